@@ -1,0 +1,44 @@
+# layers.cmake - osh_<folder> for each folder of src/, linked downwards only (src/LAYERS has the ranks).
+
+# osh_layer(name DEPS lower... LIBS outside...): a folder that has no .c yet is an INTERFACE library.
+function(osh_layer name)
+  cmake_parse_arguments(L "" "" "DEPS;LIBS;SOURCES" ${ARGN})
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.c)
+  list(TRANSFORM L_DEPS PREPEND osh_)
+  if(files)
+    add_library(osh_${name} STATIC ${files} ${L_SOURCES})
+    set(kind PUBLIC)
+  else()
+    add_library(osh_${name} INTERFACE)
+    set(kind INTERFACE)
+  endif()
+  target_include_directories(osh_${name} ${kind} ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+  target_link_libraries(osh_${name} ${kind} ${L_DEPS} ${L_LIBS})
+endfunction()
+
+# models/*.json, embedded so that the binary works alone.
+file(GLOB model_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/models/*.json)
+set(model_source ${CMAKE_BINARY_DIR}/embedded_models.c)
+add_custom_command(
+  OUTPUT ${model_source}
+  COMMAND ${CMAKE_COMMAND} -D OUT=${model_source} "-D MODELS=${model_files}" -P ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
+  DEPENDS ${model_files} ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
+  VERBATIM)
+
+osh_layer(base LIBS Threads::Threads m)
+osh_layer(text DEPS base LIBS PkgConfig::cjson PkgConfig::yaml PkgConfig::pcre2 PkgConfig::utf8proc PkgConfig::zstd)
+osh_layer(tensor DEPS base)
+osh_layer(ops DEPS tensor text LIBS PkgConfig::openblas PkgConfig::lapacke ${DNNL_LIBRARY})
+target_include_directories(osh_ops INTERFACE ${DNNL_INCLUDE_DIR})
+osh_layer(io DEPS tensor text LIBS PkgConfig::xxhash)
+osh_layer(graph DEPS ops io SOURCES ${model_source})
+osh_layer(quant DEPS ops io)
+osh_layer(modifiers DEPS graph quant)
+osh_layer(pipeline DEPS modifiers)
+set(OSH_LAYERS osh_pipeline osh_modifiers osh_graph osh_quant osh_ops osh_io osh_tensor osh_text osh_base)
+
+file(GLOB cli_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cli/*.c)
+if(cli_files)
+  add_executable(oneshot ${cli_files})
+  target_link_libraries(oneshot PRIVATE ${OSH_LAYERS})
+endif()

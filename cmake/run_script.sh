@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# run_script.sh SCRIPT DIR - runs a cli or examples test in the empty folder DIR.
+# SCRIPT.stdout, where present, is the wanted standard output; SCRIPT.exit the wanted exit code (0 without it).
+set -u
+script=$1 dir=$2
+rm -rf "$dir" && mkdir -p "$dir" && cd "$dir" || exit 1
+export OSH_TEST_DIR=$dir
+if [ ! -e "$script.stdout" ] && [ ! -e "$script.exit" ]; then exec bash "$script"; fi
+bash "$script" >stdout.txt
+code=$?
+cat stdout.txt
+[ $code -eq 77 ] && exit 77
+want=0
+[ -e "$script.exit" ] && want=$(tr -d '[:space:]' <"$script.exit")
+if [ "$code" != "$want" ]; then echo "exit code $code, wanted $want" && exit 1; fi
+if [ -e "$script.stdout" ] && ! diff -u "$script.stdout" stdout.txt; then
+    echo "standard output differs from $(basename "$script").stdout" && exit 1
+fi

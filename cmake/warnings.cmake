@@ -1,0 +1,26 @@
+# warnings.cmake - flags of every target. -ffp-contract=off: a*b+c rounds twice on every machine, so results do not
+# depend on the compiler's mood; fused products are written where they are wanted.
+add_compile_options(-Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wvla
+                    -Wno-unused-parameter          # callbacks of a table share one signature
+                    -Wno-missing-field-initializers # rows of a table name what differs from zero
+                    -ffp-contract=off -fno-math-errno)
+if(CMAKE_C_COMPILER_ID MATCHES "Clang")
+  add_compile_options(-Wno-missing-braces) # {0} in front of a nested aggregate
+endif()
+add_compile_definitions(_GNU_SOURCE OSH_VERSION="${PROJECT_VERSION}")
+add_link_options(-Wl,--as-needed)
+
+if(OSH_SANITIZE)
+  add_compile_options(-fsanitize=${OSH_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${OSH_SANITIZE})
+  if(OSH_SANITIZE MATCHES "undefined")
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+endif()
+if(OSH_FUZZER)
+  if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "OSH_FUZZER needs clang, found ${CMAKE_C_COMPILER_ID}")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_link_options(-fsanitize=fuzzer-no-link)
+endif()

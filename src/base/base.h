@@ -1,0 +1,97 @@
+/* base.h - what every other file stands on: status, errors, memory, log, threads.
+ *
+ * osh_ctx carries five services: errors, memory, log, profile, threads. There are no globals.
+ * A worker never reports through its parent's context: osh_parallel_for gives each worker a fork.
+ */
+#ifndef OSH_BASE_H
+#define OSH_BASE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int osh_status;
+enum {
+    OSH_OK = 0,
+    OSH_E_NOMEM = -1,       // allocation failed
+    OSH_E_IO = -2,          // the operating system refused a read, write, open, rename
+    OSH_E_FORMAT = -3,      // a file does not hold what it must
+    OSH_E_USAGE = -4,       // an argument or a recipe key is wrong
+    OSH_E_UNSUPPORTED = -5, // understood, but this program cannot do it
+    OSH_E_NUMERIC = -6,     // NaN or Inf where a number is needed
+    OSH_E_INTERRUPTED = -7, // SIGINT, SIGTERM
+    OSH_E_INTERNAL = -8
+};
+
+typedef struct osh_ctx osh_ctx;
+
+osh_status osh_ctx_new(osh_ctx **out, int n_threads); // n_threads 0: one per online core
+void osh_ctx_free(osh_ctx *cx);
+
+/* Errors. osh_fail records the message (the first one wins, later ones are appended as notes) and returns code. */
+osh_status osh_fail(osh_ctx *cx, osh_status code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void osh_note(osh_ctx *cx, const char *fmt, ...) __attribute__((format(printf, 2, 3))); // "; while ..."
+const char *osh_error_text(const osh_ctx *cx);                                          // view: until the next failure
+void osh_error_clear(osh_ctx *cx);
+
+#define OSH_TRY(call)                                                                              \
+    do {                                                                                           \
+        rc = (call);                                                                               \
+        if (rc) goto done;                                                                         \
+    } while (0)
+#define OSH_FAIL(cx, code, ...)                                                                    \
+    do {                                                                                           \
+        rc = osh_fail((cx), (code), __VA_ARGS__);                                                  \
+        goto done;                                                                                 \
+    } while (0)
+/* p = n zeroed objects of its own type, or goto done. n may be 0 (then one object's room is taken). */
+#define OSH_NEW(cx, p, n)                                                                          \
+    do {                                                                                           \
+        (p) = osh_calloc((cx), (size_t)(n), sizeof *(p));                                          \
+        if (!(p)) {                                                                                \
+            rc = OSH_E_NOMEM;                                                                      \
+            goto done;                                                                             \
+        }                                                                                          \
+    } while (0)
+
+/* Memory: counted, 64-byte aligned, thread-safe; every failure is recorded with osh_fail. */
+void *osh_alloc(osh_ctx *cx, size_t n_bytes);            // not zeroed
+void *osh_calloc(osh_ctx *cx, size_t n, size_t size);    // zeroed; overflow checked
+void *osh_realloc(osh_ctx *cx, void *p, size_t n_bytes); // p stays valid on failure
+char *osh_strdup(osh_ctx *cx, const char *s);
+char *osh_sprintf(osh_ctx *cx, const char *fmt, ...) __attribute__((format(printf, 2, 3))); // own; NULL = no memory
+void osh_free(osh_ctx *cx, void *p);
+size_t osh_mem_live(const osh_ctx *cx); // bytes now
+size_t osh_mem_peak(const osh_ctx *cx); // highest so far
+void osh_mem_fail_after(osh_ctx *cx, int64_t n); // the n-th allocation from now fails (1 = the next); < 0: never
+
+/* Log and progress. Levels: messages above the context's level are dropped. Goes to stderr and to the log file, if any. */
+typedef enum { OSH_LOG_ERROR, OSH_LOG_WARN, OSH_LOG_INFO, OSH_LOG_DEBUG } osh_log_level;
+void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode); // progress_mode: osh_progress_mode
+void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+typedef enum { OSH_PROGRESS_AUTO, OSH_PROGRESS_LINE, OSH_PROGRESS_JSON, OSH_PROGRESS_NONE } osh_progress_mode;
+typedef struct osh_progress {
+    int64_t step, n_steps;  // subgraph s of n, 1-based
+    const char *name;       // "model.layers.2"
+    const char *phase;      // "observe", "gptq", "propagate", "read", ...
+    int64_t done, total;    // inside the phase
+    double work_done, work_total; // for the ETA: any unit
+    double error;           // of the finished subgraph; < 0: none yet
+    bool finished;          // the subgraph is complete: a line of its own where there is no terminal
+} osh_progress;
+void osh_progress_show(osh_ctx *cx, const osh_progress *p); // rate limited on a terminal
+
+/* Threads. fn is called once for each chunk in [0, n_chunks), on any worker, in any order; which worker does which chunk
+ * must not matter to the result. worker is in [0, osh_threads(cx)). The first failing chunk's (lowest index) status and
+ * message are those of the call. */
+typedef osh_status (*osh_chunk_fn)(osh_ctx *cx, void *user, int64_t chunk, int worker);
+int osh_threads(const osh_ctx *cx);
+osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user);
+
+/* Set by a signal handler; long loops ask and stop with OSH_E_INTERRUPTED. */
+void osh_interrupt(osh_ctx *cx);
+bool osh_interrupted(const osh_ctx *cx);
+double osh_now(void); // monotonic seconds
+
+#endif

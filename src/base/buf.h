@@ -1,0 +1,16 @@
+/* buf.h - a growing byte buffer with a cap. buf.data is always NUL-terminated (the NUL is not counted). */
+#ifndef OSH_BUF_H
+#define OSH_BUF_H
+#include "base/base.h"
+
+typedef struct osh_buf {
+    char *data; // own; NULL while empty
+    size_t len, cap, max_bytes;
+} osh_buf;
+
+void osh_buf_init(osh_buf *b, size_t max_bytes); // 0: no cap
+void osh_buf_deinit(osh_ctx *cx, osh_buf *b);
+osh_status osh_buf_append(osh_ctx *cx, osh_buf *b, const void *p, size_t n);
+osh_status osh_buf_printf(osh_ctx *cx, osh_buf *b, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void osh_buf_clear(osh_buf *b);
+#endif

@@ -1,0 +1,31 @@
+/* field.h - one row describes one option: flag, recipe key, op attribute or config key, with its range and its doc. */
+#ifndef OSH_FIELD_H
+#define OSH_FIELD_H
+#include "base/base.h"
+
+typedef enum {
+    OSH_F_INT,    // int64_t
+    OSH_F_FLOAT,  // double
+    OSH_F_BOOL,   // bool
+    OSH_F_STR,    // char * (own) or NULL
+    OSH_F_STRS,   // osh_strs
+    OSH_F_BYTES   // int64_t; 20GB (decimal), 512MiB
+} osh_field_type;
+typedef struct osh_strs { char **items; size_t n; } osh_strs; // own
+
+typedef struct osh_field {
+    const char *name; // recipe spelling, with underscores; the flag is --name with dashes
+    osh_field_type type;
+    size_t offset;
+    const char *dflt; // text form; NULL: none (zero)
+    double min, max;  // both 0: no range
+    const char *doc;
+    const char *alias; // another flag name, or NULL
+    const char *values; // for OSH_F_STR: "a|b|c", or NULL for anything
+} osh_field;          // a table ends with a row whose name is NULL
+
+osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object);
+osh_status osh_field_set(osh_ctx *cx, const osh_field *field, void *object, const char *text); // STRS: appends text as an item
+const osh_field *osh_field_find(const osh_field *fields, const char *name); // '-' and '_' are the same; NULL: none
+void osh_fields_deinit(osh_ctx *cx, const osh_field *fields, void *object);
+#endif

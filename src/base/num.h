@@ -1,0 +1,21 @@
+/* num.h - scalar conversions between f32 and the narrow floating types; round to nearest, ties to even.
+ * FP8 is E4M3FN: no infinity, 0x7F/0xFF are NaN, largest 448. f32 -> fp8 saturates at 448 (callers clamp first). */
+#ifndef OSH_NUM_H
+#define OSH_NUM_H
+#include <stdint.h>
+#include <string.h>
+
+static inline float osh_f32_of_bits(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
+static inline uint32_t osh_bits_of_f32(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
+static inline float osh_f32_of_bf16(uint16_t h) { return osh_f32_of_bits((uint32_t)h << 16); }
+static inline uint16_t osh_bf16_of_f32(float f)
+{
+    uint32_t u = osh_bits_of_f32(f);
+    if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((u >> 16) | 0x40); // NaN stays NaN
+    return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1)) >> 16);
+}
+float osh_f32_of_f16(uint16_t h);
+uint16_t osh_f16_of_f32(float f);
+float osh_f32_of_fp8(uint8_t b);
+uint8_t osh_fp8_of_f32(float f);
+#endif

@@ -1,0 +1,43 @@
+/* hf_config.h - config.json as transformers 4 writes it (rope_theta, rope_scaling, torch_dtype) and as 5 does
+ * (rope_parameters, dtype), read into one form. */
+#ifndef OSH_HF_CONFIG_H
+#define OSH_HF_CONFIG_H
+#include "tensor/tensor.h"
+#include "text/json.h"
+
+typedef enum { OSH_ROPE_DEFAULT, OSH_ROPE_LINEAR, OSH_ROPE_LLAMA3, OSH_ROPE_DYNAMIC, OSH_ROPE_YARN } osh_rope_type;
+typedef struct osh_rope { // transformers modeling_rope_utils.py
+    osh_rope_type type;
+    double theta, factor;
+    double partial_rotary_factor;             // 1
+    int64_t max_position_embeddings;          // of config.json
+    int64_t original_max_position_embeddings; // 0: not given
+    double low_freq_factor, high_freq_factor; // llama3
+    double beta_fast, beta_slow;              // yarn: 32, 1
+    double attention_factor;                  // yarn: < 0: not given
+    double mscale, mscale_all_dim;            // yarn: 0: not given
+    bool truncate;                            // yarn: true
+} osh_rope;
+
+typedef struct osh_hf_config {
+    char *path;  // own: for messages
+    char *text;  // own: the file's bytes
+    size_t n_text;
+    cJSON *json; // own
+    const char *architecture; // view of json: architectures[0]; NULL: none
+    osh_dtype dtype;          // of torch_dtype / dtype; OSH_DTYPE_NONE: not given
+    bool tie_word_embeddings; // of the file; transformers' default true where absent... per model family: see hf_config.c
+    bool has_tie_word_embeddings;
+    osh_rope rope;
+    const cJSON *quantization_config; // view: quantization_config or compression_config; NULL: none
+} osh_hf_config;
+
+osh_status osh_hf_config_open(osh_ctx *cx, osh_hf_config **out, const char *dir);
+void osh_hf_config_close(osh_ctx *cx, osh_hf_config *c);
+/* A number or bool of config.json by key. *found false: absent or null. Bools read as 0 and 1. */
+osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf_config *c, const char *key);
+const char *osh_hf_config_str(const osh_hf_config *c, const char *key); // view; NULL: absent
+/* config.json with quantization_config set (JSON text, indented for depth 1) and, where untie, tie_word_embeddings false; all
+ * other bytes kept. own. */
+osh_status osh_hf_config_with_quantization(osh_ctx *cx, char **out, const osh_hf_config *c, const char *quantization_json, bool untie);
+#endif

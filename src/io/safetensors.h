@@ -1,0 +1,27 @@
+/* safetensors.h - one safetensors file: header checked in full, tensors read by pread, files laid out before they are written. */
+#ifndef OSH_SAFETENSORS_H
+#define OSH_SAFETENSORS_H
+#include "base/file.h"
+#include "tensor/tensor.h"
+
+typedef struct osh_st_entry {
+    char *name; // own
+    osh_dtype dtype;
+    int ndim;
+    int64_t shape[OSH_MAX_DIMS];
+    int64_t begin, end; // bytes, from the start of the file
+} osh_st_entry;
+
+typedef struct osh_st osh_st;
+osh_status osh_st_open(osh_ctx *cx, osh_st **out, const char *path); // every offset, size, overlap and hole is checked here
+void osh_st_close(osh_ctx *cx, osh_st *st);
+int64_t osh_st_count(const osh_st *st);
+const osh_st_entry *osh_st_at(const osh_st *st, int64_t i); // view: lives as long as st; in file order
+osh_status osh_st_read(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e); // the whole tensor
+osh_status osh_st_read_part(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e, int64_t offset, size_t n_bytes);
+const char *osh_st_path(const osh_st *st);
+
+/* Layout of a file to be written: entries (name, dtype, shape given) are sorted as the safetensors library sorts (dtype, then
+ * name bytes), begin and end are filled in, and the complete header (8-byte length and JSON, padded) is returned. own. */
+osh_status osh_st_layout(osh_ctx *cx, char **header, size_t *header_bytes, osh_st_entry *entries, int64_t n);
+#endif

@@ -1,0 +1,26 @@
+/* format.h - how codes and scales of one Linear become tensors of a checkpoint (compressors of compressed-tensors). */
+#ifndef OSH_FORMAT_H
+#define OSH_FORMAT_H
+#include "quant/arith.h"
+
+enum { OSH_FORMAT_MAX_TENSORS = 8 };
+typedef struct osh_format_tensor {
+    const char *leaf; // "weight_packed"
+    osh_dtype dtype;
+    int ndim;
+    int64_t shape[2];
+} osh_format_tensor;
+
+typedef struct osh_format {
+    const char *name; // "pack-quantized"
+    /* Tensors that replace `weight` [O, I] of dtype dt (input_scale, input_zero_point of static activations included). */
+    osh_status (*tensors)(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_q_scheme *s, int64_t O, int64_t I, osh_dtype dt);
+    /* data[i] is room for tensor i of tensors(). in_scale/in_zero: of static activations, else NULL. */
+    osh_status (*pack)(osh_ctx *cx, void *const *data, const osh_q_scheme *s, int64_t O, int64_t I, osh_dtype dt, const void *codes,
+                       const osh_qparams *p, const osh_tensor *in_scale, const osh_tensor *in_zero);
+    /* data[i] as stored (scale dtype sdt may be F32 in other tools' files) to codes and params (allocated here). */
+    osh_status (*unpack)(osh_ctx *cx, void *codes, osh_qparams *p, const osh_q_scheme *s, int64_t O, int64_t I, const osh_tensor *const *data);
+} osh_format;
+const osh_format *osh_format_find(const char *name); // pack-quantized int-quantized float-quantized naive-quantized
+osh_status osh_format_infer(osh_ctx *cx, const osh_format **out, const osh_q_scheme *s, const char *what); // explicit format wins, checked
+#endif

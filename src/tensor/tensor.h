@@ -1,0 +1,36 @@
+/* tensor.h - dtypes and dense row-major tensors in host memory. */
+#ifndef OSH_TENSOR_H
+#define OSH_TENSOR_H
+#include "base/base.h"
+
+typedef enum { // the order is the safetensors library's order of tensors inside a file
+    OSH_I64, OSH_F64, OSH_F32, OSH_I32, OSH_BF16, OSH_F16, OSH_I16, OSH_FP8, OSH_FP8_E5M2, OSH_I8, OSH_U8, OSH_BOOL,
+    OSH_U16, OSH_U32, OSH_U64, OSH_N_DTYPES, OSH_DTYPE_NONE = OSH_N_DTYPES
+} osh_dtype;
+const char *osh_dtype_name(osh_dtype dt);         // safetensors tag: "BF16", "F8_E4M3"
+osh_dtype osh_dtype_of_name(const char *tag);     // OSH_DTYPE_NONE: unknown. Also "bfloat16", "torch.float16", ...
+size_t osh_dtype_bytes(osh_dtype dt);
+bool osh_dtype_is_float(osh_dtype dt);            // F64 F32 BF16 F16 FP8
+
+enum { OSH_MAX_DIMS = 8 };
+typedef struct osh_tensor {
+    osh_dtype dtype;
+    int ndim;
+    int64_t shape[OSH_MAX_DIMS];
+    void *data;
+    bool own; // data belongs to this tensor
+} osh_tensor;
+
+osh_status osh_tensor_new(osh_ctx *cx, osh_tensor **out, osh_dtype dt, int ndim, const int64_t *shape); // not zeroed
+void osh_tensor_free(osh_ctx *cx, osh_tensor *t);
+osh_tensor osh_tensor_view(osh_dtype dt, int ndim, const int64_t *shape, void *data); // view: lives as long as data
+int64_t osh_tensor_numel(const osh_tensor *t);
+size_t osh_tensor_bytes(const osh_tensor *t);
+bool osh_shape_numel(int64_t *numel, int ndim, const int64_t *shape); // false: negative dim or overflow
+
+/* Element conversion of n elements between F32 and F32, BF16, F16 (and FP8, F64); vectorized. */
+void osh_to_f32(float *to, const void *from, osh_dtype dt, int64_t n);
+void osh_from_f32(void *to, osh_dtype dt, const float *from, int64_t n); // round to nearest even
+/* Index of the first non-finite element of a float tensor, or -1. */
+int64_t osh_find_nonfinite(const void *p, osh_dtype dt, int64_t n);
+#endif

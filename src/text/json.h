@@ -1,0 +1,24 @@
+/* json.h - cJSON with caps, errors that name the file and the key, and an editor that leaves the rest of a file alone.
+ *
+ * A NUL inside a string (raw or \u0000) is an error unless OSH_JSON_NUL is given; then it becomes U+FFFD's place-holder
+ * bytes C0 80 (what Java calls modified UTF-8), which no valid UTF-8 holds. Duplicate keys are an error. */
+#ifndef OSH_JSON_H
+#define OSH_JSON_H
+#include "base/base.h"
+#include <cjson/cJSON.h>
+
+enum { OSH_JSON_NUL = 1 };
+osh_status osh_json_parse(osh_ctx *cx, cJSON **out, const char *text, size_t n, const char *what, int flags); // own: cJSON_Delete
+osh_status osh_json_read(osh_ctx *cx, cJSON **out, const char *path, size_t max_bytes, int flags);
+/* Getters: what names the file in messages. *_or: absent or null gives the default; another type is an error. */
+osh_status osh_json_int(osh_ctx *cx, int64_t *out, const cJSON *o, const char *key, const char *what);
+osh_status osh_json_int_or(osh_ctx *cx, int64_t *out, const cJSON *o, const char *key, int64_t dflt, const char *what);
+osh_status osh_json_num_or(osh_ctx *cx, double *out, const cJSON *o, const char *key, double dflt, const char *what);
+osh_status osh_json_bool_or(osh_ctx *cx, bool *out, const cJSON *o, const char *key, bool dflt, const char *what);
+osh_status osh_json_str_or(osh_ctx *cx, const char **out, const cJSON *o, const char *key, const char *dflt, const char *what); // view of o
+/* Text of a JSON object with top-level member key set to value (JSON text); every other byte stays. Adds it as the last
+ * member where it is absent. value NULL: removes the member. */
+osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, const char *key, const char *value, const char *what);
+/* Prints like Python's json.dumps(indent=2, sort_keys=True) (ensure_ascii): own. indent_level: of the first line's children. */
+osh_status osh_json_print(osh_ctx *cx, char **out, const cJSON *o, int indent_level);
+#endif

@@ -1,0 +1,21 @@
+/* yaml.h - libyaml events to a tree whose nodes know line and column. Aliases are refused, so are duplicate keys. */
+#ifndef OSH_YAML_H
+#define OSH_YAML_H
+#include "base/base.h"
+
+typedef enum { OSH_Y_NULL, OSH_Y_BOOL, OSH_Y_INT, OSH_Y_FLOAT, OSH_Y_STR, OSH_Y_SEQ, OSH_Y_MAP } osh_yaml_kind;
+typedef struct osh_yaml {
+    osh_yaml_kind kind; // plain scalars are resolved as PyYAML's safe loader does (YAML 1.1: yes/no/on/off, 1e3 is a string, ...)
+    char *text;         // scalars: as written; own
+    char *tag;          // explicit tag, or NULL: "tag:yaml.org,2002:python/object/apply:..."; own
+    bool b; int64_t i; double f;
+    struct osh_yaml **items; // sequence items or map values
+    struct osh_yaml **keys;  // map keys, in file order
+    size_t n;
+    int line, column; // 1-based
+} osh_yaml;
+
+osh_status osh_yaml_parse(osh_ctx *cx, osh_yaml **out, const char *text, size_t n, const char *what);
+void osh_yaml_free(osh_ctx *cx, osh_yaml *y);
+const osh_yaml *osh_yaml_get(const osh_yaml *map, const char *key); // NULL: absent
+#endif
