@@ -1,0 +1,65 @@
+/* modifier.h - what a recipe names: a modifier declares the statistics it needs of a Linear's input and, when they are
+ * complete, turns weights into codes. It never touches the forward pass.
+ *
+ * Adding one: src/modifiers/foo.c with `const osh_modifier_type osh_modifier_foo`, and a row in modifiers.def. */
+#ifndef OSH_MODIFIER_H
+#define OSH_MODIFIER_H
+#include "base/field.h"
+#include "quant/arith.h"
+#include "text/match.h"
+#include "text/yaml.h"
+
+enum { // statistics of a value, bit set
+    OSH_STAT_HESSIAN = 1, // X^T X, f32 [I, I], lower triangle
+    OSH_STAT_RANGE = 2    // what the scheme's static input observer needs
+};
+
+typedef struct osh_linear_job { // one Linear to be quantized
+    const char *name;           // view: module name
+    const osh_q_scheme *scheme; // view
+    osh_tensor *w;              // view: [O, I] in its stored dtype; GPTQ leaves the dequantized weight here
+    void *codes;                // own: out, [O, I] bytes
+    osh_qparams params;         // own: out
+    double nmse;                // out: |w - dq|^2 / |w|^2
+    double objective;           // out: tr(dW H dW^T) with the damped H; < 0: no Hessian
+    const char *fallback;       // out: static text, what was done instead; NULL: nothing
+} osh_linear_job;
+void osh_linear_job_deinit(osh_ctx *cx, osh_linear_job *j);
+
+typedef struct osh_modifier_type osh_modifier_type;
+typedef struct osh_modifier {
+    const osh_modifier_type *type;
+    void *args;             // own: type->bytes, filled through type->fields
+    osh_q_scheme *schemes;  // own
+    size_t n_schemes;
+    osh_strs ignore;        // own
+    osh_matcher *ignored;   // own
+    osh_matcher *targets;   // own: targets of all schemes behind each other
+    int *target_scheme;     // own: scheme of each of these
+    bool has_config;        // the recipe gave it schemes or targets of its own
+    bool replaced;          // a later bare GPTQModifier took its schemes over
+    osh_arithmetic arithmetic;
+} osh_modifier;
+
+struct osh_modifier_type {
+    const char *name; // "GPTQModifier"
+    const osh_field *fields;
+    size_t bytes;
+    /* A key that the field table cannot express. *known false: not one of this modifier's. */
+    osh_status (*key)(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *value, bool *known, const char *what);
+    osh_status (*resolve)(osh_ctx *cx, osh_modifier *m); // after the last key; may be NULL
+    unsigned (*wants)(const osh_modifier *m, const osh_q_scheme *s);
+    /* jobs share one input; h is its Hessian (lower triangle of X^T X, may be destroyed) or NULL. */
+    osh_status (*compress)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h);
+    bool propagates; // compress changes the weights that the following subgraphs see
+};
+const osh_modifier_type *osh_modifier_find(const char *name); // NULL: unknown
+size_t osh_modifier_count(void);
+const osh_modifier_type *osh_modifier_at(size_t i);
+
+/* Scheme of a module under m: index, or -1 (no target matches, or ignored). */
+osh_status osh_modifier_match(osh_ctx *cx, int *scheme, osh_modifier *m, const char *name, const char *cls);
+void osh_modifier_deinit(osh_ctx *cx, osh_modifier *m);
+/* |w - decode(codes)|^2 / |w|^2 of a job; w is the weight before quantization. */
+osh_status osh_job_nmse(osh_ctx *cx, osh_linear_job *j, const osh_tensor *w);
+#endif
