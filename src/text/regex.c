@@ -1,0 +1,144 @@
+/* regex.c - PCRE2 behind four functions: compiled once, JIT when there is one, every limit an error.
+ *
+ * Options UTF and UCP make \d, \w, \s and case Unicode's, as they are in Python's re and in the patterns of
+ * tokenizer.json. Limits: 10 million steps and 64 MiB of backtracking state for one match. */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "text/regex.h"
+#include <pcre2.h>
+
+struct osh_regex {
+    pcre2_general_context *general; // own; memory comes from the context that made the regex
+    pcre2_match_context *limits;    // own
+    pcre2_match_data *match;        // own
+    pcre2_code *code;               // own
+    pcre2_jit_stack *stack;         // own; NULL: no JIT on this machine
+    char *pattern;                  // own; for messages
+    bool jit;
+};
+
+#define MATCH_LIMIT 10000000u
+#define HEAP_LIMIT_KIB 65536u
+#define JIT_STACK_BYTES ((size_t)1 << 20)
+
+static void *take(PCRE2_SIZE n, void *user) { return osh_alloc(user, n); }
+
+static void give_back(void *p, void *user) { osh_free(user, p); }
+
+static osh_status set_limits(osh_ctx *cx, osh_regex *r)
+{
+    r->limits = pcre2_match_context_create(r->general);
+    if (!r->limits) return osh_fail(cx, OSH_E_NOMEM, "cannot allocate a match context");
+    pcre2_set_match_limit(r->limits, MATCH_LIMIT);
+    pcre2_set_heap_limit(r->limits, HEAP_LIMIT_KIB);
+    return OSH_OK;
+}
+
+/* Without a JIT (or without the right to map executable memory) the interpreter gives the same matches. */
+static void try_jit(osh_regex *r)
+{
+    if (pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE)) return;
+    r->stack = pcre2_jit_stack_create(32 * 1024, JIT_STACK_BYTES, r->general);
+    if (r->stack) pcre2_jit_stack_assign(r->limits, NULL, r->stack);
+    r->jit = true;
+}
+
+osh_status osh_regex_new(osh_ctx *cx, osh_regex **out, const char *pattern, size_t n)
+{
+    osh_status rc = OSH_OK;
+    osh_regex *r = NULL; // own
+    int code = 0;
+    PCRE2_SIZE at = 0;
+
+    OSH_NEW(cx, r, 1);
+    r->pattern = osh_sprintf(cx, "%.*s", n > 200 ? 200 : (int)n, pattern);
+    if (!r->pattern) {
+        rc = OSH_E_NOMEM;
+        goto done;
+    }
+    r->general = pcre2_general_context_create(take, give_back, cx);
+    if (!r->general) OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate a regex context");
+    OSH_TRY(set_limits(cx, r));
+    pcre2_compile_context *options = pcre2_compile_context_create(r->general);
+    if (!options) OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate a compile context");
+    r->code = pcre2_compile((PCRE2_SPTR)pattern, n, PCRE2_UTF | PCRE2_UCP, &code, &at, options);
+    pcre2_compile_context_free(options);
+    if (!r->code) {
+        char why[200] = "";
+        pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
+        OSH_FAIL(cx, code == PCRE2_ERROR_HEAP_FAILED ? OSH_E_NOMEM : OSH_E_FORMAT,
+                 "regular expression '%s' is not valid at byte %zu: %s", r->pattern, (size_t)at,
+                 why);
+    }
+    r->match = pcre2_match_data_create_from_pattern(r->code, r->general);
+    if (!r->match) OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate match data");
+    try_jit(r);
+    *out = r, r = NULL; // give
+done:
+    osh_regex_free(cx, r);
+    return rc;
+}
+
+void osh_regex_free(osh_ctx *cx, osh_regex *r)
+{
+    if (!r) return;
+    pcre2_jit_stack_free(r->stack);
+    pcre2_match_data_free(r->match);
+    pcre2_code_free(r->code);
+    pcre2_match_context_free(r->limits);
+    pcre2_general_context_free(r->general);
+    osh_free(cx, r->pattern);
+    osh_free(cx, r);
+}
+
+/* One match. The JIT has a small stack of its own; the interpreter takes over where that is too small. */
+static osh_status run(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
+                      uint32_t options, bool *found)
+{
+    int got = pcre2_match(r->code, (PCRE2_SPTR)s, n, from, options, r->match, r->limits);
+
+    if (got == PCRE2_ERROR_JIT_STACKLIMIT)
+        got = pcre2_match(r->code, (PCRE2_SPTR)s, n, from, options | PCRE2_NO_JIT, r->match,
+                          r->limits);
+    *found = got >= 0;
+    if (got >= 0 || got == PCRE2_ERROR_NOMATCH) return OSH_OK;
+    char why[200] = "";
+    pcre2_get_error_message(got, (PCRE2_UCHAR *)why, sizeof why);
+    if (got == PCRE2_ERROR_NOMEMORY)
+        return osh_fail(cx, OSH_E_NOMEM, "regular expression '%s': %s", r->pattern, why);
+    bool limit = got == PCRE2_ERROR_MATCHLIMIT || got == PCRE2_ERROR_DEPTHLIMIT ||
+                 got == PCRE2_ERROR_HEAPLIMIT;
+    return osh_fail(cx, limit ? OSH_E_UNSUPPORTED : OSH_E_FORMAT,
+                    "regular expression '%s' on %zu bytes from byte %zu: %s", r->pattern, n, from,
+                    why);
+}
+
+static osh_status find(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
+                       uint32_t options, size_t *start, size_t *end)
+{
+    bool found = false;
+    osh_status rc = run(cx, r, s, n, from, options, &found);
+
+    *start = *end = SIZE_MAX;
+    if (rc || !found) return rc;
+    const PCRE2_SIZE *at = pcre2_get_ovector_pointer(r->match);
+    *end = at[1];
+    *start = at[0] < at[1] ? at[0] : at[1]; // \K inside a lookahead can put the start behind the end
+    return OSH_OK;
+}
+
+osh_status osh_regex_find(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
+                          size_t *start, size_t *end)
+{
+    return find(cx, r, s, n, from, 0, start, end);
+}
+
+osh_status osh_regex_find_valid(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
+                                size_t *start, size_t *end)
+{
+    return find(cx, r, s, n, from, PCRE2_NO_UTF_CHECK, start, end);
+}
+
+osh_status osh_regex_match(osh_ctx *cx, osh_regex *r, const char *s, size_t n, bool *yes)
+{
+    return run(cx, r, s, n, 0, PCRE2_ANCHORED, yes);
+}
