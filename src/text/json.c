@@ -1,0 +1,214 @@
+/* json.c - JSON text to a cJSON tree, checked first: syntax, nesting, NUL, and no key twice.
+ *
+ * cJSON keeps numbers as doubles, so integers are exact up to 2^53; a larger one is an error where one is asked for. */
+#include "text/json.h"
+#include "base/file.h"
+#include "base/map.h"
+#include "text/json_scan.h"
+#include <math.h>
+#include <string.h>
+
+#define EXACT_INT 9007199254740992.0 // 2^53
+
+enum { FEW_KEYS = 16 }; // up to here comparing all pairs beats hashing
+
+static osh_status fail_twice(osh_ctx *cx, const char *key, const char *what)
+{
+    return osh_fail(cx, OSH_E_FORMAT, "%s: the key '%s' occurs twice in one object", what, key);
+}
+
+static osh_status check_few(osh_ctx *cx, const cJSON *o, const char *what)
+{
+    for (const cJSON *a = o->child; a; a = a->next)
+        for (const cJSON *b = a->next; b; b = b->next)
+            if (!strcmp(a->string, b->string)) return fail_twice(cx, a->string, what);
+    return OSH_OK;
+}
+
+static osh_status check_many(osh_ctx *cx, const cJSON *o, size_t n, const char *what)
+{
+    osh_status rc = OSH_OK;
+    osh_map *seen = NULL; // own
+
+    OSH_TRY(osh_map_new(cx, &seen, n));
+    for (const cJSON *a = o->child; a; a = a->next) {
+        int64_t unused = 0;
+        size_t len = strlen(a->string);
+        if (osh_map_get(seen, a->string, len, &unused)) {
+            rc = fail_twice(cx, a->string, what);
+            goto done;
+        }
+        OSH_TRY(osh_map_put(cx, seen, a->string, len, 1));
+    }
+done:
+    osh_map_free(cx, seen);
+    return rc;
+}
+
+/* Recursion is as deep as the nesting, which the scan has capped. */
+static osh_status check_keys(osh_ctx *cx, const cJSON *o, const char *what)
+{
+    osh_status rc = OSH_OK;
+    size_t n = 0;
+
+    for (const cJSON *c = o->child; c; c = c->next) {
+        n++;
+        if (c->child) OSH_TRY(check_keys(cx, c, what));
+    }
+    if (cJSON_IsObject(o) && n > 1)
+        rc = n <= FEW_KEYS ? check_few(cx, o, what) : check_many(cx, o, n, what);
+done:
+    return rc;
+}
+
+/* A copy with every NUL in a string as C0 80, which cJSON carries like any two bytes. In text that passed the scan a
+ * backslash occurs only in strings. */
+static char *encode_nuls(osh_ctx *cx, const char *text, size_t *n)
+{
+    size_t k = 0;
+    char *out = osh_alloc(cx, *n * 2 + 1); // a raw NUL grows by one byte
+
+    if (!out) return NULL;
+    for (size_t i = 0; i < *n; i++) {
+        bool escaped = text[i] == '\\';
+        if (text[i] == 0 || (escaped && !strncmp(text + i + 1, "u0000", 5))) {
+            out[k++] = (char)0xc0;
+            out[k++] = (char)0x80;
+            if (escaped) i += 5;
+            continue;
+        }
+        out[k++] = text[i];
+        if (escaped) out[k++] = text[++i];
+    }
+    out[k] = 0;
+    *n = k;
+    return out;
+}
+
+osh_status osh_json_parse(osh_ctx *cx, cJSON **out, const char *text, size_t n, const char *what,
+                          int flags)
+{
+    osh_status rc = OSH_OK;
+    osh_json_scan s = {.cx = cx, .what = what, .text = text, .n = n};
+    char *copy = NULL;  // own
+    cJSON *tree = NULL; // own
+
+    s.allow_nul = (flags & OSH_JSON_NUL) != 0;
+    osh_json_scan_bom(&s);
+    OSH_TRY(osh_json_scan_value(&s));
+    OSH_TRY(osh_json_scan_end(&s));
+    if (s.has_nul) {
+        copy = encode_nuls(cx, text, &n);
+        if (!copy) {
+            rc = OSH_E_NOMEM;
+            goto done;
+        }
+    }
+    tree = cJSON_ParseWithLength(copy ? copy : text, n);
+    if (!tree) OSH_FAIL(cx, OSH_E_NOMEM, "%s: cannot allocate the JSON tree", what);
+    OSH_TRY(check_keys(cx, tree, what));
+    *out = tree, tree = NULL; // give
+done:
+    osh_free(cx, copy);
+    cJSON_Delete(tree);
+    return rc;
+}
+
+osh_status osh_json_read(osh_ctx *cx, cJSON **out, const char *path, size_t max_bytes, int flags)
+{
+    osh_status rc = OSH_OK;
+    char *text = NULL; // own
+    size_t n = 0;
+
+    OSH_TRY(osh_file_read_all(cx, &text, &n, path, max_bytes));
+    OSH_TRY(osh_json_parse(cx, out, text, n, path, flags));
+done:
+    osh_free(cx, text);
+    return rc;
+}
+
+static const char *kind_name(const cJSON *v)
+{
+    if (cJSON_IsNull(v)) return "null";
+    if (cJSON_IsBool(v)) return "a boolean";
+    if (cJSON_IsNumber(v)) return "a number";
+    if (cJSON_IsString(v)) return "a string";
+    return cJSON_IsArray(v) ? "an array" : "an object";
+}
+
+static osh_status fail_kind(osh_ctx *cx, const cJSON *v, const char *key, const char *wanted,
+                            const char *what)
+{
+    return osh_fail(cx, OSH_E_FORMAT, "%s: '%s' is %s, wanted %s", what, key, kind_name(v), wanted);
+}
+
+/* The member, or NULL where it is absent or null. */
+static const cJSON *member(const cJSON *o, const char *key)
+{
+    const cJSON *v = cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, key) : NULL;
+    return v && !cJSON_IsNull(v) ? v : NULL;
+}
+
+osh_status osh_json_int_or(osh_ctx *cx, int64_t *out, const cJSON *o, const char *key, int64_t dflt,
+                           const char *what)
+{
+    const cJSON *v = member(o, key);
+
+    *out = dflt;
+    if (!v) return OSH_OK;
+    if (!cJSON_IsNumber(v)) return fail_kind(cx, v, key, "an integer", what);
+    double d = v->valuedouble;
+    if (d != floor(d) || fabs(d) > EXACT_INT)
+        return osh_fail(cx, OSH_E_FORMAT, "%s: '%s' is %.17g, wanted an integer of at most 2^53",
+                        what, key, d);
+    *out = (int64_t)d;
+    return OSH_OK;
+}
+
+osh_status osh_json_int(osh_ctx *cx, int64_t *out, const cJSON *o, const char *key,
+                        const char *what)
+{
+    if (!cJSON_IsObject(o) || !cJSON_GetObjectItemCaseSensitive(o, key))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: has no '%s', wanted an integer", what, key);
+    if (!member(o, key))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: '%s' is null, wanted an integer", what, key);
+    return osh_json_int_or(cx, out, o, key, 0, what);
+}
+
+osh_status osh_json_num_or(osh_ctx *cx, double *out, const cJSON *o, const char *key, double dflt,
+                           const char *what)
+{
+    const cJSON *v = member(o, key);
+
+    *out = dflt;
+    if (!v) return OSH_OK;
+    if (!cJSON_IsNumber(v)) return fail_kind(cx, v, key, "a number", what);
+    if (!isfinite(v->valuedouble))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: '%s' is too large for a double", what, key);
+    *out = v->valuedouble;
+    return OSH_OK;
+}
+
+osh_status osh_json_bool_or(osh_ctx *cx, bool *out, const cJSON *o, const char *key, bool dflt,
+                            const char *what)
+{
+    const cJSON *v = member(o, key);
+
+    *out = dflt;
+    if (!v) return OSH_OK;
+    if (!cJSON_IsBool(v)) return fail_kind(cx, v, key, "a boolean", what);
+    *out = cJSON_IsTrue(v);
+    return OSH_OK;
+}
+
+osh_status osh_json_str_or(osh_ctx *cx, const char **out, const cJSON *o, const char *key,
+                           const char *dflt, const char *what)
+{
+    const cJSON *v = member(o, key);
+
+    *out = dflt;
+    if (!v) return OSH_OK;
+    if (!cJSON_IsString(v)) return fail_kind(cx, v, key, "a string", what);
+    *out = v->valuestring;
+    return OSH_OK;
+}

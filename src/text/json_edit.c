@@ -1,0 +1,176 @@
+/* json_edit.c - sets, adds or removes one top-level member in the text of a JSON object; every other byte stays.
+ *
+ *   { "a": 1, "b": [2], "c": 3 }
+ *     |    ^^      a member is the bytes from its key's quote to the end of its value
+ *     +-- what stands between '{' and the first key is the indentation that a new member gets
+ */
+#include "base/buf.h"
+#include "text/json.h"
+#include "text/json_scan.h"
+#include <string.h>
+
+typedef struct member {
+    size_t key, value, end; // of the opening quote, of the value's first byte, behind its last
+} member;
+
+typedef struct layout {
+    size_t open, close; // of the braces
+    member first, last; // key 0: there are none
+    member found;       // the one that is asked for; key 0: absent
+    size_t before;      // end of the member before found, or 0: it is the first
+} layout;
+
+/* The key as cJSON reads it, so that an escaped spelling is found too. */
+static osh_status key_is(osh_json_scan *s, bool *same, size_t start, size_t end, const char *key)
+{
+    cJSON *v = cJSON_ParseWithLength(s->text + start, end - start); // own
+
+    if (!v) return osh_fail(s->cx, OSH_E_NOMEM, "%s: cannot allocate a key", s->what);
+    *same = !strcmp(v->valuestring, key);
+    cJSON_Delete(v);
+    return OSH_OK;
+}
+
+static osh_status read_member(osh_json_scan *s, layout *l, const char *key)
+{
+    osh_status rc = OSH_OK;
+    bool same = false;
+    member m = {.key = s->at};
+
+    OSH_TRY(osh_json_scan_string(s));
+    OSH_TRY(key_is(s, &same, m.key, s->at, key));
+    osh_json_scan_space(s);
+    s->at++; // ':', which the check of the whole text has seen
+    osh_json_scan_space(s);
+    m.value = s->at;
+    OSH_TRY(osh_json_scan_value(s));
+    m.end = s->at;
+    if (same) {
+        if (l->found.key) OSH_FAIL(s->cx, OSH_E_FORMAT, "%s: the key '%s' occurs twice", s->what, key);
+        l->found = m;
+        l->before = l->last.end;
+    }
+    if (!l->first.key) l->first = m;
+    l->last = m;
+done:
+    return rc;
+}
+
+static osh_status read_layout(osh_ctx *cx, layout *l, const char *text, size_t n, const char *key,
+                              const char *what)
+{
+    osh_status rc = OSH_OK;
+    osh_json_scan s = {.cx = cx, .what = what, .text = text, .n = n};
+
+    osh_json_scan_bom(&s);
+    osh_json_scan_space(&s);
+    l->open = s.at;
+    if (s.at == n || text[s.at] != '{') OSH_FAIL(cx, OSH_E_FORMAT, "%s: holds no JSON object", what);
+    OSH_TRY(osh_json_scan_value(&s));
+    l->close = s.at - 1;
+    OSH_TRY(osh_json_scan_end(&s));
+    for (s.at = l->open + 1;; s.at++) { // behind '{', then behind each ','
+        osh_json_scan_space(&s);
+        if (s.at == l->close) break;
+        OSH_TRY(read_member(&s, l, key));
+        osh_json_scan_space(&s);
+        if (s.at == l->close) break;
+    }
+done:
+    return rc;
+}
+
+static osh_status put_key(osh_ctx *cx, osh_buf *b, const char *key)
+{
+    osh_status rc = OSH_OK;
+    char *quoted = NULL;                        // own
+    cJSON *k = cJSON_CreateStringReference(key); // own
+
+    if (!k) OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate a key");
+    OSH_TRY(osh_json_print(cx, &quoted, k, 1));
+    OSH_TRY(osh_buf_append(cx, b, quoted, strlen(quoted)));
+    OSH_TRY(osh_buf_append(cx, b, ": ", 2));
+done:
+    osh_free(cx, quoted);
+    cJSON_Delete(k);
+    return rc;
+}
+
+/* Behind the last member, indented as the first one; an object without members gets lines of its own. */
+static osh_status add(osh_ctx *cx, osh_buf *b, const layout *l, const char *text, size_t n,
+                      const char *key, const char *value)
+{
+    osh_status rc = OSH_OK;
+    bool empty = !l->first.key;
+    size_t at = empty ? l->open + 1 : l->last.end;
+    size_t rest = empty ? l->close : l->last.end;
+
+    OSH_TRY(osh_buf_append(cx, b, text, at));
+    if (empty) {
+        OSH_TRY(osh_buf_append(cx, b, "\n  ", 3));
+    } else {
+        size_t space = l->first.key - l->open - 1;
+        OSH_TRY(osh_buf_append(cx, b, ",", 1));
+        OSH_TRY(osh_buf_append(cx, b, text + l->open + 1, space));
+        if (!space) OSH_TRY(osh_buf_append(cx, b, " ", 1));
+    }
+    OSH_TRY(put_key(cx, b, key));
+    OSH_TRY(osh_buf_append(cx, b, value, strlen(value)));
+    if (empty) OSH_TRY(osh_buf_append(cx, b, "\n", 1));
+    OSH_TRY(osh_buf_append(cx, b, text + rest, n - rest));
+done:
+    return rc;
+}
+
+/* With the comma and the space before it; the first one with the comma and the space behind it. */
+static osh_status cut(osh_ctx *cx, osh_buf *b, const layout *l, const char *text, size_t n,
+                      const char *what)
+{
+    osh_status rc = OSH_OK;
+    size_t from = l->before, to = l->found.end;
+
+    if (!from) {
+        osh_json_scan s = {.cx = cx, .what = what, .text = text, .n = n, .at = to};
+        from = l->found.key;
+        osh_json_scan_space(&s);
+        if (text[s.at] == ',') {
+            s.at++;
+            osh_json_scan_space(&s);
+            to = s.at;
+        } else { // the only one
+            from = l->open + 1, to = l->close;
+        }
+    }
+    OSH_TRY(osh_buf_append(cx, b, text, from));
+    OSH_TRY(osh_buf_append(cx, b, text + to, n - to));
+done:
+    return rc;
+}
+
+osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, const char *key,
+                         const char *value, const char *what)
+{
+    osh_status rc = OSH_OK;
+    layout l = {0};
+    osh_buf b;
+
+    osh_buf_init(&b, 0);
+    OSH_TRY(read_layout(cx, &l, text, n, key, what));
+    if (!value && !l.found.key) {
+        OSH_TRY(osh_buf_append(cx, &b, text, n));
+    } else if (!value) {
+        OSH_TRY(cut(cx, &b, &l, text, n, what));
+    } else if (!l.found.key) {
+        OSH_TRY(add(cx, &b, &l, text, n, key, value));
+    } else {
+        OSH_TRY(osh_buf_append(cx, &b, text, l.found.value));
+        OSH_TRY(osh_buf_append(cx, &b, value, strlen(value)));
+        OSH_TRY(osh_buf_append(cx, &b, text + l.found.end, n - l.found.end));
+    }
+    *out = b.data, b.data = NULL; // give
+    osh_buf_init(&b, 0);
+done:
+    if (rc) osh_note(cx, "setting '%s'", key);
+    osh_buf_deinit(cx, &b);
+    return rc;
+}

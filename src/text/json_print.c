@@ -1,0 +1,164 @@
+/* json_print.c - a cJSON tree as Python's json.dumps(indent=2, sort_keys=True, ensure_ascii=True) writes it.
+ *
+ * Floats: the shortest decimal that reads back as the same double, plain from 1e-4 up to below 1e16, as float.__repr__.
+ * Keys are sorted by their bytes, which for UTF-8 is Python's order of code points. */
+#include "base/buf.h"
+#include "text/json.h"
+#include "text/json_scan.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXACT_INT 9007199254740992.0 // 2^53
+
+static osh_status put(osh_ctx *cx, osh_buf *b, const char *s)
+{
+    return osh_buf_append(cx, b, s, strlen(s));
+}
+
+/* Digits d1d2..dn and exponent e of the shortest d1.d2..dn * 10^e that reads back as v. */
+static int shortest(double v, char *digits, int *exponent)
+{
+    char s[40];
+    int n = 0;
+
+    for (int precision = 0; precision < 17; precision++) {
+        snprintf(s, sizeof s, "%.*e", precision, v);
+        if (strtod(s, NULL) == v) break;
+    }
+    char *e = strchr(s, 'e');
+    *exponent = atoi(e + 1);
+    for (char *c = s; c < e; c++)
+        if (*c >= '0' && *c <= '9') digits[n++] = *c;
+    while (n > 1 && digits[n - 1] == '0') n--;
+    digits[n] = 0;
+    return n;
+}
+
+static osh_status print_float(osh_ctx *cx, osh_buf *b, double v)
+{
+    char d[40];
+    int e = 0;
+    const char *sign = signbit(v) ? "-" : "";
+
+    if (isnan(v)) return put(cx, b, "NaN");
+    if (isinf(v)) return osh_buf_printf(cx, b, "%sInfinity", sign);
+    int n = shortest(fabs(v), d, &e);
+    if (e < -4 || e >= 16)
+        return osh_buf_printf(cx, b, "%s%c%s%s%s%c%02d", sign, d[0], n > 1 ? "." : "", d + 1, "e",
+                              e < 0 ? '-' : '+', abs(e));
+    if (e < 0) return osh_buf_printf(cx, b, "%s0.%.*s%s", sign, -e - 1, "000", d);
+    if (n <= e + 1) return osh_buf_printf(cx, b, "%s%s%.*s.0", sign, d, e + 1 - n, "0000000000000000");
+    return osh_buf_printf(cx, b, "%s%.*s.%s", sign, e + 1, d, d + e + 1);
+}
+
+static osh_status print_number(osh_ctx *cx, osh_buf *b, double v)
+{
+    if (v == floor(v) && fabs(v) < EXACT_INT && !(v == 0 && signbit(v)))
+        return osh_buf_printf(cx, b, "%lld", (long long)v);
+    return print_float(cx, b, v);
+}
+
+/* One code point of s, U+FFFD for a byte that starts none; C0 80 is the NUL of OSH_JSON_NUL. */
+static uint32_t decode(const unsigned char **s)
+{
+    const unsigned char *p = *s;
+    uint32_t c = *p++;
+    int more = c < 0x80 ? 0 : c < 0xc0 ? -1 : c < 0xe0 ? 1 : c < 0xf0 ? 2 : c < 0xf8 ? 3 : -1;
+    static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
+
+    *s = p;
+    if (more < 0) return 0xfffd;
+    if (more == 0) return c;
+    if (c == 0xc0 && *p == 0x80) return *s = p + 1, 0;
+    c &= 0x3fu >> more;
+    for (int i = 0; i < more; i++) {
+        if ((*p & 0xc0) != 0x80) return 0xfffd;
+        c = c << 6 | (*p++ & 0x3f);
+    }
+    if (c < least[more] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff)) return 0xfffd;
+    *s = p;
+    return c;
+}
+
+static osh_status print_string(osh_ctx *cx, osh_buf *b, const char *text)
+{
+    osh_status rc = OSH_OK;
+    const unsigned char *s = (const unsigned char *)text;
+    static const char plain[] = "\"\\\n\r\t\b\f", escaped[] = "\"\\nrtbf";
+
+    OSH_TRY(put(cx, b, "\""));
+    while (*s) {
+        uint32_t c = decode(&s);
+        const char *found = c && c < 0x80 ? strchr(plain, (int)c) : NULL;
+        char one = (char)c;
+        if (found) OSH_TRY(osh_buf_printf(cx, b, "\\%c", escaped[found - plain]));
+        else if (c >= 0x20 && c < 0x7f) OSH_TRY(osh_buf_append(cx, b, &one, 1));
+        else if (c < 0x10000) OSH_TRY(osh_buf_printf(cx, b, "\\u%04x", (unsigned)c));
+        else OSH_TRY(osh_buf_printf(cx, b, "\\u%04x\\u%04x", 0xd800 + (unsigned)((c - 0x10000) >> 10),
+                                    0xdc00 + (unsigned)(c & 0x3ff)));
+    }
+    OSH_TRY(put(cx, b, "\""));
+done:
+    return rc;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp((*(const cJSON *const *)a)->string, (*(const cJSON *const *)b)->string);
+}
+
+static osh_status print_value(osh_ctx *cx, osh_buf *b, const cJSON *v, int level);
+
+static osh_status print_members(osh_ctx *cx, osh_buf *b, const cJSON *v, int level)
+{
+    osh_status rc = OSH_OK;
+    bool object = cJSON_IsObject(v);
+    const cJSON **items = NULL; // own
+    size_t n = 0, i = 0;
+
+    if (level > OSH_JSON_MAX_DEPTH + 2) OSH_FAIL(cx, OSH_E_FORMAT, "JSON nested more than 256 deep");
+    for (const cJSON *c = v->child; c; c = c->next) n++;
+    OSH_NEW(cx, items, n);
+    for (const cJSON *c = v->child; c; c = c->next) items[i++] = c;
+    if (object) qsort(items, n, sizeof *items, by_key);
+    OSH_TRY(put(cx, b, object ? "{" : "["));
+    for (i = 0; i < n; i++) {
+        OSH_TRY(osh_buf_printf(cx, b, "%s\n%*s", i ? "," : "", 2 * level, ""));
+        if (object) {
+            OSH_TRY(print_string(cx, b, items[i]->string));
+            OSH_TRY(put(cx, b, ": "));
+        }
+        OSH_TRY(print_value(cx, b, items[i], level + 1));
+    }
+    if (n) OSH_TRY(osh_buf_printf(cx, b, "\n%*s", 2 * (level - 1), ""));
+    OSH_TRY(put(cx, b, object ? "}" : "]"));
+done:
+    osh_free(cx, items);
+    return rc;
+}
+
+static osh_status print_value(osh_ctx *cx, osh_buf *b, const cJSON *v, int level)
+{
+    if (cJSON_IsObject(v) || cJSON_IsArray(v)) return print_members(cx, b, v, level);
+    if (cJSON_IsString(v)) return print_string(cx, b, v->valuestring);
+    if (cJSON_IsNumber(v)) return print_number(cx, b, v->valuedouble);
+    if (cJSON_IsBool(v)) return put(cx, b, cJSON_IsTrue(v) ? "true" : "false");
+    if (cJSON_IsRaw(v)) return put(cx, b, v->valuestring);
+    return put(cx, b, "null");
+}
+
+osh_status osh_json_print(osh_ctx *cx, char **out, const cJSON *o, int indent_level)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+
+    osh_buf_init(&b, 0);
+    OSH_TRY(print_value(cx, &b, o, indent_level > 0 ? indent_level : 1));
+    *out = b.data, b.data = NULL; // give
+    osh_buf_init(&b, 0);
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
