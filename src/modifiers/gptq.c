@@ -1,0 +1,300 @@
+/* gptq.c - GPTQModifier: Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained Transformers"
+ * (arXiv 2210.17323), as llmcompressor/modifiers/gptq/{base,gptq_quantize}.py runs it.
+ *
+ * Of one input value with Hessian H = X^T X (its factor 2/n cancels):
+ *   order columns by falling diag H (actorder static; ties by index) - dead columns (diag 0): diag := 1, weights := 0 -
+ *   diag += dampening_frac * mean(diag) - U upper with U^T U = H^-1 - column loop with U (ops/gptq_solve.h).
+ * Scales are those of the whole, unpermuted weight, fixed before the first column. All Linears that share the input share H, its
+ * ordering and U. Where H cannot be factored the damping grows tenfold, three times, then the weight is rounded to nearest; the
+ * job says so. */
+#include "modifiers/modifier.h"
+#include "ops/gptq_solve.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum { ACTORDER_DEFAULT, ACTORDER_NULL, ACTORDER_STATIC, ACTORDER_WEIGHT } actorder_arg;
+typedef struct gptq {
+    int64_t block_size;
+    double dampening_frac;
+    int64_t actorder; // actorder_arg; read by key(), not by the table
+} gptq;
+
+static const osh_field fields[] = {
+    {.name = "block_size", .type = OSH_F_INT, .offset = offsetof(gptq, block_size), .dflt = "128", .min = 1, .max = 65536,
+     .doc = "columns per lazy-update block"},
+    {.name = "dampening_frac", .type = OSH_F_FLOAT, .offset = offsetof(gptq, dampening_frac), .dflt = "0.01", .min = 0, .max = 1,
+     .doc = "share of mean(diag H) added to diag H"},
+    {0},
+};
+
+static osh_status key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v, bool *known, const char *what)
+{
+    osh_status rc = OSH_OK;
+    gptq *g = m->args;
+    *known = !strcmp(key, "actorder");
+    if (!*known) goto done;
+    const osh_yaml *s = v->kind == OSH_Y_SEQ && v->tag && v->n == 1 ? v->items[0] : v; // an enum as Python's yaml writes it
+    if (s->kind == OSH_Y_NULL || (s->kind == OSH_Y_BOOL && !s->b)) g->actorder = ACTORDER_NULL;
+    else if (s->kind == OSH_Y_STR && !strcmp(s->text, "static")) g->actorder = ACTORDER_STATIC;
+    else if (s->kind == OSH_Y_STR && !strcmp(s->text, "weight")) g->actorder = ACTORDER_WEIGHT;
+    else
+        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: actorder '%s': want static, weight or null (group and dynamic stored a "
+                 "column order that compressed-tensors 0.19 and vLLM no longer load)", what, s->line, s->column,
+                 s->text ? s->text : "(a list or map)");
+done:
+    return rc;
+}
+
+/* base.py resolve_actorder: the default gives way to the scheme's value; an explicit one fills a scheme that has none, or must
+ * be spelled the same. */
+static osh_status resolve(osh_ctx *cx, osh_modifier *m)
+{
+    osh_status rc = OSH_OK;
+    gptq *g = m->args;
+    static const osh_actorder as_scheme[] = {OSH_ACTORDER_STATIC, OSH_ACTORDER_UNSET, OSH_ACTORDER_STATIC, OSH_ACTORDER_WEIGHT};
+    static const char *const spell[] = {"null", "static", "weight"};
+    for (size_t i = 0; i < m->n_schemes; i++) {
+        osh_q_args *a = &m->schemes[i].weights;
+        if (!a->present) continue;
+        if (a->actorder == OSH_ACTORDER_UNSET) a->actorder = as_scheme[g->actorder];
+        else if (g->actorder != ACTORDER_DEFAULT && a->actorder != as_scheme[g->actorder])
+            OSH_FAIL(cx, OSH_E_USAGE, "GPTQModifier.actorder is %s but that of %s is %s: they must be the same",
+                     spell[as_scheme[g->actorder]], m->schemes[i].group_name, spell[a->actorder]);
+    }
+done:
+    return rc;
+}
+
+static unsigned wants(const osh_modifier *m, const osh_q_scheme *s)
+{
+    (void)m;
+    unsigned w = s->weights.present ? OSH_STAT_HESSIAN : 0;
+    if (s->inputs.present && s->inputs.dynamic == OSH_Q_STATIC) w |= OSH_STAT_RANGE;
+    return w;
+}
+
+typedef struct factor { // of one input and one ordering
+    int64_t I;
+    int32_t *perm; // own: solving order -> column
+    bool *dead;    // own: by column
+    float *u;      // own [I, I]; NULL: could not be factored
+    int n_damped;  // steps of the ladder above the first
+} factor;
+
+static void factor_deinit(osh_ctx *cx, factor *f)
+{
+    osh_free(cx, f->perm);
+    osh_free(cx, f->dead);
+    osh_free(cx, f->u);
+    *f = (factor){0};
+}
+
+typedef struct ranked { float d; int32_t i; } ranked;
+static int by_falling_diag(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    if (x->d != y->d) return x->d > y->d ? -1 : 1;
+    return x->i < y->i ? -1 : x->i > y->i;
+}
+
+static osh_status order_columns(osh_ctx *cx, factor *f, const float *h, bool actorder)
+{
+    osh_status rc = OSH_OK;
+    int64_t I = f->I;
+    ranked *r = NULL; // own
+    OSH_NEW(cx, f->perm, I);
+    OSH_NEW(cx, f->dead, I);
+    OSH_NEW(cx, r, I);
+    for (int64_t i = 0; i < I; i++) {
+        r[i] = (ranked){h[i * I + i], (int32_t)i};
+        f->dead[i] = h[i * I + i] == 0;
+    }
+    if (actorder) qsort(r, (size_t)I, sizeof *r, by_falling_diag);
+    for (int64_t i = 0; i < I; i++) f->perm[i] = r[i].i;
+done:
+    osh_free(cx, r);
+    return rc;
+}
+
+static osh_status make_factor(osh_ctx *cx, factor *f, const float *h, bool actorder, double frac)
+{
+    osh_status rc = OSH_OK;
+    int64_t I = f->I;
+    double mean = 0;
+    const osh_op *op = osh_op_find("gptq_factor");
+
+    OSH_TRY(order_columns(cx, f, h, actorder));
+    for (int64_t i = 0; i < I; i++) mean += f->dead[i] ? 1.0 : h[i * I + i];
+    mean /= (double)I;
+    OSH_NEW(cx, f->u, I * I);
+    for (f->n_damped = 0; f->n_damped < 4; f->n_damped++) {
+        float damp = (float)(mean * frac * pow(10, f->n_damped));
+        for (int64_t i = 0; i < I; i++) {
+            int64_t pi = f->perm[i];
+            for (int64_t j = 0; j <= i; j++) {
+                int64_t pj = f->perm[j];
+                f->u[i * I + j] = pi >= pj ? h[pi * I + pj] : h[pj * I + pi];
+            }
+            if (f->dead[pi]) f->u[i * I + i] = 1;
+            f->u[i * I + i] += damp;
+        }
+        osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, f->u);
+        osh_op_args a = {.out = {&t}};
+        rc = osh_op_run(cx, op, &a);
+        if (!rc) goto done;
+        if (rc != OSH_E_NUMERIC) goto done;
+        rc = OSH_OK;
+        osh_error_clear(cx);
+    }
+    osh_free(cx, f->u), f->u = NULL;
+done:
+    return rc;
+}
+
+/* Scale column of a weight column. */
+static int64_t scale_column(const osh_q_args *a, int64_t column)
+{
+    if (a->strategy == OSH_Q_GROUP) return column / a->group_size;
+    if (a->strategy == OSH_Q_BLOCK) return column / a->block[1];
+    return 0;
+}
+
+typedef struct solve { // buffers of one weight
+    float *w, *scale, *zero;
+    int8_t *codes;
+    int32_t *col_scale;
+    double *loss;
+} solve;
+
+static void solve_deinit(osh_ctx *cx, solve *s)
+{
+    osh_free(cx, s->w);
+    osh_free(cx, s->scale);
+    osh_free(cx, s->zero);
+    osh_free(cx, s->codes);
+    osh_free(cx, s->col_scale);
+    osh_free(cx, s->loss);
+}
+
+static osh_status fill(osh_ctx *cx, solve *s, const factor *f, const osh_linear_job *j, int64_t O, int64_t I)
+{
+    osh_status rc = OSH_OK;
+    float *row = NULL; // own
+    const osh_tensor *sc = j->params.scale;
+    int64_t n_scales = osh_tensor_numel(sc);
+    OSH_NEW(cx, s->w, O * I);
+    OSH_NEW(cx, s->codes, O * I);
+    OSH_NEW(cx, s->col_scale, I);
+    OSH_NEW(cx, s->loss, O);
+    OSH_NEW(cx, s->scale, n_scales);
+    OSH_NEW(cx, row, I);
+    osh_to_f32(s->scale, sc->data, sc->dtype, n_scales);
+    if (j->params.zero) {
+        OSH_NEW(cx, s->zero, n_scales);
+        for (int64_t i = 0; i < n_scales; i++) s->zero[i] = ((const int8_t *)j->params.zero->data)[i];
+    }
+    for (int64_t i = 0; i < I; i++) s->col_scale[i] = (int32_t)scale_column(&j->scheme->weights, f->perm[i]);
+    for (int64_t o = 0; o < O; o++) {
+        osh_to_f32(row, (const char *)j->w->data + (size_t)(o * I) * osh_dtype_bytes(j->w->dtype), j->w->dtype, I);
+        for (int64_t i = 0; i < I; i++) s->w[o * I + i] = f->dead[f->perm[i]] ? 0 : row[f->perm[i]];
+    }
+done:
+    osh_free(cx, row);
+    return rc;
+}
+
+static osh_status solve_job(osh_ctx *cx, const gptq *g, const factor *f, osh_linear_job *j)
+{
+    osh_status rc = OSH_OK;
+    const osh_q_args *q = &j->scheme->weights;
+    int64_t O = j->w->shape[0], I = j->w->shape[1];
+    solve s = {0}; // own
+
+    OSH_TRY(fill(cx, &s, f, j, O, I));
+    const osh_tensor *sc = j->params.scale;
+    osh_gptq_solve_args a = {
+        .w = s.w, .codes = s.codes, .u = f->u, .scale = s.scale, .zero = s.zero, .col_scale = s.col_scale, .O = O, .I = I,
+        .n_scale_cols = sc->ndim == 2 ? sc->shape[1] : 1,
+        .row_block = q->strategy == OSH_Q_TENSOR ? O : q->strategy == OSH_Q_BLOCK ? q->block[0] : 1,
+        .block_size = g->block_size, .bits = q->bits, .fp8 = q->type == OSH_Q_FLOAT, .dq_dtype = sc->dtype, .loss = s.loss,
+    };
+    OSH_TRY(osh_gptq_solve(cx, &a));
+    int8_t *codes = j->codes;
+    j->objective = 0;
+    for (int64_t o = 0; o < O; o++) {
+        for (int64_t i = 0; i < I; i++) codes[o * I + f->perm[i]] = s.codes[o * I + i];
+        j->objective += 2 * s.loss[o];
+    }
+done:
+    solve_deinit(cx, &s);
+    return rc;
+}
+
+/* No factor: rounded to nearest, dead columns zeroed, as the reference does with Hinv = I. */
+static osh_status round_job(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *j)
+{
+    osh_status rc = OSH_OK;
+    size_t es = osh_dtype_bytes(j->w->dtype);
+    for (int64_t o = 0; o < j->w->shape[0]; o++)
+        for (int64_t i = 0; i < f->I; i++)
+            if (f->dead[i]) memset((char *)j->w->data + (size_t)(o * f->I + i) * es, 0, es);
+    OSH_TRY(osh_q_encode(cx, j->codes, j->w, &j->params, &j->scheme->weights, m->arithmetic));
+    j->fallback = "Hessian not positive definite at 1000 times the damping: rounded to nearest";
+done:
+    return rc;
+}
+
+static osh_status compress_job(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *j)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *before = NULL; // own
+    const osh_q_args *q = &j->scheme->weights;
+    static const char *const damped[] = {NULL, "damping times 10", "damping times 100", "damping times 1000"};
+
+    OSH_TRY(osh_tensor_new(cx, &before, j->w->dtype, 2, j->w->shape));
+    memcpy(before->data, j->w->data, osh_tensor_bytes(j->w));
+    OSH_TRY(osh_q_weight_params(cx, &j->params, j->w, q, m->arithmetic, j->name));
+    j->codes = osh_alloc(cx, (size_t)osh_tensor_numel(j->w));
+    if (!j->codes) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the codes of %s", j->name);
+    if (f->u) {
+        OSH_TRY(solve_job(cx, m->args, f, j));
+        j->fallback = damped[f->n_damped];
+    } else {
+        OSH_TRY(round_job(cx, m, f, j));
+    }
+    OSH_TRY(osh_job_nmse(cx, j, before));
+    OSH_TRY(osh_q_decode(cx, j->w, j->codes, &j->params, q));
+done:
+    if (rc) osh_note(cx, "solving %s", j->name);
+    osh_tensor_free(cx, before);
+    return rc;
+}
+
+static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h)
+{
+    osh_status rc = OSH_OK;
+    const gptq *g = m->args;
+    factor f[2] = {{0}, {0}}; // own: in file order, ordered by activation
+    for (int k = 0; k < n; k++) jobs[k].objective = -1;
+    for (int k = 0; k < n; k++) {
+        const osh_q_args *q = &jobs[k].scheme->weights;
+        if (!q->present) continue;
+        bool ordered = q->actorder != OSH_ACTORDER_UNSET;
+        if (!f[ordered].perm) {
+            f[ordered].I = h->shape[0];
+            OSH_TRY(make_factor(cx, &f[ordered], h->data, ordered, g->dampening_frac));
+        }
+        OSH_TRY(compress_job(cx, m, &f[ordered], &jobs[k]));
+    }
+done:
+    factor_deinit(cx, &f[0]);
+    factor_deinit(cx, &f[1]);
+    return rc;
+}
+
+const osh_modifier_type osh_modifier_gptq = {
+    .name = "GPTQModifier", .fields = fields, .bytes = sizeof(gptq), .key = key, .resolve = resolve, .wants = wants,
+    .compress = compress, .propagates = true,
+};

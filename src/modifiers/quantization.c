@@ -1,0 +1,37 @@
+/* quantization.c - QuantizationModifier: round to nearest (RTN).
+ *
+ * Same as llmcompressor/modifiers/quantization/quantization/base.py: scales come from the whole weight (memoryless min/max,
+ * whatever minmax observer is named), codes are rounded where the checkpoint is written. The weights that later layers see
+ * stay unrounded, so a rounding error is never propagated. Needs data only for static input activations. */
+#include "modifiers/modifier.h"
+
+static unsigned wants(const osh_modifier *m, const osh_q_scheme *s)
+{
+    (void)m;
+    return s->inputs.present && s->inputs.dynamic == OSH_Q_STATIC ? OSH_STAT_RANGE : 0;
+}
+
+static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h)
+{
+    osh_status rc = OSH_OK;
+    (void)h;
+    for (int k = 0; k < n; k++) {
+        osh_linear_job *j = &jobs[k];
+        const osh_q_args *a = &j->scheme->weights;
+        j->objective = -1;
+        if (!a->present) continue;
+        OSH_TRY(osh_q_weight_params(cx, &j->params, j->w, a, m->arithmetic, j->name));
+        j->codes = osh_alloc(cx, (size_t)osh_tensor_numel(j->w));
+        if (!j->codes) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the codes of %s", j->name);
+        OSH_TRY(osh_q_encode(cx, j->codes, j->w, &j->params, a, m->arithmetic));
+        OSH_TRY(osh_job_nmse(cx, j, j->w));
+    }
+done:
+    return rc;
+}
+
+static const osh_field fields[] = {{0}};
+
+const osh_modifier_type osh_modifier_quantization = {
+    .name = "QuantizationModifier", .fields = fields, .bytes = 1, .wants = wants, .compress = compress,
+};

@@ -1,0 +1,270 @@
+/* recipe.c - stages, modifier lists and their keys (llmcompressor/recipe/recipe.py): top-level keys end in _stage, inner ones in
+ * _modifiers, file order is kept. What upstream skips in silence (other keys, an empty recipe) is an error here. */
+#include "modifiers/recipe.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "modifiers/recipe_quant.h"
+
+/* Keys that no longer decide anything, or decide nothing in one process: accepted with a note. */
+static const char *const without_effect[] = {
+    "batched_quantization", "requires_calibration_data", "offload_hessians", "sequential_update", "index", "start", "end",
+    "update", "sequential_targets", "initialized_", "finalized_", "started_", "ended_", NULL,
+};
+
+static bool ends_with(const char *s, const char *tail)
+{
+    size_t n = strlen(s), t = strlen(tail);
+    return n >= t && !strcmp(s + n - t, tail);
+}
+
+static bool in_list(const char *const *list, const char *s)
+{
+    for (; *list; list++)
+        if (!strcmp(*list, s)) return true;
+    return false;
+}
+
+static osh_status set_field(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v, bool *known, const char *what)
+{
+    osh_status rc = OSH_OK;
+    const osh_field *f = osh_field_find(m->type->fields, key);
+    *known = f != NULL;
+    if (!f) goto done;
+    if (!v->text || v->kind == OSH_Y_NULL)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: %s: want a single value", what, v->line, v->column, key);
+    rc = osh_field_set(cx, f, m->args, v->text);
+    if (rc) osh_note(cx, "reading %s:%d:%d", what, v->line, v->column);
+done:
+    return rc;
+}
+
+static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml *k, const char *what)
+{
+    osh_buf b;
+    osh_buf_init(&b, 4096);
+    for (const osh_field *f = m->type->fields; f->name; f++) osh_buf_printf(cx, &b, ", %s", f->name);
+    osh_status rc = osh_fail(cx, OSH_E_USAGE, "%s:%d:%d: unknown key '%s' of %s: want config_groups, scheme, targets, ignore, "
+                             "observer%s%s", what, k->line, k->column, k->text ? k->text : "", m->type->name,
+                             b.data ? b.data : "", m->type->key ? ", actorder" : "");
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *name, const osh_yaml *body, const char *what)
+{
+    osh_status rc = OSH_OK;
+    osh_recipe_quant q = {0};
+    m->type = osh_modifier_find(name->text ? name->text : "");
+    if (!m->type) {
+        osh_buf b;
+        osh_buf_init(&b, 4096);
+        for (size_t i = 0; i < osh_modifier_count(); i++) osh_buf_printf(cx, &b, "%s%s", i ? ", " : "", osh_modifier_at(i)->name);
+        rc = osh_fail(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: unknown modifier '%s': want %s", what, name->line, name->column,
+                      name->text ? name->text : "", b.data ? b.data : "");
+        osh_buf_deinit(cx, &b);
+        goto done;
+    }
+    m->args = osh_calloc(cx, 1, m->type->bytes);
+    if (!m->args) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", m->type->name);
+    OSH_TRY(osh_fields_default(cx, m->type->fields, m->args));
+    if (body->kind != OSH_Y_MAP && body->kind != OSH_Y_NULL)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: %s: want a map", what, body->line, body->column, m->type->name);
+    for (size_t i = 0; body->kind == OSH_Y_MAP && i < body->n; i++) {
+        const osh_yaml *k = body->keys[i], *v = body->items[i];
+        const char *key = k->text ? k->text : "";
+        bool known = false;
+        if (in_list(without_effect, key)) {
+            osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing here and is ignored", what, k->line, key);
+            continue;
+        }
+        OSH_TRY(osh_recipe_quant_key(cx, &q, key, v, &known, what));
+        if (!known && m->type->key) OSH_TRY(m->type->key(cx, m, key, v, &known, what));
+        if (!known) OSH_TRY(set_field(cx, m, key, v, &known, what));
+        if (!known) OSH_TRY(unknown_key(cx, m, k, what));
+    }
+    OSH_TRY(osh_recipe_quant_build(cx, m, &q, what));
+done:
+    return rc;
+}
+
+static osh_status copy_strs(osh_ctx *cx, osh_strs *to, const osh_strs *from)
+{
+    osh_status rc = OSH_OK;
+    OSH_NEW(cx, to->items, from->n);
+    for (size_t i = 0; i < from->n; i++) {
+        if (!(to->items[i] = osh_strdup(cx, from->items[i]))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a list of names");
+        to->n = i + 1;
+    }
+done:
+    return rc;
+}
+
+/* A bare GPTQModifier works on the schemes of an earlier QuantizationModifier, with the actorder that these name. */
+static osh_status take_over(osh_ctx *cx, osh_modifier *to, osh_modifier *from)
+{
+    osh_status rc = OSH_OK;
+    OSH_NEW(cx, to->schemes, from->n_schemes);
+    for (size_t i = 0; i < from->n_schemes; i++) {
+        osh_q_scheme *s = &to->schemes[i];
+        *s = from->schemes[i];
+        s->group_name = NULL, s->targets = (osh_strs){0};
+        to->n_schemes = i + 1;
+        if (!(s->group_name = osh_strdup(cx, from->schemes[i].group_name))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
+        OSH_TRY(copy_strs(cx, &s->targets, &from->schemes[i].targets));
+    }
+    OSH_TRY(copy_strs(cx, &to->ignore, &from->ignore));
+    from->replaced = true;
+done:
+    return rc;
+}
+
+static osh_status finish(osh_ctx *cx, osh_recipe *r, const char *what)
+{
+    osh_status rc = OSH_OK;
+    for (size_t i = 0; i < r->n; i++) {
+        osh_modifier *m = &r->modifiers[i];
+        osh_modifier *earlier = NULL;
+        for (size_t k = 0; k < i; k++)
+            if (r->modifiers[k].n_schemes && !r->modifiers[k].replaced) earlier = &r->modifiers[k];
+        if (m->has_config) {
+            if (m->type->resolve) OSH_TRY(m->type->resolve(cx, m));
+        } else if (earlier && m->type->propagates && !m->ignore.n) {
+            OSH_TRY(take_over(cx, m, earlier));
+        } else {
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: %s has neither scheme nor config_groups: nothing says how to quantize", what, m->type->name);
+        }
+        OSH_TRY(osh_recipe_quant_matchers(cx, m));
+    }
+done:
+    return rc;
+}
+
+static osh_status append(osh_ctx *cx, osh_recipe *r, const osh_yaml *list, const char *what)
+{
+    osh_status rc = OSH_OK;
+    if (list->kind != OSH_Y_MAP) OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: want a map of modifiers", what, list->line, list->column);
+    osh_modifier *grown = osh_realloc(cx, r->modifiers, (r->n + list->n + 1) * sizeof *grown);
+    if (!grown) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the recipe's modifiers");
+    r->modifiers = grown;
+    for (size_t i = 0; i < list->n; i++) {
+        r->modifiers[r->n] = (osh_modifier){0};
+        r->n++;
+        OSH_TRY(read_modifier(cx, &r->modifiers[r->n - 1], list->keys[i], list->items[i], what));
+    }
+done:
+    return rc;
+}
+
+static osh_status read_stages(osh_ctx *cx, osh_recipe *r, const osh_yaml *y, const char *what)
+{
+    osh_status rc = OSH_OK;
+    if (y->kind != OSH_Y_MAP) OSH_FAIL(cx, OSH_E_USAGE, "%s: want a map of stages, got %s", what, y->n ? "a list" : "nothing");
+    for (size_t s = 0; s < y->n; s++) {
+        const osh_yaml *k = y->keys[s], *stage = y->items[s];
+        const char *key = k->text ? k->text : "";
+        if (ends_with(key, "_modifiers")) { // a stage left out
+            OSH_TRY(append(cx, r, stage, what));
+            continue;
+        }
+        if (!ends_with(key, "_stage"))
+            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: unknown key '%s': want a name ending in _stage", what, k->line, k->column, key);
+        if (stage->kind != OSH_Y_MAP) OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: stage %s: want a map", what, stage->line, stage->column, key);
+        for (size_t i = 0; i < stage->n; i++) {
+            const osh_yaml *g = stage->keys[i];
+            const char *group = g->text ? g->text : "";
+            if (!strcmp(group, "run_type")) continue;
+            if (!ends_with(group, "modifiers"))
+                OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: unknown key '%s': want a name ending in _modifiers", what, g->line, g->column, group);
+            OSH_TRY(append(cx, r, stage->items[i], what));
+        }
+    }
+    if (!r->n) OSH_FAIL(cx, OSH_E_USAGE, "%s names no modifier: nothing would be done", what);
+done:
+    return rc;
+}
+
+osh_status osh_recipe_parse(osh_ctx *cx, osh_recipe **out, const char *text, size_t n, const char *what)
+{
+    osh_status rc = OSH_OK;
+    osh_recipe *r = NULL; // own
+    osh_yaml *y = NULL;   // own
+    OSH_NEW(cx, r, 1);
+    OSH_TRY(osh_yaml_parse(cx, &y, text, n, what));
+    OSH_TRY(read_stages(cx, r, y, what));
+    OSH_TRY(finish(cx, r, what));
+    OSH_NEW(cx, r->text, n + 1);
+    memcpy(r->text, text, n);
+    r->n_text = n;
+    *out = r, r = NULL;
+done:
+    osh_yaml_free(cx, y);
+    osh_recipe_free(cx, r);
+    return rc;
+}
+
+osh_status osh_recipe_open(osh_ctx *cx, osh_recipe **out, const char *path)
+{
+    osh_status rc = OSH_OK;
+    char *text = NULL; // own
+    size_t n = 0;
+    OSH_TRY(osh_file_read_all(cx, &text, &n, path, 1u << 20));
+    OSH_TRY(osh_recipe_parse(cx, out, text, n, path));
+done:
+    osh_free(cx, text);
+    return rc;
+}
+
+/* A YAML single-quoted scalar. */
+static osh_status quoted(osh_ctx *cx, osh_buf *b, const char *s)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_buf_append(cx, b, "'", 1));
+    for (; *s; s++) OSH_TRY(osh_buf_append(cx, b, *s == '\'' ? "''" : s, *s == '\'' ? 2 : 1));
+    OSH_TRY(osh_buf_append(cx, b, "'", 1));
+done:
+    return rc;
+}
+
+static osh_status list(osh_ctx *cx, osh_buf *b, const char *key, const osh_strs *s)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_buf_printf(cx, b, "      %s: [", key));
+    for (size_t i = 0; i < s->n; i++) {
+        if (i) OSH_TRY(osh_buf_append(cx, b, ", ", 2));
+        OSH_TRY(quoted(cx, b, s->items[i]));
+    }
+    OSH_TRY(osh_buf_printf(cx, b, "]\n"));
+done:
+    return rc;
+}
+
+osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, const char *scheme, const char *method, const osh_strs *targets,
+                               const osh_strs *ignore)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    bool gptq = method && !strcmp(method, "gptq");
+    osh_buf_init(&b, 1u << 20);
+    OSH_TRY(osh_buf_printf(cx, &b, "default_stage:\n  default_modifiers:\n    %s:\n      scheme: ",
+                           gptq ? "GPTQModifier" : "QuantizationModifier"));
+    OSH_TRY(quoted(cx, &b, scheme));
+    OSH_TRY(osh_buf_printf(cx, &b, "\n"));
+    if (targets->n) OSH_TRY(list(cx, &b, "targets", targets));
+    OSH_TRY(list(cx, &b, "ignore", ignore));
+    OSH_TRY(osh_recipe_parse(cx, out, b.data, b.len, "--scheme"));
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+void osh_recipe_free(osh_ctx *cx, osh_recipe *r)
+{
+    if (!r) return;
+    for (size_t i = 0; i < r->n; i++) osh_modifier_deinit(cx, &r->modifiers[i]);
+    osh_free(cx, r->modifiers);
+    osh_free(cx, r->text);
+    osh_free(cx, r);
+}

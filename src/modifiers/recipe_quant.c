@@ -1,0 +1,345 @@
+/* recipe_quant.c - config_groups, scheme, targets, ignore, observers of a recipe to schemes. Same rules as llmcompressor's
+ * mixin.py: scheme and config_groups exclude each other; an observer not named becomes memoryless_minmax for weights, minmax for
+ * static activations, none for dynamic ones. */
+#include "modifiers/recipe_quant.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *kind_name(const osh_yaml *y)
+{
+    static const char *const names[] = {"null", "a bool", "a whole number", "a number", "a string", "a list", "a map"};
+    return names[y->kind];
+}
+
+/* A scalar, or the one item of an enum as Python's yaml writes it (!!python/object/apply:... [value]). */
+static const osh_yaml *plain(const osh_yaml *y)
+{
+    return y->kind == OSH_Y_SEQ && y->tag && y->n == 1 ? y->items[0] : y;
+}
+
+static osh_status bad(osh_ctx *cx, const osh_yaml *y, const char *what, const char *key, const char *want)
+{
+    return osh_fail(cx, OSH_E_USAGE, "%s:%d:%d: %s: want %s, got %s%s%s", what, y->line, y->column, key, want,
+                    y->text ? "'" : "", y->text ? y->text : kind_name(y), y->text ? "'" : "");
+}
+
+osh_status osh_recipe_strs(osh_ctx *cx, osh_strs *out, const osh_yaml *y, const char *key, const char *what)
+{
+    osh_status rc = OSH_OK;
+    size_t n = y->kind == OSH_Y_SEQ ? y->n : y->kind == OSH_Y_NULL ? 0 : 1;
+    OSH_NEW(cx, out->items, n);
+    for (size_t i = 0; i < n; i++) {
+        const osh_yaml *s = y->kind == OSH_Y_SEQ ? y->items[i] : y;
+        if (s->kind != OSH_Y_STR) {
+            rc = bad(cx, s, what, key, "a string or a list of strings");
+            goto done;
+        }
+        if (!(out->items[i] = osh_strdup(cx, s->text))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", key);
+        out->n = i + 1;
+    }
+done:
+    return rc;
+}
+
+static osh_status as_int(osh_ctx *cx, int64_t *out, const osh_yaml *y, const char *key, const char *what)
+{
+    if (y->kind != OSH_Y_INT) return bad(cx, y, what, key, "a whole number");
+    *out = y->i;
+    return OSH_OK;
+}
+
+static osh_status as_bool(osh_ctx *cx, bool *out, const osh_yaml *y, const char *key, const char *what)
+{
+    if (y->kind != OSH_Y_BOOL) return bad(cx, y, what, key, "true or false");
+    *out = y->b;
+    return OSH_OK;
+}
+
+/* Lower-cased text into out; unknown to the list (NULL-terminated): an error that shows it. */
+static osh_status as_choice(osh_ctx *cx, int *out, const osh_yaml *y, const char *const *names, const char *key, const char *what)
+{
+    char want[256] = "one of";
+    for (int i = 0; names[i]; i++) {
+        if (y->kind == OSH_Y_STR && !strcasecmp(y->text, names[i])) {
+            *out = i;
+            return OSH_OK;
+        }
+        size_t n = strlen(want);
+        snprintf(want + n, sizeof want - n, "%s %s", i ? "," : "", names[i]);
+    }
+    return bad(cx, y, what, key, want);
+}
+
+static osh_status set_block(osh_ctx *cx, osh_q_args *a, const osh_yaml *y, const char *what)
+{
+    if (y->kind == OSH_Y_STR) {
+        long r = 0, c = 0;
+        char end;
+        if (sscanf(y->text, "%ldx%ld%c", &r, &c, &end) == 2 && r > 0 && c > 0) {
+            a->block[0] = r, a->block[1] = c;
+            return OSH_OK;
+        }
+    }
+    if (y->kind == OSH_Y_SEQ && y->n == 2 && y->items[0]->kind == OSH_Y_INT && y->items[1]->kind == OSH_Y_INT &&
+        y->items[0]->i > 0 && y->items[1]->i > 0) {
+        a->block[0] = y->items[0]->i, a->block[1] = y->items[1]->i;
+        return OSH_OK;
+    }
+    return bad(cx, y, what, "block_structure", "[rows, columns]");
+}
+
+static osh_status set_observer(osh_ctx *cx, char out[32], const osh_yaml *y, const char *key, const char *what)
+{
+    static const char *const known[] = {"memoryless_minmax", "static_minmax", "minmax", NULL};
+    int which = 0;
+    osh_status rc = OSH_OK;
+    OSH_TRY(as_choice(cx, &which, y, known, key, what));
+    snprintf(out, 32, "%s", known[which]);
+done:
+    return rc;
+}
+
+static osh_status set_actorder(osh_ctx *cx, osh_q_args *a, const osh_yaml *y, const char *what)
+{
+    if (y->kind == OSH_Y_BOOL && !y->b) return OSH_OK;
+    if (y->kind == OSH_Y_STR && !strcmp(y->text, "static")) a->actorder = OSH_ACTORDER_STATIC;
+    else if (y->kind == OSH_Y_STR && !strcmp(y->text, "weight")) a->actorder = OSH_ACTORDER_WEIGHT;
+    else
+        return bad(cx, y, what, "actorder", "static, weight or null (group and dynamic stored a column order that "
+                   "compressed-tensors 0.19 and vLLM no longer load)");
+    return OSH_OK;
+}
+
+static osh_status set_dynamic(osh_ctx *cx, osh_q_args *a, const osh_yaml *y, const char *what)
+{
+    if (y->kind != OSH_Y_BOOL) return bad(cx, y, what, "dynamic", "true or false (local belongs to NVFP4, which is not made here)");
+    a->dynamic = y->b ? OSH_Q_DYNAMIC : OSH_Q_STATIC;
+    return OSH_OK;
+}
+
+/* One key of a QuantizationArgs map; null is the same as absent. */
+static osh_status set_arg(osh_ctx *cx, osh_q_args *a, const char *key, const osh_yaml *y, const char *what)
+{
+    static const char *const types[] = {"int", "float", NULL};
+    static const char *const strategies[] = {"tensor", "channel", "group", "block", "token", NULL};
+    osh_status rc = OSH_OK;
+    int which = 0;
+    int64_t n = 0;
+    if (!strcmp(key, "num_bits")) {
+        OSH_TRY(as_int(cx, &n, y, key, what));
+        if (n < 1 || n > 32) OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: num_bits %ld: want 2 to 8", what, y->line, y->column, (long)n);
+        a->bits = (int)n;
+    } else if (!strcmp(key, "type")) {
+        OSH_TRY(as_choice(cx, &which, y, types, key, what));
+        a->type = which ? OSH_Q_FLOAT : OSH_Q_INT;
+    } else if (!strcmp(key, "symmetric")) {
+        OSH_TRY(as_bool(cx, &a->symmetric, y, key, what));
+    } else if (!strcmp(key, "strategy")) {
+        OSH_TRY(as_choice(cx, &which, y, strategies, key, what));
+        a->strategy = (osh_q_strategy)which;
+    } else if (!strcmp(key, "group_size")) {
+        OSH_TRY(as_int(cx, &a->group_size, y, key, what));
+    } else if (!strcmp(key, "block_structure")) {
+        OSH_TRY(set_block(cx, a, y, what));
+    } else if (!strcmp(key, "dynamic")) {
+        OSH_TRY(set_dynamic(cx, a, y, what));
+    } else if (!strcmp(key, "actorder")) {
+        OSH_TRY(set_actorder(cx, a, y, what));
+    } else if (!strcmp(key, "observer")) {
+        OSH_TRY(set_observer(cx, a->observer, y, key, what));
+    } else if (!strcmp(key, "zp_dtype")) {
+        if (y->kind != OSH_Y_STR) OSH_TRY(bad(cx, y, what, key, "a dtype"));
+        snprintf(a->zp_dtype, sizeof a->zp_dtype, "%s", y->text);
+    } else if (!strcmp(key, "observer_kwargs")) {
+        if (y->kind != OSH_Y_MAP || y->n) OSH_TRY(bad(cx, y, what, key, "{} (the minmax observers take none here)"));
+    } else if (!strcmp(key, "scale_dtype")) {
+        OSH_TRY(bad(cx, y, what, key, "null (scale dtypes belong to NVFP4 and MX, which are not made here)"));
+    } else {
+        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: unknown key '%s': want num_bits, type, symmetric, strategy, group_size, "
+                 "block_structure, dynamic, actorder, observer, observer_kwargs, scale_dtype or zp_dtype", what, y->line, y->column, key);
+    }
+done:
+    return rc;
+}
+
+static osh_status read_args(osh_ctx *cx, osh_q_args *a, const osh_yaml *y, const char *key, bool is_weight, const char *what)
+{
+    osh_status rc = OSH_OK;
+    *a = (osh_q_args){.bits = 8, .symmetric = true, .strategy = OSH_Q_STRATEGY_NONE};
+    if (y->kind == OSH_Y_NULL) goto done;
+    if (y->kind != OSH_Y_MAP) OSH_TRY(bad(cx, y, what, key, "a map"));
+    a->present = true;
+    for (size_t i = 0; i < y->n; i++) {
+        const osh_yaml *v = plain(y->items[i]);
+        if (y->keys[i]->kind != OSH_Y_STR) OSH_TRY(bad(cx, y->keys[i], what, key, "string keys"));
+        if (v->kind != OSH_Y_NULL) OSH_TRY(set_arg(cx, a, y->keys[i]->text, v, what));
+        else if (!strcmp(y->keys[i]->text, "num_bits")) OSH_TRY(bad(cx, v, what, "num_bits", "a whole number"));
+    }
+    char where[160];
+    snprintf(where, sizeof where, "%.100s:%d:%d: %s", what, y->line, y->column, key);
+    OSH_TRY(osh_q_args_check(cx, a, where, is_weight));
+done:
+    return rc;
+}
+
+static osh_status read_group(osh_ctx *cx, osh_q_scheme *s, const osh_yaml *name, const osh_yaml *y, const char *what)
+{
+    osh_status rc = OSH_OK;
+    if (!(s->group_name = osh_strdup(cx, name->text))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
+    if (y->kind == OSH_Y_SEQ) { // PRESET: [targets]
+        OSH_TRY(osh_q_preset(cx, s, name->text));
+        OSH_TRY(osh_recipe_strs(cx, &s->targets, y, "targets", what));
+        goto done;
+    }
+    if (y->kind != OSH_Y_MAP) OSH_TRY(bad(cx, y, what, name->text, "a map (targets, weights, ...)"));
+    for (size_t i = 0; i < y->n; i++) {
+        const char *key = y->keys[i]->text ? y->keys[i]->text : "";
+        const osh_yaml *v = plain(y->items[i]);
+        if (!strcmp(key, "targets")) OSH_TRY(osh_recipe_strs(cx, &s->targets, v, key, what));
+        else if (!strcmp(key, "weights")) OSH_TRY(read_args(cx, &s->weights, v, key, true, what));
+        else if (!strcmp(key, "input_activations")) OSH_TRY(read_args(cx, &s->inputs, v, key, false, what));
+        else if (!strcmp(key, "output_activations")) {
+            OSH_TRY(read_args(cx, &s->outputs, v, key, false, what));
+            if (s->outputs.present) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: output_activations are not quantized by this version: want null", what, v->line, v->column);
+        } else if (!strcmp(key, "format")) {
+            if (v->kind == OSH_Y_NULL) continue;
+            if (v->kind != OSH_Y_STR) OSH_TRY(bad(cx, v, what, key, "a format's name"));
+            snprintf(s->format, sizeof s->format, "%s", v->text);
+        } else
+            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: unknown key '%s': want targets, weights, input_activations, output_activations or "
+                     "format", what, y->keys[i]->line, y->keys[i]->column, key);
+    }
+    if (!s->targets.n) OSH_TRY(bad(cx, y, what, name->text, "targets"));
+done:
+    return rc;
+}
+
+osh_status osh_recipe_quant_key(osh_ctx *cx, osh_recipe_quant *q, const char *key, const osh_yaml *value, bool *known, const char *what)
+{
+    static const char *const observer_keys[] = {"weight_observer", "input_observer", "output_observer"};
+    static const char *const observer_of[] = {"weights", "input", "output"};
+    osh_status rc = OSH_OK;
+    bool null = value->kind == OSH_Y_NULL;
+    *known = true;
+    if (!strcmp(key, "config_groups")) q->config_groups = null ? NULL : value;
+    else if (!strcmp(key, "scheme")) q->scheme = null ? NULL : value;
+    else if (!strcmp(key, "targets")) q->targets = null ? NULL : value;
+    else if (!strcmp(key, "ignore")) q->ignore = null ? NULL : value;
+    else if (!strcmp(key, "kv_cache_scheme")) {
+        if (!null) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: kv_cache_scheme is not made by this version: want null", what, value->line, value->column);
+    } else if (!strcmp(key, "bypass_divisibility_checks")) {
+        bool on = false;
+        if (!null) OSH_TRY(as_bool(cx, &on, value, key, what));
+        if (on) osh_log(cx, OSH_LOG_WARN, "%s:%d: bypass_divisibility_checks has no effect: a group that does not divide a row cannot be stored", what, value->line);
+    } else if (!strcmp(key, "observer")) {
+        for (size_t i = 0; value->kind == OSH_Y_MAP && i < value->n; i++) {
+            int which = 0;
+            static const char *const names[] = {"weights", "input", "output", NULL};
+            OSH_TRY(as_choice(cx, &which, value->keys[i], names, key, what));
+            OSH_TRY(set_observer(cx, q->observers[which], value->items[i], observer_of[which], what));
+        }
+        if (!null && value->kind != OSH_Y_MAP) OSH_TRY(bad(cx, value, what, key, "a map of weights, input, output"));
+    } else {
+        *known = false;
+        for (int i = 0; i < 3; i++)
+            if (!strcmp(key, observer_keys[i])) {
+                *known = true;
+                if (!null) OSH_TRY(set_observer(cx, q->observers[i], value, key, what));
+            }
+    }
+done:
+    return rc;
+}
+
+static osh_status fill_observers(osh_ctx *cx, osh_modifier *m, const osh_recipe_quant *q)
+{
+    for (size_t i = 0; i < m->n_schemes; i++) {
+        osh_q_scheme *s = &m->schemes[i];
+        osh_q_args *args[] = {&s->weights, &s->inputs, &s->outputs};
+        for (int k = 0; k < 3; k++) {
+            if (!args[k]->present) continue;
+            if (q->observers[k][0]) snprintf(args[k]->observer, sizeof args[k]->observer, "%s", q->observers[k]);
+            if (args[k]->dynamic == OSH_Q_DYNAMIC) args[k]->observer[0] = 0;
+            else if (!args[k]->observer[0]) snprintf(args[k]->observer, sizeof args[k]->observer, "%s", k ? "minmax" : "memoryless_minmax");
+        }
+    }
+    (void)cx;
+    return OSH_OK;
+}
+
+static osh_status targets_or_linear(osh_ctx *cx, osh_strs *out, const osh_yaml *targets, const char *what)
+{
+    static const osh_yaml linear = {.kind = OSH_Y_STR, .text = "Linear"};
+    return osh_recipe_strs(cx, out, targets ? targets : &linear, "targets", what);
+}
+
+static osh_status build_groups(osh_ctx *cx, osh_modifier *m, const osh_recipe_quant *q, const char *what)
+{
+    osh_status rc = OSH_OK;
+    const osh_yaml *map = q->config_groups ? q->config_groups : q->scheme;
+    if (map->kind != OSH_Y_MAP || !map->n) OSH_TRY(bad(cx, map, what, q->config_groups ? "config_groups" : "scheme", "a map with at least one group"));
+    OSH_NEW(cx, m->schemes, map->n);
+    for (size_t i = 0; i < map->n; i++) {
+        m->n_schemes = i + 1;
+        if (map->keys[i]->kind != OSH_Y_STR) OSH_TRY(bad(cx, map->keys[i], what, "group", "a name"));
+        OSH_TRY(read_group(cx, &m->schemes[i], map->keys[i], map->items[i], what));
+        if (q->scheme) { // group_0, group_1 ... in order
+            osh_free(cx, m->schemes[i].group_name);
+            if (!(m->schemes[i].group_name = osh_sprintf(cx, "group_%zu", i))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
+        }
+    }
+done:
+    return rc;
+}
+
+osh_status osh_recipe_quant_build(osh_ctx *cx, osh_modifier *m, const osh_recipe_quant *q, const char *what)
+{
+    osh_status rc = OSH_OK;
+    if (q->scheme && q->config_groups)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: scheme and config_groups exclude each other", what, q->scheme->line, q->scheme->column);
+    if (q->ignore) OSH_TRY(osh_recipe_strs(cx, &m->ignore, q->ignore, "ignore", what));
+    m->has_config = q->scheme || q->config_groups;
+    if (q->config_groups || (q->scheme && q->scheme->kind == OSH_Y_MAP)) {
+        OSH_TRY(build_groups(cx, m, q, what));
+    } else if (q->scheme) {
+        if (q->scheme->kind != OSH_Y_STR) OSH_TRY(bad(cx, q->scheme, what, "scheme", "a preset's name or a map of them"));
+        OSH_NEW(cx, m->schemes, 1);
+        m->n_schemes = 1;
+        if (!(m->schemes[0].group_name = osh_strdup(cx, "group_0"))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
+        rc = osh_q_preset(cx, &m->schemes[0], q->scheme->text);
+        if (rc) osh_note(cx, "reading %s:%d:%d", what, q->scheme->line, q->scheme->column);
+        if (rc) goto done;
+        OSH_TRY(targets_or_linear(cx, &m->schemes[0].targets, q->targets, what));
+    } else if (q->targets && !(q->targets->kind == OSH_Y_SEQ && q->targets->n == 1 && q->targets->items[0]->text &&
+                               !strcmp(q->targets->items[0]->text, "Linear"))) {
+        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: targets without scheme or config_groups: want one of them", what, q->targets->line, q->targets->column);
+    }
+    OSH_TRY(fill_observers(cx, m, q));
+done:
+    return rc;
+}
+
+osh_status osh_recipe_quant_matchers(osh_ctx *cx, osh_modifier *m)
+{
+    osh_status rc = OSH_OK;
+    const char **all = NULL; // own; items are views
+    size_t n = 0, k = 0;
+    for (size_t i = 0; i < m->n_schemes; i++) n += m->schemes[i].targets.n;
+    OSH_NEW(cx, all, n);
+    OSH_NEW(cx, m->target_scheme, n);
+    for (size_t i = 0; i < m->n_schemes; i++)
+        for (size_t t = 0; t < m->schemes[i].targets.n; t++) {
+            size_t at = k; // the same target twice: the later group wins, as in a Python dict
+            for (size_t p = 0; p < k; p++)
+                if (!strcmp(all[p], m->schemes[i].targets.items[t])) at = p;
+            all[at] = m->schemes[i].targets.items[t];
+            m->target_scheme[at] = (int)i;
+            if (at == k) k++;
+        }
+    OSH_TRY(osh_matcher_new(cx, &m->targets, all, k));
+    OSH_TRY(osh_matcher_new(cx, &m->ignored, (const char *const *)m->ignore.items, m->ignore.n));
+done:
+    osh_free(cx, all);
+    return rc;
+}
