@@ -1,0 +1,45 @@
+/* oneshot.h - the whole public API: options, the jobs, the version. A job reports through its context (base/base.h): messages,
+ * log, progress. Text results are handed to the sink. */
+#ifndef ONESHOT_H
+#define ONESHOT_H
+#include "base/base.h"
+#include "base/field.h"
+
+typedef struct osh_options { // one row of osh_option_fields each; names are LLM Compressor's arguments
+    char *model, *recipe, *dataset, *output;
+    char *scheme, *method;
+    osh_strs targets, ignore;
+    char *text_column, *data_collator;
+    int64_t num_calibration_samples, max_seq_length, batch_size, seed;
+    bool shuffle_calibration_samples, concatenate_data, pad_to_max_length;
+    char *pipeline;
+    osh_strs sequential_targets;
+    int64_t sequential_targets_per_subgraph;
+    char *propagate_error;
+    int64_t max_shard_size;
+    char *arithmetic;
+    bool overwrite, json;
+    char *models_dir;
+    int64_t threads;
+    char *progress, *log_level;
+} osh_options;
+extern const osh_field osh_option_fields[];
+
+typedef struct osh_eval_options {
+    char *model, *dataset, *reference, *per_token, *text_column, *models_dir;
+    int64_t max_seq_length, stride, first_window, max_windows, batch_size, threads;
+    bool json, no_activation_quantization;
+    char *progress, *log_level;
+} osh_eval_options;
+extern const osh_field osh_eval_fields[];
+
+typedef void (*osh_sink)(void *user, const char *text, size_t n); // results; goes to stdout in the program
+
+osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
+osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
+osh_status osh_show_graph(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user); // Graphviz
+osh_status osh_eval(osh_ctx *cx, const osh_eval_options *opt, osh_sink sink, void *user);
+osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, void *user);
+osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bool special_tokens, osh_sink sink, void *user);
+const char *osh_version(void);
+#endif

@@ -1,0 +1,87 @@
+/* plan.h - everything that is decided before a weight is read: which Linear gets which scheme, subgraphs, passes, and the
+ * name, dtype, shape, file and offset of every output tensor. */
+#ifndef OSH_PLAN_H
+#define OSH_PLAN_H
+#include "graph/exec.h"
+#include "modifiers/recipe.h"
+#include "oneshot.h"
+#include "quant/format.h"
+#include "text/dataset.h"
+
+typedef enum { OSH_PIPELINE_SEQUENTIAL, OSH_PIPELINE_BASIC, OSH_PIPELINE_DATAFREE } osh_pipeline_kind;
+const char *osh_pipeline_name(osh_pipeline_kind k);
+
+typedef struct osh_linear { // a module that is quantized
+    char *name;             // own
+    int64_t tensor;         // its weight in the source checkpoint
+    int64_t O, I;
+    osh_dtype dtype;
+    int modifier;           // index into the recipe's
+    const osh_q_scheme *scheme; // view: plan's schemes
+    const osh_format *format;
+    int scheme_index;       // into the plan's schemes
+    int node, weight, input; // of the graph: node, weight, input value; -1: no graph
+    int subgraph;           // -1: no graph
+    unsigned wants;         // OSH_STAT_*
+    int64_t first_out;      // output tensors [first_out, first_out + n_out)
+    int n_out;
+} osh_linear;
+
+typedef struct osh_out_tensor {
+    int64_t source;   // tensor of the source that is copied, or -1
+    int linear, leaf; // else: which tensor of which Linear's format
+    int shard;
+} osh_out_tensor;
+
+typedef struct osh_shard {
+    char *name;            // own: file name
+    char *header;          // own
+    size_t header_bytes;
+    int64_t n_bytes;       // of the file
+} osh_shard;
+
+typedef struct osh_pass { // what a subgraph does
+    bool observe;   // statistics are wanted
+    bool propagate; // outputs are wanted by a later subgraph that observes
+    bool merged;    // one pass does both: nothing that it changes would be seen
+} osh_pass;
+
+typedef struct osh_plan {
+    const osh_options *opt;  // view
+    osh_checkpoint *ck;      // own
+    osh_recipe *recipe;      // own
+    osh_graph *graph;        // own; NULL: data-free without a known architecture
+    osh_partition *parts;    // own; NULL with graph
+    osh_pass *passes;        // own [parts->n]
+    osh_pipeline_kind pipeline;
+    bool propagate_error;
+    osh_q_scheme *schemes;   // own: all groups as they will be written
+    size_t n_schemes;
+    osh_linear *linears;     // own, in execution order
+    int n_linears;
+    osh_strs ignore;         // own: generated list
+    osh_st_entry *out;       // own: entries of all output tensors, names own
+    osh_out_tensor *out_info; // own
+    int64_t n_out;
+    osh_shard *shards;       // own
+    int n_shards;
+    int64_t total_bytes;     // of all tensors
+    char *format;            // own: top-level format
+    char *quantization_json; // own
+    char *config_text;       // own: config.json as it will be written
+    bool untie;
+    osh_dataset data;        // own; empty when data-free
+    osh_tokenizer *tok;      // own
+    int64_t max_seq_length;
+    osh_arithmetic arithmetic;
+} osh_plan;
+
+osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt);
+void osh_plan_free(osh_ctx *cx, osh_plan *p);
+osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json); // own
+
+/* The parts of osh_plan_new, each in its own file. */
+osh_status osh_plan_match(osh_ctx *cx, osh_plan *p);    // plan_match.c: schemes, linears, ignore list, vLLM's lookup
+osh_status osh_plan_manifest(osh_ctx *cx, osh_plan *p); // manifest.c: out, shards, config.json
+osh_status osh_plan_data(osh_ctx *cx, osh_plan *p);     // plan.c: calibration samples
+#endif

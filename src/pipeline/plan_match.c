@@ -1,0 +1,263 @@
+/* plan_match.c - which module gets which scheme (compressed-tensors' matching), which statistics that takes, and the config that
+ * says so: the generated ignore list, the top-level format, vLLM's own lookup replayed on it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "pipeline/plan.h"
+
+typedef struct candidate { // a module that could be quantized
+    char *name;            // own
+    const char *cls;       // static or view of the graph
+    int64_t tensor;
+    int module;
+    int scheme;            // global index, -1
+} candidate;
+
+typedef struct candidates { candidate *c; int64_t n; } candidates;
+
+static void candidates_deinit(osh_ctx *cx, candidates *cs)
+{
+    for (int64_t i = 0; i < cs->n; i++) osh_free(cx, cs->c[i].name);
+    osh_free(cx, cs->c);
+}
+
+static osh_status add(osh_ctx *cx, candidates *cs, const char *name, size_t n, const char *cls, int64_t tensor, int module)
+{
+    osh_status rc = OSH_OK;
+    candidate *c = &cs->c[cs->n];
+    c->name = osh_sprintf(cx, "%.*s", (int)n, name);
+    if (!c->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of %s", name);
+    c->cls = cls, c->tensor = tensor, c->module = module, c->scheme = -1;
+    cs->n++;
+done:
+    return rc;
+}
+
+static bool ends_with(const char *s, size_t n, const char *tail)
+{
+    size_t t = strlen(tail);
+    return n >= t && !memcmp(s + n - t, tail, t);
+}
+
+static osh_status from_graph(osh_ctx *cx, candidates *cs, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->graph;
+    OSH_NEW(cx, cs->c, g->n_modules);
+    for (int m = 0; m < g->n_modules; m++) {
+        const osh_module *mod = &g->modules[m];
+        if (mod->node < 0 || (strcmp(mod->cls, "Linear") && strcmp(mod->cls, "Embedding"))) continue;
+        int w = g->nodes[mod->node].w[0];
+        OSH_TRY(add(cx, cs, mod->name, strlen(mod->name), mod->cls, g->weights[w].tensor, m));
+    }
+done:
+    return rc;
+}
+
+/* Without a graph: every 2-D floating `weight` is taken for a Linear, but for embeddings and norms by their names. */
+static osh_status from_names(osh_ctx *cx, candidates *cs, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    OSH_NEW(cx, cs->c, p->ck->n_tensors);
+    for (int64_t i = 0; i < p->ck->n_tensors; i++) {
+        const osh_st_entry *e = p->ck->tensors[i].e;
+        size_t n = strlen(e->name);
+        if (e->ndim != 2 || !ends_with(e->name, n, ".weight")) continue;
+        if (e->dtype != OSH_BF16 && e->dtype != OSH_F16 && e->dtype != OSH_F32) continue;
+        n -= strlen(".weight");
+        if (ends_with(e->name, n, "norm")) continue;
+        bool embedding = ends_with(e->name, n, "embed_tokens") || ends_with(e->name, n, "wte") || ends_with(e->name, n, "wpe") ||
+                         ends_with(e->name, n, "embeddings") || ends_with(e->name, n, "embed_in");
+        OSH_TRY(add(cx, cs, e->name, n, embedding ? "Embedding" : "Linear", i, -1));
+    }
+done:
+    return rc;
+}
+
+static osh_status scheme_copy(osh_ctx *cx, osh_q_scheme *to, const osh_q_scheme *from, char *name)
+{
+    osh_status rc = OSH_OK;
+    *to = *from;
+    to->group_name = name; // take
+    to->targets = (osh_strs){0};
+    if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
+    OSH_NEW(cx, to->targets.items, from->targets.n);
+    for (size_t i = 0; i < from->targets.n; i++) {
+        if (!(to->targets.items[i] = osh_strdup(cx, from->targets.items[i]))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for targets");
+        to->targets.n = i + 1;
+    }
+done:
+    return rc;
+}
+
+/* All groups of all modifiers; names stay where they are unique. */
+static osh_status collect_schemes(osh_ctx *cx, osh_plan *p, int *first_of)
+{
+    osh_status rc = OSH_OK;
+    size_t n = 0;
+    int n_active = 0;
+    for (size_t m = 0; m < p->recipe->n; m++) {
+        if (p->recipe->modifiers[m].replaced) continue;
+        n += p->recipe->modifiers[m].n_schemes;
+        n_active++;
+    }
+    OSH_NEW(cx, p->schemes, n);
+    for (size_t m = 0; m < p->recipe->n; m++) {
+        const osh_modifier *mod = &p->recipe->modifiers[m];
+        first_of[m] = (int)p->n_schemes;
+        for (size_t i = 0; !mod->replaced && i < mod->n_schemes; i++) {
+            char *name = n_active == 1 ? osh_strdup(cx, mod->schemes[i].group_name) : osh_sprintf(cx, "group_%zu", p->n_schemes);
+            rc = scheme_copy(cx, &p->schemes[p->n_schemes], &mod->schemes[i], name);
+            p->n_schemes++;
+            if (rc) goto done;
+        }
+    }
+done:
+    return rc;
+}
+
+static osh_status match_one(osh_ctx *cx, osh_plan *p, candidate *c, const int *first_of, int *modifier)
+{
+    osh_status rc = OSH_OK;
+    *modifier = -1;
+    for (size_t m = 0; m < p->recipe->n; m++) {
+        osh_modifier *mod = &p->recipe->modifiers[m];
+        int s = -1;
+        if (mod->replaced) continue;
+        OSH_TRY(osh_modifier_match(cx, &s, mod, c->name, c->cls));
+        if (s < 0) continue;
+        if (c->scheme >= 0)
+            OSH_FAIL(cx, OSH_E_USAGE, "%s is a target of %s and of %s: want one modifier for each module", c->name,
+                     p->recipe->modifiers[*modifier].type->name, mod->type->name);
+        c->scheme = first_of[m] + s;
+        *modifier = (int)m;
+    }
+done:
+    return rc;
+}
+
+static osh_status make_linear(osh_ctx *cx, osh_plan *p, const candidate *c, int modifier)
+{
+    osh_status rc = OSH_OK;
+    osh_linear *l = &p->linears[p->n_linears];
+    const osh_st_entry *e = p->ck->tensors[c->tensor].e;
+    const osh_modifier *m = &p->recipe->modifiers[modifier];
+    const osh_q_scheme *s = &p->schemes[c->scheme];
+    int64_t shape[2];
+    int ndim;
+
+    if (!s->weights.present)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: group %s quantizes no weights: want weights, or the module in ignore", c->name, s->group_name);
+    if (e->dtype != OSH_BF16 && e->dtype != OSH_F16 && e->dtype != OSH_F32)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s.weight is %s: want BF16, F16 or F32", c->name, osh_dtype_name(e->dtype));
+    *l = (osh_linear){.tensor = c->tensor, .O = e->shape[0], .I = e->shape[1], .dtype = e->dtype, .modifier = modifier, .scheme = s,
+                      .scheme_index = c->scheme, .node = -1, .weight = -1, .input = -1, .subgraph = -1};
+    if (!(l->name = osh_strdup(cx, c->name))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", c->name);
+    p->n_linears++;
+    l->wants = m->type->wants(m, s);
+    if (!strcmp(c->cls, "Embedding") && l->wants)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is an Embedding: %s needs statistics of its input, which is token ids", c->name, m->type->name);
+    if (c->module >= 0) {
+        const osh_node *n = &p->graph->nodes[p->graph->modules[c->module].node];
+        l->node = p->graph->modules[c->module].node, l->weight = n->w[0], l->input = n->in[0];
+    }
+    OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, &s->weights, l->O, l->I, l->name));
+    OSH_TRY(osh_format_infer(cx, &l->format, s, l->name));
+done:
+    return rc;
+}
+
+/* The reference's generated ignore: every module of a class that is quantized somewhere, and is not quantized itself. */
+static osh_status make_ignore(osh_ctx *cx, osh_plan *p, const candidates *cs)
+{
+    osh_status rc = OSH_OK;
+    bool linear = false, embedding = false;
+    for (int64_t i = 0; i < cs->n; i++) {
+        if (cs->c[i].scheme < 0) continue;
+        if (strcmp(cs->c[i].cls, "Linear")) embedding = true;
+        else linear = true;
+    }
+    OSH_NEW(cx, p->ignore.items, cs->n);
+    for (int64_t i = 0; i < cs->n; i++) {
+        if (cs->c[i].scheme >= 0 || !(strcmp(cs->c[i].cls, "Linear") ? embedding : linear)) continue;
+        if (!(p->ignore.items[p->ignore.n] = osh_strdup(cx, cs->c[i].name))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the ignore list");
+        p->ignore.n++;
+    }
+done:
+    return rc;
+}
+
+/* Formats into the groups (a group whose modules infer different ones cannot be), the top-level format, the JSON. */
+static osh_status make_config(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const char *top = NULL;
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        snprintf(p->schemes[l->scheme_index].format, sizeof p->schemes[0].format, "%s", l->format->name);
+        if (!top) top = l->format->name;
+        else if (strcmp(top, l->format->name)) top = "mixed-precision";
+    }
+    if (!(p->format = osh_strdup(cx, top ? top : "dense"))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the format");
+    OSH_TRY(osh_q_config_print(cx, &p->quantization_json, p->schemes, p->n_schemes, (const char *const *)p->ignore.items,
+                               p->ignore.n, p->format));
+done:
+    return rc;
+}
+
+static osh_status check_vllm(osh_ctx *cx, osh_plan *p, const candidates *cs)
+{
+    osh_status rc = OSH_OK;
+    const char **names = NULL, **classes = NULL; // own; items are views
+    int *which = NULL;                           // own
+    OSH_NEW(cx, names, cs->n);
+    OSH_NEW(cx, classes, cs->n);
+    OSH_NEW(cx, which, cs->n);
+    for (int64_t i = 0; i < cs->n; i++) names[i] = cs->c[i].name, classes[i] = cs->c[i].cls, which[i] = cs->c[i].scheme;
+    OSH_TRY(osh_q_vllm_check(cx, p->schemes, p->n_schemes, (const char *const *)p->ignore.items, p->ignore.n, names, classes, which,
+                             (size_t)cs->n));
+done:
+    osh_free(cx, names);
+    osh_free(cx, classes);
+    osh_free(cx, which);
+    return rc;
+}
+
+static void warn_unmatched(osh_ctx *cx, const osh_plan *p)
+{
+    for (size_t m = 0; m < p->recipe->n; m++) {
+        const osh_modifier *mod = &p->recipe->modifiers[m];
+        size_t k = 0;
+        for (size_t i = 0; !mod->replaced && i < mod->n_schemes; i++)
+            for (size_t t = 0; t < mod->schemes[i].targets.n; t++, k++)
+                if (mod->n_schemes == 1 && !osh_matcher_hits(mod->targets, k))
+                    osh_log(cx, OSH_LOG_WARN, "target %s of %s matches no module", mod->schemes[i].targets.items[t], mod->type->name);
+        for (size_t t = 0; !mod->replaced && t < mod->ignore.n; t++)
+            if (!osh_matcher_hits(mod->ignored, t)) osh_log(cx, OSH_LOG_WARN, "ignore %s of %s matches no target", mod->ignore.items[t], mod->type->name);
+    }
+}
+
+osh_status osh_plan_match(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    candidates cs = {0};
+    int *first_of = NULL; // own
+    OSH_NEW(cx, first_of, p->recipe->n);
+    OSH_TRY(p->graph ? from_graph(cx, &cs, p) : from_names(cx, &cs, p));
+    OSH_TRY(collect_schemes(cx, p, first_of));
+    OSH_NEW(cx, p->linears, cs.n);
+    for (int64_t i = 0; i < cs.n; i++) {
+        int modifier = -1;
+        OSH_TRY(match_one(cx, p, &cs.c[i], first_of, &modifier));
+        if (modifier >= 0) OSH_TRY(make_linear(cx, p, &cs.c[i], modifier));
+    }
+    warn_unmatched(cx, p);
+    if (!p->n_linears) OSH_FAIL(cx, OSH_E_USAGE, "the recipe matches no module of %s: nothing would be done", p->ck->dir);
+    OSH_TRY(make_ignore(cx, p, &cs));
+    OSH_TRY(make_config(cx, p));
+    OSH_TRY(check_vllm(cx, p, &cs));
+done:
+    osh_free(cx, first_of);
+    candidates_deinit(cx, &cs);
+    return rc;
+}
