@@ -1,9 +1,12 @@
-/* graph.h - the op graph of a model: modules, values (edges), nodes (ops), weights. Built from models/<name>.json and config.json. */
+/* graph.h - the op graph of a model: modules, values (edges), nodes (ops), weights. Built from
+ * models/<name>.json and config.json. */
 #ifndef OSH_GRAPH_H
 #define OSH_GRAPH_H
 #include "io/checkpoint.h"
 #include "ops/op.h"
 #include "text/match.h"
+
+typedef struct osh_partition osh_partition;
 
 typedef struct osh_module { // every module of the Hugging Face tree that the template names, parents before children
     char *name; // own: "model.layers.0.self_attn.q_proj"
@@ -24,7 +27,8 @@ typedef struct osh_weight {
     char *name; // own: tensor name; of a tied head: that of the embedding
     int ndim;
     int64_t shape[2];
-    int64_t tensor; // index into the checkpoint's tensors
+    int64_t tensor; // index into the checkpoint's tensors; -1: none of this name (compressed)
+    bool compressed; // of a compressed-tensors checkpoint: codes and scales stand for it; the caller fills osh_weights
 } osh_weight;
 
 typedef struct osh_node {
@@ -55,7 +59,7 @@ osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
 void osh_graph_free(osh_ctx *cx, osh_graph *g);
 bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_dir);
 int osh_graph_module(const osh_graph *g, const char *name); // -1: none
-osh_status osh_graph_dot(osh_ctx *cx, char **out, const osh_graph *g, const struct osh_partition *p); // own: Graphviz text
+osh_status osh_graph_dot(osh_ctx *cx, char **out, const osh_graph *g, const osh_partition *p); // own: Graphviz text; p may be NULL
 
 typedef struct osh_subgraph {
     int first, n_nodes;          // nodes [first, first + n_nodes) of the graph: disjoint, contiguous, in order
@@ -64,7 +68,7 @@ typedef struct osh_subgraph {
     int *live_in; int n_live_in;   // values from earlier subgraphs that are read here
     int *live_out; int n_live_out; // values made here or before that later subgraphs read
 } osh_subgraph;
-typedef struct osh_partition { osh_subgraph *parts; int n; } osh_partition;
+struct osh_partition { osh_subgraph *parts; int n; };
 
 /* targets: class, name, re:; n 0: the decoder layer. A target that matches nothing is an error that names it. Linears that
  * share an input stay together and count as one target. */

@@ -1,0 +1,202 @@
+/* exec.c - runs a range of nodes on one ragged batch; a value is freed behind the last node of the run that reads it. */
+#include "graph/exec.h"
+
+#include <string.h>
+
+osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const int32_t *ids,
+                         const int64_t *offsets, int64_t n_samples)
+{
+    osh_status rc = OSH_OK;
+    osh_batch *b = NULL; // own
+    int64_t n_tokens = offsets[n_samples] - offsets[0];
+    OSH_NEW(cx, b, 1);
+    OSH_NEW(cx, b->values, g->n_values);
+    OSH_NEW(cx, b->offsets, n_samples + 1);
+    b->n_values = g->n_values;
+    b->n_tokens = n_tokens;
+    for (int64_t i = 0; i <= n_samples; i++) b->offsets[i] = offsets[i] - offsets[0];
+    b->seqs = (osh_seqs){n_samples, b->offsets};
+    OSH_TRY(osh_tensor_new(cx, &b->values[g->input_ids], OSH_I32, 1, &n_tokens));
+    if (n_tokens)
+        memcpy(b->values[g->input_ids]->data, ids + offsets[0], (size_t)n_tokens * sizeof *ids);
+    *out = b, b = NULL; // give
+done:
+    osh_batch_free(cx, b);
+    return rc;
+}
+
+void osh_batch_free(osh_ctx *cx, osh_batch *b)
+{
+    if (!b) return;
+    for (int i = 0; i < b->n_values; i++) osh_tensor_free(cx, b->values[i]);
+    osh_free(cx, b->values);
+    osh_free(cx, b->offsets);
+    osh_free(cx, b);
+}
+
+/* ---- one run ---- */
+
+typedef struct job {
+    const osh_graph *g;
+    const osh_weights *w;
+    osh_batch *b;
+    const bool *keep;
+    const osh_exec_hooks *hooks;
+    bool check;
+    int *last; // own: [n_values] the last node of this run that reads it; -1: none
+} job;
+
+static void drop(osh_ctx *cx, job *j, int v, int done_node)
+{
+    if (v < 0 || j->last[v] > done_node || (j->keep ? j->keep[v] : true)) return;
+    osh_tensor_free(cx, j->b->values[v]);
+    j->b->values[v] = NULL;
+}
+
+/* Token, sample and channel of the first non-finite element. */
+static osh_status check_finite(osh_ctx *cx, const job *j, int node, const osh_tensor *x)
+{
+    int64_t at = osh_find_nonfinite(x->data, x->dtype, osh_tensor_numel(x));
+    if (at < 0) return OSH_OK;
+    int64_t width = x->shape[1], token = at / width, s = 0;
+    while (s + 1 < j->b->seqs.n && j->b->offsets[s + 1] <= token) s++;
+    const osh_node *n = &j->g->nodes[node];
+    return osh_fail(cx, OSH_E_NUMERIC,
+                    "%s (%s): the output is not finite in sample %lld, token %lld, channel %lld",
+                    j->g->modules[n->module].name, n->op->name, (long long)(j->b->first_sample + s),
+                    (long long)(token - j->b->offsets[s]), (long long)(at % width));
+}
+
+static osh_status gather(osh_ctx *cx, const job *j, int node, osh_op_args *a)
+{
+    const osh_node *n = &j->g->nodes[node];
+    for (int k = 0; k < n->op->n_in; k++) {
+        a->in[k] = j->b->values[n->in[k]];
+        if (!a->in[k])
+            return osh_fail(cx, OSH_E_INTERNAL, "%s (%s): value %s is not live",
+                            j->g->modules[n->module].name, n->op->name,
+                            j->g->values[n->in[k]].name);
+    }
+    for (int k = 0; k < n->op->n_weights; k++) {
+        if (n->w[k] < 0) continue;
+        a->in[n->op->n_in + k] = j->w->w[n->w[k]];
+        if (!a->in[n->op->n_in + k])
+            return osh_fail(cx, OSH_E_INTERNAL, "%s: weight %s is not loaded",
+                            j->g->modules[n->module].name, j->g->weights[n->w[k]].name);
+    }
+    return OSH_OK;
+}
+
+static osh_status run_node(osh_ctx *cx, job *j, int node)
+{
+    osh_status rc = OSH_OK;
+    const osh_node *n = &j->g->nodes[node];
+    const osh_exec_hooks *h = j->hooks;
+    osh_op_args a = {.attr = n->attr, .seqs = &j->b->seqs};
+
+    if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+    OSH_TRY(gather(cx, j, node, &a));
+    if (h && h->linear_input && strcmp(n->op->name, "linear") == 0)
+        OSH_TRY(h->linear_input(cx, h->user, node, &a.in[0], j->b));
+    for (int k = 0; k < n->op->n_out; k++) {
+        int v = n->out[k];
+        int64_t shape[2] = {j->b->n_tokens, j->g->values[v].width};
+        osh_tensor_free(cx, j->b->values[v]); // of an earlier run that kept it
+        j->b->values[v] = NULL;
+        OSH_TRY(osh_tensor_new(cx, &j->b->values[v], j->g->dtype, 2, shape));
+        a.out[k] = j->b->values[v];
+    }
+    OSH_TRY(osh_op_run(cx, n->op, &a));
+    for (int k = 0; k < n->op->n_out && j->check; k++) OSH_TRY(check_finite(cx, j, node, a.out[k]));
+    for (int k = 0; k < n->op->n_in; k++) drop(cx, j, n->in[k], node);
+    for (int k = 0; k < n->op->n_out; k++) {
+        if (h && h->value) OSH_TRY(h->value(cx, h->user, n->out[k], a.out[k], j->b));
+        drop(cx, j, n->out[k], node);
+    }
+done:
+    if (rc && rc != OSH_E_INTERRUPTED && rc != OSH_E_NUMERIC)
+        osh_note(cx, "running %s", j->g->modules[n->module].name);
+    return rc;
+}
+
+osh_status osh_exec_run(osh_ctx *cx, const osh_graph *g, int first, int n, const bool *run,
+                        const osh_weights *w, osh_batch *b, const bool *keep,
+                        const osh_exec_hooks *hooks, bool check)
+{
+    osh_status rc = OSH_OK;
+    job j = {g, w, b, keep, hooks, check, NULL};
+    OSH_NEW(cx, j.last, g->n_values);
+    for (int v = 0; v < g->n_values; v++) j.last[v] = -1;
+    for (int i = first; i < first + n; i++)
+        for (int k = 0; k < g->nodes[i].op->n_in; k++)
+            if (!run || run[i - first]) j.last[g->nodes[i].in[k]] = i;
+
+    for (int v = 0; v < g->n_values; v++) { // what the caller brought
+        if (!b->values[v]) continue;
+        if (hooks && hooks->value) OSH_TRY(hooks->value(cx, hooks->user, v, b->values[v], b));
+        drop(cx, &j, v, first - 1);
+    }
+    for (int i = first; i < first + n; i++)
+        if (!run || run[i - first]) OSH_TRY(run_node(cx, &j, i));
+done:
+    osh_free(cx, j.last);
+    return rc;
+}
+
+/* ---- what a run needs ---- */
+
+void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool *want)
+{
+    for (int i = n - 1; i >= 0; i--) {
+        const osh_node *node = &g->nodes[first + i];
+        run[i] = false;
+        for (int k = 0; k < node->op->n_out; k++) {
+            int v = node->out[k];
+            run[i] |= want[v];
+            /* or read by a later node that runs */
+            for (int c = i + 1; c < n && !run[i] && first + c <= g->values[v].last_use; c++)
+                for (int m = 0; m < g->nodes[first + c].op->n_in && run[c]; m++)
+                    run[i] |= g->nodes[first + c].in[m] == v;
+        }
+    }
+}
+
+static size_t value_bytes(const osh_graph *g, int v, int64_t n_tokens)
+{
+    const osh_value *x = &g->values[v];
+    size_t each = x->is_ids ? sizeof(int32_t) : osh_dtype_bytes(g->dtype);
+    return (size_t)n_tokens * (size_t)x->width * each + sizeof(osh_tensor) +
+           256; // headers and alignment
+}
+
+static size_t scratch_bytes(const osh_graph *g, const osh_node *n, int64_t n_tokens, int n_threads)
+{
+    int64_t in_width[OSH_OP_MAX_IN] = {0};
+    if (!n->op->scratch) return 0;
+    for (int k = 0; k < n->op->n_in; k++) in_width[k] = g->values[n->in[k]].width;
+    return n->op->scratch(n->attr, in_width, g->values[n->out[0]].width, n_tokens, n_threads);
+}
+
+/* Values that came in count for the whole run (a caller may keep them), others from their node to their last reader. */
+size_t osh_exec_bytes(const osh_graph *g, int first, int n, int64_t n_tokens, int n_threads)
+{
+    size_t base = 0, made = 0, peak = 0;
+    for (int v = 0; v < g->n_values; v++)
+        if (g->values[v].producer < first && g->values[v].last_use >= first)
+            base += value_bytes(g, v, n_tokens);
+    for (int i = first; i < first + n; i++) {
+        const osh_node *node = &g->nodes[i];
+        for (int k = 0; k < node->op->n_out; k++) made += value_bytes(g, node->out[k], n_tokens);
+        size_t now = base + made + scratch_bytes(g, node, n_tokens, n_threads);
+        if (now > peak) peak = now;
+        for (int k = 0; k < node->op->n_in; k++) {
+            const osh_value *x = &g->values[node->in[k]];
+            bool again = false; // q = k = one value: it goes once
+            for (int m = 0; m < k; m++) again |= node->in[m] == node->in[k];
+            if (!again && x->producer >= first && x->last_use == i)
+                made -= value_bytes(g, node->in[k], n_tokens);
+        }
+    }
+    if (base > peak) peak = base;
+    return peak + (size_t)g->n_values * (sizeof(void *) + sizeof(int)) + 256;
+}

@@ -1,0 +1,97 @@
+/* graph.c - what a finished graph can be asked for, and its end. build.c makes one. */
+#include "graph/graph.h"
+
+#include "base/buf.h"
+#include "graph/template.h"
+
+#include <string.h>
+
+void osh_graph_free(osh_ctx *cx, osh_graph *g)
+{
+    if (!g) return;
+    for (int i = 0; i < g->n_modules; i++) {
+        osh_free(cx, g->modules[i].name);
+        osh_free(cx, g->modules[i].cls);
+    }
+    for (int i = 0; i < g->n_values; i++) osh_free(cx, g->values[i].name);
+    for (int i = 0; i < g->n_weights; i++) osh_free(cx, g->weights[i].name);
+    for (int i = 0; i < g->n_nodes; i++) {
+        const osh_node *n = &g->nodes[i];
+        if (n->attr && n->op->attrs) osh_fields_deinit(cx, n->op->attrs, n->attr);
+        osh_free(cx, n->attr);
+    }
+    osh_free(cx, g->modules);
+    osh_free(cx, g->values);
+    osh_free(cx, g->weights);
+    osh_free(cx, g->nodes);
+    osh_free(cx, g->layer_class);
+    osh_free(cx, g);
+}
+
+bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_dir)
+{
+    osh_template *t = NULL; // own
+    osh_status rc =
+        architecture ? osh_template_find(cx, &t, NULL, architecture, models_dir) : OSH_OK;
+    bool yes = t != NULL;
+    osh_template_free(cx, t);
+    if (rc) osh_error_clear(cx); // a broken template file is reported by osh_graph_new
+    return yes;
+}
+
+int osh_graph_module(const osh_graph *g, const char *name)
+{
+    for (int i = 0; i < g->n_modules; i++)
+        if (strcmp(g->modules[i].name, name) == 0) return i;
+    return -1;
+}
+
+static osh_status dot_node(osh_ctx *cx, osh_buf *b, const osh_graph *g, int i)
+{
+    const osh_node *n = &g->nodes[i];
+    return osh_buf_printf(cx, b, "    n%d [label=\"%s\\n%s\"];\n", i, g->modules[n->module].name,
+                          n->op->name);
+}
+
+static osh_status dot_edges(osh_ctx *cx, osh_buf *b, const osh_graph *g)
+{
+    osh_status rc = OSH_OK;
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].op->n_in; k++) {
+            int v = g->nodes[i].in[k];
+            if (v < 0) continue;
+            int from = g->values[v].producer;
+            if (from < 0)
+                OSH_TRY(osh_buf_printf(cx, b, "  input -> n%d;\n", i));
+            else
+                OSH_TRY(osh_buf_printf(cx, b, "  n%d -> n%d [label=\"%lld\"];\n", from, i,
+                                       (long long)g->values[v].width));
+        }
+done:
+    return rc;
+}
+
+osh_status osh_graph_dot(osh_ctx *cx, char **out, const osh_graph *g, const osh_partition *p)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_buf_printf(cx, &b,
+                           "digraph model {\n  node [shape=box];\n  input [label=\"%s\"];\n",
+                           g->values[g->input_ids].name));
+    for (int s = 0; p && s < p->n; s++) {
+        const osh_subgraph *part = &p->parts[s];
+        OSH_TRY(osh_buf_printf(cx, &b, "  subgraph cluster_%d {\n    label=\"%d: %s\";\n", s, s,
+                               part->name));
+        for (int i = part->first; i < part->first + part->n_nodes; i++)
+            OSH_TRY(dot_node(cx, &b, g, i));
+        OSH_TRY(osh_buf_printf(cx, &b, "  }\n"));
+    }
+    for (int i = 0; !p && i < g->n_nodes; i++) OSH_TRY(dot_node(cx, &b, g, i));
+    OSH_TRY(dot_edges(cx, &b, g));
+    OSH_TRY(osh_buf_printf(cx, &b, "}\n"));
+    *out = b.data, b.data = NULL; // give
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}

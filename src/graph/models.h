@@ -1,0 +1,14 @@
+/* models.h - the graph templates of models/ as the build embeds them (cmake/embed.cmake writes the array). */
+#ifndef OSH_MODELS_H
+#define OSH_MODELS_H
+#include <stddef.h>
+
+typedef struct osh_embedded_model {
+    const char *name; // file name without .json
+    const char *text; // n bytes
+    size_t n;
+} osh_embedded_model;
+
+extern const osh_embedded_model osh_embedded_models[];
+extern const size_t osh_n_embedded_models;
+#endif

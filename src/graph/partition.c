@@ -1,0 +1,165 @@
+/* partition.c - cuts the graph at sequential targets, as LLM Compressor's topological_partition does.
+ *
+ *   nodes   embed | norm q k v rope .. add | norm q k v .. add | norm lm_head       targets: the decoder layers
+ *   parts   [ 0  ] [         1            ] [        2                     ]
+ *
+ * A new part begins before a target when N targets are in the current one, and before the first target (the head). What
+ * stands between two targets belongs to the part of the former; so the tail joins the last target. Of nested targets the
+ * outermost counts. Nodes are already in execution order, so a part is a range of nodes. */
+#include "graph/graph.h"
+
+#include <string.h>
+
+void osh_partition_free(osh_ctx *cx, osh_partition *p)
+{
+    if (!p) return;
+    for (int i = 0; i < p->n; i++) {
+        osh_free(cx, p->parts[i].name);
+        osh_free(cx, p->parts[i].live_in);
+        osh_free(cx, p->parts[i].live_out);
+    }
+    osh_free(cx, p->parts);
+    osh_free(cx, p);
+}
+
+/* hit[m]: module m is matched by a target and no module around it is. */
+static osh_status match_modules(osh_ctx *cx, bool *hit, const osh_graph *g,
+                                const char *const *targets, size_t n)
+{
+    osh_status rc = OSH_OK;
+    osh_matcher *m = NULL; // own
+    for (size_t t = 0; t < n;
+         t++) { // one matcher each: all of them must match something, whichever would win
+        bool any = false;
+        OSH_TRY(osh_matcher_new(cx, &m, &targets[t], 1));
+        for (int i = 0; i < g->n_modules; i++) {
+            int64_t which = -1;
+            OSH_TRY(osh_matcher_find(cx, &which, m, g->modules[i].name, g->modules[i].cls));
+            if (which < 0) continue;
+            any = hit[i] = true;
+        }
+        if (!any)
+            OSH_FAIL(cx, OSH_E_USAGE, "sequential target %s matches no module of the model",
+                     targets[t]);
+        osh_matcher_free(cx, m), m = NULL;
+    }
+    for (int i = 0; i < g->n_modules; i++)
+        for (int p = g->modules[i].parent; p >= 0; p = g->modules[p].parent)
+            if (hit[p]) hit[i] = false;
+done:
+    osh_matcher_free(cx, m);
+    return rc;
+}
+
+static bool same_input_linears(const osh_graph *g, int a, int b)
+{
+    const osh_node *x = &g->nodes[a], *y = &g->nodes[b];
+    return strcmp(x->op->name, "linear") == 0 && y->op == x->op && x->in[0] == y->in[0];
+}
+
+/* unit[i]: module of the target that node i belongs to, -1: none. Linears that share an input join the first's target. */
+static void mark_units(int *unit, const osh_graph *g, const bool *hit)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        unit[i] = -1;
+        for (int m = g->nodes[i].module; m >= 0; m = g->modules[m].parent)
+            if (hit[m]) unit[i] = m;
+    }
+    for (int i = 0; i < g->n_nodes;) {
+        int end = i + 1, module = unit[i];
+        while (end < g->n_nodes && same_input_linears(g, i, end)) {
+            if (module < 0) module = unit[end];
+            end++;
+        }
+        for (int j = i; end - i > 1 && j < end; j++) unit[j] = module;
+        i = end;
+    }
+}
+
+static osh_status shrink(osh_ctx *cx, int **list,
+                         int n) // a deep model has many parts and each few live values
+{
+    int *p = osh_realloc(cx, *list, (size_t)(n > 0 ? n : 1) * sizeof *p);
+    if (!p) return OSH_E_NOMEM;
+    *list = p;
+    return OSH_OK;
+}
+
+static osh_status live_sets(osh_ctx *cx, osh_subgraph *s, const osh_graph *g)
+{
+    osh_status rc = OSH_OK;
+    int end = s->first + s->n_nodes;
+    OSH_NEW(cx, s->live_in, g->n_values);
+    OSH_NEW(cx, s->live_out, g->n_values);
+    for (int v = 0; v < g->n_values; v++) {
+        const osh_value *x = &g->values[v];
+        bool read = false;
+        if (x->producer >= end || x->first_use < 0) continue;
+        for (int i = s->first;
+             i < end && !read && x->producer < s->first && x->last_use >= s->first; i++)
+            for (int k = 0; k < g->nodes[i].op->n_in && !read; k++) read = g->nodes[i].in[k] == v;
+        if (read) s->live_in[s->n_live_in++] = v;
+        if (x->last_use >= end) s->live_out[s->n_live_out++] = v;
+    }
+    OSH_TRY(shrink(cx, &s->live_in, s->n_live_in));
+    OSH_TRY(shrink(cx, &s->live_out, s->n_live_out));
+done:
+    return rc;
+}
+
+static osh_status close_part(osh_ctx *cx, osh_partition *p, const osh_graph *g, int first, int end,
+                             int n_targets, int module)
+{
+    osh_status rc = OSH_OK;
+    osh_subgraph *s = &p->parts[p->n++];
+    *s = (osh_subgraph){.first = first, .n_nodes = end - first, .n_targets = n_targets};
+    s->name = osh_strdup(cx, g->modules[module >= 0 ? module : g->nodes[first].module].name);
+    if (!s->name) return OSH_E_NOMEM;
+    OSH_TRY(live_sets(cx, s, g));
+done:
+    return rc;
+}
+
+static osh_status cut(osh_ctx *cx, osh_partition *p, const osh_graph *g, const int *unit,
+                      int64_t per_subgraph)
+{
+    osh_status rc = OSH_OK;
+    int first = 0, n_targets = 0, module = -1;
+    for (int i = 0; i < g->n_nodes; i++) {
+        if (unit[i] < 0 || (i > 0 && unit[i] == unit[i - 1])) continue; // no target begins here
+        if (i > first && (n_targets == 0 || n_targets >= per_subgraph)) {
+            OSH_TRY(close_part(cx, p, g, first, i, n_targets, module));
+            first = i, n_targets = 0, module = -1;
+        }
+        if (n_targets++ == 0) module = unit[i];
+    }
+    OSH_TRY(close_part(cx, p, g, first, g->n_nodes, n_targets, module));
+done:
+    return rc;
+}
+
+osh_status osh_partition_new(osh_ctx *cx, osh_partition **out, const osh_graph *g,
+                             const char *const *targets, size_t n, int64_t per_subgraph)
+{
+    osh_status rc = OSH_OK;
+    const char *layer = g->layer_class;
+    osh_partition *p = NULL; // own
+    bool *hit = NULL;        // own: [n_modules]
+    int *unit = NULL;        // own: [n_nodes]
+    if (per_subgraph < 1)
+        OSH_FAIL(cx, OSH_E_USAGE, "sequential targets per subgraph: want at least 1, got %lld",
+                 (long long)per_subgraph);
+    OSH_NEW(cx, p, 1);
+    OSH_NEW(cx, p->parts, g->n_nodes);
+    OSH_NEW(cx, hit, g->n_modules);
+    OSH_NEW(cx, unit, g->n_nodes);
+    OSH_TRY(match_modules(cx, hit, g, n ? targets : &layer, n ? n : 1));
+    mark_units(unit, g, hit);
+    OSH_TRY(cut(cx, p, g, unit, per_subgraph));
+    *out = p, p = NULL; // give
+done:
+    osh_partition_free(cx, p);
+    osh_free(cx, hit);
+    osh_free(cx, unit);
+    return rc;
+}

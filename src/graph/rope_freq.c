@@ -1,0 +1,140 @@
+/* rope_freq.c - inverse frequencies as transformers' modeling_rope_utils.py computes them.
+ *
+ *   default   f[i] = 1 / theta^(2i / dim)
+ *   linear    f / factor
+ *   llama3    long waves / factor, short ones as they are, a blend between
+ *   dynamic   theta grows with the sample: the op does it, here stands the short sample's f
+ *   yarn      a ramp between f / factor and f over the dimensions; cos and sin are scaled
+ *
+ * torch does this in f32, one rounding per step, and so does this file; only the power is taken in double and rounded once
+ * (torch's own is within 1 ulp of that). */
+#include "graph/rope_freq.h"
+
+#include <math.h>
+
+static const double pi = 3.14159265358979323846;
+
+static void powers(float *p, double theta, int64_t dim) // p [dim/2] = theta^(2i / dim)
+{
+    for (int64_t i = 0; i < dim / 2; i++)
+        p[i] = (float)pow((double)(float)theta, (double)((float)(2 * i) / (float)dim));
+}
+
+static void fill_llama3(double *f, const float *p, int64_t n, const osh_rope *r, double original)
+{
+    float factor = (float)r->factor, low = (float)r->low_freq_factor;
+    float old = (float)original, span = (float)(r->high_freq_factor - r->low_freq_factor);
+    float low_wave = (float)(original / r->low_freq_factor),
+          high_wave = (float)(original / r->high_freq_factor);
+    for (int64_t i = 0; i < n; i++) {
+        float inv = 1.0f / p[i];
+        float wave =
+            (1.0f / inv) * (float)(2 * pi); // torch's scalar / tensor is reciprocal, then product
+        float x = wave > low_wave ? inv / factor : inv;
+        if (!(wave < high_wave) && !(wave > low_wave)) {
+            float smooth = ((1.0f / wave) * old - low) / span;
+            float a = (1.0f - smooth) * x / factor, b = smooth * x;
+            x = a + b;
+        }
+        f[i] = x;
+    }
+}
+
+static double yarn_mscale(double scale, double mscale)
+{
+    return scale <= 1 ? 1.0 : 0.1 * mscale * log(scale) + 1.0;
+}
+
+/* The dimension whose wave turns n times within the original positions. */
+static double yarn_dim(double n, int64_t dim, double theta, double positions)
+{
+    return (double)dim * log(positions / (n * 2 * pi)) / (2 * log(theta));
+}
+
+static void fill_yarn(osh_rope_attr *attr, const float *p, const osh_rope *r, double original,
+                      double max_positions)
+{
+    int64_t dim = attr->rotary_dim;
+    double factor = r->factor > 0 ? r->factor : max_positions / original;
+    double low = yarn_dim(r->beta_fast > 0 ? r->beta_fast : 32, dim, r->theta, original);
+    double high = yarn_dim(r->beta_slow > 0 ? r->beta_slow : 1, dim, r->theta, original);
+    if (r->truncate) low = floor(low), high = ceil(high);
+    low = fmax(low, 0), high = fmin(high, (double)(dim - 1));
+    if (low == high) high += 0.001;
+
+    if (r->attention_factor >= 0)
+        attr->attention_scaling = r->attention_factor;
+    else if (r->mscale != 0 && r->mscale_all_dim != 0)
+        attr->attention_scaling =
+            yarn_mscale(factor, r->mscale) / yarn_mscale(factor, r->mscale_all_dim);
+    else
+        attr->attention_scaling = yarn_mscale(factor, 1);
+
+    for (int64_t i = 0; i < dim / 2; i++) {
+        float whole = 1.0f / p[i], stretched = 1.0f / ((float)factor * p[i]);
+        float ramp = fminf(fmaxf(((float)i - (float)low) / (float)(high - low), 0.0f), 1.0f);
+        float keep = 1.0f - ramp;
+        float a = stretched * (1.0f - keep), b = whole * keep;
+        attr->inv_freq[i] = a + b;
+    }
+}
+
+static osh_status check(osh_ctx *cx, const osh_rope *r, int64_t head_dim, double original,
+                        const char *path)
+{
+    if (head_dim < 2 || head_dim % 2 || head_dim / 2 > OSH_ROPE_MAX_FREQS)
+        return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: head_dim is %lld, want an even number up to %d",
+                        path, (long long)head_dim, 2 * OSH_ROPE_MAX_FREQS);
+    if (r->partial_rotary_factor != 1)
+        return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: partial_rotary_factor is %g, want 1", path,
+                        r->partial_rotary_factor);
+    if (!(r->theta > 1))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: rope_theta is %g, want more than 1", path, r->theta);
+    if (r->type != OSH_ROPE_DEFAULT && !(r->factor > 0) && r->type != OSH_ROPE_YARN)
+        return osh_fail(cx, OSH_E_FORMAT, "%s: the rope factor is %g, want a positive number", path,
+                        r->factor);
+    if (!(original > 0))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: original_max_position_embeddings is not positive",
+                        path);
+    if (r->type == OSH_ROPE_DYNAMIC && head_dim == 2)
+        return osh_fail(cx, OSH_E_UNSUPPORTED,
+                        "%s: rope type dynamic needs a head_dim of more than 2", path);
+    if (r->type == OSH_ROPE_LLAMA3 &&
+        !(r->low_freq_factor > 0 && r->high_freq_factor > r->low_freq_factor))
+        return osh_fail(
+            cx, OSH_E_FORMAT,
+            "%s: rope type llama3 wants 0 < low_freq_factor < high_freq_factor, found %g and %g",
+            path, r->low_freq_factor, r->high_freq_factor);
+    return OSH_OK;
+}
+
+osh_status osh_rope_attr_fill(osh_ctx *cx, osh_rope_attr *attr, const osh_rope *rope,
+                              int64_t head_dim, int64_t max_positions, const char *path)
+{
+    double original =
+        (double)(rope->original_max_position_embeddings ? rope->original_max_position_embeddings
+                                                        : max_positions);
+    double theta = rope->theta;
+    float p[OSH_ROPE_MAX_FREQS];
+    osh_status rc = check(cx, rope, head_dim, original, path);
+    if (rc) return rc;
+
+    *attr = (osh_rope_attr){.head_dim = head_dim,
+                            .rotary_dim = head_dim,
+                            .attention_scaling = 1,
+                            .theta = theta,
+                            .factor = rope->factor,
+                            .max_pos = max_positions};
+    attr->dynamic = rope->type == OSH_ROPE_DYNAMIC;
+    powers(p, theta, head_dim);
+    if (rope->type == OSH_ROPE_LLAMA3)
+        fill_llama3(attr->inv_freq, p, head_dim / 2, rope, original);
+    else if (rope->type == OSH_ROPE_YARN)
+        fill_yarn(attr, p, rope, original, (double)max_positions);
+    else
+        for (int64_t i = 0; i < head_dim / 2; i++) {
+            float inv = 1.0f / p[i];
+            attr->inv_freq[i] = rope->type == OSH_ROPE_LINEAR ? inv / (float)rope->factor : inv;
+        }
+    return OSH_OK;
+}

@@ -1,0 +1,284 @@
+/* template.c - graph templates (models/<name>.json): lookup by architecture, and the arithmetic of dims and attributes.
+ *
+ * Expressions are names and numbers joined by * and /, left to right; nothing else, so that a template stays data. */
+#include "graph/template.h"
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "graph/models.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 16, MAX_NAME = 64, MAX_TEMPLATE_BYTES = 1 << 20 };
+static const double max_int = 1099511627776.0; // 2^40: products of two still fit int64_t
+
+void osh_template_free(osh_ctx *cx, osh_template *t)
+{
+    if (!t) return;
+    osh_free(cx, t->name);
+    cJSON_Delete(t->json);
+    osh_free(cx, t);
+}
+
+osh_status osh_template_parse(osh_ctx *cx, osh_template **out, const char *name, const char *text,
+                              size_t n)
+{
+    osh_status rc = OSH_OK;
+    osh_template *t = NULL; // own
+    OSH_NEW(cx, t, 1);
+    t->name = osh_strdup(cx, name);
+    if (!t->name) {
+        rc = OSH_E_NOMEM;
+        goto done;
+    }
+    OSH_TRY(osh_json_parse(cx, &t->json, text, n, name, 0));
+    if (!cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(t->json, "architectures")))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: no list \"architectures\"", name);
+    *out = t, t = NULL; // give
+done:
+    osh_template_free(cx, t);
+    return rc;
+}
+
+/* Takes t: into *out when it has the architecture, else its architectures go into known. */
+static osh_status offer_take(osh_ctx *cx, osh_template **out, osh_buf *known, osh_template *t,
+                             const char *architecture)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *a;
+    cJSON_ArrayForEach(a, cJSON_GetObjectItemCaseSensitive(t->json, "architectures"))
+    {
+        if (!cJSON_IsString(a)) continue;
+        if (!*out && strcmp(a->valuestring, architecture) == 0) {
+            *out = t, t = NULL; // give
+            break;
+        }
+        OSH_TRY(osh_buf_printf(cx, known, "%s%s", known->len ? ", " : "", a->valuestring));
+    }
+done:
+    osh_template_free(cx, t);
+    return rc;
+}
+
+static osh_status offer_dir(osh_ctx *cx, osh_template **out, osh_buf *known,
+                            const char *architecture, const char *dir)
+{
+    osh_status rc = OSH_OK;
+    char **names = NULL, *path = NULL, *text = NULL; // own
+    size_t n = 0, n_text = 0;
+    OSH_TRY(osh_dir_list(cx, &names, &n, dir));
+    for (size_t i = 0; i < n && !*out; i++) {
+        size_t len = strlen(names[i]);
+        osh_template *t = NULL;
+        if (len < 5 || strcmp(names[i] + len - 5, ".json") != 0) continue;
+        path = osh_path_join(cx, dir, names[i]);
+        if (!path) {
+            rc = OSH_E_NOMEM;
+            goto done;
+        }
+        OSH_TRY(osh_file_read_all(cx, &text, &n_text, path, MAX_TEMPLATE_BYTES));
+        OSH_TRY(osh_template_parse(cx, &t, path, text, n_text));
+        OSH_TRY(offer_take(cx, out, known, t, architecture));
+        osh_free(cx, text), text = NULL;
+        osh_free(cx, path), path = NULL;
+    }
+done:
+    osh_free(cx, text);
+    osh_free(cx, path);
+    osh_strings_free(cx, names, n);
+    return rc;
+}
+
+osh_status osh_template_find(osh_ctx *cx, osh_template **out, char **known,
+                             const char *architecture, const char *models_dir)
+{
+    osh_status rc = OSH_OK;
+    osh_template *found = NULL; // own
+    osh_buf names;
+    osh_buf_init(&names, 0);
+    *out = NULL;
+    if (known) *known = NULL;
+    if (models_dir) OSH_TRY(offer_dir(cx, &found, &names, architecture, models_dir));
+    for (size_t i = 0; i < osh_n_embedded_models && !found; i++) {
+        const osh_embedded_model *m = &osh_embedded_models[i];
+        osh_template *t = NULL;
+        OSH_TRY(osh_template_parse(cx, &t, m->name, m->text, m->n));
+        OSH_TRY(offer_take(cx, &found, &names, t, architecture));
+    }
+    if (!found && known) {
+        *known = osh_strdup(cx, names.len ? names.data : "none");
+        if (!*known) rc = OSH_E_NOMEM;
+    }
+done:
+    osh_buf_deinit(cx, &names);
+    if (rc)
+        osh_template_free(cx, found);
+    else
+        *out = found;
+    return rc;
+}
+
+static osh_status num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr,
+                         int depth);
+
+static osh_status name_at(osh_ctx *cx, double *out, const osh_scope *s, const char *name, int depth)
+{
+    const cJSON *row = NULL, *json = s->tpl->json;
+    if (depth > MAX_DEPTH)
+        return osh_fail(cx, OSH_E_FORMAT, "%s: %s is defined by itself", s->tpl->name, name);
+    if (strcmp(name, "window") == 0) {
+        *out = (double)s->window;
+        return OSH_OK;
+    }
+    row = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(json, "dims"), name);
+    if (row) return num_at(cx, out, s, row, depth + 1);
+    row = cJSON_GetObjectItemCaseSensitive(s->config->json, name);
+    if (cJSON_IsNumber(row) || cJSON_IsBool(row)) {
+        *out = cJSON_IsNumber(row) ? row->valuedouble : cJSON_IsTrue(row);
+        return OSH_OK;
+    }
+    if (row && !cJSON_IsNull(row))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a number", s->config->path, name);
+    const char *table = row ? "nulls" : "defaults";
+    const cJSON *dflt =
+        cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(json, table), name);
+    if (!dflt)
+        return osh_fail(cx, OSH_E_FORMAT, "%s: %s is %s", s->config->path, name,
+                        row ? "null" : "missing");
+    return num_at(cx, out, s, dflt, depth + 1);
+}
+
+static osh_status text_at(osh_ctx *cx, double *out, const osh_scope *s, const char *text, int depth)
+{
+    double value = 0;
+    char op = 0;
+    for (const char *p = text;;) {
+        char name[MAX_NAME];
+        double x = 0;
+        size_t n = 0;
+        while (n + 1 < sizeof name && (isalnum((unsigned char)p[n]) || p[n] == '_')) n++;
+        memcpy(name, p, n), name[n] = 0;
+        if (n == 0)
+            return osh_fail(cx, OSH_E_FORMAT, "%s: '%s' is not a product of names and numbers",
+                            s->tpl->name, text);
+        if (isdigit((unsigned char)name[0])) {
+            char *end;
+            x = strtod(name, &end);
+            if (*end)
+                return osh_fail(cx, OSH_E_FORMAT, "%s: '%s' in '%s' is not a number", s->tpl->name,
+                                name, text);
+        } else {
+            osh_status rc = name_at(cx, &x, s, name, depth + 1);
+            if (rc) return rc;
+        }
+        if (op == '/' && x == 0)
+            return osh_fail(cx, OSH_E_FORMAT, "%s: %s is 0", s->config->path, name);
+        value = op == '*' ? value * x : op == '/' ? value / x : x;
+        p += n;
+        if (!*p) break;
+        op = *p++;
+        if (op != '*' && op != '/')
+            return osh_fail(cx, OSH_E_FORMAT, "%s: '%s' is not a product of names and numbers",
+                            s->tpl->name, text);
+    }
+    *out = value;
+    return OSH_OK;
+}
+
+static osh_status num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr, int depth)
+{
+    if (cJSON_IsNumber(expr) || cJSON_IsBool(expr)) {
+        *out = cJSON_IsNumber(expr) ? expr->valuedouble : cJSON_IsTrue(expr);
+        return OSH_OK;
+    }
+    if (cJSON_IsString(expr)) return text_at(cx, out, s, expr->valuestring, depth);
+    return osh_fail(cx, OSH_E_FORMAT, "%s: a value is neither a number nor an expression",
+                    s->tpl->name);
+}
+
+osh_status osh_scope_num(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr)
+{
+    return num_at(cx, out, s, expr, 0);
+}
+
+osh_status osh_scope_name(osh_ctx *cx, double *out, const osh_scope *s, const char *name)
+{
+    return name_at(cx, out, s, name, 0);
+}
+
+osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJSON *expr,
+                         int64_t min)
+{
+    double x = 0;
+    osh_status rc = num_at(cx, &x, s, expr, 0);
+    if (rc) return rc;
+    if (!(x >= (double)min && x <= max_int && x == floor(x)))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: %s is %g, want a whole number of at least %lld",
+                        s->config->path, cJSON_IsString(expr) ? expr->valuestring : "a number", x,
+                        (long long)min);
+    *out = (int64_t)x;
+    return OSH_OK;
+}
+
+osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s, const char *key)
+{
+    const cJSON *row = cJSON_GetObjectItemCaseSensitive(s->config->json, key);
+    if (!row)
+        row = cJSON_GetObjectItemCaseSensitive(
+            cJSON_GetObjectItemCaseSensitive(s->tpl->json, "defaults"), key);
+    if (!row) return osh_fail(cx, OSH_E_FORMAT, "%s: %s is missing", s->config->path, key);
+    if (!cJSON_IsString(row))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a string", s->config->path, key);
+    *out = row->valuestring;
+    return OSH_OK;
+}
+
+/* layer_types of config.json decides where it is given; else every layer from max_window_layers on slides. */
+static osh_status layer_slides(osh_ctx *cx, bool *yes, const osh_scope *s, const cJSON *row,
+                               int64_t layer)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *key = cJSON_GetObjectItemCaseSensitive(row, "layers"),
+                *from = cJSON_GetObjectItemCaseSensitive(row, "from");
+    const cJSON *types = cJSON_IsString(key)
+                             ? cJSON_GetObjectItemCaseSensitive(s->config->json, key->valuestring)
+                             : NULL;
+    *yes = true;
+    if (types && !cJSON_IsNull(types)) {
+        const cJSON *type = cJSON_IsArray(types) ? cJSON_GetArrayItem(types, (int)layer) : NULL;
+        const char *text = cJSON_IsString(type) ? type->valuestring : "";
+        *yes = strcmp(text, "sliding_attention") == 0;
+        if (!*yes && strcmp(text, "full_attention") != 0)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s: %s[%lld] is '%s', want full_attention or sliding_attention",
+                     s->config->path, key->valuestring, (long long)layer, text);
+    } else if (from) {
+        int64_t first = 0;
+        OSH_TRY(osh_scope_int(cx, &first, s, from, 0));
+        *yes = layer >= first;
+    }
+done:
+    return rc;
+}
+
+osh_status osh_scope_window(osh_ctx *cx, int64_t *out, const osh_scope *s, int64_t layer)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *row = cJSON_GetObjectItemCaseSensitive(s->tpl->json, "window");
+    const cJSON *when = cJSON_GetObjectItemCaseSensitive(row, "when");
+    double on = 1;
+    int64_t size = 0;
+    bool slides = false;
+    *out = 0;
+    if (!row) return OSH_OK;
+    if (when) OSH_TRY(osh_scope_num(cx, &on, s, when));
+    OSH_TRY(layer_slides(cx, &slides, s, row, layer));
+    if (slides && on != 0)
+        OSH_TRY(osh_scope_int(cx, &size, s, cJSON_GetObjectItemCaseSensitive(row, "size"), 0));
+    *out = size;
+done:
+    return rc;
+}

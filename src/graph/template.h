@@ -1,0 +1,37 @@
+/* template.h - finds the template of an architecture and evaluates its names against config.json.
+ *
+ * A name stands for, in this order: the layer's window ("window"), a row of "dims", a key of config.json, a row of
+ * "defaults" (the key is absent) or of "nulls" (it is null: transformers' configuration classes tell the two apart). */
+#ifndef OSH_TEMPLATE_H
+#define OSH_TEMPLATE_H
+#include "io/hf_config.h"
+
+typedef struct osh_template {
+    char *name;  // own: for messages, "llama.json"
+    cJSON *json; // own
+} osh_template;
+
+/* models_dir NULL: the embedded templates; else its files win over those. *out NULL: no template has this architecture, and
+ * known (own, may be NULL) lists those that exist. */
+osh_status osh_template_find(osh_ctx *cx, osh_template **out, char **known,
+                             const char *architecture, const char *models_dir);
+osh_status osh_template_parse(osh_ctx *cx, osh_template **out, const char *name, const char *text,
+                              size_t n);
+void osh_template_free(osh_ctx *cx, osh_template *t);
+
+typedef struct osh_scope {
+    const osh_template *tpl;
+    const osh_hf_config *config;
+    int64_t window; // of the layer that is being built; 0: none
+} osh_scope;
+
+osh_status osh_scope_num(osh_ctx *cx, double *out, const osh_scope *s,
+                         const cJSON *expr); // number, bool, "a*b/2"
+osh_status osh_scope_name(osh_ctx *cx, double *out, const osh_scope *s, const char *name);
+osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJSON *expr,
+                         int64_t min); // whole, min..2^40
+osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s,
+                         const char *key); // view of config or template
+/* The window of layer i after the template's "window" row {"size", "when", "layers", "from"}; 0: full attention. */
+osh_status osh_scope_window(osh_ctx *cx, int64_t *out, const osh_scope *s, int64_t layer);
+#endif

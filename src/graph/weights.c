@@ -1,0 +1,69 @@
+/* weights.c - the weights of a range of nodes, read from the shards when they are needed and freed behind. */
+#include "graph/exec.h"
+
+osh_status osh_weights_new(osh_ctx *cx, osh_weights **out, const osh_graph *g)
+{
+    osh_status rc = OSH_OK;
+    osh_weights *w = NULL; // own
+    OSH_NEW(cx, w, 1);
+    OSH_NEW(cx, w->w, g->n_weights);
+    w->n = g->n_weights;
+    *out = w, w = NULL; // give
+done:
+    osh_weights_free(cx, w);
+    return rc;
+}
+
+void osh_weights_free(osh_ctx *cx, osh_weights *w)
+{
+    if (!w) return;
+    for (int i = 0; i < w->n; i++) osh_tensor_free(cx, w->w[i]);
+    osh_free(cx, w->w);
+    osh_free(cx, w);
+}
+
+static osh_status load_one(osh_ctx *cx, osh_tensor **out, const osh_weight *w,
+                           const osh_checkpoint *ck)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *t = NULL; // own
+    int64_t bad = -1;
+    if (w->compressed)
+        OSH_FAIL(cx, OSH_E_INTERNAL,
+                 "tensor %s is compressed and was not decompressed before the run", w->name);
+    OSH_TRY(osh_checkpoint_load(cx, &t, ck, w->name, w->ndim, w->shape));
+    bad = osh_find_nonfinite(t->data, t->dtype, osh_tensor_numel(t));
+    if (bad >= 0)
+        OSH_FAIL(cx, OSH_E_NUMERIC, "tensor %s: element %lld is not finite", w->name,
+                 (long long)bad);
+    *out = t, t = NULL; // give
+done:
+    osh_tensor_free(cx, t);
+    return rc;
+}
+
+osh_status osh_weights_load(osh_ctx *cx, osh_weights *w, const osh_graph *g,
+                            const osh_checkpoint *ck, int first_node, int n_nodes)
+{
+    osh_status rc = OSH_OK;
+    for (int i = first_node; i < first_node + n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].op->n_weights; k++) {
+            int index = g->nodes[i].w[k];
+            if (index >= 0 && !w->w[index])
+                OSH_TRY(load_one(cx, &w->w[index], &g->weights[index], ck));
+        }
+done:
+    return rc;
+}
+
+void osh_weights_release(osh_ctx *cx, osh_weights *w, const osh_graph *g, int first_node,
+                         int n_nodes)
+{
+    for (int i = first_node; i < first_node + n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].op->n_weights; k++) {
+            int index = g->nodes[i].w[k];
+            if (index < 0) continue;
+            osh_tensor_free(cx, w->w[index]);
+            w->w[index] = NULL;
+        }
+}
