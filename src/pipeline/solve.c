@@ -1,0 +1,107 @@
+/* solve.c - statistics are complete: codes, then bytes. Linears that share an input and a modifier are one call. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/run.h"
+
+static void finish(osh_ctx *cx, osh_run *r, int linear, const osh_linear_job *j)
+{
+    const osh_linear *l = &r->plan->linears[linear];
+    r->results[linear] = (osh_result){j->nmse, j->objective, j->fallback, true};
+    if (j->fallback) osh_log(cx, OSH_LOG_WARN, "%s: %s", l->name, j->fallback);
+    osh_log(cx, OSH_LOG_DEBUG, "%s: relative squared weight error %.3e, objective %.3e", l->name, j->nmse, j->objective);
+    if (j->nmse > r->progress.error) r->progress.error = j->nmse;
+}
+
+static osh_status emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int linear, osh_linear_job *j)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *scale = NULL, *zero = NULL; // own
+    double t = osh_now();
+    if (stats) OSH_TRY(osh_stats_input_params(cx, &scale, &zero, stats, linear));
+    OSH_TRY(osh_emit_linear(cx, r->emitter, linear, j, scale, zero));
+    r->seconds_write += osh_now() - t;
+    finish(cx, r, linear, j);
+done:
+    osh_tensor_free(cx, scale);
+    osh_tensor_free(cx, zero);
+    return rc;
+}
+
+/* All Linears of the range with the same input and modifier as linears[first] that are not done yet. */
+static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w, int first, int s0, int s1)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = r->plan;
+    const osh_linear *lead = &p->linears[first];
+    osh_linear_job *jobs = NULL; // own
+    int *which = NULL, n = 0;    // own
+    OSH_NEW(cx, jobs, p->n_linears);
+    OSH_NEW(cx, which, p->n_linears);
+    for (int i = first; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (l->subgraph < s0 || l->subgraph >= s1 || l->input != lead->input || l->modifier != lead->modifier || r->results[i].done) continue;
+        jobs[n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w->w[l->weight]};
+        which[n++] = i;
+    }
+    OSH_TRY(p->recipe->modifiers[lead->modifier].type->compress(cx, &p->recipe->modifiers[lead->modifier], jobs, n,
+                                                                 osh_stats_hessian(stats, lead->input)));
+    for (int k = 0; k < n; k++) OSH_TRY(emit(cx, r, stats, which[k], &jobs[k]));
+done:
+    for (int k = 0; jobs && k < n; k++) osh_linear_job_deinit(cx, &jobs[k]);
+    osh_free(cx, jobs);
+    osh_free(cx, which);
+    return rc;
+}
+
+static bool still_needed(const osh_run *r, int value, int s0, int s1)
+{
+    for (int i = 0; i < r->plan->n_linears; i++) {
+        const osh_linear *l = &r->plan->linears[i];
+        if (l->subgraph >= s0 && l->subgraph < s1 && l->input == value && !r->results[i].done) return true;
+    }
+    return false;
+}
+
+osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w, int first_subgraph, int n_subgraphs)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = r->plan;
+    int s0 = first_subgraph, s1 = first_subgraph + n_subgraphs;
+    double t = osh_now();
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (l->subgraph < s0 || l->subgraph >= s1 || r->results[i].done || !l->wants) continue;
+        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        r->progress.phase = "solve", r->progress.name = l->name;
+        osh_progress_show(cx, &r->progress);
+        OSH_TRY(solve_group(cx, r, stats, w, i, s0, s1));
+        if (!still_needed(r, l->input, s0, s1)) osh_stats_drop(cx, stats, l->input);
+    }
+    r->seconds_solve += osh_now() - t;
+done:
+    return rc;
+}
+
+osh_status osh_run_linear_without_data(osh_ctx *cx, osh_run *r, int linear)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = r->plan;
+    const osh_linear *l = &p->linears[linear];
+    const osh_ckpt_tensor *t = &p->ck->tensors[l->tensor];
+    osh_modifier *m = &p->recipe->modifiers[l->modifier];
+    osh_tensor *w = NULL; // own
+    osh_linear_job job = {.name = l->name, .scheme = l->scheme};
+    OSH_TRY(osh_tensor_new(cx, &w, l->dtype, 2, t->e->shape));
+    OSH_TRY(osh_checkpoint_read(cx, w->data, p->ck, t));
+    int64_t bad = osh_find_nonfinite(w->data, w->dtype, osh_tensor_numel(w));
+    if (bad >= 0)
+        OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds a value that is not finite at row %ld, column %ld", t->e->name, (long)(bad / l->I), (long)(bad % l->I));
+    job.w = w;
+    OSH_TRY(m->type->compress(cx, m, &job, 1, NULL));
+    OSH_TRY(emit(cx, r, NULL, linear, &job));
+done:
+    osh_linear_job_deinit(cx, &job);
+    osh_tensor_free(cx, w);
+    return rc;
+}
