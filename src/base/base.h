@@ -28,6 +28,9 @@ typedef struct osh_ctx osh_ctx;
 
 osh_status osh_ctx_new(osh_ctx **out, int n_threads); // n_threads 0: one per online core
 void osh_ctx_free(osh_ctx *cx);
+/* For a thread of one's own (prefetch): errors apart, everything else shared with the parent, which must outlive it.
+ * Freed with osh_ctx_free, after the thread was joined. */
+osh_status osh_ctx_fork(osh_ctx **out, osh_ctx *parent);
 
 /* Errors. osh_fail records the message (the first one wins, later ones are appended as notes) and returns code. */
 osh_status osh_fail(osh_ctx *cx, osh_status code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -64,11 +67,14 @@ char *osh_sprintf(osh_ctx *cx, const char *fmt, ...) __attribute__((format(print
 void osh_free(osh_ctx *cx, void *p);
 size_t osh_mem_live(const osh_ctx *cx); // bytes now
 size_t osh_mem_peak(const osh_ctx *cx); // highest so far
-void osh_mem_fail_after(osh_ctx *cx, int64_t n); // the n-th allocation from now fails (1 = the next); < 0: never
+void osh_mem_fail_after(osh_ctx *cx, int64_t n); // the n-th allocation from now fails (1 = the next); <= 0: never
+bool osh_mem_fail_hit(const osh_ctx *cx);        // the allocation chosen by osh_mem_fail_after did fail
+int64_t osh_rss_peak(void);                      // bytes, of the process (VmHWM); < 0 unknown
 
 /* Log and progress. Levels: messages above the context's level are dropped. Goes to stderr and to the log file, if any. */
 typedef enum { OSH_LOG_ERROR, OSH_LOG_WARN, OSH_LOG_INFO, OSH_LOG_DEBUG } osh_log_level;
 void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode); // progress_mode: osh_progress_mode
+osh_status osh_log_file(osh_ctx *cx, const char *path); // appends there too: seconds since the start, level, text
 void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 typedef enum { OSH_PROGRESS_AUTO, OSH_PROGRESS_LINE, OSH_PROGRESS_JSON, OSH_PROGRESS_NONE } osh_progress_mode;
 typedef struct osh_progress {

@@ -1,0 +1,70 @@
+/* buf.c - a growing byte buffer with a cap; a NUL always stands behind the bytes. */
+#include "base/buf.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void osh_buf_init(osh_buf *b, size_t max_bytes)
+{
+    *b = (osh_buf){.max_bytes = max_bytes};
+}
+
+void osh_buf_deinit(osh_ctx *cx, osh_buf *b)
+{
+    osh_free(cx, b->data);
+    *b = (osh_buf){.max_bytes = b->max_bytes};
+}
+
+/* Room for n more bytes and the NUL. */
+static osh_status reserve(osh_ctx *cx, osh_buf *b, size_t n)
+{
+    size_t want, cap;
+    char *p;
+
+    if (__builtin_add_overflow(b->len, n, &want) || (b->max_bytes && want > b->max_bytes))
+        return osh_fail(cx, OSH_E_FORMAT, "text of %zu and %zu more bytes, at most %zu are allowed", b->len, n,
+                        b->max_bytes ? b->max_bytes : SIZE_MAX);
+    if (b->data && want < b->cap) return OSH_OK;
+    cap = b->cap < 64 ? 64 : b->cap;
+    while (cap <= want && cap <= SIZE_MAX / 2) cap *= 2;
+    if (cap <= want) cap = want == SIZE_MAX ? want : want + 1;
+    p = osh_realloc(cx, b->data, cap);
+    if (!p) return OSH_E_NOMEM;
+    b->data = p;
+    b->cap = cap;
+    return OSH_OK;
+}
+
+osh_status osh_buf_append(osh_ctx *cx, osh_buf *b, const void *p, size_t n)
+{
+    osh_status rc = reserve(cx, b, n);
+    if (rc) return rc;
+    if (n) memcpy(b->data + b->len, p, n);
+    b->len += n;
+    b->data[b->len] = 0;
+    return OSH_OK;
+}
+
+osh_status osh_buf_printf(osh_ctx *cx, osh_buf *b, const char *fmt, ...)
+{
+    va_list ap;
+    osh_status rc;
+
+    va_start(ap, fmt);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    if (n < 0) return osh_fail(cx, OSH_E_INTERNAL, "format '%s' cannot be printed", fmt);
+    rc = reserve(cx, b, (size_t)n);
+    if (rc) return rc;
+    va_start(ap, fmt);
+    vsnprintf(b->data + b->len, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+    b->len += (size_t)n;
+    return OSH_OK;
+}
+
+void osh_buf_clear(osh_buf *b)
+{
+    b->len = 0;
+    if (b->data) b->data[0] = 0;
+}

@@ -1,0 +1,52 @@
+/* ctx.h - the inside of osh_ctx; only the files of base include it.
+ *
+ *   root ──► osh_shared ◄── fork of worker 0, 1, ... (made with the pool)  ◄── osh_ctx_fork
+ *
+ * What is shared is atomic or behind a mutex; the error text is a context's own. */
+#ifndef OSH_CTX_H
+#define OSH_CTX_H
+#include "base/base.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+typedef struct osh_pool osh_pool;
+
+typedef struct osh_log_state {
+    pthread_mutex_t lock;
+    osh_log_level level;
+    int mode;          // osh_progress_mode, AUTO resolved
+    bool tty;          // one live line, redrawn in place
+    bool line_open;    // the live line is on the screen
+    char line[512];    // its text, to draw it again behind a message
+    double last_shown; // seconds
+    double start;      // osh_now of the context's birth
+    double t0, work0;  // where the ETA counts from
+    double last_work;
+    bool counting; // t0 is set
+    FILE *file;    // own; NULL: none
+} osh_log_state;
+
+typedef struct osh_shared {
+    _Atomic size_t live, peak;
+    _Atomic int64_t fail_after; // counts down to the allocation that fails; <= 0: off
+    _Atomic bool fail_hit;
+    _Atomic int64_t read_bytes, written_bytes;
+    _Atomic bool interrupted; // lock-free: a signal handler sets it
+    osh_log_state log;
+    osh_pool *pool; // own
+} osh_shared;
+
+enum { OSH_ERROR_BYTES = 4096 };
+struct osh_ctx {
+    osh_shared *sh; // own if root
+    bool root;
+    size_t n_text;
+    char text[OSH_ERROR_BYTES];
+};
+
+osh_status osh_pool_new(osh_pool **out, osh_shared *sh, int n_threads);
+void osh_pool_free(osh_pool *pool);
+void osh_log_close(osh_shared *sh);
+#endif

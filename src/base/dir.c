@@ -1,0 +1,196 @@
+/* dir.c - directories, names and free space; the other half of file.h. */
+#include "base/file.h"
+#include "base/ctx.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+static osh_status fail_os(osh_ctx *cx, const char *what, const char *path)
+{
+    char why[128];
+    return osh_fail(cx, OSH_E_IO, "cannot %s %s: %s", what, path, strerror_r(errno, why, sizeof why));
+}
+
+bool osh_file_exists(const char *path)
+{
+    struct stat st;
+    return !stat(path, &st) && !S_ISDIR(st.st_mode);
+}
+
+bool osh_dir_exists(const char *path)
+{
+    struct stat st;
+    return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+osh_status osh_dir_make(osh_ctx *cx, const char *path)
+{
+    osh_status rc = OSH_OK;
+    char *p = osh_strdup(cx, path); // own: cut at each slash in turn
+    if (!p) return OSH_E_NOMEM;
+
+    for (size_t i = 1;; i++) {
+        char c = p[i - 1] ? p[i] : 0;
+        if (c && c != '/') continue;
+        if (!p[i - 1]) break; // an empty path
+        p[i] = 0;
+        if (mkdir(p, 0777) && !(errno == EEXIST && osh_dir_exists(p))) OSH_TRY(fail_os(cx, "make directory", p));
+        if (!c) break;
+        p[i] = c;
+    }
+done:
+    osh_free(cx, p);
+    return rc;
+}
+
+void osh_strings_free(osh_ctx *cx, char **names, size_t n)
+{
+    for (size_t i = 0; names && i < n; i++) osh_free(cx, names[i]);
+    osh_free(cx, names);
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool is_dots(const char *name)
+{
+    return !strcmp(name, ".") || !strcmp(name, "..");
+}
+
+osh_status osh_dir_list(osh_ctx *cx, char ***names, size_t *n, const char *path)
+{
+    osh_status rc = OSH_OK;
+    DIR *d = NULL;      // own
+    char **list = NULL; // own
+    size_t n_list = 0, cap = 16;
+
+    *names = NULL;
+    *n = 0;
+    OSH_NEW(cx, list, cap);
+    if (!(d = opendir(path))) OSH_TRY(fail_os(cx, "list", path));
+    for (;;) {
+        errno = 0;
+        const struct dirent *e = readdir(d);
+        if (!e && errno) OSH_TRY(fail_os(cx, "list", path));
+        if (!e) break;
+        if (is_dots(e->d_name)) continue;
+        if (n_list == cap) {
+            char **more = osh_realloc(cx, list, 2 * cap * sizeof *more);
+            if (!more) OSH_TRY(OSH_E_NOMEM);
+            list = more;
+            cap *= 2;
+        }
+        if (!(list[n_list] = osh_strdup(cx, e->d_name))) OSH_TRY(OSH_E_NOMEM);
+        n_list++;
+    }
+    if (n_list) qsort(list, n_list, sizeof *list, by_bytes);
+    *n = n_list;
+    *names = list, list = NULL;
+done:
+    if (d) closedir(d);
+    osh_strings_free(cx, list, n_list);
+    return rc;
+}
+
+/* Everything inside path, then path; a symbolic link is removed, never followed. */
+static osh_status remove_tree(osh_ctx *cx, const char *path)
+{
+    osh_status rc = OSH_OK;
+    char **names = NULL, *child = NULL; // own
+    size_t n = 0;
+    struct stat st;
+
+    if (lstat(path, &st)) {
+        if (errno != ENOENT) OSH_TRY(fail_os(cx, "remove", path));
+        goto done; // gone already
+    }
+    if (!S_ISDIR(st.st_mode)) {
+        if (unlink(path)) OSH_TRY(fail_os(cx, "remove", path));
+        goto done;
+    }
+    OSH_TRY(osh_dir_list(cx, &names, &n, path));
+    for (size_t i = 0; i < n; i++) {
+        if (!(child = osh_path_join(cx, path, names[i]))) OSH_TRY(OSH_E_NOMEM);
+        OSH_TRY(remove_tree(cx, child));
+        osh_free(cx, child), child = NULL;
+    }
+    if (rmdir(path)) OSH_TRY(fail_os(cx, "remove", path));
+done:
+    osh_free(cx, child);
+    osh_strings_free(cx, names, n);
+    return rc;
+}
+
+osh_status osh_dir_remove(osh_ctx *cx, const char *path)
+{
+    return remove_tree(cx, path);
+}
+
+/* The directory that holds path; false if the name is too long. */
+static bool parent_of(char *to, size_t room, const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    while (n > 0 && path[n - 1] != '/') n--;
+    while (n > 1 && path[n - 1] == '/') n--;
+    if (n + 2 > room) return false;
+    memcpy(to, n ? path : ".", n ? n : 1);
+    to[n ? n : 1] = 0;
+    return true;
+}
+
+static osh_status sync_parent(osh_ctx *cx, const char *path)
+{
+    char dir[PATH_MAX];
+    int rc, fd;
+
+    if (!parent_of(dir, sizeof dir, path)) return OSH_OK; // the kernel would have refused such a name before
+    do fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0) return errno == EACCES ? OSH_OK : fail_os(cx, "open", dir); // a directory may be write-only
+    do rc = fsync(fd);
+    while (rc && errno == EINTR);
+    if (rc && errno == EINVAL) rc = 0; // a file system without it
+    osh_status st = rc ? fail_os(cx, "sync", dir) : OSH_OK;
+    close(fd);
+    return st;
+}
+
+osh_status osh_rename(osh_ctx *cx, const char *from, const char *to)
+{
+    if (rename(from, to)) {
+        osh_status rc = fail_os(cx, "rename", from);
+        osh_note(cx, "giving it the name %s", to);
+        return rc;
+    }
+    return sync_parent(cx, to);
+}
+
+char *osh_path_join(osh_ctx *cx, const char *dir, const char *name)
+{
+    size_t n = strlen(dir);
+    return osh_sprintf(cx, "%s%s%s", dir, n == 0 || dir[n - 1] == '/' ? "" : "/", name);
+}
+
+int64_t osh_disk_free(const char *path)
+{
+    char at[PATH_MAX], up[PATH_MAX];
+    struct statvfs v;
+
+    if (strlen(path) >= sizeof at) return -1;
+    strcpy(at, path);
+    while (statvfs(at, &v)) { // of a path still to be made: where it will be made
+        if (errno != ENOENT || !parent_of(up, sizeof up, at) || !strcmp(at, up)) return -1;
+        strcpy(at, up);
+    }
+    return (int64_t)v.f_bavail * (int64_t)v.f_frsize;
+}

@@ -1,0 +1,216 @@
+/* field.c - texts into the members that a field table describes; every refusal says what was wanted and what was found. */
+#include "base/field.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static void *member(const osh_field *f, void *object)
+{
+    return (char *)object + f->offset;
+}
+
+static bool ranged(const osh_field *f)
+{
+    return f->min != 0 || f->max != 0;
+}
+
+/* A number as a person writes it: 65536, not 6.5536e+04. */
+static void print_bound(char *to, size_t room, double v)
+{
+    if (fabs(v) < 1e15 && v == floor(v)) snprintf(to, room, "%.0f", v);
+    else snprintf(to, room, "%g", v);
+}
+
+static osh_status refuse(osh_ctx *cx, const osh_field *f, const char *wanted, const char *text)
+{
+    char lo[32], hi[32];
+    if (!ranged(f)) return osh_fail(cx, OSH_E_USAGE, "%s: want %s, got '%s'", f->name, wanted, text);
+    print_bound(lo, sizeof lo, f->min);
+    print_bound(hi, sizeof hi, f->max);
+    return osh_fail(cx, OSH_E_USAGE, "%s: want %s in [%s, %s], got '%s'", f->name, wanted, lo, hi, text);
+}
+
+static bool in_range(const osh_field *f, double v)
+{
+    return !ranged(f) || (v >= f->min && v <= f->max); // false for NaN
+}
+
+static bool starts_number(const char *s)
+{
+    if (*s == '-' || *s == '+') s++;
+    if (*s == '.') s++;
+    return isdigit((unsigned char)*s); // not a space, not "nan", not "inf"
+}
+
+static bool parse_int(const char *s, int64_t *v)
+{
+    char *end;
+    if (!starts_number(s)) return false;
+    errno = 0;
+    *v = strtoll(s, &end, 10);
+    return !errno && end != s && !*end;
+}
+
+static bool parse_float(const char *s, double *v)
+{
+    char *end;
+    if (!starts_number(s) || strpbrk(s, "xX")) return false; // hexadecimal is a typing error here
+    *v = strtod(s, &end);
+    return end != s && !*end && isfinite(*v);
+}
+
+static bool parse_bool(const char *s, bool *v)
+{
+    static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcasecmp(s, words[i])) continue;
+        *v = i % 2;
+        return true;
+    }
+    return false;
+}
+
+/* 20GB is 20 * 10^9, 512MiB is 512 * 2^20, a bare number is bytes. Upper or lower case. */
+static bool parse_bytes(const char *s, int64_t *v)
+{
+    static const char *const units[] = {"", "B", "KB", "MB", "GB", "TB", "PB", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    static const int64_t factors[] = {1, 1, 1000, 1000000, 1000000000, 1000000000000, 1000000000000000,
+                                      (int64_t)1 << 10, (int64_t)1 << 20, (int64_t)1 << 30, (int64_t)1 << 40,
+                                      (int64_t)1 << 50};
+    char *end;
+    int64_t factor = 0, whole;
+
+    if (!isdigit((unsigned char)*s)) return false;
+    size_t n = strspn(s, "0123456789.");
+    const char *unit = s + n;
+    while (*unit == ' ') unit++;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (!strcasecmp(unit, units[i])) factor = factors[i];
+    if (!factor) return false;
+
+    errno = 0;
+    whole = strtoll(s, &end, 10);
+    if (end == s + n) return !errno && !__builtin_mul_overflow(whole, factor, v); // exact for every whole number
+    double x = strtod(s, &end);
+    if (end != s + n || x * (double)factor >= 9.2e18) return false;
+    *v = (int64_t)llround(x * (double)factor);
+    return true;
+}
+
+static bool is_one_of(const char *values, const char *text)
+{
+    size_t n = strlen(text);
+    for (const char *v = values; v; v = strchr(v, '|')) {
+        if (*v == '|') v++;
+        if (strcspn(v, "|") == n && !strncmp(v, text, n)) return true;
+    }
+    return false;
+}
+
+static osh_status set_str(osh_ctx *cx, const osh_field *f, char **to, const char *text)
+{
+    char *copy = NULL;
+    if (text && f->values && !is_one_of(f->values, text))
+        return osh_fail(cx, OSH_E_USAGE, "%s: want one of %s, got '%s'", f->name, f->values, text);
+    if (text && !(copy = osh_strdup(cx, text))) return OSH_E_NOMEM;
+    osh_free(cx, *to);
+    *to = copy;
+    return OSH_OK;
+}
+
+static osh_status add_str(osh_ctx *cx, const osh_field *f, osh_strs *to, const char *text)
+{
+    osh_status rc = OSH_OK;
+    char *copy = NULL; // own
+    char **items;
+
+    OSH_TRY(set_str(cx, f, &copy, text));
+    items = osh_realloc(cx, to->items, (to->n + 1) * sizeof *items);
+    if (!items) OSH_TRY(OSH_E_NOMEM);
+    to->items = items;
+    items[to->n++] = copy, copy = NULL;
+done:
+    osh_free(cx, copy);
+    return rc;
+}
+
+osh_status osh_field_set(osh_ctx *cx, const osh_field *f, void *object, const char *text)
+{
+    void *to = member(f, object);
+    int64_t i;
+    double x;
+
+    if (!text && f->type != OSH_F_STR) return osh_fail(cx, OSH_E_USAGE, "%s: no value", f->name);
+    switch (f->type) {
+    case OSH_F_INT:
+        if (!parse_int(text, &i) || !in_range(f, (double)i)) return refuse(cx, f, "a whole number", text);
+        *(int64_t *)to = i;
+        return OSH_OK;
+    case OSH_F_FLOAT:
+        if (!parse_float(text, &x) || !in_range(f, x)) return refuse(cx, f, "a number", text);
+        *(double *)to = x;
+        return OSH_OK;
+    case OSH_F_BOOL:
+        return parse_bool(text, to) ? OSH_OK : refuse(cx, f, "true or false", text);
+    case OSH_F_BYTES:
+        if (!parse_bytes(text, &i) || !in_range(f, (double)i))
+            return refuse(cx, f, "a size such as 20GB or 512MiB", text);
+        *(int64_t *)to = i;
+        return OSH_OK;
+    case OSH_F_STR:
+        return set_str(cx, f, to, text);
+    case OSH_F_STRS:
+        return add_str(cx, f, to, text);
+    }
+    return osh_fail(cx, OSH_E_INTERNAL, "%s: field type %d", f->name, (int)f->type);
+}
+
+static void zero(const osh_field *f, void *object)
+{
+    static const size_t sizes[] = {[OSH_F_INT] = sizeof(int64_t), [OSH_F_FLOAT] = sizeof(double),
+                                   [OSH_F_BOOL] = sizeof(bool),   [OSH_F_STR] = sizeof(char *),
+                                   [OSH_F_STRS] = sizeof(osh_strs), [OSH_F_BYTES] = sizeof(int64_t)};
+    memset(member(f, object), 0, sizes[f->type]);
+}
+
+osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object)
+{
+    osh_status rc = OSH_OK;
+    for (const osh_field *f = fields; f->name; f++) zero(f, object); // first all: a failure leaves what deinit can free
+    for (const osh_field *f = fields; f->name; f++)
+        if (f->dflt) OSH_TRY(osh_field_set(cx, f, object, f->dflt));
+done:
+    return rc;
+}
+
+static bool same_name(const char *a, const char *b)
+{
+    for (; *a && *b; a++, b++)
+        if ((*a == '-' ? '_' : *a) != (*b == '-' ? '_' : *b)) return false;
+    return *a == *b;
+}
+
+const osh_field *osh_field_find(const osh_field *fields, const char *name)
+{
+    for (const osh_field *f = fields; f->name; f++)
+        if (same_name(f->name, name) || (f->alias && same_name(f->alias, name))) return f;
+    return NULL;
+}
+
+void osh_fields_deinit(osh_ctx *cx, const osh_field *fields, void *object)
+{
+    for (const osh_field *f = fields; f->name; f++) {
+        if (f->type == OSH_F_STR) osh_free(cx, *(char **)member(f, object));
+        if (f->type == OSH_F_STRS) {
+            osh_strs *s = member(f, object);
+            for (size_t i = 0; i < s->n; i++) osh_free(cx, s->items[i]);
+            osh_free(cx, s->items);
+        }
+        zero(f, object);
+    }
+}

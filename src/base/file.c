@@ -1,0 +1,222 @@
+/* file.c - reading and writing files. Loops go on after a short transfer or a signal; each failure names the path and
+ * the operating system's reason; whole files appear under their name complete or not at all. */
+#include "base/file.h"
+#include "base/ctx.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct osh_file {
+    int fd;
+    char *path; // own
+};
+
+static osh_status fail_os(osh_ctx *cx, const char *what, const char *path)
+{
+    char why[128];
+    return osh_fail(cx, OSH_E_IO, "cannot %s %s: %s", what, path, strerror_r(errno, why, sizeof why));
+}
+
+static osh_status open_with(osh_ctx *cx, osh_file **out, const char *path, int flags, const char *what)
+{
+    osh_status rc = OSH_OK;
+    osh_file *f = NULL; // own
+
+    *out = NULL;
+    OSH_NEW(cx, f, 1);
+    f->fd = -1;
+    if (!(f->path = osh_strdup(cx, path))) OSH_TRY(OSH_E_NOMEM);
+    do f->fd = open(path, flags | O_CLOEXEC, 0666);
+    while (f->fd < 0 && errno == EINTR);
+    if (f->fd < 0) OSH_TRY(fail_os(cx, what, path));
+    *out = f, f = NULL;
+done:
+    osh_file_close(cx, f);
+    return rc;
+}
+
+osh_status osh_file_open(osh_ctx *cx, osh_file **out, const char *path)
+{
+    return open_with(cx, out, path, O_RDONLY, "open");
+}
+
+osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path)
+{
+    return open_with(cx, out, path, O_RDWR | O_CREAT | O_TRUNC, "create");
+}
+
+osh_status osh_file_open_rw(osh_ctx *cx, osh_file **out, const char *path)
+{
+    return open_with(cx, out, path, O_RDWR, "open for writing");
+}
+
+void osh_file_close(osh_ctx *cx, osh_file *f)
+{
+    if (!f) return;
+    if (f->fd >= 0) close(f->fd); // what had to be safe was synced before
+    osh_free(cx, f->path);
+    osh_free(cx, f);
+}
+
+int64_t osh_file_bytes(const osh_file *f)
+{
+    struct stat st;
+    return fstat(f->fd, &st) ? -1 : (int64_t)st.st_size;
+}
+
+const char *osh_file_path(const osh_file *f)
+{
+    return f->path;
+}
+
+osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset)
+{
+    size_t got = 0;
+    while (got < n) {
+        ssize_t k = pread(f->fd, (char *)to + got, n - got, (off_t)(offset + (int64_t)got));
+        if (k < 0 && errno == EINTR) continue;
+        if (k < 0) return fail_os(cx, "read", f->path);
+        if (k == 0)
+            return osh_fail(cx, OSH_E_FORMAT, "needs bytes [%lld, %lld) but the file has %lld: %s", (long long)offset,
+                            (long long)(offset + (int64_t)n), (long long)osh_file_bytes(f), f->path);
+        got += (size_t)k;
+        atomic_fetch_add(&cx->sh->read_bytes, k);
+    }
+    return OSH_OK;
+}
+
+osh_status osh_file_pwrite(osh_ctx *cx, osh_file *f, const void *from, size_t n, int64_t offset)
+{
+    size_t put = 0;
+    while (put < n) {
+        ssize_t k = pwrite(f->fd, (const char *)from + put, n - put, (off_t)(offset + (int64_t)put));
+        if (k < 0 && errno == EINTR) continue;
+        if (k <= 0) return fail_os(cx, "write", f->path);
+        put += (size_t)k;
+        atomic_fetch_add(&cx->sh->written_bytes, k);
+    }
+    return OSH_OK;
+}
+
+osh_status osh_file_reserve(osh_ctx *cx, osh_file *f, int64_t n_bytes)
+{
+    int rc;
+    if (n_bytes <= 0) return OSH_OK;
+    do rc = fallocate(f->fd, 0, 0, (off_t)n_bytes);
+    while (rc && errno == EINTR);
+    if (!rc) return OSH_OK;
+    if (errno == EOPNOTSUPP || errno == ENOSYS) { // no such call on this file system: ask for the room, set the size
+        int64_t room = osh_disk_free(f->path), have = osh_file_bytes(f);
+        errno = ENOSPC;
+        if (room < 0 || room >= n_bytes - have)
+            if (n_bytes <= have || !ftruncate(f->fd, (off_t)n_bytes)) return OSH_OK;
+    }
+    char what[64];
+    snprintf(what, sizeof what, "reserve %lld bytes for", (long long)n_bytes);
+    return fail_os(cx, what, f->path);
+}
+
+osh_status osh_file_sync(osh_ctx *cx, osh_file *f)
+{
+    int rc;
+    do rc = fsync(f->fd);
+    while (rc && errno == EINTR);
+    return rc && errno != EINVAL ? fail_os(cx, "sync", f->path) : OSH_OK; // EINVAL: a pipe, nothing to sync
+}
+
+osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *path, size_t max_bytes)
+{
+    osh_status rc = OSH_OK;
+    osh_file *f = NULL; // own
+    char *p = NULL;     // own
+    size_t got = 0, cap;
+
+    *out = NULL;
+    *n = 0;
+    if (max_bytes == 0 || max_bytes > PTRDIFF_MAX / 2) max_bytes = PTRDIFF_MAX / 2;
+    OSH_TRY(osh_file_open(cx, &f, path));
+    int64_t size = osh_file_bytes(f);
+    if (size > 0 && (size_t)size > max_bytes)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld bytes, at most %zu are read", path, (long long)size, max_bytes);
+    cap = (size > 0 ? (size_t)size : 4096) + 1; // pipes and /proc say 0
+    if (!(p = osh_alloc(cx, cap))) OSH_TRY(OSH_E_NOMEM);
+    for (;;) {
+        ssize_t k = read(f->fd, p + got, cap - got);
+        if (k < 0 && errno == EINTR) continue;
+        if (k < 0) OSH_TRY(fail_os(cx, "read", path));
+        if (k == 0) break;
+        got += (size_t)k;
+        atomic_fetch_add(&cx->sh->read_bytes, k);
+        if (got > max_bytes) OSH_FAIL(cx, OSH_E_FORMAT, "%s: more than %zu bytes", path, max_bytes);
+        if (got == cap) { // the last byte is the NUL's
+            char *q = osh_realloc(cx, p, cap * 2);
+            if (!q) OSH_TRY(OSH_E_NOMEM);
+            p = q;
+            cap *= 2;
+        }
+    }
+    p[got] = 0;
+    *n = got;
+    *out = p, p = NULL;
+done:
+    osh_free(cx, p);
+    osh_file_close(cx, f);
+    return rc;
+}
+
+osh_status osh_file_write_all(osh_ctx *cx, const char *path, const void *p, size_t n)
+{
+    osh_status rc = OSH_OK;
+    osh_file *f = NULL; // own
+    char *temp = NULL;  // own
+    bool made = false;
+
+    if (!(temp = osh_sprintf(cx, "%s.tmp", path))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_file_create(cx, &f, temp));
+    made = true;
+    OSH_TRY(osh_file_pwrite(cx, f, p, n, 0));
+    OSH_TRY(osh_file_sync(cx, f));
+    OSH_TRY(osh_rename(cx, temp, path));
+    made = false;
+done:
+    osh_file_close(cx, f);
+    if (made) unlink(temp);
+    osh_free(cx, temp);
+    return rc;
+}
+
+osh_status osh_file_copy(osh_ctx *cx, const char *to, const char *from)
+{
+    enum { BLOCK = 1 << 20 };
+    osh_status rc = OSH_OK;
+    osh_file *in = NULL, *out = NULL; // own
+    char *block = NULL;               // own
+    struct stat a, b;
+
+    OSH_TRY(osh_file_open(cx, &in, from));
+    if (!fstat(in->fd, &a) && !stat(to, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+        OSH_FAIL(cx, OSH_E_IO, "cannot copy %s to itself", from);
+    if (!(block = osh_alloc(cx, BLOCK))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_file_create(cx, &out, to));
+    int64_t n = osh_file_bytes(in);
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        size_t k = (size_t)(n - at < BLOCK ? n - at : BLOCK);
+        OSH_TRY(osh_file_pread(cx, in, block, k, at));
+        OSH_TRY(osh_file_pwrite(cx, out, block, k, at));
+    }
+    OSH_TRY(osh_file_sync(cx, out));
+done:
+    if (rc && out) unlink(to);
+    osh_free(cx, block);
+    osh_file_close(cx, out);
+    osh_file_close(cx, in);
+    return rc;
+}
+
+osh_io_counts osh_io_counted(const osh_ctx *cx)
+{
+    return (osh_io_counts){atomic_load(&cx->sh->read_bytes), atomic_load(&cx->sh->written_bytes)};
+}

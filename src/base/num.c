@@ -1,0 +1,65 @@
+/* num.c - f16 and FP8 E4M3FN against f32; round to nearest, ties to even, subnormals included.
+ *
+ *   f16  s eeeee mmmmmmmmmm   bias 15, Inf and NaN at e = 31
+ *   fp8  s eeee mmm           bias 7, no Inf, NaN only at e = 15 m = 7; largest 448 */
+#include "base/num.h"
+
+/* |f| (bits a, finite) as a narrow float of n_man mantissa bits; the exponent may come out too large. */
+static uint32_t narrow(uint32_t a, int n_man, int bias)
+{
+    uint32_t e = a >> 23, e_min = (uint32_t)(128 - bias); // f32's exponent field of the smallest normal number
+    uint32_t shift = (uint32_t)(23 - n_man), v;
+
+    if (e >= e_min) {
+        v = a - ((uint32_t)(127 - bias) << 23);
+    } else { // subnormal: the hidden bit comes out, and the point moves
+        shift += e_min - e;
+        if (e == 0 || shift > 25) return 0;
+        v = (a & 0x7fffffu) | 0x800000u;
+    }
+    return (v + (1u << (shift - 1)) - 1 + ((v >> shift) & 1)) >> shift; // a carry runs into the exponent, as it should
+}
+
+static float widen(uint32_t h, int n_man, int bias)
+{
+    uint32_t e = h >> n_man, m = h & ((1u << n_man) - 1);
+    if (e == 0) // m * 2^(1 - bias - n_man), exact
+        return (float)m * osh_f32_of_bits((uint32_t)(127 + 1 - bias - n_man) << 23);
+    return osh_f32_of_bits(((e + 127 - (uint32_t)bias) << 23) | (m << (23 - n_man)));
+}
+
+static float with_sign(float f, uint32_t sign_bit)
+{
+    return osh_f32_of_bits(osh_bits_of_f32(f) | sign_bit);
+}
+
+float osh_f32_of_f16(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, a = h & 0x7fffu;
+    if (a >= 0x7c00u) return osh_f32_of_bits(sign | 0x7f800000u | ((a & 0x3ffu) << 13));
+    return with_sign(widen(a, 10, 15), sign);
+}
+
+uint16_t osh_f16_of_f32(float f)
+{
+    uint32_t u = osh_bits_of_f32(f), a = u & 0x7fffffffu, sign = (u >> 16) & 0x8000u;
+    if (a > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | ((a >> 13) & 0x3ffu)); // NaN stays NaN
+    if (a >= 0x47800000u) return (uint16_t)(sign | 0x7c00u);                       // 65536 and more
+    uint32_t h = narrow(a, 10, 15);
+    return (uint16_t)(sign | (h > 0x7c00u ? 0x7c00u : h));
+}
+
+float osh_f32_of_fp8(uint8_t b)
+{
+    uint32_t sign = (uint32_t)(b & 0x80u) << 24, a = b & 0x7fu;
+    if (a == 0x7fu) return osh_f32_of_bits(sign | 0x7fc00000u);
+    return with_sign(widen(a, 3, 7), sign);
+}
+
+uint8_t osh_fp8_of_f32(float f)
+{
+    uint32_t u = osh_bits_of_f32(f), a = u & 0x7fffffffu, sign = (u >> 24) & 0x80u;
+    if (a > 0x7f800000u) return (uint8_t)(sign | 0x7fu); // NaN stays NaN
+    if (a >= 0x43e00000u) return (uint8_t)(sign | 0x7eu); // 448 and more, Inf too
+    return (uint8_t)(sign | narrow(a, 3, 7));
+}

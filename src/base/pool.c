@@ -1,0 +1,171 @@
+/* pool.c - persistent worker threads and osh_parallel_for.
+ *
+ * Chunks are handed out in rising order. When chunk k fails, all chunks below k have been handed out already and run to
+ * their end, those above are skipped: so the lowest failing chunk is the same one in every run, and its message is
+ * that of the call. The caller works too, as worker 0. A call from inside a chunk finds the pool taken and runs inline. */
+#include "base/ctx.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+typedef struct worker {
+    osh_pool *pool; // view
+    int index;
+    pthread_t thread; // of all but worker 0
+    osh_ctx cx;       // errors of its own
+    osh_status rc;
+    int64_t failed_chunk;
+} worker;
+
+struct osh_pool {
+    int n, n_started; // workers; threads running (n - 1 when complete)
+    worker *workers;  // own
+    pthread_mutex_t taken; // held by the thread whose job runs
+
+    pthread_mutex_t lock; // guards what follows
+    pthread_cond_t wake, finished;
+    uint64_t job; // counts jobs: a worker runs each once
+    int n_busy;
+    bool stop;
+
+    osh_chunk_fn fn; // of the job
+    void *user;
+    int64_t n_chunks;
+    _Atomic int64_t next, lowest_failed;
+};
+
+static void run_chunks(worker *w)
+{
+    osh_pool *p = w->pool;
+    w->rc = OSH_OK;
+    for (;;) {
+        int64_t chunk = atomic_fetch_add(&p->next, 1);
+        if (chunk >= p->n_chunks || chunk > atomic_load(&p->lowest_failed)) return;
+        osh_error_clear(&w->cx);
+        osh_status rc = p->fn(&w->cx, p->user, chunk, w->index);
+        if (!rc) continue;
+        w->rc = rc;
+        w->failed_chunk = chunk;
+        int64_t low = atomic_load(&p->lowest_failed);
+        while (chunk < low && !atomic_compare_exchange_weak(&p->lowest_failed, &low, chunk)) {}
+        return; // every later chunk lies above this one
+    }
+}
+
+static void *worker_main(void *user)
+{
+    worker *w = user;
+    osh_pool *p = w->pool;
+    uint64_t seen = 0;
+
+    pthread_mutex_lock(&p->lock);
+    for (;;) {
+        while (!p->stop && p->job == seen) pthread_cond_wait(&p->wake, &p->lock);
+        if (p->stop) break;
+        seen = p->job;
+        pthread_mutex_unlock(&p->lock);
+        run_chunks(w);
+        pthread_mutex_lock(&p->lock);
+        if (--p->n_busy == 0) pthread_cond_signal(&p->finished);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+osh_status osh_pool_new(osh_pool **out, osh_shared *sh, int n_threads)
+{
+    osh_status rc = OSH_OK;
+    osh_pool *p = calloc(1, sizeof *p);
+    sigset_t all, old;
+
+    *out = NULL;
+    if (!p) return OSH_E_NOMEM;
+    pthread_mutex_init(&p->taken, NULL);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->wake, NULL);
+    pthread_cond_init(&p->finished, NULL);
+    p->workers = calloc((size_t)n_threads, sizeof *p->workers);
+    if (!p->workers) {
+        osh_pool_free(p);
+        return OSH_E_NOMEM;
+    }
+    p->n = n_threads;
+    sigfillset(&all); // signals belong to the main thread
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    for (int i = 0; i < n_threads && !rc; i++) {
+        worker *w = &p->workers[i];
+        w->pool = p;
+        w->index = i;
+        w->cx.sh = sh;
+        if (i == 0) continue;
+        if (pthread_create(&w->thread, NULL, worker_main, w)) rc = OSH_E_NOMEM;
+        else p->n_started++;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc) osh_pool_free(p);
+    else *out = p;
+    return rc;
+}
+
+void osh_pool_free(osh_pool *p)
+{
+    if (!p) return;
+    pthread_mutex_lock(&p->lock);
+    p->stop = true;
+    pthread_cond_broadcast(&p->wake);
+    pthread_mutex_unlock(&p->lock);
+    for (int i = 1; i <= p->n_started; i++) pthread_join(p->workers[i].thread, NULL);
+    pthread_cond_destroy(&p->finished);
+    pthread_cond_destroy(&p->wake);
+    pthread_mutex_destroy(&p->lock);
+    pthread_mutex_destroy(&p->taken);
+    free(p->workers);
+    free(p);
+}
+
+int osh_threads(const osh_ctx *cx)
+{
+    return cx->sh->pool->n;
+}
+
+static osh_status run_inline(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user)
+{
+    osh_status rc = OSH_OK;
+    for (int64_t i = 0; i < n_chunks && !rc; i++) rc = fn(cx, user, i, 0);
+    return rc;
+}
+
+osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user)
+{
+    osh_pool *p = cx->sh->pool;
+    const worker *first = NULL; // view: the worker with the lowest failing chunk
+
+    if (n_chunks <= 0) return OSH_OK;
+    if (p->n == 1 || n_chunks == 1 || pthread_mutex_trylock(&p->taken)) return run_inline(cx, n_chunks, fn, user);
+
+    pthread_mutex_lock(&p->lock);
+    p->fn = fn;
+    p->user = user;
+    p->n_chunks = n_chunks;
+    atomic_store(&p->next, 0);
+    atomic_store(&p->lowest_failed, INT64_MAX);
+    p->n_busy = p->n - 1;
+    p->job++;
+    pthread_cond_broadcast(&p->wake);
+    pthread_mutex_unlock(&p->lock);
+
+    run_chunks(&p->workers[0]);
+
+    pthread_mutex_lock(&p->lock);
+    while (p->n_busy) pthread_cond_wait(&p->finished, &p->lock);
+    pthread_mutex_unlock(&p->lock);
+
+    for (int i = 0; i < p->n; i++) {
+        const worker *w = &p->workers[i];
+        if (w->rc && (!first || w->failed_chunk < first->failed_chunk)) first = w;
+    }
+    osh_status rc = first ? first->rc : OSH_OK;
+    if (first && first->cx.n_text) osh_fail(cx, rc, "%s", first->cx.text);
+    pthread_mutex_unlock(&p->taken);
+    return rc;
+}
