@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# install-deps.sh - installs the Debian 12 packages that building and testing need; does nothing when all are there.
+set -euo pipefail
+
+packages=(
+    ca-certificates cmake gcc libc6-dev ninja-build pkg-config python3 zstd
+    libcjson-dev libyaml-dev libpcre2-dev libutf8proc-dev libzstd-dev libxxhash-dev
+    libopenblas-dev liblapacke-dev libdnnl-dev libcmocka-dev
+)
+
+missing=()
+for p in "${packages[@]}"; do
+    status=$(dpkg-query -W -f '${Status}' "$p" 2>/dev/null || true)
+    [ "$status" = "install ok installed" ] || missing+=("$p")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || { echo "needs root or sudo to install: ${missing[*]}" >&2; exit 1; }
+    as_root=(sudo)
+fi
+echo "installing: ${missing[*]}"
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" \
+    </dev/null >/dev/null

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""lint.py - habits of size are printed; what must not be in the repository fails.
+
+Fails: tabs in C; lines over 120 characters; exit, getenv or printing to stdout in src/ outside src/cli; paths of a
+development machine; notes of unfinished work; a .c or .h that does not open with its own name.
+Usage: lint.py [source folder]"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
+C_FILES = {".c", ".h", ".cu", ".cuh", ".def"}
+TEXT_FILES = C_FILES | {".py", ".sh", ".md", ".cmake", ".txt", ".yaml", ".yml", ".1"}
+MAX_LINE, MAX_FILE, MAX_FUNCTION = 120, 600, 80
+
+# Written in pieces, so that this file does not contain what it looks for.
+UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"]) + r")\b")
+DEV_PATH = re.compile(r"(?<![\w.}$])/(" + "|".join(["wo" + "rk", "tm" + "p", "ro" + "ot", "ho" + "me"]) + r")/")
+CALL = re.compile(r"(?<![\w.>])(getenv|secure_getenv|exit|_exit|abort|printf|puts|putchar|vprintf)\s*\(|\bstdout\b")
+
+
+def strip_comments_and_strings(text):
+    """Blanks comments and strings, keeping the lines."""
+    def blank(m):
+        return re.sub(r"[^\n]", " ", m.group(0))
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', blank, text, flags=re.S)
+
+
+def function_sizes(code):
+    """(first line, lines) of each function: from a '{' in column 0 to the '}' in column 0."""
+    start = 0
+    for i, line in enumerate(code.split("\n"), 1):
+        if line.startswith("{"):
+            start = i
+        elif line.startswith("}") and start:
+            yield start, i - start + 1
+            start = 0
+
+
+def check(path, wrong, large):
+    here = path.relative_to(ROOT)
+    text = path.read_text(encoding="utf-8")
+    lines = text.split("\n")
+    is_c = path.suffix in C_FILES
+    for i, line in enumerate(lines, 1):
+        if is_c and "\t" in line:
+            wrong.append(f"{here}:{i}: tab")
+        if is_c and len(line) > MAX_LINE:
+            wrong.append(f"{here}:{i}: {len(line)} characters, at most {MAX_LINE}")
+        if UNFINISHED.search(line):
+            wrong.append(f"{here}:{i}: unfinished work: {line.strip()}")
+        if here.parts[0] in {"src", "include", "scripts", "docs"} and DEV_PATH.search(line):
+            wrong.append(f"{here}:{i}: path of a development machine: {line.strip()}")
+    if not is_c:
+        return
+    if path.suffix in {".c", ".h"} and here.parts[0] == "src" and not lines[0].startswith(f"/* {path.name} - "):
+        wrong.append(f"{here}:1: does not open with '/* {path.name} - ...'")
+    code = strip_comments_and_strings(text)
+    if here.parts[0] == "src" and here.parts[1] != "cli":
+        for i, line in enumerate(code.split("\n"), 1):
+            m = CALL.search(line)
+            if m and not line.lstrip().startswith("#"):
+                wrong.append(f"{here}:{i}: {m.group(0).rstrip('( ')} outside src/cli")
+    if len(lines) > MAX_FILE:
+        large.append(f"{here}: {len(lines)} lines")
+    for start, n in function_sizes(code):
+        if n > MAX_FUNCTION:
+            large.append(f"{here}:{start}: function of {n} lines")
+
+
+def main():
+    wrong, large, n = [], [], 0
+    for top in ["src", "include", "tests", "scripts", "docs", "cmake"]:
+        for path in sorted((ROOT / top).rglob("*")):
+            generated = any(p in {"fixtures", "corpus", "data", "__pycache__"} for p in path.parts)
+            if path.is_file() and path.suffix in TEXT_FILES and not generated:
+                if top == "tests" and path.suffix not in C_FILES | {".py", ".sh"}:
+                    continue  # inputs of tests may hold anything
+                check(path, wrong, large)
+                n += 1
+    print("\n".join(["larger than usual: " + x for x in large] + wrong + [f"{n} files, {len(wrong)} wrong"]))
+    return 1 if wrong else 0
+
+
+sys.exit(main())
