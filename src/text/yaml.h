@@ -1,4 +1,7 @@
-/* yaml.h - libyaml events to a tree whose nodes know line and column. Aliases are refused, so are duplicate keys. */
+/* yaml.h - libyaml events to a tree whose nodes know line and column. Aliases are refused, so are duplicate keys.
+ *
+ * The tags of the core schema (!!str !!int !!float !!bool !!null !!seq !!map, and !) are obeyed and not kept; a scalar with
+ * any other tag is a string. An empty file is a null. */
 #ifndef OSH_YAML_H
 #define OSH_YAML_H
 #include "base/base.h"
