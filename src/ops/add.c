@@ -1,0 +1,39 @@
+/* add.c - y = a + b, the residual; rounded to the dtype of a.
+ *
+ *   in[0] a [N, D]     in[1] b [N, D]     out y [N, D]     y may be a or b */
+#include "ops/cpu/cpu.h"
+#include "ops/kernel.h"
+
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
+                        const void *attr)
+{
+    (void)attr, (void)w_shape, (void)w_ndim;
+    if (in_width[0] != in_width[1])
+        return osh_fail(cx, OSH_E_FORMAT, "add: widths %lld and %lld, want the same", (long long)in_width[0],
+                        (long long)in_width[1]);
+    out_width[0] = in_width[0];
+    return OSH_OK;
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    int64_t n = osh_tensor_numel(a->in[0]);
+    float *x = NULL, *y = NULL; // own: [N, D] each
+
+    OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
+    OSH_TRY(osh_f32_copy(cx, &y, a->in[1]));
+    for (int64_t i = 0; i < n; i++) x[i] += y[i];
+    osh_from_f32(a->out[0]->data, a->in[0]->dtype, x, n);
+done:
+    osh_free(cx, y);
+    osh_free(cx, x);
+    return rc;
+}
+
+const osh_op osh_op_add = {
+    .name = "add", .n_in = 2, .n_weights = 0, .n_out = 1,
+    .attrs = NULL, .attr_bytes = 0, .infer = infer,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_add_cpu},
+    .tol = 0, .scratch = osh_elementwise_scratch,
+};

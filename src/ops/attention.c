@@ -1,0 +1,105 @@
+/* attention.c - causal softmax(q k^T scale) v per head, grouped-query, with an optional sliding window.
+ *
+ *   in[0] q [N, H*Dh]     in[1] k [N, K*Dh]     in[2] v [N, K*Dh]     out [N, H*Dh]     head h reads kv head h / (H/K)
+ *
+ * Query i sees key j of its own sample where j <= i and, with a window, i - j < sliding_window.
+ * transformers' eager_attention_forward, rounding to the dtype of q at its points: q k^T, times scale, (mask), softmax in
+ * f32, its result, the sum over v. */
+#include "ops/cpu/cpu.h"
+#include "ops/kernel.h"
+
+#include <math.h>
+
+static const osh_field attrs[] = {
+    {"n_heads", OSH_F_INT, offsetof(osh_attention_attr, n_heads), NULL, 1, 1e6, "H, query heads", NULL, NULL},
+    {"n_kv_heads", OSH_F_INT, offsetof(osh_attention_attr, n_kv_heads), NULL, 1, 1e6, "K, key and value heads", NULL, NULL},
+    {"head_dim", OSH_F_INT, offsetof(osh_attention_attr, head_dim), NULL, 1, 1e6, "Dh", NULL, NULL},
+    {"sliding_window", OSH_F_INT, offsetof(osh_attention_attr, sliding_window), "0", 0, 1e12,
+     "keys a query sees, itself included; 0: all before it", NULL, NULL},
+    {"scale", OSH_F_FLOAT, offsetof(osh_attention_attr, scale), "0", 0, 1e6, "factor of q k^T; 0: 1 / sqrt(head_dim)", NULL,
+     NULL},
+    {0},
+};
+
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
+                        const void *attr)
+{
+    const osh_attention_attr *at = attr;
+    int64_t q = at->n_heads * at->head_dim, kv = at->n_kv_heads * at->head_dim;
+
+    (void)w_shape, (void)w_ndim;
+    if (at->n_kv_heads <= 0 || at->n_heads % at->n_kv_heads)
+        return osh_fail(cx, OSH_E_FORMAT, "attention: %lld heads, want a multiple of %lld kv heads",
+                        (long long)at->n_heads, (long long)at->n_kv_heads);
+    if (in_width[0] != q || in_width[1] != kv || in_width[2] != kv)
+        return osh_fail(cx, OSH_E_FORMAT, "attention: q, k, v have widths %lld, %lld, %lld, want %lld, %lld, %lld",
+                        (long long)in_width[0], (long long)in_width[1], (long long)in_width[2], (long long)q,
+                        (long long)kv, (long long)kv);
+    out_width[0] = q;
+    return OSH_OK;
+}
+
+/* One query row of one head: q [Dh]; k, v at the sample's first token, stride kv; p [len] scratch; y [Dh]. */
+static void attend_ref(float *y, double *p, const float *q, const float *k, const float *v, int64_t i, int64_t kv,
+                       const osh_attention_attr *at, osh_dtype dt)
+{
+    int64_t Dh = at->head_dim, first = 0;
+    float scale = (float)(at->scale > 0 ? at->scale : 1 / sqrt((double)Dh));
+    double max = -INFINITY, sum = 0;
+
+    if (at->sliding_window && i - at->sliding_window + 1 > 0) first = i - at->sliding_window + 1;
+    for (int64_t j = first; j <= i; j++) {
+        double dot = 0;
+        for (int64_t d = 0; d < Dh; d++) dot += (double)q[d] * k[j * kv + d];
+        p[j] = osh_round_to(osh_round_to((float)dot, dt) * scale, dt);
+        max = fmax(max, p[j]);
+    }
+    for (int64_t j = first; j <= i; j++) sum += p[j] = exp(p[j] - max);
+    for (int64_t j = first; j <= i; j++) p[j] = osh_round_to((float)(p[j] / sum), dt);
+    for (int64_t d = 0; d < Dh; d++) {
+        double dot = 0;
+        for (int64_t j = first; j <= i; j++) dot += p[j] * v[j * kv + d];
+        y[d] = (float)dot;
+    }
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_attention_attr *at = a->attr;
+    osh_dtype dt = a->in[0]->dtype;
+    int64_t N = osh_rows(a->in[0]), H = at->n_heads, Dh = at->head_dim, kv = at->n_kv_heads * Dh, n_seqs = 0;
+    float *q = NULL, *k = NULL, *v = NULL, *y = NULL; // own: [N, H*Dh], [N, K*Dh] x 2, [N, H*Dh]
+    double *p = NULL;                                 // own: [N]
+    osh_tile *seq = NULL;                             // own: one whole sample each
+
+    OSH_TRY(osh_f32_copy(cx, &q, a->in[0]));
+    OSH_TRY(osh_f32_copy(cx, &k, a->in[1]));
+    OSH_TRY(osh_f32_copy(cx, &v, a->in[2]));
+    OSH_NEW(cx, y, N * H * Dh);
+    OSH_NEW(cx, p, N);
+    OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
+    for (int64_t s = 0; s < n_seqs; s++)
+        for (int64_t i = 0; i < seq[s].n; i++)
+            for (int64_t h = 0; h < H; h++) {
+                int64_t at_q = ((seq[s].row + i) * H + h) * Dh;
+                int64_t at_kv = seq[s].row * kv + h / (H / at->n_kv_heads) * Dh;
+                attend_ref(y + at_q, p, q + at_q, k + at_kv, v + at_kv, i, kv, at, dt);
+            }
+    osh_from_f32(a->out[0]->data, dt, y, N * H * Dh);
+done:
+    osh_free(cx, seq);
+    osh_free(cx, p);
+    osh_free(cx, y);
+    osh_free(cx, v);
+    osh_free(cx, k);
+    osh_free(cx, q);
+    return rc;
+}
+
+const osh_op osh_op_attention = {
+    .name = "attention", .n_in = 3, .n_weights = 0, .n_out = 1,
+    .attrs = attrs, .attr_bytes = sizeof(osh_attention_attr), .infer = infer,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_attention_cpu},
+    .tol = 1e-11, .scratch = osh_attention_scratch,
+};

@@ -1,0 +1,133 @@
+/* attention.c - attention by tiles of 128 queries of one head: scores of one tile, softmax row by row, sum over v.
+ *
+ * A tile sees the keys of its sample up to its last query, so the products skip what causality hides, to a tile's width. */
+#include "ops/cpu/cpu.h"
+#include "ops/cpu/gemm.h"
+#include "ops/cpu/span.h"
+#include "ops/cpu/vec.h"
+#include "ops/kernel.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { QUERIES = 128 };
+
+typedef struct attention_worker {
+    float *q, *y;     // [QUERIES, Dh]
+    float *k, *v;     // [longest sample, Dh]: one kv head of one sample, its first n_keys tokens
+    float *s;         // [QUERIES, longest sample padded to 8]
+    int64_t sample, kv_head, n_keys; // sample: its first row; -1: none yet
+} attention_worker;
+
+typedef struct attention_job {
+    const osh_attention_attr *at;
+    const osh_op_args *a;
+    const osh_tile *tiles;
+    attention_worker *workers;
+} attention_job;
+
+static void load_head(float *to, const osh_tensor *x, int64_t row, int64_t n, int64_t head, int64_t Dh)
+{
+    for (int64_t r = 0; r < n; r++)
+        osh_to_f32(to + r * Dh, osh_elem(x, (row + r) * osh_width(x) + head * Dh), x->dtype, Dh);
+}
+
+/* Brings keys and values [0, n) of this sample and head into f32; a worker that stays on a head adds the new ones only. */
+static void load_keys(attention_worker *me, const attention_job *j, int64_t sample, int64_t kv_head, int64_t n)
+{
+    int64_t Dh = j->at->head_dim, have = me->n_keys;
+
+    if (me->sample != sample || me->kv_head != kv_head) have = 0;
+    if (have < n) {
+        load_head(me->k + have * Dh, j->a->in[1], sample + have, n - have, kv_head, Dh);
+        load_head(me->v + have * Dh, j->a->in[2], sample + have, n - have, kv_head, Dh);
+        have = n;
+    }
+    me->sample = sample, me->kv_head = kv_head, me->n_keys = have;
+}
+
+/* s [n_keys]: raw products with keys first_key...; visible are [lo, hi) of them. Hidden ones become 0. */
+static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, float scale, osh_dtype dt)
+{
+    int64_t from = lo & ~(int64_t)7, to = osh_pad8(hi);
+
+    for (int64_t i = from; i < lo; i++) s[i] = -INFINITY;
+    for (int64_t i = hi; i < to; i++) s[i] = -INFINITY;
+    osh_span_softmax(s + from, to - from, scale, dt);
+    memset(s, 0, (size_t)from * sizeof *s);
+    if (to < n_keys) memset(s + to, 0, (size_t)(n_keys - to) * sizeof *s);
+}
+
+static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const attention_job *j = user;
+    const osh_attention_attr *at = j->at;
+    attention_worker *me = &j->workers[worker];
+    const osh_tile *t = &j->tiles[chunk / at->n_heads];
+    int64_t head = chunk % at->n_heads, Dh = at->head_dim, window = at->sliding_window;
+    int64_t first = window && t->pos - window + 1 > 0 ? t->pos - window + 1 : 0; // key of the first query
+    int64_t n_keys = t->pos + t->n - first, ld = osh_pad8(n_keys);
+    float scale = (float)(at->scale > 0 ? at->scale : 1 / sqrt((double)Dh));
+    osh_dtype dt = j->a->in[0]->dtype;
+    osh_tensor *out = j->a->out[0];
+
+    (void)cx;
+    load_keys(me, j, t->row - t->pos, head / (at->n_heads / at->n_kv_heads), t->pos + t->n);
+    load_head(me->q, j->a->in[0], t->row, t->n, head, Dh);
+    osh_gemm_nt(me->s, ld, (osh_mat){me->q, Dh}, (osh_mat){me->k + first * Dh, Dh}, t->n, n_keys, Dh, 0);
+    for (int64_t r = 0; r < t->n; r++) {
+        int64_t i = t->pos + r, lo = window && i - window + 1 > first ? i - window + 1 - first : 0;
+        softmax_row(me->s + r * ld, n_keys, lo, i + 1 - first, scale, dt);
+    }
+    osh_gemm_nn(me->y, Dh, (osh_mat){me->s, ld}, (osh_mat){me->v + first * Dh, Dh}, t->n, Dh, n_keys, 0);
+    for (int64_t r = 0; r < t->n; r++)
+        osh_from_f32(osh_elem(out, (t->row + r) * osh_width(out) + head * Dh), dt, me->y + r * Dh, Dh);
+    return OSH_OK;
+}
+
+static int64_t worker_floats(int64_t longest, int64_t Dh)
+{
+    return 2 * QUERIES * Dh + 2 * longest * Dh + QUERIES * osh_pad8(longest);
+}
+
+osh_status osh_attention_cpu(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_attention_attr *at = a->attr;
+    int64_t Dh = at->head_dim, n_tiles = 0, longest = 0;
+    int n_workers = osh_threads(cx);
+    osh_tile *tiles = NULL;           // own
+    attention_worker *workers = NULL; // own
+    float *room = NULL;               // own: what the workers point into
+
+    osh_blas_init();
+    OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, osh_rows(a->in[0]), QUERIES));
+    for (int64_t t = 0; t < n_tiles; t++)
+        if (tiles[t].len > longest) longest = tiles[t].len;
+    OSH_NEW(cx, workers, n_workers);
+    room = osh_alloc(cx, (size_t)(n_workers * worker_floats(longest, Dh)) * sizeof *room);
+    if (!room) OSH_TRY(OSH_E_NOMEM);
+    for (int i = 0; i < n_workers; i++) {
+        float *p = room + i * worker_floats(longest, Dh);
+        workers[i] = (attention_worker){.s = p, .q = p + QUERIES * osh_pad8(longest), .sample = -1};
+        workers[i].y = workers[i].q + QUERIES * Dh;
+        workers[i].k = workers[i].y + QUERIES * Dh;
+        workers[i].v = workers[i].k + longest * Dh;
+    }
+    attention_job j = {.at = at, .a = a, .tiles = tiles, .workers = workers};
+    OSH_TRY(osh_parallel_for(cx, n_tiles * at->n_heads, attend_chunk, &j));
+done:
+    osh_free(cx, room);
+    osh_free(cx, workers);
+    osh_free(cx, tiles);
+    return rc;
+}
+
+size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
+{
+    const osh_attention_attr *at = attr;
+
+    (void)in_width, (void)out_width; // n_tokens bounds the longest sample
+    return (size_t)(n_threads * worker_floats(n_tokens, at->head_dim)) * sizeof(float) +
+           (size_t)n_tokens * sizeof(osh_tile) + (size_t)n_threads * sizeof(attention_worker);
+}

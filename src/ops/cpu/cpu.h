@@ -1,0 +1,20 @@
+/* cpu.h - the fast CPU column of ops.def: one function per op, and the bytes of scratch that it takes. */
+#ifndef OSH_OPS_CPU_H
+#define OSH_OPS_CPU_H
+#include "ops/op.h"
+
+osh_status osh_rms_norm_cpu(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_linear_cpu(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_rope_cpu(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_attention_cpu(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_glu_cpu(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_add_cpu(osh_ctx *cx, const osh_op_args *a);
+
+/* Upper bounds, as osh_op.scratch. */
+size_t osh_rms_norm_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads);
+size_t osh_linear_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads);
+size_t osh_rope_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads);
+size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads);
+size_t osh_elementwise_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                               int n_threads); // none: on the stack
+#endif

@@ -1,0 +1,162 @@
+/* gemm.c - products on OpenBLAS: y is cut into tiles of 256 rows (from each sample's first token) x 192 columns, one sgemm
+ * over the whole of I for each. The grid knows nothing of threads or of the batch, so neither do the bytes. */
+#include "ops/cpu/gemm.h"
+#include "ops/kernel.h"
+
+#include <cblas.h>
+#undef I // complex.h, which cblas.h drags in; here I is in_features
+#include <pthread.h>
+#include <string.h>
+
+static void blas_one_thread(void) { openblas_set_num_threads(1); }
+
+void osh_blas_init(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT; // the library's own state is global: one setting for the process
+    pthread_once(&once, blas_one_thread);
+}
+
+void osh_gemm_nt(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k, float beta)
+{
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)m, (blasint)n, (blasint)k, 1, a.p, (blasint)a.ld, b.p,
+                (blasint)b.ld, beta, c, (blasint)ldc);
+}
+
+void osh_gemm_nn(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k, float beta)
+{
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, 1, a.p, (blasint)a.ld,
+                b.p, (blasint)b.ld, beta, c, (blasint)ldc);
+}
+
+void osh_gemm_tn(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k, float beta)
+{
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, 1, a.p, (blasint)a.ld, b.p,
+                (blasint)b.ld, beta, c, (blasint)ldc);
+}
+
+enum { WIDEN_ROWS = 16 };
+typedef struct widen_job {
+    float *to;
+    const osh_tensor *x;
+    int64_t first, n_rows, I;
+} widen_job;
+
+static osh_status widen_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const widen_job *j = user;
+    int64_t row = chunk * WIDEN_ROWS, n = osh_min64(WIDEN_ROWS, j->n_rows - row);
+
+    (void)cx, (void)worker;
+    osh_to_f32(j->to + row * j->I, osh_elem(j->x, (j->first + row) * j->I), j->x->dtype, n * j->I);
+    return OSH_OK;
+}
+
+osh_status osh_widen_rows(osh_ctx *cx, float *to, const osh_tensor *x, int64_t first, int64_t n_rows)
+{
+    widen_job j = {.to = to, .x = x, .first = first, .n_rows = n_rows, .I = osh_width(x)};
+    return osh_parallel_for(cx, osh_div_up(n_rows, WIDEN_ROWS), widen_chunk, &j);
+}
+
+typedef struct linear_worker {
+    float *w;      // own: [OSH_GEMM_COLS, I], the block of w that it holds
+    float *y;      // own: [OSH_GEMM_ROWS, OSH_GEMM_COLS]
+    int64_t block; // -1: none yet
+} linear_worker;
+
+typedef struct linear_job {
+    const osh_tensor *w;
+    osh_tensor *y;
+    const osh_tile *tiles; // of this panel
+    int64_t n_tiles, I, O, first_row;
+    osh_dtype dtype;
+    const float *x;    // [rows of the panel, I]
+    const float *bias; // [O] or NULL
+    linear_worker *workers;
+} linear_job;
+
+static osh_status linear_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const linear_job *j = user;
+    linear_worker *me = &j->workers[worker];
+    int64_t block = chunk / j->n_tiles, col = block * OSH_GEMM_COLS, n = osh_min64(OSH_GEMM_COLS, j->O - col);
+    const osh_tile *t = &j->tiles[chunk % j->n_tiles];
+
+    (void)cx;
+    if (me->block != block) osh_load_weight(me->w, j->w, col * j->I, n * j->I, j->dtype);
+    me->block = block;
+    osh_gemm_nt(me->y, n, (osh_mat){j->x + (t->row - j->first_row) * j->I, j->I}, (osh_mat){me->w, j->I}, t->n, n, j->I, 0);
+    for (int64_t r = 0; r < t->n; r++) {
+        float *row = me->y + r * n;
+        if (j->bias)
+            for (int64_t o = 0; o < n; o++) row[o] += j->bias[col + o];
+        osh_from_f32(osh_elem(j->y, (t->row + r) * j->O + col), j->y->dtype, row, n);
+    }
+    return OSH_OK;
+}
+
+static osh_status workers_new(osh_ctx *cx, linear_worker **out, int64_t I, int64_t O)
+{
+    osh_status rc = OSH_OK;
+    int n = osh_threads(cx);
+    int64_t cols = osh_min64(O, OSH_GEMM_COLS);
+    linear_worker *w = NULL;
+
+    OSH_NEW(cx, w, n);
+    *out = w; // give: freed by workers_free, complete or not
+    for (int i = 0; i < n; i++) {
+        w[i].block = -1;
+        if (!(w[i].w = osh_alloc(cx, (size_t)(cols * I) * sizeof(float)))) return OSH_E_NOMEM;
+        if (!(w[i].y = osh_alloc(cx, (size_t)(cols * OSH_GEMM_ROWS) * sizeof(float)))) return OSH_E_NOMEM;
+    }
+done:
+    return rc;
+}
+
+static void workers_free(osh_ctx *cx, linear_worker *w)
+{
+    for (int i = 0; w && i < osh_threads(cx); i++) {
+        osh_free(cx, w[i].y);
+        osh_free(cx, w[i].w);
+    }
+    osh_free(cx, w);
+}
+
+osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w, const osh_tensor *bias,
+                           const osh_seqs *seqs)
+{
+    osh_status rc = OSH_OK;
+    int64_t N = osh_rows(x), I = osh_width(x), O = w->shape[0], n_tiles = 0, end = 0;
+    osh_tile *tiles = NULL;         // own
+    float *xf = NULL, *b = NULL;    // own: [panel, I] where x is not F32, [O] or NULL
+    linear_worker *workers = NULL;  // own
+
+    osh_blas_init();
+    OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, seqs, N, OSH_GEMM_ROWS));
+    OSH_TRY(workers_new(cx, &workers, I, O));
+    if (bias) OSH_TRY(osh_f32_weight(cx, &b, bias, x->dtype));
+    if (x->dtype != OSH_F32) {
+        xf = osh_alloc(cx, (size_t)(osh_min64(N, OSH_GEMM_PANEL) * I) * sizeof *xf);
+        if (!xf) OSH_TRY(OSH_E_NOMEM);
+    }
+    for (int64_t first = 0; first < n_tiles; first = end) {
+        end = osh_tiles_panel(tiles, n_tiles, first, OSH_GEMM_PANEL);
+        int64_t row = tiles[first].row, n_rows = tiles[end - 1].row + tiles[end - 1].n - row;
+        if (xf) OSH_TRY(osh_widen_rows(cx, xf, x, row, n_rows));
+        linear_job j = {.w = w, .y = y, .tiles = tiles + first, .n_tiles = end - first, .I = I, .O = O, .bias = b,
+                        .first_row = row, .dtype = x->dtype, .x = xf ? xf : (float *)x->data + row * I, .workers = workers};
+        OSH_TRY(osh_parallel_for(cx, osh_div_up(O, OSH_GEMM_COLS) * j.n_tiles, linear_chunk, &j));
+    }
+done:
+    workers_free(cx, workers);
+    osh_free(cx, xf);
+    osh_free(cx, b);
+    osh_free(cx, tiles);
+    return rc;
+}
+
+size_t osh_gemm_scratch(int64_t I, int64_t n_tokens, int n_threads)
+{
+    int64_t panel = osh_min64(n_tokens, OSH_GEMM_PANEL) * I, worker = OSH_GEMM_COLS * (I + OSH_GEMM_ROWS);
+
+    return (size_t)(panel + n_threads * worker) * sizeof(float) + (size_t)n_tokens * sizeof(osh_tile);
+}

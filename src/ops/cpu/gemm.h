@@ -1,0 +1,23 @@
+/* gemm.h - f32 matrix products on one thread (OpenBLAS), and the linear layer's product over fixed tiles.
+ *
+ * Row-major, beta is 0 or 1. A product's bytes depend on m, n and k: callers give tiles that depend on a sample alone. */
+#ifndef OSH_GEMM_H
+#define OSH_GEMM_H
+#include "ops/op.h"
+
+typedef struct osh_mat { const float *p; int64_t ld; } osh_mat; // view
+
+void osh_blas_init(void); // once, before the first call of anything in OpenBLAS: each call stays on its own thread
+void osh_gemm_nt(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k, float beta); // a [m,k] b [n,k]
+void osh_gemm_nn(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k, float beta); // a [m,k] b [k,n]
+void osh_gemm_tn(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k, float beta); // a [k,m] b [k,n]
+
+/* y [N, O] = x [N, I] w [O, I]^T + bias [O] (or NULL), rounded to the dtype of y. compute: the dtype of x. */
+osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w, const osh_tensor *bias,
+                           const osh_seqs *seqs);
+enum { OSH_GEMM_ROWS = 256, OSH_GEMM_COLS = 192, OSH_GEMM_PANEL = 2048 }; // tile of y; rows of x widened at a time
+size_t osh_gemm_scratch(int64_t I, int64_t n_tokens, int n_threads);
+
+/* Rows [first row of tiles[0], ...) of x in f32, in parallel: to [rows, I]. */
+osh_status osh_widen_rows(osh_ctx *cx, float *to, const osh_tensor *x, int64_t first, int64_t n_rows);
+#endif

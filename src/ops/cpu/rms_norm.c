@@ -1,0 +1,60 @@
+/* rms_norm.c - rms_norm by blocks of rows; the sum of squares runs over eight f32 lanes. */
+#include "ops/cpu/cpu.h"
+#include "ops/cpu/span.h"
+#include "ops/cpu/vec.h"
+#include "ops/kernel.h"
+
+#include <string.h>
+
+enum { SLICES = 64 }; // slices of one chunk
+
+typedef struct rms_norm_job {
+    const osh_tensor *x;
+    osh_tensor *y;
+    const float *w; // [padded], zero behind D; view
+    float *rows;    // [threads, padded]; view
+    int64_t n_slices, D, padded;
+    float eps;
+} rms_norm_job;
+
+static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const rms_norm_job *j = user;
+    float *row = j->rows + worker * j->padded;
+    osh_dtype dt = j->x->dtype;
+    int64_t end = osh_min64(j->n_slices, (chunk + 1) * SLICES);
+
+    (void)cx;
+    for (int64_t s = chunk * SLICES; s < end; s++) {
+        osh_to_f32(row, osh_elem(j->x, s * j->D), dt, j->D);
+        memset(row + j->D, 0, (size_t)(j->padded - j->D) * sizeof *row);
+        osh_span_rms_norm(row, j->w, j->padded, j->D, j->eps, dt);
+        osh_from_f32(osh_elem(j->y, s * j->D), dt, row, j->D);
+    }
+    return OSH_OK;
+}
+
+osh_status osh_rms_norm_cpu(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_rms_norm_attr *at = a->attr;
+    int64_t width = osh_width(a->in[0]), D = at->head_dim ? at->head_dim : width, padded = osh_pad8(D);
+    float *w = NULL, *rows = NULL; // own: [padded], [threads, padded]
+
+    OSH_NEW(cx, w, padded);
+    OSH_NEW(cx, rows, padded * osh_threads(cx));
+    osh_load_weight(w, a->in[1], 0, D, a->in[0]->dtype);
+    rms_norm_job j = {.x = a->in[0], .y = a->out[0], .w = w, .rows = rows, .D = D, .padded = padded,
+                      .n_slices = osh_rows(a->in[0]) * (width / D), .eps = (float)at->eps};
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(j.n_slices, SLICES), run_chunk, &j));
+done:
+    osh_free(cx, rows);
+    osh_free(cx, w);
+    return rc;
+}
+
+size_t osh_rms_norm_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
+{
+    (void)attr, (void)out_width, (void)n_tokens;
+    return (size_t)osh_pad8(in_width[0]) * (size_t)(n_threads + 1) * sizeof(float);
+}

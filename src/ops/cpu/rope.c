@@ -1,0 +1,110 @@
+/* rope.c - rope with one table of cos and sin for every run of samples with the same frequencies. */
+#include "ops/rope.h"
+#include "ops/cpu/cpu.h"
+#include "ops/cpu/span.h"
+#include "ops/kernel.h"
+
+#include <math.h>
+
+enum { ROWS = 32 }; // tokens of one chunk
+
+typedef struct rope_job {
+    const osh_rope_attr *at;
+    const osh_tensor *x;
+    osh_tensor *y;
+    const osh_tile *tiles;
+    const float *inv_freq; // [half]
+    float *cos, *sin;      // [positions, half]
+    int64_t n_pos, half;
+    float *rows;           // [threads, width]
+} rope_job;
+
+static osh_status table_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const rope_job *j = user;
+    float scaling = (float)j->at->attention_scaling;
+    int64_t end = osh_min64(j->n_pos, (chunk + 1) * ROWS);
+
+    (void)cx, (void)worker;
+    for (int64_t pos = chunk * ROWS; pos < end; pos++)
+        for (int64_t i = 0; i < j->half; i++) {
+            double angle = j->inv_freq[i] * (float)pos;
+            j->cos[pos * j->half + i] = (float)cos(angle) * scaling;
+            j->sin[pos * j->half + i] = (float)sin(angle) * scaling;
+        }
+    return OSH_OK;
+}
+
+static osh_status turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const rope_job *j = user;
+    const osh_tile *t = &j->tiles[chunk];
+    int64_t width = osh_width(j->x), half = j->half;
+    float *row = j->rows + worker * width;
+    float c[OSH_ROPE_MAX_FREQS], s[OSH_ROPE_MAX_FREQS];
+    osh_dtype dt = j->x->dtype;
+
+    (void)cx;
+    for (int64_t r = 0; r < t->n; r++) {
+        const float *from_c = j->cos + (t->pos + r) * half, *from_s = j->sin + (t->pos + r) * half;
+        for (int64_t i = 0; i < half; i++) c[i] = osh_round_to(from_c[i], dt), s[i] = osh_round_to(from_s[i], dt);
+        osh_to_f32(row, osh_elem(j->x, (t->row + r) * width), dt, width);
+        for (int64_t h = 0; h < width; h += j->at->head_dim) osh_span_rotate(row + h, row + h + half, c, s, half, dt);
+        osh_from_f32(osh_elem(j->y, (t->row + r) * width), dt, row, width);
+    }
+    return OSH_OK;
+}
+
+/* One table serves all samples, unless NTK gives each long sample frequencies of its own. */
+static int64_t same_freqs(const osh_rope_attr *at, const osh_tile *tiles, int64_t n_tiles, int64_t first, int64_t *max_len)
+{
+    int64_t end = first;
+    bool grown = at->dynamic && tiles[first].len > at->max_pos;
+
+    *max_len = 0;
+    for (; end < n_tiles; end++) {
+        bool other = at->dynamic && tiles[end].len > at->max_pos;
+        if (other != grown || (grown && tiles[end].len != tiles[first].len)) break;
+        if (tiles[end].len > *max_len) *max_len = tiles[end].len;
+    }
+    return end;
+}
+
+osh_status osh_rope_cpu(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_rope_attr *at = a->attr;
+    int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]), half = at->rotary_dim / 2;
+    int64_t n_tiles = 0, end = 0, longest = 0;
+    float inv_freq[OSH_ROPE_MAX_FREQS];
+    osh_tile *tiles = NULL;            // own
+    float *table = NULL, *rows = NULL; // own: [2, longest sample, half], [threads, width]
+
+    OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, ROWS));
+    for (int64_t t = 0; t < n_tiles; t++)
+        if (tiles[t].len > longest) longest = tiles[t].len;
+    OSH_NEW(cx, table, 2 * longest * half);
+    OSH_NEW(cx, rows, width * osh_threads(cx));
+    for (int64_t first = 0; first < n_tiles; first = end) {
+        rope_job j = {.at = at, .x = a->in[0], .y = a->out[0], .tiles = tiles + first, .inv_freq = inv_freq,
+                      .cos = table, .sin = table + longest * half, .half = half, .rows = rows};
+        end = same_freqs(at, tiles, n_tiles, first, &j.n_pos);
+        osh_rope_freqs(inv_freq, at, tiles[first].len);
+        OSH_TRY(osh_parallel_for(cx, osh_div_up(j.n_pos, ROWS), table_chunk, &j));
+        OSH_TRY(osh_parallel_for(cx, end - first, turn_chunk, &j));
+    }
+done:
+    osh_free(cx, rows);
+    osh_free(cx, table);
+    osh_free(cx, tiles);
+    return rc;
+}
+
+size_t osh_rope_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
+{
+    const osh_rope_attr *at = attr;
+
+    (void)out_width;
+    return (size_t)(n_tokens * at->rotary_dim + n_threads * in_width[0] + 8) * sizeof(float) +
+           (size_t)n_tokens * sizeof(osh_tile);
+}

@@ -1,0 +1,24 @@
+/* span.h - vector loops over one row of f32 values; AVX2 where the CPU has it, else SSE2, with the same bytes.
+ *
+ * Every span is a multiple of 8 long; the caller pads. dt is the compute dtype: values are rounded to it at the points
+ * where transformers rounds. */
+#ifndef OSH_SPAN_H
+#define OSH_SPAN_H
+#include "tensor/tensor.h"
+
+typedef enum { OSH_ACT_SILU, OSH_ACT_GELU, OSH_ACT_GELU_TANH } osh_act_kind;
+
+void osh_span_round(float *x, int64_t n, osh_dtype dt);
+void osh_span_add(float *x, const float *y, int64_t n);                            // x += y
+void osh_span_glu(float *gate, const float *up, int64_t n, osh_act_kind act, osh_dtype dt); // gate = act(gate) * up
+/* x = round(x * rsqrt(sum(x^2) / n_real + eps)) * w; padding of x and w is zero. */
+void osh_span_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, float eps, osh_dtype dt);
+/* s = softmax(round(round(s) * scale)), rounded; -inf lanes become 0. */
+void osh_span_softmax(float *s, int64_t n, float scale, osh_dtype dt);
+/* lo, hi: halves of a head [half]; c, s: [half], already rounded. half need not be a multiple of 8. */
+void osh_span_rotate(float *lo, float *hi, const float *c, const float *s, int64_t half, osh_dtype dt);
+float osh_span_max(const float *x, int64_t n);
+float osh_span_sum_exp(const float *x, int64_t n, float max); // sum of e^(x - max)
+/* sum of e^(r - max) (r - x), for the divergence from r to x */
+float osh_span_sum_exp_diff(const float *r, const float *x, int64_t n, float max);
+#endif

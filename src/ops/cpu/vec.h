@@ -1,0 +1,115 @@
+/* vec.h - eight f32 lanes in the compiler's vector extension: the same source for SSE2 and AVX2, and so the same bytes.
+ *
+ * No fused multiply-add anywhere: a function here is inlined into a baseline body and into one compiled for AVX2 alone, and
+ * both must round alike. Vectors go by pointer, since passing them by value depends on the instruction set. */
+#ifndef OSH_VEC_H
+#define OSH_VEC_H
+#include "tensor/tensor.h"
+
+#include <string.h>
+
+enum { OSH_LANES = 8 };
+typedef float osh_v8f __attribute__((vector_size(32)));
+typedef int32_t osh_v8i __attribute__((vector_size(32)));
+typedef uint32_t osh_v8u __attribute__((vector_size(32)));
+#define OSH_VEC_FN static inline __attribute__((always_inline, unused))
+#define OSH_AVX2 __attribute__((target("avx2")))
+
+static inline int64_t osh_pad8(int64_t n) { return (n + 7) & ~(int64_t)7; }
+
+OSH_VEC_FN void v8_load(osh_v8f *to, const float *p) { memcpy(to, p, sizeof *to); }
+OSH_VEC_FN void v8_store(float *p, const osh_v8f *x) { memcpy(p, x, sizeof *x); }
+OSH_VEC_FN void v8_set(osh_v8f *to, float f) { *to = (osh_v8f){f, f, f, f, f, f, f, f}; }
+
+/* to = mask ? a : b, lane by lane; a comparison gives the mask (all ones or all zeros). */
+OSH_VEC_FN void v8_select(osh_v8f *to, const osh_v8i *mask, const osh_v8f *a, const osh_v8f *b)
+{
+    *to = (osh_v8f)((*mask & (osh_v8i)*a) | (~*mask & (osh_v8i)*b));
+}
+
+OSH_VEC_FN float v8_sum(const osh_v8f *x) // fixed order
+{
+    float s = 0;
+    for (int i = 0; i < OSH_LANES; i++) s += (*x)[i];
+    return s;
+}
+
+OSH_VEC_FN float v8_max(const osh_v8f *x)
+{
+    float m = (*x)[0];
+    for (int i = 1; i < OSH_LANES; i++)
+        if ((*x)[i] > m) m = (*x)[i];
+    return m;
+}
+
+/* x = round to nearest even, |x| < 2^22: the addition of 1.5 * 2^23 leaves no fraction bits. */
+OSH_VEC_FN void v8_nearest(osh_v8f *x)
+{
+    osh_v8f magic;
+    v8_set(&magic, 12582912.0f);
+    *x = (*x + magic) - magic;
+}
+
+/* x = e^x, relative error under 2e-7; 0 below -87.33, e^88.37 above it, NaN stays. Cephes' reduction and polynomial:
+ * x = n ln 2 + r, e^x = 2^n (1 + r + r^2 P(r)). */
+OSH_VEC_FN void v8_exp(osh_v8f *x)
+{
+    osh_v8f lo, hi, v = *x, n, p, r;
+    osh_v8i below, above, nan = v != v;
+
+    v8_set(&lo, -87.33f);
+    v8_set(&hi, 88.37f);
+    below = v < lo;
+    above = v > hi;
+    v8_select(&v, &below, &lo, &v);
+    v8_select(&v, &above, &hi, &v);
+    n = v * 1.44269504088896341f;
+    v8_nearest(&n);
+    r = v - n * 0.693359375f;
+    r = r - n * -2.12194440e-4f;
+    p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = (p * r) * r + r + 1.0f;
+    /* n + 2^23 * 1.5 holds n in its low bits: 2^n is those, biased, moved into the exponent. */
+    v8_set(&lo, 12582912.0f);
+    osh_v8f m = n + lo;
+    osh_v8i e = ((osh_v8i)m - (osh_v8i)lo + 127) << 23;
+    r = p * (osh_v8f)e;
+    r = (osh_v8f)(~below & (osh_v8i)r);
+    v8_select(x, &nan, x, &r);
+}
+
+OSH_VEC_FN void v8_round_bf16(osh_v8f *x)
+{
+    osh_v8u u = (osh_v8u)*x;
+    osh_v8i nan = *x != *x;
+    osh_v8f r = (osh_v8f)((u + 0x7fffu + ((u >> 16) & 1)) & 0xffff0000u);
+    v8_select(x, &nan, x, &r);
+}
+
+/* f16 keeps 11 significant bits, and multiples of 2^-24 below 2^-14: there the addition of 0.5 leaves exactly those. */
+OSH_VEC_FN void v8_round_f16(osh_v8f *x)
+{
+    osh_v8u u = (osh_v8u)*x, sign = u & 0x80000000u, a = u & 0x7fffffffu;
+    osh_v8u inf = (osh_v8u)(a >= 0x477ff000u) & 0x7f800000u; // 65520 and above
+    osh_v8f r = (osh_v8f)((a + 0xfffu + ((a >> 13) & 1)) & 0xffffe000u), half, s;
+    osh_v8i tiny = (osh_v8i)(a < 0x38800000u), big = (osh_v8i)(a >= 0x477ff000u), nan = *x != *x;
+
+    v8_set(&half, 0.5f);
+    s = ((osh_v8f)a + half) - half;
+    v8_select(&r, &tiny, &s, &r);
+    s = (osh_v8f)inf;
+    v8_select(&r, &big, &s, &r);
+    r = (osh_v8f)((osh_v8u)r | sign);
+    v8_select(x, &nan, x, &r);
+}
+
+OSH_VEC_FN void v8_round(osh_v8f *x, osh_dtype dt)
+{
+    if (dt == OSH_BF16) v8_round_bf16(x);
+    if (dt == OSH_F16) v8_round_f16(x);
+}
+#endif

@@ -1,0 +1,66 @@
+/* embedding.c - y = W[id], a gather of rows.
+ *
+ *   in[0] ids I32 [N]     in[1] w [V, D]     out y [N, D]
+ *
+ * torch.nn.Embedding. A row is copied bit for bit where w has the dtype of y, else rounded to it. An id outside [0, V) is
+ * an error: it comes from a tokenizer that does not belong to the model. */
+#include "ops/kernel.h"
+
+#include <string.h>
+
+static const osh_field attrs[] = {
+    {"hidden_size", OSH_F_INT, offsetof(osh_embedding_attr, hidden_size), NULL, 1, 1e7, "D, elements of a row", NULL, NULL},
+    {"vocab_size", OSH_F_INT, offsetof(osh_embedding_attr, vocab_size), NULL, 1, 2147483647, "V, rows", NULL, NULL},
+    {0},
+};
+
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
+                        const void *attr)
+{
+    const osh_embedding_attr *at = attr;
+
+    (void)cx, (void)in_width;
+    out_width[0] = at->hidden_size;
+    w_shape[0][0] = at->vocab_size;
+    w_shape[0][1] = at->hidden_size;
+    w_ndim[0] = 2;
+    return OSH_OK;
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const int32_t *ids = a->in[0]->data;        // [N]
+    const osh_tensor *w = a->in[1], *y = a->out[0];
+    int64_t N = osh_rows(a->in[0]), V = w->shape[0], D = w->shape[1];
+    float *row = NULL; // own: [D]
+
+    OSH_NEW(cx, row, D);
+    for (int64_t n = 0; n < N; n++) {
+        if (ids[n] < 0 || ids[n] >= V)
+            OSH_FAIL(cx, OSH_E_FORMAT, "token id %d at position %lld, want an id in [0, %lld)", (int)ids[n],
+                     (long long)n, (long long)V);
+        if (w->dtype == y->dtype) {
+            memcpy(osh_elem(y, n * D), osh_elem(w, ids[n] * D), (size_t)D * osh_dtype_bytes(w->dtype));
+        } else {
+            osh_to_f32(row, osh_elem(w, ids[n] * D), w->dtype, D);
+            osh_from_f32(osh_elem(y, n * D), y->dtype, row, D);
+        }
+    }
+done:
+    osh_free(cx, row);
+    return rc;
+}
+
+static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
+{
+    (void)attr, (void)in_width, (void)n_tokens, (void)n_threads;
+    return (size_t)out_width * sizeof(float);
+}
+
+const osh_op osh_op_embedding = {
+    .name = "embedding", .n_in = 1, .n_weights = 1, .n_out = 1,
+    .attrs = attrs, .attr_bytes = sizeof(osh_embedding_attr), .infer = infer,
+    .run = {[OSH_REF] = ref}, // a copy: nothing to gain
+    .tol = 0, .scratch = scratch,
+};

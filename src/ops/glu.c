@@ -1,0 +1,64 @@
+/* glu.c - the gate of a gated MLP: y = act(gate) * up.
+ *
+ *   in[0] gate [N, F]     in[1] up [N, F]     out y [N, F]
+ *
+ *   silu               x / (1 + exp(-x))
+ *   gelu               x/2 (1 + erf(x / sqrt 2))
+ *   gelu_pytorch_tanh  x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+ *
+ * transformers' LlamaMLP: act is computed in f32 and rounded to the dtype of x, then the product is rounded. */
+#include "ops/cpu/cpu.h"
+#include "ops/kernel.h"
+
+#include <math.h>
+#include <string.h>
+
+static const osh_field attrs[] = {
+    {"act", OSH_F_STR, offsetof(osh_glu_attr, act), "silu", 0, 0, "activation of the gate", NULL,
+     "silu|gelu|gelu_pytorch_tanh"},
+    {0},
+};
+
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
+                        const void *attr)
+{
+    (void)attr, (void)w_shape, (void)w_ndim;
+    if (in_width[0] != in_width[1])
+        return osh_fail(cx, OSH_E_FORMAT, "glu: gate has width %lld, up %lld, want the same", (long long)in_width[0],
+                        (long long)in_width[1]);
+    out_width[0] = in_width[0];
+    return OSH_OK;
+}
+
+static double act_ref(const char *act, double x)
+{
+    if (!strcmp(act, "gelu")) return x / 2 * (1 + erf(x * 0.70710678118654752440));
+    if (!strcmp(act, "gelu_pytorch_tanh"))
+        return x / 2 * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+    return x / (1 + exp(-x));
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_glu_attr *at = a->attr;
+    osh_dtype dt = a->in[0]->dtype;
+    int64_t n = osh_tensor_numel(a->in[0]);
+    float *gate = NULL, *up = NULL; // own: [N, F] each
+
+    OSH_TRY(osh_f32_copy(cx, &gate, a->in[0]));
+    OSH_TRY(osh_f32_copy(cx, &up, a->in[1]));
+    for (int64_t i = 0; i < n; i++) gate[i] = osh_round_to((float)act_ref(at->act, gate[i]), dt) * up[i];
+    osh_from_f32(a->out[0]->data, dt, gate, n);
+done:
+    osh_free(cx, up);
+    osh_free(cx, gate);
+    return rc;
+}
+
+const osh_op osh_op_glu = {
+    .name = "glu", .n_in = 2, .n_weights = 0, .n_out = 1,
+    .attrs = attrs, .attr_bytes = sizeof(osh_glu_attr), .infer = infer,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_glu_cpu},
+    .tol = 1e-12, .scratch = osh_elementwise_scratch,
+};

@@ -1,0 +1,56 @@
+/* kernel.c - loads, and the cut of a ragged batch into tiles. */
+#include "ops/kernel.h"
+
+#include <assert.h>
+
+void osh_load_weight(float *to, const osh_tensor *w, int64_t first, int64_t n, osh_dtype compute)
+{
+    osh_to_f32(to, osh_elem(w, first), w->dtype, n);
+    if (w->dtype == compute || compute == OSH_F32) return;
+    for (int64_t i = 0; i < n; i++) to[i] = osh_round_to(to[i], compute);
+}
+
+osh_status osh_f32_weight(osh_ctx *cx, float **out, const osh_tensor *w, osh_dtype compute)
+{
+    int64_t n = osh_tensor_numel(w);
+
+    *out = osh_alloc(cx, (size_t)(n + 1) * sizeof **out);
+    if (!*out) return OSH_E_NOMEM;
+    osh_load_weight(*out, w, 0, n, compute);
+    return OSH_OK;
+}
+
+osh_status osh_f32_copy(osh_ctx *cx, float **out, const osh_tensor *t)
+{
+    return osh_f32_weight(cx, out, t, t->dtype);
+}
+
+osh_status osh_tiles_new(osh_ctx *cx, osh_tile **out, int64_t *n_tiles, const osh_seqs *seqs, int64_t N, int64_t tile_rows)
+{
+    const int64_t one[2] = {0, N};
+    const int64_t *off = seqs ? seqs->offsets : one;
+    int64_t n_seqs = seqs ? seqs->n : 1, n = 0;
+
+    assert(off[0] == 0 && off[n_seqs] == N);
+    for (int64_t s = 0; s < n_seqs; s++) n += osh_div_up(off[s + 1] - off[s], tile_rows);
+    osh_tile *tiles = osh_alloc(cx, (size_t)(n + 1) * sizeof *tiles);
+    if (!tiles) return OSH_E_NOMEM;
+    n = 0;
+    for (int64_t s = 0; s < n_seqs; s++)
+        for (int64_t r = off[s]; r < off[s + 1]; r += tile_rows)
+            tiles[n++] = (osh_tile){.row = r,
+                                    .n = osh_min64(tile_rows, off[s + 1] - r),
+                                    .pos = r - off[s],
+                                    .len = off[s + 1] - off[s]};
+    *out = tiles;
+    *n_tiles = n;
+    return OSH_OK;
+}
+
+int64_t osh_tiles_panel(const osh_tile *tiles, int64_t n_tiles, int64_t first, int64_t max_rows)
+{
+    int64_t end = first, rows = 0;
+
+    while (end < n_tiles && (end == first || rows + tiles[end].n <= max_rows)) rows += tiles[end++].n;
+    return end;
+}

@@ -1,0 +1,42 @@
+/* kernel.h - what the kernels share: rounding to the compute dtype, tiles that start at each sample's first token, loads.
+ *
+ * Rounding points are those of transformers' eager Llama code in the model's dtype. Shapes are checked by the graph before
+ * any kernel runs, so that a wrong shape here is a programmer's error (assert). */
+#ifndef OSH_KERNEL_H
+#define OSH_KERNEL_H
+#include "base/num.h"
+#include "ops/op.h"
+
+static inline int64_t osh_min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t osh_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* The value that a tensor of dtype dt keeps of f; ties to even. */
+static inline float osh_round_to(float f, osh_dtype dt)
+{
+    if (dt == OSH_BF16) return osh_f32_of_bf16(osh_bf16_of_f32(f));
+    if (dt == OSH_F16) return osh_f32_of_f16(osh_f16_of_f32(f));
+    return f;
+}
+
+static inline int64_t osh_rows(const osh_tensor *t) { return t->shape[0]; }
+static inline int64_t osh_width(const osh_tensor *t) { return t->ndim < 2 ? 1 : t->shape[1]; }
+static inline void *osh_elem(const osh_tensor *t, int64_t i) // address of element i
+{
+    return (char *)t->data + (size_t)i * osh_dtype_bytes(t->dtype);
+}
+
+/* n weights from element `first`, as f32 values of the compute dtype (from_pretrained casts other dtypes on loading). */
+void osh_load_weight(float *to, const osh_tensor *w, int64_t first, int64_t n, osh_dtype compute);
+/* A whole tensor in f32: own. For the reference kernels. */
+osh_status osh_f32_copy(osh_ctx *cx, float **out, const osh_tensor *t);
+osh_status osh_f32_weight(osh_ctx *cx, float **out, const osh_tensor *w, osh_dtype compute);
+
+typedef struct osh_tile {
+    int64_t row, n;    // rows [row, row + n) of the batch
+    int64_t pos, len;  // index of the first row inside its sample; tokens of the sample
+} osh_tile;
+/* Cuts N rows into tiles of at most tile_rows that never cross from one sample into the next. own: osh_free. */
+osh_status osh_tiles_new(osh_ctx *cx, osh_tile **out, int64_t *n_tiles, const osh_seqs *seqs, int64_t N, int64_t tile_rows);
+/* Tiles [first, return) hold at most max_rows rows together, and at least one tile. */
+int64_t osh_tiles_panel(const osh_tile *tiles, int64_t n_tiles, int64_t first, int64_t max_rows);
+#endif

@@ -1,0 +1,69 @@
+/* linear.c - y = x W^T + b.
+ *
+ *   in[0] x [N, I]     in[1] w [O, I]     in[2] b [O], optional     out y [N, O]
+ *
+ * torch.nn.Linear (addmm): products and sum in f32 (here double), the bias added before the one rounding to the dtype of
+ * x. For an F32 model that is all; for BF16 the products themselves are exact in f32. */
+#include "ops/cpu/cpu.h"
+#include "ops/kernel.h"
+
+#include <assert.h>
+
+static const osh_field attrs[] = {
+    {"out_features", OSH_F_INT, offsetof(osh_linear_attr, out_features), "0", 0, 1e9,
+     "O; 0: the width that the template gives to the output", NULL, NULL},
+    {"bias", OSH_F_BOOL, offsetof(osh_linear_attr, bias), "false", 0, 0, "a bias [O] is added", NULL, NULL},
+    {0},
+};
+
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
+                        const void *attr)
+{
+    const osh_linear_attr *at = attr;
+    int64_t O = at->out_features ? at->out_features : out_width[0];
+
+    if (O <= 0) return osh_fail(cx, OSH_E_FORMAT, "linear: no output width given, want out_features or a weight shape");
+    out_width[0] = O;
+    w_shape[0][0] = O;
+    w_shape[0][1] = in_width[0];
+    w_ndim[0] = 2;
+    w_shape[1][0] = O;
+    w_ndim[1] = at->bias ? 1 : 0;
+    return OSH_OK;
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *y = a->out[0];
+    osh_dtype dt = a->in[0]->dtype;
+    int64_t N = osh_rows(a->in[0]), I = osh_width(a->in[0]), O = a->in[1]->shape[0];
+    float *x = NULL, *w = NULL, *b = NULL, *row = NULL; // own: [N, I], [O, I], [O] or NULL, [O]
+
+    assert(a->in[1]->shape[1] == I && osh_width(y) == O);
+    OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
+    OSH_TRY(osh_f32_weight(cx, &w, a->in[1], dt));
+    if (a->in[2]) OSH_TRY(osh_f32_weight(cx, &b, a->in[2], dt));
+    OSH_NEW(cx, row, O);
+    for (int64_t n = 0; n < N; n++) {
+        for (int64_t o = 0; o < O; o++) {
+            double sum = b ? b[o] : 0;
+            for (int64_t i = 0; i < I; i++) sum += (double)x[n * I + i] * w[o * I + i];
+            row[o] = (float)sum;
+        }
+        osh_from_f32(osh_elem(y, n * O), y->dtype, row, O);
+    }
+done:
+    osh_free(cx, row);
+    osh_free(cx, b);
+    osh_free(cx, w);
+    osh_free(cx, x);
+    return rc;
+}
+
+const osh_op osh_op_linear = {
+    .name = "linear", .n_in = 1, .n_weights = 2, .n_out = 1,
+    .attrs = attrs, .attr_bytes = sizeof(osh_linear_attr), .infer = infer,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_linear_cpu},
+    .tol = 1e-11, .scratch = osh_linear_scratch,
+};

@@ -1,0 +1,65 @@
+/* rms_norm.c - y = x / sqrt(mean(x^2) + eps) * w, row by row, or slice by slice of head_dim.
+ *
+ *   in[0] x [N, D]     in[1] w [D] (or [head_dim])     out y [N, D]
+ *
+ * transformers' LlamaRMSNorm (and Qwen3RMSNorm for q_norm, k_norm): the mean is taken in f32, the normalized value is
+ * rounded to the dtype of x, only then multiplied by w, and rounded again. The reference sums in double. */
+#include "ops/cpu/cpu.h"
+#include "ops/kernel.h"
+
+#include <assert.h>
+#include <math.h>
+
+static const osh_field attrs[] = {
+    {"eps", OSH_F_FLOAT, offsetof(osh_rms_norm_attr, eps), "1e-6", 0, 1, "added to the mean square", NULL, NULL},
+    {"head_dim", OSH_F_INT, offsetof(osh_rms_norm_attr, head_dim), "0", 0, 1e6, "norm each slice of so many; 0: the row",
+     NULL, NULL},
+    {0},
+};
+
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
+                        const void *attr)
+{
+    const osh_rms_norm_attr *at = attr;
+
+    if (at->head_dim && in_width[0] % at->head_dim)
+        return osh_fail(cx, OSH_E_FORMAT, "rms_norm: width %lld is not a multiple of head_dim %lld",
+                        (long long)in_width[0], (long long)at->head_dim);
+    out_width[0] = in_width[0];
+    w_shape[0][0] = at->head_dim ? at->head_dim : in_width[0];
+    w_ndim[0] = 1;
+    return OSH_OK;
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_rms_norm_attr *at = a->attr;
+    osh_dtype dt = a->in[0]->dtype;
+    int64_t width = osh_width(a->in[0]), D = at->head_dim ? at->head_dim : width;
+    int64_t n_slices = osh_rows(a->in[0]) * (width / D);
+    float *x = NULL, *w = NULL; // own: [n_slices, D], [D]
+
+    assert(width % D == 0 && osh_tensor_numel(a->in[1]) == D);
+    OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
+    OSH_TRY(osh_f32_weight(cx, &w, a->in[1], dt));
+    for (int64_t s = 0; s < n_slices; s++) {
+        float *row = x + s * D;
+        double sum = 0;
+        for (int64_t i = 0; i < D; i++) sum += (double)row[i] * row[i];
+        double r = 1 / sqrt(sum / (double)D + at->eps);
+        for (int64_t i = 0; i < D; i++) row[i] = w[i] * osh_round_to((float)(row[i] * r), dt);
+    }
+    osh_from_f32(a->out[0]->data, dt, x, n_slices * D);
+done:
+    osh_free(cx, w);
+    osh_free(cx, x);
+    return rc;
+}
+
+const osh_op osh_op_rms_norm = {
+    .name = "rms_norm", .n_in = 1, .n_weights = 1, .n_out = 1,
+    .attrs = attrs, .attr_bytes = sizeof(osh_rms_norm_attr), .infer = infer,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rms_norm_cpu},
+    .tol = 1e-12, .scratch = osh_rms_norm_scratch,
+};

@@ -1,0 +1,91 @@
+/* rope.c - rotary position embedding: pairs (i, i + R/2) of each head are turned by position * inv_freq[i].
+ *
+ *   in[0] q [N, H*Dh]     out [N, H*Dh]     R = rotary_dim <= Dh; elements beyond R pass unchanged
+ *
+ *   out[i]       = q[i] cos - q[i + R/2] sin          position = index of the token inside its sample
+ *   out[i + R/2] = q[i + R/2] cos + q[i] sin
+ *
+ * transformers' apply_rotary_pos_emb: the angle is an f32 product, cos and sin (times attention_scaling) are rounded to the
+ * dtype of q, so is each of the two products, so is their sum. Dynamic NTK (_compute_dynamic_ntk_parameters): a sample
+ * longer than max_pos gets the frequencies of its own length. */
+#include "ops/rope.h"
+#include "ops/cpu/cpu.h"
+#include "ops/kernel.h"
+
+#include <assert.h>
+#include <math.h>
+
+void osh_rope_freqs(float *inv_freq, const osh_rope_attr *at, int64_t len)
+{
+    int64_t n = at->rotary_dim / 2;
+    double dim = (double)at->rotary_dim, base = at->theta;
+
+    if (!at->dynamic || len <= at->max_pos) {
+        for (int64_t i = 0; i < n; i++) inv_freq[i] = (float)at->inv_freq[i];
+        return;
+    }
+    double grow = at->factor * (double)len / (double)at->max_pos - (at->factor - 1);
+    base *= pow(grow, dim / (dim - 2));
+    for (int64_t i = 0; i < n; i++) inv_freq[i] = (float)(1 / pow(base, 2 * (double)i / dim));
+}
+
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
+                        const void *attr)
+{
+    const osh_rope_attr *at = attr;
+
+    (void)w_shape, (void)w_ndim;
+    if (at->head_dim <= 0 || in_width[0] % at->head_dim)
+        return osh_fail(cx, OSH_E_FORMAT, "rope: width %lld is not a multiple of head_dim %lld", (long long)in_width[0],
+                        (long long)at->head_dim);
+    if (at->rotary_dim % 2 || at->rotary_dim > at->head_dim || at->rotary_dim / 2 > OSH_ROPE_MAX_FREQS)
+        return osh_fail(cx, OSH_E_FORMAT, "rope: rotary dim %lld, want an even number up to head_dim %lld and %d",
+                        (long long)at->rotary_dim, (long long)at->head_dim, 2 * OSH_ROPE_MAX_FREQS);
+    out_width[0] = in_width[0];
+    return OSH_OK;
+}
+
+static void rotate_ref(float *head, const float *inv_freq, const osh_rope_attr *at, int64_t pos, osh_dtype dt)
+{
+    int64_t half = at->rotary_dim / 2;
+
+    for (int64_t i = 0; i < half; i++) {
+        float angle = inv_freq[i] * (float)pos, scaling = (float)at->attention_scaling;
+        float c = osh_round_to((float)cos(angle) * scaling, dt), s = osh_round_to((float)sin(angle) * scaling, dt);
+        float lo = head[i], hi = head[i + half];
+        head[i] = osh_round_to(lo * c, dt) + osh_round_to(-hi * s, dt);
+        head[i + half] = osh_round_to(hi * c, dt) + osh_round_to(lo * s, dt);
+    }
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_rope_attr *at = a->attr;
+    osh_dtype dt = a->in[0]->dtype;
+    int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]), n_seqs = 0;
+    float inv_freq[OSH_ROPE_MAX_FREQS];
+    float *x = NULL;      // own: [N, H*Dh]
+    osh_tile *seq = NULL; // own: one whole sample each
+
+    OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
+    OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
+    for (int64_t s = 0; s < n_seqs; s++) {
+        osh_rope_freqs(inv_freq, at, seq[s].len);
+        for (int64_t t = 0; t < seq[s].n; t++)
+            for (int64_t h = 0; h < width; h += at->head_dim)
+                rotate_ref(x + (seq[s].row + t) * width + h, inv_freq, at, t, dt);
+    }
+    osh_from_f32(a->out[0]->data, dt, x, N * width);
+done:
+    osh_free(cx, seq);
+    osh_free(cx, x);
+    return rc;
+}
+
+const osh_op osh_op_rope = {
+    .name = "rope", .n_in = 1, .n_weights = 0, .n_out = 1,
+    .attrs = NULL, .attr_bytes = sizeof(osh_rope_attr), .infer = infer, // attr is computed by the graph
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rope_cpu},
+    .tol = 1e-12, .scratch = osh_rope_scratch,
+};
