@@ -28,14 +28,17 @@ typedef struct osh_ctx osh_ctx;
 
 osh_status osh_ctx_new(osh_ctx **out, int n_threads); // n_threads 0: one per online core
 void osh_ctx_free(osh_ctx *cx);
-/* For a thread of one's own (prefetch): errors apart, everything else shared with the parent, which must outlive it.
- * Freed with osh_ctx_free, after the thread was joined. */
+/* For a thread of one's own (prefetch): errors apart, everything else shared with the parent, which
+ * must outlive it. Freed with osh_ctx_free, after the thread was joined. */
 osh_status osh_ctx_fork(osh_ctx **out, osh_ctx *parent);
 
-/* Errors. osh_fail records the message (the first one wins, later ones are appended as notes) and returns code. */
-osh_status osh_fail(osh_ctx *cx, osh_status code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-void osh_note(osh_ctx *cx, const char *fmt, ...) __attribute__((format(printf, 2, 3))); // "; while ..."
-const char *osh_error_text(const osh_ctx *cx);                                          // view: until the next failure
+/* Errors. osh_fail records the message (the first one wins, later ones are appended as notes) and
+ * returns code. */
+osh_status osh_fail(osh_ctx *cx, osh_status code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void osh_note(osh_ctx *cx, const char *fmt, ...) // "; while ..."
+    __attribute__((format(printf, 2, 3)));
+const char *osh_error_text(const osh_ctx *cx); // view: until the next failure
 void osh_error_clear(osh_ctx *cx);
 
 #define OSH_TRY(call)                                                                              \
@@ -48,7 +51,7 @@ void osh_error_clear(osh_ctx *cx);
         rc = osh_fail((cx), (code), __VA_ARGS__);                                                  \
         goto done;                                                                                 \
     } while (0)
-/* p = n zeroed objects of its own type, or goto done. n may be 0 (then one object's room is taken). */
+/* p = n zeroed objects of its own type, or goto done. n may be 0 (then room for one is taken). */
 #define OSH_NEW(cx, p, n)                                                                          \
     do {                                                                                           \
         (p) = osh_calloc((cx), (size_t)(n), sizeof *(p));                                          \
@@ -63,20 +66,28 @@ void *osh_alloc(osh_ctx *cx, size_t n_bytes);            // not zeroed
 void *osh_calloc(osh_ctx *cx, size_t n, size_t size);    // zeroed; overflow checked
 void *osh_realloc(osh_ctx *cx, void *p, size_t n_bytes); // p stays valid on failure
 char *osh_strdup(osh_ctx *cx, const char *s);
-char *osh_sprintf(osh_ctx *cx, const char *fmt, ...) __attribute__((format(printf, 2, 3))); // own; NULL = no memory
+char *osh_sprintf(osh_ctx *cx, const char *fmt, ...) // own; NULL = no memory
+    __attribute__((format(printf, 2, 3)));
 void osh_free(osh_ctx *cx, void *p);
 size_t osh_mem_live(const osh_ctx *cx); // bytes now
 size_t osh_mem_peak(const osh_ctx *cx); // highest so far
-void osh_mem_fail_after(osh_ctx *cx, int64_t n); // the n-th allocation from now fails (1 = the next); <= 0: never
-bool osh_mem_fail_hit(const osh_ctx *cx);        // the allocation chosen by osh_mem_fail_after did fail
+void osh_mem_fail_after(osh_ctx *cx, int64_t n); // the n-th from now fails (1 = the next); <= 0: none
+bool osh_mem_fail_hit(const osh_ctx *cx);        // the one chosen by osh_mem_fail_after did fail
 int64_t osh_rss_peak(void);                      // bytes, of the process (VmHWM); < 0 unknown
 
-/* Log and progress. Levels: messages above the context's level are dropped. Goes to stderr and to the log file, if any. */
+/* Log and progress. Levels: messages above the context's level are dropped. Goes to stderr and to
+ * the log file, if any. */
 typedef enum { OSH_LOG_ERROR, OSH_LOG_WARN, OSH_LOG_INFO, OSH_LOG_DEBUG } osh_log_level;
-void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode); // progress_mode: osh_progress_mode
-osh_status osh_log_file(osh_ctx *cx, const char *path); // appends there too: seconds since the start, level, text
-void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-typedef enum { OSH_PROGRESS_AUTO, OSH_PROGRESS_LINE, OSH_PROGRESS_JSON, OSH_PROGRESS_NONE } osh_progress_mode;
+void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode); // osh_progress_mode
+osh_status osh_log_file(osh_ctx *cx, const char *path); // appends: seconds, level, text
+void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+typedef enum {
+    OSH_PROGRESS_AUTO,
+    OSH_PROGRESS_LINE,
+    OSH_PROGRESS_JSON,
+    OSH_PROGRESS_NONE
+} osh_progress_mode;
 typedef struct osh_progress {
     int64_t step, n_steps;  // subgraph s of n, 1-based
     const char *name;       // "model.layers.2"
@@ -88,9 +99,10 @@ typedef struct osh_progress {
 } osh_progress;
 void osh_progress_show(osh_ctx *cx, const osh_progress *p); // rate limited on a terminal
 
-/* Threads. fn is called once for each chunk in [0, n_chunks), on any worker, in any order; which worker does which chunk
- * must not matter to the result. worker is in [0, osh_threads(cx)). The first failing chunk's (lowest index) status and
- * message are those of the call. */
+/* Threads. fn is called once for each chunk in [0, n_chunks), on any worker, in any order; which
+ * worker does which chunk must not matter to the result. worker is in [0, osh_threads(cx)). The
+ * status and message of the failing chunk with the lowest index are those of the call. From inside a
+ * chunk, or while another thread's call runs, it runs inline as worker 0. */
 typedef osh_status (*osh_chunk_fn)(osh_ctx *cx, void *user, int64_t chunk, int worker);
 int osh_threads(const osh_ctx *cx);
 osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user);

@@ -1,4 +1,5 @@
-/* field.c - texts into the members that a field table describes; every refusal says what was wanted and what was found. */
+/* field.c - texts into the members that a field table describes; every refusal says what was wanted
+ * and what was found. */
 #include "base/field.h"
 
 #include <ctype.h>
@@ -181,7 +182,7 @@ static void zero(const osh_field *f, void *object)
 osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object)
 {
     osh_status rc = OSH_OK;
-    for (const osh_field *f = fields; f->name; f++) zero(f, object); // first all: a failure leaves what deinit can free
+    for (const osh_field *f = fields; f->name; f++) zero(f, object); // all: a failure can be deinited
     for (const osh_field *f = fields; f->name; f++)
         if (f->dflt) OSH_TRY(osh_field_set(cx, f, object, f->dflt));
 done:

@@ -1,4 +1,5 @@
-/* field.h - one row describes one option: flag, recipe key, op attribute or config key, with its range and its doc. */
+/* field.h - one row describes one option: flag, recipe key, op attribute or config key, with its
+ * range and its doc. */
 #ifndef OSH_FIELD_H
 #define OSH_FIELD_H
 #include "base/base.h"
@@ -25,7 +26,9 @@ typedef struct osh_field {
 } osh_field;          // a table ends with a row whose name is NULL
 
 osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object);
-osh_status osh_field_set(osh_ctx *cx, const osh_field *field, void *object, const char *text); // STRS: appends text as an item
-const osh_field *osh_field_find(const osh_field *fields, const char *name); // '-' and '_' are the same; NULL: none
+/* STRS: appends text as an item. STR: text NULL sets NULL. */
+osh_status osh_field_set(osh_ctx *cx, const osh_field *field, void *object, const char *text);
+/* By name or alias; '-' and '_' are the same; NULL: none. */
+const osh_field *osh_field_find(const osh_field *fields, const char *name);
 void osh_fields_deinit(osh_ctx *cx, const osh_field *fields, void *object);
 #endif

@@ -12,22 +12,27 @@ int64_t osh_file_bytes(const osh_file *f);
 const char *osh_file_path(const osh_file *f);
 osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset); // all n bytes, or a failure
 osh_status osh_file_pwrite(osh_ctx *cx, osh_file *f, const void *from, size_t n, int64_t offset);
-osh_status osh_file_reserve(osh_ctx *cx, osh_file *f, int64_t n_bytes); // posix_fallocate: a full disk fails here
+osh_status osh_file_reserve(osh_ctx *cx, osh_file *f, int64_t n_bytes); // a full disk fails here
 osh_status osh_file_sync(osh_ctx *cx, osh_file *f);
 
-osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *path, size_t max_bytes); // own, NUL behind
-osh_status osh_file_write_all(osh_ctx *cx, const char *path, const void *p, size_t n); // temp name, fsync, rename
-osh_status osh_file_copy(osh_ctx *cx, const char *to, const char *from);               // bytes, fsync
+/* own, a NUL behind the n bytes; max_bytes 0: no cap */
+osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *path, size_t max_bytes);
+/* temp name, fsync, rename */
+osh_status osh_file_write_all(osh_ctx *cx, const char *path, const void *p, size_t n);
+osh_status osh_file_copy(osh_ctx *cx, const char *to, const char *from); // bytes, fsync
 bool osh_file_exists(const char *path);
 bool osh_dir_exists(const char *path);
 osh_status osh_dir_make(osh_ctx *cx, const char *path); // with its parents; fine if it is there
-osh_status osh_dir_list(osh_ctx *cx, char ***names, size_t *n, const char *path); // sorted; own: free with osh_strings_free
+/* sorted by bytes; own: free with osh_strings_free */
+osh_status osh_dir_list(osh_ctx *cx, char ***names, size_t *n, const char *path);
 void osh_strings_free(osh_ctx *cx, char **names, size_t n);
-osh_status osh_dir_remove(osh_ctx *cx, const char *path); // recursively
-osh_status osh_rename(osh_ctx *cx, const char *from, const char *to); // and fsync of the parent directory
+osh_status osh_dir_remove(osh_ctx *cx, const char *path); // recursively; fine if it is not there
+osh_status osh_rename(osh_ctx *cx, const char *from, const char *to); // and fsync of the parent
 char *osh_path_join(osh_ctx *cx, const char *dir, const char *name);  // own; NULL = no memory
-int64_t osh_disk_free(const char *path);                              // bytes available; < 0 unknown
+int64_t osh_disk_free(const char *path); // bytes available where path is or will be; < 0 unknown
 
-typedef struct osh_io_counts { int64_t read_bytes, written_bytes; } osh_io_counts; // through osh_file_*
+typedef struct osh_io_counts { // through osh_file_*
+    int64_t read_bytes, written_bytes;
+} osh_io_counts;
 osh_io_counts osh_io_counted(const osh_ctx *cx);
 #endif

@@ -1,7 +1,7 @@
 /* log.c - messages and progress on stderr.
  *
- * A terminal gets one live line, redrawn in place at most ten times a second; a pipe gets one line per finished subgraph;
- * mode json makes every line, messages too, one JSON object.
+ * A terminal gets one live line, redrawn in place at most ten times a second; a pipe gets one line
+ * per finished subgraph; mode json makes every line, messages too, one JSON object.
  *   [ 3/28] model.layers.2   observe 12/128   err 1.8e-03   peak 512 MiB   eta 4m12s */
 #include "base/ctx.h"
 
@@ -85,8 +85,8 @@ void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)
     if (level <= l->level) {
         if (l->mode == OSH_PROGRESS_JSON) {
             escape(safe, sizeof safe, text);
-            n = snprintf(line, sizeof line, "{\"event\":\"log\",\"level\":\"%s\",\"text\":\"%s\"}\n", level_names[level],
-                         safe);
+            n = snprintf(line, sizeof line, "{\"event\":\"log\",\"level\":\"%s\",\"text\":\"%s\"}\n",
+                         level_names[level], safe);
         } else {
             n = snprintf(line, sizeof line, "%s%s%s%s\n", l->line_open ? "\r\033[K" : "",
                          level == OSH_LOG_INFO ? "" : level_names[level], level == OSH_LOG_INFO ? "" : ": ", text);

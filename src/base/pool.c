@@ -1,8 +1,9 @@
 /* pool.c - persistent worker threads and osh_parallel_for.
  *
- * Chunks are handed out in rising order. When chunk k fails, all chunks below k have been handed out already and run to
- * their end, those above are skipped: so the lowest failing chunk is the same one in every run, and its message is
- * that of the call. The caller works too, as worker 0. A call from inside a chunk finds the pool taken and runs inline. */
+ * Chunks are handed out in rising order. When chunk k fails, all chunks below k have been handed out
+ * already and run to their end, those above are skipped: so the lowest failing chunk is the same one
+ * in every run, and its message is that of the call. The caller works too, as worker 0. A call from
+ * inside a chunk finds the pool taken and runs inline. */
 #include "base/ctx.h"
 
 #include <signal.h>

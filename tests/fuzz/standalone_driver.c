@@ -1,5 +1,6 @@
-/* standalone_driver.c - runs LLVMFuzzerTestOneInput without libFuzzer: every file of the corpus folders or files given as
- * arguments, each as it is, cut at many lengths, and with fixed pseudo-random mutations. The same inputs on every machine. */
+/* standalone_driver.c - runs LLVMFuzzerTestOneInput without libFuzzer: every file of the corpus
+ * folders or files given as arguments, each as it is, cut at many lengths, and with fixed
+ * pseudo-random mutations. The same inputs on every machine. */
 #include "base/rng.h"
 
 #include <dirent.h>
@@ -26,7 +27,8 @@ static void run_one(const uint8_t *data, size_t n)
 
 static size_t mutate(uint8_t *p, size_t n, size_t room, uint64_t seed, uint64_t m)
 {
-    static const uint8_t nasty[] = {0x00, 0xff, 0x7f, 0x80, '"', '\\', '{', '}', '[', ']', ':', ',', '-', '9', '\n', '\t'};
+    static const uint8_t nasty[] = {0x00, 0xff, 0x7f, 0x80, '"', '\\', '{',  '}',
+                                    '[',  ']',  ':',  ',',  '-', '9',  '\n', '\t'};
     uint64_t i = 0, n_edits = 1 + osh_rng_u64(seed, m, i++) % 4;
 
     for (uint64_t e = 0; e < n_edits && n > 0; e++) {
