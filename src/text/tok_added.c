@@ -1,0 +1,283 @@
+/* tok_added.c - added and special tokens: found in the text before anything else, longest first.
+ *
+ * Two sets, as in tokenizers' AddedVocabulary: tokens with normalized == false are sought in the raw text, the others (their
+ * own content normalized) in the normalized text. Leftmost-longest, not overlapping. single_word wants no word character
+ * on either side; lstrip and rstrip swallow the white space beside the token. */
+#include "base/map.h"
+#include "text/tok_impl.h"
+#include <string.h>
+
+typedef struct token {
+    char *content; // own
+    size_t n;
+    int32_t id;
+    bool single_word, lstrip, rstrip, normalized, special;
+} token;
+
+typedef struct trie {
+    osh_tok_pairs edges; // (node << 8 | byte) -> node; TERMINAL | node -> token
+    uint32_t n_nodes;
+    bool starts[256]; // bytes that a token starts with
+    bool empty;
+} trie;
+
+struct osh_tok_added {
+    token *tokens; // own
+    size_t n;
+    trie sets[2]; // [normalized]
+};
+
+#define TERMINAL ((uint64_t)1 << 62)
+
+void osh_tok_added_free(osh_ctx *cx, osh_tok_added *a)
+{
+    if (!a) return;
+    for (size_t i = 0; i < a->n; i++) osh_free(cx, a->tokens[i].content);
+    osh_free(cx, a->tokens);
+    for (int i = 0; i < 2; i++) osh_free(cx, a->sets[i].edges.slots);
+    osh_free(cx, a);
+}
+
+int32_t osh_tok_added_max_id(const osh_tok_added *a)
+{
+    int32_t top = -1;
+
+    for (size_t i = 0; i < a->n; i++)
+        if (a->tokens[i].id > top) top = a->tokens[i].id;
+    return top;
+}
+
+static osh_status trie_add(osh_ctx *cx, trie *t, const char *s, size_t n, uint32_t which)
+{
+    osh_status rc = OSH_OK;
+    uint64_t node = 0;
+
+    if (n == 0) goto done;
+    t->starts[(unsigned char)s[0]] = true;
+    t->empty = false;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t key = node << 8 | (unsigned char)s[i];
+        const struct osh_tok_pair *e = osh_tok_pairs_get(&t->edges, key);
+        if (e) {
+            node = e->a;
+            continue;
+        }
+        node = ++t->n_nodes;
+        OSH_TRY(osh_tok_pairs_put(cx, &t->edges, key, (uint32_t)node, 0));
+    }
+    if (!osh_tok_pairs_get(&t->edges, TERMINAL | node)) // the first of two equal contents wins
+        OSH_TRY(osh_tok_pairs_put(cx, &t->edges, TERMINAL | node, which, 0));
+done:
+    return rc;
+}
+
+/* Leftmost-longest match at or after from. */
+static const token *find(const osh_tok_added *a, const trie *t, const char *s, size_t n,
+                         size_t from, size_t *start, size_t *end)
+{
+    for (size_t i = from; i < n; i++) {
+        const token *best = NULL;
+        uint64_t node = 0;
+        if (!t->starts[(unsigned char)s[i]]) continue;
+        for (size_t k = i; k < n; k++) {
+            const struct osh_tok_pair *e =
+                osh_tok_pairs_get(&t->edges, node << 8 | (unsigned char)s[k]);
+            if (!e) break;
+            node = e->a;
+            e = osh_tok_pairs_get(&t->edges, TERMINAL | node);
+            if (!e) continue;
+            best = &a->tokens[e->a];
+            *end = k + 1;
+        }
+        if (best) {
+            *start = i;
+            return best;
+        }
+    }
+    return NULL;
+}
+
+static bool beside_word(const char *s, size_t n, size_t start, size_t end)
+{
+    uint32_t cp = 0;
+
+    if (start > 0) {
+        size_t at = osh_utf8_before(s, start);
+        osh_utf8_decode(s + at, start - at, &cp);
+        if (osh_cp_is_word(cp)) return true;
+    }
+    if (end < n) {
+        osh_utf8_decode(s + end, n - end, &cp);
+        if (osh_cp_is_word(cp)) return true;
+    }
+    return false;
+}
+
+static void swallow_spaces(const token *k, const char *s, size_t n, size_t *start, size_t *end)
+{
+    uint32_t cp = 0;
+
+    while (k->lstrip && *start > 0) {
+        size_t at = osh_utf8_before(s, *start);
+        osh_utf8_decode(s + at, *start - at, &cp);
+        if (!osh_cp_is_space(cp)) break;
+        *start = at;
+    }
+    while (k->rstrip && *end < n) {
+        size_t len = osh_utf8_decode(s + *end, n - *end, &cp);
+        if (!osh_cp_is_space(cp)) break;
+        *end += len;
+    }
+}
+
+static osh_status split_piece(osh_ctx *cx, const osh_tok_added *a, const trie *t, osh_tok_text *out,
+                              const char *base, osh_tok_piece p)
+{
+    osh_status rc = OSH_OK;
+    const char *s = base + p.at;
+    size_t done_to = 0, from = 0, start = 0, end = 0;
+    const token *k = NULL;
+
+    while ((k = find(a, t, s, p.len, from, &start, &end))) {
+        from = end; // the search goes on here even where white space is swallowed
+        if (k->single_word && beside_word(s, p.len, start, end)) continue;
+        size_t raw = start;
+        swallow_spaces(k, s, p.len, &start, &end);
+        if (start < done_to) start = raw > done_to ? done_to : raw;
+        if (done_to < start)
+            OSH_TRY(osh_tok_piece_add(cx, out, p.at + done_to, start - done_to, -1,
+                                      p.first && done_to == 0));
+        OSH_TRY(osh_tok_piece_add(cx, out, p.at + start, end - start, k->id, false));
+        done_to = end;
+    }
+    if (done_to < p.len)
+        OSH_TRY(osh_tok_piece_add(cx, out, p.at + done_to, p.len - done_to, -1,
+                                  p.first && done_to == 0));
+done:
+    return rc;
+}
+
+osh_status osh_tok_added_split(osh_ctx *cx, const osh_tok_added *a, bool normalized,
+                               osh_tok_work *w)
+{
+    osh_status rc = OSH_OK;
+    osh_tok_text *in = w->cur, *out = w->next;
+    const trie *t = &a->sets[normalized];
+
+    if (t->empty) return OSH_OK;
+    out->n_pieces = 0;
+    for (size_t i = 0; i < in->n_pieces; i++) {
+        osh_tok_piece p = in->pieces[i];
+        if (p.id >= 0)
+            OSH_TRY(osh_tok_piece_add(cx, out, p.at, p.len, p.id, p.first));
+        else
+            OSH_TRY(split_piece(cx, a, t, out, in->s, p));
+    }
+    osh_tok_piece *pieces = in->pieces;
+    size_t cap = in->cap_pieces;
+    in->pieces = out->pieces, in->cap_pieces = out->cap_pieces, in->n_pieces = out->n_pieces;
+    out->pieces = pieces, out->cap_pieces = cap, out->n_pieces = 0;
+done:
+    return rc;
+}
+
+static osh_status load_token(osh_ctx *cx, token *k, const cJSON *o, const char *what)
+{
+    osh_status rc = OSH_OK;
+    const char *content = NULL;
+
+    if (!cJSON_IsObject(o)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: an added token is not an object", what);
+    OSH_TRY(osh_json_str_or(cx, &content, o, "content", NULL, what));
+    if (!content) OSH_FAIL(cx, OSH_E_FORMAT, "%s: an added token without \"content\"", what);
+    OSH_TRY(osh_tok_string(cx, &k->content, &k->n, content));
+    OSH_TRY(osh_json_bool_or(cx, &k->special, o, "special", false, what));
+    OSH_TRY(osh_json_bool_or(cx, &k->single_word, o, "single_word", false, what));
+    OSH_TRY(osh_json_bool_or(cx, &k->lstrip, o, "lstrip", false, what));
+    OSH_TRY(osh_json_bool_or(cx, &k->rstrip, o, "rstrip", false, what));
+    OSH_TRY(osh_json_bool_or(cx, &k->normalized, o, "normalized", !k->special, what));
+done:
+    return rc;
+}
+
+/* The id is the vocabulary's, or the next free one: tokenizers does not believe the "id" of the file. */
+static osh_status number_tokens(osh_ctx *cx, osh_tok_added *a, const osh_bpe *m)
+{
+    osh_status rc = OSH_OK;
+    osh_map *seen = NULL; // own
+    int64_t top = -1, size = (int64_t)osh_bpe_size(m), known = 0;
+
+    OSH_TRY(osh_map_new(cx, &seen, a->n));
+    for (size_t i = 0; i < a->n; i++) {
+        token *k = &a->tokens[i];
+        if (osh_map_get(seen, k->content, k->n, &known)) {
+            k->id = (int32_t)known;
+        } else if (!osh_bpe_find(m, k->content, k->n, &k->id)) {
+            k->id = (int32_t)(top < 0 ? size : top >= size || size == 0 ? top + 1 : size);
+        }
+        OSH_TRY(osh_map_put(cx, seen, k->content, k->n, k->id));
+        if (k->id > top) top = k->id;
+    }
+done:
+    osh_map_free(cx, seen);
+    return rc;
+}
+
+static osh_status add_normalized(osh_ctx *cx, osh_tok_added *a, const osh_tok_steps *normalizers,
+                                 size_t which)
+{
+    osh_status rc = OSH_OK;
+    osh_tok_text one = {0}, two = {0};
+    osh_tok_work w = {&one, &two};
+    const token *k = &a->tokens[which];
+
+    OSH_TRY(osh_tok_text_add(cx, &one, k->content, k->n));
+    OSH_TRY(osh_tok_piece_add(cx, &one, 0, one.n, -1, true));
+    OSH_TRY(osh_tok_steps_run(cx, normalizers, &w));
+    OSH_TRY(trie_add(cx, &a->sets[1], w.cur->s, w.cur->n, (uint32_t)which));
+done:
+    osh_tok_text_deinit(cx, &one);
+    osh_tok_text_deinit(cx, &two);
+    return rc;
+}
+
+osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const cJSON *list, const osh_bpe *m,
+                              const osh_tok_steps *normalizers, const char *what)
+{
+    osh_status rc = OSH_OK;
+    osh_tok_added *a = NULL; // own
+    const cJSON *item = NULL;
+    size_t n = 0;
+
+    OSH_NEW(cx, a, 1);
+    if (list && !cJSON_IsNull(list) && !cJSON_IsArray(list))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"added_tokens\" is not a list", what);
+    cJSON_ArrayForEach(item, list) n++;
+    OSH_NEW(cx, a->tokens, n);
+    cJSON_ArrayForEach(item, list) {
+        token *k = &a->tokens[a->n++];
+        OSH_TRY(load_token(cx, k, item, what));
+        if (k->n == 0) { // tokenizers ignores it
+            osh_free(cx, k->content);
+            *k = (token){0};
+            a->n--;
+        }
+    }
+    OSH_TRY(number_tokens(cx, a, m));
+    for (int i = 0; i < 2; i++) {
+        a->sets[i].empty = true;
+        OSH_TRY(osh_tok_pairs_init(cx, &a->sets[i].edges, 64));
+    }
+    for (int special = 1; special >= 0; special--) // special tokens come first
+        for (size_t i = 0; i < a->n; i++) {
+            token *k = &a->tokens[i];
+            if (k->special != special) continue;
+            if (k->normalized)
+                OSH_TRY(add_normalized(cx, a, normalizers, i));
+            else
+                OSH_TRY(trie_add(cx, &a->sets[0], k->content, k->n, (uint32_t)i));
+        }
+    *out = a, a = NULL; // give
+done:
+    osh_tok_added_free(cx, a);
+    return rc;
+}

@@ -1,0 +1,501 @@
+/* tok_bpe.c - byte-pair merging of one word, with byte fallback, unknown tokens and a word cache.
+ *
+ * Agrees with tokenizers/src/models/bpe: of all neighbours that can merge, the pair with the lowest rank does, the leftmost
+ * first. Short words are scanned (the minimum of an array of ranks); from HEAP_FROM symbols on a heap of (rank, position)
+ * is kept, so that a text without a single cut costs O(n log n). */
+#include "base/map.h"
+#include "text/tok_impl.h"
+#include <string.h>
+
+#define HEAP_FROM 48
+#define NO_RANK UINT32_MAX
+#define CACHE_SLOTS 16384
+#define CACHE_KEY 78
+#define CACHE_IDS 10
+#define BMP 0x10000
+
+typedef struct cached { // 128 bytes
+    uint32_t hash;
+    uint8_t len, n_ids; // len 0: free
+    char key[CACHE_KEY];
+    int32_t ids[CACHE_IDS];
+    uint32_t unused;
+} cached;
+
+typedef struct symbol {
+    int32_t id;
+    int32_t prev, next; // index, -1: none
+    bool dead;
+} symbol;
+
+typedef struct candidate {
+    uint32_t rank, pos, id;
+} candidate;
+
+struct osh_bpe {
+    osh_map *vocab;      // own; token -> id
+    osh_tok_pairs pairs; // own; (left, right) -> rank, merged id
+    int32_t *char_ids;   // own; [BMP] id of each character as a token, -1: none; -2: look it up
+    int32_t byte_ids[256];
+    int32_t max_id, unk_id;
+    char *unk, *prefix, *suffix; // own; NULL: none
+    size_t n_unk, n_prefix, n_suffix;
+    bool byte_fallback, all_bytes, fuse_unk, ignore_merges;
+    symbol *symbols; // own; scratch
+    uint32_t *ranks; // own; scratch of the scan: [HEAP_FROM]
+    candidate *heap; // own; scratch
+    size_t cap_symbols, n_heap, cap_heap;
+    cached *cache; // own
+};
+
+bool osh_bpe_find(const osh_bpe *m, const char *token, size_t n, int32_t *id)
+{
+    int64_t v = 0;
+
+    if (!osh_map_get(m->vocab, token, n, &v)) return false;
+    *id = (int32_t)v;
+    return true;
+}
+
+size_t osh_bpe_size(const osh_bpe *m) { return osh_map_count(m->vocab); }
+
+int32_t osh_bpe_max_id(const osh_bpe *m) { return m->max_id; }
+
+void osh_bpe_free(osh_ctx *cx, osh_bpe *m)
+{
+    if (!m) return;
+    osh_map_free(cx, m->vocab);
+    osh_free(cx, m->pairs.slots);
+    osh_free(cx, m->char_ids);
+    osh_free(cx, m->unk);
+    osh_free(cx, m->prefix);
+    osh_free(cx, m->suffix);
+    osh_free(cx, m->symbols);
+    osh_free(cx, m->ranks);
+    osh_free(cx, m->heap);
+    osh_free(cx, m->cache);
+    osh_free(cx, m);
+}
+
+static const struct osh_tok_pair *pair_of(const osh_bpe *m, int32_t a, int32_t b)
+{
+    return osh_tok_pairs_get(&m->pairs, (uint64_t)(uint32_t)a << 32 | (uint32_t)b);
+}
+
+/* ---- merging ---- */
+
+static osh_status room_for(osh_ctx *cx, osh_bpe *m, size_t n)
+{
+    if (n <= m->cap_symbols) return OSH_OK;
+    size_t cap = n + n / 2 + 256;
+    symbol *p = osh_realloc(cx, m->symbols, cap * sizeof *p);
+    if (!p) return OSH_E_NOMEM;
+    m->symbols = p;
+    m->cap_symbols = cap;
+    return OSH_OK;
+}
+
+/* n < HEAP_FROM: symbols stay packed, ranks[i] is that of (i, i + 1). */
+static size_t merge_scan(osh_bpe *m, size_t n)
+{
+    symbol *s = m->symbols;
+    uint32_t *ranks = m->ranks;
+
+    for (size_t i = 0; i + 1 < n; i++) {
+        const struct osh_tok_pair *p = pair_of(m, s[i].id, s[i + 1].id);
+        ranks[i] = p ? p->a : NO_RANK;
+    }
+    while (n > 1) {
+        size_t best = 0;
+        for (size_t i = 1; i + 1 < n; i++)
+            if (ranks[i] < ranks[best]) best = i;
+        if (ranks[best] == NO_RANK) break;
+        s[best].id = (int32_t)pair_of(m, s[best].id, s[best + 1].id)->b;
+        n--;
+        memmove(&s[best + 1], &s[best + 2], (n - best - 1) * sizeof *s);
+        memmove(&ranks[best], &ranks[best + 1], (n - best - 1) * sizeof *ranks);
+        const struct osh_tok_pair *left = best ? pair_of(m, s[best - 1].id, s[best].id) : NULL;
+        const struct osh_tok_pair *right =
+            best + 1 < n ? pair_of(m, s[best].id, s[best + 1].id) : NULL;
+        if (best) ranks[best - 1] = left ? left->a : NO_RANK;
+        ranks[best] = right ? right->a : NO_RANK;
+    }
+    return n;
+}
+
+static bool sooner(candidate a, candidate b)
+{
+    return a.rank != b.rank ? a.rank < b.rank : a.pos < b.pos;
+}
+
+static osh_status heap_push(osh_ctx *cx, osh_bpe *m, candidate c)
+{
+    if (m->n_heap == m->cap_heap) {
+        size_t cap = m->cap_heap * 2 + 256;
+        candidate *p = osh_realloc(cx, m->heap, cap * sizeof *p);
+        if (!p) return OSH_E_NOMEM;
+        m->heap = p;
+        m->cap_heap = cap;
+    }
+    size_t i = m->n_heap++;
+    while (i > 0 && sooner(c, m->heap[(i - 1) / 2])) {
+        m->heap[i] = m->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    m->heap[i] = c;
+    return OSH_OK;
+}
+
+static candidate heap_pop(osh_bpe *m)
+{
+    candidate top = m->heap[0], last = m->heap[--m->n_heap];
+    size_t i = 0;
+
+    for (;;) {
+        size_t k = 2 * i + 1;
+        if (k >= m->n_heap) break;
+        if (k + 1 < m->n_heap && sooner(m->heap[k + 1], m->heap[k])) k++;
+        if (!sooner(m->heap[k], last)) break;
+        m->heap[i] = m->heap[k];
+        i = k;
+    }
+    m->heap[i] = last;
+    return top;
+}
+
+static osh_status push_pair(osh_ctx *cx, osh_bpe *m, int32_t left, int32_t right)
+{
+    if (left < 0 || right < 0) return OSH_OK;
+    const struct osh_tok_pair *p = pair_of(m, m->symbols[left].id, m->symbols[right].id);
+    return p ? heap_push(cx, m, (candidate){p->a, (uint32_t)left, p->b}) : OSH_OK;
+}
+
+static osh_status merge_heap(osh_ctx *cx, osh_bpe *m, size_t *n)
+{
+    osh_status rc = OSH_OK;
+    symbol *s = m->symbols;
+    size_t left = 0;
+
+    m->n_heap = 0;
+    for (size_t i = 0; i < *n; i++) {
+        s[i].prev = (int32_t)i - 1;
+        s[i].next = i + 1 < *n ? (int32_t)i + 1 : -1;
+        s[i].dead = false;
+    }
+    for (size_t i = 0; i + 1 < *n; i++) OSH_TRY(push_pair(cx, m, (int32_t)i, (int32_t)i + 1));
+    while (m->n_heap) {
+        candidate c = heap_pop(m);
+        symbol *a = &s[c.pos];
+        if (a->dead || a->next < 0) continue;
+        symbol *b = &s[a->next];
+        const struct osh_tok_pair *now = pair_of(m, a->id, b->id);
+        if (!now || now->b != c.id) continue; // one of the two has changed since
+        a->id = (int32_t)c.id;
+        b->dead = true;
+        a->next = b->next;
+        if (b->next >= 0) s[b->next].prev = (int32_t)c.pos;
+        OSH_TRY(push_pair(cx, m, a->prev, (int32_t)c.pos));
+        OSH_TRY(push_pair(cx, m, (int32_t)c.pos, a->next));
+    }
+    for (size_t i = 0; i < *n; i++)
+        if (!s[i].dead) s[left++] = s[i];
+    *n = left;
+done:
+    return rc;
+}
+
+/* ---- characters to symbols ---- */
+
+static bool char_id(const osh_bpe *m, const char *s, size_t n, uint32_t cp, bool head, bool tail,
+                    int32_t *id)
+{
+    char key[128];
+    size_t k = 0;
+
+    if (m->char_ids && cp < BMP) {
+        *id = m->char_ids[cp];
+        return *id >= 0;
+    }
+    if (m->prefix && !head) memcpy(key, m->prefix, k = m->n_prefix);
+    memcpy(key + k, s, n);
+    k += n;
+    if (m->suffix && tail) {
+        memcpy(key + k, m->suffix, m->n_suffix);
+        k += m->n_suffix;
+    }
+    return osh_bpe_find(m, key, k, id);
+}
+
+/* The bytes of the character, with prefix and suffix where there are any, as <0x..> tokens. */
+static bool fall_back(const osh_bpe *m, const char *s, size_t n, bool head, bool tail, symbol *to,
+                      size_t *k)
+{
+    const char *parts[3] = {head ? NULL : m->prefix, s, tail ? m->suffix : NULL};
+    size_t sizes[3] = {m->n_prefix, n, m->n_suffix}, at = *k;
+
+    if (!m->byte_fallback) return false;
+    for (int j = 0; j < 3; j++)
+        for (size_t i = 0; parts[j] && i < sizes[j]; i++) {
+            int32_t id = m->byte_ids[(unsigned char)parts[j][i]];
+            if (id < 0) return false;
+            to[at++].id = id;
+        }
+    *k = at;
+    return true;
+}
+
+static osh_status to_symbols(osh_ctx *cx, osh_bpe *m, const char *s, size_t n, size_t *n_symbols)
+{
+    osh_status rc = OSH_OK;
+    size_t k = 0, pending = 0; // pending: unknown tokens not yet written (0 or 1)
+    uint32_t cp = 0;
+
+    OSH_TRY(room_for(cx, m, n * (1 + m->n_prefix) + m->n_suffix + 4));
+    for (size_t i = 0, len = 0; i < n; i += len) {
+        int32_t id = -1;
+        len = osh_utf8_decode(s + i, n - i, &cp);
+        if (char_id(m, s + i, len, cp, i == 0, i + len == n, &id)) {
+            if (pending) m->symbols[k++].id = m->unk_id;
+            pending = 0;
+            m->symbols[k++].id = id;
+        } else if (fall_back(m, s + i, len, i == 0, i + len == n, m->symbols, &k)) {
+            continue; // a pending unknown token stays pending, as in the original
+        } else if (m->unk) {
+            if (m->unk_id < 0)
+                OSH_FAIL(cx, OSH_E_FORMAT, "the unknown token '%s' is not in the vocabulary",
+                         m->unk);
+            if (pending && !m->fuse_unk) m->symbols[k++].id = m->unk_id;
+            pending = 1;
+        }
+    }
+    if (pending) m->symbols[k++].id = m->unk_id;
+    *n_symbols = k;
+done:
+    return rc;
+}
+
+static uint32_t hash_of(const char *s, size_t n)
+{
+    uint64_t h = n * 0x9E3779B97F4A7C15ull, x = 0;
+
+    for (; n >= 8; s += 8, n -= 8) {
+        memcpy(&x, s, 8);
+        h = (h ^ x) * 0xBF58476D1CE4E5B9ull;
+        h ^= h >> 29;
+    }
+    x = 0;
+    memcpy(&x, s, n);
+    h = (h ^ x) * 0x94D049BB133111EBull;
+    return (uint32_t)(h >> 32);
+}
+
+static osh_status append(osh_ctx *cx, osh_ids *ids, const symbol *s, size_t n)
+{
+    osh_status rc = osh_ids_reserve(cx, ids, (int64_t)n);
+
+    for (size_t i = 0; !rc && i < n; i++) ids->ids[ids->n++] = s[i].id;
+    return rc;
+}
+
+osh_status osh_bpe_encode(osh_ctx *cx, osh_bpe *m, osh_ids *ids, const char *word, size_t n)
+{
+    osh_status rc = OSH_OK;
+    uint32_t hash = hash_of(word, n);
+    cached *c = n <= CACHE_KEY ? &m->cache[hash % CACHE_SLOTS] : NULL;
+    int32_t id = -1;
+
+    if (n == 0) return OSH_OK;
+    if (c && c->len == n && c->hash == hash && !memcmp(c->key, word, n)) {
+        OSH_TRY(osh_ids_reserve(cx, ids, c->n_ids));
+        memcpy(ids->ids + ids->n, c->ids, c->n_ids * sizeof *c->ids);
+        ids->n += c->n_ids;
+        goto done;
+    }
+    size_t k = 1;
+    if (m->ignore_merges && osh_bpe_find(m, word, n, &id)) {
+        OSH_TRY(room_for(cx, m, 1));
+        m->symbols[0].id = id;
+    } else {
+        OSH_TRY(to_symbols(cx, m, word, n, &k));
+        if (k < HEAP_FROM)
+            k = merge_scan(m, k);
+        else
+            OSH_TRY(merge_heap(cx, m, &k));
+    }
+    OSH_TRY(append(cx, ids, m->symbols, k));
+    if (c && k <= CACHE_IDS) {
+        c->hash = hash;
+        c->len = (uint8_t)n;
+        c->n_ids = (uint8_t)k;
+        memcpy(c->key, word, n);
+        for (size_t i = 0; i < k; i++) c->ids[i] = m->symbols[i].id;
+    }
+done:
+    return rc;
+}
+
+/* ---- loading ---- */
+
+static osh_status load_vocab(osh_ctx *cx, osh_bpe *m, const cJSON *o, const char *what)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *item = NULL;
+    size_t n_items = 0, n = 0;
+    char *key = NULL; // own
+
+    if (!cJSON_IsObject(o)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: model without a \"vocab\" object", what);
+    cJSON_ArrayForEach(item, o) n_items++;
+    OSH_TRY(osh_map_new(cx, &m->vocab, n_items));
+    m->max_id = -1;
+    cJSON_ArrayForEach(item, o) {
+        double v = item->valuedouble;
+        if (!cJSON_IsNumber(item) || v < 0 || v > INT32_MAX - 1 || v != (double)(int32_t)v)
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: the id of token '%.80s' must be an integer from 0", what,
+                     item->string);
+        if (strstr(item->string, "\xC0\x80")) { // holds U+0000
+            OSH_TRY(osh_tok_string(cx, &key, &n, item->string));
+            OSH_TRY(osh_map_put(cx, m->vocab, key, n, (int64_t)v));
+            osh_free(cx, key);
+            key = NULL;
+        } else {
+            OSH_TRY(osh_map_put(cx, m->vocab, item->string, strlen(item->string), (int64_t)v));
+        }
+        if ((int32_t)v > m->max_id) m->max_id = (int32_t)v;
+    }
+done:
+    osh_free(cx, key);
+    return rc;
+}
+
+/* One merge "a b" or ["a", "b"] to its three ids. text: scratch of the caller. */
+static osh_status load_merge(osh_ctx *cx, osh_bpe *m, const cJSON *item, int64_t rank, char **text,
+                             const char *what)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *a = item->child, *b = a ? a->next : NULL;
+    size_t n_a = 0, n_b = 0;
+    int32_t left, right, both;
+    const char *s = NULL, *t = NULL; // the two halves
+
+    osh_free(cx, *text);
+    *text = NULL;
+    if (cJSON_IsString(item)) {
+        s = item->valuestring;
+        const char *space = strchr(s, ' ');
+        if (!space || strchr(space + 1, ' '))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld '%.80s' is not two tokens and a space", what,
+                     (long long)rank, s);
+        n_a = (size_t)(space - s);
+        t = space + 1;
+    } else if (cJSON_IsArray(item) && cJSON_IsString(a) && cJSON_IsString(b) && !b->next) {
+        s = a->valuestring;
+        t = b->valuestring;
+        n_a = strlen(s);
+    } else {
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld is neither a string nor two strings", what,
+                 (long long)rank);
+    }
+    n_b = strlen(t);
+    *text = osh_alloc(cx, n_a + n_b + 1);
+    if (!*text) {
+        rc = OSH_E_NOMEM;
+        goto done;
+    }
+    char *w = *text;
+    memcpy(w, s, n_a);
+    memcpy(w + n_a, t, n_b + 1);
+    if (strstr(w, "\xC0\x80")) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: merge %lld holds U+0000", what,
+                                        (long long)rank);
+    bool known = osh_bpe_find(m, w, n_a, &left) && osh_bpe_find(m, w + n_a, n_b, &right) &&
+                 n_b >= m->n_prefix;
+    if (known && m->n_prefix) memmove(w + n_a, w + n_a + m->n_prefix, n_b - m->n_prefix);
+    if (!known || !osh_bpe_find(m, w, n_a + n_b - m->n_prefix, &both))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld '%.80s' uses a token that is not in the vocabulary",
+                 what, (long long)rank, w);
+    OSH_TRY(osh_tok_pairs_put(cx, &m->pairs, (uint64_t)(uint32_t)left << 32 | (uint32_t)right,
+                              (uint32_t)rank, (uint32_t)both));
+done:
+    return rc;
+}
+
+static osh_status load_merges(osh_ctx *cx, osh_bpe *m, const cJSON *o, const char *what)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *item = NULL;
+    char *text = NULL; // own
+    size_t n = 0;
+    int64_t rank = 0;
+
+    if (!cJSON_IsArray(o)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: model without a \"merges\" list", what);
+    cJSON_ArrayForEach(item, o) n++;
+    OSH_TRY(osh_tok_pairs_init(cx, &m->pairs, n));
+    cJSON_ArrayForEach(item, o) {
+        if (cJSON_IsString(item) && !strncmp(item->valuestring, "#version", 8)) continue;
+        OSH_TRY(load_merge(cx, m, item, rank++, &text, what));
+    }
+done:
+    osh_free(cx, text);
+    return rc;
+}
+
+static osh_status load_affix(osh_ctx *cx, char **out, size_t *n, const cJSON *o, const char *key,
+                             const char *what)
+{
+    osh_status rc = OSH_OK;
+    const char *s = NULL;
+
+    OSH_TRY(osh_json_str_or(cx, &s, o, key, NULL, what));
+    if (!s || !*s) goto done;
+    if (strlen(s) > 100) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: \"%s\" is too long", what, key);
+    OSH_TRY(osh_tok_string(cx, out, n, s));
+done:
+    return rc;
+}
+
+/* Ids of single characters and of the byte tokens, so that the hot loop hashes no strings. */
+static osh_status index_chars(osh_ctx *cx, osh_bpe *m)
+{
+    osh_status rc = OSH_OK;
+    char s[8];
+
+    for (int b = 0; b < 256; b++) {
+        static const char hex[] = "0123456789ABCDEF";
+        char code[6] = {'<', '0', 'x', hex[b >> 4], hex[b & 15], '>'};
+        if (!osh_bpe_find(m, code, 6, &m->byte_ids[b])) m->byte_ids[b] = -1;
+    }
+    if (m->prefix || m->suffix) goto done; // then a character has up to four forms
+    OSH_NEW(cx, m->char_ids, BMP);
+    for (uint32_t cp = 0; cp < BMP; cp++)
+        if (!osh_bpe_find(m, s, osh_utf8_encode(s, cp), &m->char_ids[cp])) m->char_ids[cp] = -1;
+done:
+    return rc;
+}
+
+osh_status osh_bpe_load(osh_ctx *cx, osh_bpe **out, const cJSON *model, const char *what)
+{
+    osh_status rc = OSH_OK;
+    osh_bpe *m = NULL; // own
+    const char *type = NULL;
+
+    OSH_NEW(cx, m, 1);
+    OSH_TRY(osh_json_str_or(cx, &type, model, "type", NULL, what));
+    if (type ? strcmp(type, "BPE") != 0 : !cJSON_GetObjectItemCaseSensitive(model, "merges"))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: model \"%s\" is not supported, only \"BPE\"", what,
+                 type ? type : "without a type");
+    OSH_TRY(osh_json_bool_or(cx, &m->byte_fallback, model, "byte_fallback", false, what));
+    OSH_TRY(osh_json_bool_or(cx, &m->fuse_unk, model, "fuse_unk", false, what));
+    OSH_TRY(osh_json_bool_or(cx, &m->ignore_merges, model, "ignore_merges", false, what));
+    OSH_TRY(load_affix(cx, &m->prefix, &m->n_prefix, model, "continuing_subword_prefix", what));
+    OSH_TRY(load_affix(cx, &m->suffix, &m->n_suffix, model, "end_of_word_suffix", what));
+    OSH_TRY(load_affix(cx, &m->unk, &m->n_unk, model, "unk_token", what));
+    OSH_TRY(load_vocab(cx, m, cJSON_GetObjectItemCaseSensitive(model, "vocab"), what));
+    OSH_TRY(load_merges(cx, m, cJSON_GetObjectItemCaseSensitive(model, "merges"), what));
+    if (!m->unk || !osh_bpe_find(m, m->unk, m->n_unk, &m->unk_id)) m->unk_id = -1;
+    OSH_TRY(index_chars(cx, m));
+    OSH_NEW(cx, m->ranks, HEAP_FROM);
+    OSH_NEW(cx, m->cache, CACHE_SLOTS);
+    *out = m, m = NULL; // give
+done:
+    osh_bpe_free(cx, m);
+    return rc;
+}

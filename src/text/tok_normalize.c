@@ -1,0 +1,225 @@
+/* tok_normalize.c - normalizers of tokenizer.json, each as tokenizers/src/normalizers does it.
+ *
+ * NFC, NFD, NFKC, NFKD by utf8proc; Lowercase maps character by character (no final sigma), as char::to_lowercase. */
+#include "text/tok_impl.h"
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+static osh_status unicode_form(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n, int form)
+{
+    osh_status rc = OSH_OK;
+    utf8proc_uint8_t *made = NULL; // malloc'ed by utf8proc
+    size_t i = 0;
+
+    while (i < n && (unsigned char)s[i] < 0x80) i++;
+    if (i == n) return osh_tok_text_add(cx, out, s, n); // ASCII is in every normal form
+    utf8proc_ssize_t len = utf8proc_map((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &made,
+                                        (utf8proc_option_t)(UTF8PROC_STABLE | form));
+    if (len == UTF8PROC_ERROR_NOMEM) OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate normalized text");
+    if (len < 0)
+        OSH_FAIL(cx, OSH_E_INTERNAL, "utf8proc cannot normalize %zu bytes: %s", n,
+                 utf8proc_errmsg(len));
+    OSH_TRY(osh_tok_text_add(cx, out, (const char *)made, (size_t)len));
+done:
+    free(made);
+    return rc;
+}
+
+static osh_status nfc(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
+                      size_t n, bool *first)
+{
+    (void)st, (void)first;
+    return unicode_form(cx, out, s, n, UTF8PROC_COMPOSE);
+}
+
+static osh_status nfd(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
+                      size_t n, bool *first)
+{
+    (void)st, (void)first;
+    return unicode_form(cx, out, s, n, UTF8PROC_DECOMPOSE);
+}
+
+static osh_status nfkc(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
+                       size_t n, bool *first)
+{
+    (void)st, (void)first;
+    return unicode_form(cx, out, s, n, UTF8PROC_COMPOSE | UTF8PROC_COMPAT);
+}
+
+static osh_status nfkd(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
+                       size_t n, bool *first)
+{
+    (void)st, (void)first;
+    return unicode_form(cx, out, s, n, UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT);
+}
+
+static osh_status add_cp(osh_ctx *cx, osh_tok_text *out, uint32_t cp)
+{
+    osh_status rc = osh_tok_text_reserve(cx, out, 4);
+
+    if (!rc) out->n += osh_utf8_encode(out->s + out->n, cp);
+    return rc;
+}
+
+static osh_status lowercase(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
+                            size_t n, bool *first)
+{
+    osh_status rc = OSH_OK;
+    uint32_t cp = 0;
+
+    (void)st, (void)first;
+    for (size_t i = 0; i < n;) {
+        i += osh_utf8_decode(s + i, n - i, &cp);
+        if (cp == 0x130) { // the one character whose lower case is two
+            OSH_TRY(osh_tok_text_add(cx, out, "i\xCC\x87", 3));
+            continue;
+        }
+        OSH_TRY(add_cp(cx, out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp)));
+    }
+done:
+    return rc;
+}
+
+static osh_status strip_accents(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out,
+                                const char *s, size_t n, bool *first)
+{
+    osh_status rc = OSH_OK;
+    uint32_t cp = 0;
+    size_t at = out->n;
+
+    (void)st;
+    for (size_t i = 0, len = 0; i < n; i += len) {
+        len = osh_utf8_decode(s + i, n - i, &cp);
+        if (!osh_cp_is_mark(cp))
+            OSH_TRY(osh_tok_text_add(cx, out, s + i, len));
+        else if (out->n == at)
+            *first = false;
+    }
+done:
+    return rc;
+}
+
+static osh_status strip(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
+                        size_t n, bool *first)
+{
+    uint32_t cp = 0;
+    size_t from = 0, to = n;
+
+    while (st->left && from < to) {
+        size_t len = osh_utf8_decode(s + from, to - from, &cp);
+        if (!osh_cp_is_space(cp)) break;
+        from += len;
+        *first = false;
+    }
+    while (st->right && to > from) {
+        size_t at = osh_utf8_before(s, to);
+        osh_utf8_decode(s + at, to - at, &cp);
+        if (!osh_cp_is_space(cp)) break;
+        to = at;
+    }
+    return osh_tok_text_add(cx, out, s + from, to - from);
+}
+
+static osh_status prepend(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
+                          size_t n, bool *first)
+{
+    osh_status rc = OSH_OK;
+
+    (void)first;
+    if (n > 0) OSH_TRY(osh_tok_text_add(cx, out, st->content, st->n_content));
+    OSH_TRY(osh_tok_text_add(cx, out, s, n));
+done:
+    return rc;
+}
+
+static osh_status replace(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
+                          size_t n, bool *first)
+{
+    osh_status rc = OSH_OK;
+    size_t done_to = 0, from = 0, start = 0, end = 0, base = out->n;
+
+    while (from <= n) {
+        OSH_TRY(osh_tok_pattern_find(cx, &st->pattern, s, n, from, &start, &end));
+        if (start == SIZE_MAX) break;
+        OSH_TRY(osh_tok_text_add(cx, out, s + done_to, start - done_to));
+        OSH_TRY(osh_tok_text_add(cx, out, st->content, st->n_content));
+        if (end > 0 && out->n == base) *first = false; // the first characters are gone
+        done_to = from = end;
+        if (start == end) { // an empty match: step over one character
+            uint32_t cp;
+            size_t len = end < n ? osh_utf8_decode(s + end, n - end, &cp) : 0;
+            OSH_TRY(osh_tok_text_add(cx, out, s + end, len));
+            done_to += len;
+            from = end + (len ? len : 1);
+        }
+    }
+    if (done_to < n) OSH_TRY(osh_tok_text_add(cx, out, s + done_to, n - done_to));
+done:
+    return rc;
+}
+
+#define OSH_RUN(fn)                                                                                \
+    static osh_status run_##fn(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)               \
+    {                                                                                              \
+        return osh_tok_map_pieces(cx, st, w, fn);                                                  \
+    }
+OSH_RUN(nfc)
+OSH_RUN(nfd)
+OSH_RUN(nfkc)
+OSH_RUN(nfkd)
+OSH_RUN(lowercase)
+OSH_RUN(strip_accents)
+OSH_RUN(strip)
+OSH_RUN(prepend)
+OSH_RUN(replace)
+OSH_RUN(osh_tok_map_bytes)
+
+static osh_status load_string(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *key,
+                              const char *what)
+{
+    const cJSON *s = cJSON_GetObjectItemCaseSensitive(o, key);
+
+    if (!cJSON_IsString(s))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: a string \"%s\" is wanted", what, key);
+    return osh_tok_string(cx, &st->content, &st->n_content, s->valuestring);
+}
+
+static osh_status load_prepend(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *what)
+{
+    return load_string(cx, st, o, "prepend", what);
+}
+
+static osh_status load_replace(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *what)
+{
+    osh_status rc = load_string(cx, st, o, "content", what);
+
+    return rc ? rc : osh_tok_pattern_load(cx, &st->pattern,
+                                          cJSON_GetObjectItemCaseSensitive(o, "pattern"), what);
+}
+
+static osh_status load_strip(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *what)
+{
+    osh_status rc = osh_json_bool_or(cx, &st->left, o, "strip_left", true, what);
+
+    return rc ? rc : osh_json_bool_or(cx, &st->right, o, "strip_right", true, what);
+}
+
+osh_status osh_tok_normalizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
+                                    const char *what)
+{
+    static const osh_tok_component table[] = {
+        {"NFC", NULL, run_nfc},
+        {"NFD", NULL, run_nfd},
+        {"NFKC", NULL, run_nfkc},
+        {"NFKD", NULL, run_nfkd},
+        {"Lowercase", NULL, run_lowercase},
+        {"StripAccents", NULL, run_strip_accents},
+        {"Strip", load_strip, run_strip},
+        {"Prepend", load_prepend, run_prepend},
+        {"Replace", load_replace, run_replace},
+        {"ByteLevel", NULL, run_osh_tok_map_bytes},
+        {NULL, NULL, NULL}};
+
+    return osh_tok_steps_load(cx, steps, o, table, "normalizer", "normalizers", what);
+}

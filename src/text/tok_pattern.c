@@ -1,0 +1,291 @@
+/* tok_pattern.c - patterns of tokenizer.json: literal strings, and Oniguruma's regexes as PCRE2 understands them.
+ *
+ * tokenizers matches with Oniguruma (Ruby's syntax, Unicode 16); this file rewrites what PCRE2 10.42 (Perl's syntax, Unicode
+ * 14) would read differently and refuses what it cannot express:
+ *
+ *   \s        U+180E is no white space any more         \p{L} \d \w ...  characters of Unicode 15 to 16 are added
+ *   ^ $       match at every line                       {n,m}+           a repeated repeat, not a possessive one
+ *   \h        a hexadecimal digit                       [a[b]] [a&&b]    refused: PCRE2 has no nested classes
+ */
+#include "base/buf.h"
+#include "text/tok_impl.h"
+#include "text/tok_unicode.h"
+#include <string.h>
+
+typedef struct rewriter {
+    osh_ctx *cx;
+    const char *s, *what;
+    size_t n, at;
+    osh_buf *out;
+    size_t atom;            // where the last atom starts in out
+    size_t groups[64];      // starts of the open groups
+    int n_groups;
+    bool lines;             // saw ^ or $
+} rewriter;
+
+static osh_status refuse(rewriter *r, const char *why)
+{
+    return osh_fail(r->cx, OSH_E_UNSUPPORTED, "%s: regular expression '%.200s': %s", r->what, r->s,
+                    why);
+}
+
+static osh_status put(rewriter *r, const char *s, size_t n)
+{
+    return osh_buf_append(r->cx, r->out, s, n);
+}
+
+/* Ranges that Unicode 15 to 16 added to a class: "L" takes Lu, Ll, ...; "w" what \w holds. */
+static osh_status put_newer(rewriter *r, const char *cls)
+{
+    osh_status rc = OSH_OK;
+
+    for (const osh_uni_range *u = osh_uni_newer; u->hi; u++)
+        if (!strncmp(u->cls, cls, strlen(cls)))
+            OSH_TRY(osh_buf_printf(r->cx, r->out, "\\x{%X}-\\x{%X}", u->lo, u->hi));
+done:
+    return rc;
+}
+
+/* A class escape as members of a bracket class. */
+static osh_status put_members(rewriter *r, char kind, const char *prop)
+{
+    static const char *const word[] = {"L", "M", "Nd", "Nl"};
+    osh_status rc = OSH_OK;
+
+    if (kind == 's') {
+        OSH_TRY(osh_buf_printf(r->cx, r->out, "\\t-\\r\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}"
+                                              "\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"));
+    } else if (kind == 'd') {
+        OSH_TRY(put(r, "\\p{Nd}", 6));
+        OSH_TRY(put_newer(r, "Nd"));
+    } else if (kind == 'h') {
+        OSH_TRY(put(r, "0-9A-Fa-f", 9));
+    } else if (kind == 'w') { // Alphabetic, M, Nd, Pc; the circled letters are alphabetic symbols
+        for (size_t i = 0; i < 4; i++) {
+            OSH_TRY(osh_buf_printf(r->cx, r->out, "\\p{%s}", word[i]));
+            OSH_TRY(put_newer(r, word[i]));
+        }
+        OSH_TRY(osh_buf_printf(r->cx, r->out, "\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"
+                                              "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}"));
+    } else {
+        static const char *const scripts[] = {"Han", "Hiragana", "Katakana", "Hangul", "Latin",
+                                              "Greek", "Cyrillic", "Arabic", "Hebrew", "Thai"};
+        bool script = false; // PCRE2 reads a bare script name as the script extensions
+        for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++)
+            script |= !strcmp(prop, scripts[i]);
+        OSH_TRY(osh_buf_printf(r->cx, r->out, "\\p{%s%s}", script ? "sc:" : "", prop));
+        OSH_TRY(put_newer(r, prop));
+    }
+done:
+    return rc;
+}
+
+/* \p{Name}, \p{^Name}, \P{Name}; at is behind the p. */
+static osh_status read_property(rewriter *r, char *prop, size_t cap, bool *negated)
+{
+    size_t k = 0;
+
+    if (r->at < r->n && r->s[r->at] != '{') return refuse(r, "a property without braces");
+    r->at++;
+    if (r->at < r->n && r->s[r->at] == '^') {
+        *negated = !*negated;
+        r->at++;
+    }
+    while (r->at < r->n && r->s[r->at] != '}' && k + 1 < cap) prop[k++] = r->s[r->at++];
+    if (r->at >= r->n || r->s[r->at] != '}' || k == 0) return refuse(r, "an unfinished property");
+    prop[k] = 0;
+    r->at++;
+    return OSH_OK;
+}
+
+/* An escape; in_class: inside brackets. */
+static osh_status escape(rewriter *r, bool in_class)
+{
+    osh_status rc = OSH_OK;
+    char prop[40] = "", c = r->s[r->at + 1];
+    bool negated = false;
+
+    if (r->at + 1 >= r->n) return refuse(r, "ends in a backslash");
+    if (!strchr("sSdDwWhHpPu", c)) {
+        OSH_TRY(put(r, r->s + r->at, 2));
+        r->at += 2;
+        goto done;
+    }
+    r->at += 2;
+    if (c == 'u') { // \uHHHH
+        if (r->n - r->at < 4) OSH_TRY(refuse(r, "an unfinished \\u"));
+        OSH_TRY(osh_buf_printf(r->cx, r->out, "\\x{%.4s}", r->s + r->at));
+        r->at += 4;
+        goto done;
+    }
+    negated = strchr("SDWHP", c) != NULL;
+    char kind = negated ? (char)(c + ('a' - 'A')) : c;
+    if (kind == 'p') OSH_TRY(read_property(r, prop, sizeof prop, &negated));
+    if (in_class && negated) {
+        if (kind == 's') { // the only one whose complement PCRE2 has, but for one character
+            OSH_TRY(put(r, "\\S\\x{180E}", 10));
+            goto done;
+        }
+        OSH_TRY(refuse(r, "a negated class inside brackets"));
+    }
+    if (!in_class) OSH_TRY(put(r, negated ? "[^" : "[", negated ? 2 : 1));
+    OSH_TRY(put_members(r, kind, prop));
+    if (!in_class) OSH_TRY(put(r, "]", 1));
+done:
+    return rc;
+}
+
+static osh_status bracket(rewriter *r)
+{
+    osh_status rc = OSH_OK;
+    bool start = true;
+
+    OSH_TRY(put(r, "[", 1));
+    r->at++;
+    if (r->at < r->n && r->s[r->at] == '^') {
+        OSH_TRY(put(r, "^", 1));
+        r->at++;
+    }
+    for (; r->at < r->n; start = false) {
+        char c = r->s[r->at];
+        if (c == ']' && !start) {
+            OSH_TRY(put(r, "]", 1));
+            r->at++;
+            goto done;
+        }
+        if (c == '[') OSH_TRY(refuse(r, "a class inside a class"));
+        if (c == '&' && r->at + 1 < r->n && r->s[r->at + 1] == '&')
+            OSH_TRY(refuse(r, "an intersection of classes (&&)"));
+        if (c == '\\') {
+            OSH_TRY(escape(r, true));
+        } else {
+            OSH_TRY(put(r, &c, 1));
+            r->at++;
+        }
+    }
+    OSH_TRY(refuse(r, "an unfinished class"));
+done:
+    return rc;
+}
+
+/* X{n,m}+ is (?:X{n,m})+ in Ruby's syntax. at is on the brace. */
+static osh_status braces(rewriter *r)
+{
+    osh_status rc = OSH_OK;
+    const char *end = memchr(r->s + r->at, '}', r->n - r->at);
+    osh_buf tail;
+
+    osh_buf_init(&tail, 0);
+    size_t len = end ? (size_t)(end - (r->s + r->at)) + 1 : 1;
+    OSH_TRY(put(r, r->s + r->at, len));
+    r->at += len;
+    if (!end || r->at >= r->n || r->s[r->at] != '+') goto done;
+    OSH_TRY(osh_buf_append(r->cx, &tail, r->out->data + r->atom, r->out->len - r->atom));
+    r->out->len = r->atom;
+    OSH_TRY(osh_buf_printf(r->cx, r->out, "(?:%s)", tail.data));
+done:
+    osh_buf_deinit(r->cx, &tail);
+    return rc;
+}
+
+static osh_status group_open(rewriter *r)
+{
+    osh_status rc = OSH_OK;
+
+    if (r->n_groups == 64) OSH_TRY(refuse(r, "groups nest too deeply"));
+    r->groups[r->n_groups++] = r->out->len;
+    OSH_TRY(put(r, "(", 1));
+    r->at++;
+    if (r->at < r->n && r->s[r->at] == '?') { // up to the ':' or what decides the kind of group
+        OSH_TRY(put(r, "?", 1));
+        r->at++;
+    }
+done:
+    return rc;
+}
+
+static osh_status next(rewriter *r)
+{
+    osh_status rc = OSH_OK;
+    char c = r->s[r->at];
+
+    switch (c) {
+    case '\\':
+        r->atom = r->out->len;
+        OSH_TRY(escape(r, false));
+        break;
+    case '[':
+        r->atom = r->out->len;
+        OSH_TRY(bracket(r));
+        break;
+    case '{': OSH_TRY(braces(r)); break;
+    case '(': OSH_TRY(group_open(r)); break;
+    case ')':
+        if (r->n_groups > 0) r->atom = r->groups[--r->n_groups];
+        OSH_TRY(put(r, ")", 1));
+        r->at++;
+        break;
+    default:
+        r->lines |= c == '^' || c == '$';
+        if (!strchr("+*?|", c) && ((unsigned char)c & 0xC0) != 0x80) r->atom = r->out->len;
+        OSH_TRY(put(r, &c, 1));
+        r->at++;
+        break;
+    }
+done:
+    return rc;
+}
+
+osh_status osh_tok_pattern_regex(osh_ctx *cx, osh_tok_pattern *p, const char *onig,
+                                 const char *what)
+{
+    osh_status rc = OSH_OK;
+    osh_buf out, whole;
+    rewriter r = {.cx = cx, .s = onig, .n = strlen(onig), .what = what, .out = &out};
+
+    osh_buf_init(&out, (size_t)1 << 20);
+    osh_buf_init(&whole, 0);
+    while (r.at < r.n) OSH_TRY(next(&r));
+    OSH_TRY(osh_buf_printf(cx, &whole, "%s%s", r.lines ? "(?m)" : "", out.data ? out.data : ""));
+    OSH_TRY(osh_regex_new(cx, &p->re, whole.data, whole.len));
+done:
+    if (rc) osh_note(cx, "reading a regular expression of %s", what);
+    osh_buf_deinit(cx, &out);
+    osh_buf_deinit(cx, &whole);
+    return rc;
+}
+
+osh_status osh_tok_pattern_load(osh_ctx *cx, osh_tok_pattern *p, const cJSON *o, const char *what)
+{
+    const cJSON *re = cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, "Regex") : NULL;
+    const cJSON *lit = cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, "String") : NULL;
+
+    if (cJSON_IsString(re)) return osh_tok_pattern_regex(cx, p, re->valuestring, what);
+    if (!cJSON_IsString(lit) || !*lit->valuestring)
+        return osh_fail(cx, OSH_E_FORMAT,
+                        "%s: a pattern is neither a \"Regex\" nor a non-empty \"String\"", what);
+    return osh_tok_string(cx, &p->literal, &p->n_literal, lit->valuestring);
+}
+
+osh_status osh_tok_pattern_find(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n,
+                                size_t from, size_t *start, size_t *end)
+{
+    osh_status rc = OSH_OK;
+
+    if (!p->re) {
+        const char *hit = from < n ? memmem(s + from, n - from, p->literal, p->n_literal) : NULL;
+        *start = hit ? (size_t)(hit - s) : SIZE_MAX;
+        *end = hit ? *start + p->n_literal : SIZE_MAX;
+        return OSH_OK;
+    }
+    OSH_TRY(osh_regex_find_valid(cx, p->re, s, n, from, start, end));
+done:
+    return rc;
+}
+
+void osh_tok_pattern_deinit(osh_ctx *cx, osh_tok_pattern *p)
+{
+    osh_regex_free(cx, p->re);
+    osh_free(cx, p->literal);
+    memset(p, 0, sizeof *p);
+}

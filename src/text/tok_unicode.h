@@ -1,0 +1,10 @@
+/* tok_unicode.h - where the Unicode versions inside tokenizers and inside our libraries differ. */
+#ifndef OSH_TOK_UNICODE_H
+#define OSH_TOK_UNICODE_H
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct osh_uni_range { uint32_t lo, hi; const char *cls; } osh_uni_range; // a table ends with hi == 0
+extern const osh_uni_range osh_uni_newer[]; // general categories of what Unicode 15 to 16 assigned
+bool osh_uni_in(const osh_uni_range *table, uint32_t cp);
+#endif
