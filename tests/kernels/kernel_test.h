@@ -1,0 +1,85 @@
+/* kernel_test.h - tensors with poisoned guards, filled by the counter RNG, and the comparison of two columns of an op. */
+#ifndef OSH_KERNEL_TEST_H
+#define OSH_KERNEL_TEST_H
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "ops/kernel.h"
+
+enum { GUARD = 64, SEED = 20240607 }; // bytes on either side; the seed of every value in these tests
+
+typedef struct guarded {
+    osh_tensor t;
+    uint8_t *room; // own
+} guarded;
+
+static inline guarded guarded_new(osh_ctx *cx, osh_dtype dt, int ndim, int64_t a, int64_t b)
+{
+    guarded g = {.t = {.dtype = dt, .ndim = ndim, .shape = {a, b}}};
+    size_t n = osh_tensor_bytes(&g.t);
+
+    g.room = osh_alloc(cx, n + 2 * GUARD);
+    assert_non_null(g.room);
+    memset(g.room, 0xA5, n + 2 * GUARD);
+    g.t.data = g.room + GUARD;
+    return g;
+}
+
+static inline void guarded_check(const guarded *g)
+{
+    const uint8_t *end = (uint8_t *)g->t.data + osh_tensor_bytes(&g->t);
+    for (int i = 0; i < GUARD; i++) {
+        assert_int_equal(g->room[i], 0xA5);
+        assert_int_equal(end[i], 0xA5);
+    }
+}
+
+static inline void guarded_free(osh_ctx *cx, guarded *g) { osh_free(cx, g->room); }
+
+/* Values in amp * [-1, 1), rounded to the dtype before any kernel sees them. */
+static inline void guarded_fill(guarded *g, uint64_t stream, float amp)
+{
+    int64_t n = osh_tensor_numel(&g->t);
+    for (int64_t i = 0; i < n; i++) {
+        float f = amp * osh_rng_sym(SEED, stream, (uint64_t)i);
+        osh_from_f32(osh_elem(&g->t, i), g->t.dtype, &f, 1);
+    }
+}
+
+static inline double value_at(const osh_tensor *t, int64_t i)
+{
+    float f;
+    if (t->dtype == OSH_I32) return ((const int32_t *)t->data)[i];
+    if (t->dtype == OSH_U8) return ((const uint8_t *)t->data)[i];
+    osh_to_f32(&f, osh_elem(t, i), t->dtype, 1);
+    return f;
+}
+
+/* Normalized mean square error of got against want; infinite where one is not finite. */
+static inline double nmse(const osh_tensor *got, const osh_tensor *want)
+{
+    double diff = 0, norm = 0;
+    for (int64_t i = 0, n = osh_tensor_numel(want); i < n; i++) {
+        double g = value_at(got, i), w = value_at(want, i);
+        if (!isfinite(g) || !isfinite(w)) return INFINITY;
+        diff += (g - w) * (g - w);
+        norm += w * w;
+    }
+    return diff == 0 ? 0 : diff / (norm > 0 ? norm : 1e-300);
+}
+
+/* What one flipped rounding of a narrow dtype may add: a few percent of the elements off by one unit in the last place. */
+static inline double tol_of(double tol, osh_dtype dt)
+{
+    if (dt == OSH_BF16) return tol + 2e-7; // a unit is 2^-8: 1.5e-5 / 12 if every element were off
+    if (dt == OSH_F16) return tol + 4e-9;
+    return tol;
+}
+#endif

@@ -1,0 +1,285 @@
+/* test_kernels.c - every model op: the fast column against the reference, one row of `cases` per shape.
+ *
+ * Besides the error: guards stay, a batch gives the bytes of its samples alone, one thread gives those of three, and each
+ * attribute is load-bearing: its case differs from the same case without it. */
+#include "kernel_test.h"
+
+typedef struct op_case {
+    const char *op;
+    int64_t n;                   // tokens
+    int64_t in[3], w[2][2], out; // widths of inputs, weight shapes (0: absent; [1] 0: 1-D), output width
+    int64_t split[2];            // samples begin at 0 and at these (0: no more)
+    float amp;                   // values in amp * [-1, 1); 0: 1
+    const void *attr;            // NULL: the op's own defaults do
+    const void *without;         // the same attr less one property: must change the result
+} op_case;
+
+static char silu[] = "silu", gelu[] = "gelu", gelu_tanh[] = "gelu_pytorch_tanh";
+static const osh_glu_attr act_silu = {silu}, act_gelu = {gelu}, act_tanh = {gelu_tanh};
+static const osh_rms_norm_attr eps = {.eps = 1e-5}, eps0 = {.eps = 0}, heads8 = {.eps = 1e-6, .head_dim = 8};
+static const osh_rms_norm_attr heads129 = {.eps = 1e-6, .head_dim = 129};
+static const osh_linear_attr lin = {0};
+static const osh_embedding_attr emb = {.hidden_size = 129, .vocab_size = 33};
+static const osh_attention_attr att1 = {1, 1, 1, 0, 0}, att7 = {6, 2, 7, 0, 0}, att7w = {6, 2, 7, 3, 0}, att7k = {6, 6, 7, 0, 0};
+static const osh_attention_attr att7s = {6, 2, 7, 0, 0.9}, att64 = {9, 3, 64, 0, 0}, att64w = {9, 3, 64, 100, 0};
+static const osh_rope_attr rope8 = {.head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.25, 0.0625f, 0.015625f}, .attention_scaling = 1};
+static const osh_rope_attr rope8s = {.head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.25, 0.0625f, 0.015625f}, .attention_scaling = 1.2};
+static const osh_rope_attr rope8p = {.head_dim = 8, .rotary_dim = 4, .inv_freq = {1, 0.1f}, .attention_scaling = 1};
+static const osh_rope_attr rope8f = {.head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.1f, 0.01f, 0.001f}, .attention_scaling = 1};
+static const osh_rope_attr rope8d = {.head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.1f, 0.01f, 0.001f}, .attention_scaling = 1,
+                                     .dynamic = true, .theta = 10000, .factor = 2, .max_pos = 20};
+static osh_rope_attr rope64, rope258; // filled by main
+
+static const op_case cases[] = {
+    {"embedding", 1, {1}, {{33, 129}}, 129, .attr = &emb},
+    {"embedding", 129, {1}, {{33, 129}}, 129, {5}, .attr = &emb},
+    {"rms_norm", 1, {1}, {{1}}, 1, .attr = &eps},
+    {"rms_norm", 3, {7}, {{7}}, 7, .attr = &eps},
+    {"rms_norm", 130, {129}, {{129}}, 129, {65}, .attr = &eps},
+    {"rms_norm", 67, {576}, {{576}}, 576, {9, 11}, .attr = &eps},
+    {"rms_norm", 3, {129}, {{129}}, 129, .amp = 3e-3f, .attr = &eps, .without = &eps0}, // |x| ~ sqrt(eps)
+    {"rms_norm", 5, {24}, {{8}}, 24, .attr = &heads8},
+    {"rms_norm", 5, {258}, {{129}}, 258, .attr = &heads129},
+    {"linear", 1, {1}, {{1, 1}}, 1, .attr = &lin},
+    {"linear", 7, {7}, {{7, 7}, {7}}, 7, {3}, .attr = &lin},
+    {"linear", 129, {129}, {{193, 129}, {193}}, 193, {1, 4}, .attr = &lin},
+    {"linear", 515, {65}, {{129, 65}}, 129, {257}, .attr = &lin},       // two tiles in a sample
+    {"linear", 2300, {9}, {{5, 9}}, 5, {2100, 2101}, .attr = &lin},     // two panels
+    {"linear", 130, {576}, {{576, 576}}, 576, .attr = &lin},
+    {"rope", 1, {8}, .out = 8, .attr = &rope8},
+    {"rope", 7, {24}, .out = 24, {3}, .attr = &rope8, .without = &rope8f},
+    {"rope", 129, {24}, .out = 24, {100}, .attr = &rope8s, .without = &rope8},
+    {"rope", 129, {24}, .out = 24, {64}, .attr = &rope8p, .without = &rope8},
+    {"rope", 129, {24}, .out = 24, {15, 79}, .attr = &rope8d, .without = &rope8f}, // lengths 15, 64, 50 of max_pos 20
+    {"rope", 70, {258}, .out = 258, .attr = &rope258},
+    {"rope", 515, {576}, .out = 576, {7}, .attr = &rope64},
+    {"attention", 1, {1, 1, 1}, .out = 1, .attr = &att1},
+    {"attention", 7, {42, 14, 14}, .out = 42, {2}, .attr = &att7},
+    {"attention", 129, {42, 14, 14}, .out = 42, {129 - 7}, .attr = &att7},
+    {"attention", 129, {42, 42, 42}, .out = 42, {1}, .attr = &att7k},
+    {"attention", 300, {42, 14, 14}, .out = 42, {11}, .attr = &att7w, .without = &att7},
+    {"attention", 29, {42, 14, 14}, .out = 42, {11}, .amp = 2, .attr = &att7s, .without = &att7},
+    {"attention", 515, {576, 192, 192}, .out = 576, {130}, .attr = &att64},
+    {"attention", 515, {576, 192, 192}, .out = 576, {130}, .attr = &att64w, .without = &att64},
+    {"glu", 1, {1, 1}, .out = 1, .amp = 4, .attr = &act_silu},
+    {"glu", 7, {7, 7}, .out = 7, .amp = 4, .attr = &act_gelu, .without = &act_silu},
+    {"glu", 129, {129, 129}, .out = 129, .amp = 6, .attr = &act_tanh, .without = &act_gelu},
+    {"glu", 129, {1536, 1536}, .out = 1536, .amp = 100, .attr = &act_silu},
+    {"add", 1, {1, 1}, .out = 1},
+    {"add", 7, {7, 7}, .out = 7},
+    {"add", 129, {129, 129}, .out = 129, {3}},
+};
+
+typedef struct op_run {
+    guarded in[5], out;
+    int n_in;
+    int64_t offsets[4];
+    osh_seqs seqs;
+    osh_op_args a;
+} op_run;
+
+static void op_run_open(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype dt)
+{
+    const osh_op *op = osh_op_find(c->op);
+    bool ids = !strcmp(c->op, "embedding");
+
+    assert_non_null(op);
+    *r = (op_run){.n_in = op->n_in + op->n_weights};
+    for (int i = 0; i < r->n_in; i++) {
+        bool weight = i >= op->n_in;
+        const int64_t *w = c->w[weight ? i - op->n_in : 0];
+        if (weight && !w[0]) continue;
+        if (weight) r->in[i] = guarded_new(cx, dt, w[1] ? 2 : 1, w[0], w[1]);
+        else r->in[i] = guarded_new(cx, ids ? OSH_I32 : dt, ids ? 1 : 2, c->n, c->in[i]);
+        if (ids && !weight)
+            for (int64_t n = 0; n < c->n; n++) ((int32_t *)r->in[i].t.data)[n] = (int32_t)(osh_rng_u64(SEED, 0, (uint64_t)n) % 33);
+        else
+            guarded_fill(&r->in[i], (uint64_t)i, c->amp > 0 && !weight ? c->amp : 1);
+        r->a.in[i] = &r->in[i].t;
+    }
+    r->out = guarded_new(cx, dt, 2, c->n, c->out);
+    r->a.out[0] = &r->out.t;
+    r->seqs = (osh_seqs){.n = 1, .offsets = r->offsets};
+    for (int s = 0; s < 2 && c->split[s]; s++) r->offsets[r->seqs.n++] = c->split[s];
+    r->offsets[r->seqs.n] = c->n;
+    r->a.seqs = &r->seqs;
+    r->a.attr = c->attr;
+}
+
+static void op_run_close(osh_ctx *cx, op_run *r)
+{
+    for (int i = 0; i < r->n_in; i++)
+        if (r->in[i].room) guarded_check(&r->in[i]), guarded_free(cx, &r->in[i]);
+    guarded_check(&r->out);
+    guarded_free(cx, &r->out);
+}
+
+static void check_against_ref(osh_ctx *cx, const op_case *c, osh_dtype dt)
+{
+    const osh_op *op = osh_op_find(c->op);
+    op_run ref, fast, other;
+
+    op_run_open(cx, &ref, c, dt);
+    op_run_open(cx, &fast, c, dt);
+    assert_int_equal(op->run[OSH_REF](cx, &ref.a), OSH_OK);
+    assert_int_equal(osh_op_run(cx, op, &fast.a), OSH_OK);
+    double e = nmse(&fast.out.t, &ref.out.t), tol = op->tol > 0 ? tol_of(op->tol, dt) : 0;
+    if (!(e <= tol)) fail_msg("%s [%lld, %lld] %s: NMSE %g, want %g", c->op, (long long)c->n, (long long)c->out,
+                              osh_dtype_name(dt), e, tol);
+    if (c->without && dt == OSH_F32) {
+        op_run_open(cx, &other, c, dt);
+        other.a.attr = c->without;
+        assert_int_equal(op->run[OSH_REF](cx, &other.a), OSH_OK);
+        e = nmse(&other.out.t, &ref.out.t);
+        if (!(e > 1e-9)) fail_msg("%s [%lld, %lld]: the attribute changes nothing (%g)", c->op, (long long)c->n, (long long)c->out, e);
+        op_run_close(cx, &other);
+    }
+    op_run_close(cx, &fast);
+    op_run_close(cx, &ref);
+}
+
+static void test_fast_equals_ref(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
+
+    assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int d = 0; d < 3; d++) check_against_ref(cx, &cases[i], dts[d]);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+/* The batch on three threads against each sample alone on one: the same bytes. */
+static void check_bytes(osh_ctx *one, osh_ctx *three, const op_case *c, osh_dtype dt)
+{
+    const osh_op *op = osh_op_find(c->op);
+    op_run batch, alone;
+
+    op_run_open(three, &batch, c, dt);
+    op_run_open(one, &alone, c, dt);
+    assert_int_equal(osh_op_run(three, op, &batch.a), OSH_OK);
+    for (int64_t s = 0; s < batch.seqs.n; s++) {
+        int64_t row = batch.offsets[s], n = batch.offsets[s + 1] - row;
+        osh_tensor in[3], out = alone.out.t;
+        osh_op_args a = alone.a;
+        for (int i = 0; i < op->n_in; i++) {
+            in[i] = alone.in[i].t;
+            in[i].data = osh_elem(&in[i], row * osh_width(&in[i]));
+            in[i].shape[0] = n;
+            a.in[i] = &in[i];
+        }
+        out.data = osh_elem(&out, row * osh_width(&out));
+        out.shape[0] = n;
+        a.out[0] = &out;
+        a.seqs = NULL;
+        assert_int_equal(osh_op_run(one, op, &a), OSH_OK);
+    }
+    assert_memory_equal(alone.out.t.data, batch.out.t.data, osh_tensor_bytes(&batch.out.t));
+    op_run_close(one, &alone);
+    op_run_close(three, &batch);
+}
+
+static void test_same_bytes(void **state)
+{
+    (void)state;
+    osh_ctx *one = NULL, *three = NULL;
+
+    assert_int_equal(osh_ctx_new(&one, 1), OSH_OK);
+    assert_int_equal(osh_ctx_new(&three, 3), OSH_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        check_bytes(one, three, &cases[i], OSH_BF16);
+        check_bytes(one, three, &cases[i], OSH_F32);
+    }
+    osh_ctx_free(three);
+    osh_ctx_free(one);
+}
+
+/* Scratch predicted by the table covers what the fast kernel takes; the predicted width and weight shapes are the case's. */
+static void test_scratch_and_shapes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const op_case *c = &cases[i];
+        const osh_op *op = osh_op_find(c->op);
+        osh_ctx *cx = NULL;
+        op_run r;
+        int64_t width = c->out, shape[2][2] = {{0}};
+        int ndim[2] = {0};
+
+        assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+        assert_int_equal(op->infer(cx, &width, shape, ndim, c->in, c->attr), OSH_OK);
+        assert_int_equal(width, c->out);
+        for (int w = 0; w < op->n_weights; w++)
+            for (int d = 0; d < ndim[w]; d++) assert_int_equal(shape[w][d], c->w[w][d]);
+        op_run_open(cx, &r, c, OSH_BF16);
+        size_t live = osh_mem_live(cx);
+        assert_int_equal(osh_op_run(cx, op, &r.a), OSH_OK);
+        size_t took = osh_mem_peak(cx) - live, said = op->scratch(c->attr, c->in, c->out, c->n, 2);
+        if (took > said + 2048) // rounding of small blocks
+            fail_msg("%s [%lld, %lld] takes %zu bytes, predicted %zu", c->op, (long long)c->n, (long long)c->out, took, said);
+        op_run_close(cx, &r);
+        osh_ctx_free(cx);
+    }
+}
+
+/* Under the n-th failing allocation: OSH_E_NOMEM, nothing leaks. */
+static void test_torture(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const osh_op *op = osh_op_find(cases[i].op);
+        for (int column = OSH_REF; column <= OSH_CPU; column++) {
+            if (cases[i].n > 200 || !op->run[column]) continue;
+            osh_status rc = OSH_E_NOMEM;
+            for (int64_t nth = 1; rc; nth++) {
+                osh_ctx *cx = NULL;
+                op_run r;
+                assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+                op_run_open(cx, &r, &cases[i], OSH_BF16);
+                osh_mem_fail_after(cx, nth);
+                rc = op->run[column](cx, &r.a);
+                assert_true(rc == OSH_OK || rc == OSH_E_NOMEM);
+                osh_mem_fail_after(cx, -1);
+                op_run_close(cx, &r);
+                assert_int_equal(osh_mem_live(cx), 0);
+                osh_ctx_free(cx);
+                assert_true(nth < 40);
+            }
+        }
+    }
+}
+
+static void test_bad_token(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    op_run r;
+
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    op_run_open(cx, &r, &cases[1], OSH_F32);
+    ((int32_t *)r.in[0].t.data)[7] = 33;
+    assert_int_equal(osh_op_run(cx, osh_op_find("embedding"), &r.a), OSH_E_FORMAT);
+    assert_non_null(strstr(osh_error_text(cx), "token id 33 at position 7, want an id in [0, 33)"));
+    op_run_close(cx, &r);
+    osh_ctx_free(cx);
+}
+
+static void fill_rope(osh_rope_attr *at, int64_t dim)
+{
+    *at = (osh_rope_attr){.head_dim = dim, .rotary_dim = dim, .attention_scaling = 1};
+    for (int64_t i = 0; i < dim / 2; i++) at->inv_freq[i] = (float)pow(10000, -2.0 * (double)i / (double)dim);
+}
+
+int main(void)
+{
+    fill_rope(&rope64, 64);
+    fill_rope(&rope258, 258);
+    printf("seed %d\n", SEED);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fast_equals_ref), cmocka_unit_test(test_same_bytes),
+        cmocka_unit_test(test_scratch_and_shapes), cmocka_unit_test(test_torture), cmocka_unit_test(test_bad_token),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
