@@ -265,10 +265,13 @@ static osh_status fill_attr(osh_ctx *cx, const builder *b, osh_node *node, const
         goto done;
     }
     if (strcmp(op->name, "rope") == 0) { // its numbers come from config.json's rope parameters
+        const osh_hf_config *c = b->ck->config;
         int64_t head_dim = 0;
+        if (c->rope_unknown)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: rope type %s", c->path, c->rope_unknown);
         OSH_TRY(osh_scope_int(cx, &head_dim, &b->scope,
                               cJSON_GetObjectItemCaseSensitive(given, "head_dim"), 1));
-        OSH_TRY(osh_rope_attr_fill(cx, node->attr, &b->ck->config->rope, head_dim, b->max_position,
+        OSH_TRY(osh_rope_attr_fill(cx, node->attr, &c->rope, head_dim, b->max_position,
                                    b->scope.config->path));
         goto done;
     }

@@ -1,0 +1,182 @@
+"""gen.py - logits and per-token NLL of tiny random checkpoints, by transformers with eager attention.
+
+Weights and token ids come from the counter RNG of src/base/rng.h, so that only configurations and results are stored:
+  <case>.json      config.json, the tensors' names and shapes, the samples' lengths
+  <case>.npy       f32 logits [tokens of the first LOGIT_SAMPLES samples, vocab] of the F32 checkpoint
+  <case>.nll.npy   f32 [4, scored tokens]: BF16 weights computed in f32, in bf16; F16 weights computed in f32, in f16
+Run: python gen.py (torch, transformers, safetensors, numpy); it asserts that what a case is about changes its logits.
+"""
+import copy
+import json
+import math
+import pathlib
+import tempfile
+
+import numpy as np
+import torch
+import transformers
+from safetensors.torch import save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+HERE = pathlib.Path(__file__).parent
+SEED = 20240607
+LENS = [96, 20, 80, 96]
+LOGIT_SAMPLES = 2
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def rng_u64(k, s, n):
+    with np.errstate(over="ignore"):
+        i = np.arange(n, dtype=np.uint64)
+        x = np.uint64(k) + GOLDEN * ((np.uint64(s) << np.uint64(32)) + i + np.uint64(1))
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))
+
+
+def rng_sym(k, s, n):
+    return (rng_u64(k, s, n) >> np.uint64(40)).astype(np.float32) * np.float32(1 / 8388608) - np.float32(1)
+
+
+def stream(name):  # FNV-1a, 32 bits
+    h = 2166136261
+    for b in name.encode():
+        h = ((h ^ b) * 16777619) & 0xFFFFFFFF
+    return h
+
+
+def weight(name, shape):
+    """The rule of tiny.h: norms around 1, biases 0.5, embeddings 1, linears sqrt(3 / in), twice that for q and k."""
+    u = rng_sym(SEED, stream(name), math.prod(shape)).reshape(shape)
+    if name.endswith("norm.weight"):
+        return np.float32(1) + np.float32(0.25) * u
+    if name.endswith(".bias"):
+        return np.float32(0.5) * u
+    if name.endswith("embed_tokens.weight"):
+        return u
+    gain = 2.0 if name.endswith(("q_proj.weight", "k_proj.weight")) else 1.0
+    return np.float32(gain * 1.7320508 / math.sqrt(shape[1])) * u
+
+
+def tokens(vocab):
+    ids = (rng_u64(SEED, 7, sum(LENS)) % np.uint64(vocab)).astype(np.int64)
+    return np.split(ids, np.cumsum(LENS)[:-1])
+
+
+def four(arch, **kw):  # as transformers 4 writes it
+    return {"architectures": [arch], "model_type": arch[: -len("ForCausalLM")].lower(), "torch_dtype": "float32", **kw}
+
+
+def five(arch, **kw):  # as transformers 5 does
+    return {"architectures": [arch], "model_type": arch[: -len("ForCausalLM")].lower(), "dtype": "float32", **kw}
+
+
+SIZE = dict(vocab_size=48, hidden_size=32, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+            rms_norm_eps=1e-5, max_position_embeddings=128, tie_word_embeddings=False, hidden_act="silu")
+DH16 = dict(hidden_size=40, num_attention_heads=4, num_key_value_heads=2, head_dim=16)
+
+
+def size(**kw):
+    d = {**SIZE, **kw}
+    return {k: v for k, v in d.items() if v != "absent"}
+
+
+L, M, Q2, Q3 = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
+# case: (config, what is taken out of it to show that it matters)
+CASES = {
+    "llama_default": (five(L, **size(), rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+                      {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}),
+    "llama_linear": (four(L, **size(**DH16), rope_theta=10000.0, rope_scaling={"type": "linear", "factor": 4.0}), {"rope_scaling": None}),
+    "llama_llama3": (five(L, **size(**DH16), rope_parameters={
+        "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 32}), {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}),
+    "llama_dynamic": (four(L, **size(**{**DH16, "max_position_embeddings": 32}), rope_theta=10000.0,
+                           rope_scaling={"rope_type": "dynamic", "factor": 4.0}), {"rope_scaling": None}),
+    "llama_yarn": (four(L, **size(**DH16), rope_theta=10000.0, rope_scaling={
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}), {"rope_scaling": None}),
+    "llama_yarn_mscale": (five(L, **size(**DH16), rope_parameters={
+        "rope_type": "yarn", "rope_theta": 1000.0, "factor": 4.0, "original_max_position_embeddings": 32, "beta_fast": 4.0,
+        "beta_slow": 0.5, "mscale": 1.5, "mscale_all_dim": 0.5, "truncate": False}),
+        {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1000.0, "factor": 4.0, "original_max_position_embeddings": 32}}),
+    "llama_yarn_attention_factor": (five(L, **size(**DH16), rope_parameters={
+        "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32, "attention_factor": 1.3}),
+        {"rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32}}),
+    "llama_bias": (four(L, **size(num_key_value_heads="absent", head_dim=12, attention_bias=True, mlp_bias=True, hidden_act="gelu"),
+                        rope_theta=10000.0), {"hidden_act": "silu"}),
+    "llama_tied": (four(L, **size(num_key_value_heads=1, tie_word_embeddings=True, hidden_act="gelu_pytorch_tanh"), rope_theta=10000.0,
+                        rope_scaling=None), {"hidden_act": "silu"}),
+    "mistral_window": (five(M, **size(sliding_window=16), rope_parameters={"rope_type": "default", "rope_theta": 10000.0}),
+                       {"sliding_window": None}),
+    "mistral_no_window": (four(M, **size(sliding_window=None, head_dim=20, num_key_value_heads=4), rope_theta=1000000.0),
+                          {"sliding_window": 16}),
+    "qwen2": (four(Q2, **size(hidden_size=48, num_attention_heads=6, tie_word_embeddings=True), rope_theta=1000000.0,
+                   use_sliding_window=False, sliding_window=16, max_window_layers=1), {"use_sliding_window": True}),
+    "qwen2_window": (five(Q2, **size(num_hidden_layers=3), rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+                          use_sliding_window=True, sliding_window=16, max_window_layers=1), {"max_window_layers": 2}),
+    "qwen3": (four(Q3, **size(num_attention_heads=3, num_key_value_heads=1, head_dim=16), rope_theta=1000000.0, rope_scaling=None,
+                   attention_bias=False, use_sliding_window=False, sliding_window=None, max_window_layers=2), {"rms_norm_eps": 0.1}),
+    "qwen3_layer_types": (five(Q3, **size(num_hidden_layers=3, head_dim=24, attention_bias=True), use_sliding_window=True,
+                               sliding_window=16, max_window_layers=3,
+                               layer_types=["full_attention", "sliding_attention", "full_attention"],
+                               rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
+                                                "original_max_position_embeddings": 32}),
+                          {"layer_types": ["sliding_attention", "full_attention", "full_attention"]}),
+}
+
+
+def names_and_shapes(directory):
+    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(directory))
+    tied = model.config.tie_word_embeddings
+    return [[n, list(p.shape)] for n, p in model.state_dict().items() if not (tied and n == "lm_head.weight")]
+
+
+def run(config, tensors, stored, computed, samples):
+    """Logits of each sample alone; a fresh model each, because the dynamic rope remembers the longest sample."""
+    with tempfile.TemporaryDirectory() as d:
+        (pathlib.Path(d) / "config.json").write_text(json.dumps(config))
+        save_file({n: torch.from_numpy(weight(n, s)).to(stored) for n, s in tensors}, pathlib.Path(d) / "model.safetensors")
+        out = []
+        for ids in samples:
+            model = AutoModelForCausalLM.from_pretrained(d, dtype=computed, attn_implementation="eager").eval()
+            assert next(m for n, m in model.named_buffers() if n.endswith("inv_freq")).dtype == torch.float32
+            with torch.no_grad():
+                out.append(model(torch.from_numpy(ids)[None], use_cache=False).logits[0])
+        return out
+
+
+def nll(logits, samples):
+    rows = []
+    for x, ids in zip(logits, samples):
+        p = torch.log_softmax(x.float(), dim=-1)
+        rows.append(-p[:-1].gather(1, torch.from_numpy(ids)[1:, None])[:, 0])
+    return torch.cat(rows).numpy().astype(np.float32)
+
+
+def make(case):
+    config, without = CASES[case]
+    with tempfile.TemporaryDirectory() as d:
+        (pathlib.Path(d) / "config.json").write_text(json.dumps(config))
+        tensors = names_and_shapes(d)
+    samples = tokens(config["vocab_size"])
+    logits = run(config, tensors, torch.float32, torch.float32, samples[:LOGIT_SAMPLES])
+    other = copy.deepcopy(config)
+    other.update(without)
+    changed = run(other, tensors, torch.float32, torch.float32, samples[:1])[0]
+    matters = float((changed - logits[0]).abs().max() / logits[0].abs().max())
+    assert matters > 1e-2, (case, matters)
+    rows = []
+    for dt in (torch.bfloat16, torch.float16):
+        rows += [nll(run(config, tensors, dt, torch.float32, samples), samples), nll(run(config, tensors, dt, dt, samples), samples)]
+    (HERE / f"{case}.json").write_text(json.dumps({"config": config, "lens": LENS, "logit_samples": LOGIT_SAMPLES, "tensors": tensors}))
+    np.save(HERE / f"{case}.npy", torch.cat(logits).numpy().astype(np.float32))
+    np.save(HERE / f"{case}.nll.npy", np.stack(rows))
+    err = [float(np.abs(rows[i + 1] - rows[i]).mean()) for i in (0, 2)]
+    print(f"{case:30s} matters {matters:.3f}  transformers' bf16 {err[0]:.5f} f16 {err[1]:.6f}")
+    return {"without": without, "changes_logits_by": round(matters, 4)}
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    manifest = {"seed": SEED, "torch": torch.__version__, "transformers": transformers.__version__, "numpy": np.__version__,
+                "cases": {c: make(c) for c in CASES}}
+    (HERE / "MANIFEST.json").write_text(json.dumps(manifest, indent=1) + "\n")

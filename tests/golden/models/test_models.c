@@ -1,0 +1,119 @@
+/* test_models.c - logits of tiny random checkpoints of every architecture and rope type against transformers.
+ *
+ * F32: max |difference| at most 1e-4 of max |logit|. BF16, F16: mean |NLL difference| to the f32 truth at most 1.25 times
+ * that of transformers' own half precision, plus 1e-4. Prints the figures. Fixtures: gen.py. */
+#include "golden/models/tiny.h"
+#include "graph/exec.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+/* Logits f32 of all samples as one ragged batch. own: free */
+static float *forward(osh_ctx *cx, const tiny_case *t, const char *dir, int n_samples, int64_t *n_vocab)
+{
+    osh_checkpoint *ck = NULL;
+    osh_graph *g = NULL;
+    osh_weights *w = NULL;
+    osh_batch *b = NULL;
+    tiny_check(cx, osh_checkpoint_open(cx, &ck, dir));
+    tiny_check(cx, osh_graph_new(cx, &g, ck, NULL));
+    tiny_check(cx, osh_weights_new(cx, &w, g));
+    tiny_check(cx, osh_weights_load(cx, w, g, ck, 0, g->n_nodes));
+    tiny_check(cx, osh_batch_new(cx, &b, g, t->ids, t->offsets, n_samples));
+    bool *keep = calloc((size_t)g->n_values, sizeof *keep);
+    int logits = g->nodes[g->head].out[0];
+    keep[logits] = true;
+    tiny_check(cx, osh_exec_run(cx, g, 0, g->n_nodes, NULL, w, b, keep, NULL, true));
+    for (int v = 0; v < g->n_values; v++) assert_int_equal(b->values[v] != NULL, keep[v]);
+    int64_t n = b->n_tokens * g->n_vocab;
+    float *out = malloc((size_t)n * sizeof *out);
+    osh_to_f32(out, b->values[logits]->data, b->values[logits]->dtype, n);
+    *n_vocab = g->n_vocab;
+    free(keep);
+    osh_batch_free(cx, b);
+    osh_weights_free(cx, w);
+    osh_graph_free(cx, g);
+    osh_checkpoint_close(cx, ck);
+    return out;
+}
+
+static void compare_f32(osh_ctx *cx, const tiny_case *t, const char *name, const char *dir)
+{
+    char *file = NULL;
+    size_t n = 0;
+    int64_t vocab = 0;
+    double worst = 0, largest = 0;
+    const float *want = tiny_npy(cx, &file, &n, name, ".npy");
+    tiny_write(cx, t, dir, OSH_F32);
+    float *got = forward(cx, t, dir, t->n_logit_samples, &vocab);
+    assert_int_equal(n, t->offsets[t->n_logit_samples] * vocab);
+    for (size_t i = 0; i < n; i++) {
+        worst = fmax(worst, fabs((double)got[i] - want[i]));
+        largest = fmax(largest, fabs((double)want[i]));
+    }
+    printf("%-28s f32  max |diff| / max |logit| %.2e (limit 1e-4)\n", name, worst / largest);
+    assert_true(worst <= 1e-4 * largest);
+    free(got);
+    osh_free(cx, file);
+}
+
+/* row: 0 for BF16, 2 for F16 of <case>.nll.npy: the truth, then transformers'. */
+static void compare_half(osh_ctx *cx, const tiny_case *t, const char *name, const char *dir, osh_dtype dt, int row)
+{
+    char *file = NULL;
+    size_t n = 0, scored = 0;
+    int64_t vocab = 0;
+    double ours = 0, theirs = 0;
+    const float *rows = tiny_npy(cx, &file, &n, name, ".nll.npy");
+    n /= 4;
+    tiny_write(cx, t, dir, dt);
+    float *logits = forward(cx, t, dir, t->n_samples, &vocab);
+    for (int s = 0; s < t->n_samples; s++)
+        for (int64_t i = t->offsets[s]; i + 1 < t->offsets[s + 1]; i++, scored++) {
+            const float *x = logits + i * vocab;
+            double max = x[0], sum = 0, truth = rows[(size_t)row * n + scored];
+            for (int64_t v = 1; v < vocab; v++) max = fmax(max, x[v]);
+            for (int64_t v = 0; v < vocab; v++) sum += exp(x[v] - max);
+            ours += fabs(max + log(sum) - x[t->ids[i + 1]] - truth);
+            theirs += fabs(rows[(size_t)(row + 1) * n + scored] - truth);
+        }
+    assert_int_equal(scored, n);
+    ours /= (double)n, theirs /= (double)n;
+    printf("%-28s %-4s mean |NLL diff| %.6f, transformers %.6f, ratio %.3f (limit 1.25)\n", name,
+           dt == OSH_BF16 ? "bf16" : "f16", ours, theirs, ours / theirs);
+    assert_true(ours <= 1.25 * theirs + 1e-4);
+    free(logits);
+    osh_free(cx, file);
+}
+
+static void run_case(void **state)
+{
+    const char *name = *state;
+    char dir[] = "models-XXXXXX";
+    tiny_case t;
+    osh_ctx *cx = NULL;
+    assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+    assert_non_null(mkdtemp(dir));
+    tiny_open(cx, &t, name);
+    compare_f32(cx, &t, name, dir);
+    compare_half(cx, &t, name, dir, OSH_BF16, 0);
+    compare_half(cx, &t, name, dir, OSH_F16, 2);
+    tiny_check(cx, osh_dir_remove(cx, dir));
+    tiny_close(&t);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+#define CASE(x) {.name = #x, .test_func = run_case, .initial_state = (void *)(uintptr_t)#x}
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(llama_default), CASE(llama_linear), CASE(llama_llama3), CASE(llama_dynamic), CASE(llama_yarn),
+        CASE(llama_yarn_mscale), CASE(llama_yarn_attention_factor), CASE(llama_bias), CASE(llama_tied),
+        CASE(mistral_window), CASE(mistral_no_window), CASE(qwen2), CASE(qwen2_window), CASE(qwen3),
+        CASE(qwen3_layer_types),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,138 @@
+/* tiny.h - writes the tiny random checkpoints of gen.py: config.json as stored in <case>.json, weights from the counter RNG.
+ *
+ *   norms 1 + u/4    biases u/2    embeddings u    linears u sqrt(3 / in), q and k twice that      u uniform in [-1, 1)
+ *
+ * stream of a tensor: FNV-1a (32 bits) of its name, so that no order matters. Every failure aborts the test. */
+#ifndef OSH_TINY_H
+#define OSH_TINY_H
+#include "base/base.h"
+#include "base/file.h"
+#include "base/rng.h"
+#include "io/checkpoint.h"
+#include "text/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t tiny_seed = 20240607;
+
+typedef struct tiny_case {
+    cJSON *json;      // own: config, lens, logit_samples, tensors
+    int n_samples, n_logit_samples;
+    int64_t offsets[16];
+    int32_t *ids;     // own
+} tiny_case;
+
+static inline void tiny_check(osh_ctx *cx, osh_status rc)
+{
+    if (!rc) return;
+    fprintf(stderr, "%s\n", osh_error_text(cx));
+    abort();
+}
+
+static inline void tiny_open(osh_ctx *cx, tiny_case *t, const char *name)
+{
+    char path[512];
+    const cJSON *lens, *config;
+    snprintf(path, sizeof path, "%s/tests/golden/models/%s.json", OSH_SOURCE_DIR, name);
+    memset(t, 0, sizeof *t);
+    tiny_check(cx, osh_json_read(cx, &t->json, path, 1 << 20, 0));
+    lens = cJSON_GetObjectItemCaseSensitive(t->json, "lens");
+    config = cJSON_GetObjectItemCaseSensitive(t->json, "config");
+    t->n_samples = cJSON_GetArraySize(lens);
+    t->n_logit_samples = cJSON_GetObjectItemCaseSensitive(t->json, "logit_samples")->valueint;
+    for (int i = 0; i < t->n_samples; i++) t->offsets[i + 1] = t->offsets[i] + cJSON_GetArrayItem(lens, i)->valueint;
+    t->ids = malloc((size_t)t->offsets[t->n_samples] * sizeof *t->ids);
+    uint64_t vocab = (uint64_t)cJSON_GetObjectItemCaseSensitive(config, "vocab_size")->valueint;
+    for (int64_t i = 0; i < t->offsets[t->n_samples]; i++)
+        t->ids[i] = (int32_t)(osh_rng_u64(tiny_seed, 7, (uint64_t)i) % vocab);
+}
+
+static inline void tiny_close(tiny_case *t)
+{
+    cJSON_Delete(t->json);
+    free(t->ids);
+}
+
+static inline bool tiny_ends(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+static inline void tiny_fill(float *w, const char *name, int64_t n, int64_t n_in)
+{
+    uint32_t stream = 2166136261u;
+    for (const char *p = name; *p; p++) stream = (stream ^ (unsigned char)*p) * 16777619u;
+    bool norm = tiny_ends(name, "norm.weight"), bias = tiny_ends(name, ".bias"), embed = tiny_ends(name, "embed_tokens.weight");
+    double gain = tiny_ends(name, "q_proj.weight") || tiny_ends(name, "k_proj.weight") ? 2.0 : 1.0;
+    float scale = norm ? 0.25f : bias ? 0.5f : embed ? 1.0f : (float)(gain * 1.7320508 / sqrt((double)n_in));
+    for (int64_t i = 0; i < n; i++) {
+        float u = scale * osh_rng_sym(tiny_seed, stream, (uint64_t)i);
+        w[i] = norm ? 1.0f + u : u;
+    }
+}
+
+/* dir/config.json (with this dtype) and dir/model.safetensors; dir is made. */
+static inline void tiny_write(osh_ctx *cx, const tiny_case *t, const char *dir, osh_dtype dt)
+{
+    const cJSON *tensors = cJSON_GetObjectItemCaseSensitive(t->json, "tensors");
+    cJSON *config = cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(t->json, "config"), 1);
+    const char *key = cJSON_HasObjectItem(config, "dtype") ? "dtype" : "torch_dtype";
+    int n = cJSON_GetArraySize(tensors);
+    osh_st_entry *e = calloc((size_t)n, sizeof *e);
+    char path[512], *text, *header = NULL;
+    size_t n_header = 0;
+    osh_file *f = NULL;
+
+    tiny_check(cx, osh_dir_make(cx, dir));
+    cJSON_ReplaceItemInObjectCaseSensitive(
+        config, key, cJSON_CreateString(dt == OSH_BF16 ? "bfloat16" : dt == OSH_F16 ? "float16" : "float32"));
+    text = cJSON_Print(config);
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    tiny_check(cx, osh_file_write_all(cx, path, text, strlen(text)));
+
+    for (int i = 0; i < n; i++) {
+        const cJSON *row = cJSON_GetArrayItem(tensors, i), *shape = cJSON_GetArrayItem(row, 1);
+        e[i].name = cJSON_GetArrayItem(row, 0)->valuestring;
+        e[i].dtype = dt;
+        e[i].ndim = cJSON_GetArraySize(shape);
+        for (int d = 0; d < e[i].ndim; d++) e[i].shape[d] = cJSON_GetArrayItem(shape, d)->valueint;
+    }
+    tiny_check(cx, osh_st_layout(cx, &header, &n_header, e, n));
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    tiny_check(cx, osh_file_create(cx, &f, path));
+    tiny_check(cx, osh_file_pwrite(cx, f, header, n_header, 0));
+    for (int i = 0; i < n; i++) {
+        int64_t numel = 0;
+        osh_shape_numel(&numel, e[i].ndim, e[i].shape);
+        float *w = malloc((size_t)numel * sizeof *w);
+        void *stored = malloc((size_t)numel * osh_dtype_bytes(dt));
+        tiny_fill(w, e[i].name, numel, e[i].shape[e[i].ndim - 1]);
+        osh_from_f32(stored, dt, w, numel);
+        tiny_check(cx, osh_file_pwrite(cx, f, stored, (size_t)numel * osh_dtype_bytes(dt), e[i].begin));
+        free(w);
+        free(stored);
+    }
+    osh_file_close(cx, f);
+    osh_free(cx, header);
+    cJSON_free(text);
+    cJSON_Delete(config);
+    free(e);
+}
+
+/* f32 elements behind the header of a .npy file (version 1, C order, '<f4'). own: osh_free(cx, *file) */
+static inline const float *tiny_npy(osh_ctx *cx, char **file, size_t *n, const char *name, const char *suffix)
+{
+    char path[512];
+    size_t n_bytes = 0, header;
+    snprintf(path, sizeof path, "%s/tests/golden/models/%s%s", OSH_SOURCE_DIR, name, suffix);
+    tiny_check(cx, osh_file_read_all(cx, file, &n_bytes, path, 1 << 24));
+    header = 10 + (size_t)(unsigned char)(*file)[8] + 256 * (size_t)(unsigned char)(*file)[9];
+    if (n_bytes < header || !memmem(*file, header, "'<f4'", 5)) abort();
+    *n = (n_bytes - header) / sizeof(float);
+    return (const float *)(const void *)(*file + header);
+}
+#endif
