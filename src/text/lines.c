@@ -165,7 +165,8 @@ osh_status osh_lines_rest(osh_ctx *cx, osh_lines *l, osh_buf *b)
     bool end = false;
 
     while (!end) {
-        OSH_TRY(osh_buf_append(cx, b, l->text.data + l->start, l->text.len - l->start));
+        if (l->start < l->text.len)
+            OSH_TRY(osh_buf_append(cx, b, l->text.data + l->start, l->text.len - l->start));
         l->start = l->searched = l->text.len;
         OSH_TRY(fill(cx, l, &end));
     }
