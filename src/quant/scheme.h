@@ -38,8 +38,15 @@ typedef struct osh_q_config {
     char format[32];       // of a config that was read
 } osh_q_config;
 
+/* One QuantizationArgs key at a time, from JSON or from a recipe. text: scalars as written ("true", "4", "int"), a list of two
+ * numbers as "128x128"; NULL: null. where names the object in messages. Keys and values that exist elsewhere but not here
+ * (scale_dtype, dynamic: local, ...) are refused by name; an unknown key is an error. */
+void osh_q_args_init(osh_q_args *a); // QuantizationArgs' defaults, present
+osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const char *text, const char *where);
 osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name); // fills args only; unknown: error naming the known ones
 osh_status osh_q_args_check(osh_ctx *cx, osh_q_args *a, const char *where, bool is_weight); // normalizes, infers strategy, refuses
+/* All of a scheme: its arguments (normalized), what they may not be together, and its format. */
+osh_status osh_q_scheme_check(osh_ctx *cx, osh_q_scheme *s, const char *where);
 osh_status osh_q_config_parse(osh_ctx *cx, osh_q_config **out, const cJSON *quantization_config, const char *what); // a checkpoint's
 void osh_q_config_free(osh_ctx *cx, osh_q_config *c);
 void osh_q_scheme_deinit(osh_ctx *cx, osh_q_scheme *s);

@@ -1,0 +1,189 @@
+/* activation.c - ranges of static activations, and fake quantization in the forward pass
+ * (llmcompressor/observers/min_max.py; compressed_tensors forward.py forward_quantize, helpers.py compute_dynamic_scales_and_zp).
+ *
+ *   minmax              first = now, then rnd(rnd(old * 0.99) + rnd(now * 0.01)), all in the activation's dtype
+ *   static_minmax       smallest and largest so far
+ *   memoryless_minmax   of the last sample
+ *   fake quantization   y = rnd((code - zp) * s) with s, zp stored (static) or of x itself (dynamic)
+ */
+#include "quant/arith.h"
+#include "quant/kernels.h"
+#include "quant/observer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/num.h"
+
+static float average(float old, float now, osh_dtype dt)
+{
+    return osh_q_round_to(osh_q_round_to(old * 0.99f, dt) + osh_q_round_to(now * 0.01f, dt), dt);
+}
+
+static void update_minmax(float *min, float *max, float lo, float hi, osh_dtype dt)
+{
+    *min = average(*min, lo, dt);
+    *max = average(*max, hi, dt);
+}
+
+static void update_static_minmax(float *min, float *max, float lo, float hi, osh_dtype dt)
+{
+    *min = lo < *min ? lo : *min;
+    *max = hi > *max ? hi : *max;
+}
+
+static void update_memoryless_minmax(float *min, float *max, float lo, float hi, osh_dtype dt)
+{
+    *min = lo;
+    *max = hi;
+}
+
+static const osh_observer observers[] = {
+#define OSH_OBSERVER(n) {#n, update_##n},
+#include "quant/observers.def"
+#undef OSH_OBSERVER
+};
+enum { N_OBSERVERS = sizeof observers / sizeof observers[0] };
+
+const osh_observer *osh_observer_find(const char *name)
+{
+    for (int i = 0; i < N_OBSERVERS; i++)
+        if (!strcmp(name, observers[i].name)) return &observers[i];
+    return NULL;
+}
+
+void osh_q_observer_default(osh_q_args *a, bool is_weight)
+{
+    if (a->observer[0] || !a->present) return;
+    if (is_weight)
+        snprintf(a->observer, sizeof a->observer, "memoryless_minmax");
+    else if (a->dynamic == OSH_Q_STATIC)
+        snprintf(a->observer, sizeof a->observer, "minmax");
+}
+
+osh_status osh_act_observer_init(osh_ctx *cx, osh_act_observer *o, const osh_q_args *a)
+{
+    const osh_observer *row = osh_observer_find(a->observer[0] ? a->observer : "minmax");
+    memset(o, 0, sizeof *o);
+    if (!row) return osh_fail(cx, OSH_E_UNSUPPORTED, "unknown observer '%s'", a->observer);
+    o->kind = (int)(row - observers);
+    return OSH_OK;
+}
+
+void osh_act_observer_feed(osh_act_observer *o, const void *x, osh_dtype dt, int64_t n)
+{
+    float lo, hi;
+    if (n < 1) return;
+    osh_q_kernels_best()->range(&lo, &hi, x, dt, n);
+    if (o->seen)
+        observers[o->kind].update(&o->min, &o->max, lo, hi, dt);
+    else
+        o->min = lo, o->max = hi;
+    o->seen = true;
+}
+
+typedef struct fake {
+    const osh_q_kernels *k;
+    const osh_q_args *a;
+    osh_q_code code; // static: with scale and zero
+    uint8_t *x;      // [N, I] dt
+    osh_dtype dt;
+    int64_t N, I, seg;
+    int64_t chunk_rows;
+    bool fixed; // scale and zero are given
+} fake;
+
+enum { CODES = 1024 }; // on the stack: coded, then decoded in place
+
+static void fake_segment(const fake *f, uint8_t *x, int64_t n, const osh_q_code *code)
+{
+    uint8_t codes[CODES];
+    size_t size = osh_dtype_bytes(f->dt);
+    for (int64_t i = 0; i < n; i += CODES) {
+        int64_t m = n - i < CODES ? n - i : CODES;
+        f->k->encode(codes, x + (size_t)i * size, f->dt, m, code);
+        f->k->decode(x + (size_t)i * size, f->dt, codes, m, code);
+    }
+}
+
+static osh_status range_of(osh_ctx *cx, const fake *f, float *lo, float *hi, const uint8_t *x,
+                           int64_t n)
+{
+    f->k->range(lo, hi, x, f->dt, n);
+    if (isfinite(*lo) && isfinite(*hi)) return OSH_OK;
+    return osh_fail(cx, OSH_E_NUMERIC, "an activation is NaN or infinite");
+}
+
+static void set_params(osh_q_code *code, const osh_q_args *a, float lo, float hi, osh_dtype dt,
+                       bool scalar)
+{
+    int8_t zp;
+    osh_q_scale_zp_one(&code->scale, &zp, lo, hi, a, dt, scalar);
+    code->zero = zp;
+}
+
+static osh_status fake_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const fake *f = user;
+    osh_status rc = OSH_OK;
+    size_t size = osh_dtype_bytes(f->dt);
+    osh_q_code code = f->code;
+    int64_t first = chunk * f->chunk_rows,
+            last = first + f->chunk_rows < f->N ? first + f->chunk_rows : f->N;
+
+    for (int64_t r = first; r < last; r++)
+        for (int64_t c = 0; c < f->I; c += f->seg) {
+            uint8_t *x = f->x + (size_t)(r * f->I + c) * size;
+            float lo, hi;
+            OSH_TRY(range_of(cx, f, &lo, &hi, x, f->seg));
+            if (!f->fixed) set_params(&code, f->a, lo, hi, f->dt, false);
+            fake_segment(f, x, f->seg, &code);
+        }
+done:
+    return rc;
+}
+
+static float first_of(const osh_tensor *t)
+{
+    float v;
+    osh_to_f32(&v, t->data, t->dtype, 1);
+    return v;
+}
+
+osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,
+                                const osh_tensor *scale, const osh_tensor *zero)
+{
+    osh_status rc = OSH_OK;
+    fake f = {.k = osh_q_kernels_best(),
+              .a = a,
+              .code = osh_q_code_of(a, x->dtype),
+              .x = x->data,
+              .dt = x->dtype};
+
+    if (x->ndim != 2 || (x->dtype != OSH_BF16 && x->dtype != OSH_F16 && x->dtype != OSH_F32))
+        OSH_FAIL(cx, OSH_E_INTERNAL, "activations are a %d-dimensional %s tensor", x->ndim,
+                 osh_dtype_name(x->dtype));
+    f.N = x->shape[0], f.I = x->shape[1];
+    if (!f.N || !f.I) goto done;
+    f.seg = a->strategy == OSH_Q_GROUP ? a->group_size : f.I;
+    if (f.I % f.seg)
+        OSH_FAIL(cx, OSH_E_USAGE, "%lld features, which groups of %lld do not divide",
+                 (long long)f.I, (long long)f.seg);
+    f.fixed = a->dynamic == OSH_Q_STATIC || a->strategy == OSH_Q_TENSOR;
+    if (a->dynamic == OSH_Q_STATIC) {
+        if (!scale || osh_tensor_numel(scale) != 1 || (zero && osh_tensor_numel(zero) != 1))
+            OSH_FAIL(cx, OSH_E_FORMAT, "input_scale is not one number");
+        f.code.scale = first_of(scale);
+        f.code.zero = zero ? ((const int8_t *)zero->data)[0] : 0;
+    } else if (a->strategy == OSH_Q_TENSOR) { // one range for the whole sample
+        float lo, hi;
+        OSH_TRY(range_of(cx, &f, &lo, &hi, f.x, f.N * f.I));
+        set_params(&f.code, a, lo, hi, f.dt, true);
+    }
+    f.chunk_rows = f.I < 1 << 16 ? (1 << 16) / f.I : 1;
+    OSH_TRY(osh_parallel_for(cx, (f.N + f.chunk_rows - 1) / f.chunk_rows, fake_chunk, &f));
+done:
+    if (rc) osh_note(cx, "quantizing activations");
+    return rc;
+}

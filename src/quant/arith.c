@@ -1,0 +1,320 @@
+/* arith.c - weights [O, I] to scales, zero points and codes, and back (compressed_tensors/quantization/utils/helpers.py
+ * calculate_qparams, lifecycle/forward_helpers.py; llmcompressor observers memoryless_minmax).
+ *
+ *   symmetric    s = rnd(amax / (R/2))                                     R = qmax - qmin
+ *   asymmetric   s = rnd(rnd(mx - mn) / R)   zp = RNE(clamp(rnd(qmin - rnd(mn / s))))
+ *   s == 0       eps of the dtype, after zp
+ *
+ * mn <= 0 <= mx. rnd is to the weight's dtype; with OSH_ARITH_F32 only the stored scale is rounded.
+ * An all-zero asymmetric group is 0/0: the NaN becomes zero point 0, as torch's cast does on x86.
+ */
+#include "quant/arith.h"
+
+#include <math.h>
+
+#include "base/num.h"
+#include "quant/kernels.h"
+
+void osh_qparams_deinit(osh_ctx *cx, osh_qparams *p)
+{
+    if (!p) return;
+    osh_tensor_free(cx, p->scale);
+    osh_tensor_free(cx, p->zero);
+    p->scale = p->zero = NULL;
+}
+
+osh_status osh_q_scale_shape(osh_ctx *cx, int64_t shape[2], int *ndim, const osh_q_args *a,
+                             int64_t O, int64_t I, const char *what)
+{
+    osh_status rc = OSH_OK;
+    *ndim = 2;
+    shape[0] = O, shape[1] = 1;
+    if (O < 1 || I < 1)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s is empty: [%lld, %lld]", what, (long long)O, (long long)I);
+    switch (a->strategy) {
+    case OSH_Q_TENSOR:
+        *ndim = 1, shape[0] = 1;
+        break;
+    case OSH_Q_CHANNEL:
+        break;
+    case OSH_Q_GROUP:
+        if (a->group_size < 1 || I % a->group_size)
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "%s has %lld input features, which groups of %lld do not divide", what,
+                     (long long)I, (long long)a->group_size);
+        shape[1] = I / a->group_size;
+        break;
+    case OSH_Q_BLOCK:
+        shape[0] = (O + a->block[0] - 1) / a->block[0];
+        shape[1] = (I + a->block[1] - 1) / a->block[1];
+        break;
+    default:
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: strategy token is for activations", what);
+    }
+done:
+    return rc;
+}
+
+/* Which scale governs w[r, c]: s[r / band * per_band + c / seg]. */
+typedef struct grid {
+    int64_t O, I, band, seg, per_band;
+} grid;
+
+static grid grid_of(const osh_q_args *a, int64_t O, int64_t I)
+{
+    grid g = {O, I, 1, I, 1};
+    if (a->strategy == OSH_Q_TENSOR) g.band = O;
+    if (a->strategy == OSH_Q_GROUP) g.seg = a->group_size;
+    if (a->strategy == OSH_Q_BLOCK) g.band = a->block[0], g.seg = a->block[1];
+    g.per_band = (I + g.seg - 1) / g.seg;
+    return g;
+}
+
+/* zero_f32: the reference's 0-dimensional case (dynamic tensor strategy), where qmin - t is not rounded. */
+static void one_param(float *scale, int8_t *zp, float mn, float mx, const osh_q_code *q,
+                      bool symmetric, osh_dtype dt, osh_arithmetic ar, bool zero_f32)
+{
+    osh_dtype step = ar == OSH_ARITH_F32 ? OSH_F32 : dt;
+    float s;
+    mn = mn < 0 ? mn : 0;
+    mx = mx > 0 ? mx : 0;
+    if (symmetric) {
+        s = osh_q_round_to((-mn > mx ? -mn : mx) / ((q->qmax - q->qmin) / 2), dt);
+        if (zp) *zp = 0;
+    } else {
+        s = osh_q_round_to(osh_q_round_to(mx - mn, step) / (q->qmax - q->qmin), dt);
+        float z = osh_q_round_to(q->qmin - osh_q_round_to(mn / s, step), zero_f32 ? OSH_F32 : step);
+        z = z < q->qmin ? q->qmin : z > q->qmax ? q->qmax : z;
+        if (zp) *zp = isnan(z) ? 0 : (int8_t)nearbyintf(z);
+    }
+    if (s == 0) s = dt == OSH_BF16 ? 0x1p-7f : dt == OSH_F16 ? 0x1p-10f : 0x1p-23f;
+    *scale = s;
+}
+
+void osh_q_scale_zp_one(float *scale, int8_t *zp, float min, float max, const osh_q_args *a,
+                        osh_dtype dt, bool zero_f32)
+{
+    osh_q_code q = osh_q_code_of(a, dt);
+    one_param(scale, zp, min, max, &q, a->symmetric, dt, OSH_ARITH_REFERENCE, zero_f32);
+}
+
+void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
+                    const osh_q_args *a, osh_dtype dt, osh_arithmetic ar)
+{
+    osh_q_code q = osh_q_code_of(a, dt);
+    for (int64_t i = 0; i < n; i++) {
+        float s;
+        one_param(&s, zp ? zp + i : NULL, min[i], max[i], &q, a->symmetric, dt, ar, false);
+        if (dt == OSH_BF16)
+            ((uint16_t *)scale)[i] = osh_bf16_of_f32(s);
+        else if (dt == OSH_F16)
+            ((uint16_t *)scale)[i] = osh_f16_of_f32(s);
+        else
+            ((float *)scale)[i] = s;
+    }
+}
+
+/* One call's work, cut into chunks of whole bands (or, where one band is all, of rows). */
+typedef struct job {
+    grid g;
+    const osh_q_args *a;
+    osh_arithmetic ar;
+    osh_dtype dt;
+    const osh_q_kernels *k;
+    int64_t chunk_rows;
+    const uint8_t *w; // [O, I] dt
+    float *min, *max; // of the scales (tensor strategy: of the chunks)
+    const osh_qparams *p;
+    uint8_t *codes;  // [O, I]
+    osh_tensor *out; // of decode
+    const char *what;
+} job;
+
+enum { CHUNK_ELEMENTS = 1 << 18 };
+
+static int64_t chunk_rows_of(const grid *g, int64_t unit)
+{
+    int64_t rows = CHUNK_ELEMENTS / g->I / unit * unit;
+    return rows < unit ? unit : rows;
+}
+
+static int64_t n_chunks_of(const job *j)
+{
+    return (j->g.O + j->chunk_rows - 1) / j->chunk_rows;
+}
+
+static void widen(float *min, float *max, const job *j, int64_t row, int64_t col, int64_t n)
+{
+    float lo, hi;
+    size_t size = osh_dtype_bytes(j->dt);
+    j->k->range(&lo, &hi, j->w + (size_t)(row * j->g.I + col) * size, j->dt, n);
+    if (!isnan(*min) && !(lo >= *min)) *min = lo; // a NaN gets in, and stays
+    if (!isnan(*max) && !(hi <= *max)) *max = hi;
+}
+
+static osh_status range_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const job *j = user;
+    const grid *g = &j->g;
+    int64_t first = chunk * j->chunk_rows,
+            last = first + j->chunk_rows < g->O ? first + j->chunk_rows : g->O;
+
+    for (int64_t r = first; r < last; r++)
+        for (int64_t s = 0; s < g->per_band; s++) {
+            int64_t col = s * g->seg, n = g->seg < g->I - col ? g->seg : g->I - col;
+            int64_t at = j->a->strategy == OSH_Q_TENSOR ? chunk : r / g->band * g->per_band + s;
+            widen(&j->min[at], &j->max[at], j, r, col, n);
+        }
+    return OSH_OK;
+}
+
+static osh_status check_finite(osh_ctx *cx, const job *j, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(j->min[i]) || !isfinite(j->max[i]))
+            return osh_fail(cx, OSH_E_NUMERIC, "%s holds a NaN or an infinity", j->what);
+    return OSH_OK;
+}
+
+static osh_status check_weight(osh_ctx *cx, const osh_tensor *w, const char *what)
+{
+    if (w->ndim == 2 && (w->dtype == OSH_BF16 || w->dtype == OSH_F16 || w->dtype == OSH_F32))
+        return OSH_OK;
+    return osh_fail(cx, OSH_E_UNSUPPORTED,
+                    "%s is a %d-dimensional %s tensor, want BF16, F16 or F32 [out, in]", what,
+                    w->ndim, osh_dtype_name(w->dtype));
+}
+
+osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
+                               const osh_q_args *a, osh_arithmetic ar, const char *what)
+{
+    osh_status rc = OSH_OK;
+    int64_t shape[2], n;
+    int ndim;
+    osh_qparams q = {0}; // own
+    job j = {
+        .a = a, .ar = ar, .dt = w->dtype, .k = osh_q_kernels_best(), .w = w->data, .what = what};
+
+    OSH_TRY(check_weight(cx, w, what));
+    OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, a, w->shape[0], w->shape[1], what));
+    j.g = grid_of(a, w->shape[0], w->shape[1]);
+    j.chunk_rows = chunk_rows_of(&j.g, a->strategy == OSH_Q_TENSOR ? 1 : j.g.band);
+    OSH_TRY(osh_tensor_new(cx, &q.scale, w->dtype, ndim, shape));
+    if (!a->symmetric) OSH_TRY(osh_tensor_new(cx, &q.zero, OSH_I8, ndim, shape));
+    n = osh_tensor_numel(q.scale);
+    if (a->strategy == OSH_Q_TENSOR && n_chunks_of(&j) > n) n = n_chunks_of(&j);
+    OSH_NEW(cx, j.min, n);
+    OSH_NEW(cx, j.max, n);
+    OSH_TRY(osh_parallel_for(cx, n_chunks_of(&j), range_chunk, &j));
+    OSH_TRY(check_finite(cx, &j, n));
+    if (a->strategy == OSH_Q_TENSOR)
+        for (int64_t i = 1; i < n; i++) {
+            j.min[0] = j.min[i] < j.min[0] ? j.min[i] : j.min[0];
+            j.max[0] = j.max[i] > j.max[0] ? j.max[i] : j.max[0];
+        }
+    osh_q_scale_zp(q.scale->data, q.zero ? q.zero->data : NULL, j.min, j.max,
+                   osh_tensor_numel(q.scale), a, w->dtype, ar);
+    *p = q, q = (osh_qparams){0}; // give
+done:
+    osh_free(cx, j.min);
+    osh_free(cx, j.max);
+    osh_qparams_deinit(cx, &q);
+    return rc;
+}
+
+static float scale_at(const osh_tensor *t, int64_t i)
+{
+    if (t->dtype == OSH_BF16) return osh_f32_of_bf16(((const uint16_t *)t->data)[i]);
+    if (t->dtype == OSH_F16) return osh_f32_of_f16(((const uint16_t *)t->data)[i]);
+    return ((const float *)t->data)[i];
+}
+
+/* Shapes of p against [O, I]: a wrong one would read past its end. */
+static osh_status check_params(osh_ctx *cx, const osh_qparams *p, const osh_q_args *a, int64_t O,
+                               int64_t I)
+{
+    osh_status rc = OSH_OK;
+    int64_t shape[2] = {0, 0}, n;
+    int ndim;
+    osh_dtype dt = p->scale->dtype;
+
+    OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, a, O, I, "weight"));
+    n = ndim == 2 ? shape[0] * shape[1] : shape[0];
+    if (osh_tensor_numel(p->scale) != n || (dt != OSH_BF16 && dt != OSH_F16 && dt != OSH_F32))
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "weight_scale holds %lld %s values, want %lld of BF16, F16 or F32",
+                 (long long)osh_tensor_numel(p->scale), osh_dtype_name(dt), (long long)n);
+    if (p->zero && (osh_tensor_numel(p->zero) != n || p->zero->dtype != OSH_I8))
+        OSH_FAIL(cx, OSH_E_FORMAT, "weight_zero_point holds %lld %s values, want %lld I8 ones",
+                 (long long)osh_tensor_numel(p->zero), osh_dtype_name(p->zero->dtype),
+                 (long long)n);
+done:
+    return rc;
+}
+
+/* Calls code on every segment of the rows of a chunk. */
+static osh_status code_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const job *j = user;
+    const grid *g = &j->g;
+    size_t size = osh_dtype_bytes(j->dt);
+    osh_q_code q = osh_q_code_of(
+        j->a, j->ar == OSH_ARITH_F32 || j->p->scale->dtype != j->dt ? OSH_F32 : j->dt);
+    int64_t first = chunk * j->chunk_rows,
+            last = first + j->chunk_rows < g->O ? first + j->chunk_rows : g->O;
+
+    for (int64_t r = first; r < last; r++)
+        for (int64_t s = 0; s < g->per_band; s++) {
+            int64_t col = s * g->seg, n = g->seg < g->I - col ? g->seg : g->I - col;
+            int64_t at = r / g->band * g->per_band + s, e = r * g->I + col;
+            q.scale = scale_at(j->p->scale, at);
+            q.zero = j->p->zero ? ((const int8_t *)j->p->zero->data)[at] : 0;
+            if (j->out)
+                j->k->decode((uint8_t *)j->out->data + (size_t)e * size, j->dt, j->codes + e, n,
+                             &q);
+            else
+                j->k->encode(j->codes + e, j->w + (size_t)e * size, j->dt, n, &q);
+        }
+    return OSH_OK;
+}
+
+osh_status osh_q_encode(osh_ctx *cx, void *codes, const osh_tensor *w, const osh_qparams *p,
+                        const osh_q_args *a, osh_arithmetic ar)
+{
+    osh_status rc = OSH_OK;
+    job j = {.a = a,
+             .ar = ar,
+             .dt = w->dtype,
+             .k = osh_q_kernels_best(),
+             .w = w->data,
+             .p = p,
+             .codes = codes};
+
+    OSH_TRY(check_weight(cx, w, "weight"));
+    OSH_TRY(check_params(cx, p, a, w->shape[0], w->shape[1]));
+    j.g = grid_of(a, w->shape[0], w->shape[1]);
+    j.chunk_rows = chunk_rows_of(&j.g, 1);
+    OSH_TRY(osh_parallel_for(cx, n_chunks_of(&j), code_chunk, &j));
+done:
+    return rc;
+}
+
+osh_status osh_q_decode(osh_ctx *cx, osh_tensor *w, const void *codes, const osh_qparams *p,
+                        const osh_q_args *a)
+{
+    osh_status rc = OSH_OK;
+    job j = {.a = a,
+             .dt = w->dtype,
+             .k = osh_q_kernels_best(),
+             .p = p,
+             .codes = (uint8_t *)codes,
+             .out = w};
+
+    OSH_TRY(check_weight(cx, w, "weight"));
+    OSH_TRY(check_params(cx, p, a, w->shape[0], w->shape[1]));
+    j.g = grid_of(a, w->shape[0], w->shape[1]);
+    j.chunk_rows = chunk_rows_of(&j.g, 1);
+    OSH_TRY(osh_parallel_for(cx, n_chunks_of(&j), code_chunk, &j));
+done:
+    return rc;
+}

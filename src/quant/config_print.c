@@ -1,0 +1,111 @@
+/* config_print.c - quantization_config as the calibrating path of LLM Compressor writes it (compressed-tensors 0.19.0).
+ *
+ * Every key is written, nulls too; osh_json_print sorts them at every level, group names included ("group_10" before
+ * "group_2"). Two more levels of indentation than the file's first, because the value stands at depth 1 of config.json.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "quant/format.h"
+#include "quant/observer.h"
+#include "quant/scheme.h"
+
+static const char version[] = "0.19.0"; // of the compressed-tensors whose format this is
+
+/* cJSON makes NULL of no memory, and adding NULL makes false: each step can be chained with &&. */
+static bool add(cJSON *to, const char *key, cJSON *item)
+{
+    if (item && cJSON_AddItemToObject(to, key, item)) return true;
+    cJSON_Delete(item);
+    return false;
+}
+
+static bool add_str(cJSON *to, const char *key, const char *s)
+{
+    return add(to, key, s && *s ? cJSON_CreateString(s) : cJSON_CreateNull());
+}
+
+static bool add_number(cJSON *to, const char *key, int64_t v, bool is_null)
+{
+    return add(to, key, is_null ? cJSON_CreateNull() : cJSON_CreateNumber((double)v));
+}
+
+static cJSON *block_of(const osh_q_args *a)
+{
+    if (!a->block[0]) return cJSON_CreateNull();
+    return cJSON_CreateIntArray((const int[]){(int)a->block[0], (int)a->block[1]}, 2);
+}
+
+static cJSON *args_object(const osh_q_args *given, bool is_weight)
+{
+    static const char *const strategies[] = {"tensor", "channel", "group", "block", "token", NULL};
+    static const char *const orders[] = {NULL, "static", "weight"};
+    osh_q_args a = *given;
+    if (!a.present) return cJSON_CreateNull();
+
+    osh_q_observer_default(&a, is_weight);
+    cJSON *o = cJSON_CreateObject();
+    if (o && add_str(o, "actorder", orders[a.actorder]) &&
+        add(o, "block_structure", block_of(&a)) &&
+        add(o, "dynamic", cJSON_CreateBool(a.dynamic == OSH_Q_DYNAMIC)) &&
+        add_number(o, "group_size", a.group_size, !a.group_size) &&
+        add_number(o, "num_bits", a.bits, false) && add_str(o, "observer", a.observer) &&
+        add(o, "observer_kwargs", cJSON_CreateObject()) && add_str(o, "scale_dtype", NULL) &&
+        add_str(o, "strategy", strategies[a.strategy]) &&
+        add(o, "symmetric", cJSON_CreateBool(a.symmetric)) &&
+        add_str(o, "type", a.type == OSH_Q_INT ? "int" : "float") &&
+        add_str(o, "zp_dtype", a.symmetric ? NULL : "torch.int8"))
+        return o;
+    cJSON_Delete(o);
+    return NULL;
+}
+
+static cJSON *group_object(const osh_q_scheme *s, const char *format)
+{
+    cJSON *o = cJSON_CreateObject();
+    if (o && add_str(o, "format", format) &&
+        add(o, "input_activations", args_object(&s->inputs, false)) &&
+        add(o, "output_activations", args_object(&s->outputs, false)) &&
+        add(o, "targets",
+            cJSON_CreateStringArray((const char *const *)s->targets.items, (int)s->targets.n)) &&
+        add(o, "weights", args_object(&s->weights, true)))
+        return o;
+    cJSON_Delete(o);
+    return NULL;
+}
+
+osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_scheme *schemes, size_t n,
+                              const char *const *ignore, size_t n_ignore, const char *format)
+{
+    osh_status rc = OSH_OK;
+    cJSON *root = cJSON_CreateObject(), *groups = cJSON_CreateObject(); // own
+    const char *top = n ? NULL : "dense";
+    bool ok = root && groups;
+
+    for (size_t i = 0; ok && i < n; i++) {
+        const osh_format *f = NULL; // view: a table row
+        char name[32];
+        snprintf(name, sizeof name, "group_%zu", i);
+        OSH_TRY(osh_format_infer(cx, &f, &schemes[i],
+                                 schemes[i].group_name ? schemes[i].group_name : name));
+        top = !top || !strcmp(top, f->name) ? f->name : "mixed-precision";
+        ok = add(groups, schemes[i].group_name ? schemes[i].group_name : name,
+                 group_object(&schemes[i], f->name));
+    }
+    ok = ok && add_str(root, "format", format ? format : top) &&
+         add_str(root, "global_compression_ratio", NULL) &&
+         add(root, "ignore", cJSON_CreateStringArray(ignore, (int)n_ignore)) &&
+         add_str(root, "kv_cache_scheme", NULL) &&
+         add_str(root, "quant_method", "compressed-tensors") &&
+         add_str(root, "quantization_status", "compressed") &&
+         add(root, "sparsity_config", cJSON_CreateObject()) &&
+         add(root, "transform_config", cJSON_CreateObject()) && add_str(root, "version", version) &&
+         cJSON_AddItemToObject(root, "config_groups", groups);
+    if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "cannot build quantization_config");
+    groups = NULL; // give: root's now
+    OSH_TRY(osh_json_print(cx, out, root, 2));
+done:
+    cJSON_Delete(root);
+    cJSON_Delete(groups);
+    return rc;
+}

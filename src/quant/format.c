@@ -1,0 +1,116 @@
+/* format.c - which storage format a scheme has (compressed_tensors/compressors/format.py), and what the formats share. */
+#include "quant/format.h"
+#include "quant/formats/common.h"
+
+#include <string.h>
+
+#define OSH_FORMAT(n) extern const osh_format osh_format_##n;
+#include "quant/formats.def"
+#undef OSH_FORMAT
+
+const osh_format *const osh_formats[] = {
+#define OSH_FORMAT(n) &osh_format_##n,
+#include "quant/formats.def"
+#undef OSH_FORMAT
+    NULL,
+};
+
+const osh_format *osh_format_find(const char *name)
+{
+    for (int i = 0; osh_formats[i]; i++)
+        if (!strcmp(name, osh_formats[i]->name)) return osh_formats[i];
+    return NULL;
+}
+
+osh_status osh_format_infer(osh_ctx *cx, const osh_format **out, const osh_q_scheme *s,
+                            const char *what)
+{
+    osh_status rc = OSH_OK;
+    bool is_int = s->weights.type == OSH_Q_INT;
+    const char *name = is_int ? (s->inputs.present ? "int-quantized" : "pack-quantized")
+                              : (s->inputs.present ? "float-quantized" : "naive-quantized");
+
+    if (!s->weights.present)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: no weights, so no storage format", what);
+    if (s->format[0]) name = s->format;
+    *out = osh_format_find(name);
+    if (!*out)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: format %s is not supported, want pack-quantized, int-quantized, "
+                 "float-quantized or naive-quantized",
+                 what, name);
+    if (!is_int && (!strcmp(name, "pack-quantized") || !strcmp(name, "int-quantized")))
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s: format %s cannot hold float weights, want float-quantized or naive-quantized",
+                 what, name);
+    if (is_int && !strcmp(name, "float-quantized"))
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s: format float-quantized cannot hold integer weights, want pack-quantized or "
+                 "int-quantized",
+                 what);
+done:
+    return rc;
+}
+
+void osh_format_add(osh_format_tensor *out, int *n, const char *leaf, osh_dtype dtype, int ndim,
+                    int64_t d0, int64_t d1)
+{
+    out[(*n)++] = (osh_format_tensor){leaf, dtype, ndim, {d0, d1}};
+}
+
+void osh_format_add_input(osh_format_tensor *out, int *n, const osh_q_scheme *s, osh_dtype dt)
+{
+    if (!s->inputs.present || s->inputs.dynamic == OSH_Q_DYNAMIC) return;
+    osh_format_add(out, n, "input_scale", dt, 1, 1, 0);
+    if (!s->inputs.symmetric) osh_format_add(out, n, "input_zero_point", OSH_I8, 1, 1, 0);
+}
+
+osh_status osh_format_put_input(osh_ctx *cx, void *const *data, const osh_q_scheme *s, osh_dtype dt,
+                                const osh_tensor *in_scale, const osh_tensor *in_zero)
+{
+    osh_status rc = OSH_OK;
+    if (!s->inputs.present || s->inputs.dynamic == OSH_Q_DYNAMIC) goto done;
+    if (!in_scale || osh_tensor_numel(in_scale) != 1 || in_scale->dtype != dt)
+        OSH_FAIL(cx, OSH_E_INTERNAL, "input_scale was not computed, or not in %s",
+                 osh_dtype_name(dt));
+    memcpy(data[0], in_scale->data, osh_dtype_bytes(dt));
+    if (s->inputs.symmetric) goto done;
+    if (!in_zero || osh_tensor_numel(in_zero) != 1 || in_zero->dtype != OSH_I8)
+        OSH_FAIL(cx, OSH_E_INTERNAL, "input_zero_point was not computed");
+    memcpy(data[1], in_zero->data, 1);
+done:
+    return rc;
+}
+
+osh_status osh_format_check_stored(osh_ctx *cx, const osh_tensor *t, const osh_format_tensor *want)
+{
+    osh_status rc = OSH_OK;
+    if (!t) OSH_FAIL(cx, OSH_E_FORMAT, "%s is missing", want->leaf);
+    bool scale = osh_dtype_is_float(want->dtype) &&
+                 want->dtype != OSH_FP8; // other tools' F32 scales are welcome
+    if (t->dtype != want->dtype &&
+        !(scale && (t->dtype == OSH_F32 || t->dtype == OSH_BF16 || t->dtype == OSH_F16)))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s, want %s", want->leaf, osh_dtype_name(t->dtype),
+                 osh_dtype_name(want->dtype));
+    int64_t n = want->ndim == 2 ? want->shape[0] * want->shape[1] : want->shape[0];
+    bool same = t->ndim == want->ndim && t->shape[0] == want->shape[0] &&
+                (t->ndim < 2 || t->shape[1] == want->shape[1]);
+    if (!same &&
+        !(n == 1 && osh_tensor_numel(t) == 1)) // [] and [1, 1] scales of one number are welcome
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s has %d dimensions [%lld, %lld], want %d [%lld, %lld]",
+                 want->leaf, t->ndim, (long long)(t->ndim > 0 ? t->shape[0] : 0),
+                 (long long)(t->ndim > 1 ? t->shape[1] : 0), want->ndim, (long long)want->shape[0],
+                 (long long)want->shape[1]);
+done:
+    return rc;
+}
+
+osh_status osh_format_take_scale(osh_ctx *cx, osh_qparams *p, const osh_tensor *stored,
+                                 const osh_format_tensor *want)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_tensor_new(cx, &p->scale, stored->dtype, want->ndim, want->shape));
+    memcpy(p->scale->data, stored->data, osh_tensor_bytes(p->scale));
+done:
+    return rc;
+}

@@ -1,0 +1,189 @@
+/* pack.c - pack-quantized: integers of 2 to 8 bits as a dense bit stream (compressed_tensors/compressors/pack_quantized).
+ *
+ *   weight_packed      I32 [O, ceil(I*b/32)]   each row one stream: element i is bits [i*b, (i+1)*b), lowest first
+ *   weight_scale       dtype of the original weight
+ *   weight_shape       I64 [2] = {O, I}
+ *   weight_zero_point  asymmetric: I32 [ceil(O*b/32), G], the same stream down each column; for strategies tensor and block
+ *                      unpacked I8
+ *
+ *   b = 3:  word 0   |2221110000...   element 10 starts at bit 30 and ends at bit 0 of word 1
+ *
+ * What is stored is code + 2^(b-1), symmetric or not. Unused high bits of the last word are 0.
+ */
+#include "quant/formats/common.h"
+
+#include <string.h>
+
+int64_t osh_pack_words(int64_t n, int bits)
+{
+    return (n * bits + 31) / 32;
+}
+
+void osh_pack_row(uint32_t *words, int64_t word_step, const int8_t *codes, int64_t code_step,
+                  int64_t n, int bits)
+{
+    uint64_t acc = 0; // the stream's next bits, lowest first
+    int have = 0, offset = 1 << (bits - 1);
+    uint32_t mask = (1u << bits) - 1;
+
+    for (int64_t i = 0; i < n; i++) {
+        acc |= (uint64_t)((uint32_t)(codes[i * code_step] + offset) & mask) << have;
+        have += bits;
+        if (have < 32) continue;
+        *words = (uint32_t)acc;
+        words += word_step, acc >>= 32, have -= 32;
+    }
+    if (have) *words = (uint32_t)acc;
+}
+
+void osh_unpack_row(int8_t *codes, int64_t code_step, const uint32_t *words, int64_t word_step,
+                    int64_t n, int bits)
+{
+    uint64_t acc = 0;
+    int have = 0, offset = 1 << (bits - 1);
+    uint32_t mask = (1u << bits) - 1;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (have < bits) {
+            acc |= (uint64_t)*words << have;
+            words += word_step, have += 32;
+        }
+        codes[i * code_step] = (int8_t)((int)((uint32_t)acc & mask) - offset);
+        acc >>= bits, have -= bits;
+    }
+}
+
+/* The two widths that everybody uses are byte-aligned: plain loops that the compiler can vectorize. */
+static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
+{
+    uint8_t *b = (uint8_t *)words; // x86-64 is little-endian, as the file is
+    if (bits == 8 && n % 4 == 0)
+        for (int64_t i = 0; i < n; i++) b[i] = (uint8_t)codes[i] ^ 0x80;
+    else if (bits == 4 && n % 8 == 0)
+        for (int64_t i = 0; i < n / 2; i++)
+            b[i] = (uint8_t)(((uint8_t)(codes[2 * i] + 8) & 15) | (uint8_t)(codes[2 * i + 1] + 8)
+                                                                      << 4);
+    else
+        osh_pack_row(words, 1, codes, 1, n, bits);
+}
+
+static bool zero_packed(const osh_q_args *a)
+{
+    return !a->symmetric && (a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_CHANNEL);
+}
+
+static osh_status tensors(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_q_scheme *s,
+                          int64_t O, int64_t I, osh_dtype dt)
+{
+    osh_status rc = OSH_OK;
+    const osh_q_args *a = &s->weights;
+    int64_t shape[2] = {0, 0};
+    int ndim;
+
+    *n = 0;
+    if (I > INT64_MAX / 8 || O > INT64_MAX / 8)
+        OSH_FAIL(cx, OSH_E_FORMAT, "weight [%lld, %lld] is too large", (long long)O, (long long)I);
+    OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, a, O, I, "weight"));
+    osh_format_add(out, n, "weight_packed", OSH_I32, 2, O, osh_pack_words(I, a->bits));
+    osh_format_add(out, n, "weight_scale", dt, ndim, shape[0], shape[1]);
+    osh_format_add(out, n, "weight_shape", OSH_I64, 1, 2, 0);
+    if (zero_packed(a))
+        osh_format_add(out, n, "weight_zero_point", OSH_I32, 2, osh_pack_words(O, a->bits),
+                       shape[1]);
+    else if (!a->symmetric)
+        osh_format_add(out, n, "weight_zero_point", OSH_I8, ndim, shape[0], shape[1]);
+    osh_format_add_input(out, n, s, dt);
+done:
+    return rc;
+}
+
+typedef struct rows {
+    uint32_t *words;
+    int8_t *codes;
+    int64_t O, I, n_words, per_chunk;
+    int bits;
+} rows;
+
+static osh_status pack_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const rows *j = user;
+    for (int64_t r = chunk * j->per_chunk; r < (chunk + 1) * j->per_chunk && r < j->O; r++)
+        pack_row(j->words + r * j->n_words, j->codes + r * j->I, j->I, j->bits);
+    return OSH_OK;
+}
+
+static osh_status unpack_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const rows *j = user;
+    for (int64_t r = chunk * j->per_chunk; r < (chunk + 1) * j->per_chunk && r < j->O; r++)
+        osh_unpack_row(j->codes + r * j->I, 1, j->words + r * j->n_words, 1, j->I, j->bits);
+    return OSH_OK;
+}
+
+static osh_status run_rows(osh_ctx *cx, void *words, void *codes, int64_t O, int64_t I, int bits,
+                           osh_chunk_fn fn)
+{
+    rows j = {words, codes, O, I, osh_pack_words(I, bits), (1 << 18) / I + 1, bits};
+    return osh_parallel_for(cx, (O + j.per_chunk - 1) / j.per_chunk, fn, &j);
+}
+
+static osh_status pack(osh_ctx *cx, void *const *data, const osh_q_scheme *s, int64_t O, int64_t I,
+                       osh_dtype dt, const void *codes, const osh_qparams *p,
+                       const osh_tensor *in_scale, const osh_tensor *in_zero)
+{
+    osh_status rc = OSH_OK;
+    const osh_q_args *a = &s->weights;
+    int64_t shape[2] = {O, I};
+    int i = 3;
+
+    OSH_TRY(run_rows(cx, data[0], (void *)codes, O, I, a->bits, pack_chunk));
+    memcpy(data[1], p->scale->data, osh_tensor_bytes(p->scale));
+    memcpy(data[2], shape, sizeof shape);
+    if (!a->symmetric) {
+        int64_t G = zero_packed(a) ? p->zero->shape[1] : 0;
+        const int8_t *zero = p->zero->data; // [O, G]
+        if (!G) memcpy(data[i], zero, osh_tensor_bytes(p->zero));
+        for (int64_t g = 0; g < G; g++)
+            osh_pack_row((uint32_t *)data[i] + g, G, zero + g, G, O, a->bits);
+        i++;
+    }
+    OSH_TRY(osh_format_put_input(cx, data + i, s, dt, in_scale, in_zero));
+done:
+    return rc;
+}
+
+static osh_status unpack(osh_ctx *cx, void *codes, osh_qparams *p, const osh_q_scheme *s, int64_t O,
+                         int64_t I, const osh_tensor *const *data)
+{
+    osh_status rc = OSH_OK;
+    const osh_q_args *a = &s->weights;
+    osh_format_tensor want[OSH_FORMAT_MAX_TENSORS];
+    osh_qparams q = {0}; // own
+    int n;
+
+    OSH_TRY(tensors(cx, want, &n, s, O, I, OSH_BF16));
+    for (int i = 0; i < (a->symmetric ? 3 : 4); i++)
+        OSH_TRY(osh_format_check_stored(cx, data[i], &want[i]));
+    const int64_t *shape = data[2]->data;
+    if (shape[0] != O || shape[1] != I)
+        OSH_FAIL(cx, OSH_E_FORMAT, "weight_shape is [%lld, %lld], want [%lld, %lld]",
+                 (long long)shape[0], (long long)shape[1], (long long)O, (long long)I);
+    OSH_TRY(osh_format_take_scale(cx, &q, data[1], &want[1]));
+    if (!a->symmetric) {
+        int64_t G = want[1].shape[1];
+        OSH_TRY(osh_tensor_new(cx, &q.zero, OSH_I8, want[1].ndim, want[1].shape));
+        if (!zero_packed(a))
+            memcpy(q.zero->data, data[3]->data, osh_tensor_bytes(q.zero));
+        else
+            for (int64_t g = 0; g < G; g++)
+                osh_unpack_row((int8_t *)q.zero->data + g, G, (const uint32_t *)data[3]->data + g,
+                               G, O, a->bits);
+    }
+    OSH_TRY(run_rows(cx, data[0]->data, codes, O, I, a->bits, unpack_chunk));
+    *p = q, q = (osh_qparams){0}; // give
+done:
+    osh_qparams_deinit(cx, &q);
+    return rc;
+}
+
+const osh_format osh_format_pack = {"pack-quantized", tensors, pack, unpack};

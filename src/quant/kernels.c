@@ -1,0 +1,110 @@
+/* kernels.c - the loops over a row segment in plain C: what the AVX2 column must equal, and what other machines run.
+ *
+ *   range    order of the bit patterns, so that it is exact and a NaN is never lost
+ *   encode   q = clamp(rnd(rnd(x / s) + z), qmin, qmax), then RNE to an integer, or to E4M3
+ *   decode   y = rnd((q - z) * s)
+ *
+ * Source: compressed_tensors forward_helpers.py _quantize and _dequantize (eager, the CPU path): torch computes each
+ * BF16 or F16 operation in f32 and rounds its result, which is what rnd does.
+ */
+#include "quant/kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/num.h"
+
+float osh_q_round_to(float x, osh_dtype dt)
+{
+    if (dt == OSH_BF16) return osh_f32_of_bf16(osh_bf16_of_f32(x));
+    if (dt == OSH_F16) return osh_f32_of_f16(osh_f16_of_f32(x));
+    return x;
+}
+
+osh_q_code osh_q_code_of(const osh_q_args *a, osh_dtype round)
+{
+    bool fp8 = a->type == OSH_Q_FLOAT;
+    float half = (float)(1 << (a->bits - 1));
+    return (osh_q_code){.scale = 1,
+                        .qmin = fp8 ? -448 : -half,
+                        .qmax = fp8 ? 448 : half - 1,
+                        .fp8 = fp8,
+                        .round = round};
+}
+
+static inline float load(const void *x, osh_dtype dt, int64_t i)
+{
+    if (dt == OSH_BF16) return osh_f32_of_bf16(((const uint16_t *)x)[i]);
+    if (dt == OSH_F16) return osh_f32_of_f16(((const uint16_t *)x)[i]);
+    return ((const float *)x)[i];
+}
+
+/* Sign-magnitude bits as integers of the same order; its own inverse. NaNs are outermost. */
+static inline int16_t key16(uint16_t u)
+{
+    return (int16_t)(u & 0x8000 ? u ^ 0x7fff : u);
+}
+static inline int32_t key32(uint32_t u)
+{
+    return (int32_t)(u & 0x80000000u ? u ^ 0x7fffffffu : u);
+}
+
+static void range_c(float *min, float *max, const void *x, osh_dtype dt, int64_t n)
+{
+    if (dt == OSH_F32) {
+        const uint32_t *p = x;
+        int32_t lo = INT32_MAX, hi = INT32_MIN;
+        for (int64_t i = 0; i < n; i++) {
+            int32_t k = key32(p[i]);
+            lo = k < lo ? k : lo;
+            hi = k > hi ? k : hi;
+        }
+        *min = osh_f32_of_bits((uint32_t)key32((uint32_t)lo));
+        *max = osh_f32_of_bits((uint32_t)key32((uint32_t)hi));
+        return;
+    }
+    const uint16_t *p = x;
+    int16_t lo = INT16_MAX, hi = INT16_MIN;
+    for (int64_t i = 0; i < n; i++) {
+        int16_t k = key16(p[i]);
+        lo = k < lo ? k : lo;
+        hi = k > hi ? k : hi;
+    }
+    uint16_t l = (uint16_t)key16((uint16_t)lo), h = (uint16_t)key16((uint16_t)hi);
+    *min = dt == OSH_BF16 ? osh_f32_of_bf16(l) : osh_f32_of_f16(l);
+    *max = dt == OSH_BF16 ? osh_f32_of_bf16(h) : osh_f32_of_f16(h);
+}
+
+static void encode_c(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float y = osh_q_round_to(load(x, dt, i) / c->scale, c->round);
+        y = osh_q_round_to(
+            y + c->zero,
+            c->round); // also where symmetric: turns -0 into +0, as the reference's zero point does
+        y = y < c->qmin ? c->qmin : y > c->qmax ? c->qmax : y;
+        codes[i] = c->fp8 ? osh_fp8_of_f32(y) : (uint8_t)(int8_t)nearbyintf(y);
+    }
+}
+
+static void decode_c(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, const osh_q_code *c)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float q = c->fp8 ? osh_f32_of_fp8(codes[i]) : (float)(int8_t)codes[i];
+        q = (q - c->zero) * c->scale; // the difference is exact in every dtype here: at most 8 bits
+        if (dt == OSH_BF16)
+            ((uint16_t *)y)[i] = osh_bf16_of_f32(q);
+        else if (dt == OSH_F16)
+            ((uint16_t *)y)[i] = osh_f16_of_f32(q);
+        else
+            ((float *)y)[i] = q;
+    }
+}
+
+const osh_q_kernels osh_q_kernels_c = {"c", range_c, encode_c, decode_c};
+
+const osh_q_kernels *osh_q_kernels_best(void)
+{
+    const osh_q_kernels *k = osh_q_kernels_avx2();
+    return k ? k : &osh_q_kernels_c;
+}

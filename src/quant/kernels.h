@@ -1,0 +1,36 @@
+/* kernels.h - the loops over elements of a row segment: range, code, decode. Internal to quant/.
+ *
+ * A segment is a run of n elements of one row that share scale and zero point. Two columns: plain C (the definition)
+ * and AVX2; both give the same bytes. tests/unit/test_arith.c compares them.
+ */
+#ifndef OSH_QUANT_KERNELS_H
+#define OSH_QUANT_KERNELS_H
+#include "quant/arith.h"
+
+typedef struct osh_q_code { // how a segment is coded
+    float scale, zero;      // zero: 0 where symmetric
+    float qmin, qmax;
+    bool fp8;        // E4M3 bytes, else two's-complement bytes
+    osh_dtype round; // dtype that w/scale, then + zero, are rounded to; OSH_F32: not at all
+} osh_q_code;
+
+typedef struct osh_q_kernels {
+    const char *name;
+    /* Exact smallest and largest of x [n]; a NaN or Inf among them comes out as a NaN or Inf. n > 0. */
+    void (*range)(float *min, float *max, const void *x, osh_dtype dt, int64_t n);
+    /* codes [n] = round(clamp(rnd(rnd(x / scale) + zero), qmin, qmax)); x is finite. */
+    void (*encode)(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c);
+    /* y [n] of dtype dt = rnd((code - zero) * scale) */
+    void (*decode)(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, const osh_q_code *c);
+} osh_q_kernels;
+
+extern const osh_q_kernels osh_q_kernels_c;
+const osh_q_kernels *osh_q_kernels_avx2(void); // NULL: this machine has none
+const osh_q_kernels *osh_q_kernels_best(void);
+
+float osh_q_round_to(float x, osh_dtype dt); // to the nearest value of dt, ties to even
+/* calculate_qparams of one range; zero_f32: its 0-dimensional case (dynamic, strategy tensor), where qmin - t is not rounded. */
+void osh_q_scale_zp_one(float *scale, int8_t *zp, float min, float max, const osh_q_args *a,
+                        osh_dtype dt, bool zero_f32);
+osh_q_code osh_q_code_of(const osh_q_args *a, osh_dtype round);
+#endif

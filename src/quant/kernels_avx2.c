@@ -1,0 +1,272 @@
+/* kernels_avx2.c - kernels.c with AVX2 and F16C; same bytes. Chosen at run time, the rest of the program is plain x86-64.
+ *
+ * Every function that is generic over the dtype is inlined into one instance per dtype, so that the switch is outside the loop.
+ */
+#include "quant/kernels.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#include <string.h>
+
+#include "base/num.h"
+
+#define AVX2 __attribute__((target("avx2,f16c")))
+#define INLINE AVX2 __attribute__((always_inline)) static inline
+
+/* ---- 8 values of dtype dt <-> f32 ---- */
+INLINE __m256 load8(const void *x, osh_dtype dt)
+{
+    if (dt == OSH_BF16)
+        return _mm256_castsi256_ps(
+            _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(x)), 16));
+    if (dt == OSH_F16) return _mm256_cvtph_ps(_mm_loadu_si128(x));
+    return _mm256_loadu_ps(x);
+}
+
+/* Finite f32 bits, rounded to the upper 16 (RNE); the lower 16 are left over. */
+INLINE __m256i bf16_bits(__m256 x)
+{
+    __m256i u = _mm256_castps_si256(x);
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    return _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+}
+
+INLINE __m256 round8(__m256 x, osh_dtype dt)
+{
+    if (dt == OSH_BF16)
+        return _mm256_castsi256_ps(
+            _mm256_and_si256(bf16_bits(x), _mm256_set1_epi32((int)0xffff0000)));
+    if (dt == OSH_F16) return _mm256_cvtph_ps(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+    return x;
+}
+
+INLINE void store8(void *y, __m256 x, osh_dtype dt)
+{
+    if (dt == OSH_BF16) {
+        __m256i u = _mm256_srli_epi32(bf16_bits(x), 16);
+        u = _mm256_permute4x64_epi64(_mm256_packus_epi32(u, u), 0x08);
+        _mm_storeu_si128(y, _mm256_castsi256_si128(u));
+    } else if (dt == OSH_F16)
+        _mm_storeu_si128(y, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+    else
+        _mm256_storeu_ps(y, x);
+}
+
+/* ---- E4M3: |y| <= 448. Normal: RNE of the f32 mantissa to 3 bits, rebiased; below 2^-6: RNE of |y| * 2^9. ---- */
+INLINE __m256i fp8_codes(__m256 y)
+{
+    __m256i u = _mm256_castps_si256(y);
+    __m256i sign = _mm256_and_si256(_mm256_srli_epi32(u, 24), _mm256_set1_epi32(0x80));
+    __m256i a = _mm256_and_si256(u, _mm256_set1_epi32(0x7fffffff));
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(a, 20), _mm256_set1_epi32(1));
+    __m256i normal = _mm256_add_epi32(a, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7ffff)));
+    normal = _mm256_sub_epi32(_mm256_srli_epi32(normal, 20), _mm256_set1_epi32((127 - 7) << 3));
+    __m256i tiny =
+        _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_castsi256_ps(a), _mm256_set1_ps(512.0f)));
+    __m256i is_tiny = _mm256_cmpgt_epi32(_mm256_set1_epi32(0x3c800000), a); // 2^-6
+    return _mm256_or_si256(sign, _mm256_blendv_epi8(normal, tiny, is_tiny));
+}
+
+INLINE __m256i code8(const void *x, osh_dtype dt, osh_dtype round, bool fp8, const osh_q_code *c)
+{
+    __m256 y = round8(_mm256_div_ps(load8(x, dt), _mm256_set1_ps(c->scale)), round);
+    y = round8(_mm256_add_ps(y, _mm256_set1_ps(c->zero)), round);
+    y = _mm256_min_ps(_mm256_max_ps(y, _mm256_set1_ps(c->qmin)), _mm256_set1_ps(c->qmax));
+    return fp8 ? fp8_codes(y) : _mm256_cvtps_epi32(y);
+}
+
+INLINE void code32(uint8_t *codes, const uint8_t *x, osh_dtype dt, osh_dtype round, bool fp8,
+                   const osh_q_code *c)
+{
+    size_t step = 8 * (dt == OSH_F32 ? 4 : 2);
+    __m256i q0 = code8(x, dt, round, fp8, c), q1 = code8(x + step, dt, round, fp8, c);
+    __m256i q2 = code8(x + 2 * step, dt, round, fp8, c),
+            q3 = code8(x + 3 * step, dt, round, fp8, c);
+    __m256i lo = _mm256_packs_epi32(q0, q1), hi = _mm256_packs_epi32(q2, q3);
+    __m256i q = fp8 ? _mm256_packus_epi16(lo, hi) : _mm256_packs_epi16(lo, hi);
+    /* packs work inside 128-bit lanes: 32-bit pieces come out as 0 2 4 6 1 3 5 7 */
+    q = _mm256_permutevar8x32_epi32(q, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    _mm256_storeu_si256((__m256i *)(void *)codes, q);
+}
+
+INLINE void encode_as(uint8_t *codes, const void *x, int64_t n, osh_dtype dt, osh_dtype round,
+                      bool fp8, const osh_q_code *c)
+{
+    const uint8_t *p = x;
+    size_t size = dt == OSH_F32 ? 4 : 2;
+    int64_t i = 0;
+    for (; i + 32 <= n; i += 32) code32(codes + i, p + (size_t)i * size, dt, round, fp8, c);
+    if (i < n) {
+        uint8_t in[32 * 4] = {0}, out[32];
+        memcpy(in, p + (size_t)i * size, (size_t)(n - i) * size);
+        code32(out, in, dt, round, fp8, c);
+        memcpy(codes + i, out, (size_t)(n - i));
+    }
+}
+
+AVX2 static void encode_avx2(uint8_t *codes, const void *x, osh_dtype dt, int64_t n,
+                             const osh_q_code *c)
+{
+    bool rounded = c->round == dt && dt != OSH_F32;
+    if (c->round != OSH_F32 && !rounded)
+        osh_q_kernels_c.encode(codes, x, dt, n, c); // does not occur: one dtype per layer
+    else if (dt == OSH_BF16 && rounded && c->fp8)
+        encode_as(codes, x, n, OSH_BF16, OSH_BF16, true, c);
+    else if (dt == OSH_BF16 && rounded)
+        encode_as(codes, x, n, OSH_BF16, OSH_BF16, false, c);
+    else if (dt == OSH_F16 && rounded && c->fp8)
+        encode_as(codes, x, n, OSH_F16, OSH_F16, true, c);
+    else if (dt == OSH_F16 && rounded)
+        encode_as(codes, x, n, OSH_F16, OSH_F16, false, c);
+    else if (dt == OSH_BF16)
+        encode_as(codes, x, n, OSH_BF16, OSH_F32, c->fp8, c);
+    else if (dt == OSH_F16)
+        encode_as(codes, x, n, OSH_F16, OSH_F32, c->fp8, c);
+    else if (c->fp8)
+        encode_as(codes, x, n, OSH_F32, OSH_F32, true, c);
+    else
+        encode_as(codes, x, n, OSH_F32, OSH_F32, false, c);
+}
+
+/* ---- range ---- */
+INLINE __m256i keys16(const uint16_t *p)
+{
+    __m256i u = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    return _mm256_xor_si256(u,
+                            _mm256_and_si256(_mm256_srai_epi16(u, 15), _mm256_set1_epi16(0x7fff)));
+}
+
+INLINE __m256i keys32(const uint32_t *p)
+{
+    __m256i u = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    return _mm256_xor_si256(
+        u, _mm256_and_si256(_mm256_srai_epi32(u, 31), _mm256_set1_epi32(0x7fffffff)));
+}
+
+/* Smallest of 16 signed 16-bit numbers: minpos works on 8 unsigned ones. */
+INLINE int16_t smallest16(__m256i k)
+{
+    __m128i m = _mm_min_epi16(_mm256_castsi256_si128(k), _mm256_extracti128_si256(k, 1));
+    m = _mm_minpos_epu16(_mm_xor_si128(m, _mm_set1_epi16((short)0x8000)));
+    return (int16_t)(_mm_extract_epi16(m, 0) ^ 0x8000);
+}
+
+AVX2 static void range16(uint16_t ends[2], const uint16_t *p, int64_t n)
+{
+    __m256i lo = keys16(p), hi = lo, lo2 = lo, hi2 = lo;
+    int64_t i = 16;
+    for (; i + 32 <= n; i += 32) {
+        __m256i a = keys16(p + i), b = keys16(p + i + 16);
+        lo = _mm256_min_epi16(lo, a), hi = _mm256_max_epi16(hi, a);
+        lo2 = _mm256_min_epi16(lo2, b), hi2 = _mm256_max_epi16(hi2, b);
+    }
+    for (; i < n; i += 16) {
+        __m256i a = keys16(i + 16 <= n ? p + i : p + n - 16); // the last one may overlap
+        lo = _mm256_min_epi16(lo, a), hi = _mm256_max_epi16(hi, a);
+    }
+    int16_t l = smallest16(_mm256_min_epi16(lo, lo2));
+    int16_t h =
+        (int16_t)~smallest16(_mm256_xor_si256(_mm256_max_epi16(hi, hi2), _mm256_set1_epi16(-1)));
+    ends[0] = (uint16_t)(l < 0 ? l ^ 0x7fff : l);
+    ends[1] = (uint16_t)(h < 0 ? h ^ 0x7fff : h);
+}
+
+AVX2 static void range32(float ends[2], const uint32_t *p, int64_t n)
+{
+    __m256i lo = keys32(p), hi = lo;
+    int32_t k[2][8], l, h;
+    for (int64_t i = 8; i < n; i += 8) {
+        __m256i a = keys32(i + 8 <= n ? p + i : p + n - 8);
+        lo = _mm256_min_epi32(lo, a), hi = _mm256_max_epi32(hi, a);
+    }
+    _mm256_storeu_si256((__m256i *)(void *)k[0], lo);
+    _mm256_storeu_si256((__m256i *)(void *)k[1], hi);
+    l = k[0][0], h = k[1][0];
+    for (int j = 1; j < 8; j++) {
+        l = k[0][j] < l ? k[0][j] : l;
+        h = k[1][j] > h ? k[1][j] : h;
+    }
+    ends[0] = osh_f32_of_bits((uint32_t)(l < 0 ? l ^ 0x7fffffff : l));
+    ends[1] = osh_f32_of_bits((uint32_t)(h < 0 ? h ^ 0x7fffffff : h));
+}
+
+AVX2 static void range_avx2(float *min, float *max, const void *x, osh_dtype dt, int64_t n)
+{
+    if (n < (dt == OSH_F32 ? 8 : 16)) {
+        osh_q_kernels_c.range(min, max, x, dt, n);
+    } else if (dt == OSH_F32) {
+        float ends[2];
+        range32(ends, x, n);
+        *min = ends[0], *max = ends[1];
+    } else {
+        uint16_t ends[2];
+        range16(ends, x, n);
+        *min = dt == OSH_BF16 ? osh_f32_of_bf16(ends[0]) : osh_f32_of_f16(ends[0]);
+        *max = dt == OSH_BF16 ? osh_f32_of_bf16(ends[1]) : osh_f32_of_f16(ends[1]);
+    }
+}
+
+/* ---- decode ---- */
+INLINE __m256 value8(const uint8_t *codes, bool fp8)
+{
+    __m128i q = _mm_loadl_epi64((const __m128i *)(const void *)codes);
+    if (!fp8) return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q));
+    /* E4M3 bits placed as F16 bits with the exponent 8 too small: subnormals come out right, and 2^8 is exact */
+    __m128i u = _mm_cvtepu8_epi16(q);
+    __m128i a = _mm_and_si128(u, _mm_set1_epi16(0x7f));
+    __m128i nan = _mm_and_si128(_mm_cmpeq_epi16(a, _mm_set1_epi16(0x7f)), _mm_set1_epi16(0x7e00));
+    __m128i h = _mm_or_si128(_mm_slli_epi16(_mm_and_si128(u, _mm_set1_epi16(0x80)), 8),
+                             _mm_slli_epi16(a, 7));
+    h = _mm_or_si128(h, nan);
+    return _mm256_mul_ps(_mm256_cvtph_ps(h), _mm256_set1_ps(256.0f));
+}
+
+INLINE void decode_as(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, bool fp8,
+                      const osh_q_code *c)
+{
+    uint8_t *p = y;
+    size_t size = dt == OSH_F32 ? 4 : 2;
+    __m256 zero = _mm256_set1_ps(c->zero), scale = _mm256_set1_ps(c->scale);
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        store8(p + (size_t)i * size,
+               _mm256_mul_ps(_mm256_sub_ps(value8(codes + i, fp8), zero), scale), dt);
+    if (i < n) {
+        uint8_t in[8] = {0}, out[32];
+        memcpy(in, codes + i, (size_t)(n - i));
+        store8(out, _mm256_mul_ps(_mm256_sub_ps(value8(in, fp8), zero), scale), dt);
+        memcpy(p + (size_t)i * size, out, (size_t)(n - i) * size);
+    }
+}
+
+AVX2 static void decode_avx2(void *y, osh_dtype dt, const uint8_t *codes, int64_t n,
+                             const osh_q_code *c)
+{
+    if (dt == OSH_BF16) {
+        if (c->fp8)
+            decode_as(y, OSH_BF16, codes, n, true, c);
+        else
+            decode_as(y, OSH_BF16, codes, n, false, c);
+    } else if (dt == OSH_F16) {
+        if (c->fp8)
+            decode_as(y, OSH_F16, codes, n, true, c);
+        else
+            decode_as(y, OSH_F16, codes, n, false, c);
+    } else if (c->fp8)
+        decode_as(y, OSH_F32, codes, n, true, c);
+    else
+        decode_as(y, OSH_F32, codes, n, false, c);
+}
+
+static const osh_q_kernels avx2 = {"avx2", range_avx2, encode_avx2, decode_avx2};
+
+const osh_q_kernels *osh_q_kernels_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") ? &avx2 : NULL;
+}
+#else
+const osh_q_kernels *osh_q_kernels_avx2(void)
+{
+    return NULL;
+}
+#endif

@@ -1,0 +1,84 @@
+/* preset.c - the schemes that have a name (compressed_tensors/quantization/quant_scheme.py, PRESET_SCHEMES).
+ *
+ * A row sets arguments only; targets come from the user, the storage format from osh_format_infer.
+ */
+#include "quant/scheme.h"
+
+#include <string.h>
+#include <strings.h>
+
+#define INT_GROUP(b)                                                                               \
+    {                                                                                              \
+        .present = true, .bits = b, .type = OSH_Q_INT, .strategy = OSH_Q_GROUP, .group_size = 128, \
+        .symmetric = true                                                                          \
+    }
+#define INT_TOKEN(b)                                                                               \
+    {                                                                                              \
+        .present = true, .bits = b, .type = OSH_Q_INT, .strategy = OSH_Q_TOKEN, .symmetric = true, \
+        .dynamic = OSH_Q_DYNAMIC                                                                   \
+    }
+#define FP8_OF(...)                                                                                \
+    {                                                                                              \
+        .present = true, .bits = 8, .type = OSH_Q_FLOAT, .symmetric = true, __VA_ARGS__            \
+    }
+
+typedef struct preset {
+    const char *name;
+    osh_q_args weights, inputs;
+} preset;
+
+static const preset presets[] = {
+    {"W4A16", INT_GROUP(4), {0}},
+    {"W4A16_ASYM",
+     {.present = true, .bits = 4, .type = OSH_Q_INT, .strategy = OSH_Q_GROUP, .group_size = 128},
+     {0}},
+    {"W8A16", INT_GROUP(8), {0}},
+    {"W8A8",
+     {.present = true, .bits = 8, .type = OSH_Q_INT, .strategy = OSH_Q_CHANNEL, .symmetric = true},
+     INT_TOKEN(8)},
+    {"INT8",
+     {.present = true, .bits = 8, .type = OSH_Q_INT, .strategy = OSH_Q_CHANNEL, .symmetric = true},
+     INT_TOKEN(8)},
+    {"FP8", FP8_OF(.strategy = OSH_Q_TENSOR),
+     FP8_OF(.strategy = OSH_Q_TENSOR, .observer = "static_minmax")},
+    {"FP8_DYNAMIC", FP8_OF(.strategy = OSH_Q_CHANNEL),
+     FP8_OF(.strategy = OSH_Q_TOKEN, .dynamic = OSH_Q_DYNAMIC)},
+    {"FP8_BLOCK", FP8_OF(.strategy = OSH_Q_BLOCK, .block = {128, 128}),
+     FP8_OF(.strategy = OSH_Q_GROUP, .group_size = 128, .dynamic = OSH_Q_DYNAMIC)},
+    {"W4AFP8", INT_GROUP(4), FP8_OF(.strategy = OSH_Q_TOKEN, .dynamic = OSH_Q_DYNAMIC)},
+    {"W2A16", INT_GROUP(2), {0}},
+    {"W3A16", INT_GROUP(3), {0}},
+    {"W5A16", INT_GROUP(5), {0}},
+    {"W6A16", INT_GROUP(6), {0}},
+    {"W7A16", INT_GROUP(7), {0}},
+    {"W2A8", INT_GROUP(2), INT_TOKEN(8)},
+    {"W3A8", INT_GROUP(3), INT_TOKEN(8)},
+    {"W4A8", INT_GROUP(4), INT_TOKEN(8)},
+    {"W5A8", INT_GROUP(5), INT_TOKEN(8)},
+    {"W6A8", INT_GROUP(6), INT_TOKEN(8)},
+    {"W7A8", INT_GROUP(7), INT_TOKEN(8)},
+    {"W2A4", INT_GROUP(2), INT_TOKEN(4)},
+    {"W3A4", INT_GROUP(3), INT_TOKEN(4)},
+    {"W4A4", INT_GROUP(4), INT_TOKEN(4)},
+    {"UNQUANTIZED", {0}, {0}},
+};
+static const char known[] = "W4A16, W4A16_ASYM, W8A16, W8A8 (INT8), FP8, FP8_DYNAMIC, FP8_BLOCK, "
+                            "W4AFP8, W{2..7}A16, W{2..7}A8, W{2..4}A4";
+static const char *const elsewhere[] = {"NVFP4",    "NVFP4A16", "MXFP4",
+                                        "MXFP4A16", "MXFP8",    "MXFP8A16"};
+
+osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name)
+{
+    for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++) {
+        if (strcasecmp(name, presets[i].name)) continue;
+        out->weights = presets[i].weights;
+        out->inputs = presets[i].inputs;
+        memset(&out->outputs, 0, sizeof out->outputs);
+        return OSH_OK;
+    }
+    for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++)
+        if (!strcasecmp(name, elsewhere[i]))
+            return osh_fail(cx, OSH_E_UNSUPPORTED, "scheme %s is not supported yet, want one of %s",
+                            elsewhere[i], known);
+    return osh_fail(cx, OSH_E_USAGE, "unknown scheme '%s', want one of %s", name, known);
+}

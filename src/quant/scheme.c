@@ -1,0 +1,500 @@
+/* scheme.c - QuantizationArgs and QuantizationScheme: setting, checking, reading a checkpoint's quantization_config.
+ *
+ * Rules and defaults: compressed_tensors/quantization/quant_args.py, quant_scheme.py, quant_config.py. What those accept and
+ * this program cannot do is refused by name (OSH_E_UNSUPPORTED); what they refuse is an error here too (OSH_E_USAGE).
+ */
+#include "quant/scheme.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "quant/format.h"
+#include "quant/observer.h"
+
+void osh_q_args_init(osh_q_args *a)
+{
+    *a = (osh_q_args){.present = true,
+                      .bits = 8,
+                      .type = OSH_Q_INT,
+                      .strategy = OSH_Q_STRATEGY_NONE,
+                      .symmetric = true};
+}
+
+static osh_status set_int(osh_ctx *cx, int64_t *out, const char *text, int64_t min,
+                          const char *where, const char *key)
+{
+    char *end;
+    long long v = strtoll(text, &end, 10);
+    if (end == text || *end || v < min || v > 1 << 24)
+        return osh_fail(cx, OSH_E_USAGE, "%s: %s is '%s', want a whole number from %lld to %d",
+                        where, key, text, (long long)min, 1 << 24);
+    *out = v;
+    return OSH_OK;
+}
+
+static osh_status set_bool(osh_ctx *cx, bool *out, const char *text, const char *where,
+                           const char *key)
+{
+    *out = !strcasecmp(text, "true");
+    if (*out || !strcasecmp(text, "false")) return OSH_OK;
+    return osh_fail(cx, OSH_E_USAGE, "%s: %s is '%s', want true or false", where, key, text);
+}
+
+static osh_status set_num_bits(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
+{
+    int64_t v = 0;
+    osh_status rc = text ? set_int(cx, &v, text, 1, where, "num_bits")
+                         : osh_fail(cx, OSH_E_USAGE, "%s: num_bits is null", where);
+    if (!rc) a->bits = (int)v;
+    return rc;
+}
+
+static osh_status set_type(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
+{
+    if (text && !strcasecmp(text, "int"))
+        a->type = OSH_Q_INT;
+    else if (text && !strcasecmp(text, "float"))
+        a->type = OSH_Q_FLOAT;
+    else
+        return osh_fail(cx, OSH_E_USAGE, "%s: type is '%s', want int or float", where,
+                        text ? text : "null");
+    return OSH_OK;
+}
+
+static osh_status set_symmetric(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
+{
+    return set_bool(cx, &a->symmetric, text ? text : "null", where, "symmetric");
+}
+
+static osh_status set_strategy(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
+{
+    static const char *const names[] = {"tensor", "channel", "group", "block", "token"};
+    a->strategy = OSH_Q_STRATEGY_NONE;
+    if (!text) return OSH_OK;
+    for (int i = 0; i < 5; i++)
+        if (!strcasecmp(text, names[i])) {
+            a->strategy = (osh_q_strategy)i;
+            return OSH_OK;
+        }
+    if (!strcasecmp(text, "tensor_group") || !strcasecmp(text, "attn_head"))
+        return osh_fail(
+            cx, OSH_E_UNSUPPORTED,
+            "%s: strategy %s is not supported yet, want tensor, channel, group, block or token",
+            where, text);
+    return osh_fail(cx, OSH_E_USAGE,
+                    "%s: strategy is '%s', want tensor, channel, group, block or token", where,
+                    text);
+}
+
+static osh_status set_group_size(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
+{
+    a->group_size = 0;
+    if (!text) return OSH_OK;
+    osh_status rc = set_int(cx, &a->group_size, text, -1, where, "group_size");
+    if (!rc && !a->group_size)
+        rc = osh_fail(cx, OSH_E_USAGE,
+                      "%s: group_size is 0, want a positive number, -1 (channel) or null", where);
+    return rc;
+}
+
+static osh_status set_block(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
+{
+    int n = 0;
+    long rows = 0, cols = 0;
+    a->block[0] = a->block[1] = 0;
+    if (!text) return OSH_OK;
+    if (sscanf(text, "%ldx%ld%n", &rows, &cols, &n) != 2 || text[n] || rows < 1 || cols < 1 ||
+        rows > 1 << 24 || cols > 1 << 24)
+        return osh_fail(cx, OSH_E_USAGE,
+                        "%s: block_structure is '%s', want two positive numbers [rows, columns]",
+                        where, text);
+    a->block[0] = rows, a->block[1] = cols;
+    return OSH_OK;
+}
+
+static osh_status set_dynamic(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
+{
+    bool b = false;
+    if (text && !strcasecmp(text, "local"))
+        return osh_fail(cx, OSH_E_UNSUPPORTED,
+                        "%s: dynamic: local (NVFP4) is not supported yet, want true or false",
+                        where);
+    osh_status rc = set_bool(cx, &b, text ? text : "null", where, "dynamic");
+    a->dynamic = b ? OSH_Q_DYNAMIC : OSH_Q_STATIC;
+    return rc;
+}
+
+static osh_status set_actorder(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
+{
+    if (!text || !strcasecmp(text, "false"))
+        a->actorder = OSH_ACTORDER_UNSET;
+    else if (!strcmp(text, "static"))
+        a->actorder = OSH_ACTORDER_STATIC;
+    else if (!strcmp(text, "weight"))
+        a->actorder = OSH_ACTORDER_WEIGHT;
+    else if (!strcasecmp(text, "group") || !strcasecmp(text, "dynamic") ||
+             !strcasecmp(text, "true"))
+        return osh_fail(cx, OSH_E_UNSUPPORTED,
+                        "%s: actorder: %s regroups columns and needs a stored weight_g_idx, which "
+                        "compressed-tensors 0.19 and vLLM "
+                        "refuse; want static, weight or null",
+                        where, text);
+    else
+        return osh_fail(cx, OSH_E_USAGE, "%s: actorder is '%s', want static, weight or null", where,
+                        text);
+    return OSH_OK;
+}
+
+static osh_status set_scale_dtype(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
+{
+    if (!text) return OSH_OK;
+    return osh_fail(cx, OSH_E_UNSUPPORTED,
+                    "%s: scale_dtype %s (NVFP4 and MX schemes) is not supported yet, want null",
+                    where, text);
+}
+
+static osh_status set_zp_dtype(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
+{
+    if (text && strlen(text) >= sizeof a->zp_dtype)
+        return osh_fail(cx, OSH_E_USAGE, "%s: zp_dtype is '%s', want torch.int8", where, text);
+    snprintf(a->zp_dtype, sizeof a->zp_dtype, "%s%s",
+             text && strncmp(text, "torch.", 6) ? "torch." : "", text ? text : "");
+    return OSH_OK;
+}
+
+static osh_status set_observer(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
+{
+    if (text && strlen(text) >= sizeof a->observer)
+        return osh_fail(cx, OSH_E_USAGE, "%s: unknown observer '%s'", where, text);
+    snprintf(a->observer, sizeof a->observer, "%s", text ? text : "");
+    return OSH_OK;
+}
+
+static osh_status set_observer_kwargs(osh_ctx *cx, osh_q_args *a, const char *text,
+                                      const char *where)
+{
+    if (!text || !*text || !strcmp(text, "{}")) return OSH_OK;
+    return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: observer_kwargs are not supported yet, want none",
+                    where);
+}
+
+static const struct {
+    const char *key;
+    osh_status (*set)(osh_ctx *, osh_q_args *, const char *, const char *);
+} setters[] = {
+    {"num_bits", set_num_bits},       {"type", set_type},
+    {"symmetric", set_symmetric},     {"strategy", set_strategy},
+    {"group_size", set_group_size},   {"block_structure", set_block},
+    {"dynamic", set_dynamic},         {"actorder", set_actorder},
+    {"scale_dtype", set_scale_dtype}, {"zp_dtype", set_zp_dtype},
+    {"observer", set_observer},       {"observer_kwargs", set_observer_kwargs},
+};
+
+osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const char *text,
+                          const char *where)
+{
+    for (size_t i = 0; i < sizeof setters / sizeof setters[0]; i++)
+        if (!strcmp(key, setters[i].key)) return setters[i].set(cx, a, text, where);
+    return osh_fail(cx, OSH_E_USAGE, "%s: unknown key '%s'", where, key);
+}
+
+/* Which strategies an argument object may have, and what each of them needs. */
+static osh_status check_strategy(osh_ctx *cx, osh_q_args *a, const char *where, bool is_weight)
+{
+    osh_status rc = OSH_OK;
+    bool dynamic = a->dynamic == OSH_Q_DYNAMIC;
+
+    if (a->strategy == OSH_Q_STRATEGY_NONE)
+        a->strategy = a->group_size > 0   ? OSH_Q_GROUP
+                      : a->group_size < 0 ? OSH_Q_CHANNEL
+                                          : OSH_Q_TENSOR;
+    if (a->strategy == OSH_Q_GROUP && a->group_size <= 0)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: strategy group without a positive group_size", where);
+    if (a->strategy != OSH_Q_GROUP && a->group_size > 0)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: group_size %lld needs strategy group", where,
+                 (long long)a->group_size);
+    if ((a->strategy == OSH_Q_BLOCK) != (a->block[0] > 0))
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s: strategy block and block_structure go together, found only %s", where,
+                 a->block[0] ? "block_structure" : "the strategy");
+    if (is_weight) {
+        if (a->strategy == OSH_Q_TOKEN)
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: strategy token is for activations", where);
+        if (dynamic)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s: dynamic weights are not supported, want dynamic: false", where);
+        goto done;
+    }
+    if (a->strategy == OSH_Q_CHANNEL || a->strategy == OSH_Q_BLOCK)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: strategy %s is for weights, want tensor, token or group",
+                 where, a->strategy == OSH_Q_CHANNEL ? "channel" : "block");
+    if (a->strategy == OSH_Q_TOKEN && !dynamic)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: strategy token needs dynamic: true", where);
+    if (a->strategy == OSH_Q_GROUP && !dynamic)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: static activations in groups are not supported, want dynamic: true", where);
+    if (a->actorder) OSH_FAIL(cx, OSH_E_USAGE, "%s: actorder is for weights", where);
+done:
+    return rc;
+}
+
+/* All but the observer, which decides nothing when a finished checkpoint is read. */
+static osh_status check_values(osh_ctx *cx, osh_q_args *a, const char *where, bool is_weight)
+{
+    osh_status rc = OSH_OK;
+
+    if (a->type == OSH_Q_FLOAT && a->bits == 4)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: 4-bit float (NVFP4, MXFP4) is not supported yet, want 8 bits", where);
+    if (a->type == OSH_Q_FLOAT && a->bits != 8)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: float of %d bits, want 8", where, a->bits);
+    if (a->type == OSH_Q_INT && (a->bits < 2 || a->bits > 8))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: int of %d bits, want 2 to 8", where, a->bits);
+    if (a->type == OSH_Q_FLOAT && !a->symmetric)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: asymmetric float is not supported, want symmetric: true", where);
+    OSH_TRY(check_strategy(cx, a, where, is_weight));
+    if (a->symmetric)
+        a->zp_dtype[0] = '\0';
+    else if (!a->zp_dtype[0])
+        snprintf(a->zp_dtype, sizeof a->zp_dtype, "torch.int8");
+    else if (strcmp(a->zp_dtype, "torch.int8"))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: zp_dtype %s is not supported, want torch.int8", where,
+                 a->zp_dtype);
+done:
+    return rc;
+}
+
+osh_status osh_q_args_check(osh_ctx *cx, osh_q_args *a, const char *where, bool is_weight)
+{
+    osh_status rc = OSH_OK;
+    if (!a->present) return OSH_OK;
+
+    OSH_TRY(check_values(cx, a, where, is_weight));
+    osh_q_observer_default(a, is_weight);
+    if (a->observer[0] && !osh_observer_find(a->observer))
+        OSH_FAIL(
+            cx, OSH_E_UNSUPPORTED,
+            "%s: observer %s is not supported yet, want memoryless_minmax, static_minmax or minmax",
+            where, a->observer);
+done:
+    return rc;
+}
+
+static osh_status check_scheme(osh_ctx *cx, osh_q_scheme *s, const char *where,
+                               osh_status (*check)(osh_ctx *, osh_q_args *, const char *, bool))
+{
+    osh_status rc = OSH_OK;
+    const osh_format *f = NULL; // view: a table row
+    struct {
+        osh_q_args *args;
+        const char *key;
+    } parts[] = {{&s->weights, "weights"}, {&s->inputs, "input_activations"}};
+
+    for (int i = 0; i < 2; i++) {
+        char name[128];
+        snprintf(name, sizeof name, "%s.%s", where, parts[i].key);
+        if (parts[i].args->present) OSH_TRY(check(cx, parts[i].args, name, i == 0));
+    }
+    if (s->outputs.present)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: output_activations are not supported yet", where);
+    if (s->inputs.present && !s->weights.present)
+        OSH_FAIL(
+            cx, OSH_E_UNSUPPORTED,
+            "%s: input_activations without weights (attention quantization) are not supported yet",
+            where);
+    if (s->weights.present) OSH_TRY(osh_format_infer(cx, &f, s, where));
+done:
+    return rc;
+}
+
+osh_status osh_q_scheme_check(osh_ctx *cx, osh_q_scheme *s, const char *where)
+{
+    return check_scheme(cx, s, where, osh_q_args_check);
+}
+
+void osh_q_scheme_deinit(osh_ctx *cx, osh_q_scheme *s)
+{
+    if (!s) return;
+    osh_free(cx, s->group_name);
+    for (size_t i = 0; i < s->targets.n; i++) osh_free(cx, s->targets.items[i]);
+    osh_free(cx, s->targets.items);
+    memset(s, 0, sizeof *s);
+}
+
+void osh_q_config_free(osh_ctx *cx, osh_q_config *c)
+{
+    if (!c) return;
+    for (size_t i = 0; i < c->n; i++) osh_q_scheme_deinit(cx, &c->schemes[i]);
+    for (size_t i = 0; i < c->ignore.n; i++) osh_free(cx, c->ignore.items[i]);
+    osh_free(cx, c->ignore.items);
+    osh_free(cx, c->schemes);
+    osh_free(cx, c);
+}
+
+static osh_status parse_strs(osh_ctx *cx, osh_strs *out, const cJSON *list, const char *what,
+                             const char *key)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *e = NULL; // view
+
+    if (!list || cJSON_IsNull(list)) return OSH_OK;
+    if (!cJSON_IsArray(list)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is not a list", what, key);
+    OSH_NEW(cx, out->items, cJSON_GetArraySize(list));
+    cJSON_ArrayForEach(e, list)
+    {
+        if (!cJSON_IsString(e))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s holds something that is not a string", what, key);
+        char *s = osh_strdup(cx, e->valuestring);
+        if (!s) OSH_FAIL(cx, OSH_E_NOMEM, "copying %s", key);
+        out->items[out->n++] = s;
+    }
+done:
+    return rc;
+}
+
+/* JSON value to the text form of osh_q_args_set; NULL: null. buf is room for numbers. */
+static const char *text_of(const cJSON *v, char *buf, size_t cap)
+{
+    if (cJSON_IsString(v)) return v->valuestring;
+    if (cJSON_IsBool(v)) return cJSON_IsTrue(v) ? "true" : "false";
+    if (cJSON_IsNumber(v))
+        snprintf(buf, cap, "%.17g", v->valuedouble);
+    else if (cJSON_IsArray(v) && cJSON_GetArraySize(v) == 2 && cJSON_IsNumber(v->child) &&
+             cJSON_IsNumber(v->child->next))
+        snprintf(buf, cap, "%.17gx%.17g", v->child->valuedouble, v->child->next->valuedouble);
+    else if (cJSON_IsNull(v))
+        return NULL;
+    else
+        snprintf(buf, cap, "%s", cJSON_IsObject(v) ? "{...}" : "[...]");
+    return buf;
+}
+
+static osh_status parse_args(osh_ctx *cx, osh_q_args *a, const cJSON *o, const char *where)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *v = NULL; // view
+    char buf[64];
+
+    if (!o || cJSON_IsNull(o)) return OSH_OK;
+    if (!cJSON_IsObject(o)) OSH_FAIL(cx, OSH_E_FORMAT, "%s is not an object", where);
+    osh_q_args_init(a);
+    cJSON_ArrayForEach(v, o)
+    {
+        if (!strcmp(v->string, "observer_kwargs"))
+            continue; // of the past: the checkpoint is finished
+        OSH_TRY(osh_q_args_set(cx, a, v->string, text_of(v, buf, sizeof buf), where));
+    }
+done:
+    return rc;
+}
+
+static osh_status parse_scheme(osh_ctx *cx, osh_q_scheme *s, const cJSON *o, const char *top_format,
+                               const char *what)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *v = NULL; // view
+    const char *format = NULL;
+    char where[160], name[208];
+
+    snprintf(where, sizeof where, "%s: config_groups.%s", what, o->string);
+    s->group_name = osh_strdup(cx, o->string);
+    if (!s->group_name) OSH_FAIL(cx, OSH_E_NOMEM, "copying %s", where);
+    if (cJSON_IsArray(o)) { // {"FP8": ["Linear"]}: the key is a preset
+        OSH_TRY(osh_q_preset(cx, s, o->string));
+        OSH_TRY(parse_strs(cx, &s->targets, o, where, "targets"));
+    } else if (!cJSON_IsObject(o))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s is neither an object nor a list of targets", where);
+    else
+        cJSON_ArrayForEach(v, o)
+        {
+            snprintf(name, sizeof name, "%s.%s", where, v->string);
+            if (!strcmp(v->string, "targets"))
+                OSH_TRY(parse_strs(cx, &s->targets, v, where, "targets"));
+            else if (!strcmp(v->string, "weights"))
+                OSH_TRY(parse_args(cx, &s->weights, v, name));
+            else if (!strcmp(v->string, "input_activations"))
+                OSH_TRY(parse_args(cx, &s->inputs, v, name));
+            else if (!strcmp(v->string, "output_activations"))
+                OSH_TRY(parse_args(cx, &s->outputs, v, name));
+            else if (!strcmp(v->string, "format"))
+                OSH_TRY(osh_json_str_or(cx, &format, o, "format", NULL, where));
+            else
+                OSH_FAIL(cx, OSH_E_FORMAT, "%s: unknown key '%s'", where, v->string);
+        }
+    if (!s->targets.n) OSH_FAIL(cx, OSH_E_FORMAT, "%s has no targets", where);
+    if (!s->weights.present)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: a group without weights is not supported yet", where);
+    if (!format && top_format && strcmp(top_format, "mixed-precision")) format = top_format;
+    if (format && strlen(format) >= sizeof s->format)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: unknown format '%s'", where, format);
+    if (format) snprintf(s->format, sizeof s->format, "%s", format);
+    OSH_TRY(check_scheme(cx, s, where, check_values));
+done:
+    return rc;
+}
+
+/* Parts of quantization_config that change what the stored tensors mean and that are not read here. */
+static osh_status refuse_foreign(osh_ctx *cx, const cJSON *q, const char *what)
+{
+    osh_status rc = OSH_OK;
+    const char *method = NULL, *status = NULL;
+    const cJSON *sparse = cJSON_GetObjectItemCaseSensitive(q, "sparsity_config");     // view
+    const cJSON *transform = cJSON_GetObjectItemCaseSensitive(q, "transform_config"); // view
+    const cJSON *kv = cJSON_GetObjectItemCaseSensitive(q, "kv_cache_scheme");         // view
+
+    OSH_TRY(osh_json_str_or(cx, &method, q, "quant_method", "compressed-tensors", what));
+    if (strcmp(method, "compressed-tensors"))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: quant_method is '%s', want compressed-tensors", what,
+                 method);
+    OSH_TRY(osh_json_str_or(cx, &status, q, "quantization_status", "compressed", what));
+    if (strcmp(status, "compressed"))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: quantization_status is '%s', want compressed", what,
+                 status);
+    if (kv && !cJSON_IsNull(kv))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: kv_cache_scheme is not supported yet", what);
+    if (transform && transform->child)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: transform_config is not supported yet", what);
+    if (sparse && sparse->child) {
+        const char *f = NULL;
+        OSH_TRY(osh_json_str_or(cx, &f, sparse, "format", "dense", what));
+        if (strcmp(f, "dense"))
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: sparsity_config of format %s is not supported",
+                     what, f);
+    }
+done:
+    return rc;
+}
+
+osh_status osh_q_config_parse(osh_ctx *cx, osh_q_config **out, const cJSON *quantization_config,
+                              const char *what)
+{
+    osh_status rc = OSH_OK;
+    osh_q_config *c = NULL;                // own
+    const cJSON *groups = NULL, *g = NULL; // view
+    const char *format = NULL;
+
+    if (!cJSON_IsObject(quantization_config))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: quantization_config is not an object", what);
+    OSH_TRY(refuse_foreign(cx, quantization_config, what));
+    OSH_NEW(cx, c, 1);
+    OSH_TRY(osh_json_str_or(cx, &format, quantization_config, "format", NULL, what));
+    if (format && strlen(format) >= sizeof c->format)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: unknown format '%s'", what, format);
+    if (format) snprintf(c->format, sizeof c->format, "%s", format);
+    groups = cJSON_GetObjectItemCaseSensitive(quantization_config, "config_groups");
+    if (!cJSON_IsObject(groups) || !groups->child)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: quantization_config has no config_groups", what);
+    OSH_NEW(cx, c->schemes, cJSON_GetArraySize(groups));
+    cJSON_ArrayForEach(g, groups) OSH_TRY(parse_scheme(cx, &c->schemes[c->n++], g, format, what));
+    OSH_TRY(parse_strs(cx, &c->ignore,
+                       cJSON_GetObjectItemCaseSensitive(quantization_config, "ignore"), what,
+                       "ignore"));
+    *out = c, c = NULL; // give
+done:
+    osh_q_config_free(cx, c);
+    return rc;
+}

@@ -1,0 +1,370 @@
+/* vllm.c - what vLLM 0.32 will make of the quantization_config that we write: its lookup of a module's scheme
+ * (compressed_tensors/utils.py find_matched_target, should_ignore_layer) and its choice of a kernel.
+ *
+ *   ignore    an entry that matches the fused name decides alone; else all shards are ignored or none
+ *   targets   first hit wins: (1) name or regex on the layer's (fused) name, in file order; (2) fused: every shard matches
+ *             some target: that of the first shard; (3) the target is contained in the class name, without case
+ *
+ * Groups stand in the file in the byte order of their names, and a target given twice keeps its first place with the later
+ * group's scheme.
+ */
+#include "quant/scheme.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/map.h"
+#include "quant/format.h"
+#include "text/regex.h"
+
+typedef struct pattern {
+    const char *text; // view
+    osh_regex *regex; // own; NULL: plain
+    int scheme;
+} pattern;
+
+typedef struct lookup {
+    pattern *targets, *ignores; // own
+    size_t n_targets, n_ignores;
+    osh_map *names; // own: module name to index
+} lookup;
+
+typedef struct fusion {
+    const char *fused, *cls;
+    int n;
+    const char *shards[3];
+} fusion;
+
+static const fusion fusions[] = {
+    // packed_modules_mapping of the Llama, Mistral, Qwen2 and Qwen3 models
+    {"qkv_proj", "QKVParallelLinear", 3, {"q_proj", "k_proj", "v_proj"}},
+    {"gate_up_proj", "MergedColumnParallelLinear", 2, {"gate_proj", "up_proj"}},
+};
+
+static osh_status pattern_init(osh_ctx *cx, pattern *p, const char *text, int scheme)
+{
+    *p = (pattern){.text = text, .scheme = scheme};
+    return strncmp(text, "re:", 3) ? OSH_OK
+                                   : osh_regex_new(cx, &p->regex, text + 3, strlen(text + 3));
+}
+
+static osh_status matches(osh_ctx *cx, bool *yes, const pattern *p, const char *name)
+{
+    if (p->regex) return osh_regex_match(cx, p->regex, name, strlen(name), yes);
+    *yes = !strcmp(p->text, name);
+    return OSH_OK;
+}
+
+/* First pattern that matches name; -1: none. */
+static osh_status first_match(osh_ctx *cx, int64_t *which, const pattern *p, size_t n,
+                              const char *name)
+{
+    osh_status rc = OSH_OK;
+    bool yes = false;
+    *which = -1;
+    for (size_t i = 0; i < n && *which < 0; i++) {
+        OSH_TRY(matches(cx, &yes, &p[i], name));
+        if (yes) *which = (int64_t)i;
+    }
+done:
+    return rc;
+}
+
+static void lookup_deinit(osh_ctx *cx, lookup *l)
+{
+    for (size_t i = 0; i < l->n_targets; i++) osh_regex_free(cx, l->targets[i].regex);
+    for (size_t i = 0; i < l->n_ignores; i++) osh_regex_free(cx, l->ignores[i].regex);
+    osh_free(cx, l->targets);
+    osh_free(cx, l->ignores);
+    osh_map_free(cx, l->names);
+}
+
+static const char *group_name(const osh_q_scheme *s)
+{
+    return s->group_name ? s->group_name : "";
+}
+
+/* targets in the order in which vLLM's dict holds them. */
+static osh_status add_targets(osh_ctx *cx, lookup *l, const osh_q_scheme *schemes, size_t n)
+{
+    osh_status rc = OSH_OK;
+    size_t total = 0;
+    const char *last = NULL; // group done before this one
+
+    for (size_t i = 0; i < n; i++) total += schemes[i].targets.n;
+    OSH_NEW(cx, l->targets, total);
+    for (size_t done_groups = 0; done_groups < n; done_groups++) {
+        size_t k = n;
+        for (size_t i = 0; i < n; i++)
+            if ((!last || strcmp(group_name(&schemes[i]), last) > 0) &&
+                (k == n || strcmp(group_name(&schemes[i]), group_name(&schemes[k])) < 0))
+                k = i;
+        if (k == n)
+            OSH_FAIL(cx, OSH_E_USAGE, "two config groups have the name '%s'", last ? last : "");
+        last = group_name(&schemes[k]);
+        for (size_t t = 0; t < schemes[k].targets.n; t++) {
+            const char *text = schemes[k].targets.items[t];
+            size_t at = 0;
+            while (at < l->n_targets && strcmp(l->targets[at].text, text)) at++;
+            if (at < l->n_targets)
+                l->targets[at].scheme = (int)k;
+            else {
+                OSH_TRY(pattern_init(cx, &l->targets[l->n_targets], text, (int)k));
+                l->n_targets++;
+            }
+        }
+    }
+done:
+    return rc;
+}
+
+static osh_status lookup_init(osh_ctx *cx, lookup *l, const osh_q_scheme *schemes, size_t n,
+                              const char *const *ignore, size_t n_ignore,
+                              const char *const *modules, size_t n_modules)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(add_targets(cx, l, schemes, n));
+    OSH_NEW(cx, l->ignores, n_ignore);
+    for (size_t i = 0; i < n_ignore; i++) {
+        OSH_TRY(pattern_init(cx, &l->ignores[i], ignore[i], -1));
+        l->n_ignores++;
+    }
+    OSH_TRY(osh_map_new(cx, &l->names, n_modules));
+    for (size_t i = 0; i < n_modules; i++)
+        OSH_TRY(osh_map_put(cx, l->names, modules[i], strlen(modules[i]), (int64_t)i));
+done:
+    return rc;
+}
+
+typedef struct layer { // as vLLM builds it: one module, or several fused
+    char name[512];
+    char shard[3][512];
+    int64_t module[3];
+    int n; // shards; 1: not fused
+    const char *cls;
+} layer;
+
+static const char *leaf_of(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot ? dot + 1 : name;
+}
+
+/* The layer that module i is part of. */
+static void layer_of(layer *l, const lookup *k, const char *const *modules,
+                     const char *const *classes, size_t i)
+{
+    const char *leaf = leaf_of(modules[i]);
+    int parent = (int)(leaf - modules[i]);
+
+    l->n = 1, l->module[0] = (int64_t)i;
+    snprintf(l->name, sizeof l->name, "%s", modules[i]);
+    l->cls = classes && classes[i] ? classes[i] : "Linear";
+    if (!strcmp(l->cls, "Embedding")) l->cls = "VocabParallelEmbedding";
+    if (strcmp(l->cls, "Linear")) return;
+    l->cls = !strcmp(leaf, "lm_head") ? "ParallelLMHead" : "RowParallelLinear";
+    for (size_t f = 0; f < sizeof fusions / sizeof fusions[0]; f++) {
+        const fusion *u = &fusions[f];
+        int found = 0;
+        bool part = false;
+        for (int s = 0; s < u->n; s++) {
+            part |= !strcmp(leaf, u->shards[s]);
+            int len = snprintf(l->shard[s], sizeof l->shard[s], "%.*s%s", parent, modules[i],
+                               u->shards[s]);
+            found += osh_map_get(k->names, l->shard[s], (size_t)len, &l->module[s]);
+        }
+        if (part && found == u->n) {
+            snprintf(l->name, sizeof l->name, "%.*s%s", parent, modules[i], u->fused);
+            l->n = u->n, l->cls = u->cls;
+            return;
+        }
+        l->module[0] = (int64_t)i;
+    }
+}
+
+static osh_status is_ignored(osh_ctx *cx, bool *yes, const lookup *k, const layer *l)
+{
+    osh_status rc = OSH_OK;
+    int64_t hit;
+    int n = 0;
+    OSH_TRY(first_match(cx, &hit, k->ignores, k->n_ignores, l->name));
+    if ((*yes = hit >= 0) || l->n == 1) goto done;
+    for (int s = 0; s < l->n; s++) {
+        OSH_TRY(first_match(cx, &hit, k->ignores, k->n_ignores, l->shard[s]));
+        n += hit >= 0;
+    }
+    if (n && n < l->n)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: ignore takes %d of its %d parts, and vLLM fuses them: want all or none of %s "
+                 "... %s ignored",
+                 l->name, n, l->n, l->shard[0], l->shard[l->n - 1]);
+    *yes = n > 0;
+done:
+    return rc;
+}
+
+static bool contains(const char *text, const char *part)
+{
+    size_t n = strlen(part);
+    for (; *text; text++)
+        if (!strncasecmp(text, part, n)) return true;
+    return false;
+}
+
+static osh_status find_scheme(osh_ctx *cx, int *scheme, const lookup *k, const layer *l)
+{
+    osh_status rc = OSH_OK;
+    int64_t hit, first = -1;
+    bool ignored, yes;
+
+    *scheme = -1;
+    OSH_TRY(is_ignored(cx, &ignored, k, l));
+    if (ignored) goto done;
+    OSH_TRY(first_match(cx, &hit, k->targets, k->n_targets, l->name));
+    if (hit < 0 && l->n > 1) {
+        for (int s = 0; s < l->n; s++) {
+            OSH_TRY(first_match(cx, &hit, k->targets, k->n_targets, l->shard[s]));
+            if (s == 0) first = hit;
+            if (hit < 0) break;
+        }
+        if (hit >= 0) hit = first;
+    }
+    for (size_t t = 0; hit < 0 && t < k->n_targets; t++) {
+        if (k->targets[t].regex) {
+            OSH_TRY(matches(cx, &yes, &k->targets[t], l->cls));
+            if (yes) hit = (int64_t)t;
+        } else if (contains(l->cls, k->targets[t].text))
+            hit = (int64_t)t;
+    }
+    if (hit >= 0) *scheme = k->targets[hit].scheme;
+done:
+    return rc;
+}
+
+static const char *name_of(const osh_q_scheme *schemes, int i)
+{
+    return i < 0 ? "no scheme" : group_name(&schemes[i]);
+}
+
+osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_scheme *schemes, size_t n,
+                            const char *const *ignore, size_t n_ignore, const char *const *modules,
+                            const char *const *classes, const int *which, size_t n_modules)
+{
+    osh_status rc = OSH_OK;
+    lookup k = {0}; // own
+    layer l;
+
+    OSH_TRY(lookup_init(cx, &k, schemes, n, ignore, n_ignore, modules, n_modules));
+    for (size_t i = 0; i < n_modules; i++) {
+        int scheme;
+        if (strlen(modules[i]) > sizeof l.name - 16)
+            OSH_FAIL(cx, OSH_E_FORMAT, "a module's name has %zu bytes", strlen(modules[i]));
+        layer_of(&l, &k, modules, classes, i);
+        if (l.module[0] != (int64_t)i) continue; // looked up with its first shard
+        OSH_TRY(find_scheme(cx, &scheme, &k, &l));
+        for (int s = 0; s < l.n; s++) {
+            size_t m = (size_t)l.module[s];
+            if (which[m] == scheme) continue;
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s has %s, but vLLM, which looks it up as %s (%s), would take %s%s",
+                     modules[m], name_of(schemes, which[m]), l.name, l.cls,
+                     name_of(schemes, scheme),
+                     !strcmp(l.cls, "ParallelLMHead") && scheme < 0
+                         ? "; hint: name lm_head in targets, a class does not reach it there"
+                         : "");
+        }
+    }
+done:
+    lookup_deinit(cx, &k);
+    return rc;
+}
+
+/* ---- which kernel ---- */
+typedef struct engines {
+    const char *cuda, *cpu; // NULL: none
+    const char *why;        // where both are NULL
+} engines;
+
+static bool is_one_of(int64_t v, int a, int b, int c)
+{
+    return v == a || v == b || v == c;
+}
+
+static engines int_weight_only(const osh_q_args *w, bool packed)
+{
+    int64_t g = w->strategy == OSH_Q_CHANNEL ? 0 : w->group_size;
+    bool usual = g == 0 || is_one_of(g, 32, 64, 128);
+    if (!packed)
+        return (engines){.why = "integer weights without activations load as pack-quantized only"};
+    if (w->strategy == OSH_Q_TENSOR || w->strategy == OSH_Q_BLOCK)
+        return (engines){.why = "want groups or channels"};
+    if (w->bits == 4)
+        return (engines){usual || g == 256 ? "CUDA 7.5 and later" : "CUDA with Humming",
+                         g % 2 ? NULL : "CPU (in and out features divisible by 32)", NULL};
+    if (w->bits == 8 && usual)
+        return (engines){w->symmetric ? "CUDA 7.5 and later" : "CUDA 9.0", NULL, NULL};
+    return (engines){"CUDA with Humming", NULL, NULL};
+}
+
+static engines int_with_activations(const osh_q_args *w, const osh_q_args *in, bool packed)
+{
+    bool rows = w->strategy == OSH_Q_CHANNEL || w->strategy == OSH_Q_TENSOR;
+    bool groups = w->strategy == OSH_Q_CHANNEL || w->strategy == OSH_Q_GROUP;
+    bool token = in->dynamic == OSH_Q_DYNAMIC && in->strategy == OSH_Q_TOKEN;
+    bool fixed = in->dynamic == OSH_Q_STATIC && in->strategy == OSH_Q_TENSOR;
+    bool dynamic_sym = in->dynamic == OSH_Q_DYNAMIC && in->symmetric &&
+                       (in->strategy == OSH_Q_TOKEN || in->strategy == OSH_Q_GROUP);
+
+    if (in->type == OSH_Q_FLOAT) {
+        if (packed && w->bits == 4 && w->strategy == OSH_Q_GROUP && w->group_size == 128 &&
+            w->symmetric && token)
+            return (engines){"CUDA 9.0 (in and out features divisible by 128)", NULL, NULL};
+        return (engines){.why = "FP8 activations with integer weights load as 4-bit pack-quantized "
+                                "groups of 128 only"};
+    }
+    if (packed && groups && dynamic_sym && (in->bits == 8 || in->bits == 4))
+        return (engines){"CUDA with Humming", NULL, NULL};
+    if (packed)
+        return (engines){
+            .why = "pack-quantized wants dynamic symmetric activations per token or group"};
+    if (!w->symmetric) return (engines){.why = "int-quantized wants symmetric weights"};
+    if (w->bits == 8 && in->bits == 8 && rows && (token || fixed))
+        return (engines){"CUDA", "CPU", NULL};
+    if (w->bits == 4 && in->bits == 8 && groups && token)
+        return (engines){"CUDA with Humming", "CPU", NULL};
+    return (engines){.why = "int-quantized wants W8A8 with weights per channel or tensor, or W4A8; "
+                            "force format: pack-quantized"};
+}
+
+static engines fp8(const osh_q_args *w, const osh_q_args *in)
+{
+    if (w->strategy == OSH_Q_GROUP)
+        return (engines){.why = "FP8 weights want strategy tensor, channel or block"};
+    if (!in->present)
+        return w->strategy == OSH_Q_BLOCK && (w->block[0] != 128 || w->block[1] != 128)
+                   ? (engines){.why = "weight-only FP8 blocks want 128 x 128"}
+                   : (engines){"CUDA", NULL, NULL};
+    if (in->type != OSH_Q_FLOAT) return (engines){.why = "FP8 weights want FP8 activations"};
+    if (w->strategy == OSH_Q_BLOCK) return (engines){"CUDA", "CPU with AMX", NULL};
+    return (engines){"CUDA (activations quantized from 8.9)", "CPU", NULL};
+}
+
+char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s)
+{
+    const osh_format *f = NULL; // view: a table row
+    if (osh_format_infer(cx, &f, s, group_name(s))) return NULL;
+    bool packed = !strcmp(f->name, "pack-quantized");
+    engines e = s->weights.type == OSH_Q_FLOAT ? fp8(&s->weights, &s->inputs)
+                : s->inputs.present ? int_with_activations(&s->weights, &s->inputs, packed)
+                                    : int_weight_only(&s->weights, packed);
+
+    if (!e.cuda && !e.cpu)
+        return osh_sprintf(cx, "%s: no kernel of vLLM (%s); transformers with compressed-tensors",
+                           f->name, e.why);
+    return osh_sprintf(cx, "%s: vLLM on %s%s%s; transformers with compressed-tensors", f->name,
+                       e.cuda ? e.cuda : e.cpu, e.cuda && e.cpu ? ", " : "",
+                       e.cuda && e.cpu ? e.cpu : "");
+}
