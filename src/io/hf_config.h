@@ -26,9 +26,10 @@ typedef struct osh_hf_config {
     cJSON *json; // own
     const char *architecture; // view of json: architectures[0]; NULL: none
     osh_dtype dtype;          // of torch_dtype / dtype; OSH_DTYPE_NONE: not given
-    bool tie_word_embeddings; // of the file; transformers' default true where absent... per model family: see hf_config.c
+    bool tie_word_embeddings; // of the file, else the family's default: see hf_config.c
     bool has_tie_word_embeddings;
     osh_rope rope;
+    char *rope_unknown; // own: NULL: rope is complete; else why not ("longrope", "yarn: 'factor' is missing"): the graph refuses it
     const cJSON *quantization_config; // view: quantization_config or compression_config; NULL: none
 } osh_hf_config;
 

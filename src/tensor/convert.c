@@ -1,9 +1,11 @@
 /* convert.c - element conversion to and from f32, and the search for NaN and Inf.
  *
  *   to_f32     exact for BF16, F16, FP8; F64 rounds
- *   from_f32   round to nearest, ties to even; NaN stays NaN, F16 overflows to Inf, FP8 saturates at 448
+ *   from_f32   round to nearest, ties to even; NaN stays NaN, F16 overflows to Inf,
+ *              FP8 saturates at 448
  *
- * base/num.h defines every result; the AVX2 and F16C paths return the same bits, NaN payloads included.
+ * base/num.h defines every result; the AVX2 and F16C paths return the same bits,
+ * NaN payloads included.
  */
 #include "base/num.h"
 #include "tensor/tensor.h"
@@ -32,7 +34,7 @@ AVX2 static int64_t bf16_to_f32_avx2(float *to, const uint16_t *from, int64_t n)
     return i;
 }
 
-/* u + 0x7fff + lsb, except NaN: its upper half with the quiet bit set. Result in the low 16 bits of each lane. */
+/* u + 0x7fff + lsb, except NaN: its upper half, quiet. The result is the low half of each lane. */
 AVX2 static inline __m256i bf16_lanes(__m256i u)
 {
     const __m256i one = _mm256_set1_epi32(1), bias = _mm256_set1_epi32(0x7fff);
@@ -40,7 +42,8 @@ AVX2 static inline __m256i bf16_lanes(__m256i u)
     __m256i r = _mm256_add_epi32(_mm256_add_epi32(u, bias), _mm256_and_si256(hi, one));
     __m256i mag = _mm256_and_si256(u, _mm256_set1_epi32(0x7fffffff));
     __m256i nan = _mm256_cmpgt_epi32(mag, _mm256_set1_epi32(0x7f800000));
-    return _mm256_blendv_epi8(_mm256_srli_epi32(r, 16), _mm256_or_si256(hi, _mm256_set1_epi32(0x40)), nan);
+    __m256i quiet = _mm256_or_si256(hi, _mm256_set1_epi32(0x40));
+    return _mm256_blendv_epi8(_mm256_srli_epi32(r, 16), quiet, nan);
 }
 
 AVX2 static int64_t bf16_from_f32_avx2(uint16_t *to, const float *from, int64_t n)
@@ -49,7 +52,8 @@ AVX2 static int64_t bf16_from_f32_avx2(uint16_t *to, const float *from, int64_t 
     for (; i + 16 <= n; i += 16) {
         __m256i a = bf16_lanes(_mm256_loadu_si256((const __m256i *)(from + i)));
         __m256i b = bf16_lanes(_mm256_loadu_si256((const __m256i *)(from + i + 8)));
-        __m256i p = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8); // undo the lane interleave
+        // packus works on 128-bit halves; the permutation puts them back in order
+        __m256i p = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
         _mm256_storeu_si256((__m256i *)(to + i), p);
     }
     return i;
@@ -73,7 +77,7 @@ AVX2_F16C static int64_t f16_from_f32_f16c(uint16_t *to, const float *from, int6
     return i;
 }
 
-/* Blocks of 32 bytes without an element whose exponent bits are all ones; the first block with one ends the search. */
+/* Bytes in front of the first block of 32 that has an element whose exponent bits are all ones. */
 AVX2 static int64_t finite_bytes_avx2(const uint8_t *p, int64_t n_bytes, uint32_t mask, int width)
 {
     const __m256i m = _mm256_set1_epi32((int)mask);
@@ -88,7 +92,10 @@ AVX2 static int64_t finite_bytes_avx2(const uint8_t *p, int64_t n_bytes, uint32_
     return i;
 }
 
-static bool has_avx2(void) { return __builtin_cpu_supports("avx2"); }
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2");
+}
 
 static bool has_f16c(void)
 {
@@ -134,14 +141,23 @@ void osh_to_f32(float *to, const void *from, osh_dtype dt, int64_t n)
 {
     if (n <= 0) return;
     switch (dt) {
-    case OSH_F32: memmove(to, from, (size_t)n * sizeof *to); break;
-    case OSH_BF16: bf16_to_f32(to, from, n); break;
-    case OSH_F16: f16_to_f32(to, from, n); break;
-    case OSH_FP8: fp8_to_f32(to, from, n); break;
+    case OSH_F32:
+        memmove(to, from, (size_t)n * sizeof *to);
+        break;
+    case OSH_BF16:
+        bf16_to_f32(to, from, n);
+        break;
+    case OSH_F16:
+        f16_to_f32(to, from, n);
+        break;
+    case OSH_FP8:
+        fp8_to_f32(to, from, n);
+        break;
     case OSH_F64:
         for (int64_t i = 0; i < n; i++) to[i] = (float)((const double *)from)[i];
         break;
-    default: assert(!"a dtype that holds no float");
+    default:
+        assert(!"a dtype that holds no float");
     }
 }
 
@@ -167,27 +183,39 @@ void osh_from_f32(void *to, osh_dtype dt, const float *from, int64_t n)
 {
     if (n <= 0) return;
     switch (dt) {
-    case OSH_F32: memmove(to, from, (size_t)n * sizeof *from); break;
-    case OSH_BF16: bf16_from_f32(to, from, n); break;
-    case OSH_F16: f16_from_f32(to, from, n); break;
+    case OSH_F32:
+        memmove(to, from, (size_t)n * sizeof *from);
+        break;
+    case OSH_BF16:
+        bf16_from_f32(to, from, n);
+        break;
+    case OSH_F16:
+        f16_from_f32(to, from, n);
+        break;
     case OSH_FP8:
         for (int64_t i = 0; i < n; i++) ((uint8_t *)to)[i] = osh_fp8_of_f32(from[i]);
         break;
     case OSH_F64:
         for (int64_t i = 0; i < n; i++) ((double *)to)[i] = from[i];
         break;
-    default: assert(!"a dtype that holds no float");
+    default:
+        assert(!"a dtype that holds no float");
     }
 }
 
 static bool nonfinite_at(const void *p, osh_dtype dt, int64_t i)
 {
     switch (dt) {
-    case OSH_F64: return (((const uint64_t *)p)[i] >> 52 & 0x7ff) == 0x7ff;
-    case OSH_F32: return (((const uint32_t *)p)[i] & 0x7f800000u) == 0x7f800000u;
-    case OSH_BF16: return (((const uint16_t *)p)[i] & 0x7f80) == 0x7f80;
-    case OSH_F16: return (((const uint16_t *)p)[i] & 0x7c00) == 0x7c00;
-    default: return (((const uint8_t *)p)[i] & 0x7f) == 0x7f; // E4M3FN: one NaN per sign, no Inf
+    case OSH_F64:
+        return (((const uint64_t *)p)[i] >> 52 & 0x7ff) == 0x7ff;
+    case OSH_F32:
+        return (((const uint32_t *)p)[i] & 0x7f800000u) == 0x7f800000u;
+    case OSH_BF16:
+        return (((const uint16_t *)p)[i] & 0x7f80) == 0x7f80;
+    case OSH_F16:
+        return (((const uint16_t *)p)[i] & 0x7c00) == 0x7c00;
+    default:
+        return (((const uint8_t *)p)[i] & 0x7f) == 0x7f; // E4M3FN: one NaN per sign, no Inf
     }
 }
 

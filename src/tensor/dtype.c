@@ -1,4 +1,4 @@
-/* dtype.c - one row per dtype: safetensors tag, torch name, bytes. Tags as the safetensors library spells them. */
+/* dtype.c - one row per dtype: the safetensors library's tag, torch's name, bytes. */
 #include "tensor/tensor.h"
 
 #include <assert.h>

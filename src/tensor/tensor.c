@@ -24,7 +24,7 @@ osh_status osh_tensor_new(osh_ctx *cx, osh_tensor **out, osh_dtype dt, int ndim,
     assert(ndim >= 0 && ndim <= OSH_MAX_DIMS);
     if (!osh_shape_numel(&numel, ndim, shape) ||
         __builtin_mul_overflow((size_t)numel, osh_dtype_bytes(dt), &n_bytes) || n_bytes > INT64_MAX)
-        OSH_FAIL(cx, OSH_E_FORMAT, "a tensor of %d dimensions is negative or too large to address", ndim);
+        OSH_FAIL(cx, OSH_E_FORMAT, "a shape of %d dimensions is negative or too large", ndim);
     OSH_NEW(cx, t, 1);
     t->data = osh_alloc(cx, n_bytes ? n_bytes : 1);
     if (!t->data) {

@@ -1,0 +1,327 @@
+/* checkpoint.c - opens a Hugging Face directory: shards, tensors, and whether the index agrees.
+ *
+ * As transformers: model.safetensors where there is one, else model.safetensors.index.json. The
+ * index decides nothing that the shards do not say too, so every disagreement is an error.
+ */
+#include "io/checkpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MAX_INDEX_BYTES = 256 << 20 };
+
+static const char single_name[] = "model.safetensors";
+static const char index_name[] = "model.safetensors.index.json";
+
+static int by_string(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* A plain file name: an index must not reach outside its directory. */
+static bool is_plain_name(const char *s)
+{
+    return *s && !strchr(s, '/') && strcmp(s, ".") && strcmp(s, "..");
+}
+
+/* The distinct shards of weight_map, sorted. */
+static osh_status shards_of_index(osh_ctx *cx, osh_checkpoint *ck, const cJSON *weights,
+                                  const char *path)
+{
+    osh_status rc = OSH_OK;
+    osh_map *seen = NULL; // own
+    int64_t n = 0, at;
+
+    OSH_TRY(osh_map_new(cx, &seen, 64));
+    for (const cJSON *w = weights->child; w; w = w->next) {
+        if (!cJSON_IsString(w) || !is_plain_name(w->valuestring))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s is in '%.200s', wanted a file name without '/'",
+                     path, w->string, cJSON_IsString(w) ? w->valuestring : "(not a string)");
+        if (osh_map_get(seen, w->valuestring, strlen(w->valuestring), &at)) continue;
+        OSH_TRY(osh_map_put(cx, seen, w->valuestring, strlen(w->valuestring), n++));
+    }
+    if (n == 0) OSH_FAIL(cx, OSH_E_FORMAT, "%s: weight_map names no shard", path);
+    OSH_NEW(cx, ck->shard_names, n);
+    OSH_NEW(cx, ck->shards, n);
+    for (const cJSON *w = weights->child; w; w = w->next) {
+        if (!osh_map_get(seen, w->valuestring, strlen(w->valuestring), &at) || at != ck->n_shards)
+            continue; // at is the order of first mention
+        ck->shard_names[ck->n_shards] = osh_strdup(cx, w->valuestring);
+        if (!ck->shard_names[ck->n_shards]) {
+            rc = OSH_E_NOMEM;
+            goto done;
+        }
+        ck->n_shards++;
+    }
+    qsort(ck->shard_names, (size_t)ck->n_shards, sizeof *ck->shard_names, by_string);
+done:
+    osh_map_free(cx, seen);
+    return rc;
+}
+
+static osh_status only_shard(osh_ctx *cx, osh_checkpoint *ck)
+{
+    osh_status rc = OSH_OK;
+
+    OSH_NEW(cx, ck->shard_names, 1);
+    OSH_NEW(cx, ck->shards, 1);
+    ck->shard_names[0] = osh_strdup(cx, single_name);
+    if (!ck->shard_names[0])
+        rc = OSH_E_NOMEM;
+    else
+        ck->n_shards = 1;
+done:
+    return rc;
+}
+
+static osh_status open_shards(osh_ctx *cx, osh_checkpoint *ck)
+{
+    osh_status rc = OSH_OK;
+    char *path = NULL; // own
+
+    for (int i = 0; i < ck->n_shards; i++) {
+        osh_free(cx, path);
+        path = osh_path_join(cx, ck->dir, ck->shard_names[i]);
+        if (!path) {
+            rc = OSH_E_NOMEM;
+            goto done;
+        }
+        rc = osh_st_open(cx, &ck->shards[i], path);
+        if (rc && ck->n_shards > 1)
+            osh_note(cx, "opening shard %d of %d named by %s", i + 1, ck->n_shards, index_name);
+        if (rc) goto done;
+        ck->n_tensors += osh_st_count(ck->shards[i]);
+    }
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
+static osh_status list_tensors(osh_ctx *cx, osh_checkpoint *ck)
+{
+    osh_status rc = OSH_OK;
+    int64_t k = 0, other;
+
+    OSH_NEW(cx, ck->tensors, ck->n_tensors);
+    OSH_TRY(osh_map_new(cx, &ck->by_name, (size_t)ck->n_tensors));
+    for (int s = 0; s < ck->n_shards; s++)
+        for (int64_t i = 0; i < osh_st_count(ck->shards[s]); i++) {
+            const osh_st_entry *e = osh_st_at(ck->shards[s], i);
+            if (osh_map_get(ck->by_name, e->name, strlen(e->name), &other))
+                OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s is twice, in %s and in %s", ck->dir, e->name,
+                         ck->shard_names[ck->tensors[other].shard], ck->shard_names[s]);
+            OSH_TRY(osh_map_put(cx, ck->by_name, e->name, strlen(e->name), k));
+            ck->tensors[k++] = (osh_ckpt_tensor){e, s};
+        }
+done:
+    return rc;
+}
+
+/* Every tensor of the index in the shard that it names, and as many there as here. */
+static osh_status check_index(osh_ctx *cx, const osh_checkpoint *ck, const cJSON *weights,
+                              const char *path)
+{
+    osh_status rc = OSH_OK;
+    osh_map *listed = NULL; // own
+
+    OSH_TRY(osh_map_new(cx, &listed, (size_t)ck->n_tensors));
+    for (const cJSON *w = weights->child; w; w = w->next) {
+        const osh_ckpt_tensor *t = osh_checkpoint_find(ck, w->string);
+        if (!t)
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s is not in its shard %.200s nor in another", path,
+                     w->string, w->valuestring);
+        if (strcmp(ck->shard_names[t->shard], w->valuestring))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s is not in its shard %.200s but in %s", path,
+                     w->string, w->valuestring, ck->shard_names[t->shard]);
+        OSH_TRY(osh_map_put(cx, listed, w->string, strlen(w->string), 0));
+    }
+    for (int64_t i = 0; i < ck->n_tensors; i++) {
+        const char *name = ck->tensors[i].e->name;
+        int64_t unused;
+        if (!osh_map_get(listed, name, strlen(name), &unused))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: does not list %.200s, which %s holds", path, name,
+                     ck->shard_names[ck->tensors[i].shard]);
+    }
+done:
+    osh_map_free(cx, listed);
+    return rc;
+}
+
+static osh_status open_indexed(osh_ctx *cx, osh_checkpoint *ck, const char *path)
+{
+    osh_status rc = OSH_OK;
+    cJSON *index = NULL; // own
+    const cJSON *weights;
+
+    OSH_TRY(osh_json_read(cx, &index, path, MAX_INDEX_BYTES, 0));
+    weights = cJSON_IsObject(index) ? cJSON_GetObjectItemCaseSensitive(index, "weight_map") : NULL;
+    if (!cJSON_IsObject(weights))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no weight_map, wanted tensor names with their shards",
+                 path);
+    OSH_TRY(shards_of_index(cx, ck, weights, path));
+    OSH_TRY(open_shards(cx, ck));
+    OSH_TRY(list_tensors(cx, ck));
+    OSH_TRY(check_index(cx, ck, weights, path));
+done:
+    cJSON_Delete(index);
+    return rc;
+}
+
+osh_status osh_checkpoint_open(osh_ctx *cx, osh_checkpoint **out, const char *dir)
+{
+    osh_status rc = OSH_OK;
+    osh_checkpoint *ck = NULL;          // own
+    char *single = NULL, *index = NULL; // own: paths
+
+    OSH_NEW(cx, ck, 1);
+    if (!osh_dir_exists(dir))
+        OSH_FAIL(cx, OSH_E_IO, "%s: is not a directory, wanted a model's", dir);
+    ck->dir = osh_strdup(cx, dir);
+    single = osh_path_join(cx, dir, single_name);
+    index = osh_path_join(cx, dir, index_name);
+    if (!ck->dir || !single || !index) {
+        rc = OSH_E_NOMEM;
+        goto done;
+    }
+    OSH_TRY(osh_hf_config_open(cx, &ck->config, dir));
+    if (osh_file_exists(single)) {
+        OSH_TRY(only_shard(cx, ck));
+        OSH_TRY(open_shards(cx, ck));
+        OSH_TRY(list_tensors(cx, ck));
+    } else if (osh_file_exists(index)) {
+        OSH_TRY(open_indexed(cx, ck, index));
+    } else
+        OSH_FAIL(cx, OSH_E_IO, "%s: has neither %s nor %s", dir, single_name, index_name);
+    *out = ck, ck = NULL; // give
+done:
+    osh_free(cx, index);
+    osh_free(cx, single);
+    osh_checkpoint_close(cx, ck);
+    return rc;
+}
+
+void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck)
+{
+    if (!ck) return;
+    osh_checkpoint_free_virtuals(cx, ck);
+    for (int i = 0; i < ck->n_shards; i++) {
+        osh_st_close(cx, ck->shards[i]);
+        osh_free(cx, ck->shard_names[i]);
+    }
+    osh_free(cx, ck->shards);
+    osh_free(cx, ck->shard_names);
+    osh_free(cx, ck->tensors);
+    osh_map_free(cx, ck->by_name);
+    osh_hf_config_close(cx, ck->config);
+    osh_free(cx, ck->dir);
+    osh_free(cx, ck);
+}
+
+const osh_ckpt_tensor *osh_checkpoint_find(const osh_checkpoint *ck, const char *name)
+{
+    int64_t i;
+    return osh_map_get(ck->by_name, name, strlen(name), &i) ? &ck->tensors[i] : NULL;
+}
+
+osh_status osh_checkpoint_read(osh_ctx *cx, void *to, const osh_checkpoint *ck,
+                               const osh_ckpt_tensor *t)
+{
+    if (t->shard < 0) {
+        const osh_ckpt_virtual *v = &ck->virtuals[-1 - t->shard];
+        return v->make(cx, to, v->user, v->e);
+    }
+    return osh_st_read(cx, to, ck->shards[t->shard], t->e);
+}
+
+/* "[576, 1536]" */
+static void shape_text(char *to, size_t room, int ndim, const int64_t *shape)
+{
+    size_t at = (size_t)snprintf(to, room, "[");
+    for (int d = 0; d < ndim && at < room; d++)
+        at += (size_t)snprintf(to + at, room - at, "%s%lld", d ? ", " : "", (long long)shape[d]);
+    if (at < room) snprintf(to + at, room - at, "]");
+}
+
+osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoint *ck,
+                               const char *name, int ndim, const int64_t *shape)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *t = NULL; // own
+    const osh_ckpt_tensor *found = osh_checkpoint_find(ck, name);
+    const osh_st_entry *e;
+
+    if (!found) OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no tensor %.200s", ck->dir, name);
+    e = found->e;
+    if (ndim >= 0 &&
+        (e->ndim != ndim || (ndim && memcmp(e->shape, shape, (size_t)ndim * sizeof *shape)))) {
+        char has[200], wanted[200];
+        shape_text(has, sizeof has, e->ndim, e->shape);
+        shape_text(wanted, sizeof wanted, ndim, shape);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s has shape %s, wanted %s",
+                 found->shard < 0 ? ck->dir : ck->shard_names[found->shard], name, has, wanted);
+    }
+    OSH_TRY(osh_tensor_new(cx, &t, e->dtype, e->ndim, e->shape));
+    OSH_TRY(osh_checkpoint_read(cx, t->data, ck, found));
+    *out = t, t = NULL; // give
+done:
+    if (rc) osh_note(cx, "loading %.200s", name);
+    osh_tensor_free(cx, t);
+    return rc;
+}
+
+static bool ends_with(const char *s, const char *tail)
+{
+    size_t n = strlen(s), k = strlen(tail);
+    return n >= k && !strcmp(s + n - k, tail);
+}
+
+/* Weights in any format, their indexes, and what this program writes anew. */
+static bool is_replaced(const char *name)
+{
+    static const char *const tails[] = {".safetensors", ".bin",  ".pt",        ".pth",
+                                        ".gguf",        ".onnx", ".h5",        ".msgpack",
+                                        ".ot",          ".ckpt", ".index.json"};
+    for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
+        if (ends_with(name, tails[i])) return true;
+    return !strcmp(name, "config.json") || !strcmp(name, "recipe.yaml");
+}
+
+osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
+                                     const osh_checkpoint *ck)
+{
+    osh_status rc = OSH_OK;
+    char **all = NULL, *path = NULL; // own
+    size_t n_all = 0, kept = 0;
+
+    OSH_TRY(osh_dir_list(cx, &all, &n_all, ck->dir));
+    for (size_t i = 0; i < n_all; i++) {
+        struct stat st;
+        bool keep = !is_replaced(all[i]);
+        if (keep) {
+            osh_free(cx, path);
+            path = osh_path_join(cx, ck->dir, all[i]);
+            if (!path) {
+                rc = OSH_E_NOMEM;
+                goto done;
+            }
+            if (stat(path, &st))
+                OSH_FAIL(cx, OSH_E_IO, "%s: is a link to nothing, or cannot be read", path);
+            keep = S_ISREG(st.st_mode);
+        }
+        if (keep) {
+            char *swap = all[kept]; // what is dropped gathers behind
+            all[kept++] = all[i];
+            all[i] = swap;
+        }
+    }
+    for (size_t i = kept; i < n_all; i++) osh_free(cx, all[i]);
+    n_all = kept;
+    *n = n_all;
+    *names = all, all = NULL; // give
+done:
+    osh_free(cx, path);
+    osh_strings_free(cx, all, n_all);
+    return rc;
+}

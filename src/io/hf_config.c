@@ -1,0 +1,177 @@
+/* hf_config.c - config.json of transformers 4 and 5 in one form.
+ *
+ * What transformers takes where a key is absent is its config class's default. For the families of
+ * the table below that is tie_word_embeddings false and the row's max_position_embeddings. For any
+ * other family it is transformers 4's PretrainedConfig: tied. has_tie_word_embeddings tells whether
+ * the file says so itself.
+ */
+#include "io/hf_config.h"
+#include "base/file.h"
+#include "io/hf_rope.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_CONFIG_BYTES = 16 << 20 };
+
+typedef struct family {
+    const char *model_type, *architecture;
+    int64_t max_position_embeddings;
+} family;
+
+static const family families[] = {
+    {"llama", "LlamaForCausalLM", 2048},
+    {"mistral", "MistralForCausalLM", 4096 * 32},
+    {"qwen2", "Qwen2ForCausalLM", 32768},
+    {"qwen3", "Qwen3ForCausalLM", 32768},
+};
+
+static const cJSON *member(const cJSON *o, const char *key)
+{
+    const cJSON *v = cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, key) : NULL;
+    return v && !cJSON_IsNull(v) ? v : NULL;
+}
+
+/* model_type chooses the class; a file may have the architecture alone. NULL: none of ours. */
+static const family *find_family(const osh_hf_config *c)
+{
+    const char *type = osh_hf_config_str(c, "model_type");
+
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        if (type && !strcmp(type, families[i].model_type)) return &families[i];
+        if (!type && c->architecture && !strcmp(c->architecture, families[i].architecture))
+            return &families[i];
+    }
+    return NULL;
+}
+
+/* dtype wins over torch_dtype, as in transformers 5. */
+static osh_status take_dtype(osh_ctx *cx, osh_hf_config *c)
+{
+    const char *key = member(c->json, "dtype") ? "dtype" : "torch_dtype", *name = NULL;
+    osh_status rc = OSH_OK;
+
+    c->dtype = OSH_DTYPE_NONE;
+    OSH_TRY(osh_json_str_or(cx, &name, c->json, key, NULL, c->path));
+    if (!name) goto done;
+    c->dtype = osh_dtype_of_name(name);
+    if (c->dtype == OSH_DTYPE_NONE)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: unknown %s '%.60s'", c->path, key, name);
+done:
+    return rc;
+}
+
+static osh_status take_architecture(osh_ctx *cx, osh_hf_config *c)
+{
+    const cJSON *list = member(c->json, "architectures");
+
+    if (!list) return OSH_OK;
+    if (!cJSON_IsArray(list) || (list->child && !cJSON_IsString(list->child)))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: architectures is not a list of names", c->path);
+    c->architecture = list->child ? list->child->valuestring : NULL;
+    return OSH_OK;
+}
+
+/* The places where loaders look, in their order. */
+static osh_status take_quantization(osh_ctx *cx, osh_hf_config *c)
+{
+    const cJSON *q = member(c->json, "quantization_config");
+
+    if (!q) q = member(member(c->json, "text_config"), "quantization_config");
+    if (!q) q = member(c->json, "compression_config");
+    if (q && !cJSON_IsObject(q))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: quantization_config is not an object", c->path);
+    c->quantization_config = q;
+    return OSH_OK;
+}
+
+static osh_status take_all(osh_ctx *cx, osh_hf_config *c)
+{
+    osh_status rc = OSH_OK;
+    const family *fam;
+
+    OSH_TRY(take_architecture(cx, c));
+    OSH_TRY(take_dtype(cx, c));
+    OSH_TRY(take_quantization(cx, c));
+    fam = find_family(c);
+    c->has_tie_word_embeddings = member(c->json, "tie_word_embeddings") != NULL;
+    OSH_TRY(osh_json_bool_or(cx, &c->tie_word_embeddings, c->json, "tie_word_embeddings", !fam,
+                             c->path));
+    OSH_TRY(osh_hf_rope_read(cx, &c->rope, &c->rope_unknown, c->json,
+                             fam ? fam->max_position_embeddings : 0));
+done:
+    return rc;
+}
+
+osh_status osh_hf_config_open(osh_ctx *cx, osh_hf_config **out, const char *dir)
+{
+    osh_status rc = OSH_OK;
+    osh_hf_config *c = NULL; // own
+
+    OSH_NEW(cx, c, 1);
+    c->path = osh_path_join(cx, dir, "config.json");
+    if (!c->path) {
+        rc = OSH_E_NOMEM;
+        goto done;
+    }
+    OSH_TRY(osh_file_read_all(cx, &c->text, &c->n_text, c->path, MAX_CONFIG_BYTES));
+    OSH_TRY(osh_json_parse(cx, &c->json, c->text, c->n_text, c->path, 0));
+    if (!cJSON_IsObject(c->json)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: is not a JSON object", c->path);
+    OSH_TRY(take_all(cx, c));
+    *out = c, c = NULL; // give
+done:
+    osh_hf_config_close(cx, c);
+    return rc;
+}
+
+void osh_hf_config_close(osh_ctx *cx, osh_hf_config *c)
+{
+    if (!c) return;
+    cJSON_Delete(c->json);
+    osh_free(cx, c->rope_unknown);
+    osh_free(cx, c->text);
+    osh_free(cx, c->path);
+    osh_free(cx, c);
+}
+
+osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf_config *c,
+                             const char *key)
+{
+    const cJSON *v = member(c->json, key);
+
+    *found = v != NULL;
+    *out = 0;
+    if (!v) return OSH_OK;
+    if (cJSON_IsBool(v)) {
+        *out = cJSON_IsTrue(v) ? 1 : 0;
+        return OSH_OK;
+    }
+    return osh_json_num_or(cx, out, c->json, key, 0, c->path);
+}
+
+const char *osh_hf_config_str(const osh_hf_config *c, const char *key)
+{
+    const cJSON *v = member(c->json, key);
+    return v && cJSON_IsString(v) ? v->valuestring : NULL;
+}
+
+osh_status osh_hf_config_with_quantization(osh_ctx *cx, char **out, const osh_hf_config *c,
+                                           const char *quantization_json, bool untie)
+{
+    osh_status rc = OSH_OK;
+    char *text = NULL; // own
+
+    OSH_TRY(osh_json_edit(cx, &text, c->text, c->n_text, "quantization_config", quantization_json,
+                          c->path));
+    if (untie) {
+        char *tied = text; // own
+        text = NULL;
+        rc = osh_json_edit(cx, &text, tied, strlen(tied), "tie_word_embeddings", "false", c->path);
+        osh_free(cx, tied);
+        if (rc) goto done;
+    }
+    *out = text, text = NULL; // give
+done:
+    osh_free(cx, text);
+    return rc;
+}

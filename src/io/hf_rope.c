@@ -1,0 +1,209 @@
+/* hf_rope.c - rope_theta and rope_scaling (transformers 4), rope_parameters (5) to one osh_rope.
+ *
+ * Follows transformers 5's RotaryEmbeddingConfigMixin and ROPE_INIT_FUNCTIONS:
+ *   a non-empty rope_scaling wins over rope_parameters; "rope_type" wins over "type"
+ *   rope_theta: of the dict, else top level, else 10000; partial_rotary_factor likewise, else 1
+ *   original_max_position_embeddings (llama3, yarn): top level, else of the dict, else
+ *   max_position_embeddings; the other types have none
+ *   yarn: a null factor is max_position_embeddings / original; beta_* of 0 count as absent
+ * rope_parameters per layer type are read where all are the same.
+ */
+#include "io/hf_rope.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The first problem found, as text; parsing goes on with defaults. */
+typedef struct reader {
+    osh_ctx *cx;
+    const cJSON *config, *dict; // dict: rope_scaling or rope_parameters, or NULL
+    const char *type;           // for messages
+    char *problem;              // own
+    osh_status rc;              // OSH_E_NOMEM or OSH_OK
+} reader;
+
+static const cJSON *member(const cJSON *o, const char *key)
+{
+    const cJSON *v = cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, key) : NULL;
+    return v && !cJSON_IsNull(v) ? v : NULL;
+}
+
+static void set_problem(reader *r, const char *key, const char *text)
+{
+    if (r->problem || r->rc) return;
+    r->problem = osh_sprintf(r->cx, "%s: '%s' %s", r->type, key, text);
+    if (!r->problem) r->rc = OSH_E_NOMEM;
+}
+
+/* Finite number of o by key; dflt where it is absent. */
+static double take_num(reader *r, const cJSON *o, const char *key, double dflt)
+{
+    const cJSON *v = member(o, key);
+
+    if (!v) return dflt;
+    if (!cJSON_IsNumber(v) || !isfinite(v->valuedouble)) {
+        set_problem(r, key, "is not a finite number");
+        return dflt;
+    }
+    return v->valuedouble;
+}
+
+static double need_positive(reader *r, const char *key)
+{
+    double d;
+
+    if (!member(r->dict, key)) {
+        set_problem(r, key, "is missing");
+        return 1;
+    }
+    d = take_num(r, r->dict, key, 1);
+    if (d <= 0) set_problem(r, key, "is not above 0");
+    return d;
+}
+
+/* A length: whole, from 1; 0 where it is absent. */
+static int64_t take_length(reader *r, const cJSON *o, const char *key, int64_t dflt)
+{
+    double d = take_num(r, o, key, (double)dflt);
+
+    if (d != floor(d) || d > 1e15 || (member(o, key) && d < 1)) {
+        set_problem(r, key, "is not a whole number above 0");
+        return dflt;
+    }
+    return (int64_t)d;
+}
+
+/* dict: what holds rope_type and the rest; NULL where the config has none. */
+static void find_dict(reader *r)
+{
+    const cJSON *d = member(r->config, "rope_scaling"), *first = NULL;
+
+    if (!d || (cJSON_IsObject(d) && !d->child)) d = member(r->config, "rope_parameters");
+    r->dict = d;
+    if (!d) return;
+    if (!cJSON_IsObject(d)) {
+        r->dict = NULL;
+        set_problem(r, "rope_scaling", "is not an object");
+        return;
+    }
+    if (member(d, "rope_type") || member(d, "type")) return;
+    for (const cJSON *v = d->child; v; v = v->next) // nested: one dict for each layer type
+        if (cJSON_IsObject(v)) first = first ? first : v;
+    if (!first) return;
+    r->dict = first;
+    for (const cJSON *v = d->child; v; v = v->next)
+        if (!cJSON_Compare(v, first, 1))
+            set_problem(r, "rope_parameters", "differ between layer types");
+}
+
+static osh_rope_type find_type(reader *r)
+{
+    static const struct {
+        const char *name;
+        osh_rope_type type;
+    } types[] = {{"default", OSH_ROPE_DEFAULT},
+                 {"linear", OSH_ROPE_LINEAR},
+                 {"llama3", OSH_ROPE_LLAMA3},
+                 {"dynamic", OSH_ROPE_DYNAMIC},
+                 {"yarn", OSH_ROPE_YARN}};
+    const cJSON *v = member(r->dict, "rope_type");
+
+    if (!v) v = member(r->dict, "type");
+    if (!v) return OSH_ROPE_DEFAULT;
+    if (!cJSON_IsString(v)) {
+        set_problem(r, "rope_type", "is not a string");
+        return OSH_ROPE_DEFAULT;
+    }
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (!strcmp(v->valuestring, types[i].name)) {
+            r->type = types[i].name;
+            return types[i].type;
+        }
+    if (!r->problem && !r->rc) {
+        r->problem = osh_strdup(r->cx, v->valuestring);
+        if (!r->problem) r->rc = OSH_E_NOMEM;
+    }
+    return OSH_ROPE_DEFAULT;
+}
+
+static void read_original_max(reader *r, osh_rope *p)
+{
+    static const char key[] = "original_max_position_embeddings";
+    const cJSON *from = member(r->config, key) ? r->config : r->dict;
+
+    p->original_max_position_embeddings = take_length(r, from, key, p->max_position_embeddings);
+    if (p->original_max_position_embeddings < 1) set_problem(r, key, "is missing");
+}
+
+static void read_llama3(reader *r, osh_rope *p)
+{
+    p->factor = need_positive(r, "factor");
+    p->low_freq_factor = need_positive(r, "low_freq_factor");
+    p->high_freq_factor = need_positive(r, "high_freq_factor");
+    if (p->high_freq_factor <= p->low_freq_factor)
+        set_problem(r, "high_freq_factor", "is not above low_freq_factor");
+    read_original_max(r, p);
+}
+
+static void read_yarn(reader *r, osh_rope *p)
+{
+    const cJSON *truncate = member(r->dict, "truncate");
+    double d;
+
+    read_original_max(r, p);
+    if (!cJSON_GetObjectItemCaseSensitive(r->dict, "factor"))
+        set_problem(r, "factor", "is missing");
+    if (member(r->dict, "factor"))
+        p->factor = need_positive(r, "factor");
+    else if (p->max_position_embeddings > 0 && p->original_max_position_embeddings > 0)
+        p->factor =
+            (double)p->max_position_embeddings / (double)p->original_max_position_embeddings;
+    else
+        set_problem(r, "factor", "is missing");
+    d = take_num(r, r->dict, "beta_fast", 0);
+    if (d != 0) p->beta_fast = d;
+    d = take_num(r, r->dict, "beta_slow", 0);
+    if (d != 0) p->beta_slow = d;
+    if (!(p->beta_slow > 0 && p->beta_fast > 0))
+        set_problem(r, "beta_fast", "or beta_slow is below 0");
+    if (member(r->dict, "attention_factor")) {
+        p->attention_factor = take_num(r, r->dict, "attention_factor", 0);
+        if (p->attention_factor < 0) set_problem(r, "attention_factor", "is below 0");
+    }
+    p->mscale = take_num(r, r->dict, "mscale", 0);
+    p->mscale_all_dim = take_num(r, r->dict, "mscale_all_dim", 0);
+    if (truncate && !cJSON_IsBool(truncate)) set_problem(r, "truncate", "is not true or false");
+    p->truncate = !truncate || cJSON_IsTrue(truncate);
+}
+
+osh_status osh_hf_rope_read(osh_ctx *cx, osh_rope *rope, char **unknown, const cJSON *config,
+                            int64_t max_position_embeddings_dflt)
+{
+    reader r = {.cx = cx, .config = config, .type = "rope"};
+    osh_rope p = {
+        .factor = 1, .beta_fast = 32, .beta_slow = 1, .attention_factor = -1, .truncate = true};
+    const cJSON *from;
+
+    find_dict(&r);
+    p.max_position_embeddings =
+        take_length(&r, config, "max_position_embeddings", max_position_embeddings_dflt);
+    p.type = find_type(&r);
+    from = member(r.dict, "rope_theta") ? r.dict : config;
+    p.theta = take_num(&r, from, "rope_theta", 10000);
+    if (p.theta <= 0) set_problem(&r, "rope_theta", "is not above 0");
+    from = member(r.dict, "partial_rotary_factor") ? r.dict : config;
+    p.partial_rotary_factor = take_num(&r, from, "partial_rotary_factor", 1);
+    if (p.partial_rotary_factor <= 0 || p.partial_rotary_factor > 1)
+        set_problem(&r, "partial_rotary_factor", "is not in (0, 1]");
+
+    if (p.type == OSH_ROPE_LINEAR || p.type == OSH_ROPE_DYNAMIC)
+        p.factor = need_positive(&r, "factor");
+    if (p.type == OSH_ROPE_LLAMA3) read_llama3(&r, &p);
+    if (p.type == OSH_ROPE_YARN) read_yarn(&r, &p);
+    if (p.type == OSH_ROPE_DYNAMIC && p.max_position_embeddings < 1)
+        set_problem(&r, "max_position_embeddings", "is missing");
+    *rope = p;
+    if (r.rc) return r.rc;
+    *unknown = r.problem; // give
+    return OSH_OK;
+}

@@ -1,0 +1,316 @@
+/* st_read.c - opens one safetensors file: every byte is accounted for before a tensor is read.
+ *
+ *   [0, 8)        u64 little-endian: bytes of the header, h
+ *   [8, 8 + h)    JSON: name -> {"dtype", "shape", "data_offsets": [begin, end]}, __metadata__
+ *   [8 + h, ...)  data; the offsets count from here, without a hole, an overlap or a byte left over
+ *
+ * No file stays open: a checkpoint may have more shards than a process may have descriptors.
+ */
+#include "io/safetensors.h"
+#include "text/json.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library's own cap
+#define EXACT_INT 9007199254740992.0   // 2^53: a JSON number holds integers up to here
+
+struct osh_st {
+    char *path;            // own
+    int64_t file_bytes;    // when it was opened
+    osh_st_entry *entries; // own, in file order
+    int64_t n;
+    char *names; // own: all names, NUL behind each
+};
+
+static int64_t u64_le(const uint8_t *b)
+{
+    uint64_t v = 0;
+    for (int i = 7; i >= 0; i--) v = v << 8 | b[i];
+    return v > INT64_MAX ? INT64_MAX : (int64_t)v;
+}
+
+static bool is_utf8(const char *s, size_t n, size_t *bad)
+{
+    size_t i = 0;
+    while (i < n) {
+        utf8proc_int32_t c;
+        if ((uint8_t)s[i] < 0x80) {
+            i++;
+            continue;
+        }
+        utf8proc_ssize_t k =
+            utf8proc_iterate((const utf8proc_uint8_t *)s + i, (utf8proc_ssize_t)(n - i), &c);
+        if (k <= 0) {
+            *bad = i;
+            return false;
+        }
+        i += (size_t)k;
+    }
+    return true;
+}
+
+/* text: own, the header. A length that lies about the file is refused before it is allocated. */
+static osh_status read_header(osh_ctx *cx, char **text, size_t *n_text, osh_st *st)
+{
+    osh_status rc = OSH_OK;
+    osh_file *f = NULL;  // own
+    char *header = NULL; // own
+    uint8_t b[8];
+    int64_t n;
+    size_t bad = 0;
+
+    OSH_TRY(osh_file_open(cx, &f, st->path));
+    st->file_bytes = osh_file_bytes(f);
+    if (st->file_bytes < 8)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: has %lld bytes, wanted the 8 of the header length and more",
+                 st->path, (long long)st->file_bytes);
+    OSH_TRY(osh_file_pread(cx, f, b, 8, 0));
+    n = u64_le(b);
+    if (n > st->file_bytes - 8)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: header of %lld bytes, but the file has %lld (truncated?)",
+                 st->path, (long long)n, (long long)st->file_bytes);
+    if (n > MAX_HEADER_BYTES)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: header of %lld bytes, wanted at most %d", st->path,
+                 (long long)n, MAX_HEADER_BYTES);
+    header = osh_alloc(cx, (size_t)n + 1);
+    if (!header) {
+        rc = OSH_E_NOMEM;
+        goto done;
+    }
+    OSH_TRY(osh_file_pread(cx, f, header, (size_t)n, 8));
+    header[n] = 0;
+    if (n < 2 || header[0] != '{')
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: the header is not a JSON object, not a safetensors file",
+                 st->path);
+    if (!is_utf8(header, (size_t)n, &bad))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: the header is not UTF-8 at byte %zu", st->path, 8 + bad);
+    *n_text = (size_t)n;
+    *text = header, header = NULL; // give
+done:
+    osh_free(cx, header);
+    osh_file_close(cx, f);
+    return rc;
+}
+
+static osh_status check_metadata(osh_ctx *cx, const osh_st *st, const cJSON *meta)
+{
+    if (!cJSON_IsObject(meta))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: __metadata__ is not an object of strings", st->path);
+    for (const cJSON *v = meta->child; v; v = v->next)
+        if (!cJSON_IsString(v))
+            return osh_fail(cx, OSH_E_FORMAT, "%s: __metadata__.%.100s is not a string", st->path,
+                            v->string);
+    return OSH_OK;
+}
+
+/* A whole number in [0, 2^53], as an item of tensor name's list key. */
+static osh_status take_size(osh_ctx *cx, int64_t *out, const osh_st *st, const char *name,
+                            const char *key, const cJSON *v)
+{
+    double d = v->valuedouble;
+
+    if (!cJSON_IsNumber(v))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: %.200s: %s holds something else than a number",
+                        st->path, name, key);
+    if (!(d >= 0 && d <= EXACT_INT) || d != floor(d))
+        return osh_fail(cx, OSH_E_FORMAT,
+                        "%s: %.200s: %s holds %.17g, wanted a whole number from 0", st->path, name,
+                        key, d);
+    *out = (int64_t)d;
+    return OSH_OK;
+}
+
+/* e's own fields from its JSON object; begin and end still count from the data's start. */
+static osh_status parse_entry(osh_ctx *cx, osh_st_entry *e, const osh_st *st, const cJSON *o)
+{
+    osh_status rc = OSH_OK;
+    const char *name = o->string, *tag = NULL;
+    const cJSON *shape = cJSON_GetObjectItemCaseSensitive(o, "shape");
+    const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(o, "data_offsets");
+    const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(o, "dtype");
+    int64_t numel = 0, n_bytes = 0;
+
+    if (!cJSON_IsObject(o) || !cJSON_IsString(dtype) || !cJSON_IsArray(shape) ||
+        !cJSON_IsArray(offsets))
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s: %.200s: wanted an object with dtype, shape and data_offsets", st->path, name);
+    tag = dtype->valuestring;
+    e->dtype = osh_dtype_of_name(tag);
+    if (e->dtype == OSH_DTYPE_NONE || strcmp(tag, osh_dtype_name(e->dtype)))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %.200s: unknown dtype '%.40s'", st->path, name, tag);
+    for (const cJSON *v = shape->child; v; v = v->next) {
+        if (e->ndim == OSH_MAX_DIMS)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %.200s: more than %d dimensions", st->path, name,
+                     OSH_MAX_DIMS);
+        OSH_TRY(take_size(cx, &e->shape[e->ndim++], st, name, "shape", v));
+    }
+    if (!osh_shape_numel(&numel, e->ndim, e->shape) ||
+        __builtin_mul_overflow(numel, (int64_t)osh_dtype_bytes(e->dtype), &n_bytes))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s: the product of its shape overflows", st->path,
+                 name);
+    if (cJSON_GetArraySize(offsets) != 2)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s: data_offsets has %d items, wanted 2", st->path,
+                 name, cJSON_GetArraySize(offsets));
+    OSH_TRY(take_size(cx, &e->begin, st, name, "data_offsets", offsets->child));
+    OSH_TRY(take_size(cx, &e->end, st, name, "data_offsets", offsets->child->next));
+    if (e->begin > e->end)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s: data_offsets [%lld, %lld) end before they begin",
+                 st->path, name, (long long)e->begin, (long long)e->end);
+    if (e->end - e->begin != n_bytes)
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s: %.200s: its shape wants %lld bytes of %s, data_offsets give %lld", st->path,
+                 name, (long long)n_bytes, tag, (long long)(e->end - e->begin));
+done:
+    return rc;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const osh_st_entry *x = a, *y = b;
+    if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+    if (x->end != y->end) return x->end < y->end ? -1 : 1; // empty tensors in front of the next one
+    return strcmp(x->name, y->name);
+}
+
+/* Sorted entries must tile [0, data_bytes); then their offsets are moved to the file's start. */
+static osh_status check_tiling(osh_ctx *cx, osh_st *st, int64_t data_begin)
+{
+    osh_status rc = OSH_OK;
+    int64_t at = 0, data_bytes = st->file_bytes - data_begin;
+    const char *before = "the header";
+
+    for (int64_t i = 0; i < st->n; i++) {
+        osh_st_entry *e = &st->entries[i];
+        if (e->end > data_bytes)
+            OSH_FAIL(cx, OSH_E_FORMAT,
+                     "%s: %.200s: needs data bytes [%lld, %lld) but the file has %lld (truncated?)",
+                     st->path, e->name, (long long)e->begin, (long long)e->end,
+                     (long long)data_bytes);
+        if (e->begin != at)
+            OSH_FAIL(cx, OSH_E_FORMAT,
+                     "%s: %.200s: %s %.200s, it begins at data byte %lld, wanted %lld", st->path,
+                     e->name, e->begin < at ? "overlaps" : "leaves a hole behind", before,
+                     (long long)e->begin, (long long)at);
+        at = e->end;
+        before = e->name;
+    }
+    if (at != data_bytes)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld bytes behind the last tensor, wanted none", st->path,
+                 (long long)(data_bytes - at));
+    for (int64_t i = 0; i < st->n; i++) {
+        st->entries[i].begin += data_begin;
+        st->entries[i].end += data_begin;
+    }
+done:
+    return rc;
+}
+
+static osh_status parse_entries(osh_ctx *cx, osh_st *st, const cJSON *header)
+{
+    osh_status rc = OSH_OK;
+    size_t n = 0, name_bytes = 0;
+    char *to;
+
+    for (const cJSON *o = header->child; o; o = o->next) {
+        if (!strcmp(o->string, "__metadata__")) {
+            OSH_TRY(check_metadata(cx, st, o));
+            continue;
+        }
+        n++;
+        name_bytes += strlen(o->string) + 1;
+    }
+    OSH_NEW(cx, st->entries, n);
+    OSH_NEW(cx, st->names, name_bytes);
+    to = st->names;
+    for (const cJSON *o = header->child; o; o = o->next) {
+        size_t len = strlen(o->string) + 1;
+        osh_st_entry *e = &st->entries[st->n];
+        if (!strcmp(o->string, "__metadata__")) continue;
+        OSH_TRY(parse_entry(cx, e, st, o));
+        e->name = memcpy(to, o->string, len);
+        to += len;
+        st->n++;
+    }
+    if (st->n) qsort(st->entries, (size_t)st->n, sizeof *st->entries, by_offset);
+done:
+    return rc;
+}
+
+osh_status osh_st_open(osh_ctx *cx, osh_st **out, const char *path)
+{
+    osh_status rc = OSH_OK;
+    osh_st *st = NULL;    // own
+    char *text = NULL;    // own
+    cJSON *header = NULL; // own
+    size_t n_text = 0;
+
+    OSH_NEW(cx, st, 1);
+    st->path = osh_strdup(cx, path);
+    if (!st->path) {
+        rc = OSH_E_NOMEM;
+        goto done;
+    }
+    OSH_TRY(read_header(cx, &text, &n_text, st));
+    OSH_TRY(osh_json_parse(cx, &header, text, n_text, path, 0));
+    OSH_TRY(parse_entries(cx, st, header));
+    OSH_TRY(check_tiling(cx, st, 8 + (int64_t)n_text));
+    *out = st, st = NULL; // give
+done:
+    cJSON_Delete(header);
+    osh_free(cx, text);
+    osh_st_close(cx, st);
+    return rc;
+}
+
+void osh_st_close(osh_ctx *cx, osh_st *st)
+{
+    if (!st) return;
+    osh_free(cx, st->entries);
+    osh_free(cx, st->names);
+    osh_free(cx, st->path);
+    osh_free(cx, st);
+}
+
+int64_t osh_st_count(const osh_st *st)
+{
+    return st->n;
+}
+const char *osh_st_path(const osh_st *st)
+{
+    return st->path;
+}
+
+const osh_st_entry *osh_st_at(const osh_st *st, int64_t i)
+{
+    assert(i >= 0 && i < st->n);
+    return &st->entries[i];
+}
+
+osh_status osh_st_read_part(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e,
+                            int64_t offset, size_t n_bytes)
+{
+    osh_status rc = OSH_OK;
+    osh_file *f = NULL; // own
+
+    assert(offset >= 0 && offset <= e->end - e->begin &&
+           n_bytes <= (uint64_t)(e->end - e->begin - offset));
+    if (n_bytes == 0) goto done;
+    OSH_TRY(osh_file_open(cx, &f, st->path));
+    if (osh_file_bytes(f) != st->file_bytes)
+        OSH_FAIL(cx, OSH_E_IO, "%s: has %lld bytes, had %lld when it was opened", st->path,
+                 (long long)osh_file_bytes(f), (long long)st->file_bytes);
+    OSH_TRY(osh_file_pread(cx, f, to, n_bytes, e->begin + offset));
+done:
+    if (rc) osh_note(cx, "reading %.200s", e->name);
+    osh_file_close(cx, f);
+    return rc;
+}
+
+osh_status osh_st_read(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e)
+{
+    return osh_st_read_part(cx, to, st, e, 0, (size_t)(e->end - e->begin));
+}
