@@ -22,7 +22,7 @@ typedef struct osh_checkpoint {
     char *dir;               // own
     osh_hf_config *config;   // own
     osh_st **shards;         // own
-    char **shard_names;      // own: file names, in index order
+    char **shard_names;      // own: file names, sorted
     int n_shards;
     osh_ckpt_tensor *tensors; // own: every tensor, by shard then file order
     int64_t n_tensors;
@@ -39,11 +39,12 @@ const osh_ckpt_tensor *osh_checkpoint_find(const osh_checkpoint *ck, const char 
 osh_status osh_checkpoint_read(osh_ctx *cx, void *to, const osh_checkpoint *ck, const osh_ckpt_tensor *t);
 /* own tensor in its stored dtype; fails where it is absent or its shape differs (ndim < 0: any shape) */
 osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoint *ck, const char *name, int ndim, const int64_t *shape);
-/* Adds a tensor of that name, dtype and shape that make() fills whenever it is read. ckpt_virtual.c */
+/* Adds a tensor of that name, dtype and shape that make() fills whenever it is read; it takes the name over
+ * from a stored one. ckpt_virtual.c */
 osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name, osh_dtype dtype, int ndim,
                                       const int64_t *shape, osh_ckpt_make make, void *user);
 void osh_checkpoint_free_virtuals(osh_ctx *cx, osh_checkpoint *ck); // called by close
 /* Files of dir to carry along byte for byte: not *.safetensors, *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack, their
- * indexes, recipe.yaml, config.json, nor directories. sorted; own: osh_strings_free. */
+ * indexes, recipe.yaml, config.json, nor directories (nor *.ot, *.ckpt, any *.index.json). sorted; own: osh_strings_free. */
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n, const osh_checkpoint *ck);
 #endif

@@ -211,6 +211,9 @@ static osh_status read_group(osh_ctx *cx, osh_q_scheme *s, const osh_yaml *name,
                      "format", what, y->keys[i]->line, y->keys[i]->column, key);
     }
     if (!s->targets.n) OSH_TRY(bad(cx, y, what, name->text, "targets"));
+    char where[160];
+    snprintf(where, sizeof where, "%.100s:%d:%d: %s", what, y->line, y->column, s->group_name);
+    OSH_TRY(osh_q_scheme_check(cx, s, where));
 done:
     return rc;
 }

@@ -1,0 +1,111 @@
+/* forward.c - see forward.h. Activation quantization of the scheme is applied to each quantized Linear's input. */
+#include "pipeline/forward.h"
+
+#include <string.h>
+
+typedef struct act_quant {
+    const osh_forward *f;
+    osh_tensor *copy; // own: the last quantized input, until the next
+} act_quant;
+
+static osh_status quantize_input(osh_ctx *cx, void *user, int node, const osh_tensor **x, const osh_batch *b)
+{
+    osh_status rc = OSH_OK;
+    act_quant *a = user;
+    const osh_tensor *scale, *zero;
+    const osh_graph *g = a->f->graph;
+    const osh_q_scheme *s = osh_source_scheme(a->f->source, g->modules[g->nodes[node].module].name, &scale, &zero);
+    (void)b;
+    if (!s || !s->inputs.present) goto done;
+    osh_tensor_free(cx, a->copy);
+    a->copy = NULL;
+    OSH_TRY(osh_tensor_new(cx, &a->copy, (*x)->dtype, (*x)->ndim, (*x)->shape));
+    memcpy(a->copy->data, (*x)->data, osh_tensor_bytes(*x));
+    OSH_TRY(osh_q_fake_quant_act(cx, a->copy, &s->inputs, scale, zero));
+    *x = a->copy;
+done:
+    return rc;
+}
+
+osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model, const char *models_dir)
+{
+    osh_status rc = OSH_OK;
+    osh_forward *f = NULL; // own
+    OSH_NEW(cx, f, 1);
+    OSH_TRY(osh_source_open(cx, &f->source, model));
+    OSH_TRY(osh_graph_new(cx, &f->graph, osh_source_checkpoint(f->source), models_dir));
+    OSH_TRY(osh_partition_new(cx, &f->parts, f->graph, NULL, 0, 1));
+    *out = f, f = NULL;
+done:
+    osh_forward_close(cx, f);
+    return rc;
+}
+
+static osh_status run_subgraph(osh_ctx *cx, osh_forward *f, int index, bool *run, bool *keep, const osh_exec_hooks *hooks, osh_progress *pr)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = f->graph;
+    const osh_subgraph *s = &f->parts->parts[index];
+    osh_weights *w = NULL; // own
+    memset(keep, 0, (size_t)g->n_values * sizeof *keep);
+    for (int i = 0; i < s->n_live_out; i++) keep[s->live_out[i]] = true;
+    if (index == f->parts->n - 1) keep[g->hidden] = true;
+    osh_exec_needed(run, g, s->first, s->n_nodes, keep);
+    OSH_TRY(osh_weights_new(cx, &w, g));
+    for (int i = 0; i < s->n_nodes; i++)
+        if (run[i]) OSH_TRY(osh_weights_load(cx, w, g, osh_source_checkpoint(f->source), s->first + i, 1));
+    pr->step = index + 1, pr->name = s->name, pr->total = f->n_batches;
+    for (int64_t b = 0; b < f->n_batches; b++) {
+        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(osh_exec_run(cx, g, s->first, s->n_nodes, run, w, f->batches[b], keep, hooks, true));
+        pr->done = b + 1, pr->work_done += 1;
+        osh_progress_show(cx, pr);
+    }
+    pr->finished = true;
+    osh_progress_show(cx, pr);
+    pr->finished = false;
+done:
+    osh_weights_free(cx, w);
+    return rc;
+}
+
+osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size, bool quantize_activations)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = f->graph;
+    bool *run = NULL, *keep = NULL; // own
+    act_quant aq = {.f = f};
+    osh_exec_hooks hooks = {.linear_input = quantize_input, .user = &aq};
+    int64_t size = batch_size > 0 ? batch_size : 1, n = (d->n + size - 1) / size;
+    osh_progress pr = {.n_steps = f->parts->n, .phase = "forward", .error = -1, .work_total = (double)n * f->parts->n};
+    OSH_NEW(cx, run, g->n_nodes);
+    OSH_NEW(cx, keep, g->n_values);
+    OSH_NEW(cx, f->batches, n);
+    for (int64_t b = 0; b < n; b++) {
+        int64_t first = b * size, count = d->n - first < size ? d->n - first : size;
+        OSH_TRY(osh_batch_new(cx, &f->batches[b], g, d->ids, d->offsets + first, count));
+        f->batches[b]->first_sample = first;
+        f->n_batches = b + 1;
+    }
+    bool quantized = quantize_activations && osh_source_n_quantized(f->source) > 0;
+    for (int i = 0; i < f->parts->n; i++) OSH_TRY(run_subgraph(cx, f, i, run, keep, quantized ? &hooks : NULL, &pr));
+    const osh_weight *hw = &g->weights[g->nodes[g->head].w[0]];
+    OSH_TRY(osh_checkpoint_load(cx, &f->head, osh_source_checkpoint(f->source), hw->name, hw->ndim, hw->shape));
+done:
+    osh_tensor_free(cx, aq.copy);
+    osh_free(cx, run);
+    osh_free(cx, keep);
+    return rc;
+}
+
+void osh_forward_close(osh_ctx *cx, osh_forward *f)
+{
+    if (!f) return;
+    for (int64_t b = 0; b < f->n_batches; b++) osh_batch_free(cx, f->batches[b]);
+    osh_free(cx, f->batches);
+    osh_tensor_free(cx, f->head);
+    osh_partition_free(cx, f->parts);
+    osh_graph_free(cx, f->graph);
+    osh_source_close(cx, f->source);
+    osh_free(cx, f);
+}

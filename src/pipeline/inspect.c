@@ -1,0 +1,90 @@
+/* inspect.c - what a checkpoint holds: tensors, dtypes, bytes, quantization. */
+#include <string.h>
+
+#include "base/buf.h"
+#include "io/checkpoint.h"
+#include "oneshot.h"
+#include "quant/scheme.h"
+
+static osh_status shape_text(osh_ctx *cx, osh_buf *b, const osh_st_entry *e)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_buf_append(cx, b, "[", 1));
+    for (int i = 0; i < e->ndim; i++) OSH_TRY(osh_buf_printf(cx, b, i ? ", %ld" : "%ld", (long)e->shape[i]));
+    OSH_TRY(osh_buf_append(cx, b, "]", 1));
+done:
+    return rc;
+}
+
+static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck, const osh_q_config *q)
+{
+    osh_status rc = OSH_OK;
+    int64_t bytes = 0, of[OSH_N_DTYPES] = {0};
+    for (int64_t i = 0; i < ck->n_tensors; i++) {
+        const osh_st_entry *e = ck->tensors[i].e;
+        OSH_TRY(osh_buf_printf(cx, b, "%-60s %-8s ", e->name, osh_dtype_name(e->dtype)));
+        OSH_TRY(shape_text(cx, b, e));
+        OSH_TRY(osh_buf_printf(cx, b, "  %s\n", ck->shard_names[ck->tensors[i].shard]));
+        bytes += e->end - e->begin, of[e->dtype] += e->end - e->begin;
+    }
+    OSH_TRY(osh_buf_printf(cx, b, "architecture %s, %ld tensors in %d files, %ld bytes:", ck->config->architecture ? ck->config->architecture : "(none)",
+                           (long)ck->n_tensors, ck->n_shards, (long)bytes));
+    for (int d = 0; d < OSH_N_DTYPES; d++)
+        if (of[d]) OSH_TRY(osh_buf_printf(cx, b, " %s %ld", osh_dtype_name((osh_dtype)d), (long)of[d]));
+    OSH_TRY(osh_buf_append(cx, b, "\n", 1));
+    for (size_t i = 0; q && i < q->n; i++) {
+        char *who = osh_q_who_loads(cx, &q->schemes[i]); // own
+        rc = osh_buf_printf(cx, b, "%s: %d-bit %s weights, format %s; %s\n", q->schemes[i].group_name, q->schemes[i].weights.bits,
+                            q->schemes[i].weights.type == OSH_Q_FLOAT ? "float" : "int", q->schemes[i].format[0] ? q->schemes[i].format : q->format,
+                            who ? who : "");
+        osh_free(cx, who);
+        if (rc) goto done;
+    }
+done:
+    return rc;
+}
+
+static osh_status as_json(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck)
+{
+    osh_status rc = OSH_OK;
+    char *text = NULL;                   // own
+    cJSON *root = cJSON_CreateObject();  // own
+    cJSON *list = cJSON_AddArrayToObject(root, "tensors");
+    if (!list) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the list of tensors");
+    if (ck->config->architecture) cJSON_AddStringToObject(root, "architecture", ck->config->architecture);
+    if (ck->config->quantization_config) cJSON_AddItemToObject(root, "quantization_config", cJSON_Duplicate(ck->config->quantization_config, 1));
+    for (int64_t i = 0; i < ck->n_tensors; i++) {
+        const osh_st_entry *e = ck->tensors[i].e;
+        cJSON *o = cJSON_CreateObject();
+        cJSON_AddStringToObject(o, "name", e->name);
+        cJSON_AddStringToObject(o, "dtype", osh_dtype_name(e->dtype));
+        cJSON_AddStringToObject(o, "file", ck->shard_names[ck->tensors[i].shard]);
+        cJSON *shape = cJSON_AddArrayToObject(o, "shape");
+        for (int k = 0; k < e->ndim; k++) cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)e->shape[k]));
+        if (!cJSON_AddItemToArray(list, o)) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the list of tensors");
+    }
+    OSH_TRY(osh_json_print(cx, &text, root, 0));
+    OSH_TRY(osh_buf_printf(cx, b, "%s\n", text));
+done:
+    osh_free(cx, text);
+    cJSON_Delete(root);
+    return rc;
+}
+
+osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_checkpoint *ck = NULL; // own
+    osh_q_config *q = NULL;    // own
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_checkpoint_open(cx, &ck, dir));
+    if (ck->config->quantization_config) OSH_TRY(osh_q_config_parse(cx, &q, ck->config->quantization_config, ck->config->path));
+    OSH_TRY(json ? as_json(cx, &b, ck) : as_text(cx, &b, ck, q));
+    sink(user, b.data, b.len);
+done:
+    osh_buf_deinit(cx, &b);
+    osh_q_config_free(cx, q);
+    osh_checkpoint_close(cx, ck);
+    return rc;
+}
