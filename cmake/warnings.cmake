@@ -6,6 +6,8 @@ add_compile_options(-Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wvla
                     -ffp-contract=off -fno-math-errno)
 if(CMAKE_C_COMPILER_ID MATCHES "Clang")
   add_compile_options(-Wno-missing-braces) # {0} in front of a nested aggregate
+else()
+  add_compile_options(-Wno-format-truncation) # snprintf into a fixed buffer cuts on purpose
 endif()
 add_compile_definitions(_GNU_SOURCE OSH_VERSION="${PROJECT_VERSION}")
 add_link_options(-Wl,--as-needed)

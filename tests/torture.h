@@ -1,0 +1,50 @@
+/* torture.h - cmocka, and the two things that most tests want: a context, and the torture loop. */
+#ifndef OSH_TORTURE_H
+#define OSH_TORTURE_H
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+
+/* Asserts success and shows the message otherwise. */
+#define assert_ok(cx, call)                                                                        \
+    do {                                                                                           \
+        osh_status rc_ = (call);                                                                   \
+        if (rc_) print_error("%s\n", osh_error_text(cx));                                          \
+        assert_int_equal(rc_, OSH_OK);                                                             \
+    } while (0)
+
+/* Asserts the status and that the message holds text; then clears it. */
+#define assert_fails(cx, code, call, part)                                                         \
+    do {                                                                                           \
+        assert_int_equal((call), (code));                                                          \
+        if (!strstr(osh_error_text(cx), (part)))                                                   \
+            fail_msg("message '%s' does not hold '%s'", osh_error_text(cx), (part));               \
+        osh_error_clear(cx);                                                                       \
+    } while (0)
+
+/* Runs run with allocation 1, 2, 3, ... failing, until none fails: each time OSH_E_NOMEM, a message
+ * and nothing left. Returns how many allocations there were. */
+static inline int64_t torture(osh_status (*run)(osh_ctx *cx, void *user), void *user)
+{
+    for (int64_t n = 1;; n++) {
+        osh_ctx *cx = NULL;
+        assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+        osh_mem_fail_after(cx, n);
+        osh_status rc = run(cx, user);
+        bool hit = osh_mem_fail_hit(cx);
+        if (rc != (hit ? OSH_E_NOMEM : OSH_OK))
+            print_error("allocation %lld: status %d, %s\n", (long long)n, rc, osh_error_text(cx));
+        assert_int_equal(rc, hit ? OSH_E_NOMEM : OSH_OK);
+        if (hit) assert_non_null(strstr(osh_error_text(cx), "cannot allocate"));
+        assert_int_equal(osh_mem_live(cx), 0);
+        osh_ctx_free(cx);
+        if (!hit) return n - 1;
+    }
+}
+#endif

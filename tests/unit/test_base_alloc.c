@@ -1,0 +1,135 @@
+/* test_base_alloc.c - counting, alignment, overflow and injected failure. */
+#include "torture.h"
+
+static void counts_and_aligns(void **state)
+{
+    osh_ctx *cx;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    static const size_t sizes[] = {0, 1, 7, 63, 64, 65, 4096, 100001};
+    void *p[8];
+    size_t sum = 0;
+    for (size_t i = 0; i < 8; i++) {
+        p[i] = osh_alloc(cx, sizes[i]);
+        assert_non_null(p[i]);
+        assert_int_equal((uintptr_t)p[i] % 64, 0);
+        memset(p[i], 0xa5, sizes[i]);
+        sum += sizes[i];
+        assert_int_equal(osh_mem_live(cx), sum);
+    }
+    for (size_t i = 0; i < 8; i++) osh_free(cx, p[i]);
+    osh_free(cx, NULL);
+    assert_int_equal(osh_mem_live(cx), 0);
+    assert_int_equal(osh_mem_peak(cx), sum);
+    osh_ctx_free(cx);
+}
+
+static void zeroes_and_refuses_overflow(void **state)
+{
+    osh_ctx *cx;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    char *p = osh_alloc(cx, 999);
+    memset(p, 0xff, 999);
+    osh_free(cx, p);
+    p = osh_calloc(cx, 37, 27);
+    for (int i = 0; i < 999; i++) assert_int_equal(p[i], 0);
+    osh_free(cx, p);
+    p = osh_calloc(cx, 0, 24); // one object's room
+    assert_int_equal(osh_mem_live(cx), 24);
+    osh_free(cx, p);
+
+    assert_null(osh_calloc(cx, SIZE_MAX / 2, 3));
+    assert_non_null(strstr(osh_error_text(cx), "cannot allocate"));
+    assert_null(osh_alloc(cx, SIZE_MAX));
+    assert_null(osh_alloc(cx, SIZE_MAX - 100));
+    assert_null(osh_alloc(cx, PTRDIFF_MAX));
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+static void realloc_keeps_content(void **state)
+{
+    osh_ctx *cx;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    char *p = osh_realloc(cx, NULL, 10);
+    memcpy(p, "123456789", 10);
+    p = osh_realloc(cx, p, 5000);
+    assert_string_equal(p, "123456789");
+    p = osh_realloc(cx, p, 4);
+    assert_memory_equal(p, "1234", 4);
+    assert_int_equal(osh_mem_live(cx), 4);
+    osh_mem_fail_after(cx, 1);
+    assert_null(osh_realloc(cx, p, 4000));
+    assert_memory_equal(p, "1234", 4); // still ours
+    osh_free(cx, p);
+    char *s = osh_sprintf(cx, "%s.%d", "model.layers", 31), *d = osh_strdup(cx, s);
+    assert_string_equal(d, "model.layers.31");
+    osh_free(cx, s);
+    osh_free(cx, d);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+static void nth_allocation_fails(void **state)
+{
+    osh_ctx *cx;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    for (int n = 1; n <= 5; n++) {
+        osh_mem_fail_after(cx, n);
+        for (int i = 1; i <= 7; i++) {
+            void *p = osh_alloc(cx, 8);
+            assert_int_equal(p == NULL, i == n); // that one only
+            assert_int_equal(osh_mem_fail_hit(cx), i >= n);
+            osh_free(cx, p);
+        }
+        assert_string_equal(osh_error_text(cx), "cannot allocate 8 bytes");
+        osh_error_clear(cx);
+    }
+    osh_mem_fail_after(cx, 3);
+    osh_mem_fail_after(cx, -1);
+    for (int i = 0; i < 9; i++) osh_free(cx, osh_alloc(cx, 1));
+    assert_false(osh_mem_fail_hit(cx));
+    osh_ctx_free(cx);
+}
+
+static osh_status new_three(osh_ctx *cx, void *user)
+{
+    osh_status rc = OSH_OK;
+    int64_t *a = NULL, *b = NULL; // own
+    char *c = NULL;               // own
+    OSH_NEW(cx, a, 3);
+    OSH_NEW(cx, b, 0);
+    if (!(c = osh_strdup(cx, "x"))) OSH_TRY(OSH_E_NOMEM);
+done:
+    osh_free(cx, c);
+    osh_free(cx, b);
+    osh_free(cx, a);
+    return rc;
+}
+
+static void torture_counts(void **state)
+{
+    assert_int_equal(torture(new_three, NULL), 3);
+}
+
+static void peak_of_the_process(void **state)
+{
+    int64_t before = osh_rss_peak();
+    assert_true(before > 100000);
+    osh_ctx *cx;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    char *p = osh_alloc(cx, (size_t)64 << 20);
+    memset(p, 1, (size_t)64 << 20);
+    assert_true(osh_rss_peak() >= ((int64_t)64 << 20));
+    osh_free(cx, p);
+    osh_ctx_free(cx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counts_and_aligns),    cmocka_unit_test(zeroes_and_refuses_overflow),
+        cmocka_unit_test(realloc_keeps_content), cmocka_unit_test(nth_allocation_fails),
+        cmocka_unit_test(torture_counts),       cmocka_unit_test(peak_of_the_process),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,74 @@
+/* test_base_buf.c - appending, printing, the cap and the NUL behind. */
+#include "base/buf.h"
+#include "torture.h"
+
+static void grows_and_stays_terminated(void **state)
+{
+    osh_ctx *cx;
+    osh_buf b;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    osh_buf_init(&b, 0);
+    assert_null(b.data);
+    assert_ok(cx, osh_buf_append(cx, &b, NULL, 0));
+    assert_string_equal(b.data, "");
+    for (int i = 0; i < 5000; i++) {
+        char c = (char)('a' + i % 26);
+        assert_ok(cx, osh_buf_append(cx, &b, &c, 1));
+        assert_int_equal(b.data[b.len], 0);
+        assert_true(b.len < b.cap);
+    }
+    assert_int_equal(b.len, 5000);
+    for (int i = 0; i < 5000; i++) assert_int_equal(b.data[i], 'a' + i % 26);
+    osh_buf_clear(&b);
+    assert_string_equal(b.data, "");
+    assert_ok(cx, osh_buf_printf(cx, &b, "%s-%d", "layer", 3));
+    assert_ok(cx, osh_buf_printf(cx, &b, "%0500d", 7)); // longer than what is left
+    assert_int_equal(b.len, 507);
+    assert_memory_equal(b.data, "layer-3000", 10);
+    assert_int_equal(b.data[506], '7');
+    osh_buf_deinit(cx, &b);
+    osh_buf_deinit(cx, &b);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+static void cap_is_kept(void **state)
+{
+    osh_ctx *cx;
+    osh_buf b;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    osh_buf_init(&b, 10);
+    assert_ok(cx, osh_buf_append(cx, &b, "0123456789", 10)); // the NUL is not counted
+    assert_fails(cx, OSH_E_FORMAT, osh_buf_append(cx, &b, "x", 1), "at most 10");
+    assert_fails(cx, OSH_E_FORMAT, osh_buf_printf(cx, &b, "%d", 1), "at most 10");
+    assert_fails(cx, OSH_E_FORMAT, osh_buf_append(cx, &b, "x", SIZE_MAX - 3), "at most 10");
+    assert_string_equal(b.data, "0123456789");
+    osh_buf_deinit(cx, &b);
+    osh_ctx_free(cx);
+}
+
+static osh_status fill(osh_ctx *cx, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    for (int i = 0; i < 300; i++) OSH_TRY(osh_buf_printf(cx, &b, "%d ", i));
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+static void torture_buf(void **state)
+{
+    assert_true(torture(fill, NULL) > 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(grows_and_stays_terminated),
+        cmocka_unit_test(cap_is_kept),
+        cmocka_unit_test(torture_buf),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,249 @@
+/* test_base_file.c - files and directories in a folder of the test's own. */
+#include "base/file.h"
+#include "torture.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static osh_ctx *cx;
+static char dir[] = "test_base_file.XXXXXX"; // below the build folder, where ctest runs
+static char buf[4][256];
+
+static int setup(void **state)
+{
+    strcpy(dir, "test_base_file.XXXXXX");
+    return !mkdtemp(dir) || osh_ctx_new(&cx, 1);
+}
+
+static int teardown(void **state)
+{
+    assert_ok(cx, osh_dir_remove(cx, dir));
+    assert_false(osh_dir_exists(dir));
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+    return 0;
+}
+
+static const char *in(int i, const char *name) // one of four names that live side by side
+{
+    snprintf(buf[i], sizeof buf[i], "%s/%s", dir, name);
+    return buf[i];
+}
+
+static void reads_and_writes_at_offsets(void **state)
+{
+    osh_file *f;
+    char got[8];
+    assert_ok(cx, osh_file_create(cx, &f, in(0, "a")));
+    assert_ok(cx, osh_file_pwrite(cx, f, "world", 5, 5));
+    assert_ok(cx, osh_file_pwrite(cx, f, "hello", 5, 0));
+    assert_int_equal(osh_file_bytes(f), 10);
+    assert_string_equal(osh_file_path(f), buf[0]);
+    assert_ok(cx, osh_file_pread(cx, f, got, 4, 3));
+    assert_memory_equal(got, "lowo", 4);
+    assert_ok(cx, osh_file_pread(cx, f, got, 0, 10));
+    assert_fails(cx, OSH_E_FORMAT, osh_file_pread(cx, f, got, 4, 7),
+                 "needs bytes [7, 11) but the file has 10");
+    assert_fails(cx, OSH_E_FORMAT, osh_file_pread(cx, f, got, 1, 1000), "the file has 10");
+    assert_ok(cx, osh_file_sync(cx, f));
+    osh_file_close(cx, f);
+
+    osh_io_counts c = osh_io_counted(cx);
+    assert_int_equal(c.written_bytes, 10);
+    assert_int_equal(c.read_bytes, 4 + 3);
+
+    assert_ok(cx, osh_file_open_rw(cx, &f, buf[0])); // not truncated
+    assert_int_equal(osh_file_bytes(f), 10);
+    osh_file_close(cx, f);
+    assert_ok(cx, osh_file_open(cx, &f, buf[0]));
+    assert_fails(cx, OSH_E_IO, osh_file_pwrite(cx, f, "x", 1, 0), "cannot write");
+    osh_file_close(cx, f);
+    osh_file_close(cx, NULL);
+}
+
+static void names_the_reason(void **state)
+{
+    osh_file *f = (osh_file *)dir;
+    char *p;
+    size_t n;
+    assert_fails(cx, OSH_E_IO, osh_file_open(cx, &f, in(0, "none")), "No such file");
+    assert_null(f);
+    assert_fails(cx, OSH_E_IO, osh_file_open_rw(cx, &f, in(0, "none")), in(1, "none"));
+    assert_fails(cx, OSH_E_IO, osh_file_create(cx, &f, in(0, "no/such/dir")), "cannot create");
+    assert_fails(cx, OSH_E_IO, osh_file_read_all(cx, &p, &n, dir, 0), "Is a directory");
+    assert_false(osh_file_exists(in(0, "none")) || osh_dir_exists(in(0, "none")));
+}
+
+static void whole_files(void **state)
+{
+    char *p;
+    size_t n;
+    assert_ok(cx, osh_file_write_all(cx, in(0, "x"), "ab\0cd", 5));
+    assert_true(osh_file_exists(buf[0]));
+    assert_false(osh_file_exists(in(1, "x.tmp")));
+    assert_ok(cx, osh_file_read_all(cx, &p, &n, buf[0], 5));
+    assert_int_equal(n, 5);
+    assert_memory_equal(p, "ab\0cd\0", 6); // and the NUL behind
+    osh_free(cx, p);
+    assert_fails(cx, OSH_E_FORMAT, osh_file_read_all(cx, &p, &n, buf[0], 4), "5 bytes, at most 4");
+    assert_null(p);
+    assert_ok(cx, osh_file_write_all(cx, buf[0], "", 0)); // replaces
+    assert_ok(cx, osh_file_read_all(cx, &p, &n, buf[0], 0));
+    assert_int_equal(n, 0);
+    assert_string_equal(p, "");
+    osh_free(cx, p);
+    assert_ok(cx, osh_file_read_all(cx, &p, &n, "/proc/self/maps", 0)); // says that it has 0 bytes
+    assert_true(n > 100 && p[n] == 0 && strlen(p) == n);
+    osh_free(cx, p);
+    assert_fails(cx, OSH_E_FORMAT, osh_file_read_all(cx, &p, &n, "/proc/self/maps", 100), "more than 100");
+}
+
+static void copies(void **state)
+{
+    size_t n = (1 << 20) + 77, m;
+    char *p = osh_alloc(cx, n), *q;
+    for (size_t i = 0; i < n; i++) p[i] = (char)(i * 31 >> 3);
+    assert_ok(cx, osh_file_write_all(cx, in(0, "from"), p, n));
+    assert_ok(cx, osh_file_copy(cx, in(1, "to"), buf[0]));
+    assert_ok(cx, osh_file_read_all(cx, &q, &m, buf[1], 0));
+    assert_int_equal(m, n);
+    assert_memory_equal(p, q, n);
+    osh_free(cx, p);
+    osh_free(cx, q);
+    assert_int_equal(symlink("from", in(2, "link")), 0);
+    assert_fails(cx, OSH_E_IO, osh_file_copy(cx, buf[2], buf[0]), "to itself");
+    assert_fails(cx, OSH_E_IO, osh_file_copy(cx, in(3, "x"), in(2, "none")), "No such file");
+    assert_false(osh_file_exists(in(3, "x")));
+}
+
+/* A limit on the size of files stands in for a full disk: the write fails in the same place. */
+static void full_disk(void **state)
+{
+    struct rlimit old, small;
+    osh_file *f;
+    static char block[64 << 10];
+    assert_ok(cx, osh_file_write_all(cx, in(0, "keep"), "old", 3));
+    assert_ok(cx, osh_file_write_all(cx, in(2, "src"), block, sizeof block));
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small = old;
+    small.rlim_cur = 10000;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    assert_fails(cx, OSH_E_IO, osh_file_write_all(cx, buf[0], block, sizeof block), "cannot write");
+    assert_ok(cx, osh_file_create(cx, &f, in(1, "reserved")));
+    assert_fails(cx, OSH_E_IO, osh_file_reserve(cx, f, 20000), "cannot reserve 20000 bytes for");
+    assert_ok(cx, osh_file_reserve(cx, f, 9000));
+    assert_int_equal(osh_file_bytes(f), 9000);
+    assert_ok(cx, osh_file_reserve(cx, f, 0));
+    assert_ok(cx, osh_file_reserve(cx, f, 100)); // never shrinks
+    assert_int_equal(osh_file_bytes(f), 9000);
+    osh_file_close(cx, f);
+    assert_fails(cx, OSH_E_IO, osh_file_copy(cx, in(3, "dst"), buf[2]), "cannot write");
+    assert_false(osh_file_exists(buf[3]));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+
+    char *p;
+    size_t n;
+    assert_false(osh_file_exists(in(1, "keep.tmp")));
+    assert_ok(cx, osh_file_read_all(cx, &p, &n, buf[0], 0)); // the old content is untouched
+    assert_string_equal(p, "old");
+    osh_free(cx, p);
+}
+
+static void directories(void **state)
+{
+    char **names;
+    size_t n;
+    assert_ok(cx, osh_dir_make(cx, in(0, "a/b//c/")));
+    assert_ok(cx, osh_dir_make(cx, buf[0]));
+    assert_true(osh_dir_exists(in(0, "a/b/c")) && !osh_file_exists(buf[0]));
+    assert_ok(cx, osh_file_write_all(cx, in(0, "a/z"), "1", 1));
+    assert_ok(cx, osh_file_write_all(cx, in(0, "a/.hidden"), "1", 1));
+    for (int i = 0; i < 40; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "a/f%02d", 39 - i);
+        assert_ok(cx, osh_file_write_all(cx, in(0, name), "", 0));
+    }
+    assert_ok(cx, osh_dir_list(cx, &names, &n, in(0, "a")));
+    assert_int_equal(n, 43);
+    assert_string_equal(names[0], ".hidden");
+    assert_string_equal(names[1], "b");
+    assert_string_equal(names[2], "f00");
+    assert_string_equal(names[42], "z");
+    osh_strings_free(cx, names, n);
+    osh_strings_free(cx, NULL, 0);
+    assert_fails(cx, OSH_E_IO, osh_dir_list(cx, &names, &n, in(0, "none")), "cannot list");
+    assert_null(names);
+    assert_fails(cx, OSH_E_IO, osh_dir_make(cx, in(0, "a/z/deeper")), "cannot make directory");
+    assert_fails(cx, OSH_E_IO, osh_dir_make(cx, in(0, "a/z")), "File exists");
+
+    assert_ok(cx, osh_rename(cx, in(0, "a"), in(1, "moved")));
+    assert_true(osh_file_exists(in(0, "moved/z")) && !osh_dir_exists(in(0, "a")));
+    assert_fails(cx, OSH_E_IO, osh_rename(cx, in(0, "none"), in(1, "x")), "cannot rename");
+}
+
+static void removal_does_not_follow_links(void **state)
+{
+    assert_ok(cx, osh_dir_make(cx, in(0, "keep")));
+    assert_ok(cx, osh_file_write_all(cx, in(1, "keep/file"), "1", 1));
+    assert_ok(cx, osh_dir_make(cx, in(2, "gone/deep")));
+    assert_int_equal(symlink("../../keep", in(3, "gone/deep/link")), 0);
+    assert_ok(cx, osh_dir_remove(cx, in(2, "gone")));
+    assert_false(osh_dir_exists(buf[2]));
+    assert_true(osh_file_exists(buf[1]));
+    assert_ok(cx, osh_dir_remove(cx, in(2, "gone"))); // not there: fine
+}
+
+static void paths_and_room(void **state)
+{
+    static const char *const rows[][3] = {{"a", "b", "a/b"}, {"a/", "b", "a/b"}, {"", "b", "b"}, {"/", "b", "/b"}};
+    for (int i = 0; i < 4; i++) {
+        char *p = osh_path_join(cx, rows[i][0], rows[i][1]);
+        assert_string_equal(p, rows[i][2]);
+        osh_free(cx, p);
+    }
+    assert_true(osh_disk_free(dir) > 0);
+    assert_true(osh_disk_free(in(0, "not/yet/there")) > 0); // where it will be made
+    assert_true(osh_disk_free("relative-and-absent") > 0);
+}
+
+static osh_status use_everything(osh_ctx *c, void *user)
+{
+    osh_status rc = OSH_OK;
+    char *p = NULL, **names = NULL, *joined = NULL; // own
+    size_t n = 0, n_names = 0;
+    OSH_TRY(osh_dir_make(c, in(0, "t/u")));
+    OSH_TRY(osh_file_write_all(c, in(1, "t/u/f"), "abc", 3));
+    OSH_TRY(osh_file_copy(c, in(2, "t/u/g"), buf[1]));
+    OSH_TRY(osh_file_read_all(c, &p, &n, buf[2], 0));
+    OSH_TRY(osh_dir_list(c, &names, &n_names, in(3, "t/u")));
+    if (!(joined = osh_path_join(c, "a", "b"))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_dir_remove(c, in(0, "t")));
+done:
+    osh_free(c, joined);
+    osh_strings_free(c, names, n_names);
+    osh_free(c, p);
+    return rc;
+}
+
+static void torture_files(void **state)
+{
+    assert_true(torture(use_everything, NULL) > 20);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(reads_and_writes_at_offsets), TEST(names_the_reason), TEST(whole_files), TEST(copies),
+        TEST(full_disk), TEST(directories), TEST(removal_does_not_follow_links), TEST(paths_and_room),
+        TEST(torture_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,223 @@
+/* test_base_log.c - what goes to stderr and to the log file: levels, lines, JSON, the live line of a terminal. */
+#include "base/file.h"
+#include "torture.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static osh_ctx *cx;
+static int real_stderr, from; // from: where what was written can be read
+
+static void redirect(bool terminal)
+{
+    int to, ends[2];
+    if (terminal) {
+        struct winsize w = {.ws_row = 24, .ws_col = 60};
+        from = posix_openpt(O_RDWR | O_NOCTTY);
+        if (from < 0 || grantpt(from) || unlockpt(from)) skip();
+        to = open(ptsname(from), O_RDWR | O_NOCTTY);
+        if (to < 0) skip();
+        ioctl(to, TIOCSWINSZ, &w);
+    } else {
+        assert_int_equal(pipe(ends), 0);
+        from = ends[0], to = ends[1];
+    }
+    fcntl(from, F_SETFL, O_NONBLOCK);
+    real_stderr = dup(STDERR_FILENO);
+    dup2(to, STDERR_FILENO);
+    close(to);
+}
+
+static void take(char *to, size_t room) // what was written since the last call
+{
+    size_t n = 0;
+    ssize_t k;
+    while (n < room - 1 && (k = read(from, to + n, room - 1 - n)) > 0) n += (size_t)k;
+    to[n] = 0;
+}
+
+static void restore(void)
+{
+    dup2(real_stderr, STDERR_FILENO);
+    close(real_stderr);
+    close(from);
+}
+
+static void levels(void **state)
+{
+    char warn[100], quiet[100];
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    redirect(false);
+    osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_AUTO);
+    osh_log(cx, OSH_LOG_INFO, "read %d shards", 2);
+    osh_log(cx, OSH_LOG_WARN, "slow");
+    osh_log(cx, OSH_LOG_DEBUG, "unseen");
+    take(warn, sizeof warn);
+    osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_AUTO);
+    osh_log(cx, OSH_LOG_WARN, "unseen");
+    take(quiet, sizeof quiet);
+    restore();
+    osh_ctx_free(cx);
+    assert_string_equal(warn, "read 2 shards\nwarning: slow\n");
+    assert_string_equal(quiet, "");
+}
+
+static osh_progress at(int64_t step, int64_t done, bool finished)
+{
+    return (osh_progress){.step = step,
+                          .n_steps = 28,
+                          .name = "model.layers.2",
+                          .phase = "observe",
+                          .done = done,
+                          .total = 128,
+                          .work_done = (double)(step * 128 + done),
+                          .work_total = 28 * 128 + 128,
+                          .error = finished ? 1.8e-3 : -1,
+                          .finished = finished};
+}
+
+static void one_line_for_each_subgraph(void **state)
+{
+    char line[400];
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    redirect(false);
+    osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_AUTO); // a pipe is no terminal
+    for (int i = 0; i < 128; i++) {
+        osh_progress p = at(3, i, false);
+        osh_progress_show(cx, &p);
+    }
+    usleep(2000);
+    osh_progress p = at(3, 128, true);
+    osh_progress_show(cx, &p);
+    take(line, sizeof line);
+    restore();
+    osh_ctx_free(cx);
+    static const char head[] = "[ 3/28] model.layers.2   observe 128/128   err 1.8e-03   peak ";
+    assert_memory_equal(line, head, sizeof head - 1);
+    assert_non_null(strstr(line, " MiB   eta "));
+    assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1); // one line
+}
+
+static void last_line_says_how_long(void **state)
+{
+    char line[400];
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    redirect(false);
+    osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_LINE);
+    osh_progress p = at(28, 128, true);
+    osh_progress_show(cx, &p);
+    take(line, sizeof line);
+    restore();
+    osh_ctx_free(cx);
+    assert_non_null(strstr(line, "took 0s\n"));
+}
+
+static void json_lines(void **state)
+{
+    char line[2000];
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    redirect(false);
+    osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_JSON);
+    osh_log(cx, OSH_LOG_WARN, "a \"quoted\\\" line\nand \x01");
+    osh_progress p = at(3, 128, true);
+    osh_progress_show(cx, &p);
+    p = at(4, 0, false);
+    p.name = NULL;
+    for (int i = 0; i < 50; i++) osh_progress_show(cx, &p); // rate limited: none of these
+    take(line, sizeof line);
+    restore();
+    osh_ctx_free(cx);
+    static const char head[] = "{\"event\":\"log\",\"level\":\"warning\",\"text\":\"a \\\"quoted\\\\\\\" line\\u000aand "
+                               "\\u0001\"}\n{\"event\":\"progress\",\"step\":3,\"n_steps\":28,\"name\":\"model.layers.2\","
+                               "\"phase\":\"observe\",\"done\":128,\"total\":128,\"error\":1.800000e-03";
+    assert_memory_equal(line, head, sizeof head - 1);
+    assert_non_null(strstr(line, ",\"finished\":true}\n"));
+    assert_null(strstr(line, "\"step\":4"));
+}
+
+static void none_is_silent(void **state)
+{
+    char line[100];
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    redirect(false);
+    osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_NONE);
+    osh_progress p = at(3, 128, true);
+    osh_progress_show(cx, &p);
+    osh_log(cx, OSH_LOG_ERROR, "but errors are not");
+    take(line, sizeof line);
+    restore();
+    osh_ctx_free(cx);
+    assert_string_equal(line, "error: but errors are not\n");
+}
+
+static void live_line_of_a_terminal(void **state)
+{
+    char first[400], many[4000], message[1000], end[1000];
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    redirect(true);
+    osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_AUTO);
+    osh_progress p = at(3, 1, false);
+    osh_progress_show(cx, &p);
+    take(first, sizeof first);
+    for (int i = 0; i < 500; i++) osh_progress_show(cx, &p);
+    take(many, sizeof many);
+    osh_log(cx, OSH_LOG_INFO, "hello");
+    take(message, sizeof message);
+    p = at(28, 128, true);
+    osh_progress_show(cx, &p);
+    take(end, sizeof end);
+    osh_ctx_free(cx);
+    restore();
+    static const char head[] = "\r\033[K[ 3/28] model.layers.2   observe 1/128   peak ";
+    assert_memory_equal(first, head, sizeof head - 1);
+    assert_null(strchr(first, '\n'));
+    assert_true(strlen(first) <= 4 + 59); // cut to the terminal's 60 columns
+    assert_true(strlen(many) < 10 * strlen(first)); // 500 calls in far less than a second
+    assert_memory_equal(message, "\r\033[Khello\r\n\r\033[K[ 3/28]", 22);
+    assert_non_null(strstr(end, "\n"));
+}
+
+static void log_file(void **state)
+{
+    static const char path[] = "test_base_log.txt";
+    char *p;
+    size_t n;
+    unlink(path);
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    redirect(false);
+    osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
+    osh_status rc = osh_log_file(cx, path);
+    osh_log(cx, OSH_LOG_INFO, "in the file only");
+    osh_log(cx, OSH_LOG_DEBUG, "nowhere");
+    osh_progress q = at(3, 128, true);
+    osh_progress_show(cx, &q);
+    osh_status bad = osh_log_file(cx, "no/such/dir/log");
+    char seen[100];
+    take(seen, sizeof seen);
+    restore();
+    assert_int_equal(rc, OSH_OK);
+    assert_string_equal(seen, "");
+    assert_int_equal(bad, OSH_E_IO);
+    assert_string_equal(osh_error_text(cx), "cannot open log file no/such/dir/log: No such file or directory");
+    assert_ok(cx, osh_file_read_all(cx, &p, &n, path, 0));
+    assert_non_null(strstr(p, "info    in the file only\n"));
+    assert_non_null(strstr(p, "progress [ 3/28] model.layers.2"));
+    assert_null(strstr(p, "nowhere"));
+    osh_free(cx, p);
+    osh_ctx_free(cx);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(levels),         cmocka_unit_test(one_line_for_each_subgraph),
+        cmocka_unit_test(last_line_says_how_long), cmocka_unit_test(json_lines),
+        cmocka_unit_test(none_is_silent), cmocka_unit_test(live_line_of_a_terminal),
+        cmocka_unit_test(log_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

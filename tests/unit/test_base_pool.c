@@ -1,0 +1,193 @@
+/* test_base_pool.c - every chunk once, the lowest failure wins, calls inside calls, threads beside the pool. */
+#include "torture.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+typedef struct job {
+    _Atomic int runs[1000];
+    _Atomic int bad_worker;
+    int n_threads;
+} job;
+
+static osh_status mark(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    job *j = user;
+    if (worker < 0 || worker >= j->n_threads) atomic_fetch_add(&j->bad_worker, 1);
+    atomic_fetch_add(&j->runs[chunk], 1);
+    return OSH_OK;
+}
+
+static void every_chunk_once(void **state)
+{
+    for (int threads = 1; threads <= 5; threads += 2) {
+        osh_ctx *cx;
+        assert_int_equal(osh_ctx_new(&cx, threads), OSH_OK);
+        assert_int_equal(osh_threads(cx), threads);
+        for (int n = 0; n <= 1000; n += n < 10 ? 1 : 330) {
+            job j = {.n_threads = threads};
+            assert_ok(cx, osh_parallel_for(cx, n, mark, &j));
+            for (int i = 0; i < 1000; i++) assert_int_equal(j.runs[i], i < n);
+            assert_int_equal(j.bad_worker, 0);
+        }
+        osh_ctx_free(cx);
+    }
+    osh_ctx *cx;
+    assert_int_equal(osh_ctx_new(&cx, 0), OSH_OK);
+    assert_true(osh_threads(cx) >= 1);
+    osh_ctx_free(cx);
+}
+
+static void many_small_jobs(void **state)
+{
+    osh_ctx *cx;
+    assert_int_equal(osh_ctx_new(&cx, 3), OSH_OK);
+    job j = {.n_threads = 3};
+    for (int i = 0; i < 5000; i++) assert_ok(cx, osh_parallel_for(cx, 4, mark, &j));
+    for (int i = 0; i < 4; i++) assert_int_equal(j.runs[i], 5000);
+    osh_ctx_free(cx);
+}
+
+static osh_status fail_some(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const int64_t *first = user;
+    if (chunk < *first || chunk % 3) return OSH_OK;
+    volatile double x = 1; // lower chunks take longer, so that a higher one fails first
+    for (int i = 0; i < (int)(60 - chunk) * 2000; i++) x *= 1.0000001;
+    osh_status rc = osh_fail(cx, chunk % 2 ? OSH_E_NUMERIC : OSH_E_FORMAT, "chunk %d is bad", (int)chunk);
+    osh_note(cx, "testing");
+    return rc;
+}
+
+static void lowest_failure_wins(void **state)
+{
+    for (int threads = 1; threads <= 4; threads++) {
+        osh_ctx *cx;
+        assert_int_equal(osh_ctx_new(&cx, threads), OSH_OK);
+        for (int repeat = 0; repeat < 50; repeat++) {
+            int64_t first = 19;
+            assert_fails(cx, OSH_E_NUMERIC, osh_parallel_for(cx, 60, fail_some, &first),
+                         "chunk 21 is bad; while testing");
+            first = 24;
+            assert_fails(cx, OSH_E_FORMAT, osh_parallel_for(cx, 60, fail_some, &first), "chunk 24 is bad");
+        }
+        int64_t none = 1000; // the pool works on after a failure
+        assert_ok(cx, osh_parallel_for(cx, 60, fail_some, &none));
+        assert_string_equal(osh_error_text(cx), "");
+        osh_ctx_free(cx);
+    }
+}
+
+static osh_status recovered(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    if (chunk < 50) {
+        osh_fail(cx, OSH_E_IO, "not fatal");
+        return OSH_OK; // a message of a chunk that succeeded must not stick to the next
+    }
+    return chunk == 77 ? osh_fail(cx, OSH_E_IO, "fatal") : OSH_OK;
+}
+
+static void stale_messages_do_not_stick(void **state)
+{
+    osh_ctx *cx;
+    assert_int_equal(osh_ctx_new(&cx, 3), OSH_OK);
+    assert_int_equal(osh_parallel_for(cx, 100, recovered, NULL), OSH_E_IO);
+    assert_string_equal(osh_error_text(cx), "fatal");
+    osh_ctx_free(cx);
+}
+
+static osh_status inner(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    atomic_fetch_add((_Atomic int *)user, (int)chunk);
+    return worker == 0 ? OSH_OK : osh_fail(cx, OSH_E_INTERNAL, "worker %d of an inline loop", worker);
+}
+
+static osh_status outer(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    void *p = osh_alloc(cx, 100);
+    osh_status rc = osh_parallel_for(cx, 10, inner, user); // runs inline
+    osh_free(cx, p);
+    return rc;
+}
+
+static void nested_calls_run_inline(void **state)
+{
+    osh_ctx *cx;
+    _Atomic int sum = 0;
+    assert_int_equal(osh_ctx_new(&cx, 4), OSH_OK);
+    assert_ok(cx, osh_parallel_for(cx, 64, outer, &sum));
+    assert_int_equal(sum, 64 * 45);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+typedef struct side {
+    osh_ctx *cx;
+    _Atomic int sum;
+    osh_status rc;
+} side;
+
+static osh_status add_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    atomic_fetch_add((_Atomic int *)user, 1);
+    return OSH_OK;
+}
+
+static void *side_main(void *user)
+{
+    side *s = user;
+    for (int i = 0; i < 500 && !s->rc; i++) s->rc = osh_parallel_for(s->cx, 20, add_chunk, &s->sum);
+    return NULL;
+}
+
+static void a_thread_beside_the_pool(void **state)
+{
+    osh_ctx *cx;
+    side s = {0};
+    pthread_t t;
+    _Atomic int sum = 0;
+    assert_int_equal(osh_ctx_new(&cx, 3), OSH_OK);
+    assert_int_equal(osh_ctx_fork(&s.cx, cx), OSH_OK);
+    assert_int_equal(pthread_create(&t, NULL, side_main, &s), 0);
+    for (int i = 0; i < 500; i++) assert_ok(cx, osh_parallel_for(cx, 20, add_chunk, &sum));
+    pthread_join(t, NULL);
+    assert_int_equal(s.rc, OSH_OK);
+    assert_int_equal(s.sum, 10000);
+    assert_int_equal(sum, 10000);
+    osh_ctx_free(s.cx);
+    osh_ctx_free(cx);
+}
+
+static osh_status alloc_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    for (size_t i = 0; i < 50; i++) {
+        void *p = osh_alloc(cx, i * 10);
+        if (!p) return OSH_E_NOMEM;
+        osh_free(cx, p);
+    }
+    return OSH_OK;
+}
+
+static void counters_are_shared(void **state)
+{
+    osh_ctx *cx;
+    assert_int_equal(osh_ctx_new(&cx, 4), OSH_OK);
+    assert_ok(cx, osh_parallel_for(cx, 100, alloc_chunk, NULL));
+    assert_int_equal(osh_mem_live(cx), 0);
+    assert_true(osh_mem_peak(cx) >= 490 && osh_mem_peak(cx) <= 4 * 490);
+    osh_mem_fail_after(cx, 777); // in whichever worker it falls
+    assert_fails(cx, OSH_E_NOMEM, osh_parallel_for(cx, 100, alloc_chunk, NULL), "cannot allocate");
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_chunk_once),         cmocka_unit_test(many_small_jobs),
+        cmocka_unit_test(lowest_failure_wins),      cmocka_unit_test(stale_messages_do_not_stick),
+        cmocka_unit_test(nested_calls_run_inline),  cmocka_unit_test(a_thread_beside_the_pool),
+        cmocka_unit_test(counters_are_shared),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
