@@ -209,6 +209,15 @@ osh_status osh_scope_name(osh_ctx *cx, double *out, const osh_scope *s, const ch
     return name_at(cx, out, s, name, 0);
 }
 
+/* What a message calls expr: config.json's word where it is a dim, which only the template knows. */
+static const char *words(const osh_scope *s, const cJSON *expr)
+{
+    const cJSON *dims = cJSON_GetObjectItemCaseSensitive(s->tpl->json, "dims"), *row;
+    if (!cJSON_IsString(expr)) return "a number";
+    row = cJSON_GetObjectItemCaseSensitive(dims, expr->valuestring);
+    return cJSON_IsString(row) ? row->valuestring : expr->valuestring;
+}
+
 osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJSON *expr,
                          int64_t min)
 {
@@ -217,8 +226,7 @@ osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJ
     if (rc) return rc;
     if (!(x >= (double)min && x <= max_int && x == floor(x)))
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s is %g, want a whole number of at least %lld",
-                        s->config->path, cJSON_IsString(expr) ? expr->valuestring : "a number", x,
-                        (long long)min);
+                        s->config->path, words(s, expr), x, (long long)min);
     *out = (int64_t)x;
     return OSH_OK;
 }

@@ -1,0 +1,374 @@
+/* test_graph.c - templates and config.json to graphs: names, values, attributes; and what must be refused. */
+#include "golden/models/tiny.h"
+#include "graph/exec.h"
+#include "graph/models.h"
+#include "graph/template.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+typedef struct fixture {
+    osh_ctx *cx;
+    tiny_case t;
+    osh_checkpoint *ck;
+    osh_graph *g;
+    char dir[32];
+} fixture;
+
+static void open_case(fixture *f, const char *name)
+{
+    memset(f, 0, sizeof *f);
+    assert_int_equal(osh_ctx_new(&f->cx, 1), OSH_OK);
+    snprintf(f->dir, sizeof f->dir, "graph-XXXXXX");
+    assert_non_null(mkdtemp(f->dir));
+    tiny_open(f->cx, &f->t, name);
+}
+
+static osh_status build(fixture *f)
+{
+    tiny_write(f->cx, &f->t, f->dir, OSH_F32);
+    tiny_check(f->cx, osh_checkpoint_open(f->cx, &f->ck, f->dir));
+    return osh_graph_new(f->cx, &f->g, f->ck, NULL);
+}
+
+static void close_case(fixture *f)
+{
+    osh_graph_free(f->cx, f->g);
+    osh_checkpoint_close(f->cx, f->ck);
+    tiny_check(f->cx, osh_dir_remove(f->cx, f->dir));
+    tiny_close(&f->t);
+    assert_int_equal(osh_mem_live(f->cx), 0);
+    osh_ctx_free(f->cx);
+}
+
+static cJSON *config_of(fixture *f) { return cJSON_GetObjectItemCaseSensitive(f->t.json, "config"); }
+
+static void set_config(fixture *f, const char *key, cJSON *value)
+{
+    cJSON_DeleteItemFromObjectCaseSensitive(config_of(f), key);
+    if (value) cJSON_AddItemToObject(config_of(f), key, value);
+}
+
+static const osh_node *node_of(const osh_graph *g, const char *module)
+{
+    int m = osh_graph_module(g, module);
+    assert_true(m >= 0);
+    assert_true(g->modules[m].node >= 0);
+    return &g->nodes[g->modules[m].node];
+}
+
+/* ---- a good model ---- */
+
+static void modules_and_values(void **state)
+{
+    fixture f;
+    open_case(&f, "llama_default");
+    tiny_check(f.cx, build(&f));
+    const osh_graph *g = f.g;
+    int q = osh_graph_module(g, "model.layers.1.self_attn.q_proj");
+    int attn = osh_graph_module(g, "model.layers.1.self_attn");
+    assert_string_equal(g->modules[q].cls, "Linear");
+    assert_int_equal(g->modules[q].parent, attn);
+    assert_string_equal(g->modules[attn].cls, "LlamaAttention");
+    assert_int_equal(g->modules[attn].node, -1);
+    assert_string_equal(g->modules[g->modules[attn].parent].name, "model.layers.1");
+    assert_int_equal(osh_graph_module(g, "model.layers.2"), -1);
+    assert_string_equal(g->layer_class, "LlamaDecoderLayer");
+
+    /* one value feeds q, k and v; they stand next to each other */
+    int first = g->modules[q].node;
+    const osh_node *n = &g->nodes[first];
+    assert_int_equal(n[0].in[0], n[1].in[0]);
+    assert_int_equal(n[0].in[0], n[2].in[0]);
+    assert_int_equal(g->values[n->in[0]].first_use, first);
+    assert_int_equal(g->values[n->in[0]].last_use, first + 2);
+    assert_string_equal(g->values[n->in[0]].name, "model.layers.1.a");
+    assert_string_equal(g->weights[n->w[0]].name, "model.layers.1.self_attn.q_proj.weight");
+    assert_int_equal(n->w[1], -1);
+
+    assert_int_equal(g->n_layers, 2);
+    assert_int_equal(g->n_vocab, 48);
+    assert_int_equal(g->max_positions, 128);
+    assert_int_equal(g->dtype, OSH_F32);
+    assert_true(g->values[g->input_ids].is_ids);
+    assert_int_equal(g->values[g->hidden].width, 32);
+    assert_ptr_equal(node_of(g, "lm_head"), &g->nodes[g->head]);
+    assert_int_equal(g->n_nodes, 1 + 2 * 15 + 2);
+    assert_int_equal(g->n_weights, 1 + 2 * 9 + 2);
+    close_case(&f);
+}
+
+static void tied_head_is_one_weight(void **state)
+{
+    fixture f;
+    open_case(&f, "llama_tied");
+    tiny_check(f.cx, build(&f));
+    assert_int_equal(f.g->nodes[f.g->head].w[0], node_of(f.g, "model.embed_tokens")->w[0]);
+    assert_string_equal(f.g->weights[f.g->nodes[f.g->head].w[0]].name, "model.embed_tokens.weight");
+    close_case(&f);
+}
+
+static void windows_per_layer(void **state)
+{
+    static const struct { const char *name; int64_t window[3]; } rows[] = {
+        {"mistral_window", {16, 16}}, {"mistral_no_window", {0, 0}}, {"qwen2", {0, 0}},
+        {"qwen2_window", {0, 16, 16}}, {"qwen3_layer_types", {0, 16, 0}}, {"llama_default", {0, 0}},
+    };
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        fixture f;
+        int layer = 0;
+        open_case(&f, rows[r].name);
+        tiny_check(f.cx, build(&f));
+        for (int i = 0; i < f.g->n_nodes; i++) {
+            if (strcmp(f.g->nodes[i].op->name, "attention") != 0) continue;
+            const osh_attention_attr *a = f.g->nodes[i].attr;
+            assert_int_equal(a->sliding_window, rows[r].window[layer++]);
+        }
+        assert_int_equal(layer, f.g->n_layers);
+        close_case(&f);
+    }
+}
+
+static void defaults_of_the_classes(void **state)
+{
+    fixture f;
+    open_case(&f, "llama_default");
+    set_config(&f, "head_dim", cJSON_CreateNull());   // hidden_size / num_attention_heads
+    set_config(&f, "rms_norm_eps", NULL);             // 1e-6
+    set_config(&f, "max_position_embeddings", NULL);  // 2048
+    set_config(&f, "hidden_act", NULL);
+    tiny_check(f.cx, build(&f));
+    const osh_rms_norm_attr *norm = node_of(f.g, "model.norm")->attr;
+    assert_true(norm->eps == 1e-6);
+    assert_int_equal(f.g->max_positions, 2048);
+    close_case(&f);
+}
+
+static void dynamic_rope_lengthens(void **state)
+{
+    fixture f;
+    open_case(&f, "llama_dynamic");
+    tiny_check(f.cx, build(&f));
+    assert_int_equal(f.g->max_positions, 4 * 32);
+    close_case(&f);
+}
+
+static void dot_names_parts(void **state)
+{
+    fixture f;
+    char *dot = NULL;
+    osh_partition *p = NULL;
+    open_case(&f, "llama_default");
+    tiny_check(f.cx, build(&f));
+    tiny_check(f.cx, osh_partition_new(f.cx, &p, f.g, NULL, 0, 1));
+    tiny_check(f.cx, osh_graph_dot(f.cx, &dot, f.g, p));
+    assert_non_null(strstr(dot, "cluster_2"));
+    assert_non_null(strstr(dot, "2: model.layers.1"));
+    assert_non_null(strstr(dot, "lm_head\\nlinear"));
+    osh_free(f.cx, dot);
+    tiny_check(f.cx, osh_graph_dot(f.cx, &dot, f.g, NULL));
+    assert_null(strstr(dot, "cluster"));
+    osh_free(f.cx, dot);
+    osh_partition_free(f.cx, p);
+    close_case(&f);
+}
+
+/* ---- what is refused ---- */
+
+typedef struct bad_row {
+    const char *model, *key, *value; // value: JSON text; NULL: the key is removed
+    osh_status rc;
+    const char *says;
+} bad_row;
+
+static void bad_configs(void **state)
+{
+    static const bad_row rows[] = {
+        {"llama_default", "architectures", "[\"GPT9ForCausalLM\"]", OSH_E_UNSUPPORTED, "Qwen3ForCausalLM"},
+        {"llama_default", "architectures", "[]", OSH_E_UNSUPPORTED, "no architecture"},
+        {"llama_default", "hidden_act", "\"relu6\"", OSH_E_USAGE, "relu6"},
+        {"llama_default", "hidden_act", "3", OSH_E_FORMAT, "hidden_act"},
+        {"llama_default", "hidden_size", NULL, OSH_E_FORMAT, "hidden_size is missing"},
+        {"llama_default", "hidden_size", "null", OSH_E_FORMAT, "hidden_size is null"},
+        {"llama_default", "hidden_size", "\"32\"", OSH_E_FORMAT, "hidden_size is not a number"},
+        {"llama_default", "hidden_size", "32.5", OSH_E_FORMAT, "whole number"},
+        {"llama_default", "hidden_size", "64", OSH_E_FORMAT, "tensor model.embed_tokens.weight"},
+        {"llama_default", "vocab_size", "49", OSH_E_FORMAT, "wants [49, 32]"},
+        {"llama_default", "num_hidden_layers", "3", OSH_E_FORMAT, "model.layers.2.input_layernorm.weight is missing"},
+        {"llama_default", "num_hidden_layers", "0", OSH_E_FORMAT, "num_hidden_layers"},
+        {"llama_default", "num_hidden_layers", "1e30", OSH_E_FORMAT, "num_hidden_layers"},
+        {"llama_default", "num_key_value_heads", "3", OSH_E_FORMAT, "k_proj.weight"},
+        {"llama_default", "num_attention_heads", "0", OSH_E_FORMAT, ""},
+        {"llama_default", "attention_bias", "true", OSH_E_FORMAT, "q_proj.bias is missing"},
+        {"llama_default", "max_position_embeddings", "0", OSH_E_FORMAT, "max_position_embeddings"},
+        {"llama_default", "rope_parameters", "{\"rope_type\": \"spiral\", \"rope_theta\": 1e4}", OSH_E_UNSUPPORTED, "spiral"},
+        {"llama_default", "rope_parameters", "{\"rope_type\": \"yarn\", \"rope_theta\": 1e4}", OSH_E_UNSUPPORTED, "factor"},
+        {"qwen3_layer_types", "layer_types", "[\"full_attention\"]", OSH_E_UNSUPPORTED, "layer_types[1]"},
+        {"qwen3_layer_types", "layer_types", "[\"chunked_attention\", \"full_attention\", \"full_attention\"]", OSH_E_UNSUPPORTED,
+         "chunked_attention"},
+    };
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        fixture f;
+        open_case(&f, rows[r].model);
+        set_config(&f, rows[r].key, rows[r].value ? cJSON_Parse(rows[r].value) : NULL);
+        osh_status rc = build(&f);
+        if (rc != rows[r].rc || !strstr(osh_error_text(f.cx), rows[r].says))
+            fail_msg("%s = %s: status %d, %s", rows[r].key, rows[r].value, rc, osh_error_text(f.cx));
+        close_case(&f);
+    }
+}
+
+static cJSON *tensor_row(fixture *f, const char *name)
+{
+    cJSON *row;
+    cJSON_ArrayForEach(row, cJSON_GetObjectItemCaseSensitive(f->t.json, "tensors"))
+        if (strcmp(cJSON_GetArrayItem(row, 0)->valuestring, name) == 0) return row;
+    fail_msg("no tensor %s", name);
+    return NULL;
+}
+
+static void missing_and_misshapen_tensors(void **state)
+{
+    fixture f;
+    open_case(&f, "llama_default");
+    cJSON_SetValuestring(cJSON_GetArrayItem(tensor_row(&f, "model.layers.1.mlp.up_proj.weight"), 0), "x");
+    assert_int_equal(build(&f), OSH_E_FORMAT);
+    assert_non_null(strstr(osh_error_text(f.cx), "model.layers.1.mlp.up_proj.weight is missing"));
+    close_case(&f);
+
+    open_case(&f, "llama_default");
+    cJSON *shape = cJSON_GetArrayItem(tensor_row(&f, "model.layers.0.mlp.down_proj.weight"), 1);
+    cJSON_SetNumberValue(cJSON_GetArrayItem(shape, 0), 31);
+    assert_int_equal(build(&f), OSH_E_FORMAT);
+    assert_non_null(strstr(osh_error_text(f.cx), "[31, 56"));
+    close_case(&f);
+
+    open_case(&f, "llama_default"); // an untied head must be there
+    cJSON_SetValuestring(cJSON_GetArrayItem(tensor_row(&f, "lm_head.weight"), 0), "x");
+    assert_int_equal(build(&f), OSH_E_FORMAT);
+    assert_non_null(strstr(osh_error_text(f.cx), "lm_head.weight is missing"));
+    close_case(&f);
+
+    open_case(&f, "llama_default"); // config.json does not say: no head means tied
+    cJSON_SetValuestring(cJSON_GetArrayItem(tensor_row(&f, "lm_head.weight"), 0), "x");
+    set_config(&f, "tie_word_embeddings", NULL);
+    tiny_check(f.cx, build(&f));
+    close_case(&f);
+}
+
+static void integers_are_no_weights(void **state)
+{
+    fixture f;
+    char path[64], *text = NULL, *at;
+    size_t n = 0;
+    open_case(&f, "llama_default");
+    tiny_write(f.cx, &f.t, f.dir, OSH_F32);
+    snprintf(path, sizeof path, "%s/model.safetensors", f.dir);
+    tiny_check(f.cx, osh_file_read_all(f.cx, &text, &n, path, 1 << 24));
+    at = memmem(text, n, "\"F32\"", 5);
+    assert_non_null(at);
+    at[1] = 'I';
+    tiny_check(f.cx, osh_file_write_all(f.cx, path, text, n));
+    osh_free(f.cx, text);
+    tiny_check(f.cx, osh_checkpoint_open(f.cx, &f.ck, f.dir));
+    assert_int_equal(osh_graph_new(f.cx, &f.g, f.ck, NULL), OSH_E_FORMAT);
+    assert_non_null(strstr(osh_error_text(f.cx), "is I32, want BF16, F16 or F32"));
+    close_case(&f);
+}
+
+/* ---- templates ---- */
+
+static void broken_templates(void **state)
+{
+    static const struct { const char *from, *to, *says; } rows[] = {
+        {"\"op\": \"glu\"", "\"op\": \"blu\"", "no op blu"},
+        {"[\"gate\", \"up\"]", "[\"gate\", \"down\"]", "input 1"},
+        {"[\"gate\", \"up\"]", "[\"gate\"]", "wants 2 inputs"},
+        {"[\"F\", \"D\"]", "[\"F\", \"E\"]", "E is missing"},
+        {"[\"F\", \"D\"]", "[\"F\", \"F\"]", "dims are not those"},
+        {"[\"F\", \"D\"]", "[\"F\", \"D+1\"]", "is not a product"},
+        {"[\"F\", \"D\"]", "[\"F\", \"D/3\"]", "whole number"},
+        {"\"F\": \"intermediate_size\"", "\"F\": \"F\"", "defined by itself"},
+        {"{\"eps\": \"rms_norm_eps\"}", "{\"epsilon\": \"rms_norm_eps\"}", "no attribute epsilon"},
+        {"model.layers.{i}", "model.layers", "{i}"},
+        {"\"head\": \"lm_head\"", "\"head\": \"model.norm\"", "names no linear"},
+        {"\"name\": \"mlp.up_proj\"", "\"name\": \"mlp.gate_proj\"", "twice"},
+        {"{\"of\": \"mlp\"", "{\"of\": \"mpl\"", "no module of that name"},
+        {"\"architectures\"", "\"architects\"", "architectures"},
+    };
+    const osh_embedded_model *m = NULL;
+    for (size_t i = 0; i < osh_n_embedded_models; i++)
+        if (strcmp(osh_embedded_models[i].name, "llama") == 0) m = &osh_embedded_models[i];
+    assert_non_null(m);
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        fixture f;
+        char path[64], text[8192];
+        open_case(&f, "llama_default");
+        tiny_write(f.cx, &f.t, f.dir, OSH_F32);
+        tiny_check(f.cx, osh_checkpoint_open(f.cx, &f.ck, f.dir));
+        const char *at = memmem(m->text, m->n, rows[r].from, strlen(rows[r].from));
+        assert_non_null(at);
+        int before = (int)(at - m->text), skip = before + (int)strlen(rows[r].from);
+        snprintf(text, sizeof text, "%.*s%s%.*s", before, m->text, rows[r].to, (int)m->n - skip, m->text + skip);
+        snprintf(path, sizeof path, "%s/mine", f.dir);
+        tiny_check(f.cx, osh_dir_make(f.cx, path));
+        snprintf(path, sizeof path, "%s/mine/llama.json", f.dir);
+        tiny_check(f.cx, osh_file_write_all(f.cx, path, text, strlen(text)));
+        snprintf(path, sizeof path, "%s/mine", f.dir);
+        osh_status rc = osh_graph_new(f.cx, &f.g, f.ck, path); // files win over the embedded ones
+        if (rc != OSH_E_FORMAT || !strstr(osh_error_text(f.cx), rows[r].says))
+            fail_msg("%s: status %d, %s", rows[r].to, rc, osh_error_text(f.cx));
+        close_case(&f);
+    }
+}
+
+static void knows_architectures(void **state)
+{
+    osh_ctx *cx = NULL;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    assert_true(osh_graph_knows(cx, "MistralForCausalLM", NULL));
+    assert_false(osh_graph_knows(cx, "Mistral", NULL));
+    assert_false(osh_graph_knows(cx, NULL, NULL));
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+static void out_of_memory(void **state)
+{
+    fixture f;
+    osh_status rc = OSH_E_NOMEM;
+    open_case(&f, "qwen3_layer_types");
+    tiny_write(f.cx, &f.t, f.dir, OSH_F32);
+    tiny_check(f.cx, osh_checkpoint_open(f.cx, &f.ck, f.dir));
+    size_t before = osh_mem_live(f.cx);
+    int64_t n = 0;
+    while (rc == OSH_E_NOMEM) {
+        osh_partition *p = NULL;
+        osh_error_clear(f.cx);
+        osh_mem_fail_after(f.cx, ++n);
+        rc = osh_graph_new(f.cx, &f.g, f.ck, NULL);
+        if (!rc) rc = osh_partition_new(f.cx, &p, f.g, NULL, 0, 1);
+        osh_mem_fail_after(f.cx, -1);
+        osh_partition_free(f.cx, p);
+        osh_graph_free(f.cx, f.g), f.g = NULL;
+        size_t live = osh_mem_live(f.cx);
+        osh_error_clear(f.cx);
+        if (osh_mem_live(f.cx) != before) fail_msg("allocation %lld leaks (%zu, %zu)", (long long)n, live, before);
+    }
+    assert_int_equal(rc, OSH_OK);
+    assert_true(n > 100);
+    close_case(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(modules_and_values), cmocka_unit_test(tied_head_is_one_weight), cmocka_unit_test(windows_per_layer),
+        cmocka_unit_test(defaults_of_the_classes), cmocka_unit_test(dynamic_rope_lengthens), cmocka_unit_test(dot_names_parts),
+        cmocka_unit_test(bad_configs), cmocka_unit_test(missing_and_misshapen_tensors), cmocka_unit_test(integers_are_no_weights),
+        cmocka_unit_test(broken_templates), cmocka_unit_test(knows_architectures), cmocka_unit_test(out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
