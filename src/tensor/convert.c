@@ -59,11 +59,16 @@ AVX2 static int64_t bf16_from_f32_avx2(uint16_t *to, const float *from, int64_t 
     return i;
 }
 
+/* vcvtph2ps makes a signalling NaN quiet and the scalar does not, so blocks with a NaN are scalar. */
 AVX2_F16C static int64_t f16_to_f32_f16c(float *to, const uint16_t *from, int64_t n)
 {
     int64_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(from + i))));
+    for (; i + 8 <= n; i += 8) {
+        __m256 x = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(from + i)));
+        _mm256_storeu_ps(to + i, x);
+        if (_mm256_movemask_ps(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)))
+            for (int64_t k = i; k < i + 8; k++) to[k] = osh_f32_of_f16(from[k]);
+    }
     return i;
 }
 
