@@ -7,22 +7,30 @@
 #include <pcre2.h>
 
 struct osh_regex {
-    pcre2_general_context *general; // own; memory comes from the context that made the regex
+    osh_ctx *cx;                    // view: of osh_regex_new; all memory comes from it
+    bool starved;                   // it had none left
+    pcre2_general_context *general; // own
     pcre2_match_context *limits;    // own
     pcre2_match_data *match;        // own
     pcre2_code *code;               // own
     pcre2_jit_stack *stack;         // own; NULL: no JIT on this machine
     char *pattern;                  // own; for messages
-    bool jit;
 };
 
 #define MATCH_LIMIT 10000000u
 #define HEAP_LIMIT_KIB 65536u
 #define JIT_STACK_BYTES ((size_t)1 << 20)
 
-static void *take(PCRE2_SIZE n, void *user) { return osh_alloc(user, n); }
+static void *take(PCRE2_SIZE n, void *user)
+{
+    osh_regex *r = user;
+    void *p = osh_alloc(r->cx, n);
 
-static void give_back(void *p, void *user) { osh_free(user, p); }
+    r->starved |= !p;
+    return p;
+}
+
+static void give_back(void *p, void *user) { osh_free(((osh_regex *)user)->cx, p); }
 
 static osh_status set_limits(osh_ctx *cx, osh_regex *r)
 {
@@ -34,12 +42,13 @@ static osh_status set_limits(osh_ctx *cx, osh_regex *r)
 }
 
 /* Without a JIT (or without the right to map executable memory) the interpreter gives the same matches. */
-static void try_jit(osh_regex *r)
+static osh_status try_jit(osh_regex *r)
 {
-    if (pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE)) return;
-    r->stack = pcre2_jit_stack_create(32 * 1024, JIT_STACK_BYTES, r->general);
-    if (r->stack) pcre2_jit_stack_assign(r->limits, NULL, r->stack);
-    r->jit = true;
+    if (!pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE)) {
+        r->stack = pcre2_jit_stack_create(32 * 1024, JIT_STACK_BYTES, r->general);
+        if (r->stack) pcre2_jit_stack_assign(r->limits, NULL, r->stack);
+    }
+    return r->starved ? OSH_E_NOMEM : OSH_OK;
 }
 
 osh_status osh_regex_new(osh_ctx *cx, osh_regex **out, const char *pattern, size_t n)
@@ -50,12 +59,13 @@ osh_status osh_regex_new(osh_ctx *cx, osh_regex **out, const char *pattern, size
     PCRE2_SIZE at = 0;
 
     OSH_NEW(cx, r, 1);
+    r->cx = cx;
     r->pattern = osh_sprintf(cx, "%.*s", n > 200 ? 200 : (int)n, pattern);
     if (!r->pattern) {
         rc = OSH_E_NOMEM;
         goto done;
     }
-    r->general = pcre2_general_context_create(take, give_back, cx);
+    r->general = pcre2_general_context_create(take, give_back, r);
     if (!r->general) OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate a regex context");
     OSH_TRY(set_limits(cx, r));
     pcre2_compile_context *options = pcre2_compile_context_create(r->general);
@@ -65,13 +75,13 @@ osh_status osh_regex_new(osh_ctx *cx, osh_regex **out, const char *pattern, size
     if (!r->code) {
         char why[200] = "";
         pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
-        OSH_FAIL(cx, code == PCRE2_ERROR_HEAP_FAILED ? OSH_E_NOMEM : OSH_E_FORMAT,
+        OSH_FAIL(cx, r->starved ? OSH_E_NOMEM : OSH_E_FORMAT,
                  "regular expression '%s' is not valid at byte %zu: %s", r->pattern, (size_t)at,
                  why);
     }
     r->match = pcre2_match_data_create_from_pattern(r->code, r->general);
     if (!r->match) OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate match data");
-    try_jit(r);
+    OSH_TRY(try_jit(r));
     *out = r, r = NULL; // give
 done:
     osh_regex_free(cx, r);

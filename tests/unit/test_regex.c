@@ -1,0 +1,146 @@
+/* test_regex.c - compiled patterns: search, re.match, Unicode, limits and errors. */
+#include "text/regex.h"
+#include "unit/text_helpers.h"
+
+static osh_regex *compile(osh_ctx *cx, const char *pattern)
+{
+    osh_regex *r = NULL;
+    assert_ok(cx, osh_regex_new(cx, &r, pattern, strlen(pattern)));
+    return r;
+}
+
+static bool matches(osh_ctx *cx, const char *pattern, const char *s)
+{
+    osh_regex *r = compile(cx, pattern);
+    bool yes = false;
+    assert_ok(cx, osh_regex_match(cx, r, s, strlen(s), &yes));
+    osh_regex_free(cx, r);
+    return yes;
+}
+
+static void test_find(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_regex *r = compile(cx, "b+");
+    size_t start, end;
+
+    assert_ok(cx, osh_regex_find(cx, r, "abba b", 6, 0, &start, &end));
+    assert_int_equal(start, 1);
+    assert_int_equal(end, 3);
+    assert_ok(cx, osh_regex_find(cx, r, "abba b", 6, 3, &start, &end));
+    assert_int_equal(start, 5);
+    assert_int_equal(end, 6);
+    assert_ok(cx, osh_regex_find_valid(cx, r, "abba b", 6, 2, &start, &end));
+    assert_int_equal(start, 2);
+    assert_ok(cx, osh_regex_find(cx, r, "abba b", 6, 6, &start, &end));
+    assert_true(start == SIZE_MAX);
+    assert_ok(cx, osh_regex_find(cx, r, "", 0, 0, &start, &end));
+    assert_true(start == SIZE_MAX);
+    osh_regex_free(cx, r);
+    osh_regex_free(cx, NULL);
+}
+
+static void test_lookbehind_sees_before_from(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_regex *r = compile(cx, "(?<=a)b");
+    size_t start, end;
+
+    assert_ok(cx, osh_regex_find(cx, r, "ab", 2, 1, &start, &end));
+    assert_int_equal(start, 1);
+    osh_regex_free(cx, r);
+}
+
+static void test_match_is_anchored_at_the_start_only(void **state)
+{
+    osh_ctx *cx = *state;
+    assert_true(matches(cx, "model\\.layers", "model.layers.0.mlp"));
+    assert_false(matches(cx, "layers", "model.layers.0.mlp"));
+    assert_true(matches(cx, ".*layers", "model.layers.0.mlp"));
+    assert_false(matches(cx, ".*layers$", "model.layers.0.mlp"));
+    assert_true(matches(cx, "a|model", "model")); // every branch is anchored
+    assert_false(matches(cx, "a|odel", "model"));
+    assert_true(matches(cx, "(?P<layer>m)odel", "model")); // Python's spelling of a named group
+}
+
+static void test_unicode(void **state)
+{
+    osh_ctx *cx = *state;
+    assert_true(matches(cx, "\\w+$", "h\xc3\xa9llo"));       // UCP: an accented letter is a word character
+    assert_true(matches(cx, ".$", "\xf0\x9f\x98\x80"));      // UTF: one character
+    assert_true(matches(cx, "\\p{L}\\p{N}$", "\xd0\x96\xd9\xa3"));
+    assert_true(matches(cx, "\\s$", "\xe3\x80\x80"));        // ideographic space
+    assert_true(matches(cx, "(?i)\xc3\xa9$", "\xc3\x89"));
+}
+
+static void test_bad_utf8(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_regex *r = compile(cx, "a");
+    size_t start, end;
+
+    assert_fails(cx, OSH_E_FORMAT, "UTF-8", osh_regex_find(cx, r, "\xff" "a", 2, 0, &start, &end));
+    osh_regex_free(cx, r);
+}
+
+static void test_bad_pattern(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_regex *r = NULL;
+
+    assert_fails(cx, OSH_E_FORMAT, "'a(b' is not valid at byte 3", osh_regex_new(cx, &r, "a(b", 3));
+    assert_null(r);
+}
+
+static void test_match_limit(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_regex *r = compile(cx, "(a+)+$");
+    char s[41];
+    bool yes = false;
+
+    memset(s, 'a', 39);
+    s[39] = 'b', s[40] = 0;
+    assert_fails(cx, OSH_E_UNSUPPORTED, "limit", osh_regex_match(cx, r, s, 40, &yes));
+    osh_regex_free(cx, r);
+}
+
+/* Deep recursion leaves the JIT's stack; the interpreter takes over. */
+static void test_long_subject(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_regex *r = compile(cx, "(?:a|b)*c");
+    size_t n = 60000;
+    char *s = malloc(n);
+    bool yes = false;
+
+    memset(s, 'a', n);
+    s[n - 1] = 'c';
+    assert_ok(cx, osh_regex_match(cx, r, s, n, &yes));
+    assert_true(yes);
+    free(s);
+    osh_regex_free(cx, r);
+}
+
+static osh_status use(osh_ctx *cx, void *user)
+{
+    osh_regex *r = NULL;
+    bool yes = false;
+    osh_status rc = osh_regex_new(cx, &r, "a(b|c)+", 7);
+    if (!rc) rc = osh_regex_match(cx, r, "abcb", 4, &yes);
+    osh_regex_free(cx, r);
+    return rc;
+}
+
+static void test_torture(void **state) { torture(*state, use, NULL); }
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, make_context, drop_context)
+    const struct CMUnitTest tests[] = {
+        T(test_find), T(test_lookbehind_sees_before_from), T(test_match_is_anchored_at_the_start_only),
+        T(test_unicode), T(test_bad_utf8), T(test_bad_pattern), T(test_match_limit),
+        T(test_long_subject), T(test_torture),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
