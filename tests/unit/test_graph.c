@@ -43,7 +43,10 @@ static void close_case(fixture *f)
     osh_ctx_free(f->cx);
 }
 
-static cJSON *config_of(fixture *f) { return cJSON_GetObjectItemCaseSensitive(f->t.json, "config"); }
+static cJSON *config_of(fixture *f)
+{
+    return cJSON_GetObjectItemCaseSensitive(f->t.json, "config");
+}
 
 static void set_config(fixture *f, const char *key, cJSON *value)
 {
@@ -112,8 +115,11 @@ static void tied_head_is_one_weight(void **state)
 
 static void windows_per_layer(void **state)
 {
-    static const struct { const char *name; int64_t window[3]; } rows[] = {
-        {"mistral_window", {16, 16}}, {"mistral_no_window", {0, 0}}, {"qwen2", {0, 0}},
+    static const struct {
+        const char *name;
+        int64_t window[3];
+    } rows[] = {
+        {"mistral_window", {16, 16}},  {"mistral_no_window", {0, 0}},     {"qwen2", {0, 0}},
         {"qwen2_window", {0, 16, 16}}, {"qwen3_layer_types", {0, 16, 0}}, {"llama_default", {0, 0}},
     };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
@@ -135,9 +141,9 @@ static void defaults_of_the_classes(void **state)
 {
     fixture f;
     open_case(&f, "llama_default");
-    set_config(&f, "head_dim", cJSON_CreateNull());   // hidden_size / num_attention_heads
-    set_config(&f, "rms_norm_eps", NULL);             // 1e-6
-    set_config(&f, "max_position_embeddings", NULL);  // 2048
+    set_config(&f, "head_dim", cJSON_CreateNull());  // hidden_size / num_attention_heads
+    set_config(&f, "rms_norm_eps", NULL);            // 1e-6
+    set_config(&f, "max_position_embeddings", NULL); // 2048
     set_config(&f, "hidden_act", NULL);
     tiny_check(f.cx, build(&f));
     const osh_rms_norm_attr *norm = node_of(f.g, "model.norm")->attr;
@@ -186,7 +192,8 @@ typedef struct bad_row {
 static void bad_configs(void **state)
 {
     static const bad_row rows[] = {
-        {"llama_default", "architectures", "[\"GPT9ForCausalLM\"]", OSH_E_UNSUPPORTED, "Qwen3ForCausalLM"},
+        {"llama_default", "architectures", "[\"GPT9ForCausalLM\"]", OSH_E_UNSUPPORTED,
+         "Qwen3ForCausalLM"},
         {"llama_default", "architectures", "[]", OSH_E_UNSUPPORTED, "no architecture"},
         {"llama_default", "hidden_act", "\"relu6\"", OSH_E_USAGE, "relu6"},
         {"llama_default", "hidden_act", "3", OSH_E_FORMAT, "hidden_act"},
@@ -196,17 +203,22 @@ static void bad_configs(void **state)
         {"llama_default", "hidden_size", "32.5", OSH_E_FORMAT, "whole number"},
         {"llama_default", "hidden_size", "64", OSH_E_FORMAT, "tensor model.embed_tokens.weight"},
         {"llama_default", "vocab_size", "49", OSH_E_FORMAT, "wants [49, 32]"},
-        {"llama_default", "num_hidden_layers", "3", OSH_E_FORMAT, "model.layers.2.input_layernorm.weight is missing"},
+        {"llama_default", "num_hidden_layers", "3", OSH_E_FORMAT,
+         "model.layers.2.input_layernorm.weight is missing"},
         {"llama_default", "num_hidden_layers", "0", OSH_E_FORMAT, "num_hidden_layers"},
         {"llama_default", "num_hidden_layers", "1e30", OSH_E_FORMAT, "num_hidden_layers"},
         {"llama_default", "num_key_value_heads", "3", OSH_E_FORMAT, "k_proj.weight"},
         {"llama_default", "num_attention_heads", "0", OSH_E_FORMAT, ""},
         {"llama_default", "attention_bias", "true", OSH_E_FORMAT, "q_proj.bias is missing"},
         {"llama_default", "max_position_embeddings", "0", OSH_E_FORMAT, "max_position_embeddings"},
-        {"llama_default", "rope_parameters", "{\"rope_type\": \"spiral\", \"rope_theta\": 1e4}", OSH_E_UNSUPPORTED, "spiral"},
-        {"llama_default", "rope_parameters", "{\"rope_type\": \"yarn\", \"rope_theta\": 1e4}", OSH_E_UNSUPPORTED, "factor"},
-        {"qwen3_layer_types", "layer_types", "[\"full_attention\"]", OSH_E_UNSUPPORTED, "layer_types[1]"},
-        {"qwen3_layer_types", "layer_types", "[\"chunked_attention\", \"full_attention\", \"full_attention\"]", OSH_E_UNSUPPORTED,
+        {"llama_default", "rope_parameters", "{\"rope_type\": \"spiral\", \"rope_theta\": 1e4}",
+         OSH_E_UNSUPPORTED, "spiral"},
+        {"llama_default", "rope_parameters", "{\"rope_type\": \"yarn\", \"rope_theta\": 1e4}",
+         OSH_E_UNSUPPORTED, "factor"},
+        {"qwen3_layer_types", "layer_types", "[\"full_attention\"]", OSH_E_UNSUPPORTED,
+         "layer_types[1]"},
+        {"qwen3_layer_types", "layer_types",
+         "[\"chunked_attention\", \"full_attention\", \"full_attention\"]", OSH_E_UNSUPPORTED,
          "chunked_attention"},
     };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
@@ -215,7 +227,8 @@ static void bad_configs(void **state)
         set_config(&f, rows[r].key, rows[r].value ? cJSON_Parse(rows[r].value) : NULL);
         osh_status rc = build(&f);
         if (rc != rows[r].rc || !strstr(osh_error_text(f.cx), rows[r].says))
-            fail_msg("%s = %s: status %d, %s", rows[r].key, rows[r].value, rc, osh_error_text(f.cx));
+            fail_msg("%s = %s: status %d, %s", rows[r].key, rows[r].value, rc,
+                     osh_error_text(f.cx));
         close_case(&f);
     }
 }
@@ -223,8 +236,10 @@ static void bad_configs(void **state)
 static cJSON *tensor_row(fixture *f, const char *name)
 {
     cJSON *row;
-    cJSON_ArrayForEach(row, cJSON_GetObjectItemCaseSensitive(f->t.json, "tensors"))
-        if (strcmp(cJSON_GetArrayItem(row, 0)->valuestring, name) == 0) return row;
+    cJSON_ArrayForEach(
+        row, cJSON_GetObjectItemCaseSensitive(
+                 f->t.json, "tensors")) if (strcmp(cJSON_GetArrayItem(row, 0)->valuestring, name) ==
+                                            0) return row;
     fail_msg("no tensor %s", name);
     return NULL;
 }
@@ -233,7 +248,8 @@ static void missing_and_misshapen_tensors(void **state)
 {
     fixture f;
     open_case(&f, "llama_default");
-    cJSON_SetValuestring(cJSON_GetArrayItem(tensor_row(&f, "model.layers.1.mlp.up_proj.weight"), 0), "x");
+    cJSON_SetValuestring(cJSON_GetArrayItem(tensor_row(&f, "model.layers.1.mlp.up_proj.weight"), 0),
+                         "x");
     assert_int_equal(build(&f), OSH_E_FORMAT);
     assert_non_null(strstr(osh_error_text(f.cx), "model.layers.1.mlp.up_proj.weight is missing"));
     close_case(&f);
@@ -282,7 +298,9 @@ static void integers_are_no_weights(void **state)
 
 static void broken_templates(void **state)
 {
-    static const struct { const char *from, *to, *says; } rows[] = {
+    static const struct {
+        const char *from, *to, *says;
+    } rows[] = {
         {"\"op\": \"glu\"", "\"op\": \"blu\"", "no op blu"},
         {"[\"gate\", \"up\"]", "[\"gate\", \"down\"]", "input 1"},
         {"[\"gate\", \"up\"]", "[\"gate\"]", "wants 2 inputs"},
@@ -311,7 +329,8 @@ static void broken_templates(void **state)
         const char *at = memmem(m->text, m->n, rows[r].from, strlen(rows[r].from));
         assert_non_null(at);
         int before = (int)(at - m->text), skip = before + (int)strlen(rows[r].from);
-        snprintf(text, sizeof text, "%.*s%s%.*s", before, m->text, rows[r].to, (int)m->n - skip, m->text + skip);
+        snprintf(text, sizeof text, "%.*s%s%.*s", before, m->text, rows[r].to, (int)m->n - skip,
+                 m->text + skip);
         snprintf(path, sizeof path, "%s/mine", f.dir);
         tiny_check(f.cx, osh_dir_make(f.cx, path));
         snprintf(path, sizeof path, "%s/mine/llama.json", f.dir);
@@ -355,7 +374,8 @@ static void out_of_memory(void **state)
         osh_graph_free(f.cx, f.g), f.g = NULL;
         size_t live = osh_mem_live(f.cx);
         osh_error_clear(f.cx);
-        if (osh_mem_live(f.cx) != before) fail_msg("allocation %lld leaks (%zu, %zu)", (long long)n, live, before);
+        if (osh_mem_live(f.cx) != before)
+            fail_msg("allocation %lld leaks (%zu, %zu)", (long long)n, live, before);
     }
     assert_int_equal(rc, OSH_OK);
     assert_true(n > 100);
@@ -365,10 +385,18 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(modules_and_values), cmocka_unit_test(tied_head_is_one_weight), cmocka_unit_test(windows_per_layer),
-        cmocka_unit_test(defaults_of_the_classes), cmocka_unit_test(dynamic_rope_lengthens), cmocka_unit_test(dot_names_parts),
-        cmocka_unit_test(bad_configs), cmocka_unit_test(missing_and_misshapen_tensors), cmocka_unit_test(integers_are_no_weights),
-        cmocka_unit_test(broken_templates), cmocka_unit_test(knows_architectures), cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(modules_and_values),
+        cmocka_unit_test(tied_head_is_one_weight),
+        cmocka_unit_test(windows_per_layer),
+        cmocka_unit_test(defaults_of_the_classes),
+        cmocka_unit_test(dynamic_rope_lengthens),
+        cmocka_unit_test(dot_names_parts),
+        cmocka_unit_test(bad_configs),
+        cmocka_unit_test(missing_and_misshapen_tensors),
+        cmocka_unit_test(integers_are_no_weights),
+        cmocka_unit_test(broken_templates),
+        cmocka_unit_test(knows_architectures),
+        cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

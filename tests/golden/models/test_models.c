@@ -11,7 +11,8 @@
 #include <cmocka.h>
 
 /* Logits f32 of all samples as one ragged batch. own: free */
-static float *forward(osh_ctx *cx, const tiny_case *t, const char *dir, int n_samples, int64_t *n_vocab)
+static float *forward(osh_ctx *cx, const tiny_case *t, const char *dir, int n_samples,
+                      int64_t *n_vocab)
 {
     osh_checkpoint *ck = NULL;
     osh_graph *g = NULL;
@@ -60,7 +61,8 @@ static void compare_f32(osh_ctx *cx, const tiny_case *t, const char *name, const
 }
 
 /* row: 0 for BF16, 2 for F16 of <case>.nll.npy: the truth, then transformers'. */
-static void compare_half(osh_ctx *cx, const tiny_case *t, const char *name, const char *dir, osh_dtype dt, int row)
+static void compare_half(osh_ctx *cx, const tiny_case *t, const char *name, const char *dir,
+                         osh_dtype dt, int row)
 {
     char *file = NULL;
     size_t n = 0, scored = 0;
@@ -106,13 +108,27 @@ static void run_case(void **state)
     osh_ctx_free(cx);
 }
 
-#define CASE(x) {.name = #x, .test_func = run_case, .initial_state = (void *)(uintptr_t)#x}
+#define CASE(x)                                                                                    \
+    {                                                                                              \
+        .name = #x, .test_func = run_case, .initial_state = (void *)(uintptr_t) #x                 \
+    }
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(llama_default), CASE(llama_linear), CASE(llama_llama3), CASE(llama_dynamic), CASE(llama_yarn),
-        CASE(llama_yarn_mscale), CASE(llama_yarn_attention_factor), CASE(llama_bias), CASE(llama_tied),
-        CASE(mistral_window), CASE(mistral_no_window), CASE(qwen2), CASE(qwen2_window), CASE(qwen3),
+        CASE(llama_default),
+        CASE(llama_linear),
+        CASE(llama_llama3),
+        CASE(llama_dynamic),
+        CASE(llama_yarn),
+        CASE(llama_yarn_mscale),
+        CASE(llama_yarn_attention_factor),
+        CASE(llama_bias),
+        CASE(llama_tied),
+        CASE(mistral_window),
+        CASE(mistral_no_window),
+        CASE(qwen2),
+        CASE(qwen2_window),
+        CASE(qwen3),
         CASE(qwen3_layer_types),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,10 +19,10 @@
 static const uint64_t tiny_seed = 20240607;
 
 typedef struct tiny_case {
-    cJSON *json;      // own: config, lens, logit_samples, tensors
+    cJSON *json; // own: config, lens, logit_samples, tensors
     int n_samples, n_logit_samples;
     int64_t offsets[16];
-    int32_t *ids;     // own
+    int32_t *ids; // own
 } tiny_case;
 
 static inline void tiny_check(osh_ctx *cx, osh_status rc)
@@ -43,7 +43,8 @@ static inline void tiny_open(osh_ctx *cx, tiny_case *t, const char *name)
     config = cJSON_GetObjectItemCaseSensitive(t->json, "config");
     t->n_samples = cJSON_GetArraySize(lens);
     t->n_logit_samples = cJSON_GetObjectItemCaseSensitive(t->json, "logit_samples")->valueint;
-    for (int i = 0; i < t->n_samples; i++) t->offsets[i + 1] = t->offsets[i] + cJSON_GetArrayItem(lens, i)->valueint;
+    for (int i = 0; i < t->n_samples; i++)
+        t->offsets[i + 1] = t->offsets[i] + cJSON_GetArrayItem(lens, i)->valueint;
     t->ids = malloc((size_t)t->offsets[t->n_samples] * sizeof *t->ids);
     uint64_t vocab = (uint64_t)cJSON_GetObjectItemCaseSensitive(config, "vocab_size")->valueint;
     for (int64_t i = 0; i < t->offsets[t->n_samples]; i++)
@@ -66,9 +67,13 @@ static inline void tiny_fill(float *w, const char *name, int64_t n, int64_t n_in
 {
     uint32_t stream = 2166136261u;
     for (const char *p = name; *p; p++) stream = (stream ^ (unsigned char)*p) * 16777619u;
-    bool norm = tiny_ends(name, "norm.weight"), bias = tiny_ends(name, ".bias"), embed = tiny_ends(name, "embed_tokens.weight");
+    bool norm = tiny_ends(name, "norm.weight"), bias = tiny_ends(name, ".bias"),
+         embed = tiny_ends(name, "embed_tokens.weight");
     double gain = tiny_ends(name, "q_proj.weight") || tiny_ends(name, "k_proj.weight") ? 2.0 : 1.0;
-    float scale = norm ? 0.25f : bias ? 0.5f : embed ? 1.0f : (float)(gain * 1.7320508 / sqrt((double)n_in));
+    float scale = norm    ? 0.25f
+                  : bias  ? 0.5f
+                  : embed ? 1.0f
+                          : (float)(gain * 1.7320508 / sqrt((double)n_in));
     for (int64_t i = 0; i < n; i++) {
         float u = scale * osh_rng_sym(tiny_seed, stream, (uint64_t)i);
         w[i] = norm ? 1.0f + u : u;
@@ -88,8 +93,10 @@ static inline void tiny_write(osh_ctx *cx, const tiny_case *t, const char *dir, 
     osh_file *f = NULL;
 
     tiny_check(cx, osh_dir_make(cx, dir));
-    cJSON_ReplaceItemInObjectCaseSensitive(
-        config, key, cJSON_CreateString(dt == OSH_BF16 ? "bfloat16" : dt == OSH_F16 ? "float16" : "float32"));
+    cJSON_ReplaceItemInObjectCaseSensitive(config, key,
+                                           cJSON_CreateString(dt == OSH_BF16  ? "bfloat16"
+                                                              : dt == OSH_F16 ? "float16"
+                                                                              : "float32"));
     text = cJSON_Print(config);
     snprintf(path, sizeof path, "%s/config.json", dir);
     tiny_check(cx, osh_file_write_all(cx, path, text, strlen(text)));
@@ -112,7 +119,8 @@ static inline void tiny_write(osh_ctx *cx, const tiny_case *t, const char *dir, 
         void *stored = malloc((size_t)numel * osh_dtype_bytes(dt));
         tiny_fill(w, e[i].name, numel, e[i].shape[e[i].ndim - 1]);
         osh_from_f32(stored, dt, w, numel);
-        tiny_check(cx, osh_file_pwrite(cx, f, stored, (size_t)numel * osh_dtype_bytes(dt), e[i].begin));
+        tiny_check(cx,
+                   osh_file_pwrite(cx, f, stored, (size_t)numel * osh_dtype_bytes(dt), e[i].begin));
         free(w);
         free(stored);
     }
@@ -124,7 +132,8 @@ static inline void tiny_write(osh_ctx *cx, const tiny_case *t, const char *dir, 
 }
 
 /* f32 elements behind the header of a .npy file (version 1, C order, '<f4'). own: osh_free(cx, *file) */
-static inline const float *tiny_npy(osh_ctx *cx, char **file, size_t *n, const char *name, const char *suffix)
+static inline const float *tiny_npy(osh_ctx *cx, char **file, size_t *n, const char *name,
+                                    const char *suffix)
 {
     char path[512];
     size_t n_bytes = 0, header;

@@ -1,0 +1,201 @@
+/* test_partition.c - for every kind of target and 1 to 5 targets per subgraph: every node stands in exactly one part, parts
+ * are in order, linears that share an input are together, live-in and live-out are those that brute force finds. */
+#include "golden/models/tiny.h"
+#include "graph/exec.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static bool reads(const osh_graph *g, const osh_subgraph *s, int value)
+{
+    for (int i = s->first; i < s->first + s->n_nodes; i++)
+        for (int k = 0; k < OSH_OP_MAX_IN; k++)
+            if (g->nodes[i].in[k] == value) return true;
+    return false;
+}
+
+static bool makes(const osh_graph *g, const osh_subgraph *s, int value)
+{
+    for (int i = s->first; i < s->first + s->n_nodes; i++)
+        for (int k = 0; k < OSH_OP_MAX_OUT; k++)
+            if (g->nodes[i].out[k] == value) return true;
+    return false;
+}
+
+static bool listed(const int *list, int n, int value)
+{
+    int count = 0;
+    for (int i = 0; i < n; i++) count += list[i] == value;
+    assert_true(count <= 1);
+    return count == 1;
+}
+
+static void check_live(const osh_graph *g, const osh_partition *p)
+{
+    for (int s = 0; s < p->n; s++)
+        for (int v = 0; v < g->n_values; v++) {
+            const osh_subgraph *part = &p->parts[s];
+            bool before = v == g->input_ids, later = false;
+            for (int t = 0; t < s; t++) before |= makes(g, &p->parts[t], v);
+            for (int t = s + 1; t < p->n; t++) later |= reads(g, &p->parts[t], v);
+            assert_int_equal(listed(part->live_in, part->n_live_in, v),
+                             before && reads(g, part, v));
+            assert_int_equal(listed(part->live_out, part->n_live_out, v),
+                             later && (before || makes(g, part, v)));
+        }
+}
+
+static void check_cover(const osh_graph *g, const osh_partition *p, int64_t per)
+{
+    int next = 0;
+    for (int s = 0; s < p->n; s++) {
+        assert_int_equal(p->parts[s].first, next);
+        assert_true(p->parts[s].n_nodes > 0);
+        assert_true(p->parts[s].n_targets <= per);
+        assert_true(s == 0 || p->parts[s].n_targets > 0);
+        assert_true(p->parts[s].n_targets == per || s == 0 || s == p->n - 1);
+        assert_true(osh_graph_module(g, p->parts[s].name) >= 0);
+        next += p->parts[s].n_nodes;
+    }
+    assert_int_equal(next, g->n_nodes);
+}
+
+static void check_siblings(const osh_graph *g, const osh_partition *p)
+{
+    for (int s = 1; s < p->n; s++) {
+        const osh_node *a = &g->nodes[p->parts[s].first - 1], *b = &g->nodes[p->parts[s].first];
+        bool linears = strcmp(a->op->name, "linear") == 0 && strcmp(b->op->name, "linear") == 0;
+        assert_false(linears && a->in[0] == b->in[0]);
+    }
+}
+
+static int total_targets(const osh_partition *p)
+{
+    int n = 0;
+    for (int s = 0; s < p->n; s++) n += p->parts[s].n_targets;
+    return n;
+}
+
+static const struct {
+    const char *targets[2];
+    size_t n;
+    int want;
+} rows[] = {
+    // want: targets in a model of 2 layers
+    {{NULL}, 0, 2},
+    {{"Linear"}, 1, 2 * 4 + 1}, // qkv, o, gate-up, down, and the head
+    {{"LlamaDecoderLayer"}, 1, 2},
+    {{"LlamaAttention"}, 1, 2},
+    {{"LlamaMLP", "LlamaAttention"}, 2, 4},
+    {{"LlamaDecoderLayer", "Linear"},
+     2,
+     3}, // of nested targets the outermost counts; the head is in no layer
+    {{"re:.*layers\\.1\\..*_proj$"}, 1, 4},
+    {{"re:.*k_proj$"}, 1, 2}, // q and v come along
+    {{"re:.*"}, 1, 2},        // model, lm_head
+    {{"LlamaRMSNorm"}, 1, 5},
+    {{"Embedding"}, 1, 1},
+    {{"lm_head"}, 1, 1},
+    {{"model.layers.1"}, 1, 1},
+    {{"model.layers.0.mlp.down_proj", "model.norm"}, 2, 2},
+};
+
+typedef struct model {
+    osh_ctx *cx;
+    osh_checkpoint *ck;
+    osh_graph *g;
+} model;
+
+static int set_up(void **state)
+{
+    static model m;
+    char dir[] = "partition-XXXXXX";
+    tiny_case t;
+    assert_int_equal(osh_ctx_new(&m.cx, 1), OSH_OK);
+    assert_non_null(mkdtemp(dir));
+    tiny_open(m.cx, &t, "llama_default");
+    tiny_write(m.cx, &t, dir, OSH_F32);
+    tiny_check(m.cx, osh_checkpoint_open(m.cx, &m.ck, dir));
+    tiny_check(m.cx, osh_graph_new(m.cx, &m.g, m.ck, NULL));
+    tiny_check(m.cx, osh_dir_remove(m.cx, dir));
+    tiny_close(&t);
+    *state = &m;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    model *m = *state;
+    osh_graph_free(m->cx, m->g);
+    osh_checkpoint_close(m->cx, m->ck);
+    assert_int_equal(osh_mem_live(m->cx), 0);
+    osh_ctx_free(m->cx);
+    return 0;
+}
+
+static void every_node_once(void **state)
+{
+    model *m = *state;
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+        for (int64_t per = 1; per <= 5; per++) {
+            osh_partition *p = NULL;
+            tiny_check(m->cx, osh_partition_new(m->cx, &p, m->g, rows[r].targets, rows[r].n, per));
+            if (total_targets(p) != rows[r].want)
+                fail_msg("row %zu, %lld per subgraph: %d targets, want %d", r, (long long)per,
+                         total_targets(p), rows[r].want);
+            check_cover(m->g, p, per);
+            check_siblings(m->g, p);
+            check_live(m->g, p);
+            osh_partition_free(m->cx, p);
+        }
+}
+
+static void decoder_layers(void **state)
+{
+    model *m = *state;
+    osh_partition *p = NULL;
+    tiny_check(m->cx, osh_partition_new(m->cx, &p, m->g, NULL, 0, 1));
+    assert_int_equal(p->n, 3);
+    assert_string_equal(p->parts[0].name, "model.embed_tokens");
+    assert_int_equal(p->parts[0].n_nodes, 1);
+    assert_int_equal(p->parts[0].n_targets, 0);
+    assert_string_equal(p->parts[1].name, "model.layers.0");
+    assert_string_equal(p->parts[2].name, "model.layers.1");
+    assert_int_equal(p->parts[1].n_live_in, 1); // the residual stream alone
+    assert_int_equal(p->parts[1].n_live_out, 1);
+    assert_int_equal(p->parts[2].n_live_out, 0);
+    osh_partition_free(m->cx, p);
+
+    const char *linear = "Linear";
+    tiny_check(m->cx, osh_partition_new(m->cx, &p, m->g, &linear, 1, 1));
+    assert_int_equal(p->n, 10);
+    assert_string_equal(p->parts[0].name, "model.embed_tokens"); // with the first norm
+    assert_string_equal(p->parts[1].name, "model.layers.0.self_attn.q_proj");
+    assert_string_equal(p->parts[9].name, "lm_head");
+    osh_partition_free(m->cx, p);
+}
+
+static void refused(void **state)
+{
+    model *m = *state;
+    osh_partition *p = NULL;
+    const char *none[] = {"Linear", "MixtralDecoderLayer"};
+    assert_int_equal(osh_partition_new(m->cx, &p, m->g, none, 2, 1), OSH_E_USAGE);
+    assert_non_null(strstr(osh_error_text(m->cx), "MixtralDecoderLayer"));
+    osh_error_clear(m->cx);
+    assert_int_equal(osh_partition_new(m->cx, &p, m->g, NULL, 0, 0), OSH_E_USAGE);
+    osh_error_clear(m->cx);
+    assert_null(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_node_once),
+        cmocka_unit_test(decoder_layers),
+        cmocka_unit_test(refused),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,413 @@
+/* test_exec.c - running ranges of nodes: what stays live, which hooks are called when, pieces against the whole. */
+#include "golden/models/tiny.h"
+#include "graph/exec.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+typedef struct model {
+    osh_ctx *cx;
+    tiny_case t;
+    osh_checkpoint *ck;
+    osh_graph *g;
+    osh_weights *w;
+    char dir[32];
+} model;
+
+static void open_model(model *m, const char *name, int n_threads)
+{
+    memset(m, 0, sizeof *m);
+    assert_int_equal(osh_ctx_new(&m->cx, n_threads), OSH_OK);
+    snprintf(m->dir, sizeof m->dir, "exec-XXXXXX");
+    assert_non_null(mkdtemp(m->dir));
+    tiny_open(m->cx, &m->t, name);
+    tiny_write(m->cx, &m->t, m->dir, OSH_BF16);
+    tiny_check(m->cx, osh_checkpoint_open(m->cx, &m->ck, m->dir));
+    tiny_check(m->cx, osh_graph_new(m->cx, &m->g, m->ck, NULL));
+    tiny_check(m->cx, osh_weights_new(m->cx, &m->w, m->g));
+}
+
+static void close_model(model *m)
+{
+    osh_weights_free(m->cx, m->w);
+    osh_graph_free(m->cx, m->g);
+    osh_checkpoint_close(m->cx, m->ck);
+    tiny_check(m->cx, osh_dir_remove(m->cx, m->dir));
+    tiny_close(&m->t);
+    assert_int_equal(osh_mem_live(m->cx), 0);
+    osh_ctx_free(m->cx);
+}
+
+static int logits_of(const osh_graph *g)
+{
+    return g->nodes[g->head].out[0];
+}
+
+/* Logits (bf16) of samples [first, first + n) in one run. own: osh_batch_free */
+static osh_batch *whole(model *m, int first, int n)
+{
+    osh_batch *b = NULL;
+    bool *keep = calloc((size_t)m->g->n_values, sizeof *keep);
+    keep[logits_of(m->g)] = true;
+    tiny_check(m->cx, osh_weights_load(m->cx, m->w, m->g, m->ck, 0, m->g->n_nodes));
+    tiny_check(m->cx, osh_batch_new(m->cx, &b, m->g, m->t.ids, m->t.offsets + first, n));
+    tiny_check(m->cx, osh_exec_run(m->cx, m->g, 0, m->g->n_nodes, NULL, m->w, b, keep, NULL, true));
+    free(keep);
+    return b;
+}
+
+/* The same through the parts of a partition, loading and releasing weights, keeping live-out values only. */
+static osh_batch *in_parts(model *m, const char *target, int first, int n)
+{
+    osh_partition *p = NULL;
+    osh_batch *b = NULL;
+    bool *keep = calloc((size_t)m->g->n_values, sizeof *keep);
+    osh_weights_release(m->cx, m->w, m->g, 0, m->g->n_nodes);
+    tiny_check(m->cx, osh_partition_new(m->cx, &p, m->g, &target, 1, 1));
+    tiny_check(m->cx, osh_batch_new(m->cx, &b, m->g, m->t.ids, m->t.offsets + first, n));
+    for (int s = 0; s < p->n; s++) {
+        const osh_subgraph *part = &p->parts[s];
+        for (int v = 0; v < m->g->n_values; v++) keep[v] = v == logits_of(m->g);
+        for (int i = 0; i < part->n_live_out; i++) keep[part->live_out[i]] = true;
+        tiny_check(m->cx, osh_weights_load(m->cx, m->w, m->g, m->ck, part->first, part->n_nodes));
+        tiny_check(m->cx, osh_exec_run(m->cx, m->g, part->first, part->n_nodes, NULL, m->w, b, keep,
+                                       NULL, true));
+        osh_weights_release(m->cx, m->w, m->g, part->first, part->n_nodes);
+        int live = 0;
+        for (int v = 0; v < m->g->n_values; v++) live += b->values[v] != NULL;
+        assert_int_equal(live, s + 1 < p->n ? part->n_live_out : 1);
+    }
+    for (int i = 0; i < m->w->n; i++) assert_null(m->w->w[i]);
+    osh_partition_free(m->cx, p);
+    free(keep);
+    return b;
+}
+
+static void assert_same(model *m, const osh_batch *a, const osh_batch *b)
+{
+    const osh_tensor *x = a->values[logits_of(m->g)], *y = b->values[logits_of(m->g)];
+    assert_int_equal(osh_tensor_bytes(x), osh_tensor_bytes(y));
+    assert_memory_equal(x->data, y->data, osh_tensor_bytes(x));
+}
+
+static void pieces_are_the_whole(void **state)
+{
+    static const char *const targets[] = {"Qwen3DecoderLayer", "Linear", "Qwen3MLP", "re:.*"};
+    model m;
+    open_model(&m, "qwen3_layer_types", 2);
+    osh_batch *a = whole(&m, 0, m.t.n_samples);
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+        osh_batch *b = in_parts(&m, targets[i], 0, m.t.n_samples);
+        assert_same(&m, a, b);
+        osh_batch_free(m.cx, b);
+    }
+    osh_batch_free(m.cx, a);
+    close_model(&m);
+}
+
+static void batches_and_threads_do_not_matter(void **state)
+{
+    model m, one;
+    open_model(&m, "llama_dynamic", 2);
+    open_model(&one, "llama_dynamic", 1);
+    osh_batch *a = whole(&m, 0, m.t.n_samples), *b = whole(&one, 0, m.t.n_samples);
+    assert_same(&m, a, b);
+    const osh_tensor *all = a->values[logits_of(m.g)];
+    for (int s = 0; s < m.t.n_samples; s++) { // each sample alone
+        osh_batch *c = whole(&m, s, 1);
+        const osh_tensor *x = c->values[logits_of(m.g)];
+        const char *at = (const char *)all->data + (size_t)(m.t.offsets[s] * m.g->n_vocab) * 2;
+        assert_int_equal(x->shape[0], m.t.offsets[s + 1] - m.t.offsets[s]);
+        assert_memory_equal(x->data, at, osh_tensor_bytes(x));
+        osh_batch_free(m.cx, c);
+    }
+    osh_batch_free(m.cx, a);
+    osh_batch_free(one.cx, b);
+    close_model(&m);
+    close_model(&one);
+}
+
+/* ---- hooks ---- */
+
+typedef struct trace {
+    const osh_graph *g;
+    int *seen; // [n_values] calls
+    int n_linear, last_linear;
+    bool double_input; // give the linears 2 x
+    osh_tensor *mine;  // own
+} trace;
+
+static osh_status on_value(osh_ctx *cx, void *user, int value, const osh_tensor *x,
+                           const osh_batch *b)
+{
+    trace *t = user;
+    const osh_value *v = &t->g->values[value];
+    assert_int_equal(x->shape[0], b->n_tokens);
+    assert_int_equal(x->dtype, v->is_ids ? OSH_I32 : t->g->dtype);
+    t->seen[value]++;
+    if (strcmp(t->g->nodes[t->last_linear].op->name, "linear") == 0 && t->n_linear)
+        assert_true(v->first_use < 0 || v->first_use > t->last_linear); // before its consumers
+    return OSH_OK;
+}
+
+static osh_status on_linear(osh_ctx *cx, void *user, int node, const osh_tensor **x,
+                            const osh_batch *b)
+{
+    trace *t = user;
+    osh_status rc = OSH_OK;
+    assert_string_equal(t->g->nodes[node].op->name, "linear");
+    t->n_linear++;
+    t->last_linear = node;
+    if (!t->double_input) return OSH_OK;
+    int64_t n = osh_tensor_numel(*x);
+    float *f = malloc((size_t)n * sizeof *f);
+    osh_to_f32(f, (*x)->data, (*x)->dtype, n);
+    for (int64_t i = 0; i < n; i++) f[i] *= 2;
+    osh_tensor_free(cx, t->mine);
+    OSH_TRY(osh_tensor_new(cx, &t->mine, (*x)->dtype, (*x)->ndim, (*x)->shape));
+    osh_from_f32(t->mine->data, (*x)->dtype, f, n);
+    *x = t->mine;
+done:
+    free(f);
+    return rc;
+}
+
+static void hooks_are_called_once(void **state)
+{
+    model m;
+    osh_batch *b = NULL;
+    open_model(&m, "llama_default", 1);
+    trace t = {.g = m.g, .seen = calloc((size_t)m.g->n_values, sizeof(int))};
+    osh_exec_hooks hooks = {on_value, on_linear, &t};
+    tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes));
+    tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, 2));
+    tiny_check(m.cx, osh_exec_run(m.cx, m.g, 0, m.g->n_nodes, NULL, m.w, b, NULL, &hooks, true));
+    for (int v = 0; v < m.g->n_values; v++) {
+        assert_int_equal(t.seen[v], 1);
+        assert_non_null(b->values[v]); // keep NULL: all
+    }
+    assert_int_equal(t.n_linear, 2 * 7 + 1);
+    osh_batch_free(m.cx, b);
+    free(t.seen);
+    close_model(&m);
+}
+
+static void linear_input_is_replaced(void **state)
+{
+    model m;
+    osh_batch *b = NULL;
+    open_model(&m, "llama_default", 1);
+    osh_batch *plain = whole(&m, 0, 1);
+    trace t = {.g = m.g, .seen = calloc((size_t)m.g->n_values, sizeof(int)), .double_input = true};
+    osh_exec_hooks hooks = {NULL, on_linear, &t};
+    tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, 1));
+    int hidden = m.g->nodes[m.g->head].in[0];
+    tiny_check(m.cx, osh_exec_run(m.cx, m.g, 0, m.g->head, NULL, m.w, b, NULL, NULL, true));
+    assert_non_null(b->values[hidden]);
+    tiny_check(m.cx, osh_exec_run(m.cx, m.g, m.g->head, 1, NULL, m.w, b, NULL, &hooks, true));
+    const uint16_t *x = plain->values[logits_of(m.g)]->data, *y = b->values[logits_of(m.g)]->data;
+    int64_t n = osh_tensor_numel(b->values[logits_of(m.g)]);
+    for (int64_t i = 0; i < n; i++)
+        assert_int_equal((x[i] & 0x7fff) ? x[i] + 0x80 : x[i], y[i]); // twice: exponent + 1
+    osh_tensor_free(m.cx, t.mine);
+    osh_batch_free(m.cx, b);
+    osh_batch_free(m.cx, plain);
+    free(t.seen);
+    close_model(&m);
+}
+
+/* ---- what must run ---- */
+
+static void only_needed_nodes(void **state)
+{
+    model m;
+    osh_batch *b = NULL;
+    osh_partition *p = NULL;
+    open_model(&m, "llama_default", 1);
+    tiny_check(m.cx, osh_partition_new(m.cx, &p, m.g, NULL, 0, 1));
+    const osh_subgraph *s = &p->parts[1];
+    bool *want = calloc((size_t)m.g->n_values, sizeof *want),
+         *run = calloc((size_t)m.g->n_nodes, sizeof *run);
+
+    int down = m.g->modules[osh_graph_module(m.g, "model.layers.0.mlp.down_proj")].node;
+    want[m.g->nodes[down].in[0]] =
+        true; // the input of down_proj: all but down_proj and the last add
+    osh_exec_needed(run, m.g, s->first, s->n_nodes, want);
+    for (int i = 0; i < s->n_nodes; i++) assert_int_equal(run[i], s->first + i < down);
+
+    memset(want, 0, (size_t)m.g->n_values * sizeof *want);
+    int q = m.g->modules[osh_graph_module(m.g, "model.layers.0.self_attn.q_proj")].node;
+    want[m.g->nodes[q].in[0]] = true; // the input of q: the norm alone
+    osh_exec_needed(run, m.g, s->first, s->n_nodes, want);
+    for (int i = 0; i < s->n_nodes; i++) assert_int_equal(run[i], s->first + i < q);
+    assert_int_equal(q - s->first, 1);
+
+    memset(want, 0, (size_t)m.g->n_values * sizeof *want);
+    want[s->live_in[0]] = true; // there already
+    osh_exec_needed(run, m.g, s->first, s->n_nodes, want);
+    for (int i = 0; i < s->n_nodes; i++) assert_false(run[i]);
+
+    /* such a run shows the live-in value to its hook and computes nothing */
+    trace t = {.g = m.g, .seen = calloc((size_t)m.g->n_values, sizeof(int))};
+    osh_exec_hooks hooks = {on_value, on_linear, &t};
+    tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, 1));
+    tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, 1));
+    tiny_check(m.cx, osh_exec_run(m.cx, m.g, 0, 1, NULL, m.w, b, NULL, NULL, true));
+    tiny_check(m.cx,
+               osh_exec_run(m.cx, m.g, s->first, s->n_nodes, run, m.w, b, want, &hooks, true));
+    assert_int_equal(t.seen[s->live_in[0]], 1);
+    assert_int_equal(t.n_linear, 0);
+    assert_non_null(b->values[s->live_in[0]]);
+    assert_null(b->values[m.g->input_ids]); // not in keep
+    osh_batch_free(m.cx, b);
+    osh_partition_free(m.cx, p);
+    free(t.seen);
+    free(want);
+    free(run);
+    close_model(&m);
+}
+
+static void memory_stays_under_the_bound(void **state)
+{
+    static const char *const targets[] = {"LlamaDecoderLayer", "Linear", "re:.*"};
+    for (size_t k = 0; k < sizeof targets / sizeof *targets; k++) {
+        model m;
+        osh_partition *p = NULL;
+        osh_batch *b = NULL;
+        open_model(&m, "llama_yarn", 2);
+        bool *keep = calloc((size_t)m.g->n_values, sizeof *keep);
+        tiny_check(m.cx, osh_partition_new(m.cx, &p, m.g, &targets[k], 1, 1));
+        tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes));
+        tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, m.t.n_samples));
+        for (int s = 0; s < p->n; s++) {
+            const osh_subgraph *part = &p->parts[s];
+            size_t live = 0, base = osh_mem_live(m.cx);
+            for (int v = 0; v < m.g->n_values; v++)
+                if (b->values[v]) live += osh_tensor_bytes(b->values[v]);
+            for (int v = 0; v < m.g->n_values; v++) keep[v] = v == logits_of(m.g);
+            for (int i = 0; i < part->n_live_out; i++) keep[part->live_out[i]] = true;
+            size_t before = osh_mem_peak(m.cx);
+            tiny_check(m.cx, osh_exec_run(m.cx, m.g, part->first, part->n_nodes, NULL, m.w, b, keep,
+                                          NULL, true));
+            size_t bound =
+                osh_exec_bytes(m.g, part->first, part->n_nodes, b->n_tokens, osh_threads(m.cx));
+            size_t peak = osh_mem_peak(m.cx);
+            if (peak > before && peak - (base - live) > bound)
+                fail_msg("%s part %d: took %zu bytes, bound %zu", targets[k], s,
+                         peak - (base - live), bound);
+            if (peak > before)
+                printf("%s part %d: took %zu of %zu bytes\n", targets[k], s, peak - (base - live),
+                       bound);
+        }
+        osh_batch_free(m.cx, b);
+        osh_partition_free(m.cx, p);
+        free(keep);
+        close_model(&m);
+    }
+}
+
+/* ---- failures ---- */
+
+static void nonfinite_is_named(void **state)
+{
+    model m;
+    osh_batch *b = NULL;
+    open_model(&m, "llama_default", 1);
+    tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes));
+    const osh_node *embed = &m.g->nodes[0];
+    uint16_t *row = m.w->w[embed->w[0]]->data; // poison the row of a token that only sample 2 holds
+    int32_t id = -1;
+    for (int64_t i = m.t.offsets[2]; i < m.t.offsets[3] && id < 0; i++) {
+        bool elsewhere = false;
+        for (int64_t j = m.t.offsets[1]; j < m.t.offsets[2]; j++)
+            elsewhere |= m.t.ids[j] == m.t.ids[i];
+        if (!elsewhere) id = m.t.ids[i];
+    }
+    assert_true(id >= 0);
+    row[(int64_t)id * 32 + 5] = 0x7f80;
+    tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets + 1, 2));
+    b->first_sample = 10;
+    assert_int_equal(osh_exec_run(m.cx, m.g, 0, m.g->n_nodes, NULL, m.w, b, NULL, NULL, true),
+                     OSH_E_NUMERIC);
+    assert_non_null(strstr(osh_error_text(m.cx), "model.embed_tokens"));
+    assert_non_null(strstr(osh_error_text(m.cx), "sample 11"));
+    assert_non_null(strstr(osh_error_text(m.cx), "channel 5"));
+    osh_batch_free(m.cx, b);
+    close_model(&m);
+}
+
+static void nonfinite_weight_is_named(void **state)
+{
+    model m;
+    char path[64], *text = NULL;
+    size_t n = 0;
+    open_model(&m, "llama_default", 1);
+    const osh_ckpt_tensor *t = osh_checkpoint_find(m.ck, "model.layers.1.mlp.up_proj.weight");
+    int64_t at = t->e->begin + 2 * 33;
+    snprintf(path, sizeof path, "%s/model.safetensors", m.dir);
+    tiny_check(m.cx, osh_file_read_all(m.cx, &text, &n, path, 1 << 24));
+    text[at] = (char)0xc0, text[at + 1] = 0x7f;
+    tiny_check(m.cx, osh_file_write_all(m.cx, path, text, n));
+    osh_free(m.cx, text);
+    osh_checkpoint_close(m.cx, m.ck);
+    tiny_check(m.cx, osh_checkpoint_open(m.cx, &m.ck, m.dir));
+    assert_int_equal(osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes), OSH_E_NUMERIC);
+    assert_non_null(strstr(osh_error_text(m.cx), "model.layers.1.mlp.up_proj.weight: element 33"));
+    close_model(&m);
+}
+
+static void missing_pieces_are_named(void **state)
+{
+    model m;
+    osh_batch *b = NULL;
+    open_model(&m, "llama_default", 1);
+    tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, 1));
+    assert_int_equal(osh_exec_run(m.cx, m.g, 0, 1, NULL, m.w, b, NULL, NULL, true), OSH_E_INTERNAL);
+    assert_non_null(strstr(osh_error_text(m.cx), "model.embed_tokens.weight is not loaded"));
+    osh_error_clear(m.cx);
+    assert_int_equal(osh_exec_run(m.cx, m.g, 1, 1, NULL, m.w, b, NULL, NULL, true), OSH_E_INTERNAL);
+    assert_non_null(strstr(osh_error_text(m.cx), "value h is not live"));
+    osh_batch_free(m.cx, b);
+    close_model(&m);
+}
+
+static void out_of_memory(void **state)
+{
+    model m;
+    osh_status rc = OSH_E_NOMEM;
+    open_model(&m, "llama_default", 1);
+    int64_t n = 0;
+    while (rc == OSH_E_NOMEM) {
+        osh_batch *b = NULL;
+        osh_error_clear(m.cx);
+        osh_mem_fail_after(m.cx, ++n);
+        rc = osh_weights_load(m.cx, m.w, m.g, m.ck, 0, 3);
+        if (!rc) rc = osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, 1);
+        if (!rc) rc = osh_exec_run(m.cx, m.g, 0, 3, NULL, m.w, b, NULL, NULL, true);
+        osh_mem_fail_after(m.cx, -1);
+        osh_batch_free(m.cx, b);
+        osh_weights_release(m.cx, m.w, m.g, 0, 3);
+    }
+    assert_int_equal(rc, OSH_OK);
+    assert_true(n > 10);
+    close_model(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces_are_the_whole),
+        cmocka_unit_test(batches_and_threads_do_not_matter),
+        cmocka_unit_test(hooks_are_called_once),
+        cmocka_unit_test(linear_input_is_replaced),
+        cmocka_unit_test(only_needed_nodes),
+        cmocka_unit_test(memory_stays_under_the_bound),
+        cmocka_unit_test(nonfinite_is_named),
+        cmocka_unit_test(nonfinite_weight_is_named),
+        cmocka_unit_test(missing_pieces_are_named),
+        cmocka_unit_test(out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
