@@ -14,7 +14,7 @@ static uint32_t narrow(uint32_t a, int n_man, int bias)
         v = a - ((uint32_t)(127 - bias) << 23);
     } else { // subnormal: the hidden bit comes out, and the point moves
         shift += e_min - e;
-        if (e == 0 || shift > 25) return 0;
+        if (e == 0 || shift > 24) return 0;
         v = (a & 0x7fffffu) | 0x800000u;
     }
     return (v + (1u << (shift - 1)) - 1 + ((v >> shift) & 1)) >> shift; // a carry runs into the exponent, as it should

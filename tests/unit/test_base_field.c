@@ -100,7 +100,8 @@ static void numbers(void **state)
 
 static void switches(void **state)
 {
-    static const char *const yes[] = {"true", "True", "yes", "on", "1"}, *const no[] = {"false", "FALSE", "no", "off", "0"};
+    static const char *const yes[] = {"true", "True", "yes", "on", "1"},
+                      *const no[] = {"false", "FALSE", "no", "off", "0"};
     for (int i = 0; i < 5; i++) {
         assert_ok(cx, set("flag", no[i]));
         assert_false(o.flag);

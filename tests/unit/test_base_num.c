@@ -78,8 +78,8 @@ static void fp8_rounds_and_saturates(void **state)
         assert_int_equal(osh_fp8_of_f32(nextafterf(mid, 0)), b);
         assert_int_equal(osh_fp8_of_f32(nextafterf(mid, 1000)), b + 1);
     }
-    static const float large[] = {448.0f, 449.0f, 464.0f, 480.0f, 1e30f, INFINITY};
-    for (int i = 0; i < 6; i++) {
+    static const float large[] = {448.0f, 449.0f, 464.0f, 465.0f, 479.0f, 480.0f, 1e30f, INFINITY};
+    for (int i = 0; i < 8; i++) {
         assert_int_equal(osh_fp8_of_f32(large[i]), 0x7e);
         assert_int_equal(osh_fp8_of_f32(-large[i]), 0xfe);
     }

@@ -78,6 +78,21 @@ static void lowest_failure_wins(void **state)
     }
 }
 
+static osh_status fail_first(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    atomic_fetch_add((_Atomic int64_t *)user, 1);
+    return chunk == 0 ? osh_fail(cx, OSH_E_IO, "at once") : OSH_OK;
+}
+
+static void a_failure_ends_the_loop(void **state)
+{
+    osh_ctx *cx;
+    _Atomic int64_t runs = 0;
+    assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+    assert_int_equal(osh_parallel_for(cx, INT64_MAX - 100, fail_first, &runs), OSH_E_IO);
+    osh_ctx_free(cx);
+}
+
 static osh_status recovered(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     if (chunk < 50) {
@@ -185,7 +200,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_chunk_once),         cmocka_unit_test(many_small_jobs),
-        cmocka_unit_test(lowest_failure_wins),      cmocka_unit_test(stale_messages_do_not_stick),
+        cmocka_unit_test(lowest_failure_wins),      cmocka_unit_test(a_failure_ends_the_loop),
+        cmocka_unit_test(stale_messages_do_not_stick),
         cmocka_unit_test(nested_calls_run_inline),  cmocka_unit_test(a_thread_beside_the_pool),
         cmocka_unit_test(counters_are_shared),
     };
