@@ -1,13 +1,15 @@
-/* build.c - a template and a config.json become a graph; every weight is found and its shape and dtype checked on the way.
+/* build.c - a template and a config.json become a graph; every weight is found and its shape and
+ * dtype checked on the way.
  *
  * A template entry is one of
  *   {"name", "class"}                             a module that runs nothing itself
  *   {"name", "class", "op", "in", "out", ...}     a module that is an op
- *   {"of", "op", "in", "out", ...}                an op inside a module that was named before ("": the layer itself)
- * with "weight": dims, "bias": a bool or its config key, "attr": {field: expression, or config key of a string} and
- * "tied": the module whose weight serves where the checkpoint has none of this name.
- * Inside a layer names are relative. An output that has the name of a value from outside replaces it for what follows;
- * so the residual stream is one name. */
+ *   {"of", "op", "in", "out", ...}                an op inside a module that was named before
+ *                                                 ("": the layer itself)
+ * with "weight": dims, "bias": a bool or its config key, "attr": {field: expression, or config key
+ * of a string} and "tied": the module whose weight serves where the checkpoint has none of this
+ * name. Inside a layer names are relative. An output that has the name of a value from outside
+ * replaces it for what follows; so the residual stream is one name. */
 #include "base/map.h"
 #include "graph/graph.h"
 #include "graph/rope_freq.h"
@@ -103,7 +105,8 @@ static osh_status bind(osh_ctx *cx, builder *b, const char *name, int value)
 
 /* ---- weights ---- */
 
-/* A Linear of a compressed-tensors checkpoint: its numbers stand in other tensors, or in weight under another dtype. */
+/* A Linear of a compressed-tensors checkpoint: its numbers stand in other tensors, or in weight
+ * under another dtype. */
 static bool is_compressed(osh_ctx *cx, const builder *b, const char *module,
                           const osh_ckpt_tensor *t)
 {
@@ -208,7 +211,8 @@ static osh_status set_number(osh_ctx *cx, const osh_op *op, void *attr, const ch
     return osh_field_set(cx, f, attr, text);
 }
 
-/* The template's "attr" by the op's field table: a string field takes its text from the config key named. */
+/* The template's "attr" by the op's field table: a string field takes its text from the config key
+ * named. */
 static osh_status set_attrs(osh_ctx *cx, const builder *b, const osh_op *op, void *attr,
                             const cJSON *given)
 {
@@ -497,7 +501,8 @@ static osh_status read_positions(osh_ctx *cx, builder *b)
     return OSH_OK;
 }
 
-/* Consumers of every value, and the template's promise that linears which share an input are neighbours. */
+/* Consumers of every value, and the template's promise that linears which share an input are
+ * neighbours. */
 static osh_status link_uses(osh_ctx *cx, builder *b)
 {
     osh_status rc = OSH_OK;

@@ -1,4 +1,5 @@
-/* exec.c - runs a range of nodes on one ragged batch; a value is freed behind the last node of the run that reads it. */
+/* exec.c - runs a range of nodes on one ragged batch; a value is freed behind the last node of the
+ * run that reads it. */
 #include "graph/exec.h"
 
 #include <string.h>
@@ -177,7 +178,8 @@ static size_t scratch_bytes(const osh_graph *g, const osh_node *n, int64_t n_tok
     return n->op->scratch(n->attr, in_width, g->values[n->out[0]].width, n_tokens, n_threads);
 }
 
-/* Values that came in count for the whole run (a caller may keep them), others from their node to their last reader. */
+/* Values that came in count for the whole run (a caller may keep them), others from their node to
+ * their last reader. */
 size_t osh_exec_bytes(const osh_graph *g, int first, int n, int64_t n_tokens, int n_threads)
 {
     size_t base = 0, made = 0, peak = 0;

@@ -1,40 +1,55 @@
-/* exec.h - runs nodes of a graph on one ragged batch. The caller owns what is live between calls. */
+/* exec.h - runs nodes of a graph on one ragged batch. The caller owns what is live between
+ * calls. */
 #ifndef OSH_EXEC_H
 #define OSH_EXEC_H
 #include "graph/graph.h"
 
-/* Weights by graph weight index; NULL: not loaded. Stored dtype, or the compute dtype after a modifier wrote back. */
-typedef struct osh_weights { osh_tensor **w; int n; } osh_weights;
+/* Weights by graph weight index; NULL: not loaded. Stored dtype, or the compute dtype after a
+ * modifier wrote back. */
+typedef struct osh_weights {
+    osh_tensor **w;
+    int n;
+} osh_weights;
 osh_status osh_weights_new(osh_ctx *cx, osh_weights **out, const osh_graph *g);
 void osh_weights_free(osh_ctx *cx, osh_weights *w);
-osh_status osh_weights_load(osh_ctx *cx, osh_weights *w, const osh_graph *g, const osh_checkpoint *ck, int first_node, int n_nodes); // those missing; a
-                                                              // non-finite element fails naming tensor and index
-void osh_weights_release(osh_ctx *cx, osh_weights *w, const osh_graph *g, int first_node, int n_nodes);
+/* Those that are missing; a non-finite element fails naming tensor and index. */
+osh_status osh_weights_load(osh_ctx *cx, osh_weights *w, const osh_graph *g,
+                            const osh_checkpoint *ck, int first_node, int n_nodes);
+void osh_weights_release(osh_ctx *cx, osh_weights *w, const osh_graph *g, int first_node,
+                         int n_nodes);
 
 typedef struct osh_batch {
     osh_tensor **values; // [graph n_values]; own; NULL: not live
     int n_values;
-    int64_t *offsets;    // own [n_samples + 1]
-    osh_seqs seqs;       // view of offsets
+    int64_t *offsets; // own [n_samples + 1]
+    osh_seqs seqs;    // view of offsets
     int64_t n_tokens, first_sample;
 } osh_batch;
-osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const int32_t *ids, const int64_t *offsets, int64_t n_samples); // copies ids
+osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const int32_t *ids,
+                         const int64_t *offsets, int64_t n_samples); // copies ids
 void osh_batch_free(osh_ctx *cx, osh_batch *b);
 
 typedef struct osh_exec_hooks {
-    /* A value exists and is about to be used: statistics. Called once per value and run, before its consumers. NULL: none. */
-    osh_status (*value)(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b);
-    /* Input of a linear node just before it runs, for activation quantization: may return another tensor in *x (view of user's). */
-    osh_status (*linear_input)(osh_ctx *cx, void *user, int node, const osh_tensor **x, const osh_batch *b);
+    /* A value exists and is about to be used: statistics. Called once per value and run, before its
+     * consumers; for what the caller brought, when the run starts. NULL: none. */
+    osh_status (*value)(osh_ctx *cx, void *user, int value, const osh_tensor *x,
+                        const osh_batch *b);
+    /* Input of a linear node just before it runs, for activation quantization: may return another
+     * tensor in *x (view of user's). */
+    osh_status (*linear_input)(osh_ctx *cx, void *user, int node, const osh_tensor **x,
+                               const osh_batch *b);
     void *user;
 } osh_exec_hooks;
 
-/* Runs those nodes of [first, first + n) for which run[i - first] is true (run NULL: all). Afterwards exactly the values with
- * keep[v] are live (keep NULL: all that exist). A non-finite output fails naming module and sample when check is set. */
-osh_status osh_exec_run(osh_ctx *cx, const osh_graph *g, int first, int n, const bool *run, const osh_weights *w, osh_batch *b,
-                        const bool *keep, const osh_exec_hooks *hooks, bool check);
+/* Runs those nodes of [first, first + n) for which run[i - first] is true (run NULL: all).
+ * Afterwards exactly the values with keep[v] that exist are live (keep NULL: all). A non-finite
+ * output fails naming module and sample when check is set. */
+osh_status osh_exec_run(osh_ctx *cx, const osh_graph *g, int first, int n, const bool *run,
+                        const osh_weights *w, osh_batch *b, const bool *keep,
+                        const osh_exec_hooks *hooks, bool check);
 /* Which nodes of the subgraph must run so that the values with want[v] exist. run: [n_nodes]. */
 void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool *want);
-/* Upper bound of host bytes that values and scratch take while [first, first + n) runs on n_tokens tokens. */
+/* Upper bound of host bytes that values and scratch take while [first, first + n) runs on n_tokens
+ * tokens and live-in and live-out values are kept. */
 size_t osh_exec_bytes(const osh_graph *g, int first, int n, int64_t n_tokens, int n_threads);
 #endif

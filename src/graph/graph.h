@@ -8,7 +8,8 @@
 
 typedef struct osh_partition osh_partition;
 
-typedef struct osh_module { // every module of the Hugging Face tree that the template names, parents before children
+/* Every module of the Hugging Face tree that the template names, parents before children. */
+typedef struct osh_module {
     char *name; // own: "model.layers.0.self_attn.q_proj"
     char *cls;  // own: "Linear"
     int parent; // index, -1: root
@@ -18,8 +19,8 @@ typedef struct osh_module { // every module of the Hugging Face tree that the te
 typedef struct osh_value {
     char *name; // own: "model.layers.0.a"
     int64_t width;
-    bool is_ids; // I32 [N]; else compute dtype [N, width]
-    int producer; // node; -1: graph input
+    bool is_ids;             // I32 [N]; else compute dtype [N, width]
+    int producer;            // node; -1: graph input
     int first_use, last_use; // nodes; -1: none
 } osh_value;
 
@@ -27,51 +28,64 @@ typedef struct osh_weight {
     char *name; // own: tensor name; of a tied head: that of the embedding
     int ndim;
     int64_t shape[2];
-    int64_t tensor; // index into the checkpoint's tensors; -1: none of this name (compressed)
-    bool compressed; // of a compressed-tensors checkpoint: codes and scales stand for it; the caller fills osh_weights
+    int64_t tensor;  // index into the checkpoint's tensors; -1: none of this name (compressed)
+    bool compressed; // codes and scales stand for it: the caller fills osh_weights
 } osh_weight;
 
 typedef struct osh_node {
     const osh_op *op;
-    int module;               // index into modules
-    int in[OSH_OP_MAX_IN];    // values; -1: absent
+    int module;            // index into modules
+    int in[OSH_OP_MAX_IN]; // values; -1: absent
     int out[OSH_OP_MAX_OUT];
-    int w[OSH_OP_MAX_IN];     // weights; -1: absent
-    void *attr;               // own
+    int w[OSH_OP_MAX_IN]; // weights; -1: absent
+    void *attr;           // own
 } osh_node;
 
 typedef struct osh_graph {
-    osh_module *modules; int n_modules;
-    osh_value *values; int n_values;
-    osh_node *nodes; int n_nodes;   // in execution order; linears with the same input stand next to each other
-    osh_weight *weights; int n_weights;
-    int input_ids;   // value
-    int hidden;      // value that the head reads (after the final norm)
-    int head;        // node of lm_head (its logits are the graph's output)
-    int64_t n_vocab, n_layers, max_positions; // positions a sample may have (rope dynamic: times its factor)
-    osh_dtype dtype; // compute dtype
-    char *layer_class; // own: default sequential target, "LlamaDecoderLayer"
+    osh_module *modules;
+    int n_modules;
+    osh_value *values;
+    int n_values;
+    osh_node *nodes;
+    int n_nodes; // in execution order; linears with the same input stand next to each other
+    osh_weight *weights;
+    int n_weights;
+    int input_ids; // value
+    int hidden;    // value that the head reads (after the final norm)
+    int head;      // node of lm_head (its logits are the graph's output)
+    int64_t n_vocab, n_layers;
+    int64_t max_positions; // that a sample may have (rope dynamic: times its factor)
+    osh_dtype dtype;       // compute dtype
+    char *layer_class;     // own: default sequential target, "LlamaDecoderLayer"
 } osh_graph;
 
-/* models_dir NULL: the embedded templates. Unknown architecture: OSH_E_UNSUPPORTED naming the known ones. Checks every weight's
- * presence, shape and dtype. */
-osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck, const char *models_dir);
+/* models_dir NULL: the embedded templates. Unknown architecture: OSH_E_UNSUPPORTED naming the known
+ * ones. Checks every weight's presence, shape and dtype. */
+osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
+                         const char *models_dir);
 void osh_graph_free(osh_ctx *cx, osh_graph *g);
 bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_dir);
 int osh_graph_module(const osh_graph *g, const char *name); // -1: none
-osh_status osh_graph_dot(osh_ctx *cx, char **out, const osh_graph *g, const osh_partition *p); // own: Graphviz text; p may be NULL
+/* Graphviz text; own. p NULL: not cut. */
+osh_status osh_graph_dot(osh_ctx *cx, char **out, const osh_graph *g, const osh_partition *p);
 
 typedef struct osh_subgraph {
-    int first, n_nodes;          // nodes [first, first + n_nodes) of the graph: disjoint, contiguous, in order
+    int first, n_nodes; // nodes [first, first + n_nodes) of the graph: disjoint and in order
     int n_targets;
-    char *name;                  // own: the first target's module ("model.embed_tokens" for a head without target)
-    int *live_in; int n_live_in;   // values from earlier subgraphs that are read here
-    int *live_out; int n_live_out; // values made here or before that later subgraphs read
+    char *name; // own: the first target's module ("model.embed_tokens" for a head without target)
+    int *live_in;
+    int n_live_in; // values from earlier subgraphs that are read here
+    int *live_out;
+    int n_live_out; // values made here or before that later subgraphs read
 } osh_subgraph;
-struct osh_partition { osh_subgraph *parts; int n; };
+struct osh_partition {
+    osh_subgraph *parts;
+    int n;
+};
 
-/* targets: class, name, re:; n 0: the decoder layer. A target that matches nothing is an error that names it. Linears that
- * share an input stay together and count as one target. */
-osh_status osh_partition_new(osh_ctx *cx, osh_partition **out, const osh_graph *g, const char *const *targets, size_t n, int64_t per_subgraph);
+/* targets: class, name, re:; n 0: the decoder layer. A target that matches nothing is an error that
+ * names it. Linears that share an input stay together and count as one target. */
+osh_status osh_partition_new(osh_ctx *cx, osh_partition **out, const osh_graph *g,
+                             const char *const *targets, size_t n, int64_t per_subgraph);
 void osh_partition_free(osh_ctx *cx, osh_partition *p);
 #endif

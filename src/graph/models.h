@@ -1,4 +1,5 @@
-/* models.h - the graph templates of models/ as the build embeds them (cmake/embed.cmake writes the array). */
+/* models.h - the graph templates of models/ as the build embeds them (cmake/embed.cmake writes the
+ * array). */
 #ifndef OSH_MODELS_H
 #define OSH_MODELS_H
 #include <stddef.h>

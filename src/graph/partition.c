@@ -1,11 +1,13 @@
-/* partition.c - cuts the graph at sequential targets, as LLM Compressor's topological_partition does.
+/* partition.c - cuts the graph at sequential targets, as LLM Compressor's topological_partition
+ * does. With the decoder layers as targets:
  *
- *   nodes   embed | norm q k v rope .. add | norm q k v .. add | norm lm_head       targets: the decoder layers
+ *   nodes   embed | norm q k v rope .. add | norm q k v .. add | norm lm_head
  *   parts   [ 0  ] [         1            ] [        2                     ]
  *
- * A new part begins before a target when N targets are in the current one, and before the first target (the head). What
- * stands between two targets belongs to the part of the former; so the tail joins the last target. Of nested targets the
- * outermost counts. Nodes are already in execution order, so a part is a range of nodes. */
+ * A new part begins before a target when N targets are in the current one, and before the first
+ * target (the head). What stands between two targets belongs to the part of the former; so the tail
+ * joins the last target. Of nested targets the outermost counts. Nodes are already in execution
+ * order, so a part is a range of nodes. */
 #include "graph/graph.h"
 
 #include <string.h>
@@ -57,7 +59,8 @@ static bool same_input_linears(const osh_graph *g, int a, int b)
     return strcmp(x->op->name, "linear") == 0 && y->op == x->op && x->in[0] == y->in[0];
 }
 
-/* unit[i]: module of the target that node i belongs to, -1: none. Linears that share an input join the first's target. */
+/* unit[i]: module of the target that node i belongs to, -1: none. Linears that share an input join
+ * the first's target. */
 static void mark_units(int *unit, const osh_graph *g, const bool *hit)
 {
     for (int i = 0; i < g->n_nodes; i++) {

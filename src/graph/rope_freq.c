@@ -6,8 +6,8 @@
  *   dynamic   theta grows with the sample: the op does it, here stands the short sample's f
  *   yarn      a ramp between f / factor and f over the dimensions; cos and sin are scaled
  *
- * torch does this in f32, one rounding per step, and so does this file; only the power is taken in double and rounded once
- * (torch's own is within 1 ulp of that). */
+ * torch does this in f32, one rounding per step, and so does this file; only the power is taken in
+ * double and rounded once (torch's own is within 1 ulp of that). */
 #include "graph/rope_freq.h"
 
 #include <math.h>

@@ -1,6 +1,8 @@
-/* template.c - graph templates (models/<name>.json): lookup by architecture, and the arithmetic of dims and attributes.
+/* template.c - graph templates (models/<name>.json): lookup by architecture, and the arithmetic of
+ * dims and attributes.
  *
- * Expressions are names and numbers joined by * and /, left to right; nothing else, so that a template stays data. */
+ * Expressions are names and numbers joined by * and /, left to right; nothing else, so that a
+ * template stays data. */
 #include "graph/template.h"
 
 #include "base/buf.h"
@@ -209,7 +211,8 @@ osh_status osh_scope_name(osh_ctx *cx, double *out, const osh_scope *s, const ch
     return name_at(cx, out, s, name, 0);
 }
 
-/* What a message calls expr: config.json's word where it is a dim, which only the template knows. */
+/* What a message calls expr: config.json's word where it is a dim, which only the template knows.
+ * */
 static const char *words(const osh_scope *s, const cJSON *expr)
 {
     const cJSON *dims = cJSON_GetObjectItemCaseSensitive(s->tpl->json, "dims"), *row;
@@ -244,7 +247,8 @@ osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s, cons
     return OSH_OK;
 }
 
-/* layer_types of config.json decides where it is given; else every layer from max_window_layers on slides. */
+/* layer_types of config.json decides where it is given; else every layer from max_window_layers on
+ * slides. */
 static osh_status layer_slides(osh_ctx *cx, bool *yes, const osh_scope *s, const cJSON *row,
                                int64_t layer)
 {

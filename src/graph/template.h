@@ -1,7 +1,8 @@
 /* template.h - finds the template of an architecture and evaluates its names against config.json.
  *
- * A name stands for, in this order: the layer's window ("window"), a row of "dims", a key of config.json, a row of
- * "defaults" (the key is absent) or of "nulls" (it is null: transformers' configuration classes tell the two apart). */
+ * A name stands for, in this order: the layer's window ("window"), a row of "dims", a key of
+ * config.json, a row of "defaults" (the key is absent) or of "nulls" (it is null: transformers'
+ * configuration classes tell the two apart). */
 #ifndef OSH_TEMPLATE_H
 #define OSH_TEMPLATE_H
 #include "io/hf_config.h"
@@ -11,8 +12,8 @@ typedef struct osh_template {
     cJSON *json; // own
 } osh_template;
 
-/* models_dir NULL: the embedded templates; else its files win over those. *out NULL: no template has this architecture, and
- * known (own, may be NULL) lists those that exist. */
+/* models_dir NULL: the embedded templates; else its files win over those. *out NULL: no template
+ * has this architecture, and known (own, may be NULL) lists those that exist. */
 osh_status osh_template_find(osh_ctx *cx, osh_template **out, char **known,
                              const char *architecture, const char *models_dir);
 osh_status osh_template_parse(osh_ctx *cx, osh_template **out, const char *name, const char *text,
@@ -32,6 +33,7 @@ osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJ
                          int64_t min); // whole, min..2^40
 osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s,
                          const char *key); // view of config or template
-/* The window of layer i after the template's "window" row {"size", "when", "layers", "from"}; 0: full attention. */
+/* The window of layer i after the template's "window" row {"size", "when", "layers", "from"}; 0:
+ * full attention. */
 osh_status osh_scope_window(osh_ctx *cx, int64_t *out, const osh_scope *s, int64_t layer);
 #endif

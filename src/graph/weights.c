@@ -1,4 +1,5 @@
-/* weights.c - the weights of a range of nodes, read from the shards when they are needed and freed behind. */
+/* weights.c - the weights of a range of nodes, read from the shards when they are needed and freed
+ * behind. */
 #include "graph/exec.h"
 
 osh_status osh_weights_new(osh_ctx *cx, osh_weights **out, const osh_graph *g)

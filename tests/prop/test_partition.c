@@ -1,5 +1,6 @@
-/* test_partition.c - for every kind of target and 1 to 5 targets per subgraph: every node stands in exactly one part, parts
- * are in order, linears that share an input are together, live-in and live-out are those that brute force finds. */
+/* test_partition.c - for every kind of target and 1 to 5 targets per subgraph: every node stands in
+ * exactly one part, parts are in order, linears that share an input are together, live-in and
+ * live-out are those that brute force finds. */
 #include "golden/models/tiny.h"
 #include "graph/exec.h"
 

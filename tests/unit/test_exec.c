@@ -1,4 +1,5 @@
-/* test_exec.c - running ranges of nodes: what stays live, which hooks are called when, pieces against the whole. */
+/* test_exec.c - running ranges of nodes: what stays live, which hooks are called when, pieces
+ * against the whole. */
 #include "golden/models/tiny.h"
 #include "graph/exec.h"
 
@@ -58,7 +59,8 @@ static osh_batch *whole(model *m, int first, int n)
     return b;
 }
 
-/* The same through the parts of a partition, loading and releasing weights, keeping live-out values only. */
+/* The same through the parts of a partition, loading and releasing weights, keeping live-out values
+ * only. */
 static osh_batch *in_parts(model *m, const char *target, int first, int n)
 {
     osh_partition *p = NULL;

@@ -1,4 +1,5 @@
-/* test_graph.c - templates and config.json to graphs: names, values, attributes; and what must be refused. */
+/* test_graph.c - templates and config.json to graphs: names, values, attributes; and what must be
+ * refused. */
 #include "golden/models/tiny.h"
 #include "graph/exec.h"
 #include "graph/models.h"

@@ -1,7 +1,9 @@
-/* test_models.c - logits of tiny random checkpoints of every architecture and rope type against transformers.
+/* test_models.c - logits of tiny random checkpoints of every architecture and rope type against
+ * transformers.
  *
- * F32: max |difference| at most 1e-4 of max |logit|. BF16, F16: mean |NLL difference| to the f32 truth at most 1.25 times
- * that of transformers' own half precision, plus 1e-4. Prints the figures. Fixtures: gen.py. */
+ * F32: max |difference| at most 1e-4 of max |logit|. BF16, F16: mean |NLL difference| to the f32
+ * truth at most 1.25 times that of transformers' own half precision, plus 1e-4. Prints the figures.
+ * Fixtures: gen.py. */
 #include "golden/models/tiny.h"
 #include "graph/exec.h"
 

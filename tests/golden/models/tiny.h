@@ -1,8 +1,11 @@
-/* tiny.h - writes the tiny random checkpoints of gen.py: config.json as stored in <case>.json, weights from the counter RNG.
+/* tiny.h - writes the tiny random checkpoints of gen.py: config.json as stored in <case>.json,
+ * weights from the counter RNG.
  *
- *   norms 1 + u/4    biases u/2    embeddings u    linears u sqrt(3 / in), q and k twice that      u uniform in [-1, 1)
+ *   u uniform in [-1, 1):  norms 1 + u/4,  biases u/2,  embeddings u,  linears u sqrt(3 / in),
+ *                          q and k twice that
  *
- * stream of a tensor: FNV-1a (32 bits) of its name, so that no order matters. Every failure aborts the test. */
+ * stream of a tensor: FNV-1a (32 bits) of its name, so that no order matters. Every failure aborts
+ * the test. */
 #ifndef OSH_TINY_H
 #define OSH_TINY_H
 #include "base/base.h"
@@ -131,7 +134,8 @@ static inline void tiny_write(osh_ctx *cx, const tiny_case *t, const char *dir, 
     free(e);
 }
 
-/* f32 elements behind the header of a .npy file (version 1, C order, '<f4'). own: osh_free(cx, *file) */
+/* f32 elements behind the header of a .npy file (version 1, C order, '<f4'). own: osh_free(cx,
+ * *file) */
 static inline const float *tiny_npy(osh_ctx *cx, char **file, size_t *n, const char *name,
                                     const char *suffix)
 {
