@@ -67,13 +67,28 @@ if(TARGET oneshot)
                    "ONESHOT=$<TARGET_FILE:oneshot>" "OSH_SOURCE_DIR=${CMAKE_SOURCE_DIR}")
     endforeach()
   endforeach()
+
+  # examples/*.sh: each promises its last line in a comment
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/examples/*.sh)
+  foreach(file IN LISTS files)
+    get_filename_component(name ${file} NAME_WE)
+    add_test(NAME example_${name}
+             COMMAND bash ${CMAKE_SOURCE_DIR}/cmake/run_example.sh ${file} ${CMAKE_BINARY_DIR}/tests/example_${name}.dir)
+    osh_test_props(example_${name} examples 900)
+    set_property(TEST example_${name} APPEND PROPERTY ENVIRONMENT "ONESHOT=$<TARGET_FILE:oneshot>")
+  endforeach()
 endif()
 
 if(Python3_FOUND)
-  foreach(name check_layers lint)
+  foreach(name check_layers lint check_docs)
     if(EXISTS ${CMAKE_SOURCE_DIR}/scripts/${name}.py)
       add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/scripts/${name}.py)
       osh_test_props(${name} lint 60)
     endif()
   endforeach()
+  if(TARGET oneshot) # the man page has the flags of --help
+    add_test(NAME man_options
+             COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/scripts/man_options.py --check $<TARGET_FILE:oneshot>)
+    osh_test_props(man_options lint 60)
+  endif()
 endif()

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# run_example.sh SCRIPT DIR - runs an example in the empty folder DIR and compares its last line of standard output with
+# the one that its comment "# Last line: ..." promises: words exactly, numbers within 0.3 % (processors sum differently).
+set -u
+script=$1 dir=$2
+rm -rf "$dir" && mkdir -p "$dir" && cd "$dir" || exit 1
+want=$(sed -n 's/^# Last line: //p' "$script")
+[ -n "$want" ] || { echo "$script promises no last line"; exit 1; }
+bash "$script" >stdout.txt || { echo "exit code $?"; cat stdout.txt; exit 1; }
+cat stdout.txt
+awk -v want="$want" '
+    { got = $0 }
+    END {
+        n = split(want, w, " ")
+        bad = split(got, g, " ") != n
+        for (i = 1; i <= n && !bad; i++) {
+            number = w[i] ~ /^[0-9.]+$/ && g[i] ~ /^[0-9.]+$/
+            bad = number ? (g[i] - w[i]) ^ 2 > (0.003 * w[i]) ^ 2 : g[i] != w[i]
+        }
+        if (bad) printf "last line is \"%s\", wanted \"%s\"\n", got, want
+        exit bad
+    }' stdout.txt

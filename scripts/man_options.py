@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""man_options.py - the options of the man page from `oneshot --help` and `oneshot eval --help`, and the page as roff.
+
+docs/oneshot.1.md is written by hand but for the lines between `<!-- oneshot --help -->` and `<!-- end -->`; those are
+made here, then the whole is turned into docs/oneshot.1. The Markdown is a small part of it: headings, paragraphs, code
+indented by four spaces, **bold**, *italic*, `code`, and `term` + newline + `:   text` for a row of a list.
+Usage: man_options.py [--check] BINARY     --check: writes nothing, fails where the files differ from what would be written"""
+import pathlib
+import re
+import subprocess
+import sys
+
+DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
+PAGE, ROFF = DOCS / "oneshot.1.md", DOCS / "oneshot.1"
+SECTION = re.compile(r"(<!-- oneshot( \w+)? --help -->\n).*?(<!-- end -->)", re.S)
+OPTION = re.compile(r"^  --([a-z0-9-]+) +(.*)$")
+
+
+def run(binary, *words):
+    return subprocess.run([binary, *words], check=True, capture_output=True, text=True).stdout
+
+
+def rows(help_text):
+    """`--flag` and its text, as Markdown rows."""
+    out = []
+    for line in help_text.splitlines():
+        m = OPTION.match(line)
+        if m:
+            text = m.group(2).replace("*", "\\*")
+            out.append(f"`--{m.group(1)}`\n:   {text[0].upper() + text[1:]}\n")
+    return "\n".join(out)
+
+
+def filled(page, binary):
+    def one(m):
+        words = [m.group(2).strip()] if m.group(2) else []
+        return m.group(1) + "\n" + rows(run(binary, *words, "--help")) + "\n" + m.group(3)
+    return SECTION.sub(one, page)
+
+
+def inline(text):
+    text = text.replace("\\*", "\0").replace("\\", "\\e").replace("-", "\\-")
+    text = re.sub(r"\*\*(.+?)\*\*", r"\\fB\1\\fR", text)
+    text = re.sub(r"`(.+?)`", r"\\fB\1\\fR", text)
+    text = re.sub(r"\*(.+?)\*", r"\\fI\1\\fR", text)
+    text = text.replace("\0", "*")
+    return "\\&" + text if text[:1] in {".", "'"} else text
+
+
+def roff(page, version):
+    """One block at a time; blocks are separated by empty lines."""
+    out = ['.\\" made by scripts/man_options.py from oneshot.1.md', f'.TH ONESHOT 1 "" "oneshot {version}" "User Commands"']
+    page = re.sub(r"<!--.*?-->\n?", "", page)
+    for block in re.split(r"\n\s*\n", page.strip("\n")):
+        lines = block.split("\n")
+        if lines[0].startswith("# "):
+            continue  # the title; .TH says it
+        if lines[0].startswith("## "):
+            out.append(".SH " + lines[0][3:].upper())
+        elif all(line.startswith("    ") for line in lines):
+            out += [".PP", ".nf", ".RS 4"] + [inline(line[4:]) for line in lines] + [".RE", ".fi"]
+        elif len(lines) > 1 and lines[1].startswith(":   "):
+            out += [".TP", inline(lines[0]), inline(" ".join(x.strip().removeprefix(":   ") for x in lines[1:]))]
+        else:
+            out += ([] if out[-1].startswith(".SH") else [".PP"]) + [inline(line) for line in lines]
+    return "\n".join(out) + "\n"
+
+
+def main():
+    args = [a for a in sys.argv[1:] if a != "--check"]
+    if len(args) != 1:
+        print(__doc__)
+        return 2
+    page = filled(PAGE.read_text(), args[0])
+    made = {PAGE: page, ROFF: roff(page, run(args[0], "--version").split()[1])}
+    stale = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
+    if "--check" not in sys.argv:
+        for path in stale:
+            path.write_text(made[path])
+    for path in stale:
+        print(f"{path.name}: " + ("written" if "--check" not in sys.argv else
+                                  "differs from --help: run scripts/man_options.py BINARY"))
+    return 1 if stale and "--check" in sys.argv else 0
+
+
+sys.exit(main())
