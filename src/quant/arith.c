@@ -72,9 +72,8 @@ static grid grid_of(const osh_q_args *a, int64_t O, int64_t I)
 
 /* zero_f32: the reference's 0-dimensional case (dynamic tensor strategy), where qmin - t is not rounded. */
 static void one_param(float *scale, int8_t *zp, float mn, float mx, const osh_q_code *q,
-                      bool symmetric, osh_dtype dt, osh_arithmetic ar, bool zero_f32)
+                      bool symmetric, osh_dtype dt, osh_dtype step, bool zero_f32)
 {
-    osh_dtype step = ar == OSH_ARITH_F32 ? OSH_F32 : dt;
     float s;
     mn = mn < 0 ? mn : 0;
     mx = mx > 0 ? mx : 0;
@@ -95,16 +94,18 @@ void osh_q_scale_zp_one(float *scale, int8_t *zp, float min, float max, const os
                         osh_dtype dt, bool zero_f32)
 {
     osh_q_code q = osh_q_code_of(a, dt);
-    one_param(scale, zp, min, max, &q, a->symmetric, dt, OSH_ARITH_REFERENCE, zero_f32);
+    one_param(scale, zp, min, max, &q, a->symmetric, dt, dt, zero_f32);
 }
 
 void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                     const osh_q_args *a, osh_dtype dt, osh_arithmetic ar)
 {
     osh_q_code q = osh_q_code_of(a, dt);
-    for (int64_t i = 0; i < n; i++) {
+    osh_dtype step = ar == OSH_ARITH_F32 ? OSH_F32 : dt;
+    int64_t i = osh_q_kernels_best()->params(scale, zp, min, max, n, &q, a->symmetric, dt, step);
+    for (; i < n; i++) {
         float s;
-        one_param(&s, zp ? zp + i : NULL, min[i], max[i], &q, a->symmetric, dt, ar, false);
+        one_param(&s, zp ? zp + i : NULL, min[i], max[i], &q, a->symmetric, dt, step, false);
         if (dt == OSH_BF16)
             ((uint16_t *)scale)[i] = osh_bf16_of_f32(s);
         else if (dt == OSH_F16)
@@ -152,6 +153,19 @@ static void widen(float *min, float *max, const job *j, int64_t row, int64_t col
     if (!isnan(*max) && !(hi <= *max)) *max = hi;
 }
 
+/* Scales and zero points [first, last) from their ranges. */
+static osh_status params_of(osh_ctx *cx, const job *j, int64_t first, int64_t last)
+{
+    for (int64_t i = first; i < last; i++)
+        if (!isfinite(j->min[i]) || !isfinite(j->max[i]))
+            return osh_fail(cx, OSH_E_NUMERIC, "%s holds a NaN or an infinity", j->what);
+    size_t size = osh_dtype_bytes(j->dt);
+    int8_t *zero = j->p->zero ? (int8_t *)j->p->zero->data + first : NULL;
+    osh_q_scale_zp((uint8_t *)j->p->scale->data + (size_t)first * size, zero, j->min + first,
+                   j->max + first, last - first, j->a, j->dt, j->ar);
+    return OSH_OK;
+}
+
 static osh_status range_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const job *j = user;
@@ -165,15 +179,9 @@ static osh_status range_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
             int64_t at = j->a->strategy == OSH_Q_TENSOR ? chunk : r / g->band * g->per_band + s;
             widen(&j->min[at], &j->max[at], j, r, col, n);
         }
-    return OSH_OK;
-}
-
-static osh_status check_finite(osh_ctx *cx, const job *j, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(j->min[i]) || !isfinite(j->max[i]))
-            return osh_fail(cx, OSH_E_NUMERIC, "%s holds a NaN or an infinity", j->what);
-    return OSH_OK;
+    if (j->a->strategy == OSH_Q_TENSOR) return OSH_OK; // the chunks' ranges are joined first
+    return params_of(cx, j, first / g->band * g->per_band,
+                     ((last - 1) / g->band + 1) * g->per_band);
 }
 
 static osh_status check_weight(osh_ctx *cx, const osh_tensor *w, const char *what)
@@ -203,17 +211,17 @@ osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
     if (!a->symmetric) OSH_TRY(osh_tensor_new(cx, &q.zero, OSH_I8, ndim, shape));
     n = osh_tensor_numel(q.scale);
     if (a->strategy == OSH_Q_TENSOR && n_chunks_of(&j) > n) n = n_chunks_of(&j);
+    j.p = &q;
     OSH_NEW(cx, j.min, n);
     OSH_NEW(cx, j.max, n);
     OSH_TRY(osh_parallel_for(cx, n_chunks_of(&j), range_chunk, &j));
-    OSH_TRY(check_finite(cx, &j, n));
-    if (a->strategy == OSH_Q_TENSOR)
+    if (a->strategy == OSH_Q_TENSOR) {
         for (int64_t i = 1; i < n; i++) {
-            j.min[0] = j.min[i] < j.min[0] ? j.min[i] : j.min[0];
-            j.max[0] = j.max[i] > j.max[0] ? j.max[i] : j.max[0];
+            if (!isnan(j.min[0]) && !(j.min[i] >= j.min[0])) j.min[0] = j.min[i];
+            if (!isnan(j.max[0]) && !(j.max[i] <= j.max[0])) j.max[0] = j.max[i];
         }
-    osh_q_scale_zp(q.scale->data, q.zero ? q.zero->data : NULL, j.min, j.max,
-                   osh_tensor_numel(q.scale), a, w->dtype, ar);
+        OSH_TRY(params_of(cx, &j, 0, 1));
+    }
     *p = q, q = (osh_qparams){0}; // give
 done:
     osh_free(cx, j.min);

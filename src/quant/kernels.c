@@ -101,7 +101,13 @@ static void decode_c(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, con
     }
 }
 
-const osh_q_kernels osh_q_kernels_c = {"c", range_c, encode_c, decode_c};
+static int64_t params_c(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
+                        const osh_q_code *c, bool symmetric, osh_dtype dt, osh_dtype step)
+{
+    return 0; // one by one: arith.c
+}
+
+const osh_q_kernels osh_q_kernels_c = {"c", range_c, params_c, encode_c, decode_c};
 
 const osh_q_kernels *osh_q_kernels_best(void)
 {

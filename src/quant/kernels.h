@@ -18,6 +18,10 @@ typedef struct osh_q_kernels {
     const char *name;
     /* Exact smallest and largest of x [n]; a NaN or Inf among them comes out as a NaN or Inf. n > 0. */
     void (*range)(float *min, float *max, const void *x, osh_dtype dt, int64_t n);
+    /* scale [n] of dtype dt, zp [n] (NULL: none) of the ranges; step: what the steps between are rounded to. Returns how
+     * many it did: a multiple of its width. */
+    int64_t (*params)(void *scale, int8_t *zp, const float *min, const float *max, int64_t n, const osh_q_code *c,
+                      bool symmetric, osh_dtype dt, osh_dtype step);
     /* codes [n] = round(clamp(rnd(rnd(x / scale) + zero), qmin, qmax)); x is finite. */
     void (*encode)(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c);
     /* y [n] of dtype dt = rnd((code - zero) * scale) */
@@ -29,8 +33,9 @@ const osh_q_kernels *osh_q_kernels_avx2(void); // NULL: this machine has none
 const osh_q_kernels *osh_q_kernels_best(void);
 
 float osh_q_round_to(float x, osh_dtype dt); // to the nearest value of dt, ties to even
-/* calculate_qparams of one range; zero_f32: its 0-dimensional case (dynamic, strategy tensor), where qmin - t is not rounded. */
-void osh_q_scale_zp_one(float *scale, int8_t *zp, float min, float max, const osh_q_args *a,
-                        osh_dtype dt, bool zero_f32);
+/* calculate_qparams of one range; zero_f32: its 0-dimensional case (dynamic, strategy tensor), where
+ * qmin - t is not rounded. */
+void osh_q_scale_zp_one(float *scale, int8_t *zp, float min, float max, const osh_q_args *a, osh_dtype dt,
+                        bool zero_f32);
 osh_q_code osh_q_code_of(const osh_q_args *a, osh_dtype round);
 #endif

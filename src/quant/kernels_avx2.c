@@ -206,6 +206,51 @@ AVX2 static void range_avx2(float *min, float *max, const void *x, osh_dtype dt,
     }
 }
 
+/* ---- scales and zero points: arith.c's one_param, 8 at a time ---- */
+INLINE int64_t params_as(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
+                         const osh_q_code *c, bool symmetric, osh_dtype dt, osh_dtype step)
+{
+    const __m256 none = _mm256_setzero_ps(), qmin = _mm256_set1_ps(c->qmin),
+                 qmax = _mm256_set1_ps(c->qmax);
+    const __m256 eps = _mm256_set1_ps(dt == OSH_BF16  ? 0x1p-7f
+                                      : dt == OSH_F16 ? 0x1p-10f
+                                                      : 0x1p-23f);
+    const __m256 range = _mm256_set1_ps(symmetric ? (c->qmax - c->qmin) / 2 : c->qmax - c->qmin);
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        __m256 mn = _mm256_min_ps(_mm256_loadu_ps(min + i), none);
+        __m256 mx = _mm256_max_ps(_mm256_loadu_ps(max + i), none), s, z = none;
+        if (symmetric) {
+            s = _mm256_max_ps(_mm256_sub_ps(none, mn), mx);
+            s = round8(_mm256_div_ps(s, range), dt);
+        } else {
+            s = round8(_mm256_div_ps(round8(_mm256_sub_ps(mx, mn), step), range), dt);
+            z = round8(_mm256_sub_ps(qmin, round8(_mm256_div_ps(mn, s), step)), step);
+            __m256 number = _mm256_cmp_ps(z, z, _CMP_ORD_Q); // 0 / 0: zero point 0
+            z = _mm256_and_ps(number, _mm256_min_ps(_mm256_max_ps(z, qmin), qmax));
+        }
+        s = _mm256_blendv_ps(s, eps, _mm256_cmp_ps(s, none, _CMP_EQ_OQ));
+        store8((uint8_t *)scale + (size_t)i * (dt == OSH_F32 ? 4 : 2), s, dt);
+        if (!zp) continue;
+        __m256i q = _mm256_cvtps_epi32(z);
+        __m128i h = _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1));
+        _mm_storel_epi64((__m128i *)(void *)(zp + i), _mm_packs_epi16(h, h));
+    }
+    return i;
+}
+
+AVX2 static int64_t params_avx2(void *scale, int8_t *zp, const float *min, const float *max,
+                                int64_t n, const osh_q_code *c, bool symmetric, osh_dtype dt,
+                                osh_dtype step)
+{
+    if (dt == OSH_BF16 && step == OSH_BF16)
+        return params_as(scale, zp, min, max, n, c, symmetric, OSH_BF16, OSH_BF16);
+    if (dt == OSH_F16 && step == OSH_F16)
+        return params_as(scale, zp, min, max, n, c, symmetric, OSH_F16, OSH_F16);
+    if (dt == OSH_F32) return params_as(scale, zp, min, max, n, c, symmetric, OSH_F32, OSH_F32);
+    return 0;
+}
+
 /* ---- decode ---- */
 INLINE __m256 value8(const uint8_t *codes, bool fp8)
 {
@@ -258,7 +303,7 @@ AVX2 static void decode_avx2(void *y, osh_dtype dt, const uint8_t *codes, int64_
         decode_as(y, OSH_F32, codes, n, false, c);
 }
 
-static const osh_q_kernels avx2 = {"avx2", range_avx2, encode_avx2, decode_avx2};
+static const osh_q_kernels avx2 = {"avx2", range_avx2, params_avx2, encode_avx2, decode_avx2};
 
 const osh_q_kernels *osh_q_kernels_avx2(void)
 {

@@ -53,18 +53,27 @@ void osh_unpack_row(int8_t *codes, int64_t code_step, const uint32_t *words, int
     }
 }
 
-/* The two widths that everybody uses are byte-aligned: plain loops that the compiler can vectorize. */
+/* Whole rows: 8 codes are `bits` bytes, so a block of 8 needs no carry. Its bytes are pushed together in pairs, then fours,
+ * then eights (PEXT without BMI2). x86-64 is little-endian, as the file is. */
 static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
 {
-    uint8_t *b = (uint8_t *)words; // x86-64 is little-endian, as the file is
-    if (bits == 8 && n % 4 == 0)
-        for (int64_t i = 0; i < n; i++) b[i] = (uint8_t)codes[i] ^ 0x80;
-    else if (bits == 4 && n % 8 == 0)
-        for (int64_t i = 0; i < n / 2; i++)
-            b[i] = (uint8_t)(((uint8_t)(codes[2 * i] + 8) & 15) | (uint8_t)(codes[2 * i + 1] + 8)
-                                                                      << 4);
-    else
-        osh_pack_row(words, 1, codes, 1, n, bits);
+    const uint64_t each = 0x0101010101010101u, odd2 = 0x00ff00ff00ff00ffu,
+                   odd4 = 0x0000ffff0000ffffu, odd8 = 0xffffffffu;
+    uint8_t *to = (uint8_t *)words;
+    uint64_t mask = each * ((1u << bits) - 1), sign = each << (bits - 1), v;
+    int64_t i = 0, room = 4 * osh_pack_words(n, bits);
+
+    for (; i + 8 <= n && room >= 8; i += 8, to += bits, room -= bits) {
+        memcpy(&v, codes + i, 8);
+        v = (v & mask) ^ sign; // code + 2^(bits - 1)
+        v = (v & odd2) | (v & ~odd2) >> (8 - bits);
+        v = (v & odd4) | (v & ~odd4) >> 2 * (8 - bits);
+        v = (v & odd8) | (v & ~odd8) >> 4 * (8 - bits);
+        memcpy(to, &v, 8); // of which `bits` stay
+    }
+    uint32_t rest[8] = {0}; // the last codes and bytes; zero where no code reaches
+    osh_pack_row(rest, 1, codes + i, 1, n - i, bits);
+    memcpy(to, rest, (size_t)room);
 }
 
 static bool zero_packed(const osh_q_args *a)
