@@ -1,0 +1,574 @@
+/* test_dataset.c - files to samples: formats, selection, cuts, collators, windows, and what is refused. */
+#include "base/rng.h"
+#include "text/dataset.h"
+#include "unit/text_helpers.h"
+#include <stdio.h>
+#include <unistd.h>
+#include <zstd.h>
+
+/* Letters a to e are ids 2 to 6, a space 7, a new line 8; <s> and </s> stand around a text. */
+static const char tokenizer_json[] =
+    "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":["
+    "{\"id\":0,\"content\":\"<s>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true},"
+    "{\"id\":1,\"content\":\"</s>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true}],"
+    "\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,"
+    "\"use_regex\":true},\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\","
+    "\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},{\"SpecialToken\":{\"id\":\"</s>\",\"type_id\":0}}],\"pair\":[],"
+    "\"special_tokens\":{\"<s>\":{\"id\":\"<s>\",\"ids\":[0],\"tokens\":[\"<s>\"]},\"</s>\":{\"id\":\"</s>\",\"ids\":[1],"
+    "\"tokens\":[\"</s>\"]}}},\"decoder\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true,"
+    "\"use_regex\":true},\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,\"continuing_subword_prefix\":null,"
+    "\"end_of_word_suffix\":null,\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":false,\"vocab\":{\"<s>\":0,"
+    "\"</s>\":1,\"a\":2,\"b\":3,\"c\":4,\"d\":5,\"e\":6,\"\xc4\xa0\":7,\"\xc4\x8a\":8},\"merges\":[]}}";
+
+static char dir[64];
+static char path[128];
+
+static const char *place(const char *name)
+{
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+static const char *file_n(osh_ctx *cx, const char *name, const void *text, size_t n)
+{
+    assert_ok(cx, osh_file_write_all(cx, place(name), text, n));
+    return path;
+}
+
+static const char *file(osh_ctx *cx, const char *name, const char *text) { return file_n(cx, name, text, strlen(text)); }
+
+static osh_tokenizer *letters(osh_ctx *cx)
+{
+    osh_tokenizer *tok = NULL;
+    file(cx, "tokenizer.json", tokenizer_json);
+    assert_ok(cx, osh_tokenizer_open(cx, &tok, dir));
+    return tok;
+}
+
+/* Samples as text: "1 2 3|4 5". */
+static const char *show(const osh_dataset *d)
+{
+    static char s[4096];
+    size_t k = 0;
+
+    s[0] = 0;
+    for (int64_t i = 0; i < d->n; i++)
+        for (int64_t t = d->offsets[i]; t < d->offsets[i + 1] && k < sizeof s - 20; t++)
+            k += (size_t)sprintf(s + k, "%s%d", t > d->offsets[i] ? " " : i ? "|" : "", d->ids[t]);
+    return s;
+}
+
+static osh_dataset_options options(void)
+{
+    return (osh_dataset_options){.path = path, .max_seq_length = 5, .batch_size = 2, .seed = 42, .n_vocab = 9};
+}
+
+static void gives(osh_ctx *cx, osh_tokenizer *tok, const osh_dataset_options *opt, const char *wanted)
+{
+    osh_dataset d;
+    assert_ok(cx, osh_dataset_load(cx, &d, tok, opt));
+    assert_string_equal(show(&d), wanted);
+    osh_dataset_deinit(cx, &d);
+}
+
+static void refuses(osh_ctx *cx, osh_tokenizer *tok, const osh_dataset_options *opt, osh_status code, const char *holds)
+{
+    osh_dataset d;
+    assert_fails(cx, code, holds, osh_dataset_load(cx, &d, tok, opt));
+    assert_null(d.ids);
+    assert_null(d.offsets);
+}
+
+#define ROWS                                                                                       \
+    "{\"input_ids\": [1, 2, 3]}\n\n{\"input_ids\": [4, 5, 6, 7, 8, 1, 2]}\n  \t\r\n{\"input_ids\": [3, 3], \"text\": \"a\"}\r\n" \
+    "{\"input_ids\": [8]}"
+
+static void test_ids(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_dataset_options opt = options();
+
+    file(cx, "x.jsonl", ROWS); // blank lines, \r\n, no \n at the end
+    gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
+    opt.max_seq_length = 100;
+    gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8 1 2|3 3|8");
+    opt.collator = "none";
+    opt.max_seq_length = 1;
+    gives(cx, NULL, &opt, "1|4|3|8");
+}
+
+static void test_num_samples(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_dataset_options opt = options();
+
+    file(cx, "x.jsonl", ROWS "\nnot JSON");
+    opt.num_samples = 2;
+    gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8");
+    opt.num_samples = 4;
+    gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8"); // the rest of the file is not read
+    file(cx, "x.jsonl", ROWS);
+    opt.num_samples = 512; // fewer rows than asked for: all of them
+    gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
+}
+
+static void test_attention_mask(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_dataset_options opt = options();
+
+    file(cx, "x.jsonl", "{\"input_ids\": [1, 2, 3, 4, 5, 6, 7], \"attention_mask\": [0, 0, 1, 1, 1, 1, 0]}\n");
+    gives(cx, NULL, &opt, "3 4 5 6");
+    file(cx, "x.jsonl", "{\"input_ids\": [1, 2], \"attention_mask\": [1]}\n");
+    refuses(cx, NULL, &opt, OSH_E_FORMAT, "'attention_mask' is no list of 2 numbers");
+    file(cx, "x.jsonl", "{\"input_ids\": [1, 2], \"attention_mask\": [1, 2]}\n");
+    refuses(cx, NULL, &opt, OSH_E_FORMAT, "'attention_mask' is neither 0 nor 1 at place 2");
+}
+
+static void test_collators(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_dataset_options opt = options();
+
+    file(cx, "x.jsonl", ROWS);
+    opt.collator = "truncation";
+    gives(cx, NULL, &opt, "1 2 3|4 5 6|3|8");
+    opt.batch_size = 3;
+    gives(cx, NULL, &opt, "1 2|4 5|3 3|8");
+    opt.batch_size = 100;
+    gives(cx, NULL, &opt, "1|4|3|8");
+    opt.batch_size = 1;
+    gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
+    opt.pad_to_max_length = true; // ids are not padded there
+    opt.batch_size = 3;
+    gives(cx, NULL, &opt, "1 2|4 5|3 3|8");
+    opt.collator = "padding"; // does not cut ids, and adds nothing
+    gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8 1 2|3 3|8");
+}
+
+static void test_concatenate(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_dataset_options opt = options();
+
+    file(cx, "x.jsonl", ROWS); // 13 tokens
+    opt.concatenate = true;
+    gives(cx, NULL, &opt, "1 2 3 4 5|6 7 8 1 2");
+    opt.num_samples = 1; // blocks are what is counted
+    gives(cx, NULL, &opt, "1 2 3 4 5");
+    opt.num_samples = 512;
+    opt.max_seq_length = 13;
+    gives(cx, NULL, &opt, "1 2 3 4 5 6 7 8 1 2 3 3 8");
+    opt.max_seq_length = 14;
+    refuses(cx, NULL, &opt, OSH_E_FORMAT, "13 tokens, fewer than one block of 14");
+    opt.collator = "truncation";
+    opt.max_seq_length = 2;
+    gives(cx, NULL, &opt, "1 2|3 4|5 6|7 8|1 2|3 3");
+}
+
+static void test_text(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_tokenizer *tok = letters(cx);
+    osh_dataset_options opt = options();
+
+    file(cx, "x.jsonl", "{\"text\": \"abc\"}\n{\"text\": \"abcdeabcde\"}\n{\"text\": \"\"}\n{\"text\": \"a\\nb\"}\n");
+    gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 1|0 1|0 2 8 3 1"); // </s> survives the cut
+    opt.max_seq_length = 1;
+    gives(cx, tok, &opt, "0|0|0|0"); // no room for both
+    opt.max_seq_length = 50;
+    gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 5 6 2 3 4 5 6 1|0 1|0 2 8 3 1");
+    opt.collator = "padding";
+    opt.max_seq_length = 5;
+    gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 1|0 1|0 2 8 3 1"); // text is cut where it is tokenized
+    opt.collator = "truncation";
+    opt.batch_size = 4;
+    gives(cx, tok, &opt, "0 2|0 2|0 1|0 2");
+    opt.pad_to_max_length = true; // padded to one length nothing is the shortest
+    gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 1|0 1|0 2 8 3 1");
+    opt.concatenate = true; // rows are cut first, as they are there
+    opt.max_seq_length = 3;
+    gives(cx, tok, &opt, "0 2 1|0 2 1|0 1 0");
+    osh_tokenizer_close(cx, tok);
+}
+
+static void test_txt(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_tokenizer *tok = letters(cx);
+    osh_dataset_options opt = options();
+
+    file(cx, "x.txt", "ab\n\n  \n{\"c\"\r\nd e");
+    opt.max_seq_length = 10;
+    gives(cx, tok, &opt, "0 2 3 1|0 4 1|0 5 7 6 1");
+    osh_tokenizer_close(cx, tok);
+}
+
+static void test_columns(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_tokenizer *tok = letters(cx);
+    osh_dataset_options opt = options();
+
+    file(cx, "x.jsonl", "{\"text\": \"a\", \"prompt\": \"b\", \"input_ids\": [8]}\n");
+    gives(cx, tok, &opt, "8");
+    opt.text_column = "text";
+    gives(cx, tok, &opt, "0 2 1");
+    opt.text_column = "prompt";
+    gives(cx, tok, &opt, "0 3 1");
+    opt.text_column = "input_ids";
+    gives(cx, tok, &opt, "8");
+    opt.text_column = NULL;
+    file(cx, "x.jsonl", "{\"text\": \"a\"}\n\n{\"id\": 7, \"prompt\": \"b\"}\n");
+    refuses(cx, tok, &opt, OSH_E_FORMAT, "no column 'text', found 'id', 'prompt'");
+    refuses(cx, tok, &opt, OSH_E_FORMAT, "x.jsonl line 3");
+    file(cx, "x.jsonl", "{\"input_ids\": [1]}\n{\"text\": \"a\"}\n");
+    refuses(cx, tok, &opt, OSH_E_FORMAT, "no column 'input_ids', found 'text'");
+    file(cx, "x.jsonl", "{}\n");
+    refuses(cx, tok, &opt, OSH_E_FORMAT, "no column 'text', found none");
+    file(cx, "x.jsonl", "{\"text\": 5}\n");
+    refuses(cx, tok, &opt, OSH_E_FORMAT, "the column 'text' holds no string");
+    file(cx, "x.jsonl", "{\"text\": \"a\"}\n");
+    refuses(cx, NULL, &opt, OSH_E_USAGE, "there is no tokenizer");
+    osh_tokenizer_close(cx, tok);
+}
+
+static void test_bad_rows(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_dataset_options opt = options();
+    static const struct {
+        const char *text, *holds;
+    } rows[] = {
+        {"{\"input_ids\": [1]}\n{\"input_ids\": [1, 9]}", "token 2 of it is 9, wanted one of the model's 9; while reading "},
+        {"{\"input_ids\": [1]}\n{\"input_ids\": [-1]}", "is -1, wanted"},
+        {"{\"input_ids\": [1]}\n{\"input_ids\": [0.5]}", "'input_ids' holds no token at place 1"},
+        {"{\"input_ids\": [1]}\n{\"input_ids\": [1, \"2\"]}", "no token at place 2"},
+        {"{\"input_ids\": [1]}\n{\"input_ids\": [99999999999]}", "no token at place 1"},
+        {"{\"input_ids\": [1]}\n{\"input_ids\": 5}", "'input_ids' is no list"},
+        {"{\"input_ids\": [1]}\n{\"input_ids\": [1}", "line 1 column 17: found no ','"},
+        {"{\"input_ids\": [1]}\n[1]", "not a JSON object"},
+        {"{\"input_ids\": [1]}\n{\"input_ids\": [1], \"input_ids\": [1]}", "occurs twice"},
+        {"{\"input_ids\": [1]}\n{\"a\": \"\\u0000\", \"input_ids\": [1]}", "a NUL character in a string"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        file(cx, "x.jsonl", rows[i].text);
+        refuses(cx, NULL, &opt, OSH_E_FORMAT, rows[i].holds);
+        refuses(cx, NULL, &opt, OSH_E_FORMAT, "x.jsonl line 2");
+    }
+    file(cx, "x.jsonl", "{\"input_ids\": [2147483647]}");
+    opt.n_vocab = 0; // not known
+    gives(cx, NULL, &opt, "2147483647");
+}
+
+static void test_empty(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_dataset_options opt = options();
+
+    file(cx, "x.jsonl", "");
+    refuses(cx, NULL, &opt, OSH_E_FORMAT, "x.jsonl: the dataset is empty");
+    opt.shuffle = true;
+    refuses(cx, NULL, &opt, OSH_E_FORMAT, "x.jsonl: the dataset is empty");
+    opt.concatenate = true;
+    refuses(cx, NULL, &opt, OSH_E_FORMAT, "x.jsonl: the dataset is empty");
+    opt = options();
+    file(cx, "x.jsonl", " \n\r\n\t");
+    refuses(cx, NULL, &opt, OSH_E_FORMAT, "x.jsonl: the dataset is empty");
+    file(cx, "x.jsonl", "{\"input_ids\": []}\n");
+    refuses(cx, NULL, &opt, OSH_E_FORMAT, "no row holds a token, of 1 read");
+    file(cx, "x.jsonl", "{\"input_ids\": []}\n{\"input_ids\": [5]}\n{\"input_ids\": []}\n");
+    gives(cx, NULL, &opt, "5"); // skipped with a warning
+    unlink(place("x.jsonl"));
+    refuses(cx, NULL, &opt, OSH_E_IO, "x.jsonl");
+}
+
+static void test_bad_options(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_dataset_options opt = options();
+
+    file(cx, "x.jsonl", ROWS);
+    opt.max_seq_length = 0;
+    refuses(cx, NULL, &opt, OSH_E_USAGE, "max_seq_length is 0");
+    opt = options();
+    opt.collator = "mean";
+    refuses(cx, NULL, &opt, OSH_E_USAGE, "data_collator is 'mean', wanted none, truncation or padding");
+    opt.collator = "truncation";
+    opt.batch_size = 0;
+    refuses(cx, NULL, &opt, OSH_E_USAGE, "batch_size is 0");
+    opt = options();
+    opt.num_samples = -1;
+    refuses(cx, NULL, &opt, OSH_E_USAGE, "num_calibration_samples is -1");
+    opt = options();
+    file(cx, "x.csv", "a,b");
+    refuses(cx, NULL, &opt, OSH_E_USAGE, "x.csv: unknown kind of dataset");
+    file(cx, "x.zst", "");
+    refuses(cx, NULL, &opt, OSH_E_USAGE, "unknown kind of dataset");
+}
+
+/* The same as a few lines of Python with the counter RNG: order[i], order[k] swapped from the back. */
+static void test_shuffle(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_dataset_options opt = options();
+    char text[2000] = "", wanted[400] = "", first[400] = "";
+    int order[20];
+    osh_dataset d;
+
+    for (int i = 0; i < 20; i++) {
+        sprintf(text + strlen(text), "{\"input_ids\": [%d]}\n%s", i, i % 3 ? "" : "\n");
+        order[i] = i;
+    }
+    for (uint64_t i = 19; i > 0; i--) {
+        uint64_t k = osh_rng_u64(7, 1, i) % (i + 1);
+        int t = order[i];
+        order[i] = order[k], order[k] = t;
+    }
+    for (int i = 0; i < 20; i++) {
+        sprintf(wanted + strlen(wanted), "%s%d", i ? "|" : "", order[i]);
+        if (i == 4) strcpy(first, wanted);
+    }
+    file(cx, "x.jsonl", text);
+    opt.n_vocab = 20, opt.shuffle = true, opt.seed = 7;
+    gives(cx, NULL, &opt, wanted);
+    gives(cx, NULL, &opt, wanted); // twice the same
+    opt.num_samples = 5;
+    gives(cx, NULL, &opt, first);
+    opt.seed = 8;
+    assert_ok(cx, osh_dataset_load(cx, &d, NULL, &opt));
+    assert_true(strcmp(show(&d), first) != 0);
+    assert_int_equal(d.n, 5);
+    osh_dataset_deinit(cx, &d);
+    opt.seed = 7, opt.concatenate = true, opt.num_samples = 1;
+    assert_ok(cx, osh_dataset_load(cx, &d, NULL, &opt));
+    assert_int_equal(d.n, 1);
+    for (int i = 0; i < 5; i++) assert_int_equal(d.ids[i], order[i]);
+    osh_dataset_deinit(cx, &d);
+}
+
+/* Only the chosen rows are looked into, and an error in one of them names its line. */
+static void test_shuffle_reads_what_it_chose(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_dataset_options opt = options();
+    osh_dataset d;
+    int n_bad = 0;
+
+    file(cx, "x.jsonl", "{\"input_ids\": [1]}\n{\"input_ids\": [1]}\nbad\n{\"input_ids\": [1]}\n");
+    opt.shuffle = true, opt.num_samples = 1;
+    for (opt.seed = 0; opt.seed < 40; opt.seed++) {
+        osh_status rc = osh_dataset_load(cx, &d, NULL, &opt);
+        osh_dataset_deinit(cx, &d);
+        if (!rc) continue;
+        n_bad++;
+        assert_non_null(strstr(osh_error_text(cx), "x.jsonl line 3"));
+        osh_error_clear(cx);
+    }
+    assert_in_range(n_bad, 1, 25);
+}
+
+static const char *packed(osh_ctx *cx, const char *name, const char *text, size_t n_text, int n_frames)
+{
+    size_t bound = ZSTD_compressBound(n_text) * (size_t)n_frames, n = 0;
+    char *to = malloc(bound);
+
+    for (int i = 0; i < n_frames; i++) {
+        size_t from = n_text * (size_t)i / (size_t)n_frames, end = n_text * (size_t)(i + 1) / (size_t)n_frames;
+        n += ZSTD_compress(to + n, bound - n, text + from, end - from, 3);
+    }
+    file_n(cx, name, to, n);
+    free(to);
+    return path;
+}
+
+static void test_zst(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_tokenizer *tok = letters(cx);
+    osh_dataset_options opt = options();
+    size_t n = 3000000;
+    char *large = malloc(n + 1), *bytes = NULL;
+    size_t n_bytes = 0;
+    osh_dataset d;
+
+    packed(cx, "x.jsonl.zst", ROWS, strlen(ROWS), 1);
+    gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
+    packed(cx, "x.jsonl.zst", ROWS, strlen(ROWS), 3); // several frames
+    gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
+    packed(cx, "x.txt.zst", "ab\nc\n", 5, 1);
+    gives(cx, tok, &opt, "0 2 3 1|0 4 1");
+    /* lines longer than any buffer, and a text of many buffers */
+    memset(large, 'a', n), large[n] = 0;
+    large[700000] = large[700001] = large[1000000] = '\n';
+    packed(cx, "x.txt.zst", large, n, 2);
+    assert_ok(cx, osh_dataset_load(cx, &d, tok, &opt));
+    assert_int_equal(d.n, 3);
+    osh_dataset_deinit(cx, &d);
+    assert_ok(cx, osh_file_read_all(cx, &bytes, &n_bytes, path, 1 << 20));
+    file_n(cx, "x.txt.zst", bytes, n_bytes - 3);
+    refuses(cx, tok, &opt, OSH_E_FORMAT, "ends inside a zstd frame");
+    osh_free(cx, bytes);
+    file(cx, "x.txt.zst", "ab\n");
+    refuses(cx, tok, &opt, OSH_E_FORMAT, "x.txt.zst: ");
+    file(cx, "x.txt.zst", "this is no zstd frame");
+    refuses(cx, tok, &opt, OSH_E_FORMAT, "not valid zstd");
+    file(cx, "x.txt.zst", "");
+    refuses(cx, tok, &opt, OSH_E_FORMAT, "the dataset is empty");
+    free(large);
+    osh_tokenizer_close(cx, tok);
+}
+
+/* A few kilobytes of zstd that unfold to one endless line. */
+static void test_line_cap(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_dataset_options opt = options();
+    size_t n = (size_t)66 << 20;
+    char *zeros = calloc(n, 1);
+
+    packed(cx, "x.jsonl.zst", zeros, n, 1);
+    free(zeros);
+    refuses(cx, NULL, &opt, OSH_E_FORMAT, "line 1 is longer than 64 MiB");
+}
+
+static void windows(osh_ctx *cx, osh_tokenizer *tok, const osh_dataset_options *opt, int64_t stride, int64_t first,
+                    int64_t count, const char *wanted)
+{
+    osh_dataset d;
+    assert_ok(cx, osh_dataset_load_eval(cx, &d, tok, opt, stride, first, count));
+    assert_string_equal(show(&d), wanted);
+    osh_dataset_deinit(cx, &d);
+}
+
+static void test_eval_text(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_tokenizer *tok = letters(cx);
+    osh_dataset_options opt = options();
+    osh_dataset d;
+
+    file(cx, "x.txt", "ab\n\ncd eabcd"); // 2 3 8 8 4 5 7 6 2 3 4 5, and no special tokens
+    opt.max_seq_length = 4;
+    opt.num_samples = 1, opt.shuffle = opt.concatenate = true, opt.collator = "padding"; // of no effect
+    windows(cx, tok, &opt, 0, 0, 0, "2 3 8 8|4 5 7 6|2 3 4 5");
+    windows(cx, tok, &opt, 4, 1, 0, "4 5 7 6|2 3 4 5");
+    windows(cx, tok, &opt, 4, 1, 1, "4 5 7 6");
+    windows(cx, tok, &opt, 4, 2, 5, "2 3 4 5");
+    windows(cx, tok, &opt, 3, 0, 0, "2 3 8 8|8 4 5 7|7 6 2 3"); // the one at 9 is partial
+    windows(cx, tok, &opt, 3, 1, 1, "8 4 5 7");
+    windows(cx, tok, &opt, 7, 0, 0, "2 3 8 8|6 2 3 4");
+    opt.max_seq_length = 5;
+    windows(cx, tok, &opt, 0, 0, 0, "2 3 8 8 4|5 7 6 2 3");
+    opt.max_seq_length = 12;
+    windows(cx, tok, &opt, 0, 0, 0, "2 3 8 8 4 5 7 6 2 3 4 5");
+#define EVAL(stride, first, count) osh_dataset_load_eval(cx, &d, tok, &opt, stride, first, count)
+    opt.max_seq_length = 13;
+    assert_fails(cx, OSH_E_FORMAT, "12 tokens, fewer than one window of 13", EVAL(0, 0, 0));
+    opt.max_seq_length = 4;
+    assert_fails(cx, OSH_E_USAGE, "first_window is 3 of 3 windows", EVAL(0, 3, 0));
+    assert_fails(cx, OSH_E_USAGE, "first_window is -1", EVAL(0, -1, 0));
+    assert_fails(cx, OSH_E_USAGE, "max_windows -2", EVAL(0, 0, -2));
+    assert_fails(cx, OSH_E_USAGE, "stride is -1", EVAL(-1, 0, 0));
+    opt.n_vocab = 8;
+    assert_fails(cx, OSH_E_FORMAT, "x.txt: token 3 of it is 8", EVAL(0, 0, 0));
+    opt.n_vocab = 9;
+    file(cx, "x.txt", "");
+    assert_fails(cx, OSH_E_FORMAT, "x.txt: the dataset is empty", EVAL(0, 0, 0));
+    packed(cx, "x.txt.zst", "abcde", 5, 1);
+    windows(cx, tok, &opt, 0, 0, 0, "2 3 4 5");
+    tok = (osh_tokenizer_close(cx, tok), NULL);
+    assert_fails(cx, OSH_E_USAGE, "needs a tokenizer", EVAL(0, 0, 0));
+}
+
+static void test_eval_rows(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_tokenizer *tok = letters(cx);
+    osh_dataset_options opt = options();
+    osh_dataset d;
+
+    file(cx, "x.jsonl", ROWS);
+    opt.num_samples = 1, opt.shuffle = opt.concatenate = true, opt.collator = "padding"; // of no effect
+    windows(cx, NULL, &opt, 0, 0, 0, "1 2 3|4 5 6 7 8|3 3|8");
+    windows(cx, NULL, &opt, 5, 1, 2, "4 5 6 7 8|3 3");
+    windows(cx, NULL, &opt, 0, 3, 0, "8");
+    windows(cx, NULL, &opt, 0, 2, INT64_MAX, "3 3|8");
+    assert_fails(cx, OSH_E_USAGE, "first_window is 4 of 4", EVAL(0, 4, 0));
+    assert_fails(cx, OSH_E_USAGE, "a stride is for a text", EVAL(2, 0, 0));
+    file(cx, "x.jsonl", "{\"text\": \"ab\"}\n");
+    windows(cx, tok, &opt, 0, 0, 0, "0 2 3 1");
+    osh_tokenizer_close(cx, tok);
+}
+
+static void test_interrupt(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_dataset_options opt = options();
+
+    file(cx, "x.jsonl", ROWS);
+    osh_interrupt(cx);
+    refuses(cx, NULL, &opt, OSH_E_INTERRUPTED, "interrupted");
+}
+
+static osh_status load(osh_ctx *cx, void *user)
+{
+    osh_dataset d;
+    osh_status rc = osh_dataset_load(cx, &d, NULL, user);
+    osh_dataset_deinit(cx, &d);
+    return rc;
+}
+
+static osh_status load_eval(osh_ctx *cx, void *user)
+{
+    osh_dataset d;
+    osh_dataset_options opt = options();
+    opt.max_seq_length = 2;
+    osh_status rc = osh_dataset_load_eval(cx, &d, user, &opt, 1, 0, 0);
+    osh_dataset_deinit(cx, &d);
+    return rc;
+}
+
+static void test_torture(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_tokenizer *tok = letters(cx);
+    osh_dataset_options opt = options();
+
+    packed(cx, "x.jsonl.zst", ROWS, strlen(ROWS), 1);
+    torture(cx, load, &opt);
+    opt.shuffle = true;
+    torture(cx, load, &opt);
+    opt.concatenate = true;
+    torture(cx, load, &opt);
+    file(cx, "x.txt", "abcd\nabcd\n");
+    assert_ok(cx, load_eval(cx, tok)); // the tokenizer remembers the words
+    torture(cx, load_eval, tok);
+    osh_tokenizer_close(cx, tok);
+}
+
+static int make_dir(void **state)
+{
+    strcpy(dir, "test_dataset_XXXXXX");
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int drop_dir(void **state)
+{
+    osh_ctx *cx = NULL;
+    int rc = osh_ctx_new(&cx, 1) || osh_dir_remove(cx, dir);
+    osh_ctx_free(cx);
+    return rc;
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, make_context, drop_context)
+    const struct CMUnitTest tests[] = {
+        T(test_ids), T(test_num_samples), T(test_attention_mask), T(test_collators), T(test_concatenate),
+        T(test_text), T(test_txt), T(test_columns), T(test_bad_rows), T(test_empty), T(test_bad_options),
+        T(test_shuffle), T(test_shuffle_reads_what_it_chose), T(test_zst), T(test_line_cap), T(test_eval_text),
+        T(test_eval_rows), T(test_interrupt), T(test_torture),
+    };
+    return cmocka_run_group_tests(tests, make_dir, drop_dir);
+}
