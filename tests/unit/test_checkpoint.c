@@ -1,0 +1,338 @@
+/* test_checkpoint.c - model directories: one file, shards with an index, and every way in which they can disagree. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "io/checkpoint.h"
+
+typedef struct fixture {
+    osh_ctx *cx;
+    char dir[64];
+} fixture;
+
+static void put(fixture *f, const char *name, const void *p, size_t n)
+{
+    char *path = osh_path_join(f->cx, f->dir, name);
+    assert_int_equal(osh_file_write_all(f->cx, path, p, n), OSH_OK);
+    osh_free(f->cx, path);
+}
+
+static void put_text(fixture *f, const char *name, const char *text) { put(f, name, text, strlen(text)); }
+
+static void drop(fixture *f, const char *name)
+{
+    char *path = osh_path_join(f->cx, f->dir, name);
+    assert_int_equal(unlink(path), 0);
+    osh_free(f->cx, path);
+}
+
+/* A shard with U8 tensors of shape [2, 3], named by the letters of names; element i of tensor 'a' is 'a' + i. */
+static void put_shard(fixture *f, const char *file, const char *names)
+{
+    osh_st_entry e[8] = {0};
+    char text[8][2] = {0}, *header = NULL;
+    uint8_t data[4096];
+    size_t n = strlen(names), n_header = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        text[i][0] = names[i];
+        e[i] = (osh_st_entry){text[i], OSH_U8, 2, {2, 3}, 0, 0};
+    }
+    assert_int_equal(osh_st_layout(f->cx, &header, &n_header, e, (int64_t)n), OSH_OK);
+    memcpy(data, header, n_header);
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < 6; k++) data[e[i].begin + k] = (uint8_t)(e[i].name[0] + k);
+    put(f, file, data, n_header + 6 * n);
+    osh_free(f->cx, header);
+}
+
+static int setup(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    strcpy(f->dir, "test_checkpoint.XXXXXX");
+    if (!mkdtemp(f->dir) || osh_ctx_new(&f->cx, 1)) return -1;
+    put_text(f, "config.json", "{\"architectures\": [\"LlamaForCausalLM\"]}");
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+    int leaked = osh_mem_live(f->cx) != 0;
+    osh_dir_remove(f->cx, f->dir);
+    osh_ctx_free(f->cx);
+    free(f);
+    return leaked;
+}
+
+static osh_checkpoint *open_dir(fixture *f)
+{
+    osh_checkpoint *ck = NULL;
+    if (osh_checkpoint_open(f->cx, &ck, f->dir)) fail_msg("%s", osh_error_text(f->cx));
+    return ck;
+}
+
+static void check_refused(fixture *f, osh_status want, const char *words, const char *more)
+{
+    osh_checkpoint *ck = NULL;
+    osh_status rc = osh_checkpoint_open(f->cx, &ck, f->dir);
+    const char *text = osh_error_text(f->cx);
+    if (rc != want || !strstr(text, words) || !strstr(text, more))
+        fail_msg("status %d, wanted %d and '%s', '%s' in: %s", rc, want, words, more, text);
+    assert_null(ck);
+    osh_error_clear(f->cx);
+    assert_int_equal(osh_mem_live(f->cx), 0);
+}
+
+/* Two shards, listed so that the second is named first. */
+static void put_sharded(fixture *f)
+{
+    put_shard(f, "m-2.safetensors", "ca");
+    put_shard(f, "m-1.safetensors", "db");
+    put_text(f, "model.safetensors.index.json",
+             "{\"metadata\": {\"total_size\": 24}, \"weight_map\": {\"a\": \"m-2.safetensors\","
+             " \"b\": \"m-1.safetensors\", \"c\": \"m-2.safetensors\", \"d\": \"m-1.safetensors\"}}");
+}
+
+static void test_single(void **state)
+{
+    fixture *f = *state;
+    put_shard(f, "model.safetensors", "ab");
+    osh_checkpoint *ck = open_dir(f);
+    assert_int_equal(ck->n_shards, 1);
+    assert_int_equal(ck->n_tensors, 2);
+    assert_non_null(osh_checkpoint_find(ck, "a"));
+    assert_null(osh_checkpoint_find(ck, "z"));
+    assert_string_equal(ck->config->architecture, "LlamaForCausalLM");
+    osh_checkpoint_close(f->cx, ck);
+    osh_checkpoint_close(f->cx, NULL);
+}
+
+static void test_sharded(void **state)
+{
+    fixture *f = *state;
+    static const char order[] = "bdac"; // by shard name, then file order
+    put_sharded(f);
+    osh_checkpoint *ck = open_dir(f);
+    assert_int_equal(ck->n_shards, 2);
+    assert_string_equal(ck->shard_names[0], "m-1.safetensors");
+    assert_int_equal(ck->n_tensors, 4);
+    for (int i = 0; i < 4; i++) {
+        char name[2] = {order[i], 0};
+        uint8_t data[6] = {0};
+        assert_string_equal(ck->tensors[i].e->name, name);
+        assert_ptr_equal(osh_checkpoint_find(ck, name), &ck->tensors[i]);
+        assert_int_equal(osh_checkpoint_read(f->cx, data, ck, &ck->tensors[i]), OSH_OK);
+        for (int k = 0; k < 6; k++) assert_int_equal(data[k], order[i] + k);
+    }
+    osh_checkpoint_close(f->cx, ck);
+}
+
+static void test_single_wins(void **state)
+{
+    fixture *f = *state;
+    put_sharded(f);
+    put_shard(f, "model.safetensors", "x");
+    osh_checkpoint *ck = open_dir(f);
+    assert_int_equal(ck->n_tensors, 1);
+    osh_checkpoint_close(f->cx, ck);
+}
+
+static void test_load(void **state)
+{
+    fixture *f = *state;
+    osh_tensor *t = NULL;
+    put_shard(f, "model.safetensors", "ab");
+    osh_checkpoint *ck = open_dir(f);
+    assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "b", 2, (int64_t[]){2, 3}), OSH_OK);
+    assert_true(t->dtype == OSH_U8 && t->ndim == 2 && ((uint8_t *)t->data)[5] == 'b' + 5);
+    osh_tensor_free(f->cx, t);
+    assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "b", -1, NULL), OSH_OK);
+    osh_tensor_free(f->cx, t);
+    t = NULL;
+    assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "b", 2, (int64_t[]){3, 2}), OSH_E_FORMAT);
+    assert_non_null(strstr(osh_error_text(f->cx), "b has shape [2, 3], wanted [3, 2]"));
+    osh_error_clear(f->cx);
+    assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "b", 1, (int64_t[]){6}), OSH_E_FORMAT);
+    osh_error_clear(f->cx);
+    assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "b", 0, NULL), OSH_E_FORMAT);
+    assert_non_null(strstr(osh_error_text(f->cx), "wanted []"));
+    osh_error_clear(f->cx);
+    assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "lm_head.weight", -1, NULL), OSH_E_FORMAT);
+    assert_non_null(strstr(osh_error_text(f->cx), "has no tensor lm_head.weight"));
+    osh_error_clear(f->cx);
+    assert_null(t);
+    osh_checkpoint_close(f->cx, ck);
+}
+
+static void test_refused(void **state)
+{
+    fixture *f = *state;
+    static const char index[] = "model.safetensors.index.json";
+
+    check_refused(f, OSH_E_IO, "has neither model.safetensors nor", index);
+    put_text(f, "model.safetensors", "no");
+    check_refused(f, OSH_E_FORMAT, "model.safetensors: has 2 bytes", "");
+    drop(f, "model.safetensors");
+    put_sharded(f);
+    drop(f, "m-2.safetensors");
+    check_refused(f, OSH_E_IO, "m-2.safetensors", "opening shard 2 of 2");
+    put_shard(f, "m-2.safetensors", "a");
+    check_refused(f, OSH_E_FORMAT, "c is not in its shard m-2.safetensors", "nor in another");
+    put_shard(f, "m-2.safetensors", "acx");
+    check_refused(f, OSH_E_FORMAT, "does not list x", "m-2.safetensors");
+    put_shard(f, "m-2.safetensors", "acb");
+    check_refused(f, OSH_E_FORMAT, "b is twice, in m-1.safetensors", "in m-2.safetensors");
+    put_shard(f, "m-2.safetensors", "a");
+    put_shard(f, "m-1.safetensors", "bcd");
+    check_refused(f, OSH_E_FORMAT, "c is not in its shard m-2.safetensors but in", "m-1.safetensors");
+
+    char *path = osh_path_join(f->cx, f->dir, "m-1.safetensors");
+    put_sharded(f);
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(truncate(path, st.st_size - 1), 0);
+    osh_free(f->cx, path);
+    check_refused(f, OSH_E_FORMAT, "truncated", "opening shard 1 of 2");
+}
+
+static void test_refused_index(void **state)
+{
+    fixture *f = *state;
+    static const struct {
+        const char *text, *words;
+    } rows[] = {
+        {"[]", "has no weight_map"},
+        {"{}", "has no weight_map"},
+        {"{\"weight_map\": []}", "has no weight_map"},
+        {"{\"weight_map\": {}}", "names no shard"},
+        {"{\"weight_map\": {\"a\": 7}}", "a is in '(not a string)'"},
+        {"{\"weight_map\": {\"a\": \"\"}}", "wanted a file name"},
+        {"{\"weight_map\": {\"a\": \"..\"}}", "wanted a file name"},
+        {"{\"weight_map\": {\"a\": \"../m-1.safetensors\"}}", "wanted a file name without '/'"},
+        {"{\"weight_map\": {\"a\": \"/m-1.safetensors\"}}", "wanted a file name without '/'"},
+        {"{\"weight_map\": {\"a\": \"m-1.safetensors\", \"a\": \"m-2.safetensors\"}}", "'a' occurs twice"},
+        {"{\"weight_map\": {\"a\\u0000\": \"m-1.safetensors\"}}", "NUL"},
+        {"{\"weight_map\": {", "line 1"},
+    };
+    put_sharded(f);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        put_text(f, "model.safetensors.index.json", rows[i].text);
+        check_refused(f, OSH_E_FORMAT, rows[i].words, "model.safetensors.index.json");
+    }
+    drop(f, "config.json");
+    check_refused(f, OSH_E_IO, "config.json", "");
+    strcat(f->dir, "/absent");
+    check_refused(f, OSH_E_IO, "is not a directory", "/absent");
+    *strrchr(f->dir, '/') = 0;
+}
+
+static void test_side_files(void **state)
+{
+    fixture *f = *state;
+    static const char *const want[] = {".gitattributes", "LICENSE", "generation_config.json", "tokenizer.json",
+                                       "vocab.bin.txt"};
+    static const char *const dropped[] = {"x.bin", "y.pt", "z.pth", "q.gguf", "o.onnx", "t.h5", "f.msgpack",
+                                          "pytorch_model.bin.index.json", "recipe.yaml", "other.safetensors"};
+    char **names = NULL, sub[128], to[160];
+    size_t n = 0;
+
+    put_shard(f, "model.safetensors", "a");
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) put_text(f, want[i], "x");
+    for (size_t i = 0; i < sizeof dropped / sizeof *dropped; i++) put_text(f, dropped[i], "x");
+    snprintf(sub, sizeof sub, "%s/original", f->dir);
+    assert_int_equal(mkdir(sub, 0777), 0);
+    osh_checkpoint *ck = open_dir(f);
+    if (osh_checkpoint_side_files(f->cx, &names, &n, ck)) fail_msg("%s", osh_error_text(f->cx));
+    assert_int_equal(n, sizeof want / sizeof *want);
+    for (size_t i = 0; i < n; i++) assert_string_equal(names[i], want[i]);
+    osh_strings_free(f->cx, names, n);
+
+    names = NULL;
+    snprintf(to, sizeof to, "%s/merges.txt", f->dir); // a hub cache whose blob was deleted
+    assert_int_equal(symlink("gone", to), 0);
+    assert_int_equal(osh_checkpoint_side_files(f->cx, &names, &n, ck), OSH_E_IO);
+    assert_non_null(strstr(osh_error_text(f->cx), "merges.txt"));
+    assert_null(names);
+    osh_checkpoint_close(f->cx, ck);
+}
+
+static osh_status make_nines(osh_ctx *cx, void *to, void *user, const osh_st_entry *e)
+{
+    memset(to, *(int *)user, (size_t)(e->shape[0] * e->shape[1]));
+    return OSH_OK;
+}
+
+static void test_virtual(void **state)
+{
+    fixture *f = *state;
+    int nine = 9, eight = 8;
+    osh_tensor *t = NULL;
+    put_shard(f, "model.safetensors", "ab");
+    osh_checkpoint *ck = open_dir(f);
+    int64_t shape[] = {1, 4};
+    assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "v", OSH_I8, 2, shape, make_nines, &nine), OSH_OK);
+    assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "a", OSH_I8, 2, shape, make_nines, &eight), OSH_OK);
+    assert_int_equal(ck->n_tensors, 4);
+    assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "v", 2, shape), OSH_OK);
+    assert_int_equal(((int8_t *)t->data)[3], 9);
+    osh_tensor_free(f->cx, t);
+    assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "a", 2, shape), OSH_OK); // no longer the stored one
+    assert_int_equal(((int8_t *)t->data)[0], 8);
+    osh_tensor_free(f->cx, t);
+    t = NULL;
+    uint8_t stored[6];
+    assert_int_equal(osh_checkpoint_read(f->cx, stored, ck, &ck->tensors[0]), OSH_OK);
+    assert_int_equal(stored[0], 'a'); // which is still there by index
+    assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "v", 1, shape), OSH_E_FORMAT);
+    osh_error_clear(f->cx);
+    assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "v", OSH_I8, 2, shape, make_nines, &nine), OSH_E_FORMAT);
+    assert_non_null(strstr(osh_error_text(f->cx), "v is made twice"));
+    osh_checkpoint_close(f->cx, ck);
+}
+
+static void test_torture(void **state)
+{
+    fixture *f = *state;
+    put_sharded(f);
+    for (int64_t k = 1;; k++) {
+        osh_checkpoint *ck = NULL;
+        char **names = NULL;
+        size_t n = 0;
+        osh_tensor *t = NULL;
+        osh_mem_fail_after(f->cx, k);
+        osh_status rc = osh_checkpoint_open(f->cx, &ck, f->dir);
+        if (!rc) rc = osh_checkpoint_load(f->cx, &t, ck, "c", -1, NULL);
+        if (!rc) rc = osh_checkpoint_side_files(f->cx, &names, &n, ck);
+        osh_mem_fail_after(f->cx, -1);
+        osh_tensor_free(f->cx, t);
+        osh_strings_free(f->cx, names, n);
+        osh_checkpoint_close(f->cx, ck);
+        assert_int_equal(osh_mem_live(f->cx), 0);
+        if (!rc) {
+            assert_true(k > 20);
+            break;
+        }
+        assert_int_equal(rc, OSH_E_NOMEM);
+        osh_error_clear(f->cx);
+    }
+}
+
+#define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(test_single),  CASE(test_sharded),       CASE(test_single_wins), CASE(test_load),
+        CASE(test_refused), CASE(test_refused_index), CASE(test_side_files),  CASE(test_virtual),
+        CASE(test_torture),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
