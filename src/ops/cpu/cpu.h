@@ -9,6 +9,10 @@ osh_status osh_rope_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_attention_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_glu_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_add_cpu(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_hessian_accum_cpu(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_nll_cpu(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_kl_cpu(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_gptq_factor_cpu(osh_ctx *cx, const osh_op_args *a);
 
 /* Upper bounds, as osh_op.scratch. */
 size_t osh_rms_norm_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads);
@@ -17,4 +21,10 @@ size_t osh_rope_scratch(const void *attr, const int64_t *in_width, int64_t out_w
 size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads);
 size_t osh_elementwise_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
                                int n_threads); // none: on the stack
+size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                                 int n_threads);
+size_t osh_nll_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                       int n_threads); // out_width: V
+size_t osh_kl_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                      int n_threads); // in_width: D, -, D2; out_width: V
 #endif

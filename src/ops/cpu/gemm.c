@@ -1,6 +1,7 @@
 /* gemm.c - products on OpenBLAS: y is cut into tiles of 256 rows (from each sample's first token) x 192 columns, one sgemm
  * over the whole of I for each. The grid knows nothing of threads or of the batch, so neither do the bytes. */
 #include "ops/cpu/gemm.h"
+#include "ops/gptq_solve.h"
 #include "ops/kernel.h"
 
 #include <cblas.h>
@@ -32,6 +33,11 @@ void osh_gemm_tn(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t
 {
     cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, 1, a.p, (blasint)a.ld, b.p,
                 (blasint)b.ld, beta, c, (blasint)ldc);
+}
+
+void osh_syrk_lower_t(float *c, int64_t ldc, osh_mat a, int64_t n, int64_t k)
+{
+    cblas_ssyrk(CblasRowMajor, CblasLower, CblasTrans, (blasint)n, (blasint)k, 1, a.p, (blasint)a.ld, 1, c, (blasint)ldc);
 }
 
 enum { WIDEN_ROWS = 16 };
@@ -159,4 +165,32 @@ size_t osh_gemm_scratch(int64_t I, int64_t n_tokens, int n_threads)
     int64_t panel = osh_min64(n_tokens, OSH_GEMM_PANEL) * I, worker = OSH_GEMM_COLS * (I + OSH_GEMM_ROWS);
 
     return (size_t)(panel + n_threads * worker) * sizeof(float) + (size_t)n_tokens * sizeof(osh_tile);
+}
+
+typedef struct sgemm_job {
+    float *c;
+    const float *a, *b;
+    int64_t m, n, k;
+    bool accumulate;
+} sgemm_job;
+
+static osh_status sgemm_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const sgemm_job *j = user;
+    int64_t across = osh_div_up(j->n, OSH_GEMM_COLS);
+    int64_t row = chunk / across * OSH_GEMM_ROWS, col = chunk % across * OSH_GEMM_COLS;
+
+    (void)cx, (void)worker;
+    osh_gemm_nt(j->c + row * j->n + col, j->n, (osh_mat){j->a + row * j->k, j->k}, (osh_mat){j->b + col * j->k, j->k},
+                osh_min64(OSH_GEMM_ROWS, j->m - row), osh_min64(OSH_GEMM_COLS, j->n - col), j->k, j->accumulate);
+    return OSH_OK;
+}
+
+osh_status osh_sgemm_nt(osh_ctx *cx, float *c, const float *a, const float *b, int64_t m, int64_t n, int64_t k,
+                        bool accumulate)
+{
+    sgemm_job j = {.c = c, .a = a, .b = b, .m = m, .n = n, .k = k, .accumulate = accumulate};
+
+    osh_blas_init();
+    return osh_parallel_for(cx, osh_div_up(m, OSH_GEMM_ROWS) * osh_div_up(n, OSH_GEMM_COLS), sgemm_chunk, &j);
 }

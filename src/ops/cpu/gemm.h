@@ -11,6 +11,8 @@ void osh_blas_init(void); // once, before the first call of anything in OpenBLAS
 void osh_gemm_nt(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k, float beta); // a [m,k] b [n,k]
 void osh_gemm_nn(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k, float beta); // a [m,k] b [k,n]
 void osh_gemm_tn(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k, float beta); // a [k,m] b [k,n]
+/* Lower triangle of c [n, n] += a^T a, a [k, n]. */
+void osh_syrk_lower_t(float *c, int64_t ldc, osh_mat a, int64_t n, int64_t k);
 
 /* y [N, O] = x [N, I] w [O, I]^T + bias [O] (or NULL), rounded to the dtype of y. compute: the dtype of x. */
 osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w, const osh_tensor *bias,

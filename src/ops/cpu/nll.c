@@ -1,0 +1,219 @@
+/* nll.c - nll and kl over blocks of the vocabulary: logits of one tile of tokens x 192 tokens of the vocabulary at a time.
+ *
+ * Each block leaves for each row its largest logit m and sum of e^(logit - m); they are joined in the order of the blocks, in
+ * double. For kl, r being the reference's logits and x the model's, each block also leaves the sum of e^(r - m) (r - x):
+ * KL = sum r_v (r - x) - lse(r) + lse(x). */
+#include "ops/cpu/cpu.h"
+#include "ops/cpu/gemm.h"
+#include "ops/cpu/span.h"
+#include "ops/cpu/vec.h"
+#include "ops/kernel.h"
+
+#include <math.h>
+
+enum { PANEL = 512, COLS = OSH_GEMM_COLS };
+#define FAR (-1e30f) // pads a last block: its exponential is 0, its product with 0 too
+
+typedef struct part { // of one row in one block
+    float max[2], sum[2], diff;
+    int32_t best[2];
+} part;
+
+typedef struct side { // of one model: 0 judged, 1 reference
+    const osh_tensor *x, *w;
+    float *rows;  // own: [PANEL, D] where x is not F32
+    const float *panel;
+    float *block; // own: [threads, COLS, D]
+    float *logit; // own: [threads, OSH_GEMM_ROWS, COLS]
+} side;
+
+typedef struct vocab_job {
+    side s[2];
+    int n_sides;
+    int64_t V, n_blocks;
+    const osh_tile *tiles;
+    int64_t n_tiles, first_row;
+    part *parts;           // own: [PANEL, n_blocks]
+    int64_t *held;         // own: [threads] block that a worker holds, -1: none
+    const int32_t *target; // nll only
+    float *at_target;      // own: [N]
+} vocab_job;
+
+static void block_logits(const vocab_job *j, int m, const osh_tile *t, int64_t block, int worker, bool load)
+{
+    const side *s = &j->s[m];
+    int64_t D = osh_width(s->x), n = osh_min64(COLS, j->V - block * COLS), padded = osh_pad8(n);
+    float *w = s->block + worker * COLS * D, *logit = s->logit + (int64_t)worker * OSH_GEMM_ROWS * COLS;
+
+    if (load) osh_load_weight(w, s->w, block * COLS * D, n * D, s->x->dtype);
+    osh_gemm_nt(logit, COLS, (osh_mat){s->panel + (t->row - j->first_row) * D, D}, (osh_mat){w, D}, t->n, n, D, 0);
+    for (int64_t r = 0; r < t->n; r++) {
+        float *row = logit + r * COLS;
+        osh_span_round(row, padded, s->x->dtype);
+        for (int64_t v = n; v < padded; v++) row[v] = FAR; // after the rounding: f16 has no such number
+    }
+}
+
+/* Index of the first equal element; 0 where there is none, that is, where all is NaN. */
+static int32_t first_equal(const float *x, float value, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (x[i] == value) return (int32_t)i;
+    return 0;
+}
+
+static osh_status vocab_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const vocab_job *j = user;
+    const osh_tile *t = &j->tiles[chunk % j->n_tiles];
+    int64_t block = chunk / j->n_tiles, first = block * COLS, padded = osh_pad8(osh_min64(COLS, j->V - first));
+    const float *logit[2] = {0};
+
+    (void)cx;
+    for (int m = 0; m < j->n_sides; m++) {
+        block_logits(j, m, t, block, worker, j->held[worker] != block);
+        logit[m] = j->s[m].logit + (int64_t)worker * OSH_GEMM_ROWS * COLS;
+    }
+    j->held[worker] = block;
+    for (int64_t r = 0; r < t->n; r++) {
+        int64_t row = t->row + r;
+        part *p = &j->parts[(row - j->first_row) * j->n_blocks + block];
+        for (int m = 0; m < j->n_sides; m++) {
+            const float *x = logit[m] + r * COLS;
+            p->max[m] = osh_span_max(x, padded);
+            p->sum[m] = osh_span_sum_exp(x, padded, p->max[m]);
+            if (j->n_sides == 2) p->best[m] = (int32_t)first + first_equal(x, p->max[m], padded);
+        }
+        if (j->n_sides == 2) p->diff = osh_span_sum_exp_diff(logit[1] + r * COLS, logit[0] + r * COLS, padded, p->max[1]);
+        if (j->target && j->target[row] >= first && j->target[row] < first + padded)
+            j->at_target[row] = logit[0][r * COLS + j->target[row] - first];
+    }
+    return OSH_OK;
+}
+
+typedef struct joined { double lse, diff; int32_t best; } joined; // diff: mean of r - x under the softmax of r
+
+static joined join(const part *p, int64_t n_blocks, int m)
+{
+    double max = -INFINITY, sum = 0, diff = 0;
+    joined out = {0};
+
+    for (int64_t b = 0; b < n_blocks; b++)
+        if (p[b].max[m] > max) max = p[b].max[m], out.best = p[b].best[m];
+    for (int64_t b = 0; b < n_blocks; b++) {
+        double share = exp(p[b].max[m] - max);
+        sum += p[b].sum[m] * share;
+        diff += p[b].diff * share;
+    }
+    out.lse = max + log(sum);
+    out.diff = diff / sum;
+    return out;
+}
+
+static osh_status side_open(osh_ctx *cx, side *s, const osh_tensor *x, const osh_tensor *w)
+{
+    osh_status rc = OSH_OK;
+    int64_t D = osh_width(x);
+
+    s->x = x, s->w = w;
+    if (x->dtype != OSH_F32) {
+        s->rows = osh_alloc(cx, (size_t)(osh_min64(PANEL, osh_rows(x)) * D) * sizeof(float));
+        if (!s->rows) return OSH_E_NOMEM;
+    }
+    s->block = osh_alloc(cx, (size_t)(osh_threads(cx) * COLS * D) * sizeof(float));
+    if (!s->block) return OSH_E_NOMEM;
+    OSH_NEW(cx, s->logit, (int64_t)osh_threads(cx) * OSH_GEMM_ROWS * COLS);
+done:
+    return rc;
+}
+
+static void vocab_close(osh_ctx *cx, vocab_job *j, osh_tile *tiles)
+{
+    for (int m = 0; m < 2; m++) {
+        osh_free(cx, j->s[m].logit);
+        osh_free(cx, j->s[m].block);
+        osh_free(cx, j->s[m].rows);
+    }
+    osh_free(cx, j->at_target);
+    osh_free(cx, j->held);
+    osh_free(cx, j->parts);
+    osh_free(cx, tiles);
+}
+
+static void finish_rows(const vocab_job *j, const osh_op_args *a, int64_t row, int64_t n_rows)
+{
+    float *out = a->out[0]->data, *same = j->n_sides == 2 ? a->out[1]->data : NULL;
+
+    for (int64_t r = row; r < row + n_rows; r++) {
+        const part *p = j->parts + (r - row) * j->n_blocks;
+        joined x = join(p, j->n_blocks, 0);
+        if (same) {
+            joined ref = join(p, j->n_blocks, 1);
+            out[r] = (float)(ref.diff - ref.lse + x.lse);
+            same[r] = x.best == ref.best;
+        } else {
+            out[r] = j->target[r] < 0 ? 0 : (float)(x.lse - j->at_target[r]);
+        }
+    }
+}
+
+static osh_status vocab_run(osh_ctx *cx, const osh_op_args *a, vocab_job *j)
+{
+    osh_status rc = OSH_OK;
+    int64_t N = osh_rows(a->in[0]), n_tiles = 0, end = 0;
+    osh_tile *tiles = NULL; // own
+
+    osh_blas_init();
+    j->V = a->in[1]->shape[0];
+    j->n_blocks = osh_div_up(j->V, COLS);
+    for (int m = 0; m < j->n_sides; m++) OSH_TRY(side_open(cx, &j->s[m], a->in[2 * m], a->in[2 * m + 1]));
+    OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, OSH_GEMM_ROWS));
+    OSH_NEW(cx, j->parts, osh_min64(N, PANEL) * j->n_blocks);
+    OSH_NEW(cx, j->held, osh_threads(cx));
+    OSH_NEW(cx, j->at_target, N);
+    for (int64_t first = 0; first < n_tiles; first = end) {
+        end = osh_tiles_panel(tiles, n_tiles, first, PANEL);
+        int64_t row = tiles[first].row, n_rows = tiles[end - 1].row + tiles[end - 1].n - row;
+        for (int m = 0; m < j->n_sides; m++) {
+            side *s = &j->s[m];
+            s->panel = s->rows ? s->rows : (float *)s->x->data + row * osh_width(s->x);
+            if (s->rows) OSH_TRY(osh_widen_rows(cx, s->rows, s->x, row, n_rows));
+        }
+        for (int i = 0; i < osh_threads(cx); i++) j->held[i] = -1;
+        j->tiles = tiles + first, j->n_tiles = end - first, j->first_row = row;
+        OSH_TRY(osh_parallel_for(cx, j->n_blocks * j->n_tiles, vocab_chunk, j));
+        finish_rows(j, a, row, n_rows);
+    }
+done:
+    vocab_close(cx, j, tiles);
+    return rc;
+}
+
+osh_status osh_nll_cpu(osh_ctx *cx, const osh_op_args *a)
+{
+    vocab_job j = {.n_sides = 1, .target = a->in[2]->data};
+    return vocab_run(cx, a, &j);
+}
+
+osh_status osh_kl_cpu(osh_ctx *cx, const osh_op_args *a)
+{
+    vocab_job j = {.n_sides = 2};
+    return vocab_run(cx, a, &j);
+}
+
+static size_t side_bytes(int64_t D, int64_t n_tokens, int n_threads)
+{
+    return (size_t)(osh_min64(n_tokens, PANEL) * D + n_threads * COLS * (D + OSH_GEMM_ROWS)) * sizeof(float);
+}
+
+size_t osh_nll_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
+{
+    (void)attr;
+    return side_bytes(in_width[0], n_tokens, n_threads) + (size_t)n_tokens * (sizeof(osh_tile) + sizeof(float)) +
+           (size_t)(osh_min64(n_tokens, PANEL) * osh_div_up(out_width, COLS)) * sizeof(part);
+}
+
+size_t osh_kl_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
+{
+    return osh_nll_scratch(attr, in_width, out_width, n_tokens, n_threads) + side_bytes(in_width[2], n_tokens, n_threads);
+}

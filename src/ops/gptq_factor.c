@@ -1,0 +1,73 @@
+/* gptq_factor.c - U upper with U^T U = H^-1, in the place of H.
+ *
+ *   out H F32 [I, I], in place: its lower triangle is read, all of it written (zero below the diagonal)
+ *
+ * llmcompressor's factorize_hessian: cholesky(cholesky_inverse(cholesky(H)), upper), which the reference below does in
+ * double. The fast kernel needs no inverse (flip-Cholesky): with J the reversal of order, J H J = L L^T gives
+ * H = R R^T for the upper R = J L J, hence H^-1 = R^-T R^-1 and U = R^-1 = J L^-1 J.
+ * OSH_E_NUMERIC, without a message, where H is not positive definite: the caller damps more and tries again; H is lost. */
+#include "ops/cpu/cpu.h"
+#include "ops/kernel.h"
+
+#include <math.h>
+
+/* Lower Cholesky factor of a [n, n] in place of its lower triangle; false: not positive definite. */
+static bool cholesky_ref(double *a, int64_t n)
+{
+    for (int64_t j = 0; j < n; j++) {
+        for (int64_t k = 0; k < j; k++) a[j * n + j] -= a[j * n + k] * a[j * n + k];
+        if (!(a[j * n + j] > 0) || !isfinite(a[j * n + j])) return false;
+        a[j * n + j] = sqrt(a[j * n + j]);
+        for (int64_t i = j + 1; i < n; i++) {
+            for (int64_t k = 0; k < j; k++) a[i * n + j] -= a[i * n + k] * a[j * n + k];
+            a[i * n + j] /= a[j * n + j];
+        }
+    }
+    return true;
+}
+
+/* Lower triangle of (L L^T)^-1 into inv, from the columns of L^-1. */
+static void invert_ref(double *inv, double *l, int64_t n)
+{
+    for (int64_t j = 0; j < n; j++) { // L^-1 column by column, in place: column j of L is not needed after it
+        l[j * n + j] = 1 / l[j * n + j];
+        for (int64_t i = j + 1; i < n; i++) {
+            double sum = 0;
+            for (int64_t k = j; k < i; k++) sum -= l[i * n + k] * (k == j ? l[j * n + j] : l[k * n + j]);
+            l[i * n + j] = sum / l[i * n + i];
+        }
+    }
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j <= i; j++) {
+            double sum = 0;
+            for (int64_t k = i; k < n; k++) sum += l[k * n + i] * l[k * n + j];
+            inv[i * n + j] = sum;
+        }
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    int64_t n = a->out[0]->shape[0];
+    float *h = a->out[0]->data;
+    double *l = NULL, *inv = NULL; // own: [n, n] each
+
+    OSH_NEW(cx, l, n * n);
+    OSH_NEW(cx, inv, n * n);
+    for (int64_t i = 0; i < n * n; i++) l[i] = h[i];
+    if (!cholesky_ref(l, n)) OSH_TRY(OSH_E_NUMERIC);
+    invert_ref(inv, l, n);
+    if (!cholesky_ref(inv, n)) OSH_TRY(OSH_E_NUMERIC);
+    for (int64_t i = 0; i < n; i++) // upper factor: the transpose
+        for (int64_t j = 0; j < n; j++) h[i * n + j] = j < i ? 0 : (float)inv[j * n + i];
+done:
+    osh_free(cx, inv);
+    osh_free(cx, l);
+    return rc;
+}
+
+const osh_op osh_op_gptq_factor = {
+    .name = "gptq_factor", .n_in = 0, .n_weights = 0, .n_out = 1,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_gptq_factor_cpu},
+    .tol = 1e-9, .scratch = NULL,
+};

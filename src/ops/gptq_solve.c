@@ -1,0 +1,61 @@
+/* gptq_solve.c - the GPTQ column loop in plain loops, one row of the weight after another.
+ *
+ *   q    = clamp(round(w / s + zp), qmin, qmax)        dq = round(round(q - zp) s), in the dtype of the scale
+ *   err  = (w - dq) / U[i, i]                          w[j] -= err U[i, j]   for the later columns j of the block
+ *   after a block of columns [i1, i2):                 w[j] -= sum over i of err[i] U[i, j]   for j >= i2
+ *
+ * llmcompressor's quantize_weight and gptq_block_update (eager): f32, each product rounded before it is subtracted. The sum
+ * behind a block is a matrix product there; here it is taken in double. */
+#include "ops/gptq_solve.h"
+#include "ops/kernel.h"
+
+#include <math.h>
+
+static float quantize_ref(const osh_gptq_solve_args *a, float w, float s, float zp)
+{
+    float q = w / s, lo = -(float)(1 << (a->bits - 1)), hi = (float)((1 << (a->bits - 1)) - 1);
+
+    if (a->fp8) return osh_f32_of_fp8(osh_fp8_of_f32(fminf(fmaxf(q, -448), 448)));
+    q += zp;
+    return nearbyintf(fminf(fmaxf(q, lo), hi));
+}
+
+static void solve_row(const osh_gptq_solve_args *a, int64_t row, float *err)
+{
+    float *w = a->w + row * a->I;
+    int8_t *codes = a->codes + row * a->I;
+    int64_t scale_row = row / a->row_block * a->n_scale_cols;
+
+    a->loss[row] = 0;
+    for (int64_t i1 = 0; i1 < a->I; i1 += a->block_size) {
+        int64_t i2 = osh_min64(i1 + a->block_size, a->I);
+        for (int64_t i = i1; i < i2; i++) {
+            const float *u = a->u + i * a->I;
+            float s = a->scale[scale_row + a->col_scale[i]], zp = a->zero ? a->zero[scale_row + a->col_scale[i]] : 0;
+            float q = quantize_ref(a, w[i], s, zp);
+            float dq = osh_round_to(osh_round_to(q - zp, a->dq_dtype) * s, a->dq_dtype);
+            codes[i] = a->fp8 ? (int8_t)osh_fp8_of_f32(q) : (int8_t)q;
+            err[i] = (w[i] - dq) / u[i];
+            a->loss[row] += (double)err[i] * err[i] / 2;
+            w[i] = dq;
+            for (int64_t j = i + 1; j < i2; j++) w[j] -= err[i] * u[j];
+        }
+        for (int64_t j = i2; j < a->I; j++) {
+            double sum = 0;
+            for (int64_t i = i1; i < i2; i++) sum += (double)err[i] * a->u[i * a->I + j];
+            w[j] = (float)(w[j] - sum);
+        }
+    }
+}
+
+osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a)
+{
+    osh_status rc = OSH_OK;
+    float *err = NULL; // own: [I]
+
+    OSH_NEW(cx, err, a->I);
+    for (int64_t row = 0; row < a->O; row++) solve_row(a, row, err);
+done:
+    osh_free(cx, err);
+    return rc;
+}

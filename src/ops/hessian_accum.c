@@ -1,0 +1,35 @@
+/* hessian_accum.c - H += X^T X, lower triangle.
+ *
+ *   in[0] x [N, I]     out H F32 [I, I], in place; elements above the diagonal are left alone
+ *
+ * The Hessian of GPTQ and SparseGPT up to a factor that the modifier applies (llmcompressor accumulate_hessian). Products of
+ * bf16 values are exact in f32; sums are f32, tile of tokens after tile of tokens, sample after sample. */
+#include "ops/cpu/cpu.h"
+#include "ops/kernel.h"
+
+#include <assert.h>
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    int64_t N = osh_rows(a->in[0]), I = osh_width(a->in[0]);
+    float *x = NULL, *h = a->out[0]->data; // own: [N, I]; view
+
+    assert(a->out[0]->dtype == OSH_F32 && a->out[0]->shape[0] == I && a->out[0]->shape[1] == I);
+    OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
+    for (int64_t i = 0; i < I; i++)
+        for (int64_t j = 0; j <= i; j++) {
+            double sum = h[i * I + j];
+            for (int64_t n = 0; n < N; n++) sum += (double)x[n * I + i] * x[n * I + j];
+            h[i * I + j] = (float)sum;
+        }
+done:
+    osh_free(cx, x);
+    return rc;
+}
+
+const osh_op osh_op_hessian_accum = {
+    .name = "hessian_accum", .n_in = 1, .n_weights = 0, .n_out = 1,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_hessian_accum_cpu},
+    .tol = 1e-12, .scratch = osh_hessian_accum_scratch,
+};

@@ -1,0 +1,63 @@
+/* kl.c - how far a model's next-token distribution p is from a reference's r: sum over v of r log(r / p), and top-1 agreement.
+ *
+ *   in[0] x [N, D]     in[1] w [V, D]     in[2] x_ref [N, D2]     in[3] w_ref [V, D2]
+ *   out[0] kl F32 [N]     out[1] same F32 [N]: 1 where both prefer the same token (the lowest id of equal ones), else 0
+ *
+ * Each model's logits are rounded to its own compute dtype, the rest is f32. */
+#include "ops/cpu/cpu.h"
+#include "ops/kernel.h"
+
+#include <math.h>
+
+/* logit [V] of one row x [D]; returns log sum exp, *best the first largest. */
+static double row_logits(float *logit, int64_t *best, const float *x, const float *w, int64_t V, int64_t D, osh_dtype dt)
+{
+    double sum = 0;
+
+    *best = 0;
+    for (int64_t v = 0; v < V; v++) {
+        double dot = 0;
+        for (int64_t i = 0; i < D; i++) dot += (double)x[i] * w[v * D + i];
+        logit[v] = osh_round_to((float)dot, dt);
+        if (logit[v] > logit[*best]) *best = v;
+    }
+    for (int64_t v = 0; v < V; v++) sum += exp((double)logit[v] - logit[*best]);
+    return logit[*best] + log(sum);
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    int64_t N = osh_rows(a->in[0]), V = a->in[1]->shape[0], D[2] = {osh_width(a->in[0]), osh_width(a->in[2])}, best[2];
+    float *x[2] = {0}, *w[2] = {0}, *logit = NULL; // own: [N, D], [V, D] of both models; [2, V]
+    float *kl = a->out[0]->data, *same = a->out[1]->data;
+    double lse[2];
+
+    OSH_NEW(cx, logit, 2 * V);
+    for (int m = 0; m < 2; m++) {
+        OSH_TRY(osh_f32_copy(cx, &x[m], a->in[2 * m]));
+        OSH_TRY(osh_f32_weight(cx, &w[m], a->in[2 * m + 1], a->in[2 * m]->dtype));
+    }
+    for (int64_t n = 0; n < N; n++) {
+        double sum = 0;
+        for (int m = 0; m < 2; m++)
+            lse[m] = row_logits(logit + m * V, &best[m], x[m] + n * D[m], w[m], V, D[m], a->in[2 * m]->dtype);
+        for (int64_t v = 0; v < V; v++) {
+            double log_p = logit[v] - lse[0], log_r = logit[V + v] - lse[1];
+            sum += exp(log_r) * (log_r - log_p);
+        }
+        kl[n] = (float)sum;
+        same[n] = best[0] == best[1];
+    }
+done:
+    for (int m = 0; m < 2; m++) osh_free(cx, w[m]), osh_free(cx, x[m]);
+    osh_free(cx, logit);
+    return rc;
+}
+
+const osh_op osh_op_kl = {
+    .name = "kl", .n_in = 4, .n_weights = 0, .n_out = 2,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_kl_cpu},
+    .tol = 1e-9, // a small difference of large numbers
+    .scratch = osh_kl_scratch,
+};

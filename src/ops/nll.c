@@ -1,0 +1,47 @@
+/* nll.c - negative log-likelihood of each token's successor: -log softmax(x W^T)[target].
+ *
+ *   in[0] x [N, D]     in[1] w [V, D]     in[2] targets I32 [N], < 0: not scored     out nll F32 [N], 0 where not scored
+ *
+ * The logits are rounded to the dtype of x, as lm_head's output is, then log-softmax is taken in f32 as
+ * transformers' ForCausalLMLoss does after .float(). All logits are never held at once. */
+#include "ops/cpu/cpu.h"
+#include "ops/kernel.h"
+
+#include <math.h>
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    osh_dtype dt = a->in[0]->dtype;
+    int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), V = a->in[1]->shape[0];
+    const int32_t *target = a->in[2]->data; // [N]
+    float *x = NULL, *w = NULL, *logit = NULL, *nll = a->out[0]->data; // own: [N, D], [V, D], [V]; view
+
+    OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
+    OSH_TRY(osh_f32_weight(cx, &w, a->in[1], dt));
+    OSH_NEW(cx, logit, V);
+    for (int64_t n = 0; n < N; n++) {
+        double max = -INFINITY, sum = 0;
+        nll[n] = 0;
+        if (target[n] < 0) continue;
+        for (int64_t v = 0; v < V; v++) {
+            double dot = 0;
+            for (int64_t i = 0; i < D; i++) dot += (double)x[n * D + i] * w[v * D + i];
+            logit[v] = osh_round_to((float)dot, dt);
+            max = fmax(max, logit[v]);
+        }
+        for (int64_t v = 0; v < V; v++) sum += exp(logit[v] - max);
+        nll[n] = (float)(max + log(sum) - logit[target[n]]);
+    }
+done:
+    osh_free(cx, logit);
+    osh_free(cx, w);
+    osh_free(cx, x);
+    return rc;
+}
+
+const osh_op osh_op_nll = {
+    .name = "nll", .n_in = 3, .n_weights = 0, .n_out = 1,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_nll_cpu},
+    .tol = 1e-12, .scratch = osh_nll_scratch,
+};

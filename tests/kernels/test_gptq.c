@@ -1,0 +1,252 @@
+/* test_gptq.c - gptq_factor against a factor by the definition, gptq_solve against the column loop in plain loops. */
+#include "ops/gptq_solve.h"
+#include "kernel_test.h"
+
+typedef struct problem {
+    int64_t O, I, block;
+    int bits, group; // group: columns that share a scale, 0: all
+    bool fp8, zero, order;
+    int64_t row_block;
+    osh_dtype dq;
+} problem;
+
+/* X^T X / n of n = 2 I correlated rows, damped: what a modifier hands to gptq_factor. Full symmetric. */
+static void make_hessian(float *h, int64_t I)
+{
+    for (int64_t i = 0; i < I * I; i++) h[i] = 0;
+    for (int64_t n = 0; n < 2 * I; n++) {
+        float common = osh_rng_sym(SEED, 10, (uint64_t)n);
+        for (int64_t i = 0; i < I; i++)
+            for (int64_t j = 0; j <= i; j++) {
+                float a = common + osh_rng_sym(SEED, 11, (uint64_t)(n * I + i)), b = common + osh_rng_sym(SEED, 11, (uint64_t)(n * I + j));
+                h[i * I + j] += a * b / (float)(2 * I);
+            }
+    }
+    for (int64_t i = 0; i < I; i++) {
+        h[i * I + i] += 0.01f;
+        for (int64_t j = 0; j < i; j++) h[j * I + i] = h[i * I + j];
+    }
+}
+
+static void factor_case(osh_ctx *cx, int64_t I)
+{
+    const osh_op *op = osh_op_find("gptq_factor");
+    guarded h[2];
+    double worst = 0;
+    float *sym = osh_alloc(cx, (size_t)(I * I) * sizeof *sym);
+
+    make_hessian(sym, I);
+    for (int k = 0; k < 2; k++) {
+        h[k] = guarded_new(cx, OSH_F32, 2, I, I);
+        memcpy(h[k].t.data, sym, osh_tensor_bytes(&h[k].t));
+        for (int64_t i = 0; i < I; i++) // above the diagonal nothing may be read
+            for (int64_t j = i + 1; j < I; j++) ((float *)h[k].t.data)[i * I + j] = NAN;
+        osh_op_args a = {.out = {&h[k].t}};
+        assert_int_equal(k ? osh_op_run(cx, op, &a) : op->run[OSH_REF](cx, &a), OSH_OK);
+    }
+    double e = nmse(&h[1].t, &h[0].t);
+    if (!(e <= op->tol)) fail_msg("gptq_factor [%ld]: NMSE %g", (long)I, e);
+    /* U H U^T = 1 is what U^T U = H^-1 means. */
+    const float *u = h[1].t.data;
+    for (int64_t i = 0; i < I && I < 200; i++)
+        for (int64_t j = 0; j <= i; j++) {
+            double sum = 0;
+            for (int64_t k = i; k < I; k++) {
+                double inner = 0;
+                for (int64_t l = j; l < I; l++) inner += (double)sym[k * I + l] * u[j * I + l];
+                sum += u[i * I + k] * inner;
+            }
+            worst = fmax(worst, fabs(sum - (i == j)));
+        }
+    assert_true(worst < 1e-4);
+    for (int64_t i = 0; i < I; i++)
+        for (int64_t j = 0; j < i; j++) assert_true(u[i * I + j] == 0);
+    for (int k = 0; k < 2; k++) guarded_check(&h[k]), guarded_free(cx, &h[k]);
+    osh_free(cx, sym);
+}
+
+static void test_factor(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    const int64_t sizes[] = {1, 2, 7, 8, 129, 576};
+
+    assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) factor_case(cx, sizes[i]);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+static void test_factor_threads(void **state)
+{
+    (void)state;
+    enum { I = 700 };
+    static float u[2][I * I];
+
+    for (int k = 0; k < 2; k++) {
+        osh_ctx *cx = NULL;
+        assert_int_equal(osh_ctx_new(&cx, k ? 3 : 1), OSH_OK);
+        make_hessian(u[k], I);
+        osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, u[k]);
+        osh_op_args a = {.out = {&t}};
+        assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &a), OSH_OK);
+        osh_ctx_free(cx);
+    }
+    assert_memory_equal(u[0], u[1], sizeof u[0]);
+}
+
+static void test_factor_refuses(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    const osh_op *op = osh_op_find("gptq_factor");
+
+    assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+    for (int column = OSH_REF; column <= OSH_CPU; column++) {
+        float negative[4] = {1, 0, 2, 1}, nan[4] = {1, 0, NAN, 1};
+        osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){2, 2}, negative);
+        osh_op_args a = {.out = {&t}};
+        assert_int_equal(op->run[column](cx, &a), OSH_E_NUMERIC); // eigenvalues 3 and -1
+        t.data = nan;
+        assert_int_equal(op->run[column](cx, &a), OSH_E_NUMERIC);
+        assert_string_equal(osh_error_text(cx), ""); // the caller damps and tries again
+    }
+    osh_ctx_free(cx);
+}
+
+typedef struct solution {
+    float *w, *u, *scale, *zero, *h; // own
+    int8_t *codes;
+    int32_t *col;
+    double *loss;
+    osh_gptq_solve_args a;
+} solution;
+
+static void solution_open(osh_ctx *cx, solution *s, const problem *p)
+{
+    int64_t O = p->O, I = p->I, n_cols = p->group ? (I + p->group - 1) / p->group : 1, n_rows = (O + p->row_block - 1) / p->row_block;
+
+    *s = (solution){.w = osh_calloc(cx, (size_t)(O * I), 4), .u = osh_calloc(cx, (size_t)(I * I), 4),
+                    .h = osh_calloc(cx, (size_t)(I * I), 4), .scale = osh_calloc(cx, (size_t)(n_rows * n_cols), 4),
+                    .zero = osh_calloc(cx, (size_t)(n_rows * n_cols), 4), .codes = osh_calloc(cx, (size_t)(O * I), 1),
+                    .col = osh_calloc(cx, (size_t)I, 4), .loss = osh_calloc(cx, (size_t)O, 8)};
+    make_hessian(s->h, I);
+    memcpy(s->u, s->h, (size_t)(I * I) * 4);
+    osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, s->u);
+    osh_op_args f = {.out = {&t}};
+    assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &f), OSH_OK);
+    for (int64_t i = 0; i < O * I; i++) s->w[i] = osh_rng_sym(SEED, 20, (uint64_t)i);
+    for (int64_t i = 0; i < n_rows * n_cols; i++) {
+        float q_max = p->fp8 ? 448 : (float)(1 << (p->bits - 1));
+        s->scale[i] = osh_round_to((0.9f + 0.1f * osh_rng_sym(SEED, 21, (uint64_t)i)) / q_max, p->dq);
+        s->zero[i] = (float)(int)(osh_rng_sym(SEED, 22, (uint64_t)i) * 2.9f);
+    }
+    for (int64_t i = 0; i < I; i++) s->col[i] = p->group ? (int32_t)((p->order ? I - 1 - i : i) / p->group) : 0;
+    s->a = (osh_gptq_solve_args){.w = s->w, .codes = s->codes, .u = s->u, .scale = s->scale, .zero = p->zero ? s->zero : NULL,
+                                 .col_scale = s->col, .O = O, .I = I, .n_scale_cols = n_cols, .row_block = p->row_block,
+                                 .block_size = p->block, .bits = p->bits, .fp8 = p->fp8, .dq_dtype = p->dq, .loss = s->loss};
+}
+
+static void solution_close(osh_ctx *cx, solution *s)
+{
+    osh_free(cx, s->w), osh_free(cx, s->u), osh_free(cx, s->h), osh_free(cx, s->scale), osh_free(cx, s->zero);
+    osh_free(cx, s->codes), osh_free(cx, s->col), osh_free(cx, s->loss);
+}
+
+/* tr(dW H dW^T), dW against the weights that every solution starts from. */
+static double objective(const solution *s)
+{
+    double sum = 0;
+    for (int64_t o = 0; o < s->a.O; o++)
+        for (int64_t i = 0; i < s->a.I; i++) {
+            double part = 0, di = s->w[o * s->a.I + i] - osh_rng_sym(SEED, 20, (uint64_t)(o * s->a.I + i));
+            for (int64_t j = 0; j < s->a.I; j++)
+                part += s->h[i * s->a.I + j] * (s->w[o * s->a.I + j] - osh_rng_sym(SEED, 20, (uint64_t)(o * s->a.I + j)));
+            sum += di * part;
+        }
+    return sum;
+}
+
+static const problem problems[] = {
+    {1, 1, 128, 4, 0, .row_block = 1, .dq = OSH_F32},
+    {7, 7, 3, 4, 0, .row_block = 1, .dq = OSH_F32},
+    {129, 129, 128, 4, 32, .row_block = 1, .dq = OSH_BF16},
+    {129, 129, 128, 4, 32, .zero = true, .row_block = 1, .dq = OSH_BF16},
+    {65, 129, 128, 3, 0, .row_block = 65, .dq = OSH_F16},
+    {130, 256, 128, 8, 64, .order = true, .row_block = 1, .dq = OSH_BF16},
+    {70, 256, 64, 8, 128, .fp8 = true, .row_block = 32, .dq = OSH_BF16},
+    {33, 130, 1000, 4, 0, .fp8 = true, .row_block = 1, .dq = OSH_F32},
+    {33, 130, 1, 2, 13, .zero = true, .row_block = 1, .dq = OSH_F32},
+    {192, 576, 128, 4, 64, .order = true, .row_block = 1, .dq = OSH_BF16},
+    {1030, 64, 32, 4, 32, .row_block = 1, .dq = OSH_BF16},
+};
+
+static void test_solve(void **state)
+{
+    (void)state;
+    osh_ctx *one = NULL, *three = NULL;
+
+    assert_int_equal(osh_ctx_new(&one, 1), OSH_OK);
+    assert_int_equal(osh_ctx_new(&three, 3), OSH_OK);
+    for (size_t k = 0; k < sizeof problems / sizeof *problems; k++) {
+        const problem *p = &problems[k];
+        solution ref, fast, threads;
+        int64_t n = p->O * p->I, differ = 0;
+        solution_open(one, &ref, p), solution_open(one, &fast, p), solution_open(three, &threads, p);
+        assert_int_equal(osh_gptq_solve_ref(one, &ref.a), OSH_OK);
+        assert_int_equal(osh_gptq_solve(one, &fast.a), OSH_OK);
+        assert_int_equal(osh_gptq_solve(three, &threads.a), OSH_OK);
+        assert_memory_equal(fast.w, threads.w, (size_t)n * 4);
+        assert_memory_equal(fast.codes, threads.codes, (size_t)n);
+        assert_memory_equal(fast.loss, threads.loss, (size_t)p->O * 8);
+        for (int64_t i = 0; i < n; i++) differ += ref.codes[i] != fast.codes[i];
+        double want = objective(&ref), got = objective(&fast);
+        printf("solve %ld x %ld, block %ld: %ld of %ld codes differ, objective %g, reference %g\n", (long)p->O, (long)p->I,
+               (long)p->block, (long)differ, (long)n, got, want);
+        assert_true(differ <= n / 1000);
+        assert_true(got <= 1.001 * want);
+        if (p->block >= p->I) { // no product behind a block: each rounding is the reference's
+            assert_memory_equal(ref.w, fast.w, (size_t)n * 4);
+            assert_memory_equal(ref.codes, fast.codes, (size_t)n);
+        }
+        double loss = 0, ref_loss = 0; // tr(dW H dW^T) = sum of err^2
+        for (int64_t o = 0; o < p->O; o++) loss += fast.loss[o], ref_loss += ref.loss[o];
+        assert_true(fabs(loss - ref_loss) <= 1e-3 * ref_loss && fabs(2 * loss - got) <= 1e-3 * got + 1e-12);
+        solution_close(one, &ref), solution_close(one, &fast), solution_close(three, &threads);
+    }
+    assert_int_equal(osh_mem_live(one), 0);
+    assert_int_equal(osh_mem_live(three), 0);
+    osh_ctx_free(three);
+    osh_ctx_free(one);
+}
+
+static void test_sgemm_nt(void **state)
+{
+    (void)state;
+    enum { M = 300, N = 201, K = 37 };
+    static float a[M * K], b[N * K], c[M * N];
+    osh_ctx *cx = NULL;
+
+    assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+    for (int i = 0; i < M * K; i++) a[i] = osh_rng_sym(SEED, 30, (uint64_t)i);
+    for (int i = 0; i < N * K; i++) b[i] = osh_rng_sym(SEED, 31, (uint64_t)i);
+    for (int twice = 0; twice < 2; twice++) {
+        assert_int_equal(osh_sgemm_nt(cx, c, a, b, M, N, K, twice), OSH_OK);
+        for (int i = 0; i < M; i++)
+            for (int j = 0; j < N; j++) {
+                double sum = 0;
+                for (int k = 0; k < K; k++) sum += (double)a[i * K + k] * b[j * K + k];
+                assert_true(fabs(c[i * N + j] - sum * (1 + twice)) < 1e-5);
+            }
+    }
+    osh_ctx_free(cx);
+}
+
+int main(void)
+{
+    printf("seed %d\n", SEED);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_factor), cmocka_unit_test(test_factor_threads),
+                                       cmocka_unit_test(test_factor_refuses), cmocka_unit_test(test_solve),
+                                       cmocka_unit_test(test_sgemm_nt)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

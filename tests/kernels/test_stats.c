@@ -1,0 +1,182 @@
+/* test_stats.c - hessian_accum, nll and kl against their references; same bytes for any batch and any number of threads. */
+#include "kernel_test.h"
+
+typedef struct fixture { osh_ctx *one, *three; } fixture;
+
+static int setup(void **state)
+{
+    static fixture f;
+    *state = &f;
+    return osh_ctx_new(&f.one, 1) || osh_ctx_new(&f.three, 3);
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+    bool leak = osh_mem_live(f->one) || osh_mem_live(f->three);
+    osh_ctx_free(f->one);
+    osh_ctx_free(f->three);
+    return leak;
+}
+
+/* H of x [n, width] from column `op column`, given as one batch of samples cut at split, on top of what is in H. */
+static void hessian_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_dtype dt)
+{
+    const osh_op *op = osh_op_find("hessian_accum");
+    guarded x = guarded_new(f->one, dt, 2, n, width), h[3];
+    int64_t offsets[3] = {0, split, n};
+    osh_seqs seqs = {.n = 2, .offsets = offsets};
+
+    if (!split) offsets[1] = n, seqs.n = 1;
+    guarded_fill(&x, 1, 1);
+    for (int i = 0; i < 3; i++) {
+        h[i] = guarded_new(f->one, OSH_F32, 2, width, width);
+        guarded_fill(&h[i], 2, 1);
+    }
+    osh_op_args a = {.in = {&x.t}, .out = {&h[0].t}, .seqs = &seqs};
+    assert_int_equal(op->run[OSH_REF](f->one, &a), OSH_OK);
+    a.out[0] = &h[1].t;
+    assert_int_equal(osh_op_run(f->three, op, &a), OSH_OK);
+    for (int64_t s = 0; s < seqs.n; s++) { // sample by sample on one thread
+        osh_tensor part = x.t;
+        part.data = osh_elem(&x.t, offsets[s] * width);
+        part.shape[0] = offsets[s + 1] - offsets[s];
+        osh_op_args b = {.in = {&part}, .out = {&h[2].t}};
+        assert_int_equal(osh_op_run(f->one, op, &b), OSH_OK);
+    }
+    assert_memory_equal(h[1].t.data, h[2].t.data, osh_tensor_bytes(&h[1].t)); // and so: nothing above the diagonal
+    double e = nmse(&h[1].t, &h[0].t);
+    if (!(e <= op->tol)) fail_msg("hessian [%ld, %ld]: NMSE %g", (long)n, (long)width, e);
+    guarded_check(&x), guarded_free(f->one, &x);
+    for (int i = 0; i < 3; i++) guarded_check(&h[i]), guarded_free(f->one, &h[i]);
+}
+
+static void test_hessian(void **state)
+{
+    const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
+    for (int d = 0; d < 3; d++) {
+        hessian_case(*state, 1, 1, 0, dts[d]);
+        hessian_case(*state, 7, 7, 3, dts[d]);
+        hessian_case(*state, 129, 129, 1, dts[d]);
+        hessian_case(*state, 700, 257, 600, dts[d]);
+        hessian_case(*state, 2100, 9, 2050, dts[d]); // two panels
+        hessian_case(*state, 130, 576, 0, dts[d]);
+    }
+}
+
+enum { SHARP = 8 }; // amplitude of x: logits that differ
+static void nll_case(fixture *f, int64_t n, int64_t D, int64_t V, int64_t split, osh_dtype dt)
+{
+    const osh_op *op = osh_op_find("nll");
+    guarded x = guarded_new(f->one, dt, 2, n, D), w = guarded_new(f->one, dt, 2, V, D), t = guarded_new(f->one, OSH_I32, 1, n, 0);
+    guarded y[3];
+    int64_t offsets[3] = {0, split, n};
+    osh_seqs seqs = {.n = 2, .offsets = offsets};
+
+    if (!split) offsets[1] = n, seqs.n = 1;
+    guarded_fill(&x, 1, SHARP), guarded_fill(&w, 2, 0.5f);
+    for (int64_t i = 0; i < n; i++)
+        ((int32_t *)t.t.data)[i] = i % 5 == 4 ? -1 : (int32_t)(i == 0 ? V - 1 : (int64_t)(osh_rng_u64(SEED, 3, (uint64_t)i) % (uint64_t)V));
+    for (int i = 0; i < 3; i++) y[i] = guarded_new(f->one, OSH_F32, 1, n, 0);
+    osh_op_args a = {.in = {&x.t, &w.t, &t.t}, .out = {&y[0].t}, .seqs = &seqs};
+    assert_int_equal(op->run[OSH_REF](f->one, &a), OSH_OK);
+    a.out[0] = &y[1].t;
+    assert_int_equal(osh_op_run(f->three, op, &a), OSH_OK);
+    for (int64_t s = 0; s < seqs.n; s++) {
+        int64_t row = offsets[s], rows = offsets[s + 1] - row;
+        osh_tensor px = x.t, pt = t.t, py = y[2].t;
+        px.data = osh_elem(&px, row * D), pt.data = osh_elem(&pt, row), py.data = osh_elem(&py, row);
+        px.shape[0] = pt.shape[0] = py.shape[0] = rows;
+        osh_op_args b = {.in = {&px, &w.t, &pt}, .out = {&py}};
+        assert_int_equal(osh_op_run(f->one, op, &b), OSH_OK);
+    }
+    assert_memory_equal(y[1].t.data, y[2].t.data, osh_tensor_bytes(&y[1].t));
+    double e = nmse(&y[1].t, &y[0].t);
+    if (!(e <= tol_of(op->tol, dt))) fail_msg("nll [%ld, %ld, %ld]: NMSE %g", (long)n, (long)D, (long)V, e);
+    guarded_check(&x), guarded_check(&w), guarded_check(&t);
+    guarded_free(f->one, &x), guarded_free(f->one, &w), guarded_free(f->one, &t);
+    for (int i = 0; i < 3; i++) guarded_check(&y[i]), guarded_free(f->one, &y[i]);
+}
+
+static void test_nll(void **state)
+{
+    const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
+    for (int d = 0; d < 3; d++) {
+        nll_case(*state, 1, 1, 1, 0, dts[d]);
+        nll_case(*state, 7, 7, 7, 3, dts[d]);
+        nll_case(*state, 129, 129, 129, 100, dts[d]);
+        nll_case(*state, 600, 9, 1000, 520, dts[d]); // two panels, six blocks
+        nll_case(*state, 40, 64, 5003, 0, dts[d]);
+    }
+}
+
+static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int64_t split, osh_dtype dt, osh_dtype dt_ref)
+{
+    const osh_op *op = osh_op_find("kl");
+    guarded in[4] = {guarded_new(f->one, dt, 2, n, D), guarded_new(f->one, dt, 2, V, D),
+                     guarded_new(f->one, dt_ref, 2, n, D2), guarded_new(f->one, dt_ref, 2, V, D2)};
+    guarded y[2][2];
+    int64_t offsets[3] = {0, split, n};
+    osh_seqs seqs = {.n = 2, .offsets = offsets};
+
+    for (int i = 0; i < 4; i++) guarded_fill(&in[i], (uint64_t)i % 2, i % 2 ? 0.5f : 4);
+    for (int i = 0; i < 2; i++) {
+        y[i][0] = guarded_new(f->one, OSH_F32, 1, n, 0), y[i][1] = guarded_new(f->one, OSH_F32, 1, n, 0);
+        osh_op_args a = {.in = {&in[0].t, &in[1].t, &in[2].t, &in[3].t}, .out = {&y[i][0].t, &y[i][1].t}, .seqs = &seqs};
+        assert_int_equal(i ? osh_op_run(f->three, op, &a) : op->run[OSH_REF](f->one, &a), OSH_OK);
+    }
+    const float *kl = y[1][0].t.data, *want = y[0][0].t.data;
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabsf(kl[i] - want[i]) <= 1e-5f + 1e-4f * fabsf(want[i]))) // kl can be a difference of large numbers
+            fail_msg("kl [%ld, %ld, %ld] row %ld: %g, want %g", (long)n, (long)D, (long)V, (long)i, kl[i], want[i]);
+    if (dt == OSH_F32) assert_memory_equal(y[0][1].t.data, y[1][1].t.data, osh_tensor_bytes(&y[0][1].t));
+    if (D == D2 && dt == dt_ref)
+        for (int64_t i = 0; i < n; i++) {
+            assert_true(fabsf(kl[i]) < 1e-6f);
+            assert_true(((float *)y[1][1].t.data)[i] > 0.5f);
+        }
+    for (int i = 0; i < 4; i++) guarded_check(&in[i]), guarded_free(f->one, &in[i]);
+    for (int i = 0; i < 4; i++) guarded_check(&y[i / 2][i % 2]), guarded_free(f->one, &y[i / 2][i % 2]);
+}
+
+static void test_kl(void **state)
+{
+    kl_case(*state, 2, 1, 1, 1, 1, OSH_F32, OSH_F32);
+    kl_case(*state, 7, 7, 5, 7, 3, OSH_F32, OSH_F32);
+    kl_case(*state, 129, 17, 129, 129, 100, OSH_F32, OSH_F32);
+    kl_case(*state, 600, 9, 8, 1000, 520, OSH_F32, OSH_F32);
+    kl_case(*state, 40, 64, 64, 5003, 8, OSH_BF16, OSH_BF16); // the same model: 0
+    kl_case(*state, 40, 64, 33, 5003, 8, OSH_F32, OSH_F16);
+}
+
+static void test_torture(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 2; which++) {
+        osh_status rc = OSH_E_NOMEM;
+        for (int64_t nth = 1; rc && nth < 40; nth++) {
+            osh_ctx *cx = NULL;
+            assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+            guarded x = guarded_new(cx, OSH_BF16, 2, 7, 7), w = guarded_new(cx, OSH_BF16, 2, 7, 7);
+            guarded y = guarded_new(cx, OSH_F32, 2, 7, 7), z = guarded_new(cx, OSH_F32, 1, 7, 0);
+            guarded_fill(&x, 1, 1), guarded_fill(&w, 2, 1), guarded_fill(&y, 3, 1);
+            osh_op_args a = {.in = {&x.t, &w.t, &x.t, &w.t}, .out = {&y.t, &z.t}};
+            osh_mem_fail_after(cx, nth);
+            rc = osh_op_run(cx, osh_op_find(which ? "kl" : "hessian_accum"), &a);
+            assert_true(rc == OSH_OK || rc == OSH_E_NOMEM);
+            osh_mem_fail_after(cx, -1);
+            guarded_free(cx, &x), guarded_free(cx, &w), guarded_free(cx, &y), guarded_free(cx, &z);
+            assert_int_equal(osh_mem_live(cx), 0);
+            osh_ctx_free(cx);
+        }
+        assert_int_equal(rc, OSH_OK);
+    }
+}
+
+int main(void)
+{
+    printf("seed %d\n", SEED);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_hessian), cmocka_unit_test(test_nll), cmocka_unit_test(test_kl),
+                                       cmocka_unit_test(test_torture)};
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
