@@ -3,6 +3,7 @@
  * Agrees with tokenizers/src/models/bpe: of all neighbours that can merge, the pair with the lowest rank does, the leftmost
  * first. Short words are scanned (the minimum of an array of ranks); from HEAP_FROM symbols on a heap of (rank, position)
  * is kept, so that a text without a single cut costs O(n log n). */
+#include "base/buf.h"
 #include "base/map.h"
 #include "text/tok_impl.h"
 #include <string.h>
@@ -307,8 +308,7 @@ osh_status osh_bpe_encode(osh_ctx *cx, osh_bpe *m, osh_ids *ids, const char *wor
     if (n == 0) return OSH_OK;
     if (c && c->len == n && c->hash == hash && !memcmp(c->key, word, n)) {
         OSH_TRY(osh_ids_reserve(cx, ids, c->n_ids));
-        memcpy(ids->ids + ids->n, c->ids, c->n_ids * sizeof *c->ids);
-        ids->n += c->n_ids;
+        for (int i = 0; i < c->n_ids; i++) ids->ids[ids->n++] = c->ids[i];
         goto done;
     }
     size_t k = 1;
@@ -368,8 +368,8 @@ done:
 }
 
 /* One merge "a b" or ["a", "b"] to its three ids. text: scratch of the caller. */
-static osh_status load_merge(osh_ctx *cx, osh_bpe *m, const cJSON *item, int64_t rank, char **text,
-                             const char *what)
+static osh_status load_merge(osh_ctx *cx, osh_bpe *m, const cJSON *item, int64_t rank,
+                             osh_buf *text, const char *what)
 {
     osh_status rc = OSH_OK;
     const cJSON *a = item->child, *b = a ? a->next : NULL;
@@ -377,8 +377,6 @@ static osh_status load_merge(osh_ctx *cx, osh_bpe *m, const cJSON *item, int64_t
     int32_t left, right, both;
     const char *s = NULL, *t = NULL; // the two halves
 
-    osh_free(cx, *text);
-    *text = NULL;
     if (cJSON_IsString(item)) {
         s = item->valuestring;
         const char *space = strchr(s, ' ');
@@ -396,14 +394,11 @@ static osh_status load_merge(osh_ctx *cx, osh_bpe *m, const cJSON *item, int64_t
                  (long long)rank);
     }
     n_b = strlen(t);
-    *text = osh_alloc(cx, n_a + n_b + 1);
-    if (!*text) {
-        rc = OSH_E_NOMEM;
-        goto done;
-    }
-    char *w = *text;
-    memcpy(w, s, n_a);
-    memcpy(w + n_a, t, n_b + 1);
+    osh_buf_clear(text);
+    OSH_TRY(osh_buf_append(cx, text, s, n_a));
+    OSH_TRY(osh_buf_append(cx, text, t, n_b));
+    char *w = text->data;
+    if (!w) OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld is empty", what, (long long)rank);
     if (strstr(w, "\xC0\x80")) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: merge %lld holds U+0000", what,
                                         (long long)rank);
     bool known = osh_bpe_find(m, w, n_a, &left) && osh_bpe_find(m, w + n_a, n_b, &right) &&
@@ -422,10 +417,11 @@ static osh_status load_merges(osh_ctx *cx, osh_bpe *m, const cJSON *o, const cha
 {
     osh_status rc = OSH_OK;
     const cJSON *item = NULL;
-    char *text = NULL; // own
+    osh_buf text;
     size_t n = 0;
     int64_t rank = 0;
 
+    osh_buf_init(&text, 0);
     if (!cJSON_IsArray(o)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: model without a \"merges\" list", what);
     cJSON_ArrayForEach(item, o) n++;
     OSH_TRY(osh_tok_pairs_init(cx, &m->pairs, n));
@@ -434,7 +430,7 @@ static osh_status load_merges(osh_ctx *cx, osh_bpe *m, const cJSON *o, const cha
         OSH_TRY(load_merge(cx, m, item, rank++, &text, what));
     }
 done:
-    osh_free(cx, text);
+    osh_buf_deinit(cx, &text);
     return rc;
 }
 

@@ -1,21 +1,20 @@
 /* tok_normalize.c - normalizers of tokenizer.json, each as tokenizers/src/normalizers does it.
  *
- * NFC, NFD, NFKC, NFKD by utf8proc; Lowercase maps character by character (no final sigma), as char::to_lowercase. */
+ * NFC, NFD, NFKC, NFKD by utf8proc; Lowercase maps character by character (no final sigma), as char::to_lowercase.
+ * Every single character normalizes as it does there, which tok_unicode.c's tables see to. */
 #include "text/tok_impl.h"
+#include "text/tok_unicode.h"
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
-static osh_status unicode_form(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n, int form)
+static osh_status map_form(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n, int form)
 {
     osh_status rc = OSH_OK;
     utf8proc_uint8_t *made = NULL; // malloc'ed by utf8proc
-    size_t i = 0;
-
-    while (i < n && (unsigned char)s[i] < 0x80) i++;
-    if (i == n) return osh_tok_text_add(cx, out, s, n); // ASCII is in every normal form
     utf8proc_ssize_t len = utf8proc_map((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &made,
                                         (utf8proc_option_t)(UTF8PROC_STABLE | form));
+
     if (len == UTF8PROC_ERROR_NOMEM) OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate normalized text");
     if (len < 0)
         OSH_FAIL(cx, OSH_E_INTERNAL, "utf8proc cannot normalize %zu bytes: %s", n,
@@ -23,6 +22,29 @@ static osh_status unicode_form(osh_ctx *cx, osh_tok_text *out, const char *s, si
     OSH_TRY(osh_tok_text_add(cx, out, (const char *)made, (size_t)len));
 done:
     free(made);
+    return rc;
+}
+
+/* Characters that the library's tables do not know yet stay as they are; nothing composes with them or is reordered
+ * across them, so the text between them is normalized by itself. */
+static osh_status unicode_form(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n, int form)
+{
+    osh_status rc = OSH_OK;
+    size_t i = 0, from = 0, len = 0;
+    uint32_t cp = 0;
+
+    while (i < n && (unsigned char)s[i] < 0x80) i++;
+    if (i == n) return osh_tok_text_add(cx, out, s, n); // ASCII is in every normal form
+    for (; i < n; i += len) {
+        len = osh_utf8_decode(s + i, n - i, &cp);
+        bool stays = (form & UTF8PROC_COMPAT) ? osh_uni_in(osh_uni_not_nfk, cp) : false;
+        if (!stays && (cp != 0x11938 || (form & UTF8PROC_COMPOSE))) continue;
+        if (i > from) OSH_TRY(map_form(cx, out, s + from, i - from, form));
+        OSH_TRY(osh_tok_text_add(cx, out, s + i, len));
+        from = i + len;
+    }
+    if (n > from) OSH_TRY(map_form(cx, out, s + from, n - from, form));
+done:
     return rc;
 }
 
@@ -62,6 +84,24 @@ static osh_status add_cp(osh_ctx *cx, osh_tok_text *out, uint32_t cp)
     return rc;
 }
 
+/* Capital letters of Unicode 16 and 17, which utf8proc 2.8 does not know. */
+static uint32_t lower_of(uint32_t cp)
+{
+    if (cp >= 0x10D50 && cp <= 0x10D65) return cp + 0x20;
+    if (cp >= 0x16EA0 && cp <= 0x16EB8) return cp + 0x1B;
+    switch (cp) {
+    case 0x1C89:
+    case 0xA7CC:
+    case 0xA7CE:
+    case 0xA7D2:
+    case 0xA7D4:
+    case 0xA7DA: return cp + 1;
+    case 0xA7CB: return 0x264;
+    case 0xA7DC: return 0x19B;
+    default: return (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp);
+    }
+}
+
 static osh_status lowercase(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
                             size_t n, bool *first)
 {
@@ -75,7 +115,7 @@ static osh_status lowercase(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *o
             OSH_TRY(osh_tok_text_add(cx, out, "i\xCC\x87", 3));
             continue;
         }
-        OSH_TRY(add_cp(cx, out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp)));
+        OSH_TRY(add_cp(cx, out, lower_of(cp)));
     }
 done:
     return rc;
@@ -91,7 +131,8 @@ static osh_status strip_accents(osh_ctx *cx, const osh_tok_step *st, osh_tok_tex
     (void)st;
     for (size_t i = 0, len = 0; i < n; i += len) {
         len = osh_utf8_decode(s + i, n - i, &cp);
-        if (!osh_cp_is_mark(cp))
+        bool mark = osh_cp_is_mark(cp) || cp == 0x1CF2 || cp == 0x1CF3;
+        if (!mark || osh_uni_in(osh_uni_not_mark, cp))
             OSH_TRY(osh_tok_text_add(cx, out, s + i, len));
         else if (out->n == at)
             *first = false;

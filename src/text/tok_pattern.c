@@ -60,13 +60,14 @@ static osh_status put_members(rewriter *r, char kind, const char *prop)
         OSH_TRY(put_newer(r, "Nd"));
     } else if (kind == 'h') {
         OSH_TRY(put(r, "0-9A-Fa-f", 9));
-    } else if (kind == 'w') { // Alphabetic, M, Nd, Pc; the circled letters are alphabetic symbols
+    } else if (kind == 'w') { // Alphabetic, M, Nd, Pc; the circled letters are alphabetic; Latin-1's digits are Oniguruma's
         for (size_t i = 0; i < 4; i++) {
             OSH_TRY(osh_buf_printf(r->cx, r->out, "\\p{%s}", word[i]));
             OSH_TRY(put_newer(r, word[i]));
         }
-        OSH_TRY(osh_buf_printf(r->cx, r->out, "\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"
-                                              "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}"));
+        OSH_TRY(osh_buf_printf(r->cx, r->out,
+                               "\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}\\x{24B6}-\\x{24E9}"
+                               "\\x{1F130}-\\x{1F149}\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}"));
     } else {
         static const char *const scripts[] = {"Han", "Hiragana", "Katakana", "Hangul", "Latin",
                                               "Greek", "Cyrillic", "Arabic", "Hebrew", "Thai"};

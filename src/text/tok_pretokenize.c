@@ -148,6 +148,27 @@ static osh_status by_punct(osh_ctx *cx, const osh_tok_step *st, const char *s, s
     return by_class(s, n, from, start, end, osh_cp_is_punct);
 }
 
+/* \w+|[^\w\s]+ of Rust's regex, whose \w is not Oniguruma's. */
+static osh_status by_word(osh_ctx *cx, const osh_tok_step *st, const char *s, size_t n, size_t from,
+                          size_t *start, size_t *end)
+{
+    uint32_t cp = 0;
+    bool word = false;
+
+    (void)cx, (void)st;
+    *start = *end = SIZE_MAX;
+    for (size_t i = from, len = 0; i < n; i += len) {
+        len = osh_utf8_decode(s + i, n - i, &cp);
+        bool space = osh_cp_is_space(cp), is = osh_cp_is_word(cp);
+        if (*start == SIZE_MAX && space) continue;
+        if (*start != SIZE_MAX && (space || is != word)) break;
+        if (*start == SIZE_MAX) *start = i;
+        word = is;
+        *end = i + len;
+    }
+    return OSH_OK;
+}
+
 static osh_status run_split(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
     return cut(cx, st, w, st->split, st->invert, by_pattern);
@@ -156,6 +177,11 @@ static osh_status run_split(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w
 static osh_status run_digits(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
     return cut(cx, st, w, st->each ? OSH_SPLIT_ISOLATED : OSH_SPLIT_CONTIGUOUS, false, by_number);
+}
+
+static osh_status run_whitespace(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
+{
+    return cut(cx, st, w, OSH_SPLIT_REMOVED, true, by_word);
 }
 
 static osh_status run_whitespace_split(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
@@ -312,14 +338,6 @@ static osh_status load_punctuation(osh_ctx *cx, osh_tok_step *st, const cJSON *o
     return load_behavior(cx, st, o, "Isolated", what);
 }
 
-static osh_status load_whitespace(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *what)
-{
-    (void)o;
-    st->split = OSH_SPLIT_REMOVED;
-    st->invert = true;
-    return osh_tok_pattern_regex(cx, &st->pattern, "\\w+|[^\\w\\s]+", what);
-}
-
 static osh_status set_literal(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *key,
                               const char *what)
 {
@@ -375,7 +393,7 @@ osh_status osh_tok_pretokenizers_load(osh_ctx *cx, osh_tok_steps *steps, const c
         {"ByteLevel", load_byte_level, run_byte_level},
         {"Digits", load_digits, run_digits},
         {"Metaspace", load_metaspace, run_metaspace},
-        {"Whitespace", load_whitespace, run_split},
+        {"Whitespace", NULL, run_whitespace},
         {"WhitespaceSplit", NULL, run_whitespace_split},
         {"Punctuation", load_punctuation, run_punctuation},
         {"CharDelimiterSplit", load_delimiter, run_split},

@@ -3,6 +3,7 @@
  * Replacement is Python's errors="replace" (Unicode 3.9, "maximal subpart"): the longest prefix of a valid character, or one
  * byte where there is none, becomes one U+FFFD. */
 #include "text/tok_impl.h"
+#include "text/tok_unicode.h"
 #include <string.h>
 #include <utf8proc.h>
 
@@ -124,7 +125,8 @@ bool osh_cp_is_numeric(uint32_t cp)
 {
     utf8proc_category_t c = category(cp);
 
-    return c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO;
+    return c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO ||
+           (cp >= osh_uni_numeric[0].lo && osh_uni_in(osh_uni_numeric, cp));
 }
 
 bool osh_cp_is_punct(uint32_t cp)
@@ -133,7 +135,8 @@ bool osh_cp_is_punct(uint32_t cp)
         return (cp >= '!' && cp <= '/') || (cp >= ':' && cp <= '@') || (cp >= '[' && cp <= '`') ||
                (cp >= '{' && cp <= '~');
     utf8proc_category_t c = category(cp);
-    return c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;
+    bool punct = c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;
+    return (punct && !osh_uni_in(osh_uni_not_punct, cp)) || cp == 0x166D || cp == 0x111C9;
 }
 
 /* Alphabetic is L, Nl and Other_Alphabetic; what of the latter is not a mark are the circled letters. */
@@ -145,6 +148,12 @@ bool osh_cp_is_word(uint32_t cp)
     if (c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_PC)
         return true;
     if (osh_cp_is_mark(cp) || cp == 0x200C || cp == 0x200D) return true;
-    return (cp >= 0x24B6 && cp <= 0x24E9) || (cp >= 0x1F130 && cp <= 0x1F149) ||
-           (cp >= 0x1F150 && cp <= 0x1F169) || (cp >= 0x1F170 && cp <= 0x1F189);
+    if ((cp >= 0x24B6 && cp <= 0x24E9) || (cp >= 0x1F130 && cp <= 0x1F149) ||
+        (cp >= 0x1F150 && cp <= 0x1F169) || (cp >= 0x1F170 && cp <= 0x1F189))
+        return true;
+    if (c != UTF8PROC_CATEGORY_CN) return false;
+    for (const osh_uni_range *u = osh_uni_newer; u->hi; u++)
+        if (cp >= u->lo && cp <= u->hi && (*u->cls == 'L' || *u->cls == 'M' || u->cls[1] == 'd'))
+            return true;
+    return false;
 }

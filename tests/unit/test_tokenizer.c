@@ -1,0 +1,334 @@
+/* test_tokenizer.c - tokenizer.json to ids: goldens of the tokenizers library, bad files, allocation failures. */
+#include "text_helpers.h"
+#include "text/tok_impl.h"
+
+#include <stdio.h>
+
+#define GOLDEN OSH_SOURCE_DIR "/tests/golden/tokenizer/"
+#define MODEL OSH_SOURCE_DIR "/examples/docs-llama-3m"
+
+static cJSON *member(const cJSON *o, const char *key)
+{
+    cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
+    assert_non_null(v);
+    return v;
+}
+
+/* A tokenizer.json from a case: the model it names and its parts. malloc'ed. */
+static char *spec_of(const cJSON *root, const cJSON *c)
+{
+    cJSON *o = cJSON_CreateObject();
+    const cJSON *part = NULL, *model = member(member(root, "models"), member(c, "model")->valuestring);
+
+    cJSON_AddItemReferenceToObject(o, "model", (cJSON *)model);
+    cJSON_ArrayForEach(part, member(c, "parts")) cJSON_AddItemReferenceToObject(o, part->string, (cJSON *)part);
+    char *text = cJSON_PrintUnformatted(o);
+    assert_non_null(text);
+    cJSON_Delete(o);
+    return text;
+}
+
+static void check(osh_ctx *cx, osh_tokenizer *t, const char *name, const char *s, size_t n, bool special,
+                  const char *want)
+{
+    osh_ids ids = {0};
+    char *end = NULL;
+    int64_t k = 0;
+
+    assert_ok(cx, osh_tokenizer_encode(cx, t, &ids, s, n, special));
+    for (const char *p = want; *p && *p != '\n'; p = end + (*end == ' '), k++) {
+        long id = strtol(p, &end, 10);
+        assert_ptr_not_equal(p, end);
+        if (k >= ids.n || ids.ids[k] != id)
+            fail_msg("%s: '%s' (special %d), id %d is %d, wanted %ld", name, s, special, (int)k,
+                     k < ids.n ? ids.ids[k] : -1, id);
+    }
+    if (k != ids.n) fail_msg("%s: '%s' gives %d ids, wanted %d", name, s, (int)ids.n, (int)k);
+    osh_ids_deinit(cx, &ids);
+}
+
+static void components_give_the_library_ids(void **state)
+{
+    osh_ctx *cx = *state;
+    cJSON *root = NULL;
+    const cJSON *c = NULL, *row = NULL;
+    int n_rows = 0;
+
+    assert_ok(cx, osh_json_read(cx, &root, GOLDEN "components.json", 1 << 20, OSH_JSON_NUL));
+    cJSON_ArrayForEach(c, member(root, "cases")) {
+        const char *name = member(c, "name")->valuestring;
+        char *spec = spec_of(root, c);
+        osh_tokenizer *t = NULL;
+        assert_ok(cx, osh_tokenizer_parse(cx, &t, spec, strlen(spec), name));
+        cJSON_ArrayForEach(row, member(c, "rows")) {
+            const cJSON *text = member(row, "text"), *plain = cJSON_GetObjectItem(row, "plain");
+            const char *ids = member(row, "ids")->valuestring;
+            if (cJSON_IsNumber(text)) text = cJSON_GetArrayItem(member(root, "texts"), text->valueint);
+            char *s = NULL;
+            size_t n = 0;
+            assert_ok(cx, osh_tok_string(cx, &s, &n, text->valuestring));
+            check(cx, t, name, s, n, true, ids);
+            check(cx, t, name, s, n, false, plain ? plain->valuestring : ids);
+            check(cx, t, name, s, n, true, ids); // now from the cache
+            osh_free(cx, s);
+            n_rows++;
+        }
+        osh_tokenizer_close(cx, t);
+        free(spec);
+    }
+    cJSON *manifest = NULL;
+    assert_ok(cx, osh_json_read(cx, &manifest, GOLDEN "MANIFEST.json", 1 << 16, 0));
+    assert_int_equal(n_rows, member(manifest, "checks")->valueint);
+    cJSON_Delete(manifest);
+    cJSON_Delete(root);
+}
+
+/* Line after line of name.txt against name.ids. */
+static void check_lines(osh_ctx *cx, osh_tokenizer *t, const char *text_path, const char *ids_path)
+{
+    char *text = NULL, *ids = NULL;
+    size_t n = 0, n_ids = 0, at = 0;
+
+    assert_ok(cx, osh_file_read_all(cx, &text, &n, text_path, 1 << 20));
+    assert_ok(cx, osh_file_read_all(cx, &ids, &n_ids, ids_path, 1 << 20));
+    for (const char *want = ids; *want; want = strchr(want, '\n') + 1) {
+        const char *end = memchr(text + at, '\n', n - at);
+        size_t len = end ? (size_t)(end - text) - at : n - at;
+        check(cx, t, text_path, text + at, len, true, want);
+        check(cx, t, text_path, text + at, len, false, want);
+        at += len + 1;
+    }
+    assert_int_equal(at, n + 1); // no line is left
+    osh_free(cx, text);
+    osh_free(cx, ids);
+}
+
+static void a_real_tokenizer_gives_the_library_ids(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_tokenizer *t = NULL;
+
+    if (!osh_file_exists(MODEL "/tokenizer.json")) fail_msg("no %s/tokenizer.json", MODEL);
+    assert_ok(cx, osh_tokenizer_open(cx, &t, MODEL));
+    assert_int_equal(osh_tokenizer_n_vocab(t), 4096);
+    assert_int_equal(osh_tokenizer_model_max_length(t), 1024);
+    check_lines(cx, t, GOLDEN "mixed.txt", GOLDEN "mixed.ids");
+    check_lines(cx, t, GOLDEN "invalid.txt", GOLDEN "invalid.ids");
+    osh_tokenizer_close(cx, t);
+}
+
+/* The definition: the leftmost pair of lowest rank merges, again and again. */
+static void naive(const cJSON *model, const char *s, size_t n, int32_t *ids, size_t *n_ids)
+{
+    const cJSON *vocab = member(model, "vocab"), *merges = member(model, "merges"), *m = NULL;
+    char **parts = malloc((n + 1) * sizeof *parts);
+    size_t k = 0;
+
+    for (size_t i = 0; i < n; i++) parts[k++] = strndup(s + i, 1);
+    for (;;) {
+        size_t best = k;
+        cJSON_ArrayForEach(m, merges) {
+            const char *a = m->child->valuestring, *b = m->child->next->valuestring;
+            for (size_t i = 0; i + 1 < k && best == k; i++)
+                if (!strcmp(parts[i], a) && !strcmp(parts[i + 1], b)) best = i;
+            if (best < k) break;
+        }
+        if (best == k) break;
+        char *joined = malloc(strlen(parts[best]) + strlen(parts[best + 1]) + 1);
+        sprintf(joined, "%s%s", parts[best], parts[best + 1]);
+        free(parts[best]);
+        free(parts[best + 1]);
+        parts[best] = joined;
+        memmove(&parts[best + 1], &parts[best + 2], (k - best - 2) * sizeof *parts);
+        k--;
+    }
+    for (size_t i = 0; i < k; i++) {
+        ids[i] = member(vocab, parts[i])->valueint;
+        free(parts[i]);
+    }
+    *n_ids = k;
+    free(parts);
+}
+
+/* Random words of every length around the switch from scan to heap. */
+static void merging_follows_its_definition(void **state)
+{
+    osh_ctx *cx = *state;
+    cJSON *root = NULL;
+    osh_tokenizer *t = NULL;
+    char word[160];
+    int32_t want[160];
+    uint64_t r = 42;
+
+    assert_ok(cx, osh_json_read(cx, &root, GOLDEN "components.json", 1 << 20, OSH_JSON_NUL));
+    cJSON *model = member(member(root, "models"), "plain"), *o = cJSON_CreateObject();
+    cJSON_AddItemReferenceToObject(o, "model", model);
+    char *spec = cJSON_PrintUnformatted(o);
+    assert_ok(cx, osh_tokenizer_parse(cx, &t, spec, strlen(spec), "plain"));
+    for (size_t n = 1; n < sizeof word; n++)
+        for (int rep = 0; rep < 4; rep++) {
+            osh_ids ids = {0};
+            size_t k = 0;
+            for (size_t i = 0; i < n; i++) {
+                r = r * 6364136223846793005ull + 1442695040888963407ull;
+                word[i] = "abchelowrd"[(r >> 33) % (rep < 2 ? 3 : 10)];
+            }
+            naive(model, word, n, want, &k);
+            assert_ok(cx, osh_tokenizer_encode(cx, t, &ids, word, n, true));
+            assert_int_equal(ids.n, k);
+            assert_memory_equal(ids.ids, want, k * sizeof *want);
+            osh_ids_deinit(cx, &ids);
+        }
+    osh_tokenizer_close(cx, t);
+    cJSON_Delete(o);
+    free(spec);
+    cJSON_Delete(root);
+}
+
+/* A megabyte without a cut: seconds if the merging were quadratic, minutes if a regex scan were. */
+static void long_words_are_not_quadratic(void **state)
+{
+    osh_ctx *cx = *state;
+    static const char spec[] =
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"aa\":1,\"b\":2,\"aaaa\":3,\"ab\":4},"
+        "\"merges\":[\"a a\",\"aa aa\",\"a b\"]},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":"
+        "{\"Regex\":\"\\\\p{N}\"},\"behavior\":\"Isolated\",\"invert\":false}}";
+    osh_tokenizer *t = NULL;
+    osh_ids ids = {0};
+    size_t n = 1000001;
+    char *s = osh_alloc(cx, n);
+
+    assert_non_null(s);
+    memset(s, 'a', n);
+    s[n - 1] = 'b';
+    assert_ok(cx, osh_tokenizer_parse(cx, &t, spec, strlen(spec), "long"));
+    double start = osh_now();
+    assert_ok(cx, osh_tokenizer_encode(cx, t, &ids, s, n, true));
+    assert_true(osh_now() - start < 20);
+    assert_int_equal(ids.n, 250001);
+    assert_int_equal(ids.ids[0], 3);
+    assert_int_equal(ids.ids[250000], 2);
+    osh_ids_deinit(cx, &ids);
+    osh_tokenizer_close(cx, t);
+    osh_free(cx, s);
+}
+
+typedef struct bad_file {
+    const char *text, *holds;
+    osh_status code;
+} bad_file;
+
+#define BPE "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[]}"
+
+static void bad_files_are_named(void **state)
+{
+    static const bad_file rows[] = {
+        {"[]", "model", OSH_E_FORMAT},
+        {"{", "", OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}", "Unigram", OSH_E_UNSUPPORTED},
+        {"{\"model\":{\"type\":\"BPE\",\"merges\":[]}}", "vocab", OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}", "merges", OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", "'a'", OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0.5},\"merges\":[]}}", "'a'", OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a\"]}}", "merge 0", OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a a a\"]}}", "merge 0", OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a a\"]}}", "not in the voc", OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\"]]}}", "merge 0", OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[7]}}", "merge 0", OSH_E_FORMAT},
+        {"{" BPE ",\"normalizer\":{\"type\":\"Precompiled\"}}", "normalizer \"Precompiled\"", OSH_E_UNSUPPORTED},
+        {"{" BPE ",\"normalizer\":{}}", "type", OSH_E_FORMAT},
+        {"{" BPE ",\"normalizer\":{\"type\":\"Sequence\"}}", "normalizers", OSH_E_FORMAT},
+        {"{" BPE ",\"normalizer\":{\"type\":\"Prepend\"}}", "prepend", OSH_E_FORMAT},
+        {"{" BPE ",\"normalizer\":{\"type\":\"Replace\",\"content\":\"\",\"pattern\":{\"String\":\"\"}}}", "pattern",
+         OSH_E_FORMAT},
+        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}}", "UnicodeScripts", OSH_E_UNSUPPORTED},
+        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Cut\",\"pattern\":{\"String\":\"a\"}}}", "Cut",
+         OSH_E_UNSUPPORTED},
+        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"(a\"}}}", "(a",
+         OSH_E_FORMAT},
+        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"[a&&b]\"}}}",
+         "&&", OSH_E_UNSUPPORTED},
+        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"[a[b]]\"}}}",
+         "class inside", OSH_E_UNSUPPORTED},
+        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"[\\\\W]\"}}}",
+         "negated", OSH_E_UNSUPPORTED},
+        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"__\"}}", "replacement", OSH_E_FORMAT},
+        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"x\"}}", "\"x\"",
+         OSH_E_UNSUPPORTED},
+        {"{" BPE ",\"post_processor\":{\"type\":\"Odd\"}}", "post_processor \"Odd\"", OSH_E_UNSUPPORTED},
+        {"{" BPE ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"q\"}}]}}",
+         "'q'", OSH_E_FORMAT},
+        {"{" BPE ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}}", "0 sequences",
+         OSH_E_UNSUPPORTED},
+        {"{" BPE ",\"post_processor\":{\"type\":\"BertProcessing\"}}", "without an id", OSH_E_FORMAT},
+        {"{" BPE ",\"added_tokens\":{}}", "added_tokens", OSH_E_FORMAT},
+        {"{" BPE ",\"added_tokens\":[{}]}", "content", OSH_E_FORMAT},
+    };
+    osh_ctx *cx = *state;
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        osh_tokenizer *t = NULL;
+        assert_fails(cx, rows[i].code, rows[i].holds,
+                     osh_tokenizer_parse(cx, &t, rows[i].text, strlen(rows[i].text), "bad.json"));
+        assert_null(t);
+    }
+    osh_tokenizer *t = NULL;
+    assert_fails(cx, OSH_E_IO, "tokenizer.json", osh_tokenizer_open(cx, &t, OSH_SOURCE_DIR "/tests"));
+}
+
+static void an_unknown_token_outside_the_vocabulary_is_an_error(void **state)
+{
+    static const char spec[] = "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[],\"unk_token\":\"<u>\"}}";
+    osh_ctx *cx = *state;
+    osh_tokenizer *t = NULL;
+    osh_ids ids = {0};
+
+    assert_ok(cx, osh_tokenizer_parse(cx, &t, spec, strlen(spec), "unk"));
+    assert_ok(cx, osh_tokenizer_encode(cx, t, &ids, "aa", 2, true));
+    assert_int_equal(ids.n, 2);
+    assert_fails(cx, OSH_E_FORMAT, "<u>", osh_tokenizer_encode(cx, t, &ids, "b", 1, true));
+    osh_ids_deinit(cx, &ids);
+    osh_tokenizer_close(cx, t);
+}
+
+static osh_status everything(osh_ctx *cx, void *user)
+{
+    osh_status rc = OSH_OK;
+    const char *spec = user;
+    osh_tokenizer *t = NULL;
+    osh_ids ids = {0};
+
+    OSH_TRY(osh_tokenizer_parse(cx, &t, spec, strlen(spec), "torture"));
+    OSH_TRY(osh_tokenizer_encode(cx, t, &ids, "Hello\xff <s> caf\xc3\xa9 12 ab", 20, true));
+done:
+    osh_ids_deinit(cx, &ids);
+    osh_tokenizer_close(cx, t);
+    return rc;
+}
+
+static void allocation_failures_are_reported_and_leak_nothing(void **state)
+{
+    static char spec[] =
+        "{" BPE ",\"added_tokens\":[{\"content\":\"<s>\",\"normalized\":true},{\"content\":\"b\",\"lstrip\":true}],"
+        "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Lowercase\"},{\"type\":\"Prepend\","
+        "\"prepend\":\"x\"},{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"e\"},\"content\":\"a\"}]},"
+        "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Metaspace\",\"replacement\":\"_\"},"
+        "{\"type\":\"Digits\"},{\"type\":\"ByteLevel\"}]},\"post_processor\":{\"type\":\"RobertaProcessing\","
+        "\"cls\":[\"a\",0],\"sep\":[\"b\",1]}}";
+
+    torture(*state, everything, spec);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(components_give_the_library_ids, make_context, drop_context),
+        cmocka_unit_test_setup_teardown(a_real_tokenizer_gives_the_library_ids, make_context, drop_context),
+        cmocka_unit_test_setup_teardown(merging_follows_its_definition, make_context, drop_context),
+        cmocka_unit_test_setup_teardown(long_words_are_not_quadratic, make_context, drop_context),
+        cmocka_unit_test_setup_teardown(bad_files_are_named, make_context, drop_context),
+        cmocka_unit_test_setup_teardown(an_unknown_token_outside_the_vocabulary_is_an_error, make_context, drop_context),
+        cmocka_unit_test_setup_teardown(allocation_failures_are_reported_and_leak_nothing, make_context, drop_context),
+    };
+    return cmocka_run_group_tests_name("tokenizer", tests, NULL, NULL);
+}
