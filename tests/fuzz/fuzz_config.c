@@ -1,0 +1,85 @@
+/* fuzz_config.c - any bytes as config.json: refused with a message, or the edited text is JSON again, with our keys set and
+ * all others as they were. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/hf_config.h"
+
+#define CHECK(x)                                                                                   \
+    do {                                                                                           \
+        if (!(x)) {                                                                                \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static char dir[64];
+
+static void remove_dir(void)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    unlink(path);
+    rmdir(dir);
+}
+
+static bool is_ours(const char *key)
+{
+    return !strcmp(key, "quantization_config") || !strcmp(key, "tie_word_embeddings");
+}
+
+static void check_edit(osh_ctx *cx, const osh_hf_config *c)
+{
+    char *out = NULL;
+    cJSON *tree = NULL;
+
+    CHECK(osh_hf_config_with_quantization(cx, &out, c, "{\"q\": [1]}", true) == OSH_OK);
+    if (osh_json_parse(cx, &tree, out, strlen(out), "edited", 0)) {
+        fprintf(stderr, "%s\n%s\n", osh_error_text(cx), out);
+        abort();
+    }
+    CHECK(cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(tree, "quantization_config")));
+    CHECK(cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(tree, "tie_word_embeddings")));
+    for (const cJSON *v = c->json->child; v; v = v->next)
+        CHECK(is_ours(v->string) || cJSON_GetObjectItemCaseSensitive(tree, v->string));
+    for (const cJSON *v = tree->child; v; v = v->next)
+        CHECK(is_ours(v->string) || cJSON_GetObjectItemCaseSensitive(c->json, v->string));
+    cJSON_Delete(tree);
+    osh_free(cx, out);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    osh_ctx *cx = NULL;
+    osh_hf_config *c = NULL;
+    char path[96];
+
+    if (!*dir) {
+        strcpy(dir, "fuzz_config.XXXXXX");
+        CHECK(mkdtemp(dir));
+        atexit(remove_dir);
+    }
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    CHECK(fd >= 0 && write(fd, data, n) == (ssize_t)n);
+    close(fd);
+
+    CHECK(osh_ctx_new(&cx, 1) == OSH_OK);
+    if (osh_hf_config_open(cx, &c, dir)) {
+        CHECK(!c && *osh_error_text(cx));
+    } else {
+        if (!c->rope_unknown) {
+            CHECK(c->rope.theta > 0 && c->rope.factor > 0);
+            CHECK(c->rope.max_position_embeddings >= 0);
+        }
+        check_edit(cx, c);
+    }
+    osh_hf_config_close(cx, c);
+    CHECK(osh_mem_live(cx) == 0);
+    osh_ctx_free(cx);
+    return 0;
+}

@@ -1,0 +1,86 @@
+/* fuzz_safetensors.c - any bytes as a safetensors file: refused with a message, or every tensor lies inside the file, can be
+ * read, and survives being laid out and opened again. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "io/safetensors.h"
+
+#define CHECK(x)                                                                                   \
+    do {                                                                                           \
+        if (!(x)) {                                                                                \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+
+/* A file in memory that has a path. */
+static int file_of(char *path, size_t room, const void *p, size_t n)
+{
+    int fd = memfd_create("fuzz", 0);
+    CHECK(fd >= 0);
+    CHECK(write(fd, p, n) == (ssize_t)n);
+    snprintf(path, room, "/proc/self/fd/%d", fd);
+    return fd;
+}
+
+static void check_again(osh_ctx *cx, const osh_st *st)
+{
+    int64_t n = osh_st_count(st);
+    osh_st_entry *e = calloc((size_t)n + 1, sizeof *e);
+    char *header = NULL, path[64];
+    size_t n_header = 0;
+    osh_st *again = NULL;
+
+    CHECK(e);
+    for (int64_t i = 0; i < n; i++) e[i] = *osh_st_at(st, i);
+    CHECK(osh_st_layout(cx, &header, &n_header, e, n) == OSH_OK);
+    int fd = file_of(path, sizeof path, header, n_header);
+    CHECK(ftruncate(fd, n ? (off_t)e[n - 1].end : (off_t)n_header) == 0);
+    if (osh_st_open(cx, &again, path)) {
+        fprintf(stderr, "%s\n", osh_error_text(cx));
+        abort();
+    }
+    CHECK(osh_st_count(again) == n);
+    osh_st_close(cx, again);
+    osh_free(cx, header);
+    close(fd);
+    free(e);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    osh_ctx *cx = NULL;
+    osh_st *st = NULL;
+    char path[64];
+    int fd = file_of(path, sizeof path, data, n);
+
+    CHECK(osh_ctx_new(&cx, 1) == OSH_OK);
+    osh_status rc = osh_st_open(cx, &st, path);
+    if (rc) {
+        CHECK(!st && *osh_error_text(cx));
+    } else {
+        int64_t at = -1;
+        for (int64_t i = 0; i < osh_st_count(st); i++) {
+            const osh_st_entry *e = osh_st_at(st, i);
+            CHECK(e->begin >= 8 && e->begin <= e->end && (uint64_t)e->end <= n);
+            CHECK(at < 0 || e->begin == at);
+            at = e->end;
+            uint8_t *to = malloc((size_t)(e->end - e->begin) + 1);
+            CHECK(to && osh_st_read(cx, to, st, e) == OSH_OK);
+            CHECK(!memcmp(to, data + e->begin, (size_t)(e->end - e->begin)));
+            free(to);
+        }
+        CHECK(at < 0 || (uint64_t)at == n);
+        check_again(cx, st);
+    }
+    osh_st_close(cx, st);
+    CHECK(osh_mem_live(cx) == 0);
+    osh_ctx_free(cx);
+    close(fd);
+    return 0;
+}
