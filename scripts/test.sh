@@ -9,7 +9,7 @@ passed=0 failed=0
 
 for preset in release asan; do
     echo "== $preset"
-    cmake --preset "$preset" >/dev/null && cmake --build --preset "$preset" || { echo "$preset does not build"; exit 1; }
+    cmake --preset "$preset" >/dev/null && cmake --build --preset "$preset" -- --quiet || { echo "$preset does not build"; exit 1; }
     junit=build/$preset/ctest.xml
     rm -f "$junit"
     ctest --preset "$preset" -j "$(nproc)" --output-junit "$PWD/$junit" || failed_run=1
