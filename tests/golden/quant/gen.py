@@ -1,0 +1,200 @@
+"""gen.py - goldens of compressed-tensors' arithmetic, packing and configuration, made by the real libraries on a CPU.
+
+usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors, torch)
+
+weights_<dtype>.safetensors  <case>.<tensor as stored>; the weights themselves come from the counter RNG of src/base/rng.h
+                             (make_weight here, make_weight in test_quant.c), so that only results are stored
+packing.safetensors          <case>.packed, .packed_dim0 of codes from the same RNG
+cases.json                   what each case is, CRC-32 of the decoded weight and of fake-quantized activations
+presets.json                 name -> quantization_config as text, as it stands in config.json
+"""
+import importlib.metadata
+import json
+import pathlib
+import zlib
+
+import numpy as np
+import torch
+from compressed_tensors.compressors import BaseCompressor
+from compressed_tensors.compressors.format import infer_module_format
+from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
+from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+from compressed_tensors.quantization.lifecycle.forward import fake_quantize
+from compressed_tensors.quantization.utils import calculate_qparams, compute_dynamic_scales_and_zp
+from llmcompressor.modifiers.quantization import QuantizationModifier
+from llmcompressor.observers import Observer
+from llmcompressor.observers.helpers import flatten_for_calibration
+from safetensors.torch import save_file
+
+HERE = pathlib.Path(__file__).parent
+SEED = 20261121
+DTYPES = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32}
+TAGS = {v: k for k, v in DTYPES.items()}
+U64 = np.uint64
+
+
+def rng_u64(stream, n):
+    with np.errstate(over="ignore"):
+        x = U64(SEED) + U64(0x9E3779B97F4A7C15) * (U64(stream << 32) + np.arange(n, dtype=U64) + U64(1))
+        x = (x ^ (x >> U64(30))) * U64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> U64(27))) * U64(0x94D049BB133111EB)
+        return x ^ (x >> U64(31))
+
+
+def rng_sym(stream, n):
+    return (rng_u64(stream, n) >> U64(40)).astype(np.float32) * np.float32(1 / 8388608) - np.float32(1)
+
+
+def make_weight(stream, N, K, dtype):
+    """Row r of 12 is one edge case; every step is exact in f32, then rounded to dtype."""
+    w = rng_sym(stream, N * K).reshape(N, K) * np.float32(0.0625)
+    c = np.arange(K)
+    for r in range(N):
+        match r % 12:
+            case 0: w[r] = 0
+            case 1: w[r] = np.abs(w[r])
+            case 2: w[r] = -np.abs(w[r])
+            case 3: w[r, : K // 2] = 0
+            case 4: w[r] *= np.float32(2.0**-20)  # denormal F16
+            case 5: w[r] = -0.0
+            case 6: w[r, c % 3 == 0] = -0.0
+            case 7: w[r] = ((c * 7) % 31 - 15) * np.float32(0.5)  # ties
+            case 8: w[r] = c % 17 - np.float32(8)
+            case 9: w[r], w[r, 0] = 0, 3
+            case 10: w[r] *= np.float32(2.0**-124)  # denormal BF16 and F32
+            case 11: w[r] *= np.float32(2.0**12)
+    return torch.from_numpy(w).to(dtype)
+
+
+def crc(t):
+    o = torch.empty(t.numel(), dtype=t.dtype)
+    o.copy_(t.reshape(-1))
+    return zlib.crc32(o.view(torch.uint8).numpy().tobytes())
+
+
+def dense(t):
+    o = torch.empty(t.shape, dtype=t.dtype)
+    o.copy_(t)
+    return o
+
+
+GROUP = dict(strategy="group", group_size=32)
+SCHEMES = [dict(num_bits=b, type="int", symmetric=b % 2 == 0, **GROUP) for b in range(2, 9)]
+SCHEMES += [dict(num_bits=b, type="int", symmetric=b % 2 == 1, strategy="channel") for b in (3, 4, 8)]
+SCHEMES += [dict(num_bits=b, type="int", symmetric=b == 8, strategy="tensor") for b in (4, 8)]
+SCHEMES += [dict(num_bits=8, type="int", symmetric=False, strategy="block", block_structure=[8, 24])]
+SCHEMES += [dict(num_bits=8, type="float", symmetric=True, **s) for s in
+            (dict(strategy="tensor"), dict(strategy="channel"), GROUP, dict(strategy="block", block_structure=[8, 24]))]
+
+
+def weight_cases():
+    cases, stream = [], 0
+    for tag, dtype in DTYPES.items():
+        tensors = {}
+        for i, args in enumerate(SCHEMES):
+            stream += 1
+            N, K = (25, 33) if args["strategy"] in ("channel", "tensor") and i % 2 else (13, 64)
+            acts = QuantizationArgs(num_bits=8, type=args["type"], strategy="token", dynamic=True)
+            scheme = QuantizationScheme(targets=["Linear"], weights=QuantizationArgs(**args),
+                                        input_activations=acts if i % 3 == 1 else None)
+            w = make_weight(stream, N, K, dtype)
+            obs = flatten_for_calibration(w, "weight", scheme.weights)
+            scale, zero = calculate_qparams(torch.amin(obs, dim=(0, -1)), torch.amax(obs, dim=(0, -1)), scheme.weights)
+            scheme.format = infer_module_format(torch.nn.Linear, scheme).value
+            compressor = BaseCompressor.get_value_from_registry(scheme.format)
+            out = compressor.compress({"weight": w, "weight_scale": scale, "weight_zero_point": zero}, scheme)
+            decoded = compressor.decompress(out, scheme)["weight"]
+            name = f"{tag}_{i:02d}"
+            tensors |= {f"{name}.{k}": dense(v) for k, v in out.items()}
+            cases.append(dict(name=name, dtype=tag, stream=stream, rows=N, cols=K, crc_decoded=crc(decoded + 0),
+                              scheme=json.loads(scheme.model_dump_json())))
+        save_file(tensors, HERE / f"weights_{tag}.safetensors", metadata={"format": "pt"})
+    return cases
+
+
+def pack_cases():
+    cases, tensors = [], {}
+    for bits in range(2, 9):
+        for K in (5, 32, 33, 100):
+            name, stream = f"b{bits}_k{K}", 1000 + bits
+            codes = (rng_u64(stream, 3 * K) >> U64(64 - bits)).astype(np.int64) - (1 << (bits - 1))
+            codes = torch.from_numpy(codes.astype(np.int8)).reshape(3, K)
+            tensors[name + ".packed"] = dense(pack_to_int32(codes, bits))
+            tensors[name + ".packed_dim0"] = dense(pack_to_int32(codes.T.contiguous(), bits, packed_dim=0))
+            cases.append(dict(name=name, bits=bits, stream=stream, rows=3, cols=K))
+    save_file(tensors, HERE / "packing.safetensors", metadata={"format": "pt"})
+    return cases
+
+
+def make_activation(stream, n, i, dtype):
+    x = rng_sym(stream, n * i).reshape(n, i) * np.float32(2.0 ** (stream % 7 - 3))
+    x[0] = 0
+    if stream % 3 == 0:
+        x = np.abs(x)
+    return torch.from_numpy(x).to(dtype)
+
+
+def activation_cases():
+    cases, stream = [], 2000
+    kinds = [dict(strategy="token", dynamic=True), dict(strategy="tensor", dynamic=True),
+             dict(strategy="group", group_size=16, dynamic=True), dict(strategy="tensor", dynamic=False)]
+    for tag, dtype in DTYPES.items():
+        for kind in kinds:
+            for bits, typ, sym in ((8, "int", True), (8, "int", False), (4, "int", True), (8, "float", True)):
+                for n, i in ((1, 16), (7, 144)):
+                    stream += 1
+                    args = QuantizationArgs(num_bits=bits, type=typ, symmetric=sym, **kind)
+                    x = make_activation(stream, n, i, dtype).unsqueeze(0)
+                    case = dict(dtype=tag, stream=stream, rows=n, cols=i)
+                    if args.dynamic:
+                        scale, zero = compute_dynamic_scales_and_zp(x, args, None)
+                    else:
+                        scale, zero = calculate_qparams(x.min().reshape(1), x.max().reshape(1), args)
+                        case |= dict(scale=float(scale), zero=float(zero))
+                    y = fake_quantize(x, scale, zero, args)
+                    case |= dict(crc=crc(y + 0), args=json.loads(args.model_dump_json()))  # + 0: no -0
+                    cases.append(case)
+    return cases
+
+
+def observer_cases():
+    cases, stream = [], 3000
+    for tag, dtype in DTYPES.items():
+        for name in ("minmax", "static_minmax", "memoryless_minmax"):
+            for bits, typ, sym in ((8, "int", True), (8, "int", False), (8, "float", True)):
+                stream += 100
+                args = QuantizationArgs(num_bits=bits, type=typ, symmetric=sym, strategy="tensor", dynamic=False, observer=name)
+                o = Observer.load_from_registry(name, base_name="input", args=args)
+                for k in range(37):
+                    o(make_activation(stream + k, 3 + k % 5, 32, dtype).unsqueeze(0))
+                q = o.get_qparams()
+                cases.append(dict(dtype=tag, stream=stream, samples=37, cols=32, scale=float(q["scale"]), zero=float(q["zero_point"]),
+                                  args=json.loads(args.model_dump_json())))
+    return cases
+
+
+def preset_texts():
+    names = [f"W{w}A{a}" for w in range(2, 9) for a in (4, 8, 16) if (a > 4 or w <= 4) and (w, a) != (8, 8)]
+    out = {}
+    for name in names + ["W4A16_ASYM", "W8A8", "INT8", "FP8", "FP8_DYNAMIC", "FP8_BLOCK", "W4AFP8"]:
+        scheme = QuantizationModifier(scheme=name).resolved_config.config_groups["group_0"]
+        scheme.format = infer_module_format(torch.nn.Linear, scheme).value
+        q = dict(config_groups={"group_0": json.loads(scheme.model_dump_json())}, format=scheme.format,
+                 global_compression_ratio=None, ignore=["lm_head", "model.ä"], kv_cache_scheme=None,
+                 quant_method="compressed-tensors", quantization_status="compressed", sparsity_config={},
+                 transform_config={}, version="0.19.0")
+        text = json.dumps({"q": q}, indent=2, sort_keys=True)
+        out[name] = text[len('{\n  "q": '):-len("\n}")]
+    return out
+
+
+def write(name, value):
+    (HERE / name).write_text(json.dumps(value, sort_keys=True, separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    write("cases.json", dict(seed=SEED, weights=weight_cases(), packing=pack_cases(), activations=activation_cases(),
+                             observers=observer_cases()))
+    write("presets.json", preset_texts())
+    versions = {p: importlib.metadata.version(p) for p in ("compressed-tensors", "llmcompressor", "safetensors", "torch")}
+    write("MANIFEST.json", dict(seed=SEED, device="cpu", **versions))

@@ -1,0 +1,359 @@
+/* test_quant.c - arithmetic, packing and configuration against what compressed-tensors and LLM Compressor
+ * made of the same inputs (gen.py): every stored tensor byte for byte. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/num.h"
+#include "base/rng.h"
+#include "io/safetensors.h"
+#include "quant/format.h"
+#include "torture.h"
+
+#define HERE OSH_SOURCE_DIR "/tests/golden/quant/"
+
+static osh_ctx *cx;
+static cJSON *cases;
+static uint64_t seed;
+
+static int setup(void **state)
+{
+    if (osh_ctx_new(&cx, 2)) return -1;
+    if (osh_json_read(cx, &cases, HERE "cases.json", 1 << 20, 0)) return -1;
+    seed = (uint64_t)cJSON_GetObjectItem(cases, "seed")->valuedouble;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    cJSON_Delete(cases);
+    int live = osh_mem_live(cx) != 0;
+    osh_ctx_free(cx);
+    return live;
+}
+
+static int64_t number(const cJSON *o, const char *key)
+{
+    return (int64_t)cJSON_GetObjectItem(o, key)->valuedouble;
+}
+
+static const char *string(const cJSON *o, const char *key)
+{
+    return cJSON_GetObjectItem(o, key)->valuestring;
+}
+
+static uint32_t crc32_of(const void *p, size_t n)
+{
+    const uint8_t *b = p;
+    uint32_t c = ~0u;
+    for (size_t i = 0; i < n; i++) {
+        c ^= b[i];
+        for (int k = 0; k < 8; k++) c = c >> 1 ^ (0xedb88320u & (0u - (c & 1)));
+    }
+    return ~c;
+}
+
+/* -0 becomes +0: the reference keeps the sign of a value that rounds to zero, codes of integers do not. */
+static void drop_minus_zero(void *p, osh_dtype dt, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (dt == OSH_F32 && ((uint32_t *)p)[i] == 0x80000000u) ((uint32_t *)p)[i] = 0;
+        if (dt != OSH_F32 && ((uint16_t *)p)[i] == 0x8000) ((uint16_t *)p)[i] = 0;
+    }
+}
+
+static float weight_at(int64_t stream, int64_t r, int64_t c, int64_t K)
+{
+    float w = osh_rng_sym(seed, (uint64_t)stream, (uint64_t)(r * K + c)) * 0.0625f;
+    switch (r % 12) {
+    case 0:
+        return 0;
+    case 1:
+        return fabsf(w);
+    case 2:
+        return -fabsf(w);
+    case 3:
+        return c < K / 2 ? 0 : w;
+    case 4:
+        return w * 0x1p-20f;
+    case 5:
+        return -0.0f;
+    case 6:
+        return c % 3 ? w : -0.0f;
+    case 7:
+        return (float)((c * 7) % 31 - 15) * 0.5f;
+    case 8:
+        return (float)(c % 17 - 8);
+    case 9:
+        return c ? 0 : 3;
+    case 10:
+        return w * 0x1p-124f;
+    default:
+        return w * 0x1p12f;
+    }
+}
+
+static osh_tensor *make_weight(int64_t stream, int64_t N, int64_t K, osh_dtype dt)
+{
+    osh_tensor *t = NULL;
+    float *f = malloc((size_t)(N * K) * 4);
+    assert_ok(cx, osh_tensor_new(cx, &t, dt, 2, (int64_t[]){N, K}));
+    for (int64_t i = 0; i < N * K; i++) f[i] = weight_at(stream, i / K, i % K, K);
+    osh_from_f32(t->data, dt, f, N * K);
+    free(f);
+    return t;
+}
+
+static osh_tensor *make_activation(int64_t stream, int64_t n, int64_t i, osh_dtype dt)
+{
+    osh_tensor *t = NULL;
+    float *f = malloc((size_t)(n * i) * 4);
+    assert_ok(cx, osh_tensor_new(cx, &t, dt, 2, (int64_t[]){n, i}));
+    for (int64_t k = 0; k < n * i; k++) {
+        f[k] = k < i ? 0
+                     : osh_rng_sym(seed, (uint64_t)stream, (uint64_t)k) *
+                           ldexpf(1, (int)(stream % 7) - 3);
+        if (stream % 3 == 0) f[k] = fabsf(f[k]);
+    }
+    osh_from_f32(t->data, dt, f, n * i);
+    free(f);
+    return t;
+}
+
+/* A quantization_config with the one scheme (JSON, borrowed). */
+static osh_q_config *config_of(cJSON *scheme)
+{
+    osh_q_config *q = NULL;
+    cJSON *root = cJSON_CreateObject(), *groups = cJSON_CreateObject();
+    cJSON_AddItemReferenceToObject(groups, "group_0", scheme);
+    cJSON_AddItemToObject(root, "config_groups", groups);
+    assert_ok(cx, osh_q_config_parse(cx, &q, root, "case"));
+    cJSON_Delete(root);
+    return q;
+}
+
+static const osh_st_entry *entry_of(const osh_st *st, const char *name)
+{
+    for (int64_t i = 0; i < osh_st_count(st); i++)
+        if (!strcmp(osh_st_at(st, i)->name, name)) return osh_st_at(st, i);
+    return NULL;
+}
+
+static int n_tensors_of(const osh_st *st, const char *prefix)
+{
+    int n = 0;
+    for (int64_t i = 0; i < osh_st_count(st); i++)
+        n += !strncmp(osh_st_at(st, i)->name, prefix, strlen(prefix)) &&
+             osh_st_at(st, i)->name[strlen(prefix)] == '.';
+    return n;
+}
+
+static void same_bytes(const osh_st *st, const char *name, const osh_format_tensor *t,
+                       const void *data)
+{
+    const osh_st_entry *e = entry_of(st, name);
+    if (!e) fail_msg("%s is not in the golden", name);
+    size_t n = (size_t)(e->end - e->begin);
+    uint8_t *want = malloc(n + 1);
+    assert_int_equal(e->dtype, t->dtype);
+    assert_int_equal(e->ndim, t->ndim);
+    for (int d = 0; d < t->ndim; d++) assert_int_equal(e->shape[d], t->shape[d]);
+    assert_ok(cx, osh_st_read(cx, want, st, e));
+    for (size_t i = 0; i < n; i++)
+        if (((const uint8_t *)data)[i] != want[i])
+            fail_msg("%s: byte %zu is %02x, want %02x", name, i, ((const uint8_t *)data)[i],
+                     want[i]);
+    free(want);
+}
+
+/* Scales, codes, stored tensors of one case; then unpacked and decoded again. */
+static void check_weight_case(const osh_st *st, const cJSON *c)
+{
+    osh_q_config *q = config_of(cJSON_GetObjectItem(c, "scheme"));
+    const osh_q_scheme *s = &q->schemes[0];
+    osh_dtype dt = osh_dtype_of_name(string(c, "dtype"));
+    int64_t N = number(c, "rows"), K = number(c, "cols");
+    osh_tensor *w = make_weight(number(c, "stream"), N, K, dt), stored[OSH_FORMAT_MAX_TENSORS];
+    const osh_tensor *views[OSH_FORMAT_MAX_TENSORS];
+    osh_qparams p = {0}, back = {0};
+    const osh_format *f = NULL;
+    osh_format_tensor t[OSH_FORMAT_MAX_TENSORS];
+    void *data[OSH_FORMAT_MAX_TENSORS];
+    uint8_t *codes = malloc((size_t)(N * K)), *again = malloc((size_t)(N * K));
+    int n = 0;
+
+    assert_ok(cx, osh_q_weight_params(cx, &p, w, &s->weights, OSH_ARITH_REFERENCE, "w"));
+    assert_ok(cx, osh_q_encode(cx, codes, w, &p, &s->weights, OSH_ARITH_REFERENCE));
+    assert_ok(cx, osh_format_infer(cx, &f, s, "case"));
+    assert_ok(cx, f->tensors(cx, t, &n, s, N, K, dt));
+    assert_int_equal(n, n_tensors_of(st, string(c, "name")));
+    for (int i = 0; i < n; i++) {
+        stored[i] = osh_tensor_view(t[i].dtype, t[i].ndim, t[i].shape, NULL);
+        data[i] = stored[i].data = calloc(1, osh_tensor_bytes(&stored[i]));
+        views[i] = &stored[i];
+    }
+    assert_ok(cx, f->pack(cx, data, s, N, K, dt, codes, &p, NULL, NULL));
+    for (int i = 0; i < n; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s.%s", string(c, "name"), t[i].leaf);
+        same_bytes(st, name, &t[i], data[i]);
+    }
+    assert_ok(cx, f->unpack(cx, again, &back, s, N, K, views));
+    assert_memory_equal(again, codes, (size_t)(N * K));
+    assert_ok(cx, osh_q_decode(cx, w, again, &back, &s->weights));
+    drop_minus_zero(w->data, dt, N * K);
+    if (crc32_of(w->data, osh_tensor_bytes(w)) != (uint32_t)number(c, "crc_decoded"))
+        fail_msg("%s: the decoded weight differs", string(c, "name"));
+    for (int i = 0; i < n; i++) free(data[i]);
+    free(codes), free(again);
+    osh_qparams_deinit(cx, &p);
+    osh_qparams_deinit(cx, &back);
+    osh_tensor_free(cx, w);
+    osh_q_config_free(cx, q);
+}
+
+static void test_weights(void **state)
+{
+    static const char *const tags[] = {"BF16", "F16", "F32"};
+    const cJSON *c;
+    int n = 0;
+    for (int i = 0; i < 3; i++) {
+        char path[256];
+        osh_st *st = NULL;
+        snprintf(path, sizeof path, HERE "weights_%s.safetensors", tags[i]);
+        assert_ok(cx, osh_st_open(cx, &st, path));
+        cJSON_ArrayForEach(
+            c, cJSON_GetObjectItem(cases, "weights")) if (!strcmp(string(c, "dtype"), tags[i]))
+        {
+            check_weight_case(st, c);
+            n++;
+        }
+        osh_st_close(cx, st);
+    }
+    assert_int_equal(n, cJSON_GetArraySize(cJSON_GetObjectItem(cases, "weights")));
+}
+
+static void test_packing(void **state)
+{
+    const cJSON *c;
+    osh_st *st = NULL;
+    assert_ok(cx, osh_st_open(cx, &st, HERE "packing.safetensors"));
+    cJSON_ArrayForEach(c, cJSON_GetObjectItem(cases, "packing"))
+    {
+        int bits = (int)number(c, "bits");
+        int64_t R = number(c, "rows"), K = number(c, "cols"), n = osh_pack_words(K, bits);
+        int8_t codes[512];
+        uint32_t words[512] = {0};
+        char name[64];
+        for (int64_t i = 0; i < R * K; i++) {
+            uint64_t u = osh_rng_u64(seed, (uint64_t)number(c, "stream"), (uint64_t)i);
+            codes[i] = (int8_t)((int)(u >> (64 - bits)) - (1 << (bits - 1)));
+        }
+        for (int64_t r = 0; r < R; r++) osh_pack_row(words + r * n, 1, codes + r * K, 1, K, bits);
+        snprintf(name, sizeof name, "%s.packed", string(c, "name"));
+        same_bytes(st, name, &(osh_format_tensor){"", OSH_I32, 2, {R, n}}, words);
+        for (int64_t r = 0; r < R; r++) osh_pack_row(words + r, R, codes + r * K, 1, K, bits);
+        snprintf(name, sizeof name, "%s.packed_dim0", string(c, "name"));
+        same_bytes(st, name, &(osh_format_tensor){"", OSH_I32, 2, {n, R}}, words);
+    }
+    osh_st_close(cx, st);
+}
+
+/* weights are wanted by a scheme; here they decide nothing */
+static osh_q_config *config_of_inputs(const cJSON *c)
+{
+    cJSON *scheme = cJSON_CreateObject(), *w = cJSON_CreateObject();
+    cJSON_AddItemToObject(scheme, "targets",
+                          cJSON_CreateStringArray((const char *const[]){"Linear"}, 1));
+    cJSON_AddStringToObject(w, "type", string(cJSON_GetObjectItem(c, "args"), "type"));
+    cJSON_AddItemToObject(scheme, "weights", w);
+    cJSON_AddItemReferenceToObject(scheme, "input_activations", cJSON_GetObjectItem(c, "args"));
+    osh_q_config *q = config_of(scheme);
+    cJSON_Delete(scheme);
+    return q;
+}
+
+static void test_activations(void **state)
+{
+    const cJSON *c;
+    cJSON_ArrayForEach(c, cJSON_GetObjectItem(cases, "activations"))
+    {
+        osh_q_config *q = config_of_inputs(c);
+        osh_dtype dt = osh_dtype_of_name(string(c, "dtype"));
+        osh_tensor *x =
+            make_activation(number(c, "stream"), number(c, "rows"), number(c, "cols"), dt);
+        const cJSON *given = cJSON_GetObjectItem(c, "scale");
+        float s = given ? (float)given->valuedouble : 0;
+        int8_t z = given ? (int8_t)number(c, "zero") : 0;
+        uint32_t room;
+        osh_from_f32(&room, dt, &s, 1);
+        osh_tensor scale = osh_tensor_view(dt, 1, (int64_t[]){1}, &room),
+                   zero = osh_tensor_view(OSH_I8, 1, (int64_t[]){1}, &z);
+        assert_ok(cx, osh_q_fake_quant_act(cx, x, &q->schemes[0].inputs, given ? &scale : NULL,
+                                           given ? &zero : NULL));
+        drop_minus_zero(x->data, dt, osh_tensor_numel(x));
+        if (crc32_of(x->data, osh_tensor_bytes(x)) != (uint32_t)number(c, "crc"))
+            fail_msg("activations of stream %lld differ", (long long)number(c, "stream"));
+        osh_tensor_free(cx, x);
+        osh_q_config_free(cx, q);
+    }
+}
+
+static void test_observers(void **state)
+{
+    const cJSON *c;
+    cJSON_ArrayForEach(c, cJSON_GetObjectItem(cases, "observers"))
+    {
+        osh_q_config *q = config_of_inputs(c);
+        const osh_q_args *a = &q->schemes[0].inputs;
+        osh_dtype dt = osh_dtype_of_name(string(c, "dtype"));
+        osh_act_observer o;
+        uint32_t room = 0;
+        float scale;
+        int8_t zero = 0;
+        assert_ok(cx, osh_act_observer_init(cx, &o, a));
+        for (int64_t k = 0; k < number(c, "samples"); k++) {
+            osh_tensor *x =
+                make_activation(number(c, "stream") + k, 3 + k % 5, number(c, "cols"), dt);
+            osh_act_observer_feed(&o, x->data, dt, osh_tensor_numel(x));
+            osh_tensor_free(cx, x);
+        }
+        osh_q_scale_zp(&room, &zero, &o.min, &o.max, 1, a, dt, OSH_ARITH_REFERENCE);
+        osh_to_f32(&scale, &room, dt, 1);
+        assert_true(scale == (float)cJSON_GetObjectItem(c, "scale")->valuedouble);
+        assert_int_equal(zero, number(c, "zero"));
+        osh_q_config_free(cx, q);
+    }
+}
+
+/* Presets, the observers filled in, inferred formats and the printed text. */
+static void test_presets(void **state)
+{
+    cJSON *presets = NULL, *p;
+    static const char *const ignore[] = {"lm_head", "model.\xc3\xa4"};
+    char *targets[] = {"Linear"};
+    assert_ok(cx, osh_json_read(cx, &presets, HERE "presets.json", 1 << 20, 0));
+    assert_int_equal(cJSON_GetArraySize(presets), 23);
+    cJSON_ArrayForEach(p, presets)
+    {
+        osh_q_scheme s = {.targets = {targets, 1}};
+        char *text = NULL;
+        assert_ok(cx, osh_q_preset(cx, &s, p->string));
+        assert_ok(cx, osh_q_scheme_check(cx, &s, p->string));
+        assert_ok(cx, osh_q_config_print(cx, &text, &s, 1, ignore, 2, NULL));
+        assert_string_equal(text, p->valuestring);
+        osh_free(cx, text);
+    }
+    cJSON_Delete(presets);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_weights),     cmocka_unit_test(test_packing),
+        cmocka_unit_test(test_activations), cmocka_unit_test(test_observers),
+        cmocka_unit_test(test_presets),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
