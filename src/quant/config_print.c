@@ -30,6 +30,11 @@ static bool add_number(cJSON *to, const char *key, int64_t v, bool is_null)
     return add(to, key, is_null ? cJSON_CreateNull() : cJSON_CreateNumber((double)v));
 }
 
+static cJSON *list_of(const char *const *items, size_t n)
+{
+    return n ? cJSON_CreateStringArray(items, (int)n) : cJSON_CreateArray(); // items may be NULL
+}
+
 static cJSON *block_of(const osh_q_args *a)
 {
     if (!a->block[0]) return cJSON_CreateNull();
@@ -66,8 +71,7 @@ static cJSON *group_object(const osh_q_scheme *s, const char *format)
     if (o && add_str(o, "format", format) &&
         add(o, "input_activations", args_object(&s->inputs, false)) &&
         add(o, "output_activations", args_object(&s->outputs, false)) &&
-        add(o, "targets",
-            cJSON_CreateStringArray((const char *const *)s->targets.items, (int)s->targets.n)) &&
+        add(o, "targets", list_of((const char *const *)s->targets.items, s->targets.n)) &&
         add(o, "weights", args_object(&s->weights, true)))
         return o;
     cJSON_Delete(o);
@@ -94,8 +98,7 @@ osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_scheme *schem
     }
     ok = ok && add_str(root, "format", format ? format : top) &&
          add_str(root, "global_compression_ratio", NULL) &&
-         add(root, "ignore", cJSON_CreateStringArray(ignore, (int)n_ignore)) &&
-         add_str(root, "kv_cache_scheme", NULL) &&
+         add(root, "ignore", list_of(ignore, n_ignore)) && add_str(root, "kv_cache_scheme", NULL) &&
          add_str(root, "quant_method", "compressed-tensors") &&
          add_str(root, "quantization_status", "compressed") &&
          add(root, "sparsity_config", cJSON_CreateObject()) &&

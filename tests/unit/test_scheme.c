@@ -1,0 +1,406 @@
+/* test_scheme.c - what schemes are accepted, refused and printed, and vLLM's lookup of them. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "quant/format.h"
+#include "torture.h"
+
+static osh_ctx *cx;
+
+static int setup(void **state)
+{
+    return osh_ctx_new(&cx, 1);
+}
+static int teardown(void **state)
+{
+    int live = osh_mem_live(cx) != 0;
+    osh_ctx_free(cx);
+    return live;
+}
+
+static osh_status parse(osh_q_config **q, const char *text)
+{
+    cJSON *o = cJSON_Parse(text);
+    assert_non_null(o);
+    osh_status rc = osh_q_config_parse(cx, q, o, "config.json");
+    cJSON_Delete(o);
+    return rc;
+}
+
+/* {"config_groups": {"group_0": {"targets": ["Linear"], <body>}}} */
+static osh_status parse_group(osh_q_config **q, const char *body)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "{\"config_groups\":{\"group_0\":{\"targets\":[\"Linear\"],%s}}}",
+             body);
+    return parse(q, text);
+}
+
+static void test_args_rules(void **state)
+{
+    static const struct {
+        const char *set, *part; // "key=value,..." ("~": null); the message's part, NULL: accepted
+        osh_status rc;
+        bool weight;
+    } rows[] = {
+        {"num_bits=4,group_size=128", NULL, 0, true},
+        {"num_bits=4,group_size=-1", NULL, 0, true},
+        {"num_bits=8,strategy=TENSOR", NULL, 0, true},
+        {"strategy=block,block_structure=128x128,type=FLOAT", NULL, 0, true},
+        {"actorder=static", NULL, 0, true},
+        {"actorder=false", NULL, 0, true},
+        {"symmetric=false,zp_dtype=int8", NULL, 0, true},
+        {"strategy=token,dynamic=true", NULL, 0, false},
+        {"strategy=group,group_size=128,dynamic=true,type=float", NULL, 0, false},
+        {"observer=static_minmax", NULL, 0, false},
+        {"observer_kwargs={}", NULL, 0, true},
+        {"strategy=~,group_size=~,actorder=~,scale_dtype=~,zp_dtype=~,observer=~", NULL, 0, true},
+        {"num_bits=1", "int of 1 bits, want 2 to 8", OSH_E_UNSUPPORTED, true},
+        {"num_bits=9", "int of 9 bits", OSH_E_UNSUPPORTED, true},
+        {"num_bits=four", "num_bits is 'four'", OSH_E_USAGE, true},
+        {"num_bits=~", "num_bits is null", OSH_E_USAGE, true},
+        {"type=float,num_bits=4", "NVFP4", OSH_E_UNSUPPORTED, true},
+        {"type=float,num_bits=6", "float of 6 bits", OSH_E_USAGE, true},
+        {"type=float,symmetric=false", "asymmetric float", OSH_E_UNSUPPORTED, true},
+        {"type=bool", "type is 'bool'", OSH_E_USAGE, true},
+        {"symmetric=yes", "want true or false", OSH_E_USAGE, true},
+        {"strategy=group", "without a positive group_size", OSH_E_USAGE, true},
+        {"strategy=channel,group_size=32", "needs strategy group", OSH_E_USAGE, true},
+        {"group_size=0", "group_size is 0", OSH_E_USAGE, true},
+        {"group_size=-2", "group_size is '-2'", OSH_E_USAGE, true},
+        {"strategy=block", "go together", OSH_E_USAGE, true},
+        {"block_structure=8x8", "go together", OSH_E_USAGE, true},
+        {"block_structure=8x", "block_structure is '8x'", OSH_E_USAGE, true},
+        {"block_structure=0x8", "two positive numbers", OSH_E_USAGE, true},
+        {"strategy=tensor_group", "tensor_group is not supported", OSH_E_UNSUPPORTED, true},
+        {"strategy=row", "strategy is 'row'", OSH_E_USAGE, true},
+        {"strategy=token", "is for activations", OSH_E_USAGE, true},
+        {"dynamic=true", "dynamic weights", OSH_E_UNSUPPORTED, true},
+        {"dynamic=local", "local", OSH_E_UNSUPPORTED, true},
+        {"actorder=group", "weight_g_idx", OSH_E_UNSUPPORTED, true},
+        {"actorder=true", "weight_g_idx", OSH_E_UNSUPPORTED, true},
+        {"actorder=Static", "actorder is 'Static'", OSH_E_USAGE, true},
+        {"scale_dtype=torch.uint8", "scale_dtype", OSH_E_UNSUPPORTED, true},
+        {"symmetric=false,zp_dtype=torch.int16", "zp_dtype torch.int16", OSH_E_UNSUPPORTED, true},
+        {"observer=memoryless_mse", "observer memoryless_mse", OSH_E_UNSUPPORTED, true},
+        {"observer_kwargs={...}", "observer_kwargs", OSH_E_UNSUPPORTED, true},
+        {"bits=4", "unknown key 'bits'", OSH_E_USAGE, true},
+        {"strategy=token", "needs dynamic: true", OSH_E_USAGE, false},
+        {"strategy=channel", "is for weights", OSH_E_USAGE, false},
+        {"group_size=64", "static activations in groups", OSH_E_UNSUPPORTED, false},
+        {"actorder=weight", "actorder is for weights", OSH_E_USAGE, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        osh_q_args a;
+        char text[128], *save = NULL;
+        osh_status rc = OSH_OK;
+        osh_q_args_init(&a);
+        snprintf(text, sizeof text, "%s", rows[i].set);
+        for (char *key = strtok_r(text, ",", &save); key && !rc; key = strtok_r(NULL, ",", &save)) {
+            char *value = strchr(key, '=');
+            *value++ = '\0';
+            rc = osh_q_args_set(cx, &a, key, strcmp(value, "~") ? value : NULL, "group_0");
+        }
+        if (!rc) rc = osh_q_args_check(cx, &a, "group_0", rows[i].weight);
+        if (rc != rows[i].rc)
+            fail_msg("%s: status %d, want %d (%s)", rows[i].set, rc, rows[i].rc,
+                     rc ? osh_error_text(cx) : "");
+        if (!rc) continue;
+        if (!strstr(osh_error_text(cx), rows[i].part) || !strstr(osh_error_text(cx), "group_0"))
+            fail_msg("%s: '%s' does not hold '%s'", rows[i].set, osh_error_text(cx), rows[i].part);
+        osh_error_clear(cx);
+    }
+}
+
+static void test_normalized(void **state)
+{
+    osh_q_args a;
+    osh_q_args_init(&a);
+    a.group_size = -1, a.symmetric = false;
+    assert_ok(cx, osh_q_args_check(cx, &a, "w", true));
+    assert_int_equal(a.strategy, OSH_Q_CHANNEL);
+    assert_int_equal(a.group_size, -1);
+    assert_string_equal(a.observer, "memoryless_minmax");
+    assert_string_equal(a.zp_dtype, "torch.int8");
+    osh_q_args_init(&a);
+    assert_ok(cx, osh_q_args_check(cx, &a, "x", false));
+    assert_int_equal(a.strategy, OSH_Q_TENSOR);
+    assert_string_equal(a.observer, "minmax");
+    assert_string_equal(a.zp_dtype, "");
+    osh_q_args_init(&a);
+    a.dynamic = OSH_Q_DYNAMIC, a.strategy = OSH_Q_TOKEN;
+    assert_ok(cx, osh_q_args_check(cx, &a, "x", false));
+    assert_string_equal(a.observer, "");
+}
+
+static void test_presets(void **state)
+{
+    osh_q_scheme s = {0};
+    assert_ok(cx, osh_q_preset(cx, &s, "fp8_block"));
+    assert_int_equal(s.weights.block[1], 128);
+    assert_int_equal(s.inputs.group_size, 128);
+    assert_ok(cx, osh_q_preset(cx, &s, "W4A16_ASYM"));
+    assert_false(s.weights.symmetric || s.inputs.present);
+    assert_fails(cx, OSH_E_UNSUPPORTED, osh_q_preset(cx, &s, "NVFP4"),
+                 "NVFP4 is not supported yet");
+    assert_fails(cx, OSH_E_USAGE, osh_q_preset(cx, &s, "W9A16"),
+                 "unknown scheme 'W9A16', want one of W4A16");
+}
+
+static void test_format_of(void **state)
+{
+    static const struct {
+        const char *preset, *format, *want, *part;
+    } rows[] = {
+        {"W4A16", "", "pack-quantized", NULL},
+        {"W4A8", "", "int-quantized", NULL},
+        {"W4A8", "pack-quantized", "pack-quantized", NULL},
+        {"W4AFP8", "", "int-quantized", NULL},
+        {"FP8", "", "float-quantized", NULL},
+        {"FP8", "naive-quantized", "naive-quantized", NULL},
+        {"FP8", "pack-quantized", NULL, "cannot hold float weights"},
+        {"W4A16", "float-quantized", NULL, "cannot hold integer weights"},
+        {"W4A16", "marlin-24", NULL, "format marlin-24 is not supported"},
+        {"UNQUANTIZED", "", NULL, "no weights"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        osh_q_scheme s = {0};
+        const osh_format *f = NULL;
+        assert_ok(cx, osh_q_preset(cx, &s, rows[i].preset));
+        snprintf(s.format, sizeof s.format, "%s", rows[i].format);
+        osh_status rc = osh_format_infer(cx, &f, &s, "group_0");
+        assert_int_equal(rc == OSH_OK, rows[i].want != NULL);
+        if (!rc)
+            assert_string_equal(f->name, rows[i].want);
+        else
+            assert_non_null(strstr(osh_error_text(cx), rows[i].part));
+        osh_error_clear(cx);
+    }
+}
+
+static void test_parse_good(void **state)
+{
+    osh_q_config *q = NULL;
+    assert_ok(
+        cx,
+        parse(&q,
+              "{\"quant_method\":\"compressed-tensors\",\"format\":\"mixed-precision\",\"ignore\":["
+              "\"lm_head\"],"
+              "\"sparsity_config\":{},\"transform_config\":{},\"kv_cache_scheme\":null,\"run_"
+              "compressed\":true,"
+              "\"config_groups\":{\"a\":{\"targets\":[\"Linear\",\"re:x\"],\"weights\":{\"num_"
+              "bits\":4,\"group_size\":32,"
+              "\"observer\":\"mse\",\"observer_kwargs\":{\"norm\":2.4}},\"input_activations\":null,"
+              "\"output_activations\":null,\"format\":null},\"FP8_DYNAMIC\":[\"re:y\"]}}"));
+    assert_int_equal(q->n, 2);
+    assert_int_equal(q->ignore.n, 1);
+    assert_string_equal(q->schemes[0].group_name, "a");
+    assert_int_equal(q->schemes[0].targets.n, 2);
+    assert_int_equal(q->schemes[0].weights.strategy, OSH_Q_GROUP);
+    assert_int_equal(q->schemes[1].inputs.strategy, OSH_Q_TOKEN);
+    assert_string_equal(q->schemes[1].targets.items[0], "re:y");
+    assert_string_equal(q->format, "mixed-precision");
+    osh_q_config_free(cx, q);
+    q = NULL;
+    assert_ok(cx, parse(&q, "{\"format\":\"int-quantized\",\"config_groups\":{\"g\":{\"targets\":["
+                            "\"Linear\"],\"weights\":{}}}}"));
+    assert_string_equal(q->schemes[0].format, "int-quantized"); // of the top level
+    osh_q_config_free(cx, q);
+}
+
+static void test_parse_refuses(void **state)
+{
+    static const struct {
+        const char *text, *part;
+    } whole[] = {
+        {"{}", "no config_groups"},
+        {"{\"config_groups\":{}}", "no config_groups"},
+        {"{\"quant_method\":\"gptq\",\"config_groups\":{}}", "quant_method is 'gptq'"},
+        {"{\"quantization_status\":\"frozen\",\"config_groups\":{}}", "'frozen', want compressed"},
+        {"{\"kv_cache_scheme\":{\"num_bits\":8},\"config_groups\":{}}", "kv_cache_scheme"},
+        {"{\"transform_config\":{\"config_groups\":{}},\"config_groups\":{}}", "transform_config"},
+        {"{\"sparsity_config\":{\"format\":\"sparse-24-bitmask\"},\"config_groups\":{}}",
+         "sparse-24-bitmask"},
+        {"{\"config_groups\":{\"g\":3}}", "neither an object nor a list"},
+        {"{\"config_groups\":{\"g\":{\"weights\":{}}}}", "has no targets"},
+        {"{\"config_groups\":{\"g\":{\"targets\":[1],\"weights\":{}}}}", "not a string"},
+        {"{\"config_groups\":{\"NVFP4\":[\"Linear\"]}}", "NVFP4"},
+    };
+    static const struct {
+        const char *body, *part;
+    } groups[] = {
+        {"\"weights\":null", "without weights"},
+        {"\"weights\":3", "group_0.weights is not an object"},
+        {"\"weights\":{},\"kernel\":1", "unknown key 'kernel'"},
+        {"\"weights\":{\"num_bit\":1}", "group_0.weights: unknown key 'num_bit'"},
+        {"\"weights\":{},\"output_activations\":{\"num_bits\":8}", "output_activations"},
+        {"\"weights\":{},\"format\":3", "format"},
+        {"\"weights\":{},\"format\":\"nvfp4-pack-quantized\"",
+         "nvfp4-pack-quantized is not supported"},
+        {"\"weights\":{\"strategy\":\"block\",\"block_structure\":[8]}", "block_structure"},
+    };
+    osh_q_config *q = NULL;
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
+        assert_int_not_equal(parse(&q, whole[i].text), OSH_OK);
+        if (!strstr(osh_error_text(cx), whole[i].part))
+            fail_msg("'%s' does not hold '%s'", osh_error_text(cx), whole[i].part);
+        osh_error_clear(cx);
+    }
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+        assert_int_not_equal(parse_group(&q, groups[i].body), OSH_OK);
+        if (!strstr(osh_error_text(cx), groups[i].part))
+            fail_msg("'%s' does not hold '%s'", osh_error_text(cx), groups[i].part);
+        osh_error_clear(cx);
+    }
+    assert_null(q);
+}
+
+static void test_print_order(void **state)
+{
+    osh_q_config *q = NULL, *again = NULL;
+    char *text = NULL;
+    assert_ok(cx, parse(&q, "{\"config_groups\":{\"group_2\":{\"targets\":[\"re:.*a$\"],"
+                            "\"weights\":{\"num_bits\":4,\"group_size\":-1,"
+                            "\"actorder\":\"weight\"}},\"group_10\":{\"targets\":[\"b\"],"
+                            "\"weights\":{\"type\":\"float\"}}}}"));
+    assert_ok(cx, osh_q_config_print(cx, &text, q->schemes, q->n, NULL, 0, NULL));
+    assert_true(strstr(text, "group_10") < strstr(text, "group_2"));
+    assert_non_null(strstr(text, "\n    \"format\": \"mixed-precision\","));
+    assert_non_null(strstr(text, "\"actorder\": \"weight\""));
+    assert_non_null(strstr(text, "\"group_size\": -1"));
+    assert_non_null(strstr(text, "\"ignore\": [],"));
+    assert_ok(cx, parse(&again, text));
+    assert_int_equal(again->n, 2);
+    osh_free(cx, text);
+    osh_q_config_free(cx, q);
+    osh_q_config_free(cx, again);
+}
+
+/* One scheme per row of targets; modules of a two-layer model. */
+static void test_vllm_lookup(void **state)
+{
+    static const char *const modules[] = {"m.embed_tokens", "m.0.q_proj",    "m.0.k_proj",
+                                          "m.0.v_proj",     "m.0.o_proj",    "m.0.gate_proj",
+                                          "m.0.up_proj",    "m.0.down_proj", "lm_head"};
+    static const char *const classes[] = {"Embedding", "Linear", "Linear", "Linear", "Linear",
+                                          "Linear",    "Linear", "Linear", "Linear"};
+    static const struct {
+        const char *a, *b, *ignore; // targets of group_0 and group_1 (NULL: one group)
+        int which[9];
+        const char *part; // NULL: agrees
+    } rows[] = {
+        {"Linear", NULL, "lm_head", {-1, 0, 0, 0, 0, 0, 0, 0, -1}, NULL},
+        {"Linear", NULL, NULL, {-1, 0, 0, 0, 0, 0, 0, 0, 0}, "name lm_head in targets"},
+        {"re:.*down_proj$", "Linear", "lm_head", {-1, 1, 1, 1, 1, 1, 1, 0, -1}, NULL},
+        {"re:.*v_proj",
+         "Linear",
+         "lm_head",
+         {-1, 1, 1, 0, 1, 1, 1, 1, -1},
+         "m.0.q_proj has group_1"},
+        {"re:.*\\.v_proj$",
+         "Linear",
+         "lm_head",
+         {-1, 1, 1, 0, 1, 1, 1, 1, -1},
+         "m.0.v_proj has group_0"},
+        {"re:.*\\.[qkv]_proj$", NULL, "lm_head", {-1, 0, 0, 0, -1, -1, -1, -1, -1}, NULL},
+        {"m.0.q_proj",
+         "Linear",
+         "lm_head",
+         {-1, 0, 1, 1, 1, 1, 1, 1, -1},
+         "m.0.q_proj has group_0"},
+        {"Linear",
+         NULL,
+         "re:.*\\.up_proj",
+         {-1, 0, 0, 0, 0, 0, -1, 0, -1},
+         "ignore takes 1 of its 2 parts"},
+        {"Linear",
+         NULL,
+         "re:.*(gate|up)_proj",
+         {-1, 0, 0, 0, 0, -1, -1, 0, 0},
+         "lm_head has group_0"},
+        {"re:lm_head", "Linear", NULL, {-1, 1, 1, 1, 1, 1, 1, 1, 0}, NULL},
+        {"Embedding", "Linear", "lm_head", {0, 1, 1, 1, 1, 1, 1, 1, -1}, NULL},
+        {"Linear", "Linear", "lm_head", {-1, 1, 1, 1, 1, 1, 1, 1, -1}, NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char *a[] = {(char *)rows[i].a}, *b[] = {(char *)rows[i].b}, zero[] = "group_0",
+             one[] = "group_1";
+        osh_q_scheme s[2] = {{.group_name = zero, .targets = {a, 1}},
+                             {.group_name = one, .targets = {b, 1}}};
+        osh_status rc =
+            osh_q_vllm_check(cx, s, rows[i].b ? 2 : 1, &rows[i].ignore, rows[i].ignore != NULL,
+                             modules, classes, rows[i].which, 9);
+        if ((rc == OSH_OK) != (rows[i].part == NULL))
+            fail_msg("row %zu: status %d %s", i, rc, osh_error_text(cx));
+        if (rc && !strstr(osh_error_text(cx), rows[i].part))
+            fail_msg("row %zu: '%s'", i, osh_error_text(cx));
+        osh_error_clear(cx);
+    }
+}
+
+static void test_who_loads(void **state)
+{
+    static const struct {
+        const char *preset, *format, *part;
+    } rows[] = {
+        {"W4A16", "", "vLLM on CUDA 7.5 and later, CPU"},
+        {"W8A16", "", "vLLM on CUDA 7.5"},
+        {"W3A16", "", "Humming"},
+        {"W8A8", "", "vLLM on CUDA, CPU"},
+        {"W4A8", "", "CPU"},
+        {"W3A8", "", "no kernel of vLLM"},
+        {"W3A8", "pack-quantized", "Humming"},
+        {"FP8", "", "CPU"},
+        {"FP8_BLOCK", "", "CPU with AMX"},
+        {"W4AFP8", "", "no kernel"},
+        {"W4AFP8", "pack-quantized", "CUDA 9.0"},
+        {"W4A16", "int-quantized", "no kernel"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        osh_q_scheme s = {0};
+        assert_ok(cx, osh_q_preset(cx, &s, rows[i].preset));
+        snprintf(s.format, sizeof s.format, "%s", rows[i].format);
+        char *who = osh_q_who_loads(cx, &s);
+        assert_non_null(who);
+        if (!strstr(who, rows[i].part))
+            fail_msg("%s: '%s' does not hold '%s'", rows[i].preset, who, rows[i].part);
+        osh_free(cx, who);
+    }
+}
+
+static osh_status round_trip(osh_ctx *c, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_q_config *q = NULL;
+    char *text = NULL;
+    cJSON *o = user;
+    static const char *const modules[] = {"a.q_proj", "lm_head"}, *const ignore[] = {"lm_head"};
+    OSH_TRY(osh_q_config_parse(c, &q, o, "config.json"));
+    OSH_TRY(osh_q_config_print(c, &text, q->schemes, q->n, ignore, 1, NULL));
+    OSH_TRY(
+        osh_q_vllm_check(c, q->schemes, q->n, ignore, 1, modules, NULL, (const int[]){0, -1}, 2));
+done:
+    osh_free(c, text);
+    osh_q_config_free(c, q);
+    return rc;
+}
+
+static void test_torture(void **state)
+{
+    cJSON *o = cJSON_Parse("{\"ignore\":[\"lm_head\"],\"config_groups\":{\"g\":{\"targets\":["
+                           "\"Linear\"],\"weights\":{\"num_bits\":4}}}}");
+    assert_true(torture(round_trip, o) > 10);
+    cJSON_Delete(o);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_args_rules),  cmocka_unit_test(test_normalized),
+        cmocka_unit_test(test_presets),     cmocka_unit_test(test_format_of),
+        cmocka_unit_test(test_parse_good),  cmocka_unit_test(test_parse_refuses),
+        cmocka_unit_test(test_print_order), cmocka_unit_test(test_vllm_lookup),
+        cmocka_unit_test(test_who_loads),   cmocka_unit_test(test_torture),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
