@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     tree = NULL;
     if (!osh_json_parse(cx, &tree, text, n, "fuzz", 0)) {
         require(!osh_json_print(cx, &printed, tree, 1));
-        if (!strstr(printed, "Infinity") && !strstr(printed, "fffd")) { // 1e999, bad UTF-8: no way back
+        if (!strstr(printed, "Infinity") && !strstr(printed, "fffd") && !strstr(printed, "u0000")) { // 1e999, bad UTF-8
             require(!osh_json_parse(cx, &again, printed, strlen(printed), "printed", 0));
             require(cJSON_Compare(tree, again, true));
             require(!osh_json_print(cx, &twice, again, 1));
