@@ -11,13 +11,14 @@
  * name. Inside a layer names are relative. An output that has the name of a value from outside
  * replaces it for what follows; so the residual stream is one name. */
 #include "base/map.h"
-#include "graph/graph.h"
 #include "graph/rope_freq.h"
 #include "graph/template.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { MAX_LAYERS = 65536 };
 
 typedef struct binding {
     const char *name; // view of the template
@@ -279,6 +280,7 @@ static osh_status fill_attr(osh_ctx *cx, const builder *b, osh_node *node, const
                                    b->scope.config->path));
         goto done;
     }
+    if (!op->attrs) OSH_FAIL(cx, OSH_E_FORMAT, "op %s is not for templates", op->name);
     OSH_TRY(osh_fields_default(cx, op->attrs, node->attr));
     OSH_TRY(set_attrs(cx, b, op, node->attr, given));
     OSH_TRY(derive_attrs(cx, op, node->attr, ndim, shape, bias));
@@ -363,7 +365,7 @@ static osh_status add_node(osh_ctx *cx, builder *b, int module, const char *op_n
     *node = (osh_node){.op = osh_op_find(op_name), .module = module};
     for (int i = 0; i < OSH_OP_MAX_IN; i++) node->in[i] = node->w[i] = -1;
     for (int i = 0; i < OSH_OP_MAX_OUT; i++) node->out[i] = -1;
-    if (!node->op) OSH_FAIL(cx, OSH_E_FORMAT, "no op %s", op_name);
+    if (!node->op || !node->op->infer) OSH_FAIL(cx, OSH_E_FORMAT, "no op %s", op_name);
     if (!out || node->op->n_out != 1)
         OSH_FAIL(cx, OSH_E_FORMAT, "\"out\" of op %s is not one name", op_name);
     g->n_nodes++; // counted: the graph frees its attr from here on
@@ -458,6 +460,9 @@ static osh_status add_layers(osh_ctx *cx, builder *b, const cJSON *layer)
                  b->scope.tpl->name);
     OSH_TRY(osh_scope_int(cx, &b->g->n_layers, &b->scope,
                           cJSON_GetObjectItemCaseSensitive(layer, "repeat"), 1));
+    if (b->g->n_layers > MAX_LAYERS) // a layer may be cheap to build: do not fill memory with them
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld layers, want %d at most", b->scope.config->path,
+                 (long long)b->g->n_layers, MAX_LAYERS);
     b->g->layer_class = osh_strdup(cx, cls);
     if (!b->g->layer_class) {
         rc = OSH_E_NOMEM;
@@ -564,22 +569,12 @@ done:
     return rc;
 }
 
-osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
-                         const char *models_dir)
+osh_status osh_graph_from_template(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
+                                   const osh_template *tpl)
 {
     osh_status rc = OSH_OK;
-    const osh_hf_config *config = ck->config;
-    osh_template *tpl = NULL; // own
-    char *known = NULL;       // own
-    builder b = {.ck = ck, .prefix = ""};
+    builder b = {.ck = ck, .prefix = "", .scope = {.tpl = tpl, .config = ck->config}};
 
-    if (!config->architecture)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s names no architecture", config->path);
-    OSH_TRY(osh_template_find(cx, &tpl, &known, config->architecture, models_dir));
-    if (!tpl)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: architecture %s is not known; known are %s",
-                 config->path, config->architecture, known);
-    b.scope = (osh_scope){.tpl = tpl, .config = config};
     OSH_NEW(cx, b.g, 1);
     OSH_TRY(osh_map_new(cx, &b.modules, 256));
     OSH_TRY(osh_map_new(cx, &b.weights, 256));
@@ -589,8 +584,27 @@ done:
     osh_map_free(cx, b.modules);
     osh_map_free(cx, b.weights);
     osh_free(cx, b.bound);
+    osh_graph_free(cx, b.g);
+    return rc;
+}
+
+osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
+                         const char *models_dir)
+{
+    osh_status rc = OSH_OK;
+    const osh_hf_config *config = ck->config;
+    osh_template *tpl = NULL; // own
+    char *known = NULL;       // own
+
+    if (!config->architecture)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s names no architecture", config->path);
+    OSH_TRY(osh_template_find(cx, &tpl, &known, config->architecture, models_dir));
+    if (!tpl)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: architecture %s is not known; known are %s",
+                 config->path, config->architecture, known);
+    OSH_TRY(osh_graph_from_template(cx, out, ck, tpl));
+done:
     osh_free(cx, known);
     osh_template_free(cx, tpl);
-    osh_graph_free(cx, b.g);
     return rc;
 }

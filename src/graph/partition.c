@@ -24,7 +24,7 @@ void osh_partition_free(osh_ctx *cx, osh_partition *p)
     osh_free(cx, p);
 }
 
-/* hit[m]: module m is matched by a target and no module around it is. */
+/* hit[m]: module m is matched by a target. */
 static osh_status match_modules(osh_ctx *cx, bool *hit, const osh_graph *g,
                                 const char *const *targets, size_t n)
 {
@@ -45,9 +45,6 @@ static osh_status match_modules(osh_ctx *cx, bool *hit, const osh_graph *g,
                      targets[t]);
         osh_matcher_free(cx, m), m = NULL;
     }
-    for (int i = 0; i < g->n_modules; i++)
-        for (int p = g->modules[i].parent; p >= 0; p = g->modules[p].parent)
-            if (hit[p]) hit[i] = false;
 done:
     osh_matcher_free(cx, m);
     return rc;
@@ -66,7 +63,7 @@ static void mark_units(int *unit, const osh_graph *g, const bool *hit)
     for (int i = 0; i < g->n_nodes; i++) {
         unit[i] = -1;
         for (int m = g->nodes[i].module; m >= 0; m = g->modules[m].parent)
-            if (hit[m]) unit[i] = m;
+            if (hit[m]) unit[i] = m; // the outermost stays
     }
     for (int i = 0; i < g->n_nodes;) {
         int end = i + 1, module = unit[i];

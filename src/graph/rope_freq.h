@@ -4,7 +4,7 @@
 #include "io/hf_config.h"
 #include "ops/op.h"
 
-/* Fills attr for heads of head_dim. max_positions: of the model; path: config.json, for messages. */
+/* Fills attr for heads of head_dim. max_positions: the model's; path: for messages. */
 osh_status osh_rope_attr_fill(osh_ctx *cx, osh_rope_attr *attr, const osh_rope *rope,
                               int64_t head_dim, int64_t max_positions, const char *path);
 #endif

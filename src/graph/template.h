@@ -5,7 +5,7 @@
  * configuration classes tell the two apart). */
 #ifndef OSH_TEMPLATE_H
 #define OSH_TEMPLATE_H
-#include "io/hf_config.h"
+#include "graph/graph.h"
 
 typedef struct osh_template {
     char *name;  // own: for messages, "llama.json"
@@ -19,6 +19,8 @@ osh_status osh_template_find(osh_ctx *cx, osh_template **out, char **known,
 osh_status osh_template_parse(osh_ctx *cx, osh_template **out, const char *name, const char *text,
                               size_t n);
 void osh_template_free(osh_ctx *cx, osh_template *t);
+osh_status osh_graph_from_template(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
+                                   const osh_template *tpl); // build.c
 
 typedef struct osh_scope {
     const osh_template *tpl;

@@ -207,6 +207,7 @@ static void bad_configs(void **state)
         {"llama_default", "num_hidden_layers", "3", OSH_E_FORMAT,
          "model.layers.2.input_layernorm.weight is missing"},
         {"llama_default", "num_hidden_layers", "0", OSH_E_FORMAT, "num_hidden_layers"},
+        {"llama_default", "num_hidden_layers", "1000000", OSH_E_FORMAT, "65536 at most"},
         {"llama_default", "num_hidden_layers", "1e30", OSH_E_FORMAT, "num_hidden_layers"},
         {"llama_default", "num_key_value_heads", "3", OSH_E_FORMAT, "k_proj.weight"},
         {"llama_default", "num_attention_heads", "0", OSH_E_FORMAT, ""},
@@ -312,6 +313,7 @@ static void broken_templates(void **state)
         {"\"F\": \"intermediate_size\"", "\"F\": \"F\"", "defined by itself"},
         {"{\"eps\": \"rms_norm_eps\"}", "{\"epsilon\": \"rms_norm_eps\"}", "no attribute epsilon"},
         {"model.layers.{i}", "model.layers", "{i}"},
+        {"\"in\": [\"n\"]", "\"in\": [\"f\"]", "input 0"}, // a name of the layer ends with it
         {"\"head\": \"lm_head\"", "\"head\": \"model.norm\"", "names no linear"},
         {"\"name\": \"mlp.up_proj\"", "\"name\": \"mlp.gate_proj\"", "twice"},
         {"{\"of\": \"mlp\"", "{\"of\": \"mpl\"", "no module of that name"},
