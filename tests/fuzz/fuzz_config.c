@@ -1,5 +1,5 @@
-/* fuzz_config.c - any bytes as config.json: refused with a message, or the edited text is JSON again, with our keys set and
- * all others as they were. */
+/* fuzz_config.c - any bytes as config.json: refused with a message, or the edited text is JSON
+ * again, with our keys set and no other added or lost. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* fuzz_safetensors.c - any bytes as a safetensors file: refused with a message, or every tensor lies inside the file, can be
- * read, and survives being laid out and opened again. */
+/* fuzz_safetensors.c - any bytes as a safetensors file: refused with a message, or every tensor
+ * lies inside the file, can be read, and survives being laid out and opened again. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* test_checkpoint.c - model directories: one file, shards with an index, and every way in which they can disagree. */
+/* test_checkpoint.c - model directories: one file, shards with an index, and their disagreements. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,10 @@ static void put(fixture *f, const char *name, const void *p, size_t n)
     osh_free(f->cx, path);
 }
 
-static void put_text(fixture *f, const char *name, const char *text) { put(f, name, text, strlen(text)); }
+static void put_text(fixture *f, const char *name, const char *text)
+{
+    put(f, name, text, strlen(text));
+}
 
 static void drop(fixture *f, const char *name)
 {
@@ -33,7 +36,8 @@ static void drop(fixture *f, const char *name)
     osh_free(f->cx, path);
 }
 
-/* A shard with U8 tensors of shape [2, 3], named by the letters of names; element i of tensor 'a' is 'a' + i. */
+/* A shard with U8 tensors of shape [2, 3], named by the letters of names; element i of 'a' is
+ * 'a' + i. */
 static void put_shard(fixture *f, const char *file, const char *names)
 {
     osh_st_entry e[8] = {0};
@@ -97,9 +101,10 @@ static void put_sharded(fixture *f)
 {
     put_shard(f, "m-2.safetensors", "ca");
     put_shard(f, "m-1.safetensors", "db");
-    put_text(f, "model.safetensors.index.json",
-             "{\"metadata\": {\"total_size\": 24}, \"weight_map\": {\"a\": \"m-2.safetensors\","
-             " \"b\": \"m-1.safetensors\", \"c\": \"m-2.safetensors\", \"d\": \"m-1.safetensors\"}}");
+    put_text(
+        f, "model.safetensors.index.json",
+        "{\"metadata\": {\"total_size\": 24}, \"weight_map\": {\"a\": \"m-2.safetensors\","
+        " \"b\": \"m-1.safetensors\", \"c\": \"m-2.safetensors\", \"d\": \"m-1.safetensors\"}}");
 }
 
 static void test_single(void **state)
@@ -193,7 +198,8 @@ static void test_refused(void **state)
     check_refused(f, OSH_E_FORMAT, "b is twice, in m-1.safetensors", "in m-2.safetensors");
     put_shard(f, "m-2.safetensors", "a");
     put_shard(f, "m-1.safetensors", "bcd");
-    check_refused(f, OSH_E_FORMAT, "c is not in its shard m-2.safetensors but in", "m-1.safetensors");
+    check_refused(f, OSH_E_FORMAT, "c is not in its shard m-2.safetensors but in",
+                  "m-1.safetensors");
 
     char *path = osh_path_join(f->cx, f->dir, "m-1.safetensors");
     put_sharded(f);
@@ -219,7 +225,8 @@ static void test_refused_index(void **state)
         {"{\"weight_map\": {\"a\": \"..\"}}", "wanted a file name"},
         {"{\"weight_map\": {\"a\": \"../m-1.safetensors\"}}", "wanted a file name without '/'"},
         {"{\"weight_map\": {\"a\": \"/m-1.safetensors\"}}", "wanted a file name without '/'"},
-        {"{\"weight_map\": {\"a\": \"m-1.safetensors\", \"a\": \"m-2.safetensors\"}}", "'a' occurs twice"},
+        {"{\"weight_map\": {\"a\": \"m-1.safetensors\", \"a\": \"m-2.safetensors\"}}",
+         "'a' occurs twice"},
         {"{\"weight_map\": {\"a\\u0000\": \"m-1.safetensors\"}}", "NUL"},
         {"{\"weight_map\": {", "line 1"},
     };
@@ -238,10 +245,13 @@ static void test_refused_index(void **state)
 static void test_side_files(void **state)
 {
     fixture *f = *state;
-    static const char *const want[] = {".gitattributes", "LICENSE", "generation_config.json", "tokenizer.json",
-                                       "vocab.bin.txt"};
-    static const char *const dropped[] = {"x.bin", "y.pt", "z.pth", "q.gguf", "o.onnx", "t.h5", "f.msgpack",
-                                          "pytorch_model.bin.index.json", "recipe.yaml", "other.safetensors"};
+    static const char *const want[] = {".gitattributes", "LICENSE", "generation_config.json",
+                                       "tokenizer.json", "vocab.bin.txt"};
+    static const char *const dropped[] = {"x.bin",       "y.pt",
+                                          "z.pth",       "q.gguf",
+                                          "o.onnx",      "t.h5",
+                                          "f.msgpack",   "pytorch_model.bin.index.json",
+                                          "recipe.yaml", "other.safetensors"};
     char **names = NULL, sub[128], to[160];
     size_t n = 0;
 
@@ -279,13 +289,16 @@ static void test_virtual(void **state)
     put_shard(f, "model.safetensors", "ab");
     osh_checkpoint *ck = open_dir(f);
     int64_t shape[] = {1, 4};
-    assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "v", OSH_I8, 2, shape, make_nines, &nine), OSH_OK);
-    assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "a", OSH_I8, 2, shape, make_nines, &eight), OSH_OK);
+    assert_int_equal(
+        osh_checkpoint_add_virtual(f->cx, ck, "v", OSH_I8, 2, shape, make_nines, &nine), OSH_OK);
+    assert_int_equal(
+        osh_checkpoint_add_virtual(f->cx, ck, "a", OSH_I8, 2, shape, make_nines, &eight), OSH_OK);
     assert_int_equal(ck->n_tensors, 4);
     assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "v", 2, shape), OSH_OK);
     assert_int_equal(((int8_t *)t->data)[3], 9);
     osh_tensor_free(f->cx, t);
-    assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "a", 2, shape), OSH_OK); // no longer the stored one
+    assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "a", 2, shape),
+                     OSH_OK); // no longer the stored one
     assert_int_equal(((int8_t *)t->data)[0], 8);
     osh_tensor_free(f->cx, t);
     t = NULL;
@@ -294,7 +307,9 @@ static void test_virtual(void **state)
     assert_int_equal(stored[0], 'a'); // which is still there by index
     assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "v", 1, shape), OSH_E_FORMAT);
     osh_error_clear(f->cx);
-    assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "v", OSH_I8, 2, shape, make_nines, &nine), OSH_E_FORMAT);
+    assert_int_equal(
+        osh_checkpoint_add_virtual(f->cx, ck, "v", OSH_I8, 2, shape, make_nines, &nine),
+        OSH_E_FORMAT);
     assert_non_null(strstr(osh_error_text(f->cx), "v is made twice"));
     osh_checkpoint_close(f->cx, ck);
 }
@@ -330,9 +345,9 @@ static void test_torture(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(test_single),  CASE(test_sharded),       CASE(test_single_wins), CASE(test_load),
-        CASE(test_refused), CASE(test_refused_index), CASE(test_side_files),  CASE(test_virtual),
-        CASE(test_torture),
+        CASE(test_single),     CASE(test_sharded), CASE(test_single_wins),
+        CASE(test_load),       CASE(test_refused), CASE(test_refused_index),
+        CASE(test_side_files), CASE(test_virtual), CASE(test_torture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_hf_config.c - config.json: what transformers makes of the same files (tests/golden/hf_config), and what is refused. */
+/* test_hf_config.c - config.json: what transformers makes of the same file, and what is refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -56,7 +56,8 @@ static void check_text(fixture *f, osh_status rc, const char *text, const char *
     put(f, text);
     assert_int_equal(osh_hf_config_open(f->cx, &c, f->dir), rc);
     assert_null(c);
-    if (!strstr(osh_error_text(f->cx), words)) fail_msg("'%s' not in '%s'", words, osh_error_text(f->cx));
+    if (!strstr(osh_error_text(f->cx), words))
+        fail_msg("'%s' not in '%s'", words, osh_error_text(f->cx));
     osh_error_clear(f->cx);
 }
 
@@ -73,7 +74,8 @@ static void check_rope(const osh_rope *r, const cJSON *want, int k)
     const cJSON *truncate = cJSON_GetObjectItemCaseSensitive(want, "truncate");
     const char *type = cJSON_GetObjectItemCaseSensitive(want, "rope_type")->valuestring;
 
-    if (strcmp(types[r->type], type)) fail_msg("case %d: type %s, wanted %s", k, types[r->type], type);
+    if (strcmp(types[r->type], type))
+        fail_msg("case %d: type %s, wanted %s", k, types[r->type], type);
     const struct {
         const char *key;
         double has, dflt;
@@ -92,7 +94,8 @@ static void check_rope(const osh_rope *r, const cJSON *want, int k)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         double w = want_num(want, rows[i].key, rows[i].dflt);
-        if (rows[i].has != w) fail_msg("case %d: %s is %g, wanted %g", k, rows[i].key, rows[i].has, w);
+        if (rows[i].has != w)
+            fail_msg("case %d: %s is %g, wanted %g", k, rows[i].key, rows[i].has, w);
     }
     assert_int_equal(r->truncate, !truncate || cJSON_IsTrue(truncate));
 }
@@ -103,7 +106,8 @@ static void test_like_transformers(void **state)
     cJSON *cases = NULL;
     int k = 0;
 
-    if (osh_json_read(f->cx, &cases, OSH_SOURCE_DIR "/tests/golden/hf_config/cases.json", 1 << 20, 0))
+    if (osh_json_read(f->cx, &cases, OSH_SOURCE_DIR "/tests/golden/hf_config/cases.json", 1 << 20,
+                      0))
         fail_msg("%s", osh_error_text(f->cx));
     for (const cJSON *item = cases->child; item; item = item->next, k++) {
         const cJSON *want = cJSON_GetObjectItemCaseSensitive(item, "want");
@@ -112,8 +116,8 @@ static void test_like_transformers(void **state)
         osh_hf_config *c = open_text(f, text);
         if (c->rope_unknown) fail_msg("case %d: %s", k, c->rope_unknown);
         check_rope(&c->rope, cJSON_GetObjectItemCaseSensitive(want, "rope"), k);
-        assert_int_equal(c->tie_word_embeddings,
-                         cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(want, "tie_word_embeddings")));
+        assert_int_equal(c->tie_word_embeddings, cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(
+                                                     want, "tie_word_embeddings")));
         assert_int_equal(c->rope.max_position_embeddings,
                          want_num(want, "max_position_embeddings", -1));
         assert_int_equal(c->dtype, cJSON_IsString(dtype) ? osh_dtype_of_name(dtype->valuestring)
@@ -130,11 +134,13 @@ static void test_fields(void **state)
     fixture *f = *state;
     bool found = false;
     double d = -1;
-    osh_hf_config *c = open_text(f, "{\"architectures\": [\"MambaForCausalLM\"], \"hidden_act\": \"silu\","
-                                    " \"eps\": 1e-5, \"use\": true, \"none\": null, \"list\": [1],"
-                                    " \"compression_config\": {\"q\": 1}}");
+    osh_hf_config *c =
+        open_text(f, "{\"architectures\": [\"MambaForCausalLM\"], \"hidden_act\": \"silu\","
+                     " \"eps\": 1e-5, \"use\": true, \"none\": null, \"list\": [1],"
+                     " \"compression_config\": {\"q\": 1}}");
     assert_string_equal(c->architecture, "MambaForCausalLM");
-    assert_true(c->tie_word_embeddings && !c->has_tie_word_embeddings); // an unknown family: transformers 4
+    assert_true(c->tie_word_embeddings &&
+                !c->has_tie_word_embeddings); // an unknown family: transformers 4
     assert_int_equal(c->rope.max_position_embeddings, 0);
     assert_int_equal(c->dtype, OSH_DTYPE_NONE);
     assert_non_null(c->quantization_config);
@@ -152,12 +158,15 @@ static void test_fields(void **state)
     osh_error_clear(f->cx);
     osh_hf_config_close(f->cx, c);
 
-    c = open_text(f, "{\"architectures\": [\"Qwen3ForCausalLM\"], \"quantization_config\": {\"a\": 1},"
-                     " \"text_config\": {\"quantization_config\": {\"b\": 1}}, \"tie_word_embeddings\": null}");
+    c = open_text(
+        f,
+        "{\"architectures\": [\"Qwen3ForCausalLM\"], \"quantization_config\": {\"a\": 1},"
+        " \"text_config\": {\"quantization_config\": {\"b\": 1}}, \"tie_word_embeddings\": null}");
     assert_true(!c->tie_word_embeddings && !c->has_tie_word_embeddings);
     assert_non_null(cJSON_GetObjectItemCaseSensitive(c->quantization_config, "a"));
     osh_hf_config_close(f->cx, c);
-    c = open_text(f, "{\"text_config\": {\"quantization_config\": {\"b\": 1}}, \"compression_config\": {\"c\": 1}}");
+    c = open_text(f, "{\"text_config\": {\"quantization_config\": {\"b\": 1}}, "
+                     "\"compression_config\": {\"c\": 1}}");
     assert_non_null(cJSON_GetObjectItemCaseSensitive(c->quantization_config, "b"));
     assert_null(c->architecture);
     osh_hf_config_close(f->cx, c);
@@ -176,34 +185,46 @@ static void test_rope_unknown(void **state)
         {"{\"rope_scaling\": \"linear\"}", "is not an object"},
         {"{\"rope_scaling\": {\"rope_type\": 7}}", "'rope_type' is not a string"},
         {"{\"rope_scaling\": {\"rope_type\": \"linear\"}}", "linear: 'factor' is missing"},
-        {"{\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": null}}", "linear: 'factor' is missing"},
-        {"{\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": -2}}", "linear: 'factor' is not above 0"},
-        {"{\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": \"2\"}}", "'factor' is not a finite number"},
-        {"{\"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2}}", "'max_position_embeddings' is missing"},
-        {"{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 2}}", "llama3: 'low_freq_factor' is missing"},
+        {"{\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": null}}",
+         "linear: 'factor' is missing"},
+        {"{\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": -2}}",
+         "linear: 'factor' is not above 0"},
+        {"{\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": \"2\"}}",
+         "'factor' is not a finite number"},
+        {"{\"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2}}",
+         "'max_position_embeddings' is missing"},
+        {"{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 2}}",
+         "llama3: 'low_freq_factor' is missing"},
         {"{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 2, \"low_freq_factor\": 4,"
-         " \"high_freq_factor\": 4}, \"max_position_embeddings\": 9}", "is not above low_freq_factor"},
-        {"{\"rope_scaling\": {\"rope_type\": \"yarn\"}, \"max_position_embeddings\": 9}", "yarn: 'factor' is missing"},
+         " \"high_freq_factor\": 4}, \"max_position_embeddings\": 9}",
+         "is not above low_freq_factor"},
+        {"{\"rope_scaling\": {\"rope_type\": \"yarn\"}, \"max_position_embeddings\": 9}",
+         "yarn: 'factor' is missing"},
         {"{\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 2, \"truncate\": 1},"
-         " \"max_position_embeddings\": 9}", "yarn: 'truncate'"},
+         " \"max_position_embeddings\": 9}",
+         "yarn: 'truncate'"},
         {"{\"max_position_embeddings\": 1.5}", "is not a whole number above 0"},
         {"{\"partial_rotary_factor\": 2}", "is not in (0, 1]"},
-        {"{\"rope_parameters\": {\"full\": {\"rope_theta\": 1.5}, \"sliding\": {\"rope_theta\": 2}}}",
+        {"{\"rope_parameters\": {\"full\": {\"rope_theta\": 1.5}, \"sliding\": {\"rope_theta\": "
+         "2}}}",
          "differ between layer types"},
     };
     fixture *f = *state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         osh_hf_config *c = open_text(f, rows[i].text);
         if (!c->rope_unknown || !strstr(c->rope_unknown, rows[i].words))
-            fail_msg("%s: '%s', wanted '%s'", rows[i].text, c->rope_unknown ? c->rope_unknown : "(fine)",
-                     rows[i].words);
+            fail_msg("%s: '%s', wanted '%s'", rows[i].text,
+                     c->rope_unknown ? c->rope_unknown : "(fine)", rows[i].words);
         osh_hf_config_close(f->cx, c);
     }
-    osh_hf_config *c = open_text(f, "{\"rope_parameters\": {\"full\": {\"rope_theta\": 5}, \"sliding\": {\"rope_theta\": 5}}}");
+    osh_hf_config *c = open_text(
+        f,
+        "{\"rope_parameters\": {\"full\": {\"rope_theta\": 5}, \"sliding\": {\"rope_theta\": 5}}}");
     assert_null(c->rope_unknown);
     assert_true(c->rope.theta == 5);
     osh_hf_config_close(f->cx, c);
-    c = open_text(f, "{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": null, \"original_max_position_embeddings\": 50},"
+    c = open_text(f, "{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": null, "
+                     "\"original_max_position_embeddings\": 50},"
                      " \"max_position_embeddings\": 400}");
     assert_true(!c->rope_unknown && c->rope.factor == 8);
     osh_hf_config_close(f->cx, c);
@@ -218,10 +239,13 @@ static void test_refused(void **state)
     check_text(f, OSH_E_FORMAT, "{\"a\": \"x\\u0000y\"}", "NUL");
     check_text(f, OSH_E_FORMAT, "{\"architectures\": \"X\"}", "architectures is not a list");
     check_text(f, OSH_E_FORMAT, "{\"architectures\": [7]}", "architectures is not a list");
-    check_text(f, OSH_E_UNSUPPORTED, "{\"torch_dtype\": \"bfloat17\"}", "unknown torch_dtype 'bfloat17'");
+    check_text(f, OSH_E_UNSUPPORTED, "{\"torch_dtype\": \"bfloat17\"}",
+               "unknown torch_dtype 'bfloat17'");
     check_text(f, OSH_E_FORMAT, "{\"dtype\": 16}", "'dtype' is a number");
-    check_text(f, OSH_E_FORMAT, "{\"tie_word_embeddings\": \"no\"}", "'tie_word_embeddings' is a string");
-    check_text(f, OSH_E_FORMAT, "{\"quantization_config\": []}", "quantization_config is not an object");
+    check_text(f, OSH_E_FORMAT, "{\"tie_word_embeddings\": \"no\"}",
+               "'tie_word_embeddings' is a string");
+    check_text(f, OSH_E_FORMAT, "{\"quantization_config\": []}",
+               "quantization_config is not an object");
 
     osh_hf_config *c = NULL;
     assert_int_equal(unlink(f->path), 0);
@@ -245,8 +269,9 @@ static void check_edit(fixture *f, const char *text, bool untie, const char *wan
 static void test_with_quantization(void **state)
 {
     fixture *f = *state;
-    check_edit(f, "{\n  \"b\": 1.50,\n  \"quantization_config\": {\"x\": [1, 2]},\n  \"a\":  1e-05\n}\n", false,
-               "{\n  \"b\": 1.50,\n  \"quantization_config\": {\"q\": 1},\n  \"a\":  1e-05\n}\n");
+    check_edit(
+        f, "{\n  \"b\": 1.50,\n  \"quantization_config\": {\"x\": [1, 2]},\n  \"a\":  1e-05\n}\n",
+        false, "{\n  \"b\": 1.50,\n  \"quantization_config\": {\"q\": 1},\n  \"a\":  1e-05\n}\n");
     check_edit(f, "{\"tie_word_embeddings\":true,\"quantization_config\":null}", true,
                "{\"tie_word_embeddings\":false,\"quantization_config\":{\"q\": 1}}");
     put(f, "{\n  \"z\": 1\n}\n");
@@ -267,7 +292,8 @@ static void test_with_quantization(void **state)
 static void test_torture(void **state)
 {
     fixture *f = *state;
-    put(f, "{\"architectures\": [\"LlamaForCausalLM\"], \"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}}");
+    put(f, "{\"architectures\": [\"LlamaForCausalLM\"], \"rope_scaling\": {\"type\": \"linear\", "
+           "\"factor\": 0}}");
     for (int64_t k = 1;; k++) {
         osh_hf_config *c = NULL;
         char *out = NULL;

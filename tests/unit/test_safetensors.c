@@ -14,8 +14,9 @@
 
 #define GOLDEN OSH_SOURCE_DIR "/tests/golden/safetensors/"
 
-static const char *const goldens[] = {"every_dtype", "names", "shapes", "packed", "none", "pad0", "pad1",
-                                      "pad2",        "pad3",  "pad4",   "pad5",   "pad6", "pad7"};
+static const char *const goldens[] = {"every_dtype", "names", "shapes", "packed", "none",
+                                      "pad0",        "pad1",  "pad2",   "pad3",   "pad4",
+                                      "pad5",        "pad6",  "pad7"};
 #define N_GOLDENS (sizeof goldens / sizeof *goldens)
 
 static osh_ctx *new_ctx(void)
@@ -54,7 +55,8 @@ static void test_layout_is_the_librarys(void **state)
         }
         if (osh_st_layout(cx, &header, &n_header, e, n)) fail_msg("%s", osh_error_text(cx));
         assert_true(n_header <= n_text && n_header % 8 == 0);
-        if (memcmp(header, text, n_header)) fail_msg("%s: header differs: %s", goldens[g], header + 8);
+        if (memcmp(header, text, n_header))
+            fail_msg("%s: header differs: %s", goldens[g], header + 8);
         for (int64_t i = 0; i < n; i++) {
             const osh_st_entry *want = NULL;
             for (int64_t k = 0; k < n; k++)
@@ -213,7 +215,8 @@ static void test_many_tensors(void **state)
 {
     enum { N = 100000 };
     osh_ctx *cx = new_ctx();
-    char temp[] = "test_safetensors.XXXXXX", *header = NULL, (*names)[48] = calloc(N, sizeof *names);
+    char temp[] = "test_safetensors.XXXXXX", *header = NULL,
+         (*names)[48] = calloc(N, sizeof *names);
     osh_st_entry *e = calloc(N, sizeof *e);
     size_t bytes = 0;
     osh_st *st = NULL;

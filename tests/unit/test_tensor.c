@@ -66,7 +66,8 @@ static void test_new_and_view(void **state)
     assert_true(!v.own && v.data == data && osh_tensor_bytes(&v) == 24);
 
     t = NULL;
-    assert_int_equal(osh_tensor_new(cx, &t, OSH_F64, 1, (int64_t[]){INT64_C(1) << 61}), OSH_E_FORMAT);
+    assert_int_equal(osh_tensor_new(cx, &t, OSH_F64, 1, (int64_t[]){INT64_C(1) << 61}),
+                     OSH_E_FORMAT);
     assert_null(t);
     assert_non_null(strstr(osh_error_text(cx), "too large"));
     assert_int_equal(osh_mem_live(cx), 0);
@@ -96,8 +97,9 @@ static void test_new_torture(void **state)
 /* Bits that matter, in f32: all exponents, ties and their neighbours for F16 and BF16, NaNs. */
 static float nasty(uint64_t i)
 {
-    static const uint32_t low[] = {0,      1,      0x0fff, 0x1000, 0x1001, 0x2fff,   0x3000,   0x3001,
-                                   0x7fff, 0x8000, 0x8001, 0xffff, 0x17fff, 0x18000, 0x18001, 0x7fffff};
+    static const uint32_t low[] = {0,       1,       0x0fff,  0x1000,  0x1001, 0x2fff,
+                                   0x3000,  0x3001,  0x7fff,  0x8000,  0x8001, 0xffff,
+                                   0x17fff, 0x18000, 0x18001, 0x7fffff};
     if (i < 512 * 16) return osh_f32_of_bits((uint32_t)(i / 16) << 23 | low[i % 16]);
     return osh_f32_of_bits((uint32_t)osh_rng_u64(1, 2, i));
 }
@@ -129,8 +131,9 @@ static void test_from_f32(void **state)
         osh_from_f32(to, types[t], x, N);
         for (int64_t i = 0; i < N; i++)
             if (element(to, types[t], i) != scalar_from(types[t], x[i]))
-                fail_msg("%s of %08x: %x, wanted %x", osh_dtype_name(types[t]), osh_bits_of_f32(x[i]),
-                         element(to, types[t], i), scalar_from(types[t], x[i]));
+                fail_msg("%s of %08x: %x, wanted %x", osh_dtype_name(types[t]),
+                         osh_bits_of_f32(x[i]), element(to, types[t], i),
+                         scalar_from(types[t], x[i]));
     }
     free(to);
     free(x);
@@ -153,8 +156,10 @@ static void test_every_pattern(void **state)
             if (osh_bits_of_f32(f[i]) != osh_bits_of_f32(want))
                 fail_msg("%s %04x: %08x, wanted %08x", osh_dtype_name(dt), i, osh_bits_of_f32(f[i]),
                          osh_bits_of_f32(want));
-            if (isnan(want)) assert_true(isnan(k ? osh_f32_of_f16(back[i]) : osh_f32_of_bf16(back[i])));
-            else assert_int_equal(back[i], i);
+            if (isnan(want))
+                assert_true(isnan(k ? osh_f32_of_f16(back[i]) : osh_f32_of_bf16(back[i])));
+            else
+                assert_int_equal(back[i], i);
         }
     }
     for (int i = 0; i < 256; i++) b[i] = (uint8_t)i;
@@ -170,7 +175,8 @@ static void test_every_pattern(void **state)
 /* Values that do not come from base: what IEEE says. */
 static void test_known_values(void **state)
 {
-    const float x[] = {1.0f, 65504.0f, 65519.0f, 65520.0f, 5.9604645e-8f, 2.9802322e-8f, -0.0f, INFINITY};
+    const float x[] = {1.0f,          65504.0f,      65519.0f, 65520.0f,
+                       5.9604645e-8f, 2.9802322e-8f, -0.0f,    INFINITY};
     const uint16_t f16[] = {0x3c00, 0x7bff, 0x7bff, 0x7c00, 0x0001, 0x0000, 0x8000, 0x7c00};
     const float y[] = {1.0f, 1.00390625f, 1.01171875f, 3.4e38f, 3.4028235e38f, -1.5f, 0, 0};
     const uint16_t bf16[] = {0x3f80, 0x3f80, 0x3f82, 0x7f80, 0x7f80, 0xbfc0, 0, 0};
@@ -209,10 +215,14 @@ static void test_guards(void **state)
 
 static void plant(void *p, osh_dtype dt, int64_t i, int kind)
 {
-    if (dt == OSH_F64) ((double *)p)[i] = kind ? NAN : -INFINITY;
-    else if (dt == OSH_F32) ((float *)p)[i] = kind ? NAN : -INFINITY;
-    else if (dt == OSH_FP8) ((uint8_t *)p)[i] = kind ? 0x7f : 0xff;
-    else ((uint16_t *)p)[i] = (dt == OSH_BF16 ? 0x7f80 : 0x7c00) | (kind ? 1 : 0x8000);
+    if (dt == OSH_F64)
+        ((double *)p)[i] = kind ? NAN : -INFINITY;
+    else if (dt == OSH_F32)
+        ((float *)p)[i] = kind ? NAN : -INFINITY;
+    else if (dt == OSH_FP8)
+        ((uint8_t *)p)[i] = kind ? 0x7f : 0xff;
+    else
+        ((uint16_t *)p)[i] = (dt == OSH_BF16 ? 0x7f80 : 0x7c00) | (kind ? 1 : 0x8000);
 }
 
 static void test_find_nonfinite(void **state)
@@ -244,10 +254,10 @@ static void test_find_nonfinite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dtype_names),   cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_new_and_view),  cmocka_unit_test(test_new_torture),
-        cmocka_unit_test(test_from_f32),      cmocka_unit_test(test_every_pattern),
-        cmocka_unit_test(test_known_values),  cmocka_unit_test(test_guards),
+        cmocka_unit_test(test_dtype_names),    cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_new_and_view),   cmocka_unit_test(test_new_torture),
+        cmocka_unit_test(test_from_f32),       cmocka_unit_test(test_every_pattern),
+        cmocka_unit_test(test_known_values),   cmocka_unit_test(test_guards),
         cmocka_unit_test(test_find_nonfinite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_bad.c - every file of this folder (gen.py made them) is refused with words that name its defect; ok_* are read. */
+/* test_bad.c - every file of gen.py is refused with words that name its defect; ok_* are read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,9 +69,12 @@ typedef struct ok_row {
 } ok_row;
 
 static const ok_row ok[] = {
-    {"ok_brace_in_metadata", 2, "a", "b"},    {"ok_600_tensors", 600, "layer.0", "layer.599"},
-    {"ok_no_tensors", 0, NULL, NULL},         {"ok_empty_tensors", 4, "e0", "s"},
-    {"ok_listed_backwards", 2, "a", "b"},     {"ok_not_aligned", 1, "a", "a"},
+    {"ok_brace_in_metadata", 2, "a", "b"},
+    {"ok_600_tensors", 600, "layer.0", "layer.599"},
+    {"ok_no_tensors", 0, NULL, NULL},
+    {"ok_empty_tensors", 4, "e0", "s"},
+    {"ok_listed_backwards", 2, "a", "b"},
+    {"ok_not_aligned", 1, "a", "a"},
     {"ok_unicode_name", 1, "größe.語\n", "größe.語\n"},
 };
 
@@ -90,7 +93,8 @@ static void test_bad(void **state)
         path_of(path, sizeof path, bad[i].name);
         osh_status rc = osh_st_open(cx, &st, path);
         const char *text = osh_error_text(cx);
-        if (rc != bad[i].rc) fail_msg("%s: status %d, wanted %d: %s", bad[i].name, rc, bad[i].rc, text);
+        if (rc != bad[i].rc)
+            fail_msg("%s: status %d, wanted %d: %s", bad[i].name, rc, bad[i].rc, text);
         assert_null(st);
         if (!strstr(text, path)) fail_msg("%s: no path in '%s'", bad[i].name, text);
         for (int w = 0; w < 2 && bad[i].words[w]; w++)
