@@ -1,4 +1,4 @@
-/* checkpoint.h - a Hugging Face directory: config.json, shards, tensor by name. Only headers are read on opening. */
+/* checkpoint.h - a Hugging Face directory: config.json, shards, tensor by name. Opening reads headers only. */
 #ifndef OSH_CHECKPOINT_H
 #define OSH_CHECKPOINT_H
 #include "base/map.h"
@@ -31,20 +31,22 @@ typedef struct osh_checkpoint {
     int n_virtuals;
 } osh_checkpoint;
 
-/* model.safetensors, or model.safetensors.index.json with its shards. A tensor in the index and not in its shard, in a shard
- * and not in the index, or twice, is an error. */
+/* model.safetensors, or else model.safetensors.index.json with its shards. A tensor in the index and not in its shard,
+ * in a shard and not in the index, or twice, is an error. */
 osh_status osh_checkpoint_open(osh_ctx *cx, osh_checkpoint **out, const char *dir);
 void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck);
 const osh_ckpt_tensor *osh_checkpoint_find(const osh_checkpoint *ck, const char *name); // NULL: absent
 osh_status osh_checkpoint_read(osh_ctx *cx, void *to, const osh_checkpoint *ck, const osh_ckpt_tensor *t);
 /* own tensor in its stored dtype; fails where it is absent or its shape differs (ndim < 0: any shape) */
-osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoint *ck, const char *name, int ndim, const int64_t *shape);
+osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoint *ck, const char *name, int ndim,
+                               const int64_t *shape);
 /* Adds a tensor of that name, dtype and shape that make() fills whenever it is read; it takes the name over
  * from a stored one. ckpt_virtual.c */
 osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name, osh_dtype dtype, int ndim,
                                       const int64_t *shape, osh_ckpt_make make, void *user);
 void osh_checkpoint_free_virtuals(osh_ctx *cx, osh_checkpoint *ck); // called by close
-/* Files of dir to carry along byte for byte: not *.safetensors, *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack, their
- * indexes, recipe.yaml, config.json, nor directories (nor *.ot, *.ckpt, any *.index.json). sorted; own: osh_strings_free. */
+/* Files of dir to carry along byte for byte: not weights (*.safetensors, *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5,
+ * *.msgpack, *.ot, *.ckpt), their *.index.json, recipe.yaml, config.json, nor directories. sorted; own:
+ * osh_strings_free. */
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n, const osh_checkpoint *ck);
 #endif

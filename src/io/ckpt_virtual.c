@@ -8,7 +8,7 @@ osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const cha
 {
     osh_status rc = OSH_OK;
     osh_st_entry *e = NULL; // own
-    const osh_ckpt_tensor *old = osh_checkpoint_find(ck, name); // a stored one gives its name away, a virtual one does not
+    const osh_ckpt_tensor *old = osh_checkpoint_find(ck, name); // a stored one gives its name away
     if (old && old->shard < 0) OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is made twice", ck->dir, name);
     osh_ckpt_virtual *v = osh_realloc(cx, ck->virtuals, (size_t)(ck->n_virtuals + 1) * sizeof *v);
     if (!v) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", name);

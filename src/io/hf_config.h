@@ -29,7 +29,7 @@ typedef struct osh_hf_config {
     bool tie_word_embeddings; // of the file, else the family's default: see hf_config.c
     bool has_tie_word_embeddings;
     osh_rope rope;
-    char *rope_unknown; // own: NULL: rope is complete; else why not ("longrope", "yarn: 'factor' is missing"): the graph refuses it
+    char *rope_unknown; // own; NULL: rope is complete; else why not: "longrope", "yarn: 'factor' is missing"
     const cJSON *quantization_config; // view: quantization_config or compression_config; NULL: none
 } osh_hf_config;
 
@@ -38,7 +38,8 @@ void osh_hf_config_close(osh_ctx *cx, osh_hf_config *c);
 /* A number or bool of config.json by key. *found false: absent or null. Bools read as 0 and 1. */
 osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf_config *c, const char *key);
 const char *osh_hf_config_str(const osh_hf_config *c, const char *key); // view; NULL: absent
-/* config.json with quantization_config set (JSON text, indented for depth 1) and, where untie, tie_word_embeddings false; all
- * other bytes kept. own. */
-osh_status osh_hf_config_with_quantization(osh_ctx *cx, char **out, const osh_hf_config *c, const char *quantization_json, bool untie);
+/* config.json with quantization_config set (JSON text, indented for depth 1) and, where untie, tie_word_embeddings
+ * false; all other bytes kept. own. */
+osh_status osh_hf_config_with_quantization(osh_ctx *cx, char **out, const osh_hf_config *c,
+                                           const char *quantization_json, bool untie);
 #endif

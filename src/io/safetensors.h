@@ -1,4 +1,5 @@
-/* safetensors.h - one safetensors file: header checked in full, tensors read by pread, files laid out before they are written. */
+/* safetensors.h - one safetensors file: header checked in full, tensors read by pread, files laid out in advance.
+ * An osh_st holds no open file, so a checkpoint may have more shards than a process may have descriptors. */
 #ifndef OSH_SAFETENSORS_H
 #define OSH_SAFETENSORS_H
 #include "base/file.h"
@@ -13,15 +14,17 @@ typedef struct osh_st_entry {
 } osh_st_entry;
 
 typedef struct osh_st osh_st;
-osh_status osh_st_open(osh_ctx *cx, osh_st **out, const char *path); // every offset, size, overlap and hole is checked here
+/* Every offset, size, overlap and hole is checked here. */
+osh_status osh_st_open(osh_ctx *cx, osh_st **out, const char *path);
 void osh_st_close(osh_ctx *cx, osh_st *st);
 int64_t osh_st_count(const osh_st *st);
 const osh_st_entry *osh_st_at(const osh_st *st, int64_t i); // view: lives as long as st; in file order
 osh_status osh_st_read(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e); // the whole tensor
-osh_status osh_st_read_part(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e, int64_t offset, size_t n_bytes);
+osh_status osh_st_read_part(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e, int64_t offset,
+                            size_t n_bytes);
 const char *osh_st_path(const osh_st *st);
 
-/* Layout of a file to be written: entries (name, dtype, shape given) are sorted as the safetensors library sorts (dtype, then
- * name bytes), begin and end are filled in, and the complete header (8-byte length and JSON, padded) is returned. own. */
+/* Layout of a file to be written: entries (name, dtype, shape given) are sorted as the safetensors library sorts (dtype,
+ * then name bytes), begin and end are filled in, and the complete header (8-byte length, JSON, padding) is returned. own. */
 osh_status osh_st_layout(osh_ctx *cx, char **header, size_t *header_bytes, osh_st_entry *entries, int64_t n);
 #endif
