@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""check_docs.py - fails when a document names a file, a flag or a function that does not exist.
+
+Files: words that begin with a folder of the repository, and the targets of relative links; `*` may match any, {a,b} is
+both, and of a name with a <placeholder> the folder counts.
+Flags: --words must be flags of oneshot, or of the program that the line or code span starts with. Names: osh_* and OSH_*
+must be words of src/, include/ or cmake/. Messages: what docs/errors.md has in bold must be in a string of src/, apart
+from "...".
+Usage: check_docs.py [source folder]"""
+import itertools
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
+TOPS = ("src", "include", "tests", "scripts", "docs", "cmake", "examples", "models")
+PATH = re.compile(r"(?<![\w./<{-])(?:\./)?((?:" + "|".join(TOPS) + r")/[\w./*{},-]*)")
+LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
+FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]*)")
+NAME = re.compile(r"\b(osh_[a-z0-9_]+|OSH_[A-Z0-9_]+)\b")
+# Flags of other programs that the documents show.
+FOREIGN = {
+    "cmake": {"preset", "build", "install", "prefix", "target"},
+    "ctest": {"preset", "output-on-failure"},
+    "git": {"stat"},
+    "scripts": {"check"},
+}
+ENTRIES = {"dot", "no-special-tokens", "json", "help", "version"}  # main.c reads these itself
+
+
+def own_flags():
+    text = (ROOT / "src/pipeline/options.c").read_text()
+    main = (ROOT / "src/cli/main.c").read_text()
+    names = set(re.findall(r"\bROW\((\w+)\)", text)) | set(re.findall(r'\.alias = "(\w+)"', text))
+    return {n.replace("_", "-") for n in names} | {e for e in ENTRIES if f'"--{e}"' in main}
+
+
+def words_of_code():
+    words = set()
+    for top in ("src", "include", "cmake"):
+        for path in (ROOT / top).rglob("*"):
+            if path.is_file():
+                words |= set(NAME.findall(path.read_text(encoding="utf-8")))
+    return words | set(NAME.findall((ROOT / "CMakeLists.txt").read_text()))
+
+
+def expanded(name):
+    """a/{b,c}.md -> a/b.md, a/c.md"""
+    parts = [p.split(",") if i % 2 else [p] for i, p in enumerate(re.split(r"\{([^{}]*)\}", name))]
+    return ["".join(p) for p in itertools.product(*parts)]
+
+
+def is_there(folder, name):
+    return any(folder.glob(name)) if "*" in name else (folder / name).exists()
+
+
+def program_flags(line, at):
+    """Flags of the program in whose command the flag at this place stands: the code span, else the line."""
+    start = line.rfind("`", 0, at) + 1
+    command = line[start:at] if line.count("`", 0, at) % 2 else line[:at]
+    flags = set()
+    for program, known in FOREIGN.items():
+        if re.search(r"(^|[\s/])" + program + r"\b", command):
+            flags |= known
+    return flags
+
+
+def check(path, flags, words, wrong):
+    here = path.relative_to(ROOT)
+    for i, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+        for m in PATH.finditer(line):
+            name = m.group(1).rstrip(".,-")
+            if line[m.end():m.end() + 1] == "<":  # tests/unit/test_<module>.c: the folder must be there
+                name = name[:name.rfind("/")]
+            for name in expanded(name):
+                if not is_there(ROOT, name):
+                    wrong.append(f"{here}:{i}: no file {name}")
+        for name in LINK.findall(line):
+            if not is_there(path.parent, name):
+                wrong.append(f"{here}:{i}: no file {name} beside it")
+        for m in FLAG.finditer(line):
+            if m.group(1) not in flags and m.group(1) not in program_flags(line, m.start()):
+                wrong.append(f"{here}:{i}: no flag --{m.group(1)}")
+        for m in NAME.finditer(line):
+            name = m.group(1)
+            wild = line[m.end():m.end() + 1] == "*"
+            if name not in words and not (wild and any(w.startswith(name) for w in words)):
+                wrong.append(f"{here}:{i}: no {name} in the sources")
+
+
+def messages():
+    """All strings of src/, those that stand next to each other joined."""
+    text = "\n".join(p.read_text(encoding="utf-8") for p in sorted((ROOT / "src").rglob("*.c")))
+    return re.sub(r'"\s*\n\s*"', "", text)
+
+
+def check_messages(wrong):
+    path, text = ROOT / "docs/errors.md", messages()
+    for i, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+        for bold in re.findall(r"\*\*(.+?)\*\*", line):
+            for part in bold.rstrip(".").split("..."):
+                if part.strip() not in text:
+                    wrong.append(f"docs/errors.md:{i}: no message with '{part.strip()}'")
+
+
+def main():
+    flags, words, wrong, n = own_flags(), words_of_code(), [], 0
+    docs = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    for path in sorted(docs):
+        check(path, flags, words, wrong)
+        n += 1
+    check_messages(wrong)
+    print("\n".join(wrong + [f"{n} documents, {len(wrong)} wrong"]))
+    return 1 if wrong else 0
+
+
+sys.exit(main())
