@@ -24,7 +24,8 @@ osh_status osh_st_read_part(osh_ctx *cx, void *to, const osh_st *st, const osh_s
                             size_t n_bytes);
 const char *osh_st_path(const osh_st *st);
 
-/* Layout of a file to be written: entries (name, dtype, shape given) are sorted as the safetensors library sorts (dtype,
- * then name bytes), begin and end are filled in, and the complete header (8-byte length, JSON, padding) is returned. own. */
+/* Layout of a file to be written: entries (name, dtype, shape given) are sorted as the safetensors library sorts
+ * (dtype, then name bytes), begin and end are filled in, and the complete header (8-byte length, JSON, padding) is
+ * returned. own. */
 osh_status osh_st_layout(osh_ctx *cx, char **header, size_t *header_bytes, osh_st_entry *entries, int64_t n);
 #endif
