@@ -1,7 +1,8 @@
 /* dataset.h - calibration and evaluation text to token sequences.
  *
- * A row of a .jsonl holds text (the column text_column, or "text") or input_ids, then its attention_mask, if any, says which
- * of them count; the first row decides for all. Without text_column input_ids win over text. Lines of white space are no rows. */
+ * A row of a .jsonl holds text (the column text_column, or "text") or input_ids, then its attention_mask, if any,
+ * says which of them count; the first row decides for all. Without text_column input_ids win over text. Lines of
+ * white space are no rows. */
 #ifndef OSH_DATASET_H
 #define OSH_DATASET_H
 #include "text/tokenizer.h"
@@ -28,9 +29,9 @@ typedef struct osh_dataset_options { // LLM Compressor's arguments
 /* Calibration samples. A .txt gives one sample per non-empty line. tok may be NULL when the rows hold input_ids. */
 osh_status osh_dataset_load(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok, const osh_dataset_options *opt);
 /* Evaluation: .txt is tokenized whole without special tokens and cut into windows of max_seq_length every stride tokens
- * (0: max_seq_length), the last partial one dropped, windows [first, first + count) kept (count 0: all). A row of a .jsonl is a
- * sample, cut to max_seq_length; first and count then choose rows, and a stride is an error. num_samples, shuffle,
- * concatenate, pad_to_max_length and collator are not looked at. */
+ * (0: max_seq_length), the last partial one dropped, windows [first, first + count) kept (count 0: all). A row of a
+ * .jsonl is a sample, cut to max_seq_length; first and count then choose rows, and a stride is an error. num_samples,
+ * shuffle, concatenate, pad_to_max_length and collator are not looked at. */
 osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok, const osh_dataset_options *opt,
                                  int64_t stride, int64_t first_window, int64_t max_windows);
 void osh_dataset_deinit(osh_ctx *cx, osh_dataset *d);

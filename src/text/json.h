@@ -8,17 +8,20 @@
 #include <cjson/cJSON.h>
 
 enum { OSH_JSON_NUL = 1 };
-osh_status osh_json_parse(osh_ctx *cx, cJSON **out, const char *text, size_t n, const char *what, int flags); // own: cJSON_Delete
+osh_status osh_json_parse(osh_ctx *cx, cJSON **out, const char *text, size_t n, const char *what,
+                          int flags); // own: cJSON_Delete
 osh_status osh_json_read(osh_ctx *cx, cJSON **out, const char *path, size_t max_bytes, int flags);
 /* Getters: what names the file in messages. *_or: absent or null gives the default; another type is an error. */
 osh_status osh_json_int(osh_ctx *cx, int64_t *out, const cJSON *o, const char *key, const char *what);
 osh_status osh_json_int_or(osh_ctx *cx, int64_t *out, const cJSON *o, const char *key, int64_t dflt, const char *what);
 osh_status osh_json_num_or(osh_ctx *cx, double *out, const cJSON *o, const char *key, double dflt, const char *what);
 osh_status osh_json_bool_or(osh_ctx *cx, bool *out, const cJSON *o, const char *key, bool dflt, const char *what);
-osh_status osh_json_str_or(osh_ctx *cx, const char **out, const cJSON *o, const char *key, const char *dflt, const char *what); // view of o
+osh_status osh_json_str_or(osh_ctx *cx, const char **out, const cJSON *o, const char *key, const char *dflt,
+                           const char *what); // view of o
 /* Text of a JSON object with top-level member key set to value (JSON text); every other byte stays. Adds it as the last
  * member where it is absent. value NULL: removes the member. */
-osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, const char *key, const char *value, const char *what);
+osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, const char *key, const char *value,
+                         const char *what);
 /* Prints like Python's json.dumps(indent=2, sort_keys=True) (ensure_ascii): own. indent_level: of the outermost value's
  * members: 1 (or 0, the same) for a text of its own, 2 for the value of a top-level member that osh_json_edit puts in.
  * A whole number prints as an int, any other as Python's repr; a cJSON_Raw item prints as it is ("1.0"). */

@@ -1,6 +1,6 @@
 /* json_scan.c - a strict walk over JSON text, without recursion: RFC 8259, with a cap on the nesting.
  *
- * cJSON forgives 01, raw control characters and much else, and stops at a NUL; what passes here it reads as it stands. */
+ * cJSON forgives 01, raw control characters and much else, and stops at a NUL; what passes here it reads as it is. */
 #include "text/json_scan.h"
 #include <string.h>
 

@@ -1,14 +1,14 @@
 /* yaml.h - libyaml events to a tree whose nodes know line and column. Aliases are refused, so are duplicate keys.
  *
- * The tags of the core schema (!!str !!int !!float !!bool !!null !!seq !!map, and !) are obeyed and not kept; a scalar with
- * any other tag is a string. An empty file is a null. */
+ * The tags of the core schema (!!str !!int !!float !!bool !!null !!seq !!map, and !) are obeyed and not kept; a scalar
+ * with any other tag is a string. An empty file is a null. */
 #ifndef OSH_YAML_H
 #define OSH_YAML_H
 #include "base/base.h"
 
 typedef enum { OSH_Y_NULL, OSH_Y_BOOL, OSH_Y_INT, OSH_Y_FLOAT, OSH_Y_STR, OSH_Y_SEQ, OSH_Y_MAP } osh_yaml_kind;
 typedef struct osh_yaml {
-    osh_yaml_kind kind; // plain scalars are resolved as PyYAML's safe loader does (YAML 1.1: yes/no/on/off, 1e3 is a string, ...)
+    osh_yaml_kind kind; // of plain scalars as PyYAML's safe loader: yes/no/on/off are booleans, 1e3 is a string, ...
     char *text;         // scalars: as written; own
     char *tag;          // explicit tag, or NULL: "tag:yaml.org,2002:python/object/apply:..."; own
     bool b; int64_t i; double f;

@@ -1,5 +1,5 @@
-/* fuzz_dataset.c - the first byte chooses file kind and options, the rest is the file. Samples are sound, the same twice,
- * and all memory comes back. Text needs a tokenizer, and there is none here: what is fuzzed is all around it. */
+/* fuzz_dataset.c - the first byte chooses file kind and options, the rest is the file. Samples are sound, the same
+ * twice, and all memory comes back. Text needs a tokenizer, and there is none here: what is fuzzed is all around it. */
 #include "base/file.h"
 #include "text/dataset.h"
 #include <stdio.h>

@@ -240,7 +240,8 @@ static void test_print_as_a_member(void **state)
     cJSON_AddItemToObject(o, "raw", cJSON_CreateRaw("1.0"));
     assert_ok(cx, osh_json_print(cx, &out, o, 2));
     edits_to(cx, "{\n  \"k\": 0\n}\n", "q", out,
-             "{\n  \"k\": 0,\n  \"q\": {\n    \"a\": \"x\",\n    \"b\": [\n      1\n    ],\n    \"raw\": 1.0\n  }\n}\n");
+             "{\n  \"k\": 0,\n  \"q\": {\n    \"a\": \"x\","
+             "\n    \"b\": [\n      1\n    ],\n    \"raw\": 1.0\n  }\n}\n");
     osh_free(cx, out);
     cJSON_Delete(o);
 }
@@ -268,7 +269,8 @@ static void test_read(void **state)
 
 static osh_status use(osh_ctx *cx, void *user)
 {
-    static const char text[] = "{\"a\": \"\\u0000\", \"b\": {\"x\": 1, \"y\": [1, 2.5]}, \"k0\": 1, \"k1\": 1, \"k2\": 1,"
+    static const char text[] = "{\"a\": \"\\u0000\", \"b\": {\"x\": 1, \"y\": [1, 2.5]},"
+                               "\"k0\": 1, \"k1\": 1, \"k2\": 1,"
                                "\"k3\": 1, \"k4\": 1, \"k5\": 1, \"k6\": 1, \"k7\": 1, \"k8\": 1, \"k9\": 1, \"ka\": 1,"
                                "\"kb\": 1, \"kc\": 1, \"kd\": 1, \"ke\": 1}";
     cJSON *o = NULL;

@@ -34,7 +34,8 @@ static void compare(osh_ctx *cx, const char *name, osh_dataset_options opt)
 
 static void test_truncation(void **state)
 {
-    compare(*state, "truncation", (osh_dataset_options){.collator = "truncation", .batch_size = 5, .max_seq_length = 48});
+    compare(*state, "truncation",
+            (osh_dataset_options){.collator = "truncation", .batch_size = 5, .max_seq_length = 48});
     compare(*state, "truncation_1",
             (osh_dataset_options){.collator = "truncation", .batch_size = 1, .max_seq_length = 48});
 }
@@ -54,7 +55,8 @@ static void test_padding(void **state)
 static void test_concatenate(void **state)
 {
     compare(*state, "concatenate",
-            (osh_dataset_options){.collator = "truncation", .batch_size = 3, .max_seq_length = 48, .concatenate = true});
+            (osh_dataset_options){.collator = "truncation", .batch_size = 3, .max_seq_length = 48,
+                                  .concatenate = true});
 }
 
 /* Without a collator the batch size decides nothing. */
@@ -67,7 +69,8 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, make_context, drop_context)
     const struct CMUnitTest tests[] = {
-        T(test_truncation), T(test_truncation_of_padded_rows), T(test_padding), T(test_concatenate), T(test_no_collator),
+        T(test_truncation), T(test_truncation_of_padded_rows), T(test_padding), T(test_concatenate),
+        T(test_no_collator),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
