@@ -141,13 +141,13 @@ static osh_status split_piece(osh_ctx *cx, const osh_tok_added *a, const trie *t
     while ((k = find(a, t, s, p.len, from, &start, &end))) {
         from = end; // the search goes on here even where white space is swallowed
         if (k->single_word && beside_word(s, p.len, start, end)) continue;
-        size_t raw = start;
         swallow_spaces(k, s, p.len, &start, &end);
-        if (start < done_to) start = raw > done_to ? done_to : raw;
+        if (k->lstrip && start < done_to) start = done_to; // without lstrip it may repeat what was swallowed
         if (done_to < start)
             OSH_TRY(osh_tok_piece_add(cx, out, p.at + done_to, start - done_to, -1,
                                       p.first && done_to == 0));
-        OSH_TRY(osh_tok_piece_add(cx, out, p.at + start, end - start, k->id, false));
+        if (start < end)
+            OSH_TRY(osh_tok_piece_add(cx, out, p.at + start, end - start, k->id, false));
         done_to = end;
     }
     if (done_to < p.len)

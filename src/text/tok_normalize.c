@@ -178,22 +178,22 @@ static osh_status replace(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out
                           size_t n, bool *first)
 {
     osh_status rc = OSH_OK;
-    size_t done_to = 0, from = 0, start = 0, end = 0, base = out->n;
+    size_t done_to = 0, from = 0, start = 0, end = 0;
+    uint32_t cp = 0;
 
     while (from <= n) {
         OSH_TRY(osh_tok_pattern_find(cx, &st->pattern, s, n, from, &start, &end));
         if (start == SIZE_MAX) break;
-        OSH_TRY(osh_tok_text_add(cx, out, s + done_to, start - done_to));
-        OSH_TRY(osh_tok_text_add(cx, out, st->content, st->n_content));
-        if (end > 0 && out->n == base) *first = false; // the first characters are gone
-        done_to = from = end;
-        if (start == end) { // an empty match: step over one character
-            uint32_t cp;
-            size_t len = end < n ? osh_utf8_decode(s + end, n - end, &cp) : 0;
-            OSH_TRY(osh_tok_text_add(cx, out, s + end, len));
-            done_to += len;
-            from = end + (len ? len : 1);
+        bool again = start == end && start == done_to && start > 0; // empty, right behind a match
+        if (!again) {
+            OSH_TRY(osh_tok_text_add(cx, out, s + done_to, start - done_to));
+            OSH_TRY(osh_tok_text_add(cx, out, st->content, st->n_content));
+            if (start == 0 && end > 0) // the new text stands where the match's last character stood
+                *first &= st->n_content > 0 && osh_utf8_decode(s, n, &cp) == end;
+            done_to = end;
         }
+        from = end;
+        if (start == end) from += end < n ? osh_utf8_decode(s + end, n - end, &cp) : 1;
     }
     if (done_to < n) OSH_TRY(osh_tok_text_add(cx, out, s + done_to, n - done_to));
 done:

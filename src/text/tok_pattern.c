@@ -4,6 +4,7 @@
  * 14) would read differently and refuses what it cannot express:
  *
  *   \s        U+180E is no white space any more         \p{L} \d \w ...  characters of Unicode 15 to 16 are added
+ *   \w \b     Oniguruma's word characters: marks, but not every number
  *   ^ $       match at every line                       {n,m}+           a repeated repeat, not a possessive one
  *   \h        a hexadecimal digit                       [a[b]] [a&&b]    refused: PCRE2 has no nested classes
  */
@@ -60,14 +61,14 @@ static osh_status put_members(rewriter *r, char kind, const char *prop)
         OSH_TRY(put_newer(r, "Nd"));
     } else if (kind == 'h') {
         OSH_TRY(put(r, "0-9A-Fa-f", 9));
-    } else if (kind == 'w') { // Alphabetic, M, Nd, Pc; the circled letters are alphabetic; Latin-1's digits are Oniguruma's
+    } else if (kind == 'w') { // Alphabetic, M, Nd, Pc; the circled letters are alphabetic symbols
         for (size_t i = 0; i < 4; i++) {
             OSH_TRY(osh_buf_printf(r->cx, r->out, "\\p{%s}", word[i]));
             OSH_TRY(put_newer(r, word[i]));
         }
         OSH_TRY(osh_buf_printf(r->cx, r->out,
-                               "\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}\\x{24B6}-\\x{24E9}"
-                               "\\x{1F130}-\\x{1F149}\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}"));
+                               "\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"
+                               "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}"));
     } else {
         static const char *const scripts[] = {"Han", "Hiragana", "Katakana", "Hangul", "Latin",
                                               "Greek", "Cyrillic", "Arabic", "Hebrew", "Thai"};
@@ -77,6 +78,38 @@ static osh_status put_members(rewriter *r, char kind, const char *prop)
         OSH_TRY(osh_buf_printf(r->cx, r->out, "\\p{%s%s}", script ? "sc:" : "", prop));
         OSH_TRY(put_newer(r, prop));
     }
+done:
+    return rc;
+}
+
+/* A class escape outside brackets. There Oniguruma's \w also holds Latin-1's superscripts and fractions. */
+static osh_status put_class(rewriter *r, char kind, const char *prop, bool negated)
+{
+    osh_status rc = OSH_OK;
+
+    OSH_TRY(put(r, negated ? "[^" : "[", negated ? 2 : 1));
+    OSH_TRY(put_members(r, kind, prop));
+    if (kind == 'w') OSH_TRY(osh_buf_printf(r->cx, r->out, "\\xB2\\xB3\\xB9\\xBC-\\xBE"));
+    OSH_TRY(put(r, "]", 1));
+done:
+    return rc;
+}
+
+/* \b and \B by that same \w. */
+static osh_status put_boundary(rewriter *r, bool negated)
+{
+    static const char *const ahead[2][2] = {{"(?!", "(?="}, {"(?=", "(?!"}};
+    osh_status rc = OSH_OK;
+
+    OSH_TRY(put(r, "(?:(?<=", 7));
+    OSH_TRY(put_class(r, 'w', "", false));
+    OSH_TRY(osh_buf_printf(r->cx, r->out, ")%s", ahead[negated][0]));
+    OSH_TRY(put_class(r, 'w', "", false));
+    OSH_TRY(put(r, ")|(?<!", 6));
+    OSH_TRY(put_class(r, 'w', "", false));
+    OSH_TRY(osh_buf_printf(r->cx, r->out, ")%s", ahead[negated][1]));
+    OSH_TRY(put_class(r, 'w', "", false));
+    OSH_TRY(put(r, "))", 2));
 done:
     return rc;
 }
@@ -107,6 +140,10 @@ static osh_status escape(rewriter *r, bool in_class)
     bool negated = false;
 
     if (r->at + 1 >= r->n) return refuse(r, "ends in a backslash");
+    if (!in_class && (c == 'b' || c == 'B')) {
+        r->at += 2;
+        return put_boundary(r, c == 'B');
+    }
     if (!strchr("sSdDwWhHpPu", c)) {
         OSH_TRY(put(r, r->s + r->at, 2));
         r->at += 2;
@@ -129,9 +166,10 @@ static osh_status escape(rewriter *r, bool in_class)
         }
         OSH_TRY(refuse(r, "a negated class inside brackets"));
     }
-    if (!in_class) OSH_TRY(put(r, negated ? "[^" : "[", negated ? 2 : 1));
-    OSH_TRY(put_members(r, kind, prop));
-    if (!in_class) OSH_TRY(put(r, "]", 1));
+    if (in_class)
+        OSH_TRY(put_members(r, kind, prop));
+    else
+        OSH_TRY(put_class(r, kind, prop, negated));
 done:
     return rc;
 }

@@ -4,22 +4,25 @@
 
 osh_status osh_tok_string(osh_ctx *cx, char **out, size_t *n, const char *s)
 {
-    size_t len = strlen(s), k = 0;
-    char *p = osh_alloc(cx, len + 1);
+    osh_status rc = OSH_OK;
+    size_t len = strlen(s), k = 0, step = 0;
+    uint32_t cp = 0;
+    char *p = osh_alloc(cx, len + 1); // own
 
     if (!p) return OSH_E_NOMEM;
-    for (size_t i = 0; i < len; i++) {
-        if ((unsigned char)s[i] == 0xC0 && (unsigned char)s[i + 1] == 0x80) {
-            p[k++] = 0;
-            i++;
-        } else {
-            p[k++] = s[i];
-        }
+    for (size_t i = 0; i < len; i += step) {
+        bool nul = (unsigned char)s[i] == 0xC0 && (unsigned char)s[i + 1] == 0x80;
+        step = nul ? 2 : osh_utf8_decode(s + i, len - i, &cp);
+        if (!step) OSH_FAIL(cx, OSH_E_FORMAT, "'%.80s' of a tokenizer.json is not UTF-8", s);
+        memcpy(p + k, nul ? "" : s + i, nul ? 1 : step);
+        k += nul ? 1 : step;
     }
     p[k] = 0;
-    *out = p;
+    *out = p, p = NULL; // give
     *n = k;
-    return OSH_OK;
+done:
+    osh_free(cx, p);
+    return rc;
 }
 
 osh_status osh_tok_type(osh_ctx *cx, const char **type, const cJSON *o, const char *role,

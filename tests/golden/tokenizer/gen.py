@@ -136,6 +136,7 @@ def cases():
     case("normalizer Replace String", normalizer=replace({"String": " "}, "\u2581"), texts=[0, 1, 5, 16])
     case("normalizer Replace Regex", normalizer=replace({"Regex": "\\s+"}, "_"), texts=[1, 5, 6, 12])
     case("normalizer Replace with nothing", normalizer=replace({"Regex": "[aeiou]"}, ""), texts=[3, 4, 9])
+    case("normalizer Replace empty matches", normalizer=replace({"Regex": "l*"}, "_"), texts=[0, 3, 4])
     case("normalizer Sequence", normalizer=sequence("normalizers", {"type": "NFKC"}, {"type": "Lowercase"}, replace({"String": " "}, "\u2581"),
                                                     {"type": "Prepend", "prepend": "\u2581"}))
     for b in ("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"):
@@ -149,6 +150,8 @@ def cases():
     case("Split hex digits", pre_tokenizer=split({"Regex": "\\h+"}, "Isolated"), texts=[4, 8, 20])
     case("Split empty matches", pre_tokenizer=split({"Regex": "x*"}, "Isolated"), texts=[3, 4, 8, 18])
     case("Split lookbehind", pre_tokenizer=split({"Regex": "(?<=[a-z])(?=[A-Z0-9])|\\u0020"}, "Isolated"), texts=[4, 8])
+    case("Split word boundaries", pre_tokenizer=split({"Regex": "\\b"}, "MergedWithNext"), texts=[4, 8, 9, 14, 16])
+    case("Split word classes", pre_tokenizer=split({"Regex": "\\w+|[^\\w\\s]+"}, "Isolated"), texts=[4, 8, 9, 10, 14, 21])
     case("Split Han", pre_tokenizer=split({"Regex": "\\p{Han}+|\\P{L}+"}, "Isolated"), texts=[4, 10, 13, 21])
     case("ByteLevel", pre_tokenizer=byte_level(False, True))
     case("ByteLevel prefix", pre_tokenizer=byte_level(True, True), texts=[0, 1, 3, 4, 5])
@@ -175,6 +178,8 @@ def cases():
     case("added tokens, normalized", normalizer={"type": "Lowercase"}, added_tokens=[added("Hello", normalized=True), added("WE", normalized=True),
                                                                                   added("World", normalized=False)], texts=[4, 7])
     case("added tokens of spaces", added_tokens=[added("  "), added(" ", rstrip=True, normalized=True)], texts=[1, 2, 5])
+    case("added tokens that swallow each other", added_tokens=[added(" ", rstrip=True), added("\t"), added("two", lstrip=True, rstrip=True)],
+         texts=[1, 2, 5, 6, "  \t  two  x", "two  two\t two"])
     case("added tokens with ids of their own", model="plain", added_tokens=[added("hello", id=7), added("<new>", id=900), added("<s>", id=5)],
          texts=[4, 17])
     case("added tokens and Metaspace", added_tokens=tag, pre_tokenizer=metaspace("always", True), texts=[17, 18, 19])
