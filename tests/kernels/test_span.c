@@ -1,0 +1,115 @@
+/* test_span.c - the vector loops: the baseline (SSE2) body gives the bytes of the AVX2 body, exp and the roundings are exact
+ * enough over their whole range, special values included. */
+#include "kernel_test.h"
+#include "ops/cpu/span.h"
+
+/* A second copy of the loops that never takes the AVX2 body. */
+#define __builtin_cpu_supports(feature) 0
+#define osh_span_round base_round
+#define osh_span_add base_add
+#define osh_span_glu base_glu
+#define osh_span_rms_norm base_rms_norm
+#define osh_span_softmax base_softmax
+#define osh_span_rotate base_rotate
+#define osh_span_max base_max
+#define osh_span_sum_exp base_sum_exp
+#define osh_span_sum_exp_diff base_sum_exp_diff
+#include "ops/cpu/span.c"
+#undef osh_span_round
+#undef osh_span_add
+#undef osh_span_glu
+#undef osh_span_rms_norm
+#undef osh_span_softmax
+#undef osh_span_rotate
+#undef osh_span_max
+#undef osh_span_sum_exp
+#undef osh_span_sum_exp_diff
+
+enum { N = 1024 };
+static const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
+
+static void fill(float *x, uint64_t stream, float amp)
+{
+    for (int i = 0; i < N; i++) x[i] = amp * osh_rng_sym(SEED, stream, (uint64_t)i);
+}
+
+static void test_same_bytes_without_avx2(void **state)
+{
+    (void)state;
+    float x[N], a[N], b[N], y[N], c[N], s[N];
+
+    fill(x, 1, 20), fill(y, 2, 3), fill(c, 3, 1), fill(s, 4, 1);
+    for (int d = 0; d < 3; d++) {
+        osh_dtype dt = dts[d];
+        memcpy(a, x, sizeof x), memcpy(b, x, sizeof x);
+        osh_span_round(a, N, dt), base_round(b, N, dt);
+        assert_memory_equal(a, b, sizeof a);
+        osh_span_add(a, y, N), base_add(b, y, N);
+        assert_memory_equal(a, b, sizeof a);
+        for (int act = OSH_ACT_SILU; act <= OSH_ACT_GELU_TANH; act++) {
+            osh_span_glu(a, y, N, (osh_act_kind)act, dt), base_glu(b, y, N, (osh_act_kind)act, dt);
+            assert_memory_equal(a, b, sizeof a);
+        }
+        memcpy(a, x, sizeof x), memcpy(b, x, sizeof x);
+        osh_span_rms_norm(a, y, N, N, 1e-5f, dt), base_rms_norm(b, y, N, N, 1e-5f, dt);
+        assert_memory_equal(a, b, sizeof a);
+        osh_span_rotate(a, a + 509, c, s, 509, dt), base_rotate(b, b + 509, c, s, 509, dt);
+        assert_memory_equal(a, b, sizeof a);
+        memcpy(a, x, sizeof x), memcpy(b, x, sizeof x);
+        osh_span_softmax(a, N, 0.3f, dt), base_softmax(b, N, 0.3f, dt);
+        assert_memory_equal(a, b, sizeof a);
+    }
+    assert_true(osh_span_max(x, N) == base_max(x, N));
+    assert_true(osh_span_sum_exp(x, N, 20) == base_sum_exp(x, N, 20));
+    assert_true(osh_span_sum_exp_diff(x, y, N, 20) == base_sum_exp_diff(x, y, N, 20));
+}
+
+static void test_exp(void **state)
+{
+    (void)state;
+    for (double x = -87.3; x < 88.3; x += 1.0 / 512) {
+        float v[8] = {(float)x, -1000, -1000, -1000, -1000, -1000, -1000, -1000}; // seven lanes of 0
+        double want = exp((float)x), got = osh_span_sum_exp(v, 8, 0);
+        if (!(fabs(got - want) <= 2e-7 * want)) fail_msg("exp(%g) = %g, want %g", x, got, want);
+    }
+    for (double x = -87; x < 88.3; x += 1.0 / 512) {
+        float v[8] = {(float)x}, one[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+        osh_span_glu(v, one, 8, OSH_ACT_SILU, OSH_F32);
+        double want = (float)x / (1 + exp(-(float)x));
+        assert_true(fabs(v[0] - want) <= 4e-7 * fabs(want));
+    }
+    float v[8] = {-INFINITY, -1000, 0, 0, 0, 0, 0, 0};
+    assert_true(osh_span_sum_exp(v, 8, 0) == 6);
+    v[0] = NAN;
+    assert_true(isnan(osh_span_sum_exp(v, 8, 0)));
+}
+
+/* Every f32 pattern in steps of a prime, and the special ones, against the scalar conversions. */
+static void test_round(void **state)
+{
+    (void)state;
+    const uint32_t special[8] = {0x7f800000u, 0xff800000u, 0x80000000u, 0x477fefffu, 0x477ff000u, 0x387fffffu, 0x33000000u, 0x33000001u};
+
+    for (uint64_t u = 0; u < 0x100000000u; u += 8 * 10007) {
+        float v[2][8], in[8];
+        for (uint32_t i = 0; i < 8; i++) in[i] = osh_f32_of_bits(u ? (uint32_t)(u + 10007 * i) : special[i]);
+        memcpy(v[0], in, sizeof in), memcpy(v[1], in, sizeof in);
+        osh_span_round(v[0], 8, OSH_BF16), osh_span_round(v[1], 8, OSH_F16);
+        for (int i = 0; i < 8; i++) {
+            if (isnan(in[i])) {
+                assert_true(isnan(v[0][i]) && isnan(v[1][i]));
+                continue;
+            }
+            assert_int_equal(osh_bits_of_f32(v[0][i]), osh_bits_of_f32(osh_f32_of_bf16(osh_bf16_of_f32(in[i]))));
+            assert_int_equal(osh_bits_of_f32(v[1][i]), osh_bits_of_f32(osh_f32_of_f16(osh_f16_of_f32(in[i]))));
+        }
+    }
+}
+
+int main(void)
+{
+    printf("seed %d\n", SEED);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bytes_without_avx2), cmocka_unit_test(test_exp),
+                                       cmocka_unit_test(test_round)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
