@@ -229,6 +229,7 @@ static osh_status set_attrs(osh_ctx *cx, const builder *b, const osh_op *op, voi
             OSH_TRY(osh_scope_str(cx, &text, &b->scope, a->valuestring));
             rc = osh_field_set(cx, f, attr, text);
             if (rc) osh_note(cx, "reading %s of %s", a->valuestring, b->scope.config->path);
+            if (rc == OSH_E_USAGE) rc = OSH_E_UNSUPPORTED; // the file's fault, not the command line's
         } else {
             double x = 0;
             OSH_TRY(osh_scope_num(cx, &x, &b->scope, a));
@@ -585,26 +586,5 @@ done:
     osh_map_free(cx, b.weights);
     osh_free(cx, b.bound);
     osh_graph_free(cx, b.g);
-    return rc;
-}
-
-osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
-                         const char *models_dir)
-{
-    osh_status rc = OSH_OK;
-    const osh_hf_config *config = ck->config;
-    osh_template *tpl = NULL; // own
-    char *known = NULL;       // own
-
-    if (!config->architecture)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s names no architecture", config->path);
-    OSH_TRY(osh_template_find(cx, &tpl, &known, config->architecture, models_dir));
-    if (!tpl)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: architecture %s is not known; known are %s",
-                 config->path, config->architecture, known);
-    OSH_TRY(osh_graph_from_template(cx, out, ck, tpl));
-done:
-    osh_free(cx, known);
-    osh_template_free(cx, tpl);
     return rc;
 }

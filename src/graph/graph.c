@@ -1,10 +1,32 @@
-/* graph.c - what a finished graph can be asked for, and its end. build.c makes one. */
+/* graph.c - a graph from the template of its architecture, what it can be asked for, and its end.
+ * build.c does the work. */
 #include "graph/graph.h"
 
 #include "base/buf.h"
 #include "graph/template.h"
 
 #include <string.h>
+
+osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
+                         const char *models_dir)
+{
+    osh_status rc = OSH_OK;
+    const osh_hf_config *config = ck->config;
+    osh_template *tpl = NULL; // own
+    char *known = NULL;       // own
+
+    if (!config->architecture)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s names no architecture", config->path);
+    OSH_TRY(osh_template_find(cx, &tpl, &known, config->architecture, models_dir));
+    if (!tpl)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: architecture %s is not known; known are %s",
+                 config->path, config->architecture, known);
+    OSH_TRY(osh_graph_from_template(cx, out, ck, tpl));
+done:
+    osh_free(cx, known);
+    osh_template_free(cx, tpl);
+    return rc;
+}
 
 void osh_graph_free(osh_ctx *cx, osh_graph *g)
 {
