@@ -1,0 +1,89 @@
+# Bad input: a clear error, the right exit code, nothing under the final name.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+calib=$model/data/calibration.jsonl
+rtn=$OSH_SOURCE_DIR/examples/w4a16-rtn.yaml
+gptq=$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml
+n=0
+want() { # exit code, words of the message, flags
+    code=$1 words=$2
+    shift 2
+    set +e
+    "$ONESHOT" "$@" --output out --progress none >stdout 2>stderr
+    got=$?
+    set -e
+    if [ $got != "$code" ] || ! grep -qiE -- "$words" stderr; then
+        echo "oneshot $*: exit $got, want $code; message, want /$words/:"
+        cat stderr
+        exit 1
+    fi
+    if [ -e out ] || [ -e out.oneshot-partial ]; then echo "oneshot $*: left something behind"; exit 1; fi
+    n=$((n + 1))
+}
+fresh() { rm -rf m; mkdir m; cp "$model"/*.json m; cp "$model/model.safetensors" m; chmod -R u+w m; }
+edit() { # python on the config: c; on the header: h (written back in place, same length)
+    python3 - "$1" <<'P'
+import json, struct, sys
+c = json.load(open("m/config.json"))
+f = open("m/model.safetensors", "r+b")
+n = struct.unpack("<Q", f.read(8))[0]
+h = json.loads(f.read(n))
+first = "model.layers.0.mlp.up_proj.weight"
+exec(sys.argv[1])
+json.dump(c, open("m/config.json", "w"))
+text = json.dumps(h, separators=(",", ":")).encode()
+assert len(text) <= n, (len(text), n)
+f.seek(8)
+f.write(text + b" " * (n - len(text)))
+P
+}
+gq() { want "$1" "$2" --model m --recipe "$gptq" --dataset "$calib" --num-calibration-samples 2 --max-seq-length 32; }
+
+fresh; truncate -s -1000 m/model.safetensors;                           gq 1 'model.safetensors.*(bytes|end)'
+fresh; edit 'h[first]["data_offsets"][0] -= 64; h[first]["data_offsets"][1] -= 64'; gq 1 'up_proj|overlap|hole|offset'
+fresh; edit 'max((v for k, v in h.items() if k[0] != "_"), key=lambda v: v["data_offsets"][1])["data_offsets"][1] += 4096'; gq 1 'bytes|past|end'
+fresh; edit 'h[first]["shape"] = h[first]["shape"][::-1]';              gq 1 'up_proj.*\['
+fresh; edit 'h[first]["dtype"] = "I16"';                                gq 1 'up_proj.*I16'
+fresh; edit 'h[first.replace("up", "op")] = h.pop(first)';              gq 1 'up_proj.*(missing|no tensor|not|absent)'
+fresh; edit 'c["architectures"] = ["MysteryForCausalLM"]';              gq 1 'MysteryForCausalLM.*LlamaForCausalLM'
+fresh; edit 'c["hidden_act"] = "swish2"';                               gq 1 'swish2'
+fresh; edit 'c["rope_parameters"]["rope_type"] = "helix"';              gq 1 'helix'
+fresh; printf '{"architectures": ["Llama\\u0000ForCausalLM"]}' >m/config.json; gq 1 'NUL|config.json'
+fresh; rm m/config.json;                                                gq 1 'config.json'
+fresh; rm m/model.safetensors;                                          gq 1 'model.safetensors'
+fresh
+want 2 'W5A7.*(W4A16|known|want)|unknown scheme' --model m --scheme W5A7
+printf 's_stage:\n  s_modifiers:\n    QuantizationModifier:\n      scheme: W4A16\n      colour: red\n' >r.yaml
+want 2 'r.yaml:5:7: unknown key .colour.' --model m --recipe r.yaml
+printf 's_stage:\n  s_modifiers:\n    QuantizationModifier:\n      config_groups:\n        g: {targets: [Linear], weights: {num_bits: 4, strategy: group, group_size: 96}}\n' >r.yaml
+want 2 '(q_proj|k_proj|up_proj).*(96|divi)' --model m --recipe r.yaml || want 1 '96' --model m --recipe r.yaml
+printf 's_stage:\n  s_modifiers: {}\n' >r.yaml
+want 2 'no modifier' --model m --recipe r.yaml
+printf 'notes: {}\n' >r.yaml
+want 2 'r.yaml:1:1: unknown key .notes.' --model m --recipe r.yaml
+printf 's_stage:\n  s_modifiers:\n    GPTQModifier: {scheme: W4A16, actorder: group}\n' >r.yaml
+want 2 'actorder .group.*no longer load' --model m --recipe r.yaml
+printf 's_stage:\n  s_modifiers:\n    GPTQModifier:\n      actorder: weight\n      config_groups:\n        g: {targets: [Linear], weights: {num_bits: 4, group_size: 128, actorder: static}}\n' >r.yaml
+want 2 'actorder is weight but that of g is static' --model m --recipe r.yaml
+printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {scheme: W4A16, weight_observer: mse}\n' >r.yaml
+want 2 'mse' --model m --recipe r.yaml
+printf 's_stage:\n  s_modifiers:\n    AWQModifier: {}\n' >r.yaml
+want 1 'AWQModifier.*GPTQModifier' --model m --recipe r.yaml
+: >empty.jsonl
+want 1 'empty.jsonl' --model m --recipe "$gptq" --dataset empty.jsonl
+printf '{"text": "one"}\n{"txt": "two"}\n' >col.jsonl
+want 1 'col.jsonl.*(line )?2' --model m --recipe "$gptq" --dataset col.jsonl
+printf '{"input_ids": [5, 4096]}\n' >ids.jsonl
+want 1 '4096.*ids.jsonl' --model m --recipe "$gptq" --dataset ids.jsonl
+python3 -c "print('{\"input_ids\": [%s]}' % ', '.join(['7'] * 1500))" >long.jsonl
+want 2 '1500 tokens.*1024 positions' --model m --recipe "$gptq" --dataset long.jsonl --max-seq-length 2000
+want 2 'dataset' --model m --recipe "$gptq"
+want 2 'neither --recipe nor --scheme' --model m
+want 2 'unknown option .--fast' --model m --scheme W4A16 --fast
+want 2 'num.calibration.samples' --model m --scheme W4A16 --num-calibration-samples 0
+[ $n -ge 28 ] || { echo "only $n cases ran"; exit 1; }
+
+fresh; edit 'c["architectures"] = ["MysteryForCausalLM"]'
+"$ONESHOT" --model m --recipe "$rtn" --output free --progress none >/dev/null
+cmp free/tokenizer.json m/tokenizer.json
+[ "$("$ONESHOT" inspect free | grep -c weight_packed)" = 28 ]

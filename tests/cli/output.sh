@@ -1,0 +1,54 @@
+# What an output directory holds: shards and index, config.json changed by one key, side files byte for byte, the recipe; and what is
+# refused about its name.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+cp -r "$model" src
+chmod -R u+w src
+echo stale >src/recipe.yaml
+echo weights >src/pytorch_model.bin
+printf 'a\0b' >src/extra.dat
+one() { "$ONESHOT" --model src --recipe "$OSH_SOURCE_DIR/examples/w4a16-rtn.yaml" --progress none "$@"; }
+one --output out --max-shard-size 1MB >/dev/null
+cmp src/extra.dat out/extra.dat
+cmp src/tokenizer.json out/tokenizer.json
+cmp "$OSH_SOURCE_DIR/examples/w4a16-rtn.yaml" out/recipe.yaml
+[ ! -e out/pytorch_model.bin ] || { echo "weights of another format were copied"; exit 1; }
+[ ! -e out.oneshot-partial ] || { echo "the partial directory is still there"; exit 1; }
+ls out/model-00001-of-0000?.safetensors >/dev/null
+python3 - <<'P'
+import json, os, struct
+src, out = json.load(open("src/config.json")), json.load(open("out/config.json"))
+q = out.pop("quantization_config")
+assert src == out, "config.json changed elsewhere"
+assert q["format"] == "pack-quantized" and q["ignore"] == ["lm_head"], q
+index = json.load(open("out/model.safetensors.index.json"))
+seen, total = {}, 0
+for f in sorted(x for x in os.listdir("out") if x.endswith(".safetensors")):
+    with open("out/" + f, "rb") as h:
+        head = json.loads(h.read(struct.unpack("<Q", h.read(8))[0]))
+    head.pop("__metadata__")
+    size = sum(t["data_offsets"][1] - t["data_offsets"][0] for t in head.values())
+    assert size <= 1000000 or len({n.rsplit(".", 1)[0] for n in head}) == 1, (f, size)
+    total += size
+    seen.update({n: f for n in head})
+assert seen == index["weight_map"], "index and shards differ"
+assert total == index["metadata"]["total_size"]
+P
+if one --output out 2>err; then echo "a finished output was overwritten"; exit 1; fi
+grep -q -- --overwrite err
+one --output out --overwrite >/dev/null
+[ -e out/model.safetensors ] && [ ! -e out/model.safetensors.index.json ] || { echo "not replaced as a whole"; exit 1; }
+mkdir foreign && echo mine >foreign/file
+if one --output foreign 2>err; then echo "a foreign directory was overwritten"; exit 1; fi
+grep -q 'neither empty nor made by oneshot' err
+[ "$(cat foreign/file)" = mine ]
+mkdir empty && one --output empty >/dev/null && [ -e empty/config.json ]
+
+# a tied head that is quantized is untied, and eval reads it back
+"$ONESHOT" --model src --scheme W8A16 --targets Linear --targets 're:lm_head$' --output head --progress none >/dev/null
+grep -q '"tie_word_embeddings": false' head/config.json
+"$ONESHOT" inspect head >list
+grep -q 'lm_head.weight_packed' list
+grep -q 'model.embed_tokens.weight ' list
+ppl() { "$ONESHOT" eval --model "$1" --dataset src/data/evaluation.txt --max-seq-length 256 --max-windows 8 --progress none | tail -n 1 | cut -d' ' -f2; }
+python3 -c "import sys; a, b = map(float, sys.argv[1:]); assert a > 1 and abs(b / a - 1) < 0.02, (a, b)" "$(ppl src)" "$(ppl head)"

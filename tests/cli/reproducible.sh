@@ -1,0 +1,27 @@
+# The same bytes for any number of threads and any batch size; basic equals sequential without error propagation; targets of another
+# granularity change the result only through the error that they propagate.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+run() { # output, flags
+    out=$1
+    shift
+    "$ONESHOT" --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl" \
+        --num-calibration-samples 7 --max-seq-length 96 --progress none --output "$out" "$@" >/dev/null
+    sha256sum "$out/model.safetensors" | cut -d' ' -f1
+}
+base=$(run base --threads 1)
+for flags in "--threads 2" "--threads 4" "--batch-size 3" "--batch-size 16 --threads 2"; do
+    got=$(run "o${flags// /_}" $flags)
+    [ "$got" = "$base" ] || { echo "$flags changes the bytes"; exit 1; }
+done
+whole=$(run basic --pipeline basic)
+cut=$(run cut --propagate-error false)
+[ "$whole" = "$cut" ] || { echo "basic and sequential without error propagation differ"; exit 1; }
+[ "$whole" != "$base" ] || { echo "error propagation changes nothing"; exit 1; }
+fine=$(run fine --sequential-targets Linear --propagate-error false --batch-size 2)
+[ "$fine" = "$cut" ] || { echo "Linear targets without error propagation differ from decoder layers"; exit 1; }
+two=$(run two --sequential-targets Linear --sequential-targets-per-subgraph 3)
+[ "$two" != "$fine" ] || { echo "Linear targets propagate nothing"; exit 1; }
+"$ONESHOT" plan --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl" \
+    --num-calibration-samples 2 --sequential-targets Linear --json >plan.json
+grep -q '"name": "model.layers.3.mlp.down_proj"' plan.json

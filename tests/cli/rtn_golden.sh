@@ -1,0 +1,22 @@
+# RTN of the example model: the whole file is byte for byte what LLM Compressor 0.14.0.1 (compressed-tensors 0.19.0) writes on a CPU
+# for the same recipe. rtn_golden.sha256 holds the checksums of its files.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+want=$OSH_SOURCE_DIR/tests/cli/rtn_golden.sha256
+group() { # name, then the weights' arguments
+    printf 's_stage:\n  s_modifiers:\n    QuantizationModifier:\n      ignore: [lm_head]\n      config_groups:\n        group_0:\n          targets: [Linear]\n          weights: {%s}\n' "$2" >"$1.yaml"
+}
+group FP8_WEIGHT_CHANNEL 'num_bits: 8, type: float, strategy: channel, symmetric: true'
+group INT3_G32_SYM 'num_bits: 3, type: int, strategy: group, group_size: 32, symmetric: true'
+group INT5_CHANNEL_ASYM 'num_bits: 5, type: int, strategy: channel, symmetric: false'
+group INT8_TENSOR 'num_bits: 8, type: int, strategy: tensor, symmetric: true'
+group INT4_G64_ASYM 'num_bits: 4, type: int, strategy: group, group_size: 64, symmetric: false'
+n=0
+while read -r sum name; do
+    if [ -e "$name.yaml" ]; then set -- --recipe "$name.yaml"; else set -- --scheme "$name" --ignore lm_head; fi
+    "$ONESHOT" --model "$model" "$@" --output "out-$name" --progress none >/dev/null
+    got=$(sha256sum "out-$name/model.safetensors" | cut -d' ' -f1)
+    [ "$got" = "$sum" ] || { echo "$name: got $got, want $sum"; exit 1; }
+    n=$((n + 1))
+done <"$want"
+[ $n = 11 ] || { echo "only $n of 11 schemes were compared"; exit 1; }
