@@ -1,6 +1,8 @@
 /* gemm.c - products on OpenBLAS: y is cut into tiles of 256 rows (from each sample's first token) x 192 columns, one sgemm
- * over the whole of I for each. The grid knows nothing of threads or of the batch, so neither do the bytes. */
+ * over the whole of I for each. The grid knows nothing of threads or of the batch, so neither do the bytes. BF16 goes to oneDNN
+ * where the CPU has bf16 instructions (dnnl.c). */
 #include "ops/cpu/gemm.h"
+#include "ops/cpu/dnnl.h"
 #include "ops/gptq_solve.h"
 #include "ops/kernel.h"
 
@@ -136,6 +138,7 @@ osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, cons
     float *xf = NULL, *b = NULL;    // own: [panel, I] where x is not F32, [O] or NULL
     linear_worker *workers = NULL;  // own
 
+    if (osh_dnnl_fits(y, x, w, bias)) return osh_dnnl_linear(cx, y, x, w, bias, seqs);
     osh_blas_init();
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, seqs, N, OSH_GEMM_ROWS));
     OSH_TRY(workers_new(cx, &workers, I, O));

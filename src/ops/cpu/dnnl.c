@@ -1,0 +1,114 @@
+/* dnnl.c - linear on oneDNN 2.6: one matmul primitive for each tile of 512 rows (from each sample's first token) x 192
+ * columns, straight from and to bf16, f32 inside, bias added before the rounding.
+ *
+ * oneDNN brings OpenMP. A tile runs on the worker that has it: its team is cut to one thread there, so that our pool alone
+ * decides how many run. Below AVX-512 BF16 oneDNN is slower than widening to f32, or has no bf16 product at all. */
+#include "ops/cpu/dnnl.h"
+#include "ops/cpu/gemm.h"
+#include "ops/kernel.h"
+
+#include <dlfcn.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <string.h>
+
+enum { ROWS = 512 };
+
+typedef struct dnnl_job {
+    osh_tensor *y;
+    const osh_tensor *x, *w, *bias;
+    const osh_tile *tiles;
+    int64_t n_tiles;
+    dnnl_engine_t engine; // own
+    void (*set_threads)(int);
+} dnnl_job;
+
+bool osh_dnnl_fits(const osh_tensor *y, const osh_tensor *x, const osh_tensor *w, const osh_tensor *bias)
+{
+    if (x->dtype != OSH_BF16 || y->dtype != OSH_BF16 || w->dtype != OSH_BF16) return false;
+    if (bias && bias->dtype != OSH_BF16) return false;
+    return __builtin_cpu_supports("avx512bf16");
+}
+
+/* Memory of rows x cols elements at p; stride[] in elements. */
+static dnnl_status_t make_memory(dnnl_memory_t *out, dnnl_memory_desc_t *md, dnnl_engine_t engine, osh_dtype dt, void *p,
+                                 int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride)
+{
+    dnnl_dims_t dims = {rows, cols}, strides = {row_stride, col_stride};
+    dnnl_status_t st = dnnl_memory_desc_init_by_strides(md, 2, dims, dt == OSH_BF16 ? dnnl_bf16 : dnnl_f32, strides);
+
+    return st == dnnl_success ? dnnl_memory_create(out, md, engine, p) : st;
+}
+
+static dnnl_status_t execute(dnnl_primitive_t matmul, dnnl_engine_t engine, const dnnl_exec_arg_t *args, int n_args)
+{
+    dnnl_stream_t stream = NULL; // own
+    dnnl_status_t st = dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
+
+    if (st == dnnl_success) st = dnnl_primitive_execute(matmul, stream, n_args, args);
+    if (st == dnnl_success) st = dnnl_stream_wait(stream);
+    if (stream) dnnl_stream_destroy(stream);
+    return st;
+}
+
+/* Tile of y: rows of t, columns [col, col + n). oneDNN keeps compiled primitives of a shape, so making one is cheap. */
+static dnnl_status_t run_tile(const dnnl_job *j, const osh_tile *t, int64_t col, int64_t n)
+{
+    int64_t I = osh_width(j->x), O = j->w->shape[0];
+    osh_dtype dt = j->x->dtype;
+    dnnl_memory_t mem[4] = {0}; // own: x, w, y, bias
+    dnnl_memory_desc_t md[4];
+    dnnl_matmul_desc_t desc;
+    dnnl_primitive_desc_t pd = NULL; // own
+    dnnl_primitive_t matmul = NULL;  // own
+    dnnl_status_t st = make_memory(&mem[0], &md[0], j->engine, dt, osh_elem(j->x, t->row * I), t->n, I, I, 1);
+
+    if (!st) st = make_memory(&mem[1], &md[1], j->engine, dt, osh_elem(j->w, col * I), I, n, 1, I); // w transposed
+    if (!st) st = make_memory(&mem[2], &md[2], j->engine, dt, osh_elem(j->y, t->row * O + col), t->n, n, O, 1);
+    if (!st && j->bias) st = make_memory(&mem[3], &md[3], j->engine, dt, osh_elem(j->bias, col), 1, n, n, 1);
+    if (!st) st = dnnl_matmul_desc_init(&desc, &md[0], &md[1], j->bias ? &md[3] : NULL, &md[2]);
+    if (!st) st = dnnl_primitive_desc_create(&pd, &desc, NULL, j->engine, NULL);
+    if (!st) st = dnnl_primitive_create(&matmul, pd);
+    if (!st) {
+        dnnl_exec_arg_t args[4] = {
+            {DNNL_ARG_SRC, mem[0]}, {DNNL_ARG_WEIGHTS, mem[1]}, {DNNL_ARG_DST, mem[2]}, {DNNL_ARG_BIAS, mem[3]}};
+        st = execute(matmul, j->engine, args, j->bias ? 4 : 3);
+    }
+    if (matmul) dnnl_primitive_destroy(matmul);
+    if (pd) dnnl_primitive_desc_destroy(pd);
+    for (int i = 0; i < 4; i++)
+        if (mem[i]) dnnl_memory_destroy(mem[i]);
+    return st;
+}
+
+static osh_status dnnl_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const dnnl_job *j = user;
+    int64_t col = chunk / j->n_tiles * OSH_GEMM_COLS, n = osh_min64(OSH_GEMM_COLS, j->w->shape[0] - col);
+
+    (void)worker;
+    if (j->set_threads) j->set_threads(1); // of this thread's teams
+    dnnl_status_t st = run_tile(j, &j->tiles[chunk % j->n_tiles], col, n);
+    if (st == dnnl_success) return OSH_OK;
+    return osh_fail(cx, st == dnnl_out_of_memory ? OSH_E_NOMEM : OSH_E_INTERNAL, "oneDNN's %s matmul failed with status %d",
+                    osh_dtype_name(j->x->dtype), (int)st);
+}
+
+osh_status osh_dnnl_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w, const osh_tensor *bias,
+                           const osh_seqs *seqs)
+{
+    osh_status rc = OSH_OK;
+    osh_tile *tiles = NULL; // own
+    dnnl_job j = {.y = y, .x = x, .w = w, .bias = bias};
+    void *symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads"); // of the OpenMP that oneDNN was built with, if any
+
+    memcpy(&j.set_threads, &symbol, sizeof symbol); // ISO C has no cast from an object pointer to a function
+    OSH_TRY(osh_tiles_new(cx, &tiles, &j.n_tiles, seqs, osh_rows(x), ROWS));
+    j.tiles = tiles;
+    if (dnnl_engine_create(&j.engine, dnnl_cpu, 0) != dnnl_success)
+        OSH_FAIL(cx, OSH_E_INTERNAL, "oneDNN gives no engine for this CPU");
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(w->shape[0], OSH_GEMM_COLS) * j.n_tiles, dnnl_chunk, &j));
+done:
+    if (j.engine) dnnl_engine_destroy(j.engine);
+    osh_free(cx, tiles);
+    return rc;
+}

@@ -1,0 +1,11 @@
+/* dnnl.h - the linear layer in bf16 on oneDNN, for CPUs with bf16 instructions. */
+#ifndef OSH_DNNL_H
+#define OSH_DNNL_H
+#include "ops/op.h"
+
+/* Whether the product of these is oneDNN's: all BF16, and a CPU with AVX-512 BF16. */
+bool osh_dnnl_fits(const osh_tensor *y, const osh_tensor *x, const osh_tensor *w, const osh_tensor *bias);
+/* As osh_gemm_linear, all tensors of one dtype: BF16, or F32 (which every CPU can do, so that tests run this code). */
+osh_status osh_dnnl_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w, const osh_tensor *bias,
+                           const osh_seqs *seqs);
+#endif
