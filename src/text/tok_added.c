@@ -1,8 +1,9 @@
 /* tok_added.c - added and special tokens: found in the text before anything else, longest first.
  *
- * Two sets, as in tokenizers' AddedVocabulary: tokens with normalized == false are sought in the raw text, the others (their
- * own content normalized) in the normalized text. Leftmost-longest, not overlapping. single_word wants no word character
- * on either side; lstrip and rstrip swallow the white space beside the token. */
+ * Two sets, as in tokenizers' AddedVocabulary: tokens with normalized == false are sought in the
+ * raw text, the others (their own content normalized) in the normalized text. Leftmost-longest, not
+ * overlapping. single_word wants no word character on either side; lstrip and rstrip swallow the
+ * white space beside the token. */
 #include "base/map.h"
 #include "text/tok_impl.h"
 #include <string.h>
@@ -142,7 +143,8 @@ static osh_status split_piece(osh_ctx *cx, const osh_tok_added *a, const trie *t
         from = end; // the search goes on here even where white space is swallowed
         if (k->single_word && beside_word(s, p.len, start, end)) continue;
         swallow_spaces(k, s, p.len, &start, &end);
-        if (k->lstrip && start < done_to) start = done_to; // without lstrip it may repeat what was swallowed
+        if (k->lstrip && start < done_to)
+            start = done_to; // without lstrip it may repeat what was swallowed
         if (done_to < start)
             OSH_TRY(osh_tok_piece_add(cx, out, p.at + done_to, start - done_to, -1,
                                       p.first && done_to == 0));
@@ -199,7 +201,8 @@ done:
     return rc;
 }
 
-/* The id is the vocabulary's, or the next free one: tokenizers does not believe the "id" of the file. */
+/* The id is the vocabulary's, or the next free one: tokenizers does not believe the "id" of the
+ * file. */
 static osh_status number_tokens(osh_ctx *cx, osh_tok_added *a, const osh_bpe *m)
 {
     osh_status rc = OSH_OK;

@@ -1,8 +1,9 @@
 /* tok_bpe.c - byte-pair merging of one word, with byte fallback, unknown tokens and a word cache.
  *
- * Agrees with tokenizers/src/models/bpe: of all neighbours that can merge, the pair with the lowest rank does, the leftmost
- * first. Short words are scanned (the minimum of an array of ranks); from HEAP_FROM symbols on a heap of (rank, position)
- * is kept, so that a text without a single cut costs O(n log n). */
+ * Agrees with tokenizers/src/models/bpe: of all neighbours that can merge, the pair with the lowest
+ * rank does, the leftmost first. Short words are scanned (the minimum of an array of ranks); from
+ * HEAP_FROM symbols on a heap of (rank, position) is kept, so that a text without a single cut
+ * costs O(n log n). */
 #include "base/buf.h"
 #include "base/map.h"
 #include "text/tok_impl.h"
@@ -343,15 +344,16 @@ static osh_status load_vocab(osh_ctx *cx, osh_bpe *m, const cJSON *o, const char
     size_t n_items = 0, n = 0;
     char *key = NULL; // own
 
-    if (!cJSON_IsObject(o)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: model without a \"vocab\" object", what);
+    if (!cJSON_IsObject(o))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: model without a \"vocab\" object", what);
     cJSON_ArrayForEach(item, o) n_items++;
     OSH_TRY(osh_map_new(cx, &m->vocab, n_items));
     m->max_id = -1;
     cJSON_ArrayForEach(item, o) {
         double v = item->valuedouble;
         if (!cJSON_IsNumber(item) || v < 0 || v > INT32_MAX - 1 || v != (double)(int32_t)v)
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: the id of token '%.80s' must be an integer from 0", what,
-                     item->string);
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: the id of token '%.80s' must be an integer from 0",
+                     what, item->string);
         if (strstr(item->string, "\xC0\x80")) { // holds U+0000
             OSH_TRY(osh_tok_string(cx, &key, &n, item->string));
             OSH_TRY(osh_map_put(cx, m->vocab, key, n, (int64_t)v));
@@ -405,8 +407,9 @@ static osh_status load_merge(osh_ctx *cx, osh_bpe *m, const cJSON *item, int64_t
                  n_b >= m->n_prefix;
     if (known && m->n_prefix) memmove(w + n_a, w + n_a + m->n_prefix, n_b - m->n_prefix);
     if (!known || !osh_bpe_find(m, w, n_a + n_b - m->n_prefix, &both))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld '%.80s' uses a token that is not in the vocabulary",
-                 what, (long long)rank, w);
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s: merge %lld '%.80s' uses a token that is not in the vocabulary", what,
+                 (long long)rank, w);
     OSH_TRY(osh_tok_pairs_put(cx, &m->pairs, (uint64_t)(uint32_t)left << 32 | (uint32_t)right,
                               (uint32_t)rank, (uint32_t)both));
 done:

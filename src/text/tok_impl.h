@@ -1,9 +1,11 @@
 /* tok_impl.h - the parts of a tokenizer, seen by tok_*.c only.
  *
- *   bytes -> tok_utf8 -> added tokens (raw) -> normalizers -> added tokens (normalized) -> pre-tokenizers -> BPE -> post
+ *   bytes -> UTF-8 clean-up -> added tokens (raw) -> normalizers -> added tokens (normalized)
+ *         -> pre-tokenizers -> BPE -> ids of the post-processor around it
  *
- * Text between two stages is a byte array and a list of pieces of it. A piece is either text or an added token that was
- * already found (id >= 0), which no later stage touches. The order is that of tokenizers' TokenizerImpl::encode. */
+ * Text between two stages is a byte array and a list of pieces of it. A piece is either text or an
+ * added token that was already found (id >= 0), which no later stage touches. The order is that of
+ * tokenizers' TokenizerImpl::encode. */
 #ifndef OSH_TOK_IMPL_H
 #define OSH_TOK_IMPL_H
 #include "text/json.h"
@@ -25,13 +27,15 @@ typedef struct osh_tok_text {
     size_t n_pieces, cap_pieces;
 } osh_tok_text;
 
-osh_status osh_tok_text_reserve(osh_ctx *cx, osh_tok_text *t, size_t n_more); // room for n_more bytes
+osh_status osh_tok_text_reserve(osh_ctx *cx, osh_tok_text *t, size_t n_more); // bytes
 osh_status osh_tok_text_add(osh_ctx *cx, osh_tok_text *t, const char *s, size_t n);
-osh_status osh_tok_piece_add(osh_ctx *cx, osh_tok_text *t, size_t at, size_t len, int32_t id, bool first);
+osh_status osh_tok_piece_add(osh_ctx *cx, osh_tok_text *t, size_t at, size_t len, int32_t id,
+                             bool first);
 void osh_tok_text_deinit(osh_ctx *cx, osh_tok_text *t);
 
 /* UTF-8 and character classes. */
-size_t osh_utf8_decode(const char *s, size_t n, uint32_t *cp); // bytes of the valid character at s (n > 0), or 0
+/* Bytes of the character at s (n > 0), or 0 where it is not valid. */
+size_t osh_utf8_decode(const char *s, size_t n, uint32_t *cp);
 size_t osh_utf8_encode(char *to, uint32_t cp);                 // 1 to 4
 osh_status osh_tok_utf8_clean(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n);
 bool osh_cp_is_space(uint32_t cp);   // White_Space
@@ -39,18 +43,21 @@ bool osh_cp_is_word(uint32_t cp);    // \w of Rust's regex: Alphabetic, M, Nd, P
 bool osh_cp_is_numeric(uint32_t cp); // N
 bool osh_cp_is_punct(uint32_t cp);   // P or ASCII punctuation
 bool osh_cp_is_mark(uint32_t cp);    // M
-size_t osh_utf8_before(const char *s, size_t at); // start of the valid character that ends at at > 0
+size_t osh_utf8_before(const char *s, size_t at); // start of the valid character ending at at > 0
 
-/* A pattern of tokenizer.json: a string or an Oniguruma regex. Finds the first match at or after from; *start == SIZE_MAX:
- * none. An empty match right behind the last one is skipped. */
+/* A pattern of tokenizer.json: a string or an Oniguruma regex. Finds the first match at or after
+ * from; *start == SIZE_MAX: none. An empty match right behind the last one is skipped. */
 typedef struct osh_tok_pattern {
     osh_regex *re; // own; NULL: the literal
     char *literal; // own
     size_t n_literal;
 } osh_tok_pattern;
-osh_status osh_tok_pattern_load(osh_ctx *cx, osh_tok_pattern *p, const cJSON *o, const char *what); // {"Regex"|"String": ...}
-osh_status osh_tok_pattern_regex(osh_ctx *cx, osh_tok_pattern *p, const char *onig, const char *what);
-osh_status osh_tok_pattern_find(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n, size_t from, size_t *start, size_t *end);
+osh_status osh_tok_pattern_load(osh_ctx *cx, osh_tok_pattern *p, const cJSON *o,
+                                const char *what); // {"Regex"|"String": ...}
+osh_status osh_tok_pattern_regex(osh_ctx *cx, osh_tok_pattern *p, const char *onig,
+                                 const char *what);
+osh_status osh_tok_pattern_find(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n,
+                                size_t from, size_t *start, size_t *end);
 void osh_tok_pattern_deinit(osh_ctx *cx, osh_tok_pattern *p);
 
 /* One normalizer or pre-tokenizer; sequences are flattened when they are loaded. */
@@ -62,7 +69,9 @@ typedef enum {
     OSH_SPLIT_CONTIGUOUS
 } osh_split_kind;
 typedef struct osh_tok_step osh_tok_step;
-typedef struct osh_tok_work { osh_tok_text *cur, *next; } osh_tok_work; // cur is read, next is written and then swapped in
+typedef struct osh_tok_work {
+    osh_tok_text *cur, *next; // cur is read, next is written and then swapped in
+} osh_tok_work;
 typedef osh_status (*osh_tok_step_fn)(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w);
 struct osh_tok_step {
     osh_tok_step_fn run;
@@ -79,19 +88,32 @@ struct osh_tok_step {
 };
 typedef struct osh_tok_steps { osh_tok_step *items; size_t n, cap; } osh_tok_steps; // own
 
-typedef osh_status (*osh_tok_load_fn)(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *what);
-typedef struct osh_tok_component { const char *type; osh_tok_load_fn load; osh_tok_step_fn run; } osh_tok_component;
-/* Appends what o describes: role is "normalizer" or "pre_tokenizer", list_key the key of a Sequence's members. */
-osh_status osh_tok_steps_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o, const osh_tok_component *table,
-                              const char *role, const char *list_key, const char *what);
+typedef osh_status (*osh_tok_load_fn)(osh_ctx *cx, osh_tok_step *st, const cJSON *o,
+                                      const char *what);
+typedef struct osh_tok_component {
+    const char *type;
+    osh_tok_load_fn load;
+    osh_tok_step_fn run;
+} osh_tok_component;
+/* Appends what o describes: role is "normalizer" or "pre_tokenizer", list_key the key of a
+ * Sequence's members. */
+osh_status osh_tok_steps_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
+                              const osh_tok_component *table, const char *role,
+                              const char *list_key, const char *what);
 void osh_tok_steps_deinit(osh_ctx *cx, osh_tok_steps *steps);
 osh_status osh_tok_steps_run(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w);
-osh_status osh_tok_normalizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o, const char *what);
-osh_status osh_tok_pretokenizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o, const char *what);
+osh_status osh_tok_normalizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
+                                    const char *what);
+osh_status osh_tok_pretokenizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
+                                      const char *what);
 /* Text pieces through a per-piece function that appends to next and may clear *first. */
-typedef osh_status (*osh_tok_map_fn)(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s, size_t n, bool *first);
-osh_status osh_tok_map_pieces(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w, osh_tok_map_fn fn);
-osh_status osh_tok_map_bytes(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s, size_t n, bool *first); // bytes to GPT-2's printable characters
+typedef osh_status (*osh_tok_map_fn)(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out,
+                                     const char *s, size_t n, bool *first);
+osh_status osh_tok_map_pieces(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w,
+                              osh_tok_map_fn fn);
+/* Such a function: bytes to GPT-2's printable characters. */
+osh_status osh_tok_map_bytes(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
+                             size_t n, bool *first);
 
 /* Hash of 64-bit keys to two 32-bit values; ~0 is no key. */
 typedef struct osh_tok_pairs {
@@ -99,7 +121,8 @@ typedef struct osh_tok_pairs {
     size_t n, mask;
 } osh_tok_pairs;
 osh_status osh_tok_pairs_init(osh_ctx *cx, osh_tok_pairs *p, size_t n_expected);
-osh_status osh_tok_pairs_put(osh_ctx *cx, osh_tok_pairs *p, uint64_t key, uint32_t a, uint32_t b); // replaces
+/* Replaces what the key had. */
+osh_status osh_tok_pairs_put(osh_ctx *cx, osh_tok_pairs *p, uint64_t key, uint32_t a, uint32_t b);
 static inline const struct osh_tok_pair *osh_tok_pairs_get(const osh_tok_pairs *p, uint64_t key)
 {
     size_t i = (size_t)((key * 0x9E3779B97F4A7C15ull) >> 20) & p->mask;
@@ -126,7 +149,8 @@ typedef struct osh_tok_added osh_tok_added;
 osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const cJSON *list, const osh_bpe *m,
                               const osh_tok_steps *normalizers, const char *what);
 void osh_tok_added_free(osh_ctx *cx, osh_tok_added *a);
-osh_status osh_tok_added_split(osh_ctx *cx, const osh_tok_added *a, bool normalized, osh_tok_work *w);
+osh_status osh_tok_added_split(osh_ctx *cx, const osh_tok_added *a, bool normalized,
+                               osh_tok_work *w);
 int32_t osh_tok_added_max_id(const osh_tok_added *a); // -1: none
 
 /* The post-processor, for one sequence: ids before and after. */
@@ -136,5 +160,6 @@ void osh_tok_post_deinit(osh_ctx *cx, osh_tok_post *p);
 
 /* Strings of the JSON tree: json.c writes U+0000 as C0 80; *out holds the real bytes. */
 osh_status osh_tok_string(osh_ctx *cx, char **out, size_t *n, const char *s); // own
-osh_status osh_tok_type(osh_ctx *cx, const char **type, const cJSON *o, const char *role, const char *what); // view: of o
+osh_status osh_tok_type(osh_ctx *cx, const char **type, const cJSON *o, const char *role,
+                        const char *what); // view: of o
 #endif

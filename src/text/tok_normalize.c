@@ -1,7 +1,8 @@
 /* tok_normalize.c - normalizers of tokenizer.json, each as tokenizers/src/normalizers does it.
  *
- * NFC, NFD, NFKC, NFKD by utf8proc; Lowercase maps character by character (no final sigma), as char::to_lowercase.
- * Every single character normalizes as it does there, which tok_unicode.c's tables see to. */
+ * NFC, NFD, NFKC, NFKD by utf8proc; Lowercase maps character by character (no final sigma), as
+ * char::to_lowercase. Every single character normalizes as it does there, which tok_unicode.c's
+ * tables see to. */
 #include "text/tok_impl.h"
 #include "text/tok_unicode.h"
 #include <stdlib.h>
@@ -25,8 +26,8 @@ done:
     return rc;
 }
 
-/* Characters that the library's tables do not know yet stay as they are; nothing composes with them or is reordered
- * across them, so the text between them is normalized by itself. */
+/* Characters that the library's tables do not know yet stay as they are; nothing composes with them
+ * or is reordered across them, so the text between them is normalized by itself. */
 static osh_status unicode_form(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n, int form)
 {
     osh_status rc = OSH_OK;

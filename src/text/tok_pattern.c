@@ -1,12 +1,16 @@
-/* tok_pattern.c - patterns of tokenizer.json: literal strings, and Oniguruma's regexes as PCRE2 understands them.
+/* tok_pattern.c - patterns of tokenizer.json: literal strings, and Oniguruma's regexes as PCRE2
+ * understands them.
  *
- * tokenizers matches with Oniguruma (Ruby's syntax, Unicode 16); this file rewrites what PCRE2 10.42 (Perl's syntax, Unicode
- * 14) would read differently and refuses what it cannot express:
+ * tokenizers matches with Oniguruma (Ruby's syntax, Unicode 16); this file rewrites what PCRE2
+ * 10.42 (Perl's syntax, Unicode 14) would read differently and refuses what it cannot express:
  *
- *   \s        U+180E is no white space any more         \p{L} \d \w ...  characters of Unicode 15 to 16 are added
- *   \w \b     Oniguruma's word characters: marks, but not every number
- *   ^ $       match at every line                       {n,m}+           a repeated repeat, not a possessive one
- *   \h        a hexadecimal digit                       [a[b]] [a&&b]    refused: PCRE2 has no nested classes
+ *   \s             U+180E is no white space any more
+ *   \p{L} \d ...   the characters of Unicode 15 to 16 are added
+ *   \w \b          Oniguruma's word characters: marks, but not every number
+ *   ^ $            match at every line
+ *   {n,m}+         a repeated repeat, not a possessive one
+ *   \h             a hexadecimal digit
+ *   [a[b]] [a&&b]  refused: PCRE2 has no nested classes
  */
 #include "base/buf.h"
 #include "text/tok_impl.h"
@@ -54,8 +58,9 @@ static osh_status put_members(rewriter *r, char kind, const char *prop)
     osh_status rc = OSH_OK;
 
     if (kind == 's') {
-        OSH_TRY(osh_buf_printf(r->cx, r->out, "\\t-\\r\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}"
-                                              "\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"));
+        OSH_TRY(osh_buf_printf(r->cx, r->out,
+                               "\\t-\\r\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}"
+                               "\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"));
     } else if (kind == 'd') {
         OSH_TRY(put(r, "\\p{Nd}", 6));
         OSH_TRY(put_newer(r, "Nd"));
@@ -82,7 +87,8 @@ done:
     return rc;
 }
 
-/* A class escape outside brackets. There Oniguruma's \w also holds Latin-1's superscripts and fractions. */
+/* A class escape outside brackets. There Oniguruma's \w also holds Latin-1's superscripts and
+ * fractions. */
 static osh_status put_class(rewriter *r, char kind, const char *prop, bool negated)
 {
     osh_status rc = OSH_OK;

@@ -1,4 +1,5 @@
-/* tok_post.c - post-processors of tokenizer.json, reduced to what they do to one sequence: ids before it and after it.
+/* tok_post.c - post-processors of tokenizer.json, reduced to what they do to one sequence: ids
+ * before it and after it.
  *
  * ByteLevel changes offsets only. The pair templates are not used. */
 #include "text/tok_impl.h"
@@ -62,13 +63,15 @@ static osh_status load_template(osh_ctx *cx, osh_tok_post *p, const cJSON *o, co
         if (!cJSON_IsObject(tok))
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: a template piece is neither token nor sequence", what);
         OSH_TRY(osh_json_str_or(cx, &name, tok, "id", NULL, what));
-        const cJSON *entry =
-            name && cJSON_IsObject(special) ? cJSON_GetObjectItemCaseSensitive(special, name) : NULL;
+        const cJSON *entry = name && cJSON_IsObject(special)
+                                 ? cJSON_GetObjectItemCaseSensitive(special, name)
+                                 : NULL;
         const cJSON *ids = entry ? cJSON_GetObjectItemCaseSensitive(entry, "ids") : NULL;
         if (!cJSON_IsArray(ids))
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: template token '%s' is not among special_tokens", what,
                      name ? name : "");
-        cJSON_ArrayForEach(id, ids) OSH_TRY(push(cx, n_sequences ? &p->after : &p->before, id, what));
+        cJSON_ArrayForEach(id, ids)
+            OSH_TRY(push(cx, n_sequences ? &p->after : &p->before, id, what));
     }
     if (n_sequences != 1)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: a template with %d sequences, 1 is supported", what,
@@ -102,7 +105,8 @@ static osh_status load_nested(osh_ctx *cx, osh_tok_post *p, const cJSON *o, cons
     if (!strcmp(type, "Sequence")) {
         const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, "processors");
         if (!cJSON_IsArray(list) || depth > 8)
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: a post_processor Sequence without \"processors\"", what);
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: a post_processor Sequence without \"processors\"",
+                     what);
         cJSON_ArrayForEach(item, list) OSH_TRY(load_nested(cx, p, item, what, depth + 1));
     } else if (!strcmp(type, "TemplateProcessing")) {
         OSH_TRY(load_template(cx, &one, o, what));

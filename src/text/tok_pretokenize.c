@@ -1,7 +1,8 @@
-/* tok_pretokenize.c - pre-tokenizers of tokenizer.json: they cut pieces and never look across a cut.
+/* tok_pretokenize.c - pre-tokenizers of tokenizer.json: they cut pieces and never look across a
+ * cut.
  *
- * All cuts go through one function with the five behaviours of NormalizedString::split. ByteLevel and Metaspace also change
- * the bytes. Patterns are those of tokenizers/src/pre_tokenizers. */
+ * All cuts go through one function with the five behaviours of NormalizedString::split. ByteLevel
+ * and Metaspace also change the bytes. Patterns are those of tokenizers/src/pre_tokenizers. */
 #include "text/tok_impl.h"
 #include <string.h>
 
@@ -201,7 +202,8 @@ static osh_status run_bert(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
     return rc ? rc : cut(cx, st, w, OSH_SPLIT_ISOLATED, false, by_punct);
 }
 
-/* GPT-2's bytes_to_unicode: printable Latin-1 stays, the other 68 bytes become U+0100, U+0101, ... in order. */
+/* GPT-2's bytes_to_unicode: printable Latin-1 stays, the other 68 bytes become U+0100, U+0101, ...
+ * in order. */
 static uint32_t byte_char(unsigned char b)
 {
     if ((b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b != 0xAD)) return b;

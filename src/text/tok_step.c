@@ -1,4 +1,5 @@
-/* tok_step.c - lists of normalizers and pre-tokenizers: loading by type, flattening of sequences, running. */
+/* tok_step.c - lists of normalizers and pre-tokenizers: loading by type, flattening of sequences,
+ * running. */
 #include "text/tok_impl.h"
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* tok_text.c - the text between two stages of a tokenizer: growing bytes and pieces; hash of pairs; ids. */
+/* tok_text.c - the text between two stages of a tokenizer: growing bytes and pieces; hash of pairs;
+ * ids. */
 #include "text/tok_impl.h"
 #include <string.h>
 

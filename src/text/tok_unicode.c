@@ -1,9 +1,10 @@
-/* tok_unicode.c - tables of characters, by measurement: tokenizers holds five versions of Unicode at once.
+/* tok_unicode.c - tables of characters, by measurement: tokenizers holds five versions of Unicode
+ * at once.
  *
- * Every code point was put through the patterns of tokenizers 0.23 (Oniguruma, Unicode 16) and through PCRE2 10.42 (Unicode
- * 14). A newer PCRE2 knows these characters itself: naming them twice changes nothing.
- * The other tables are the same comparison with utf8proc 2.8 (Unicode 15) for the classes and mappings that tokenizers takes
- * from Rust. */
+ * Every code point was put through the patterns of tokenizers 0.23 (Oniguruma, Unicode 16) and
+ * through PCRE2 10.42 (Unicode 14). A newer PCRE2 knows these characters itself: naming them twice
+ * changes nothing. The other tables are the same comparison with utf8proc 2.8 (Unicode 15) for the
+ * classes and mappings that tokenizers takes from Rust. */
 #include "text/tok_unicode.h"
 
 const osh_uni_range osh_uni_newer[] = {
@@ -86,11 +87,13 @@ const osh_uni_range osh_uni_not_mark[] = { // M for utf8proc 2.8, not for StripA
     {0x1E130, 0x1E136, ""}, {0x1E2AE, 0x1E2AE, ""}, {0x1E2EC, 0x1E2EF, ""}, {0x1E4EC, 0x1E4EF, ""},
     {0, 0, ""}};
 
-const osh_uni_range osh_uni_not_nfk[] = { // compatibility characters younger than the tables of NFKC and NFKD
-    {0x32FF, 0x32FF, ""}, {0xA7F2, 0xA7F4, ""}, {0xAB69, 0xAB69, ""}, {0x10781, 0x10785, ""},
-    {0x10787, 0x107B0, ""}, {0x107B2, 0x107BA, ""}, {0x1E030, 0x1E06D, ""}, {0x1F16C, 0x1F16C, ""},
-    {0x1FBF0, 0x1FBF9, ""},
-    {0, 0, ""}};
+const osh_uni_range osh_uni_not_nfk[] =
+    { // compatibility characters younger than the tables of NFKC and NFKD
+        {0x32FF, 0x32FF, ""},   {0xA7F2, 0xA7F4, ""},
+        {0xAB69, 0xAB69, ""},   {0x10781, 0x10785, ""},
+        {0x10787, 0x107B0, ""}, {0x107B2, 0x107BA, ""},
+        {0x1E030, 0x1E06D, ""}, {0x1F16C, 0x1F16C, ""},
+        {0x1FBF0, 0x1FBF9, ""}, {0, 0, ""}};
 
 bool osh_uni_in(const osh_uni_range *table, uint32_t cp)
 {

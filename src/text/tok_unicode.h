@@ -4,8 +4,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct osh_uni_range { uint32_t lo, hi; const char *cls; } osh_uni_range; // a table ends with hi == 0
+typedef struct osh_uni_range {
+    uint32_t lo, hi;
+    const char *cls;
+} osh_uni_range; // a table ends with hi == 0
 extern const osh_uni_range osh_uni_newer[]; // general categories of what Unicode 15 to 16 assigned
-extern const osh_uni_range osh_uni_numeric[], osh_uni_not_punct[], osh_uni_not_mark[], osh_uni_not_nfk[];
+extern const osh_uni_range osh_uni_numeric[], osh_uni_not_punct[], osh_uni_not_mark[],
+    osh_uni_not_nfk[];
 bool osh_uni_in(const osh_uni_range *table, uint32_t cp);
 #endif

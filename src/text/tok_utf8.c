@@ -1,13 +1,15 @@
-/* tok_utf8.c - UTF-8 decoding, replacement of invalid bytes, and the character classes that tokenizers asks Rust for.
+/* tok_utf8.c - UTF-8 decoding, replacement of invalid bytes, and the character classes that
+ * tokenizers asks Rust for.
  *
- * Replacement is Python's errors="replace" (Unicode 3.9, "maximal subpart"): the longest prefix of a valid character, or one
- * byte where there is none, becomes one U+FFFD. */
+ * Replacement is Python's errors="replace" (Unicode 3.9, "maximal subpart"): the longest prefix of
+ * a valid character, or one byte where there is none, becomes one U+FFFD. */
 #include "text/tok_impl.h"
 #include "text/tok_unicode.h"
 #include <string.h>
 #include <utf8proc.h>
 
-/* Bytes of the character at s, or 0; then *bad is the length of the maximal subpart. Table 3-7 of the Unicode standard. */
+/* Bytes of the character at s, or 0; then *bad is the length of the maximal subpart. Table 3-7 of
+ * the Unicode standard. */
 static size_t scan(const unsigned char *s, size_t n, size_t *bad)
 {
     unsigned char lo = 0x80, hi = 0xBF; // range of the second byte
@@ -139,7 +141,8 @@ bool osh_cp_is_punct(uint32_t cp)
     return (punct && !osh_uni_in(osh_uni_not_punct, cp)) || cp == 0x166D || cp == 0x111C9;
 }
 
-/* Alphabetic is L, Nl and Other_Alphabetic; what of the latter is not a mark are the circled letters. */
+/* Alphabetic is L, Nl and Other_Alphabetic; what of the latter is not a mark are the circled
+ * letters. */
 bool osh_cp_is_word(uint32_t cp)
 {
     utf8proc_category_t c = category(cp);

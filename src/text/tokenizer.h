@@ -1,21 +1,26 @@
 /* tokenizer.h - tokenizer.json to ids, equal to the Hugging Face tokenizers library's.
  *
- * Only tokenizer.json decides the ids; tokenizer_config.json gives the maximum length and nothing else (transformers 5 also
- * ignores add_bos_token there when a tokenizer.json is present). Truncation, padding, dropout and the decoder in the file
- * are ignored. A tokenizer holds caches: one thread at a time. */
+ * Only tokenizer.json decides the ids; tokenizer_config.json gives the maximum length and nothing
+ * else (transformers 5 also ignores add_bos_token there when a tokenizer.json is present).
+ * Truncation, padding, dropout and the decoder in the file are ignored. A tokenizer holds caches:
+ * one thread at a time. */
 #ifndef OSH_TOKENIZER_H
 #define OSH_TOKENIZER_H
 #include "base/base.h"
 
 typedef struct osh_tokenizer osh_tokenizer;
 typedef struct osh_ids { int32_t *ids; int64_t n, cap; } osh_ids; // own
-osh_status osh_tokenizer_open(osh_ctx *cx, osh_tokenizer **out, const char *model_dir); // tokenizer.json, tokenizer_config.json
+/* Reads tokenizer.json and, where there is one, tokenizer_config.json. */
+osh_status osh_tokenizer_open(osh_ctx *cx, osh_tokenizer **out, const char *model_dir);
 /* From the text of a tokenizer.json; what names it in messages. */
-osh_status osh_tokenizer_parse(osh_ctx *cx, osh_tokenizer **out, const char *text, size_t n, const char *what);
+osh_status osh_tokenizer_parse(osh_ctx *cx, osh_tokenizer **out, const char *text, size_t n,
+                               const char *what);
 void osh_tokenizer_close(osh_ctx *cx, osh_tokenizer *t);
-/* Appends to ids. text is any bytes: invalid UTF-8 becomes U+FFFD as Python's errors="replace" does. */
-osh_status osh_tokenizer_encode(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text, size_t n, bool special_tokens);
+/* Appends to ids. text is any bytes: invalid UTF-8 becomes U+FFFD as Python's errors="replace"
+ * does. */
+osh_status osh_tokenizer_encode(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text,
+                                size_t n, bool special_tokens);
 int64_t osh_tokenizer_model_max_length(const osh_tokenizer *t); // 0: not given or absurdly large
-int64_t osh_tokenizer_n_vocab(const osh_tokenizer *t);          // highest id + 1, added tokens included
+int64_t osh_tokenizer_n_vocab(const osh_tokenizer *t); // highest id + 1, added tokens included
 void osh_ids_deinit(osh_ctx *cx, osh_ids *ids);
 #endif

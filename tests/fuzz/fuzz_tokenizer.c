@@ -1,4 +1,5 @@
-/* fuzz_tokenizer.c - arbitrary bytes as tokenizer.json and as text: no crash, no leak, the same ids twice.
+/* fuzz_tokenizer.c - arbitrary bytes as tokenizer.json and as text: no crash, no leak, the same ids
+ * twice.
  *
  *   input: tokenizer.json, "\n%%\n", text. Without the separator the text is the file itself. */
 #include "text/tokenizer.h"
@@ -24,7 +25,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         osh_status rc = osh_tokenizer_encode(cx, t, &one, text, n_text, true);
         osh_error_clear(cx);
         if (osh_tokenizer_encode(cx, t, &two, text, n_text, true) != rc) abort();
-        if (!rc && (one.n != two.n || (one.n && memcmp(one.ids, two.ids, (size_t)one.n * 4)))) abort();
+        if (!rc && (one.n != two.n || (one.n && memcmp(one.ids, two.ids, (size_t)one.n * 4))))
+            abort();
         for (int64_t i = 0; !rc && i < one.n; i++)
             if (one.ids[i] < 0) abort();
     }

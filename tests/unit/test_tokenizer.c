@@ -1,4 +1,5 @@
-/* test_tokenizer.c - tokenizer.json to ids: goldens of the tokenizers library, bad files, allocation failures. */
+/* test_tokenizer.c - tokenizer.json to ids: goldens of the tokenizers library, bad files,
+ * allocation failures. */
 #include "text_helpers.h"
 #include "text/tok_impl.h"
 
@@ -18,18 +19,20 @@ static cJSON *member(const cJSON *o, const char *key)
 static char *spec_of(const cJSON *root, const cJSON *c)
 {
     cJSON *o = cJSON_CreateObject();
-    const cJSON *part = NULL, *model = member(member(root, "models"), member(c, "model")->valuestring);
+    const cJSON *part = NULL,
+                *model = member(member(root, "models"), member(c, "model")->valuestring);
 
     cJSON_AddItemReferenceToObject(o, "model", (cJSON *)model);
-    cJSON_ArrayForEach(part, member(c, "parts")) cJSON_AddItemReferenceToObject(o, part->string, (cJSON *)part);
+    cJSON_ArrayForEach(part, member(c, "parts"))
+        cJSON_AddItemReferenceToObject(o, part->string, (cJSON *)part);
     char *text = cJSON_PrintUnformatted(o);
     assert_non_null(text);
     cJSON_Delete(o);
     return text;
 }
 
-static void check(osh_ctx *cx, osh_tokenizer *t, const char *name, const char *s, size_t n, bool special,
-                  const char *want)
+static void check(osh_ctx *cx, osh_tokenizer *t, const char *name, const char *s, size_t n,
+                  bool special, const char *want)
 {
     osh_ids ids = {0};
     char *end = NULL;
@@ -63,7 +66,8 @@ static void components_give_the_library_ids(void **state)
         cJSON_ArrayForEach(row, member(c, "rows")) {
             const cJSON *text = member(row, "text"), *plain = cJSON_GetObjectItem(row, "plain");
             const char *ids = member(row, "ids")->valuestring;
-            if (cJSON_IsNumber(text)) text = cJSON_GetArrayItem(member(root, "texts"), text->valueint);
+            if (cJSON_IsNumber(text))
+                text = cJSON_GetArrayItem(member(root, "texts"), text->valueint);
             char *s = NULL;
             size_t n = 0;
             assert_ok(cx, osh_tok_string(cx, &s, &n, text->valuestring));
@@ -230,37 +234,55 @@ static void bad_files_are_named(void **state)
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}", "merges", OSH_E_FORMAT},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", "'a'", OSH_E_FORMAT},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0.5},\"merges\":[]}}", "'a'", OSH_E_FORMAT},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a\"]}}", "merge 0", OSH_E_FORMAT},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a a a\"]}}", "merge 0", OSH_E_FORMAT},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a a\"]}}", "not in the voc", OSH_E_FORMAT},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\"]]}}", "merge 0", OSH_E_FORMAT},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[7]}}", "merge 0", OSH_E_FORMAT},
-        {"{" BPE ",\"normalizer\":{\"type\":\"Precompiled\"}}", "normalizer \"Precompiled\"", OSH_E_UNSUPPORTED},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a\"]}}", "merge 0",
+         OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a a a\"]}}", "merge 0",
+         OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a a\"]}}",
+         "not in the voc", OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\"]]}}", "merge 0",
+         OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[7]}}", "merge 0",
+         OSH_E_FORMAT},
+        {"{" BPE ",\"normalizer\":{\"type\":\"Precompiled\"}}", "normalizer \"Precompiled\"",
+         OSH_E_UNSUPPORTED},
         {"{" BPE ",\"normalizer\":{}}", "type", OSH_E_FORMAT},
         {"{" BPE ",\"normalizer\":{\"type\":\"Sequence\"}}", "normalizers", OSH_E_FORMAT},
         {"{" BPE ",\"normalizer\":{\"type\":\"Prepend\"}}", "prepend", OSH_E_FORMAT},
-        {"{" BPE ",\"normalizer\":{\"type\":\"Replace\",\"content\":\"\",\"pattern\":{\"String\":\"\"}}}", "pattern",
-         OSH_E_FORMAT},
-        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}}", "UnicodeScripts", OSH_E_UNSUPPORTED},
-        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Cut\",\"pattern\":{\"String\":\"a\"}}}", "Cut",
+        {"{" BPE
+         ",\"normalizer\":{\"type\":\"Replace\",\"content\":\"\",\"pattern\":{\"String\":\"\"}}}",
+         "pattern", OSH_E_FORMAT},
+        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}}", "UnicodeScripts",
          OSH_E_UNSUPPORTED},
-        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"(a\"}}}", "(a",
-         OSH_E_FORMAT},
-        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"[a&&b]\"}}}",
+        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Cut\",\"pattern\":{"
+                 "\"String\":\"a\"}}}",
+         "Cut", OSH_E_UNSUPPORTED},
+        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{"
+                 "\"Regex\":\"(a\"}}}",
+         "(a", OSH_E_FORMAT},
+        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{"
+                 "\"Regex\":\"[a&&b]\"}}}",
          "&&", OSH_E_UNSUPPORTED},
-        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"[a[b]]\"}}}",
+        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{"
+                 "\"Regex\":\"[a[b]]\"}}}",
          "class inside", OSH_E_UNSUPPORTED},
-        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"[\\\\W]\"}}}",
+        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{"
+                 "\"Regex\":\"[\\\\W]\"}}}",
          "negated", OSH_E_UNSUPPORTED},
-        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"__\"}}", "replacement", OSH_E_FORMAT},
-        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"x\"}}", "\"x\"",
+        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"__\"}}",
+         "replacement", OSH_E_FORMAT},
+        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_"
+                 "scheme\":\"x\"}}",
+         "\"x\"", OSH_E_UNSUPPORTED},
+        {"{" BPE ",\"post_processor\":{\"type\":\"Odd\"}}", "post_processor \"Odd\"",
          OSH_E_UNSUPPORTED},
-        {"{" BPE ",\"post_processor\":{\"type\":\"Odd\"}}", "post_processor \"Odd\"", OSH_E_UNSUPPORTED},
-        {"{" BPE ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"q\"}}]}}",
+        {"{" BPE ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{"
+                 "\"SpecialToken\":{\"id\":\"q\"}}]}}",
          "'q'", OSH_E_FORMAT},
-        {"{" BPE ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}}", "0 sequences",
-         OSH_E_UNSUPPORTED},
-        {"{" BPE ",\"post_processor\":{\"type\":\"BertProcessing\"}}", "without an id", OSH_E_FORMAT},
+        {"{" BPE ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}}",
+         "0 sequences", OSH_E_UNSUPPORTED},
+        {"{" BPE ",\"post_processor\":{\"type\":\"BertProcessing\"}}", "without an id",
+         OSH_E_FORMAT},
         {"{" BPE ",\"added_tokens\":{}}", "added_tokens", OSH_E_FORMAT},
         {"{" BPE ",\"added_tokens\":[{}]}", "content", OSH_E_FORMAT},
     };
@@ -273,12 +295,14 @@ static void bad_files_are_named(void **state)
         assert_null(t);
     }
     osh_tokenizer *t = NULL;
-    assert_fails(cx, OSH_E_IO, "tokenizer.json", osh_tokenizer_open(cx, &t, OSH_SOURCE_DIR "/tests"));
+    assert_fails(cx, OSH_E_IO, "tokenizer.json",
+                 osh_tokenizer_open(cx, &t, OSH_SOURCE_DIR "/tests"));
 }
 
 static void an_unknown_token_outside_the_vocabulary_is_an_error(void **state)
 {
-    static const char spec[] = "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[],\"unk_token\":\"<u>\"}}";
+    static const char spec[] =
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[],\"unk_token\":\"<u>\"}}";
     osh_ctx *cx = *state;
     osh_tokenizer *t = NULL;
     osh_ids ids = {0};
@@ -308,13 +332,17 @@ done:
 
 static void allocation_failures_are_reported_and_leak_nothing(void **state)
 {
-    static char spec[] =
-        "{" BPE ",\"added_tokens\":[{\"content\":\"<s>\",\"normalized\":true},{\"content\":\"b\",\"lstrip\":true}],"
-        "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Lowercase\"},{\"type\":\"Prepend\","
-        "\"prepend\":\"x\"},{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"e\"},\"content\":\"a\"}]},"
-        "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Metaspace\",\"replacement\":\"_\"},"
-        "{\"type\":\"Digits\"},{\"type\":\"ByteLevel\"}]},\"post_processor\":{\"type\":\"RobertaProcessing\","
-        "\"cls\":[\"a\",0],\"sep\":[\"b\",1]}}";
+    static char spec[] = "{" BPE ",\"added_tokens\":[{\"content\":\"<s>\",\"normalized\":true},{"
+                                 "\"content\":\"b\",\"lstrip\":true}],"
+                         "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":"
+                         "\"Lowercase\"},{\"type\":\"Prepend\","
+                         "\"prepend\":\"x\"},{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"e\"},"
+                         "\"content\":\"a\"}]},"
+                         "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"
+                         "\"Metaspace\",\"replacement\":\"_\"},"
+                         "{\"type\":\"Digits\"},{\"type\":\"ByteLevel\"}]},\"post_processor\":{"
+                         "\"type\":\"RobertaProcessing\","
+                         "\"cls\":[\"a\",0],\"sep\":[\"b\",1]}}";
 
     torture(*state, everything, spec);
 }
@@ -322,13 +350,17 @@ static void allocation_failures_are_reported_and_leak_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(components_give_the_library_ids, make_context, drop_context),
-        cmocka_unit_test_setup_teardown(a_real_tokenizer_gives_the_library_ids, make_context, drop_context),
+        cmocka_unit_test_setup_teardown(components_give_the_library_ids, make_context,
+                                        drop_context),
+        cmocka_unit_test_setup_teardown(a_real_tokenizer_gives_the_library_ids, make_context,
+                                        drop_context),
         cmocka_unit_test_setup_teardown(merging_follows_its_definition, make_context, drop_context),
         cmocka_unit_test_setup_teardown(long_words_are_not_quadratic, make_context, drop_context),
         cmocka_unit_test_setup_teardown(bad_files_are_named, make_context, drop_context),
-        cmocka_unit_test_setup_teardown(an_unknown_token_outside_the_vocabulary_is_an_error, make_context, drop_context),
-        cmocka_unit_test_setup_teardown(allocation_failures_are_reported_and_leak_nothing, make_context, drop_context),
+        cmocka_unit_test_setup_teardown(an_unknown_token_outside_the_vocabulary_is_an_error,
+                                        make_context, drop_context),
+        cmocka_unit_test_setup_teardown(allocation_failures_are_reported_and_leak_nothing,
+                                        make_context, drop_context),
     };
     return cmocka_run_group_tests_name("tokenizer", tests, NULL, NULL);
 }
