@@ -1,23 +1,27 @@
-/* attention.c - causal softmax(q k^T scale) v per head, grouped-query, with an optional sliding window.
+/* attention.c - causal softmax(q k^T scale) v per head, grouped-query, with an optional sliding
+ * window.
  *
- *   in[0] q [N, H*Dh]     in[1] k [N, K*Dh]     in[2] v [N, K*Dh]     out [N, H*Dh]     head h reads kv head h / (H/K)
+ *   in[0] q [N, H*Dh]     in[1] k [N, K*Dh]     in[2] v [N, K*Dh]     out [N, H*Dh]     head h
+ * reads kv head h / (H/K)
  *
  * Query i sees key j of its own sample where j <= i and, with a window, i - j < sliding_window.
- * transformers' eager_attention_forward, rounding to the dtype of q at its points: q k^T, times scale, (mask), softmax in
- * f32, its result, the sum over v. */
+ * transformers' eager_attention_forward, rounding to the dtype of q at its points: q k^T, times
+ * scale, (mask), softmax in f32, its result, the sum over v. */
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
 #include <math.h>
 
 static const osh_field attrs[] = {
-    {"n_heads", OSH_F_INT, offsetof(osh_attention_attr, n_heads), NULL, 1, 1e6, "H, query heads", NULL, NULL},
-    {"n_kv_heads", OSH_F_INT, offsetof(osh_attention_attr, n_kv_heads), NULL, 1, 1e6, "K, key and value heads", NULL, NULL},
+    {"n_heads", OSH_F_INT, offsetof(osh_attention_attr, n_heads), NULL, 1, 1e6, "H, query heads",
+     NULL, NULL},
+    {"n_kv_heads", OSH_F_INT, offsetof(osh_attention_attr, n_kv_heads), NULL, 1, 1e6,
+     "K, key and value heads", NULL, NULL},
     {"head_dim", OSH_F_INT, offsetof(osh_attention_attr, head_dim), NULL, 1, 1e6, "Dh", NULL, NULL},
     {"sliding_window", OSH_F_INT, offsetof(osh_attention_attr, sliding_window), "0", 0, 1e12,
      "keys a query sees, itself included; 0: all before it", NULL, NULL},
-    {"scale", OSH_F_FLOAT, offsetof(osh_attention_attr, scale), "0", 0, 1e6, "factor of q k^T; 0: 1 / sqrt(head_dim)", NULL,
-     NULL},
+    {"scale", OSH_F_FLOAT, offsetof(osh_attention_attr, scale), "0", 0, 1e6,
+     "factor of q k^T; 0: 1 / sqrt(head_dim)", NULL, NULL},
     {0},
 };
 

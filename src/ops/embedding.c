@@ -2,15 +2,17 @@
  *
  *   in[0] ids I32 [N]     in[1] w [V, D]     out y [N, D]
  *
- * torch.nn.Embedding. A row is copied bit for bit where w has the dtype of y, else rounded to it. An id outside [0, V) is
- * an error: it comes from a tokenizer that does not belong to the model. */
+ * torch.nn.Embedding. A row is copied bit for bit where w has the dtype of y, else rounded to it.
+ * An id outside [0, V) is an error: it comes from a tokenizer that does not belong to the model. */
 #include "ops/kernel.h"
 
 #include <string.h>
 
 static const osh_field attrs[] = {
-    {"hidden_size", OSH_F_INT, offsetof(osh_embedding_attr, hidden_size), NULL, 1, 1e7, "D, elements of a row", NULL, NULL},
-    {"vocab_size", OSH_F_INT, offsetof(osh_embedding_attr, vocab_size), NULL, 1, 2147483647, "V, rows", NULL, NULL},
+    {"hidden_size", OSH_F_INT, offsetof(osh_embedding_attr, hidden_size), NULL, 1, 1e7,
+     "D, elements of a row", NULL, NULL},
+    {"vocab_size", OSH_F_INT, offsetof(osh_embedding_attr, vocab_size), NULL, 1, 2147483647,
+     "V, rows", NULL, NULL},
     {0},
 };
 

@@ -1,11 +1,13 @@
 /* gptq_factor.c - U upper with U^T U = H^-1, in the place of H.
  *
- *   out H F32 [I, I], in place: its lower triangle is read, all of it written (zero below the diagonal)
+ *   out H F32 [I, I], in place: its lower triangle is read, all of it written (zero below the
+ * diagonal)
  *
- * llmcompressor's factorize_hessian: cholesky(cholesky_inverse(cholesky(H)), upper), which the reference below does in
- * double. The fast kernel needs no inverse (flip-Cholesky): with J the reversal of order, J H J = L L^T gives
- * H = R R^T for the upper R = J L J, hence H^-1 = R^-T R^-1 and U = R^-1 = J L^-1 J.
- * OSH_E_NUMERIC, without a message, where H is not positive definite: the caller damps more and tries again; H is lost. */
+ * llmcompressor's factorize_hessian: cholesky(cholesky_inverse(cholesky(H)), upper), which the
+ * reference below does in double. The fast kernel needs no inverse (flip-Cholesky): with J the
+ * reversal of order, J H J = L L^T gives H = R R^T for the upper R = J L J, hence H^-1 = R^-T R^-1
+ * and U = R^-1 = J L^-1 J. OSH_E_NUMERIC, without a message, where H is not positive definite: the
+ * caller damps more and tries again; H is lost. */
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 

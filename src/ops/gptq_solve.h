@@ -22,6 +22,8 @@ typedef struct osh_gptq_solve_args {
 osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a);     // fast, threads over fixed row tiles
 osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a); // plain loops
 
-/* Column-major products for the rest of the program, single-threaded OpenBLAS on fixed tiles: C[m,n] (+)= A[m,k] B[n,k]^T */
-osh_status osh_sgemm_nt(osh_ctx *cx, float *c, const float *a, const float *b, int64_t m, int64_t n, int64_t k, bool accumulate);
+/* Row-major products for the rest of the program, single-threaded OpenBLAS on fixed tiles:
+ * C[m,n] (+)= A[m,k] B[n,k]^T */
+osh_status osh_sgemm_nt(osh_ctx *cx, float *c, const float *a, const float *b, int64_t m, int64_t n,
+                        int64_t k, bool accumulate);
 #endif

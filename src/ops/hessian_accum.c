@@ -2,8 +2,9 @@
  *
  *   in[0] x [N, I]     out H F32 [I, I], in place; elements above the diagonal are left alone
  *
- * The Hessian of GPTQ and SparseGPT up to a factor that the modifier applies (llmcompressor accumulate_hessian). Products of
- * bf16 values are exact in f32; sums are f32, tile of tokens after tile of tokens, sample after sample. */
+ * The Hessian of GPTQ and SparseGPT up to a factor that the modifier applies (llmcompressor
+ * accumulate_hessian). Products of bf16 values are exact in f32; sums are f32, tile of tokens after
+ * tile of tokens, sample after sample. */
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 

@@ -25,7 +25,8 @@ osh_status osh_f32_copy(osh_ctx *cx, float **out, const osh_tensor *t)
     return osh_f32_weight(cx, out, t, t->dtype);
 }
 
-osh_status osh_tiles_new(osh_ctx *cx, osh_tile **out, int64_t *n_tiles, const osh_seqs *seqs, int64_t N, int64_t tile_rows)
+osh_status osh_tiles_new(osh_ctx *cx, osh_tile **out, int64_t *n_tiles, const osh_seqs *seqs,
+                         int64_t N, int64_t tile_rows)
 {
     const int64_t one[2] = {0, N};
     const int64_t *off = seqs ? seqs->offsets : one;

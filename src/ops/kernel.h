@@ -1,7 +1,9 @@
-/* kernel.h - what the kernels share: rounding to the compute dtype, tiles that start at each sample's first token, loads.
+/* kernel.h - what the kernels share: rounding to the compute dtype, tiles that start at each
+ * sample's first token, loads.
  *
- * Rounding points are those of transformers' eager Llama code in the model's dtype. Shapes are checked by the graph before
- * any kernel runs, so that a wrong shape here is a programmer's error (assert). */
+ * Rounding points are those of transformers' eager Llama code in the model's dtype. Shapes are
+ * checked by the graph before any kernel runs, so that a wrong shape here is a programmer's error
+ * (assert). */
 #ifndef OSH_KERNEL_H
 #define OSH_KERNEL_H
 #include "base/num.h"
@@ -25,7 +27,8 @@ static inline void *osh_elem(const osh_tensor *t, int64_t i) // address of eleme
     return (char *)t->data + (size_t)i * osh_dtype_bytes(t->dtype);
 }
 
-/* n weights from element `first`, as f32 values of the compute dtype (from_pretrained casts other dtypes on loading). */
+/* n weights from element `first`, as f32 values of the compute dtype (from_pretrained casts other
+ * dtypes on loading). */
 void osh_load_weight(float *to, const osh_tensor *w, int64_t first, int64_t n, osh_dtype compute);
 /* A whole tensor in f32: own. For the reference kernels. */
 osh_status osh_f32_copy(osh_ctx *cx, float **out, const osh_tensor *t);
@@ -36,7 +39,8 @@ typedef struct osh_tile {
     int64_t pos, len;  // index of the first row inside its sample; tokens of the sample
 } osh_tile;
 /* Cuts N rows into tiles of at most tile_rows that never cross from one sample into the next. own: osh_free. */
-osh_status osh_tiles_new(osh_ctx *cx, osh_tile **out, int64_t *n_tiles, const osh_seqs *seqs, int64_t N, int64_t tile_rows);
+osh_status osh_tiles_new(osh_ctx *cx, osh_tile **out, int64_t *n_tiles, const osh_seqs *seqs,
+                         int64_t N, int64_t tile_rows);
 /* Tiles [first, return) hold at most max_rows rows together, and at least one tile. */
 int64_t osh_tiles_panel(const osh_tile *tiles, int64_t n_tiles, int64_t first, int64_t max_rows);
 #endif

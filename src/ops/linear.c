@@ -2,8 +2,9 @@
  *
  *   in[0] x [N, I]     in[1] w [O, I]     in[2] b [O], optional     out y [N, O]
  *
- * torch.nn.Linear (addmm): products and sum in f32 (here double), the bias added before the one rounding to the dtype of
- * x. For an F32 model that is all; for BF16 the products themselves are exact in f32. */
+ * torch.nn.Linear (addmm): products and sum in f32 (here double), the bias added before the one
+ * rounding to the dtype of x. For an F32 model that is all; for BF16 the products themselves are
+ * exact in f32. */
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 

@@ -1,11 +1,13 @@
-/* op.h - all arithmetic of the project lives behind osh_op: one name, a shape rule, a column of kernels.
+/* op.h - all arithmetic of the project lives behind osh_op: one name, a shape rule, a column of
+ * kernels.
  *
- * A batch is ragged: the tokens of all its samples stand behind each other in [N, ...] and osh_seqs says where each sample
- * begins. There is no padding. No result may depend on which samples share a batch or on the number of threads: every kernel
- * works on a grid of tiles that starts anew at each sample's first token and is independent of threads.
+ * A batch is ragged: the tokens of all its samples stand behind each other in [N, ...] and osh_seqs
+ * says where each sample begins. There is no padding. No result may depend on which samples share a
+ * batch or on the number of threads: every kernel works on a grid of tiles that starts anew at each
+ * sample's first token and is independent of threads.
  *
- * Activations have the model's compute dtype (BF16, F16 or F32): a kernel widens to f32, computes, and rounds where
- * transformers rounds. Weights come in their stored dtype. */
+ * Activations have the model's compute dtype (BF16, F16 or F32): a kernel widens to f32, computes,
+ * and rounds where transformers rounds. Weights come in their stored dtype. */
 #ifndef OSH_OP_H
 #define OSH_OP_H
 #include "base/field.h"
@@ -32,9 +34,11 @@ typedef struct osh_op {
     int n_in, n_weights, n_out;   // in[0..n_in) are values, in[n_in..n_in+n_weights) weights (trailing ones optional)
     const osh_field *attrs;       // NULL: none. Filled by the graph template from config.json
     size_t attr_bytes;
-    /* Width (elements per token) of each output and the wanted shape of each weight, from the input widths, the output width
-     * given by the template (0: to be inferred) and attr. ndim 0: this weight is not used. */
-    osh_status (*infer)(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width, const void *attr);
+    /* Width (elements per token) of each output and the wanted shape of each weight, from the input
+     * widths, the output width given by the template (0: to be inferred) and attr. ndim 0: this
+     * weight is not used. */
+    osh_status (*infer)(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                        const int64_t *in_width, const void *attr);
     osh_op_fn run[OSH_N_BACKENDS]; // run[OSH_CPU] NULL: the reference serves
     double tol;                    // NMSE of fast kernels against the reference
     /* Host bytes of scratch that one call takes for n_tokens tokens, an upper bound; NULL: none. */
@@ -47,32 +51,39 @@ const osh_op *osh_op_at(size_t i);
 osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a); // the fastest CPU column
 
 /* ---- attributes of the model ops ---- */
-typedef struct { double eps; int64_t head_dim; /* 0: the whole row; else each slice of head_dim (q_norm, k_norm) */ } osh_rms_norm_attr;
+typedef struct {
+    double eps;
+    int64_t head_dim; /* 0: the whole row; else each slice of head_dim (q_norm, k_norm) */
+} osh_rms_norm_attr;
 typedef struct { int64_t out_features; bool bias; } osh_linear_attr;
 typedef struct { int64_t hidden_size, vocab_size; } osh_embedding_attr;
 #define OSH_ROPE_MAX_FREQS 512
-typedef struct { // inverse frequencies are computed by the graph from osh_rope, so that the op knows no rope type but dynamic
+typedef struct { // inverse frequencies are computed by the graph from osh_rope, so that the op
+                 // knows no rope type but dynamic
     int64_t head_dim, rotary_dim;
     double inv_freq[OSH_ROPE_MAX_FREQS]; // [rotary_dim / 2], f32-rounded values
     double attention_scaling;            // multiplies cos and sin
     bool dynamic;                        // NTK: frequencies depend on the sample's length L when L > max_pos
     double theta, factor; int64_t max_pos;
 } osh_rope_attr;
-typedef struct { int64_t n_heads, n_kv_heads, head_dim, sliding_window; /* 0: none */ double scale; } osh_attention_attr;
+typedef struct {
+    int64_t n_heads, n_kv_heads, head_dim, sliding_window; /* 0: none */
+    double scale;
+} osh_attention_attr;
 typedef struct { char *act; /* silu | gelu | gelu_pytorch_tanh */ } osh_glu_attr;
 /* Model ops (in ops.def):
  *  embedding  in ids I32 [N], w [V, D]                          out [N, D]
  *  rms_norm   in x [N, D], w [D] (or [head_dim])                out [N, D]
- *  linear     in x [N, I], w [O, I], bias [O] optional          out [N, O]   f32 accumulation, one rounding
- *  rope       in q [N, H*Dh]                                    out [N, H*Dh]   position = index inside the sample; rotate_half
- *  attention  in q [N, H*Dh], k [N, K*Dh], v [N, K*Dh]          out [N, H*Dh]   causal, eager's rounding points
- *  glu        in gate [N, F], up [N, F]                         out [N, F]   act(gate) * up
- *  add        in a [N, D], b [N, D]                             out [N, D]
- * Statistics and solver ops:
- *  hessian_accum  in x [N, I]; out H F32 [I, I] in place: H += X^T X, lower triangle only, sample by sample in order
- *  nll            in logits source x [N, D], w [V, D]; in[2] targets I32 [N] (< 0: not scored); out nll F32 [N]; never holds
- *                 N x V logits: blocks of tokens. Logits are rounded to the compute dtype first, then log-softmax in f32.
- *  gptq_factor    in H F32 [I, I] in place (lower triangle given, damped, dead columns set): becomes U upper with
- *                 U^T U = H^-1 (= cholesky(cholesky_inverse(chol H), upper)), by flip-Cholesky. OSH_E_NUMERIC: not pos. def.
+ *  linear     in x [N, I], w [O, I], bias [O] optional          out [N, O]   f32 accumulation, one
+ * rounding rope       in q [N, H*Dh]                                    out [N, H*Dh]   position =
+ * index inside the sample; rotate_half attention  in q [N, H*Dh], k [N, K*Dh], v [N, K*Dh] out [N,
+ * H*Dh]   causal, eager's rounding points glu        in gate [N, F], up [N, F] out [N, F] act(gate)
+ * * up add        in a [N, D], b [N, D]                             out [N, D] Statistics and
+ * solver ops: hessian_accum  in x [N, I]; out H F32 [I, I] in place: H += X^T X, lower triangle
+ * only, sample by sample in order nll            in logits source x [N, D], w [V, D]; in[2] targets
+ * I32 [N] (< 0: not scored); out nll F32 [N]; never holds N x V logits: blocks of tokens. Logits
+ * are rounded to the compute dtype first, then log-softmax in f32. gptq_factor    in H F32 [I, I]
+ * in place (lower triangle given, damped, dead columns set): becomes U upper with U^T U = H^-1 (=
+ * cholesky(cholesky_inverse(chol H), upper)), by flip-Cholesky. OSH_E_NUMERIC: not pos. def.
  *  gptq_solve     see ops/gptq_solve.h */
 #endif

@@ -11,9 +11,10 @@
 #include <math.h>
 
 static const osh_field attrs[] = {
-    {"eps", OSH_F_FLOAT, offsetof(osh_rms_norm_attr, eps), "1e-6", 0, 1, "added to the mean square", NULL, NULL},
-    {"head_dim", OSH_F_INT, offsetof(osh_rms_norm_attr, head_dim), "0", 0, 1e6, "norm each slice of so many; 0: the row",
+    {"eps", OSH_F_FLOAT, offsetof(osh_rms_norm_attr, eps), "1e-6", 0, 1, "added to the mean square",
      NULL, NULL},
+    {"head_dim", OSH_F_INT, offsetof(osh_rms_norm_attr, head_dim), "0", 0, 1e6,
+     "norm each slice of so many; 0: the row", NULL, NULL},
     {0},
 };
 

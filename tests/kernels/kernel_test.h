@@ -1,4 +1,5 @@
-/* kernel_test.h - tensors with poisoned guards, filled by the counter RNG, and the comparison of two columns of an op. */
+/* kernel_test.h - tensors with poisoned guards, filled by the counter RNG, and the comparison of
+ * two columns of an op. */
 #ifndef OSH_KERNEL_TEST_H
 #define OSH_KERNEL_TEST_H
 #include <setjmp.h>
@@ -75,7 +76,8 @@ static inline double nmse(const osh_tensor *got, const osh_tensor *want)
     return diff == 0 ? 0 : diff / (norm > 0 ? norm : 1e-300);
 }
 
-/* What one flipped rounding of a narrow dtype may add: a few percent of the elements off by one unit in the last place. */
+/* What one flipped rounding of a narrow dtype may add: a few percent of the elements off by one
+ * unit in the last place. */
 static inline double tol_of(double tol, osh_dtype dt)
 {
     if (dt == OSH_BF16) return tol + 2e-7; // a unit is 2^-8: 1.5e-5 / 12 if every element were off

@@ -1,11 +1,14 @@
-/* test_dnnl.c - linear on oneDNN against the reference: in F32 on every CPU, in BF16 where the CPU has the instructions. */
+/* test_dnnl.c - linear on oneDNN against the reference: in F32 on every CPU, in BF16 where the CPU
+ * has the instructions. */
 #include "kernel_test.h"
 #include "ops/cpu/dnnl.h"
 
-static void linear_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t in, int64_t out, int64_t split, bool bias, osh_dtype dt)
+static void linear_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t in, int64_t out,
+                        int64_t split, bool bias, osh_dtype dt)
 {
     const osh_op *op = osh_op_find("linear");
-    guarded x = guarded_new(one, dt, 2, n, in), w = guarded_new(one, dt, 2, out, in), b = guarded_new(one, dt, 1, out, 0);
+    guarded x = guarded_new(one, dt, 2, n, in), w = guarded_new(one, dt, 2, out, in),
+            b = guarded_new(one, dt, 1, out, 0);
     guarded y[3];
     int64_t offsets[3] = {0, split, n};
     osh_seqs seqs = {.n = split ? 2 : 1, .offsets = offsets};
@@ -19,7 +22,8 @@ static void linear_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t in, int
     assert_int_equal(osh_dnnl_linear(three, &y[2].t, &x.t, &w.t, bias ? &b.t : NULL, &seqs), OSH_OK);
     assert_memory_equal(y[1].t.data, y[2].t.data, osh_tensor_bytes(&y[1].t));
     double e = nmse(&y[1].t, &y[0].t);
-    if (!(e <= tol_of(op->tol, dt))) fail_msg("oneDNN linear [%ld, %ld, %ld]: NMSE %g", (long)n, (long)in, (long)out, e);
+    if (!(e <= tol_of(op->tol, dt)))
+        fail_msg("oneDNN linear [%ld, %ld, %ld]: NMSE %g", (long)n, (long)in, (long)out, e);
     guarded_check(&x), guarded_check(&w), guarded_check(&b);
     guarded_free(one, &x), guarded_free(one, &w), guarded_free(one, &b);
     for (int i = 0; i < 3; i++) guarded_check(&y[i]), guarded_free(one, &y[i]);

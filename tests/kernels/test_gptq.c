@@ -18,7 +18,8 @@ static void make_hessian(float *h, int64_t I)
         float common = osh_rng_sym(SEED, 10, (uint64_t)n);
         for (int64_t i = 0; i < I; i++)
             for (int64_t j = 0; j <= i; j++) {
-                float a = common + osh_rng_sym(SEED, 11, (uint64_t)(n * I + i)), b = common + osh_rng_sym(SEED, 11, (uint64_t)(n * I + j));
+                float a = common + osh_rng_sym(SEED, 11, (uint64_t)(n * I + i)),
+                      b = common + osh_rng_sym(SEED, 11, (uint64_t)(n * I + j));
                 h[i * I + j] += a * b / (float)(2 * I);
             }
     }
@@ -124,7 +125,8 @@ typedef struct solution {
 
 static void solution_open(osh_ctx *cx, solution *s, const problem *p)
 {
-    int64_t O = p->O, I = p->I, n_cols = p->group ? (I + p->group - 1) / p->group : 1, n_rows = (O + p->row_block - 1) / p->row_block;
+    int64_t O = p->O, I = p->I, n_cols = p->group ? (I + p->group - 1) / p->group : 1,
+            n_rows = (O + p->row_block - 1) / p->row_block;
 
     *s = (solution){.w = osh_calloc(cx, (size_t)(O * I), 4), .u = osh_calloc(cx, (size_t)(I * I), 4),
                     .h = osh_calloc(cx, (size_t)(I * I), 4), .scale = osh_calloc(cx, (size_t)(n_rows * n_cols), 4),
@@ -142,9 +144,21 @@ static void solution_open(osh_ctx *cx, solution *s, const problem *p)
         s->zero[i] = (float)(int)(osh_rng_sym(SEED, 22, (uint64_t)i) * 2.9f);
     }
     for (int64_t i = 0; i < I; i++) s->col[i] = p->group ? (int32_t)((p->order ? I - 1 - i : i) / p->group) : 0;
-    s->a = (osh_gptq_solve_args){.w = s->w, .codes = s->codes, .u = s->u, .scale = s->scale, .zero = p->zero ? s->zero : NULL,
-                                 .col_scale = s->col, .O = O, .I = I, .n_scale_cols = n_cols, .row_block = p->row_block,
-                                 .block_size = p->block, .bits = p->bits, .fp8 = p->fp8, .dq_dtype = p->dq, .loss = s->loss};
+    s->a = (osh_gptq_solve_args){.w = s->w,
+                                 .codes = s->codes,
+                                 .u = s->u,
+                                 .scale = s->scale,
+                                 .zero = p->zero ? s->zero : NULL,
+                                 .col_scale = s->col,
+                                 .O = O,
+                                 .I = I,
+                                 .n_scale_cols = n_cols,
+                                 .row_block = p->row_block,
+                                 .block_size = p->block,
+                                 .bits = p->bits,
+                                 .fp8 = p->fp8,
+                                 .dq_dtype = p->dq,
+                                 .loss = s->loss};
 }
 
 static void solution_close(osh_ctx *cx, solution *s)
@@ -161,7 +175,8 @@ static double objective(const solution *s)
         for (int64_t i = 0; i < s->a.I; i++) {
             double part = 0, di = s->w[o * s->a.I + i] - osh_rng_sym(SEED, 20, (uint64_t)(o * s->a.I + i));
             for (int64_t j = 0; j < s->a.I; j++)
-                part += s->h[i * s->a.I + j] * (s->w[o * s->a.I + j] - osh_rng_sym(SEED, 20, (uint64_t)(o * s->a.I + j)));
+                part += s->h[i * s->a.I + j] *
+                        (s->w[o * s->a.I + j] - osh_rng_sym(SEED, 20, (uint64_t)(o * s->a.I + j)));
             sum += di * part;
         }
     return sum;
@@ -201,8 +216,8 @@ static void test_solve(void **state)
         assert_memory_equal(fast.loss, threads.loss, (size_t)p->O * 8);
         for (int64_t i = 0; i < n; i++) differ += ref.codes[i] != fast.codes[i];
         double want = objective(&ref), got = objective(&fast);
-        printf("solve %ld x %ld, block %ld: %ld of %ld codes differ, objective %g, reference %g\n", (long)p->O, (long)p->I,
-               (long)p->block, (long)differ, (long)n, got, want);
+        printf("solve %ld x %ld, block %ld: %ld of %ld codes differ, objective %g, reference %g\n",
+               (long)p->O, (long)p->I, (long)p->block, (long)differ, (long)n, got, want);
         assert_true(differ <= n / 1000);
         assert_true(got <= 1.001 * want);
         if (p->block >= p->I) { // no product behind a block: each rounding is the reference's

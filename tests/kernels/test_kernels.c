@@ -1,7 +1,9 @@
-/* test_kernels.c - every model op: the fast column against the reference, one row of `cases` per shape.
+/* test_kernels.c - every model op: the fast column against the reference, one row of `cases` per
+ * shape.
  *
- * Besides the error: guards stay, a batch gives the bytes of its samples alone, one thread gives those of three, and each
- * attribute is load-bearing: its case differs from the same case without it. */
+ * Besides the error: guards stay, a batch gives the bytes of its samples alone, one thread gives
+ * those of three, and each attribute is load-bearing: its case differs from the same case without
+ * it. */
 #include "kernel_test.h"
 
 typedef struct op_case {
@@ -20,14 +22,28 @@ static const osh_rms_norm_attr eps = {.eps = 1e-5}, eps0 = {.eps = 0}, heads8 = 
 static const osh_rms_norm_attr heads129 = {.eps = 1e-6, .head_dim = 129};
 static const osh_linear_attr lin = {0};
 static const osh_embedding_attr emb = {.hidden_size = 129, .vocab_size = 33};
-static const osh_attention_attr att1 = {1, 1, 1, 0, 0}, att7 = {6, 2, 7, 0, 0}, att7w = {6, 2, 7, 3, 0}, att7k = {6, 6, 7, 0, 0};
+static const osh_attention_attr att1 = {1, 1, 1, 0, 0}, att7 = {6, 2, 7, 0, 0},
+                                att7w = {6, 2, 7, 3, 0}, att7k = {6, 6, 7, 0, 0};
 static const osh_attention_attr att7s = {6, 2, 7, 0, 0.9}, att64 = {9, 3, 64, 0, 0}, att64w = {9, 3, 64, 100, 0};
-static const osh_rope_attr rope8 = {.head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.25, 0.0625f, 0.015625f}, .attention_scaling = 1};
-static const osh_rope_attr rope8s = {.head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.25, 0.0625f, 0.015625f}, .attention_scaling = 1.2};
+static const osh_rope_attr rope8 = {.head_dim = 8,
+                                    .rotary_dim = 8,
+                                    .inv_freq = {1, 0.25, 0.0625f, 0.015625f},
+                                    .attention_scaling = 1};
+static const osh_rope_attr rope8s = {.head_dim = 8,
+                                     .rotary_dim = 8,
+                                     .inv_freq = {1, 0.25, 0.0625f, 0.015625f},
+                                     .attention_scaling = 1.2};
 static const osh_rope_attr rope8p = {.head_dim = 8, .rotary_dim = 4, .inv_freq = {1, 0.1f}, .attention_scaling = 1};
-static const osh_rope_attr rope8f = {.head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.1f, 0.01f, 0.001f}, .attention_scaling = 1};
-static const osh_rope_attr rope8d = {.head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.1f, 0.01f, 0.001f}, .attention_scaling = 1,
-                                     .dynamic = true, .theta = 10000, .factor = 2, .max_pos = 20};
+static const osh_rope_attr rope8f = {
+    .head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.1f, 0.01f, 0.001f}, .attention_scaling = 1};
+static const osh_rope_attr rope8d = {.head_dim = 8,
+                                     .rotary_dim = 8,
+                                     .inv_freq = {1, 0.1f, 0.01f, 0.001f},
+                                     .attention_scaling = 1,
+                                     .dynamic = true,
+                                     .theta = 10000,
+                                     .factor = 2,
+                                     .max_pos = 20};
 static osh_rope_attr rope64, rope258; // filled by main
 
 static const op_case cases[] = {
@@ -92,7 +108,8 @@ static void op_run_open(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype dt)
         if (weight) r->in[i] = guarded_new(cx, dt, w[1] ? 2 : 1, w[0], w[1]);
         else r->in[i] = guarded_new(cx, ids ? OSH_I32 : dt, ids ? 1 : 2, c->n, c->in[i]);
         if (ids && !weight)
-            for (int64_t n = 0; n < c->n; n++) ((int32_t *)r->in[i].t.data)[n] = (int32_t)(osh_rng_u64(SEED, 0, (uint64_t)n) % 33);
+            for (int64_t n = 0; n < c->n; n++)
+                ((int32_t *)r->in[i].t.data)[n] = (int32_t)(osh_rng_u64(SEED, 0, (uint64_t)n) % 33);
         else
             guarded_fill(&r->in[i], (uint64_t)i, c->amp > 0 && !weight ? c->amp : 1);
         r->a.in[i] = &r->in[i].t;
@@ -131,7 +148,9 @@ static void check_against_ref(osh_ctx *cx, const op_case *c, osh_dtype dt)
         other.a.attr = c->without;
         assert_int_equal(op->run[OSH_REF](cx, &other.a), OSH_OK);
         e = nmse(&other.out.t, &ref.out.t);
-        if (!(e > 1e-9)) fail_msg("%s [%lld, %lld]: the attribute changes nothing (%g)", c->op, (long long)c->n, (long long)c->out, e);
+        if (!(e > 1e-9))
+            fail_msg("%s [%lld, %lld]: the attribute changes nothing (%g)", c->op, (long long)c->n,
+                     (long long)c->out, e);
         op_run_close(cx, &other);
     }
     op_run_close(cx, &fast);
@@ -196,7 +215,8 @@ static void test_same_bytes(void **state)
     osh_ctx_free(one);
 }
 
-/* Scratch predicted by the table covers what the fast kernel takes; the predicted width and weight shapes are the case's. */
+/* Scratch predicted by the table covers what the fast kernel takes; the predicted width and weight
+ * shapes are the case's. */
 static void test_scratch_and_shapes(void **state)
 {
     (void)state;
@@ -218,7 +238,8 @@ static void test_scratch_and_shapes(void **state)
         assert_int_equal(osh_op_run(cx, op, &r.a), OSH_OK);
         size_t took = osh_mem_peak(cx) - live, said = op->scratch(c->attr, c->in, c->out, c->n, 2);
         if (took > said + 2048) // rounding of small blocks
-            fail_msg("%s [%lld, %lld] takes %zu bytes, predicted %zu", c->op, (long long)c->n, (long long)c->out, took, said);
+            fail_msg("%s [%lld, %lld] takes %zu bytes, predicted %zu", c->op, (long long)c->n,
+                     (long long)c->out, took, said);
         op_run_close(cx, &r);
         osh_ctx_free(cx);
     }

@@ -1,5 +1,5 @@
-/* test_span.c - the vector loops: the baseline (SSE2) body gives the bytes of the AVX2 body, exp and the roundings are exact
- * enough over their whole range, special values included. */
+/* test_span.c - the vector loops: the baseline (SSE2) body gives the bytes of the AVX2 body, exp
+ * and the roundings are exact enough over their whole range, special values included. */
 #include "kernel_test.h"
 #include "ops/cpu/span.h"
 
@@ -88,7 +88,8 @@ static void test_exp(void **state)
 static void test_round(void **state)
 {
     (void)state;
-    const uint32_t special[8] = {0x7f800000u, 0xff800000u, 0x80000000u, 0x477fefffu, 0x477ff000u, 0x387fffffu, 0x33000000u, 0x33000001u};
+    const uint32_t special[8] = {0x7f800000u, 0xff800000u, 0x80000000u, 0x477fefffu,
+                                 0x477ff000u, 0x387fffffu, 0x33000000u, 0x33000001u};
 
     for (uint64_t u = 0; u < 0x100000000u; u += 8 * 10007) {
         float v[2][8], in[8];

@@ -1,4 +1,5 @@
-/* test_stats.c - hessian_accum, nll and kl against their references; same bytes for any batch and any number of threads. */
+/* test_stats.c - hessian_accum, nll and kl against their references; same bytes for any batch and
+ * any number of threads. */
 #include "kernel_test.h"
 
 typedef struct fixture { osh_ctx *one, *three; } fixture;
@@ -68,7 +69,8 @@ enum { SHARP = 8 }; // amplitude of x: logits that differ
 static void nll_case(fixture *f, int64_t n, int64_t D, int64_t V, int64_t split, osh_dtype dt)
 {
     const osh_op *op = osh_op_find("nll");
-    guarded x = guarded_new(f->one, dt, 2, n, D), w = guarded_new(f->one, dt, 2, V, D), t = guarded_new(f->one, OSH_I32, 1, n, 0);
+    guarded x = guarded_new(f->one, dt, 2, n, D), w = guarded_new(f->one, dt, 2, V, D),
+            t = guarded_new(f->one, OSH_I32, 1, n, 0);
     guarded y[3];
     int64_t offsets[3] = {0, split, n};
     osh_seqs seqs = {.n = 2, .offsets = offsets};
@@ -76,7 +78,11 @@ static void nll_case(fixture *f, int64_t n, int64_t D, int64_t V, int64_t split,
     if (!split) offsets[1] = n, seqs.n = 1;
     guarded_fill(&x, 1, SHARP), guarded_fill(&w, 2, 0.5f);
     for (int64_t i = 0; i < n; i++)
-        ((int32_t *)t.t.data)[i] = i % 5 == 4 ? -1 : (int32_t)(i == 0 ? V - 1 : (int64_t)(osh_rng_u64(SEED, 3, (uint64_t)i) % (uint64_t)V));
+        ((int32_t *)t.t.data)[i] =
+            i % 5 == 4
+                ? -1
+                : (int32_t)(i == 0 ? V - 1
+                                   : (int64_t)(osh_rng_u64(SEED, 3, (uint64_t)i) % (uint64_t)V));
     for (int i = 0; i < 3; i++) y[i] = guarded_new(f->one, OSH_F32, 1, n, 0);
     osh_op_args a = {.in = {&x.t, &w.t, &t.t}, .out = {&y[0].t}, .seqs = &seqs};
     assert_int_equal(op->run[OSH_REF](f->one, &a), OSH_OK);
@@ -110,7 +116,8 @@ static void test_nll(void **state)
     }
 }
 
-static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int64_t split, osh_dtype dt, osh_dtype dt_ref)
+static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int64_t split,
+                    osh_dtype dt, osh_dtype dt_ref)
 {
     const osh_op *op = osh_op_find("kl");
     guarded in[4] = {guarded_new(f->one, dt, 2, n, D), guarded_new(f->one, dt, 2, V, D),
@@ -122,7 +129,9 @@ static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int
     for (int i = 0; i < 4; i++) guarded_fill(&in[i], (uint64_t)i % 2, i % 2 ? 0.5f : 4);
     for (int i = 0; i < 2; i++) {
         y[i][0] = guarded_new(f->one, OSH_F32, 1, n, 0), y[i][1] = guarded_new(f->one, OSH_F32, 1, n, 0);
-        osh_op_args a = {.in = {&in[0].t, &in[1].t, &in[2].t, &in[3].t}, .out = {&y[i][0].t, &y[i][1].t}, .seqs = &seqs};
+        osh_op_args a = {.in = {&in[0].t, &in[1].t, &in[2].t, &in[3].t},
+                         .out = {&y[i][0].t, &y[i][1].t},
+                         .seqs = &seqs};
         assert_int_equal(i ? osh_op_run(f->three, op, &a) : op->run[OSH_REF](f->one, &a), OSH_OK);
     }
     const float *kl = y[1][0].t.data, *want = y[0][0].t.data;
@@ -176,7 +185,7 @@ static void test_torture(void **state)
 int main(void)
 {
     printf("seed %d\n", SEED);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_hessian), cmocka_unit_test(test_nll), cmocka_unit_test(test_kl),
-                                       cmocka_unit_test(test_torture)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_hessian), cmocka_unit_test(test_nll),
+                                       cmocka_unit_test(test_kl), cmocka_unit_test(test_torture)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,6 +1,8 @@
-/* attention.c - attention by tiles of 128 queries of one head: scores of one tile, softmax row by row, sum over v.
+/* attention.c - attention by tiles of 128 queries of one head: scores of one tile, softmax row by
+ * row, sum over v.
  *
- * A tile sees the keys of its sample up to its last query, so the products skip what causality hides, to a tile's width. */
+ * A tile sees the keys of its sample up to its last query, so the products skip what causality
+ * hides, to a tile's width. */
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/span.h"
@@ -32,7 +34,8 @@ static void load_head(float *to, const osh_tensor *x, int64_t row, int64_t n, in
         osh_to_f32(to + r * Dh, osh_elem(x, (row + r) * osh_width(x) + head * Dh), x->dtype, Dh);
 }
 
-/* Brings keys and values [0, n) of this sample and head into f32; a worker that stays on a head adds the new ones only. */
+/* Brings keys and values [0, n) of this sample and head into f32; a worker that stays on a head
+ * adds the new ones only. */
 static void load_keys(attention_worker *me, const attention_job *j, int64_t sample, int64_t kv_head, int64_t n)
 {
     int64_t Dh = j->at->head_dim, have = me->n_keys;
@@ -123,7 +126,8 @@ done:
     return rc;
 }
 
-size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
+size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                             int64_t n_tokens, int n_threads)
 {
     const osh_attention_attr *at = attr;
 

@@ -15,10 +15,13 @@ osh_status osh_kl_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_factor_cpu(osh_ctx *cx, const osh_op_args *a);
 
 /* Upper bounds, as osh_op.scratch. */
-size_t osh_rms_norm_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads);
-size_t osh_linear_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads);
+size_t osh_rms_norm_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                            int64_t n_tokens, int n_threads);
+size_t osh_linear_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                          int64_t n_tokens, int n_threads);
 size_t osh_rope_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads);
-size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads);
+size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                             int64_t n_tokens, int n_threads);
 size_t osh_elementwise_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
                                int n_threads); // none: on the stack
 size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,

@@ -1,8 +1,10 @@
-/* dnnl.c - linear on oneDNN 2.6: one matmul primitive for each tile of 512 rows (from each sample's first token) x 192
- * columns, straight from and to bf16, f32 inside, bias added before the rounding.
+/* dnnl.c - linear on oneDNN 2.6: one matmul primitive for each tile of 512 rows (from each sample's
+ * first token) x 192 columns, straight from and to bf16, f32 inside, bias added before the
+ * rounding.
  *
- * oneDNN brings OpenMP. A tile runs on the worker that has it: its team is cut to one thread there, so that our pool alone
- * decides how many run. Below AVX-512 BF16 oneDNN is slower than widening to f32, or has no bf16 product at all. */
+ * oneDNN brings OpenMP. A tile runs on the worker that has it: its team is cut to one thread there,
+ * so that our pool alone decides how many run. Below AVX-512 BF16 oneDNN is slower than widening to
+ * f32, or has no bf16 product at all. */
 #include "ops/cpu/dnnl.h"
 #include "ops/cpu/gemm.h"
 #include "ops/kernel.h"
@@ -30,8 +32,9 @@ bool osh_dnnl_fits(const osh_tensor *y, const osh_tensor *x, const osh_tensor *w
 }
 
 /* Memory of rows x cols elements at p; stride[] in elements. */
-static dnnl_status_t make_memory(dnnl_memory_t *out, dnnl_memory_desc_t *md, dnnl_engine_t engine, osh_dtype dt, void *p,
-                                 int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride)
+static dnnl_status_t make_memory(dnnl_memory_t *out, dnnl_memory_desc_t *md, dnnl_engine_t engine,
+                                 osh_dtype dt, void *p, int64_t rows, int64_t cols,
+                                 int64_t row_stride, int64_t col_stride)
 {
     dnnl_dims_t dims = {rows, cols}, strides = {row_stride, col_stride};
     dnnl_status_t st = dnnl_memory_desc_init_by_strides(md, 2, dims, dt == OSH_BF16 ? dnnl_bf16 : dnnl_f32, strides);
@@ -89,8 +92,9 @@ static osh_status dnnl_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     if (j->set_threads) j->set_threads(1); // of this thread's teams
     dnnl_status_t st = run_tile(j, &j->tiles[chunk % j->n_tiles], col, n);
     if (st == dnnl_success) return OSH_OK;
-    return osh_fail(cx, st == dnnl_out_of_memory ? OSH_E_NOMEM : OSH_E_INTERNAL, "oneDNN's %s matmul failed with status %d",
-                    osh_dtype_name(j->x->dtype), (int)st);
+    return osh_fail(cx, st == dnnl_out_of_memory ? OSH_E_NOMEM : OSH_E_INTERNAL,
+                    "oneDNN's %s matmul failed with status %d", osh_dtype_name(j->x->dtype),
+                    (int)st);
 }
 
 osh_status osh_dnnl_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w, const osh_tensor *bias,

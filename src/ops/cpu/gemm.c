@@ -1,6 +1,7 @@
-/* gemm.c - products on OpenBLAS: y is cut into tiles of 256 rows (from each sample's first token) x 192 columns, one sgemm
- * over the whole of I for each. The grid knows nothing of threads or of the batch, so neither do the bytes. BF16 goes to oneDNN
- * where the CPU has bf16 instructions (dnnl.c). */
+/* gemm.c - products on OpenBLAS: y is cut into tiles of 256 rows (from each sample's first token) x
+ * 192 columns, one sgemm over the whole of I for each. The grid knows nothing of threads or of the
+ * batch, so neither do the bytes. BF16 goes to oneDNN where the CPU has bf16 instructions (dnnl.c).
+ */
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/dnnl.h"
 #include "ops/gptq_solve.h"
@@ -39,7 +40,8 @@ void osh_gemm_tn(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t
 
 void osh_syrk_lower_t(float *c, int64_t ldc, osh_mat a, int64_t n, int64_t k)
 {
-    cblas_ssyrk(CblasRowMajor, CblasLower, CblasTrans, (blasint)n, (blasint)k, 1, a.p, (blasint)a.ld, 1, c, (blasint)ldc);
+    cblas_ssyrk(CblasRowMajor, CblasLower, CblasTrans, (blasint)n, (blasint)k, 1, a.p,
+                (blasint)a.ld, 1, c, (blasint)ldc);
 }
 
 enum { WIDEN_ROWS = 16 };
@@ -92,7 +94,8 @@ static osh_status linear_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     (void)cx;
     if (me->block != block) osh_load_weight(me->w, j->w, col * j->I, n * j->I, j->dtype);
     me->block = block;
-    osh_gemm_nt(me->y, n, (osh_mat){j->x + (t->row - j->first_row) * j->I, j->I}, (osh_mat){me->w, j->I}, t->n, n, j->I, 0);
+    osh_gemm_nt(me->y, n, (osh_mat){j->x + (t->row - j->first_row) * j->I, j->I},
+                (osh_mat){me->w, j->I}, t->n, n, j->I, 0);
     for (int64_t r = 0; r < t->n; r++) {
         float *row = me->y + r * n;
         if (j->bias)
@@ -151,8 +154,17 @@ osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, cons
         end = osh_tiles_panel(tiles, n_tiles, first, OSH_GEMM_PANEL);
         int64_t row = tiles[first].row, n_rows = tiles[end - 1].row + tiles[end - 1].n - row;
         if (xf) OSH_TRY(osh_widen_rows(cx, xf, x, row, n_rows));
-        linear_job j = {.w = w, .y = y, .tiles = tiles + first, .n_tiles = end - first, .I = I, .O = O, .bias = b,
-                        .first_row = row, .dtype = x->dtype, .x = xf ? xf : (float *)x->data + row * I, .workers = workers};
+        linear_job j = {.w = w,
+                        .y = y,
+                        .tiles = tiles + first,
+                        .n_tiles = end - first,
+                        .I = I,
+                        .O = O,
+                        .bias = b,
+                        .first_row = row,
+                        .dtype = x->dtype,
+                        .x = xf ? xf : (float *)x->data + row * I,
+                        .workers = workers};
         OSH_TRY(osh_parallel_for(cx, osh_div_up(O, OSH_GEMM_COLS) * j.n_tiles, linear_chunk, &j));
     }
 done:

@@ -1,6 +1,8 @@
-/* gemm.h - f32 matrix products on one thread (OpenBLAS), and the linear layer's product over fixed tiles.
+/* gemm.h - f32 matrix products on one thread (OpenBLAS), and the linear layer's product over fixed
+ * tiles.
  *
- * Row-major, beta is 0 or 1. A product's bytes depend on m, n and k: callers give tiles that depend on a sample alone. */
+ * Row-major, beta is 0 or 1. A product's bytes depend on m, n and k: callers give tiles that depend
+ * on a sample alone. */
 #ifndef OSH_GEMM_H
 #define OSH_GEMM_H
 #include "ops/op.h"
@@ -8,9 +10,12 @@
 typedef struct osh_mat { const float *p; int64_t ld; } osh_mat; // view
 
 void osh_blas_init(void); // once, before the first call of anything in OpenBLAS: each call stays on its own thread
-void osh_gemm_nt(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k, float beta); // a [m,k] b [n,k]
-void osh_gemm_nn(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k, float beta); // a [m,k] b [k,n]
-void osh_gemm_tn(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k, float beta); // a [k,m] b [k,n]
+void osh_gemm_nt(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k,
+                 float beta); // a [m,k] b [n,k]
+void osh_gemm_nn(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k,
+                 float beta); // a [m,k] b [k,n]
+void osh_gemm_tn(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k,
+                 float beta); // a [k,m] b [k,n]
 /* Lower triangle of c [n, n] += a^T a, a [k, n]. */
 void osh_syrk_lower_t(float *c, int64_t ldc, osh_mat a, int64_t n, int64_t k);
 

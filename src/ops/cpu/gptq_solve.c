@@ -1,8 +1,10 @@
-/* gptq_solve.c - the GPTQ column loop over tiles of rows: inside a block a lane is a row, behind it one sgemm per tile.
+/* gptq_solve.c - the GPTQ column loop over tiles of rows: inside a block a lane is a row, behind it
+ * one sgemm per tile.
  *
- * A tile's block is held transposed, [column][row]. Column j gathers what the columns before it in the block leave to it,
- * w_j + (-err_0 U[0, j]) + (-err_1 U[1, j]) + ..., in the order in which the reference subtracts, so the same bytes come out
- * without storing w_j j times. No fused multiply-add: the reference rounds each product. */
+ * A tile's block is held transposed, [column][row]. Column j gathers what the columns before it in
+ * the block leave to it, w_j + (-err_0 U[0, j]) + (-err_1 U[1, j]) + ..., in the order in which the
+ * reference subtracts, so the same bytes come out without storing w_j j times. No fused
+ * multiply-add: the reference rounds each product. */
 #include "ops/gptq_solve.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/vec.h"
@@ -113,19 +115,22 @@ static void load_scales(const osh_gptq_solve_args *a, solve_worker *me, int64_t 
 {
     for (int64_t c = 0; c < a->n_scale_cols; c++)
         for (int64_t r = 0; r < rows; r++) {
-            int64_t at = (row + osh_min64(r, n - 1)) / a->row_block * a->n_scale_cols + c; // padding repeats the last row
+            int64_t at = (row + osh_min64(r, n - 1)) / a->row_block * a->n_scale_cols +
+                         c; // padding repeats the last row
             me->scale[c * rows + r] = a->scale[at];
             me->zero[c * rows + r] = a->zero ? a->zero[at] : 0;
         }
 }
 
-static void load_block(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, int64_t n, int64_t rows, int64_t i1, int64_t cols)
+static void load_block(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, int64_t n,
+                       int64_t rows, int64_t i1, int64_t cols)
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t j = 0; j < cols; j++) me->w[j * rows + r] = r < n ? a->w[(row + r) * a->I + i1 + j] : 0;
 }
 
-static void store_block(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, int64_t n, int64_t rows, int64_t i1, int64_t cols)
+static void store_block(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, int64_t n,
+                        int64_t rows, int64_t i1, int64_t cols)
 {
     for (int64_t r = 0; r < n; r++) {
         int64_t at = (row + r) * a->I + i1;
@@ -160,8 +165,8 @@ static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
         else block_base(a, me, i1, cols, rows);
         store_block(a, me, row, n, rows, i1, cols);
         if (i2 < a->I)
-            osh_gemm_tn(a->w + row * a->I + i2, a->I, (osh_mat){me->ne, rows}, (osh_mat){a->u + i1 * a->I + i2, a->I}, n,
-                        a->I - i2, cols, 1);
+            osh_gemm_tn(a->w + row * a->I + i2, a->I, (osh_mat){me->ne, rows},
+                        (osh_mat){a->u + i1 * a->I + i2, a->I}, n, a->I - i2, cols, 1);
     }
     memcpy(a->loss + row, me->loss, (size_t)n * sizeof *me->loss);
     return OSH_OK;

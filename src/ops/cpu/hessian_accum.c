@@ -1,6 +1,8 @@
-/* hessian_accum.c - H += X^T X over output tiles of 256 x 256, each adding tiles of up to 512 tokens in the batch's order.
+/* hessian_accum.c - H += X^T X over output tiles of 256 x 256, each adding tiles of up to 512
+ * tokens in the batch's order.
  *
- * A token tile never crosses samples, so H does not depend on how samples were batched. Tiles on the diagonal are ssyrk. */
+ * A token tile never crosses samples, so H does not depend on how samples were batched. Tiles on
+ * the diagonal are ssyrk. */
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
 #include "ops/kernel.h"

@@ -1,8 +1,9 @@
-/* nll.c - nll and kl over blocks of the vocabulary: logits of one tile of tokens x 192 tokens of the vocabulary at a time.
+/* nll.c - nll and kl over blocks of the vocabulary: logits of one tile of tokens x 192 tokens of
+ * the vocabulary at a time.
  *
- * Each block leaves for each row its largest logit m and sum of e^(logit - m); they are joined in the order of the blocks, in
- * double. For kl, r being the reference's logits and x the model's, each block also leaves the sum of e^(r - m) (r - x):
- * KL = sum r_v (r - x) - lse(r) + lse(x). */
+ * Each block leaves for each row its largest logit m and sum of e^(logit - m); they are joined in
+ * the order of the blocks, in double. For kl, r being the reference's logits and x the model's,
+ * each block also leaves the sum of e^(r - m) (r - x): KL = sum r_v (r - x) - lse(r) + lse(x). */
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/span.h"
@@ -84,7 +85,9 @@ static osh_status vocab_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
             p->sum[m] = osh_span_sum_exp(x, padded, p->max[m]);
             if (j->n_sides == 2) p->best[m] = (int32_t)first + first_equal(x, p->max[m], padded);
         }
-        if (j->n_sides == 2) p->diff = osh_span_sum_exp_diff(logit[1] + r * COLS, logit[0] + r * COLS, padded, p->max[1]);
+        if (j->n_sides == 2)
+            p->diff =
+                osh_span_sum_exp_diff(logit[1] + r * COLS, logit[0] + r * COLS, padded, p->max[1]);
         if (j->target && j->target[row] >= first && j->target[row] < first + padded)
             j->at_target[row] = logit[0][r * COLS + j->target[row] - first];
     }
@@ -215,5 +218,6 @@ size_t osh_nll_scratch(const void *attr, const int64_t *in_width, int64_t out_wi
 
 size_t osh_kl_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
 {
-    return osh_nll_scratch(attr, in_width, out_width, n_tokens, n_threads) + side_bytes(in_width[2], n_tokens, n_threads);
+    return osh_nll_scratch(attr, in_width, out_width, n_tokens, n_threads) +
+           side_bytes(in_width[2], n_tokens, n_threads);
 }

@@ -53,7 +53,8 @@ done:
     return rc;
 }
 
-size_t osh_rms_norm_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
+size_t osh_rms_norm_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                            int64_t n_tokens, int n_threads)
 {
     (void)attr, (void)out_width, (void)n_tokens;
     return (size_t)osh_pad8(in_width[0]) * (size_t)(n_threads + 1) * sizeof(float);

@@ -56,7 +56,8 @@ static osh_status turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 }
 
 /* One table serves all samples, unless NTK gives each long sample frequencies of its own. */
-static int64_t same_freqs(const osh_rope_attr *at, const osh_tile *tiles, int64_t n_tiles, int64_t first, int64_t *max_len)
+static int64_t same_freqs(const osh_rope_attr *at, const osh_tile *tiles, int64_t n_tiles,
+                          int64_t first, int64_t *max_len)
 {
     int64_t end = first;
     bool grown = at->dynamic && tiles[first].len > at->max_pos;

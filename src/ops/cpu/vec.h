@@ -1,7 +1,9 @@
-/* vec.h - eight f32 lanes in the compiler's vector extension: the same source for SSE2 and AVX2, and so the same bytes.
+/* vec.h - eight f32 lanes in the compiler's vector extension: the same source for SSE2 and AVX2,
+ * and so the same bytes.
  *
- * No fused multiply-add anywhere: a function here is inlined into a baseline body and into one compiled for AVX2 alone, and
- * both must round alike. Vectors go by pointer, since passing them by value depends on the instruction set. */
+ * No fused multiply-add anywhere: a function here is inlined into a baseline body and into one
+ * compiled for AVX2 alone, and both must round alike. Vectors go by pointer, since passing them by
+ * value depends on the instruction set. */
 #ifndef OSH_VEC_H
 #define OSH_VEC_H
 #include "tensor/tensor.h"
