@@ -338,6 +338,41 @@ static void test_vllm_lookup(void **state)
     }
 }
 
+/* Groups are looked up in the order of their names in the file; shards of two groups take the first shard's. */
+static void test_vllm_order(void **state)
+{
+    static const char *const modules[] = {"0.q_proj", "0.k_proj", "0.v_proj", "0.down_proj"};
+    char *two[] = {"re:.*down_proj", "re:.*\\.q_proj$"},
+         *ten[] = {"re:.*\\.down_proj", "re:.*\\.[kv]_proj$"};
+    char name2[] = "group_2", name10[] = "group_10";
+    osh_q_scheme s[2] = {{.group_name = name2, .targets = {two, 1}},
+                         {.group_name = name10, .targets = {ten, 1}}};
+    assert_ok(cx,
+              osh_q_vllm_check(cx, s, 2, NULL, 0, modules, NULL, (const int[]){-1, -1, -1, 1}, 4));
+    assert_fails(
+        cx, OSH_E_UNSUPPORTED,
+        osh_q_vllm_check(cx, s, 2, NULL, 0, modules, NULL, (const int[]){-1, -1, -1, 0}, 4),
+        "0.down_proj has group_2, but vLLM, which looks it up as 0.down_proj (RowParallelLinear), "
+        "would take group_10");
+    s[0].targets.n = s[1].targets.n = 2;
+    assert_fails(cx, OSH_E_UNSUPPORTED,
+                 osh_q_vllm_check(cx, s, 2, NULL, 0, modules, NULL, (const int[]){0, 1, 1, 1}, 4),
+                 "0.k_proj has group_10, but vLLM, which looks it up as 0.qkv_proj "
+                 "(QKVParallelLinear), would take group_2");
+}
+
+static void test_print_fills_observers(void **state)
+{
+    char *linear[] = {"Linear"}, *text = NULL;
+    osh_q_scheme s = {.targets = {linear, 1}};
+    assert_ok(cx, osh_q_preset(cx, &s, "FP8"));
+    s.inputs.observer[0] = '\0';
+    assert_ok(cx, osh_q_config_print(cx, &text, &s, 1, NULL, 0, NULL));
+    assert_non_null(strstr(text, "\"observer\": \"minmax\""));
+    assert_non_null(strstr(text, "\"observer\": \"memoryless_minmax\""));
+    osh_free(cx, text);
+}
+
 static void test_who_loads(void **state)
 {
     static const struct {
@@ -401,6 +436,7 @@ int main(void)
         cmocka_unit_test(test_parse_good),  cmocka_unit_test(test_parse_refuses),
         cmocka_unit_test(test_print_order), cmocka_unit_test(test_vllm_lookup),
         cmocka_unit_test(test_who_loads),   cmocka_unit_test(test_torture),
+        cmocka_unit_test(test_vllm_order),  cmocka_unit_test(test_print_fills_observers),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -114,6 +114,7 @@ static osh_tensor *make_activation(int64_t stream, int64_t n, int64_t i, osh_dty
         f[k] = k < i ? 0
                      : osh_rng_sym(seed, (uint64_t)stream, (uint64_t)k) *
                            ldexpf(1, (int)(stream % 7) - 3);
+        if (stream % 4 == 0 && f[k] < 0) f[k] *= (float)(8 + stream / 4 % 8) / 2048;
         if (stream % 3 == 0) f[k] = fabsf(f[k]);
     }
     osh_from_f32(t->data, dt, f, n * i);
