@@ -23,6 +23,7 @@ static const bad_row bad[] = {
     {"no_length", OSH_E_FORMAT, {"has 3 bytes"}},
     {"truncated_header", OSH_E_FORMAT, {"header of 112 bytes", "the file has 48"}},
     {"header_longer_than_file", OSH_E_FORMAT, {"header of 1048576 bytes", "but the file has"}},
+    {"header_longer_by_one", OSH_E_FORMAT, {"header of 9 bytes", "the file has 16"}},
     {"header_length_negative", OSH_E_FORMAT, {"header of 9223372036854775807 bytes"}},
     {"header_not_json", OSH_E_FORMAT, {"line 1 column 2"}},
     {"header_not_an_object", OSH_E_FORMAT, {"not a JSON object"}},
