@@ -228,6 +228,9 @@ static void test_rope_unknown(void **state)
                      " \"max_position_embeddings\": 400}");
     assert_true(!c->rope_unknown && c->rope.factor == 8);
     osh_hf_config_close(f->cx, c);
+    c = open_text(f, "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"x\": {\"y\": 1}}}");
+    assert_true(!c->rope_unknown && c->rope.factor == 2); // an object inside is no layer type
+    osh_hf_config_close(f->cx, c);
 }
 
 static void test_refused(void **state)
