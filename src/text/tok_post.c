@@ -23,27 +23,6 @@ done:
     return rc;
 }
 
-/* A later processor wraps an earlier one: its "before" goes in front, its "after" behind. */
-static osh_status wrap(osh_ctx *cx, osh_tok_post *p, const osh_tok_post *outer)
-{
-    osh_status rc = OSH_OK;
-    osh_ids *b = &p->before, *a = &p->after;
-
-    OSH_TRY(osh_ids_reserve(cx, b, outer->before.n));
-    OSH_TRY(osh_ids_reserve(cx, a, outer->after.n));
-    if (outer->before.n) {
-        memmove(b->ids + outer->before.n, b->ids, (size_t)b->n * sizeof *b->ids);
-        memcpy(b->ids, outer->before.ids, (size_t)outer->before.n * sizeof *b->ids);
-        b->n += outer->before.n;
-    }
-    if (outer->after.n) {
-        memcpy(a->ids + a->n, outer->after.ids, (size_t)outer->after.n * sizeof *a->ids);
-        a->n += outer->after.n;
-    }
-done:
-    return rc;
-}
-
 static osh_status load_template(osh_ctx *cx, osh_tok_post *p, const cJSON *o, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -94,35 +73,39 @@ done:
 }
 
 static osh_status load_nested(osh_ctx *cx, osh_tok_post *p, const cJSON *o, const char *what,
-                              int depth)
+                              int *n_templates, int depth)
 {
     osh_status rc = OSH_OK;
     const char *type = NULL;
     const cJSON *item = NULL;
-    osh_tok_post one = {0};
 
     OSH_TRY(osh_tok_type(cx, &type, o, "post_processor", what));
+    if (!strcmp(type, "ByteLevel")) goto done;
     if (!strcmp(type, "Sequence")) {
         const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, "processors");
         if (!cJSON_IsArray(list) || depth > 8)
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: a post_processor Sequence without \"processors\"",
                      what);
-        cJSON_ArrayForEach(item, list) OSH_TRY(load_nested(cx, p, item, what, depth + 1));
-    } else if (!strcmp(type, "TemplateProcessing")) {
-        OSH_TRY(load_template(cx, &one, o, what));
-    } else if (!strcmp(type, "BertProcessing") || !strcmp(type, "RobertaProcessing")) {
-        OSH_TRY(load_cls_sep(cx, &one, o, what));
-    } else if (strcmp(type, "ByteLevel")) {
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: post_processor \"%s\" is not supported", what, type);
+        cJSON_ArrayForEach(item, list)
+            OSH_TRY(load_nested(cx, p, item, what, n_templates, depth + 1));
+        goto done;
     }
-    OSH_TRY(wrap(cx, p, &one));
+    if (++*n_templates > 1) // tokenizers itself panics on two
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: more than one post_processor adds tokens", what);
+    if (!strcmp(type, "TemplateProcessing"))
+        OSH_TRY(load_template(cx, p, o, what));
+    else if (!strcmp(type, "BertProcessing") || !strcmp(type, "RobertaProcessing"))
+        OSH_TRY(load_cls_sep(cx, p, o, what));
+    else
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: post_processor \"%s\" is not supported", what, type);
 done:
-    osh_tok_post_deinit(cx, &one);
     return rc;
 }
 
 osh_status osh_tok_post_load(osh_ctx *cx, osh_tok_post *p, const cJSON *o, const char *what)
 {
+    int n_templates = 0;
+
     if (!o || cJSON_IsNull(o)) return OSH_OK;
-    return load_nested(cx, p, o, what, 0);
+    return load_nested(cx, p, o, what, &n_templates, 0);
 }

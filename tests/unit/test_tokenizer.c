@@ -283,6 +283,10 @@ static void bad_files_are_named(void **state)
          "0 sequences", OSH_E_UNSUPPORTED},
         {"{" BPE ",\"post_processor\":{\"type\":\"BertProcessing\"}}", "without an id",
          OSH_E_FORMAT},
+        {"{" BPE ",\"post_processor\":{\"type\":\"Sequence\",\"processors\":["
+         "{\"type\":\"BertProcessing\",\"cls\":[\"a\",0],\"sep\":[\"b\",1]},"
+         "{\"type\":\"BertProcessing\",\"cls\":[\"a\",0],\"sep\":[\"b\",1]}]}}",
+         "more than one", OSH_E_UNSUPPORTED},
         {"{" BPE ",\"added_tokens\":{}}", "added_tokens", OSH_E_FORMAT},
         {"{" BPE ",\"added_tokens\":[{}]}", "content", OSH_E_FORMAT},
     };

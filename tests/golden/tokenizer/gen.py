@@ -145,7 +145,10 @@ def cases():
             case(f"Split String {b} invert {invert}", pre_tokenizer=split({"String": " "}, b, invert), texts=[1, 2, 5, 12])
     case("Split llama3", pre_tokenizer=split({"Regex": LLAMA3}, "Isolated"))
     case("Split a repeated interval", pre_tokenizer=split({"Regex": "\\p{N}{1,2}+x|[ab]{2}+|(?:ca){1,2}+t"}, "Isolated"),
-         texts=[8, 20])
+         texts=[8, 20, "123x 1234x a123", "ababaaab", "cacacatcat"])
+    case("Split empty matches with next", pre_tokenizer=split({"Regex": "x*"}, "MergedWithNext"), texts=[3, "axb", "xxaxxb", "axx"])
+    case("Metaspace first behind a cut", pre_tokenizer=sequence("pretokenizers", split({"Regex": "[,!]"}, "Isolated"), metaspace("first", True)),
+         texts=[4, 5, 17])
     case("Split lines", pre_tokenizer=split({"Regex": "^\\S+|\\S+$"}, "Isolated"), texts=[4, 6, 5])
     case("Split hex digits", pre_tokenizer=split({"Regex": "\\h+"}, "Isolated"), texts=[4, 8, 20])
     case("Split empty matches", pre_tokenizer=split({"Regex": "x*"}, "Isolated"), texts=[3, 4, 8, 18])
