@@ -1,0 +1,12 @@
+# A disk without room: refused before anything is computed, or where it fills up meanwhile; nothing under the final name.
+set -euo pipefail
+mkdir small
+mount -t tmpfs -o size=2m none small 2>/dev/null || { echo "cannot mount a small file system here"; exit 77; }
+trap 'umount small' EXIT
+set +e
+"$ONESHOT" --model "$OSH_SOURCE_DIR/examples/docs-llama-3m" --scheme W4A16 --ignore lm_head --output small/out --progress none >stdout 2>stderr
+code=$?
+set -e
+[ $code = 1 ] || { echo "exit $code, want 1"; cat stderr; exit 1; }
+grep -q 'the disk of small/out has .* bytes free, the output takes' stderr || { cat stderr; exit 1; }
+[ -z "$(ls -A small)" ] || { echo "left behind:"; ls -A small; exit 1; }
