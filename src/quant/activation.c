@@ -1,5 +1,6 @@
 /* activation.c - ranges of static activations, and fake quantization in the forward pass
- * (llmcompressor/observers/min_max.py; compressed_tensors forward.py forward_quantize, helpers.py compute_dynamic_scales_and_zp).
+ * (llmcompressor/observers/min_max.py; compressed_tensors forward.py forward_quantize, helpers.py
+ * compute_dynamic_scales_and_zp).
  *
  *   minmax              first = now, then rnd(rnd(old * 0.99) + rnd(now * 0.01)), all in the activation's dtype
  *   static_minmax       smallest and largest so far

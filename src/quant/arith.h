@@ -1,5 +1,6 @@
-/* arith.h - scales, zero points, codes (compressed_tensors/quantization/utils/helpers.py, lifecycle/forward_helpers.py). Default
- * arithmetic is the reference's on a CPU: each step rounded to the weight's dtype; f32 is the more accurate one. */
+/* arith.h - scales, zero points, codes (compressed_tensors/quantization/utils/helpers.py,
+ * lifecycle/forward_helpers.py). Default arithmetic is the reference's on a CPU: each step rounded to the weight's
+ * dtype; f32 is the more accurate one. */
 #ifndef OSH_ARITH_H
 #define OSH_ARITH_H
 #include "quant/scheme.h"
@@ -12,14 +13,18 @@ typedef struct osh_qparams {
 } osh_qparams;
 void osh_qparams_deinit(osh_ctx *cx, osh_qparams *p);
 /* Shape of scale for w [O, I]: returns ndim (1 or 2). Indivisible group: error naming module (what). */
-osh_status osh_q_scale_shape(osh_ctx *cx, int64_t shape[2], int *ndim, const osh_q_args *a, int64_t O, int64_t I, const char *what);
+osh_status osh_q_scale_shape(osh_ctx *cx, int64_t shape[2], int *ndim, const osh_q_args *a, int64_t O, int64_t I,
+                             const char *what);
 
 /* (min, max) in the weight's dtype to scale and zero point, element-wise over n. zp may be NULL. */
-void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max, int64_t n, const osh_q_args *a, osh_dtype dt, osh_arithmetic ar);
+void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max, int64_t n, const osh_q_args *a,
+                    osh_dtype dt, osh_arithmetic ar);
 /* memoryless_minmax over w [O, I]: allocates p. */
-osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w, const osh_q_args *a, osh_arithmetic ar, const char *what);
+osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w, const osh_q_args *a,
+                               osh_arithmetic ar, const char *what);
 /* codes I8 [O, I] (int) or FP8 bytes: w / scale + zp, clamped, rounded half to even, as the CPU save path does. */
-osh_status osh_q_encode(osh_ctx *cx, void *codes, const osh_tensor *w, const osh_qparams *p, const osh_q_args *a, osh_arithmetic ar);
+osh_status osh_q_encode(osh_ctx *cx, void *codes, const osh_tensor *w, const osh_qparams *p, const osh_q_args *a,
+                        osh_arithmetic ar);
 /* w (dtype of scale) = (code - zp) * scale, each step rounded to the scale's dtype. */
 osh_status osh_q_decode(osh_ctx *cx, osh_tensor *w, const void *codes, const osh_qparams *p, const osh_q_args *a);
 
@@ -30,7 +35,10 @@ typedef struct osh_act_observer {
     float min, max;
 } osh_act_observer;
 osh_status osh_act_observer_init(osh_ctx *cx, osh_act_observer *o, const osh_q_args *a);
-void osh_act_observer_feed(osh_act_observer *o, const void *x, osh_dtype dt, int64_t n); // one sample's values of one linear's input
-/* Fake quantization of activations in place, x [N, I]: dynamic (token, group, tensor per sample: seqs of 1) or static with the stored scale. */
-osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a, const osh_tensor *scale, const osh_tensor *zero);
+void osh_act_observer_feed(osh_act_observer *o, const void *x, osh_dtype dt,
+                           int64_t n); // one sample's values of one linear's input
+/* Fake quantization of activations in place, x [N, I]: dynamic (token, group, tensor per sample: seqs of 1) or static
+ * with the stored scale. */
+osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a, const osh_tensor *scale,
+                                const osh_tensor *zero);
 #endif

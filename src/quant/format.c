@@ -1,4 +1,5 @@
-/* format.c - which storage format a scheme has (compressed_tensors/compressors/format.py), and what the formats share. */
+/* format.c - which storage format a scheme has (compressed_tensors/compressors/format.py), and what the
+ * formats share. */
 #include "quant/format.h"
 #include "quant/formats/common.h"
 

@@ -1,4 +1,5 @@
-/* format.h - how codes and scales of one Linear become tensors of a checkpoint (compressors of compressed-tensors). */
+/* format.h - how codes and scales of one Linear become tensors of a checkpoint (compressors of compressed-tensors).
+ */
 #ifndef OSH_FORMAT_H
 #define OSH_FORMAT_H
 #include "quant/arith.h"
@@ -13,21 +14,26 @@ typedef struct osh_format_tensor {
 
 typedef struct osh_format {
     const char *name; // "pack-quantized"
-    /* Tensors that replace `weight` [O, I] of dtype dt (input_scale, input_zero_point of static activations included). */
-    osh_status (*tensors)(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_q_scheme *s, int64_t O, int64_t I, osh_dtype dt);
+    /* Tensors that replace `weight` [O, I] of dtype dt (input_scale, input_zero_point of static activations
+     * included). */
+    osh_status (*tensors)(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_q_scheme *s, int64_t O, int64_t I,
+                          osh_dtype dt);
     /* data[i] is room for tensor i of tensors(). in_scale/in_zero: of static activations, else NULL. */
-    osh_status (*pack)(osh_ctx *cx, void *const *data, const osh_q_scheme *s, int64_t O, int64_t I, osh_dtype dt, const void *codes,
-                       const osh_qparams *p, const osh_tensor *in_scale, const osh_tensor *in_zero);
+    osh_status (*pack)(osh_ctx *cx, void *const *data, const osh_q_scheme *s, int64_t O, int64_t I, osh_dtype dt,
+                       const void *codes, const osh_qparams *p, const osh_tensor *in_scale,
+                       const osh_tensor *in_zero);
     /* data[i] as stored (scale dtype sdt may be F32 in other tools' files) to codes and params (allocated here). */
-    osh_status (*unpack)(osh_ctx *cx, void *codes, osh_qparams *p, const osh_q_scheme *s, int64_t O, int64_t I, const osh_tensor *const *data);
+    osh_status (*unpack)(osh_ctx *cx, void *codes, osh_qparams *p, const osh_q_scheme *s, int64_t O, int64_t I,
+                         const osh_tensor *const *data);
 } osh_format;
 extern const osh_format *const osh_formats[]; // all; ends with NULL
-/* Bit stream of the pack-quantized format along a row (compressed-tensors 0.18 and later): element i of bits b takes the bits
- * [i*b, (i+1)*b), lowest first, of 32-bit words; stored as code + 2^(b-1). *_step: elements from one
- * to the next, so that columns (zero points) pack as well. */
+/* Bit stream of the pack-quantized format along a row (compressed-tensors 0.18 and later): element i of bits b takes
+ * the bits [i*b, (i+1)*b), lowest first, of 32-bit words; stored as code + 2^(b-1). *_step: elements from one to the
+ * next, so that columns (zero points) pack as well. */
 int64_t osh_pack_words(int64_t n, int bits);
 void osh_pack_row(uint32_t *words, int64_t word_step, const int8_t *codes, int64_t code_step, int64_t n, int bits);
 void osh_unpack_row(int8_t *codes, int64_t code_step, const uint32_t *words, int64_t word_step, int64_t n, int bits);
 const osh_format *osh_format_find(const char *name); // pack-quantized int-quantized float-quantized naive-quantized
-osh_status osh_format_infer(osh_ctx *cx, const osh_format **out, const osh_q_scheme *s, const char *what); // explicit format wins, checked
+osh_status osh_format_infer(osh_ctx *cx, const osh_format **out, const osh_q_scheme *s,
+                            const char *what); // explicit format wins, checked
 #endif

@@ -18,8 +18,8 @@ typedef struct osh_q_kernels {
     const char *name;
     /* Exact smallest and largest of x [n]; a NaN or Inf among them comes out as a NaN or Inf. n > 0. */
     void (*range)(float *min, float *max, const void *x, osh_dtype dt, int64_t n);
-    /* scale [n] of dtype dt, zp [n] (NULL: none) of the ranges; step: what the steps between are rounded to. Returns how
-     * many it did: a multiple of its width. */
+    /* scale [n] of dtype dt, zp [n] (NULL: none) of the ranges; step: what the steps between are rounded to. Returns
+     * how many it did: a multiple of its width. */
     int64_t (*params)(void *scale, int8_t *zp, const float *min, const float *max, int64_t n, const osh_q_code *c,
                       bool symmetric, osh_dtype dt, osh_dtype step);
     /* codes [n] = round(clamp(rnd(rnd(x / scale) + zero), qmin, qmax)); x is finite. */

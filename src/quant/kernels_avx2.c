@@ -1,6 +1,8 @@
-/* kernels_avx2.c - kernels.c with AVX2 and F16C; same bytes. Chosen at run time, the rest of the program is plain x86-64.
+/* kernels_avx2.c - kernels.c with AVX2 and F16C; same bytes. Chosen at run time, the rest of the program is
+ * plain x86-64.
  *
- * Every function that is generic over the dtype is inlined into one instance per dtype, so that the switch is outside the loop.
+ * Every function that is generic over the dtype is inlined into one instance per dtype, so that the switch is
+ * outside the loop.
  */
 #include "quant/kernels.h"
 

@@ -10,7 +10,7 @@ typedef struct osh_observer {
 } osh_observer;
 
 const osh_observer *osh_observer_find(const char *name); // NULL: none of that name
-/* What LLM Compressor's calibrating path leaves in config.json: memoryless_minmax for weights, minmax for static activations
- * where nothing is named, none for dynamic ones. */
+/* What LLM Compressor's calibrating path leaves in config.json: memoryless_minmax for weights, minmax for static
+ * activations where nothing is named, none for dynamic ones. */
 void osh_q_observer_default(osh_q_args *a, bool is_weight);
 #endif

@@ -1,6 +1,7 @@
 /* scheme.c - QuantizationArgs and QuantizationScheme: setting, checking, reading a checkpoint's quantization_config.
  *
- * Rules and defaults: compressed_tensors/quantization/quant_args.py, quant_scheme.py, quant_config.py. What those accept and
+ * Rules and defaults: compressed_tensors/quantization/quant_args.py, quant_scheme.py, quant_config.py. What
+ * those accept and
  * this program cannot do is refused by name (OSH_E_UNSUPPORTED); what they refuse is an error here too (OSH_E_USAGE).
  */
 #include "quant/scheme.h"

@@ -6,9 +6,20 @@
 #include "text/json.h"
 
 typedef enum { OSH_Q_INT, OSH_Q_FLOAT } osh_q_type;
-typedef enum { OSH_Q_TENSOR, OSH_Q_CHANNEL, OSH_Q_GROUP, OSH_Q_BLOCK, OSH_Q_TOKEN, OSH_Q_STRATEGY_NONE } osh_q_strategy;
+typedef enum {
+    OSH_Q_TENSOR,
+    OSH_Q_CHANNEL,
+    OSH_Q_GROUP,
+    OSH_Q_BLOCK,
+    OSH_Q_TOKEN,
+    OSH_Q_STRATEGY_NONE
+} osh_q_strategy;
 typedef enum { OSH_Q_STATIC, OSH_Q_DYNAMIC } osh_q_dynamic;
-typedef enum { OSH_ACTORDER_UNSET, OSH_ACTORDER_STATIC, OSH_ACTORDER_WEIGHT } osh_actorder; // static == weight; spelling kept
+typedef enum {
+    OSH_ACTORDER_UNSET,
+    OSH_ACTORDER_STATIC,
+    OSH_ACTORDER_WEIGHT
+} osh_actorder; // static == weight; spelling kept
 
 typedef struct osh_q_args {
     bool present;
@@ -20,44 +31,50 @@ typedef struct osh_q_args {
     bool symmetric;
     osh_q_dynamic dynamic;
     osh_actorder actorder;
-    char observer[32];  // "": null
-    char zp_dtype[24];  // "": null
+    char observer[32]; // "": null
+    char zp_dtype[24]; // "": null
 } osh_q_args;
 
 typedef struct osh_q_scheme { // a config group
-    char *group_name;   // own: "group_0"
-    osh_strs targets;   // own
+    char *group_name;         // own: "group_0"
+    osh_strs targets;         // own
     osh_q_args weights, inputs, outputs;
-    char format[32];    // "": to be inferred
+    char format[32]; // "": to be inferred
 } osh_q_scheme;
 
 typedef struct osh_q_config {
     osh_q_scheme *schemes; // own
     size_t n;
-    osh_strs ignore;       // own
-    char format[32];       // of a config that was read
+    osh_strs ignore; // own
+    char format[32]; // of a config that was read
 } osh_q_config;
 
-/* One QuantizationArgs key at a time, from JSON or from a recipe. text: scalars as written ("true", "4", "int"), a list of two
- * numbers as "128x128"; NULL: null. where names the object in messages. Keys and values that exist elsewhere but not here
- * (scale_dtype, dynamic: local, ...) are refused by name; an unknown key is an error. */
+/* One QuantizationArgs key at a time, from JSON or from a recipe. text: scalars as written ("true", "4", "int"), a
+ * list of two numbers as "128x128"; NULL: null. where names the object in messages. Keys and values that exist
+ * elsewhere but not here (scale_dtype, dynamic: local, ...) are refused by name; an unknown key is an error. */
 void osh_q_args_init(osh_q_args *a); // QuantizationArgs' defaults, present
 osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const char *text, const char *where);
-osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name); // fills args only; unknown: error naming the known ones
-osh_status osh_q_args_check(osh_ctx *cx, osh_q_args *a, const char *where, bool is_weight); // normalizes, infers strategy, refuses
+osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out,
+                        const char *name); // fills args only; unknown: error naming the known ones
+osh_status osh_q_args_check(osh_ctx *cx, osh_q_args *a, const char *where,
+                            bool is_weight); // normalizes, infers strategy, refuses
 /* All of a scheme: its arguments (normalized), what they may not be together, and its format. */
 osh_status osh_q_scheme_check(osh_ctx *cx, osh_q_scheme *s, const char *where);
-osh_status osh_q_config_parse(osh_ctx *cx, osh_q_config **out, const cJSON *quantization_config, const char *what); // a checkpoint's
+osh_status osh_q_config_parse(osh_ctx *cx, osh_q_config **out, const cJSON *quantization_config,
+                              const char *what); // a checkpoint's
 void osh_q_config_free(osh_ctx *cx, osh_q_config *c);
 void osh_q_scheme_deinit(osh_ctx *cx, osh_q_scheme *s);
-/* What will be written: keys sorted, nulls written, indented by 2 per level for a value at depth 1 of config.json. own.
- * ignore is the generated list. status: "compressed". */
-osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_scheme *schemes, size_t n, const char *const *ignore, size_t n_ignore, const char *format);
-/* One line for the plan: which engine loads this scheme in this format (vLLM CUDA / CPU, transformers), or why none does. own */
+/* What will be written: keys sorted, nulls written, indented by 2 per level for a value at depth 1 of config.json.
+ * own. ignore is the generated list. status: "compressed". */
+osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_scheme *schemes, size_t n,
+                              const char *const *ignore, size_t n_ignore, const char *format);
+/* One line for the plan: which engine loads this scheme in this format (vLLM CUDA / CPU, transformers), or why none
+ * does. own */
 char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s);
-/* vLLM's lookup of the scheme of a module on the config that will be written (reference compressed-tensors.md 4.4, 4.5): index
- * into schemes, -1 none/ignored. fused siblings are looked up by their fused name. Disagreement with which[i] (the scheme that
- * module i really has, -1 none) is an error naming the module. */
-osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_scheme *schemes, size_t n, const char *const *ignore, size_t n_ignore,
-                            const char *const *modules, const char *const *classes, const int *which, size_t n_modules);
+/* vLLM's lookup of the scheme of a module on the config that will be written (reference
+ * compressed-tensors.md 4.4, 4.5): index into schemes, -1 none/ignored. fused siblings are looked up by their fused
+ * name. Disagreement with which[i] (the scheme that module i really has, -1 none) is an error naming the module. */
+osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_scheme *schemes, size_t n, const char *const *ignore,
+                            size_t n_ignore, const char *const *modules, const char *const *classes, const int *which,
+                            size_t n_modules);
 #endif

@@ -1,10 +1,10 @@
-/* common.h - what the storage formats share: scales, static activations, checks of what was read. Internal to quant/. */
+/* common.h - what the storage formats share: scales, static activations, checks of what was read. Internal. */
 #ifndef OSH_QUANT_FORMATS_COMMON_H
 #define OSH_QUANT_FORMATS_COMMON_H
 #include "quant/format.h"
 
-void osh_format_add(osh_format_tensor *out, int *n, const char *leaf, osh_dtype dtype, int ndim,
-                    int64_t d0, int64_t d1);
+void osh_format_add(osh_format_tensor *out, int *n, const char *leaf, osh_dtype dtype, int ndim, int64_t d0,
+                    int64_t d1);
 /* input_scale [1], input_zero_point [1]: rows after the weight's, written by _put from data of the first of them. */
 void osh_format_add_input(osh_format_tensor *out, int *n, const osh_q_scheme *s, osh_dtype dt);
 osh_status osh_format_put_input(osh_ctx *cx, void *const *data, const osh_q_scheme *s, osh_dtype dt,

@@ -2,8 +2,8 @@
 
 usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors, torch)
 
-weights_<dtype>.safetensors  <case>.<tensor as stored>; the weights themselves come from the counter RNG of src/base/rng.h
-                             (make_weight here, make_weight in test_quant.c), so that only results are stored
+weights_<dtype>.safetensors  <case>.<tensor as stored>; the weights themselves come from the counter RNG of
+                             src/base/rng.h (make_weight here and in test_quant.c): only results are stored
 packing.safetensors          <case>.packed, .packed_dim0 of codes from the same RNG
 cases.json                   what each case is, CRC-32 of the decoded weight and of fake-quantized activations
 presets.json                 name -> quantization_config as text, as it stands in config.json
@@ -175,7 +175,8 @@ def observer_cases():
                 for k in range(37):
                     o(make_activation(stream + k, 3 + k % 5, 32, dtype).unsqueeze(0))
                 q = o.get_qparams()
-                cases.append(dict(dtype=tag, stream=stream, samples=37, cols=32, scale=float(q["scale"]), zero=float(q["zero_point"]),
+                cases.append(dict(dtype=tag, stream=stream, samples=37, cols=32,
+                                  scale=float(q["scale"]), zero=float(q["zero_point"]),
                                   args=json.loads(args.model_dump_json())))
     return cases
 
