@@ -1,5 +1,5 @@
-/* oneshot.h - the whole public API: options, the jobs, the version. A job reports through its context (base/base.h): messages,
- * log, progress. Text results are handed to the sink. */
+/* oneshot.h - the whole public API: options, the jobs, the version. A job reports through its
+ * context (base/base.h): messages, log, progress. Text results are handed to the sink. */
 #ifndef ONESHOT_H
 #define ONESHOT_H
 #include "base/base.h"
@@ -40,6 +40,7 @@ osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, voi
 osh_status osh_show_graph(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user); // Graphviz
 osh_status osh_eval(osh_ctx *cx, const osh_eval_options *opt, osh_sink sink, void *user);
 osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, void *user);
-osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bool special_tokens, osh_sink sink, void *user);
+osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bool special_tokens,
+                        osh_sink sink, void *user);
 const char *osh_version(void);
 #endif

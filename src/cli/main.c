@@ -1,4 +1,5 @@
-/* main.c - `oneshot`: commands, flags by table, exit codes 0 done, 1 failed, 2 wrong usage. Results on stdout, the rest on stderr. */
+/* main.c - `oneshot`: commands, flags by table, exit codes 0 done, 1 failed, 2 wrong usage. Results
+ * on stdout, the rest on stderr. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,7 +168,9 @@ static osh_status run_eval(osh_ctx *cx, line *l, int argc, char **argv, out_stat
     l->fields = osh_eval_fields, l->object = &opt;
     OSH_TRY(parse(cx, l, argc, argv, 2));
     if (l->help) {
-        fputs("oneshot eval: perplexity through the sequential engine; the last line on stdout is `perplexity X`.\n", stdout);
+        fputs("oneshot eval: perplexity through the sequential engine; the last line on stdout is "
+              "`perplexity X`.\n",
+              stdout);
         print_fields(osh_eval_fields);
         goto done;
     }
@@ -216,7 +219,9 @@ static osh_status dispatch(osh_ctx *cx, line *l, int argc, char **argv, out_stat
     if (!strcmp(cmd, "eval")) return run_eval(cx, l, argc, argv, st);
     if (!strcmp(cmd, "inspect")) return run_inspect(cx, l, argc, argv, st);
     if (!strcmp(cmd, "tokenize")) return run_tokenize(cx, l, argc, argv, st);
-    if (cmd[0] != '-') return osh_fail(cx, OSH_E_USAGE, "unknown command '%s': want plan, graph, eval, inspect or tokenize", cmd);
+    if (cmd[0] != '-')
+        return osh_fail(cx, OSH_E_USAGE,
+                        "unknown command '%s': want plan, graph, eval, inspect or tokenize", cmd);
     return run_job(cx, l, argc, argv, 1, osh_oneshot, st);
 }
 
@@ -230,7 +235,8 @@ int main(int argc, char **argv)
         return 1;
     }
     l.words = calloc((size_t)argc + 1, sizeof *l.words);
-    osh_status rc = l.words ? dispatch(cx, &l, argc, argv, &st) : osh_fail(cx, OSH_E_NOMEM, "no memory for the arguments");
+    osh_status rc = l.words ? dispatch(cx, &l, argc, argv, &st)
+                            : osh_fail(cx, OSH_E_NOMEM, "no memory for the arguments");
     if (!rc && (st.failed || fflush(stdout))) rc = osh_fail(cx, OSH_E_IO, "cannot write to standard output");
     if (rc) fprintf(stderr, "oneshot: %s\n", osh_error_text(cx));
     if (rc == OSH_E_USAGE) fputs("hint: oneshot --help\n", stderr);

@@ -1,12 +1,14 @@
-/* gptq.c - GPTQModifier: Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained Transformers"
- * (arXiv 2210.17323), as llmcompressor/modifiers/gptq/{base,gptq_quantize}.py runs it.
+/* gptq.c - GPTQModifier: Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative
+ * Pre-trained Transformers" (arXiv 2210.17323), as
+ * llmcompressor/modifiers/gptq/{base,gptq_quantize}.py runs it.
  *
  * Of one input value with Hessian H = X^T X (its factor 2/n cancels):
- *   order columns by falling diag H (actorder static; ties by index) - dead columns (diag 0): diag := 1, weights := 0 -
- *   diag += dampening_frac * mean(diag) - U upper with U^T U = H^-1 - column loop with U (ops/gptq_solve.h).
- * Scales are those of the whole, unpermuted weight, fixed before the first column. All Linears that share the input share H, its
- * ordering and U. Where H cannot be factored the damping grows tenfold, three times, then the weight is rounded to nearest; the
- * job says so. */
+ *   order columns by falling diag H (actorder static; ties by index) - dead columns (diag 0): diag
+ * := 1, weights := 0 - diag += dampening_frac * mean(diag) - U upper with U^T U = H^-1 - column
+ * loop with U (ops/gptq_solve.h). Scales are those of the whole, unpermuted weight, fixed before
+ * the first column. All Linears that share the input share H, its ordering and U. Where H cannot be
+ * factored the damping grows tenfold, three times, then the weight is rounded to nearest; the job
+ * says so. */
 #include "modifiers/modifier.h"
 #include "ops/gptq_solve.h"
 
@@ -22,9 +24,19 @@ typedef struct gptq {
 } gptq;
 
 static const osh_field fields[] = {
-    {.name = "block_size", .type = OSH_F_INT, .offset = offsetof(gptq, block_size), .dflt = "128", .min = 1, .max = 65536,
+    {.name = "block_size",
+     .type = OSH_F_INT,
+     .offset = offsetof(gptq, block_size),
+     .dflt = "128",
+     .min = 1,
+     .max = 65536,
      .doc = "columns per lazy-update block"},
-    {.name = "dampening_frac", .type = OSH_F_FLOAT, .offset = offsetof(gptq, dampening_frac), .dflt = "0.01", .min = 0, .max = 1,
+    {.name = "dampening_frac",
+     .type = OSH_F_FLOAT,
+     .offset = offsetof(gptq, dampening_frac),
+     .dflt = "0.01",
+     .min = 0,
+     .max = 1,
      .doc = "share of mean(diag H) added to diag H"},
     {0},
 };
@@ -35,7 +47,9 @@ static osh_status key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_y
     gptq *g = m->args;
     *known = !strcmp(key, "actorder");
     if (!*known) goto done;
-    const osh_yaml *s = v->kind == OSH_Y_SEQ && v->tag && v->n == 1 ? v->items[0] : v; // an enum as Python's yaml writes it
+    const osh_yaml *s = v->kind == OSH_Y_SEQ && v->tag && v->n == 1
+                            ? v->items[0]
+                            : v; // an enum as Python's yaml writes it
     if (s->kind == OSH_Y_NULL || (s->kind == OSH_Y_BOOL && !s->b)) g->actorder = ACTORDER_NULL;
     else if (s->kind == OSH_Y_STR && !strcmp(s->text, "static")) g->actorder = ACTORDER_STATIC;
     else if (s->kind == OSH_Y_STR && !strcmp(s->text, "weight")) g->actorder = ACTORDER_WEIGHT;
@@ -47,13 +61,14 @@ done:
     return rc;
 }
 
-/* base.py resolve_actorder: the default gives way to the scheme's value; an explicit one fills a scheme that has none, or must
- * be spelled the same. */
+/* base.py resolve_actorder: the default gives way to the scheme's value; an explicit one fills a
+ * scheme that has none, or must be spelled the same. */
 static osh_status resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
     gptq *g = m->args;
-    static const osh_actorder as_scheme[] = {OSH_ACTORDER_STATIC, OSH_ACTORDER_UNSET, OSH_ACTORDER_STATIC, OSH_ACTORDER_WEIGHT};
+    static const osh_actorder as_scheme[] = {OSH_ACTORDER_STATIC, OSH_ACTORDER_UNSET,
+                                             OSH_ACTORDER_STATIC, OSH_ACTORDER_WEIGHT};
     static const char *const spell[] = {"null", "static", "weight"};
     for (size_t i = 0; i < m->n_schemes; i++) {
         osh_q_args *a = &m->schemes[i].weights;
@@ -215,10 +230,23 @@ static osh_status solve_job(osh_ctx *cx, const gptq *g, const factor *f, osh_lin
     OSH_TRY(fill(cx, &s, f, j, O, I));
     const osh_tensor *sc = j->params.scale;
     osh_gptq_solve_args a = {
-        .w = s.w, .codes = s.codes, .u = f->u, .scale = s.scale, .zero = s.zero, .col_scale = s.col_scale, .O = O, .I = I,
+        .w = s.w,
+        .codes = s.codes,
+        .u = f->u,
+        .scale = s.scale,
+        .zero = s.zero,
+        .col_scale = s.col_scale,
+        .O = O,
+        .I = I,
         .n_scale_cols = sc->ndim == 2 ? sc->shape[1] : 1,
-        .row_block = q->strategy == OSH_Q_TENSOR ? O : q->strategy == OSH_Q_BLOCK ? q->block[0] : 1,
-        .block_size = g->block_size, .bits = q->bits, .fp8 = q->type == OSH_Q_FLOAT, .dq_dtype = sc->dtype, .loss = s.loss,
+        .row_block = q->strategy == OSH_Q_TENSOR  ? O
+                     : q->strategy == OSH_Q_BLOCK ? q->block[0]
+                                                  : 1,
+        .block_size = g->block_size,
+        .bits = q->bits,
+        .fp8 = q->type == OSH_Q_FLOAT,
+        .dq_dtype = sc->dtype,
+        .loss = s.loss,
     };
     OSH_TRY(osh_gptq_solve(cx, &a));
     int8_t *codes = j->codes;

@@ -46,7 +46,8 @@ struct osh_modifier_type {
     const osh_field *fields;
     size_t bytes;
     /* A key that the field table cannot express. *known false: not one of this modifier's. */
-    osh_status (*key)(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *value, bool *known, const char *what);
+    osh_status (*key)(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *value,
+                      bool *known, const char *what);
     osh_status (*resolve)(osh_ctx *cx, osh_modifier *m); // after the last key; may be NULL
     unsigned (*wants)(const osh_modifier *m, const osh_q_scheme *s);
     /* jobs share one input; h is its Hessian (lower triangle of X^T X, may be destroyed) or NULL. */

@@ -1,8 +1,9 @@
 /* quantization.c - QuantizationModifier: round to nearest (RTN).
  *
- * Same as llmcompressor/modifiers/quantization/quantization/base.py: scales come from the whole weight (memoryless min/max,
- * whatever minmax observer is named), codes are rounded where the checkpoint is written. The weights that later layers see
- * stay unrounded, so a rounding error is never propagated. Needs data only for static input activations. */
+ * Same as llmcompressor/modifiers/quantization/quantization/base.py: scales come from the whole
+ * weight (memoryless min/max, whatever minmax observer is named), codes are rounded where the
+ * checkpoint is written. The weights that later layers see stay unrounded, so a rounding error is
+ * never propagated. Needs data only for static input activations. */
 #include "modifiers/modifier.h"
 
 static unsigned wants(const osh_modifier *m, const osh_q_scheme *s)

@@ -1,5 +1,6 @@
-/* recipe.c - stages, modifier lists and their keys (llmcompressor/recipe/recipe.py): top-level keys end in _stage, inner ones in
- * _modifiers, file order is kept. What upstream skips in silence (other keys, an empty recipe) is an error here. */
+/* recipe.c - stages, modifier lists and their keys (llmcompressor/recipe/recipe.py): top-level keys
+ * end in _stage, inner ones in _modifiers, file order is kept. What upstream skips in silence
+ * (other keys, an empty recipe) is an error here. */
 #include "modifiers/recipe.h"
 
 #include <string.h>
@@ -10,8 +11,20 @@
 
 /* Keys that no longer decide anything, or decide nothing in one process: accepted with a note. */
 static const char *const without_effect[] = {
-    "batched_quantization", "requires_calibration_data", "offload_hessians", "sequential_update", "index", "start", "end",
-    "update", "sequential_targets", "initialized_", "finalized_", "started_", "ended_", NULL,
+    "batched_quantization",
+    "requires_calibration_data",
+    "offload_hessians",
+    "sequential_update",
+    "index",
+    "start",
+    "end",
+    "update",
+    "sequential_targets",
+    "initialized_",
+    "finalized_",
+    "started_",
+    "ended_",
+    NULL,
 };
 
 static bool ends_with(const char *s, const char *tail)
@@ -27,7 +40,8 @@ static bool in_list(const char *const *list, const char *s)
     return false;
 }
 
-static osh_status set_field(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v, bool *known, const char *what)
+static osh_status set_field(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v,
+                            bool *known, const char *what)
 {
     osh_status rc = OSH_OK;
     const osh_field *f = osh_field_find(m->type->fields, key);
@@ -46,14 +60,18 @@ static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml
     osh_buf b;
     osh_buf_init(&b, 4096);
     for (const osh_field *f = m->type->fields; f->name; f++) osh_buf_printf(cx, &b, ", %s", f->name);
-    osh_status rc = osh_fail(cx, OSH_E_USAGE, "%s:%d:%d: unknown key '%s' of %s: want config_groups, scheme, targets, ignore, "
-                             "observer%s%s", what, k->line, k->column, k->text ? k->text : "", m->type->name,
-                             b.data ? b.data : "", m->type->key ? ", actorder" : "");
+    osh_status rc =
+        osh_fail(cx, OSH_E_USAGE,
+                 "%s:%d:%d: unknown key '%s' of %s: want config_groups, scheme, targets, ignore, "
+                 "observer%s%s",
+                 what, k->line, k->column, k->text ? k->text : "", m->type->name,
+                 b.data ? b.data : "", m->type->key ? ", actorder" : "");
     osh_buf_deinit(cx, &b);
     return rc;
 }
 
-static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *name, const osh_yaml *body, const char *what)
+static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *name,
+                                const osh_yaml *body, const char *what)
 {
     osh_status rc = OSH_OK;
     osh_recipe_quant q = {0};
@@ -61,7 +79,8 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
     if (!m->type) {
         osh_buf b;
         osh_buf_init(&b, 4096);
-        for (size_t i = 0; i < osh_modifier_count(); i++) osh_buf_printf(cx, &b, "%s%s", i ? ", " : "", osh_modifier_at(i)->name);
+        for (size_t i = 0; i < osh_modifier_count(); i++)
+            osh_buf_printf(cx, &b, "%s%s", i ? ", " : "", osh_modifier_at(i)->name);
         rc = osh_fail(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: unknown modifier '%s': want %s", what, name->line, name->column,
                       name->text ? name->text : "", b.data ? b.data : "");
         osh_buf_deinit(cx, &b);
@@ -95,7 +114,8 @@ static osh_status copy_strs(osh_ctx *cx, osh_strs *to, const osh_strs *from)
     osh_status rc = OSH_OK;
     OSH_NEW(cx, to->items, from->n);
     for (size_t i = 0; i < from->n; i++) {
-        if (!(to->items[i] = osh_strdup(cx, from->items[i]))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a list of names");
+        if (!(to->items[i] = osh_strdup(cx, from->items[i])))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a list of names");
         to->n = i + 1;
     }
 done:
@@ -112,7 +132,8 @@ static osh_status take_over(osh_ctx *cx, osh_modifier *to, osh_modifier *from)
         *s = from->schemes[i];
         s->group_name = NULL, s->targets = (osh_strs){0};
         to->n_schemes = i + 1;
-        if (!(s->group_name = osh_strdup(cx, from->schemes[i].group_name))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
+        if (!(s->group_name = osh_strdup(cx, from->schemes[i].group_name)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
         OSH_TRY(copy_strs(cx, &s->targets, &from->schemes[i].targets));
     }
     OSH_TRY(copy_strs(cx, &to->ignore, &from->ignore));
@@ -134,7 +155,9 @@ static osh_status finish(osh_ctx *cx, osh_recipe *r, const char *what)
         } else if (earlier && m->type->propagates && !m->ignore.n) {
             OSH_TRY(take_over(cx, m, earlier));
         } else {
-            OSH_FAIL(cx, OSH_E_USAGE, "%s: %s has neither scheme nor config_groups: nothing says how to quantize", what, m->type->name);
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "%s: %s has neither scheme nor config_groups: nothing says how to quantize",
+                     what, m->type->name);
         }
         OSH_TRY(osh_recipe_quant_matchers(cx, m));
     }
@@ -145,7 +168,9 @@ done:
 static osh_status append(osh_ctx *cx, osh_recipe *r, const osh_yaml *list, const char *what)
 {
     osh_status rc = OSH_OK;
-    if (list->kind != OSH_Y_MAP) OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: want a map of modifiers", what, list->line, list->column);
+    if (list->kind != OSH_Y_MAP)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: want a map of modifiers", what, list->line,
+                 list->column);
     osh_modifier *grown = osh_realloc(cx, r->modifiers, (r->n + list->n + 1) * sizeof *grown);
     if (!grown) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the recipe's modifiers");
     r->modifiers = grown;
@@ -161,7 +186,9 @@ done:
 static osh_status read_stages(osh_ctx *cx, osh_recipe *r, const osh_yaml *y, const char *what)
 {
     osh_status rc = OSH_OK;
-    if (y->kind != OSH_Y_MAP) OSH_FAIL(cx, OSH_E_USAGE, "%s: want a map of stages, got %s", what, y->n ? "a list" : "nothing");
+    if (y->kind != OSH_Y_MAP)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: want a map of stages, got %s", what,
+                 y->n ? "a list" : "nothing");
     for (size_t s = 0; s < y->n; s++) {
         const osh_yaml *k = y->keys[s], *stage = y->items[s];
         const char *key = k->text ? k->text : "";
@@ -170,14 +197,19 @@ static osh_status read_stages(osh_ctx *cx, osh_recipe *r, const osh_yaml *y, con
             continue;
         }
         if (!ends_with(key, "_stage"))
-            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: unknown key '%s': want a name ending in _stage", what, k->line, k->column, key);
-        if (stage->kind != OSH_Y_MAP) OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: stage %s: want a map", what, stage->line, stage->column, key);
+            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: unknown key '%s': want a name ending in _stage",
+                     what, k->line, k->column, key);
+        if (stage->kind != OSH_Y_MAP)
+            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: stage %s: want a map", what, stage->line,
+                     stage->column, key);
         for (size_t i = 0; i < stage->n; i++) {
             const osh_yaml *g = stage->keys[i];
             const char *group = g->text ? g->text : "";
             if (!strcmp(group, "run_type")) continue;
             if (!ends_with(group, "modifiers"))
-                OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: unknown key '%s': want a name ending in _modifiers", what, g->line, g->column, group);
+                OSH_FAIL(cx, OSH_E_USAGE,
+                         "%s:%d:%d: unknown key '%s': want a name ending in _modifiers", what,
+                         g->line, g->column, group);
             OSH_TRY(append(cx, r, stage->items[i], what));
         }
     }
@@ -241,8 +273,8 @@ done:
     return rc;
 }
 
-osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, const char *scheme, const char *method, const osh_strs *targets,
-                               const osh_strs *ignore)
+osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, const char *scheme,
+                               const char *method, const osh_strs *targets, const osh_strs *ignore)
 {
     osh_status rc = OSH_OK;
     osh_buf b;

@@ -13,7 +13,7 @@ typedef struct osh_recipe {
 osh_status osh_recipe_parse(osh_ctx *cx, osh_recipe **out, const char *text, size_t n, const char *what);
 osh_status osh_recipe_open(osh_ctx *cx, osh_recipe **out, const char *path);
 /* --scheme W4A16 --method gptq|rtn --ignore lm_head: a recipe of one modifier. */
-osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, const char *scheme, const char *method, const osh_strs *targets,
-                               const osh_strs *ignore);
+osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, const char *scheme,
+                               const char *method, const osh_strs *targets, const osh_strs *ignore);
 void osh_recipe_free(osh_ctx *cx, osh_recipe *r);
 #endif

@@ -1,6 +1,7 @@
-/* recipe_quant.c - config_groups, scheme, targets, ignore, observers of a recipe to schemes. Same rules as llmcompressor's
- * mixin.py: scheme and config_groups exclude each other; an observer not named becomes memoryless_minmax for weights, minmax for
- * static activations, none for dynamic ones. */
+/* recipe_quant.c - config_groups, scheme, targets, ignore, observers of a recipe to schemes. Same
+ * rules as llmcompressor's mixin.py: scheme and config_groups exclude each other; an observer not
+ * named becomes memoryless_minmax for weights, minmax for static activations, none for dynamic
+ * ones. */
 #include "modifiers/recipe_quant.h"
 
 #include <stdio.h>
@@ -57,7 +58,8 @@ static osh_status as_bool(osh_ctx *cx, bool *out, const osh_yaml *y, const char 
 }
 
 /* Lower-cased text into out; unknown to the list (NULL-terminated): an error that shows it. */
-static osh_status as_choice(osh_ctx *cx, int *out, const osh_yaml *y, const char *const *names, const char *key, const char *what)
+static osh_status as_choice(osh_ctx *cx, int *out, const osh_yaml *y, const char *const *names,
+                            const char *key, const char *what)
 {
     char want[256] = "one of";
     for (int i = 0; names[i]; i++) {
@@ -113,7 +115,9 @@ static osh_status set_actorder(osh_ctx *cx, osh_q_args *a, const osh_yaml *y, co
 
 static osh_status set_dynamic(osh_ctx *cx, osh_q_args *a, const osh_yaml *y, const char *what)
 {
-    if (y->kind != OSH_Y_BOOL) return bad(cx, y, what, "dynamic", "true or false (local belongs to NVFP4, which is not made here)");
+    if (y->kind != OSH_Y_BOOL)
+        return bad(cx, y, what, "dynamic",
+                   "true or false (local belongs to NVFP4, which is not made here)");
     a->dynamic = y->b ? OSH_Q_DYNAMIC : OSH_Q_STATIC;
     return OSH_OK;
 }
@@ -128,7 +132,9 @@ static osh_status set_arg(osh_ctx *cx, osh_q_args *a, const char *key, const osh
     int64_t n = 0;
     if (!strcmp(key, "num_bits")) {
         OSH_TRY(as_int(cx, &n, y, key, what));
-        if (n < 1 || n > 32) OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: num_bits %ld: want 2 to 8", what, y->line, y->column, (long)n);
+        if (n < 1 || n > 32)
+            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: num_bits %ld: want 2 to 8", what, y->line,
+                     y->column, (long)n);
         a->bits = (int)n;
     } else if (!strcmp(key, "type")) {
         OSH_TRY(as_choice(cx, &which, y, types, key, what));
@@ -156,14 +162,19 @@ static osh_status set_arg(osh_ctx *cx, osh_q_args *a, const char *key, const osh
     } else if (!strcmp(key, "scale_dtype")) {
         OSH_TRY(bad(cx, y, what, key, "null (scale dtypes belong to NVFP4 and MX, which are not made here)"));
     } else {
-        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: unknown key '%s': want num_bits, type, symmetric, strategy, group_size, "
-                 "block_structure, dynamic, actorder, observer, observer_kwargs, scale_dtype or zp_dtype", what, y->line, y->column, key);
+        OSH_FAIL(
+            cx, OSH_E_USAGE,
+            "%s:%d:%d: unknown key '%s': want num_bits, type, symmetric, strategy, group_size, "
+            "block_structure, dynamic, actorder, observer, observer_kwargs, scale_dtype or "
+            "zp_dtype",
+            what, y->line, y->column, key);
     }
 done:
     return rc;
 }
 
-static osh_status read_args(osh_ctx *cx, osh_q_args *a, const osh_yaml *y, const char *key, bool is_weight, const char *what)
+static osh_status read_args(osh_ctx *cx, osh_q_args *a, const osh_yaml *y, const char *key,
+                            bool is_weight, const char *what)
 {
     osh_status rc = OSH_OK;
     *a = (osh_q_args){.bits = 8, .symmetric = true, .strategy = OSH_Q_STRATEGY_NONE};
@@ -201,14 +212,21 @@ static osh_status read_group(osh_ctx *cx, osh_q_scheme *s, const osh_yaml *name,
         else if (!strcmp(key, "input_activations")) OSH_TRY(read_args(cx, &s->inputs, v, key, false, what));
         else if (!strcmp(key, "output_activations")) {
             OSH_TRY(read_args(cx, &s->outputs, v, key, false, what));
-            if (s->outputs.present) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: output_activations are not quantized by this version: want null", what, v->line, v->column);
+            if (s->outputs.present)
+                OSH_FAIL(
+                    cx, OSH_E_UNSUPPORTED,
+                    "%s:%d:%d: output_activations are not quantized by this version: want null",
+                    what, v->line, v->column);
         } else if (!strcmp(key, "format")) {
             if (v->kind == OSH_Y_NULL) continue;
             if (v->kind != OSH_Y_STR) OSH_TRY(bad(cx, v, what, key, "a format's name"));
             snprintf(s->format, sizeof s->format, "%s", v->text);
         } else
-            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: unknown key '%s': want targets, weights, input_activations, output_activations or "
-                     "format", what, y->keys[i]->line, y->keys[i]->column, key);
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "%s:%d:%d: unknown key '%s': want targets, weights, input_activations, "
+                     "output_activations or "
+                     "format",
+                     what, y->keys[i]->line, y->keys[i]->column, key);
     }
     if (!s->targets.n) OSH_TRY(bad(cx, y, what, name->text, "targets"));
     char where[160];
@@ -218,7 +236,8 @@ done:
     return rc;
 }
 
-osh_status osh_recipe_quant_key(osh_ctx *cx, osh_recipe_quant *q, const char *key, const osh_yaml *value, bool *known, const char *what)
+osh_status osh_recipe_quant_key(osh_ctx *cx, osh_recipe_quant *q, const char *key,
+                                const osh_yaml *value, bool *known, const char *what)
 {
     static const char *const observer_keys[] = {"weight_observer", "input_observer", "output_observer"};
     static const char *const observer_of[] = {"weights", "input", "output"};
@@ -230,11 +249,18 @@ osh_status osh_recipe_quant_key(osh_ctx *cx, osh_recipe_quant *q, const char *ke
     else if (!strcmp(key, "targets")) q->targets = null ? NULL : value;
     else if (!strcmp(key, "ignore")) q->ignore = null ? NULL : value;
     else if (!strcmp(key, "kv_cache_scheme")) {
-        if (!null) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: kv_cache_scheme is not made by this version: want null", what, value->line, value->column);
+        if (!null)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s:%d:%d: kv_cache_scheme is not made by this version: want null", what,
+                     value->line, value->column);
     } else if (!strcmp(key, "bypass_divisibility_checks")) {
         bool on = false;
         if (!null) OSH_TRY(as_bool(cx, &on, value, key, what));
-        if (on) osh_log(cx, OSH_LOG_WARN, "%s:%d: bypass_divisibility_checks has no effect: a group that does not divide a row cannot be stored", what, value->line);
+        if (on)
+            osh_log(cx, OSH_LOG_WARN,
+                    "%s:%d: bypass_divisibility_checks has no effect: a group that does not divide "
+                    "a row cannot be stored",
+                    what, value->line);
     } else if (!strcmp(key, "observer")) {
         for (size_t i = 0; value->kind == OSH_Y_MAP && i < value->n; i++) {
             int which = 0;
@@ -264,7 +290,9 @@ static osh_status fill_observers(osh_ctx *cx, osh_modifier *m, const osh_recipe_
             if (!args[k]->present) continue;
             if (q->observers[k][0]) snprintf(args[k]->observer, sizeof args[k]->observer, "%s", q->observers[k]);
             if (args[k]->dynamic == OSH_Q_DYNAMIC) args[k]->observer[0] = 0;
-            else if (!args[k]->observer[0]) snprintf(args[k]->observer, sizeof args[k]->observer, "%s", k ? "minmax" : "memoryless_minmax");
+            else if (!args[k]->observer[0])
+                snprintf(args[k]->observer, sizeof args[k]->observer, "%s",
+                         k ? "minmax" : "memoryless_minmax");
         }
     }
     (void)cx;
@@ -281,7 +309,9 @@ static osh_status build_groups(osh_ctx *cx, osh_modifier *m, const osh_recipe_qu
 {
     osh_status rc = OSH_OK;
     const osh_yaml *map = q->config_groups ? q->config_groups : q->scheme;
-    if (map->kind != OSH_Y_MAP || !map->n) OSH_TRY(bad(cx, map, what, q->config_groups ? "config_groups" : "scheme", "a map with at least one group"));
+    if (map->kind != OSH_Y_MAP || !map->n)
+        OSH_TRY(bad(cx, map, what, q->config_groups ? "config_groups" : "scheme",
+                    "a map with at least one group"));
     OSH_NEW(cx, m->schemes, map->n);
     for (size_t i = 0; i < map->n; i++) {
         m->n_schemes = i + 1;
@@ -289,7 +319,8 @@ static osh_status build_groups(osh_ctx *cx, osh_modifier *m, const osh_recipe_qu
         OSH_TRY(read_group(cx, &m->schemes[i], map->keys[i], map->items[i], what));
         if (q->scheme) { // group_0, group_1 ... in order
             osh_free(cx, m->schemes[i].group_name);
-            if (!(m->schemes[i].group_name = osh_sprintf(cx, "group_%zu", i))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
+            if (!(m->schemes[i].group_name = osh_sprintf(cx, "group_%zu", i)))
+                OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
         }
     }
 done:
@@ -300,23 +331,28 @@ osh_status osh_recipe_quant_build(osh_ctx *cx, osh_modifier *m, const osh_recipe
 {
     osh_status rc = OSH_OK;
     if (q->scheme && q->config_groups)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: scheme and config_groups exclude each other", what, q->scheme->line, q->scheme->column);
+        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: scheme and config_groups exclude each other", what,
+                 q->scheme->line, q->scheme->column);
     if (q->ignore) OSH_TRY(osh_recipe_strs(cx, &m->ignore, q->ignore, "ignore", what));
     m->has_config = q->scheme || q->config_groups;
     if (q->config_groups || (q->scheme && q->scheme->kind == OSH_Y_MAP)) {
         OSH_TRY(build_groups(cx, m, q, what));
     } else if (q->scheme) {
-        if (q->scheme->kind != OSH_Y_STR) OSH_TRY(bad(cx, q->scheme, what, "scheme", "a preset's name or a map of them"));
+        if (q->scheme->kind != OSH_Y_STR)
+            OSH_TRY(bad(cx, q->scheme, what, "scheme", "a preset's name or a map of them"));
         OSH_NEW(cx, m->schemes, 1);
         m->n_schemes = 1;
-        if (!(m->schemes[0].group_name = osh_strdup(cx, "group_0"))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
+        if (!(m->schemes[0].group_name = osh_strdup(cx, "group_0")))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
         rc = osh_q_preset(cx, &m->schemes[0], q->scheme->text);
         if (rc) osh_note(cx, "reading %s:%d:%d", what, q->scheme->line, q->scheme->column);
         if (rc) goto done;
         OSH_TRY(targets_or_linear(cx, &m->schemes[0].targets, q->targets, what));
     } else if (q->targets && !(q->targets->kind == OSH_Y_SEQ && q->targets->n == 1 && q->targets->items[0]->text &&
                                !strcmp(q->targets->items[0]->text, "Linear"))) {
-        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: targets without scheme or config_groups: want one of them", what, q->targets->line, q->targets->column);
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s:%d:%d: targets without scheme or config_groups: want one of them", what,
+                 q->targets->line, q->targets->column);
     }
     OSH_TRY(fill_observers(cx, m, q));
 done:

@@ -9,10 +9,12 @@ typedef struct osh_recipe_quant { // what was read so far; views of the YAML tre
     char observers[3][32]; // weight_observer, input_observer, output_observer; "": not given
 } osh_recipe_quant;
 
-osh_status osh_recipe_quant_key(osh_ctx *cx, osh_recipe_quant *q, const char *key, const osh_yaml *value, bool *known, const char *what);
+osh_status osh_recipe_quant_key(osh_ctx *cx, osh_recipe_quant *q, const char *key,
+                                const osh_yaml *value, bool *known, const char *what);
 /* Schemes, ignore list and observers of m, complete and checked. */
 osh_status osh_recipe_quant_build(osh_ctx *cx, osh_modifier *m, const osh_recipe_quant *q, const char *what);
 /* Compiles targets and ignore once schemes are final. */
 osh_status osh_recipe_quant_matchers(osh_ctx *cx, osh_modifier *m);
-osh_status osh_recipe_strs(osh_ctx *cx, osh_strs *out, const osh_yaml *y, const char *key, const char *what); // a string or a list
+osh_status osh_recipe_strs(osh_ctx *cx, osh_strs *out, const osh_yaml *y, const char *key,
+                           const char *what); // a string or a list
 #endif

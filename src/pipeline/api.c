@@ -26,10 +26,14 @@ static osh_status summary(osh_ctx *cx, const osh_run *r, osh_sink sink, void *us
     osh_buf b;
     int64_t in = 0;
     osh_buf_init(&b, 4096);
-    for (int64_t i = 0; i < r->plan->ck->n_tensors; i++) in += r->plan->ck->tensors[i].e->end - r->plan->ck->tensors[i].e->begin;
-    OSH_TRY(osh_buf_printf(cx, &b, "%s: %d modules, %.1f MB to %.1f MB (%.2f times smaller), %.1f s\n", r->plan->opt->output,
-                           r->plan->n_linears, (double)in / 1e6, (double)r->plan->total_bytes / 1e6,
-                           r->plan->total_bytes ? (double)in / (double)r->plan->total_bytes : 0, osh_now() - r->started));
+    for (int64_t i = 0; i < r->plan->ck->n_tensors; i++)
+        in += r->plan->ck->tensors[i].e->end - r->plan->ck->tensors[i].e->begin;
+    OSH_TRY(osh_buf_printf(cx, &b,
+                           "%s: %d modules, %.1f MB to %.1f MB (%.2f times smaller), %.1f s\n",
+                           r->plan->opt->output, r->plan->n_linears, (double)in / 1e6,
+                           (double)r->plan->total_bytes / 1e6,
+                           r->plan->total_bytes ? (double)in / (double)r->plan->total_bytes : 0,
+                           osh_now() - r->started));
     if (sink) sink(user, b.data, b.len);
 done:
     osh_buf_deinit(cx, &b);
@@ -85,8 +89,8 @@ osh_status osh_show_graph(osh_ctx *cx, const osh_options *opt, osh_sink sink, vo
     char *dot = NULL;             // own
     OSH_TRY(osh_checkpoint_open(cx, &ck, opt->model));
     OSH_TRY(osh_graph_new(cx, &g, ck, opt->models_dir));
-    OSH_TRY(osh_partition_new(cx, &parts, g, (const char *const *)opt->sequential_targets.items, opt->sequential_targets.n,
-                              opt->sequential_targets_per_subgraph));
+    OSH_TRY(osh_partition_new(cx, &parts, g, (const char *const *)opt->sequential_targets.items,
+                              opt->sequential_targets.n, opt->sequential_targets_per_subgraph));
     OSH_TRY(osh_graph_dot(cx, &dot, g, parts));
     sink(user, dot, strlen(dot));
 done:
@@ -110,7 +114,8 @@ done:
     return rc;
 }
 
-osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bool special_tokens, osh_sink sink, void *user)
+osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bool special_tokens,
+                        osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
     osh_tokenizer *tok = NULL; // own

@@ -1,5 +1,6 @@
-/* emit.c - output files. A tensor is written with pwrite at the offset that the plan gave it; its XXH3 checksum is kept and
- * compared with what the disk holds before the directory gets its name. */
+/* emit.c - output files. A tensor is written with pwrite at the offset that the plan gave it; its
+ * XXH3 checksum is kept and compared with what the disk holds before the directory gets its name.
+ */
 #include "pipeline/emit.h"
 
 #include <errno.h>
@@ -28,7 +29,8 @@ static osh_status check_target(osh_ctx *cx, osh_emitter *e)
     osh_status rc = OSH_OK;
     char **names = NULL, *mark = NULL; // own
     size_t n = 0;
-    if (osh_file_exists(e->final) && !osh_dir_exists(e->final)) OSH_FAIL(cx, OSH_E_USAGE, "%s is a file: want a directory for --output", e->final);
+    if (osh_file_exists(e->final) && !osh_dir_exists(e->final))
+        OSH_FAIL(cx, OSH_E_USAGE, "%s is a file: want a directory for --output", e->final);
     if (!osh_dir_exists(e->final)) goto done;
     OSH_TRY(osh_dir_list(cx, &names, &n, e->final));
     if (!n) {
@@ -36,8 +38,12 @@ static osh_status check_target(osh_ctx *cx, osh_emitter *e)
         goto done;
     }
     if (!(mark = osh_path_join(cx, e->final, MARK_NAME))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-    if (!osh_file_exists(mark)) OSH_FAIL(cx, OSH_E_USAGE, "%s is neither empty nor made by oneshot: want another --output", e->final);
-    if (!e->plan->opt->overwrite) OSH_FAIL(cx, OSH_E_USAGE, "%s holds a finished checkpoint: want --overwrite or another --output", e->final);
+    if (!osh_file_exists(mark))
+        OSH_FAIL(cx, OSH_E_USAGE, "%s is neither empty nor made by oneshot: want another --output",
+                 e->final);
+    if (!e->plan->opt->overwrite)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s holds a finished checkpoint: want --overwrite or another --output", e->final);
     e->replaces = true;
 done:
     osh_strings_free(cx, names, n);
@@ -50,7 +56,8 @@ static osh_status check_room(osh_ctx *cx, const osh_emitter *e)
     int64_t need = 0, room = osh_disk_free(e->partial);
     for (int s = 0; s < e->plan->n_shards; s++) need += e->plan->shards[s].n_bytes;
     if (room >= 0 && room < need + (16 << 20))
-        return osh_fail(cx, OSH_E_IO, "the disk of %s has %ld bytes free, the output takes %ld", e->final, (long)room, (long)need);
+        return osh_fail(cx, OSH_E_IO, "the disk of %s has %ld bytes free, the output takes %ld",
+                        e->final, (long)room, (long)need);
     return OSH_OK;
 }
 
@@ -61,7 +68,8 @@ static osh_status open_shards(osh_ctx *cx, osh_emitter *e)
     const osh_plan *p = e->plan;
     OSH_NEW(cx, e->shards, p->n_shards);
     for (int s = 0; s < p->n_shards; s++) {
-        if (!(path = osh_path_join(cx, e->partial, p->shards[s].name))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        if (!(path = osh_path_join(cx, e->partial, p->shards[s].name)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
         OSH_TRY(osh_file_create(cx, &e->shards[s], path));
         OSH_TRY(osh_file_reserve(cx, e->shards[s], p->shards[s].n_bytes));
         OSH_TRY(osh_file_pwrite(cx, e->shards[s], p->shards[s].header, p->shards[s].header_bytes, 0));
@@ -83,7 +91,8 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p)
     e->final = osh_sprintf(cx, "%.*s", (int)n, p->opt->output);
     if (!e->final) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     OSH_TRY(check_target(cx, e));
-    if (!(e->partial = osh_sprintf(cx, "%s.oneshot-partial", e->final))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (!(e->partial = osh_sprintf(cx, "%s.oneshot-partial", e->final)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (osh_dir_exists(e->partial)) OSH_TRY(osh_dir_remove(cx, e->partial)); // of a run that was killed
     OSH_TRY(osh_dir_make(cx, e->partial));
     OSH_TRY(check_room(cx, e));
@@ -122,8 +131,8 @@ done:
     return rc;
 }
 
-osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, const osh_linear_job *job, const osh_tensor *in_scale,
-                           const osh_tensor *in_zero)
+osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, const osh_linear_job *job,
+                           const osh_tensor *in_scale, const osh_tensor *in_zero)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->plan;
@@ -225,10 +234,12 @@ static osh_status write_index(osh_ctx *cx, const osh_emitter *e)
     root = cJSON_CreateObject();
     cJSON *meta = cJSON_AddObjectToObject(root, "metadata");
     cJSON *map = cJSON_AddObjectToObject(root, "weight_map");
-    if (!meta || !map || !cJSON_AddNumberToObject(meta, "total_size", (double)p->total_bytes)) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the index");
+    if (!meta || !map || !cJSON_AddNumberToObject(meta, "total_size", (double)p->total_bytes))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the index");
     for (int64_t i = 0; i < p->n_out; i++) {
         cJSON *file = cJSON_CreateString(p->shards[p->out_info[i].shard].name);
-        if (!file || !cJSON_AddItemToObject(map, p->out[i].name, file)) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the index");
+        if (!file || !cJSON_AddItemToObject(map, p->out[i].name, file))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the index");
     }
     OSH_TRY(osh_json_print(cx, &text, root, 0));
     OSH_TRY(write_text(cx, e, "model.safetensors.index.json", text, strlen(text)));
@@ -264,7 +275,8 @@ static osh_status take_name(osh_ctx *cx, osh_emitter *e)
     osh_status rc = OSH_OK;
     char *old = NULL; // own
     if (e->replaces) {
-        if (!(old = osh_sprintf(cx, "%s.oneshot-replaced", e->final))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        if (!(old = osh_sprintf(cx, "%s.oneshot-replaced", e->final)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
         if (osh_dir_exists(old)) OSH_TRY(osh_dir_remove(cx, old));
         OSH_TRY(osh_rename(cx, e->final, old));
     }

@@ -1,5 +1,6 @@
-/* eval.c - perplexity, and KL divergence and top-1 agreement against a reference model. A token's NLL is scored from the logits of
- * the token before it, rounded to the compute dtype; the first token of a sample is not scored. */
+/* eval.c - perplexity, and KL divergence and top-1 agreement against a reference model. A token's
+ * NLL is scored from the logits of the token before it, rounded to the compute dtype; the first
+ * token of a sample is not scored. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +25,16 @@ static osh_status write_npy(osh_ctx *cx, const char *path, const float *v, int64
     osh_buf_init(&b, 0);
     int len = snprintf(head, sizeof head, "{'descr': '<f4', 'fortran_order': False, 'shape': (%ld,), }", (long)n);
     int pad = 63 - (10 + len) % 64;
-    unsigned char magic[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)((len + pad + 1) & 255), (unsigned char)((len + pad + 1) >> 8)};
+    unsigned char magic[10] = {0x93,
+                               'N',
+                               'U',
+                               'M',
+                               'P',
+                               'Y',
+                               1,
+                               0,
+                               (unsigned char)((len + pad + 1) & 255),
+                               (unsigned char)((len + pad + 1) >> 8)};
     OSH_TRY(osh_buf_append(cx, &b, magic, sizeof magic));
     OSH_TRY(osh_buf_append(cx, &b, head, (size_t)len));
     for (int i = 0; i < pad; i++) OSH_TRY(osh_buf_append(cx, &b, " ", 1));
@@ -50,7 +60,8 @@ done:
     return rc;
 }
 
-static osh_status score_batch(osh_ctx *cx, scores *sc, const osh_forward *f, const osh_forward *ref, int64_t at, const osh_dataset *d)
+static osh_status score_batch(osh_ctx *cx, scores *sc, const osh_forward *f, const osh_forward *ref,
+                              int64_t at, const osh_dataset *d)
 {
     osh_status rc = OSH_OK;
     const osh_batch *b = f->batches[at];
@@ -64,8 +75,10 @@ static osh_status score_batch(osh_ctx *cx, scores *sc, const osh_forward *f, con
     osh_op_args a = {.in = {b->values[f->graph->hidden], f->head, targets}, .out = {nll}, .seqs = &b->seqs};
     OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &a));
     if (ref) {
-        osh_op_args k = {.in = {b->values[f->graph->hidden], f->head, ref->batches[at]->values[ref->graph->hidden], ref->head},
-                         .out = {kl, same}, .seqs = &b->seqs};
+        osh_op_args k = {.in = {b->values[f->graph->hidden], f->head,
+                                ref->batches[at]->values[ref->graph->hidden], ref->head},
+                         .out = {kl, same},
+                         .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("kl"), &k));
     }
     for (int64_t i = 0; i < b->n_tokens; i++) {
@@ -94,8 +107,12 @@ static osh_status load_data(osh_ctx *cx, osh_dataset *d, const osh_eval_options 
     int64_t most = tok ? osh_tokenizer_model_max_length(tok) : 0;
     if (!o->max_seq_length && most && most < length) length = most;
     if (length > f->graph->max_positions)
-        OSH_FAIL(cx, OSH_E_USAGE, "--max-seq-length %ld, but the model has %ld positions", (long)length, (long)f->graph->max_positions);
-    osh_dataset_options opt = {.path = o->dataset, .text_column = o->text_column, .max_seq_length = length, .n_vocab = f->graph->n_vocab};
+        OSH_FAIL(cx, OSH_E_USAGE, "--max-seq-length %ld, but the model has %ld positions",
+                 (long)length, (long)f->graph->max_positions);
+    osh_dataset_options opt = {.path = o->dataset,
+                               .text_column = o->text_column,
+                               .max_seq_length = length,
+                               .n_vocab = f->graph->n_vocab};
     OSH_TRY(osh_dataset_load_eval(cx, d, tok, &opt, o->stride, o->first_window, o->max_windows));
 done:
     osh_free(cx, path);
@@ -103,19 +120,27 @@ done:
     return rc;
 }
 
-static osh_status print(osh_ctx *cx, const scores *sc, const osh_dataset *d, const osh_eval_options *o, osh_sink sink, void *user)
+static osh_status print(osh_ctx *cx, const scores *sc, const osh_dataset *d,
+                        const osh_eval_options *o, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
     osh_buf b;
     double mean = sc->nll / (double)sc->n;
     osh_buf_init(&b, 0);
     if (o->json) {
-        OSH_TRY(osh_buf_printf(cx, &b, "{\"samples\": %ld, \"scored_tokens\": %ld, \"nll\": %.8f, \"perplexity\": %.6f", (long)d->n, (long)sc->n, mean, exp(mean)));
-        if (o->reference) OSH_TRY(osh_buf_printf(cx, &b, ", \"kl_divergence\": %.8f, \"top1_agreement\": %.6f", sc->kl / (double)sc->n, (double)sc->agree / (double)sc->n));
+        OSH_TRY(osh_buf_printf(
+            cx, &b,
+            "{\"samples\": %ld, \"scored_tokens\": %ld, \"nll\": %.8f, \"perplexity\": %.6f",
+            (long)d->n, (long)sc->n, mean, exp(mean)));
+        if (o->reference)
+            OSH_TRY(osh_buf_printf(cx, &b, ", \"kl_divergence\": %.8f, \"top1_agreement\": %.6f",
+                                   sc->kl / (double)sc->n, (double)sc->agree / (double)sc->n));
         OSH_TRY(osh_buf_printf(cx, &b, "}\n"));
     } else {
         OSH_TRY(osh_buf_printf(cx, &b, "samples %ld  scored tokens %ld  nll %.6f\n", (long)d->n, (long)sc->n, mean));
-        if (o->reference) OSH_TRY(osh_buf_printf(cx, &b, "kl divergence %.6f  top-1 agreement %.4f\n", sc->kl / (double)sc->n, (double)sc->agree / (double)sc->n));
+        if (o->reference)
+            OSH_TRY(osh_buf_printf(cx, &b, "kl divergence %.6f  top-1 agreement %.4f\n",
+                                   sc->kl / (double)sc->n, (double)sc->agree / (double)sc->n));
         OSH_TRY(osh_buf_printf(cx, &b, "perplexity %.4f\n", exp(mean)));
     }
     sink(user, b.data, b.len);
@@ -136,7 +161,8 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *o, osh_sink sink, void 
     if (o->reference) {
         OSH_TRY(osh_forward_open(cx, &ref, o->reference, o->models_dir));
         if (ref->graph->n_vocab != f->graph->n_vocab)
-            OSH_FAIL(cx, OSH_E_USAGE, "the reference has a vocabulary of %ld, the model one of %ld", (long)ref->graph->n_vocab, (long)f->graph->n_vocab);
+            OSH_FAIL(cx, OSH_E_USAGE, "the reference has a vocabulary of %ld, the model one of %ld",
+                     (long)ref->graph->n_vocab, (long)f->graph->n_vocab);
         OSH_TRY(osh_forward_run(cx, ref, &d, o->batch_size, !o->no_activation_quantization));
     }
     OSH_TRY(osh_forward_run(cx, f, &d, o->batch_size, !o->no_activation_quantization));

@@ -41,7 +41,8 @@ done:
     return rc;
 }
 
-static osh_status run_subgraph(osh_ctx *cx, osh_forward *f, int index, bool *run, bool *keep, const osh_exec_hooks *hooks, osh_progress *pr)
+static osh_status run_subgraph(osh_ctx *cx, osh_forward *f, int index, bool *run, bool *keep,
+                               const osh_exec_hooks *hooks, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = f->graph;
@@ -69,7 +70,8 @@ done:
     return rc;
 }
 
-osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size, bool quantize_activations)
+osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size,
+                           bool quantize_activations)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = f->graph;

@@ -1,5 +1,5 @@
-/* forward.h - a whole model over a dataset by the sequential engine: one subgraph's weights at a time. Ends with the values that
- * the head reads. */
+/* forward.h - a whole model over a dataset by the sequential engine: one subgraph's weights at a
+ * time. Ends with the values that the head reads. */
 #ifndef OSH_FORWARD_H
 #define OSH_FORWARD_H
 #include "pipeline/source.h"
@@ -15,6 +15,7 @@ typedef struct osh_forward {
 } osh_forward;
 
 osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model, const char *models_dir);
-osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size, bool quantize_activations);
+osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size,
+                           bool quantize_activations);
 void osh_forward_close(osh_ctx *cx, osh_forward *f);
 #endif

@@ -27,16 +27,18 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck, con
         OSH_TRY(osh_buf_printf(cx, b, "  %s\n", ck->shard_names[ck->tensors[i].shard]));
         bytes += e->end - e->begin, of[e->dtype] += e->end - e->begin;
     }
-    OSH_TRY(osh_buf_printf(cx, b, "architecture %s, %ld tensors in %d files, %ld bytes:", ck->config->architecture ? ck->config->architecture : "(none)",
+    OSH_TRY(osh_buf_printf(cx, b, "architecture %s, %ld tensors in %d files, %ld bytes:",
+                           ck->config->architecture ? ck->config->architecture : "(none)",
                            (long)ck->n_tensors, ck->n_shards, (long)bytes));
     for (int d = 0; d < OSH_N_DTYPES; d++)
         if (of[d]) OSH_TRY(osh_buf_printf(cx, b, " %s %ld", osh_dtype_name((osh_dtype)d), (long)of[d]));
     OSH_TRY(osh_buf_append(cx, b, "\n", 1));
     for (size_t i = 0; q && i < q->n; i++) {
         char *who = osh_q_who_loads(cx, &q->schemes[i]); // own
-        rc = osh_buf_printf(cx, b, "%s: %d-bit %s weights, format %s; %s\n", q->schemes[i].group_name, q->schemes[i].weights.bits,
-                            q->schemes[i].weights.type == OSH_Q_FLOAT ? "float" : "int", q->schemes[i].format[0] ? q->schemes[i].format : q->format,
-                            who ? who : "");
+        rc = osh_buf_printf(
+            cx, b, "%s: %d-bit %s weights, format %s; %s\n", q->schemes[i].group_name,
+            q->schemes[i].weights.bits, q->schemes[i].weights.type == OSH_Q_FLOAT ? "float" : "int",
+            q->schemes[i].format[0] ? q->schemes[i].format : q->format, who ? who : "");
         osh_free(cx, who);
         if (rc) goto done;
     }
@@ -52,7 +54,9 @@ static osh_status as_json(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck)
     cJSON *list = cJSON_AddArrayToObject(root, "tensors");
     if (!list) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the list of tensors");
     if (ck->config->architecture) cJSON_AddStringToObject(root, "architecture", ck->config->architecture);
-    if (ck->config->quantization_config) cJSON_AddItemToObject(root, "quantization_config", cJSON_Duplicate(ck->config->quantization_config, 1));
+    if (ck->config->quantization_config)
+        cJSON_AddItemToObject(root, "quantization_config",
+                              cJSON_Duplicate(ck->config->quantization_config, 1));
     for (int64_t i = 0; i < ck->n_tensors; i++) {
         const osh_st_entry *e = ck->tensors[i].e;
         cJSON *o = cJSON_CreateObject();
@@ -79,7 +83,8 @@ osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, v
     osh_buf b;
     osh_buf_init(&b, 0);
     OSH_TRY(osh_checkpoint_open(cx, &ck, dir));
-    if (ck->config->quantization_config) OSH_TRY(osh_q_config_parse(cx, &q, ck->config->quantization_config, ck->config->path));
+    if (ck->config->quantization_config)
+        OSH_TRY(osh_q_config_parse(cx, &q, ck->config->quantization_config, ck->config->path));
     OSH_TRY(json ? as_json(cx, &b, ck) : as_text(cx, &b, ck, q));
     sink(user, b.data, b.len);
 done:

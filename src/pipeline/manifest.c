@@ -1,5 +1,6 @@
-/* manifest.c - every output tensor before a byte of one exists: what becomes of each source tensor, in which file, at which
- * offset. Tensors of one module stay in one shard; inside a shard the safetensors library's order. */
+/* manifest.c - every output tensor before a byte of one exists: what becomes of each source tensor,
+ * in which file, at which offset. Tensors of one module stay in one shard; inside a shard the
+ * safetensors library's order. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,8 +12,8 @@ typedef struct builder {
     int64_t *at_linear; // own: source tensor -> linear that takes its place, -1
 } builder;
 
-static osh_status push(osh_ctx *cx, osh_plan *p, const builder *b, char *name, osh_dtype dt, int ndim, const int64_t *shape,
-                       osh_out_tensor info)
+static osh_status push(osh_ctx *cx, osh_plan *p, const builder *b, char *name, osh_dtype dt,
+                       int ndim, const int64_t *shape, osh_out_tensor info)
 {
     if (!name) return osh_fail(cx, OSH_E_NOMEM, "no memory for an output tensor's name");
     if (p->n_out >= b->cap) {
@@ -99,7 +100,10 @@ static osh_status check_unique(osh_ctx *cx, const osh_plan *p)
     for (int64_t i = 0; i < p->n_out; i++) {
         const char *name = p->out[i].name;
         if (osh_map_get(seen, name, strlen(name), &(int64_t){0}))
-            OSH_FAIL(cx, OSH_E_FORMAT, "the output would hold %s twice: the source has a tensor of that name beside the weight that is quantized", name);
+            OSH_FAIL(cx, OSH_E_FORMAT,
+                     "the output would hold %s twice: the source has a tensor of that name beside "
+                     "the weight that is quantized",
+                     name);
         OSH_TRY(osh_map_put(cx, seen, name, strlen(name), i));
     }
 done:

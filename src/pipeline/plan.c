@@ -17,9 +17,13 @@ static osh_status open_source(osh_ctx *cx, osh_plan *p)
     osh_status rc = OSH_OK;
     OSH_TRY(osh_checkpoint_open(cx, &p->ck, p->opt->model));
     if (p->ck->config->quantization_config)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is quantized already (it has a quantization_config): want the dense checkpoint that it was made of", p->opt->model);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s is quantized already (it has a quantization_config): want the dense "
+                 "checkpoint that it was made of",
+                 p->opt->model);
     const char *arch = p->ck->config->architecture;
-    if (arch && osh_graph_knows(cx, arch, p->opt->models_dir)) OSH_TRY(osh_graph_new(cx, &p->graph, p->ck, p->opt->models_dir));
+    if (arch && osh_graph_knows(cx, arch, p->opt->models_dir))
+        OSH_TRY(osh_graph_new(cx, &p->graph, p->ck, p->opt->models_dir));
 done:
     return rc;
 }
@@ -29,8 +33,12 @@ static osh_status open_recipe(osh_ctx *cx, osh_plan *p)
     osh_status rc = OSH_OK;
     const osh_options *o = p->opt;
     if (o->recipe && o->scheme) OSH_FAIL(cx, OSH_E_USAGE, "--recipe and --scheme exclude each other");
-    if (!o->recipe && !o->scheme) OSH_FAIL(cx, OSH_E_USAGE, "neither --recipe nor --scheme is given: nothing says what to do");
-    if (o->recipe && (o->method || o->targets.n || o->ignore.n)) OSH_FAIL(cx, OSH_E_USAGE, "--method, --targets and --ignore go with --scheme: a recipe says these itself");
+    if (!o->recipe && !o->scheme)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "neither --recipe nor --scheme is given: nothing says what to do");
+    if (o->recipe && (o->method || o->targets.n || o->ignore.n))
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "--method, --targets and --ignore go with --scheme: a recipe says these itself");
     OSH_TRY(o->recipe ? osh_recipe_open(cx, &p->recipe, o->recipe)
                       : osh_recipe_of_flags(cx, &p->recipe, o->scheme, o->method, &o->targets, &o->ignore));
     p->arithmetic = o->arithmetic && !strcmp(o->arithmetic, "f32") ? OSH_ARITH_F32 : OSH_ARITH_REFERENCE;
@@ -58,7 +66,10 @@ static osh_status choose_pipeline(osh_ctx *cx, osh_plan *p)
     p->propagate_error = !p->opt->propagate_error || !strcmp(p->opt->propagate_error, "true");
     p->pipeline = wants ? OSH_PIPELINE_SEQUENTIAL : OSH_PIPELINE_DATAFREE;
     if (asked && !strcmp(asked, "independent") && active > 1)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "--pipeline independent runs one calibration per modifier and the recipe has %d: want sequential, which runs them together", active);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "--pipeline independent runs one calibration per modifier and the recipe has %d: "
+                 "want sequential, which runs them together",
+                 active);
     if (asked && !strcmp(asked, "sequential")) p->pipeline = OSH_PIPELINE_SEQUENTIAL;
     if (asked && !strcmp(asked, "basic")) p->pipeline = OSH_PIPELINE_BASIC;
     if (asked && !strcmp(asked, "datafree")) {
@@ -66,12 +77,17 @@ static osh_status choose_pipeline(osh_ctx *cx, osh_plan *p)
         p->pipeline = OSH_PIPELINE_DATAFREE;
     }
     if (!wants && p->pipeline != OSH_PIPELINE_DATAFREE) {
-        osh_log(cx, OSH_LOG_WARN, "the recipe needs no calibration data: running datafree instead of %s", osh_pipeline_name(p->pipeline));
+        osh_log(cx, OSH_LOG_WARN,
+                "the recipe needs no calibration data: running datafree instead of %s",
+                osh_pipeline_name(p->pipeline));
         p->pipeline = OSH_PIPELINE_DATAFREE;
     }
     if (wants && !p->graph) {
         const char *arch = p->ck->config->architecture;
-        if (!arch) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s names no architecture: a calibrated recipe needs one", p->ck->config->path);
+        if (!arch)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s names no architecture: a calibrated recipe needs one",
+                     p->ck->config->path);
         OSH_TRY(osh_graph_new(cx, &p->graph, p->ck, p->opt->models_dir)); // says which architectures there are
     }
     if (wants && !p->opt->dataset) OSH_FAIL(cx, OSH_E_USAGE, "the recipe needs calibration data: want --dataset FILE");
@@ -101,9 +117,11 @@ osh_status osh_plan_data(osh_ctx *cx, osh_plan *p)
     OSH_TRY(osh_dataset_load(cx, &p->data, p->tok, &d));
     for (int64_t s = 0; s < p->data.n; s++)
         if (p->data.offsets[s + 1] - p->data.offsets[s] > p->graph->max_positions)
-            OSH_FAIL(cx, OSH_E_USAGE, "sample %ld of %s has %ld tokens, but the model has %ld positions: want --max-seq-length %ld or less",
-                     (long)(s + 1), o->dataset, (long)(p->data.offsets[s + 1] - p->data.offsets[s]), (long)p->graph->max_positions,
-                     (long)p->graph->max_positions);
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "sample %ld of %s has %ld tokens, but the model has %ld positions: want "
+                     "--max-seq-length %ld or less",
+                     (long)(s + 1), o->dataset, (long)(p->data.offsets[s + 1] - p->data.offsets[s]),
+                     (long)p->graph->max_positions, (long)p->graph->max_positions);
 done:
     osh_free(cx, tok_path);
     return rc;
@@ -172,7 +190,8 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
     for (size_t i = 0; i < p->n_schemes; i++) osh_q_scheme_deinit(cx, &p->schemes[i]);
     for (int i = 0; i < p->n_linears; i++) osh_free(cx, p->linears[i].name);
     for (int64_t i = 0; i < p->n_out; i++) osh_free(cx, p->out[i].name);
-    for (int s = 0; p->shards && s < p->n_shards; s++) osh_free(cx, p->shards[s].name), osh_free(cx, p->shards[s].header);
+    for (int s = 0; p->shards && s < p->n_shards; s++)
+        osh_free(cx, p->shards[s].name), osh_free(cx, p->shards[s].header);
     osh_free(cx, p->schemes);
     osh_free(cx, p->linears);
     osh_free(cx, p->out);

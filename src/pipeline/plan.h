@@ -1,5 +1,5 @@
-/* plan.h - everything that is decided before a weight is read: which Linear gets which scheme, subgraphs, passes, and the
- * name, dtype, shape, file and offset of every output tensor. */
+/* plan.h - everything that is decided before a weight is read: which Linear gets which scheme,
+ * subgraphs, passes, and the name, dtype, shape, file and offset of every output tensor. */
 #ifndef OSH_PLAN_H
 #define OSH_PLAN_H
 #include "graph/exec.h"

@@ -1,5 +1,6 @@
-/* plan_match.c - which module gets which scheme (compressed-tensors' matching), which statistics that takes, and the config that
- * says so: the generated ignore list, the top-level format, vLLM's own lookup replayed on it. */
+/* plan_match.c - which module gets which scheme (compressed-tensors' matching), which statistics
+ * that takes, and the config that says so: the generated ignore list, the top-level format, vLLM's
+ * own lookup replayed on it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +22,8 @@ static void candidates_deinit(osh_ctx *cx, candidates *cs)
     osh_free(cx, cs->c);
 }
 
-static osh_status add(osh_ctx *cx, candidates *cs, const char *name, size_t n, const char *cls, int64_t tensor, int module)
+static osh_status add(osh_ctx *cx, candidates *cs, const char *name, size_t n, const char *cls,
+                      int64_t tensor, int module)
 {
     osh_status rc = OSH_OK;
     candidate *c = &cs->c[cs->n];
@@ -66,8 +68,9 @@ static osh_status from_names(osh_ctx *cx, candidates *cs, const osh_plan *p)
         if (e->dtype != OSH_BF16 && e->dtype != OSH_F16 && e->dtype != OSH_F32) continue;
         n -= strlen(".weight");
         if (ends_with(e->name, n, "norm")) continue;
-        bool embedding = ends_with(e->name, n, "embed_tokens") || ends_with(e->name, n, "wte") || ends_with(e->name, n, "wpe") ||
-                         ends_with(e->name, n, "embeddings") || ends_with(e->name, n, "embed_in");
+        bool embedding = ends_with(e->name, n, "embed_tokens") || ends_with(e->name, n, "wte") ||
+                         ends_with(e->name, n, "wpe") || ends_with(e->name, n, "embeddings") ||
+                         ends_with(e->name, n, "embed_in");
         OSH_TRY(add(cx, cs, e->name, n, embedding ? "Embedding" : "Linear", i, -1));
     }
 done:
@@ -83,7 +86,8 @@ static osh_status scheme_copy(osh_ctx *cx, osh_q_scheme *to, const osh_q_scheme 
     if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
     OSH_NEW(cx, to->targets.items, from->targets.n);
     for (size_t i = 0; i < from->targets.n; i++) {
-        if (!(to->targets.items[i] = osh_strdup(cx, from->targets.items[i]))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for targets");
+        if (!(to->targets.items[i] = osh_strdup(cx, from->targets.items[i])))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for targets");
         to->targets.n = i + 1;
     }
 done:
@@ -106,7 +110,8 @@ static osh_status collect_schemes(osh_ctx *cx, osh_plan *p, int *first_of)
         const osh_modifier *mod = &p->recipe->modifiers[m];
         first_of[m] = (int)p->n_schemes;
         for (size_t i = 0; !mod->replaced && i < mod->n_schemes; i++) {
-            char *name = n_active == 1 ? osh_strdup(cx, mod->schemes[i].group_name) : osh_sprintf(cx, "group_%zu", p->n_schemes);
+            char *name = n_active == 1 ? osh_strdup(cx, mod->schemes[i].group_name)
+                                       : osh_sprintf(cx, "group_%zu", p->n_schemes);
             rc = scheme_copy(cx, &p->schemes[p->n_schemes], &mod->schemes[i], name);
             p->n_schemes++;
             if (rc) goto done;
@@ -147,16 +152,29 @@ static osh_status make_linear(osh_ctx *cx, osh_plan *p, const candidate *c, int 
     int ndim;
 
     if (!s->weights.present)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: group %s quantizes no weights: want weights, or the module in ignore", c->name, s->group_name);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: group %s quantizes no weights: want weights, or the module in ignore",
+                 c->name, s->group_name);
     if (e->dtype != OSH_BF16 && e->dtype != OSH_F16 && e->dtype != OSH_F32)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s.weight is %s: want BF16, F16 or F32", c->name, osh_dtype_name(e->dtype));
-    *l = (osh_linear){.tensor = c->tensor, .O = e->shape[0], .I = e->shape[1], .dtype = e->dtype, .modifier = modifier, .scheme = s,
-                      .scheme_index = c->scheme, .node = -1, .weight = -1, .input = -1, .subgraph = -1};
+    *l = (osh_linear){.tensor = c->tensor,
+                      .O = e->shape[0],
+                      .I = e->shape[1],
+                      .dtype = e->dtype,
+                      .modifier = modifier,
+                      .scheme = s,
+                      .scheme_index = c->scheme,
+                      .node = -1,
+                      .weight = -1,
+                      .input = -1,
+                      .subgraph = -1};
     if (!(l->name = osh_strdup(cx, c->name))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", c->name);
     p->n_linears++;
     l->wants = m->type->wants(m, s);
     if (!strcmp(c->cls, "Embedding") && l->wants)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is an Embedding: %s needs statistics of its input, which is token ids", c->name, m->type->name);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s is an Embedding: %s needs statistics of its input, which is token ids",
+                 c->name, m->type->name);
     if (c->module >= 0) {
         const osh_node *n = &p->graph->nodes[p->graph->modules[c->module].node];
         l->node = p->graph->modules[c->module].node, l->weight = n->w[0], l->input = n->in[0];
@@ -167,7 +185,8 @@ done:
     return rc;
 }
 
-/* The reference's generated ignore: every module of a class that is quantized somewhere, and is not quantized itself. */
+/* The reference's generated ignore: every module of a class that is quantized somewhere, and is not
+ * quantized itself. */
 static osh_status make_ignore(osh_ctx *cx, osh_plan *p, const candidates *cs)
 {
     osh_status rc = OSH_OK;
@@ -180,7 +199,8 @@ static osh_status make_ignore(osh_ctx *cx, osh_plan *p, const candidates *cs)
     OSH_NEW(cx, p->ignore.items, cs->n);
     for (int64_t i = 0; i < cs->n; i++) {
         if (cs->c[i].scheme >= 0 || !(strcmp(cs->c[i].cls, "Linear") ? embedding : linear)) continue;
-        if (!(p->ignore.items[p->ignore.n] = osh_strdup(cx, cs->c[i].name))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the ignore list");
+        if (!(p->ignore.items[p->ignore.n] = osh_strdup(cx, cs->c[i].name)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the ignore list");
         p->ignore.n++;
     }
 done:
@@ -199,8 +219,8 @@ static osh_status make_config(osh_ctx *cx, osh_plan *p)
         else if (strcmp(top, l->format->name)) top = "mixed-precision";
     }
     if (!(p->format = osh_strdup(cx, top ? top : "dense"))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the format");
-    OSH_TRY(osh_q_config_print(cx, &p->quantization_json, p->schemes, p->n_schemes, (const char *const *)p->ignore.items,
-                               p->ignore.n, p->format));
+    OSH_TRY(osh_q_config_print(cx, &p->quantization_json, p->schemes, p->n_schemes,
+                               (const char *const *)p->ignore.items, p->ignore.n, p->format));
 done:
     return rc;
 }
@@ -214,8 +234,8 @@ static osh_status check_vllm(osh_ctx *cx, osh_plan *p, const candidates *cs)
     OSH_NEW(cx, classes, cs->n);
     OSH_NEW(cx, which, cs->n);
     for (int64_t i = 0; i < cs->n; i++) names[i] = cs->c[i].name, classes[i] = cs->c[i].cls, which[i] = cs->c[i].scheme;
-    OSH_TRY(osh_q_vllm_check(cx, p->schemes, p->n_schemes, (const char *const *)p->ignore.items, p->ignore.n, names, classes, which,
-                             (size_t)cs->n));
+    OSH_TRY(osh_q_vllm_check(cx, p->schemes, p->n_schemes, (const char *const *)p->ignore.items,
+                             p->ignore.n, names, classes, which, (size_t)cs->n));
 done:
     osh_free(cx, names);
     osh_free(cx, classes);
@@ -231,9 +251,12 @@ static void warn_unmatched(osh_ctx *cx, const osh_plan *p)
         for (size_t i = 0; !mod->replaced && i < mod->n_schemes; i++)
             for (size_t t = 0; t < mod->schemes[i].targets.n; t++, k++)
                 if (mod->n_schemes == 1 && !osh_matcher_hits(mod->targets, k))
-                    osh_log(cx, OSH_LOG_WARN, "target %s of %s matches no module", mod->schemes[i].targets.items[t], mod->type->name);
+                    osh_log(cx, OSH_LOG_WARN, "target %s of %s matches no module",
+                            mod->schemes[i].targets.items[t], mod->type->name);
         for (size_t t = 0; !mod->replaced && t < mod->ignore.n; t++)
-            if (!osh_matcher_hits(mod->ignored, t)) osh_log(cx, OSH_LOG_WARN, "ignore %s of %s matches no target", mod->ignore.items[t], mod->type->name);
+            if (!osh_matcher_hits(mod->ignored, t))
+                osh_log(cx, OSH_LOG_WARN, "ignore %s of %s matches no target", mod->ignore.items[t],
+                        mod->type->name);
     }
 }
 
@@ -252,7 +275,9 @@ osh_status osh_plan_match(osh_ctx *cx, osh_plan *p)
         if (modifier >= 0) OSH_TRY(make_linear(cx, p, &cs.c[i], modifier));
     }
     warn_unmatched(cx, p);
-    if (!p->n_linears) OSH_FAIL(cx, OSH_E_USAGE, "the recipe matches no module of %s: nothing would be done", p->ck->dir);
+    if (!p->n_linears)
+        OSH_FAIL(cx, OSH_E_USAGE, "the recipe matches no module of %s: nothing would be done",
+                 p->ck->dir);
     OSH_TRY(make_ignore(cx, p, &cs));
     OSH_TRY(make_config(cx, p));
     OSH_TRY(check_vllm(cx, p, &cs));

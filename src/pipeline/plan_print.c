@@ -1,5 +1,5 @@
-/* plan_print.c - the plan as text, and as JSON: subgraphs with their weights, live values and passes, schemes and who loads them,
- * output files. */
+/* plan_print.c - the plan as text, and as JSON: subgraphs with their weights, live values and
+ * passes, schemes and who loads them, output files. */
 #include <string.h>
 
 #include "base/buf.h"
@@ -36,12 +36,16 @@ static osh_status print_subgraph(osh_ctx *cx, osh_buf *b, const osh_plan *p, int
 {
     osh_status rc = OSH_OK;
     const osh_subgraph *s = &p->parts->parts[i];
-    OSH_TRY(osh_buf_printf(cx, b, "[%3d/%d] %-40s %3d nodes, %d quantized, weights %.2f MB, Hessians %.2f MB, passes: %s; live in:", i + 1, p->parts->n,
-                           s->name, s->n_nodes, n_linears_of(p, i), (double)weight_bytes(p, s) / 1e6, (double)osh_stats_bytes(p, i) / 1e6,
+    OSH_TRY(osh_buf_printf(cx, b,
+                           "[%3d/%d] %-40s %3d nodes, %d quantized, weights %.2f MB, Hessians %.2f "
+                           "MB, passes: %s; live in:",
+                           i + 1, p->parts->n, s->name, s->n_nodes, n_linears_of(p, i),
+                           (double)weight_bytes(p, s) / 1e6, (double)osh_stats_bytes(p, i) / 1e6,
                            passes_text(&p->passes[i])));
     for (int k = 0; k < s->n_live_in; k++) OSH_TRY(osh_buf_printf(cx, b, " %s", p->graph->values[s->live_in[k]].name));
     OSH_TRY(osh_buf_printf(cx, b, "; live out:"));
-    for (int k = 0; k < s->n_live_out; k++) OSH_TRY(osh_buf_printf(cx, b, " %s", p->graph->values[s->live_out[k]].name));
+    for (int k = 0; k < s->n_live_out; k++)
+        OSH_TRY(osh_buf_printf(cx, b, " %s", p->graph->values[s->live_out[k]].name));
     OSH_TRY(osh_buf_append(cx, b, "\n", 1));
 done:
     return rc;
@@ -50,12 +54,16 @@ done:
 static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(osh_buf_printf(cx, b, "pipeline %s, architecture %s, %d modules quantized, %zu left dense\n", osh_pipeline_name(p->pipeline),
-                           p->ck->config->architecture ? p->ck->config->architecture : "(none)", p->n_linears, p->ignore.n));
+    OSH_TRY(osh_buf_printf(cx, b,
+                           "pipeline %s, architecture %s, %d modules quantized, %zu left dense\n",
+                           osh_pipeline_name(p->pipeline),
+                           p->ck->config->architecture ? p->ck->config->architecture : "(none)",
+                           p->n_linears, p->ignore.n));
     for (size_t i = 0; i < p->n_schemes; i++) {
         char *who = osh_q_who_loads(cx, &p->schemes[i]); // own
         if (!who) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
-        rc = osh_buf_printf(cx, b, "%s: %s, %d-bit %s weights; %s\n", p->schemes[i].group_name, p->schemes[i].format, p->schemes[i].weights.bits,
+        rc = osh_buf_printf(cx, b, "%s: %s, %d-bit %s weights; %s\n", p->schemes[i].group_name,
+                            p->schemes[i].format, p->schemes[i].weights.bits,
                             p->schemes[i].weights.type == OSH_Q_FLOAT ? "float" : "int", who);
         osh_free(cx, who);
         if (rc) goto done;
@@ -64,7 +72,9 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         OSH_TRY(osh_buf_printf(cx, b, "%ld samples, %ld tokens, at most %ld tokens a sample\n", (long)p->data.n,
                                (long)p->data.offsets[p->data.n], (long)p->max_seq_length));
     for (int i = 0; p->parts && i < p->parts->n; i++) OSH_TRY(print_subgraph(cx, b, p, i));
-    for (int s = 0; s < p->n_shards; s++) OSH_TRY(osh_buf_printf(cx, b, "%s %ld bytes\n", p->shards[s].name, (long)p->shards[s].n_bytes));
+    for (int s = 0; s < p->n_shards; s++)
+        OSH_TRY(
+            osh_buf_printf(cx, b, "%s %ld bytes\n", p->shards[s].name, (long)p->shards[s].n_bytes));
     OSH_TRY(osh_buf_printf(cx, b, "output %ld tensors, %ld bytes\n", (long)p->n_out, (long)p->total_bytes));
 done:
     return rc;
@@ -85,10 +95,14 @@ static bool json_subgraphs(cJSON *root, const osh_plan *p)
         const osh_subgraph *s = &p->parts->parts[i];
         cJSON *o = cJSON_CreateObject();
         cJSON_AddItemToArray(list, o);
-        ok = o && cJSON_AddStringToObject(o, "name", s->name) && cJSON_AddNumberToObject(o, "nodes", s->n_nodes) &&
-             cJSON_AddNumberToObject(o, "quantized", n_linears_of(p, i)) && cJSON_AddNumberToObject(o, "weight_bytes", (double)weight_bytes(p, s)) &&
-             cJSON_AddNumberToObject(o, "hessian_bytes", (double)osh_stats_bytes(p, i)) && cJSON_AddStringToObject(o, "passes", passes_text(&p->passes[i])) &&
-             json_values(o, "live_in", p, s->live_in, s->n_live_in) && json_values(o, "live_out", p, s->live_out, s->n_live_out);
+        ok = o && cJSON_AddStringToObject(o, "name", s->name) &&
+             cJSON_AddNumberToObject(o, "nodes", s->n_nodes) &&
+             cJSON_AddNumberToObject(o, "quantized", n_linears_of(p, i)) &&
+             cJSON_AddNumberToObject(o, "weight_bytes", (double)weight_bytes(p, s)) &&
+             cJSON_AddNumberToObject(o, "hessian_bytes", (double)osh_stats_bytes(p, i)) &&
+             cJSON_AddStringToObject(o, "passes", passes_text(&p->passes[i])) &&
+             json_values(o, "live_in", p, s->live_in, s->n_live_in) &&
+             json_values(o, "live_out", p, s->live_out, s->n_live_out);
     }
     return ok;
 }
@@ -98,10 +112,12 @@ static bool json_rest(cJSON *root, const osh_plan *p)
     cJSON *q = cJSON_Parse(p->quantization_json), *mods = NULL, *files = NULL;
     bool ok = q && cJSON_AddItemToObject(root, "quantization_config", q);
     ok = ok && (mods = cJSON_AddArrayToObject(root, "modules")) && (files = cJSON_AddArrayToObject(root, "files"));
-    for (int i = 0; ok && i < p->n_linears; i++) ok = cJSON_AddItemToArray(mods, cJSON_CreateString(p->linears[i].name));
+    for (int i = 0; ok && i < p->n_linears; i++)
+        ok = cJSON_AddItemToArray(mods, cJSON_CreateString(p->linears[i].name));
     for (int s = 0; ok && s < p->n_shards; s++) {
         cJSON *o = cJSON_CreateObject();
-        ok = o && cJSON_AddStringToObject(o, "name", p->shards[s].name) && cJSON_AddNumberToObject(o, "bytes", (double)p->shards[s].n_bytes);
+        ok = o && cJSON_AddStringToObject(o, "name", p->shards[s].name) &&
+             cJSON_AddNumberToObject(o, "bytes", (double)p->shards[s].n_bytes);
         cJSON_AddItemToArray(files, o);
     }
     return ok;
@@ -118,9 +134,12 @@ osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
         OSH_TRY(as_text(cx, &b, p));
     } else {
         root = cJSON_CreateObject();
-        bool ok = root && cJSON_AddStringToObject(root, "pipeline", osh_pipeline_name(p->pipeline)) &&
-                  cJSON_AddNumberToObject(root, "samples", (double)p->data.n) && cJSON_AddNumberToObject(root, "output_bytes", (double)p->total_bytes) &&
-                  cJSON_AddNumberToObject(root, "output_tensors", (double)p->n_out) && json_subgraphs(root, p) && json_rest(root, p);
+        bool ok = root &&
+                  cJSON_AddStringToObject(root, "pipeline", osh_pipeline_name(p->pipeline)) &&
+                  cJSON_AddNumberToObject(root, "samples", (double)p->data.n) &&
+                  cJSON_AddNumberToObject(root, "output_bytes", (double)p->total_bytes) &&
+                  cJSON_AddNumberToObject(root, "output_tensors", (double)p->n_out) &&
+                  json_subgraphs(root, p) && json_rest(root, p);
         if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
         OSH_TRY(osh_json_print(cx, &text, root, 0));
         OSH_TRY(osh_buf_printf(cx, &b, "%s\n", text));

@@ -25,8 +25,10 @@ osh_status osh_run_report(osh_ctx *cx, char **json, const osh_run *r)
     osh_status rc = OSH_OK;
     const osh_plan *p = r->plan;
     cJSON *root = cJSON_CreateObject(); // own
-    bool ok = root && add_string(root, "program", "oneshot") && add_string(root, "version", osh_version()) &&
-              add_string(root, "pipeline", osh_pipeline_name(p->pipeline)) && add_number(root, "samples", (double)p->data.n) &&
+    bool ok = root && add_string(root, "program", "oneshot") &&
+              add_string(root, "version", osh_version()) &&
+              add_string(root, "pipeline", osh_pipeline_name(p->pipeline)) &&
+              add_number(root, "samples", (double)p->data.n) &&
               add_number(root, "tokens", p->data.n ? (double)p->data.offsets[p->data.n] : 0) &&
               add_number(root, "output_bytes", (double)p->total_bytes) && add_modules(root, r);
     cJSON *t = ok ? cJSON_AddObjectToObject(root, "seconds") : NULL;

@@ -20,7 +20,8 @@ typedef struct osh_run {
 } osh_run;
 
 /* Compresses and emits every Linear of the subgraphs whose Linears the statistics cover; weights hold them. */
-osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w, int first_subgraph, int n_subgraphs);
+osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w,
+                         int first_subgraph, int n_subgraphs);
 osh_status osh_run_linear_without_data(osh_ctx *cx, osh_run *r, int linear); // reads the weight itself
 osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r); // sequential.c: sequential and basic
 osh_status osh_run_datafree(osh_ctx *cx, osh_run *r);   // datafree.c

@@ -1,9 +1,11 @@
 /* sequential.c - the calibration loops swapped: for each subgraph, for each batch.
  *
- *   onload -> observe (only the nodes that the statistics need) -> solve, emit -> propagate through the changed weights -> release
+ *   onload -> observe (only the nodes that the statistics need) -> solve, emit -> propagate through
+ * the changed weights -> release
  *
- * What lives between subgraphs is exactly the values that a later one reads. `basic` is the same with the whole graph as one
- * subgraph: everything onloaded, every statistic at once, nothing propagated. */
+ * What lives between subgraphs is exactly the values that a later one reads. `basic` is the same
+ * with the whole graph as one subgraph: everything onloaded, every statistic at once, nothing
+ * propagated. */
 #include <string.h>
 
 #include "pipeline/run.h"
@@ -62,7 +64,8 @@ static osh_status onload(osh_ctx *cx, calibration *c, int first, int n)
         if (c->run[i]) OSH_TRY(osh_weights_load(cx, c->w, p->graph, p->ck, first + i, 1));
     for (int k = 0; k < p->n_linears; k++) {
         const osh_linear *l = &p->linears[k];
-        if (l->wants && l->node >= first && l->node < first + n) OSH_TRY(osh_weights_load(cx, c->w, p->graph, p->ck, l->node, 1));
+        if (l->wants && l->node >= first && l->node < first + n)
+            OSH_TRY(osh_weights_load(cx, c->w, p->graph, p->ck, l->node, 1));
     }
 done:
     return rc;
@@ -77,7 +80,8 @@ static osh_status pass(osh_ctx *cx, calibration *c, const char *phase, int first
     pr->phase = phase, pr->done = 0, pr->total = p->data.n;
     for (int64_t b = 0; b < c->n_batches; b++) {
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
-        OSH_TRY(osh_exec_run(cx, p->graph, first, n, c->run, c->w, c->batches[b], c->keep, stats ? &hooks : NULL, true));
+        OSH_TRY(osh_exec_run(cx, p->graph, first, n, c->run, c->w, c->batches[b], c->keep,
+                             stats ? &hooks : NULL, true));
         pr->done += c->batches[b]->seqs.n, pr->work_done += (double)c->batches[b]->n_tokens;
         osh_progress_show(cx, pr);
     }
@@ -124,7 +128,8 @@ static osh_status visit(osh_ctx *cx, calibration *c, int index)
         if (ps->merged) keep_only(c, s->live_out, s->n_live_out);
         else {
             keep_only(c, s->live_in, s->n_live_in);
-            for (int i = 0; i < s->n_live_out; i++) c->keep[s->live_out[i]] |= p->graph->values[s->live_out[i]].producer < s->first;
+            for (int i = 0; i < s->n_live_out; i++)
+                c->keep[s->live_out[i]] |= p->graph->values[s->live_out[i]].producer < s->first;
             c->keep[p->graph->input_ids] |= s->first == 0;
         }
         OSH_TRY(pass(cx, c, "observe", s->first, s->n_nodes, stats));

@@ -9,7 +9,8 @@ static void finish(osh_ctx *cx, osh_run *r, int linear, const osh_linear_job *j)
     const osh_linear *l = &r->plan->linears[linear];
     r->results[linear] = (osh_result){j->nmse, j->objective, j->fallback, true};
     if (j->fallback) osh_log(cx, OSH_LOG_WARN, "%s: %s", l->name, j->fallback);
-    osh_log(cx, OSH_LOG_DEBUG, "%s: relative squared weight error %.3e, objective %.3e", l->name, j->nmse, j->objective);
+    osh_log(cx, OSH_LOG_DEBUG, "%s: relative squared weight error %.3e, objective %.3e", l->name,
+            j->nmse, j->objective);
     if (j->nmse > r->progress.error) r->progress.error = j->nmse;
 }
 
@@ -40,7 +41,9 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
     OSH_NEW(cx, which, p->n_linears);
     for (int i = first; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
-        if (l->subgraph < s0 || l->subgraph >= s1 || l->input != lead->input || l->modifier != lead->modifier || r->results[i].done) continue;
+        if (l->subgraph < s0 || l->subgraph >= s1 || l->input != lead->input ||
+            l->modifier != lead->modifier || r->results[i].done)
+            continue;
         jobs[n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w->w[l->weight]};
         which[n++] = i;
     }
@@ -96,7 +99,8 @@ osh_status osh_run_linear_without_data(osh_ctx *cx, osh_run *r, int linear)
     OSH_TRY(osh_checkpoint_read(cx, w->data, p->ck, t));
     int64_t bad = osh_find_nonfinite(w->data, w->dtype, osh_tensor_numel(w));
     if (bad >= 0)
-        OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds a value that is not finite at row %ld, column %ld", t->e->name, (long)(bad / l->I), (long)(bad % l->I));
+        OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds a value that is not finite at row %ld, column %ld",
+                 t->e->name, (long)(bad / l->I), (long)(bad % l->I));
     job.w = w;
     OSH_TRY(m->type->compress(cx, m, &job, 1, NULL));
     OSH_TRY(emit(cx, r, NULL, linear, &job));

@@ -1,4 +1,5 @@
-/* source.c - finds the quantized modules of a compressed-tensors checkpoint and puts a virtual dense weight in the place of each. */
+/* source.c - finds the quantized modules of a compressed-tensors checkpoint and puts a virtual
+ * dense weight in the place of each. */
 #include "pipeline/source.h"
 
 #include <string.h>
@@ -48,7 +49,9 @@ static osh_status make_weight(osh_ctx *cx, void *to, void *user, const osh_st_en
     OSH_TRY(osh_q_decode(cx, made, codes, &params, &q->scheme->weights));
     if (made->dtype == e->dtype) memcpy(to, made->data, osh_tensor_bytes(made));
     else if (made->dtype == OSH_F32) osh_from_f32(to, e->dtype, made->data, q->O * q->I);
-    else OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s has scales in %s: want %s or F32", q->name, osh_dtype_name(made->dtype), osh_dtype_name(e->dtype));
+    else
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s has scales in %s: want %s or F32", q->name,
+                 osh_dtype_name(made->dtype), osh_dtype_name(e->dtype));
 done:
     if (rc) osh_note(cx, "dequantizing %s", q->name);
     for (int i = 0; i < OSH_FORMAT_MAX_TENSORS; i++) osh_tensor_free(cx, raw[i]);
@@ -65,7 +68,8 @@ static bool split(const char *name, const char *leaf, size_t *n)
     return a > b && !strcmp(name + a - b, leaf);
 }
 
-static osh_status find_scheme(osh_ctx *cx, const osh_q_scheme **out, const osh_q_config *c, osh_matcher **m, const char *name, bool embedding)
+static osh_status find_scheme(osh_ctx *cx, const osh_q_scheme **out, const osh_q_config *c,
+                              osh_matcher **m, const char *name, bool embedding)
 {
     osh_status rc = OSH_OK;
     *out = NULL;
@@ -74,7 +78,10 @@ static osh_status find_scheme(osh_ctx *cx, const osh_q_scheme **out, const osh_q
         OSH_TRY(osh_matcher_find(cx, &which, m[i], name, embedding ? "Embedding" : "Linear"));
         if (which >= 0) *out = &c->schemes[i];
     }
-    if (!*out) OSH_FAIL(cx, OSH_E_FORMAT, "%s is stored quantized, but no group of quantization_config has it as a target", name);
+    if (!*out)
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s is stored quantized, but no group of quantization_config has it as a target",
+                 name);
 done:
     return rc;
 }
@@ -96,7 +103,8 @@ static osh_status find_shape(osh_ctx *cx, quantized *q)
     } else {
         osh_free(cx, name);
         if (!(name = osh_sprintf(cx, "%s.weight", q->name))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", q->name);
-        if (!(s = osh_checkpoint_find(q->ck, name)) || s->e->ndim != 2) OSH_FAIL(cx, OSH_E_FORMAT, "%s has neither weight_shape nor a 2-D weight", q->name);
+        if (!(s = osh_checkpoint_find(q->ck, name)) || s->e->ndim != 2)
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s has neither weight_shape nor a 2-D weight", q->name);
         shape[0] = s->e->shape[0], shape[1] = s->e->shape[1];
     }
     if (shape[0] < 1 || shape[1] < 1 || shape[0] > INT32_MAX || shape[1] > INT32_MAX)
@@ -119,14 +127,17 @@ static osh_status bind(osh_ctx *cx, osh_source *s, quantized *q, osh_dtype dt)
         const osh_format_tensor *f = &q->leaves[i];
         bool input = !strncmp(f->leaf, "input_", 6);
         osh_free(cx, name);
-        if (!(name = osh_sprintf(cx, "%s.%s", q->name, f->leaf))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", q->name);
+        if (!(name = osh_sprintf(cx, "%s.%s", q->name, f->leaf)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", q->name);
         q->index[i] = -1;
         const osh_ckpt_tensor *t = osh_checkpoint_find(s->ck, name);
         if (!t) OSH_FAIL(cx, OSH_E_FORMAT, "%s is missing: want it for %s", name, q->format->name);
         int64_t numel = 0, want = 0;
         osh_shape_numel(&numel, t->e->ndim, t->e->shape);
         osh_shape_numel(&want, f->ndim, f->shape);
-        if (numel != want) OSH_FAIL(cx, OSH_E_FORMAT, "%s has %ld elements, %s wants %ld", name, (long)numel, q->format->name, (long)want);
+        if (numel != want)
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s has %ld elements, %s wants %ld", name, (long)numel,
+                     q->format->name, (long)want);
         if (!input) q->index[i] = t - s->ck->tensors;
         else if (!strcmp(f->leaf, "input_scale")) OSH_TRY(osh_checkpoint_load(cx, &q->in_scale, s->ck, name, -1, NULL));
         else OSH_TRY(osh_checkpoint_load(cx, &q->in_zero, s->ck, name, -1, NULL));
@@ -167,7 +178,8 @@ static osh_status find_modules(osh_ctx *cx, osh_source *s)
     int64_t n_stored = s->ck->n_tensors;
     OSH_NEW(cx, m, s->config->n);
     for (size_t i = 0; i < s->config->n; i++)
-        OSH_TRY(osh_matcher_new(cx, &m[i], (const char *const *)s->config->schemes[i].targets.items, s->config->schemes[i].targets.n));
+        OSH_TRY(osh_matcher_new(cx, &m[i], (const char *const *)s->config->schemes[i].targets.items,
+                                s->config->schemes[i].targets.n));
     OSH_NEW(cx, s->mods, n_stored);
     for (int64_t i = 0; i < n_stored; i++) {
         size_t n;
@@ -213,7 +225,8 @@ void osh_source_close(osh_ctx *cx, osh_source *s)
     osh_free(cx, s);
 }
 
-const osh_q_scheme *osh_source_scheme(const osh_source *s, const char *module, const osh_tensor **in_scale, const osh_tensor **in_zero)
+const osh_q_scheme *osh_source_scheme(const osh_source *s, const char *module,
+                                      const osh_tensor **in_scale, const osh_tensor **in_zero)
 {
     int64_t i = 0;
     *in_scale = *in_zero = NULL;

@@ -10,5 +10,6 @@ void osh_source_close(osh_ctx *cx, osh_source *s);
 osh_checkpoint *osh_source_checkpoint(const osh_source *s); // view
 int osh_source_n_quantized(const osh_source *s);
 /* Scheme of a module, NULL: dense. in_scale, in_zero: stored static input parameters or NULL; views. */
-const osh_q_scheme *osh_source_scheme(const osh_source *s, const char *module, const osh_tensor **in_scale, const osh_tensor **in_zero);
+const osh_q_scheme *osh_source_scheme(const osh_source *s, const char *module,
+                                      const osh_tensor **in_scale, const osh_tensor **in_zero);
 #endif

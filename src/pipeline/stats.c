@@ -1,4 +1,5 @@
-/* stats.c - Hessians and input ranges. Samples are added one by one in their order, so a batch's size changes nothing. */
+/* stats.c - Hessians and input ranges. Samples are added one by one in their order, so a batch's
+ * size changes nothing. */
 #include "pipeline/stats.h"
 
 #include <string.h>
@@ -98,7 +99,8 @@ osh_status osh_stats_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **
     if (!o->seen) OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its input scale is unknown", l->name);
     OSH_TRY(osh_tensor_new(cx, scale, l->dtype, 1, (int64_t[]){1}));
     if (!l->scheme->inputs.symmetric) OSH_TRY(osh_tensor_new(cx, zero, OSH_I8, 1, (int64_t[]){1}));
-    osh_q_scale_zp((*scale)->data, *zero ? (*zero)->data : NULL, &o->min, &o->max, 1, &l->scheme->inputs, l->dtype, s->plan->arithmetic);
+    osh_q_scale_zp((*scale)->data, *zero ? (*zero)->data : NULL, &o->min, &o->max, 1,
+                   &l->scheme->inputs, l->dtype, s->plan->arithmetic);
 done:
     return rc;
 }
@@ -109,7 +111,8 @@ int64_t osh_stats_bytes(const osh_plan *p, int subgraph)
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         bool first = l->subgraph == subgraph && (l->wants & OSH_STAT_HESSIAN);
-        for (int k = 0; first && k < i; k++) first = p->linears[k].input != l->input || !(p->linears[k].wants & OSH_STAT_HESSIAN);
+        for (int k = 0; first && k < i; k++)
+            first = p->linears[k].input != l->input || !(p->linears[k].wants & OSH_STAT_HESSIAN);
         if (first) bytes += l->I * l->I * 4;
     }
     return bytes;

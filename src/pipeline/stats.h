@@ -1,5 +1,5 @@
-/* stats.h - the statistics that modifiers asked for, each collected once per value: Linears that read the same value share its
- * Hessian. */
+/* stats.h - the statistics that modifiers asked for, each collected once per value: Linears that
+ * read the same value share its Hessian. */
 #ifndef OSH_STATS_H
 #define OSH_STATS_H
 #include "pipeline/plan.h"

@@ -1,6 +1,6 @@
-/* test_format_roundtrip.c - for every row of formats.def, every width, strategy and dtype: what is packed is unpacked again,
- * and the decoded weight is at most half a scale away from the original (asymmetric: one, the rounding of the zero point
- * included), apart from what is clamped. */
+/* test_format_roundtrip.c - for every row of formats.def, every width, strategy and dtype: what is
+ * packed is unpacked again, and the decoded weight is at most half a scale away from the original
+ * (asymmetric: one, the rounding of the zero point included), apart from what is clamped. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -196,7 +196,7 @@ static void bad_configs(void **state)
         {"llama_default", "architectures", "[\"GPT9ForCausalLM\"]", OSH_E_UNSUPPORTED,
          "Qwen3ForCausalLM"},
         {"llama_default", "architectures", "[]", OSH_E_UNSUPPORTED, "no architecture"},
-        {"llama_default", "hidden_act", "\"relu6\"", OSH_E_USAGE, "relu6"},
+        {"llama_default", "hidden_act", "\"relu6\"", OSH_E_UNSUPPORTED, "relu6"},
         {"llama_default", "hidden_act", "3", OSH_E_FORMAT, "hidden_act"},
         {"llama_default", "hidden_size", NULL, OSH_E_FORMAT, "hidden_size is missing"},
         {"llama_default", "hidden_size", "null", OSH_E_FORMAT, "hidden_size is null"},

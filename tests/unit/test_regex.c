@@ -105,8 +105,8 @@ static void test_match_limit(void **state)
     osh_regex_free(cx, r);
 }
 
-/* Deep backtracking leaves the JIT's stack; the interpreter takes over. (re.match is always the interpreter's: PCRE2's JIT
- * knows no anchoring at match time.) */
+/* Deep backtracking leaves the JIT's stack; the interpreter takes over. (re.match is always the
+ * interpreter's: PCRE2's JIT knows no anchoring at match time.) */
 static void test_long_subject(void **state)
 {
     osh_ctx *cx = *state;
