@@ -2,7 +2,7 @@
  * Pre-trained Transformers" (arXiv 2210.17323), as
  * llmcompressor/modifiers/gptq/{base,gptq_quantize}.py runs it.
  *
- * Of one input value with Hessian H = X^T X (its factor 2/n cancels):
+ * Of one input value with Hessian H = X^T X (the reference's factor 2/n cancels, but for dead columns):
  *   order columns by falling diag H (actorder static; ties by index) - dead columns (diag 0): diag
  * := 1, weights := 0 - diag += dampening_frac * mean(diag) - U upper with U^T U = H^-1 - column
  * loop with U (ops/gptq_solve.h). Scales are those of the whole, unpermuted weight, fixed before
@@ -133,7 +133,7 @@ done:
     return rc;
 }
 
-static osh_status make_factor(osh_ctx *cx, factor *f, const float *h, bool actorder, double frac)
+static osh_status make_factor(osh_ctx *cx, factor *f, const float *h, bool actorder, double frac, float dead)
 {
     osh_status rc = OSH_OK;
     int64_t I = f->I;
@@ -141,7 +141,7 @@ static osh_status make_factor(osh_ctx *cx, factor *f, const float *h, bool actor
     const osh_op *op = osh_op_find("gptq_factor");
 
     OSH_TRY(order_columns(cx, f, h, actorder));
-    for (int64_t i = 0; i < I; i++) mean += f->dead[i] ? 1.0 : h[i * I + i];
+    for (int64_t i = 0; i < I; i++) mean += f->dead[i] ? dead : h[i * I + i];
     mean /= (double)I;
     OSH_NEW(cx, f->u, I * I);
     for (f->n_damped = 0; f->n_damped < 4; f->n_damped++) {
@@ -152,7 +152,7 @@ static osh_status make_factor(osh_ctx *cx, factor *f, const float *h, bool actor
                 int64_t pj = f->perm[j];
                 f->u[i * I + j] = pi >= pj ? h[pi * I + pj] : h[pj * I + pi];
             }
-            if (f->dead[pi]) f->u[i * I + i] = 1;
+            if (f->dead[pi]) f->u[i * I + i] = dead;
             f->u[i * I + i] += damp;
         }
         osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, f->u);
@@ -300,7 +300,8 @@ done:
     return rc;
 }
 
-static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h)
+static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
+                           int64_t n_samples)
 {
     osh_status rc = OSH_OK;
     const gptq *g = m->args;
@@ -312,7 +313,8 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
         bool ordered = q->actorder != OSH_ACTORDER_UNSET;
         if (!f[ordered].perm) {
             f[ordered].I = h->shape[0];
-            OSH_TRY(make_factor(cx, &f[ordered], h->data, ordered, g->dampening_frac));
+            OSH_TRY(make_factor(cx, &f[ordered], h->data, ordered, g->dampening_frac,
+                                0.5f * (float)n_samples));
         }
         OSH_TRY(compress_job(cx, m, &f[ordered], &jobs[k]));
     }

@@ -50,8 +50,10 @@ struct osh_modifier_type {
                       bool *known, const char *what);
     osh_status (*resolve)(osh_ctx *cx, osh_modifier *m); // after the last key; may be NULL
     unsigned (*wants)(const osh_modifier *m, const osh_q_scheme *s);
-    /* jobs share one input; h is its Hessian (lower triangle of X^T X, may be destroyed) or NULL. */
-    osh_status (*compress)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h);
+    /* jobs share one input; h is its Hessian (lower triangle of X^T X over n_samples samples, may
+     * be destroyed) or NULL. */
+    osh_status (*compress)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
+                           int64_t n_samples);
     bool propagates; // compress changes the weights that the following subgraphs see
 };
 const osh_modifier_type *osh_modifier_find(const char *name); // NULL: unknown

@@ -12,10 +12,11 @@ static unsigned wants(const osh_modifier *m, const osh_q_scheme *s)
     return s->inputs.present && s->inputs.dynamic == OSH_Q_STATIC ? OSH_STAT_RANGE : 0;
 }
 
-static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h)
+static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
+                           int64_t n_samples)
 {
     osh_status rc = OSH_OK;
-    (void)h;
+    (void)h, (void)n_samples;
     for (int k = 0; k < n; k++) {
         osh_linear_job *j = &jobs[k];
         const osh_q_args *a = &j->scheme->weights;

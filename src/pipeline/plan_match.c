@@ -243,6 +243,29 @@ done:
     return rc;
 }
 
+/* A group that reached no module is not written, as in the reference. */
+static void drop_unused_schemes(osh_ctx *cx, osh_plan *p, candidates *cs)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < p->n_schemes; i++) {
+        bool used = false;
+        for (int64_t k = 0; k < cs->n; k++) used |= cs->c[k].scheme == (int)i;
+        if (!used) {
+            osh_log(cx, OSH_LOG_WARN, "%s matches no module", p->schemes[i].group_name);
+            osh_q_scheme_deinit(cx, &p->schemes[i]);
+            continue;
+        }
+        for (int64_t k = 0; k < cs->n; k++)
+            if (cs->c[k].scheme == (int)i) cs->c[k].scheme = (int)kept;
+        for (int k = 0; k < p->n_linears; k++)
+            if (p->linears[k].scheme_index == (int)i)
+                p->linears[k].scheme_index = (int)kept, p->linears[k].scheme = &p->schemes[kept];
+        if (kept != i) p->schemes[kept] = p->schemes[i];
+        kept++;
+    }
+    p->n_schemes = kept;
+}
+
 static void warn_unmatched(osh_ctx *cx, const osh_plan *p)
 {
     for (size_t m = 0; m < p->recipe->n; m++) {
@@ -278,6 +301,7 @@ osh_status osh_plan_match(osh_ctx *cx, osh_plan *p)
     if (!p->n_linears)
         OSH_FAIL(cx, OSH_E_USAGE, "the recipe matches no module of %s: nothing would be done",
                  p->ck->dir);
+    drop_unused_schemes(cx, p, &cs);
     OSH_TRY(make_ignore(cx, p, &cs));
     OSH_TRY(make_config(cx, p));
     OSH_TRY(check_vllm(cx, p, &cs));

@@ -48,7 +48,7 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
         which[n++] = i;
     }
     OSH_TRY(p->recipe->modifiers[lead->modifier].type->compress(cx, &p->recipe->modifiers[lead->modifier], jobs, n,
-                                                                 osh_stats_hessian(stats, lead->input)));
+                                                                 osh_stats_hessian(stats, lead->input), p->data.n));
     for (int k = 0; k < n; k++) OSH_TRY(emit(cx, r, stats, which[k], &jobs[k]));
 done:
     for (int k = 0; jobs && k < n; k++) osh_linear_job_deinit(cx, &jobs[k]);
@@ -102,7 +102,7 @@ osh_status osh_run_linear_without_data(osh_ctx *cx, osh_run *r, int linear)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds a value that is not finite at row %ld, column %ld",
                  t->e->name, (long)(bad / l->I), (long)(bad % l->I));
     job.w = w;
-    OSH_TRY(m->type->compress(cx, m, &job, 1, NULL));
+    OSH_TRY(m->type->compress(cx, m, &job, 1, NULL, 0));
     OSH_TRY(emit(cx, r, NULL, linear, &job));
 done:
     osh_linear_job_deinit(cx, &job);

@@ -275,7 +275,7 @@ osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_scheme *schemes, size_t n,
                      modules[m], name_of(schemes, which[m]), l.name, l.cls,
                      name_of(schemes, scheme),
                      !strcmp(l.cls, "ParallelLMHead") && scheme < 0
-                         ? "; hint: name lm_head in targets, a class does not reach it there"
+                         ? "; hint: put lm_head in ignore, or its name in targets: a class does not reach it there"
                          : "");
         }
     }
