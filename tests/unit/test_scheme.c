@@ -290,7 +290,7 @@ static void test_vllm_lookup(void **state)
         const char *part; // NULL: agrees
     } rows[] = {
         {"Linear", NULL, "lm_head", {-1, 0, 0, 0, 0, 0, 0, 0, -1}, NULL},
-        {"Linear", NULL, NULL, {-1, 0, 0, 0, 0, 0, 0, 0, 0}, "name lm_head in targets"},
+        {"Linear", NULL, NULL, {-1, 0, 0, 0, 0, 0, 0, 0, 0}, "put lm_head in ignore"},
         {"re:.*down_proj$", "Linear", "lm_head", {-1, 1, 1, 1, 1, 1, 1, 0, -1}, NULL},
         {"re:.*v_proj",
          "Linear",
