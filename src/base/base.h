@@ -79,7 +79,9 @@ int64_t osh_rss_peak(void);                      // bytes, of the process (VmHWM
  * the log file, if any. */
 typedef enum { OSH_LOG_ERROR, OSH_LOG_WARN, OSH_LOG_INFO, OSH_LOG_DEBUG } osh_log_level;
 void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode); // osh_progress_mode
-osh_status osh_log_file(osh_ctx *cx, const char *path); // appends: seconds, level, text
+/* Appends seconds, level, text: every message from INFO on, every stage of the profile, every finished subgraph; a line
+ * is one write(2), so a kill leaves whole lines. path NULL: closes the file. */
+osh_status osh_log_file(osh_ctx *cx, const char *path);
 void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 typedef enum {
@@ -94,10 +96,16 @@ typedef struct osh_progress {
     const char *phase;      // "observe", "gptq", "propagate", "read", ...
     int64_t done, total;    // inside the phase
     double work_done, work_total; // for the ETA: any unit
+    double eta_s;           // seconds to go, where the caller knows better; <= 0: by work_done and work_total
+    double tokens_per_s;    // through the passes, lately; <= 0: unknown
+    int64_t budget_bytes;   // of host memory; 0: none
     double error;           // of the finished subgraph; < 0: none yet
     bool finished;          // the subgraph is complete: a line of its own where there is no terminal
 } osh_progress;
 void osh_progress_show(osh_ctx *cx, const osh_progress *p); // rate limited on a terminal
+typedef void (*osh_progress_fn)(void *user, const osh_progress *p);
+/* fn sees every osh_progress_show, on the job's thread and whatever the mode; it must not block. NULL: none. */
+void osh_progress_tell(osh_ctx *cx, osh_progress_fn fn, void *user);
 
 /* Threads. fn is called once for each chunk in [0, n_chunks), on any worker, in any order; which
  * worker does which chunk must not matter to the result. worker is in [0, osh_threads(cx)). The

@@ -25,8 +25,19 @@ typedef struct osh_log_state {
     double t0, work0;  // where the ETA counts from
     double last_work;
     bool counting; // t0 is set
-    FILE *file;    // own; NULL: none
+    int fd;        // log file, own; -1: none
+    osh_progress_fn told; // gets a copy of what is shown; NULL: none
+    void *told_user;
 } osh_log_state;
+
+typedef struct osh_profile osh_profile;
+typedef struct osh_open_scope { // a stage that this thread is in
+    int row;       // of the profile
+    bool records;  // the file has its start
+    double start;  // seconds of the profile
+    double inside; // seconds of the scopes that ended in it
+} osh_open_scope;
+enum { OSH_MAX_SCOPES = 16 };
 
 typedef struct osh_shared {
     _Atomic size_t live, peak;
@@ -35,6 +46,7 @@ typedef struct osh_shared {
     _Atomic int64_t read_bytes, written_bytes;
     _Atomic bool interrupted; // lock-free: a signal handler sets it
     osh_log_state log;
+    osh_profile *profile; // own; NULL: never started
     osh_pool *pool; // own
 } osh_shared;
 
@@ -42,6 +54,8 @@ enum { OSH_ERROR_BYTES = 4096 };
 struct osh_ctx {
     osh_shared *sh; // own if root
     bool root;
+    osh_open_scope scopes[OSH_MAX_SCOPES];
+    int n_scopes;
     size_t n_text;
     char text[OSH_ERROR_BYTES];
 };
@@ -49,4 +63,6 @@ struct osh_ctx {
 osh_status osh_pool_new(osh_pool **out, osh_shared *sh, int n_threads);
 void osh_pool_free(osh_pool *pool);
 void osh_log_close(osh_shared *sh);
+void osh_log_stage(osh_shared *sh, const char *step, int64_t bytes); // a line of the log file
+void osh_profile_free(osh_profile *p);
 #endif

@@ -2,6 +2,7 @@
  *
  * Nothing here allocates once the context exists, so that running out of memory can be reported. */
 #include "base/ctx.h"
+#include "base/profile.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -36,6 +37,7 @@ osh_status osh_ctx_new(osh_ctx **out, int n_threads)
     if (!cx->sh) goto done;
     pthread_mutex_init(&cx->sh->log.lock, NULL);
     cx->sh->log.start = osh_now();
+    cx->sh->log.fd = -1;
     osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_NONE);
     OSH_TRY(osh_pool_new(&cx->sh->pool, cx->sh, n_threads > 0 ? n_threads : n_cpus()));
     *out = cx, cx = NULL;
@@ -48,7 +50,9 @@ void osh_ctx_free(osh_ctx *cx)
 {
     if (!cx) return;
     if (cx->root && cx->sh) {
+        osh_profile_stop(cx);
         osh_pool_free(cx->sh->pool);
+        osh_profile_free(cx->sh->profile);
         osh_log_close(cx->sh);
         pthread_mutex_destroy(&cx->sh->log.lock);
         free(cx->sh);

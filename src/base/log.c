@@ -1,11 +1,14 @@
-/* log.c - messages and progress on stderr.
+/* log.c - messages and progress on stderr, and the log file.
  *
  * A terminal gets one live line, redrawn in place at most ten times a second; a pipe gets one line
  * per finished subgraph; mode json makes every line, messages too, one JSON object.
- *   [ 3/28] model.layers.2   observe 12/128   err 1.8e-03   peak 512 MiB   eta 4m12s */
+ *   [ 3/28] model.layers.2   observe 12/128   3100 tok/s   err 1.8e-03   peak 512 of 2048 MiB   eta 4m12s */
 #include "base/ctx.h"
+#include "base/profile.h"
+#include "base/quote.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -13,17 +16,19 @@
 static const double min_gap = 0.1; // seconds between two redraws
 static const char *const level_names[] = {"error", "warning", "info", "debug"};
 
-/* One write per line where the system allows it, so that lines of two processes do not mix. */
-static void put(const char *text, size_t n)
+/* One write per line where the system allows it: lines of two processes do not mix, a kill leaves whole lines. */
+static void put_to(int fd, const char *text, size_t n)
 {
     while (n) {
-        ssize_t k = write(STDERR_FILENO, text, n);
+        ssize_t k = write(fd, text, n);
         if (k < 0 && errno == EINTR) continue;
         if (k <= 0) return; // nowhere left to complain
         text += k;
         n -= (size_t)k;
     }
 }
+
+static void put(const char *text, size_t n) { put_to(STDERR_FILENO, text, n); }
 
 void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode)
 {
@@ -39,13 +44,12 @@ void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode)
 osh_status osh_log_file(osh_ctx *cx, const char *path)
 {
     char why[128];
-    FILE *f = fopen(path, "ae");
-    if (!f)
+    int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
+    if (path && fd < 0)
         return osh_fail(cx, OSH_E_IO, "cannot open log file %s: %s", path, strerror_r(errno, why, sizeof why));
-    setvbuf(f, NULL, _IOLBF, 0); // a killed run leaves whole lines
     pthread_mutex_lock(&cx->sh->log.lock);
-    if (cx->sh->log.file) fclose(cx->sh->log.file);
-    cx->sh->log.file = f;
+    if (cx->sh->log.fd >= 0) close(cx->sh->log.fd);
+    cx->sh->log.fd = fd;
     pthread_mutex_unlock(&cx->sh->log.lock);
     return OSH_OK;
 }
@@ -53,20 +57,27 @@ osh_status osh_log_file(osh_ctx *cx, const char *path)
 void osh_log_close(osh_shared *sh)
 {
     if (sh->log.line_open) put("\n", 1);
-    if (sh->log.file) fclose(sh->log.file);
+    if (sh->log.fd >= 0) close(sh->log.fd);
 }
 
-/* s as the inside of a JSON string; what does not fit is left out whole. */
-static void escape(char *to, size_t room, const char *s)
+/* A line of the log file, under the lock. */
+static void to_file(osh_log_state *l, const char *kind, const char *text)
 {
-    size_t n = 0;
-    for (; *s && n + 7 < room; s++) {
-        unsigned char c = (unsigned char)*s;
-        if (c == '"' || c == '\\') to[n++] = '\\', to[n++] = (char)c;
-        else if (c < 0x20) n += (size_t)snprintf(to + n, room - n, "\\u%04x", c);
-        else to[n++] = (char)c;
-    }
-    to[n] = 0;
+    char line[4400];
+    if (l->fd < 0) return;
+    int n = snprintf(line, sizeof line - 1, "%10.3f %-7s ", osh_now() - l->start, kind);
+    for (const char *s = text; *s && n < (int)sizeof line - 1; s++) line[n++] = *s == '\n' ? ' ' : *s;
+    line[n++] = '\n';
+    put_to(l->fd, line, (size_t)n);
+}
+
+void osh_log_stage(osh_shared *sh, const char *step, int64_t bytes)
+{
+    char text[1200];
+    snprintf(text, sizeof text, "%s, %.1f MiB", step, (double)bytes / (1 << 20));
+    pthread_mutex_lock(&sh->log.lock);
+    to_file(&sh->log, "stage", text);
+    pthread_mutex_unlock(&sh->log.lock);
 }
 
 void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)
@@ -80,11 +91,10 @@ void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     pthread_mutex_lock(&l->lock);
-    if (l->file && (level <= OSH_LOG_INFO || level <= l->level))
-        fprintf(l->file, "%10.3f %-7s %s\n", osh_now() - l->start, level_names[level], text);
+    if (level <= OSH_LOG_INFO || level <= l->level) to_file(l, level_names[level], text);
     if (level <= l->level) {
         if (l->mode == OSH_PROGRESS_JSON) {
-            escape(safe, sizeof safe, text);
+            osh_quote(safe, sizeof safe, text);
             n = snprintf(line, sizeof line, "{\"event\":\"log\",\"level\":\"%s\",\"text\":\"%s\"}\n",
                          level_names[level], safe);
         } else {
@@ -97,9 +107,10 @@ void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Seconds still to go by the work done so far; < 0 while nothing is known. */
+/* Seconds still to go: the caller's word, or by the work done so far; < 0 while nothing is known. */
 static double eta(osh_log_state *l, const osh_progress *p, double now)
 {
+    if (p->eta_s > 0) return p->eta_s;
     if (!l->counting || p->work_done < l->last_work) { // the first call, or another run in this process
         bool from_start = p->finished && !l->counting;
         l->counting = true;
@@ -120,11 +131,15 @@ static void print_time(char *to, size_t room, double seconds)
     else snprintf(to, room, "%lldh%02lldm", s / 3600, s / 60 % 60);
 }
 
-static void print_bytes(char *to, size_t room, int64_t n)
+/* "512 MiB", "512 of 2048 MiB", "5.1 of 24.0 GiB" */
+static void print_bytes(char *to, size_t room, int64_t n, int64_t budget)
 {
-    double mib = (double)n / (1 << 20);
-    if (mib < 10000) snprintf(to, room, "%.0f MiB", mib);
-    else snprintf(to, room, "%.1f GiB", mib / 1024);
+    bool large = (n > budget ? n : budget) >= (int64_t)10000 << 20;
+    double unit = large ? 1 << 30 : 1 << 20;
+    if (budget > 0)
+        snprintf(to, room, "%.*f of %.*f %s", large, (double)n / unit, large, (double)budget / unit,
+                 large ? "GiB" : "MiB");
+    else snprintf(to, room, "%.*f %s", large, (double)n / unit, large ? "GiB" : "MiB");
 }
 
 /* Appends at *n; past the end nothing more is added. */
@@ -138,42 +153,54 @@ static void add(char *to, size_t room, size_t *n, const char *fmt, ...)
     if (*n >= room) *n = room - 1;
 }
 
-static size_t line_text(char *to, size_t room, const osh_log_state *l, const osh_progress *p, double left, double now)
+typedef struct moment { // what a line says beside the progress
+    double now, left; // seconds; left < 0: unknown
+    int64_t peak;     // bytes
+} moment;
+
+static size_t line_text(char *to, size_t room, const osh_log_state *l, const osh_progress *p, const moment *m)
 {
-    char t[32];
+    char t[64];
     size_t n = 0;
     int width = snprintf(t, sizeof t, "%lld", (long long)p->n_steps);
 
     add(to, room, &n, "[%*lld/%lld] %s", width, (long long)p->step, (long long)p->n_steps, p->name ? p->name : "");
     if (p->phase) add(to, room, &n, "   %s", p->phase);
     if (p->total > 0) add(to, room, &n, "%s%lld/%lld", p->phase ? " " : "   ", (long long)p->done, (long long)p->total);
+    if (p->tokens_per_s > 0) add(to, room, &n, "   %.0f tok/s", p->tokens_per_s);
     if (p->error >= 0) add(to, room, &n, "   err %.1e", p->error);
-    print_bytes(t, sizeof t, osh_rss_peak());
+    print_bytes(t, sizeof t, m->peak, p->budget_bytes);
     add(to, room, &n, "   peak %s", t);
     if (p->finished && p->work_total > 0 && p->work_done >= p->work_total) {
-        print_time(t, sizeof t, now - l->start);
+        print_time(t, sizeof t, m->now - l->start);
         add(to, room, &n, "   took %s", t);
-    } else if (left >= 0) {
-        print_time(t, sizeof t, left);
+    } else if (m->left >= 0) {
+        print_time(t, sizeof t, m->left);
         add(to, room, &n, "   eta %s", t);
     }
     return n;
 }
 
-static size_t json_text(char *to, size_t room, const osh_log_state *l, const osh_progress *p, double left, double now)
+/* The schema is in docs/profile.md. */
+static size_t json_text(char *to, size_t room, const osh_log_state *l, const osh_progress *p, const moment *m)
 {
-    char name[256], phase[64];
+    char name[512], phase[64];
+    double elapsed = m->now - l->start;
     size_t n = 0;
 
-    escape(name, sizeof name, p->name ? p->name : "");
-    escape(phase, sizeof phase, p->phase ? p->phase : "");
+    osh_quote(name, sizeof name, p->name ? p->name : "");
+    osh_quote(phase, sizeof phase, p->phase ? p->phase : "");
     add(to, room, &n, "{\"event\":\"progress\",\"step\":%lld,\"n_steps\":%lld,\"name\":\"%s\",\"phase\":\"%s\"",
         (long long)p->step, (long long)p->n_steps, name, phase);
     add(to, room, &n, ",\"done\":%lld,\"total\":%lld", (long long)p->done, (long long)p->total);
     if (p->error >= 0 && p->error < 1e300) add(to, room, &n, ",\"error\":%.6e", p->error);
-    if (left >= 0) add(to, room, &n, ",\"eta_s\":%.1f", left);
-    add(to, room, &n, ",\"elapsed_s\":%.1f,\"peak_bytes\":%lld,\"finished\":%s}\n", now - l->start,
-        (long long)osh_rss_peak(), p->finished ? "true" : "false");
+    if (p->tokens_per_s > 0) add(to, room, &n, ",\"tokens_per_s\":%.1f", p->tokens_per_s);
+    if (m->left >= 0)
+        add(to, room, &n, ",\"eta_s\":%.2f,\"fraction\":%.4f", m->left,
+            elapsed + m->left > 0 ? elapsed / (elapsed + m->left) : 0);
+    if (p->budget_bytes > 0) add(to, room, &n, ",\"budget_bytes\":%lld", (long long)p->budget_bytes);
+    add(to, room, &n, ",\"elapsed_s\":%.2f,\"peak_bytes\":%lld,\"finished\":%s}\n", elapsed, (long long)m->peak,
+        p->finished ? "true" : "false");
     return n;
 }
 
@@ -189,30 +216,47 @@ static void draw(osh_log_state *l, const char *text, bool last)
     if (last) put("\n", 1);
 }
 
+void osh_progress_tell(osh_ctx *cx, osh_progress_fn fn, void *user)
+{
+    osh_log_state *l = &cx->sh->log;
+    pthread_mutex_lock(&l->lock);
+    l->told = fn, l->told_user = user;
+    pthread_mutex_unlock(&l->lock);
+}
+
 void osh_progress_show(osh_ctx *cx, const osh_progress *p)
 {
     osh_log_state *l = &cx->sh->log;
-    char text[1024];
-    double now = osh_now();
+    char text[1400];
+    moment m = {.now = osh_now()};
+    bool json = l->mode == OSH_PROGRESS_JSON;
+
+    if (l->told) l->told(l->told_user, p); // outside the lock: it may log
+    pthread_mutex_lock(&l->lock);
+    m.left = eta(l, p, m.now);
+    bool due = p->finished || m.now - l->last_shown >= min_gap;
+    bool show = (l->tty || json) ? due : p->finished && (l->mode == OSH_PROGRESS_LINE || l->fd >= 0);
+    pthread_mutex_unlock(&l->lock);
+    if (!show) return;
+    m.peak = osh_mem_sampled_peak(cx); // takes the profile's lock, which is taken before this one
+    if (m.peak < 0) m.peak = osh_rss_peak();
 
     pthread_mutex_lock(&l->lock);
-    double left = eta(l, p, now);
-    bool due = p->finished || now - l->last_shown >= min_gap;
-    if (l->tty && due) {
-        line_text(text, sizeof text, l, p, left, now);
+    if (l->tty) {
+        line_text(text, sizeof text, l, p, &m);
         draw(l, text, p->finished && p->step >= p->n_steps);
-        l->last_shown = now;
-    } else if (l->mode == OSH_PROGRESS_JSON && due) {
-        put(text, json_text(text, sizeof text, l, p, left, now));
-        l->last_shown = now;
-    } else if (l->mode == OSH_PROGRESS_LINE && !l->tty && p->finished) {
-        size_t n = line_text(text, sizeof text - 1, l, p, left, now);
+        l->last_shown = m.now;
+    } else if (json) {
+        put(text, json_text(text, sizeof text, l, p, &m));
+        l->last_shown = m.now;
+    } else if (l->mode == OSH_PROGRESS_LINE) {
+        size_t n = line_text(text, sizeof text - 1, l, p, &m);
         text[n++] = '\n';
         put(text, n);
     }
-    if (l->file && p->finished) {
-        line_text(text, sizeof text, l, p, left, now);
-        fprintf(l->file, "%10.3f progress %s\n", now - l->start, text);
+    if (p->finished) {
+        line_text(text, sizeof text, l, p, &m);
+        to_file(l, "progress", text);
     }
     pthread_mutex_unlock(&l->lock);
 }

@@ -1,0 +1,55 @@
+/* profile.h - what a job takes: stages as scopes, records streamed to a YAML file, memory sampled against time.
+ *
+ * The file has the records of AMD Quark's profiler (quark.common.profiler): a list memory_usage with a "<stage> Start"
+ * and a "<stage> End" item for each scope, then the summary as top-level keys. An item is one write(2), so the file is
+ * YAML at any moment. */
+#ifndef OSH_PROFILE_H
+#define OSH_PROFILE_H
+#include "base/base.h"
+#include "base/file.h"
+
+/* path NULL: collects for the report and writes no file. Starts one thread, which samples the memory. */
+osh_status osh_profile_start(osh_ctx *cx, const char *path);
+bool osh_profile_running(const osh_ctx *cx);
+/* The record "End" and the summary. What was collected stays until the next start. */
+void osh_profile_stop(osh_ctx *cx);
+
+/* A stage. Scopes nest; each thread's context has its own stack. of: a subgraph or module, or NULL. With records, the
+ * file gets "<phase> <of> Start" and "... End"; osh_profile_time is for stages too short and too many for that. Without
+ * osh_profile_start nothing happens. */
+typedef int osh_scope;
+osh_scope osh_profile_begin(osh_ctx *cx, const char *phase, const char *of);
+osh_scope osh_profile_time(osh_ctx *cx, const char *phase, const char *of); // ended by osh_profile_end too
+void osh_profile_end(osh_ctx *cx, osh_scope scope); // and every scope that is still open inside
+void osh_profile_flops(osh_ctx *cx, double flops);  // done by the innermost open scope
+void osh_profile_checkpoint(osh_ctx *cx, const char *name); // a record of the caller's own
+
+/* Anonymous and shared memory of the process now (RssAnon + RssShmem of /proc/self/status): pages of mapped files are
+ * the kernel's to take back. < 0: unknown. */
+int64_t osh_mem_anon(void);
+/* Highest osh_mem_anon since osh_profile_start: every 20 ms, at each record, and now; < 0: unknown, or not started. */
+int64_t osh_mem_sampled_peak(osh_ctx *cx);
+
+typedef struct osh_profile_row { // one phase of one subgraph, all its scopes
+    char *phase, *of; // own; of NULL: none
+    double seconds;   // wall time without that of the scopes inside
+    double flops;
+    int64_t n;        // scopes
+    bool background;  // of a thread beside the job's own: its time overlaps other rows'
+} osh_profile_row;
+typedef struct osh_profile_point { double seconds; int64_t bytes; } osh_profile_point; // since the start; highest
+typedef struct osh_profile_mark { char *name; double seconds; int64_t bytes; } osh_profile_mark; // checkpoint; name own
+typedef struct osh_profile_data {
+    osh_profile_row *rows; // own, in the order of their first begin
+    size_t n_rows;
+    osh_profile_point *points; // own; at most 1000
+    size_t n_points;
+    osh_profile_mark *marks; // own
+    size_t n_marks;
+    double seconds;     // since the start
+    int64_t peak_bytes; // osh_mem_sampled_peak
+    osh_io_counts io;   // since the start
+} osh_profile_data;
+osh_status osh_profile_read(osh_ctx *cx, osh_profile_data *out); // a copy, also while it runs
+void osh_profile_data_deinit(osh_ctx *cx, osh_profile_data *d);
+#endif

@@ -1,0 +1,46 @@
+/* quote.c - see quote.h. Quotes, backslashes and what YAML calls not printable become \uXXXX or \" or \\; a byte that is
+ * not UTF-8 (a path may hold any) becomes U+FFFD. */
+#include "base/quote.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Bytes of the UTF-8 character at s and its code point; 0: not UTF-8. */
+static size_t character(const unsigned char *s, uint32_t *code)
+{
+    size_t n = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 : (s[0] & 0xf8) == 0xf0 ? 4 : 0;
+    static const uint32_t lowest[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (n <= 1) return *code = s[0], n;
+    uint32_t c = s[0] & (0xffu >> (n + 1));
+    for (size_t k = 1; k < n; k++) {
+        if ((s[k] & 0xc0) != 0x80) return 0;
+        c = c << 6 | (s[k] & 0x3fu);
+    }
+    if (c < lowest[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) return 0;
+    *code = c;
+    return n;
+}
+
+size_t osh_quote(char *to, size_t room, const char *text)
+{
+    size_t n = 0;
+    char piece[16];
+    for (const unsigned char *s = (const unsigned char *)text; *s;) {
+        uint32_t code = 0;
+        size_t k = character(s, &code), len;
+        if (!k) len = (size_t)snprintf(piece, sizeof piece, "\xef\xbf\xbd"), k = 1;
+        else if (code == '"' || code == '\\') len = (size_t)snprintf(piece, sizeof piece, "\\%c", (int)code);
+        else if (code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 || code == 0xfeff ||
+                 code == 0xfffe || code == 0xffff)
+            len = (size_t)snprintf(piece, sizeof piece, "\\u%04x", code);
+        else memcpy(piece, s, k), len = k;
+        if (n + len + 1 > room) break;
+        memcpy(to + n, piece, len);
+        n += len;
+        s += k;
+    }
+    if (room) to[n] = 0;
+    return n;
+}

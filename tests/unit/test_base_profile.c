@@ -1,0 +1,214 @@
+/* test_base_profile.c - scopes and their times, the YAML file at every moment, memory against time, quoting. */
+#include "base/file.h"
+#include "base/profile.h"
+#include "base/quote.h"
+#include "text/yaml.h"
+#include "torture.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char path[] = "test_base_profile.yaml";
+
+static osh_yaml *parse(osh_ctx *cx, char **text)
+{
+    osh_yaml *y = NULL;
+    size_t n;
+    assert_ok(cx, osh_file_read_all(cx, text, &n, path, 0));
+    assert_ok(cx, osh_yaml_parse(cx, &y, *text, n, path));
+    return y;
+}
+
+static double number(const osh_yaml *map, const char *key)
+{
+    const osh_yaml *v = osh_yaml_get(map, key);
+    if (!v) fail_msg("no key %s", key);
+    return v->kind == OSH_Y_INT ? (double)v->i : v->f;
+}
+
+static void records_and_summary(void **state)
+{
+    osh_ctx *cx;
+    char *text;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    assert_ok(cx, osh_profile_start(cx, path));
+    assert_true(osh_profile_running(cx));
+    osh_scope a = osh_profile_begin(cx, "observe", "model.layers.0");
+    osh_scope b = osh_profile_begin(cx, "load", "a \"b\"\\ \n\xff: #");
+    osh_profile_flops(cx, 2e9);
+    osh_profile_end(cx, b);
+    osh_profile_checkpoint(cx, "mine");
+    osh_scope c = osh_profile_time(cx, "pack", NULL);
+    osh_profile_end(cx, c);
+    osh_profile_end(cx, a);
+    osh_profile_stop(cx);
+    assert_false(osh_profile_running(cx));
+
+    osh_yaml *y = parse(cx, &text);
+    const osh_yaml *list = osh_yaml_get(y, "memory_usage");
+    static const char *const steps[] = {"Start", "observe model.layers.0 Start",
+                                        "load a \"b\"\\ \n\xef\xbf\xbd: # Start", "load a \"b\"\\ \n\xef\xbf\xbd: # End",
+                                        "mine", "observe model.layers.0 End", "End"};
+    static const char *const keys[] = {"timestamp", "relative_time_secs", "cpu_memory_mb", "gpu_memory_mb",
+                                       "disk_read_mb", "disk_write_mb"};
+    assert_int_equal(list->n, 7); // "pack" has no records
+    double last = -1;
+    for (size_t i = 0; i < list->n; i++) {
+        assert_string_equal(osh_yaml_get(list->items[i], "step")->text, steps[i]);
+        assert_int_equal(list->items[i]->n, 7);
+        for (size_t k = 0; k < 6; k++) assert_true(number(list->items[i], keys[k]) >= 0);
+        assert_true(number(list->items[i], "relative_time_secs") >= last);
+        last = number(list->items[i], "relative_time_secs");
+        assert_true(number(list->items[i], "cpu_memory_mb") > 0);
+    }
+    static const char *const sums[] = {"total_quantization_time_seconds", "peak_memory_mb", "peak_gpu_memory_mb",
+                                       "total_disk_read_mb", "total_disk_write_mb"};
+    for (size_t k = 0; k < 5; k++) assert_true(number(y, sums[k]) >= 0);
+    const osh_yaml *phases = osh_yaml_get(y, "phases");
+    assert_int_equal(phases->n, 3);
+    assert_string_equal(osh_yaml_get(phases->items[1], "phase")->text, "load");
+    assert_true(number(phases->items[1], "gflop") > 1.99);
+    osh_yaml_free(cx, y);
+    osh_free(cx, text);
+    osh_ctx_free(cx);
+    unlink(path);
+}
+
+static void own_time_only(void **state)
+{
+    osh_ctx *cx;
+    osh_profile_data d;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    assert_int_equal(osh_profile_begin(cx, "before", NULL), 0); // not started: nothing happens
+    osh_profile_end(cx, 0);
+    assert_ok(cx, osh_profile_start(cx, NULL));
+    osh_scope a = osh_profile_begin(cx, "outer", "x");
+    osh_scope b = osh_profile_begin(cx, "inner", "x");
+    usleep(30000);
+    (void)b;
+    osh_profile_end(cx, a); // closes both
+    a = osh_profile_begin(cx, "outer", "x");
+    usleep(10000);
+    assert_ok(cx, osh_profile_read(cx, &d)); // while it is open
+    assert_int_equal(d.n_rows, 2);
+    assert_string_equal(d.rows[0].phase, "outer");
+    assert_int_equal(d.rows[0].n, 2);
+    assert_true(d.rows[0].seconds >= 0.0095 && d.rows[0].seconds < 0.029);
+    assert_true(d.rows[1].seconds >= 0.029);
+    assert_true(d.seconds >= 0.039 && fabs(d.seconds - d.rows[0].seconds - d.rows[1].seconds) < 0.02);
+    osh_profile_data_deinit(cx, &d);
+    osh_profile_end(cx, a);
+    osh_profile_stop(cx);
+    assert_ok(cx, osh_profile_start(cx, NULL)); // anew
+    assert_ok(cx, osh_profile_read(cx, &d));
+    assert_int_equal(d.n_rows, 0);
+    osh_profile_data_deinit(cx, &d);
+    assert_fails(cx, OSH_E_USAGE, osh_profile_start(cx, NULL), "running already");
+    osh_ctx_free(cx); // stops it
+}
+
+/* A peak between two records is in the samples. */
+static void short_peak_is_seen(void **state)
+{
+    enum { BYTES = 64 << 20 };
+    osh_ctx *cx;
+    osh_profile_data d;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    assert_int_equal(osh_mem_sampled_peak(cx), -1);
+    assert_ok(cx, osh_profile_start(cx, NULL));
+    int64_t before = osh_mem_anon();
+    char *p = malloc(BYTES);
+    memset(p, 1, BYTES);
+    usleep(100000);
+    assert_true(p[BYTES / 2]);
+    free(p);
+    usleep(50000);
+    assert_true(osh_mem_sampled_peak(cx) - before > BYTES / 10 * 9);
+    assert_ok(cx, osh_profile_read(cx, &d));
+    assert_true(d.n_points >= 3 && d.n_points <= 1000);
+    assert_true(d.points[d.n_points - 1].bytes - before < BYTES / 2); // and its end is seen too
+    assert_true(d.peak_bytes - before > BYTES / 10 * 9);
+    osh_profile_data_deinit(cx, &d);
+    osh_ctx_free(cx);
+}
+
+/* Killed at any moment, what is on the disk is YAML: a child streams records until it is killed. */
+static void valid_when_killed(void **state)
+{
+    for (int round = 0; round < 12; round++) {
+        osh_ctx *cx;
+        char *text;
+        pid_t pid = fork();
+        if (!pid) {
+            if (osh_ctx_new(&cx, 1) || osh_profile_start(cx, path)) _exit(1);
+            for (;;) osh_profile_end(cx, osh_profile_begin(cx, "observe", "model.layers.0"));
+        }
+        while (!osh_file_exists(path)) usleep(200);
+        usleep(1700 * (useconds_t)round);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+        osh_yaml *y = parse(cx, &text);
+        const osh_yaml *list = y->kind == OSH_Y_MAP ? osh_yaml_get(y, "memory_usage") : NULL;
+        for (size_t i = 0; list && list->kind == OSH_Y_SEQ && i < list->n; i++) assert_int_equal(list->items[i]->n, 7);
+        osh_yaml_free(cx, y);
+        osh_free(cx, text);
+        osh_ctx_free(cx);
+        unlink(path);
+    }
+}
+
+static void cannot_create(void **state)
+{
+    osh_ctx *cx;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    assert_fails(cx, OSH_E_IO, osh_profile_start(cx, "no/such/dir/p.yaml"), "cannot create profile no/such/dir/p.yaml");
+    assert_false(osh_profile_running(cx));
+    osh_ctx_free(cx);
+}
+
+static osh_status read_back(osh_ctx *cx, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_profile_data d = {0};
+    OSH_TRY(osh_profile_start(cx, NULL));
+    osh_profile_end(cx, osh_profile_begin(cx, "observe", "model.layers.0"));
+    osh_profile_checkpoint(cx, "here");
+    OSH_TRY(osh_profile_read(cx, &d));
+done:
+    osh_profile_data_deinit(cx, &d);
+    osh_profile_stop(cx);
+    return rc;
+}
+
+static void no_memory(void **state)
+{
+    assert_true(torture(read_back, NULL) > 4);
+}
+
+static void quoting(void **state)
+{
+    char to[64];
+    osh_quote(to, sizeof to, "a\"b\\c\td\x7f \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
+    assert_string_equal(to, "a\\\"b\\\\c\\u0009d\\u007f \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
+    osh_quote(to, sizeof to, "\xff\xc0\x80\xed\xa0\x80\xe2\x82"); // not UTF-8
+    assert_string_equal(to, "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+    assert_int_equal(osh_quote(to, 6, "abc\ndef"), 3); // \u000a does not fit
+    assert_string_equal(to, "abc");
+    assert_int_equal(osh_quote(to, 4, "ab\xe2\x82\xac"), 2);
+    assert_string_equal(to, "ab");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(records_and_summary), cmocka_unit_test(own_time_only), cmocka_unit_test(short_peak_is_seen),
+        cmocka_unit_test(valid_when_killed),   cmocka_unit_test(cannot_create), cmocka_unit_test(no_memory),
+        cmocka_unit_test(quoting),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
