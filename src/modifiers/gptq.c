@@ -1,14 +1,15 @@
-/* gptq.c - GPTQModifier: Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative
- * Pre-trained Transformers" (arXiv 2210.17323), as
- * llmcompressor/modifiers/gptq/{base,gptq_quantize}.py runs it.
+/* gptq.c - GPTQModifier: Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained
+ * Transformers" (arXiv 2210.17323), as llmcompressor/modifiers/gptq/{base,gptq_quantize}.py runs it.
  *
  * Of one input value with Hessian H = X^T X (the reference's factor 2/n cancels, but for dead columns):
- *   order columns by falling diag H (actorder static; ties by index) - dead columns (diag 0): diag
- * := 1, weights := 0 - diag += dampening_frac * mean(diag) - U upper with U^T U = H^-1 - column
- * loop with U (ops/gptq_solve.h). Scales are those of the whole, unpermuted weight, fixed before
- * the first column. All Linears that share the input share H, its ordering and U. Where H cannot be
- * factored the damping grows tenfold, three times, then the weight is rounded to nearest; the job
- * says so. */
+ *   - order columns by falling diag H (actorder static; ties by index)
+ *   - dead columns (diag 0): diag := 1, weights := 0
+ *   - diag += dampening_frac * mean(diag)
+ *   - U upper with U^T U = H^-1
+ *   - column loop with U (ops/gptq_solve.h)
+ * Scales are those of the whole, unpermuted weight, fixed before the first column. All Linears that share the input
+ * share H, its ordering and U. Where H cannot be factored the damping grows tenfold, three times, then the weight is
+ * rounded to nearest; the job says so. */
 #include "modifiers/modifier.h"
 #include "ops/gptq_solve.h"
 

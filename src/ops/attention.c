@@ -1,8 +1,7 @@
-/* attention.c - causal softmax(q k^T scale) v per head, grouped-query, with an optional sliding
- * window.
+/* attention.c - causal softmax(q k^T scale) v per head, grouped-query, with an optional sliding window.
  *
- *   in[0] q [N, H*Dh]     in[1] k [N, K*Dh]     in[2] v [N, K*Dh]     out [N, H*Dh]     head h
- * reads kv head h / (H/K)
+ *   in[0] q [N, H*Dh]     in[1] k [N, K*Dh]     in[2] v [N, K*Dh]     out [N, H*Dh]
+ *   head h reads kv head h / (H/K)
  *
  * Query i sees key j of its own sample where j <= i and, with a window, i - j < sliding_window.
  * transformers' eager_attention_forward, rounding to the dtype of q at its points: q k^T, times

@@ -1,7 +1,6 @@
 /* gptq_factor.c - U upper with U^T U = H^-1, in the place of H.
  *
- *   out H F32 [I, I], in place: its lower triangle is read, all of it written (zero below the
- * diagonal)
+ *   out H F32 [I, I], in place: its lower triangle is read, all of it written (zero below the diagonal)
  *
  * llmcompressor's factorize_hessian: cholesky(cholesky_inverse(cholesky(H)), upper), which the
  * reference below does in double. The fast kernel needs no inverse (flip-Cholesky): with J the

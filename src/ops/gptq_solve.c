@@ -1,9 +1,10 @@
 /* gptq_solve.c - the GPTQ column loop in plain loops, one row of the weight after another.
  *
- *   q    = clamp(round(w / s + zp), qmin, qmax)        dq = round(round(q - zp) s), in the dtype of
- * the scale err  = (w - dq) / U[i, i]                          w[j] -= err U[i, j]   for the later
- * columns j of the block after a block of columns [i1, i2):                 w[j] -= sum over i of
- * err[i] U[i, j]   for j >= i2
+ *   q     = clamp(round(w / s + zp), qmin, qmax)
+ *   dq    = round(round(q - zp) s), in the dtype of the scale
+ *   err   = (w - dq) / U[i, i]
+ *   w[j] -= err U[i, j]                     for the later columns j of the block
+ *   w[j] -= sum over i of err[i] U[i, j]    after a block of columns [i1, i2), for j >= i2
  *
  * llmcompressor's quantize_weight and gptq_block_update (eager): f32, each product rounded before
  * it is subtracted. The sum behind a block is a matrix product there; here it is taken in double.

@@ -1,9 +1,9 @@
-/* kl.c - how far a model's next-token distribution p is from a reference's r: sum over v of r log(r
- * / p), and top-1 agreement.
+/* kl.c - how far a model's next-token distribution p is from a reference's r: sum over v of r log(r / p), and top-1
+ * agreement.
  *
  *   in[0] x [N, D]     in[1] w [V, D]     in[2] x_ref [N, D2]     in[3] w_ref [V, D2]
- *   out[0] kl F32 [N]     out[1] same F32 [N]: 1 where both prefer the same token (the lowest id of
- * equal ones), else 0
+ *   out[0] kl F32 [N]
+ *   out[1] same F32 [N]: 1 where both prefer the same token (the lowest id of equal ones), else 0
  *
  * Each model's logits are rounded to its own compute dtype, the rest is f32. */
 #include "ops/cpu/cpu.h"

@@ -1,7 +1,7 @@
 /* nll.c - negative log-likelihood of each token's successor: -log softmax(x W^T)[target].
  *
- *   in[0] x [N, D]     in[1] w [V, D]     in[2] targets I32 [N], < 0: not scored     out nll F32
- * [N], 0 where not scored
+ *   in[0] x [N, D]     in[1] w [V, D]     in[2] targets I32 [N], < 0: not scored
+ *   out nll F32 [N], 0 where not scored
  *
  * The logits are rounded to the dtype of x, as lm_head's output is, then log-softmax is taken in
  * f32 as transformers' ForCausalLMLoss does after .float(). All logits are never held at once. */

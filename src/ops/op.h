@@ -1,5 +1,4 @@
-/* op.h - all arithmetic of the project lives behind osh_op: one name, a shape rule, a column of
- * kernels.
+/* op.h - all arithmetic of the project lives behind osh_op: one name, a shape rule, a column of kernels.
  *
  * A batch is ragged: the tokens of all its samples stand behind each other in [N, ...] and osh_seqs
  * says where each sample begins. There is no padding. No result may depend on which samples share a
@@ -72,18 +71,20 @@ typedef struct {
 } osh_attention_attr;
 typedef struct { char *act; /* silu | gelu | gelu_pytorch_tanh */ } osh_glu_attr;
 /* Model ops (in ops.def):
- *  embedding  in ids I32 [N], w [V, D]                          out [N, D]
- *  rms_norm   in x [N, D], w [D] (or [head_dim])                out [N, D]
- *  linear     in x [N, I], w [O, I], bias [O] optional          out [N, O]   f32 accumulation, one
- * rounding rope       in q [N, H*Dh]                                    out [N, H*Dh]   position =
- * index inside the sample; rotate_half attention  in q [N, H*Dh], k [N, K*Dh], v [N, K*Dh] out [N,
- * H*Dh]   causal, eager's rounding points glu        in gate [N, F], up [N, F] out [N, F] act(gate)
- * * up add        in a [N, D], b [N, D]                             out [N, D] Statistics and
- * solver ops: hessian_accum  in x [N, I]; out H F32 [I, I] in place: H += X^T X, lower triangle
- * only, sample by sample in order nll            in logits source x [N, D], w [V, D]; in[2] targets
- * I32 [N] (< 0: not scored); out nll F32 [N]; never holds N x V logits: blocks of tokens. Logits
- * are rounded to the compute dtype first, then log-softmax in f32. gptq_factor    in H F32 [I, I]
- * in place (lower triangle given, damped, dead columns set): becomes U upper with U^T U = H^-1 (=
- * cholesky(cholesky_inverse(chol H), upper)), by flip-Cholesky. OSH_E_NUMERIC: not pos. def.
- *  gptq_solve     see ops/gptq_solve.h */
+ *   embedding   in ids I32 [N], w [V, D]                             out [N, D]
+ *   rms_norm    in x [N, D], w [D] (or [head_dim])                   out [N, D]
+ *   linear      in x [N, I], w [O, I], bias [O] optional             out [N, O]     f32 sums, one rounding
+ *   rope        in q [N, H*Dh]                                       out [N, H*Dh]  rotate_half; position = index
+ *                                                                                   inside the sample
+ *   attention   in q [N, H*Dh], k [N, K*Dh], v [N, K*Dh]             out [N, H*Dh]  causal, eager's rounding points
+ *   glu         in gate [N, F], up [N, F]                            out [N, F]     act(gate) * up
+ *   add         in a [N, D], b [N, D]                                out [N, D]
+ * Statistics and solver ops:
+ *   hessian_accum  in x [N, I]; H F32 [I, I] in place: H += X^T X, lower triangle, sample by sample in order
+ *   nll            in x [N, D], w [V, D], targets I32 [N] (< 0: not scored); out nll F32 [N]. Logits rounded to the
+ *                  compute dtype, log-softmax in f32; by blocks, never N x V logits
+ *   kl             in x, w and the reference's x, w; out kl F32 [N], same top token F32 [N]
+ *   gptq_factor    H F32 [I, I] in place (lower triangle, damped, dead columns set): becomes U upper with
+ *                  U^T U = H^-1. OSH_E_NUMERIC: not positive definite
+ *   gptq_solve     see ops/gptq_solve.h */
 #endif

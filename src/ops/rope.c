@@ -1,10 +1,9 @@
-/* rope.c - rotary position embedding: pairs (i, i + R/2) of each head are turned by position *
- * inv_freq[i].
+/* rope.c - rotary position embedding: pairs (i, i + R/2) of each head are turned by position * inv_freq[i].
  *
  *   in[0] q [N, H*Dh]     out [N, H*Dh]     R = rotary_dim <= Dh; elements beyond R pass unchanged
  *
- *   out[i]       = q[i] cos - q[i + R/2] sin          position = index of the token inside its
- * sample out[i + R/2] = q[i + R/2] cos + q[i] sin
+ *   out[i]       = q[i] cos - q[i + R/2] sin          position = index of the token inside its sample
+ *   out[i + R/2] = q[i + R/2] cos + q[i] sin
  *
  * transformers' apply_rotary_pos_emb: the angle is an f32 product, cos and sin (times
  * attention_scaling) are rounded to the dtype of q, so is each of the two products, so is their

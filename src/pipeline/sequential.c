@@ -1,7 +1,7 @@
 /* sequential.c - the calibration loops swapped: for each subgraph, for each batch.
  *
- *   onload -> observe (only the nodes that the statistics need) -> solve, emit -> propagate through
- * the changed weights -> release
+ *   onload -> observe (only the nodes that the statistics need) -> solve, emit
+ *          -> propagate through the changed weights -> release
  *
  * What lives between subgraphs is exactly the values that a later one reads. `basic` is the same
  * with the whole graph as one subgraph: everything onloaded, every statistic at once, nothing

@@ -2,13 +2,12 @@
  * (compressed_tensors/utils.py find_matched_target, should_ignore_layer) and its choice of a kernel.
  *
  *   ignore    an entry that matches the fused name decides alone; else all shards are ignored or none
- *   targets   first hit wins: (1) name or regex on the layer's (fused) name, in file order; (2) fused: every
- *             shard matches
- *             some target: that of the first shard; (3) the target is contained in the class name, without case
+ *   targets   first hit wins: (1) name or regex on the layer's (fused) name, in file order; (2) fused: every shard
+ *             matches some target: that of the first shard; (3) the target is contained in the class name, without
+ *             case
  *
- * Groups stand in the file in the byte order of their names, and a target given twice keeps its first place
- * with the later
- * group's scheme.
+ * Groups stand in the file in the byte order of their names, and a target given twice keeps its first place with the
+ * later group's scheme.
  */
 #include "quant/scheme.h"
 

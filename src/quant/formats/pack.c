@@ -4,11 +4,10 @@
  *   weight_packed      I32 [O, ceil(I*b/32)]   each row one stream: element i is bits [i*b, (i+1)*b), lowest first
  *   weight_scale       dtype of the original weight
  *   weight_shape       I64 [2] = {O, I}
- *   weight_zero_point  asymmetric: I32 [ceil(O*b/32), G], the same stream down each column; for strategies
- *                      tensor and block
- *                      unpacked I8
+ *   weight_zero_point  asymmetric: I32 [ceil(O*b/32), G], the same stream down each column; for strategies tensor
+ *                      and block unpacked I8
  *
- *   b = 3:  word 0   |2221110000...   element 10 starts at bit 30 and ends at bit 0 of word 1
+ *   b = 3:  word 0 from bit 0: 000111222333...; element 10 takes its bits 30 and 31, and bit 0 of word 1
  *
  * What is stored is code + 2^(b-1), symmetric or not. Unused high bits of the last word are 0.
  */
@@ -55,9 +54,8 @@ void osh_unpack_row(int8_t *codes, int64_t code_step, const uint32_t *words, int
     }
 }
 
-/* Whole rows: 8 codes are `bits` bytes, so a block of 8 needs no carry. Its bytes are pushed together in
- * pairs, then fours,
- * then eights (PEXT without BMI2). x86-64 is little-endian, as the file is. */
+/* Whole rows: 8 codes are `bits` bytes, so a block of 8 needs no carry. Its bytes are pushed together in pairs, then
+ * fours, then eights (PEXT without BMI2). x86-64 is little-endian, as the file is. */
 static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
 {
     const uint64_t each = 0x0101010101010101u, odd2 = 0x00ff00ff00ff00ffu,
