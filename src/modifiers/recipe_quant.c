@@ -1,11 +1,12 @@
-/* recipe_quant.c - config_groups, scheme, targets, ignore, observers of a recipe to schemes. Same
- * rules as llmcompressor's mixin.py: scheme and config_groups exclude each other; an observer not
- * named becomes memoryless_minmax for weights, minmax for static activations, none for dynamic
- * ones. */
+/* recipe_quant.c - config_groups, scheme, targets, ignore, observers of a recipe to schemes. Same rules as
+ * llmcompressor's mixin.py: scheme and config_groups exclude each other; an observer not named becomes
+ * memoryless_minmax for weights, minmax for static activations, none for dynamic ones. */
 #include "modifiers/recipe_quant.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include "quant/observer.h"
 
 static const char *kind_name(const osh_yaml *y)
 {
@@ -43,13 +44,6 @@ done:
     return rc;
 }
 
-static osh_status as_int(osh_ctx *cx, int64_t *out, const osh_yaml *y, const char *key, const char *what)
-{
-    if (y->kind != OSH_Y_INT) return bad(cx, y, what, key, "a whole number");
-    *out = y->i;
-    return OSH_OK;
-}
-
 static osh_status as_bool(osh_ctx *cx, bool *out, const osh_yaml *y, const char *key, const char *what)
 {
     if (y->kind != OSH_Y_BOOL) return bad(cx, y, what, key, "true or false");
@@ -73,24 +67,6 @@ static osh_status as_choice(osh_ctx *cx, int *out, const osh_yaml *y, const char
     return bad(cx, y, what, key, want);
 }
 
-static osh_status set_block(osh_ctx *cx, osh_q_args *a, const osh_yaml *y, const char *what)
-{
-    if (y->kind == OSH_Y_STR) {
-        long r = 0, c = 0;
-        char end;
-        if (sscanf(y->text, "%ldx%ld%c", &r, &c, &end) == 2 && r > 0 && c > 0) {
-            a->block[0] = r, a->block[1] = c;
-            return OSH_OK;
-        }
-    }
-    if (y->kind == OSH_Y_SEQ && y->n == 2 && y->items[0]->kind == OSH_Y_INT && y->items[1]->kind == OSH_Y_INT &&
-        y->items[0]->i > 0 && y->items[1]->i > 0) {
-        a->block[0] = y->items[0]->i, a->block[1] = y->items[1]->i;
-        return OSH_OK;
-    }
-    return bad(cx, y, what, "block_structure", "[rows, columns]");
-}
-
 static osh_status set_observer(osh_ctx *cx, char out[32], const osh_yaml *y, const char *key, const char *what)
 {
     static const char *const known[] = {"memoryless_minmax", "static_minmax", "minmax", NULL};
@@ -102,92 +78,37 @@ done:
     return rc;
 }
 
-static osh_status set_actorder(osh_ctx *cx, osh_q_args *a, const osh_yaml *y, const char *what)
+/* The text form that osh_q_args_set reads; NULL: null. */
+static const char *text_of(const osh_yaml *y, char *buf, size_t cap)
 {
-    if (y->kind == OSH_Y_BOOL && !y->b) return OSH_OK;
-    if (y->kind == OSH_Y_STR && !strcmp(y->text, "static")) a->actorder = OSH_ACTORDER_STATIC;
-    else if (y->kind == OSH_Y_STR && !strcmp(y->text, "weight")) a->actorder = OSH_ACTORDER_WEIGHT;
+    if (y->kind == OSH_Y_NULL) return NULL;
+    if (y->kind == OSH_Y_BOOL) return y->b ? "true" : "false";
+    if (y->kind == OSH_Y_INT) // 0x10 and 1_000 too
+        snprintf(buf, cap, "%lld", (long long)y->i);
+    else if (y->kind == OSH_Y_SEQ && y->n == 2 && y->items[0]->kind == OSH_Y_INT && y->items[1]->kind == OSH_Y_INT)
+        snprintf(buf, cap, "%lldx%lld", (long long)y->items[0]->i, (long long)y->items[1]->i);
+    else if (y->kind == OSH_Y_SEQ || y->kind == OSH_Y_MAP)
+        snprintf(buf, cap, y->kind == OSH_Y_SEQ ? "[...]" : y->n ? "{...}" : "{}");
     else
-        return bad(cx, y, what, "actorder", "static, weight or null (group and dynamic stored a column order that "
-                   "compressed-tensors 0.19 and vLLM no longer load)");
-    return OSH_OK;
-}
-
-static osh_status set_dynamic(osh_ctx *cx, osh_q_args *a, const osh_yaml *y, const char *what)
-{
-    if (y->kind != OSH_Y_BOOL)
-        return bad(cx, y, what, "dynamic",
-                   "true or false (local belongs to NVFP4, which is not made here)");
-    a->dynamic = y->b ? OSH_Q_DYNAMIC : OSH_Q_STATIC;
-    return OSH_OK;
-}
-
-/* One key of a QuantizationArgs map; null is the same as absent. */
-static osh_status set_arg(osh_ctx *cx, osh_q_args *a, const char *key, const osh_yaml *y, const char *what)
-{
-    static const char *const types[] = {"int", "float", NULL};
-    static const char *const strategies[] = {"tensor", "channel", "group", "block", "token", NULL};
-    osh_status rc = OSH_OK;
-    int which = 0;
-    int64_t n = 0;
-    if (!strcmp(key, "num_bits")) {
-        OSH_TRY(as_int(cx, &n, y, key, what));
-        if (n < 1 || n > 32)
-            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: num_bits %ld: want 2 to 8", what, y->line,
-                     y->column, (long)n);
-        a->bits = (int)n;
-    } else if (!strcmp(key, "type")) {
-        OSH_TRY(as_choice(cx, &which, y, types, key, what));
-        a->type = which ? OSH_Q_FLOAT : OSH_Q_INT;
-    } else if (!strcmp(key, "symmetric")) {
-        OSH_TRY(as_bool(cx, &a->symmetric, y, key, what));
-    } else if (!strcmp(key, "strategy")) {
-        OSH_TRY(as_choice(cx, &which, y, strategies, key, what));
-        a->strategy = (osh_q_strategy)which;
-    } else if (!strcmp(key, "group_size")) {
-        OSH_TRY(as_int(cx, &a->group_size, y, key, what));
-    } else if (!strcmp(key, "block_structure")) {
-        OSH_TRY(set_block(cx, a, y, what));
-    } else if (!strcmp(key, "dynamic")) {
-        OSH_TRY(set_dynamic(cx, a, y, what));
-    } else if (!strcmp(key, "actorder")) {
-        OSH_TRY(set_actorder(cx, a, y, what));
-    } else if (!strcmp(key, "observer")) {
-        OSH_TRY(set_observer(cx, a->observer, y, key, what));
-    } else if (!strcmp(key, "zp_dtype")) {
-        if (y->kind != OSH_Y_STR) OSH_TRY(bad(cx, y, what, key, "a dtype"));
-        snprintf(a->zp_dtype, sizeof a->zp_dtype, "%s", y->text);
-    } else if (!strcmp(key, "observer_kwargs")) {
-        if (y->kind != OSH_Y_MAP || y->n) OSH_TRY(bad(cx, y, what, key, "{} (the minmax observers take none here)"));
-    } else if (!strcmp(key, "scale_dtype")) {
-        OSH_TRY(bad(cx, y, what, key, "null (scale dtypes belong to NVFP4 and MX, which are not made here)"));
-    } else {
-        OSH_FAIL(
-            cx, OSH_E_USAGE,
-            "%s:%d:%d: unknown key '%s': want num_bits, type, symmetric, strategy, group_size, "
-            "block_structure, dynamic, actorder, observer, observer_kwargs, scale_dtype or "
-            "zp_dtype",
-            what, y->line, y->column, key);
-    }
-done:
-    return rc;
+        return y->text;
+    return buf;
 }
 
 static osh_status read_args(osh_ctx *cx, osh_q_args *a, const osh_yaml *y, const char *key,
                             bool is_weight, const char *what)
 {
     osh_status rc = OSH_OK;
-    *a = (osh_q_args){.bits = 8, .symmetric = true, .strategy = OSH_Q_STRATEGY_NONE};
+    char where[160], buf[64];
+    *a = (osh_q_args){0};
     if (y->kind == OSH_Y_NULL) goto done;
     if (y->kind != OSH_Y_MAP) OSH_TRY(bad(cx, y, what, key, "a map"));
-    a->present = true;
+    osh_q_args_init(a);
     for (size_t i = 0; i < y->n; i++) {
-        const osh_yaml *v = plain(y->items[i]);
-        if (y->keys[i]->kind != OSH_Y_STR) OSH_TRY(bad(cx, y->keys[i], what, key, "string keys"));
-        if (v->kind != OSH_Y_NULL) OSH_TRY(set_arg(cx, a, y->keys[i]->text, v, what));
-        else if (!strcmp(y->keys[i]->text, "num_bits")) OSH_TRY(bad(cx, v, what, "num_bits", "a whole number"));
+        const osh_yaml *k = y->keys[i], *v = plain(y->items[i]);
+        if (k->kind != OSH_Y_STR) OSH_TRY(bad(cx, k, what, key, "string keys"));
+        snprintf(where, sizeof where, "%.100s:%d:%d", what, k->line, k->column);
+        OSH_TRY(osh_q_args_set(cx, a, k->text, text_of(v, buf, sizeof buf), where));
     }
-    char where[160];
     snprintf(where, sizeof where, "%.100s:%d:%d: %s", what, y->line, y->column, key);
     OSH_TRY(osh_q_args_check(cx, a, where, is_weight));
 done:
@@ -213,19 +134,17 @@ static osh_status read_group(osh_ctx *cx, osh_q_scheme *s, const osh_yaml *name,
         else if (!strcmp(key, "output_activations")) {
             OSH_TRY(read_args(cx, &s->outputs, v, key, false, what));
             if (s->outputs.present)
-                OSH_FAIL(
-                    cx, OSH_E_UNSUPPORTED,
-                    "%s:%d:%d: output_activations are not quantized by this version: want null",
-                    what, v->line, v->column);
+                OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                         "%s:%d:%d: output_activations are not quantized by this version: want null", what, v->line,
+                         v->column);
         } else if (!strcmp(key, "format")) {
             if (v->kind == OSH_Y_NULL) continue;
             if (v->kind != OSH_Y_STR) OSH_TRY(bad(cx, v, what, key, "a format's name"));
             snprintf(s->format, sizeof s->format, "%s", v->text);
         } else
             OSH_FAIL(cx, OSH_E_USAGE,
-                     "%s:%d:%d: unknown key '%s': want targets, weights, input_activations, "
-                     "output_activations or "
-                     "format",
+                     "%s:%d:%d: unknown key '%s': want targets, weights, input_activations, output_activations "
+                     "or format",
                      what, y->keys[i]->line, y->keys[i]->column, key);
     }
     if (!s->targets.n) OSH_TRY(bad(cx, y, what, name->text, "targets"));
@@ -281,22 +200,19 @@ done:
     return rc;
 }
 
-static osh_status fill_observers(osh_ctx *cx, osh_modifier *m, const osh_recipe_quant *q)
+static void fill_observers(osh_modifier *m, const osh_recipe_quant *q)
 {
     for (size_t i = 0; i < m->n_schemes; i++) {
         osh_q_scheme *s = &m->schemes[i];
         osh_q_args *args[] = {&s->weights, &s->inputs, &s->outputs};
         for (int k = 0; k < 3; k++) {
-            if (!args[k]->present) continue;
-            if (q->observers[k][0]) snprintf(args[k]->observer, sizeof args[k]->observer, "%s", q->observers[k]);
-            if (args[k]->dynamic == OSH_Q_DYNAMIC) args[k]->observer[0] = 0;
-            else if (!args[k]->observer[0])
-                snprintf(args[k]->observer, sizeof args[k]->observer, "%s",
-                         k ? "minmax" : "memoryless_minmax");
+            osh_q_args *a = args[k];
+            if (!a->present) continue;
+            if (q->observers[k][0]) snprintf(a->observer, sizeof a->observer, "%s", q->observers[k]);
+            if (a->dynamic == OSH_Q_DYNAMIC) a->observer[0] = 0;
+            else osh_q_observer_default(a, k == 0);
         }
     }
-    (void)cx;
-    return OSH_OK;
 }
 
 static osh_status targets_or_linear(osh_ctx *cx, osh_strs *out, const osh_yaml *targets, const char *what)
@@ -354,7 +270,7 @@ osh_status osh_recipe_quant_build(osh_ctx *cx, osh_modifier *m, const osh_recipe
                  "%s:%d:%d: targets without scheme or config_groups: want one of them", what,
                  q->targets->line, q->targets->column);
     }
-    OSH_TRY(fill_observers(cx, m, q));
+    fill_observers(m, q);
 done:
     return rc;
 }

@@ -1,8 +1,8 @@
 /* scheme.c - QuantizationArgs and QuantizationScheme: setting, checking, reading a checkpoint's quantization_config.
  *
- * Rules and defaults: compressed_tensors/quantization/quant_args.py, quant_scheme.py, quant_config.py. What
- * those accept and
- * this program cannot do is refused by name (OSH_E_UNSUPPORTED); what they refuse is an error here too (OSH_E_USAGE).
+ * Rules and defaults: compressed_tensors/quantization/quant_args.py, quant_scheme.py, quant_config.py. What those
+ * accept and this program cannot do is refused by name (OSH_E_UNSUPPORTED); what they refuse is an error here too
+ * (OSH_E_USAGE).
  */
 #include "quant/scheme.h"
 
@@ -12,6 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/buf.h"
 #include "quant/format.h"
 #include "quant/observer.h"
 
@@ -166,11 +167,13 @@ static osh_status set_zp_dtype(osh_ctx *cx, osh_q_args *a, const char *text, con
     return OSH_OK;
 }
 
+/* Names are compared without case, as the reference's registry does. */
 static osh_status set_observer(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
 {
     if (text && strlen(text) >= sizeof a->observer)
         return osh_fail(cx, OSH_E_USAGE, "%s: unknown observer '%s'", where, text);
     snprintf(a->observer, sizeof a->observer, "%s", text ? text : "");
+    for (char *c = a->observer; *c; c++) *c = (char)tolower((unsigned char)*c);
     return OSH_OK;
 }
 
@@ -197,9 +200,16 @@ static const struct {
 osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const char *text,
                           const char *where)
 {
-    for (size_t i = 0; i < sizeof setters / sizeof setters[0]; i++)
+    const size_t n = sizeof setters / sizeof setters[0];
+    for (size_t i = 0; i < n; i++)
         if (!strcmp(key, setters[i].key)) return setters[i].set(cx, a, text, where);
-    return osh_fail(cx, OSH_E_USAGE, "%s: unknown key '%s'", where, key);
+    osh_buf known;
+    osh_buf_init(&known, 1024);
+    for (size_t i = 0; i < n; i++) osh_buf_printf(cx, &known, "%s%s", i ? ", " : "", setters[i].key);
+    osh_status rc =
+        osh_fail(cx, OSH_E_USAGE, "%s: unknown key '%s', want %s", where, key, known.data ? known.data : "");
+    osh_buf_deinit(cx, &known);
+    return rc;
 }
 
 /* Which strategies an argument object may have, and what each of them needs. */
