@@ -1,20 +1,11 @@
 /* fuzz_config.c - any bytes as config.json: refused with a message, or the edited text is JSON
  * again, with our keys set and no other added or lost. */
+#include "fuzz/fuzz.h"
+
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "io/hf_config.h"
-
-#define CHECK(x)                                                                                   \
-    do {                                                                                           \
-        if (!(x)) {                                                                                \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
 
 static char dir[64];
 
@@ -51,7 +42,6 @@ static void check_edit(osh_ctx *cx, const osh_hf_config *c)
     osh_free(cx, out);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     osh_ctx *cx = NULL;
@@ -68,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     CHECK(fd >= 0 && write(fd, data, n) == (ssize_t)n);
     close(fd);
 
-    CHECK(osh_ctx_new(&cx, 1) == OSH_OK);
+    cx = fuzz_ctx();
     if (osh_hf_config_open(cx, &c, dir)) {
         CHECK(!c && *osh_error_text(cx));
     } else {
@@ -79,7 +69,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         check_edit(cx, c);
     }
     osh_hf_config_close(cx, c);
-    CHECK(osh_mem_live(cx) == 0);
-    osh_ctx_free(cx);
+    fuzz_ctx_free(cx);
     return 0;
 }

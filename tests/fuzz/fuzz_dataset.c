@@ -1,29 +1,21 @@
 /* fuzz_dataset.c - the first byte chooses file kind and options, the rest is the file. Samples are sound, the same
  * twice, and all memory comes back. Text needs a tokenizer, and there is none here: what is fuzzed is all around it. */
 #include "base/file.h"
+#include "fuzz/fuzz.h"
 #include "text/dataset.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+
 #include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void require(bool ok)
-{
-    if (!ok) abort();
-}
 
 static void check(const osh_dataset *d, const osh_dataset_options *opt)
 {
-    require(d->n > 0 && d->offsets[0] == 0);
+    CHECK(d->n > 0 && d->offsets[0] == 0);
     for (int64_t i = 0; i < d->n; i++) {
         int64_t len = d->offsets[i + 1] - d->offsets[i];
-        require(len > 0);
-        if (!opt->collator || strcmp(opt->collator, "padding")) require(len <= opt->max_seq_length);
+        CHECK(len > 0);
+        if (!opt->collator || strcmp(opt->collator, "padding")) CHECK(len <= opt->max_seq_length);
     }
-    for (int64_t i = 0; i < d->offsets[d->n]; i++) require(d->ids[i] >= 0 && d->ids[i] < opt->n_vocab);
-    if (opt->num_samples) require(d->n <= opt->num_samples);
+    for (int64_t i = 0; i < d->offsets[d->n]; i++) CHECK(d->ids[i] >= 0 && d->ids[i] < opt->n_vocab);
+    if (opt->num_samples) CHECK(d->n <= opt->num_samples);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -35,27 +27,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     char path[64];
 
     if (!n) return 0;
-    require(!osh_ctx_new(&cx, 1));
-    osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
+    cx = fuzz_ctx();
     snprintf(path, sizeof path, "fuzz_dataset_%ld.%s", (long)getpid(), ends[data[0] & 3]);
     FILE *f = fopen(path, "wb");
-    require(f && fwrite(data + 1, 1, n - 1, f) == n - 1 && !fclose(f));
+    CHECK(f && fwrite(data + 1, 1, n - 1, f) == n - 1 && !fclose(f));
     osh_dataset_options opt = {.path = path, .max_seq_length = 3, .batch_size = 2, .n_vocab = 100, .seed = 1,
                                .collator = collators[data[0] >> 2 & 3], .shuffle = data[0] >> 4 & 1,
                                .concatenate = data[0] >> 5 & 1, .num_samples = data[0] >> 6 & 1 ? 2 : 0};
     osh_status rc = osh_dataset_load(cx, &one, NULL, &opt);
-    require(osh_dataset_load(cx, &two, NULL, &opt) == rc);
+    CHECK(osh_dataset_load(cx, &two, NULL, &opt) == rc);
     if (!rc) {
         check(&one, &opt);
-        require(one.n == two.n && !memcmp(one.offsets, two.offsets, (size_t)(one.n + 1) * sizeof *one.offsets));
-        require(!memcmp(one.ids, two.ids, (size_t)one.offsets[one.n] * sizeof *one.ids));
+        CHECK(one.n == two.n && !memcmp(one.offsets, two.offsets, (size_t)(one.n + 1) * sizeof *one.offsets));
+        CHECK(!memcmp(one.ids, two.ids, (size_t)one.offsets[one.n] * sizeof *one.ids));
     }
     osh_dataset_deinit(cx, &one);
     osh_dataset_deinit(cx, &two);
-    if (!osh_dataset_load_eval(cx, &one, NULL, &opt, 0, 1, 0)) require(one.n > 0);
+    if (!osh_dataset_load_eval(cx, &one, NULL, &opt, 0, 1, 0)) CHECK(one.n > 0);
     osh_dataset_deinit(cx, &one);
-    require(osh_mem_live(cx) == 0);
-    osh_ctx_free(cx);
+    fuzz_ctx_free(cx);
     unlink(path);
     return 0;
 }

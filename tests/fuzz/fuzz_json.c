@@ -1,14 +1,6 @@
 /* fuzz_json.c - any bytes: a parse that ends; what it accepts survives printing, and an edit of it parses again. */
+#include "fuzz/fuzz.h"
 #include "text/json.h"
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static void require(bool ok)
-{
-    if (!ok) abort();
-}
 
 static void edit(osh_ctx *cx, const char *text, size_t n, const char *key, const char *value)
 {
@@ -16,31 +8,30 @@ static void edit(osh_ctx *cx, const char *text, size_t n, const char *key, const
     cJSON *tree = NULL;
 
     if (osh_json_edit(cx, &out, text, n, key, value, "fuzz")) return;
-    require(!osh_json_parse(cx, &tree, out, strlen(out), "edited", 0));
+    CHECK(!osh_json_parse(cx, &tree, out, strlen(out), "edited", 0));
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(tree, key);
-    require(value ? v != NULL : v == NULL);
+    CHECK(value ? v != NULL : v == NULL);
     cJSON_Delete(tree);
     osh_free(cx, out);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    osh_ctx *cx = NULL;
+    osh_ctx *cx = fuzz_ctx();
     cJSON *tree = NULL, *again = NULL;
     char *printed = NULL, *twice = NULL;
     const char *text = (const char *)data;
 
-    require(!osh_ctx_new(&cx, 1));
     if (!osh_json_parse(cx, &tree, text, n, "fuzz", OSH_JSON_NUL)) cJSON_Delete(tree);
     osh_error_clear(cx);
     tree = NULL;
     if (!osh_json_parse(cx, &tree, text, n, "fuzz", 0)) {
-        require(!osh_json_print(cx, &printed, tree, 1));
+        CHECK(!osh_json_print(cx, &printed, tree, 1));
         if (!strstr(printed, "Infinity") && !strstr(printed, "fffd") && !strstr(printed, "u0000")) { // 1e999, bad UTF-8
-            require(!osh_json_parse(cx, &again, printed, strlen(printed), "printed", 0));
-            require(cJSON_Compare(tree, again, true));
-            require(!osh_json_print(cx, &twice, again, 1));
-            require(!strcmp(printed, twice));
+            CHECK(!osh_json_parse(cx, &again, printed, strlen(printed), "printed", 0));
+            CHECK(cJSON_Compare(tree, again, true));
+            CHECK(!osh_json_print(cx, &twice, again, 1));
+            CHECK(!strcmp(printed, twice));
         }
         edit(cx, text, n, "a", "[1, {}]");
         edit(cx, text, n, "added \"here\"", "null");
@@ -50,7 +41,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     osh_free(cx, twice);
     cJSON_Delete(tree);
     cJSON_Delete(again);
-    require(osh_mem_live(cx) == 0);
-    osh_ctx_free(cx);
+    fuzz_ctx_free(cx);
     return 0;
 }

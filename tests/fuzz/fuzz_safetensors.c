@@ -1,21 +1,12 @@
 /* fuzz_safetensors.c - any bytes as a safetensors file: refused with a message, or every tensor
  * lies inside the file, can be read, and survives being laid out and opened again. */
+#include "fuzz/fuzz.h"
+
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "io/safetensors.h"
-
-#define CHECK(x)                                                                                   \
-    do {                                                                                           \
-        if (!(x)) {                                                                                \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
 
 /* A file in memory that has a path. */
 static int file_of(char *path, size_t room, const void *p, size_t n)
@@ -51,15 +42,13 @@ static void check_again(osh_ctx *cx, const osh_st *st)
     free(e);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    osh_ctx *cx = NULL;
+    osh_ctx *cx = fuzz_ctx();
     osh_st *st = NULL;
     char path[64];
     int fd = file_of(path, sizeof path, data, n);
 
-    CHECK(osh_ctx_new(&cx, 1) == OSH_OK);
     osh_status rc = osh_st_open(cx, &st, path);
     if (rc) {
         CHECK(!st && *osh_error_text(cx));
@@ -79,8 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         check_again(cx, st);
     }
     osh_st_close(cx, st);
-    CHECK(osh_mem_live(cx) == 0);
-    osh_ctx_free(cx);
+    fuzz_ctx_free(cx);
     close(fd);
     return 0;
 }

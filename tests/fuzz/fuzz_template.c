@@ -1,11 +1,10 @@
 /* fuzz_template.c - any bytes as a graph template over a small real checkpoint: a graph that
  * partitions and prints, or a clear error; nothing leaks. */
+#include "fuzz/fuzz.h"
 #include "golden/models/tiny.h"
 #include "graph/template.h"
 
 #include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static osh_ctx *cx;        // own, with ck: for the whole process
 static osh_checkpoint *ck; // of the model llama_tied

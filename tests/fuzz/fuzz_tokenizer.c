@@ -2,17 +2,13 @@
  * twice.
  *
  *   input: tokenizer.json, "\n%%\n", text. Without the separator the text is the file itself. */
+#include "fuzz/fuzz.h"
 #include "text/tokenizer.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static const char mark[] = "\n%%\n";
-    osh_ctx *cx = NULL;
+    osh_ctx *cx = fuzz_ctx();
     osh_tokenizer *t = NULL;
     osh_ids one = {0}, two = {0};
     const char *at = n ? memmem(data, n, mark, 4) : NULL;
@@ -20,7 +16,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     const char *text = at ? at + 4 : (const char *)data;
     size_t n_text = at ? n - n_json - 4 : n;
 
-    if (osh_ctx_new(&cx, 1)) abort();
     if (!osh_tokenizer_parse(cx, &t, (const char *)data, n_json, "fuzz")) {
         osh_status rc = osh_tokenizer_encode(cx, t, &one, text, n_text, true);
         osh_error_clear(cx);
@@ -33,7 +28,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     osh_ids_deinit(cx, &one);
     osh_ids_deinit(cx, &two);
     osh_tokenizer_close(cx, t);
-    if (osh_mem_live(cx)) abort();
-    osh_ctx_free(cx);
+    fuzz_ctx_free(cx);
     return 0;
 }

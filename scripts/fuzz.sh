@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# fuzz.sh - fuzzes every target in turn, one process at a time, for MINUTES in all; needs clang. What a target finds is
+# left in build/fuzz/found/<target>; a finding is fixed, then becomes a file of tests/fuzz/corpus/<target>.
+#
+#   fuzz.sh MINUTES [TARGET...]      e.g. fuzz.sh 30 recipe index; without targets all of them
+#
+# OSH_FUZZ_SLICE (seconds, 60): how long one target runs before the next. OSH_FUZZ_BUILD: another build folder.
+# build/fuzz/minutes.txt: minutes so far.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+minutes=${1:?"usage: fuzz.sh MINUTES [TARGET...]"}
+shift
+slice=${OSH_FUZZ_SLICE:-60}
+build=$(realpath -m "${OSH_FUZZ_BUILD:-build/fuzz}")
+cmake --preset fuzz -B "$build" >/dev/null
+targets=("$@")
+if [ $# -eq 0 ]; then
+    for f in tests/fuzz/fuzz_*.c; do f=${f##*/fuzz_} && targets+=("${f%.c}"); done
+fi
+nice cmake --build "$build" --target "${targets[@]/#/fuzz_}" -- --quiet
+
+top=$PWD
+end=$(($(date +%s) + minutes * 60))
+failed=0
+while [ "$(date +%s)" -lt "$end" ]; do
+    for t in "${targets[@]}"; do
+        found=$build/found/$t work=$build/work/$t
+        mkdir -p "$found" "$work"
+        start=$(date +%s)
+        # the first folder gets what is new; 1 GiB and 20 s are far more than any input needs
+        if ! (cd "$work/.." && nice -n 19 "$build/tests/fuzz_$t" -max_total_time="$slice" -timeout=20 \
+              -rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix="$found/" \
+              "$work" "$top/tests/fuzz/corpus/$t") >"$build/$t.log" 2>&1; then
+            failed=1
+            echo "$t: finding, see $build/$t.log and $found"
+        fi
+        runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$build/$t.log")
+        echo "$t $(($(date +%s) - start)) s ${runs:-?} runs" >>"$build/slices.txt"
+        [ "$(date +%s)" -lt "$end" ] || break
+    done
+done
+awk '{s[$1] += $2; r[$1] += $4} END {for (t in s) printf "%-14s %6.1f min %12d runs\n", t, s[t] / 60, r[t]}' \
+    "$build/slices.txt" | sort | tee "$build/minutes.txt"
+exit $failed

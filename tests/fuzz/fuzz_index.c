@@ -1,0 +1,76 @@
+/* fuzz_index.c - any bytes as model.safetensors.index.json beside two real shards: refused with a message, or it lists
+ * every tensor of the shards that it names, each in its own. */
+#include "fuzz/fuzz.h"
+#include "io/checkpoint.h"
+
+#include <unistd.h>
+
+static char dir[64]; // in the working folder; config.json, a.safetensors (x, y), b.safetensors (z)
+
+static void put(const char *name, const void *bytes, size_t n)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "wb");
+    CHECK(f && fwrite(bytes, 1, n, f) == n && !fclose(f));
+}
+
+static void put_shard(const char *name, const char *header)
+{
+    char file[256] = {0};
+    size_t n = strlen(header);
+    CHECK(n + 8 + 16 < sizeof file);
+    file[0] = (char)n;
+    memcpy(file + 8, header, n);
+    put(name, file, 8 + n + 8 * (strchr(header, 'y') ? 2 : 1));
+}
+
+static void remove_dir(void)
+{
+    static const char *const names[] = {"config.json", "a.safetensors", "b.safetensors",
+                                        "model.safetensors.index.json"};
+    for (int i = 0; i < 4; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        unlink(path);
+    }
+    rmdir(dir);
+}
+
+static void make_once(void)
+{
+    if (*dir) return;
+    strcpy(dir, "fuzz_index.XXXXXX");
+    CHECK(mkdtemp(dir));
+    atexit(remove_dir);
+    put("config.json", "{}", 2);
+    put_shard("a.safetensors", "{\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+                               "\"y\":{\"dtype\":\"BF16\",\"shape\":[2,2],\"data_offsets\":[8,16]}}");
+    put_shard("b.safetensors", "{\"z\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]}}");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    static const char *const names[] = {"x", "y", "z"};
+    osh_ctx *cx = fuzz_ctx();
+    osh_checkpoint *ck = NULL;
+    make_once();
+    put("model.safetensors.index.json", data, n);
+    if (osh_checkpoint_open(cx, &ck, dir)) {
+        CHECK(!ck && *osh_error_text(cx));
+    } else {
+        int64_t found = 0;
+        for (int i = 0; i < 3; i++) {
+            uint8_t to[8];
+            const osh_ckpt_tensor *t = osh_checkpoint_find(ck, names[i]);
+            if (!t) continue;
+            found++;
+            CHECK(!strcmp(ck->shard_names[t->shard], i < 2 ? "a.safetensors" : "b.safetensors"));
+            CHECK(!osh_checkpoint_read(cx, to, ck, t));
+        }
+        CHECK(found == ck->n_tensors && found > 0);
+    }
+    osh_checkpoint_close(cx, ck);
+    fuzz_ctx_free(cx);
+    return 0;
+}

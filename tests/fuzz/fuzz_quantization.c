@@ -1,0 +1,58 @@
+/* fuzz_quantization.c - any bytes as the quantization_config of a checkpoint: refused with a message, or schemes that
+ * print to a config which reads back to the same bytes; vLLM's lookup on them ends. */
+#include "fuzz/fuzz.h"
+#include "quant/scheme.h"
+
+/* own; NULL: not printable, or not readable */
+static char *print_again(osh_ctx *cx, const char *text)
+{
+    char *out = NULL;
+    cJSON *tree = NULL;
+    osh_q_config *c = NULL;
+    if (!osh_json_parse(cx, &tree, text, strlen(text), "printed", 0) && !osh_q_config_parse(cx, &c, tree, "printed"))
+        CHECK(!osh_q_config_print(cx, &out, c->schemes, c->n, (const char *const *)c->ignore.items, c->ignore.n,
+                                  c->format));
+    osh_q_config_free(cx, c);
+    cJSON_Delete(tree);
+    return out;
+}
+
+static void check(osh_ctx *cx, const osh_q_config *c)
+{
+    static const char *const modules[] = {"model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.k_proj",
+                                          "model.layers.0.self_attn.v_proj", "model.layers.0.mlp.down_proj"};
+    static const char *const classes[] = {"Linear", "Linear", "Linear", "Linear"};
+    static const int which[] = {0, 0, 0, 0};
+    char *one = NULL;
+    CHECK(c->n > 0);
+    for (size_t i = 0; i < c->n; i++) {
+        char *line = osh_q_who_loads(cx, &c->schemes[i]);
+        CHECK(line && c->schemes[i].weights.present && c->schemes[i].targets.n);
+        osh_free(cx, line);
+    }
+    osh_q_vllm_check(cx, c->schemes, c->n, (const char *const *)c->ignore.items, c->ignore.n, modules, classes, which,
+                     4);
+    osh_error_clear(cx);
+    CHECK(!osh_q_config_print(cx, &one, c->schemes, c->n, (const char *const *)c->ignore.items, c->ignore.n,
+                              c->format));
+    char *two = print_again(cx, one);
+    CHECK(two && !strcmp(one, two));
+    osh_free(cx, one);
+    osh_free(cx, two);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    osh_ctx *cx = fuzz_ctx();
+    cJSON *tree = NULL;
+    osh_q_config *c = NULL;
+    if (!osh_json_parse(cx, &tree, (const char *)data, n, "fuzz", 0)) {
+        if (osh_q_config_parse(cx, &c, tree, "fuzz")) CHECK(!c && *osh_error_text(cx));
+        else check(cx, c);
+    }
+    osh_error_clear(cx);
+    osh_q_config_free(cx, c);
+    cJSON_Delete(tree);
+    fuzz_ctx_free(cx);
+    return 0;
+}

@@ -1,0 +1,57 @@
+/* fuzz_recipe.c - any bytes as a recipe: refused with a message, or modifiers whose schemes are complete, match names
+ * without a fault and can be printed as the quantization_config that is read again. */
+#include "fuzz/fuzz.h"
+#include "modifiers/recipe.h"
+
+/* Twice, since a matcher keeps state: the same answer both times. */
+static void match(osh_ctx *cx, const osh_modifier *m)
+{
+    static const char *const names[] = {"lm_head", "model.layers.0.self_attn.q_proj", "model.layers.1.mlp.down_proj"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        int64_t one = -1, two = -1, skip = -1;
+        osh_status rc = osh_matcher_find(cx, &one, m->targets, names[i], "Linear"); // a pattern may hit its limit
+        osh_error_clear(cx);
+        CHECK(osh_matcher_find(cx, &two, m->targets, names[i], "Linear") == rc && one == two);
+        osh_error_clear(cx);
+        if (!rc && one >= 0) CHECK(m->target_scheme[one] >= 0 && (size_t)m->target_scheme[one] < m->n_schemes);
+        osh_matcher_find(cx, &skip, m->ignored, names[i], "Linear");
+        osh_error_clear(cx);
+    }
+}
+
+static void print(osh_ctx *cx, const osh_modifier *m)
+{
+    char *text = NULL;
+    cJSON *tree = NULL;
+    osh_q_config *c = NULL;
+    if (osh_q_config_print(cx, &text, m->schemes, m->n_schemes, (const char *const *)m->ignore.items, m->ignore.n,
+                           NULL)) {
+        CHECK(*osh_error_text(cx));
+        osh_error_clear(cx);
+        return;
+    }
+    if (!osh_json_parse(cx, &tree, text, strlen(text), "printed", 0) && !osh_q_config_parse(cx, &c, tree, "printed"))
+        CHECK(c->n <= m->n_schemes); // groups without weights and groups of one name are refused there
+    osh_error_clear(cx);
+    osh_q_config_free(cx, c);
+    cJSON_Delete(tree);
+    osh_free(cx, text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    osh_ctx *cx = fuzz_ctx();
+    osh_recipe *r = NULL;
+    if (osh_recipe_parse(cx, &r, (const char *)data, n, "fuzz.yaml")) {
+        CHECK(!r && *osh_error_text(cx));
+    } else {
+        CHECK(r->n > 0 && r->n_text == n && !memcmp(r->text, data, n));
+        for (size_t i = 0; i < r->n; i++) {
+            match(cx, &r->modifiers[i]);
+            if (!r->modifiers[i].replaced) print(cx, &r->modifiers[i]);
+        }
+    }
+    osh_recipe_free(cx, r);
+    fuzz_ctx_free(cx);
+    return 0;
+}
