@@ -54,6 +54,12 @@ foreach(file IN LISTS files)
   osh_test_props(${target} fuzz 300)
 endforeach()
 
+# tools: what scripts of the tests need besides the program; no test of their own.
+file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/tools/*.c)
+foreach(file IN LISTS files)
+  osh_test_exe(${file} tool target)
+endforeach()
+
 # scripts: run in a folder of their own; x.sh.stdout and x.sh.exit beside x.sh are what is wanted of it.
 if(TARGET oneshot)
   foreach(label cli examples)
