@@ -1,18 +1,34 @@
 /* alloc.c - counted memory, 64-byte aligned, with an injected failure for the torture tests.
  *
- *   | head 64 bytes: size ........ | n bytes of the caller ... |
- *   ^ aligned_alloc                ^ what is returned, a cache line's start */
+ *   | head 64 bytes: size, class . | n bytes of the caller ... |
+ *   ^ aligned_alloc                ^ what is returned, a cache line's start
+ *
+ * After osh_mem_tune a block of MMAP_BYTES or more is a mapping of its own and leaves the process when it is freed. */
 #include "base/ctx.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { ALIGN = 64 };
+enum { ALIGN = 64, MMAP_BYTES = 128 << 10, PAGE = 4096 };
 typedef struct head {
     size_t n_bytes;
+    osh_mem_class class;
 } head;
+
+static size_t block_bytes(size_t n_bytes)
+{
+    size_t room = n_bytes ? n_bytes : 1; // never NULL for zero bytes
+    return (room + 2 * ALIGN - 1) / ALIGN * ALIGN;
+}
+
+size_t osh_mem_gross(size_t n_bytes)
+{
+    size_t block = block_bytes(n_bytes) + ALIGN;
+    return block < MMAP_BYTES ? block : (block + PAGE - 1 + ALIGN) / PAGE * PAGE;
+}
 
 static head *head_of(void *p)
 {
@@ -27,26 +43,72 @@ static bool must_fail(osh_shared *sh)
     return true;
 }
 
-static void count(osh_shared *sh, size_t n_bytes)
+static void raise(_Atomic size_t *peak, size_t now)
 {
-    size_t live = atomic_fetch_add(&sh->live, n_bytes) + n_bytes;
-    size_t peak = atomic_load_explicit(&sh->peak, memory_order_relaxed);
-    while (live > peak && !atomic_compare_exchange_weak(&sh->peak, &peak, live)) {}
+    size_t old = atomic_load_explicit(peak, memory_order_relaxed);
+    while (now > old && !atomic_compare_exchange_weak(peak, &old, now)) {}
+}
+
+static bool reserve(osh_shared *sh, osh_mem_class c, size_t gross)
+{
+    size_t now = atomic_fetch_add(&sh->used[c], gross) + gross, limit = atomic_load(&sh->limit[c]);
+    if (limit && now > limit) {
+        atomic_fetch_sub(&sh->used[c], gross);
+        return false;
+    }
+    raise(&sh->used_peak[c], now);
+    return true;
+}
+
+static void release(osh_shared *sh, osh_mem_class c, size_t gross)
+{
+    atomic_fetch_sub(&sh->used[OSH_MEM_HOST], gross);
+    if (c != OSH_MEM_HOST) atomic_fetch_sub(&sh->used[c], gross);
+}
+
+static bool over(osh_ctx *cx, osh_mem_class c, size_t n_bytes)
+{
+    osh_fail(cx, OSH_E_NOMEM, "%zu bytes more would exceed the %s memory: %zu of %zu bytes are in use", n_bytes,
+             c == OSH_MEM_HOST ? "host" : "device", atomic_load(&cx->sh->used[c]), atomic_load(&cx->sh->limit[c]));
+    return false;
+}
+
+/* Counts a block, or fails where a limit is in the way. */
+static bool count(osh_ctx *cx, size_t n_bytes)
+{
+    size_t gross = osh_mem_gross(n_bytes);
+    if (!reserve(cx->sh, OSH_MEM_HOST, gross)) return over(cx, OSH_MEM_HOST, gross);
+    if (cx->mem_class != OSH_MEM_HOST && !reserve(cx->sh, cx->mem_class, gross)) {
+        release(cx->sh, OSH_MEM_HOST, gross);
+        return over(cx, cx->mem_class, gross);
+    }
+    raise(&cx->sh->peak, atomic_fetch_add(&cx->sh->live, n_bytes) + n_bytes);
+    return true;
+}
+
+static void uncount(osh_ctx *cx, const head *h)
+{
+    release(cx->sh, h->class, osh_mem_gross(h->n_bytes));
+    atomic_fetch_sub(&cx->sh->live, h->n_bytes);
 }
 
 void *osh_alloc(osh_ctx *cx, size_t n_bytes)
 {
-    size_t room = n_bytes ? n_bytes : 1; // never NULL for zero bytes
     char *base = NULL;
 
-    if (!must_fail(cx->sh) && room <= PTRDIFF_MAX - 2 * ALIGN)
-        base = aligned_alloc(ALIGN, (room + 2 * ALIGN - 1) / ALIGN * ALIGN);
-    if (!base) {
+    if (n_bytes > PTRDIFF_MAX - 4 * PAGE || must_fail(cx->sh)) {
         osh_fail(cx, OSH_E_NOMEM, "cannot allocate %zu bytes", n_bytes);
         return NULL;
     }
-    ((head *)(void *)base)->n_bytes = n_bytes;
-    count(cx->sh, n_bytes);
+    if (!count(cx, n_bytes)) return NULL;
+    base = aligned_alloc(ALIGN, block_bytes(n_bytes));
+    head h = {n_bytes, cx->mem_class};
+    if (!base) {
+        uncount(cx, &h);
+        osh_fail(cx, OSH_E_NOMEM, "cannot allocate %zu bytes", n_bytes);
+        return NULL;
+    }
+    *(head *)(void *)base = h;
     return base + ALIGN;
 }
 
@@ -98,8 +160,46 @@ char *osh_sprintf(osh_ctx *cx, const char *fmt, ...)
 void osh_free(osh_ctx *cx, void *p)
 {
     if (!p) return;
-    atomic_fetch_sub(&cx->sh->live, head_of(p)->n_bytes);
+    uncount(cx, head_of(p));
     free(head_of(p));
+}
+
+osh_mem_class osh_mem_use(osh_ctx *cx, osh_mem_class c)
+{
+    osh_mem_class before = cx->mem_class;
+    cx->mem_class = c;
+    return before;
+}
+
+void osh_mem_move(osh_ctx *cx, void *p, osh_mem_class to)
+{
+    if (!p || head_of(p)->class == to) return;
+    size_t gross = osh_mem_gross(head_of(p)->n_bytes);
+    if (head_of(p)->class != OSH_MEM_HOST) atomic_fetch_sub(&cx->sh->used[head_of(p)->class], gross);
+    if (to != OSH_MEM_HOST) raise(&cx->sh->used_peak[to], atomic_fetch_add(&cx->sh->used[to], gross) + gross);
+    head_of(p)->class = to;
+}
+
+void osh_mem_limit(osh_ctx *cx, osh_mem_class c, size_t n_bytes)
+{
+    atomic_store(&cx->sh->limit[c], n_bytes);
+}
+
+size_t osh_mem_used(const osh_ctx *cx, osh_mem_class c)
+{
+    return atomic_load(&cx->sh->used[c]);
+}
+
+size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c)
+{
+    return atomic_load(&cx->sh->used_peak[c]);
+}
+
+void osh_mem_tune(void)
+{
+    mallopt(M_MMAP_THRESHOLD, MMAP_BYTES); // set once, it no longer grows with what is freed
+    mallopt(M_TRIM_THRESHOLD, MMAP_BYTES);
+    mallopt(M_ARENA_MAX, 1);
 }
 
 size_t osh_mem_live(const osh_ctx *cx)
@@ -123,15 +223,34 @@ bool osh_mem_fail_hit(const osh_ctx *cx)
     return atomic_load(&cx->sh->fail_hit);
 }
 
+/* kB of a line of /proc/self/status; < 0: not there. */
+static int64_t status_kb(const char *text, const char *key)
+{
+    const char *at = strstr(text, key);
+    return at ? strtoll(at + strlen(key), NULL, 10) : -1;
+}
+
+static bool read_status(char *text, size_t room) // no stdio: this must not allocate
+{
+    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    ssize_t n = read(fd, text, room - 1);
+    close(fd);
+    text[n > 0 ? n : 0] = 0;
+    return n > 0;
+}
+
 int64_t osh_rss_peak(void)
 {
-    char text[4096]; // no stdio: this must not allocate
-    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return -1;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (n <= 0) return -1;
-    text[n] = 0;
-    const char *at = strstr(text, "VmHWM:");
-    return at ? strtoll(at + 6, NULL, 10) * 1024 : -1;
+    char text[4096];
+    int64_t kb = read_status(text, sizeof text) ? status_kb(text, "VmHWM:") : -1;
+    return kb < 0 ? -1 : kb * 1024;
+}
+
+int64_t osh_rss_now(void)
+{
+    char text[4096];
+    if (!read_status(text, sizeof text)) return -1;
+    int64_t anon = status_kb(text, "RssAnon:"), shared = status_kb(text, "RssShmem:");
+    return anon < 0 ? -1 : (anon + (shared > 0 ? shared : 0)) * 1024;
 }

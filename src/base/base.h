@@ -69,6 +69,19 @@ char *osh_strdup(osh_ctx *cx, const char *s);
 char *osh_sprintf(osh_ctx *cx, const char *fmt, ...) // own; NULL = no memory
     __attribute__((format(printf, 2, 3)));
 void osh_free(osh_ctx *cx, void *p);
+/* Classes, for budgets: what is allocated through cx, and by the chunks of its osh_parallel_for, belongs to the class
+ * that was set last. On the CPU back end the device's memory is a part of the host's. Bytes are gross: with the
+ * allocator's own and, for large blocks, in whole pages. */
+typedef enum { OSH_MEM_HOST, OSH_MEM_DEVICE, OSH_MEM_N } osh_mem_class;
+osh_mem_class osh_mem_use(osh_ctx *cx, osh_mem_class c);   // returns the one before
+void osh_mem_move(osh_ctx *cx, void *p, osh_mem_class to); // p changes its class; NULL is fine
+/* Allocations past a limit fail. HOST: of all classes together. 0: none. */
+void osh_mem_limit(osh_ctx *cx, osh_mem_class c, size_t n_bytes);
+size_t osh_mem_used(const osh_ctx *cx, osh_mem_class c);      // now; HOST: of all classes together
+size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c); // highest since the context's birth
+size_t osh_mem_gross(size_t n_bytes);            // what an allocation of n_bytes counts
+void osh_mem_tune(void); // of the process: what is freed goes back to the system, so that its size follows the counts
+int64_t osh_rss_now(void); // bytes, anonymous and shared memory of the process; < 0 unknown
 size_t osh_mem_live(const osh_ctx *cx); // bytes now
 size_t osh_mem_peak(const osh_ctx *cx); // highest so far
 void osh_mem_fail_after(osh_ctx *cx, int64_t n); // the n-th from now fails (1 = the next); <= 0: none

@@ -41,6 +41,7 @@ enum { OSH_MAX_SCOPES = 16 };
 
 typedef struct osh_shared {
     _Atomic size_t live, peak;
+    _Atomic size_t used[OSH_MEM_N], used_peak[OSH_MEM_N], limit[OSH_MEM_N]; // gross; HOST: of all classes
     _Atomic int64_t fail_after; // counts down to the allocation that fails; <= 0: off
     _Atomic bool fail_hit;
     _Atomic int64_t read_bytes, written_bytes;
@@ -56,6 +57,7 @@ struct osh_ctx {
     bool root;
     osh_open_scope scopes[OSH_MAX_SCOPES];
     int n_scopes;
+    osh_mem_class mem_class; // of its allocations
     size_t n_text;
     char text[OSH_ERROR_BYTES];
 };

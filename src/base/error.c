@@ -22,6 +22,7 @@ osh_status osh_ctx_fork(osh_ctx **out, osh_ctx *parent)
     *out = cx;
     if (!cx) return osh_fail(parent, OSH_E_NOMEM, "cannot allocate %zu bytes", sizeof *cx);
     cx->sh = parent->sh;
+    cx->mem_class = parent->mem_class;
     return OSH_OK;
 }
 

@@ -31,6 +31,7 @@ struct osh_pool {
 
     osh_chunk_fn fn; // of the job
     void *user;
+    osh_mem_class mem_class; // of what the chunks allocate
     int64_t n_chunks;
     _Atomic int64_t next, lowest_failed;
 };
@@ -39,6 +40,7 @@ static void run_chunks(worker *w)
 {
     osh_pool *p = w->pool;
     w->rc = OSH_OK;
+    w->cx.mem_class = p->mem_class;
     for (;;) {
         int64_t chunk = atomic_fetch_add(&p->next, 1);
         if (chunk >= p->n_chunks || chunk > atomic_load(&p->lowest_failed)) return;
@@ -147,6 +149,7 @@ osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void
     pthread_mutex_lock(&p->lock);
     p->fn = fn;
     p->user = user;
+    p->mem_class = cx->mem_class;
     p->n_chunks = n_chunks;
     atomic_store(&p->next, 0);
     atomic_store(&p->lowest_failed, INT64_MAX);

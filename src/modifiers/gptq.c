@@ -95,7 +95,8 @@ typedef struct factor { // of one input and one ordering
     int64_t I;
     int32_t *perm; // own: solving order -> column
     bool *dead;    // own: by column
-    float *u;      // own [I, I]; NULL: could not be factored
+    float *diag;   // own: of H in solving order, dead columns set, not damped
+    const float *u; // view: [I, I] in the place of H; NULL: could not be factored
     int n_damped;  // steps of the ladder above the first
 } factor;
 
@@ -103,7 +104,7 @@ static void factor_deinit(osh_ctx *cx, factor *f)
 {
     osh_free(cx, f->perm);
     osh_free(cx, f->dead);
-    osh_free(cx, f->u);
+    osh_free(cx, f->diag);
     *f = (factor){0};
 }
 
@@ -134,37 +135,32 @@ done:
     return rc;
 }
 
-static osh_status make_factor(osh_ctx *cx, factor *f, const float *h, bool actorder, double frac, float dead)
+/* In the place of h: H in solving order fills the square, the factorization works on the lower triangle, and where it
+ * fails the upper one has what the next step of the ladder needs. */
+static osh_status make_factor(osh_ctx *cx, factor *f, float *h, bool actorder, double frac, float dead)
 {
     osh_status rc = OSH_OK;
     int64_t I = f->I;
     double mean = 0;
-    const osh_op *op = osh_op_find("gptq_factor");
+    osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, h);
+    osh_op_args a = {.out = {&t}};
 
     OSH_TRY(order_columns(cx, f, h, actorder));
     for (int64_t i = 0; i < I; i++) mean += f->dead[i] ? dead : h[i * I + i];
     mean /= (double)I;
-    OSH_NEW(cx, f->u, I * I);
+    OSH_NEW(cx, f->diag, I);
+    for (int64_t i = 0; i < I; i++) f->diag[i] = f->dead[f->perm[i]] ? dead : h[f->perm[i] * (I + 1)];
+    OSH_TRY(osh_gptq_permute(cx, h, I, f->perm));
     for (f->n_damped = 0; f->n_damped < 4; f->n_damped++) {
         float damp = (float)(mean * frac * pow(10, f->n_damped));
-        for (int64_t i = 0; i < I; i++) {
-            int64_t pi = f->perm[i];
-            for (int64_t j = 0; j <= i; j++) {
-                int64_t pj = f->perm[j];
-                f->u[i * I + j] = pi >= pj ? h[pi * I + pj] : h[pj * I + pi];
-            }
-            if (f->dead[pi]) f->u[i * I + i] = dead;
-            f->u[i * I + i] += damp;
-        }
-        osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, f->u);
-        osh_op_args a = {.out = {&t}};
-        rc = osh_op_run(cx, op, &a);
-        if (!rc) goto done;
+        if (f->n_damped) OSH_TRY(osh_gptq_restore(cx, h, I, f->diag));
+        for (int64_t i = 0; i < I; i++) h[i * I + i] = f->diag[i] + damp;
+        rc = osh_op_run(cx, osh_op_find("gptq_factor"), &a);
+        if (!rc) f->u = h;
         if (rc != OSH_E_NUMERIC) goto done;
         rc = OSH_OK;
         osh_error_clear(cx);
     }
-    osh_free(cx, f->u), f->u = NULL;
 done:
     return rc;
 }
@@ -177,19 +173,16 @@ static int64_t scale_column(const osh_q_args *a, int64_t column)
     return 0;
 }
 
-typedef struct solve { // buffers of one weight
-    float *w, *scale, *zero;
-    int8_t *codes;
+typedef struct solve { // of one weight
+    float *scale, *zero;
     int32_t *col_scale;
     double *loss;
 } solve;
 
 static void solve_deinit(osh_ctx *cx, solve *s)
 {
-    osh_free(cx, s->w);
     osh_free(cx, s->scale);
     osh_free(cx, s->zero);
-    osh_free(cx, s->codes);
     osh_free(cx, s->col_scale);
     osh_free(cx, s->loss);
 }
@@ -197,27 +190,18 @@ static void solve_deinit(osh_ctx *cx, solve *s)
 static osh_status fill(osh_ctx *cx, solve *s, const factor *f, const osh_linear_job *j, int64_t O, int64_t I)
 {
     osh_status rc = OSH_OK;
-    float *row = NULL; // own
     const osh_tensor *sc = j->params.scale;
     int64_t n_scales = osh_tensor_numel(sc);
-    OSH_NEW(cx, s->w, O * I);
-    OSH_NEW(cx, s->codes, O * I);
     OSH_NEW(cx, s->col_scale, I);
     OSH_NEW(cx, s->loss, O);
     OSH_NEW(cx, s->scale, n_scales);
-    OSH_NEW(cx, row, I);
     osh_to_f32(s->scale, sc->data, sc->dtype, n_scales);
     if (j->params.zero) {
         OSH_NEW(cx, s->zero, n_scales);
         for (int64_t i = 0; i < n_scales; i++) s->zero[i] = ((const int8_t *)j->params.zero->data)[i];
     }
     for (int64_t i = 0; i < I; i++) s->col_scale[i] = (int32_t)scale_column(&j->scheme->weights, f->perm[i]);
-    for (int64_t o = 0; o < O; o++) {
-        osh_to_f32(row, (const char *)j->w->data + (size_t)(o * I) * osh_dtype_bytes(j->w->dtype), j->w->dtype, I);
-        for (int64_t i = 0; i < I; i++) s->w[o * I + i] = f->dead[f->perm[i]] ? 0 : row[f->perm[i]];
-    }
 done:
-    osh_free(cx, row);
     return rc;
 }
 
@@ -231,8 +215,10 @@ static osh_status solve_job(osh_ctx *cx, const gptq *g, const factor *f, osh_lin
     OSH_TRY(fill(cx, &s, f, j, O, I));
     const osh_tensor *sc = j->params.scale;
     osh_gptq_solve_args a = {
-        .w = s.w,
-        .codes = s.codes,
+        .w = j->w,
+        .perm = f->perm,
+        .dead = f->dead,
+        .codes = j->codes,
         .u = f->u,
         .scale = s.scale,
         .zero = s.zero,
@@ -250,26 +236,26 @@ static osh_status solve_job(osh_ctx *cx, const gptq *g, const factor *f, osh_lin
         .loss = s.loss,
     };
     OSH_TRY(osh_gptq_solve(cx, &a));
-    int8_t *codes = j->codes;
     j->objective = 0;
-    for (int64_t o = 0; o < O; o++) {
-        for (int64_t i = 0; i < I; i++) codes[o * I + f->perm[i]] = s.codes[o * I + i];
-        j->objective += 2 * s.loss[o];
-    }
+    for (int64_t o = 0; o < O; o++) j->objective += 2 * s.loss[o];
 done:
     solve_deinit(cx, &s);
     return rc;
 }
 
-/* No factor: rounded to nearest, dead columns zeroed, as the reference does with Hinv = I. */
+/* No factor: rounded to nearest with dead columns zeroed, as the reference does with Hinv = I. The code of a zero is
+ * the zero point. */
 static osh_status round_job(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
-    size_t es = osh_dtype_bytes(j->w->dtype);
-    for (int64_t o = 0; o < j->w->shape[0]; o++)
+    const osh_q_args *q = &j->scheme->weights;
+    const int8_t *zero = j->params.zero ? j->params.zero->data : NULL;
+    int64_t cols = j->params.scale->ndim == 2 ? j->params.scale->shape[1] : 1, O = j->w->shape[0];
+    int64_t band = q->strategy == OSH_Q_TENSOR ? O : q->strategy == OSH_Q_BLOCK ? q->block[0] : 1;
+    OSH_TRY(osh_q_encode(cx, j->codes, j->w, &j->params, q, m->arithmetic));
+    for (int64_t o = 0; o < O; o++)
         for (int64_t i = 0; i < f->I; i++)
-            if (f->dead[i]) memset((char *)j->w->data + (size_t)(o * f->I + i) * es, 0, es);
-    OSH_TRY(osh_q_encode(cx, j->codes, j->w, &j->params, &j->scheme->weights, m->arithmetic));
+            if (f->dead[i]) ((int8_t *)j->codes)[o * f->I + i] = zero ? zero[o / band * cols + scale_column(q, i)] : 0;
     j->fallback = "Hessian not positive definite at 1000 times the damping: rounded to nearest";
 done:
     return rc;
@@ -278,12 +264,9 @@ done:
 static osh_status compress_job(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *before = NULL; // own
     const osh_q_args *q = &j->scheme->weights;
     static const char *const damped[] = {NULL, "damping times 10", "damping times 100", "damping times 1000"};
 
-    OSH_TRY(osh_tensor_new(cx, &before, j->w->dtype, 2, j->w->shape));
-    memcpy(before->data, j->w->data, osh_tensor_bytes(j->w));
     OSH_TRY(osh_q_weight_params(cx, &j->params, j->w, q, m->arithmetic, j->name));
     j->codes = osh_alloc(cx, (size_t)osh_tensor_numel(j->w));
     if (!j->codes) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the codes of %s", j->name);
@@ -293,39 +276,86 @@ static osh_status compress_job(osh_ctx *cx, const osh_modifier *m, const factor 
     } else {
         OSH_TRY(round_job(cx, m, f, j));
     }
-    OSH_TRY(osh_job_nmse(cx, j, before));
-    OSH_TRY(osh_q_decode(cx, j->w, j->codes, &j->params, q));
+    OSH_TRY(osh_job_finish(cx, j, !j->keep_w));
 done:
     if (rc) osh_note(cx, "solving %s", j->name);
-    osh_tensor_free(cx, before);
     return rc;
+}
+
+static bool is_ordered(const osh_linear_job *j) { return j->scheme->weights.actorder != OSH_ACTORDER_UNSET; }
+
+/* Jobs of one ordering; h is lost. */
+static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
+                                   int64_t n_samples, bool ordered)
+{
+    osh_status rc = OSH_OK;
+    const gptq *g = m->args;
+    factor f = {.I = h->shape[0]}; // own
+    OSH_TRY(make_factor(cx, &f, h->data, ordered, g->dampening_frac, 0.5f * (float)n_samples));
+    for (int k = 0; k < n; k++)
+        if (jobs[k].scheme->weights.present && is_ordered(&jobs[k]) == ordered)
+            OSH_TRY(compress_job(cx, m, &f, &jobs[k]));
+done:
+    factor_deinit(cx, &f);
+    return rc;
+}
+
+/* Jobs with and without an ordering. */
+static void count_orderings(int count[2], const osh_linear_job *jobs, int n)
+{
+    count[0] = count[1] = 0;
+    for (int k = 0; k < n; k++)
+        if (jobs[k].scheme->weights.present) count[is_ordered(&jobs[k])]++;
 }
 
 static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
                            int64_t n_samples)
 {
     osh_status rc = OSH_OK;
-    const gptq *g = m->args;
-    factor f[2] = {{0}, {0}}; // own: in file order, ordered by activation
+    osh_tensor *copy = NULL; // own: where both orderings need H
+    int count[2];
     for (int k = 0; k < n; k++) jobs[k].objective = -1;
-    for (int k = 0; k < n; k++) {
-        const osh_q_args *q = &jobs[k].scheme->weights;
-        if (!q->present) continue;
-        bool ordered = q->actorder != OSH_ACTORDER_UNSET;
-        if (!f[ordered].perm) {
-            f[ordered].I = h->shape[0];
-            OSH_TRY(make_factor(cx, &f[ordered], h->data, ordered, g->dampening_frac,
-                                0.5f * (float)n_samples));
-        }
-        OSH_TRY(compress_job(cx, m, &f[ordered], &jobs[k]));
+    count_orderings(count, jobs, n);
+    if (count[0] && count[1]) {
+        OSH_TRY(osh_tensor_new(cx, &copy, OSH_F32, 2, h->shape));
+        memcpy(copy->data, h->data, osh_tensor_bytes(h));
     }
+    if (count[0]) OSH_TRY(compress_ordered(cx, m, jobs, n, copy ? copy : h, n_samples, false));
+    osh_tensor_free(cx, copy), copy = NULL;
+    if (count[1]) OSH_TRY(compress_ordered(cx, m, jobs, n, h, n_samples, true));
 done:
-    factor_deinit(cx, &f[0]);
-    factor_deinit(cx, &f[1]);
+    osh_tensor_free(cx, copy);
     return rc;
+}
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads)
+{
+    const gptq *g = m->args;
+    int64_t I = n ? jobs[0].w->shape[1] : 0;
+    size_t ranks = osh_mem_gross((size_t)I * sizeof(ranked));
+    size_t order = osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)I) + osh_mem_gross((size_t)I * 4);
+    size_t kept = order, peak = order + larger(ranks, osh_gptq_permute_bytes(I, n_threads));
+    int count[2];
+    count_orderings(count, jobs, n);
+    if (count[0] && count[1]) kept += osh_mem_gross((size_t)(I * I) * sizeof(float)), peak += kept;
+    for (int k = 0; k < n; k++) {
+        const osh_linear_job *j = &jobs[k];
+        const osh_q_args *q = &j->scheme->weights;
+        if (!q->present) continue;
+        size_t params = osh_job_params_bytes(j); // of which one half would do for the scales in f32, with zero points all
+        int64_t cols = q->strategy == OSH_Q_GROUP ? I / q->group_size
+                       : q->strategy == OSH_Q_BLOCK ? (I + q->block[1] - 1) / q->block[1] : 1;
+        size_t run = params + osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)j->w->shape[0] * sizeof(double)) +
+                     osh_gptq_solve_bytes(j->w->shape[0], I, cols, g->block_size, n_threads);
+        kept += osh_job_result_bytes(j);
+        peak = larger(peak, kept + larger(larger(params, run), osh_job_finish_bytes(j, n_threads)));
+    }
+    return peak;
 }
 
 const osh_modifier_type osh_modifier_gptq = {
     .name = "GPTQModifier", .fields = fields, .bytes = sizeof(gptq), .key = key, .resolve = resolve, .wants = wants,
-    .compress = compress, .propagates = true,
+    .compress = compress, .propagates = true, .needs = needs,
 };

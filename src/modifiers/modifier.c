@@ -68,29 +68,87 @@ void osh_linear_job_deinit(osh_ctx *cx, osh_linear_job *j)
     j->codes = NULL;
 }
 
-osh_status osh_job_nmse(osh_ctx *cx, osh_linear_job *j, const osh_tensor *w)
+enum { FINISH_ROWS = 32 };
+typedef struct finish {
+    osh_linear_job *j;
+    bool store;
+    uint8_t *decoded; // own: [threads, I] a row, dtype of w
+    float *wide;      // own: [threads, 2, I]
+    double *sum;      // own: [O, 2] |w - dq|^2, |w|^2
+} finish;
+
+static osh_status finish_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const finish *f = user;
+    const osh_linear_job *j = f->j;
+    int64_t O = j->w->shape[0], I = j->w->shape[1];
+    size_t bytes = (size_t)I * osh_dtype_bytes(j->w->dtype);
+    float *a = f->wide + worker * 2 * I, *b = a + I;
+    (void)cx;
+    for (int64_t o = chunk * FINISH_ROWS; o < O && o < (chunk + 1) * FINISH_ROWS; o++) {
+        uint8_t *row = (uint8_t *)j->w->data + (size_t)o * bytes, *dq = f->decoded + (size_t)worker * bytes;
+        double err = 0, ref = 0;
+        osh_q_decode_rows(dq, j->w->dtype, j->codes, &j->params, &j->scheme->weights, O, I, o, 1);
+        osh_to_f32(a, row, j->w->dtype, I);
+        osh_to_f32(b, dq, j->w->dtype, I);
+        for (int64_t i = 0; i < I; i++) {
+            double d = (double)a[i] - b[i];
+            err += d * d, ref += (double)a[i] * a[i];
+        }
+        f->sum[2 * o] = err, f->sum[2 * o + 1] = ref;
+        if (f->store) memcpy(row, dq, bytes);
+    }
+    return OSH_OK;
+}
+
+osh_status osh_job_finish(osh_ctx *cx, osh_linear_job *j, bool store)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *dq = NULL; // own
-    float *row = NULL;     // own: a row of w, a row of dq
-    int64_t O = w->shape[0], I = w->shape[1];
+    finish f = {.j = j, .store = store};
+    int64_t O = j->w->shape[0], I = j->w->shape[1], n = osh_threads(cx);
     double err = 0, ref = 0;
-    size_t step = (size_t)I * osh_dtype_bytes(w->dtype);
 
-    OSH_TRY(osh_tensor_new(cx, &dq, w->dtype, 2, w->shape));
-    OSH_TRY(osh_q_decode(cx, dq, j->codes, &j->params, &j->scheme->weights));
-    OSH_NEW(cx, row, 2 * I);
-    for (int64_t o = 0; o < O; o++) {
-        osh_to_f32(row, (const char *)w->data + (size_t)o * step, w->dtype, I);
-        osh_to_f32(row + I, (const char *)dq->data + (size_t)o * step, w->dtype, I);
-        for (int64_t i = 0; i < I; i++) {
-            double d = (double)row[i] - row[I + i];
-            err += d * d, ref += (double)row[i] * row[i];
-        }
-    }
+    f.decoded = osh_alloc(cx, (size_t)(n * I) * osh_dtype_bytes(j->w->dtype));
+    f.wide = osh_alloc(cx, (size_t)(2 * n * I) * sizeof *f.wide);
+    f.sum = osh_alloc(cx, (size_t)(2 * O) * sizeof *f.sum);
+    if (!f.decoded || !f.wide || !f.sum) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the error of %s", j->name);
+    OSH_TRY(osh_parallel_for(cx, (O + FINISH_ROWS - 1) / FINISH_ROWS, finish_chunk, &f));
+    for (int64_t o = 0; o < O; o++) err += f.sum[2 * o], ref += f.sum[2 * o + 1];
     j->nmse = ref > 0 ? err / ref : 0;
 done:
-    osh_tensor_free(cx, dq);
-    osh_free(cx, row);
+    osh_free(cx, f.decoded);
+    osh_free(cx, f.wide);
+    osh_free(cx, f.sum);
     return rc;
+}
+
+size_t osh_job_finish_bytes(const osh_linear_job *j, int n_threads)
+{
+    size_t O = (size_t)j->w->shape[0], I = (size_t)j->w->shape[1], n = (size_t)n_threads;
+    return osh_mem_gross(n * I * osh_dtype_bytes(j->w->dtype)) + osh_mem_gross(n * I * 2 * sizeof(float)) +
+           osh_mem_gross(2 * O * sizeof(double));
+}
+
+static int64_t n_scales(const osh_linear_job *j)
+{
+    const osh_q_args *a = &j->scheme->weights;
+    int64_t O = j->w->shape[0], I = j->w->shape[1];
+    if (a->strategy == OSH_Q_TENSOR) return 1;
+    if (a->strategy == OSH_Q_GROUP) return O * (I / a->group_size);
+    if (a->strategy == OSH_Q_BLOCK) return (O + a->block[0] - 1) / a->block[0] * ((I + a->block[1] - 1) / a->block[1]);
+    return O;
+}
+
+size_t osh_job_result_bytes(const osh_linear_job *j)
+{
+    size_t n = (size_t)n_scales(j);
+    return osh_mem_gross((size_t)osh_tensor_numel(j->w)) + osh_mem_gross(n * osh_dtype_bytes(j->w->dtype)) +
+           osh_mem_gross(sizeof(osh_tensor)) +
+           (j->scheme->weights.symmetric ? 0 : osh_mem_gross(n) + osh_mem_gross(sizeof(osh_tensor)));
+}
+
+size_t osh_job_params_bytes(const osh_linear_job *j)
+{
+    size_t n = (size_t)n_scales(j), O = (size_t)j->w->shape[0]; // strategy tensor: a range for each chunk of rows
+    return 2 * osh_mem_gross((n > O ? n : O) * sizeof(float));
 }

@@ -26,14 +26,28 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
         j->codes = osh_alloc(cx, (size_t)osh_tensor_numel(j->w));
         if (!j->codes) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the codes of %s", j->name);
         OSH_TRY(osh_q_encode(cx, j->codes, j->w, &j->params, a, m->arithmetic));
-        OSH_TRY(osh_job_nmse(cx, j, j->w));
+        OSH_TRY(osh_job_finish(cx, j, false));
     }
 done:
     return rc;
+}
+
+static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads)
+{
+    size_t kept = 0, peak = 0;
+    (void)m;
+    for (int k = 0; k < n; k++) {
+        if (!jobs[k].scheme->weights.present) continue;
+        size_t params = osh_job_params_bytes(&jobs[k]), finish = osh_job_finish_bytes(&jobs[k], n_threads);
+        kept += osh_job_result_bytes(&jobs[k]);
+        if (kept + (params > finish ? params : finish) > peak) peak = kept + (params > finish ? params : finish);
+    }
+    return peak;
 }
 
 static const osh_field fields[] = {{0}};
 
 const osh_modifier_type osh_modifier_quantization = {
     .name = "QuantizationModifier", .fields = fields, .bytes = 1, .wants = wants, .compress = compress,
+    .needs = needs,
 };

@@ -6,7 +6,7 @@
  * reference below does in double. The fast kernel needs no inverse (flip-Cholesky): with J the
  * reversal of order, J H J = L L^T gives H = R R^T for the upper R = J L J, hence H^-1 = R^-T R^-1
  * and U = R^-1 = J L^-1 J. OSH_E_NUMERIC, without a message, where H is not positive definite: the
- * caller damps more and tries again; H is lost. */
+ * caller damps more and tries again; the lower triangle is lost, the strictly upper one as it was. */
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 

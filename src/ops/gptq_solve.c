@@ -13,6 +13,7 @@
 #include "ops/kernel.h"
 
 #include <math.h>
+#include <string.h>
 
 static float quantize_ref(const osh_gptq_solve_args *a, float w, float s, float zp)
 {
@@ -23,9 +24,17 @@ static float quantize_ref(const osh_gptq_solve_args *a, float w, float s, float 
     return nearbyintf(fminf(fmaxf(q, lo), hi));
 }
 
-static void solve_row(const osh_gptq_solve_args *a, int64_t row, float *err)
+static void load_row(const osh_gptq_solve_args *a, int64_t row, float *line, float *w)
 {
-    float *w = a->w + row * a->I;
+    osh_to_f32(line, osh_elem(a->w, row * a->I), a->w->dtype, a->I);
+    for (int64_t i = 0; i < a->I; i++) {
+        int64_t c = a->perm ? a->perm[i] : i;
+        w[i] = a->dead && a->dead[c] ? 0 : line[c];
+    }
+}
+
+static void solve_row(const osh_gptq_solve_args *a, int64_t row, float *err, float *w)
+{
     int8_t *codes = a->codes + row * a->I;
     int64_t scale_row = row / a->row_block * a->n_scale_cols;
 
@@ -37,7 +46,7 @@ static void solve_row(const osh_gptq_solve_args *a, int64_t row, float *err)
             float s = a->scale[scale_row + a->col_scale[i]], zp = a->zero ? a->zero[scale_row + a->col_scale[i]] : 0;
             float q = quantize_ref(a, w[i], s, zp);
             float dq = osh_round_to(osh_round_to(q - zp, a->dq_dtype) * s, a->dq_dtype);
-            codes[i] = a->fp8 ? (int8_t)osh_fp8_of_f32(q) : (int8_t)q;
+            codes[a->perm ? a->perm[i] : i] = a->fp8 ? (int8_t)osh_fp8_of_f32(q) : (int8_t)q;
             err[i] = (w[i] - dq) / u[i];
             a->loss[row] += (double)err[i] * err[i] / 2;
             w[i] = dq;
@@ -54,10 +63,15 @@ static void solve_row(const osh_gptq_solve_args *a, int64_t row, float *err)
 osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a)
 {
     osh_status rc = OSH_OK;
-    float *err = NULL; // own: [I]
+    float *err = NULL; // own: [3, I]: errors, a row in file order, a row in solving order
 
-    OSH_NEW(cx, err, a->I);
-    for (int64_t row = 0; row < a->O; row++) solve_row(a, row, err);
+    OSH_NEW(cx, err, 3 * a->I);
+    for (int64_t row = 0; row < a->O; row++) {
+        float *w = err + 2 * a->I;
+        load_row(a, row, err + a->I, w);
+        solve_row(a, row, err, w);
+        if (a->dq) memcpy(a->dq + row * a->I, w, (size_t)a->I * sizeof *w);
+    }
 done:
     osh_free(cx, err);
     return rc;

@@ -5,22 +5,34 @@
 #include "ops/op.h"
 
 typedef struct osh_gptq_solve_args {
-    float *w;            // [O, I] f32, columns already in solving order; changed: becomes the dequantized weight
-    int8_t *codes;       // [O, I] out, solving order (int: signed code; fp8: the byte)
-    const float *u;      // [I, I] f32 upper factor of H^-1, row-major, solving order
-    const float *scale;  // [rows, n_scale_cols] f32 values of the stored (rounded) scale
-    const float *zero;   // like scale, or NULL where symmetric
+    const osh_tensor *w;  // [O, I] in file order, stored dtype
+    const int32_t *perm;  // [I] solving order -> column; NULL: file order
+    const bool *dead;     // [I] by column: its weights are taken as 0; NULL: none
+    int8_t *codes;        // [O, I] out, file order (int: signed code; fp8: the byte)
+    float *dq;            // [O, I] out, solving order: the dequantized weight; NULL: not wanted
+    const float *u;       // [I, I] f32 upper factor of H^-1, row-major, solving order
+    const float *scale;   // [rows, n_scale_cols] f32 values of the stored (rounded) scale
+    const float *zero;    // like scale, or NULL where symmetric
     const int32_t *col_scale; // [I] scale column of each solving-order column
     int64_t O, I, n_scale_cols;
-    int64_t row_block;   // rows that share a scale row: 1 (channel, group), O (tensor), block height (block)
+    int64_t row_block;    // rows that share a scale row: 1 (channel, group), O (tensor), block height (block)
     int64_t block_size;
-    int bits;            // int: qmin = -2^(bits-1); 8 with fp8
+    int bits;             // int: qmin = -2^(bits-1); 8 with fp8
     bool fp8;
-    osh_dtype dq_dtype;  // (q - zp) and its product with the scale are rounded to this dtype before the error is formed
-    double *loss;        // [O] out: sum over columns of err^2 / 2
+    osh_dtype dq_dtype;   // (q - zp) and its product with the scale are rounded to this dtype before the error is formed
+    double *loss;         // [O] out: sum over columns of err^2 / 2
 } osh_gptq_solve_args;
-osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a);     // fast, threads over fixed row tiles
+/* Fast: threads over fixed row tiles. Of the weight only a tile a thread is held in f32. */
+osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a);
 osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a); // plain loops
+size_t osh_gptq_solve_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t block_size, int n_threads); // scratch
+
+/* H [I, I], of which the lower triangle is given, becomes symmetric with rows and columns in the order of perm (NULL:
+ * as it is), in place. gptq_factor works on the lower triangle and leaves the strictly upper one alone when it fails:
+ * osh_gptq_restore makes the lower one anew from it, with diag [I] on the diagonal. gptq_permute.c */
+osh_status osh_gptq_permute(osh_ctx *cx, float *h, int64_t I, const int32_t *perm);
+osh_status osh_gptq_restore(osh_ctx *cx, float *h, int64_t I, const float *diag);
+size_t osh_gptq_permute_bytes(int64_t I, int n_threads); // scratch
 
 /* Row-major products for the rest of the program, single-threaded OpenBLAS on fixed tiles:
  * C[m,n] (+)= A[m,k] B[n,k]^T */

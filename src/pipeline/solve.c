@@ -29,6 +29,17 @@ done:
     return rc;
 }
 
+/* Linears of the range that read the value and are not done. */
+static int n_waiting(const osh_run *r, int value, int s0, int s1)
+{
+    int n = 0;
+    for (int i = 0; i < r->plan->n_linears; i++) {
+        const osh_linear *l = &r->plan->linears[i];
+        n += l->subgraph >= s0 && l->subgraph < s1 && l->input == value && !r->results[i].done;
+    }
+    return n;
+}
+
 /* All Linears of the range with the same input and modifier as linears[first] that are not done yet. */
 static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w, int first, int s0, int s1)
 {
@@ -36,6 +47,7 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
     const osh_plan *p = r->plan;
     const osh_linear *lead = &p->linears[first];
     osh_linear_job *jobs = NULL; // own
+    osh_tensor *h = osh_stats_hessian(stats, lead->input), *copy = NULL; // view; own: where another modifier needs it
     int *which = NULL, n = 0;    // own
     OSH_NEW(cx, jobs, p->n_linears);
     OSH_NEW(cx, which, p->n_linears);
@@ -47,23 +59,21 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
         jobs[n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w->w[l->weight]};
         which[n++] = i;
     }
+    if (h && n_waiting(r, lead->input, s0, s1) > n) {
+        OSH_TRY(osh_tensor_new(cx, &copy, OSH_F32, 2, h->shape));
+        memcpy(copy->data, h->data, osh_tensor_bytes(h));
+    }
     OSH_TRY(p->recipe->modifiers[lead->modifier].type->compress(cx, &p->recipe->modifiers[lead->modifier], jobs, n,
-                                                                 osh_stats_hessian(stats, lead->input), p->data.n));
+                                                                copy ? copy : h, p->data.n));
+    osh_tensor_free(cx, copy), copy = NULL;
+    if (n_waiting(r, lead->input, s0, s1) == n) osh_stats_drop(cx, stats, lead->input); // before codes are packed
     for (int k = 0; k < n; k++) OSH_TRY(emit(cx, r, stats, which[k], &jobs[k]));
 done:
+    osh_tensor_free(cx, copy);
     for (int k = 0; jobs && k < n; k++) osh_linear_job_deinit(cx, &jobs[k]);
     osh_free(cx, jobs);
     osh_free(cx, which);
     return rc;
-}
-
-static bool still_needed(const osh_run *r, int value, int s0, int s1)
-{
-    for (int i = 0; i < r->plan->n_linears; i++) {
-        const osh_linear *l = &r->plan->linears[i];
-        if (l->subgraph >= s0 && l->subgraph < s1 && l->input == value && !r->results[i].done) return true;
-    }
-    return false;
 }
 
 osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w, int first_subgraph, int n_subgraphs)
@@ -79,7 +89,6 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights 
         r->progress.phase = "solve", r->progress.name = l->name;
         osh_progress_show(cx, &r->progress);
         OSH_TRY(solve_group(cx, r, stats, w, i, s0, s1));
-        if (!still_needed(r, l->input, s0, s1)) osh_stats_drop(cx, stats, l->input);
     }
     r->seconds_solve += osh_now() - t;
 done:

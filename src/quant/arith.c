@@ -307,6 +307,24 @@ done:
     return rc;
 }
 
+void osh_q_decode_rows(void *to, osh_dtype dt, const void *codes, const osh_qparams *p, const osh_q_args *a, int64_t O,
+                       int64_t I, int64_t first, int64_t n)
+{
+    const osh_q_kernels *k = osh_q_kernels_best();
+    const uint8_t *from = codes;
+    grid g = grid_of(a, O, I);
+    osh_q_code q = osh_q_code_of(a, p->scale->dtype != dt ? OSH_F32 : dt);
+
+    for (int64_t r = first; r < first + n; r++)
+        for (int64_t s = 0; s < g.per_band; s++) {
+            int64_t col = s * g.seg, width = g.seg < I - col ? g.seg : I - col, at = r / g.band * g.per_band + s;
+            q.scale = scale_at(p->scale, at);
+            q.zero = p->zero ? ((const int8_t *)p->zero->data)[at] : 0;
+            k->decode((uint8_t *)to + (size_t)((r - first) * I + col) * osh_dtype_bytes(dt), dt, from + r * I + col,
+                      width, &q);
+        }
+}
+
 osh_status osh_q_decode(osh_ctx *cx, osh_tensor *w, const void *codes, const osh_qparams *p,
                         const osh_q_args *a)
 {

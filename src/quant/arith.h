@@ -27,6 +27,9 @@ osh_status osh_q_encode(osh_ctx *cx, void *codes, const osh_tensor *w, const osh
                         osh_arithmetic ar);
 /* w (dtype of scale) = (code - zp) * scale, each step rounded to the scale's dtype. */
 osh_status osh_q_decode(osh_ctx *cx, osh_tensor *w, const void *codes, const osh_qparams *p, const osh_q_args *a);
+/* The same of rows [first, first + n) of [O, I], on the caller's thread: to [n, I] of dtype dt. */
+void osh_q_decode_rows(void *to, osh_dtype dt, const void *codes, const osh_qparams *p, const osh_q_args *a, int64_t O,
+                       int64_t I, int64_t first, int64_t n);
 
 /* Static activation observers over a value: fed sample by sample in order. */
 typedef struct osh_act_observer {

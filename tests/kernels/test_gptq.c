@@ -116,9 +116,11 @@ static void test_factor_refuses(void **state)
 }
 
 typedef struct solution {
-    float *w, *u, *scale, *zero, *h; // own
+    float *w, *u, *scale, *zero, *h; // own; w: the solution
+    osh_tensor *start;               // own: the weight before
     int8_t *codes;
-    int32_t *col;
+    int32_t *col, *perm;
+    bool *dead;
     double *loss;
     osh_gptq_solve_args a;
 } solution;
@@ -137,14 +139,16 @@ static void solution_open(osh_ctx *cx, solution *s, const problem *p)
     osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, s->u);
     osh_op_args f = {.out = {&t}};
     assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &f), OSH_OK);
-    for (int64_t i = 0; i < O * I; i++) s->w[i] = osh_rng_sym(SEED, 20, (uint64_t)i);
+    assert_int_equal(osh_tensor_new(cx, &s->start, OSH_F32, 2, (int64_t[]){O, I}), OSH_OK);
+    for (int64_t i = 0; i < O * I; i++) ((float *)s->start->data)[i] = osh_rng_sym(SEED, 20, (uint64_t)i);
     for (int64_t i = 0; i < n_rows * n_cols; i++) {
         float q_max = p->fp8 ? 448 : (float)(1 << (p->bits - 1));
         s->scale[i] = osh_round_to((0.9f + 0.1f * osh_rng_sym(SEED, 21, (uint64_t)i)) / q_max, p->dq);
         s->zero[i] = (float)(int)(osh_rng_sym(SEED, 22, (uint64_t)i) * 2.9f);
     }
     for (int64_t i = 0; i < I; i++) s->col[i] = p->group ? (int32_t)((p->order ? I - 1 - i : i) / p->group) : 0;
-    s->a = (osh_gptq_solve_args){.w = s->w,
+    s->a = (osh_gptq_solve_args){.w = s->start,
+                                 .dq = s->w,
                                  .codes = s->codes,
                                  .u = s->u,
                                  .scale = s->scale,
@@ -165,6 +169,8 @@ static void solution_close(osh_ctx *cx, solution *s)
 {
     osh_free(cx, s->w), osh_free(cx, s->u), osh_free(cx, s->h), osh_free(cx, s->scale), osh_free(cx, s->zero);
     osh_free(cx, s->codes), osh_free(cx, s->col), osh_free(cx, s->loss);
+    osh_free(cx, s->perm), osh_free(cx, s->dead);
+    osh_tensor_free(cx, s->start);
 }
 
 /* tr(dW H dW^T), dW against the weights that every solution starts from. */
@@ -235,6 +241,95 @@ static void test_solve(void **state)
     osh_ctx_free(one);
 }
 
+/* A weight in another order with dead columns, against the same weight brought into that order by hand. */
+static void test_solve_order(void **state)
+{
+    (void)state;
+    enum { O = 70, I = 130 };
+    const problem p = {O, I, 32, 4, 0, .row_block = 1, .dq = OSH_BF16};
+    osh_ctx *cx = NULL;
+    solution plain, moved;
+
+    assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+    solution_open(cx, &plain, &p), solution_open(cx, &moved, &p);
+    moved.perm = osh_calloc(cx, I, sizeof *moved.perm), moved.dead = osh_calloc(cx, I, sizeof *moved.dead);
+    for (int i = 0; i < I; i++) moved.perm[i] = (int32_t)(i * 7 % I), moved.dead[i] = i % 11 == 3;
+    float *from = moved.start->data, *to = plain.start->data;
+    for (int o = 0; o < O; o++)
+        for (int i = 0; i < I; i++) {
+            int c = moved.perm[i];
+            to[o * I + i] = moved.dead[c] ? 0 : from[o * I + c];
+        }
+    moved.a.perm = moved.perm, moved.a.dead = moved.dead;
+    for (int fast = 0; fast < 2; fast++) {
+        osh_status (*run)(osh_ctx *, const osh_gptq_solve_args *) = fast ? osh_gptq_solve : osh_gptq_solve_ref;
+        assert_int_equal(run(cx, &plain.a), OSH_OK);
+        assert_int_equal(run(cx, &moved.a), OSH_OK);
+        assert_memory_equal(plain.w, moved.w, O * I * sizeof(float));
+        for (int o = 0; o < O; o++)
+            for (int i = 0; i < I; i++)
+                assert_int_equal(plain.codes[o * I + i], moved.codes[o * I + moved.perm[i]]);
+    }
+    assert_true(osh_mem_used_peak(cx, OSH_MEM_HOST) > osh_gptq_solve_bytes(O, I, 1, 32, 2));
+    solution_close(cx, &plain), solution_close(cx, &moved);
+    osh_ctx_free(cx);
+}
+
+/* In place permutation, and the lower triangle back after a factorization that failed. */
+static void test_permute(void **state)
+{
+    (void)state;
+    const int64_t sizes[] = {1, 2, 7, 129, 200};
+    osh_ctx *cx = NULL;
+
+    assert_int_equal(osh_ctx_new(&cx, 3), OSH_OK);
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        int64_t I = sizes[k];
+        float *h = osh_alloc(cx, (size_t)(I * I) * sizeof *h), *was = osh_alloc(cx, (size_t)(I * I) * sizeof *was);
+        float *diag = osh_alloc(cx, (size_t)I * sizeof *diag);
+        int32_t *perm = osh_alloc(cx, (size_t)I * sizeof *perm);
+        for (int64_t i = 0; i < I; i++)
+            for (int64_t j = 0; j < I; j++) {
+                h[i * I + j] = j > i ? NAN : osh_rng_sym(SEED, 40, (uint64_t)(i * I + j));
+                was[i * I + j] = osh_rng_sym(SEED, 40, (uint64_t)(j > i ? j * I + i : i * I + j));
+            }
+        for (int64_t i = 0; i < I; i++) perm[i] = (int32_t)(I % 5 ? (i * 5 + 2) % I : I - 1 - i);
+        assert_int_equal(osh_gptq_permute(cx, h, I, perm), OSH_OK);
+        for (int64_t i = 0; i < I; i++)
+            for (int64_t j = 0; j < I; j++) assert_true(h[i * I + j] == was[perm[i] * I + perm[j]]);
+        for (int64_t i = 0; i < I; i++) {
+            diag[i] = h[i * I + i];
+            for (int64_t j = 0; j <= i; j++) h[i * I + j] = NAN;
+        }
+        assert_int_equal(osh_gptq_restore(cx, h, I, diag), OSH_OK);
+        for (int64_t i = 0; i < I; i++)
+            for (int64_t j = 0; j < I; j++) assert_true(h[i * I + j] == was[perm[i] * I + perm[j]]);
+        osh_free(cx, h), osh_free(cx, was), osh_free(cx, diag), osh_free(cx, perm);
+    }
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+/* A matrix that is not positive definite keeps its upper triangle. */
+static void test_factor_keeps_upper(void **state)
+{
+    (void)state;
+    enum { I = 150 };
+    static float h[I * I];
+    osh_ctx *cx = NULL;
+
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    for (int column = OSH_REF; column <= OSH_CPU; column++) {
+        for (int i = 0; i < I * I; i++) h[i] = i / I == i % I ? (i / I == 5 ? -1.0f : 4.0f) : (float)(i % I) / I;
+        osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, h);
+        osh_op_args a = {.out = {&t}};
+        assert_int_equal(osh_op_find("gptq_factor")->run[column](cx, &a), OSH_E_NUMERIC);
+        for (int i = 0; i < I; i++)
+            for (int j = i + 1; j < I; j++) assert_true(h[i * I + j] == (float)j / I);
+    }
+    osh_ctx_free(cx);
+}
+
 static void test_sgemm_nt(void **state)
 {
     (void)state;
@@ -262,6 +357,7 @@ int main(void)
     printf("seed %d\n", SEED);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_factor), cmocka_unit_test(test_factor_threads),
                                        cmocka_unit_test(test_factor_refuses), cmocka_unit_test(test_solve),
-                                       cmocka_unit_test(test_sgemm_nt)};
+                                       cmocka_unit_test(test_sgemm_nt), cmocka_unit_test(test_solve_order),
+                                       cmocka_unit_test(test_permute), cmocka_unit_test(test_factor_keeps_upper)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

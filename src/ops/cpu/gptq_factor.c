@@ -44,6 +44,8 @@ osh_status osh_gptq_factor_cpu(osh_ctx *cx, const osh_op_args *a)
     /* LAPACK is column-major: our lower triangle is its upper one. */
     if (LAPACKE_spotrf_work(LAPACK_COL_MAJOR, 'U', (lapack_int)n, h, (lapack_int)n)) return OSH_E_NUMERIC;
     if (LAPACKE_strtri_work(LAPACK_COL_MAJOR, 'U', 'N', (lapack_int)n, h, (lapack_int)n)) return OSH_E_NUMERIC;
+    for (int64_t i = 0; i < n; i++) // before the upper triangle is touched: after a failure it is the caller's
+        if (osh_find_nonfinite(h + i * n, OSH_F32, i + 1) >= 0) return OSH_E_NUMERIC;
     turn_to_upper(h, n);
-    return osh_find_nonfinite(h, OSH_F32, n * n) < 0 ? OSH_OK : OSH_E_NUMERIC;
+    return OSH_OK;
 }

@@ -12,12 +12,13 @@
 
 enum { STRIP = 8, STEP = 32 }; // columns of U turned at a time; rows in registers
 
-typedef struct solve_worker { // own: w and loss; the others point behind w
+typedef struct solve_worker { // own: w, tile and loss; the others point behind w
     float *w, *ne, *q;        // [block, rows]: weights, negated errors, quantized values before scaling
     float *scale, *zero;      // [n_scale_cols, rows]
     float *strip;             // [STRIP, block] columns of U
-    float *line;              // [block] a row of q
-    double *loss;             // [rows]
+    float *line;              // [I] a row of q, a row of the weight
+    float *tile;              // own: [rows, I] the weight, solving order
+    double *loss;             // own: [rows]
 } solve_worker;
 
 typedef struct solve_job {
@@ -122,29 +123,56 @@ static void load_scales(const osh_gptq_solve_args *a, solve_worker *me, int64_t 
         }
 }
 
-static void load_block(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, int64_t n,
-                       int64_t rows, int64_t i1, int64_t cols)
+/* The tile's rows in f32, columns in solving order. */
+static void load_tile(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, int64_t n)
+{
+    for (int64_t r = 0; r < n; r++) {
+        float *to = me->tile + r * a->I;
+        const void *from = osh_elem(a->w, (row + r) * a->I);
+        if (!a->perm && !a->dead) {
+            osh_to_f32(to, from, a->w->dtype, a->I);
+            continue;
+        }
+        osh_to_f32(me->line, from, a->w->dtype, a->I);
+        for (int64_t i = 0; i < a->I; i++) {
+            int64_t c = a->perm ? a->perm[i] : i;
+            to[i] = a->dead && a->dead[c] ? 0 : me->line[c];
+        }
+    }
+}
+
+static void load_block(const osh_gptq_solve_args *a, solve_worker *me, int64_t n, int64_t rows, int64_t i1,
+                       int64_t cols)
 {
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t j = 0; j < cols; j++) me->w[j * rows + r] = r < n ? a->w[(row + r) * a->I + i1 + j] : 0;
+        for (int64_t j = 0; j < cols; j++) me->w[j * rows + r] = r < n ? me->tile[r * a->I + i1 + j] : 0;
+}
+
+static void store_codes(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, int64_t i1, int64_t cols)
+{
+    int8_t bytes[256], *to = a->codes + row * a->I;
+    for (int64_t at = 0; at < cols; at += (int64_t)sizeof bytes) {
+        int64_t n = osh_min64((int64_t)sizeof bytes, cols - at);
+        if (a->fp8) osh_from_f32(bytes, OSH_FP8, me->line + at, n);
+        else
+            for (int64_t j = 0; j < n; j++) bytes[j] = (int8_t)me->line[at + j];
+        for (int64_t j = 0; j < n; j++) to[a->perm ? a->perm[i1 + at + j] : i1 + at + j] = bytes[j];
+    }
 }
 
 static void store_block(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, int64_t n,
                         int64_t rows, int64_t i1, int64_t cols)
 {
     for (int64_t r = 0; r < n; r++) {
-        int64_t at = (row + r) * a->I + i1;
         double loss = 0;
         for (int64_t j = 0; j < cols; j++) {
             float e = me->ne[j * rows + r];
-            a->w[at + j] = me->w[j * rows + r];
             me->line[j] = me->q[j * rows + r];
             loss += (double)e * e / 2;
         }
         me->loss[r] += loss;
-        if (a->fp8) osh_from_f32(a->codes + at, OSH_FP8, me->line, cols);
-        else
-            for (int64_t j = 0; j < cols; j++) a->codes[at + j] = (int8_t)me->line[j];
+        store_codes(a, me, row + r, i1, cols);
+        for (int64_t j = 0; a->dq && j < cols; j++) a->dq[(row + r) * a->I + i1 + j] = me->w[j * rows + r];
     }
 }
 
@@ -157,19 +185,29 @@ static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
 
     (void)cx;
     load_scales(a, me, row, n, rows);
+    load_tile(a, me, row, n);
     memset(me->loss, 0, (size_t)rows * sizeof *me->loss);
     for (int64_t i1 = 0; i1 < a->I; i1 += a->block_size) {
         int64_t cols = osh_min64(a->block_size, a->I - i1), i2 = i1 + cols;
-        load_block(a, me, row, n, rows, i1, cols);
+        load_block(a, me, n, rows, i1, cols);
         if (__builtin_cpu_supports("avx2")) block_avx2(a, me, i1, cols, rows);
         else block_base(a, me, i1, cols, rows);
         store_block(a, me, row, n, rows, i1, cols);
         if (i2 < a->I)
-            osh_gemm_tn(a->w + row * a->I + i2, a->I, (osh_mat){me->ne, rows},
-                        (osh_mat){a->u + i1 * a->I + i2, a->I}, n, a->I - i2, cols, 1);
+            osh_gemm_tn(me->tile + i2, a->I, (osh_mat){me->ne, rows}, (osh_mat){a->u + i1 * a->I + i2, a->I}, n,
+                        a->I - i2, cols, 1);
     }
     memcpy(a->loss + row, me->loss, (size_t)n * sizeof *me->loss);
     return OSH_OK;
+}
+
+static int64_t tile_rows(int64_t O) { return O < 1024 ? 64 : 128; } // by shape alone
+
+/* Floats behind worker.w, apart from the tile. */
+static int64_t block_floats(int64_t I, int64_t n_scale_cols, int64_t block_size, int64_t rows)
+{
+    int64_t block = osh_min64(block_size, I);
+    return (3 * block + 2 * n_scale_cols) * rows + STRIP * block + I;
 }
 
 static osh_status worker_open(osh_ctx *cx, solve_worker *w, const osh_gptq_solve_args *a, int64_t rows)
@@ -178,13 +216,15 @@ static osh_status worker_open(osh_ctx *cx, solve_worker *w, const osh_gptq_solve
     int64_t block = osh_min64(a->block_size, a->I);
 
     OSH_NEW(cx, w->loss, rows);
-    OSH_NEW(cx, w->w, (3 * block + 2 * a->n_scale_cols) * rows + (STRIP + 1) * block);
+    OSH_NEW(cx, w->w, block_floats(a->I, a->n_scale_cols, a->block_size, rows));
     w->ne = w->w + block * rows;
     w->q = w->ne + block * rows;
     w->scale = w->q + block * rows;
     w->zero = w->scale + a->n_scale_cols * rows;
     w->strip = w->zero + a->n_scale_cols * rows;
     w->line = w->strip + STRIP * block;
+    w->tile = osh_alloc(cx, (size_t)(osh_min64(rows, a->O) * a->I) * sizeof *w->tile);
+    if (!w->tile) OSH_TRY(OSH_E_NOMEM);
 done:
     return rc;
 }
@@ -192,7 +232,7 @@ done:
 osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a)
 {
     osh_status rc = OSH_OK;
-    solve_job j = {.a = a, .rows = a->O < 1024 ? 64 : 128}; // by shape alone
+    solve_job j = {.a = a, .rows = tile_rows(a->O)};
 
     osh_blas_init();
     OSH_NEW(cx, j.workers, osh_threads(cx));
@@ -201,8 +241,17 @@ osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a)
 done:
     for (int i = 0; j.workers && i < osh_threads(cx); i++) {
         osh_free(cx, j.workers[i].w);
+        osh_free(cx, j.workers[i].tile);
         osh_free(cx, j.workers[i].loss);
     }
     osh_free(cx, j.workers);
     return rc;
+}
+
+size_t osh_gptq_solve_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t block_size, int n_threads)
+{
+    int64_t rows = tile_rows(O), floats = block_floats(I, n_scale_cols, block_size, rows) + osh_min64(rows, O) * I;
+    return (size_t)n_threads * (osh_mem_gross((size_t)floats * sizeof(float)) + osh_mem_gross(0) +
+                                osh_mem_gross((size_t)rows * sizeof(double)) + sizeof(solve_worker)) +
+           osh_mem_gross(0);
 }
