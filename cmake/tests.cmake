@@ -32,6 +32,17 @@ foreach(row unit=unit/test_*.c kernel=kernels/test_*.c prop=prop/test_*.c golden
     osh_test_exe(${file} ${label} target)
     add_test(NAME ${target} COMMAND ${target})
     osh_test_props(${target} ${label} 300)
+    if(label STREQUAL "kernel") # once more under each instruction set that the CPU has, with OpenBLAS's kernels for it
+      foreach(isa generic=Prescott avx2=Haswell avx512=SkylakeX avx512_bf16=SkylakeX amx=SkylakeX)
+        string(REPLACE "=" ";" isa "${isa}")
+        list(GET isa 0 name)
+        list(GET isa 1 core)
+        add_test(NAME ${target}_${name} COMMAND ${target})
+        osh_test_props(${target}_${name} kernel 300)
+        set_property(TEST ${target}_${name} APPEND PROPERTY ENVIRONMENT
+                     "OSH_TEST_ISA=${name}" "OPENBLAS_CORETYPE=${core}")
+      endforeach()
+    endif()
   endforeach()
 endforeach()
 

@@ -21,6 +21,7 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     bool overwrite, json;
     char *models_dir;
     int64_t threads;
+    char *isa;
     char *progress, *log_level;
 } osh_options;
 extern const osh_field osh_option_fields[];
@@ -28,6 +29,7 @@ extern const osh_field osh_option_fields[];
 typedef struct osh_eval_options {
     char *model, *dataset, *reference, *per_token, *text_column, *models_dir;
     int64_t max_seq_length, stride, first_window, max_windows, batch_size, threads;
+    char *isa;
     bool json, no_activation_quantization;
     char *progress, *log_level;
 } osh_eval_options;
@@ -42,5 +44,10 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *opt, osh_sink sink, voi
 osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, void *user);
 osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bool special_tokens,
                         osh_sink sink, void *user);
+/* Pins the instruction set (NULL: auto) of this process. core: what OPENBLAS_CORETYPE must be when the process starts, or
+ * NULL where OpenBLAS runs those kernels already; the program starts itself anew with it. The jobs call osh_isa_use,
+ * which fails where a named set cannot be had in this process. */
+osh_status osh_isa_select(osh_ctx *cx, const char **core, const char *name);
+osh_status osh_isa_use(osh_ctx *cx, const char *name);
 const char *osh_version(void);
 #endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "oneshot.h"
 
@@ -115,6 +116,22 @@ static osh_status no_words(osh_ctx *cx, const line *l)
     return l->n_words ? osh_fail(cx, OSH_E_USAGE, "unexpected argument '%s'", l->words[0]) : OSH_OK;
 }
 
+/* OpenBLAS takes its kernels from a variable that it reads when it is loaded: where they are not those of --isa, this
+ * program starts itself once more with the variable set. Where that changed nothing, or cannot be done, auto goes on. */
+static osh_status select_isa(osh_ctx *cx, const char *isa, char **argv)
+{
+    osh_status rc = OSH_OK;
+    const char *core = NULL;
+    OSH_TRY(osh_isa_select(cx, &core, isa));
+    const char *set = getenv("OPENBLAS_CORETYPE");
+    if (core && (!set || strcmp(set, core)) && !setenv("OPENBLAS_CORETYPE", core, 1) &&
+        !setenv("OPENBLAS_NUM_THREADS", "1", 1)) // threads are ours
+        execv("/proc/self/exe", argv);           // comes back only where it failed
+    if (core) OSH_TRY(osh_isa_use(cx, isa));
+done:
+    return rc;
+}
+
 typedef osh_status (*job_fn)(osh_ctx *, const osh_options *, osh_sink, void *);
 
 /* threads decides the context, so flags are parsed in one and the job runs in another. */
@@ -151,6 +168,7 @@ static osh_status run_job(osh_ctx *cx, line *l, int argc, char **argv, int first
     }
     OSH_TRY(no_words(cx, l));
     if (!opt.model) OSH_FAIL(cx, OSH_E_USAGE, "--model is not given");
+    OSH_TRY(select_isa(cx, opt.isa, argv));
     OSH_TRY(in_context(&work, opt.threads, opt.log_level, opt.progress));
     rc = job(work, &opt, to_stdout, st);
     copy_error(cx, work, rc);
@@ -175,6 +193,7 @@ static osh_status run_eval(osh_ctx *cx, line *l, int argc, char **argv, out_stat
         goto done;
     }
     OSH_TRY(no_words(cx, l));
+    OSH_TRY(select_isa(cx, opt.isa, argv));
     OSH_TRY(in_context(&work, opt.threads, opt.log_level, opt.progress));
     rc = osh_eval(work, &opt, to_stdout, st);
     copy_error(cx, work, rc);

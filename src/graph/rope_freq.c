@@ -9,6 +9,7 @@
  * torch does this in f32, one rounding per step, and so does this file; only the power is taken in
  * double and rounded once (torch's own is within 1 ulp of that). */
 #include "graph/rope_freq.h"
+#include "base/elementary.h"
 
 #include <math.h>
 
@@ -17,7 +18,7 @@ static const double pi = 3.14159265358979323846;
 static void powers(float *p, double theta, int64_t dim) // p [dim/2] = theta^(2i / dim)
 {
     for (int64_t i = 0; i < dim / 2; i++)
-        p[i] = (float)pow((double)(float)theta, (double)((float)(2 * i) / (float)dim));
+        p[i] = (float)osh_math_pow((double)(float)theta, (double)((float)(2 * i) / (float)dim));
 }
 
 static void fill_llama3(double *f, const float *p, int64_t n, const osh_rope *r, double original)
@@ -42,13 +43,13 @@ static void fill_llama3(double *f, const float *p, int64_t n, const osh_rope *r,
 
 static double yarn_mscale(double scale, double mscale)
 {
-    return scale <= 1 ? 1.0 : 0.1 * mscale * log(scale) + 1.0;
+    return scale <= 1 ? 1.0 : 0.1 * mscale * osh_math_log(scale) + 1.0;
 }
 
 /* The dimension whose wave turns n times within the original positions. */
 static double yarn_dim(double n, int64_t dim, double theta, double positions)
 {
-    return (double)dim * log(positions / (n * 2 * pi)) / (2 * log(theta));
+    return (double)dim * osh_math_log(positions / (n * 2 * pi)) / (2 * osh_math_log(theta));
 }
 
 static void fill_yarn(osh_rope_attr *attr, const float *p, const osh_rope *r, double original,

@@ -10,6 +10,7 @@
  * sum. Dynamic NTK (_compute_dynamic_ntk_parameters): a sample longer than max_pos gets the
  * frequencies of its own length. */
 #include "ops/rope.h"
+#include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
@@ -26,8 +27,8 @@ void osh_rope_freqs(float *inv_freq, const osh_rope_attr *at, int64_t len)
         return;
     }
     double grow = at->factor * (double)len / (double)at->max_pos - (at->factor - 1);
-    base *= pow(grow, dim / (dim - 2));
-    for (int64_t i = 0; i < n; i++) inv_freq[i] = (float)(1 / pow(base, 2 * (double)i / dim));
+    base *= osh_math_pow(grow, dim / (dim - 2));
+    for (int64_t i = 0; i < n; i++) inv_freq[i] = (float)(1 / osh_math_pow(base, 2 * (double)i / dim));
 }
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,

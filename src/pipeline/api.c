@@ -47,6 +47,7 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
     char *report = NULL; // own
     osh_run r = {.started = osh_now()};
     if (!opt->output) OSH_FAIL(cx, OSH_E_USAGE, "--output is not given");
+    OSH_TRY(osh_isa_use(cx, opt->isa));
     OSH_TRY(osh_plan_new(cx, &p, opt));
     r.plan = p;
     OSH_NEW(cx, r.results, p->n_linears);

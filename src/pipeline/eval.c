@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/elementary.h"
 #include "base/file.h"
 #include "oneshot.h"
 #include "pipeline/forward.h"
@@ -131,7 +132,7 @@ static osh_status print(osh_ctx *cx, const scores *sc, const osh_dataset *d,
         OSH_TRY(osh_buf_printf(
             cx, &b,
             "{\"samples\": %ld, \"scored_tokens\": %ld, \"nll\": %.8f, \"perplexity\": %.6f",
-            (long)d->n, (long)sc->n, mean, exp(mean)));
+            (long)d->n, (long)sc->n, mean, osh_math_exp(mean)));
         if (o->reference)
             OSH_TRY(osh_buf_printf(cx, &b, ", \"kl_divergence\": %.8f, \"top1_agreement\": %.6f",
                                    sc->kl / (double)sc->n, (double)sc->agree / (double)sc->n));
@@ -141,7 +142,7 @@ static osh_status print(osh_ctx *cx, const scores *sc, const osh_dataset *d,
         if (o->reference)
             OSH_TRY(osh_buf_printf(cx, &b, "kl divergence %.6f  top-1 agreement %.4f\n",
                                    sc->kl / (double)sc->n, (double)sc->agree / (double)sc->n));
-        OSH_TRY(osh_buf_printf(cx, &b, "perplexity %.4f\n", exp(mean)));
+        OSH_TRY(osh_buf_printf(cx, &b, "perplexity %.4f\n", osh_math_exp(mean)));
     }
     sink(user, b.data, b.len);
 done:
@@ -156,6 +157,7 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *o, osh_sink sink, void 
     osh_dataset d = {0};                // own
     scores sc = {0};
     if (!o->model || !o->dataset) OSH_FAIL(cx, OSH_E_USAGE, "eval wants --model DIR and --dataset FILE");
+    OSH_TRY(osh_isa_use(cx, o->isa));
     OSH_TRY(osh_forward_open(cx, &f, o->model, o->models_dir));
     OSH_TRY(load_data(cx, &d, o, f));
     if (o->reference) {

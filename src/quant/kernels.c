@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/isa.h"
 #include "base/num.h"
 
 float osh_q_round_to(float x, osh_dtype dt)
@@ -111,6 +112,6 @@ const osh_q_kernels osh_q_kernels_c = {"c", range_c, params_c, encode_c, decode_
 
 const osh_q_kernels *osh_q_kernels_best(void)
 {
-    const osh_q_kernels *k = osh_q_kernels_avx2();
+    const osh_q_kernels *k = osh_isa_used() >= OSH_ISA_AVX2 ? osh_q_kernels_avx2() : NULL;
     return k ? k : &osh_q_kernels_c;
 }

@@ -7,6 +7,7 @@
  * base/num.h defines every result; the AVX2 and F16C paths return the same bits,
  * NaN payloads included.
  */
+#include "base/isa.h"
 #include "base/num.h"
 #include "tensor/tensor.h"
 
@@ -14,7 +15,6 @@
 
 #if defined(__x86_64__)
 #define HAVE_AVX2_PATH 1 // compiled in; taken where the machine has it
-#include <cpuid.h>
 #include <immintrin.h>
 #define AVX2 __attribute__((target("avx2")))
 #define AVX2_F16C __attribute__((target("avx2,f16c")))
@@ -97,20 +97,7 @@ AVX2 static int64_t finite_bytes_avx2(const uint8_t *p, int64_t n_bytes, uint32_
     return i;
 }
 
-static bool has_avx2(void)
-{
-    return __builtin_cpu_supports("avx2");
-}
-
-static bool has_f16c(void)
-{
-#if defined(__clang__) // its __builtin_cpu_supports does not know the name
-    unsigned a, b, c = 0, d;
-    return has_avx2() && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
-#else
-    return has_avx2() && __builtin_cpu_supports("f16c");
-#endif
-}
+static bool has_avx2(void) { return osh_isa_used() >= OSH_ISA_AVX2; } // F16C comes with it
 #endif
 
 static void bf16_to_f32(float *to, const uint16_t *from, int64_t n)
@@ -126,7 +113,7 @@ static void f16_to_f32(float *to, const uint16_t *from, int64_t n)
 {
     int64_t i = 0;
 #if HAVE_AVX2_PATH
-    if (has_f16c()) i = f16_to_f32_f16c(to, from, n);
+    if (has_avx2()) i = f16_to_f32_f16c(to, from, n);
 #endif
     for (; i < n; i++) to[i] = osh_f32_of_f16(from[i]);
 }
@@ -179,7 +166,7 @@ static void f16_from_f32(uint16_t *to, const float *from, int64_t n)
 {
     int64_t i = 0;
 #if HAVE_AVX2_PATH
-    if (has_f16c()) i = f16_from_f32_f16c(to, from, n);
+    if (has_avx2()) i = f16_from_f32_f16c(to, from, n);
 #endif
     for (; i < n; i++) to[i] = osh_f16_of_f32(from[i]);
 }

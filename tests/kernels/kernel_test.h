@@ -12,9 +12,29 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "ops/isa.h"
 #include "ops/kernel.h"
 
+#include <stdlib.h>
+
 enum { GUARD = 64, SEED = 20240607 }; // bytes on either side; the seed of every value in these tests
+
+/* Runs the test under the set that CTest names (cmake/tests.cmake); 77, which is "skipped", where the CPU lacks it. */
+static inline int pin_isa(void)
+{
+    const char *name = getenv("OSH_TEST_ISA");
+    osh_isa isa;
+    osh_ctx *cx = NULL;
+    if (!name) return 0;
+    if (!osh_isa_parse(&isa, name) || osh_ctx_new(&cx, 1)) return 1;
+    int rc = isa > osh_isa_of_cpu() ? 77 : osh_isa_use(cx, name) ? 1 : 0;
+    char *text = NULL;
+    if (!rc && !osh_isa_describe(cx, &text)) printf("%s\n", text);
+    else printf("%s: %s\n", name, rc == 77 ? "this CPU lacks it" : osh_error_text(cx));
+    osh_free(cx, text);
+    osh_ctx_free(cx);
+    return rc;
+}
 
 typedef struct guarded {
     osh_tensor t;

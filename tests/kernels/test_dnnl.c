@@ -65,6 +65,8 @@ static void test_bf16(void **state)
 
 int main(void)
 {
+    int unable = pin_isa();
+    if (unable) return unable;
     printf("seed %d\n", SEED);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -354,6 +354,8 @@ static void test_sgemm_nt(void **state)
 
 int main(void)
 {
+    int unable = pin_isa();
+    if (unable) return unable;
     printf("seed %d\n", SEED);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_factor), cmocka_unit_test(test_factor_threads),
                                        cmocka_unit_test(test_factor_refuses), cmocka_unit_test(test_solve),

@@ -295,6 +295,8 @@ static void fill_rope(osh_rope_attr *at, int64_t dim)
 
 int main(void)
 {
+    int unable = pin_isa();
+    if (unable) return unable;
     fill_rope(&rope64, 64);
     fill_rope(&rope258, 258);
     printf("seed %d\n", SEED);

@@ -4,7 +4,8 @@
 #include "ops/cpu/span.h"
 
 /* A second copy of the loops that never takes the AVX2 body. */
-#define __builtin_cpu_supports(feature) 0
+#include "base/isa.h"
+#define osh_isa_used() OSH_ISA_GENERIC
 #define osh_span_round base_round
 #define osh_span_add base_add
 #define osh_span_glu base_glu
@@ -14,6 +15,7 @@
 #define osh_span_max base_max
 #define osh_span_sum_exp base_sum_exp
 #define osh_span_sum_exp_diff base_sum_exp_diff
+#define osh_span_sincos base_sincos
 #include "ops/cpu/span.c"
 #undef osh_span_round
 #undef osh_span_add
@@ -24,6 +26,8 @@
 #undef osh_span_max
 #undef osh_span_sum_exp
 #undef osh_span_sum_exp_diff
+#undef osh_span_sincos
+#undef osh_isa_used
 
 enum { N = 1024 };
 static const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
@@ -64,14 +68,45 @@ static void test_same_bytes_without_avx2(void **state)
     assert_true(osh_span_sum_exp_diff(x, y, N, 20) == base_sum_exp_diff(x, y, N, 20));
 }
 
+/* Angles as rope has them, f32 products, to a position of 2^24, and near the multiples of pi/2. */
+static void test_sincos(void **state)
+{
+    (void)state;
+    double worst = 0, angle[8];
+    float s[2][8], c[2][8];
+    for (uint64_t i = 0; i < 400000; i++) {
+        for (uint64_t k = 0; k < 8; k++) {
+            double u = osh_rng_sym(SEED, 5, 8 * i + k);
+            angle[k] = (float)(i % 4 == 0 ? u : i % 4 == 1 ? 600 * u : i % 4 == 2 ? 16777216 * u : 4e8 * u);
+            if (k == 7) angle[k] = (float)((double)(i % 100000) * 1.57079632679489661923);
+        }
+        osh_span_sincos(s[0], c[0], angle, 8), base_sincos(s[1], c[1], angle, 8);
+        assert_memory_equal(s[0], s[1], sizeof s[0]);
+        assert_memory_equal(c[0], c[1], sizeof c[0]);
+        for (int k = 0; k < 8; k++) {
+            double want_s = sin(angle[k]), want_c = cos(angle[k]);
+            if (want_s != 0) worst = fmax(worst, fabs(s[0][k] / want_s - 1));
+            worst = fmax(worst, fabs(c[0][k] / want_c - 1));
+            if (angle[k] == 0) assert_true(s[0][k] == 0 && c[0][k] == 1);
+        }
+    }
+    printf("sin, cos: relative error %.3f * 2^-24 of f32\n", worst * 16777216);
+    assert_true(worst * 16777216 <= 1.0001); // half a unit in the last place: correctly rounded, but for ties
+}
+
 static void test_exp(void **state)
 {
     (void)state;
-    for (double x = -87.3; x < 88.3; x += 1.0 / 512) {
+    double worst = 0;
+    for (double x = -87.3; x < 88.3; x += 1.0 / 8192) {
         float v[8] = {(float)x, -1000, -1000, -1000, -1000, -1000, -1000, -1000}; // seven lanes of 0
         double want = exp((float)x), got = osh_span_sum_exp(v, 8, 0);
+        int e;
+        frexp(want, &e);
+        worst = fmax(worst, fabs(got - want) / ldexp(1, e - 24));
         if (!(fabs(got - want) <= 2e-7 * want)) fail_msg("exp(%g) = %g, want %g", x, got, want);
     }
+    printf("exp: %.3f ulp of f32\n", worst);
     for (double x = -87; x < 88.3; x += 1.0 / 512) {
         float v[8] = {(float)x}, one[8] = {1, 1, 1, 1, 1, 1, 1, 1};
         osh_span_glu(v, one, 8, OSH_ACT_SILU, OSH_F32);
@@ -109,8 +144,12 @@ static void test_round(void **state)
 
 int main(void)
 {
+    int unable = pin_isa();
+    if (unable) return unable;
     printf("seed %d\n", SEED);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bytes_without_avx2), cmocka_unit_test(test_exp),
-                                       cmocka_unit_test(test_round)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_bytes_without_avx2), cmocka_unit_test(test_sincos),
+        cmocka_unit_test(test_exp), cmocka_unit_test(test_round),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

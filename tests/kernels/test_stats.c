@@ -184,6 +184,8 @@ static void test_torture(void **state)
 
 int main(void)
 {
+    int unable = pin_isa();
+    if (unable) return unable;
     printf("seed %d\n", SEED);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_hessian), cmocka_unit_test(test_nll),
                                        cmocka_unit_test(test_kl), cmocka_unit_test(test_torture)};

@@ -6,6 +6,7 @@
  * so that our pool alone decides how many run. Below AVX-512 BF16 oneDNN is slower than widening to
  * f32, or has no bf16 product at all. */
 #include "ops/cpu/dnnl.h"
+#include "base/isa.h"
 #include "ops/cpu/gemm.h"
 #include "ops/kernel.h"
 
@@ -28,7 +29,7 @@ bool osh_dnnl_fits(const osh_tensor *y, const osh_tensor *x, const osh_tensor *w
 {
     if (x->dtype != OSH_BF16 || y->dtype != OSH_BF16 || w->dtype != OSH_BF16) return false;
     if (bias && bias->dtype != OSH_BF16) return false;
-    return __builtin_cpu_supports("avx512bf16");
+    return osh_isa_used() >= OSH_ISA_AVX512_BF16;
 }
 
 /* Memory of rows x cols elements at p; stride[] in elements. */

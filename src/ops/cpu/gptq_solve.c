@@ -6,6 +6,7 @@
  * reference subtracts, so the same bytes come out without storing w_j j times. No fused
  * multiply-add: the reference rounds each product. */
 #include "ops/gptq_solve.h"
+#include "base/isa.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/vec.h"
 #include "ops/kernel.h"
@@ -190,7 +191,7 @@ static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     for (int64_t i1 = 0; i1 < a->I; i1 += a->block_size) {
         int64_t cols = osh_min64(a->block_size, a->I - i1), i2 = i1 + cols;
         load_block(a, me, n, rows, i1, cols);
-        if (__builtin_cpu_supports("avx2")) block_avx2(a, me, i1, cols, rows);
+        if (osh_isa_used() >= OSH_ISA_AVX2) block_avx2(a, me, i1, cols, rows);
         else block_base(a, me, i1, cols, rows);
         store_block(a, me, row, n, rows, i1, cols);
         if (i2 < a->I)

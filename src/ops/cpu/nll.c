@@ -4,6 +4,7 @@
  * Each block leaves for each row its largest logit m and sum of e^(logit - m); they are joined in
  * the order of the blocks, in double. For kl, r being the reference's logits and x the model's,
  * each block also leaves the sum of e^(r - m) (r - x): KL = sum r_v (r - x) - lse(r) + lse(x). */
+#include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/span.h"
@@ -104,11 +105,11 @@ static joined join(const part *p, int64_t n_blocks, int m)
     for (int64_t b = 0; b < n_blocks; b++)
         if (p[b].max[m] > max) max = p[b].max[m], out.best = p[b].best[m];
     for (int64_t b = 0; b < n_blocks; b++) {
-        double share = exp(p[b].max[m] - max);
+        double share = osh_math_exp(p[b].max[m] - max);
         sum += p[b].sum[m] * share;
         diff += p[b].diff * share;
     }
-    out.lse = max + log(sum);
+    out.lse = max + osh_math_log(sum);
     out.diff = diff / sum;
     return out;
 }

@@ -2,9 +2,8 @@
 #include "ops/rope.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/span.h"
+#include "ops/cpu/vec.h"
 #include "ops/kernel.h"
-
-#include <math.h>
 
 enum { ROWS = 32 }; // tokens of one chunk
 
@@ -23,15 +22,19 @@ static osh_status table_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
 {
     const rope_job *j = user;
     float scaling = (float)j->at->attention_scaling;
-    int64_t end = osh_min64(j->n_pos, (chunk + 1) * ROWS);
+    int64_t end = osh_min64(j->n_pos, (chunk + 1) * ROWS), padded = osh_pad8(j->half);
+    double angle[OSH_ROPE_MAX_FREQS] = {0};
+    float s[OSH_ROPE_MAX_FREQS], c[OSH_ROPE_MAX_FREQS];
 
     (void)cx, (void)worker;
-    for (int64_t pos = chunk * ROWS; pos < end; pos++)
+    for (int64_t pos = chunk * ROWS; pos < end; pos++) {
+        for (int64_t i = 0; i < j->half; i++) angle[i] = j->inv_freq[i] * (float)pos; // a product of f32
+        osh_span_sincos(s, c, angle, padded);
         for (int64_t i = 0; i < j->half; i++) {
-            double angle = j->inv_freq[i] * (float)pos;
-            j->cos[pos * j->half + i] = (float)cos(angle) * scaling;
-            j->sin[pos * j->half + i] = (float)sin(angle) * scaling;
+            j->cos[pos * j->half + i] = c[i] * scaling;
+            j->sin[pos * j->half + i] = s[i] * scaling;
         }
+    }
     return OSH_OK;
 }
 

@@ -1,11 +1,13 @@
 /* span.c - the loops of span.h, each body once, compiled for the baseline and for AVX2. */
 #include "ops/cpu/span.h"
+#include "base/elementary.h"
+#include "base/isa.h"
 #include "ops/cpu/vec.h"
 #include "ops/kernel.h"
 
 #include <math.h>
 
-static bool has_avx2(void) { return __builtin_cpu_supports("avx2"); }
+static bool has_avx2(void) { return osh_isa_used() >= OSH_ISA_AVX2; }
 
 OSH_VEC_FN void round_body(float *x, int64_t n, osh_dtype dt)
 {
@@ -63,10 +65,10 @@ OSH_AVX2 static void glu_avx2(float *gate, const float *up, int64_t n, osh_act_k
 }
 void osh_span_glu(float *gate, const float *up, int64_t n, osh_act_kind act, osh_dtype dt)
 {
-    if (act == OSH_ACT_GELU) { // erf has no cheap closed form: the C library's, in double
+    if (act == OSH_ACT_GELU) { // 1 + erf u = erfc(-u), which loses nothing far below zero
         for (int64_t i = 0; i < n; i++) {
             double x = gate[i];
-            gate[i] = osh_round_to((float)(x / 2 * (1 + erf(x * 0.70710678118654752440))), dt) * up[i];
+            gate[i] = osh_round_to((float)(x / 2 * osh_math_erfc(x * -0.70710678118654752440)), dt) * up[i];
         }
     } else if (has_avx2()) {
         glu_avx2(gate, up, n, act, dt);
@@ -248,4 +250,20 @@ float osh_span_sum_exp_diff(const float *r, const float *x, int64_t n, float max
     if (has_avx2()) sum_exp_diff_avx2(&s, r, x, n, max);
     else sum_exp_diff_body(&s, r, x, n, max);
     return s;
+}
+
+OSH_VEC_FN void sincos_body(float *s, float *c, const double *angle, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += OSH_LANES_D) {
+        osh_v4d x, vs, vc;
+        memcpy(&x, angle + i, sizeof x);
+        v4_sincos(&vs, &vc, &x);
+        for (int k = 0; k < OSH_LANES_D; k++) s[i + k] = (float)vs[k], c[i + k] = (float)vc[k];
+    }
+}
+OSH_AVX2 static void sincos_avx2(float *s, float *c, const double *angle, int64_t n) { sincos_body(s, c, angle, n); }
+void osh_span_sincos(float *s, float *c, const double *angle, int64_t n)
+{
+    if (has_avx2()) sincos_avx2(s, c, angle, n);
+    else sincos_body(s, c, angle, n);
 }

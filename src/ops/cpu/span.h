@@ -17,6 +17,8 @@ void osh_span_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, floa
 void osh_span_softmax(float *s, int64_t n, float scale, osh_dtype dt);
 /* lo, hi: halves of a head [half]; c, s: [half], already rounded. half need not be a multiple of 8. */
 void osh_span_rotate(float *lo, float *hi, const float *c, const float *s, int64_t half, osh_dtype dt);
+/* s, c = sine and cosine of angle, each rounded once to f32; |angle| < 5e8. */
+void osh_span_sincos(float *s, float *c, const double *angle, int64_t n);
 float osh_span_max(const float *x, int64_t n);
 float osh_span_sum_exp(const float *x, int64_t n, float max); // sum of e^(x - max)
 /* sum of e^(r - max) (r - x), for the divergence from r to x */

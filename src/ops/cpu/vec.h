@@ -10,7 +10,9 @@
 
 #include <string.h>
 
-enum { OSH_LANES = 8 };
+enum { OSH_LANES = 8, OSH_LANES_D = 4 };
+typedef double osh_v4d __attribute__((vector_size(32)));
+typedef int64_t osh_v4l __attribute__((vector_size(32)));
 typedef float osh_v8f __attribute__((vector_size(32)));
 typedef int32_t osh_v8i __attribute__((vector_size(32)));
 typedef uint32_t osh_v8u __attribute__((vector_size(32)));
@@ -82,6 +84,32 @@ OSH_VEC_FN void v8_exp(osh_v8f *x)
     r = p * (osh_v8f)e;
     r = (osh_v8f)(~below & (osh_v8i)r);
     v8_select(x, &nan, x, &r);
+}
+
+/* Sine and cosine, |x| < 5e8, relative error under 3e-16: x = n pi/2 + r, |r| <= pi/4, then the Taylor series up to
+ * r^17 and r^16. pi/2 comes in five parts of 24 bits, so that their products with n are exact. */
+OSH_VEC_FN void v4_sincos(osh_v4d *sine, osh_v4d *cosine, const osh_v4d *x)
+{
+    static const double part[] = {0x1.921fb4p+0, 0x1.4442dp-24, 0x1.846988p-48, 0x1.8cc516p-72, 0x1.01b838p-96};
+    static const double cs[] = {1.0 / 355687428096000, -1.0 / 1307674368000, 1.0 / 6227020800, -1.0 / 39916800,
+                                1.0 / 362880,          -1.0 / 5040,          1.0 / 120,        -1.0 / 6};
+    static const double cc[] = {1.0 / 20922789888000, -1.0 / 87178291200, 1.0 / 479001600, -1.0 / 3628800,
+                                1.0 / 40320,          -1.0 / 720,         1.0 / 24};
+    const double round = 6755399441055744.0; // 1.5 * 2^52: n is left in the low bits of the sum
+    osh_v4d sum = *x * 0.63661977236758134308 + round, n = sum - round, r = *x, z, s, c;
+    osh_v4l q = (osh_v4l)sum, swap = -(q & 1);
+
+    for (int i = 0; i < 5; i++) r = r - n * part[i];
+    z = r * r;
+    s = z * cs[0] + cs[1];
+    c = z * cc[0] + cc[1];
+    for (int i = 2; i < 8; i++) s = s * z + cs[i];
+    for (int i = 2; i < 7; i++) c = c * z + cc[i];
+    s = r + r * (z * s);
+    c = (1.0 - 0.5 * z) + z * z * c;
+    osh_v4l us = (osh_v4l)s, uc = (osh_v4l)c, low = q & 2, high = (q + 1) & 2; // quadrants 2, 3: -sin; 1, 2: -cos
+    *sine = (osh_v4d)(((swap & uc) | (~swap & us)) ^ (low << 62));
+    *cosine = (osh_v4d)(((swap & us) | (~swap & uc)) ^ (high << 62));
 }
 
 OSH_VEC_FN void v8_round_bf16(osh_v8f *x)

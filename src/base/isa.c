@@ -1,0 +1,76 @@
+/* isa.c - which instruction set the CPU has (CPUID, and the registers that the kernel saves), and the one pinned. */
+#include "base/isa.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+static const char *const names[OSH_N_ISAS] = {"generic", "avx2", "avx512", "avx512_bf16", "amx"};
+
+const char *osh_isa_name(osh_isa isa) { return names[isa]; }
+
+bool osh_isa_parse(osh_isa *out, const char *name)
+{
+    *out = osh_isa_of_cpu();
+    if (!strcmp(name, "auto")) return true;
+    for (int i = 0; i < OSH_N_ISAS; i++)
+        if (!strcmp(name, names[i])) return *out = (osh_isa)i, true;
+    return false;
+}
+
+#if defined(__x86_64__)
+enum { STATE_AVX = 0x6, STATE_AVX512 = 0xe6, STATE_AMX = 0x60000 }; // of XCR0: registers that are saved
+
+static uint32_t saved_states(void)
+{
+    uint32_t lo, hi;
+    __asm__("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+    return lo;
+}
+
+static bool all(uint32_t bits, uint32_t want) { return (bits & want) == want; }
+
+osh_isa osh_isa_of_cpu(void)
+{
+    uint32_t a, b, c, d, b7, c7, d7;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !all(c, bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C)) return OSH_ISA_GENERIC;
+    uint32_t states = saved_states();
+    if (!all(states, STATE_AVX) || !__get_cpuid_count(7, 0, &a, &b7, &c7, &d7) || !all(b7, bit_AVX2))
+        return OSH_ISA_GENERIC;
+    if (!all(states, STATE_AVX512) || !all(b7, bit_AVX512F | bit_AVX512BW | bit_AVX512CD | bit_AVX512DQ | bit_AVX512VL))
+        return OSH_ISA_AVX2;
+    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !all(a, 1u << 5)) return OSH_ISA_AVX512; // AVX512_BF16
+    if (!all(states, STATE_AMX) || !all(d7, 1u << 22 | 1u << 24)) return OSH_ISA_AVX512_BF16; // AMX-BF16, AMX-TILE
+    return OSH_ISA_AMX;
+}
+#else
+osh_isa osh_isa_of_cpu(void) { return OSH_ISA_GENERIC; }
+#endif
+
+static atomic_int used = -1; // -1: not asked yet
+static atomic_bool pinned;
+
+osh_isa osh_isa_used(void)
+{
+    int isa = atomic_load_explicit(&used, memory_order_relaxed);
+    if (isa < 0) { // threads that come here together store the same
+        isa = osh_isa_of_cpu();
+        atomic_store(&used, isa);
+    }
+    return (osh_isa)isa;
+}
+
+osh_status osh_isa_pin(osh_ctx *cx, osh_isa isa)
+{
+    osh_isa has = osh_isa_of_cpu();
+    if (isa > has)
+        return osh_fail(cx, OSH_E_UNSUPPORTED, "--isa %s: this CPU has %s at most", names[isa], names[has]);
+    if (pinned && osh_isa_used() != isa)
+        return osh_fail(cx, OSH_E_USAGE, "--isa %s: this process computes with %s already", names[isa],
+                        names[osh_isa_used()]);
+    atomic_store(&used, (int)isa);
+    atomic_store(&pinned, true);
+    return OSH_OK;
+}
