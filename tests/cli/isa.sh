@@ -1,0 +1,40 @@
+# --isa pins the kernels of the libraries too: whatever core the environment asks OpenBLAS for, and however many threads, a
+# pinned set gives the same bytes; auto is the best set; every set gives nearly the same perplexity; one that the CPU lacks is
+# refused by name.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+run() { # output, flags
+    out=$1
+    shift
+    "$ONESHOT" --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl" \
+        --num-calibration-samples 7 --max-seq-length 96 --progress none --output "$out" --overwrite "$@" >/dev/null
+    sha256sum "$out/model.safetensors" | cut -d' ' -f1
+}
+perplexity() { # set
+    "$ONESHOT" eval --isa "$1" --model "$model" --dataset "$model/data/evaluation.txt" --max-seq-length 128 \
+        --max-windows 8 --progress none | tail -1 | cut -d' ' -f2
+}
+want=$(perplexity generic)
+best=
+for isa in generic avx2 avx512 avx512_bf16 amx; do
+    if ! base=$(run "$isa" --isa $isa 2>stderr.txt); then
+        grep -q -- "--isa $isa: this CPU has $best at most" stderr.txt || { cat stderr.txt; exit 1; }
+        echo "$isa: this CPU lacks it"
+        continue
+    fi
+    best=$isa
+    for core in Zen Sandybridge Prescott; do # all run on what has avx2
+        [ "$isa" != generic ] || [ $core = Prescott ] || grep -qw avx2 /proc/cpuinfo || continue
+        got=$(OPENBLAS_CORETYPE=$core OPENBLAS_NUM_THREADS=3 OMP_NUM_THREADS=3 run other --isa $isa)
+        [ "$got" = "$base" ] || { echo "$isa: OPENBLAS_CORETYPE=$core changes the bytes"; exit 1; }
+    done
+    got=$(ONEDNN_MAX_CPU_ISA=SSE41 DNNL_MAX_CPU_ISA=SSE41 run other --isa $isa --threads 1)
+    [ "$got" = "$base" ] || { echo "$isa: threads or oneDNN's variables change the bytes"; exit 1; }
+    got=$(perplexity $isa)
+    awk -v a="$got" -v b="$want" 'BEGIN { exit !(a > 0.995 * b && a < 1.005 * b) }' ||
+        { echo "$isa: perplexity $got, generic $want"; exit 1; }
+    echo "$isa: $base perplexity $got"
+done
+[ "$(run auto)" = "$(run named --isa $best)" ] || { echo "auto is not $best"; exit 1; }
+if "$ONESHOT" eval --isa sse9 --model "$model" --dataset x.txt 2>stderr.txt; then exit 1; fi
+grep -q "want one of auto|generic|avx2|avx512|avx512_bf16|amx, got 'sse9'" stderr.txt
