@@ -22,7 +22,8 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     char *models_dir;
     int64_t threads;
     char *isa;
-    char *progress, *log_level;
+    char *progress, *log_level, *log_file, *profile;
+    osh_strs checkpoint;
 } osh_options;
 extern const osh_field osh_option_fields[];
 

@@ -71,6 +71,18 @@ static void to_file(osh_log_state *l, const char *kind, const char *text)
     put_to(l->fd, line, (size_t)n);
 }
 
+void osh_log_line(osh_ctx *cx, const char *kind, const char *fmt, ...)
+{
+    char text[4096];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    pthread_mutex_lock(&cx->sh->log.lock);
+    to_file(&cx->sh->log, kind, text);
+    pthread_mutex_unlock(&cx->sh->log.lock);
+}
+
 void osh_log_stage(osh_shared *sh, const char *step, int64_t bytes)
 {
     char text[1200];

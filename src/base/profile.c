@@ -182,8 +182,8 @@ static void summary_of_phases(osh_ctx *cx, osh_profile *p)
         }
         if (!first) continue;
         osh_quote(name, sizeof name, r->phase);
-        int k = snprintf(line, sizeof line, "- {phase: \"%s\", seconds: %.3f, scopes: %lld, background: %s", name, seconds,
-                         (long long)n, r->background ? "true" : "false");
+        int k = snprintf(line, sizeof line, "- {phase: \"%s\", seconds: %.3f, scopes: %lld, background: %s", name,
+                         seconds, (long long)n, r->background ? "true" : "false");
         if (flops > 0)
             k += snprintf(line + k, sizeof line - (size_t)k, ", gflop: %.3f, gflop_per_s: %.2f", flops / 1e9,
                           seconds > 0 ? flops / 1e9 / seconds : 0);

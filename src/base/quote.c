@@ -1,5 +1,5 @@
-/* quote.c - see quote.h. Quotes, backslashes and what YAML calls not printable become \uXXXX or \" or \\; a byte that is
- * not UTF-8 (a path may hold any) becomes U+FFFD. */
+/* quote.c - see quote.h. Quotes, backslashes and what YAML calls not printable become \" or \\ or \uXXXX; a byte that
+ * is not UTF-8 (a path may hold any) becomes U+FFFD. */
 #include "base/quote.h"
 
 #include <stdbool.h>
@@ -10,7 +10,11 @@
 /* Bytes of the UTF-8 character at s and its code point; 0: not UTF-8. */
 static size_t character(const unsigned char *s, uint32_t *code)
 {
-    size_t n = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 : (s[0] & 0xf8) == 0xf0 ? 4 : 0;
+    size_t n = s[0] < 0x80             ? 1
+               : (s[0] & 0xe0) == 0xc0 ? 2
+               : (s[0] & 0xf0) == 0xe0 ? 3
+               : (s[0] & 0xf8) == 0xf0 ? 4
+                                       : 0;
     static const uint32_t lowest[] = {0, 0, 0x80, 0x800, 0x10000};
     if (n <= 1) return *code = s[0], n;
     uint32_t c = s[0] & (0xffu >> (n + 1));

@@ -285,7 +285,8 @@ static bool is_replaced(const char *name)
                                         ".ot",          ".ckpt", ".index.json"};
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
         if (ends_with(name, tails[i])) return true;
-    return !strcmp(name, "config.json") || !strcmp(name, "recipe.yaml");
+    return !strcmp(name, "config.json") || !strcmp(name, "recipe.yaml") || !strcmp(name, "oneshot.log") ||
+           !strncmp(name, "oneshot-", 8); // reports of the run that made the source
 }
 
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,

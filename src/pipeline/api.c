@@ -14,9 +14,37 @@ const char *osh_version(void) { return OSH_VERSION; }
 static osh_status run_rest(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
+    osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_ROUND, -1);
     for (int i = 0; i < r->plan->n_linears; i++)
         if (!r->results[i].done) OSH_TRY(osh_run_linear_without_data(cx, r, i));
 done:
+    osh_run_end(cx, r, scope);
+    return rc;
+}
+
+static osh_status copy(osh_ctx *cx, osh_run *r)
+{
+    osh_status rc = OSH_OK;
+    osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_COPY, -1);
+    OSH_TRY(osh_emit_copies(cx, r->emitter));
+done:
+    osh_run_end(cx, r, scope);
+    return rc;
+}
+
+static osh_status seal(osh_ctx *cx, osh_run *r)
+{
+    osh_status rc = OSH_OK;
+    char *report = NULL, *html = NULL; // own
+    osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_SEAL, -1);
+    OSH_TRY(osh_emit_check(cx, r->emitter));
+    osh_run_end(cx, r, scope);
+    OSH_TRY(osh_run_report(cx, &report, &html, r));
+    OSH_TRY(osh_emit_seal(cx, r->emitter, report, html));
+    osh_run_finished(cx, r, "the output");
+done:
+    osh_free(cx, report);
+    osh_free(cx, html);
     return rc;
 }
 
@@ -40,29 +68,38 @@ done:
     return rc;
 }
 
+static osh_status plan(osh_ctx *cx, osh_plan **p, const osh_options *opt)
+{
+    osh_scope scope = osh_profile_begin(cx, "plan", NULL);
+    osh_status rc = osh_plan_new(cx, p, opt);
+    osh_profile_end(cx, scope);
+    return rc;
+}
+
 osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
     osh_plan *p = NULL;  // own
-    char *report = NULL; // own
     osh_run r = {.started = osh_now()};
     if (!opt->output) OSH_FAIL(cx, OSH_E_USAGE, "--output is not given");
     OSH_TRY(osh_isa_use(cx, opt->isa));
-    OSH_TRY(osh_plan_new(cx, &p, opt));
+    OSH_TRY(osh_run_watch(cx, &r, opt));
+    OSH_TRY(plan(cx, &p, opt));
     r.plan = p;
     OSH_NEW(cx, r.results, p->n_linears);
     OSH_TRY(osh_emitter_new(cx, &r.emitter, p));
+    OSH_TRY(osh_run_start(cx, &r));
     if (p->pipeline == OSH_PIPELINE_DATAFREE) OSH_TRY(osh_run_datafree(cx, &r));
     else OSH_TRY(osh_run_calibrated(cx, &r));
+    r.progress.step = r.progress.n_steps, r.progress.name = "the output", r.progress.error = -1;
     OSH_TRY(run_rest(cx, &r));
-    OSH_TRY(osh_emit_copies(cx, r.emitter));
-    OSH_TRY(osh_run_report(cx, &report, &r));
-    OSH_TRY(osh_emit_seal(cx, r.emitter, report));
+    OSH_TRY(copy(cx, &r));
+    OSH_TRY(seal(cx, &r));
     OSH_TRY(summary(cx, &r, sink, user));
 done:
+    osh_run_unwatch(cx, &r, rc);
     osh_emitter_free(cx, r.emitter);
     osh_free(cx, r.results);
-    osh_free(cx, report);
     osh_plan_free(cx, p);
     return rc;
 }

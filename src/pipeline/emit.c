@@ -288,16 +288,26 @@ done:
     return rc;
 }
 
-osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const char *report_json)
+const char *osh_emit_dir(const osh_emitter *e) { return e->partial; }
+
+osh_status osh_emit_check(osh_ctx *cx, osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    for (int s = 0; s < e->plan->n_shards; s++) OSH_TRY(osh_file_sync(cx, e->shards[s]));
+    OSH_TRY(reread(cx, e));
+done:
+    return rc;
+}
+
+osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const char *report_json, const char *report_html)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->plan;
-    for (int s = 0; s < p->n_shards; s++) OSH_TRY(osh_file_sync(cx, e->shards[s]));
-    OSH_TRY(reread(cx, e));
     OSH_TRY(copy_side_files(cx, e));
     OSH_TRY(write_index(cx, e));
     OSH_TRY(write_text(cx, e, "config.json", p->config_text, strlen(p->config_text)));
     OSH_TRY(write_text(cx, e, "recipe.yaml", p->recipe->text, p->recipe->n_text));
+    OSH_TRY(write_text(cx, e, "oneshot-report.html", report_html, strlen(report_html)));
     OSH_TRY(write_text(cx, e, MARK_NAME, report_json, strlen(report_json)));
     OSH_TRY(take_name(cx, e));
 done:

@@ -13,6 +13,8 @@ void osh_emitter_free(osh_ctx *cx, osh_emitter *e); // not sealed: the partial d
 osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, const osh_linear_job *job,
                            const osh_tensor *in_scale, const osh_tensor *in_zero);
 osh_status osh_emit_copies(osh_ctx *cx, osh_emitter *e); // every tensor that is copied bit for bit
-/* Side files, config.json, recipe.yaml, index, report; fsync; every shard is read again and compared; rename. */
-osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const char *report_json);
+osh_status osh_emit_check(osh_ctx *cx, osh_emitter *e);  // fsync; every shard is read again and compared
+/* After osh_emit_check: side files, config.json, recipe.yaml, index, reports; rename. */
+osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const char *report_json, const char *report_html);
+const char *osh_emit_dir(const osh_emitter *e); // view: where the output is being built
 #endif

@@ -57,6 +57,13 @@ const osh_field osh_option_fields[] = {
      .doc = "progress on stderr"},
     {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",
      .doc = "messages on stderr"},
+    {ROW(log_file), .type = OSH_F_STR,
+     .doc = "messages and stages, appended (default: oneshot.log in the output directory); none: no file"},
+    {ROW(profile), .type = OSH_F_STR,
+     .doc = "YAML file that is written while the run goes: time, memory and bytes at each stage"},
+    {ROW(checkpoint), .type = OSH_F_STRS,
+     .doc = "NAME=SUBGRAPH: a record NAME in profile and report when that subgraph (a module name or re:) is finished; "
+            "may be repeated"},
     {0},
 };
 #undef ROW

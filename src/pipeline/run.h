@@ -1,6 +1,8 @@
 /* run.h - what the three pipelines share: the emitter, the report, solving the Linears of a subgraph. */
 #ifndef OSH_RUN_H
 #define OSH_RUN_H
+#include "base/profile.h"
+#include "pipeline/cost.h"
 #include "pipeline/emit.h"
 #include "pipeline/stats.h"
 
@@ -15,9 +17,22 @@ typedef struct osh_run {
     osh_emitter *emitter; // own
     osh_result *results;  // own [linears]
     osh_progress progress;
+    osh_pace pace; // own
     double started;
-    double seconds_observe, seconds_solve, seconds_propagate, seconds_write;
+    bool profiling;       // the profile was started here, not by the caller
+    osh_matcher **marks;  // own [options' checkpoint]: the subgraphs that they name
 } osh_run;
+
+/* track.c: what is watched of a run. watch comes before the plan: profile, log file. unwatch also after a failure. */
+osh_status osh_run_watch(osh_ctx *cx, osh_run *r, const osh_options *opt);
+osh_status osh_run_start(osh_ctx *cx, osh_run *r); // plan and emitter are there
+void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc);
+/* A phase of a subgraph (< 0: of none) for the profile, the log and the time to go. */
+osh_scope osh_run_begin(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph);
+/* fraction of the phase that is done; n_tokens went through since the last step. Shows the progress. */
+void osh_run_step(osh_ctx *cx, osh_run *r, double fraction, int64_t n_tokens);
+void osh_run_end(osh_ctx *cx, osh_run *r, osh_scope scope);
+void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name); // a subgraph is complete: its line
 
 /* Compresses and emits every Linear of the subgraphs whose Linears the statistics cover; weights hold them. */
 osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w,
@@ -25,5 +40,5 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights 
 osh_status osh_run_linear_without_data(osh_ctx *cx, osh_run *r, int linear); // reads the weight itself
 osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r); // sequential.c: sequential and basic
 osh_status osh_run_datafree(osh_ctx *cx, osh_run *r);   // datafree.c
-osh_status osh_run_report(osh_ctx *cx, char **json, const osh_run *r); // own
+osh_status osh_run_report(osh_ctx *cx, char **json, char **html, const osh_run *r); // own both
 #endif

@@ -60,6 +60,7 @@ static osh_status onload(osh_ctx *cx, calibration *c, int first, int n)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = c->r->plan;
+    osh_scope scope = osh_profile_begin(cx, "load", c->r->progress.name);
     for (int i = 0; i < n; i++)
         if (c->run[i]) OSH_TRY(osh_weights_load(cx, c->w, p->graph, p->ck, first + i, 1));
     for (int k = 0; k < p->n_linears; k++) {
@@ -68,25 +69,26 @@ static osh_status onload(osh_ctx *cx, calibration *c, int first, int n)
             OSH_TRY(osh_weights_load(cx, c->w, p->graph, p->ck, l->node, 1));
     }
 done:
+    osh_profile_end(cx, scope);
     return rc;
 }
 
-static osh_status pass(osh_ctx *cx, calibration *c, const char *phase, int first, int n, osh_stats *stats)
+static osh_status pass(osh_ctx *cx, calibration *c, int first, int n, osh_stats *stats)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = c->r->plan;
     osh_progress *pr = &c->r->progress;
     osh_exec_hooks hooks = {.value = osh_stats_feed, .user = stats};
-    pr->phase = phase, pr->done = 0, pr->total = p->data.n;
+    pr->done = 0, pr->total = p->data.n;
     for (int64_t b = 0; b < c->n_batches; b++) {
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
         OSH_TRY(osh_exec_run(cx, p->graph, first, n, c->run, c->w, c->batches[b], c->keep,
                              stats ? &hooks : NULL, true));
-        pr->done += c->batches[b]->seqs.n, pr->work_done += (double)c->batches[b]->n_tokens;
-        osh_progress_show(cx, pr);
+        pr->done += c->batches[b]->seqs.n;
+        osh_run_step(cx, c->r, (double)pr->done / (double)pr->total, c->batches[b]->n_tokens);
     }
 done:
-    if (rc) osh_note(cx, "%s pass over %s", phase, c->r->progress.name);
+    if (rc) osh_note(cx, "%s pass over %s", pr->phase, pr->name);
     return rc;
 }
 
@@ -119,9 +121,9 @@ static osh_status visit(osh_ctx *cx, calibration *c, int index)
     const osh_subgraph *s = &p->parts->parts[index];
     const osh_pass *ps = &p->passes[index];
     osh_stats *stats = NULL; // own
-    double t = osh_now();
 
     if (ps->observe) {
+        osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_OBSERVE, index);
         OSH_TRY(osh_stats_new(cx, &stats, p, index, 1));
         OSH_TRY(choose_nodes(cx, c, s, stats, ps->merged));
         OSH_TRY(onload(cx, c, s->first, s->n_nodes));
@@ -132,17 +134,17 @@ static osh_status visit(osh_ctx *cx, calibration *c, int index)
                 c->keep[s->live_out[i]] |= p->graph->values[s->live_out[i]].producer < s->first;
             c->keep[p->graph->input_ids] |= s->first == 0;
         }
-        OSH_TRY(pass(cx, c, "observe", s->first, s->n_nodes, stats));
-        r->seconds_observe += osh_now() - t;
+        OSH_TRY(pass(cx, c, s->first, s->n_nodes, stats));
+        osh_run_end(cx, r, scope);
         OSH_TRY(osh_run_solve(cx, r, stats, c->w, index, 1));
-        t = osh_now();
     }
     if (ps->propagate && !ps->merged) {
+        osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_PROPAGATE, index);
         OSH_TRY(choose_nodes(cx, c, s, NULL, true));
         OSH_TRY(onload(cx, c, s->first, s->n_nodes));
         keep_only(c, s->live_out, s->n_live_out);
-        OSH_TRY(pass(cx, c, "propagate", s->first, s->n_nodes, NULL));
-        r->seconds_propagate += osh_now() - t;
+        OSH_TRY(pass(cx, c, s->first, s->n_nodes, NULL));
+        osh_run_end(cx, r, scope);
     }
     osh_weights_release(cx, c->w, p->graph, s->first, s->n_nodes);
 done:
@@ -150,25 +152,17 @@ done:
     return rc;
 }
 
-static double tokens_of(const osh_plan *p) { return (double)p->data.offsets[p->data.n]; }
-
 static osh_status sequential(osh_ctx *cx, calibration *c)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = c->r->plan;
     osh_progress *pr = &c->r->progress;
-    pr->n_steps = p->parts->n;
-    for (int i = 0; i < p->parts->n; i++) {
-        const osh_pass *ps = &p->passes[i];
-        pr->work_total += tokens_of(p) * (double)((ps->observe ? 1 : 0) + (ps->propagate && !ps->merged ? 1 : 0));
-    }
+    pr->n_steps = p->parts->n + 1; // and the output
     for (int i = 0; i < p->parts->n; i++) {
         if (!p->passes[i].observe && !p->passes[i].propagate) continue;
         pr->step = i + 1, pr->name = p->parts->parts[i].name, pr->error = -1;
         OSH_TRY(visit(cx, c, i));
-        pr->finished = true, pr->name = p->parts->parts[i].name;
-        osh_progress_show(cx, pr);
-        pr->finished = false;
+        osh_run_finished(cx, c->r, p->parts->parts[i].name);
     }
 done:
     return rc;
@@ -179,18 +173,16 @@ static osh_status basic(osh_ctx *cx, calibration *c)
     osh_status rc = OSH_OK;
     const osh_plan *p = c->r->plan;
     osh_stats *stats = NULL; // own
-    double t = osh_now();
     osh_progress *pr = &c->r->progress;
-    pr->n_steps = pr->step = 1, pr->name = "the whole model", pr->error = -1;
-    pr->work_total = tokens_of(p);
+    pr->n_steps = 2, pr->step = 1, pr->name = "the whole model", pr->error = -1;
+    osh_scope scope = osh_run_begin(cx, c->r, OSH_PHASE_OBSERVE, 0);
     OSH_TRY(osh_stats_new(cx, &stats, p, 0, p->parts->n));
     osh_exec_needed(c->run, p->graph, 0, p->graph->n_nodes, osh_stats_wanted(stats));
     OSH_TRY(onload(cx, c, 0, p->graph->n_nodes));
-    OSH_TRY(pass(cx, c, "observe", 0, p->graph->n_nodes, stats));
-    c->r->seconds_observe += osh_now() - t;
+    OSH_TRY(pass(cx, c, 0, p->graph->n_nodes, stats));
+    osh_run_end(cx, c->r, scope);
     OSH_TRY(osh_run_solve(cx, c->r, stats, c->w, 0, p->parts->n));
-    pr->finished = true;
-    osh_progress_show(cx, pr);
+    osh_run_finished(cx, c->r, "the whole model");
 done:
     osh_stats_free(cx, stats);
     return rc;

@@ -18,12 +18,12 @@ static osh_status emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int line
 {
     osh_status rc = OSH_OK;
     osh_tensor *scale = NULL, *zero = NULL; // own
-    double t = osh_now();
+    osh_scope scope = osh_profile_time(cx, "write", NULL);
     if (stats) OSH_TRY(osh_stats_input_params(cx, &scale, &zero, stats, linear));
     OSH_TRY(osh_emit_linear(cx, r->emitter, linear, j, scale, zero));
-    r->seconds_write += osh_now() - t;
     finish(cx, r, linear, j);
 done:
+    osh_profile_end(cx, scope);
     osh_tensor_free(cx, scale);
     osh_tensor_free(cx, zero);
     return rc;
@@ -81,16 +81,22 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights 
     osh_status rc = OSH_OK;
     const osh_plan *p = r->plan;
     int s0 = first_subgraph, s1 = first_subgraph + n_subgraphs;
-    double t = osh_now();
+    double work = 0, all = 0;
+    osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_SOLVE, first_subgraph);
+    for (int i = 0; i < p->n_linears; i++)
+        if (p->linears[i].subgraph >= s0 && p->linears[i].subgraph < s1 && p->linears[i].wants)
+            all += osh_cost_of_linear(p, i);
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
-        if (l->subgraph < s0 || l->subgraph >= s1 || r->results[i].done || !l->wants) continue;
+        if (l->subgraph < s0 || l->subgraph >= s1 || !l->wants) continue;
+        work += osh_cost_of_linear(p, i);
+        if (r->results[i].done) continue;
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
-        r->progress.phase = "solve", r->progress.name = l->name;
-        osh_progress_show(cx, &r->progress);
+        r->progress.name = l->name;
+        osh_run_step(cx, r, (work - osh_cost_of_linear(p, i)) / all, 0);
         OSH_TRY(solve_group(cx, r, stats, w, i, s0, s1));
     }
-    r->seconds_solve += osh_now() - t;
+    osh_run_end(cx, r, scope);
 done:
     return rc;
 }

@@ -51,7 +51,8 @@ static void records_and_summary(void **state)
     osh_yaml *y = parse(cx, &text);
     const osh_yaml *list = osh_yaml_get(y, "memory_usage");
     static const char *const steps[] = {"Start", "observe model.layers.0 Start",
-                                        "load a \"b\"\\ \n\xef\xbf\xbd: # Start", "load a \"b\"\\ \n\xef\xbf\xbd: # End",
+                                        "load a \"b\"\\ \n\xef\xbf\xbd: # Start",
+                                        "load a \"b\"\\ \n\xef\xbf\xbd: # End",
                                         "mine", "observe model.layers.0 End", "End"};
     static const char *const keys[] = {"timestamp", "relative_time_secs", "cpu_memory_mb", "gpu_memory_mb",
                                        "disk_read_mb", "disk_write_mb"};
@@ -196,7 +197,8 @@ static void quoting(void **state)
     osh_quote(to, sizeof to, "a\"b\\c\td\x7f \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
     assert_string_equal(to, "a\\\"b\\\\c\\u0009d\\u007f \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
     osh_quote(to, sizeof to, "\xff\xc0\x80\xed\xa0\x80\xe2\x82"); // not UTF-8
-    assert_string_equal(to, "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+    assert_int_equal(strlen(to), 8 * 3);
+    for (int i = 0; i < 8; i++) assert_memory_equal(to + 3 * i, "\xef\xbf\xbd", 3);
     assert_int_equal(osh_quote(to, 6, "abc\ndef"), 3); // \u000a does not fit
     assert_string_equal(to, "abc");
     assert_int_equal(osh_quote(to, 4, "ab\xe2\x82\xac"), 2);

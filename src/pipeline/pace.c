@@ -1,0 +1,90 @@
+/* pace.c - the time to go: the work that is left in each phase, at the speed that the phase has had so far. A phase of
+ * which little was seen goes, in part, at the speed of all phases together. */
+#include "pipeline/cost.h"
+
+#include <string.h>
+
+static const double window_s = 5;    // of tokens per second
+static const double trusted = 0.02; // share of a phase's whole work that weighs as much as what all phases say
+
+osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_plan *p)
+{
+    *pace = (osh_pace){.subgraph = -1};
+    return osh_cost_new(cx, &pace->cost, &pace->n, p);
+}
+
+void osh_pace_deinit(osh_ctx *cx, osh_pace *pace)
+{
+    osh_free(cx, pace->cost);
+    pace->cost = NULL;
+}
+
+void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph)
+{
+    int at = subgraph < 0 ? pace->n - 1 : subgraph;
+    osh_pace_end(pace);
+    pace->phase = phase, pace->subgraph = at, pace->fraction = 0, pace->inside = true, pace->begun = osh_now();
+    memset(pace->left, 0, sizeof pace->left);
+    for (int s = at; pace->cost && s < pace->n; s++)
+        for (int k = 0; k < OSH_N_PHASES; k++)
+            if (s > at || k > (int)phase) pace->left[k] += pace->cost[s].work[k];
+}
+
+static bool is_pass(osh_phase p) { return p == OSH_PHASE_OBSERVE || p == OSH_PHASE_PROPAGATE; }
+
+void osh_pace_step(osh_pace *pace, double fraction, int64_t n_tokens)
+{
+    enum { N = sizeof pace->ring / sizeof *pace->ring };
+    if (!pace->inside) return;
+    pace->fraction = fraction < 1 ? fraction : 1;
+    if (!is_pass(pace->phase)) return;
+    pace->tokens += n_tokens;
+    double clock = pace->pass_clock + osh_now() - pace->begun;
+    if (pace->n_ring && clock - pace->ring[pace->n_ring - 1].clock < window_s / N) return;
+    int drop = 0; // of those that are older than the window, all but the last
+    while (drop + 1 < pace->n_ring && pace->ring[drop + 1].clock < clock - window_s) drop++;
+    if (pace->n_ring - drop == N) drop++;
+    memmove(pace->ring, pace->ring + drop, (size_t)(pace->n_ring - drop) * sizeof *pace->ring);
+    pace->n_ring -= drop;
+    pace->ring[pace->n_ring].clock = clock, pace->ring[pace->n_ring++].tokens = pace->tokens;
+}
+
+void osh_pace_end(osh_pace *pace)
+{
+    if (!pace->inside || !pace->cost) return;
+    double seconds = osh_now() - pace->begun;
+    pace->spent[pace->phase] += seconds;
+    pace->finished[pace->phase] += pace->cost[pace->subgraph].work[pace->phase];
+    if (is_pass(pace->phase)) pace->pass_clock += seconds;
+    pace->inside = false;
+}
+
+double osh_pace_eta(const osh_pace *pace)
+{
+    double spent[OSH_N_PHASES], finished[OSH_N_PHASES], all_spent = 0, all_finished = 0, eta = 0, rest = 0;
+    if (!pace->cost || pace->subgraph < 0) return 0;
+    memcpy(spent, pace->spent, sizeof spent);
+    memcpy(finished, pace->finished, sizeof finished);
+    if (pace->inside) {
+        double work = pace->cost[pace->subgraph].work[pace->phase];
+        spent[pace->phase] += osh_now() - pace->begun;
+        finished[pace->phase] += work * pace->fraction;
+        rest = work * (1 - pace->fraction);
+    }
+    for (int k = 0; k < OSH_N_PHASES; k++) all_spent += spent[k], all_finished += finished[k];
+    if (all_finished <= 0) return 0;
+    for (int k = 0; k < OSH_N_PHASES; k++) {
+        double left = pace->left[k] + (pace->inside && k == (int)pace->phase ? rest : 0);
+        if (left <= 0) continue;
+        double prior = trusted * (left + finished[k]);
+        eta += left * (spent[k] + prior * all_spent / all_finished) / (finished[k] + prior);
+    }
+    return eta;
+}
+
+double osh_pace_tokens_per_s(const osh_pace *pace)
+{
+    if (pace->n_ring < 2) return 0;
+    double t = pace->ring[pace->n_ring - 1].clock - pace->ring[0].clock;
+    return t > 0 ? (double)(pace->ring[pace->n_ring - 1].tokens - pace->ring[0].tokens) / t : 0;
+}
