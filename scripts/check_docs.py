@@ -23,7 +23,7 @@ FOREIGN = {
     "cmake": {"preset", "build", "install", "prefix", "target"},
     "ctest": {"preset", "output-on-failure"},
     "git": {"stat"},
-    "scripts": {"check"},
+    "scripts": {"check", "browser"},
 }
 ENTRIES = {"dot", "no-special-tokens", "json", "help", "version"}  # main.c reads these itself
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # install-deps.sh - installs the Debian 12 packages that building and testing need; does nothing when all are there.
+# Usage: install-deps.sh [--browser]     --browser: chromium too (100 MB), for the test that opens the HTML report in it
 set -euo pipefail
 
 packages=(
@@ -7,6 +8,7 @@ packages=(
     libcjson-dev libyaml-dev libpcre2-dev libutf8proc-dev libzstd-dev libxxhash-dev
     libopenblas-dev liblapacke-dev libdnnl-dev libcmocka-dev
 )
+[ "${1:-}" = --browser ] && packages+=(chromium)
 
 missing=()
 for p in "${packages[@]}"; do

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 static const double min_gap = 0.1; // seconds between two redraws
@@ -193,6 +194,12 @@ static size_t line_text(char *to, size_t room, const osh_log_state *l, const osh
     return n;
 }
 
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) ? 0 : (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 /* The schema is in docs/profile.md. */
 static size_t json_text(char *to, size_t room, const osh_log_state *l, const osh_progress *p, const moment *m)
 {
@@ -211,8 +218,8 @@ static size_t json_text(char *to, size_t room, const osh_log_state *l, const osh
         add(to, room, &n, ",\"eta_s\":%.2f,\"fraction\":%.4f", m->left,
             elapsed + m->left > 0 ? elapsed / (elapsed + m->left) : 0);
     if (p->budget_bytes > 0) add(to, room, &n, ",\"budget_bytes\":%lld", (long long)p->budget_bytes);
-    add(to, room, &n, ",\"elapsed_s\":%.2f,\"peak_bytes\":%lld,\"finished\":%s}\n", elapsed, (long long)m->peak,
-        p->finished ? "true" : "false");
+    add(to, room, &n, ",\"elapsed_s\":%.2f,\"cpu_s\":%.2f,\"peak_bytes\":%lld,\"finished\":%s}\n", elapsed,
+        cpu_seconds(), (long long)m->peak, p->finished ? "true" : "false");
     return n;
 }
 

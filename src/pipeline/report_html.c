@@ -392,7 +392,8 @@ osh_status osh_report_html(osh_ctx *cx, char **html, const osh_report *r, cJSON 
     for (int i = 0; i < n; i++) order[i] = (ranked){r->run->results[i].nmse, i};
     qsort(order, (size_t)n, sizeof *order, by_error);
     head(&pg, r);
-    PUT(&pg, "<h2>Error per module</h2>\n<p class=\"soft\">Squared error of the weight, relative to its square.</p>\n");
+    PUT(&pg, "<h2>Error per module</h2>\n"
+             "<p class=\"soft\">Squared error of the weight, relative to its square; logarithmic.</p>\n");
     error_chart(&pg, r->run);
     error_table(&pg, r->run, order);
     fallbacks(&pg, r);

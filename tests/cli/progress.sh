@@ -1,0 +1,93 @@
+# --progress json: every line an object of the documented keys; the time to go at a tenth of the work is within 20 % of
+# the truth; budget-free peaks; the log file has whole lines and the stages; --checkpoint and --profile.
+# Other programs may use the machine meanwhile, so time is this process's CPU time or the wall's, whichever fits, and
+# three runs may try.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+one() {
+    "$ONESHOT" --model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" \
+        --dataset "$model/data/calibration.jsonl" --max-seq-length 256 --overwrite "$@"
+}
+cat >check.py <<'P'
+import json, sys
+events = [json.loads(line) for line in open("progress.jsonl")]
+keys = {"event": str, "step": int, "n_steps": int, "name": str, "phase": str, "done": int, "total": int,
+        "elapsed_s": float, "cpu_s": float, "peak_bytes": int, "finished": bool}
+also = {"error": float, "tokens_per_s": float, "eta_s": float, "fraction": float, "budget_bytes": int}
+for e in events:
+    assert e["event"] == "progress", e
+    for k, t in keys.items():
+        assert isinstance(e[k], t) or (t is float and isinstance(e[k], int)), (k, e)
+    assert not set(e) - set(keys) - set(also), e
+assert [e["name"] for e in events if e["finished"]][-1] == "the output"
+assert any(e.get("tokens_per_s", 0) > 0 for e in events)
+assert events[-1]["peak_bytes"] > 1 << 20
+for a, b in zip(events, events[1:]):
+    assert b["elapsed_s"] >= a["elapsed_s"] and b["step"] >= a["step"], (a, b)
+wall, cpu = events[-1]["elapsed_s"], events[-1]["cpu_s"]
+def off(key, total):
+    """How far the estimate was off, at the first event behind a tenth of the time."""
+    e = next(e for e in events if e[key] >= 0.1 * total and "eta_s" in e)
+    left = e["eta_s"] * e[key] / e["elapsed_s"]
+    return abs(left / (total - e[key]) - 1)
+best = min(off("elapsed_s", wall), off("cpu_s", cpu))
+print(f"wall {wall:.2f} s off by {off('elapsed_s', wall):.2f}, cpu {cpu:.2f} s off by {off('cpu_s', cpu):.2f}")
+sys.exit(0 if best <= 0.2 else 1)
+P
+ok=
+for try in 1 2 3; do
+    one --num-calibration-samples 128 --output out --progress json --profile p.yaml --log-file run.log \
+        --checkpoint half=model.layers.2 --checkpoint 're:model.layers.[01]$' >/dev/null 2>progress.jsonl
+    if python3 check.py; then ok=1; break; fi
+done
+[ -n "$ok" ] || { echo "the time to go is off by more than a fifth"; exit 1; }
+
+# the profile: Quark's keys; checkpoints; the bytes of the output
+python3 - <<'P'
+import json, os, re
+text = open("p.yaml").read()
+steps = re.findall(r'^- step: "(.*)"$', text, re.M)
+assert steps[0] == "Start" and steps[-1] == "End", steps
+for s in ["plan Start", "observe model.layers.1 Start", "solve model.layers.1 End", "propagate model.layers.1 End",
+          "half", "model.layers.0", "model.layers.1", "seal End"]:
+    assert steps.count(s) == 1, s
+assert steps.index("half") == steps.index("propagate model.layers.2 End") + 1, steps
+for s in steps:
+    if s.endswith(" Start"):
+        assert s[:-5] + "End" in steps, s
+for key in ["timestamp", "relative_time_secs", "cpu_memory_mb", "gpu_memory_mb", "disk_read_mb", "disk_write_mb"]:
+    assert len(re.findall(rf"^  {key}: [0-9.]+$", text, re.M)) == len(steps), key
+for key in ["total_quantization_time_seconds", "peak_memory_mb", "peak_gpu_memory_mb", "total_disk_read_mb",
+            "total_disk_write_mb"]:
+    assert len(re.findall(rf"^{key}: [0-9.]+$", text, re.M)) == 1, key
+report = json.load(open("out/oneshot-report.json"))
+assert [c["name"] for c in report["checkpoints"]] == ["model.layers.0", "model.layers.1", "half"]
+s = report["seconds"]
+assert abs(sum(v for k, v in s.items() if k != "total") - s["total"]) < 0.01 * s["total"], s
+assert report["memory"]["peak_bytes"] >= max(b for _, b in report["memory"]["points"]) > 0
+assert len(report["memory"]["points"]) <= 1000
+assert report["io"]["written_bytes"] >= os.path.getsize("out/model.safetensors")
+assert report["options"]["checkpoint"] == ["half=model.layers.2", "re:model.layers.[01]$"]
+assert report["options"]["model"] == "docs-llama-3m"  # no directory of this machine
+assert [x["name"] for x in report["subgraphs"]][1:] == [f"model.layers.{i}" for i in range(4)]
+P
+grep -q ' stage   observe model.layers.3 Start, ' run.log
+tail -n 1 run.log | grep -q ' done '
+[ ! -e out/oneshot.log ]
+
+# the default log lies in the output, and one of a failed run names the failure
+one --num-calibration-samples 2 --output out --progress none >/dev/null
+grep -q ' stage   seal End, ' out/oneshot.log
+if one --num-calibration-samples 2 --output out --progress none --log-file run2.log --checkpoint x=model.layer.0 2>err; then
+    echo "a checkpoint that names nothing was accepted"; exit 1
+fi
+grep -q 'model.layer.0 names no subgraph' err
+grep -q ' failed .*names no subgraph' run2.log
+# killed: whole lines, and the profile is a list of whole records
+one --num-calibration-samples 512 --output killed --progress none --profile k.yaml --log-file k.log >/dev/null 2>&1 &
+pid=$!
+for i in $(seq 200); do grep -q 'observe model.layers.0 Start' k.log 2>/dev/null && break; sleep 0.05; done
+kill -9 $pid
+wait $pid || true
+[ "$(tail -c 1 k.log | od -An -c | tr -d ' ')" = '\n' ]
+[ $(($(grep -vc '^#' k.yaml) % 7)) = 1 ] # memory_usage: and records of seven lines
