@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 
+os.environ["TQDM_DISABLE"] = "1"
+
 import compressed_tensors
 import torch
 import transformers
@@ -87,7 +89,8 @@ def make(a, modifier, arguments, out):
         json.dump({"s_stage": {"q_modifiers": {modifier: {**arguments, "ignore": ["lm_head"]}}}}, f)
     data = os.path.join(a.model, "data", "calibration.jsonl")
     subprocess.run([a.oneshot, "--model", a.model, "--recipe", recipe, "--dataset", data, "--num-calibration-samples",
-                    "16", "--max-seq-length", "256", "--output", out, "--progress", "none"], check=True)
+                    "16", "--max-seq-length", "256", "--output", out, "--progress", "none"], check=True,
+                   stdout=subprocess.DEVNULL)
     subprocess.run([a.dequantize, out, out + ".safetensors"], check=True)
     return load_file(out + ".safetensors")
 
@@ -124,6 +127,7 @@ def main():
     p.add_argument("names", nargs="*", help="only these cases")
     a = p.parse_args()
     logging.disable(logging.WARNING)
+    transformers.utils.logging.disable_progress_bar()
     print(f"compressed-tensors {compressed_tensors.__version__}, transformers {transformers.__version__}, "
           f"torch {torch.__version__}")
     n = bad = 0
