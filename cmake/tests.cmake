@@ -81,8 +81,18 @@ if(TARGET oneshot)
                COMMAND bash ${CMAKE_SOURCE_DIR}/cmake/run_script.sh ${file} ${CMAKE_BINARY_DIR}/tests/${label}_${name}.dir)
       osh_test_props(${label}_${name} ${label} 900)
       set_property(TEST ${label}_${name} APPEND PROPERTY ENVIRONMENT
-                   "ONESHOT=$<TARGET_FILE:oneshot>" "OSH_SOURCE_DIR=${CMAKE_SOURCE_DIR}")
+                   "ONESHOT=$<TARGET_FILE:oneshot>" "OSH_SOURCE_DIR=${CMAKE_SOURCE_DIR}"
+                   "OSH_EXAMPLES=${CMAKE_BINARY_DIR}/tests")
     endforeach()
+  endforeach()
+
+  # examples/c-api/*.c: programs on include/oneshot.h; tests/examples/c_api.sh runs them
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/examples/c-api/*.c)
+  foreach(file IN LISTS files)
+    get_filename_component(name ${file} NAME_WE)
+    add_executable(c_api_${name} ${file})
+    target_link_libraries(c_api_${name} PRIVATE ${OSH_LAYERS})
+    set_target_properties(c_api_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   endforeach()
 
   # examples/*.sh: each promises its last line in a comment

@@ -1,9 +1,11 @@
 /* oneshot.h - the whole public API: options, the jobs, the version. A job reports through its
- * context (base/base.h): messages, log, progress. Text results are handed to the sink. */
+ * context (base/base.h): messages, log, progress (osh_progress_tell), profile (base/profile.h). Text
+ * results are handed to the sink. examples/c-api/compress.c shows all of it. */
 #ifndef ONESHOT_H
 #define ONESHOT_H
 #include "base/base.h"
 #include "base/field.h"
+#include "base/profile.h"
 
 typedef struct osh_options { // one row of osh_option_fields each; names are LLM Compressor's arguments
     char *model, *recipe, *dataset, *output;
@@ -26,6 +28,9 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     osh_strs checkpoint;
 } osh_options;
 extern const osh_field osh_option_fields[];
+/* One option from its text, by its name with underscores or dashes; of a list, one item more. The struct is filled with
+ * osh_fields_default first and emptied with osh_fields_deinit. */
+osh_status osh_option_set(osh_ctx *cx, osh_options *opt, const char *name, const char *value);
 
 typedef struct osh_eval_options {
     char *model, *dataset, *reference, *per_token, *text_column, *models_dir;
@@ -45,8 +50,8 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *opt, osh_sink sink, voi
 osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, void *user);
 osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bool special_tokens,
                         osh_sink sink, void *user);
-/* Pins the instruction set (NULL: auto) of this process. core: what OPENBLAS_CORETYPE must be when the process starts, or
- * NULL where OpenBLAS runs those kernels already; the program starts itself anew with it. The jobs call osh_isa_use,
+/* Pins the instruction set (NULL: auto) of this process. core: what OPENBLAS_CORETYPE must be when the process starts,
+ * or NULL where OpenBLAS runs those kernels already; the program starts itself anew with it. The jobs call osh_isa_use,
  * which fails where a named set cannot be had in this process. */
 osh_status osh_isa_select(osh_ctx *cx, const char **core, const char *name);
 osh_status osh_isa_use(osh_ctx *cx, const char *name);

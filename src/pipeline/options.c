@@ -68,6 +68,12 @@ const osh_field osh_option_fields[] = {
 };
 #undef ROW
 
+osh_status osh_option_set(osh_ctx *cx, osh_options *opt, const char *name, const char *value)
+{
+    const osh_field *f = osh_field_find(osh_option_fields, name);
+    return f ? osh_field_set(cx, f, opt, value) : osh_fail(cx, OSH_E_USAGE, "unknown option '%s'", name);
+}
+
 #define ROW(field) .name = #field, .offset = offsetof(osh_eval_options, field)
 const osh_field osh_eval_fields[] = {
     {ROW(model), .type = OSH_F_STR, .doc = "checkpoint directory, dense or compressed-tensors"},
