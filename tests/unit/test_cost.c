@@ -1,0 +1,137 @@
+/* test_cost.c - operations counted by hand for the model in examples/, and the time to go by a clock that is known. */
+#include "pipeline/cost.h"
+#include "torture.h"
+
+#include <math.h>
+#include <unistd.h>
+
+static const char model[] = OSH_SOURCE_DIR "/examples/docs-llama-3m";
+enum { D = 256, F = 512, KV = 128, SAMPLES = 3, T = 64 }; // widths of the model; 4 heads of 64, 2 key/value heads
+
+static osh_plan *plan_of(osh_ctx *cx, osh_options *opt, const char *const (*set)[2], size_t n)
+{
+    osh_plan *p = NULL;
+    assert_ok(cx, osh_fields_default(cx, osh_option_fields, opt));
+    assert_ok(cx, osh_option_set(cx, opt, "model", model));
+    assert_ok(cx, osh_option_set(cx, opt, "dataset", OSH_SOURCE_DIR "/examples/docs-llama-3m/data/calibration.jsonl"));
+    assert_ok(cx, osh_option_set(cx, opt, "scheme", "W4A16"));
+    assert_ok(cx, osh_option_set(cx, opt, "ignore", "lm_head"));
+    assert_ok(cx, osh_option_set(cx, opt, "num-calibration-samples", "3"));
+    assert_ok(cx, osh_option_set(cx, opt, "max-seq-length", "64"));
+    for (size_t i = 0; i < n; i++) assert_ok(cx, osh_option_set(cx, opt, set[i][0], set[i][1]));
+    assert_ok(cx, osh_plan_new(cx, &p, opt));
+    return p;
+}
+
+static void near_to(double got, double want)
+{
+    if (fabs(got - want) > 1e-6 * fabs(want)) fail_msg("%.9g, want %.9g", got, want);
+}
+
+static void flops_of_layers(void **state)
+{
+    osh_ctx *cx;
+    osh_options opt = {0};
+    osh_cost *c;
+    int n;
+    static const char *const set[][2] = {{"method", "gptq"}};
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    osh_plan *p = plan_of(cx, &opt, set, 1);
+    assert_int_equal(p->data.offsets[p->data.n], SAMPLES * T); // all samples are cut
+    assert_ok(cx, osh_cost_new(cx, &c, &n, p));
+    assert_int_equal(n, 1 + 4 + 1); // embedding, layers, the output
+    double N = SAMPLES * T;
+    double qkvo = 2 * N * D * (D + KV + KV + D), mlp = 2 * N * D * (2 * F), down = 2 * N * F * D;
+    double attention = SAMPLES * 4.0 * D * T * (T + 1) / 2;
+    double hessians = N * (3 * D * (D + 1) + F * (F + 1.0)); // qkv share one, o, gate and up share one, down
+    double factors = 2.0 / 3 * (3 * pow(D, 3) + pow(F, 3));
+    double solves = (double)D * D * (D + KV + KV + D + 2 * F) + (double)D * F * F;
+    for (int s = 1; s <= 4; s++) {
+        near_to(c[s].flops[OSH_PHASE_OBSERVE], qkvo + mlp + attention + hessians); // down_proj does not run
+        near_to(c[s].flops[OSH_PHASE_SOLVE], factors + solves);
+        near_to(c[s].flops[OSH_PHASE_PROPAGATE], s < 4 ? qkvo + mlp + attention + down : 0); // nobody reads the last
+    }
+    assert_true(c[0].flops[OSH_PHASE_PROPAGATE] == 0 && c[0].work[OSH_PHASE_PROPAGATE] > 0);
+    assert_true(c[5].work[OSH_PHASE_COPY] > 0 && c[5].work[OSH_PHASE_SEAL] > 0);
+    double sum = 0; // what the Linears say of themselves adds up
+    for (int i = 0; i < p->n_linears; i++)
+        if (p->linears[i].subgraph == 2) sum += osh_cost_of_linear(p, i);
+    near_to(sum, c[2].work[OSH_PHASE_SOLVE]);
+    osh_free(cx, c);
+    osh_plan_free(cx, p);
+    osh_fields_deinit(cx, osh_option_fields, &opt);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+static void pipelines(void **state)
+{
+    osh_ctx *cx;
+    static const char *const sets[][2] = {{"pipeline", "basic"}, {"sequential-targets", "Linear"}};
+    double flops[2] = {0};
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    for (int k = 0; k < 2; k++) {
+        osh_options opt = {0};
+        osh_cost *c;
+        int n;
+        const char *const set[][2] = {{"method", "gptq"}, {sets[k][0], sets[k][1]}};
+        osh_plan *p = plan_of(cx, &opt, set, 2);
+        assert_ok(cx, osh_cost_new(cx, &c, &n, p));
+        assert_int_equal(n, k ? p->parts->n + 1 : 2);
+        for (int s = 0; s < n; s++)
+            for (int f = 0; f < OSH_N_PHASES; f++) flops[k] += c[s].flops[f];
+        osh_free(cx, c);
+        osh_plan_free(cx, p);
+        osh_fields_deinit(cx, osh_option_fields, &opt);
+    }
+    near_to(flops[0], flops[1]); // with Linear targets every op runs once, too
+    osh_options opt = {0};
+    osh_cost *c;
+    int n;
+    osh_plan *p = plan_of(cx, &opt, NULL, 0); // rounding: no data
+    assert_ok(cx, osh_cost_new(cx, &c, &n, p));
+    assert_int_equal(n, 1);
+    assert_true(c[0].work[OSH_PHASE_ROUND] > 0 && c[0].work[OSH_PHASE_COPY] > 0 && c[0].work[OSH_PHASE_OBSERVE] == 0);
+    osh_free(cx, c);
+    osh_plan_free(cx, p);
+    osh_fields_deinit(cx, osh_option_fields, &opt);
+    osh_ctx_free(cx);
+}
+
+/* Ten equal subgraphs: observe is 3 times the work of propagate and takes 9 times as long, which the pace learns. */
+static void pace_learns(void **state)
+{
+    osh_cost cost[11] = {0};
+    for (int s = 0; s < 10; s++) cost[s].work[OSH_PHASE_OBSERVE] = 3, cost[s].work[OSH_PHASE_PROPAGATE] = 1;
+    osh_pace pace = {.cost = cost, .n = 11, .subgraph = -1};
+    assert_true(osh_pace_eta(&pace) == 0); // nothing is known
+    double t0 = osh_now();
+    for (int s = 0; s < 2; s++) {
+        osh_pace_begin(&pace, OSH_PHASE_OBSERVE, s);
+        for (int k = 1; k <= 4; k++) usleep(45000), osh_pace_step(&pace, k / 4.0, 100);
+        osh_pace_begin(&pace, OSH_PHASE_PROPAGATE, s); // ends the other
+        usleep(20000);
+        osh_pace_step(&pace, 1, 400);
+    }
+    osh_pace_end(&pace);
+    double took = osh_now() - t0, eta = osh_pace_eta(&pace);
+    if (fabs(eta / (4 * took) - 1) > 0.15) fail_msg("eta %.3f, took %.3f for a fifth", eta, took);
+    if (osh_pace_tokens_per_s(&pace) < 1000 || osh_pace_tokens_per_s(&pace) > 8000) // 1600 in 0.4 s
+        fail_msg("%.0f tokens per second", osh_pace_tokens_per_s(&pace));
+    osh_pace_begin(&pace, OSH_PHASE_OBSERVE, 8); // the subgraphs between were done by an earlier run
+    if (osh_pace_eta(&pace) > 2.3 * took / 2 || osh_pace_eta(&pace) < 1.7 * took / 2)
+        fail_msg("eta %.3f for two subgraphs that take %.3f", osh_pace_eta(&pace), took);
+    osh_pace_begin(&pace, OSH_PHASE_SEAL, -1);
+    osh_pace_end(&pace);
+    assert_true(osh_pace_eta(&pace) == 0); // the end
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(flops_of_layers),
+        cmocka_unit_test(pipelines),
+        cmocka_unit_test(pace_learns),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
