@@ -7,7 +7,10 @@
 
 #include "base/file.h"
 
-static bool add_number(cJSON *o, const char *key, double v) { return cJSON_AddNumberToObject(o, key, v) != NULL; }
+static bool add_number(cJSON *o, const char *key, double v) // JSON has no NaN
+{
+    return (isfinite(v) ? cJSON_AddNumberToObject(o, key, v) : cJSON_AddNullToObject(o, key)) != NULL;
+}
 static bool add_seconds_to(cJSON *o, const char *key, double s) { return add_number(o, key, round(s * 1e6) / 1e6); }
 static bool add_string(cJSON *o, const char *key, const char *s) { return cJSON_AddStringToObject(o, key, s) != NULL; }
 
@@ -204,12 +207,10 @@ static osh_status collect(osh_ctx *cx, osh_report *out, const osh_run *r)
     size_t n;
     const osh_plan *p = r->plan;
     *out = (osh_report){.run = r, .storage_read = -1, .storage_written = -1, .budget_bytes = r->progress.budget_bytes};
-    if (!osh_file_read_all(cx, &io, &n, "/proc/self/io", 1 << 16)) { // some systems hide it
-        out->storage_read = number_after(io, "\nread_bytes: ");
-        out->storage_written = number_after(io, "\nwrite_bytes: ");
-    } else {
-        osh_error_clear(cx);
-    }
+    rc = osh_file_read_all(cx, &io, &n, "/proc/self/io", 1 << 16);
+    if (rc && rc != OSH_E_IO) goto done;
+    if (rc) osh_error_clear(cx); // some systems hide it
+    else out->storage_read = number_after(io, "\nread_bytes: "), out->storage_written = number_after(io, "\nwrite_bytes: ");
     for (int64_t i = 0; i < p->ck->n_tensors; i++)
         out->source_bytes += p->ck->tensors[i].e->end - p->ck->tensors[i].e->begin;
     for (int i = 0; i < p->n_linears; i++) out->n_fallbacks += r->results[i].fallback != NULL;

@@ -1,0 +1,152 @@
+/* test_report.c - both reports of a run that is made up: many modules, fallbacks, errors that are not finite, a budget. */
+#include "pipeline/report.h"
+#include "torture.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct made_up { // a plan and a run without a model
+    osh_options opt;
+    osh_checkpoint ck;
+    osh_plan plan;
+    osh_run run;
+    osh_partition parts;
+    osh_subgraph subgraphs[2];
+    osh_q_scheme scheme;
+    osh_linear *linears;
+    osh_result *results;
+} made_up;
+
+static void make(made_up *m, int n)
+{
+    *m = (made_up){0};
+    m->scheme.group_name = "group_0";
+    m->linears = calloc((size_t)n, sizeof *m->linears);
+    m->results = calloc((size_t)n, sizeof *m->results);
+    for (int i = 0; i < n; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "model.layers.%d.<b>&\"up'", i);
+        m->linears[i] = (osh_linear){.name = strdup(name), .scheme = &m->scheme, .format = osh_format_find("pack-quantized"),
+                                     .subgraph = i % 2};
+        m->results[i] = (osh_result){.nmse = 0.001 * (1 + i % 7), .objective = i % 3 ? 12.5 : -1, .done = true};
+    }
+    m->subgraphs[0].name = "model.<i>";
+    m->subgraphs[1].name = "model.layers.1";
+    m->parts = (osh_partition){.parts = m->subgraphs, .n = 2};
+    m->plan = (osh_plan){.opt = &m->opt, .ck = &m->ck, .parts = &m->parts, .pipeline = OSH_PIPELINE_SEQUENTIAL,
+                         .linears = m->linears, .n_linears = n, .total_bytes = 1000};
+    m->run = (osh_run){.plan = &m->plan, .results = m->results};
+}
+
+static void drop(made_up *m)
+{
+    for (int i = 0; i < m->plan.n_linears; i++) free(m->linears[i].name);
+    free(m->linears);
+    free(m->results);
+}
+
+static int count(const char *text, const char *what)
+{
+    int n = 0;
+    for (const char *s = text; (s = strstr(s, what)); s += strlen(what)) n++;
+    return n;
+}
+
+static void write_both(osh_ctx *cx, made_up *m, char **json, char **html)
+{
+    assert_ok(cx, osh_fields_default(cx, osh_option_fields, &m->opt));
+    assert_ok(cx, osh_option_set(cx, &m->opt, "model", "/a/secret place/the <model>/"));
+    assert_ok(cx, osh_option_set(cx, &m->opt, "ignore", "lm_head"));
+    assert_ok(cx, osh_profile_start(cx, NULL));
+    osh_profile_end(cx, osh_profile_begin(cx, "observe", "model.<i>"));
+    osh_profile_checkpoint(cx, "<script>");
+    assert_ok(cx, osh_run_report(cx, json, html, &m->run));
+    osh_profile_stop(cx);
+    osh_fields_deinit(cx, osh_option_fields, &m->opt);
+}
+
+static void few_modules(void **state)
+{
+    osh_ctx *cx;
+    made_up m;
+    char *json, *html;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    make(&m, 5);
+    m.results[2].fallback = "rounded <to> nearest";
+    m.results[3].nmse = 0; // exact: no bar, but a row
+    m.results[4].nmse = NAN;
+    m.run.progress.budget_bytes = (int64_t)1 << 30;
+    write_both(cx, &m, &json, &html);
+    assert_int_equal(count(html, "<td>model.layers."), 6); // 5 rows and a fallback
+    assert_int_equal(count(html, "&lt;b&gt;&amp;&quot;up&#39;"), 5 + 1 + 5); // rows, fallback, bars
+    assert_int_equal(count(html, "rounded &lt;to&gt; nearest"), 1);
+    assert_int_equal(count(html, "<b>&"), 0);
+    assert_int_equal(count(html, "<script>"), 0);
+    assert_int_equal(count(html, "model.<i>"), 0);
+    assert_int_equal(count(html, ">budget 1.1 GB<"), 1);
+    assert_int_equal(count(html, "secret"), 0);
+    assert_int_equal(count(html, "the &lt;model&gt;"), 1);
+    assert_int_equal(count(html, "nan\""), 0); // no coordinate is one
+    assert_non_null(strstr(json, "\"budget_bytes\": 1073741824"));
+    assert_non_null(strstr(json, "\"fallback\": \"rounded <to> nearest\""));
+    assert_null(strstr(json, "secret"));
+    assert_null(strstr(json, "NaN"));
+    osh_free(cx, json);
+    osh_free(cx, html);
+    drop(&m);
+    osh_ctx_free(cx);
+}
+
+static void many_modules(void **state)
+{
+    osh_ctx *cx;
+    made_up m;
+    char *json, *html;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    make(&m, 20000);
+    m.results[12345].nmse = 0.5; // the worst must not fall through the sieve
+    write_both(cx, &m, &json, &html);
+    assert_int_equal(count(html, ": 5.000e-01</title>"), 1);
+    assert_non_null(strstr(html, "<tr><td>model.layers.12345."));
+    assert_true(count(html, "<tr><td>model.layers.") == 1000 && strlen(html) < 600000);
+    assert_non_null(strstr(html, "All 20000 are in oneshot-report.json"));
+    assert_int_equal(count(json, "\"relative_squared_error\""), 20000 + 2); // and the subgraphs
+    osh_free(cx, json);
+    osh_free(cx, html);
+    drop(&m);
+    osh_ctx_free(cx);
+}
+
+static osh_status report(osh_ctx *cx, void *user)
+{
+    osh_status rc = OSH_OK;
+    char *json = NULL, *html = NULL; // own
+    OSH_TRY(osh_profile_start(cx, NULL));
+    osh_profile_end(cx, osh_profile_begin(cx, "observe", "model.<i>"));
+    OSH_TRY(osh_run_report(cx, &json, &html, &((made_up *)user)->run));
+done:
+    osh_profile_stop(cx);
+    osh_free(cx, json);
+    osh_free(cx, html);
+    return rc;
+}
+
+static void no_memory(void **state)
+{
+    made_up m;
+    make(&m, 3);
+    assert_true(torture(report, &m) > 20);
+    drop(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(few_modules),
+        cmocka_unit_test(many_modules),
+        cmocka_unit_test(no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
