@@ -210,7 +210,10 @@ static osh_status collect(osh_ctx *cx, osh_report *out, const osh_run *r)
     rc = osh_file_read_all(cx, &io, &n, "/proc/self/io", 1 << 16);
     if (rc && rc != OSH_E_IO) goto done;
     if (rc) osh_error_clear(cx); // some systems hide it
-    else out->storage_read = number_after(io, "\nread_bytes: "), out->storage_written = number_after(io, "\nwrite_bytes: ");
+    else {
+        out->storage_read = number_after(io, "\nread_bytes: ");
+        out->storage_written = number_after(io, "\nwrite_bytes: ");
+    }
     for (int64_t i = 0; i < p->ck->n_tensors; i++)
         out->source_bytes += p->ck->tensors[i].e->end - p->ck->tensors[i].e->begin;
     for (int i = 0; i < p->n_linears; i++) out->n_fallbacks += r->results[i].fallback != NULL;

@@ -1,4 +1,4 @@
-/* test_report.c - both reports of a run that is made up: many modules, fallbacks, errors that are not finite, a budget. */
+/* test_report.c - both reports of a run that is made up: many modules, fallbacks, an error that is no number, a budget. */
 #include "pipeline/report.h"
 #include "torture.h"
 
@@ -28,8 +28,8 @@ static void make(made_up *m, int n)
     for (int i = 0; i < n; i++) {
         char name[64];
         snprintf(name, sizeof name, "model.layers.%d.<b>&\"up'", i);
-        m->linears[i] = (osh_linear){.name = strdup(name), .scheme = &m->scheme, .format = osh_format_find("pack-quantized"),
-                                     .subgraph = i % 2};
+        m->linears[i] = (osh_linear){.name = strdup(name), .scheme = &m->scheme, .subgraph = i % 2,
+                                     .format = osh_format_find("pack-quantized")};
         m->results[i] = (osh_result){.nmse = 0.001 * (1 + i % 7), .objective = i % 3 ? 12.5 : -1, .done = true};
     }
     m->subgraphs[0].name = "model.<i>";
