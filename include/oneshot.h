@@ -24,6 +24,7 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     char *models_dir;
     int64_t threads;
     char *isa;
+    bool strict;
     char *progress, *log_level, *log_file, *profile;
     osh_strs checkpoint;
 } osh_options;

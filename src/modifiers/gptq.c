@@ -98,6 +98,7 @@ typedef struct factor { // of one input and one ordering
     float *diag;   // own: of H in solving order, dead columns set, not damped
     const float *u; // view: [I, I] in the place of H; NULL: could not be factored
     int n_damped;  // steps of the ladder above the first
+    bool overflow; // the diagonal, damped once, is beyond f32
 } factor;
 
 static void factor_deinit(osh_ctx *cx, factor *f)
@@ -137,6 +138,17 @@ done:
 
 /* In the place of h: H in solving order fills the square, the factorization works on the lower triangle, and where it
  * fails the upper one has what the next step of the ladder needs. */
+/* diag H += damp; false: beyond f32, of which a factorization would make zeros. */
+static bool damp_diag(float *h, const factor *f, float damp)
+{
+    bool finite = true;
+    for (int64_t i = 0; i < f->I; i++) {
+        h[i * f->I + i] = f->diag[i] + damp;
+        finite &= isfinite(h[i * f->I + i]) != 0;
+    }
+    return finite;
+}
+
 static osh_status make_factor(osh_ctx *cx, factor *f, float *h, bool actorder, double frac, float dead)
 {
     osh_status rc = OSH_OK;
@@ -152,9 +164,13 @@ static osh_status make_factor(osh_ctx *cx, factor *f, float *h, bool actorder, d
     for (int64_t i = 0; i < I; i++) f->diag[i] = f->dead[f->perm[i]] ? dead : h[f->perm[i] * (I + 1)];
     OSH_TRY(osh_gptq_permute(cx, h, I, f->perm));
     for (f->n_damped = 0; f->n_damped < 4; f->n_damped++) {
-        float damp = (float)(mean * frac * pow(10, f->n_damped));
+        static const double times[] = {1, 10, 100, 1000};
+        float damp = (float)(mean * frac * times[f->n_damped]);
         if (f->n_damped) OSH_TRY(osh_gptq_restore(cx, h, I, f->diag));
-        for (int64_t i = 0; i < I; i++) h[i * I + i] = f->diag[i] + damp;
+        if (!damp_diag(h, f, damp)) {
+            f->overflow = f->n_damped == 0;
+            break;
+        }
         rc = osh_op_run(cx, osh_op_find("gptq_factor"), &a);
         if (!rc) f->u = h;
         if (rc != OSH_E_NUMERIC) goto done;
@@ -256,7 +272,8 @@ static osh_status round_job(osh_ctx *cx, const osh_modifier *m, const factor *f,
     for (int64_t o = 0; o < O; o++)
         for (int64_t i = 0; i < f->I; i++)
             if (f->dead[i]) ((int8_t *)j->codes)[o * f->I + i] = zero ? zero[o / band * cols + scale_column(q, i)] : 0;
-    j->fallback = "Hessian not positive definite at 1000 times the damping: rounded to nearest";
+    j->fallback = f->overflow ? "Hessian not finite, its inputs are too large: rounded to nearest"
+                              : "Hessian not positive definite at 1000 times the damping: rounded to nearest";
 done:
     return rc;
 }
@@ -344,7 +361,7 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
         const osh_linear_job *j = &jobs[k];
         const osh_q_args *q = &j->scheme->weights;
         if (!q->present) continue;
-        size_t params = osh_job_params_bytes(j); // of which one half would do for the scales in f32, with zero points all
+        size_t params = osh_job_params_bytes(j); // one half would do for the scales in f32, with zero points all
         int64_t cols = q->strategy == OSH_Q_GROUP ? I / q->group_size
                        : q->strategy == OSH_Q_BLOCK ? (I + q->block[1] - 1) / q->block[1] : 1;
         size_t run = params + osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)j->w->shape[0] * sizeof(double)) +

@@ -51,6 +51,8 @@ const osh_field osh_option_fields[] = {
      .doc = "directory of architecture templates to use beside the built-in ones"},
     {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096,
      .doc = "0: one per core; changes no result"},
+    {ROW(strict), .type = OSH_F_BOOL, .dflt = "false",
+     .doc = "stop where a module cannot be solved as asked, instead of falling back and reporting it"},
     {ROW(isa), .type = OSH_F_STR, .dflt = "auto", .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
      .doc = "instruction set of all kernels, the libraries' too: decides last bits; auto: the CPU's best"},
     {ROW(progress), .type = OSH_F_STR, .dflt = "auto", .values = "auto|line|json|none",

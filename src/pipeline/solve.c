@@ -19,6 +19,8 @@ static osh_status emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int line
     osh_status rc = OSH_OK;
     osh_tensor *scale = NULL, *zero = NULL; // own
     osh_scope scope = osh_profile_time(cx, "write", NULL);
+    if (j->fallback && r->plan->opt->strict)
+        OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name, j->fallback);
     if (stats) OSH_TRY(osh_stats_input_params(cx, &scale, &zero, stats, linear));
     OSH_TRY(osh_emit_linear(cx, r->emitter, linear, j, scale, zero));
     finish(cx, r, linear, j);

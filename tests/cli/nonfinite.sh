@@ -1,0 +1,51 @@
+# A NaN or an infinity in a weight or an activation stops the run and says where; a module that cannot be solved is rounded
+# and reported, and is fatal with --strict.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+begins() { # file, tensor: offset of its first byte
+    header=$(od -An -tu8 -N8 "$1" | tr -d ' ')
+    at=$(head -c $((8 + header)) "$1" | tail -c "$header" | grep -o "\"$2\":{[^}]*}" | sed 's/.*"data_offsets":\[\([0-9]*\),.*/\1/')
+    echo $((8 + header + at))
+}
+plant() { # copy, tensor, element, two bytes of BF16 in octal
+    rm -rf "$1" && cp -r "$model" "$1" && chmod -R u+w "$1"
+    printf "$4" | dd of="$1/model.safetensors" bs=1 seek=$(($(begins "$1/model.safetensors" "$2") + 2 * $3)) conv=notrunc status=none
+}
+run() { # model, output, flags
+    from=$1 to=$2
+    shift 2
+    "$ONESHOT" --model "$from" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 3 --max-seq-length 32 \
+        --progress none --output "$to" "$@" >/dev/null 2>stderr.txt
+}
+refused() { # what, words of the message; then as run
+    want=$1
+    shift
+    if run "$@"; then echo "accepted: $want"; exit 1; fi
+    grep -Eq -- "$want" stderr.txt || { echo "wanted: $want"; cat stderr.txt; exit 1; }
+    [ ! -e "$2" ] || { echo "$want: $2 was made"; exit 1; }
+}
+gptq="--scheme W4A16 --method gptq --ignore lm_head"
+plant nan model.layers.1.mlp.up_proj.weight 1000 '\300\177'
+refused 'model.layers.1.mlp.up_proj.weight.*not finite' nan out $gptq
+refused 'model.layers.1.mlp.up_proj.weight.*not finite' nan out --scheme W4A16 --ignore lm_head
+plant inf model.layers.0.self_attn.q_proj.weight 7 '\200\377'
+refused 'model.layers.0.self_attn.q_proj.weight.*not finite' inf out $gptq
+plant large model.layers.1.input_layernorm.weight 5 '\177\177' # 3.4e38: finite, and its product with most activations not
+refused 'model.layers.1.input_layernorm \(rms_norm\): the output is not finite in sample [0-9]+, token [0-9]+, channel 5' \
+    large out $gptq
+
+# three samples of 8 tokens have singular Hessians, and without damping there is no factor
+cat >undamped.yaml <<YAML
+quant_stage:
+  quant_modifiers:
+    GPTQModifier:
+      dampening_frac: 0
+      scheme: W4A16
+      targets: Linear
+      ignore: [lm_head]
+YAML
+refused 'rounded to nearest; --strict allows no fallback' "$model" out --recipe undamped.yaml --max-seq-length 8 --strict
+run "$model" out --recipe undamped.yaml --max-seq-length 8
+grep -q 'model.layers.0.self_attn.q_proj: Hessian not positive definite.*rounded to nearest' stderr.txt
+grep -q '"fallback": *"Hessian not positive definite at 1000 times the damping: rounded to nearest"' out/oneshot-report.json
+run "$model" healthy $gptq --strict

@@ -1,0 +1,190 @@
+/* test_gptq_numerics.c - GPTQ on Hessians that no healthy model has: it ends, says what it did, gives finite weights
+ * and codes, and the same bytes for any number of threads. */
+#include "base/rng.h"
+#include "modifiers/recipe.h"
+#include "tensor/tensor.h"
+#include "torture.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { I = 256, O = 24, N = 400, SEED = 11 };
+typedef enum {
+    HEALTHY, DEAD, DEAD_AND_HUGE, ZERO, RANK_1, TWINS, HUGE_30, TINY_30, POWER_UP, POWER_DOWN, NEAR_MAX, MIXED,
+    NEARLY, INDEFINITE, HAS_INF, ALL_INF, HAS_NAN, N_KINDS
+} kind;
+static const char *const names[N_KINDS] = {
+    "healthy", "dead", "dead and huge", "zero", "rank 1", "twins", "1e30", "1e-30", "2^100", "2^-100",
+    "near the maximum",
+    "1e30 and 1e-30", "nearly definite", "indefinite", "an infinity", "infinities", "a NaN"};
+
+static float x_of(kind k, int t, int i)
+{
+    float x = osh_rng_sym(SEED, (uint64_t)t, (uint64_t)i);
+    if ((k == DEAD || k == DEAD_AND_HUGE) && i % 5 == 2) return 0;
+    if (k == ZERO) return 0;
+    if (k == RANK_1) return osh_rng_sym(SEED, 1000, (uint64_t)i);
+    if (k == TWINS && i % 2) return osh_rng_sym(SEED, (uint64_t)t, (uint64_t)i - 1);
+    return x;
+}
+
+/* Lower triangle of X^T X; above it nothing may be read. */
+static void fill_hessian(float *h, kind k)
+{
+    for (int i = 0; i < I; i++)
+        for (int j = 0; j < I; j++) {
+            double sum = 0, scale = 1;
+            for (int t = 0; j <= i && t < (k == RANK_1 ? 1 : N); t++) sum += (double)x_of(k, t, i) * x_of(k, t, j);
+            if (k == HUGE_30 || k == DEAD_AND_HUGE) scale = 1e30;
+            if (k == TINY_30) scale = 1e-30;
+            if (k == POWER_UP) scale = 0x1p100;
+            if (k == POWER_DOWN) scale = 0x1p-100;
+            if (k == NEAR_MAX) scale = 2e36;
+            if (k == MIXED) scale = (i < I / 2 ? 1e15 : 1e-15) * (j < I / 2 ? 1e15 : 1e-15);
+            h[i * I + j] = j <= i ? (float)(sum * scale) : NAN;
+        }
+    if (k == NEARLY) h[7 * I + 3] = 1.05f * sqrtf(h[7 * I + 7] * h[3 * I + 3]); // more than |x| |y|
+    if (k == INDEFINITE) h[7 * I + 3] = 1e4f;
+    if (k == HAS_INF) h[9 * I + 9] = INFINITY;
+    if (k == HAS_NAN) h[9 * I + 4] = NAN;
+    for (int i = 0; k == ALL_INF && i < I; i++) h[i * I + i] = INFINITY;
+}
+
+typedef struct result {
+    int8_t codes[O * I];
+    uint16_t w[O * I];
+    double nmse, objective;
+    const char *fallback;
+} result;
+
+static void run(result *out, kind k, int n_threads, const char *method)
+{
+    osh_ctx *cx = NULL;
+    osh_recipe *r = NULL;
+    osh_tensor *w = NULL, *h = NULL;
+    const osh_strs none = {0};
+
+    assert_int_equal(osh_ctx_new(&cx, n_threads), OSH_OK);
+    assert_ok(cx, osh_recipe_of_flags(cx, &r, "W4A16", method, &none, &none));
+    assert_ok(cx, osh_tensor_new(cx, &w, OSH_BF16, 2, (int64_t[]){O, I}));
+    assert_ok(cx, osh_tensor_new(cx, &h, OSH_F32, 2, (int64_t[]){I, I}));
+    for (int i = 0; i < O * I; i++) {
+        float f = osh_rng_sym(SEED, 2000, (uint64_t)i);
+        osh_from_f32((uint16_t *)w->data + i, OSH_BF16, &f, 1);
+    }
+    fill_hessian(h->data, k);
+    osh_linear_job j = {.name = "m", .scheme = &r->modifiers[0].schemes[0], .w = w};
+    assert_ok(cx, r->modifiers[0].type->compress(cx, &r->modifiers[0], &j, 1, h, 4));
+    memcpy(out->codes, j.codes, sizeof out->codes);
+    memcpy(out->w, w->data, sizeof out->w);
+    out->nmse = j.nmse, out->objective = j.objective, out->fallback = j.fallback;
+    osh_linear_job_deinit(cx, &j);
+    osh_tensor_free(cx, w);
+    osh_tensor_free(cx, h);
+    osh_recipe_free(cx, r);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+static int n_differ(const result *a, const result *b)
+{
+    int n = 0;
+    for (int i = 0; i < O * I; i++) n += a->codes[i] != b->codes[i];
+    return n;
+}
+
+static void every_hessian_ends(void **state)
+{
+    (void)state;
+    static result one, three;
+    for (int k = 0; k < N_KINDS; k++) {
+        run(&one, (kind)k, 1, "gptq"), run(&three, (kind)k, 3, "gptq");
+        printf("%-16s nmse %.3e objective %.3e %s\n", names[k], one.nmse, one.objective,
+               one.fallback ? one.fallback : "");
+        assert_memory_equal(one.codes, three.codes, sizeof one.codes);
+        assert_true(one.nmse == three.nmse && one.objective == three.objective && one.fallback == three.fallback);
+        assert_true(isfinite(one.nmse) && isfinite(one.objective) && one.nmse >= 0 && one.nmse <= 1);
+        for (int i = 0; i < O * I; i++) {
+            float f;
+            assert_true(one.codes[i] >= -8 && one.codes[i] <= 7);
+            osh_to_f32(&f, &one.w[i], OSH_BF16, 1);
+            assert_true(isfinite(f));
+        }
+    }
+}
+
+/* A power of two in H changes nothing but the objective, however large. */
+static void scale_does_not_matter(void **state)
+{
+    (void)state;
+    static result plain, up, down, other;
+    run(&plain, HEALTHY, 2, "gptq"), run(&up, POWER_UP, 2, "gptq"), run(&down, POWER_DOWN, 2, "gptq");
+    assert_null(plain.fallback);
+    assert_null(up.fallback);
+    assert_null(down.fallback);
+    assert_int_equal(n_differ(&plain, &up) + n_differ(&plain, &down), 0);
+    assert_true(up.objective == plain.objective * 0x1p100 && down.objective == plain.objective * 0x1p-100);
+    const kind others[] = {HUGE_30, TINY_30, NEAR_MAX};
+    const double factor[] = {1e30, 1e-30, 2e36};
+    for (int i = 0; i < 3; i++) { // not a power of two: H is rounded anew
+        run(&other, others[i], 2, "gptq");
+        assert_null(other.fallback);
+        assert_true(n_differ(&plain, &other) <= O * I / 200);
+        assert_true(fabs(other.objective / factor[i] / plain.objective - 1) < 1e-3);
+    }
+}
+
+static void dead_columns_are_zero(void **state)
+{
+    (void)state;
+    static result r;
+    for (int k = DEAD; k <= ZERO; k++) {
+        run(&r, (kind)k, 2, "gptq");
+        assert_null(r.fallback);
+        for (int i = 0; i < O * I; i++)
+            if (k == ZERO || i % I % 5 == 2) assert_int_equal(r.codes[i], 0);
+    }
+}
+
+/* Rank deficiency is what damping is for, and the ladder for the rest. */
+static void deficient_ones_are_solved(void **state)
+{
+    (void)state;
+    static result gptq, rtn;
+    run(&rtn, HEALTHY, 2, "rtn");
+    const kind kinds[] = {RANK_1, TWINS, MIXED};
+    for (int i = 0; i < 3; i++) {
+        run(&gptq, kinds[i], 2, "gptq");
+        assert_true(n_differ(&gptq, &rtn) > 0);
+        assert_null(gptq.fallback);
+    }
+    run(&gptq, NEARLY, 2, "gptq"); // neither 1 nor 10 % of the mean diagonal is enough
+    assert_string_equal(gptq.fallback, "damping times 100");
+    assert_true(n_differ(&gptq, &rtn) > 0);
+}
+
+/* What cannot be solved is rounded to nearest, and the reason is named. */
+static void hopeless_ones_are_rounded(void **state)
+{
+    (void)state;
+    static result gptq, rtn;
+    run(&rtn, HEALTHY, 2, "rtn");
+    const kind kinds[] = {INDEFINITE, HAS_NAN, HAS_INF, ALL_INF};
+    for (int i = 0; i < 4; i++) {
+        run(&gptq, kinds[i], 2, "gptq");
+        assert_non_null(gptq.fallback);
+        assert_non_null(strstr(gptq.fallback, i < 2 ? "not positive definite" : "not finite"));
+        assert_non_null(strstr(gptq.fallback, "rounded to nearest"));
+        assert_int_equal(n_differ(&gptq, &rtn), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_hessian_ends),        cmocka_unit_test(scale_does_not_matter),
+        cmocka_unit_test(dead_columns_are_zero),     cmocka_unit_test(deficient_ones_are_solved),
+        cmocka_unit_test(hopeless_ones_are_rounded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
