@@ -19,7 +19,7 @@ typedef struct osh_gptq_solve_args {
     int64_t block_size;
     int bits;             // int: qmin = -2^(bits-1); 8 with fp8
     bool fp8;
-    osh_dtype dq_dtype;   // (q - zp) and its product with the scale are rounded to this dtype before the error is formed
+    osh_dtype dq_dtype;   // q - zp and its product with the scale are rounded to this dtype before the error is formed
     double *loss;         // [O] out: sum over columns of err^2 / 2
 } osh_gptq_solve_args;
 /* Fast: threads over fixed row tiles. Of the weight only a tile a thread is held in f32. */
