@@ -1,0 +1,159 @@
+"""gen.py - codes of LLM Compressor's quantize_weight for weights and Hessians that both languages make from a counter RNG.
+
+usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors, torch)
+
+codes.safetensors  <case>.codes as stored (packed, or FP8 bytes), <case>.scale, <case>.zero where asymmetric
+cases.json         <case>: shape, dtype, tokens, samples, dead, and the recipe that describes the same to oneshot;
+                   changed_by_saving: codes that LLM Compressor's second quantization at saving makes others of
+
+    w[o, i] = u u' / 4 of two uniform numbers in [-1, 1), rounded to the dtype
+    x[t, i] = (c[t] m[i] + e[t, i]) g[i] b, whole numbers: X^T X is exact in f32, whatever the order of its sums;
+              c, e in [-15, 15], m in [0, 3], g in [1, 2], or 0 where the column is dead (i mod 37 = 5),
+              b = floor(sqrt(512 / tokens))
+    XX      = X^T X; the low 8 bits of each live diagonal element become i, after a step up: no two columns tie
+    H       = 2 / samples XX with samples a power of two, exact too
+"""
+import importlib.metadata
+import json
+import math
+import pathlib
+
+import numpy as np
+import torch
+from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
+from compressed_tensors.quantization import QuantizationArgs
+from compressed_tensors.quantization.lifecycle.forward import quantize
+from llmcompressor.modifiers.gptq.gptq_quantize import quantize_weight
+from llmcompressor.observers import Observer
+from safetensors.torch import save_file
+
+HERE = pathlib.Path(__file__).parent
+SEED = 20261122
+DTYPES = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32}
+U64 = np.uint64
+
+
+def rng_u64(stream, n):
+    with np.errstate(over="ignore"):
+        x = U64(SEED) + U64(0x9E3779B97F4A7C15) * (U64(stream << 32) + np.arange(n, dtype=U64) + U64(1))
+        x = (x ^ (x >> U64(30))) * U64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> U64(27))) * U64(0x94D049BB133111EB)
+        return x ^ (x >> U64(31))
+
+
+def uniform(stream, n):
+    return (rng_u64(stream, n) >> U64(40)).astype(np.float32) * np.float32(1 / 8388608) - np.float32(1)
+
+
+def whole(stream, n, below):
+    return (rng_u64(stream, n) % U64(below)).astype(np.int64)
+
+
+def make_weight(c):
+    n = c["O"] * c["I"]
+    w = uniform(c["stream"], n) * uniform(c["stream"] + 1, n) * np.float32(0.25)
+    return torch.from_numpy(w.reshape(c["O"], c["I"])).to(DTYPES[c["dtype"]])
+
+
+def make_hessian(c):
+    """X^T X, exact."""
+    tokens, columns, s = c["tokens"], c["I"], c["stream"]
+    common = whole(s + 2, tokens, 31) - 15
+    noise = whole(s + 3, tokens * columns, 31).reshape(tokens, columns) - 15
+    mix, gain = whole(s + 4, columns, 4), (whole(s + 5, columns, 2) + 1) * math.isqrt(512 // tokens)
+    i = np.arange(columns)
+    if c["dead"]:
+        gain[i % 37 == 5] = 0
+    x = (common[:, None] * mix + noise) * gain
+    h = x.T @ x
+    h[i, i] = np.where(gain == 0, 0, (h[i, i] // 256 + 1) * 256 + i)
+    assert np.abs(h).max() < 1 << 24 and columns <= 256
+    return torch.from_numpy(h.astype(np.float32))
+
+
+def ints(bits, strategy, symmetric=True, group=None):
+    return dict(num_bits=bits, type="int", strategy=strategy, symmetric=symmetric, group_size=group)
+
+
+# name: (O, I, dtype, tokens, dead, weights, actorder, modifier's own arguments)
+CASES = {
+    "g64_sym_static": (48, 256, "BF16", 512, False, ints(4, "group", True, 64), "static", {}),
+    "g64_asym_none": (40, 256, "BF16", 512, False, ints(4, "group", False, 64), None, {}),
+    "g32_asym_static_f16": (32, 256, "F16", 512, False, ints(4, "group", False, 32), "static", {}),
+    "channel_int8_static": (16, 256, "BF16", 512, False, ints(8, "channel"), "static", {}),
+    "channel_asym_int5_f32": (24, 256, "F32", 512, False, ints(5, "channel", False), None, {}),
+    "tensor_int6_weight": (24, 256, "BF16", 512, False, ints(6, "tensor"), "weight", {}),
+    "tensor_asym_int4": (32, 256, "BF16", 512, False, ints(4, "tensor", False), None, {}),
+    "dead_g32_int3_static": (48, 256, "BF16", 512, True, ints(3, "group", True, 32), "static", {}),
+    "dead_g128_asym_none": (32, 256, "BF16", 512, True, ints(4, "group", False, 128), None, {}),
+    "singular_g128_static": (32, 256, "BF16", 64, False, ints(4, "group", True, 128), "static", {}),
+    "singular_dead_channel": (32, 256, "BF16", 16, True, ints(4, "channel"), "static", {"dampening_frac": 0.1}),
+    "int2_block64_i192": (64, 192, "BF16", 512, False, ints(2, "group", False, 64), "static",
+                          {"block_size": 64, "dampening_frac": 0.05}),
+    "one_token_int7": (16, 256, "BF16", 1, False, ints(7, "group", True, 64), "static", {}),
+    "fp8_channel_static": (12, 256, "BF16", 512, False,
+                           dict(num_bits=8, type="float", strategy="channel", symmetric=True, group_size=None),
+                           "static", {}),
+}
+SAMPLES = 32
+
+
+def solved_codes(q, scale, zero, args):
+    """The codes that the solver chose. Saving quantizes the dequantized weight once more, in its own dtype, and with 7
+    or 8 bits in BF16 that changes some of them (changed_by_saving): (q - zero) scale has 8 bits of mantissa left."""
+    s, z = scale.double(), zero.double()
+    if args.strategy == "group":
+        s, z = (t.repeat_interleave(args.group_size, dim=1) for t in (s, z))
+    x = q.double() / s
+    if args.type == "float":
+        return x.to(torch.float8_e4m3fn)
+    codes = torch.round(x) + z
+    assert (x + z - codes).abs().max() < 0.3
+    return codes.to(torch.int8)
+
+
+def run(c, weights, actorder, modifier):
+    w, h = make_weight(c), make_hessian(c)
+    args = QuantizationArgs(**weights, actorder=actorder)
+    observer = Observer.load_from_registry("memoryless_minmax", base_name="weight", args=args)
+    observer(w)
+    p = observer.get_qparams()
+    scale, zero = p["scale"], p["zero_point"]
+    q, _, fallback = quantize_weight(
+        w.to(torch.float32)[None], (h * (2 / SAMPLES))[None], scale[None], zero[None], None, args,
+        blocksize=modifier.get("block_size", 128), percdamp=modifier.get("dampening_frac", 0.01))
+    assert not fallback.any()
+    scale = scale.to(w.dtype)
+    codes = solved_codes(q[0], scale, zero, args)
+    resaved = quantize(q[0].to(w.dtype), scale, zero, args, dtype=codes.dtype)
+    c["changed_by_saving"] = int((codes.view(torch.uint8) != resaved.view(torch.uint8)).sum())
+    if weights["type"] == "float":
+        codes = codes.view(torch.uint8)
+    else:
+        codes = pack_to_int32(codes, weights["num_bits"])
+    out = {"codes": codes.contiguous(), "scale": scale.contiguous()}
+    if not weights["symmetric"]:
+        out["zero"] = zero.to(torch.int8).contiguous()
+    return out
+
+
+def main():
+    torch.set_num_threads(1)
+    tensors, cases = {}, {}
+    for k, (name, row) in enumerate(CASES.items()):
+        o, i, dtype, tokens, dead, weights, actorder, modifier = row
+        c = {"O": o, "I": i, "dtype": dtype, "tokens": tokens, "samples": SAMPLES, "dead": dead, "stream": 10 * k}
+        for leaf, t in run(c, weights, actorder, modifier).items():
+            tensors[f"{name}.{leaf}"] = t
+        group = {"targets": ["Linear"], "weights": {**weights, "actorder": actorder}}
+        own = {**modifier, **({} if actorder else {"actorder": None})}
+        cases[name] = {**c, "recipe": json.dumps(
+            {"s_stage": {"q_modifiers": {"GPTQModifier": {"config_groups": {"g": group}, **own}}}})}
+    save_file(tensors, HERE / "codes.safetensors")
+    (HERE / "cases.json").write_text(json.dumps(cases, indent=1) + "\n")
+    versions = {p: importlib.metadata.version(p) for p in ("torch", "compressed-tensors", "llmcompressor", "numpy")}
+    (HERE / "MANIFEST.json").write_text(json.dumps({"seed": SEED, **versions}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

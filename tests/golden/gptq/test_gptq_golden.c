@@ -1,0 +1,223 @@
+/* test_gptq_golden.c - GPTQModifier against LLM Compressor's quantize_weight, given the same weight and Hessian.
+ *
+ * At least 99.9 % of the codes are the same, and the objective tr(dW H dW^T) of ours is at most 0.1 % above; scales and
+ * zero points are the same bytes. Weights and Hessians as gen.py makes them. Prints the figures. */
+#include "torture.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/rng.h"
+#include "io/safetensors.h"
+#include "modifiers/recipe.h"
+#include "quant/format.h"
+#include "text/json.h"
+
+static const uint64_t seed = 20261122;
+static const char folder[] = OSH_SOURCE_DIR "/tests/golden/gptq";
+
+typedef struct gptq_case {
+    const char *name;
+    int64_t O, I, tokens, samples, stream;
+    bool dead;
+    osh_dtype dtype;
+    osh_recipe *recipe; // own
+    osh_st *st;         // view
+} gptq_case;
+
+static int64_t whole(int64_t stream, int64_t i, uint64_t below)
+{
+    return (int64_t)(osh_rng_u64(seed, (uint64_t)stream, (uint64_t)i) % below);
+}
+
+static osh_tensor *make_weight(osh_ctx *cx, const gptq_case *c)
+{
+    osh_tensor *w = NULL;
+    float *f = osh_alloc(cx, (size_t)(c->O * c->I) * sizeof *f);
+    assert_ok(cx, osh_tensor_new(cx, &w, c->dtype, 2, (int64_t[]){c->O, c->I}));
+    for (int64_t i = 0; i < c->O * c->I; i++) {
+        float u = osh_rng_sym(seed, (uint64_t)c->stream, (uint64_t)i);
+        float v = osh_rng_sym(seed, (uint64_t)c->stream + 1, (uint64_t)i);
+        f[i] = u * v * 0.25f;
+    }
+    osh_from_f32(w->data, c->dtype, f, c->O * c->I);
+    osh_free(cx, f);
+    return w;
+}
+
+/* X^T X, full; row t of X at a time. */
+static osh_tensor *make_hessian(osh_ctx *cx, const gptq_case *c)
+{
+    osh_tensor *h = NULL;
+    int64_t I = c->I, boost = (int64_t)sqrt(512.0 / (double)c->tokens);
+    float *x = osh_alloc(cx, (size_t)I * sizeof *x);
+    assert_ok(cx, osh_tensor_new(cx, &h, OSH_F32, 2, (int64_t[]){I, I}));
+    float *p = h->data;
+    memset(p, 0, osh_tensor_bytes(h));
+    for (int64_t t = 0; t < c->tokens; t++) {
+        int64_t common = whole(c->stream + 2, t, 31) - 15;
+        for (int64_t i = 0; i < I; i++) {
+            int64_t noise = whole(c->stream + 3, t * I + i, 31) - 15;
+            int64_t gain = c->dead && i % 37 == 5 ? 0 : (whole(c->stream + 5, i, 2) + 1) * boost;
+            x[i] = (float)((common * whole(c->stream + 4, i, 4) + noise) * gain);
+        }
+        for (int64_t i = 0; i < I; i++)
+            for (int64_t j = 0; j < I; j++) p[i * I + j] += x[i] * x[j];
+    }
+    for (int64_t i = 0; i < I; i++)
+        if (!(c->dead && i % 37 == 5)) p[i * I + i] = (float)(((int64_t)p[i * I + i] / 256 + 1) * 256 + i);
+    osh_free(cx, x);
+    return h;
+}
+
+/* tensor <case>.<leaf>; NULL where it is absent. */
+static osh_tensor *load(osh_ctx *cx, const gptq_case *c, const char *leaf)
+{
+    char name[96];
+    osh_tensor *t = NULL;
+    snprintf(name, sizeof name, "%s.%s", c->name, leaf);
+    for (int64_t i = 0; i < osh_st_count(c->st); i++) {
+        const osh_st_entry *e = osh_st_at(c->st, i);
+        if (strcmp(e->name, name)) continue;
+        assert_ok(cx, osh_tensor_new(cx, &t, e->dtype, e->ndim, e->shape));
+        assert_ok(cx, osh_st_read(cx, t->data, c->st, e));
+    }
+    return t;
+}
+
+/* The reference's codes, a byte each. */
+static int8_t *load_codes(osh_ctx *cx, const gptq_case *c, const osh_q_args *q)
+{
+    int8_t *codes = osh_alloc(cx, (size_t)(c->O * c->I));
+    osh_tensor *t = load(cx, c, "codes");
+    assert_non_null(t);
+    if (q->type == OSH_Q_FLOAT) {
+        assert_int_equal(osh_tensor_bytes(t), c->O * c->I);
+        memcpy(codes, t->data, (size_t)(c->O * c->I));
+    } else {
+        int64_t words = osh_pack_words(c->I, q->bits);
+        assert_int_equal(osh_tensor_bytes(t), c->O * words * 4);
+        for (int64_t o = 0; o < c->O; o++)
+            osh_unpack_row(codes + o * c->I, 1, (const uint32_t *)t->data + o * words, 1, c->I, q->bits);
+    }
+    osh_tensor_free(cx, t);
+    return codes;
+}
+
+static void same_bytes(osh_ctx *cx, const gptq_case *c, const char *leaf, const osh_tensor *got)
+{
+    osh_tensor *want = load(cx, c, leaf);
+    if (!want != !got) fail_msg("%s: %s is there for one only", c->name, leaf);
+    if (want) {
+        assert_int_equal(got->dtype, want->dtype);
+        assert_int_equal(osh_tensor_bytes(got), osh_tensor_bytes(want));
+        if (memcmp(got->data, want->data, osh_tensor_bytes(want))) fail_msg("%s: %s differs", c->name, leaf);
+    }
+    osh_tensor_free(cx, want);
+}
+
+/* tr(dW H dW^T) of the weight that codes stand for; a dead column costs nothing. */
+static double objective(osh_ctx *cx, const gptq_case *c, const osh_tensor *w, const float *h, const void *codes,
+                        const osh_qparams *p, const osh_q_args *q)
+{
+    int64_t I = c->I, n = c->O * I;
+    double sum = 0;
+    osh_tensor *dq = NULL;
+    float *a = osh_alloc(cx, (size_t)n * sizeof *a), *b = osh_alloc(cx, (size_t)n * sizeof *b);
+    assert_ok(cx, osh_tensor_new(cx, &dq, c->dtype, 2, w->shape));
+    assert_ok(cx, osh_q_decode(cx, dq, codes, p, q));
+    osh_to_f32(a, w->data, c->dtype, n);
+    osh_to_f32(b, dq->data, c->dtype, n);
+    for (int64_t i = 0; i < n; i++) a[i] -= b[i];
+    for (int64_t o = 0; o < c->O; o++)
+        for (int64_t i = 0; i < I; i++) {
+            double row = 0;
+            for (int64_t j = 0; j < I; j++) row += (double)h[i * I + j] * a[o * I + j];
+            sum += row * a[o * I + i];
+        }
+    osh_tensor_free(cx, dq);
+    osh_free(cx, a);
+    osh_free(cx, b);
+    return sum;
+}
+
+static void run_case(osh_ctx *cx, const gptq_case *c)
+{
+    osh_modifier *m = &c->recipe->modifiers[0];
+    const osh_q_args *q = &m->schemes[0].weights;
+    osh_tensor *w = make_weight(cx, c), *used = make_weight(cx, c), *h = make_hessian(cx, c), *h_used = NULL;
+    int8_t *want = load_codes(cx, c, q);
+    int64_t n = c->O * c->I, same = 0;
+
+    assert_ok(cx, osh_tensor_new(cx, &h_used, OSH_F32, 2, h->shape));
+    float *to = h_used->data;
+    for (int64_t i = 0; i < c->I; i++) // above the diagonal nothing may be read
+        for (int64_t j = 0; j < c->I; j++) to[i * c->I + j] = j <= i ? ((float *)h->data)[i * c->I + j] : NAN;
+    osh_linear_job job = {.name = c->name, .scheme = &m->schemes[0], .w = used};
+    assert_ok(cx, m->type->compress(cx, m, &job, 1, h_used, c->samples));
+    assert_null(job.fallback);
+    same_bytes(cx, c, "scale", job.params.scale);
+    same_bytes(cx, c, "zero", job.params.zero);
+    for (int64_t i = 0; i < n; i++) same += ((int8_t *)job.codes)[i] == want[i];
+    double ours = objective(cx, c, w, h->data, job.codes, &job.params, q);
+    double theirs = objective(cx, c, w, h->data, want, &job.params, q);
+    void *rtn = osh_alloc(cx, (size_t)n);
+    assert_ok(cx, osh_q_encode(cx, rtn, w, &job.params, q, OSH_ARITH_REFERENCE));
+    double nearest = objective(cx, c, w, h->data, rtn, &job.params, q);
+    print_message("%-24s %2ld of %5ld codes differ  objective %.7g, reference %.7g (ratio %.6f), RTN %.5g\n", c->name,
+                  (long)(n - same), (long)n, ours, theirs, ours / theirs, nearest);
+    assert_true(same * 1000 >= n * 999);
+    assert_true(ours <= theirs * 1.001);
+    assert_true(theirs < nearest); // the Hessian is load-bearing
+    osh_linear_job_deinit(cx, &job);
+    osh_tensor_free(cx, w);
+    osh_tensor_free(cx, used);
+    osh_tensor_free(cx, h);
+    osh_tensor_free(cx, h_used);
+    osh_free(cx, want);
+    osh_free(cx, rtn);
+}
+
+static void test_cases(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    cJSON *cases = NULL;
+    osh_st *st = NULL;
+    char path[512];
+    int n = 0;
+
+    assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+    snprintf(path, sizeof path, "%s/codes.safetensors", folder);
+    assert_ok(cx, osh_st_open(cx, &st, path));
+    snprintf(path, sizeof path, "%s/cases.json", folder);
+    assert_ok(cx, osh_json_read(cx, &cases, path, 1 << 20, 0));
+    for (const cJSON *j = cases->child; j; j = j->next, n++) {
+        gptq_case c = {.name = j->string, .st = st};
+        const char *dtype = NULL, *recipe = NULL;
+        assert_ok(cx, osh_json_int(cx, &c.O, j, "O", path));
+        assert_ok(cx, osh_json_int(cx, &c.I, j, "I", path));
+        assert_ok(cx, osh_json_int(cx, &c.tokens, j, "tokens", path));
+        assert_ok(cx, osh_json_int(cx, &c.samples, j, "samples", path));
+        assert_ok(cx, osh_json_int(cx, &c.stream, j, "stream", path));
+        assert_ok(cx, osh_json_bool_or(cx, &c.dead, j, "dead", false, path));
+        assert_ok(cx, osh_json_str_or(cx, &dtype, j, "dtype", NULL, path));
+        assert_ok(cx, osh_json_str_or(cx, &recipe, j, "recipe", NULL, path));
+        c.dtype = !strcmp(dtype, "BF16") ? OSH_BF16 : !strcmp(dtype, "F16") ? OSH_F16 : OSH_F32;
+        assert_ok(cx, osh_recipe_parse(cx, &c.recipe, recipe, strlen(recipe), c.name));
+        run_case(cx, &c);
+        osh_recipe_free(cx, c.recipe);
+    }
+    assert_int_equal(n, 14);
+    cJSON_Delete(cases);
+    osh_st_close(cx, st);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
