@@ -15,7 +15,7 @@ osh_status osh_run_datafree(osh_ctx *cx, osh_run *r)
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
         r->progress.step = i + 1, r->progress.name = p->linears[i].name, r->progress.error = -1;
         OSH_TRY(osh_run_linear_without_data(cx, r, i));
-        osh_pace_step(&r->pace, work / all, 0);
+        osh_pace_step(&r->pace, work / all, 0, osh_now());
         osh_run_finished(cx, r, p->linears[i].name);
     }
     osh_run_end(cx, r, scope);

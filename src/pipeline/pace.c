@@ -19,27 +19,32 @@ void osh_pace_deinit(osh_ctx *cx, osh_pace *pace)
     pace->cost = NULL;
 }
 
-void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph)
+void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share, double now)
 {
     int at = subgraph < 0 ? pace->n - 1 : subgraph;
-    osh_pace_end(pace);
-    pace->phase = phase, pace->subgraph = at, pace->fraction = 0, pace->inside = true, pace->begun = osh_now();
-    memset(pace->left, 0, sizeof pace->left);
-    for (int s = at; pace->cost && s < pace->n; s++)
-        for (int k = 0; k < OSH_N_PHASES; k++)
-            if (s > at || k > (int)phase) pace->left[k] += pace->cost[s].work[k];
+    osh_pace_end(pace, now);
+    if (at != pace->subgraph) {
+        memset(pace->at, 0, sizeof pace->at);
+        memset(pace->behind, 0, sizeof pace->behind);
+        for (int s = at + 1; pace->cost && s < pace->n; s++)
+            for (int k = 0; k < OSH_N_PHASES; k++) pace->behind[k] += pace->cost[s].work[k];
+    }
+    pace->phase = phase, pace->subgraph = at, pace->share = share, pace->fraction = 0;
+    pace->inside = true, pace->begun = now;
+    for (int k = 0; share >= 1 && k < (int)phase; k++) pace->at[k] = 1;
+    if (share >= 1) pace->at[phase] = 0;
 }
 
 static bool is_pass(osh_phase p) { return p == OSH_PHASE_OBSERVE || p == OSH_PHASE_PROPAGATE; }
 
-void osh_pace_step(osh_pace *pace, double fraction, int64_t n_tokens)
+void osh_pace_step(osh_pace *pace, double fraction, int64_t n_tokens, double now)
 {
     enum { N = sizeof pace->ring / sizeof *pace->ring };
     if (!pace->inside) return;
     pace->fraction = fraction < 1 ? fraction : 1;
     if (!is_pass(pace->phase)) return;
     pace->tokens += n_tokens;
-    double clock = pace->pass_clock + osh_now() - pace->begun;
+    double clock = pace->pass_clock + now - pace->begun;
     if (pace->n_ring && clock - pace->ring[pace->n_ring - 1].clock < window_s / N) return;
     int drop = 0; // of those that are older than the window, all but the last
     while (drop + 1 < pace->n_ring && pace->ring[drop + 1].clock < clock - window_s) drop++;
@@ -49,32 +54,34 @@ void osh_pace_step(osh_pace *pace, double fraction, int64_t n_tokens)
     pace->ring[pace->n_ring].clock = clock, pace->ring[pace->n_ring++].tokens = pace->tokens;
 }
 
-void osh_pace_end(osh_pace *pace)
+void osh_pace_end(osh_pace *pace, double now)
 {
     if (!pace->inside || !pace->cost) return;
-    double seconds = osh_now() - pace->begun;
+    double seconds = now - pace->begun;
     pace->spent[pace->phase] += seconds;
-    pace->finished[pace->phase] += pace->cost[pace->subgraph].work[pace->phase];
+    pace->finished[pace->phase] += pace->share * pace->cost[pace->subgraph].work[pace->phase];
+    pace->at[pace->phase] += pace->share;
     if (is_pass(pace->phase)) pace->pass_clock += seconds;
     pace->inside = false;
 }
 
-double osh_pace_eta(const osh_pace *pace)
+double osh_pace_eta(const osh_pace *pace, double now)
 {
-    double spent[OSH_N_PHASES], finished[OSH_N_PHASES], all_spent = 0, all_finished = 0, eta = 0, rest = 0;
+    double spent[OSH_N_PHASES], finished[OSH_N_PHASES], at[OSH_N_PHASES], all_spent = 0, all_finished = 0, eta = 0;
     if (!pace->cost || pace->subgraph < 0) return 0;
+    const double *work = pace->cost[pace->subgraph].work;
     memcpy(spent, pace->spent, sizeof spent);
     memcpy(finished, pace->finished, sizeof finished);
+    memcpy(at, pace->at, sizeof at);
     if (pace->inside) {
-        double work = pace->cost[pace->subgraph].work[pace->phase];
-        spent[pace->phase] += osh_now() - pace->begun;
-        finished[pace->phase] += work * pace->fraction;
-        rest = work * (1 - pace->fraction);
+        spent[pace->phase] += now - pace->begun;
+        finished[pace->phase] += work[pace->phase] * pace->share * pace->fraction;
+        at[pace->phase] += pace->share * pace->fraction;
     }
     for (int k = 0; k < OSH_N_PHASES; k++) all_spent += spent[k], all_finished += finished[k];
     if (all_finished <= 0) return 0;
     for (int k = 0; k < OSH_N_PHASES; k++) {
-        double left = pace->left[k] + (pace->inside && k == (int)pace->phase ? rest : 0);
+        double left = pace->behind[k] + (at[k] < 1 ? work[k] * (1 - at[k]) : 0);
         if (left <= 0) continue;
         double prior = trusted * (left + finished[k]);
         eta += left * (spent[k] + prior * all_spent / all_finished) / (finished[k] + prior);

@@ -29,6 +29,7 @@ osh_status osh_run_start(osh_ctx *cx, osh_run *r); // plan and emitter are there
 void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc);
 /* A phase of a subgraph (< 0: of none) for the profile, the log and the time to go. */
 osh_scope osh_run_begin(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph);
+osh_scope osh_run_begin_part(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph, double share); // as osh_pace_begin
 /* fraction of the phase that is done; n_tokens went through since the last step. Shows the progress. */
 void osh_run_step(osh_ctx *cx, osh_run *r, double fraction, int64_t n_tokens);
 void osh_run_end(osh_ctx *cx, osh_run *r, osh_scope scope);

@@ -108,19 +108,24 @@ void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc)
 
 static void show(osh_ctx *cx, osh_run *r)
 {
-    r->progress.eta_s = osh_pace_eta(&r->pace);
+    r->progress.eta_s = osh_pace_eta(&r->pace, osh_now());
     r->progress.tokens_per_s = osh_pace_tokens_per_s(&r->pace);
     osh_progress_show(cx, &r->progress);
 }
 
 osh_scope osh_run_begin(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph)
 {
+    return osh_run_begin_part(cx, r, phase, subgraph, 1);
+}
+
+osh_scope osh_run_begin_part(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph, double share)
+{
     const osh_plan *p = r->plan;
     const char *of = subgraph < 0 ? NULL
                      : p->pipeline == OSH_PIPELINE_BASIC ? "the whole model" : p->parts->parts[subgraph].name;
     osh_scope scope = osh_profile_begin(cx, osh_phase_name(phase), of);
-    osh_pace_begin(&r->pace, phase, subgraph);
-    if (r->pace.cost) osh_profile_flops(cx, r->pace.cost[r->pace.subgraph].flops[phase]);
+    osh_pace_begin(&r->pace, phase, subgraph, share, osh_now());
+    if (r->pace.cost) osh_profile_flops(cx, share * r->pace.cost[r->pace.subgraph].flops[phase]);
     if (of) r->progress.name = of;
     r->progress.phase = osh_phase_name(phase), r->progress.done = r->progress.total = 0;
     show(cx, r);
@@ -129,13 +134,13 @@ osh_scope osh_run_begin(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph)
 
 void osh_run_step(osh_ctx *cx, osh_run *r, double fraction, int64_t n_tokens)
 {
-    osh_pace_step(&r->pace, fraction, n_tokens);
+    osh_pace_step(&r->pace, fraction, n_tokens, osh_now());
     show(cx, r);
 }
 
 void osh_run_end(osh_ctx *cx, osh_run *r, osh_scope scope)
 {
-    osh_pace_end(&r->pace);
+    osh_pace_end(&r->pace, osh_now());
     osh_profile_end(cx, scope);
 }
 

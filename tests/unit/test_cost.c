@@ -3,7 +3,6 @@
 #include "torture.h"
 
 #include <math.h>
-#include <unistd.h>
 
 static const char model[] = OSH_SOURCE_DIR "/examples/docs-llama-3m";
 enum { D = 256, F = 512, KV = 128, SAMPLES = 3, T = 64 }; // widths of the model; 4 heads of 64, 2 key/value heads
@@ -104,26 +103,41 @@ static void pace_learns(void **state)
     osh_cost cost[11] = {0};
     for (int s = 0; s < 10; s++) cost[s].work[OSH_PHASE_OBSERVE] = 3, cost[s].work[OSH_PHASE_PROPAGATE] = 1;
     osh_pace pace = {.cost = cost, .n = 11, .subgraph = -1};
-    assert_true(osh_pace_eta(&pace) == 0); // nothing is known
-    double t0 = osh_now();
+    double t = 100;
+    assert_true(osh_pace_eta(&pace, t) == 0); // nothing is known
     for (int s = 0; s < 2; s++) {
-        osh_pace_begin(&pace, OSH_PHASE_OBSERVE, s);
-        for (int k = 1; k <= 4; k++) usleep(45000), osh_pace_step(&pace, k / 4.0, 100);
-        osh_pace_begin(&pace, OSH_PHASE_PROPAGATE, s); // ends the other
-        usleep(20000);
-        osh_pace_step(&pace, 1, 400);
+        osh_pace_begin(&pace, OSH_PHASE_OBSERVE, s, 1, t);
+        assert_true(s > 0 || osh_pace_eta(&pace, t) == 0);
+        for (int k = 1; k <= 4; k++) osh_pace_step(&pace, k / 4.0, 100, t += 9);
+        osh_pace_begin(&pace, OSH_PHASE_PROPAGATE, s, 1, t); // ends the other
+        osh_pace_step(&pace, 0.5, 200, t += 2);
+        if (fabs(osh_pace_eta(&pace, t) / (40 * (9 - s) + 2) - 1) > 0.2) fail_msg("%.1f", osh_pace_eta(&pace, t));
+        osh_pace_step(&pace, 1, 200, t += 2);
     }
-    osh_pace_end(&pace);
-    double took = osh_now() - t0, eta = osh_pace_eta(&pace);
-    if (fabs(eta / (4 * took) - 1) > 0.15) fail_msg("eta %.3f, took %.3f for a fifth", eta, took);
-    if (osh_pace_tokens_per_s(&pace) < 1000 || osh_pace_tokens_per_s(&pace) > 8000) // 1600 in 0.4 s
-        fail_msg("%.0f tokens per second", osh_pace_tokens_per_s(&pace));
-    osh_pace_begin(&pace, OSH_PHASE_OBSERVE, 8); // the subgraphs between were done by an earlier run
-    if (osh_pace_eta(&pace) > 2.3 * took / 2 || osh_pace_eta(&pace) < 1.7 * took / 2)
-        fail_msg("eta %.3f for two subgraphs that take %.3f", osh_pace_eta(&pace), took);
-    osh_pace_begin(&pace, OSH_PHASE_SEAL, -1);
-    osh_pace_end(&pace);
-    assert_true(osh_pace_eta(&pace) == 0); // the end
+    osh_pace_end(&pace, t);
+    if (fabs(osh_pace_eta(&pace, t) / 320 - 1) > 0.02) fail_msg("eta %.1f, want 320", osh_pace_eta(&pace, t));
+    near_to(osh_pace_tokens_per_s(&pace), 500.0 / 13); // since the last step before the window
+    osh_pace_begin(&pace, OSH_PHASE_OBSERVE, 8, 1, t); // the subgraphs between were done by an earlier run
+    if (fabs(osh_pace_eta(&pace, t) / 80 - 1) > 0.02) fail_msg("eta %.1f, want 80", osh_pace_eta(&pace, t));
+    osh_pace_begin(&pace, OSH_PHASE_SEAL, -1, 1, t);
+    osh_pace_end(&pace, t + 1);
+    assert_true(osh_pace_eta(&pace, t + 1) == 0); // the end
+}
+
+/* A subgraph in two rounds of observe and solve: half of each is left behind the first. */
+static void pace_of_rounds(void **state)
+{
+    osh_cost cost[2] = {{{0}}};
+    cost[0].work[OSH_PHASE_OBSERVE] = 4, cost[0].work[OSH_PHASE_SOLVE] = 2;
+    osh_pace pace = {.cost = cost, .n = 2, .subgraph = -1};
+    double t = 5;
+    for (int round = 0; round < 2; round++) {
+        osh_pace_begin(&pace, OSH_PHASE_OBSERVE, 0, 0.5, t);
+        osh_pace_step(&pace, 1, 100, t += 6);
+        osh_pace_begin(&pace, OSH_PHASE_SOLVE, 0, 0.5, t);
+        osh_pace_end(&pace, t += 3);
+        near_to(osh_pace_eta(&pace, t), round ? 0 : 9);
+    }
 }
 
 int main(void)
@@ -132,6 +146,7 @@ int main(void)
         cmocka_unit_test(flops_of_layers),
         cmocka_unit_test(pipelines),
         cmocka_unit_test(pace_learns),
+        cmocka_unit_test(pace_of_rounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

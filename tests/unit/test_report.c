@@ -1,4 +1,4 @@
-/* test_report.c - both reports of a run that is made up: many modules, fallbacks, an error that is no number, a budget. */
+/* test_report.c - both reports of a made-up run: many modules, fallbacks, an error that is no number, a budget. */
 #include "pipeline/report.h"
 #include "torture.h"
 
