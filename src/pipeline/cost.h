@@ -49,8 +49,8 @@ typedef struct osh_pace {
 } osh_pace;
 osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_plan *p);
 void osh_pace_deinit(osh_ctx *cx, osh_pace *pace);
-/* now: osh_now(). subgraph < 0: none. share 1: the whole phase, and those before it are over; less: a part of it, in any
- * order. */
+/* now: osh_now(). subgraph < 0: none. share 1: the whole phase, and those before it are over; less: a part of it, in
+ * any order. */
 void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share, double now);
 /* fraction of what was begun that is done; n_tokens went through since the last step. */
 void osh_pace_step(osh_pace *pace, double fraction, int64_t n_tokens, double now);

@@ -5,7 +5,6 @@
 #include "text/yaml.h"
 #include "torture.h"
 
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,9 +97,8 @@ static void own_time_only(void **state)
     assert_int_equal(d.n_rows, 2);
     assert_string_equal(d.rows[0].phase, "outer");
     assert_int_equal(d.rows[0].n, 2);
-    assert_true(d.rows[0].seconds >= 0.0095 && d.rows[0].seconds < 0.029);
-    assert_true(d.rows[1].seconds >= 0.029);
-    assert_true(d.seconds >= 0.039 && fabs(d.seconds - d.rows[0].seconds - d.rows[1].seconds) < 0.02);
+    assert_true(d.rows[0].seconds >= 0.0095 && d.rows[1].seconds >= 0.029);
+    assert_true(d.rows[0].seconds + d.rows[1].seconds <= d.seconds + 1e-6); // nothing is counted twice
     osh_profile_data_deinit(cx, &d);
     osh_profile_end(cx, a);
     osh_profile_stop(cx);
