@@ -65,10 +65,19 @@ foreach(file IN LISTS files)
   osh_test_props(${target} fuzz 300)
 endforeach()
 
-# tools: what scripts of the tests need besides the program; no test of their own.
+# tools: what scripts of the tests need besides the program; no test of their own. inject.c is for LD_PRELOAD.
 file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/tools/*.c)
 foreach(file IN LISTS files)
-  osh_test_exe(${file} tool target)
+  get_filename_component(name ${file} NAME_WE)
+  if(name STREQUAL "inject")
+    add_library(inject MODULE ${file})
+    target_compile_options(inject PRIVATE -fno-sanitize=all)
+    target_link_options(inject PRIVATE -fno-sanitize=all)
+    target_link_libraries(inject PRIVATE ${CMAKE_DL_LIBS})
+    set_target_properties(inject PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  else()
+    osh_test_exe(${file} tool target)
+  endif()
 endforeach()
 
 # scripts: run in a folder of their own; x.sh.stdout and x.sh.exit beside x.sh are what is wanted of it.
@@ -82,7 +91,7 @@ if(TARGET oneshot)
       osh_test_props(${label}_${name} ${label} 900)
       set_property(TEST ${label}_${name} APPEND PROPERTY ENVIRONMENT
                    "ONESHOT=$<TARGET_FILE:oneshot>" "OSH_SOURCE_DIR=${CMAKE_SOURCE_DIR}"
-                   "OSH_EXAMPLES=${CMAKE_BINARY_DIR}/tests")
+                   "OSH_EXAMPLES=${CMAKE_BINARY_DIR}/tests" "OSH_TOOLS=${CMAKE_BINARY_DIR}/tests")
     endforeach()
   endforeach()
 

@@ -20,7 +20,7 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     char *propagate_error;
     int64_t max_shard_size;
     char *arithmetic;
-    bool overwrite, json;
+    bool overwrite, restart, json;
     char *models_dir;
     int64_t threads;
     char *isa;
@@ -45,6 +45,8 @@ extern const osh_field osh_eval_fields[];
 typedef void (*osh_sink)(void *user, const char *text, size_t n); // results; goes to stdout in the program
 
 osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
+/* After a failed osh_oneshot: the directory from which the same call goes on. own; NULL: nothing was done. */
+char *osh_resume_dir(osh_ctx *cx, const osh_options *opt);
 osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 osh_status osh_show_graph(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user); // Graphviz
 osh_status osh_eval(osh_ctx *cx, const osh_eval_options *opt, osh_sink sink, void *user);

@@ -30,6 +30,20 @@ bool osh_dir_exists(const char *path)
     return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
+osh_status osh_file_stat(osh_ctx *cx, int64_t *n_bytes, int64_t *mtime_ns, const char *path)
+{
+    struct stat st;
+    if (stat(path, &st)) return fail_os(cx, "look at", path);
+    *n_bytes = (int64_t)st.st_size;
+    *mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    return OSH_OK;
+}
+
+osh_status osh_file_remove(osh_ctx *cx, const char *path)
+{
+    return unlink(path) && errno != ENOENT ? fail_os(cx, "remove", path) : OSH_OK;
+}
+
 osh_status osh_dir_make(osh_ctx *cx, const char *path)
 {
     osh_status rc = OSH_OK;
@@ -148,12 +162,10 @@ static bool parent_of(char *to, size_t room, const char *path)
     return true;
 }
 
-static osh_status sync_parent(osh_ctx *cx, const char *path)
+osh_status osh_dir_sync(osh_ctx *cx, const char *dir)
 {
-    char dir[PATH_MAX];
     int rc, fd;
 
-    if (!parent_of(dir, sizeof dir, path)) return OSH_OK; // the kernel would have refused such a name before
     do fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     while (fd < 0 && errno == EINTR);
     if (fd < 0) return errno == EACCES ? OSH_OK : fail_os(cx, "open", dir); // a directory may be write-only
@@ -163,6 +175,13 @@ static osh_status sync_parent(osh_ctx *cx, const char *path)
     osh_status st = rc ? fail_os(cx, "sync", dir) : OSH_OK;
     close(fd);
     return st;
+}
+
+static osh_status sync_parent(osh_ctx *cx, const char *path)
+{
+    char dir[PATH_MAX];
+    if (!parent_of(dir, sizeof dir, path)) return OSH_OK; // the kernel would have refused such a name before
+    return osh_dir_sync(cx, dir);
 }
 
 osh_status osh_rename(osh_ctx *cx, const char *from, const char *to)

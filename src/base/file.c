@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,6 +52,11 @@ osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path)
 osh_status osh_file_open_rw(osh_ctx *cx, osh_file **out, const char *path)
 {
     return open_with(cx, out, path, O_RDWR, "open for writing");
+}
+
+osh_status osh_file_open_or_create(osh_ctx *cx, osh_file **out, const char *path)
+{
+    return open_with(cx, out, path, O_RDWR | O_CREAT, "open for writing");
 }
 
 void osh_file_close(osh_ctx *cx, osh_file *f)
@@ -125,6 +131,42 @@ osh_status osh_file_sync(osh_ctx *cx, osh_file *f)
     do rc = fsync(f->fd);
     while (rc && errno == EINTR);
     return rc && errno != EINVAL ? fail_os(cx, "sync", f->path) : OSH_OK; // EINVAL: a pipe, nothing to sync
+}
+
+osh_status osh_file_sync_data(osh_ctx *cx, osh_file *f)
+{
+    int rc;
+    do rc = fdatasync(f->fd);
+    while (rc && errno == EINTR);
+    return rc && errno != EINVAL ? fail_os(cx, "sync", f->path) : OSH_OK;
+}
+
+osh_status osh_file_truncate(osh_ctx *cx, osh_file *f, int64_t n_bytes)
+{
+    int rc;
+    do rc = ftruncate(f->fd, (off_t)n_bytes);
+    while (rc && errno == EINTR);
+    return rc ? fail_os(cx, "cut", f->path) : OSH_OK;
+}
+
+osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken)
+{
+    int rc;
+    do rc = flock(f->fd, LOCK_EX | LOCK_NB);
+    while (rc && errno == EINTR);
+    *taken = !rc || errno == EOPNOTSUPP || errno == ENOLCK || errno == ENOSYS; // a file system without locks
+    return rc && !*taken && errno != EWOULDBLOCK ? fail_os(cx, "lock", f->path) : OSH_OK;
+}
+
+bool osh_file_is_at(const osh_file *f, const char *path)
+{
+    struct stat a, b;
+    return !fstat(f->fd, &a) && !stat(path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+void osh_file_forget(osh_file *f)
+{
+    posix_fadvise(f->fd, 0, 0, POSIX_FADV_DONTNEED); // advice: what comes of it is not known
 }
 
 osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *path, size_t max_bytes)

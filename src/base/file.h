@@ -7,6 +7,7 @@ typedef struct osh_file osh_file; // an open file: fd and path
 osh_status osh_file_open(osh_ctx *cx, osh_file **out, const char *path);   // read only
 osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path); // read/write, truncated
 osh_status osh_file_open_rw(osh_ctx *cx, osh_file **out, const char *path); // must exist
+osh_status osh_file_open_or_create(osh_ctx *cx, osh_file **out, const char *path); // read/write, what it holds stays
 void osh_file_close(osh_ctx *cx, osh_file *f);                             // accepts NULL
 int64_t osh_file_bytes(const osh_file *f);
 const char *osh_file_path(const osh_file *f);
@@ -14,6 +15,12 @@ osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t 
 osh_status osh_file_pwrite(osh_ctx *cx, osh_file *f, const void *from, size_t n, int64_t offset);
 osh_status osh_file_reserve(osh_ctx *cx, osh_file *f, int64_t n_bytes); // a full disk fails here
 osh_status osh_file_sync(osh_ctx *cx, osh_file *f);
+osh_status osh_file_sync_data(osh_ctx *cx, osh_file *f); // without its times: fdatasync
+osh_status osh_file_truncate(osh_ctx *cx, osh_file *f, int64_t n_bytes);
+/* Takes the whole file for this process until it is closed; *taken false: another one has it. */
+osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken);
+bool osh_file_is_at(const osh_file *f, const char *path); // path still names this very file
+void osh_file_forget(osh_file *f); // its pages leave the cache where they are clean: the next read asks the disk
 
 /* own, a NUL behind the n bytes; max_bytes 0: no cap */
 osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *path, size_t max_bytes);
@@ -21,12 +28,15 @@ osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *pat
 osh_status osh_file_write_all(osh_ctx *cx, const char *path, const void *p, size_t n);
 osh_status osh_file_copy(osh_ctx *cx, const char *to, const char *from); // bytes, fsync
 bool osh_file_exists(const char *path);
+osh_status osh_file_stat(osh_ctx *cx, int64_t *n_bytes, int64_t *mtime_ns, const char *path);
+osh_status osh_file_remove(osh_ctx *cx, const char *path); // fine if it is not there
 bool osh_dir_exists(const char *path);
 osh_status osh_dir_make(osh_ctx *cx, const char *path); // with its parents; fine if it is there
 /* sorted by bytes; own: free with osh_strings_free */
 osh_status osh_dir_list(osh_ctx *cx, char ***names, size_t *n, const char *path);
 void osh_strings_free(osh_ctx *cx, char **names, size_t n);
 osh_status osh_dir_remove(osh_ctx *cx, const char *path); // recursively; fine if it is not there
+osh_status osh_dir_sync(osh_ctx *cx, const char *path);   // the names in it
 osh_status osh_rename(osh_ctx *cx, const char *from, const char *to); // and fsync of the parent
 char *osh_path_join(osh_ctx *cx, const char *dir, const char *name);  // own; NULL = no memory
 int64_t osh_disk_free(const char *path); // bytes available where path is or will be; < 0 unknown

@@ -15,7 +15,10 @@ static void on_signal(int sig)
     osh_interrupt(signalled);
 }
 
-typedef struct out_state { bool failed; } out_state;
+typedef struct out_state {
+    bool failed;
+    char *resume; // own: the directory that the same command goes on from
+} out_state;
 static void to_stdout(void *user, const char *text, size_t n)
 {
     if (fwrite(text, 1, n, stdout) != n) ((out_state *)user)->failed = true;
@@ -172,6 +175,7 @@ static osh_status run_job(osh_ctx *cx, line *l, int argc, char **argv, int first
     OSH_TRY(in_context(&work, opt.threads, opt.log_level, opt.progress));
     rc = job(work, &opt, to_stdout, st);
     copy_error(cx, work, rc);
+    if (rc && rc != OSH_E_USAGE && job == osh_oneshot) st->resume = osh_resume_dir(cx, &opt);
 done:
     if (work != cx) osh_ctx_free(work);
     osh_fields_deinit(cx, osh_option_fields, &opt);
@@ -259,7 +263,9 @@ int main(int argc, char **argv)
     if (!rc && (st.failed || fflush(stdout))) rc = osh_fail(cx, OSH_E_IO, "cannot write to standard output");
     if (rc) fprintf(stderr, "oneshot: %s\n", osh_error_text(cx));
     if (rc == OSH_E_USAGE) fputs("hint: oneshot --help\n", stderr);
+    if (st.resume) fprintf(stderr, "hint: the same command goes on from %s\n", st.resume);
     free(l.words);
+    osh_free(cx, st.resume);
     osh_ctx_free(cx);
     return rc == 0 ? 0 : rc == OSH_E_USAGE ? 2 : 1;
 }

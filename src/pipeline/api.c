@@ -40,7 +40,7 @@ static osh_status seal(osh_ctx *cx, osh_run *r)
     OSH_TRY(osh_emit_check(cx, r->emitter));
     osh_run_end(cx, r, scope);
     OSH_TRY(osh_run_report(cx, &report, &html, r));
-    OSH_TRY(osh_emit_seal(cx, r->emitter, report, html));
+    OSH_TRY(osh_emit_seal(cx, r->emitter, r->results, report, html));
     osh_run_finished(cx, r, "the output");
 done:
     osh_free(cx, report);
@@ -76,10 +76,42 @@ static osh_status plan(osh_ctx *cx, osh_plan **p, const osh_options *opt)
     return rc;
 }
 
+static osh_status say_finished(osh_ctx *cx, const osh_plan *p, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_buf_printf(cx, &b, "%s: is finished, made by this command; nothing to do\n", p->opt->output));
+    if (sink) sink(user, b.data, b.len);
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+static void say_resumed(osh_ctx *cx, const osh_run *r)
+{
+    int n = 0;
+    for (int i = 0; i < r->plan->n_linears; i++) n += r->results[i].done;
+    if (osh_emitter_resumed(r->emitter))
+        osh_log(cx, OSH_LOG_INFO, "going on from %s: %d of %d modules are done", osh_emit_dir(r->emitter), n,
+                r->plan->n_linears);
+}
+
+char *osh_resume_dir(osh_ctx *cx, const osh_options *opt)
+{
+    size_t n = opt->output ? strlen(opt->output) : 0;
+    while (n > 1 && opt->output[n - 1] == '/') n--;
+    char *dir = n ? osh_sprintf(cx, "%.*s.oneshot-partial", (int)n, opt->output) : NULL; // own
+    if (dir && osh_dir_exists(dir)) return dir;
+    osh_free(cx, dir);
+    return NULL;
+}
+
 osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
     osh_plan *p = NULL;  // own
+    bool finished = false;
     osh_run r = {.started = osh_now()};
     if (!opt->output) OSH_FAIL(cx, OSH_E_USAGE, "--output is not given");
     OSH_TRY(osh_isa_use(cx, opt->isa));
@@ -87,7 +119,12 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
     OSH_TRY(plan(cx, &p, opt));
     r.plan = p;
     OSH_NEW(cx, r.results, p->n_linears);
-    OSH_TRY(osh_emitter_new(cx, &r.emitter, p));
+    OSH_TRY(osh_emitter_new(cx, &r.emitter, p, r.results, &finished));
+    if (finished) {
+        OSH_TRY(say_finished(cx, p, sink, user));
+        goto done;
+    }
+    say_resumed(cx, &r);
     OSH_TRY(osh_run_start(cx, &r));
     if (p->pipeline == OSH_PIPELINE_DATAFREE) OSH_TRY(osh_run_datafree(cx, &r));
     else OSH_TRY(osh_run_calibrated(cx, &r));

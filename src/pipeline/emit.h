@@ -1,20 +1,47 @@
 /* emit.h - writes the planned files: each tensor once, at its planned offset, in a directory beside
- * the final name, which gets that name when everything has been re-read and agrees. */
+ * the final name, which gets that name when everything has been re-read and agrees.
+ *
+ * A journal in that directory says what is done. A run that finds one of the same identity goes on from there;
+ * docs/resume.md has the records. */
 #ifndef OSH_EMIT_H
 #define OSH_EMIT_H
 #include "pipeline/plan.h"
 
+typedef struct osh_result { // of a Linear
+    double nmse, objective;
+    const char *fallback; // view: static, or of the emitter; NULL: none
+    bool done;
+    bool earlier; // an earlier run did it: its codes are in the output, the weight in memory is the source's
+} osh_result;
+
 typedef struct osh_emitter osh_emitter;
-/* Refuses an output directory that is neither empty nor made by this program (that one only with
- * overwrite), and a disk without room. */
-osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p);
-void osh_emitter_free(osh_ctx *cx, osh_emitter *e); // not sealed: the partial directory is removed
-/* Packs and writes what replaces one Linear. in_scale, in_zero: of a static input, or NULL. */
+/* Takes up the partial directory of an earlier run of the same identity, or begins one; refuses one of another identity
+ * (unless restart is set), one that another process writes, an output directory that is neither empty nor made by this
+ * program (that one only with overwrite), and a disk without room. Fills what the journal knows into results
+ * [linears]. *finished: the final directory is this run's output already; *out is NULL. */
+osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, osh_result *results, bool *finished);
+/* Not sealed: the partial directory stays if something in it is done. */
+void osh_emitter_free(osh_ctx *cx, osh_emitter *e);
+bool osh_emitter_resumed(const osh_emitter *e);
+bool osh_emitter_holds_work(const osh_emitter *e); // something is done: worth to go on from
+
+/* Packs, writes and records what replaces one Linear. in_scale, in_zero: of a static input, or NULL. One thread at a
+ * time. */
 osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, const osh_linear_job *job,
                            const osh_tensor *in_scale, const osh_tensor *in_zero);
+/* The weight [O, I] that the emitted codes stand for, read from the output: bit for bit what the modifier left. */
+osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *w);
+
+/* A subgraph is complete. generation >= 0: that of the activations behind it in the disk tier, which are on the disk:
+ * the record is, too, when this returns. */
+osh_status osh_emit_subgraph(osh_ctx *cx, osh_emitter *e, int subgraph, int64_t generation);
+/* The last subgraph that an earlier run recorded with the generation of its activations; -1: none. */
+int osh_emit_boundary(const osh_emitter *e, int64_t *generation);
+
 osh_status osh_emit_copies(osh_ctx *cx, osh_emitter *e); // every tensor that is copied bit for bit
 osh_status osh_emit_check(osh_ctx *cx, osh_emitter *e);  // fsync; every shard is read again and compared
-/* After osh_emit_check: side files, config.json, recipe.yaml, index, reports; rename. */
-osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const char *report_json, const char *report_html);
+/* After osh_emit_check: side files, config.json, recipe.yaml, index, manifest, reports; rename. */
+osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results, const char *report_json,
+                         const char *report_html);
 const char *osh_emit_dir(const osh_emitter *e); // view: where the output is being built
 #endif

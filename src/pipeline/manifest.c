@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/map.h"
-#include "pipeline/plan.h"
+#include "pipeline/manifest.h"
 
 typedef struct builder {
     int64_t cap;
@@ -180,13 +180,16 @@ osh_status osh_plan_manifest(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     builder b = {0};
+    osh_fate *fates = NULL; // own
     OSH_TRY(push_all(cx, p, &b));
+    OSH_TRY(osh_plan_fates(cx, &fates, p));
     OSH_TRY(check_unique(cx, p));
     p->n_shards = assign_shards(p);
     OSH_NEW(cx, p->shards, p->n_shards);
     for (int s = 0; s < p->n_shards; s++) OSH_TRY(lay_out(cx, p, s));
     OSH_TRY(osh_hf_config_with_quantization(cx, &p->config_text, p->ck->config, p->quantization_json, p->untie));
 done:
+    osh_free(cx, fates);
     osh_free(cx, b.at_linear);
     return rc;
 }

@@ -46,6 +46,8 @@ const osh_field osh_option_fields[] = {
      .doc = "of scales and codes: compressed-tensors' rounding, or more accurate"},
     {ROW(overwrite), .type = OSH_F_BOOL, .dflt = "false",
      .doc = "replace a finished output of oneshot"},
+    {ROW(restart), .type = OSH_F_BOOL, .dflt = "false",
+     .doc = "discard what an unfinished run left behind instead of going on from it"},
     {ROW(json), .type = OSH_F_BOOL, .dflt = "false", .doc = "plan: print JSON"},
     {ROW(models_dir), .type = OSH_F_STR,
      .doc = "directory of architecture templates to use beside the built-in ones"},

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "pipeline/manifest.h"
 #include "pipeline/stats.h"
 
 static int64_t weight_bytes(const osh_plan *p, const osh_subgraph *s)
@@ -141,6 +142,7 @@ osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
                   cJSON_AddNumberToObject(root, "output_tensors", (double)p->n_out) &&
                   json_subgraphs(root, p) && json_rest(root, p);
         if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
+        OSH_TRY(osh_manifest_list(cx, cJSON_AddArrayToObject(root, "tensors"), p));
         OSH_TRY(osh_json_print(cx, &text, root, 0));
         OSH_TRY(osh_buf_printf(cx, &b, "%s\n", text));
     }

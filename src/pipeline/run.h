@@ -6,12 +6,6 @@
 #include "pipeline/emit.h"
 #include "pipeline/stats.h"
 
-typedef struct osh_result { // of a Linear
-    double nmse, objective;
-    const char *fallback; // static; NULL: none
-    bool done;
-} osh_result;
-
 typedef struct osh_run {
     const osh_plan *plan; // view
     osh_emitter *emitter; // own
@@ -39,6 +33,11 @@ void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name); // a subgraph 
 osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w,
                          int first_subgraph, int n_subgraphs);
 osh_status osh_run_linear_without_data(osh_ctx *cx, osh_run *r, int linear); // reads the weight itself
+/* Whether every Linear of the subgraphs [first, first + n) that needs statistics is done. */
+bool osh_run_solved(const osh_run *r, int first, int n);
+/* Gives the Linears of a subgraph that an earlier run solved the weights that their codes stand for, where later
+ * subgraphs are to see them. w holds the source's. */
+osh_status osh_run_take_up(osh_ctx *cx, osh_run *r, osh_weights *w, int subgraph);
 osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r); // sequential.c: sequential and basic
 osh_status osh_run_datafree(osh_ctx *cx, osh_run *r);   // datafree.c
 osh_status osh_run_report(osh_ctx *cx, char **json, char **html, const osh_run *r); // own both

@@ -121,8 +121,9 @@ static osh_status visit(osh_ctx *cx, calibration *c, int index)
     const osh_subgraph *s = &p->parts->parts[index];
     const osh_pass *ps = &p->passes[index];
     osh_stats *stats = NULL; // own
+    bool solved = osh_run_solved(r, index, 1); // by an earlier run, or nothing to solve
 
-    if (ps->observe) {
+    if (ps->observe && !solved) {
         osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_OBSERVE, index);
         OSH_TRY(osh_stats_new(cx, &stats, p, index, 1));
         OSH_TRY(choose_nodes(cx, c, s, stats, ps->merged));
@@ -138,15 +139,17 @@ static osh_status visit(osh_ctx *cx, calibration *c, int index)
         osh_run_end(cx, r, scope);
         OSH_TRY(osh_run_solve(cx, r, stats, c->w, index, 1));
     }
-    if (ps->propagate && !ps->merged) {
+    if (ps->propagate && (!ps->merged || solved)) {
         osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_PROPAGATE, index);
         OSH_TRY(choose_nodes(cx, c, s, NULL, true));
         OSH_TRY(onload(cx, c, s->first, s->n_nodes));
+        OSH_TRY(osh_run_take_up(cx, r, c->w, index));
         keep_only(c, s->live_out, s->n_live_out);
         OSH_TRY(pass(cx, c, s->first, s->n_nodes, NULL));
         osh_run_end(cx, r, scope);
     }
     osh_weights_release(cx, c->w, p->graph, s->first, s->n_nodes);
+    if (!solved) OSH_TRY(osh_emit_subgraph(cx, r->emitter, index, -1));
 done:
     osh_stats_free(cx, stats);
     return rc;
@@ -159,6 +162,7 @@ static osh_status sequential(osh_ctx *cx, calibration *c)
     osh_progress *pr = &c->r->progress;
     pr->n_steps = p->parts->n + 1; // and the output
     for (int i = 0; i < p->parts->n; i++) {
+        if (osh_run_solved(c->r, i, p->parts->n - i)) break; // an earlier run did the rest
         if (!p->passes[i].observe && !p->passes[i].propagate) continue;
         pr->step = i + 1, pr->name = p->parts->parts[i].name, pr->error = -1;
         OSH_TRY(visit(cx, c, i));
@@ -175,6 +179,7 @@ static osh_status basic(osh_ctx *cx, calibration *c)
     osh_stats *stats = NULL; // own
     osh_progress *pr = &c->r->progress;
     pr->n_steps = 2, pr->step = 1, pr->name = "the whole model", pr->error = -1;
+    if (osh_run_solved(c->r, 0, p->parts->n)) return OSH_OK; // by an earlier run
     osh_scope scope = osh_run_begin(cx, c->r, OSH_PHASE_OBSERVE, 0);
     OSH_TRY(osh_stats_new(cx, &stats, p, 0, p->parts->n));
     osh_exec_needed(c->run, p->graph, 0, p->graph->n_nodes, osh_stats_wanted(stats));

@@ -7,7 +7,8 @@
 static void finish(osh_ctx *cx, osh_run *r, int linear, const osh_linear_job *j)
 {
     const osh_linear *l = &r->plan->linears[linear];
-    r->results[linear] = (osh_result){j->nmse, j->objective, j->fallback, true};
+    r->results[linear] =
+        (osh_result){.nmse = j->nmse, .objective = j->objective, .fallback = j->fallback, .done = true};
     if (j->fallback) osh_log(cx, OSH_LOG_WARN, "%s: %s", l->name, j->fallback);
     osh_log(cx, OSH_LOG_DEBUG, "%s: relative squared weight error %.3e, objective %.3e", l->name,
             j->nmse, j->objective);
@@ -99,6 +100,30 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights 
         OSH_TRY(solve_group(cx, r, stats, w, i, s0, s1));
     }
     osh_run_end(cx, r, scope);
+done:
+    return rc;
+}
+
+bool osh_run_solved(const osh_run *r, int first, int n)
+{
+    for (int i = 0; i < r->plan->n_linears; i++) {
+        const osh_linear *l = &r->plan->linears[i];
+        if (l->wants && l->subgraph >= first && l->subgraph < first + n && !r->results[i].done) return false;
+    }
+    return true;
+}
+
+osh_status osh_run_take_up(osh_ctx *cx, osh_run *r, osh_weights *w, int subgraph)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = r->plan;
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (l->subgraph != subgraph || !r->results[i].earlier || p->passes[subgraph].merged ||
+            !p->recipe->modifiers[l->modifier].type->propagates || !w->w[l->weight])
+            continue;
+        OSH_TRY(osh_emit_reload(cx, r->emitter, i, w->w[l->weight]));
+    }
 done:
     return rc;
 }

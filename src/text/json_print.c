@@ -82,7 +82,7 @@ static uint32_t decode(const unsigned char **s)
     return c;
 }
 
-static osh_status print_string(osh_ctx *cx, osh_buf *b, const char *text)
+osh_status osh_json_put_string(osh_ctx *cx, osh_buf *b, const char *text)
 {
     osh_status rc = OSH_OK;
     const unsigned char *s = (const unsigned char *)text;
@@ -127,7 +127,7 @@ static osh_status print_members(osh_ctx *cx, osh_buf *b, const cJSON *v, int lev
     for (i = 0; i < n; i++) {
         OSH_TRY(osh_buf_printf(cx, b, "%s\n%*s", i ? "," : "", 2 * level, ""));
         if (object) {
-            OSH_TRY(print_string(cx, b, items[i]->string));
+            OSH_TRY(osh_json_put_string(cx, b, items[i]->string));
             OSH_TRY(put(cx, b, ": "));
         }
         OSH_TRY(print_value(cx, b, items[i], level + 1));
@@ -142,7 +142,7 @@ done:
 static osh_status print_value(osh_ctx *cx, osh_buf *b, const cJSON *v, int level)
 {
     if (cJSON_IsObject(v) || cJSON_IsArray(v)) return print_members(cx, b, v, level);
-    if (cJSON_IsString(v)) return print_string(cx, b, v->valuestring);
+    if (cJSON_IsString(v)) return osh_json_put_string(cx, b, v->valuestring);
     if (cJSON_IsNumber(v)) return print_number(cx, b, v->valuedouble);
     if (cJSON_IsBool(v)) return put(cx, b, cJSON_IsTrue(v) ? "true" : "false");
     if (cJSON_IsRaw(v)) return put(cx, b, v->valuestring);

@@ -1,0 +1,53 @@
+/* emit_impl.h - the inside of the emitter, for emit.c (tensors), resume.c (the journal) and seal.c (the end). */
+#ifndef OSH_EMIT_IMPL_H
+#define OSH_EMIT_IMPL_H
+#include "base/file.h"
+#include "io/journal.h"
+#include "pipeline/emit.h"
+#include "pipeline/identity.h"
+
+enum { OSH_EMIT_CHUNK = 4 << 20 };
+#define OSH_MARK_NAME "oneshot-report.json" // a directory that holds it was made here
+#define OSH_MANIFEST_NAME "oneshot-manifest.json"
+#define OSH_JOURNAL_NAME "oneshot-journal"
+
+enum { // records; docs/resume.md draws them
+    OSH_REC_IDENTITY = 1, // JSON object
+    OSH_REC_LINEAR,       // u32 linear, u32 n, f64 nmse, f64 objective, u64 sums[n], text fallback ("": none)
+    OSH_REC_COPY,         // u64 output tensor, u64 sum
+    OSH_REC_VOID,         // u64 output tensor: what the disk holds is not what was written
+    OSH_REC_SUBGRAPH,     // u32 subgraph, u64 generation of its activations on disk (~0: none)
+    OSH_REC_BARRIER,      // everything recorded before it is on the disk
+    OSH_REC_SEALED        // the directory is complete and lacks its name only
+};
+
+struct osh_emitter {
+    const osh_plan *plan;  // view
+    char *final, *partial; // own: directories
+    osh_identity *id;      // own
+    osh_journal *journal;  // own
+    osh_file **shards;     // own
+    uint64_t *sums;        // own: by output tensor
+    bool *written;         // own
+    bool *dirty;           // own: by shard: written since the last barrier
+    char **fallbacks;      // own: texts of results from the journal
+    size_t n_fallbacks;
+    int64_t unsynced;      // bytes since the last barrier
+    double synced_at;      // osh_now
+    int boundary;          // -1: none
+    int64_t generation;
+    bool ours;             // the partial directory is this run's, not one that was refused
+    bool sealed, replaces, resumed, complete; // complete: only the name is missing
+};
+
+/* emit.c */
+/* Of what the disk holds; chunk: OSH_EMIT_CHUNK bytes. */
+osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out, void *chunk);
+osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e);
+/* seal.c */
+osh_status osh_emit_take_name(osh_ctx *cx, osh_emitter *e);
+/* resume.c */
+osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results);
+osh_status osh_emit_is_finished(osh_ctx *cx, osh_emitter *e, bool *finished);
+osh_status osh_emit_void(osh_ctx *cx, osh_emitter *e, int64_t out); // its record no longer counts
+#endif

@@ -1,0 +1,161 @@
+# Killed at any call that changes the disk, at random moments, by SIGTERM and SIGINT, by a disk that fails or is full, with a
+# journal that was cut or changed: the same command again, and the files are those of a run that nothing disturbed.
+# KILLS: how many kill -9 there are at least.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+kills=${KILLS:-50}
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+RANDOM=42
+one() { # method, output
+    "$ONESHOT" --model "$model" --scheme W4A16 --method "$1" --ignore lm_head --dataset "$model/data/calibration.jsonl" \
+        --num-calibration-samples 5 --max-seq-length 64 --max-shard-size 1MB --progress none --threads 1 --output "$2" "${@:3}"
+}
+injected() { LD_PRELOAD=$OSH_TOOLS/inject.so "$@"; }
+sums() { (cd "$1" && find . -type f ! -name 'oneshot-report.*' ! -name oneshot.log -print0 | sort -z | xargs -0 sha256sum); }
+same() { # output, wanted, what happened
+    sums "$1" >got.txt
+    diff -u "$2" got.txt >diff.txt || { echo "$3: other files than those of a run without"; cat diff.txt; exit 1; }
+    [ ! -e "$1.oneshot-partial" ] || { echo "$3: the partial directory is still there"; exit 1; }
+}
+for method in gptq rtn; do
+    INJECT_COUNT=$PWD/calls.$method injected one $method plain.$method >/dev/null
+    sums plain.$method >want.$method
+done
+calls=$(cat calls.gptq)
+[ "$calls" -gt 100 ] || { echo "only $calls calls were counted"; exit 1; }
+
+# kill -9 at a call: chains, each going on from the one before
+n=0 chains=0 resumed=0
+while [ $n -lt "$kills" ]; do
+    method=gptq; [ $((chains % 4)) = 3 ] && method=rtn
+    out=out.$chains
+    while :; do
+        at=$((RANDOM % (calls * 2 / 3) + 1))
+        if INJECT_AT=$at INJECT_WHAT=kill injected one $method $out >log 2>&1; then break; fi
+        n=$((n + 1))
+        [ ! -e $out.oneshot-partial ] || resumed=$((resumed + 1))
+        [ $n -lt "$kills" ] || { one $method $out >log 2>&1 || { cat log; exit 1; }; break; }
+    done
+    same $out want.$method "kill -9, chain $chains ($n kills)"
+    rm -rf $out
+    chains=$((chains + 1))
+done
+echo "$n kills at calls of the disk, $chains chains, $resumed left work behind"
+
+# at random moments, and asked to stop: the second kind says so and how to go on
+flags=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
+    --num-calibration-samples 5 --max-seq-length 64 --max-shard-size 1MB --progress none --threads 1 --output out)
+moment() { printf '0.%03d' $((RANDOM % 250 + 1)); }
+stopped=0
+for i in $(seq $((kills / 5))); do
+    timeout -s KILL "$(moment)" "$ONESHOT" "${flags[@]}" >log 2>&1 || true
+    for sig in TERM INT; do
+        code=0
+        timeout --preserve-status -s $sig "$(moment)" "$ONESHOT" "${flags[@]}" >log 2>&1 || code=$?
+        [ $code = 1 ] || continue # finished, or not yet listening
+        grep -q '^oneshot: interrupted' log || { cat log; exit 1; }
+        [ ! -e out.oneshot-partial ] || grep -q '^hint: the same command goes on from out.oneshot-partial' log
+        stopped=$((stopped + 1))
+    done
+    one gptq out >log 2>&1 || { cat log; exit 1; }
+    same out want.gptq "killed and stopped at random moments"
+    rm -rf out
+done
+echo "$((kills / 5)) kills at random moments, $stopped runs stopped by SIGTERM and SIGINT"
+
+# a disk that fails, or is full, from some call on: an error that says so; the same command again when it is well
+errors=0
+for what in EIO ENOSPC; do
+    for i in $(seq 8); do
+        at=$((RANDOM % (calls * 9 / 10) + 1)) code=0
+        INJECT_AT=$at INJECT_WHAT=$what injected one gptq out >log 2>&1 || code=$?
+        [ $code = 1 ] || { echo "exit $code with $what at call $at"; cat log; exit 1; }
+        grep -qE 'Input/output error|No space left on device' log || { echo "$what at call $at is not named"; cat log; exit 1; }
+        one gptq out >log 2>&1 || { echo "after $what at call $at"; cat log; exit 1; }
+        same out want.gptq "$what at call $at"
+        rm -rf out
+        errors=$((errors + 1))
+    done
+done
+for call in pwrite fsync fdatasync rename fallocate mkdir; do # the first of a kind and all that follow
+    code=0
+    INJECT_CALLS=$call INJECT_AT=1 INJECT_WHAT=EIO injected one gptq out >log 2>&1 || code=$?
+    [ $code = 1 ] && grep -q 'Input/output error' log || { echo "EIO of $call: exit $code"; cat log; exit 1; }
+    one gptq out >log 2>&1 || { echo "after EIO of $call"; cat log; exit 1; }
+    same out want.gptq "EIO of $call"
+    rm -rf out
+done
+echo "$errors runs on a failing disk"
+
+# a journal that was cut, or one of whose bytes changed; a shard one of whose bytes changed
+leave() { # a partial directory with some work in it
+    rm -rf out out.oneshot-partial
+    INJECT_AT=$((calls * 3 / 5)) INJECT_WHAT=kill injected one gptq out >/dev/null 2>&1 || true
+    [ -e out.oneshot-partial/oneshot-journal ]
+}
+flip() { # file, offset
+    local byte
+    byte=$(od -An -tu1 -j "$2" -N 1 "$1" | tr -d ' ')
+    printf "\\x$(printf %02x $((byte ^ 16)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
+}
+for i in $(seq 6); do
+    leave
+    size=$(stat -c %s out.oneshot-partial/oneshot-journal)
+    if [ $((i % 2)) = 0 ]; then truncate -s $((RANDOM % size)) out.oneshot-partial/oneshot-journal
+    else flip out.oneshot-partial/oneshot-journal $((RANDOM % size)); fi
+    one gptq out >log 2>&1 || { cat log; exit 1; }
+    same out want.gptq "a damaged journal"
+done
+caught=0 remade=0 # behind the last barrier a tensor is made again at once; before it, it is an error first
+for shard in plain.gptq/model-*.safetensors; do
+    leave
+    [ $((caught + remade)) = 0 ] || { INJECT_AT=20 INJECT_WHAT=kill injected one gptq out >/dev/null 2>&1 || true; }
+    file=out.oneshot-partial/${shard#*/}
+    size=$(stat -c %s "$file")
+    for part in 15 25 40 60 75; do flip "$file" $((size * part / 100)); done
+    for again in 1 2 3 4 5 6; do
+        if one gptq out >log 2>&1; then break; fi
+        grep -q 'what the disk holds is not what was written' log || { cat log; exit 1; }
+        caught=$((caught + 1))
+    done
+    grep -q 'were recorded and are not on the disk' log && remade=$((remade + 1))
+    same out want.gptq "a changed shard"
+done
+[ "$caught" -gt 0 ] && [ "$remade" -gt 0 ] || { echo "changed tensors: $caught errors, $remade remade"; exit 1; }
+echo "$caught changed tensors found"
+
+# one process at a time; what decides the bytes must be the same, what does not may change
+leave
+code=0
+flock out.oneshot-partial/oneshot-journal "$ONESHOT" "${flags[@]}" >log 2>&1 || code=$?
+[ $code = 2 ] && grep -q 'another process is writing it' log || { echo "two processes: exit $code"; cat log; exit 1; }
+refused() { # what is named, flags
+    code=0
+    one gptq out "${@:2}" >log 2>&1 || code=$?
+    [ $code = 2 ] && grep -q "was begun by another run: $1 is" log || { echo "$1: exit $code"; cat log; exit 1; }
+}
+refused data --num-calibration-samples 4
+refused recipe --ignore re:.*down_proj
+refused max_shard_size --max-shard-size 2MB
+refused sequential_targets --sequential-targets Linear
+refused propagate_error --propagate-error false
+refused pipeline --pipeline basic
+refused arithmetic --arithmetic f32
+one gptq out --threads 2 --batch-size 3 --log-level info >log 2>&1 || { cat log; exit 1; }
+done=$(sed -n 's/.*going on from out.oneshot-partial: \([0-9]*\) of 28 modules are done.*/\1/p' log)
+[ "${done:-0}" -gt 3 ] && [ "$done" -lt 28 ] || { echo "${done:-0} modules were taken up"; cat log; exit 1; }
+same out want.gptq "other threads and batch size"
+one gptq out >log && grep -q 'is finished' log
+leave
+one gptq out --num-calibration-samples 4 --restart >/dev/null
+[ ! -e out.oneshot-partial ] && ! one gptq out 2>log && grep -q 'holds a finished checkpoint.*of this run data is' log
+
+# an output that is replaced, killed while it is
+for at in 60 $((calls / 2)) $(seq $((calls - 6)) $((calls + 12))); do
+    rm -rf out
+    one gptq out --num-calibration-samples 4 >/dev/null
+    INJECT_AT=$at INJECT_WHAT=kill injected one gptq out --overwrite >/dev/null 2>&1 || true
+    one gptq out --overwrite >log 2>&1 || { cat log; exit 1; }
+    same out want.gptq "replaced, killed at call $at"
+    [ ! -e out.oneshot-replaced ] || { echo "the old output is still there"; exit 1; }
+done
