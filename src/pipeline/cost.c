@@ -34,14 +34,13 @@ static double attended_pairs(const osh_dataset *d, int64_t window)
     return sum;
 }
 
-static double node_flops(const osh_plan *p, const osh_node *n, double tokens)
+static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_node *n, double tokens)
 {
-    const osh_graph *g = p->graph;
     if (is_op(n, "linear"))
         return 2 * tokens * (double)g->values[n->in[0]].width * (double)g->values[n->out[0]].width;
     if (is_op(n, "attention")) {
         const osh_attention_attr *a = n->attr;
-        return 4 * (double)a->n_heads * (double)a->head_dim * attended_pairs(&p->data, a->sliding_window);
+        return 4 * (double)a->n_heads * (double)a->head_dim * attended_pairs(d, a->sliding_window);
     }
     return 0;
 }
@@ -59,6 +58,29 @@ static double node_bytes(const osh_graph *g, const osh_node *n)
     return bytes;
 }
 
+static double node_work(const osh_graph *g, const osh_dataset *d, const osh_node *n, double tokens, bool loaded)
+{
+    double work = node_flops(g, d, n, tokens) / products_per_s;
+    if (!loaded) work += node_bytes(g, n) / bytes_per_s;
+    for (int k = 0; k < n->op->n_out; k++) work += tokens * (double)g->values[n->out[k]].width / elements_per_s;
+    return work;
+}
+
+double osh_cost_of_nodes(const osh_graph *g, const osh_dataset *d, int first, int n, const bool *run)
+{
+    double work = 0, tokens = d->n ? (double)d->offsets[d->n] : 0;
+    for (int i = 0; i < n; i++)
+        if (run[i]) work += node_work(g, d, &g->nodes[first + i], tokens, false);
+    return work;
+}
+
+double osh_cost_of_head(const osh_graph *g, const osh_dataset *d)
+{
+    double tokens = d->n ? (double)d->offsets[d->n] : 0;
+    double products = 2 * tokens * (double)g->values[g->hidden].width * (double)g->n_vocab;
+    return products / products_per_s + tokens * (double)g->n_vocab / elements_per_s;
+}
+
 /* loaded: nodes whose weights an earlier pass left, NULL: none. */
 static void add_nodes(osh_cost *c, osh_phase phase, const osh_plan *p, int first, int n, const bool *run,
                       const bool *loaded, double tokens)
@@ -66,12 +88,8 @@ static void add_nodes(osh_cost *c, osh_phase phase, const osh_plan *p, int first
     for (int i = 0; i < n; i++) {
         if (!run[i]) continue;
         const osh_node *node = &p->graph->nodes[first + i];
-        double flops = node_flops(p, node, tokens);
-        c->flops[phase] += flops;
-        c->work[phase] += flops / products_per_s;
-        if (!loaded || !loaded[i]) c->work[phase] += node_bytes(p->graph, node) / bytes_per_s;
-        for (int k = 0; k < node->op->n_out; k++)
-            c->work[phase] += tokens * (double)p->graph->values[node->out[k]].width / elements_per_s;
+        c->flops[phase] += node_flops(p->graph, &p->data, node, tokens);
+        c->work[phase] += node_work(p->graph, &p->data, node, tokens, loaded && loaded[i]);
     }
 }
 

@@ -27,6 +27,9 @@ typedef struct osh_cost { // of one subgraph
 osh_status osh_cost_new(osh_ctx *cx, osh_cost **out, int *n, const osh_plan *p);
 /* Its share of work[OSH_PHASE_SOLVE], or of ROUND. */
 double osh_cost_of_linear(const osh_plan *p, int linear);
+/* Work of one pass of a dataset through nodes [first, first + n) that run; and of its scores by the head. */
+double osh_cost_of_nodes(const osh_graph *g, const osh_dataset *d, int first, int n, const bool *run);
+double osh_cost_of_head(const osh_graph *g, const osh_dataset *d);
 
 /* Where a run is, how fast each phase has been, and so when it will end. What lies before the present phase in the
  * order of the run is over, whether it was done here, resumed or skipped. */

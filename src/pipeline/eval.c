@@ -9,6 +9,7 @@
 #include "base/elementary.h"
 #include "base/file.h"
 #include "oneshot.h"
+#include "pipeline/cost.h"
 #include "pipeline/forward.h"
 
 typedef struct scores {
@@ -156,6 +157,8 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *o, osh_sink sink, void 
     osh_forward *f = NULL, *ref = NULL; // own
     osh_dataset d = {0};                // own
     scores sc = {0};
+    osh_progress pr = {.error = -1};
+    double work = 0;
     if (!o->model || !o->dataset) OSH_FAIL(cx, OSH_E_USAGE, "eval wants --model DIR and --dataset FILE");
     OSH_TRY(osh_isa_use(cx, o->isa));
     OSH_TRY(osh_forward_open(cx, &f, o->model, o->models_dir));
@@ -165,11 +168,23 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *o, osh_sink sink, void 
         if (ref->graph->n_vocab != f->graph->n_vocab)
             OSH_FAIL(cx, OSH_E_USAGE, "the reference has a vocabulary of %ld, the model one of %ld",
                      (long)ref->graph->n_vocab, (long)f->graph->n_vocab);
-        OSH_TRY(osh_forward_run(cx, ref, &d, o->batch_size, !o->no_activation_quantization));
+        OSH_TRY(osh_forward_work(cx, &work, ref, &d, true));
+        pr.work_total += work, pr.n_steps += ref->parts->n;
     }
-    OSH_TRY(osh_forward_run(cx, f, &d, o->batch_size, !o->no_activation_quantization));
+    OSH_TRY(osh_forward_work(cx, &work, f, &d, true));
+    pr.work_total += work, pr.n_steps += f->parts->n + 1; // and the scores
+    if (ref) OSH_TRY(osh_forward_run(cx, ref, &d, o->batch_size, !o->no_activation_quantization, &pr));
+    OSH_TRY(osh_forward_run(cx, f, &d, o->batch_size, !o->no_activation_quantization, &pr));
     OSH_NEW(cx, sc.per_token, d.offsets[d.n]);
-    for (int64_t b = 0; b < f->n_batches; b++) OSH_TRY(score_batch(cx, &sc, f, ref, b, &d));
+    work = (osh_cost_of_head(f->graph, &d) + (ref ? osh_cost_of_head(ref->graph, &d) : 0)) / (double)f->n_batches;
+    pr.step++, pr.name = "the scores", pr.phase = "score", pr.tokens_per_s = 0;
+    for (int64_t b = 0; b < f->n_batches; b++) {
+        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(score_batch(cx, &sc, f, ref, b, &d));
+        pr.done = b + 1, pr.work_done += work, pr.finished = b + 1 == f->n_batches;
+        if (pr.finished) pr.work_done = pr.work_total;
+        osh_progress_show(cx, &pr);
+    }
     if (!sc.n) OSH_FAIL(cx, OSH_E_USAGE, "%s: no token can be scored: every sample has a single token", o->dataset);
     if (o->per_token) OSH_TRY(write_npy(cx, o->per_token, sc.per_token, sc.n));
     OSH_TRY(print(cx, &sc, &d, o, sink, user));

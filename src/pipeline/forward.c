@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "pipeline/cost.h"
+
 typedef struct act_quant {
     const osh_forward *f;
     osh_tensor *copy; // own: the last quantized input, until the next
@@ -41,25 +43,54 @@ done:
     return rc;
 }
 
-static osh_status run_subgraph(osh_ctx *cx, osh_forward *f, int index, bool *run, bool *keep,
+/* Nodes of the subgraph that make what lives behind it. */
+static void choose(const osh_forward *f, int index, bool *run, bool *keep)
+{
+    const osh_graph *g = f->graph;
+    const osh_subgraph *s = &f->parts->parts[index];
+    memset(keep, 0, (size_t)g->n_values * sizeof *keep);
+    for (int i = 0; i < s->n_live_out; i++) keep[s->live_out[i]] = true;
+    if (index == f->parts->n - 1) keep[g->hidden] = true;
+    osh_exec_needed(run, g, s->first, s->n_nodes, keep);
+}
+
+osh_status osh_forward_work(osh_ctx *cx, double *work, const osh_forward *f, const osh_dataset *d, bool with_head)
+{
+    osh_status rc = OSH_OK;
+    bool *run = NULL, *keep = NULL; // own
+    OSH_NEW(cx, run, f->graph->n_nodes);
+    OSH_NEW(cx, keep, f->graph->n_values);
+    *work = with_head ? osh_cost_of_head(f->graph, d) : 0;
+    for (int i = 0; i < f->parts->n; i++) {
+        choose(f, i, run, keep);
+        *work += osh_cost_of_nodes(f->graph, d, f->parts->parts[i].first, f->parts->parts[i].n_nodes, run);
+    }
+done:
+    osh_free(cx, run);
+    osh_free(cx, keep);
+    return rc;
+}
+
+static osh_status run_subgraph(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int index, bool *run, bool *keep,
                                const osh_exec_hooks *hooks, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = f->graph;
     const osh_subgraph *s = &f->parts->parts[index];
     osh_weights *w = NULL; // own
-    memset(keep, 0, (size_t)g->n_values * sizeof *keep);
-    for (int i = 0; i < s->n_live_out; i++) keep[s->live_out[i]] = true;
-    if (index == f->parts->n - 1) keep[g->hidden] = true;
-    osh_exec_needed(run, g, s->first, s->n_nodes, keep);
+    choose(f, index, run, keep);
+    double work = osh_cost_of_nodes(g, d, s->first, s->n_nodes, run), tokens = (double)d->offsets[d->n];
     OSH_TRY(osh_weights_new(cx, &w, g));
     for (int i = 0; i < s->n_nodes; i++)
         if (run[i]) OSH_TRY(osh_weights_load(cx, w, g, osh_source_checkpoint(f->source), s->first + i, 1));
-    pr->step = index + 1, pr->name = s->name, pr->total = f->n_batches;
-    for (int64_t b = 0; b < f->n_batches; b++) {
+    pr->step++, pr->name = s->name, pr->phase = "forward", pr->total = f->n_batches;
+    double start = osh_now();
+    for (int64_t b = 0, seen = 0; b < f->n_batches; b++) {
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
         OSH_TRY(osh_exec_run(cx, g, s->first, s->n_nodes, run, w, f->batches[b], keep, hooks, true));
-        pr->done = b + 1, pr->work_done += 1;
+        seen += f->batches[b]->n_tokens;
+        pr->done = b + 1, pr->work_done += work * (double)f->batches[b]->n_tokens / tokens;
+        pr->tokens_per_s = (double)seen / (osh_now() - start + 1e-9);
         osh_progress_show(cx, pr);
     }
     pr->finished = true;
@@ -71,7 +102,7 @@ done:
 }
 
 osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size,
-                           bool quantize_activations)
+                           bool quantize_activations, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = f->graph;
@@ -79,7 +110,6 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
     act_quant aq = {.f = f};
     osh_exec_hooks hooks = {.linear_input = quantize_input, .user = &aq};
     int64_t size = batch_size > 0 ? batch_size : 1, n = (d->n + size - 1) / size;
-    osh_progress pr = {.n_steps = f->parts->n, .phase = "forward", .error = -1, .work_total = (double)n * f->parts->n};
     OSH_NEW(cx, run, g->n_nodes);
     OSH_NEW(cx, keep, g->n_values);
     OSH_NEW(cx, f->batches, n);
@@ -90,7 +120,7 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
         f->n_batches = b + 1;
     }
     bool quantized = quantize_activations && osh_source_n_quantized(f->source) > 0;
-    for (int i = 0; i < f->parts->n; i++) OSH_TRY(run_subgraph(cx, f, i, run, keep, quantized ? &hooks : NULL, &pr));
+    for (int i = 0; i < f->parts->n; i++) OSH_TRY(run_subgraph(cx, f, d, i, run, keep, quantized ? &hooks : NULL, pr));
     const osh_weight *hw = &g->weights[g->nodes[g->head].w[0]];
     OSH_TRY(osh_checkpoint_load(cx, &f->head, osh_source_checkpoint(f->source), hw->name, hw->ndim, hw->shape));
 done:

@@ -15,7 +15,10 @@ typedef struct osh_forward {
 } osh_forward;
 
 osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model, const char *models_dir);
+/* pr: its work_done grows by osh_forward_work, whatever else the caller counts in it. */
 osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size,
-                           bool quantize_activations);
+                           bool quantize_activations, osh_progress *pr);
+/* Of osh_forward_run and, with_head, of the scores behind it. */
+osh_status osh_forward_work(osh_ctx *cx, double *work, const osh_forward *f, const osh_dataset *d, bool with_head);
 void osh_forward_close(osh_ctx *cx, osh_forward *f);
 #endif
