@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/quote.h"
 #include "oneshot.h"
 
 static osh_ctx *signalled; // the one context of this program, for the handler
@@ -17,6 +18,7 @@ static void on_signal(int sig)
 
 typedef struct out_state {
     bool failed;
+    bool json; // on standard error
     char *resume; // own: the directory that the same command goes on from
 } out_state;
 static void to_stdout(void *user, const char *text, size_t n)
@@ -120,7 +122,8 @@ static osh_status no_words(osh_ctx *cx, const line *l)
 }
 
 /* OpenBLAS takes its kernels from a variable that it reads when it is loaded: where they are not those of --isa, this
- * program starts itself once more with the variable set. Where that changed nothing, or cannot be done, auto goes on. */
+ * program starts itself once more with the variable set. Where that changed nothing, or cannot be done, auto goes on.
+ */
 static osh_status select_isa(osh_ctx *cx, const char *isa, char **argv)
 {
     osh_status rc = OSH_OK;
@@ -172,6 +175,7 @@ static osh_status run_job(osh_ctx *cx, line *l, int argc, char **argv, int first
     OSH_TRY(no_words(cx, l));
     if (!opt.model) OSH_FAIL(cx, OSH_E_USAGE, "--model is not given");
     OSH_TRY(select_isa(cx, opt.isa, argv));
+    st->json = opt.progress && !strcmp(opt.progress, "json");
     OSH_TRY(in_context(&work, opt.threads, opt.log_level, opt.progress));
     rc = job(work, &opt, to_stdout, st);
     copy_error(cx, work, rc);
@@ -198,6 +202,7 @@ static osh_status run_eval(osh_ctx *cx, line *l, int argc, char **argv, out_stat
     }
     OSH_TRY(no_words(cx, l));
     OSH_TRY(select_isa(cx, opt.isa, argv));
+    st->json = opt.progress && !strcmp(opt.progress, "json");
     OSH_TRY(in_context(&work, opt.threads, opt.log_level, opt.progress));
     rc = osh_eval(work, &opt, to_stdout, st);
     copy_error(cx, work, rc);
@@ -248,6 +253,23 @@ static osh_status dispatch(osh_ctx *cx, line *l, int argc, char **argv, out_stat
     return run_job(cx, l, argc, argv, 1, osh_oneshot, st);
 }
 
+static int exit_code(osh_status rc) { return rc == 0 ? 0 : rc == OSH_E_USAGE ? 2 : 1; }
+
+static void complain(const osh_ctx *cx, osh_status rc, const out_state *st)
+{
+    char text[8192], dir[4096];
+    if (!st->json) {
+        fprintf(stderr, "oneshot: %s\n", osh_error_text(cx));
+        if (rc == OSH_E_USAGE) fputs("hint: oneshot --help\n", stderr);
+        if (st->resume) fprintf(stderr, "hint: the same command goes on from %s\n", st->resume);
+        return;
+    }
+    osh_quote(text, sizeof text, osh_error_text(cx));
+    fprintf(stderr, "{\"event\":\"error\",\"exit\":%d,\"text\":\"%s\"", exit_code(rc), text);
+    if (st->resume) osh_quote(dir, sizeof dir, st->resume), fprintf(stderr, ",\"resume\":\"%s\"", dir);
+    fputs("}\n", stderr);
+}
+
 int main(int argc, char **argv)
 {
     osh_ctx *cx = NULL;
@@ -261,11 +283,9 @@ int main(int argc, char **argv)
     osh_status rc = l.words ? dispatch(cx, &l, argc, argv, &st)
                             : osh_fail(cx, OSH_E_NOMEM, "no memory for the arguments");
     if (!rc && (st.failed || fflush(stdout))) rc = osh_fail(cx, OSH_E_IO, "cannot write to standard output");
-    if (rc) fprintf(stderr, "oneshot: %s\n", osh_error_text(cx));
-    if (rc == OSH_E_USAGE) fputs("hint: oneshot --help\n", stderr);
-    if (st.resume) fprintf(stderr, "hint: the same command goes on from %s\n", st.resume);
+    if (rc) complain(cx, rc, &st);
     free(l.words);
     osh_free(cx, st.resume);
     osh_ctx_free(cx);
-    return rc == 0 ? 0 : rc == OSH_E_USAGE ? 2 : 1;
+    return exit_code(rc);
 }

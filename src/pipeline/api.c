@@ -124,8 +124,8 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
         OSH_TRY(say_finished(cx, p, sink, user));
         goto done;
     }
-    say_resumed(cx, &r);
     OSH_TRY(osh_run_start(cx, &r));
+    say_resumed(cx, &r);
     if (p->pipeline == OSH_PIPELINE_DATAFREE) OSH_TRY(osh_run_datafree(cx, &r));
     else OSH_TRY(osh_run_calibrated(cx, &r));
     r.progress.step = r.progress.n_steps, r.progress.name = "the output", r.progress.error = -1;

@@ -121,7 +121,7 @@ static void short_peak_is_seen(void **state)
     assert_int_equal(osh_mem_sampled_peak(cx), -1);
     assert_ok(cx, osh_profile_start(cx, NULL));
     int64_t before = osh_mem_anon();
-    char *p = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); // a sanitizer keeps no hold
+    char *p = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); // no sanitizer keeps it
     assert_ptr_not_equal(p, MAP_FAILED);
     memset(p, 1, BYTES);
     usleep(100000);
