@@ -213,13 +213,78 @@ static void log_file(void **state)
     unlink(path);
 }
 
+static void count_calls(void *user, const osh_progress *p) { *(int *)user += p->finished ? 100 : 1; }
+
+static void rate_budget_and_eta(void **state)
+{
+    char line[1500];
+    int told = 0;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    redirect(false);
+    osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_LINE);
+    osh_progress_tell(cx, count_calls, &told);
+    osh_progress p = at(3, 64, true);
+    p.tokens_per_s = 3100.4, p.budget_bytes = (int64_t)2048 << 20, p.eta_s = 252.3;
+    osh_progress_show(cx, &p);
+    p.budget_bytes = (int64_t)24 << 30;
+    osh_progress_show(cx, &p);
+    osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_JSON);
+    osh_progress_show(cx, &p);
+    osh_progress_tell(cx, NULL, NULL);
+    p.finished = false;
+    osh_progress_show(cx, &p);
+    take(line, sizeof line);
+    restore();
+    osh_ctx_free(cx);
+    assert_int_equal(told, 300);
+    assert_non_null(strstr(line, "observe 64/128   3100 tok/s   err 1.8e-03   peak "));
+    assert_non_null(strstr(line, " of 2048 MiB   eta 4m12s\n"));
+    assert_non_null(strstr(line, " of 24.0 GiB   eta 4m12s\n"));
+    assert_non_null(strstr(line, ",\"tokens_per_s\":3100.4,\"eta_s\":252.30,\"fraction\":0."));
+    assert_non_null(strstr(line, ",\"budget_bytes\":25769803776,\"elapsed_s\":"));
+}
+
+/* A kill leaves whole lines: one write each, and a message of many lines is one line. */
+static void log_file_of_whole_lines(void **state)
+{
+    static const char path[] = "test_base_log2.txt";
+    char *p, big[6000];
+    size_t n;
+    unlink(path);
+    memset(big, 'x', sizeof big - 1), big[sizeof big - 1] = 0;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    redirect(false);
+    osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
+    osh_status rc = osh_log_file(cx, path);
+    osh_log_line(cx, "failed", "two\nlines, %s", big);
+    osh_log_line(cx, "done", "%s", "");
+    osh_log_file(cx, NULL);
+    osh_log_line(cx, "begin", "nowhere");
+    osh_status again = osh_log_file(cx, path); // appends
+    osh_log_line(cx, "begin", "again");
+    restore();
+    assert_int_equal(rc | again, OSH_OK);
+    assert_ok(cx, osh_file_read_all(cx, &p, &n, path, 0));
+    int lines = 0;
+    for (size_t i = 0; i < n; i++) lines += p[i] == '\n';
+    assert_int_equal(lines, 3);
+    assert_int_equal(p[n - 1], '\n');
+    assert_non_null(strstr(p, " failed  two lines, xxx"));
+    assert_non_null(strstr(p, " begin   again\n"));
+    assert_null(strstr(p, "nowhere"));
+    osh_free(cx, p);
+    osh_ctx_free(cx);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(levels),         cmocka_unit_test(one_line_for_each_subgraph),
         cmocka_unit_test(last_line_says_how_long), cmocka_unit_test(json_lines),
         cmocka_unit_test(none_is_silent), cmocka_unit_test(live_line_of_a_terminal),
-        cmocka_unit_test(log_file),
+        cmocka_unit_test(log_file),       cmocka_unit_test(rate_budget_and_eta),
+        cmocka_unit_test(log_file_of_whole_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
