@@ -138,6 +138,8 @@ static osh_status name_at(osh_ctx *cx, double *out, const osh_scope *s, const ch
     row = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(json, "dims"), name);
     if (row) return num_at(cx, out, s, row, depth + 1);
     row = cJSON_GetObjectItemCaseSensitive(s->config->json, name);
+    if (cJSON_IsNumber(row) && !isfinite(row->valuedouble))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not finite", s->config->path, name);
     if (cJSON_IsNumber(row) || cJSON_IsBool(row)) {
         *out = cJSON_IsNumber(row) ? row->valuedouble : cJSON_IsTrue(row);
         return OSH_OK;

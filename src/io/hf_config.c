@@ -115,7 +115,7 @@ osh_status osh_hf_config_open(osh_ctx *cx, osh_hf_config **out, const char *dir)
         goto done;
     }
     OSH_TRY(osh_file_read_all(cx, &c->text, &c->n_text, c->path, MAX_CONFIG_BYTES));
-    OSH_TRY(osh_json_parse(cx, &c->json, c->text, c->n_text, c->path, 0));
+    OSH_TRY(osh_json_parse(cx, &c->json, c->text, c->n_text, c->path, OSH_JSON_NAN));
     if (!cJSON_IsObject(c->json)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: is not a JSON object", c->path);
     OSH_TRY(take_all(cx, c));
     *out = c, c = NULL; // give

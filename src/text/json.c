@@ -61,24 +61,30 @@ done:
     return rc;
 }
 
-/* A copy with every NUL in a string as C0 80, which cJSON carries like any two bytes. In text that passed the scan a
- * backslash occurs only in strings. */
-static char *encode_nuls(osh_ctx *cx, const char *text, size_t *n)
+/* A copy that cJSON can read: every NUL in a string as C0 80, which it carries like any two bytes, NaN and Infinity as
+ * 1e999. The text has passed the scan. */
+static char *encode(osh_ctx *cx, const char *text, size_t *n)
 {
     size_t k = 0;
-    char *out = osh_alloc(cx, *n * 2 + 1); // a raw NUL grows by one byte
+    bool in_string = false;
+    char *out = osh_alloc(cx, *n * 2 + 1); // a raw NUL grows by one byte, NaN by two
 
     if (!out) return NULL;
     for (size_t i = 0; i < *n; i++) {
-        bool escaped = text[i] == '\\';
+        bool escaped = text[i] == '\\'; // only strings have any
+        if (text[i] == '"') in_string = !in_string;
         if (text[i] == 0 || (escaped && !strncmp(text + i + 1, "u0000", 5))) {
             out[k++] = (char)0xc0;
             out[k++] = (char)0x80;
             if (escaped) i += 5;
-            continue;
+        } else if (!in_string && (text[i] == 'N' || text[i] == 'I')) {
+            memcpy(out + k, "1e999", 5);
+            k += 5;
+            i += strlen(text[i] == 'N' ? "NaN" : "Infinity") - 1;
+        } else {
+            out[k++] = text[i];
+            if (escaped) out[k++] = text[++i];
         }
-        out[k++] = text[i];
-        if (escaped) out[k++] = text[++i];
     }
     out[k] = 0;
     *n = k;
@@ -94,11 +100,12 @@ osh_status osh_json_parse(osh_ctx *cx, cJSON **out, const char *text, size_t n, 
     cJSON *tree = NULL; // own
 
     s.allow_nul = (flags & OSH_JSON_NUL) != 0;
+    s.allow_nan = (flags & OSH_JSON_NAN) != 0;
     osh_json_scan_bom(&s);
     OSH_TRY(osh_json_scan_value(&s));
     OSH_TRY(osh_json_scan_end(&s));
-    if (s.has_nul) {
-        copy = encode_nuls(cx, text, &n);
+    if (s.has_nul || s.has_nan) {
+        copy = encode(cx, text, &n);
         if (!copy) {
             rc = OSH_E_NOMEM;
             goto done;
@@ -184,7 +191,7 @@ osh_status osh_json_num_or(osh_ctx *cx, double *out, const cJSON *o, const char 
     if (!v) return OSH_OK;
     if (!cJSON_IsNumber(v)) return fail_kind(cx, v, key, "a number", what);
     if (!isfinite(v->valuedouble))
-        return osh_fail(cx, OSH_E_FORMAT, "%s: '%s' is too large for a double", what, key);
+        return osh_fail(cx, OSH_E_FORMAT, "%s: '%s' is not finite, or too large for a double", what, key);
     *out = v->valuedouble;
     return OSH_OK;
 }

@@ -1,13 +1,15 @@
 /* json.h - cJSON with caps, errors that name the file and the key, and an editor that leaves the rest of a file alone.
  *
  * A NUL inside a string (raw or \u0000) is an error unless OSH_JSON_NUL is given; then it becomes U+FFFD's place-holder
- * bytes C0 80 (what Java calls modified UTF-8), which no valid UTF-8 holds. Duplicate keys are an error. */
+ * bytes C0 80 (what Java calls modified UTF-8), which no valid UTF-8 holds. Duplicate keys are an error. With OSH_JSON_NAN
+ * NaN, Infinity and -Infinity, which Python's json writes, are numbers too large for a double: an error where they are
+ * asked for. */
 #ifndef OSH_JSON_H
 #define OSH_JSON_H
 #include "base/buf.h"
 #include <cjson/cJSON.h>
 
-enum { OSH_JSON_NUL = 1 };
+enum { OSH_JSON_NUL = 1, OSH_JSON_NAN = 2 };
 osh_status osh_json_parse(osh_ctx *cx, cJSON **out, const char *text, size_t n, const char *what,
                           int flags); // own: cJSON_Delete
 osh_status osh_json_read(osh_ctx *cx, cJSON **out, const char *path, size_t max_bytes, int flags);
@@ -18,8 +20,8 @@ osh_status osh_json_num_or(osh_ctx *cx, double *out, const cJSON *o, const char 
 osh_status osh_json_bool_or(osh_ctx *cx, bool *out, const cJSON *o, const char *key, bool dflt, const char *what);
 osh_status osh_json_str_or(osh_ctx *cx, const char **out, const cJSON *o, const char *key, const char *dflt,
                            const char *what); // view of o
-/* Text of a JSON object with top-level member key set to value (JSON text); every other byte stays. Adds it as the last
- * member where it is absent. value NULL: removes the member. */
+/* Text of a JSON object with top-level member key set to value (JSON text); every other byte stays, NaN too. Adds it as
+ * the last member where it is absent. value NULL: removes the member. */
 osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, const char *key, const char *value,
                          const char *what);
 /* Prints like Python's json.dumps(indent=2, sort_keys=True) (ensure_ascii): own. indent_level: of the outermost value's

@@ -60,7 +60,7 @@ static osh_status read_layout(osh_ctx *cx, layout *l, const char *text, size_t n
                               const char *what)
 {
     osh_status rc = OSH_OK;
-    osh_json_scan s = {.cx = cx, .what = what, .text = text, .n = n};
+    osh_json_scan s = {.cx = cx, .what = what, .text = text, .n = n, .allow_nan = true};
 
     osh_json_scan_bom(&s);
     osh_json_scan_space(&s);

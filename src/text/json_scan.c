@@ -100,11 +100,30 @@ static size_t digits(osh_json_scan *s)
     return s->at - start;
 }
 
+static bool scan_this(osh_json_scan *s, const char *word)
+{
+    size_t len = strlen(word);
+    if (s->n - s->at < len || memcmp(s->text + s->at, word, len)) return false;
+    s->at += len;
+    return true;
+}
+
+static bool scan_nan(osh_json_scan *s)
+{
+    bool found = s->allow_nan && (scan_this(s, "NaN") || scan_this(s, "Infinity"));
+    s->has_nan |= found;
+    return found;
+}
+
 static osh_status scan_number(osh_json_scan *s)
 {
     size_t start = s->at;
     bool ok;
 
+    if (s->allow_nan && scan_this(s, "-Infinity")) {
+        s->has_nan = true;
+        return OSH_OK;
+    }
     if (peek(s) == '-') s->at++;
     if (peek(s) == '0') s->at++, ok = true;
     else ok = digits(s) > 0;
@@ -124,12 +143,9 @@ static osh_status scan_word(osh_json_scan *s)
 {
     static const char *const words[] = {"true", "false", "null"};
 
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        size_t len = strlen(words[i]);
-        if (s->n - s->at < len || memcmp(s->text + s->at, words[i], len)) continue;
-        s->at += len;
-        return OSH_OK;
-    }
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (scan_this(s, words[i])) return OSH_OK;
+    if (scan_nan(s)) return OSH_OK;
     return osh_json_scan_fail(s, s->at, s->at < s->n ? "no JSON value here" : "the text ends where a value should be");
 }
 

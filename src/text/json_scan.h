@@ -12,7 +12,9 @@ typedef struct osh_json_scan {
     const char *text; // view
     size_t n, at;
     bool allow_nul; // NUL inside strings, raw or \u0000
+    bool allow_nan; // NaN, Infinity, -Infinity
     bool has_nul;   // one was seen
+    bool has_nan;
 } osh_json_scan;
 
 osh_status osh_json_scan_fail(const osh_json_scan *s, size_t at, const char *problem); // with line and column

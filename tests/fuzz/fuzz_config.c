@@ -28,7 +28,7 @@ static void check_edit(osh_ctx *cx, const osh_hf_config *c)
     cJSON *tree = NULL;
 
     CHECK(osh_hf_config_with_quantization(cx, &out, c, "{\"q\": [1]}", true) == OSH_OK);
-    if (osh_json_parse(cx, &tree, out, strlen(out), "edited", 0)) {
+    if (osh_json_parse(cx, &tree, out, strlen(out), "edited", OSH_JSON_NAN)) {
         fprintf(stderr, "%s\n%s\n", osh_error_text(cx), out);
         abort();
     }

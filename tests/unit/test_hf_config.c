@@ -277,6 +277,8 @@ static void test_with_quantization(void **state)
         false, "{\n  \"b\": 1.50,\n  \"quantization_config\": {\"q\": 1},\n  \"a\":  1e-05\n}\n");
     check_edit(f, "{\"tie_word_embeddings\":true,\"quantization_config\":null}", true,
                "{\"tie_word_embeddings\":false,\"quantization_config\":{\"q\": 1}}");
+    check_edit(f, "{\"initializer_range\": NaN, \"x\": [-Infinity]}", false,
+               "{\"initializer_range\": NaN, \"x\": [-Infinity], \"quantization_config\": {\"q\": 1}}");
     put(f, "{\n  \"z\": 1\n}\n");
     osh_hf_config *c = NULL;
     char *out = NULL;

@@ -92,6 +92,33 @@ static void test_nul(void **state)
     cJSON_Delete(o);
 }
 
+static void test_nan(void **state)
+{
+    osh_ctx *cx = *state;
+    static const char text[] = "{\"NaN\": NaN, \"i\\\"I\": [Infinity, -Infinity], \"N\\u004e\": 2}";
+    static const char *const bad[] = {"[Nan]", "[NaNs]", "[-NaN]", "[+Infinity]", "[Infinit]", "[--Infinity]", "[N"};
+    cJSON *tree = NULL;
+    char *edited = NULL;
+    double d = 0;
+
+    refuse(cx, text, "no JSON value");
+    assert_ok(cx, osh_json_parse(cx, &tree, text, strlen(text), "x.json", OSH_JSON_NAN));
+    assert_fails(cx, OSH_E_FORMAT, "'NaN' is not finite", osh_json_num_or(cx, &d, tree, "NaN", 1, "x.json"));
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(tree, "i\"I");
+    assert_true(list && list->child->valuedouble > 1e308 && list->child->next->valuedouble < -1e308);
+    assert_ok(cx, osh_json_num_or(cx, &d, tree, "NN", 1, "x.json"));
+    assert_true(d == 2);
+    assert_ok(cx, osh_json_edit(cx, &edited, text, strlen(text), "NN", "3", "x.json"));
+    assert_string_equal(edited, "{\"NaN\": NaN, \"i\\\"I\": [Infinity, -Infinity], \"N\\u004e\": 3}");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        cJSON *none = NULL;
+        assert_int_equal(osh_json_parse(cx, &none, bad[i], strlen(bad[i]), "x.json", OSH_JSON_NAN), OSH_E_FORMAT);
+        osh_error_clear(cx);
+    }
+    osh_free(cx, edited);
+    cJSON_Delete(tree);
+}
+
 static void test_duplicate_keys(void **state)
 {
     osh_ctx *cx = *state;
@@ -136,7 +163,7 @@ static void test_members(void **state)
     assert_ok(cx, osh_json_num_or(cx, &f, o, "q", 1.5, "x.json"));
     assert_true(f == 1.5);
     assert_fails(cx, OSH_E_FORMAT, "'b' is a boolean", osh_json_num_or(cx, &f, o, "b", 1, "x.json"));
-    assert_fails(cx, OSH_E_FORMAT, "'inf' is too large", osh_json_num_or(cx, &f, o, "inf", 1, "x.json"));
+    assert_fails(cx, OSH_E_FORMAT, "'inf' is not finite", osh_json_num_or(cx, &f, o, "inf", 1, "x.json"));
     assert_ok(cx, osh_json_bool_or(cx, &b, o, "b", false, "x.json"));
     assert_true(b);
     assert_ok(cx, osh_json_bool_or(cx, &b, o, "n", false, "x.json"));
@@ -290,7 +317,7 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, make_context, drop_context)
     const struct CMUnitTest tests[] = {
-        T(test_accepts), T(test_refuses_bad_syntax), T(test_nesting), T(test_nul), T(test_duplicate_keys),
+        T(test_accepts), T(test_refuses_bad_syntax), T(test_nesting), T(test_nul), T(test_nan), T(test_duplicate_keys),
         T(test_members), T(test_edit_replaces), T(test_edit_adds), T(test_edit_removes), T(test_edit_refuses),
         T(test_print_is_pythons), T(test_print_as_a_member), T(test_read), T(test_torture),
     };
