@@ -56,11 +56,35 @@ done:
     return rc;
 }
 
+static bool is_embedding(const char *name, size_t n)
+{
+    static const char *const tails[] = {"embed_tokens", "wte", "wpe", "embeddings", "embed_in"};
+    for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
+        if (ends_with(name, n, tails[i])) return true;
+    return false;
+}
+
+/* A tied head has no tensor of its own, but loaders make a Linear of it: it is matched, and stands in ignore. */
+static osh_status add_tied_head(osh_ctx *cx, candidates *cs, const osh_plan *p)
+{
+    const osh_hf_config *c = p->ck->config;
+    const char *arch = c->architecture ? c->architecture : "";
+    size_t n = strlen(arch);
+    if (!ends_with(arch, n, "ForCausalLM") && !ends_with(arch, n, "LMHeadModel")) return OSH_OK;
+    if (!c->tie_word_embeddings || osh_checkpoint_find(p->ck, "lm_head.weight")) return OSH_OK;
+    for (int64_t i = 0; i < cs->n; i++) {
+        const char *name = cs->c[i].name;
+        if (ends_with(name, strlen(name), "embed_tokens") || ends_with(name, strlen(name), "wte"))
+            return add(cx, cs, "lm_head", strlen("lm_head"), "Linear", cs->c[i].tensor, -1);
+    }
+    return OSH_OK;
+}
+
 /* Without a graph: every 2-D floating `weight` is taken for a Linear, but for embeddings and norms by their names. */
 static osh_status from_names(osh_ctx *cx, candidates *cs, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    OSH_NEW(cx, cs->c, p->ck->n_tensors);
+    OSH_NEW(cx, cs->c, p->ck->n_tensors + 1);
     for (int64_t i = 0; i < p->ck->n_tensors; i++) {
         const osh_st_entry *e = p->ck->tensors[i].e;
         size_t n = strlen(e->name);
@@ -68,11 +92,9 @@ static osh_status from_names(osh_ctx *cx, candidates *cs, const osh_plan *p)
         if (e->dtype != OSH_BF16 && e->dtype != OSH_F16 && e->dtype != OSH_F32) continue;
         n -= strlen(".weight");
         if (ends_with(e->name, n, "norm")) continue;
-        bool embedding = ends_with(e->name, n, "embed_tokens") || ends_with(e->name, n, "wte") ||
-                         ends_with(e->name, n, "wpe") || ends_with(e->name, n, "embeddings") ||
-                         ends_with(e->name, n, "embed_in");
-        OSH_TRY(add(cx, cs, e->name, n, embedding ? "Embedding" : "Linear", i, -1));
+        OSH_TRY(add(cx, cs, e->name, n, is_embedding(e->name, n) ? "Embedding" : "Linear", i, -1));
     }
+    OSH_TRY(add_tied_head(cx, cs, p));
 done:
     return rc;
 }
@@ -266,21 +288,38 @@ static void drop_unused_schemes(osh_ctx *cx, osh_plan *p, candidates *cs)
     p->n_schemes = kept;
 }
 
-static void warn_unmatched(osh_ctx *cx, const osh_plan *p)
+/* Counts what an ignore list matches among all modules, targets or not: "lm_head" is right in a recipe for the MLPs. */
+static osh_status match_ignored(osh_ctx *cx, const osh_plan *p, const osh_modifier *mod, const candidates *cs)
 {
+    osh_status rc = OSH_OK;
+    int64_t unused;
+    for (int m = 0; p->graph && m < p->graph->n_modules; m++)
+        OSH_TRY(osh_matcher_find(cx, &unused, mod->ignored, p->graph->modules[m].name, p->graph->modules[m].cls));
+    for (int64_t i = 0; !p->graph && i < cs->n; i++)
+        OSH_TRY(osh_matcher_find(cx, &unused, mod->ignored, cs->c[i].name, cs->c[i].cls));
+done:
+    return rc;
+}
+
+static osh_status warn_unmatched(osh_ctx *cx, const osh_plan *p, const candidates *cs)
+{
+    osh_status rc = OSH_OK;
     for (size_t m = 0; m < p->recipe->n; m++) {
         const osh_modifier *mod = &p->recipe->modifiers[m];
         size_t k = 0;
-        for (size_t i = 0; !mod->replaced && i < mod->n_schemes; i++)
+        if (mod->replaced) continue;
+        for (size_t i = 0; i < mod->n_schemes; i++)
             for (size_t t = 0; t < mod->schemes[i].targets.n; t++, k++)
                 if (mod->n_schemes == 1 && !osh_matcher_hits(mod->targets, k))
-                    osh_log(cx, OSH_LOG_WARN, "target %s of %s matches no module",
-                            mod->schemes[i].targets.items[t], mod->type->name);
-        for (size_t t = 0; !mod->replaced && t < mod->ignore.n; t++)
+                    osh_log(cx, OSH_LOG_WARN, "target %s of %s matches no module", mod->schemes[i].targets.items[t],
+                            mod->type->name);
+        if (mod->ignore.n) OSH_TRY(match_ignored(cx, p, mod, cs));
+        for (size_t t = 0; t < mod->ignore.n; t++)
             if (!osh_matcher_hits(mod->ignored, t))
-                osh_log(cx, OSH_LOG_WARN, "ignore %s of %s matches no target", mod->ignore.items[t],
-                        mod->type->name);
+                osh_log(cx, OSH_LOG_WARN, "ignore %s of %s matches no module", mod->ignore.items[t], mod->type->name);
     }
+done:
+    return rc;
 }
 
 osh_status osh_plan_match(osh_ctx *cx, osh_plan *p)
@@ -297,7 +336,7 @@ osh_status osh_plan_match(osh_ctx *cx, osh_plan *p)
         OSH_TRY(match_one(cx, p, &cs.c[i], first_of, &modifier));
         if (modifier >= 0) OSH_TRY(make_linear(cx, p, &cs.c[i], modifier));
     }
-    warn_unmatched(cx, p);
+    OSH_TRY(warn_unmatched(cx, p, &cs));
     if (!p->n_linears)
         OSH_FAIL(cx, OSH_E_USAGE, "the recipe matches no module of %s: nothing would be done",
                  p->ck->dir);

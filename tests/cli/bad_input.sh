@@ -49,6 +49,9 @@ fresh; edit 'c["architectures"] = ["MysteryForCausalLM"]';              gq 1 'My
 fresh; edit 'c["hidden_act"] = "swish2"';                               gq 1 'swish2'
 fresh; edit 'c["rope_parameters"]["rope_type"] = "helix"';              gq 1 'helix'
 fresh; printf '{"architectures": ["Llama\\u0000ForCausalLM"]}' >m/config.json; gq 1 'NUL|config.json'
+fresh; edit 'c["rms_norm_eps"] = float("inf")';                         gq 1 'rms_norm_eps.* finite'
+fresh; edit 'c["hidden_size"] = float("nan")';                          gq 1 'hidden_size.* (finite|integer)'
+fresh; edit 'c["partial_rotary_factor"] = 0.5';                         gq 1 'partial_rotary_factor'
 fresh; rm m/config.json;                                                gq 1 'config.json'
 fresh; rm m/model.safetensors;                                          gq 1 'model.safetensors'
 fresh
@@ -56,7 +59,7 @@ want 2 'W5A7.*(W4A16|known|want)|unknown scheme' --model m --scheme W5A7
 printf 's_stage:\n  s_modifiers:\n    QuantizationModifier:\n      scheme: W4A16\n      colour: red\n' >r.yaml
 want 2 'r.yaml:5:7: unknown key .colour.' --model m --recipe r.yaml
 printf 's_stage:\n  s_modifiers:\n    QuantizationModifier:\n      config_groups:\n        g: {targets: [Linear], weights: {num_bits: 4, strategy: group, group_size: 96}}\n' >r.yaml
-want 2 '(q_proj|k_proj|up_proj).*(96|divi)' --model m --recipe r.yaml || want 1 '96' --model m --recipe r.yaml
+want 2 '(q_proj|k_proj|up_proj).*(96|divi)' --model m --recipe r.yaml
 printf 's_stage:\n  s_modifiers: {}\n' >r.yaml
 want 2 'no modifier' --model m --recipe r.yaml
 printf 'notes: {}\n' >r.yaml
@@ -77,13 +80,43 @@ printf '{"input_ids": [5, 4096]}\n' >ids.jsonl
 want 1 '4096.*ids.jsonl' --model m --recipe "$gptq" --dataset ids.jsonl
 python3 -c "print('{\"input_ids\": [%s]}' % ', '.join(['7'] * 1500))" >long.jsonl
 want 2 '1500 tokens.*1024 positions' --model m --recipe "$gptq" --dataset long.jsonl --max-seq-length 2000
+edit 'c["rope_parameters"] = {"rope_type": "dynamic", "factor": 1.25, "rope_theta": 1e4}'
+want 2 '1500 tokens.*1280 positions' --model m --recipe "$gptq" --dataset long.jsonl --max-seq-length 2000
+edit 'c["rope_parameters"]["factor"] = 1.5'
+"$ONESHOT" --model m --recipe "$gptq" --dataset long.jsonl --max-seq-length 2000 --output longer --progress none >/dev/null
+[ -e longer/config.json ]
+fresh
+python3 - <<'P'
+import json, struct
+n = struct.unpack("<Q", open("m/model.safetensors", "rb").read(8))[0]
+names = [k for k in json.loads(open("m/model.safetensors", "rb").read(8 + n)[8:]) if k != "__metadata__"]
+json.dump({"weight_map": {k: "one.safetensors" for k in names}}, open("m/model.safetensors.index.json", "w"))
+P
+mv m/model.safetensors m/one.safetensors
+mv m/one.safetensors m/two.safetensors;                                 gq 1 'one.safetensors'
+mv m/two.safetensors m/one.safetensors
+sed 's/"one.safetensors"/"one.safetensors\\u0000"/' m/model.safetensors.index.json >i; mv i m/model.safetensors.index.json
+gq 1 'index.json.*NUL'
+fresh
 want 2 'dataset' --model m --recipe "$gptq"
 want 2 'neither --recipe nor --scheme' --model m
 want 2 'unknown option .--fast' --model m --scheme W4A16 --fast
 want 2 'num.calibration.samples' --model m --scheme W4A16 --num-calibration-samples 0
-[ $n -ge 28 ] || { echo "only $n cases ran"; exit 1; }
+[ $n -ge 35 ] || { echo "only $n cases ran"; exit 1; }
 
 fresh; edit 'c["architectures"] = ["MysteryForCausalLM"]'
-"$ONESHOT" --model m --recipe "$rtn" --output free --progress none >/dev/null
+edit 'c["initializer_range"] = float("nan")' # Python writes NaN, and the value decides nothing
+"$ONESHOT" --model m --recipe "$rtn" --output free --progress none >/dev/null 2>stderr
+if grep -i warning stderr; then echo "lm_head is the model's, tied as it is"; exit 1; fi
+python3 - <<'P'
+import json
+c = json.load(open("free/config.json"))
+assert c["quantization_config"]["ignore"] == ["lm_head"], c["quantization_config"]["ignore"]
+assert c["initializer_range"] != c["initializer_range"]
+P
 cmp free/tokenizer.json m/tokenizer.json
 [ "$("$ONESHOT" inspect free | grep -c weight_packed)" = 28 ]
+"$ONESHOT" --model m --scheme W4A16 --targets 're:.*mlp.*' --ignore lm_head --ignore lm_heat --output some --progress none \
+    >/dev/null 2>stderr
+grep -q 'ignore lm_heat of QuantizationModifier matches no module' stderr
+if grep 'lm_head' stderr; then echo "lm_head is no target, but a module"; exit 1; fi
