@@ -36,7 +36,8 @@ static void check(osh_ctx *cx, const osh_q_config *c)
     CHECK(!osh_q_config_print(cx, &one, c->schemes, c->n, (const char *const *)c->ignore.items, c->ignore.n,
                               c->format));
     char *two = print_again(cx, one);
-    if (!strstr(one, "fffd")) CHECK(two && !strcmp(one, two)); // a bad byte prints as a character of three bytes
+    if (!strstr(one, "fffd") && !strstr(one, "u0000")) // bad UTF-8, a NUL in modified UTF-8
+        CHECK(two && !strcmp(one, two));
     osh_free(cx, one);
     osh_free(cx, two);
 }
