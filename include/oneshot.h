@@ -22,6 +22,9 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     char *arithmetic;
     bool overwrite, restart, json;
     char *models_dir;
+    int64_t device_memory, host_memory, scratch_size; // bytes; 0: no budget
+    char *scratch_dir, *scratch_compression, *mem_opt_level;
+    bool prefetch;
     int64_t threads;
     char *isa;
     bool strict;

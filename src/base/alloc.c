@@ -223,34 +223,15 @@ bool osh_mem_fail_hit(const osh_ctx *cx)
     return atomic_load(&cx->sh->fail_hit);
 }
 
-/* kB of a line of /proc/self/status; < 0: not there. */
-static int64_t status_kb(const char *text, const char *key)
-{
-    const char *at = strstr(text, key);
-    return at ? strtoll(at + strlen(key), NULL, 10) : -1;
-}
-
-static bool read_status(char *text, size_t room) // no stdio: this must not allocate
-{
-    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return false;
-    ssize_t n = read(fd, text, room - 1);
-    close(fd);
-    text[n > 0 ? n : 0] = 0;
-    return n > 0;
-}
-
 int64_t osh_rss_peak(void)
 {
-    char text[4096];
-    int64_t kb = read_status(text, sizeof text) ? status_kb(text, "VmHWM:") : -1;
-    return kb < 0 ? -1 : kb * 1024;
-}
-
-int64_t osh_rss_now(void)
-{
-    char text[4096];
-    if (!read_status(text, sizeof text)) return -1;
-    int64_t anon = status_kb(text, "RssAnon:"), shared = status_kb(text, "RssShmem:");
-    return anon < 0 ? -1 : (anon + (shared > 0 ? shared : 0)) * 1024;
+    char text[4096]; // no stdio: this must not allocate
+    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return -1;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0) return -1;
+    text[n] = 0;
+    const char *at = strstr(text, "VmHWM:");
+    return at ? strtoll(at + 6, NULL, 10) * 1024 : -1;
 }

@@ -275,6 +275,7 @@ int main(int argc, char **argv)
     osh_ctx *cx = NULL;
     out_state st = {0};
     line l = {0};
+    osh_mem_tune();
     if (osh_ctx_new(&cx, 1)) {
         fputs("oneshot: no memory to start\n", stderr);
         return 1;

@@ -162,6 +162,62 @@ void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool
     }
 }
 
+static size_t gross_of(const osh_graph *g, int v, int64_t n_tokens)
+{
+    const osh_value *x = &g->values[v];
+    size_t each = x->is_ids ? sizeof(int32_t) : osh_dtype_bytes(g->dtype);
+    return osh_mem_gross((size_t)n_tokens * (size_t)x->width * each) + osh_mem_gross(sizeof(osh_tensor));
+}
+
+static size_t scratch_bytes(const osh_graph *g, const osh_node *n, int64_t n_tokens, int n_threads);
+
+typedef struct tally {
+    size_t live, peak;
+} tally;
+
+static void touch(tally *t, size_t more)
+{
+    if (t->live + more > t->peak) t->peak = t->live + more;
+}
+
+size_t osh_exec_peak(const osh_graph *g, int first, int n, const bool *run, const bool *in, const bool *keep,
+                     const size_t *hook, int64_t n_tokens, int n_threads, size_t *left)
+{
+    tally t = {0};
+    size_t arrays = osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
+                    osh_mem_gross((size_t)g->n_values * sizeof(int)) + 4 * osh_mem_gross(0) +
+                    osh_mem_gross((size_t)n_tokens * sizeof(int64_t)); // offsets: no more samples than tokens
+    for (int v = 0; v < g->n_values; v++)
+        if (in[v]) t.live += gross_of(g, v, n_tokens);
+    for (int v = 0; v < g->n_values; v++) { // in the order of osh_exec_run
+        if (!in[v]) continue;
+        bool read = keep[v];
+        touch(&t, hook ? hook[v] : 0);
+        for (int i = first; i < first + n && !read; i++)
+            for (int k = 0; k < g->nodes[i].op->n_in; k++) read |= run[i - first] && g->nodes[i].in[k] == v;
+        if (!read) t.live -= gross_of(g, v, n_tokens);
+    }
+    for (int i = first; i < first + n; i++) {
+        const osh_node *node = &g->nodes[i];
+        if (!run[i - first]) continue;
+        for (int k = 0; k < node->op->n_out; k++) t.live += gross_of(g, node->out[k], n_tokens);
+        size_t scratch = scratch_bytes(g, node, n_tokens, n_threads);
+        touch(&t, scratch ? scratch + (size_t)(2 * n_threads + 4) * osh_mem_gross(4096) : 0); // in so many blocks
+        for (int side = 0; side < 2; side++) // what is read here for the last time, and what nobody reads
+            for (int k = 0; k < (side ? node->op->n_out : node->op->n_in); k++) {
+                int v = side ? node->out[k] : node->in[k];
+                bool stays = keep[v];
+                if (side) touch(&t, hook ? hook[v] : 0);
+                for (int m = 0; m < k; m++) stays |= (side ? node->out[m] : node->in[m]) == v; // gone already
+                for (int c = i + 1; c < first + n && !stays && c <= g->values[v].last_use; c++)
+                    for (int m = 0; m < g->nodes[c].op->n_in; m++) stays |= run[c - first] && g->nodes[c].in[m] == v;
+                if (!stays) t.live -= gross_of(g, v, n_tokens);
+            }
+    }
+    if (left) *left = t.live + arrays;
+    return t.peak + arrays;
+}
+
 static size_t value_bytes(const osh_graph *g, int v, int64_t n_tokens)
 {
     const osh_value *x = &g->values[v];

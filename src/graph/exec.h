@@ -15,6 +15,8 @@ void osh_weights_free(osh_ctx *cx, osh_weights *w);
 /* Those that are missing; a non-finite element fails naming tensor and index. */
 osh_status osh_weights_load(osh_ctx *cx, osh_weights *w, const osh_graph *g,
                             const osh_checkpoint *ck, int first_node, int n_nodes);
+osh_status osh_weight_load(osh_ctx *cx, osh_tensor **out, const osh_graph *g, const osh_checkpoint *ck, int weight);
+size_t osh_weight_bytes(const osh_graph *g, const osh_checkpoint *ck, int weight); // loaded, gross
 void osh_weights_release(osh_ctx *cx, osh_weights *w, const osh_graph *g, int first_node,
                          int n_nodes);
 
@@ -49,6 +51,10 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_graph *g, int first, int n, const
                         const osh_exec_hooks *hooks, bool check);
 /* Which nodes of the subgraph must run so that the values with want[v] exist. run: [n_nodes]. */
 void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool *want);
+/* What osh_exec_run takes (bytes gross, an upper bound) for a batch of n_tokens tokens: in[v]: the caller brings it;
+ * keep and run as there; hook[v] (or NULL): what the hook takes when v appears. *left: of the values that stay. */
+size_t osh_exec_peak(const osh_graph *g, int first, int n, const bool *run, const bool *in, const bool *keep,
+                     const size_t *hook, int64_t n_tokens, int n_threads, size_t *left);
 /* Upper bound of host bytes that values and scratch take while [first, first + n) runs on n_tokens
  * tokens and live-in and live-out values are kept. */
 size_t osh_exec_bytes(const osh_graph *g, int first, int n, int64_t n_tokens, int n_threads);

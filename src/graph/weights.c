@@ -57,6 +57,17 @@ done:
     return rc;
 }
 
+osh_status osh_weight_load(osh_ctx *cx, osh_tensor **out, const osh_graph *g, const osh_checkpoint *ck, int weight)
+{
+    return load_one(cx, out, &g->weights[weight], ck);
+}
+
+size_t osh_weight_bytes(const osh_graph *g, const osh_checkpoint *ck, int weight)
+{
+    const osh_st_entry *e = ck->tensors[g->weights[weight].tensor].e;
+    return osh_mem_gross((size_t)(e->end - e->begin)) + osh_mem_gross(sizeof(osh_tensor));
+}
+
 void osh_weights_release(osh_ctx *cx, osh_weights *w, const osh_graph *g, int first_node,
                          int n_nodes)
 {

@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "pipeline/memory.h"
 #include "pipeline/run.h"
 
 #ifndef OSH_VERSION
@@ -118,6 +119,8 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
     OSH_TRY(osh_run_watch(cx, &r, opt));
     OSH_TRY(plan(cx, &p, opt));
     r.plan = p;
+    osh_memory_enforce(cx, p);
+    r.progress.budget_bytes = opt->host_memory;
     OSH_NEW(cx, r.results, p->n_linears);
     OSH_TRY(osh_emitter_new(cx, &r.emitter, p, r.results, &finished));
     if (finished) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "pipeline/memory.h"
 
 const char *osh_pipeline_name(osh_pipeline_kind k)
 {
@@ -172,6 +173,7 @@ osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt)
     if (p->pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(plan_passes(cx, p));
     OSH_TRY(osh_plan_manifest(cx, p));
     if (p->pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(osh_plan_data(cx, p));
+    OSH_TRY(osh_plan_memory(cx, p));
     *out = p, p = NULL;
 done:
     osh_plan_free(cx, p);
@@ -198,6 +200,7 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
     osh_free(cx, p->out_info);
     osh_free(cx, p->shards);
     osh_free(cx, p->passes);
+    osh_free(cx, p->memory.visits);
     strs_deinit(cx, &p->ignore);
     osh_free(cx, p->format);
     osh_free(cx, p->quantization_json);

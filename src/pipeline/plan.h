@@ -46,6 +46,32 @@ typedef struct osh_pass { // what a subgraph does
     bool merged;    // one pass does both: nothing that it changes would be seen
 } osh_pass;
 
+typedef enum { OSH_TIER_DEVICE, OSH_TIER_HOST, OSH_TIER_DISK } osh_tier; // where values rest between passes
+const char *osh_tier_name(osh_tier t);
+
+typedef struct osh_visit { // how a subgraph is worked on, and what that takes
+    bool segments;       // one group of Linears at a time
+    bool prefetch;       // the first weights of the next visit are read meanwhile
+    int64_t round_bytes; // of Hessians in one observe pass; 0: all of them at once
+    int n_rounds;        // observe passes
+    int64_t weight_bytes, stats_bytes, live_bytes; // the most that is there of each
+    int64_t first_load;  // bytes of the weights that it loads first
+    int64_t device_peak, host_peak, scratch_peak; // host: without the base, with prefetch
+    int64_t read_bytes;  // of the source
+} osh_visit;
+
+typedef struct osh_memory {
+    osh_tier tier;
+    osh_visit *visits;   // own; one for each range of visit.h
+    int n_visits;
+    int64_t base_bytes;  // host: what the process has before the first visit, and its libraries will take
+    int64_t uncounted;   // of it, what osh_mem_used does not see
+    int64_t device_peak, host_peak, scratch_peak; // of the run; host with the base
+    int highest;         // the visit with the host peak; -1: none of them
+    int64_t read_bytes, write_bytes, reread_bytes; // of the source, of the output, of the output at the seal
+    int64_t least_device, least_host, least_scratch; // the smallest budgets that would do
+} osh_memory;
+
 typedef struct osh_plan {
     const osh_options *opt;  // view
     osh_checkpoint *ck;      // own
@@ -74,6 +100,7 @@ typedef struct osh_plan {
     osh_tokenizer *tok;      // own
     int64_t max_seq_length;
     osh_arithmetic arithmetic;
+    osh_memory memory;
 } osh_plan;
 
 osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt);

@@ -52,6 +52,43 @@ done:
     return rc;
 }
 
+static const char *way_text(const osh_visit *v)
+{
+    return v->segments ? "one group of modules at a time" : v->round_bytes ? "statistics in several rounds" : "whole";
+}
+
+static double mb(int64_t n) { return (double)n / 1e6; }
+
+static osh_status print_visit(osh_ctx *cx, osh_buf *b, const osh_visit *v)
+{
+    return osh_buf_printf(cx, b,
+                          "          weights %.1f MB, statistics %.1f MB, values at rest %.1f MB, device %.1f MB, host "
+                          "%.1f MB above the base; %s%s\n",
+                          mb(v->weight_bytes), mb(v->stats_bytes), mb(v->live_bytes), mb(v->device_peak),
+                          mb(v->host_peak), way_text(v), v->prefetch ? ", reads ahead" : "");
+}
+
+static osh_status print_memory(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_memory *m = &p->memory;
+    int ahead = 0;
+    for (int i = 0; i < m->n_visits; i++) ahead += m->visits[i].prefetch;
+    if (m->n_visits)
+        OSH_TRY(osh_buf_printf(cx, b, "values rest in %s, read ahead in %d of %d subgraphs\n", osh_tier_name(m->tier),
+                               ahead, m->n_visits));
+    OSH_TRY(osh_buf_printf(cx, b,
+                           "peaks: device memory %.1f MB, host memory %.1f MB (%.1f MB of it the base), scratch %.1f "
+                           "MB\n",
+                           mb(m->device_peak), mb(m->host_peak), mb(m->base_bytes), mb(m->scratch_peak)));
+    OSH_TRY(osh_buf_printf(cx, b, "smallest budgets: device memory %.1f MB, host memory %.1f MB\n", mb(m->least_device),
+                           mb(m->least_host)));
+    OSH_TRY(osh_buf_printf(cx, b, "reads %.1f MB of the source, writes %.1f MB, reads them again for the seal\n",
+                           mb(m->read_bytes), mb(m->write_bytes)));
+done:
+    return rc;
+}
+
 static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -72,7 +109,11 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     if (p->pipeline != OSH_PIPELINE_DATAFREE)
         OSH_TRY(osh_buf_printf(cx, b, "%ld samples, %ld tokens, at most %ld tokens a sample\n", (long)p->data.n,
                                (long)p->data.offsets[p->data.n], (long)p->max_seq_length));
-    for (int i = 0; p->parts && i < p->parts->n; i++) OSH_TRY(print_subgraph(cx, b, p, i));
+    for (int i = 0; p->parts && i < p->parts->n; i++) {
+        OSH_TRY(print_subgraph(cx, b, p, i));
+        if (i < p->memory.n_visits) OSH_TRY(print_visit(cx, b, &p->memory.visits[i]));
+    }
+    OSH_TRY(print_memory(cx, b, p));
     for (int s = 0; s < p->n_shards; s++)
         OSH_TRY(
             osh_buf_printf(cx, b, "%s %ld bytes\n", p->shards[s].name, (long)p->shards[s].n_bytes));
@@ -86,6 +127,35 @@ static bool json_values(cJSON *o, const char *key, const osh_plan *p, const int 
     cJSON *list = cJSON_AddArrayToObject(o, key);
     for (int i = 0; list && i < n; i++) cJSON_AddItemToArray(list, cJSON_CreateString(p->graph->values[v[i]].name));
     return list != NULL;
+}
+
+static bool json_number(cJSON *o, const char *key, int64_t v)
+{
+    return cJSON_AddNumberToObject(o, key, (double)v) != NULL;
+}
+
+static bool json_visit(cJSON *o, const osh_visit *v)
+{
+    return cJSON_AddStringToObject(o, "phases", way_text(v)) && cJSON_AddBoolToObject(o, "prefetch", v->prefetch) &&
+           json_number(o, "peak_weight_bytes", v->weight_bytes) && json_number(o, "statistics_bytes", v->stats_bytes) &&
+           json_number(o, "value_bytes", v->live_bytes) && json_number(o, "device_bytes", v->device_peak) &&
+           json_number(o, "host_bytes", v->host_peak) && json_number(o, "scratch_bytes", v->scratch_peak) &&
+           json_number(o, "read_bytes", v->read_bytes);
+}
+
+static bool json_memory(cJSON *root, const osh_plan *p)
+{
+    const osh_memory *m = &p->memory;
+    cJSON *o = cJSON_AddObjectToObject(root, "memory"), *least = NULL;
+    int ahead = 0;
+    for (int i = 0; i < m->n_visits; i++) ahead |= m->visits[i].prefetch;
+    bool ok = o && cJSON_AddStringToObject(o, "activation_tier", osh_tier_name(m->tier)) &&
+              json_number(o, "prefetch_depth", ahead) && json_number(o, "base_bytes", m->base_bytes) &&
+              json_number(o, "device_bytes", m->device_peak) && json_number(o, "host_bytes", m->host_peak) &&
+              json_number(o, "scratch_bytes", m->scratch_peak) && json_number(o, "read_bytes", m->read_bytes) &&
+              json_number(o, "write_bytes", m->write_bytes) && json_number(o, "reread_bytes", m->reread_bytes) &&
+              (least = cJSON_AddObjectToObject(o, "smallest_budgets"));
+    return ok && json_number(least, "device_bytes", m->least_device) && json_number(least, "host_bytes", m->least_host);
 }
 
 static bool json_subgraphs(cJSON *root, const osh_plan *p)
@@ -103,7 +173,8 @@ static bool json_subgraphs(cJSON *root, const osh_plan *p)
              cJSON_AddNumberToObject(o, "hessian_bytes", (double)osh_stats_bytes(p, i)) &&
              cJSON_AddStringToObject(o, "passes", passes_text(&p->passes[i])) &&
              json_values(o, "live_in", p, s->live_in, s->n_live_in) &&
-             json_values(o, "live_out", p, s->live_out, s->n_live_out);
+             json_values(o, "live_out", p, s->live_out, s->n_live_out) &&
+             (i >= p->memory.n_visits || json_visit(o, &p->memory.visits[i]));
     }
     return ok;
 }
@@ -140,7 +211,7 @@ osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
                   cJSON_AddNumberToObject(root, "samples", (double)p->data.n) &&
                   cJSON_AddNumberToObject(root, "output_bytes", (double)p->total_bytes) &&
                   cJSON_AddNumberToObject(root, "output_tensors", (double)p->n_out) &&
-                  json_subgraphs(root, p) && json_rest(root, p);
+                  json_subgraphs(root, p) && json_memory(root, p) && json_rest(root, p);
         if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
         OSH_TRY(osh_manifest_list(cx, cJSON_AddArrayToObject(root, "tensors"), p));
         OSH_TRY(osh_json_print(cx, &text, root, 0));

@@ -206,7 +206,8 @@ static osh_status collect(osh_ctx *cx, osh_report *out, const osh_run *r)
     char *io = NULL; // own
     size_t n;
     const osh_plan *p = r->plan;
-    *out = (osh_report){.run = r, .storage_read = -1, .storage_written = -1, .budget_bytes = r->progress.budget_bytes};
+    *out = (osh_report){.run = r, .storage_read = -1, .storage_written = -1, .budget_bytes = r->progress.budget_bytes,
+                          .predicted_bytes = r->plan->memory.host_peak};
     rc = osh_file_read_all(cx, &io, &n, "/proc/self/io", 1 << 16);
     if (rc && rc != OSH_E_IO) goto done;
     if (rc) osh_error_clear(cx); // some systems hide it

@@ -29,15 +29,13 @@ void osh_run_step(osh_ctx *cx, osh_run *r, double fraction, int64_t n_tokens);
 void osh_run_end(osh_ctx *cx, osh_run *r, osh_scope scope);
 void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name); // a subgraph is complete: its line
 
-/* Compresses and emits every Linear of the subgraphs whose Linears the statistics cover; weights hold them. */
+/* Compresses and emits every Linear of the subgraphs that the statistics cover; w holds their weights. in_memory
+ * [linears]: is set where w has the solved weight then; NULL: w stays as it is. */
 osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w,
-                         int first_subgraph, int n_subgraphs);
+                         int first_subgraph, int n_subgraphs, bool *in_memory);
 osh_status osh_run_linear_without_data(osh_ctx *cx, osh_run *r, int linear); // reads the weight itself
 /* Whether every Linear of the subgraphs [first, first + n) that needs statistics is done. */
 bool osh_run_solved(const osh_run *r, int first, int n);
-/* Gives the Linears of a subgraph that an earlier run solved the weights that their codes stand for, where later
- * subgraphs are to see them. w holds the source's. */
-osh_status osh_run_take_up(osh_ctx *cx, osh_run *r, osh_weights *w, int subgraph);
 osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r); // sequential.c: sequential and basic
 osh_status osh_run_datafree(osh_ctx *cx, osh_run *r);   // datafree.c
 osh_status osh_run_report(osh_ctx *cx, char **json, char **html, const osh_run *r); // own both

@@ -1,205 +1,331 @@
-/* sequential.c - the calibration loops swapped: for each subgraph, for each batch.
+/* sequential.c - the calibration loops swapped: for each subgraph, for each batch. visit.c has the steps of a
+ * subgraph; here they are taken.
  *
- *   onload -> observe (only the nodes that the statistics need) -> solve, emit
- *          -> propagate through the changed weights -> release
+ *   load -> observe (only the nodes that the statistics need) -> solve, emit
+ *        -> propagate through the changed weights -> release
  *
- * What lives between subgraphs is exactly the values that a later one reads. `basic` is the same
- * with the whole graph as one subgraph: everything onloaded, every statistic at once, nothing
- * propagated. */
+ * What rests between the steps is exactly the values that a later one reads. `basic` is the same with the whole graph
+ * as one subgraph: everything loaded, every statistic at once, nothing propagated. */
 #include <string.h>
 
+#include "pipeline/activations.h"
+#include "pipeline/memory.h"
+#include "pipeline/prefetch.h"
 #include "pipeline/run.h"
 
-typedef struct calibration {
+typedef struct engine {
     osh_run *r;
-    osh_batch **batches; // own
-    int64_t n_batches;
-    osh_weights *w;      // own
-    bool *run, *keep;    // own: nodes, values
-} calibration;
+    const osh_plan *p;
+    osh_weights *w;         // own
+    osh_acts *acts;         // own
+    osh_stats *stats;       // own; the open ones
+    osh_prefetch *prefetch; // own; of the visit that comes
+    bool *in_memory;        // own [linears]: w has the solved weight
+    bool *next;             // own [weights]: what the next visit loads first
+    int index;              // of the visit
+    bool began;             // it has loaded
+} engine;
 
-static osh_status make_batches(osh_ctx *cx, calibration *c)
+static osh_status begin(osh_ctx *cx, engine *e)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = c->r->plan;
-    int64_t size = p->opt->batch_size > 0 ? p->opt->batch_size : 1;
-    int64_t n = (p->data.n + size - 1) / size;
-    OSH_NEW(cx, c->batches, n);
-    for (int64_t b = 0; b < n; b++) {
-        int64_t first = b * size, count = p->data.n - first < size ? p->data.n - first : size;
-        OSH_TRY(osh_batch_new(cx, &c->batches[b], p->graph, p->data.ids, p->data.offsets + first, count));
-        c->batches[b]->first_sample = first;
-        c->n_batches = b + 1;
+    const osh_plan *p = e->p;
+    char *dir = osh_scratch_dir(cx, p, osh_emit_dir(e->r->emitter)); // own
+    if (!dir) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    OSH_TRY(osh_weights_new(cx, &e->w, p->graph));
+    OSH_TRY(osh_acts_new(cx, &e->acts, p->graph, &p->data, p->memory.tier, dir,
+                         p->opt->scratch_compression && !strcmp(p->opt->scratch_compression, "zstd")));
+    OSH_NEW(cx, e->in_memory, p->n_linears);
+    OSH_NEW(cx, e->next, p->graph->n_weights);
+done:
+    osh_free(cx, dir);
+    return rc;
+}
+
+static void end(osh_ctx *cx, engine *e, bool keep_files)
+{
+    osh_prefetch_free(cx, e->prefetch);
+    osh_stats_free(cx, e->stats);
+    osh_acts_free(cx, e->acts, keep_files);
+    osh_weights_free(cx, e->w);
+    osh_free(cx, e->in_memory);
+    osh_free(cx, e->next);
+}
+
+static bool mine(const osh_range *r, const osh_linear *l)
+{
+    return l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs;
+}
+
+static bool solved(const void *user, const osh_range *r, const bool *values)
+{
+    const engine *e = user;
+    for (int i = 0; i < e->p->n_linears; i++) {
+        const osh_linear *l = &e->p->linears[i];
+        if (mine(r, l) && l->wants && (!values || values[l->input]) && !e->r->results[i].done) return false;
     }
+    return true;
+}
+
+static osh_status open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
+{
+    engine *e = user;
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
+    osh_status rc = osh_stats_new(cx, &e->stats, e->p, r->first_subgraph, r->n_subgraphs, values);
+    osh_mem_use(cx, old);
+    return rc;
+}
+
+/* ---- weights ---- */
+
+static void want_weights(bool *want, const osh_plan *p, const osh_range *r, const osh_step *s, const bool *values)
+{
+    const osh_graph *g = p->graph;
+    for (int i = s->first; i < s->first + s->n; i++)
+        for (int k = 0; s->run[i - s->first] && k < g->nodes[i].op->n_weights; k++)
+            if (g->nodes[i].w[k] >= 0) want[g->nodes[i].w[k]] = true;
+    for (int i = 0; values && i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (mine(r, l) && l->wants && values[l->input]) want[l->weight] = true;
+    }
+}
+
+typedef struct look { // at the first load of a visit
+    const engine *e;
+    bool *want, seen;
+} look;
+
+static osh_status look_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s, const bool *values)
+{
+    look *l = user;
+    (void)cx;
+    if (!l->seen) want_weights(l->want, l->e->p, r, s, values);
+    l->seen = true;
+    return OSH_OK;
+}
+static osh_status look_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values) { return OSH_OK; }
+static osh_status look_pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s) { return OSH_OK; }
+static osh_status look_solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool k) { return OSH_OK; }
+static osh_status look_reload(osh_ctx *cx, void *user, const osh_range *r, int first, int n) { return OSH_OK; }
+static osh_status look_release(osh_ctx *cx, void *user, int first, int n) { return OSH_OK; }
+static osh_status look_drop(osh_ctx *cx, void *user, const bool *keep) { return OSH_OK; }
+static bool look_solved(const void *user, const osh_range *r, const bool *values)
+{
+    return solved(((const look *)user)->e, r, values);
+}
+
+static osh_status read_ahead(osh_ctx *cx, engine *e)
+{
+    osh_status rc = OSH_OK;
+    look l = {.e = e, .want = e->next};
+    osh_visitor v = {look_open,    look_load, look_pass,   look_solve, look_reload,
+                     look_release, look_drop, look_solved, &l};
+    bool any = false;
+    memset(e->next, 0, (size_t)e->p->graph->n_weights * sizeof *e->next);
+    OSH_TRY(osh_visit_walk(cx, e->p, e->index + 1, &v));
+    for (int i = 0; i < e->w->n; i++) any |= e->next[i] &= !e->w->w[i];
+    if (any) OSH_TRY(osh_prefetch_start(cx, &e->prefetch, e->p->graph, e->p->ck, e->next));
 done:
     return rc;
 }
 
-static osh_status begin(osh_ctx *cx, calibration *c)
+static osh_status load_device(osh_ctx *cx, engine *e, const osh_range *r, const osh_step *s, const bool *values)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(make_batches(cx, c));
-    OSH_TRY(osh_weights_new(cx, &c->w, c->r->plan->graph));
-    OSH_NEW(cx, c->run, c->r->plan->graph->n_nodes);
-    OSH_NEW(cx, c->keep, c->r->plan->graph->n_values);
+    const osh_plan *p = e->p;
+    if (!e->began) { // later, it is the next visit's
+        OSH_TRY(osh_prefetch_take(cx, e->prefetch, e->w));
+        osh_prefetch_free(cx, e->prefetch), e->prefetch = NULL;
+    }
+    memset(e->next, 0, (size_t)p->graph->n_weights * sizeof *e->next);
+    want_weights(e->next, p, r, s, values);
+    for (int i = 0; i < e->w->n; i++)
+        if (e->next[i] && !e->w->w[i]) OSH_TRY(osh_weight_load(cx, &e->w->w[i], p->graph, p->ck, i));
 done:
     return rc;
 }
 
-static void end(osh_ctx *cx, calibration *c)
-{
-    for (int64_t b = 0; b < c->n_batches; b++) osh_batch_free(cx, c->batches[b]);
-    osh_free(cx, c->batches);
-    osh_weights_free(cx, c->w);
-    osh_free(cx, c->run);
-    osh_free(cx, c->keep);
-}
-
-/* Weights of the nodes that run, and of the Linears that are solved. */
-static osh_status onload(osh_ctx *cx, calibration *c, int first, int n)
+static osh_status load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s, const bool *values)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = c->r->plan;
-    osh_scope scope = osh_profile_begin(cx, "load", c->r->progress.name);
-    for (int i = 0; i < n; i++)
-        if (c->run[i]) OSH_TRY(osh_weights_load(cx, c->w, p->graph, p->ck, first + i, 1));
-    for (int k = 0; k < p->n_linears; k++) {
-        const osh_linear *l = &p->linears[k];
-        if (l->wants && l->node >= first && l->node < first + n)
-            OSH_TRY(osh_weights_load(cx, c->w, p->graph, p->ck, l->node, 1));
-    }
-done:
+    engine *e = user;
+    osh_scope scope = osh_profile_begin(cx, "load", r->name);
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
+    rc = load_device(cx, e, r, s, values);
+    osh_mem_use(cx, old);
+    if (!rc && !e->began && e->p->memory.visits[e->index].prefetch) rc = read_ahead(cx, e);
+    e->began = true;
     osh_profile_end(cx, scope);
     return rc;
 }
 
-static osh_status pass(osh_ctx *cx, calibration *c, int first, int n, osh_stats *stats)
+static osh_status reload(osh_ctx *cx, void *user, const osh_range *r, int first, int n)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = c->r->plan;
-    osh_progress *pr = &c->r->progress;
-    osh_exec_hooks hooks = {.value = osh_stats_feed, .user = stats};
+    engine *e = user;
+    const osh_plan *p = e->p;
+    if (!p->propagate_error) goto done;
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (!mine(r, l) || !l->wants || l->node < first || l->node >= first + n) continue;
+        if (e->in_memory[i] || !e->r->results[i].done || !p->recipe->modifiers[l->modifier].type->propagates) continue;
+        OSH_TRY(osh_emit_reload(cx, e->r->emitter, i, e->w->w[l->weight]));
+        e->in_memory[i] = true;
+    }
+done:
+    return rc;
+}
+
+static osh_status release(osh_ctx *cx, void *user, int first, int n)
+{
+    engine *e = user;
+    osh_weights_release(cx, e->w, e->p->graph, first, n);
+    for (int i = 0; i < e->p->n_linears; i++)
+        if (e->p->linears[i].node >= first && e->p->linears[i].node < first + n) e->in_memory[i] = false;
+    return OSH_OK;
+}
+
+/* ---- passes ---- */
+
+static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t first, int64_t n, int64_t *n_tokens)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = e->p;
+    const osh_graph *g = p->graph;
+    osh_exec_hooks hooks = {.value = osh_stats_feed, .user = e->stats};
+    osh_batch *b = NULL; // own
+    OSH_TRY(osh_batch_new(cx, &b, g, p->data.ids, p->data.offsets + first, n));
+    b->first_sample = first;
+    for (int v = 0; v < g->n_values; v++) {
+        if (!s->in[v] || v == g->input_ids) continue;
+        OSH_TRY(osh_tensor_new(cx, &b->values[v], g->dtype, 2, (int64_t[]){b->n_tokens, g->values[v].width}));
+        OSH_TRY(osh_acts_load(cx, e->acts, v, first, n, b->values[v]));
+    }
+    OSH_TRY(osh_exec_run(cx, g, s->first, s->n, s->run, e->w, b, s->out, s->observe ? &hooks : NULL, true));
+    for (int v = 0; v < g->n_values; v++) {
+        if (s->out[v]) OSH_TRY(osh_acts_store(cx, e->acts, v, first, n, b->values[v]));
+        if (s->consume[v]) osh_acts_forget(cx, e->acts, v, first, n);
+    }
+    *n_tokens = b->n_tokens;
+done:
+    osh_batch_free(cx, b);
+    return rc;
+}
+
+static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s)
+{
+    osh_status rc = OSH_OK;
+    engine *e = user;
+    const osh_plan *p = e->p;
+    osh_progress *pr = &e->r->progress;
+    int64_t size = p->opt->batch_size > 0 ? p->opt->batch_size : 1, n_tokens = 0;
+    osh_scope scope = osh_run_begin(cx, e->r, s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE, e->index);
     pr->done = 0, pr->total = p->data.n;
-    for (int64_t b = 0; b < c->n_batches; b++) {
+    for (int64_t first = 0; first < p->data.n; first += size) {
+        int64_t n = p->data.n - first < size ? p->data.n - first : size;
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
-        OSH_TRY(osh_exec_run(cx, p->graph, first, n, c->run, c->w, c->batches[b], c->keep,
-                             stats ? &hooks : NULL, true));
-        pr->done += c->batches[b]->seqs.n;
-        osh_run_step(cx, c->r, (double)pr->done / (double)pr->total, c->batches[b]->n_tokens);
+        osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
+        rc = run_batch(cx, e, s, first, n, &n_tokens);
+        osh_mem_use(cx, old);
+        if (rc) goto done;
+        pr->done += n;
+        osh_run_step(cx, e->r, (double)pr->done / (double)pr->total, n_tokens);
     }
+    osh_run_end(cx, e->r, scope);
 done:
-    if (rc) osh_note(cx, "%s pass over %s", pr->phase, pr->name);
+    if (rc) osh_note(cx, "%s pass over %s", pr->phase, r->name);
     return rc;
 }
 
-static void keep_only(calibration *c, const int *values, int n)
-{
-    memset(c->keep, 0, (size_t)c->r->plan->graph->n_values * sizeof *c->keep);
-    for (int i = 0; i < n; i++) c->keep[values[i]] = true;
-}
-
-/* Nodes that make the wanted statistics and, where outputs too, the values that later subgraphs read. */
-static osh_status choose_nodes(osh_ctx *cx, calibration *c, const osh_subgraph *s, const osh_stats *stats, bool outputs)
+static osh_status solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool keep)
 {
     osh_status rc = OSH_OK;
-    const osh_graph *g = c->r->plan->graph;
-    bool *want = NULL; // own
-    OSH_NEW(cx, want, g->n_values);
-    if (stats) memcpy(want, osh_stats_wanted(stats), (size_t)g->n_values * sizeof *want);
-    for (int i = 0; outputs && i < s->n_live_out; i++) want[s->live_out[i]] = true;
-    osh_exec_needed(c->run, g, s->first, s->n_nodes, want);
-done:
-    osh_free(cx, want);
+    engine *e = user;
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
+    rc = osh_run_solve(cx, e->r, e->stats, e->w, r->first_subgraph, r->n_subgraphs, keep ? NULL : e->in_memory);
+    osh_mem_use(cx, old);
+    osh_stats_free(cx, e->stats), e->stats = NULL;
+    e->r->progress.name = r->name;
     return rc;
 }
 
-static osh_status visit(osh_ctx *cx, calibration *c, int index)
+static osh_status drop(osh_ctx *cx, void *user, const bool *keep)
+{
+    engine *e = user;
+    for (int v = 0; v < e->p->graph->n_values; v++)
+        if (!keep[v]) osh_acts_drop(cx, e->acts, v);
+    return OSH_OK;
+}
+
+/* ---- visits ---- */
+
+/* A visit is over: its record, and only then the values go that were behind the one before. */
+static osh_status finish(osh_ctx *cx, engine *e, bool did)
 {
     osh_status rc = OSH_OK;
-    osh_run *r = c->r;
-    const osh_plan *p = r->plan;
-    const osh_subgraph *s = &p->parts->parts[index];
-    const osh_pass *ps = &p->passes[index];
-    osh_stats *stats = NULL; // own
-    bool solved = osh_run_solved(r, index, 1); // by an earlier run, or nothing to solve
-
-    if (ps->observe && !solved) {
-        osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_OBSERVE, index);
-        OSH_TRY(osh_stats_new(cx, &stats, p, index, 1));
-        OSH_TRY(choose_nodes(cx, c, s, stats, ps->merged));
-        OSH_TRY(onload(cx, c, s->first, s->n_nodes));
-        if (ps->merged) keep_only(c, s->live_out, s->n_live_out);
-        else {
-            keep_only(c, s->live_in, s->n_live_in);
-            for (int i = 0; i < s->n_live_out; i++)
-                c->keep[s->live_out[i]] |= p->graph->values[s->live_out[i]].producer < s->first;
-            c->keep[p->graph->input_ids] |= s->first == 0;
-        }
-        OSH_TRY(pass(cx, c, s->first, s->n_nodes, stats));
-        osh_run_end(cx, r, scope);
-        OSH_TRY(osh_run_solve(cx, r, stats, c->w, index, 1));
+    osh_range r = osh_range_at(e->p, e->index);
+    bool disk = e->p->memory.tier == OSH_TIER_DISK, *keep = NULL; // own
+    OSH_NEW(cx, keep, e->p->graph->n_values);
+    for (int i = 0; i < r.n_live_out; i++) {
+        keep[r.live_out[i]] = true;
+        if (osh_acts_has(e->acts, r.live_out[i])) OSH_TRY(osh_acts_sync(cx, e->acts, r.live_out[i]));
     }
-    if (ps->propagate && (!ps->merged || solved)) {
-        osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_PROPAGATE, index);
-        OSH_TRY(choose_nodes(cx, c, s, NULL, true));
-        OSH_TRY(onload(cx, c, s->first, s->n_nodes));
-        OSH_TRY(osh_run_take_up(cx, r, c->w, index));
-        keep_only(c, s->live_out, s->n_live_out);
-        OSH_TRY(pass(cx, c, s->first, s->n_nodes, NULL));
-        osh_run_end(cx, r, scope);
-    }
-    osh_weights_release(cx, c->w, p->graph, s->first, s->n_nodes);
-    if (!solved) OSH_TRY(osh_emit_subgraph(cx, r->emitter, index, -1));
+    if (did || disk) OSH_TRY(osh_emit_subgraph(cx, e->r->emitter, e->index, disk && r.propagate ? e->index : -1));
+    OSH_TRY(drop(cx, e, keep));
 done:
-    osh_stats_free(cx, stats);
+    osh_free(cx, keep);
     return rc;
 }
 
-static osh_status sequential(osh_ctx *cx, calibration *c)
+/* The first visit: behind the last one whose values an earlier run left complete on the disk. */
+static osh_status take_up(osh_ctx *cx, engine *e, int *start)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = c->r->plan;
-    osh_progress *pr = &c->r->progress;
-    pr->n_steps = p->parts->n + 1; // and the output
-    for (int i = 0; i < p->parts->n; i++) {
-        if (osh_run_solved(c->r, i, p->parts->n - i)) break; // an earlier run did the rest
-        if (!p->passes[i].observe && !p->passes[i].propagate) continue;
-        pr->step = i + 1, pr->name = p->parts->parts[i].name, pr->error = -1;
-        OSH_TRY(visit(cx, c, i));
-        osh_run_finished(cx, c->r, p->parts->parts[i].name);
-    }
+    int64_t generation = -1;
+    int last = osh_emit_boundary(e->r->emitter, &generation);
+    bool found = last >= 0 && last + 1 < osh_n_ranges(e->p) && e->p->memory.tier == OSH_TIER_DISK;
+    *start = 0;
+    if (!found) goto done;
+    osh_range r = osh_range_at(e->p, last);
+    for (int i = 0; i < r.n_live_out && found; i++)
+        if (r.live_out[i] != e->p->graph->input_ids) OSH_TRY(osh_acts_adopt(cx, e->acts, r.live_out[i], &found));
+    if (found) *start = last + 1;
+    for (int i = 0; i < r.n_live_out && !found; i++) osh_acts_drop(cx, e->acts, r.live_out[i]);
 done:
     return rc;
 }
 
-static osh_status basic(osh_ctx *cx, calibration *c)
+static osh_status visits(osh_ctx *cx, engine *e)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = c->r->plan;
-    osh_stats *stats = NULL; // own
-    osh_progress *pr = &c->r->progress;
-    pr->n_steps = 2, pr->step = 1, pr->name = "the whole model", pr->error = -1;
-    if (osh_run_solved(c->r, 0, p->parts->n)) return OSH_OK; // by an earlier run
-    osh_scope scope = osh_run_begin(cx, c->r, OSH_PHASE_OBSERVE, 0);
-    OSH_TRY(osh_stats_new(cx, &stats, p, 0, p->parts->n));
-    osh_exec_needed(c->run, p->graph, 0, p->graph->n_nodes, osh_stats_wanted(stats));
-    OSH_TRY(onload(cx, c, 0, p->graph->n_nodes));
-    OSH_TRY(pass(cx, c, 0, p->graph->n_nodes, stats));
-    osh_run_end(cx, c->r, scope);
-    OSH_TRY(osh_run_solve(cx, c->r, stats, c->w, 0, p->parts->n));
-    osh_run_finished(cx, c->r, "the whole model");
+    const osh_plan *p = e->p;
+    osh_progress *pr = &e->r->progress;
+    osh_visitor v = {open, load, pass, solve, reload, release, drop, solved, e};
+    int n = osh_n_ranges(p), start;
+    pr->n_steps = n + 1; // and the output
+    OSH_TRY(take_up(cx, e, &start));
+    for (int i = start; i < n; i++) {
+        osh_range r = osh_range_at(p, i);
+        if (osh_run_solved(e->r, r.first_subgraph, p->parts->n - r.first_subgraph)) break; // by an earlier run
+        if (!r.observe && !r.propagate) continue;
+        bool did = !solved(e, &r, NULL);
+        e->index = i, e->began = false;
+        pr->step = i + 1, pr->name = r.name, pr->error = -1;
+        OSH_TRY(osh_visit_walk(cx, p, i, &v));
+        OSH_TRY(finish(cx, e, did));
+        osh_run_finished(cx, e->r, r.name);
+    }
 done:
-    osh_stats_free(cx, stats);
     return rc;
 }
 
 osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
-    calibration c = {.r = r};
-    OSH_TRY(begin(cx, &c));
-    OSH_TRY(r->plan->pipeline == OSH_PIPELINE_BASIC ? basic(cx, &c) : sequential(cx, &c));
+    engine e = {.r = r, .p = r->plan};
+    OSH_TRY(begin(cx, &e));
+    OSH_TRY(visits(cx, &e));
 done:
-    end(cx, &c);
+    end(cx, &e, rc != OSH_OK);
     return rc;
 }

@@ -23,7 +23,10 @@ static osh_status emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int line
     if (j->fallback && r->plan->opt->strict)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name, j->fallback);
     if (stats) OSH_TRY(osh_stats_input_params(cx, &scale, &zero, stats, linear));
-    OSH_TRY(osh_emit_linear(cx, r->emitter, linear, j, scale, zero));
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
+    rc = osh_emit_linear(cx, r->emitter, linear, j, scale, zero);
+    osh_mem_use(cx, old);
+    if (rc) goto done;
     finish(cx, r, linear, j);
 done:
     osh_profile_end(cx, scope);
@@ -44,7 +47,8 @@ static int n_waiting(const osh_run *r, int value, int s0, int s1)
 }
 
 /* All Linears of the range with the same input and modifier as linears[first] that are not done yet. */
-static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w, int first, int s0, int s1)
+static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w, int first, int s0, int s1,
+                              bool *in_memory)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = r->plan;
@@ -59,7 +63,8 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
         if (l->subgraph < s0 || l->subgraph >= s1 || l->input != lead->input ||
             l->modifier != lead->modifier || r->results[i].done)
             continue;
-        jobs[n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w->w[l->weight]};
+        jobs[n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w->w[l->weight],
+                                   .keep_w = !in_memory};
         which[n++] = i;
     }
     if (h && n_waiting(r, lead->input, s0, s1) > n) {
@@ -70,7 +75,10 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
                                                                 copy ? copy : h, p->data.n));
     osh_tensor_free(cx, copy), copy = NULL;
     if (n_waiting(r, lead->input, s0, s1) == n) osh_stats_drop(cx, stats, lead->input); // before codes are packed
-    for (int k = 0; k < n; k++) OSH_TRY(emit(cx, r, stats, which[k], &jobs[k]));
+    for (int k = 0; k < n; k++) {
+        OSH_TRY(emit(cx, r, stats, which[k], &jobs[k]));
+        if (in_memory) in_memory[which[k]] = true;
+    }
 done:
     osh_tensor_free(cx, copy);
     for (int k = 0; jobs && k < n; k++) osh_linear_job_deinit(cx, &jobs[k]);
@@ -79,7 +87,8 @@ done:
     return rc;
 }
 
-osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w, int first_subgraph, int n_subgraphs)
+osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w, int first_subgraph, int n_subgraphs,
+                         bool *in_memory)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = r->plan;
@@ -87,17 +96,18 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights 
     double work = 0, all = 0;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_SOLVE, first_subgraph);
     for (int i = 0; i < p->n_linears; i++)
-        if (p->linears[i].subgraph >= s0 && p->linears[i].subgraph < s1 && p->linears[i].wants)
+        if (p->linears[i].subgraph >= s0 && p->linears[i].subgraph < s1 && p->linears[i].wants &&
+            osh_stats_wanted(stats)[p->linears[i].input])
             all += osh_cost_of_linear(p, i);
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
-        if (l->subgraph < s0 || l->subgraph >= s1 || !l->wants) continue;
+        if (l->subgraph < s0 || l->subgraph >= s1 || !l->wants || !osh_stats_wanted(stats)[l->input]) continue;
         work += osh_cost_of_linear(p, i);
         if (r->results[i].done) continue;
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
         r->progress.name = l->name;
         osh_run_step(cx, r, (work - osh_cost_of_linear(p, i)) / all, 0);
-        OSH_TRY(solve_group(cx, r, stats, w, i, s0, s1));
+        OSH_TRY(solve_group(cx, r, stats, w, i, s0, s1, in_memory));
     }
     osh_run_end(cx, r, scope);
 done:
@@ -111,21 +121,6 @@ bool osh_run_solved(const osh_run *r, int first, int n)
         if (l->wants && l->subgraph >= first && l->subgraph < first + n && !r->results[i].done) return false;
     }
     return true;
-}
-
-osh_status osh_run_take_up(osh_ctx *cx, osh_run *r, osh_weights *w, int subgraph)
-{
-    osh_status rc = OSH_OK;
-    const osh_plan *p = r->plan;
-    for (int i = 0; i < p->n_linears; i++) {
-        const osh_linear *l = &p->linears[i];
-        if (l->subgraph != subgraph || !r->results[i].earlier || p->passes[subgraph].merged ||
-            !p->recipe->modifiers[l->modifier].type->propagates || !w->w[l->weight])
-            continue;
-        OSH_TRY(osh_emit_reload(cx, r->emitter, i, w->w[l->weight]));
-    }
-done:
-    return rc;
 }
 
 osh_status osh_run_linear_without_data(osh_ctx *cx, osh_run *r, int linear)

@@ -17,7 +17,8 @@ static bool mine(const osh_stats *s, const osh_linear *l)
     return l->subgraph >= s->first && l->subgraph < s->first + s->n;
 }
 
-osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int first_subgraph, int n_subgraphs)
+osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int first_subgraph, int n_subgraphs,
+                         const bool *values)
 {
     osh_status rc = OSH_OK;
     osh_stats *s = NULL; // own
@@ -28,7 +29,7 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
     OSH_NEW(cx, s->ranges, p->n_linears);
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
-        if (!mine(s, l) || !l->wants) continue;
+        if (!mine(s, l) || !l->wants || (values && !values[l->input])) continue;
         s->wanted[l->input] = true;
         if (l->wants & OSH_STAT_RANGE) OSH_TRY(osh_act_observer_init(cx, &s->ranges[i], &l->scheme->inputs));
         if ((l->wants & OSH_STAT_HESSIAN) && !s->hessian[l->input]) {
@@ -116,4 +117,9 @@ int64_t osh_stats_bytes(const osh_plan *p, int subgraph)
         if (first) bytes += l->I * l->I * 4;
     }
     return bytes;
+}
+
+int64_t osh_stats_hessian_bytes(int64_t I)
+{
+    return (int64_t)(osh_mem_gross((size_t)(I * I) * sizeof(float)) + osh_mem_gross(sizeof(osh_tensor)));
 }

@@ -5,7 +5,9 @@
 #include "pipeline/plan.h"
 
 typedef struct osh_stats osh_stats; // of the Linears of some subgraphs
-osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int first_subgraph, int n_subgraphs);
+/* values: only those of these inputs; NULL: of all */
+osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int first_subgraph, int n_subgraphs,
+                         const bool *values);
 void osh_stats_free(osh_ctx *cx, osh_stats *s);
 const bool *osh_stats_wanted(const osh_stats *s); // [graph values]
 /* An exec hook: user is the osh_stats. */
@@ -15,4 +17,5 @@ void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value);    // its Hessian's m
 /* Scale and zero point of a Linear's static input; both NULL where the scheme has none. own. */
 osh_status osh_stats_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero, const osh_stats *s, int linear);
 int64_t osh_stats_bytes(const osh_plan *p, int subgraph); // of its Hessians
+int64_t osh_stats_hessian_bytes(int64_t I); // of one, gross
 #endif

@@ -1,0 +1,271 @@
+/* activations.c - see activations.h. */
+#include "pipeline/activations.h"
+
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+#include <zstd.h>
+
+#include "base/file.h"
+
+enum { ZSTD_LEVEL = 1 };
+typedef struct head { // of a slot
+    uint64_t n_bytes; // the sample's own number: as it is; less: a zstd frame
+    uint64_t sum;
+} head;
+
+typedef struct slot { // of a value
+    bool live;
+    void **blocks;   // own [samples]; memory
+    osh_file *file;  // own; disk
+} slot;
+
+struct osh_acts {
+    const osh_graph *g;    // view
+    const osh_dataset *d;  // view
+    osh_tier tier;
+    bool zstd;
+    char *dir;             // own
+    slot *slots;           // own [values]
+    void *frame;           // own: [frame_room], for zstd
+    size_t frame_room;
+};
+
+static size_t row_bytes(const osh_graph *g, int value)
+{
+    return (size_t)g->values[value].width * osh_dtype_bytes(g->dtype);
+}
+
+static int64_t tokens(const osh_dataset *d, int64_t sample) { return d->offsets[sample + 1] - d->offsets[sample]; }
+
+static int64_t slot_at(const osh_acts *a, int value, int64_t sample)
+{
+    return a->d->offsets[sample] * (int64_t)row_bytes(a->g, value) + sample * (int64_t)sizeof(head);
+}
+
+int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value)
+{
+    int64_t n = 0;
+    if (tier == OSH_TIER_DISK) return d->offsets[d->n] * (int64_t)row_bytes(g, value) + d->n * (int64_t)sizeof(head);
+    for (int64_t s = 0; s < d->n; s++) n += (int64_t)osh_mem_gross((size_t)tokens(d, s) * row_bytes(g, value));
+    return n + (int64_t)osh_mem_gross((size_t)d->n * sizeof(void *));
+}
+
+osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d, osh_tier tier,
+                        const char *dir, bool zstd)
+{
+    osh_status rc = OSH_OK;
+    osh_acts *a = NULL; // own
+    OSH_NEW(cx, a, 1);
+    a->g = g, a->d = d, a->tier = tier, a->zstd = zstd;
+    OSH_NEW(cx, a->slots, g->n_values);
+    if (tier == OSH_TIER_DISK) {
+        if (!(a->dir = osh_strdup(cx, dir))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        OSH_TRY(osh_dir_make(cx, dir));
+    }
+    *out = a, a = NULL;
+done:
+    osh_acts_free(cx, a, true);
+    return rc;
+}
+
+void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files)
+{
+    if (!a) return;
+    for (int v = 0; a->slots && v < a->g->n_values; v++) {
+        if (a->tier == OSH_TIER_DISK && keep_files) osh_file_close(cx, a->slots[v].file);
+        else osh_acts_drop(cx, a, v);
+    }
+    if (a->dir && !keep_files) rmdir(a->dir); // a folder with something else in it stays
+    osh_free(cx, a->slots);
+    osh_free(cx, a->frame);
+    osh_free(cx, a->dir);
+    osh_free(cx, a);
+}
+
+static char *path_of(osh_ctx *cx, const osh_acts *a, int value)
+{
+    return osh_sprintf(cx, "%s/%05d.values", a->dir, value);
+}
+
+/* ---- one sample ---- */
+
+static osh_status want_frame(osh_ctx *cx, osh_acts *a, size_t n_bytes)
+{
+    size_t room = ZSTD_compressBound(n_bytes);
+    if (room <= a->frame_room) return OSH_OK;
+    osh_free(cx, a->frame);
+    a->frame_room = 0;
+    if (!(a->frame = osh_alloc(cx, room))) return OSH_E_NOMEM;
+    a->frame_room = room;
+    return OSH_OK;
+}
+
+static osh_status put(osh_ctx *cx, osh_acts *a, int value, int64_t sample, const void *from, size_t n)
+{
+    osh_status rc = OSH_OK;
+    slot *s = &a->slots[value];
+    if (a->tier == OSH_TIER_DISK) {
+        head h = {n, 0};
+        if (a->zstd) {
+            OSH_TRY(want_frame(cx, a, n));
+            size_t k = ZSTD_compress(a->frame, a->frame_room, from, n, ZSTD_LEVEL);
+            if (!ZSTD_isError(k) && k < n) h.n_bytes = k, from = a->frame;
+        }
+        h.sum = XXH3_64bits(from, h.n_bytes);
+        OSH_TRY(osh_file_pwrite(cx, s->file, from, h.n_bytes, slot_at(a, value, sample) + (int64_t)sizeof h));
+        OSH_TRY(osh_file_pwrite(cx, s->file, &h, sizeof h, slot_at(a, value, sample)));
+    } else {
+        osh_mem_class old = osh_mem_use(cx, a->tier == OSH_TIER_DEVICE ? OSH_MEM_DEVICE : OSH_MEM_HOST);
+        if (!s->blocks[sample]) s->blocks[sample] = osh_alloc(cx, n);
+        osh_mem_use(cx, old);
+        if (!s->blocks[sample]) return OSH_E_NOMEM;
+        memcpy(s->blocks[sample], from, n);
+    }
+done:
+    return rc;
+}
+
+static osh_status get(osh_ctx *cx, osh_acts *a, int value, int64_t sample, void *to, size_t n)
+{
+    osh_status rc = OSH_OK;
+    slot *s = &a->slots[value];
+    const char *name = a->g->values[value].name;
+    head h;
+    if (a->tier != OSH_TIER_DISK) {
+        if (!s->blocks[sample])
+            OSH_FAIL(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)sample, name);
+        memcpy(to, s->blocks[sample], n);
+        goto done;
+    }
+    int64_t at = slot_at(a, value, sample);
+    OSH_TRY(osh_file_pread(cx, s->file, &h, sizeof h, at));
+    if (h.n_bytes > n || (!h.n_bytes && n))
+        OSH_FAIL(cx, OSH_E_IO, "%s: sample %lld of %s has %llu bytes, want at most %zu", osh_file_path(s->file),
+                 (long long)sample, name, (unsigned long long)h.n_bytes, n);
+    void *raw = to;
+    if (h.n_bytes < n) {
+        OSH_TRY(want_frame(cx, a, n));
+        raw = a->frame;
+    }
+    OSH_TRY(osh_file_pread(cx, s->file, raw, h.n_bytes, at + (int64_t)sizeof h));
+    if (XXH3_64bits(raw, h.n_bytes) != h.sum)
+        OSH_FAIL(cx, OSH_E_IO, "%s: sample %lld of %s is not what was written", osh_file_path(s->file),
+                 (long long)sample, name);
+    if (raw != to && ZSTD_decompress(to, n, raw, h.n_bytes) != n)
+        OSH_FAIL(cx, OSH_E_IO, "%s: sample %lld of %s is no zstd frame of %zu bytes", osh_file_path(s->file),
+                 (long long)sample, name, n);
+done:
+    return rc;
+}
+
+/* ---- values ---- */
+
+static osh_status begin(osh_ctx *cx, osh_acts *a, int value)
+{
+    osh_status rc = OSH_OK;
+    slot *s = &a->slots[value];
+    char *path = NULL; // own
+    if (a->tier == OSH_TIER_DISK) {
+        if (!(path = path_of(cx, a, value))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        OSH_TRY(osh_file_create(cx, &s->file, path));
+    } else {
+        osh_mem_class old = osh_mem_use(cx, a->tier == OSH_TIER_DEVICE ? OSH_MEM_DEVICE : OSH_MEM_HOST);
+        s->blocks = osh_calloc(cx, (size_t)a->d->n, sizeof *s->blocks);
+        osh_mem_use(cx, old);
+        if (!s->blocks) return OSH_E_NOMEM;
+    }
+    s->live = true;
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
+osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, const osh_tensor *t)
+{
+    osh_status rc = OSH_OK;
+    const char *from = t->data;
+    if (!a->slots[value].live) OSH_TRY(begin(cx, a, value));
+    for (int64_t s = first; s < first + n; s++) {
+        size_t bytes = (size_t)tokens(a->d, s) * row_bytes(a->g, value);
+        OSH_TRY(put(cx, a, value, s, from, bytes));
+        from += bytes;
+    }
+done:
+    if (rc) osh_note(cx, "storing value %s", a->g->values[value].name);
+    return rc;
+}
+
+osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, osh_tensor *t)
+{
+    osh_status rc = OSH_OK;
+    char *to = t->data;
+    if (!a->slots[value].live)
+        OSH_FAIL(cx, OSH_E_INTERNAL, "value %s is wanted and not stored", a->g->values[value].name);
+    for (int64_t s = first; s < first + n; s++) {
+        size_t bytes = (size_t)tokens(a->d, s) * row_bytes(a->g, value);
+        OSH_TRY(get(cx, a, value, s, to, bytes));
+        to += bytes;
+    }
+done:
+    if (rc) osh_note(cx, "loading value %s", a->g->values[value].name);
+    return rc;
+}
+
+void osh_acts_forget(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n)
+{
+    slot *s = &a->slots[value];
+    for (int64_t k = first; s->blocks && k < first + n; k++) {
+        osh_free(cx, s->blocks[k]);
+        s->blocks[k] = NULL;
+    }
+}
+
+bool osh_acts_has(const osh_acts *a, int value) { return a->slots[value].live; }
+
+void osh_acts_drop(osh_ctx *cx, osh_acts *a, int value)
+{
+    slot *s = &a->slots[value];
+    if (!s->live && !s->file) return;
+    osh_acts_forget(cx, a, value, 0, a->d->n);
+    osh_free(cx, s->blocks);
+    if (s->file) unlink(osh_file_path(s->file));
+    osh_file_close(cx, s->file);
+    *s = (slot){0};
+}
+
+osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value)
+{
+    return a->slots[value].file ? osh_file_sync(cx, a->slots[value].file) : OSH_OK;
+}
+
+osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, bool *found)
+{
+    osh_status rc = OSH_OK;
+    slot *s = &a->slots[value];
+    char *path = NULL;   // own
+    void *sample = NULL; // own
+    int64_t most = 0;
+    *found = false;
+    if (a->tier != OSH_TIER_DISK) goto done;
+    if (!(path = path_of(cx, a, value))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (!osh_file_exists(path)) goto done;
+    for (int64_t k = 0; k < a->d->n; k++) most = tokens(a->d, k) > most ? tokens(a->d, k) : most;
+    sample = osh_alloc(cx, (size_t)most * row_bytes(a->g, value));
+    if (!sample) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to check %s", path);
+    OSH_TRY(osh_file_open_rw(cx, &s->file, path));
+    s->live = true;
+    for (int64_t k = 0; k < a->d->n && !rc; k++)
+        rc = get(cx, a, value, k, sample, (size_t)tokens(a->d, k) * row_bytes(a->g, value));
+    *found = !rc;
+    if (rc && rc != OSH_E_NOMEM) { // torn or short: as if it were not there
+        rc = OSH_OK;
+        osh_error_clear(cx);
+        osh_file_close(cx, s->file);
+        *s = (slot){0};
+    }
+done:
+    osh_free(cx, path);
+    osh_free(cx, sample);
+    return rc;
+}

@@ -1,0 +1,29 @@
+/* activations.h - values between subgraphs, sample by sample, bit for bit in the compute dtype. How samples are batched
+ * leaves no trace here.
+ *
+ * Memory: a block for each sample. Disk: a file for each value, a slot of fixed place for each sample,
+ *
+ *   | bytes kept 8 | XXH3 of them 8 | data, as it is or as a zstd frame ... | hole where it is shorter |
+ *
+ * so that a run that was killed can take up what is complete. */
+#ifndef OSH_ACTIVATIONS_H
+#define OSH_ACTIVATIONS_H
+#include "pipeline/plan.h"
+
+typedef struct osh_acts osh_acts;
+/* dir: of the disk tier, made here; files that lie there stay until their value is stored. zstd: disk only. */
+osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d, osh_tier tier,
+                        const char *dir, bool zstd);
+void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files);
+/* Rows of samples [first, first + n) of a value: t is [their tokens, width] in the compute dtype. */
+osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, const osh_tensor *t);
+osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, osh_tensor *t);
+void osh_acts_forget(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n); // memory only: these rows go
+bool osh_acts_has(const osh_acts *a, int value);
+void osh_acts_drop(osh_ctx *cx, osh_acts *a, int value); // its file, too
+osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value); // disk: what was stored survives a loss of power
+/* Takes up the file of an earlier run; *found false: there is none that is complete. Every slot is checked. */
+osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, bool *found);
+/* What a value takes in that tier: gross, or of its file without compression. */
+int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value);
+#endif

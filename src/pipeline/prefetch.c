@@ -1,0 +1,87 @@
+/* prefetch.c - see prefetch.h. One reader is enough: the file system reads ahead. */
+#include "pipeline/prefetch.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+
+struct osh_prefetch {
+    osh_ctx *cx;              // own: of the thread
+    const osh_graph *g;       // view
+    const osh_checkpoint *ck; // view
+    bool *want;               // own [weights]
+    osh_weights *w;           // own
+    pthread_t thread;
+    bool running;
+    _Atomic bool stop;
+    osh_status rc;
+};
+
+static void *reader(void *user)
+{
+    osh_prefetch *f = user;
+    for (int i = 0; i < f->g->n_weights && !f->rc; i++) {
+        if (!f->want[i]) continue;
+        if (osh_interrupted(f->cx) || atomic_load(&f->stop)) break;
+        f->rc = osh_weight_load(f->cx, &f->w->w[i], f->g, f->ck, i);
+    }
+    return NULL;
+}
+
+static void join(osh_prefetch *f)
+{
+    if (f->running) pthread_join(f->thread, NULL);
+    f->running = false;
+}
+
+osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_graph *g, const osh_checkpoint *ck,
+                              const bool *want)
+{
+    osh_status rc = OSH_OK;
+    osh_prefetch *f = NULL; // own
+    sigset_t all, old;
+    OSH_NEW(cx, f, 1);
+    f->g = g, f->ck = ck;
+    OSH_NEW(cx, f->want, g->n_weights);
+    memcpy(f->want, want, (size_t)g->n_weights * sizeof *want);
+    OSH_TRY(osh_weights_new(cx, &f->w, g));
+    OSH_TRY(osh_ctx_fork(&f->cx, cx));
+    osh_mem_use(f->cx, OSH_MEM_HOST);
+    sigfillset(&all); // signals belong to the main thread
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    f->running = !pthread_create(&f->thread, NULL, reader, f);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (!f->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to read ahead");
+    *out = f, f = NULL;
+done:
+    osh_prefetch_free(cx, f);
+    return rc;
+}
+
+osh_status osh_prefetch_take(osh_ctx *cx, osh_prefetch *f, osh_weights *w)
+{
+    osh_status rc = OSH_OK;
+    if (!f) goto done;
+    join(f);
+    if (f->rc) OSH_FAIL(cx, f->rc, "%s", osh_error_text(f->cx));
+    for (int i = 0; i < w->n; i++) {
+        if (!f->w->w[i] || w->w[i]) continue;
+        w->w[i] = f->w->w[i], f->w->w[i] = NULL; // give
+        osh_mem_move(cx, w->w[i]->data, OSH_MEM_DEVICE);
+        osh_mem_move(cx, w->w[i], OSH_MEM_DEVICE);
+    }
+done:
+    return rc;
+}
+
+void osh_prefetch_free(osh_ctx *cx, osh_prefetch *f)
+{
+    if (!f) return;
+    atomic_store(&f->stop, true);
+    join(f);
+    osh_weights_free(cx, f->w);
+    osh_free(cx, f->want);
+    if (f->cx) osh_ctx_free(f->cx);
+    osh_free(cx, f);
+}

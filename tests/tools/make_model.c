@@ -1,0 +1,175 @@
+/* make_model.c - writes a Llama checkpoint of random BF16 weights of any size, a shard for each layer, and calibration
+ * samples of random ids:
+ *
+ *   make_model DIR hidden=4096 intermediate=8192 heads=32 kv=8 layers=8 vocab=32000 samples=8 tokens=128 seed=1
+ *
+ * Weights are uniform in +-0.03, norms 1. Memory does not grow with the model. */
+#include "base/file.h"
+#include "base/num.h"
+#include "base/rng.h"
+#include "io/safetensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct model {
+    int64_t hidden, intermediate, heads, kv, layers, vocab, samples, tokens, seed;
+} model;
+
+enum { MAX_TENSORS = 16, BLOCK = 1 << 20 };
+typedef struct shard {
+    char names[MAX_TENSORS][128], file[64];
+    osh_st_entry e[MAX_TENSORS];
+    int n;
+} shard;
+
+static void add(shard *s, const char *name, int64_t rows, int64_t cols)
+{
+    snprintf(s->names[s->n], sizeof s->names[0], "%s", name);
+    s->e[s->n] = (osh_st_entry){.name = s->names[s->n], .dtype = OSH_BF16, .ndim = cols ? 2 : 1, .shape = {rows, cols}};
+    s->n++;
+}
+
+static void add_layer(shard *s, const model *m, int64_t layer)
+{
+    int64_t D = m->hidden, F = m->intermediate, K = D / m->heads * m->kv;
+    const struct { const char *leaf; int64_t rows, cols; } rows[] = {
+        {"self_attn.q_proj", D, D}, {"self_attn.k_proj", K, D}, {"self_attn.v_proj", K, D}, {"self_attn.o_proj", D, D},
+        {"mlp.gate_proj", F, D}, {"mlp.up_proj", F, D}, {"mlp.down_proj", D, F},
+        {"input_layernorm", D, 0}, {"post_attention_layernorm", D, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char name[100];
+        snprintf(name, sizeof name, "model.layers.%ld.%s.weight", (long)layer, rows[i].leaf);
+        add(s, name, rows[i].rows, rows[i].cols);
+    }
+}
+
+static osh_status write_tensor(osh_ctx *cx, osh_file *f, const osh_st_entry *e, uint16_t *block, uint64_t seed)
+{
+    osh_status rc = OSH_OK;
+    uint64_t x = osh_rng_u64(seed, 7, (uint64_t)e->begin) | 1;
+    for (int64_t at = e->begin; at < e->end; at += BLOCK) {
+        int64_t n = e->end - at < BLOCK ? e->end - at : BLOCK;
+        for (int64_t i = 0; i < n / 2; i++) {
+            x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+            block[i] = e->ndim == 1 ? 0x3f80 : osh_bf16_of_f32((float)(int16_t)(x >> 20) * (0.03f / 32768));
+        }
+        OSH_TRY(osh_file_pwrite(cx, f, block, (size_t)n, at));
+    }
+done:
+    return rc;
+}
+
+static osh_status write_shard(osh_ctx *cx, const char *dir, shard *s, uint64_t seed)
+{
+    osh_status rc = OSH_OK;
+    char *header = NULL, *path = osh_path_join(cx, dir, s->file); // own
+    osh_file *f = NULL;                                           // own
+    uint16_t *block = osh_alloc(cx, BLOCK);                       // own
+    size_t n = 0;
+    if (!path || !block) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a shard");
+    OSH_TRY(osh_st_layout(cx, &header, &n, s->e, s->n));
+    OSH_TRY(osh_file_create(cx, &f, path));
+    OSH_TRY(osh_file_pwrite(cx, f, header, n, 0));
+    for (int i = 0; i < s->n; i++) OSH_TRY(write_tensor(cx, f, &s->e[i], block, seed));
+done:
+    osh_file_close(cx, f);
+    osh_free(cx, block);
+    osh_free(cx, header);
+    osh_free(cx, path);
+    return rc;
+}
+
+static FILE *open_text(const char *dir, const char *name)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return fopen(path, "w");
+}
+
+static bool write_config(const char *dir, const model *m)
+{
+    FILE *f = open_text(dir, "config.json");
+    if (!f) return false;
+    fprintf(f,
+            "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"torch_dtype\": \"bfloat16\",\n"
+            " \"hidden_size\": %ld, \"intermediate_size\": %ld, \"num_attention_heads\": %ld, "
+            "\"num_key_value_heads\": %ld,\n \"num_hidden_layers\": %ld, \"vocab_size\": %ld, "
+            "\"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-5,\n \"rope_theta\": 10000.0, \"hidden_act\": "
+            "\"silu\", \"tie_word_embeddings\": false, \"attention_bias\": false, \"mlp_bias\": false}\n",
+            (long)m->hidden, (long)m->intermediate, (long)m->heads, (long)m->kv, (long)m->layers, (long)m->vocab);
+    return !fclose(f);
+}
+
+static bool write_samples(const char *dir, const model *m)
+{
+    FILE *f = open_text(dir, "calibration.jsonl");
+    if (!f) return false;
+    for (int64_t s = 0; s < m->samples; s++) {
+        fputs("{\"input_ids\": [", f);
+        for (int64_t t = 0; t < m->tokens; t++)
+            fprintf(f, t ? ", %d" : "%d",
+                    (int)(osh_rng_u64((uint64_t)m->seed, 9, (uint64_t)(s * m->tokens + t)) % (uint64_t)m->vocab));
+        fputs("]}\n", f);
+    }
+    return !fclose(f);
+}
+
+static osh_status write_model(osh_ctx *cx, const char *dir, const model *m)
+{
+    osh_status rc = OSH_OK;
+    static shard s;
+    int64_t total = 0;
+    FILE *index = NULL; // own
+    OSH_TRY(osh_dir_make(cx, dir));
+    if (!write_config(dir, m) || !write_samples(dir, m) || !(index = open_text(dir, "model.safetensors.index.json")))
+        OSH_FAIL(cx, OSH_E_IO, "cannot write into %s", dir);
+    fputs("{\"weight_map\": {", index);
+    for (int64_t k = 0; k <= m->layers; k++) {
+        s = (shard){0};
+        snprintf(s.file, sizeof s.file, "model-%05ld-of-%05ld.safetensors", (long)(k + 1), (long)(m->layers + 1));
+        if (k < m->layers) add_layer(&s, m, k);
+        else {
+            add(&s, "model.embed_tokens.weight", m->vocab, m->hidden);
+            add(&s, "model.norm.weight", m->hidden, 0);
+            add(&s, "lm_head.weight", m->vocab, m->hidden);
+        }
+        OSH_TRY(write_shard(cx, dir, &s, (uint64_t)(m->seed * 1000 + k)));
+        for (int i = 0; i < s.n; i++) {
+            fprintf(index, "%s\n\"%s\": \"%s\"", k || i ? "," : "", s.e[i].name, s.file);
+            total += s.e[i].end - s.e[i].begin;
+        }
+    }
+    fprintf(index, "},\n\"metadata\": {\"total_size\": %ld}}\n", (long)total);
+    if (ferror(index)) OSH_FAIL(cx, OSH_E_IO, "cannot write the index of %s", dir);
+done:
+    if (index) fclose(index);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    model m = {256, 512, 4, 2, 2, 1024, 4, 64, 1};
+    const struct { const char *name; int64_t *at; } args[] = {
+        {"hidden", &m.hidden}, {"intermediate", &m.intermediate}, {"heads", &m.heads}, {"kv", &m.kv},
+        {"layers", &m.layers}, {"vocab", &m.vocab}, {"samples", &m.samples}, {"tokens", &m.tokens}, {"seed", &m.seed}};
+    osh_ctx *cx = NULL;
+    if (argc < 2 || osh_ctx_new(&cx, 1)) return 2;
+    for (int i = 2; i < argc; i++) {
+        bool known = false;
+        for (size_t k = 0; k < sizeof args / sizeof *args; k++) {
+            size_t n = strlen(args[k].name);
+            if (strncmp(argv[i], args[k].name, n) || argv[i][n] != '=') continue;
+            *args[k].at = atol(argv[i] + n + 1), known = true;
+        }
+        if (!known) {
+            fprintf(stderr, "make_model: unknown argument %s\n", argv[i]);
+            return 2;
+        }
+    }
+    osh_status rc = write_model(cx, argv[1], &m);
+    if (rc) fprintf(stderr, "make_model: %s\n", osh_error_text(cx));
+    osh_ctx_free(cx);
+    return rc != OSH_OK;
+}
