@@ -45,6 +45,14 @@ typedef struct osh_eval_options {
 } osh_eval_options;
 extern const osh_field osh_eval_fields[];
 
+typedef struct osh_bench_options {
+    char *dir, *isa;
+    double seconds;
+    int64_t threads;
+    bool json;
+} osh_bench_options;
+extern const osh_field osh_bench_fields[];
+
 typedef void (*osh_sink)(void *user, const char *text, size_t n); // results; goes to stdout in the program
 
 osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
@@ -53,6 +61,7 @@ char *osh_resume_dir(osh_ctx *cx, const osh_options *opt);
 osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 osh_status osh_show_graph(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user); // Graphviz
 osh_status osh_eval(osh_ctx *cx, const osh_eval_options *opt, osh_sink sink, void *user);
+osh_status osh_bench(osh_ctx *cx, const osh_bench_options *opt, osh_sink sink, void *user); // this machine's peaks
 osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, void *user);
 osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bool special_tokens,
                         osh_sink sink, void *user);

@@ -24,6 +24,7 @@ FOREIGN = {
     "ctest": {"preset", "output-on-failure"},
     "git": {"stat"},
     "scripts": {"check", "browser"},
+    "bench.sh": {"peer-python", "install-peer", "llama-cpp", "text", "out"},
 }
 ENTRIES = {"dot", "no-special-tokens", "json", "help", "version"}  # main.c reads these itself
 

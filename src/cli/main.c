@@ -32,6 +32,7 @@ static const char usage[] =
     "  oneshot plan ...       the same flags: what would be done, without reading a weight\n"
     "  oneshot graph --model DIR [--sequential-targets T] --dot    the op graph and its cut, Graphviz\n"
     "  oneshot eval --model DIR --dataset FILE    perplexity, dense or compressed\n"
+    "  oneshot bench [--dir DIR] [--json]         what this machine can do: products, memory, disk\n"
     "  oneshot inspect [--json] DIR               tensors, dtypes, schemes\n"
     "  oneshot tokenize --model DIR [--no-special-tokens] FILE    a line of ids for each line\n"
     "  oneshot --version | --help | COMMAND --help\n";
@@ -212,6 +213,29 @@ done:
     return rc;
 }
 
+static osh_status run_bench(osh_ctx *cx, line *l, int argc, char **argv, out_state *st)
+{
+    osh_status rc = OSH_OK;
+    osh_bench_options opt = {0};
+    osh_ctx *work = cx;
+    l->fields = osh_bench_fields, l->object = &opt;
+    OSH_TRY(parse(cx, l, argc, argv, 2));
+    if (l->help) {
+        fputs("oneshot bench: what this machine can do: matrix products, memory and disk, in this process.\n", stdout);
+        print_fields(osh_bench_fields);
+        goto done;
+    }
+    OSH_TRY(no_words(cx, l));
+    OSH_TRY(select_isa(cx, opt.isa, argv));
+    OSH_TRY(in_context(&work, opt.threads, "warn", "none"));
+    rc = osh_bench(work, &opt, to_stdout, st);
+    copy_error(cx, work, rc);
+done:
+    if (work != cx) osh_ctx_free(work);
+    osh_fields_deinit(cx, osh_bench_fields, &opt);
+    return rc;
+}
+
 static osh_status run_inspect(osh_ctx *cx, line *l, int argc, char **argv, out_state *st)
 {
     osh_status rc = OSH_OK;
@@ -245,11 +269,12 @@ static osh_status dispatch(osh_ctx *cx, line *l, int argc, char **argv, out_stat
     if (!strcmp(cmd, "plan")) return run_job(cx, l, argc, argv, 2, osh_show_plan, st);
     if (!strcmp(cmd, "graph")) return run_job(cx, l, argc, argv, 2, osh_show_graph, st);
     if (!strcmp(cmd, "eval")) return run_eval(cx, l, argc, argv, st);
+    if (!strcmp(cmd, "bench")) return run_bench(cx, l, argc, argv, st);
     if (!strcmp(cmd, "inspect")) return run_inspect(cx, l, argc, argv, st);
     if (!strcmp(cmd, "tokenize")) return run_tokenize(cx, l, argc, argv, st);
     if (cmd[0] != '-')
         return osh_fail(cx, OSH_E_USAGE,
-                        "unknown command '%s': want plan, graph, eval, inspect or tokenize", cmd);
+                        "unknown command '%s': want plan, graph, eval, bench, inspect or tokenize", cmd);
     return run_job(cx, l, argc, argv, 1, osh_oneshot, st);
 }
 

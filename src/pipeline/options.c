@@ -131,3 +131,16 @@ const osh_field osh_eval_fields[] = {
      .doc = "messages on stderr"},
     {0},
 };
+
+#undef ROW
+#define ROW(field) .name = #field, .offset = offsetof(osh_bench_options, field)
+const osh_field osh_bench_fields[] = {
+    {ROW(dir), .type = OSH_F_STR, .doc = "directory whose disk is measured, with 256 MiB of it; default: no disk"},
+    {ROW(seconds), .type = OSH_F_FLOAT, .dflt = "1", .min = 0.01, .max = 3600, .doc = "of each measurement"},
+    {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096, .doc = "0: one per core"},
+    {ROW(isa), .type = OSH_F_STR, .dflt = "auto", .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
+     .doc = "instruction set of the products"},
+    {ROW(json), .type = OSH_F_BOOL, .dflt = "false", .doc = "print JSON"},
+    {0},
+};
+#undef ROW

@@ -98,19 +98,41 @@ static osh_status dnnl_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
                     (int)st);
 }
 
+/* A job's engine, and the OpenMP call that holds a primitive to its thread. */
+static osh_status job_open(osh_ctx *cx, dnnl_job *j)
+{
+    void *symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads"); // of the OpenMP that oneDNN was built with, if any
+
+    memcpy(&j->set_threads, &symbol, sizeof symbol); // ISO C has no cast from an object pointer to a function
+    if (dnnl_engine_create(&j->engine, dnnl_cpu, 0) == dnnl_success) return OSH_OK;
+    return osh_fail(cx, OSH_E_INTERNAL, "oneDNN gives no engine for this CPU");
+}
+
+osh_status osh_dnnl_product(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w)
+{
+    osh_status rc = OSH_OK;
+    osh_tile tile = {.n = osh_rows(x)};
+    dnnl_job j = {.y = y, .x = x, .w = w};
+
+    OSH_TRY(job_open(cx, &j));
+    if (j.set_threads) j.set_threads(1);
+    if (run_tile(&j, &tile, 0, w->shape[0]) != dnnl_success)
+        OSH_FAIL(cx, OSH_E_INTERNAL, "oneDNN's %s matmul failed", osh_dtype_name(x->dtype));
+done:
+    if (j.engine) dnnl_engine_destroy(j.engine);
+    return rc;
+}
+
 osh_status osh_dnnl_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w, const osh_tensor *bias,
                            const osh_seqs *seqs)
 {
     osh_status rc = OSH_OK;
     osh_tile *tiles = NULL; // own
     dnnl_job j = {.y = y, .x = x, .w = w, .bias = bias};
-    void *symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads"); // of the OpenMP that oneDNN was built with, if any
 
-    memcpy(&j.set_threads, &symbol, sizeof symbol); // ISO C has no cast from an object pointer to a function
     OSH_TRY(osh_tiles_new(cx, &tiles, &j.n_tiles, seqs, osh_rows(x), ROWS));
     j.tiles = tiles;
-    if (dnnl_engine_create(&j.engine, dnnl_cpu, 0) != dnnl_success)
-        OSH_FAIL(cx, OSH_E_INTERNAL, "oneDNN gives no engine for this CPU");
+    OSH_TRY(job_open(cx, &j));
     OSH_TRY(osh_parallel_for(cx, osh_div_up(w->shape[0], OSH_GEMM_COLS) * j.n_tiles, dnnl_chunk, &j));
 done:
     if (j.engine) dnnl_engine_destroy(j.engine);

@@ -8,4 +8,6 @@ bool osh_dnnl_fits(const osh_tensor *y, const osh_tensor *x, const osh_tensor *w
 /* As osh_gemm_linear, all tensors of one dtype: BF16, or F32 (which every CPU can do, so that tests run this code). */
 osh_status osh_dnnl_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w, const osh_tensor *bias,
                            const osh_seqs *seqs);
+/* y [M, O] = x [M, I] w [O, I]^T as a single primitive on this thread; all of one dtype. */
+osh_status osh_dnnl_product(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w);
 #endif

@@ -1,0 +1,139 @@
+/* peak.c - measures products and memory on all threads at once. Each repeats its work until the time is over. */
+#include "ops/peak.h"
+#include "base/isa.h"
+#include "base/rng.h"
+#include "ops/cpu/dnnl.h"
+#include "ops/cpu/gemm.h"
+#include "ops/kernel.h"
+
+#include <string.h>
+
+enum { SIDE = 768 }; // three matrices of f32 are 7 MB, blocks of which stay in any L2
+static const size_t MEMORY_BYTES = (size_t)96 << 20; // of a thread; more than the caches
+
+typedef struct peak_worker {
+    osh_tensor *a, *b, *c;  // own
+    unsigned char *from, *to; // own
+    double done, seconds;
+    uint64_t sum; // keeps the reading from being optimized away
+} peak_worker;
+
+typedef enum { READ, COPY, PRODUCT } peak_kind;
+typedef struct peak_job {
+    peak_worker *workers;
+    peak_kind kind;
+    double seconds;
+} peak_job;
+
+static uint64_t sum_words(const unsigned char *p, size_t n)
+{
+    uint64_t sum[4] = {0}, v[4];
+    for (size_t i = 0; i + sizeof v <= n; i += sizeof v) {
+        memcpy(v, p + i, sizeof v);
+        for (int k = 0; k < 4; k++) sum[k] += v[k];
+    }
+    return sum[0] + sum[1] + sum[2] + sum[3];
+}
+
+static osh_status once(osh_ctx *cx, peak_worker *w, peak_kind kind)
+{
+    if (kind == READ) w->sum += sum_words(w->from, MEMORY_BYTES);
+    if (kind == COPY) memcpy(w->to, w->from, MEMORY_BYTES);
+    w->done += kind == PRODUCT ? 2.0 * SIDE * SIDE * SIDE : (double)MEMORY_BYTES;
+    if (kind != PRODUCT) return OSH_OK;
+    if (w->a->dtype == OSH_BF16) return osh_dnnl_product(cx, w->c, w->a, w->b);
+    osh_gemm_nt(w->c->data, SIDE, (osh_mat){w->a->data, SIDE}, (osh_mat){w->b->data, SIDE}, SIDE, SIDE, SIDE, 0);
+    return OSH_OK;
+}
+
+/* Chunk i is worker i's share: each thread gets one, as none is over before all have begun. */
+static osh_status peak_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    osh_status rc = OSH_OK;
+    const peak_job *j = user;
+    peak_worker *w = &j->workers[chunk];
+
+    (void)worker;
+    OSH_TRY(once(cx, w, j->kind)); // warms up, and is not counted
+    w->done = 0;
+    double begin = osh_now();
+    do OSH_TRY(once(cx, w, j->kind));
+    while (osh_now() - begin < j->seconds);
+    w->seconds = osh_now() - begin;
+done:
+    return rc;
+}
+
+static osh_status measure(osh_ctx *cx, double *per_s, peak_worker *workers, peak_kind kind, double seconds)
+{
+    osh_status rc = OSH_OK;
+    peak_job j = {.workers = workers, .kind = kind, .seconds = seconds};
+
+    OSH_TRY(osh_parallel_for(cx, osh_threads(cx), peak_chunk, &j));
+    *per_s = 0;
+    for (int i = 0; i < osh_threads(cx); i++) *per_s += workers[i].done / workers[i].seconds;
+done:
+    return rc;
+}
+
+static void workers_free(osh_ctx *cx, peak_worker *w)
+{
+    for (int i = 0; w && i < osh_threads(cx); i++) {
+        osh_tensor_free(cx, w[i].a);
+        osh_tensor_free(cx, w[i].b);
+        osh_tensor_free(cx, w[i].c);
+        osh_free(cx, w[i].from);
+        osh_free(cx, w[i].to);
+    }
+    osh_free(cx, w);
+}
+
+static osh_status fill(osh_ctx *cx, osh_tensor **out, osh_dtype dtype)
+{
+    osh_status rc = OSH_OK;
+
+    OSH_TRY(osh_tensor_new(cx, out, dtype, 2, (int64_t[]){SIDE, SIDE}));
+    for (int64_t i = 0; i < SIDE * SIDE; i++) {
+        float f = osh_rng_sym(1, 0, (uint64_t)i);
+        osh_from_f32(osh_elem(*out, i), dtype, &f, 1);
+    }
+done:
+    return rc;
+}
+
+osh_status osh_peak_product(osh_ctx *cx, double *flops_per_s, osh_dtype dtype, double seconds)
+{
+    osh_status rc = OSH_OK;
+    peak_worker *w = NULL; // own
+
+    if (dtype == OSH_BF16 && osh_isa_used() < OSH_ISA_AVX512_BF16) return OSH_E_UNSUPPORTED;
+    osh_blas_init();
+    OSH_NEW(cx, w, osh_threads(cx));
+    for (int i = 0; i < osh_threads(cx); i++) {
+        OSH_TRY(fill(cx, &w[i].a, dtype));
+        OSH_TRY(fill(cx, &w[i].b, dtype));
+        OSH_TRY(fill(cx, &w[i].c, dtype));
+    }
+    OSH_TRY(measure(cx, flops_per_s, w, PRODUCT, seconds));
+done:
+    workers_free(cx, w);
+    return rc;
+}
+
+osh_status osh_peak_memory(osh_ctx *cx, double *read_per_s, double *copy_per_s, double seconds)
+{
+    osh_status rc = OSH_OK;
+    peak_worker *w = NULL; // own
+
+    OSH_NEW(cx, w, osh_threads(cx));
+    for (int i = 0; i < osh_threads(cx); i++) {
+        if (!(w[i].from = osh_calloc(cx, 1, MEMORY_BYTES))) OSH_TRY(OSH_E_NOMEM);
+        if (!(w[i].to = osh_alloc(cx, MEMORY_BYTES))) OSH_TRY(OSH_E_NOMEM);
+        memset(w[i].from, i + 1, MEMORY_BYTES); // pages of its own, not the zero page
+    }
+    OSH_TRY(measure(cx, read_per_s, w, READ, seconds));
+    OSH_TRY(measure(cx, copy_per_s, w, COPY, seconds));
+done:
+    workers_free(cx, w);
+    return rc;
+}
