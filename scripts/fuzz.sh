@@ -21,6 +21,8 @@ fi
 nice cmake --build "$build" --target "${targets[@]/#/fuzz_}" -- --quiet
 
 top=$PWD
+here=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d) # several targets write a file for each input
+trap 'rm -rf "$here"' EXIT
 end=$(($(date +%s) + minutes * 60))
 failed=0
 while [ "$(date +%s)" -lt "$end" ]; do
@@ -29,7 +31,7 @@ while [ "$(date +%s)" -lt "$end" ]; do
         mkdir -p "$found" "$work"
         start=$(date +%s)
         # the first folder gets what is new; 1 GiB and 20 s are far more than any input needs
-        if ! (cd "$work/.." && nice -n 19 "$build/tests/fuzz_$t" -max_total_time="$slice" -timeout=20 \
+        if ! (cd "$here" && nice -n 19 "$build/tests/fuzz_$t" -max_total_time="$slice" -timeout=20 \
               -rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix="$found/" \
               "$work" "$top/tests/fuzz/corpus/$t") >"$build/$t.log" 2>&1; then
             failed=1
