@@ -45,23 +45,23 @@ static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_nod
     return 0;
 }
 
-/* Weights of a node, read from the source. */
+static double weight_bytes(const osh_graph *g, int w)
+{
+    const osh_weight *x = &g->weights[w];
+    return (double)x->shape[0] * (double)(x->ndim > 1 ? x->shape[1] : 1) * (double)osh_dtype_bytes(g->dtype);
+}
+
 static double node_bytes(const osh_graph *g, const osh_node *n)
 {
     double bytes = 0;
-    for (int k = 0; k < n->op->n_weights; k++) {
-        const osh_weight *w = n->w[k] >= 0 ? &g->weights[n->w[k]] : NULL;
-        if (w)
-            bytes += (double)w->shape[0] * (double)(w->ndim > 1 ? w->shape[1] : 1) *
-                     (double)osh_dtype_bytes(g->dtype);
-    }
+    for (int k = 0; k < n->op->n_weights; k++)
+        if (n->w[k] >= 0) bytes += weight_bytes(g, n->w[k]);
     return bytes;
 }
 
-static double node_work(const osh_graph *g, const osh_dataset *d, const osh_node *n, double tokens, bool loaded)
+static double node_work(const osh_graph *g, const osh_dataset *d, const osh_node *n, double tokens)
 {
     double work = node_flops(g, d, n, tokens) / products_per_s;
-    if (!loaded) work += node_bytes(g, n) / bytes_per_s;
     for (int k = 0; k < n->op->n_out; k++) work += tokens * (double)g->values[n->out[k]].width / elements_per_s;
     return work;
 }
@@ -70,7 +70,8 @@ double osh_cost_of_nodes(const osh_graph *g, const osh_dataset *d, int first, in
 {
     double work = 0, tokens = d->n ? (double)d->offsets[d->n] : 0;
     for (int i = 0; i < n; i++)
-        if (run[i]) work += node_work(g, d, &g->nodes[first + i], tokens, false);
+        if (run[i])
+            work += node_work(g, d, &g->nodes[first + i], tokens) + node_bytes(g, &g->nodes[first + i]) / bytes_per_s;
     return work;
 }
 
@@ -79,18 +80,6 @@ double osh_cost_of_head(const osh_graph *g, const osh_dataset *d)
     double tokens = d->n ? (double)d->offsets[d->n] : 0;
     double products = 2 * tokens * (double)g->values[g->hidden].width * (double)g->n_vocab;
     return products / products_per_s + tokens * (double)g->n_vocab / elements_per_s;
-}
-
-/* loaded: nodes whose weights an earlier pass left, NULL: none. */
-static void add_nodes(osh_cost *c, osh_phase phase, const osh_plan *p, int first, int n, const bool *run,
-                      const bool *loaded, double tokens)
-{
-    for (int i = 0; i < n; i++) {
-        if (!run[i]) continue;
-        const osh_node *node = &p->graph->nodes[first + i];
-        c->flops[phase] += node_flops(p->graph, &p->data, node, tokens);
-        c->work[phase] += node_work(p->graph, &p->data, node, tokens, loaded && loaded[i]);
-    }
 }
 
 /* Whether no earlier Linear with a Hessian reads the same input: this one stands for it. */
@@ -116,7 +105,7 @@ double osh_cost_of_linear(const osh_plan *p, int linear)
     return work;
 }
 
-static void add_linears(osh_cost *cost, int n, const osh_plan *p, double tokens)
+static void add_linears(osh_cost *cost, int n, const osh_plan *p)
 {
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
@@ -127,11 +116,7 @@ static void add_linears(osh_cost *cost, int n, const osh_plan *p, double tokens)
         }
         c->work[OSH_PHASE_SOLVE] += osh_cost_of_linear(p, i);
         if (l->wants & OSH_STAT_HESSIAN) c->flops[OSH_PHASE_SOLVE] += solve_flops(l);
-        if (!leads(p, i)) continue;
-        double h = tokens * (double)l->I * (double)(l->I + 1);
-        c->flops[OSH_PHASE_SOLVE] += factor_flops(l);
-        c->flops[OSH_PHASE_OBSERVE] += h;
-        c->work[OSH_PHASE_OBSERVE] += h / products_per_s;
+        if (leads(p, i)) c->flops[OSH_PHASE_SOLVE] += factor_flops(l);
     }
 }
 
@@ -143,53 +128,151 @@ static void add_files(osh_cost *c, const osh_plan *p)
     c->work[OSH_PHASE_SEAL] += (double)p->total_bytes / bytes_per_s;
 }
 
-/* The passes of one subgraph, or of the whole graph. */
-static void add_passes(osh_cost *c, const osh_plan *p, int index, bool *run, bool *loaded, bool *want, double tokens)
+/* ---- passes: the walk of visit.c, counted ---- */
+
+typedef struct counter {
+    const osh_plan *p;
+    osh_cost *c;    // view: of the present visit
+    bool *loaded;   // own: [weights]
+    bool *open;     // own: [values] with a Hessian that is fed
+    double reading; // work of the loads since the last pass
+} counter;
+
+static double hessian_flops(const osh_plan *p, const bool *open)
 {
-    const osh_graph *g = p->graph;
-    bool whole = p->pipeline == OSH_PIPELINE_BASIC;
-    int first = whole ? 0 : p->parts->parts[index].first, n = whole ? g->n_nodes : p->parts->parts[index].n_nodes;
-    osh_pass ps = whole ? (osh_pass){.observe = true} : p->passes[index];
-    const osh_subgraph *s = whole ? NULL : &p->parts->parts[index];
-    if (ps.observe) {
-        memset(want, 0, (size_t)g->n_values * sizeof *want);
-        for (int i = 0; i < p->n_linears; i++)
-            if (p->linears[i].wants && (whole || p->linears[i].subgraph == index)) want[p->linears[i].input] = true;
-        for (int i = 0; ps.merged && i < s->n_live_out; i++) want[s->live_out[i]] = true;
-        osh_exec_needed(run, g, first, n, want);
-        add_nodes(c, OSH_PHASE_OBSERVE, p, first, n, run, NULL, tokens);
-        memcpy(loaded, run, (size_t)n * sizeof *run);
+    double tokens = (double)p->data.offsets[p->data.n], flops = 0;
+    for (int v = 0; v < p->graph->n_values; v++)
+        if (open[v]) flops += tokens * (double)p->graph->values[v].width * (double)(p->graph->values[v].width + 1);
+    return flops;
+}
+
+static double step_flops(const osh_plan *p, const osh_step *s, const bool *open)
+{
+    double tokens = (double)p->data.offsets[p->data.n], flops = s->observe ? hessian_flops(p, open) : 0;
+    for (int i = 0; i < s->n; i++)
+        if (s->run[i]) flops += node_flops(p->graph, &p->data, &p->graph->nodes[s->first + i], tokens);
+    return flops;
+}
+
+static double step_work(const osh_plan *p, const osh_step *s, const bool *open)
+{
+    double tokens = (double)p->data.offsets[p->data.n];
+    double work = s->observe ? hessian_flops(p, open) / products_per_s : 0;
+    for (int i = 0; i < s->n; i++)
+        if (s->run[i]) work += node_work(p->graph, &p->data, &p->graph->nodes[s->first + i], tokens);
+    return work;
+}
+
+static void open_hessians(bool *open, const osh_plan *p, const osh_range *r, const bool *values)
+{
+    memset(open, 0, (size_t)p->graph->n_values * sizeof *open);
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs &&
+            (l->wants & OSH_STAT_HESSIAN) && values[l->input])
+            open[l->input] = true;
     }
-    if (ps.propagate && !ps.merged) {
-        memset(want, 0, (size_t)g->n_values * sizeof *want);
-        for (int i = 0; i < s->n_live_out; i++) want[s->live_out[i]] = true;
-        osh_exec_needed(run, g, first, n, want);
-        add_nodes(c, OSH_PHASE_PROPAGATE, p, first, n, run, ps.observe ? loaded : NULL, tokens);
+}
+
+static osh_status count_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
+{
+    counter *c = user;
+    (void)cx;
+    open_hessians(c->open, c->p, r, values);
+    return OSH_OK;
+}
+
+/* Weights of Linears that are solved and do not run are left out: next to nothing beside a pass. */
+static osh_status count_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s, const bool *values)
+{
+    counter *c = user;
+    const osh_graph *g = c->p->graph;
+    (void)cx, (void)r, (void)values;
+    for (int i = 0; i < s->n; i++)
+        for (int k = 0; s->run[i] && k < g->nodes[s->first + i].op->n_weights; k++) {
+            int w = g->nodes[s->first + i].w[k];
+            if (w < 0 || c->loaded[w]) continue;
+            c->loaded[w] = true;
+            c->reading += weight_bytes(g, w) / bytes_per_s;
+        }
+    return OSH_OK;
+}
+
+static osh_status count_pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s)
+{
+    counter *c = user;
+    osh_phase phase = s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE;
+    (void)cx, (void)r;
+    c->c->flops[phase] += step_flops(c->p, s, c->open);
+    c->c->work[phase] += step_work(c->p, s, c->open) + c->reading;
+    c->reading = 0;
+    return OSH_OK;
+}
+
+static osh_status count_release(osh_ctx *cx, void *user, int first, int n)
+{
+    counter *c = user;
+    const osh_graph *g = c->p->graph;
+    (void)cx;
+    for (int i = first; i < first + n; i++)
+        for (int k = 0; k < g->nodes[i].op->n_weights; k++)
+            if (g->nodes[i].w[k] >= 0) c->loaded[g->nodes[i].w[k]] = false;
+    return OSH_OK;
+}
+
+static osh_status no_solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool k) { return OSH_OK; }
+static osh_status no_reload(osh_ctx *cx, void *user, const osh_range *r, int first, int n) { return OSH_OK; }
+static osh_status no_drop(osh_ctx *cx, void *user, const bool *keep) { return OSH_OK; }
+
+static osh_status count_passes(osh_ctx *cx, osh_cost *cost, int n, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    counter c = {.p = p};
+    osh_visitor v = {.open = count_open, .load = count_load, .pass = count_pass, .solve = no_solve, .reload = no_reload,
+                     .release = count_release, .drop = no_drop, .user = &c};
+    OSH_NEW(cx, c.loaded, p->graph->n_weights);
+    OSH_NEW(cx, c.open, p->graph->n_values);
+    for (int i = 0; i < n; i++) {
+        c.c = &cost[i];
+        OSH_TRY(osh_visit_walk(cx, p, i, &v));
     }
+done:
+    osh_free(cx, c.loaded);
+    osh_free(cx, c.open);
+    return rc;
+}
+
+osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_plan *p, const osh_cost *cost, int index,
+                          const osh_step *s, const bool *stats)
+{
+    osh_status rc = OSH_OK;
+    bool *open = NULL; // own
+    const osh_visit *how = &p->memory.visits[index];
+    double all = cost[index].work[s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE];
+    osh_range r = osh_range_at(p, index);
+    *share = 1;
+    if ((!how->segments && !how->round_bytes) || all <= 0) goto done;
+    OSH_NEW(cx, open, p->graph->n_values);
+    if (stats) open_hessians(open, p, &r, stats);
+    *share = step_work(p, s, open) / all;
+    if (*share >= 1) *share = 0.999; // a part, whatever it weighs
+done:
+    osh_free(cx, open);
+    return rc;
 }
 
 osh_status osh_cost_new(osh_ctx *cx, osh_cost **out, int *n, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     osh_cost *cost = NULL; // own
-    bool *run = NULL, *loaded = NULL, *want = NULL; // own
-    int n_parts = p->pipeline == OSH_PIPELINE_DATAFREE ? 0 : p->pipeline == OSH_PIPELINE_BASIC ? 1 : p->parts->n;
-    double tokens = p->data.n ? (double)p->data.offsets[p->data.n] : 0;
+    int n_parts = p->pipeline == OSH_PIPELINE_DATAFREE ? 0 : osh_n_ranges(p);
     OSH_NEW(cx, cost, n_parts + 1);
-    if (n_parts) {
-        OSH_NEW(cx, run, p->graph->n_nodes);
-        OSH_NEW(cx, loaded, p->graph->n_nodes);
-        OSH_NEW(cx, want, p->graph->n_values);
-    }
-    for (int s = 0; s < n_parts; s++) add_passes(&cost[s], p, s, run, loaded, want, tokens);
-    add_linears(cost, n_parts + 1, p, tokens);
+    if (n_parts) OSH_TRY(count_passes(cx, cost, n_parts, p));
+    add_linears(cost, n_parts + 1, p);
     add_files(&cost[n_parts], p);
     *n = n_parts + 1;
     *out = cost, cost = NULL;
 done:
-    osh_free(cx, run);
-    osh_free(cx, loaded);
-    osh_free(cx, want);
     osh_free(cx, cost);
     return rc;
 }

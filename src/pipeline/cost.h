@@ -1,7 +1,7 @@
 /* cost.h - what each phase of each subgraph takes: floating-point operations, and from them the time to go. */
 #ifndef OSH_COST_H
 #define OSH_COST_H
-#include "pipeline/plan.h"
+#include "pipeline/visit.h"
 
 /* In the order in which a subgraph goes through them; those from ROUND on belong to no subgraph. */
 typedef enum {
@@ -27,6 +27,9 @@ typedef struct osh_cost { // of one subgraph
 osh_status osh_cost_new(osh_ctx *cx, osh_cost **out, int *n, const osh_plan *p);
 /* Its share of work[OSH_PHASE_SOLVE], or of ROUND. */
 double osh_cost_of_linear(const osh_plan *p, int linear);
+/* What part of its phase a step of a visit is: 1 where the phase is one pass. stats: the values that it observes. */
+osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_plan *p, const osh_cost *cost, int index,
+                          const osh_step *s, const bool *stats);
 /* Work of one pass of a dataset through nodes [first, first + n) that run; and of its scores by the head. */
 double osh_cost_of_nodes(const osh_graph *g, const osh_dataset *d, int first, int n, const bool *run);
 double osh_cost_of_head(const osh_graph *g, const osh_dataset *d);

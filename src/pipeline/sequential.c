@@ -219,7 +219,10 @@ static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_st
     const osh_plan *p = e->p;
     osh_progress *pr = &e->r->progress;
     int64_t size = p->opt->batch_size > 0 ? p->opt->batch_size : 1, n_tokens = 0;
-    osh_scope scope = osh_run_begin(cx, e->r, s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE, e->index);
+    const bool *stats = s->observe ? osh_stats_wanted(e->stats) : NULL;
+    double share = 1;
+    OSH_TRY(osh_cost_share(cx, &share, p, e->r->pace.cost, e->index, s, stats));
+    osh_scope scope = osh_run_begin_part(cx, e->r, s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE, e->index, share);
     pr->done = 0, pr->total = p->data.n;
     for (int64_t first = 0; first < p->data.n; first += size) {
         int64_t n = p->data.n - first < size ? p->data.n - first : size;

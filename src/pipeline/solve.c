@@ -94,11 +94,12 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights 
     const osh_plan *p = r->plan;
     int s0 = first_subgraph, s1 = first_subgraph + n_subgraphs;
     double work = 0, all = 0;
-    osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_SOLVE, first_subgraph);
     for (int i = 0; i < p->n_linears; i++)
         if (p->linears[i].subgraph >= s0 && p->linears[i].subgraph < s1 && p->linears[i].wants &&
             osh_stats_wanted(stats)[p->linears[i].input])
             all += osh_cost_of_linear(p, i);
+    double share = all / r->pace.cost[first_subgraph].work[OSH_PHASE_SOLVE]; // less than 1 in rounds and segments
+    osh_scope scope = osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, first_subgraph, share > 0.9999 ? 1 : share);
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         if (l->subgraph < s0 || l->subgraph >= s1 || !l->wants || !osh_stats_wanted(stats)[l->input]) continue;

@@ -97,6 +97,62 @@ static void pipelines(void **state)
     osh_ctx_free(cx);
 }
 
+typedef struct shares {
+    osh_ctx *cx;
+    const osh_plan *p;
+    const osh_cost *c;
+    int index, n;
+    double sum[2]; // observe, propagate
+    const bool *open;
+} shares;
+static osh_status add_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
+{
+    ((shares *)user)->open = values;
+    return OSH_OK;
+}
+static osh_status add_pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s)
+{
+    shares *x = user;
+    double share;
+    assert_ok(cx, osh_cost_share(cx, &share, x->p, x->c, x->index, s, s->observe ? x->open : NULL));
+    x->sum[s->again] += share, x->n++;
+    return OSH_OK;
+}
+static osh_status no_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s, const bool *v) { return 0; }
+static osh_status no_solve(osh_ctx *cx, void *user, const osh_range *r, const bool *v, bool keep) { return 0; }
+static osh_status no_reload(osh_ctx *cx, void *user, const osh_range *r, int first, int n) { return 0; }
+static osh_status no_release(osh_ctx *cx, void *user, int first, int n) { return 0; }
+static osh_status no_drop(osh_ctx *cx, void *user, const bool *keep) { return 0; }
+
+/* Whatever the way through a subgraph, the shares of its passes are the whole but for the reading of weights. */
+static void shares_of_passes(void **state)
+{
+    osh_ctx *cx;
+    osh_options opt = {0};
+    static const char *const set[][2] = {{"method", "gptq"}};
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    osh_plan *p = plan_of(cx, &opt, set, 1);
+    for (int way = 0; way < 3; way++) {
+        osh_cost *c;
+        int n;
+        for (int i = 0; i < p->memory.n_visits; i++) {
+            p->memory.visits[i].round_bytes = way == 1 ? 600000 : 0;
+            p->memory.visits[i].segments = way == 2;
+        }
+        assert_ok(cx, osh_cost_new(cx, &c, &n, p));
+        shares x = {.cx = cx, .p = p, .c = c, .index = 2};
+        osh_visitor v = {add_open, no_load, add_pass, no_solve, no_reload, no_release, no_drop, NULL, &x};
+        assert_ok(cx, osh_visit_walk(cx, p, 2, &v));
+        if (x.sum[0] < 0.8 || x.sum[0] > 1.001 || x.sum[1] < 0.8 || x.sum[1] > 1.001)
+            fail_msg("way %d: observe %.3f, propagate %.3f", way, x.sum[0], x.sum[1]);
+        assert_true(way == 0 ? x.n == 2 : x.n > 2);
+        osh_free(cx, c);
+    }
+    osh_plan_free(cx, p);
+    osh_fields_deinit(cx, osh_option_fields, &opt);
+    osh_ctx_free(cx);
+}
+
 /* Ten equal subgraphs: observe is 3 times the work of propagate and takes 9 times as long, which the pace learns. */
 static void pace_learns(void **state)
 {
@@ -145,6 +201,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flops_of_layers),
         cmocka_unit_test(pipelines),
+        cmocka_unit_test(shares_of_passes),
         cmocka_unit_test(pace_learns),
         cmocka_unit_test(pace_of_rounds),
     };

@@ -54,9 +54,10 @@ static int count(const char *text, const char *what)
     return n;
 }
 
-static void write_both(osh_ctx *cx, made_up *m, char **json, char **html)
+static void write_both(osh_ctx *cx, made_up *m, char **json, char **html, int64_t budget)
 {
     assert_ok(cx, osh_fields_default(cx, osh_option_fields, &m->opt));
+    m->run.progress.budget_bytes = budget;
     assert_ok(cx, osh_option_set(cx, &m->opt, "model", "/a/secret place/the <model>/"));
     assert_ok(cx, osh_option_set(cx, &m->opt, "ignore", "lm_head"));
     assert_ok(cx, osh_profile_start(cx, NULL));
@@ -77,8 +78,7 @@ static void few_modules(void **state)
     m.results[2].fallback = "rounded <to> nearest";
     m.results[3].nmse = 0; // exact: no bar, but a row
     m.results[4].nmse = NAN;
-    m.run.progress.budget_bytes = (int64_t)1 << 30;
-    write_both(cx, &m, &json, &html);
+    write_both(cx, &m, &json, &html, (int64_t)1 << 30);
     assert_int_equal(count(html, "<td>model.layers."), 6); // 5 rows and a fallback
     assert_int_equal(count(html, "&lt;b&gt;&amp;&quot;up&#39;"), 5 + 1 + 5); // rows, fallback, bars
     assert_int_equal(count(html, "rounded &lt;to&gt; nearest"), 1);
@@ -107,7 +107,7 @@ static void many_modules(void **state)
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     make(&m, 6000);
     m.results[4321].nmse = 0.5; // the worst must not fall through the sieve
-    write_both(cx, &m, &json, &html);
+    write_both(cx, &m, &json, &html, 0);
     assert_int_equal(count(html, ": 5.000e-01</title>"), 1);
     assert_non_null(strstr(html, "<tr><td>model.layers.4321."));
     assert_true(count(html, "<tr><td>model.layers.") == 1000 && strlen(html) < 600000);
