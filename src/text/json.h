@@ -1,9 +1,9 @@
 /* json.h - cJSON with caps, errors that name the file and the key, and an editor that leaves the rest of a file alone.
  *
  * A NUL inside a string (raw or \u0000) is an error unless OSH_JSON_NUL is given; then it becomes U+FFFD's place-holder
- * bytes C0 80 (what Java calls modified UTF-8), which no valid UTF-8 holds. Duplicate keys are an error. With OSH_JSON_NAN
- * NaN, Infinity and -Infinity, which Python's json writes, are numbers too large for a double: an error where they are
- * asked for. */
+ * bytes C0 80 (what Java calls modified UTF-8), which no valid UTF-8 holds. Duplicate keys are an error. With
+ * OSH_JSON_NAN NaN, Infinity and -Infinity, which Python's json writes, are numbers too large for a double: an error
+ * where they are asked for. */
 #ifndef OSH_JSON_H
 #define OSH_JSON_H
 #include "base/buf.h"
