@@ -20,7 +20,7 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     char *propagate_error;
     int64_t max_shard_size;
     char *arithmetic;
-    bool overwrite, restart, json;
+    bool overwrite, restart, json, largest_layer, only_largest_layer;
     char *models_dir;
     int64_t device_memory, host_memory, scratch_size; // bytes; 0: no budget
     char *scratch_dir, *scratch_compression, *mem_opt_level;

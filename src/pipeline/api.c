@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "pipeline/largest.h"
 #include "pipeline/memory.h"
 #include "pipeline/run.h"
 
@@ -114,8 +115,9 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
     osh_plan *p = NULL;  // own
     bool finished = false;
     osh_run r = {.started = osh_now()};
-    if (!opt->output) OSH_FAIL(cx, OSH_E_USAGE, "--output is not given");
     OSH_TRY(osh_isa_use(cx, opt->isa));
+    if (opt->only_largest_layer) return osh_try_largest(cx, opt, sink, user);
+    if (!opt->output) OSH_FAIL(cx, OSH_E_USAGE, "--output is not given");
     OSH_TRY(osh_run_watch(cx, &r, opt));
     OSH_TRY(plan(cx, &p, opt));
     r.plan = p;
@@ -150,7 +152,7 @@ osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, voi
     osh_plan *p = NULL; // own
     char *text = NULL;  // own
     OSH_TRY(osh_plan_new(cx, &p, opt));
-    OSH_TRY(osh_plan_print(cx, &text, p, opt->json));
+    OSH_TRY(opt->largest_layer ? osh_print_largest(cx, &text, p, opt->json) : osh_plan_print(cx, &text, p, opt->json));
     sink(user, text, strlen(text));
 done:
     osh_free(cx, text);

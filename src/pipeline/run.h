@@ -37,6 +37,8 @@ osh_status osh_run_linear_without_data(osh_ctx *cx, osh_run *r, int linear); // 
 /* Whether every Linear of the subgraphs [first, first + n) that needs statistics is done. */
 bool osh_run_solved(const osh_run *r, int first, int n);
 osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r); // sequential.c: sequential and basic
+/* One visit on made-up activations, everything else as in the run: its memory is the run's. */
+osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index);
 osh_status osh_run_datafree(osh_ctx *cx, osh_run *r);   // datafree.c
 osh_status osh_run_report(osh_ctx *cx, char **json, char **html, const osh_run *r); // own both
 #endif

@@ -8,6 +8,7 @@
  * as one subgraph: everything loaded, every statistic at once, nothing propagated. */
 #include <string.h>
 
+#include "base/rng.h"
 #include "pipeline/activations.h"
 #include "pipeline/memory.h"
 #include "pipeline/prefetch.h"
@@ -319,6 +320,61 @@ static osh_status visits(osh_ctx *cx, engine *e)
         osh_run_finished(cx, e->r, r.name);
     }
 done:
+    return rc;
+}
+
+/* ---- one visit alone ---- */
+
+/* Rows of samples [first, first + n): any values of the right shape, since memory does not depend on them. */
+static osh_status make_up_rows(osh_ctx *cx, engine *e, int value, int64_t first, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = e->p;
+    int64_t width = p->graph->values[value].width, rows = p->data.offsets[first + n] - p->data.offsets[first];
+    osh_tensor *t = NULL; // own
+    float *row = NULL;    // own
+    OSH_TRY(osh_tensor_new(cx, &t, p->graph->dtype, 2, (int64_t[]){rows, width}));
+    OSH_NEW(cx, row, width);
+    for (int64_t k = 0; k < rows; k++) {
+        uint64_t at = (uint64_t)(p->data.offsets[first] + k);
+        for (int64_t i = 0; i < width; i++) row[i] = osh_rng_sym((uint64_t)value, at, (uint64_t)i);
+        osh_from_f32((char *)t->data + (size_t)(k * width) * osh_dtype_bytes(t->dtype), t->dtype, row, width);
+    }
+    OSH_TRY(osh_acts_store(cx, e->acts, value, first, n, t));
+done:
+    osh_free(cx, row);
+    osh_tensor_free(cx, t);
+    return rc;
+}
+
+/* What rests when the visit begins: the values that it reads, and those that only wait for a later one. */
+static osh_status make_up(osh_ctx *cx, engine *e, const osh_range *r)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = e->p->graph;
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
+    for (int v = 0; v < g->n_values; v++) {
+        if (v == g->input_ids || g->values[v].producer >= r->first || g->values[v].last_use < r->first) continue;
+        for (int64_t s = 0; s < e->p->data.n; s++) OSH_TRY(make_up_rows(cx, e, v, s, 1));
+    }
+done:
+    osh_mem_use(cx, old);
+    return rc;
+}
+
+osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index)
+{
+    osh_status rc = OSH_OK;
+    engine e = {.r = r, .p = r->plan, .index = index};
+    osh_visitor v = {open, load, pass, solve, reload, release, drop, solved, &e};
+    osh_range range = osh_range_at(r->plan, index);
+    r->progress.n_steps = r->progress.step = 1, r->progress.name = range.name, r->progress.error = -1;
+    OSH_TRY(begin(cx, &e));
+    OSH_TRY(make_up(cx, &e, &range));
+    OSH_TRY(osh_visit_walk(cx, r->plan, index, &v));
+    osh_run_finished(cx, r, range.name);
+done:
+    end(cx, &e, false);
     return rc;
 }
 
