@@ -296,10 +296,12 @@ static void subgraph_chart(page *pg, const osh_report *r)
 
 /* ---- memory, bytes, options ---- */
 
-static void memory_line(page *pg, double y, const char *what, double bytes, const char *dash)
+/* The label of one stands at the left, of the other at the right: the lines may be the same. */
+static void memory_line(page *pg, double y, const char *what, double bytes, bool left)
 {
-    PUT(pg, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"var(--warn)\" stroke-dasharray=\"%s\"/>"
-            "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s ", LEFT, CHART_W, y, y, dash, CHART_W - 4, y - 4, what);
+    PUT(pg, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"var(--%s)\" stroke-dasharray=\"%s\"/>"
+            "<text x=\"%d\" y=\"%.1f\" text-anchor=\"%s\">%s ", LEFT, CHART_W, y, y, left ? "soft" : "warn",
+        left ? "2 4" : "8 4", left ? LEFT + 4 : CHART_W - 4, y - 4, left ? "start" : "end", what);
     put_bytes(pg, bytes);
     PUT(pg, "</text>\n");
 }
@@ -330,9 +332,9 @@ static void memory_chart(page *pg, const osh_report *r)
     PUT(pg, "\"/>\n");
     if (r->predicted_bytes)
         memory_line(pg, TOP + h * (1 - (double)r->predicted_bytes / top), "predicted",
-                    (double)r->predicted_bytes, "2 4");
+                    (double)r->predicted_bytes, true);
     if (r->budget_bytes)
-        memory_line(pg, TOP + h * (1 - (double)r->budget_bytes / top), "budget", (double)r->budget_bytes, "8 4");
+        memory_line(pg, TOP + h * (1 - (double)r->budget_bytes / top), "budget", (double)r->budget_bytes, false);
     for (size_t i = 0; i < d->n_marks && i < 50; i++) {
         double x = LEFT + w * d->marks[i].seconds / d->seconds;
         PUT(pg, "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%.1f\"><title>", x, x, TOP, TOP + h);
