@@ -82,7 +82,7 @@ endforeach()
 
 # scripts: run in a folder of their own; x.sh.stdout and x.sh.exit beside x.sh are what is wanted of it.
 if(TARGET oneshot)
-  foreach(label cli examples)
+  foreach(label cli examples slow)
     file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${label}/*.sh)
     foreach(file IN LISTS files)
       get_filename_component(name ${file} NAME_WE)

@@ -53,6 +53,14 @@ typedef struct osh_bench_options {
 } osh_bench_options;
 extern const osh_field osh_bench_fields[];
 
+typedef struct osh_verify_options {
+    char *model, *models_dir;
+    int64_t threads;
+    bool json;
+    char *log_level;
+} osh_verify_options;
+extern const osh_field osh_verify_fields[];
+
 typedef void (*osh_sink)(void *user, const char *text, size_t n); // results; goes to stdout in the program
 
 osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
@@ -60,6 +68,9 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
 char *osh_resume_dir(osh_ctx *cx, const osh_options *opt);
 osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 osh_status osh_show_graph(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user); // Graphviz
+/* An output against its manifest, its config and, where opt has a model, its source. The findings go to the sink; with
+ * any, the status is OSH_E_FORMAT. */
+osh_status osh_verify_output(osh_ctx *cx, const char *dir, const osh_verify_options *opt, osh_sink sink, void *user);
 osh_status osh_eval(osh_ctx *cx, const osh_eval_options *opt, osh_sink sink, void *user);
 osh_status osh_bench(osh_ctx *cx, const osh_bench_options *opt, osh_sink sink, void *user); // this machine's peaks
 osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, void *user);

@@ -31,6 +31,7 @@ static const char usage[] =
     "  oneshot --model DIR (--recipe FILE | --scheme NAME) [--dataset FILE] --output DIR   compress\n"
     "  oneshot plan ...       the same flags: what would be done, without reading a weight\n"
     "  oneshot graph --model DIR [--sequential-targets T] --dot    the op graph and its cut, Graphviz\n"
+    "  oneshot verify DIR [--model SOURCE]        a finished output against its manifest and its source\n"
     "  oneshot eval --model DIR --dataset FILE    perplexity, dense or compressed\n"
     "  oneshot bench [--dir DIR] [--json]         what this machine can do: products, memory, disk\n"
     "  oneshot inspect [--json] DIR               tensors, dtypes, schemes\n"
@@ -236,6 +237,29 @@ done:
     return rc;
 }
 
+static osh_status run_verify(osh_ctx *cx, line *l, int argc, char **argv, out_state *st)
+{
+    osh_status rc = OSH_OK;
+    osh_verify_options opt = {0};
+    osh_ctx *work = cx;
+    l->fields = osh_verify_fields, l->object = &opt;
+    OSH_TRY(parse(cx, l, argc, argv, 2));
+    if (l->help) {
+        fputs("oneshot verify DIR: reads a finished output again; exit code 1 where something is not as it must be.\n",
+              stdout);
+        print_fields(osh_verify_fields);
+        goto done;
+    }
+    if (l->n_words != 1) OSH_FAIL(cx, OSH_E_USAGE, "verify wants one output directory, got %d", l->n_words);
+    OSH_TRY(in_context(&work, opt.threads, opt.log_level, NULL));
+    rc = osh_verify_output(work, l->words[0], &opt, to_stdout, st);
+    copy_error(cx, work, rc);
+done:
+    if (work != cx) osh_ctx_free(work);
+    osh_fields_deinit(cx, osh_verify_fields, &opt);
+    return rc;
+}
+
 static osh_status run_inspect(osh_ctx *cx, line *l, int argc, char **argv, out_state *st)
 {
     osh_status rc = OSH_OK;
@@ -269,12 +293,13 @@ static osh_status dispatch(osh_ctx *cx, line *l, int argc, char **argv, out_stat
     if (!strcmp(cmd, "plan")) return run_job(cx, l, argc, argv, 2, osh_show_plan, st);
     if (!strcmp(cmd, "graph")) return run_job(cx, l, argc, argv, 2, osh_show_graph, st);
     if (!strcmp(cmd, "eval")) return run_eval(cx, l, argc, argv, st);
+    if (!strcmp(cmd, "verify")) return run_verify(cx, l, argc, argv, st);
     if (!strcmp(cmd, "bench")) return run_bench(cx, l, argc, argv, st);
     if (!strcmp(cmd, "inspect")) return run_inspect(cx, l, argc, argv, st);
     if (!strcmp(cmd, "tokenize")) return run_tokenize(cx, l, argc, argv, st);
     if (cmd[0] != '-')
         return osh_fail(cx, OSH_E_USAGE,
-                        "unknown command '%s': want plan, graph, eval, bench, inspect or tokenize", cmd);
+                        "unknown command '%s': want plan, graph, verify, eval, bench, inspect or tokenize", cmd);
     return run_job(cx, l, argc, argv, 1, osh_oneshot, st);
 }
 

@@ -90,13 +90,22 @@ done:
     return rc;
 }
 
-static void say_resumed(osh_ctx *cx, const osh_run *r)
+/* What an earlier run did counts as done by this one, so it must pass --strict, too. */
+static osh_status check_resumed(osh_ctx *cx, const osh_run *r)
 {
+    osh_status rc = OSH_OK;
     int n = 0;
-    for (int i = 0; i < r->plan->n_linears; i++) n += r->results[i].done;
+    for (int i = 0; i < r->plan->n_linears; i++) {
+        n += r->results[i].done;
+        if (r->plan->opt->strict && r->results[i].fallback)
+            OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", r->plan->linears[i].name,
+                     r->results[i].fallback);
+    }
     if (osh_emitter_resumed(r->emitter))
         osh_log(cx, OSH_LOG_INFO, "going on from %s: %d of %d modules are done", osh_emit_dir(r->emitter), n,
                 r->plan->n_linears);
+done:
+    return rc;
 }
 
 char *osh_resume_dir(osh_ctx *cx, const osh_options *opt)
@@ -130,7 +139,7 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
         goto done;
     }
     OSH_TRY(osh_run_start(cx, &r));
-    say_resumed(cx, &r);
+    OSH_TRY(check_resumed(cx, &r));
     if (p->pipeline == OSH_PIPELINE_DATAFREE) OSH_TRY(osh_run_datafree(cx, &r));
     else OSH_TRY(osh_run_calibrated(cx, &r));
     r.progress.step = r.progress.n_steps, r.progress.name = "the output", r.progress.error = -1;

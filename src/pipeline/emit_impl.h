@@ -45,6 +45,7 @@ struct osh_emitter {
 osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out, void *chunk);
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e);
 /* seal.c */
+osh_status osh_emit_remove_leftovers(osh_ctx *cx, const osh_emitter *e);
 osh_status osh_emit_take_name(osh_ctx *cx, osh_emitter *e);
 /* resume.c */
 osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results);

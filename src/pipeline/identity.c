@@ -103,16 +103,16 @@ done:
     return rc;
 }
 
-static osh_status add_source(osh_ctx *cx, osh_identity *id, const osh_plan *p)
+static osh_status add_source(osh_ctx *cx, osh_identity *id, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
     char **names = NULL; // own
     size_t n = 0;
-    FIELD("source config.json", "%zu bytes, %016llx", p->ck->config->n_text,
-          (ull)XXH3_64bits(p->ck->config->text, p->ck->config->n_text));
-    for (int s = 0; s < p->ck->n_shards; s++) OSH_TRY(add_shard(cx, id, p->ck, s));
-    OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, p->ck));
-    for (size_t i = 0; i < n; i++) OSH_TRY(add_file(cx, id, "source", p->ck->dir, names[i]));
+    FIELD("source config.json", "%zu bytes, %016llx", ck->config->n_text,
+          (ull)XXH3_64bits(ck->config->text, ck->config->n_text));
+    for (int s = 0; s < ck->n_shards; s++) OSH_TRY(add_shard(cx, id, ck, s));
+    OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, ck));
+    for (size_t i = 0; i < n; i++) OSH_TRY(add_file(cx, id, "source", ck->dir, names[i]));
 done:
     osh_strings_free(cx, names, n);
     return rc;
@@ -174,6 +174,18 @@ done:
     return rc;
 }
 
+osh_status osh_identity_of_source(osh_ctx *cx, osh_identity **out, const osh_checkpoint *ck)
+{
+    osh_status rc = OSH_OK;
+    osh_identity *id = NULL; // own
+    OSH_NEW(cx, id, 1);
+    OSH_TRY(add_source(cx, id, ck));
+    *out = id, id = NULL; // give
+done:
+    osh_identity_free(cx, id);
+    return rc;
+}
+
 osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -181,7 +193,7 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
     char *isa = NULL;        // own
     OSH_NEW(cx, id, 1);
     FIELD("program", "oneshot %s", osh_version());
-    OSH_TRY(add_source(cx, id, p));
+    OSH_TRY(add_source(cx, id, p->ck));
     FIELD("recipe", "%zu bytes, %016llx", p->recipe->n_text, (ull)XXH3_64bits(p->recipe->text, p->recipe->n_text));
     FIELD("pipeline", "%s", osh_pipeline_name(p->pipeline));
     FIELD("arithmetic", "%s", p->arithmetic == OSH_ARITH_F32 ? "f32" : "reference");

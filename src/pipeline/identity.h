@@ -11,6 +11,7 @@ typedef struct osh_identity {
 } osh_identity;
 
 osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p); // reads a few bytes of each shard
+osh_status osh_identity_of_source(osh_ctx *cx, osh_identity **out, const osh_checkpoint *ck); // its fields alone
 void osh_identity_free(osh_ctx *cx, osh_identity *id);
 /* {"name": "value", ...}; all: those of this machine too. own */
 osh_status osh_identity_json(osh_ctx *cx, char **out, const osh_identity *id, bool all);

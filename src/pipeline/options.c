@@ -135,7 +135,6 @@ const osh_field osh_eval_fields[] = {
      .doc = "messages on stderr"},
     {0},
 };
-
 #undef ROW
 #define ROW(field) .name = #field, .offset = offsetof(osh_bench_options, field)
 const osh_field osh_bench_fields[] = {
@@ -148,3 +147,15 @@ const osh_field osh_bench_fields[] = {
     {0},
 };
 #undef ROW
+
+#define ROW(field) .name = #field, .offset = offsetof(osh_verify_options, field)
+const osh_field osh_verify_fields[] = {
+    {ROW(model), .type = OSH_F_STR, .doc = "the source checkpoint: every tensor is compared with it"},
+    {ROW(models_dir), .type = OSH_F_STR,
+     .doc = "directory of architecture templates to use beside the built-in ones"},
+    {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096, .doc = "0: one per core"},
+    {ROW(json), .type = OSH_F_BOOL, .dflt = "false", .doc = "print JSON"},
+    {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",
+     .doc = "messages on stderr"},
+    {0},
+};

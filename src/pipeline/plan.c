@@ -180,6 +180,22 @@ done:
     return rc;
 }
 
+osh_status osh_plan_of_output(osh_ctx *cx, osh_plan **out, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    osh_plan *p = NULL; // own
+    OSH_NEW(cx, p, 1);
+    p->opt = opt;
+    OSH_TRY(open_source(cx, p));
+    OSH_TRY(open_recipe(cx, p));
+    OSH_TRY(osh_plan_match(cx, p));
+    OSH_TRY(osh_plan_manifest(cx, p));
+    *out = p, p = NULL;
+done:
+    osh_plan_free(cx, p);
+    return rc;
+}
+
 static void strs_deinit(osh_ctx *cx, osh_strs *s)
 {
     for (size_t i = 0; i < s->n; i++) osh_free(cx, s->items[i]);

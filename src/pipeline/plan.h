@@ -104,6 +104,8 @@ typedef struct osh_plan {
 } osh_plan;
 
 osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt);
+/* Of a finished output: opt names the source and the output's recipe. No data, passes or budgets. */
+osh_status osh_plan_of_output(osh_ctx *cx, osh_plan **out, const osh_options *opt);
 void osh_plan_free(osh_ctx *cx, osh_plan *p);
 osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json); // own
 

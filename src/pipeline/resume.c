@@ -264,6 +264,7 @@ static osh_status begin_new(osh_ctx *cx, osh_emitter *e)
     osh_status rc = OSH_OK;
     char *id = NULL; // own
     OSH_TRY(wipe(cx, e));
+    OSH_TRY(osh_emit_remove_leftovers(cx, e));
     OSH_TRY(check_room(cx, e));
     OSH_TRY(open_shards(cx, e));
     OSH_TRY(osh_identity_json(cx, &id, e->id, true));

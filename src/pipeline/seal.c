@@ -5,6 +5,7 @@
 
 #include "pipeline/emit_impl.h"
 #include "pipeline/manifest.h"
+#include "pipeline/memory.h"
 
 static osh_status reread(osh_ctx *cx, osh_emitter *e)
 {
@@ -97,12 +98,14 @@ done:
     return rc;
 }
 
-/* Of a run that was killed while it wrote a file under another name. */
-static osh_status remove_leftovers(osh_ctx *cx, const osh_emitter *e)
+/* Of runs that were killed: files that they wrote under another name, activations that nobody took up. */
+osh_status osh_emit_remove_leftovers(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
-    char **names = NULL, *path = NULL; // own
+    char **names = NULL, *path = osh_scratch_dir(cx, e->plan, e->partial); // own
     size_t n = 0;
+    if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    OSH_TRY(osh_dir_remove(cx, path));
     OSH_TRY(osh_dir_list(cx, &names, &n, e->partial));
     for (size_t i = 0; i < n; i++) {
         size_t len = strlen(names[i]);
@@ -162,7 +165,7 @@ osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results,
         OSH_TRY(write_manifest(cx, e, results));
         OSH_TRY(write_text(cx, e, "oneshot-report.html", report_html, strlen(report_html)));
         OSH_TRY(write_text(cx, e, OSH_MARK_NAME, report_json, strlen(report_json)));
-        OSH_TRY(remove_leftovers(cx, e));
+        OSH_TRY(osh_emit_remove_leftovers(cx, e));
         OSH_TRY(osh_dir_sync(cx, e->partial));
         OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_SEALED, NULL, 0));
         OSH_TRY(osh_journal_sync(cx, e->journal));

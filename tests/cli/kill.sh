@@ -25,13 +25,16 @@ calls=$(cat calls.gptq)
 [ "$calls" -gt 100 ] || { echo "only $calls calls were counted"; exit 1; }
 
 # kill -9 at a call: chains, each going on from the one before
+# What decides no byte may be another each time.
+tiers=("" "--mem-opt-level 2" "--mem-opt-level 2" "--mem-opt-level 2 --scratch-compression zstd" "--batch-size 3" "--threads 2")
 n=0 chains=0 resumed=0
 while [ $n -lt "$kills" ]; do
     method=gptq; [ $((chains % 4)) = 3 ] && method=rtn
     out=out.$chains
     while :; do
         at=$((RANDOM % (calls * 2 / 3) + 1))
-        if INJECT_AT=$at INJECT_WHAT=kill injected one $method $out >log 2>&1; then break; fi
+        tier=${tiers[RANDOM % ${#tiers[@]}]}
+        if INJECT_AT=$at INJECT_WHAT=kill injected one $method $out $tier >log 2>&1; then break; fi
         n=$((n + 1))
         [ ! -e $out.oneshot-partial ] || resumed=$((resumed + 1))
         [ $n -lt "$kills" ] || { one $method $out >log 2>&1 || { cat log; exit 1; }; break; }
@@ -66,7 +69,7 @@ echo "$((kills / 5)) kills at random moments, $stopped runs stopped by SIGTERM a
 # a disk that fails, or is full, from some call on: an error that says so; the same command again when it is well
 errors=0
 for what in EIO ENOSPC; do
-    for i in $(seq 8); do
+    for i in $(seq 6); do
         at=$((RANDOM % (calls * 9 / 10) + 1)) code=0
         INJECT_AT=$at INJECT_WHAT=$what injected one gptq out >log 2>&1 || code=$?
         [ $code = 1 ] || { echo "exit $code with $what at call $at"; cat log; exit 1; }
@@ -151,7 +154,7 @@ one gptq out --num-calibration-samples 4 --restart >/dev/null
 [ ! -e out.oneshot-partial ] && ! one gptq out 2>log && grep -q 'holds a finished checkpoint.*of this run data is' log
 
 # an output that is replaced, killed while it is
-for at in 60 $((calls / 2)) $(seq $((calls - 6)) $((calls + 12))); do
+for at in 60 $(seq $((calls - 6)) 2 $((calls + 12))); do
     rm -rf out
     one gptq out --num-calibration-samples 4 >/dev/null
     INJECT_AT=$at INJECT_WHAT=kill injected one gptq out --overwrite >/dev/null 2>&1 || true

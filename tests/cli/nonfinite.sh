@@ -23,6 +23,7 @@ refused() { # what, words of the message; then as run
     if run "$@"; then echo "accepted: $want"; exit 1; fi
     grep -Eq -- "$want" stderr.txt || { echo "wanted: $want"; cat stderr.txt; exit 1; }
     [ ! -e "$2" ] || { echo "$want: $2 was made"; exit 1; }
+    rm -rf "$2.oneshot-partial" # what was done before
 }
 gptq="--scheme W4A16 --method gptq --ignore lm_head"
 plant nan model.layers.1.mlp.up_proj.weight 1000 '\300\177'
