@@ -114,7 +114,7 @@ static void own_time_only(void **state)
 /* A peak between two records is in the samples. */
 static void short_peak_is_seen(void **state)
 {
-    enum { BYTES = 64 << 20 };
+    enum { BYTES = 8 << 20 };
     osh_ctx *cx;
     osh_profile_data d;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
@@ -132,6 +132,18 @@ static void short_peak_is_seen(void **state)
     assert_true(d.n_points >= 3 && d.n_points <= 1000);
     assert_true(d.points[d.n_points - 1].bytes - before < BYTES / 2); // and its end is seen too
     assert_true(d.peak_bytes - before > BYTES / 10 * 9);
+    osh_profile_data_deinit(cx, &d);
+    for (int i = 0; i < 5; i++) { // within one interval, too
+        assert_true(osh_mem_sampled_peak(cx) > 0);
+        p = mmap(NULL, (size_t)(i + 2) * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        memset(p, 1, (size_t)(i + 2) * BYTES);
+        osh_mem_sampled_peak(cx);
+        munmap(p, (size_t)(i + 2) * BYTES);
+    }
+    assert_ok(cx, osh_profile_read(cx, &d));
+    int64_t most = 0;
+    for (size_t i = 0; i < d.n_points; i++) most = d.points[i].bytes > most ? d.points[i].bytes : most;
+    assert_int_equal(most, d.peak_bytes);
     osh_profile_data_deinit(cx, &d);
     osh_ctx_free(cx);
 }
@@ -193,8 +205,8 @@ static void no_memory(void **state)
 static void quoting(void **state)
 {
     char to[64];
-    osh_quote(to, sizeof to, "a\"b\\c\td\x7f \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
-    assert_string_equal(to, "a\\\"b\\\\c\\u0009d\\u007f \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
+    osh_quote(to, sizeof to, "a\"b\\c\td\x1b\x7f \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
+    assert_string_equal(to, "a\\\"b\\\\c\\u0009d\\u001b\\u007f \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
     osh_quote(to, sizeof to, "\xff\xc0\x80\xed\xa0\x80\xe2\x82"); // not UTF-8
     assert_int_equal(strlen(to), 8 * 3);
     for (int i = 0; i < 8; i++) assert_memory_equal(to + 3 * i, "\xef\xbf\xbd", 3);
