@@ -76,6 +76,19 @@ done:
     return rc;
 }
 
+/* What an earlier run did takes no time now. */
+static void forget_done(osh_run *r)
+{
+    const osh_plan *p = r->plan;
+    osh_cost *last = &r->pace.cost[r->pace.n - 1];
+    for (int s = 0; s + 1 < r->pace.n; s++) {
+        int n = p->pipeline == OSH_PIPELINE_BASIC ? p->parts->n : 1;
+        if (osh_run_solved(r, s, n)) r->pace.cost[s].work[OSH_PHASE_OBSERVE] = r->pace.cost[s].work[OSH_PHASE_SOLVE] = 0;
+    }
+    for (int i = 0; i < p->n_linears; i++)
+        if (r->results[i].done && !p->linears[i].wants) last->work[OSH_PHASE_ROUND] -= osh_cost_of_linear(p, i);
+}
+
 osh_status osh_run_start(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
@@ -83,6 +96,7 @@ osh_status osh_run_start(osh_ctx *cx, osh_run *r)
     const osh_plan *p = r->plan;
     OSH_TRY(open_marks(cx, r));
     OSH_TRY(osh_pace_init(cx, &r->pace, p));
+    forget_done(r);
     if (!p->opt->log_file) {
         if (!(path = osh_path_join(cx, osh_emit_dir(r->emitter), "oneshot.log"))) OSH_TRY(OSH_E_NOMEM);
         OSH_TRY(osh_log_file(cx, path));
