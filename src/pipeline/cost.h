@@ -49,9 +49,10 @@ typedef struct osh_pace {
     double begun;                    // osh_now
     double share, fraction;          // of the phase that is done now; of that, what is done
     double pass_clock;               // seconds inside passes
-    struct { double clock; int64_t tokens; } ring[32]; // tokens by pass_clock, lately
+    struct { double clock; int64_t tokens; } ring[32]; // tokens by pass_clock, lately, in the present pass
     int n_ring;
-    int64_t tokens; // through the passes
+    int64_t tokens;      // through the passes
+    double tokens_per_s; // of the pass before
 } osh_pace;
 osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_plan *p);
 void osh_pace_deinit(osh_ctx *cx, osh_pace *pace);
@@ -62,5 +63,5 @@ void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share,
 void osh_pace_step(osh_pace *pace, double fraction, int64_t n_tokens, double now);
 void osh_pace_end(osh_pace *pace, double now);
 double osh_pace_eta(const osh_pace *pace, double now); // seconds; <= 0: not known yet, or the end
-double osh_pace_tokens_per_s(const osh_pace *pace); // over the last 5 seconds inside passes; 0: not known
+double osh_pace_tokens_per_s(const osh_pace *pace); // over the last 5 seconds of the pass; 0: not known
 #endif

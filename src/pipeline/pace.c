@@ -19,6 +19,8 @@ void osh_pace_deinit(osh_ctx *cx, osh_pace *pace)
     pace->cost = NULL;
 }
 
+static bool is_pass(osh_phase p) { return p == OSH_PHASE_OBSERVE || p == OSH_PHASE_PROPAGATE; }
+
 void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share, double now)
 {
     int at = subgraph < 0 ? pace->n - 1 : subgraph;
@@ -31,11 +33,10 @@ void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share,
     }
     pace->phase = phase, pace->subgraph = at, pace->share = share, pace->fraction = 0;
     pace->inside = true, pace->begun = now;
+    if (is_pass(phase)) pace->tokens_per_s = osh_pace_tokens_per_s(pace), pace->n_ring = 0;
     for (int k = 0; share >= 1 && k < (int)phase; k++) pace->at[k] = 1;
     if (share >= 1) pace->at[phase] = 0;
 }
-
-static bool is_pass(osh_phase p) { return p == OSH_PHASE_OBSERVE || p == OSH_PHASE_PROPAGATE; }
 
 void osh_pace_step(osh_pace *pace, double fraction, int64_t n_tokens, double now)
 {
@@ -91,7 +92,7 @@ double osh_pace_eta(const osh_pace *pace, double now)
 
 double osh_pace_tokens_per_s(const osh_pace *pace)
 {
-    if (pace->n_ring < 2) return 0;
+    if (pace->n_ring < 2) return pace->tokens_per_s;
     double t = pace->ring[pace->n_ring - 1].clock - pace->ring[0].clock;
     return t > 0 ? (double)(pace->ring[pace->n_ring - 1].tokens - pace->ring[0].tokens) / t : 0;
 }

@@ -82,8 +82,9 @@ static void forget_done(osh_run *r)
     const osh_plan *p = r->plan;
     osh_cost *last = &r->pace.cost[r->pace.n - 1];
     for (int s = 0; s + 1 < r->pace.n; s++) {
-        int n = p->pipeline == OSH_PIPELINE_BASIC ? p->parts->n : 1;
-        if (osh_run_solved(r, s, n)) r->pace.cost[s].work[OSH_PHASE_OBSERVE] = r->pace.cost[s].work[OSH_PHASE_SOLVE] = 0;
+        double *work = r->pace.cost[s].work;
+        if (osh_run_solved(r, s, p->pipeline == OSH_PIPELINE_BASIC ? p->parts->n : 1))
+            work[OSH_PHASE_OBSERVE] = work[OSH_PHASE_SOLVE] = 0;
     }
     for (int i = 0; i < p->n_linears; i++)
         if (r->results[i].done && !p->linears[i].wants) last->work[OSH_PHASE_ROUND] -= osh_cost_of_linear(p, i);

@@ -164,6 +164,7 @@ static void pace_learns(void **state)
     for (int s = 0; s < 2; s++) {
         osh_pace_begin(&pace, OSH_PHASE_OBSERVE, s, 1, t);
         assert_true(s > 0 || osh_pace_eta(&pace, t) == 0);
+        near_to(osh_pace_tokens_per_s(&pace), s ? 100 : 0); // that of the pass before, until it has its own
         for (int k = 1; k <= 4; k++) osh_pace_step(&pace, k / 4.0, 100, t += 9);
         osh_pace_begin(&pace, OSH_PHASE_PROPAGATE, s, 1, t); // ends the other
         osh_pace_step(&pace, 0.5, 200, t += 2);
@@ -172,7 +173,7 @@ static void pace_learns(void **state)
     }
     osh_pace_end(&pace, t);
     if (fabs(osh_pace_eta(&pace, t) / 320 - 1) > 0.02) fail_msg("eta %.1f, want 320", osh_pace_eta(&pace, t));
-    near_to(osh_pace_tokens_per_s(&pace), 500.0 / 13); // since the last step before the window
+    near_to(osh_pace_tokens_per_s(&pace), 200.0 / 2);
     osh_pace_begin(&pace, OSH_PHASE_OBSERVE, 8, 1, t); // the subgraphs between were done by an earlier run
     if (fabs(osh_pace_eta(&pace, t) / 80 - 1) > 0.02) fail_msg("eta %.1f, want 80", osh_pace_eta(&pace, t));
     osh_pace_begin(&pace, OSH_PHASE_SEAL, -1, 1, t);
