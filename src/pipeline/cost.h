@@ -46,7 +46,8 @@ typedef struct osh_pace {
     osh_phase phase;               // the present one
     int subgraph;                  // -1: not begun
     bool inside;
-    double begun;                    // osh_now
+    double begun, ended; // osh_now; what lies between two phases (loading) counts to the second
+    double entered;      // osh_now, without that
     double share, fraction;          // of the phase that is done now; of that, what is done
     double pass_clock;               // seconds inside passes
     struct { double clock; int64_t tokens; } ring[32]; // tokens by pass_clock, lately, in the present pass

@@ -32,7 +32,7 @@ void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share,
             for (int k = 0; k < OSH_N_PHASES; k++) pace->behind[k] += pace->cost[s].work[k];
     }
     pace->phase = phase, pace->subgraph = at, pace->share = share, pace->fraction = 0;
-    pace->inside = true, pace->begun = now;
+    pace->inside = true, pace->entered = now, pace->begun = pace->ended > 0 ? pace->ended : now;
     if (is_pass(phase)) pace->tokens_per_s = osh_pace_tokens_per_s(pace), pace->n_ring = 0;
     for (int k = 0; share >= 1 && k < (int)phase; k++) pace->at[k] = 1;
     if (share >= 1) pace->at[phase] = 0;
@@ -45,7 +45,7 @@ void osh_pace_step(osh_pace *pace, double fraction, int64_t n_tokens, double now
     pace->fraction = fraction < 1 ? fraction : 1;
     if (!is_pass(pace->phase)) return;
     pace->tokens += n_tokens;
-    double clock = pace->pass_clock + now - pace->begun;
+    double clock = pace->pass_clock + now - pace->entered;
     if (pace->n_ring && clock - pace->ring[pace->n_ring - 1].clock < window_s / N) return;
     int drop = 0; // of those that are older than the window, all but the last
     while (drop + 1 < pace->n_ring && pace->ring[drop + 1].clock < clock - window_s) drop++;
@@ -58,12 +58,11 @@ void osh_pace_step(osh_pace *pace, double fraction, int64_t n_tokens, double now
 void osh_pace_end(osh_pace *pace, double now)
 {
     if (!pace->inside || !pace->cost) return;
-    double seconds = now - pace->begun;
-    pace->spent[pace->phase] += seconds;
+    pace->spent[pace->phase] += now - pace->begun;
     pace->finished[pace->phase] += pace->share * pace->cost[pace->subgraph].work[pace->phase];
     pace->at[pace->phase] += pace->share;
-    if (is_pass(pace->phase)) pace->pass_clock += seconds;
-    pace->inside = false;
+    if (is_pass(pace->phase)) pace->pass_clock += now - pace->entered;
+    pace->inside = false, pace->ended = now;
 }
 
 double osh_pace_eta(const osh_pace *pace, double now)

@@ -6,6 +6,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/profile.h"
+
 struct osh_prefetch {
     osh_ctx *cx;              // own: of the thread
     const osh_graph *g;       // view
@@ -21,11 +23,13 @@ struct osh_prefetch {
 static void *reader(void *user)
 {
     osh_prefetch *f = user;
+    osh_scope scope = osh_profile_begin(f->cx, "read ahead", NULL);
     for (int i = 0; i < f->g->n_weights && !f->rc; i++) {
         if (!f->want[i]) continue;
         if (osh_interrupted(f->cx) || atomic_load(&f->stop)) break;
         f->rc = osh_weight_load(f->cx, &f->w->w[i], f->g, f->ck, i);
     }
+    osh_profile_end(f->cx, scope);
     return NULL;
 }
 

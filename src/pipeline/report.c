@@ -165,11 +165,15 @@ static bool add_memory(osh_ctx *cx, cJSON *root, const osh_report *r)
 
 static bool add_io(cJSON *root, const osh_report *r)
 {
+    const osh_memory *m = &r->run->plan->memory;
     cJSON *o = cJSON_AddObjectToObject(root, "io");
     bool ok = o && add_number(o, "read_bytes", (double)r->d.io.read_bytes) &&
               add_number(o, "written_bytes", (double)r->d.io.written_bytes) &&
               add_number(o, "source_bytes", (double)r->source_bytes) &&
-              add_number(o, "output_bytes", (double)r->run->plan->total_bytes);
+              add_number(o, "output_bytes", (double)r->run->plan->total_bytes) &&
+              add_number(o, "planned_read_bytes", (double)m->read_bytes) &&
+              add_number(o, "planned_write_bytes", (double)m->write_bytes) &&
+              add_number(o, "planned_reread_bytes", (double)m->reread_bytes);
     if (ok && r->storage_read >= 0) ok = add_number(o, "storage_read_bytes", (double)r->storage_read);
     if (ok && r->storage_written >= 0) ok = add_number(o, "storage_written_bytes", (double)r->storage_written);
     return ok;

@@ -363,8 +363,10 @@ static void bytes_table(page *pg, const osh_report *r)
     bytes_row(pg, "tensors of the output", (double)r->run->plan->total_bytes);
     bytes_row(pg, "read by the program, the check of the output included", (double)r->d.io.read_bytes);
     bytes_row(pg, "written by the program", (double)r->d.io.written_bytes);
-    bytes_row(pg, "of these read from storage", (double)r->storage_read);
-    bytes_row(pg, "of these written to storage so far", (double)r->storage_written);
+    bytes_row(pg, "planned: read of the source", (double)r->run->plan->memory.read_bytes);
+    bytes_row(pg, "planned: written", (double)r->run->plan->memory.write_bytes);
+    bytes_row(pg, "read from storage by the process", (double)r->storage_read);
+    bytes_row(pg, "written to storage by the process so far", (double)r->storage_written);
     PUT(pg, "</table>\n");
 }
 
