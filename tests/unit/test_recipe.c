@@ -1,0 +1,238 @@
+/* test_recipe.c - recipes to modifiers and schemes: defaults, what a recipe may say, how actorder and observers resolve,
+ * and what is refused, with line and column. */
+#include "modifiers/recipe.h"
+#include "torture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static osh_ctx *cx;
+
+static int setup(void **state)
+{
+    (void)state;
+    if (osh_ctx_new(&cx, 1)) return -1;
+    osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    int live = osh_mem_live(cx) != 0;
+    osh_ctx_free(cx);
+    return live;
+}
+
+static osh_recipe *parse(const char *text)
+{
+    osh_recipe *r = NULL;
+    if (osh_recipe_parse(cx, &r, text, strlen(text), "r.yaml")) fail_msg("%s\n%s", text, osh_error_text(cx));
+    return r;
+}
+
+/* One modifier of one group "g" for Linear; args: the inside of weights. */
+static osh_recipe *parse_weights(const char *modifier, const char *more, const char *args)
+{
+    char text[1024];
+    snprintf(text, sizeof text,
+             "s_stage:\n  s_modifiers:\n    %s: {%sconfig_groups: {g: {targets: [Linear], weights: {%s}}}}\n", modifier,
+             more, args);
+    return parse(text);
+}
+
+static void test_every_modifier(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < osh_modifier_count(); i++) {
+        osh_recipe *r = parse_weights(osh_modifier_at(i)->name, "", "num_bits: 4, group_size: 128");
+        assert_int_equal(r->n, 1);
+        const osh_modifier *m = &r->modifiers[0];
+        assert_ptr_equal(m->type, osh_modifier_at(i));
+        assert_int_equal(m->n_schemes, 1);
+        const osh_q_args *w = &m->schemes[0].weights;
+        assert_true(w->present && w->symmetric && w->bits == 4 && w->type == OSH_Q_INT);
+        assert_int_equal(w->strategy, OSH_Q_GROUP);
+        assert_string_equal(w->observer, "memoryless_minmax");
+        osh_recipe_free(cx, r);
+    }
+}
+
+static void test_values(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *args;
+        osh_q_args want;
+    } rows[] = {
+        {"num_bits: 3, group_size: 0x20, symmetric: no",
+         {.bits = 3, .strategy = OSH_Q_GROUP, .group_size = 32, .symmetric = false}},
+        {"num_bits: 8, group_size: -1", {.bits = 8, .strategy = OSH_Q_CHANNEL, .group_size = -1, .symmetric = true}},
+        {"num_bits: 8, type: FLOAT, strategy: Block, block_structure: [128, 64]",
+         {.bits = 8, .type = OSH_Q_FLOAT, .strategy = OSH_Q_BLOCK, .block = {128, 64}, .symmetric = true}},
+        {"num_bits: 8, type: float, strategy: block, block_structure: 16x8, observer: MinMax",
+         {.bits = 8, .type = OSH_Q_FLOAT, .strategy = OSH_Q_BLOCK, .block = {16, 8}, .symmetric = true}},
+        {"strategy: null, group_size: null, observer: null, scale_dtype: null, zp_dtype: null, observer_kwargs: {}",
+         {.bits = 8, .strategy = OSH_Q_TENSOR, .symmetric = true}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        osh_recipe *r = parse_weights("QuantizationModifier", "", rows[i].args);
+        const osh_q_args *a = &r->modifiers[0].schemes[0].weights, *w = &rows[i].want;
+        if (a->bits != w->bits || a->type != w->type || a->strategy != w->strategy || a->symmetric != w->symmetric ||
+            a->group_size != w->group_size || a->block[0] != w->block[0] || a->block[1] != w->block[1])
+            fail_msg("%s", rows[i].args);
+        assert_string_equal(a->observer, strstr(rows[i].args, "MinMax") ? "minmax" : "memoryless_minmax");
+        osh_recipe_free(cx, r);
+    }
+}
+
+/* Absent or null in the scheme: static; GPTQModifier.actorder null: none; two that are named must be the same. */
+static void test_actorder(void **state)
+{
+    (void)state;
+    static const struct { const char *more, *args; osh_actorder want; } rows[] = {
+        {"", "", OSH_ACTORDER_STATIC}, {"", ", actorder: null", OSH_ACTORDER_STATIC},
+        {"", ", actorder: weight", OSH_ACTORDER_WEIGHT}, {"actorder: null, ", "", OSH_ACTORDER_UNSET},
+        {"actorder: weight, ", "", OSH_ACTORDER_WEIGHT}, {"actorder: static, ", ", actorder: static", OSH_ACTORDER_STATIC},
+        {"actorder: !!python/object/apply:x.Y [weight], ", "", OSH_ACTORDER_WEIGHT},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char args[128];
+        snprintf(args, sizeof args, "num_bits: 4%s", rows[i].args);
+        osh_recipe *r = parse_weights("GPTQModifier", rows[i].more, args);
+        if (r->modifiers[0].schemes[0].weights.actorder != rows[i].want) fail_msg("row %zu", i);
+        osh_recipe_free(cx, r);
+    }
+}
+
+static void test_written_back(void **state)
+{
+    (void)state;
+    osh_recipe *r = NULL;
+    assert_ok(cx, osh_recipe_open(cx, &r, OSH_SOURCE_DIR "/tests/fuzz/corpus/recipe/written_back.yaml"));
+    assert_string_equal(r->modifiers[0].type->name, "GPTQModifier");
+    const osh_q_args *w = &r->modifiers[0].schemes[0].weights;
+    assert_int_equal(w->actorder, OSH_ACTORDER_STATIC);
+    assert_int_equal(w->group_size, 64);
+    assert_string_equal(r->modifiers[0].ignore.items[0], "lm_head");
+    osh_recipe_free(cx, r);
+}
+
+static void test_scheme_and_observers(void **state)
+{
+    (void)state;
+    osh_recipe *r = parse("a_stage:\n  run_type: oneshot\n  q_modifiers:\n    QuantizationModifier:\n"
+                          "      scheme: {FP8: [Linear], W8A8: ['re:.*down_proj$']}\n"
+                          "      input_observer: static_minmax\n      observer: {weights: minmax}\n"
+                          "      ignore: lm_head\n");
+    const osh_modifier *m = &r->modifiers[0];
+    int scheme = -1;
+    assert_int_equal(m->n_schemes, 2);
+    assert_string_equal(m->schemes[0].group_name, "group_0");
+    assert_string_equal(m->schemes[0].inputs.observer, "static_minmax");
+    assert_string_equal(m->schemes[1].inputs.observer, ""); // dynamic
+    assert_string_equal(m->schemes[1].weights.observer, "minmax");
+    assert_ok(cx, osh_modifier_match(cx, &scheme, &r->modifiers[0], "model.layers.0.mlp.down_proj", "Linear"));
+    assert_int_equal(scheme, 1);
+    assert_ok(cx, osh_modifier_match(cx, &scheme, &r->modifiers[0], "lm_head", "Linear"));
+    assert_int_equal(scheme, -1);
+    osh_recipe_free(cx, r);
+
+    r = parse("a_stage:\n  a_modifiers:\n    QuantizationModifier: {scheme: W4A16, targets: Linear}\n"
+              "  b_modifiers:\n    GPTQModifier: {block_size: 64}\n");
+    assert_true(r->n == 2 && r->modifiers[0].replaced && r->modifiers[1].n_schemes == 1);
+    assert_int_equal(r->modifiers[1].schemes[0].weights.group_size, 128);
+    osh_recipe_free(cx, r);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const struct { const char *args, *part; osh_status rc; } weights[] = {
+        {"bits: 4", "r.yaml:3:77: unknown key 'bits', want num_bits, type", OSH_E_USAGE},
+        {"num_bits: four", "r.yaml:3:77: num_bits is 'four', want a whole number", OSH_E_USAGE},
+        {"num_bits: null", "num_bits is null", OSH_E_USAGE},
+        {"num_bits: 4.0", "num_bits is '4.0'", OSH_E_USAGE},
+        {"num_bits: [4]", "num_bits is '[...]'", OSH_E_USAGE},
+        {"num_bits: 4, type: null", "type is 'null'", OSH_E_USAGE},
+        {"num_bits: 4, symmetric: 1", "symmetric is '1', want true or false", OSH_E_USAGE},
+        {"block_structure: [128]", "block_structure is '[...]'", OSH_E_USAGE},
+        {"block_structure: [128, 1.5]", "block_structure is '[...]'", OSH_E_USAGE},
+        {"group_size: 0", "group_size is 0", OSH_E_USAGE},
+        {"actorder: group", "weight_g_idx", OSH_E_UNSUPPORTED},
+        {"observer: mse", "observer mse", OSH_E_UNSUPPORTED},
+        {"observer_kwargs: {maxshrink: 0.2}", "observer_kwargs", OSH_E_UNSUPPORTED},
+        {"scale_dtype: torch.uint8", "scale_dtype", OSH_E_UNSUPPORTED},
+        {"dynamic: local", "local", OSH_E_UNSUPPORTED},
+        {"num_bits: 9", "int of 9 bits", OSH_E_UNSUPPORTED},
+        {"1: 2", "string keys", OSH_E_USAGE},
+    };
+    static const struct { const char *text, *part; } recipes[] = {
+        {"", "got nothing"},
+        {"[a]", "got a list"},
+        {"x: {}", "r.yaml:1:1: unknown key 'x': want a name ending in _stage"},
+        {"s_stage: {}", "names no modifier"},
+        {"s_stage: {q: {}}", "want a name ending in _modifiers"},
+        {"s_stage: []", "stage s_stage: want a map"},
+        {"q_modifiers: {QuantizationModifier: {}}", "neither scheme nor config_groups"},
+        {"q_modifiers: {QuantizationModifier: {targets: [q_proj]}}", "targets without scheme"},
+        {"q_modifiers: {QuantizationModifier: {scheme: W4A16, config_groups: {}}}", "exclude each other"},
+        {"q_modifiers: {QuantizationModifier: {scheme: 4}}", "a preset's name or a map"},
+        {"q_modifiers: {QuantizationModifier: {config_groups: {g: {targets: [], weights: {num_bits: 4}}}}}", "targets"},
+        {"q_modifiers: {QuantizationModifier: {config_groups: {g: 4}}}", "a map (targets, weights"},
+        {"q_modifiers: {QuantizationModifier: {scheme: W4A16, block_size: 4}}", "unknown key 'block_size'"},
+        {"q_modifiers: {GPTQModifier: {scheme: W4A16, block_size: 0}}", "block_size"},
+        {"q_modifiers: {GPTQModifier: {scheme: W4A16, dampening_frac: 2}}", "dampening_frac"},
+        {"q_modifiers: {GPTQModifier: {scheme: W4A16, actorder: group}}", "actorder 'group'"},
+        {"q_modifiers: {QuantizationModifier: {scheme: W4A16, kv_cache_scheme: {num_bits: 8}}}", "kv_cache_scheme"},
+        {"q_modifiers: {QuantizationModifier: {scheme: W4A16, ignore: [4]}}", "a string or a list of strings"},
+        {"q_modifiers: {QuantizationModifier: {scheme: W4A16, ignore: ['re:(']}}", "("},
+    };
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
+        osh_recipe *r = NULL;
+        char text[1024];
+        snprintf(text, sizeof text,
+                 "s_stage:\n  s_modifiers:\n    QuantizationModifier: {config_groups: {g: {targets: [Linear], weights: "
+                 "{%s}}}}\n", weights[i].args);
+        osh_status rc = osh_recipe_parse(cx, &r, text, strlen(text), "r.yaml");
+        if (rc != weights[i].rc || !strstr(osh_error_text(cx), weights[i].part))
+            fail_msg("%s: status %d, '%s' does not hold '%s'", weights[i].args, rc, rc ? osh_error_text(cx) : "",
+                     weights[i].part);
+        osh_error_clear(cx);
+    }
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        osh_recipe *r = NULL;
+        osh_status rc = osh_recipe_parse(cx, &r, recipes[i].text, strlen(recipes[i].text), "r.yaml");
+        if (!rc || r || !strstr(osh_error_text(cx), recipes[i].part))
+            fail_msg("%s: status %d, '%s' does not hold '%s'", recipes[i].text, rc, rc ? osh_error_text(cx) : "",
+                     recipes[i].part);
+        osh_error_clear(cx);
+    }
+}
+
+static osh_status parse_all(osh_ctx *c, void *user)
+{
+    static const char text[] = "a_stage:\n  a_modifiers:\n    QuantizationModifier: {scheme: W4A16, ignore: [lm_head]}\n"
+                               "  b_modifiers:\n    GPTQModifier: {actorder: weight}\n";
+    osh_recipe *r = NULL;
+    (void)user;
+    osh_status rc = osh_recipe_parse(c, &r, text, sizeof text - 1, "r.yaml");
+    osh_recipe_free(c, r);
+    return rc;
+}
+
+static void test_torture(void **state)
+{
+    (void)state;
+    assert_true(torture(parse_all, NULL) > 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_modifier), cmocka_unit_test(test_values), cmocka_unit_test(test_actorder),
+        cmocka_unit_test(test_written_back), cmocka_unit_test(test_scheme_and_observers),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_torture),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
