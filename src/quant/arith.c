@@ -286,25 +286,26 @@ static osh_status code_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
+/* w [O, I]: what is coded, or what the codes become. */
+static osh_status run_codes(osh_ctx *cx, job *j, const osh_tensor *w)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(check_weight(cx, w, "weight"));
+    OSH_TRY(check_params(cx, j->p, j->a, w->shape[0], w->shape[1]));
+    j->dt = w->dtype;
+    j->k = osh_q_kernels_best();
+    j->g = grid_of(j->a, w->shape[0], w->shape[1]);
+    j->chunk_rows = chunk_rows_of(&j->g, 1);
+    OSH_TRY(osh_parallel_for(cx, n_chunks_of(j), code_chunk, j));
+done:
+    return rc;
+}
+
 osh_status osh_q_encode(osh_ctx *cx, void *codes, const osh_tensor *w, const osh_qparams *p,
                         const osh_q_args *a, osh_arithmetic ar)
 {
-    osh_status rc = OSH_OK;
-    job j = {.a = a,
-             .ar = ar,
-             .dt = w->dtype,
-             .k = osh_q_kernels_best(),
-             .w = w->data,
-             .p = p,
-             .codes = codes};
-
-    OSH_TRY(check_weight(cx, w, "weight"));
-    OSH_TRY(check_params(cx, p, a, w->shape[0], w->shape[1]));
-    j.g = grid_of(a, w->shape[0], w->shape[1]);
-    j.chunk_rows = chunk_rows_of(&j.g, 1);
-    OSH_TRY(osh_parallel_for(cx, n_chunks_of(&j), code_chunk, &j));
-done:
-    return rc;
+    job j = {.a = a, .ar = ar, .w = w->data, .p = p, .codes = codes};
+    return run_codes(cx, &j, w);
 }
 
 void osh_q_decode_rows(void *to, osh_dtype dt, const void *codes, const osh_qparams *p, const osh_q_args *a, int64_t O,
@@ -328,19 +329,6 @@ void osh_q_decode_rows(void *to, osh_dtype dt, const void *codes, const osh_qpar
 osh_status osh_q_decode(osh_ctx *cx, osh_tensor *w, const void *codes, const osh_qparams *p,
                         const osh_q_args *a)
 {
-    osh_status rc = OSH_OK;
-    job j = {.a = a,
-             .dt = w->dtype,
-             .k = osh_q_kernels_best(),
-             .p = p,
-             .codes = (uint8_t *)codes,
-             .out = w};
-
-    OSH_TRY(check_weight(cx, w, "weight"));
-    OSH_TRY(check_params(cx, p, a, w->shape[0], w->shape[1]));
-    j.g = grid_of(a, w->shape[0], w->shape[1]);
-    j.chunk_rows = chunk_rows_of(&j.g, 1);
-    OSH_TRY(osh_parallel_for(cx, n_chunks_of(&j), code_chunk, &j));
-done:
-    return rc;
+    job j = {.a = a, .p = p, .codes = (uint8_t *)codes, .out = w};
+    return run_codes(cx, &j, w);
 }
