@@ -17,6 +17,7 @@ import importlib.metadata
 import json
 import math
 import pathlib
+import sys
 
 import numpy as np
 import torch
@@ -28,30 +29,20 @@ from llmcompressor.observers import Observer
 from safetensors.torch import save_file
 
 HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+from rng import rng_sym, rng_u64  # noqa: E402
 SEED = 20261122
 DTYPES = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32}
 U64 = np.uint64
 
 
-def rng_u64(stream, n):
-    with np.errstate(over="ignore"):
-        x = U64(SEED) + U64(0x9E3779B97F4A7C15) * (U64(stream << 32) + np.arange(n, dtype=U64) + U64(1))
-        x = (x ^ (x >> U64(30))) * U64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> U64(27))) * U64(0x94D049BB133111EB)
-        return x ^ (x >> U64(31))
-
-
-def uniform(stream, n):
-    return (rng_u64(stream, n) >> U64(40)).astype(np.float32) * np.float32(1 / 8388608) - np.float32(1)
-
-
 def whole(stream, n, below):
-    return (rng_u64(stream, n) % U64(below)).astype(np.int64)
+    return (rng_u64(SEED, stream, n) % U64(below)).astype(np.int64)
 
 
 def make_weight(c):
     n = c["O"] * c["I"]
-    w = uniform(c["stream"], n) * uniform(c["stream"] + 1, n) * np.float32(0.25)
+    w = rng_sym(SEED, c["stream"], n) * rng_sym(SEED, c["stream"] + 1, n) * np.float32(0.25)
     return torch.from_numpy(w.reshape(c["O"], c["I"])).to(DTYPES[c["dtype"]])
 
 

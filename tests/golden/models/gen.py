@@ -10,6 +10,7 @@ import copy
 import json
 import math
 import pathlib
+import sys
 import tempfile
 
 import numpy as np
@@ -19,23 +20,11 @@ from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+from rng import rng_sym, rng_u64  # noqa: E402
 SEED = 20240607
 LENS = [96, 20, 80, 96]
 LOGIT_SAMPLES = 2
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-
-
-def rng_u64(k, s, n):
-    with np.errstate(over="ignore"):
-        i = np.arange(n, dtype=np.uint64)
-        x = np.uint64(k) + GOLDEN * ((np.uint64(s) << np.uint64(32)) + i + np.uint64(1))
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return x ^ (x >> np.uint64(31))
-
-
-def rng_sym(k, s, n):
-    return (rng_u64(k, s, n) >> np.uint64(40)).astype(np.float32) * np.float32(1 / 8388608) - np.float32(1)
 
 
 def stream(name):  # FNV-1a, 32 bits

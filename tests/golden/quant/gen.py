@@ -11,6 +11,7 @@ presets.json                 name -> quantization_config as text, as it stands i
 import importlib.metadata
 import json
 import pathlib
+import sys
 import zlib
 
 import numpy as np
@@ -27,27 +28,17 @@ from llmcompressor.observers.helpers import flatten_for_calibration
 from safetensors.torch import save_file
 
 HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+from rng import rng_sym, rng_u64  # noqa: E402
 SEED = 20261121
 DTYPES = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32}
 TAGS = {v: k for k, v in DTYPES.items()}
 U64 = np.uint64
 
 
-def rng_u64(stream, n):
-    with np.errstate(over="ignore"):
-        x = U64(SEED) + U64(0x9E3779B97F4A7C15) * (U64(stream << 32) + np.arange(n, dtype=U64) + U64(1))
-        x = (x ^ (x >> U64(30))) * U64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> U64(27))) * U64(0x94D049BB133111EB)
-        return x ^ (x >> U64(31))
-
-
-def rng_sym(stream, n):
-    return (rng_u64(stream, n) >> U64(40)).astype(np.float32) * np.float32(1 / 8388608) - np.float32(1)
-
-
 def make_weight(stream, N, K, dtype):
     """Row r of 12 is one edge case; every step is exact in f32, then rounded to dtype."""
-    w = rng_sym(stream, N * K).reshape(N, K) * np.float32(0.0625)
+    w = rng_sym(SEED, stream, N * K).reshape(N, K) * np.float32(0.0625)
     c = np.arange(K)
     for r in range(N):
         match r % 12:
@@ -117,7 +108,7 @@ def pack_cases():
     for bits in range(2, 9):
         for K in (5, 32, 33, 100):
             name, stream = f"b{bits}_k{K}", 1000 + bits
-            codes = (rng_u64(stream, 3 * K) >> U64(64 - bits)).astype(np.int64) - (1 << (bits - 1))
+            codes = (rng_u64(SEED, stream, 3 * K) >> U64(64 - bits)).astype(np.int64) - (1 << (bits - 1))
             codes = torch.from_numpy(codes.astype(np.int8)).reshape(3, K)
             tensors[name + ".packed"] = dense(pack_to_int32(codes, bits))
             tensors[name + ".packed_dim0"] = dense(pack_to_int32(codes.T.contiguous(), bits, packed_dim=0))
@@ -127,7 +118,7 @@ def pack_cases():
 
 
 def make_activation(stream, n, i, dtype):
-    x = rng_sym(stream, n * i).reshape(n, i) * np.float32(2.0 ** (stream % 7 - 3))
+    x = rng_sym(SEED, stream, n * i).reshape(n, i) * np.float32(2.0 ** (stream % 7 - 3))
     if stream % 4 == 0:  # nearly one-sided: zero points that rounding decides
         x = np.where(x < 0, x * np.float32((8 + stream // 4 % 8) / 2048), x)
     x[0] = 0
