@@ -93,7 +93,8 @@ static void test_actorder(void **state)
     static const struct { const char *more, *args; osh_actorder want; } rows[] = {
         {"", "", OSH_ACTORDER_STATIC}, {"", ", actorder: null", OSH_ACTORDER_STATIC},
         {"", ", actorder: weight", OSH_ACTORDER_WEIGHT}, {"actorder: null, ", "", OSH_ACTORDER_UNSET},
-        {"actorder: weight, ", "", OSH_ACTORDER_WEIGHT}, {"actorder: static, ", ", actorder: static", OSH_ACTORDER_STATIC},
+        {"actorder: weight, ", "", OSH_ACTORDER_WEIGHT},
+        {"actorder: static, ", ", actorder: static", OSH_ACTORDER_STATIC},
         {"actorder: !!python/object/apply:x.Y [weight], ", "", OSH_ACTORDER_WEIGHT},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -212,7 +213,7 @@ static void test_refused(void **state)
 
 static osh_status parse_all(osh_ctx *c, void *user)
 {
-    static const char text[] = "a_stage:\n  a_modifiers:\n    QuantizationModifier: {scheme: W4A16, ignore: [lm_head]}\n"
+    static const char text[] = "a_stage:\n  a_modifiers:\n    QuantizationModifier: {scheme: W4A16, ignore: [a]}\n"
                                "  b_modifiers:\n    GPTQModifier: {actorder: weight}\n";
     osh_recipe *r = NULL;
     (void)user;
