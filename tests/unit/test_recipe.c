@@ -1,5 +1,5 @@
-/* test_recipe.c - recipes to modifiers and schemes: defaults, what a recipe may say, how actorder and observers resolve,
- * and what is refused, with line and column. */
+/* test_recipe.c - recipes to modifiers and schemes: defaults, what a recipe may say, how actorder and observers
+ * resolve, and what is refused, with line and column. */
 #include "modifiers/recipe.h"
 #include "torture.h"
 
