@@ -195,6 +195,11 @@ size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c)
     return atomic_load(&cx->sh->used_peak[c]);
 }
 
+void osh_mem_trim(void)
+{
+    malloc_trim(0);
+}
+
 void osh_mem_tune(void)
 {
     mallopt(M_MMAP_THRESHOLD, MMAP_BYTES); // set once, it no longer grows with what is freed

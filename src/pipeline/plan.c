@@ -123,6 +123,7 @@ osh_status osh_plan_data(osh_ctx *cx, osh_plan *p)
                      "--max-seq-length %ld or less",
                      (long)(s + 1), o->dataset, (long)(p->data.offsets[s + 1] - p->data.offsets[s]),
                      (long)p->graph->max_positions, (long)p->graph->max_positions);
+    osh_tokenizer_close(cx, p->tok), p->tok = NULL; // nothing reads text from here on
 done:
     osh_free(cx, tok_path);
     return rc;
