@@ -263,6 +263,21 @@ done:
     return rc;
 }
 
+osh_status osh_emit_copy_from(osh_ctx *cx, osh_emitter *e, int64_t out, const void *data)
+{
+    osh_status rc = OSH_OK;
+    const osh_st_entry *t = &e->plan->out[out];
+    size_t n = (size_t)(t->end - t->begin);
+    if (e->written[out]) goto done;
+    e->dirty[e->plan->out_info[out].shard] = true;
+    OSH_TRY(osh_file_pwrite(cx, e->shards[e->plan->out_info[out].shard], data, n, t->begin));
+    e->sums[out] = XXH3_64bits(data, n);
+    OSH_TRY(record_copy(cx, e, out));
+done:
+    if (rc) osh_note(cx, "copying %s", t->name);
+    return rc;
+}
+
 osh_status osh_emit_copies(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;

@@ -38,6 +38,8 @@ osh_status osh_emit_subgraph(osh_ctx *cx, osh_emitter *e, int subgraph, int64_t 
 /* The last subgraph that an earlier run recorded with the generation of its activations; -1: none. */
 int osh_emit_boundary(const osh_emitter *e, int64_t *generation);
 
+/* An output tensor that is copied bit for bit, from memory that has its bytes; nothing where it is written already. */
+osh_status osh_emit_copy_from(osh_ctx *cx, osh_emitter *e, int64_t out, const void *data);
 osh_status osh_emit_copies(osh_ctx *cx, osh_emitter *e); // every tensor that is copied bit for bit
 osh_status osh_emit_check(osh_ctx *cx, osh_emitter *e);  // fsync; every shard is read again and compared
 /* After osh_emit_check: side files, config.json, recipe.yaml, index, manifest, reports; rename. */

@@ -332,7 +332,7 @@ static osh_status rest(osh_ctx *cx, osh_plan *p, const bool *ever)
     osh_memory *m = &p->memory;
     int threads = osh_threads(cx);
     int64_t host = (int64_t)osh_mem_gross(COPY_BYTES);
-    bool *seen = NULL; // own: tensors of the source that a visit loads
+    bool *seen = NULL; // own: tensors of the source that a visit loads: copied from there
     OSH_NEW(cx, seen, p->ck->n_tensors);
     for (int w = 0; ever && w < p->graph->n_weights; w++)
         if (ever[w] && p->graph->weights[w].tensor >= 0) seen[p->graph->weights[w].tensor] = true;
@@ -352,7 +352,10 @@ static osh_status rest(osh_ctx *cx, osh_plan *p, const bool *ever)
     raise_to(&m->host_peak, host);
     for (int64_t i = 0; i < p->n_out; i++) {
         m->write_bytes += p->out[i].end - p->out[i].begin;
-        if (p->out_info[i].source >= 0) m->read_bytes += p->out[i].end - p->out[i].begin;
+        int64_t from = p->out_info[i].source;
+        if (from < 0) continue;
+        if (!seen[from]) m->read_bytes += p->out[i].end - p->out[i].begin;
+        seen[from] = false; // a second copy of a tensor reads it again
     }
     for (int s = 0; s < p->n_shards; s++) m->write_bytes += (int64_t)p->shards[s].header_bytes;
     m->reread_bytes = p->total_bytes;
@@ -477,7 +480,7 @@ static osh_status refuse(osh_ctx *cx, const osh_plan *p, const budget *b)
                     mib(m->least_scratch));
 }
 
-static osh_status choose(osh_ctx *cx, osh_plan *p, const budget *b)
+static osh_status choose(osh_ctx *cx, osh_plan *p, const budget *b, bool *ever)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
@@ -488,7 +491,7 @@ static osh_status choose(osh_ctx *cx, osh_plan *p, const budget *b)
     for (int t = first; t <= last; t++) {
         m->tier = (osh_tier)t;
         set_all(m, false);
-        OSH_TRY(simulate(cx, p, m->tier, NULL));
+        OSH_TRY(simulate(cx, p, m->tier, ever));
         if (all_fit(m, b)) break;
     }
     if (!all_fit(m, b)) OSH_TRY(choose_phases(cx, p, b));
@@ -517,7 +520,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     if (p->pipeline != OSH_PIPELINE_DATAFREE) {
         m->n_visits = osh_n_ranges(p);
         OSH_NEW(cx, m->visits, m->n_visits);
-        OSH_TRY(choose(cx, p, &b));
+        OSH_TRY(choose(cx, p, &b, ever));
     }
     OSH_TRY(rest(cx, p, ever));
     raise_to(&m->least_host, m->host_peak), raise_to(&m->least_device, m->device_peak);

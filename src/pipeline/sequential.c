@@ -23,9 +23,29 @@ typedef struct engine {
     osh_prefetch *prefetch; // own; of the visit that comes
     bool *in_memory;        // own [linears]: w has the solved weight
     bool *next;             // own [weights]: what the next visit loads first
+    int64_t *copy_at;       // own [weights]: output tensor that is its copy, or -1
     int index;              // of the visit
     bool began;             // it has loaded
 } engine;
+
+static osh_status find_copies(osh_ctx *cx, engine *e)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = e->p;
+    int64_t *of = NULL; // own [tensors of the source]
+    OSH_NEW(cx, of, p->ck->n_tensors);
+    for (int64_t i = 0; i < p->ck->n_tensors; i++) of[i] = -1;
+    for (int64_t i = p->n_out - 1; i >= 0; i--)
+        if (p->out_info[i].source >= 0) of[p->out_info[i].source] = i;
+    OSH_NEW(cx, e->copy_at, p->graph->n_weights);
+    for (int w = 0; w < p->graph->n_weights; w++) {
+        int64_t tensor = p->graph->weights[w].tensor;
+        e->copy_at[w] = tensor < 0 ? -1 : of[tensor];
+    }
+done:
+    osh_free(cx, of);
+    return rc;
+}
 
 static osh_status begin(osh_ctx *cx, engine *e)
 {
@@ -38,6 +58,7 @@ static osh_status begin(osh_ctx *cx, engine *e)
                          p->opt->scratch_compression && !strcmp(p->opt->scratch_compression, "zstd")));
     OSH_NEW(cx, e->in_memory, p->n_linears);
     OSH_NEW(cx, e->next, p->graph->n_weights);
+    OSH_TRY(find_copies(cx, e));
 done:
     osh_free(cx, dir);
     return rc;
@@ -51,6 +72,7 @@ static void end(osh_ctx *cx, engine *e, bool keep_files)
     osh_weights_free(cx, e->w);
     osh_free(cx, e->in_memory);
     osh_free(cx, e->next);
+    osh_free(cx, e->copy_at);
 }
 
 static bool mine(const osh_range *r, const osh_linear *l)
@@ -154,6 +176,9 @@ static osh_status load(osh_ctx *cx, void *user, const osh_range *r, const osh_st
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
     rc = load_device(cx, e, r, s, values);
     osh_mem_use(cx, old);
+    for (int i = 0; i < e->w->n && !rc; i++) // what stays dense is written from here: no byte of it is read twice
+        if (e->next[i] && e->copy_at[i] >= 0)
+            rc = osh_emit_copy_from(cx, e->r->emitter, e->copy_at[i], e->w->w[i]->data);
     if (!rc && !e->began && e->p->memory.visits[e->index].prefetch) rc = read_ahead(cx, e);
     e->began = true;
     osh_profile_end(cx, scope);

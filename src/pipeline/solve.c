@@ -133,6 +133,7 @@ osh_status osh_run_linear_without_data(osh_ctx *cx, osh_run *r, int linear)
     osh_modifier *m = &p->recipe->modifiers[l->modifier];
     osh_tensor *w = NULL; // own
     osh_linear_job job = {.name = l->name, .scheme = l->scheme};
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
     OSH_TRY(osh_tensor_new(cx, &w, l->dtype, 2, t->e->shape));
     OSH_TRY(osh_checkpoint_read(cx, w->data, p->ck, t));
     int64_t bad = osh_find_nonfinite(w->data, w->dtype, osh_tensor_numel(w));
@@ -143,6 +144,7 @@ osh_status osh_run_linear_without_data(osh_ctx *cx, osh_run *r, int linear)
     OSH_TRY(m->type->compress(cx, m, &job, 1, NULL, 0));
     OSH_TRY(emit(cx, r, NULL, linear, &job));
 done:
+    osh_mem_use(cx, old);
     osh_linear_job_deinit(cx, &job);
     osh_tensor_free(cx, w);
     return rc;

@@ -1,0 +1,55 @@
+# The same bytes under every budget, tier and phase; a budget that cannot be held is refused with the smallest that can be,
+# which then works; a budget is held by the allocator; each byte of the source is read once.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
+     --num-calibration-samples 6 --max-seq-length 64 --threads 2)
+fail() { echo "$*"; exit 1; }
+field() { sed -n "s/^ *\"$2\": \([0-9]*\),*$/\1/p" "$1" | head -1; } # of the plan's JSON
+phases() { grep -o '"phases": "[^"]*"' plan.json | sort -u | tr '\n' ' '; }
+run() { # flags: prints the checksum
+    "$ONESHOT" "${job[@]}" --progress none --output out "$@" >/dev/null || fail "failed: $*"
+    sha256sum out/model.safetensors | cut -d' ' -f1
+    rm -rf out out.oneshot-partial
+}
+"$ONESHOT" plan "${job[@]}" --json >plan.json
+base=$(run)
+device=$(field plan.json device_bytes)
+rounds=0 segments=0
+for flags in "--mem-opt-level 0" "--mem-opt-level 1" "--mem-opt-level 2" "--mem-opt-level 2 --batch-size 4" \
+             "--mem-opt-level 2 --scratch-compression zstd" "--mem-opt-level 2 --scratch-dir scratch" \
+             "--prefetch false" "--device-memory $((device - 1))" "--device-memory $((device * 85 / 100))" \
+             "--device-memory $((device * 85 / 100)) --threads 1 --scratch-compression zstd" "--device-memory $((device * 58 / 100))" \
+             "--device-memory $((device * 58 / 100)) --threads 1 --batch-size 2"; do
+    "$ONESHOT" plan "${job[@]}" $flags --json >plan.json || fail "no plan: $flags"
+    case $(phases) in *rounds*) rounds=1 ;; esac
+    case $(phases) in *group*) segments=1 ;; esac
+    [ "$(run $flags)" = "$base" ] || fail "$flags changes the bytes"
+done
+[ $rounds = 1 ] && [ $segments = 1 ] || fail "no budget led to rounds ($rounds) or to segments ($segments)"
+[ -z "$(ls scratch)" ] || fail "scratch files are left: $(ls scratch)"
+
+for kind in host device; do
+    if "$ONESHOT" "${job[@]}" --output out --$kind-memory 1MiB 2>err; then fail "1 MiB of $kind memory is enough"; fi
+    [ ! -e out ] && [ ! -e out.oneshot-partial ] || fail "a refused run left something"
+    least=$(sed -n "s/.*smallest that would do is --$kind-memory \([0-9]*MiB\).*/\1/p" err)
+    [ -n "$least" ] || fail "no smallest budget: $(cat err)"
+    [ "$(run --$kind-memory "$least")" = "$base" ] || fail "--$kind-memory $least changes the bytes"
+done
+if "$ONESHOT" "${job[@]}" --output out --mem-opt-level 2 --scratch-size 1000 2>err; then fail "1000 bytes of scratch"; fi
+grep -q -- "--scratch-size" err || fail "scratch: $(cat err)"
+
+# One read: what the program read through its files is the source, the output at the seal, and little else.
+"$ONESHOT" plan "${job[@]}" --json >plan.json
+"$OSH_TOOLS/watch_memory" watched "$ONESHOT" "${job[@]}" --progress none --output out >/dev/null
+read -r _ rchar wchar <watched
+source=0
+for f in "$model"/*.safetensors; do source=$((source + $(stat -L -c %s "$f"))); done
+output=$(stat -c %s out/model.safetensors)
+planned=$(field plan.json read_bytes)
+[ "$planned" -le "$source" ] || fail "the plan reads $planned of $source bytes"
+counted=$(field out/oneshot-report.json read_bytes)
+extra=$((counted - planned - output))
+[ $extra -ge 0 ] && [ $extra -lt 3000000 ] || fail "read $counted, of which $extra are neither source nor the seal's"
+[ $((rchar - counted)) -lt 2000000 ] || fail "rchar $rchar, counted $counted"
+[ $((wchar - output)) -ge 0 ] && [ $((wchar - output)) -lt 3000000 ] || fail "wrote $wchar for $output"

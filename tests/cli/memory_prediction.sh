@@ -1,0 +1,28 @@
+# Measured <= predicted <= 1.15 x measured, for jobs of 256 MiB and more: modifiers, targets, pipelines, tiers. Measured is
+# the highest RssAnon + RssShmem of the process; the program maps no file of its own.
+set -euo pipefail
+fail() { echo "$*"; exit 1; }
+if ldd "$ONESHOT" | grep -qE 'lib[at]san'; then echo "a sanitizer's memory is not the program's"; exit 77; fi
+if nm -C "$ONESHOT" 2>/dev/null | grep -q __asan_init; then exit 77; fi
+"$OSH_TOOLS/make_model" wide hidden=1024 intermediate=7168 heads=8 kv=4 layers=1 vocab=64000 samples=4 tokens=64
+"$OSH_TOOLS/make_model" long hidden=512 intermediate=256 heads=8 kv=8 layers=2 vocab=1024 samples=512 tokens=256
+gptq="--scheme W4A16 --method gptq --ignore lm_head"
+check() { # model, least MiB, flags
+    local model=$1 least=$2 name="$*"
+    shift 2
+    local job=(--model $model --threads 2 "$@")
+    case "$*" in *Linear*lm_head*) ;; *) job+=(--dataset $model/calibration.jsonl) ;; esac
+    "$ONESHOT" plan "${job[@]}" --json >plan.json || fail "no plan: $name"
+    predicted=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
+    "$OSH_TOOLS/watch_memory" watched "$ONESHOT" "${job[@]}" --progress none --output out >/dev/null || fail "failed: $name"
+    rm -rf out
+    read -r peak _ <watched
+    echo "predicted $((predicted / 1000000)) MB, measured $((peak / 1000000)) MB: $name"
+    [ "$peak" -ge $((least << 20)) ] || fail "a job of less than $least MiB"
+    [ "$peak" -le "$predicted" ] || fail "measured $peak, more than the predicted $predicted: $name"
+    [ $((predicted * 100)) -le $((peak * 115)) ] || fail "predicted $predicted, more than 1.15 times $peak: $name"
+}
+check wide 256 $gptq
+check wide 256 --scheme W4A16 --method gptq --ignore lm_head --pipeline basic --num-calibration-samples 1
+check wide 256 --scheme W8A8 --targets Linear --targets lm_head --method rtn
+check long 256 $gptq --sequential-targets Linear --mem-opt-level 1 --batch-size 16
