@@ -95,6 +95,7 @@ void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode); // osh_
 /* Appends seconds, level, text: every message from INFO on, every stage of the profile, every finished subgraph; a line
  * is one write(2), so a kill leaves whole lines. path NULL: closes the file. */
 osh_status osh_log_file(osh_ctx *cx, const char *path);
+bool osh_log_has_file(osh_ctx *cx);
 void osh_log_line(osh_ctx *cx, const char *kind, const char *fmt, ...) // for the log file alone
     __attribute__((format(printf, 3, 4)));
 void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)

@@ -55,6 +55,14 @@ osh_status osh_log_file(osh_ctx *cx, const char *path)
     return OSH_OK;
 }
 
+bool osh_log_has_file(osh_ctx *cx)
+{
+    pthread_mutex_lock(&cx->sh->log.lock);
+    bool has = cx->sh->log.fd >= 0;
+    pthread_mutex_unlock(&cx->sh->log.lock);
+    return has;
+}
+
 void osh_log_close(osh_shared *sh)
 {
     if (sh->log.line_open) put("\n", 1);

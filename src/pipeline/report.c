@@ -3,6 +3,7 @@
 #include "pipeline/report.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -156,8 +157,9 @@ static bool add_memory(osh_ctx *cx, cJSON *root, const osh_report *r)
     if (ok && r->predicted_bytes) ok = add_number(o, "predicted_peak_bytes", (double)r->predicted_bytes);
     ok = ok && (list = cJSON_AddArrayToObject(o, "points"));
     for (size_t i = 0; ok && i < r->d.n_points; i++) {
-        double pair[2] = {round(r->d.points[i].seconds * 1e3) / 1e3, (double)r->d.points[i].bytes};
-        cJSON *item = cJSON_CreateDoubleArray(pair, 2);
+        char pair[64]; // on one line each
+        snprintf(pair, sizeof pair, "[%.3f, %lld]", r->d.points[i].seconds, (long long)r->d.points[i].bytes);
+        cJSON *item = cJSON_CreateRaw(pair);
         ok = item && cJSON_AddItemToArray(list, item);
     }
     return ok;

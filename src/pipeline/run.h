@@ -14,6 +14,7 @@ typedef struct osh_run {
     osh_pace pace; // own
     double started;
     bool profiling;       // the profile was started here, not by the caller
+    bool logging;         // so was the log file
     osh_matcher **marks;  // own [options' checkpoint]: the subgraphs that they name
 } osh_run;
 

@@ -65,7 +65,10 @@ static void mark(osh_ctx *cx, const osh_run *r, const char *subgraph)
 osh_status osh_run_watch(osh_ctx *cx, osh_run *r, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
-    if (opt->log_file && strcmp(opt->log_file, "none")) OSH_TRY(osh_log_file(cx, opt->log_file));
+    if (opt->log_file && strcmp(opt->log_file, "none")) {
+        OSH_TRY(osh_log_file(cx, opt->log_file));
+        r->logging = true;
+    }
     if (osh_profile_running(cx)) {
         if (opt->profile) OSH_FAIL(cx, OSH_E_USAGE, "--profile %s: the caller has started a profile", opt->profile);
     } else {
@@ -98,9 +101,10 @@ osh_status osh_run_start(osh_ctx *cx, osh_run *r)
     OSH_TRY(open_marks(cx, r));
     OSH_TRY(osh_pace_init(cx, &r->pace, p));
     forget_done(r);
-    if (!p->opt->log_file) {
+    if (!p->opt->log_file && !osh_log_has_file(cx)) { // a caller may have opened one
         if (!(path = osh_path_join(cx, osh_emit_dir(r->emitter), "oneshot.log"))) OSH_TRY(OSH_E_NOMEM);
         OSH_TRY(osh_log_file(cx, path));
+        r->logging = true;
     }
     osh_log_line(cx, "begin", "oneshot %s, %s, %d modules, %ld samples, %d threads", osh_version(),
                  osh_pipeline_name(p->pipeline), p->n_linears, (long)p->data.n, osh_threads(cx));
@@ -113,7 +117,7 @@ void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc)
 {
     if (r->profiling) osh_profile_stop(cx);
     osh_log_line(cx, rc ? "failed" : "done", "%s", rc ? osh_error_text(cx) : "");
-    osh_log_file(cx, NULL);
+    if (r->logging) osh_log_file(cx, NULL);
     for (size_t k = 0; r->marks && k < r->plan->opt->checkpoint.n; k++) osh_matcher_free(cx, r->marks[k]);
     osh_free(cx, r->marks);
     osh_pace_deinit(cx, &r->pace);

@@ -258,12 +258,15 @@ static void log_file_of_whole_lines(void **state)
     osh_status rc = osh_log_file(cx, path);
     osh_log_line(cx, "failed", "two\nlines, %s", big);
     osh_log_line(cx, "done", "%s", "");
+    bool open_before = osh_log_has_file(cx);
     osh_log_file(cx, NULL);
+    bool open_after = osh_log_has_file(cx);
     osh_log_line(cx, "begin", "nowhere");
     osh_status again = osh_log_file(cx, path); // appends
     osh_log_line(cx, "begin", "again");
     restore();
     assert_int_equal(rc | again, OSH_OK);
+    assert_true(open_before && !open_after);
     assert_ok(cx, osh_file_read_all(cx, &p, &n, path, 0));
     int lines = 0;
     for (size_t i = 0; i < n; i++) lines += p[i] == '\n';
