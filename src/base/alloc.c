@@ -3,7 +3,8 @@
  *   | head 64 bytes: size, class . | n bytes of the caller ... |
  *   ^ aligned_alloc                ^ what is returned, a cache line's start
  *
- * After osh_mem_tune a block of MMAP_BYTES or more is a mapping of its own and leaves the process when it is freed. */
+ * After osh_mem_tune a block of MMAP_BYTES or more is a mapping of its own. Freed, it is kept for the next block of its size
+ * while live and kept blocks together are within the peak of the live ones; then it leaves the process. */
 #include "base/ctx.h"
 
 #include <fcntl.h>
@@ -41,6 +42,62 @@ static bool must_fail(osh_shared *sh)
     if (atomic_fetch_sub(&sh->fail_after, 1) != 1) return false;
     atomic_store(&sh->fail_hit, true);
     return true;
+}
+
+#if defined(__has_feature) // clang; gcc defines the name
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
+#ifdef __SANITIZE_ADDRESS__
+enum { KEEPS = 0 }; // the use of a block that was freed is to be seen
+#else
+enum { KEEPS = 1 };
+#endif
+
+static bool is_large(size_t block) { return KEEPS && block + ALIGN >= MMAP_BYTES; }
+
+static void drop_one(osh_kept *k, int i)
+{
+    free(k->at[i].base);
+    k->bytes -= osh_mem_gross(k->at[i].block - ALIGN);
+    memmove(&k->at[i], &k->at[i + 1], (size_t)(--k->n - i) * sizeof *k->at);
+}
+
+/* A kept block of this size; NULL: none, and there is room for a new one of it, which is counted as used already. */
+static void *take_kept(osh_shared *sh, size_t block)
+{
+    osh_kept *k = &sh->kept;
+    void *base = NULL;
+
+    pthread_mutex_lock(&k->lock);
+    for (int i = k->n - 1; i >= 0 && !base; i--) {
+        if (k->at[i].block != block) continue;
+        base = k->at[i].base;
+        k->bytes -= osh_mem_gross(block - ALIGN);
+        memmove(&k->at[i], &k->at[i + 1], (size_t)(--k->n - i) * sizeof *k->at);
+    }
+    while (k->n && atomic_load(&sh->used[OSH_MEM_HOST]) + k->bytes > atomic_load(&sh->used_peak[OSH_MEM_HOST]))
+        drop_one(k, 0);
+    pthread_mutex_unlock(&k->lock);
+    return base;
+}
+
+/* A freed block, not counted as used any more. */
+static void keep(osh_shared *sh, void *base, size_t block)
+{
+    osh_kept *k = &sh->kept;
+
+    pthread_mutex_lock(&k->lock);
+    if (k->n == OSH_MAX_KEPT) drop_one(k, 0);
+    k->at[k->n].base = base, k->at[k->n++].block = block;
+    k->bytes += osh_mem_gross(block - ALIGN);
+    pthread_mutex_unlock(&k->lock);
+}
+
+void osh_mem_drop_kept(osh_shared *sh)
+{
+    while (sh->kept.n) drop_one(&sh->kept, 0);
 }
 
 static void raise(_Atomic size_t *peak, size_t now)
@@ -101,7 +158,9 @@ void *osh_alloc(osh_ctx *cx, size_t n_bytes)
         return NULL;
     }
     if (!count(cx, n_bytes)) return NULL;
-    base = aligned_alloc(ALIGN, block_bytes(n_bytes));
+    size_t block = block_bytes(n_bytes);
+    if (is_large(block)) base = take_kept(cx->sh, block);
+    if (!base) base = aligned_alloc(ALIGN, block);
     head h = {n_bytes, cx->mem_class};
     if (!base) {
         uncount(cx, &h);
@@ -160,8 +219,11 @@ char *osh_sprintf(osh_ctx *cx, const char *fmt, ...)
 void osh_free(osh_ctx *cx, void *p)
 {
     if (!p) return;
-    uncount(cx, head_of(p));
-    free(head_of(p));
+    head *h = head_of(p);
+    size_t block = block_bytes(h->n_bytes);
+    uncount(cx, h);
+    if (is_large(block)) keep(cx->sh, h, block);
+    else free(h);
 }
 
 osh_mem_class osh_mem_use(osh_ctx *cx, osh_mem_class c)

@@ -39,9 +39,20 @@ typedef struct osh_open_scope { // a stage that this thread is in
 } osh_open_scope;
 enum { OSH_MAX_SCOPES = 16 };
 
+/* Large blocks that were freed and wait for another of their size: the same shapes come again for each batch, and a fresh
+ * mapping costs a page fault for each of its pages. */
+enum { OSH_MAX_KEPT = 32 };
+typedef struct osh_kept {
+    pthread_mutex_t lock;
+    int n;
+    size_t bytes; // gross
+    struct { void *base; size_t block; } at[OSH_MAX_KEPT]; // own: oldest first
+} osh_kept;
+
 typedef struct osh_shared {
     _Atomic size_t live, peak;
     _Atomic size_t used[OSH_MEM_N], used_peak[OSH_MEM_N], limit[OSH_MEM_N]; // gross; HOST: of all classes
+    osh_kept kept;              // used + kept.bytes stays within used_peak: the process never grows by what is kept
     _Atomic int64_t fail_after; // counts down to the allocation that fails; <= 0: off
     _Atomic bool fail_hit;
     _Atomic int64_t read_bytes, written_bytes;
@@ -65,6 +76,7 @@ struct osh_ctx {
 osh_status osh_pool_new(osh_pool **out, osh_shared *sh, int n_threads);
 void osh_pool_free(osh_pool *pool);
 void osh_log_close(osh_shared *sh);
+void osh_mem_drop_kept(osh_shared *sh); // back to the system
 void osh_log_stage(osh_shared *sh, const char *step, int64_t bytes); // a line of the log file
 void osh_profile_free(osh_profile *p);
 #endif

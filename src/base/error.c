@@ -37,6 +37,7 @@ osh_status osh_ctx_new(osh_ctx **out, int n_threads)
     cx->sh = calloc(1, sizeof *cx->sh);
     if (!cx->sh) goto done;
     pthread_mutex_init(&cx->sh->log.lock, NULL);
+    pthread_mutex_init(&cx->sh->kept.lock, NULL);
     cx->sh->log.start = osh_now();
     cx->sh->log.fd = -1;
     osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_NONE);
@@ -56,6 +57,8 @@ void osh_ctx_free(osh_ctx *cx)
         osh_profile_free(cx->sh->profile);
         osh_log_close(cx->sh);
         pthread_mutex_destroy(&cx->sh->log.lock);
+        osh_mem_drop_kept(cx->sh);
+        pthread_mutex_destroy(&cx->sh->kept.lock);
         free(cx->sh);
     }
     free(cx);

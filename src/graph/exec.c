@@ -57,8 +57,9 @@ static void drop(osh_ctx *cx, job *j, int v, int done_node)
 /* Token, sample and channel of the first non-finite element. */
 static osh_status check_finite(osh_ctx *cx, const job *j, int node, const osh_tensor *x)
 {
-    int64_t at = osh_find_nonfinite(x->data, x->dtype, osh_tensor_numel(x));
-    if (at < 0) return OSH_OK;
+    int64_t at = -1;
+    osh_status rc = osh_first_nonfinite(cx, &at, x);
+    if (rc || at < 0) return rc;
     int64_t width = x->shape[1], token = at / width, s = 0;
     while (s + 1 < j->b->seqs.n && j->b->offsets[s + 1] <= token) s++;
     const osh_node *n = &j->g->nodes[node];

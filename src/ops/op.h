@@ -48,6 +48,8 @@ const osh_op *osh_op_find(const char *name); // NULL: unknown
 size_t osh_op_count(void);
 const osh_op *osh_op_at(size_t i);
 osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a); // the fastest CPU column
+/* Index of the first element that is a NaN or an infinity, -1: there is none. On all threads. */
+osh_status osh_first_nonfinite(osh_ctx *cx, int64_t *at, const osh_tensor *x);
 
 /* ---- attributes of the model ops ---- */
 typedef struct {

@@ -287,6 +287,31 @@ static void test_bad_token(void **state)
     osh_ctx_free(cx);
 }
 
+/* The first of several, in any chunk, for any number of threads. */
+static void test_first_nonfinite(void **state)
+{
+    (void)state;
+    const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
+    const int64_t plant[] = {-1, 0, 65535, 65536, 199999, 131071};
+    const float bad[] = {NAN, INFINITY, -INFINITY};
+
+    for (int k = 0; k < 18; k++) {
+        osh_ctx *cx = NULL;
+        int64_t at = 7, want = plant[k % 6];
+        assert_int_equal(osh_ctx_new(&cx, k % 2 ? 1 : 3), OSH_OK);
+        guarded x = guarded_new(cx, dts[k / 6], 2, 1000, 200);
+        guarded_fill(&x, 1, 60000);
+        if (want >= 0) {
+            osh_from_f32(osh_elem(&x.t, want), x.t.dtype, &bad[k % 3], 1);
+            osh_from_f32(osh_elem(&x.t, 199999), x.t.dtype, &bad[k % 3], 1);
+        }
+        assert_int_equal(osh_first_nonfinite(cx, &at, &x.t), OSH_OK);
+        assert_int_equal(at, want);
+        guarded_free(cx, &x);
+        osh_ctx_free(cx);
+    }
+}
+
 static void fill_rope(osh_rope_attr *at, int64_t dim)
 {
     *at = (osh_rope_attr){.head_dim = dim, .rotary_dim = dim, .attention_scaling = 1};
@@ -303,6 +328,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fast_equals_ref), cmocka_unit_test(test_same_bytes),
         cmocka_unit_test(test_scratch_and_shapes), cmocka_unit_test(test_torture), cmocka_unit_test(test_bad_token),
+        cmocka_unit_test(test_first_nonfinite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,8 @@
 /* test_base_alloc.c - counting, alignment, overflow and injected failure. */
 #include "torture.h"
 
+#include <malloc.h>
+
 static void counts_and_aligns(void **state)
 {
     osh_ctx *cx;
@@ -124,12 +126,49 @@ static void peak_of_the_process(void **state)
     osh_ctx_free(cx);
 }
 
+/* A large block that is freed serves the next one of its size; what is kept never makes the process larger than its live
+ * blocks have made it. */
+static void keeps_large_blocks(void **state)
+{
+#if defined(__SANITIZE_ADDRESS__) || !defined(__GLIBC__)
+    skip(); // there nothing is kept
+#else
+    enum { MB = 1 << 20 };
+    osh_ctx *cx;
+    osh_mem_tune();
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    size_t before = mallinfo2().hblkhd;
+    char *a = osh_alloc(cx, MB), *b = osh_alloc(cx, MB + 1), *was = a;
+    memset(a, 1, MB);
+    osh_free(cx, a);
+    a = osh_calloc(cx, 1, MB);
+    assert_ptr_equal(a, was);
+    for (int i = 0; i < MB; i++) assert_int_equal(a[i], 0);
+    osh_free(cx, a), osh_free(cx, b);
+    assert_true(mallinfo2().hblkhd - before >= 2 * MB); // both kept
+    assert_int_equal(osh_mem_used(cx, OSH_MEM_HOST), 0);
+    assert_int_equal(osh_mem_live(cx), 0);
+    a = osh_alloc(cx, MB + 100000); // the first one must go
+    assert_true(mallinfo2().hblkhd - before <= osh_mem_used_peak(cx, OSH_MEM_HOST));
+    char *c = osh_alloc(cx, MB / 2);
+    assert_true(mallinfo2().hblkhd - before <= osh_mem_used_peak(cx, OSH_MEM_HOST));
+    osh_free(cx, a), osh_free(cx, c);
+    for (size_t i = 0; i < 100; i++) { // more sizes than are kept
+        osh_free(cx, osh_alloc(cx, MB / 4 + 8192 * i));
+        assert_true(mallinfo2().hblkhd - before <= osh_mem_used_peak(cx, OSH_MEM_HOST));
+    }
+    osh_ctx_free(cx);
+    assert_int_equal(mallinfo2().hblkhd, before);
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_and_aligns),    cmocka_unit_test(zeroes_and_refuses_overflow),
         cmocka_unit_test(realloc_keeps_content), cmocka_unit_test(nth_allocation_fails),
         cmocka_unit_test(torture_counts),       cmocka_unit_test(peak_of_the_process),
+        cmocka_unit_test(keeps_large_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

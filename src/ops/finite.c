@@ -1,0 +1,33 @@
+/* finite.c - the search for NaN and Inf in a whole tensor, on all threads: every output of every op goes through it. */
+#include "ops/kernel.h"
+
+#include <stdatomic.h>
+
+enum { PIECE = 1 << 16 }; // elements of one chunk
+
+typedef struct finite_job {
+    const osh_tensor *x;
+    _Atomic int64_t first; // so far
+} finite_job;
+
+static osh_status finite_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    finite_job *j = user;
+    int64_t from = chunk * PIECE, n = osh_min64(PIECE, osh_tensor_numel(j->x) - from), old = atomic_load(&j->first);
+
+    (void)cx, (void)worker;
+    if (from > old) return OSH_OK;
+    int64_t at = osh_find_nonfinite(osh_elem(j->x, from), j->x->dtype, n);
+    if (at < 0) return OSH_OK;
+    while (from + at < old && !atomic_compare_exchange_weak(&j->first, &old, from + at)) {}
+    return OSH_OK;
+}
+
+osh_status osh_first_nonfinite(osh_ctx *cx, int64_t *at, const osh_tensor *x)
+{
+    finite_job j = {.x = x, .first = INT64_MAX};
+    osh_status rc = osh_parallel_for(cx, osh_div_up(osh_tensor_numel(x), PIECE), finite_chunk, &j);
+
+    *at = j.first == INT64_MAX ? -1 : j.first;
+    return rc;
+}
