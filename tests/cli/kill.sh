@@ -6,8 +6,17 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 kills=${KILLS:-50}
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 RANDOM=42
-one() { # method, output
-    "$ONESHOT" --model "$model" --scheme W4A16 --method "$1" --ignore lm_head --dataset "$model/data/calibration.jsonl" \
+declare -A how=(
+    [gptq]="--scheme W4A16 --method gptq"
+    [rtn]="--scheme W4A16 --method rtn"
+    [asym]="--scheme W4A16_ASYM --method gptq --sequential-targets Linear"
+    [int8]="--scheme W8A8 --method gptq --propagate-error false"
+    [fp8]="--scheme FP8 --method gptq"
+    [basic]="--scheme W8A16 --method gptq --pipeline basic"
+)
+names=(gptq asym gptq int8 rtn fp8 gptq basic)
+one() { # how, output
+    "$ONESHOT" --model "$model" ${how[$1]} --ignore lm_head --dataset "$model/data/calibration.jsonl" \
         --num-calibration-samples 5 --max-seq-length 64 --max-shard-size 1MB --progress none --threads 1 --output "$2" "${@:3}"
 }
 injected() { LD_PRELOAD=$OSH_TOOLS/inject.so "$@"; }
@@ -17,9 +26,9 @@ same() { # output, wanted, what happened
     diff -u "$2" got.txt >diff.txt || { echo "$3: other files than those of a run without"; cat diff.txt; exit 1; }
     [ ! -e "$1.oneshot-partial" ] || { echo "$3: the partial directory is still there"; exit 1; }
 }
-for method in gptq rtn; do
-    INJECT_COUNT=$PWD/calls.$method injected one $method plain.$method >/dev/null
-    sums plain.$method >want.$method
+for name in "${!how[@]}"; do
+    INJECT_COUNT=$PWD/calls.$name injected one $name plain.$name >/dev/null
+    sums plain.$name >want.$name
 done
 calls=$(cat calls.gptq)
 [ "$calls" -gt 100 ] || { echo "only $calls calls were counted"; exit 1; }
@@ -29,7 +38,7 @@ calls=$(cat calls.gptq)
 tiers=("" "--mem-opt-level 2" "--mem-opt-level 2" "--mem-opt-level 2 --scratch-compression zstd" "--batch-size 3" "--threads 2")
 n=0 chains=0 resumed=0
 while [ $n -lt "$kills" ]; do
-    method=gptq; [ $((chains % 4)) = 3 ] && method=rtn
+    method=${names[chains % ${#names[@]}]}
     out=out.$chains
     while :; do
         at=$((RANDOM % (calls * 2 / 3) + 1))
