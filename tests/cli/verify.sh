@@ -79,7 +79,7 @@ fault "a flipped bit in a copied tensor" rtn 'norm.weight: differs from byte 30 
 fault "a flipped bit in the embedding" gptq 'embed_tokens.weight: differs' edit f flip model.embed_tokens.weight 99999 6
 fault "a zeroed input scale" fp8 'input_scale is 0' edit f fill $q0.input_scale 0 2 0000
 fault "rows of noise for codes, GPTQ" gptq "squared error is [0-9.]* times that of rounding" edit f noise $up2.weight_packed 0 32768
-fault "one row of noise, GPTQ" gptq "squared error of row 9 is" edit f noise $up2.weight_packed $((9 * 128)) 128
+fault "twenty rows of noise, GPTQ" gptq "squared error of row .* and so of" edit f noise $up2.weight_packed $((9 * 128)) $((20 * 128))
 fault "a wrong shape" rtn "has another shape" edit f shape $q0.weight_packed 32 256
 fault "a scale that lost a dimension" rtn "has another shape" edit f shape $q0.weight_scale 512
 fault "a wrong dtype" rtn "weight_scale: is F16, wanted BF16" edit f dtype $q0.weight_scale F16
