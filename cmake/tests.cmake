@@ -89,6 +89,9 @@ if(TARGET oneshot)
       add_test(NAME ${label}_${name}
                COMMAND bash ${CMAKE_SOURCE_DIR}/cmake/run_script.sh ${file} ${CMAKE_BINARY_DIR}/tests/${label}_${name}.dir)
       osh_test_props(${label}_${name} ${label} 900)
+      if(OSH_SANITIZE)
+        set_property(TEST ${label}_${name} APPEND PROPERTY ENVIRONMENT "KILLS=10") # of kill.sh: each run is slow
+      endif()
       set_property(TEST ${label}_${name} APPEND PROPERTY ENVIRONMENT
                    "ONESHOT=$<TARGET_FILE:oneshot>" "OSH_SOURCE_DIR=${CMAKE_SOURCE_DIR}"
                    "OSH_EXAMPLES=${CMAKE_BINARY_DIR}/tests" "OSH_TOOLS=${CMAKE_BINARY_DIR}/tests")
