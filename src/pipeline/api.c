@@ -16,6 +16,9 @@ const char *osh_version(void) { return OSH_VERSION; }
 static osh_status run_rest(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
+    int left = 0;
+    for (int i = 0; i < r->plan->n_linears; i++) left += !r->results[i].done;
+    if (!left) return OSH_OK;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_ROUND, -1);
     for (int i = 0; i < r->plan->n_linears; i++)
         if (!r->results[i].done) OSH_TRY(osh_run_linear_without_data(cx, r, i));
