@@ -3,8 +3,8 @@
  *   | head 64 bytes: size, class . | n bytes of the caller ... |
  *   ^ aligned_alloc                ^ what is returned, a cache line's start
  *
- * After osh_mem_tune a block of MMAP_BYTES or more is a mapping of its own. Freed, it is kept for the next block of its size
- * while live and kept blocks together are within the peak of the live ones; then it leaves the process. */
+ * After osh_mem_tune a block of MMAP_BYTES or more is a mapping of its own. Freed, it is kept for the next block of its
+ * size while live and kept blocks together are within the peak of the live ones; then it leaves the process. */
 #include "base/ctx.h"
 
 #include <fcntl.h>
@@ -257,8 +257,11 @@ size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c)
     return atomic_load(&cx->sh->used_peak[c]);
 }
 
-void osh_mem_trim(void)
+void osh_mem_trim(osh_ctx *cx)
 {
+    pthread_mutex_lock(&cx->sh->kept.lock);
+    osh_mem_drop_kept(cx->sh);
+    pthread_mutex_unlock(&cx->sh->kept.lock);
     malloc_trim(0);
 }
 

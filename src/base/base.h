@@ -80,7 +80,7 @@ void osh_mem_limit(osh_ctx *cx, osh_mem_class c, size_t n_bytes);
 size_t osh_mem_used(const osh_ctx *cx, osh_mem_class c);      // now; HOST: of all classes together
 size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c); // highest since the context's birth
 size_t osh_mem_gross(size_t n_bytes);            // what an allocation of n_bytes counts
-void osh_mem_trim(void); // of the process: free memory inside the heap goes back to the system
+void osh_mem_trim(osh_ctx *cx); // what is free goes back to the system
 void osh_mem_tune(void); // of the process: what is freed goes back to the system, so that its size follows the counts
 size_t osh_mem_live(const osh_ctx *cx); // bytes now
 size_t osh_mem_peak(const osh_ctx *cx); // highest so far

@@ -163,14 +163,20 @@ void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool
     }
 }
 
+static size_t scratch_bytes(const osh_graph *g, const osh_node *n, int64_t n_tokens, int n_threads)
+{
+    int64_t in_width[OSH_OP_MAX_IN] = {0};
+    if (!n->op->scratch) return 0;
+    for (int k = 0; k < n->op->n_in; k++) in_width[k] = g->values[n->in[k]].width;
+    return n->op->scratch(n->attr, in_width, g->values[n->out[0]].width, n_tokens, n_threads);
+}
+
 static size_t gross_of(const osh_graph *g, int v, int64_t n_tokens)
 {
     const osh_value *x = &g->values[v];
     size_t each = x->is_ids ? sizeof(int32_t) : osh_dtype_bytes(g->dtype);
     return osh_mem_gross((size_t)n_tokens * (size_t)x->width * each) + osh_mem_gross(sizeof(osh_tensor));
 }
-
-static size_t scratch_bytes(const osh_graph *g, const osh_node *n, int64_t n_tokens, int n_threads);
 
 typedef struct tally {
     size_t live, peak;
@@ -217,45 +223,4 @@ size_t osh_exec_peak(const osh_graph *g, int first, int n, const bool *run, cons
     }
     if (left) *left = t.live + arrays;
     return t.peak + arrays;
-}
-
-static size_t value_bytes(const osh_graph *g, int v, int64_t n_tokens)
-{
-    const osh_value *x = &g->values[v];
-    size_t each = x->is_ids ? sizeof(int32_t) : osh_dtype_bytes(g->dtype);
-    return (size_t)n_tokens * (size_t)x->width * each + sizeof(osh_tensor) +
-           256; // headers and alignment
-}
-
-static size_t scratch_bytes(const osh_graph *g, const osh_node *n, int64_t n_tokens, int n_threads)
-{
-    int64_t in_width[OSH_OP_MAX_IN] = {0};
-    if (!n->op->scratch) return 0;
-    for (int k = 0; k < n->op->n_in; k++) in_width[k] = g->values[n->in[k]].width;
-    return n->op->scratch(n->attr, in_width, g->values[n->out[0]].width, n_tokens, n_threads);
-}
-
-/* Values that came in count for the whole run (a caller may keep them), others from their node to
- * their last reader. */
-size_t osh_exec_bytes(const osh_graph *g, int first, int n, int64_t n_tokens, int n_threads)
-{
-    size_t base = 0, made = 0, peak = 0;
-    for (int v = 0; v < g->n_values; v++)
-        if (g->values[v].producer < first && g->values[v].last_use >= first)
-            base += value_bytes(g, v, n_tokens);
-    for (int i = first; i < first + n; i++) {
-        const osh_node *node = &g->nodes[i];
-        for (int k = 0; k < node->op->n_out; k++) made += value_bytes(g, node->out[k], n_tokens);
-        size_t now = base + made + scratch_bytes(g, node, n_tokens, n_threads);
-        if (now > peak) peak = now;
-        for (int k = 0; k < node->op->n_in; k++) {
-            const osh_value *x = &g->values[node->in[k]];
-            bool again = false; // q = k = one value: it goes once
-            for (int m = 0; m < k; m++) again |= node->in[m] == node->in[k];
-            if (!again && x->producer >= first && x->last_use == i)
-                made -= value_bytes(g, node->in[k], n_tokens);
-        }
-    }
-    if (base > peak) peak = base;
-    return peak + (size_t)g->n_values * (sizeof(void *) + sizeof(int)) + 256;
 }

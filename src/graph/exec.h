@@ -55,7 +55,4 @@ void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool
  * keep and run as there; hook[v] (or NULL): what the hook takes when v appears. *left: of the values that stay. */
 size_t osh_exec_peak(const osh_graph *g, int first, int n, const bool *run, const bool *in, const bool *keep,
                      const size_t *hook, int64_t n_tokens, int n_threads, size_t *left);
-/* Upper bound of host bytes that values and scratch take while [first, first + n) runs on n_tokens
- * tokens and live-in and live-out values are kept. */
-size_t osh_exec_bytes(const osh_graph *g, int first, int n, int64_t n_tokens, int n_threads);
 #endif

@@ -508,7 +508,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     bool *ever = NULL; // own
-    osh_mem_trim(); // what reading the data has left free is no part of the base
+    osh_mem_trim(cx); // what reading the data has left free is no part of the base
     int64_t anon = osh_mem_anon(), used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
     m->uncounted = (anon > used ? anon - used : 0) + LIBRARY_BYTES + (int64_t)osh_threads(cx) * THREAD_BYTES;
     m->base_bytes = m->uncounted + used;

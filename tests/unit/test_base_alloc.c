@@ -162,12 +162,58 @@ static void keeps_large_blocks(void **state)
 #endif
 }
 
+static osh_status take_in_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    ((void **)user)[chunk] = osh_alloc(cx, 1000);
+    return ((void **)user)[chunk] ? OSH_OK : OSH_E_NOMEM;
+}
+
+static void classes_and_limits(void **state)
+{
+    enum { BIG = 1 << 20 };
+    osh_ctx *cx;
+    assert_int_equal(osh_ctx_new(&cx, 3), OSH_OK);
+    void *host = osh_alloc(cx, BIG), *chunks[8];
+    assert_int_equal(osh_mem_use(cx, OSH_MEM_DEVICE), OSH_MEM_HOST);
+    void *device = osh_alloc(cx, BIG);
+    assert_ok(cx, osh_parallel_for(cx, 8, take_in_chunk, chunks)); // workers take the caller's class
+    size_t one = osh_mem_gross(BIG), few = osh_mem_gross(1000);
+    assert_true(one >= BIG && one < BIG + 16384);
+    assert_int_equal(osh_mem_used(cx, OSH_MEM_DEVICE), one + 8 * few);
+    assert_int_equal(osh_mem_used(cx, OSH_MEM_HOST), 2 * one + 8 * few);
+
+    osh_mem_limit(cx, OSH_MEM_DEVICE, 2 * one + 8 * few);
+    void *last = osh_alloc(cx, BIG); // exactly up to the limit
+    assert_non_null(last);
+    assert_null(osh_alloc(cx, 1));
+    assert_non_null(strstr(osh_error_text(cx), "device memory"));
+    osh_error_clear(cx);
+    osh_mem_use(cx, OSH_MEM_HOST);
+    void *more = osh_alloc(cx, BIG); // another class
+    assert_non_null(more);
+    osh_mem_limit(cx, OSH_MEM_HOST, osh_mem_used(cx, OSH_MEM_HOST));
+    assert_null(osh_calloc(cx, 1, 1));
+    assert_non_null(strstr(osh_error_text(cx), "host memory"));
+    osh_error_clear(cx);
+
+    osh_mem_move(cx, more, OSH_MEM_DEVICE); // a move is no allocation
+    assert_int_equal(osh_mem_used(cx, OSH_MEM_DEVICE), 3 * one + 8 * few);
+    osh_free(cx, more), osh_free(cx, last), osh_free(cx, device);
+    for (int i = 0; i < 8; i++) osh_free(cx, chunks[i]);
+    assert_int_equal(osh_mem_used(cx, OSH_MEM_DEVICE), 0);
+    assert_int_equal(osh_mem_used_peak(cx, OSH_MEM_DEVICE), 3 * one + 8 * few);
+    osh_free(cx, host);
+    assert_int_equal(osh_mem_used(cx, OSH_MEM_HOST), 0);
+    osh_ctx_free(cx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_and_aligns),    cmocka_unit_test(zeroes_and_refuses_overflow),
         cmocka_unit_test(realloc_keeps_content), cmocka_unit_test(nth_allocation_fails),
         cmocka_unit_test(torture_counts),       cmocka_unit_test(peak_of_the_process),
+        cmocka_unit_test(classes_and_limits),
         cmocka_unit_test(keeps_large_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -271,7 +271,8 @@ static void only_needed_nodes(void **state)
     close_model(&m);
 }
 
-static void memory_stays_under_the_bound(void **state)
+/* The run is held to what osh_exec_peak says: it must do with that, and not with much less. */
+static void memory_is_what_was_predicted(void **state)
 {
     static const char *const targets[] = {"LlamaDecoderLayer", "Linear", "re:.*"};
     for (size_t k = 0; k < sizeof targets / sizeof *targets; k++) {
@@ -279,33 +280,33 @@ static void memory_stays_under_the_bound(void **state)
         osh_partition *p = NULL;
         osh_batch *b = NULL;
         open_model(&m, "llama_yarn", 2);
-        bool *keep = calloc((size_t)m.g->n_values, sizeof *keep);
+        bool *keep = calloc((size_t)m.g->n_values, sizeof *keep), *in = calloc((size_t)m.g->n_values, sizeof *in);
+        bool *run = calloc((size_t)m.g->n_nodes, sizeof *run);
+        memset(run, true, (size_t)m.g->n_nodes);
         tiny_check(m.cx, osh_partition_new(m.cx, &p, m.g, &targets[k], 1, 1));
         tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes));
         tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, m.t.n_samples));
         for (int s = 0; s < p->n; s++) {
             const osh_subgraph *part = &p->parts[s];
-            size_t live = 0, base = osh_mem_live(m.cx);
-            for (int v = 0; v < m.g->n_values; v++)
-                if (b->values[v]) live += osh_tensor_bytes(b->values[v]);
-            for (int v = 0; v < m.g->n_values; v++) keep[v] = v == logits_of(m.g);
+            size_t brought = 0, left = 0;
+            for (int v = 0; v < m.g->n_values; v++) {
+                in[v] = b->values[v] != NULL;
+                if (in[v]) brought += osh_mem_gross(osh_tensor_bytes(b->values[v])) + osh_mem_gross(sizeof(osh_tensor));
+                keep[v] = v == logits_of(m.g);
+            }
             for (int i = 0; i < part->n_live_out; i++) keep[part->live_out[i]] = true;
-            size_t before = osh_mem_peak(m.cx);
-            tiny_check(m.cx, osh_exec_run(m.cx, m.g, part->first, part->n_nodes, NULL, m.w, b, keep,
-                                          NULL, true));
-            size_t bound =
-                osh_exec_bytes(m.g, part->first, part->n_nodes, b->n_tokens, osh_threads(m.cx));
-            size_t peak = osh_mem_peak(m.cx);
-            if (peak > before && peak - (base - live) > bound)
-                fail_msg("%s part %d: took %zu bytes, bound %zu", targets[k], s,
-                         peak - (base - live), bound);
-            if (peak > before)
-                printf("%s part %d: took %zu of %zu bytes\n", targets[k], s, peak - (base - live),
-                       bound);
+            size_t peak = osh_exec_peak(m.g, part->first, part->n_nodes, run, in, keep, NULL, b->n_tokens,
+                                        osh_threads(m.cx), &left);
+            size_t before = osh_mem_used(m.cx, OSH_MEM_HOST) - brought;
+            osh_mem_limit(m.cx, OSH_MEM_HOST, before + peak);
+            tiny_check(m.cx, osh_exec_run(m.cx, m.g, part->first, part->n_nodes, NULL, m.w, b, keep, NULL, true));
+            size_t now = osh_mem_used(m.cx, OSH_MEM_HOST) - before;
+            osh_mem_limit(m.cx, OSH_MEM_HOST, 0);
+            assert_true(now <= left && left <= now + 16384); // the arrays of a run, and of a batch
         }
         osh_batch_free(m.cx, b);
         osh_partition_free(m.cx, p);
-        free(keep);
+        free(keep), free(in), free(run);
         close_model(&m);
     }
 }
@@ -405,7 +406,7 @@ int main(void)
         cmocka_unit_test(hooks_are_called_once),
         cmocka_unit_test(linear_input_is_replaced),
         cmocka_unit_test(only_needed_nodes),
-        cmocka_unit_test(memory_stays_under_the_bound),
+        cmocka_unit_test(memory_is_what_was_predicted),
         cmocka_unit_test(nonfinite_is_named),
         cmocka_unit_test(nonfinite_weight_is_named),
         cmocka_unit_test(missing_pieces_are_named),
