@@ -306,13 +306,15 @@ static osh_status warn_unmatched(osh_ctx *cx, const osh_plan *p, const candidate
     osh_status rc = OSH_OK;
     for (size_t m = 0; m < p->recipe->n; m++) {
         const osh_modifier *mod = &p->recipe->modifiers[m];
-        size_t k = 0;
+        const osh_strs *targets = &mod->schemes[0].targets;
+        size_t k = 0; // the matcher has each once
         if (mod->replaced) continue;
-        for (size_t i = 0; i < mod->n_schemes; i++)
-            for (size_t t = 0; t < mod->schemes[i].targets.n; t++, k++)
-                if (mod->n_schemes == 1 && !osh_matcher_hits(mod->targets, k))
-                    osh_log(cx, OSH_LOG_WARN, "target %s of %s matches no module", mod->schemes[i].targets.items[t],
-                            mod->type->name);
+        for (size_t i = 0; mod->n_schemes == 1 && i < targets->n; i++) {
+            bool again = false;
+            for (size_t h = 0; h < i; h++) again |= !strcmp(targets->items[h], targets->items[i]);
+            if (!again && !osh_matcher_hits(mod->targets, k++))
+                osh_log(cx, OSH_LOG_WARN, "target %s of %s matches no module", targets->items[i], mod->type->name);
+        }
         if (mod->ignore.n) OSH_TRY(match_ignored(cx, p, mod, cs));
         for (size_t t = 0; t < mod->ignore.n; t++)
             if (!osh_matcher_hits(mod->ignored, t))
