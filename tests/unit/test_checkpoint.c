@@ -1,40 +1,10 @@
 /* test_checkpoint.c - model directories: one file, shards with an index, and their disagreements. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
-#include "base/file.h"
 #include "io/checkpoint.h"
-
-typedef struct fixture {
-    osh_ctx *cx;
-    char dir[64];
-} fixture;
-
-static void put(fixture *f, const char *name, const void *p, size_t n)
-{
-    char *path = osh_path_join(f->cx, f->dir, name);
-    assert_int_equal(osh_file_write_all(f->cx, path, p, n), OSH_OK);
-    osh_free(f->cx, path);
-}
-
-static void put_text(fixture *f, const char *name, const char *text)
-{
-    put(f, name, text, strlen(text));
-}
-
-static void drop(fixture *f, const char *name)
-{
-    char *path = osh_path_join(f->cx, f->dir, name);
-    assert_int_equal(unlink(path), 0);
-    osh_free(f->cx, path);
-}
+#include "unit/dir_fixture.h"
 
 /* A shard with U8 tensors of shape [2, 3], named by the letters of names; element i of 'a' is
  * 'a' + i. */
@@ -59,22 +29,9 @@ static void put_shard(fixture *f, const char *file, const char *names)
 
 static int setup(void **state)
 {
-    fixture *f = calloc(1, sizeof *f);
-    strcpy(f->dir, "test_checkpoint.XXXXXX");
-    if (!mkdtemp(f->dir) || osh_ctx_new(&f->cx, 1)) return -1;
-    put_text(f, "config.json", "{\"architectures\": [\"LlamaForCausalLM\"]}");
-    *state = f;
+    if (setup_dir(state)) return -1;
+    put_text(*state, "config.json", "{\"architectures\": [\"LlamaForCausalLM\"]}");
     return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture *f = *state;
-    int leaked = osh_mem_live(f->cx) != 0;
-    osh_dir_remove(f->cx, f->dir);
-    osh_ctx_free(f->cx);
-    free(f);
-    return leaked;
 }
 
 static osh_checkpoint *open_dir(fixture *f)
@@ -341,7 +298,7 @@ static void test_torture(void **state)
     }
 }
 
-#define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown_dir)
 int main(void)
 {
     const struct CMUnitTest tests[] = {

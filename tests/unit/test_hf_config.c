@@ -1,51 +1,14 @@
 /* test_hf_config.c - config.json: what transformers makes of the same file, and what is refused. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-#include <cmocka.h>
 
-#include "base/file.h"
 #include "io/hf_config.h"
-
-typedef struct fixture {
-    osh_ctx *cx;
-    char dir[64], path[128];
-} fixture;
-
-static int setup(void **state)
-{
-    fixture *f = calloc(1, sizeof *f);
-    strcpy(f->dir, "test_hf_config.XXXXXX");
-    if (!mkdtemp(f->dir) || osh_ctx_new(&f->cx, 1)) return -1;
-    snprintf(f->path, sizeof f->path, "%s/config.json", f->dir);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture *f = *state;
-    int leaked = osh_mem_live(f->cx) != 0;
-    osh_dir_remove(f->cx, f->dir);
-    osh_ctx_free(f->cx);
-    free(f);
-    return leaked;
-}
-
-static void put(fixture *f, const char *text)
-{
-    assert_int_equal(osh_file_write_all(f->cx, f->path, text, strlen(text)), OSH_OK);
-}
+#include "unit/dir_fixture.h"
 
 static osh_hf_config *open_text(fixture *f, const char *text)
 {
     osh_hf_config *c = NULL;
-    put(f, text);
+    put_text(f, "config.json", text);
     if (osh_hf_config_open(f->cx, &c, f->dir)) fail_msg("%s: %s", text, osh_error_text(f->cx));
     return c;
 }
@@ -53,7 +16,7 @@ static osh_hf_config *open_text(fixture *f, const char *text)
 static void check_text(fixture *f, osh_status rc, const char *text, const char *words)
 {
     osh_hf_config *c = NULL;
-    put(f, text);
+    put_text(f, "config.json", text);
     assert_int_equal(osh_hf_config_open(f->cx, &c, f->dir), rc);
     assert_null(c);
     if (!strstr(osh_error_text(f->cx), words))
@@ -251,9 +214,10 @@ static void test_refused(void **state)
                "quantization_config is not an object");
 
     osh_hf_config *c = NULL;
-    assert_int_equal(unlink(f->path), 0);
+    drop(f, "config.json");
     assert_int_equal(osh_hf_config_open(f->cx, &c, f->dir), OSH_E_IO);
-    assert_non_null(strstr(osh_error_text(f->cx), f->path));
+    assert_non_null(strstr(osh_error_text(f->cx), f->dir));
+    assert_non_null(strstr(osh_error_text(f->cx), "/config.json"));
     osh_error_clear(f->cx);
 }
 
@@ -279,7 +243,7 @@ static void test_with_quantization(void **state)
                "{\"tie_word_embeddings\":false,\"quantization_config\":{\"q\": 1}}");
     check_edit(f, "{\"initializer_range\": NaN, \"x\": [-Infinity]}", false,
                "{\"initializer_range\": NaN, \"x\": [-Infinity], \"quantization_config\": {\"q\": 1}}");
-    put(f, "{\n  \"z\": 1\n}\n");
+    put_text(f, "config.json", "{\n  \"z\": 1\n}\n");
     osh_hf_config *c = NULL;
     char *out = NULL;
     cJSON *tree = NULL;
@@ -297,7 +261,7 @@ static void test_with_quantization(void **state)
 static void test_torture(void **state)
 {
     fixture *f = *state;
-    put(f, "{\"architectures\": [\"LlamaForCausalLM\"], \"rope_scaling\": {\"type\": \"linear\", "
+    put_text(f, "config.json", "{\"architectures\": [\"LlamaForCausalLM\"], \"rope_scaling\": {\"type\": \"linear\", "
            "\"factor\": 0}}");
     for (int64_t k = 1;; k++) {
         osh_hf_config *c = NULL;
@@ -321,12 +285,12 @@ static void test_torture(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_like_transformers, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_fields, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_rope_unknown, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_with_quantization, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_torture, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_like_transformers, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(test_fields, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(test_rope_unknown, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(test_refused, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(test_with_quantization, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(test_torture, setup_dir, teardown_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
