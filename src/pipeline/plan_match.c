@@ -12,6 +12,7 @@ typedef struct candidate { // a module that could be quantized
     int64_t tensor;
     int module;
     int scheme;            // global index, -1
+    bool unknown;          // to the graph: copied, whatever the targets are
 } candidate;
 
 typedef struct candidates { candidate *c; int64_t n; } candidates;
@@ -41,27 +42,59 @@ static bool ends_with(const char *s, size_t n, const char *tail)
     return n >= t && !memcmp(s + n - t, tail, t);
 }
 
-static osh_status from_graph(osh_ctx *cx, candidates *cs, const osh_plan *p)
-{
-    osh_status rc = OSH_OK;
-    const osh_graph *g = p->graph;
-    OSH_NEW(cx, cs->c, g->n_modules);
-    for (int m = 0; m < g->n_modules; m++) {
-        const osh_module *mod = &g->modules[m];
-        if (mod->node < 0 || (strcmp(mod->cls, "Linear") && strcmp(mod->cls, "Embedding"))) continue;
-        int w = g->nodes[mod->node].w[0];
-        OSH_TRY(add(cx, cs, mod->name, strlen(mod->name), mod->cls, g->weights[w].tensor, m));
-    }
-done:
-    return rc;
-}
-
 static bool is_embedding(const char *name, size_t n)
 {
     static const char *const tails[] = {"embed_tokens", "wte", "wpe", "embeddings", "embed_in"};
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
         if (ends_with(name, n, tails[i])) return true;
     return false;
+}
+
+/* A 2-D floating `weight` that is neither a norm's nor a quantized one: n becomes the length of its module's name. */
+static bool is_module(const osh_st_entry *e, size_t *n)
+{
+    *n = strlen(e->name);
+    if (e->ndim != 2 || !ends_with(e->name, *n, ".weight")) return false;
+    if (e->dtype != OSH_BF16 && e->dtype != OSH_F16 && e->dtype != OSH_F32) return false;
+    *n -= strlen(".weight");
+    return !ends_with(e->name, *n, "norm");
+}
+
+/* Modules that the architecture's template does not have, MTP heads say, are copied; a loader that knows them must not
+ * look for codes there, so they stand in ignore. */
+static osh_status add_unknown(osh_ctx *cx, candidates *cs, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_map *known = NULL; // own
+    OSH_TRY(osh_map_new(cx, &known, (size_t)cs->n));
+    for (int64_t i = 0; i < cs->n; i++) OSH_TRY(osh_map_put(cx, known, cs->c[i].name, strlen(cs->c[i].name), i));
+    for (int64_t i = 0; i < p->ck->n_tensors; i++) {
+        const osh_st_entry *e = p->ck->tensors[i].e;
+        int64_t at;
+        size_t n;
+        if (!is_module(e, &n) || is_embedding(e->name, n) || osh_map_get(known, e->name, n, &at)) continue;
+        OSH_TRY(add(cx, cs, e->name, n, "Linear", i, -1));
+        cs->c[cs->n - 1].unknown = true;
+    }
+done:
+    osh_map_free(cx, known);
+    return rc;
+}
+
+static osh_status from_graph(osh_ctx *cx, candidates *cs, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->graph;
+    OSH_NEW(cx, cs->c, g->n_modules + p->ck->n_tensors);
+    for (int m = 0; m < g->n_modules; m++) {
+        const osh_module *mod = &g->modules[m];
+        if (mod->node < 0 || (strcmp(mod->cls, "Linear") && strcmp(mod->cls, "Embedding"))) continue;
+        int w = g->nodes[mod->node].w[0];
+        OSH_TRY(add(cx, cs, mod->name, strlen(mod->name), mod->cls, g->weights[w].tensor, m));
+    }
+    OSH_TRY(add_unknown(cx, cs, p));
+done:
+    return rc;
 }
 
 /* A tied head has no tensor of its own, but loaders make a Linear of it: it is matched, and stands in ignore. */
@@ -87,11 +120,8 @@ static osh_status from_names(osh_ctx *cx, candidates *cs, const osh_plan *p)
     OSH_NEW(cx, cs->c, p->ck->n_tensors + 1);
     for (int64_t i = 0; i < p->ck->n_tensors; i++) {
         const osh_st_entry *e = p->ck->tensors[i].e;
-        size_t n = strlen(e->name);
-        if (e->ndim != 2 || !ends_with(e->name, n, ".weight")) continue;
-        if (e->dtype != OSH_BF16 && e->dtype != OSH_F16 && e->dtype != OSH_F32) continue;
-        n -= strlen(".weight");
-        if (ends_with(e->name, n, "norm")) continue;
+        size_t n;
+        if (!is_module(e, &n)) continue;
         OSH_TRY(add(cx, cs, e->name, n, is_embedding(e->name, n) ? "Embedding" : "Linear", i, -1));
     }
     OSH_TRY(add_tied_head(cx, cs, p));
@@ -335,6 +365,7 @@ osh_status osh_plan_match(osh_ctx *cx, osh_plan *p)
     OSH_NEW(cx, p->linears, cs.n);
     for (int64_t i = 0; i < cs.n; i++) {
         int modifier = -1;
+        if (cs.c[i].unknown) continue;
         OSH_TRY(match_one(cx, p, &cs.c[i], first_of, &modifier));
         if (modifier >= 0) OSH_TRY(make_linear(cx, p, &cs.c[i], modifier));
     }

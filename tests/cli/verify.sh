@@ -21,6 +21,17 @@ for out in rtn gptq asym w8a8 w8a16 fp8; do
     "$ONESHOT" verify again --model "$model" >log || { echo "$out, rewritten, is sound:"; cat log; exit 1; }
     rm -rf again
 done
+# tensors that the architecture does not know are copied, a tied head that is quantized is untied
+cp -r "$model" mtp && chmod -R u+w mtp && edit mtp dup model.layers.3.mlp.up_proj.weight model.layers.4.mtp.fc.weight
+"$ONESHOT" --model mtp --scheme W4A16 --ignore lm_head --output mtp.out --progress none >/dev/null
+"$ONESHOT" verify mtp.out --model mtp >log || { cat log; exit 1; }
+grep -q '"name": "model.layers.4.mtp.fc.weight", .*"rule": "copied"' mtp.out/oneshot-manifest.json
+grep -q '"model.layers.4.mtp.fc"' mtp.out/config.json || { echo "mtp.fc is not in ignore"; exit 1; }
+"$ONESHOT" plan --model mtp --scheme W4A16 --ignore lm_head --json | tr -d ' \n' >plan.txt
+grep -q '"name":"model.layers.4.mtp.fc.weight","rule":"copied"' plan.txt
+"$ONESHOT" --model "$model" --scheme W8A16 --targets Linear --targets 're:lm_head$' --output head --progress none >/dev/null
+"$ONESHOT" verify head --model "$model" >log || { cat log; exit 1; }
+
 cp -r "$model" other && chmod -R u+w other && edit other noise model.layers.2.mlp.up_proj.weight 1001 1
 "$ONESHOT" --model other --output other.out --scheme W4A16 --ignore lm_head --max-shard-size 1MB --progress none >/dev/null
 

@@ -1,0 +1,89 @@
+/* test_manifest.c - every tensor of a source has one fate: quantized or copied; a plan that loses one, or has two for
+ * it, is refused. */
+#include "pipeline/manifest.h"
+#include "torture.h"
+
+typedef struct fixture {
+    osh_st_entry source[3], out[5];
+    osh_ckpt_tensor tensors[3];
+    osh_out_tensor info[5];
+    osh_linear linear;
+    osh_checkpoint ck;
+    osh_plan plan;
+} fixture;
+
+/* q.weight becomes q.weight_packed and q.weight_scale; norm.weight and mtp.fc.weight are copied. */
+static void make(fixture *f)
+{
+    static char *const names[] = {"q.weight", "norm.weight", "mtp.fc.weight"};
+    static char *const outs[] = {"q.weight_packed", "q.weight_scale", "norm.weight", "mtp.fc.weight"};
+    memset(f, 0, sizeof *f);
+    for (int i = 0; i < 3; i++) {
+        f->source[i].name = names[i];
+        f->tensors[i].e = &f->source[i];
+    }
+    for (int i = 0; i < 4; i++) {
+        f->out[i].name = outs[i];
+        f->info[i] = (osh_out_tensor){.source = i < 2 ? -1 : i - 1, .linear = i < 2 ? 0 : -1, .leaf = i};
+    }
+    f->linear = (osh_linear){.name = "q", .tensor = 0, .first_out = 0, .n_out = 2};
+    f->ck = (osh_checkpoint){.tensors = f->tensors, .n_tensors = 3};
+    f->plan = (osh_plan){
+        .ck = &f->ck, .linears = &f->linear, .n_linears = 1, .out = f->out, .out_info = f->info, .n_out = 4};
+}
+
+static void one_fate_each(void **state)
+{
+    osh_ctx *cx = NULL;
+    osh_fate *fate = NULL;
+    fixture f;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    make(&f);
+    assert_ok(cx, osh_plan_fates(cx, &fate, &f.plan));
+    assert_int_equal(fate[0], OSH_FATE_QUANTIZED);
+    assert_int_equal(fate[1], OSH_FATE_COPIED);
+    assert_int_equal(fate[2], OSH_FATE_COPIED);
+    osh_free(cx, fate);
+
+    f.plan.n_out = 3; // mtp.fc.weight is lost
+    assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan), "mtp.fc.weight is neither quantized nor");
+    make(&f);
+    f.plan.n_linears = 0; // so is q.weight
+    assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan), "q.weight is neither");
+    make(&f);
+    f.out[4] = f.source[0], f.info[4] = (osh_out_tensor){.source = 0, .linear = -1};
+    f.plan.n_out = 5; // q.weight stays beside its codes
+    assert_fails(cx, OSH_E_INTERNAL, osh_plan_fates(cx, &fate, &f.plan), "q.weight would be both");
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+/* A tied head that is quantized does not take the place of its embedding, and one that is untied is a second copy. */
+static void tied_heads(void **state)
+{
+    osh_ctx *cx = NULL;
+    osh_fate *fate = NULL;
+    fixture f;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    make(&f);
+    f.source[1].name = f.out[2].name = "model.embed_tokens.weight";
+    f.linear.name = "lm_head", f.linear.tensor = 1;
+    f.out[4] = f.source[0], f.info[4] = (osh_out_tensor){.source = 0, .linear = -1};
+    f.plan.n_out = 5;
+    assert_ok(cx, osh_plan_fates(cx, &fate, &f.plan));
+    for (int i = 0; i < 3; i++) assert_int_equal(fate[i], OSH_FATE_COPIED);
+    osh_free(cx, fate);
+    make(&f);
+    f.out[4].name = "lm_head.weight", f.info[4] = (osh_out_tensor){.source = 1, .linear = -1};
+    f.plan.n_out = 5;
+    assert_ok(cx, osh_plan_fates(cx, &fate, &f.plan));
+    assert_int_equal(fate[1], OSH_FATE_COPIED);
+    osh_free(cx, fate);
+    osh_ctx_free(cx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_fate_each), cmocka_unit_test(tied_heads)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
