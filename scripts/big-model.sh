@@ -17,7 +17,8 @@ for layers in "$@"; do
     for method in ${METHODS:-rtn gptq}; do
         job=(--model "$model" --scheme W4A16 --method $method --ignore lm_head --threads "$threads" --host-memory 2GiB)
         [ $method = rtn ] || job+=(--dataset "$model/calibration.jsonl")
-        predicted=$("$build/oneshot" plan "${job[@]}" --json | sed -n 's/^ *"host_bytes": \([0-9]*\),*$/\1/p' | tail -1)
+        predicted=$("$build/oneshot" plan "${job[@]}" --json |
+            sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' | head -1)
         start=$(date +%s)
         (ulimit -d $((2 << 20)) && exec "$build/tests/watch_memory" "$work/watched" "$build/oneshot" "${job[@]}" \
             --output "$work/out" --progress none >/dev/null)

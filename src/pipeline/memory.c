@@ -497,7 +497,8 @@ static osh_status choose(osh_ctx *cx, osh_plan *p, const budget *b, bool *ever)
     if (!all_fit(m, b)) OSH_TRY(choose_phases(cx, p, b));
     for (int i = 0; i + 1 < m->n_visits; i++) {
         int64_t more = m->visits[i + 1].first_load;
-        m->visits[i].prefetch = more && p->opt->prefetch && fits(&m->visits[i], b, more);
+        bool long_enough = osh_range_at(p, i).observe; // a pass alone would leave the reader behind, and the peak open
+        m->visits[i].prefetch = more && long_enough && p->opt->prefetch && fits(&m->visits[i], b, more);
     }
 done:
     return rc;
