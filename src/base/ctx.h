@@ -39,8 +39,8 @@ typedef struct osh_open_scope { // a stage that this thread is in
 } osh_open_scope;
 enum { OSH_MAX_SCOPES = 16 };
 
-/* Large blocks that were freed and wait for another of their size: the same shapes come again for each batch, and a fresh
- * mapping costs a page fault for each of its pages. */
+/* Large blocks that were freed and wait for another of their size: the same shapes come again for each batch, and a
+ * fresh mapping costs a page fault for each of its pages. */
 enum { OSH_MAX_KEPT = 32 };
 typedef struct osh_kept {
     pthread_mutex_t lock;
