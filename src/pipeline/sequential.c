@@ -319,6 +319,8 @@ static osh_status take_up(osh_ctx *cx, engine *e, int *start)
     for (int i = 0; i < r.n_live_out && found; i++)
         if (r.live_out[i] != e->p->graph->input_ids) OSH_TRY(osh_acts_adopt(cx, e->acts, r.live_out[i], &found));
     if (found) *start = last + 1;
+    osh_log(cx, OSH_LOG_INFO, "values behind %s %s", r.name,
+            found ? "are taken up from the disk" : "are not complete on the disk: starting from the tokens");
     for (int i = 0; i < r.n_live_out && !found; i++) osh_acts_drop(cx, e->acts, r.live_out[i]);
 done:
     return rc;
