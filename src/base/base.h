@@ -81,7 +81,7 @@ size_t osh_mem_used(const osh_ctx *cx, osh_mem_class c);      // now; HOST: of a
 size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c); // highest since the context's birth
 size_t osh_mem_gross(size_t n_bytes);            // what an allocation of n_bytes counts
 void osh_mem_trim(osh_ctx *cx); // what is free goes back to the system
-void osh_mem_tune(void); // of the process: what is freed goes back to the system, so that its size follows the counts
+void osh_mem_tune(void); // of the process: its size follows the counts, up to what is kept within their peak
 size_t osh_mem_live(const osh_ctx *cx); // bytes now
 size_t osh_mem_peak(const osh_ctx *cx); // highest so far
 void osh_mem_fail_after(osh_ctx *cx, int64_t n); // the n-th from now fails (1 = the next); <= 0: none
