@@ -13,6 +13,7 @@ typedef struct osh_verify {
     const osh_verify_options *opt; // view
     osh_checkpoint *ck;           // own: of the output; NULL: it cannot be opened
     cJSON *manifest;              // own; NULL: none
+    const cJSON *next_module;     // view of manifest: behind the module that was looked up last
     osh_options plan_options;     // its strings are own
     osh_plan *plan;               // own: what source and recipe make; NULL: no source
     osh_finding *findings;        // own

@@ -216,15 +216,19 @@ done:
     return rc;
 }
 
-/* What a run recorded of this module; < 0: nothing. */
-static double recorded(const osh_verify *v, const char *name)
+/* What a run recorded of this module; < 0: nothing. The manifest has the modules in the plan's order. */
+static double recorded(osh_verify *v, const char *name)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(v->manifest, "modules");
-    for (const cJSON *m = cJSON_IsArray(list) ? list->child : NULL; m; m = m->next) {
-        const cJSON *n = cJSON_GetObjectItemCaseSensitive(m, "name");
-        const cJSON *e = cJSON_GetObjectItemCaseSensitive(m, "relative_squared_error");
-        if (cJSON_IsString(n) && cJSON_IsNumber(e) && !strcmp(n->valuestring, name)) return e->valuedouble;
-    }
+    const cJSON *first = cJSON_IsArray(list) ? list->child : NULL;
+    for (int round = 0; round < 2; round++) // from where the last one was, then from the front
+        for (const cJSON *m = round ? first : v->next_module; m; m = m->next) {
+            const cJSON *n = cJSON_GetObjectItemCaseSensitive(m, "name");
+            const cJSON *e = cJSON_GetObjectItemCaseSensitive(m, "relative_squared_error");
+            if (!cJSON_IsString(n) || !cJSON_IsNumber(e) || strcmp(n->valuestring, name)) continue;
+            v->next_module = m->next;
+            return e->valuedouble;
+        }
     return -1;
 }
 

@@ -102,7 +102,7 @@ echo "$errors runs on a failing disk"
 # a journal that was cut, or one of whose bytes changed; a shard one of whose bytes changed
 leave() { # a partial directory with some work in it
     rm -rf out out.oneshot-partial
-    INJECT_AT=$((calls * 3 / 5)) INJECT_WHAT=kill injected one gptq out >/dev/null 2>&1 || true
+    INJECT_AT=$((calls * 3 / 5)) INJECT_WHAT=kill injected one gptq out "$@" >/dev/null 2>&1 || true
     [ -e out.oneshot-partial/oneshot-journal ]
 }
 flip() { # file, offset
@@ -136,6 +136,21 @@ done
 [ "$caught" -gt 0 ] && [ "$remade" -gt 0 ] || { echo "changed tensors: $caught errors, $remade remade"; exit 1; }
 echo "$caught changed tensors found"
 
+# what is not done again: with activations in memory a finished layer is run forward once, in the disk tier not at all
+steps() { sed -n 's/^- step: "\(.*\) Start"$/\1/p' profile.yaml; }
+leave
+one gptq out --profile profile.yaml >log 2>&1 || { cat log; exit 1; }
+steps >steps.txt
+! grep -qE '(observe|solve) model.layers.0$' steps.txt && grep -q 'propagate model.layers.0$' steps.txt &&
+    grep -q 'solve model.layers.3$' steps.txt || { echo "resumed in memory:"; cat steps.txt; exit 1; }
+rm -rf out
+leave --mem-opt-level 2
+one gptq out --mem-opt-level 2 --profile profile.yaml >log 2>&1 || { cat log; exit 1; }
+steps >steps.txt
+! grep -q ' model.layers.0$' steps.txt && grep -q 'solve model.layers.3$' steps.txt ||
+    { echo "resumed from the disk tier:"; cat steps.txt; exit 1; }
+same out want.gptq "resumed from the disk tier"
+
 # one process at a time; what decides the bytes must be the same, what does not may change
 leave
 code=0
@@ -153,6 +168,12 @@ refused sequential_targets --sequential-targets Linear
 refused propagate_error --propagate-error false
 refused pipeline --pipeline basic
 refused arithmetic --arithmetic f32
+refused isa --isa generic
+refused 'template llama.json' --models-dir "$OSH_SOURCE_DIR/models"
+cp -r "$model" moved && touch moved/model.safetensors
+code=0
+one gptq out --model moved >log 2>&1 || code=$?
+[ $code = 2 ] && grep -q 'time of model.safetensors is' log || { echo "a touched source: exit $code"; cat log; exit 1; }
 one gptq out --threads 2 --batch-size 3 --log-level info >log 2>&1 || { cat log; exit 1; }
 done=$(sed -n 's/.*going on from out.oneshot-partial: \([0-9]*\) of 28 modules are done.*/\1/p' log)
 [ "${done:-0}" -gt 3 ] && [ "$done" -lt 28 ] || { echo "${done:-0} modules were taken up"; cat log; exit 1; }
