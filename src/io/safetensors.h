@@ -16,6 +16,7 @@ typedef struct osh_st_entry {
 typedef struct osh_st osh_st;
 /* Every offset, size, overlap and hole is checked here. */
 osh_status osh_st_open(osh_ctx *cx, osh_st **out, const char *path);
+void osh_st_read_direct(osh_st *st); // from here on past the page cache (osh_file_pread_direct)
 void osh_st_close(osh_ctx *cx, osh_st *st);
 int64_t osh_st_count(const osh_st *st);
 const osh_st_entry *osh_st_at(const osh_st *st, int64_t i); // view: lives as long as st; in file order

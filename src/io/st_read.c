@@ -23,6 +23,7 @@ struct osh_st {
     int64_t file_bytes;    // when it was opened
     osh_st_entry *entries; // own, in file order
     int64_t n;
+    bool direct; // tensors are read past the page cache
     char *names; // own: all names, NUL behind each
 };
 
@@ -275,6 +276,11 @@ void osh_st_close(osh_ctx *cx, osh_st *st)
     osh_free(cx, st);
 }
 
+void osh_st_read_direct(osh_st *st)
+{
+    st->direct = true;
+}
+
 int64_t osh_st_count(const osh_st *st)
 {
     return st->n;
@@ -303,7 +309,8 @@ osh_status osh_st_read_part(osh_ctx *cx, void *to, const osh_st *st, const osh_s
     if (osh_file_bytes(f) != st->file_bytes)
         OSH_FAIL(cx, OSH_E_IO, "%s: has %lld bytes, had %lld when it was opened", st->path,
                  (long long)osh_file_bytes(f), (long long)st->file_bytes);
-    OSH_TRY(osh_file_pread(cx, f, to, n_bytes, e->begin + offset));
+    if (st->direct) OSH_TRY(osh_file_pread_direct(cx, f, to, n_bytes, e->begin + offset));
+    else OSH_TRY(osh_file_pread(cx, f, to, n_bytes, e->begin + offset));
 done:
     if (rc) osh_note(cx, "reading %.200s", e->name);
     osh_file_close(cx, f);

@@ -15,6 +15,7 @@
 #include "pipeline/activations.h"
 #include "pipeline/stats.h"
 
+enum { READERS = 2 }; // the run and the one that reads ahead: a block each where they read past the page cache
 enum { COPY_BYTES = 4 << 20 }; // chunk of the emitter, also when it reads the output again
 /* What libraries take and osh_alloc does not see: once, and for each thread (OpenBLAS's packing buffers). */
 enum { LIBRARY_BYTES = 6 << 20, THREAD_BYTES = 3 << 20 };
@@ -512,7 +513,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     osh_mem_trim(cx); // what reading the data has left free is no part of the base
     int64_t anon = osh_mem_anon(), used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
     m->uncounted = (anon > used ? anon - used : 0) + LIBRARY_BYTES + (int64_t)osh_threads(cx) * THREAD_BYTES;
-    m->base_bytes = m->uncounted + used;
+    m->base_bytes = m->uncounted + used + READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + 4096);
     m->highest = -1;
     budget b = {.device = p->opt->device_memory, .host = p->opt->host_memory - m->base_bytes,
                 .scratch = p->opt->scratch_size, .device_given = p->opt->device_memory > 0,
@@ -540,6 +541,8 @@ done:
 void osh_memory_enforce(osh_ctx *cx, const osh_plan *p)
 {
     const osh_memory *m = &p->memory;
+    /* Who bounds memory shares a machine: a checkpoint that is read once is not to push out its page cache. */
+    for (int s = 0; p->opt->host_memory > 0 && s < p->ck->n_shards; s++) osh_st_read_direct(p->ck->shards[s]);
     if (p->opt->device_memory > 0) osh_mem_limit(cx, OSH_MEM_DEVICE, (size_t)p->opt->device_memory);
     if (p->opt->host_memory > 0) osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(p->opt->host_memory - m->uncounted));
 }

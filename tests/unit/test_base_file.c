@@ -66,6 +66,30 @@ static void reads_and_writes_at_offsets(void **state)
     osh_file_close(cx, NULL);
 }
 
+/* Past the page cache, wherever the bytes begin and end; where that cannot be done (tmpfs) the same bytes come. */
+static void reads_directly(void **state)
+{
+    enum { N = (5 << 19) + 777 };
+    osh_file *f = NULL;
+    uint32_t x = 1;
+    char *want = osh_alloc(cx, N), *got = osh_alloc(cx, N);
+    for (int i = 0; i < N; i++) want[i] = (char)((x = x * 1664525 + 1013904223) >> 24);
+    assert_ok(cx, osh_file_create(cx, &f, in(0, "direct")));
+    assert_ok(cx, osh_file_pwrite(cx, f, want, N, 0));
+    static const int parts[][2] = {{0, N}, {1, N - 1}, {4095, 1 << 20}, {4096, 1 << 20}, {4097, (1 << 20) + 1},
+                                   {N - (1 << 20), 1 << 20}, {100, 50}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        int64_t before = osh_io_counted(cx).read_bytes;
+        memset(got, 0, N);
+        assert_ok(cx, osh_file_pread_direct(cx, f, got, (size_t)parts[i][1], parts[i][0]));
+        assert_memory_equal(got, want + parts[i][0], (size_t)parts[i][1]);
+        assert_int_equal(osh_io_counted(cx).read_bytes - before, parts[i][1]);
+    }
+    assert_fails(cx, OSH_E_FORMAT, osh_file_pread_direct(cx, f, got, N, 1), "but the file has");
+    osh_file_close(cx, f);
+    osh_free(cx, want), osh_free(cx, got);
+}
+
 static void names_the_reason(void **state)
 {
     osh_file *f = (osh_file *)dir;
@@ -241,8 +265,8 @@ static void torture_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(reads_and_writes_at_offsets), TEST(names_the_reason), TEST(whole_files), TEST(copies),
-        TEST(full_disk), TEST(directories), TEST(removal_does_not_follow_links), TEST(paths_and_room),
+        TEST(reads_and_writes_at_offsets), TEST(reads_directly), TEST(names_the_reason), TEST(whole_files),
+        TEST(copies), TEST(full_disk), TEST(directories), TEST(removal_does_not_follow_links), TEST(paths_and_room),
         TEST(torture_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
