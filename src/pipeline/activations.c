@@ -51,6 +51,15 @@ int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, 
     return n + (int64_t)osh_mem_gross((size_t)d->n * sizeof(void *));
 }
 
+int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d)
+{
+    int64_t most = 0;
+    size_t widest = 0;
+    for (int64_t s = 0; s < d->n; s++) most = tokens(d, s) > most ? tokens(d, s) : most;
+    for (int v = 0; v < g->n_values; v++) widest = row_bytes(g, v) > widest ? row_bytes(g, v) : widest;
+    return (int64_t)osh_mem_gross(ZSTD_compressBound((size_t)most * widest));
+}
+
 osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d, osh_tier tier,
                         const char *dir, bool zstd)
 {

@@ -24,6 +24,7 @@ void osh_acts_drop(osh_ctx *cx, osh_acts *a, int value); // its file, too
 osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value); // disk: what was stored survives a loss of power
 /* Takes up the file of an earlier run; *found false: there is none that is complete. Every slot is checked. */
 osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, bool *found);
+int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d); // room to compress one sample of any value
 /* What a value takes in that tier: gross, or of its file without compression. */
 int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value);
 #endif

@@ -17,6 +17,13 @@
 
 enum { READERS = 2 }; // the run and the one that reads ahead: a block each where they read past the page cache
 enum { COPY_BYTES = 4 << 20 }; // chunk of the emitter, also when it reads the output again
+/* What the run keeps beside visits: emitter, journal, results, report; lists for each of these. */
+static int64_t small_bytes(const osh_plan *p)
+{
+    int64_t n = (1 << 20) + (int64_t)p->n_linears * 256 + p->n_out * 64;
+    return n + (p->graph ? (int64_t)p->graph->n_values * 32 + (int64_t)p->graph->n_weights * 32 : 0);
+}
+
 /* What libraries take and osh_alloc does not see: once, and for each thread (OpenBLAS's packing buffers). */
 enum { LIBRARY_BYTES = 6 << 20, THREAD_BYTES = 3 << 20 };
 
@@ -32,6 +39,8 @@ typedef struct sim {
     osh_visit *to;  // view: where the peaks of the present visit go
     int n_threads;
     int64_t batch_tokens; // of the largest batch
+    int64_t lists;  // device: what statistics and a solve keep for each Linear and value
+    int64_t frame;  // host: a sample of the widest value, compressed
     bool *loaded, *open, *stored; // own: weights, Hessians by value, values
     size_t *hook;   // own: [values] bytes that statistics take while they are fed
     bool *ever;     // own: weights that some visit loads
@@ -54,6 +63,12 @@ static osh_status sim_init(osh_ctx *cx, sim *s, const osh_plan *p)
         int64_t end = b + size < p->data.n ? b + size : p->data.n, n = p->data.offsets[end] - p->data.offsets[b];
         if (n > s->batch_tokens) s->batch_tokens = n;
     }
+    size_t nl = (size_t)p->n_linears, nv = (size_t)g->n_values;
+    s->lists = (int64_t)(osh_mem_gross(nl * sizeof(osh_linear_job)) + osh_mem_gross(nl * sizeof(int)) +
+                         osh_mem_gross(nl * sizeof(osh_act_observer)) + osh_mem_gross(nv * sizeof(bool)) +
+                         osh_mem_gross(nv * sizeof(void *)) + 8 * osh_mem_gross(256));
+    if (p->opt->scratch_compression && !strcmp(p->opt->scratch_compression, "zstd"))
+        s->frame = osh_acts_frame_bytes(g, &p->data);
 done:
     return rc;
 }
@@ -76,12 +91,13 @@ static void raise_to(int64_t *peak, int64_t now)
 static void note(sim *s, int64_t device, int64_t host, int64_t values)
 {
     bool disk = s->tier == OSH_TIER_DISK;
-    int64_t dev = s->weights + s->stats + device + (s->tier == OSH_TIER_DEVICE ? values : 0);
+    int64_t dev = s->lists + s->weights + s->stats + device + (s->tier == OSH_TIER_DEVICE ? values : 0);
     raise_to(&s->to->weight_bytes, s->weights);
     raise_to(&s->to->stats_bytes, s->stats);
     raise_to(&s->to->live_bytes, values);
     raise_to(&s->to->device_peak, dev);
     raise_to(&s->to->host_peak, dev + host + (s->tier == OSH_TIER_HOST ? values : 0));
+    if (disk) raise_to(&s->to->host_peak, dev + host + s->frame);
     if (disk) raise_to(&s->to->scratch_peak, values);
 }
 
@@ -513,7 +529,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     osh_mem_trim(cx); // what reading the data has left free is no part of the base
     int64_t anon = osh_mem_anon(), used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
     m->uncounted = (anon > used ? anon - used : 0) + LIBRARY_BYTES + (int64_t)osh_threads(cx) * THREAD_BYTES;
-    m->base_bytes = m->uncounted + used + READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + 4096);
+    m->base_bytes = m->uncounted + used + small_bytes(p) + READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + 4096);
     m->highest = -1;
     budget b = {.device = p->opt->device_memory, .host = p->opt->host_memory - m->base_bytes,
                 .scratch = p->opt->scratch_size, .device_given = p->opt->device_memory > 0,

@@ -29,6 +29,12 @@ done
 [ $rounds = 1 ] && [ $segments = 1 ] || fail "no budget led to rounds ($rounds) or to segments ($segments)"
 [ -z "$(ls scratch)" ] || fail "scratch files are left: $(ls scratch)"
 
+# what the plan calls the smallest will do, to the byte
+"$ONESHOT" plan "${job[@]}" --json >plan.json
+least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
+[ "$(run --device-memory "$least")" = "$base" ] || fail "--device-memory $least changes the bytes"
+if "$ONESHOT" "${job[@]}" --output out --device-memory $((least - 1)) 2>err; then fail "a byte less than the smallest"; fi
+
 for kind in host device; do
     if "$ONESHOT" "${job[@]}" --output out --$kind-memory 1MiB 2>err; then fail "1 MiB of $kind memory is enough"; fi
     [ ! -e out ] && [ ! -e out.oneshot-partial ] || fail "a refused run left something"
