@@ -200,6 +200,67 @@ char *osh_path_join(osh_ctx *cx, const char *dir, const char *name)
     return osh_sprintf(cx, "%s%s%s", dir, n == 0 || dir[n - 1] == '/' ? "" : "/", name);
 }
 
+enum { MAX_LINKS = 40 }; // as the kernel follows
+
+/* The place that a link at path points to; *out NULL: path is no link. */
+static osh_status follow(osh_ctx *cx, char **out, const char *path)
+{
+    osh_status rc = OSH_OK;
+    char to[PATH_MAX];
+    ssize_t n = readlink(path, to, sizeof to - 1);
+    *out = NULL;
+    if (n < 0) goto done;
+    to[n] = 0;
+    const char *slash = strrchr(path, '/');
+    *out = to[0] == '/' || !slash ? osh_strdup(cx, to)
+                                  : osh_sprintf(cx, "%.*s/%s", (int)(slash - path), path, to);
+    if (!*out) OSH_TRY(OSH_E_NOMEM);
+done:
+    return rc;
+}
+
+static void cut_slashes(char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') path[--n] = 0;
+}
+
+osh_status osh_path_resolve(osh_ctx *cx, char **out, const char *path)
+{
+    osh_status rc = OSH_OK;
+    char real[PATH_MAX], *at = NULL, *next = NULL; // at, next: own
+    *out = NULL;
+    if (!(at = osh_strdup(cx, path))) OSH_TRY(OSH_E_NOMEM);
+    cut_slashes(at);
+    for (int i = 0;; i++) {
+        OSH_TRY(follow(cx, &next, at));
+        if (!next) break;
+        osh_free(cx, at);
+        at = next, next = NULL;
+        cut_slashes(at);
+        if (i == MAX_LINKS) OSH_FAIL(cx, OSH_E_IO, "%s: too many links behind each other", path);
+    }
+    const char *name = strrchr(at, '/');
+    bool dots = !strcmp(name ? name + 1 : at, ".") || !strcmp(name ? name + 1 : at, "..");
+    if (dots) { // has no name of its own that could be taken
+        if (!realpath(at, real)) OSH_TRY(fail_os(cx, "look at", at));
+        osh_free(cx, at);
+        if (!(at = osh_strdup(cx, real))) OSH_TRY(OSH_E_NOMEM);
+    }
+    *out = at, at = NULL; // give
+done:
+    osh_free(cx, at);
+    osh_free(cx, next);
+    return rc;
+}
+
+bool osh_dir_is_mount(const char *path)
+{
+    struct statx st;
+    return !statx(AT_FDCWD, path, 0, STATX_TYPE, &st) && (st.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) &&
+           (st.stx_attributes & STATX_ATTR_MOUNT_ROOT);
+}
+
 int64_t osh_disk_free(const char *path)
 {
     char at[PATH_MAX], up[PATH_MAX];

@@ -43,6 +43,9 @@ osh_status osh_dir_remove(osh_ctx *cx, const char *path); // recursively; fine i
 osh_status osh_dir_sync(osh_ctx *cx, const char *path);   // the names in it
 osh_status osh_rename(osh_ctx *cx, const char *from, const char *to); // and fsync of the parent
 char *osh_path_join(osh_ctx *cx, const char *dir, const char *name);  // own; NULL = no memory
+/* own: the place that path means, links followed, without a slash at its end; it need not be there yet */
+osh_status osh_path_resolve(osh_ctx *cx, char **out, const char *path);
+bool osh_dir_is_mount(const char *path); // something is mounted there: it cannot be renamed
 int64_t osh_disk_free(const char *path); // bytes available where path is or will be; < 0 unknown
 
 typedef struct osh_io_counts { // through osh_file_*

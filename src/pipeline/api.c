@@ -113,9 +113,9 @@ done:
 
 char *osh_resume_dir(osh_ctx *cx, const osh_options *opt)
 {
-    size_t n = opt->output ? strlen(opt->output) : 0;
-    while (n > 1 && opt->output[n - 1] == '/') n--;
-    char *dir = n ? osh_sprintf(cx, "%.*s.oneshot-partial", (int)n, opt->output) : NULL; // own
+    char *final = NULL, *dir = NULL; // own
+    if (opt->output && !osh_path_resolve(cx, &final, opt->output)) dir = osh_sprintf(cx, "%s.oneshot-partial", final);
+    osh_free(cx, final);
     if (dir && osh_dir_exists(dir)) return dir;
     osh_free(cx, dir);
     return NULL;

@@ -38,11 +38,14 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, os
     *out = NULL, *finished = false;
     OSH_NEW(cx, e, 1);
     e->plan = p, e->boundary = -1, e->generation = -1;
-    size_t n = strlen(p->opt->output);
-    while (n > 1 && p->opt->output[n - 1] == '/') n--;
-    e->final = osh_sprintf(cx, "%.*s", (int)n, p->opt->output);
-    e->partial = osh_sprintf(cx, "%.*s.oneshot-partial", (int)n, p->opt->output);
-    if (!e->final || !e->partial) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    OSH_TRY(osh_path_resolve(cx, &e->final, p->opt->output));
+    if (!(e->partial = osh_sprintf(cx, "%s.oneshot-partial", e->final)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (osh_dir_is_mount(e->final))
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s is a mount point, which the finished directory cannot replace: want a directory in it, such as "
+                 "--output %s/model",
+                 e->final, e->final);
     if (osh_file_exists(e->final))
         OSH_FAIL(cx, OSH_E_USAGE, "%s is a file: want a directory for --output", e->final);
     OSH_TRY(osh_identity_new(cx, &e->id, p));

@@ -52,3 +52,17 @@ grep -q 'lm_head.weight_packed' list
 grep -q 'model.embed_tokens.weight ' list
 ppl() { "$ONESHOT" eval --model "$1" --dataset src/data/evaluation.txt --max-seq-length 256 --max-windows 8 --progress none | tail -n 1 | cut -d' ' -f2; }
 python3 -c "import sys; a, b = map(float, sys.argv[1:]); assert a > 1 and abs(b / a - 1) < 0.02, (a, b)" "$(ppl src)" "$(ppl head)"
+
+mkdir disk disk/real
+ln -s disk/real link
+ln -s disk/later dangling
+one --output link/ >/dev/null
+one --output dangling >/dev/null
+for l in link dangling; do
+    [ -L $l ] && [ -e $l/model.safetensors ] || { echo "the link $l was replaced, or leads nowhere"; exit 1; }
+done
+mkdir here && (cd here && "$ONESHOT" --model ../src --recipe "$OSH_SOURCE_DIR/examples/w4a16-rtn.yaml" \
+    --progress none --output . >/dev/null)
+[ -e here/model.safetensors ] || { echo "--output . wrote elsewhere"; exit 1; }
+if one --output /proc 2>err; then echo "a mount point was taken"; exit 1; fi
+grep -q "mount point" err
