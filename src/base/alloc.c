@@ -293,15 +293,24 @@ bool osh_mem_fail_hit(const osh_ctx *cx)
     return atomic_load(&cx->sh->fail_hit);
 }
 
+bool osh_proc_status(char text[OSH_STATUS_BYTES])
+{
+    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC); // no stdio: this must not allocate
+    if (fd < 0) return false;
+    ssize_t n = read(fd, text, OSH_STATUS_BYTES - 1);
+    close(fd);
+    text[n > 0 ? n : 0] = 0;
+    return n > 0;
+}
+
+int64_t osh_proc_status_bytes(const char *text, const char *key)
+{
+    const char *at = strstr(text, key);
+    return at ? strtoll(at + strlen(key), NULL, 10) * 1024 : -1;
+}
+
 int64_t osh_rss_peak(void)
 {
-    char text[4096]; // no stdio: this must not allocate
-    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return -1;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (n <= 0) return -1;
-    text[n] = 0;
-    const char *at = strstr(text, "VmHWM:");
-    return at ? strtoll(at + 6, NULL, 10) * 1024 : -1;
+    char text[OSH_STATUS_BYTES];
+    return osh_proc_status(text) ? osh_proc_status_bytes(text, "VmHWM:") : -1;
 }

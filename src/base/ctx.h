@@ -79,4 +79,8 @@ void osh_log_close(osh_shared *sh);
 void osh_mem_drop_kept(osh_shared *sh); // back to the system
 void osh_log_stage(osh_shared *sh, const char *step, int64_t bytes); // a line of the log file
 void osh_profile_free(osh_profile *p);
+
+enum { OSH_STATUS_BYTES = 4096 };
+bool osh_proc_status(char text[OSH_STATUS_BYTES]); // what the kernel says of this process; allocates nothing
+int64_t osh_proc_status_bytes(const char *text, const char *key); // "VmHWM:"; < 0: no such line
 #endif

@@ -203,15 +203,18 @@ const osh_field *osh_field_find(const osh_field *fields, const char *name)
     return NULL;
 }
 
+void osh_strs_deinit(osh_ctx *cx, osh_strs *s)
+{
+    for (size_t i = 0; i < s->n; i++) osh_free(cx, s->items[i]);
+    osh_free(cx, s->items);
+    *s = (osh_strs){0};
+}
+
 void osh_fields_deinit(osh_ctx *cx, const osh_field *fields, void *object)
 {
     for (const osh_field *f = fields; f->name; f++) {
         if (f->type == OSH_F_STR) osh_free(cx, *(char **)member(f, object));
-        if (f->type == OSH_F_STRS) {
-            osh_strs *s = member(f, object);
-            for (size_t i = 0; i < s->n; i++) osh_free(cx, s->items[i]);
-            osh_free(cx, s->items);
-        }
+        if (f->type == OSH_F_STRS) osh_strs_deinit(cx, member(f, object));
         zero(f, object);
     }
 }

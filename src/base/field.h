@@ -13,6 +13,7 @@ typedef enum {
     OSH_F_BYTES   // int64_t; 20GB (decimal), 512MiB
 } osh_field_type;
 typedef struct osh_strs { char **items; size_t n; } osh_strs; // own
+void osh_strs_deinit(osh_ctx *cx, osh_strs *s);
 
 typedef struct osh_field {
     const char *name; // recipe spelling, with underscores; the flag is --name with dashes

@@ -38,22 +38,11 @@ struct osh_profile {
     int64_t peak;
 };
 
-static int64_t status_bytes(const char *text, const char *key)
-{
-    const char *at = strstr(text, key);
-    return at ? strtoll(at + strlen(key), NULL, 10) * 1024 : -1;
-}
-
 int64_t osh_mem_anon(void)
 {
-    char text[4096]; // no stdio: this must not allocate
-    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return -1;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (n <= 0) return -1;
-    text[n] = 0;
-    int64_t anon = status_bytes(text, "RssAnon:"), shm = status_bytes(text, "RssShmem:");
+    char text[OSH_STATUS_BYTES];
+    if (!osh_proc_status(text)) return -1;
+    int64_t anon = osh_proc_status_bytes(text, "RssAnon:"), shm = osh_proc_status_bytes(text, "RssShmem:");
     return anon < 0 ? -1 : anon + (shm > 0 ? shm : 0);
 }
 

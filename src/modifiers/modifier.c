@@ -41,18 +41,11 @@ done:
     return rc;
 }
 
-static void strs_deinit(osh_ctx *cx, osh_strs *s)
-{
-    for (size_t i = 0; i < s->n; i++) osh_free(cx, s->items[i]);
-    osh_free(cx, s->items);
-    *s = (osh_strs){0};
-}
-
 void osh_modifier_deinit(osh_ctx *cx, osh_modifier *m)
 {
     for (size_t i = 0; i < m->n_schemes; i++) osh_q_scheme_deinit(cx, &m->schemes[i]);
     osh_free(cx, m->schemes);
-    strs_deinit(cx, &m->ignore);
+    osh_strs_deinit(cx, &m->ignore);
     osh_matcher_free(cx, m->ignored);
     osh_matcher_free(cx, m->targets);
     osh_free(cx, m->target_scheme);

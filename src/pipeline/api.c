@@ -114,7 +114,7 @@ done:
 char *osh_resume_dir(osh_ctx *cx, const osh_options *opt)
 {
     char *final = NULL, *dir = NULL; // own
-    if (opt->output && !osh_path_resolve(cx, &final, opt->output)) dir = osh_sprintf(cx, "%s.oneshot-partial", final);
+    if (opt->output) osh_output_dirs(cx, &final, &dir, opt->output);
     osh_free(cx, final);
     if (dir && osh_dir_exists(dir)) return dir;
     osh_free(cx, dir);

@@ -31,6 +31,16 @@ done:
     return rc;
 }
 
+osh_status osh_output_dirs(osh_ctx *cx, char **final, char **partial, const char *output)
+{
+    osh_status rc = OSH_OK;
+    *final = *partial = NULL;
+    OSH_TRY(osh_path_resolve(cx, final, output));
+    if (!(*partial = osh_sprintf(cx, "%s.oneshot-partial", *final))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+done:
+    return rc;
+}
+
 osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, osh_result *results, bool *finished)
 {
     osh_status rc = OSH_OK;
@@ -38,9 +48,7 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, os
     *out = NULL, *finished = false;
     OSH_NEW(cx, e, 1);
     e->plan = p, e->boundary = -1, e->generation = -1;
-    OSH_TRY(osh_path_resolve(cx, &e->final, p->opt->output));
-    if (!(e->partial = osh_sprintf(cx, "%s.oneshot-partial", e->final)))
-        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    OSH_TRY(osh_output_dirs(cx, &e->final, &e->partial, p->opt->output));
     if (osh_dir_is_mount(e->final))
         OSH_FAIL(cx, OSH_E_USAGE,
                  "%s is a mount point, which the finished directory cannot replace: want a directory in it, such as "

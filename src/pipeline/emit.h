@@ -15,6 +15,9 @@ typedef struct osh_result { // of a Linear
 } osh_result;
 
 typedef struct osh_emitter osh_emitter;
+/* The directory that gets the output's name, links followed, and the one beside it where it is built; both own, also
+ * where this fails. */
+osh_status osh_output_dirs(osh_ctx *cx, char **final, char **partial, const char *output);
 /* Takes up the partial directory of an earlier run of the same identity, or begins one; refuses one of another identity
  * (unless restart is set), one that another process writes, an output directory that is neither empty nor made by this
  * program (that one only with overwrite), and a disk without room. Fills what the journal knows into results

@@ -197,12 +197,6 @@ done:
     return rc;
 }
 
-static void strs_deinit(osh_ctx *cx, osh_strs *s)
-{
-    for (size_t i = 0; i < s->n; i++) osh_free(cx, s->items[i]);
-    osh_free(cx, s->items);
-}
-
 void osh_plan_free(osh_ctx *cx, osh_plan *p)
 {
     if (!p) return;
@@ -218,7 +212,7 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
     osh_free(cx, p->shards);
     osh_free(cx, p->passes);
     osh_free(cx, p->memory.visits);
-    strs_deinit(cx, &p->ignore);
+    osh_strs_deinit(cx, &p->ignore);
     osh_free(cx, p->format);
     osh_free(cx, p->quantization_json);
     osh_free(cx, p->config_text);
