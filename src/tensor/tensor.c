@@ -1,5 +1,5 @@
 /* tensor.c - dense row-major tensors: creation, views, sizes. */
-#include "tensor/tensor.h"
+#include "tensor/device.h"
 
 #include <assert.h>
 #include <string.h>
@@ -44,7 +44,8 @@ done:
 void osh_tensor_free(osh_ctx *cx, osh_tensor *t)
 {
     if (!t) return;
-    if (t->own) osh_free(cx, t->data);
+    if (t->own && t->device) osh_device_free(t->device, t->data);
+    else if (t->own) osh_free(cx, t->data);
     osh_free(cx, t);
 }
 

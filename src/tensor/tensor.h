@@ -1,4 +1,4 @@
-/* tensor.h - dtypes and dense row-major tensors in host memory. */
+/* tensor.h - dtypes and dense row-major tensors, in host memory or on a device (tensor/device.h). */
 #ifndef OSH_TENSOR_H
 #define OSH_TENSOR_H
 #include "base/base.h"
@@ -13,12 +13,14 @@ size_t osh_dtype_bytes(osh_dtype dt);
 bool osh_dtype_is_float(osh_dtype dt);            // F64 F32 BF16 F16 FP8
 
 enum { OSH_MAX_DIMS = 8 };
+typedef struct osh_device osh_device;
 typedef struct osh_tensor {
     osh_dtype dtype;
     int ndim;
     int64_t shape[OSH_MAX_DIMS];
     void *data;
     bool own; // data belongs to this tensor
+    osh_device *device; // view: where data lies; NULL: host memory
 } osh_tensor;
 
 osh_status osh_tensor_new(osh_ctx *cx, osh_tensor **out, osh_dtype dt, int ndim, const int64_t *shape); // not zeroed

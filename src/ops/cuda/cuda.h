@@ -1,0 +1,89 @@
+/* cuda.h - the CUDA column of ops.def, callable from C.
+ *
+ * Tensors lie on the device (osh_tensor.device) but for where an argument says otherwise; scratch comes from the
+ * device's arena, OSH_LIFE_SHORT, and is freed before the call returns: the stream keeps the order. No call waits for
+ * the device unless it gives something to the host. Results depend on the shapes and the card, never on the size of
+ * the arena. A failed CUDA call is OSH_E_IO with the call's name and CUDA's text; an allocation that the arena cannot
+ * make is OSH_E_NOMEM. */
+#ifndef OSH_OPS_CUDA_H
+#define OSH_OPS_CUDA_H
+#ifdef __cplusplus
+extern "C" {
+#endif
+#include "ops/gptq_solve.h"
+#include "tensor/device.h"
+
+/* Opens card `ordinal` and takes n_bytes of its memory. OSH_E_UNSUPPORTED naming what is missing: the binary was built
+ * without CUDA, no driver, too old a driver, no card, a card of a generation that the binary has no code for, no
+ * cuBLASLt or cuSOLVER. n_bytes 0: nothing is taken yet (osh_cuda_free_bytes tells what there is), tensors cannot be
+ * made. */
+osh_status osh_cuda_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_bytes);
+bool osh_cuda_present(void); // built with CUDA, and a driver with a card is there
+osh_status osh_cuda_free_bytes(osh_ctx *cx, size_t *n_bytes, int ordinal);
+
+/* Of the device since it was opened. */
+typedef struct osh_cuda_counters {
+    int64_t put_bytes, get_bytes, ahead_bytes; // copied to the card, from it, and to it beside other work
+    double put_s, get_s, ahead_s;              // seconds on the card's clock
+    double hidden_s;                           // of ahead_s: while the compute stream was busy
+} osh_cuda_counters;
+osh_status osh_cuda_count(osh_ctx *cx, osh_device *d, osh_cuda_counters *out);
+/* Time on the compute stream between two points, from events. A mark is taken in order with the work. */
+typedef struct osh_cuda_mark osh_cuda_mark;
+osh_status osh_cuda_mark_new(osh_ctx *cx, osh_device *d, osh_cuda_mark **out);
+osh_status osh_cuda_mark_between(osh_ctx *cx, double *seconds, osh_cuda_mark *from, osh_cuda_mark *to); // waits
+void osh_cuda_mark_free(osh_ctx *cx, osh_cuda_mark *m);
+
+/* Page-locked memory of the host. */
+osh_status osh_cuda_host_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_bytes);
+void osh_cuda_host_free(osh_ctx *cx, osh_device *d, void *p);
+
+/* The column. Shapes, dtypes and rounding points as in the reference of each op. */
+osh_status osh_embedding_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_rms_norm_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_linear_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_rope_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_attention_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_glu_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_add_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_hessian_accum_cuda(osh_ctx *cx, const osh_op_args *a); // products of the tokens of all samples at once
+osh_status osh_nll_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_kl_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_gptq_factor_cuda(osh_ctx *cx, const osh_op_args *a); // waits: not positive definite is its status
+/* Device bytes (gross: osh_arena_gross of each block) that one call takes at most, as osh_op.scratch; NULL in the op's
+ * row where none. */
+size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
+size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
+size_t osh_attention_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
+size_t osh_hessian_accum_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
+size_t osh_nll_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
+size_t osh_kl_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
+size_t osh_gptq_factor_cuda_scratch(int64_t I);
+
+/* Index of the first non-finite element of x into *first (device memory, int64): the lowest of what is there already
+ * and this one plus `base`; untouched where all are finite. Does not wait. */
+osh_status osh_cuda_finite(osh_ctx *cx, int64_t *first, const osh_tensor *x, int64_t base);
+/* Smallest and largest element of rows [row, row + n) of x [N, D]: minmax, two f32 of device memory, is widened. */
+osh_status osh_cuda_minmax(osh_ctx *cx, float *minmax, const osh_tensor *x, int64_t row, int64_t n);
+
+/* ops/gptq_solve.h on the device. h [I, I] f32 and diag stay there. a->w (stored dtype) and a->u lie on the device,
+ * the other members in host memory; codes and loss are in host memory when solve returns. */
+osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *a);
+size_t osh_gptq_solve_cuda_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t block_size);
+osh_status osh_gptq_permute_cuda(osh_ctx *cx, osh_tensor *h, const int32_t *perm); // perm: host
+osh_status osh_gptq_restore_cuda(osh_ctx *cx, osh_tensor *h, const float *diag);   // diag: host
+size_t osh_gptq_permute_cuda_bytes(int64_t I);
+osh_status osh_gptq_diag_cuda(osh_ctx *cx, float *diag, const osh_tensor *h);        // to the host
+osh_status osh_gptq_set_diag_cuda(osh_ctx *cx, osh_tensor *h, const float *diag);    // from the host
+
+#ifdef __cplusplus
+}
+#endif
+
+/* A row of the op table: the function where CUDA was built, else NULL. */
+#ifdef OSH_CUDA_BUILT
+#define OSH_CUDA_FN(f) f
+#else
+#define OSH_CUDA_FN(f) NULL
+#endif
+#endif

@@ -1,0 +1,38 @@
+/* runtime.h - the card behind an osh_device, for the files of this folder. */
+#ifndef OSH_CUDA_RUNTIME_H
+#define OSH_CUDA_RUNTIME_H
+#include "ops/cuda/cuda.h"
+extern "C" {
+#include "base/num.h"
+#include "ops/kernel.h"
+}
+#include <cuda_runtime.h>
+
+/* A CUDA call inside a function with rc and done: its failure is recorded with the call's text. */
+#define OSH_CUDA(cx, call) OSH_TRY(osh_cuda_check((cx), (call), #call))
+osh_status osh_cuda_check(osh_ctx *cx, cudaError_t e, const char *what);
+
+cudaStream_t osh_cuda_stream(const osh_device *d); // of all work but put_ahead
+int osh_cuda_multiprocessors(const osh_device *d);
+
+/* Products through cuBLASLt on row-major matrices: C [m, n] = alpha op(A) op(B) + beta C, batched with strides.
+ * The algorithm is the first of cuBLASLt's list for the shape, without split sums and with a workspace of fixed size,
+ * so that equal shapes give equal bytes on one card. Sums are f32. */
+typedef struct osh_cuda_mat {
+    void *data;
+    int64_t ld;       // elements from row to row
+    int64_t stride;   // elements from matrix to matrix of a batch
+    osh_dtype dtype;  // F32, BF16, F16
+    bool transposed;  // the product takes its transpose
+} osh_cuda_mat;
+osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_mat *c, const osh_cuda_mat *a,
+                         const osh_cuda_mat *b, int64_t m, int64_t n, int64_t k, int64_t n_batch, float alpha,
+                         float beta);
+enum { OSH_CUDA_GEMM_WORKSPACE = 32 << 20 }; // bytes, of the device, beside the arena's blocks
+
+/* Cholesky factor and inverse of a triangle by cuSOLVER, in place; *ok false: not positive definite, or singular.
+ * Column-major as cuSOLVER has it: `upper` is the triangle of the column-major matrix. Waits. */
+osh_status osh_cuda_potrf(osh_ctx *cx, osh_device *d, float *a, int64_t n, bool upper, bool *ok);
+osh_status osh_cuda_trtri(osh_ctx *cx, osh_device *d, float *a, int64_t n, bool upper, bool *ok);
+size_t osh_cuda_potrf_bytes(int64_t n); // device scratch of either, gross, an upper bound
+#endif

@@ -1,0 +1,127 @@
+/* arena.c - blocks of one range of addresses that the host never touches: an array sorted by offset, which together
+ * covers the range without a gap. */
+#include "tensor/device.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum { GRAIN = 512 }; // bytes; what the copies and the tensor cores like
+
+typedef struct block {
+    size_t offset, bytes;
+    bool taken;
+} block;
+
+struct osh_arena {
+    pthread_mutex_t lock;
+    osh_ctx *cx;   // view: lives longer
+    block *blocks; // own: [room], n of them used
+    size_t n, room, used, peak;
+};
+
+size_t osh_arena_gross(size_t n_bytes) { return n_bytes ? (n_bytes + GRAIN - 1) / GRAIN * GRAIN : GRAIN; }
+
+osh_status osh_arena_new(osh_ctx *cx, osh_arena **out, size_t n_bytes)
+{
+    osh_status rc = OSH_OK;
+    osh_arena *a = NULL; // own
+    OSH_NEW(cx, a, 1);
+    pthread_mutex_init(&a->lock, NULL);
+    a->cx = cx, a->room = 64;
+    OSH_NEW(cx, a->blocks, a->room);
+    a->blocks[0] = (block){0, n_bytes / GRAIN * GRAIN, false};
+    a->n = 1;
+    *out = a, a = NULL; // give
+done:
+    osh_arena_free(cx, a);
+    return rc;
+}
+
+void osh_arena_free(osh_ctx *cx, osh_arena *a)
+{
+    if (!a) return;
+    osh_free(cx, a->blocks);
+    pthread_mutex_destroy(&a->lock);
+    osh_free(cx, a);
+}
+
+/* Where the first free block of `bytes` is, seen from that end; n: nowhere. */
+static size_t find(const osh_arena *a, size_t bytes, osh_life life)
+{
+    for (size_t k = 0; k < a->n; k++) {
+        size_t i = life == OSH_LIFE_LONG ? k : a->n - 1 - k;
+        if (!a->blocks[i].taken && a->blocks[i].bytes >= bytes) return i;
+    }
+    return a->n;
+}
+
+/* Makes room for one more entry at i. */
+static bool open_slot(osh_arena *a, size_t i)
+{
+    if (a->n == a->room) {
+        block *more = osh_realloc(a->cx, a->blocks, 2 * a->room * sizeof *more);
+        if (!more) return false;
+        a->blocks = more, a->room *= 2;
+    }
+    memmove(&a->blocks[i + 1], &a->blocks[i], (a->n - i) * sizeof *a->blocks);
+    a->n++;
+    return true;
+}
+
+/* Takes bytes of the free block i from its front or its back; false: no memory for the entry. */
+static bool cut(osh_arena *a, size_t i, size_t bytes, osh_life life, size_t *offset)
+{
+    size_t rest = a->blocks[i].bytes - bytes;
+    if (rest) {
+        if (!open_slot(a, i)) return false;
+        block *front = &a->blocks[i], *back = &a->blocks[i + 1]; // two copies of it
+        front->bytes = life == OSH_LIFE_LONG ? bytes : rest;
+        back->offset = front->offset + front->bytes;
+        back->bytes = life == OSH_LIFE_LONG ? rest : bytes;
+        if (life == OSH_LIFE_SHORT) i++;
+    }
+    a->blocks[i].taken = true;
+    *offset = a->blocks[i].offset;
+    return true;
+}
+
+bool osh_arena_take(osh_arena *a, size_t *offset, size_t n_bytes, osh_life life)
+{
+    size_t bytes = osh_arena_gross(n_bytes);
+    pthread_mutex_lock(&a->lock);
+    size_t i = find(a, bytes, life);
+    bool ok = i < a->n && cut(a, i, bytes, life, offset);
+    if (ok) {
+        a->used += bytes;
+        if (a->used > a->peak) a->peak = a->used;
+    }
+    pthread_mutex_unlock(&a->lock);
+    return ok;
+}
+
+static void merge_with_next(osh_arena *a, size_t i)
+{
+    if (i + 1 >= a->n || a->blocks[i].taken || a->blocks[i + 1].taken) return;
+    a->blocks[i].bytes += a->blocks[i + 1].bytes;
+    memmove(&a->blocks[i + 1], &a->blocks[i + 2], (a->n - i - 2) * sizeof *a->blocks);
+    a->n--;
+}
+
+void osh_arena_give(osh_arena *a, size_t offset)
+{
+    pthread_mutex_lock(&a->lock);
+    size_t lo = 0, hi = a->n;
+    while (hi - lo > 1) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (a->blocks[mid].offset <= offset) lo = mid;
+        else hi = mid;
+    }
+    a->blocks[lo].taken = false;
+    a->used -= a->blocks[lo].bytes;
+    merge_with_next(a, lo);
+    if (lo) merge_with_next(a, lo - 1);
+    pthread_mutex_unlock(&a->lock);
+}
+
+size_t osh_arena_used(const osh_arena *a) { return a->used; }
+size_t osh_arena_peak(const osh_arena *a) { return a->peak; }

@@ -1,0 +1,87 @@
+/* device.c - tensors on a device, and copies between any two places. */
+#include "tensor/device.h"
+
+#include <assert.h>
+#include <string.h>
+
+void osh_device_close(osh_ctx *cx, osh_device *d)
+{
+    if (d) d->type->close(cx, d);
+}
+
+void *osh_device_alloc(osh_ctx *cx, osh_device *d, size_t n_bytes, osh_life life)
+{
+    size_t offset = 0;
+    if (osh_arena_take(d->arena, &offset, n_bytes, life)) return d->base + offset;
+    osh_fail(cx, OSH_E_NOMEM, "no block of %zu bytes in the device's memory: %zu bytes are in use", n_bytes,
+             osh_arena_used(d->arena));
+    return NULL;
+}
+
+void osh_device_free(osh_device *d, void *p)
+{
+    if (p) osh_arena_give(d->arena, (size_t)((char *)p - d->base));
+}
+
+osh_status osh_tensor_new_on(osh_ctx *cx, osh_tensor **out, osh_device *d, osh_life life, osh_dtype dt, int ndim,
+                             const int64_t *shape)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *t = NULL; // own
+    int64_t numel = 0;
+    size_t n_bytes = 0;
+    if (!d) return osh_tensor_new(cx, out, dt, ndim, shape);
+    if (!osh_shape_numel(&numel, ndim, shape) ||
+        __builtin_mul_overflow((size_t)numel, osh_dtype_bytes(dt), &n_bytes) || n_bytes > INT64_MAX)
+        OSH_FAIL(cx, OSH_E_FORMAT, "a shape of %d dimensions is negative or too large", ndim);
+    OSH_NEW(cx, t, 1);
+    *t = osh_tensor_view(dt, ndim, shape, NULL);
+    t->device = d;
+    t->data = osh_device_alloc(cx, d, n_bytes, life);
+    if (!t->data) OSH_TRY(OSH_E_NOMEM);
+    t->own = true;
+    *out = t, t = NULL; // give
+done:
+    osh_tensor_free(cx, t);
+    return rc;
+}
+
+osh_status osh_tensor_put(osh_ctx *cx, osh_tensor *to, size_t offset, const void *from, size_t n_bytes)
+{
+    char *at = (char *)to->data + offset;
+    assert(offset + n_bytes <= osh_tensor_bytes(to));
+    if (!n_bytes) return OSH_OK;
+    if (to->device) return to->device->type->put(cx, to->device, at, from, n_bytes);
+    memcpy(at, from, n_bytes);
+    return OSH_OK;
+}
+
+osh_status osh_tensor_get(osh_ctx *cx, void *to, const osh_tensor *from, size_t offset, size_t n_bytes)
+{
+    const char *at = (const char *)from->data + offset;
+    assert(offset + n_bytes <= osh_tensor_bytes(from));
+    if (!n_bytes) return OSH_OK;
+    if (from->device) return from->device->type->get(cx, from->device, to, at, n_bytes);
+    memcpy(to, at, n_bytes);
+    return OSH_OK;
+}
+
+osh_status osh_tensor_zero(osh_ctx *cx, osh_tensor *t)
+{
+    size_t n = osh_tensor_bytes(t);
+    if (!n) return OSH_OK;
+    if (t->device) return t->device->type->fill(cx, t->device, t->data, 0, n);
+    memset(t->data, 0, n);
+    return OSH_OK;
+}
+
+osh_status osh_tensor_copy(osh_ctx *cx, osh_tensor *to, const osh_tensor *from)
+{
+    size_t n = osh_tensor_bytes(to);
+    assert(to->dtype == from->dtype && n == osh_tensor_bytes(from));
+    assert(!to->device || !from->device || to->device == from->device);
+    if (!n) return OSH_OK;
+    if (to->device && from->device) return to->device->type->copy(cx, to->device, to->data, from->data, n);
+    if (to->device) return osh_tensor_put(cx, to, 0, from->data, n);
+    return osh_tensor_get(cx, to->data, from, 0, n);
+}

@@ -1,0 +1,62 @@
+/* device.h - memory of an accelerator: one arena, taken when the device is opened and never grown, tensors in it, and
+ * copies to and from the host.
+ *
+ *   | weights, statistics, values at rest ──►                      ◄── values of a batch, scratch of a call |
+ *   0                                         one arena of n_bytes                                        end
+ *
+ * Everything that is asked of a device happens in the order in which it was asked (one stream): a block that is freed
+ * may be given out at once. Only osh_device_put_ahead runs beside it. Tensors with device == NULL lie in host memory;
+ * the calls below take them, too. */
+#ifndef OSH_DEVICE_H
+#define OSH_DEVICE_H
+#include "tensor/tensor.h"
+
+typedef enum { OSH_LIFE_LONG, OSH_LIFE_SHORT } osh_life; // the end of the arena that a block is taken from
+
+typedef struct osh_device_type {
+    const char *name; // "cuda"
+    void (*close)(osh_ctx *cx, osh_device *d);
+    /* Copies; put may return before the copy is done but has read `from` by then; get waits. */
+    osh_status (*put)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
+    osh_status (*get)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
+    osh_status (*copy)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes); // inside the device
+    osh_status (*fill)(osh_ctx *cx, osh_device *d, void *to, int byte, size_t n_bytes);
+    /* Beside the work at hand, from any one thread: starts behind what was asked for before. fence: what is asked for
+     * from now on waits for it. */
+    osh_status (*put_ahead)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
+    osh_status (*fence)(osh_ctx *cx, osh_device *d);
+    osh_status (*sync)(osh_ctx *cx, osh_device *d); // all of it is done; failures of earlier calls come out here
+} osh_device_type;
+
+typedef struct osh_arena osh_arena;
+struct osh_device {
+    const osh_device_type *type;
+    void *impl;       // of the type
+    char *base;       // address on the device
+    osh_arena *arena; // own
+    char *text;       // own: "NVIDIA H200, compute capability 9.0, CUDA 13.0, cuBLASLt 13.0.2": what decides the bytes
+};
+
+/* Blocks of one range, kept on the host: the first fit from either end, neighbours merged, a mutex around each call.
+ * Offsets and sizes are multiples of 512 bytes. */
+osh_status osh_arena_new(osh_ctx *cx, osh_arena **out, size_t n_bytes);
+void osh_arena_free(osh_ctx *cx, osh_arena *a);
+bool osh_arena_take(osh_arena *a, size_t *offset, size_t n_bytes, osh_life life); // false: no block is large enough
+void osh_arena_give(osh_arena *a, size_t offset);
+size_t osh_arena_used(const osh_arena *a);
+size_t osh_arena_peak(const osh_arena *a); // highest
+size_t osh_arena_gross(size_t n_bytes);    // what a block of n_bytes counts
+
+void osh_device_close(osh_ctx *cx, osh_device *d); // NULL is fine
+void *osh_device_alloc(osh_ctx *cx, osh_device *d, size_t n_bytes, osh_life life); // NULL: recorded, OSH_E_NOMEM
+void osh_device_free(osh_device *d, void *p);
+
+osh_status osh_tensor_new_on(osh_ctx *cx, osh_tensor **out, osh_device *d, osh_life life, osh_dtype dt, int ndim,
+                             const int64_t *shape); // d NULL: as osh_tensor_new
+/* n_bytes from byte `offset` of the tensor's data. */
+osh_status osh_tensor_put(osh_ctx *cx, osh_tensor *to, size_t offset, const void *from, size_t n_bytes);
+osh_status osh_tensor_get(osh_ctx *cx, void *to, const osh_tensor *from, size_t offset, size_t n_bytes);
+osh_status osh_tensor_zero(osh_ctx *cx, osh_tensor *t);
+/* Whole, between any two places; same dtype and number of elements. */
+osh_status osh_tensor_copy(osh_ctx *cx, osh_tensor *to, const osh_tensor *from);
+#endif
