@@ -14,9 +14,7 @@
 
 #include "ops/cuda/runtime.h"
 
-#ifdef OSH_PLAY
-#include "play/play.h" // OSH_LAUNCH, OSH_DYNAMIC_SHARED, threadIdx, __syncthreads, ...
-#else
+#ifndef OSH_PLAY // else they come, as threadIdx and __syncthreads do, with the cuda_runtime.h of tests/play
 /* OSH_LAUNCH(kernel, grid, block, shared bytes, stream, arguments...): a name with commas goes into parentheses. The
  * launch's own failure is asked for with OSH_CUDA(cx, cudaGetLastError()). */
 #define OSH_LAUNCH(kernel, grid, block, shared, stream, ...)                                                           \
