@@ -34,6 +34,13 @@ osh_status osh_cuda_mark_new(osh_ctx *cx, osh_device *d, osh_cuda_mark **out);
 osh_status osh_cuda_mark_between(osh_ctx *cx, double *seconds, osh_cuda_mark *from, osh_cuda_mark *to); // waits
 void osh_cuda_mark_free(osh_ctx *cx, osh_cuda_mark *m);
 
+/* What the card sustains over `seconds`: operations a second in products of side x side matrices (three of them lie in
+ * the arena); bytes a second copied inside its memory (counted once) and from page-locked memory of the host. */
+osh_status osh_cuda_peak_product(osh_ctx *cx, double *flops_per_s, osh_device *d, osh_dtype dtype, int64_t side,
+                                 double seconds);
+osh_status osh_cuda_peak_copies(osh_ctx *cx, double *inside_per_s, double *put_per_s, osh_device *d, int64_t n_bytes,
+                                double seconds);
+
 /* Page-locked memory of the host. */
 osh_status osh_cuda_host_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_bytes);
 void osh_cuda_host_free(osh_ctx *cx, osh_device *d, void *p);

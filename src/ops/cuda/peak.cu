@@ -1,0 +1,114 @@
+/* peak.cu - what the card sustains: products of square matrices, copies inside its memory and from the host's
+ * page-locked memory. Each repeats its work until the time is over; clocks fall while a card gets warm, so a rate of
+ * less than a few seconds is too high. */
+#include "ops/cuda/runtime.h"
+
+#include "base/rng.h"
+
+enum { FILL = 1 << 20, AT_ONCE = 4 }; // elements that are made on the host; calls between two looks at the clock
+
+/* Random values: a card's clock, and so its rate, depends on how many bits change. */
+static osh_status fill_random(osh_ctx *cx, osh_tensor *t, uint64_t seed)
+{
+    osh_status rc = OSH_OK;
+    int64_t n = osh_tensor_numel(t), have = n < FILL ? n : FILL;
+    size_t each = osh_dtype_bytes(t->dtype);
+    char *block = NULL; // own
+
+    block = static_cast<char *>(osh_alloc(cx, (size_t)have * each));
+    if (!block) OSH_TRY(OSH_E_NOMEM);
+    for (int64_t i = 0; i < have; i++) {
+        float f = (float)osh_rng_sym(seed, 0, (uint64_t)i);
+        osh_from_f32(block + (size_t)i * each, t->dtype, &f, 1);
+    }
+    OSH_TRY(osh_tensor_put(cx, t, 0, block, (size_t)have * each));
+    for (int64_t more; have < n; have += more) { // twice as much each time
+        more = have < n - have ? have : n - have;
+        OSH_TRY(t->device->type->copy(cx, t->device, (char *)t->data + (size_t)have * each, t->data,
+                                      (size_t)more * each));
+    }
+done:
+    osh_free(cx, block);
+    return rc;
+}
+
+typedef struct card_work { // one call of it
+    osh_device *d;
+    osh_tensor *a, *b, *c; // own
+    void *host;            // own: page-locked; NULL: the work is a copy inside the card
+    int64_t side;          // of a product; 0: a copy of c's bytes
+} card_work;
+
+static osh_status once(osh_ctx *cx, const card_work *w)
+{
+    if (w->side) {
+        osh_cuda_mat a = {w->a->data, w->side, 0, w->a->dtype, false}, b = {w->b->data, w->side, 0, w->b->dtype, true};
+        osh_cuda_mat c = {w->c->data, w->side, 0, w->c->dtype, false};
+        return osh_cuda_gemm(cx, w->d, &c, &a, &b, w->side, w->side, w->side, 1, 1, 0);
+    }
+    if (w->host) return w->d->type->put_ahead(cx, w->d, w->c->data, w->host, osh_tensor_bytes(w->c));
+    return w->d->type->copy(cx, w->d, w->c->data, w->a->data, osh_tensor_bytes(w->c));
+}
+
+/* Calls a second, of at least `seconds`, after a first round that is not counted. */
+static osh_status rate(osh_ctx *cx, double *calls_per_s, const card_work *w, double seconds)
+{
+    osh_status rc = OSH_OK;
+    double begin = 0, now = 0;
+    int64_t n = -AT_ONCE; // the first round
+
+    do {
+        for (int i = 0; i < AT_ONCE; i++) OSH_TRY(once(cx, w));
+        OSH_TRY(w->d->type->fence(cx, w->d));
+        OSH_TRY(w->d->type->sync(cx, w->d));
+        now = osh_now(), n += AT_ONCE;
+        if (!n) begin = now;
+    } while (!n || now - begin < seconds);
+    *calls_per_s = (double)n / (now - begin);
+done:
+    return rc;
+}
+
+osh_status osh_cuda_peak_product(osh_ctx *cx, double *flops_per_s, osh_device *d, osh_dtype dtype, int64_t side,
+                                 double seconds)
+{
+    osh_status rc = OSH_OK;
+    int64_t shape[2] = {side, side};
+    card_work w = {d, NULL, NULL, NULL, NULL, side}; // own
+    double calls = 0;
+
+    OSH_TRY(osh_tensor_new_on(cx, &w.a, d, OSH_LIFE_SHORT, dtype, 2, shape));
+    OSH_TRY(osh_tensor_new_on(cx, &w.b, d, OSH_LIFE_SHORT, dtype, 2, shape));
+    OSH_TRY(osh_tensor_new_on(cx, &w.c, d, OSH_LIFE_SHORT, dtype, 2, shape));
+    OSH_TRY(fill_random(cx, w.a, 1));
+    OSH_TRY(fill_random(cx, w.b, 2));
+    OSH_TRY(rate(cx, &calls, &w, seconds));
+    *flops_per_s = 2.0 * (double)side * (double)side * (double)side * calls;
+done:
+    osh_tensor_free(cx, w.a);
+    osh_tensor_free(cx, w.b);
+    osh_tensor_free(cx, w.c);
+    return rc;
+}
+
+osh_status osh_cuda_peak_copies(osh_ctx *cx, double *inside_per_s, double *put_per_s, osh_device *d, int64_t n_bytes,
+                                double seconds)
+{
+    osh_status rc = OSH_OK;
+    card_work w = {d, NULL, NULL, NULL, NULL, 0}; // own
+    double calls = 0;
+
+    OSH_TRY(osh_tensor_new_on(cx, &w.a, d, OSH_LIFE_SHORT, OSH_U8, 1, &n_bytes));
+    OSH_TRY(osh_tensor_new_on(cx, &w.c, d, OSH_LIFE_SHORT, OSH_U8, 1, &n_bytes));
+    OSH_TRY(osh_tensor_zero(cx, w.a));
+    OSH_TRY(rate(cx, &calls, &w, seconds));
+    *inside_per_s = calls * (double)n_bytes;
+    OSH_TRY(osh_cuda_host_alloc(cx, d, &w.host, (size_t)n_bytes));
+    OSH_TRY(rate(cx, &calls, &w, seconds));
+    *put_per_s = calls * (double)n_bytes;
+done:
+    osh_cuda_host_free(cx, d, w.host);
+    osh_tensor_free(cx, w.a);
+    osh_tensor_free(cx, w.c);
+    return rc;
+}
