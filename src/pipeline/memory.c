@@ -383,19 +383,14 @@ done:
 
 /* ---- the choice ---- */
 
-typedef struct budget {
-    int64_t device, host, scratch; // host: without the base; 0 or less: none given
-    bool device_given, host_given, scratch_given;
-} budget;
-
-static bool fits(const osh_visit *v, const budget *b, int64_t more_host)
+static bool fits(const osh_visit *v, const osh_budget *b, int64_t more_host)
 {
     return (!b->device_given || v->device_peak <= b->device) &&
            (!b->host_given || v->host_peak + more_host <= b->host) &&
            (!b->scratch_given || v->scratch_peak <= b->scratch);
 }
 
-static bool all_fit(const osh_memory *m, const budget *b)
+static bool all_fit(const osh_memory *m, const osh_budget *b)
 {
     for (int i = 0; i < m->n_visits; i++)
         if (!fits(&m->visits[i], b, 0)) return false;
@@ -419,31 +414,31 @@ static int64_t hessians_of(const osh_plan *p, const osh_range *r, int64_t *large
 
 enum { MOST_ROUNDS = 8 }; // each is another forward pass: beyond it, segments are cheaper
 
+/* A visit in so many rounds; beyond MOST_ROUNDS: in segments. */
+static void take_phases(osh_plan *p, int i, int rounds)
+{
+    osh_visit *v = &p->memory.visits[i];
+    osh_range r = osh_range_at(p, i);
+    int64_t largest, sum = hessians_of(p, &r, &largest);
+    bool shared = rounds > 1 && rounds <= MOST_ROUNDS && sum > largest && !r.merged;
+    v->round_bytes = shared ? (sum + rounds - 1) / rounds : 0;
+    if (v->round_bytes && v->round_bytes < largest) v->round_bytes = largest;
+    v->n_rounds = v->round_bytes ? rounds : 1;
+    v->segments = rounds > MOST_ROUNDS;
+}
+
 /* Phases for the visits that do not fit whole. Visits are alike, so all that do not fit take the next step together. */
-static osh_status choose_phases(osh_ctx *cx, osh_plan *p, const budget *b)
+static osh_status choose_phases(osh_ctx *cx, osh_plan *p, const osh_budget *b)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     for (int rounds = 2; rounds <= MOST_ROUNDS + 1 && !all_fit(m, b); rounds++) {
-        for (int i = 0; i < m->n_visits; i++) {
-            osh_visit *v = &m->visits[i];
-            osh_range r = osh_range_at(p, i);
-            int64_t largest, sum = hessians_of(p, &r, &largest);
-            if (fits(v, b, 0)) continue;
-            v->round_bytes = rounds <= MOST_ROUNDS && sum > largest && !r.merged ? (sum + rounds - 1) / rounds : 0;
-            if (v->round_bytes && v->round_bytes < largest) v->round_bytes = largest;
-            v->n_rounds = v->round_bytes ? rounds : 1;
-            v->segments = rounds > MOST_ROUNDS;
-        }
+        for (int i = 0; i < m->n_visits; i++)
+            if (!fits(&m->visits[i], b, 0)) take_phases(p, i, rounds);
         OSH_TRY(simulate(cx, p, m->tier, NULL));
     }
 done:
     return rc;
-}
-
-static void set_all(osh_memory *m, bool segments)
-{
-    for (int i = 0; i < m->n_visits; i++) m->visits[i] = (osh_visit){.segments = segments, .n_rounds = 1};
 }
 
 static void summarize(osh_memory *m)
@@ -458,56 +453,56 @@ static void summarize(osh_memory *m)
     }
 }
 
-/* The smallest budgets: everything cold and in small pieces. */
-static osh_status find_least(osh_ctx *cx, osh_plan *p, osh_tier coldest)
+/* Those that --mem-opt-level leaves. */
+static void tiers(const osh_plan *p, osh_tier *first, osh_tier *last)
+{
+    const char *level = p->opt->mem_opt_level;
+    bool asked = level && *level >= '0' && *level <= '2';
+    *first = asked ? (osh_tier)(*level - '0') : OSH_TIER_DEVICE;
+    *last = asked ? *first : OSH_TIER_DISK;
+}
+
+static int64_t lower(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Segments need the fewest weights and Hessians, but the values between them rest. */
+osh_status osh_memory_least(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
-    set_all(m, true);
-    OSH_TRY(simulate(cx, p, coldest, NULL));
-    for (int i = 0; i < m->n_visits; i++) {
-        raise_to(&m->least_device, m->visits[i].device_peak);
-        raise_to(&m->least_host, m->visits[i].host_peak);
-        raise_to(&m->least_scratch, m->visits[i].scratch_peak);
+    osh_visit *least = NULL; // own: peaks
+    osh_tier first, coldest;
+    tiers(p, &first, &coldest);
+    OSH_NEW(cx, least, m->n_visits);
+    for (int rounds = 1; rounds <= MOST_ROUNDS + 1; rounds += rounds == 1 ? MOST_ROUNDS - 1 : 1) {
+        for (int i = 0; i < m->n_visits; i++) take_phases(p, i, rounds);
+        OSH_TRY(simulate(cx, p, coldest, NULL));
+        for (int i = 0; i < m->n_visits; i++) {
+            const osh_visit *v = &m->visits[i];
+            least[i].device_peak = rounds == 1 ? v->device_peak : lower(v->device_peak, least[i].device_peak);
+            least[i].host_peak = rounds == 1 ? v->host_peak : lower(v->host_peak, least[i].host_peak);
+            least[i].scratch_peak = rounds == 1 ? v->scratch_peak : lower(v->scratch_peak, least[i].scratch_peak);
+        }
     }
-    set_all(m, false);
+    for (int i = 0; i < m->n_visits; i++) {
+        raise_to(&m->least_device, least[i].device_peak);
+        raise_to(&m->least_host, least[i].host_peak);
+        raise_to(&m->least_scratch, least[i].scratch_peak);
+    }
 done:
+    osh_free(cx, least);
     return rc;
 }
 
-static double mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
-
-static osh_status refuse(osh_ctx *cx, const osh_plan *p, const budget *b)
-{
-    const osh_memory *m = &p->memory;
-    const osh_options *o = p->opt;
-    if (b->host_given && m->least_host > b->host)
-        return osh_fail(cx, OSH_E_USAGE,
-                        "--host-memory %.0fMiB cannot be held: the smallest that would do is --host-memory %.0fMiB",
-                        mib(o->host_memory), mib(m->base_bytes + m->least_host));
-    if (b->device_given && m->least_device > b->device)
-        return osh_fail(cx, OSH_E_USAGE,
-                        "--device-memory %.0fMiB cannot be held: the smallest that would do is --device-memory %.0fMiB",
-                        mib(o->device_memory), mib(m->least_device));
-    if (b->scratch_given && m->scratch_peak > b->scratch)
-        return osh_fail(cx, OSH_E_USAGE, "--scratch-size %.0fMiB cannot be held: values between subgraphs take %.0fMiB",
-                        mib(o->scratch_size), mib(m->scratch_peak));
-    return osh_fail(cx, OSH_E_USAGE, "the budgets cannot be held together: want --host-memory %.0fMiB, --device-memory "
-                    "%.0fMiB and --scratch-size %.0fMiB", mib(m->base_bytes + m->least_host), mib(m->least_device),
-                    mib(m->least_scratch));
-}
-
-static osh_status choose(osh_ctx *cx, osh_plan *p, const budget *b, bool *ever)
+static osh_status choose(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ever)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
-    const char *level = p->opt->mem_opt_level;
-    int64_t asked = level && *level >= '0' && *level <= '2' ? *level - '0' : -1;
-    int first = asked < 0 ? OSH_TIER_DEVICE : (int)asked, last = asked < 0 ? OSH_TIER_DISK : (int)asked;
-    OSH_TRY(find_least(cx, p, (osh_tier)last));
-    for (int t = first; t <= last; t++) {
-        m->tier = (osh_tier)t;
-        set_all(m, false);
+    osh_tier first, last;
+    tiers(p, &first, &last);
+    OSH_TRY(osh_memory_least(cx, p));
+    for (osh_tier t = first; t <= last; t++) {
+        m->tier = t;
+        for (int i = 0; i < m->n_visits; i++) take_phases(p, i, 1);
         OSH_TRY(simulate(cx, p, m->tier, ever));
         if (all_fit(m, b)) break;
     }
@@ -531,7 +526,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     m->uncounted = (anon > used ? anon - used : 0) + LIBRARY_BYTES + (int64_t)osh_threads(cx) * THREAD_BYTES;
     m->base_bytes = m->uncounted + used + small_bytes(p) + READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + 4096);
     m->highest = -1;
-    budget b = {.device = p->opt->device_memory, .host = p->opt->host_memory - m->base_bytes,
+    osh_budget b = {.device = p->opt->device_memory, .host = p->opt->host_memory - m->base_bytes,
                 .scratch = p->opt->scratch_size, .device_given = p->opt->device_memory > 0,
                 .host_given = p->opt->host_memory > 0, .scratch_given = p->opt->scratch_size > 0};
     if (p->graph) OSH_NEW(cx, ever, p->graph->n_weights);
@@ -541,13 +536,14 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
         OSH_TRY(choose(cx, p, &b, ever));
     }
     OSH_TRY(rest(cx, p, ever));
-    raise_to(&m->least_host, m->host_peak), raise_to(&m->least_device, m->device_peak);
+    osh_budget outside = {.device = m->device_peak, .host = m->host_peak};
+    raise_to(&m->least_host, outside.host), raise_to(&m->least_device, outside.device);
     for (int i = 0; i + 1 < m->n_visits; i++)
         if (m->visits[i].prefetch) m->visits[i].host_peak += m->visits[i + 1].first_load;
     summarize(m);
     if ((b.device_given && m->device_peak > b.device) || (b.host_given && m->host_peak > b.host) ||
         (b.scratch_given && m->scratch_peak > b.scratch))
-        OSH_TRY(refuse(cx, p, &b));
+        OSH_TRY(osh_memory_refuse(cx, p, &b, &outside));
     m->host_peak += m->base_bytes, m->least_host += m->base_bytes;
 done:
     osh_free(cx, ever);

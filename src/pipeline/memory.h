@@ -11,6 +11,15 @@
 osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p);
 /* Holds the context to the budgets from here on. */
 void osh_memory_enforce(osh_ctx *cx, const osh_plan *p);
+typedef struct osh_budget {
+    int64_t device, host, scratch; // host: without the base; 0 or less: none given
+    bool device_given, host_given, scratch_given;
+} osh_budget;
+/* Fills in the smallest budgets of p->memory, without its base, for what runs inside of visits: everything cold and in
+ * small pieces. */
+osh_status osh_memory_least(osh_ctx *cx, osh_plan *p);
+/* refuse.c: OSH_E_USAGE with the smallest budget that would do. outside: what runs outside of visits takes. */
+osh_status osh_memory_refuse(osh_ctx *cx, const osh_plan *p, const osh_budget *b, const osh_budget *outside);
 /* Directory for values of the disk tier; own. partial: where the output is made. NULL: no memory. */
 char *osh_scratch_dir(osh_ctx *cx, const osh_plan *p, const char *partial);
 #endif

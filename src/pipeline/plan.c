@@ -136,11 +136,10 @@ static int subgraph_of(const osh_partition *parts, int node)
     return -1;
 }
 
-static osh_status plan_passes(osh_ctx *cx, osh_plan *p)
+osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, size_t n, int64_t per_subgraph)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(osh_partition_new(cx, &p->parts, p->graph, (const char *const *)p->opt->sequential_targets.items,
-                              p->opt->sequential_targets.n, p->opt->sequential_targets_per_subgraph));
+    OSH_TRY(osh_partition_new(cx, &p->parts, p->graph, targets, n, per_subgraph));
     OSH_NEW(cx, p->passes, p->parts->n);
     for (int i = 0; i < p->n_linears; i++) {
         osh_linear *l = &p->linears[i];
@@ -171,7 +170,9 @@ osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt)
     OSH_TRY(open_recipe(cx, p));
     OSH_TRY(choose_pipeline(cx, p));
     OSH_TRY(osh_plan_match(cx, p));
-    if (p->pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(plan_passes(cx, p));
+    const osh_strs *cut = &opt->sequential_targets;
+    if (p->pipeline != OSH_PIPELINE_DATAFREE)
+        OSH_TRY(osh_plan_cut(cx, p, (const char *const *)cut->items, cut->n, opt->sequential_targets_per_subgraph));
     OSH_TRY(osh_plan_manifest(cx, p));
     if (p->pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(osh_plan_data(cx, p));
     OSH_TRY(osh_plan_memory(cx, p));

@@ -112,5 +112,7 @@ osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
 /* The parts of osh_plan_new, each in its own file. */
 osh_status osh_plan_match(osh_ctx *cx, osh_plan *p);    // plan_match.c: schemes, linears, ignore list, vLLM's lookup
 osh_status osh_plan_manifest(osh_ctx *cx, osh_plan *p); // manifest.c: out, shards, config.json
+/* plan.c: subgraphs cut at targets (n 0: decoder layers), which of them each Linear is in, what they do. */
+osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, size_t n, int64_t per_subgraph);
 osh_status osh_plan_data(osh_ctx *cx, osh_plan *p);     // plan.c: calibration samples
 #endif

@@ -42,6 +42,19 @@ for kind in host device; do
     [ -n "$least" ] || fail "no smallest budget: $(cat err)"
     [ "$(run --$kind-memory "$least")" = "$base" ] || fail "--$kind-memory $least changes the bytes"
 done
+# a refusal names Linears as targets, and their budget, where that would be smaller, and only there
+grep -q -- "--sequential-targets" err && fail "Linears need no less: $(cat err)"
+"$OSH_TOOLS/make_model" long hidden=1024 intermediate=2048 heads=8 kv=8 layers=3 vocab=512 samples=32 tokens=64
+long=(--model long --scheme W4A16 --method gptq --ignore lm_head --dataset long/calibration.jsonl --threads 2
+      --mem-opt-level 1)
+pair=(--sequential-targets-per-subgraph 2)
+if "$ONESHOT" plan "${long[@]}" "${pair[@]}" --host-memory 1MiB 2>err; then fail "1 MiB of host memory is enough"; fi
+least=$(sed -n "s/.*, or --host-memory \([0-9]*MiB\) with --sequential-targets Linear .*/\1/p" err)
+[ -n "$least" ] || fail "no budget for Linears: $(cat err)"
+"$ONESHOT" plan "${long[@]}" --sequential-targets Linear --host-memory "$least" >/dev/null ||
+    fail "--host-memory $least is too little for Linears"
+if "$ONESHOT" plan "${long[@]}" "${pair[@]}" --host-memory "$least" 2>err; then fail "layers do with $least, too"; fi
+
 if "$ONESHOT" "${job[@]}" --output out --mem-opt-level 2 --scratch-size 1000 2>err; then fail "1000 bytes of scratch"; fi
 grep -q -- "--scratch-size" err || fail "scratch: $(cat err)"
 
