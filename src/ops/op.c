@@ -26,6 +26,8 @@ const osh_op *osh_op_find(const char *name)
 osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a)
 {
     osh_op_fn fn = op->run[OSH_CPU] ? op->run[OSH_CPU] : op->run[OSH_REF];
+    if (a->out[0]->device) fn = op->run[OSH_CUDA];
+    if (!fn) return osh_fail(cx, OSH_E_INTERNAL, "%s has no kernel for a device", op->name);
     osh_status rc = fn(cx, a);
 
     if (rc && rc != OSH_E_NUMERIC) osh_note(cx, "computing %s", op->name);

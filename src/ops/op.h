@@ -49,7 +49,8 @@ typedef struct osh_op {
 const osh_op *osh_op_find(const char *name); // NULL: unknown
 size_t osh_op_count(void);
 const osh_op *osh_op_at(size_t i);
-osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a); // the fastest CPU column
+/* The fastest CPU column, or where out[0] lies on a device the CUDA column; OSH_E_INTERNAL: it has none. */
+osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a);
 /* Index of the first element that is a NaN or an infinity, -1: there is none. On all threads. */
 osh_status osh_first_nonfinite(osh_ctx *cx, int64_t *at, const osh_tensor *x);
 

@@ -18,6 +18,7 @@ extern "C" {
  * cuBLASLt or cuSOLVER. n_bytes 0: nothing is taken yet (osh_cuda_free_bytes tells what there is), tensors cannot be
  * made. */
 osh_status osh_cuda_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_bytes);
+bool osh_cuda_built(void); // this binary has the kernels
 bool osh_cuda_present(void); // built with CUDA, and a driver with a card is there
 osh_status osh_cuda_free_bytes(osh_ctx *cx, size_t *n_bytes, int ordinal);
 

@@ -1,0 +1,116 @@
+/* absent.c - cuda.h in a binary that was built without CUDA: nothing is there, and says so. */
+#include "ops/cuda/cuda.h"
+#ifndef OSH_CUDA_BUILT
+
+#include <string.h>
+
+static osh_status absent(osh_ctx *cx)
+{
+    return osh_fail(cx, OSH_E_UNSUPPORTED, "this program was built without CUDA: there is no device 'cuda'");
+}
+
+bool osh_cuda_built(void) { return false; }
+bool osh_cuda_present(void) { return false; }
+
+osh_status osh_cuda_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_bytes)
+{
+    (void)out, (void)ordinal, (void)n_bytes;
+    return absent(cx);
+}
+
+osh_status osh_cuda_free_bytes(osh_ctx *cx, size_t *n_bytes, int ordinal)
+{
+    (void)n_bytes, (void)ordinal;
+    return absent(cx);
+}
+
+osh_status osh_cuda_count(osh_ctx *cx, osh_device *d, osh_cuda_counters *out)
+{
+    (void)cx, (void)d;
+    memset(out, 0, sizeof *out);
+    return OSH_OK;
+}
+
+osh_status osh_cuda_mark_new(osh_ctx *cx, osh_device *d, osh_cuda_mark **out)
+{
+    (void)d, (void)out;
+    return absent(cx);
+}
+
+osh_status osh_cuda_mark_between(osh_ctx *cx, double *seconds, osh_cuda_mark *from, osh_cuda_mark *to)
+{
+    (void)seconds, (void)from, (void)to;
+    return absent(cx);
+}
+
+void osh_cuda_mark_free(osh_ctx *cx, osh_cuda_mark *m) { (void)cx, (void)m; }
+
+osh_status osh_cuda_peak_product(osh_ctx *cx, double *flops_per_s, osh_device *d, osh_dtype dtype, int64_t side,
+                                 double seconds)
+{
+    (void)flops_per_s, (void)d, (void)dtype, (void)side, (void)seconds;
+    return absent(cx);
+}
+
+osh_status osh_cuda_peak_copies(osh_ctx *cx, double *inside_per_s, double *put_per_s, osh_device *d, int64_t n_bytes,
+                                double seconds)
+{
+    (void)inside_per_s, (void)put_per_s, (void)d, (void)n_bytes, (void)seconds;
+    return absent(cx);
+}
+
+osh_status osh_cuda_host_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_bytes)
+{
+    (void)d, (void)out, (void)n_bytes;
+    return absent(cx);
+}
+
+void osh_cuda_host_free(osh_ctx *cx, osh_device *d, void *p) { (void)cx, (void)d, (void)p; }
+
+osh_status osh_cuda_finite(osh_ctx *cx, int64_t *first, const osh_tensor *x, int64_t base)
+{
+    (void)first, (void)x, (void)base;
+    return absent(cx);
+}
+
+osh_status osh_cuda_minmax(osh_ctx *cx, float *minmax, const osh_tensor *x, int64_t row, int64_t n)
+{
+    (void)minmax, (void)x, (void)row, (void)n;
+    return absent(cx);
+}
+
+osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *a)
+{
+    (void)d, (void)a;
+    return absent(cx);
+}
+
+size_t osh_gptq_solve_cuda_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t block_size)
+{
+    (void)O, (void)I, (void)n_scale_cols, (void)block_size;
+    return 0;
+}
+
+osh_status osh_gptq_permute_cuda(osh_ctx *cx, osh_tensor *h, const int32_t *perm)
+{
+    (void)h, (void)perm;
+    return absent(cx);
+}
+osh_status osh_gptq_restore_cuda(osh_ctx *cx, osh_tensor *h, const float *diag)
+{
+    (void)h, (void)diag;
+    return absent(cx);
+}
+size_t osh_gptq_permute_cuda_bytes(int64_t I) { (void)I; return 0; }
+osh_status osh_gptq_diag_cuda(osh_ctx *cx, float *diag, const osh_tensor *h)
+{
+    (void)diag, (void)h;
+    return absent(cx);
+}
+osh_status osh_gptq_set_diag_cuda(osh_ctx *cx, osh_tensor *h, const float *diag)
+{
+    (void)h, (void)diag;
+    return absent(cx);
+}
+size_t osh_gptq_factor_cuda_scratch(int64_t I) { (void)I; return 0; }
+#endif
