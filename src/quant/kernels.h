@@ -29,7 +29,8 @@ typedef struct osh_q_kernels {
 } osh_q_kernels;
 
 extern const osh_q_kernels osh_q_kernels_c;
-const osh_q_kernels *osh_q_kernels_avx2(void); // NULL: this machine has none
+/* For a CPU with OSH_ISA_AVX2; NULL: not in this build. Does not ask the CPU: in a virtual machine CPUID takes 20 us. */
+const osh_q_kernels *osh_q_kernels_avx2(void);
 const osh_q_kernels *osh_q_kernels_best(void);
 
 float osh_q_round_to(float x, osh_dtype dt); // to the nearest value of dt, ties to even

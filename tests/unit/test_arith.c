@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/isa.h"
 #include "base/num.h"
 #include "base/rng.h"
 #include "quant/arith.h"
@@ -133,7 +134,7 @@ static void test_kernel_columns(void **state)
     static const osh_dtype dts[] = {OSH_BF16, OSH_F16, OSH_F32};
     static const int64_t sizes[] = {1, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 129, 1000};
     const osh_q_kernels *c = &osh_q_kernels_c, *v = osh_q_kernels_avx2();
-    if (!v) skip();
+    if (!v || osh_isa_of_cpu() < OSH_ISA_AVX2) skip();
     for (int d = 0; d < 3; d++)
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
             for (int mode = 0; mode < 5; mode++) {
