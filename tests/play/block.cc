@@ -1,0 +1,215 @@
+/* block.cc - plays a grid: its blocks one after the other, the threads of a block as fibers. A thread runs until it
+ * meets the others: at a barrier all threads of the block, at a warp call the lanes that the mask names. */
+#include "block.h"
+#include "fiber.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <vector>
+
+enum { MAX_THREADS = 1024, STACK = 128 << 10, GUARD = 4096 };
+enum state { READY, AT_BARRIER, AT_WARP, ENDED };
+
+struct thread {
+    osh_fiber fiber;
+    uint3 index;
+    state at;
+    osh_play_site site; // where it waits
+    uint32_t mask;
+    int predicate;
+};
+
+/* Lanes that meet leave their values in one of two sets: who is ahead fills the other one. */
+struct warp {
+    int turn;
+    uint64_t values[2][warpSize];
+};
+
+static struct {
+    const osh_play_grid *g;
+    osh_fiber scheduler;
+    thread threads[MAX_THREADS];
+    warp warps[MAX_THREADS / warpSize];
+    thread *now;
+    int n, count; // threads of the block; those whose predicate held at the last barrier
+    std::vector<char> dynamic;
+} block;
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+void osh_play_die(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    fputs("play: ", stderr);
+    if (block.g) fprintf(stderr, "%s, block (%u, %u, %u): ", block.g->kernel, blockIdx.x, blockIdx.y, blockIdx.z);
+    vfprintf(stderr, fmt, ap);
+    fputc('\n', stderr);
+    va_end(ap);
+    abort();
+}
+
+static int index_of(const thread *t) { return (int)(t - block.threads); }
+int osh_play_lane(void) { return index_of(block.now) % warpSize; }
+void *osh_play_dynamic_shared(void) { return block.dynamic.data(); }
+
+static void wait_at(state at, osh_play_site site)
+{
+    thread *t = block.now;
+    t->at = at, t->site = site;
+    osh_fiber_switch(&t->fiber, &block.scheduler, false);
+}
+
+int osh_play_barrier(osh_play_site site, int predicate)
+{
+    block.now->predicate = predicate != 0;
+    wait_at(AT_BARRIER, site);
+    return block.count;
+}
+
+/* The last lane to arrive sets the others free. */
+void osh_play_warp(uint64_t *values, osh_play_site site, uint32_t mask, uint64_t mine)
+{
+    int me = index_of(block.now), first = me - me % warpSize, lane = me % warpSize;
+    warp *w = &block.warps[me / warpSize];
+    int turn = w->turn;
+
+    if (!(mask >> lane & 1)) osh_play_die("%s:%d: the mask %08x lacks lane %d", site.file, site.line, mask, lane);
+    w->values[turn][lane] = mine;
+    block.now->at = AT_WARP, block.now->site = site, block.now->mask = mask;
+    for (int i = 0; i < warpSize; i++) {
+        const thread *t = &block.threads[first + i];
+        if (!(mask >> i & 1)) continue;
+        if (first + i >= block.n)
+            osh_play_die("%s:%d: the mask %08x names lane %d, which the block does not have", site.file, site.line,
+                         mask, i);
+        if (t->at == AT_WARP && t->mask == mask && t->site.line == site.line && t->site.file == site.file) continue;
+        wait_at(AT_WARP, site);
+        goto met;
+    }
+    for (int i = 0; i < warpSize; i++)
+        if (mask >> i & 1) block.threads[first + i].at = READY;
+    w->turn = !turn;
+met:
+    for (int i = 0; i < warpSize; i++) values[i] = mask >> i & 1 ? w->values[turn][i] : ~(uint64_t)0; // NaN
+}
+
+uint32_t osh_play_vote(osh_play_site at, uint32_t mask, int predicate)
+{
+    uint64_t values[warpSize];
+    uint32_t votes = 0;
+    osh_play_warp(values, at, mask, predicate != 0);
+    for (int i = 0; i < warpSize; i++) votes |= (mask >> i & 1 && values[i] ? 1u : 0u) << i;
+    return votes;
+}
+
+static void fiber_main(void)
+{
+    osh_fiber_enter(&block.now->fiber, &block.scheduler);
+    block.g->body();
+    block.now->at = ENDED;
+    osh_fiber_switch(&block.now->fiber, &block.scheduler, true);
+}
+
+static char *stacks; // for the process's life
+
+static char *stack_of(int i)
+{
+    if (!stacks) {
+        void *p = mmap(nullptr, (size_t)MAX_THREADS * STACK, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (p == MAP_FAILED) osh_play_die("no memory for the stacks");
+        stacks = (char *)p;
+        for (int k = 0; k < MAX_THREADS; k++) mprotect(stacks + (size_t)k * STACK, GUARD, PROT_NONE);
+    }
+    return stacks + (size_t)i * STACK + GUARD;
+}
+
+static void say_where(const thread *t, char *text, size_t n)
+{
+    int i = index_of(t);
+    if (t->at == ENDED) snprintf(text, n, "thread %d has ended", i);
+    else
+        snprintf(text, n, "thread %d waits at a %s in %s:%d", i, t->at == AT_BARRIER ? "barrier" : "warp call",
+                 t->site.file, t->site.line);
+}
+
+/* All threads wait: they must be at one barrier. */
+static void pass_barrier(void)
+{
+    const thread *first = &block.threads[0];
+    block.count = 0;
+    for (int i = 0; i < block.n; i++) {
+        thread *t = &block.threads[i];
+        if (t->at != AT_BARRIER || t->site.line != first->site.line || t->site.file != first->site.file) {
+            char a[512], b[512];
+            const thread *other = first->at == AT_BARRIER && i ? t : first;
+            for (int k = 0; k < block.n && other == first; k++) // one that differs from the first
+                if (block.threads[k].at != first->at) other = &block.threads[k];
+            say_where(first, a, sizeof a), say_where(other, b, sizeof b);
+            osh_play_die("deadlock: %s, %s", a, b);
+        }
+        block.count += t->predicate;
+    }
+    for (int i = 0; i < block.n; i++) block.threads[i].at = READY;
+}
+
+static void run_block(const std::vector<int> &order)
+{
+    int n_ended = 0;
+
+    std::fill(block.dynamic.begin(), block.dynamic.end(), (char)0xff);
+    osh_play_poison_shared();
+    for (int i = 0; i < block.n; i++) {
+        thread *t = &block.threads[i];
+        unsigned u = (unsigned)i;
+        t->index = {u % blockDim.x, u / blockDim.x % blockDim.y, u / (blockDim.x * blockDim.y)};
+        t->at = READY;
+        osh_fiber_init(&t->fiber, stack_of(i), STACK - GUARD, fiber_main);
+    }
+    while (n_ended < block.n) {
+        bool ran = false;
+        for (int i : order) {
+            thread *t = &block.threads[i];
+            if (t->at != READY) continue;
+            block.now = t, threadIdx = t->index, ran = true;
+            osh_fiber_switch(&block.scheduler, &t->fiber, false);
+            n_ended += t->at == ENDED;
+        }
+        if (!ran) pass_barrier();
+    }
+}
+
+/* 0 .. n - 1 forward, in reverse, or shuffled. */
+static std::vector<int> order_of(size_t n, unsigned seed)
+{
+    std::vector<int> order(n);
+    std::iota(order.begin(), order.end(), 0);
+    if (seed == 1) std::reverse(order.begin(), order.end());
+    if (seed > 1) {
+        std::mt19937 rng(seed);
+        for (size_t i = n; i > 1; i--) std::swap(order[i - 1], order[rng() % i]);
+    }
+    return order;
+}
+
+void osh_play_run(const osh_play_grid *g, unsigned seed)
+{
+    block.g = g, block.n = (int)(g->block.x * g->block.y * g->block.z);
+    block.dynamic.resize(g->shared);
+    block.dynamic.shrink_to_fit(); // what lies behind is AddressSanitizer's
+    blockDim = g->block, gridDim = g->grid;
+    std::vector<int> threads = order_of((size_t)block.n, seed);
+    for (int i : order_of((size_t)g->grid.x * g->grid.y * g->grid.z, seed)) {
+        unsigned u = (unsigned)i;
+        blockIdx = {u % gridDim.x, u / gridDim.x % gridDim.y, u / (gridDim.x * gridDim.y)};
+        run_block(threads);
+    }
+    block.g = nullptr;
+}

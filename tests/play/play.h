@@ -1,0 +1,27 @@
+/* play.h - knobs of the played card, for tests. All of them act from the next call on. */
+#ifndef OSH_PLAY_H
+#define OSH_PLAY_H
+#include <stdbool.h>
+#include <stddef.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+/* Order of the threads of a block and of the blocks of a grid: 0 forward, 1 reverse, else shuffled by the seed. */
+void osh_play_order(unsigned seed);
+/* Work of a stream is done when the host waits for it (true), or when it is asked for (false, the default): with both,
+ * what lacks an event or a wait gives other values. */
+void osh_play_lazy(bool on);
+/* Host code that touches the card's memory crashes (default: true). */
+void osh_play_protect(bool on);
+void osh_play_memory(size_t n_bytes); // of the card; default 1 GiB
+/* The n-th call of `name` from now (1: the next) fails with this error, and from then on all of it where the card is
+ * lost (error 719). NULL: no call does. "launch" counts kernels; what a stream does fails at the next call. */
+void osh_play_fail(const char *name, int n, int error);
+size_t osh_play_live(void);     // bytes of card memory, pinned memory, streams and events that were not given back
+long osh_play_launches(void);   // so far
+/* For the played libraries: fn(user) at its turn on the stream, with the card's memory open. */
+void osh_play_submit(void *stream, void (*fn)(void *user), void *user);
+#ifdef __cplusplus
+}
+#endif
+#endif

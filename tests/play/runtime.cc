@@ -1,0 +1,470 @@
+/* runtime.cc - the runtime's calls on host memory. The card's memory is mapped, and closed to the host but while a
+ * stream works; what is asked of a stream waits in a queue until the host waits for it (lazy), or is done at once. */
+#include "block.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+enum { PAGE = 4096, MAX_SHARED = 227 << 10, SHARED_UNASKED = 48 << 10 };
+typedef std::function<void()> work;
+struct CUstream_st { std::deque<work> queue; };
+struct event {
+    CUstream_st *stream;
+    long asked, done; // records
+    bool timed;
+    double seconds;   // when the last one was done
+};
+struct CUevent_st { std::shared_ptr<event> e; };
+struct block_of_memory { size_t n, mapped; };
+
+static std::recursive_mutex lock; // one call at a time: kernels have one place for shared memory
+typedef std::lock_guard<std::recursive_mutex> guard;
+static std::map<char *, block_of_memory> card;  // by address
+static std::map<char *, size_t> pinned;
+static std::set<CUstream_st *> streams;
+static std::map<const void *, int> dynamic_shared; // that a kernel may have, where it was asked for
+static std::vector<std::pair<std::string, std::pair<int, int>>> faults; // name, calls to go, error
+static cudaError_t lost, last; // for good; of the last launch
+static size_t card_bytes = (size_t)1 << 30, n_events;
+static unsigned order_seed;
+static bool lazy, protect = true, opened;
+static long n_launches;
+
+/* ---- knobs ---- */
+void osh_play_order(unsigned seed) { order_seed = seed; }
+void osh_play_lazy(bool on) { lazy = on; }
+void osh_play_memory(size_t n_bytes) { card_bytes = n_bytes; }
+long osh_play_launches(void) { return n_launches; }
+
+static void open_card(bool open)
+{
+    for (auto &m : card)
+        if (protect || open) mprotect(m.first, m.second.mapped, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+    opened = open;
+}
+
+void osh_play_protect(bool on)
+{
+    guard g(lock);
+    open_card(!on);
+    protect = on;
+}
+
+void osh_play_fail(const char *name, int n, int error)
+{
+    guard g(lock);
+    if (name) faults.push_back({name, {n, error}});
+    else faults.clear(), lost = last = cudaSuccess;
+}
+
+size_t osh_play_live(void)
+{
+    size_t n = streams.size() + n_events;
+    for (auto &m : card) n += m.second.n;
+    for (auto &m : pinned) n += m.second;
+    return n;
+}
+
+/* What the tests want of this call. */
+static cudaError_t fault(const char *name)
+{
+    for (auto &f : faults)
+        if (f.first == name && f.second.first > 0 && --f.second.first == 0) {
+            cudaError_t e = (cudaError_t)f.second.second;
+            if (e == cudaErrorLaunchFailure || e == cudaErrorECCUncorrectable) lost = e;
+            return e;
+        }
+    return lost;
+}
+#define OSH_PLAY_CALL(name)                                                                                            \
+    guard guard_(lock);                                                                                                \
+    if (cudaError_t e_ = fault(name)) return e_
+
+/* ---- streams ---- */
+static void run_one(CUstream_st *s)
+{
+    work w = std::move(s->queue.front());
+    s->queue.pop_front();
+    bool was = opened;
+    if (!was) open_card(true);
+    w();
+    if (!was && protect) open_card(false);
+}
+
+static void drain(CUstream_st *s)
+{
+    while (!s->queue.empty()) run_one(s);
+}
+
+static void reach(event *e, long record)
+{
+    while (e->done < record) {
+        if (e->stream->queue.empty()) osh_play_die("an event is waited for that its stream does not reach");
+        run_one(e->stream);
+    }
+}
+
+static cudaError_t submit(CUstream_st *s, work w)
+{
+    if (!streams.count(s)) osh_play_die("work on a stream that is not open");
+    s->queue.push_back(std::move(w));
+    if (!lazy) drain(s);
+    return cudaSuccess;
+}
+
+void osh_play_submit(void *stream, void (*fn)(void *user), void *user)
+{
+    guard g(lock);
+    submit((CUstream_st *)stream, [=] { fn(user); });
+}
+
+/* ---- pointers ---- */
+/* Whether n bytes at p lie in a block of the card; a part of them is an error of the caller's. */
+static bool on_card(const void *p, size_t n, const char *what)
+{
+    char *c = (char *)p;
+    auto m = card.upper_bound(c);
+    if (m == card.begin() || c >= (--m)->first + m->second.n) return false;
+    if (n > (size_t)(m->first + m->second.n - c)) osh_play_die("%s: %zu bytes pass the end of their block", what, n);
+    return true;
+}
+
+static bool is_pinned(const void *p)
+{
+    auto m = pinned.upper_bound((char *)p);
+    return m != pinned.begin() && (char *)p < (--m)->first + m->second;
+}
+
+static cudaError_t wrong_place(const void *to, const void *from, size_t n, cudaMemcpyKind kind)
+{
+    bool to_card = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice,
+         from_card = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    if (on_card(to, n, "target") != to_card || on_card(from, n, "source") != from_card) return cudaErrorInvalidValue;
+    return cudaSuccess;
+}
+
+/* ---- calls ---- */
+cudaError_t cudaGetLastError(void)
+{
+    guard g(lock);
+    cudaError_t e = last ? last : lost;
+    last = cudaSuccess;
+    return e;
+}
+
+static const struct { cudaError_t e; const char *name, *text; } errors[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
+    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
+     "CUDA driver version is insufficient for CUDA runtime version"},
+    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice",
+     "no kernel image is available for execution on the device"},
+    {cudaErrorECCUncorrectable, "cudaErrorECCUncorrectable", "uncorrectable ECC error encountered"},
+    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
+};
+
+const char *cudaGetErrorName(cudaError_t e)
+{
+    for (auto &row : errors)
+        if (row.e == e) return row.name;
+    return "cudaErrorUnknown";
+}
+
+const char *cudaGetErrorString(cudaError_t e)
+{
+    for (auto &row : errors)
+        if (row.e == e) return row.text;
+    return "unknown error";
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    OSH_PLAY_CALL("cudaDriverGetVersion");
+    return *version = 13000, cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version) { return *version = 13000, cudaSuccess; }
+
+cudaError_t cudaGetDeviceCount(int *n)
+{
+    OSH_PLAY_CALL("cudaGetDeviceCount");
+    return *n = 1, cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int ordinal)
+{
+    OSH_PLAY_CALL("cudaSetDevice");
+    return ordinal ? cudaErrorInvalidDevice : cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal)
+{
+    OSH_PLAY_CALL("cudaGetDeviceProperties");
+    if (ordinal) return cudaErrorInvalidDevice;
+    *p = cudaDeviceProp();
+    snprintf(p->name, sizeof p->name, "played card");
+    p->totalGlobalMem = card_bytes, p->sharedMemPerBlockOptin = MAX_SHARED;
+    p->major = 9, p->minor = 0, p->multiProcessorCount = 4;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int ordinal)
+{
+    OSH_PLAY_CALL("cudaDeviceGetAttribute");
+    if (ordinal) return cudaErrorInvalidDevice;
+    switch (attribute) {
+    case cudaDevAttrMultiProcessorCount: *value = 4; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = MAX_SHARED; break;
+    default: return cudaErrorInvalidValue;
+    }
+    return cudaSuccess;
+}
+
+static size_t card_used(void)
+{
+    size_t n = 0;
+    for (auto &m : card) n += m.second.n;
+    return n;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
+{
+    OSH_PLAY_CALL("cudaMemGetInfo");
+    *total = card_bytes, *free = card_bytes - card_used();
+    return cudaSuccess;
+}
+
+cudaError_t osh_play_malloc(void **out, size_t n_bytes)
+{
+    OSH_PLAY_CALL("cudaMalloc");
+    size_t mapped = (n_bytes + PAGE - 1) / PAGE * PAGE;
+    *out = nullptr;
+    if (!n_bytes) return cudaSuccess;
+    if (n_bytes > card_bytes - card_used()) return last = cudaErrorMemoryAllocation;
+    void *p = mmap(nullptr, mapped + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return last = cudaErrorMemoryAllocation;
+    char *c = (char *)p + PAGE;
+    mprotect(c, mapped, PROT_READ | PROT_WRITE);
+    memset(c, 0xff, mapped); // NaN
+    if (protect && !opened) mprotect(c, mapped, PROT_NONE);
+    card[c] = {n_bytes, mapped};
+    *out = c;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *p)
+{
+    guard g(lock);
+    if (!p) return cudaSuccess;
+    for (CUstream_st *s : streams) drain(s);
+    auto m = card.find((char *)p);
+    if (m == card.end()) return cudaErrorInvalidValue;
+    munmap(m->first - PAGE, m->second.mapped + 2 * PAGE);
+    card.erase(m);
+    return lost;
+}
+
+cudaError_t osh_play_host_alloc(void **out, size_t n_bytes)
+{
+    OSH_PLAY_CALL("cudaHostAlloc");
+    *out = nullptr;
+    char *p = (char *)malloc(n_bytes ? n_bytes : 1);
+    if (!p) return last = cudaErrorMemoryAllocation;
+    memset(p, 0xff, n_bytes);
+    pinned[p] = n_bytes;
+    *out = p;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *p)
+{
+    guard g(lock);
+    if (!p) return cudaSuccess;
+    for (CUstream_st *s : streams) drain(s);
+    if (!pinned.erase((char *)p)) return cudaErrorInvalidValue;
+    free(p);
+    return lost;
+}
+
+/* From pageable memory the source is read at once, to it the call waits, as CUDA has it. */
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind, cudaStream_t s)
+{
+    OSH_PLAY_CALL("cudaMemcpyAsync");
+    if (cudaError_t e = wrong_place(to, from, n, kind)) return last = e;
+    if (kind == cudaMemcpyHostToDevice && !is_pinned(from)) {
+        auto kept = std::make_shared<std::vector<char>>((const char *)from, (const char *)from + n);
+        return submit(s, [=] { memcpy(to, kept->data(), n); });
+    }
+    submit(s, [=] { memmove(to, from, n); });
+    if (kind == cudaMemcpyDeviceToHost && !is_pinned(to)) drain(s);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                              size_t height, cudaMemcpyKind kind, cudaStream_t s)
+{
+    OSH_PLAY_CALL("cudaMemcpy2DAsync");
+    if (width > to_pitch || width > from_pitch) return last = cudaErrorInvalidValue;
+    for (size_t i = 0; i < height; i++)
+        if (cudaError_t e = cudaMemcpyAsync((char *)to + i * to_pitch, (const char *)from + i * from_pitch, width, kind, s))
+            return e;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *to, int byte, size_t n, cudaStream_t s)
+{
+    OSH_PLAY_CALL("cudaMemsetAsync");
+    if (!on_card(to, n, "cudaMemsetAsync")) return last = cudaErrorInvalidValue;
+    return submit(s, [=] { memset(to, byte, n); });
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned)
+{
+    OSH_PLAY_CALL("cudaStreamCreateWithFlags");
+    streams.insert(*out = new CUstream_st);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t s)
+{
+    guard g(lock);
+    if (!streams.count(s)) return cudaErrorInvalidResourceHandle;
+    drain(s);
+    streams.erase(s);
+    delete s;
+    return lost;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t s)
+{
+    guard g(lock);
+    if (!streams.count(s)) return cudaErrorInvalidResourceHandle;
+    drain(s);
+    return fault("cudaStreamSynchronize");
+}
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+    guard g(lock);
+    for (CUstream_st *s : streams) drain(s);
+    return fault("cudaDeviceSynchronize");
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
+{
+    OSH_PLAY_CALL("cudaEventCreateWithFlags");
+    *out = new CUevent_st{std::make_shared<event>()};
+    (*out)->e->timed = !(flags & cudaEventDisableTiming);
+    n_events++;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t e)
+{
+    guard g(lock);
+    delete e;
+    n_events--;
+    return lost;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t ev, cudaStream_t s)
+{
+    OSH_PLAY_CALL("cudaEventRecord");
+    std::shared_ptr<event> e = ev->e;
+    long record = ++e->asked;
+    e->stream = s;
+    return submit(s, [=] {
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        e->seconds = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec, e->done = record;
+    });
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t ev, unsigned)
+{
+    OSH_PLAY_CALL("cudaStreamWaitEvent");
+    std::shared_ptr<event> e = ev->e;
+    long record = e->asked;
+    return submit(s, [=] { reach(e.get(), record); });
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t ev)
+{
+    guard g(lock);
+    reach(ev->e.get(), ev->e->asked);
+    return fault("cudaEventSynchronize");
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t ev)
+{
+    OSH_PLAY_CALL("cudaEventQuery");
+    event *e = ev->e.get();
+    if (e->done < e->asked) run_one(e->stream);
+    return e->done < e->asked ? cudaErrorNotReady : cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+    OSH_PLAY_CALL("cudaEventElapsedTime");
+    event *a = from->e.get(), *b = to->e.get();
+    if (!a->timed || !b->timed || !a->asked || !b->asked) return last = cudaErrorInvalidResourceHandle;
+    if (a->done < a->asked || b->done < b->asked) return cudaErrorNotReady;
+    *ms = (float)((b->seconds - a->seconds) * 1e3);
+    return cudaSuccess;
+}
+
+/* ---- kernels ---- */
+cudaError_t osh_play_function(const void *)
+{
+    OSH_PLAY_CALL("cudaFuncGetAttributes");
+    return cudaSuccess;
+}
+
+cudaError_t osh_play_set_dynamic_shared(const void *entry, int n_bytes)
+{
+    OSH_PLAY_CALL("cudaFuncSetAttribute");
+    if (n_bytes < 0 || n_bytes > MAX_SHARED) return last = cudaErrorInvalidValue;
+    dynamic_shared[entry] = n_bytes;
+    return cudaSuccess;
+}
+
+static bool fits(const void *entry, dim3 grid, dim3 block, size_t shared)
+{
+    auto asked = dynamic_shared.find(entry);
+    size_t most = asked == dynamic_shared.end() ? (size_t)SHARED_UNASKED : (size_t)asked->second;
+    return grid.x && grid.y && grid.z && block.x && block.y && block.z && grid.x <= 0x7fffffffu && grid.y <= 65535 &&
+           grid.z <= 65535 && block.x <= 1024 && block.y <= 1024 && block.z <= 64 &&
+           (size_t)block.x * block.y * block.z <= 1024 && shared <= most;
+}
+
+void osh_play_launch(const char *kernel, const void *entry, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
+                     work body)
+{
+    guard g(lock);
+    n_launches++;
+    if (cudaError_t e = fault("launch")) last = e;
+    else if (!fits(entry, grid, block, shared)) last = cudaErrorInvalidConfiguration;
+    else {
+        osh_play_grid played = {kernel, grid, block, shared, std::move(body)};
+        unsigned seed = order_seed;
+        submit(stream, [=] { osh_play_run(&played, seed); });
+    }
+}
