@@ -2,6 +2,7 @@
  *
  *   in[0] a [N, D]     in[1] b [N, D]     out y [N, D]     y may be a or b */
 #include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
@@ -34,6 +35,6 @@ done:
 const osh_op osh_op_add = {
     .name = "add", .n_in = 2, .n_weights = 0, .n_out = 1,
     .attrs = NULL, .attr_bytes = 0, .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_add_cpu},
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_add_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_add_cuda)},
     .tol = 0, .scratch = osh_elementwise_scratch,
 };

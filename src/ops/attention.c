@@ -7,6 +7,7 @@
  * transformers' eager_attention_forward, rounding to the dtype of q at its points: q k^T, times
  * scale, (mask), softmax in f32, its result, the sum over v. */
 #include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <math.h>
@@ -103,6 +104,7 @@ done:
 const osh_op osh_op_attention = {
     .name = "attention", .n_in = 3, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_attention_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_attention_cpu},
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_attention_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_attention_cuda)},
     .tol = 1e-11, .scratch = osh_attention_scratch,
+    .scratch_cuda = OSH_CUDA_FN(osh_attention_cuda_scratch),
 };

@@ -4,6 +4,7 @@
  *
  * torch.nn.Embedding. A row is copied bit for bit where w has the dtype of y, else rounded to it.
  * An id outside [0, V) is an error: it comes from a tokenizer that does not belong to the model. */
+#include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <string.h>
@@ -63,6 +64,7 @@ static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_wid
 const osh_op osh_op_embedding = {
     .name = "embedding", .n_in = 1, .n_weights = 1, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_embedding_attr), .infer = infer,
-    .run = {[OSH_REF] = ref}, // a copy: nothing to gain
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_embedding_cuda)}, // on a CPU a copy: nothing to gain
     .tol = 0, .scratch = scratch,
+    .scratch_cuda = OSH_CUDA_FN(osh_embedding_cuda_scratch),
 };

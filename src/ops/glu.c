@@ -8,6 +8,7 @@
  *
  * transformers' LlamaMLP: act is computed in f32 and rounded to the dtype of x, then the product is rounded. */
 #include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <math.h>
@@ -59,6 +60,6 @@ done:
 const osh_op osh_op_glu = {
     .name = "glu", .n_in = 2, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_glu_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_glu_cpu},
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_glu_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_glu_cuda)},
     .tol = 1e-12, .scratch = osh_elementwise_scratch,
 };

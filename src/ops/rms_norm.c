@@ -5,6 +5,7 @@
  * transformers' LlamaRMSNorm (and Qwen3RMSNorm for q_norm, k_norm): the mean is taken in f32, the normalized value is
  * rounded to the dtype of x, only then multiplied by w, and rounded again. The reference sums in double. */
 #include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <assert.h>
@@ -61,6 +62,6 @@ done:
 const osh_op osh_op_rms_norm = {
     .name = "rms_norm", .n_in = 1, .n_weights = 1, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_rms_norm_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rms_norm_cpu},
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rms_norm_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rms_norm_cuda)},
     .tol = 1e-12, .scratch = osh_rms_norm_scratch,
 };

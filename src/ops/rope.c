@@ -12,6 +12,7 @@
 #include "ops/rope.h"
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <assert.h>
@@ -88,6 +89,7 @@ done:
 const osh_op osh_op_rope = {
     .name = "rope", .n_in = 1, .n_weights = 0, .n_out = 1,
     .attrs = NULL, .attr_bytes = sizeof(osh_rope_attr), .infer = infer, // attr is computed by the graph
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rope_cpu},
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rope_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rope_cuda)},
     .tol = 1e-12, .scratch = osh_rope_scratch,
+    .scratch_cuda = OSH_CUDA_FN(osh_rope_cuda_scratch),
 };

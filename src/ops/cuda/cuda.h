@@ -47,7 +47,7 @@ osh_status osh_cuda_host_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_
 void osh_cuda_host_free(osh_ctx *cx, osh_device *d, void *p);
 
 /* The column. Shapes, dtypes and rounding points as in the reference of each op. */
-osh_status osh_embedding_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_embedding_cuda(osh_ctx *cx, const osh_op_args *a); // ids may lie in host memory
 osh_status osh_rms_norm_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_linear_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_rope_cuda(osh_ctx *cx, const osh_op_args *a);
@@ -60,6 +60,7 @@ osh_status osh_kl_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_factor_cuda(osh_ctx *cx, const osh_op_args *a); // waits: not positive definite is its status
 /* Device bytes (gross: osh_arena_gross of each block) that one call takes at most, as osh_op.scratch; NULL in the op's
  * row where none. */
+size_t osh_embedding_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
 size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
 size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
 size_t osh_attention_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);

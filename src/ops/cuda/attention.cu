@@ -1,0 +1,231 @@
+/* attention.cu - attention by chunks of queries of one sample: scores of a chunk against the keys up to its last query,
+ * softmax row by row in their place, sum over v.
+ *
+ *   in[0] q [N, H*Dh]     in[1] k [N, K*Dh]     in[2] v [N, K*Dh]     out [N, H*Dh]
+ *   scores [samples, heads, chunk, ld] of the dtype of q, in scratch of at most 128 MiB
+ *
+ *   q k^T          product with f32 sums, stored in the dtype: its rounding
+ *   softmax        reads it, times scale, rounds, e^(s - max) / sum in f32, rounds; what is hidden becomes 0
+ *   scores v       product with f32 sums, stored into out
+ *
+ * One pass takes some samples of equal length that stand behind each other, some of their heads, and one chunk of their
+ * queries. The chunk depends on the length of the sample alone, and a product on its own shape alone, so a sample's
+ * result does not depend on what shares the pass. The products of a pass run over three indices: sample, kv head, head
+ * of its group; the longest is the batch of osh_cuda_gemm. */
+#include "ops/cuda/pack.cuh"
+
+#include <math.h>
+
+enum { QUERIES = 512 };
+static const int64_t scores_bytes = (int64_t)128 << 20;
+
+typedef struct attention_job {
+    osh_device *d;
+    const osh_op_args *a;
+    const osh_attention_attr *at;
+    osh_dtype dt;
+    int64_t group;   // query heads of a kv head
+    int64_t row, T;  // first row and length of the samples at hand
+    char *scores;
+} attention_job;
+
+/* One pass: samples [sample, + n_samples), heads [head, + n_kv * n_heads), queries [pos, + n), keys [key, + n_keys). */
+typedef struct attention_pass {
+    int64_t sample, n_samples, head, n_kv, n_heads, pos, n, key, n_keys, ld;
+} attention_pass;
+
+static int64_t pad8(int64_t n) { return (n + 7) & ~(int64_t)7; }
+
+/* Queries of a chunk, where a sample has T tokens: QUERIES, fewer where one head of them would be too large. */
+static int64_t chunk_of(int64_t T, int64_t elem_bytes)
+{
+    int64_t most = scores_bytes / (pad8(T) * elem_bytes), n = osh_min64(T, QUERIES);
+    return most < 1 ? 1 : osh_min64(n, most);
+}
+
+/* Scores of `rows` rows: [rows, ld], keys [0, n_keys) from `key` of the sample; row r is query pos + r % n. A team of
+ * TEAM threads to a row. */
+template <class T, int TEAM>
+static __global__ void softmax_kernel(T *scores, attention_pass p, int64_t rows, int64_t window, float scale)
+{
+    const int N = osh_cu_pack<T>::N, TEAMS = 256 / TEAM;
+    __shared__ float shared[8];
+    int64_t lane = threadIdx.x % TEAM;
+
+    for (int64_t r = (int64_t)blockIdx.x * TEAMS + threadIdx.x / TEAM; r < rows; r += (int64_t)gridDim.x * TEAMS) {
+        int64_t hi = p.pos + r % p.n + 1 - p.key, lo = window && hi > window ? hi - window : 0;
+        T *row = scores + r * p.ld;
+        float max = -INFINITY, sum = 0;
+        for (int64_t j = lo / N * N + lane * N; j < hi; j += TEAM * N) {
+            osh_cu_pack<T> s = osh_cu_pack_load(row + j);
+            for (int k = 0; k < N; k++) {
+                osh_cu_store(&s.v[k], __fmul_rn(osh_cu_load(s.v[k]), scale));
+                if (j + k >= lo && j + k < hi) max = fmaxf(max, osh_cu_load(s.v[k]));
+            }
+            osh_cu_pack_store(row + j, s);
+        }
+        max = osh_cu_team_max<TEAM>(max, shared);
+        for (int64_t j = lo / N * N + lane * N; j < hi; j += TEAM * N) {
+            osh_cu_pack<T> s = osh_cu_pack_load(row + j);
+            for (int k = 0; k < N; k++)
+                if (j + k >= lo && j + k < hi) sum += expf(osh_cu_load(s.v[k]) - max);
+        }
+        sum = osh_cu_team_sum<TEAM>(sum, shared);
+        for (int64_t j = lane * N; j < p.n_keys; j += TEAM * N) {
+            osh_cu_pack<T> s = osh_cu_pack_load(row + j);
+            for (int k = 0; k < N; k++) {
+                bool seen = j + k >= lo && j + k < hi;
+                osh_cu_store(&s.v[k], seen ? expf(osh_cu_load(s.v[k]) - max) / sum : 0.0f);
+            }
+            osh_cu_pack_store(row + j, s);
+        }
+    }
+}
+
+template <class T> static void softmax(const attention_job *j, const attention_pass *p, float scale)
+{
+    int64_t rows = p->n_samples * p->n_kv * p->n_heads * p->n;
+    T *scores = reinterpret_cast<T *>(j->scores);
+
+    if (p->n_keys <= 1024)
+        OSH_LAUNCH((softmax_kernel<T, 32>), osh_cu_grid(j->d, rows, 8), 256, 0, osh_cuda_stream(j->d), scores, *p,
+                   rows, j->at->sliding_window, scale);
+    else
+        OSH_LAUNCH((softmax_kernel<T, 256>), osh_cu_grid(j->d, rows, 1), 256, 0, osh_cuda_stream(j->d), scores, *p,
+                   rows, j->at->sliding_window, scale);
+}
+
+/* Elements from one sample, one kv head, one head of a group to the next. */
+typedef struct strides { int64_t by[3]; } strides;
+
+static osh_cuda_mat part(const osh_cuda_mat *whole, const strides *s, const int64_t *index, int batch)
+{
+    osh_cuda_mat m = *whole;
+    int64_t first = index[0] * s->by[0] + index[1] * s->by[1] + index[2] * s->by[2];
+
+    m.data = static_cast<char *>(whole->data) + first * (int64_t)osh_dtype_bytes(whole->dtype);
+    m.stride = s->by[batch];
+    return m;
+}
+
+/* C = A op(B) for every sample, kv head and head of the pass. */
+static osh_status products(osh_ctx *cx, const attention_job *j, const attention_pass *p, const osh_cuda_mat *mat,
+                           const strides *s, int64_t n, int64_t k)
+{
+    osh_status rc = OSH_OK;
+    int64_t count[3] = {p->n_samples, p->n_kv, p->n_heads}, index[3];
+    int batch = count[0] >= count[1] && count[0] >= count[2] ? 0 : count[1] >= count[2] ? 1 : 2;
+    int64_t n_batch = count[batch];
+
+    count[batch] = 1;
+    for (index[0] = 0; index[0] < count[0]; index[0]++)
+        for (index[1] = 0; index[1] < count[1]; index[1]++)
+            for (index[2] = 0; index[2] < count[2]; index[2]++) {
+                osh_cuda_mat c = part(&mat[0], &s[0], index, batch), x = part(&mat[1], &s[1], index, batch);
+                osh_cuda_mat y = part(&mat[2], &s[2], index, batch);
+                OSH_TRY(osh_cuda_gemm(cx, j->d, &c, &x, &y, p->n, n, k, n_batch, 1, 0));
+            }
+done:
+    return rc;
+}
+
+static osh_status run_pass(osh_ctx *cx, const attention_job *j, const attention_pass *p)
+{
+    osh_status rc = OSH_OK;
+    int64_t Dh = j->at->head_dim, q_width = j->at->n_heads * Dh, kv_width = j->at->n_kv_heads * Dh;
+    int64_t first = j->row + p->sample * j->T, kv = p->head / j->group * Dh; // row of the first sample; first kv head
+    float scale = (float)(j->at->scale > 0 ? j->at->scale : 1 / sqrt((double)Dh));
+    strides by_q = {{j->T * q_width, j->group * Dh, Dh}}, by_kv = {{j->T * kv_width, Dh, 0}};
+    strides by_s = {{p->n_kv * p->n_heads * p->n * p->ld, p->n_heads * p->n * p->ld, p->n * p->ld}};
+    osh_cuda_mat q = {osh_elem(j->a->in[0], (first + p->pos) * q_width + p->head * Dh), q_width, 0, j->dt, false};
+    osh_cuda_mat y = {osh_elem(j->a->out[0], (first + p->pos) * q_width + p->head * Dh), q_width, 0, j->dt, false};
+    osh_cuda_mat k = {osh_elem(j->a->in[1], (first + p->key) * kv_width + kv), kv_width, 0, j->dt, true};
+    osh_cuda_mat v = {osh_elem(j->a->in[2], (first + p->key) * kv_width + kv), kv_width, 0, j->dt, false};
+    osh_cuda_mat s = {j->scores, p->ld, 0, j->dt, false};
+    osh_cuda_mat to_scores[3] = {s, q, k}, to_out[3] = {y, s, v};
+    strides scores_by[3] = {by_s, by_q, by_kv}, out_by[3] = {by_q, by_s, by_kv};
+
+    OSH_TRY(products(cx, j, p, to_scores, scores_by, p->n_keys, Dh));
+    OSH_CU_BY_DTYPE(j->dt, T, softmax<T>(j, p, scale));
+    OSH_CUDA(cx, cudaGetLastError());
+    OSH_TRY(products(cx, j, p, to_out, out_by, Dh, p->n_keys));
+done:
+    return rc;
+}
+
+/* All chunks of n_samples samples of length T for the heads of p. */
+static osh_status run_heads(osh_ctx *cx, const attention_job *j, attention_pass *p, int64_t chunk)
+{
+    osh_status rc = OSH_OK;
+    int64_t window = j->at->sliding_window;
+
+    for (p->pos = 0; p->pos < j->T; p->pos += chunk) {
+        p->n = osh_min64(chunk, j->T - p->pos);
+        p->key = window && p->pos + 1 > window ? p->pos + 1 - window : 0;
+        p->n_keys = p->pos + p->n - p->key;
+        p->ld = pad8(p->n_keys);
+        OSH_TRY(run_pass(cx, j, p));
+    }
+done:
+    return rc;
+}
+
+/* n_seqs samples of length T: as many heads at a time as the scores have room for, then as many samples. */
+static osh_status run_samples(osh_ctx *cx, const attention_job *j, int64_t n_seqs)
+{
+    osh_status rc = OSH_OK;
+    int64_t elem = (int64_t)osh_dtype_bytes(j->dt), chunk = chunk_of(j->T, elem), H = j->at->n_heads;
+    int64_t n = scores_bytes / (chunk * pad8(j->T) * elem); // matrices of a chunk that fit
+    int64_t heads = osh_min64(n < 1 ? 1 : n, H), samples = n / H < 1 ? 1 : n / H;
+
+    if (heads >= j->group) heads -= heads % j->group;
+    for (int64_t sample = 0; sample < n_seqs; sample += samples) {
+        attention_pass p = {sample, osh_min64(samples, n_seqs - sample), 0, 1, 0, 0, 0, 0, 0, 0};
+        for (p.head = 0; p.head < H; p.head += p.n_kv * p.n_heads) {
+            int64_t in_group = j->group - p.head % j->group;
+            p.n_kv = heads < j->group ? 1 : osh_min64(heads, H - p.head) / j->group;
+            p.n_heads = heads < j->group ? osh_min64(heads, in_group) : j->group;
+            OSH_TRY(run_heads(cx, j, &p, chunk));
+        }
+    }
+done:
+    return rc;
+}
+
+/* Scores of n_tokens tokens at most, whatever their samples. */
+static size_t scores_of(const osh_attention_attr *at, int64_t n_tokens, int64_t elem_bytes)
+{
+    int64_t row = pad8(n_tokens) * elem_bytes, rows = at->n_heads * n_tokens;
+    if (row > scores_bytes) return (size_t)row; // a single query
+    return (size_t)(rows > scores_bytes / row ? scores_bytes : rows * row);
+}
+
+osh_status osh_attention_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_attention_attr *at = static_cast<const osh_attention_attr *>(a->attr);
+    int64_t N = osh_rows(a->in[0]), n_seqs = 0, end = 0;
+    osh_tile *seq = NULL; // own: one whole sample each
+    attention_job j = {a->out[0]->device, a, at, a->in[0]->dtype, at->n_heads / at->n_kv_heads, 0, 0, NULL};
+
+    if (!N) return OSH_OK;
+    j.scores = static_cast<char *>(
+        osh_device_alloc(cx, j.d, scores_of(at, N, (int64_t)osh_dtype_bytes(j.dt)), OSH_LIFE_SHORT));
+    if (!j.scores) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N));
+    for (int64_t s = 0; s < n_seqs; s = end) {
+        for (end = s + 1; end < n_seqs && seq[end].n == seq[s].n;) end++;
+        j.row = seq[s].row, j.T = seq[s].n;
+        OSH_TRY(run_samples(cx, &j, end - s));
+    }
+done:
+    osh_free(cx, seq);
+    osh_device_free(j.d, j.scores);
+    return rc;
+}
+
+size_t osh_attention_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens)
+{
+    (void)in_width, (void)out_width; // of the widest dtype
+    return osh_arena_gross(scores_of(static_cast<const osh_attention_attr *>(attr), n_tokens, sizeof(float)));
+}

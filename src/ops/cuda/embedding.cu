@@ -1,0 +1,75 @@
+/* embedding.cu - embedding: a block copies a row at a time.
+ *
+ *   in[0] ids I32 [N], on the device or in host memory     in[1] w [V, D]     out y [N, D]
+ *
+ * A row is copied bit for bit where w has the dtype of y, else rounded to it. Ids in host memory are checked before
+ * anything is asked of the device; a bad id that lies there gives a row of NaN, which the search for non-finite values
+ * finds. */
+#include "ops/cuda/pack.cuh"
+
+#include <math.h>
+
+template <class T> static __device__ inline void keep(T *to, T from) { *to = from; }
+template <class T, class S> static __device__ inline void keep(T *to, S from) { osh_cu_store(to, osh_cu_load(from)); }
+
+/* y [N, D], ids [N], w [V, D]. packed: S is T, and rows may be taken by packs. */
+template <class T, class S>
+static __global__ void gather_kernel(T *y, const int32_t *ids, const S *w, int64_t N, int64_t V, int64_t D, bool packed)
+{
+    const int P = osh_cu_pack<T>::N;
+
+    for (int64_t n = blockIdx.x; n < N; n += gridDim.x) {
+        int64_t id = ids[n];
+        T *to = y + n * D;
+        const S *from = w + id * D;
+        if (id < 0 || id >= V)
+            for (int64_t i = threadIdx.x; i < D; i += blockDim.x) osh_cu_store(&to[i], NAN);
+        else if (packed)
+            for (int64_t i = threadIdx.x; i < D / P; i += blockDim.x)
+                osh_cu_pack_store(to + i * P, osh_cu_pack_load(reinterpret_cast<const T *>(from) + i * P));
+        else
+            for (int64_t i = threadIdx.x; i < D; i += blockDim.x) keep(&to[i], from[i]);
+    }
+}
+
+static osh_status check_ids(osh_ctx *cx, const int32_t *ids, int64_t N, int64_t V)
+{
+    for (int64_t n = 0; n < N; n++)
+        if (ids[n] < 0 || ids[n] >= V)
+            return osh_fail(cx, OSH_E_FORMAT, "token id %d at position %lld, want an id in [0, %lld)", (int)ids[n],
+                            (long long)n, (long long)V);
+    return OSH_OK;
+}
+
+osh_status osh_embedding_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *ids = a->in[0], *w = a->in[1], *y = a->out[0];
+    osh_device *d = y->device;
+    int64_t N = osh_rows(ids), V = w->shape[0], D = w->shape[1];
+    bool packed = w->dtype == y->dtype && osh_cu_packed(w, D) && osh_cu_packed(y, D);
+    osh_tensor *copy = NULL; // own: ids on the device
+
+    if (!N || !D) return OSH_OK;
+    OSH_TRY(osh_cu_readable(cx, w));
+    if (!ids->device) {
+        OSH_TRY(check_ids(cx, static_cast<const int32_t *>(ids->data), N, V));
+        OSH_TRY(osh_tensor_new_on(cx, &copy, d, OSH_LIFE_SHORT, OSH_I32, 1, &N));
+        OSH_TRY(osh_tensor_copy(cx, copy, ids));
+        ids = copy;
+    }
+    OSH_CU_BY_DTYPE(y->dtype, T, OSH_CU_BY_DTYPE(w->dtype, S,
+        OSH_LAUNCH((gather_kernel<T, S>), osh_cu_grid(d, N, 1), 128, 0, osh_cuda_stream(d),
+                   static_cast<T *>(y->data), static_cast<const int32_t *>(ids->data),
+                   static_cast<const S *>(w->data), N, V, D, packed)));
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    osh_tensor_free(cx, copy);
+    return rc;
+}
+
+size_t osh_embedding_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens)
+{
+    (void)attr, (void)in_width, (void)out_width;
+    return osh_arena_gross((size_t)n_tokens * sizeof(int32_t));
+}

@@ -1,0 +1,101 @@
+/* finite.cu - what is asked of every value: the first element that is not finite, the smallest and the largest.
+ *
+ * Integer minima and maxima over all threads by atomics: they do not depend on the order. A float that is not negative
+ * orders as its bits do as a signed integer, a negative one against the order of its bits as an unsigned one, so the
+ * two kinds of atomics keep a float in memory. */
+#include "ops/cuda/pack.cuh"
+
+#include <math.h>
+
+static __device__ inline bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
+
+/* x [n] */
+template <class T>
+static __global__ void finite_kernel(long long *first, const T *x, int64_t n, int64_t n_packs, long long base)
+{
+    const int N = osh_cu_pack<T>::N;
+    int64_t step = (int64_t)gridDim.x * blockDim.x, me = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, at = -1;
+
+    for (int64_t i = me; i < n_packs && at < 0; i += step) {
+        osh_cu_pack<T> p = osh_cu_pack_load(x + i * N);
+        for (int k = N - 1; k >= 0; k--)
+            if (!is_finite(osh_cu_load(p.v[k]))) at = i * N + k;
+    }
+    for (int64_t i = n_packs * N + me; i < n && at < 0; i += step)
+        if (!is_finite(osh_cu_load(x[i]))) at = i;
+    if (at >= 0) atomicMin(first, base + (long long)at);
+}
+
+osh_status osh_cuda_finite(osh_ctx *cx, int64_t *first, const osh_tensor *x, int64_t base)
+{
+    osh_status rc = OSH_OK;
+    int64_t n = osh_tensor_numel(x);
+
+    if (!n) return OSH_OK;
+    OSH_TRY(osh_cu_readable(cx, x));
+    OSH_CU_BY_DTYPE(x->dtype, T, {
+        int64_t n_packs = osh_cu_aligned(x->data) ? n / osh_cu_pack<T>::N : 0;
+        OSH_LAUNCH(finite_kernel<T>, osh_cu_grid(x->device, n_packs ? n_packs : n, 256), 256, 0,
+                   osh_cuda_stream(x->device), reinterpret_cast<long long *>(first), static_cast<const T *>(x->data),
+                   n, n_packs, (long long)base);
+    });
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}
+
+static __device__ inline void lower_to(float *p, float x)
+{
+    if (__float_as_int(x) >= 0) atomicMin(reinterpret_cast<int *>(p), __float_as_int(x));
+    else atomicMax(reinterpret_cast<unsigned *>(p), __float_as_uint(x));
+}
+
+static __device__ inline void raise_to(float *p, float x)
+{
+    if (__float_as_int(x) >= 0) atomicMax(reinterpret_cast<int *>(p), __float_as_int(x));
+    else atomicMin(reinterpret_cast<unsigned *>(p), __float_as_uint(x));
+}
+
+/* minmax [2], x [n] */
+template <class T> static __global__ void minmax_kernel(float *minmax, const T *x, int64_t n, int64_t n_packs)
+{
+    const int N = osh_cu_pack<T>::N;
+    int64_t step = (int64_t)gridDim.x * blockDim.x, me = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    float high = -INFINITY, low = -INFINITY; // of x and of -x; fmaxf passes over a NaN
+
+    for (int64_t i = me; i < n_packs; i += step) {
+        osh_cu_pack<T> p = osh_cu_pack_load(x + i * N);
+        for (int k = 0; k < N; k++) {
+            high = fmaxf(high, osh_cu_load(p.v[k]));
+            low = fmaxf(low, -osh_cu_load(p.v[k]));
+        }
+    }
+    for (int64_t i = n_packs * N + me; i < n; i += step) {
+        high = fmaxf(high, osh_cu_load(x[i]));
+        low = fmaxf(low, -osh_cu_load(x[i]));
+    }
+    high = osh_cu_warp_max(high);
+    low = -osh_cu_warp_max(low);
+    if (threadIdx.x % 32 == 0 && low <= high) {
+        lower_to(&minmax[0], low);
+        raise_to(&minmax[1], high);
+    }
+}
+
+osh_status osh_cuda_minmax(osh_ctx *cx, float *minmax, const osh_tensor *x, int64_t row, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    int64_t numel = n * osh_width(x);
+
+    if (!numel) return OSH_OK;
+    OSH_TRY(osh_cu_readable(cx, x));
+    OSH_CU_BY_DTYPE(x->dtype, T, {
+        const T *from = static_cast<const T *>(x->data) + row * osh_width(x);
+        int64_t n_packs = osh_cu_aligned(from) ? numel / osh_cu_pack<T>::N : 0;
+        OSH_LAUNCH(minmax_kernel<T>, osh_cu_grid(x->device, n_packs ? n_packs : numel, 256), 256, 0,
+                   osh_cuda_stream(x->device), minmax, from, numel, n_packs);
+    });
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}

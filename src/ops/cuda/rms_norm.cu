@@ -1,0 +1,92 @@
+/* rms_norm.cu - rms_norm: a warp or a block for each row (or slice of head_dim); memory is read once, the second look
+ * at the row comes from the L1 cache.
+ *
+ *   in[0] x [N, D]     in[1] w [D] (or [head_dim])     out y [N, D]     y may be x
+ *
+ * y = w * round(x / sqrt(mean(x^2) + eps)), rounded; sums in f32, each thread its share, then as a team sums. */
+#include "ops/cuda/pack.cuh"
+
+#include <assert.h>
+
+/* N consecutive weights as values of the compute dtype T. packed: S is T and the address is that of a pack. */
+template <class T, class S> static __device__ inline void load_weights(float *to, const S *w, bool packed)
+{
+    const int N = osh_cu_pack<T>::N;
+
+    if (packed) {
+        osh_cu_pack<T> p = osh_cu_pack_load(reinterpret_cast<const T *>(w));
+        for (int k = 0; k < N; k++) to[k] = osh_cu_load(p.v[k]);
+    } else {
+        for (int k = 0; k < N; k++) to[k] = osh_cu_round<T>(osh_cu_load(w[k]));
+    }
+}
+
+template <class T> static __device__ inline void normalize(T *y, T x, float r, float w)
+{
+    osh_cu_store(y, w * osh_cu_round<T>(__fmul_rn(osh_cu_load(x), r)));
+}
+
+/* x, y [n_slices, D], w [D]; TEAM threads for a slice. */
+template <class T, class S, int TEAM>
+static __global__ void norm_kernel(T *y, const T *x, const S *w, int64_t n_slices, int64_t D, float eps, bool packed,
+                            bool w_packed)
+{
+    const int N = osh_cu_pack<T>::N, TEAMS = 256 / TEAM;
+    __shared__ float shared[8];
+    int64_t lane = threadIdx.x % TEAM, n_packs = packed ? D / N : 0;
+
+    for (int64_t s = (int64_t)blockIdx.x * TEAMS + threadIdx.x / TEAM; s < n_slices; s += (int64_t)gridDim.x * TEAMS) {
+        const T *from = x + s * D;
+        T *to = y + s * D;
+        float sum = 0, weights[N];
+        for (int64_t i = lane; i < n_packs; i += TEAM) {
+            osh_cu_pack<T> p = osh_cu_pack_load(from + i * N);
+            for (int k = 0; k < N; k++) sum += osh_cu_load(p.v[k]) * osh_cu_load(p.v[k]);
+        }
+        for (int64_t i = n_packs * N + lane; i < D; i += TEAM) sum += osh_cu_load(from[i]) * osh_cu_load(from[i]);
+        sum = osh_cu_team_sum<TEAM>(sum, shared);
+        float r = 1.0f / sqrtf(sum / (float)D + eps);
+        for (int64_t i = lane; i < n_packs; i += TEAM) {
+            osh_cu_pack<T> p = osh_cu_pack_load(from + i * N);
+            load_weights<T>(weights, w + i * N, w_packed);
+            for (int k = 0; k < N; k++) normalize(&p.v[k], p.v[k], r, weights[k]);
+            osh_cu_pack_store(to + i * N, p);
+        }
+        for (int64_t i = n_packs * N + lane; i < D; i += TEAM)
+            normalize(&to[i], from[i], r, osh_cu_round<T>(osh_cu_load(w[i])));
+    }
+}
+
+template <class T, class S> static void launch(const osh_op_args *a, int64_t D, float eps)
+{
+    const osh_tensor *x = a->in[0], *w = a->in[1], *y = a->out[0];
+    osh_device *d = y->device;
+    int64_t n_slices = osh_tensor_numel(x) / D;
+    bool packed = osh_cu_packed(x, D) && osh_cu_packed(y, D);
+    bool w_packed = w->dtype == x->dtype && osh_cu_aligned(w->data);
+    T *to = static_cast<T *>(y->data);
+    const T *from = static_cast<const T *>(x->data);
+    const S *weights = static_cast<const S *>(w->data);
+
+    if (D <= 1024)
+        OSH_LAUNCH((norm_kernel<T, S, 32>), osh_cu_grid(d, n_slices, 8), 256, 0, osh_cuda_stream(d), to, from, weights,
+                   n_slices, D, eps, packed, w_packed);
+    else
+        OSH_LAUNCH((norm_kernel<T, S, 256>), osh_cu_grid(d, n_slices, 1), 256, 0, osh_cuda_stream(d), to, from,
+                   weights, n_slices, D, eps, packed, w_packed);
+}
+
+osh_status osh_rms_norm_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_rms_norm_attr *at = static_cast<const osh_rms_norm_attr *>(a->attr);
+    int64_t width = osh_width(a->in[0]), D = at->head_dim ? at->head_dim : width;
+
+    assert(width % D == 0 && osh_tensor_numel(a->in[1]) == D);
+    if (!osh_tensor_numel(a->in[0])) return OSH_OK;
+    OSH_TRY(osh_cu_readable(cx, a->in[1]));
+    OSH_CU_BY_DTYPE(a->in[0]->dtype, T, OSH_CU_BY_DTYPE(a->in[1]->dtype, S, launch<T, S>(a, D, (float)at->eps)));
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}

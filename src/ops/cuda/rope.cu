@@ -1,0 +1,180 @@
+/* rope.cu - rope: a block turns all heads of one token, having computed its cosines and sines once.
+ *
+ *   in[0] q [N, H*Dh]     out [N, H*Dh]     R = rotary_dim <= Dh; out may be q
+ *
+ * The angle is the f32 product of frequency and position; its cosine and sine are taken in double, so that they hold
+ * for every position, and rounded to f32, times the scaling, to the dtype of q. No table: half of R double values a
+ * token are less work than reading them. Dynamic NTK gives each length past max_pos frequencies of its own: those of
+ * all samples are computed by the host (ops/rope.h) and copied. */
+#include "ops/cuda/pack.cuh"
+extern "C" {
+#include "ops/rope.h"
+}
+
+#include <string.h>
+
+enum { THREADS = 128 };
+
+typedef struct rope_shape {
+    int64_t N, n_seqs, width, head_dim, half, n_packs; // n_packs: packs of one half, 0: by elements
+    float scaling;
+} rope_shape;
+
+/* What the host says about the samples, in one block of memory. */
+typedef struct rope_samples {
+    const int64_t *offsets; // [n_seqs + 1]
+    const int32_t *table;   // [n_seqs]: row of freqs
+    const float *freqs;     // [tables, half]
+} rope_samples;
+
+/* The sample that holds row n. */
+static __device__ inline int64_t sample_of(const int64_t *offsets, int64_t n_seqs, int64_t n)
+{
+    int64_t low = 0, high = n_seqs; // offsets[low] <= n < offsets[high]
+    while (high - low > 1) {
+        int64_t mid = (low + high) / 2;
+        if (offsets[mid] <= n) low = mid;
+        else high = mid;
+    }
+    return low;
+}
+
+/* c, s [half], already values of T. */
+template <class T>
+static __device__ inline void turn(T *to_lo, T *to_hi, T from_lo, T from_hi, float c, float s)
+{
+    float lo = osh_cu_load(from_lo), hi = osh_cu_load(from_hi);
+
+    osh_cu_store(to_lo, __fadd_rn(osh_cu_round<T>(__fmul_rn(lo, c)), osh_cu_round<T>(__fmul_rn(-hi, s))));
+    osh_cu_store(to_hi, __fadd_rn(osh_cu_round<T>(__fmul_rn(hi, c)), osh_cu_round<T>(__fmul_rn(lo, s))));
+}
+
+/* One token: its heads, pair by pair. */
+template <class T>
+static __device__ void turn_row(T *y, const T *x, const float *c, const float *s, const rope_shape &p)
+{
+    const int N = osh_cu_pack<T>::N;
+    int64_t n_heads = p.width / p.head_dim;
+
+    if (p.n_packs) {
+        for (int64_t j = threadIdx.x; j < n_heads * p.n_packs; j += THREADS) {
+            int64_t i = j % p.n_packs * N, at = j / p.n_packs * p.head_dim + i;
+            osh_cu_pack<T> lo = osh_cu_pack_load(x + at), hi = osh_cu_pack_load(x + at + p.half);
+            for (int k = 0; k < N; k++) turn(&lo.v[k], &hi.v[k], lo.v[k], hi.v[k], c[i + k], s[i + k]);
+            osh_cu_pack_store(y + at, lo);
+            osh_cu_pack_store(y + at + p.half, hi);
+        }
+    } else {
+        for (int64_t j = threadIdx.x; j < n_heads * p.half; j += THREADS) {
+            int64_t i = j % p.half, at = j / p.half * p.head_dim + i;
+            turn(&y[at], &y[at + p.half], x[at], x[at + p.half], c[i], s[i]);
+        }
+    }
+    int64_t rest = p.head_dim - 2 * p.half;
+    for (int64_t j = threadIdx.x; j < n_heads * rest; j += THREADS) {
+        int64_t at = j / rest * p.head_dim + 2 * p.half + j % rest;
+        y[at] = x[at];
+    }
+}
+
+/* x, y [N, width] */
+template <class T> static __global__ void rope_kernel(T *y, const T *x, rope_samples seqs, rope_shape p)
+{
+    __shared__ float c[OSH_ROPE_MAX_FREQS], s[OSH_ROPE_MAX_FREQS];
+
+    for (int64_t n = blockIdx.x; n < p.N; n += gridDim.x) {
+        int64_t sample = sample_of(seqs.offsets, p.n_seqs, n);
+        const float *freqs = seqs.freqs + seqs.table[sample] * p.half;
+        float pos = (float)(n - seqs.offsets[sample]);
+        for (int64_t i = threadIdx.x; i < p.half; i += THREADS) {
+            double angle = __fmul_rn(freqs[i], pos);
+            c[i] = osh_cu_round<T>(__fmul_rn((float)cos(angle), p.scaling));
+            s[i] = osh_cu_round<T>(__fmul_rn((float)sin(angle), p.scaling));
+        }
+        __syncthreads();
+        turn_row(y + n * p.width, x + n * p.width, c, s, p);
+        __syncthreads();
+    }
+}
+
+static bool grown(const osh_rope_attr *at, int64_t len) { return at->dynamic && len > at->max_pos; }
+
+/* Room for the samples: offsets, tables, frequencies of up to n_tables lengths. */
+static size_t samples_bytes(int64_t n_seqs, int64_t n_tables, int64_t half)
+{
+    return (size_t)(n_seqs + 1) * sizeof(int64_t) + (size_t)(n_seqs + n_tables * half) * sizeof(float);
+}
+
+/* Table 0 is that of the samples up to max_pos; a run of samples of one grown length shares one. Returns their number;
+ * room NULL: counts only. */
+static int64_t fill_samples(char *room, const osh_rope_attr *at, const int64_t *offsets, int64_t n_seqs)
+{
+    int64_t half = at->rotary_dim / 2, n_tables = 1;
+    int32_t *table = room ? reinterpret_cast<int32_t *>(room + (n_seqs + 1) * sizeof(int64_t)) : NULL;
+    float *freqs = reinterpret_cast<float *>(table) + n_seqs;
+
+    if (room) memcpy(room, offsets, (size_t)(n_seqs + 1) * sizeof *offsets);
+    if (room) osh_rope_freqs(freqs, at, 0);
+    for (int64_t s = 0, last = -1; s < n_seqs; s++) {
+        int64_t len = offsets[s + 1] - offsets[s];
+        if (room) table[s] = 0;
+        if (!grown(at, len)) continue;
+        if (len != last && room) osh_rope_freqs(freqs + n_tables * half, at, len);
+        if (len != last) n_tables++;
+        if (room) table[s] = (int32_t)(n_tables - 1);
+        last = len;
+    }
+    return n_tables;
+}
+
+template <class T>
+static void launch(const osh_op_args *a, const osh_rope_attr *at, const char *samples, int64_t n_seqs)
+{
+    const osh_tensor *x = a->in[0], *y = a->out[0];
+    rope_samples seqs;
+    rope_shape p = {osh_rows(x), n_seqs, osh_width(x), at->head_dim, at->rotary_dim / 2, 0,
+                    (float)at->attention_scaling};
+
+    seqs.offsets = reinterpret_cast<const int64_t *>(samples);
+    seqs.table = reinterpret_cast<const int32_t *>(seqs.offsets + n_seqs + 1);
+    seqs.freqs = reinterpret_cast<const float *>(seqs.table + n_seqs);
+    if (osh_cu_packed(x, p.half) && osh_cu_packed(y, p.half) && osh_cu_packed(x, p.head_dim))
+        p.n_packs = p.half / osh_cu_pack<T>::N;
+    OSH_LAUNCH(rope_kernel<T>, osh_cu_grid(y->device, p.N, 1), THREADS, 0, osh_cuda_stream(y->device),
+               static_cast<T *>(y->data), static_cast<const T *>(x->data), seqs, p);
+}
+
+osh_status osh_rope_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_rope_attr *at = static_cast<const osh_rope_attr *>(a->attr);
+    osh_device *d = a->out[0]->device;
+    const int64_t one[2] = {0, osh_rows(a->in[0])}, *offsets = a->seqs ? a->seqs->offsets : one;
+    int64_t n_seqs = a->seqs ? a->seqs->n : 1;
+    size_t n_bytes = samples_bytes(n_seqs, fill_samples(NULL, at, offsets, n_seqs), at->rotary_dim / 2);
+    char *host = NULL; // own
+    void *room = NULL; // own: on the device
+
+    if (!osh_tensor_numel(a->in[0])) return OSH_OK;
+    host = static_cast<char *>(osh_alloc(cx, n_bytes));
+    room = osh_device_alloc(cx, d, n_bytes, OSH_LIFE_SHORT);
+    if (!host || !room) OSH_TRY(OSH_E_NOMEM);
+    fill_samples(host, at, offsets, n_seqs);
+    OSH_TRY(d->type->put(cx, d, room, host, n_bytes));
+    OSH_CU_BY_DTYPE(a->in[0]->dtype, T, launch<T>(a, at, static_cast<const char *>(room), n_seqs));
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    osh_device_free(d, room);
+    osh_free(cx, host);
+    return rc;
+}
+
+size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens)
+{
+    const osh_rope_attr *at = static_cast<const osh_rope_attr *>(attr);
+    int64_t n_tables = 1;
+
+    (void)in_width, (void)out_width; // a sample has a token at least, one with a table of its own more than max_pos
+    if (at->dynamic) n_tables += n_tokens / (at->max_pos + 1);
+    return osh_arena_gross(samples_bytes(n_tokens, n_tables, at->rotary_dim / 2));
+}
