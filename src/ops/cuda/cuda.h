@@ -54,7 +54,9 @@ osh_status osh_rope_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_attention_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_glu_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_add_cuda(osh_ctx *cx, const osh_op_args *a);
-osh_status osh_hessian_accum_cuda(osh_ctx *cx, const osh_op_args *a); // products of the tokens of all samples at once
+/* Products of the tokens of all samples at once. Squares on the diagonal of H are written whole: above the diagonal
+ * there is nothing to rely on behind it. */
+osh_status osh_hessian_accum_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_nll_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_kl_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_factor_cuda(osh_ctx *cx, const osh_op_args *a); // waits: not positive definite is its status
@@ -64,7 +66,6 @@ size_t osh_embedding_cuda_scratch(const void *attr, const int64_t *in_width, int
 size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
 size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
 size_t osh_attention_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
-size_t osh_hessian_accum_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
 size_t osh_nll_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
 size_t osh_kl_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
 size_t osh_gptq_factor_cuda_scratch(int64_t I);

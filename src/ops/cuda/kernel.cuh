@@ -32,6 +32,7 @@ struct osh_bf16_t { uint16_t bits; };
 struct osh_f16_t { uint16_t bits; };
 
 __device__ inline float osh_cu_load(float x) { return x; }
+__device__ inline float osh_cu_load(double x) { return (float)x; }
 __device__ inline float osh_cu_load(osh_bf16_t x) { return __uint_as_float((uint32_t)x.bits << 16); }
 __device__ inline void osh_cu_store(float *to, float x) { *to = x; }
 __device__ inline void osh_cu_store(osh_bf16_t *to, float f) // ties to even, NaN stays NaN
@@ -71,6 +72,16 @@ __device__ inline float osh_cu_warp_max(float x)
 #define OSH_CU_BY_DTYPE(dt, T, ...)                                                                                    \
     do {                                                                                                               \
         switch (dt) {                                                                                                  \
+        case OSH_BF16: { typedef osh_bf16_t T; __VA_ARGS__; } break;                                                   \
+        case OSH_F16: { typedef osh_f16_t T; __VA_ARGS__; } break;                                                     \
+        default: { typedef float T; __VA_ARGS__; } break;                                                              \
+        }                                                                                                              \
+    } while (0)
+/* The same of the dtypes that a stored weight may have. */
+#define OSH_CU_BY_STORED(dt, T, ...)                                                                                   \
+    do {                                                                                                               \
+        switch (dt) {                                                                                                  \
+        case OSH_F64: { typedef double T; __VA_ARGS__; } break;                                                        \
         case OSH_BF16: { typedef osh_bf16_t T; __VA_ARGS__; } break;                                                   \
         case OSH_F16: { typedef osh_f16_t T; __VA_ARGS__; } break;                                                     \
         default: { typedef float T; __VA_ARGS__; } break;                                                              \

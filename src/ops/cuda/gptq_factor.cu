@@ -1,0 +1,98 @@
+/* gptq_factor.cu - flip-Cholesky in place with cuSOLVER: flip, potrf, trtri, turn by 180 degrees (ops/gptq_factor.c).
+ *
+ * cuSOLVER is column-major: our lower triangle is its upper one. It leaves the other triangle alone, and nothing is
+ * written there before the inverse is known to be finite: after a failure it is the caller's. */
+#include "ops/cuda/kernel.cuh"
+
+enum { TILE = 32, STEP = 8 }; // a block of TILE x STEP threads moves TILE x TILE elements
+
+__device__ static bool is_first(int64_t i, int64_t j, int64_t n) { return j <= i && i + j < n - 1; } // of its pair
+
+/* J H J of the lower triangle: element (i, j) trades places with (n-1-j, n-1-i). The block of tile (y, x) holds the
+ * upper left one of each pair, and reads and writes both along rows. */
+static __global__ void flip_lower(float *a, int64_t n)
+{
+    __shared__ float here[TILE][TILE + 1], there[TILE][TILE + 1];
+    int64_t i0 = (int64_t)blockIdx.y * TILE, j0 = (int64_t)blockIdx.x * TILE, tx = threadIdx.x;
+
+    if (j0 > i0 || i0 + j0 >= n - 1) return; // all threads of the block
+    for (int64_t y = threadIdx.y; y < TILE; y += STEP) {
+        if (is_first(i0 + y, j0 + tx, n)) here[y][tx] = a[(i0 + y) * n + j0 + tx];
+        if (is_first(i0 + tx, j0 + y, n)) there[y][tx] = a[(n - 1 - j0 - y) * n + n - 1 - i0 - tx];
+    }
+    __syncthreads();
+    for (int64_t y = threadIdx.y; y < TILE; y += STEP) {
+        if (is_first(i0 + y, j0 + tx, n)) a[(i0 + y) * n + j0 + tx] = there[tx][y];
+        if (is_first(i0 + tx, j0 + y, n)) a[(n - 1 - j0 - y) * n + n - 1 - i0 - tx] = here[tx][y];
+    }
+}
+
+/* Upper triangle = the lower one turned by 180 degrees, lower = 0. An element of the diagonal trades places with its
+ * mirror image. */
+static __global__ void turn_to_upper(float *a, int64_t n)
+{
+    int64_t i = blockIdx.x, j = (int64_t)blockIdx.y * TILE * STEP + threadIdx.x, m = n - 1 - i;
+
+    if (j > i) return;
+    float v = a[i * n + j];
+    if (j < i) {
+        a[m * n + n - 1 - j] = v;
+        a[i * n + j] = 0;
+    } else if (i < m) {
+        a[i * n + i] = a[m * n + m];
+        a[m * n + m] = v;
+    }
+}
+
+static __global__ void find_nonfinite(int *found, const float *a, int64_t n)
+{
+    int64_t i = blockIdx.x, j = (int64_t)blockIdx.y * TILE * STEP + threadIdx.x;
+    if (j <= i && !isfinite(a[i * n + j])) *found = 1; // by whom does not matter
+}
+
+static osh_status is_finite(osh_ctx *cx, osh_device *d, bool *finite, const float *h, int64_t n, dim3 grid)
+{
+    osh_status rc = OSH_OK;
+    int found = 0;
+    int *flag = static_cast<int *>(osh_device_alloc(cx, d, sizeof found, OSH_LIFE_SHORT)); // own
+
+    if (!flag) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(d->type->fill(cx, d, flag, 0, sizeof found));
+    OSH_LAUNCH(find_nonfinite, grid, TILE * STEP, 0, osh_cuda_stream(d), flag, h, n);
+    OSH_CUDA(cx, cudaGetLastError());
+    OSH_TRY(d->type->get(cx, d, &found, flag, sizeof found));
+    *finite = !found;
+done:
+    osh_device_free(d, flag);
+    return rc;
+}
+
+osh_status osh_gptq_factor_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    osh_device *d = a->out[0]->device;
+    float *h = static_cast<float *>(a->out[0]->data);
+    int64_t n = a->out[0]->shape[0];
+    unsigned side = (unsigned)osh_div_up(n, TILE);
+    dim3 rows((unsigned)n, (unsigned)osh_div_up(n, TILE * STEP));
+    bool ok = false;
+
+    OSH_LAUNCH(flip_lower, dim3(side, side), dim3(TILE, STEP), 0, osh_cuda_stream(d), h, n);
+    OSH_CUDA(cx, cudaGetLastError());
+    OSH_TRY(osh_cuda_potrf(cx, d, h, n, true, &ok));
+    if (!ok) OSH_TRY(OSH_E_NUMERIC);
+    OSH_TRY(osh_cuda_trtri(cx, d, h, n, true, &ok));
+    if (!ok) OSH_TRY(OSH_E_NUMERIC);
+    OSH_TRY(is_finite(cx, d, &ok, h, n, rows));
+    if (!ok) OSH_TRY(OSH_E_NUMERIC);
+    OSH_LAUNCH(turn_to_upper, rows, TILE * STEP, 0, osh_cuda_stream(d), h, n);
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}
+
+size_t osh_gptq_factor_cuda_scratch(int64_t I)
+{
+    size_t flag = osh_arena_gross(sizeof(int)), library = osh_cuda_potrf_bytes(I);
+    return flag > library ? flag : library;
+}

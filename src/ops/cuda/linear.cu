@@ -1,0 +1,98 @@
+/* linear.cu - y = x W^T + b: a product of cuBLASLt, with two detours.
+ *
+ *   w in another dtype than x    rows of W are cast to it first, a panel at a time
+ *   b                            the sums of a panel stay f32; b is added to them before the one rounding
+ *
+ * A panel has at most PANEL elements, whatever the arena has left. */
+#include "ops/cuda/kernel.cuh"
+
+enum { PANEL = 1 << 23, THREADS = 256 };
+
+/* from_pretrained casts on loading. */
+template <class S, class T> static __global__ void cast(T *to, const S *from, int64_t n)
+{
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS)
+        osh_cu_store(&to[i], osh_cu_load(from[i]));
+}
+
+/* y [n_rows, n] with rows ldy apart = sums [n_rows, n] + b [n], in the dtype of x, rounded once. */
+template <class S, class T>
+static __global__ void add_bias(T *y, const float *sums, const S *b, int64_t n_rows, int64_t n, int64_t ldy)
+{
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n_rows * n; i += (int64_t)gridDim.x * THREADS)
+        osh_cu_store(&y[i / n * ldy + i % n], __fadd_rn(sums[i], osh_cu_round<T>(osh_cu_load(b[i % n]))));
+}
+
+static unsigned grid_of(int64_t n) { return (unsigned)osh_min64(osh_div_up(n, THREADS), 1 << 16); }
+static int64_t panel_rows(int64_t n, int64_t width) { return osh_min64(n, PANEL / width > 1 ? PANEL / width : 1); }
+
+/* Columns [first, first + n) of y: of the rows of W that w holds. sums: NULL where there is no bias. */
+static osh_status columns(osh_ctx *cx, const osh_op_args *a, void *w, float *sums, int64_t first, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *x = a->in[0], *y = a->out[0], *bias = a->in[2];
+    osh_device *d = y->device;
+    int64_t N = osh_rows(x), I = osh_width(x), O = osh_width(y), rows = sums ? panel_rows(N, n) : N;
+    osh_cuda_mat b = {w, I, 0, x->dtype, true};
+
+    for (int64_t row = 0; row < N; row += rows) {
+        int64_t m = osh_min64(rows, N - row);
+        void *to = osh_elem(y, row * O + first);
+        osh_cuda_mat c = {sums ? sums : to, sums ? n : O, 0, sums ? OSH_F32 : y->dtype, false};
+        osh_cuda_mat xs = {osh_elem(x, row * I), I, 0, x->dtype, false};
+        OSH_TRY(osh_cuda_gemm(cx, d, &c, &xs, &b, m, n, I, 1, 1, 0));
+        if (!sums) continue;
+        OSH_CU_BY_STORED(bias->dtype, S, OSH_CU_BY_DTYPE(y->dtype, T,
+            OSH_LAUNCH((add_bias<S, T>), grid_of(m * n), THREADS, 0, osh_cuda_stream(d), static_cast<T *>(to), sums,
+                       static_cast<const S *>(osh_elem(bias, first)), m, n, O)));
+        OSH_CUDA(cx, cudaGetLastError());
+    }
+done:
+    return rc;
+}
+
+osh_status osh_linear_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *x = a->in[0], *w = a->in[1];
+    osh_device *d = x->device;
+    int64_t N = osh_rows(x), I = osh_width(x), O = w->shape[0];
+    bool other = w->dtype != x->dtype;
+    int64_t step = other ? panel_rows(O, I) : O;
+    void *copy = NULL;  // own: [step, I] in the dtype of x, where that of w is another
+    float *sums = NULL; // own: [panel, step]
+
+    if (!N) return OSH_OK;
+    if (other && !(copy = osh_device_alloc(cx, d, (size_t)(step * I) * osh_dtype_bytes(x->dtype), OSH_LIFE_SHORT)))
+        OSH_TRY(OSH_E_NOMEM);
+    if (a->in[2]) {
+        sums = static_cast<float *>(osh_device_alloc(cx, d, (size_t)(panel_rows(N, step) * step) * sizeof *sums,
+                                                     OSH_LIFE_SHORT));
+        if (!sums) OSH_TRY(OSH_E_NOMEM);
+    }
+    for (int64_t first = 0; first < O; first += step) {
+        int64_t n = osh_min64(step, O - first);
+        void *from = osh_elem(w, first * I);
+        if (other) {
+            OSH_CU_BY_STORED(w->dtype, S, OSH_CU_BY_DTYPE(x->dtype, T,
+                OSH_LAUNCH((cast<S, T>), grid_of(n * I), THREADS, 0, osh_cuda_stream(d), static_cast<T *>(copy),
+                           static_cast<const S *>(from), n * I)));
+            OSH_CUDA(cx, cudaGetLastError());
+        }
+        OSH_TRY(columns(cx, a, other ? copy : from, sums, first, n));
+    }
+done:
+    osh_device_free(d, sums);
+    osh_device_free(d, copy);
+    return rc;
+}
+
+size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens)
+{
+    bool bias = attr && static_cast<const osh_linear_attr *>(attr)->bias;
+    int64_t I = in_width[0], O = out_width, step = panel_rows(O, I);
+    /* The weight's dtype decides whether it is cast, and so how wide the sums are. */
+    int64_t whole = panel_rows(n_tokens, O) * O, part = panel_rows(n_tokens, step) * step;
+    size_t copy = osh_arena_gross((size_t)(step * I) * sizeof(float));
+    return copy + (bias ? osh_arena_gross((size_t)(whole > part ? whole : part) * sizeof(float)) : 0);
+}
