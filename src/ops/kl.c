@@ -7,6 +7,7 @@
  *
  * Each model's logits are rounded to its own compute dtype, the rest is f32. */
 #include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <math.h>
@@ -60,7 +61,8 @@ done:
 
 const osh_op osh_op_kl = {
     .name = "kl", .n_in = 4, .n_weights = 0, .n_out = 2,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_kl_cpu},
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_kl_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_kl_cuda)},
     .tol = 1e-9, // a small difference of large numbers
     .scratch = osh_kl_scratch,
+    .scratch_cuda = OSH_CUDA_FN(osh_kl_cuda_scratch),
 };

@@ -6,6 +6,7 @@
  * The logits are rounded to the dtype of x, as lm_head's output is, then log-softmax is taken in
  * f32 as transformers' ForCausalLMLoss does after .float(). All logits are never held at once. */
 #include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <math.h>
@@ -43,6 +44,7 @@ done:
 
 const osh_op osh_op_nll = {
     .name = "nll", .n_in = 3, .n_weights = 0, .n_out = 1,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_nll_cpu},
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_nll_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_nll_cuda)},
     .tol = 1e-12, .scratch = osh_nll_scratch,
+    .scratch_cuda = OSH_CUDA_FN(osh_nll_cuda_scratch),
 };

@@ -51,14 +51,14 @@ osh_status osh_embedding_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_tensor *copy = NULL; // own: ids on the device
 
     if (!N || !D) return OSH_OK;
-    OSH_TRY(osh_cu_readable(cx, w));
+    OSH_TRY(osh_cu_readable(cx, w->dtype));
     if (!ids->device) {
         OSH_TRY(check_ids(cx, static_cast<const int32_t *>(ids->data), N, V));
         OSH_TRY(osh_tensor_new_on(cx, &copy, d, OSH_LIFE_SHORT, OSH_I32, 1, &N));
         OSH_TRY(osh_tensor_copy(cx, copy, ids));
         ids = copy;
     }
-    OSH_CU_BY_DTYPE(y->dtype, T, OSH_CU_BY_DTYPE(w->dtype, S,
+    OSH_CU_BY_DTYPE(y->dtype, T, OSH_CU_BY_STORED(w->dtype, S,
         OSH_LAUNCH((gather_kernel<T, S>), osh_cu_grid(d, N, 1), 128, 0, osh_cuda_stream(d),
                    static_cast<T *>(y->data), static_cast<const int32_t *>(ids->data),
                    static_cast<const S *>(w->data), N, V, D, packed)));

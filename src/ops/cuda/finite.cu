@@ -32,7 +32,6 @@ osh_status osh_cuda_finite(osh_ctx *cx, int64_t *first, const osh_tensor *x, int
     int64_t n = osh_tensor_numel(x);
 
     if (!n) return OSH_OK;
-    OSH_TRY(osh_cu_readable(cx, x));
     OSH_CU_BY_DTYPE(x->dtype, T, {
         int64_t n_packs = osh_cu_aligned(x->data) ? n / osh_cu_pack<T>::N : 0;
         OSH_LAUNCH(finite_kernel<T>, osh_cu_grid(x->device, n_packs ? n_packs : n, 256), 256, 0,
@@ -88,7 +87,6 @@ osh_status osh_cuda_minmax(osh_ctx *cx, float *minmax, const osh_tensor *x, int6
     int64_t numel = n * osh_width(x);
 
     if (!numel) return OSH_OK;
-    OSH_TRY(osh_cu_readable(cx, x));
     OSH_CU_BY_DTYPE(x->dtype, T, {
         const T *from = static_cast<const T *>(x->data) + row * osh_width(x);
         int64_t n_packs = osh_cu_aligned(from) ? numel / osh_cu_pack<T>::N : 0;

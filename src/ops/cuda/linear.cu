@@ -8,13 +8,6 @@
 
 enum { PANEL = 1 << 23, THREADS = 256 };
 
-/* from_pretrained casts on loading. */
-template <class S, class T> static __global__ void cast(T *to, const S *from, int64_t n)
-{
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS)
-        osh_cu_store(&to[i], osh_cu_load(from[i]));
-}
-
 /* y [n_rows, n] with rows ldy apart = sums [n_rows, n] + b [n], in the dtype of x, rounded once. */
 template <class S, class T>
 static __global__ void add_bias(T *y, const float *sums, const S *b, int64_t n_rows, int64_t n, int64_t ldy)
@@ -73,12 +66,7 @@ osh_status osh_linear_cuda(osh_ctx *cx, const osh_op_args *a)
     for (int64_t first = 0; first < O; first += step) {
         int64_t n = osh_min64(step, O - first);
         void *from = osh_elem(w, first * I);
-        if (other) {
-            OSH_CU_BY_STORED(w->dtype, S, OSH_CU_BY_DTYPE(x->dtype, T,
-                OSH_LAUNCH((cast<S, T>), grid_of(n * I), THREADS, 0, osh_cuda_stream(d), static_cast<T *>(copy),
-                           static_cast<const S *>(from), n * I)));
-            OSH_CUDA(cx, cudaGetLastError());
-        }
+        if (other) OSH_TRY(osh_cuda_cast(cx, d, copy, x->dtype, from, w->dtype, n * I));
         OSH_TRY(columns(cx, a, other ? copy : from, sums, first, n));
     }
 done:

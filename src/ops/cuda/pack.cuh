@@ -61,11 +61,11 @@ template <int TEAM> static __device__ inline float osh_cu_team_max(float x, floa
     return x;
 }
 
-/* OSH_OK where the kernels can read t: F32, BF16, F16. */
-static inline osh_status osh_cu_readable(osh_ctx *cx, const osh_tensor *t)
+/* OSH_OK where the kernels can read a stored dtype. */
+static inline osh_status osh_cu_readable(osh_ctx *cx, osh_dtype dt)
 {
-    if (t->dtype == OSH_F32 || t->dtype == OSH_BF16 || t->dtype == OSH_F16) return OSH_OK;
-    return osh_fail(cx, OSH_E_UNSUPPORTED, "a tensor of %s on the CUDA device, want F32, BF16 or F16",
-                    osh_dtype_name(t->dtype));
+    if (dt == OSH_F64 || dt == OSH_F32 || dt == OSH_BF16 || dt == OSH_F16) return OSH_OK;
+    return osh_fail(cx, OSH_E_UNSUPPORTED, "a tensor of %s on the CUDA device, want F64, F32, BF16 or F16",
+                    osh_dtype_name(dt));
 }
 #endif

@@ -84,8 +84,8 @@ osh_status osh_rms_norm_cuda(osh_ctx *cx, const osh_op_args *a)
 
     assert(width % D == 0 && osh_tensor_numel(a->in[1]) == D);
     if (!osh_tensor_numel(a->in[0])) return OSH_OK;
-    OSH_TRY(osh_cu_readable(cx, a->in[1]));
-    OSH_CU_BY_DTYPE(a->in[0]->dtype, T, OSH_CU_BY_DTYPE(a->in[1]->dtype, S, launch<T, S>(a, D, (float)at->eps)));
+    OSH_TRY(osh_cu_readable(cx, a->in[1]->dtype));
+    OSH_CU_BY_DTYPE(a->in[0]->dtype, T, OSH_CU_BY_STORED(a->in[1]->dtype, S, launch<T, S>(a, D, (float)at->eps)));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

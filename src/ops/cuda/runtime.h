@@ -30,6 +30,10 @@ osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_mat *c, cons
                          float beta);
 enum { OSH_CUDA_GEMM_WORKSPACE = 32 << 20 }; // bytes, of the device, beside the arena's blocks
 
+/* to [n] = from [n] in another dtype, as f32 rounded once; from: F64, F32, BF16, F16. */
+osh_status osh_cuda_cast(osh_ctx *cx, osh_device *d, void *to, osh_dtype to_dtype, const void *from,
+                         osh_dtype from_dtype, int64_t n);
+
 /* Cholesky factor and inverse of a triangle by cuSOLVER, in place; *ok false: not positive definite, or singular.
  * Column-major as cuSOLVER has it: `upper` is the triangle of the column-major matrix. Waits. */
 osh_status osh_cuda_potrf(osh_ctx *cx, osh_device *d, float *a, int64_t n, bool upper, bool *ok);

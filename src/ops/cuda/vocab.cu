@@ -1,0 +1,68 @@
+/* vocab.cu - blocks of logits: room, products, and the walk over panels and vocabulary. */
+#include "ops/cuda/vocab.cuh"
+
+static void *take(osh_ctx *cx, osh_device *d, int64_t n, osh_dtype dt)
+{
+    return osh_device_alloc(cx, d, (size_t)n * osh_dtype_bytes(dt), OSH_LIFE_SHORT);
+}
+
+osh_status osh_vocab_open(osh_ctx *cx, osh_vocab_side *s, const osh_tensor *x, const osh_tensor *w)
+{
+    s->x = x, s->w = w;
+    s->logits = take(cx, x->device, osh_min64(osh_rows(x), OSH_VOCAB_ROWS) * OSH_VOCAB_COLS, x->dtype);
+    if (!s->logits) return OSH_E_NOMEM;
+    if (w->dtype == x->dtype) return OSH_OK;
+    s->copy = take(cx, x->device, OSH_VOCAB_COLS * osh_width(x), x->dtype);
+    return s->copy ? OSH_OK : OSH_E_NOMEM;
+}
+
+void osh_vocab_close(osh_vocab_side *s)
+{
+    if (!s->x) return;
+    osh_device_free(s->x->device, s->copy);
+    osh_device_free(s->x->device, s->logits);
+}
+
+osh_status osh_vocab_logits(osh_ctx *cx, const osh_vocab_side *s, const osh_vocab_block *b)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *x = s->x;
+    int64_t D = osh_width(x), n = b->n;
+    osh_cuda_mat c = {s->logits, OSH_VOCAB_COLS, n * OSH_VOCAB_COLS, x->dtype, false};
+    osh_cuda_mat rows = {osh_elem(x, b->row * D), D, n * D, x->dtype, false};
+    osh_cuda_mat w = {osh_elem(s->w, b->first * D), D, 0, x->dtype, true};
+
+    if (s->copy) {
+        OSH_TRY(osh_cuda_cast(cx, x->device, s->copy, x->dtype, w.data, s->w->dtype, b->cols * D));
+        w.data = s->copy;
+    }
+    OSH_TRY(osh_cuda_gemm(cx, x->device, &c, &rows, &w, n, b->cols, D, b->n_panels, 1, 0));
+done:
+    return rc;
+}
+
+osh_status osh_vocab_walk(osh_ctx *cx, const osh_op_args *a, osh_vocab_fn fn, void *user)
+{
+    osh_status rc = OSH_OK;
+    int64_t n_tiles = 0, end = 0, V = a->in[1]->shape[0];
+    osh_tile *t = NULL; // own: panels
+
+    OSH_TRY(osh_tiles_new(cx, &t, &n_tiles, a->seqs, osh_rows(a->in[0]), OSH_VOCAB_ROWS));
+    for (int64_t i = 0; i < n_tiles; i = end) {
+        for (end = i + 1; end < n_tiles && t[end].n == t[i].n && (end + 1 - i) * t[i].n <= OSH_VOCAB_ROWS;) end++;
+        for (int64_t v = 0; v < V; v += OSH_VOCAB_COLS) {
+            osh_vocab_block b = {t[i].row, end - i, t[i].n, v, osh_min64(OSH_VOCAB_COLS, V - v), false};
+            b.last = v + b.cols == V;
+            OSH_TRY(fn(cx, user, &b));
+        }
+    }
+done:
+    osh_free(cx, t);
+    return rc;
+}
+
+size_t osh_vocab_bytes(int64_t D, int64_t n_tokens)
+{
+    return osh_arena_gross((size_t)(osh_min64(n_tokens, OSH_VOCAB_ROWS) * OSH_VOCAB_COLS) * sizeof(float)) +
+           osh_arena_gross((size_t)(OSH_VOCAB_COLS * D) * sizeof(float));
+}
