@@ -8,6 +8,7 @@
  * and U = R^-1 = J L^-1 J. OSH_E_NUMERIC, without a message, where H is not positive definite: the
  * caller damps more and tries again; the lower triangle is lost, the strictly upper one as it was. */
 #include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <math.h>
@@ -69,6 +70,6 @@ done:
 
 const osh_op osh_op_gptq_factor = {
     .name = "gptq_factor", .n_in = 0, .n_weights = 0, .n_out = 1,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_gptq_factor_cpu},
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_gptq_factor_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_gptq_factor_cuda)},
     .tol = 1e-9, .scratch = NULL,
 };

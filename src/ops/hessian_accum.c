@@ -6,6 +6,7 @@
  * accumulate_hessian). Products of bf16 values are exact in f32; sums are f32, tile of tokens after
  * tile of tokens, sample after sample. */
 #include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <assert.h>
@@ -31,6 +32,6 @@ done:
 
 const osh_op osh_op_hessian_accum = {
     .name = "hessian_accum", .n_in = 1, .n_weights = 0, .n_out = 1,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_hessian_accum_cpu},
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_hessian_accum_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_hessian_accum_cuda)},
     .tol = 1e-12, .scratch = osh_hessian_accum_scratch,
 };

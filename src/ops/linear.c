@@ -6,6 +6,7 @@
  * rounding to the dtype of x. For an F32 model that is all; for BF16 the products themselves are
  * exact in f32. */
 #include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <assert.h>
@@ -65,6 +66,6 @@ done:
 const osh_op osh_op_linear = {
     .name = "linear", .n_in = 1, .n_weights = 2, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_linear_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_linear_cpu},
-    .tol = 1e-11, .scratch = osh_linear_scratch,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_linear_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_linear_cuda)},
+    .tol = 1e-11, .scratch = osh_linear_scratch, .scratch_cuda = OSH_CUDA_FN(osh_linear_cuda_scratch),
 };

@@ -1,0 +1,85 @@
+/* card.h - the CUDA column in the tests of kernels: a card, real or played (tests/play), and tensors that go there and
+ * back.
+ *
+ * Where there is none the column is skipped, and the test says so. The played card runs the threads of a block in
+ * several orders; a real one has but its own. */
+#ifndef OSH_KERNEL_CARD_H
+#define OSH_KERNEL_CARD_H
+#include "kernel_test.h"
+#include "ops/cuda/cuda.h"
+
+void osh_play_order(unsigned seed) __attribute__((weak)); // tests/play/play.h: there where the card is played
+
+enum { CARD_BYTES = 64 << 20, CARD_ORDERS = 3 };
+
+/* NULL: no card. own: osh_device_close. */
+static inline osh_device *card_open(osh_ctx *cx, size_t n_bytes)
+{
+    osh_device *d = NULL;
+    if (!osh_cuda_present()) {
+        printf("skip: the CUDA column, no card is there\n");
+        return NULL;
+    }
+    if (osh_cuda_open(cx, &d, 0, n_bytes)) fail_msg("%s", osh_error_text(cx));
+    return d;
+}
+
+static inline int card_orders(void) { return osh_play_order ? CARD_ORDERS : 1; }
+static inline void card_order(int k)
+{
+    if (osh_play_order) osh_play_order((unsigned)k);
+}
+
+/* A copy of a host tensor on the card, with guards on both sides. */
+typedef struct carded {
+    osh_tensor t;
+    uint8_t *room; // own: of the card
+} carded;
+enum { CARD_GUARD = 512 }; // a multiple of what the arena aligns to
+
+static inline carded card_put(osh_ctx *cx, osh_device *d, const osh_tensor *t)
+{
+    carded c = {.t = *t};
+    size_t n = osh_tensor_bytes(t);
+    c.room = osh_device_alloc(cx, d, n + 2 * CARD_GUARD, OSH_LIFE_LONG);
+    assert_non_null(c.room);
+    assert_int_equal(d->type->fill(cx, d, c.room, 0xA5, n + 2 * CARD_GUARD), OSH_OK);
+    c.t.device = d, c.t.own = false, c.t.data = c.room + CARD_GUARD;
+    assert_int_equal(osh_tensor_copy(cx, &c.t, t), OSH_OK);
+    return c;
+}
+
+/* Its values go to `to` of the host (NULL: nowhere). */
+static inline void card_take(osh_ctx *cx, osh_tensor *to, carded *c)
+{
+    uint8_t guards[2][CARD_GUARD];
+    osh_device *d = c->t.device;
+    size_t n = osh_tensor_bytes(&c->t);
+    if (to) assert_int_equal(osh_tensor_copy(cx, to, &c->t), OSH_OK);
+    assert_int_equal(d->type->get(cx, d, guards[0], c->room, CARD_GUARD), OSH_OK);
+    assert_int_equal(d->type->get(cx, d, guards[1], c->room + CARD_GUARD + n, CARD_GUARD), OSH_OK);
+    for (int i = 0; i < CARD_GUARD; i++) assert_true(guards[0][i] == 0xA5 && guards[1][i] == 0xA5);
+    osh_device_free(d, c->room);
+}
+
+/* Runs op's CUDA column on host tensors: all go there, the outputs come back. What the call took of the arena besides
+ * them was at most `scratch`. */
+static inline osh_status card_run(osh_ctx *cx, osh_device *d, const osh_op *op, const osh_op_args *a, size_t scratch)
+{
+    osh_op_args on = *a;
+    carded in[OSH_OP_MAX_IN] = {0}, out[OSH_OP_MAX_OUT] = {0};
+    for (int i = 0; i < OSH_OP_MAX_IN; i++)
+        if (a->in[i]) in[i] = card_put(cx, d, a->in[i]), on.in[i] = &in[i].t;
+    for (int i = 0; i < OSH_OP_MAX_OUT; i++)
+        if (a->out[i]) out[i] = card_put(cx, d, a->out[i]), on.out[i] = &out[i].t;
+    size_t before = osh_arena_used(d->arena), peak = osh_arena_peak(d->arena);
+    osh_status rc = op->run[OSH_CUDA](cx, &on);
+    assert_int_equal(osh_arena_used(d->arena), before);
+    if (osh_arena_peak(d->arena) > peak) assert_true(osh_arena_peak(d->arena) <= before + scratch);
+    for (int i = 0; i < OSH_OP_MAX_OUT; i++)
+        if (a->out[i]) card_take(cx, a->out[i], &out[i]);
+    for (int i = 0; i < OSH_OP_MAX_IN; i++)
+        if (a->in[i]) card_take(cx, NULL, &in[i]);
+    return rc;
+}
+#endif
