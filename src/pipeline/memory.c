@@ -16,11 +16,12 @@
 #include "pipeline/stats.h"
 
 enum { READERS = 2 }; // the run and the one that reads ahead: a block each where they read past the page cache
-enum { COPY_BYTES = 4 << 20 }; // chunk of the emitter, also when it reads the output again
+enum { COPY_BYTES = 2 << 20, COPIES = 3 }; // chunks of the emitter, also when it reads the output again
+enum { LISTS_BYTES = 1 << 20 };
 /* What the run keeps beside visits: emitter, journal, results, report; lists for each of these. */
 static int64_t small_bytes(const osh_plan *p)
 {
-    int64_t n = (1 << 20) + (int64_t)p->n_linears * 256 + p->n_out * 64;
+    int64_t n = LISTS_BYTES + (int64_t)p->n_linears * 256 + p->n_out * 64;
     return n + (p->graph ? (int64_t)p->graph->n_values * 32 + (int64_t)p->graph->n_weights * 32 : 0);
 }
 
@@ -343,30 +344,35 @@ done:
 
 /* ---- what runs outside of visits ---- */
 
-static osh_status rest(osh_ctx *cx, osh_plan *p, const bool *ever)
+/* Linears that are rounded without data, one after the other; ahead: while the next one is read and the one before is
+ * written. */
+static void round_peaks(const osh_plan *p, int threads, bool ahead, int64_t *device, int64_t *host)
 {
-    osh_status rc = OSH_OK;
-    osh_memory *m = &p->memory;
-    int threads = osh_threads(cx);
-    int64_t host = (int64_t)osh_mem_gross(COPY_BYTES);
-    bool *seen = NULL; // own: tensors of the source that a visit loads: copied from there
-    OSH_NEW(cx, seen, p->ck->n_tensors);
-    for (int w = 0; ever && w < p->graph->n_weights; w++)
-        if (ever[w] && p->graph->weights[w].tensor >= 0) seen[p->graph->weights[w].tensor] = true;
+    int64_t before = 0, now = 0; // weight and work of the one before, and of this one
+    int64_t written = 0, was = 0; // what waits to be written of them
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         if (p->pipeline != OSH_PIPELINE_DATAFREE && l->wants) continue;
         const osh_st_entry *e = p->ck->tensors[l->tensor].e;
         osh_tensor w = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
         osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &w};
-        int64_t weight = (int64_t)osh_mem_gross((size_t)(e->end - e->begin));
-        int64_t device = weight + (int64_t)compress_bytes(p, &job, 1, l->modifier, threads);
-        raise_to(&m->device_peak, device);
-        raise_to(&host, device);
-        raise_to(&host, weight + (int64_t)osh_job_result_bytes(&job) + pack_bytes(p, l));
-        m->read_bytes += e->end - e->begin;
+        int64_t weight = (int64_t)osh_mem_gross((size_t)(e->end - e->begin)) + (int64_t)osh_mem_gross(sizeof w);
+        now = weight + (int64_t)compress_bytes(p, &job, 1, l->modifier, threads);
+        if (ahead) raise_to(device, before + weight), raise_to(host, before + weight + was);
+        raise_to(device, now);
+        was = written, written = (int64_t)osh_job_result_bytes(&job) + pack_bytes(p, l);
+        raise_to(host, now + (ahead ? was : 0));
+        raise_to(host, written);
+        before = now;
     }
-    raise_to(&m->host_peak, host);
+}
+
+static void count_io(const osh_plan *p, osh_memory *m, bool *seen)
+{
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_st_entry *e = p->ck->tensors[p->linears[i].tensor].e;
+        if (p->pipeline == OSH_PIPELINE_DATAFREE || !p->linears[i].wants) m->read_bytes += e->end - e->begin;
+    }
     for (int64_t i = 0; i < p->n_out; i++) {
         m->write_bytes += p->out[i].end - p->out[i].begin;
         int64_t from = p->out_info[i].source;
@@ -376,6 +382,27 @@ static osh_status rest(osh_ctx *cx, osh_plan *p, const bool *ever)
     }
     for (int s = 0; s < p->n_shards; s++) m->write_bytes += (int64_t)p->shards[s].header_bytes;
     m->reread_bytes = p->total_bytes;
+}
+
+/* least: without reading ahead. */
+static osh_status rest(osh_ctx *cx, osh_plan *p, const bool *ever, const osh_budget *b, osh_budget *least)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    int threads = osh_threads(cx);
+    bool *seen = NULL; // own: tensors of the source that a visit loads: copied from there
+    OSH_NEW(cx, seen, p->ck->n_tensors);
+    for (int w = 0; ever && w < p->graph->n_weights; w++)
+        if (ever[w] && p->graph->weights[w].tensor >= 0) seen[p->graph->weights[w].tensor] = true;
+    *least = (osh_budget){.host = COPIES * (int64_t)osh_mem_gross(COPY_BYTES)};
+    osh_budget more = *least;
+    round_peaks(p, threads, false, &least->device, &least->host);
+    round_peaks(p, threads, true, &more.device, &more.host);
+    m->read_ahead = p->opt->prefetch && (!b->host_given || more.host <= b->host) &&
+                    (!b->device_given || more.device <= b->device);
+    m->host_peak = m->read_ahead ? more.host : least->host;
+    m->device_peak = m->read_ahead ? more.device : least->device;
+    count_io(p, m, seen);
 done:
     osh_free(cx, seen);
     return rc;
@@ -535,8 +562,8 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
         OSH_NEW(cx, m->visits, m->n_visits);
         OSH_TRY(choose(cx, p, &b, ever));
     }
-    OSH_TRY(rest(cx, p, ever));
-    osh_budget outside = {.device = m->device_peak, .host = m->host_peak};
+    osh_budget outside;
+    OSH_TRY(rest(cx, p, ever, &b, &outside));
     raise_to(&m->least_host, outside.host), raise_to(&m->least_device, outside.device);
     for (int i = 0; i + 1 < m->n_visits; i++)
         if (m->visits[i].prefetch) m->visits[i].host_peak += m->visits[i + 1].first_load;
@@ -557,6 +584,11 @@ void osh_memory_enforce(osh_ctx *cx, const osh_plan *p)
     for (int s = 0; p->opt->host_memory > 0 && s < p->ck->n_shards; s++) osh_st_read_direct(p->ck->shards[s]);
     if (p->opt->device_memory > 0) osh_mem_limit(cx, OSH_MEM_DEVICE, (size_t)p->opt->device_memory);
     if (p->opt->host_memory > 0) osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(p->opt->host_memory - m->uncounted));
+}
+
+size_t osh_memory_counted(const osh_plan *p)
+{
+    return (size_t)(p->memory.host_peak - p->memory.uncounted - LISTS_BYTES);
 }
 
 char *osh_scratch_dir(osh_ctx *cx, const osh_plan *p, const char *partial)

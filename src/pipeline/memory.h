@@ -20,6 +20,8 @@ typedef struct osh_budget {
 osh_status osh_memory_least(osh_ctx *cx, osh_plan *p);
 /* refuse.c: OSH_E_USAGE with the smallest budget that would do. outside: what runs outside of visits takes. */
 osh_status osh_memory_refuse(osh_ctx *cx, const osh_plan *p, const osh_budget *b, const osh_budget *outside);
+/* The host peak as osh_mem_used counts it. */
+size_t osh_memory_counted(const osh_plan *p);
 /* Directory for values of the disk tier; own. partial: where the output is made. NULL: no memory. */
 char *osh_scratch_dir(osh_ctx *cx, const osh_plan *p, const char *partial);
 #endif

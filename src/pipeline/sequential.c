@@ -66,6 +66,7 @@ done:
 
 static void end(osh_ctx *cx, engine *e, bool keep_files)
 {
+    osh_emit_let_go(e->r->emitter);
     osh_prefetch_free(cx, e->prefetch);
     osh_stats_free(cx, e->stats);
     osh_acts_free(cx, e->acts, keep_files);
@@ -205,6 +206,7 @@ done:
 static osh_status release(osh_ctx *cx, void *user, int first, int n)
 {
     engine *e = user;
+    osh_emit_let_go(e->r->emitter);
     osh_weights_release(cx, e->w, e->p->graph, first, n);
     for (int i = 0; i < e->p->n_linears; i++)
         if (e->p->linears[i].node >= first && e->p->linears[i].node < first + n) e->in_memory[i] = false;
@@ -399,6 +401,7 @@ osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index)
     OSH_TRY(begin(cx, &e));
     OSH_TRY(make_up(cx, &e, &range));
     OSH_TRY(osh_visit_walk(cx, r->plan, index, &v));
+    OSH_TRY(osh_emit_wait(cx, r->emitter));
     osh_run_finished(cx, r, range.name);
 done:
     end(cx, &e, false);
