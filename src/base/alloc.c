@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ALIGN = 64, MMAP_BYTES = 128 << 10, PAGE = 4096 };
+enum { ALIGN = 64, MMAP_BYTES = 128 << 10, PAGE = 4096, GIVE_BYTES = 64 << 10 };
 typedef struct head {
     size_t n_bytes;
     osh_mem_class class;
@@ -130,10 +130,20 @@ static bool over(osh_ctx *cx, osh_mem_class c, size_t n_bytes)
     return false;
 }
 
+/* Before a large block goes above what is to be held: waits for what others free. */
+static void ask_for(osh_ctx *cx, size_t gross)
+{
+    osh_shared *sh = cx->sh;
+    size_t above = atomic_load(&sh->give_above);
+    if (!above || gross < GIVE_BYTES || cx->alone) return;
+    while (atomic_load(&sh->used[OSH_MEM_HOST]) + gross > above && sh->give(sh->give_user)) {}
+}
+
 /* Counts a block, or fails where a limit is in the way. */
 static bool count(osh_ctx *cx, size_t n_bytes)
 {
     size_t gross = osh_mem_gross(n_bytes);
+    ask_for(cx, gross);
     if (!reserve(cx->sh, OSH_MEM_HOST, gross)) return over(cx, OSH_MEM_HOST, gross);
     if (cx->mem_class != OSH_MEM_HOST && !reserve(cx->sh, cx->mem_class, gross)) {
         release(cx->sh, OSH_MEM_HOST, gross);
@@ -245,6 +255,13 @@ void osh_mem_move(osh_ctx *cx, void *p, osh_mem_class to)
 void osh_mem_limit(osh_ctx *cx, osh_mem_class c, size_t n_bytes)
 {
     atomic_store(&cx->sh->limit[c], n_bytes);
+}
+
+void osh_mem_give(osh_ctx *cx, size_t n_bytes, bool (*give)(void *user), void *user)
+{
+    atomic_store(&cx->sh->give_above, 0);
+    cx->sh->give = give, cx->sh->give_user = user;
+    if (give) atomic_store(&cx->sh->give_above, n_bytes);
 }
 
 size_t osh_mem_used(const osh_ctx *cx, osh_mem_class c)

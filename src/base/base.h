@@ -32,6 +32,9 @@ void osh_ctx_free(osh_ctx *cx);
  * must outlive it. Freed with osh_ctx_free, after the thread was joined. */
 osh_status osh_ctx_fork(osh_ctx **out, osh_ctx *parent);
 
+/* cx is of a thread that others wait for: its osh_parallel_for runs inline, its allocations wait for nobody. */
+void osh_ctx_alone(osh_ctx *cx);
+
 /* Errors. osh_fail records the message (the first one wins, later ones are appended as notes) and
  * returns code. */
 osh_status osh_fail(osh_ctx *cx, osh_status code, const char *fmt, ...)
@@ -77,6 +80,10 @@ osh_mem_class osh_mem_use(osh_ctx *cx, osh_mem_class c);   // returns the one be
 void osh_mem_move(osh_ctx *cx, void *p, osh_mem_class to); // p changes its class; NULL is fine
 /* Allocations past a limit fail. HOST: of all classes together. 0: none. */
 void osh_mem_limit(osh_ctx *cx, osh_mem_class c, size_t n_bytes);
+/* Who holds memory that another thread is about to free: before an allocation of 64 KiB or more takes the host class
+ * above n_bytes, give is called, on the thread that allocates. It waits until something was freed; false: there is
+ * nothing to wait for. Never called for a context that osh_ctx_alone was told of. give NULL: nobody. */
+void osh_mem_give(osh_ctx *cx, size_t n_bytes, bool (*give)(void *user), void *user);
 size_t osh_mem_used(const osh_ctx *cx, osh_mem_class c);      // now; HOST: of all classes together
 size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c); // highest since the context's birth
 size_t osh_mem_gross(size_t n_bytes);            // what an allocation of n_bytes counts

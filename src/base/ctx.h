@@ -52,6 +52,9 @@ typedef struct osh_kept {
 typedef struct osh_shared {
     _Atomic size_t live, peak;
     _Atomic size_t used[OSH_MEM_N], used_peak[OSH_MEM_N], limit[OSH_MEM_N]; // gross; HOST: of all classes
+    _Atomic size_t give_above; // 0: nobody gives
+    bool (*give)(void *user);  // set before give_above
+    void *give_user;
     osh_kept kept;              // used + kept.bytes stays within used_peak: the process never grows by what is kept
     _Atomic int64_t fail_after; // counts down to the allocation that fails; <= 0: off
     _Atomic bool fail_hit;
@@ -65,7 +68,7 @@ typedef struct osh_shared {
 enum { OSH_ERROR_BYTES = 4096 };
 struct osh_ctx {
     osh_shared *sh; // own if root
-    bool root;
+    bool root, alone;
     osh_open_scope scopes[OSH_MAX_SCOPES];
     int n_scopes;
     osh_mem_class mem_class; // of its allocations

@@ -26,6 +26,8 @@ osh_status osh_ctx_fork(osh_ctx **out, osh_ctx *parent)
     return OSH_OK;
 }
 
+void osh_ctx_alone(osh_ctx *cx) { cx->alone = true; }
+
 osh_status osh_ctx_new(osh_ctx **out, int n_threads)
 {
     osh_status rc = OSH_E_NOMEM;

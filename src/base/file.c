@@ -192,6 +192,11 @@ osh_status osh_file_sync_data(osh_ctx *cx, osh_file *f)
     return rc && errno != EINVAL ? fail_os(cx, "sync", f->path) : OSH_OK;
 }
 
+void osh_file_start_write(osh_file *f, int64_t offset, size_t n)
+{
+    sync_file_range(f->fd, offset, (off_t)n, SYNC_FILE_RANGE_WRITE); // advice: what fails here fails at the sync
+}
+
 osh_status osh_file_truncate(osh_ctx *cx, osh_file *f, int64_t n_bytes)
 {
     int rc;

@@ -20,6 +20,8 @@ osh_status osh_file_pwrite(osh_ctx *cx, osh_file *f, const void *from, size_t n,
 osh_status osh_file_reserve(osh_ctx *cx, osh_file *f, int64_t n_bytes); // a full disk fails here
 osh_status osh_file_sync(osh_ctx *cx, osh_file *f);
 osh_status osh_file_sync_data(osh_ctx *cx, osh_file *f); // without its times: fdatasync
+/* To the disk, without waiting: a sync finds less to do. */
+void osh_file_start_write(osh_file *f, int64_t offset, size_t n);
 osh_status osh_file_truncate(osh_ctx *cx, osh_file *f, int64_t n_bytes);
 /* Takes the whole file for this process until it is closed; *taken false: another one has it. */
 osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken);

@@ -144,7 +144,8 @@ osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void
     const worker *first = NULL; // view: the worker with the lowest failing chunk
 
     if (n_chunks <= 0) return OSH_OK;
-    if (p->n == 1 || n_chunks == 1 || pthread_mutex_trylock(&p->taken)) return run_inline(cx, n_chunks, fn, user);
+    if (p->n == 1 || n_chunks == 1 || cx->alone || pthread_mutex_trylock(&p->taken))
+        return run_inline(cx, n_chunks, fn, user);
 
     pthread_mutex_lock(&p->lock);
     p->fn = fn;

@@ -12,21 +12,6 @@
 #endif
 const char *osh_version(void) { return OSH_VERSION; }
 
-/* Linears whose modifier wants no data are rounded tensor by tensor in every pipeline. */
-static osh_status run_rest(osh_ctx *cx, osh_run *r)
-{
-    osh_status rc = OSH_OK;
-    int left = 0;
-    for (int i = 0; i < r->plan->n_linears; i++) left += !r->results[i].done;
-    if (!left) return OSH_OK;
-    osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_ROUND, -1);
-    for (int i = 0; i < r->plan->n_linears; i++)
-        if (!r->results[i].done) OSH_TRY(osh_run_linear_without_data(cx, r, i));
-done:
-    osh_run_end(cx, r, scope);
-    return rc;
-}
-
 static osh_status copy(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
@@ -133,7 +118,6 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
     OSH_TRY(osh_run_watch(cx, &r, opt));
     OSH_TRY(plan(cx, &p, opt));
     r.plan = p;
-    OSH_TRY(osh_plan_open_device(cx, p));
     osh_memory_enforce(cx, p);
     r.progress.budget_bytes = opt->host_memory;
     OSH_NEW(cx, r.results, p->n_linears);
@@ -144,10 +128,12 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
     }
     OSH_TRY(osh_run_start(cx, &r));
     OSH_TRY(check_resumed(cx, &r));
-    if (p->pipeline == OSH_PIPELINE_DATAFREE) OSH_TRY(osh_run_datafree(cx, &r));
-    else OSH_TRY(osh_run_calibrated(cx, &r));
+    if (p->pipeline != OSH_PIPELINE_DATAFREE) {
+        OSH_TRY(osh_run_calibrated(cx, &r));
+        r.progress.step = r.progress.n_steps, r.progress.name = "the output", r.progress.error = -1;
+    }
+    OSH_TRY(osh_run_datafree(cx, &r)); // in every pipeline: Linears whose modifier wants no data
     r.progress.step = r.progress.n_steps, r.progress.name = "the output", r.progress.error = -1;
-    OSH_TRY(run_rest(cx, &r));
     OSH_TRY(copy(cx, &r));
     OSH_TRY(seal(cx, &r));
     OSH_TRY(summary(cx, &r, sink, user));

@@ -3,7 +3,6 @@
 #include "pipeline/emit.h"
 
 #include <string.h>
-#include <xxhash.h>
 
 #include "pipeline/emit_impl.h"
 
@@ -64,7 +63,10 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, os
     OSH_NEW(cx, e->written, p->n_out);
     OSH_NEW(cx, e->shards, p->n_shards);
     OSH_NEW(cx, e->dirty, p->n_shards);
+    OSH_NEW(cx, e->taken, p->n_out);
     OSH_TRY(osh_emit_begin(cx, e, results));
+    memcpy(e->taken, e->written, (size_t)p->n_out * sizeof *e->taken);
+    OSH_TRY(osh_emit_queue_start(cx, e));
     *out = e, e = NULL; // give
 done:
     osh_emitter_free(cx, e);
@@ -74,6 +76,7 @@ done:
 void osh_emitter_free(osh_ctx *cx, osh_emitter *e)
 {
     if (!e) return;
+    osh_emit_queue_stop(cx, e);
     for (int s = 0; e->shards && s < e->plan->n_shards; s++) osh_file_close(cx, e->shards[s]);
     if (e->ours && !e->sealed && !osh_emitter_holds_work(e)) osh_dir_remove(cx, e->partial);
     osh_journal_close(cx, e->journal);
@@ -83,6 +86,8 @@ void osh_emitter_free(osh_ctx *cx, osh_emitter *e)
     osh_free(cx, e->dirty);
     osh_free(cx, e->sums);
     osh_free(cx, e->written);
+    osh_free(cx, e->taken);
+    XXH3_freeState(e->copy);
     osh_free(cx, e->final);
     osh_free(cx, e->partial);
     osh_identity_free(cx, e->id);
@@ -140,28 +145,29 @@ static osh_status write_tensor(osh_ctx *cx, osh_emitter *e, int64_t i, const voi
     size_t n = (size_t)(t->end - t->begin);
     e->dirty[shard] = true;
     OSH_TRY(osh_file_pwrite(cx, e->shards[shard], data, n, t->begin));
+    osh_file_start_write(e->shards[shard], t->begin, n);
     e->sums[i] = XXH3_64bits(data, n);
 done:
     if (rc) osh_note(cx, "writing %s", t->name);
     return rc;
 }
 
-static osh_status record_linear(osh_ctx *cx, osh_emitter *e, int linear, const osh_linear_job *job)
+static osh_status record_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     osh_status rc = OSH_OK;
-    const osh_linear *l = &e->plan->linears[linear];
+    const osh_linear *l = &e->plan->linears[j->index];
     int64_t n_bytes = 0;
     osh_buf b;
     osh_buf_init(&b, 0);
-    OSH_TRY(osh_put_u32(cx, &b, (uint32_t)linear));
+    OSH_TRY(osh_put_u32(cx, &b, (uint32_t)j->index));
     OSH_TRY(osh_put_u32(cx, &b, (uint32_t)l->n_out));
-    OSH_TRY(osh_put_f64(cx, &b, job->nmse));
-    OSH_TRY(osh_put_f64(cx, &b, job->objective));
+    OSH_TRY(osh_put_f64(cx, &b, j->result.nmse));
+    OSH_TRY(osh_put_f64(cx, &b, j->result.objective));
     for (int64_t i = l->first_out; i < l->first_out + l->n_out; i++) {
         OSH_TRY(osh_put_u64(cx, &b, e->sums[i]));
         n_bytes += e->plan->out[i].end - e->plan->out[i].begin;
     }
-    OSH_TRY(osh_put_text(cx, &b, job->fallback ? job->fallback : ""));
+    OSH_TRY(osh_put_text(cx, &b, j->result.fallback ? j->result.fallback : ""));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_LINEAR, b.data, b.len));
     for (int k = 0; k < l->n_out; k++) e->written[l->first_out + k] = true;
     OSH_TRY(tick(cx, e, n_bytes));
@@ -170,24 +176,36 @@ done:
     return rc;
 }
 
-osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, const osh_linear_job *job,
-                           const osh_tensor *in_scale, const osh_tensor *in_zero)
+static osh_status do_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->plan;
-    const osh_linear *l = &p->linears[linear];
+    const osh_linear *l = &p->linears[j->index];
     void *data[OSH_FORMAT_MAX_TENSORS] = {0}; // own
     for (int k = 0; k < l->n_out; k++) {
         const osh_st_entry *t = &p->out[l->first_out + k];
         data[k] = osh_alloc(cx, (size_t)(t->end - t->begin));
         if (!data[k]) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to pack %s", l->name);
     }
-    OSH_TRY(l->format->pack(cx, data, l->scheme, l->O, l->I, l->dtype, job->codes, &job->params, in_scale, in_zero));
+    OSH_TRY(l->format->pack(cx, data, l->scheme, l->O, l->I, l->dtype, j->result.codes, &j->result.params, j->in_scale,
+                            j->in_zero));
     for (int k = 0; k < l->n_out; k++) OSH_TRY(write_tensor(cx, e, l->first_out + k, data[k]));
-    OSH_TRY(record_linear(cx, e, linear, job));
+    OSH_TRY(record_linear(cx, e, j));
 done:
     for (int k = 0; k < OSH_FORMAT_MAX_TENSORS; k++) osh_free(cx, data[k]);
     return rc;
+}
+
+osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_job *job, osh_tensor **in_scale,
+                           osh_tensor **in_zero)
+{
+    const osh_linear *l = &e->plan->linears[linear];
+    osh_emit_job j = {.kind = OSH_EMIT_LINEAR, .index = linear, .result = *job, .in_scale = *in_scale,
+                      .in_zero = *in_zero};
+    job->codes = NULL, job->params = (osh_qparams){0}, *in_scale = *in_zero = NULL; // give
+    osh_mem_move(cx, j.result.codes, OSH_MEM_HOST);
+    for (int k = 0; k < l->n_out; k++) e->taken[l->first_out + k] = true;
+    return osh_emit_push(cx, e, &j, 0);
 }
 
 osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *w)
@@ -198,6 +216,7 @@ osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS] = {0}; // own
     osh_qparams params = {0};                      // own
     void *codes = NULL;                            // own
+    OSH_TRY(osh_emit_wait(cx, e));
     for (int k = 0; k < l->n_out; k++) {
         int64_t i = l->first_out + k;
         const osh_st_entry *t = &p->out[i];
@@ -219,19 +238,26 @@ done:
     return rc;
 }
 
-osh_status osh_emit_subgraph(osh_ctx *cx, osh_emitter *e, int subgraph, int64_t generation)
+static osh_status do_subgraph(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     osh_status rc = OSH_OK;
     osh_buf b;
     osh_buf_init(&b, 0);
-    OSH_TRY(osh_put_u32(cx, &b, (uint32_t)subgraph));
-    OSH_TRY(osh_put_u64(cx, &b, (uint64_t)generation));
+    OSH_TRY(osh_put_u32(cx, &b, (uint32_t)j->index));
+    OSH_TRY(osh_put_u64(cx, &b, (uint64_t)j->generation));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_SUBGRAPH, b.data, b.len));
-    if (generation >= 0) OSH_TRY(osh_emit_barrier(cx, e));
+    if (j->generation >= 0) OSH_TRY(osh_emit_barrier(cx, e));
     else OSH_TRY(tick(cx, e, 0));
 done:
     osh_buf_deinit(cx, &b);
     return rc;
+}
+
+osh_status osh_emit_subgraph(osh_ctx *cx, osh_emitter *e, int subgraph, int64_t generation)
+{
+    osh_emit_job j = {.kind = OSH_EMIT_SUBGRAPH, .index = subgraph, .generation = generation};
+    osh_status rc = osh_emit_push(cx, e, &j, 0);
+    return rc || generation < 0 ? rc : osh_emit_wait(cx, e);
 }
 
 static osh_status record_copy(osh_ctx *cx, osh_emitter *e, int64_t i)
@@ -249,57 +275,82 @@ done:
     return rc;
 }
 
-static osh_status copy_tensor(osh_ctx *cx, osh_emitter *e, int64_t i, void *chunk)
+static osh_status do_view(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
+{
+    osh_status rc = write_tensor(cx, e, j->out, j->view);
+    return rc ? rc : record_copy(cx, e, j->out);
+}
+
+static osh_status do_part(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = e->plan;
-    const osh_st_entry *t = &p->out[i];
-    const osh_ckpt_tensor *src = &p->ck->tensors[p->out_info[i].source];
-    XXH3_state_t *state = XXH3_createState();
-    if (!state) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
-    XXH3_64bits_reset(state);
-    e->dirty[p->out_info[i].shard] = true;
-    for (int64_t at = 0; at < t->end - t->begin; at += OSH_EMIT_CHUNK) {
-        size_t n = (size_t)(t->end - t->begin - at);
-        if (n > OSH_EMIT_CHUNK) n = OSH_EMIT_CHUNK;
-        OSH_TRY(osh_st_read_part(cx, chunk, p->ck->shards[src->shard], src->e, at, n));
-        OSH_TRY(osh_file_pwrite(cx, e->shards[p->out_info[i].shard], chunk, n, t->begin + at));
-        XXH3_64bits_update(state, chunk, n);
-    }
-    e->sums[i] = XXH3_64bits_digest(state);
-    OSH_TRY(record_copy(cx, e, i));
+    const osh_st_entry *t = &e->plan->out[j->out];
+    int shard = e->plan->out_info[j->out].shard;
+    if (!e->copy && !(e->copy = XXH3_createState())) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
+    if (!j->at) XXH3_64bits_reset(e->copy);
+    e->dirty[shard] = true;
+    OSH_TRY(osh_file_pwrite(cx, e->shards[shard], j->part, j->n, t->begin + j->at));
+    osh_file_start_write(e->shards[shard], t->begin + j->at, j->n);
+    XXH3_64bits_update(e->copy, j->part, j->n);
+    if (j->at + (int64_t)j->n < t->end - t->begin) goto done;
+    e->sums[j->out] = XXH3_64bits_digest(e->copy);
+    OSH_TRY(record_copy(cx, e, j->out));
 done:
-    XXH3_freeState(state);
     if (rc) osh_note(cx, "copying %s", t->name);
     return rc;
 }
 
+osh_status osh_emit_do(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
+{
+    switch (j->kind) {
+    case OSH_EMIT_LINEAR: return do_linear(cx, e, j);
+    case OSH_EMIT_VIEW: return do_view(cx, e, j);
+    case OSH_EMIT_PART: return do_part(cx, e, j);
+    case OSH_EMIT_SUBGRAPH: return do_subgraph(cx, e, j);
+    }
+    return OSH_OK;
+}
+
 osh_status osh_emit_copy_from(osh_ctx *cx, osh_emitter *e, int64_t out, const void *data)
 {
+    osh_emit_job j = {.kind = OSH_EMIT_VIEW, .out = out, .view = data};
+    if (e->taken[out]) return OSH_OK;
+    e->taken[out] = true;
+    return osh_emit_push(cx, e, &j, 0);
+}
+
+/* Parts are read here while the one before is written. */
+static osh_status copy_tensor(osh_ctx *cx, osh_emitter *e, int64_t i)
+{
     osh_status rc = OSH_OK;
-    const osh_st_entry *t = &e->plan->out[out];
-    size_t n = (size_t)(t->end - t->begin);
-    if (e->written[out]) goto done;
-    e->dirty[e->plan->out_info[out].shard] = true;
-    OSH_TRY(osh_file_pwrite(cx, e->shards[e->plan->out_info[out].shard], data, n, t->begin));
-    e->sums[out] = XXH3_64bits(data, n);
-    OSH_TRY(record_copy(cx, e, out));
+    const osh_plan *p = e->plan;
+    const osh_ckpt_tensor *src = &p->ck->tensors[p->out_info[i].source];
+    int64_t n_bytes = p->out[i].end - p->out[i].begin, at = 0;
+    void *part = NULL; // own
+    do {
+        size_t n = n_bytes - at > OSH_EMIT_CHUNK ? OSH_EMIT_CHUNK : (size_t)(n_bytes - at);
+        if (!(part = osh_alloc(cx, n))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to copy tensors");
+        OSH_TRY(osh_st_read_part(cx, part, p->ck->shards[src->shard], src->e, at, n));
+        osh_emit_job j = {.kind = OSH_EMIT_PART, .out = i, .part = part, .n = n, .at = at};
+        part = NULL; // give
+        OSH_TRY(osh_emit_push(cx, e, &j, OSH_EMIT_CHUNKS - 1));
+        at += (int64_t)n;
+    } while (at < n_bytes);
+    e->taken[i] = true;
 done:
-    if (rc) osh_note(cx, "copying %s", t->name);
+    if (rc) osh_note(cx, "copying %s", p->out[i].name);
+    osh_free(cx, part);
     return rc;
 }
 
 osh_status osh_emit_copies(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
-    void *chunk = osh_alloc(cx, OSH_EMIT_CHUNK); // own
-    if (!chunk) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to copy tensors");
     for (int64_t i = 0; i < e->plan->n_out; i++) {
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
-        if (e->plan->out_info[i].source >= 0 && !e->written[i]) OSH_TRY(copy_tensor(cx, e, i, chunk));
+        if (e->plan->out_info[i].source >= 0 && !e->taken[i]) OSH_TRY(copy_tensor(cx, e, i));
     }
 done:
-    osh_free(cx, chunk);
     return rc;
 }
 

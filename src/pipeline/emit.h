@@ -28,10 +28,15 @@ void osh_emitter_free(osh_ctx *cx, osh_emitter *e);
 bool osh_emitter_resumed(const osh_emitter *e);
 bool osh_emitter_holds_work(const osh_emitter *e); // something is done: worth to go on from
 
-/* Packs, writes and records what replaces one Linear. in_scale, in_zero: of a static input, or NULL. One thread at a
- * time. */
-osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, const osh_linear_job *job,
-                           const osh_tensor *in_scale, const osh_tensor *in_zero);
+/* What is to be written is handed over: a thread of the emitter packs, writes and records it, in this order, while the
+ * caller goes on. A failure of that thread is the next call's. What waits is host memory; where an allocation would go
+ * above the plan's peak it waits until something of it has been written. One thread at a time calls. */
+
+/* What replaces one Linear. Takes codes and params of the job, *in_scale and *in_zero (of a static input, or NULL). */
+osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_job *job, osh_tensor **in_scale,
+                           osh_tensor **in_zero);
+osh_status osh_emit_wait(osh_ctx *cx, osh_emitter *e); // until everything is written and recorded
+void osh_emit_let_go(osh_emitter *e); // until nothing that osh_emit_copy_from was given is read any more
 /* The weight [O, I] that the emitted codes stand for, read from the output: bit for bit what the modifier left. */
 osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *w);
 
@@ -41,7 +46,8 @@ osh_status osh_emit_subgraph(osh_ctx *cx, osh_emitter *e, int subgraph, int64_t 
 /* The last subgraph that an earlier run recorded with the generation of its activations; -1: none. */
 int osh_emit_boundary(const osh_emitter *e, int64_t *generation);
 
-/* An output tensor that is copied bit for bit, from memory that has its bytes; nothing where it is written already. */
+/* An output tensor that is copied bit for bit, from memory that has its bytes and stays until osh_emit_let_go; nothing
+ * where it is written already. */
 osh_status osh_emit_copy_from(osh_ctx *cx, osh_emitter *e, int64_t out, const void *data);
 osh_status osh_emit_copies(osh_ctx *cx, osh_emitter *e); // every tensor that is copied bit for bit
 osh_status osh_emit_check(osh_ctx *cx, osh_emitter *e);  // fsync; every shard is read again and compared

@@ -1,12 +1,15 @@
 /* emit_impl.h - the inside of the emitter, for emit.c (tensors), resume.c (the journal) and seal.c (the end). */
 #ifndef OSH_EMIT_IMPL_H
 #define OSH_EMIT_IMPL_H
+#include <pthread.h>
+#include <xxhash.h>
+
 #include "base/file.h"
 #include "io/journal.h"
 #include "pipeline/emit.h"
 #include "pipeline/identity.h"
 
-enum { OSH_EMIT_CHUNK = 4 << 20 };
+enum { OSH_EMIT_CHUNK = 2 << 20, OSH_EMIT_CHUNKS = 3 }; // bytes; of them at a time
 #define OSH_MARK_NAME "oneshot-report.json" // a directory that holds it was made here
 #define OSH_MANIFEST_NAME "oneshot-manifest.json"
 #define OSH_JOURNAL_NAME "oneshot-journal"
@@ -21,7 +24,36 @@ enum { // records; docs/resume.md draws them
     OSH_REC_SEALED        // the directory is complete and lacks its name only
 };
 
+typedef enum { OSH_EMIT_LINEAR, OSH_EMIT_VIEW, OSH_EMIT_PART, OSH_EMIT_SUBGRAPH } osh_emit_kind;
+typedef struct osh_emit_job {
+    struct osh_emit_job *next;
+    osh_emit_kind kind;
+    int index;                     // Linear or subgraph
+    osh_linear_job result;         // own: codes and params, of a Linear
+    osh_tensor *in_scale, *in_zero; // own
+    int64_t out;                   // of a copy
+    const void *view;              // the caller's: all bytes of a tensor
+    void *part;                    // own: n bytes of it, from offset at on
+    size_t n;
+    int64_t at, generation;        // generation: of a subgraph
+} osh_emit_job;
+
+typedef struct osh_emit_queue { // what the emitter's thread has before it
+    osh_ctx *cx; // own: of the thread
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t more, less;   // something came; something is done
+    osh_emit_job *first, *last;  // own
+    int n, n_views;              // not done yet, the one at work included
+    int64_t n_done;
+    bool made, running, stop;
+    osh_status rc;               // of the first that failed; those behind it are dropped
+} osh_emit_queue;
+
 struct osh_emitter {
+    osh_emit_queue queue;
+    bool *taken;                 // own: by output tensor: written, or handed over
+    XXH3_state_t *copy;          // own: of the tensor whose parts are being written
     const osh_plan *plan;  // view
     char *final, *partial; // own: directories
     osh_identity *id;      // own
@@ -44,6 +76,12 @@ struct osh_emitter {
 /* Of what the disk holds; chunk: OSH_EMIT_CHUNK bytes. */
 osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out, void *chunk);
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e);
+osh_status osh_emit_do(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j); // packs, writes, records; on the thread
+/* emit_queue.c */
+osh_status osh_emit_queue_start(osh_ctx *cx, osh_emitter *e);
+void osh_emit_queue_stop(osh_ctx *cx, osh_emitter *e); // behind what was handed over
+/* j, own also where this fails, to the end of the queue, when fewer than n_most jobs wait (0: any). */
+osh_status osh_emit_push(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j, int n_most);
 /* seal.c */
 osh_status osh_emit_remove_leftovers(osh_ctx *cx, const osh_emitter *e);
 osh_status osh_emit_take_name(osh_ctx *cx, osh_emitter *e);

@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "pipeline/ahead.h"
 #include "pipeline/memory.h"
 
 static osh_status largest_linear(osh_ctx *cx, osh_largest *out, const osh_plan *p)
@@ -81,12 +82,19 @@ static osh_status run_alone(osh_ctx *cx, osh_run *r, const osh_largest *l)
 {
     osh_status rc = OSH_OK;
     osh_pace *pace = &r->pace;
+    osh_tensor *w = NULL; // own
     bool datafree = r->plan->pipeline == OSH_PIPELINE_DATAFREE;
     for (int s = 0; s < pace->n; s++) // the rest of the run does not come
         if (datafree || s != l->index) pace->cost[s] = (osh_cost){0};
-    if (!datafree) OSH_TRY(osh_run_visit_alone(cx, r, l->index));
-    else OSH_TRY(osh_run_linear_without_data(cx, r, l->index));
+    if (!datafree) {
+        OSH_TRY(osh_run_visit_alone(cx, r, l->index));
+        goto done;
+    }
+    OSH_TRY(osh_linear_read(cx, &w, r->plan, l->index));
+    OSH_TRY(osh_run_round(cx, r, l->index, &w));
+    OSH_TRY(osh_emit_wait(cx, r->emitter));
 done:
+    osh_tensor_free(cx, w);
     return rc;
 }
 
@@ -107,7 +115,6 @@ osh_status osh_try_largest(osh_ctx *cx, const osh_options *opt, osh_sink sink, v
     OSH_TRY(osh_plan_new(cx, &p, &trial));
     r.plan = p;
     OSH_TRY(osh_plan_largest(cx, &l, p));
-    OSH_TRY(osh_plan_open_device(cx, p));
     osh_memory_enforce(cx, p);
     r.progress.budget_bytes = opt->host_memory;
     OSH_NEW(cx, r.results, p->n_linears);

@@ -15,18 +15,13 @@ typedef struct osh_budget {
     int64_t device, host, scratch; // host: without the base; 0 or less: none given
     bool device_given, host_given, scratch_given;
 } osh_budget;
-/* simulate.c: all visits as p->memory.visits and the tier say; fills in their figures. ever [weights]: is set where a
- * visit loads it, or NULL. */
-osh_status osh_memory_simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever);
-int64_t osh_memory_pack_bytes(const osh_plan *p, const osh_linear *l); // buffers that a Linear is packed into
-/* What a modifier's compress takes. device: of a card's arena; NULL: everything is host memory. */
-int64_t osh_memory_compress_bytes(const osh_plan *p, const osh_linear_job *jobs, int n, int modifier, int n_threads,
-                                  size_t *device);
 /* Fills in the smallest budgets of p->memory, without its base, for what runs inside of visits: everything cold and in
  * small pieces. */
 osh_status osh_memory_least(osh_ctx *cx, osh_plan *p);
 /* refuse.c: OSH_E_USAGE with the smallest budget that would do. outside: what runs outside of visits takes. */
 osh_status osh_memory_refuse(osh_ctx *cx, const osh_plan *p, const osh_budget *b, const osh_budget *outside);
+/* The host peak as osh_mem_used counts it. */
+size_t osh_memory_counted(const osh_plan *p);
 /* Directory for values of the disk tier; own. partial: where the output is made. NULL: no memory. */
 char *osh_scratch_dir(osh_ctx *cx, const osh_plan *p, const char *partial);
 #endif

@@ -34,12 +34,13 @@ void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name); // a subgraph 
  * [linears]: is set where w has the solved weight then; NULL: w stays as it is. */
 osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w,
                          int first_subgraph, int n_subgraphs, bool *in_memory);
-osh_status osh_run_linear_without_data(osh_ctx *cx, osh_run *r, int linear); // reads the weight itself
+/* Compresses and emits one that wants no data. Takes *w, its weight; it may stay where this fails. */
+osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w);
 /* Whether every Linear of the subgraphs [first, first + n) that needs statistics is done. */
 bool osh_run_solved(const osh_run *r, int first, int n);
 osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r); // sequential.c: sequential and basic
 /* One visit on made-up activations, everything else as in the run: its memory is the run's. */
 osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index);
-osh_status osh_run_datafree(osh_ctx *cx, osh_run *r);   // datafree.c
+osh_status osh_run_datafree(osh_ctx *cx, osh_run *r);   // datafree.c: every Linear that is not done
 osh_status osh_run_report(osh_ctx *cx, char **json, char **html, const osh_run *r); // own both
 #endif

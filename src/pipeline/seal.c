@@ -1,5 +1,6 @@
 /* seal.c - the end of a run: what was written is read again and compared, side files, config.json, index, manifest and
  * report are added, and the directory gets its final name. Each step may be done twice. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,25 +8,46 @@
 #include "pipeline/manifest.h"
 #include "pipeline/memory.h"
 
-static osh_status reread(osh_ctx *cx, osh_emitter *e)
+/* OSH_EMIT_CHUNKS readers: several requests are with the disk, and sums are made beside reading. */
+typedef struct reread {
+    const osh_emitter *e;
+    uint64_t *sums; // own [n_out]
+    _Atomic int64_t next;
+} reread;
+
+static osh_status reread_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
-    char *chunk = osh_alloc(cx, OSH_EMIT_CHUNK); // own
-    if (!chunk) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to check the output");
-    for (int s = 0; s < e->plan->n_shards; s++) osh_file_forget(e->shards[s]);
-    for (int64_t i = 0; i < e->plan->n_out; i++) {
-        const osh_st_entry *t = &e->plan->out[i];
-        uint64_t sum = 0;
+    reread *r = user;
+    void *block = osh_alloc(cx, OSH_EMIT_CHUNK); // own
+    (void)chunk, (void)worker;
+    if (!block) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to check the output");
+    for (int64_t i; (i = atomic_fetch_add(&r->next, 1)) < r->e->plan->n_out;) {
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
-        if (!e->written[i]) OSH_FAIL(cx, OSH_E_INTERNAL, "%s was planned and never written", t->name);
-        OSH_TRY(osh_emit_sum(cx, &sum, e, i, chunk));
-        if (sum == e->sums[i]) continue;
+        if (!r->e->written[i])
+            OSH_FAIL(cx, OSH_E_INTERNAL, "%s was planned and never written", r->e->plan->out[i].name);
+        OSH_TRY(osh_emit_sum(cx, &r->sums[i], r->e, i, block));
+    }
+done:
+    osh_free(cx, block);
+    return rc;
+}
+
+static osh_status check_all(osh_ctx *cx, osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    reread r = {.e = e};
+    OSH_NEW(cx, r.sums, e->plan->n_out);
+    for (int s = 0; s < e->plan->n_shards; s++) osh_file_forget(e->shards[s]);
+    OSH_TRY(osh_parallel_for(cx, OSH_EMIT_CHUNKS, reread_chunk, &r));
+    for (int64_t i = 0; i < e->plan->n_out; i++) {
+        if (r.sums[i] == e->sums[i]) continue;
         OSH_TRY(osh_emit_void(cx, e, i));
-        OSH_FAIL(cx, OSH_E_IO, "%s of %s: what the disk holds is not what was written", t->name,
+        OSH_FAIL(cx, OSH_E_IO, "%s of %s: what the disk holds is not what was written", e->plan->out[i].name,
                  osh_file_path(e->shards[e->plan->out_info[i].shard]));
     }
 done:
-    osh_free(cx, chunk);
+    osh_free(cx, r.sums);
     return rc;
 }
 
@@ -146,8 +168,9 @@ osh_status osh_emit_check(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     if (e->complete) goto done; // checked before it was recorded so
+    OSH_TRY(osh_emit_wait(cx, e));
     OSH_TRY(osh_emit_barrier(cx, e));
-    OSH_TRY(reread(cx, e));
+    OSH_TRY(check_all(cx, e));
 done:
     return rc;
 }

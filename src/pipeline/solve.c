@@ -19,17 +19,12 @@ static osh_status emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int line
 {
     osh_status rc = OSH_OK;
     osh_tensor *scale = NULL, *zero = NULL; // own
-    osh_scope scope = osh_profile_time(cx, "write", NULL);
     if (j->fallback && r->plan->opt->strict)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name, j->fallback);
     if (stats) OSH_TRY(osh_stats_input_params(cx, &scale, &zero, stats, linear));
-    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
-    rc = osh_emit_linear(cx, r->emitter, linear, j, scale, zero);
-    osh_mem_use(cx, old);
-    if (rc) goto done;
+    OSH_TRY(osh_emit_linear(cx, r->emitter, linear, j, &scale, &zero));
     finish(cx, r, linear, j);
 done:
-    osh_profile_end(cx, scope);
     osh_tensor_free(cx, scale);
     osh_tensor_free(cx, zero);
     return rc;
@@ -65,12 +60,11 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
             continue;
         jobs[n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w->w[l->weight],
                                    .keep_w = !in_memory};
-        if (w->device) jobs[n].w = w->host[l->weight], jobs[n].device_w = w->w[l->weight];
         which[n++] = i;
     }
     if (h && n_waiting(r, lead->input, s0, s1) > n) {
-        OSH_TRY(osh_tensor_new_on(cx, &copy, h->device, OSH_LIFE_LONG, OSH_F32, 2, h->shape));
-        OSH_TRY(osh_tensor_copy(cx, copy, h));
+        OSH_TRY(osh_tensor_new(cx, &copy, OSH_F32, 2, h->shape));
+        memcpy(copy->data, h->data, osh_tensor_bytes(h));
     }
     OSH_TRY(p->recipe->modifiers[lead->modifier].type->compress(cx, &p->recipe->modifiers[lead->modifier], jobs, n,
                                                                 copy ? copy : h, p->data.n));
@@ -79,9 +73,6 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
     for (int k = 0; k < n; k++) {
         OSH_TRY(emit(cx, r, stats, which[k], &jobs[k]));
         if (in_memory) in_memory[which[k]] = true;
-        if (!w->device) continue;
-        osh_tensor **host = &w->host[p->linears[which[k]].weight]; // nothing reads it again
-        osh_tensor_free(cx, *host), *host = NULL;
     }
 done:
     osh_tensor_free(cx, copy);
@@ -98,6 +89,7 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights 
     const osh_plan *p = r->plan;
     int s0 = first_subgraph, s1 = first_subgraph + n_subgraphs;
     double work = 0, all = 0;
+    OSH_TRY(osh_emit_wait(cx, r->emitter)); // a kill costs the solves of one subgraph at most
     for (int i = 0; i < p->n_linears; i++)
         if (p->linears[i].subgraph >= s0 && p->linears[i].subgraph < s1 && p->linears[i].wants &&
             osh_stats_wanted(stats)[p->linears[i].input])
@@ -128,28 +120,23 @@ bool osh_run_solved(const osh_run *r, int first, int n)
     return true;
 }
 
-osh_status osh_run_linear_without_data(osh_ctx *cx, osh_run *r, int linear)
+osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = r->plan;
     const osh_linear *l = &p->linears[linear];
-    const osh_ckpt_tensor *t = &p->ck->tensors[l->tensor];
     osh_modifier *m = &p->recipe->modifiers[l->modifier];
-    osh_tensor *w = NULL; // own
-    osh_linear_job job = {.name = l->name, .scheme = l->scheme};
+    osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = *w};
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
-    OSH_TRY(osh_tensor_new(cx, &w, l->dtype, 2, t->e->shape));
-    OSH_TRY(osh_checkpoint_read(cx, w->data, p->ck, t));
-    int64_t bad = osh_find_nonfinite(w->data, w->dtype, osh_tensor_numel(w));
+    int64_t bad = osh_find_nonfinite((*w)->data, (*w)->dtype, osh_tensor_numel(*w));
     if (bad >= 0)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds a value that is not finite at row %ld, column %ld",
-                 t->e->name, (long)(bad / l->I), (long)(bad % l->I));
-    job.w = w;
+                 p->ck->tensors[l->tensor].e->name, (long)(bad / l->I), (long)(bad % l->I));
     OSH_TRY(m->type->compress(cx, m, &job, 1, NULL, 0));
+    osh_tensor_free(cx, *w), *w = NULL; // before its codes are packed
     OSH_TRY(emit(cx, r, NULL, linear, &job));
 done:
     osh_mem_use(cx, old);
     osh_linear_job_deinit(cx, &job);
-    osh_tensor_free(cx, w);
     return rc;
 }

@@ -29,7 +29,7 @@ typedef struct osh_q_kernels {
 } osh_q_kernels;
 
 extern const osh_q_kernels osh_q_kernels_c;
-/* For a CPU with OSH_ISA_AVX2; NULL: not in this build. Does not ask the CPU: in a virtual machine CPUID takes 20 us. */
+/* For a CPU with OSH_ISA_AVX2, which the caller asks for (once: CPUID leaves a virtual machine). NULL: not x86-64. */
 const osh_q_kernels *osh_q_kernels_avx2(void);
 const osh_q_kernels *osh_q_kernels_best(void);
 

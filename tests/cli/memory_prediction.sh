@@ -4,7 +4,7 @@ set -euo pipefail
 fail() { echo "$*"; exit 1; }
 if ldd "$ONESHOT" | grep -qE 'lib[at]san'; then echo "a sanitizer's memory is not the program's"; exit 77; fi
 if nm -C "$ONESHOT" 2>/dev/null | grep -q __asan_init; then exit 77; fi
-"$OSH_TOOLS/make_model" wide hidden=1024 intermediate=7168 heads=8 kv=4 layers=1 vocab=70000 samples=4 tokens=64
+"$OSH_TOOLS/make_model" wide hidden=1024 intermediate=7168 heads=8 kv=4 layers=1 vocab=90000 samples=4 tokens=64
 "$OSH_TOOLS/make_model" long hidden=512 intermediate=256 heads=8 kv=8 layers=1 vocab=1024 samples=512 tokens=256
 gptq="--scheme W4A16 --method gptq --ignore lm_head"
 check() { # model, least MiB, flags

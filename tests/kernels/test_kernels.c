@@ -24,7 +24,8 @@ static const osh_linear_attr lin = {0};
 static const osh_embedding_attr emb = {.hidden_size = 129, .vocab_size = 33};
 static const osh_attention_attr att1 = {1, 1, 1, 0, 0}, att7 = {6, 2, 7, 0, 0},
                                 att7w = {6, 2, 7, 3, 0}, att7k = {6, 6, 7, 0, 0};
-static const osh_attention_attr att7s = {6, 2, 7, 0, 0.9}, att64 = {9, 3, 64, 0, 0}, att64w = {9, 3, 64, 100, 0};
+static const osh_attention_attr att7s = {6, 2, 7, 0, 0.9}, att64 = {9, 3, 64, 0, 0}, att64w = {9, 3, 64, 100, 0},
+                                att64m = {9, 1, 64, 0, 0}, att96 = {2, 2, 96, 0, 0};
 static const osh_rope_attr rope8 = {.head_dim = 8,
                                     .rotary_dim = 8,
                                     .inv_freq = {1, 0.25, 0.0625f, 0.015625f},
@@ -77,6 +78,8 @@ static const op_case cases[] = {
     {"attention", 29, {42, 14, 14}, .out = 42, {11}, .amp = 2, .attr = &att7s, .without = &att7},
     {"attention", 515, {576, 192, 192}, .out = 576, {130}, .attr = &att64},
     {"attention", 515, {576, 192, 192}, .out = 576, {130}, .attr = &att64w, .without = &att64},
+    {"attention", 130, {576, 64, 64}, .out = 576, {41}, .attr = &att64m},
+    {"attention", 300, {192, 192, 192}, .out = 192, {7}, .attr = &att96},
     {"glu", 1, {1, 1}, .out = 1, .amp = 4, .attr = &act_silu},
     {"glu", 7, {7, 7}, .out = 7, .amp = 4, .attr = &act_gelu, .without = &act_silu},
     {"glu", 129, {129, 129}, .out = 129, .amp = 6, .attr = &act_tanh, .without = &act_gelu},

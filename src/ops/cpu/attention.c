@@ -1,8 +1,11 @@
-/* attention.c - attention by tiles of 128 queries of one head: scores of one tile, softmax row by
- * row, sum over v.
+/* attention.c - attention by tiles of queries: scores of one tile, softmax row by row, sum over v.
  *
- * A tile sees the keys of its sample up to its last query, so the products skip what causality
- * hides, to a tile's width. */
+ *   rows of a tile   head 0: queries [pos, pos + n)
+ *                    head 1: queries [pos, pos + n)   all heads that read one kv head, so that its
+ *                    ...                              keys are brought up once for all of them
+ *
+ * A tile sees the keys of its sample up to its last query: what causality hides is computed only inside the last n
+ * keys. Tiles of few queries waste less there, tiles of many rows less of each product's setting up. */
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/span.h"
@@ -12,12 +15,12 @@
 #include <math.h>
 #include <string.h>
 
-enum { QUERIES = 128 };
+enum { ROWS = 96, MIN_QUERIES = 16 };
 
 typedef struct attention_worker {
-    float *q, *y;     // [QUERIES, Dh]
+    float *q, *y;     // [heads, queries, Dh]: the heads of one kv head
     float *k, *v;     // [longest sample, Dh]: one kv head of one sample, its first n_keys tokens
-    float *s;         // [QUERIES, longest sample padded to 8]
+    float *s;         // [heads * queries, longest sample padded to 8]
     int64_t sample, kv_head, n_keys; // sample: its first row; -1: none yet
 } attention_worker;
 
@@ -25,8 +28,17 @@ typedef struct attention_job {
     const osh_attention_attr *at;
     const osh_op_args *a;
     const osh_tile *tiles;
+    int64_t n_tiles;
     attention_worker *workers;
 } attention_job;
+
+static int64_t group_of(const osh_attention_attr *at) { return at->n_heads / at->n_kv_heads; }
+
+static int64_t tile_queries(const osh_attention_attr *at)
+{
+    int64_t n = ROWS / group_of(at) / 8 * 8;
+    return n < MIN_QUERIES ? MIN_QUERIES : n;
+}
 
 static void load_head(float *to, const osh_tensor *x, int64_t row, int64_t n, int64_t head, int64_t Dh)
 {
@@ -61,64 +73,72 @@ static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, float 
     if (to < n_keys) memset(s + to, 0, (size_t)(n_keys - to) * sizeof *s);
 }
 
+/* Chunks go kv head by kv head, from the last tile, which is the largest, down: a worker has most keys already, and the
+ * last chunks, for which another worker may wait, are small. */
 static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const attention_job *j = user;
     const osh_attention_attr *at = j->at;
     attention_worker *me = &j->workers[worker];
-    const osh_tile *t = &j->tiles[chunk / at->n_heads];
-    int64_t head = chunk % at->n_heads, Dh = at->head_dim, window = at->sliding_window;
+    const osh_tile *t = &j->tiles[j->n_tiles - 1 - chunk % j->n_tiles];
+    int64_t kv_head = chunk / j->n_tiles, heads = group_of(at), Dh = at->head_dim, window = at->sliding_window;
     int64_t first = window && t->pos - window + 1 > 0 ? t->pos - window + 1 : 0; // key of the first query
-    int64_t n_keys = t->pos + t->n - first, ld = osh_pad8(n_keys);
+    int64_t n_keys = t->pos + t->n - first, ld = osh_pad8(n_keys), rows = heads * t->n;
     float scale = (float)(at->scale > 0 ? at->scale : 1 / sqrt((double)Dh));
     osh_dtype dt = j->a->in[0]->dtype;
     osh_tensor *out = j->a->out[0];
 
     (void)cx;
-    load_keys(me, j, t->row - t->pos, head / (at->n_heads / at->n_kv_heads), t->pos + t->n);
-    load_head(me->q, j->a->in[0], t->row, t->n, head, Dh);
-    osh_gemm_nt(me->s, ld, (osh_mat){me->q, Dh}, (osh_mat){me->k + first * Dh, Dh}, t->n, n_keys, Dh, 0);
-    for (int64_t r = 0; r < t->n; r++) {
-        int64_t i = t->pos + r, lo = window && i - window + 1 > first ? i - window + 1 - first : 0;
+    load_keys(me, j, t->row - t->pos, kv_head, t->pos + t->n);
+    for (int64_t h = 0; h < heads; h++)
+        load_head(me->q + h * t->n * Dh, j->a->in[0], t->row, t->n, kv_head * heads + h, Dh);
+    osh_gemm_nt(me->s, ld, (osh_mat){me->q, Dh}, (osh_mat){me->k + first * Dh, Dh}, rows, n_keys, Dh, 0);
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t i = t->pos + r % t->n, lo = window && i - window + 1 > first ? i - window + 1 - first : 0;
         softmax_row(me->s + r * ld, n_keys, lo, i + 1 - first, scale, dt);
     }
-    osh_gemm_nn(me->y, Dh, (osh_mat){me->s, ld}, (osh_mat){me->v + first * Dh, Dh}, t->n, Dh, n_keys, 0);
-    for (int64_t r = 0; r < t->n; r++)
-        osh_from_f32(osh_elem(out, (t->row + r) * osh_width(out) + head * Dh), dt, me->y + r * Dh, Dh);
+    osh_gemm_nn(me->y, Dh, (osh_mat){me->s, ld}, (osh_mat){me->v + first * Dh, Dh}, rows, Dh, n_keys, 0);
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t row = t->row + r % t->n, head = kv_head * heads + r / t->n;
+        osh_from_f32(osh_elem(out, row * osh_width(out) + head * Dh), dt, me->y + r * Dh, Dh);
+    }
     return OSH_OK;
 }
 
-static int64_t worker_floats(int64_t longest, int64_t Dh)
+static int64_t worker_floats(const osh_attention_attr *at, int64_t longest)
 {
-    return 2 * QUERIES * Dh + 2 * longest * Dh + QUERIES * osh_pad8(longest);
+    int64_t rows = group_of(at) * tile_queries(at);
+    return 2 * (rows + longest) * at->head_dim + rows * osh_pad8(longest);
 }
 
 osh_status osh_attention_cpu(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     const osh_attention_attr *at = a->attr;
-    int64_t Dh = at->head_dim, n_tiles = 0, longest = 0;
+    int64_t Dh = at->head_dim, rows = group_of(at) * tile_queries(at), longest = 0, each;
     int n_workers = osh_threads(cx);
     osh_tile *tiles = NULL;           // own
     attention_worker *workers = NULL; // own
     float *room = NULL;               // own: what the workers point into
+    attention_job j = {.at = at, .a = a};
 
     osh_blas_init();
-    OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, osh_rows(a->in[0]), QUERIES));
-    for (int64_t t = 0; t < n_tiles; t++)
+    OSH_TRY(osh_tiles_new(cx, &tiles, &j.n_tiles, a->seqs, osh_rows(a->in[0]), tile_queries(at)));
+    for (int64_t t = 0; t < j.n_tiles; t++)
         if (tiles[t].len > longest) longest = tiles[t].len;
+    each = worker_floats(at, longest);
     OSH_NEW(cx, workers, n_workers);
-    room = osh_alloc(cx, (size_t)(n_workers * worker_floats(longest, Dh)) * sizeof *room);
+    room = osh_alloc(cx, (size_t)(n_workers * each) * sizeof *room);
     if (!room) OSH_TRY(OSH_E_NOMEM);
     for (int i = 0; i < n_workers; i++) {
-        float *p = room + i * worker_floats(longest, Dh);
-        workers[i] = (attention_worker){.s = p, .q = p + QUERIES * osh_pad8(longest), .sample = -1};
-        workers[i].y = workers[i].q + QUERIES * Dh;
-        workers[i].k = workers[i].y + QUERIES * Dh;
+        float *p = room + i * each;
+        workers[i] = (attention_worker){.s = p, .q = p + rows * osh_pad8(longest), .sample = -1};
+        workers[i].y = workers[i].q + rows * Dh;
+        workers[i].k = workers[i].y + rows * Dh;
         workers[i].v = workers[i].k + longest * Dh;
     }
-    attention_job j = {.at = at, .a = a, .tiles = tiles, .workers = workers};
-    OSH_TRY(osh_parallel_for(cx, n_tiles * at->n_heads, attend_chunk, &j));
+    j.tiles = tiles, j.workers = workers;
+    OSH_TRY(osh_parallel_for(cx, j.n_tiles * at->n_kv_heads, attend_chunk, &j));
 done:
     osh_free(cx, room);
     osh_free(cx, workers);
@@ -129,9 +149,7 @@ done:
 size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                              int64_t n_tokens, int n_threads)
 {
-    const osh_attention_attr *at = attr;
-
     (void)in_width, (void)out_width; // n_tokens bounds the longest sample
-    return (size_t)(n_threads * worker_floats(n_tokens, at->head_dim)) * sizeof(float) +
+    return (size_t)(n_threads * worker_floats(attr, n_tokens)) * sizeof(float) +
            (size_t)n_tokens * sizeof(osh_tile) + (size_t)n_threads * sizeof(attention_worker);
 }

@@ -106,7 +106,15 @@ void osh_span_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, floa
     else rms_norm_body(x, w, n, n_real, eps, dt);
 }
 
-OSH_VEC_FN void softmax_body(float *s, int64_t n, float scale, osh_dtype dt)
+/* As v8_round for values that are not NaN, or a NaN that came from bf16 values: its low half is 0. */
+OSH_VEC_FN void round_sum(osh_v8f *x, osh_dtype dt)
+{
+    osh_v8u u = (osh_v8u)*x;
+    if (dt == OSH_BF16) *x = (osh_v8f)((u + 0x7fffu + ((u >> 16) & 1)) & 0xffff0000u);
+    else v8_round(x, dt);
+}
+
+OSH_VEC_FN void softmax_body(float *s, int64_t n, float scale, bool round_scaled, osh_dtype dt)
 {
     osh_v8f v, m, sum;
     osh_v8i greater;
@@ -114,9 +122,9 @@ OSH_VEC_FN void softmax_body(float *s, int64_t n, float scale, osh_dtype dt)
     v8_set(&m, -INFINITY);
     for (int64_t i = 0; i < n; i += OSH_LANES) {
         v8_load(&v, s + i);
-        v8_round(&v, dt);
+        round_sum(&v, dt);
         v = v * scale;
-        v8_round(&v, dt);
+        if (round_scaled) round_sum(&v, dt);
         v8_store(s + i, &v);
         greater = v > m;
         v8_select(&m, &greater, &v, &m);
@@ -126,7 +134,7 @@ OSH_VEC_FN void softmax_body(float *s, int64_t n, float scale, osh_dtype dt)
     for (int64_t i = 0; i < n; i += OSH_LANES) {
         v8_load(&v, s + i);
         v = v - max;
-        v8_exp(&v);
+        v8_exp_below(&v);
         sum = sum + v;
         v8_store(s + i, &v);
     }
@@ -134,15 +142,24 @@ OSH_VEC_FN void softmax_body(float *s, int64_t n, float scale, osh_dtype dt)
     for (int64_t i = 0; i < n; i += OSH_LANES) {
         v8_load(&v, s + i);
         v = v / total;
-        v8_round(&v, dt);
+        round_sum(&v, dt);
         v8_store(s + i, &v);
     }
 }
-OSH_AVX2 static void softmax_avx2(float *s, int64_t n, float scale, osh_dtype dt) { softmax_body(s, n, scale, dt); }
+/* Bodies of their own for bf16: constants leave the loops. A power of two as factor rounds nothing there that e^x
+ * sees. */
+OSH_VEC_FN void softmax_any(float *s, int64_t n, float scale, osh_dtype dt)
+{
+    int exponent;
+    if (dt != OSH_BF16) softmax_body(s, n, scale, true, dt);
+    else if (frexpf(scale, &exponent) == 0.5f) softmax_body(s, n, scale, false, OSH_BF16);
+    else softmax_body(s, n, scale, true, OSH_BF16);
+}
+OSH_AVX2 static void softmax_avx2(float *s, int64_t n, float scale, osh_dtype dt) { softmax_any(s, n, scale, dt); }
 void osh_span_softmax(float *s, int64_t n, float scale, osh_dtype dt)
 {
     if (has_avx2()) softmax_avx2(s, n, scale, dt);
-    else softmax_body(s, n, scale, dt);
+    else softmax_any(s, n, scale, dt);
 }
 
 OSH_VEC_FN void rotate_8(osh_v8f *a, osh_v8f *b, const osh_v8f *c, const osh_v8f *s, osh_dtype dt)
@@ -211,7 +228,7 @@ OSH_VEC_FN void sum_exp_body(float *out, const float *x, int64_t n, float max)
     for (int64_t i = 0; i < n; i += OSH_LANES) {
         v8_load(&v, x + i);
         v = v - max;
-        v8_exp(&v);
+        v8_exp_below(&v);
         sum = sum + v;
     }
     *out = v8_sum(&sum);
@@ -235,7 +252,7 @@ OSH_VEC_FN void sum_exp_diff_body(float *out, const float *r, const float *x, in
         v8_load(&d, x + i);
         d = v - d;
         v = v - max;
-        v8_exp(&v);
+        v8_exp_below(&v);
         sum = sum + v * d;
     }
     *out = v8_sum(&sum);

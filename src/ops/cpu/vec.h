@@ -54,22 +54,18 @@ OSH_VEC_FN void v8_nearest(osh_v8f *x)
     *x = (*x + magic) - magic;
 }
 
-/* x = e^x, relative error under 2e-7; 0 below -87.33, e^88.37 above it, NaN stays. Cephes' reduction and polynomial:
+/* x = e^x for x <= 88.37, relative error under 2e-7; 0 below -87.33, NaN stays. Cephes' reduction and polynomial:
  * x = n ln 2 + r, e^x = 2^n (1 + r + r^2 P(r)). */
-OSH_VEC_FN void v8_exp(osh_v8f *x)
+OSH_VEC_FN void v8_exp_below(osh_v8f *x)
 {
-    osh_v8f lo, hi, v = *x, n, p, r;
-    osh_v8i below, above, nan = v != v;
+    osh_v8f lo, n, p, r;
+    osh_v8i below;
 
     v8_set(&lo, -87.33f);
-    v8_set(&hi, 88.37f);
-    below = v < lo;
-    above = v > hi;
-    v8_select(&v, &below, &lo, &v);
-    v8_select(&v, &above, &hi, &v);
-    n = v * 1.44269504088896341f;
+    below = *x < lo; // there, n and 2^n are of no use
+    n = *x * 1.44269504088896341f;
     v8_nearest(&n);
-    r = v - n * 0.693359375f;
+    r = *x - n * 0.693359375f;
     r = r - n * -2.12194440e-4f;
     p = r * 1.9875691500e-4f + 1.3981999507e-3f;
     p = p * r + 8.3334519073e-3f;
@@ -82,8 +78,19 @@ OSH_VEC_FN void v8_exp(osh_v8f *x)
     osh_v8f m = n + lo;
     osh_v8i e = ((osh_v8i)m - (osh_v8i)lo + 127) << 23;
     r = p * (osh_v8f)e;
-    r = (osh_v8f)(~below & (osh_v8i)r);
-    v8_select(x, &nan, x, &r);
+    *x = (osh_v8f)(~below & (osh_v8i)r);
+}
+
+/* For any x: e^88.37 above that. */
+OSH_VEC_FN void v8_exp(osh_v8f *x)
+{
+    osh_v8f hi;
+    osh_v8i above;
+
+    v8_set(&hi, 88.37f);
+    above = *x > hi;
+    v8_select(x, &above, &hi, x);
+    v8_exp_below(x);
 }
 
 /* Sine and cosine, |x| < 5e8, relative error under 3e-16: x = n pi/2 + r, |r| <= pi/4, then the Taylor series up to

@@ -30,6 +30,8 @@ typedef struct span { // of w and of the other arrays with `ld` rows
     int64_t first, n; // the block's columns
 } span;
 
+__device__ static int at_most(int64_t n, int limit) { return n < limit ? (int)n : limit; }
+
 /* The nearest E4M3 value, |x| <= 448: 4 significant bits, multiples of 2^-9 below 2^-6. */
 __device__ static float nearest_fp8(float x)
 {
@@ -96,13 +98,13 @@ solve_block(float *w, float *err, double *loss, const float *__restrict__ u, con
     double sum = mine ? loss[row] : 0;
 
     for (int64_t j0 = 0; j0 < p.n; j0 += WIDE) {
-        int wide = (int)(p.n - j0 < WIDE ? p.n - j0 : WIDE);
+        int wide = at_most(p.n - j0, WIDE);
         float v[WIDE];
 #pragma unroll
         for (int j = 0; j < WIDE; j++) v[j] = mine && j < wide ? w[(p.first + j0 + j) * p.ld + row] : 0;
         load_u(corner, u, p.I, p.first + j0, p.first + j0, wide, wide);
         for (int64_t k0 = 0; k0 < j0; k0 += DEEP) {
-            int deep = (int)(j0 - k0 < DEEP ? j0 - k0 : DEEP);
+            int deep = at_most(j0 - k0, DEEP);
             if (k0) __syncthreads(); // the panel was read
             load_u(panel, u, p.I, p.first + k0, p.first + j0, deep, wide);
             __syncthreads();
