@@ -30,6 +30,7 @@ osh_layer(text DEPS base LIBS PkgConfig::cjson PkgConfig::yaml PkgConfig::pcre2 
 osh_layer(tensor DEPS base)
 osh_layer(ops DEPS tensor text LIBS PkgConfig::openblas PkgConfig::lapacke ${DNNL_LIBRARY})
 target_include_directories(osh_ops INTERFACE ${DNNL_INCLUDE_DIR})
+osh_cuda_sources(osh_ops)
 osh_layer(io DEPS tensor text LIBS PkgConfig::xxhash)
 osh_layer(graph DEPS ops io SOURCES ${model_source})
 osh_layer(quant DEPS ops io)

@@ -2,6 +2,18 @@
 pkg_check_modules(cmocka REQUIRED IMPORTED_TARGET cmocka)
 find_package(Python3 COMPONENTS Interpreter)
 
+# tests/play: the kernels of src/ops/cuda compiled for the host. gcc: its Address- and UBSan know the fibers' switches.
+include(CheckLanguage)
+check_language(CXX)
+set(OSH_PLAY OFF)
+if(CMAKE_CXX_COMPILER AND NOT OSH_SANITIZE STREQUAL "thread" AND NOT OSH_FUZZER)
+  enable_language(CXX)
+  set(OSH_PLAY ON)
+  add_subdirectory(tests/play)
+else()
+  message(STATUS "tests/play: not built (thread sanitizer, fuzzer, or no C++ compiler)")
+endif()
+
 # osh_test_exe(file label): the target has the file's name; a second file of that name gets its folder in front.
 function(osh_test_exe file label out)
   get_filename_component(target ${file} NAME_WE)
@@ -16,6 +28,20 @@ function(osh_test_exe file label out)
   target_compile_definitions(${target} PRIVATE OSH_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   set(${out} ${target} PARENT_SCOPE)
+endfunction()
+
+# An executable on the played card: osh_ops_play stands whole in front of all libraries, so that nothing is taken of
+# osh_ops; and the played libraries find what they call in the executable.
+function(osh_play_exe target)
+  add_executable(${target} ${ARGN})
+  target_link_options(${target} PRIVATE LINKER:--whole-archive,$<TARGET_FILE:osh_ops_play>,--no-whole-archive
+                      LINKER:--export-dynamic-symbol=osh_play_submit)
+  target_link_libraries(${target} PRIVATE ${OSH_LAYERS} PkgConfig::cmocka ${CMAKE_DL_LIBS})
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_compile_definitions(${target} PRIVATE OSH_SOURCE_DIR="${CMAKE_SOURCE_DIR}" OSH_PLAY)
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests LINKER_LANGUAGE CXX
+                        LINK_DEPENDS $<TARGET_FILE:osh_ops_play>)
+  add_dependencies(${target} osh_ops_play play_cublaslt play_cusolver)
 endfunction()
 
 function(osh_test_props name label seconds)
@@ -45,6 +71,21 @@ foreach(row unit=unit/test_*.c kernel=kernels/test_*.c prop=prop/test_*.c golden
     endif()
   endforeach()
 endforeach()
+
+# The CUDA columns: `test cuda` runs them on the card, and without one is skipped; play_test cuda on the played card.
+if(OSH_PLAY)
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/play/test_*.c)
+  foreach(file IN LISTS files)
+    get_filename_component(name ${file} NAME_WE)
+    osh_play_exe(${name} ${file})
+    add_test(NAME ${name} COMMAND ${name})
+    osh_test_props(${name} kernel 300)
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/play")
+  endforeach()
+endif()
+if(OSH_PLAY AND TARGET oneshot) # the whole program on the played card: a tool of the tests
+  osh_play_exe(oneshot_play ${cli_files})
+endif()
 
 # fuzz: libFuzzer where asked for; always in ctest: the corpus and fixed mutations of it.
 file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz_*.c)

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 model=examples/docs-llama-3m out=build/quickstart oneshot=build/release/oneshot
 
 bash scripts/install-deps.sh
-cmake --preset release >/dev/null
+cmake --preset release -D OSH_CUDA=OFF >/dev/null
 cmake --build --preset release --target oneshot
 
 rm -rf "$out"

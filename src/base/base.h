@@ -57,7 +57,7 @@ void osh_error_clear(osh_ctx *cx);
 /* p = n zeroed objects of its own type, or goto done. n may be 0 (then room for one is taken). */
 #define OSH_NEW(cx, p, n)                                                                          \
     do {                                                                                           \
-        (p) = osh_calloc((cx), (size_t)(n), sizeof *(p));                                          \
+        (p) = (__typeof__(p))osh_calloc((cx), (size_t)(n), sizeof *(p)); /* the cast: for .cu */     \
         if (!(p)) {                                                                                \
             rc = OSH_E_NOMEM;                                                                      \
             goto done;                                                                             \

@@ -361,6 +361,12 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
     return fault("cudaStreamSynchronize");
 }
 
+cudaError_t cudaStreamQuery(cudaStream_t s)
+{
+    OSH_PLAY_CALL("cudaStreamQuery");
+    return s->queue.empty() ? cudaSuccess : cudaErrorNotReady;
+}
+
 cudaError_t cudaDeviceSynchronize(void)
 {
     guard g(lock);

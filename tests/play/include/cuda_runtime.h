@@ -57,7 +57,8 @@ void *osh_play_dynamic_shared(void);
 #define OSH_LAUNCH(kernel, grid, block, shared, stream, ...)                                                           \
     do {                                                                                                               \
         auto kernel_ = kernel;                                                                                         \
-        osh_play_launch(#kernel, (const void *)kernel_, grid, block, shared, stream, osh_play_bind(kernel_, __VA_ARGS__)); \
+        osh_play_launch(#kernel, (const void *)kernel_, grid, block, shared, stream,                                   \
+                        osh_play_bind(kernel_, __VA_ARGS__));                                                          \
     } while (0)
 #define OSH_DYNAMIC_SHARED(type, name) type *name = reinterpret_cast<type *>(osh_play_dynamic_shared())
 
@@ -205,7 +206,10 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *total);
 cudaError_t osh_play_malloc(void **out, size_t n_bytes);
 cudaError_t osh_play_host_alloc(void **out, size_t n_bytes);
 template <class T> cudaError_t cudaMalloc(T **out, size_t n_bytes) { return osh_play_malloc((void **)out, n_bytes); }
-template <class T> cudaError_t cudaHostAlloc(T **out, size_t n_bytes, unsigned) { return osh_play_host_alloc((void **)out, n_bytes); }
+template <class T> cudaError_t cudaHostAlloc(T **out, size_t n_bytes, unsigned)
+{
+    return osh_play_host_alloc((void **)out, n_bytes);
+}
 cudaError_t cudaFree(void *p);
 cudaError_t cudaFreeHost(void *p);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n_bytes, cudaMemcpyKind kind, cudaStream_t s);
@@ -215,6 +219,7 @@ cudaError_t cudaMemsetAsync(void *to, int byte, size_t n_bytes, cudaStream_t s);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t s);
 cudaError_t cudaStreamSynchronize(cudaStream_t s);
+cudaError_t cudaStreamQuery(cudaStream_t s);
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags = 0);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t e);

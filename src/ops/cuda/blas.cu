@@ -1,0 +1,331 @@
+/* blas.cu - products by cuBLASLt and triangles by cuSOLVER, which are opened when a card is: the program starts without
+ * them.
+ *
+ * cuBLASLt is column-major: a row-major C [m, n] is its C^T [n, m], so C = A B is asked for as C^T = B^T A^T. F32 is
+ * multiplied in F32 (pedantic: no TF32); a sum is never split over blocks that add up in changing order. */
+#include "ops/cuda/card.h"
+
+#include <cublasLt.h>
+#include <cusolverDn.h>
+#include <dlfcn.h>
+#include <stdio.h>
+
+enum { MAX_PLANS = 256, MAX_ALIGN = 256 };
+
+/* The calls that are used of each library. */
+#define LT_CALLS(CALL)                                                                                                 \
+    CALL(cublasLtGetVersion) CALL(cublasLtCreate) CALL(cublasLtDestroy) CALL(cublasLtMatmul)                           \
+    CALL(cublasLtMatmulDescCreate) CALL(cublasLtMatmulDescDestroy) CALL(cublasLtMatmulDescSetAttribute)                \
+    CALL(cublasLtMatrixLayoutCreate) CALL(cublasLtMatrixLayoutDestroy) CALL(cublasLtMatrixLayoutSetAttribute)          \
+    CALL(cublasLtMatmulPreferenceCreate) CALL(cublasLtMatmulPreferenceDestroy)                                         \
+    CALL(cublasLtMatmulPreferenceSetAttribute) CALL(cublasLtMatmulAlgoGetHeuristic)
+#define SOLVER_CALLS(CALL)                                                                                             \
+    CALL(cusolverGetVersion) CALL(cusolverDnCreate) CALL(cusolverDnDestroy) CALL(cusolverDnSetStream)                  \
+    CALL(cusolverDnSpotrf_bufferSize) CALL(cusolverDnSpotrf) CALL(cusolverDnXtrtri_bufferSize) CALL(cusolverDnXtrtri)
+
+typedef struct shape { // what decides the algorithm of a product
+    int64_t m, n, k, n_batch;
+    struct { int64_t ld, stride; int32_t dtype, transposed, align, reserved; } c, a, b;
+} shape;
+
+typedef struct plan {
+    shape key;
+    cublasLtMatmulDesc_t how;                // own
+    cublasLtMatrixLayout_t c, first, second; // own: cuBLASLt's order: b, then a
+    cublasLtMatmulAlgo_t algo;
+} plan;
+
+struct osh_cuda_blas {
+    void *lt_file, *solver_file; // own: of dlopen
+#define CALL(name) decltype(&::name) name;
+    LT_CALLS(CALL)
+    SOLVER_CALLS(CALL)
+#undef CALL
+    cublasLtHandle_t lt;         // own
+    cusolverDnHandle_t solver;   // own
+    plan plans[MAX_PLANS];       // own
+    int n_plans;                 // so far; the oldest one makes room
+    pthread_mutex_t lock;        // of plans
+};
+
+/* ---- opening ---- */
+/* The first of the versions that is there, by the loader's paths and where the toolkit usually is. */
+static osh_status open_library(osh_ctx *cx, void **out, const char *name, const char *const *versions)
+{
+    static const char *const places[] = {"", "/usr/local/cuda/lib64/"};
+    char path[256];
+    for (int v = 0; versions[v]; v++)
+        for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
+            snprintf(path, sizeof path, "%s%s.so.%s", places[p], name, versions[v]);
+            *out = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+            if (*out) return OSH_OK;
+        }
+    return osh_fail(cx, OSH_E_UNSUPPORTED, "%s.so.%s was not found: install the CUDA libraries, or name their folder in"
+                    " LD_LIBRARY_PATH", name, versions[0]);
+}
+
+static osh_status find_call(osh_ctx *cx, void **out, void *file, const char *name)
+{
+    *out = dlsym(file, name);
+    return *out ? OSH_OK : osh_fail(cx, OSH_E_UNSUPPORTED, "the CUDA library has no %s: %s", name, dlerror());
+}
+
+static osh_status lt_check(osh_ctx *cx, cublasStatus_t s, const char *what)
+{
+    if (s == CUBLAS_STATUS_SUCCESS) return OSH_OK;
+    return osh_fail(cx, OSH_E_IO, "%.*s: cuBLAS status %d", (int)strcspn(what, "("), what, (int)s);
+}
+
+static osh_status solver_check(osh_ctx *cx, cusolverStatus_t s, const char *what)
+{
+    if (s == CUSOLVER_STATUS_SUCCESS) return OSH_OK;
+    return osh_fail(cx, OSH_E_IO, "%.*s: cuSOLVER status %d", (int)strcspn(what, "("), what, (int)s);
+}
+#define LT(l, call) OSH_TRY(lt_check(cx, (l)->call, #call))
+#define SOLVER(l, call) OSH_TRY(solver_check(cx, (l)->call, #call))
+
+osh_status osh_cuda_blas_open(osh_ctx *cx, osh_cuda_blas **out, char **text, cudaStream_t stream)
+{
+    static const char *const lt_versions[] = {"13", "12", NULL};
+    static const char *const solver_versions[] = {"12", "11", NULL}; // of CUDA 13 and 12
+    osh_status rc = OSH_OK;
+    osh_cuda_blas *l = NULL; // own
+    int solver = 0;
+    size_t lt = 0;
+
+    OSH_NEW(cx, l, 1);
+    pthread_mutex_init(&l->lock, NULL);
+    OSH_TRY(open_library(cx, &l->lt_file, "libcublasLt", lt_versions));
+    OSH_TRY(open_library(cx, &l->solver_file, "libcusolver", solver_versions));
+#define CALL(name) OSH_TRY(find_call(cx, reinterpret_cast<void **>(&l->name), l->lt_file, #name));
+    LT_CALLS(CALL)
+#undef CALL
+#define CALL(name) OSH_TRY(find_call(cx, reinterpret_cast<void **>(&l->name), l->solver_file, #name));
+    SOLVER_CALLS(CALL)
+#undef CALL
+    LT(l, cublasLtCreate(&l->lt));
+    SOLVER(l, cusolverDnCreate(&l->solver));
+    SOLVER(l, cusolverDnSetStream(l->solver, stream));
+    SOLVER(l, cusolverGetVersion(&solver));
+    lt = l->cublasLtGetVersion();
+    *text = osh_sprintf(cx, "cuBLASLt %zu.%zu.%zu, cuSOLVER %d.%d.%d", lt / 10000, lt / 100 % 100, lt % 100,
+                        solver / 1000, solver / 100 % 10, solver % 100);
+    if (!*text) OSH_TRY(OSH_E_NOMEM);
+    *out = l, l = NULL; // give
+done:
+    osh_cuda_blas_close(cx, l);
+    return rc;
+}
+
+static void plan_deinit(osh_cuda_blas *l, plan *p)
+{
+    if (p->second) l->cublasLtMatrixLayoutDestroy(p->second);
+    if (p->first) l->cublasLtMatrixLayoutDestroy(p->first);
+    if (p->c) l->cublasLtMatrixLayoutDestroy(p->c);
+    if (p->how) l->cublasLtMatmulDescDestroy(p->how);
+    memset(p, 0, sizeof *p);
+}
+
+void osh_cuda_blas_close(osh_ctx *cx, osh_cuda_blas *l)
+{
+    if (!l) return;
+    for (int i = 0; i < MAX_PLANS; i++) plan_deinit(l, &l->plans[i]);
+    if (l->solver) l->cusolverDnDestroy(l->solver);
+    if (l->lt) l->cublasLtDestroy(l->lt);
+    if (l->solver_file) dlclose(l->solver_file);
+    if (l->lt_file) dlclose(l->lt_file);
+    pthread_mutex_destroy(&l->lock);
+    osh_free(cx, l);
+}
+
+/* ---- products ---- */
+static cudaDataType_t type_of(int32_t dtype)
+{
+    return dtype == OSH_BF16 ? CUDA_R_16BF : dtype == OSH_F16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+static int32_t align_of(const void *p)
+{
+    size_t low = (size_t)p & -(size_t)p;
+    return low && low < MAX_ALIGN ? (int32_t)low : MAX_ALIGN;
+}
+
+/* A row-major [rows, cols] is the column-major [cols, rows]. */
+static osh_status layout_new(osh_ctx *cx, osh_cuda_blas *l, cublasLtMatrixLayout_t *out, int32_t dtype, int64_t rows,
+                             int64_t cols, int64_t ld, int64_t stride, int64_t n_batch)
+{
+    osh_status rc = OSH_OK;
+    int32_t count = (int32_t)n_batch;
+    LT(l, cublasLtMatrixLayoutCreate(out, type_of(dtype), (uint64_t)cols, (uint64_t)rows, ld));
+    if (count == 1) return OSH_OK;
+    LT(l, cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
+    LT(l, cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride));
+done:
+    return rc;
+}
+
+static osh_status choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
+{
+    static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    osh_status rc = OSH_OK;
+    const shape *s = &p->key;
+    uint32_t bytes[4] = {(uint32_t)s->b.align, (uint32_t)s->a.align, (uint32_t)s->c.align, (uint32_t)s->c.align};
+    uint32_t unsplit = CUBLASLT_REDUCTION_SCHEME_NONE;
+    size_t workspace = OSH_CUDA_GEMM_WORKSPACE;
+    cublasLtMatmulPreference_t wish = NULL; // own
+    cublasLtMatmulHeuristicResult_t found;
+    int n = 0;
+
+    LT(l, cublasLtMatmulPreferenceCreate(&wish));
+    LT(l, cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                               sizeof workspace));
+    LT(l, cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &unsplit,
+                                               sizeof unsplit));
+    for (int i = 0; i < 4; i++)
+        LT(l, cublasLtMatmulPreferenceSetAttribute(wish, aligned[i], &bytes[i], sizeof bytes[i]));
+    if (l->cublasLtMatmulAlgoGetHeuristic(l->lt, p->how, p->first, p->second, p->c, p->c, wish, 1, &found, &n) !=
+            CUBLAS_STATUS_SUCCESS || n < 1)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "cuBLASLt has no algorithm for the product [%lld, %lld] x [%lld, %lld] of %s",
+                 (long long)s->m, (long long)s->k, (long long)s->k, (long long)s->n,
+                 osh_dtype_name((osh_dtype)s->a.dtype));
+    p->algo = found.algo;
+done:
+    if (wish) l->cublasLtMatmulPreferenceDestroy(wish);
+    return rc;
+}
+
+static osh_status plan_init(osh_ctx *cx, osh_cuda_blas *l, plan *p, const shape *s)
+{
+    osh_status rc = OSH_OK;
+    bool exact = s->a.dtype == OSH_F32;
+    cublasOperation_t first = s->b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, second = s->a.transposed ? CUBLAS_OP_T
+                                                                                                    : CUBLAS_OP_N;
+    p->key = *s;
+    LT(l, cublasLtMatmulDescCreate(&p->how, exact ? CUBLAS_COMPUTE_32F_PEDANTIC : CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    LT(l, cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
+    LT(l, cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
+    OSH_TRY(layout_new(cx, l, &p->c, s->c.dtype, s->m, s->n, s->c.ld, s->c.stride, s->n_batch));
+    OSH_TRY(layout_new(cx, l, &p->first, s->b.dtype, s->b.transposed ? s->n : s->k, s->b.transposed ? s->k : s->n,
+                       s->b.ld, s->b.stride, s->n_batch));
+    OSH_TRY(layout_new(cx, l, &p->second, s->a.dtype, s->a.transposed ? s->k : s->m, s->a.transposed ? s->m : s->k,
+                       s->a.ld, s->a.stride, s->n_batch));
+    OSH_TRY(choose(cx, l, p));
+done:
+    if (rc) plan_deinit(l, p);
+    return rc;
+}
+
+static osh_status plan_of(osh_ctx *cx, osh_cuda_blas *l, plan **out, const shape *s)
+{
+    osh_status rc = OSH_OK;
+    for (int i = 0; i < MAX_PLANS; i++)
+        if (l->plans[i].how && !memcmp(&l->plans[i].key, s, sizeof *s)) return *out = &l->plans[i], OSH_OK;
+    plan *p = &l->plans[l->n_plans % MAX_PLANS];
+    plan_deinit(l, p);
+    OSH_TRY(plan_init(cx, l, p, s));
+    l->n_plans++;
+    *out = p;
+done:
+    return rc;
+}
+
+osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_mat *c, const osh_cuda_mat *a,
+                         const osh_cuda_mat *b, int64_t m, int64_t n, int64_t k, int64_t n_batch, float alpha,
+                         float beta)
+{
+    osh_status rc = OSH_OK;
+    osh_card *card = osh_card_of(d);
+    osh_cuda_blas *l = card->blas;
+    plan *p = NULL; // view: of l
+    shape s;
+
+    if (!m || !n || !n_batch) return OSH_OK;
+    memset(&s, 0, sizeof s);
+    s.m = m, s.n = n, s.k = k, s.n_batch = n_batch;
+    s.c.ld = c->ld, s.c.stride = c->stride, s.c.dtype = c->dtype, s.c.align = align_of(c->data);
+    s.a.ld = a->ld, s.a.stride = a->stride, s.a.dtype = a->dtype, s.a.align = align_of(a->data);
+    s.b.ld = b->ld, s.b.stride = b->stride, s.b.dtype = b->dtype, s.b.align = align_of(b->data);
+    s.a.transposed = a->transposed, s.b.transposed = b->transposed;
+    pthread_mutex_lock(&l->lock);
+    OSH_TRY(plan_of(cx, l, &p, &s));
+    LT(l, cublasLtMatmul(l->lt, p->how, &alpha, b->data, p->first, a->data, p->second, &beta, c->data, p->c, c->data,
+                         p->c, &p->algo, card->workspace, OSH_CUDA_GEMM_WORKSPACE, osh_cuda_stream(d)));
+done:
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}
+
+/* ---- triangles ---- */
+static size_t solver_bytes(int64_t n) { return (size_t)n * (size_t)n * sizeof(float) + (1 << 20); }
+size_t osh_cuda_potrf_bytes(int64_t n) { return osh_arena_gross(solver_bytes(n)) + osh_arena_gross(sizeof(int)); }
+
+/* Device memory for `wanted` bytes of work and the verdict behind them. */
+static osh_status solver_room(osh_ctx *cx, osh_device *d, void **work, int **verdict, size_t wanted, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    if (wanted > solver_bytes(n))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "cuSOLVER wants %zu bytes for a triangle of %lld, planned were %zu", wanted,
+                 (long long)n, solver_bytes(n));
+    *work = osh_device_alloc(cx, d, wanted, OSH_LIFE_SHORT);
+    if (!*work) OSH_TRY(OSH_E_NOMEM);
+    *verdict = static_cast<int *>(osh_device_alloc(cx, d, sizeof **verdict, OSH_LIFE_SHORT));
+    if (!*verdict) OSH_TRY(OSH_E_NOMEM);
+done:
+    return rc;
+}
+
+static osh_status read_verdict(osh_ctx *cx, osh_device *d, const int *verdict, const char *call, bool *ok)
+{
+    osh_status rc = OSH_OK;
+    int info = 0;
+    OSH_TRY(d->type->get(cx, d, &info, verdict, sizeof info));
+    if (info < 0) OSH_FAIL(cx, OSH_E_INTERNAL, "%s: argument %d is wrong", call, -info);
+    *ok = !info;
+done:
+    return rc;
+}
+
+osh_status osh_cuda_potrf(osh_ctx *cx, osh_device *d, float *a, int64_t n, bool upper, bool *ok)
+{
+    osh_status rc = OSH_OK;
+    osh_cuda_blas *l = osh_card_of(d)->blas;
+    cublasFillMode_t part = upper ? CUBLAS_FILL_MODE_UPPER : CUBLAS_FILL_MODE_LOWER;
+    void *work = NULL;   // own: of the arena
+    int *verdict = NULL; // own: of the arena
+    int room = 0, order = (int)n;
+
+    SOLVER(l, cusolverDnSpotrf_bufferSize(l->solver, part, order, a, order, &room));
+    OSH_TRY(solver_room(cx, d, &work, &verdict, (size_t)room * sizeof *a, n));
+    SOLVER(l, cusolverDnSpotrf(l->solver, part, order, a, order, static_cast<float *>(work), room, verdict));
+    OSH_TRY(read_verdict(cx, d, verdict, "potrf", ok));
+done:
+    osh_device_free(d, verdict);
+    osh_device_free(d, work);
+    return rc;
+}
+
+osh_status osh_cuda_trtri(osh_ctx *cx, osh_device *d, float *a, int64_t n, bool upper, bool *ok)
+{
+    osh_status rc = OSH_OK;
+    osh_cuda_blas *l = osh_card_of(d)->blas;
+    cublasFillMode_t part = upper ? CUBLAS_FILL_MODE_UPPER : CUBLAS_FILL_MODE_LOWER;
+    void *work = NULL, *host_work = NULL; // own: of the arena; of the host
+    int *verdict = NULL;                  // own: of the arena
+    size_t room = 0, host_room = 0;
+
+    SOLVER(l, cusolverDnXtrtri_bufferSize(l->solver, part, CUBLAS_DIAG_NON_UNIT, n, CUDA_R_32F, a, n, &room,
+                                          &host_room));
+    host_work = osh_alloc(cx, host_room ? host_room : 1);
+    if (!host_work) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(solver_room(cx, d, &work, &verdict, room, n));
+    SOLVER(l, cusolverDnXtrtri(l->solver, part, CUBLAS_DIAG_NON_UNIT, n, CUDA_R_32F, a, n, work, room, host_work,
+                               host_room, verdict));
+    OSH_TRY(read_verdict(cx, d, verdict, "trtri", ok));
+done:
+    osh_free(cx, host_work);
+    osh_device_free(d, verdict);
+    osh_device_free(d, work);
+    return rc;
+}

@@ -1,0 +1,61 @@
+/* card.h - what is behind osh_device.impl: between device.cu, copies.cu and blas.cu. */
+#ifndef OSH_CUDA_CARD_H
+#define OSH_CUDA_CARD_H
+#include "ops/cuda/runtime.h"
+
+#include <pthread.h>
+
+enum { OSH_CARD_PIECES = 4, OSH_CARD_PIECE = 4 << 20, OSH_CARD_TIMED = 64 };
+
+/* A copy between two events. */
+typedef struct osh_card_copy {
+    cudaEvent_t begin, end; // own
+    bool pending, ahead, from_card;
+    bool hidden; // the compute stream had work when it was asked for
+} osh_card_copy;
+
+/* Pinned memory that copies pass through: pieces are filled in turn, each again when what it held has been copied. */
+typedef struct osh_card_ring {
+    char *room;                         // own: pinned
+    cudaEvent_t free[OSH_CARD_PIECES];  // own: behind the last copy out of the piece
+    int piece;                          // that is being filled
+    size_t used;                        // of it, bytes
+    osh_card_copy timed[OSH_CARD_TIMED];
+    int n_timed;                        // so far
+    pthread_mutex_t lock;               // one call at a time
+} osh_card_ring;
+
+typedef struct osh_card_pinned { // what osh_cuda_host_alloc gave out
+    struct osh_card_pinned *next;
+    char *data;
+    size_t n_bytes;
+} osh_card_pinned;
+
+typedef struct osh_cuda_blas osh_cuda_blas; // blas.cu
+
+typedef struct osh_card {
+    int ordinal, n_multiprocessors;
+    cudaStream_t compute, copy;        // own
+    cudaEvent_t asked, copied;         // own: the end of each when the other one was told to wait for it
+    osh_card_ring ring, ahead;
+    osh_card_pinned *pinned;           // own
+    osh_cuda_counters count;
+    pthread_mutex_t lock;              // of count and pinned
+    void *workspace;                   // own: OSH_CUDA_GEMM_WORKSPACE bytes of the card
+    osh_cuda_blas *blas;               // own
+} osh_card;
+
+static inline osh_card *osh_card_of(const osh_device *d) { return (osh_card *)d->impl; }
+
+/* copies.cu */
+extern const osh_device_type osh_cuda_type;
+osh_status osh_card_ring_init(osh_ctx *cx, osh_card_ring *r);
+void osh_card_ring_deinit(osh_card_ring *r);
+
+/* device.cu */
+void osh_card_close(osh_ctx *cx, osh_device *d);
+
+/* blas.cu: OSH_E_UNSUPPORTED naming the library that is missing. text: own, "cuBLASLt 13.0.2, cuSOLVER 12.0.3" */
+osh_status osh_cuda_blas_open(osh_ctx *cx, osh_cuda_blas **out, char **text, cudaStream_t stream);
+void osh_cuda_blas_close(osh_ctx *cx, osh_cuda_blas *b);
+#endif

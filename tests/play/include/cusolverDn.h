@@ -1,0 +1,27 @@
+/* cusolverDn.h - the part of cuSOLVER that src/ops/cuda/blas.cu uses, with the real values; played by cusolver.cc. */
+#ifndef OSH_PLAY_CUSOLVERDN_H
+#define OSH_PLAY_CUSOLVERDN_H
+#include <cublasLt.h>
+
+typedef enum {
+    CUSOLVER_STATUS_SUCCESS = 0, CUSOLVER_STATUS_NOT_INITIALIZED = 1, CUSOLVER_STATUS_INVALID_VALUE = 3
+} cusolverStatus_t;
+typedef struct cusolverDnContext *cusolverDnHandle_t;
+
+extern "C" {
+cusolverStatus_t cusolverGetVersion(int *version);
+cusolverStatus_t cusolverDnCreate(cusolverDnHandle_t *out);
+cusolverStatus_t cusolverDnDestroy(cusolverDnHandle_t h);
+cusolverStatus_t cusolverDnSetStream(cusolverDnHandle_t h, cudaStream_t stream);
+cusolverStatus_t cusolverDnSpotrf_bufferSize(cusolverDnHandle_t h, cublasFillMode_t part, int n, float *a, int ld,
+                                             int *n_work);
+cusolverStatus_t cusolverDnSpotrf(cusolverDnHandle_t h, cublasFillMode_t part, int n, float *a, int ld, float *work,
+                                  int n_work, int *info);
+cusolverStatus_t cusolverDnXtrtri_bufferSize(cusolverDnHandle_t h, cublasFillMode_t part, cublasDiagType_t diag,
+                                             int64_t n, cudaDataType type, void *a, int64_t ld, size_t *card_bytes,
+                                             size_t *host_bytes);
+cusolverStatus_t cusolverDnXtrtri(cusolverDnHandle_t h, cublasFillMode_t part, cublasDiagType_t diag, int64_t n,
+                                  cudaDataType type, void *a, int64_t ld, void *card_work, size_t card_bytes,
+                                  void *host_work, size_t host_bytes, int *info);
+}
+#endif
