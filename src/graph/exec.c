@@ -4,8 +4,16 @@
 
 #include <string.h>
 
+#include "ops/cuda/cuda.h"
+
 osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const int32_t *ids,
                          const int64_t *offsets, int64_t n_samples)
+{
+    return osh_batch_new_on(cx, out, NULL, g, ids, offsets, n_samples);
+}
+
+osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const osh_graph *g, const int32_t *ids,
+                            const int64_t *offsets, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
     osh_batch *b = NULL; // own
@@ -17,9 +25,9 @@ osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const
     b->n_tokens = n_tokens;
     for (int64_t i = 0; i <= n_samples; i++) b->offsets[i] = offsets[i] - offsets[0];
     b->seqs = (osh_seqs){n_samples, b->offsets};
-    OSH_TRY(osh_tensor_new(cx, &b->values[g->input_ids], OSH_I32, 1, &n_tokens));
-    if (n_tokens)
-        memcpy(b->values[g->input_ids]->data, ids + offsets[0], (size_t)n_tokens * sizeof *ids);
+    b->device = d;
+    OSH_TRY(osh_tensor_new_on(cx, &b->values[g->input_ids], d, OSH_LIFE_SHORT, OSH_I32, 1, &n_tokens));
+    OSH_TRY(osh_tensor_put(cx, b->values[g->input_ids], 0, ids + offsets[0], (size_t)n_tokens * sizeof *ids));
     *out = b, b = NULL; // give
 done:
     osh_batch_free(cx, b);
@@ -45,7 +53,11 @@ typedef struct job {
     const osh_exec_hooks *hooks;
     bool check;
     int *last; // own: [n_values] the last node of this run that reads it; -1: none
+    int first, n;      // its nodes
+    osh_tensor *found; // own: on a device, I64 [n, OSH_OP_MAX_OUT] the first non-finite element of each output
 } job;
+
+enum { NOTHING_FOUND = 0x7f }; // in each byte of an entry: behind every index
 
 static void drop(osh_ctx *cx, job *j, int v, int done_node)
 {
@@ -54,19 +66,55 @@ static void drop(osh_ctx *cx, job *j, int v, int done_node)
     j->b->values[v] = NULL;
 }
 
-/* Token, sample and channel of the first non-finite element. */
-static osh_status check_finite(osh_ctx *cx, const job *j, int node, const osh_tensor *x)
+/* at: the first non-finite element of an output of the node. */
+static osh_status not_finite(osh_ctx *cx, const job *j, int node, int k, int64_t at)
 {
-    int64_t at = -1;
-    osh_status rc = osh_first_nonfinite(cx, &at, x);
-    if (rc || at < 0) return rc;
-    int64_t width = x->shape[1], token = at / width, s = 0;
-    while (s + 1 < j->b->seqs.n && j->b->offsets[s + 1] <= token) s++;
     const osh_node *n = &j->g->nodes[node];
+    int64_t width = j->g->values[n->out[k]].width, token = at / width, s = 0;
+    while (s + 1 < j->b->seqs.n && j->b->offsets[s + 1] <= token) s++;
     return osh_fail(cx, OSH_E_NUMERIC,
                     "%s (%s): the output is not finite in sample %lld, token %lld, channel %lld",
                     j->g->modules[n->module].name, n->op->name, (long long)(j->b->first_sample + s),
                     (long long)(token - j->b->offsets[s]), (long long)(at % width));
+}
+
+/* On a device the finding is only noted: asking for it would wait. */
+static osh_status check_finite(osh_ctx *cx, const job *j, int node, int k, const osh_tensor *x)
+{
+    int64_t at = -1;
+    if (j->found) {
+        int64_t *here = (int64_t *)j->found->data + (node - j->first) * OSH_OP_MAX_OUT + k;
+        return osh_cuda_finite(cx, here, x, 0);
+    }
+    osh_status rc = osh_first_nonfinite(cx, &at, x);
+    return rc || at < 0 ? rc : not_finite(cx, j, node, k, at);
+}
+
+static osh_status begin_findings(osh_ctx *cx, job *j)
+{
+    osh_status rc = OSH_OK;
+    osh_device *d = j->b->device;
+    if (!d || !j->check || !j->n) goto done;
+    OSH_TRY(osh_tensor_new_on(cx, &j->found, d, OSH_LIFE_SHORT, OSH_I64, 2, (int64_t[]){j->n, OSH_OP_MAX_OUT}));
+    OSH_TRY(d->type->fill(cx, d, j->found->data, NOTHING_FOUND, osh_tensor_bytes(j->found)));
+done:
+    return rc;
+}
+
+static osh_status read_findings(osh_ctx *cx, const job *j)
+{
+    osh_status rc = OSH_OK;
+    int64_t *at = NULL, nothing; // own: as found
+    if (!j->found) goto done;
+    memset(&nothing, NOTHING_FOUND, sizeof nothing);
+    OSH_NEW(cx, at, j->n * OSH_OP_MAX_OUT);
+    OSH_TRY(osh_tensor_get(cx, at, j->found, 0, osh_tensor_bytes(j->found)));
+    for (int i = 0; i < j->n * OSH_OP_MAX_OUT; i++)
+        if (at[i] != nothing)
+            OSH_TRY(not_finite(cx, j, j->first + i / OSH_OP_MAX_OUT, i % OSH_OP_MAX_OUT, at[i]));
+done:
+    osh_free(cx, at);
+    return rc;
 }
 
 static osh_status gather(osh_ctx *cx, const job *j, int node, osh_op_args *a)
@@ -105,11 +153,11 @@ static osh_status run_node(osh_ctx *cx, job *j, int node)
         int64_t shape[2] = {j->b->n_tokens, j->g->values[v].width};
         osh_tensor_free(cx, j->b->values[v]); // of an earlier run that kept it
         j->b->values[v] = NULL;
-        OSH_TRY(osh_tensor_new(cx, &j->b->values[v], j->g->dtype, 2, shape));
+        OSH_TRY(osh_tensor_new_on(cx, &j->b->values[v], j->b->device, OSH_LIFE_SHORT, j->g->dtype, 2, shape));
         a.out[k] = j->b->values[v];
     }
     OSH_TRY(osh_op_run(cx, n->op, &a));
-    for (int k = 0; k < n->op->n_out && j->check; k++) OSH_TRY(check_finite(cx, j, node, a.out[k]));
+    for (int k = 0; k < n->op->n_out && j->check; k++) OSH_TRY(check_finite(cx, j, node, k, a.out[k]));
     for (int k = 0; k < n->op->n_in; k++) drop(cx, j, n->in[k], node);
     for (int k = 0; k < n->op->n_out; k++) {
         if (h && h->value) OSH_TRY(h->value(cx, h->user, n->out[k], a.out[k], j->b));
@@ -126,12 +174,13 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_graph *g, int first, int n, const
                         const osh_exec_hooks *hooks, bool check)
 {
     osh_status rc = OSH_OK;
-    job j = {g, w, b, keep, hooks, check, NULL};
+    job j = {g, w, b, keep, hooks, check, .first = first, .n = n};
     OSH_NEW(cx, j.last, g->n_values);
     for (int v = 0; v < g->n_values; v++) j.last[v] = -1;
     for (int i = first; i < first + n; i++)
         for (int k = 0; k < g->nodes[i].op->n_in; k++)
             if (!run || run[i - first]) j.last[g->nodes[i].in[k]] = i;
+    OSH_TRY(begin_findings(cx, &j));
 
     for (int v = 0; v < g->n_values; v++) { // what the caller brought
         if (!b->values[v]) continue;
@@ -140,7 +189,9 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_graph *g, int first, int n, const
     }
     for (int i = first; i < first + n; i++)
         if (!run || run[i - first]) OSH_TRY(run_node(cx, &j, i));
+    OSH_TRY(read_findings(cx, &j));
 done:
+    osh_tensor_free(cx, j.found);
     osh_free(cx, j.last);
     return rc;
 }
@@ -163,64 +214,132 @@ void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool
     }
 }
 
-static size_t scratch_bytes(const osh_graph *g, const osh_node *n, int64_t n_tokens, int n_threads)
-{
-    int64_t in_width[OSH_OP_MAX_IN] = {0};
-    if (!n->op->scratch) return 0;
-    for (int k = 0; k < n->op->n_in; k++) in_width[k] = g->values[n->in[k]].width;
-    return n->op->scratch(n->attr, in_width, g->values[n->out[0]].width, n_tokens, n_threads);
-}
-
-static size_t gross_of(const osh_graph *g, int v, int64_t n_tokens)
-{
-    const osh_value *x = &g->values[v];
-    size_t each = x->is_ids ? sizeof(int32_t) : osh_dtype_bytes(g->dtype);
-    return osh_mem_gross((size_t)n_tokens * (size_t)x->width * each) + osh_mem_gross(sizeof(osh_tensor));
-}
-
 typedef struct tally {
+    const osh_graph *g;
+    int64_t n_tokens;
+    int n_threads;
     size_t live, peak;
+    osh_arena *arena; // own: on a device, where the blocks are placed as they will be
+    size_t *at;       // own: [values] there
 } tally;
 
+static size_t scratch_bytes(const tally *t, const osh_node *n)
+{
+    int64_t in_width[OSH_OP_MAX_IN] = {0}, out_width = t->g->values[n->out[0]].width;
+    for (int k = 0; k < n->op->n_in; k++) in_width[k] = t->g->values[n->in[k]].width;
+    if (t->arena) return n->op->scratch_cuda ? n->op->scratch_cuda(n->attr, in_width, out_width, t->n_tokens) : 0;
+    if (!n->op->scratch) return 0;
+    size_t scratch = n->op->scratch(n->attr, in_width, out_width, t->n_tokens, t->n_threads);
+    return scratch ? scratch + (size_t)(2 * t->n_threads + 4) * osh_mem_gross(4096) : 0; // in so many blocks
+}
+
+static size_t value_bytes(const tally *t, int v)
+{
+    const osh_value *x = &t->g->values[v];
+    return (size_t)t->n_tokens * (size_t)x->width * (x->is_ids ? sizeof(int32_t) : osh_dtype_bytes(t->g->dtype));
+}
+
+/* more bytes for a moment. */
 static void touch(tally *t, size_t more)
 {
-    if (t->live + more > t->peak) t->peak = t->live + more;
+    size_t at, now = t->live + more;
+    if (t->arena) {
+        bool taken = more && osh_arena_take(t->arena, &at, more, OSH_LIFE_SHORT);
+        now = osh_arena_extent(t->arena);
+        if (taken) osh_arena_give(t->arena, at);
+    }
+    if (now > t->peak) t->peak = now;
+}
+
+static void appear(tally *t, int v)
+{
+    size_t n = value_bytes(t, v);
+    if (t->arena) osh_arena_take(t->arena, &t->at[v], n, OSH_LIFE_SHORT);
+    else t->live += osh_mem_gross(n) + osh_mem_gross(sizeof(osh_tensor));
+}
+
+static void disappear(tally *t, int v)
+{
+    if (t->arena) osh_arena_give(t->arena, t->at[v]);
+    else t->live -= osh_mem_gross(value_bytes(t, v)) + osh_mem_gross(sizeof(osh_tensor));
+}
+
+/* Values that were brought; those that no node of the run reads go at once. */
+static void count_brought(tally *t, int first, int n, const bool *run, const bool *in, const bool *keep,
+                          const size_t *hook)
+{
+    const osh_graph *g = t->g;
+    for (int v = 0; v < g->n_values; v++) { // in the order of osh_exec_run
+        if (!in[v]) continue;
+        bool read = keep[v];
+        touch(t, hook ? hook[v] : 0);
+        for (int i = first; i < first + n && !read; i++)
+            for (int k = 0; k < g->nodes[i].op->n_in; k++) read |= run[i - first] && g->nodes[i].in[k] == v;
+        if (!read) disappear(t, v);
+    }
+}
+
+static void count_nodes(tally *t, int first, int n, const bool *run, const bool *keep, const size_t *hook)
+{
+    const osh_graph *g = t->g;
+    for (int i = first; i < first + n; i++) {
+        const osh_node *node = &g->nodes[i];
+        if (!run[i - first]) continue;
+        for (int k = 0; k < node->op->n_out; k++) appear(t, node->out[k]);
+        touch(t, scratch_bytes(t, node));
+        for (int side = 0; side < 2; side++) // what is read here for the last time, and what nobody reads
+            for (int k = 0; k < (side ? node->op->n_out : node->op->n_in); k++) {
+                int v = side ? node->out[k] : node->in[k];
+                bool stays = keep[v];
+                if (side) touch(t, hook ? hook[v] : 0);
+                for (int m = 0; m < k; m++) stays |= (side ? node->out[m] : node->in[m]) == v; // gone already
+                for (int c = i + 1; c < first + n && !stays && c <= g->values[v].last_use; c++)
+                    for (int m = 0; m < g->nodes[c].op->n_in; m++) stays |= run[c - first] && g->nodes[c].in[m] == v;
+                if (!stays) disappear(t, v);
+            }
+    }
 }
 
 size_t osh_exec_peak(const osh_graph *g, int first, int n, const bool *run, const bool *in, const bool *keep,
                      const size_t *hook, int64_t n_tokens, int n_threads, size_t *left)
 {
-    tally t = {0};
+    tally t = {.g = g, .n_tokens = n_tokens, .n_threads = n_threads};
     size_t arrays = osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
                     osh_mem_gross((size_t)g->n_values * sizeof(int)) + 4 * osh_mem_gross(0) +
                     osh_mem_gross((size_t)n_tokens * sizeof(int64_t)); // offsets: no more samples than tokens
     for (int v = 0; v < g->n_values; v++)
-        if (in[v]) t.live += gross_of(g, v, n_tokens);
-    for (int v = 0; v < g->n_values; v++) { // in the order of osh_exec_run
-        if (!in[v]) continue;
-        bool read = keep[v];
-        touch(&t, hook ? hook[v] : 0);
-        for (int i = first; i < first + n && !read; i++)
-            for (int k = 0; k < g->nodes[i].op->n_in; k++) read |= run[i - first] && g->nodes[i].in[k] == v;
-        if (!read) t.live -= gross_of(g, v, n_tokens);
-    }
-    for (int i = first; i < first + n; i++) {
-        const osh_node *node = &g->nodes[i];
-        if (!run[i - first]) continue;
-        for (int k = 0; k < node->op->n_out; k++) t.live += gross_of(g, node->out[k], n_tokens);
-        size_t scratch = scratch_bytes(g, node, n_tokens, n_threads);
-        touch(&t, scratch ? scratch + (size_t)(2 * n_threads + 4) * osh_mem_gross(4096) : 0); // in so many blocks
-        for (int side = 0; side < 2; side++) // what is read here for the last time, and what nobody reads
-            for (int k = 0; k < (side ? node->op->n_out : node->op->n_in); k++) {
-                int v = side ? node->out[k] : node->in[k];
-                bool stays = keep[v];
-                if (side) touch(&t, hook ? hook[v] : 0);
-                for (int m = 0; m < k; m++) stays |= (side ? node->out[m] : node->in[m]) == v; // gone already
-                for (int c = i + 1; c < first + n && !stays && c <= g->values[v].last_use; c++)
-                    for (int m = 0; m < g->nodes[c].op->n_in; m++) stays |= run[c - first] && g->nodes[c].in[m] == v;
-                if (!stays) t.live -= gross_of(g, v, n_tokens);
-            }
-    }
+        if (in[v]) appear(&t, v);
+    count_brought(&t, first, n, run, in, keep, hook);
+    count_nodes(&t, first, n, run, keep, hook);
     if (left) *left = t.live + arrays;
     return t.peak + arrays;
+}
+
+enum { WITHOUT_END = 62 }; // bits of an arena's size
+
+osh_status osh_exec_peak_on_device(osh_ctx *cx, size_t *peak, size_t *left, const osh_graph *g, int first, int n,
+                                   const bool *run, const bool *in, const bool *keep, const size_t *hook,
+                                   int64_t n_tokens)
+{
+    osh_status rc = OSH_OK;
+    tally t = {.g = g, .n_tokens = n_tokens};
+    bool *brought = NULL; // own: [values]
+    size_t found = 0;
+    OSH_NEW(cx, t.at, g->n_values);
+    OSH_NEW(cx, brought, g->n_values);
+    OSH_TRY(osh_arena_new(cx, &t.arena, (size_t)1 << WITHOUT_END));
+    for (int v = 0; v < g->n_values; v++) brought[v] = in[v] || v == g->input_ids;
+    appear(&t, g->input_ids); // of a new batch
+    for (int v = 0; v < g->n_values; v++)
+        if (in[v] && v != g->input_ids) appear(&t, v);
+    if (n) osh_arena_take(t.arena, &found, (size_t)n * OSH_OP_MAX_OUT * sizeof(int64_t), OSH_LIFE_SHORT);
+    count_brought(&t, first, n, run, brought, keep, hook);
+    count_nodes(&t, first, n, run, keep, hook);
+    if (n) osh_arena_give(t.arena, found);
+    *peak = t.peak, *left = osh_arena_extent(t.arena);
+done:
+    osh_arena_free(cx, t.arena);
+    osh_free(cx, t.at);
+    osh_free(cx, brought);
+    return rc;
 }

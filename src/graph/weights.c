@@ -8,6 +8,7 @@ osh_status osh_weights_new(osh_ctx *cx, osh_weights **out, const osh_graph *g)
     osh_weights *w = NULL; // own
     OSH_NEW(cx, w, 1);
     OSH_NEW(cx, w->w, g->n_weights);
+    OSH_NEW(cx, w->host, g->n_weights);
     w->n = g->n_weights;
     *out = w, w = NULL; // give
 done:
@@ -18,8 +19,9 @@ done:
 void osh_weights_free(osh_ctx *cx, osh_weights *w)
 {
     if (!w) return;
-    for (int i = 0; i < w->n; i++) osh_tensor_free(cx, w->w[i]);
+    for (int i = 0; i < w->n; i++) osh_tensor_free(cx, w->w[i]), osh_tensor_free(cx, w->host[i]);
     osh_free(cx, w->w);
+    osh_free(cx, w->host);
     osh_free(cx, w);
 }
 
@@ -62,6 +64,25 @@ osh_status osh_weight_load(osh_ctx *cx, osh_tensor **out, const osh_graph *g, co
     return load_one(cx, out, &g->weights[weight], ck);
 }
 
+osh_status osh_weight_place(osh_ctx *cx, osh_weights *w, const osh_graph *g, const osh_checkpoint *ck, int weight)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *t = NULL; // own
+    if (!w->host[weight]) OSH_TRY(load_one(cx, &w->host[weight], &g->weights[weight], ck));
+    const osh_tensor *h = w->host[weight];
+    if (w->device) {
+        OSH_TRY(osh_tensor_new_on(cx, &t, w->device, OSH_LIFE_LONG, h->dtype, h->ndim, h->shape));
+        OSH_TRY(osh_tensor_copy(cx, t, h));
+    } else {
+        t = w->host[weight], w->host[weight] = NULL; // give
+    }
+    osh_tensor_free(cx, w->w[weight]);
+    w->w[weight] = t, t = NULL; // give
+done:
+    osh_tensor_free(cx, t);
+    return rc;
+}
+
 size_t osh_weight_bytes(const osh_graph *g, const osh_checkpoint *ck, int weight)
 {
     const osh_st_entry *e = ck->tensors[g->weights[weight].tensor].e;
@@ -76,6 +97,7 @@ void osh_weights_release(osh_ctx *cx, osh_weights *w, const osh_graph *g, int fi
             int index = g->nodes[i].w[k];
             if (index < 0) continue;
             osh_tensor_free(cx, w->w[index]);
-            w->w[index] = NULL;
+            osh_tensor_free(cx, w->host[index]);
+            w->w[index] = w->host[index] = NULL;
         }
 }

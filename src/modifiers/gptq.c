@@ -11,6 +11,7 @@
  * share H, its ordering and U. Where H cannot be factored the damping grows tenfold, three times, then the weight is
  * rounded to nearest; the job says so. */
 #include "modifiers/modifier.h"
+#include "ops/cuda/cuda.h"
 #include "ops/gptq_solve.h"
 
 #include <math.h>
@@ -96,6 +97,7 @@ typedef struct factor { // of one input and one ordering
     int32_t *perm; // own: solving order -> column
     bool *dead;    // own: by column
     float *diag;   // own: of H in solving order, dead columns set, not damped
+    osh_device *device; // view: where H lies; NULL: host memory
     const float *u; // view: [I, I] in the place of H; NULL: could not be factored
     int n_damped;  // steps of the ladder above the first
     bool overflow; // the diagonal, damped once, is beyond f32
@@ -117,7 +119,8 @@ static int by_falling_diag(const void *a, const void *b)
     return x->i < y->i ? -1 : x->i > y->i;
 }
 
-static osh_status order_columns(osh_ctx *cx, factor *f, const float *h, bool actorder)
+/* diag [I] of H by column. */
+static osh_status order_columns(osh_ctx *cx, factor *f, const float *diag, bool actorder)
 {
     osh_status rc = OSH_OK;
     int64_t I = f->I;
@@ -126,8 +129,8 @@ static osh_status order_columns(osh_ctx *cx, factor *f, const float *h, bool act
     OSH_NEW(cx, f->dead, I);
     OSH_NEW(cx, r, I);
     for (int64_t i = 0; i < I; i++) {
-        r[i] = (ranked){h[i * I + i], (int32_t)i};
-        f->dead[i] = h[i * I + i] == 0;
+        r[i] = (ranked){diag[i], (int32_t)i};
+        f->dead[i] = diag[i] == 0;
     }
     if (actorder) qsort(r, (size_t)I, sizeof *r, by_falling_diag);
     for (int64_t i = 0; i < I; i++) f->perm[i] = r[i].i;
@@ -136,48 +139,80 @@ done:
     return rc;
 }
 
-/* In the place of h: H in solving order fills the square, the factorization works on the lower triangle, and where it
- * fails the upper one has what the next step of the ladder needs. */
-/* diag H += damp; false: beyond f32, of which a factorization would make zeros. */
-static bool damp_diag(float *h, const factor *f, float damp)
+/* ---- what is done to H, wherever it lies ---- */
+
+static osh_status read_diag(osh_ctx *cx, float *diag, const osh_tensor *h)
+{
+    int64_t I = h->shape[0];
+    if (h->device) return osh_gptq_diag_cuda(cx, diag, h);
+    for (int64_t i = 0; i < I; i++) diag[i] = ((const float *)h->data)[i * (I + 1)];
+    return OSH_OK;
+}
+
+static osh_status write_diag(osh_ctx *cx, osh_tensor *h, const float *diag)
+{
+    int64_t I = h->shape[0];
+    if (h->device) return osh_gptq_set_diag_cuda(cx, h, diag);
+    for (int64_t i = 0; i < I; i++) ((float *)h->data)[i * (I + 1)] = diag[i];
+    return OSH_OK;
+}
+
+static osh_status permute(osh_ctx *cx, osh_tensor *h, const int32_t *perm)
+{
+    return h->device ? osh_gptq_permute_cuda(cx, h, perm) : osh_gptq_permute(cx, h->data, h->shape[0], perm);
+}
+
+static osh_status restore(osh_ctx *cx, osh_tensor *h, const float *diag)
+{
+    return h->device ? osh_gptq_restore_cuda(cx, h, diag) : osh_gptq_restore(cx, h->data, h->shape[0], diag);
+}
+
+/* damped = diag H + damp; false: beyond f32, of which a factorization would make zeros. */
+static bool damp_diag(float *damped, const factor *f, float damp)
 {
     bool finite = true;
     for (int64_t i = 0; i < f->I; i++) {
-        h[i * f->I + i] = f->diag[i] + damp;
-        finite &= isfinite(h[i * f->I + i]) != 0;
+        damped[i] = f->diag[i] + damp;
+        finite &= isfinite(damped[i]) != 0;
     }
     return finite;
 }
 
-static osh_status make_factor(osh_ctx *cx, factor *f, float *h, bool actorder, double frac, float dead)
+/* In the place of h: H in solving order fills the square, the factorization works on the lower triangle, and where it
+ * fails the upper one has what the next step of the ladder needs. */
+static osh_status make_factor(osh_ctx *cx, factor *f, osh_tensor *h, bool actorder, double frac, float dead)
 {
     osh_status rc = OSH_OK;
     int64_t I = f->I;
     double mean = 0;
-    osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, h);
-    osh_op_args a = {.out = {&t}};
+    float *damped = NULL; // own: the diagonal: of H by column, then with the damping
+    osh_op_args a = {.out = {h}};
 
-    OSH_TRY(order_columns(cx, f, h, actorder));
-    for (int64_t i = 0; i < I; i++) mean += f->dead[i] ? dead : h[i * I + i];
+    OSH_NEW(cx, damped, I);
+    OSH_TRY(read_diag(cx, damped, h));
+    OSH_TRY(order_columns(cx, f, damped, actorder));
+    for (int64_t i = 0; i < I; i++) mean += f->dead[i] ? dead : damped[i];
     mean /= (double)I;
     OSH_NEW(cx, f->diag, I);
-    for (int64_t i = 0; i < I; i++) f->diag[i] = f->dead[f->perm[i]] ? dead : h[f->perm[i] * (I + 1)];
-    OSH_TRY(osh_gptq_permute(cx, h, I, f->perm));
+    for (int64_t i = 0; i < I; i++) f->diag[i] = f->dead[f->perm[i]] ? dead : damped[f->perm[i]];
+    OSH_TRY(permute(cx, h, f->perm));
     for (f->n_damped = 0; f->n_damped < 4; f->n_damped++) {
         static const double times[] = {1, 10, 100, 1000};
         float damp = (float)(mean * frac * times[f->n_damped]);
-        if (f->n_damped) OSH_TRY(osh_gptq_restore(cx, h, I, f->diag));
-        if (!damp_diag(h, f, damp)) {
+        if (f->n_damped) OSH_TRY(restore(cx, h, f->diag));
+        if (!damp_diag(damped, f, damp)) {
             f->overflow = f->n_damped == 0;
             break;
         }
+        OSH_TRY(write_diag(cx, h, damped));
         rc = osh_op_run(cx, osh_op_find("gptq_factor"), &a);
-        if (!rc) f->u = h;
+        if (!rc) f->u = h->data;
         if (rc != OSH_E_NUMERIC) goto done;
         rc = OSH_OK;
         osh_error_clear(cx);
     }
 done:
+    osh_free(cx, damped);
     return rc;
 }
 
@@ -231,7 +266,7 @@ static osh_status solve_job(osh_ctx *cx, const gptq *g, const factor *f, osh_lin
     OSH_TRY(fill(cx, &s, f, j, O, I));
     const osh_tensor *sc = j->params.scale;
     osh_gptq_solve_args a = {
-        .w = j->w,
+        .w = f->device ? j->device_w : j->w,
         .perm = f->perm,
         .dead = f->dead,
         .codes = j->codes,
@@ -251,7 +286,7 @@ static osh_status solve_job(osh_ctx *cx, const gptq *g, const factor *f, osh_lin
         .dq_dtype = sc->dtype,
         .loss = s.loss,
     };
-    OSH_TRY(osh_gptq_solve(cx, &a));
+    OSH_TRY(f->device ? osh_gptq_solve_cuda(cx, f->device, &a) : osh_gptq_solve(cx, &a));
     j->objective = 0;
     for (int64_t o = 0; o < O; o++) j->objective += 2 * s.loss[o];
 done:
@@ -307,8 +342,8 @@ static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linea
 {
     osh_status rc = OSH_OK;
     const gptq *g = m->args;
-    factor f = {.I = h->shape[0]}; // own
-    OSH_TRY(make_factor(cx, &f, h->data, ordered, g->dampening_frac, 0.5f * (float)n_samples));
+    factor f = {.I = h->shape[0], .device = h->device}; // own
+    OSH_TRY(make_factor(cx, &f, h, ordered, g->dampening_frac, 0.5f * (float)n_samples));
     for (int k = 0; k < n; k++)
         if (jobs[k].scheme->weights.present && is_ordered(&jobs[k]) == ordered)
             OSH_TRY(compress_job(cx, m, &f, &jobs[k]));
@@ -334,8 +369,8 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
     for (int k = 0; k < n; k++) jobs[k].objective = -1;
     count_orderings(count, jobs, n);
     if (count[0] && count[1]) {
-        OSH_TRY(osh_tensor_new(cx, &copy, OSH_F32, 2, h->shape));
-        memcpy(copy->data, h->data, osh_tensor_bytes(h));
+        OSH_TRY(osh_tensor_new_on(cx, &copy, h->device, OSH_LIFE_LONG, OSH_F32, 2, h->shape));
+        OSH_TRY(osh_tensor_copy(cx, copy, h));
     }
     if (count[0]) OSH_TRY(compress_ordered(cx, m, jobs, n, copy ? copy : h, n_samples, false));
     osh_tensor_free(cx, copy), copy = NULL;
@@ -347,28 +382,49 @@ done:
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads)
+static int64_t scale_columns(const osh_q_args *q, int64_t I)
+{
+    return q->strategy == OSH_Q_GROUP ? I / q->group_size
+           : q->strategy == OSH_Q_BLOCK ? (I + q->block[1] - 1) / q->block[1] : 1;
+}
+
+/* Of a device's arena. */
+static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n)
+{
+    int64_t I = n ? jobs[0].w->shape[1] : 0;
+    size_t peak = larger(osh_gptq_permute_cuda_bytes(I), osh_gptq_factor_cuda_scratch(I));
+    int count[2];
+    count_orderings(count, jobs, n);
+    for (int k = 0; k < n; k++) {
+        const osh_q_args *q = &jobs[k].scheme->weights;
+        int64_t O = jobs[k].w->shape[0];
+        if (q->present) peak = larger(peak, osh_gptq_solve_cuda_bytes(O, I, scale_columns(q, I), g->block_size));
+    }
+    return peak + (count[0] && count[1] ? osh_arena_gross((size_t)(I * I) * sizeof(float)) : 0);
+}
+
+static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device)
 {
     const gptq *g = m->args;
     int64_t I = n ? jobs[0].w->shape[1] : 0;
-    size_t ranks = osh_mem_gross((size_t)I * sizeof(ranked));
+    size_t ranks = osh_mem_gross((size_t)I * sizeof(ranked)), damped = osh_mem_gross((size_t)I * 4);
     size_t order = osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)I) + osh_mem_gross((size_t)I * 4);
-    size_t kept = order, peak = order + larger(ranks, osh_gptq_permute_bytes(I, n_threads));
+    size_t kept = order, peak = order + damped + larger(ranks, device ? 0 : osh_gptq_permute_bytes(I, n_threads));
     int count[2];
     count_orderings(count, jobs, n);
-    if (count[0] && count[1]) kept += osh_mem_gross((size_t)(I * I) * sizeof(float)), peak += kept;
+    if (count[0] && count[1] && !device) kept += osh_mem_gross((size_t)(I * I) * sizeof(float)), peak += kept;
     for (int k = 0; k < n; k++) {
         const osh_linear_job *j = &jobs[k];
         const osh_q_args *q = &j->scheme->weights;
         if (!q->present) continue;
         size_t params = osh_job_params_bytes(j); // one half would do for the scales in f32, with zero points all
-        int64_t cols = q->strategy == OSH_Q_GROUP ? I / q->group_size
-                       : q->strategy == OSH_Q_BLOCK ? (I + q->block[1] - 1) / q->block[1] : 1;
-        size_t run = params + osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)j->w->shape[0] * sizeof(double)) +
-                     osh_gptq_solve_bytes(j->w->shape[0], I, cols, g->block_size, n_threads);
+        int64_t O = j->w->shape[0];
+        size_t run = params + osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)O * sizeof(double));
+        if (!device) run += osh_gptq_solve_bytes(O, I, scale_columns(q, I), g->block_size, n_threads);
         kept += osh_job_result_bytes(j);
         peak = larger(peak, kept + larger(larger(params, run), osh_job_finish_bytes(j, n_threads)));
     }
+    if (device) *device = needs_of_device(g, jobs, n);
     return peak;
 }
 

@@ -117,6 +117,7 @@ osh_status osh_job_finish(osh_ctx *cx, osh_linear_job *j, bool store)
     OSH_TRY(osh_parallel_for(cx, (O + FINISH_ROWS - 1) / FINISH_ROWS, finish_chunk, &f));
     for (int64_t o = 0; o < O; o++) err += f.sum[2 * o], ref += f.sum[2 * o + 1];
     j->nmse = ref > 0 ? err / ref : 0;
+    if (store && j->device_w) OSH_TRY(osh_tensor_copy(cx, j->device_w, j->w));
 done:
     osh_free(cx, f.decoded);
     osh_free(cx, f.wide);

@@ -6,6 +6,7 @@
 #define OSH_MODIFIER_H
 #include "base/field.h"
 #include "quant/arith.h"
+#include "tensor/device.h"
 #include "text/match.h"
 #include "text/yaml.h"
 
@@ -17,7 +18,8 @@ enum { // statistics of a value, bit set
 typedef struct osh_linear_job { // one Linear to be quantized
     const char *name;           // view: module name
     const osh_q_scheme *scheme; // view
-    osh_tensor *w;              // view: [O, I] in its stored dtype
+    osh_tensor *w;              // view: [O, I] in its stored dtype, host memory
+    osh_tensor *device_w;       // view: the same on the device where h lies; NULL: h is in host memory, or NULL
     bool keep_w;                // w stays as it is, also where the modifier propagates
     void *codes;                // own: out, [O, I] bytes
     osh_qparams params;         // own: out
@@ -52,13 +54,13 @@ struct osh_modifier_type {
     osh_status (*resolve)(osh_ctx *cx, osh_modifier *m); // after the last key; may be NULL
     unsigned (*wants)(const osh_modifier *m, const osh_q_scheme *s);
     /* jobs share one input; h is its Hessian (lower triangle of X^T X over n_samples samples, may
-     * be destroyed) or NULL. */
+     * be destroyed; on a device, or in host memory) or NULL. */
     osh_status (*compress)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
                            int64_t n_samples);
     bool propagates; // compress leaves the dequantized weight in w (but for keep_w): later subgraphs see its error
     /* Bytes (gross, an upper bound) that compress takes at most beside w and h, what it leaves in jobs included. Of a
-     * job scheme and w's shape and dtype are read. */
-    size_t (*needs)(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads);
+     * job scheme and w's shape and dtype are read. device: NULL, or h lies on one: those of its arena. */
+    size_t (*needs)(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device);
 };
 const osh_modifier_type *osh_modifier_find(const char *name); // NULL: unknown
 size_t osh_modifier_count(void);
@@ -67,7 +69,8 @@ const osh_modifier_type *osh_modifier_at(size_t i);
 /* Scheme of a module under m: index, or -1 (no target matches, or ignored). */
 osh_status osh_modifier_match(osh_ctx *cx, int *scheme, osh_modifier *m, const char *name, const char *cls);
 void osh_modifier_deinit(osh_ctx *cx, osh_modifier *m);
-/* nmse = |w - decode(codes)|^2 / |w|^2; with store, w becomes decode(codes). Row by row: no second weight is held. */
+/* nmse = |w - decode(codes)|^2 / |w|^2; with store, w and device_w become decode(codes). Row by row: no second weight
+ * is held. */
 osh_status osh_job_finish(osh_ctx *cx, osh_linear_job *j, bool store);
 size_t osh_job_finish_bytes(const osh_linear_job *j, int n_threads); // scratch
 size_t osh_job_result_bytes(const osh_linear_job *j);                // codes and params

@@ -32,10 +32,11 @@ done:
     return rc;
 }
 
-static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads)
+static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device)
 {
     size_t kept = 0, peak = 0;
     (void)m;
+    if (device) *device = 0;
     for (int k = 0; k < n; k++) {
         if (!jobs[k].scheme->weights.present) continue;
         size_t params = osh_job_params_bytes(&jobs[k]), finish = osh_job_finish_bytes(&jobs[k], n_threads);

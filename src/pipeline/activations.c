@@ -17,6 +17,7 @@ typedef struct head { // of a slot
 typedef struct slot { // of a value
     bool live;
     void **blocks;   // own [samples]; memory
+    osh_tensor **rows; // own [samples]; on a device: of the batch that begins with that sample
     osh_file *file;  // own; disk
 } slot;
 
@@ -24,11 +25,14 @@ struct osh_acts {
     const osh_graph *g;    // view
     const osh_dataset *d;  // view
     osh_tier tier;
+    osh_device *device;    // view; NULL: batches lie in host memory
     bool zstd;
     char *dir;             // own
     slot *slots;           // own [values]
     void *frame;           // own: [frame_room], for zstd
     size_t frame_room;
+    void *stage;           // own: a sample on its way between a device and the disk
+    size_t stage_room;
 };
 
 static size_t row_bytes(const osh_graph *g, int value)
@@ -51,13 +55,23 @@ int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, 
     return n + (int64_t)osh_mem_gross((size_t)d->n * sizeof(void *));
 }
 
-int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d)
+static size_t largest_sample(const osh_graph *g, const osh_dataset *d)
 {
     int64_t most = 0;
     size_t widest = 0;
     for (int64_t s = 0; s < d->n; s++) most = tokens(d, s) > most ? tokens(d, s) : most;
     for (int v = 0; v < g->n_values; v++) widest = row_bytes(g, v) > widest ? row_bytes(g, v) : widest;
-    return (int64_t)osh_mem_gross(ZSTD_compressBound((size_t)most * widest));
+    return (size_t)most * widest;
+}
+
+int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d)
+{
+    return (int64_t)osh_mem_gross(ZSTD_compressBound(largest_sample(g, d)));
+}
+
+int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d)
+{
+    return (int64_t)osh_mem_gross(largest_sample(g, d));
 }
 
 osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d, osh_tier tier,
@@ -78,6 +92,8 @@ done:
     return rc;
 }
 
+void osh_acts_use(osh_acts *a, osh_device *d) { a->device = d; }
+
 void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files)
 {
     if (!a) return;
@@ -88,6 +104,7 @@ void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files)
     if (a->dir && !keep_files) rmdir(a->dir); // a folder with something else in it stays
     osh_free(cx, a->slots);
     osh_free(cx, a->frame);
+    osh_free(cx, a->stage);
     osh_free(cx, a->dir);
     osh_free(cx, a);
 }
@@ -110,6 +127,30 @@ static osh_status want_frame(osh_ctx *cx, osh_acts *a, size_t n_bytes)
     return OSH_OK;
 }
 
+static osh_status want_stage(osh_ctx *cx, osh_acts *a, size_t n_bytes)
+{
+    if (n_bytes <= a->stage_room) return OSH_OK;
+    osh_free(cx, a->stage);
+    a->stage_room = 0;
+    if (!(a->stage = osh_alloc(cx, n_bytes))) return OSH_E_NOMEM;
+    a->stage_room = n_bytes;
+    return OSH_OK;
+}
+
+/* Of the blocks of values. */
+static osh_mem_class class_of(const osh_acts *a)
+{
+    return a->tier == OSH_TIER_DEVICE && !a->device ? OSH_MEM_DEVICE : OSH_MEM_HOST;
+}
+
+static osh_status want_block(osh_ctx *cx, osh_acts *a, void **block, size_t n)
+{
+    osh_mem_class old = osh_mem_use(cx, class_of(a));
+    if (!*block) *block = osh_alloc(cx, n);
+    osh_mem_use(cx, old);
+    return *block ? OSH_OK : OSH_E_NOMEM;
+}
+
 static osh_status put(osh_ctx *cx, osh_acts *a, int value, int64_t sample, const void *from, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -125,10 +166,7 @@ static osh_status put(osh_ctx *cx, osh_acts *a, int value, int64_t sample, const
         OSH_TRY(osh_file_pwrite(cx, s->file, from, h.n_bytes, slot_at(a, value, sample) + (int64_t)sizeof h));
         OSH_TRY(osh_file_pwrite(cx, s->file, &h, sizeof h, slot_at(a, value, sample)));
     } else {
-        osh_mem_class old = osh_mem_use(cx, a->tier == OSH_TIER_DEVICE ? OSH_MEM_DEVICE : OSH_MEM_HOST);
-        if (!s->blocks[sample]) s->blocks[sample] = osh_alloc(cx, n);
-        osh_mem_use(cx, old);
-        if (!s->blocks[sample]) return OSH_E_NOMEM;
+        OSH_TRY(want_block(cx, a, &s->blocks[sample], n));
         memcpy(s->blocks[sample], from, n);
     }
 done:
@@ -179,10 +217,11 @@ static osh_status begin(osh_ctx *cx, osh_acts *a, int value)
         if (!(path = path_of(cx, a, value))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
         OSH_TRY(osh_file_create(cx, &s->file, path));
     } else {
-        osh_mem_class old = osh_mem_use(cx, a->tier == OSH_TIER_DEVICE ? OSH_MEM_DEVICE : OSH_MEM_HOST);
-        s->blocks = osh_calloc(cx, (size_t)a->d->n, sizeof *s->blocks);
+        osh_mem_class old = osh_mem_use(cx, class_of(a));
+        if (a->tier == OSH_TIER_DEVICE && a->device) s->rows = osh_calloc(cx, (size_t)a->d->n, sizeof *s->rows);
+        else s->blocks = osh_calloc(cx, (size_t)a->d->n, sizeof *s->blocks);
         osh_mem_use(cx, old);
-        if (!s->blocks) return OSH_E_NOMEM;
+        if (!s->blocks && !s->rows) return OSH_E_NOMEM;
     }
     s->live = true;
 done:
@@ -190,34 +229,88 @@ done:
     return rc;
 }
 
+/* The batch that begins with sample `first`, inside the device. */
+static osh_status store_rows(osh_ctx *cx, osh_acts *a, int value, int64_t first, const osh_tensor *t)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor **rows = &a->slots[value].rows[first];
+    if (!*rows) OSH_TRY(osh_tensor_new_on(cx, rows, a->device, OSH_LIFE_LONG, t->dtype, t->ndim, t->shape));
+    OSH_TRY(osh_tensor_copy(cx, *rows, t));
+done:
+    return rc;
+}
+
+/* n bytes from byte `at` of a tensor on a device: to the sample's block, or to its place on the disk. */
+static osh_status put_from_device(osh_ctx *cx, osh_acts *a, int value, int64_t sample, const osh_tensor *t, size_t at,
+                                  size_t n)
+{
+    osh_status rc = OSH_OK;
+    if (a->tier == OSH_TIER_DISK) {
+        OSH_TRY(want_stage(cx, a, n));
+        OSH_TRY(osh_tensor_get(cx, a->stage, t, at, n));
+        OSH_TRY(put(cx, a, value, sample, a->stage, n));
+        goto done;
+    }
+    OSH_TRY(want_block(cx, a, &a->slots[value].blocks[sample], n));
+    OSH_TRY(osh_tensor_get(cx, a->slots[value].blocks[sample], t, at, n));
+done:
+    return rc;
+}
+
 osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, const osh_tensor *t)
 {
     osh_status rc = OSH_OK;
-    const char *from = t->data;
+    size_t at = 0;
     if (!a->slots[value].live) OSH_TRY(begin(cx, a, value));
+    if (a->slots[value].rows) {
+        OSH_TRY(store_rows(cx, a, value, first, t));
+        goto done;
+    }
     for (int64_t s = first; s < first + n; s++) {
         size_t bytes = (size_t)tokens(a->d, s) * row_bytes(a->g, value);
-        OSH_TRY(put(cx, a, value, s, from, bytes));
-        from += bytes;
+        if (t->device) OSH_TRY(put_from_device(cx, a, value, s, t, at, bytes));
+        else OSH_TRY(put(cx, a, value, s, (const char *)t->data + at, bytes));
+        at += bytes;
     }
 done:
     if (rc) osh_note(cx, "storing value %s", a->g->values[value].name);
     return rc;
 }
 
+static osh_status get_to_device(osh_ctx *cx, osh_acts *a, int value, int64_t sample, osh_tensor *t, size_t at, size_t n)
+{
+    osh_status rc = OSH_OK;
+    const void *from = a->tier == OSH_TIER_HOST ? a->slots[value].blocks[sample] : NULL;
+    if (!from) { // or there is none: get says so
+        OSH_TRY(want_stage(cx, a, n));
+        OSH_TRY(get(cx, a, value, sample, a->stage, n));
+        from = a->stage;
+    }
+    OSH_TRY(osh_tensor_put(cx, t, at, from, n));
+done:
+    return rc;
+}
+
 osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, osh_tensor *t)
 {
     osh_status rc = OSH_OK;
-    char *to = t->data;
-    if (!a->slots[value].live)
-        OSH_FAIL(cx, OSH_E_INTERNAL, "value %s is wanted and not stored", a->g->values[value].name);
+    size_t at = 0;
+    const char *name = a->g->values[value].name;
+    if (!a->slots[value].live) OSH_FAIL(cx, OSH_E_INTERNAL, "value %s is wanted and not stored", name);
+    if (a->slots[value].rows) {
+        const osh_tensor *rows = a->slots[value].rows[first];
+        if (!rows) OSH_FAIL(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)first, name);
+        OSH_TRY(osh_tensor_copy(cx, t, rows));
+        goto done;
+    }
     for (int64_t s = first; s < first + n; s++) {
         size_t bytes = (size_t)tokens(a->d, s) * row_bytes(a->g, value);
-        OSH_TRY(get(cx, a, value, s, to, bytes));
-        to += bytes;
+        if (t->device) OSH_TRY(get_to_device(cx, a, value, s, t, at, bytes));
+        else OSH_TRY(get(cx, a, value, s, (char *)t->data + at, bytes));
+        at += bytes;
     }
 done:
-    if (rc) osh_note(cx, "loading value %s", a->g->values[value].name);
+    if (rc) osh_note(cx, "loading value %s", name);
     return rc;
 }
 
@@ -227,6 +320,10 @@ void osh_acts_forget(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t
     for (int64_t k = first; s->blocks && k < first + n; k++) {
         osh_free(cx, s->blocks[k]);
         s->blocks[k] = NULL;
+    }
+    for (int64_t k = first; s->rows && k < first + n; k++) {
+        osh_tensor_free(cx, s->rows[k]);
+        s->rows[k] = NULL;
     }
 }
 
@@ -238,6 +335,7 @@ void osh_acts_drop(osh_ctx *cx, osh_acts *a, int value)
     if (!s->live && !s->file) return;
     osh_acts_forget(cx, a, value, 0, a->d->n);
     osh_free(cx, s->blocks);
+    osh_free(cx, s->rows);
     if (s->file) unlink(osh_file_path(s->file));
     osh_file_close(cx, s->file);
     *s = (slot){0};

@@ -1,7 +1,8 @@
 /* activations.h - values between subgraphs, sample by sample, bit for bit in the compute dtype. How samples are batched
  * leaves no trace here.
  *
- * Memory: a block for each sample. Disk: a file for each value, a slot of fixed place for each sample,
+ * Memory: a block for each sample; on a device one for each batch, which must have the same samples each time. Disk: a
+ * file for each value, a slot of fixed place for each sample,
  *
  *   | bytes kept 8 | XXH3 of them 8 | data, as it is or as a zstd frame ... | hole where it is shorter |
  *
@@ -9,11 +10,14 @@
 #ifndef OSH_ACTIVATIONS_H
 #define OSH_ACTIVATIONS_H
 #include "pipeline/plan.h"
+#include "tensor/device.h"
 
 typedef struct osh_acts osh_acts;
 /* dir: of the disk tier, made here; files that lie there stay until their value is stored. zstd: disk only. */
 osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d, osh_tier tier,
                         const char *dir, bool zstd);
+/* Before the first value: the tier device is that one's memory, and batches lie there. */
+void osh_acts_use(osh_acts *a, osh_device *d);
 void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files);
 /* Rows of samples [first, first + n) of a value: t is [their tokens, width] in the compute dtype. */
 osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, const osh_tensor *t);
@@ -25,6 +29,7 @@ osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value); // disk: what was
 /* Takes up the file of an earlier run; *found false: there is none that is complete. Every slot is checked. */
 osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, bool *found);
 int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d); // room to compress one sample of any value
+int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d); // room for one sample of any value
 /* What a value takes in that tier: gross, or of its file without compression. */
 int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value);
 #endif

@@ -118,6 +118,7 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
     OSH_TRY(osh_run_watch(cx, &r, opt));
     OSH_TRY(plan(cx, &p, opt));
     r.plan = p;
+    OSH_TRY(osh_plan_open_device(cx, p));
     osh_memory_enforce(cx, p);
     r.progress.budget_bytes = opt->host_memory;
     OSH_NEW(cx, r.results, p->n_linears);

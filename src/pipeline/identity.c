@@ -200,11 +200,17 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
     if (p->pipeline != OSH_PIPELINE_DATAFREE) {
         OSH_TRY(add_templates(cx, id, p));
         OSH_TRY(add_calibration(cx, id, p));
-        OSH_TRY(osh_isa_describe(cx, &isa)); // without products the bytes are the same on all
-        FIELD("isa", "%s", isa);
+        if (!p->device) { // without products the bytes are the same on all
+            OSH_TRY(osh_isa_describe(cx, &isa));
+            FIELD("isa", "%s", isa);
+        }
     }
     OSH_TRY(add_output(cx, id, p));
-    FIELD("back_end", "cpu");
+    FIELD("back_end", "%s", p->device ? p->device->type->name : "cpu");
+    if (p->device) {
+        FIELD("device", "%s", p->device->text);
+        FIELD("batches", "of %d tokens and more", OSH_DEVICE_BATCH_TOKENS);
+    }
     *out = id, id = NULL; // give
 done:
     osh_free(cx, isa);

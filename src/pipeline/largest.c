@@ -115,6 +115,7 @@ osh_status osh_try_largest(osh_ctx *cx, const osh_options *opt, osh_sink sink, v
     OSH_TRY(osh_plan_new(cx, &p, &trial));
     r.plan = p;
     OSH_TRY(osh_plan_largest(cx, &l, p));
+    OSH_TRY(osh_plan_open_device(cx, p));
     osh_memory_enforce(cx, p);
     r.progress.budget_bytes = opt->host_memory;
     OSH_NEW(cx, r.results, p->n_linears);

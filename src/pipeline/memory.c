@@ -1,7 +1,5 @@
-/* memory.c - counts the bytes of every step of a run before it is made, and chooses how it fits.
- *
- *   device = loaded weights + open Hessians + batch (values, scratch) or solver
- *   host   = base + device + resting values (tiers device and host) + packing buffers + prefetched weights
+/* memory.c - chooses how a run fits into its budgets, before it is made.
+ * simulate.c counts.
  *
  * In this order, until the budgets hold: prefetch goes, values rest in a colder tier, a subgraph's Hessians are shared
  * out over several observe passes, its groups of Linears are loaded one at a time. */
@@ -12,8 +10,7 @@
 
 #include "base/file.h"
 #include "base/profile.h"
-#include "pipeline/activations.h"
-#include "pipeline/stats.h"
+#include "ops/cuda/cuda.h"
 
 enum { READERS = 2 }; // the run and the one that reads ahead: a block each where they read past the page cache
 enum { COPY_BYTES = 2 << 20, COPIES = 3 }; // chunks of the emitter, also when it reads the output again
@@ -34,312 +31,11 @@ const char *osh_tier_name(osh_tier t)
     return names[t];
 }
 
-typedef struct sim {
-    const osh_plan *p;
-    osh_tier tier;
-    osh_visit *to;  // view: where the peaks of the present visit go
-    int n_threads;
-    int64_t batch_tokens; // of the largest batch
-    int64_t lists;  // device: what statistics and a solve keep for each Linear and value
-    int64_t frame;  // host: a sample of the widest value, compressed
-    bool *loaded, *open, *stored; // own: weights, Hessians by value, values
-    size_t *hook;   // own: [values] bytes that statistics take while they are fed
-    bool *ever;     // own: weights that some visit loads
-    int64_t weights, stats, values, solver, host; // live bytes; host: beside device and values
-    bool began;     // the visit has loaded
-} sim;
-
-static osh_status sim_init(osh_ctx *cx, sim *s, const osh_plan *p)
-{
-    osh_status rc = OSH_OK;
-    const osh_graph *g = p->graph;
-    int64_t size = p->opt->batch_size > 0 ? p->opt->batch_size : 1;
-    *s = (sim){.p = p, .n_threads = osh_threads(cx)};
-    OSH_NEW(cx, s->loaded, g->n_weights);
-    OSH_NEW(cx, s->ever, g->n_weights);
-    OSH_NEW(cx, s->open, g->n_values);
-    OSH_NEW(cx, s->stored, g->n_values);
-    OSH_NEW(cx, s->hook, g->n_values);
-    for (int64_t b = 0; b < p->data.n; b += size) {
-        int64_t end = b + size < p->data.n ? b + size : p->data.n, n = p->data.offsets[end] - p->data.offsets[b];
-        if (n > s->batch_tokens) s->batch_tokens = n;
-    }
-    size_t nl = (size_t)p->n_linears, nv = (size_t)g->n_values;
-    s->lists = (int64_t)(osh_mem_gross(nl * sizeof(osh_linear_job)) + osh_mem_gross(nl * sizeof(int)) +
-                         osh_mem_gross(nl * sizeof(osh_act_observer)) + osh_mem_gross(nv * sizeof(bool)) +
-                         osh_mem_gross(nv * sizeof(void *)) + 8 * osh_mem_gross(256));
-    if (p->opt->scratch_compression && !strcmp(p->opt->scratch_compression, "zstd"))
-        s->frame = osh_acts_frame_bytes(g, &p->data);
-done:
-    return rc;
-}
-
-static void sim_deinit(osh_ctx *cx, sim *s)
-{
-    osh_free(cx, s->loaded);
-    osh_free(cx, s->ever);
-    osh_free(cx, s->open);
-    osh_free(cx, s->stored);
-    osh_free(cx, s->hook);
-}
+enum { CARD_RESERVE = 512 << 20 }; // of a card: code, libraries' handles, their workspaces
 
 static void raise_to(int64_t *peak, int64_t now)
 {
     if (now > *peak) *peak = now;
-}
-
-/* device, host: what is there beside weights, Hessians and resting values. */
-static void note(sim *s, int64_t device, int64_t host, int64_t values)
-{
-    bool disk = s->tier == OSH_TIER_DISK;
-    int64_t dev = s->lists + s->weights + s->stats + device + (s->tier == OSH_TIER_DEVICE ? values : 0);
-    raise_to(&s->to->weight_bytes, s->weights);
-    raise_to(&s->to->stats_bytes, s->stats);
-    raise_to(&s->to->live_bytes, values);
-    raise_to(&s->to->device_peak, dev);
-    raise_to(&s->to->host_peak, dev + host + (s->tier == OSH_TIER_HOST ? values : 0));
-    if (disk) raise_to(&s->to->host_peak, dev + host + s->frame);
-    if (disk) raise_to(&s->to->scratch_peak, values);
-}
-
-static int64_t value_rest(const sim *s, int v)
-{
-    return v == s->p->graph->input_ids ? 0 : osh_acts_bytes(s->p->graph, &s->p->data, s->tier, v);
-}
-
-static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
-{
-    sim *s = user;
-    (void)cx;
-    for (int i = 0; i < s->p->n_linears; i++) {
-        const osh_linear *l = &s->p->linears[i];
-        bool mine = l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs;
-        if (!mine || !l->wants || !values[l->input] || !(l->wants & OSH_STAT_HESSIAN) || s->open[l->input]) continue;
-        int64_t width[OSH_OP_MAX_IN] = {l->I};
-        s->open[l->input] = true;
-        s->stats += osh_stats_hessian_bytes(l->I);
-        s->hook[l->input] = osh_op_find("hessian_accum")->scratch(NULL, width, 0, s->batch_tokens, s->n_threads);
-    }
-    note(s, 0, 0, s->values);
-    return OSH_OK;
-}
-
-static void sim_load_one(sim *s, int w)
-{
-    if (w < 0 || s->loaded[w]) return;
-    const osh_st_entry *e = s->p->ck->tensors[s->p->graph->weights[w].tensor].e;
-    int64_t n = (int64_t)osh_weight_bytes(s->p->graph, s->p->ck, w);
-    s->loaded[w] = s->ever[w] = true;
-    s->weights += n;
-    if (!s->began) s->to->first_load += n;
-    s->to->read_bytes += e->end - e->begin;
-}
-
-static osh_status sim_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st, const bool *values)
-{
-    sim *s = user;
-    const osh_graph *g = s->p->graph;
-    (void)cx;
-    for (int i = st->first; i < st->first + st->n; i++)
-        for (int k = 0; st->run[i - st->first] && k < g->nodes[i].op->n_weights; k++) sim_load_one(s, g->nodes[i].w[k]);
-    for (int i = 0; values && i < s->p->n_linears; i++) {
-        const osh_linear *l = &s->p->linears[i];
-        bool mine = l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs;
-        if (mine && l->wants && values[l->input]) sim_load_one(s, l->weight);
-    }
-    s->began = true;
-    note(s, 0, 0, s->values);
-    return OSH_OK;
-}
-
-static osh_status sim_pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st)
-{
-    sim *s = user;
-    const osh_graph *g = s->p->graph;
-    size_t left = 0;
-    int64_t out = 0, taken = 0, n = s->p->data.n > 0 ? s->p->data.n : 1;
-    int64_t size = s->p->opt->batch_size > 0 ? s->p->opt->batch_size : 1;
-    (void)cx, (void)r;
-    int64_t ids = (int64_t)osh_mem_gross((size_t)s->batch_tokens * sizeof(int32_t));
-    const size_t *hook = st->observe ? s->hook : NULL;
-    int64_t exec = ids + (int64_t)osh_exec_peak(g, st->first, st->n, st->run, st->in, st->out, hook, s->batch_tokens,
-                                                s->n_threads, &left);
-    for (int v = 0; v < g->n_values; v++) {
-        if (st->out[v] && !s->stored[v]) out += value_rest(s, v), s->stored[v] = true;
-        if (st->consume[v] && s->stored[v] && s->tier != OSH_TIER_DISK) taken += value_rest(s, v), s->stored[v] = false;
-    }
-    /* Rows come and go batch by batch: the first batch sees nothing of the new ones, the last all but its own. */
-    int64_t share = size < n ? size : n, new = (out + n - 1) / n * share, old = (taken + n - 1) / n * share;
-    int64_t early = s->values, late = s->values + out - taken - new + old;
-    note(s, exec, 0, early > late ? early : late);
-    note(s, (int64_t)left, 0, (early > late ? early : late) + new);
-    s->values += out - taken;
-    note(s, 0, 0, s->values);
-    return OSH_OK;
-}
-
-/* Bytes of the buffers that a Linear is packed into. */
-static int64_t pack_bytes(const osh_plan *p, const osh_linear *l)
-{
-    int64_t n = 0;
-    for (int k = 0; k < l->n_out; k++) {
-        const osh_st_entry *e = &p->out[l->first_out + k];
-        n += (int64_t)osh_mem_gross((size_t)(e->end - e->begin));
-    }
-    return n;
-}
-
-static size_t compress_bytes(const osh_plan *p, const osh_linear_job *jobs, int n, int modifier, int n_threads)
-{
-    const osh_modifier *m = &p->recipe->modifiers[modifier];
-    return m->type->needs(m, jobs, n, n_threads);
-}
-
-typedef struct group { // of Linears that are solved in one call
-    osh_linear_job *jobs; // own [linears]
-    osh_tensor *w;        // own [linears]; shapes only
-    bool *done;           // own [linears]
-} group;
-
-static osh_status group_init(osh_ctx *cx, group *g, const osh_plan *p)
-{
-    osh_status rc = OSH_OK;
-    *g = (group){0};
-    OSH_NEW(cx, g->jobs, p->n_linears);
-    OSH_NEW(cx, g->w, p->n_linears);
-    OSH_NEW(cx, g->done, p->n_linears);
-done:
-    return rc;
-}
-
-static void group_deinit(osh_ctx *cx, group *g)
-{
-    osh_free(cx, g->jobs);
-    osh_free(cx, g->w);
-    osh_free(cx, g->done);
-}
-
-static void group_add(group *g, int *n, const osh_linear *l)
-{
-    g->w[*n] = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
-    g->jobs[*n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = &g->w[*n]};
-    (*n)++;
-}
-
-/* As osh_run_solve: Linears with one input and one modifier in one call, packed behind each other. */
-static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool keep)
-{
-    osh_status rc = OSH_OK;
-    sim *s = user;
-    const osh_plan *p = s->p;
-    group g; // own
-    (void)keep;
-    OSH_TRY(group_init(cx, &g, p));
-    for (int i = 0; i < p->n_linears; i++) {
-        const osh_linear *lead = &p->linears[i];
-        int n = 0, others = 0;
-        int64_t pack = 0, kept = 0;
-        bool mine = lead->subgraph >= r->first_subgraph && lead->subgraph < r->first_subgraph + r->n_subgraphs;
-        if (!mine || !lead->wants || !values[lead->input] || g.done[i]) continue;
-        for (int k = i; k < p->n_linears; k++) {
-            const osh_linear *l = &p->linears[k];
-            if (l->subgraph < r->first_subgraph || l->subgraph >= r->first_subgraph + r->n_subgraphs) continue;
-            if (l->input != lead->input || g.done[k]) continue;
-            others += l->modifier != lead->modifier;
-            if (l->modifier != lead->modifier) continue;
-            g.done[k] = true;
-            group_add(&g, &n, l);
-            raise_to(&pack, pack_bytes(p, l));
-        }
-        bool hessian = s->open[lead->input];
-        int64_t h = hessian ? osh_stats_hessian_bytes(lead->I) : 0;
-        int64_t work = (int64_t)compress_bytes(p, g.jobs, n, lead->modifier, s->n_threads);
-        note(s, work + (others ? h : 0), 0, s->values);
-        for (int k = 0; k < n; k++) kept += (int64_t)osh_job_result_bytes(&g.jobs[k]);
-        if (!others && hessian) s->stats -= h, s->open[lead->input] = false, s->hook[lead->input] = 0;
-        note(s, kept, pack, s->values);
-    }
-done:
-    group_deinit(cx, &g);
-    return rc;
-}
-
-/* Reading a solved weight back: its packed tensors and its codes. */
-static osh_status sim_reload(osh_ctx *cx, void *user, const osh_range *r, int first, int n)
-{
-    sim *s = user;
-    const osh_visit *v = s->to;
-    (void)cx;
-    for (int i = 0; i < s->p->n_linears; i++) {
-        const osh_linear *l = &s->p->linears[i];
-        bool mine = l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs;
-        if (!mine || !l->wants || l->node < first || l->node >= first + n) continue;
-        if (!v->segments && !v->round_bytes) continue; // memory has it
-        note(s, 0, pack_bytes(s->p, l) + (int64_t)osh_mem_gross((size_t)(l->O * l->I)), s->values);
-    }
-    return OSH_OK;
-}
-
-static osh_status sim_release(osh_ctx *cx, void *user, int first, int n)
-{
-    sim *s = user;
-    const osh_graph *g = s->p->graph;
-    (void)cx;
-    for (int i = first; i < first + n; i++)
-        for (int k = 0; k < g->nodes[i].op->n_weights; k++) {
-            int w = g->nodes[i].w[k];
-            if (w < 0 || !s->loaded[w]) continue;
-            s->loaded[w] = false;
-            s->weights -= (int64_t)osh_weight_bytes(g, s->p->ck, w);
-        }
-    return OSH_OK;
-}
-
-static osh_status sim_drop(osh_ctx *cx, void *user, const bool *keep)
-{
-    sim *s = user;
-    (void)cx;
-    for (int v = 0; v < s->p->graph->n_values; v++) {
-        if (!s->stored[v] || keep[v]) continue;
-        s->stored[v] = false;
-        s->values -= value_rest(s, v);
-    }
-    return OSH_OK;
-}
-
-static void drop_dead(sim *s, const osh_range *r)
-{
-    for (int v = 0; v < s->p->graph->n_values; v++) {
-        bool after = false;
-        for (int i = 0; i < r->n_live_out; i++) after |= r->live_out[i] == v;
-        if (!s->stored[v] || after) continue;
-        s->stored[v] = false;
-        s->values -= value_rest(s, v);
-    }
-}
-
-/* All visits, as p->memory.visits and the tier say; fills in their figures. */
-static osh_status simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever)
-{
-    osh_status rc = OSH_OK;
-    osh_memory *m = &p->memory;
-    sim s; // own
-    osh_visitor v = {.open = sim_open, .load = sim_load, .pass = sim_pass, .solve = sim_solve, .reload = sim_reload,
-                     .release = sim_release, .drop = sim_drop, .user = &s};
-    OSH_TRY(sim_init(cx, &s, p));
-    s.tier = tier;
-    for (int i = 0; i < m->n_visits; i++) {
-        osh_visit old = m->visits[i];
-        osh_range r = osh_range_at(p, i);
-        m->visits[i] = (osh_visit){.segments = old.segments, .round_bytes = old.round_bytes, .n_rounds = old.n_rounds};
-        s.to = &m->visits[i], s.began = false;
-        OSH_TRY(osh_visit_walk(cx, p, i, &v));
-        drop_dead(&s, &r);
-    }
-    if (ever) memcpy(ever, s.ever, (size_t)p->graph->n_weights * sizeof *ever);
-done:
-    sim_deinit(cx, &s);
-    return rc;
 }
 
 /* ---- what runs outside of visits ---- */
@@ -357,10 +53,10 @@ static void round_peaks(const osh_plan *p, int threads, bool ahead, int64_t *dev
         osh_tensor w = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
         osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &w};
         int64_t weight = (int64_t)osh_mem_gross((size_t)(e->end - e->begin)) + (int64_t)osh_mem_gross(sizeof w);
-        now = weight + (int64_t)compress_bytes(p, &job, 1, l->modifier, threads);
+        now = weight + osh_memory_compress_bytes(p, &job, 1, l->modifier, threads, NULL);
         if (ahead) raise_to(device, before + weight), raise_to(host, before + weight + was);
         raise_to(device, now);
-        was = written, written = (int64_t)osh_job_result_bytes(&job) + pack_bytes(p, l);
+        was = written, written = (int64_t)osh_job_result_bytes(&job) + osh_memory_pack_bytes(p, l);
         raise_to(host, now + (ahead ? was : 0));
         raise_to(host, written);
         before = now;
@@ -398,6 +94,7 @@ static osh_status rest(osh_ctx *cx, osh_plan *p, const bool *ever, const osh_bud
     osh_budget more = *least;
     round_peaks(p, threads, false, &least->device, &least->host);
     round_peaks(p, threads, true, &more.device, &more.host);
+    if (p->on_device) least->device = more.device = 0; // without data: on the host in any case
     m->read_ahead = p->opt->prefetch && (!b->host_given || more.host <= b->host) &&
                     (!b->device_given || more.device <= b->device);
     m->host_peak = m->read_ahead ? more.host : least->host;
@@ -462,7 +159,7 @@ static osh_status choose_phases(osh_ctx *cx, osh_plan *p, const osh_budget *b)
     for (int rounds = 2; rounds <= MOST_ROUNDS + 1 && !all_fit(m, b); rounds++) {
         for (int i = 0; i < m->n_visits; i++)
             if (!fits(&m->visits[i], b, 0)) take_phases(p, i, rounds);
-        OSH_TRY(simulate(cx, p, m->tier, NULL));
+        OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
     }
 done:
     return rc;
@@ -502,7 +199,7 @@ osh_status osh_memory_least(osh_ctx *cx, osh_plan *p)
     OSH_NEW(cx, least, m->n_visits);
     for (int rounds = 1; rounds <= MOST_ROUNDS + 1; rounds += rounds == 1 ? MOST_ROUNDS - 1 : 1) {
         for (int i = 0; i < m->n_visits; i++) take_phases(p, i, rounds);
-        OSH_TRY(simulate(cx, p, coldest, NULL));
+        OSH_TRY(osh_memory_simulate(cx, p, coldest, NULL));
         for (int i = 0; i < m->n_visits; i++) {
             const osh_visit *v = &m->visits[i];
             least[i].device_peak = rounds == 1 ? v->device_peak : lower(v->device_peak, least[i].device_peak);
@@ -520,6 +217,23 @@ done:
     return rc;
 }
 
+/* Visits during which the next one's weights have room on the card, too. */
+static osh_status choose_ahead(osh_ctx *cx, osh_plan *p, const osh_budget *b)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    enum { TRIES = 4 }; // what one visit takes moves what the others find
+    for (int i = 0; i < m->n_visits; i++) m->visits[i].prefetch_device = m->visits[i].prefetch;
+    for (int k = 0; k < TRIES; k++) {
+        OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+        if (all_fit(m, b)) goto done;
+        for (int i = 0; i < m->n_visits; i++)
+            if (k + 2 >= TRIES || !fits(&m->visits[i], b, 0)) m->visits[i].prefetch_device = false;
+    }
+done:
+    return rc;
+}
+
 static osh_status choose(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ever)
 {
     osh_status rc = OSH_OK;
@@ -530,7 +244,7 @@ static osh_status choose(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ev
     for (osh_tier t = first; t <= last; t++) {
         m->tier = t;
         for (int i = 0; i < m->n_visits; i++) take_phases(p, i, 1);
-        OSH_TRY(simulate(cx, p, m->tier, ever));
+        OSH_TRY(osh_memory_simulate(cx, p, m->tier, ever));
         if (all_fit(m, b)) break;
     }
     if (!all_fit(m, b)) OSH_TRY(choose_phases(cx, p, b));
@@ -539,6 +253,19 @@ static osh_status choose(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ev
         bool long_enough = osh_range_at(p, i).observe; // a pass alone would leave the reader behind, and the peak open
         m->visits[i].prefetch = more && long_enough && p->opt->prefetch && fits(&m->visits[i], b, more);
     }
+    if (p->on_device) OSH_TRY(choose_ahead(cx, p, b));
+done:
+    return rc;
+}
+
+/* Without a budget a card that is there bounds what may be planned. */
+static osh_status ask_card(osh_ctx *cx, osh_budget *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    size_t free_bytes = 0;
+    if (!p->on_device || b->device_given || !osh_cuda_present()) goto done;
+    OSH_TRY(osh_cuda_free_bytes(cx, &free_bytes, p->ordinal));
+    b->device = (int64_t)free_bytes - CARD_RESERVE, b->device_given = true;
 done:
     return rc;
 }
@@ -556,6 +283,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     osh_budget b = {.device = p->opt->device_memory, .host = p->opt->host_memory - m->base_bytes,
                 .scratch = p->opt->scratch_size, .device_given = p->opt->device_memory > 0,
                 .host_given = p->opt->host_memory > 0, .scratch_given = p->opt->scratch_size > 0};
+    OSH_TRY(ask_card(cx, &b, p));
     if (p->graph) OSH_NEW(cx, ever, p->graph->n_weights);
     if (p->pipeline != OSH_PIPELINE_DATAFREE) {
         m->n_visits = osh_n_ranges(p);
@@ -582,7 +310,8 @@ void osh_memory_enforce(osh_ctx *cx, const osh_plan *p)
     const osh_memory *m = &p->memory;
     /* Who bounds memory shares a machine: a checkpoint that is read once is not to push out its page cache. */
     for (int s = 0; p->opt->host_memory > 0 && s < p->ck->n_shards; s++) osh_st_read_direct(p->ck->shards[s]);
-    if (p->opt->device_memory > 0) osh_mem_limit(cx, OSH_MEM_DEVICE, (size_t)p->opt->device_memory);
+    if (p->opt->device_memory > 0 && !p->on_device)
+        osh_mem_limit(cx, OSH_MEM_DEVICE, (size_t)p->opt->device_memory);
     if (p->opt->host_memory > 0) osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(p->opt->host_memory - m->uncounted));
 }
 

@@ -15,6 +15,13 @@ typedef struct osh_budget {
     int64_t device, host, scratch; // host: without the base; 0 or less: none given
     bool device_given, host_given, scratch_given;
 } osh_budget;
+/* simulate.c: all visits as p->memory.visits and the tier say; fills in their figures. ever [weights]: is set where a
+ * visit loads it, or NULL. */
+osh_status osh_memory_simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever);
+int64_t osh_memory_pack_bytes(const osh_plan *p, const osh_linear *l); // buffers that a Linear is packed into
+/* What a modifier's compress takes. device: of a card's arena; NULL: everything is host memory. */
+int64_t osh_memory_compress_bytes(const osh_plan *p, const osh_linear_job *jobs, int n, int modifier, int n_threads,
+                                  size_t *device);
 /* Fills in the smallest budgets of p->memory, without its base, for what runs inside of visits: everything cold and in
  * small pieces. */
 osh_status osh_memory_least(osh_ctx *cx, osh_plan *p);

@@ -55,6 +55,9 @@ const osh_field osh_option_fields[] = {
      .doc = "run that subgraph alone, on made-up activations, print its memory against the prediction, keep nothing"},
     {ROW(models_dir), .type = OSH_F_STR,
      .doc = "directory of architecture templates to use beside the built-in ones"},
+    {ROW(device), .type = OSH_F_STR, .dflt = "auto",
+     .doc = "where calibration and solving run: cpu, cuda or cuda:N; auto: cuda where a card is present. Decides last "
+            "bits"},
     {ROW(device_memory), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
      .doc = "bytes for weights, statistics, the batch at work and scratch, such as 800MiB; 0: no budget. Changes no "
             "result"},

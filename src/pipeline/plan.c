@@ -174,7 +174,11 @@ osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt)
     if (p->pipeline != OSH_PIPELINE_DATAFREE)
         OSH_TRY(osh_plan_cut(cx, p, (const char *const *)cut->items, cut->n, opt->sequential_targets_per_subgraph));
     OSH_TRY(osh_plan_manifest(cx, p));
-    if (p->pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(osh_plan_data(cx, p));
+    OSH_TRY(osh_plan_device(cx, p));
+    if (p->pipeline != OSH_PIPELINE_DATAFREE) {
+        OSH_TRY(osh_plan_data(cx, p));
+        OSH_TRY(osh_plan_batches(cx, p));
+    }
     OSH_TRY(osh_plan_memory(cx, p));
     *out = p, p = NULL;
 done:
@@ -213,6 +217,8 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
     osh_free(cx, p->shards);
     osh_free(cx, p->passes);
     osh_free(cx, p->memory.visits);
+    osh_free(cx, p->batch_at);
+    osh_device_close(cx, p->device);
     osh_strs_deinit(cx, &p->ignore);
     osh_free(cx, p->format);
     osh_free(cx, p->quantization_json);

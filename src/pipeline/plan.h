@@ -6,6 +6,7 @@
 #include "modifiers/recipe.h"
 #include "oneshot.h"
 #include "quant/format.h"
+#include "tensor/device.h"
 #include "text/dataset.h"
 
 typedef enum { OSH_PIPELINE_SEQUENTIAL, OSH_PIPELINE_BASIC, OSH_PIPELINE_DATAFREE } osh_pipeline_kind;
@@ -52,6 +53,7 @@ const char *osh_tier_name(osh_tier t);
 typedef struct osh_visit { // how a subgraph is worked on, and what that takes
     bool segments;       // one group of Linears at a time
     bool prefetch;       // the first weights of the next visit are read meanwhile
+    bool prefetch_device; // and copied to the device
     int64_t round_bytes; // of Hessians in one observe pass; 0: all of them at once
     int n_rounds;        // observe passes
     int64_t weight_bytes, stats_bytes, live_bytes; // the most that is there of each
@@ -101,6 +103,11 @@ typedef struct osh_plan {
     osh_tokenizer *tok;      // own
     int64_t max_seq_length;
     osh_arithmetic arithmetic;
+    bool on_device;          // calibration runs on a card
+    int ordinal;             // which
+    osh_device *device;      // own: that card; NULL: none, or not opened
+    int64_t *batch_at;       // own [n_batches + 1]: samples that go through the model together
+    int64_t n_batches, batch_tokens; // tokens of the largest
     osh_memory memory;
 } osh_plan;
 
@@ -116,4 +123,12 @@ osh_status osh_plan_manifest(osh_ctx *cx, osh_plan *p); // manifest.c: out, shar
 /* plan.c: subgraphs cut at targets (n 0: decoder layers), which of them each Linear is in, what they do. */
 osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, size_t n, int64_t per_subgraph);
 osh_status osh_plan_data(osh_ctx *cx, osh_plan *p);     // plan.c: calibration samples
+osh_status osh_plan_device(osh_ctx *cx, osh_plan *p);   // place.c: what --device means
+osh_status osh_plan_batches(osh_ctx *cx, osh_plan *p);  // place.c
+
+/* Hessians on a card are made of whole batches: samples, as many as it takes to have so many tokens. Decides bytes. */
+enum { OSH_DEVICE_BATCH_TOKENS = 16384 };
+/* Takes the card and its arena, of p->memory's size or the budget's. */
+osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p);
+osh_mem_class osh_plan_work_class(const osh_plan *p); // of host allocations for weights, statistics, batches
 #endif

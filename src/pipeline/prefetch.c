@@ -13,12 +13,24 @@ struct osh_prefetch {
     const osh_graph *g;       // view
     const osh_checkpoint *ck; // view
     bool *want;               // own [weights]
-    osh_weights *w;           // own
+    osh_weights *w;           // own: host has what is read, w its places on the device
+    osh_device *device;       // view; NULL: no places
     pthread_t thread;
     bool running;
     _Atomic bool stop;
     osh_status rc;
 };
+
+static osh_status read_one(osh_prefetch *f, int i)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *h, *d = f->w->w[i];
+    OSH_TRY(osh_weight_load(f->cx, &f->w->host[i], f->g, f->ck, i));
+    h = f->w->host[i];
+    if (d) OSH_TRY(f->device->type->put_ahead(f->cx, f->device, d->data, h->data, osh_tensor_bytes(h)));
+done:
+    return rc;
+}
 
 static void *reader(void *user)
 {
@@ -27,10 +39,25 @@ static void *reader(void *user)
     for (int i = 0; i < f->g->n_weights && !f->rc; i++) {
         if (!f->want[i]) continue;
         if (osh_interrupted(f->cx) || atomic_load(&f->stop)) break;
-        f->rc = osh_weight_load(f->cx, &f->w->w[i], f->g, f->ck, i);
+        f->rc = read_one(f, i);
     }
     osh_profile_end(f->cx, scope);
     return NULL;
+}
+
+/* Places on the device for all of them, or for none: taken here, so that the arena looks the same in each run. */
+static void take_places(osh_ctx *cx, osh_prefetch *f)
+{
+    bool all = true;
+    for (int i = 0; i < f->g->n_weights && all; i++) {
+        if (!f->want[i]) continue;
+        const osh_st_entry *e = f->ck->tensors[f->g->weights[i].tensor].e;
+        all = !osh_tensor_new_on(cx, &f->w->w[i], f->device, OSH_LIFE_LONG, e->dtype, e->ndim, e->shape);
+    }
+    if (all) return;
+    osh_error_clear(cx); // later there will be room
+    for (int i = 0; i < f->g->n_weights; i++) osh_tensor_free(cx, f->w->w[i]), f->w->w[i] = NULL;
+    f->device = NULL;
 }
 
 static void join(osh_prefetch *f)
@@ -40,16 +67,17 @@ static void join(osh_prefetch *f)
 }
 
 osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_graph *g, const osh_checkpoint *ck,
-                              const bool *want)
+                              const bool *want, osh_device *device)
 {
     osh_status rc = OSH_OK;
     osh_prefetch *f = NULL; // own
     sigset_t all, old;
     OSH_NEW(cx, f, 1);
-    f->g = g, f->ck = ck;
+    f->g = g, f->ck = ck, f->device = device;
     OSH_NEW(cx, f->want, g->n_weights);
     memcpy(f->want, want, (size_t)g->n_weights * sizeof *want);
     OSH_TRY(osh_weights_new(cx, &f->w, g));
+    if (device) take_places(cx, f);
     OSH_TRY(osh_ctx_fork(&f->cx, cx));
     osh_mem_use(f->cx, OSH_MEM_HOST);
     sigfillset(&all); // signals belong to the main thread
@@ -69,9 +97,13 @@ osh_status osh_prefetch_take(osh_ctx *cx, osh_prefetch *f, osh_weights *w)
     if (!f) goto done;
     join(f);
     if (f->rc) OSH_FAIL(cx, f->rc, "%s", osh_error_text(f->cx));
+    if (f->device) OSH_TRY(f->device->type->fence(cx, f->device));
     for (int i = 0; i < w->n; i++) {
-        if (!f->w->w[i] || w->w[i]) continue;
-        w->w[i] = f->w->w[i], f->w->w[i] = NULL; // give
+        osh_tensor **from = &f->w->host[i], **to = w->device ? &w->host[i] : &w->w[i];
+        if (!*from || w->w[i] || *to) continue;
+        *to = *from, *from = NULL; // give
+        w->w[i] = w->device ? f->w->w[i] : *to, f->w->w[i] = NULL; // give
+        if (w->device) continue;
         osh_mem_move(cx, w->w[i]->data, OSH_MEM_DEVICE);
         osh_mem_move(cx, w->w[i], OSH_MEM_DEVICE);
     }

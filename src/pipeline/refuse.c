@@ -56,6 +56,9 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_plan *p, const osh_budget *b
     OSH_TRY(least_of_linears(cx, &l, p, outside));
     if (b->host_given && m->least_host > b->host)
         OSH_TRY(say(cx, o, "host-memory", o->host_memory, m->base_bytes + m->least_host, l.host));
+    if (b->device_given && m->least_device > b->device && !o->device_memory)
+        OSH_FAIL(cx, OSH_E_USAGE, "the card has %.0fMiB to give: the smallest that would do is %.0fMiB",
+                 mib(b->device), mib(m->least_device));
     if (b->device_given && m->least_device > b->device)
         OSH_TRY(say(cx, o, "device-memory", o->device_memory, m->least_device, l.device));
     if (b->scratch_given && m->scratch_peak > b->scratch)

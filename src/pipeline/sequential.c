@@ -54,8 +54,10 @@ static osh_status begin(osh_ctx *cx, engine *e)
     char *dir = osh_scratch_dir(cx, p, osh_emit_dir(e->r->emitter)); // own
     if (!dir) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     OSH_TRY(osh_weights_new(cx, &e->w, p->graph));
+    e->w->device = p->device;
     OSH_TRY(osh_acts_new(cx, &e->acts, p->graph, &p->data, p->memory.tier, dir,
                          p->opt->scratch_compression && !strcmp(p->opt->scratch_compression, "zstd")));
+    osh_acts_use(e->acts, p->device);
     OSH_NEW(cx, e->in_memory, p->n_linears);
     OSH_NEW(cx, e->next, p->graph->n_weights);
     OSH_TRY(find_copies(cx, e));
@@ -94,7 +96,7 @@ static bool solved(const void *user, const osh_range *r, const bool *values)
 static osh_status open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
 {
     engine *e = user;
-    osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
+    osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
     osh_status rc = osh_stats_new(cx, &e->stats, e->p, r->first_subgraph, r->n_subgraphs, values);
     osh_mem_use(cx, old);
     return rc;
@@ -148,25 +150,45 @@ static osh_status read_ahead(osh_ctx *cx, engine *e)
     memset(e->next, 0, (size_t)e->p->graph->n_weights * sizeof *e->next);
     OSH_TRY(osh_visit_walk(cx, e->p, e->index + 1, &v));
     for (int i = 0; i < e->w->n; i++) any |= e->next[i] &= !e->w->w[i];
-    if (any) OSH_TRY(osh_prefetch_start(cx, &e->prefetch, e->p->graph, e->p->ck, e->next));
+    if (any) OSH_TRY(osh_prefetch_start(cx, &e->prefetch, e->p->graph, e->p->ck, e->next,
+                                        e->p->memory.visits[e->index].prefetch_device ? e->p->device : NULL));
 done:
     return rc;
 }
 
-static osh_status load_device(osh_ctx *cx, engine *e, const osh_range *r, const osh_step *s, const bool *values)
+static bool waits_for_solve(const engine *e, int weight)
+{
+    for (int i = 0; i < e->p->n_linears; i++) {
+        const osh_linear *l = &e->p->linears[i];
+        if (l->weight == weight && l->wants && !e->r->results[i].done) return true;
+    }
+    return false;
+}
+
+/* One weight to where it is used. What stays dense is written from here: no byte of it is read twice. */
+static osh_status load_one(osh_ctx *cx, engine *e, int weight)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = e->p;
-    if (!e->began) { // later, it is the next visit's
-        OSH_TRY(osh_prefetch_take(cx, e->prefetch, e->w));
-        osh_prefetch_free(cx, e->prefetch), e->prefetch = NULL;
-    }
-    memset(e->next, 0, (size_t)p->graph->n_weights * sizeof *e->next);
-    want_weights(e->next, p, r, s, values);
-    for (int i = 0; i < e->w->n; i++)
-        if (e->next[i] && !e->w->w[i]) OSH_TRY(osh_weight_load(cx, &e->w->w[i], p->graph, p->ck, i));
+    osh_weights *w = e->w;
+    const osh_tensor *in_host;
+    osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
+    if (!w->w[weight]) rc = osh_weight_place(cx, w, e->p->graph, e->p->ck, weight);
+    osh_mem_use(cx, old);
+    if (rc) goto done;
+    in_host = w->device ? w->host[weight] : w->w[weight]; // NULL: it was, in an earlier load
+    if (in_host && e->copy_at[weight] >= 0)
+        OSH_TRY(osh_emit_copy_from(cx, e->r->emitter, e->copy_at[weight], in_host->data));
 done:
     return rc;
+}
+
+/* What the output has, or soon has, of the weights in host memory goes, but for what a solve reads. */
+static void drop_copies(osh_ctx *cx, engine *e)
+{
+    if (!e->w->device) return;
+    osh_emit_let_go(e->r->emitter);
+    for (int i = 0; i < e->w->n; i++)
+        if (e->w->host[i] && !waits_for_solve(e, i)) osh_tensor_free(cx, e->w->host[i]), e->w->host[i] = NULL;
 }
 
 static osh_status load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s, const bool *values)
@@ -174,15 +196,35 @@ static osh_status load(osh_ctx *cx, void *user, const osh_range *r, const osh_st
     osh_status rc = OSH_OK;
     engine *e = user;
     osh_scope scope = osh_profile_begin(cx, "load", r->name);
-    osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
-    rc = load_device(cx, e, r, s, values);
-    osh_mem_use(cx, old);
-    for (int i = 0; i < e->w->n && !rc; i++) // what stays dense is written from here: no byte of it is read twice
-        if (e->next[i] && e->copy_at[i] >= 0)
-            rc = osh_emit_copy_from(cx, e->r->emitter, e->copy_at[i], e->w->w[i]->data);
-    if (!rc && !e->began && e->p->memory.visits[e->index].prefetch) rc = read_ahead(cx, e);
+    if (!e->began) { // later, it is the next visit's
+        OSH_TRY(osh_prefetch_take(cx, e->prefetch, e->w));
+        osh_prefetch_free(cx, e->prefetch), e->prefetch = NULL;
+    }
+    memset(e->next, 0, (size_t)e->w->n * sizeof *e->next);
+    want_weights(e->next, e->p, r, s, values);
+    for (int i = 0; i < e->w->n; i++)
+        if (e->next[i]) OSH_TRY(load_one(cx, e, i));
+    if (!e->began && e->p->memory.visits[e->index].prefetch) OSH_TRY(read_ahead(cx, e));
     e->began = true;
+done:
     osh_profile_end(cx, scope);
+    return rc;
+}
+
+/* Of a Linear that is solved: from the output, through host memory. */
+static osh_status reload_one(osh_ctx *cx, engine *e, int linear)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *w = e->w->w[e->p->linears[linear].weight], *t = NULL; // own
+    if (!w->device) {
+        OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, w));
+        goto done;
+    }
+    OSH_TRY(osh_tensor_new(cx, &t, w->dtype, w->ndim, w->shape));
+    OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, t));
+    OSH_TRY(osh_tensor_copy(cx, w, t));
+done:
+    osh_tensor_free(cx, t);
     return rc;
 }
 
@@ -196,7 +238,7 @@ static osh_status reload(osh_ctx *cx, void *user, const osh_range *r, int first,
         const osh_linear *l = &p->linears[i];
         if (!mine(r, l) || !l->wants || l->node < first || l->node >= first + n) continue;
         if (e->in_memory[i] || !e->r->results[i].done || !p->recipe->modifiers[l->modifier].type->propagates) continue;
-        OSH_TRY(osh_emit_reload(cx, e->r->emitter, i, e->w->w[l->weight]));
+        OSH_TRY(reload_one(cx, e, i));
         e->in_memory[i] = true;
     }
 done:
@@ -222,11 +264,12 @@ static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t f
     const osh_graph *g = p->graph;
     osh_exec_hooks hooks = {.value = osh_stats_feed, .user = e->stats};
     osh_batch *b = NULL; // own
-    OSH_TRY(osh_batch_new(cx, &b, g, p->data.ids, p->data.offsets + first, n));
+    OSH_TRY(osh_batch_new_on(cx, &b, p->device, g, p->data.ids, p->data.offsets + first, n));
     b->first_sample = first;
     for (int v = 0; v < g->n_values; v++) {
         if (!s->in[v] || v == g->input_ids) continue;
-        OSH_TRY(osh_tensor_new(cx, &b->values[v], g->dtype, 2, (int64_t[]){b->n_tokens, g->values[v].width}));
+        OSH_TRY(osh_tensor_new_on(cx, &b->values[v], p->device, OSH_LIFE_SHORT, g->dtype, 2,
+                                  (int64_t[]){b->n_tokens, g->values[v].width}));
         OSH_TRY(osh_acts_load(cx, e->acts, v, first, n, b->values[v]));
     }
     OSH_TRY(osh_exec_run(cx, g, s->first, s->n, s->run, e->w, b, s->out, s->observe ? &hooks : NULL, true));
@@ -246,16 +289,16 @@ static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_st
     engine *e = user;
     const osh_plan *p = e->p;
     osh_progress *pr = &e->r->progress;
-    int64_t size = p->opt->batch_size > 0 ? p->opt->batch_size : 1, n_tokens = 0;
+    int64_t n_tokens = 0;
     const bool *stats = s->observe ? osh_stats_wanted(e->stats) : NULL;
     double share = 1;
     OSH_TRY(osh_cost_share(cx, &share, p, e->r->pace.cost, e->index, s, stats));
     osh_scope scope = osh_run_begin_part(cx, e->r, s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE, e->index, share);
     pr->done = 0, pr->total = p->data.n;
-    for (int64_t first = 0; first < p->data.n; first += size) {
-        int64_t n = p->data.n - first < size ? p->data.n - first : size;
+    for (int64_t k = 0; k < p->n_batches; k++) {
+        int64_t first = p->batch_at[k], n = p->batch_at[k + 1] - first;
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
-        osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
+        osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(p));
         rc = run_batch(cx, e, s, first, n, &n_tokens);
         osh_mem_use(cx, old);
         if (rc) goto done;
@@ -272,8 +315,11 @@ static osh_status solve(osh_ctx *cx, void *user, const osh_range *r, const bool 
 {
     osh_status rc = OSH_OK;
     engine *e = user;
-    osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
-    rc = osh_run_solve(cx, e->r, e->stats, e->w, r->first_subgraph, r->n_subgraphs, keep ? NULL : e->in_memory);
+    osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
+    drop_copies(cx, e);
+    rc = osh_stats_collect(cx, e->stats);
+    if (!rc)
+        rc = osh_run_solve(cx, e->r, e->stats, e->w, r->first_subgraph, r->n_subgraphs, keep ? NULL : e->in_memory);
     osh_mem_use(cx, old);
     osh_stats_free(cx, e->stats), e->stats = NULL;
     e->r->progress.name = r->name;
@@ -381,10 +427,11 @@ static osh_status make_up(osh_ctx *cx, engine *e, const osh_range *r)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = e->p->graph;
-    osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
+    const int64_t *at = e->p->batch_at;
+    osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
     for (int v = 0; v < g->n_values; v++) {
         if (v == g->input_ids || g->values[v].producer >= r->first || g->values[v].last_use < r->first) continue;
-        for (int64_t s = 0; s < e->p->data.n; s++) OSH_TRY(make_up_rows(cx, e, v, s, 1));
+        for (int64_t b = 0; b < e->p->n_batches; b++) OSH_TRY(make_up_rows(cx, e, v, at[b], at[b + 1] - at[b]));
     }
 done:
     osh_mem_use(cx, old);

@@ -60,11 +60,12 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
             continue;
         jobs[n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w->w[l->weight],
                                    .keep_w = !in_memory};
+        if (w->device) jobs[n].w = w->host[l->weight], jobs[n].device_w = w->w[l->weight];
         which[n++] = i;
     }
     if (h && n_waiting(r, lead->input, s0, s1) > n) {
-        OSH_TRY(osh_tensor_new(cx, &copy, OSH_F32, 2, h->shape));
-        memcpy(copy->data, h->data, osh_tensor_bytes(h));
+        OSH_TRY(osh_tensor_new_on(cx, &copy, h->device, OSH_LIFE_LONG, OSH_F32, 2, h->shape));
+        OSH_TRY(osh_tensor_copy(cx, copy, h));
     }
     OSH_TRY(p->recipe->modifiers[lead->modifier].type->compress(cx, &p->recipe->modifiers[lead->modifier], jobs, n,
                                                                 copy ? copy : h, p->data.n));
@@ -73,6 +74,9 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
     for (int k = 0; k < n; k++) {
         OSH_TRY(emit(cx, r, stats, which[k], &jobs[k]));
         if (in_memory) in_memory[which[k]] = true;
+        if (!w->device) continue;
+        osh_tensor **host = &w->host[p->linears[which[k]].weight]; // nothing reads it again
+        osh_tensor_free(cx, *host), *host = NULL;
     }
 done:
     osh_tensor_free(cx, copy);

@@ -1,20 +1,52 @@
 /* stats.c - Hessians and input ranges. Samples are added one by one in their order, so a batch's
- * size changes nothing. */
+ * size changes nothing; a device adds a batch at once, and its batches are always the same. */
 #include "pipeline/stats.h"
 
+#include <math.h>
 #include <string.h>
+
+#include "ops/cuda/cuda.h"
 
 struct osh_stats {
     const osh_plan *plan; // view
     bool *wanted;         // own [values]
     osh_tensor **hessian; // own [values]
     osh_act_observer *ranges; // own [linears]
+    osh_tensor **minmax;  // own [values]: on a device, F32 [samples, 2]
     int first, n;         // subgraphs
 };
 
 static bool mine(const osh_stats *s, const osh_linear *l)
 {
     return l->subgraph >= s->first && l->subgraph < s->first + s->n;
+}
+
+static osh_status new_hessian(osh_ctx *cx, osh_stats *s, int value, int64_t I)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor **h = &s->hessian[value];
+    if (*h) goto done;
+    OSH_TRY(osh_tensor_new_on(cx, h, s->plan->device, OSH_LIFE_LONG, OSH_F32, 2, (int64_t[]){I, I}));
+    OSH_TRY(osh_tensor_zero(cx, *h));
+done:
+    return rc;
+}
+
+/* A range for each sample, empty. */
+static osh_status new_minmax(osh_ctx *cx, osh_stats *s, int value)
+{
+    osh_status rc = OSH_OK;
+    int64_t n = s->plan->data.n;
+    osh_tensor **t = &s->minmax[value];
+    float *empty = NULL; // own
+    if (*t || !s->plan->device) goto done;
+    OSH_NEW(cx, empty, 2 * n);
+    for (int64_t k = 0; k < n; k++) empty[2 * k] = INFINITY, empty[2 * k + 1] = -INFINITY;
+    OSH_TRY(osh_tensor_new_on(cx, t, s->plan->device, OSH_LIFE_LONG, OSH_F32, 2, (int64_t[]){n, 2}));
+    OSH_TRY(osh_tensor_put(cx, *t, 0, empty, osh_tensor_bytes(*t)));
+done:
+    osh_free(cx, empty);
+    return rc;
 }
 
 osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int first_subgraph, int n_subgraphs,
@@ -27,15 +59,16 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
     OSH_NEW(cx, s->wanted, p->graph->n_values);
     OSH_NEW(cx, s->hessian, p->graph->n_values);
     OSH_NEW(cx, s->ranges, p->n_linears);
+    OSH_NEW(cx, s->minmax, p->graph->n_values);
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         if (!mine(s, l) || !l->wants || (values && !values[l->input])) continue;
         s->wanted[l->input] = true;
-        if (l->wants & OSH_STAT_RANGE) OSH_TRY(osh_act_observer_init(cx, &s->ranges[i], &l->scheme->inputs));
-        if ((l->wants & OSH_STAT_HESSIAN) && !s->hessian[l->input]) {
-            OSH_TRY(osh_tensor_new(cx, &s->hessian[l->input], OSH_F32, 2, (int64_t[]){l->I, l->I}));
-            memset(s->hessian[l->input]->data, 0, osh_tensor_bytes(s->hessian[l->input]));
+        if (l->wants & OSH_STAT_RANGE) {
+            OSH_TRY(osh_act_observer_init(cx, &s->ranges[i], &l->scheme->inputs));
+            OSH_TRY(new_minmax(cx, s, l->input));
         }
+        if (l->wants & OSH_STAT_HESSIAN) OSH_TRY(new_hessian(cx, s, l->input, l->I));
     }
     *out = s, s = NULL;
 done:
@@ -47,6 +80,8 @@ void osh_stats_free(osh_ctx *cx, osh_stats *s)
 {
     if (!s) return;
     for (int v = 0; s->hessian && v < s->plan->graph->n_values; v++) osh_tensor_free(cx, s->hessian[v]);
+    for (int v = 0; s->minmax && v < s->plan->graph->n_values; v++) osh_tensor_free(cx, s->minmax[v]);
+    osh_free(cx, s->minmax);
     osh_free(cx, s->hessian);
     osh_free(cx, s->wanted);
     osh_free(cx, s->ranges);
@@ -73,6 +108,18 @@ static void feed_ranges(osh_stats *s, int linear, const osh_tensor *x, const osh
     }
 }
 
+static osh_status feed_minmax(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x, const osh_batch *b)
+{
+    osh_status rc = OSH_OK;
+    float *at = (float *)s->minmax[value]->data + 2 * b->first_sample;
+    for (int64_t k = 0; k < b->seqs.n; k++) {
+        int64_t first = b->seqs.offsets[k], n = b->seqs.offsets[k + 1] - first;
+        if (n > 0) OSH_TRY(osh_cuda_minmax(cx, at + 2 * k, x, first, n));
+    }
+done:
+    return rc;
+}
+
 osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
 {
     osh_status rc = OSH_OK;
@@ -82,11 +129,35 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
         osh_op_args a = {.in = {x}, .out = {s->hessian[value]}, .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("hessian_accum"), &a));
     }
-    for (int i = 0; i < s->plan->n_linears; i++) {
+    if (s->minmax[value]) OSH_TRY(feed_minmax(cx, s, value, x, b));
+    for (int i = 0; i < s->plan->n_linears && !s->minmax[value]; i++) {
         const osh_linear *l = &s->plan->linears[i];
         if (mine(s, l) && l->input == value && (l->wants & OSH_STAT_RANGE)) feed_ranges(s, i, x, b);
     }
 done:
+    return rc;
+}
+
+osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = s->plan;
+    float *minmax = NULL; // own: [samples, 2]
+    if (!p->device) goto done;
+    OSH_NEW(cx, minmax, 2 * p->data.n);
+    for (int v = 0; v < p->graph->n_values; v++) {
+        if (!s->minmax[v]) continue;
+        OSH_TRY(osh_tensor_get(cx, minmax, s->minmax[v], 0, osh_tensor_bytes(s->minmax[v])));
+        for (int i = 0; i < p->n_linears; i++) {
+            const osh_linear *l = &p->linears[i];
+            if (!mine(s, l) || l->input != v || !(l->wants & OSH_STAT_RANGE)) continue;
+            for (int64_t k = 0; k < p->data.n; k++)
+                if (minmax[2 * k] <= minmax[2 * k + 1]) // it has tokens
+                    osh_act_observer_feed_range(&s->ranges[i], minmax[2 * k], minmax[2 * k + 1], p->graph->dtype);
+        }
+    }
+done:
+    osh_free(cx, minmax);
     return rc;
 }
 
@@ -122,4 +193,11 @@ int64_t osh_stats_bytes(const osh_plan *p, int subgraph)
 int64_t osh_stats_hessian_bytes(int64_t I)
 {
     return (int64_t)(osh_mem_gross((size_t)(I * I) * sizeof(float)) + osh_mem_gross(sizeof(osh_tensor)));
+}
+
+int64_t osh_stats_device_bytes(const osh_plan *p, int value, bool hessian, bool range)
+{
+    size_t I = (size_t)p->graph->values[value].width;
+    return (int64_t)((hessian ? osh_arena_gross(I * I * sizeof(float)) : 0) +
+                     (range ? osh_arena_gross((size_t)p->data.n * 2 * sizeof(float)) : 0));
 }

@@ -12,10 +12,12 @@ void osh_stats_free(osh_ctx *cx, osh_stats *s);
 const bool *osh_stats_wanted(const osh_stats *s); // [graph values]
 /* An exec hook: user is the osh_stats. */
 osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b);
+osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s); // all samples are fed: what a device has of ranges comes here
 osh_tensor *osh_stats_hessian(const osh_stats *s, int value); // view; NULL: none
 void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value);    // its Hessian's memory
 /* Scale and zero point of a Linear's static input; both NULL where the scheme has none. own. */
 osh_status osh_stats_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero, const osh_stats *s, int linear);
 int64_t osh_stats_bytes(const osh_plan *p, int subgraph); // of its Hessians
 int64_t osh_stats_hessian_bytes(int64_t I); // of one, gross
+int64_t osh_stats_device_bytes(const osh_plan *p, int value, bool hessian, bool range); // in a device's arena
 #endif

@@ -77,6 +77,11 @@ void osh_act_observer_feed(osh_act_observer *o, const void *x, osh_dtype dt, int
     float lo, hi;
     if (n < 1) return;
     osh_q_kernels_best()->range(&lo, &hi, x, dt, n);
+    osh_act_observer_feed_range(o, lo, hi, dt);
+}
+
+void osh_act_observer_feed_range(osh_act_observer *o, float lo, float hi, osh_dtype dt)
+{
     if (o->seen)
         observers[o->kind].update(&o->min, &o->max, lo, hi, dt);
     else

@@ -40,6 +40,7 @@ typedef struct osh_act_observer {
 osh_status osh_act_observer_init(osh_ctx *cx, osh_act_observer *o, const osh_q_args *a);
 void osh_act_observer_feed(osh_act_observer *o, const void *x, osh_dtype dt,
                            int64_t n); // one sample's values of one linear's input
+void osh_act_observer_feed_range(osh_act_observer *o, float lo, float hi, osh_dtype dt); // the same, from their range
 /* Fake quantization of activations in place, x [N, I]: dynamic (token, group, tensor per sample: seqs of 1) or static
  * with the stored scale. */
 osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a, const osh_tensor *scale,

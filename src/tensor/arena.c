@@ -125,3 +125,11 @@ void osh_arena_give(osh_arena *a, size_t offset)
 
 size_t osh_arena_used(const osh_arena *a) { return a->used; }
 size_t osh_arena_peak(const osh_arena *a) { return a->peak; }
+
+size_t osh_arena_extent(const osh_arena *a)
+{
+    size_t all = a->blocks[a->n - 1].offset + a->blocks[a->n - 1].bytes, largest = 0;
+    for (size_t i = 0; i < a->n; i++)
+        if (!a->blocks[i].taken && a->blocks[i].bytes > largest) largest = a->blocks[i].bytes;
+    return all - largest;
+}
