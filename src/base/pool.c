@@ -3,7 +3,11 @@
  * Chunks are handed out in rising order. When chunk k fails, all chunks below k have been handed out
  * already and run to their end, those above are skipped: so the lowest failing chunk is the same one
  * in every run, and its message is that of the call. The caller works too, as worker 0. A call from
- * inside a chunk finds the pool taken and runs inline. */
+ * inside a chunk finds the pool taken and runs inline.
+ *
+ * Who has nothing to do watches for a while before it sleeps: the next call comes within microseconds most of the
+ * time, and to wake a thread, on a virtual machine above all, takes as long as a small op. On a machine with other
+ * work that would take the processor from it, and from the other workers: there it sleeps at once. */
 #include "base/ctx.h"
 
 #include <signal.h>
@@ -25,9 +29,10 @@ struct osh_pool {
 
     pthread_mutex_t lock; // guards what follows
     pthread_cond_t wake, finished;
-    uint64_t job; // counts jobs: a worker runs each once
-    int n_busy;
-    bool stop;
+    _Atomic uint64_t job; // counts jobs: a worker runs each once
+    _Atomic int n_busy;
+    _Atomic bool stop;
+    _Atomic int crowded; // waits that are not watched: the processors have other work
 
     osh_chunk_fn fn; // of the job
     void *user;
@@ -55,14 +60,40 @@ static void run_chunks(worker *w)
     }
 }
 
+static bool has_work(const osh_pool *p, uint64_t seen) { return p->stop || p->job != seen; }
+static bool is_over(const osh_pool *p, uint64_t unused) { return (void)unused, p->n_busy == 0; }
+
+static const double watch_s = 100e-6, gap_s = 30e-6; // a step this long: something else had the processor
+enum { UNWATCHED = 1024 };                           // waits after that, asleep at once
+
+static void watch(osh_pool *p, bool (*come)(const osh_pool *, uint64_t), uint64_t seen)
+{
+    double start = osh_now(), last = start;
+    if (p->crowded > 0) {
+        p->crowded--;
+        return;
+    }
+    while (!come(p, seen) && last - start < watch_s) {
+        for (int i = 0; i < 16 && !come(p, seen); i++) {
+#if defined(__x86_64__)
+            __builtin_ia32_pause();
+#endif
+        }
+        double now = osh_now();
+        if (now - last > gap_s) p->crowded = UNWATCHED;
+        last = now;
+    }
+}
+
 static void *worker_main(void *user)
 {
     worker *w = user;
     osh_pool *p = w->pool;
     uint64_t seen = 0;
 
-    pthread_mutex_lock(&p->lock);
     for (;;) {
+        watch(p, has_work, seen);
+        pthread_mutex_lock(&p->lock);
         while (!p->stop && p->job == seen) pthread_cond_wait(&p->wake, &p->lock);
         if (p->stop) break;
         seen = p->job;
@@ -70,6 +101,7 @@ static void *worker_main(void *user)
         run_chunks(w);
         pthread_mutex_lock(&p->lock);
         if (--p->n_busy == 0) pthread_cond_signal(&p->finished);
+        pthread_mutex_unlock(&p->lock);
     }
     pthread_mutex_unlock(&p->lock);
     return NULL;
@@ -161,6 +193,7 @@ osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void
 
     run_chunks(&p->workers[0]);
 
+    watch(p, is_over, 0);
     pthread_mutex_lock(&p->lock);
     while (p->n_busy) pthread_cond_wait(&p->finished, &p->lock);
     pthread_mutex_unlock(&p->lock);
