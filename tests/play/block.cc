@@ -165,7 +165,7 @@ static void run_block(const std::vector<int> &order)
     int n_ended = 0;
 
     std::fill(block.dynamic.begin(), block.dynamic.end(), (char)0xff);
-    osh_play_poison_shared();
+    osh_play_poison_shared(block.g->entry);
     for (int i = 0; i < block.n; i++) {
         thread *t = &block.threads[i];
         unsigned u = (unsigned)i;

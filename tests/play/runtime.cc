@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 #include <deque>
 #include <map>
 #include <memory>
@@ -14,7 +15,7 @@
 #include <string>
 #include <vector>
 
-enum { PAGE = 4096, MAX_SHARED = 227 << 10, SHARED_UNASKED = 48 << 10 };
+enum { PAGE = 4096, NAN_BYTES = 16 << 20, MAX_SHARED = 227 << 10, SHARED_UNASKED = 48 << 10 };
 typedef std::function<void()> work;
 struct CUstream_st { std::deque<work> queue; };
 struct event {
@@ -37,6 +38,7 @@ static cudaError_t lost, last; // for good; of the last launch
 static size_t card_bytes = (size_t)1 << 30, n_events;
 static unsigned order_seed;
 static bool lazy, protect = true, opened;
+static int nan_file = -1; // NAN_BYTES bytes of 0xff, for the process's life
 static long n_launches;
 
 /* ---- knobs ---- */
@@ -252,6 +254,24 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
     return cudaSuccess;
 }
 
+/* Maps n bytes at c that are NaN. Pages of one small file, copied when they are written: what the card's memory costs,
+ * and how long it takes to open and close it, depends on the pages that were written. */
+static bool map_nan(char *c, size_t n)
+{
+    if (nan_file < 0) {
+        std::vector<char> nan(NAN_BYTES, (char)0xff);
+        nan_file = memfd_create("nan", MFD_CLOEXEC);
+        if (nan_file < 0 || write(nan_file, nan.data(), nan.size()) != NAN_BYTES) return false;
+    }
+    for (size_t at = 0; at < n; at += NAN_BYTES) {
+        size_t part = n - at < NAN_BYTES ? n - at : (size_t)NAN_BYTES;
+        if (mmap(c + at, part, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, nan_file, 0) ==
+            MAP_FAILED)
+            return false;
+    }
+    return true;
+}
+
 cudaError_t osh_play_malloc(void **out, size_t n_bytes)
 {
     OSH_PLAY_CALL("cudaMalloc");
@@ -262,8 +282,7 @@ cudaError_t osh_play_malloc(void **out, size_t n_bytes)
     void *p = mmap(nullptr, mapped + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return last = cudaErrorMemoryAllocation;
     char *c = (char *)p + PAGE;
-    mprotect(c, mapped, PROT_READ | PROT_WRITE);
-    memset(c, 0xff, mapped); // NaN
+    if (!map_nan(c, mapped)) return last = cudaErrorMemoryAllocation;
     if (protect && !opened) mprotect(c, mapped, PROT_NONE);
     card[c] = {n_bytes, mapped};
     *out = c;
@@ -469,7 +488,7 @@ void osh_play_launch(const char *kernel, const void *entry, dim3 grid, dim3 bloc
     if (cudaError_t e = fault("launch")) last = e;
     else if (!fits(entry, grid, block, shared)) last = cudaErrorInvalidConfiguration;
     else {
-        osh_play_grid played = {kernel, grid, block, shared, std::move(body)};
+        osh_play_grid played = {kernel, entry, grid, block, shared, std::move(body)};
         unsigned seed = order_seed;
         submit(stream, [=] { osh_play_run(&played, seed); });
     }

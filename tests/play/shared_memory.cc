@@ -1,5 +1,6 @@
-/* shared_memory.cc - finds the static shared memory of all kernels, so that each block finds NaN in it: `__shared__` is
- * played by `static`, and the names of variables that are static inside C++ functions begin with _ZZ. */
+/* shared_memory.cc - finds the static shared memory of a kernel, so that each block finds NaN in it: `__shared__` is
+ * played by `static`, and the symbol of a variable v that is static inside the C++ function _Z<f> is _ZZ<f>E<v>. Shared
+ * memory of a function that the kernel calls is not found. */
 #include "block.h"
 
 #include <elf.h>
@@ -8,6 +9,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <map>
+#include <string>
 #include <vector>
 
 struct range { char *at; size_t n; };
@@ -18,8 +21,12 @@ static int base_of_program(struct dl_phdr_info *info, size_t, void *user)
     return 1;
 }
 
-/* Writable and zero at the start (.bss): what is constant or set lies elsewhere. */
-static void collect(std::vector<range> &out, const char *file, ElfW(Addr) base)
+static std::map<const void *, std::string> functions;      // names by address
+static std::vector<std::pair<std::string, range>> statics; // of functions
+static std::map<const void *, std::vector<range>> shared;  // by kernel, as they were asked for
+
+/* Static memory that is writable and zero at the start (.bss): what is constant or set lies elsewhere. */
+static void collect(const char *file, ElfW(Addr) base)
 {
     const ElfW(Ehdr) *head = (const ElfW(Ehdr) *)file;
     const ElfW(Shdr) *sections = (const ElfW(Shdr) *)(file + head->e_shoff);
@@ -29,16 +36,18 @@ static void collect(std::vector<range> &out, const char *file, ElfW(Addr) base)
         const char *names = file + sections[sections[i].sh_link].sh_offset;
         for (size_t k = 0; k < sections[i].sh_size / sizeof *symbols; k++) {
             const ElfW(Sym) *s = &symbols[k];
-            if (ELF64_ST_TYPE(s->st_info) != STT_OBJECT || strncmp(names + s->st_name, "_ZZ", 3) != 0) continue;
-            if (s->st_shndx >= head->e_shnum || sections[s->st_shndx].sh_type != SHT_NOBITS) continue;
-            out.push_back({(char *)(base + s->st_value), s->st_size});
+            const char *name = names + s->st_name;
+            char *at = (char *)(base + s->st_value);
+            if (strncmp(name, "_Z", 2) != 0 || s->st_shndx >= head->e_shnum) continue;
+            if (ELF64_ST_TYPE(s->st_info) == STT_FUNC) functions[at] = name;
+            else if (name[2] == 'Z' && sections[s->st_shndx].sh_type == SHT_NOBITS)
+                statics.push_back({name, {at, s->st_size}});
         }
     }
 }
 
-static std::vector<range> find_shared(void)
+static void read_symbols(void)
 {
-    std::vector<range> out;
     ElfW(Addr) base = 0;
     struct stat st;
     int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -47,16 +56,20 @@ static std::vector<range> find_shared(void)
     close(fd);
     if (file == MAP_FAILED) osh_play_die("cannot map the program");
     dl_iterate_phdr(base_of_program, &base);
-    collect(out, (const char *)file, base);
+    collect((const char *)file, base);
     munmap(file, (size_t)st.st_size);
-    return out;
 }
 
-static std::vector<range> shared; // static inside a function it would be one of them
-static bool known;
-
-void osh_play_poison_shared(void)
+void osh_play_poison_shared(const void *entry)
 {
-    if (!known) shared = find_shared(), known = true;
-    for (const range &r : shared) memset(r.at, 0xff, r.n);
+    auto found = shared.find(entry);
+    if (found == shared.end()) {
+        if (functions.empty()) read_symbols();
+        if (!functions.count(entry)) osh_play_die("the program's symbols lack the kernel: is it stripped?");
+        std::string owner = "_ZZ" + functions[entry].substr(2) + "E";
+        found = shared.insert({entry, {}}).first;
+        for (auto &s : statics)
+            if (!s.first.compare(0, owner.size(), owner)) found->second.push_back(s.second);
+    }
+    for (const range &r : found->second) memset(r.at, 0xff, r.n);
 }
