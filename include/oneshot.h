@@ -47,9 +47,9 @@ typedef struct osh_eval_options {
 extern const osh_field osh_eval_fields[];
 
 typedef struct osh_bench_options {
-    char *dir, *isa;
+    char *dir, *isa, *device;
     double seconds;
-    int64_t threads;
+    int64_t threads, side;
     bool json;
 } osh_bench_options;
 extern const osh_field osh_bench_fields[];

@@ -4,9 +4,10 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "oneshot.h"
+#include "ops/cuda/cuda.h"
 #include "ops/isa.h"
 #include "ops/peak.h"
+#include "pipeline/plan.h"
 
 enum { BLOCK = 4 << 20, N_BLOCKS = 64 }; // of the file on the disk: 256 MiB
 
@@ -14,7 +15,11 @@ typedef struct peaks { // a second; 0: not measured
     double f32, bf16, read, copy, disk_read, disk_write;
     bool direct; // the disk, past the page cache
     char *isa;   // own
+    double card_f32, card_bf16, card_copy, card_put;
+    char *card;  // own; NULL: none was asked for
 } peaks;
+
+enum { COPIED = 256 << 20 }; // bytes that are copied to the card, and inside it
 
 /* A file without a name. O_DIRECT where the file system has it. */
 static osh_status open_scratch(osh_ctx *cx, int *fd, bool *direct, const char *dir)
@@ -55,6 +60,25 @@ done:
     return rc;
 }
 
+static osh_status measure_card(osh_ctx *cx, peaks *p, const osh_bench_options *opt)
+{
+    osh_status rc = OSH_OK;
+    osh_device *d = NULL; // own
+    int ordinal = 0;
+    size_t matrix = osh_arena_gross((size_t)(opt->side * opt->side) * sizeof(float)), copied = osh_arena_gross(COPIED);
+
+    OSH_TRY(osh_device_ordinal(cx, &ordinal, opt->device));
+    OSH_TRY(osh_cuda_open(cx, &d, ordinal, 3 * matrix > 2 * copied ? 3 * matrix : 2 * copied));
+    p->card = osh_strdup(cx, d->text);
+    if (!p->card) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_cuda_peak_product(cx, &p->card_f32, d, OSH_F32, opt->side, opt->seconds));
+    OSH_TRY(osh_cuda_peak_product(cx, &p->card_bf16, d, OSH_BF16, opt->side, opt->seconds));
+    OSH_TRY(osh_cuda_peak_copies(cx, &p->card_copy, &p->card_put, d, COPIED, opt->seconds));
+done:
+    osh_device_close(cx, d);
+    return rc;
+}
+
 static osh_status as_text(osh_ctx *cx, osh_buf *b, const peaks *p)
 {
     osh_status rc = OSH_OK;
@@ -71,6 +95,13 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const peaks *p)
         OSH_TRY(osh_buf_printf(cx, b, "disk read       %10.3f GB/s     %s\n", p->disk_read / 1e9, how));
         OSH_TRY(osh_buf_printf(cx, b, "disk write      %10.3f GB/s     and fdatasync\n", p->disk_write / 1e9));
     }
+    if (p->card) {
+        OSH_TRY(osh_buf_printf(cx, b, "%s\n", p->card));
+        OSH_TRY(osh_buf_printf(cx, b, "f32 products    %10.3f TFLOP/s\n", p->card_f32 / 1e12));
+        OSH_TRY(osh_buf_printf(cx, b, "bf16 products   %10.3f TFLOP/s\n", p->card_bf16 / 1e12));
+        OSH_TRY(osh_buf_printf(cx, b, "memory copy     %10.2f GB/s     inside the card\n", p->card_copy / 1e9));
+        OSH_TRY(osh_buf_printf(cx, b, "host to card    %10.2f GB/s     page-locked\n", p->card_put / 1e9));
+    }
 done:
     return rc;
 }
@@ -85,6 +116,10 @@ static osh_status as_json(osh_ctx *cx, osh_buf *b, const peaks *p)
     if (p->disk_read > 0)
         OSH_TRY(osh_buf_printf(cx, b, ", \"disk_read_bytes\": %.4g, \"disk_write_bytes\": %.4g, \"direct\": %s",
                                p->disk_read, p->disk_write, p->direct ? "true" : "false"));
+    if (p->card)
+        OSH_TRY(osh_buf_printf(cx, b, ", \"card\": \"%s\", \"card_f32_flops\": %.4g, \"card_bf16_flops\": %.4g, "
+                               "\"card_copy_bytes\": %.4g, \"card_put_bytes\": %.4g", p->card, p->card_f32,
+                               p->card_bf16, p->card_copy, p->card_put));
     OSH_TRY(osh_buf_printf(cx, b, "}\n"));
 done:
     return rc;
@@ -104,10 +139,12 @@ osh_status osh_bench(osh_ctx *cx, const osh_bench_options *opt, osh_sink sink, v
     if (rc && rc != OSH_E_UNSUPPORTED) goto done;
     OSH_TRY(osh_peak_memory(cx, &p.read, &p.copy, opt->seconds));
     if (opt->dir) OSH_TRY(measure_disk(cx, &p, opt->dir, opt->seconds));
+    if (opt->device && strcmp(opt->device, "cpu")) OSH_TRY(measure_card(cx, &p, opt));
     OSH_TRY(opt->json ? as_json(cx, &b, &p) : as_text(cx, &b, &p));
     sink(user, b.data, b.len);
 done:
     osh_free(cx, p.isa);
+    osh_free(cx, p.card);
     osh_buf_deinit(cx, &b);
     return rc;
 }

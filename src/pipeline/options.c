@@ -128,8 +128,6 @@ const osh_field osh_eval_fields[] = {
      .doc = "0: one per core; changes no result"},
     {ROW(isa), .type = OSH_F_STR, .dflt = "auto", .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
      .doc = "instruction set of all kernels, the libraries' too: decides last bits; auto: the CPU's best"},
-    {ROW(isa), .type = OSH_F_STR, .dflt = "auto", .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
-     .doc = "instruction set of all kernels, the libraries' too: decides last bits; auto: the CPU's best"},
     {ROW(json), .type = OSH_F_BOOL, .dflt = "false", .doc = "print JSON"},
     {ROW(no_activation_quantization), .type = OSH_F_BOOL, .dflt = "false", .doc = "weights only"},
     {ROW(progress), .type = OSH_F_STR, .dflt = "auto", .values = "auto|line|json|none",
@@ -146,6 +144,9 @@ const osh_field osh_bench_fields[] = {
     {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096, .doc = "0: one per core"},
     {ROW(isa), .type = OSH_F_STR, .dflt = "auto", .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
      .doc = "instruction set of the products"},
+    {ROW(device), .type = OSH_F_STR, .dflt = "cpu", .doc = "cuda or cuda:N: that card is measured, too"},
+    {ROW(side), .type = OSH_F_INT, .dflt = "8192", .min = 16, .max = 32768,
+     .doc = "rows and columns of the matrices that the card multiplies"},
     {ROW(json), .type = OSH_F_BOOL, .dflt = "false", .doc = "print JSON"},
     {0},
 };

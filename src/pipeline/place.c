@@ -9,8 +9,7 @@
 #include "ops/cuda/cuda.h"
 #include "pipeline/plan.h"
 
-/* cuda or cuda:N. */
-static osh_status read_ordinal(osh_ctx *cx, int *ordinal, const char *text)
+osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text)
 {
     char *end = NULL;
     *ordinal = 0;
@@ -28,7 +27,7 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
     osh_status rc = OSH_OK;
     const char *text = p->opt->device;
     bool cuda = is_auto(text) ? osh_cuda_present() : strcmp(text, "cpu") != 0;
-    if (cuda && !is_auto(text)) OSH_TRY(read_ordinal(cx, &p->ordinal, text));
+    if (cuda && !is_auto(text)) OSH_TRY(osh_device_ordinal(cx, &p->ordinal, text));
     if (cuda && !osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &p->device, p->ordinal, 0)); // says what is missing
     p->on_device = cuda && p->pipeline != OSH_PIPELINE_DATAFREE; // rounding alone is faster than the way there and back
 done:

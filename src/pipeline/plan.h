@@ -117,6 +117,8 @@ osh_status osh_plan_of_output(osh_ctx *cx, osh_plan **out, const osh_options *op
 void osh_plan_free(osh_ctx *cx, osh_plan *p);
 osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json); // own
 
+osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text); // of "cuda" or "cuda:N"
+
 /* The parts of osh_plan_new, each in its own file. */
 osh_status osh_plan_match(osh_ctx *cx, osh_plan *p);    // plan_match.c: schemes, linears, ignore list, vLLM's lookup
 osh_status osh_plan_manifest(osh_ctx *cx, osh_plan *p); // manifest.c: out, shards, config.json

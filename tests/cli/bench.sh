@@ -11,6 +11,8 @@ done
 grep -Eq '^\{"threads": 1, "isa": "isa=generic openblas=[0-9.]+/Prescott", "f32_flops": [1-9][0-9.e+]+, ' json
 if "$ONESHOT" bench --seconds 0.01 --dir nowhere 2>stderr; then exit 1; fi
 grep -q 'nowhere: cannot make a file: No such file or directory' stderr
+if "$ONESHOT" bench --seconds 0.01 --device cuda:x 2>stderr; then exit 1; fi
+grep -q -- '--device cuda:x: want cpu, cuda or cuda:N' stderr
 if "$ONESHOT" bench something 2>stderr; then exit 1; fi
 grep -q "unexpected argument 'something'" stderr
 

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# bench-gpu.sh - GPTQ with 4 bits in groups of 128 on a card, on random weights of the shapes of Llama-3-8B: time a layer
+# from two models of few layers, the whole model's from that; each phase against the products that the card sustains;
+# beside it the reference algorithm as PyTorch runs it on one layer (scripts/bench_gpu_peer.py).
+#
+# Usage: scripts/bench-gpu.sh --build DIR --out DIR [options] [-- flags of oneshot]
+#   --device cuda[:N]    cuda      --layers "A B"  "2 6"     of the two models
+#   --samples N          512       --tokens N      2048      of a sample
+#   --shape "..."        hidden=4096 intermediate=14336 heads=32 kv=8 vocab=32000      --whole N  32    layers of the model
+#   --targets "..."      "LlamaDecoderLayer Linear"          --seconds S  5             of each peak
+#   --peer-python FILE   Python with torch (and llmcompressor: else its loops are re-enacted)
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+build= out= device=cuda layers="2 6" samples=512 tokens=2048 whole=32 seconds=5 peer= side=8192
+shape="hidden=4096 intermediate=14336 heads=32 kv=8 vocab=32000" targets="LlamaDecoderLayer Linear"
+flags=()
+while [ $# -gt 0 ]; do
+    case $1 in
+    --build) build=$2 && shift ;;
+    --out) out=$2 && shift ;;
+    --device) device=$2 && shift ;;
+    --layers) layers=$2 && shift ;;
+    --samples) samples=$2 && shift ;;
+    --tokens) tokens=$2 && shift ;;
+    --shape) shape=$2 && shift ;;
+    --whole) whole=$2 && shift ;;
+    --targets) targets=$2 && shift ;;
+    --seconds) seconds=$2 && shift ;;
+    --side) side=$2 && shift ;;
+    --peer-python) peer=$2 && shift ;;
+    --) shift && flags=("$@") && break ;;
+    *) sed -n '2,/^set /p' "$0" | sed '$d; s/^# \{0,1\}//' >&2 && exit 2 ;;
+    esac
+    shift
+done
+for name in build out; do
+    [ -n "${!name}" ] || { echo "bench-gpu.sh: --$name is not given" >&2; exit 2; }
+done
+oneshot=${ONESHOT:-$build/oneshot}
+mkdir -p "$out"
+"$oneshot" bench --seconds "$seconds" --device "$device" --side "$side" --json >"$out/peak.json"
+for n in $layers; do
+    model=$out/model-$n
+    [ -e "$model/config.json" ] || "$build/tests/make_model" "$model" $shape layers="$n" samples="$samples" tokens="$tokens"
+    for target in $targets; do
+        rm -rf "$out/output"
+        "$oneshot" --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/calibration.jsonl" \
+            --num-calibration-samples "$samples" --max-seq-length "$tokens" --sequential-targets "$target" \
+            --device "$device" --output "$out/output" --progress none ${flags[@]+"${flags[@]}"} >"$out/$target.$n.log" 2>&1 ||
+            { tail -20 "$out/$target.$n.log" >&2; exit 1; }
+        cp "$out/output/oneshot-report.json" "$out/$target.$n.json"
+    done
+done
+rm -rf "$out/output"
+if [ -n "$peer" ]; then
+    options=()
+    for pair in $shape; do
+        case ${pair%%=*} in hidden | intermediate | heads | kv) options+=("--${pair%%=*}" "${pair#*=}") ;; esac
+    done
+    torch_device=${PEER_DEVICE:-$device}
+    "$peer" "$here/bench_gpu_peer.py" "${options[@]}" --samples "$samples" --tokens "$tokens" --device "$torch_device" \
+        2>"$out/peer.log" | tail -1 >"$out/peer.json"
+fi
+
+python3 - "$out" "$whole" "$layers" "$targets" <<'PYTHON'
+import json, pathlib, sys
+out, whole = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+few, many = (int(n) for n in sys.argv[3].split())
+load = lambda name: json.loads((out / name).read_text())
+peak = load("peak.json")
+print(f"{peak['card']}\nbf16 products {peak['card_bf16_flops'] / 1e12:.3g} TFLOP/s, f32 {peak['card_f32_flops'] / 1e12:.3g} TFLOP/s, "
+      f"copies inside {peak['card_copy_bytes'] / 1e9:.4g} GB/s, from the host {peak['card_put_bytes'] / 1e9:.3g} GB/s")
+
+def by_phase(report):
+    """seconds and GFLOP of each phase of the whole run"""
+    flops = {}
+    for part in report["subgraphs"]:
+        for phase, g in part["gflop"].items():
+            flops[phase] = flops.get(phase, 0) + g
+    return report["seconds"], flops
+
+for target in sys.argv[4].split():
+    (a, fa), (b, fb) = (by_phase(load(f"{target}.{n}.json")) for n in (few, many))
+    print(f"\n{target}: seconds of {few} and {many} layers, of a layer, of {whole} layers")
+    print(f"{'phase':12}{few:>10}{many:>10}{'a layer':>12}{whole:>10}{'TFLOP/s':>10}{'of peak':>9}")
+    for phase in b:
+        each = (b[phase] - a.get(phase, 0)) / (many - few)
+        if b[phase] < 0.005 and phase != "total":
+            continue
+        g = (sum(fb.values()) - sum(fa.values()) if phase == "total" else fb.get(phase, 0) - fa.get(phase, 0)) / (many - few)
+        rate = f"{g / each / 1e3:10.3g}{g * 1e9 / each / peak['card_bf16_flops']:9.2f}" if g and each > 0 else ""
+        print(f"{phase:12}{a.get(phase, 0):10.2f}{b[phase]:10.2f}{each:12.3f}{b[phase] + each * (whole - many):10.1f}{rate}")
+    card = load(f"{target}.{many}.json").get("device")
+    if card:
+        print("card: " + ", ".join(f"{k} {v}" for k, v in card.items()))
+if (out / "peer.json").exists():
+    peer = load("peer.json")
+    print(f"\nPyTorch {peer['torch']} on {peer['device']}, llmcompressor {peer['llmcompressor'] or 'not installed'}; passes measured "
+          f"on {peer['measured_samples']} of {peer['samples']} samples; seconds of a layer, of {whole}:")
+    for name, s in peer["seconds_a_layer"].items():
+        print(f"{name:24}{s:10.3f}{s * whole:10.1f}")
+PYTHON
