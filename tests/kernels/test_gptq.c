@@ -8,7 +8,7 @@ typedef struct problem {
     int bits, group; // group: columns that share a scale, 0: all
     bool fp8, zero, order;
     int64_t row_block;
-    osh_dtype dq;
+    osh_dtype dq, stored; // stored 0: F32
 } problem;
 
 /* X^T X / n of n = 2 I correlated rows, damped: what a modifier hands to gptq_factor. Full symmetric. */
@@ -141,6 +141,7 @@ static void test_factor_refuses(void **state)
 
 typedef struct solution {
     float *w, *u, *scale, *zero, *h; // own; w: the solution
+    float *from;                     // own: the weight before, in f32
     osh_tensor *start;               // own: the weight before
     int8_t *codes;
     int32_t *col, *perm;
@@ -163,8 +164,12 @@ static void solution_open(osh_ctx *cx, solution *s, const problem *p)
     osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, s->u);
     osh_op_args f = {.out = {&t}};
     assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &f), OSH_OK);
-    assert_int_equal(osh_tensor_new(cx, &s->start, OSH_F32, 2, (int64_t[]){O, I}), OSH_OK);
-    for (int64_t i = 0; i < O * I; i++) ((float *)s->start->data)[i] = osh_rng_sym(SEED, 20, (uint64_t)i);
+    osh_dtype stored = p->stored ? p->stored : OSH_F32;
+    assert_int_equal(osh_tensor_new(cx, &s->start, stored, 2, (int64_t[]){O, I}), OSH_OK);
+    s->from = osh_calloc(cx, (size_t)(O * I), sizeof *s->from);
+    for (int64_t i = 0; i < O * I; i++) s->from[i] = osh_rng_sym(SEED, 20, (uint64_t)i);
+    osh_from_f32(s->start->data, stored, s->from, O * I);
+    osh_to_f32(s->from, s->start->data, stored, O * I);
     for (int64_t i = 0; i < n_rows * n_cols; i++) {
         float q_max = p->fp8 ? 448 : (float)(1 << (p->bits - 1));
         s->scale[i] = osh_round_to((0.9f + 0.1f * osh_rng_sym(SEED, 21, (uint64_t)i)) / q_max, p->dq);
@@ -193,7 +198,7 @@ static void solution_close(osh_ctx *cx, solution *s)
 {
     osh_free(cx, s->w), osh_free(cx, s->u), osh_free(cx, s->h), osh_free(cx, s->scale), osh_free(cx, s->zero);
     osh_free(cx, s->codes), osh_free(cx, s->col), osh_free(cx, s->loss);
-    osh_free(cx, s->perm), osh_free(cx, s->dead);
+    osh_free(cx, s->perm), osh_free(cx, s->dead), osh_free(cx, s->from);
     osh_tensor_free(cx, s->start);
 }
 
@@ -203,10 +208,9 @@ static double objective(const solution *s)
     double sum = 0;
     for (int64_t o = 0; o < s->a.O; o++)
         for (int64_t i = 0; i < s->a.I; i++) {
-            double part = 0, di = s->w[o * s->a.I + i] - osh_rng_sym(SEED, 20, (uint64_t)(o * s->a.I + i));
+            double part = 0, di = s->w[o * s->a.I + i] - s->from[o * s->a.I + i];
             for (int64_t j = 0; j < s->a.I; j++)
-                part += s->h[i * s->a.I + j] *
-                        (s->w[o * s->a.I + j] - osh_rng_sym(SEED, 20, (uint64_t)(o * s->a.I + j)));
+                part += s->h[i * s->a.I + j] * (s->w[o * s->a.I + j] - s->from[o * s->a.I + j]);
             sum += di * part;
         }
     return sum;
@@ -227,8 +231,31 @@ static const problem problems[] = {
     {100, 5, 2, 4, 0, .row_block = 1, .dq = OSH_BF16},
     {3, 127, 128, 4, 0, .row_block = 1, .dq = OSH_BF16},
     {100, 128, 65536, 8, 16, .zero = true, .row_block = 3, .dq = OSH_F16},
+    {33, 70, 32, 4, 0, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16},
+    {33, 70, 32, 8, 0, .fp8 = true, .row_block = 33, .dq = OSH_F16, .stored = OSH_F16},
+    {5, 70, 128, 4, 7, .row_block = 1, .dq = OSH_F32, .stored = OSH_F64},
     {3, 640, 200, 4, 128, .order = true, .row_block = 1, .dq = OSH_BF16}, // a block of more than the kernel's panel
 };
+
+/* The weight that the card has made of the codes is theirs, in the dtype of w and in file order. */
+static void check_w_out(osh_ctx *cx, const osh_gptq_solve_args *a, carded *w_out, const double *squares)
+{
+    osh_tensor *got = NULL;
+    double err = 0, all = 0;
+    assert_int_equal(osh_tensor_new(cx, &got, a->w->dtype, 2, a->w->shape), OSH_OK);
+    card_take(cx, got, w_out);
+    for (int64_t o = 0; o < a->O; o++)
+        for (int64_t i = 0; i < a->I; i++) {
+            int64_t at = o * a->I + (a->perm ? a->perm[i] : i);
+            double was = value_at(a->w, at), is = value_at(got, at);
+            osh_tensor one = osh_tensor_view(a->w->dtype, 1, (int64_t[]){1}, (double[1]){0});
+            osh_from_f32(one.data, one.dtype, &a->dq[o * a->I + i], 1);
+            assert_true(is == value_at(&one, 0));
+            err += (was - is) * (was - is), all += was * was;
+        }
+    assert_true(fabs(err - squares[0]) <= 1e-9 * err && fabs(all - squares[1]) <= 1e-9 * all);
+    osh_tensor_free(cx, got);
+}
 
 /* gptq_solve on a card: a with w and u there. */
 static osh_status solve_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *a)
@@ -238,11 +265,13 @@ static osh_status solve_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args
     carded cw = card_put(cx, d, a->w), cu = card_put(cx, d, &u);
     size_t before = osh_arena_used(d->arena), peak = osh_arena_peak(d->arena),
            said = osh_gptq_solve_cuda_bytes(a->O, a->I, a->n_scale_cols, a->block_size);
-    on.w = &cw.t, on.u = cu.t.data;
+    double squares[2];
+    on.w = on.w_out = &cw.t, on.u = cu.t.data, on.squares = squares;
     osh_status rc = osh_gptq_solve_cuda(cx, d, &on);
     assert_int_equal(osh_arena_used(d->arena), before);
     if (osh_arena_peak(d->arena) > peak) assert_true(osh_arena_peak(d->arena) <= before + said);
-    card_take(cx, NULL, &cw), card_take(cx, NULL, &cu);
+    check_w_out(cx, a, &cw, squares);
+    card_take(cx, NULL, &cu);
     return rc;
 }
 

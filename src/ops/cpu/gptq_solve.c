@@ -11,6 +11,8 @@
 #include "ops/cpu/vec.h"
 #include "ops/kernel.h"
 
+#include <assert.h>
+
 enum { STRIP = 8, STEP = 32 }; // columns of U turned at a time; rows in registers
 
 typedef struct solve_worker { // own: w, tile and loss; the others point behind w
@@ -235,6 +237,7 @@ osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a)
     osh_status rc = OSH_OK;
     solve_job j = {.a = a, .rows = tile_rows(a->O)};
 
+    assert(!a->w->device && !a->w_out);
     osh_blas_init();
     OSH_NEW(cx, j.workers, osh_threads(cx));
     for (int i = 0; i < osh_threads(cx); i++) OSH_TRY(worker_open(cx, &j.workers[i], a, j.rows));

@@ -76,8 +76,8 @@ osh_status osh_cuda_finite(osh_ctx *cx, int64_t *first, const osh_tensor *x, int
 /* Smallest and largest element of rows [row, row + n) of x [N, D]: minmax, two f32 of device memory, is widened. */
 osh_status osh_cuda_minmax(osh_ctx *cx, float *minmax, const osh_tensor *x, int64_t row, int64_t n);
 
-/* ops/gptq_solve.h on the device. h [I, I] f32 and diag stay there. a->w (stored dtype) and a->u lie on the device,
- * the other members in host memory; codes and loss are in host memory when solve returns. */
+/* ops/gptq_solve.h on the device. h [I, I] f32 and diag stay there. a->w (stored dtype), a->u and a->w_out lie on the
+ * device, the other members in host memory; codes, loss and squares are there when solve returns. */
 osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *a);
 size_t osh_gptq_solve_cuda_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t block_size);
 osh_status osh_gptq_permute_cuda(osh_ctx *cx, osh_tensor *h, const int32_t *perm); // perm: host

@@ -49,13 +49,26 @@ __device__ static int byte_of_fp8(float x)
     return (int)(u >> 31) << 7 | low;
 }
 
-/* The quantized value before scaling; *dq: scaled, rounded to T at either step. */
+__device__ static float value_of_fp8(int byte)
+{
+    uint32_t low = (uint32_t)byte & 0x7f, sign = (uint32_t)(byte & 0x80) << 24;
+    float small = (float)low / 512.0f; // below 2^-6: a multiple of 2^-9
+    return __uint_as_float(sign | (low < 8 ? __float_as_uint(small) : (low << 20) + ((127u - 7u) << 23)));
+}
+
+/* Rounded to T at either step. */
+template <class T> __device__ static float dequantize(float q, float s, float zero)
+{
+    return osh_cu_round<T>(__fmul_rn(osh_cu_round<T>(__fsub_rn(q, zero)), s));
+}
+
+/* The quantized value before scaling; *dq: its value. */
 template <class T> __device__ static float quantize(float *dq, const rule &r, float w, float s, float zero)
 {
     float q = __fdiv_rn(w, s);
     if (r.fp8) q = nearest_fp8(fminf(fmaxf(q, r.low), r.high));
     else q = rintf(fminf(fmaxf(__fadd_rn(q, zero), r.low), r.high));
-    *dq = osh_cu_round<T>(__fmul_rn(osh_cu_round<T>(__fsub_rn(q, zero)), s));
+    *dq = dequantize<T>(q, s, zero);
     return q;
 }
 
@@ -163,8 +176,43 @@ static __global__ void spread(float *to, const float *from, int64_t row, int64_t
     if (r < p.n_rows) to[c * p.ld + r] = from[(row + r) / row_block * n_cols + c];
 }
 
+typedef struct given { // scales, zero points (or NULL) and column lists of the whole weight
+    const float *scale, *zero;
+    const int32_t *place, *col;
+    int64_t row, row_block, n_cols; // first row of the tile; rows that share a scale; scales of a row
+    bool fp8;
+} given;
+
+/* out [n_rows, I] = the weight that the codes stand for; squares [2, ld]: |w - out|^2 and |w|^2 of each row. A block
+ * has a row; out may be w. */
+template <class S, class T>
+static __global__ void decode_rows(S *out, double *squares, const S *w, const int8_t *codes, given g, span p)
+{
+    __shared__ double part[2][ROWS];
+    int64_t row = blockIdx.x, scales = (g.row + row) / g.row_block * g.n_cols;
+    double err = 0, all = 0;
+
+    for (int64_t c = threadIdx.x; c < p.I; c += ROWS) {
+        int64_t i = g.place[c], at = scales + g.col[i < 0 ? ~i : i];
+        float q = g.fp8 ? value_of_fp8(codes[row * p.I + c] & 0xff) : (float)codes[row * p.I + c];
+        float was = osh_cu_load(w[row * p.I + c]);
+        S kept;
+        osh_cu_store(&kept, dequantize<T>(q, g.scale[at], g.zero ? g.zero[at] : 0));
+        double d = (double)was - osh_cu_load(kept);
+        err += d * d, all += (double)was * was;
+        out[row * p.I + c] = kept;
+    }
+    part[0][threadIdx.x] = err, part[1][threadIdx.x] = all;
+    __syncthreads();
+    if (threadIdx.x < 2) {
+        double sum = 0;
+        for (int k = 0; k < ROWS; k++) sum += part[threadIdx.x][k];
+        squares[threadIdx.x * p.ld + row] = sum;
+    }
+}
+
 /* ---- host ---- */
-enum { W, ERR, SCALE, ZERO, LOSS, CODES, SCALE_GIVEN, ZERO_GIVEN, PLACE, COL, N_ARRAYS };
+enum { W, ERR, SCALE, ZERO, LOSS, SQUARES, CODES, SCALE_GIVEN, ZERO_GIVEN, PLACE, COL, N_ARRAYS };
 
 static int64_t tile_rows(int64_t O, int64_t I)
 {
@@ -181,6 +229,7 @@ static void array_bytes(size_t bytes[N_ARRAYS], int64_t O, int64_t I, int64_t n_
     bytes[ERR] = (size_t)(osh_min64(block_size, I) * ld) * sizeof(float);
     bytes[SCALE] = bytes[ZERO] = (size_t)(n_cols * ld) * sizeof(float);
     bytes[LOSS] = (size_t)rows * sizeof(double);
+    bytes[SQUARES] = (size_t)(2 * ld) * sizeof(double);
     bytes[CODES] = (size_t)(rows * I);
     bytes[SCALE_GIVEN] = bytes[ZERO_GIVEN] = (size_t)(O * n_cols) * sizeof(float);
     bytes[PLACE] = bytes[COL] = (size_t)I * sizeof(int32_t);
@@ -277,6 +326,26 @@ done:
     return rc;
 }
 
+/* The tile's rows of w_out, from its codes. squares [2] grow. */
+static osh_status decode_tile(osh_ctx *cx, const solver *s, int64_t row, span p, double *rows)
+{
+    osh_status rc = OSH_OK;
+    const osh_gptq_solve_args *a = s->a;
+    given g = {floats(s, SCALE_GIVEN), a->zero ? floats(s, ZERO_GIVEN) : NULL, ints(s, PLACE), ints(s, COL), row,
+               a->row_block, a->n_scale_cols, a->fp8};
+    double *squares = static_cast<double *>(s->at[SQUARES]);
+    void *to = osh_elem(a->w_out, row * p.I), *from = osh_elem(a->w, row * p.I);
+
+    OSH_CU_BY_STORED(a->w->dtype, S, OSH_CU_BY_DTYPE(a->dq_dtype, T,
+        OSH_LAUNCH((decode_rows<S, T>), (unsigned)p.n_rows, ROWS, 0, osh_cuda_stream(s->d), static_cast<S *>(to),
+                   squares, static_cast<const S *>(from), static_cast<const int8_t *>(s->at[CODES]), g, p)));
+    OSH_CUDA(cx, cudaGetLastError());
+    OSH_TRY(s->d->type->get(cx, s->d, rows, squares, (size_t)(2 * p.ld) * sizeof *rows));
+    for (int64_t r = 0; r < p.n_rows; r++) a->squares[0] += rows[r], a->squares[1] += rows[p.ld + r];
+done:
+    return rc;
+}
+
 /* The codes' values, with the roundings of the kernel. */
 static void decode(const osh_gptq_solve_args *a)
 {
@@ -297,12 +366,18 @@ osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_
     solver s = {a, d, {NULL}, {a->fp8 ? -448.0f : -steps, a->fp8 ? 448.0f : steps - 1, a->fp8}};
     size_t bytes[N_ARRAYS];
     int64_t rows = tile_rows(a->O, a->I);
+    double *squares = NULL; // own: [2, padded rows]
 
     array_bytes(bytes, a->O, a->I, a->n_scale_cols, a->block_size);
     for (int i = 0; i < N_ARRAYS; i++) {
         if (!a->zero && (i == ZERO || i == ZERO_GIVEN)) continue;
         s.at[i] = osh_device_alloc(cx, d, bytes[i], OSH_LIFE_SHORT);
         if (!s.at[i]) OSH_TRY(OSH_E_NOMEM);
+    }
+    if (a->w_out) {
+        squares = static_cast<double *>(osh_alloc(cx, bytes[SQUARES]));
+        if (!squares) OSH_TRY(OSH_E_NOMEM);
+        a->squares[0] = a->squares[1] = 0;
     }
     OSH_TRY(put_given(cx, &s));
     for (int64_t row = 0; row < a->O; row += rows) {
@@ -313,9 +388,11 @@ osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_
             OSH_TRY(run_block(cx, &s, p));
         }
         OSH_TRY(close_tile(cx, &s, row, p));
+        if (a->w_out) OSH_TRY(decode_tile(cx, &s, row, p, squares));
     }
     if (a->dq) decode(a);
 done:
+    osh_free(cx, squares);
     for (int i = 0; i < N_ARRAYS; i++) osh_device_free(d, s.at[i]);
     return rc;
 }

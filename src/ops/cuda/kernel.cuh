@@ -35,6 +35,7 @@ __device__ inline float osh_cu_load(float x) { return x; }
 __device__ inline float osh_cu_load(double x) { return (float)x; }
 __device__ inline float osh_cu_load(osh_bf16_t x) { return __uint_as_float((uint32_t)x.bits << 16); }
 __device__ inline void osh_cu_store(float *to, float x) { *to = x; }
+__device__ inline void osh_cu_store(double *to, float x) { *to = x; }
 __device__ inline void osh_cu_store(osh_bf16_t *to, float f) // ties to even, NaN stays NaN
 {
     uint32_t u = __float_as_uint(f);
