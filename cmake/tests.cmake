@@ -72,11 +72,19 @@ foreach(row unit=unit/test_*.c kernel=kernels/test_*.c prop=prop/test_*.c golden
   endforeach()
 endforeach()
 
-# The CUDA columns: `test cuda` runs them on the card, and without one is skipped; play_test cuda on the played card.
+# The CUDA columns: tests that include card.h run them on the card where there is one, and once more as play_<test> on
+# the played card. tests/play has the tests of the card itself.
 if(OSH_PLAY)
-  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/play/test_*.c)
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/play/test_*.c ${CMAKE_SOURCE_DIR}/tests/kernels/test_*.c
+       ${CMAKE_SOURCE_DIR}/tests/golden/*/test_*.c)
   foreach(file IN LISTS files)
     get_filename_component(name ${file} NAME_WE)
+    file(STRINGS ${file} card REGEX "card\\.h")
+    if(card)
+      set(name play_${name})
+    elseif(NOT file MATCHES "/play/")
+      continue()
+    endif()
     osh_play_exe(${name} ${file})
     add_test(NAME ${name} COMMAND ${name})
     osh_test_props(${name} kernel 300)

@@ -379,6 +379,41 @@ static void test_solve_order(void **state)
     osh_ctx_free(cx);
 }
 
+/* Weights half-way between two values, and beyond the last one: the only column, so nothing but the rounding counts. */
+static void ties_case(osh_ctx *cx, osh_device *d, bool fp8)
+{
+    enum { O = 600 };
+    const problem p = {O, 1, 128, fp8 ? 8 : 4, 0, .fp8 = fp8, .row_block = O, .dq = OSH_F32};
+    solution s[OSH_N_BACKENDS];
+    for (int column = OSH_REF; column < (d ? OSH_N_BACKENDS : OSH_CUDA); column++) {
+        solution_open(cx, &s[column], &p);
+        s[column].scale[0] = 1;
+        for (int o = 0; o < O; o++) {
+            uint8_t low = (uint8_t)(o / 2 % 127);
+            float a = osh_f32_of_fp8(low), b = low == 126 ? 2 * a : osh_f32_of_fp8(low + 1);
+            ((float *)s[column].start->data)[o] = (o % 2 ? -1 : 1) * (fp8 ? (a + b) / 2 : (float)low / 8);
+        }
+        const osh_gptq_solve_args *a = &s[column].a;
+        assert_int_equal(column == OSH_CUDA ? solve_on(cx, d, a) : column ? osh_gptq_solve(cx, a)
+                                                                         : osh_gptq_solve_ref(cx, a), OSH_OK);
+        assert_memory_equal(s[column].codes, s[0].codes, O);
+    }
+    for (int column = OSH_REF; column < (d ? OSH_N_BACKENDS : OSH_CUDA); column++) solution_close(cx, &s[column]);
+}
+
+static void test_solve_ties(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    osh_device *d = card_open(cx, CARD_BYTES);
+    ties_case(cx, d, false);
+    ties_case(cx, d, true);
+    osh_device_close(cx, d);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
 /* Of a host matrix, by the CPU (d NULL) or a card. */
 static void permute(osh_ctx *cx, osh_device *d, osh_tensor *h, const int32_t *perm)
 {
@@ -514,6 +549,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_factor), cmocka_unit_test(test_factor_threads),
                                        cmocka_unit_test(test_factor_refuses), cmocka_unit_test(test_solve),
                                        cmocka_unit_test(test_sgemm_nt), cmocka_unit_test(test_solve_order),
-                                       cmocka_unit_test(test_permute), cmocka_unit_test(test_factor_keeps_upper)};
+                                       cmocka_unit_test(test_solve_ties), cmocka_unit_test(test_permute),
+                                       cmocka_unit_test(test_factor_keeps_upper)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
