@@ -261,6 +261,7 @@ static osh_status solve_job(osh_ctx *cx, const gptq *g, const factor *f, osh_lin
     osh_status rc = OSH_OK;
     const osh_q_args *q = &j->scheme->weights;
     int64_t O = j->w->shape[0], I = j->w->shape[1];
+    double squares[2] = {0, 1};
     solve s = {0}; // own
 
     OSH_TRY(fill(cx, &s, f, j, O, I));
@@ -285,8 +286,11 @@ static osh_status solve_job(osh_ctx *cx, const gptq *g, const factor *f, osh_lin
         .fp8 = q->type == OSH_Q_FLOAT,
         .dq_dtype = sc->dtype,
         .loss = s.loss,
+        .w_out = f->device && !j->keep_w ? j->device_w : NULL,
+        .squares = f->device ? squares : NULL,
     };
     OSH_TRY(f->device ? osh_gptq_solve_cuda(cx, f->device, &a) : osh_gptq_solve(cx, &a));
+    j->nmse = squares[1] > 0 ? squares[0] / squares[1] : 0;
     j->objective = 0;
     for (int64_t o = 0; o < O; o++) j->objective += 2 * s.loss[o];
 done:
@@ -328,7 +332,7 @@ static osh_status compress_job(osh_ctx *cx, const osh_modifier *m, const factor 
     } else {
         OSH_TRY(round_job(cx, m, f, j));
     }
-    OSH_TRY(osh_job_finish(cx, j, !j->keep_w));
+    if (!f->u || !f->device) OSH_TRY(osh_job_finish(cx, j, !j->keep_w)); // else the solve has done it
 done:
     if (rc) osh_note(cx, "solving %s", j->name);
     return rc;

@@ -57,7 +57,7 @@ struct osh_modifier_type {
      * be destroyed; on a device, or in host memory) or NULL. */
     osh_status (*compress)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
                            int64_t n_samples);
-    bool propagates; // compress leaves the dequantized weight in w (but for keep_w): later subgraphs see its error
+    bool propagates; // compress leaves the dequantized weight in w, or in device_w (but for keep_w): later ones see it
     /* Bytes (gross, an upper bound) that compress takes at most beside w and h, what it leaves in jobs included. Of a
      * job scheme and w's shape and dtype are read. device: NULL, or h lies on one: those of its arena. */
     size_t (*needs)(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device);

@@ -21,9 +21,9 @@ typedef struct osh_gptq_solve_args {
     bool fp8;
     osh_dtype dq_dtype;   // q - zp and its product with the scale are rounded to this dtype before the error is formed
     double *loss;         // [O] out: sum over columns of err^2 / 2
-    /* With w on a device: */
-    osh_tensor *w_out;    // out: [O, I] there, file order, dtype of w (w itself will do): the dequantized weight; NULL
-    double *squares;      // [2] out with w_out: |w - w_out|^2 and |w|^2
+    /* With w on a device, NULL: not wanted. */
+    osh_tensor *w_out;    // [O, I] out there, file order, dtype of w (w itself will do): the dequantized weight
+    double *squares;      // [2] out: |w - w_out|^2 and |w|^2
 } osh_gptq_solve_args;
 /* Fast: threads over fixed row tiles. Of the weight only a tile a thread is held in f32. */
 osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a);

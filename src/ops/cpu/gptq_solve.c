@@ -237,7 +237,7 @@ osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a)
     osh_status rc = OSH_OK;
     solve_job j = {.a = a, .rows = tile_rows(a->O)};
 
-    assert(!a->w->device && !a->w_out);
+    assert(!a->w->device && !a->w_out && !a->squares);
     osh_blas_init();
     OSH_NEW(cx, j.workers, osh_threads(cx));
     for (int i = 0; i < osh_threads(cx); i++) OSH_TRY(worker_open(cx, &j.workers[i], a, j.rows));

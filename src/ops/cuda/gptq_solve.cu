@@ -184,7 +184,7 @@ typedef struct given { // scales, zero points (or NULL) and column lists of the 
 } given;
 
 /* out [n_rows, I] = the weight that the codes stand for; squares [2, ld]: |w - out|^2 and |w|^2 of each row. A block
- * has a row; out may be w. */
+ * has a row; out may be w, or NULL. */
 template <class S, class T>
 static __global__ void decode_rows(S *out, double *squares, const S *w, const int8_t *codes, given g, span p)
 {
@@ -200,7 +200,7 @@ static __global__ void decode_rows(S *out, double *squares, const S *w, const in
         osh_cu_store(&kept, dequantize<T>(q, g.scale[at], g.zero ? g.zero[at] : 0));
         double d = (double)was - osh_cu_load(kept);
         err += d * d, all += (double)was * was;
-        out[row * p.I + c] = kept;
+        if (out) out[row * p.I + c] = kept;
     }
     part[0][threadIdx.x] = err, part[1][threadIdx.x] = all;
     __syncthreads();
@@ -326,7 +326,7 @@ done:
     return rc;
 }
 
-/* The tile's rows of w_out, from its codes. squares [2] grow. */
+/* The tile's rows of w_out, from its codes; squares grow. rows: room for [2, ld]. */
 static osh_status decode_tile(osh_ctx *cx, const solver *s, int64_t row, span p, double *rows)
 {
     osh_status rc = OSH_OK;
@@ -334,12 +334,13 @@ static osh_status decode_tile(osh_ctx *cx, const solver *s, int64_t row, span p,
     given g = {floats(s, SCALE_GIVEN), a->zero ? floats(s, ZERO_GIVEN) : NULL, ints(s, PLACE), ints(s, COL), row,
                a->row_block, a->n_scale_cols, a->fp8};
     double *squares = static_cast<double *>(s->at[SQUARES]);
-    void *to = osh_elem(a->w_out, row * p.I), *from = osh_elem(a->w, row * p.I);
+    void *to = a->w_out ? osh_elem(a->w_out, row * p.I) : NULL, *from = osh_elem(a->w, row * p.I);
 
     OSH_CU_BY_STORED(a->w->dtype, S, OSH_CU_BY_DTYPE(a->dq_dtype, T,
         OSH_LAUNCH((decode_rows<S, T>), (unsigned)p.n_rows, ROWS, 0, osh_cuda_stream(s->d), static_cast<S *>(to),
                    squares, static_cast<const S *>(from), static_cast<const int8_t *>(s->at[CODES]), g, p)));
     OSH_CUDA(cx, cudaGetLastError());
+    if (!a->squares) goto done;
     OSH_TRY(s->d->type->get(cx, s->d, rows, squares, (size_t)(2 * p.ld) * sizeof *rows));
     for (int64_t r = 0; r < p.n_rows; r++) a->squares[0] += rows[r], a->squares[1] += rows[p.ld + r];
 done:
@@ -374,7 +375,7 @@ osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_
         s.at[i] = osh_device_alloc(cx, d, bytes[i], OSH_LIFE_SHORT);
         if (!s.at[i]) OSH_TRY(OSH_E_NOMEM);
     }
-    if (a->w_out) {
+    if (a->squares) {
         squares = static_cast<double *>(osh_alloc(cx, bytes[SQUARES]));
         if (!squares) OSH_TRY(OSH_E_NOMEM);
         a->squares[0] = a->squares[1] = 0;
@@ -388,7 +389,7 @@ osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_
             OSH_TRY(run_block(cx, &s, p));
         }
         OSH_TRY(close_tile(cx, &s, row, p));
-        if (a->w_out) OSH_TRY(decode_tile(cx, &s, row, p, squares));
+        if (a->w_out || a->squares) OSH_TRY(decode_tile(cx, &s, row, p, squares));
     }
     if (a->dq) decode(a);
 done:

@@ -1,8 +1,10 @@
-/* test_gptq_golden.c - GPTQModifier against LLM Compressor's quantize_weight, given the same weight and Hessian.
+/* test_gptq_golden.c - GPTQModifier against LLM Compressor's quantize_weight, given the same weight and Hessian, on the
+ * CPU and on a card.
  *
  * At least 99.9 % of the codes are the same, and the objective tr(dW H dW^T) of ours is at most 0.1 % above; scales and
  * zero points are the same bytes. Weights and Hessians as gen.py makes them. Prints the figures. */
 #include "torture.h"
+#include "kernels/card.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -142,7 +144,31 @@ static double objective(osh_ctx *cx, const gptq_case *c, const osh_tensor *w, co
     return sum;
 }
 
-static void run_case(osh_ctx *cx, const gptq_case *c)
+/* Solves the job on a card. What is left there is what the codes stand for. */
+static void compress_on(osh_ctx *cx, osh_device *d, const osh_modifier *m, osh_linear_job *job, const osh_tensor *h,
+                        int64_t samples)
+{
+    osh_tensor *got = NULL, *dq = NULL;
+    carded ch = card_put(cx, d, h), cw = card_put(cx, d, job->w);
+    double all = 0, err = 0;
+    job->device_w = &cw.t;
+    assert_ok(cx, m->type->compress(cx, m, job, 1, &ch.t, samples));
+    assert_ok(cx, osh_tensor_new(cx, &got, job->w->dtype, 2, job->w->shape));
+    assert_ok(cx, osh_tensor_new(cx, &dq, job->w->dtype, 2, job->w->shape));
+    card_take(cx, NULL, &ch), card_take(cx, got, &cw);
+    assert_ok(cx, osh_q_decode(cx, dq, job->codes, &job->params, &job->scheme->weights));
+    for (int64_t i = 0; i < osh_tensor_numel(dq); i++) {
+        double was = value_at(job->w, i), is = value_at(dq, i);
+        assert_true(value_at(got, i) == is);
+        err += (was - is) * (was - is), all += was * was;
+    }
+    assert_true(fabs(job->nmse - err / all) <= 1e-9 * job->nmse);
+    osh_tensor_free(cx, got), osh_tensor_free(cx, dq);
+    job->device_w = NULL;
+}
+
+/* d NULL: on the CPU. */
+static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
 {
     osh_modifier *m = &c->recipe->modifiers[0];
     const osh_q_args *q = &m->schemes[0].weights;
@@ -155,7 +181,8 @@ static void run_case(osh_ctx *cx, const gptq_case *c)
     for (int64_t i = 0; i < c->I; i++) // above the diagonal nothing may be read
         for (int64_t j = 0; j < c->I; j++) to[i * c->I + j] = j <= i ? ((float *)h->data)[i * c->I + j] : NAN;
     osh_linear_job job = {.name = c->name, .scheme = &m->schemes[0], .w = used};
-    assert_ok(cx, m->type->compress(cx, m, &job, 1, h_used, c->samples));
+    if (d) compress_on(cx, d, m, &job, h_used, c->samples);
+    else assert_ok(cx, m->type->compress(cx, m, &job, 1, h_used, c->samples));
     assert_null(job.fallback);
     same_bytes(cx, c, "scale", job.params.scale);
     same_bytes(cx, c, "zero", job.params.zero);
@@ -165,8 +192,8 @@ static void run_case(osh_ctx *cx, const gptq_case *c)
     void *rtn = osh_alloc(cx, (size_t)n);
     assert_ok(cx, osh_q_encode(cx, rtn, w, &job.params, q, OSH_ARITH_REFERENCE));
     double nearest = objective(cx, c, w, h->data, rtn, &job.params, q);
-    print_message("%-24s %2ld of %5ld codes differ  objective %.7g, reference %.7g (ratio %.6f), RTN %.5g\n", c->name,
-                  (long)(n - same), (long)n, ours, theirs, ours / theirs, nearest);
+    print_message("%s %-24s %2ld of %5ld codes differ  objective %.7g, reference %.7g (ratio %.6f), RTN %.5g\n",
+                  d ? "card" : "CPU ", c->name, (long)(n - same), (long)n, ours, theirs, ours / theirs, nearest);
     assert_true(same * 1000 >= n * 999);
     assert_true(ours <= theirs * 1.001);
     assert_true(theirs < nearest); // the Hessian is load-bearing
@@ -189,6 +216,7 @@ static void test_cases(void **state)
     int n = 0;
 
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+    osh_device *d = card_open(cx, CARD_BYTES);
     snprintf(path, sizeof path, "%s/codes.safetensors", folder);
     assert_ok(cx, osh_st_open(cx, &st, path));
     snprintf(path, sizeof path, "%s/cases.json", folder);
@@ -206,12 +234,14 @@ static void test_cases(void **state)
         assert_ok(cx, osh_json_str_or(cx, &recipe, j, "recipe", NULL, path));
         c.dtype = !strcmp(dtype, "BF16") ? OSH_BF16 : !strcmp(dtype, "F16") ? OSH_F16 : OSH_F32;
         assert_ok(cx, osh_recipe_parse(cx, &c.recipe, recipe, strlen(recipe), c.name));
-        run_case(cx, &c);
+        run_case(cx, NULL, &c);
+        if (d) run_case(cx, d, &c);
         osh_recipe_free(cx, c.recipe);
     }
     assert_int_equal(n, 14);
     cJSON_Delete(cases);
     osh_st_close(cx, st);
+    osh_device_close(cx, d);
     assert_int_equal(osh_mem_live(cx), 0);
     osh_ctx_free(cx);
 }
