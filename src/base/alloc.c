@@ -11,9 +11,10 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-enum { ALIGN = 64, MMAP_BYTES = 128 << 10, PAGE = 4096, GIVE_BYTES = 64 << 10 };
+enum { ALIGN = 64, MMAP_BYTES = 128 << 10, PAGE = 4096, GIVE_BYTES = 64 << 10, HUGE_BYTES = 4 << 20 };
 typedef struct head {
     size_t n_bytes;
     osh_mem_class class;
@@ -159,6 +160,13 @@ static void uncount(osh_ctx *cx, const head *h)
     atomic_fetch_sub(&cx->sh->live, h->n_bytes);
 }
 
+/* Pages of 2 MiB where the system gives them on request: a fresh mapping costs a fault for each page. */
+static void ask_huge(char *base, size_t block)
+{
+    uintptr_t from = ((uintptr_t)base + PAGE - 1) / PAGE * PAGE, to = ((uintptr_t)base + block) / PAGE * PAGE;
+    madvise((void *)from, to - from, MADV_HUGEPAGE); // advice
+}
+
 void *osh_alloc(osh_ctx *cx, size_t n_bytes)
 {
     char *base = NULL;
@@ -170,13 +178,15 @@ void *osh_alloc(osh_ctx *cx, size_t n_bytes)
     if (!count(cx, n_bytes)) return NULL;
     size_t block = block_bytes(n_bytes);
     if (is_large(block)) base = take_kept(cx->sh, block);
-    if (!base) base = aligned_alloc(ALIGN, block);
+    bool found = base != NULL;
+    if (!found) base = aligned_alloc(ALIGN, block);
     head h = {n_bytes, cx->mem_class};
     if (!base) {
         uncount(cx, &h);
         osh_fail(cx, OSH_E_NOMEM, "cannot allocate %zu bytes", n_bytes);
         return NULL;
     }
+    if (!found && block >= HUGE_BYTES) ask_huge(base, block);
     *(head *)(void *)base = h;
     return base + ALIGN;
 }

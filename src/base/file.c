@@ -94,22 +94,22 @@ osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t 
     return OSH_OK;
 }
 
-enum { DIRECT_ALIGN = 4096 }; // of memory, offset and size
+enum { DIRECT_ALIGN = 4096, DIRECT_LEAST = 1 << 20 }; // of memory, offset and size
 
-/* Whole blocks through room [OSH_DIRECT_BYTES], aligned, as far as the system goes along: *got of n bytes. */
-static osh_status read_direct(osh_ctx *cx, osh_file *f, int fd, char *room, char *to, size_t n, int64_t offset,
-                              size_t *got)
+/* Whole blocks through room [room_bytes], aligned, as far as the system goes along: *got of n bytes. */
+static osh_status scan_direct(osh_ctx *cx, osh_file *f, int fd, char *room, size_t room_bytes, size_t n, int64_t offset,
+                              void (*fn)(void *user, const void *p, size_t n), void *user, size_t *got)
 {
     int64_t at = offset / DIRECT_ALIGN * DIRECT_ALIGN, end = offset + (int64_t)n;
     while (at < end) {
-        int64_t want = (end - at + DIRECT_ALIGN - 1) / DIRECT_ALIGN * DIRECT_ALIGN;
-        ssize_t k = pread(fd, room, (size_t)(want < OSH_DIRECT_BYTES ? want : OSH_DIRECT_BYTES), (off_t)at);
+        size_t want = (size_t)((end - at + DIRECT_ALIGN - 1) / DIRECT_ALIGN * DIRECT_ALIGN);
+        ssize_t k = pread(fd, room, want < room_bytes ? want : room_bytes, (off_t)at);
         if (k < 0 && errno == EINTR) continue;
         if (k < 0 && errno == EINVAL) return OSH_OK; // it takes the flag and cannot do it
         if (k < 0) return fail_os(cx, "read", f->path);
         int64_t from = at > offset ? at : offset, to_end = at + k < end ? at + k : end;
         if (to_end > from) {
-            memcpy(to + (from - offset), room + (from - at), (size_t)(to_end - from));
+            fn(user, room + (from - at), (size_t)(to_end - from));
             *got = (size_t)(to_end - offset);
             atomic_fetch_add(&cx->sh->read_bytes, to_end - from);
         }
@@ -119,30 +119,48 @@ static osh_status read_direct(osh_ctx *cx, osh_file *f, int fd, char *room, char
     return OSH_OK;
 }
 
-osh_status osh_file_pread_direct(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset)
+osh_status osh_file_scan(osh_ctx *cx, osh_file *f, size_t n, int64_t offset,
+                         void (*fn)(void *user, const void *p, size_t n), void *user)
 {
     osh_status rc = OSH_OK;
     char *block = NULL, path[64]; // own; of the same open file, whatever its name is by now
-    size_t got = 0;
+    size_t got = 0, room_bytes = n < OSH_DIRECT_BYTES ? (n / DIRECT_ALIGN + 2) * DIRECT_ALIGN : OSH_DIRECT_BYTES;
     int fd = -1;
 
-    if (n >= OSH_DIRECT_BYTES) {
+    if (n >= DIRECT_LEAST) {
         snprintf(path, sizeof path, "/proc/self/fd/%d", f->fd);
         fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC); // -1: the file system has no such reads
     }
-    if (fd >= 0) {
-        osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
-        block = osh_alloc(cx, OSH_DIRECT_BYTES + DIRECT_ALIGN);
-        osh_mem_use(cx, old);
-        if (!block) OSH_TRY(OSH_E_NOMEM);
-        char *room = block + (DIRECT_ALIGN - (uintptr_t)block % DIRECT_ALIGN) % DIRECT_ALIGN;
-        OSH_TRY(read_direct(cx, f, fd, room, to, n, offset, &got));
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
+    block = osh_alloc(cx, room_bytes + DIRECT_ALIGN);
+    osh_mem_use(cx, old);
+    if (!block) OSH_TRY(OSH_E_NOMEM);
+    char *room = block + (DIRECT_ALIGN - (uintptr_t)block % DIRECT_ALIGN) % DIRECT_ALIGN;
+    if (fd >= 0) OSH_TRY(scan_direct(cx, f, fd, room, room_bytes, n, offset, fn, user, &got));
+    while (got < n) {
+        size_t k = n - got < room_bytes ? n - got : room_bytes;
+        OSH_TRY(osh_file_pread(cx, f, room, k, offset + (int64_t)got));
+        fn(user, room, k);
+        got += k;
     }
-    if (got < n) OSH_TRY(osh_file_pread(cx, f, (char *)to + got, n - got, offset + (int64_t)got));
 done:
     if (fd >= 0) close(fd);
     osh_free(cx, block);
     return rc;
+}
+
+static void put(void *user, const void *p, size_t n)
+{
+    char **to = user;
+    memcpy(*to, p, n);
+    *to += n;
+}
+
+osh_status osh_file_pread_direct(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset)
+{
+    char *at = to;
+    if (n < DIRECT_LEAST) return osh_file_pread(cx, f, to, n, offset);
+    return osh_file_scan(cx, f, n, offset, put, &at);
 }
 
 osh_status osh_file_pwrite(osh_ctx *cx, osh_file *f, const void *from, size_t n, int64_t offset)

@@ -12,10 +12,13 @@ void osh_file_close(osh_ctx *cx, osh_file *f);                             // ac
 int64_t osh_file_bytes(const osh_file *f);
 const char *osh_file_path(const osh_file *f);
 osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset); // all n bytes, or a failure
-/* The same past the page cache, where the file system can and n is OSH_DIRECT_BYTES or more: what is read once does not
- * push out what is read often. Takes a block of OSH_DIRECT_BYTES and a little of host memory meanwhile. */
-enum { OSH_DIRECT_BYTES = 1 << 20 };
+/* The same past the page cache, where the file system can and n is 1 MiB or more: what is read once does not push out
+ * what is read often. Takes a block of OSH_DIRECT_BYTES and a little of host memory meanwhile. */
+enum { OSH_DIRECT_BYTES = 2 << 20 };
 osh_status osh_file_pread_direct(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset);
+/* So, too, and fn sees the n bytes piece by piece instead. */
+osh_status osh_file_scan(osh_ctx *cx, osh_file *f, size_t n, int64_t offset,
+                         void (*fn)(void *user, const void *p, size_t n), void *user);
 osh_status osh_file_pwrite(osh_ctx *cx, osh_file *f, const void *from, size_t n, int64_t offset);
 osh_status osh_file_reserve(osh_ctx *cx, osh_file *f, int64_t n_bytes); // a full disk fails here
 osh_status osh_file_sync(osh_ctx *cx, osh_file *f);

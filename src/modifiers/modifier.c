@@ -75,11 +75,16 @@ static void row_error(double sum[2], const float *a, const float *b, int64_t n)
 {
     enum { LANES = 8 };
     double err[LANES] = {0}, ref[LANES] = {0};
-    for (int64_t i = 0; i < n; i += LANES)
-        for (int64_t k = 0; k < (n - i < LANES ? n - i : LANES); k++) {
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++) {
             double x = a[i + k], d = x - b[i + k];
             err[k] += d * d, ref[k] += x * x;
         }
+    for (int k = 0; i + k < n; k++) {
+        double x = a[i + k], d = x - b[i + k];
+        err[k] += d * d, ref[k] += x * x;
+    }
     sum[0] = sum[1] = 0;
     for (int k = 0; k < LANES; k++) sum[0] += err[k], sum[1] += ref[k];
 }

@@ -354,18 +354,17 @@ done:
     return rc;
 }
 
-osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out, void *chunk)
+static void update(void *user, const void *p, size_t n) { XXH3_64bits_update(user, p, n); }
+
+osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out)
 {
     osh_status rc = OSH_OK;
     const osh_st_entry *t = &e->plan->out[out];
     XXH3_state_t *state = XXH3_createState(); // own
     if (!state) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
     XXH3_64bits_reset(state);
-    for (int64_t at = t->begin; at < t->end; at += OSH_EMIT_CHUNK) {
-        size_t n = t->end - at > OSH_EMIT_CHUNK ? OSH_EMIT_CHUNK : (size_t)(t->end - at);
-        OSH_TRY(osh_file_pread(cx, e->shards[e->plan->out_info[out].shard], chunk, n, at));
-        XXH3_64bits_update(state, chunk, n);
-    }
+    OSH_TRY(osh_file_scan(cx, e->shards[e->plan->out_info[out].shard], (size_t)(t->end - t->begin), t->begin, update,
+                          state));
     *sum = XXH3_64bits_digest(state);
 done:
     XXH3_freeState(state);

@@ -73,8 +73,7 @@ struct osh_emitter {
 };
 
 /* emit.c */
-/* Of what the disk holds; chunk: OSH_EMIT_CHUNK bytes. */
-osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out, void *chunk);
+osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out); // of what the disk holds
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e);
 osh_status osh_emit_do(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j); // packs, writes, records; on the thread
 /* emit_queue.c */

@@ -15,6 +15,7 @@
 enum { READERS = 2 }; // the run and the one that reads ahead: a block each where they read past the page cache
 enum { COPY_BYTES = 2 << 20, COPIES = 3 }; // chunks of the emitter, also when it reads the output again
 enum { LISTS_BYTES = 1 << 20 };
+#define DIRECT_SOURCE (1ll << 30) // that much is not copied through the page cache where each byte is wanted once
 /* What the run keeps beside visits: emitter, journal, results, report; lists for each of these. */
 static int64_t small_bytes(const osh_plan *p)
 {
@@ -90,7 +91,7 @@ static osh_status rest(osh_ctx *cx, osh_plan *p, const bool *ever, const osh_bud
     OSH_NEW(cx, seen, p->ck->n_tensors);
     for (int w = 0; ever && w < p->graph->n_weights; w++)
         if (ever[w] && p->graph->weights[w].tensor >= 0) seen[p->graph->weights[w].tensor] = true;
-    *least = (osh_budget){.host = COPIES * (int64_t)osh_mem_gross(COPY_BYTES)};
+    *least = (osh_budget){.host = COPIES * (int64_t)osh_mem_gross(COPY_BYTES + 8192)};
     osh_budget more = *least;
     round_peaks(p, threads, false, &least->device, &least->host);
     round_peaks(p, threads, true, &more.device, &more.host);
@@ -309,7 +310,8 @@ void osh_memory_enforce(osh_ctx *cx, const osh_plan *p)
 {
     const osh_memory *m = &p->memory;
     /* Who bounds memory shares a machine: a checkpoint that is read once is not to push out its page cache. */
-    for (int s = 0; p->opt->host_memory > 0 && s < p->ck->n_shards; s++) osh_st_read_direct(p->ck->shards[s]);
+    bool once = p->pipeline == OSH_PIPELINE_DATAFREE && m->read_bytes >= DIRECT_SOURCE;
+    for (int s = 0; (p->opt->host_memory > 0 || once) && s < p->ck->n_shards; s++) osh_st_read_direct(p->ck->shards[s]);
     if (p->opt->device_memory > 0 && !p->on_device)
         osh_mem_limit(cx, OSH_MEM_DEVICE, (size_t)p->opt->device_memory);
     if (p->opt->host_memory > 0) osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(p->opt->host_memory - m->uncounted));

@@ -100,7 +100,6 @@ done:
 typedef struct replay {
     osh_emitter *e;
     osh_result *results;
-    void *chunk;   // own
     bool verify;   // behind the last barrier
     int64_t n_bad; // tensors whose bytes were lost
 } replay;
@@ -112,7 +111,7 @@ static osh_status still_there(osh_ctx *cx, bool *ok, const replay *r, int64_t fi
     *ok = true;
     for (int64_t i = first; r->verify && *ok && i < first + n; i++) {
         uint64_t sum = 0;
-        OSH_TRY(osh_emit_sum(cx, &sum, r->e, i, r->chunk));
+        OSH_TRY(osh_emit_sum(cx, &sum, r->e, i));
         *ok = sum == r->e->sums[i];
     }
 done:
@@ -220,7 +219,6 @@ static osh_status replay_records(osh_ctx *cx, osh_emitter *e, osh_result *result
     int64_t n = osh_journal_count(e->journal), barrier = 0;
     for (int64_t i = 1; i < n; i++)
         if (osh_journal_at(e->journal, i)->type == OSH_REC_BARRIER) barrier = i;
-    if (!(r.chunk = osh_alloc(cx, OSH_EMIT_CHUNK))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to check the output");
     for (int64_t i = 1; i < n; i++) {
         r.verify = i > barrier;
         OSH_TRY(take_record(cx, &r, osh_journal_at(e->journal, i)));
@@ -232,7 +230,6 @@ static osh_status replay_records(osh_ctx *cx, osh_emitter *e, osh_result *result
         osh_log(cx, OSH_LOG_WARN, "%s: %lld tensors were recorded and are not on the disk: they are made again",
                 e->partial, (long long)r.n_bad);
 done:
-    osh_free(cx, r.chunk);
     return rc;
 }
 

@@ -19,17 +19,14 @@ static osh_status reread_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
 {
     osh_status rc = OSH_OK;
     reread *r = user;
-    void *block = osh_alloc(cx, OSH_EMIT_CHUNK); // own
     (void)chunk, (void)worker;
-    if (!block) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to check the output");
     for (int64_t i; (i = atomic_fetch_add(&r->next, 1)) < r->e->plan->n_out;) {
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
         if (!r->e->written[i])
             OSH_FAIL(cx, OSH_E_INTERNAL, "%s was planned and never written", r->e->plan->out[i].name);
-        OSH_TRY(osh_emit_sum(cx, &r->sums[i], r->e, i, block));
+        OSH_TRY(osh_emit_sum(cx, &r->sums[i], r->e, i));
     }
 done:
-    osh_free(cx, block);
     return rc;
 }
 
