@@ -107,12 +107,20 @@ static void raise(_Atomic size_t *peak, size_t now)
     while (now > old && !atomic_compare_exchange_weak(peak, &old, now)) {}
 }
 
-static bool reserve(osh_shared *sh, osh_mem_class c, size_t gross)
+/* Where a large block goes above what is to be held, it waits for what others free, as long as they have something. */
+static bool reserve(osh_ctx *cx, osh_mem_class c, size_t gross)
 {
-    size_t now = atomic_fetch_add(&sh->used[c], gross) + gross, limit = atomic_load(&sh->limit[c]);
-    if (limit && now > limit) {
+    osh_shared *sh = cx->sh;
+    size_t limit = atomic_load(&sh->limit[c]), now;
+    size_t above = c == OSH_MEM_HOST && gross >= GIVE_BYTES && !cx->alone ? atomic_load(&sh->give_above) : 0;
+    for (;;) {
+        now = atomic_fetch_add(&sh->used[c], gross) + gross;
+        bool fails = limit && now > limit;
+        if (!fails && (!above || now <= above)) break;
         atomic_fetch_sub(&sh->used[c], gross);
-        return false;
+        if (above && sh->give(sh->give_user)) continue;
+        if (fails) return false;
+        above = 0;
     }
     raise(&sh->used_peak[c], now);
     return true;
@@ -131,22 +139,12 @@ static bool over(osh_ctx *cx, osh_mem_class c, size_t n_bytes)
     return false;
 }
 
-/* Before a large block goes above what is to be held: waits for what others free. */
-static void ask_for(osh_ctx *cx, size_t gross)
-{
-    osh_shared *sh = cx->sh;
-    size_t above = atomic_load(&sh->give_above);
-    if (!above || gross < GIVE_BYTES || cx->alone) return;
-    while (atomic_load(&sh->used[OSH_MEM_HOST]) + gross > above && sh->give(sh->give_user)) {}
-}
-
 /* Counts a block, or fails where a limit is in the way. */
 static bool count(osh_ctx *cx, size_t n_bytes)
 {
     size_t gross = osh_mem_gross(n_bytes);
-    ask_for(cx, gross);
-    if (!reserve(cx->sh, OSH_MEM_HOST, gross)) return over(cx, OSH_MEM_HOST, gross);
-    if (cx->mem_class != OSH_MEM_HOST && !reserve(cx->sh, cx->mem_class, gross)) {
+    if (!reserve(cx, OSH_MEM_HOST, gross)) return over(cx, OSH_MEM_HOST, gross);
+    if (cx->mem_class != OSH_MEM_HOST && !reserve(cx, cx->mem_class, gross)) {
         release(cx->sh, OSH_MEM_HOST, gross);
         return over(cx, cx->mem_class, gross);
     }

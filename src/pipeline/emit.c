@@ -179,33 +179,37 @@ done:
 static osh_status do_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = e->plan;
-    const osh_linear *l = &p->linears[j->index];
-    void *data[OSH_FORMAT_MAX_TENSORS] = {0}; // own
-    for (int k = 0; k < l->n_out; k++) {
-        const osh_st_entry *t = &p->out[l->first_out + k];
-        data[k] = osh_alloc(cx, (size_t)(t->end - t->begin));
-        if (!data[k]) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to pack %s", l->name);
-    }
-    OSH_TRY(l->format->pack(cx, data, l->scheme, l->O, l->I, l->dtype, j->result.codes, &j->result.params, j->in_scale,
-                            j->in_zero));
-    for (int k = 0; k < l->n_out; k++) OSH_TRY(write_tensor(cx, e, l->first_out + k, data[k]));
+    const osh_linear *l = &e->plan->linears[j->index];
+    OSH_TRY(l->format->pack(cx, j->packed, l->scheme, l->O, l->I, l->dtype, j->result.codes, &j->result.params,
+                            j->in_scale, j->in_zero));
+    for (int k = 0; k < l->n_out; k++) OSH_TRY(write_tensor(cx, e, l->first_out + k, j->packed[k]));
     OSH_TRY(record_linear(cx, e, j));
 done:
-    for (int k = 0; k < OSH_FORMAT_MAX_TENSORS; k++) osh_free(cx, data[k]);
     return rc;
 }
 
 osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_job *job, osh_tensor **in_scale,
                            osh_tensor **in_zero)
 {
+    osh_status rc = OSH_OK;
     const osh_linear *l = &e->plan->linears[linear];
-    osh_emit_job j = {.kind = OSH_EMIT_LINEAR, .index = linear, .result = *job, .in_scale = *in_scale,
-                      .in_zero = *in_zero};
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
+    osh_emit_job j = {.kind = OSH_EMIT_LINEAR, .index = linear};
+    for (int k = 0; k < l->n_out; k++) {
+        const osh_st_entry *t = &e->plan->out[l->first_out + k];
+        if (!(j.packed[k] = osh_alloc(cx, (size_t)(t->end - t->begin))))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory to pack %s", l->name);
+    }
+    for (int k = 0; k < l->n_out; k++) e->taken[l->first_out + k] = true;
+    j.result = *job, j.in_scale = *in_scale, j.in_zero = *in_zero;
     job->codes = NULL, job->params = (osh_qparams){0}, *in_scale = *in_zero = NULL; // give
     osh_mem_move(cx, j.result.codes, OSH_MEM_HOST);
-    for (int k = 0; k < l->n_out; k++) e->taken[l->first_out + k] = true;
-    return osh_emit_push(cx, e, &j, 0);
+    rc = osh_emit_push(cx, e, &j, 0);
+    memset(j.packed, 0, sizeof j.packed); // give: also where it failed
+done:
+    osh_mem_use(cx, old);
+    for (int k = 0; k < OSH_FORMAT_MAX_TENSORS; k++) osh_free(cx, j.packed[k]);
+    return rc;
 }
 
 osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *w)

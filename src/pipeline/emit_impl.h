@@ -31,6 +31,7 @@ typedef struct osh_emit_job {
     int index;                     // Linear or subgraph
     osh_linear_job result;         // own: codes and params, of a Linear
     osh_tensor *in_scale, *in_zero; // own
+    void *packed[OSH_FORMAT_MAX_TENSORS]; // own: room for its tensors; whoever waits for memory waits before, not here
     int64_t out;                   // of a copy
     const void *view;              // the caller's: all bytes of a tensor
     void *part;                    // own: n bytes of it, from offset at on

@@ -41,12 +41,11 @@ static void raise_to(int64_t *peak, int64_t now)
 
 /* ---- what runs outside of visits ---- */
 
-/* Linears that are rounded without data, one after the other; ahead: while the next one is read and the one before is
- * written. */
+/* Linears that are rounded without data, one after the other; ahead: while the next one is read. What waits to be
+ * written takes what the two leave. */
 static void round_peaks(const osh_plan *p, int threads, bool ahead, int64_t *device, int64_t *host)
 {
-    int64_t before = 0, now = 0; // weight and work of the one before, and of this one
-    int64_t written = 0, was = 0; // what waits to be written of them
+    int64_t before = 0; // weight and work of the one before
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         if (p->pipeline != OSH_PIPELINE_DATAFREE && l->wants) continue;
@@ -54,12 +53,10 @@ static void round_peaks(const osh_plan *p, int threads, bool ahead, int64_t *dev
         osh_tensor w = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
         osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &w};
         int64_t weight = (int64_t)osh_mem_gross((size_t)(e->end - e->begin)) + (int64_t)osh_mem_gross(sizeof w);
-        now = weight + osh_memory_compress_bytes(p, &job, 1, l->modifier, threads, NULL);
-        if (ahead) raise_to(device, before + weight), raise_to(host, before + weight + was);
-        raise_to(device, now);
-        was = written, written = (int64_t)osh_job_result_bytes(&job) + osh_memory_pack_bytes(p, l);
-        raise_to(host, now + (ahead ? was : 0));
-        raise_to(host, written);
+        int64_t now = weight + osh_memory_compress_bytes(p, &job, 1, l->modifier, threads, NULL);
+        if (ahead) raise_to(device, before + weight), raise_to(host, before + weight);
+        raise_to(device, now), raise_to(host, now);
+        raise_to(host, (int64_t)osh_job_result_bytes(&job) + osh_memory_pack_bytes(p, l));
         before = now;
     }
 }
