@@ -12,7 +12,7 @@
 #include <random>
 #include <vector>
 
-enum { MAX_THREADS = 1024, STACK = 128 << 10, GUARD = 4096 };
+enum { MAX_THREADS = 1024, STACK = 128 << 10, GUARD = 4096, SKEW = 192 };
 enum state { READY, AT_BARRIER, AT_WARP, ENDED };
 
 struct thread {
@@ -20,12 +20,13 @@ struct thread {
     uint3 index;
     state at;
     osh_play_site site; // where it waits
-    uint32_t mask;
     int predicate;
 };
 
 /* Lanes that meet leave their values in one of two sets: who is ahead fills the other one. */
 struct warp {
+    osh_play_site site; // where they meet, and who
+    uint32_t mask, arrived;
     int turn;
     uint64_t values[2][warpSize];
 };
@@ -74,37 +75,34 @@ int osh_play_barrier(osh_play_site site, int predicate)
 }
 
 /* The last lane to arrive sets the others free. */
-void osh_play_warp(uint64_t *values, osh_play_site site, uint32_t mask, uint64_t mine)
+const uint64_t *osh_play_warp(osh_play_site site, uint32_t mask, uint64_t mine)
 {
-    int me = index_of(block.now), first = me - me % warpSize, lane = me % warpSize;
+    int me = index_of(block.now), first = me - me % warpSize, lane = me % warpSize, n = block.n - first;
     warp *w = &block.warps[me / warpSize];
     int turn = w->turn;
 
-    if (!(mask >> lane & 1)) osh_play_die("%s:%d: the mask %08x lacks lane %d", site.file, site.line, mask, lane);
-    w->values[turn][lane] = mine;
-    block.now->at = AT_WARP, block.now->site = site, block.now->mask = mask;
-    for (int i = 0; i < warpSize; i++) {
-        const thread *t = &block.threads[first + i];
-        if (!(mask >> i & 1)) continue;
-        if (first + i >= block.n)
-            osh_play_die("%s:%d: the mask %08x names lane %d, which the block does not have", site.file, site.line,
-                         mask, i);
-        if (t->at == AT_WARP && t->mask == mask && t->site.line == site.line && t->site.file == site.file) continue;
+    if (!w->arrived) w->site = site, w->mask = mask;
+    if (w->mask != mask || w->site.line != site.line || w->site.file != site.file)
+        osh_play_die("lane %d of warp %d meets with mask %08x in %s:%d, lanes %08x with %08x in %s:%d", lane,
+                     me / warpSize, mask, site.file, site.line, w->arrived, w->mask, w->site.file, w->site.line);
+    if (!(mask >> lane & 1) || (n < warpSize && mask >> n))
+        osh_play_die("%s:%d: the mask %08x lacks lane %d, or names lanes that the block of %d threads does not have",
+                     site.file, site.line, mask, lane, block.n);
+    w->values[turn][lane] = mine, w->arrived |= 1u << lane;
+    if (w->arrived != mask) {
         wait_at(AT_WARP, site);
-        goto met;
+    } else {
+        for (int i = 0; i < warpSize; i++)
+            if (mask >> i & 1) block.threads[first + i].at = READY;
+        w->turn = !turn, w->arrived = 0;
     }
-    for (int i = 0; i < warpSize; i++)
-        if (mask >> i & 1) block.threads[first + i].at = READY;
-    w->turn = !turn;
-met:
-    for (int i = 0; i < warpSize; i++) values[i] = mask >> i & 1 ? w->values[turn][i] : ~(uint64_t)0; // NaN
+    return w->values[turn];
 }
 
 uint32_t osh_play_vote(osh_play_site at, uint32_t mask, int predicate)
 {
-    uint64_t values[warpSize];
+    const uint64_t *values = osh_play_warp(at, mask, predicate != 0);
     uint32_t votes = 0;
-    osh_play_warp(values, at, mask, predicate != 0);
     for (int i = 0; i < warpSize; i++) votes |= (mask >> i & 1 && values[i] ? 1u : 0u) << i;
     return votes;
 }
@@ -165,13 +163,15 @@ static void run_block(const std::vector<int> &order)
     int n_ended = 0;
 
     std::fill(block.dynamic.begin(), block.dynamic.end(), (char)0xff);
+    for (warp &w : block.warps) w.arrived = 0, w.turn = 0;
     osh_play_poison_shared(block.g->entry);
     for (int i = 0; i < block.n; i++) {
         thread *t = &block.threads[i];
         unsigned u = (unsigned)i;
         t->index = {u % blockDim.x, u / blockDim.x % blockDim.y, u / (blockDim.x * blockDim.y)};
         t->at = READY;
-        osh_fiber_init(&t->fiber, stack_of(i), STACK - GUARD, fiber_main);
+        size_t skew = (size_t)(i % 128) * SKEW; // else all stacks would share a few sets of the cache
+        osh_fiber_init(&t->fiber, stack_of(i), STACK - GUARD - skew, fiber_main);
     }
     while (n_ended < block.n) {
         bool ran = false;

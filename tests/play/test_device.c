@@ -1,4 +1,5 @@
-/* test_device.c - src/ops/cuda/device.cu, copies.cu and blas.cu on the played card: copies, order, errors. */
+/* test_device.c - the card behind an osh_device (src/ops/cuda/device.cu, copies.cu) on the played card: copies in every
+ * order that the streams allow, counters, and what every call that can fail says. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,34 +11,287 @@
 #include "ops/cuda/cuda.h"
 #include "play/play.h"
 
+enum { MIB = 1 << 20, ARENA = 96 * MIB, OUT_OF_MEMORY = 2, DRIVER_TOO_OLD = 35, NO_DEVICE = 100,
+       NO_IMAGE = 209, LAUNCH_FAILURE = 719 };
+
+typedef struct fixture {
+    osh_ctx *cx;
+    osh_device *d;
+} fixture;
+
+static int setup(void **state)
+{
+    static fixture f;
+    *state = &f;
+    f.d = NULL;
+    if (osh_ctx_new(&f.cx, 1)) return 1;
+    if (osh_cuda_open(f.cx, &f.d, 0, ARENA)) fail_msg("%s", osh_error_text(f.cx));
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+    osh_device_close(f->cx, f->d);
+    osh_play_fail(NULL, 0, 0);
+    osh_play_lazy(false);
+    bool leak = osh_mem_live(f->cx) || osh_play_live();
+    osh_ctx_free(f->cx);
+    return leak;
+}
+
+static char *pattern(osh_ctx *cx, char *p, size_t n, int seed)
+{
+    if (!p) p = osh_alloc(cx, n ? n : 1);
+    assert_non_null(p);
+    for (size_t i = 0; i < n; i++) p[i] = (char)(i * 7 + i / 1000 + (size_t)seed);
+    return p;
+}
+
+static osh_tensor *bytes_new(fixture *f, size_t n)
+{
+    osh_tensor *t = NULL;
+    if (osh_tensor_new_on(f->cx, &t, f->d, OSH_LIFE_LONG, OSH_U8, 1, (int64_t[]){(int64_t)n}))
+        fail_msg("%s", osh_error_text(f->cx));
+    return t;
+}
+
+/* There and back: the source is overwritten as soon as put returns, the target may be page-locked. */
+static void round_trip(fixture *f, size_t n, bool ahead, bool pinned)
+{
+    osh_ctx *cx = f->cx;
+    void *from = NULL, *to = NULL;
+    osh_tensor *t = bytes_new(f, n);
+
+    if (pinned) {
+        assert_int_equal(osh_cuda_host_alloc(cx, f->d, &from, n), OSH_OK);
+        assert_int_equal(osh_cuda_host_alloc(cx, f->d, &to, n), OSH_OK);
+    } else {
+        from = osh_alloc(cx, n), to = osh_alloc(cx, n);
+    }
+    pattern(cx, from, n, 3);
+    char *want = pattern(cx, NULL, n, 3);
+    if (ahead) assert_int_equal(f->d->type->put_ahead(cx, f->d, t->data, from, n), OSH_OK);
+    else assert_int_equal(osh_tensor_put(cx, t, 0, from, n), OSH_OK);
+    memset(from, 0x55, n);
+    if (ahead) assert_int_equal(f->d->type->fence(cx, f->d), OSH_OK);
+    assert_int_equal(osh_tensor_get(cx, to, t, 0, n), OSH_OK);
+    assert_memory_equal(to, want, n);
+    if (pinned) osh_cuda_host_free(cx, f->d, from), osh_cuda_host_free(cx, f->d, to);
+    else osh_free(cx, from), osh_free(cx, to);
+    osh_free(cx, want);
+    osh_tensor_free(cx, t);
+}
+
 static void test_copies(void **state)
 {
-    (void)state;
-    osh_ctx *cx = NULL;
-    osh_device *d = NULL;
-    osh_tensor *t = NULL;
-    enum { N = 11 << 20 };
-    int64_t shape[1] = {N};
+    const size_t sizes[] = {1, 511, 256 << 10, 4 * MIB - 1, 4 * MIB, 4 * MIB + 1, 21 * MIB + 7}; // a piece: 4 MiB
+    for (int k = 0; k < 8; k++) {
+        osh_play_lazy(k & 4);
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) round_trip(*state, sizes[i], k & 1, k & 2);
+    }
+}
 
-    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    if (osh_cuda_open(cx, &d, 0, 64 << 20)) fail_msg("%s", osh_error_text(cx));
-    printf("%s\n", d->text);
-    assert_int_equal(osh_tensor_new_on(cx, &t, d, OSH_LIFE_LONG, OSH_U8, 1, shape), OSH_OK);
-    char *a = osh_alloc(cx, N), *b = osh_alloc(cx, N);
-    for (int i = 0; i < N; i++) a[i] = (char)(i * 7 + i / 1000);
-    assert_int_equal(osh_tensor_put(cx, t, 0, a, N), OSH_OK);
-    assert_int_equal(osh_tensor_get(cx, b, t, 0, N), OSH_OK);
-    assert_memory_equal(a, b, N);
-    osh_free(cx, a), osh_free(cx, b);
-    osh_tensor_free(cx, t);
-    osh_device_close(cx, d);
-    assert_int_equal(osh_play_live(), 0);
-    assert_int_equal(osh_mem_live(cx), 0);
-    osh_ctx_free(cx);
+/* More small copies than the ring has room for, each read when put returns. */
+static void test_many_small(void **state)
+{
+    fixture *f = *state;
+    enum { N = 3000, EACH = 10007 };
+    osh_tensor *t = bytes_new(f, (size_t)N * EACH);
+    char *got = osh_alloc(f->cx, (size_t)N * EACH), *part = osh_alloc(f->cx, EACH);
+
+    osh_play_lazy(true);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(osh_tensor_put(f->cx, t, (size_t)i * EACH, pattern(f->cx, part, EACH, i), EACH), OSH_OK);
+    assert_int_equal(osh_tensor_get(f->cx, got, t, 0, (size_t)N * EACH), OSH_OK);
+    for (int i = 0; i < N; i++) assert_memory_equal(got + (size_t)i * EACH, pattern(f->cx, part, EACH, i), EACH);
+    osh_free(f->cx, got), osh_free(f->cx, part);
+    osh_tensor_free(f->cx, t);
+}
+
+/* put_ahead is behind what was asked before it, and what follows a fence is behind put_ahead. */
+static void test_order(void **state)
+{
+    fixture *f = *state;
+    osh_ctx *cx = f->cx;
+    enum { N = 5 * MIB };
+    for (int k = 0; k < 4; k++) {
+        osh_play_lazy(k & 2);
+        osh_tensor *a = bytes_new(f, N), *b = bytes_new(f, N), *c = bytes_new(f, N);
+        void *page_locked = NULL;
+        assert_int_equal(osh_cuda_host_alloc(cx, f->d, &page_locked, N), OSH_OK);
+        char *first = pattern(cx, NULL, N, 1), *second = pattern(cx, NULL, N, 2), *got = osh_alloc(cx, N);
+        memcpy(page_locked, second, N);
+        assert_int_equal(osh_tensor_put(cx, a, 0, first, N), OSH_OK);
+        assert_int_equal(osh_tensor_copy(cx, b, a), OSH_OK);
+        assert_int_equal(f->d->type->put_ahead(cx, f->d, a->data, k & 1 ? page_locked : second, N), OSH_OK);
+        assert_int_equal(f->d->type->fence(cx, f->d), OSH_OK);
+        assert_int_equal(osh_tensor_copy(cx, c, a), OSH_OK);
+        assert_int_equal(osh_tensor_get(cx, got, b, 0, N), OSH_OK);
+        assert_memory_equal(got, first, N);
+        assert_int_equal(osh_tensor_get(cx, got, c, 0, N), OSH_OK);
+        assert_memory_equal(got, second, N);
+        assert_int_equal(osh_tensor_zero(cx, c), OSH_OK);
+        assert_int_equal(osh_tensor_get(cx, got, c, 0, N), OSH_OK);
+        for (int i = 0; i < N; i++) assert_true(!got[i]);
+        osh_free(cx, first), osh_free(cx, second), osh_free(cx, got);
+        osh_cuda_host_free(cx, f->d, page_locked);
+        osh_tensor_free(cx, a), osh_tensor_free(cx, b), osh_tensor_free(cx, c);
+    }
+}
+
+static void test_counters(void **state)
+{
+    fixture *f = *state;
+    osh_ctx *cx = f->cx;
+    osh_cuda_counters n;
+    osh_cuda_mark *from = NULL, *to = NULL;
+    double seconds = -1;
+    osh_tensor *t = bytes_new(f, 9 * MIB), *u = bytes_new(f, 9 * MIB);
+    char *p = pattern(cx, NULL, 9 * MIB, 1);
+
+    osh_play_lazy(true);
+    assert_int_equal(osh_cuda_mark_new(cx, f->d, &from), OSH_OK);
+    assert_int_equal(osh_tensor_put(cx, t, 0, p, 9 * MIB), OSH_OK);
+    assert_int_equal(osh_tensor_copy(cx, u, t), OSH_OK); // so that the compute stream has work
+    assert_int_equal(f->d->type->put_ahead(cx, f->d, t->data, p, 5 * MIB), OSH_OK);
+    assert_int_equal(f->d->type->fence(cx, f->d), OSH_OK);
+    assert_int_equal(osh_cuda_mark_new(cx, f->d, &to), OSH_OK);
+    assert_int_equal(osh_tensor_get(cx, p, u, 0, 3 * MIB), OSH_OK);
+    assert_int_equal(osh_cuda_count(cx, f->d, &n), OSH_OK);
+    assert_int_equal(n.put_bytes, 9 * MIB);
+    assert_int_equal(n.ahead_bytes, 5 * MIB);
+    assert_int_equal(n.get_bytes, 3 * MIB);
+    assert_true(n.put_s > 0 && n.get_s > 0 && n.ahead_s > 0);
+    assert_true(n.hidden_s > 0 && n.hidden_s <= n.ahead_s);
+    assert_int_equal(osh_cuda_mark_between(cx, &seconds, from, to), OSH_OK);
+    assert_true(seconds > 0 && seconds < 60);
+    osh_cuda_mark_free(cx, from), osh_cuda_mark_free(cx, to), osh_cuda_mark_free(cx, NULL);
+    osh_free(cx, p);
+    osh_tensor_free(cx, t), osh_tensor_free(cx, u);
+}
+
+static void test_text(void **state)
+{
+    fixture *f = *state;
+    assert_string_equal(f->d->text,
+                        "played card, compute capability 9.0, CUDA 13.0, cuBLASLt 13.0.0, cuSOLVER 12.0.0");
+    assert_true(osh_cuda_built() && osh_cuda_present());
+}
+
+/* ---- errors ---- */
+/* What opening a card says when the n-th call of `name` gives `error`. */
+static const struct { const char *name; int nth, error; osh_status rc; const char *text; } refusals[] = {
+    {"cudaDriverGetVersion", 1, DRIVER_TOO_OLD, OSH_E_UNSUPPORTED, "no NVIDIA driver: libcuda.so.1 was not found"},
+    {"cudaGetDeviceCount", 1, DRIVER_TOO_OLD, OSH_E_UNSUPPORTED, "wanted one for CUDA 13.0 or later"},
+    {"cudaGetDeviceCount", 1, NO_DEVICE, OSH_E_UNSUPPORTED, "there is no CUDA card in this machine"},
+    {"cudaFuncGetAttributes", 1, NO_IMAGE, OSH_E_UNSUPPORTED, "no code for played card, compute capability 9.0"},
+    {"cudaMalloc", 1, OUT_OF_MEMORY, OSH_E_NOMEM, "the card cuda:0 has 1073741824 of 1073741824 bytes free, wanted"},
+    {"cudaMalloc", 2, OUT_OF_MEMORY, OSH_E_NOMEM, "bytes free beside the arena, wanted"},
+    {"cudaHostAlloc", 1, OUT_OF_MEMORY, OSH_E_IO, "cudaHostAlloc: out of memory"},
+    {"cudaStreamCreateWithFlags", 2, LAUNCH_FAILURE, OSH_E_IO, "the card is lost to this process"},
+};
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        osh_ctx *cx = NULL;
+        osh_device *d = NULL;
+        assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+        osh_play_fail(refusals[i].name, refusals[i].nth, refusals[i].error);
+        assert_int_equal(osh_cuda_open(cx, &d, 0, ARENA), refusals[i].rc);
+        if (!strstr(osh_error_text(cx), refusals[i].text)) fail_msg("%s", osh_error_text(cx));
+        assert_non_null(strstr(osh_error_text(cx), "; while opening the device cuda:0"));
+        assert_null(d);
+        osh_play_fail(NULL, 0, 0);
+        assert_int_equal(osh_play_live(), 0);
+        assert_int_equal(osh_mem_live(cx), 0);
+        osh_error_clear(cx);
+        assert_int_equal(osh_cuda_open(cx, &d, 1, ARENA), OSH_E_UNSUPPORTED);
+        assert_non_null(strstr(osh_error_text(cx), "there is no card cuda:1: this machine has 1"));
+        osh_ctx_free(cx);
+    }
+}
+
+/* Every call that opening makes fails once, and so does every allocation: nothing is left behind. */
+static void test_every_call(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "cudaDriverGetVersion", "cudaGetDeviceCount", "cudaSetDevice", "cudaGetDeviceProperties",
+        "cudaFuncGetAttributes", "cudaMalloc", "cudaHostAlloc", "cudaStreamCreateWithFlags",
+        "cudaEventCreateWithFlags", NULL /* memory of the host */};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        bool opened = false;
+        for (int nth = 1; !opened; nth += nth < 20 ? 1 : 50) { // hundreds of events
+            osh_ctx *cx = NULL;
+            osh_device *d = NULL;
+            assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+            if (names[i]) osh_play_fail(names[i], nth, 999);
+            else osh_mem_fail_after(cx, nth);
+            osh_status rc = osh_cuda_open(cx, &d, 0, MIB);
+            opened = !rc;
+            osh_play_fail(NULL, 0, 0);
+            osh_mem_fail_after(cx, -1);
+            if (rc) assert_true(osh_error_text(cx)[0] && !d);
+            osh_device_close(cx, d);
+            assert_int_equal(osh_play_live(), 0);
+            assert_int_equal(osh_mem_live(cx), 0);
+            osh_ctx_free(cx);
+            assert_true(nth < 1000);
+        }
+    }
+}
+
+/* A card that is lost in the middle: every call says so, and closing it leaves nothing. */
+static void test_lost(void **state)
+{
+    fixture *f = *state;
+    char byte = 0;
+    osh_tensor *t = bytes_new(f, 1);
+
+    assert_int_equal(osh_tensor_put(f->cx, t, 0, &byte, 1), OSH_OK);
+    osh_play_fail("cudaStreamSynchronize", 1, LAUNCH_FAILURE);
+    assert_int_equal(f->d->type->sync(f->cx, f->d), OSH_E_IO);
+    assert_string_equal(osh_error_text(f->cx),
+                        "cudaStreamSynchronize: unspecified launch failure (cudaErrorLaunchFailure): the card is lost to"
+                        " this process; the same command goes on where the journal ends");
+    osh_error_clear(f->cx);
+    assert_int_equal(osh_tensor_put(f->cx, t, 0, &byte, 1), OSH_E_IO);
+    assert_int_equal(osh_tensor_get(f->cx, &byte, t, 0, 1), OSH_E_IO);
+    assert_int_equal(osh_tensor_zero(f->cx, t), OSH_E_IO);
+    assert_int_equal(f->d->type->fence(f->cx, f->d), OSH_E_IO);
+    osh_tensor_free(f->cx, t);
+}
+
+static void test_memory(void **state)
+{
+    fixture *f = *state;
+    size_t free_bytes = 0;
+    void *p = NULL;
+    osh_device *bare = NULL;
+
+    assert_int_equal(osh_cuda_free_bytes(f->cx, &free_bytes, 0), OSH_OK);
+    assert_in_range(free_bytes, 1, (1 << 30) - ARENA);
+    assert_null(osh_device_alloc(f->cx, f->d, ARENA + 1, OSH_LIFE_LONG));
+    assert_non_null(strstr(osh_error_text(f->cx), "no block of 100663297 bytes in the device's memory"));
+    osh_error_clear(f->cx);
+    osh_play_fail("cudaHostAlloc", 1, OUT_OF_MEMORY);
+    assert_int_equal(osh_cuda_host_alloc(f->cx, f->d, &p, 64), OSH_E_NOMEM);
+    assert_string_equal(osh_error_text(f->cx), "cannot allocate 64 bytes of page-locked memory");
+    assert_int_equal(osh_cuda_open(f->cx, &bare, 0, 0), OSH_OK); // takes nothing
+    assert_null(bare->base);
+    osh_device_close(f->cx, bare);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_copies)};
+#define ON_A_CARD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        ON_A_CARD(test_copies), ON_A_CARD(test_many_small), ON_A_CARD(test_order), ON_A_CARD(test_counters),
+        ON_A_CARD(test_text), cmocka_unit_test(test_refusals), cmocka_unit_test(test_every_call), ON_A_CARD(test_lost),
+        ON_A_CARD(test_memory),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

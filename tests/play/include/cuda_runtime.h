@@ -72,8 +72,8 @@ template <class... P, class... A> std::function<void()> osh_play_bind(void (*ker
 struct osh_play_site { const char *file; int line; };
 #define OSH_PLAY_SITE (osh_play_site{__FILE__, __LINE__})
 int osh_play_barrier(osh_play_site at, int predicate); // number of threads whose predicate is not 0
-/* values [32] of all lanes; the lanes that mask does not name have none. */
-void osh_play_warp(uint64_t *values, osh_play_site at, uint32_t mask, uint64_t mine);
+/* Values [32] of the lanes that mask names; view: until this lane's next call but one. */
+const uint64_t *osh_play_warp(osh_play_site at, uint32_t mask, uint64_t mine);
 int osh_play_lane(void);
 uint32_t osh_play_vote(osh_play_site at, uint32_t mask, int predicate);
 
@@ -99,12 +99,13 @@ inline int osh_play_down(int me, int arg, int first, int width) { return me + ar
 template <class T>
 T osh_play_shfl(osh_play_site at, int (*source)(int, int, int, int), uint32_t mask, T v, int arg, int width = warpSize)
 {
-    uint64_t values[warpSize], mine = 0;
-    int me = osh_play_lane();
-    static_assert(sizeof v <= sizeof mine, "a shuffle moves at most 8 bytes");
-    memcpy(&mine, &v, sizeof v);
-    osh_play_warp(values, at, mask, mine);
-    memcpy(&v, &values[source(me, arg, me & -width, width)], sizeof v);
+    uint64_t value = 0;
+    int me = osh_play_lane(), from = source(me, arg, me & -width, width);
+    static_assert(sizeof v <= sizeof value, "a shuffle moves at most 8 bytes");
+    memcpy(&value, &v, sizeof v);
+    value = osh_play_warp(at, mask, value)[from];
+    if (!(mask >> from & 1)) value = ~(uint64_t)0; // nobody wrote it: NaN
+    memcpy(&v, &value, sizeof v);
     return v;
 }
 inline void __threadfence(void) {}
