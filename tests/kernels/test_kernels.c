@@ -1,10 +1,9 @@
-/* test_kernels.c - every model op: the fast column against the reference, one row of `cases` per
- * shape.
+/* test_kernels.c - every model op: the fast columns, CPU and CUDA, against the reference, one row of `cases` per shape.
  *
  * Besides the error: guards stay, a batch gives the bytes of its samples alone, one thread gives
  * those of three, and each attribute is load-bearing: its case differs from the same case without
  * it. */
-#include "kernel_test.h"
+#include "card.h"
 
 typedef struct op_case {
     const char *op;
@@ -20,7 +19,8 @@ static char silu[] = "silu", gelu[] = "gelu", gelu_tanh[] = "gelu_pytorch_tanh";
 static const osh_glu_attr act_silu = {silu}, act_gelu = {gelu}, act_tanh = {gelu_tanh};
 static const osh_rms_norm_attr eps = {.eps = 1e-5}, eps0 = {.eps = 0}, heads8 = {.eps = 1e-6, .head_dim = 8};
 static const osh_rms_norm_attr heads129 = {.eps = 1e-6, .head_dim = 129};
-static const osh_linear_attr lin = {0};
+static const osh_rms_norm_attr heads128 = {.eps = 1e-6, .head_dim = 128};
+static const osh_linear_attr lin = {0}, lin_bias = {.bias = true};
 static const osh_embedding_attr emb = {.hidden_size = 129, .vocab_size = 33};
 static const osh_attention_attr att1 = {1, 1, 1, 0, 0}, att7 = {6, 2, 7, 0, 0},
                                 att7w = {6, 2, 7, 3, 0}, att7k = {6, 6, 7, 0, 0};
@@ -45,6 +45,9 @@ static const osh_rope_attr rope8d = {.head_dim = 8,
                                      .theta = 10000,
                                      .factor = 2,
                                      .max_pos = 20};
+static const osh_rope_attr rope16p = {
+    .head_dim = 24, .rotary_dim = 16, .inv_freq = {1, 0.3f, 0.1f, 0.03f, 0.01f}, .attention_scaling = 1.1};
+static const osh_attention_attr att16 = {2, 1, 16, 0, 0}, att16w = {2, 1, 16, 300, 0};
 static osh_rope_attr rope64, rope258; // filled by main
 
 static const op_case cases[] = {
@@ -58,8 +61,8 @@ static const op_case cases[] = {
     {"rms_norm", 5, {24}, {{8}}, 24, .attr = &heads8},
     {"rms_norm", 5, {258}, {{129}}, 258, .attr = &heads129},
     {"linear", 1, {1}, {{1, 1}}, 1, .attr = &lin},
-    {"linear", 7, {7}, {{7, 7}, {7}}, 7, {3}, .attr = &lin},
-    {"linear", 129, {129}, {{193, 129}, {193}}, 193, {1, 4}, .attr = &lin},
+    {"linear", 7, {7}, {{7, 7}, {7}}, 7, {3}, .attr = &lin_bias},
+    {"linear", 129, {129}, {{193, 129}, {193}}, 193, {1, 4}, .attr = &lin_bias},
     {"linear", 515, {65}, {{129, 65}}, 129, {257}, .attr = &lin},       // two tiles in a sample
     {"linear", 2300, {9}, {{5, 9}}, 5, {2100, 2101}, .attr = &lin},     // two panels
     {"linear", 130, {576}, {{576, 576}}, 576, .attr = &lin},
@@ -89,6 +92,18 @@ static const op_case cases[] = {
     {"add", 129, {129, 129}, .out = 129, {3}},
 };
 
+/* What only the card tells apart: rows that a block shares, positions far out, scores in more than one chunk. */
+static const op_case card_cases[] = {
+    {"rms_norm", 3, {2056}, {{2056}}, 2056, .attr = &eps},
+    {"rms_norm", 3, {1029}, {{1029}}, 1029, {1}, .attr = &eps},
+    {"rms_norm", 9, {512}, {{128}}, 512, .attr = &heads128},
+    {"rope", 131073, {8}, .out = 8, .attr = &rope8f},
+    {"rope", 70, {48}, .out = 48, {7}, .attr = &rope16p}, // packs in both halves
+    {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16},
+    {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16w},
+    {"attention", 60, {32, 16, 16}, .out = 32, {20, 40}, .attr = &att16}, // equal samples in one pass
+};
+
 typedef struct op_run {
     guarded in[5], out;
     int n_in;
@@ -97,7 +112,8 @@ typedef struct op_run {
     osh_op_args a;
 } op_run;
 
-static void op_run_open(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype dt)
+/* stored: dtype of the weights */
+static void op_run_open_as(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype dt, osh_dtype stored)
 {
     const osh_op *op = osh_op_find(c->op);
     bool ids = !strcmp(c->op, "embedding");
@@ -108,7 +124,7 @@ static void op_run_open(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype dt)
         bool weight = i >= op->n_in;
         const int64_t *w = c->w[weight ? i - op->n_in : 0];
         if (weight && !w[0]) continue;
-        if (weight) r->in[i] = guarded_new(cx, dt, w[1] ? 2 : 1, w[0], w[1]);
+        if (weight) r->in[i] = guarded_new(cx, stored, w[1] ? 2 : 1, w[0], w[1]);
         else r->in[i] = guarded_new(cx, ids ? OSH_I32 : dt, ids ? 1 : 2, c->n, c->in[i]);
         if (ids && !weight)
             for (int64_t n = 0; n < c->n; n++)
@@ -125,6 +141,8 @@ static void op_run_open(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype dt)
     r->a.seqs = &r->seqs;
     r->a.attr = c->attr;
 }
+
+static void op_run_open(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype dt) { op_run_open_as(cx, r, c, dt, dt); }
 
 static void op_run_close(osh_ctx *cx, op_run *r)
 {
@@ -315,6 +333,226 @@ static void test_first_nonfinite(void **state)
     }
 }
 
+/* ---- the CUDA column ---- */
+static osh_attention_attr far_heads; // of heads_case
+static op_case heads_case(int64_t head_dim, int64_t group, int64_t n_kv_heads, int64_t window)
+{
+    int64_t q = n_kv_heads * group * head_dim, kv = n_kv_heads * head_dim;
+    far_heads = (osh_attention_attr){n_kv_heads * group, n_kv_heads, head_dim, window, 0};
+    return (op_case){"attention", 38, {q, kv, kv}, .out = q, {1, 18}, .attr = &far_heads}; // 1, 17 and 20 tokens
+}
+
+/* Each sample alone, inside the batch's tensors on the card, from their rows: out gets the bytes of the batch. */
+static void run_alone_on(osh_ctx *cx, osh_device *d, const osh_op *op, op_run *r)
+{
+    carded in[5], out = card_put(cx, d, &r->out.t);
+    for (int i = 0; i < r->n_in; i++)
+        if (r->a.in[i]) in[i] = card_put(cx, d, r->a.in[i]);
+    for (int64_t s = 0; s < r->seqs.n; s++) {
+        int64_t row = r->offsets[s], n = r->offsets[s + 1] - row;
+        osh_tensor part[5], to = out.t;
+        osh_op_args a = {.attr = r->a.attr, .out = {&to}};
+        for (int i = 0; i < r->n_in; i++) {
+            if (!r->a.in[i]) continue;
+            part[i] = in[i].t, a.in[i] = &part[i];
+            if (i >= op->n_in) continue;
+            part[i].data = osh_elem(&part[i], row * osh_width(&part[i]));
+            part[i].shape[0] = n;
+        }
+        to.data = osh_elem(&to, row * osh_width(&to));
+        to.shape[0] = n;
+        assert_int_equal(op->run[OSH_CUDA](cx, &a), OSH_OK);
+    }
+    for (int i = 0; i < r->n_in; i++)
+        if (r->a.in[i]) card_take(cx, NULL, &in[i]);
+    card_take(cx, &r->out.t, &out);
+}
+
+static void check_card(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype dt, osh_dtype stored)
+{
+    const osh_op *op = osh_op_find(c->op);
+    op_run ref, first, again;
+    size_t n = 0;
+
+    op_run_open_as(cx, &ref, c, dt, stored), op_run_open_as(cx, &first, c, dt, stored);
+    op_run_open_as(cx, &again, c, dt, stored);
+    n = osh_tensor_bytes(&ref.out.t);
+    assert_int_equal(op->run[OSH_REF](cx, &ref.a), OSH_OK);
+    for (int k = 0; k < card_orders(); k++) {
+        op_run *r = k ? &again : &first;
+        card_order(k);
+        if (card_run(cx, d, op, &r->a, op->scratch_cuda ? op->scratch_cuda(c->attr, c->in, c->out, c->n) : 0))
+            fail_msg("%s", osh_error_text(cx));
+        if (k && memcmp(first.out.t.data, again.out.t.data, n))
+            fail_msg("%s [%lld, %lld] %s: another order of the threads gives other bytes", c->op, (long long)c->n,
+                     (long long)c->out, osh_dtype_name(dt));
+    }
+    double e = nmse(&first.out.t, &ref.out.t), tol = op->tol > 0 ? tol_of(op->tol, dt) : 0;
+    if (!(e <= tol)) fail_msg("%s [%lld, %lld] %s, weights %s, on the card: NMSE %g, want %g", c->op, (long long)c->n,
+                              (long long)c->out, osh_dtype_name(dt), osh_dtype_name(stored), e, tol);
+    if (first.seqs.n > 1 && strcmp(c->op, "linear")) { // linear takes the rows of a batch as one product
+        run_alone_on(cx, d, op, &again);
+        if (memcmp(first.out.t.data, again.out.t.data, n))
+            fail_msg("%s [%lld, %lld] %s: a sample alone gives other bytes", c->op, (long long)c->n,
+                     (long long)c->out, osh_dtype_name(dt));
+    }
+    op_run_close(cx, &again), op_run_close(cx, &first), op_run_close(cx, &ref);
+}
+
+static void test_card(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
+    const int64_t dims[] = {1, 7, 64, 80, 96, 128, 256};
+
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    osh_device *d = card_open(cx, CARD_BYTES);
+    for (size_t i = 0; d && i < sizeof cases / sizeof *cases; i++)
+        for (int k = 0; k < 3; k++) {
+            check_card(cx, d, &cases[i], dts[k], dts[k]);
+            if (cases[i].w[0][0] && cases[i].n < 200) check_card(cx, d, &cases[i], dts[k], dts[(k + 1) % 3]);
+        }
+    for (int i = 0; d && i < 7; i++)
+        for (int64_t group = 1; group <= 8; group = group == 1 ? 3 : group + 5) {
+            op_case c = heads_case(dims[i], group, 1 + i % 2, i % 3 ? 0 : 5);
+            for (int k = 0; k < 3; k++) check_card(cx, d, &c, dts[k], dts[k]);
+        }
+    for (size_t i = 0; d && i < sizeof card_cases / sizeof *card_cases; i++)
+        for (int k = 0; k < (card_cases[i].n > 10000 ? 1 : 3); k++) check_card(cx, d, &card_cases[i], dts[k], dts[k]);
+    osh_device_close(cx, d);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+/* An allocation of the host or of the card fails: OSH_E_NOMEM, and the arena has its blocks back. */
+static void test_card_torture(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    osh_device *d = card_open(cx, CARD_BYTES);
+    card_protect();
+    for (size_t i = 0; d && i < sizeof cases / sizeof *cases; i++) {
+        const osh_op *op = osh_op_find(cases[i].op);
+        osh_status rc = OSH_E_NOMEM;
+        if (cases[i].n > 30) continue;
+        for (int64_t nth = 1; rc; nth++) {
+            op_run r;
+            op_run_open(cx, &r, &cases[i], OSH_BF16);
+            carded in[5], out = card_put(cx, d, &r.out.t);
+            osh_op_args a = {.attr = r.a.attr, .seqs = &r.seqs, .out = {&out.t}};
+            for (int k = 0; k < r.n_in; k++)
+                if (r.a.in[k]) in[k] = card_put(cx, d, r.a.in[k]), a.in[k] = &in[k].t;
+            size_t used = osh_arena_used(d->arena);
+            osh_mem_fail_after(cx, nth);
+            rc = op->run[OSH_CUDA](cx, &a);
+            osh_mem_fail_after(cx, -1);
+            assert_true(rc == OSH_OK || rc == OSH_E_NOMEM);
+            assert_int_equal(osh_arena_used(d->arena), used);
+            osh_error_clear(cx);
+            for (int k = 0; k < r.n_in; k++)
+                if (r.a.in[k]) card_take(cx, NULL, &in[k]);
+            card_take(cx, NULL, &out);
+            op_run_close(cx, &r);
+            assert_true(nth < 40);
+        }
+    }
+    osh_device_close(cx, d);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+/* Ids in host memory are checked before the call does anything; a bad one on the card makes a row of NaN. */
+static void test_card_ids(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    op_run r, ref;
+    const osh_op *op = osh_op_find("embedding");
+
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    osh_device *d = card_open(cx, CARD_BYTES);
+    if (d) {
+        op_run_open(cx, &ref, &cases[1], OSH_BF16), op_run_open(cx, &r, &cases[1], OSH_BF16);
+        assert_int_equal(op->run[OSH_REF](cx, &ref.a), OSH_OK);
+        carded w = card_put(cx, d, r.a.in[1]), y = card_put(cx, d, &r.out.t);
+        osh_op_args a = {.in = {r.a.in[0], &w.t}, .out = {&y.t}, .attr = r.a.attr};
+        assert_int_equal(op->run[OSH_CUDA](cx, &a), OSH_OK);
+        assert_int_equal(osh_tensor_copy(cx, &r.out.t, &y.t), OSH_OK);
+        assert_memory_equal(r.out.t.data, ref.out.t.data, osh_tensor_bytes(&r.out.t));
+        ((int32_t *)r.in[0].t.data)[7] = 33;
+        assert_int_equal(op->run[OSH_CUDA](cx, &a), OSH_E_FORMAT);
+        assert_non_null(strstr(osh_error_text(cx), "token id 33 at position 7, want an id in [0, 33)"));
+        osh_error_clear(cx);
+        carded ids = card_put(cx, d, r.a.in[0]);
+        a.in[0] = &ids.t;
+        assert_int_equal(op->run[OSH_CUDA](cx, &a), OSH_OK);
+        assert_int_equal(osh_tensor_copy(cx, &r.out.t, &y.t), OSH_OK);
+        assert_int_equal(osh_find_nonfinite(r.out.t.data, OSH_BF16, osh_tensor_numel(&r.out.t)), 7 * 129);
+        for (int i = 0; i < 129; i++) assert_true(isnan(value_at(&r.out.t, 7 * 129 + i)));
+        assert_true(!isnan(value_at(&r.out.t, 8 * 129)));
+        card_take(cx, NULL, &ids), card_take(cx, NULL, &w), card_take(cx, NULL, &y);
+        op_run_close(cx, &r), op_run_close(cx, &ref);
+    }
+    osh_device_close(cx, d);
+    osh_ctx_free(cx);
+}
+
+/* finite and minmax of x [11, width] from element `shift` of a tensor on. */
+static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width, int64_t shift)
+{
+    const float bad[] = {NAN, INFINITY, -INFINITY};
+    float range[2] = {width > 100 ? INFINITY : 0.5f, width > 100 ? -INFINITY : -0.5f}, want[2], got[2];
+    int64_t n = 11 * width, first = INT64_MAX, at = n * 2 / 3;
+    guarded all = guarded_new(cx, dt, 1, n + shift, 0), g = guarded_new(cx, OSH_F32, 1, 2, 0);
+    guarded at_first = guarded_new(cx, OSH_I64, 1, 1, 0);
+
+    guarded_fill(&all, 5, 3);
+    memcpy(g.t.data, range, sizeof range), memcpy(want, range, sizeof range);
+    memcpy(at_first.t.data, &first, sizeof first);
+    for (int64_t i = 2 * width; i < 7 * width; i++) {
+        want[0] = fminf(want[0], (float)value_at(&all.t, shift + i));
+        want[1] = fmaxf(want[1], (float)value_at(&all.t, shift + i));
+    }
+    carded c = card_put(cx, d, &all.t), m = card_put(cx, d, &g.t), f = card_put(cx, d, &at_first.t);
+    osh_tensor x = c.t;
+    x.ndim = 2, x.shape[0] = 11, x.shape[1] = width, x.data = osh_elem(&c.t, shift);
+    assert_int_equal(osh_cuda_minmax(cx, m.t.data, &x, 2, 5), OSH_OK);
+    assert_int_equal(osh_tensor_get(cx, got, &m.t, 0, sizeof got), OSH_OK);
+    assert_true(got[0] == want[0] && got[1] == want[1]);
+    assert_int_equal(osh_cuda_finite(cx, f.t.data, &x, 1000), OSH_OK);
+    assert_int_equal(osh_tensor_get(cx, &first, &f.t, 0, sizeof first), OSH_OK);
+    assert_true(first == INT64_MAX);
+    osh_from_f32(osh_elem(&all.t, shift + at), dt, &bad[width % 3], 1);
+    osh_from_f32(osh_elem(&all.t, shift + n - 1), dt, &bad[shift], 1);
+    assert_int_equal(osh_tensor_copy(cx, &c.t, &all.t), OSH_OK);
+    for (int64_t base = 1000; base <= 2000; base += 1000) // the second one is not lower
+        assert_int_equal(osh_cuda_finite(cx, f.t.data, &x, base), OSH_OK);
+    assert_int_equal(osh_tensor_get(cx, &first, &f.t, 0, sizeof first), OSH_OK);
+    assert_int_equal(first, 1000 + at);
+    card_take(cx, NULL, &c), card_take(cx, NULL, &m), card_take(cx, NULL, &f);
+    guarded_free(cx, &all), guarded_free(cx, &g), guarded_free(cx, &at_first);
+}
+
+static void test_card_search(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
+
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    osh_device *d = card_open(cx, CARD_BYTES);
+    for (int k = 0; d && k < 3 * card_orders(); k++) {
+        card_order(k / 3);
+        for (int64_t width = 1; width < 1200; width += 257)
+            for (int64_t shift = 0; shift < 2; shift++) check_search(cx, d, dts[k % 3], width, shift);
+    }
+    osh_device_close(cx, d);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
 static void fill_rope(osh_rope_attr *at, int64_t dim)
 {
     *at = (osh_rope_attr){.head_dim = dim, .rotary_dim = dim, .attention_scaling = 1};
@@ -331,7 +569,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fast_equals_ref), cmocka_unit_test(test_same_bytes),
         cmocka_unit_test(test_scratch_and_shapes), cmocka_unit_test(test_torture), cmocka_unit_test(test_bad_token),
-        cmocka_unit_test(test_first_nonfinite),
+        cmocka_unit_test(test_first_nonfinite), cmocka_unit_test(test_card), cmocka_unit_test(test_card_torture),
+        cmocka_unit_test(test_card_ids), cmocka_unit_test(test_card_search),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

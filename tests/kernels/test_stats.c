@@ -84,6 +84,37 @@ static void test_hessian(void **state)
 }
 
 enum { SHARP = 8 }; // amplitude of x: logits that differ
+/* On the card: near want; the same bytes in every order of the threads, and for each sample alone. */
+static void nll_on(fixture *f, const osh_op_args *a, const osh_tensor *want)
+{
+    const osh_op *op = osh_op_find("nll");
+    const osh_tensor *x = a->in[0];
+    int64_t n = osh_rows(x), D = osh_width(x), V = a->in[1]->shape[0];
+    guarded y[2] = {guarded_new(f->one, OSH_F32, 1, n, 0), guarded_new(f->one, OSH_F32, 1, n, 0)};
+    osh_op_args on = *a;
+
+    for (int k = 0; k < card_orders(); k++) {
+        on.out[0] = &y[k > 0].t;
+        card_order(k);
+        if (card_run(f->one, f->d, op, &on, op->scratch_cuda(NULL, (int64_t[]){D}, V, n)))
+            fail_msg("%s", osh_error_text(f->one));
+        if (k) assert_memory_equal(y[0].t.data, y[1].t.data, osh_tensor_bytes(want));
+    }
+    for (int64_t s = 0; s < a->seqs->n; s++) {
+        int64_t row = a->seqs->offsets[s], rows = a->seqs->offsets[s + 1] - row;
+        osh_tensor px = *x, pt = *a->in[2], py = y[1].t;
+        px.data = osh_elem(&px, row * D), pt.data = osh_elem(&pt, row), py.data = osh_elem(&py, row);
+        px.shape[0] = pt.shape[0] = py.shape[0] = rows;
+        osh_op_args b = {.in = {&px, a->in[1], &pt}, .out = {&py}};
+        assert_int_equal(card_run(f->one, f->d, op, &b, SIZE_MAX / 2), OSH_OK);
+    }
+    assert_memory_equal(y[0].t.data, y[1].t.data, osh_tensor_bytes(want));
+    double e = nmse(&y[0].t, want);
+    if (!(e <= tol_of(op->tol, x->dtype)))
+        fail_msg("nll [%ld, %ld, %ld] on the card: NMSE %g", (long)n, (long)D, (long)V, e);
+    for (int i = 0; i < 2; i++) guarded_check(&y[i]), guarded_free(f->one, &y[i]);
+}
+
 static void nll_case(fixture *f, int64_t n, int64_t D, int64_t V, int64_t split, osh_dtype dt)
 {
     const osh_op *op = osh_op_find("nll");
@@ -117,6 +148,7 @@ static void nll_case(fixture *f, int64_t n, int64_t D, int64_t V, int64_t split,
     assert_memory_equal(y[1].t.data, y[2].t.data, osh_tensor_bytes(&y[1].t));
     double e = nmse(&y[1].t, &y[0].t);
     if (!(e <= tol_of(op->tol, dt))) fail_msg("nll [%ld, %ld, %ld]: NMSE %g", (long)n, (long)D, (long)V, e);
+    if (f->d) nll_on(f, &a, &y[0].t);
     guarded_check(&x), guarded_check(&w), guarded_check(&t);
     guarded_free(f->one, &x), guarded_free(f->one, &w), guarded_free(f->one, &t);
     for (int i = 0; i < 3; i++) guarded_check(&y[i]), guarded_free(f->one, &y[i]);
@@ -132,6 +164,12 @@ static void test_nll(void **state)
         nll_case(*state, 600, 9, 1000, 520, dts[d]); // two panels, six blocks
         nll_case(*state, 40, 64, 5003, 0, dts[d]);
     }
+    nll_case(*state, 1100, 9, 70, 30, OSH_BF16); // two panels of the card in a sample
+}
+
+static size_t kl_scratch(int64_t n, int64_t D, int64_t D2, int64_t V)
+{
+    return osh_op_find("kl")->scratch_cuda(NULL, (int64_t[]){D, D, D2, D2}, V, n);
 }
 
 static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int64_t split,
@@ -140,30 +178,36 @@ static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int
     const osh_op *op = osh_op_find("kl");
     guarded in[4] = {guarded_new(f->one, dt, 2, n, D), guarded_new(f->one, dt, 2, V, D),
                      guarded_new(f->one, dt_ref, 2, n, D2), guarded_new(f->one, dt_ref, 2, V, D2)};
-    guarded y[2][2];
+    enum { MOST = 2 + CARD_ORDERS };
+    guarded y[MOST][2]; // of the reference, the CPU, and the card in several orders
+    int n_runs = f->d ? 2 + card_orders() : 2;
     int64_t offsets[3] = {0, split, n};
     osh_seqs seqs = {.n = 2, .offsets = offsets};
 
     for (int i = 0; i < 4; i++) guarded_fill(&in[i], (uint64_t)i % 2, i % 2 ? 0.5f : 4);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < n_runs; i++) {
         y[i][0] = guarded_new(f->one, OSH_F32, 1, n, 0), y[i][1] = guarded_new(f->one, OSH_F32, 1, n, 0);
         osh_op_args a = {.in = {&in[0].t, &in[1].t, &in[2].t, &in[3].t},
                          .out = {&y[i][0].t, &y[i][1].t},
                          .seqs = &seqs};
-        assert_int_equal(i ? osh_op_run(f->three, op, &a) : op->run[OSH_REF](f->one, &a), OSH_OK);
+        if (i > 1) card_order(i - 2);
+        if (i > 1) assert_int_equal(card_run(f->one, f->d, op, &a, kl_scratch(n, D, D2, V)), OSH_OK);
+        else assert_int_equal(i ? osh_op_run(f->three, op, &a) : op->run[OSH_REF](f->one, &a), OSH_OK);
     }
-    const float *kl = y[1][0].t.data, *want = y[0][0].t.data;
-    for (int64_t i = 0; i < n; i++)
-        if (!(fabsf(kl[i] - want[i]) <= 1e-5f + 1e-4f * fabsf(want[i]))) // kl can be a difference of large numbers
-            fail_msg("kl [%ld, %ld, %ld] row %ld: %g, want %g", (long)n, (long)D, (long)V, (long)i, kl[i], want[i]);
-    if (dt == OSH_F32) assert_memory_equal(y[0][1].t.data, y[1][1].t.data, osh_tensor_bytes(&y[0][1].t));
-    if (D == D2 && dt == dt_ref)
-        for (int64_t i = 0; i < n; i++) {
-            assert_true(fabsf(kl[i]) < 1e-6f);
-            assert_true(((float *)y[1][1].t.data)[i] > 0.5f);
+    for (int i = 1; i < n_runs; i++) {
+        const float *kl = y[i][0].t.data, *want = y[0][0].t.data;
+        for (int64_t r = 0; r < n; r++) // kl can be a difference of large numbers
+            if (!(fabsf(kl[r] - want[r]) <= 1e-5f + 1e-4f * fabsf(want[r])))
+                fail_msg("kl [%ld, %ld, %ld] row %ld: %g, want %g", (long)n, (long)D, (long)V, (long)r, kl[r], want[r]);
+        if (dt == OSH_F32) assert_memory_equal(y[0][1].t.data, y[i][1].t.data, osh_tensor_bytes(&y[0][1].t));
+        if (i > 2) assert_memory_equal(y[2][0].t.data, kl, osh_tensor_bytes(&y[2][0].t));
+        for (int64_t r = 0; D == D2 && dt == dt_ref && r < n; r++) {
+            assert_true(fabsf(kl[r]) < 1e-6f);
+            assert_true(((float *)y[i][1].t.data)[r] > 0.5f);
         }
+    }
     for (int i = 0; i < 4; i++) guarded_check(&in[i]), guarded_free(f->one, &in[i]);
-    for (int i = 0; i < 4; i++) guarded_check(&y[i / 2][i % 2]), guarded_free(f->one, &y[i / 2][i % 2]);
+    for (int i = 0; i < 2 * n_runs; i++) guarded_check(&y[i / 2][i % 2]), guarded_free(f->one, &y[i / 2][i % 2]);
 }
 
 static void test_kl(void **state)

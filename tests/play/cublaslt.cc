@@ -97,7 +97,10 @@ static cublasStatus_t check(cublasLtMatmulDesc_t how, const layout *a, const lay
     if (k != k_b || m != d->rows || n != d->cols || m != c->rows || n != c->cols) return CUBLAS_STATUS_INVALID_VALUE;
     if (a->n_batch != d->n_batch || b->n_batch != d->n_batch || c->n_batch != d->n_batch)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (d->n_batch > 1 && d->stride < d->ld * (d->cols - 1) + d->rows) return CUBLAS_STATUS_INVALID_VALUE;
+    /* The results of a batch stand behind each other, or beside each other inside one row. */
+    bool beside = d->stride >= d->rows && (d->n_batch - 1) * d->stride + d->rows <= d->ld;
+    if (d->n_batch > 1 && !beside && d->stride < d->ld * (d->cols - 1) + d->rows)
+        return CUBLAS_STATUS_INVALID_VALUE;
     bool f32 = a->type == CUDA_R_32F, out_fits = d->type == CUDA_R_32F || d->type == a->type;
     bool pedantic = how->compute == CUBLAS_COMPUTE_32F_PEDANTIC || how->compute == CUBLAS_COMPUTE_32F;
     if (a->type != b->type || c->type != d->type || !out_fits || !pedantic) return CUBLAS_STATUS_NOT_SUPPORTED;

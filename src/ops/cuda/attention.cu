@@ -9,14 +9,15 @@
  *   scores v       product with f32 sums, stored into out
  *
  * One pass takes some samples of equal length that stand behind each other, some of their heads, and one chunk of their
- * queries. The chunk depends on the length of the sample alone, and a product on its own shape alone, so a sample's
- * result does not depend on what shares the pass. The products of a pass run over three indices: sample, kv head, head
- * of its group; the longest is the batch of osh_cuda_gemm. */
+ * queries. The chunk depends on the length of the sample alone, and so must the algorithm of its products, or a result
+ * would depend on what shares the pass. The products run over three indices: sample, kv head, head of its group. The
+ * batch of osh_cuda_gemm is the longer one of the last two; where samples are short the longest of all three, with the
+ * algorithm of a single product. */
 #include "ops/cuda/pack.cuh"
 
 #include <math.h>
 
-enum { QUERIES = 512 };
+enum { QUERIES = 512, SHORT = 256 }; // tokens: of a chunk; of a sample that shares its products with others
 static const int64_t scores_bytes = (int64_t)128 << 20;
 
 typedef struct attention_job {
@@ -114,7 +115,10 @@ static osh_status products(osh_ctx *cx, const attention_job *j, const attention_
 {
     osh_status rc = OSH_OK;
     int64_t count[3] = {p->n_samples, p->n_kv, p->n_heads}, index[3];
-    int batch = count[0] >= count[1] && count[0] >= count[2] ? 0 : count[1] >= count[2] ? 1 : 2;
+    /* Where the heads are not aligned, the algorithm depends on the index. */
+    bool shared = j->T <= SHORT && j->at->head_dim * (int64_t)osh_dtype_bytes(j->dt) % 16 == 0;
+    int batch = count[1] >= count[2] ? 1 : 2;
+    if (shared && count[0] >= count[batch]) batch = 0;
     int64_t n_batch = count[batch];
 
     count[batch] = 1;
@@ -123,7 +127,7 @@ static osh_status products(osh_ctx *cx, const attention_job *j, const attention_
             for (index[2] = 0; index[2] < count[2]; index[2]++) {
                 osh_cuda_mat c = part(&mat[0], &s[0], index, batch), x = part(&mat[1], &s[1], index, batch);
                 osh_cuda_mat y = part(&mat[2], &s[2], index, batch);
-                OSH_TRY(osh_cuda_gemm(cx, j->d, &c, &x, &y, p->n, n, k, n_batch, 1, 0));
+                OSH_TRY(osh_cuda_gemm(cx, j->d, &c, &x, &y, p->n, n, k, n_batch, 1, 0, shared ? 1 : 0));
             }
 done:
     return rc;

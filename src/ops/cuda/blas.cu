@@ -10,7 +10,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-enum { MAX_PLANS = 256, MAX_ALIGN = 256 };
+enum { MAX_PLANS = 256, MAX_ALIGN = 16 }; // no algorithm asks for more bytes than 16
 
 /* The calls that are used of each library. */
 #define LT_CALLS(CALL)                                                                                                 \
@@ -24,7 +24,7 @@ enum { MAX_PLANS = 256, MAX_ALIGN = 256 };
     CALL(cusolverDnSpotrf_bufferSize) CALL(cusolverDnSpotrf) CALL(cusolverDnXtrtri_bufferSize) CALL(cusolverDnXtrtri)
 
 typedef struct shape { // what decides the algorithm of a product
-    int64_t m, n, k, n_batch;
+    int64_t m, n, k, n_batch, n_like;
     struct { int64_t ld, stride; int32_t dtype, transposed, align, reserved; } c, a, b;
 } shape;
 
@@ -144,22 +144,32 @@ static cudaDataType_t type_of(int32_t dtype)
     return dtype == OSH_BF16 ? CUDA_R_16BF : dtype == OSH_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-static int32_t align_of(const void *p)
+/* Of every row of every matrix, so that it does not depend on the row at which a matrix begins. */
+static int32_t align_of(const osh_cuda_mat *x)
 {
-    size_t low = (size_t)p & -(size_t)p;
-    return low && low < MAX_ALIGN ? (int32_t)low : MAX_ALIGN;
+    size_t all = (size_t)x->data | (size_t)(x->ld | x->stride) * osh_dtype_bytes(x->dtype) | MAX_ALIGN;
+    return (int32_t)(all & -all);
 }
 
 /* A row-major [rows, cols] is the column-major [cols, rows]. */
 static osh_status layout_new(osh_ctx *cx, osh_cuda_blas *l, cublasLtMatrixLayout_t *out, int32_t dtype, int64_t rows,
-                             int64_t cols, int64_t ld, int64_t stride, int64_t n_batch)
+                             int64_t cols, int64_t ld)
+{
+    return lt_check(cx, l->cublasLtMatrixLayoutCreate(out, type_of(dtype), (uint64_t)cols, (uint64_t)rows, ld),
+                    "cublasLtMatrixLayoutCreate");
+}
+
+static osh_status set_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p, int64_t n)
 {
     osh_status rc = OSH_OK;
-    int32_t count = (int32_t)n_batch;
-    LT(l, cublasLtMatrixLayoutCreate(out, type_of(dtype), (uint64_t)cols, (uint64_t)rows, ld));
-    if (count == 1) return OSH_OK;
-    LT(l, cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
-    LT(l, cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride));
+    int32_t count = (int32_t)n;
+    cublasLtMatrixLayout_t layout[3] = {p->c, p->first, p->second};
+    int64_t stride[3] = {p->key.c.stride, p->key.b.stride, p->key.a.stride};
+    for (int i = 0; i < 3; i++) {
+        LT(l, cublasLtMatrixLayoutSetAttribute(layout[i], CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
+        LT(l, cublasLtMatrixLayoutSetAttribute(layout[i], CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride[i],
+                                               sizeof stride[i]));
+    }
 done:
     return rc;
 }
@@ -206,12 +216,14 @@ static osh_status plan_init(osh_ctx *cx, osh_cuda_blas *l, plan *p, const shape 
     LT(l, cublasLtMatmulDescCreate(&p->how, exact ? CUBLAS_COMPUTE_32F_PEDANTIC : CUBLAS_COMPUTE_32F, CUDA_R_32F));
     LT(l, cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
     LT(l, cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
-    OSH_TRY(layout_new(cx, l, &p->c, s->c.dtype, s->m, s->n, s->c.ld, s->c.stride, s->n_batch));
+    OSH_TRY(layout_new(cx, l, &p->c, s->c.dtype, s->m, s->n, s->c.ld));
     OSH_TRY(layout_new(cx, l, &p->first, s->b.dtype, s->b.transposed ? s->n : s->k, s->b.transposed ? s->k : s->n,
-                       s->b.ld, s->b.stride, s->n_batch));
+                       s->b.ld));
     OSH_TRY(layout_new(cx, l, &p->second, s->a.dtype, s->a.transposed ? s->k : s->m, s->a.transposed ? s->m : s->k,
-                       s->a.ld, s->a.stride, s->n_batch));
+                       s->a.ld));
+    if (s->n_like > 1) OSH_TRY(set_batch(cx, l, p, s->n_like));
     OSH_TRY(choose(cx, l, p));
+    if (s->n_batch != s->n_like) OSH_TRY(set_batch(cx, l, p, s->n_batch));
 done:
     if (rc) plan_deinit(l, p);
     return rc;
@@ -233,7 +245,7 @@ done:
 
 osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_mat *c, const osh_cuda_mat *a,
                          const osh_cuda_mat *b, int64_t m, int64_t n, int64_t k, int64_t n_batch, float alpha,
-                         float beta)
+                         float beta, int64_t n_like)
 {
     osh_status rc = OSH_OK;
     osh_card *card = osh_card_of(d);
@@ -244,9 +256,10 @@ osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_mat *c, cons
     if (!m || !n || !n_batch) return OSH_OK;
     memset(&s, 0, sizeof s);
     s.m = m, s.n = n, s.k = k, s.n_batch = n_batch;
-    s.c.ld = c->ld, s.c.stride = c->stride, s.c.dtype = c->dtype, s.c.align = align_of(c->data);
-    s.a.ld = a->ld, s.a.stride = a->stride, s.a.dtype = a->dtype, s.a.align = align_of(a->data);
-    s.b.ld = b->ld, s.b.stride = b->stride, s.b.dtype = b->dtype, s.b.align = align_of(b->data);
+    s.n_like = n_like ? n_like : n_batch;
+    s.c.ld = c->ld, s.c.stride = c->stride, s.c.dtype = c->dtype, s.c.align = align_of(c);
+    s.a.ld = a->ld, s.a.stride = a->stride, s.a.dtype = a->dtype, s.a.align = align_of(a);
+    s.b.ld = b->ld, s.b.stride = b->stride, s.b.dtype = b->dtype, s.b.align = align_of(b);
     s.a.transposed = a->transposed, s.b.transposed = b->transposed;
     pthread_mutex_lock(&l->lock);
     OSH_TRY(plan_of(cx, l, &p, &s));

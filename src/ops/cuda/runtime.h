@@ -17,7 +17,8 @@ int osh_cuda_multiprocessors(const osh_device *d);
 
 /* Products through cuBLASLt on row-major matrices: C [m, n] = alpha op(A) op(B) + beta C, batched with strides.
  * The algorithm is the first of cuBLASLt's list for the shape, without split sums and with a workspace of fixed size,
- * so that equal shapes give equal bytes on one card. Sums are f32. */
+ * so that equal shapes give equal bytes on one card. Sums are f32. n_like: the algorithm is that of a batch of so many;
+ * 0: of n_batch. A batch whose size depends on what happens to be at hand says 1. */
 typedef struct osh_cuda_mat {
     void *data;
     int64_t ld;       // elements from row to row
@@ -27,7 +28,7 @@ typedef struct osh_cuda_mat {
 } osh_cuda_mat;
 osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_mat *c, const osh_cuda_mat *a,
                          const osh_cuda_mat *b, int64_t m, int64_t n, int64_t k, int64_t n_batch, float alpha,
-                         float beta);
+                         float beta, int64_t n_like = 0);
 enum { OSH_CUDA_GEMM_WORKSPACE = 32 << 20 }; // bytes, of the device, beside the arena's blocks
 
 /* to [n] = from [n] in another dtype, as f32 rounded once; from: F64, F32, BF16, F16. */
