@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # bench.sh - oneshot against LLM Compressor (and llama.cpp) on the same job, run in turn: ratios of time and memory,
-# perplexity of each, and for each phase of ours the operations a second against the peak measured beside it.
+# perplexity of each, and for each phase of ours the operations a second against the peak measured beside it. A ratio is
+# the median of those of each turn.
 #
 # Usage: scripts/bench.sh --model DIR --recipe FILE --dataset FILE.jsonl --out DIR [options] [-- flags of oneshot]
 #   --samples N          128     --length N        512      tokens of a sample, at most
 #   --runs N             3       the median counts
 #   --oneshot BINARY     build/release/oneshot
 #   --peer-python FILE   Python of an environment with llmcompressor; --install-peer [VERSION] makes one in OUT/peer
-#   --llama-cpp DIR      a built llama.cpp: its imatrix on --text, then Q4_K_M
+#   --llama-cpp DIR      a llama.cpp built into DIR/build: its imatrix on --text, then Q4_K_M
 #   --text FILE          plain text: the perplexity of what came out, 128 windows of --length
 # Needs GNU time and python3. Leave the machine alone while it runs; what else runs on it is in the figures.
 set -euo pipefail
@@ -62,10 +63,15 @@ model.save_pretrained(out, save_compressed=True)
 tokenizer.save_pretrained(out)
 PYTHON
 
-timed() { # name, run; then the command: seconds and KiB of the whole process into OUT/name.run.time
+same=() # what changes the peak, too
+for ((i = 0; i + 1 < ${#flags[@]}; i++)); do
+    case ${flags[i]} in --threads | --isa) same+=("${flags[i]}" "${flags[i + 1]}") ;; esac
+done
+
+timed() { # name, run; then the command: seconds, KiB, seconds of processors of the whole process into OUT/name.run.time
     local to=$out/$1.$2
     shift 2
-    /usr/bin/time -o "$to.time" -f '%e %M' "$@" >"$to.log" 2>&1 || { tail -20 "$to.log" >&2; exit 1; }
+    /usr/bin/time -o "$to.time" -f '%e %M %U %S' "$@" >"$to.log" 2>&1 || { tail -20 "$to.log" >&2; exit 1; }
 }
 
 if [ -n "$llama" ]; then
@@ -75,7 +81,7 @@ if [ -n "$llama" ]; then
         --outfile "$out/model.gguf" >"$out/convert.log" 2>&1
 fi
 for ((run = 1; run <= runs; run++)); do
-    "$oneshot" bench --json >"$out/peak.$run.json"
+    "$oneshot" bench --json ${same[@]+"${same[@]}"} >"$out/peak.$run.json"
     rm -rf "$out/ours"
     timed oneshot $run "$oneshot" --model "$model" --recipe "$recipe" --dataset "$dataset" \
         --num-calibration-samples "$samples" --max-seq-length "$length" --progress none --output "$out/ours" \
@@ -107,9 +113,11 @@ def figures(name):
     files = [out / f"{name}.{i}.time" for i in range(1, runs + 1)]
     if not files[0].exists():
         return None
-    rows = [f.read_text().split()[-2:] for f in files]
-    return [float(r[0]) for r in rows], median(int(r[1]) / 1024 for r in rows)
+    rows = [[float(x) for x in f.read_text().split()[-4:]] for f in files]
+    seconds = [max(r[0], 0.01) for r in rows] # what time tells apart
+    return seconds, [r[1] / 1024 for r in rows], [(r[2] + r[3]) / s for r, s in zip(rows, seconds)]
 ours = figures("oneshot")
+ratio = lambda theirs, mine: median(t / m for t, m in zip(theirs, mine))
 print(f"{'':16}{'seconds':>10}{'each':>28}{'MiB':>8}{'times ours':>12}{'memory':>8}{'perplexity':>12}")
 for name in ("oneshot", "llm-compressor", "llama-imatrix", "llama-quantize"):
     f = figures(name)
@@ -117,14 +125,16 @@ for name in ("oneshot", "llm-compressor", "llama-imatrix", "llama-quantize"):
         continue
     p = out / f"{name}.perplexity"
     each = " ".join(f"{s:.1f}" for s in f[0])
-    print(f"{name:16}{median(f[0]):10.1f}{each:>28}{f[1]:8.0f}{median(f[0]) / median(ours[0]):12.2f}{f[1] / ours[1]:8.2f}"
-          f"{p.read_text().strip() if p.exists() else '':>12}")
+    print(f"{name:16}{median(f[0]):10.1f}{each:>28}{median(f[1]):8.0f}{ratio(f[0], ours[0]):12.2f}"
+          f"{ratio(f[1], ours[1]):8.2f}{p.read_text().strip() if p.exists() else '':>12}")
 if (out / "dense.perplexity").exists():
     print(f"{'dense':16}{(out / 'dense.perplexity').read_text().strip():>78}")
 peaks = [json.loads((out / f"peak.{i}.json").read_text()) for i in range(1, runs + 1)]
 peak = median(p["bf16_flops"] for p in peaks)
 reports = [json.loads((out / f"report.{i}.json").read_text()) for i in range(1, runs + 1)]
-print(f"\n{peaks[0]['isa']}, {peaks[0]['threads']} threads: products at most {peak / 1e9:.1f} GFLOP/s")
+threads = peaks[0]["threads"]
+print(f"\n{peaks[0]['isa']}, {threads} threads: products at most {peak / 1e9:.1f} GFLOP/s;"
+      f" processors busy {median(ours[2]) / threads * 100:.0f} % of the time")
 print(f"{'phase':16}{'seconds':>10}{'GFLOP':>12}{'GFLOP/s':>10}{'of peak':>9}")
 flops = {}
 for part in reports[0]["subgraphs"]:

@@ -25,6 +25,7 @@ FOREIGN = {
     "git": {"stat"},
     "scripts": {"check", "browser"},
     "bench.sh": {"peer-python", "install-peer", "llama-cpp", "text", "out"},
+    "linearity.sh": {"make-model", "samples", "layers", "tokens", "at", "shape", "runs", "out"},
 }
 ENTRIES = {"dot", "no-special-tokens", "json", "help", "version"}  # main.c reads these itself
 

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# linearity.sh - GPTQ on models of random weights: time against samples, layers and tokens of a sample, each with the line
+# that fits it best and how far the times are from it.
+#
+# Usage: scripts/linearity.sh --make-model BINARY --out DIR [options] [-- flags of oneshot]
+#   --oneshot BINARY     build/release/oneshot;  --make-model is built with the tests (build/release/tests/make_model)
+#   --samples "8 16 32 64"   --layers "2 4 8 16"   --tokens "128 256 512 1024"   the sizes
+#   --at "16 4 512"      samples, layers and tokens while another of them changes
+#   --shape "..."        of a layer, as make_model takes it: SmolLM2-135M's
+#   --runs N             3       the least time counts
+# Leave the machine alone while it runs: 4 minutes on two cores with AVX2.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+oneshot=$here/../build/release/oneshot make_model= out= runs=3 at="16 4 512"
+samples="8 16 32 64" layers="2 4 8 16" tokens="128 256 512 1024"
+shape="hidden=576 intermediate=1536 heads=9 kv=3 vocab=8192"
+flags=()
+while [ $# -gt 0 ]; do
+    case $1 in
+    --oneshot) oneshot=$2 && shift ;;
+    --make-model) make_model=$2 && shift ;;
+    --out) out=$2 && shift ;;
+    --samples) samples=$2 && shift ;;
+    --layers) layers=$2 && shift ;;
+    --tokens) tokens=$2 && shift ;;
+    --at) at=$2 && shift ;;
+    --shape) shape=$2 && shift ;;
+    --runs) runs=$2 && shift ;;
+    --) shift && flags=("$@") && break ;;
+    *) sed -n '2,/^set /p' "$0" | sed '$d; s/^# \{0,1\}//' >&2 && exit 2 ;;
+    esac
+    shift
+done
+for name in make_model out; do
+    [ -n "${!name}" ] || { echo "linearity.sh: --${name/_/-} is not given" >&2; exit 2; }
+done
+mkdir -p "$out"
+
+seconds() { # samples, layers, tokens: the least of the runs
+    local dir=$out/model.$1.$2.$3 best= s
+    rm -rf "$dir"
+    # shellcheck disable=SC2086
+    "$make_model" "$dir" $shape samples="$1" layers="$2" tokens="$3"
+    for ((run = 0; run < runs; run++)); do
+        local begin=$EPOCHREALTIME
+        "$oneshot" --model "$dir" --scheme W4A16 --method gptq --ignore lm_head --dataset "$dir/calibration.jsonl" \
+            --num-calibration-samples "$1" --max-seq-length "$3" --progress none --overwrite --output "$out/compressed" \
+            ${flags[@]+"${flags[@]}"} >"$out/log" 2>&1 || { cat "$out/log" >&2; exit 1; }
+        s=$(awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.3f", b - a }')
+        best=$(awk -v a="${best:-$s}" -v b="$s" 'BEGIN { print a < b ? a : b }')
+    done
+    rm -rf "$dir"
+    echo "$best"
+}
+
+read -r at_samples at_layers at_tokens <<<"$at"
+for what in samples layers tokens; do
+    for n in ${!what}; do
+        case $what in
+        samples) t=$(seconds "$n" "$at_layers" "$at_tokens") ;;
+        layers) t=$(seconds "$at_samples" "$n" "$at_tokens") ;;
+        tokens) t=$(seconds "$at_samples" "$at_layers" "$n") ;;
+        esac
+        echo "$what $n $t"
+    done
+done | tee "$out/times" | awk '
+    function table(   i, a, b, d, far) { # least squares
+        b = (k * xy - x * y) / (k * xx - x * x); a = (y - b * x) / k
+        printf "%-8s %10s %12s %10s\n", what, "seconds", "on the line", "off"
+        for (i = 0; i < k; i++) {
+            d = (ts[i] / (a + b * ns[i]) - 1) * 100
+            printf "%-8d %10.2f %12.2f %9.1f%%\n", ns[i], ts[i], a + b * ns[i], d
+            if (d * d > far * far) far = d
+        }
+        printf "%.3f s + %.4f s each, at most %.1f %% off\n\n", a, b, far < 0 ? -far : far
+        k = x = y = xx = xy = 0
+    }
+    BEGIN { k = 0 }
+    $1 != what { if (k) table() }
+    { what = $1; ns[k] = $2; ts[k++] = $3; x += $2; y += $3; xx += $2 * $2; xy += $2 * $3 }
+    END { if (k) table() }'
