@@ -36,7 +36,16 @@ struct osh_profile {
     size_t n_points;
     double interval;
     int64_t peak;
+    osh_profile_gauge device; // NULL: none
+    void *device_user;        // view
 };
+
+static double device_mb(const osh_profile *p, bool peak)
+{
+    int64_t now = 0, highest = 0;
+    if (p->device) p->device(p->device_user, &now, &highest);
+    return (double)(peak ? highest : now) / mb;
+}
 
 int64_t osh_mem_anon(void)
 {
@@ -135,9 +144,9 @@ static int64_t record(osh_ctx *cx, osh_profile *p, const char *step, double now)
     osh_quote(name, sizeof name, step);
     int n = snprintf(item, sizeof item,
                      "- step: \"%s\"\n  timestamp: %.3f\n  relative_time_secs: %.3f\n  cpu_memory_mb: %.2f\n"
-                     "  gpu_memory_mb: 0.0\n  disk_read_mb: %.2f\n  disk_write_mb: %.2f\n",
+                     "  gpu_memory_mb: %.2f\n  disk_read_mb: %.2f\n  disk_write_mb: %.2f\n",
                      name, (double)t.tv_sec + 1e-9 * (double)t.tv_nsec, now, (double)(bytes < 0 ? 0 : bytes) / mb,
-                     (double)io.read_bytes / mb, (double)io.written_bytes / mb);
+                     device_mb(p, false), (double)io.read_bytes / mb, (double)io.written_bytes / mb);
     put(cx, p, item, (size_t)n);
     return bytes;
 }
@@ -148,7 +157,7 @@ static const char head[] =
     "# - timestamp: seconds since the epoch\n"
     "# - relative_time_secs: seconds since profiling started\n"
     "# - cpu_memory_mb: anonymous and shared memory of the process (RssAnon + RssShmem), MB of 2^20 bytes\n"
-    "# - gpu_memory_mb: device memory in use; 0 on the CPU\n"
+    "# - gpu_memory_mb: of the card's arena in use; 0 on the CPU\n"
     "# - disk_read_mb, disk_write_mb: read from and written to files by this program since profiling started\n"
     "# Summary: peak_memory_mb is the highest cpu_memory_mb, sampled every 20 ms and at each record; phases: seconds\n"
     "# without those of the stages inside, and floating-point operations where they are counted.\n"
@@ -187,8 +196,8 @@ static void summary(osh_ctx *cx, osh_profile *p, double seconds)
     osh_io_counts io = io_since(cx, p);
     int n = snprintf(text, sizeof text,
                      "\n# Summary Metrics\ntotal_quantization_time_seconds: %.3f\npeak_memory_mb: %.2f\n"
-                     "peak_gpu_memory_mb: 0.0\ntotal_disk_read_mb: %.2f\ntotal_disk_write_mb: %.2f\n",
-                     seconds, (double)p->peak / mb, (double)io.read_bytes / mb, (double)io.written_bytes / mb);
+                     "peak_gpu_memory_mb: %.2f\ntotal_disk_read_mb: %.2f\ntotal_disk_write_mb: %.2f\n",
+                     seconds, (double)p->peak / mb, device_mb(p, true), (double)io.read_bytes / mb, (double)io.written_bytes / mb);
     put(cx, p, text, (size_t)n);
     if (p->n_rows) summary_of_phases(cx, p);
 }
@@ -285,6 +294,15 @@ void osh_profile_stop(osh_ctx *cx)
     p->running = false;
     if (p->fd >= 0) close(p->fd);
     p->fd = -1;
+    pthread_mutex_unlock(&p->lock);
+}
+
+void osh_profile_device(osh_ctx *cx, osh_profile_gauge fn, void *user)
+{
+    osh_profile *p = cx->sh->profile;
+    if (!p) return;
+    pthread_mutex_lock(&p->lock);
+    p->device = fn, p->device_user = user;
     pthread_mutex_unlock(&p->lock);
 }
 

@@ -24,6 +24,10 @@ void osh_profile_end(osh_ctx *cx, osh_scope scope); // and every scope that is s
 void osh_profile_flops(osh_ctx *cx, double flops);  // done by the innermost open scope
 void osh_profile_checkpoint(osh_ctx *cx, const char *name); // a record of the caller's own
 
+/* Where records take the device's memory in use, and its peak, from; NULL: none. Called by any thread that records. */
+typedef void (*osh_profile_gauge)(void *user, int64_t *now, int64_t *peak); // bytes
+void osh_profile_device(osh_ctx *cx, osh_profile_gauge fn, void *user);
+
 /* Anonymous and shared memory of the process now (RssAnon + RssShmem of /proc/self/status): pages of mapped files are
  * the kernel's to take back. < 0: unknown. */
 int64_t osh_mem_anon(void);

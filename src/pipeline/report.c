@@ -165,6 +165,35 @@ static bool add_memory(osh_ctx *cx, cJSON *root, const osh_report *r)
     return ok;
 }
 
+static bool add_copies(cJSON *o, const char *key, int64_t bytes, double seconds)
+{
+    cJSON *c = cJSON_AddObjectToObject(o, key);
+    bool ok = c && add_number(c, "bytes", (double)bytes) && add_seconds_to(c, "seconds", seconds);
+    if (ok && seconds > 0) ok = add_number(c, "bytes_per_second", round((double)bytes / seconds));
+    return ok;
+}
+
+static bool add_device(cJSON *root, const osh_report *r)
+{
+    const osh_plan *p = r->run->plan;
+    const osh_cuda_counters *c = &r->copies;
+    if (!p->device) return true;
+    cJSON *o = cJSON_AddObjectToObject(root, "device"), *t = NULL;
+    bool ok = o && add_string(o, "name", p->device->text) &&
+              add_number(o, "peak_bytes", (double)osh_arena_peak(p->device->arena)) &&
+              add_number(o, "predicted_peak_bytes", (double)p->memory.device_peak) &&
+              (!p->opt->device_memory || add_number(o, "budget_bytes", (double)p->opt->device_memory)) &&
+              add_copies(o, "to_device", c->put_bytes, c->put_s) &&
+              add_copies(o, "to_device_ahead", c->ahead_bytes, c->ahead_s) &&
+              add_copies(o, "from_device", c->get_bytes, c->get_s);
+    double to = c->put_s + c->ahead_s;
+    if (ok && to > 0) ok = add_number(o, "hidden_share", round(c->hidden_s / to * 1e4) / 1e4);
+    ok = ok && (t = cJSON_AddObjectToObject(o, "seconds"));
+    for (int k = OSH_PHASE_OBSERVE; ok && k <= OSH_PHASE_PROPAGATE; k++)
+        ok = add_seconds_to(t, osh_phase_name((osh_phase)k), r->run->device_seconds[k]);
+    return ok;
+}
+
 static bool add_io(cJSON *root, const osh_report *r)
 {
     const osh_memory *m = &r->run->plan->memory;
@@ -224,6 +253,7 @@ static osh_status collect(osh_ctx *cx, osh_report *out, const osh_run *r)
     for (int64_t i = 0; i < p->ck->n_tensors; i++)
         out->source_bytes += p->ck->tensors[i].e->end - p->ck->tensors[i].e->begin;
     for (int i = 0; i < p->n_linears; i++) out->n_fallbacks += r->results[i].fallback != NULL;
+    if (p->device) OSH_TRY(osh_cuda_count(cx, p->device, &out->copies));
     OSH_TRY(osh_profile_read(cx, &out->d));
     out->seconds = out->d.seconds;
 done:
@@ -247,7 +277,8 @@ osh_status osh_run_report(osh_ctx *cx, char **json, char **html, const osh_run *
          add_number(root, "samples", (double)p->data.n) &&
          add_number(root, "tokens", p->data.n ? (double)p->data.offsets[p->data.n] : 0) &&
          add_number(root, "output_bytes", (double)p->total_bytes) && add_modules(root, run) && add_seconds(root, &r) &&
-         add_subgraphs(root, &r) && add_memory(cx, root, &r) && add_io(root, &r) && add_checkpoints(root, &r);
+         add_subgraphs(root, &r) && add_memory(cx, root, &r) && add_device(root, &r) &&
+         add_io(root, &r) && add_checkpoints(root, &r);
     if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the report");
     OSH_TRY(osh_json_print(cx, json, root, 0));
     OSH_TRY(osh_report_html(cx, html, &r, options));

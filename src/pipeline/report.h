@@ -11,6 +11,7 @@ typedef struct osh_report {
     int64_t source_bytes; // of all tensors
     int64_t storage_read, storage_written; // of the process, as the kernel counts what reached a disk; < 0: unknown
     int64_t budget_bytes, predicted_bytes; // of host memory; 0: none
+    osh_cuda_counters copies; // of the device
     int n_fallbacks;
 } osh_report;
 

@@ -370,6 +370,40 @@ static void bytes_table(page *pg, const osh_report *r)
     PUT(pg, "</table>\n");
 }
 
+static void copies_row(page *pg, const char *what, int64_t bytes, double seconds)
+{
+    PUT(pg, "<tr><td>%s</td><td class=\"n\">", what);
+    put_bytes(pg, (double)bytes);
+    PUT(pg, "</td><td class=\"n\">");
+    if (seconds > 0) PUT(pg, "%.1f GB/s", (double)bytes / seconds / 1e9);
+    PUT(pg, "</td></tr>\n");
+}
+
+static void device_table(page *pg, const osh_report *r)
+{
+    const osh_plan *p = r->run->plan;
+    const osh_cuda_counters *c = &r->copies;
+    if (!p->device) return;
+    PUT(pg, "<h2>Device</h2>\n<table id=\"device\"><tr><th>");
+    escape(pg, p->device->text);
+    PUT(pg, "</th><th></th><th></th></tr>\n");
+    copies_row(pg, "highest memory", (int64_t)osh_arena_peak(p->device->arena), 0);
+    copies_row(pg, "predicted", p->memory.device_peak, 0);
+    if (p->opt->device_memory) copies_row(pg, "budget", p->opt->device_memory, 0);
+    copies_row(pg, "copied to it", c->put_bytes, c->put_s);
+    copies_row(pg, "copied to it beside the work", c->ahead_bytes, c->ahead_s);
+    copies_row(pg, "copied from it", c->get_bytes, c->get_s);
+    if (c->put_s + c->ahead_s > 0)
+        PUT(pg, "<tr><td>time of copies to it hidden behind compute</td><td class=\"n\">%.1f %%</td><td></td></tr>\n",
+            100 * c->hidden_s / (c->put_s + c->ahead_s));
+    for (int k = OSH_PHASE_OBSERVE; k <= OSH_PHASE_PROPAGATE; k++) {
+        PUT(pg, "<tr><td>%s, by its clock</td><td class=\"n\">", osh_phase_name((osh_phase)k));
+        put_seconds(pg, r->run->device_seconds[k]);
+        PUT(pg, "</td><td></td></tr>\n");
+    }
+    PUT(pg, "</table>\n");
+}
+
 static void options_table(page *pg, const cJSON *options)
 {
     PUT(pg, "<h2>Options</h2>\n<table id=\"options\">\n");
@@ -407,6 +441,7 @@ osh_status osh_report_html(osh_ctx *cx, char **html, const osh_report *r, cJSON 
     PUT(&pg, "<h2>Memory against time</h2>\n");
     memory_chart(&pg, r);
     bytes_table(&pg, r);
+    device_table(&pg, r);
     options_table(&pg, options);
     PUT(&pg, "</body></html>\n");
     OSH_TRY(pg.rc);

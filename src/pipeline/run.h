@@ -2,6 +2,7 @@
 #ifndef OSH_RUN_H
 #define OSH_RUN_H
 #include "base/profile.h"
+#include "ops/cuda/cuda.h"
 #include "pipeline/cost.h"
 #include "pipeline/emit.h"
 #include "pipeline/stats.h"
@@ -16,6 +17,8 @@ typedef struct osh_run {
     bool profiling;       // the profile was started here, not by the caller
     bool logging;         // so was the log file
     osh_matcher **marks;  // own [options' checkpoint]: the subgraphs that they name
+    osh_cuda_mark *phase_begin; // own: with a device, of the phase that is open
+    double device_seconds[OSH_N_PHASES]; // by the device's clock
 } osh_run;
 
 /* track.c: what is watched of a run. watch comes before the plan: profile, log file. unwatch also after a failure. */

@@ -93,6 +93,12 @@ static void forget_done(osh_run *r)
         if (r->results[i].done && !p->linears[i].wants) last->work[OSH_PHASE_ROUND] -= osh_cost_of_linear(p, i);
 }
 
+static void read_arena(void *user, int64_t *now, int64_t *peak)
+{
+    const osh_device *d = user;
+    *now = (int64_t)osh_arena_used(d->arena), *peak = (int64_t)osh_arena_peak(d->arena);
+}
+
 osh_status osh_run_start(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
@@ -101,6 +107,7 @@ osh_status osh_run_start(osh_ctx *cx, osh_run *r)
     OSH_TRY(open_marks(cx, r));
     OSH_TRY(osh_pace_init(cx, &r->pace, p));
     forget_done(r);
+    if (p->device) osh_profile_device(cx, read_arena, p->device);
     if (!p->opt->log_file && !osh_log_has_file(cx)) { // a caller may have opened one
         if (!(path = osh_path_join(cx, osh_emit_dir(r->emitter), "oneshot.log"))) OSH_TRY(OSH_E_NOMEM);
         OSH_TRY(osh_log_file(cx, path));
@@ -115,7 +122,9 @@ done:
 
 void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc)
 {
+    osh_cuda_mark_free(cx, r->phase_begin), r->phase_begin = NULL;
     if (r->profiling) osh_profile_stop(cx);
+    osh_profile_device(cx, NULL, NULL);
     osh_log_line(cx, rc ? "failed" : "done", "%s", rc ? osh_error_text(cx) : "");
     if (r->logging) osh_log_file(cx, NULL);
     for (size_t k = 0; r->marks && k < r->plan->opt->checkpoint.n; k++) osh_matcher_free(cx, r->marks[k]);
@@ -132,6 +141,25 @@ static void show(osh_ctx *cx, osh_run *r)
     osh_progress_show(cx, &r->progress);
 }
 
+/* Where a mark cannot be taken the next call to the card says why. */
+static void mark_begin(osh_ctx *cx, osh_run *r)
+{
+    osh_cuda_mark_free(cx, r->phase_begin), r->phase_begin = NULL;
+    if (r->plan->device && osh_cuda_mark_new(cx, r->plan->device, &r->phase_begin)) osh_error_clear(cx);
+}
+
+static void mark_end(osh_ctx *cx, osh_run *r)
+{
+    osh_cuda_mark *now = NULL; // own
+    double seconds = 0;
+    if (!r->phase_begin) return;
+    if (osh_cuda_mark_new(cx, r->plan->device, &now) || osh_cuda_mark_between(cx, &seconds, r->phase_begin, now))
+        osh_error_clear(cx);
+    r->device_seconds[r->pace.phase] += seconds;
+    osh_cuda_mark_free(cx, now);
+    osh_cuda_mark_free(cx, r->phase_begin), r->phase_begin = NULL;
+}
+
 osh_scope osh_run_begin(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph)
 {
     return osh_run_begin_part(cx, r, phase, subgraph, 1);
@@ -143,6 +171,7 @@ osh_scope osh_run_begin_part(osh_ctx *cx, osh_run *r, osh_phase phase, int subgr
     const char *of = subgraph < 0 ? NULL
                      : p->pipeline == OSH_PIPELINE_BASIC ? "the whole model" : p->parts->parts[subgraph].name;
     osh_scope scope = osh_profile_begin(cx, osh_phase_name(phase), of);
+    mark_begin(cx, r);
     osh_pace_begin(&r->pace, phase, subgraph, share, osh_now());
     if (r->pace.cost) osh_profile_flops(cx, share * r->pace.cost[r->pace.subgraph].flops[phase]);
     if (of) r->progress.name = of;
@@ -159,6 +188,7 @@ void osh_run_step(osh_ctx *cx, osh_run *r, double fraction, int64_t n_tokens)
 
 void osh_run_end(osh_ctx *cx, osh_run *r, osh_scope scope)
 {
+    mark_end(cx, r);
     osh_pace_end(&r->pace, osh_now());
     osh_profile_end(cx, scope);
 }

@@ -123,8 +123,17 @@ void osh_arena_give(osh_arena *a, size_t offset)
     pthread_mutex_unlock(&a->lock);
 }
 
-size_t osh_arena_used(const osh_arena *a) { return a->used; }
-size_t osh_arena_peak(const osh_arena *a) { return a->peak; }
+static size_t read_locked(const osh_arena *a, const size_t *figure)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&a->lock;
+    pthread_mutex_lock(lock);
+    size_t n = *figure;
+    pthread_mutex_unlock(lock);
+    return n;
+}
+
+size_t osh_arena_used(const osh_arena *a) { return read_locked(a, &a->used); }
+size_t osh_arena_peak(const osh_arena *a) { return read_locked(a, &a->peak); }
 
 size_t osh_arena_extent(const osh_arena *a)
 {
