@@ -92,7 +92,7 @@ if(OSH_PLAY)
   endforeach()
 endif()
 if(OSH_PLAY AND TARGET oneshot) # the whole program on the played card: a tool of the tests
-  osh_play_exe(oneshot_play ${cli_files})
+  osh_play_exe(oneshot_play ${cli_files} ${CMAKE_SOURCE_DIR}/tests/play/knobs.c)
 endif()
 
 # fuzz: libFuzzer where asked for; always in ctest: the corpus and fixed mutations of it.
@@ -145,6 +145,21 @@ if(TARGET oneshot)
                    "ONESHOT=$<TARGET_FILE:oneshot>" "OSH_SOURCE_DIR=${CMAKE_SOURCE_DIR}"
                    "OSH_EXAMPLES=${CMAKE_BINARY_DIR}/tests" "OSH_TOOLS=${CMAKE_BINARY_DIR}/tests")
     endforeach()
+  endforeach()
+
+  # tests/play/*.sh: the program on the played card
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/play/*.sh)
+  foreach(file IN LISTS files)
+    if(NOT OSH_PLAY)
+      break()
+    endif()
+    get_filename_component(name ${file} NAME_WE)
+    add_test(NAME play_${name}
+             COMMAND bash ${CMAKE_SOURCE_DIR}/cmake/run_script.sh ${file} ${CMAKE_BINARY_DIR}/tests/play_${name}.dir)
+    osh_test_props(play_${name} cli 900)
+    set_property(TEST play_${name} APPEND PROPERTY ENVIRONMENT
+                 "ONESHOT=$<TARGET_FILE:oneshot>" "PLAY=$<TARGET_FILE:oneshot_play>" "OSH_SOURCE_DIR=${CMAKE_SOURCE_DIR}"
+                 "OSH_TOOLS=${CMAKE_BINARY_DIR}/tests" "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/play")
   endforeach()
 
   # examples/c-api/*.c: programs on include/oneshot.h; tests/examples/c_api.sh runs them

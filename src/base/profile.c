@@ -197,7 +197,8 @@ static void summary(osh_ctx *cx, osh_profile *p, double seconds)
     int n = snprintf(text, sizeof text,
                      "\n# Summary Metrics\ntotal_quantization_time_seconds: %.3f\npeak_memory_mb: %.2f\n"
                      "peak_gpu_memory_mb: %.2f\ntotal_disk_read_mb: %.2f\ntotal_disk_write_mb: %.2f\n",
-                     seconds, (double)p->peak / mb, device_mb(p, true), (double)io.read_bytes / mb, (double)io.written_bytes / mb);
+                     seconds, (double)p->peak / mb, device_mb(p, true), (double)io.read_bytes / mb,
+                     (double)io.written_bytes / mb);
     put(cx, p, text, (size_t)n);
     if (p->n_rows) summary_of_phases(cx, p);
 }

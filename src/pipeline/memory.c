@@ -33,6 +33,7 @@ const char *osh_tier_name(osh_tier t)
 }
 
 enum { CARD_RESERVE = 512 << 20 }; // of a card: code, libraries' handles, their workspaces
+enum { ARENA_SPARE = 16 };         // without a budget one part in so many is added
 
 static void raise_to(int64_t *peak, int64_t now)
 {
@@ -263,7 +264,7 @@ static osh_status ask_card(osh_ctx *cx, osh_budget *b, const osh_plan *p)
     size_t free_bytes = 0;
     if (!p->on_device || b->device_given || !osh_cuda_present()) goto done;
     OSH_TRY(osh_cuda_free_bytes(cx, &free_bytes, p->ordinal));
-    b->device = (int64_t)free_bytes - CARD_RESERVE, b->device_given = true;
+    b->device = ((int64_t)free_bytes - CARD_RESERVE) / (ARENA_SPARE + 1) * ARENA_SPARE, b->device_given = true;
 done:
     return rc;
 }
@@ -312,6 +313,12 @@ void osh_memory_enforce(osh_ctx *cx, const osh_plan *p)
     if (p->opt->device_memory > 0 && !p->on_device)
         osh_mem_limit(cx, OSH_MEM_DEVICE, (size_t)p->opt->device_memory);
     if (p->opt->host_memory > 0) osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(p->opt->host_memory - m->uncounted));
+}
+
+int64_t osh_memory_arena(const osh_plan *p)
+{
+    int64_t n = p->memory.device_peak;
+    return p->opt->device_memory > 0 ? p->opt->device_memory : n + n / ARENA_SPARE;
 }
 
 size_t osh_memory_counted(const osh_plan *p)

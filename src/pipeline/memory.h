@@ -27,6 +27,9 @@ int64_t osh_memory_compress_bytes(const osh_plan *p, const osh_linear_job *jobs,
 osh_status osh_memory_least(osh_ctx *cx, osh_plan *p);
 /* refuse.c: OSH_E_USAGE with the smallest budget that would do. outside: what runs outside of visits takes. */
 osh_status osh_memory_refuse(osh_ctx *cx, const osh_plan *p, const osh_budget *b, const osh_budget *outside);
+/* Bytes of the arena on a card: the budget, or without one what is predicted and a little more, since a run that goes on
+ * from an earlier one has other gaps between its blocks. */
+int64_t osh_memory_arena(const osh_plan *p);
 /* The host peak as osh_mem_used counts it. */
 size_t osh_memory_counted(const osh_plan *p);
 /* Directory for values of the disk tier; own. partial: where the output is made. NULL: no memory. */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "ops/cuda/cuda.h"
-#include "pipeline/plan.h"
+#include "pipeline/memory.h"
 
 osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text)
 {
@@ -36,7 +36,7 @@ done:
 
 osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p)
 {
-    int64_t n = p->opt->device_memory > 0 ? p->opt->device_memory : p->memory.device_peak;
+    int64_t n = osh_memory_arena(p);
     if (p->on_device) return osh_cuda_open(cx, &p->device, p->ordinal, (size_t)n);
     if (is_auto(p->opt->device) || !strcmp(p->opt->device, "cpu")) return OSH_OK;
     osh_device *asked = NULL; // own: there is nothing for it to do, but it was asked for

@@ -1,0 +1,33 @@
+# On the played card, whose memory the host may not touch: the same bytes under every --device-memory, tier and phase; the
+# smallest budget that the plan names will do, to the byte.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
+     --num-calibration-samples 5 --max-seq-length 48 --threads 1)
+fail() { echo "$*"; exit 1; }
+plan() { "$PLAY" plan "${job[@]}" --json "$@" >plan.json || fail "no plan: $*"; }
+run() { # flags: prints the checksum
+    "$PLAY" "${job[@]}" --progress none --output out "$@" >/dev/null || fail "failed: $*"
+    sha256sum out/model.safetensors | cut -d' ' -f1
+    rm -rf out out.oneshot-partial
+}
+least_of() { sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json; }
+base=$(OSH_PLAY=protect=1 run)
+plan
+device=$(sed -n '/"memory"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
+least=$(least_of)
+[ "$least" -lt "$device" ] || fail "the smallest budget, $least, is not below $device"
+export OSH_PLAY=protect=0
+rounds=0 segments=0
+for flags in "--mem-opt-level 0" "--mem-opt-level 1" "--mem-opt-level 2 --scratch-compression zstd" "--prefetch false" \
+             "--device-memory 1GB" "--device-memory $(((3 * device + least) / 4))" \
+             "--device-memory $(((device + least) / 2))" "--device-memory $(((device + 3 * least) / 4))" \
+             "--device-memory $least"; do
+    plan $flags
+    case $(grep '"phases"' plan.json) in *rounds*) rounds=1 ;; esac
+    case $(grep '"phases"' plan.json) in *group*) segments=1 ;; esac
+    [ "$(run $flags)" = "$base" ] || fail "$flags changes the bytes"
+done
+[ $rounds = 1 ] && [ $segments = 1 ] || fail "no budget led to rounds ($rounds) or to segments ($segments)"
+if "$PLAY" "${job[@]}" --output out --device-memory $((least - 1)) 2>err; then fail "a byte less than the smallest"; fi
+grep -q 'smallest that would do is --device-memory' err || fail "$(cat err)"

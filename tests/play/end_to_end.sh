@@ -1,0 +1,60 @@
+# The whole program on the played card against the same job on the host: codes that differ by rounding noise alone, the
+# same errors; who made it is in the manifest; what is missing is said; a run goes on only on the card that began it.
+set -euo pipefail
+export OSH_PLAY=protect=0
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
+     --num-calibration-samples 8 --max-seq-length 64 --threads 1 --progress none)
+fail() { echo "$*"; exit 1; }
+refused() { # exit code, words, flags
+    code=$1 want=$2 got=0
+    shift 2
+    "$@" >/dev/null 2>err || got=$?
+    [ "$got" = "$code" ] && grep -q -- "$want" err || fail "exit $got (wanted $code) without '$want': $(cat err)"
+}
+"$PLAY" "${job[@]}" --output card >/dev/null # auto: there is a card
+"$PLAY" "${job[@]}" --output host --device cpu >/dev/null
+grep -q '"back_end": "cuda"' card/oneshot-manifest.json || fail "the manifest does not name the back end"
+grep -q '"device": "played card, compute capability' card/oneshot-manifest.json || fail "the manifest does not name the card"
+grep -q '"isa"' card/oneshot-manifest.json && fail "the host's instruction set decides nothing on a card"
+grep -q '"back_end": "cpu"' host/oneshot-manifest.json || fail "--device cpu ran elsewhere"
+
+errors() { grep -o '"relative_squared_error": [0-9.e-]*' "$1/oneshot-report.json" | cut -d' ' -f2; }
+paste <(errors card) <(errors host) | awk '{ d = $1 / $2 - 1; if (d > 0.02 || d < -0.02) { print; bad = 1 } n++ }
+    END { exit bad || n < 28 }' || fail "modules with another error"
+perplexity() { "$ONESHOT" eval --model "$1" --dataset "$model/data/evaluation.txt" --max-seq-length 128 --max-windows 24 \
+    --threads 1 --progress none | sed -n 's/^perplexity //p'; }
+a=$(perplexity card) b=$(perplexity host)
+awk -v a="$a" -v b="$b" 'BEGIN { exit !(a < 1.01 * b && a > 0.99 * b) }' || fail "perplexity $a, on the host $b"
+differ=$(cmp -l card/model.safetensors host/model.safetensors | wc -l) all=$(stat -c %s host/model.safetensors)
+[ "$differ" -lt $((all / 4)) ] || fail "$differ of $all bytes differ"
+echo "perplexity $a, on the host $b; $differ of $all bytes differ"
+
+# the report, and the profile
+for key in peak_bytes predicted_peak_bytes to_device to_device_ahead from_device; do
+    sed -n '/"device": {/,/^  }/p' card/oneshot-report.json | grep -q "\"$key\"" || fail "no $key in the report"
+done
+peak=$(sed -n '/"device": {/,/^  }/s/.*"peak_bytes": \([0-9]*\).*/\1/p' card/oneshot-report.json)
+plan=$(sed -n '/"device": {/,/^  }/s/.*"predicted_peak_bytes": \([0-9]*\).*/\1/p' card/oneshot-report.json)
+[ "$peak" -gt 0 ] && [ "$peak" -le "$plan" ] || fail "$peak bytes of the arena were used, predicted $plan"
+
+# threads and batches of the host leave no trace; nor do the order of the card's threads, nor when its streams work
+want=$(sha256sum <card/model.safetensors)
+for how in "order=1" "order=7 lazy=1"; do
+    OSH_PLAY="protect=0 $how" "$PLAY" "${job[@]}" --threads 2 --batch-size 3 --output other >/dev/null
+    [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "$how: other bytes"
+    rm -rf other
+done
+
+# static input ranges come from the card, and are those of the host but for rounding
+for d in cuda cpu; do
+    "$PLAY" "${job[@]}" --scheme FP8 --method rtn --num-calibration-samples 3 --device $d --output static.$d >/dev/null
+done
+differ=$(cmp -l static.cuda/model.safetensors static.cpu/model.safetensors | wc -l)
+[ "$differ" -le 56 ] || fail "static ranges: $differ bytes differ" # of 28 scales
+
+refused 1 'there is no card cuda:5: this machine has 1' "$PLAY" "${job[@]}" --output o --device cuda:5
+refused 2 'want cpu, cuda or cuda:N' "$PLAY" "${job[@]}" --output o --device gpu
+refused 2 'the card has [0-9]*MiB to give: the smallest that would do is' env OSH_PLAY=memory=538000000 "$PLAY" "${job[@]}" --output o
+refused 1 'bytes free.*wanted 8388608' env OSH_PLAY=memory=20000000 "$PLAY" "${job[@]}" --output o --device-memory 8MiB
+[ ! -e o ] && [ ! -e o.oneshot-partial ] || fail "a refused run left something"

@@ -1,0 +1,70 @@
+# A card that is lost, memory that is not there, a run that is killed, a weight that is not finite: the message says what
+# and where, what was done is kept, and the same command makes the files of a run that nothing disturbed.
+set -euo pipefail
+export OSH_PLAY=protect=0 ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+job=(--scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
+     --num-calibration-samples 3 --max-seq-length 32 --threads 1 --progress none)
+fail() { echo "$*"; exit 1; }
+one() { "$PLAY" --model "$model" "${job[@]}" --output out "$@"; }
+one >/dev/null
+want=$(sha256sum <out/model.safetensors)
+rm -rf out
+finish() { # what happened before, flags
+    what=$1
+    shift
+    one "$@" >/dev/null || fail "$what: it does not go on"
+    [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$what: other bytes"
+    rm -rf out
+}
+broken() { # fault, words of the message, flags
+    fault=$1 words=$2 code=0
+    shift 2
+    OSH_PLAY="protect=0 fail=$fault" one "$@" >/dev/null 2>err || code=$?
+    [ $code = 1 ] && grep -Eq -- "$words" err || fail "$fault: exit $code, wanted '$words': $(cat err)"
+}
+for at in 1 40 300; do # kernels: at the start, in the first layer, later
+    broken "launch:$at:719" 'the card is lost.*goes on where the journal ends'
+    finish "lost at kernel $at"
+done
+broken cudaMemcpyAsync:30:719 'the card is lost'
+finish "lost at a copy" --mem-opt-level 1
+broken cudaMalloc:1:2 'bytes free.*wanted'
+[ ! -e out.oneshot-partial ] || fail "a card without memory left something"
+broken cudaHostAlloc:1:2 'cudaHostAlloc|page-locked'
+
+# another device would make other bytes
+broken launch:300:719 'the card is lost'
+if one --device cpu 2>err; then fail "went on elsewhere"; fi
+grep -q "begun by another run: .*'cuda'\|begun by another run: isa is\|begun by another run: " err || fail "$(cat err)"
+finish "lost, refused on the host"
+
+# kill -9 at calls that change the disk
+INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one >/dev/null
+rm -rf out
+for part in 2 3 4; do
+    for tier in 0 2; do
+        if INJECT_AT=$(($(cat calls) * part / 6)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one --mem-opt-level $tier \
+            >/dev/null 2>&1; then fail "it was not killed"; fi
+        finish "killed at $part/6, tier $tier" --mem-opt-level $tier
+    done
+done
+
+# weights and values that are not finite
+begins() { # file, tensor: offset of its first byte
+    header=$(od -An -tu8 -N8 "$1" | tr -d ' ')
+    at=$(head -c $((8 + header)) "$1" | tail -c "$header" | grep -o "\"$2\":{[^}]*}" |
+         sed 's/.*"data_offsets":\[\([0-9]*\),.*/\1/')
+    echo $((8 + header + at))
+}
+rm -rf large && cp -r "$model" large && chmod -R u+w large
+printf '\177\177' | dd of=large/model.safetensors bs=1 conv=notrunc status=none \
+    seek=$(($(begins large/model.safetensors model.layers.1.input_layernorm.weight) + 10)) # 3.4e38
+where='model.layers.1.input_layernorm \(rms_norm\): the output is not finite in sample [0-9]+, token [0-9]+, channel 5'
+for d in cuda cpu; do
+    if "$PLAY" --model large "${job[@]}" --device $d --output out 2>err.$d; then fail "accepted"; fi
+    grep -Eq "$where" err.$d || fail "wanted: $where: $(cat err.$d)"
+    rm -rf out.oneshot-partial
+done
+# the same sample, token and channel, whatever runs
+[ "$(grep -Eo "$where" err.cuda)" = "$(grep -Eo "$where" err.cpu)" ] || fail "$(cat err.cuda err.cpu)"

@@ -1,0 +1,31 @@
+/* knobs.c - the knobs of play.h from the environment, for scripts that run oneshot_play:
+ * OSH_PLAY="order=N lazy=1 protect=0 memory=BYTES fail=CALL:N:ERROR", any of them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "play/play.h"
+
+static void set(const char *knob, const char *value)
+{
+    char name[64];
+    int n, error;
+    if (!strcmp(knob, "order")) osh_play_order((unsigned)atoi(value));
+    else if (!strcmp(knob, "lazy")) osh_play_lazy(atoi(value) != 0);
+    else if (!strcmp(knob, "protect")) osh_play_protect(atoi(value) != 0);
+    else if (!strcmp(knob, "memory")) osh_play_memory((size_t)atoll(value));
+    else if (!strcmp(knob, "fail") && sscanf(value, "%63[^:]:%d:%d", name, &n, &error) == 3) osh_play_fail(name, n, error);
+    else fprintf(stderr, "OSH_PLAY: unknown knob %s=%s\n", knob, value), exit(3);
+}
+
+__attribute__((constructor(65535))) static void knobs(void)
+{
+    const char *text = getenv("OSH_PLAY");
+    char copy[512], *save = NULL;
+    snprintf(copy, sizeof copy, "%s", text ? text : "");
+    for (char *item = strtok_r(copy, " ", &save); item; item = strtok_r(NULL, " ", &save)) {
+        char *value = strchr(item, '=');
+        if (value) *value++ = 0;
+        set(item, value ? value : "");
+    }
+}
