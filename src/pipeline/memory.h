@@ -19,7 +19,7 @@ typedef struct osh_budget {
  * visit loads it, or NULL. */
 osh_status osh_memory_simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever);
 int64_t osh_memory_pack_bytes(const osh_plan *p, const osh_linear *l); // buffers that a Linear is packed into
-/* What a modifier's compress takes. device: of a card's arena; NULL: everything is host memory. */
+/* What a modifier's compress takes. device: of a card's arena; NULL: all is host memory. */
 int64_t osh_memory_compress_bytes(const osh_plan *p, const osh_linear_job *jobs, int n, int modifier, int n_threads,
                                   size_t *device);
 /* Fills in the smallest budgets of p->memory, without its base, for what runs inside of visits: everything cold and in
@@ -27,8 +27,8 @@ int64_t osh_memory_compress_bytes(const osh_plan *p, const osh_linear_job *jobs,
 osh_status osh_memory_least(osh_ctx *cx, osh_plan *p);
 /* refuse.c: OSH_E_USAGE with the smallest budget that would do. outside: what runs outside of visits takes. */
 osh_status osh_memory_refuse(osh_ctx *cx, const osh_plan *p, const osh_budget *b, const osh_budget *outside);
-/* Bytes of the arena on a card: the budget, or without one what is predicted and a little more, since a run that goes on
- * from an earlier one has other gaps between its blocks. */
+/* Bytes of the arena on a card: the budget, or without one what is predicted and a little more, since a run that goes
+ * on from an earlier one has other gaps between its blocks. */
 int64_t osh_memory_arena(const osh_plan *p);
 /* The host peak as osh_mem_used counts it. */
 size_t osh_memory_counted(const osh_plan *p);

@@ -14,7 +14,8 @@ static void set(const char *knob, const char *value)
     else if (!strcmp(knob, "lazy")) osh_play_lazy(atoi(value) != 0);
     else if (!strcmp(knob, "protect")) osh_play_protect(atoi(value) != 0);
     else if (!strcmp(knob, "memory")) osh_play_memory((size_t)atoll(value));
-    else if (!strcmp(knob, "fail") && sscanf(value, "%63[^:]:%d:%d", name, &n, &error) == 3) osh_play_fail(name, n, error);
+    else if (!strcmp(knob, "fail") && sscanf(value, "%63[^:]:%d:%d", name, &n, &error) == 3)
+        osh_play_fail(name, n, error);
     else fprintf(stderr, "OSH_PLAY: unknown knob %s=%s\n", knob, value), exit(3);
 }
 
