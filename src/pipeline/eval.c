@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "oneshot.h"
 #include "pipeline/cost.h"
-#include "pipeline/forward.h"
+#include "pipeline/eval_memory.h"
 
 typedef struct scores {
     double nll, kl;
@@ -171,6 +171,8 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *o, osh_sink sink, void 
         OSH_TRY(osh_forward_work(cx, &work, ref, &d, true));
         pr.work_total += work, pr.n_steps += ref->parts->n;
     }
+    OSH_TRY(osh_eval_memory(cx, o, f, ref, &d));
+    pr.budget_bytes = o->host_memory;
     OSH_TRY(osh_forward_work(cx, &work, f, &d, true));
     pr.work_total += work, pr.n_steps += f->parts->n + 1; // and the scores
     if (ref) OSH_TRY(osh_forward_run(cx, ref, &d, o->batch_size, !o->no_activation_quantization, &pr));

@@ -130,6 +130,76 @@ done:
     return rc;
 }
 
+/* Bytes that value v takes in all batches; v -1: what a batch is besides. *most: tokens of the largest. */
+static int64_t rest_bytes(const osh_graph *g, const osh_dataset *d, int64_t n, int64_t size, int v, int64_t *most)
+{
+    int64_t sum = 0, each = (int64_t)(osh_mem_gross(sizeof(osh_batch)) + osh_mem_gross(sizeof(osh_tensor)) +
+                                      osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
+                                      osh_mem_gross((size_t)(size + 1) * sizeof(int64_t)));
+    for (int64_t first = 0; first < n; first += size) {
+        int64_t end = first + size < n ? first + size : n, tokens = d->offsets[end] - d->offsets[first];
+        size_t row = v < 0 ? sizeof(int32_t) : (size_t)g->values[v].width * osh_dtype_bytes(g->dtype);
+        sum += (int64_t)osh_mem_gross((size_t)tokens * row);
+        sum += v < 0 ? each : (int64_t)osh_mem_gross(sizeof(osh_tensor));
+        if (tokens > *most) *most = tokens;
+    }
+    return sum;
+}
+
+/* Weights of the nodes that run; *width: of the widest value that goes into one of these. */
+static int64_t weight_bytes(const osh_forward *f, const osh_subgraph *s, const bool *run, int64_t *width)
+{
+    const osh_graph *g = f->graph;
+    int64_t sum = 0;
+    for (int i = 0; i < s->n_nodes; i++) {
+        const osh_node *n = &g->nodes[s->first + i];
+        for (int k = 0; run[i] && k < n->op->n_weights; k++)
+            if (n->w[k] >= 0) sum += (int64_t)osh_weight_bytes(g, osh_source_checkpoint(f->source), n->w[k]);
+        if (run[i] && n->op->n_weights && n->in[0] >= 0 && g->values[n->in[0]].width > *width)
+            *width = g->values[n->in[0]].width;
+    }
+    return sum;
+}
+
+osh_status osh_forward_bytes(osh_ctx *cx, int64_t *peak, int64_t *left, const osh_forward *f, const osh_dataset *d,
+                             int64_t n, int64_t batch_size)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = f->graph;
+    const osh_checkpoint *ck = osh_source_checkpoint(f->source);
+    bool *run = NULL, *keep = NULL, *in = NULL; // own
+    int64_t size = batch_size > 0 ? batch_size : 1, most = 0, width = 0, before = 0;
+    int64_t base = rest_bytes(g, d, n, size, -1, &most), reading = (int64_t)osh_source_scratch(f->source);
+    OSH_NEW(cx, run, g->n_nodes);
+    OSH_NEW(cx, keep, g->n_values);
+    OSH_NEW(cx, in, g->n_values);
+    base += (int64_t)osh_mem_gross((size_t)((n + size - 1) / size) * sizeof(void *));
+    *peak = 0;
+    for (int i = 0; i < f->parts->n; i++) {
+        const osh_subgraph *s = &f->parts->parts[i];
+        int64_t after = 0;
+        choose(f, i, run, keep);
+        memset(in, 0, (size_t)g->n_values * sizeof *in);
+        for (int k = 0; k < s->n_live_in; k++) in[s->live_in[k]] = true;
+        for (int v = 0; v < g->n_values; v++)
+            if (keep[v] && v != g->input_ids) after += rest_bytes(g, d, n, size, v, &most);
+        int64_t weights = weight_bytes(f, s, run, &width), now = before > after ? before : after;
+        now += (int64_t)osh_exec_peak(g, s->first, s->n_nodes, run, in, keep, NULL, most, osh_threads(cx), NULL);
+        if (osh_source_n_quantized(f->source)) // inputs are rounded in a copy
+            now += (int64_t)osh_mem_gross((size_t)(most * width) * osh_dtype_bytes(g->dtype));
+        if (now < before + reading) now = before + reading;
+        if (base + weights + now > *peak) *peak = base + weights + now;
+        before = after;
+    }
+    *left = base + before + (int64_t)osh_weight_bytes(g, ck, g->nodes[g->head].w[0]);
+    if (*left + reading > *peak) *peak = *left + reading;
+done:
+    osh_free(cx, run);
+    osh_free(cx, keep);
+    osh_free(cx, in);
+    return rc;
+}
+
 void osh_forward_close(osh_ctx *cx, osh_forward *f)
 {
     if (!f) return;

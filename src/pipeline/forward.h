@@ -20,5 +20,9 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
                            bool quantize_activations, osh_progress *pr);
 /* Of osh_forward_run and, with_head, of the scores behind it. */
 osh_status osh_forward_work(osh_ctx *cx, double *work, const osh_forward *f, const osh_dataset *d, bool with_head);
+/* Bytes (gross, an upper bound) that osh_forward_run takes for the first n samples of d, and those that it leaves until
+ * osh_forward_close. */
+osh_status osh_forward_bytes(osh_ctx *cx, int64_t *peak, int64_t *left, const osh_forward *f, const osh_dataset *d,
+                             int64_t n, int64_t batch_size);
 void osh_forward_close(osh_ctx *cx, osh_forward *f);
 #endif

@@ -126,6 +126,8 @@ const osh_field osh_eval_fields[] = {
      .doc = "samples run together; changes no result"},
     {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096,
      .doc = "0: one per core; changes no result"},
+    {ROW(host_memory), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
+     .doc = "bytes of anonymous memory the process may have; 0: no budget; changes no result"},
     {ROW(isa), .type = OSH_F_STR, .dflt = "auto", .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
      .doc = "instruction set of all kernels, the libraries' too: decides last bits; auto: the CPU's best"},
     {ROW(json), .type = OSH_F_BOOL, .dflt = "false", .doc = "print JSON"},

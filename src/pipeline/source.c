@@ -61,6 +61,22 @@ done:
     return rc;
 }
 
+size_t osh_source_scratch(const osh_source *s)
+{
+    size_t most = 0;
+    for (int k = 0; k < s->n; k++) {
+        const quantized *q = &s->mods[k];
+        size_t sum = osh_mem_gross((size_t)(q->O * q->I)) + osh_mem_gross((size_t)(q->O * q->I) * sizeof(float));
+        for (int i = 0; i < q->n_leaves; i++) {
+            if (q->index[i] < 0) continue;
+            const osh_st_entry *e = q->ck->tensors[q->index[i]].e;
+            sum += 2 * (osh_mem_gross((size_t)(e->end - e->begin)) + osh_mem_gross(sizeof(osh_tensor))); // and params
+        }
+        most = sum > most ? sum : most;
+    }
+    return most;
+}
+
 static bool split(const char *name, const char *leaf, size_t *n)
 {
     size_t a = strlen(name), b = strlen(leaf);

@@ -1,0 +1,28 @@
+# eval under --host-memory: refused with the smallest budget that would do, which then is held and changes no figure; fewer
+# windows, named by the refusal, fit into what did not do; a dense model, a quantized one, one against the other.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+fail() { echo "$*"; exit 1; }
+export SANITIZED=0 # a sanitizer's memory is not the program's
+if grep -qE '__[at]san_init' "$ONESHOT"; then SANITIZED=1; fi
+"$ONESHOT" --model "$model" --scheme W4A16 --method rtn --ignore lm_head --output quantized --progress none >/dev/null
+for i in 1 2 3; do cat "$OSH_SOURCE_DIR/docs/numerics.md"; done >text.txt
+check() { # flags
+    local job=(eval --dataset text.txt --max-seq-length 128 --threads 2 --progress none "$@")
+    if "$ONESHOT" "${job[@]}" --host-memory 4MiB 2>err; then fail "4 MiB are enough: $*"; fi
+    least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)
+    [ -n "$least" ] || fail "no smallest budget: $(cat err)"
+    want=$("$ONESHOT" "${job[@]}")
+    "$OSH_TOOLS/watch_memory" watched "$ONESHOT" "${job[@]}" --host-memory "${least}MiB" >got || fail "$least MiB: $*"
+    [ "$(cat got)" = "$want" ] || fail "another result under a budget: $*"
+    read -r peak _ <watched
+    echo "at most $least MiB, measured $((peak >> 20)): $*"
+    [ $SANITIZED = 1 ] || [ $peak -le $((least << 20)) ] || fail "measured $peak, budget $least MiB: $*"
+    if "$ONESHOT" "${job[@]}" --host-memory $((least - 3))MiB 2>err; then fail "3 MiB less are enough: $*"; fi
+    windows=$(sed -n 's/.*: --max-windows \([0-9]*\)$/\1/p' err)
+    [ -n "$windows" ] || fail "no number of windows: $(cat err)"
+    "$ONESHOT" "${job[@]}" --host-memory $((least - 2))MiB --max-windows "$windows" >/dev/null || fail "$windows windows: $*"
+}
+check --model "$model"
+check --model quantized --batch-size 8
+check --model quantized --reference "$model"
