@@ -72,11 +72,23 @@ foreach(row unit=unit/test_*.c kernel=kernels/test_*.c prop=prop/test_*.c golden
   endforeach()
 endforeach()
 
-# The CUDA columns: tests that include card.h run them on the card where there is one, and once more as play_<test> on
-# the played card. tests/play has the tests of the card itself.
+# The CUDA columns: tests that include card.h run them on the card where there is one (label cuda: skipped without), and
+# once more as play_<test> on the played card. tests/play has the tests of the card and of the harness.
+if(OSH_CUDA_BUILT)
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/kernels/test_*.c ${CMAKE_SOURCE_DIR}/tests/golden/*/test_*.c)
+  foreach(file IN LISTS files)
+    get_filename_component(name ${file} NAME_WE)
+    file(STRINGS ${file} card REGEX "card\\.h")
+    if(card AND TARGET ${name})
+      add_test(NAME cuda_${name} COMMAND ${name})
+      osh_test_props(cuda_${name} cuda 600)
+      set_property(TEST cuda_${name} APPEND PROPERTY ENVIRONMENT "OSH_TEST_CARD=1")
+    endif()
+  endforeach()
+endif()
 if(OSH_PLAY)
-  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/play/test_*.c ${CMAKE_SOURCE_DIR}/tests/kernels/test_*.c
-       ${CMAKE_SOURCE_DIR}/tests/golden/*/test_*.c)
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/play/test_*.c ${CMAKE_SOURCE_DIR}/tests/play/test_*.cc
+       ${CMAKE_SOURCE_DIR}/tests/kernels/test_*.c ${CMAKE_SOURCE_DIR}/tests/golden/*/test_*.c)
   foreach(file IN LISTS files)
     get_filename_component(name ${file} NAME_WE)
     file(STRINGS ${file} card REGEX "card\\.h")
@@ -86,6 +98,7 @@ if(OSH_PLAY)
       continue()
     endif()
     osh_play_exe(${name} ${file})
+    target_include_directories(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${CMAKE_SOURCE_DIR}/tests/play/include>)
     add_test(NAME ${name} COMMAND ${name})
     osh_test_props(${name} kernel 300)
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/play")

@@ -20,6 +20,7 @@ static inline osh_device *card_open(osh_ctx *cx, size_t n_bytes)
     osh_device *d = NULL;
     if (!osh_cuda_present()) {
         printf("skip: the CUDA column, no card is there\n");
+        if (getenv("OSH_TEST_CARD")) exit(77); // CTest runs this test for the column alone
         return NULL;
     }
     if (osh_play_protect) osh_play_protect(false);

@@ -255,8 +255,8 @@ static void test_lost(void **state)
     osh_play_fail("cudaStreamSynchronize", 1, LAUNCH_FAILURE);
     assert_int_equal(f->d->type->sync(f->cx, f->d), OSH_E_IO);
     assert_string_equal(osh_error_text(f->cx),
-                        "cudaStreamSynchronize: unspecified launch failure (cudaErrorLaunchFailure): the card is lost to"
-                        " this process; the same command goes on where the journal ends");
+                        "cudaStreamSynchronize: unspecified launch failure (cudaErrorLaunchFailure): the card is lost"
+                        " to this process; the same command goes on where the journal ends");
     osh_error_clear(f->cx);
     assert_int_equal(osh_tensor_put(f->cx, t, 0, &byte, 1), OSH_E_IO);
     assert_int_equal(osh_tensor_get(f->cx, &byte, t, 0, 1), OSH_E_IO);

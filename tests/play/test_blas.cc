@@ -1,0 +1,186 @@
+/* test_blas.cc - src/ops/cuda/blas.cu against plain loops: what it asks of cuBLASLt and cuSOLVER, by the played ones,
+ * which check every argument. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+extern "C" {
+#include <cmocka.h>
+}
+#include <math.h>
+#include <vector>
+
+#include "base/rng.h"
+#include "ops/cuda/runtime.h"
+#include "play/play.h"
+
+enum { SEED = 11 };
+typedef struct fixture {
+    osh_ctx *cx;
+    osh_device *d;
+} fixture;
+static fixture f;
+
+static int setup(void **)
+{
+    if (osh_ctx_new(&f.cx, 1)) return 1;
+    if (osh_cuda_open(f.cx, &f.d, 0, 64 << 20)) fail_msg("%s", osh_error_text(f.cx));
+    return 0;
+}
+
+static int teardown(void **)
+{
+    osh_device_close(f.cx, f.d);
+    bool leak = osh_mem_live(f.cx) || osh_play_live();
+    osh_ctx_free(f.cx);
+    return leak;
+}
+
+/* A matrix of the card with values that its dtype keeps, and the same in f32. */
+typedef struct matrix {
+    osh_tensor *t; // own
+    std::vector<float> values;
+} matrix;
+
+static matrix matrix_new(osh_dtype dt, int64_t n, uint64_t stream)
+{
+    matrix m;
+    std::vector<char> bytes((size_t)n * osh_dtype_bytes(dt));
+    m.values.resize((size_t)n);
+    for (int64_t i = 0; i < n; i++) {
+        m.values[(size_t)i] = osh_round_to((float)osh_rng_sym(SEED, stream, (uint64_t)i), dt);
+        osh_from_f32(&bytes[(size_t)i * osh_dtype_bytes(dt)], dt, &m.values[(size_t)i], 1);
+    }
+    assert_int_equal(osh_tensor_new_on(f.cx, &m.t, f.d, OSH_LIFE_LONG, dt, 1, &n), OSH_OK);
+    assert_int_equal(osh_tensor_put(f.cx, m.t, 0, bytes.data(), bytes.size()), OSH_OK);
+    return m;
+}
+
+static std::vector<float> read(const osh_tensor *t)
+{
+    std::vector<char> bytes(osh_tensor_bytes(t));
+    std::vector<float> out((size_t)osh_tensor_numel(t));
+    assert_int_equal(osh_tensor_get(f.cx, bytes.data(), t, 0, bytes.size()), OSH_OK);
+    osh_to_f32(out.data(), bytes.data(), t->dtype, (int64_t)out.size());
+    return out;
+}
+
+typedef struct gemm_case {
+    int64_t m, n, k, batch, gap; // gap: elements between rows, and between matrices
+    bool ta, tb;
+    osh_dtype in, out;
+    float alpha, beta;
+} gemm_case;
+
+static void check_gemm(const gemm_case *g)
+{
+    int64_t a_cols = (g->ta ? g->m : g->k), a_rows = g->ta ? g->k : g->m, b_cols = g->tb ? g->k : g->n,
+            b_rows = g->tb ? g->n : g->k, lda = a_cols + g->gap, ldb = b_cols + g->gap, ldc = g->n + g->gap;
+    int64_t sa = a_rows * lda + g->gap, sb = b_rows * ldb + g->gap, sc = g->m * ldc + g->gap;
+    matrix a = matrix_new(g->in, sa * g->batch, 1), b = matrix_new(g->in, sb * g->batch, 2),
+           c = matrix_new(g->out, sc * g->batch, 3);
+    osh_cuda_mat ma = {a.t->data, lda, sa, g->in, g->ta}, mb = {b.t->data, ldb, sb, g->in, g->tb},
+                 mc = {c.t->data, ldc, sc, g->out, false};
+    if (osh_cuda_gemm(f.cx, f.d, &mc, &ma, &mb, g->m, g->n, g->k, g->batch, g->alpha, g->beta))
+        fail_msg("%s", osh_error_text(f.cx));
+    std::vector<float> got = read(c.t), want = c.values; // what lies in the gaps stays
+    for (int64_t i = 0; i < g->batch * g->m * g->n; i++) {
+        int64_t s = i / (g->m * g->n), row = i / g->n % g->m, col = i % g->n;
+        double sum = 0;
+        for (int64_t k = 0; k < g->k; k++)
+            sum += (double)a.values[(size_t)(s * sa + (g->ta ? k * lda + row : row * lda + k))] *
+                   b.values[(size_t)(s * sb + (g->tb ? col * ldb + k : k * ldb + col))];
+        float *w = &want[(size_t)(s * sc + row * ldc + col)];
+        *w = (float)(g->alpha * sum + (g->beta != 0 ? g->beta * (double)*w : 0));
+    }
+    for (size_t i = 0; i < want.size(); i++) {
+        float unit = g->out == OSH_BF16 ? 1.f / 128 : g->out == OSH_F16 ? 1.f / 1024 : 1e-5f;
+        if (!(fabsf(got[i] - want[i]) <= unit * (1e-1f + fabsf(want[i]))))
+            fail_msg("[%ld, %ld, %ld]: element %zu is %g, want %g", (long)g->m, (long)g->n, (long)g->k, i,
+                     (double)got[i], (double)want[i]);
+    }
+    osh_tensor_free(f.cx, a.t), osh_tensor_free(f.cx, b.t), osh_tensor_free(f.cx, c.t);
+}
+
+static void test_products(void **)
+{
+    static const osh_dtype types[][2] = {
+        {OSH_F32, OSH_F32}, {OSH_BF16, OSH_BF16}, {OSH_BF16, OSH_F32}, {OSH_F16, OSH_F16}, {OSH_F16, OSH_F32}};
+    for (auto &t : types)
+        for (int k = 0; k < 8; k++) {
+            gemm_case odd = {7, 13, 9, 1 + k / 4 * 2, 3, (k & 1) != 0, (k & 2) != 0, t[0], t[1], 1, 0};
+            gemm_case sum = {33, 1, 129, 1, 0, (k & 1) != 0, (k & 2) != 0, t[0], t[1], -0.5f, 1};
+            gemm_case one = {1, 1, 1, 1, 0, (k & 1) != 0, (k & 2) != 0, t[0], t[1], 2, k & 4 ? 1.f : 0.f};
+            check_gemm(&odd), check_gemm(&sum), check_gemm(&one);
+        }
+}
+
+/* More shapes than are remembered: the oldest make room. */
+static void test_many_shapes(void **)
+{
+    for (int64_t k = 0; k < 600; k++) {
+        gemm_case g = {1 + k % 300, 2, 3, 1, 0, false, true, OSH_F32, OSH_F32, 1, 0};
+        check_gemm(&g);
+    }
+}
+
+static void test_no_algorithm(void **)
+{
+    matrix a = matrix_new(OSH_F32, 4, 1), c = matrix_new(OSH_BF16, 4, 1);
+    osh_cuda_mat m = {a.t->data, 2, 0, OSH_F32, false}, out = {c.t->data, 2, 0, OSH_BF16, false};
+    assert_int_equal(osh_cuda_gemm(f.cx, f.d, &out, &m, &m, 2, 2, 2, 1, 1, 0), OSH_E_UNSUPPORTED);
+    assert_string_equal(osh_error_text(f.cx), "cuBLASLt has no algorithm for the product [2, 2] x [2, 2] of F32");
+    osh_error_clear(f.cx);
+    osh_tensor_free(f.cx, a.t), osh_tensor_free(f.cx, c.t);
+}
+
+/* A = T^T T of column-major triangles: potrf finds T, trtri turns it round. */
+static void test_triangles(void **)
+{
+    for (int64_t n : {1, 7, 65})
+        for (int upper = 0; upper < 2; upper++) {
+            size_t size = (size_t)(n * n);
+            std::vector<double> t(size, 0), product(size, 0);
+            matrix a = matrix_new(OSH_F32, n * n, 1);
+            bool ok = false;
+            auto at = [&](int64_t row, int64_t col) { return (size_t)(upper ? col * n + row : row * n + col); };
+            for (int64_t i = 0; i < n; i++) // upper: T [row <= col]; lower: its mirror image
+                for (int64_t j = i; j < n; j++) t[at(i, j)] = i == j ? 2 : 0.1 * osh_rng_sym(SEED, 9, at(i, j));
+            for (int64_t i = 0; i < n; i++)
+                for (int64_t j = 0; j < n; j++)
+                    for (int64_t k = 0; k < n; k++) product[at(i, j)] += t[at(k, i)] * t[at(k, j)];
+            for (size_t i = 0; i < size; i++) a.values[i] = (float)product[i];
+            assert_int_equal(osh_tensor_put(f.cx, a.t, 0, a.values.data(), size * sizeof(float)), OSH_OK);
+            size_t used = osh_arena_used(f.d->arena);
+            assert_int_equal(osh_cuda_potrf(f.cx, f.d, (float *)a.t->data, n, upper, &ok), OSH_OK);
+            assert_true(ok);
+            std::vector<float> got = read(a.t);
+            for (int64_t i = 0; i < n; i++)
+                for (int64_t j = i; j < n; j++) assert_true(fabs(got[at(i, j)] - t[at(i, j)]) < 1e-4);
+            assert_int_equal(osh_cuda_trtri(f.cx, f.d, (float *)a.t->data, n, upper, &ok), OSH_OK);
+            assert_true(ok);
+            assert_int_equal(osh_arena_used(f.d->arena), used);
+            assert_true(osh_arena_peak(f.d->arena) - used <= osh_cuda_potrf_bytes(n));
+            got = read(a.t);
+            for (int64_t i = 0; i < n; i++)
+                for (int64_t j = i; j < n; j++) {
+                    double sum = 0;
+                    for (int64_t k = i; k <= j; k++) sum += t[at(i, k)] * got[at(k, j)];
+                    assert_true(fabs(sum - (i == j)) < 1e-4);
+                }
+            float bad = n == 1 ? 0 : -1;
+            assert_int_equal(osh_tensor_put(f.cx, a.t, 0, &bad, sizeof bad), OSH_OK);
+            assert_int_equal(osh_cuda_potrf(f.cx, f.d, (float *)a.t->data, n, upper, &ok), OSH_OK);
+            assert_false(ok); // not positive definite
+            assert_string_equal(osh_error_text(f.cx), "");
+            osh_tensor_free(f.cx, a.t);
+        }
+}
+
+int main(void)
+{
+#define ON_A_CARD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {ON_A_CARD(test_products), ON_A_CARD(test_many_shapes),
+                                       ON_A_CARD(test_no_algorithm), ON_A_CARD(test_triangles)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
