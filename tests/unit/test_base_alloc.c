@@ -207,6 +207,52 @@ static void classes_and_limits(void **state)
     osh_ctx_free(cx);
 }
 
+typedef struct giver { // has blocks that it frees one at a time when it is asked
+    osh_ctx *cx;
+    void *held[3];
+    int n, asked;
+} giver;
+
+static bool give(void *user)
+{
+    giver *g = user;
+    g->asked++;
+    if (!g->n) return false;
+    osh_free(g->cx, g->held[--g->n]);
+    return true;
+}
+
+static void others_give_before_a_peak_rises(void **state)
+{
+    enum { BIG = 1 << 20 };
+    osh_ctx *cx, *alone;
+    giver g = {.n = 3};
+    size_t one = osh_mem_gross(BIG);
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    assert_int_equal(osh_ctx_fork(&alone, cx), OSH_OK);
+    osh_ctx_alone(alone);
+    g.cx = alone;
+    for (int i = 0; i < 3; i++) assert_non_null(g.held[i] = osh_alloc(cx, BIG));
+    osh_mem_give(cx, 4 * one, give, &g);
+    void *fits = osh_alloc(cx, BIG);
+    assert_int_equal(g.asked, 0);
+    void *small = osh_alloc(cx, 1000), *writers = osh_alloc(alone, BIG); // neither waits
+    assert_int_equal(g.asked, 0);
+    void *waits = osh_alloc(cx, BIG); // 6 blocks and a little: until it fits, or nothing is left
+    assert_int_equal(g.asked, 3);
+    assert_int_equal(osh_mem_used(cx, OSH_MEM_HOST), 3 * one + osh_mem_gross(1000));
+    void *more[2] = {osh_alloc(cx, BIG), osh_alloc(cx, BIG)};
+    assert_true(more[0] && more[1] && waits && writers && fits && small); // it is not a limit
+    assert_int_equal(g.asked, 5);
+    osh_mem_give(cx, 0, NULL, NULL);
+    osh_free(cx, osh_alloc(cx, BIG));
+    assert_int_equal(g.asked, 5);
+    void *rest[] = {more[0], more[1], waits, writers, fits, small};
+    for (int i = 0; i < 6; i++) osh_free(cx, rest[i]);
+    osh_ctx_free(alone);
+    osh_ctx_free(cx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -214,7 +260,7 @@ int main(void)
         cmocka_unit_test(realloc_keeps_content), cmocka_unit_test(nth_allocation_fails),
         cmocka_unit_test(torture_counts),       cmocka_unit_test(peak_of_the_process),
         cmocka_unit_test(classes_and_limits),
-        cmocka_unit_test(keeps_large_blocks),
+        cmocka_unit_test(keeps_large_blocks), cmocka_unit_test(others_give_before_a_peak_rises),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
