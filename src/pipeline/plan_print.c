@@ -109,6 +109,9 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     if (p->pipeline != OSH_PIPELINE_DATAFREE)
         OSH_TRY(osh_buf_printf(cx, b, "%ld samples, %ld tokens, at most %ld tokens a sample\n", (long)p->data.n,
                                (long)p->data.offsets[p->data.n], (long)p->max_seq_length));
+    if (p->on_device)
+        OSH_TRY(osh_buf_printf(cx, b, "on the card cuda:%d, in %ld batches of at most %ld tokens\n", p->ordinal,
+                               (long)p->n_batches, (long)p->batch_tokens));
     for (int i = 0; p->parts && i < p->parts->n; i++) {
         OSH_TRY(print_subgraph(cx, b, p, i));
         if (i < p->memory.n_visits) OSH_TRY(print_visit(cx, b, &p->memory.visits[i]));
@@ -208,6 +211,7 @@ osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
         root = cJSON_CreateObject();
         bool ok = root &&
                   cJSON_AddStringToObject(root, "pipeline", osh_pipeline_name(p->pipeline)) &&
+                  cJSON_AddStringToObject(root, "device", p->on_device ? "cuda" : "cpu") &&
                   cJSON_AddNumberToObject(root, "samples", (double)p->data.n) &&
                   cJSON_AddNumberToObject(root, "output_bytes", (double)p->total_bytes) &&
                   cJSON_AddNumberToObject(root, "output_tensors", (double)p->n_out) &&
