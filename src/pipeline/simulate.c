@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "pipeline/activations.h"
-#include "pipeline/card.h"
+#include "pipeline/layout.h"
 #include "pipeline/memory.h"
 #include "pipeline/stats.h"
 
@@ -21,7 +21,7 @@ typedef struct sim {
     const osh_plan *p;
     osh_tier tier;
     osh_visit *to;  // view: where the peaks of the present visit go
-    osh_card *card; // own: the device is one: its bytes are not the host's; NULL: it is the host's memory
+    osh_layout *card; // own: the device is one: its bytes are not the host's; NULL: it is the host's memory
     int n_threads;
     int64_t batch_tokens; // of the largest batch
     int64_t lists;  // device: what statistics and a solve keep for each Linear and value
@@ -43,7 +43,7 @@ static osh_status sim_init(osh_ctx *cx, sim *s, const osh_plan *p)
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
     *s = (sim){.p = p, .n_threads = osh_threads(cx), .batch_tokens = p->batch_tokens};
-    if (p->on_device) OSH_TRY(osh_card_new(cx, &s->card, p));
+    if (p->on_device) OSH_TRY(osh_layout_new(cx, &s->card, p));
     OSH_NEW(cx, s->loaded, g->n_weights);
     OSH_NEW(cx, s->ever, g->n_weights);
     OSH_NEW(cx, s->want, g->n_weights);
@@ -79,7 +79,7 @@ static void sim_deinit(osh_ctx *cx, sim *s)
     osh_free(cx, s->stored);
     osh_free(cx, s->hook);
     osh_free(cx, s->kept);
-    osh_card_free(cx, s->card);
+    osh_layout_free(cx, s->card);
     osh_free(cx, s->solved);
 }
 
@@ -95,7 +95,7 @@ static void note(sim *s, int64_t device, int64_t host, int64_t values)
     bool disk = s->tier == OSH_TIER_DISK;
     int64_t dev = s->weights + s->stats + device + (s->tier == OSH_TIER_DEVICE ? values : 0);
     host += s->copies + s->lists;
-    if (s->card) dev = osh_card_extent(s->card) + device;
+    if (s->card) dev = osh_layout_extent(s->card) + device;
     else dev += s->lists, host += dev - s->lists;
     raise_to(&s->to->weight_bytes, s->weights);
     raise_to(&s->to->stats_bytes, s->stats);
@@ -112,7 +112,7 @@ static int64_t value_rest(const sim *s, int v)
     int64_t sum = 0;
     if (v == p->graph->input_ids) return 0;
     if (!s->card || s->tier != OSH_TIER_DEVICE) return osh_acts_bytes(p->graph, &p->data, s->tier, v);
-    for (int64_t b = 0; b < p->n_batches; b++) sum += osh_card_bytes(s->card, OSH_CARD_ROWS, v * p->n_batches + b);
+    for (int64_t b = 0; b < p->n_batches; b++) sum += osh_layout_bytes(s->card, OSH_LAYOUT_ROWS, v * p->n_batches + b);
     return sum;
 }
 
@@ -126,7 +126,7 @@ static size_t hessian_scratch(const sim *s, int64_t I)
 
 static int64_t hessian_bytes(const sim *s, const osh_linear *l)
 {
-    return s->card ? osh_card_bytes(s->card, OSH_CARD_HESSIAN, l->input) : osh_stats_hessian_bytes(l->I);
+    return s->card ? osh_layout_bytes(s->card, OSH_LAYOUT_HESSIAN, l->input) : osh_stats_hessian_bytes(l->I);
 }
 
 static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
@@ -137,12 +137,12 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
         const osh_linear *l = &s->p->linears[i];
         bool mine = l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs;
         if (!mine || !l->wants || !values[l->input]) continue;
-        if (s->card && (l->wants & OSH_STAT_RANGE)) OSH_TRY(osh_card_take(cx, s->card, OSH_CARD_RANGE, l->input));
+        if (s->card && (l->wants & OSH_STAT_RANGE)) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_RANGE, l->input));
         if (!(l->wants & OSH_STAT_HESSIAN) || s->open[l->input]) continue;
         s->open[l->input] = true;
         s->stats += hessian_bytes(s, l);
         s->hook[l->input] = hessian_scratch(s, l->I);
-        if (s->card) OSH_TRY(osh_card_take(cx, s->card, OSH_CARD_HESSIAN, l->input));
+        if (s->card) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_HESSIAN, l->input));
     }
     note(s, 0, 0, s->values);
 done:
@@ -151,7 +151,7 @@ done:
 
 static int64_t weight_bytes(const sim *s, int w)
 {
-    return s->card ? osh_card_bytes(s->card, OSH_CARD_WEIGHT, w) : (int64_t)osh_weight_bytes(s->p->graph, s->p->ck, w);
+    return s->card ? osh_layout_bytes(s->card, OSH_LAYOUT_WEIGHT, w) : (int64_t)osh_weight_bytes(s->p->graph, s->p->ck, w);
 }
 
 static void sim_load_one(sim *s, int w)
@@ -213,7 +213,7 @@ static osh_status ahead_load(osh_ctx *cx, void *user, const osh_range *r, const 
     if (a->seen) goto done;
     want_weights(a->s, a->s->want, r, st, values);
     for (int w = 0; w < a->s->p->graph->n_weights; w++)
-        if (a->s->want[w]) OSH_TRY(osh_card_take(cx, a->s->card, OSH_CARD_WEIGHT, w));
+        if (a->s->want[w]) OSH_TRY(osh_layout_take(cx, a->s->card, OSH_LAYOUT_WEIGHT, w));
     a->seen = true;
 done:
     return rc;
@@ -246,7 +246,7 @@ static osh_status sim_load(osh_ctx *cx, void *user, const osh_range *r, const os
         if (!s->card) continue;
         s->kept[w] = true;
         s->copies += (int64_t)osh_weight_bytes(s->p->graph, s->p->ck, w);
-        OSH_TRY(osh_card_take(cx, s->card, OSH_CARD_WEIGHT, w));
+        OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_WEIGHT, w));
     }
     note(s, 0, 0, s->values);
     if (s->card && !s->began && s->to->prefetch_device) OSH_TRY(sim_ahead(cx, s));
@@ -283,9 +283,9 @@ static osh_status pass_on_card(osh_ctx *cx, sim *s, const osh_step *st)
         last = n;
         note(s, (int64_t)peak, 0, before + out); // of the host an upper bound
         for (int v = 0; s->tier == OSH_TIER_DEVICE && v < g->n_values; v++) {
-            if (st->out[v]) OSH_TRY(osh_card_take(cx, s->card, OSH_CARD_ROWS, v * p->n_batches + b));
+            if (st->out[v]) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_ROWS, v * p->n_batches + b));
             if (st->out[v]) note(s, (int64_t)left, 0, before + out);
-            if (st->consume[v]) osh_card_give(s->card, OSH_CARD_ROWS, v * p->n_batches + b);
+            if (st->consume[v]) osh_layout_give(s->card, OSH_LAYOUT_ROWS, v * p->n_batches + b);
         }
     }
     s->values += out - taken;
@@ -377,7 +377,7 @@ static void sim_close(sim *s, const osh_range *r, const bool *values)
         if (!mine || !l->wants || !values[l->input]) continue;
         s->solved[i] = true;
         sim_drop_copy(s, l->weight);
-        if (s->card) osh_card_give(s->card, OSH_CARD_RANGE, l->input);
+        if (s->card) osh_layout_give(s->card, OSH_LAYOUT_RANGE, l->input);
     }
 }
 
@@ -415,7 +415,7 @@ static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const b
         else note(s, work + (others ? h : 0), 0, s->values);
         for (int k = 0; k < n; k++) kept += (int64_t)osh_job_result_bytes(&g.jobs[k]);
         if (!others && hessian) s->stats -= h, s->open[lead->input] = false, s->hook[lead->input] = 0;
-        if (!others && s->card) osh_card_give(s->card, OSH_CARD_HESSIAN, lead->input);
+        if (!others && s->card) osh_layout_give(s->card, OSH_LAYOUT_HESSIAN, lead->input);
         if (s->card) note(s, 0, kept + pack, s->values);
         else note(s, kept, pack, s->values);
     }
@@ -454,7 +454,7 @@ static osh_status sim_release(osh_ctx *cx, void *user, int first, int n)
             s->loaded[w] = false;
             s->weights -= weight_bytes(s, w);
             sim_drop_copy(s, w);
-            if (s->card) osh_card_give(s->card, OSH_CARD_WEIGHT, w);
+            if (s->card) osh_layout_give(s->card, OSH_LAYOUT_WEIGHT, w);
         }
     return OSH_OK;
 }
@@ -464,7 +464,7 @@ static void forget(sim *s, int v)
     s->stored[v] = false;
     s->values -= value_rest(s, v);
     for (int64_t b = 0; s->card && b < s->p->n_batches; b++)
-        osh_card_give(s->card, OSH_CARD_ROWS, v * s->p->n_batches + b);
+        osh_layout_give(s->card, OSH_LAYOUT_ROWS, v * s->p->n_batches + b);
 }
 
 static osh_status sim_drop(osh_ctx *cx, void *user, const bool *keep)
