@@ -35,6 +35,16 @@ for name in make_model out; do
     [ -n "${!name}" ] || { echo "linearity.sh: --${name/_/-} is not given" >&2; exit 2; }
 done
 mkdir -p "$out"
+cat >"$out/recipe.yaml" <<'YAML' # groups of 64: SmolLM2-135M is 576 wide
+quant_stage:
+  quant_modifiers:
+    GPTQModifier:
+      ignore: [lm_head]
+      config_groups:
+        group_0:
+          targets: [Linear]
+          weights: {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 64}
+YAML
 
 seconds() { # samples, layers, tokens: the least of the runs
     local dir=$out/model.$1.$2.$3 best= s
@@ -43,7 +53,7 @@ seconds() { # samples, layers, tokens: the least of the runs
     "$make_model" "$dir" $shape samples="$1" layers="$2" tokens="$3"
     for ((run = 0; run < runs; run++)); do
         local begin=$EPOCHREALTIME
-        "$oneshot" --model "$dir" --scheme W4A16 --method gptq --ignore lm_head --dataset "$dir/calibration.jsonl" \
+        "$oneshot" --model "$dir" --recipe "$out/recipe.yaml" --dataset "$dir/calibration.jsonl" \
             --num-calibration-samples "$1" --max-seq-length "$3" --progress none --overwrite --output "$out/compressed" \
             ${flags[@]+"${flags[@]}"} >"$out/log" 2>&1 || { cat "$out/log" >&2; exit 1; }
         s=$(awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.3f", b - a }')
