@@ -1,5 +1,5 @@
-/* layout.h - the long-lived blocks of a card's arena as a plan foresees them, taken and freed in the order of the run, so
- * that the gaps between them are counted, too. */
+/* layout.h - the long-lived blocks of a card's arena as a plan foresees them, taken and freed in the order of the run,
+ * so that the gaps between them are counted, too. */
 #ifndef OSH_LAYOUT_H
 #define OSH_LAYOUT_H
 #include "pipeline/plan.h"

@@ -151,7 +151,8 @@ done:
 
 static int64_t weight_bytes(const sim *s, int w)
 {
-    return s->card ? osh_layout_bytes(s->card, OSH_LAYOUT_WEIGHT, w) : (int64_t)osh_weight_bytes(s->p->graph, s->p->ck, w);
+    if (s->card) return osh_layout_bytes(s->card, OSH_LAYOUT_WEIGHT, w);
+    return (int64_t)osh_weight_bytes(s->p->graph, s->p->ck, w);
 }
 
 static void sim_load_one(sim *s, int w)
