@@ -9,8 +9,8 @@
  * time, and to wake a thread, on a virtual machine above all, takes as long as a small op. On a machine with other
  * work that would take the processor from it, and from the other workers: there it sleeps at once. */
 #include "base/ctx.h"
+#include "base/thread.h"
 
-#include <signal.h>
 #include <stdlib.h>
 
 typedef struct worker {
@@ -111,7 +111,6 @@ osh_status osh_pool_new(osh_pool **out, osh_shared *sh, int n_threads)
 {
     osh_status rc = OSH_OK;
     osh_pool *p = calloc(1, sizeof *p);
-    sigset_t all, old;
 
     *out = NULL;
     if (!p) return OSH_E_NOMEM;
@@ -125,18 +124,15 @@ osh_status osh_pool_new(osh_pool **out, osh_shared *sh, int n_threads)
         return OSH_E_NOMEM;
     }
     p->n = n_threads;
-    sigfillset(&all); // signals belong to the main thread
-    pthread_sigmask(SIG_SETMASK, &all, &old);
     for (int i = 0; i < n_threads && !rc; i++) {
         worker *w = &p->workers[i];
         w->pool = p;
         w->index = i;
         w->cx.sh = sh;
         if (i == 0) continue;
-        if (pthread_create(&w->thread, NULL, worker_main, w)) rc = OSH_E_NOMEM;
-        else p->n_started++;
+        if (osh_thread_start(&w->thread, worker_main, w)) p->n_started++;
+        else rc = OSH_E_NOMEM;
     }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc) osh_pool_free(p);
     else *out = p;
     return rc;

@@ -6,10 +6,10 @@
 #include "base/profile.h"
 #include "base/ctx.h"
 #include "base/quote.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -247,7 +247,6 @@ osh_status osh_profile_start(osh_ctx *cx, const char *path)
 {
     osh_status rc = OSH_OK;
     char why[128];
-    sigset_t all, old;
     OSH_TRY(make(cx));
     osh_profile *p = cx->sh->profile;
     if (p->running) OSH_FAIL(cx, OSH_E_USAGE, "the profile is running already");
@@ -260,11 +259,8 @@ osh_status osh_profile_start(osh_ctx *cx, const char *path)
     put(cx, p, head, sizeof head - 1);
     record(cx, p, "Start", 0);
     pthread_mutex_unlock(&p->lock);
-    sigfillset(&all); // signals belong to the main thread
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (pthread_create(&p->sampler, NULL, sampler_main, p)) rc = osh_fail(cx, OSH_E_NOMEM, "cannot start the sampler");
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    p->running = !rc;
+    p->running = osh_thread_start(&p->sampler, sampler_main, p);
+    if (!p->running) rc = osh_fail(cx, OSH_E_NOMEM, "cannot start the sampler");
 done:
     if (rc && cx->sh->profile && !cx->sh->profile->running && cx->sh->profile->fd >= 0) {
         close(cx->sh->profile->fd);

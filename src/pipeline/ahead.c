@@ -2,9 +2,9 @@
 #include "pipeline/ahead.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include "base/profile.h"
+#include "base/thread.h"
 
 struct osh_ahead {
     const osh_plan *p; // view
@@ -59,7 +59,6 @@ osh_status osh_ahead_new(osh_ctx *cx, osh_ahead **out, const osh_plan *p, const 
 {
     osh_status rc = OSH_OK;
     osh_ahead *a = NULL; // own
-    sigset_t all, old;
     OSH_NEW(cx, a, 1);
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->change, NULL);
@@ -69,10 +68,7 @@ osh_status osh_ahead_new(osh_ctx *cx, osh_ahead **out, const osh_plan *p, const 
         if (!results[i].done) a->todo[a->n++] = i;
     if (p->memory.read_ahead && a->n > 1) {
         OSH_TRY(osh_ctx_fork(&a->cx, cx));
-        sigfillset(&all); // signals belong to the main thread
-        pthread_sigmask(SIG_SETMASK, &all, &old);
-        a->running = !pthread_create(&a->thread, NULL, reader, a);
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
+        a->running = osh_thread_start(&a->thread, reader, a);
         if (!a->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to read ahead");
     }
     *out = a, a = NULL;

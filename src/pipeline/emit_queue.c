@@ -3,9 +3,9 @@
  * Its memory is what the plan's peak leaves free at the moment: an allocation elsewhere that would go above waits
  * until a job is done (osh_mem_give). A job that fails is the run's failure; those behind it are dropped, as if the run
  * had been killed. A run that ends for another reason waits for the queue: nothing that was solved is lost. */
-#include <signal.h>
 
 #include "base/profile.h"
+#include "base/thread.h"
 #include "pipeline/emit_impl.h"
 #include "pipeline/memory.h"
 
@@ -67,7 +67,6 @@ osh_status osh_emit_queue_start(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
     osh_emit_queue *q = &e->queue;
-    sigset_t all, old;
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->more, NULL);
     pthread_cond_init(&q->less, NULL);
@@ -75,10 +74,7 @@ osh_status osh_emit_queue_start(osh_ctx *cx, osh_emitter *e)
     OSH_TRY(osh_ctx_fork(&q->cx, cx));
     osh_ctx_alone(q->cx);
     osh_mem_use(q->cx, OSH_MEM_HOST);
-    sigfillset(&all); // signals belong to the main thread
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    q->running = !pthread_create(&q->thread, NULL, writer, e);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    q->running = osh_thread_start(&q->thread, writer, e);
     if (!q->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to write");
     osh_mem_give(cx, osh_memory_counted(e->plan), give, q);
 done:

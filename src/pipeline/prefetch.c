@@ -2,11 +2,11 @@
 #include "pipeline/prefetch.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "base/profile.h"
+#include "base/thread.h"
 
 struct osh_prefetch {
     osh_ctx *cx;              // own: of the thread
@@ -71,7 +71,6 @@ osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_graph *
 {
     osh_status rc = OSH_OK;
     osh_prefetch *f = NULL; // own
-    sigset_t all, old;
     OSH_NEW(cx, f, 1);
     f->g = g, f->ck = ck, f->device = device;
     OSH_NEW(cx, f->want, g->n_weights);
@@ -80,10 +79,7 @@ osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_graph *
     if (device) take_places(cx, f);
     OSH_TRY(osh_ctx_fork(&f->cx, cx));
     osh_mem_use(f->cx, OSH_MEM_HOST);
-    sigfillset(&all); // signals belong to the main thread
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    f->running = !pthread_create(&f->thread, NULL, reader, f);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    f->running = osh_thread_start(&f->thread, reader, f);
     if (!f->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to read ahead");
     *out = f, f = NULL;
 done:

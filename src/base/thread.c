@@ -1,0 +1,14 @@
+/* thread.c - see thread.h: a thread inherits the mask of its maker. */
+#include "base/thread.h"
+
+#include <signal.h>
+
+bool osh_thread_start(pthread_t *thread, void *(*fn)(void *), void *user)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    bool started = !pthread_create(thread, NULL, fn, user);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return started;
+}
