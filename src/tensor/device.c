@@ -28,12 +28,9 @@ osh_status osh_tensor_new_on(osh_ctx *cx, osh_tensor **out, osh_device *d, osh_l
 {
     osh_status rc = OSH_OK;
     osh_tensor *t = NULL; // own
-    int64_t numel = 0;
     size_t n_bytes = 0;
     if (!d) return osh_tensor_new(cx, out, dt, ndim, shape);
-    if (!osh_shape_numel(&numel, ndim, shape) ||
-        __builtin_mul_overflow((size_t)numel, osh_dtype_bytes(dt), &n_bytes) || n_bytes > INT64_MAX)
-        OSH_FAIL(cx, OSH_E_FORMAT, "a shape of %d dimensions is negative or too large", ndim);
+    OSH_TRY(osh_shape_bytes(cx, &n_bytes, dt, ndim, shape));
     OSH_NEW(cx, t, 1);
     *t = osh_tensor_view(dt, ndim, shape, NULL);
     t->device = d;

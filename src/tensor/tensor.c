@@ -13,18 +13,24 @@ bool osh_shape_numel(int64_t *numel, int ndim, const int64_t *shape)
     return true;
 }
 
+osh_status osh_shape_bytes(osh_ctx *cx, size_t *n_bytes, osh_dtype dt, int ndim, const int64_t *shape)
+{
+    int64_t numel = 0;
+    if (osh_shape_numel(&numel, ndim, shape) &&
+        !__builtin_mul_overflow((size_t)numel, osh_dtype_bytes(dt), n_bytes) && *n_bytes <= INT64_MAX)
+        return OSH_OK;
+    return osh_fail(cx, OSH_E_FORMAT, "a shape of %d dimensions is negative or too large", ndim);
+}
+
 osh_status osh_tensor_new(osh_ctx *cx, osh_tensor **out, osh_dtype dt, int ndim,
                           const int64_t *shape)
 {
     osh_status rc = OSH_OK;
     osh_tensor *t = NULL; // own
-    int64_t numel = 0;
     size_t n_bytes;
 
     assert(ndim >= 0 && ndim <= OSH_MAX_DIMS);
-    if (!osh_shape_numel(&numel, ndim, shape) ||
-        __builtin_mul_overflow((size_t)numel, osh_dtype_bytes(dt), &n_bytes) || n_bytes > INT64_MAX)
-        OSH_FAIL(cx, OSH_E_FORMAT, "a shape of %d dimensions is negative or too large", ndim);
+    OSH_TRY(osh_shape_bytes(cx, &n_bytes, dt, ndim, shape));
     OSH_NEW(cx, t, 1);
     t->data = osh_alloc(cx, n_bytes ? n_bytes : 1);
     if (!t->data) {

@@ -28,6 +28,7 @@ void osh_tensor_free(osh_ctx *cx, osh_tensor *t);
 osh_tensor osh_tensor_view(osh_dtype dt, int ndim, const int64_t *shape, void *data); // view: lives as long as data
 int64_t osh_tensor_numel(const osh_tensor *t);
 size_t osh_tensor_bytes(const osh_tensor *t);
+osh_status osh_shape_bytes(osh_ctx *cx, size_t *n_bytes, osh_dtype dt, int ndim, const int64_t *shape);
 bool osh_shape_numel(int64_t *numel, int ndim, const int64_t *shape); // false: negative dim or overflow
 
 /* Element conversion of n elements between F32 and F32, BF16, F16 (and FP8, F64); vectorized. */
