@@ -68,7 +68,7 @@ static osh_status measure_card(osh_ctx *cx, peaks *p, const osh_bench_options *o
     size_t matrix = osh_arena_gross((size_t)(opt->side * opt->side) * sizeof(float)), copied = osh_arena_gross(COPIED);
 
     OSH_TRY(osh_device_ordinal(cx, &ordinal, opt->device));
-    OSH_TRY(osh_cuda_open(cx, &d, ordinal, 3 * matrix > 2 * copied ? 3 * matrix : 2 * copied));
+    OSH_TRY(osh_cuda_open(cx, &d, ordinal, OSH_CUDA_WORKSPACE + (3 * matrix > 2 * copied ? 3 * matrix : 2 * copied)));
     p->card = osh_strdup(cx, d->text);
     if (!p->card) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_cuda_peak_product(cx, &p->card_f32, d, OSH_F32, opt->side, opt->seconds));

@@ -1,6 +1,7 @@
 /* layout.c - see layout.h: the arena's own code on a range without end. */
 #include "pipeline/layout.h"
 
+#include "ops/cuda/cuda.h"
 #include "pipeline/stats.h"
 #include "tensor/device.h"
 
@@ -22,6 +23,7 @@ osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     osh_layout *c = NULL; // own
+    size_t workspace;
     OSH_NEW(cx, c, 1);
     c->p = p;
     c->n[OSH_LAYOUT_WEIGHT] = p->graph->n_weights;
@@ -29,6 +31,7 @@ osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_plan *p)
     c->n[OSH_LAYOUT_ROWS] = p->graph->n_values * p->n_batches;
     for (int k = 0; k < OSH_LAYOUT_N_KINDS; k++) OSH_NEW(cx, c->slots[k], c->n[k]);
     OSH_TRY(osh_arena_new(cx, &c->arena, (size_t)1 << WITHOUT_END));
+    osh_arena_take(c->arena, &workspace, OSH_CUDA_WORKSPACE, OSH_LIFE_LONG); // as osh_cuda_open
     *out = c, c = NULL; // give
 done:
     osh_layout_free(cx, c);

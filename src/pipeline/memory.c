@@ -277,6 +277,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     osh_mem_trim(cx); // what reading the data has left free is no part of the base
     int64_t anon = osh_mem_anon(), used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
     m->uncounted = (anon > used ? anon - used : 0) + LIBRARY_BYTES + (int64_t)osh_threads(cx) * THREAD_BYTES;
+    if (p->on_device) m->uncounted += OSH_CUDA_HOST_BYTES;
     m->base_bytes = m->uncounted + used + small_bytes(p) + READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + 4096);
     m->highest = -1;
     osh_budget b = {.device = p->opt->device_memory, .host = p->opt->host_memory - m->base_bytes,

@@ -5,7 +5,8 @@
  *
  * On a card the device's bytes are those of its arena, placed as the run will place them, and no part of the host's:
  *
- *   device = to the end of (weights, statistics, resting values of tier device, prefetched weights) from the front
+ *   device = to the end of (the workspace of products, weights, statistics, resting values of tier device,
+ *            prefetched weights) from the front
  *            + to the end of (the batch, or what a solve takes) from the back
  *   host   = base + weights on their way or to be solved + a solve's results + resting values (tier host)
  *            + packing buffers + prefetched weights */

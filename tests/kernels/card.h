@@ -13,8 +13,8 @@ void osh_play_protect(bool on) __attribute__((weak));
 
 enum { CARD_BYTES = 64 << 20, CARD_ORDERS = 3 };
 
-/* NULL: no card. own: osh_device_close. Played memory is open to the host: two system calls for each kernel are saved;
- * card_protect is for a test that has few of them. */
+/* With n_bytes for tensors; NULL: no card. own: osh_device_close. Played memory is open to the host: two system calls
+ * for each kernel are saved; card_protect is for a test that has few of them. */
 static inline osh_device *card_open(osh_ctx *cx, size_t n_bytes)
 {
     osh_device *d = NULL;
@@ -24,7 +24,7 @@ static inline osh_device *card_open(osh_ctx *cx, size_t n_bytes)
         return NULL;
     }
     if (osh_play_protect) osh_play_protect(false);
-    if (osh_cuda_open(cx, &d, 0, n_bytes)) fail_msg("%s", osh_error_text(cx));
+    if (osh_cuda_open(cx, &d, 0, OSH_CUDA_WORKSPACE + n_bytes)) fail_msg("%s", osh_error_text(cx));
     return d;
 }
 

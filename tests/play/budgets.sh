@@ -29,5 +29,7 @@ for flags in "--mem-opt-level 0" "--mem-opt-level 1" "--mem-opt-level 2 --scratc
     [ "$(run $flags)" = "$base" ] || fail "$flags changes the bytes"
 done
 [ $rounds = 1 ] && [ $segments = 1 ] || fail "no budget led to rounds ($rounds) or to segments ($segments)"
+# a card that has no byte more: nothing is taken beside the arena
+[ "$(OSH_PLAY="protect=0 memory=$least" run --device-memory $least)" = "$base" ] || fail "a card of $least bytes"
 if "$PLAY" "${job[@]}" --output out --device-memory $((least - 1)) 2>err; then fail "a byte less than the smallest"; fi
 grep -q 'smallest that would do is --device-memory' err || fail "$(cat err)"

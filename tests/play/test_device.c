@@ -187,7 +187,6 @@ static const struct { const char *name; int nth, error; osh_status rc; const cha
     {"cudaGetDeviceCount", 1, NO_DEVICE, OSH_E_UNSUPPORTED, "there is no CUDA card in this machine"},
     {"cudaFuncGetAttributes", 1, NO_IMAGE, OSH_E_UNSUPPORTED, "no code for played card, compute capability 9.0"},
     {"cudaMalloc", 1, OUT_OF_MEMORY, OSH_E_NOMEM, "the card cuda:0 has 1073741824 of 1073741824 bytes free, wanted"},
-    {"cudaMalloc", 2, OUT_OF_MEMORY, OSH_E_NOMEM, "bytes free beside the arena, wanted"},
     {"cudaHostAlloc", 1, OUT_OF_MEMORY, OSH_E_IO, "cudaHostAlloc: out of memory"},
     {"cudaStreamCreateWithFlags", 2, LAUNCH_FAILURE, OSH_E_IO, "the card is lost to this process"},
 };
@@ -230,7 +229,7 @@ static void test_every_call(void **state)
             assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
             if (names[i]) osh_play_fail(names[i], nth, 999);
             else osh_mem_fail_after(cx, nth);
-            osh_status rc = osh_cuda_open(cx, &d, 0, MIB);
+            osh_status rc = osh_cuda_open(cx, &d, 0, OSH_CUDA_WORKSPACE + MIB);
             opened = !rc;
             osh_play_fail(NULL, 0, 0);
             osh_mem_fail_after(cx, -1);
@@ -273,7 +272,8 @@ static void test_memory(void **state)
     osh_device *bare = NULL;
 
     assert_int_equal(osh_cuda_free_bytes(f->cx, &free_bytes, 0), OSH_OK);
-    assert_in_range(free_bytes, 1, (1 << 30) - ARENA);
+    assert_int_equal(free_bytes, (1 << 30) - ARENA); // nothing lies beside the arena
+    assert_int_equal(osh_arena_used(f->d->arena), OSH_CUDA_WORKSPACE);
     assert_null(osh_device_alloc(f->cx, f->d, ARENA + 1, OSH_LIFE_LONG));
     assert_non_null(strstr(osh_error_text(f->cx), "no block of 100663297 bytes in the device's memory"));
     osh_error_clear(f->cx);
@@ -283,6 +283,7 @@ static void test_memory(void **state)
     assert_int_equal(osh_cuda_open(f->cx, &bare, 0, 0), OSH_OK); // takes nothing
     assert_null(bare->base);
     osh_device_close(f->cx, bare);
+    assert_int_equal(osh_cuda_open(f->cx, &bare, 0, OSH_CUDA_WORKSPACE - 1), OSH_E_NOMEM);
 }
 
 int main(void)

@@ -184,7 +184,7 @@ static osh_status choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
     const shape *s = &p->key;
     uint32_t bytes[4] = {(uint32_t)s->b.align, (uint32_t)s->a.align, (uint32_t)s->c.align, (uint32_t)s->c.align};
     uint32_t unsplit = CUBLASLT_REDUCTION_SCHEME_NONE;
-    size_t workspace = OSH_CUDA_GEMM_WORKSPACE;
+    size_t workspace = OSH_CUDA_WORKSPACE;
     cublasLtMatmulPreference_t wish = NULL; // own
     cublasLtMatmulHeuristicResult_t found;
     int n = 0;
@@ -269,7 +269,7 @@ osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_mat *c, cons
     pthread_mutex_lock(&l->lock);
     OSH_TRY(plan_of(cx, l, &p, &s));
     LT(l, cublasLtMatmul(l->lt, p->how, &alpha, b->data, p->first, a->data, p->second, &beta, c->data, p->c, c->data,
-                         p->c, &p->algo, card->workspace, OSH_CUDA_GEMM_WORKSPACE, osh_cuda_stream(d)));
+                         p->c, &p->algo, card->workspace, OSH_CUDA_WORKSPACE, osh_cuda_stream(d)));
 done:
     pthread_mutex_unlock(&l->lock);
     return rc;

@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-enum { OSH_CARD_PIECES = 4, OSH_CARD_PIECE = 4 << 20, OSH_CARD_TIMED = 64 };
+enum { OSH_CARD_PIECES = 4, OSH_CARD_PIECE = OSH_CUDA_HOST_BYTES / (2 * OSH_CARD_PIECES), OSH_CARD_TIMED = 64 };
 
 /* A copy between two events. */
 typedef struct osh_card_copy {
@@ -41,7 +41,7 @@ typedef struct osh_card {
     osh_card_pinned *pinned;           // own
     osh_cuda_counters count;
     pthread_mutex_t lock;              // of count and pinned
-    void *workspace;                   // own: OSH_CUDA_GEMM_WORKSPACE bytes of the card
+    void *workspace;                   // view: the arena's first block
     osh_cuda_blas *blas;               // own
 } osh_card;
 

@@ -13,10 +13,14 @@ extern "C" {
 #include "ops/gptq_solve.h"
 #include "tensor/device.h"
 
-/* Opens card `ordinal` and takes n_bytes of its memory. OSH_E_UNSUPPORTED naming what is missing: the binary was built
- * without CUDA, no driver, too old a driver, no card, a card of a generation that the binary has no code for, no
- * cuBLASLt or cuSOLVER. n_bytes 0: nothing is taken yet (osh_cuda_free_bytes tells what there is), tensors cannot be
- * made. */
+/* Bytes of the arena's first block, the workspace of all products. The same for every card and every size of the
+ * arena, since it decides which algorithms cuBLASLt may choose: so much it wants for its fastest ones on compute
+ * capability 9. */
+enum { OSH_CUDA_WORKSPACE = 32 << 20 };
+/* Opens card `ordinal` and takes n_bytes of its memory, all that it will take, OSH_CUDA_WORKSPACE of it for itself.
+ * OSH_E_UNSUPPORTED naming what is missing: the binary was built without CUDA, no driver, too old a driver, no card, a
+ * card of a generation that the binary has no code for, no cuBLASLt or cuSOLVER. n_bytes 0: nothing is taken yet
+ * (osh_cuda_free_bytes tells what there is), tensors cannot be made. */
 osh_status osh_cuda_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_bytes);
 bool osh_cuda_built(void); // this binary has the kernels
 bool osh_cuda_present(void); // built with CUDA, and a driver with a card is there
@@ -42,7 +46,8 @@ osh_status osh_cuda_peak_product(osh_ctx *cx, double *flops_per_s, osh_device *d
 osh_status osh_cuda_peak_copies(osh_ctx *cx, double *inside_per_s, double *put_per_s, osh_device *d, int64_t n_bytes,
                                 double seconds);
 
-/* Page-locked memory of the host. */
+/* Page-locked memory of the host; an open card has OSH_CUDA_HOST_BYTES of it, that pieces of copies pass through. */
+enum { OSH_CUDA_HOST_BYTES = 32 << 20 };
 osh_status osh_cuda_host_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_bytes);
 void osh_cuda_host_free(osh_ctx *cx, osh_device *d, void *p);
 

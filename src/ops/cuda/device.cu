@@ -105,13 +105,14 @@ static osh_status take_memory(osh_ctx *cx, osh_device *d, osh_card *c, size_t n_
     size_t free_bytes = 0, total = 0;
 
     if (!n_bytes) return OSH_OK;
-    if (cudaMalloc(&d->base, n_bytes) != cudaSuccess ||
-        cudaMalloc(&c->workspace, (size_t)OSH_CUDA_GEMM_WORKSPACE) != cudaSuccess) {
+    if (cudaMalloc(&d->base, n_bytes) != cudaSuccess) {
         (void)cudaGetLastError(); // it is told here
         OSH_CUDA(cx, cudaMemGetInfo(&free_bytes, &total));
-        OSH_FAIL(cx, OSH_E_NOMEM, "the card cuda:%d has %zu of %zu bytes free%s, wanted %zu and %d for products",
-                 c->ordinal, free_bytes, total, d->base ? " beside the arena" : "", n_bytes, OSH_CUDA_GEMM_WORKSPACE);
+        OSH_FAIL(cx, OSH_E_NOMEM, "the card cuda:%d has %zu of %zu bytes free, wanted %zu", c->ordinal, free_bytes,
+                 total, n_bytes);
     }
+    c->workspace = osh_device_alloc(cx, d, OSH_CUDA_WORKSPACE, OSH_LIFE_LONG);
+    if (!c->workspace) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_card_ring_init(cx, &c->ring));
     OSH_TRY(osh_card_ring_init(cx, &c->ahead));
 done:
@@ -157,7 +158,6 @@ void osh_card_close(osh_ctx *cx, osh_device *d)
         osh_card_ring_deinit(&c->ahead);
         osh_card_ring_deinit(&c->ring);
         while (c->pinned) osh_cuda_host_free(cx, d, c->pinned->data);
-        if (c->workspace) cudaFree(c->workspace);
         if (d->base) cudaFree(d->base);
         if (c->copied) cudaEventDestroy(c->copied);
         if (c->asked) cudaEventDestroy(c->asked);

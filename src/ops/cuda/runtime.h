@@ -29,7 +29,6 @@ typedef struct osh_cuda_mat {
 osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_mat *c, const osh_cuda_mat *a,
                          const osh_cuda_mat *b, int64_t m, int64_t n, int64_t k, int64_t n_batch, float alpha,
                          float beta, int64_t n_like = 0);
-enum { OSH_CUDA_GEMM_WORKSPACE = 32 << 20 }; // bytes, of the device, beside the arena's blocks
 
 /* to [n] = from [n] in another dtype, as f32 rounded once; from: F64, F32, BF16, F16. */
 osh_status osh_cuda_cast(osh_ctx *cx, osh_device *d, void *to, osh_dtype to_dtype, const void *from,
