@@ -26,18 +26,6 @@ static void to_stdout(void *user, const char *text, size_t n)
     if (fwrite(text, 1, n, stdout) != n) ((out_state *)user)->failed = true;
 }
 
-static const char usage[] =
-    "oneshot compresses Hugging Face checkpoints to compressed-tensors checkpoints.\n\n"
-    "  oneshot --model DIR (--recipe FILE | --scheme NAME) [--dataset FILE] --output DIR   compress\n"
-    "  oneshot plan ...       the same flags: what would be done, without reading a weight\n"
-    "  oneshot graph --model DIR [--sequential-targets T] --dot    the op graph and its cut, Graphviz\n"
-    "  oneshot verify DIR [--model SOURCE]        a finished output against its manifest and its source\n"
-    "  oneshot eval --model DIR --dataset FILE    perplexity, dense or compressed\n"
-    "  oneshot bench [--dir DIR] [--json]         what this machine can do: products, memory, disk\n"
-    "  oneshot inspect [--json] DIR               tensors, dtypes, schemes\n"
-    "  oneshot tokenize --model DIR [--no-special-tokens] FILE    a line of ids for each line\n"
-    "  oneshot --version | --help | COMMAND --help\n";
-
 static void print_fields(const osh_field *f)
 {
     for (; f->name; f++) {
@@ -57,13 +45,26 @@ static void print_fields(const osh_field *f)
     }
 }
 
-typedef struct line { // a command line being parsed
-    const osh_field *fields;
-    void *object;
-    const char **words; // positional arguments
+typedef struct line { // a command line
+    const struct command *command;
+    union {
+        osh_options run;
+        osh_eval_options eval;
+        osh_bench_options bench;
+        osh_verify_options verify;
+    } options; // own: what the command's fields fill
+    const char **words; // own: positional arguments
     int n_words;
     bool help, dot, no_special_tokens, json;
 } line;
+
+typedef struct command {
+    const char *name, *arguments, *does; // a line of --help; the name "" is that of the command without one
+    const char *about;                   // of its own --help, before its options; NULL: all of the usage
+    const osh_field *fields;             // NULL: none
+    const char *want;                    // one positional argument, and what it is; NULL: none
+    osh_status (*run)(osh_ctx *, const line *, out_state *);
+} command;
 
 static bool flag_is(const char *arg, const char *name) { return !strcmp(arg, name); }
 
@@ -75,14 +76,14 @@ static osh_status set_flag(osh_ctx *cx, line *l, int argc, char **argv, int *i)
     size_t n = eq ? (size_t)(eq - arg) : strlen(arg);
     if (n >= sizeof name) OSH_FAIL(cx, OSH_E_USAGE, "unknown option '%s'", argv[*i]);
     memcpy(name, arg, n), name[n] = 0;
-    const osh_field *f = l->fields ? osh_field_find(l->fields, name) : NULL;
+    const osh_field *f = l->command->fields ? osh_field_find(l->command->fields, name) : NULL;
     if (!f) OSH_FAIL(cx, OSH_E_USAGE, "unknown option '--%s'", name);
     const char *value = eq ? eq + 1 : NULL;
     bool next_is_bool = *i + 1 < argc && (!strcmp(argv[*i + 1], "true") || !strcmp(argv[*i + 1], "false"));
     if (!value && f->type == OSH_F_BOOL) value = next_is_bool ? argv[++*i] : "true";
     if (!value && *i + 1 < argc) value = argv[++*i];
     if (!value) OSH_FAIL(cx, OSH_E_USAGE, "--%s: want a value, got the end of the line", name);
-    OSH_TRY(osh_field_set(cx, f, l->object, value));
+    OSH_TRY(osh_field_set(cx, f, &l->options, value));
 done:
     return rc;
 }
@@ -90,12 +91,12 @@ done:
 static osh_status parse(osh_ctx *cx, line *l, int argc, char **argv, int first)
 {
     osh_status rc = OSH_OK;
-    if (l->fields) OSH_TRY(osh_fields_default(cx, l->fields, l->object));
+    if (l->command->fields) OSH_TRY(osh_fields_default(cx, l->command->fields, &l->options));
     for (int i = first; i < argc; i++) {
         if (flag_is(argv[i], "--help") || flag_is(argv[i], "-h")) l->help = true;
         else if (flag_is(argv[i], "--dot")) l->dot = true;
         else if (flag_is(argv[i], "--no-special-tokens")) l->no_special_tokens = true;
-        else if (!l->fields && flag_is(argv[i], "--json")) l->json = true;
+        else if (!l->command->fields && flag_is(argv[i], "--json")) l->json = true;
         else if (!strncmp(argv[i], "--", 2)) OSH_TRY(set_flag(cx, l, argc, argv, &i));
         else l->words[l->n_words++] = argv[i];
     }
@@ -118,11 +119,6 @@ static void set_log(osh_ctx *cx, const char *level, const char *progress)
                   mode_of("auto|line|json|none", progress ? progress : "auto"));
 }
 
-static osh_status no_words(osh_ctx *cx, const line *l)
-{
-    return l->n_words ? osh_fail(cx, OSH_E_USAGE, "unexpected argument '%s'", l->words[0]) : OSH_OK;
-}
-
 /* OpenBLAS takes its kernels from a variable that it reads when it is loaded: where they are not those of --isa, this
  * program starts itself once more with the variable set. Where that changed nothing, or cannot be done, auto goes on.
  */
@@ -140,8 +136,6 @@ done:
     return rc;
 }
 
-typedef osh_status (*job_fn)(osh_ctx *, const osh_options *, osh_sink, void *);
-
 /* threads decides the context, so flags are parsed in one and the job runs in another. */
 static osh_status in_context(osh_ctx **cx, int64_t threads, const char *level, const char *progress)
 {
@@ -157,150 +151,128 @@ static osh_status in_context(osh_ctx **cx, int64_t threads, const char *level, c
     return OSH_OK;
 }
 
-static void copy_error(osh_ctx *to, const osh_ctx *from, osh_status rc)
+typedef osh_status (*job_fn)(osh_ctx *, const osh_options *, osh_sink, void *);
+static osh_status run_job(osh_ctx *cx, const line *l, out_state *st, job_fn job)
 {
-    if (rc && to != from) osh_fail(to, rc, "%s", osh_error_text(from));
+    const osh_options *o = &l->options.run;
+    return o->model ? job(cx, o, to_stdout, st) : osh_fail(cx, OSH_E_USAGE, "--model is not given");
+}
+static osh_status run_compress(osh_ctx *cx, const line *l, out_state *st) { return run_job(cx, l, st, osh_oneshot); }
+static osh_status run_plan(osh_ctx *cx, const line *l, out_state *st) { return run_job(cx, l, st, osh_show_plan); }
+static osh_status run_graph(osh_ctx *cx, const line *l, out_state *st) { return run_job(cx, l, st, osh_show_graph); }
+static osh_status run_verify(osh_ctx *cx, const line *l, out_state *st)
+{
+    return osh_verify_output(cx, l->words[0], &l->options.verify, to_stdout, st);
+}
+static osh_status run_eval(osh_ctx *cx, const line *l, out_state *st)
+{
+    return osh_eval(cx, &l->options.eval, to_stdout, st);
+}
+static osh_status run_bench(osh_ctx *cx, const line *l, out_state *st)
+{
+    return osh_bench(cx, &l->options.bench, to_stdout, st);
+}
+static osh_status run_inspect(osh_ctx *cx, const line *l, out_state *st)
+{
+    return osh_inspect(cx, l->words[0], l->json, to_stdout, st);
+}
+static osh_status run_tokenize(osh_ctx *cx, const line *l, out_state *st)
+{
+    const char *model = l->options.run.model;
+    if (!model) return osh_fail(cx, OSH_E_USAGE, "--model is not given");
+    return osh_tokenize(cx, model, l->words[0], !l->no_special_tokens, to_stdout, st);
 }
 
-static osh_status run_job(osh_ctx *cx, line *l, int argc, char **argv, int first, job_fn job, out_state *st)
+static const command commands[] = {
+    {"", "--model DIR (--recipe FILE | --scheme NAME) [--dataset FILE] --output DIR", "compress", NULL,
+     osh_option_fields, NULL, run_compress},
+    {"plan", "...", "the same flags: what would be done, without reading a weight", NULL,
+     osh_option_fields, NULL, run_plan},
+    {"graph", "--model DIR [--sequential-targets T] --dot", "the op graph and its cut, Graphviz", NULL,
+     osh_option_fields, NULL, run_graph},
+    {"verify", "DIR [--model SOURCE]", "a finished output against its manifest and its source",
+     "oneshot verify DIR: reads a finished output again; exit code 1 where something is not as it must be.",
+     osh_verify_fields, "output directory", run_verify},
+    {"eval", "--model DIR --dataset FILE", "perplexity, dense or compressed",
+     "oneshot eval: perplexity through the sequential engine; the last line on stdout is `perplexity X`.",
+     osh_eval_fields, NULL, run_eval},
+    {"bench", "[--dir DIR] [--json]", "what this machine can do: products, memory, disk",
+     "oneshot bench: what this machine can do: matrix products, memory and disk, in this process.",
+     osh_bench_fields, NULL, run_bench},
+    {"inspect", "[--json] DIR", "tensors, dtypes, schemes", NULL, NULL, "checkpoint directory", run_inspect},
+    {"tokenize", "--model DIR [--no-special-tokens] FILE", "a line of ids for each line", NULL,
+     osh_option_fields, "text file", run_tokenize},
+};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+static void print_usage(void)
+{
+    puts("oneshot compresses Hugging Face checkpoints to compressed-tensors checkpoints.\n");
+    for (const command *c = commands; c < commands + N_COMMANDS; c++) {
+        int width = 50 - (int)strlen(c->name);
+        printf("  oneshot %s%s%-*s  %s\n", c->name, *c->name ? " " : "", width, c->arguments, c->does);
+    }
+    puts("  oneshot --version | --help | COMMAND --help");
+}
+
+static void print_help(const command *c)
+{
+    if (c->about) puts(c->about);
+    else print_usage();
+    if (c->fields) print_fields(c->fields);
+}
+
+/* The option of this name of any command: its place, or NULL where the command has none. */
+static const void *option(const line *l, const char *name)
+{
+    const osh_field *f = l->command->fields ? osh_field_find(l->command->fields, name) : NULL;
+    return f ? (const char *)&l->options + f->offset : NULL;
+}
+static const char *text_option(const line *l, const char *name)
+{
+    const void *at = option(l, name);
+    return at ? *(char *const *)at : NULL;
+}
+
+static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int first, out_state *st)
 {
     osh_status rc = OSH_OK;
-    osh_options opt = {0};
     osh_ctx *work = cx;
-    l->fields = osh_option_fields, l->object = &opt;
+    const command *c = l->command;
     OSH_TRY(parse(cx, l, argc, argv, first));
     if (l->help) {
-        fputs(usage, stdout);
-        print_fields(osh_option_fields);
+        print_help(c);
         goto done;
     }
-    OSH_TRY(no_words(cx, l));
-    if (!opt.model) OSH_FAIL(cx, OSH_E_USAGE, "--model is not given");
-    OSH_TRY(select_isa(cx, opt.isa, argv));
-    st->json = opt.progress && !strcmp(opt.progress, "json");
-    OSH_TRY(in_context(&work, opt.threads, opt.log_level, opt.progress));
-    rc = job(work, &opt, to_stdout, st);
-    copy_error(cx, work, rc);
-    if (rc && rc != OSH_E_USAGE && job == osh_oneshot) st->resume = osh_resume_dir(cx, &opt);
+    if (c->want && l->n_words != 1)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s wants one %s, got %d", c->name, c->want, l->n_words);
+    if (!c->want && l->n_words) OSH_FAIL(cx, OSH_E_USAGE, "unexpected argument '%s'", l->words[0]);
+    const int64_t *threads = option(l, "threads");
+    const char *isa = text_option(l, "isa"), *progress = text_option(l, "progress");
+    if (isa) OSH_TRY(select_isa(cx, isa, argv));
+    st->json = progress && !strcmp(progress, "json");
+    OSH_TRY(in_context(&work, threads ? *threads : 1, text_option(l, "log_level"), progress));
+    rc = c->run(work, l, st);
+    if (rc) osh_fail(cx, rc, "%s", osh_error_text(work));
+    if (rc && rc != OSH_E_USAGE && c->run == run_compress) st->resume = osh_resume_dir(cx, &l->options.run);
 done:
     if (work != cx) osh_ctx_free(work);
-    osh_fields_deinit(cx, osh_option_fields, &opt);
-    return rc;
-}
-
-static osh_status run_eval(osh_ctx *cx, line *l, int argc, char **argv, out_state *st)
-{
-    osh_status rc = OSH_OK;
-    osh_eval_options opt = {0};
-    osh_ctx *work = cx;
-    l->fields = osh_eval_fields, l->object = &opt;
-    OSH_TRY(parse(cx, l, argc, argv, 2));
-    if (l->help) {
-        fputs("oneshot eval: perplexity through the sequential engine; the last line on stdout is "
-              "`perplexity X`.\n",
-              stdout);
-        print_fields(osh_eval_fields);
-        goto done;
-    }
-    OSH_TRY(no_words(cx, l));
-    OSH_TRY(select_isa(cx, opt.isa, argv));
-    st->json = opt.progress && !strcmp(opt.progress, "json");
-    OSH_TRY(in_context(&work, opt.threads, opt.log_level, opt.progress));
-    rc = osh_eval(work, &opt, to_stdout, st);
-    copy_error(cx, work, rc);
-done:
-    if (work != cx) osh_ctx_free(work);
-    osh_fields_deinit(cx, osh_eval_fields, &opt);
-    return rc;
-}
-
-static osh_status run_bench(osh_ctx *cx, line *l, int argc, char **argv, out_state *st)
-{
-    osh_status rc = OSH_OK;
-    osh_bench_options opt = {0};
-    osh_ctx *work = cx;
-    l->fields = osh_bench_fields, l->object = &opt;
-    OSH_TRY(parse(cx, l, argc, argv, 2));
-    if (l->help) {
-        fputs("oneshot bench: what this machine can do: matrix products, memory and disk, in this process.\n", stdout);
-        print_fields(osh_bench_fields);
-        goto done;
-    }
-    OSH_TRY(no_words(cx, l));
-    OSH_TRY(select_isa(cx, opt.isa, argv));
-    OSH_TRY(in_context(&work, opt.threads, "warn", "none"));
-    rc = osh_bench(work, &opt, to_stdout, st);
-    copy_error(cx, work, rc);
-done:
-    if (work != cx) osh_ctx_free(work);
-    osh_fields_deinit(cx, osh_bench_fields, &opt);
-    return rc;
-}
-
-static osh_status run_verify(osh_ctx *cx, line *l, int argc, char **argv, out_state *st)
-{
-    osh_status rc = OSH_OK;
-    osh_verify_options opt = {0};
-    osh_ctx *work = cx;
-    l->fields = osh_verify_fields, l->object = &opt;
-    OSH_TRY(parse(cx, l, argc, argv, 2));
-    if (l->help) {
-        fputs("oneshot verify DIR: reads a finished output again; exit code 1 where something is not as it must be.\n",
-              stdout);
-        print_fields(osh_verify_fields);
-        goto done;
-    }
-    if (l->n_words != 1) OSH_FAIL(cx, OSH_E_USAGE, "verify wants one output directory, got %d", l->n_words);
-    OSH_TRY(in_context(&work, opt.threads, opt.log_level, NULL));
-    rc = osh_verify_output(work, l->words[0], &opt, to_stdout, st);
-    copy_error(cx, work, rc);
-done:
-    if (work != cx) osh_ctx_free(work);
-    osh_fields_deinit(cx, osh_verify_fields, &opt);
-    return rc;
-}
-
-static osh_status run_inspect(osh_ctx *cx, line *l, int argc, char **argv, out_state *st)
-{
-    osh_status rc = OSH_OK;
-    OSH_TRY(parse(cx, l, argc, argv, 2));
-    if (l->help) fputs(usage, stdout);
-    else if (l->n_words != 1) OSH_FAIL(cx, OSH_E_USAGE, "inspect wants one checkpoint directory, got %d", l->n_words);
-    else OSH_TRY(osh_inspect(cx, l->words[0], l->json, to_stdout, st));
-done:
-    return rc;
-}
-
-static osh_status run_tokenize(osh_ctx *cx, line *l, int argc, char **argv, out_state *st)
-{
-    osh_status rc = OSH_OK;
-    osh_options opt = {0};
-    l->fields = osh_option_fields, l->object = &opt;
-    OSH_TRY(parse(cx, l, argc, argv, 2));
-    if (l->help) fputs(usage, stdout);
-    else if (!opt.model || l->n_words != 1) OSH_FAIL(cx, OSH_E_USAGE, "tokenize wants --model DIR and one file");
-    else OSH_TRY(osh_tokenize(cx, opt.model, l->words[0], !l->no_special_tokens, to_stdout, st));
-done:
-    osh_fields_deinit(cx, osh_option_fields, &opt);
+    if (c->fields) osh_fields_deinit(cx, c->fields, &l->options);
     return rc;
 }
 
 static osh_status dispatch(osh_ctx *cx, line *l, int argc, char **argv, out_state *st)
 {
-    const char *cmd = argc > 1 ? argv[1] : "--help";
-    if (!strcmp(cmd, "--version")) return printf("oneshot %s\n", osh_version()) < 0 ? OSH_E_IO : OSH_OK;
-    if (argc < 2) return fputs(usage, stdout) < 0 ? OSH_E_IO : OSH_OK;
-    if (!strcmp(cmd, "plan")) return run_job(cx, l, argc, argv, 2, osh_show_plan, st);
-    if (!strcmp(cmd, "graph")) return run_job(cx, l, argc, argv, 2, osh_show_graph, st);
-    if (!strcmp(cmd, "eval")) return run_eval(cx, l, argc, argv, st);
-    if (!strcmp(cmd, "verify")) return run_verify(cx, l, argc, argv, st);
-    if (!strcmp(cmd, "bench")) return run_bench(cx, l, argc, argv, st);
-    if (!strcmp(cmd, "inspect")) return run_inspect(cx, l, argc, argv, st);
-    if (!strcmp(cmd, "tokenize")) return run_tokenize(cx, l, argc, argv, st);
-    if (cmd[0] != '-')
-        return osh_fail(cx, OSH_E_USAGE,
-                        "unknown command '%s': want plan, graph, verify, eval, bench, inspect or tokenize", cmd);
-    return run_job(cx, l, argc, argv, 1, osh_oneshot, st);
+    const char *name = argc > 1 ? argv[1] : "--help";
+    if (!strcmp(name, "--version")) return printf("oneshot %s\n", osh_version()) < 0 ? OSH_E_IO : OSH_OK;
+    if (argc < 2) return print_usage(), OSH_OK;
+    if (name[0] == '-') name = "";
+    for (int i = 0; i < N_COMMANDS; i++) {
+        l->command = &commands[i];
+        if (!strcmp(name, commands[i].name)) return run_command(cx, l, argc, argv, *name ? 2 : 1, st);
+    }
+    return osh_fail(cx, OSH_E_USAGE, "unknown command '%s': want plan, graph, verify, eval, bench, inspect or tokenize",
+                    name);
 }
 
 static int exit_code(osh_status rc) { return rc == 0 ? 0 : rc == OSH_E_USAGE ? 2 : 1; }
