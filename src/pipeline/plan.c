@@ -160,20 +160,29 @@ done:
     return rc;
 }
 
+/* What is known without data: which pipeline, only where it is to be run, and which tensors come out. */
+static osh_status begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool to_run)
+{
+    osh_status rc = OSH_OK;
+    p->opt = opt;
+    OSH_TRY(open_source(cx, p));
+    OSH_TRY(open_recipe(cx, p));
+    if (to_run) OSH_TRY(choose_pipeline(cx, p));
+    OSH_TRY(osh_plan_match(cx, p));
+    const osh_strs *cut = &opt->sequential_targets;
+    if (to_run && p->pipeline != OSH_PIPELINE_DATAFREE)
+        OSH_TRY(osh_plan_cut(cx, p, (const char *const *)cut->items, cut->n, opt->sequential_targets_per_subgraph));
+    OSH_TRY(osh_plan_manifest(cx, p));
+done:
+    return rc;
+}
+
 osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
     osh_plan *p = NULL; // own
     OSH_NEW(cx, p, 1);
-    p->opt = opt;
-    OSH_TRY(open_source(cx, p));
-    OSH_TRY(open_recipe(cx, p));
-    OSH_TRY(choose_pipeline(cx, p));
-    OSH_TRY(osh_plan_match(cx, p));
-    const osh_strs *cut = &opt->sequential_targets;
-    if (p->pipeline != OSH_PIPELINE_DATAFREE)
-        OSH_TRY(osh_plan_cut(cx, p, (const char *const *)cut->items, cut->n, opt->sequential_targets_per_subgraph));
-    OSH_TRY(osh_plan_manifest(cx, p));
+    OSH_TRY(begin(cx, p, opt, true));
     OSH_TRY(osh_plan_device(cx, p));
     if (p->pipeline != OSH_PIPELINE_DATAFREE) {
         OSH_TRY(osh_plan_data(cx, p));
@@ -191,11 +200,7 @@ osh_status osh_plan_of_output(osh_ctx *cx, osh_plan **out, const osh_options *op
     osh_status rc = OSH_OK;
     osh_plan *p = NULL; // own
     OSH_NEW(cx, p, 1);
-    p->opt = opt;
-    OSH_TRY(open_source(cx, p));
-    OSH_TRY(open_recipe(cx, p));
-    OSH_TRY(osh_plan_match(cx, p));
-    OSH_TRY(osh_plan_manifest(cx, p));
+    OSH_TRY(begin(cx, p, opt, false));
     *out = p, p = NULL;
 done:
     osh_plan_free(cx, p);
