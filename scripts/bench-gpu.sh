@@ -11,31 +11,11 @@
 #   --peer-python FILE   Python with torch (and llmcompressor: else its loops are re-enacted)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-build= out= device=cuda layers="2 6" samples=512 tokens=2048 whole=32 seconds=5 peer= side=8192
+build= out= device=cuda layers="2 6" samples=512 tokens=2048 whole=32 seconds=5 peer_python= side=8192
 shape="hidden=4096 intermediate=14336 heads=32 kv=8 vocab=32000" targets="LlamaDecoderLayer Linear"
-flags=()
-while [ $# -gt 0 ]; do
-    case $1 in
-    --build) build=$2 && shift ;;
-    --out) out=$2 && shift ;;
-    --device) device=$2 && shift ;;
-    --layers) layers=$2 && shift ;;
-    --samples) samples=$2 && shift ;;
-    --tokens) tokens=$2 && shift ;;
-    --shape) shape=$2 && shift ;;
-    --whole) whole=$2 && shift ;;
-    --targets) targets=$2 && shift ;;
-    --seconds) seconds=$2 && shift ;;
-    --side) side=$2 && shift ;;
-    --peer-python) peer=$2 && shift ;;
-    --) shift && flags=("$@") && break ;;
-    *) sed -n '2,/^set /p' "$0" | sed '$d; s/^# \{0,1\}//' >&2 && exit 2 ;;
-    esac
-    shift
-done
-for name in build out; do
-    [ -n "${!name}" ] || { echo "bench-gpu.sh: --$name is not given" >&2; exit 2; }
-done
+. "$here/options.sh"
+options "build out device layers samples tokens shape whole targets seconds side peer_python" "$@"
+needed build out
 oneshot=${ONESHOT:-$build/oneshot}
 mkdir -p "$out"
 "$oneshot" bench --seconds "$seconds" --device "$device" --side "$side" --json >"$out/peak.json"
@@ -52,13 +32,13 @@ for n in $layers; do
     done
 done
 rm -rf "$out/output"
-if [ -n "$peer" ]; then
+if [ -n "$peer_python" ]; then
     options=()
     for pair in $shape; do
         case ${pair%%=*} in hidden | intermediate | heads | kv) options+=("--${pair%%=*}" "${pair#*=}") ;; esac
     done
     torch_device=${PEER_DEVICE:-$device}
-    "$peer" "$here/bench_gpu_peer.py" "${options[@]}" --samples "$samples" --tokens "$tokens" --device "$torch_device" \
+    "$peer_python" "$here/bench_gpu_peer.py" "${options[@]}" --samples "$samples" --tokens "$tokens" --device "$torch_device" \
         2>"$out/peer.log" | tail -1 >"$out/peer.json"
 fi
 

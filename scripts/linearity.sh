@@ -14,26 +14,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 oneshot=$here/../build/release/oneshot make_model= out= runs=3 at="16 4 512"
 samples="8 16 32 64" layers="2 4 8 16" tokens="128 256 512 1024"
 shape="hidden=576 intermediate=1536 heads=9 kv=3 vocab=8192"
-flags=()
-while [ $# -gt 0 ]; do
-    case $1 in
-    --oneshot) oneshot=$2 && shift ;;
-    --make-model) make_model=$2 && shift ;;
-    --out) out=$2 && shift ;;
-    --samples) samples=$2 && shift ;;
-    --layers) layers=$2 && shift ;;
-    --tokens) tokens=$2 && shift ;;
-    --at) at=$2 && shift ;;
-    --shape) shape=$2 && shift ;;
-    --runs) runs=$2 && shift ;;
-    --) shift && flags=("$@") && break ;;
-    *) sed -n '2,/^set /p' "$0" | sed '$d; s/^# \{0,1\}//' >&2 && exit 2 ;;
-    esac
-    shift
-done
-for name in make_model out; do
-    [ -n "${!name}" ] || { echo "linearity.sh: --${name/_/-} is not given" >&2; exit 2; }
-done
+. "$here/options.sh"
+options "oneshot make_model out samples layers tokens at shape runs" "$@"
+needed make_model out
 mkdir -p "$out"
 cat >"$out/recipe.yaml" <<'YAML' # groups of 64: SmolLM2-135M is 576 wide
 quant_stage:

@@ -1,0 +1,33 @@
+# options.sh - command lines of the other scripts: source it, set the defaults, then
+#
+#   options "model out runs install_peer!" "$@"     --model X, --out X and --runs X set the variables of these names,
+#                                                   --install-peer sets install_peer to 1, what is behind -- goes to flags
+#   needed model out                                complains of what is still empty
+#
+# Anything else prints the comment that the script starts with, and exits with 2.
+
+flags=()
+options() {
+    local known=" $1 " name
+    shift
+    while [ $# -gt 0 ]; do
+        [ "$1" = -- ] && shift && flags=("$@") && return
+        name=${1#--} name=${name//-/_}
+        if [ "$1" != "${1#--}" ] && [[ $known == *" $name! "* ]]; then
+            printf -v "$name" 1
+        elif [ "$1" != "${1#--}" ] && [[ $known == *" $name "* ]] && [ $# -gt 1 ]; then
+            printf -v "$name" %s "$2" && shift
+        else
+            sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$0" >&2
+            exit 2
+        fi
+        shift
+    done
+}
+
+needed() {
+    local name
+    for name in "$@"; do
+        [ -n "${!name}" ] || { echo "$(basename "$0"): --${name//_/-} is not given" >&2; exit 2; }
+    done
+}
