@@ -5,148 +5,109 @@
 #
 # Usage: scripts/bench.sh --model DIR --recipe FILE --dataset FILE.jsonl --out DIR [options] [-- flags of oneshot]
 #   --samples N          128     --length N        512      tokens of a sample, at most
-#   --runs N             3       the median counts
+#   --runs N             3       turns; the median counts        --seconds S  1    of each peak
 #   --oneshot BINARY     build/release/oneshot
-#   --peer-python FILE   Python of an environment with llmcompressor; --install-peer [VERSION] makes one in OUT/peer
-#   --llama-cpp DIR      a llama.cpp built into DIR/build: its imatrix on --text, then Q4_K_M
-#   --text FILE          plain text: the perplexity of what came out, 128 windows of --length
+#   --peer-python FILE   Python of an environment with llmcompressor
+#   --install-peer       makes that environment in OUT/peer, 5 GB, of --peer-version X or the newest
+#   --llama-cpp DIR      llama.cpp, built into DIR/build: its imatrix on the same samples as text, then Q4_K_M
+#   --llama-python FILE  Python with torch, transformers and sentencepiece, to convert for it; by default the peer's
+#   --text FILE          plain text: the perplexity of what came out, on --windows N (128) of --length behind the first
+#                        --first-window N (0)
+# Interrupted, it prints what it has. The same command goes on from what OUT has; another one starts anew.
 # Needs GNU time and python3. Leave the machine alone while it runs; what else runs on it is in the figures.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-samples=128 length=512 runs=3 oneshot=$here/../build/release/oneshot peer= llama= text= model= recipe= dataset= out= install=
-flags=()
-while [ $# -gt 0 ]; do
-    case $1 in
-    --model) model=$2 && shift ;;
-    --recipe) recipe=$2 && shift ;;
-    --dataset) dataset=$2 && shift ;;
-    --out) out=$2 && shift ;;
-    --samples) samples=$2 && shift ;;
-    --length) length=$2 && shift ;;
-    --runs) runs=$2 && shift ;;
-    --oneshot) oneshot=$2 && shift ;;
-    --peer-python) peer=$2 && shift ;;
-    --install-peer)
-        install=llmcompressor
-        case ${2:-} in [0-9]*) install=llmcompressor==$2 && shift ;; esac ;;
-    --llama-cpp) llama=$2 && shift ;;
-    --text) text=$2 && shift ;;
-    --) shift && flags=("$@") && break ;;
-    *) sed -n '2,/^set /p' "$0" | sed '$d; s/^# \{0,1\}//' >&2 && exit 2 ;;
-    esac
-    shift
-done
-for name in model recipe dataset out; do
-    [ -n "${!name}" ] || { echo "bench.sh: --$name is not given" >&2; exit 2; }
-done
+samples=128 length=512 runs=3 oneshot=$here/../build/release/oneshot windows=128 first_window=0 seconds=1
+model= recipe= dataset= out= text= peer_python= install_peer= peer_version= llama_cpp= llama_python=
+. "$here/options.sh"
+options "model recipe dataset out samples length runs oneshot peer_python install_peer! peer_version llama_cpp \
+llama_python text windows first_window seconds" "$@"
+needed model recipe dataset out
 [ -x /usr/bin/time ] || { echo "bench.sh: GNU time is not installed" >&2; exit 2; }
 mkdir -p "$out"
-if [ -n "$install" ] && [ -z "$peer" ]; then
-    [ -x "$out/peer/bin/python" ] || { python3 -m venv "$out/peer" && "$out/peer/bin/pip" install -q "$install"; }
-    peer=$out/peer/bin/python
+job=$(printf '%s\n' "$@" | sed '/^--runs$/,+1d' && cksum <"$oneshot")
+[ "$(cat "$out/job" 2>/dev/null)" = "$job" ] || rm -rf "$out"/{*.time,*.perplexity,*.gguf,calibration.txt}
+echo "$job" >"$out/job"
+
+if [ -n "$install_peer" ] && [ -z "$peer_python" ]; then
+    peer_python=$out/peer/bin/python
+    if ! "$peer_python" -c 'import llmcompressor, sentencepiece' 2>/dev/null; then
+        python3 -m venv "$out/peer"
+        "$out/peer/bin/pip" install -q "llmcompressor${peer_version:+==$peer_version}" sentencepiece
+    fi
 fi
-
-cat >"$out/peer.py" <<'PYTHON'
-import json, sys
-from datasets import Dataset
-from llmcompressor import oneshot
-from transformers import AutoModelForCausalLM, AutoTokenizer
-model_dir, out, recipe, data, samples, length = sys.argv[1:5] + [int(n) for n in sys.argv[5:]]
-model = AutoModelForCausalLM.from_pretrained(model_dir, dtype="auto")
-tokenizer = AutoTokenizer.from_pretrained(model_dir)
-rows = [json.loads(line) for line in open(data)][:samples]
-ids = [(r["input_ids"] if "input_ids" in r else tokenizer(r["text"]).input_ids)[:length] for r in rows]
-oneshot(model=model, recipe=recipe, pipeline="sequential", num_calibration_samples=len(ids), max_seq_length=length,
-        dataset=Dataset.from_dict({"input_ids": ids, "attention_mask": [[1] * len(r) for r in ids]}),
-        shuffle_calibration_samples=False, batch_size=1)
-model.save_pretrained(out, save_compressed=True)
-tokenizer.save_pretrained(out)
-PYTHON
-
+llama_python=${llama_python:-${peer_python:-python3}}
+peer() { # Python, what, its arguments
+    local python=$1
+    shift
+    PYTHONPATH=${llama_cpp:+$llama_cpp/gguf-py} "$python" "$here/bench_peer.py" "$@"
+}
 same=() # what changes the peak, too
 for ((i = 0; i + 1 < ${#flags[@]}; i++)); do
     case ${flags[i]} in --threads | --isa) same+=("${flags[i]}" "${flags[i + 1]}") ;; esac
 done
 
-timed() { # name, run; then the command: seconds, KiB, seconds of processors of the whole process into OUT/name.run.time
-    local to=$out/$1.$2
-    shift 2
-    /usr/bin/time -o "$to.time" -f '%e %M %U %S' "$@" >"$to.log" 2>&1 || { tail -20 "$to.log" >&2; exit 1; }
+quietly() { # log, the command: its end only where it fails
+    local log=$1
+    shift
+    "$@" >"$log" 2>&1 || { tail -20 "$log" >&2; exit 1; }
+}
+timed() { # name; then the command: seconds, KiB, seconds of processors of the whole process into OUT/name.run.time
+    local to=$out/$1.$run
+    shift
+    quietly "$to.log" /usr/bin/time -o "$to.part" -f '%e %M %U %S' "$@"
+    mv "$to.part" "$to.time"
+}
+to_do() { [ ! -e "$out/$1.$run.time" ]; }
+perplexity() { # name, checkpoint: once
+    [ -n "$text" ] && [ ! -e "$out/$1.perplexity" ] || return 0
+    quietly "$out/eval.log" "$oneshot" eval --model "$2" --dataset "$text" --max-seq-length "$length" \
+        --first-window "$first_window" --max-windows "$windows" --progress none
+    sed -n 's/^perplexity //p' "$out/eval.log" >"$out/$1.perplexity"
 }
 
-if [ -n "$llama" ]; then
-    [ -n "$text" ] || { echo "bench.sh: --llama-cpp wants --text" >&2; exit 2; }
-    bin=$llama/build/bin
-    [ -e "$out/model.gguf" ] || "${peer:-python3}" "$llama/convert_hf_to_gguf.py" "$model" --outtype bf16 \
-        --outfile "$out/model.gguf" >"$out/convert.log" 2>&1
-fi
-for ((run = 1; run <= runs; run++)); do
-    "$oneshot" bench --json ${same[@]+"${same[@]}"} >"$out/peak.$run.json"
+ours() {
+    "$oneshot" bench --json --seconds "$seconds" ${same[@]+"${same[@]}"} >"$out/peak.$run.json"
     rm -rf "$out/ours"
-    timed oneshot $run "$oneshot" --model "$model" --recipe "$recipe" --dataset "$dataset" \
+    timed oneshot "$oneshot" --model "$model" --recipe "$recipe" --dataset "$dataset" \
         --num-calibration-samples "$samples" --max-seq-length "$length" --progress none --output "$out/ours" \
         ${flags[@]+"${flags[@]}"}
     cp "$out/ours/oneshot-report.json" "$out/report.$run.json"
-    if [ -n "$peer" ]; then
-        rm -rf "$out/theirs"
-        timed llm-compressor $run "$peer" "$out/peer.py" "$model" "$out/theirs" "$recipe" "$dataset" "$samples" "$length"
+}
+llm_compressor() {
+    rm -rf "$out/theirs"
+    timed llm-compressor env OMP_NUM_THREADS="$threads" "$peer_python" "$here/bench_peer.py" compress "$model" \
+        "$out/theirs" "$recipe" "$dataset" "$samples" "$length"
+}
+llama() {
+    local bin=$llama_cpp/build/bin
+    if [ ! -e "$out/calibration.txt" ]; then
+        quietly "$out/convert.log" "$llama_python" "$llama_cpp/convert_hf_to_gguf.py" "$model" --outtype bf16 \
+            --outfile "$out/model.gguf"
+        quietly "$out/text.log" peer "$llama_python" text "$model" "$out/calibration.txt" "$dataset" "$samples" "$length"
     fi
-    if [ -n "$llama" ]; then
-        timed llama-imatrix $run "$bin/llama-imatrix" -m "$out/model.gguf" -f "$text" -o "$out/imatrix.gguf" \
-            -c "$length" --chunks "$samples"
-        timed llama-quantize $run "$bin/llama-quantize" --imatrix "$out/imatrix.gguf" "$out/model.gguf" \
-            "$out/q4.gguf" Q4_K_M
-    fi
-done
-if [ -n "$text" ]; then
-    for pair in "dense=$model" "oneshot=$out/ours" ${peer:+"llm-compressor=$out/theirs"}; do
-        "$oneshot" eval --model "${pair#*=}" --dataset "$text" --max-seq-length "$length" --max-windows 128 \
-            --progress none | sed -n 's/^perplexity //p' >"$out/${pair%%=*}.perplexity"
-    done
-fi
+    timed llama-imatrix "$bin/llama-imatrix" -m "$out/model.gguf" -f "$out/calibration.txt" -o "$out/imatrix.gguf" \
+        -c "$length" --chunks "$samples" --no-ppl -t "$threads"
+    timed llama-quantize "$bin/llama-quantize" --imatrix "$out/imatrix.gguf" "$out/model.gguf" "$out/q4.gguf" Q4_K_M \
+        "$threads"
+}
 
-python3 - "$out" "$runs" <<'PYTHON'
-import json, pathlib, statistics, sys
-out, runs = pathlib.Path(sys.argv[1]), int(sys.argv[2])
-median = lambda values: statistics.median(list(values))
-def figures(name):
-    files = [out / f"{name}.{i}.time" for i in range(1, runs + 1)]
-    if not files[0].exists():
-        return None
-    rows = [[float(x) for x in f.read_text().split()[-4:]] for f in files]
-    seconds = [max(r[0], 0.01) for r in rows] # what time tells apart
-    return seconds, [r[1] / 1024 for r in rows], [(r[2] + r[3]) / s for r, s in zip(rows, seconds)]
-ours = figures("oneshot")
-ratio = lambda theirs, mine: median(t / m for t, m in zip(theirs, mine))
-print(f"{'':16}{'seconds':>10}{'each':>28}{'MiB':>8}{'times ours':>12}{'memory':>8}{'perplexity':>12}")
-for name in ("oneshot", "llm-compressor", "llama-imatrix", "llama-quantize"):
-    f = figures(name)
-    if not f:
-        continue
-    p = out / f"{name}.perplexity"
-    each = " ".join(f"{s:.1f}" for s in f[0])
-    print(f"{name:16}{median(f[0]):10.1f}{each:>28}{median(f[1]):8.0f}{ratio(f[0], ours[0]):12.2f}"
-          f"{ratio(f[1], ours[1]):8.2f}{p.read_text().strip() if p.exists() else '':>12}")
-if (out / "dense.perplexity").exists():
-    print(f"{'dense':16}{(out / 'dense.perplexity').read_text().strip():>78}")
-peaks = [json.loads((out / f"peak.{i}.json").read_text()) for i in range(1, runs + 1)]
-peak = median(p["bf16_flops"] for p in peaks)
-reports = [json.loads((out / f"report.{i}.json").read_text()) for i in range(1, runs + 1)]
-threads = peaks[0]["threads"]
-print(f"\n{peaks[0]['isa']}, {threads} threads: products at most {peak / 1e9:.1f} GFLOP/s;"
-      f" processors busy {median(ours[2]) / threads * 100:.0f} % of the time")
-print(f"{'phase':16}{'seconds':>10}{'GFLOP':>12}{'GFLOP/s':>10}{'of peak':>9}")
-flops = {}
-for part in reports[0]["subgraphs"]:
-    for phase, g in part["gflop"].items():
-        flops[phase] = flops.get(phase, 0) + g
-seconds = {k: median(r["seconds"][k] for r in reports) for k in reports[0]["seconds"]}
-seconds["process"] = median(ours[0])
-flops["process"] = sum(flops.values())
-for phase, s in seconds.items():
-    if phase == "total" or s < 0.005:
-        continue
-    g = flops.get(phase)
-    rate = f"{g:12.0f}{g / s:10.1f}{g * 1e9 / s / peak:9.2f}" if g else ""
-    print(f"{phase:16}{s:10.2f}{rate}")
-PYTHON
+trap 'trap - EXIT; python3 "$here/bench_table.py" "$out" "$runs"' EXIT
+for ((run = 1; run <= runs; run++)); do
+    if to_do oneshot; then ours; fi
+    perplexity oneshot "$out/ours"
+    threads=$(sed -n 's/^{"threads": \([0-9]*\),.*/\1/p' "$out/peak.$run.json")
+    if [ -n "$peer_python" ]; then
+        if to_do llm-compressor; then llm_compressor; fi
+        perplexity llm-compressor "$out/theirs"
+    fi
+    if [ -n "$llama_cpp" ]; then
+        if to_do llama-quantize; then llama; fi
+        if [ -n "$text" ] && [ ! -e "$out/llama-quantize.perplexity" ]; then
+            rm -rf "$out/q4"
+            quietly "$out/dense.log" peer "$llama_python" dense "$model" "$out/q4" "$out/model.gguf" "$out/q4.gguf"
+            perplexity llama-quantize "$out/q4"
+        fi
+    fi
+    perplexity dense "$model"
+done

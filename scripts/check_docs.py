@@ -24,7 +24,8 @@ FOREIGN = {
     "ctest": {"preset", "output-on-failure"},
     "git": {"stat"},
     "scripts": {"check", "browser"},
-    "bench.sh": {"peer-python", "install-peer", "llama-cpp", "text", "out"},
+    "bench.sh": {"peer-python", "install-peer", "peer-version", "llama-cpp", "llama-python", "text", "first-window", "runs",
+                 "out"},
     "linearity.sh": {"make-model", "samples", "layers", "tokens", "at", "shape", "runs", "out"},
 }
 ENTRIES = {"dot", "no-special-tokens", "json", "help", "version"}  # main.c reads these itself

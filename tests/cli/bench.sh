@@ -18,7 +18,7 @@ grep -q "unexpected argument 'something'" stderr
 
 [ -x /usr/bin/time ] && command -v python3 >/dev/null || exit 0
 bash "$OSH_SOURCE_DIR/scripts/bench.sh" --oneshot "$ONESHOT" --model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" \
-    --dataset "$model/data/calibration.jsonl" --out out --samples 2 --length 32 --runs 1 \
+    --dataset "$model/data/calibration.jsonl" --out out --samples 2 --length 32 --runs 1 --seconds 0.05 \
     --text "$model/data/evaluation.txt" -- --threads 1 >table
 grep -Eq '^oneshot +[0-9.]+ +[0-9.]+ +[0-9]+ +1\.00 +1\.00 +[0-9.]+$' table
 grep -Eq '^observe +[0-9.]+ +[0-9]+ +[0-9.]+ +[0-9.]+$' table
@@ -27,19 +27,52 @@ grep -Eq '^isa=[^,]*, 1 threads: products at most [0-9.]+ GFLOP/s; processors bu
 
 # Peers played by scripts: what they are called with, and their lines of the table.
 mkdir -p llama.cpp/build/bin
-printf '#!/bin/sh\ncp -r "$2" "$3" && chmod -R u+w "$3"\n' >python
-printf '#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho imatrix >"$2"\n' >llama.cpp/build/bin/llama-imatrix
+cat >python <<'PYTHON'
+#!/bin/sh
+echo "${2:-} ${4##*/}" >>calls
+case $2 in
+compress) [ ! -e broken ] && cp -r "$3" "$4" && chmod -R u+w "$4" ;;
+--outtype | text) for to in "$@"; do case $to in *.gguf | *.txt) echo made >"$to" ;; esac; done ;;
+dense) grep -q made "$5" && grep -q made "$6" && cp -r "$3" "$4" && chmod -R u+w "$4" ;;
+*) echo made >"${6:?}" ;;
+esac
+PYTHON
+cat >llama.cpp/build/bin/llama-imatrix <<'SH'
+#!/bin/sh
+while [ "$1" != -f ]; do shift; done
+grep -q made "$2" && [ "$3" = -o ] && echo imatrix >"$4"
+SH
 printf '#!/bin/sh\n[ "$1" = --imatrix ] && grep -q imatrix "$2" && cp "$3" "$4" && [ "$5" = Q4_K_M ]\n' \
     >llama.cpp/build/bin/llama-quantize
 chmod +x python llama.cpp/build/bin/*
-mkdir peers && echo gguf >peers/model.gguf
-bash "$OSH_SOURCE_DIR/scripts/bench.sh" --oneshot "$ONESHOT" --model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" \
-    --dataset "$model/data/calibration.jsonl" --out peers --samples 2 --length 32 --runs 2 \
-    --text "$model/data/evaluation.txt" --peer-python "$PWD/python" --llama-cpp llama.cpp >table
-for name in oneshot llm-compressor llama-imatrix llama-quantize; do
+played() {
+    bash "$OSH_SOURCE_DIR/scripts/bench.sh" --oneshot "$ONESHOT" --model "$model" --length 32 --windows 4 --seconds 0.05 \
+        --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --dataset "$model/data/calibration.jsonl" --out peers \
+        --text "$model/data/evaluation.txt" --peer-python "$PWD/python" --llama-cpp llama.cpp "$@"
+}
+played --samples 2 --runs 2 >table
+names="oneshot llm-compressor llama-imatrix llama-quantize"
+for name in $names; do
     grep -Eq "^$name +[0-9.]+( +[0-9.]+){2} +[0-9]+ +[0-9.]+ +[0-9.]+( +[0-9.]+)? *$" table || { cat table; exit 1; }
 done
+grep -qx 'medians of 2 of 2 turns' table
 dense=$(awk '$1 == "dense" { print $2 }' table)
-[ -n "$dense" ] && [ "$(awk '$1 == "llm-compressor" { print $NF }' table)" = "$dense" ] # its output is the model
+for name in llm-compressor llama-quantize; do # their output is the model
+    [ -n "$dense" ] && [ "$(awk -v n=$name '$1 == n { print $NF }' table)" = "$dense" ] || { cat table; exit 1; }
+done
+
+# One that stops in a later turn has its turns so far in the table; the same command does what is left, another all.
+touch broken
+if played --runs 4 --samples 2 >table 2>stderr; then exit 1; fi
+grep -qx 'medians of 3 of 4 turns' table || { cat table stderr; exit 1; } # ours of the third is there
+[ "$(awk '$1 == "llm-compressor"' table | wc -w)" = 8 ] || { cat table; exit 1; } # two turns of it
+rm broken
+first=$(cat peers/oneshot.1.time) && : >calls
+played --samples 2 --runs 4 >table
+grep -qx 'medians of 4 of 4 turns' table && [ "$(cat peers/oneshot.1.time)" = "$first" ]
+[ "$(grep -c compress calls)" = 2 ] && ! grep -q text calls || { cat calls; exit 1; }
+: >calls
+played --samples 3 --runs 1 >table
+grep -qx 'medians of 1 of 1 turns' table && grep -q text calls || { cat table calls; exit 1; }
 if bash "$OSH_SOURCE_DIR/scripts/bench.sh" --model x 2>stderr; then exit 1; fi
 grep -q 'bench.sh: --recipe is not given' stderr

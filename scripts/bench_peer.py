@@ -1,0 +1,81 @@
+"""bench_peer.py - what scripts/bench.sh does in the Python of the peers.
+
+  compress MODEL OUT RECIPE DATASET SAMPLES LENGTH   LLM Compressor on the samples that oneshot takes, one at a time
+  text MODEL OUT DATASET SAMPLES LENGTH              the same samples as plain text: what llama-imatrix reads
+  dense MODEL OUT DIR/OURS.gguf DIR/THEIRS.gguf      THEIRS as a BF16 checkpoint beside the other files of MODEL.
+                                                     OURS, which was converted from MODEL, must give back MODEL's weights
+"""
+import json
+import pathlib
+import shutil
+import sys
+
+
+def token_ids(tokenizer, dataset, samples, length):
+    rows = [json.loads(line) for line in open(dataset)][:int(samples)]
+    return [(r["input_ids"] if "input_ids" in r else tokenizer(r["text"]).input_ids)[:int(length)] for r in rows]
+
+
+def compress(model_dir, out, recipe, dataset, samples, length):
+    from datasets import Dataset
+    from llmcompressor import oneshot
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    model = AutoModelForCausalLM.from_pretrained(model_dir, dtype="auto")
+    tokenizer = AutoTokenizer.from_pretrained(model_dir)
+    ids = token_ids(tokenizer, dataset, samples, length)
+    oneshot(model=model, recipe=recipe, pipeline="sequential", num_calibration_samples=len(ids),
+            max_seq_length=int(length), shuffle_calibration_samples=False, batch_size=1,
+            dataset=Dataset.from_dict({"input_ids": ids, "attention_mask": [[1] * len(r) for r in ids]}))
+    model.save_pretrained(out, save_compressed=True)
+    tokenizer.save_pretrained(out)
+
+
+def text(model_dir, out, dataset, samples, length):
+    from transformers import AutoTokenizer
+    tokenizer = AutoTokenizer.from_pretrained(model_dir)
+    ids = [i for row in token_ids(tokenizer, dataset, samples, length) for i in row] # a letter may go on in the next row
+    pathlib.Path(out).write_text(tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+
+def weights_of(gguf, path, config):
+    """name -> f32 array, by the names and in the order of rows of the checkpoint that the file was made of"""
+    reader = gguf.GGUFReader(path)
+    kind = reader.get_field("general.architecture").contents()
+    arch = next(a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == kind)
+    names = gguf.get_tensor_name_map(arch, config["num_hidden_layers"])
+    tensors = {t.name: t for t in reader.tensors}
+    heads = {"q_proj": config["num_attention_heads"],
+             "k_proj": config.get("num_key_value_heads", config["num_attention_heads"])}
+
+    def get(name):
+        t = tensors[names.get_name(name, try_suffixes=(".weight", ".bias"))]
+        w = gguf.dequantize(t.data, t.tensor_type).reshape([int(n) for n in reversed(t.shape)])
+        n = next((n for leaf, n in heads.items() if f".{leaf}." in name), 0)
+        if kind == "llama" and n: # llama.cpp rotates pairs of neighbours, the checkpoint halves of a head
+            w = w.reshape(n, w.shape[0] // n // 2, 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+        return w
+    return get
+
+
+def dense(model_dir, out, ours, theirs):
+    import gguf
+    import torch
+    from safetensors.torch import load_file, save_file
+    model_dir, out = pathlib.Path(model_dir), pathlib.Path(out)
+    config = json.loads((model_dir / "config.json").read_text())
+    converted, quantized = (weights_of(gguf, path, config) for path in (ours, theirs))
+    out.mkdir(exist_ok=True)
+    for path in model_dir.iterdir():
+        if path.suffix == ".safetensors":
+            source = load_file(path)
+            for name, w in source.items():
+                if not torch.equal(torch.from_numpy(converted(name).copy()), w.float()):
+                    sys.exit(f"{ours} does not have {name} of {path}")
+                source[name] = torch.from_numpy(quantized(name).copy()).to(torch.bfloat16)
+            save_file(source, out / path.name, metadata={"format": "pt"})
+        elif path.is_file():
+            shutil.copyfile(path, out / path.name)
+
+
+if __name__ == "__main__":
+    {"compress": compress, "text": text, "dense": dense}[sys.argv[1]](*sys.argv[2:])
