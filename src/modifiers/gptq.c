@@ -225,9 +225,10 @@ static int64_t scale_column(const osh_q_args *a, int64_t column)
 }
 
 typedef struct solve { // of one weight
-    float *scale, *zero;
+    float *scale, *zero; // own, and the next two
     int32_t *col_scale;
     double *loss;
+    double squares[2];
 } solve;
 
 static void solve_deinit(osh_ctx *cx, solve *s)
@@ -256,25 +257,24 @@ done:
     return rc;
 }
 
-static osh_status solve_job(osh_ctx *cx, const gptq *g, const factor *f, osh_linear_job *j)
+static osh_status prepare(osh_ctx *cx, osh_gptq_solve_args *a, solve *s, const gptq *g, const factor *f,
+                          const osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
     const osh_q_args *q = &j->scheme->weights;
-    int64_t O = j->w->shape[0], I = j->w->shape[1];
-    double squares[2] = {0, 1};
-    solve s = {0}; // own
-
-    OSH_TRY(fill(cx, &s, f, j, O, I));
     const osh_tensor *sc = j->params.scale;
-    osh_gptq_solve_args a = {
+    int64_t O = j->w->shape[0], I = j->w->shape[1];
+
+    OSH_TRY(fill(cx, s, f, j, O, I));
+    *a = (osh_gptq_solve_args){
         .w = f->device ? j->device_w : j->w,
         .perm = f->perm,
         .dead = f->dead,
         .codes = j->codes,
         .u = f->u,
-        .scale = s.scale,
-        .zero = s.zero,
-        .col_scale = s.col_scale,
+        .scale = s->scale,
+        .zero = s->zero,
+        .col_scale = s->col_scale,
         .O = O,
         .I = I,
         .n_scale_cols = sc->ndim == 2 ? sc->shape[1] : 1,
@@ -285,14 +285,31 @@ static osh_status solve_job(osh_ctx *cx, const gptq *g, const factor *f, osh_lin
         .bits = q->bits,
         .fp8 = q->type == OSH_Q_FLOAT,
         .dq_dtype = sc->dtype,
-        .loss = s.loss,
+        .loss = s->loss,
         .w_out = f->device && !j->keep_w ? j->device_w : NULL,
-        .squares = f->device ? squares : NULL,
+        .squares = f->device ? s->squares : NULL,
     };
-    OSH_TRY(f->device ? osh_gptq_solve_cuda(cx, f->device, &a) : osh_gptq_solve(cx, &a));
-    j->nmse = squares[1] > 0 ? squares[0] / squares[1] : 0;
+done:
+    return rc;
+}
+
+static void conclude(osh_linear_job *j, const solve *s, const factor *f)
+{
+    static const char *const damped[] = {NULL, "damping times 10", "damping times 100", "damping times 1000"};
+    j->fallback = damped[f->n_damped];
+    j->nmse = s->squares[1] > 0 ? s->squares[0] / s->squares[1] : 0;
     j->objective = 0;
-    for (int64_t o = 0; o < O; o++) j->objective += 2 * s.loss[o];
+    for (int64_t o = 0; o < j->w->shape[0]; o++) j->objective += 2 * s->loss[o];
+}
+
+static osh_status solve_job(osh_ctx *cx, const gptq *g, const factor *f, osh_linear_job *j)
+{
+    osh_status rc = OSH_OK;
+    solve s = {0}; // own
+    osh_gptq_solve_args a;
+    OSH_TRY(prepare(cx, &a, &s, g, f, j));
+    OSH_TRY(osh_gptq_solve(cx, &a));
+    conclude(j, &s, f);
 done:
     solve_deinit(cx, &s);
     return rc;
@@ -317,28 +334,71 @@ done:
     return rc;
 }
 
+/* Scales, zero points and room for the codes. */
+static osh_status begin_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_q_weight_params(cx, &j->params, j->w, &j->scheme->weights, m->arithmetic, j->name));
+    j->codes = osh_alloc(cx, (size_t)osh_tensor_numel(j->w));
+    if (!j->codes) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the codes of %s", j->name);
+done:
+    return rc;
+}
+
 static osh_status compress_job(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
-    const osh_q_args *q = &j->scheme->weights;
-    static const char *const damped[] = {NULL, "damping times 10", "damping times 100", "damping times 1000"};
-
-    OSH_TRY(osh_q_weight_params(cx, &j->params, j->w, q, m->arithmetic, j->name));
-    j->codes = osh_alloc(cx, (size_t)osh_tensor_numel(j->w));
-    if (!j->codes) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the codes of %s", j->name);
-    if (f->u) {
-        OSH_TRY(solve_job(cx, m->args, f, j));
-        j->fallback = damped[f->n_damped];
-    } else {
-        OSH_TRY(round_job(cx, m, f, j));
-    }
-    if (!f->u || !f->device) OSH_TRY(osh_job_finish(cx, j, !j->keep_w)); // else the solve has done it
+    OSH_TRY(begin_job(cx, m, j));
+    OSH_TRY(f->u ? solve_job(cx, m->args, f, j) : round_job(cx, m, f, j));
+    OSH_TRY(osh_job_finish(cx, j, !j->keep_w));
 done:
     if (rc) osh_note(cx, "solving %s", j->name);
     return rc;
 }
 
 static bool is_ordered(const osh_linear_job *j) { return j->scheme->weights.actorder != OSH_ACTORDER_UNSET; }
+
+/* A device solves them in one call. */
+static bool together(const osh_linear_job *a, const osh_linear_job *b)
+{
+    return a->scheme->weights.present && b->scheme->weights.present && is_ordered(a) == is_ordered(b) &&
+           a->w->dtype == b->w->dtype;
+}
+
+/* None before it is solved in one call with it. */
+static bool is_first(const osh_linear_job *jobs, int k)
+{
+    for (int i = 0; i < k; i++)
+        if (together(&jobs[i], &jobs[k])) return false;
+    return true;
+}
+
+/* jobs[first] and those behind it that are solved with it. */
+static osh_status compress_together(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *jobs, int n,
+                                    int first)
+{
+    osh_status rc = OSH_OK;
+    solve *s = NULL;               // own
+    osh_gptq_solve_args *a = NULL; // own
+    int n_calls = 0, at = 0;
+    OSH_NEW(cx, s, n);
+    OSH_NEW(cx, a, n);
+    for (int k = first; k < n; k++) {
+        if (!together(&jobs[first], &jobs[k])) continue;
+        OSH_TRY(begin_job(cx, m, &jobs[k]));
+        OSH_TRY(prepare(cx, &a[n_calls], &s[n_calls], m->args, f, &jobs[k]));
+        n_calls++;
+    }
+    OSH_TRY(osh_gptq_solve_cuda(cx, f->device, a, n_calls));
+    for (int k = first; k < n; k++)
+        if (together(&jobs[first], &jobs[k])) conclude(&jobs[k], &s[at++], f);
+done:
+    if (rc) osh_note(cx, n_calls > 1 ? "solving %s and others of its input" : "solving %s", jobs[first].name);
+    for (int k = 0; s && k < n; k++) solve_deinit(cx, &s[k]);
+    osh_free(cx, s);
+    osh_free(cx, a);
+    return rc;
+}
 
 /* Jobs of one ordering; h is lost. */
 static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
@@ -348,9 +408,11 @@ static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linea
     const gptq *g = m->args;
     factor f = {.I = h->shape[0], .device = h->device}; // own
     OSH_TRY(make_factor(cx, &f, h, ordered, g->dampening_frac, 0.5f * (float)n_samples));
-    for (int k = 0; k < n; k++)
-        if (jobs[k].scheme->weights.present && is_ordered(&jobs[k]) == ordered)
-            OSH_TRY(compress_job(cx, m, &f, &jobs[k]));
+    for (int k = 0; k < n; k++) {
+        if (!jobs[k].scheme->weights.present || is_ordered(&jobs[k]) != ordered) continue;
+        if (!f.u || !f.device) OSH_TRY(compress_job(cx, m, &f, &jobs[k]));
+        else if (is_first(jobs, k)) OSH_TRY(compress_together(cx, m, &f, jobs, n, k));
+    }
 done:
     factor_deinit(cx, &f);
     return rc;
@@ -392,19 +454,55 @@ static int64_t scale_columns(const osh_q_args *q, int64_t I)
            : q->strategy == OSH_Q_BLOCK ? (I + q->block[1] - 1) / q->block[1] : 1;
 }
 
-/* Of a device's arena. */
-static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n)
+/* What one call on a device takes. */
+static osh_gptq_group group_of(const gptq *g, const osh_linear_job *jobs, int n, int first)
+{
+    osh_gptq_group all = {.I = jobs[first].w->shape[1], .block_size = g->block_size};
+    for (int k = first; k < n; k++)
+        if (together(&jobs[first], &jobs[k]))
+            osh_gptq_group_add(&all, jobs[k].w->shape[0], scale_columns(&jobs[k].scheme->weights, all.I));
+    return all;
+}
+
+/* Of a device's arena, in which there is so much room. */
+static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
 {
     int64_t I = n ? jobs[0].w->shape[1] : 0;
-    size_t peak = larger(osh_gptq_permute_cuda_bytes(I), osh_gptq_factor_cuda_scratch(I));
+    size_t peak = larger(osh_gptq_permute_cuda_bytes(I), osh_gptq_factor_cuda_scratch(I)), copy = 0;
     int count[2];
     count_orderings(count, jobs, n);
+    if (count[0] && count[1]) copy = osh_arena_gross((size_t)(I * I) * sizeof(float));
     for (int k = 0; k < n; k++) {
-        const osh_q_args *q = &jobs[k].scheme->weights;
-        int64_t O = jobs[k].w->shape[0];
-        if (q->present) peak = larger(peak, osh_gptq_solve_cuda_bytes(O, I, scale_columns(q, I), g->block_size));
+        if (!jobs[k].scheme->weights.present || !is_first(jobs, k)) continue;
+        osh_gptq_group all = group_of(g, jobs, n, k);
+        peak = larger(peak, osh_gptq_solve_cuda_bytes(&all, room > copy ? room - copy : 0));
     }
-    return peak + (count[0] && count[1] ? osh_arena_gross((size_t)(I * I) * sizeof(float)) : 0);
+    return peak + copy;
+}
+
+/* Host bytes of a solve of one weight beside its results; device: while all of its call are there. */
+static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads, bool device)
+{
+    int64_t O = j->w->shape[0], I = j->w->shape[1];
+    size_t run = osh_job_params_bytes(j); // one half would do for the scales in f32, with zero points all
+    run += osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)O * sizeof(double));
+    if (!device) run += osh_gptq_solve_bytes(O, I, scale_columns(&j->scheme->weights, I), g->block_size, n_threads);
+    return run;
+}
+
+/* Of jobs[first] and those that are solved with it, on a device. kept: of the results of those before; grows. */
+static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, int n, int first, int n_threads, size_t *kept)
+{
+    osh_gptq_group all = group_of(g, jobs, n, first);
+    size_t run = osh_mem_gross((size_t)n * sizeof(solve)) + osh_mem_gross((size_t)n * sizeof(osh_gptq_solve_args));
+    size_t finish = 0;
+    for (int k = first; k < n; k++) {
+        if (!together(&jobs[first], &jobs[k])) continue;
+        *kept += osh_job_result_bytes(&jobs[k]);
+        run += needs_of_job(g, &jobs[k], n_threads, true); // what its scales are found in is as large and goes before
+        finish = larger(finish, osh_job_finish_bytes(&jobs[k], n_threads));
+    }
+    return *kept + larger(run + osh_gptq_solve_cuda_host_bytes(&all), finish);
 }
 
 static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device)
@@ -419,16 +517,16 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
     if (count[0] && count[1] && !device) kept += osh_mem_gross((size_t)(I * I) * sizeof(float)), peak += kept;
     for (int k = 0; k < n; k++) {
         const osh_linear_job *j = &jobs[k];
-        const osh_q_args *q = &j->scheme->weights;
-        if (!q->present) continue;
-        size_t params = osh_job_params_bytes(j); // one half would do for the scales in f32, with zero points all
-        int64_t O = j->w->shape[0];
-        size_t run = params + osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)O * sizeof(double));
-        if (!device) run += osh_gptq_solve_bytes(O, I, scale_columns(q, I), g->block_size, n_threads);
-        kept += osh_job_result_bytes(j);
-        peak = larger(peak, kept + larger(larger(params, run), osh_job_finish_bytes(j, n_threads)));
+        if (!j->scheme->weights.present || (device && !is_first(jobs, k))) continue;
+        if (device) {
+            peak = larger(peak, needs_of_call(g, jobs, n, k, n_threads, &kept));
+        } else {
+            kept += osh_job_result_bytes(j);
+            size_t run = needs_of_job(g, j, n_threads, false);
+            peak = larger(peak, kept + larger(run, osh_job_finish_bytes(j, n_threads)));
+        }
     }
-    if (device) *device = needs_of_device(g, jobs, n);
+    if (device) *device = needs_of_device(g, jobs, n, *device);
     return peak;
 }
 

@@ -59,7 +59,8 @@ struct osh_modifier_type {
                            int64_t n_samples);
     bool propagates; // compress leaves the dequantized weight in w, or in device_w (but for keep_w): later ones see it
     /* Bytes (gross, an upper bound) that compress takes at most beside w and h, what it leaves in jobs included. Of a
-     * job scheme and w's shape and dtype are read. device: NULL, or h lies on one: those of its arena. */
+     * job scheme and w's shape and dtype are read. device: NULL, or h lies on one: given what there is room for in its
+     * arena, gets what is taken of it; more than that: the least that will do. */
     size_t (*needs)(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device);
 };
 const osh_modifier_type *osh_modifier_find(const char *name); // NULL: unknown

@@ -195,6 +195,7 @@ osh_status osh_memory_least(osh_ctx *cx, osh_plan *p)
     osh_visit *least = NULL; // own: peaks
     osh_tier first, coldest;
     tiers(p, &first, &coldest);
+    m->solve_limit = 0;
     OSH_NEW(cx, least, m->n_visits);
     for (int rounds = 1; rounds <= MOST_ROUNDS + 1; rounds += rounds == 1 ? MOST_ROUNDS - 1 : 1) {
         for (int i = 0; i < m->n_visits; i++) take_phases(p, i, rounds);
@@ -240,6 +241,7 @@ static osh_status choose(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ev
     osh_tier first, last;
     tiers(p, &first, &last);
     OSH_TRY(osh_memory_least(cx, p));
+    m->solve_limit = b->device_given ? b->device : INT64_MAX;
     for (osh_tier t = first; t <= last; t++) {
         m->tier = t;
         for (int i = 0; i < m->n_visits; i++) take_phases(p, i, 1);

@@ -73,6 +73,7 @@ typedef struct osh_memory {
     int highest;         // the visit with the host peak; -1: none of them
     int64_t read_bytes, write_bytes, reread_bytes; // of the source, of the output, of the output at the seal
     int64_t least_device, least_host, least_scratch; // the smallest budgets that would do
+    int64_t solve_limit; // device: a solve takes more rows at a time up to there; 0: as few as it can
 } osh_memory;
 
 typedef struct osh_plan {

@@ -411,7 +411,8 @@ static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const b
         }
         bool hessian = s->open[lead->input];
         int64_t h = hessian ? hessian_bytes(s, lead) : 0;
-        size_t on_card = 0;
+        int64_t there = s->card ? osh_layout_extent(s->card) + (others ? h : 0) : 0, limit = p->memory.solve_limit;
+        size_t on_card = limit > there ? (size_t)(limit - there) : 0; // room; what is taken of it
         int64_t work = osh_memory_compress_bytes(p, g.jobs, n, lead->modifier, s->n_threads, s->card ? &on_card : NULL);
         if (s->card) note(s, (int64_t)on_card + (others ? h : 0), work, s->values);
         else note(s, work + (others ? h : 0), 0, s->values);

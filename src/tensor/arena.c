@@ -135,10 +135,18 @@ static size_t read_locked(const osh_arena *a, const size_t *figure)
 size_t osh_arena_used(const osh_arena *a) { return read_locked(a, &a->used); }
 size_t osh_arena_peak(const osh_arena *a) { return read_locked(a, &a->peak); }
 
-size_t osh_arena_extent(const osh_arena *a)
+size_t osh_arena_room(const osh_arena *a)
 {
-    size_t all = a->blocks[a->n - 1].offset + a->blocks[a->n - 1].bytes, largest = 0;
+    pthread_mutex_t *lock = (pthread_mutex_t *)&a->lock;
+    size_t largest = 0;
+    pthread_mutex_lock(lock);
     for (size_t i = 0; i < a->n; i++)
         if (!a->blocks[i].taken && a->blocks[i].bytes > largest) largest = a->blocks[i].bytes;
-    return all - largest;
+    pthread_mutex_unlock(lock);
+    return largest;
+}
+
+size_t osh_arena_extent(const osh_arena *a)
+{
+    return a->blocks[a->n - 1].offset + a->blocks[a->n - 1].bytes - osh_arena_room(a);
 }

@@ -46,6 +46,7 @@ void osh_arena_give(osh_arena *a, size_t offset);
 size_t osh_arena_used(const osh_arena *a);
 size_t osh_arena_peak(const osh_arena *a); // highest
 size_t osh_arena_gross(size_t n_bytes);    // what a block of n_bytes counts
+size_t osh_arena_room(const osh_arena *a); // the largest block that could be taken
 /* From either end to the blocks that reach furthest, both together: an arena of so many bytes would do as well. */
 size_t osh_arena_extent(const osh_arena *a);
 

@@ -258,20 +258,33 @@ static void check_w_out(osh_ctx *cx, const osh_gptq_solve_args *a, carded *w_out
     osh_tensor_free(cx, got);
 }
 
-/* gptq_solve on a card: a with w and u there. */
-static osh_status solve_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *a)
+/* gptq_solve on a card: jobs of one input with w and u there, in one call. */
+static osh_status solve_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n)
 {
-    osh_gptq_solve_args on = *a;
+    enum { MOST = 8 };
+    osh_gptq_solve_args on[MOST];
+    carded cw[MOST];
+    double squares[MOST][2];
+    const osh_gptq_solve_args *a = jobs;
     osh_tensor u = osh_tensor_view(OSH_F32, 2, (int64_t[]){a->I, a->I}, (void *)(uintptr_t)a->u);
-    carded cw = card_put(cx, d, a->w), cu = card_put(cx, d, &u);
+    carded cu = card_put(cx, d, &u);
+    osh_gptq_group g = {.I = a->I, .block_size = a->block_size};
+    for (int k = 0; k < n; k++) {
+        cw[k] = card_put(cx, d, jobs[k].w), on[k] = jobs[k];
+        on[k].w = on[k].w_out = &cw[k].t, on[k].u = cu.t.data, on[k].squares = squares[k];
+        osh_gptq_group_add(&g, jobs[k].O, jobs[k].n_scale_cols);
+    }
     size_t before = osh_arena_used(d->arena), peak = osh_arena_peak(d->arena),
-           said = osh_gptq_solve_cuda_bytes(a->O, a->I, a->n_scale_cols, a->block_size);
-    double squares[2];
-    on.w = on.w_out = &cw.t, on.u = cu.t.data, on.squares = squares;
-    osh_status rc = osh_gptq_solve_cuda(cx, d, &on);
+           said = osh_gptq_solve_cuda_bytes(&g, osh_arena_room(d->arena));
+    osh_ctx *own = NULL; // its memory is what the call takes
+    assert_int_equal(osh_ctx_new(&own, 1), OSH_OK);
+    osh_status rc = osh_gptq_solve_cuda(own, d, on, n);
     assert_int_equal(osh_arena_used(d->arena), before);
-    if (osh_arena_peak(d->arena) > peak) assert_true(osh_arena_peak(d->arena) <= before + said);
-    check_w_out(cx, a, &cw, squares);
+    if (osh_arena_peak(d->arena) > peak) assert_int_equal(osh_arena_peak(d->arena), before + said);
+    size_t host = osh_mem_used_peak(own, OSH_MEM_HOST), host_said = osh_gptq_solve_cuda_host_bytes(&g);
+    assert_true(said == osh_gptq_solve_cuda_bytes(&g, SIZE_MAX) ? host == host_said : host <= host_said);
+    osh_ctx_free(own);
+    for (int k = 0; k < n; k++) check_w_out(cx, &jobs[k], &cw[k], squares[k]);
     card_take(cx, NULL, &cu);
     return rc;
 }
@@ -303,7 +316,7 @@ static void check_card(osh_ctx *cx, osh_device *const d[2], const problem *p, co
     for (int k = 0; k < card_orders(); k++) {
         card_order(k);
         solution_open(cx, &s, p);
-        assert_int_equal(solve_on(cx, d[k % 2], k ? &s.a : &first.a), OSH_OK);
+        assert_int_equal(solve_on(cx, d[k % 2], k ? &s.a : &first.a, 1), OSH_OK);
         if (!k) check_solution(ref, &first, p, "card");
         if (k) {
             assert_memory_equal(first.codes, s.codes, (size_t)(p->O * p->I));
@@ -367,8 +380,8 @@ static void test_solve_order(void **state)
     osh_device *d = card_open(cx, CARD_BYTES);
     for (int column = OSH_REF; column < (d ? OSH_N_BACKENDS : OSH_CUDA); column++) {
         osh_status (*run)(osh_ctx *, const osh_gptq_solve_args *) = column ? osh_gptq_solve : osh_gptq_solve_ref;
-        assert_int_equal(column == OSH_CUDA ? solve_on(cx, d, &plain.a) : run(cx, &plain.a), OSH_OK);
-        assert_int_equal(column == OSH_CUDA ? solve_on(cx, d, &moved.a) : run(cx, &moved.a), OSH_OK);
+        assert_int_equal(column == OSH_CUDA ? solve_on(cx, d, &plain.a, 1) : run(cx, &plain.a), OSH_OK);
+        assert_int_equal(column == OSH_CUDA ? solve_on(cx, d, &moved.a, 1) : run(cx, &moved.a), OSH_OK);
         assert_memory_equal(plain.w, moved.w, O * I * sizeof(float));
         for (int o = 0; o < O; o++)
             for (int i = 0; i < I; i++)
@@ -377,6 +390,81 @@ static void test_solve_order(void **state)
     osh_device_close(cx, d);
     assert_true(osh_mem_used_peak(cx, OSH_MEM_HOST) > osh_gptq_solve_bytes(O, I, 1, 32, 2));
     solution_close(cx, &plain), solution_close(cx, &moved);
+    osh_ctx_free(cx);
+}
+
+enum { N_TOGETHER = 5 };
+typedef struct same_input { // of which several weights are solved
+    int64_t I, block;
+    problem p[N_TOGETHER];
+} same_input;
+
+static void open_jobs(osh_ctx *cx, solution *s, osh_gptq_solve_args *a, const same_input *c)
+{
+    for (int k = 0; k < N_TOGETHER; k++) {
+        solution_open(cx, &s[k], &c->p[k]);
+        int64_t n = c->p[k].O * c->I;
+        for (int64_t i = 0; i < n; i++) s[k].from[i] = osh_rng_sym(SEED, (uint64_t)(50 + k), (uint64_t)i);
+        osh_from_f32(s[k].start->data, OSH_BF16, s[k].from, n);
+        s[k].perm = osh_calloc(cx, (size_t)c->I, sizeof *s[k].perm);
+        s[k].dead = osh_calloc(cx, (size_t)c->I, sizeof *s[k].dead);
+        for (int64_t i = 0; i < c->I; i++) s[k].perm[i] = (int32_t)(i * 7 % c->I), s[k].dead[i] = i % 11 == 3;
+        s[k].a.perm = s[k].perm, s[k].a.dead = s[k].dead;
+        a[k] = s[k].a;
+    }
+}
+
+/* What a weight gets does not depend on those that are solved with it, nor on how many rows there is room for. */
+static void together_case(osh_ctx *cx, const same_input *c)
+{
+    solution alone[N_TOGETHER], all[N_TOGETHER];
+    osh_gptq_solve_args a[N_TOGETHER], b[N_TOGETHER];
+    osh_gptq_group g = {.I = c->I, .block_size = c->block};
+    size_t other = osh_arena_gross((size_t)(c->I * c->I) * 4 + 2 * CARD_GUARD); // what solve_on has there besides
+    for (int k = 0; k < N_TOGETHER; k++) {
+        osh_gptq_group_add(&g, c->p[k].O, c->p[k].group ? (c->I + c->p[k].group - 1) / c->p[k].group : 1);
+        other += osh_arena_gross((size_t)(c->p[k].O * c->I) * 2 + 2 * CARD_GUARD);
+    }
+    size_t most = osh_gptq_solve_cuda_bytes(&g, SIZE_MAX), least = osh_gptq_solve_cuda_bytes(&g, 0);
+    assert_true(osh_gptq_solve_cuda_bytes(&g, most - 1) < most && osh_gptq_solve_cuda_bytes(&g, least) == least);
+    open_jobs(cx, alone, a, c);
+    for (int room = 0; room < 3; room++) { // for all rows, some, the fewest
+        osh_device *d = card_open(cx, other + (room == 0 ? most : room == 1 ? (most + least) / 2 : least));
+        open_jobs(cx, all, b, c);
+        for (int k = 0; !room && k < N_TOGETHER; k++) assert_int_equal(solve_on(cx, d, &a[k], 1), OSH_OK);
+        card_order(room);
+        assert_int_equal(solve_on(cx, d, b, N_TOGETHER), OSH_OK);
+        for (int k = 0; k < N_TOGETHER; k++) {
+            assert_memory_equal(alone[k].codes, all[k].codes, (size_t)(c->p[k].O * c->I));
+            assert_memory_equal(alone[k].loss, all[k].loss, (size_t)c->p[k].O * sizeof(double));
+            solution_close(cx, &all[k]);
+        }
+        osh_device_close(cx, d);
+    }
+    for (int k = 0; k < N_TOGETHER; k++) solution_close(cx, &alone[k]);
+}
+
+static void test_solve_together(void **state)
+{
+    (void)state;
+    static const same_input cases[] = {
+        {129, 32, {{70, 129, 32, 4, 32, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16},
+                   {1, 129, 32, 4, 0, .zero = true, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16},
+                   {200, 129, 32, 8, 16, .fp8 = true, .row_block = 32, .dq = OSH_BF16, .stored = OSH_BF16},
+                   {64, 129, 32, 3, 0, .row_block = 64, .dq = OSH_BF16, .stored = OSH_BF16},
+                   {65, 129, 32, 8, 5, .zero = true, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16}}},
+        {513, 128, {{130, 513, 128, 4, 128, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
+                    {40, 513, 128, 4, 128, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
+                    {3, 513, 128, 4, 64, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
+                    {128, 513, 128, 4, 128, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
+                    {7, 513, 128, 2, 0, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16}}},
+    };
+    osh_ctx *cx = NULL;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    osh_device *d = card_open(cx, CARD_BYTES);
+    for (size_t k = 0; d && k < sizeof cases / sizeof *cases; k++) together_case(cx, &cases[k]);
+    osh_device_close(cx, d);
+    assert_int_equal(osh_mem_live(cx), 0);
     osh_ctx_free(cx);
 }
 
@@ -395,7 +483,7 @@ static void ties_case(osh_ctx *cx, osh_device *d, bool fp8)
             ((float *)s[column].start->data)[o] = (o % 2 ? -1 : 1) * (fp8 ? (a + b) / 2 : (float)low / 8);
         }
         const osh_gptq_solve_args *a = &s[column].a;
-        assert_int_equal(column == OSH_CUDA ? solve_on(cx, d, a) : column ? osh_gptq_solve(cx, a)
+        assert_int_equal(column == OSH_CUDA ? solve_on(cx, d, a, 1) : column ? osh_gptq_solve(cx, a)
                                                                          : osh_gptq_solve_ref(cx, a), OSH_OK);
         assert_memory_equal(s[column].codes, s[0].codes, O);
     }
@@ -550,7 +638,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_factor), cmocka_unit_test(test_factor_threads),
                                        cmocka_unit_test(test_factor_refuses), cmocka_unit_test(test_solve),
                                        cmocka_unit_test(test_sgemm_nt), cmocka_unit_test(test_solve_order),
-                                       cmocka_unit_test(test_solve_ties), cmocka_unit_test(test_permute),
+                                       cmocka_unit_test(test_solve_ties), cmocka_unit_test(test_solve_together),
+                                       cmocka_unit_test(test_permute),
                                        cmocka_unit_test(test_factor_keeps_upper)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,17 +79,19 @@ osh_status osh_cuda_minmax(osh_ctx *cx, float *minmax, const osh_tensor *x, int6
     return absent(cx);
 }
 
-osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *a)
+osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n)
 {
-    (void)d, (void)a;
+    (void)d, (void)jobs, (void)n;
     return absent(cx);
 }
 
-size_t osh_gptq_solve_cuda_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t block_size)
+void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols) { (void)g, (void)O, (void)n_scale_cols; }
+size_t osh_gptq_solve_cuda_bytes(const osh_gptq_group *g, size_t room)
 {
-    (void)O, (void)I, (void)n_scale_cols, (void)block_size;
+    (void)g, (void)room;
     return 0;
 }
+size_t osh_gptq_solve_cuda_host_bytes(const osh_gptq_group *g) { (void)g; return 0; }
 
 osh_status osh_gptq_permute_cuda(osh_ctx *cx, osh_tensor *h, const int32_t *perm)
 {

@@ -81,10 +81,18 @@ osh_status osh_cuda_finite(osh_ctx *cx, int64_t *first, const osh_tensor *x, int
 /* Smallest and largest element of rows [row, row + n) of x [N, D]: minmax, two f32 of device memory, is widened. */
 osh_status osh_cuda_minmax(osh_ctx *cx, float *minmax, const osh_tensor *x, int64_t row, int64_t n);
 
-/* ops/gptq_solve.h on the device. h [I, I] f32 and diag stay there. a->w (stored dtype), a->u and a->w_out lie on the
- * device, the other members in host memory; codes, loss and squares are there when solve returns. */
-osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *a);
-size_t osh_gptq_solve_cuda_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t block_size);
+/* ops/gptq_solve.h on the device: weights with one input in one call. I, u, perm, dead, block_size, dq_dtype and the
+ * dtype of w are those of the first; what a job gets does not depend on the others. h [I, I] f32 and diag stay on the
+ * device; a->w (stored dtype), a->u and a->w_out lie there, the other members in host memory; codes, loss and squares
+ * are there when solve returns. Worked on are as many rows at a time as the arena has room for. */
+osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n);
+typedef struct osh_gptq_group { // of jobs, for what they take
+    int64_t I, block_size; // given; the others begin with 0
+    int64_t n_jobs, n_panels, n_scales, n_scale_cols;
+} osh_gptq_group;
+void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols);
+size_t osh_gptq_solve_cuda_bytes(const osh_gptq_group *g, size_t room); // of the arena; more than `room`: the least
+size_t osh_gptq_solve_cuda_host_bytes(const osh_gptq_group *g);
 osh_status osh_gptq_permute_cuda(osh_ctx *cx, osh_tensor *h, const int32_t *perm); // perm: host
 osh_status osh_gptq_restore_cuda(osh_ctx *cx, osh_tensor *h, const float *diag);   // diag: host
 size_t osh_gptq_permute_cuda_bytes(int64_t I);

@@ -1,8 +1,8 @@
 /* gptq_solve.cu - the GPTQ column loop on the device: one kernel and one product for each block of columns.
  *
- *   w [I, rows] f32: a tile of rows of the weight, turned, in solving order; a thread is a row
+ *   w [panels, I, P] f32: a tile of rows of the weights, turned, in solving order; a thread is a row
  *
- *           rows ──►
+ *           P rows ─►
  *   block | codes of the columns that are done      the kernel: WIDE columns at a time in registers. What the columns
  *         | codes | WIDE | ..................       before them in the block leave to them is gathered first, in the
  *   rest  | w: minus U[block, rest]^T err           reference's order and with its roundings (no fused multiply-add),
@@ -11,24 +11,47 @@
  *
  * Only the product rounds otherwise than the reference's loop does. A thread a row keeps all lanes at work in
  * the long chain of a quantization (two divisions, three roundings); lanes that share a row would wait for one of them.
- * Rows are tiled by the weight's shape alone. */
+ *
+ * Weights with one input are solved in one call, so that the rows of a small one wait for no kernel of their own. A
+ * panel is P rows of one weight, the last one of a weight has fewer; a table says whose they are. P follows from I
+ * alone, and the product is a batch of panels with the algorithm of one panel: a row's codes depend neither on the
+ * other rows nor on the number of panels in a tile, which is what the arena has room for. */
 #include "ops/cuda/kernel.cuh"
 
 #include <math.h>
 
 enum { WIDE = 32, DEEP = 128, ROWS = 64 }; // columns in registers; rows of U in shared memory; threads of a block
-enum { TURN = 32, STEP = 8 };              // a tile that is turned, by TURN x STEP threads
-enum { TILE_ELEMENTS = 1 << 26, TILE_ROWS = 1024 }; // elements of w at most, where that leaves so many rows
+enum { TURN = 32, STEP = 8 };              // a square that is turned, by TURN x STEP threads
+enum { PANEL_LEAST = 64, PANEL_MOST = 1024 }; // rows; multiples of ROWS and TURN
+enum { TILE_ELEMENTS = 1 << 26, TILE_PANELS = 4096 }; // of w, at most
 
 typedef struct rule { // how a weight becomes a code
     float low, high;
     bool fp8;
 } rule;
 
-typedef struct span { // of w and of the other arrays with `ld` rows
-    int64_t I, ld, n_rows;
+typedef struct panel { // whose rows they are
+    const void *w; // [n_rows, I] stored dtype
+    void *out;     // like w: gets what the codes stand for; NULL: not wanted
+    const float *scale, *zero; // of the whole weight [.., n_cols]; zero NULL: symmetric
+    const int32_t *col;        // [I] scale column of each column in solving order
+    int64_t row, n_rows, row_block, n_cols; // first row; rows that share a scale; scales of a row
+    rule r;
+} panel;
+
+typedef struct tile { // all arrays panel behind panel
+    float *w;            // [I, P]
+    float *err;          // [block, P]
+    float *scale, *zero; // [n_cols, P] each row with its own; n_cols: the most of any weight
+    double *loss;        // [P]
+    double *squares;     // [2, P] |w - out|^2 and |w|^2 of each row
+    int8_t *codes;       // [P, I] file order
+    const panel *panels;
+    const int32_t *place; // [I] where column c goes, ~place: and is zero there
+    const float *u;       // [I, I]
+    int64_t I, P, block, n_cols;
     int64_t first, n; // the block's columns
-} span;
+} tile;
 
 __device__ static int at_most(int64_t n, int limit) { return n < limit ? (int)n : limit; }
 
@@ -79,19 +102,19 @@ __device__ static void load_u(float (*to)[WIDE], const float *u, int64_t I, int6
         to[k / WIDE][k % WIDE] = k % WIDE < wide ? u[(i + k / WIDE) * I + j + k % WIDE] : 0;
 }
 
-/* Columns `at` .. of the block in v, one row of the weight: quantized in turn. */
+/* WIDE columns of the block in v, one row of the weight: quantized in turn. */
 template <class T>
 __device__ static void solve_columns(float *v, float *w, float *err, const float (*u)[WIDE], const float *scale,
-                                     const float *zero, const int32_t *col, const span &p, const rule &r, int wide,
+                                     const float *zero, const int32_t *col, int64_t P, const rule &r, int wide,
                                      double *loss)
 {
 #pragma unroll
     for (int j = 0; j < WIDE; j++) {
         if (j < wide) {
-            float dq, s = scale[col[j] * p.ld], z = zero ? zero[col[j] * p.ld] : 0;
+            float dq, s = scale[col[j] * P], z = zero ? zero[col[j] * P] : 0;
             float q = quantize<T>(&dq, r, v[j], s, z), e = __fdiv_rn(__fsub_rn(v[j], dq), u[j][j]);
-            w[j * p.ld] = r.fp8 ? (float)byte_of_fp8(q) : q;
-            err[j * p.ld] = e;
+            w[j * P] = r.fp8 ? (float)byte_of_fp8(q) : q;
+            err[j * P] = e;
             *loss += (double)e * e / 2;
 #pragma unroll
             for (int k = j + 1; k < WIDE; k++) v[k] = __fsub_rn(v[k], __fmul_rn(e, u[j][k]));
@@ -99,250 +122,327 @@ __device__ static void solve_columns(float *v, float *w, float *err, const float
     }
 }
 
-/* One block of columns: w becomes codes, err [block, ld] the errors, loss [n_rows] grows. */
-template <class T>
-static __global__ void __launch_bounds__(ROWS)
-solve_block(float *w, float *err, double *loss, const float *__restrict__ u, const float *__restrict__ scale,
-            const float *__restrict__ zero, const int32_t *__restrict__ col, span p, rule r)
+/* One block of columns: w becomes codes, err the errors, loss grows. */
+template <class T> static __global__ void __launch_bounds__(ROWS) solve_block(tile t)
 {
-    __shared__ __align__(16) float panel[DEEP][WIDE], corner[WIDE][WIDE];
-    int64_t row = (int64_t)blockIdx.x * ROWS + threadIdx.x;
+    __shared__ __align__(16) float strip[DEEP][WIDE], corner[WIDE][WIDE];
+    const panel &p = t.panels[blockIdx.y];
+    int64_t b = blockIdx.y, P = t.P, row = (int64_t)blockIdx.x * ROWS + threadIdx.x;
+    if ((int64_t)blockIdx.x * ROWS >= p.n_rows) return; // all threads of it
     bool mine = row < p.n_rows; // the others help to load
-    double sum = mine ? loss[row] : 0;
+    float *w = t.w + b * t.I * P + row, *err = t.err + b * t.block * P + row;
+    const float *scale = t.scale + b * t.n_cols * P + row, *zero = p.zero ? t.zero + b * t.n_cols * P + row : NULL;
+    double sum = mine ? t.loss[b * P + row] : 0;
 
-    for (int64_t j0 = 0; j0 < p.n; j0 += WIDE) {
-        int wide = at_most(p.n - j0, WIDE);
+    for (int64_t j0 = 0; j0 < t.n; j0 += WIDE) {
+        int wide = at_most(t.n - j0, WIDE);
         float v[WIDE];
 #pragma unroll
-        for (int j = 0; j < WIDE; j++) v[j] = mine && j < wide ? w[(p.first + j0 + j) * p.ld + row] : 0;
-        load_u(corner, u, p.I, p.first + j0, p.first + j0, wide, wide);
+        for (int j = 0; j < WIDE; j++) v[j] = mine && j < wide ? w[(t.first + j0 + j) * P] : 0;
+        load_u(corner, t.u, t.I, t.first + j0, t.first + j0, wide, wide);
         for (int64_t k0 = 0; k0 < j0; k0 += DEEP) {
             int deep = at_most(j0 - k0, DEEP);
-            if (k0) __syncthreads(); // the panel was read
-            load_u(panel, u, p.I, p.first + k0, p.first + j0, deep, wide);
+            if (k0) __syncthreads(); // the strip was read
+            load_u(strip, t.u, t.I, t.first + k0, t.first + j0, deep, wide);
             __syncthreads();
 #pragma unroll 4
             for (int k = 0; k < deep && mine; k++) {
-                float e = err[(k0 + k) * p.ld + row];
+                float e = err[(k0 + k) * P];
 #pragma unroll
-                for (int j = 0; j < WIDE; j++) v[j] = __fsub_rn(v[j], __fmul_rn(e, panel[k][j]));
+                for (int j = 0; j < WIDE; j++) v[j] = __fsub_rn(v[j], __fmul_rn(e, strip[k][j]));
             }
         }
         __syncthreads(); // the corner is there
         if (mine)
-            solve_columns<T>(v, w + (p.first + j0) * p.ld + row, err + j0 * p.ld + row, corner, scale + row,
-                             zero ? zero + row : NULL, col + p.first + j0, p, r, wide, &sum);
-        __syncthreads(); // corner and panel were read
+            solve_columns<T>(v, w + (t.first + j0) * P, err + j0 * P, corner, scale, zero, p.col + t.first + j0, P,
+                             p.r, wide, &sum);
+        __syncthreads(); // corner and strip were read
     }
-    if (mine) loss[row] = sum;
+    if (mine) t.loss[b * P + row] = sum;
 }
 
-/* w [I, ld] = rows of the weight in f32, turned; place[c]: where column c goes, ~place: and is zero there. */
-template <class S> static __global__ void load_tile(float *w, const S *from, const int32_t *place, span p)
+/* w = rows of the weights in f32, turned. */
+template <class S> static __global__ void load_tile(tile t)
 {
-    __shared__ float tile[TURN][TURN + 1];
+    __shared__ float square[TURN][TURN + 1];
+    const panel &p = t.panels[blockIdx.z];
+    const S *from = static_cast<const S *>(p.w);
+    float *w = t.w + blockIdx.z * t.I * t.P;
     int64_t row = (int64_t)blockIdx.x * TURN, c0 = (int64_t)blockIdx.y * TURN, tx = threadIdx.x;
 
     for (int64_t y = threadIdx.y; y < TURN; y += STEP)
-        if (row + y < p.n_rows && c0 + tx < p.I) tile[y][tx] = osh_cu_load(from[(row + y) * p.I + c0 + tx]);
+        if (row + y < p.n_rows && c0 + tx < t.I) square[y][tx] = osh_cu_load(from[(row + y) * t.I + c0 + tx]);
     __syncthreads();
     for (int64_t y = threadIdx.y; y < TURN; y += STEP) {
-        if (row + tx >= p.n_rows || c0 + y >= p.I) continue;
-        int64_t i = place[c0 + y];
-        w[(i < 0 ? ~i : i) * p.ld + row + tx] = i < 0 ? 0 : tile[tx][y];
+        if (row + tx >= p.n_rows || c0 + y >= t.I) continue;
+        int64_t i = t.place[c0 + y];
+        w[(i < 0 ? ~i : i) * t.P + row + tx] = i < 0 ? 0 : square[tx][y];
     }
 }
 
-/* codes [n_rows, I] in file order = w [I, ld], turned back. */
-static __global__ void store_codes(int8_t *codes, const float *w, const int32_t *place, span p)
+/* codes = w, turned back. */
+static __global__ void store_codes(tile t)
 {
-    __shared__ float tile[TURN][TURN + 1];
+    __shared__ float square[TURN][TURN + 1];
+    const panel &p = t.panels[blockIdx.z];
+    const float *w = t.w + blockIdx.z * t.I * t.P;
+    int8_t *codes = t.codes + blockIdx.z * t.P * t.I;
     int64_t row = (int64_t)blockIdx.x * TURN, c0 = (int64_t)blockIdx.y * TURN, tx = threadIdx.x;
 
     for (int64_t y = threadIdx.y; y < TURN; y += STEP) {
-        if (row + tx >= p.n_rows || c0 + y >= p.I) continue;
-        int64_t i = place[c0 + y];
-        tile[y][tx] = w[(i < 0 ? ~i : i) * p.ld + row + tx];
+        if (row + tx >= p.n_rows || c0 + y >= t.I) continue;
+        int64_t i = t.place[c0 + y];
+        square[y][tx] = w[(i < 0 ? ~i : i) * t.P + row + tx];
     }
     __syncthreads();
     for (int64_t y = threadIdx.y; y < TURN; y += STEP)
-        if (row + y < p.n_rows && c0 + tx < p.I) codes[(row + y) * p.I + c0 + tx] = (int8_t)(int)tile[tx][y];
+        if (row + y < p.n_rows && c0 + tx < t.I) codes[(row + y) * t.I + c0 + tx] = (int8_t)(int)square[tx][y];
 }
 
-/* to [n_cols, ld] = the scales (zero points) [.., n_cols] of rows [row, row + n_rows), each row with its own. */
-static __global__ void spread(float *to, const float *from, int64_t row, int64_t row_block, int64_t n_cols, span p)
+/* scale and zero: a block has a column of a panel's scales. loss = 0. */
+static __global__ void spread(tile t)
 {
-    int64_t r = (int64_t)blockIdx.x * ROWS + threadIdx.x, c = blockIdx.y;
-    if (r < p.n_rows) to[c * p.ld + r] = from[(row + r) / row_block * n_cols + c];
+    const panel &p = t.panels[blockIdx.z];
+    int64_t r = (int64_t)blockIdx.x * ROWS + threadIdx.x, c = blockIdx.y, b = blockIdx.z;
+    if (r >= p.n_rows || c >= p.n_cols) return;
+    int64_t to = (b * t.n_cols + c) * t.P + r, from = (p.row + r) / p.row_block * p.n_cols + c;
+    t.scale[to] = p.scale[from];
+    if (p.zero) t.zero[to] = p.zero[from];
+    if (!c) t.loss[b * t.P + r] = 0;
 }
 
-typedef struct given { // scales, zero points (or NULL) and column lists of the whole weight
-    const float *scale, *zero;
-    const int32_t *place, *col;
-    int64_t row, row_block, n_cols; // first row of the tile; rows that share a scale; scales of a row
-    bool fp8;
-} given;
-
-/* out [n_rows, I] = the weight that the codes stand for; squares [2, ld]: |w - out|^2 and |w|^2 of each row. A block
- * has a row; out may be w, or NULL. */
-template <class S, class T>
-static __global__ void decode_rows(S *out, double *squares, const S *w, const int8_t *codes, given g, span p)
+/* out = the weight that the codes stand for; squares. A block has a row; out may be w. */
+template <class S, class T> static __global__ void decode_rows(tile t)
 {
     __shared__ double part[2][ROWS];
-    int64_t row = blockIdx.x, scales = (g.row + row) / g.row_block * g.n_cols;
+    const panel &p = t.panels[blockIdx.y];
+    int64_t b = blockIdx.y, row = blockIdx.x, scales = (p.row + row) / p.row_block * p.n_cols;
+    if (row >= p.n_rows) return; // all threads of the block
+    const S *w = static_cast<const S *>(p.w) + row * t.I;
+    S *out = p.out ? static_cast<S *>(p.out) + row * t.I : NULL;
+    const int8_t *codes = t.codes + (b * t.P + row) * t.I;
     double err = 0, all = 0;
 
-    for (int64_t c = threadIdx.x; c < p.I; c += ROWS) {
-        int64_t i = g.place[c], at = scales + g.col[i < 0 ? ~i : i];
-        float q = g.fp8 ? value_of_fp8(codes[row * p.I + c] & 0xff) : (float)codes[row * p.I + c];
-        float was = osh_cu_load(w[row * p.I + c]);
+    for (int64_t c = threadIdx.x; c < t.I; c += ROWS) {
+        int64_t i = t.place[c], at = scales + p.col[i < 0 ? ~i : i];
+        float q = p.r.fp8 ? value_of_fp8(codes[c] & 0xff) : (float)codes[c];
+        float was = osh_cu_load(w[c]);
         S kept;
-        osh_cu_store(&kept, dequantize<T>(q, g.scale[at], g.zero ? g.zero[at] : 0));
+        osh_cu_store(&kept, dequantize<T>(q, p.scale[at], p.zero ? p.zero[at] : 0));
         double d = (double)was - osh_cu_load(kept);
         err += d * d, all += (double)was * was;
-        if (out) out[row * p.I + c] = kept;
+        if (out) out[c] = kept;
     }
     part[0][threadIdx.x] = err, part[1][threadIdx.x] = all;
     __syncthreads();
     if (threadIdx.x < 2) {
         double sum = 0;
         for (int k = 0; k < ROWS; k++) sum += part[threadIdx.x][k];
-        squares[threadIdx.x * p.ld + row] = sum;
+        t.squares[(2 * b + threadIdx.x) * t.P + row] = sum;
     }
 }
 
+/* ---- sizes ---- */
+enum { W, ERR, SCALE, ZERO, LOSS, SQUARES, CODES, SCALE_GIVEN, ZERO_GIVEN, PLACE, COL, PANELS, N_ARRAYS };
+
+/* Of the input's width alone: every product of one input has the same shapes. About a quarter of a square weight: few
+ * rows of a panel are nobody's. */
+static int64_t panel_rows(int64_t I)
+{
+    int64_t P = PANEL_LEAST;
+    while (P < PANEL_MOST && 8 * P <= I) P *= 2;
+    return P;
+}
+
+void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols)
+{
+    g->n_jobs++;
+    g->n_panels += osh_div_up(O, panel_rows(g->I));
+    g->n_scales += O * n_scale_cols;
+    if (n_scale_cols > g->n_scale_cols) g->n_scale_cols = n_scale_cols;
+}
+
+/* Where each array begins in one block of the arena, and the end, with so many panels in a tile. */
+static size_t offsets(size_t at[N_ARRAYS], const osh_gptq_group *g, int64_t n_panels)
+{
+    int64_t P = panel_rows(g->I), block = osh_min64(g->block_size, g->I);
+    size_t rows = (size_t)(n_panels * P), I = (size_t)g->I, bytes[N_ARRAYS], sum = 0;
+
+    bytes[W] = rows * I * sizeof(float);
+    bytes[ERR] = rows * (size_t)block * sizeof(float);
+    bytes[SCALE] = bytes[ZERO] = rows * (size_t)g->n_scale_cols * sizeof(float);
+    bytes[LOSS] = rows * sizeof(double);
+    bytes[SQUARES] = 2 * rows * sizeof(double);
+    bytes[CODES] = rows * I;
+    bytes[SCALE_GIVEN] = bytes[ZERO_GIVEN] = (size_t)g->n_scales * sizeof(float);
+    bytes[PLACE] = I * sizeof(int32_t);
+    bytes[COL] = (size_t)g->n_jobs * I * sizeof(int32_t);
+    bytes[PANELS] = (size_t)g->n_panels * sizeof(panel);
+    for (int i = 0; i < N_ARRAYS; i++) at[i] = sum, sum += osh_arena_gross(bytes[i]);
+    return sum;
+}
+
+/* Panels of a tile where there is room for any number: tiles of one size. */
+static int64_t most_panels(const osh_gptq_group *g)
+{
+    int64_t most = TILE_ELEMENTS / (g->I * panel_rows(g->I));
+    most = most < 1 ? 1 : osh_min64(most, TILE_PANELS);
+    return osh_div_up(g->n_panels, osh_div_up(g->n_panels, most));
+}
+
+/* Panels of a tile that fit into `room` bytes, one at least. */
+static int64_t tile_panels(const osh_gptq_group *g, size_t room)
+{
+    size_t at[N_ARRAYS];
+    int64_t n = most_panels(g);
+    while (n > 1 && offsets(at, g, n) > room) n--;
+    return n;
+}
+
+size_t osh_gptq_solve_cuda_bytes(const osh_gptq_group *g, size_t room)
+{
+    size_t at[N_ARRAYS];
+    return g->n_panels ? osh_arena_gross(offsets(at, g, tile_panels(g, room))) : 0;
+}
+
+size_t osh_gptq_solve_cuda_host_bytes(const osh_gptq_group *g)
+{
+    size_t figures = (size_t)(3 * most_panels(g) * panel_rows(g->I)) * sizeof(double);
+    return osh_mem_gross((size_t)g->n_panels * sizeof(panel)) + osh_mem_gross((size_t)g->n_panels * sizeof(int)) +
+           osh_mem_gross((size_t)g->I * sizeof(int32_t)) + osh_mem_gross(figures);
+}
+
 /* ---- host ---- */
-enum { W, ERR, SCALE, ZERO, LOSS, SQUARES, CODES, SCALE_GIVEN, ZERO_GIVEN, PLACE, COL, N_ARRAYS };
-
-static int64_t tile_rows(int64_t O, int64_t I)
-{
-    int64_t rows = TILE_ELEMENTS / I;
-    if (rows < TILE_ROWS) rows = TILE_ROWS;
-    return osh_min64(O, rows / ROWS * ROWS);
-}
-static int64_t padded(int64_t rows) { return osh_div_up(rows, TURN) * TURN; }
-
-static void array_bytes(size_t bytes[N_ARRAYS], int64_t O, int64_t I, int64_t n_cols, int64_t block_size)
-{
-    int64_t rows = tile_rows(O, I), ld = padded(rows);
-    bytes[W] = (size_t)(I * ld) * sizeof(float);
-    bytes[ERR] = (size_t)(osh_min64(block_size, I) * ld) * sizeof(float);
-    bytes[SCALE] = bytes[ZERO] = (size_t)(n_cols * ld) * sizeof(float);
-    bytes[LOSS] = (size_t)rows * sizeof(double);
-    bytes[SQUARES] = (size_t)(2 * ld) * sizeof(double);
-    bytes[CODES] = (size_t)(rows * I);
-    bytes[SCALE_GIVEN] = bytes[ZERO_GIVEN] = (size_t)(O * n_cols) * sizeof(float);
-    bytes[PLACE] = bytes[COL] = (size_t)I * sizeof(int32_t);
-}
-
 typedef struct solver {
-    const osh_gptq_solve_args *a;
+    const osh_gptq_solve_args *jobs;
+    int n;
     osh_device *d;
-    void *at[N_ARRAYS]; // own
-    rule r;
+    osh_gptq_group g;
+    char *base;       // own: of the arena
+    size_t at[N_ARRAYS];
+    panel *panels;    // own: [g.n_panels]
+    int *job_of;      // own: [g.n_panels] whose each is
+    double *figures;  // own: [3, rows of a tile] loss and squares
 } solver;
 
-static float *floats(const solver *s, int which) { return static_cast<float *>(s->at[which]); }
-static int32_t *ints(const solver *s, int which) { return static_cast<int32_t *>(s->at[which]); }
+template <class X> static X *array(const solver *s, int which) { return reinterpret_cast<X *>(s->base + s->at[which]); }
 
-/* Scales, zero points and column lists of the whole weight. */
+static osh_status put(osh_ctx *cx, const solver *s, void *to, const void *from, size_t n_bytes)
+{
+    return s->d->type->put(cx, s->d, to, from, n_bytes);
+}
+
+/* Scales, zero points and column lists of job k; scales: of those before it. Its panels follow those before it. */
+static osh_status put_job(osh_ctx *cx, solver *s, int k, int64_t *scales, int64_t *n_panels)
+{
+    osh_status rc = OSH_OK;
+    const osh_gptq_solve_args *a = &s->jobs[k];
+    int64_t P = panel_rows(a->I), n = osh_div_up(a->O, a->row_block) * a->n_scale_cols;
+    float *scale = array<float>(s, SCALE_GIVEN) + *scales, steps = (float)(1 << (a->bits - 1));
+    float *zero = a->zero ? array<float>(s, ZERO_GIVEN) + *scales : NULL;
+    int32_t *col = array<int32_t>(s, COL) + k * a->I;
+    rule r = {a->fp8 ? -448.0f : -steps, a->fp8 ? 448.0f : steps - 1, a->fp8};
+
+    OSH_TRY(put(cx, s, col, a->col_scale, (size_t)a->I * sizeof *col));
+    OSH_TRY(put(cx, s, scale, a->scale, (size_t)n * sizeof *scale));
+    if (zero) OSH_TRY(put(cx, s, zero, a->zero, (size_t)n * sizeof *zero));
+    for (int64_t row = 0; row < a->O; row += P, (*n_panels)++) {
+        s->panels[*n_panels] = {osh_elem(a->w, row * a->I), a->w_out ? osh_elem(a->w_out, row * a->I) : NULL, scale,
+                                zero, col, row, osh_min64(P, a->O - row), a->row_block, a->n_scale_cols, r};
+        s->job_of[*n_panels] = k;
+    }
+    *scales += a->O * a->n_scale_cols;
+done:
+    return rc;
+}
+
 static osh_status put_given(osh_ctx *cx, solver *s)
 {
     osh_status rc = OSH_OK;
-    const osh_gptq_solve_args *a = s->a;
-    const osh_device_type *t = s->d->type;
-    size_t n_scales = (size_t)(osh_div_up(a->O, a->row_block) * a->n_scale_cols);
+    const osh_gptq_solve_args *a = s->jobs;
     int32_t *place = static_cast<int32_t *>(osh_alloc(cx, (size_t)a->I * sizeof *place)); // own
+    int64_t scales = 0, n_panels = 0;
 
     if (!place) OSH_TRY(OSH_E_NOMEM);
     for (int64_t i = 0; i < a->I; i++) {
         int64_t c = a->perm ? a->perm[i] : i;
         place[c] = (int32_t)(a->dead && a->dead[c] ? ~i : i);
     }
-    OSH_TRY(t->put(cx, s->d, s->at[PLACE], place, (size_t)a->I * sizeof *place));
-    OSH_TRY(t->put(cx, s->d, s->at[COL], a->col_scale, (size_t)a->I * sizeof *a->col_scale));
-    OSH_TRY(t->put(cx, s->d, s->at[SCALE_GIVEN], a->scale, n_scales * sizeof *a->scale));
-    if (a->zero) OSH_TRY(t->put(cx, s->d, s->at[ZERO_GIVEN], a->zero, n_scales * sizeof *a->zero));
+    OSH_TRY(put(cx, s, array<int32_t>(s, PLACE), place, (size_t)a->I * sizeof *place));
+    for (int k = 0; k < s->n; k++) OSH_TRY(put_job(cx, s, k, &scales, &n_panels));
+    OSH_TRY(put(cx, s, array<panel>(s, PANELS), s->panels, (size_t)n_panels * sizeof(panel)));
 done:
     osh_free(cx, place);
     return rc;
 }
 
-static osh_status open_tile(osh_ctx *cx, const solver *s, int64_t row, span p)
+static osh_status open_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
 {
     osh_status rc = OSH_OK;
-    const osh_gptq_solve_args *a = s->a;
-    cudaStream_t stream = osh_cuda_stream(s->d);
-    dim3 tiles((unsigned)osh_div_up(p.n_rows, TURN), (unsigned)osh_div_up(p.I, TURN));
-    dim3 scales((unsigned)osh_div_up(p.n_rows, ROWS), (unsigned)a->n_scale_cols);
+    dim3 squares((unsigned)(t.P / TURN), (unsigned)osh_div_up(t.I, TURN), (unsigned)n);
+    dim3 scales((unsigned)(t.P / ROWS), (unsigned)t.n_cols, (unsigned)n);
 
-    OSH_CU_BY_STORED(a->w->dtype, S,
-        OSH_LAUNCH(load_tile<S>, tiles, dim3(TURN, STEP), 0, stream, floats(s, W),
-                   static_cast<const S *>(osh_elem(a->w, row * a->I)), ints(s, PLACE), p));
-    OSH_LAUNCH(spread, scales, ROWS, 0, stream, floats(s, SCALE), floats(s, SCALE_GIVEN), row, a->row_block,
-               a->n_scale_cols, p);
-    if (a->zero)
-        OSH_LAUNCH(spread, scales, ROWS, 0, stream, floats(s, ZERO), floats(s, ZERO_GIVEN), row, a->row_block,
-                   a->n_scale_cols, p);
+    OSH_CU_BY_STORED(s->jobs->w->dtype, S,
+        OSH_LAUNCH(load_tile<S>, squares, dim3(TURN, STEP), 0, osh_cuda_stream(s->d), t));
+    OSH_LAUNCH(spread, scales, ROWS, 0, osh_cuda_stream(s->d), t);
     OSH_CUDA(cx, cudaGetLastError());
-    OSH_TRY(s->d->type->fill(cx, s->d, s->at[LOSS], 0, (size_t)p.n_rows * sizeof(double)));
 done:
     return rc;
 }
 
 /* One block of columns, and what it leaves to the columns behind it. */
-static osh_status run_block(osh_ctx *cx, const solver *s, span p)
+static osh_status run_block(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
 {
     osh_status rc = OSH_OK;
-    const osh_gptq_solve_args *a = s->a;
-    float *w = floats(s, W), *u = const_cast<float *>(a->u);
-    int64_t rest = p.first + p.n;
-    osh_cuda_mat c = {w + rest * p.ld, p.ld, 0, OSH_F32, false};
-    osh_cuda_mat ut = {u + p.first * p.I + rest, p.I, 0, OSH_F32, true};
-    osh_cuda_mat e = {s->at[ERR], p.ld, 0, OSH_F32, false};
+    int64_t rest = t.first + t.n;
+    osh_cuda_mat c = {t.w + rest * t.P, t.P, t.I * t.P, OSH_F32, false};
+    osh_cuda_mat ut = {const_cast<float *>(t.u) + t.first * t.I + rest, t.I, 0, OSH_F32, true};
+    osh_cuda_mat e = {t.err, t.P, t.block * t.P, OSH_F32, false};
 
-    OSH_CU_BY_DTYPE(a->dq_dtype, T,
-        OSH_LAUNCH(solve_block<T>, (unsigned)osh_div_up(p.n_rows, ROWS), ROWS, 0, osh_cuda_stream(s->d), w,
-                   floats(s, ERR), static_cast<double *>(s->at[LOSS]), u, floats(s, SCALE),
-                   a->zero ? floats(s, ZERO) : NULL, ints(s, COL), p, s->r));
+    OSH_CU_BY_DTYPE(s->jobs->dq_dtype, T,
+        OSH_LAUNCH(solve_block<T>, dim3((unsigned)(t.P / ROWS), (unsigned)n), ROWS, 0, osh_cuda_stream(s->d), t));
     OSH_CUDA(cx, cudaGetLastError());
-    if (rest < p.I) OSH_TRY(osh_cuda_gemm(cx, s->d, &c, &ut, &e, p.I - rest, p.n_rows, p.n, 1, -1, 1));
+    if (rest < t.I) OSH_TRY(osh_cuda_gemm(cx, s->d, &c, &ut, &e, t.I - rest, t.P, t.n, n, -1, 1, 1));
 done:
     return rc;
 }
 
-static osh_status close_tile(osh_ctx *cx, const solver *s, int64_t row, span p)
+/* Codes, losses and squares of a tile's panels, the first of which is `first` of all. */
+static osh_status get_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
-    const osh_gptq_solve_args *a = s->a;
-    dim3 tiles((unsigned)osh_div_up(p.n_rows, TURN), (unsigned)osh_div_up(p.I, TURN));
-
-    OSH_LAUNCH(store_codes, tiles, dim3(TURN, STEP), 0, osh_cuda_stream(s->d), static_cast<int8_t *>(s->at[CODES]),
-               floats(s, W), ints(s, PLACE), p);
-    OSH_CUDA(cx, cudaGetLastError());
-    OSH_TRY(s->d->type->get(cx, s->d, a->codes + row * p.I, s->at[CODES], (size_t)(p.n_rows * p.I)));
-    OSH_TRY(s->d->type->get(cx, s->d, a->loss + row, s->at[LOSS], (size_t)p.n_rows * sizeof *a->loss));
+    double *loss = s->figures, *squares = loss + n * t.P;
+    OSH_TRY(s->d->type->get(cx, s->d, loss, t.loss, (size_t)(n * t.P) * sizeof *loss));
+    OSH_TRY(s->d->type->get(cx, s->d, squares, t.squares, (size_t)(2 * n * t.P) * sizeof *squares));
+    for (int64_t b = 0, run; b < n; b += run) { // panels of one weight
+        const panel *p = &s->panels[first + b];
+        const osh_gptq_solve_args *a = &s->jobs[s->job_of[first + b]];
+        int64_t rows = 0;
+        for (run = 0; b + run < n && s->job_of[first + b + run] == s->job_of[first + b]; run++) {
+            int64_t k = b + run;
+            for (int64_t r = 0; r < p[run].n_rows; r++) {
+                a->loss[p[run].row + r] = loss[k * t.P + r];
+                if (a->squares) a->squares[0] += squares[2 * k * t.P + r];
+                if (a->squares) a->squares[1] += squares[(2 * k + 1) * t.P + r];
+            }
+            rows += p[run].n_rows;
+        }
+        OSH_TRY(s->d->type->get(cx, s->d, a->codes + p->row * t.I, t.codes + b * t.P * t.I, (size_t)(rows * t.I)));
+    }
 done:
     return rc;
 }
 
-/* The tile's rows of w_out, from its codes; squares grow. rows: room for [2, ld]. */
-static osh_status decode_tile(osh_ctx *cx, const solver *s, int64_t row, span p, double *rows)
+static osh_status close_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
 {
     osh_status rc = OSH_OK;
-    const osh_gptq_solve_args *a = s->a;
-    given g = {floats(s, SCALE_GIVEN), a->zero ? floats(s, ZERO_GIVEN) : NULL, ints(s, PLACE), ints(s, COL), row,
-               a->row_block, a->n_scale_cols, a->fp8};
-    double *squares = static_cast<double *>(s->at[SQUARES]);
-    void *to = a->w_out ? osh_elem(a->w_out, row * p.I) : NULL, *from = osh_elem(a->w, row * p.I);
+    dim3 squares((unsigned)(t.P / TURN), (unsigned)osh_div_up(t.I, TURN), (unsigned)n);
+    cudaStream_t stream = osh_cuda_stream(s->d);
 
-    OSH_CU_BY_STORED(a->w->dtype, S, OSH_CU_BY_DTYPE(a->dq_dtype, T,
-        OSH_LAUNCH((decode_rows<S, T>), (unsigned)p.n_rows, ROWS, 0, osh_cuda_stream(s->d), static_cast<S *>(to),
-                   squares, static_cast<const S *>(from), static_cast<const int8_t *>(s->at[CODES]), g, p)));
+    OSH_LAUNCH(store_codes, squares, dim3(TURN, STEP), 0, stream, t);
+    OSH_CU_BY_STORED(s->jobs->w->dtype, S, OSH_CU_BY_DTYPE(s->jobs->dq_dtype, T,
+        OSH_LAUNCH((decode_rows<S, T>), dim3((unsigned)t.P, (unsigned)n), ROWS, 0, stream, t)));
     OSH_CUDA(cx, cudaGetLastError());
-    if (!a->squares) goto done;
-    OSH_TRY(s->d->type->get(cx, s->d, rows, squares, (size_t)(2 * p.ld) * sizeof *rows));
-    for (int64_t r = 0; r < p.n_rows; r++) a->squares[0] += rows[r], a->squares[1] += rows[p.ld + r];
 done:
     return rc;
 }
@@ -360,48 +460,60 @@ static void decode(const osh_gptq_solve_args *a)
         }
 }
 
-osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *a)
+static osh_status solver_init(osh_ctx *cx, solver *s, int64_t *n_panels)
 {
     osh_status rc = OSH_OK;
-    float steps = (float)(1 << (a->bits - 1));
-    solver s = {a, d, {NULL}, {a->fp8 ? -448.0f : -steps, a->fp8 ? 448.0f : steps - 1, a->fp8}};
-    size_t bytes[N_ARRAYS];
-    int64_t rows = tile_rows(a->O, a->I);
-    double *squares = NULL; // own: [2, padded rows]
-
-    array_bytes(bytes, a->O, a->I, a->n_scale_cols, a->block_size);
-    for (int i = 0; i < N_ARRAYS; i++) {
-        if (!a->zero && (i == ZERO || i == ZERO_GIVEN)) continue;
-        s.at[i] = osh_device_alloc(cx, d, bytes[i], OSH_LIFE_SHORT);
-        if (!s.at[i]) OSH_TRY(OSH_E_NOMEM);
-    }
-    if (a->squares) {
-        squares = static_cast<double *>(osh_alloc(cx, bytes[SQUARES]));
-        if (!squares) OSH_TRY(OSH_E_NOMEM);
-        a->squares[0] = a->squares[1] = 0;
-    }
-    OSH_TRY(put_given(cx, &s));
-    for (int64_t row = 0; row < a->O; row += rows) {
-        span p = {a->I, padded(rows), osh_min64(rows, a->O - row), 0, 0};
-        OSH_TRY(open_tile(cx, &s, row, p));
-        for (p.first = 0; p.first < a->I; p.first += p.n) {
-            p.n = osh_min64(a->block_size, a->I - p.first);
-            OSH_TRY(run_block(cx, &s, p));
-        }
-        OSH_TRY(close_tile(cx, &s, row, p));
-        if (a->w_out || a->squares) OSH_TRY(decode_tile(cx, &s, row, p, squares));
-    }
-    if (a->dq) decode(a);
+    const osh_gptq_solve_args *a = s->jobs;
+    s->g.I = a->I, s->g.block_size = a->block_size;
+    for (int k = 0; k < s->n; k++) osh_gptq_group_add(&s->g, a[k].O, a[k].n_scale_cols);
+    *n_panels = tile_panels(&s->g, osh_arena_room(s->d->arena));
+    size_t bytes = offsets(s->at, &s->g, *n_panels);
+    s->base = static_cast<char *>(osh_device_alloc(cx, s->d, bytes, OSH_LIFE_SHORT));
+    if (!s->base) OSH_TRY(OSH_E_NOMEM);
+    OSH_NEW(cx, s->panels, s->g.n_panels);
+    OSH_NEW(cx, s->job_of, s->g.n_panels);
+    OSH_NEW(cx, s->figures, 3 * *n_panels * panel_rows(a->I));
+    for (int k = 0; k < s->n; k++)
+        if (a[k].squares) a[k].squares[0] = a[k].squares[1] = 0;
+    OSH_TRY(put_given(cx, s));
 done:
-    osh_free(cx, squares);
-    for (int i = 0; i < N_ARRAYS; i++) osh_device_free(d, s.at[i]);
     return rc;
 }
 
-size_t osh_gptq_solve_cuda_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t block_size)
+static tile tile_of(const solver *s)
 {
-    size_t bytes[N_ARRAYS], sum = 0;
-    array_bytes(bytes, O, I, n_scale_cols, block_size);
-    for (int i = 0; i < N_ARRAYS; i++) sum += osh_arena_gross(bytes[i]);
-    return sum;
+    const osh_gptq_solve_args *a = s->jobs;
+    return {array<float>(s, W), array<float>(s, ERR), array<float>(s, SCALE), array<float>(s, ZERO),
+            array<double>(s, LOSS), array<double>(s, SQUARES), array<int8_t>(s, CODES), array<panel>(s, PANELS),
+            array<int32_t>(s, PLACE), a->u, a->I, panel_rows(a->I), osh_min64(a->block_size, a->I),
+            s->g.n_scale_cols, 0, 0};
+}
+
+osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n)
+{
+    osh_status rc = OSH_OK;
+    solver s = {jobs, n, d, {}, NULL, {}, NULL, NULL, NULL};
+    int64_t n_panels = 0;
+    tile t;
+
+    OSH_TRY(solver_init(cx, &s, &n_panels));
+    t = tile_of(&s);
+    for (int64_t first = 0; first < s.g.n_panels; first += n_panels, t.panels += n_panels) {
+        int64_t here = osh_min64(n_panels, s.g.n_panels - first);
+        OSH_TRY(open_tile(cx, &s, t, here));
+        for (t.first = 0; t.first < t.I; t.first += t.n) {
+            t.n = osh_min64(t.block, t.I - t.first);
+            OSH_TRY(run_block(cx, &s, t, here));
+        }
+        OSH_TRY(close_tile(cx, &s, t, here));
+        OSH_TRY(get_tile(cx, &s, t, first, here));
+    }
+    for (int k = 0; k < n; k++)
+        if (jobs[k].dq) decode(&jobs[k]);
+done:
+    osh_free(cx, s.figures);
+    osh_free(cx, s.job_of);
+    osh_free(cx, s.panels);
+    osh_device_free(d, s.base);
+    return rc;
 }
