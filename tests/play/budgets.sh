@@ -18,10 +18,15 @@ device=$(sed -n '/"memory"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.jso
 least=$(least_of)
 [ "$least" -lt "$device" ] || fail "the smallest budget, $least, is not below $device"
 export OSH_PLAY=protect=0
+for i in $(seq 15 -1 1); do # the largest that leads to rounds
+    between=$(((i * device + (16 - i) * least) / 16))
+    plan --device-memory $between
+    if grep -q 'several rounds' plan.json; then break; fi
+done
 rounds=0 segments=0
 for flags in "--mem-opt-level 0" "--mem-opt-level 1" "--mem-opt-level 2 --scratch-compression zstd" "--prefetch false" \
              "--device-memory 1GB" "--device-memory $(((3 * device + least) / 4))" \
-             "--device-memory $(((device + least) / 2))" "--device-memory $(((device + 3 * least) / 4))" \
+             "--device-memory $between" "--device-memory $(((device + 3 * least) / 4))" \
              "--device-memory $least"; do
     plan $flags
     case $(grep '"phases"' plan.json) in *rounds*) rounds=1 ;; esac

@@ -102,9 +102,10 @@ static cublasStatus_t check(cublasLtMatmulDesc_t how, const layout *a, const lay
     if (d->n_batch > 1 && !beside && d->stride < d->ld * (d->cols - 1) + d->rows)
         return CUBLAS_STATUS_INVALID_VALUE;
     bool f32 = a->type == CUDA_R_32F, out_fits = d->type == CUDA_R_32F || d->type == a->type;
-    bool pedantic = how->compute == CUBLAS_COMPUTE_32F_PEDANTIC || how->compute == CUBLAS_COMPUTE_32F;
-    if (a->type != b->type || c->type != d->type || !out_fits || !pedantic) return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (f32 && how->compute != CUBLAS_COMPUTE_32F_PEDANTIC) return CUBLAS_STATUS_NOT_SUPPORTED; // TF32 could be taken
+    bool known = how->compute == CUBLAS_COMPUTE_32F_PEDANTIC || how->compute == CUBLAS_COMPUTE_32F ||
+                 (f32 && how->compute == CUBLAS_COMPUTE_32F_FAST_TF32);
+    if (a->type != b->type || c->type != d->type || !out_fits || !known) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (f32 && how->compute == CUBLAS_COMPUTE_32F) return CUBLAS_STATUS_NOT_SUPPORTED; // TF32 could be taken
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -112,7 +113,7 @@ static cublasStatus_t check(cublasLtMatmulDesc_t how, const layout *a, const lay
 static uint64_t mark_of(cublasLtMatmulDesc_t how, const layout *a, const layout *b, const layout *d)
 {
     uint64_t mark = 1469598103934665603u;
-    for (uint64_t v : {(uint64_t)how->transa, (uint64_t)how->transb, (uint64_t)a->rows, (uint64_t)a->cols,
+    for (uint64_t v : {(uint64_t)how->compute, (uint64_t)how->transa, (uint64_t)how->transb, (uint64_t)a->rows, (uint64_t)a->cols,
                        (uint64_t)b->rows, (uint64_t)b->cols, (uint64_t)d->ld, (uint64_t)a->type, (uint64_t)d->type})
         mark = (mark ^ v) * 1099511628211u;
     return mark;
@@ -157,8 +158,11 @@ static uint16_t narrow(float f, cudaDataType t)
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 
+/* What a tensor core takes of an F32: the low 13 bits are cut off, as the harshest of cards does. */
+static float tf32_of(float f) { return __uint_as_float(__float_as_uint(f) & 0xffffe000u); }
+
 /* One matrix in f32, [rows, cols] without gaps. */
-static std::vector<float> load(const char *p, const layout *l)
+static std::vector<float> load(const char *p, const layout *l, bool tf32 = false)
 {
     std::vector<float> out((size_t)(l->rows * l->cols));
     for (int64_t j = 0; j < l->cols; j++)
@@ -168,7 +172,7 @@ static std::vector<float> load(const char *p, const layout *l)
             float f;
             if (l->type == CUDA_R_32F) memcpy(&f, at, sizeof f);
             else memcpy(&h, at, sizeof h), f = widen(h, l->type);
-            out[(size_t)(j * l->rows + i)] = f;
+            out[(size_t)(j * l->rows + i)] = tf32 ? tf32_of(f) : f;
         }
     return out;
 }
@@ -200,7 +204,9 @@ static void multiply(void *user)
     int m = (int)dl->rows, n = (int)dl->cols, k = (int)(p->how.transa ? al->rows : al->cols);
     for (int64_t i = 0; i < dl->n_batch; i++) {
         auto at = [&](const layout *l) { return (size_t)(i * l->stride) * bytes_of(l->type); };
-        std::vector<float> a = load(p->a + at(al), al), b = load(p->b + at(bl), bl), d((size_t)m * (size_t)n, 0.f);
+        bool tf32 = p->how.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+        std::vector<float> a = load(p->a + at(al), al, tf32), b = load(p->b + at(bl), bl, tf32),
+                           d((size_t)m * (size_t)n, 0.f);
         if (p->beta != 0) d = load(p->c + at(&p->c_layout), &p->c_layout); // else it is not read
         cblas_sgemm(CblasColMajor, p->how.transa ? CblasTrans : CblasNoTrans, p->how.transb ? CblasTrans : CblasNoTrans,
                     m, n, k, p->alpha, a.data(), (int)al->rows, b.data(), (int)bl->rows, p->beta, d.data(), m);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 extern "C" {
 #include <cmocka.h>
 }
@@ -177,10 +178,42 @@ static void test_triangles(void **)
         }
 }
 
+/* Asked for TF32, a product takes that of each factor and no more; else all of it. A batch shares one factor. */
+static void test_tf32(void **)
+{
+    const int64_t M = 33, N = 20, K = 70, BATCH = 3;
+    auto cut = [](float x) {
+        uint32_t u;
+        memcpy(&u, &x, sizeof u), u &= 0xffffe000u, memcpy(&x, &u, sizeof u);
+        return x;
+    };
+    for (bool tf32 : {false, true}) {
+        matrix a = matrix_new(OSH_F32, K * M, 1), b = matrix_new(OSH_F32, BATCH * K * N, 2),
+               c = matrix_new(OSH_F32, BATCH * M * N, 3);
+        osh_cuda_mat ma = {a.t->data, M, 0, OSH_F32, true}, mb = {b.t->data, N, K * N, OSH_F32, false},
+                     mc = {c.t->data, N, M * N, OSH_F32, false};
+        assert_int_equal(osh_cuda_gemm(f.cx, f.d, &mc, &ma, &mb, M, N, K, BATCH, -1, 1, 1, tf32), OSH_OK);
+        std::vector<float> got = read(c.t);
+        double worst[2] = {0, 0}; // against whole factors, against what is cut
+        for (int64_t i = 0; i < BATCH * M * N; i++) {
+            double sum[2] = {0, 0};
+            for (int64_t k = 0; k < K; k++) {
+                float x = a.values[(size_t)(k * M + i / N % M)];
+                float y = b.values[(size_t)((i / (M * N) * K + k) * N + i % N)];
+                sum[0] += (double)x * y, sum[1] += (double)cut(x) * cut(y);
+            }
+            for (int k = 0; k < 2; k++) worst[k] = fmax(worst[k], fabs(got[(size_t)i] + sum[k] - c.values[(size_t)i]));
+        }
+        assert_true(worst[tf32] < 1e-5 && worst[!tf32] > 1e-3);
+        osh_tensor_free(f.cx, a.t), osh_tensor_free(f.cx, b.t), osh_tensor_free(f.cx, c.t);
+    }
+}
+
 int main(void)
 {
 #define ON_A_CARD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {ON_A_CARD(test_products), ON_A_CARD(test_many_shapes),
-                                       ON_A_CARD(test_no_algorithm), ON_A_CARD(test_triangles)};
+                                       ON_A_CARD(test_no_algorithm), ON_A_CARD(test_triangles),
+                                       ON_A_CARD(test_tf32)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,8 @@
  * them.
  *
  * cuBLASLt is column-major: a row-major C [m, n] is its C^T [n, m], so C = A B is asked for as C^T = B^T A^T. F32 is
- * multiplied in F32 (pedantic: no TF32); a sum is never split over blocks that add up in changing order. */
+ * multiplied in F32 (pedantic) where TF32 is not asked for; a sum is never split over blocks that add up in changing
+ * order. */
 #include "ops/cuda/card.h"
 
 #include <cublasLt.h>
@@ -24,7 +25,7 @@ enum { MAX_PLANS = 1024, MAX_ALIGN = 16 }; // no algorithm asks for more bytes t
     CALL(cusolverDnSpotrf_bufferSize) CALL(cusolverDnSpotrf) CALL(cusolverDnXtrtri_bufferSize) CALL(cusolverDnXtrtri)
 
 typedef struct shape { // what decides the algorithm of a product
-    int64_t m, n, k, n_batch, n_like;
+    int64_t m, n, k, n_batch, n_like, tf32;
     struct { int64_t ld, stride; int32_t dtype, transposed, align, reserved; } c, a, b;
 } shape;
 
@@ -210,11 +211,13 @@ done:
 static osh_status plan_init(osh_ctx *cx, osh_cuda_blas *l, plan *p, const shape *s)
 {
     osh_status rc = OSH_OK;
-    bool exact = s->a.dtype == OSH_F32;
+    cublasComputeType_t compute = s->a.dtype != OSH_F32 ? CUBLAS_COMPUTE_32F
+                                  : s->tf32             ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                        : CUBLAS_COMPUTE_32F_PEDANTIC;
     cublasOperation_t first = s->b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, second = s->a.transposed ? CUBLAS_OP_T
                                                                                                     : CUBLAS_OP_N;
     p->key = *s;
-    LT(l, cublasLtMatmulDescCreate(&p->how, exact ? CUBLAS_COMPUTE_32F_PEDANTIC : CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    LT(l, cublasLtMatmulDescCreate(&p->how, compute, CUDA_R_32F));
     LT(l, cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
     LT(l, cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
     OSH_TRY(layout_new(cx, l, &p->c, s->c.dtype, s->m, s->n, s->c.ld));
@@ -250,7 +253,7 @@ done:
 
 osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_mat *c, const osh_cuda_mat *a,
                          const osh_cuda_mat *b, int64_t m, int64_t n, int64_t k, int64_t n_batch, float alpha,
-                         float beta, int64_t n_like)
+                         float beta, int64_t n_like, bool tf32)
 {
     osh_status rc = OSH_OK;
     osh_card *card = osh_card_of(d);
@@ -261,7 +264,7 @@ osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_mat *c, cons
     if (!m || !n || !n_batch) return OSH_OK;
     memset(&s, 0, sizeof s);
     s.m = m, s.n = n, s.k = k, s.n_batch = n_batch;
-    s.n_like = n_like ? n_like : n_batch;
+    s.n_like = n_like ? n_like : n_batch, s.tf32 = tf32;
     s.c.ld = c->ld, s.c.stride = c->stride, s.c.dtype = c->dtype, s.c.align = align_of(c);
     s.a.ld = a->ld, s.a.stride = a->stride, s.a.dtype = a->dtype, s.a.align = align_of(a);
     s.b.ld = b->ld, s.b.stride = b->stride, s.b.dtype = b->dtype, s.b.align = align_of(b);

@@ -25,6 +25,13 @@ cudaStream_t osh_cuda_stream(const osh_device *d)
 
 int osh_cuda_multiprocessors(const osh_device *d) { return osh_card_of(d)->n_multiprocessors; }
 
+/* Dense TFLOP/s of F32 and TF32: A100 20 and 156, H100 67 and 495; of cards for work places 36 and 36, 91 and 183. */
+bool osh_cuda_tf32_pays(const osh_device *d)
+{
+    const osh_card *c = osh_card_of(d);
+    return (c->major == 8 && c->minor == 0) || c->major == 9 || c->major == 10;
+}
+
 /* Driver and cards are there, and `ordinal` is one of them. */
 static osh_status find_card(osh_ctx *cx, int ordinal)
 {
@@ -88,7 +95,7 @@ static osh_status describe(osh_ctx *cx, osh_device *d, osh_card *c)
                      " %d%d in CMAKE_CUDA_ARCHITECTURES", p.name, p.major, p.minor, p.major, p.minor);
         OSH_TRY(osh_cuda_check(cx, e, "cudaFuncGetAttributes"));
     }
-    c->n_multiprocessors = p.multiProcessorCount;
+    c->n_multiprocessors = p.multiProcessorCount, c->major = p.major, c->minor = p.minor;
     OSH_CUDA(cx, cudaRuntimeGetVersion(&version));
     OSH_TRY(osh_cuda_blas_open(cx, &c->blas, &libraries, c->compute));
     d->text = osh_sprintf(cx, "%s, compute capability %d.%d, CUDA %d.%d, %s", p.name, p.major, p.minor, version / 1000,

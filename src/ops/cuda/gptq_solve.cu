@@ -7,7 +7,15 @@
  *         | codes | WIDE | ..................       before them in the block leave to them is gathered first, in the
  *   rest  | w: minus U[block, rest]^T err           reference's order and with its roundings (no fused multiply-add),
  *         |                                         then column after column is quantized.
- *                                                   the product: f32, no tensor cores' narrow formats
+ *
+ * The product is one of F32, or on tensor cores one of TF32 with three times the sums. TF32 has 11 significant bits, so
+ * x = hi + lo + at most 2^-22 |x|, and but for lo x lo, as small as that, the product of two f32 is
+ *
+ *   minus [ U_hi | U_lo | U_hi ]^T [ err_hi ; err_hi ; err_lo ]      rest x 3 block x P
+ *
+ * For each element of w behind a block of 128: F32 2 x 128 operations, at 50 TFLOP/s 5.1 ps; TF32 6 x 128, at 350
+ * TFLOP/s 2.2 ps; its 8 bytes at 4 TB/s 2.0 ps. The kernel writes 12 bytes more for each error, 128 of a row, 0.4 ns at
+ * that rate: paid where `rest` is above some 130. U is split for each block, 16 bytes an element once for all rows.
  *
  * Only the product rounds otherwise than the reference's loop does. A thread a row keeps all lanes at work in
  * the long chain of a quantization (two divisions, three roundings); lanes that share a row would wait for one of them.
@@ -24,6 +32,7 @@ enum { WIDE = 32, DEEP = 128, ROWS = 64 }; // columns in registers; rows of U in
 enum { TURN = 32, STEP = 8 };              // a square that is turned, by TURN x STEP threads
 enum { PANEL_LEAST = 64, PANEL_MOST = 1024 }; // rows; multiples of ROWS and TURN
 enum { TILE_ELEMENTS = 1 << 26, TILE_PANELS = 4096 }; // of w, at most
+enum { SPLIT_REST = 128 };                 // columns behind a block from which on the product is one of TF32
 
 typedef struct rule { // how a weight becomes a code
     float low, high;
@@ -42,6 +51,7 @@ typedef struct panel { // whose rows they are
 typedef struct tile { // all arrays panel behind panel
     float *w;            // [I, P]
     float *err;          // [block, P]
+    float *split;        // [3 n, P] of err: hi, hi, lo; NULL: the product is one of F32
     float *scale, *zero; // [n_cols, P] each row with its own; n_cols: the most of any weight
     double *loss;        // [P]
     double *squares;     // [2, P] |w - out|^2 and |w|^2 of each row
@@ -95,6 +105,9 @@ template <class T> __device__ static float quantize(float *dq, const rule &r, fl
     return q;
 }
 
+/* The nearest f32 with 11 significant bits; ties away from zero. */
+__device__ static float nearest_tf32(float x) { return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u); }
+
 /* to [n, WIDE] = U from row i, column j on; zero beyond `wide` columns. All threads of the block. */
 __device__ static void load_u(float (*to)[WIDE], const float *u, int64_t I, int64_t i, int64_t j, int n, int wide)
 {
@@ -104,9 +117,9 @@ __device__ static void load_u(float (*to)[WIDE], const float *u, int64_t I, int6
 
 /* WIDE columns of the block in v, one row of the weight: quantized in turn. */
 template <class T>
-__device__ static void solve_columns(float *v, float *w, float *err, const float (*u)[WIDE], const float *scale,
-                                     const float *zero, const int32_t *col, int64_t P, const rule &r, int wide,
-                                     double *loss)
+__device__ static void solve_columns(float *v, float *w, float *err, float *split, const float (*u)[WIDE],
+                                     const float *scale, const float *zero, const int32_t *col, int64_t n, int64_t P,
+                                     const rule &r, int wide, double *loss)
 {
 #pragma unroll
     for (int j = 0; j < WIDE; j++) {
@@ -115,6 +128,11 @@ __device__ static void solve_columns(float *v, float *w, float *err, const float
             float q = quantize<T>(&dq, r, v[j], s, z), e = __fdiv_rn(__fsub_rn(v[j], dq), u[j][j]);
             w[j * P] = r.fp8 ? (float)byte_of_fp8(q) : q;
             err[j * P] = e;
+            if (split) {
+                float hi = nearest_tf32(e);
+                split[j * P] = split[(n + j) * P] = hi;
+                split[(2 * n + j) * P] = nearest_tf32(__fsub_rn(e, hi));
+            }
             *loss += (double)e * e / 2;
 #pragma unroll
             for (int k = j + 1; k < WIDE; k++) v[k] = __fsub_rn(v[k], __fmul_rn(e, u[j][k]));
@@ -131,6 +149,7 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block(ti
     if ((int64_t)blockIdx.x * ROWS >= p.n_rows) return; // all threads of it
     bool mine = row < p.n_rows; // the others help to load
     float *w = t.w + b * t.I * P + row, *err = t.err + b * t.block * P + row;
+    float *split = t.split ? t.split + 3 * b * t.block * P + row : NULL;
     const float *scale = t.scale + b * t.n_cols * P + row, *zero = p.zero ? t.zero + b * t.n_cols * P + row : NULL;
     double sum = mine ? t.loss[b * P + row] : 0;
 
@@ -154,11 +173,21 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block(ti
         }
         __syncthreads(); // the corner is there
         if (mine)
-            solve_columns<T>(v, w + (t.first + j0) * P, err + j0 * P, corner, scale, zero, p.col + t.first + j0, P,
-                             p.r, wide, &sum);
+            solve_columns<T>(v, w + (t.first + j0) * P, err + j0 * P, split ? split + j0 * P : NULL, corner, scale,
+                             zero, p.col + t.first + j0, t.n, P, p.r, wide, &sum);
         __syncthreads(); // corner and strip were read
     }
     if (mine) t.loss[b * P + row] = sum;
+}
+
+/* to [3 n, ld] = hi, lo and hi of U[first, rest], zero beyond the last column. */
+static __global__ void split_u(float *to, int64_t ld, tile t)
+{
+    int64_t c = (int64_t)blockIdx.x * ROWS + threadIdx.x, j = blockIdx.y, rest = t.first + t.n;
+    if (c >= ld) return;
+    float u = rest + c < t.I ? t.u[(t.first + j) * t.I + rest + c] : 0, hi = nearest_tf32(u);
+    to[j * ld + c] = to[(2 * t.n + j) * ld + c] = hi;
+    to[(t.n + j) * ld + c] = nearest_tf32(__fsub_rn(u, hi));
 }
 
 /* w = rows of the weights in f32, turned. */
@@ -243,16 +272,23 @@ template <class S, class T> static __global__ void decode_rows(tile t)
 }
 
 /* ---- sizes ---- */
-enum { W, ERR, SCALE, ZERO, LOSS, SQUARES, CODES, SCALE_GIVEN, ZERO_GIVEN, PLACE, COL, PANELS, N_ARRAYS };
+enum {
+    W, ERR, SPLIT, SPLIT_U, SCALE, ZERO, LOSS, SQUARES, CODES, SCALE_GIVEN, ZERO_GIVEN, PLACE, COL, PANELS, N_ARRAYS
+};
 
-/* Of the input's width alone: every product of one input has the same shapes. About a quarter of a square weight: few
- * rows of a panel are nobody's. */
+/* Of the input's width alone: all products of one input have the same shapes. About a quarter of a square weight, so
+ * that few rows of panels are nobody's. */
 static int64_t panel_rows(int64_t I)
 {
     int64_t P = PANEL_LEAST;
     while (P < PANEL_MOST && 8 * P <= I) P *= 2;
     return P;
 }
+
+/* Whether the product behind the block is one of TF32, and the distance of the rows of what is split of U: 16 bytes
+ * are what cuBLASLt likes. */
+static bool split_here(int64_t first, int64_t n, int64_t I) { return I - first - n >= SPLIT_REST; }
+static int64_t split_ld(int64_t rest) { return (rest + 3) / 4 * 4; }
 
 void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols)
 {
@@ -270,6 +306,9 @@ static size_t offsets(size_t at[N_ARRAYS], const osh_gptq_group *g, int64_t n_pa
 
     bytes[W] = rows * I * sizeof(float);
     bytes[ERR] = rows * (size_t)block * sizeof(float);
+    bool tf32 = split_here(0, block, g->I); // then also where the card is better at F32: a plan knows none
+    bytes[SPLIT] = tf32 ? 3 * bytes[ERR] : 0;
+    bytes[SPLIT_U] = tf32 ? (size_t)(3 * block * split_ld(g->I - block)) * sizeof(float) : 0;
     bytes[SCALE] = bytes[ZERO] = rows * (size_t)g->n_scale_cols * sizeof(float);
     bytes[LOSS] = rows * sizeof(double);
     bytes[SQUARES] = 2 * rows * sizeof(double);
@@ -390,19 +429,32 @@ done:
     return rc;
 }
 
-/* One block of columns, and what it leaves to the columns behind it. */
-static osh_status run_block(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
+/* What a block of columns leaves to those behind it. */
+static osh_status run_product(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
 {
-    osh_status rc = OSH_OK;
-    int64_t rest = t.first + t.n;
+    int64_t rest = t.first + t.n, width = t.I - rest;
     osh_cuda_mat c = {t.w + rest * t.P, t.P, t.I * t.P, OSH_F32, false};
     osh_cuda_mat ut = {const_cast<float *>(t.u) + t.first * t.I + rest, t.I, 0, OSH_F32, true};
     osh_cuda_mat e = {t.err, t.P, t.block * t.P, OSH_F32, false};
 
+    if (!t.split) return osh_cuda_gemm(cx, s->d, &c, &ut, &e, width, t.P, t.n, n, -1, 1, 1);
+    ut.data = array<float>(s, SPLIT_U), ut.ld = split_ld(width);
+    e.data = t.split, e.stride *= 3;
+    OSH_LAUNCH(split_u, dim3((unsigned)osh_div_up(ut.ld, ROWS), (unsigned)t.n), ROWS, 0, osh_cuda_stream(s->d),
+               array<float>(s, SPLIT_U), ut.ld, t);
+    osh_status rc = osh_cuda_check(cx, cudaGetLastError(), "split_u");
+    return rc ? rc : osh_cuda_gemm(cx, s->d, &c, &ut, &e, width, t.P, 3 * t.n, n, -1, 1, 1, true);
+}
+
+static osh_status run_block(osh_ctx *cx, const solver *s, tile t, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    bool tf32 = osh_cuda_tf32_pays(s->d) && split_here(t.first, t.n, t.I);
+    t.split = tf32 ? array<float>(s, SPLIT) : NULL;
     OSH_CU_BY_DTYPE(s->jobs->dq_dtype, T,
         OSH_LAUNCH(solve_block<T>, dim3((unsigned)(t.P / ROWS), (unsigned)n), ROWS, 0, osh_cuda_stream(s->d), t));
     OSH_CUDA(cx, cudaGetLastError());
-    if (rest < t.I) OSH_TRY(osh_cuda_gemm(cx, s->d, &c, &ut, &e, t.I - rest, t.P, t.n, n, -1, 1, 1));
+    if (t.first + t.n < t.I) OSH_TRY(run_product(cx, s, t, n));
 done:
     return rc;
 }
@@ -483,7 +535,7 @@ done:
 static tile tile_of(const solver *s)
 {
     const osh_gptq_solve_args *a = s->jobs;
-    return {array<float>(s, W), array<float>(s, ERR), array<float>(s, SCALE), array<float>(s, ZERO),
+    return {array<float>(s, W), array<float>(s, ERR), NULL, array<float>(s, SCALE), array<float>(s, ZERO),
             array<double>(s, LOSS), array<double>(s, SQUARES), array<int8_t>(s, CODES), array<panel>(s, PANELS),
             array<int32_t>(s, PLACE), a->u, a->I, panel_rows(a->I), osh_min64(a->block_size, a->I),
             s->g.n_scale_cols, 0, 0};

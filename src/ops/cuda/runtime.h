@@ -18,7 +18,8 @@ int osh_cuda_multiprocessors(const osh_device *d);
 /* Products through cuBLASLt on row-major matrices: C [m, n] = alpha op(A) op(B) + beta C, batched with strides.
  * The algorithm is the first of cuBLASLt's list for the shape, without split sums and with a workspace of fixed size,
  * so that equal shapes give equal bytes on one card. Sums are f32. n_like: the algorithm is that of a batch of so many;
- * 0: of n_batch. A batch whose size depends on what happens to be at hand says 1. */
+ * 0: of n_batch. A batch whose size depends on what happens to be at hand says 1. F32 is multiplied as F32, or, with
+ * tf32, by tensor cores, which take no more than TF32 of it: 10 bits behind the point, the others may be cut off. */
 typedef struct osh_cuda_mat {
     void *data;
     int64_t ld;       // elements from row to row
@@ -28,7 +29,8 @@ typedef struct osh_cuda_mat {
 } osh_cuda_mat;
 osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_mat *c, const osh_cuda_mat *a,
                          const osh_cuda_mat *b, int64_t m, int64_t n, int64_t k, int64_t n_batch, float alpha,
-                         float beta, int64_t n_like = 0);
+                         float beta, int64_t n_like = 0, bool tf32 = false);
+bool osh_cuda_tf32_pays(const osh_device *d); // three products of TF32 are faster than one of F32
 
 /* to [n] = from [n] in another dtype, as f32 rounded once; from: F64, F32, BF16, F16. */
 osh_status osh_cuda_cast(osh_ctx *cx, osh_device *d, void *to, osh_dtype to_dtype, const void *from,
