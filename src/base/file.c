@@ -12,6 +12,7 @@
 
 struct osh_file {
     int fd;
+    int direct; // the same file past the page cache; -1: none
     char *path; // own
 };
 
@@ -28,7 +29,7 @@ static osh_status open_with(osh_ctx *cx, osh_file **out, const char *path, int f
 
     *out = NULL;
     OSH_NEW(cx, f, 1);
-    f->fd = -1;
+    f->fd = f->direct = -1;
     if (!(f->path = osh_strdup(cx, path))) OSH_TRY(OSH_E_NOMEM);
     do f->fd = open(path, flags | O_CLOEXEC, 0666);
     while (f->fd < 0 && errno == EINTR);
@@ -63,6 +64,7 @@ void osh_file_close(osh_ctx *cx, osh_file *f)
 {
     if (!f) return;
     if (f->fd >= 0) close(f->fd); // what had to be safe was synced before
+    if (f->direct >= 0) close(f->direct);
     osh_free(cx, f->path);
     osh_free(cx, f);
 }
@@ -94,7 +96,7 @@ osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t 
     return OSH_OK;
 }
 
-enum { DIRECT_ALIGN = 4096, DIRECT_LEAST = 1 << 20 }; // of memory, offset and size
+enum { DIRECT_ALIGN = OSH_BLOCK_BYTES, DIRECT_LEAST = 1 << 20 }; // of memory, offset and size
 
 /* Whole blocks through room [room_bytes], aligned, as far as the system goes along: *got of n bytes. */
 static osh_status scan_direct(osh_ctx *cx, osh_file *f, int fd, char *room, size_t room_bytes, size_t n, int64_t offset,
@@ -123,20 +125,17 @@ osh_status osh_file_scan(osh_ctx *cx, osh_file *f, size_t n, int64_t offset,
                          void (*fn)(void *user, const void *p, size_t n), void *user)
 {
     osh_status rc = OSH_OK;
-    char *block = NULL, path[64]; // own; of the same open file, whatever its name is by now
+    char *block = NULL; // own
     size_t got = 0, room_bytes = n < OSH_DIRECT_BYTES ? (n / DIRECT_ALIGN + 2) * DIRECT_ALIGN : OSH_DIRECT_BYTES;
-    int fd = -1;
+    osh_file again = {.fd = f->fd, .direct = f->direct};
 
-    if (n >= DIRECT_LEAST) {
-        snprintf(path, sizeof path, "/proc/self/fd/%d", f->fd);
-        fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC); // -1: the file system has no such reads
-    }
+    if (n >= DIRECT_LEAST) osh_file_use_direct(&again);
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
     block = osh_alloc(cx, room_bytes + DIRECT_ALIGN);
     osh_mem_use(cx, old);
     if (!block) OSH_TRY(OSH_E_NOMEM);
     char *room = block + (DIRECT_ALIGN - (uintptr_t)block % DIRECT_ALIGN) % DIRECT_ALIGN;
-    if (fd >= 0) OSH_TRY(scan_direct(cx, f, fd, room, room_bytes, n, offset, fn, user, &got));
+    if (n >= DIRECT_LEAST && again.direct >= 0) OSH_TRY(scan_direct(cx, f, again.direct, room, room_bytes, n, offset, fn, user, &got));
     while (got < n) {
         size_t k = n - got < room_bytes ? n - got : room_bytes;
         OSH_TRY(osh_file_pread(cx, f, room, k, offset + (int64_t)got));
@@ -144,7 +143,7 @@ osh_status osh_file_scan(osh_ctx *cx, osh_file *f, size_t n, int64_t offset,
         got += k;
     }
 done:
-    if (fd >= 0) close(fd);
+    if (again.direct >= 0 && again.direct != f->direct) close(again.direct);
     osh_free(cx, block);
     return rc;
 }
@@ -174,6 +173,60 @@ osh_status osh_file_pwrite(osh_ctx *cx, osh_file *f, const void *from, size_t n,
         atomic_fetch_add(&cx->sh->written_bytes, k);
     }
     return OSH_OK;
+}
+
+void osh_file_use_direct(osh_file *f)
+{
+    char path[64]; // of the same open file, whatever its name is by now
+    int mode = fcntl(f->fd, F_GETFL) & O_ACCMODE;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", f->fd);
+    if (f->direct < 0) f->direct = open(path, mode | O_DIRECT | O_CLOEXEC); // -1: the file system has no such access
+}
+
+size_t osh_file_room(size_t n) { return (n / OSH_BLOCK_BYTES + 2) * OSH_BLOCK_BYTES; }
+
+void *osh_file_align(void *p)
+{
+    return (char *)p + (OSH_BLOCK_BYTES - (uintptr_t)p % OSH_BLOCK_BYTES) % OSH_BLOCK_BYTES;
+}
+
+osh_status osh_file_read_blocks(osh_ctx *cx, osh_file *f, void *room, size_t n, int64_t offset)
+{
+    size_t lead = (size_t)(offset % OSH_BLOCK_BYTES), have = 0; // from the first block's start on
+    size_t want = (lead + n + OSH_BLOCK_BYTES - 1) / OSH_BLOCK_BYTES * OSH_BLOCK_BYTES;
+    int64_t at = offset - (int64_t)lead;
+    while (f->direct >= 0 && have < lead + n) {
+        ssize_t k = pread(f->direct, (char *)room + have, want - have, (off_t)(at + (int64_t)have));
+        if (k < 0 && errno == EINTR) continue;
+        if (k < 0 && errno != EINVAL) return fail_os(cx, "read", f->path);
+        if (k <= 0) break; // it takes the flag and cannot do it; the end of the file
+        have += (size_t)k;
+        if (k % OSH_BLOCK_BYTES) break; // so, too
+    }
+    size_t got = have < lead ? 0 : have - lead < n ? have - lead : n;
+    atomic_fetch_add(&cx->sh->read_bytes, (int64_t)got);
+    return osh_file_pread(cx, f, (char *)room + lead + got, n - got, offset + (int64_t)got);
+}
+
+osh_status osh_file_write_blocks(osh_ctx *cx, osh_file *f, const void *from, size_t n, int64_t offset)
+{
+    osh_status rc = OSH_OK;
+    size_t head = (size_t)((OSH_BLOCK_BYTES - offset % OSH_BLOCK_BYTES) % OSH_BLOCK_BYTES);
+    if (head > n) head = n;
+    size_t end = f->direct < 0 ? head : head + (n - head) / OSH_BLOCK_BYTES * OSH_BLOCK_BYTES, put = head;
+    OSH_TRY(osh_file_pwrite(cx, f, from, head, offset));
+    while (put < end) {
+        ssize_t k = pwrite(f->direct, (const char *)from + put, end - put, (off_t)(offset + (int64_t)put));
+        if (k < 0 && errno == EINTR) continue;
+        if (k < 0 && errno != EINVAL) return fail_os(cx, "write", f->path);
+        if (k <= 0) break; // it takes the flag and cannot do it
+        put += (size_t)k;
+        atomic_fetch_add(&cx->sh->written_bytes, k);
+        if (k % OSH_BLOCK_BYTES) break;
+    }
+    OSH_TRY(osh_file_pwrite(cx, f, (const char *)from + put, n - put, offset + (int64_t)put));
+done:
+    return rc;
 }
 
 osh_status osh_file_reserve(osh_ctx *cx, osh_file *f, int64_t n_bytes)

@@ -20,6 +20,18 @@ osh_status osh_file_pread_direct(osh_ctx *cx, osh_file *f, void *to, size_t n, i
 osh_status osh_file_scan(osh_ctx *cx, osh_file *f, size_t n, int64_t offset,
                          void (*fn)(void *user, const void *p, size_t n), void *user);
 osh_status osh_file_pwrite(osh_ctx *cx, osh_file *f, const void *from, size_t n, int64_t offset);
+
+/* Without a copy, too: blocks of OSH_BLOCK_BYTES go between the disk and memory that lies as they do. Where the file
+ * system has no such access, or f was not told to, the same calls go through the page cache. */
+enum { OSH_BLOCK_BYTES = 4096 };
+void osh_file_use_direct(osh_file *f); // once, by one thread, before others use f; a second descriptor
+size_t osh_file_room(size_t n);        // bytes of whole blocks, aligned, that hold n bytes of any offset
+void *osh_file_align(void *p);         // the first block's start in an allocation of OSH_BLOCK_BYTES more
+/* All n bytes at room + offset % OSH_BLOCK_BYTES; room is aligned and has osh_file_room(n) bytes. */
+osh_status osh_file_read_blocks(osh_ctx *cx, osh_file *f, void *room, size_t n, int64_t offset);
+/* from lies as its bytes do in the file: (uintptr_t)from % OSH_BLOCK_BYTES == offset % OSH_BLOCK_BYTES. What does not
+ * fill a block at either end goes through the page cache. */
+osh_status osh_file_write_blocks(osh_ctx *cx, osh_file *f, const void *from, size_t n, int64_t offset);
 osh_status osh_file_reserve(osh_ctx *cx, osh_file *f, int64_t n_bytes); // a full disk fails here
 osh_status osh_file_sync(osh_ctx *cx, osh_file *f);
 osh_status osh_file_sync_data(osh_ctx *cx, osh_file *f); // without its times: fdatasync

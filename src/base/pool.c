@@ -156,7 +156,7 @@ void osh_pool_free(osh_pool *p)
 
 int osh_threads(const osh_ctx *cx)
 {
-    return cx->sh->pool->n;
+    return cx->alone ? 1 : cx->sh->pool->n;
 }
 
 static osh_status run_inline(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user)

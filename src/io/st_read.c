@@ -296,6 +296,18 @@ const osh_st_entry *osh_st_at(const osh_st *st, int64_t i)
     return &st->entries[i];
 }
 
+/* f: own; still the file whose header was read. */
+static osh_status open_again(osh_ctx *cx, osh_file **f, const osh_st *st)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_file_open(cx, f, st->path));
+    if (osh_file_bytes(*f) != st->file_bytes)
+        OSH_FAIL(cx, OSH_E_IO, "%s: has %lld bytes, had %lld when it was opened", st->path,
+                 (long long)osh_file_bytes(*f), (long long)st->file_bytes);
+done:
+    return rc;
+}
+
 osh_status osh_st_read_part(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e,
                             int64_t offset, size_t n_bytes)
 {
@@ -305,12 +317,27 @@ osh_status osh_st_read_part(osh_ctx *cx, void *to, const osh_st *st, const osh_s
     assert(offset >= 0 && offset <= e->end - e->begin &&
            n_bytes <= (uint64_t)(e->end - e->begin - offset));
     if (n_bytes == 0) goto done;
-    OSH_TRY(osh_file_open(cx, &f, st->path));
-    if (osh_file_bytes(f) != st->file_bytes)
-        OSH_FAIL(cx, OSH_E_IO, "%s: has %lld bytes, had %lld when it was opened", st->path,
-                 (long long)osh_file_bytes(f), (long long)st->file_bytes);
+    OSH_TRY(open_again(cx, &f, st));
     if (st->direct) OSH_TRY(osh_file_pread_direct(cx, f, to, n_bytes, e->begin + offset));
     else OSH_TRY(osh_file_pread(cx, f, to, n_bytes, e->begin + offset));
+done:
+    if (rc) osh_note(cx, "reading %.200s", e->name);
+    osh_file_close(cx, f);
+    return rc;
+}
+
+osh_status osh_st_read_blocks(osh_ctx *cx, void *room, size_t *lead, const osh_st *st, const osh_st_entry *e,
+                              int64_t offset, size_t n_bytes)
+{
+    osh_status rc = OSH_OK;
+    osh_file *f = NULL; // own
+
+    assert(offset >= 0 && offset <= e->end - e->begin && n_bytes <= (uint64_t)(e->end - e->begin - offset));
+    *lead = (size_t)((e->begin + offset) % OSH_BLOCK_BYTES);
+    if (n_bytes == 0) goto done;
+    OSH_TRY(open_again(cx, &f, st));
+    if (st->direct) osh_file_use_direct(f);
+    OSH_TRY(osh_file_read_blocks(cx, f, room, n_bytes, e->begin + offset));
 done:
     if (rc) osh_note(cx, "reading %.200s", e->name);
     osh_file_close(cx, f);

@@ -67,7 +67,7 @@ typedef struct finish {
     bool store;
     uint8_t *decoded; // own: [threads, I] a row, dtype of w
     float *wide;      // own: [threads, 2, I]
-    double *sum;      // own: [O, 2] |w - dq|^2, |w|^2
+    double *sum;      // own, or the job's: [O, 2] |w - dq|^2, |w|^2
 } finish;
 
 /* sum[0] = |a - b|^2, sum[1] = |a|^2; LANES sums side by side, since an addition waits for the one before it. */
@@ -99,7 +99,7 @@ static osh_status finish_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     (void)cx;
     for (int64_t o = chunk * FINISH_ROWS; o < O && o < (chunk + 1) * FINISH_ROWS; o++) {
         uint8_t *row = (uint8_t *)j->w->data + (size_t)o * bytes, *dq = f->decoded + (size_t)worker * bytes;
-        osh_q_decode_rows(dq, j->w->dtype, j->codes, &j->params, &j->scheme->weights, O, I, o, 1);
+        osh_q_decode_rows(dq, j->w->dtype, j->room ? j->room : j->codes, &j->params, &j->scheme->weights, O, I, o, 1);
         osh_to_f32(a, row, j->w->dtype, I);
         osh_to_f32(b, dq, j->w->dtype, I);
         row_error(f->sum + 2 * o, a, b, I);
@@ -117,7 +117,7 @@ osh_status osh_job_finish(osh_ctx *cx, osh_linear_job *j, bool store)
 
     f.decoded = osh_alloc(cx, (size_t)(n * I) * osh_dtype_bytes(j->w->dtype));
     f.wide = osh_alloc(cx, (size_t)(2 * n * I) * sizeof *f.wide);
-    f.sum = osh_alloc(cx, (size_t)(2 * O) * sizeof *f.sum);
+    f.sum = j->sums ? j->sums : osh_alloc(cx, (size_t)(2 * O) * sizeof *f.sum);
     if (!f.decoded || !f.wide || !f.sum) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the error of %s", j->name);
     OSH_TRY(osh_parallel_for(cx, (O + FINISH_ROWS - 1) / FINISH_ROWS, finish_chunk, &f));
     for (int64_t o = 0; o < O; o++) err += f.sum[2 * o], ref += f.sum[2 * o + 1];
@@ -126,7 +126,7 @@ osh_status osh_job_finish(osh_ctx *cx, osh_linear_job *j, bool store)
 done:
     osh_free(cx, f.decoded);
     osh_free(cx, f.wide);
-    osh_free(cx, f.sum);
+    if (f.sum != j->sums) osh_free(cx, f.sum);
     return rc;
 }
 
@@ -134,7 +134,7 @@ size_t osh_job_finish_bytes(const osh_linear_job *j, int n_threads)
 {
     size_t O = (size_t)j->w->shape[0], I = (size_t)j->w->shape[1], n = (size_t)n_threads;
     return osh_mem_gross(n * I * osh_dtype_bytes(j->w->dtype)) + osh_mem_gross(n * I * 2 * sizeof(float)) +
-           osh_mem_gross(2 * O * sizeof(double));
+           (j->sums ? 0 : osh_mem_gross(2 * O * sizeof(double)));
 }
 
 static int64_t n_scales(const osh_linear_job *j)
@@ -150,7 +150,7 @@ static int64_t n_scales(const osh_linear_job *j)
 size_t osh_job_result_bytes(const osh_linear_job *j)
 {
     size_t n = (size_t)n_scales(j);
-    return osh_mem_gross((size_t)osh_tensor_numel(j->w)) + osh_mem_gross(n * osh_dtype_bytes(j->w->dtype)) +
+    return (j->room ? 0 : osh_mem_gross((size_t)osh_tensor_numel(j->w))) + osh_mem_gross(n * osh_dtype_bytes(j->w->dtype)) +
            osh_mem_gross(sizeof(osh_tensor)) +
            (j->scheme->weights.symmetric ? 0 : osh_mem_gross(n) + osh_mem_gross(sizeof(osh_tensor)));
 }

@@ -21,7 +21,9 @@ typedef struct osh_linear_job { // one Linear to be quantized
     osh_tensor *w;              // view: [O, I] in its stored dtype, host memory
     osh_tensor *device_w;       // view: the same on the device where h lies; NULL: h is in host memory, or NULL
     bool keep_w;                // w stays as it is, also where the modifier propagates
-    void *codes;                // own: out, [O, I] bytes
+    void *room;                 // view: for codes, [O, I] bytes, where the modifier works by rows; NULL: codes is made
+    double *sums;               // view: out, [O, 2] |w - dq|^2 and |w|^2 of each row; NULL: not wanted
+    void *codes;                // own: out, [O, I] bytes; NULL where room has them
     osh_qparams params;         // own: out
     double nmse;                // out: |w - dq|^2 / |w|^2
     double objective;           // out: tr(dW H dW^T) with the damped H; < 0: no Hessian
@@ -57,6 +59,7 @@ struct osh_modifier_type {
      * be destroyed; on a device, or in host memory) or NULL. */
     osh_status (*compress)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
                            int64_t n_samples);
+    bool by_rows; // of bands of whole rows (strategy block: of whole blocks) it makes what it makes of them together
     bool propagates; // compress leaves the dequantized weight in w, or in device_w (but for keep_w): later ones see it
     /* Bytes (gross, an upper bound) that compress takes at most beside w and h, what it leaves in jobs included. Of a
      * job scheme and w's shape and dtype are read. device: NULL, or h lies on one: given what there is room for in its

@@ -23,9 +23,9 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
         j->objective = -1;
         if (!a->present) continue;
         OSH_TRY(osh_q_weight_params(cx, &j->params, j->w, a, m->arithmetic, j->name));
-        j->codes = osh_alloc(cx, (size_t)osh_tensor_numel(j->w));
-        if (!j->codes) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the codes of %s", j->name);
-        OSH_TRY(osh_q_encode(cx, j->codes, j->w, &j->params, a, m->arithmetic));
+        if (!j->room && !(j->codes = osh_alloc(cx, (size_t)osh_tensor_numel(j->w))))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the codes of %s", j->name);
+        OSH_TRY(osh_q_encode(cx, j->room ? j->room : j->codes, j->w, &j->params, a, m->arithmetic));
         OSH_TRY(osh_job_finish(cx, j, false));
     }
 done:
@@ -50,5 +50,5 @@ static const osh_field fields[] = {{0}};
 
 const osh_modifier_type osh_modifier_quantization = {
     .name = "QuantizationModifier", .fields = fields, .bytes = 1, .wants = wants, .compress = compress,
-    .needs = needs,
+    .needs = needs, .by_rows = true,
 };

@@ -6,6 +6,7 @@
 #include "pipeline/largest.h"
 #include "pipeline/memory.h"
 #include "pipeline/run.h"
+#include "pipeline/stream.h"
 
 #ifndef OSH_VERSION
 #define OSH_VERSION "unknown"
@@ -16,7 +17,7 @@ static osh_status copy(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_COPY, -1);
-    OSH_TRY(osh_emit_copies(cx, r->emitter));
+    OSH_TRY(osh_stream_copies(cx, r->emitter));
 done:
     osh_run_end(cx, r, scope);
     return rc;

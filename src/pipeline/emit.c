@@ -87,7 +87,6 @@ void osh_emitter_free(osh_ctx *cx, osh_emitter *e)
     osh_free(cx, e->sums);
     osh_free(cx, e->written);
     osh_free(cx, e->taken);
-    XXH3_freeState(e->copy);
     osh_free(cx, e->final);
     osh_free(cx, e->partial);
     osh_identity_free(cx, e->id);
@@ -285,23 +284,13 @@ static osh_status do_view(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
     return rc ? rc : record_copy(cx, e, j->out);
 }
 
-static osh_status do_part(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
+/* The bytes are there; the shard is called dirty when it is recorded, so that a barrier in between leaves it so. */
+static osh_status do_written(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
-    osh_status rc = OSH_OK;
-    const osh_st_entry *t = &e->plan->out[j->out];
-    int shard = e->plan->out_info[j->out].shard;
-    if (!e->copy && !(e->copy = XXH3_createState())) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
-    if (!j->at) XXH3_64bits_reset(e->copy);
-    e->dirty[shard] = true;
-    OSH_TRY(osh_file_pwrite(cx, e->shards[shard], j->part, j->n, t->begin + j->at));
-    osh_file_start_write(e->shards[shard], t->begin + j->at, j->n);
-    XXH3_64bits_update(e->copy, j->part, j->n);
-    if (j->at + (int64_t)j->n < t->end - t->begin) goto done;
-    e->sums[j->out] = XXH3_64bits_digest(e->copy);
-    OSH_TRY(record_copy(cx, e, j->out));
-done:
-    if (rc) osh_note(cx, "copying %s", t->name);
-    return rc;
+    const osh_linear *l = j->index >= 0 ? &e->plan->linears[j->index] : NULL;
+    for (int k = 0; k < (l ? l->n_out : 1); k++)
+        e->dirty[e->plan->out_info[l ? l->first_out + k : j->out].shard] = true;
+    return l ? record_linear(cx, e, j) : record_copy(cx, e, j->out);
 }
 
 osh_status osh_emit_do(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
@@ -309,7 +298,7 @@ osh_status osh_emit_do(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
     switch (j->kind) {
     case OSH_EMIT_LINEAR: return do_linear(cx, e, j);
     case OSH_EMIT_VIEW: return do_view(cx, e, j);
-    case OSH_EMIT_PART: return do_part(cx, e, j);
+    case OSH_EMIT_WRITTEN: return do_written(cx, e, j);
     case OSH_EMIT_SUBGRAPH: return do_subgraph(cx, e, j);
     }
     return OSH_OK;
@@ -323,39 +312,31 @@ osh_status osh_emit_copy_from(osh_ctx *cx, osh_emitter *e, int64_t out, const vo
     return osh_emit_push(cx, e, &j, 0);
 }
 
-/* Parts are read here while the one before is written. */
-static osh_status copy_tensor(osh_ctx *cx, osh_emitter *e, int64_t i)
+osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *from, size_t n, int64_t at)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = e->plan;
-    const osh_ckpt_tensor *src = &p->ck->tensors[p->out_info[i].source];
-    int64_t n_bytes = p->out[i].end - p->out[i].begin, at = 0;
-    void *part = NULL; // own
-    do {
-        size_t n = n_bytes - at > OSH_EMIT_CHUNK ? OSH_EMIT_CHUNK : (size_t)(n_bytes - at);
-        if (!(part = osh_alloc(cx, n))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to copy tensors");
-        OSH_TRY(osh_st_read_part(cx, part, p->ck->shards[src->shard], src->e, at, n));
-        osh_emit_job j = {.kind = OSH_EMIT_PART, .out = i, .part = part, .n = n, .at = at};
-        part = NULL; // give
-        OSH_TRY(osh_emit_push(cx, e, &j, OSH_EMIT_CHUNKS - 1));
-        at += (int64_t)n;
-    } while (at < n_bytes);
-    e->taken[i] = true;
+    osh_file *f = e->shards[e->plan->out_info[out].shard];
+    if ((uintptr_t)from % OSH_BLOCK_BYTES == (uintptr_t)at % OSH_BLOCK_BYTES)
+        OSH_TRY(osh_file_write_blocks(cx, f, from, n, at));
+    else OSH_TRY(osh_file_pwrite(cx, f, from, n, at));
 done:
-    if (rc) osh_note(cx, "copying %s", p->out[i].name);
-    osh_free(cx, part);
+    if (rc) osh_note(cx, "writing %s", e->plan->out[out].name);
     return rc;
 }
 
-osh_status osh_emit_copies(osh_ctx *cx, osh_emitter *e)
+osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, double nmse, const uint64_t *sums)
 {
-    osh_status rc = OSH_OK;
-    for (int64_t i = 0; i < e->plan->n_out; i++) {
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
-        if (e->plan->out_info[i].source >= 0 && !e->taken[i]) OSH_TRY(copy_tensor(cx, e, i));
-    }
-done:
-    return rc;
+    const osh_linear *l = &e->plan->linears[linear];
+    osh_emit_job j = {.kind = OSH_EMIT_WRITTEN, .index = linear, .result = {.nmse = nmse, .objective = -1}};
+    for (int k = 0; k < l->n_out; k++) e->sums[l->first_out + k] = sums[k], e->taken[l->first_out + k] = true;
+    return osh_emit_push(cx, e, &j, 0);
+}
+
+osh_status osh_emit_written_copy(osh_ctx *cx, osh_emitter *e, int64_t out, uint64_t sum)
+{
+    osh_emit_job j = {.kind = OSH_EMIT_WRITTEN, .index = -1, .out = out};
+    e->sums[out] = sum;
+    return osh_emit_push(cx, e, &j, 0);
 }
 
 static void update(void *user, const void *p, size_t n) { XXH3_64bits_update(user, p, n); }

@@ -49,7 +49,6 @@ int osh_emit_boundary(const osh_emitter *e, int64_t *generation);
 /* An output tensor that is copied bit for bit, from memory that has its bytes and stays until osh_emit_let_go; nothing
  * where it is written already. */
 osh_status osh_emit_copy_from(osh_ctx *cx, osh_emitter *e, int64_t out, const void *data);
-osh_status osh_emit_copies(osh_ctx *cx, osh_emitter *e); // every tensor that is copied bit for bit
 osh_status osh_emit_check(osh_ctx *cx, osh_emitter *e);  // fsync; every shard is read again and compared
 /* After osh_emit_check: side files, config.json, recipe.yaml, index, manifest, reports; rename. */
 osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results, const char *report_json,

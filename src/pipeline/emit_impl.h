@@ -1,4 +1,5 @@
-/* emit_impl.h - the inside of the emitter, for emit.c (tensors), resume.c (the journal) and seal.c (the end). */
+/* emit_impl.h - the inside of the emitter, for emit.c (tensors), stream.c (tensors in bands), resume.c (the journal)
+ * and seal.c (the end). */
 #ifndef OSH_EMIT_IMPL_H
 #define OSH_EMIT_IMPL_H
 #include <pthread.h>
@@ -9,7 +10,7 @@
 #include "pipeline/emit.h"
 #include "pipeline/identity.h"
 
-enum { OSH_EMIT_CHUNK = 2 << 20, OSH_EMIT_CHUNKS = 3 }; // bytes; of them at a time
+enum { OSH_EMIT_CHUNK = 2 << 20 }; // bytes
 #define OSH_MARK_NAME "oneshot-report.json" // a directory that holds it was made here
 #define OSH_MANIFEST_NAME "oneshot-manifest.json"
 #define OSH_JOURNAL_NAME "oneshot-journal"
@@ -24,7 +25,12 @@ enum { // records; docs/resume.md draws them
     OSH_REC_SEALED        // the directory is complete and lacks its name only
 };
 
-typedef enum { OSH_EMIT_LINEAR, OSH_EMIT_VIEW, OSH_EMIT_PART, OSH_EMIT_SUBGRAPH } osh_emit_kind;
+typedef enum {
+    OSH_EMIT_LINEAR,
+    OSH_EMIT_VIEW,
+    OSH_EMIT_WRITTEN, // a Linear, or where index is -1 a copy: only the record is missing
+    OSH_EMIT_SUBGRAPH
+} osh_emit_kind;
 typedef struct osh_emit_job {
     struct osh_emit_job *next;
     osh_emit_kind kind;
@@ -34,9 +40,7 @@ typedef struct osh_emit_job {
     void *packed[OSH_FORMAT_MAX_TENSORS]; // own: room for its tensors; whoever waits for memory waits before, not here
     int64_t out;                   // of a copy
     const void *view;              // the caller's: all bytes of a tensor
-    void *part;                    // own: n bytes of it, from offset at on
-    size_t n;
-    int64_t at, generation;        // generation: of a subgraph
+    int64_t generation;            // of a subgraph
 } osh_emit_job;
 
 typedef struct osh_emit_queue { // what the emitter's thread has before it
@@ -54,7 +58,6 @@ typedef struct osh_emit_queue { // what the emitter's thread has before it
 struct osh_emitter {
     osh_emit_queue queue;
     bool *taken;                 // own: by output tensor: written, or handed over
-    XXH3_state_t *copy;          // own: of the tensor whose parts are being written
     const osh_plan *plan;  // view
     char *final, *partial; // own: directories
     osh_identity *id;      // own
@@ -77,6 +80,11 @@ struct osh_emitter {
 osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out); // of what the disk holds
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e);
 osh_status osh_emit_do(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j); // packs, writes, records; on the thread
+/* From any thread: n bytes to offset at of the file of an output tensor; and when all of a Linear's tensors, or one that
+ * is copied, are there, their sums. */
+osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *from, size_t n, int64_t at);
+osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, double nmse, const uint64_t *sums);
+osh_status osh_emit_written_copy(osh_ctx *cx, osh_emitter *e, int64_t out, uint64_t sum);
 /* emit_queue.c */
 osh_status osh_emit_queue_start(osh_ctx *cx, osh_emitter *e);
 void osh_emit_queue_stop(osh_ctx *cx, osh_emitter *e); // behind what was handed over

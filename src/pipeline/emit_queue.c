@@ -14,7 +14,6 @@ static void free_parts(osh_ctx *cx, osh_emit_job *j)
     osh_linear_job_deinit(cx, &j->result);
     osh_tensor_free(cx, j->in_scale);
     osh_tensor_free(cx, j->in_zero);
-    osh_free(cx, j->part);
     for (int k = 0; k < OSH_FORMAT_MAX_TENSORS; k++) osh_free(cx, j->packed[k]);
 }
 

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "pipeline/ahead.h"
 #include "pipeline/memory.h"
+#include "pipeline/stream.h"
 
 static osh_status largest_linear(osh_ctx *cx, osh_largest *out, const osh_plan *p)
 {
@@ -88,6 +89,10 @@ static osh_status run_alone(osh_ctx *cx, osh_run *r, const osh_largest *l)
         if (datafree || s != l->index) pace->cost[s] = (osh_cost){0};
     if (!datafree) {
         OSH_TRY(osh_run_visit_alone(cx, r, l->index));
+        goto done;
+    }
+    if (osh_stream_takes(r->plan, l->index)) {
+        OSH_TRY(osh_stream_linears(cx, r->emitter, &l->index, 1, NULL, NULL));
         goto done;
     }
     OSH_TRY(osh_linear_read(cx, &w, r->plan, l->index));

@@ -11,9 +11,9 @@
 #include "base/file.h"
 #include "base/profile.h"
 #include "ops/cuda/cuda.h"
+#include "pipeline/stream.h"
 
 enum { READERS = 2 }; // the run and the one that reads ahead: a block each where they read past the page cache
-enum { COPY_BYTES = 2 << 20, COPIES = 3 }; // chunks of the emitter, also when it reads the output again
 enum { LISTS_BYTES = 1 << 20 };
 #define DIRECT_SOURCE (1ll << 30) // that much is not copied through the page cache where each byte is wanted once
 /* What the run keeps beside visits: emitter, journal, results, report; lists for each of these. */
@@ -42,14 +42,14 @@ static void raise_to(int64_t *peak, int64_t now)
 
 /* ---- what runs outside of visits ---- */
 
-/* Linears that are rounded without data, one after the other; ahead: while the next one is read. What waits to be
+/* Linears that are rounded without data in one piece, one after the other; ahead: while the next one is read. What waits to be
  * written takes what the two leave. */
 static void round_peaks(const osh_plan *p, int threads, bool ahead, int64_t *device, int64_t *host)
 {
     int64_t before = 0; // weight and work of the one before
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
-        if (p->pipeline != OSH_PIPELINE_DATAFREE && l->wants) continue;
+        if ((p->pipeline != OSH_PIPELINE_DATAFREE && l->wants) || osh_stream_takes(p, i)) continue;
         const osh_st_entry *e = p->ck->tensors[l->tensor].e;
         osh_tensor w = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
         osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &w};
@@ -79,7 +79,18 @@ static void count_io(const osh_plan *p, osh_memory *m, bool *seen)
     m->reread_bytes = p->total_bytes;
 }
 
-/* least: without reading ahead. */
+static void stream_peaks(const osh_plan *p, int n_workers, osh_budget *b)
+{
+    int64_t device, host = osh_stream_bytes(p, n_workers, &device);
+    raise_to(&b->device, device), raise_to(&b->host, host);
+}
+
+static bool within(const osh_budget *b, const osh_budget *need)
+{
+    return (!b->host_given || need->host <= b->host) && (!b->device_given || need->device <= b->device);
+}
+
+/* least: without reading ahead, and with one band. */
 static osh_status rest(osh_ctx *cx, osh_plan *p, const bool *ever, const osh_budget *b, osh_budget *least)
 {
     osh_status rc = OSH_OK;
@@ -89,15 +100,25 @@ static osh_status rest(osh_ctx *cx, osh_plan *p, const bool *ever, const osh_bud
     OSH_NEW(cx, seen, p->ck->n_tensors);
     for (int w = 0; ever && w < p->graph->n_weights; w++)
         if (ever[w] && p->graph->weights[w].tensor >= 0) seen[p->graph->weights[w].tensor] = true;
-    *least = (osh_budget){.host = COPIES * (int64_t)osh_mem_gross(COPY_BYTES + 8192)};
+    *least = (osh_budget){0};
+    stream_peaks(p, 1, least);
     osh_budget more = *least;
+    for (m->n_stream = p->opt->prefetch ? osh_stream_most(cx) : 1; m->n_stream > 1; m->n_stream--) {
+        osh_budget all = {0};
+        stream_peaks(p, m->n_stream, &all);
+        if (p->on_device) all.device = 0; // without data: on the host in any case
+        if (!within(b, &all)) continue;
+        more = all;
+        break;
+    }
+    osh_budget now = more;
     round_peaks(p, threads, false, &least->device, &least->host);
+    round_peaks(p, threads, false, &now.device, &now.host);
     round_peaks(p, threads, true, &more.device, &more.host);
-    if (p->on_device) least->device = more.device = 0; // without data: on the host in any case
-    m->read_ahead = p->opt->prefetch && (!b->host_given || more.host <= b->host) &&
-                    (!b->device_given || more.device <= b->device);
-    m->host_peak = m->read_ahead ? more.host : least->host;
-    m->device_peak = m->read_ahead ? more.device : least->device;
+    if (p->on_device) least->device = now.device = more.device = 0;
+    m->read_ahead = p->opt->prefetch && within(b, &more);
+    m->host_peak = m->read_ahead ? more.host : now.host;
+    m->device_peak = m->read_ahead ? more.device : now.device;
     count_io(p, m, seen);
 done:
     osh_free(cx, seen);
@@ -302,6 +323,8 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
         (b.scratch_given && m->scratch_peak > b.scratch))
         OSH_TRY(osh_memory_refuse(cx, p, &b, &outside));
     m->host_peak += m->base_bytes, m->least_host += m->base_bytes;
+    /* Who bounds memory shares a machine: a checkpoint that is read once is not to push out its page cache. */
+    m->direct = p->opt->host_memory > 0 || (p->pipeline == OSH_PIPELINE_DATAFREE && m->read_bytes >= DIRECT_SOURCE);
 done:
     osh_free(cx, ever);
     return rc;
@@ -310,9 +333,7 @@ done:
 void osh_memory_enforce(osh_ctx *cx, const osh_plan *p)
 {
     const osh_memory *m = &p->memory;
-    /* Who bounds memory shares a machine: a checkpoint that is read once is not to push out its page cache. */
-    bool once = p->pipeline == OSH_PIPELINE_DATAFREE && m->read_bytes >= DIRECT_SOURCE;
-    for (int s = 0; (p->opt->host_memory > 0 || once) && s < p->ck->n_shards; s++) osh_st_read_direct(p->ck->shards[s]);
+    for (int s = 0; m->direct && s < p->ck->n_shards; s++) osh_st_read_direct(p->ck->shards[s]);
     if (p->opt->device_memory > 0 && !p->on_device)
         osh_mem_limit(cx, OSH_MEM_DEVICE, (size_t)p->opt->device_memory);
     if (p->opt->host_memory > 0) osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(p->opt->host_memory - m->uncounted));

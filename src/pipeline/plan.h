@@ -67,6 +67,8 @@ typedef struct osh_memory {
     osh_visit *visits;   // own; one for each range of visit.h
     int n_visits;
     bool read_ahead;     // of Linears that are rounded without data: the next one while this one is worked on
+    int n_stream;        // threads of a stream, with a band of a tensor each
+    bool direct;         // source and output go past the page cache
     int64_t base_bytes;  // host: what the process has before the first visit, and its libraries will take
     int64_t uncounted;   // of it, what osh_mem_used does not see
     int64_t device_peak, host_peak, scratch_peak; // of the run; host with the base

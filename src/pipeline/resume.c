@@ -6,6 +6,8 @@
 
 #include "pipeline/emit_impl.h"
 
+enum { DIRECT_SHARDS = 256 }; // a second descriptor for each: a process may have 1024
+
 static osh_status wipe(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -74,6 +76,7 @@ static osh_status open_shards(osh_ctx *cx, osh_emitter *e)
         if (!(path = osh_path_join(cx, e->partial, e->plan->shards[s].name)))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
         OSH_TRY(e->resumed ? open_shard(cx, e, s, path) : make_shard(cx, e, s, path));
+        if (e->plan->memory.direct && e->plan->n_shards <= DIRECT_SHARDS) osh_file_use_direct(e->shards[s]);
     }
 done:
     osh_free(cx, path);

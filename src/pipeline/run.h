@@ -39,6 +39,7 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights 
                          int first_subgraph, int n_subgraphs, bool *in_memory);
 /* Compresses and emits one that wants no data. Takes *w, its weight; it may stay where this fails. */
 osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w);
+void osh_run_rounded(osh_ctx *cx, osh_run *r, int linear, double nmse); // a stream has done it
 /* Whether every Linear of the subgraphs [first, first + n) that needs statistics is done. */
 bool osh_run_solved(const osh_run *r, int first, int n);
 osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r); // sequential.c: sequential and basic

@@ -1,50 +1,31 @@
 /* seal.c - the end of a run: what was written is read again and compared, side files, config.json, index, manifest and
  * report are added, and the directory gets its final name. Each step may be done twice. */
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "pipeline/emit_impl.h"
 #include "pipeline/manifest.h"
 #include "pipeline/memory.h"
-
-/* OSH_EMIT_CHUNKS readers: several requests are with the disk, and sums are made beside reading. */
-typedef struct reread {
-    const osh_emitter *e;
-    uint64_t *sums; // own [n_out]
-    _Atomic int64_t next;
-} reread;
-
-static osh_status reread_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
-{
-    osh_status rc = OSH_OK;
-    reread *r = user;
-    (void)chunk, (void)worker;
-    for (int64_t i; (i = atomic_fetch_add(&r->next, 1)) < r->e->plan->n_out;) {
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
-        if (!r->e->written[i])
-            OSH_FAIL(cx, OSH_E_INTERNAL, "%s was planned and never written", r->e->plan->out[i].name);
-        OSH_TRY(osh_emit_sum(cx, &r->sums[i], r->e, i));
-    }
-done:
-    return rc;
-}
+#include "pipeline/stream.h"
 
 static osh_status check_all(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
-    reread r = {.e = e};
-    OSH_NEW(cx, r.sums, e->plan->n_out);
+    uint64_t *sums = NULL; // own
+    OSH_NEW(cx, sums, e->plan->n_out);
+    for (int64_t i = 0; i < e->plan->n_out; i++)
+        if (!e->written[i])
+            OSH_FAIL(cx, OSH_E_INTERNAL, "%s was planned and never written", e->plan->out[i].name);
     for (int s = 0; s < e->plan->n_shards; s++) osh_file_forget(e->shards[s]);
-    OSH_TRY(osh_parallel_for(cx, OSH_EMIT_CHUNKS, reread_chunk, &r));
+    OSH_TRY(osh_stream_sums(cx, e, sums));
     for (int64_t i = 0; i < e->plan->n_out; i++) {
-        if (r.sums[i] == e->sums[i]) continue;
+        if (sums[i] == e->sums[i]) continue;
         OSH_TRY(osh_emit_void(cx, e, i));
         OSH_FAIL(cx, OSH_E_IO, "%s of %s: what the disk holds is not what was written", e->plan->out[i].name,
                  osh_file_path(e->shards[e->plan->out_info[i].shard]));
     }
 done:
-    osh_free(cx, r.sums);
+    osh_free(cx, sums);
     return rc;
 }
 

@@ -18,10 +18,13 @@ typedef struct osh_format {
      * included). */
     osh_status (*tensors)(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_q_scheme *s, int64_t O, int64_t I,
                           osh_dtype dt);
-    /* data[i] is room for tensor i of tensors(). in_scale/in_zero: of static activations, else NULL. */
+    /* data[i] is room for tensor i of tensors(). in_scale/in_zero: of static activations, else NULL. codes NULL: all but
+     * tensor 0, which has been made by pack_rows. */
     osh_status (*pack)(osh_ctx *cx, void *const *data, const osh_q_scheme *s, int64_t O, int64_t I, osh_dtype dt,
                        const void *codes, const osh_qparams *p, const osh_tensor *in_scale,
                        const osh_tensor *in_zero);
+    /* n rows of tensor 0, which has its rows one after the other, from codes [n, I]; NULL: its bytes are the codes. */
+    void (*pack_rows)(void *to, const osh_q_scheme *s, int64_t I, const void *codes, int64_t n);
     /* data[i] as stored (scale dtype sdt may be F32 in other tools' files) to codes and params (allocated here). */
     osh_status (*unpack)(osh_ctx *cx, void *codes, osh_qparams *p, const osh_q_scheme *s, int64_t O, int64_t I,
                          const osh_tensor *const *data);

@@ -146,7 +146,7 @@ static osh_status pack(osh_ctx *cx, void *const *data, const osh_q_scheme *s, in
     int64_t shape[2] = {O, I};
     int i = 3;
 
-    OSH_TRY(run_rows(cx, data[0], (void *)codes, O, I, a->bits, pack_chunk));
+    if (codes) OSH_TRY(run_rows(cx, data[0], (void *)codes, O, I, a->bits, pack_chunk));
     memcpy(data[1], p->scale->data, osh_tensor_bytes(p->scale));
     memcpy(data[2], shape, sizeof shape);
     if (!a->symmetric) {
@@ -160,6 +160,13 @@ static osh_status pack(osh_ctx *cx, void *const *data, const osh_q_scheme *s, in
     OSH_TRY(osh_format_put_input(cx, data + i, s, dt, in_scale, in_zero));
 done:
     return rc;
+}
+
+static void pack_rows(void *to, const osh_q_scheme *s, int64_t I, const void *codes, int64_t n)
+{
+    int bits = s->weights.bits;
+    for (int64_t r = 0; r < n; r++)
+        pack_row((uint32_t *)to + r * osh_pack_words(I, bits), (const int8_t *)codes + r * I, I, bits);
 }
 
 static osh_status unpack(osh_ctx *cx, void *codes, osh_qparams *p, const osh_q_scheme *s, int64_t O,
@@ -196,4 +203,4 @@ done:
     return rc;
 }
 
-const osh_format osh_format_pack = {"pack-quantized", tensors, pack, unpack};
+const osh_format osh_format_pack = {"pack-quantized", tensors, pack, pack_rows, unpack};

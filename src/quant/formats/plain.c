@@ -32,8 +32,8 @@ static osh_status pack(osh_ctx *cx, void *const *data, const osh_q_scheme *s, in
                        osh_dtype dt, const void *codes, const osh_qparams *p,
                        const osh_tensor *in_scale, const osh_tensor *in_zero)
 {
-    int i = 0;
-    memcpy(data[i++], codes, (size_t)(O * I));
+    int i = 1;
+    if (codes) memcpy(data[0], codes, (size_t)(O * I));
     memcpy(data[i++], p->scale->data, osh_tensor_bytes(p->scale));
     if (!s->weights.symmetric) memcpy(data[i++], p->zero->data, osh_tensor_bytes(p->zero));
     return osh_format_put_input(cx, data + i, s, dt, in_scale, in_zero);
@@ -62,6 +62,6 @@ done:
     return rc;
 }
 
-const osh_format osh_format_int = {"int-quantized", tensors, pack, unpack};
-const osh_format osh_format_float = {"float-quantized", tensors, pack, unpack};
-const osh_format osh_format_naive = {"naive-quantized", tensors, pack, unpack};
+const osh_format osh_format_int = {"int-quantized", tensors, pack, NULL, unpack};
+const osh_format osh_format_float = {"float-quantized", tensors, pack, NULL, unpack};
+const osh_format osh_format_naive = {"naive-quantized", tensors, pack, NULL, unpack};

@@ -1,0 +1,598 @@
+/* stream.c - see stream.h.
+ *
+ *   worker:  take a band | read | compute (as many at a time as the program has threads) | its turn | write
+ *
+ * In its turn, which comes in the order of the bands, a band is added to its tensor's checksum, and gives the bytes behind
+ * its last whole block to the next band: all but the ends of a tensor is written in whole blocks. */
+#include "pipeline/stream.h"
+
+#include <string.h>
+
+#include "base/profile.h"
+#include "base/thread.h"
+#include "pipeline/emit_impl.h"
+
+enum { MOST_COMPUTING = 8, WAITING = 2 }; // beyond it no disk keeps up; for the disk beside those that compute
+enum { BAND_MOST = 64 << 20 };            // of a Linear whose blocks of rows are large
+
+typedef enum { STREAM_LINEAR, STREAM_COPY, STREAM_CHECK } stream_kind;
+
+typedef struct item { // a tensor on its way
+    struct item *next;
+    stream_kind kind;
+    int linear;
+    int64_t out;          // its bytes are those of this output tensor
+    int64_t n_rows, band; // rows of a band
+    size_t row_in, row_out;
+    int64_t taken, left;  // rows; bands that are not done
+    XXH3_state_t *sum;    // own
+    double err, ref;      // of a Linear: |w - dq|^2, |w|^2
+    osh_qparams params;   // own: of a Linear
+    size_t n_tail;        // bytes that the band before left
+    uint8_t tail[OSH_BLOCK_BYTES];
+} item;
+
+typedef struct room { // bytes of a worker's buffers
+    size_t in, out, codes, sums;
+} room;
+
+typedef struct stream stream;
+typedef struct worker {
+    stream *s;   // view
+    osh_ctx *cx; // own
+    pthread_t thread;
+    bool running;
+    void *in_block, *out_block, *codes; // own: allocations
+    uint8_t *in, *out;                  // view: aligned
+    double *sums;                       // own
+} worker;
+
+struct stream {
+    osh_emitter *e;     // view
+    stream_kind kind;
+    const int64_t *ids; // view [n]: Linears or output tensors
+    int64_t n, next;    // next: of ids
+    uint64_t *sums;     // view: of a check
+    pthread_mutex_t lock;
+    pthread_cond_t turn_came, may_compute, changed;
+    item *now;             // own until its last band is taken: whose bands are being taken
+    item *first, *last;    // own: done
+    int64_t ticket, turn;  // of bands: taken; in its turn
+    int computing, n_computing, n_running;
+    osh_status rc;         // of the failed band with the lowest ticket
+    int64_t failed_ticket;
+    const worker *failed;  // NULL: none
+    worker *workers;       // own
+    int n_workers;
+};
+
+typedef struct band {
+    item *it;
+    int64_t ticket, first, n; // rows
+    size_t n_out;             // bytes
+    const uint8_t *from;      // what goes to the checksum
+    osh_qparams params;       // own
+} band;
+
+static int64_t lower(int64_t a, int64_t b) { return a < b ? a : b; }
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+int osh_stream_most(const osh_ctx *cx)
+{
+    int n = osh_threads(cx);
+    return (n < MOST_COMPUTING ? n : MOST_COMPUTING) + WAITING;
+}
+
+/* ---- bands ---- */
+
+/* Rows that belong together. */
+static int64_t unit_of(const osh_linear *l)
+{
+    const osh_q_args *a = &l->scheme->weights;
+    return a->strategy == OSH_Q_BLOCK ? a->block[0] : 1;
+}
+
+static int64_t rows_of_band(int64_t n_rows, size_t row_bytes, int64_t unit)
+{
+    int64_t per = OSH_BAND_BYTES / (int64_t)row_bytes, n_bands;
+    if (per < 1) per = 1;
+    n_bands = (n_rows + per - 1) / per;
+    int64_t rows = n_bands ? (n_rows + n_bands - 1) / n_bands : 1;
+    return (rows + unit - 1) / unit * unit;
+}
+
+static size_t linear_row_in(const osh_linear *l) { return (size_t)l->I * osh_dtype_bytes(l->dtype); }
+
+bool osh_stream_takes(const osh_plan *p, int linear)
+{
+    const osh_linear *l = &p->linears[linear];
+    const osh_q_args *a = &l->scheme->weights;
+    if (!p->recipe->modifiers[l->modifier].type->by_rows || !a->present || a->strategy == OSH_Q_TENSOR || l->wants)
+        return false;
+    return p->ck->tensors[l->tensor].shard >= 0 && unit_of(l) <= BAND_MOST / (int64_t)linear_row_in(l);
+}
+
+static size_t linear_row_out(const osh_plan *p, const osh_linear *l)
+{
+    const osh_st_entry *t = &p->out[l->first_out];
+    return (size_t)((t->end - t->begin) / l->O);
+}
+
+static void raise_room(room *r, const osh_plan *p, int linear)
+{
+    const osh_linear *l = &p->linears[linear];
+    int64_t n = lower(rows_of_band(l->O, linear_row_in(l), unit_of(l)), l->O);
+    r->in = larger(r->in, (size_t)n * linear_row_in(l));
+    r->out = larger(r->out, (size_t)n * linear_row_out(p, l));
+    if (l->format->pack_rows) r->codes = larger(r->codes, (size_t)(n * l->I));
+    r->sums = larger(r->sums, (size_t)(2 * n) * sizeof(double));
+}
+
+static void raise_copy(room *r, const osh_plan *p, int64_t out, bool writes)
+{
+    size_t n = (size_t)lower(p->out[out].end - p->out[out].begin, OSH_BAND_BYTES);
+    r->in = larger(r->in, n);
+    if (writes) r->out = larger(r->out, n ? n : 1);
+}
+
+static int64_t room_bytes(const room *r)
+{
+    size_t n = osh_mem_gross(osh_file_room(r->in) + OSH_BLOCK_BYTES);
+    if (r->out) n += osh_mem_gross(osh_file_room(r->out) + OSH_BLOCK_BYTES);
+    if (r->codes) n += osh_mem_gross(r->codes);
+    if (r->sums) n += osh_mem_gross(r->sums);
+    return (int64_t)n;
+}
+
+/* What a band of a Linear takes beside the rooms, and what the Linear keeps until it is written. */
+static int64_t linear_bytes(const osh_plan *p, int linear)
+{
+    const osh_linear *l = &p->linears[linear];
+    const osh_modifier *m = &p->recipe->modifiers[l->modifier];
+    double sums;
+    int64_t n = lower(rows_of_band(l->O, linear_row_in(l), unit_of(l)), l->O);
+    osh_tensor part = osh_tensor_view(l->dtype, 2, (int64_t[]){n, l->I}, NULL);
+    osh_tensor whole = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
+    osh_linear_job job = {.scheme = l->scheme, .w = &part, .room = &part, .sums = &sums};
+    size_t bytes = m->type->needs(m, &job, 1, 1, NULL) + osh_mem_gross(sizeof(item));
+    job.w = &whole;
+    bytes += osh_job_result_bytes(&job);
+    for (int k = 1; k < l->n_out; k++) {
+        const osh_st_entry *t = &p->out[l->first_out + k];
+        bytes += osh_mem_gross((size_t)(t->end - t->begin));
+    }
+    return (int64_t)bytes;
+}
+
+int64_t osh_stream_bytes(const osh_plan *p, int n_workers, int64_t *device)
+{
+    room linears = {0}, copies = {0};
+    int64_t kept = 0;
+    bool any = false;
+    for (int i = 0; i < p->n_linears; i++) {
+        if (!osh_stream_takes(p, i)) continue;
+        raise_room(&linears, p, i);
+        int64_t bytes = linear_bytes(p, i);
+        any = true, kept = bytes > kept ? bytes : kept;
+    }
+    for (int64_t i = 0; i < p->n_out; i++) raise_copy(&copies, p, i, p->out_info[i].source >= 0);
+    *device = any ? n_workers * (room_bytes(&linears) + kept) : 0;
+    int64_t other = n_workers * (room_bytes(&copies) + (int64_t)osh_mem_gross(sizeof(item)));
+    return other > *device ? other : *device;
+}
+
+/* ---- items ---- */
+
+static void item_free(osh_ctx *cx, item *it)
+{
+    if (!it) return;
+    XXH3_freeState(it->sum);
+    osh_qparams_deinit(cx, &it->params);
+    osh_free(cx, it);
+}
+
+static osh_status new_params(osh_ctx *cx, osh_qparams *q, const osh_linear *l)
+{
+    osh_status rc = OSH_OK;
+    int64_t shape[2];
+    int ndim;
+    OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, &l->scheme->weights, l->O, l->I, l->name));
+    OSH_TRY(osh_tensor_new(cx, &q->scale, l->dtype, ndim, shape));
+    if (!l->scheme->weights.symmetric) OSH_TRY(osh_tensor_new(cx, &q->zero, OSH_I8, ndim, shape));
+done:
+    return rc;
+}
+
+static osh_status item_new(osh_ctx *cx, item **out, const stream *s, int64_t id)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = s->e->plan;
+    item *it = NULL; // own
+    OSH_NEW(cx, it, 1);
+    it->kind = s->kind, it->linear = -1, it->out = id;
+    if (!(it->sum = XXH3_createState())) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
+    XXH3_64bits_reset(it->sum);
+    if (s->kind == STREAM_LINEAR) {
+        const osh_linear *l = &p->linears[id];
+        it->linear = (int)id, it->out = l->first_out, it->n_rows = l->O;
+        it->row_in = linear_row_in(l), it->row_out = linear_row_out(p, l);
+        it->band = rows_of_band(l->O, it->row_in, unit_of(l));
+        OSH_TRY(new_params(cx, &it->params, l));
+    } else {
+        it->n_rows = p->out[id].end - p->out[id].begin, it->row_in = it->row_out = 1;
+        it->band = rows_of_band(it->n_rows, 1, 1);
+    }
+    it->left = it->n_rows ? (it->n_rows + it->band - 1) / it->band : 1; // an empty tensor is one empty band
+    *out = it, it = NULL; // give
+done:
+    item_free(cx, it);
+    return rc;
+}
+
+/* The next band, *b without an item: none. */
+static osh_status take(osh_ctx *cx, stream *s, band *b)
+{
+    osh_status rc = OSH_OK;
+    *b = (band){0};
+    pthread_mutex_lock(&s->lock);
+    if (s->failed || (!s->now && s->next == s->n)) goto done;
+    b->ticket = s->ticket;
+    if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+    if (!s->now) OSH_TRY(item_new(cx, &s->now, s, s->ids[s->next++]));
+    b->it = s->now, b->first = s->now->taken, b->n = lower(s->now->band, s->now->n_rows - b->first);
+    b->n_out = (size_t)b->n * b->it->row_out;
+    s->ticket++;
+    if ((s->now->taken += b->n) == s->now->n_rows) s->now = NULL; // give: to those who have its bands
+done:
+    if (rc) s->ticket++;
+    pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
+/* ---- one band ---- */
+
+static osh_status read_band(osh_ctx *cx, worker *w, const band *b, uint8_t **from)
+{
+    osh_status rc = OSH_OK;
+    const osh_emitter *e = w->s->e;
+    const osh_plan *p = e->plan;
+    const item *it = b->it;
+    size_t lead = 0, n = (size_t)b->n * it->row_in;
+    osh_scope scope = osh_profile_time(cx, "read", NULL);
+    if (it->kind == STREAM_CHECK) {
+        int64_t at = p->out[it->out].begin + b->first;
+        lead = (size_t)(at % OSH_BLOCK_BYTES);
+        OSH_TRY(osh_file_read_blocks(cx, e->shards[p->out_info[it->out].shard], w->in, n, at));
+    } else {
+        int64_t source = it->linear >= 0 ? p->linears[it->linear].tensor : p->out_info[it->out].source;
+        const osh_ckpt_tensor *t = &p->ck->tensors[source];
+        OSH_TRY(osh_st_read_blocks(cx, w->in, &lead, p->ck->shards[t->shard], t->e, b->first * (int64_t)it->row_in, n));
+    }
+    *from = w->in + lead;
+    if (it->linear < 0 || !(lead % osh_dtype_bytes(p->linears[it->linear].dtype))) goto done;
+    *from = memmove(w->in, *from, n); // the file's header has an odd length
+done:
+    osh_profile_end(cx, scope);
+    return rc;
+}
+
+static osh_status round_band(osh_ctx *cx, worker *w, band *b, uint8_t *from, uint8_t *to)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = w->s->e->plan;
+    const osh_linear *l = &p->linears[b->it->linear];
+    const osh_modifier *m = &p->recipe->modifiers[l->modifier];
+    osh_tensor part = osh_tensor_view(l->dtype, 2, (int64_t[]){b->n, l->I}, from);
+    osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &part, .sums = w->sums,
+                          .room = l->format->pack_rows ? w->codes : to};
+    rc = m->type->compress(cx, m, &job, 1, NULL, 0);
+    if (rc == OSH_E_NUMERIC) {
+        int64_t bad = osh_find_nonfinite(from, l->dtype, b->n * l->I);
+        if (bad < 0) goto done;
+        osh_error_clear(cx);
+        OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds a value that is not finite at row %ld, column %ld",
+                 p->ck->tensors[l->tensor].e->name, (long)(b->first + bad / l->I), (long)(bad % l->I));
+    }
+    if (rc) goto done;
+    if (l->format->pack_rows) l->format->pack_rows(to, l->scheme, l->I, w->codes, b->n);
+    b->params = job.params, job.params = (osh_qparams){0}; // give
+done:
+    osh_linear_job_deinit(cx, &job);
+    return rc;
+}
+
+/* At most so many threads work on bands as the program has: the others wait for the disk. */
+static osh_status compute(osh_ctx *cx, worker *w, band *b, uint8_t *from, uint8_t *to)
+{
+    osh_status rc = OSH_OK;
+    stream *s = w->s;
+    pthread_mutex_lock(&s->lock);
+    while (s->computing == s->n_computing) pthread_cond_wait(&s->may_compute, &s->lock);
+    s->computing++;
+    pthread_mutex_unlock(&s->lock);
+    if (b->it->kind == STREAM_LINEAR) {
+        osh_scope scope = osh_profile_time(cx, "round", NULL);
+        rc = round_band(cx, w, b, from, to);
+        osh_profile_end(cx, scope);
+    } else if (b->it->kind == STREAM_COPY) {
+        memcpy(to, from, b->n_out);
+    }
+    b->from = b->it->kind == STREAM_CHECK ? from : to;
+    pthread_mutex_lock(&s->lock);
+    s->computing--;
+    pthread_cond_signal(&s->may_compute);
+    pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
+static void put_rows(osh_tensor *to, const osh_tensor *from, int64_t first_row)
+{
+    if (!to) return;
+    size_t row = (size_t)to->shape[1] * osh_dtype_bytes(to->dtype);
+    memcpy((uint8_t *)to->data + (size_t)first_row * row, from->data, osh_tensor_bytes(from));
+}
+
+/* With the turn. *from, *n, *at: what is to be written, where. */
+static void join(const worker *w, band *b, const uint8_t **from, size_t *n, int64_t *at)
+{
+    item *it = b->it;
+    const osh_plan *p = w->s->e->plan;
+    XXH3_64bits_update(it->sum, b->from, b->n_out);
+    if (it->kind == STREAM_CHECK) return;
+    for (int64_t r = 0; it->linear >= 0 && r < b->n; r++) it->err += w->sums[2 * r], it->ref += w->sums[2 * r + 1];
+    if (it->linear >= 0) {
+        int64_t row = b->first / unit_of(&p->linears[it->linear]);
+        put_rows(it->params.scale, b->params.scale, row);
+        put_rows(it->params.zero, b->params.zero, row);
+    }
+    *at = p->out[it->out].begin + b->first * (int64_t)it->row_out - (int64_t)it->n_tail;
+    *n = b->n_out + it->n_tail;
+    *from = memcpy((uint8_t *)b->from - it->n_tail, it->tail, it->n_tail);
+    size_t keep = (size_t)((*at + (int64_t)*n) % OSH_BLOCK_BYTES);
+    it->n_tail = b->first + b->n == it->n_rows ? 0 : keep < *n ? keep : *n;
+    *n -= it->n_tail;
+    memcpy(it->tail, *from + *n, it->n_tail);
+}
+
+/* All but tensor 0 of a Linear, whose bands are written. */
+static osh_status finish_linear(osh_ctx *cx, stream *s, item *it)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = s->e->plan;
+    const osh_linear *l = &p->linears[it->linear];
+    void *packed[OSH_FORMAT_MAX_TENSORS] = {0}; // own
+    uint64_t sums[OSH_FORMAT_MAX_TENSORS] = {XXH3_64bits_digest(it->sum)};
+    for (int k = 1; k < l->n_out; k++) {
+        const osh_st_entry *t = &p->out[l->first_out + k];
+        if (!(packed[k] = osh_alloc(cx, (size_t)(t->end - t->begin))))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory to pack %s", l->name);
+    }
+    OSH_TRY(l->format->pack(cx, packed, l->scheme, l->O, l->I, l->dtype, NULL, &it->params, NULL, NULL));
+    for (int k = 1; k < l->n_out; k++) {
+        const osh_st_entry *t = &p->out[l->first_out + k];
+        OSH_TRY(osh_emit_piece(cx, s->e, l->first_out + k, packed[k], (size_t)(t->end - t->begin), t->begin));
+        sums[k] = XXH3_64bits(packed[k], (size_t)(t->end - t->begin));
+    }
+    OSH_TRY(osh_emit_written_linear(cx, s->e, it->linear, it->ref > 0 ? it->err / it->ref : 0, sums));
+done:
+    for (int k = 1; k < l->n_out; k++) osh_free(cx, packed[k]);
+    return rc;
+}
+
+static osh_status finish(osh_ctx *cx, stream *s, item *it)
+{
+    switch (it->kind) {
+    case STREAM_LINEAR: return finish_linear(cx, s, it);
+    case STREAM_COPY: return osh_emit_written_copy(cx, s->e, it->out, XXH3_64bits_digest(it->sum));
+    case STREAM_CHECK: s->sums[it->out] = XXH3_64bits_digest(it->sum);
+    }
+    return OSH_OK;
+}
+
+/* With the lock. */
+static void fail(stream *s, const worker *w, int64_t ticket, osh_status rc)
+{
+    if (s->failed && s->failed_ticket < ticket) return;
+    s->rc = rc, s->failed = w, s->failed_ticket = ticket;
+}
+
+/* Waits for the turn also where the band has failed: others wait behind it. */
+static void take_turn(worker *w, band *b, osh_status *rc, const uint8_t **from, size_t *n, int64_t *at)
+{
+    stream *s = w->s;
+    pthread_mutex_lock(&s->lock);
+    while (s->turn != b->ticket) pthread_cond_wait(&s->turn_came, &s->lock);
+    if (*rc) fail(s, w, b->ticket, *rc);
+    bool go = !s->failed;
+    pthread_mutex_unlock(&s->lock);
+    if (go) join(w, b, from, n, at);
+    pthread_mutex_lock(&s->lock);
+    s->turn++;
+    pthread_cond_broadcast(&s->turn_came);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void do_band(worker *w, band *b)
+{
+    osh_status rc;
+    stream *s = w->s;
+    osh_ctx *cx = w->cx;
+    item *it = b->it;
+    const uint8_t *from = NULL;
+    uint8_t *in = NULL, *to = w->out;
+    size_t n = 0;
+    int64_t at = 0;
+    if (to) to += (s->e->plan->out[it->out].begin + b->first * (int64_t)it->row_out) % OSH_BLOCK_BYTES;
+    if (!(rc = read_band(cx, w, b, &in))) rc = compute(cx, w, b, in, to);
+    take_turn(w, b, &rc, &from, &n, &at);
+    osh_qparams_deinit(cx, &b->params);
+    if (!rc && n) {
+        osh_scope scope = osh_profile_time(cx, "write", NULL);
+        rc = osh_emit_piece(cx, s->e, it->out, from, n, at);
+        osh_profile_end(cx, scope);
+    }
+    pthread_mutex_lock(&s->lock);
+    if (rc) fail(s, w, b->ticket, rc);
+    bool last = !--it->left, go = !s->failed;
+    pthread_mutex_unlock(&s->lock);
+    if (!last) return;
+    if (go) rc = finish(cx, s, it);
+    pthread_mutex_lock(&s->lock);
+    if (rc) fail(s, w, b->ticket, rc);
+    if (s->last) s->last->next = it;
+    else s->first = it;
+    s->last = it;
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void *work(void *user)
+{
+    worker *w = user;
+    stream *s = w->s;
+    for (;;) {
+        band b;
+        osh_status rc = take(w->cx, s, &b);
+        if (rc) take_turn(w, &b, &rc, &(const uint8_t *){0}, &(size_t){0}, &(int64_t){0});
+        if (!b.it) break;
+        do_band(w, &b);
+    }
+    pthread_mutex_lock(&s->lock);
+    s->n_running--;
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+/* ---- the stream ---- */
+
+static osh_status worker_open(osh_ctx *cx, worker *w, const room *r)
+{
+    osh_status rc = OSH_OK;
+    osh_mem_class class = w->s->kind == STREAM_LINEAR ? OSH_MEM_DEVICE : OSH_MEM_HOST, old = osh_mem_use(cx, class);
+    w->in_block = osh_alloc(cx, osh_file_room(r->in) + OSH_BLOCK_BYTES);
+    if (r->out) w->out_block = osh_alloc(cx, osh_file_room(r->out) + OSH_BLOCK_BYTES);
+    if (r->codes) w->codes = osh_alloc(cx, r->codes);
+    if (r->sums) w->sums = osh_alloc(cx, r->sums);
+    osh_mem_use(cx, old);
+    if (!w->in_block || (r->out && !w->out_block) || (r->codes && !w->codes) || (r->sums && !w->sums))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for bands of tensors");
+    w->in = osh_file_align(w->in_block);
+    if (w->out_block) w->out = osh_file_align(w->out_block);
+    OSH_TRY(osh_ctx_fork(&w->cx, cx));
+    osh_ctx_alone(w->cx);
+    osh_mem_use(w->cx, class);
+    w->s->n_running++; // before it runs
+    if ((w->running = osh_thread_start(&w->thread, work, w))) goto done;
+    w->s->n_running--;
+    rc = osh_fail(cx, OSH_E_NOMEM, "cannot start a thread for bands of tensors");
+done:
+    return rc;
+}
+
+static void worker_close(osh_ctx *cx, worker *w)
+{
+    if (w->running) pthread_join(w->thread, NULL);
+    if (w->cx) osh_ctx_free(w->cx);
+    osh_free(cx, w->in_block);
+    osh_free(cx, w->out_block);
+    osh_free(cx, w->codes);
+    osh_free(cx, w->sums);
+}
+
+/* Hands on what is done until no worker runs. */
+static osh_status follow(osh_ctx *cx, stream *s, osh_stream_fn fn, void *user)
+{
+    osh_status rc = OSH_OK;
+    for (;;) {
+        pthread_mutex_lock(&s->lock);
+        while (!s->first && s->n_running) pthread_cond_wait(&s->changed, &s->lock);
+        item *it = s->first; // own
+        if (it && !(s->first = it->next)) s->last = NULL;
+        bool ok = !s->failed;
+        pthread_mutex_unlock(&s->lock);
+        if (!it) break;
+        if (ok && fn) rc = fn(cx, user, it->linear, it->ref > 0 ? it->err / it->ref : 0);
+        item_free(cx, it);
+        if (!rc || !ok) continue;
+        pthread_mutex_lock(&s->lock);
+        fail(s, s->workers, -1, rc);
+        pthread_mutex_unlock(&s->lock);
+    }
+    return rc;
+}
+
+static osh_status run(osh_ctx *cx, stream *s, const room *r, osh_stream_fn fn, void *user)
+{
+    osh_status rc = OSH_OK;
+    int most = s->e->plan->memory.n_stream;
+    if (!s->n) return OSH_OK;
+    s->n_computing = osh_threads(cx);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->turn_came, NULL);
+    pthread_cond_init(&s->may_compute, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    OSH_NEW(cx, s->workers, most);
+    pthread_mutex_lock(&s->lock); // none begins before all are there
+    for (; s->n_workers < most && !rc; s->n_workers++) {
+        s->workers[s->n_workers].s = s;
+        rc = worker_open(cx, &s->workers[s->n_workers], r);
+    }
+    if (rc) s->failed = s->workers, s->failed_ticket = -1;
+    pthread_mutex_unlock(&s->lock);
+    osh_status followed = follow(cx, s, fn, user);
+    if (rc || (rc = followed)) goto done;
+    if (s->failed) OSH_FAIL(cx, s->rc, "%s", osh_error_text(s->failed->cx));
+done:
+    for (int i = 0; i < s->n_workers; i++) worker_close(cx, &s->workers[i]);
+    item_free(cx, s->now);
+    osh_free(cx, s->workers);
+    pthread_cond_destroy(&s->changed);
+    pthread_cond_destroy(&s->may_compute);
+    pthread_cond_destroy(&s->turn_came);
+    pthread_mutex_destroy(&s->lock);
+    return rc;
+}
+
+osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const int *linears, int n, osh_stream_fn fn, void *user)
+{
+    osh_status rc = OSH_OK;
+    stream s = {.e = e, .kind = STREAM_LINEAR, .n = n};
+    int64_t *ids = NULL; // own
+    room r = {0};
+    OSH_NEW(cx, ids, n);
+    for (int i = 0; i < n; i++) raise_room(&r, e->plan, linears[i]), ids[i] = linears[i];
+    s.ids = ids;
+    OSH_TRY(run(cx, &s, &r, fn, user));
+done:
+    osh_free(cx, ids);
+    return rc;
+}
+
+static osh_status stream_tensors(osh_ctx *cx, osh_emitter *e, stream_kind kind, uint64_t *sums)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = e->plan;
+    stream s = {.e = e, .kind = kind, .sums = sums};
+    int64_t *ids = NULL; // own
+    room r = {0};
+    OSH_NEW(cx, ids, p->n_out);
+    for (int64_t i = 0; i < p->n_out; i++) {
+        if (kind == STREAM_COPY && (p->out_info[i].source < 0 || e->taken[i])) continue;
+        if (kind == STREAM_COPY) e->taken[i] = true;
+        raise_copy(&r, p, i, kind == STREAM_COPY);
+        ids[s.n++] = i;
+    }
+    s.ids = ids;
+    OSH_TRY(run(cx, &s, &r, NULL, NULL));
+done:
+    osh_free(cx, ids);
+    return rc;
+}
+
+osh_status osh_stream_copies(osh_ctx *cx, osh_emitter *e) { return stream_tensors(cx, e, STREAM_COPY, NULL); }
+
+osh_status osh_stream_sums(osh_ctx *cx, osh_emitter *e, uint64_t *sums)
+{
+    return stream_tensors(cx, e, STREAM_CHECK, sums);
+}
