@@ -66,28 +66,8 @@ typedef struct finish {
     osh_linear_job *j;
     bool store;
     uint8_t *decoded; // own: [threads, I] a row, dtype of w
-    float *wide;      // own: [threads, 2, I]
     double *sum;      // own, or the job's: [O, 2] |w - dq|^2, |w|^2
 } finish;
-
-/* sum[0] = |a - b|^2, sum[1] = |a|^2; LANES sums side by side, since an addition waits for the one before it. */
-static void row_error(double sum[2], const float *a, const float *b, int64_t n)
-{
-    enum { LANES = 8 };
-    double err[LANES] = {0}, ref[LANES] = {0};
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int k = 0; k < LANES; k++) {
-            double x = a[i + k], d = x - b[i + k];
-            err[k] += d * d, ref[k] += x * x;
-        }
-    for (int k = 0; i + k < n; k++) {
-        double x = a[i + k], d = x - b[i + k];
-        err[k] += d * d, ref[k] += x * x;
-    }
-    sum[0] = sum[1] = 0;
-    for (int k = 0; k < LANES; k++) sum[0] += err[k], sum[1] += ref[k];
-}
 
 static osh_status finish_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
@@ -95,14 +75,11 @@ static osh_status finish_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     const osh_linear_job *j = f->j;
     int64_t O = j->w->shape[0], I = j->w->shape[1];
     size_t bytes = (size_t)I * osh_dtype_bytes(j->w->dtype);
-    float *a = f->wide + worker * 2 * I, *b = a + I;
     (void)cx;
     for (int64_t o = chunk * FINISH_ROWS; o < O && o < (chunk + 1) * FINISH_ROWS; o++) {
         uint8_t *row = (uint8_t *)j->w->data + (size_t)o * bytes, *dq = f->decoded + (size_t)worker * bytes;
         osh_q_decode_rows(dq, j->w->dtype, j->room ? j->room : j->codes, &j->params, &j->scheme->weights, O, I, o, 1);
-        osh_to_f32(a, row, j->w->dtype, I);
-        osh_to_f32(b, dq, j->w->dtype, I);
-        row_error(f->sum + 2 * o, a, b, I);
+        osh_q_row_error(f->sum + 2 * o, row, dq, j->w->dtype, I);
         if (f->store) memcpy(row, dq, bytes);
     }
     return OSH_OK;
@@ -116,16 +93,14 @@ osh_status osh_job_finish(osh_ctx *cx, osh_linear_job *j, bool store)
     double err = 0, ref = 0;
 
     f.decoded = osh_alloc(cx, (size_t)(n * I) * osh_dtype_bytes(j->w->dtype));
-    f.wide = osh_alloc(cx, (size_t)(2 * n * I) * sizeof *f.wide);
     f.sum = j->sums ? j->sums : osh_alloc(cx, (size_t)(2 * O) * sizeof *f.sum);
-    if (!f.decoded || !f.wide || !f.sum) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the error of %s", j->name);
+    if (!f.decoded || !f.sum) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the error of %s", j->name);
     OSH_TRY(osh_parallel_for(cx, (O + FINISH_ROWS - 1) / FINISH_ROWS, finish_chunk, &f));
     for (int64_t o = 0; o < O; o++) err += f.sum[2 * o], ref += f.sum[2 * o + 1];
     j->nmse = ref > 0 ? err / ref : 0;
     if (store && j->device_w) OSH_TRY(osh_tensor_copy(cx, j->device_w, j->w));
 done:
     osh_free(cx, f.decoded);
-    osh_free(cx, f.wide);
     if (f.sum != j->sums) osh_free(cx, f.sum);
     return rc;
 }
@@ -133,7 +108,7 @@ done:
 size_t osh_job_finish_bytes(const osh_linear_job *j, int n_threads)
 {
     size_t O = (size_t)j->w->shape[0], I = (size_t)j->w->shape[1], n = (size_t)n_threads;
-    return osh_mem_gross(n * I * osh_dtype_bytes(j->w->dtype)) + osh_mem_gross(n * I * 2 * sizeof(float)) +
+    return osh_mem_gross(n * I * osh_dtype_bytes(j->w->dtype)) +
            (j->sums ? 0 : osh_mem_gross(2 * O * sizeof(double)));
 }
 

@@ -42,8 +42,8 @@ static void raise_to(int64_t *peak, int64_t now)
 
 /* ---- what runs outside of visits ---- */
 
-/* Linears that are rounded without data in one piece, one after the other; ahead: while the next one is read. What waits to be
- * written takes what the two leave. */
+/* Linears that are rounded without data in one piece, one after the other; ahead: while the next one is read. What
+ * waits to be written takes what the two leave. */
 static void round_peaks(const osh_plan *p, int threads, bool ahead, int64_t *device, int64_t *host)
 {
     int64_t before = 0; // weight and work of the one before

@@ -2,8 +2,8 @@
  *
  *   worker:  take a band | read | compute (as many at a time as the program has threads) | its turn | write
  *
- * In its turn, which comes in the order of the bands, a band is added to its tensor's checksum, and gives the bytes behind
- * its last whole block to the next band: all but the ends of a tensor is written in whole blocks. */
+ * In its turn, which comes in the order of the bands, a band is added to its tensor's checksum and gives the bytes
+ * behind its last whole block to the next band: all but the ends of a tensor is written in whole blocks. */
 #include "pipeline/stream.h"
 
 #include <string.h>

@@ -326,6 +326,11 @@ void osh_q_decode_rows(void *to, osh_dtype dt, const void *codes, const osh_qpar
         }
 }
 
+void osh_q_row_error(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n)
+{
+    osh_q_kernels_best()->error(sum, a, b, dt, n);
+}
+
 osh_status osh_q_decode(osh_ctx *cx, osh_tensor *w, const void *codes, const osh_qparams *p,
                         const osh_q_args *a)
 {

@@ -31,6 +31,9 @@ osh_status osh_q_decode(osh_ctx *cx, osh_tensor *w, const void *codes, const osh
 void osh_q_decode_rows(void *to, osh_dtype dt, const void *codes, const osh_qparams *p, const osh_q_args *a, int64_t O,
                        int64_t I, int64_t first, int64_t n);
 
+/* sum[0] = |a - b|^2, sum[1] = |a|^2 of a row of n elements of dtype dt, in double; the same on every machine. */
+void osh_q_row_error(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n);
+
 /* Static activation observers over a value: fed sample by sample in order. */
 typedef struct osh_act_observer {
     int kind; // 0 minmax (EMA 0.01), 1 static_minmax, 2 memoryless_minmax

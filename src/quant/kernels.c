@@ -3,6 +3,7 @@
  *   range    order of the bit patterns, so that it is exact and a NaN is never lost
  *   encode   q = clamp(rnd(rnd(x / s) + z), qmin, qmax), then RNE to an integer, or to E4M3
  *   decode   y = rnd((q - z) * s)
+ *   error    sum of squares in double
  *
  * Source: compressed_tensors forward_helpers.py _quantize and _dequantize (eager, the CPU path): torch computes each
  * BF16 or F16 operation in f32 and rounds its result, which is what rnd does.
@@ -102,13 +103,25 @@ static void decode_c(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, con
     }
 }
 
+static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n)
+{
+    enum { LANES = 8 }; // side by side, since an addition waits for the one before it
+    double err[LANES] = {0}, ref[LANES] = {0};
+    for (int64_t i = 0; i < n; i++) {
+        double x = load(a, dt, i), d = x - load(b, dt, i);
+        err[i % LANES] += d * d, ref[i % LANES] += x * x;
+    }
+    sum[0] = sum[1] = 0;
+    for (int k = 0; k < LANES; k++) sum[0] += err[k], sum[1] += ref[k];
+}
+
 static int64_t params_c(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                         const osh_q_code *c, bool symmetric, osh_dtype dt, osh_dtype step)
 {
     return 0; // one by one: arith.c
 }
 
-const osh_q_kernels osh_q_kernels_c = {"c", range_c, params_c, encode_c, decode_c};
+const osh_q_kernels osh_q_kernels_c = {"c", range_c, params_c, encode_c, decode_c, error_c};
 
 const osh_q_kernels *osh_q_kernels_best(void)
 {

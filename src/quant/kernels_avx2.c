@@ -305,7 +305,46 @@ AVX2 static void decode_avx2(void *y, osh_dtype dt, const uint8_t *codes, int64_
         decode_as(y, OSH_F32, codes, n, false, c);
 }
 
-static const osh_q_kernels avx2 = {"avx2", range_avx2, params_avx2, encode_avx2, decode_avx2};
+/* ---- error ---- */
+INLINE void add_squares(__m256d *err, __m256d *ref, __m128 a, __m128 b)
+{
+    __m256d x = _mm256_cvtps_pd(a), d = _mm256_sub_pd(x, _mm256_cvtps_pd(b));
+    *err = _mm256_add_pd(*err, _mm256_mul_pd(d, d));
+    *ref = _mm256_add_pd(*ref, _mm256_mul_pd(x, x));
+}
+
+INLINE void error_as(double sum[2], const uint8_t *a, const uint8_t *b, osh_dtype dt, int64_t n)
+{
+    size_t size = dt == OSH_F32 ? 4 : 2;
+    __m256d err[2] = {_mm256_setzero_pd(), _mm256_setzero_pd()}, ref[2] = {err[0], err[0]};
+    for (int64_t i = 0; i < n; i += 8) {
+        uint8_t last[2][8 * 4] = {0}; // zeros add nothing
+        const uint8_t *p = a + (size_t)i * size, *q = b + (size_t)i * size;
+        if (i + 8 > n) {
+            p = memcpy(last[0], p, (size_t)(n - i) * size);
+            q = memcpy(last[1], q, (size_t)(n - i) * size);
+        }
+        __m256 x = load8(p, dt), y = load8(q, dt);
+        add_squares(&err[0], &ref[0], _mm256_castps256_ps128(x), _mm256_castps256_ps128(y));
+        add_squares(&err[1], &ref[1], _mm256_extractf128_ps(x, 1), _mm256_extractf128_ps(y, 1));
+    }
+    double lanes[2][8];
+    for (int k = 0; k < 2; k++) {
+        _mm256_storeu_pd(lanes[0] + 4 * k, err[k]);
+        _mm256_storeu_pd(lanes[1] + 4 * k, ref[k]);
+    }
+    sum[0] = sum[1] = 0;
+    for (int k = 0; k < 8; k++) sum[0] += lanes[0][k], sum[1] += lanes[1][k];
+}
+
+AVX2 static void error_avx2(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n)
+{
+    if (dt == OSH_BF16) error_as(sum, a, b, OSH_BF16, n);
+    else if (dt == OSH_F16) error_as(sum, a, b, OSH_F16, n);
+    else error_as(sum, a, b, OSH_F32, n);
+}
+
+static const osh_q_kernels avx2 = {"avx2", range_avx2, params_avx2, encode_avx2, decode_avx2, error_avx2};
 
 const osh_q_kernels *osh_q_kernels_avx2(void)
 {

@@ -12,7 +12,7 @@ check() { # model, least MiB, flags
     local model=$1 least=$2 name="$*"
     shift 2
     local job=(--model $model --threads 2 "$@")
-    case "$*" in *Linear*lm_head*) ;; *) job+=(--dataset $model/calibration.jsonl) ;; esac
+    case "$*" in *Linear*lm_head* | *whole.yaml*) ;; *) job+=(--dataset $model/calibration.jsonl) ;; esac
     "$ONESHOT" plan "${job[@]}" --json >plan.json || fail "no plan: $name"
     predicted=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
     "$OSH_TOOLS/watch_memory" watched "$ONESHOT" "${job[@]}" --progress none --output out >/dev/null || fail "failed: $name"
@@ -25,5 +25,24 @@ check() { # model, least MiB, flags
 }
 check wide 256 $gptq
 check wide 256 --scheme W4A16 --method gptq --ignore lm_head --pipeline basic --num-calibration-samples 1
-check wide 256 --scheme W8A8 --targets Linear --targets lm_head --method rtn
+# one scale for a tensor: Linears lie in memory as a whole
+cat >whole.yaml <<'YAML'
+quant_stage:
+  quant_modifiers:
+    QuantizationModifier:
+      config_groups:
+        all:
+          targets: [Linear, lm_head]
+          weights: {num_bits: 8, type: int, strategy: tensor, symmetric: true}
+YAML
+check wide 256 --recipe whole.yaml
 check long 256 $gptq --sequential-targets Linear --mem-opt-level 1 --batch-size 16
+# by rows they go through memory in bands, whatever a weight takes
+"$ONESHOT" plan --model wide --scheme W8A8 --targets Linear --targets lm_head --method rtn --threads 2 --json >plan.json
+predicted=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
+"$OSH_TOOLS/watch_memory" watched "$ONESHOT" --model wide --scheme W8A8 --targets Linear --targets lm_head --method rtn \
+    --threads 2 --progress none --output out >/dev/null
+read -r peak _ <watched
+echo "predicted $((predicted / 1000000)) MB, measured $((peak / 1000000)) MB: in bands"
+[ "$peak" -le "$predicted" ] || fail "measured $peak, more than the predicted $predicted: in bands"
+[ "$predicted" -lt $((64 << 20)) ] || fail "$predicted bytes for bands"

@@ -170,6 +170,10 @@ static void test_kernel_columns(void **state)
                         memset(z + (size_t)i * size, 0, size);
                     }
                 assert_memory_equal(y, z, sizeof y);
+                double sums[2][2];
+                c->error(sums[0], x, y, dts[d], n);
+                v->error(sums[1], x, y, dts[d], n);
+                assert_memory_equal(sums[0], sums[1], sizeof sums[0]);
             }
 }
 

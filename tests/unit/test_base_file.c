@@ -90,6 +90,39 @@ static void reads_directly(void **state)
     osh_free(cx, want), osh_free(cx, got);
 }
 
+/* Every offset and size around blocks, past the page cache and through it; what lies beside stays. */
+static void blocks(void **state)
+{
+    enum { B = OSH_BLOCK_BYTES, N = 5 * B };
+    static const int at[] = {0, 1, B - 1, B, B + 7, 2 * B}, sizes[] = {0, 1, 100, B - 1, B, B + 1, 2 * B, 2 * B + 9};
+    char *block = malloc(N + 2 * B), *room = osh_file_align(block), want[N], got[N];
+    osh_file *f;
+    for (int direct = 0; direct < 2; direct++) {
+        assert_ok(cx, osh_file_create(cx, &f, in(0, "blocks")));
+        for (int i = 0; i < N; i++) want[i] = (char)(i * 7 + i / 251);
+        assert_ok(cx, osh_file_pwrite(cx, f, want, N, 0));
+        if (direct) osh_file_use_direct(f);
+        for (size_t a = 0; a < sizeof at / sizeof *at; a++)
+            for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+                size_t n = (size_t)sizes[k];
+                char *from = room + at[a] % B;
+                assert_true(osh_file_room(n) >= (size_t)(at[a] % B) + n && osh_file_room(n) % B == 0);
+                for (size_t i = 0; i < n; i++) from[i] = want[(size_t)at[a] + i] = (char)(i * 13 + a * 5 + k);
+                assert_ok(cx, osh_file_write_blocks(cx, f, from, n, at[a]));
+                memset(room, 0x55, N);
+                assert_ok(cx, osh_file_read_blocks(cx, f, room, n, at[a]));
+                assert_memory_equal(from, want + at[a], n);
+            }
+        assert_ok(cx, osh_file_pread(cx, f, got, N, 0));
+        assert_memory_equal(got, want, N);
+        assert_int_equal(osh_file_bytes(f), N);
+        assert_ok(cx, osh_file_read_blocks(cx, f, room, 10, N - 10)); // the last block, and past the end
+        assert_fails(cx, OSH_E_FORMAT, osh_file_read_blocks(cx, f, room, 11, N - 10), "but the file has");
+        osh_file_close(cx, f);
+    }
+    free(block);
+}
+
 static void names_the_reason(void **state)
 {
     osh_file *f = (osh_file *)dir;
@@ -265,8 +298,9 @@ static void torture_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(reads_and_writes_at_offsets), TEST(reads_directly), TEST(names_the_reason), TEST(whole_files),
-        TEST(copies), TEST(full_disk), TEST(directories), TEST(removal_does_not_follow_links), TEST(paths_and_room),
+        TEST(reads_and_writes_at_offsets), TEST(reads_directly), TEST(blocks), TEST(names_the_reason),
+        TEST(whole_files), TEST(copies), TEST(full_disk), TEST(directories), TEST(removal_does_not_follow_links),
+        TEST(paths_and_room),
         TEST(torture_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
