@@ -32,8 +32,8 @@ void osh_ctx_free(osh_ctx *cx);
  * must outlive it. Freed with osh_ctx_free, after the thread was joined. */
 osh_status osh_ctx_fork(osh_ctx **out, osh_ctx *parent);
 
-/* cx is of a thread that others wait for: its osh_parallel_for runs inline, so osh_threads is 1; its allocations wait for
- * nobody. */
+/* cx is of a thread that others wait for: its osh_parallel_for runs inline, so osh_threads is 1; its allocations wait
+ * for nobody. */
 void osh_ctx_alone(osh_ctx *cx);
 
 /* Errors. osh_fail records the message (the first one wins, later ones are appended as notes) and

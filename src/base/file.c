@@ -135,7 +135,8 @@ osh_status osh_file_scan(osh_ctx *cx, osh_file *f, size_t n, int64_t offset,
     osh_mem_use(cx, old);
     if (!block) OSH_TRY(OSH_E_NOMEM);
     char *room = block + (DIRECT_ALIGN - (uintptr_t)block % DIRECT_ALIGN) % DIRECT_ALIGN;
-    if (n >= DIRECT_LEAST && again.direct >= 0) OSH_TRY(scan_direct(cx, f, again.direct, room, room_bytes, n, offset, fn, user, &got));
+    if (n >= DIRECT_LEAST && again.direct >= 0) 
+        OSH_TRY(scan_direct(cx, f, again.direct, room, room_bytes, n, offset, fn, user, &got));
     while (got < n) {
         size_t k = n - got < room_bytes ? n - got : room_bytes;
         OSH_TRY(osh_file_pread(cx, f, room, k, offset + (int64_t)got));

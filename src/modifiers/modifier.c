@@ -125,8 +125,8 @@ static int64_t n_scales(const osh_linear_job *j)
 size_t osh_job_result_bytes(const osh_linear_job *j)
 {
     size_t n = (size_t)n_scales(j);
-    return (j->room ? 0 : osh_mem_gross((size_t)osh_tensor_numel(j->w))) + osh_mem_gross(n * osh_dtype_bytes(j->w->dtype)) +
-           osh_mem_gross(sizeof(osh_tensor)) +
+    return (j->room ? 0 : osh_mem_gross((size_t)osh_tensor_numel(j->w))) +
+           osh_mem_gross(n * osh_dtype_bytes(j->w->dtype)) + osh_mem_gross(sizeof(osh_tensor)) +
            (j->scheme->weights.symmetric ? 0 : osh_mem_gross(n) + osh_mem_gross(sizeof(osh_tensor)));
 }
 

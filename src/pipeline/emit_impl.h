@@ -80,8 +80,8 @@ struct osh_emitter {
 osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out); // of what the disk holds
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e);
 osh_status osh_emit_do(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j); // packs, writes, records; on the thread
-/* From any thread: n bytes to offset at of the file of an output tensor; and when all tensors of a Linear, or one that is
- * copied, are there, their sums. */
+/* From any thread: n bytes to offset at of the file of an output tensor; and when all tensors of a Linear, or one that
+ * is copied, are there, their sums. */
 osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *from, size_t n, int64_t at);
 osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, double nmse, const uint64_t *sums);
 osh_status osh_emit_written_copy(osh_ctx *cx, osh_emitter *e, int64_t out, uint64_t sum);

@@ -1,9 +1,10 @@
-/* stream.h - tensors that go through memory in bands of rows: read past the page cache, worked on and written by several
- * threads, each with a band of its own, so that several requests are with the disk. Memory does not grow with a tensor.
+/* stream.h - tensors that go through memory in bands of rows: read past the page cache, worked on and written by
+ * several threads, each with a band of its own, so that several requests are with the disk. Memory does not grow with a
+ * tensor.
  *
- * A Linear whose modifier works by rows never lies in memory as a whole; copies and the check of what was written need no
- * whole tensor either. Bands are begun in the order of the file; checksums and sums of errors take them up in that order,
- * so nothing depends on the number of threads. */
+ * A Linear whose modifier works by rows never lies in memory as a whole; copies and the check of what was written need
+ * no whole tensor either. Bands are begun in the order of the rows; checksums and sums of errors take them up in that
+ * order, so nothing depends on the number of threads. */
 #ifndef OSH_STREAM_H
 #define OSH_STREAM_H
 #include "pipeline/emit.h"

@@ -18,8 +18,8 @@ typedef struct osh_format {
      * included). */
     osh_status (*tensors)(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_q_scheme *s, int64_t O, int64_t I,
                           osh_dtype dt);
-    /* data[i] is room for tensor i of tensors(). in_scale/in_zero: of static activations, else NULL. codes NULL: all but
-     * tensor 0, which has been made by pack_rows. */
+    /* data[i] is room for tensor i of tensors(). in_scale/in_zero: of static activations, else NULL. codes NULL: all
+     * but tensor 0, which has been made by pack_rows. */
     osh_status (*pack)(osh_ctx *cx, void *const *data, const osh_q_scheme *s, int64_t O, int64_t I, osh_dtype dt,
                        const void *codes, const osh_qparams *p, const osh_tensor *in_scale,
                        const osh_tensor *in_zero);

@@ -26,7 +26,7 @@ typedef struct osh_q_kernels {
     void (*encode)(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c);
     /* y [n] of dtype dt = rnd((code - zero) * scale) */
     void (*decode)(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, const osh_q_code *c);
-    /* sum[0] = |a - b|^2, sum[1] = |a|^2 in double: element i goes to lane i % 8, the lanes are added in their order. */
+    /* sum[0] = |a - b|^2, sum[1] = |a|^2 in double: element i goes to lane i % 8, the lanes are added in order. */
     void (*error)(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n);
 } osh_q_kernels;
 
