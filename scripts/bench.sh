@@ -84,7 +84,8 @@ llama() {
     if [ ! -e "$out/calibration.txt" ]; then
         quietly "$out/convert.log" "$llama_python" "$llama_cpp/convert_hf_to_gguf.py" "$model" --outtype bf16 \
             --outfile "$out/model.gguf"
-        quietly "$out/text.log" peer "$llama_python" text "$model" "$out/calibration.txt" "$dataset" "$samples" "$length"
+        quietly "$out/text.log" peer "$llama_python" text "$model" "$out/text.part" "$dataset" "$samples" "$length"
+        mv "$out/text.part" "$out/calibration.txt"
     fi
     timed llama-imatrix "$bin/llama-imatrix" -m "$out/model.gguf" -f "$out/calibration.txt" -o "$out/imatrix.gguf" \
         -c "$length" --chunks "$samples" --no-ppl -t "$threads"

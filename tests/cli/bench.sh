@@ -32,7 +32,7 @@ cat >python <<'PYTHON'
 echo "${2:-} ${4##*/}" >>calls
 case $2 in
 compress) [ ! -e broken ] && cp -r "$3" "$4" && chmod -R u+w "$4" ;;
---outtype | text) for to in "$@"; do case $to in *.gguf | *.txt) echo made >"$to" ;; esac; done ;;
+--outtype | text) for to in "$@"; do case $to in *.gguf | *.part) echo made >"$to" ;; esac; done ;;
 dense) grep -q made "$5" && grep -q made "$6" && cp -r "$3" "$4" && chmod -R u+w "$4" ;;
 *) echo made >"${6:?}" ;;
 esac
