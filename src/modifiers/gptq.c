@@ -288,6 +288,7 @@ static osh_status prepare(osh_ctx *cx, osh_gptq_solve_args *a, solve *s, const g
         .loss = s->loss,
         .w_out = f->device && !j->keep_w ? j->device_w : NULL,
         .squares = f->device ? s->squares : NULL,
+        .packed = j->packed,
     };
 done:
     return rc;
@@ -335,11 +336,12 @@ done:
 }
 
 /* Scales, zero points and room for the codes. */
-static osh_status begin_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j)
+static osh_status begin_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, bool packed)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_q_weight_params(cx, &j->params, j->w, &j->scheme->weights, m->arithmetic, j->name));
-    j->codes = osh_alloc(cx, (size_t)osh_tensor_numel(j->w));
+    j->packed = packed;
+    j->codes = osh_alloc(cx, osh_job_codes_bytes(j, packed));
     if (!j->codes) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the codes of %s", j->name);
 done:
     return rc;
@@ -348,7 +350,7 @@ done:
 static osh_status compress_job(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(begin_job(cx, m, j));
+    OSH_TRY(begin_job(cx, m, j, false));
     OSH_TRY(f->u ? solve_job(cx, m->args, f, j) : round_job(cx, m, f, j));
     OSH_TRY(osh_job_finish(cx, j, !j->keep_w));
 done:
@@ -385,7 +387,7 @@ static osh_status compress_together(osh_ctx *cx, const osh_modifier *m, const fa
     OSH_NEW(cx, a, n);
     for (int k = first; k < n; k++) {
         if (!together(&jobs[first], &jobs[k])) continue;
-        OSH_TRY(begin_job(cx, m, &jobs[k]));
+        OSH_TRY(begin_job(cx, m, &jobs[k], jobs[k].pack));
         OSH_TRY(prepare(cx, &a[n_calls], &s[n_calls], m->args, f, &jobs[k]));
         n_calls++;
     }

@@ -1,5 +1,6 @@
 /* modifier.c - the table of modifiers, and what all of them share: matching, the error of a quantized weight. */
 #include "modifiers/modifier.h"
+#include "quant/format.h"
 
 #include <string.h>
 
@@ -122,11 +123,18 @@ static int64_t n_scales(const osh_linear_job *j)
     return O;
 }
 
+size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed)
+{
+    if (!packed) return (size_t)osh_tensor_numel(j->w);
+    return (size_t)(j->w->shape[0] * osh_pack_words(j->w->shape[1], j->scheme->weights.bits)) * sizeof(uint32_t);
+}
+
 size_t osh_job_result_bytes(const osh_linear_job *j)
 {
-    size_t n = (size_t)n_scales(j);
-    return (j->room ? 0 : osh_mem_gross((size_t)osh_tensor_numel(j->w))) +
-           osh_mem_gross(n * osh_dtype_bytes(j->w->dtype)) + osh_mem_gross(sizeof(osh_tensor)) +
+    size_t n = (size_t)n_scales(j), codes = osh_job_codes_bytes(j, false), packed = osh_job_codes_bytes(j, true);
+    if (j->pack && packed > codes) codes = packed; // they may be either
+    return (j->room ? 0 : osh_mem_gross(codes)) + osh_mem_gross(n * osh_dtype_bytes(j->w->dtype)) +
+           osh_mem_gross(sizeof(osh_tensor)) +
            (j->scheme->weights.symmetric ? 0 : osh_mem_gross(n) + osh_mem_gross(sizeof(osh_tensor)));
 }
 

@@ -23,7 +23,10 @@ typedef struct osh_linear_job { // one Linear to be quantized
     bool keep_w;                // w stays as it is, also where the modifier propagates
     void *room;                 // view: for codes, [O, I] bytes, where the modifier works by rows; NULL: codes is made
     double *sums;               // view: out, [O, 2] |w - dq|^2 and |w|^2 of each row; NULL: not wanted
-    void *codes;                // own: out, [O, I] bytes; NULL where room has them
+    bool pack;                  // codes may be packed: the output has them as pack-quantized
+    bool packed;                // out: they are
+    void *codes;                // own: out, [O, I] bytes; packed: [O, words] u32, weight_packed as it is stored; NULL
+                                // where room has them
     osh_qparams params;         // own: out
     double nmse;                // out: |w - dq|^2 / |w|^2
     double objective;           // out: tr(dW H dW^T) with the damped H; < 0: no Hessian
@@ -77,6 +80,7 @@ void osh_modifier_deinit(osh_ctx *cx, osh_modifier *m);
  * is held. */
 osh_status osh_job_finish(osh_ctx *cx, osh_linear_job *j, bool store);
 size_t osh_job_finish_bytes(const osh_linear_job *j, int n_threads); // scratch
+size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed);
 size_t osh_job_result_bytes(const osh_linear_job *j);                // codes and params
 size_t osh_job_params_bytes(const osh_linear_job *j);                // scratch of osh_q_weight_params
 #endif

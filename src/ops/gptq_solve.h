@@ -24,6 +24,7 @@ typedef struct osh_gptq_solve_args {
     /* With w on a device, NULL: not wanted. */
     osh_tensor *w_out;    // [O, I] out there, file order, dtype of w (w itself will do): the dequantized weight
     double *squares;      // [2] out: |w - w_out|^2 and |w|^2
+    bool packed;          // codes [O, words] u32 out instead: rows as pack-quantized has them (quant/formats/pack.c)
 } osh_gptq_solve_args;
 /* Fast: threads over fixed row tiles. Of the weight only a tile a thread is held in f32. */
 osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a);

@@ -194,7 +194,7 @@ osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_j
     const osh_linear *l = &e->plan->linears[linear];
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
     osh_emit_job j = {.kind = OSH_EMIT_LINEAR, .index = linear};
-    for (int k = 0; k < l->n_out; k++) {
+    for (int k = job->packed ? 1 : 0; k < l->n_out; k++) {
         const osh_st_entry *t = &e->plan->out[l->first_out + k];
         if (!(j.packed[k] = osh_alloc(cx, (size_t)(t->end - t->begin))))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory to pack %s", l->name);
@@ -203,6 +203,7 @@ osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_j
     j.result = *job, j.in_scale = *in_scale, j.in_zero = *in_zero;
     job->codes = NULL, job->params = (osh_qparams){0}, *in_scale = *in_zero = NULL; // give
     osh_mem_move(cx, j.result.codes, OSH_MEM_HOST);
+    if (j.result.packed) j.packed[0] = j.result.codes, j.result.codes = NULL; // written as it came
     rc = osh_emit_push(cx, e, &j, 0);
     memset(j.packed, 0, sizeof j.packed); // give: also where it failed
 done:

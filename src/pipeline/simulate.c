@@ -363,10 +363,10 @@ static void group_deinit(osh_ctx *cx, group *g)
     osh_free(cx, g->done);
 }
 
-static void group_add(group *g, int *n, const osh_linear *l)
+static void group_add(group *g, int *n, const osh_linear *l, bool pack)
 {
     g->w[*n] = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
-    g->jobs[*n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = &g->w[*n]};
+    g->jobs[*n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = &g->w[*n], .pack = pack};
     (*n)++;
 }
 
@@ -406,7 +406,7 @@ static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const b
             others += l->modifier != lead->modifier;
             if (l->modifier != lead->modifier) continue;
             g.done[k] = true;
-            group_add(&g, &n, l);
+            group_add(&g, &n, l, s->card && l->format->pack_rows);
             raise_to(&pack, osh_memory_pack_bytes(p, l));
         }
         bool hessian = s->open[lead->input];

@@ -61,6 +61,7 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
         jobs[n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w->w[l->weight],
                                    .keep_w = !in_memory};
         if (w->device) jobs[n].w = w->host[l->weight], jobs[n].device_w = w->w[l->weight];
+        jobs[n].pack = w->device && l->format->pack_rows;
         which[n++] = i;
     }
     if (h && n_waiting(r, lead->input, s0, s1) > n) {

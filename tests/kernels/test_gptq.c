@@ -2,6 +2,7 @@
  * the CPU and on a card. */
 #include "card.h"
 #include "ops/gptq_solve.h"
+#include "quant/format.h"
 
 typedef struct problem {
     int64_t O, I, block;
@@ -284,7 +285,10 @@ static osh_status solve_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args
     size_t host = osh_mem_used_peak(own, OSH_MEM_HOST), host_said = osh_gptq_solve_cuda_host_bytes(&g);
     assert_true(said == osh_gptq_solve_cuda_bytes(&g, SIZE_MAX) ? host == host_said : host <= host_said);
     osh_ctx_free(own);
-    for (int k = 0; k < n; k++) check_w_out(cx, &jobs[k], &cw[k], squares[k]);
+    for (int k = 0; k < n; k++) {
+        if (!jobs[k].packed) check_w_out(cx, &jobs[k], &cw[k], squares[k]);
+        else card_take(cx, NULL, &cw[k]);
+    }
     card_take(cx, NULL, &cu);
     return rc;
 }
@@ -420,6 +424,30 @@ static void open_jobs(osh_ctx *cx, solution *s, osh_gptq_solve_args *a, const sa
     }
 }
 
+/* Integers leave the card as pack-quantized has them. */
+static void packed_case(osh_ctx *cx, osh_device *d, const solution *bytes, const osh_gptq_solve_args *jobs)
+{
+    osh_gptq_solve_args a[N_TOGETHER];
+    for (int k = 0; k < N_TOGETHER; k++) {
+        a[k] = jobs[k], a[k].packed = !a[k].fp8, a[k].dq = NULL;
+        a[k].codes = osh_calloc(cx, (size_t)(a[k].O * (a[k].I + 3)), 1);
+    }
+    if (a[0].dq_dtype == OSH_BF16) a[3].packed = false; // with one that is not
+    for (int k = 0; k < N_TOGETHER; k++) a[k].dq = a[k].packed ? NULL : jobs[k].dq;
+    assert_int_equal(solve_on(cx, d, a, N_TOGETHER), OSH_OK);
+    for (int k = 0; k < N_TOGETHER; k++) {
+        int64_t I = a[k].I, words = osh_pack_words(I, a[k].bits);
+        uint32_t *want = osh_calloc(cx, (size_t)words, sizeof *want);
+        for (int64_t o = 0; o < a[k].O; o++) {
+            const int8_t *codes = bytes[k].codes + o * I;
+            osh_pack_row(want, 1, codes, 1, I, a[k].bits);
+            if (a[k].packed) assert_memory_equal((uint32_t *)a[k].codes + o * words, want, (size_t)words * 4);
+            else assert_memory_equal(a[k].codes + o * I, codes, (size_t)I);
+        }
+        osh_free(cx, want), osh_free(cx, a[k].codes);
+    }
+}
+
 /* What a weight gets does not depend on those that are solved with it, nor on how many rows there is room for. */
 static void together_case(osh_ctx *cx, const same_input *c)
 {
@@ -443,8 +471,9 @@ static void together_case(osh_ctx *cx, const same_input *c)
         for (int k = 0; k < N_TOGETHER; k++) {
             assert_memory_equal(alone[k].codes, all[k].codes, (size_t)(c->p[k].O * c->I));
             assert_memory_equal(alone[k].loss, all[k].loss, (size_t)c->p[k].O * sizeof(double));
-            solution_close(cx, &all[k]);
         }
+        packed_case(cx, d, alone, b);
+        for (int k = 0; k < N_TOGETHER; k++) solution_close(cx, &all[k]);
         osh_device_close(cx, d);
     }
     for (int k = 0; k < N_TOGETHER; k++) solution_close(cx, &alone[k]);

@@ -45,6 +45,8 @@ typedef struct panel { // whose rows they are
     const float *scale, *zero; // of the whole weight [.., n_cols]; zero NULL: symmetric
     const int32_t *col;        // [I] scale column of each column in solving order
     int64_t row, n_rows, row_block, n_cols; // first row; rows that share a scale; scales of a row
+    int64_t n_words; // of a packed row; 0: codes are wanted a byte each
+    int bits;
     rule r;
 } panel;
 
@@ -271,6 +273,23 @@ template <class S, class T> static __global__ void decode_rows(tile t)
     }
 }
 
+/* Packed rows, one behind the other, where w was: element i of a row takes the bits [i b, (i + 1) b) of its words. */
+static __global__ void pack_rows(tile t)
+{
+    const panel &p = t.panels[blockIdx.z];
+    int64_t b = blockIdx.z, row = blockIdx.y, k = (int64_t)blockIdx.x * ROWS + threadIdx.x;
+    if (row >= p.n_rows || k >= p.n_words) return;
+    const int8_t *codes = t.codes + (b * t.P + row) * t.I;
+    uint32_t word = 0, mask = (1u << p.bits) - 1, zero = 1u << (p.bits - 1);
+
+    for (int64_t i = 32 * k / p.bits; i < t.I && i * p.bits < 32 * k + 32; i++) {
+        uint32_t code = ((uint32_t)codes[i] + zero) & mask;
+        int at = (int)(i * p.bits - 32 * k); // < 0: its low bits are the word's before
+        word |= at < 0 ? code >> -at : code << at;
+    }
+    reinterpret_cast<uint32_t *>(t.w + b * t.I * t.P)[row * p.n_words + k] = word;
+}
+
 /* ---- sizes ---- */
 enum {
     W, ERR, SPLIT, SPLIT_U, SCALE, ZERO, LOSS, SQUARES, CODES, SCALE_GIVEN, ZERO_GIVEN, PLACE, COL, PANELS, N_ARRAYS
@@ -380,6 +399,7 @@ static osh_status put_job(osh_ctx *cx, solver *s, int k, int64_t *scales, int64_
     float *scale = array<float>(s, SCALE_GIVEN) + *scales, steps = (float)(1 << (a->bits - 1));
     float *zero = a->zero ? array<float>(s, ZERO_GIVEN) + *scales : NULL;
     int32_t *col = array<int32_t>(s, COL) + k * a->I;
+    int64_t n_words = a->packed ? (a->I * a->bits + 31) / 32 : 0;
     rule r = {a->fp8 ? -448.0f : -steps, a->fp8 ? 448.0f : steps - 1, a->fp8};
 
     OSH_TRY(put(cx, s, col, a->col_scale, (size_t)a->I * sizeof *col));
@@ -387,7 +407,8 @@ static osh_status put_job(osh_ctx *cx, solver *s, int k, int64_t *scales, int64_
     if (zero) OSH_TRY(put(cx, s, zero, a->zero, (size_t)n * sizeof *zero));
     for (int64_t row = 0; row < a->O; row += P, (*n_panels)++) {
         s->panels[*n_panels] = {osh_elem(a->w, row * a->I), a->w_out ? osh_elem(a->w_out, row * a->I) : NULL, scale,
-                                zero, col, row, osh_min64(P, a->O - row), a->row_block, a->n_scale_cols, r};
+                                zero, col, row, osh_min64(P, a->O - row), a->row_block, a->n_scale_cols, n_words,
+                                a->bits, r};
         s->job_of[*n_panels] = k;
     }
     *scales += a->O * a->n_scale_cols;
@@ -466,7 +487,7 @@ static osh_status get_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t 
     double *loss = s->figures, *squares = loss + n * t.P;
     OSH_TRY(s->d->type->get(cx, s->d, loss, t.loss, (size_t)(n * t.P) * sizeof *loss));
     OSH_TRY(s->d->type->get(cx, s->d, squares, t.squares, (size_t)(2 * n * t.P) * sizeof *squares));
-    for (int64_t b = 0, run; b < n; b += run) { // panels of one weight
+    for (int64_t b = 0, run; b < n; b += run) { // panels of one weight; a packed one alone
         const panel *p = &s->panels[first + b];
         const osh_gptq_solve_args *a = &s->jobs[s->job_of[first + b]];
         int64_t rows = 0;
@@ -478,23 +499,39 @@ static osh_status get_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t 
                 if (a->squares) a->squares[1] += squares[(2 * k + 1) * t.P + r];
             }
             rows += p[run].n_rows;
+            if (a->packed && ++run) break;
         }
-        OSH_TRY(s->d->type->get(cx, s->d, a->codes + p->row * t.I, t.codes + b * t.P * t.I, (size_t)(rows * t.I)));
+        size_t row_bytes = a->packed ? (size_t)p->n_words * sizeof(uint32_t) : (size_t)t.I;
+        const void *from = t.codes + b * t.P * t.I;
+        if (a->packed) from = t.w + b * t.P * t.I;
+        OSH_TRY(s->d->type->get(cx, s->d, a->codes + (size_t)p->row * row_bytes, from, (size_t)rows * row_bytes));
     }
 done:
     return rc;
+}
+
+static bool any_packed(const solver *s)
+{
+    for (int k = 0; k < s->n; k++)
+        if (s->jobs[k].packed) return true;
+    return false;
 }
 
 static osh_status close_tile(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
 {
     osh_status rc = OSH_OK;
     dim3 squares((unsigned)(t.P / TURN), (unsigned)osh_div_up(t.I, TURN), (unsigned)n);
+    dim3 words((unsigned)osh_div_up(osh_div_up(t.I, 4), ROWS), (unsigned)t.P, (unsigned)n); // 8 bits at most
     cudaStream_t stream = osh_cuda_stream(s->d);
 
     OSH_LAUNCH(store_codes, squares, dim3(TURN, STEP), 0, stream, t);
     OSH_CU_BY_STORED(s->jobs->w->dtype, S, OSH_CU_BY_DTYPE(s->jobs->dq_dtype, T,
         OSH_LAUNCH((decode_rows<S, T>), dim3((unsigned)t.P, (unsigned)n), ROWS, 0, stream, t)));
     OSH_CUDA(cx, cudaGetLastError());
+    if (any_packed(s)) {
+        OSH_LAUNCH(pack_rows, words, ROWS, 0, stream, t);
+        OSH_CUDA(cx, cudaGetLastError());
+    }
 done:
     return rc;
 }
