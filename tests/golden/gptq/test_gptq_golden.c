@@ -167,6 +167,37 @@ static void compress_on(osh_ctx *cx, osh_device *d, const osh_modifier *m, osh_l
     job->device_w = NULL;
 }
 
+/* Three weights of one input, one of them packed, on a card of their own: what is taken is what `needs` says at most,
+ * and of the host not much less. */
+static void check_needs(const osh_modifier *m, const osh_q_scheme *scheme, const osh_tensor *w, const osh_tensor *h,
+                        int64_t samples)
+{
+    enum { N = 3 };
+    osh_ctx *cx = NULL;
+    osh_linear_job jobs[N] = {{0}};
+    carded cw[N];
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    osh_device *d = card_open(cx, CARD_BYTES);
+    carded ch = card_put(cx, d, h);
+    for (int k = 0; k < N; k++) {
+        cw[k] = card_put(cx, d, w);
+        jobs[k] = (osh_linear_job){.name = "a", .scheme = scheme, .w = (osh_tensor *)w, .device_w = &cw[k].t};
+        jobs[k].pack = k == 1 && scheme->weights.type == OSH_Q_INT;
+    }
+    size_t used = osh_arena_used(d->arena), host = osh_mem_used(cx, OSH_MEM_HOST), on_card = osh_arena_room(d->arena);
+    size_t said = m->type->needs(m, jobs, N, 1, &on_card);
+    assert_ok(cx, m->type->compress(cx, m, jobs, N, &ch.t, samples));
+    size_t took = osh_arena_peak(d->arena) - used, host_took = osh_mem_used_peak(cx, OSH_MEM_HOST) - host;
+    print_message("     three of them: %zu of %zu bytes of the card, %zu of %zu of the host\n", took, on_card,
+                  host_took, said);
+    assert_true(took <= on_card); // cuSOLVER may ask for more than the played one does
+    assert_true(host_took <= said && host_took * 10 >= said * 7);
+    for (int k = 0; k < N; k++) card_take(cx, NULL, &cw[k]), osh_linear_job_deinit(cx, &jobs[k]);
+    card_take(cx, NULL, &ch);
+    osh_device_close(cx, d);
+    osh_ctx_free(cx);
+}
+
 /* d NULL: on the CPU. */
 static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
 {
@@ -181,6 +212,7 @@ static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
     for (int64_t i = 0; i < c->I; i++) // above the diagonal nothing may be read
         for (int64_t j = 0; j < c->I; j++) to[i * c->I + j] = j <= i ? ((float *)h->data)[i * c->I + j] : NAN;
     osh_linear_job job = {.name = c->name, .scheme = &m->schemes[0], .w = used};
+    if (d) check_needs(m, &m->schemes[0], used, h_used, c->samples);
     if (d) compress_on(cx, d, m, &job, h_used, c->samples);
     else assert_ok(cx, m->type->compress(cx, m, &job, 1, h_used, c->samples));
     assert_null(job.fallback);
