@@ -432,7 +432,7 @@ static void packed_case(osh_ctx *cx, osh_device *d, const solution *bytes, const
         a[k] = jobs[k], a[k].packed = !a[k].fp8, a[k].dq = NULL;
         a[k].codes = osh_calloc(cx, (size_t)(a[k].O * (a[k].I + 3)), 1);
     }
-    if (a[0].dq_dtype == OSH_BF16) a[3].packed = false; // with one that is not
+    if (a[0].dq_dtype == OSH_BF16) a[4].packed = false; // with one that is not
     for (int k = 0; k < N_TOGETHER; k++) a[k].dq = a[k].packed ? NULL : jobs[k].dq;
     assert_int_equal(solve_on(cx, d, a, N_TOGETHER), OSH_OK);
     for (int k = 0; k < N_TOGETHER; k++) {
