@@ -106,6 +106,10 @@ if(OSH_PLAY)
 endif()
 if(OSH_PLAY AND TARGET oneshot) # the whole program on the played card: a tool of the tests
   osh_play_exe(oneshot_play ${cli_files} ${CMAKE_SOURCE_DIR}/tests/play/knobs.c)
+  # The same with batches of 100 tokens, so that a small job has many of them: place.c stands in front of osh_pipeline's.
+  osh_play_exe(oneshot_play_batches ${cli_files} ${CMAKE_SOURCE_DIR}/tests/play/knobs.c
+               ${CMAKE_SOURCE_DIR}/src/pipeline/place.c)
+  target_compile_definitions(oneshot_play_batches PRIVATE OSH_DEVICE_BATCH_TOKENS=100)
 endif()
 
 # fuzz: libFuzzer where asked for; always in ctest: the corpus and fixed mutations of it.
@@ -171,7 +175,8 @@ if(TARGET oneshot)
              COMMAND bash ${CMAKE_SOURCE_DIR}/cmake/run_script.sh ${file} ${CMAKE_BINARY_DIR}/tests/play_${name}.dir)
     osh_test_props(play_${name} cli 900)
     set_property(TEST play_${name} APPEND PROPERTY ENVIRONMENT
-                 "ONESHOT=$<TARGET_FILE:oneshot>" "PLAY=$<TARGET_FILE:oneshot_play>" "OSH_SOURCE_DIR=${CMAKE_SOURCE_DIR}"
+                 "ONESHOT=$<TARGET_FILE:oneshot>" "PLAY=$<TARGET_FILE:oneshot_play>"
+                 "PLAY_BATCHES=$<TARGET_FILE:oneshot_play_batches>" "OSH_SOURCE_DIR=${CMAKE_SOURCE_DIR}"
                  "OSH_TOOLS=${CMAKE_BINARY_DIR}/tests" "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/play")
   endforeach()
 

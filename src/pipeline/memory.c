@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/profile.h"
 #include "ops/cuda/cuda.h"
+#include "pipeline/layout.h"
 #include "pipeline/stream.h"
 
 enum { READERS = 2 }; // the run and the one that reads ahead: a block each where they read past the page cache
@@ -208,6 +209,42 @@ static void tiers(const osh_plan *p, osh_tier *first, osh_tier *last)
 
 static int64_t lower(int64_t a, int64_t b) { return a < b ? a : b; }
 
+/* The phases for this budget; *fit: they hold it. Mixed ones have other gaps on a card than the same for all visits. */
+static osh_status try_phases(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *fit)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    OSH_TRY(choose_phases(cx, p, b));
+    for (int rounds = MOST_ROUNDS + 1; rounds && !all_fit(m, b); rounds = rounds > MOST_ROUNDS ? MOST_ROUNDS : 0) {
+        for (int i = 0; i < m->n_visits; i++) take_phases(p, i, rounds);
+        OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+    }
+    *fit = all_fit(m, b);
+done:
+    return rc;
+}
+
+static osh_status whole(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever)
+{
+    p->memory.tier = tier;
+    for (int i = 0; i < p->memory.n_visits; i++) take_phases(p, i, 1);
+    return osh_memory_simulate(cx, p, tier, ever);
+}
+
+/* The largest of the visits' smallest figures is the budget, where there are phases that hold it; else that of the best
+ * phases that are the same for all visits. */
+static osh_status settle(osh_ctx *cx, osh_plan *p, osh_tier tier, int64_t *least, int64_t same, bool device)
+{
+    osh_status rc = OSH_OK;
+    osh_budget b = {.device = *least, .host = *least, .device_given = device, .host_given = !device};
+    bool fit = true;
+    OSH_TRY(whole(cx, p, tier, NULL));
+    if (!all_fit(&p->memory, &b)) OSH_TRY(try_phases(cx, p, &b, &fit));
+    if (!fit) *least = same;
+done:
+    return rc;
+}
+
 /* Segments need the fewest weights and Hessians, but the values between them rest. */
 osh_status osh_memory_least(osh_ctx *cx, osh_plan *p)
 {
@@ -216,23 +253,29 @@ osh_status osh_memory_least(osh_ctx *cx, osh_plan *p)
     osh_visit *least = NULL; // own: peaks
     osh_tier first, coldest;
     tiers(p, &first, &coldest);
+    int64_t device = INT64_MAX, host = INT64_MAX; // of the best phases that are the same for all visits
     m->solve_limit = 0;
     OSH_NEW(cx, least, m->n_visits);
     for (int rounds = 1; rounds <= MOST_ROUNDS + 1; rounds += rounds == 1 ? MOST_ROUNDS - 1 : 1) {
         for (int i = 0; i < m->n_visits; i++) take_phases(p, i, rounds);
         OSH_TRY(osh_memory_simulate(cx, p, coldest, NULL));
+        int64_t most_device = 0, most_host = 0;
         for (int i = 0; i < m->n_visits; i++) {
             const osh_visit *v = &m->visits[i];
+            raise_to(&most_device, v->device_peak), raise_to(&most_host, v->host_peak);
             least[i].device_peak = rounds == 1 ? v->device_peak : lower(v->device_peak, least[i].device_peak);
             least[i].host_peak = rounds == 1 ? v->host_peak : lower(v->host_peak, least[i].host_peak);
             least[i].scratch_peak = rounds == 1 ? v->scratch_peak : lower(v->scratch_peak, least[i].scratch_peak);
         }
+        device = lower(device, most_device), host = lower(host, most_host);
     }
     for (int i = 0; i < m->n_visits; i++) {
         raise_to(&m->least_device, least[i].device_peak);
         raise_to(&m->least_host, least[i].host_peak);
         raise_to(&m->least_scratch, least[i].scratch_peak);
     }
+    OSH_TRY(settle(cx, p, coldest, &m->least_device, device, true));
+    OSH_TRY(settle(cx, p, coldest, &m->least_host, host, false));
 done:
     osh_free(cx, least);
     return rc;
@@ -260,16 +303,16 @@ static osh_status choose(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ev
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     osh_tier first, last;
+    bool fit = false;
     tiers(p, &first, &last);
     OSH_TRY(osh_memory_least(cx, p));
     m->solve_limit = b->device_given ? b->device : INT64_MAX;
     for (osh_tier t = first; t <= last; t++) {
-        m->tier = t;
-        for (int i = 0; i < m->n_visits; i++) take_phases(p, i, 1);
-        OSH_TRY(osh_memory_simulate(cx, p, m->tier, ever));
-        if (all_fit(m, b)) break;
+        OSH_TRY(whole(cx, p, t, ever));
+        fit = all_fit(m, b);
+        if (fit) break;
     }
-    if (!all_fit(m, b)) OSH_TRY(choose_phases(cx, p, b));
+    if (!fit) OSH_TRY(try_phases(cx, p, b, &fit));
     for (int i = 0; i + 1 < m->n_visits; i++) {
         int64_t more = m->visits[i + 1].first_load;
         bool long_enough = osh_range_at(p, i).observe; // a pass alone would leave the reader behind, and the peak open
@@ -322,7 +365,12 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     if ((b.device_given && m->device_peak > b.device) || (b.host_given && m->host_peak > b.host) ||
         (b.scratch_given && m->scratch_peak > b.scratch))
         OSH_TRY(osh_memory_refuse(cx, p, &b, &outside));
-    m->host_peak += m->base_bytes, m->least_host += m->base_bytes;
+    if (m->n_visits && p->on_device) OSH_TRY(osh_memory_place(cx, p));
+    if (b.host_given && m->host_peak + (int64_t)osh_places_bytes(m->places) > b.host)
+        osh_places_free(cx, m->places), m->places = NULL; // no room for the list
+    m->least_host += m->base_bytes; // there without the list
+    m->base_bytes += (int64_t)osh_places_bytes(m->places);
+    m->host_peak += m->base_bytes;
     /* Who bounds memory shares a machine: a checkpoint that is read once is not to push out its page cache. */
     m->direct = p->opt->host_memory > 0 || (p->pipeline == OSH_PIPELINE_DATAFREE && m->read_bytes >= DIRECT_SOURCE);
 done:

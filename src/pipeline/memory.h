@@ -18,6 +18,7 @@ typedef struct osh_budget {
 /* simulate.c: all visits as p->memory.visits and the tier say; fills in their figures. ever [weights]: is set where a
  * visit loads it, or NULL. */
 osh_status osh_memory_simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever);
+osh_status osh_memory_place(osh_ctx *cx, osh_plan *p); // once more, for p->memory.places
 int64_t osh_memory_pack_bytes(const osh_plan *p, const osh_linear *l); // buffers that a Linear is packed into
 /* What a modifier's compress takes. device: of a card's arena; NULL: all is host memory. */
 int64_t osh_memory_compress_bytes(const osh_plan *p, const osh_linear_job *jobs, int n, int modifier, int n_threads,

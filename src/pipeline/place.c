@@ -47,13 +47,19 @@ osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p)
 
 osh_mem_class osh_plan_work_class(const osh_plan *p) { return p->device ? OSH_MEM_HOST : OSH_MEM_DEVICE; }
 
+int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first)
+{
+    int64_t end = first;
+    while (end < d->n && d->offsets[end] - d->offsets[first] < OSH_DEVICE_BATCH_TOKENS) end++;
+    return end;
+}
+
 static int64_t batch_end(const osh_plan *p, int64_t first)
 {
     const osh_dataset *d = &p->data;
-    int64_t size = p->opt->batch_size > 0 ? p->opt->batch_size : 1, end = first;
+    int64_t size = p->opt->batch_size > 0 ? p->opt->batch_size : 1;
     if (!p->on_device) return d->n - first < size ? d->n : first + size;
-    while (end < d->n && d->offsets[end] - d->offsets[first] < OSH_DEVICE_BATCH_TOKENS) end++;
-    return end;
+    return osh_batch_end_on_device(d, first);
 }
 
 osh_status osh_plan_batches(osh_ctx *cx, osh_plan *p)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "pipeline/layout.h"
 #include "pipeline/memory.h"
 
 const char *osh_pipeline_name(osh_pipeline_kind k)
@@ -222,6 +223,7 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
     osh_free(cx, p->shards);
     osh_free(cx, p->passes);
     osh_free(cx, p->memory.visits);
+    osh_places_free(cx, p->memory.places);
     osh_free(cx, p->batch_at);
     osh_device_close(cx, p->device);
     osh_strs_deinit(cx, &p->ignore);

@@ -62,6 +62,7 @@ typedef struct osh_visit { // how a subgraph is worked on, and what that takes
     int64_t read_bytes;  // of the source
 } osh_visit;
 
+typedef struct osh_places osh_places; // layout.h
 typedef struct osh_memory {
     osh_tier tier;
     osh_visit *visits;   // own; one for each range of visit.h
@@ -74,6 +75,7 @@ typedef struct osh_memory {
     int64_t device_peak, host_peak, scratch_peak; // of the run; host with the base
     int highest;         // the visit with the host peak; -1: none of them
     int64_t read_bytes, write_bytes, reread_bytes; // of the source, of the output, of the output at the seal
+    osh_places *places;  // own: with a card, where blocks lie; NULL: where they fit
     int64_t least_device, least_host, least_scratch; // the smallest budgets that would do
     int64_t solve_limit; // device: a solve takes more rows at a time up to there; 0: as few as it can
 } osh_memory;
@@ -132,7 +134,10 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p);   // place.c: what --devic
 osh_status osh_plan_batches(osh_ctx *cx, osh_plan *p);  // place.c
 
 /* Hessians on a card are made of whole batches: samples, as many as it takes to have so many tokens. Decides bytes. */
-enum { OSH_DEVICE_BATCH_TOKENS = 16384 };
+#ifndef OSH_DEVICE_BATCH_TOKENS // fewer in a tool of the tests
+#define OSH_DEVICE_BATCH_TOKENS 16384
+#endif
+int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first); // of the batch that begins with this sample
 /* Takes the card and its arena, of p->memory's size or the budget's. */
 osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p);
 osh_mem_class osh_plan_work_class(const osh_plan *p); // of host allocations for weights, statistics, batches

@@ -7,6 +7,7 @@
 
 #include "base/profile.h"
 #include "base/thread.h"
+#include "pipeline/layout.h"
 
 struct osh_prefetch {
     osh_ctx *cx;              // own: of the thread
@@ -45,12 +46,22 @@ static void *reader(void *user)
     return NULL;
 }
 
+/* Whether the plan has a place for it now: a visit whose Linears are solved goes through its subgraph only again, and
+ * asks for more, and for other places. */
+static bool has_place(const osh_plan *p, int visit, bool solved, int weight)
+{
+    if (!p->memory.places) return true;
+    return osh_places_has(p, visit, OSH_WAY_AHEAD, OSH_LAYOUT_WEIGHT, weight) &&
+           !(solved && osh_places_has(p, visit, OSH_WAY_AGAIN, OSH_LAYOUT_WEIGHT, weight));
+}
+
 /* Places on the device for all of them, or for none: taken here, so that the arena looks the same in each run. */
-static void take_places(osh_ctx *cx, osh_prefetch *f)
+static void take_places(osh_ctx *cx, osh_prefetch *f, const osh_plan *p, int visit, bool solved)
 {
     bool all = true;
     for (int i = 0; i < f->g->n_weights && all; i++) {
-        if (!f->want[i]) continue;
+        if (!f->want[i] || !has_place(p, visit, solved, i)) continue;
+        osh_places_aim(p, visit, OSH_WAY_AHEAD, OSH_LAYOUT_WEIGHT, i);
         const osh_st_entry *e = f->ck->tensors[f->g->weights[i].tensor].e;
         all = !osh_tensor_new_on(cx, &f->w->w[i], f->device, OSH_LIFE_LONG, e->dtype, e->ndim, e->shape);
     }
@@ -66,17 +77,19 @@ static void join(osh_prefetch *f)
     f->running = false;
 }
 
-osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_graph *g, const osh_checkpoint *ck,
-                              const bool *want, osh_device *device)
+osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_plan *p, const bool *want, int visit,
+                              bool solved)
 {
     osh_status rc = OSH_OK;
+    const osh_graph *g = p->graph;
+    osh_device *device = p->memory.visits[visit - 1].prefetch_device ? p->device : NULL;
     osh_prefetch *f = NULL; // own
     OSH_NEW(cx, f, 1);
-    f->g = g, f->ck = ck, f->device = device;
+    f->g = g, f->ck = p->ck, f->device = device;
     OSH_NEW(cx, f->want, g->n_weights);
     memcpy(f->want, want, (size_t)g->n_weights * sizeof *want);
     OSH_TRY(osh_weights_new(cx, &f->w, g));
-    if (device) take_places(cx, f);
+    if (device) take_places(cx, f, p, visit, solved);
     OSH_TRY(osh_ctx_fork(&f->cx, cx));
     osh_mem_use(f->cx, OSH_MEM_HOST);
     f->running = osh_thread_start(&f->thread, reader, f);

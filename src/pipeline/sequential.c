@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "pipeline/activations.h"
+#include "pipeline/layout.h"
 #include "pipeline/memory.h"
 #include "pipeline/prefetch.h"
 #include "pipeline/run.h"
@@ -150,8 +151,9 @@ static osh_status read_ahead(osh_ctx *cx, engine *e)
     memset(e->next, 0, (size_t)e->p->graph->n_weights * sizeof *e->next);
     OSH_TRY(osh_visit_walk(cx, e->p, e->index + 1, &v));
     for (int i = 0; i < e->w->n; i++) any |= e->next[i] &= !e->w->w[i];
-    if (any) OSH_TRY(osh_prefetch_start(cx, &e->prefetch, e->p->graph, e->p->ck, e->next,
-                                        e->p->memory.visits[e->index].prefetch_device ? e->p->device : NULL));
+    osh_range next = osh_range_at(e->p, e->index + 1);
+    if (any)
+        OSH_TRY(osh_prefetch_start(cx, &e->prefetch, e->p, e->next, e->index + 1, solved(e, &next, NULL)));
 done:
     return rc;
 }
@@ -165,14 +167,19 @@ static bool waits_for_solve(const engine *e, int weight)
     return false;
 }
 
+static osh_way way_of(const osh_step *s) { return s->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST; }
+
 /* One weight to where it is used. What stays dense is written from here: no byte of it is read twice. */
-static osh_status load_one(osh_ctx *cx, engine *e, int weight)
+static osh_status load_one(osh_ctx *cx, engine *e, int weight, osh_way way)
 {
     osh_status rc = OSH_OK;
     osh_weights *w = e->w;
     const osh_tensor *in_host;
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
-    if (!w->w[weight]) rc = osh_weight_place(cx, w, e->p->graph, e->p->ck, weight);
+    if (!w->w[weight]) {
+        osh_places_aim(e->p, e->index, way, OSH_LAYOUT_WEIGHT, weight);
+        rc = osh_weight_place(cx, w, e->p->graph, e->p->ck, weight);
+    }
     osh_mem_use(cx, old);
     if (rc) goto done;
     in_host = w->device ? w->host[weight] : w->w[weight]; // NULL: it was, in an earlier load
@@ -203,7 +210,7 @@ static osh_status load(osh_ctx *cx, void *user, const osh_range *r, const osh_st
     memset(e->next, 0, (size_t)e->w->n * sizeof *e->next);
     want_weights(e->next, e->p, r, s, values);
     for (int i = 0; i < e->w->n; i++)
-        if (e->next[i]) OSH_TRY(load_one(cx, e, i));
+        if (e->next[i]) OSH_TRY(load_one(cx, e, i, way_of(s)));
     if (!e->began && e->p->memory.visits[e->index].prefetch) OSH_TRY(read_ahead(cx, e));
     e->began = true;
 done:
@@ -257,10 +264,20 @@ static osh_status release(osh_ctx *cx, void *user, int first, int n)
 
 /* ---- passes ---- */
 
-static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t first, int64_t n, int64_t *n_tokens)
+static osh_status store(osh_ctx *cx, engine *e, const osh_step *s, int value, int64_t k, const osh_batch *b)
+{
+    const osh_plan *p = e->p;
+    osh_places_aim(p, e->index, way_of(s), OSH_LAYOUT_ROWS, value * p->n_batches + k);
+    osh_status rc = osh_acts_store(cx, e->acts, value, b->first_sample, b->seqs.n, b->values[value]);
+    osh_places_aim_off(p); // it rests elsewhere, or had its place
+    return rc;
+}
+
+static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k, int64_t *n_tokens)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
+    int64_t first = p->batch_at[k], n = p->batch_at[k + 1] - first;
     const osh_graph *g = p->graph;
     osh_exec_hooks hooks = {.value = osh_stats_feed, .user = e->stats};
     osh_batch *b = NULL; // own
@@ -274,7 +291,7 @@ static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t f
     }
     OSH_TRY(osh_exec_run(cx, g, s->first, s->n, s->run, e->w, b, s->out, s->observe ? &hooks : NULL, true));
     for (int v = 0; v < g->n_values; v++) {
-        if (s->out[v]) OSH_TRY(osh_acts_store(cx, e->acts, v, first, n, b->values[v]));
+        if (s->out[v]) OSH_TRY(store(cx, e, s, v, k, b));
         if (s->consume[v]) osh_acts_forget(cx, e->acts, v, first, n);
     }
     *n_tokens = b->n_tokens;
@@ -296,13 +313,12 @@ static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_st
     osh_scope scope = osh_run_begin_part(cx, e->r, s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE, e->index, share);
     pr->done = 0, pr->total = p->data.n;
     for (int64_t k = 0; k < p->n_batches; k++) {
-        int64_t first = p->batch_at[k], n = p->batch_at[k + 1] - first;
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
         osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(p));
-        rc = run_batch(cx, e, s, first, n, &n_tokens);
+        rc = run_batch(cx, e, s, k, &n_tokens);
         osh_mem_use(cx, old);
         if (rc) goto done;
-        pr->done += n;
+        pr->done = p->batch_at[k + 1];
         osh_run_step(cx, e->r, (double)pr->done / (double)pr->total, n_tokens);
     }
     osh_run_end(cx, e->r, scope);

@@ -130,10 +130,16 @@ static int64_t hessian_bytes(const sim *s, const osh_linear *l)
     return s->card ? osh_layout_bytes(s->card, OSH_LAYOUT_HESSIAN, l->input) : osh_stats_hessian_bytes(l->I);
 }
 
+static void enter(const sim *s, int visit, osh_way way)
+{
+    if (s->card) osh_layout_enter(s->card, visit, way);
+}
+
 static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
 {
     osh_status rc = OSH_OK;
     sim *s = user;
+    enter(s, s->index, OSH_WAY_FIRST);
     for (int i = 0; i < s->p->n_linears; i++) {
         const osh_linear *l = &s->p->linears[i];
         bool mine = l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs;
@@ -230,6 +236,7 @@ static osh_status no_drop(osh_ctx *cx, void *user, const bool *keep) { return OS
 static osh_status sim_ahead(osh_ctx *cx, sim *s)
 {
     ahead a = {.s = s};
+    enter(s, s->index + 1, OSH_WAY_AHEAD);
     osh_visitor v = {.open = no_open, .load = ahead_load, .pass = no_pass, .solve = no_solve, .reload = no_reload,
                      .release = no_release, .drop = no_drop, .user = &a};
     osh_status rc = osh_visit_walk(cx, s->p, s->index + 1, &v);
@@ -241,6 +248,7 @@ static osh_status sim_load(osh_ctx *cx, void *user, const osh_range *r, const os
 {
     osh_status rc = OSH_OK;
     sim *s = user;
+    enter(s, s->index, st->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST);
     want_weights(s, s->want, r, st, values);
     for (int w = 0; w < s->p->graph->n_weights; w++) {
         if (!s->want[w]) continue;
@@ -276,6 +284,7 @@ static osh_status pass_on_card(osh_ctx *cx, sim *s, const osh_step *st)
     const osh_graph *g = p->graph;
     size_t peak = 0, left = 0;
     int64_t out, taken, last = -1, before = s->values;
+    enter(s, s->index, st->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST);
     rows_of(s, st, &out, &taken);
     for (int64_t b = 0; b < p->n_batches; b++) {
         int64_t n = p->data.offsets[p->batch_at[b + 1]] - p->data.offsets[p->batch_at[b]];
@@ -490,7 +499,7 @@ static void drop_dead(sim *s, const osh_range *r)
 }
 
 /* All visits, as p->memory.visits and the tier say; fills in their figures. */
-osh_status osh_memory_simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever)
+static osh_status simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever, osh_places **places)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
@@ -499,6 +508,7 @@ osh_status osh_memory_simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ev
                      .release = sim_release, .drop = sim_drop, .user = &s};
     OSH_TRY(sim_init(cx, &s, p));
     s.tier = tier;
+    if (places && s.card) osh_layout_record(s.card, true);
     for (int i = 0; i < m->n_visits; i++) {
         osh_visit old = m->visits[i];
         osh_range r = osh_range_at(p, i);
@@ -509,7 +519,18 @@ osh_status osh_memory_simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ev
         drop_dead(&s, &r);
     }
     if (ever) memcpy(ever, s.ever, (size_t)p->graph->n_weights * sizeof *ever);
+    if (places && s.card) OSH_TRY(osh_layout_places(cx, places, s.card));
 done:
     sim_deinit(cx, &s);
     return rc;
+}
+
+osh_status osh_memory_simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever)
+{
+    return simulate(cx, p, tier, ever, NULL);
+}
+
+osh_status osh_memory_place(osh_ctx *cx, osh_plan *p)
+{
+    return simulate(cx, p, p->memory.tier, NULL, &p->memory.places);
 }

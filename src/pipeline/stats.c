@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ops/cuda/cuda.h"
+#include "pipeline/layout.h"
 
 struct osh_stats {
     const osh_plan *plan; // view
@@ -21,11 +22,18 @@ static bool mine(const osh_stats *s, const osh_linear *l)
     return l->subgraph >= s->first && l->subgraph < s->first + s->n;
 }
 
+static void aim(const osh_stats *s, osh_layout_kind kind, int value)
+{
+    int visit = s->plan->pipeline == OSH_PIPELINE_BASIC ? 0 : s->first;
+    osh_places_aim(s->plan, visit, OSH_WAY_FIRST, kind, value);
+}
+
 static osh_status new_hessian(osh_ctx *cx, osh_stats *s, int value, int64_t I)
 {
     osh_status rc = OSH_OK;
     osh_tensor **h = &s->hessian[value];
     if (*h) goto done;
+    aim(s, OSH_LAYOUT_HESSIAN, value);
     OSH_TRY(osh_tensor_new_on(cx, h, s->plan->device, OSH_LIFE_LONG, OSH_F32, 2, (int64_t[]){I, I}));
     OSH_TRY(osh_tensor_zero(cx, *h));
 done:
@@ -41,6 +49,7 @@ static osh_status new_minmax(osh_ctx *cx, osh_stats *s, int value)
     float *empty = NULL; // own
     if (*t || !s->plan->device) goto done;
     OSH_NEW(cx, empty, 2 * n);
+    aim(s, OSH_LAYOUT_RANGE, value);
     for (int64_t k = 0; k < n; k++) empty[2 * k] = INFINITY, empty[2 * k + 1] = -INFINITY;
     OSH_TRY(osh_tensor_new_on(cx, t, s->plan->device, OSH_LIFE_LONG, OSH_F32, 2, (int64_t[]){n, 2}));
     OSH_TRY(osh_tensor_put(cx, *t, 0, empty, osh_tensor_bytes(*t)));

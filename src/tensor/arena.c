@@ -17,6 +17,7 @@ struct osh_arena {
     osh_ctx *cx;   // view: lives longer
     block *blocks; // own: [room], n of them used
     size_t n, room, used, peak;
+    size_t aim;    // OSH_ANYWHERE: none
 };
 
 size_t osh_arena_gross(size_t n_bytes) { return n_bytes ? (n_bytes + GRAIN - 1) / GRAIN * GRAIN : GRAIN; }
@@ -27,7 +28,7 @@ osh_status osh_arena_new(osh_ctx *cx, osh_arena **out, size_t n_bytes)
     osh_arena *a = NULL; // own
     OSH_NEW(cx, a, 1);
     pthread_mutex_init(&a->lock, NULL);
-    a->cx = cx, a->room = 64;
+    a->cx = cx, a->room = 64, a->aim = OSH_ANYWHERE;
     OSH_NEW(cx, a->blocks, a->room);
     a->blocks[0] = (block){0, n_bytes / GRAIN * GRAIN, false};
     a->n = 1;
@@ -85,20 +86,6 @@ static bool cut(osh_arena *a, size_t i, size_t bytes, osh_life life, size_t *off
     return true;
 }
 
-bool osh_arena_take(osh_arena *a, size_t *offset, size_t n_bytes, osh_life life)
-{
-    size_t bytes = osh_arena_gross(n_bytes);
-    pthread_mutex_lock(&a->lock);
-    size_t i = find(a, bytes, life);
-    bool ok = i < a->n && cut(a, i, bytes, life, offset);
-    if (ok) {
-        a->used += bytes;
-        if (a->used > a->peak) a->peak = a->used;
-    }
-    pthread_mutex_unlock(&a->lock);
-    return ok;
-}
-
 static void merge_with_next(osh_arena *a, size_t i)
 {
     if (i + 1 >= a->n || a->blocks[i].taken || a->blocks[i + 1].taken) return;
@@ -107,15 +94,64 @@ static void merge_with_next(osh_arena *a, size_t i)
     a->n--;
 }
 
-void osh_arena_give(osh_arena *a, size_t offset)
+/* The block that this offset lies in. */
+static size_t at_offset(const osh_arena *a, size_t offset)
 {
-    pthread_mutex_lock(&a->lock);
     size_t lo = 0, hi = a->n;
     while (hi - lo > 1) {
         size_t mid = lo + (hi - lo) / 2;
         if (a->blocks[mid].offset <= offset) lo = mid;
         else hi = mid;
     }
+    return lo;
+}
+
+/* Where the aim says, if it says so. */
+static bool take_aimed(osh_arena *a, size_t bytes, size_t *offset)
+{
+    size_t aim = a->aim, i = at_offset(a, aim);
+    block *b = &a->blocks[i];
+    a->aim = OSH_ANYWHERE;
+    if (aim == OSH_ANYWHERE || aim % GRAIN || b->taken || aim - b->offset > b->bytes ||
+        bytes > b->bytes - (aim - b->offset))
+        return false;
+    if (aim > b->offset) {
+        if (!open_slot(a, i)) return false;
+        a->blocks[i].bytes = aim - a->blocks[i].offset;
+        a->blocks[i + 1].offset = aim, a->blocks[i + 1].bytes -= a->blocks[i].bytes;
+        i++;
+    }
+    if (cut(a, i, bytes, OSH_LIFE_LONG, offset)) return true;
+    if (i) merge_with_next(a, i - 1);
+    return false;
+}
+
+void osh_arena_aim(osh_arena *a, size_t offset)
+{
+    pthread_mutex_lock(&a->lock);
+    a->aim = offset;
+    pthread_mutex_unlock(&a->lock);
+}
+
+bool osh_arena_take(osh_arena *a, size_t *offset, size_t n_bytes, osh_life life)
+{
+    size_t bytes = osh_arena_gross(n_bytes);
+    pthread_mutex_lock(&a->lock);
+    bool ok = life == OSH_LIFE_LONG && take_aimed(a, bytes, offset);
+    size_t i = ok ? 0 : find(a, bytes, life);
+    if (!ok) ok = i < a->n && cut(a, i, bytes, life, offset);
+    if (ok) {
+        a->used += bytes;
+        if (a->used > a->peak) a->peak = a->used;
+    }
+    pthread_mutex_unlock(&a->lock);
+    return ok;
+}
+
+void osh_arena_give(osh_arena *a, size_t offset)
+{
+    pthread_mutex_lock(&a->lock);
+    size_t lo = at_offset(a, offset);
     a->blocks[lo].taken = false;
     a->used -= a->blocks[lo].bytes;
     merge_with_next(a, lo);

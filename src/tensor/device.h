@@ -43,6 +43,10 @@ osh_status osh_arena_new(osh_ctx *cx, osh_arena **out, size_t n_bytes);
 void osh_arena_free(osh_ctx *cx, osh_arena *a);
 bool osh_arena_take(osh_arena *a, size_t *offset, size_t n_bytes, osh_life life); // false: no block is large enough
 void osh_arena_give(osh_arena *a, size_t offset);
+/* The next block of OSH_LIFE_LONG is taken at this offset, where it is free there; else as any other. OSH_ANYWHERE: the
+ * aim before it is taken back. */
+void osh_arena_aim(osh_arena *a, size_t offset);
+#define OSH_ANYWHERE SIZE_MAX
 size_t osh_arena_used(const osh_arena *a);
 size_t osh_arena_peak(const osh_arena *a); // highest
 size_t osh_arena_gross(size_t n_bytes);    // what a block of n_bytes counts

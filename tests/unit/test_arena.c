@@ -47,7 +47,10 @@ static void test_against_model(void **state)
             size_t bytes = (size_t)(r >> 8) % (GRAIN * (r % 7 == 0 ? 40 : 6)), n = (bytes + GRAIN - 1) / GRAIN, got = 1;
             osh_life life = r >> 40 & 1 ? OSH_LIFE_LONG : OSH_LIFE_SHORT;
             if (!n) n = 1;
-            size_t want = model_find(map, n, life);
+            size_t want = model_find(map, n, life), aim = (size_t)(r >> 48) % GRAINS;
+            bool aims = life == OSH_LIFE_LONG && r % 3 == 0;
+            if (aims) osh_arena_aim(a, aim * GRAIN);
+            if (aims && aim + n <= GRAINS && !memchr(map + aim, 1, n)) want = aim;
             assert_int_equal(osh_arena_gross(bytes), n * GRAIN);
             bool ok = osh_arena_take(a, &got, bytes, life);
             assert_int_equal(ok, want < GRAINS);

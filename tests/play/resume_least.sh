@@ -1,0 +1,30 @@
+# A run that is killed goes on within the smallest --device-memory that the plan names, to the byte, on a card that has no
+# byte more: with values at rest on the card, in subgraphs of three sizes, in several batches, killed anywhere.
+set -euo pipefail
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+fail() { echo "$*"; exit 1; }
+check() { # how it is cut, flags
+    name=$1
+    shift
+    job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
+         --num-calibration-samples 12 --max-seq-length 40 --threads 1 --progress none --output out "$@")
+    export OSH_PLAY=protect=0
+    "$PLAY_BATCHES" plan "${job[@]}" --json >plan.json || fail "$name: no plan"
+    least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
+    job+=(--device-memory "$least")
+    export OSH_PLAY="protect=0 memory=$least"
+    INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$PLAY_BATCHES" "${job[@]}" >/dev/null || fail "$name: undisturbed"
+    want=$(sha256sum <out/model.safetensors)
+    rm -rf out
+    for part in 4 8; do
+        if { INJECT_AT=$(($(cat calls) * part / 12)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
+            "$PLAY_BATCHES" "${job[@]}"; } >/dev/null 2>&1; then fail "$name: it was not killed"; fi
+        "$PLAY_BATCHES" "${job[@]}" >/dev/null 2>err || fail "$name, killed at $part/12, with $least bytes: $(cat err)"
+        [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$name, killed at $part/12: other bytes"
+        rm -rf out
+    done
+}
+check "layers, on the card" --mem-opt-level 0
+check "Linears, on the card" --mem-opt-level 0 --sequential-targets Linear
+check "two layers at a time" --mem-opt-level 0 --sequential-targets-per-subgraph 2
