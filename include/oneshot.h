@@ -40,8 +40,8 @@ osh_status osh_option_set(osh_ctx *cx, osh_options *opt, const char *name, const
 typedef struct osh_eval_options {
     char *model, *dataset, *reference, *per_token, *text_column, *models_dir;
     int64_t max_seq_length, stride, first_window, max_windows, batch_size, threads;
-    int64_t host_memory; // bytes; 0: no budget
-    char *isa;
+    int64_t host_memory, device_memory; // bytes; 0: no budget
+    char *isa, *device;
     bool json, no_activation_quantization;
     char *progress, *log_level;
 } osh_eval_options;

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "oneshot.h"
 #include "pipeline/cost.h"
+#include "pipeline/eval_card.h"
 #include "pipeline/eval_memory.h"
 
 typedef struct scores {
@@ -49,31 +50,23 @@ done:
 }
 
 /* Target of each position: the next token of its sample; -1 for a sample's last. */
-static osh_status make_targets(osh_ctx *cx, osh_tensor **out, const osh_batch *b, const osh_dataset *d)
+static osh_status make_targets(osh_ctx *cx, osh_tensor **out, int64_t first, int64_t n, const osh_dataset *d)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(osh_tensor_new(cx, out, OSH_I32, 1, (int64_t[]){b->n_tokens}));
+    OSH_TRY(osh_tensor_new(cx, out, OSH_I32, 1, (int64_t[]){d->offsets[first + n] - d->offsets[first]}));
     int32_t *t = (*out)->data;
-    for (int64_t s = 0; s < b->seqs.n; s++) {
-        int64_t from = d->offsets[b->first_sample + s], n = d->offsets[b->first_sample + s + 1] - from;
-        for (int64_t i = 0; i < n; i++) t[b->seqs.offsets[s] + i] = i + 1 < n ? d->ids[from + i + 1] : -1;
-    }
+    for (int64_t s = first; s < first + n; s++)
+        for (int64_t i = d->offsets[s]; i < d->offsets[s + 1]; i++)
+            t[i - d->offsets[first]] = i + 1 < d->offsets[s + 1] ? d->ids[i + 1] : -1;
 done:
     return rc;
 }
 
-static osh_status score_batch(osh_ctx *cx, scores *sc, const osh_forward *f, const osh_forward *ref,
-                              int64_t at, const osh_dataset *d)
+static osh_status score_on_host(osh_ctx *cx, const osh_forward *f, const osh_forward *ref, int64_t at,
+                                osh_tensor *targets, osh_tensor *nll, osh_tensor *kl, osh_tensor *same)
 {
     osh_status rc = OSH_OK;
     const osh_batch *b = f->batches[at];
-    osh_tensor *targets = NULL, *nll = NULL, *kl = NULL, *same = NULL; // own
-    OSH_TRY(make_targets(cx, &targets, b, d));
-    OSH_TRY(osh_tensor_new(cx, &nll, OSH_F32, 1, (int64_t[]){b->n_tokens}));
-    if (ref) {
-        OSH_TRY(osh_tensor_new(cx, &kl, OSH_F32, 1, (int64_t[]){b->n_tokens}));
-        OSH_TRY(osh_tensor_new(cx, &same, OSH_F32, 1, (int64_t[]){b->n_tokens}));
-    }
     osh_op_args a = {.in = {b->values[f->graph->hidden], f->head, targets}, .out = {nll}, .seqs = &b->seqs};
     OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &a));
     if (ref) {
@@ -83,12 +76,38 @@ static osh_status score_batch(osh_ctx *cx, scores *sc, const osh_forward *f, con
                          .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("kl"), &k));
     }
-    for (int64_t i = 0; i < b->n_tokens; i++) {
+done:
+    return rc;
+}
+
+typedef struct models {
+    osh_forward *f, *ref; // own
+    osh_eval_card *card;  // own; NULL: the host works
+    osh_dataset d;        // own
+} models;
+
+static osh_status score_batch(osh_ctx *cx, scores *sc, models *m, int64_t at)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *targets = NULL, *nll = NULL, *kl = NULL, *same = NULL; // own
+    int64_t first, n;
+    if (m->card) osh_eval_card_batch(m->card, at, &first, &n);
+    else first = m->f->batches[at]->first_sample, n = m->f->batches[at]->seqs.n;
+    OSH_TRY(make_targets(cx, &targets, first, n, &m->d));
+    const int64_t *shape = targets->shape;
+    OSH_TRY(osh_tensor_new(cx, &nll, OSH_F32, 1, shape));
+    if (m->ref) {
+        OSH_TRY(osh_tensor_new(cx, &kl, OSH_F32, 1, shape));
+        OSH_TRY(osh_tensor_new(cx, &same, OSH_F32, 1, shape));
+    }
+    if (m->card) OSH_TRY(osh_eval_card_score(cx, m->card, at, targets, nll, kl, same));
+    else OSH_TRY(score_on_host(cx, m->f, m->ref, at, targets, nll, kl, same));
+    for (int64_t i = 0; i < shape[0]; i++) {
         if (((int32_t *)targets->data)[i] < 0) continue;
         float v = ((float *)nll->data)[i];
         sc->per_token[sc->n++] = v;
         sc->nll += v;
-        if (ref) sc->kl += ((float *)kl->data)[i], sc->agree += ((float *)same->data)[i] > 0.5f;
+        if (kl) sc->kl += ((float *)kl->data)[i], sc->agree += ((float *)same->data)[i] > 0.5f;
     }
 done:
     osh_tensor_free(cx, targets);
@@ -151,49 +170,78 @@ done:
     return rc;
 }
 
+static osh_status open_models(osh_ctx *cx, models *m, const osh_eval_options *o, osh_progress *pr)
+{
+    osh_status rc = OSH_OK;
+    double work = 0;
+    int64_t card_bytes = -1;
+    OSH_TRY(osh_forward_open(cx, &m->f, o->model, o->models_dir));
+    OSH_TRY(load_data(cx, &m->d, o, m->f));
+    if (o->reference) {
+        OSH_TRY(osh_forward_open(cx, &m->ref, o->reference, o->models_dir));
+        if (m->ref->graph->n_vocab != m->f->graph->n_vocab)
+            OSH_FAIL(cx, OSH_E_USAGE, "the reference has a vocabulary of %ld, the model one of %ld",
+                     (long)m->ref->graph->n_vocab, (long)m->f->graph->n_vocab);
+        OSH_TRY(osh_forward_work(cx, &work, m->ref, &m->d, true));
+        pr->work_total += work, pr->n_steps += m->ref->parts->n;
+    }
+    OSH_TRY(osh_eval_card_open(cx, &m->card, &card_bytes, o, m->f, m->ref, &m->d));
+    OSH_TRY(osh_eval_memory(cx, o, m->f, m->ref, &m->d, card_bytes));
+    pr->budget_bytes = o->host_memory;
+    OSH_TRY(osh_forward_work(cx, &work, m->f, &m->d, true));
+    pr->work_total += work, pr->n_steps += m->f->parts->n + 1; // and the scores
+done:
+    return rc;
+}
+
+static osh_status run_models(osh_ctx *cx, models *m, const osh_eval_options *o, osh_progress *pr)
+{
+    osh_status rc = OSH_OK;
+    if (m->card) return osh_eval_card_run(cx, m->card, pr);
+    if (m->ref) OSH_TRY(osh_forward_run(cx, m->ref, &m->d, o->batch_size, !o->no_activation_quantization, pr));
+    OSH_TRY(osh_forward_run(cx, m->f, &m->d, o->batch_size, !o->no_activation_quantization, pr));
+done:
+    return rc;
+}
+
+static osh_status score(osh_ctx *cx, scores *sc, models *m, osh_progress *pr)
+{
+    osh_status rc = OSH_OK;
+    int64_t n = m->card ? osh_eval_card_batches(m->card) : m->f->n_batches;
+    double work = (osh_cost_of_head(m->f->graph, &m->d) + (m->ref ? osh_cost_of_head(m->ref->graph, &m->d) : 0)) /
+                  (double)n;
+    OSH_NEW(cx, sc->per_token, m->d.offsets[m->d.n]);
+    pr->step++, pr->name = "the scores", pr->phase = "score", pr->tokens_per_s = 0, pr->total = n;
+    for (int64_t b = 0; b < n; b++) {
+        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(score_batch(cx, sc, m, b));
+        pr->done = b + 1, pr->work_done += work, pr->finished = b + 1 == n;
+        if (pr->finished) pr->work_done = pr->work_total;
+        osh_progress_show(cx, pr);
+    }
+done:
+    return rc;
+}
+
 osh_status osh_eval(osh_ctx *cx, const osh_eval_options *o, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
-    osh_forward *f = NULL, *ref = NULL; // own
-    osh_dataset d = {0};                // own
+    models m = {.f = NULL}; // own
     scores sc = {0};
     osh_progress pr = {.error = -1};
-    double work = 0;
     if (!o->model || !o->dataset) OSH_FAIL(cx, OSH_E_USAGE, "eval wants --model DIR and --dataset FILE");
     OSH_TRY(osh_isa_use(cx, o->isa));
-    OSH_TRY(osh_forward_open(cx, &f, o->model, o->models_dir));
-    OSH_TRY(load_data(cx, &d, o, f));
-    if (o->reference) {
-        OSH_TRY(osh_forward_open(cx, &ref, o->reference, o->models_dir));
-        if (ref->graph->n_vocab != f->graph->n_vocab)
-            OSH_FAIL(cx, OSH_E_USAGE, "the reference has a vocabulary of %ld, the model one of %ld",
-                     (long)ref->graph->n_vocab, (long)f->graph->n_vocab);
-        OSH_TRY(osh_forward_work(cx, &work, ref, &d, true));
-        pr.work_total += work, pr.n_steps += ref->parts->n;
-    }
-    OSH_TRY(osh_eval_memory(cx, o, f, ref, &d));
-    pr.budget_bytes = o->host_memory;
-    OSH_TRY(osh_forward_work(cx, &work, f, &d, true));
-    pr.work_total += work, pr.n_steps += f->parts->n + 1; // and the scores
-    if (ref) OSH_TRY(osh_forward_run(cx, ref, &d, o->batch_size, !o->no_activation_quantization, &pr));
-    OSH_TRY(osh_forward_run(cx, f, &d, o->batch_size, !o->no_activation_quantization, &pr));
-    OSH_NEW(cx, sc.per_token, d.offsets[d.n]);
-    work = (osh_cost_of_head(f->graph, &d) + (ref ? osh_cost_of_head(ref->graph, &d) : 0)) / (double)f->n_batches;
-    pr.step++, pr.name = "the scores", pr.phase = "score", pr.tokens_per_s = 0;
-    for (int64_t b = 0; b < f->n_batches; b++) {
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
-        OSH_TRY(score_batch(cx, &sc, f, ref, b, &d));
-        pr.done = b + 1, pr.work_done += work, pr.finished = b + 1 == f->n_batches;
-        if (pr.finished) pr.work_done = pr.work_total;
-        osh_progress_show(cx, &pr);
-    }
+    OSH_TRY(open_models(cx, &m, o, &pr));
+    OSH_TRY(run_models(cx, &m, o, &pr));
+    OSH_TRY(score(cx, &sc, &m, &pr));
     if (!sc.n) OSH_FAIL(cx, OSH_E_USAGE, "%s: no token can be scored: every sample has a single token", o->dataset);
     if (o->per_token) OSH_TRY(write_npy(cx, o->per_token, sc.per_token, sc.n));
-    OSH_TRY(print(cx, &sc, &d, o, sink, user));
+    OSH_TRY(print(cx, &sc, &m.d, o, sink, user));
 done:
     osh_free(cx, sc.per_token);
-    osh_dataset_deinit(cx, &d);
-    osh_forward_close(cx, f);
-    osh_forward_close(cx, ref);
+    osh_eval_card_close(cx, m.card);
+    osh_dataset_deinit(cx, &m.d);
+    osh_forward_close(cx, m.f);
+    osh_forward_close(cx, m.ref);
     return rc;
 }

@@ -17,6 +17,7 @@ typedef struct job {
     const osh_eval_options *o;
     const osh_forward *f, *ref;
     const osh_dataset *d;
+    int64_t card;            // on a card: host bytes of passes and scores; else -1
     int64_t base, uncounted; // before the first pass; of it, what osh_mem_used does not see
 } job;
 
@@ -37,9 +38,11 @@ static int64_t score_bytes(const job *j, int64_t n, int64_t size, int n_threads)
 static osh_status predict(osh_ctx *cx, int64_t *peak, const job *j, int64_t n, int64_t size)
 {
     osh_status rc = OSH_OK;
-    int64_t first = 0, kept = 0, second = 0, left = 0, scores = score_bytes(j, n, size, osh_threads(cx));
-    if (j->ref) OSH_TRY(osh_forward_bytes(cx, &first, &kept, j->ref, j->d, n, size));
-    OSH_TRY(osh_forward_bytes(cx, &second, &left, j->f, j->d, n, size));
+    bool here = j->card < 0;
+    int64_t first = 0, kept = 0, second = here ? 0 : j->card, left = 0;
+    int64_t scores = here ? score_bytes(j, n, size, osh_threads(cx)) : 0;
+    if (here && j->ref) OSH_TRY(osh_forward_bytes(cx, &first, &kept, j->ref, j->d, n, size));
+    if (here) OSH_TRY(osh_forward_bytes(cx, &second, &left, j->f, j->d, n, size));
     *peak = first > kept + second ? first : kept + second;
     if (kept + left + scores > *peak) *peak = kept + left + scores;
     *peak += j->base + (int64_t)osh_mem_gross((size_t)j->d->offsets[j->d->n] * sizeof(float));
@@ -81,19 +84,25 @@ done:
     return rc;
 }
 
+static osh_status refuse_card(osh_ctx *cx, const job *j, int64_t peak)
+{
+    return osh_fail(cx, OSH_E_USAGE, "--host-memory %.0fMiB cannot be held: the smallest that would do with this card"
+                    " is --host-memory %.0fMiB", mib(j->o->host_memory), mib(peak));
+}
+
 osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_forward *f, const osh_forward *ref,
-                           const osh_dataset *d)
+                           const osh_dataset *d, int64_t card)
 {
     osh_status rc = OSH_OK;
     int64_t size = o->batch_size > 0 ? o->batch_size : 1, peak = 0;
-    job j = {.o = o, .f = f, .ref = ref, .d = d};
+    job j = {.o = o, .f = f, .ref = ref, .d = d, .card = card};
     if (o->host_memory <= 0) goto done;
     osh_mem_trim(cx); // what reading the data has left free is no part of the base
     int64_t anon = osh_mem_anon(), used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
     j.uncounted = (anon > used ? anon - used : 0) + LIBRARY_BYTES + (int64_t)osh_threads(cx) * THREAD_BYTES;
     j.base = j.uncounted + used + SMALL_BYTES;
     OSH_TRY(predict(cx, &peak, &j, d->n, size));
-    if (peak > o->host_memory) OSH_TRY(refuse(cx, &j, size, peak));
+    if (peak > o->host_memory) OSH_TRY(card < 0 ? refuse(cx, &j, size, peak) : refuse_card(cx, &j, peak));
     osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(o->host_memory - j.uncounted));
 done:
     return rc;

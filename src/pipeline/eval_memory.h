@@ -5,7 +5,8 @@
 #include "pipeline/forward.h"
 
 /* Holds the context to --host-memory, or fails (OSH_E_USAGE) with the smallest that would do and what may be lowered.
- * ref: NULL, or the model that f is compared with. Nothing where no budget is given. */
+ * ref: NULL, or the model that f is compared with. card: what passes and scores take of the host where they run on a
+ * card; -1: they run here. Nothing where no budget is given. */
 osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_forward *f, const osh_forward *ref,
-                           const osh_dataset *d);
+                           const osh_dataset *d, int64_t card);
 #endif

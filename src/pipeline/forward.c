@@ -43,8 +43,7 @@ done:
     return rc;
 }
 
-/* Nodes of the subgraph that make what lives behind it. */
-static void choose(const osh_forward *f, int index, bool *run, bool *keep)
+void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep)
 {
     const osh_graph *g = f->graph;
     const osh_subgraph *s = &f->parts->parts[index];
@@ -62,7 +61,7 @@ osh_status osh_forward_work(osh_ctx *cx, double *work, const osh_forward *f, con
     OSH_NEW(cx, keep, f->graph->n_values);
     *work = with_head ? osh_cost_of_head(f->graph, d) : 0;
     for (int i = 0; i < f->parts->n; i++) {
-        choose(f, i, run, keep);
+        osh_forward_choose(f, i, run, keep);
         *work += osh_cost_of_nodes(f->graph, d, f->parts->parts[i].first, f->parts->parts[i].n_nodes, run);
     }
 done:
@@ -78,7 +77,7 @@ static osh_status run_subgraph(osh_ctx *cx, osh_forward *f, const osh_dataset *d
     const osh_graph *g = f->graph;
     const osh_subgraph *s = &f->parts->parts[index];
     osh_weights *w = NULL; // own
-    choose(f, index, run, keep);
+    osh_forward_choose(f, index, run, keep);
     double work = osh_cost_of_nodes(g, d, s->first, s->n_nodes, run), tokens = (double)d->offsets[d->n];
     OSH_TRY(osh_weights_new(cx, &w, g));
     for (int i = 0; i < s->n_nodes; i++)
@@ -178,7 +177,7 @@ osh_status osh_forward_bytes(osh_ctx *cx, int64_t *peak, int64_t *left, const os
     for (int i = 0; i < f->parts->n; i++) {
         const osh_subgraph *s = &f->parts->parts[i];
         int64_t after = 0;
-        choose(f, i, run, keep);
+        osh_forward_choose(f, i, run, keep);
         memset(in, 0, (size_t)g->n_values * sizeof *in);
         for (int k = 0; k < s->n_live_in; k++) in[s->live_in[k]] = true;
         for (int v = 0; v < g->n_values; v++)

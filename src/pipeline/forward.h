@@ -18,6 +18,8 @@ osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model, c
 /* pr: its work_done grows by osh_forward_work, whatever else the caller counts in it. */
 osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size,
                            bool quantize_activations, osh_progress *pr);
+/* Nodes of subgraph `index` that run [its n_nodes], and the values that live behind it [values]. */
+void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep);
 /* Of osh_forward_run and, with_head, of the scores behind it. */
 osh_status osh_forward_work(osh_ctx *cx, double *work, const osh_forward *f, const osh_dataset *d, bool with_head);
 /* Bytes (gross, an upper bound) that osh_forward_run takes for the first n samples of d, and those that it leaves until

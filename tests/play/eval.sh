@@ -1,0 +1,62 @@
+# oneshot eval on the played card, in several batches: the host's figures but for rounding, dense, with weights and inputs
+# rounded, and against a reference; the same NLL of every token, to the byte, whatever the budget, --batch-size, where the
+# rows rest, and in which order the card works; the smallest budget will do, on a card that has no more.
+set -euo pipefail
+export OSH_PLAY=protect=0
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+data=(--dataset "$model/data/evaluation.txt" --max-seq-length 48 --max-windows 7 --threads 1 --progress none --json)
+fail() { echo "$*"; exit 1; }
+eval_on() { # device, flags
+    where=$1
+    shift
+    "$PLAY_BATCHES" eval "${data[@]}" --device "$where" "$@" || fail "failed: $where $*"
+}
+figure() { sed "s/.*\"$1\": \([0-9.e-]*\).*/\1/" "$2"; }
+near() { # figure, share, files
+    awk -v a="$(figure "$1" "$3")" -v b="$(figure "$1" "$4")" -v s="$2" 'BEGIN { exit !(a < b * (1 + s) && a > b * (1 - s)) }' ||
+        fail "$1: $(cat "$3") on the card, $(cat "$4") on the host"
+}
+for scheme in W4A16 FP8_DYNAMIC; do
+    "$ONESHOT" --model "$model" --scheme $scheme --ignore lm_head --output $scheme --device cpu --threads 1 \
+        --progress none >/dev/null
+done
+ln -s "$model" dense
+for job in dense FP8_DYNAMIC "W4A16 --reference dense"; do
+    name=${job// /.}
+    eval_on cuda --model $job --per-token card.npy >"card.$name"
+    eval_on cpu --model $job --per-token host.npy >"host.$name"
+    near perplexity 0.002 "card.$name" "host.$name"
+    cmp -s card.npy host.npy && fail "$job: the card has the host's very bytes: did it run?"
+done
+near kl_divergence 0.02 "card.W4A16.--reference.dense" "host.W4A16.--reference.dense"
+near top1_agreement 0.02 "card.W4A16.--reference.dense" "host.W4A16.--reference.dense"
+
+job=(--model W4A16 --reference dense)
+eval_on auto "${job[@]}" --per-token want.npy >want
+code=0
+"$PLAY_BATCHES" eval "${data[@]}" --device cuda "${job[@]}" --device-memory 33MiB 2>err || code=$?
+least=$(sed -n 's/.*smallest that would do is --device-memory \([0-9]*\)MiB$/\1/p' err)
+[ $code = 2 ] && [ -n "$least" ] || fail "exit $code: $(cat err)"
+for how in "protect=1" "order=1" "order=5 lazy=1" "memory=$((least << 20))"; do
+    flags=()
+    [ "$how" != "memory=$((least << 20))" ] || flags=(--device-memory "${least}MiB")
+    OSH_PLAY="protect=0 $how" eval_on cuda "${job[@]}" --per-token got.npy "${flags[@]}" >got
+    cmp got want && cmp got.npy want.npy || fail "$how: other figures"
+done
+for flags in "--batch-size 3" "--device-memory $((least + 1))MiB" "--device-memory 1GB" "--host-memory 200MB"; do
+    eval_on cuda "${job[@]}" --per-token got.npy $flags >got
+    cmp got want && cmp got.npy want.npy || fail "$flags: other figures"
+done
+refused() { # exit code, words, knobs, flags
+    code=$1 want=$2 knobs=$3 got=0
+    shift 3
+    OSH_PLAY="protect=0 $knobs" "$PLAY_BATCHES" eval "${data[@]}" "$@" >/dev/null 2>err || got=$?
+    [ "$got" = "$code" ] && grep -q -- "$want" err || fail "exit $got (wanted $code) without '$want': $(cat err)"
+}
+refused 2 "smallest that would do is --device-memory ${least}MiB" "" "${job[@]}" --device-memory $((least - 1))MiB
+refused 2 'the card has [0-9]*MiB to give: the smallest' "memory=$((540 << 20))" "${job[@]}"
+refused 2 'smallest that would do with this card is --host-memory' "" "${job[@]}" --host-memory 20MB
+refused 1 'there is no card cuda:3' "" "${job[@]}" --device cuda:3
+refused 2 'want cpu, cuda or cuda:N' "" "${job[@]}" --device gpu
+refused 1 'the card is lost' "fail=launch:40:719" "${job[@]}"
+refused 1 'cudaMalloc\|bytes free' "fail=cudaMalloc:1:2" "${job[@]}"
