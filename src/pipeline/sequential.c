@@ -69,6 +69,9 @@ done:
 
 static void end(osh_ctx *cx, engine *e, bool keep_files)
 {
+    if (e->p->device && osh_arena_missed(e->p->device->arena))
+        osh_log(cx, OSH_LOG_INFO, "%zu blocks of the card's memory lay elsewhere than planned",
+                osh_arena_missed(e->p->device->arena));
     osh_emit_let_go(e->r->emitter);
     osh_prefetch_free(cx, e->prefetch);
     osh_stats_free(cx, e->stats);

@@ -18,6 +18,7 @@ struct osh_arena {
     block *blocks; // own: [room], n of them used
     size_t n, room, used, peak;
     size_t aim;    // OSH_ANYWHERE: none
+    size_t missed;
 };
 
 size_t osh_arena_gross(size_t n_bytes) { return n_bytes ? (n_bytes + GRAIN - 1) / GRAIN * GRAIN : GRAIN; }
@@ -112,7 +113,7 @@ static bool take_aimed(osh_arena *a, size_t bytes, size_t *offset)
     size_t aim = a->aim, i = at_offset(a, aim);
     block *b = &a->blocks[i];
     a->aim = OSH_ANYWHERE;
-    if (aim == OSH_ANYWHERE || aim % GRAIN || b->taken || aim - b->offset > b->bytes ||
+    if (aim % GRAIN || b->taken || aim - b->offset > b->bytes ||
         bytes > b->bytes - (aim - b->offset))
         return false;
     if (aim > b->offset) {
@@ -137,7 +138,8 @@ bool osh_arena_take(osh_arena *a, size_t *offset, size_t n_bytes, osh_life life)
 {
     size_t bytes = osh_arena_gross(n_bytes);
     pthread_mutex_lock(&a->lock);
-    bool ok = life == OSH_LIFE_LONG && take_aimed(a, bytes, offset);
+    bool aims = life == OSH_LIFE_LONG && a->aim != OSH_ANYWHERE, ok = aims && take_aimed(a, bytes, offset);
+    a->missed += aims && !ok;
     size_t i = ok ? 0 : find(a, bytes, life);
     if (!ok) ok = i < a->n && cut(a, i, bytes, life, offset);
     if (ok) {
@@ -169,6 +171,7 @@ static size_t read_locked(const osh_arena *a, const size_t *figure)
 }
 
 size_t osh_arena_used(const osh_arena *a) { return read_locked(a, &a->used); }
+size_t osh_arena_missed(const osh_arena *a) { return read_locked(a, &a->missed); }
 size_t osh_arena_peak(const osh_arena *a) { return read_locked(a, &a->peak); }
 
 size_t osh_arena_room(const osh_arena *a)

@@ -31,7 +31,7 @@ static void test_against_model(void **state)
     osh_arena *a = NULL;
     char map[GRAINS] = {0};
     held blocks[GRAINS];
-    size_t n_blocks = 0, used = 0, peak = 0;
+    size_t n_blocks = 0, used = 0, peak = 0, missed = 0;
 
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     assert_int_equal(osh_arena_new(cx, &a, GRAINS * GRAIN + 100), OSH_OK); // the rest is no grain
@@ -51,6 +51,7 @@ static void test_against_model(void **state)
             bool aims = life == OSH_LIFE_LONG && r % 3 == 0;
             if (aims) osh_arena_aim(a, aim * GRAIN);
             if (aims && aim + n <= GRAINS && !memchr(map + aim, 1, n)) want = aim;
+            else missed += aims;
             assert_int_equal(osh_arena_gross(bytes), n * GRAIN);
             bool ok = osh_arena_take(a, &got, bytes, life);
             assert_int_equal(ok, want < GRAINS);
@@ -64,6 +65,8 @@ static void test_against_model(void **state)
         assert_int_equal(osh_arena_used(a), used * GRAIN);
         assert_int_equal(osh_arena_peak(a), peak * GRAIN);
     }
+    assert_int_equal(osh_arena_missed(a), missed);
+    assert_true(missed);
     while (n_blocks) osh_arena_give(a, blocks[--n_blocks].at * GRAIN);
     size_t whole = 1;
     assert_true(osh_arena_take(a, &whole, GRAINS * GRAIN, OSH_LIFE_SHORT)); // all of it is one block again
