@@ -25,6 +25,7 @@ typedef struct engine {
     bool *in_memory;        // own [linears]: w has the solved weight
     bool *next;             // own [weights]: what the next visit loads first
     int64_t *copy_at;       // own [weights]: output tensor that is its copy, or -1
+    size_t missed;          // places of the card's arena, when it began
     int index;              // of the visit
     bool began;             // it has loaded
 } engine;
@@ -56,6 +57,7 @@ static osh_status begin(osh_ctx *cx, engine *e)
     if (!dir) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     OSH_TRY(osh_weights_new(cx, &e->w, p->graph));
     e->w->device = p->device;
+    if (p->device) e->missed = osh_arena_missed(p->device->arena);
     OSH_TRY(osh_acts_new(cx, &e->acts, p->graph, &p->data, p->memory.tier, dir,
                          p->opt->scratch_compression && !strcmp(p->opt->scratch_compression, "zstd")));
     osh_acts_use(e->acts, p->device);
@@ -69,9 +71,8 @@ done:
 
 static void end(osh_ctx *cx, engine *e, bool keep_files)
 {
-    if (e->p->device && osh_arena_missed(e->p->device->arena))
-        osh_log(cx, OSH_LOG_INFO, "%zu blocks of the card's memory lay elsewhere than planned",
-                osh_arena_missed(e->p->device->arena));
+    size_t missed = e->p->device ? osh_arena_missed(e->p->device->arena) - e->missed : 0;
+    if (missed) osh_log(cx, OSH_LOG_INFO, "%zu blocks of the card's memory lay elsewhere than planned", missed);
     osh_emit_let_go(e->r->emitter);
     osh_prefetch_free(cx, e->prefetch);
     osh_stats_free(cx, e->stats);

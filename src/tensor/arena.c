@@ -113,7 +113,7 @@ static bool take_aimed(osh_arena *a, size_t bytes, size_t *offset)
     size_t aim = a->aim, i = at_offset(a, aim);
     block *b = &a->blocks[i];
     a->aim = OSH_ANYWHERE;
-    if (aim % GRAIN || b->taken || aim - b->offset > b->bytes ||
+    if (aim == OSH_ANYWHERE || aim % GRAIN || b->taken || aim - b->offset > b->bytes ||
         bytes > b->bytes - (aim - b->offset))
         return false;
     if (aim > b->offset) {
@@ -138,8 +138,8 @@ bool osh_arena_take(osh_arena *a, size_t *offset, size_t n_bytes, osh_life life)
 {
     size_t bytes = osh_arena_gross(n_bytes);
     pthread_mutex_lock(&a->lock);
-    bool aims = life == OSH_LIFE_LONG && a->aim != OSH_ANYWHERE, ok = aims && take_aimed(a, bytes, offset);
-    a->missed += aims && !ok;
+    bool ok = life == OSH_LIFE_LONG && take_aimed(a, bytes, offset);
+    a->missed += life == OSH_LIFE_LONG && !ok;
     size_t i = ok ? 0 : find(a, bytes, life);
     if (!ok) ok = i < a->n && cut(a, i, bytes, life, offset);
     if (ok) {

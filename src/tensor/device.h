@@ -47,7 +47,7 @@ void osh_arena_give(osh_arena *a, size_t offset);
  * aim before it is taken back. */
 void osh_arena_aim(osh_arena *a, size_t offset);
 #define OSH_ANYWHERE SIZE_MAX
-size_t osh_arena_missed(const osh_arena *a); // blocks that were aimed at a place which was not free
+size_t osh_arena_missed(const osh_arena *a); // blocks of OSH_LIFE_LONG without an aim, or whose place was not free
 size_t osh_arena_used(const osh_arena *a);
 size_t osh_arena_peak(const osh_arena *a); // highest
 size_t osh_arena_gross(size_t n_bytes);    // what a block of n_bytes counts

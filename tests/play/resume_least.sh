@@ -14,7 +14,9 @@ check() { # how it is cut, flags
     least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
     job+=(--device-memory "$least")
     export OSH_PLAY="protect=0 memory=$least"
-    INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$PLAY_BATCHES" "${job[@]}" >/dev/null || fail "$name: undisturbed"
+    INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$PLAY_BATCHES" "${job[@]}" --log-level info \
+        >/dev/null 2>err || fail "$name: undisturbed: $(cat err)"
+    grep "elsewhere than planned" err && fail "$name: undisturbed"
     want=$(sha256sum <out/model.safetensors)
     rm -rf out
     for part in 4 8; do
