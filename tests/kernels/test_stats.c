@@ -95,6 +95,7 @@ static void nll_on(fixture *f, const osh_op_args *a, const osh_tensor *want)
 
     for (int k = 0; k < card_orders(); k++) {
         on.out[0] = &y[k > 0].t;
+        memset(y[k > 0].t.data, 0xff, osh_tensor_bytes(want)); // NaN: every row is written, also those without a score
         card_order(k);
         if (card_run(f->one, f->d, op, &on, op->scratch_cuda(NULL, (int64_t[]){D}, V, n)))
             fail_msg("%s", osh_error_text(f->one));
@@ -165,6 +166,56 @@ static void test_nll(void **state)
         nll_case(*state, 40, 64, 5003, 0, dts[d]);
     }
     nll_case(*state, 1100, 9, 70, 30, OSH_BF16); // two panels of the card in a sample
+}
+
+/* A target past the vocabulary is NaN on the card, whatever stands behind the last block; its neighbours are not. */
+static void test_nll_past(void **state)
+{
+    fixture *f = *state;
+    enum { N = 3 };
+    const int64_t sizes[] = {70, 2048, 2100};
+    for (int k = 0; f->d && k < 3; k++) {
+        const osh_op *op = osh_op_find("nll");
+        int64_t V = sizes[k], D = 9, offsets[2] = {0, N};
+        osh_seqs seqs = {.n = 1, .offsets = offsets};
+        guarded x = guarded_new(f->one, OSH_F32, 2, N, D), w = guarded_new(f->one, OSH_F32, 2, V, D),
+                t = guarded_new(f->one, OSH_I32, 1, N, 0), y = guarded_new(f->one, OSH_F32, 1, N, 0);
+        guarded_fill(&x, 1, 1), guarded_fill(&w, 2, 1);
+        memcpy(t.t.data, (int32_t[N]){0, (int32_t)V, (int32_t)V - 1}, N * sizeof(int32_t));
+        osh_op_args a = {.in = {&x.t, &w.t, &t.t}, .out = {&y.t}, .seqs = &seqs};
+        assert_int_equal(card_run(f->one, f->d, op, &a, SIZE_MAX / 2), OSH_OK);
+        const float *nll = y.t.data;
+        assert_true(isfinite(nll[0]) && isnan(nll[1]) && isfinite(nll[2]));
+        guarded_free(f->one, &x), guarded_free(f->one, &w), guarded_free(f->one, &t), guarded_free(f->one, &y);
+    }
+}
+
+/* Of equal tokens the one with the lowest id is preferred, also over those of a later block. */
+static void test_kl_ties(void **state)
+{
+    fixture *f = *state;
+    enum { N = 3, V = 5003 };
+    const osh_op *op = osh_op_find("kl");
+    int64_t offsets[2] = {0, N};
+    osh_seqs seqs = {.n = 1, .offsets = offsets};
+    guarded in[4], kl = guarded_new(f->one, OSH_F32, 1, N, 0), same = guarded_new(f->one, OSH_F32, 1, N, 0);
+    const int best[] = {0, 1, 2047, 2048, V - 1};
+    for (int i = 0; i < 4; i++) {
+        in[i] = guarded_new(f->one, OSH_F32, 2, i % 2 ? V : N, 1);
+        for (int64_t v = 0; v < (i % 2 ? V : N); v++) ((float *)in[i].t.data)[v] = i == 3 ? 0.25f : 1;
+    }
+    osh_op_args a = {.in = {&in[0].t, &in[1].t, &in[2].t, &in[3].t}, .out = {&kl.t, &same.t}, .seqs = &seqs};
+    for (int k = 0; k < 5; k++)
+        for (int on_card = 0; on_card <= (f->d != NULL); on_card++) {
+            float *w_ref = in[3].t.data;
+            w_ref[best[k]] = 1;
+            if (on_card) assert_int_equal(card_run(f->one, f->d, op, &a, SIZE_MAX / 2), OSH_OK);
+            else assert_int_equal(osh_op_run(f->one, op, &a), OSH_OK);
+            for (int r = 0; r < N; r++) assert_true(((float *)same.t.data)[r] == (k ? 0.0f : 1.0f));
+            w_ref[best[k]] = 0.25f;
+        }
+    for (int i = 0; i < 4; i++) guarded_free(f->one, &in[i]);
+    guarded_free(f->one, &kl), guarded_free(f->one, &same);
 }
 
 static size_t kl_scratch(int64_t n, int64_t D, int64_t D2, int64_t V)
@@ -250,6 +301,7 @@ int main(void)
     if (unable) return unable;
     printf("seed %d\n", SEED);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_hessian), cmocka_unit_test(test_nll),
+                                       cmocka_unit_test(test_nll_past), cmocka_unit_test(test_kl_ties),
                                        cmocka_unit_test(test_kl), cmocka_unit_test(test_torture)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
