@@ -15,20 +15,29 @@
 enum { MAX_THREADS = 1024, STACK = 128 << 10, GUARD = 4096, SKEW = 192 };
 enum state { READY, AT_BARRIER, AT_WARP, ENDED };
 
+struct async_copy {
+    char *to;
+    const char *from;
+    size_t n, n_read;
+    int group;
+};
+
 struct thread {
     osh_fiber fiber;
     uint3 index;
     state at;
     osh_play_site site; // where it waits
     int predicate;
+    int group;                      // of asynchronous copies, that is open
+    std::vector<async_copy> copies; // under way, in their order
 };
 
-/* Lanes that meet leave their values in one of two sets: who is ahead fills the other one. */
+/* Lanes that meet leave their slots in one of two sets: who is ahead fills the other one. */
 struct warp {
     osh_play_site site; // where they meet, and who
     uint32_t mask, arrived;
     int turn;
-    uint64_t values[2][warpSize];
+    osh_play_slot slots[2][warpSize];
 };
 
 static struct {
@@ -75,7 +84,7 @@ int osh_play_barrier(osh_play_site site, int predicate)
 }
 
 /* The last lane to arrive sets the others free. */
-const uint64_t *osh_play_warp(osh_play_site site, uint32_t mask, uint64_t mine)
+const osh_play_slot *osh_play_warp(osh_play_site site, uint32_t mask, const osh_play_slot &mine)
 {
     int me = index_of(block.now), first = me - me % warpSize, lane = me % warpSize, n = block.n - first;
     warp *w = &block.warps[me / warpSize];
@@ -88,7 +97,7 @@ const uint64_t *osh_play_warp(osh_play_site site, uint32_t mask, uint64_t mine)
     if (!(mask >> lane & 1) || (n < warpSize && mask >> n))
         osh_play_die("%s:%d: the mask %08x lacks lane %d, or names lanes that the block of %d threads does not have",
                      site.file, site.line, mask, lane, block.n);
-    w->values[turn][lane] = mine, w->arrived |= 1u << lane;
+    w->slots[turn][lane] = mine, w->arrived |= 1u << lane;
     if (w->arrived != mask) {
         wait_at(AT_WARP, site);
     } else {
@@ -96,21 +105,48 @@ const uint64_t *osh_play_warp(osh_play_site site, uint32_t mask, uint64_t mine)
             if (mask >> i & 1) block.threads[first + i].at = READY;
         w->turn = !turn, w->arrived = 0;
     }
-    return w->values[turn];
+    return w->slots[turn];
 }
 
 uint32_t osh_play_vote(osh_play_site at, uint32_t mask, int predicate)
 {
-    const uint64_t *values = osh_play_warp(at, mask, predicate != 0);
+    const osh_play_slot *slots = osh_play_warp(at, mask, {{predicate != 0}});
     uint32_t votes = 0;
-    for (int i = 0; i < warpSize; i++) votes |= (mask >> i & 1 && values[i] ? 1u : 0u) << i;
+    for (int i = 0; i < warpSize; i++) votes |= (mask >> i & 1 && slots[i].word[0] ? 1u : 0u) << i;
     return votes;
+}
+
+void osh_play_aligned(const void *p, size_t n, const char *what)
+{
+    if ((uintptr_t)p % n) osh_play_die("%s at an address that is no multiple of %zu", what, n);
+}
+
+void osh_play_async_copy(void *to, const void *from, size_t n_bytes, size_t n_read)
+{
+    thread *t = block.now;
+    osh_play_aligned(to, n_bytes, "an asynchronous copy"), osh_play_aligned(from, n_bytes, "an asynchronous copy");
+    memset(to, 0xff, n_bytes);
+    t->copies.push_back({(char *)to, (const char *)from, n_bytes, n_read, t->group});
+}
+
+void osh_play_async_commit(void) { block.now->group++; }
+
+void osh_play_async_wait(int n_left)
+{
+    thread *t = block.now;
+    size_t n = 0;
+    for (; n < t->copies.size() && t->copies[n].group < t->group - n_left; n++) {
+        const async_copy &c = t->copies[n];
+        memcpy(c.to, c.from, c.n_read), memset(c.to + c.n_read, 0, c.n - c.n_read);
+    }
+    t->copies.erase(t->copies.begin(), t->copies.begin() + (ptrdiff_t)n);
 }
 
 static void fiber_main(void)
 {
     osh_fiber_enter(&block.now->fiber, &block.scheduler);
     block.g->body();
+    if (!block.now->copies.empty()) osh_play_die("a thread ends with copies under way");
     block.now->at = ENDED;
     osh_fiber_switch(&block.now->fiber, &block.scheduler, true);
 }
@@ -169,7 +205,7 @@ static void run_block(const std::vector<int> &order)
         thread *t = &block.threads[i];
         unsigned u = (unsigned)i;
         t->index = {u % blockDim.x, u / blockDim.x % blockDim.y, u / (blockDim.x * blockDim.y)};
-        t->at = READY;
+        t->at = READY, t->group = 0;
         size_t skew = (size_t)(i % 128) * SKEW; // else all stacks would share a few sets of the cache
         osh_fiber_init(&t->fiber, stack_of(i), STACK - GUARD - skew, fiber_main);
     }

@@ -1,5 +1,5 @@
-/* attention.cu - attention by chunks of queries of one sample: scores of a chunk against the keys up to its last query,
- * softmax row by row in their place, sum over v.
+/* attention.cu - attention: by attention_fused.cuh where that fits dtype and heads, else by chunks of queries of one
+ * sample: scores of a chunk against the keys up to its last query, softmax row by row in their place, sum over v.
  *
  *   in[0] q [N, H*Dh]     in[1] k [N, K*Dh]     in[2] v [N, K*Dh]     out [N, H*Dh]
  *   scores [samples, heads, chunk, ld] of the dtype of q, in scratch of at most 128 MiB
@@ -13,9 +13,8 @@
  * would depend on what shares the pass. The products run over three indices: sample, kv head, head of its group. The
  * batch of osh_cuda_gemm is the longer one of the last two; where samples are short the longest of all three, with the
  * algorithm of a single product. */
+#include "ops/cuda/attention_fused.cuh"
 #include "ops/cuda/pack.cuh"
-
-#include <math.h>
 
 enum { QUERIES = 512, SHORT = 256 }; // tokens: of a chunk; of a sample that shares its products with others
 static const int64_t scores_bytes = (int64_t)128 << 20;
@@ -213,6 +212,7 @@ osh_status osh_attention_cuda(osh_ctx *cx, const osh_op_args *a)
     attention_job j = {a->out[0]->device, a, at, a->in[0]->dtype, at->n_heads / at->n_kv_heads, 0, 0, NULL};
 
     if (!N) return OSH_OK;
+    if (fused_fits(at, j.dt)) return fused_run(cx, a);
     j.scores = static_cast<char *>(
         osh_device_alloc(cx, j.d, scores_of(at, N, (int64_t)osh_dtype_bytes(j.dt)), OSH_LIFE_SHORT));
     if (!j.scores) OSH_TRY(OSH_E_NOMEM);

@@ -72,8 +72,9 @@ template <class... P, class... A> std::function<void()> osh_play_bind(void (*ker
 struct osh_play_site { const char *file; int line; };
 #define OSH_PLAY_SITE (osh_play_site{__FILE__, __LINE__})
 int osh_play_barrier(osh_play_site at, int predicate); // number of threads whose predicate is not 0
-/* Values [32] of the lanes that mask names; view: until this lane's next call but one. */
-const uint64_t *osh_play_warp(osh_play_site at, uint32_t mask, uint64_t mine);
+struct osh_play_slot { uint64_t word[3]; }; // what a lane gives to the others: a shuffle's value, an mma's fragments
+/* Slots [32] of the lanes that mask names; view: until this lane's next call but one. */
+const osh_play_slot *osh_play_warp(osh_play_site at, uint32_t mask, const osh_play_slot &mine);
 int osh_play_lane(void);
 uint32_t osh_play_vote(osh_play_site at, uint32_t mask, int predicate);
 
@@ -99,15 +100,22 @@ inline int osh_play_down(int me, int arg, int first, int width) { return me + ar
 template <class T>
 T osh_play_shfl(osh_play_site at, int (*source)(int, int, int, int), uint32_t mask, T v, int arg, int width = warpSize)
 {
-    uint64_t value = 0;
+    osh_play_slot mine = {{0}};
     int me = osh_play_lane(), from = source(me, arg, me & -width, width);
-    static_assert(sizeof v <= sizeof value, "a shuffle moves at most 8 bytes");
-    memcpy(&value, &v, sizeof v);
-    value = osh_play_warp(at, mask, value)[from];
+    static_assert(sizeof v <= sizeof(uint64_t), "a shuffle moves at most 8 bytes");
+    memcpy(&mine, &v, sizeof v);
+    uint64_t value = osh_play_warp(at, mask, mine)[from].word[0];
     if (!(mask >> from & 1)) value = ~(uint64_t)0; // nobody wrote it: NaN
     memcpy(&v, &value, sizeof v);
     return v;
 }
+/* ---- copies into shared memory that go on beside the thread (cp.async) ---- */
+/* What lies at `to` is NaN from the call on, and what is copied there (n_read bytes, then zeros) when the thread waits
+ * for the copy's group: who reads too early, or asks for a copy onto what others still read, gets NaN. */
+void osh_play_async_copy(void *to, const void *from, size_t n_bytes, size_t n_read);
+void osh_play_async_commit(void);
+void osh_play_async_wait(int n_left); // groups that may still be under way
+void osh_play_aligned(const void *p, size_t n, const char *what); // dies where p is no multiple of n bytes
 inline void __threadfence(void) {}
 inline void __threadfence_block(void) {}
 

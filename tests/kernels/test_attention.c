@@ -1,0 +1,209 @@
+/* test_attention.c - the card's fused attention (src/ops/cuda/attention_fused.cuh) against its definition in double,
+ * with P rounded where the kernel rounds it, and, more loosely, against the reference, which rounds scores as well.
+ *
+ * Odd lengths around the tiles of 64 keys and 128 queries, heads of all four sizes of the kernel and between, groups,
+ * windows, more samples than one launch takes. */
+#include "card.h"
+
+enum { KEYS = 64, MANY = 70 }; // of a tile; samples, more than a launch takes
+
+typedef struct shape {
+    osh_attention_attr at;
+    int64_t T[5]; // of the samples; 0: no more
+    float amp;    // of q and k; 0: 1
+} shape;
+
+static const shape shapes[] = {
+    {{1, 1, 64, 0, 0}, {1}},
+    {{3, 3, 64, 0, 0}, {7, 63, 64}},
+    {{6, 2, 64, 0, 0}, {65, 1, 200}},
+    {{2, 1, 64, 0, 0}, {127, 128, 129}},
+    {{3, 1, 96, 0, 0}, {200, 63}},
+    {{2, 2, 96, 0, 0}, {64, 65, 7}},
+    {{8, 2, 128, 0, 0}, {65, 1}},
+    {{3, 1, 128, 0, 0}, {200, 63, 7}},
+    {{1, 1, 128, 0, 0}, {300}, 4},         // scores of +-50: the maximum moves
+    {{2, 1, 8, 0, 0}, {150}},              // half a step of mma
+    {{2, 1, 40, 0, 0.3}, {129, 20}, 2},    // columns that are not there; a scale
+    {{2, 2, 104, 0, 0}, {70}},
+    {{2, 2, 64, 1, 0}, {65}},              // windows: itself alone
+    {{2, 1, 64, 50, 0}, {300, 40}, 3},     // less than a tile, more than one, no limit
+    {{1, 1, 128, 64, 0}, {200}},
+    {{1, 1, 64, 65, 0}, {200}},
+    {{2, 1, 32, 129, 0}, {400}},
+    {{1, 1, 64, 1000, 0}, {65}},
+};
+
+typedef struct batch {
+    guarded in[3], out, want;
+    float *f[3]; // own: in, widened
+    int64_t offsets[MANY + 1];
+    osh_seqs seqs;
+    osh_op_args a;
+} batch;
+
+static void batch_open(osh_ctx *cx, batch *b, const osh_attention_attr *at, const int64_t *T, int64_t n, float amp,
+                       osh_dtype dt)
+{
+    int64_t width[3] = {at->n_heads * at->head_dim, at->n_kv_heads * at->head_dim, at->n_kv_heads * at->head_dim};
+    *b = (batch){.seqs = {.n = n, .offsets = b->offsets}};
+    for (int64_t s = 0; s < n; s++) b->offsets[s + 1] = b->offsets[s] + T[s];
+    for (int i = 0; i < 3; i++) {
+        b->in[i] = guarded_new(cx, dt, 2, b->offsets[n], width[i]);
+        guarded_fill(&b->in[i], (uint64_t)i, i < 2 && amp > 0 ? amp : 1);
+        b->a.in[i] = &b->in[i].t;
+        assert_int_equal(osh_f32_copy(cx, &b->f[i], &b->in[i].t), OSH_OK);
+    }
+    b->out = guarded_new(cx, dt, 2, b->offsets[n], width[0]);
+    b->want = guarded_new(cx, dt, 2, b->offsets[n], width[0]);
+    b->a.out[0] = &b->out.t, b->a.attr = at, b->a.seqs = &b->seqs;
+}
+
+static void batch_close(osh_ctx *cx, batch *b)
+{
+    for (int i = 0; i < 3; i++) guarded_check(&b->in[i]), guarded_free(cx, &b->in[i]), osh_free(cx, b->f[i]);
+    guarded_check(&b->out), guarded_free(cx, &b->out);
+    guarded_check(&b->want), guarded_free(cx, &b->want);
+}
+
+/* y [Dh] of query i of the sample that begins at `row`: the recurrence of attention_fused.cuh, tile by tile. */
+static void define_row(double *y, const batch *b, const osh_attention_attr *at, int64_t row, int64_t i, int64_t h)
+{
+    int64_t Dh = at->head_dim, kv = at->n_kv_heads * Dh, at_k = row * kv + h / (at->n_heads / at->n_kv_heads) * Dh;
+    const float *q = b->f[0] + ((row + i) * at->n_heads + h) * Dh, *k = b->f[1] + at_k, *v = b->f[2] + at_k;
+    int64_t lo = at->sliding_window && i >= at->sliding_window ? i - at->sliding_window + 1 : 0;
+    double c = (float)((float)(at->scale > 0 ? at->scale : 1 / sqrt((double)Dh)) * M_LOG2E), max = -INFINITY, l = 0;
+
+    for (int64_t d = 0; d < Dh; d++) y[d] = 0;
+    for (int64_t tile = 0; tile <= i; tile += KEYS) {
+        double s[KEYS], before = max;
+        for (int64_t j = 0; j < KEYS; j++) {
+            s[j] = -INFINITY;
+            if (tile + j < lo || tile + j > i) continue;
+            s[j] = 0;
+            for (int64_t d = 0; d < Dh; d++) s[j] += (double)q[d] * k[(tile + j) * kv + d];
+            max = fmax(max, s[j] * c);
+        }
+        if (max == -INFINITY) continue;
+        double shrink = exp2(before - max);
+        l *= shrink;
+        for (int64_t d = 0; d < Dh; d++) y[d] *= shrink;
+        for (int64_t j = 0; j < KEYS; j++) {
+            double p = exp2(s[j] * c - max), rounded = osh_round_to((float)p, b->want.t.dtype);
+            l += p;
+            for (int64_t d = 0; d < Dh && p > 0; d++) y[d] += rounded * v[(tile + j) * kv + d];
+        }
+    }
+    for (int64_t d = 0; d < Dh; d++) y[d] /= l;
+}
+
+static void define(batch *b, const osh_attention_attr *at)
+{
+    int64_t Dh = at->head_dim;
+    for (int64_t s = 0; s < b->seqs.n; s++)
+        for (int64_t i = b->offsets[s]; i < b->offsets[s + 1]; i++)
+            for (int64_t h = 0; h < at->n_heads; h++) {
+                double y[128];
+                define_row(y, b, at, b->offsets[s], i - b->offsets[s], h);
+                for (int64_t d = 0; d < Dh; d++) {
+                    float f = (float)y[d];
+                    osh_from_f32(osh_elem(&b->want.t, (i * at->n_heads + h) * Dh + d), b->want.t.dtype, &f, 1);
+                }
+            }
+}
+
+/* One batch, in bf16 under every order of the threads: the definition within what a flipped rounding adds, the
+ * reference within what its roundings of scores and probabilities do; no scratch. */
+static void check(osh_ctx *cx, osh_device *d, const osh_attention_attr *at, const int64_t *T, int64_t n, float amp,
+                  osh_dtype dt)
+{
+    const osh_op *op = osh_op_find("attention");
+    batch b;
+    batch_open(cx, &b, at, T, n, amp, dt);
+    define(&b, at);
+    for (int order = 0; order < (dt == OSH_BF16 ? card_orders() : 1); order++) {
+        card_order(order);
+        memset(b.out.t.data, 0, osh_tensor_bytes(&b.out.t));
+        if (card_run(cx, d, op, &b.a, 0)) fail_msg("%s", osh_error_text(cx));
+        double e = nmse(&b.out.t, &b.want.t), most = tol_of(op->tol, dt);
+        if (!(e <= most))
+            fail_msg("Dh %lld, %lld samples of %lld.. tokens, %s, order %d: NMSE %g, want %g", (long long)at->head_dim,
+                     (long long)n, (long long)T[0], osh_dtype_name(dt), order, e, most);
+    }
+    card_order(0);
+    assert_int_equal(op->run[OSH_REF](cx, &(osh_op_args){.in = {b.a.in[0], b.a.in[1], b.a.in[2]},
+                                                         .out = {&b.want.t}, .attr = at, .seqs = &b.seqs}), OSH_OK);
+    double e = nmse(&b.out.t, &b.want.t), most = tol_fused(dt) * (amp > 1 ? amp * amp : 1);
+    if (!(e <= most)) fail_msg("Dh %lld, %s: NMSE against the reference %g, want %g", (long long)at->head_dim,
+                               osh_dtype_name(dt), e, most);
+    batch_close(cx, &b);
+}
+
+static void test_definition(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    osh_device *d = card_open(cx, CARD_BYTES);
+    for (size_t i = 0; d && i < sizeof shapes / sizeof *shapes; i++) {
+        const shape *s = &shapes[i];
+        int64_t n = 0;
+        while (n < 5 && s->T[n]) n++;
+        check(cx, d, &s->at, s->T, n, s->amp, OSH_BF16);
+        check(cx, d, &s->at, s->T, n, s->amp, OSH_F16);
+    }
+    osh_device_close(cx, d);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+/* More samples than a launch takes, one of them empty. */
+static void test_many_samples(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    const osh_attention_attr at = {4, 2, 16, 0, 0};
+    int64_t T[MANY];
+    for (int i = 0; i < MANY; i++) T[i] = i == 66 ? 0 : i % 7 + 1;
+    T[3] = 130;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    osh_device *d = card_open(cx, CARD_BYTES);
+    if (d) check(cx, d, &at, T, MANY, 1, OSH_BF16);
+    osh_device_close(cx, d);
+    osh_ctx_free(cx);
+}
+
+/* What is not finite in one sample stays there: keys behind a sample's end are never part of it. */
+static void test_neighbours(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    const osh_attention_attr at = {2, 1, 64, 0, 0};
+    const int64_t T[] = {70, 10, 66};
+    const uint16_t nan = 0x7fc0; // bf16
+    batch b;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    osh_device *d = card_open(cx, CARD_BYTES);
+    if (d) {
+        batch_open(cx, &b, &at, T, 3, 1, OSH_BF16);
+        for (int i = 0; i < 3; i++)
+            for (int64_t n = 70 * osh_width(&b.in[i].t); n < 80 * osh_width(&b.in[i].t); n++)
+                memcpy(osh_elem(&b.in[i].t, n), &nan, sizeof nan);
+        assert_int_equal(card_run(cx, d, osh_op_find("attention"), &b.a, 0), OSH_OK);
+        assert_int_equal(osh_find_nonfinite(b.out.t.data, OSH_BF16, osh_tensor_numel(&b.out.t)), 70 * 128);
+        for (int64_t n = 70 * 128; n < 80 * 128; n++) assert_true(isnan(value_at(&b.out.t, n)));
+        assert_int_equal(osh_find_nonfinite(osh_elem(&b.out.t, 80 * 128), OSH_BF16, 66 * 128), -1);
+        batch_close(cx, &b);
+    }
+    osh_device_close(cx, d);
+    osh_ctx_free(cx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_definition), cmocka_unit_test(test_many_samples), cmocka_unit_test(test_neighbours),
+    };
+    printf("seed %d\n", SEED);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
