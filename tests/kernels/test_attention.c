@@ -30,6 +30,7 @@ static const shape shapes[] = {
     {{2, 1, 64, 50, 0}, {300, 40}, 3},     // less than a tile, more than one, no limit
     {{1, 1, 128, 64, 0}, {200}},
     {{1, 1, 64, 65, 0}, {200}},
+    {{1, 1, 64, 66, 0}, {200}},            // the second block begins at the last key of a tile
     {{2, 1, 32, 129, 0}, {400}},
     {{1, 1, 64, 1000, 0}, {65}},
 };
