@@ -16,7 +16,7 @@
 
 enum { READERS = 2 }; // the run and the one that reads ahead: a block each where they read past the page cache
 enum { LISTS_BYTES = 1 << 20 };
-#define DIRECT_SOURCE (1ll << 30) // that much is not copied through the page cache where each byte is wanted once
+#define DIRECT_SOURCE (1ll << 26) // that much is not copied through the page cache where each byte is wanted once
 /* What the run keeps beside visits: emitter, journal, results, report; lists for each of these. */
 static int64_t small_bytes(const osh_plan *p)
 {

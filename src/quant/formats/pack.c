@@ -64,6 +64,11 @@ static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
     uint64_t mask = each * ((1u << bits) - 1), sign = each << (bits - 1), v;
     int64_t i = 0, room = 4 * osh_pack_words(n, bits);
 
+    for (; bits == 8 && i + 8 <= n; i += 8, to += 8, room -= 8) { // nothing to push
+        memcpy(&v, codes + i, 8);
+        v ^= sign;
+        memcpy(to, &v, 8);
+    }
     for (; i + 8 <= n && room >= 8; i += 8, to += bits, room -= bits) {
         memcpy(&v, codes + i, 8);
         v = (v & mask) ^ sign; // code + 2^(bits - 1)
