@@ -8,7 +8,7 @@
 #   --runs N             3       turns; the median counts        --seconds S  1    of each peak
 #   --oneshot BINARY     build/release/oneshot
 #   --peer-python FILE   Python of an environment with llmcompressor
-#   --install-peer       makes that environment in OUT/peer, 5 GB, of --peer-version X or the newest
+#   --install-peer       makes that environment in OUT/peer, 6 GB, of --peer-version X or the newest
 #   --llama-cpp DIR      llama.cpp, built into DIR/build: its imatrix on the same samples as text, then Q4_K_M
 #   --llama-python FILE  Python with torch, transformers and sentencepiece, to convert for it; by default the peer's
 #   --text FILE          plain text: the perplexity of what came out, on --windows N (128) of --length behind the first
@@ -25,6 +25,8 @@ llama_python text windows first_window seconds" "$@"
 needed model recipe dataset out
 [ -x /usr/bin/time ] || { echo "bench.sh: GNU time is not installed" >&2; exit 2; }
 mkdir -p "$out"
+exec 9>"$out/lock"
+flock -n 9 || { echo "bench.sh: another one is at work in $out" >&2; exit 2; }
 job=$(printf '%s\n' "$@" | sed '/^--runs$/,+1d' && cksum <"$oneshot")
 [ "$(cat "$out/job" 2>/dev/null)" = "$job" ] || rm -rf "$out"/{*.time,*.perplexity,*.gguf,calibration.txt}
 echo "$job" >"$out/job"
