@@ -5,22 +5,26 @@
  *                    ...                              keys are brought up once for all of them
  *
  * A tile sees the keys of its sample up to its last query: what causality hides is computed only inside the last n
- * keys. Tiles of few queries waste less there, tiles of many rows less of each product's setting up. */
+ * keys. Tiles of few queries waste less there, tiles of many rows less of each product's setting up. With AVX2
+ * (ops/cpu/tile.h) keys and values are packed once for all tiles, and 24 rows at a time see no more than they need. */
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/span.h"
+#include "ops/cpu/tile.h"
 #include "ops/cpu/vec.h"
 #include "ops/kernel.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { ROWS = 96, MIN_QUERIES = 16 };
+enum { ROWS = 96, MIN_QUERIES = 16, GROUP = 24 };
 
 typedef struct attention_worker {
     float *q, *y;     // [heads, queries, Dh]: the heads of one kv head
-    float *k, *v;     // [longest sample, Dh]: one kv head of one sample, its first n_keys tokens
-    float *s;         // [heads * queries, longest sample padded to 8]
+    float *k, *v;     // [longest sample, Dh]: one kv head of one sample, its first n_keys tokens; by tiles packed,
+                      // k in panels [Dh, 16 keys], v in panels [longest sample, 16 channels]
+    float *s;         // [heads * queries, longest sample padded to 16]
+    float *strip;     // [16, Dh]
     int64_t sample, kv_head, n_keys; // sample: its first row; -1: none yet
 } attention_worker;
 
@@ -28,7 +32,7 @@ typedef struct attention_job {
     const osh_attention_attr *at;
     const osh_op_args *a;
     const osh_tile *tiles;
-    int64_t n_tiles;
+    int64_t n_tiles, longest; // tokens of the longest sample
     attention_worker *workers;
 } attention_job;
 
@@ -61,6 +65,27 @@ static void load_keys(attention_worker *me, const attention_job *j, int64_t samp
     me->sample = sample, me->kv_head = kv_head, me->n_keys = have;
 }
 
+static int64_t pad_cols(int64_t n) { return osh_div_up(n, OSH_TILE_COLS) * OSH_TILE_COLS; }
+
+static void pack_keys(attention_worker *me, const attention_job *j, int64_t sample, int64_t kv_head, int64_t n)
+{
+    int64_t Dh = j->at->head_dim;
+    const osh_tensor *v = j->a->in[2];
+
+    if (me->sample == sample && me->kv_head == kv_head && me->n_keys >= n) return;
+    for (int64_t i = 0; i < n; i += OSH_TILE_COLS) {
+        int64_t keys = osh_min64(OSH_TILE_COLS, n - i);
+        load_head(me->strip, j->a->in[1], sample + i, keys, kv_head, Dh);
+        osh_tile_pack_rows(me->k + i * Dh, me->strip, Dh, keys, Dh);
+    }
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t d = 0; d < Dh; d += OSH_TILE_COLS)
+            osh_to_f32(me->v + d * j->longest + i * OSH_TILE_COLS,
+                       osh_elem(v, (sample + i) * osh_width(v) + kv_head * Dh + d), v->dtype,
+                       osh_min64(OSH_TILE_COLS, Dh - d));
+    me->sample = sample, me->kv_head = kv_head, me->n_keys = n;
+}
+
 /* s [n_keys]: raw products with keys first_key...; visible are [lo, hi) of them. Hidden ones become 0. */
 static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, float scale, osh_dtype dt)
 {
@@ -73,6 +98,51 @@ static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, float 
     if (to < n_keys) memset(s + to, 0, (size_t)(n_keys - to) * sizeof *s);
 }
 
+/* Rows of a tile, each of one head and one query; t: where the tile is. */
+typedef struct rows_of {
+    const osh_tile *t;
+    int64_t rows, window; // 0: no window
+    float scale;
+    osh_dtype dt;
+} rows_of;
+
+static int64_t query(const rows_of *o, int64_t r) { return o->t->pos + r % o->t->n; }
+static int64_t first_key(const rows_of *o, int64_t i) { return o->window && i >= o->window ? i - o->window + 1 : 0; }
+
+static void by_blas(attention_worker *me, const rows_of *o, int64_t Dh)
+{
+    int64_t first = first_key(o, o->t->pos), n_keys = o->t->pos + o->t->n - first, ld = osh_pad8(n_keys);
+
+    osh_gemm_nt(me->s, ld, (osh_mat){me->q, Dh}, (osh_mat){me->k + first * Dh, Dh}, o->rows, n_keys, Dh, 0);
+    for (int64_t r = 0; r < o->rows; r++) {
+        int64_t i = query(o, r), lo = first_key(o, i);
+        softmax_row(me->s + r * ld, n_keys, lo > first ? lo - first : 0, i + 1 - first, o->scale, o->dt);
+    }
+    osh_gemm_nn(me->y, Dh, (osh_mat){me->s, ld}, (osh_mat){me->v + first * Dh, Dh}, o->rows, Dh, n_keys, 0);
+}
+
+/* GROUP rows at a time, with the keys that one of them sees at least. */
+static void by_tiles(attention_worker *me, const rows_of *o, int64_t Dh, int64_t longest)
+{
+    for (int64_t r = 0; r < o->rows; r += GROUP) {
+        int64_t m = osh_min64(GROUP, o->rows - r), lo = INT64_MAX, hi = 0;
+        for (int64_t k = r; k < r + m; k++) {
+            int64_t i = query(o, k);
+            lo = osh_min64(lo, first_key(o, i)), hi = i + 1 > hi ? i + 1 : hi;
+        }
+        lo -= lo % OSH_TILE_COLS;
+        int64_t n = pad_cols(hi - lo);
+        osh_tile_product(me->s, n, (osh_tile_a){me->q + r * Dh, Dh, 1}, me->k + lo * Dh, OSH_TILE_COLS * Dh,
+                         OSH_TILE_COLS, m, n, Dh, false);
+        for (int64_t k = 0; k < m; k++) {
+            int64_t i = query(o, r + k);
+            softmax_row(me->s + k * n, n, first_key(o, i) - lo, i + 1 - lo, o->scale, o->dt);
+        }
+        osh_tile_product(me->y + r * Dh, Dh, (osh_tile_a){me->s, n, 1}, me->v + lo * OSH_TILE_COLS,
+                         longest * OSH_TILE_COLS, OSH_TILE_COLS, m, Dh, hi - lo, false);
+    }
+}
+
 /* Chunks go kv head by kv head, from the last tile, which is the largest, down: a worker has most keys already, and the
  * last chunks, for which another worker may wait, are small. */
 static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -81,41 +151,36 @@ static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     const osh_attention_attr *at = j->at;
     attention_worker *me = &j->workers[worker];
     const osh_tile *t = &j->tiles[j->n_tiles - 1 - chunk % j->n_tiles];
-    int64_t kv_head = chunk / j->n_tiles, heads = group_of(at), Dh = at->head_dim, window = at->sliding_window;
-    int64_t first = window && t->pos - window + 1 > 0 ? t->pos - window + 1 : 0; // key of the first query
-    int64_t n_keys = t->pos + t->n - first, ld = osh_pad8(n_keys), rows = heads * t->n;
-    float scale = (float)(at->scale > 0 ? at->scale : 1 / sqrt((double)Dh));
-    osh_dtype dt = j->a->in[0]->dtype;
+    int64_t kv_head = chunk / j->n_tiles, heads = group_of(at), Dh = at->head_dim, sample = t->row - t->pos;
+    rows_of o = {t, heads * t->n, at->sliding_window, (float)(at->scale > 0 ? at->scale : 1 / sqrt((double)Dh)),
+                 j->a->in[0]->dtype};
     osh_tensor *out = j->a->out[0];
 
     (void)cx;
-    load_keys(me, j, t->row - t->pos, kv_head, t->pos + t->n);
+    if (osh_tile_used()) pack_keys(me, j, sample, kv_head, t->pos + t->n);
+    else load_keys(me, j, sample, kv_head, t->pos + t->n);
     for (int64_t h = 0; h < heads; h++)
         load_head(me->q + h * t->n * Dh, j->a->in[0], t->row, t->n, kv_head * heads + h, Dh);
-    osh_gemm_nt(me->s, ld, (osh_mat){me->q, Dh}, (osh_mat){me->k + first * Dh, Dh}, rows, n_keys, Dh, 0);
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t i = t->pos + r % t->n, lo = window && i - window + 1 > first ? i - window + 1 - first : 0;
-        softmax_row(me->s + r * ld, n_keys, lo, i + 1 - first, scale, dt);
-    }
-    osh_gemm_nn(me->y, Dh, (osh_mat){me->s, ld}, (osh_mat){me->v + first * Dh, Dh}, rows, Dh, n_keys, 0);
-    for (int64_t r = 0; r < rows; r++) {
+    if (osh_tile_used()) by_tiles(me, &o, Dh, j->longest);
+    else by_blas(me, &o, Dh);
+    for (int64_t r = 0; r < o.rows; r++) {
         int64_t row = t->row + r % t->n, head = kv_head * heads + r / t->n;
-        osh_from_f32(osh_elem(out, row * osh_width(out) + head * Dh), dt, me->y + r * Dh, Dh);
+        osh_from_f32(osh_elem(out, row * osh_width(out) + head * Dh), o.dt, me->y + r * Dh, Dh);
     }
     return OSH_OK;
 }
 
 static int64_t worker_floats(const osh_attention_attr *at, int64_t longest)
 {
-    int64_t rows = group_of(at) * tile_queries(at);
-    return 2 * (rows + longest) * at->head_dim + rows * osh_pad8(longest);
+    int64_t rows = group_of(at) * tile_queries(at), Dh = at->head_dim, keys = pad_cols(longest);
+    return (2 * rows + OSH_TILE_COLS) * Dh + keys * (Dh + pad_cols(Dh)) + rows * keys;
 }
 
 osh_status osh_attention_cpu(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     const osh_attention_attr *at = a->attr;
-    int64_t Dh = at->head_dim, rows = group_of(at) * tile_queries(at), longest = 0, each;
+    int64_t Dh = at->head_dim, rows = group_of(at) * tile_queries(at);
     int n_workers = osh_threads(cx);
     osh_tile *tiles = NULL;           // own
     attention_worker *workers = NULL; // own
@@ -125,17 +190,18 @@ osh_status osh_attention_cpu(osh_ctx *cx, const osh_op_args *a)
     osh_blas_init();
     OSH_TRY(osh_tiles_new(cx, &tiles, &j.n_tiles, a->seqs, osh_rows(a->in[0]), tile_queries(at)));
     for (int64_t t = 0; t < j.n_tiles; t++)
-        if (tiles[t].len > longest) longest = tiles[t].len;
-    each = worker_floats(at, longest);
+        if (tiles[t].len > j.longest) j.longest = tiles[t].len;
+    int64_t each = worker_floats(at, j.longest), keys = pad_cols(j.longest);
     OSH_NEW(cx, workers, n_workers);
     room = osh_alloc(cx, (size_t)(n_workers * each) * sizeof *room);
     if (!room) OSH_TRY(OSH_E_NOMEM);
     for (int i = 0; i < n_workers; i++) {
         float *p = room + i * each;
-        workers[i] = (attention_worker){.s = p, .q = p + rows * osh_pad8(longest), .sample = -1};
+        workers[i] = (attention_worker){.s = p, .q = p + rows * keys, .sample = -1};
         workers[i].y = workers[i].q + rows * Dh;
         workers[i].k = workers[i].y + rows * Dh;
-        workers[i].v = workers[i].k + longest * Dh;
+        workers[i].v = workers[i].k + keys * Dh;
+        workers[i].strip = workers[i].v + keys * pad_cols(Dh);
     }
     j.tiles = tiles, j.workers = workers;
     OSH_TRY(osh_parallel_for(cx, j.n_tiles * at->n_kv_heads, attend_chunk, &j));

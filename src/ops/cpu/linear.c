@@ -1,14 +1,139 @@
-/* linear.c - the linear layer: its product is in gemm.c. */
+/* linear.c - the linear layer. With AVX2 by tiles, here: y is cut into blocks of 96 columns, whose part of w is widened
+ * and packed once for up to 528 rows; else by the libraries, in gemm.c. */
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
+#include "ops/cpu/tile.h"
+#include "ops/kernel.h"
+
+enum {
+    COLS = 96,   // of y at a time: with DEPTH their part of w stays in the cache of a core
+    ROWS = 528,  // and so do their sums
+    FEW = 264,   // rows, where there are few blocks for the threads
+    DEPTH = 640, // of in_features at a time, at most
+    STRIP = 128  // elements of a row that are widened at a time
+};
+
+typedef struct worker {
+    float *packed;     // [COLS / 16][depth][16]
+    float *strip;      // [16, STRIP]
+    float *y;          // [ROWS, COLS]
+    int64_t block;     // of columns that packed has all of; -1: none
+} worker;
+
+typedef struct job {
+    const osh_tensor *w;
+    osh_tensor *y;
+    const float *x;    // [n_rows, I]
+    const float *bias; // [O] or NULL
+    int64_t first_row, n_rows, rows, n_parts, I, O, depth;
+    osh_dtype dtype;
+    worker *workers;
+} job;
+
+/* Equal parts of I of at most DEPTH, in steps of 8. */
+static int64_t depth_of(int64_t I)
+{
+    int64_t parts = osh_div_up(I, DEPTH);
+    return osh_div_up(osh_div_up(I, parts), 8) * 8;
+}
+
+static void pack(const job *j, worker *me, int64_t col, int64_t n, int64_t k0, int64_t k)
+{
+    for (int64_t c = 0; c < n; c += OSH_TILE_COLS) {
+        int64_t rows = osh_min64(OSH_TILE_COLS, n - c);
+        for (int64_t s = 0; s < k; s += STRIP) {
+            int64_t len = osh_min64(STRIP, k - s);
+            for (int64_t r = 0; r < rows; r++)
+                osh_load_weight(me->strip + r * STRIP, j->w, (col + c + r) * j->I + k0 + s, len, j->dtype);
+            osh_tile_pack_rows(me->packed + c * k + s * OSH_TILE_COLS, me->strip, STRIP, rows, len);
+        }
+    }
+}
+
+static void finish(const job *j, float *y, int64_t row, int64_t m, int64_t col, int64_t n)
+{
+    for (int64_t i = 0; i < m; i++, y += COLS) {
+        for (int64_t o = 0; j->bias && o < n; o++) y[o] += j->bias[col + o];
+        osh_from_f32(osh_elem(j->y, (row + i) * j->O + col), j->y->dtype, y, n);
+    }
+}
+
+static osh_status chunk(osh_ctx *cx, void *user, int64_t index, int self)
+{
+    const job *j = user;
+    worker *me = &j->workers[self];
+    int64_t block = index / j->n_parts, col = block * COLS, n = osh_min64(COLS, j->O - col);
+    int64_t first = index % j->n_parts * j->rows, m = osh_min64(j->rows, j->n_rows - first);
+
+    (void)cx;
+    for (int64_t k0 = 0; k0 < j->I; k0 += j->depth) {
+        int64_t k = osh_min64(j->depth, j->I - k0);
+        bool whole = k == j->I, last = k0 + k == j->I;
+        if (!whole || me->block != block) pack(j, me, col, n, k0, k);
+        me->block = whole ? block : -1;
+        for (int64_t i = 0; i < m; i += OSH_TILE_ROWS) {
+            int64_t rows = osh_min64(OSH_TILE_ROWS, m - i);
+            float *y = me->y + (whole ? 0 : i * COLS);
+            osh_tile_a x = {j->x + (first + i) * j->I + k0, j->I, 1};
+            osh_tile_product(y, COLS, x, me->packed, k * OSH_TILE_COLS, OSH_TILE_COLS, rows, n, k, k0 > 0);
+            if (last) finish(j, y, j->first_row + first + i, rows, col, n);
+        }
+    }
+    return OSH_OK;
+}
+
+static int64_t worker_floats(int64_t I)
+{
+    return COLS * depth_of(I) + OSH_TILE_COLS * STRIP + (I > DEPTH ? ROWS : OSH_TILE_ROWS) * COLS;
+}
+
+static osh_status by_tiles(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *x = a->in[0], *w = a->in[1];
+    int64_t N = osh_rows(x), I = osh_width(x), O = w->shape[0], each = worker_floats(I);
+    int64_t blocks = osh_div_up(O, COLS), most = blocks >= 4 * osh_threads(cx) ? ROWS : FEW;
+    int n = osh_threads(cx);
+    float *xf = NULL, *bias = NULL, *room = NULL; // own: [panel, I] where x is not F32, [O] or NULL, of the workers
+    worker *workers = NULL;                       // own
+
+    OSH_NEW(cx, workers, n);
+    if (!(room = osh_alloc(cx, (size_t)(n * each) * sizeof *room))) OSH_TRY(OSH_E_NOMEM);
+    for (int i = 0; i < n; i++) {
+        float *p = room + i * each, *strip = p + COLS * depth_of(I);
+        workers[i] = (worker){p, strip, strip + OSH_TILE_COLS * STRIP, -1};
+    }
+    if (a->in[2]) OSH_TRY(osh_f32_weight(cx, &bias, a->in[2], x->dtype));
+    if (x->dtype != OSH_F32 && !(xf = osh_alloc(cx, (size_t)(osh_min64(N, OSH_GEMM_PANEL) * I) * sizeof *xf)))
+        OSH_TRY(OSH_E_NOMEM);
+    for (int64_t row = 0, rows; row < N; row += rows) {
+        rows = osh_min64(OSH_GEMM_PANEL, N - row);
+        if (xf) OSH_TRY(osh_widen_rows(cx, xf, x, row, rows));
+        job j = {.w = w, .y = a->out[0], .x = xf ? xf : (float *)x->data + row * I, .bias = bias, .first_row = row,
+                 .n_rows = rows, .n_parts = osh_div_up(rows, most), .I = I, .O = O, .depth = depth_of(I),
+                 .dtype = x->dtype, .workers = workers};
+        j.rows = osh_div_up(osh_div_up(rows, j.n_parts), OSH_TILE_ROWS) * OSH_TILE_ROWS;
+        OSH_TRY(osh_parallel_for(cx, blocks * j.n_parts, chunk, &j));
+    }
+done:
+    osh_free(cx, workers);
+    osh_free(cx, room);
+    osh_free(cx, xf);
+    osh_free(cx, bias);
+    return rc;
+}
 
 osh_status osh_linear_cpu(osh_ctx *cx, const osh_op_args *a)
 {
+    if (osh_tile_used()) return by_tiles(cx, a);
     return osh_gemm_linear(cx, a->out[0], a->in[0], a->in[1], a->in[2], a->seqs);
 }
 
 size_t osh_linear_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
 {
     (void)attr;
-    return osh_gemm_scratch(in_width[0], n_tokens, n_threads) + (size_t)out_width * sizeof(float);
+    size_t bias = (size_t)out_width * sizeof(float);
+    if (!osh_tile_used()) return osh_gemm_scratch(in_width[0], n_tokens, n_threads) + bias;
+    return (size_t)(osh_min64(n_tokens, OSH_GEMM_PANEL) * in_width[0] + n_threads * worker_floats(in_width[0])) *
+           sizeof(float) + bias;
 }

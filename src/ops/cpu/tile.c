@@ -1,0 +1,131 @@
+/* tile.c - see tile.h. The shape of the tile is that of BLIS's kernel for this instruction set (Van Zee, van de Geijn
+ * 2015): 12 of 16 registers hold sums, two hold b, and six broadcasts of a feed two multiply-adds each. */
+#include "ops/cpu/tile.h"
+#include "base/isa.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { ROWS = OSH_TILE_ROWS, COLS = OSH_TILE_COLS };
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define FMA __attribute__((target("avx2,fma")))
+
+bool osh_tile_used(void) { return osh_isa_used() == OSH_ISA_AVX2; }
+
+/* m is a constant where this is inlined: its rows alone take registers. */
+FMA static inline __attribute__((always_inline)) void tile(float *c, int64_t ldc, osh_tile_a a, const float *b,
+                                                           int64_t step, int m, int64_t k, bool add)
+{
+    __m256 s[ROWS][2];
+    const float *low = a.p, *high = a.p + 3 * a.row;
+#pragma GCC unroll 6
+    for (int i = 0; i < m; i++) s[i][0] = s[i][1] = _mm256_setzero_ps();
+    for (int64_t l = 0; l < k; l++) {
+        __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8);
+#pragma GCC unroll 6
+        for (int i = 0; i < m; i++) {
+            __m256 x = _mm256_broadcast_ss(i < 3 ? low + i * a.row : high + (i - 3) * a.row);
+            s[i][0] = _mm256_fmadd_ps(x, b0, s[i][0]);
+            s[i][1] = _mm256_fmadd_ps(x, b1, s[i][1]);
+        }
+        low += a.col, high += a.col, b += step;
+    }
+#pragma GCC unroll 6
+    for (int i = 0; i < m; i++) {
+        float *to = c + i * ldc;
+        if (add) s[i][0] = _mm256_add_ps(_mm256_loadu_ps(to), s[i][0]);
+        if (add) s[i][1] = _mm256_add_ps(_mm256_loadu_ps(to + 8), s[i][1]);
+        _mm256_storeu_ps(to, s[i][0]);
+        _mm256_storeu_ps(to + 8, s[i][1]);
+    }
+}
+
+#define TILE(m)                                                                                                        \
+    FMA static void tile_##m(float *c, int64_t ldc, osh_tile_a a, const float *b, int64_t step, int64_t k, bool add)   \
+    {                                                                                                                  \
+        tile(c, ldc, a, b, step, m, k, add);                                                                           \
+    }
+TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
+#undef TILE
+
+typedef void (*tile_fn)(float *c, int64_t ldc, osh_tile_a a, const float *b, int64_t step, int64_t k, bool add);
+static const tile_fn tiles[ROWS] = {tile_1, tile_2, tile_3, tile_4, tile_5, tile_6};
+
+/* Fewer than 16 columns: by way of a whole tile. */
+static void narrow(tile_fn f, float *c, int64_t ldc, osh_tile_a a, const float *b, int64_t step, int64_t m, int64_t n,
+                   int64_t k, bool add)
+{
+    float whole[ROWS * COLS] = {0};
+    for (int64_t i = 0; add && i < m; i++) memcpy(whole + i * COLS, c + i * ldc, (size_t)n * sizeof *c);
+    f(whole, COLS, a, b, step, k, add);
+    for (int64_t i = 0; i < m; i++) memcpy(c + i * ldc, whole + i * COLS, (size_t)n * sizeof *c);
+}
+
+void osh_tile_product(float *c, int64_t ldc, osh_tile_a a, const float *packed, int64_t panel, int64_t step, int64_t m,
+                      int64_t n, int64_t k, bool add)
+{
+    for (int64_t i = 0; i < m; i += ROWS) {
+        int64_t rows = m - i < ROWS ? m - i : ROWS;
+        osh_tile_a at = {a.p + i * a.row, a.row, a.col};
+        for (int64_t j = 0; j < n; j += COLS) {
+            float *to = c + i * ldc + j;
+            const float *b = packed + j / COLS * panel;
+            if (n - j < COLS) narrow(tiles[rows - 1], to, ldc, at, b, step, rows, n - j, k, add);
+            else tiles[rows - 1](to, ldc, at, b, step, k, add);
+        }
+    }
+}
+
+/* 8 rows x 8 columns, turned. */
+FMA static void turn(float *to, const float *x, int64_t ld)
+{
+    __m256 r[8], t[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps(x + i * ld);
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i += 4)
+#pragma GCC unroll 8
+        for (int h = 0; h < 2; h++) {
+            r[i + 2 * h] = _mm256_shuffle_ps(t[i + h], t[i + 2 + h], 0x44);
+            r[i + 2 * h + 1] = _mm256_shuffle_ps(t[i + h], t[i + 2 + h], 0xee);
+        }
+#pragma GCC unroll 8
+    for (int i = 0; i < 4; i++) {
+        _mm256_storeu_ps(to + i * COLS, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+        _mm256_storeu_ps(to + (i + 4) * COLS, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+    }
+}
+
+void osh_tile_pack_rows(float *to, const float *x, int64_t ld, int64_t n, int64_t k)
+{
+    int64_t even = n == COLS ? k / 8 * 8 : 0;
+    for (int64_t l = 0; l < even; l += 8) {
+        turn(to + l * COLS, x + l, ld);
+        turn(to + l * COLS + 8, x + 8 * ld + l, ld);
+    }
+    for (int64_t l = even; l < k; l++)
+        for (int64_t i = 0; i < COLS; i++) to[l * COLS + i] = i < n ? x[i * ld + l] : 0;
+}
+#else
+bool osh_tile_used(void) { return false; }
+
+void osh_tile_product(float *c, int64_t ldc, osh_tile_a a, const float *packed, int64_t panel, int64_t step, int64_t m,
+                      int64_t n, int64_t k, bool add)
+{
+    (void)c, (void)ldc, (void)a, (void)packed, (void)panel, (void)step, (void)m, (void)n, (void)k, (void)add;
+    assert(false); // never where osh_tile_used is false
+}
+
+void osh_tile_pack_rows(float *to, const float *x, int64_t ld, int64_t n, int64_t k)
+{
+    (void)to, (void)x, (void)ld, (void)n, (void)k;
+    assert(false);
+}
+#endif

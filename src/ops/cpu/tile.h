@@ -1,0 +1,28 @@
+/* tile.h - products of f32 on AVX2 with FMA, out of tiles of 6 x 16 elements that stay in registers.
+ *
+ *   c [m, n] (+)= a [m, k] b [k, n]     a as it lies, by two strides; b in panels of 16 columns, each [k, 16]
+ *
+ * What a product brings up often is packed once, by whoever knows how often: OpenBLAS packs in every call. What a call
+ * adds to an element is one chain of fused multiply-adds over k: bytes depend on how k is cut, never on how m and n
+ * are. */
+#ifndef OSH_TILE_H
+#define OSH_TILE_H
+#include "tensor/tensor.h"
+
+enum { OSH_TILE_ROWS = 6, OSH_TILE_COLS = 16 };
+
+/* The set in force is AVX2: above it the libraries' wider kernels win, below it there is no FMA. */
+bool osh_tile_used(void);
+
+typedef struct osh_tile_a { // element (i, l) is p[i * row + l * col]
+    const float *p;
+    int64_t row, col;
+} osh_tile_a; // view
+
+/* m, n: any; packed: panel j is at packed + j * panel, element (l, c) of it at l * step + c; what is missing in the last
+ * one may hold anything. add: to what c holds. */
+void osh_tile_product(float *c, int64_t ldc, osh_tile_a a, const float *packed, int64_t panel, int64_t step, int64_t m,
+                      int64_t n, int64_t k, bool add);
+/* One panel, to [k, 16], of n <= 16 rows of x [n, ld] that become its columns; k a multiple of 8 or the rest of it. */
+void osh_tile_pack_rows(float *to, const float *x, int64_t ld, int64_t n, int64_t k);
+#endif
