@@ -219,6 +219,7 @@ typedef struct tally {
     int64_t n_tokens;
     int n_threads;
     size_t live, peak;
+    const bool *lent; // [values] or NULL
     osh_arena *arena; // own: on a device, where the blocks are placed as they will be
     size_t *at;       // own: [values] there
 } tally;
@@ -251,9 +252,11 @@ static void touch(tally *t, size_t more)
     if (now > t->peak) t->peak = now;
 }
 
+static bool is_lent(const tally *t, int v) { return t->lent && t->lent[v]; }
+
 static void appear(tally *t, int v)
 {
-    size_t n = value_bytes(t, v);
+    size_t n = is_lent(t, v) ? 0 : value_bytes(t, v);
     if (t->arena) osh_arena_take(t->arena, &t->at[v], n, OSH_LIFE_SHORT);
     else t->live += osh_mem_gross(n) + osh_mem_gross(sizeof(osh_tensor));
 }
@@ -261,7 +264,7 @@ static void appear(tally *t, int v)
 static void disappear(tally *t, int v)
 {
     if (t->arena) osh_arena_give(t->arena, t->at[v]);
-    else t->live -= osh_mem_gross(value_bytes(t, v)) + osh_mem_gross(sizeof(osh_tensor));
+    else t->live -= osh_mem_gross(is_lent(t, v) ? 0 : value_bytes(t, v)) + osh_mem_gross(sizeof(osh_tensor));
 }
 
 /* Values that were brought; those that no node of the run reads go at once. */
@@ -300,10 +303,10 @@ static void count_nodes(tally *t, int first, int n, const bool *run, const bool 
     }
 }
 
-size_t osh_exec_peak(const osh_graph *g, int first, int n, const bool *run, const bool *in, const bool *keep,
-                     const size_t *hook, int64_t n_tokens, int n_threads, size_t *left)
+size_t osh_exec_peak(const osh_graph *g, int first, int n, const bool *run, const bool *in, const bool *lent,
+                     const bool *keep, const size_t *hook, int64_t n_tokens, int n_threads, size_t *left)
 {
-    tally t = {.g = g, .n_tokens = n_tokens, .n_threads = n_threads};
+    tally t = {.g = g, .n_tokens = n_tokens, .n_threads = n_threads, .lent = lent};
     size_t arrays = osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
                     osh_mem_gross((size_t)g->n_values * sizeof(int)) + 4 * osh_mem_gross(0) +
                     osh_mem_gross((size_t)n_tokens * sizeof(int64_t)); // offsets: no more samples than tokens

@@ -60,9 +60,10 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_graph *g, int first, int n, const
 /* Which nodes of the subgraph must run so that the values with want[v] exist. run: [n_nodes]. */
 void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool *want);
 /* What osh_exec_run takes (bytes gross, an upper bound) for a batch of n_tokens tokens: in[v]: the caller brings it;
- * keep and run as there; hook[v] (or NULL): what the hook takes when v appears. *left: of the values that stay. */
-size_t osh_exec_peak(const osh_graph *g, int first, int n, const bool *run, const bool *in, const bool *keep,
-                     const size_t *hook, int64_t n_tokens, int n_threads, size_t *left);
+ * lent[v] (or NULL): that is a view of memory that is counted elsewhere; keep and run as there; hook[v] (or NULL): what
+ * the hook takes when v appears. *left: of the values that stay. */
+size_t osh_exec_peak(const osh_graph *g, int first, int n, const bool *run, const bool *in, const bool *lent,
+                     const bool *keep, const size_t *hook, int64_t n_tokens, int n_threads, size_t *left);
 /* The same of the short-lived end of a device's arena, the batch's ids and the gaps between blocks included. */
 osh_status osh_exec_peak_on_device(osh_ctx *cx, size_t *peak, size_t *left, const osh_graph *g, int first, int n,
                                    const bool *run, const bool *in, const bool *keep, const size_t *hook,

@@ -17,7 +17,7 @@ typedef struct head { // of a slot
 typedef struct slot { // of a value
     bool live;
     void **blocks;   // own [samples]; memory
-    osh_tensor **rows; // own [samples]; on a device: of the batch that begins with that sample
+    osh_tensor **rows; // own [samples]; on a device, and kept ones: of the batch that begins with that sample
     osh_file *file;  // own; disk
 } slot;
 
@@ -26,6 +26,7 @@ struct osh_acts {
     const osh_dataset *d;  // view
     osh_tier tier;
     osh_device *device;    // view; NULL: batches lie in host memory
+    int64_t n_kept;        // samples
     bool zstd;
     char *dir;             // own
     slot *slots;           // own [values]
@@ -47,12 +48,22 @@ static int64_t slot_at(const osh_acts *a, int value, int64_t sample)
     return a->d->offsets[sample] * (int64_t)row_bytes(a->g, value) + sample * (int64_t)sizeof(head);
 }
 
-int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value)
+int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value, int64_t first)
 {
-    int64_t n = 0;
-    if (tier == OSH_TIER_DISK) return d->offsets[d->n] * (int64_t)row_bytes(g, value) + d->n * (int64_t)sizeof(head);
-    for (int64_t s = 0; s < d->n; s++) n += (int64_t)osh_mem_gross((size_t)tokens(d, s) * row_bytes(g, value));
+    int64_t n = 0, rows = d->offsets[d->n] - d->offsets[first];
+    if (tier == OSH_TIER_DISK) return rows * (int64_t)row_bytes(g, value) + (d->n - first) * (int64_t)sizeof(head);
+    for (int64_t s = first; s < d->n; s++) n += (int64_t)osh_mem_gross((size_t)tokens(d, s) * row_bytes(g, value));
     return n + (int64_t)osh_mem_gross((size_t)d->n * sizeof(void *));
+}
+
+int64_t osh_acts_kept_bytes(const osh_graph *g, const osh_dataset *d, int value, const int64_t *batch_at, int64_t n)
+{
+    int64_t sum = n ? (int64_t)osh_mem_gross((size_t)d->n * sizeof(void *)) : 0;
+    for (int64_t b = 0; b < n; b++) {
+        int64_t rows = d->offsets[batch_at[b + 1]] - d->offsets[batch_at[b]];
+        sum += (int64_t)(osh_mem_gross((size_t)rows * row_bytes(g, value)) + osh_mem_gross(sizeof(osh_tensor)));
+    }
+    return sum;
 }
 
 static size_t largest_sample(const osh_graph *g, const osh_dataset *d)
@@ -93,13 +104,14 @@ done:
 }
 
 void osh_acts_use(osh_acts *a, osh_device *d) { a->device = d; }
+void osh_acts_keep(osh_acts *a, int64_t n) { a->n_kept = n; }
 
 void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files)
 {
     if (!a) return;
     for (int v = 0; a->slots && v < a->g->n_values; v++) {
-        if (a->tier == OSH_TIER_DISK && keep_files) osh_file_close(cx, a->slots[v].file);
-        else osh_acts_drop(cx, a, v);
+        if (a->tier == OSH_TIER_DISK && keep_files) osh_file_close(cx, a->slots[v].file), a->slots[v].file = NULL;
+        osh_acts_drop(cx, a, v);
     }
     if (a->dir && !keep_files) rmdir(a->dir); // a folder with something else in it stays
     osh_free(cx, a->slots);
@@ -236,16 +248,16 @@ static osh_status begin(osh_ctx *cx, osh_acts *a, int value)
     osh_status rc = OSH_OK;
     slot *s = &a->slots[value];
     char *path = NULL; // own
-    if (a->tier == OSH_TIER_DISK) {
+    bool rows = a->n_kept || (a->tier == OSH_TIER_DEVICE && a->device), others = a->n_kept < a->d->n;
+    if (a->tier == OSH_TIER_DISK && others) {
         if (!(path = path_of(cx, a, value))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
         OSH_TRY(osh_file_create(cx, &s->file, path));
-    } else {
-        osh_mem_class old = osh_mem_use(cx, class_of(a));
-        if (a->tier == OSH_TIER_DEVICE && a->device) s->rows = osh_calloc(cx, (size_t)a->d->n, sizeof *s->rows);
-        else s->blocks = osh_calloc(cx, (size_t)a->d->n, sizeof *s->blocks);
-        osh_mem_use(cx, old);
-        if (!s->blocks && !s->rows) return OSH_E_NOMEM;
     }
+    osh_mem_class old = osh_mem_use(cx, class_of(a));
+    if (rows && !s->rows) s->rows = osh_calloc(cx, (size_t)a->d->n, sizeof *s->rows);
+    if (!rows && !s->file) s->blocks = osh_calloc(cx, (size_t)a->d->n, sizeof *s->blocks);
+    osh_mem_use(cx, old);
+    if (rows ? !s->rows : !s->file && !s->blocks) OSH_TRY(OSH_E_NOMEM);
     s->live = true;
 done:
     osh_free(cx, path);
@@ -285,7 +297,7 @@ osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, in
     osh_status rc = OSH_OK;
     size_t at = 0;
     if (!a->slots[value].live) OSH_TRY(begin(cx, a, value));
-    if (a->slots[value].rows) {
+    if (a->slots[value].rows && !a->slots[value].file) {
         OSH_TRY(store_rows(cx, a, value, first, t));
         goto done;
     }
@@ -320,7 +332,7 @@ osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int
     size_t at = 0;
     const char *name = a->g->values[value].name;
     if (!a->slots[value].live) OSH_FAIL(cx, OSH_E_INTERNAL, "value %s is wanted and not stored", name);
-    if (a->slots[value].rows) {
+    if (a->slots[value].rows && !a->slots[value].file) {
         const osh_tensor *rows = a->slots[value].rows[first];
         if (!rows) OSH_FAIL(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)first, name);
         OSH_TRY(osh_tensor_copy(cx, t, rows));
@@ -334,6 +346,45 @@ osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int
     }
 done:
     if (rc) osh_note(cx, "loading value %s", name);
+    return rc;
+}
+
+osh_status osh_acts_put(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, osh_tensor **t)
+{
+    osh_status rc = OSH_OK;
+    if (first >= a->n_kept) return osh_acts_store(cx, a, value, first, n, *t);
+    if (!a->slots[value].live) OSH_TRY(begin(cx, a, value));
+    osh_tensor **rows = &a->slots[value].rows[first];
+    osh_tensor_free(cx, *rows);
+    *rows = *t, *t = NULL; // give
+done:
+    if (rc) osh_note(cx, "storing value %s", a->g->values[value].name);
+    return rc;
+}
+
+osh_status osh_acts_get(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, bool last, osh_device *d,
+                        osh_tensor **t)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *new = NULL; // own
+    slot *s = &a->slots[value];
+    osh_tensor **rows = first < a->n_kept && s->live ? &s->rows[first] : NULL;
+    if (first < a->n_kept && (!rows || !*rows))
+        OSH_FAIL(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)first,
+                 a->g->values[value].name);
+    if (rows && last) {
+        new = *rows, *rows = NULL; // give
+    } else if (rows) {
+        OSH_NEW(cx, new, 1);
+        *new = **rows, new->own = false;
+    } else {
+        int64_t shape[2] = {a->d->offsets[first + n] - a->d->offsets[first], a->g->values[value].width};
+        OSH_TRY(osh_tensor_new_on(cx, &new, d, OSH_LIFE_SHORT, a->g->dtype, 2, shape));
+        OSH_TRY(osh_acts_load(cx, a, value, first, n, new));
+    }
+    *t = new, new = NULL; // give
+done:
+    osh_tensor_free(cx, new);
     return rc;
 }
 

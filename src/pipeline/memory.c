@@ -1,8 +1,9 @@
 /* memory.c - chooses how a run fits into its budgets, before it is made.
  * simulate.c counts.
  *
- * In this order, until the budgets hold: prefetch goes, values rest in a colder tier, a subgraph's Hessians are shared
- * out over several observe passes, its groups of Linears are loaded one at a time. */
+ * In this order, until the budgets hold: prefetch goes, values rest in a colder tier (on the disk those of as few
+ * batches as will do), a subgraph's Hessians are shared out over several observe passes, its groups of Linears are
+ * loaded one at a time. */
 #include "pipeline/memory.h"
 
 #include <stdlib.h>
@@ -139,6 +140,22 @@ static bool all_fit(const osh_memory *m, const osh_budget *b)
 {
     for (int i = 0; i < m->n_visits; i++)
         if (!fits(&m->visits[i], b, 0)) return false;
+    return true;
+}
+
+static bool reads_long(const osh_plan *p, int i) // a pass alone would leave the reader behind, and the peak open
+{
+    return p->opt->prefetch && osh_range_at(p, i).observe;
+}
+
+/* all_fit, and nothing is in the way of reading ahead. */
+static bool all_fit_ahead(const osh_plan *p, const osh_budget *b)
+{
+    const osh_memory *m = &p->memory;
+    for (int i = 0; i < m->n_visits; i++) {
+        int64_t more = i + 1 < m->n_visits && reads_long(p, i) ? m->visits[i + 1].first_load : 0;
+        if (!fits(&m->visits[i], b, more)) return false;
+    }
     return true;
 }
 
@@ -298,6 +315,24 @@ done:
     return rc;
 }
 
+/* Tier disk: as many batches as fit stay in memory. */
+static osh_status choose_kept(osh_ctx *cx, osh_plan *p, const osh_budget *b)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    int64_t fits_with = 0, too_many = p->n_batches;
+    while (too_many - fits_with > 1) {
+        m->n_kept = (fits_with + too_many) / 2;
+        OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+        if (all_fit_ahead(p, b)) fits_with = m->n_kept;
+        else too_many = m->n_kept;
+    }
+    m->n_kept = fits_with;
+    OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+done:
+    return rc;
+}
+
 static osh_status choose(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ever)
 {
     osh_status rc = OSH_OK;
@@ -305,6 +340,7 @@ static osh_status choose(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ev
     osh_tier first, last;
     bool fit = false;
     tiers(p, &first, &last);
+    m->n_kept = 0;
     OSH_TRY(osh_memory_least(cx, p));
     m->solve_limit = b->device_given ? b->device : INT64_MAX;
     for (osh_tier t = first; t <= last; t++) {
@@ -313,10 +349,10 @@ static osh_status choose(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ev
         if (fit) break;
     }
     if (!fit) OSH_TRY(try_phases(cx, p, b, &fit));
+    else if (m->tier == OSH_TIER_DISK && first != OSH_TIER_DISK && !p->on_device) OSH_TRY(choose_kept(cx, p, b));
     for (int i = 0; i + 1 < m->n_visits; i++) {
         int64_t more = m->visits[i + 1].first_load;
-        bool long_enough = osh_range_at(p, i).observe; // a pass alone would leave the reader behind, and the peak open
-        m->visits[i].prefetch = more && long_enough && p->opt->prefetch && fits(&m->visits[i], b, more);
+        m->visits[i].prefetch = more && reads_long(p, i) && fits(&m->visits[i], b, more);
     }
     if (p->on_device) OSH_TRY(choose_ahead(cx, p, b));
 done:
@@ -385,6 +421,12 @@ void osh_memory_enforce(osh_ctx *cx, const osh_plan *p)
     if (p->opt->device_memory > 0 && !p->on_device)
         osh_mem_limit(cx, OSH_MEM_DEVICE, (size_t)p->opt->device_memory);
     if (p->opt->host_memory > 0) osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(p->opt->host_memory - m->uncounted));
+}
+
+int64_t osh_memory_kept(const osh_plan *p, osh_tier tier)
+{
+    if (p->on_device || tier == OSH_TIER_HOST) return 0; // of a card: they are copied inside it, or from it
+    return tier == OSH_TIER_DEVICE ? p->n_batches : p->memory.n_kept;
 }
 
 int64_t osh_memory_arena(const osh_plan *p)

@@ -65,6 +65,7 @@ typedef struct osh_visit { // how a subgraph is worked on, and what that takes
 typedef struct osh_places osh_places; // layout.h
 typedef struct osh_memory {
     osh_tier tier;
+    int64_t n_kept;      // of tier disk: batches whose values stay in memory
     osh_visit *visits;   // own; one for each range of visit.h
     int n_visits;
     bool read_ahead;     // of Linears that are rounded without data: the next one while this one is worked on

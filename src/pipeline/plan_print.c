@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "pipeline/manifest.h"
+#include "pipeline/memory.h"
 #include "pipeline/stats.h"
 
 static int64_t weight_bytes(const osh_plan *p, const osh_subgraph *s)
@@ -74,9 +75,11 @@ static osh_status print_memory(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     const osh_memory *m = &p->memory;
     int ahead = 0;
     for (int i = 0; i < m->n_visits; i++) ahead += m->visits[i].prefetch;
-    if (m->n_visits)
-        OSH_TRY(osh_buf_printf(cx, b, "values rest in %s, read ahead in %d of %d subgraphs\n", osh_tier_name(m->tier),
-                               ahead, m->n_visits));
+    if (m->n_visits) OSH_TRY(osh_buf_printf(cx, b, "values rest in %s", osh_tier_name(m->tier)));
+    if (m->n_kept)
+        OSH_TRY(osh_buf_printf(cx, b, ", those of %lld of %lld batches in memory", (long long)m->n_kept,
+                               (long long)p->n_batches));
+    if (m->n_visits) OSH_TRY(osh_buf_printf(cx, b, ", read ahead in %d of %d subgraphs\n", ahead, m->n_visits));
     OSH_TRY(osh_buf_printf(cx, b,
                            "peaks: device memory %.1f MB, host memory %.1f MB (%.1f MB of it the base), scratch %.1f "
                            "MB\n",
@@ -153,6 +156,7 @@ static bool json_memory(cJSON *root, const osh_plan *p)
     int ahead = 0;
     for (int i = 0; i < m->n_visits; i++) ahead |= m->visits[i].prefetch;
     bool ok = o && cJSON_AddStringToObject(o, "activation_tier", osh_tier_name(m->tier)) &&
+              json_number(o, "batches_in_memory", osh_memory_kept(p, m->tier)) &&
               json_number(o, "prefetch_depth", ahead) && json_number(o, "base_bytes", m->base_bytes) &&
               json_number(o, "device_bytes", m->device_peak) && json_number(o, "host_bytes", m->host_peak) &&
               json_number(o, "scratch_bytes", m->scratch_peak) && json_number(o, "read_bytes", m->read_bytes) &&

@@ -61,6 +61,7 @@ static osh_status begin(osh_ctx *cx, engine *e)
     OSH_TRY(osh_acts_new(cx, &e->acts, p->graph, &p->data, p->memory.tier, dir,
                          p->opt->scratch_compression && !strcmp(p->opt->scratch_compression, "zstd")));
     osh_acts_use(e->acts, p->device);
+    osh_acts_keep(e->acts, p->batch_at[osh_memory_kept(p, p->memory.tier)]);
     OSH_NEW(cx, e->in_memory, p->n_linears);
     OSH_NEW(cx, e->next, p->graph->n_weights);
     OSH_TRY(find_copies(cx, e));
@@ -268,11 +269,11 @@ static osh_status release(osh_ctx *cx, void *user, int first, int n)
 
 /* ---- passes ---- */
 
-static osh_status store(osh_ctx *cx, engine *e, const osh_step *s, int value, int64_t k, const osh_batch *b)
+static osh_status store(osh_ctx *cx, engine *e, const osh_step *s, int value, int64_t k, osh_batch *b)
 {
     const osh_plan *p = e->p;
     osh_places_aim(p, e->index, way_of(s), OSH_LAYOUT_ROWS, value * p->n_batches + k);
-    osh_status rc = osh_acts_store(cx, e->acts, value, b->first_sample, b->seqs.n, b->values[value]);
+    osh_status rc = osh_acts_put(cx, e->acts, value, b->first_sample, b->seqs.n, &b->values[value]);
     osh_places_aim_off(p); // it rests elsewhere, or had its place
     return rc;
 }
@@ -289,9 +290,7 @@ static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k
     b->first_sample = first;
     for (int v = 0; v < g->n_values; v++) {
         if (!s->in[v] || v == g->input_ids) continue;
-        OSH_TRY(osh_tensor_new_on(cx, &b->values[v], p->device, OSH_LIFE_SHORT, g->dtype, 2,
-                                  (int64_t[]){b->n_tokens, g->values[v].width}));
-        OSH_TRY(osh_acts_load(cx, e->acts, v, first, n, b->values[v]));
+        OSH_TRY(osh_acts_get(cx, e->acts, v, first, n, s->consume[v], p->device, &b->values[v]));
     }
     OSH_TRY(osh_exec_run(cx, g, s->first, s->n, s->run, e->w, b, s->out, s->observe ? &hooks : NULL, true));
     for (int v = 0; v < g->n_values; v++) {
@@ -356,12 +355,15 @@ static osh_status drop(osh_ctx *cx, void *user, const bool *keep)
 
 /* ---- visits ---- */
 
+/* What a later process can take up. */
+static bool whole_on_disk(const osh_plan *p) { return p->memory.tier == OSH_TIER_DISK && !p->memory.n_kept; }
+
 /* A visit is over: its record, and only then the values go that were behind the one before. */
 static osh_status finish(osh_ctx *cx, engine *e, bool did)
 {
     osh_status rc = OSH_OK;
     osh_range r = osh_range_at(e->p, e->index);
-    bool disk = e->p->memory.tier == OSH_TIER_DISK, *keep = NULL; // own
+    bool disk = whole_on_disk(e->p), *keep = NULL; // own
     OSH_NEW(cx, keep, e->p->graph->n_values);
     for (int i = 0; i < r.n_live_out; i++) {
         keep[r.live_out[i]] = true;
@@ -380,7 +382,7 @@ static osh_status take_up(osh_ctx *cx, engine *e, int *start)
     osh_status rc = OSH_OK;
     int64_t generation = -1;
     int last = osh_emit_boundary(e->r->emitter, &generation);
-    bool found = last >= 0 && last + 1 < osh_n_ranges(e->p) && e->p->memory.tier == OSH_TIER_DISK;
+    bool found = last >= 0 && last + 1 < osh_n_ranges(e->p) && whole_on_disk(e->p);
     *start = 0;
     if (!found) goto done;
     osh_range r = osh_range_at(e->p, last);
@@ -435,7 +437,7 @@ static osh_status make_up_rows(osh_ctx *cx, engine *e, int value, int64_t first,
         for (int64_t i = 0; i < width; i++) row[i] = osh_rng_sym((uint64_t)value, at, (uint64_t)i);
         osh_from_f32((char *)t->data + (size_t)(k * width) * osh_dtype_bytes(t->dtype), t->dtype, row, width);
     }
-    OSH_TRY(osh_acts_store(cx, e->acts, value, first, n, t));
+    OSH_TRY(osh_acts_put(cx, e->acts, value, first, n, &t));
 done:
     osh_free(cx, row);
     osh_tensor_free(cx, t);

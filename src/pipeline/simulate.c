@@ -1,6 +1,6 @@
 /* simulate.c - counts the bytes of every step of a run before it is made: the walk of visit.c with nothing done.
  *
- *   device = loaded weights + open Hessians + batch (values, scratch) or solver
+ *   device = loaded weights + open Hessians + batch (values, scratch) or solver + values of the batches that are kept
  *   host   = base + device + resting values (tiers device and host) + packing buffers + prefetched weights
  *
  * On a card the device's bytes are those of its arena, placed as the run will place them, and no part of the host's:
@@ -27,13 +27,15 @@ typedef struct sim {
     int64_t batch_tokens; // of the largest batch
     int64_t lists;  // device: what statistics and a solve keep for each Linear and value
     int64_t frame;  // host: a sample of the widest value, compressed; on its way from the card
-    bool *loaded, *open, *stored; // own: weights, Hessians by value, values
+    bool *loaded, *open, *stored, *held; // own: weights, Hessians by value, values in the tier, values that are kept
     size_t *hook;   // own: [values] bytes that statistics take while they are fed
     bool *ever;     // own: weights that some visit loads
     bool *kept;     // own: weights with a copy in host memory, with a card: until written or solved
     bool *solved;   // own [linears]
     int64_t copies; // live bytes of those copies
-    int64_t weights, stats, values; // live bytes
+    int64_t weights, stats, values, kept_values; // live bytes; values: in the tier
+    int64_t n_kept; // batches
+    bool *lent;     // own: [values] of a step
     bool began;     // the visit has loaded
     int index;      // of the visit
     bool *want;     // own [weights]
@@ -50,6 +52,8 @@ static osh_status sim_init(osh_ctx *cx, sim *s, const osh_plan *p)
     OSH_NEW(cx, s->want, g->n_weights);
     OSH_NEW(cx, s->open, g->n_values);
     OSH_NEW(cx, s->stored, g->n_values);
+    OSH_NEW(cx, s->held, g->n_values);
+    OSH_NEW(cx, s->lent, g->n_values);
     OSH_NEW(cx, s->hook, g->n_values);
     OSH_NEW(cx, s->kept, g->n_weights);
     OSH_NEW(cx, s->solved, p->n_linears);
@@ -78,6 +82,8 @@ static void sim_deinit(osh_ctx *cx, sim *s)
     osh_free(cx, s->want);
     osh_free(cx, s->open);
     osh_free(cx, s->stored);
+    osh_free(cx, s->held);
+    osh_free(cx, s->lent);
     osh_free(cx, s->hook);
     osh_free(cx, s->kept);
     osh_layout_free(cx, s->card);
@@ -94,27 +100,42 @@ enum { CARD_RESERVE = 512 << 20 }; // of a card: code, libraries' handles, their
 static void note(sim *s, int64_t device, int64_t host, int64_t values)
 {
     bool disk = s->tier == OSH_TIER_DISK;
-    int64_t dev = s->weights + s->stats + device + (s->tier == OSH_TIER_DEVICE ? values : 0);
+    int64_t dev = s->weights + s->stats + device + s->kept_values + (s->tier == OSH_TIER_DEVICE ? values : 0);
     host += s->copies + s->lists;
     if (s->card) dev = osh_layout_extent(s->card) + device;
     else dev += s->lists, host += dev - s->lists;
     raise_to(&s->to->weight_bytes, s->weights);
     raise_to(&s->to->stats_bytes, s->stats);
-    raise_to(&s->to->live_bytes, values);
+    raise_to(&s->to->live_bytes, values + s->kept_values);
     raise_to(&s->to->device_peak, dev);
     raise_to(&s->to->host_peak, host + (s->tier == OSH_TIER_HOST ? values : 0));
     if (disk) raise_to(&s->to->host_peak, host + s->frame);
     if (disk) raise_to(&s->to->scratch_peak, values);
 }
 
+/* Of the batches that are not kept. */
 static int64_t value_rest(const sim *s, int v)
 {
     const osh_plan *p = s->p;
     int64_t sum = 0;
-    if (v == p->graph->input_ids) return 0;
-    if (!s->card || s->tier != OSH_TIER_DEVICE) return osh_acts_bytes(p->graph, &p->data, s->tier, v);
+    if (v == p->graph->input_ids || s->n_kept == p->n_batches) return 0;
+    if (!s->card || s->tier != OSH_TIER_DEVICE)
+        return osh_acts_bytes(p->graph, &p->data, s->tier, v, p->batch_at[s->n_kept]);
     for (int64_t b = 0; b < p->n_batches; b++) sum += osh_layout_bytes(s->card, OSH_LAYOUT_ROWS, v * p->n_batches + b);
     return sum;
+}
+
+static int64_t value_kept(const sim *s, int v)
+{
+    const osh_plan *p = s->p;
+    return v == p->graph->input_ids ? 0 : osh_acts_kept_bytes(p->graph, &p->data, v, p->batch_at, s->n_kept);
+}
+
+/* Of the largest batch. */
+static int64_t batch_bytes(const sim *s, int v)
+{
+    size_t row = (size_t)s->p->graph->values[v].width * osh_dtype_bytes(s->p->graph->dtype);
+    return (int64_t)(osh_mem_gross((size_t)s->batch_tokens * row) + osh_mem_gross(sizeof(osh_tensor)));
 }
 
 static size_t hessian_scratch(const sim *s, int64_t I)
@@ -305,19 +326,34 @@ done:
     return rc;
 }
 
-static osh_status sim_pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st)
+/* Batches that are kept: what comes in is lent, or given away where it is read for the last time, and what is made
+ * stays. Bytes grow and shrink evenly with the tokens that are done: the most is at one end. */
+static void pass_kept(sim *s, const osh_step *st, int64_t ids, const size_t *hook)
 {
-    sim *s = user;
     const osh_graph *g = s->p->graph;
-    size_t left = 0;
-    int64_t out, taken, n = s->p->data.n > 0 ? s->p->data.n : 1;
+    int64_t out = 0, taken = 0, new = 0, old = 0, before = s->kept_values;
+    for (int v = 0; v < g->n_values; v++) {
+        s->lent[v] = st->in[v] && !st->consume[v] && v != g->input_ids;
+        if (st->out[v] && !s->held[v]) out += value_kept(s, v), new += batch_bytes(s, v), s->held[v] = true;
+        if (!st->consume[v] || !s->held[v]) continue;
+        taken += value_kept(s, v), old += batch_bytes(s, v), s->held[v] = false;
+    }
+    int64_t exec = ids + (int64_t)osh_exec_peak(g, st->first, st->n, st->run, st->in, s->lent, st->out, hook,
+                                                s->batch_tokens, s->n_threads, NULL);
+    int64_t early = before - old, late = before + out - taken - new;
+    s->kept_values = early > late ? early : late;
+    note(s, exec, 0, s->values);
+    s->kept_values = before + out - taken;
+    note(s, 0, 0, s->values);
+}
+
+static void pass_others(sim *s, const osh_step *st, int64_t ids, const size_t *hook)
+{
+    int64_t out, taken, n = s->p->data.n - s->p->batch_at[s->n_kept];
     int64_t size = s->p->opt->batch_size > 0 ? s->p->opt->batch_size : 1;
-    (void)r;
-    if (s->card) return pass_on_card(cx, s, st);
-    int64_t ids = (int64_t)osh_mem_gross((size_t)s->batch_tokens * sizeof(int32_t));
-    const size_t *hook = st->observe ? s->hook : NULL;
-    int64_t exec = ids + (int64_t)osh_exec_peak(g, st->first, st->n, st->run, st->in, st->out, hook, s->batch_tokens,
-                                                s->n_threads, &left);
+    size_t left = 0;
+    int64_t exec = ids + (int64_t)osh_exec_peak(s->p->graph, st->first, st->n, st->run, st->in, NULL, st->out, hook,
+                                                s->batch_tokens, s->n_threads, &left);
     rows_of(s, st, &out, &taken);
     /* Rows come and go batch by batch: the first batch sees nothing of the new ones, the last all but its own. */
     int64_t share = size < n ? size : n, new = (out + n - 1) / n * share, old = (taken + n - 1) / n * share;
@@ -326,6 +362,17 @@ static osh_status sim_pass(osh_ctx *cx, void *user, const osh_range *r, const os
     note(s, (int64_t)left, 0, (early > late ? early : late) + new);
     s->values += out - taken;
     note(s, 0, 0, s->values);
+}
+
+static osh_status sim_pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st)
+{
+    sim *s = user;
+    (void)r;
+    if (s->card) return pass_on_card(cx, s, st);
+    int64_t ids = (int64_t)osh_mem_gross((size_t)s->batch_tokens * sizeof(int32_t));
+    const size_t *hook = st->observe ? s->hook : NULL;
+    if (s->n_kept) pass_kept(s, st, ids, hook);
+    if (s->n_kept < s->p->n_batches) pass_others(s, st, ids, hook);
     return OSH_OK;
 }
 
@@ -473,8 +520,9 @@ static osh_status sim_release(osh_ctx *cx, void *user, int first, int n)
 
 static void forget(sim *s, int v)
 {
-    s->stored[v] = false;
-    s->values -= value_rest(s, v);
+    if (s->stored[v]) s->values -= value_rest(s, v);
+    if (s->held[v]) s->kept_values -= value_kept(s, v);
+    s->stored[v] = s->held[v] = false;
     for (int64_t b = 0; s->card && b < s->p->n_batches; b++)
         osh_layout_give(s->card, OSH_LAYOUT_ROWS, v * s->p->n_batches + b);
 }
@@ -484,7 +532,7 @@ static osh_status sim_drop(osh_ctx *cx, void *user, const bool *keep)
     sim *s = user;
     (void)cx;
     for (int v = 0; v < s->p->graph->n_values; v++) {
-        if (s->stored[v] && !keep[v]) forget(s, v);
+        if (!keep[v]) forget(s, v);
     }
     return OSH_OK;
 }
@@ -494,7 +542,7 @@ static void drop_dead(sim *s, const osh_range *r)
     for (int v = 0; v < s->p->graph->n_values; v++) {
         bool after = false;
         for (int i = 0; i < r->n_live_out; i++) after |= r->live_out[i] == v;
-        if (s->stored[v] && !after) forget(s, v);
+        if (!after) forget(s, v);
     }
 }
 
@@ -507,7 +555,7 @@ static osh_status simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever, 
     osh_visitor v = {.open = sim_open, .load = sim_load, .pass = sim_pass, .solve = sim_solve, .reload = sim_reload,
                      .release = sim_release, .drop = sim_drop, .user = &s};
     OSH_TRY(sim_init(cx, &s, p));
-    s.tier = tier;
+    s.tier = tier, s.n_kept = osh_memory_kept(p, tier);
     if (places && s.card) osh_layout_record(s.card, true);
     for (int i = 0; i < m->n_visits; i++) {
         osh_visit old = m->visits[i];

@@ -4,6 +4,7 @@ set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
      --num-calibration-samples 6 --max-seq-length 64 --threads 2)
+short=("${job[@]}")
 fail() { echo "$*"; exit 1; }
 field() { sed -n "s/^ *\"$2\": \([0-9]*\),*$/\1/p" "$1" | head -1; } # of the plan's JSON
 phases() { grep -o '"phases": "[^"]*"' plan.json | sort -u | tr '\n' ' '; }
@@ -19,8 +20,8 @@ rounds=0 segments=0
 for flags in "--mem-opt-level 0" "--mem-opt-level 1" "--mem-opt-level 2" "--mem-opt-level 2 --batch-size 4" \
              "--mem-opt-level 2 --scratch-compression zstd" "--mem-opt-level 2 --scratch-dir scratch" \
              "--prefetch false" "--device-memory $((device - 1))" "--device-memory $((device * 85 / 100))" \
-             "--device-memory $((device * 85 / 100)) --threads 1 --scratch-compression zstd" "--device-memory $((device * 58 / 100))" \
-             "--device-memory $((device * 58 / 100)) --threads 1 --batch-size 2"; do
+             "--device-memory $((device * 85 / 100)) --threads 1 --scratch-compression zstd" "--device-memory $((device * 62 / 100))" \
+             "--device-memory $((device * 62 / 100)) --threads 1 --batch-size 2"; do
     "$ONESHOT" plan "${job[@]}" $flags --json >plan.json || fail "no plan: $flags"
     case $(phases) in *rounds*) rounds=1 ;; esac
     case $(phases) in *group*) segments=1 ;; esac
@@ -54,6 +55,25 @@ least=$(sed -n "s/.*, or --host-memory \([0-9]*MiB\) with --sequential-targets L
 "$ONESHOT" plan "${long[@]}" --sequential-targets Linear --host-memory "$least" >/dev/null ||
     fail "--host-memory $least is too little for Linears"
 if "$ONESHOT" plan "${long[@]}" "${pair[@]}" --host-memory "$least" 2>err; then fail "layers do with $least, too"; fi
+
+# a little less than everything in memory: the values of most batches stay there
+"$OSH_TOOLS/make_model" narrow hidden=256 intermediate=512 heads=4 kv=4 layers=2 vocab=512 samples=64 tokens=256
+job=(--model narrow --scheme W4A16 --method gptq --ignore lm_head --dataset narrow/calibration.jsonl --threads 2
+     --sequential-targets Linear)
+"$ONESHOT" plan "${job[@]}" --json >plan.json
+host=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
+whole=$(run)
+for less in 6000000 14000000; do
+    for size in 1 3; do
+        flags="--host-memory $((host - less)) --batch-size $size"
+        "$ONESHOT" plan "${job[@]}" $flags --json >plan.json || fail "no plan: $flags"
+        kept=$(field plan.json batches_in_memory)
+        [ "$kept" -gt 0 ] && [ "$kept" -lt $((64 / size)) ] || fail "$flags keeps $kept batches in memory"
+        grep -q '"activation_tier": "disk"' plan.json || fail "$flags: no values on the disk"
+        [ "$(run $flags)" = "$whole" ] || fail "$flags changes the bytes"
+    done
+done
+job=("${short[@]}")
 
 if "$ONESHOT" "${job[@]}" --output out --mem-opt-level 2 --scratch-size 1000 2>err; then fail "1000 bytes of scratch"; fi
 grep -q -- "--scratch-size" err || fail "scratch: $(cat err)"

@@ -37,6 +37,7 @@ quant_stage:
 YAML
 check wide 256 --recipe whole.yaml
 check long 256 $gptq --sequential-targets Linear --mem-opt-level 1 --batch-size 16
+check long 256 $gptq --sequential-targets Linear --host-memory 280MiB # some values in memory, some on the disk
 # by rows they go through memory in bands, whatever a weight takes
 "$ONESHOT" plan --model wide --scheme W8A8 --targets Linear --targets lm_head --method rtn --threads 2 --json >plan.json
 predicted=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)

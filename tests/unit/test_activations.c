@@ -67,7 +67,7 @@ static void all_tiers(void **state)
                 assert_true(osh_acts_has(a, 0) && !osh_acts_has(a, 1));
                 if (tier != OSH_TIER_DISK) {
                     size_t took = osh_mem_used(cx, OSH_MEM_HOST) - before;
-                    assert_int_equal(took, osh_acts_bytes(&graph, &data, (osh_tier)tier, 0));
+                    assert_int_equal(took, osh_acts_bytes(&graph, &data, (osh_tier)tier, 0, 0));
                     assert_int_equal(osh_mem_used(cx, OSH_MEM_DEVICE), tier == OSH_TIER_DEVICE ? took : 0);
                 }
                 assert_ok(cx, load_all(cx, a, 6 - size));
@@ -98,6 +98,79 @@ static void forgotten_rows_are_gone(void **state)
     assert_ok(cx, osh_acts_load(cx, a, 0, 3, 2, &t));
     assert_fails(cx, OSH_E_INTERNAL, osh_acts_load(cx, a, 0, 1, 1, &gone), "sample 1");
     osh_acts_free(cx, a, false);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+/* Batches of the first n samples are handed over and back, the others go through the tier. */
+static osh_status put_all(osh_ctx *cx, osh_acts *a, const int64_t *at, int n_batches)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *t = NULL; // own
+    for (int b = 0; b < n_batches; b++) {
+        osh_tensor from = part(rows, at[b], at[b + 1] - at[b]);
+        OSH_TRY(osh_tensor_new(cx, &t, from.dtype, from.ndim, from.shape));
+        memcpy(t->data, from.data, osh_tensor_bytes(&from));
+        OSH_TRY(osh_acts_put(cx, a, 0, at[b], at[b + 1] - at[b], &t));
+        osh_tensor_free(cx, t);
+        t = NULL;
+    }
+done:
+    osh_tensor_free(cx, t);
+    return rc;
+}
+
+static osh_status get_all(osh_ctx *cx, osh_acts *a, const int64_t *at, int n_batches, bool last)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *t = NULL; // own
+    memset(back, 0xff, sizeof back);
+    for (int b = 0; b < n_batches; b++) {
+        OSH_TRY(osh_acts_get(cx, a, 0, at[b], at[b + 1] - at[b], last, NULL, &t));
+        memcpy(part(back, at[b], at[b + 1] - at[b]).data, t->data, osh_tensor_bytes(t));
+        osh_tensor_free(cx, t);
+        t = NULL;
+    }
+done:
+    osh_tensor_free(cx, t);
+    return rc;
+}
+
+static const int64_t batch_at[] = {0, 2, 3, SAMPLES};
+enum { BATCHES = 3 };
+
+static void kept_rows(void **state)
+{
+    osh_ctx *cx;
+    fill();
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    for (int tier = OSH_TIER_DEVICE; tier <= OSH_TIER_DISK; tier++)
+        for (int kept = 0; kept <= BATCHES; kept++) {
+            if (tier == OSH_TIER_DEVICE && kept < BATCHES) continue; // all of them, or none
+            osh_acts *a = NULL;
+            osh_tensor *t = NULL;
+            assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, (osh_tier)tier, dir, false));
+            osh_acts_keep(a, batch_at[kept]);
+            size_t before = osh_mem_used(cx, OSH_MEM_HOST);
+            assert_ok(cx, put_all(cx, a, batch_at, BATCHES));
+            if (tier == OSH_TIER_DISK && kept) {
+                size_t file = osh_mem_used(cx, OSH_MEM_HOST) - before;
+                assert_in_range(file, osh_acts_kept_bytes(&graph, &data, 0, batch_at, kept),
+                                osh_acts_kept_bytes(&graph, &data, 0, batch_at, kept) + 4096); // and an open file
+            }
+            for (int turn = 0; turn < 2; turn++) {
+                assert_ok(cx, get_all(cx, a, batch_at, BATCHES, false));
+                assert_memory_equal(rows, back, sizeof rows);
+                rows[5] ^= 1; // put once more
+                assert_ok(cx, put_all(cx, a, batch_at, BATCHES));
+            }
+            assert_ok(cx, get_all(cx, a, batch_at, BATCHES, true));
+            assert_memory_equal(rows, back, sizeof rows);
+            if (kept) assert_fails(cx, OSH_E_INTERNAL, osh_acts_get(cx, a, 0, 0, 2, true, NULL, &t), "sample 0");
+            osh_acts_drop(cx, a, 0);
+            assert_false(osh_acts_has(a, 0));
+            osh_acts_free(cx, a, false);
+        }
     assert_int_equal(osh_mem_live(cx), 0);
     osh_ctx_free(cx);
 }
@@ -150,17 +223,33 @@ done:
     return rc;
 }
 
+static osh_status whole_kept(osh_ctx *cx, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_acts *a = NULL; // own
+    OSH_TRY(osh_acts_new(cx, &a, &graph, &data, *(osh_tier *)user, dir, true));
+    osh_acts_keep(a, batch_at[2]);
+    OSH_TRY(put_all(cx, a, batch_at, BATCHES));
+    OSH_TRY(get_all(cx, a, batch_at, BATCHES, false));
+    OSH_TRY(get_all(cx, a, batch_at, BATCHES, true));
+done:
+    osh_acts_free(cx, a, false);
+    return rc;
+}
+
 static void out_of_memory(void **state)
 {
     for (int tier = OSH_TIER_DEVICE; tier <= OSH_TIER_DISK; tier++) {
         osh_tier t = (osh_tier)tier;
         assert_true(torture(whole, &t) > 4);
+        if (tier == OSH_TIER_DISK) assert_true(torture(whole_kept, &t) > 8);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_tiers), cmocka_unit_test(forgotten_rows_are_gone),
+                                       cmocka_unit_test(kept_rows),
                                        cmocka_unit_test(files_are_taken_up), cmocka_unit_test(out_of_memory)};
     snprintf(dir, sizeof dir, "test_activations.%ld", (long)getpid());
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -295,7 +295,7 @@ static void memory_is_what_was_predicted(void **state)
                 keep[v] = v == logits_of(m.g);
             }
             for (int i = 0; i < part->n_live_out; i++) keep[part->live_out[i]] = true;
-            size_t peak = osh_exec_peak(m.g, part->first, part->n_nodes, run, in, keep, NULL, b->n_tokens,
+            size_t peak = osh_exec_peak(m.g, part->first, part->n_nodes, run, in, NULL, keep, NULL, b->n_tokens,
                                         osh_threads(m.cx), &left);
             size_t before = osh_mem_used(m.cx, OSH_MEM_HOST) - brought;
             osh_mem_limit(m.cx, OSH_MEM_HOST, before + peak);

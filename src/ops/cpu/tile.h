@@ -19,8 +19,8 @@ typedef struct osh_tile_a { // element (i, l) is p[i * row + l * col]
     int64_t row, col;
 } osh_tile_a; // view
 
-/* m, n: any; packed: panel j is at packed + j * panel, element (l, c) of it at l * step + c; what is missing in the last
- * one may hold anything. add: to what c holds. */
+/* m, n: any; packed: panel j is at packed + j * panel, element (l, c) of it at l * step + c; what is missing in the
+ * last one may hold anything. add: to what c holds. */
 void osh_tile_product(float *c, int64_t ldc, osh_tile_a a, const float *packed, int64_t panel, int64_t step, int64_t m,
                       int64_t n, int64_t k, bool add);
 /* One panel, to [k, 16], of n <= 16 rows of x [n, ld] that become its columns; k a multiple of 8 or the rest of it. */
