@@ -1,7 +1,7 @@
 /* isa.h - the instruction set that this process computes with: the best of the CPU, or a lower one that was pinned.
  *
  * One setting for the whole process, because OpenBLAS and oneDNN, whose kernels it chooses too (ops/isa.h), have one.
- * Our own kernels give the same bytes under every set; the matrix products of the libraries do not. */
+ * Our own kernels give the same bytes under every set; matrix products, the libraries' and ours, do not. */
 #ifndef OSH_ISA_H
 #define OSH_ISA_H
 #include "base/base.h"

@@ -1,11 +1,11 @@
-/* peak.h - what the processor does at most with the libraries that the kernels use, to hold a run against. */
+/* peak.h - what the processor does at most with the products that the kernels use, to hold a run against. */
 #ifndef OSH_PEAK_H
 #define OSH_PEAK_H
 #include "ops/op.h"
 
 /* Floating-point operations a second of all threads together: each multiplies square matrices of its own, in F32 on
- * OpenBLAS or in BF16 on oneDNN, for about this long. BF16 without such instructions: OSH_E_UNSUPPORTED without a
- * message, as products of bf16 are then made in f32. */
+ * OpenBLAS or, where that is faster, by tiles (ops/cpu/tile.h), or in BF16 on oneDNN, for about this long each. BF16
+ * without such instructions: OSH_E_UNSUPPORTED without a message, as products of bf16 are then made in f32. */
 osh_status osh_peak_product(osh_ctx *cx, double *flops_per_s, osh_dtype dtype, double seconds);
 /* Bytes a second of all threads together: read, and copied (counted once, though it is read and written). */
 osh_status osh_peak_memory(osh_ctx *cx, double *read_per_s, double *copy_per_s, double seconds);
