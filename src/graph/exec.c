@@ -228,7 +228,8 @@ static size_t scratch_bytes(const tally *t, const osh_node *n)
 {
     int64_t in_width[OSH_OP_MAX_IN] = {0}, out_width = t->g->values[n->out[0]].width;
     for (int k = 0; k < n->op->n_in; k++) in_width[k] = t->g->values[n->in[k]].width;
-    if (t->arena) return n->op->scratch_cuda ? n->op->scratch_cuda(n->attr, in_width, out_width, t->n_tokens) : 0;
+    if (t->arena)
+        return n->op->scratch_cuda ? n->op->scratch_cuda(n->attr, in_width, out_width, t->n_tokens, t->g->dtype) : 0;
     if (!n->op->scratch) return 0;
     size_t scratch = n->op->scratch(n->attr, in_width, out_width, t->n_tokens, t->n_threads);
     return scratch ? scratch + (size_t)(2 * t->n_threads + 4) * osh_mem_gross(4096) : 0; // in so many blocks

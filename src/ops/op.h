@@ -42,8 +42,9 @@ typedef struct osh_op {
     double tol;                    // NMSE of fast kernels against the reference
     /* Host bytes of scratch that one call takes for n_tokens tokens, an upper bound; NULL: none. */
     size_t (*scratch)(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads);
-    /* The same of the device's arena, gross, for run[OSH_CUDA]; NULL: none. */
-    size_t (*scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
+    /* The same of the device's arena, gross, for run[OSH_CUDA] with x of dtype dt; NULL: none. */
+    size_t (*scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
+                           int64_t n_tokens, osh_dtype dt);
 } osh_op;
 
 const osh_op *osh_op_find(const char *name); // NULL: unknown

@@ -141,7 +141,7 @@ static int64_t score_bytes(const osh_eval_card *c)
     }
     for (int k = 0; k < c->n_sides; k++) {
         const osh_op *op = osh_op_find(k ? "kl" : "nll");
-        raise_to(&scratch, op->scratch_cuda ? (int64_t)op->scratch_cuda(NULL, D, 0, t) : 0);
+        raise_to(&scratch, op->scratch_cuda ? (int64_t)op->scratch_cuda(NULL, D, 0, t, c->side[k].f->graph->dtype) : 0);
     }
     return n + scratch;
 }

@@ -142,7 +142,7 @@ static size_t hessian_scratch(const sim *s, int64_t I)
 {
     const osh_op *op = osh_op_find("hessian_accum");
     int64_t width[OSH_OP_MAX_IN] = {I};
-    if (s->card) return op->scratch_cuda ? op->scratch_cuda(NULL, width, 0, s->batch_tokens) : 0;
+    if (s->card) return op->scratch_cuda ? op->scratch_cuda(NULL, width, 0, s->batch_tokens, s->p->graph->dtype) : 0;
     return op->scratch(NULL, width, 0, s->batch_tokens, s->n_threads);
 }
 

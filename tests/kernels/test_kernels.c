@@ -388,7 +388,8 @@ static void check_card(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype d
     for (int k = 0; k < card_orders(); k++) {
         op_run *r = k ? &again : &first;
         card_order(k);
-        if (card_run(cx, d, op, &r->a, op->scratch_cuda ? op->scratch_cuda(c->attr, c->in, c->out, c->n) : 0))
+        size_t most = op->scratch_cuda ? op->scratch_cuda(c->attr, c->in, c->out, c->n, r->a.in[0]->dtype) : 0;
+        if (card_run(cx, d, op, &r->a, most))
             fail_msg("%s", osh_error_text(cx));
         if (k && memcmp(first.out.t.data, again.out.t.data, n))
             fail_msg("%s [%lld, %lld] %s: another order of the threads gives other bytes", c->op, (long long)c->n,

@@ -97,7 +97,7 @@ static void nll_on(fixture *f, const osh_op_args *a, const osh_tensor *want)
         on.out[0] = &y[k > 0].t;
         memset(y[k > 0].t.data, 0xff, osh_tensor_bytes(want)); // NaN: every row is written, also those without a score
         card_order(k);
-        if (card_run(f->one, f->d, op, &on, op->scratch_cuda(NULL, (int64_t[]){D}, V, n)))
+        if (card_run(f->one, f->d, op, &on, op->scratch_cuda(NULL, (int64_t[]){D}, V, n, OSH_F32)))
             fail_msg("%s", osh_error_text(f->one));
         if (k) assert_memory_equal(y[0].t.data, y[1].t.data, osh_tensor_bytes(want));
     }
@@ -220,7 +220,7 @@ static void test_kl_ties(void **state)
 
 static size_t kl_scratch(int64_t n, int64_t D, int64_t D2, int64_t V)
 {
-    return osh_op_find("kl")->scratch_cuda(NULL, (int64_t[]){D, D, D2, D2}, V, n);
+    return osh_op_find("kl")->scratch_cuda(NULL, (int64_t[]){D, D, D2, D2}, V, n, OSH_F32);
 }
 
 static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int64_t split,

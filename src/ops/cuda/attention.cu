@@ -228,8 +228,10 @@ done:
     return rc;
 }
 
-size_t osh_attention_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens)
+size_t osh_attention_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                  int64_t n_tokens, osh_dtype dt)
 {
-    (void)in_width, (void)out_width; // of the widest dtype
-    return osh_arena_gross(scores_of(static_cast<const osh_attention_attr *>(attr), n_tokens, sizeof(float)));
+    const osh_attention_attr *at = static_cast<const osh_attention_attr *>(attr);
+    (void)in_width, (void)out_width;
+    return fused_fits(at, dt) ? 0 : osh_arena_gross(scores_of(at, n_tokens, (int64_t)osh_dtype_bytes(dt)));
 }

@@ -67,12 +67,18 @@ osh_status osh_kl_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_factor_cuda(osh_ctx *cx, const osh_op_args *a); // waits: not positive definite is its status
 /* Device bytes (gross: osh_arena_gross of each block) that one call takes at most, as osh_op.scratch; NULL in the op's
  * row where none. */
-size_t osh_embedding_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
-size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
-size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
-size_t osh_attention_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
-size_t osh_nll_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
-size_t osh_kl_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens);
+size_t osh_embedding_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                  int64_t n_tokens, osh_dtype dt);
+size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                               int64_t n_tokens, osh_dtype dt);
+size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                             int64_t n_tokens, osh_dtype dt);
+size_t osh_attention_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                  int64_t n_tokens, osh_dtype dt);
+size_t osh_nll_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                            int64_t n_tokens, osh_dtype dt);
+size_t osh_kl_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                           int64_t n_tokens, osh_dtype dt);
 size_t osh_gptq_factor_cuda_scratch(int64_t I);
 
 /* Index of the first non-finite element of x into *first (device memory, int64): the lowest of what is there already

@@ -100,9 +100,9 @@ done:
     return rc;
 }
 
-size_t osh_kl_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens)
+size_t osh_kl_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, osh_dtype dt)
 {
-    (void)attr, (void)out_width;
+    (void)attr, (void)out_width, (void)dt;
     return osh_vocab_bytes(in_width[0], n_tokens) + osh_vocab_bytes(in_width[2], n_tokens) +
            osh_arena_gross(state_bytes(n_tokens));
 }

@@ -75,8 +75,10 @@ done:
     return rc;
 }
 
-size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens)
+size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                               int64_t n_tokens, osh_dtype dt)
 {
+    (void)dt; // of the widest
     bool bias = attr && static_cast<const osh_linear_attr *>(attr)->bias;
     int64_t I = in_width[0], O = out_width, step = panel_rows(O, I);
     /* The weight's dtype decides whether it is cast, and so how wide the sums are. */

@@ -169,12 +169,14 @@ done:
     return rc;
 }
 
-size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens)
+size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                             int64_t n_tokens, osh_dtype dt)
 {
     const osh_rope_attr *at = static_cast<const osh_rope_attr *>(attr);
     int64_t n_tables = 1;
 
-    (void)in_width, (void)out_width; // a sample has a token at least, one with a table of its own more than max_pos
+    (void)in_width, (void)out_width, (void)dt;
+    /* a sample has a token at least, one with a table of its own more than max_pos */
     if (at->dynamic) n_tables += n_tokens / (at->max_pos + 1);
     return osh_arena_gross(samples_bytes(n_tokens, n_tables, at->rotary_dim / 2));
 }
