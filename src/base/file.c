@@ -126,7 +126,7 @@ osh_status osh_file_scan(osh_ctx *cx, osh_file *f, size_t n, int64_t offset,
 {
     osh_status rc = OSH_OK;
     char *block = NULL; // own
-    size_t got = 0, room_bytes = n < OSH_DIRECT_BYTES ? (n / DIRECT_ALIGN + 2) * DIRECT_ALIGN : OSH_DIRECT_BYTES;
+    size_t got = 0, room_bytes = n < OSH_DIRECT_BYTES ? osh_file_room(n) : OSH_DIRECT_BYTES;
     osh_file again = {.fd = f->fd, .direct = f->direct};
 
     if (n >= DIRECT_LEAST) osh_file_use_direct(&again);
@@ -134,8 +134,8 @@ osh_status osh_file_scan(osh_ctx *cx, osh_file *f, size_t n, int64_t offset,
     block = osh_alloc(cx, room_bytes + DIRECT_ALIGN);
     osh_mem_use(cx, old);
     if (!block) OSH_TRY(OSH_E_NOMEM);
-    char *room = block + (DIRECT_ALIGN - (uintptr_t)block % DIRECT_ALIGN) % DIRECT_ALIGN;
-    if (n >= DIRECT_LEAST && again.direct >= 0) 
+    char *room = osh_file_align(block);
+    if (n >= DIRECT_LEAST && again.direct >= 0)
         OSH_TRY(scan_direct(cx, f, again.direct, room, room_bytes, n, offset, fn, user, &got));
     while (got < n) {
         size_t k = n - got < room_bytes ? n - got : room_bytes;

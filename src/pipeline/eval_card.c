@@ -9,8 +9,6 @@
 #include "pipeline/cost.h"
 #include "pipeline/plan.h"
 
-enum { CARD_RESERVE = 512 << 20 }; // as memory.c
-
 typedef struct side { // a model
     const osh_forward *f;  // view
     int64_t weights, head; // bytes of the arena: of the subgraph with most, of the head's weight
@@ -206,7 +204,7 @@ static osh_status fit(osh_ctx *cx, osh_eval_card *c, int ordinal, int64_t *arena
     size_t free_bytes = 0;
     if (!budget) {
         OSH_TRY(osh_cuda_free_bytes(cx, &free_bytes, ordinal));
-        budget = (int64_t)free_bytes - CARD_RESERVE;
+        budget = (int64_t)free_bytes - OSH_CUDA_RESERVE;
     }
     if (least > budget && !c->o->device_memory)
         OSH_FAIL(cx, OSH_E_USAGE, "the card has %.0fMiB to give: the smallest that would do is %.0fMiB", mib(budget),
@@ -317,21 +315,16 @@ typedef struct rounding {
     osh_tensor x; // view of c->input
 } rounding;
 
-/* As forward.c, by the host's code. */
+/* By the host's code. */
 static osh_status round_input(osh_ctx *cx, void *user, int node, const osh_tensor **x, const osh_batch *b)
 {
     osh_status rc = OSH_OK;
     rounding *r = user;
     osh_eval_card *c = r->c;
-    const osh_tensor *scale, *zero;
-    const osh_graph *g = r->s->f->graph;
-    const osh_q_scheme *s = osh_source_scheme(r->s->f->source, g->modules[g->nodes[node].module].name, &scale, &zero);
+    bool rounded = false;
     (void)b;
-    if (!s || !s->inputs.present) goto done;
-    osh_tensor_free(cx, c->stage), c->stage = NULL;
-    OSH_TRY(osh_tensor_new(cx, &c->stage, (*x)->dtype, (*x)->ndim, (*x)->shape));
-    OSH_TRY(osh_tensor_copy(cx, c->stage, *x));
-    OSH_TRY(osh_q_fake_quant_act(cx, c->stage, &s->inputs, scale, zero));
+    OSH_TRY(osh_forward_round_input(cx, &c->stage, &rounded, r->s->f, node, *x));
+    if (!rounded) goto done;
     r->x = osh_tensor_view((*x)->dtype, (*x)->ndim, (*x)->shape, c->input);
     r->x.device = c->device;
     OSH_TRY(osh_tensor_copy(cx, &r->x, c->stage));

@@ -4,28 +4,37 @@
 #include <string.h>
 
 #include "pipeline/cost.h"
+#include "tensor/device.h"
 
 typedef struct act_quant {
     const osh_forward *f;
     osh_tensor *copy; // own: the last quantized input, until the next
 } act_quant;
 
-static osh_status quantize_input(osh_ctx *cx, void *user, int node, const osh_tensor **x, const osh_batch *b)
+osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded, const osh_forward *f, int node,
+                                   const osh_tensor *x)
 {
     osh_status rc = OSH_OK;
-    act_quant *a = user;
     const osh_tensor *scale, *zero;
-    const osh_graph *g = a->f->graph;
-    const osh_q_scheme *s = osh_source_scheme(a->f->source, g->modules[g->nodes[node].module].name, &scale, &zero);
-    (void)b;
-    if (!s || !s->inputs.present) goto done;
-    osh_tensor_free(cx, a->copy);
-    a->copy = NULL;
-    OSH_TRY(osh_tensor_new(cx, &a->copy, (*x)->dtype, (*x)->ndim, (*x)->shape));
-    memcpy(a->copy->data, (*x)->data, osh_tensor_bytes(*x));
-    OSH_TRY(osh_q_fake_quant_act(cx, a->copy, &s->inputs, scale, zero));
-    *x = a->copy;
+    const char *module = f->graph->modules[f->graph->nodes[node].module].name;
+    const osh_q_scheme *s = osh_source_scheme(f->source, module, &scale, &zero);
+    *rounded = s && s->inputs.present;
+    if (!*rounded) goto done;
+    osh_tensor_free(cx, *copy), *copy = NULL;
+    OSH_TRY(osh_tensor_new(cx, copy, x->dtype, x->ndim, x->shape));
+    OSH_TRY(osh_tensor_copy(cx, *copy, x));
+    OSH_TRY(osh_q_fake_quant_act(cx, *copy, &s->inputs, scale, zero));
 done:
+    return rc;
+}
+
+static osh_status quantize_input(osh_ctx *cx, void *user, int node, const osh_tensor **x, const osh_batch *b)
+{
+    act_quant *a = user;
+    bool rounded = false;
+    osh_status rc = osh_forward_round_input(cx, &a->copy, &rounded, a->f, node, *x);
+    (void)b;
+    if (!rc && rounded) *x = a->copy;
     return rc;
 }
 

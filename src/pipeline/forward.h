@@ -15,6 +15,10 @@ typedef struct osh_forward {
 } osh_forward;
 
 osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model, const char *models_dir);
+/* Where the scheme of a Linear's node rounds its input: *rounded, and *copy, in host memory, is x (on a device, or not)
+ * rounded; what *copy was before is freed. */
+osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded, const osh_forward *f, int node,
+                                   const osh_tensor *x);
 /* pr: its work_done grows by osh_forward_work, whatever else the caller counts in it. */
 osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size,
                            bool quantize_activations, osh_progress *pr);

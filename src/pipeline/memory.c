@@ -34,7 +34,6 @@ const char *osh_tier_name(osh_tier t)
     return names[t];
 }
 
-enum { CARD_RESERVE = 512 << 20 }; // of a card: code, libraries' handles, their workspaces
 enum { ARENA_SPARE = 16 };         // without a budget one part in so many is added
 
 static void raise_to(int64_t *peak, int64_t now)
@@ -366,7 +365,7 @@ static osh_status ask_card(osh_ctx *cx, osh_budget *b, const osh_plan *p)
     size_t free_bytes = 0;
     if (!p->on_device || b->device_given || !osh_cuda_present()) goto done;
     OSH_TRY(osh_cuda_free_bytes(cx, &free_bytes, p->ordinal));
-    b->device = ((int64_t)free_bytes - CARD_RESERVE) / (ARENA_SPARE + 1) * ARENA_SPARE, b->device_given = true;
+    b->device = ((int64_t)free_bytes - OSH_CUDA_RESERVE) / (ARENA_SPARE + 1) * ARENA_SPARE, b->device_given = true;
 done:
     return rc;
 }

@@ -95,7 +95,6 @@ static void raise_to(int64_t *peak, int64_t now)
     if (now > *peak) *peak = now;
 }
 
-enum { CARD_RESERVE = 512 << 20 }; // of a card: code, libraries' handles, their workspaces
 /* device, host: what is there beside weights, their copies, statistics and resting values. */
 static void note(sim *s, int64_t device, int64_t host, int64_t values)
 {

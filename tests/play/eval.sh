@@ -23,9 +23,9 @@ done
 ln -s "$model" dense
 for job in dense FP8_DYNAMIC "W4A16 --reference dense"; do
     name=${job// /.}
-    eval_on cuda --model $job --per-token card.npy >"card.$name"
-    eval_on cpu --model $job --per-token host.npy >"host.$name"
-    near perplexity 0.004 "card.$name" "host.$name" # of 329 tokens; 30 windows are within 0.0005
+    eval_on cuda --model $job --max-windows 30 --per-token card.npy >"card.$name" # of 7 the noise alone is more
+    eval_on cpu --model $job --max-windows 30 --per-token host.npy >"host.$name"
+    near perplexity 0.002 "card.$name" "host.$name"
     cmp -s card.npy host.npy && fail "$job: the card has the host's very bytes: did it run?"
 done
 near kl_divergence 0.02 "card.W4A16.--reference.dense" "host.W4A16.--reference.dense"

@@ -17,6 +17,7 @@ extern "C" {
  * arena, since it decides which algorithms cuBLASLt may choose: so much it wants for its fastest ones on compute
  * capability 9. */
 enum { OSH_CUDA_WORKSPACE = 32 << 20 };
+enum { OSH_CUDA_RESERVE = 512 << 20 }; // of a card without a budget: code, libraries' handles
 /* Opens card `ordinal` and takes n_bytes of its memory, all that it will take, OSH_CUDA_WORKSPACE of it for itself.
  * OSH_E_UNSUPPORTED naming what is missing: the binary was built without CUDA, no driver, too old a driver, no card, a
  * card of a generation that the binary has no code for, no cuBLASLt or cuSOLVER. n_bytes 0: nothing is taken yet
