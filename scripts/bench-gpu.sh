@@ -8,7 +8,8 @@
 #   --samples N          512       --tokens N      2048      of a sample
 #   --shape "..."        hidden=4096 intermediate=14336 heads=32 kv=8 vocab=32000      --whole N  32    layers of the model
 #   --targets "..."      "LlamaDecoderLayer Linear"          --seconds S  5             of each peak
-#   --peer-python FILE   Python with torch (and llmcompressor: else its loops are re-enacted)
+#   --peer-python FILE   Python with torch, and triton for its faster loop; llmcompressor's own loops where it is installed,
+#                        those re-enacted op for op in any case
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build= out= device=cuda layers="2 6" samples=512 tokens=2048 whole=32 seconds=5 peer_python= side=8192
@@ -59,6 +60,7 @@ def by_phase(report):
             flops[phase] = flops.get(phase, 0) + g
     return report["seconds"], flops
 
+solves = {}
 for target in sys.argv[4].split():
     (a, fa), (b, fb) = (by_phase(load(f"{target}.{n}.json")) for n in (few, many))
     print(f"\n{target}: seconds of {few} and {many} layers, of a layer, of {whole} layers")
@@ -67,6 +69,8 @@ for target in sys.argv[4].split():
         each = (b[phase] - a.get(phase, 0)) / (many - few)
         if b[phase] < 0.005 and phase != "total":
             continue
+        if phase == "solve":
+            solves[target] = each
         g = (sum(fb.values()) - sum(fa.values()) if phase == "total" else fb.get(phase, 0) - fa.get(phase, 0)) / (many - few)
         rate = f"{g / each / 1e3:10.3g}{g * 1e9 / each / peak['card_bf16_flops']:9.2f}" if g and each > 0 else ""
         print(f"{phase:12}{a.get(phase, 0):10.2f}{b[phase]:10.2f}{each:12.3f}{b[phase] + each * (whole - many):10.1f}{rate}")
@@ -77,6 +81,13 @@ if (out / "peer.json").exists():
     peer = load("peer.json")
     print(f"\nPyTorch {peer['torch']} on {peer['device']}, llmcompressor {peer['llmcompressor'] or 'not installed'}; passes measured "
           f"on {peer['measured_samples']} of {peer['samples']} samples; seconds of a layer, of {whole}:")
+    row = lambda name, s: print(f"{name:40}{s:10.3f}{s * whole:10.1f}", end="")
     for name, s in peer["seconds_a_layer"].items():
-        print(f"{name:24}{s:10.3f}{s * whole:10.1f}")
+        row(name, s), print()
+    for solve in peer["solves_a_layer"]:
+        s, how = solve["seconds"], "weights of a shape together" if solve["batched"] else "a weight at a time"
+        row(f"solve, {solve['loop']}, {solve['code']}", s)
+        print(f"  {how};", ", ".join(f"{s / ours:.1f} times ours of {t}" for t, ours in solves.items() if ours > 0))
+    for what, why in peer["left_out"].items():
+        print(f"without {what}: {why}")
 PYTHON

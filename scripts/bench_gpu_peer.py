@@ -2,24 +2,40 @@
 """bench_gpu_peer.py - the reference algorithm on one decoder layer of given shapes, as PyTorch runs it, timed by phase.
 
 What LLM Compressor 0.14 does with GPTQModifier on a decoder layer, in its order: a calibration pass sample by sample
-that adds x^T x in f32 for every Linear by itself, quantize_weight for each, a second pass through the quantized layer.
-With llmcompressor installed its own accumulate/quantize functions are called (eager, and Triton where it runs); else
-they are re-enacted op for op in eager PyTorch, and the output says "re-enacted". Prints one JSON object: seconds a
-layer for each phase.
+that adds 2 x^T x in f32 for every Linear by itself, quantize_weight of the Linears, a second pass through the layer.
+Its solve has two inner loops over the columns of a block: eager PyTorch, timed with one weight at a time, and a Triton
+kernel, timed with weights of one shape in one batch as batched_quantization "auto" makes them. Both are re-enacted op
+for op; with llmcompressor installed its own accumulate_hessian observes and its own quantize_weight is timed as well.
+Prints one JSON object: seconds a layer; "code" of a solve is "package" or "re-enacted", "left_out" says what did not
+run and why.
 
     bench_gpu_peer.py --hidden 4096 --intermediate 14336 --heads 32 --kv 8 --samples 512 --tokens 2048 [--device cuda]
     --measure-samples N   time the passes on N samples and scale: they are linear in them
+    --check               time nothing: compare the loops on small weights, which must give equal bytes; without a card
+                          Triton's interpreter runs the kernel (--device cpu)
 """
 import argparse
 import json
 import math
 import os
+import sys
 import time
 
 import torch
 import torch.nn.functional as F
 
+if "--check" in sys.argv and not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined
+try:
+    import triton
+    import triton.language as tl
+except ImportError:
+    triton = None
+
 GROUP, BLOCK, DAMP, BITS = 128, 128, 0.01, 4
+LOW, HIGH = -(2 ** (BITS - 1)), 2 ** (BITS - 1) - 1
+ROWS = 16  # of a program of the Triton kernel
+SWITCH = "LLMCOMPRESSOR_DISABLE_GPTQ_TRITON"
 
 
 def arguments():
@@ -28,6 +44,7 @@ def arguments():
                         ("tokens", 2048), ("measure-samples", 16)):
         p.add_argument(f"--{name}", type=int, default=value)
     p.add_argument("--device", default="cuda")
+    p.add_argument("--check", action="store_true")
     return p.parse_args()
 
 
@@ -91,79 +108,227 @@ class Layer:
         return x + linear("down", F.silu(linear("gate", y)) * linear("up", y))
 
 
-def accumulate(h, x, n):
-    """H of n samples and one more: rescaled, then 2/(n + 1) x^T x in f32, as the modifier adds it."""
-    x = x.reshape(-1, x.shape[-1]).t()
-    h *= n / (n + 1)
-    x = math.sqrt(2 / (n + 1)) * x.float()
-    h += x @ x.t()
+def accumulate(h, x):
+    """One sample's 2 x^T x on H, in f32; the solve divides by the number of samples."""
+    x = math.sqrt(2) * x.reshape(-1, x.shape[-1]).t().to(torch.float32)
+    h += x.matmul(x.t())
 
 
 def scales(w):
-    """Symmetric minmax scale of each group of a row, and its column's group."""
+    """Symmetric minmax scale of each group of a row."""
     groups = w.float().view(w.shape[0], -1, GROUP)
     top = groups.abs().amax(-1)
     return (top / ((2 ** BITS - 1) / 2)).clamp(min=torch.finfo(torch.float32).eps).to(w.dtype)
 
 
-def quantize_eager(w, h):
-    """The column loop with lazy updates by block."""
-    scale, w, h = scales(w), w.float(), h.clone()
-    d = torch.arange(w.shape[1], device=w.device)
-    dead = h[d, d] == 0
-    h[dead, dead], w[:, dead] = 1, 0
-    h[d, d] += DAMP * h.diagonal().mean()
-    u = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(h)), upper=True)
-    loss = torch.zeros(w.shape[0], device=w.device)
-    for first in range(0, w.shape[1], BLOCK):
-        last = min(first + BLOCK, w.shape[1])
-        part, block = w[:, first:last].clone(), u[first:last, first:last]
-        out, error, losses = torch.zeros_like(part), torch.zeros_like(part), torch.zeros_like(part)
-        for i in range(last - first):
-            column, s = part[:, i], scale[:, (first + i) // GROUP]
-            code = torch.clamp(torch.round(column / s.float()), -(2 ** (BITS - 1)), 2 ** (BITS - 1) - 1)
-            q = (code.to(s.dtype) * s).float()
-            err = (column - q) / block[i, i]
-            out[:, i], error[:, i], losses[:, i] = q, err, err.square()
-            part[:, i:] -= err.unsqueeze(1) * block[i, i:].unsqueeze(0)
-        w[:, first:last] = out
-        loss += losses.sum(1) / 2
-        w[:, last:] -= error @ u[first:last, last:]
-    return w.to(torch.bfloat16), loss.sum()
+def block_eager(work, u, scale, out, error, losses):
+    """The columns of one block, of all weights of a batch at a time: work, scale [B, O, W], u [B, W, W]."""
+    low, high = (torch.tensor(float(v), device=work.device) for v in (LOW, HIGH))
+    for i in range(work.shape[-1]):
+        w, s = work[:, :, i], scale[:, :, i]
+        q = torch.round(torch.clamp(w / s, low, high)).to(s.dtype) * s
+        e = (w - q) / u[:, i, i][:, None]
+        out[:, :, i] = q
+        error[:, :, i] = e
+        losses[:, :, i] = e.square()
+        work[:, :, i:] -= e.unsqueeze(-1) * u[:, i, i:].unsqueeze(1)
+
+
+if triton:
+    @triton.jit
+    def columns_kernel(work_p, u_p, scale_p, out_p, error_p, n_rows, u_batch, u_row, low, high, WIDTH: tl.constexpr,
+                       ROWS: tl.constexpr, BF16: tl.constexpr, CAST: tl.constexpr):
+        """ROWS rows of one weight stay in registers while their columns are gone through. Launched without fusion of
+        products and sums, so each is rounded as in block_eager. work, scale, out and error are contiguous. CAST: the
+        cast to bf16 rounds; that of Triton's interpreter cuts off, so there it is made of the bits."""
+        rows, cols = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDTH)
+        inside = rows < n_rows
+        line = (tl.program_id(0).to(tl.int64) * n_rows + rows) * WIDTH
+        u_p += tl.program_id(0).to(tl.int64) * u_batch
+        work = tl.load(work_p + line[:, None] + cols[None, :], mask=inside[:, None], other=0.0)
+        for i in range(0, WIDTH):
+            w = tl.sum(tl.where(cols[None, :] == i, work, 0.0), axis=1)
+            s = tl.load(scale_p + line + i, mask=inside, other=1.0).to(tl.float32)
+            code = tl.clamp(tl.div_rn(w, s), low, high)
+            code = (code + 12582912.0) - 12582912.0  # 1.5 * 2^23: rounds to the nearest whole number, ties to even
+            q = code * s
+            if BF16 and CAST:
+                q = q.to(tl.bfloat16).to(tl.float32)
+            elif BF16:
+                bits = q.to(tl.int32, bitcast=True)
+                q = ((bits + 0x7FFF + ((bits >> 16) & 1)) & -0x10000).to(tl.float32, bitcast=True)
+            e = tl.div_rn(w - q, tl.load(u_p + i * u_row + i))
+            tl.store(out_p + line + i, q, mask=inside)
+            tl.store(error_p + line + i, e, mask=inside)
+            u = tl.load(u_p + i * u_row + cols)
+            work = tl.where(cols[None, :] > i, work - e[:, None] * u[None, :], work)
+
+
+def block_triton(work, u, scale, out, error, losses):
+    """As block_eager, in one kernel; what is no power of two columns wide stays with the eager loop."""
+    n, rows, width = work.shape
+    if width & (width - 1) or width > 256:
+        return block_eager(work, u, scale, out, error, losses)
+    columns_kernel[(n, triton.cdiv(rows, ROWS))](
+        work, u, scale, out, error, rows, u.stride(0), u.stride(1), float(LOW), float(HIGH), WIDTH=width, ROWS=ROWS,
+        BF16=scale.dtype == torch.bfloat16, CAST=work.is_cuda, num_warps=4, num_stages=2, enable_fp_fusion=False)
+    losses.copy_(error.square())
+
+
+def order(w, h):
+    """Columns by falling diag H (actorder static), in place; the permutation of each weight."""
+    rows, cols = w.shape[-2:]
+    perm = torch.argsort(h.diagonal(dim1=-2, dim2=-1), dim=-1, descending=True)
+    turned = torch.gather(h, -1, perm.unsqueeze(-2).expand(-1, cols, -1))
+    h.copy_(torch.gather(turned, -2, perm.unsqueeze(-1).expand(-1, -1, cols)))
+    w.copy_(torch.gather(w, -1, perm.unsqueeze(-2).expand(-1, rows, -1)))
+    return perm
+
+
+def factor(w, h):
+    """H becomes the upper Cholesky factor of its inverse, weight by weight: fewer than 16 are not batched here."""
+    diagonal = h.diagonal(dim1=-2, dim2=-1)
+    dead = diagonal == 0
+    if dead.any():
+        diagonal.masked_fill_(dead, 1.0)
+        w.masked_fill_(dead.unsqueeze(1), 0)
+    info = torch.empty((), dtype=torch.int32, device=h.device)
+    for one in h:
+        one.diagonal().add_(DAMP * torch.mean(torch.diag(one)))
+        torch.linalg.cholesky_ex(one, check_errors=False, out=(one, info))
+        if info.item():
+            raise ValueError("H is not positive definite")  # random inputs: it is
+        torch.cholesky_inverse(one, out=one)
+        torch.linalg.cholesky(one, upper=True, out=one)
+
+
+def quantize(w, h, scale, block):
+    """Dequantized weights and losses of a batch; w [B, O, I] in f32 and h [B, I, I] are used up. scale [B, O, G]."""
+    n, rows, cols = w.shape
+    perm = order(w, h)
+    group = torch.gather((torch.arange(cols, device=w.device) // GROUP).expand(n, -1), 1, perm)
+    factor(w, h)
+    losses = torch.zeros(n, rows, device=w.device)
+    for i in range(0, cols, BLOCK):
+        j = min(i + BLOCK, cols)
+        work = w[:, :, i:j].clone()
+        out, error, squares = (torch.zeros_like(work) for _ in range(3))
+        window = torch.gather(scale, -1, group[:, i:j].unsqueeze(-2).expand(n, rows, j - i)).contiguous()
+        block(work, h[:, i:j, i:j], window, out, error, squares)
+        w[:, :, i:j] = out
+        losses += torch.sum(squares, 2) / 2
+        w[:, :, j:] -= torch.bmm(error, h[:, i:j, j:])
+    return torch.gather(w, -1, torch.argsort(perm, dim=-1).unsqueeze(-2).expand(-1, rows, -1)), losses.sum(dim=1)
 
 
 def package():
-    """quantize(w, h) of the installed LLM Compressor and its version, or None."""
+    """quantize and accumulate of the installed LLM Compressor and its version, or None."""
     try:
         import llmcompressor
         from compressed_tensors.quantization import QuantizationArgs
         from llmcompressor.modifiers.gptq.gptq_quantize import quantize_weight
+        from llmcompressor.modifiers.gptq.helpers import accumulate_hessian
     except ImportError:
         return None
-    args = QuantizationArgs(num_bits=BITS, type="int", strategy="group", group_size=GROUP, symmetric=True)
+    args = QuantizationArgs(num_bits=BITS, type="int", strategy="group", group_size=GROUP, symmetric=True,
+                            actorder="static")
+    linear, n = torch.nn.Linear(1, 1, device="meta"), torch.zeros(())
 
-    def quantize(w, h):
-        s = scales(w)
-        out, loss, _ = quantize_weight(w[None].clone(), h[None].clone(), s[None], torch.zeros_like(s[None]), None, args,
-                                       BLOCK, DAMP)
-        return out[0], loss[0]
+    def quantize_package(w, h, scale, triton_loop):
+        os.environ[SWITCH] = "0" if triton_loop else "1"
+        return quantize_weight(w, h, scale, torch.zeros_like(scale), None, args, BLOCK, DAMP)[:2]
 
-    return quantize, llmcompressor.__version__
+    return quantize_package, lambda h, x: accumulate_hessian(x, linear, h, n), llmcompressor.__version__
 
 
-def solve(layer, hessians, clock, quantize):
-    clock.lap()
-    for name, w in layer.w.items():
-        layer.w[name], _ = quantize(w, hessians[name])
-    return clock.lap()
+def why_no_triton(device):
+    """Why the Triton loop does not run, or None."""
+    if not triton:
+        return "triton is not installed"
+    cuda = torch.device(device).type == "cuda"
+    return None if cuda or os.environ.get("TRITON_INTERPRET") == "1" else f"no CUDA device: {device}"
+
+
+def batches(w, batched):
+    """Names of the weights that one call takes: of one shape, as many as three quarters of the free memory hold."""
+    if not batched:
+        return [[name] for name in w]
+    shapes = {}
+    for name, t in w.items():
+        shapes.setdefault(tuple(t.shape), []).append(name)
+    found = []
+    for (rows, cols), names in shapes.items():
+        each = 4 * max(cols ** 2 + 3 * rows * cols + 4 * rows * BLOCK, 3 * cols ** 2 + 2 * rows * cols)
+        cuda = w[names[0]].device.type == "cuda"
+        most = max(1, int(torch.cuda.mem_get_info()[0] * 0.75) // each) if cuda else 1
+        found += [names[i:i + most] for i in range(0, len(names), most)]
+    return found
+
+
+def solve(w, hessians, n_samples, how, batched):
+    """All weights of a layer: stacked, quantized, back in their dtype."""
+    done = {}
+    for names in batches(w, batched):
+        h = torch.stack([hessians[name] / n_samples for name in names])
+        stacked = torch.empty(len(names), *w[names[0]].shape, device=h.device)
+        torch.stack([w[name] for name in names], out=stacked)
+        out, losses = how(stacked, h, torch.stack([scales(w[name]) for name in names]))
+        for i, name in enumerate(names):
+            done[name] = out[i].to(w[name].dtype)
+            losses[i].item()
+    return done
+
+
+def loops(device, found):
+    """(loop, code, quantize(w, h, scale)) of what runs here, and the reason for what does not."""
+    runs, left_out = [("eager", "re-enacted", lambda *a: quantize(*a, block_eager))], {}
+    reason = why_no_triton(device)
+    if reason:
+        left_out["triton"] = reason
+    else:
+        runs.append(("triton", "re-enacted", lambda *a: quantize(*a, block_triton)))
+    if found:
+        runs.append(("eager", "package", lambda *a: found[0](*a, False)))
+        if torch.device(device).type == "cuda" and not reason:
+            runs.append(("triton", "package", lambda *a: found[0](*a, True)))
+    else:
+        left_out["package"] = "llmcompressor is not installed"
+    return runs, left_out
+
+
+def check(device):
+    """Every loop on small batches: rows past a program, a last block of 96 columns, scales of bf16 and f32."""
+    runs, left_out = loops(device, package())
+    for n, rows, cols, dtype in ((2, 24, 256, torch.bfloat16), (1, 17, 384, torch.float32), (3, 5, 128, torch.bfloat16),
+                                 (2, 20, 352, torch.bfloat16)):
+        torch.manual_seed(rows)
+        w = (torch.randn(n, rows, cols, device=device) * 0.02).to(dtype)
+        x = torch.randn(n, 2 * cols, cols, device=device) * torch.linspace(0.5, 2, cols, device=device)
+        h = 2 * x.transpose(1, 2) @ x
+        h[:, 7, :] = h[:, :, 7] = 0  # a column that no input reaches
+        padded = F.pad(w, (0, -cols % GROUP))
+        scale = torch.stack([scales(one) for one in padded])
+        want = None
+        for loop, code, how in runs:
+            out, losses = how(w.to(torch.float32, copy=True), h.clone(), scale)
+            if want is None:
+                want, first = (out, losses), f"{loop} {code}"
+            elif not torch.equal(out, want[0]) or not torch.equal(losses, want[1]):
+                differ = (out != want[0]).float().mean().item()
+                sys.exit(f"[{n}, {rows}, {cols}] {dtype}: {loop} {code} differs from {first} in {differ:.2%} of the weights")
+    print(json.dumps({"equal": [f"{loop} {code}" for loop, code, _ in runs], "left_out": left_out}))
 
 
 def main():
     a = arguments()
+    if a.check:
+        return check(a.device)
     torch.manual_seed(0)
     layer, clock, n = Layer(a), Clock(a.device), min(a.measure_samples, a.samples)
     x = [torch.randn(1, a.tokens, a.hidden, device=a.device).to(torch.bfloat16) for _ in range(n)]
     hessians = {k: torch.zeros(w.shape[1], w.shape[1], device=a.device) for k, w in layer.w.items()}
+    found = package()
+    add = found[1] if found else accumulate
     with torch.no_grad():
         layer.forward(x[0])  # first calls choose kernels
         clock.lap()
@@ -171,22 +336,21 @@ def main():
             layer.forward(x[i])
         passes = clock.lap() / n * a.samples
         for i in range(n):
-            layer.forward(x[i], lambda name, y, i=i: accumulate(hessians[name], y, i))
-        observe = clock.lap() / n * a.samples
-        found = package()
-        dense, seconds = dict(layer.w), {"observe": observe, "propagate": passes}
-        seconds["solve_eager_reenacted"] = solve(layer, hessians, clock, quantize_eager)
-        if found:
-            for name, off in (("solve_eager_package", "1"), ("solve_triton_package", "0")):
-                os.environ["LLMCOMPRESSOR_DISABLE_GPTQ_TRITON"] = off
-                layer.w = dict(dense)
-                if off == "1" or clock.cuda:
-                    solve(layer, hessians, clock, found[0])  # compiles
-                    layer.w = dict(dense)
-                    seconds[name] = solve(layer, hessians, clock, found[0])
+            layer.forward(x[i], lambda name, y: add(hessians[name], y))
+        seconds = {"observe": clock.lap() / n * a.samples, "propagate": passes}
+        runs, left_out = loops(a.device, found)
+        solves = []
+        for loop, code, how in runs:
+            batched = loop == "triton"
+            warm = layer.w if batched else {"k": layer.w["k"]}  # kernels are compiled by shape
+            solve(warm, hessians, n, how, batched)
+            clock.lap()
+            solve(layer.w, hessians, n, how, batched)
+            solves.append({"loop": loop, "code": code, "batched": batched, "seconds": clock.lap()})
     print(json.dumps({"device": torch.cuda.get_device_name() if clock.cuda else a.device, "torch": torch.__version__,
-                      "llmcompressor": found[1] if found else None, "samples": a.samples, "tokens": a.tokens,
-                      "measured_samples": n, "seconds_a_layer": seconds}))
+                      "llmcompressor": found[2] if found else None, "triton": triton.__version__ if triton else None,
+                      "samples": a.samples, "tokens": a.tokens, "measured_samples": n, "seconds_a_layer": seconds,
+                      "solves_a_layer": solves, "left_out": left_out}))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,33 @@
+# oneshot bench on the played card, as text and as JSON; scripts/bench-gpu.sh with it and a peer that is a script: how many
+# times our solve each of the peer's took, and whose code that was.
+set -euo pipefail
+export OSH_PLAY=protect=0
+fail() { echo "$*"; exit 1; }
+"$PLAY" bench --seconds 0.01 --device cuda --side 64 --threads 1 >text
+grep -q '^played card' text || fail "$(cat text)"
+sed -n '/^played card/,$p' text >card
+for what in 'f32 products' 'bf16 products' 'memory copy' 'host to card'; do
+    grep -Eq "^$what +[0-9.]+ [TG]" card || fail "no $what: $(cat card)"
+done
+
+command -v python3 >/dev/null || exit 0
+mkdir -p build/tests && cp "$OSH_TOOLS/make_model" build/tests
+cat >peer <<'SH'
+#!/bin/sh
+[ "${1##*/}" = bench_gpu_peer.py ] && [ "$*" != "${*#*--hidden 128 --intermediate 256}" ] || exit 3
+tr '\n' ' ' <<'JSON'
+{"device": "a card", "torch": "2", "llmcompressor": null, "triton": "3", "samples": 2, "tokens": 32, "measured_samples": 2,
+ "seconds_a_layer": {"observe": 1.5, "propagate": 0.5}, "left_out": {"package": "llmcompressor is not installed"},
+ "solves_a_layer": [{"loop": "eager", "code": "re-enacted", "batched": false, "seconds": 900},
+                    {"loop": "triton", "code": "re-enacted", "batched": true, "seconds": 90}]}
+JSON
+SH
+chmod +x peer
+ONESHOT=$PLAY bash "$OSH_SOURCE_DIR/scripts/bench-gpu.sh" --build build --out out --layers "1 3" --samples 2 --tokens 32 \
+    --shape "hidden=128 intermediate=256 heads=4 kv=2 vocab=256" --targets LlamaDecoderLayer --seconds 0.01 --side 64 --whole 3 \
+    --peer-python "$PWD/peer" >table
+cat table
+grep -Eq '^solve, eager, re-enacted +900.000 +2700.0  a weight at a time; [0-9.]+ times ours of LlamaDecoderLayer$' table
+grep -Eq '^solve, triton, re-enacted +90.000 +270.0  weights of a shape together; [0-9.]+ times ours of LlamaDecoderLayer$' table
+grep -qx 'without package: llmcompressor is not installed' table
+awk '/^solve, eager/ { e = $(NF - 4) } /^solve, triton/ { t = $(NF - 4) } END { exit !(t > 0 && e / t > 9.9 && e / t < 10.1) }' table
