@@ -49,7 +49,8 @@ out, whole = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 few, many = (int(n) for n in sys.argv[3].split())
 load = lambda name: json.loads((out / name).read_text())
 peak = load("peak.json")
-print(f"{peak['card']}\nbf16 products {peak['card_bf16_flops'] / 1e12:.3g} TFLOP/s, f32 {peak['card_f32_flops'] / 1e12:.3g} TFLOP/s, "
+print(f"{peak['card']}\nbf16 products {peak['card_bf16_flops'] / 1e12:.3g} TFLOP/s, f32 {peak['card_f32_flops'] / 1e12:.3g} TFLOP/s, attention "
+      f"{peak['card_attention_flops'] / 1e12:.3g} TFLOP/s, "
       f"copies inside {peak['card_copy_bytes'] / 1e9:.4g} GB/s, from the host {peak['card_put_bytes'] / 1e9:.3g} GB/s")
 
 def by_phase(report):

@@ -12,10 +12,10 @@
 enum { BLOCK = 4 << 20, N_BLOCKS = 64 }; // of the file on the disk: 256 MiB
 
 typedef struct peaks { // a second; 0: not measured
-    double f32, bf16, read, copy, disk_read, disk_write;
+    double f32, bf16, attention, read, copy, disk_read, disk_write;
     bool direct; // the disk, past the page cache
     char *isa;   // own
-    double card_f32, card_bf16, card_copy, card_put;
+    double card_f32, card_bf16, card_attention, card_copy, card_put;
     char *card;  // own; NULL: none was asked for
 } peaks;
 
@@ -65,14 +65,18 @@ static osh_status measure_card(osh_ctx *cx, peaks *p, const osh_bench_options *o
     osh_status rc = OSH_OK;
     osh_device *d = NULL; // own
     int ordinal = 0;
+    int64_t tokens = opt->side < 2048 ? opt->side : 2048, samples = 2 * opt->side / tokens;
     size_t matrix = osh_arena_gross((size_t)(opt->side * opt->side) * sizeof(float)), copied = osh_arena_gross(COPIED);
+    size_t most = 3 * matrix > 2 * copied ? 3 * matrix : 2 * copied;
+    size_t attended = osh_cuda_peak_attention_bytes(samples, tokens);
 
     OSH_TRY(osh_device_ordinal(cx, &ordinal, opt->device));
-    OSH_TRY(osh_cuda_open(cx, &d, ordinal, OSH_CUDA_WORKSPACE + (3 * matrix > 2 * copied ? 3 * matrix : 2 * copied)));
+    OSH_TRY(osh_cuda_open(cx, &d, ordinal, OSH_CUDA_WORKSPACE + (most > attended ? most : attended)));
     p->card = osh_strdup(cx, d->text);
     if (!p->card) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_cuda_peak_product(cx, &p->card_f32, d, OSH_F32, opt->side, opt->seconds));
     OSH_TRY(osh_cuda_peak_product(cx, &p->card_bf16, d, OSH_BF16, opt->side, opt->seconds));
+    OSH_TRY(osh_cuda_peak_attention(cx, &p->card_attention, d, samples, tokens, opt->seconds));
     OSH_TRY(osh_cuda_peak_copies(cx, &p->card_copy, &p->card_put, d, COPIED, opt->seconds));
 done:
     osh_device_close(cx, d);
@@ -88,6 +92,8 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const peaks *p)
     OSH_TRY(osh_buf_printf(cx, b, "f32 products    %10.1f GFLOP/s  %8.1f a thread\n", f32, f32 / n));
     if (bf16 > 0) OSH_TRY(osh_buf_printf(cx, b, "bf16 products   %10.1f GFLOP/s  %8.1f a thread\n", bf16, bf16 / n));
     else OSH_TRY(osh_buf_printf(cx, b, "bf16 products       as f32\n"));
+    OSH_TRY(osh_buf_printf(cx, b, "attention       %10.1f GFLOP/s  %8.1f a thread, %.2f of products of f32\n",
+                           p->attention / 1e9, p->attention / 1e9 / n, p->attention / p->f32));
     OSH_TRY(osh_buf_printf(cx, b, "memory read     %10.2f GB/s\n", p->read / 1e9));
     OSH_TRY(osh_buf_printf(cx, b, "memory copy     %10.2f GB/s\n", p->copy / 1e9));
     if (p->disk_read > 0) {
@@ -99,6 +105,8 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const peaks *p)
         OSH_TRY(osh_buf_printf(cx, b, "%s\n", p->card));
         OSH_TRY(osh_buf_printf(cx, b, "f32 products    %10.3f TFLOP/s\n", p->card_f32 / 1e12));
         OSH_TRY(osh_buf_printf(cx, b, "bf16 products   %10.3f TFLOP/s\n", p->card_bf16 / 1e12));
+        OSH_TRY(osh_buf_printf(cx, b, "attention       %10.3f TFLOP/s  %.2f of products of bf16\n",
+                               p->card_attention / 1e12, p->card_attention / p->card_bf16));
         OSH_TRY(osh_buf_printf(cx, b, "memory copy     %10.2f GB/s     inside the card\n", p->card_copy / 1e9));
         OSH_TRY(osh_buf_printf(cx, b, "host to card    %10.2f GB/s     page-locked\n", p->card_put / 1e9));
     }
@@ -111,15 +119,16 @@ static osh_status as_json(osh_ctx *cx, osh_buf *b, const peaks *p)
     osh_status rc = OSH_OK;
     OSH_TRY(osh_buf_printf(cx, b,
                            "{\"threads\": %d, \"isa\": \"%s\", \"f32_flops\": %.4g, \"bf16_flops\": %.4g, "
-                           "\"memory_read_bytes\": %.4g, \"memory_copy_bytes\": %.4g",
-                           osh_threads(cx), p->isa, p->f32, p->bf16 > 0 ? p->bf16 : p->f32, p->read, p->copy));
+                           "\"attention_flops\": %.4g, \"memory_read_bytes\": %.4g, \"memory_copy_bytes\": %.4g",
+                           osh_threads(cx), p->isa, p->f32, p->bf16 > 0 ? p->bf16 : p->f32, p->attention, p->read,
+                           p->copy));
     if (p->disk_read > 0)
         OSH_TRY(osh_buf_printf(cx, b, ", \"disk_read_bytes\": %.4g, \"disk_write_bytes\": %.4g, \"direct\": %s",
                                p->disk_read, p->disk_write, p->direct ? "true" : "false"));
     if (p->card)
         OSH_TRY(osh_buf_printf(cx, b, ", \"card\": \"%s\", \"card_f32_flops\": %.4g, \"card_bf16_flops\": %.4g, "
-                               "\"card_copy_bytes\": %.4g, \"card_put_bytes\": %.4g", p->card, p->card_f32,
-                               p->card_bf16, p->card_copy, p->card_put));
+                               "\"card_attention_flops\": %.4g, \"card_copy_bytes\": %.4g, \"card_put_bytes\": %.4g",
+                               p->card, p->card_f32, p->card_bf16, p->card_attention, p->card_copy, p->card_put));
     OSH_TRY(osh_buf_printf(cx, b, "}\n"));
 done:
     return rc;
@@ -137,6 +146,7 @@ osh_status osh_bench(osh_ctx *cx, const osh_bench_options *opt, osh_sink sink, v
     OSH_TRY(osh_peak_product(cx, &p.f32, OSH_F32, opt->seconds));
     rc = osh_peak_product(cx, &p.bf16, OSH_BF16, opt->seconds);
     if (rc && rc != OSH_E_UNSUPPORTED) goto done;
+    OSH_TRY(osh_peak_attention(cx, &p.attention, opt->seconds));
     OSH_TRY(osh_peak_memory(cx, &p.read, &p.copy, opt->seconds));
     if (opt->dir) OSH_TRY(measure_disk(cx, &p, opt->dir, opt->seconds));
     if (opt->device && strcmp(opt->device, "cpu")) OSH_TRY(measure_card(cx, &p, opt));

@@ -152,7 +152,7 @@ const osh_field osh_bench_fields[] = {
      .doc = "instruction set of the products"},
     {ROW(device), .type = OSH_F_STR, .dflt = "cpu", .doc = "cuda or cuda:N: that card is measured, too"},
     {ROW(side), .type = OSH_F_INT, .dflt = "8192", .min = 16, .max = 32768,
-     .doc = "rows and columns of the matrices that the card multiplies"},
+     .doc = "rows and columns of the matrices that the card multiplies; tokens of its attention are twice as many"},
     {ROW(json), .type = OSH_F_BOOL, .dflt = "false", .doc = "print JSON"},
     {0},
 };

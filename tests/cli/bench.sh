@@ -3,12 +3,13 @@ set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 "$ONESHOT" bench --seconds 0.05 --dir . >text
 grep -Eq '^[0-9]+ threads, isa=[a-z0-9_]+ openblas=' text
-for what in 'f32 products' 'bf16 products' 'memory read' 'memory copy' 'disk read' 'disk write'; do
+for what in 'f32 products' 'bf16 products' attention 'memory read' 'memory copy' 'disk read' 'disk write'; do
     grep -q "^$what " text || { echo "no $what"; cat text; exit 1; }
 done
 ! grep -Eq ' 0\.0+ G|nan|inf' text || { cat text; exit 1; }
 "$ONESHOT" bench --seconds 0.05 --threads 1 --isa generic --json >json
 grep -Eq '^\{"threads": 1, "isa": "isa=generic openblas=[0-9.]+/Prescott", "f32_flops": [1-9][0-9.e+]+, ' json
+grep -Eq '"attention_flops": [1-9][0-9.e+]+, ' json
 if "$ONESHOT" bench --seconds 0.01 --dir nowhere 2>stderr; then exit 1; fi
 grep -q 'nowhere: cannot make a file: No such file or directory' stderr
 if "$ONESHOT" bench --seconds 0.01 --device cuda:x 2>stderr; then exit 1; fi

@@ -6,8 +6,8 @@ fail() { echo "$*"; exit 1; }
 "$PLAY" bench --seconds 0.01 --device cuda --side 64 --threads 1 >text
 grep -q '^played card' text || fail "$(cat text)"
 sed -n '/^played card/,$p' text >card
-for what in 'f32 products' 'bf16 products' 'memory copy' 'host to card'; do
-    grep -Eq "^$what +[0-9.]+ [TG]" card || fail "no $what: $(cat card)"
+for what in 'f32 products' 'bf16 products' attention 'memory copy' 'host to card'; do
+    grep -Eq "^$what +[0-9.]+ [TG](FLOP|B)/s" card || fail "no $what: $(cat card)"
 done
 
 command -v python3 >/dev/null || exit 0
@@ -27,6 +27,7 @@ ONESHOT=$PLAY bash "$OSH_SOURCE_DIR/scripts/bench-gpu.sh" --build build --out ou
     --shape "hidden=128 intermediate=256 heads=4 kv=2 vocab=256" --targets LlamaDecoderLayer --seconds 0.01 --side 64 --whole 3 \
     --peer-python "$PWD/peer" >table
 cat table
+grep -Eq '^bf16 products .* attention [0-9.e-]+ TFLOP/s, copies' table
 grep -Eq '^solve, eager, re-enacted +900.000 +2700.0  a weight at a time; [0-9.]+ times ours of LlamaDecoderLayer$' table
 grep -Eq '^solve, triton, re-enacted +90.000 +270.0  weights of a shape together; [0-9.]+ times ours of LlamaDecoderLayer$' table
 grep -qx 'without package: llmcompressor is not installed' table

@@ -1,7 +1,9 @@
-/* peak.c - measures products and memory on all threads at once. Each repeats its work until the time is over. */
+/* peak.c - measures products, attention and memory on all threads at once. Each repeats its work until the time is
+ * over. */
 #include "ops/peak.h"
 #include "base/isa.h"
 #include "base/rng.h"
+#include "ops/cpu/cpu.h"
 #include "ops/cpu/dnnl.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/tile.h"
@@ -104,12 +106,12 @@ static void workers_free(osh_ctx *cx, peak_worker *w)
     osh_free(cx, w);
 }
 
-static osh_status fill(osh_ctx *cx, osh_tensor **out, osh_dtype dtype)
+static osh_status fill(osh_ctx *cx, osh_tensor **out, osh_dtype dtype, int64_t rows, int64_t cols)
 {
     osh_status rc = OSH_OK;
 
-    OSH_TRY(osh_tensor_new(cx, out, dtype, 2, (int64_t[]){SIDE, SIDE}));
-    for (int64_t i = 0; i < SIDE * SIDE; i++) {
+    OSH_TRY(osh_tensor_new(cx, out, dtype, 2, (int64_t[]){rows, cols}));
+    for (int64_t i = 0; i < rows * cols; i++) {
         float f = osh_rng_sym(1, 0, (uint64_t)i);
         osh_from_f32(osh_elem(*out, i), dtype, &f, 1);
     }
@@ -126,9 +128,9 @@ osh_status osh_peak_product(osh_ctx *cx, double *flops_per_s, osh_dtype dtype, d
     osh_blas_init();
     OSH_NEW(cx, w, osh_threads(cx));
     for (int i = 0; i < osh_threads(cx); i++) {
-        OSH_TRY(fill(cx, &w[i].a, dtype));
-        OSH_TRY(fill(cx, &w[i].b, dtype));
-        OSH_TRY(fill(cx, &w[i].c, dtype));
+        OSH_TRY(fill(cx, &w[i].a, dtype, SIDE, SIDE));
+        OSH_TRY(fill(cx, &w[i].b, dtype, SIDE, SIDE));
+        OSH_TRY(fill(cx, &w[i].c, dtype, SIDE, SIDE));
         OSH_NEW(cx, w[i].packed, COLS * SIDE);
     }
     OSH_TRY(measure(cx, flops_per_s, w, PRODUCT, seconds));
@@ -138,6 +140,32 @@ osh_status osh_peak_product(osh_ctx *cx, double *flops_per_s, osh_dtype dtype, d
     if (tiles > *flops_per_s) *flops_per_s = tiles;
 done:
     workers_free(cx, w);
+    return rc;
+}
+
+osh_status osh_peak_attention(osh_ctx *cx, double *flops_per_s, double seconds)
+{
+    osh_status rc = OSH_OK;
+    const osh_attention_attr at = {.n_heads = 9, .n_kv_heads = 3, .head_dim = 64};
+    const int64_t T = 512, wide = at.n_heads * at.head_dim, narrow = at.n_kv_heads * at.head_dim;
+    osh_tensor *q = NULL, *k = NULL, *v = NULL, *out = NULL; // own
+    int64_t n = 0;
+
+    OSH_TRY(fill(cx, &q, OSH_BF16, T, wide));
+    OSH_TRY(fill(cx, &k, OSH_BF16, T, narrow));
+    OSH_TRY(fill(cx, &v, OSH_BF16, T, narrow));
+    OSH_TRY(osh_tensor_new(cx, &out, OSH_BF16, 2, (int64_t[]){T, wide}));
+    osh_op_args a = {.in = {q, k, v}, .out = {out}, .attr = &at};
+    OSH_TRY(osh_attention_cpu(cx, &a)); // warms up, and is not counted
+    double begin = osh_now(), now;
+    do OSH_TRY(osh_attention_cpu(cx, &a));
+    while (n++, now = osh_now(), now - begin < seconds);
+    *flops_per_s = 2.0 * (double)(wide * T * (T + 1)) * (double)n / (now - begin);
+done:
+    osh_tensor_free(cx, q);
+    osh_tensor_free(cx, k);
+    osh_tensor_free(cx, v);
+    osh_tensor_free(cx, out);
     return rc;
 }
 

@@ -52,6 +52,19 @@ osh_status osh_cuda_peak_product(osh_ctx *cx, double *flops_per_s, osh_device *d
     return absent(cx);
 }
 
+osh_status osh_cuda_peak_attention(osh_ctx *cx, double *flops_per_s, osh_device *d, int64_t n_samples,
+                                   int64_t n_tokens, double seconds)
+{
+    (void)flops_per_s, (void)d, (void)n_samples, (void)n_tokens, (void)seconds;
+    return absent(cx);
+}
+
+size_t osh_cuda_peak_attention_bytes(int64_t n_samples, int64_t n_tokens)
+{
+    (void)n_samples, (void)n_tokens;
+    return 0;
+}
+
 osh_status osh_cuda_peak_copies(osh_ctx *cx, double *inside_per_s, double *put_per_s, osh_device *d, int64_t n_bytes,
                                 double seconds)
 {

@@ -41,9 +41,13 @@ osh_status osh_cuda_mark_between(osh_ctx *cx, double *seconds, osh_cuda_mark *fr
 void osh_cuda_mark_free(osh_ctx *cx, osh_cuda_mark *m);
 
 /* What the card sustains over `seconds`: operations a second in products of side x side matrices (three of them lie in
- * the arena); bytes a second copied inside its memory (counted once) and from page-locked memory of the host. */
+ * the arena) and in causal attention of BF16, 32 heads of 128 on 8, of n_samples of n_tokens (what is hidden is not
+ * counted); bytes a second copied inside its memory (counted once) and from page-locked memory of the host. */
 osh_status osh_cuda_peak_product(osh_ctx *cx, double *flops_per_s, osh_device *d, osh_dtype dtype, int64_t side,
                                  double seconds);
+osh_status osh_cuda_peak_attention(osh_ctx *cx, double *flops_per_s, osh_device *d, int64_t n_samples,
+                                   int64_t n_tokens, double seconds);
+size_t osh_cuda_peak_attention_bytes(int64_t n_samples, int64_t n_tokens); // of the arena
 osh_status osh_cuda_peak_copies(osh_ctx *cx, double *inside_per_s, double *put_per_s, osh_device *d, int64_t n_bytes,
                                 double seconds);
 

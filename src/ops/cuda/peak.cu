@@ -1,6 +1,6 @@
-/* peak.cu - what the card sustains: products of square matrices, copies inside its memory and from the host's
- * page-locked memory. Each repeats its work until the time is over; clocks fall while a card gets warm, so a rate of
- * less than a few seconds is too high. */
+/* peak.cu - what the card sustains: products of square matrices, attention, copies inside its memory and from the
+ * host's page-locked memory. Each repeats its work until the time is over; clocks fall while a card gets warm, so a
+ * rate of less than a few seconds is too high. */
 #include "ops/cuda/runtime.h"
 
 #include "base/rng.h"
@@ -37,10 +37,12 @@ typedef struct card_work { // one call of it
     osh_tensor *a, *b, *c; // own
     void *host;            // own: page-locked; NULL: the work is a copy inside the card
     int64_t side;          // of a product; 0: a copy of c's bytes
+    const osh_op_args *attention; // NULL: none of it; view
 } card_work;
 
 static osh_status once(osh_ctx *cx, const card_work *w)
 {
+    if (w->attention) return osh_attention_cuda(cx, w->attention);
     if (w->side) {
         osh_cuda_mat a = {w->a->data, w->side, 0, w->a->dtype, false}, b = {w->b->data, w->side, 0, w->b->dtype, true};
         osh_cuda_mat c = {w->c->data, w->side, 0, w->c->dtype, false};
@@ -74,7 +76,7 @@ osh_status osh_cuda_peak_product(osh_ctx *cx, double *flops_per_s, osh_device *d
 {
     osh_status rc = OSH_OK;
     int64_t shape[2] = {side, side};
-    card_work w = {d, NULL, NULL, NULL, NULL, side}; // own
+    card_work w = {d, NULL, NULL, NULL, NULL, side, NULL}; // own
     double calls = 0;
 
     OSH_TRY(osh_tensor_new_on(cx, &w.a, d, OSH_LIFE_SHORT, dtype, 2, shape));
@@ -91,11 +93,60 @@ done:
     return rc;
 }
 
+/* Heads of Llama-3-8B. */
+static const osh_attention_attr heads = {32, 8, 128, 0, 0};
+
+static void widths(int64_t *of) // of q, k, v and what comes out
+{
+    of[0] = of[3] = heads.n_heads * heads.head_dim;
+    of[1] = of[2] = heads.n_kv_heads * heads.head_dim;
+}
+
+size_t osh_cuda_peak_attention_bytes(int64_t n_samples, int64_t n_tokens)
+{
+    int64_t width[4], rows = n_samples * n_tokens;
+    size_t n = 0;
+
+    widths(width);
+    for (int i = 0; i < 4; i++) n += osh_arena_gross((size_t)(rows * width[i]) * osh_dtype_bytes(OSH_BF16));
+    return n + osh_attention_cuda_scratch(&heads, width, width[3], rows, OSH_BF16);
+}
+
+osh_status osh_cuda_peak_attention(osh_ctx *cx, double *flops_per_s, osh_device *d, int64_t n_samples,
+                                   int64_t n_tokens, double seconds)
+{
+    osh_status rc = OSH_OK;
+    int64_t width[4], *offsets = NULL; // own: offsets
+    osh_tensor *t[4] = {NULL};         // own: q, k, v, out
+    osh_seqs seqs = {n_samples, NULL};
+    osh_op_args a = {};
+    card_work w = {d, NULL, NULL, NULL, NULL, 0, &a};
+    double calls = 0;
+
+    widths(width);
+    offsets = static_cast<int64_t *>(osh_alloc(cx, (size_t)(n_samples + 1) * sizeof *offsets));
+    if (!offsets) OSH_TRY(OSH_E_NOMEM);
+    for (int64_t i = 0; i <= n_samples; i++) offsets[i] = i * n_tokens;
+    for (int i = 0; i < 4; i++) {
+        int64_t shape[2] = {n_samples * n_tokens, width[i]};
+        OSH_TRY(osh_tensor_new_on(cx, &t[i], d, OSH_LIFE_SHORT, OSH_BF16, 2, shape));
+        if (i < 3) OSH_TRY(fill_random(cx, t[i], (uint64_t)i));
+    }
+    seqs.offsets = offsets;
+    a.in[0] = t[0], a.in[1] = t[1], a.in[2] = t[2], a.out[0] = t[3], a.attr = &heads, a.seqs = &seqs;
+    OSH_TRY(rate(cx, &calls, &w, seconds));
+    *flops_per_s = 2.0 * (double)(width[0] * n_samples) * (double)n_tokens * (double)(n_tokens + 1) * calls;
+done:
+    for (int i = 0; i < 4; i++) osh_tensor_free(cx, t[i]);
+    osh_free(cx, offsets);
+    return rc;
+}
+
 osh_status osh_cuda_peak_copies(osh_ctx *cx, double *inside_per_s, double *put_per_s, osh_device *d, int64_t n_bytes,
                                 double seconds)
 {
     osh_status rc = OSH_OK;
-    card_work w = {d, NULL, NULL, NULL, NULL, 0}; // own
+    card_work w = {d, NULL, NULL, NULL, NULL, 0, NULL}; // own
     double calls = 0;
 
     OSH_TRY(osh_tensor_new_on(cx, &w.a, d, OSH_LIFE_SHORT, OSH_U8, 1, &n_bytes));
