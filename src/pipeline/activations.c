@@ -7,6 +7,7 @@
 #include <zstd.h>
 
 #include "base/file.h"
+#include "pipeline/blocks.h"
 
 enum { ZSTD_LEVEL = 1 };
 typedef struct head { // of a slot
@@ -18,6 +19,7 @@ typedef struct slot { // of a value
     bool live;
     void **blocks;   // own [samples]; memory
     osh_tensor **rows; // own [samples]; on a device, and kept ones: of the batch that begins with that sample
+    osh_block **batches; // own [samples]; tier host with a device: the same
     osh_file *file;  // own; disk
 } slot;
 
@@ -26,6 +28,7 @@ struct osh_acts {
     const osh_dataset *d;  // view
     osh_tier tier;
     osh_device *device;    // view; NULL: batches lie in host memory
+    osh_blocks *blocks;    // own: tier host with a device
     int64_t n_kept;        // samples
     bool zstd;
     char *dir;             // own
@@ -66,6 +69,11 @@ int64_t osh_acts_kept_bytes(const osh_graph *g, const osh_dataset *d, int value,
     return sum;
 }
 
+int64_t osh_acts_batch_bytes(const osh_graph *g, int value, int64_t n_tokens)
+{
+    return (int64_t)osh_blocks_gross((size_t)n_tokens * row_bytes(g, value));
+}
+
 static size_t largest_sample(const osh_graph *g, const osh_dataset *d)
 {
     int64_t most = 0;
@@ -103,7 +111,12 @@ done:
     return rc;
 }
 
-void osh_acts_use(osh_acts *a, osh_device *d) { a->device = d; }
+osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d)
+{
+    a->device = d;
+    return d && a->tier == OSH_TIER_HOST ? osh_blocks_new(cx, &a->blocks, d) : OSH_OK;
+}
+
 void osh_acts_keep(osh_acts *a, int64_t n) { a->n_kept = n; }
 
 void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files)
@@ -114,6 +127,7 @@ void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files)
         osh_acts_drop(cx, a, v);
     }
     if (a->dir && !keep_files) rmdir(a->dir); // a folder with something else in it stays
+    osh_blocks_free(cx, a->blocks);
     osh_free(cx, a->slots);
     osh_free(cx, a->frame);
     osh_free(cx, a->stage);
@@ -255,9 +269,10 @@ static osh_status begin(osh_ctx *cx, osh_acts *a, int value)
     }
     osh_mem_class old = osh_mem_use(cx, class_of(a));
     if (rows && !s->rows) s->rows = osh_calloc(cx, (size_t)a->d->n, sizeof *s->rows);
-    if (!rows && !s->file) s->blocks = osh_calloc(cx, (size_t)a->d->n, sizeof *s->blocks);
+    if (a->blocks) s->batches = osh_calloc(cx, (size_t)a->d->n, sizeof *s->batches);
+    else if (!rows && !s->file) s->blocks = osh_calloc(cx, (size_t)a->d->n, sizeof *s->blocks);
     osh_mem_use(cx, old);
-    if (rows ? !s->rows : !s->file && !s->blocks) OSH_TRY(OSH_E_NOMEM);
+    if (rows ? !s->rows : !s->file && !s->blocks && !s->batches) OSH_TRY(OSH_E_NOMEM);
     s->live = true;
 done:
     osh_free(cx, path);
@@ -275,19 +290,25 @@ done:
     return rc;
 }
 
-/* n bytes from byte `at` of a tensor on a device: to the sample's block, or to its place on the disk. */
+/* The same, in host memory. */
+static osh_status store_batch(osh_ctx *cx, osh_acts *a, int value, int64_t first, const osh_tensor *t)
+{
+    osh_status rc = OSH_OK;
+    osh_block **block = &a->slots[value].batches[first];
+    if (!*block) OSH_TRY(osh_blocks_take(cx, a->blocks, block, osh_tensor_bytes(t)));
+    OSH_TRY(osh_block_store(cx, a->blocks, *block, t));
+done:
+    return rc;
+}
+
+/* n bytes from byte `at` of a tensor on a device: to their place on the disk. */
 static osh_status put_from_device(osh_ctx *cx, osh_acts *a, int value, int64_t sample, const osh_tensor *t, size_t at,
                                   size_t n)
 {
     osh_status rc = OSH_OK;
-    if (a->tier == OSH_TIER_DISK) {
-        OSH_TRY(want_stage(cx, a, n));
-        OSH_TRY(osh_tensor_get(cx, a->stage, t, at, n));
-        OSH_TRY(put(cx, a, value, sample, a->stage, n));
-        goto done;
-    }
-    OSH_TRY(want_block(cx, a, &a->slots[value].blocks[sample], n));
-    OSH_TRY(osh_tensor_get(cx, a->slots[value].blocks[sample], t, at, n));
+    OSH_TRY(want_stage(cx, a, n));
+    OSH_TRY(osh_tensor_get(cx, a->stage, t, at, n));
+    OSH_TRY(put(cx, a, value, sample, a->stage, n));
 done:
     return rc;
 }
@@ -299,6 +320,10 @@ osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, in
     if (!a->slots[value].live) OSH_TRY(begin(cx, a, value));
     if (a->slots[value].rows && !a->slots[value].file) {
         OSH_TRY(store_rows(cx, a, value, first, t));
+        goto done;
+    }
+    if (a->blocks) {
+        OSH_TRY(store_batch(cx, a, value, first, t));
         goto done;
     }
     for (int64_t s = first; s < first + n; s++) {
@@ -315,13 +340,9 @@ done:
 static osh_status get_to_device(osh_ctx *cx, osh_acts *a, int value, int64_t sample, osh_tensor *t, size_t at, size_t n)
 {
     osh_status rc = OSH_OK;
-    const void *from = a->tier == OSH_TIER_HOST ? a->slots[value].blocks[sample] : NULL;
-    if (!from) { // or there is none: get says so
-        OSH_TRY(want_stage(cx, a, n));
-        OSH_TRY(get(cx, a, value, sample, a->stage, n));
-        from = a->stage;
-    }
-    OSH_TRY(osh_tensor_put(cx, t, at, from, n));
+    OSH_TRY(want_stage(cx, a, n));
+    OSH_TRY(get(cx, a, value, sample, a->stage, n));
+    OSH_TRY(osh_tensor_put(cx, t, at, a->stage, n));
 done:
     return rc;
 }
@@ -336,6 +357,12 @@ osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int
         const osh_tensor *rows = a->slots[value].rows[first];
         if (!rows) OSH_FAIL(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)first, name);
         OSH_TRY(osh_tensor_copy(cx, t, rows));
+        goto done;
+    }
+    if (a->blocks) {
+        osh_block *block = a->slots[value].batches[first];
+        if (!block) OSH_FAIL(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)first, name);
+        OSH_TRY(osh_block_load(cx, a->blocks, block, t));
         goto done;
     }
     for (int64_t s = first; s < first + n; s++) {
@@ -395,6 +422,10 @@ void osh_acts_forget(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t
         osh_free(cx, s->blocks[k]);
         s->blocks[k] = NULL;
     }
+    for (int64_t k = first; s->batches && k < first + n; k++) {
+        osh_blocks_give(a->blocks, s->batches[k]);
+        s->batches[k] = NULL;
+    }
     for (int64_t k = first; s->rows && k < first + n; k++) {
         osh_tensor_free(cx, s->rows[k]);
         s->rows[k] = NULL;
@@ -410,6 +441,7 @@ void osh_acts_drop(osh_ctx *cx, osh_acts *a, int value)
     osh_acts_forget(cx, a, value, 0, a->d->n);
     osh_free(cx, s->blocks);
     osh_free(cx, s->rows);
+    osh_free(cx, s->batches);
     if (s->file) unlink(osh_file_path(s->file));
     osh_file_close(cx, s->file);
     *s = (slot){0};

@@ -1,9 +1,9 @@
 /* activations.h - values between subgraphs, sample by sample, bit for bit in the compute dtype. How samples are batched
  * leaves no trace here.
  *
- * Memory: a block for each sample; on a device one for each batch, which must have the same samples each time. Samples
- * that are kept (osh_acts_keep) rest as the tensors that the batches made. Disk: a file for each value, a slot of fixed
- * place for each sample,
+ * Memory: a block for each sample; with a device one for each batch, which must have the same samples each time, there
+ * or, page-locked, in host memory (blocks.h). Samples that are kept (osh_acts_keep) rest as the tensors that the
+ * batches made. Disk: a file for each value, a slot of fixed place for each sample,
  *
  *   | bytes kept 8 | XXH3 of them 8 | data, as it is or as a zstd frame ... | hole where it is shorter |
  *
@@ -18,7 +18,7 @@ typedef struct osh_acts osh_acts;
 osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d, osh_tier tier,
                         const char *dir, bool zstd);
 /* Before the first value: the tier device is that one's memory, and batches lie there. */
-void osh_acts_use(osh_acts *a, osh_device *d);
+osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d);
 /* Before the first value: rows of samples [0, n) are handed over and back, not copied; the tier is that of the others.
  * Batches have the same samples each time, and none of them samples of both kinds. */
 void osh_acts_keep(osh_acts *a, int64_t n);
@@ -42,6 +42,7 @@ int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d); // room 
 int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d); // room for one sample of any value
 /* What a value's samples [first, all) take in that tier: gross, or of its file without compression. */
 int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value, int64_t first);
+int64_t osh_acts_batch_bytes(const osh_graph *g, int value, int64_t n_tokens); // tier host with a device: of a batch
 /* What batches [0, n) of a value take that are kept; batch_at [n + 1]: their first samples. */
 int64_t osh_acts_kept_bytes(const osh_graph *g, const osh_dataset *d, int value, const int64_t *batch_at, int64_t n);
 #endif

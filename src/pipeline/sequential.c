@@ -60,7 +60,7 @@ static osh_status begin(osh_ctx *cx, engine *e)
     if (p->device) e->missed = osh_arena_missed(p->device->arena);
     OSH_TRY(osh_acts_new(cx, &e->acts, p->graph, &p->data, p->memory.tier, dir,
                          p->opt->scratch_compression && !strcmp(p->opt->scratch_compression, "zstd")));
-    osh_acts_use(e->acts, p->device);
+    OSH_TRY(osh_acts_use(cx, e->acts, p->device));
     osh_acts_keep(e->acts, p->batch_at[osh_memory_kept(p, p->memory.tier)]);
     OSH_NEW(cx, e->in_memory, p->n_linears);
     OSH_NEW(cx, e->next, p->graph->n_weights);
@@ -293,10 +293,10 @@ static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k
         OSH_TRY(osh_acts_get(cx, e->acts, v, first, n, s->consume[v], p->device, &b->values[v]));
     }
     OSH_TRY(osh_exec_run(cx, g, s->first, s->n, s->run, e->w, b, s->out, s->observe ? &hooks : NULL, true));
-    for (int v = 0; v < g->n_values; v++) {
-        if (s->out[v]) OSH_TRY(store(cx, e, s, v, k, b));
+    for (int v = 0; v < g->n_values; v++) // what comes may lie where it lay
         if (s->consume[v]) osh_acts_forget(cx, e->acts, v, first, n);
-    }
+    for (int v = 0; v < g->n_values; v++)
+        if (s->out[v]) OSH_TRY(store(cx, e, s, v, k, b));
     *n_tokens = b->n_tokens;
 done:
     osh_batch_free(cx, b);

@@ -8,8 +8,8 @@
  *   device = to the end of (the workspace of products, weights, statistics, resting values of tier device,
  *            prefetched weights) from the front
  *            + to the end of (the batch, or what a solve takes) from the back
- *   host   = base + weights on their way or to be solved + a solve's results + resting values (tier host)
- *            + packing buffers + prefetched weights */
+ *   host   = base + weights on their way or to be solved + a solve's results + the most that has rested so far (tier
+ *            host: blocks of values that are gone wait for the next ones) + packing buffers + prefetched weights */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +35,7 @@ typedef struct sim {
     int64_t copies; // live bytes of those copies
     int64_t weights, stats, values, kept_values; // live bytes; values: in the tier
     int64_t n_kept; // batches
+    int64_t most_values; // so far
     bool *lent;     // own: [values] of a step
     bool began;     // the visit has loaded
     int index;      // of the visit
@@ -107,9 +108,30 @@ static void note(sim *s, int64_t device, int64_t host, int64_t values)
     raise_to(&s->to->stats_bytes, s->stats);
     raise_to(&s->to->live_bytes, values + s->kept_values);
     raise_to(&s->to->device_peak, dev);
-    raise_to(&s->to->host_peak, host + (s->tier == OSH_TIER_HOST ? values : 0));
+    raise_to(&s->most_values, values);
+    if (s->tier == OSH_TIER_HOST) host += s->card ? s->most_values : values;
+    raise_to(&s->to->host_peak, host);
     if (disk) raise_to(&s->to->host_peak, host + s->frame);
     if (disk) raise_to(&s->to->scratch_peak, values);
+}
+
+static int64_t batch_tokens(const sim *s, int64_t b)
+{
+    return s->p->data.offsets[s->p->batch_at[b + 1]] - s->p->data.offsets[s->p->batch_at[b]];
+}
+
+/* With a card, of a batch: in its arena, or in host memory. */
+static int64_t batch_rest(const sim *s, int v, int64_t b)
+{
+    if (v == s->p->graph->input_ids) return 0;
+    if (s->tier == OSH_TIER_DEVICE) return osh_layout_bytes(s->card, OSH_LAYOUT_ROWS, v * s->p->n_batches + b);
+    return osh_acts_batch_bytes(s->p->graph, v, batch_tokens(s, b));
+}
+
+static int64_t list_rest(const sim *s, int v) // with a card, of host memory: the blocks of a value
+{
+    bool any = s->tier == OSH_TIER_HOST && v != s->p->graph->input_ids;
+    return any ? (int64_t)osh_mem_gross((size_t)s->p->data.n * sizeof(void *)) : 0;
 }
 
 /* Of the batches that are not kept. */
@@ -118,10 +140,10 @@ static int64_t value_rest(const sim *s, int v)
     const osh_plan *p = s->p;
     int64_t sum = 0;
     if (v == p->graph->input_ids || s->n_kept == p->n_batches) return 0;
-    if (!s->card || s->tier != OSH_TIER_DEVICE)
+    if (!s->card || s->tier == OSH_TIER_DISK)
         return osh_acts_bytes(p->graph, &p->data, s->tier, v, p->batch_at[s->n_kept]);
-    for (int64_t b = 0; b < p->n_batches; b++) sum += osh_layout_bytes(s->card, OSH_LAYOUT_ROWS, v * p->n_batches + b);
-    return sum;
+    for (int64_t b = 0; b < p->n_batches; b++) sum += batch_rest(s, v, b);
+    return sum + list_rest(s, v);
 }
 
 static int64_t value_kept(const sim *s, int v)
@@ -296,28 +318,47 @@ static void rows_of(sim *s, const osh_step *st, int64_t *out, int64_t *taken)
     }
 }
 
-/* Rows come and go in the order of run_batch. */
+/* Rows of a batch that is done go and come, in the order of run_batch; left: of the arena, what the batch still has.
+ * now: bytes of values at rest. */
+static osh_status batch_over(osh_ctx *cx, sim *s, const osh_step *st, int64_t b, size_t left, int64_t *now)
+{
+    osh_status rc = OSH_OK;
+    int n_values = s->tier == OSH_TIER_DISK ? 0 : s->p->graph->n_values;
+    for (int v = 0; v < n_values; v++) {
+        if (!st->consume[v]) continue;
+        *now -= batch_rest(s, v, b);
+        osh_layout_give(s->card, OSH_LAYOUT_ROWS, v * s->p->n_batches + b);
+    }
+    for (int v = 0; v < n_values; v++) {
+        if (!st->out[v]) continue;
+        if (s->tier == OSH_TIER_DEVICE)
+            OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_ROWS, v * s->p->n_batches + b));
+        *now += batch_rest(s, v, b);
+        note(s, (int64_t)left, 0, *now);
+    }
+done:
+    return rc;
+}
+
 static osh_status pass_on_card(osh_ctx *cx, sim *s, const osh_step *st)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = s->p;
     const osh_graph *g = p->graph;
     size_t peak = 0, left = 0;
-    int64_t out, taken, last = -1, before = s->values;
+    int64_t out, taken, last = -1, now = s->values;
     enter(s, s->index, st->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST);
     rows_of(s, st, &out, &taken);
+    for (int v = 0; v < g->n_values; v++) now += st->out[v] ? list_rest(s, v) : 0;
+    if (s->tier == OSH_TIER_DISK) now += out;
     for (int64_t b = 0; b < p->n_batches; b++) {
-        int64_t n = p->data.offsets[p->batch_at[b + 1]] - p->data.offsets[p->batch_at[b]];
+        int64_t n = batch_tokens(s, b);
         if (n != last)
             OSH_TRY(osh_exec_peak_on_device(cx, &peak, &left, g, st->first, st->n, st->run, st->in, st->out,
                                             st->observe ? s->hook : NULL, n));
         last = n;
-        note(s, (int64_t)peak, 0, before + out); // of the host an upper bound
-        for (int v = 0; s->tier == OSH_TIER_DEVICE && v < g->n_values; v++) {
-            if (st->out[v]) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_ROWS, v * p->n_batches + b));
-            if (st->out[v]) note(s, (int64_t)left, 0, before + out);
-            if (st->consume[v]) osh_layout_give(s->card, OSH_LAYOUT_ROWS, v * p->n_batches + b);
-        }
+        note(s, (int64_t)peak, 0, now);
+        OSH_TRY(batch_over(cx, s, st, b, left, &now));
     }
     s->values += out - taken;
     note(s, 0, 0, s->values);

@@ -19,6 +19,7 @@ void osh_play_memory(size_t n_bytes); // of the card; default 1 GiB
 void osh_play_fail(const char *name, int n, int error);
 size_t osh_play_live(void);     // bytes of card memory, pinned memory, streams and events that were not given back
 long osh_play_launches(void);   // so far
+long osh_play_calls(const char *name); // so far, of a call that osh_play_fail can make fail, and cudaHostUnregister
 /* For the played libraries: fn(user) at its turn on the stream, with the card's memory open. */
 void osh_play_submit(void *stream, void (*fn)(void *user), void *user);
 #ifdef __cplusplus

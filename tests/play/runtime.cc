@@ -30,7 +30,9 @@ struct block_of_memory { size_t n, mapped; };
 static std::recursive_mutex lock; // one call at a time: kernels have one place for shared memory
 typedef std::lock_guard<std::recursive_mutex> guard;
 static std::map<char *, block_of_memory> card;  // by address
-static std::map<char *, size_t> pinned;
+struct locked_block { size_t n; bool registered; };
+static std::map<char *, locked_block> pinned;
+static std::map<std::string, long> calls; // by name
 static std::set<CUstream_st *> streams;
 static std::map<const void *, int> dynamic_shared; // that a kernel may have, where it was asked for
 static std::vector<std::pair<std::string, std::pair<int, int>>> faults; // name, calls to go, error
@@ -72,13 +74,20 @@ size_t osh_play_live(void)
 {
     size_t n = streams.size() + n_events;
     for (auto &m : card) n += m.second.n;
-    for (auto &m : pinned) n += m.second;
+    for (auto &m : pinned) n += m.second.n;
     return n;
+}
+
+long osh_play_calls(const char *name)
+{
+    guard g(lock);
+    return calls[name];
 }
 
 /* What the tests want of this call. */
 static cudaError_t fault(const char *name)
 {
+    calls[name]++;
     for (auto &f : faults)
         if (f.first == name && f.second.first > 0 && --f.second.first == 0) {
             cudaError_t e = (cudaError_t)f.second.second;
@@ -143,7 +152,7 @@ static bool on_card(const void *p, size_t n, const char *what)
 static bool is_pinned(const void *p)
 {
     auto m = pinned.upper_bound((char *)p);
-    return m != pinned.begin() && (char *)p < (--m)->first + m->second;
+    return m != pinned.begin() && (char *)p < (--m)->first + m->second.n;
 }
 
 static cudaError_t wrong_place(const void *to, const void *from, size_t n, cudaMemcpyKind kind)
@@ -175,10 +184,14 @@ static const struct { cudaError_t e; const char *name, *text; } errors[] = {
     {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice",
      "no kernel image is available for execution on the device"},
     {cudaErrorECCUncorrectable, "cudaErrorECCUncorrectable", "uncorrectable ECC error encountered"},
+    {cudaErrorOperatingSystem, "cudaErrorOperatingSystem", "OS call failed or operation not supported on this OS"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
     {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+    {cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered",
+     "part or all of the requested memory range is already mapped"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
+    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
 };
 
 const char *cudaGetErrorName(cudaError_t e)
@@ -308,7 +321,7 @@ cudaError_t osh_play_host_alloc(void **out, size_t n_bytes)
     char *p = (char *)malloc(n_bytes ? n_bytes : 1);
     if (!p) return last = cudaErrorMemoryAllocation;
     memset(p, 0xff, n_bytes);
-    pinned[p] = n_bytes;
+    pinned[p] = {n_bytes, false};
     *out = p;
     return cudaSuccess;
 }
@@ -318,8 +331,35 @@ cudaError_t cudaFreeHost(void *p)
     guard g(lock);
     if (!p) return cudaSuccess;
     for (CUstream_st *s : streams) drain(s);
-    if (!pinned.erase((char *)p)) return cudaErrorInvalidValue;
+    auto m = pinned.find((char *)p);
+    if (m == pinned.end() || m->second.registered) return cudaErrorInvalidValue;
+    pinned.erase(m);
     free(p);
+    return lost;
+}
+
+/* Whole pages: one that another block has a part of is refused, as the driver may. */
+cudaError_t cudaHostRegister(void *p, size_t n_bytes, unsigned)
+{
+    OSH_PLAY_CALL("cudaHostRegister");
+    uintptr_t from = (uintptr_t)p / PAGE, to = ((uintptr_t)p + n_bytes + PAGE - 1) / PAGE;
+    if (!p || !n_bytes) return last = cudaErrorInvalidValue;
+    for (auto &m : pinned) {
+        uintptr_t a = (uintptr_t)m.first / PAGE, b = ((uintptr_t)m.first + m.second.n + PAGE - 1) / PAGE;
+        if (m.second.registered && a < to && from < b) return last = cudaErrorHostMemoryAlreadyRegistered;
+    }
+    pinned[(char *)p] = {n_bytes, true};
+    return cudaSuccess;
+}
+
+/* Does not wait: what still copies from or to this memory is the caller's error. */
+cudaError_t cudaHostUnregister(void *p)
+{
+    guard g(lock);
+    calls["cudaHostUnregister"]++;
+    auto m = pinned.find((char *)p);
+    if (m == pinned.end() || !m->second.registered) return cudaErrorInvalidValue;
+    pinned.erase(m);
     return lost;
 }
 

@@ -80,6 +80,14 @@ osh_status osh_cuda_host_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_
 
 void osh_cuda_host_free(osh_ctx *cx, osh_device *d, void *p) { (void)cx, (void)d, (void)p; }
 
+osh_status osh_cuda_host_lock(osh_ctx *cx, osh_device *d, const char **why, void *p, size_t n_bytes)
+{
+    (void)d, (void)why, (void)p, (void)n_bytes;
+    return absent(cx);
+}
+
+void osh_cuda_host_unlock(osh_ctx *cx, osh_device *d, void *p) { (void)cx, (void)d, (void)p; }
+
 osh_status osh_cuda_finite(osh_ctx *cx, int64_t *first, const osh_tensor *x, int64_t base)
 {
     (void)first, (void)x, (void)base;

@@ -25,10 +25,11 @@ typedef struct osh_card_ring {
     pthread_mutex_t lock;               // one call at a time
 } osh_card_ring;
 
-typedef struct osh_card_pinned { // what osh_cuda_host_alloc gave out
+typedef struct osh_card_pinned { // what osh_cuda_host_alloc gave out, or osh_cuda_host_lock locked
     struct osh_card_pinned *next;
     char *data;
     size_t n_bytes;
+    bool locked; // the caller's memory
 } osh_card_pinned;
 
 typedef struct osh_cuda_blas osh_cuda_blas; // blas.cu

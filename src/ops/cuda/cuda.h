@@ -55,6 +55,10 @@ osh_status osh_cuda_peak_copies(osh_ctx *cx, double *inside_per_s, double *put_p
 enum { OSH_CUDA_HOST_BYTES = 32 << 20 };
 osh_status osh_cuda_host_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_bytes);
 void osh_cuda_host_free(osh_ctx *cx, osh_device *d, void *p);
+/* Page-locks memory that is there, whole pages of it, until unlock, which waits for the card's copies. *why: NULL, or
+ * what the system or the driver has against it: the memory serves as it is, only slower. */
+osh_status osh_cuda_host_lock(osh_ctx *cx, osh_device *d, const char **why, void *p, size_t n_bytes);
+void osh_cuda_host_unlock(osh_ctx *cx, osh_device *d, void *p);
 
 /* The column. Shapes, dtypes and rounding points as in the reference of each op. */
 osh_status osh_embedding_cuda(osh_ctx *cx, const osh_op_args *a); // ids may lie in host memory

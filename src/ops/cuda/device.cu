@@ -154,6 +154,8 @@ done:
     return rc;
 }
 
+static void let_go(osh_ctx *cx, osh_device *d, void *data);
+
 /* Also of a card that was opened in part. What fails here failed before. */
 void osh_card_close(osh_ctx *cx, osh_device *d)
 {
@@ -164,7 +166,7 @@ void osh_card_close(osh_ctx *cx, osh_device *d)
         osh_cuda_blas_close(cx, c->blas);
         osh_card_ring_deinit(&c->ahead);
         osh_card_ring_deinit(&c->ring);
-        while (c->pinned) osh_cuda_host_free(cx, d, c->pinned->data);
+        while (c->pinned) let_go(cx, d, c->pinned->data);
         if (d->base) cudaFree(d->base);
         if (c->copied) cudaEventDestroy(c->copied);
         if (c->asked) cudaEventDestroy(c->asked);
@@ -204,7 +206,7 @@ done:
     return rc;
 }
 
-void osh_cuda_host_free(osh_ctx *cx, osh_device *d, void *data)
+static void let_go(osh_ctx *cx, osh_device *d, void *data)
 {
     osh_card *c = osh_card_of(d);
     osh_card_pinned *p = NULL; // own
@@ -213,8 +215,45 @@ void osh_cuda_host_free(osh_ctx *cx, osh_device *d, void *data)
     for (osh_card_pinned **at = &c->pinned; *at && !p; at = p ? at : &(*at)->next)
         if ((*at)->data == data) p = *at, *at = p->next;
     pthread_mutex_unlock(&c->lock);
-    if (p) cudaFreeHost(p->data);
+    if (p && p->locked) cudaHostUnregister(p->data);
+    else if (p) cudaFreeHost(p->data);
     osh_free(cx, p);
+}
+
+void osh_cuda_host_free(osh_ctx *cx, osh_device *d, void *data) { let_go(cx, d, data); }
+
+osh_status osh_cuda_host_lock(osh_ctx *cx, osh_device *d, const char **why, void *data, size_t n_bytes)
+{
+    osh_status rc = OSH_OK;
+    osh_card *c = osh_card_of(d);
+    osh_card_pinned *p = NULL; // own
+
+    *why = NULL;
+    cudaSetDevice(c->ordinal);
+    OSH_NEW(cx, p, 1);
+    p->data = (char *)data, p->n_bytes = n_bytes, p->locked = true;
+    if (cudaError_t e = cudaHostRegister(data, n_bytes, cudaHostRegisterDefault)) {
+        (void)cudaGetLastError(); // it is told here
+        bool refused = e == cudaErrorMemoryAllocation || e == cudaErrorOperatingSystem || e == cudaErrorNotSupported ||
+                       e == cudaErrorHostMemoryAlreadyRegistered || e == cudaErrorInvalidValue;
+        if (!refused) OSH_TRY(osh_cuda_check(cx, e, "cudaHostRegister"));
+        *why = cudaGetErrorString(e);
+        goto done;
+    }
+    pthread_mutex_lock(&c->lock);
+    p->next = c->pinned, c->pinned = p;
+    pthread_mutex_unlock(&c->lock);
+    p = NULL; // give
+done:
+    osh_free(cx, p);
+    return rc;
+}
+
+void osh_cuda_host_unlock(osh_ctx *cx, osh_device *d, void *data)
+{
+    cudaStreamSynchronize(osh_cuda_stream(d)); // what fails here failed before
+    cudaStreamSynchronize(osh_card_of(d)->copy);
+    let_go(cx, d, data);
 }
 
 /* ---- marks ---- */

@@ -183,8 +183,9 @@ typedef enum cudaError {
     cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2, cudaErrorInitializationError = 3,
     cudaErrorInvalidConfiguration = 9, cudaErrorInsufficientDriver = 35, cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101, cudaErrorNoKernelImageForDevice = 209, cudaErrorECCUncorrectable = 214,
-    cudaErrorInvalidResourceHandle = 400, cudaErrorNotReady = 600, cudaErrorIllegalAddress = 700,
-    cudaErrorLaunchFailure = 719, cudaErrorSystemDriverMismatch = 803, cudaErrorUnknown = 999
+    cudaErrorOperatingSystem = 304, cudaErrorInvalidResourceHandle = 400, cudaErrorNotReady = 600,
+    cudaErrorIllegalAddress = 700, cudaErrorHostMemoryAlreadyRegistered = 712, cudaErrorLaunchFailure = 719,
+    cudaErrorNotSupported = 801, cudaErrorSystemDriverMismatch = 803, cudaErrorUnknown = 999
 } cudaError_t;
 typedef enum cudaMemcpyKind {
     cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault
@@ -194,7 +195,8 @@ typedef enum cudaDeviceAttr {
     cudaDevAttrMultiProcessorCount = 16, cudaDevAttrComputeCapabilityMajor = 75, cudaDevAttrComputeCapabilityMinor = 76,
     cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
 } cudaDeviceAttr;
-enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0 };
+enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0,
+       cudaHostRegisterDefault = 0 };
 struct cudaDeviceProp { // a part of it
     char name[256];
     size_t totalGlobalMem, sharedMemPerBlockOptin;
@@ -221,6 +223,8 @@ template <class T> cudaError_t cudaHostAlloc(T **out, size_t n_bytes, unsigned)
 }
 cudaError_t cudaFree(void *p);
 cudaError_t cudaFreeHost(void *p);
+cudaError_t cudaHostRegister(void *p, size_t n_bytes, unsigned flags);
+cudaError_t cudaHostUnregister(void *p);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n_bytes, cudaMemcpyKind kind, cudaStream_t s);
 cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
                               size_t height, cudaMemcpyKind kind, cudaStream_t s);

@@ -1,0 +1,22 @@
+/* blocks.h - page-locked blocks of host memory for values that rest there while the run works on a card: one for each
+ * batch of a value, and the copies between them and the card. */
+#ifndef OSH_BLOCKS_H
+#define OSH_BLOCKS_H
+#include "tensor/device.h"
+
+typedef struct osh_blocks osh_blocks;
+typedef struct osh_block osh_block;
+osh_status osh_blocks_new(osh_ctx *cx, osh_blocks **out, osh_device *d);
+void osh_blocks_free(osh_ctx *cx, osh_blocks *b); // all blocks have been given back
+/* One for n_bytes: a block that was given back, or a new one. Where memory cannot be page-locked it is not; the same
+ * bytes rest there, by slower copies, and the log says so once. */
+osh_status osh_blocks_take(osh_ctx *cx, osh_blocks *b, osh_block **out, size_t n_bytes);
+void osh_blocks_give(osh_blocks *b, osh_block *block); // NULL is fine
+/* Gross host bytes of one for n_bytes. What is kept for the next value, with what is in use, is never more than what
+ * has been in use at once. */
+size_t osh_blocks_gross(size_t n_bytes);
+
+/* Whole tensors, on the card or in host memory. */
+osh_status osh_block_store(osh_ctx *cx, osh_blocks *b, osh_block *block, const osh_tensor *t);
+osh_status osh_block_load(osh_ctx *cx, osh_blocks *b, osh_block *block, osh_tensor *t);
+#endif

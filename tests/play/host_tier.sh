@@ -1,0 +1,38 @@
+# Values that rest in host memory while the run works on the played card, in many batches: the bytes of a run whose values
+# rest on the card, in every order that the streams allow, with and without page-locked memory; few blocks are locked; the
+# smallest --device-memory that the plan names will do, to the byte, and the smallest --host-memory, of which a part is
+# measured.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
+     --num-calibration-samples 10 --max-seq-length 48 --threads 1)
+fail() { echo "$*"; exit 1; }
+run() { # knobs, flags: prints the checksum
+    knobs=$1
+    shift
+    OSH_PLAY="protect=0 $knobs" "$PLAY_BATCHES" "${job[@]}" --progress none --output out "$@" >/dev/null 2>err ||
+        fail "failed: $*: $(cat err)"
+    sha256sum out/model.safetensors | cut -d' ' -f1
+    rm -rf out out.oneshot-partial
+}
+least_of() { sed -n '/"smallest_budgets"/,/}/s/^ *"'"$1"'": \([0-9]*\),*$/\1/p' plan.json; }
+want=$(run "" --mem-opt-level 0)
+OSH_PLAY=protect=0 "$PLAY_BATCHES" plan "${job[@]}" --mem-opt-level 1 --json >plan.json
+host=$((($(least_of host_bytes) >> 20) + 2))MiB device=$(least_of device_bytes)
+same() { # knobs, flags
+    [ "$(run "$@")" = "$want" ] || fail "$*: other bytes"
+    [ "${quiet:-1}" = 0 ] || [ ! -s err ] || fail "$*: $(cat err)"
+}
+same "" --mem-opt-level 1
+same "lazy=1" --mem-opt-level 1 --host-memory "$host"
+for knobs in "" "order=3 lazy=1"; do same "$knobs memory=$device" --mem-opt-level 1 --device-memory "$device"; done
+same "lazy=1" --mem-opt-level 1 --prefetch false
+
+# a value has 4 batches: so many blocks, and no more, are locked in the whole run
+same "fail=cudaHostRegister:5:2" --mem-opt-level 1
+quiet=0
+for n in 1 4; do
+    same "lazy=1 fail=cudaHostRegister:$n:2" --mem-opt-level 1
+    [ "$(grep -c 'cannot be page-locked (out of memory)' err)" = 1 ] || fail "block $n is not locked: $(cat err)"
+done
+same "fail=cudaHostRegister:1:2" --mem-opt-level 1 --host-memory "$host"

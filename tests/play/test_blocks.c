@@ -1,0 +1,257 @@
+/* test_blocks.c - values at rest in page-locked host memory (src/pipeline/blocks.c, activations.c) on the played card:
+ * the same rows in every order that the streams allow, few blocks, and memory that cannot be locked. */
+#include "ops/cuda/cuda.h"
+#include "pipeline/activations.h"
+#include "pipeline/blocks.h"
+#include "play/play.h"
+#include "torture.h"
+
+enum { MIB = 1 << 20, ARENA = 96 * MIB, BATCHES = 6, TOKENS = 300, WIDTH = 128, OUT_OF_MEMORY = 2, LOST = 719 };
+static int64_t offsets[BATCHES + 1]; // a batch is a sample of 300 tokens, the last one of 60
+static osh_value values[3] = {{.name = "a", .width = WIDTH}, {.name = "b", .width = WIDTH}, {.name = "c", .width = 8}};
+static osh_graph graph = {.values = values, .n_values = 3, .input_ids = -1, .dtype = OSH_BF16};
+static osh_dataset data = {.offsets = offsets, .n = BATCHES};
+
+typedef struct fixture {
+    osh_ctx *cx;
+    osh_device *d;
+    osh_acts *a;
+} fixture;
+
+static int setup(void **state)
+{
+    static fixture f;
+    *state = &f;
+    f = (fixture){0};
+    for (int b = 0; b < BATCHES; b++) offsets[b + 1] = offsets[b] + (b + 1 < BATCHES ? TOKENS : 60);
+    if (osh_ctx_new(&f.cx, 1)) return 1;
+    if (osh_cuda_open(f.cx, &f.d, 0, ARENA)) fail_msg("%s", osh_error_text(f.cx));
+    if (osh_acts_new(f.cx, &f.a, &graph, &data, OSH_TIER_HOST, NULL, false)) return 1;
+    return osh_acts_use(f.cx, f.a, f.d) ? 1 : 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+    osh_acts_free(f->cx, f->a, false);
+    osh_device_close(f->cx, f->d);
+    osh_play_fail(NULL, 0, 0);
+    osh_play_lazy(false);
+    bool leak = osh_mem_live(f->cx) || osh_play_live();
+    osh_ctx_free(f->cx);
+    return leak;
+}
+
+static void ok(fixture *f, osh_status rc)
+{
+    if (rc) fail_msg("%s", osh_error_text(f->cx));
+}
+
+static void fill(void *to, size_t n, int value, int64_t batch, int round)
+{
+    uint8_t *p = to;
+    for (size_t i = 0; i < n; i++) p[i] = (uint8_t)(i * 7 + i / 999 + (size_t)(31 * value + 77 * batch + 13 * round));
+}
+
+static osh_tensor *rows_new(fixture *f, int value, int64_t batch)
+{
+    osh_tensor *t = NULL;
+    int64_t shape[2] = {offsets[batch + 1] - offsets[batch], values[value].width};
+    ok(f, osh_tensor_new_on(f->cx, &t, f->d, OSH_LIFE_SHORT, OSH_BF16, 2, shape));
+    return t;
+}
+
+/* Rows that nobody else has, made on the card, stored; the card's block is overwritten as soon as it is free. */
+static void store(fixture *f, int value, int64_t batch, int round)
+{
+    osh_tensor *t = rows_new(f, value, batch), *next;
+    size_t n = osh_tensor_bytes(t);
+    void *host = osh_alloc(f->cx, n);
+    assert_non_null(host);
+    fill(host, n, value, batch, round);
+    ok(f, osh_tensor_put(f->cx, t, 0, host, n));
+    ok(f, osh_acts_store(f->cx, f->a, value, batch, 1, t));
+    osh_tensor_free(f->cx, t);
+    next = rows_new(f, value, batch); // lies where t lay
+    ok(f, osh_tensor_zero(f->cx, next));
+    osh_tensor_free(f->cx, next);
+    osh_free(f->cx, host);
+}
+
+static void check(fixture *f, int value, int64_t batch, int round, const osh_tensor *t)
+{
+    size_t n = osh_tensor_bytes(t);
+    void *got = osh_alloc(f->cx, n), *want = osh_alloc(f->cx, n);
+    assert_true(got && want);
+    fill(want, n, value, batch, round);
+    ok(f, osh_tensor_get(f->cx, got, t, 0, n));
+    if (memcmp(got, want, n)) fail_msg("value %d, batch %d, round %d: other rows", value, (int)batch, round);
+    osh_free(f->cx, got);
+    osh_free(f->cx, want);
+}
+
+static void load(fixture *f, int value, int64_t batch, int round)
+{
+    osh_tensor *t = rows_new(f, value, batch);
+    ok(f, osh_tensor_zero(f->cx, t));
+    ok(f, osh_acts_load(f->cx, f->a, value, batch, 1, t));
+    check(f, value, batch, round, t);
+    osh_tensor_free(f->cx, t);
+}
+
+/* Value `to` is made of value `from` batch by batch, as subgraph after subgraph does. */
+static void visits(fixture *f, int n)
+{
+    for (int b = 0; b < BATCHES; b++) store(f, 0, b, 0);
+    for (int k = 0; k < n; k++) {
+        for (int b = 0; b < BATCHES; b++) {
+            load(f, k % 2, b, k);
+            osh_acts_forget(f->cx, f->a, k % 2, b, 1);
+            store(f, (k + 1) % 2, b, k + 1);
+        }
+        osh_acts_drop(f->cx, f->a, k % 2);
+    }
+    for (int b = 0; b < BATCHES; b++) load(f, n % 2, b, n);
+}
+
+static int64_t bytes_of(int value)
+{
+    int64_t n = 0;
+    for (int b = 0; b < BATCHES; b++) n += osh_acts_batch_bytes(&graph, value, offsets[b + 1] - offsets[b]);
+    return n;
+}
+
+/* Blocks are page-locked once and serve the next value; the memory is what the plan says, to a list. */
+static void test_reuse(void **state)
+{
+    fixture *f = *state;
+    size_t before = osh_mem_used(f->cx, OSH_MEM_HOST);
+    for (int lazy = 0; lazy < 2; lazy++) {
+        long locked = osh_play_calls("cudaHostRegister");
+        osh_play_lazy(lazy);
+        visits(f, 5);
+        locked = osh_play_calls("cudaHostRegister") - locked;
+        assert_int_equal(locked, lazy ? 0 : BATCHES);
+        assert_in_range(osh_mem_used(f->cx, OSH_MEM_HOST) - before, bytes_of(0), bytes_of(0) + 4096);
+        osh_acts_drop(f->cx, f->a, 1);
+    }
+    assert_int_equal(osh_play_calls("cudaHostUnregister"), 0);
+    for (int b = 0; b < BATCHES; b++) store(f, 2, b, 0); // narrower: other blocks, and no more memory
+    for (int b = 0; b < BATCHES; b++) load(f, 2, b, 0);
+    assert_in_range(osh_mem_used(f->cx, OSH_MEM_HOST) - before, bytes_of(2), bytes_of(0) + 4096);
+    assert_true(osh_play_calls("cudaHostUnregister") > 0);
+}
+
+/* From the n-th block on memory cannot be page-locked. */
+static void test_refused(void **state)
+{
+    fixture *f = *state;
+    static const int errors[] = {OUT_OF_MEMORY, 1, 304, 801};
+    for (int nth = 1; nth <= 4; nth++) {
+        long locked = osh_play_calls("cudaHostRegister");
+        osh_play_fail("cudaHostRegister", nth, errors[nth - 1]);
+        osh_play_lazy(nth & 1);
+        visits(f, 3);
+        for (int v = 0; v < 2; v++) osh_acts_drop(f->cx, f->a, v);
+        assert_int_equal(osh_play_calls("cudaHostRegister") - locked, nth); // and it is not tried again
+        osh_play_fail(NULL, 0, 0);
+        osh_acts_free(f->cx, f->a, false), f->a = NULL;
+        ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, OSH_TIER_HOST, NULL, false));
+        ok(f, osh_acts_use(f->cx, f->a, f->d));
+    }
+}
+
+static void test_lost(void **state)
+{
+    fixture *f = *state;
+    osh_tensor *t = rows_new(f, 0, 0);
+    ok(f, osh_tensor_zero(f->cx, t));
+    osh_play_fail("cudaHostRegister", 1, LOST);
+    assert_int_equal(osh_acts_store(f->cx, f->a, 0, 0, 1, t), OSH_E_IO);
+    assert_non_null(strstr(osh_error_text(f->cx), "cudaHostRegister: unspecified launch failure"));
+    osh_tensor_free(f->cx, t);
+    osh_error_clear(f->cx);
+}
+
+/* Between host memory and the blocks: what stands for a run's values when one visit is made alone. */
+static void test_host_tensors(void **state)
+{
+    fixture *f = *state;
+    int64_t shape[2] = {TOKENS, WIDTH};
+    osh_tensor *t = NULL, *gone = NULL;
+    osh_play_lazy(true);
+    ok(f, osh_tensor_new(f->cx, &t, OSH_BF16, 2, shape));
+    for (int k = 0; k < 3; k++) {
+        store(f, 0, 1, k); // its block is the next value's
+        osh_acts_drop(f->cx, f->a, 0);
+        fill(t->data, osh_tensor_bytes(t), 1, 0, k);
+        ok(f, osh_acts_store(f->cx, f->a, 1, 0, 1, t));
+        memset(t->data, 0, osh_tensor_bytes(t));
+        ok(f, osh_acts_load(f->cx, f->a, 1, 0, 1, t));
+        check(f, 1, 0, k, t);
+        load(f, 1, 0, k);
+        store(f, 1, 0, k + 1);
+        ok(f, osh_acts_load(f->cx, f->a, 1, 0, 1, t));
+        check(f, 1, 0, k + 1, t);
+        assert_int_equal(osh_acts_load(f->cx, f->a, 1, 1, 1, t), OSH_E_INTERNAL);
+        assert_non_null(strstr(osh_error_text(f->cx), "sample 1 of value b is not stored; while loading value b"));
+        osh_error_clear(f->cx);
+    }
+    osh_tensor_free(f->cx, t), osh_tensor_free(f->cx, gone);
+}
+
+static osh_status store_two(osh_ctx *cx, void *user)
+{
+    osh_status rc = OSH_OK;
+    fixture *f = user;
+    osh_acts *a = NULL; // own
+    osh_tensor *t = NULL; // own
+    OSH_TRY(osh_acts_new(cx, &a, &graph, &data, OSH_TIER_HOST, NULL, false));
+    OSH_TRY(osh_acts_use(cx, a, f->d));
+    OSH_TRY(osh_tensor_new_on(cx, &t, f->d, OSH_LIFE_SHORT, OSH_BF16, 2, (int64_t[]){TOKENS, WIDTH}));
+    OSH_TRY(osh_tensor_zero(cx, t));
+    for (int b = 0; b < 2; b++) OSH_TRY(osh_acts_store(cx, a, 0, b, 1, t));
+    OSH_TRY(osh_acts_load(cx, a, 0, 1, 1, t));
+done:
+    osh_tensor_free(cx, t);
+    osh_acts_free(cx, a, false);
+    return rc;
+}
+
+/* Every allocation fails once: nothing stays locked. */
+static void test_torture(void **state)
+{
+    fixture *f = *state;
+    size_t live = osh_play_live(), bytes = osh_mem_live(f->cx);
+    bool done = false;
+    for (int n = 1; !done; n++) {
+        osh_mem_fail_after(f->cx, n);
+        osh_status rc = store_two(f->cx, f);
+        osh_mem_fail_after(f->cx, -1);
+        done = !rc;
+        assert_true(done || rc == OSH_E_NOMEM);
+        osh_error_clear(f->cx);
+        assert_int_equal(osh_play_live(), live);
+        assert_int_equal(osh_mem_live(f->cx), bytes);
+    }
+}
+
+static void test_sizes(void **state)
+{
+    (void)state;
+    for (size_t n = 1; n < (size_t)1 << 33; n += n / 7 + 1) { // at most a sixteenth and a page more
+        size_t most = n + n / 16 + 4096, gross = osh_blocks_gross(n);
+        assert_in_range(gross, n, most + 3 * 4096 + 256);
+    }
+    assert_int_equal(osh_blocks_gross(128 * MIB), osh_blocks_gross(128 * MIB - 4096 * 900));
+}
+
+int main(void)
+{
+#define ON_A_CARD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        ON_A_CARD(test_reuse), ON_A_CARD(test_refused), ON_A_CARD(test_lost), ON_A_CARD(test_host_tensors),
+        ON_A_CARD(test_torture), cmocka_unit_test(test_sizes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
