@@ -174,7 +174,6 @@ static osh_status open_models(osh_ctx *cx, models *m, const osh_eval_options *o,
 {
     osh_status rc = OSH_OK;
     double work = 0;
-    int64_t card_bytes = -1;
     OSH_TRY(osh_forward_open(cx, &m->f, o->model, o->models_dir));
     OSH_TRY(load_data(cx, &m->d, o, m->f));
     if (o->reference) {
@@ -185,8 +184,8 @@ static osh_status open_models(osh_ctx *cx, models *m, const osh_eval_options *o,
         OSH_TRY(osh_forward_work(cx, &work, m->ref, &m->d, true));
         pr->work_total += work, pr->n_steps += m->ref->parts->n;
     }
-    OSH_TRY(osh_eval_card_open(cx, &m->card, &card_bytes, o, m->f, m->ref, &m->d));
-    OSH_TRY(osh_eval_memory(cx, o, m->f, m->ref, &m->d, card_bytes));
+    OSH_TRY(osh_eval_card_open(cx, &m->card, o, m->f, m->ref, &m->d));
+    OSH_TRY(osh_eval_memory(cx, o, m->f, m->ref, &m->d, m->card));
     pr->budget_bytes = o->host_memory;
     OSH_TRY(osh_forward_work(cx, &work, m->f, &m->d, true));
     pr->work_total += work, pr->n_steps += m->f->parts->n + 1; // and the scores

@@ -7,16 +7,15 @@
 
 #include "ops/cuda/cuda.h"
 #include "pipeline/cost.h"
+#include "pipeline/eval_weights.h"
 #include "pipeline/plan.h"
 
 typedef struct side { // a model
-    const osh_forward *f;  // view
-    int64_t weights, head; // bytes of the arena: of the subgraph with most, of the head's weight
-    int64_t on_way;        // host bytes: the largest weight as it is read
-    int64_t input;         // bytes of a batch's widest input of a Linear, where these are rounded
-    int64_t row;           // bytes that rest of a token, at most
-    char **rest;           // own [batches]: blocks of the arena or of host memory
-    bool *now;             // own [values]: what rests
+    const osh_forward *f; // view
+    int64_t input;        // bytes of a batch's widest input of a Linear, where these are rounded
+    int64_t row;          // bytes that rest of a token, at most
+    char **rest;          // own [batches]: blocks of the arena or of host memory
+    bool *now;            // own [values]: what rests
 } side;
 
 struct osh_eval_card {
@@ -29,8 +28,9 @@ struct osh_eval_card {
     int64_t n_batches, batch_tokens;
     int64_t passing;           // bytes that a batch or its scores take of the arena
     bool rest_on_card;
-    char *weights, *input;     // of the arena
-    osh_tensor head[2];        // views of weights
+    osh_eval_weights *weights; // own
+    bool ahead;                // the arena has room for the next step's weights
+    char *input;               // of the arena
     osh_tensor *stage;         // own: an input on its way to be rounded
 };
 
@@ -50,34 +50,14 @@ static int64_t value_bytes(const osh_graph *g, int v) // of a token
 
 /* ---- what it takes ---- */
 
-static const osh_st_entry *entry_of(const osh_forward *f, int weight)
-{
-    return osh_source_checkpoint(f->source)->tensors[f->graph->weights[weight].tensor].e;
-}
-
-static int64_t bytes_of(const osh_forward *f, int weight)
-{
-    const osh_st_entry *e = entry_of(f, weight);
-    return e->end - e->begin;
-}
-
-static int head_of(const osh_forward *f) { return f->graph->nodes[f->graph->head].w[0]; }
-
-/* Weights of the nodes that run; the widest input of one of them. */
-static void count_weights(side *s, const osh_subgraph *part, const bool *run, int64_t *width)
+/* The widest input of a node that runs and has weights. */
+static void count_width(const side *s, const osh_subgraph *part, const bool *run, int64_t *width)
 {
     const osh_graph *g = s->f->graph;
-    int64_t sum = 0;
     for (int i = 0; i < part->n_nodes; i++) {
         const osh_node *n = &g->nodes[part->first + i];
-        for (int k = 0; run[i] && k < n->op->n_weights; k++) {
-            if (n->w[k] < 0) continue;
-            sum += gross(bytes_of(s->f, n->w[k])); // one that two nodes read counts twice
-            raise_to(&s->on_way, bytes_of(s->f, n->w[k]));
-        }
         if (run[i] && n->op->n_weights && n->in[0] >= 0) raise_to(width, value_bytes(g, n->in[0]));
     }
-    raise_to(&s->weights, sum);
 }
 
 static osh_status count_batches(osh_ctx *cx, osh_eval_card *c, const side *s, const osh_subgraph *part,
@@ -112,15 +92,13 @@ static osh_status count_side(osh_ctx *cx, osh_eval_card *c, side *s)
         int64_t row = 0;
         osh_forward_choose(s->f, i, run, keep);
         keep[g->input_ids] = false; // they are the data
-        count_weights(s, part, run, &width);
+        count_width(s, part, run, &width);
         OSH_TRY(count_batches(cx, c, s, part, run, keep));
         for (int v = 0; v < g->n_values; v++) row += keep[v] ? value_bytes(g, v) : 0;
         raise_to(&s->row, row);
         memcpy(s->now, keep, (size_t)g->n_values * sizeof *keep);
     }
     memset(s->now, 0, (size_t)g->n_values * sizeof *s->now);
-    s->head = gross(bytes_of(s->f, head_of(s->f)));
-    raise_to(&s->on_way, bytes_of(s->f, head_of(s->f)));
     if (osh_source_n_quantized(s->f->source) && !c->o->no_activation_quantization)
         s->input = gross(c->batch_tokens * width);
 done:
@@ -155,31 +133,27 @@ static int64_t rest_bytes(const osh_eval_card *c, bool on_card)
     return sum;
 }
 
-static int64_t weights_bytes(const osh_eval_card *c)
-{
-    int64_t most = 0, heads = 0;
-    for (int k = 0; k < c->n_sides; k++) raise_to(&most, c->side[k].weights), heads += c->side[k].head;
-    return most > heads ? most : heads;
-}
-
 static int64_t input_bytes(const osh_eval_card *c)
 {
     return c->side[0].input > c->side[1].input ? c->side[0].input : c->side[1].input;
 }
 
-static int64_t host_bytes(const osh_eval_card *c)
+int64_t osh_eval_card_host_bytes(const osh_eval_card *c, bool ahead)
 {
-    int64_t most = 0, lists = 0;
+    int64_t rounded = 0, read = osh_eval_weights_host_bytes(c->weights), lists = 0;
     for (int k = 0; k < c->n_sides; k++) {
-        const side *s = &c->side[k];
-        raise_to(&most, (int64_t)osh_mem_gross((size_t)s->on_way) + (int64_t)osh_source_scratch(s->f->source));
-        raise_to(&most, 2 * (int64_t)osh_mem_gross((size_t)s->input));
-        lists += s->f->graph->n_values * (int64_t)(osh_mem_gross(sizeof(osh_tensor)) + 64) +
-                 s->f->graph->n_weights * (int64_t)(osh_mem_gross(sizeof(osh_tensor)) + 32);
+        const osh_graph *g = c->side[k].f->graph;
+        raise_to(&rounded, 2 * (int64_t)osh_mem_gross((size_t)c->side[k].input));
+        lists += g->n_values * (int64_t)(osh_mem_gross(sizeof(osh_tensor)) + 64) +
+                 g->n_weights * (int64_t)(osh_mem_gross(sizeof(osh_tensor)) + 32);
     }
     int64_t scores = 4 * (int64_t)osh_mem_gross((size_t)c->batch_tokens * 4) + c->batch_tokens * 8;
-    return OSH_CUDA_HOST_BYTES + lists + most + scores + (c->rest_on_card ? 0 : rest_bytes(c, false));
+    int64_t both = ahead ? read + rounded : read > rounded ? read : rounded; // at a time, or one behind the other
+    return OSH_CUDA_HOST_BYTES + lists + both + scores + (c->rest_on_card ? 0 : rest_bytes(c, false));
 }
+
+bool osh_eval_card_ahead(const osh_eval_card *c) { return osh_eval_weights_ahead(c->weights); }
+void osh_eval_card_not_ahead(osh_eval_card *c) { osh_eval_weights_not_ahead(c->weights); }
 
 /* ---- opening ---- */
 
@@ -195,12 +169,14 @@ done:
     return rc;
 }
 
-/* Bytes of the arena, and whether rows rest there. */
+/* Bytes of the arena, and what it has beside the least. First rows that rest: they go there and back for each subgraph,
+ * and the work waits for them. */
 static osh_status fit(osh_ctx *cx, osh_eval_card *c, int ordinal, int64_t *arena)
 {
     osh_status rc = OSH_OK;
-    int64_t least = OSH_CUDA_WORKSPACE + gross(weights_bytes(c)) + gross(input_bytes(c)) + c->passing;
-    int64_t all = least + rest_bytes(c, true), budget = c->o->device_memory;
+    int64_t least = OSH_CUDA_WORKSPACE + osh_eval_weights_bytes(c->weights, false) + gross(input_bytes(c)) + c->passing;
+    int64_t rest = rest_bytes(c, true), budget = c->o->device_memory;
+    int64_t next = osh_eval_weights_bytes(c->weights, true) - osh_eval_weights_bytes(c->weights, false);
     size_t free_bytes = 0;
     if (!budget) {
         OSH_TRY(osh_cuda_free_bytes(cx, &free_bytes, ordinal));
@@ -212,8 +188,10 @@ static osh_status fit(osh_ctx *cx, osh_eval_card *c, int ordinal, int64_t *arena
     if (least > budget)
         OSH_FAIL(cx, OSH_E_USAGE, "--device-memory %.0fMiB cannot be held: the smallest that would do is"
                  " --device-memory %.0fMiB", mib(budget), mib(least));
-    c->rest_on_card = all <= budget;
-    *arena = c->o->device_memory ? budget : c->rest_on_card ? all : least;
+    c->rest_on_card = least + rest <= budget;
+    int64_t all = least + (c->rest_on_card ? rest : 0);
+    c->ahead = all + next <= budget;
+    *arena = c->o->device_memory ? budget : all + (c->ahead ? next : 0);
 done:
     return rc;
 }
@@ -221,9 +199,11 @@ done:
 static osh_status take_blocks(osh_ctx *cx, osh_eval_card *c)
 {
     osh_status rc = OSH_OK;
-    c->weights = osh_device_alloc(cx, c->device, (size_t)weights_bytes(c), OSH_LIFE_LONG);
+    size_t steps = (size_t)osh_eval_weights_bytes(c->weights, c->ahead);
+    char *weights = osh_device_alloc(cx, c->device, steps, OSH_LIFE_LONG); // the arena's
     c->input = osh_device_alloc(cx, c->device, (size_t)input_bytes(c), OSH_LIFE_LONG);
-    if (!c->weights || !c->input) OSH_TRY(OSH_E_NOMEM);
+    if (!weights || !c->input) OSH_TRY(OSH_E_NOMEM);
+    osh_eval_weights_place(c->weights, c->device, weights, c->ahead);
     for (int k = 0; k < c->n_sides && c->rest_on_card; k++)
         for (int64_t b = 0; b < c->n_batches; b++) {
             size_t n = (size_t)(tokens_of(c, b) * c->side[k].row);
@@ -233,7 +213,7 @@ done:
     return rc;
 }
 
-osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, int64_t *host, const osh_eval_options *o,
+osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, const osh_eval_options *o,
                               const osh_forward *f, const osh_forward *ref, const osh_dataset *d)
 {
     osh_status rc = OSH_OK;
@@ -248,12 +228,12 @@ osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, int64_t *host, c
     if (!osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &c->device, ordinal, 0)); // says what is missing
     c->o = o, c->d = d, c->side[0].f = f, c->side[1].f = ref, c->n_sides = ref ? 2 : 1;
     OSH_TRY(cut_batches(cx, c));
+    OSH_TRY(osh_eval_weights_new(cx, &c->weights, f, ref));
     for (int k = 0; k < c->n_sides; k++) OSH_TRY(count_side(cx, c, &c->side[k]));
     raise_to(&c->passing, score_bytes(c));
     OSH_TRY(fit(cx, c, ordinal, &arena));
     OSH_TRY(osh_cuda_open(cx, &c->device, ordinal, (size_t)arena));
     OSH_TRY(take_blocks(cx, c));
-    *host = host_bytes(c);
     *out = c, c = NULL; // give
 done:
     osh_eval_card_close(cx, c);
@@ -263,6 +243,7 @@ done:
 void osh_eval_card_close(osh_ctx *cx, osh_eval_card *c)
 {
     if (!c) return;
+    osh_eval_weights_free(cx, c->weights); // before the card that it copies to
     for (int k = 0; k < 2; k++) {
         for (int64_t b = 0; b < c->n_batches && c->side[k].rest && !c->rest_on_card; b++)
             osh_free(cx, c->side[k].rest[b]);
@@ -276,38 +257,6 @@ void osh_eval_card_close(osh_ctx *cx, osh_eval_card *c)
 }
 
 /* ---- passes ---- */
-
-/* A weight through host memory to its place; *at moves behind it. */
-static osh_status load(osh_ctx *cx, osh_eval_card *c, osh_tensor *t, const osh_forward *f, int weight, size_t *at)
-{
-    osh_status rc = OSH_OK;
-    osh_tensor *h = NULL; // own
-    OSH_TRY(osh_weight_load(cx, &h, f->graph, osh_source_checkpoint(f->source), weight));
-    *t = osh_tensor_view(h->dtype, h->ndim, h->shape, c->weights + *at);
-    t->device = c->device;
-    *at += osh_arena_gross(osh_tensor_bytes(h));
-    OSH_TRY(osh_tensor_copy(cx, t, h));
-done:
-    osh_tensor_free(cx, h);
-    return rc;
-}
-
-static osh_status load_part(osh_ctx *cx, osh_eval_card *c, osh_weights *w, const osh_forward *f,
-                            const osh_subgraph *part, const bool *run)
-{
-    osh_status rc = OSH_OK;
-    size_t at = 0;
-    for (int i = 0; i < part->n_nodes; i++) {
-        const osh_node *n = &f->graph->nodes[part->first + i];
-        for (int k = 0; run[i] && k < n->op->n_weights; k++) {
-            if (n->w[k] < 0 || w->w[n->w[k]]) continue;
-            OSH_NEW(cx, w->w[n->w[k]], 1);
-            OSH_TRY(load(cx, c, w->w[n->w[k]], f, n->w[k], &at));
-        }
-    }
-done:
-    return rc;
-}
 
 typedef struct rounding {
     osh_eval_card *c;
@@ -405,7 +354,7 @@ static osh_status run_part(osh_ctx *cx, osh_eval_card *c, side *s, int index, bo
     double work = osh_cost_of_nodes(g, c->d, part->first, part->n_nodes, run), all = (double)c->d->offsets[c->d->n];
     double start = osh_now(), seen = 0;
     OSH_TRY(osh_weights_new(cx, &w, g));
-    OSH_TRY(load_part(cx, c, w, s->f, part, run));
+    OSH_TRY(osh_eval_weights_next(cx, c->weights, w));
     pr->step++, pr->name = part->name, pr->phase = "forward", pr->total = c->n_batches;
     for (int64_t b = 0; b < c->n_batches; b++) {
         double n = (double)tokens_of(c, b);
@@ -439,11 +388,11 @@ done:
 osh_status osh_eval_card_run(osh_ctx *cx, osh_eval_card *c, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
-    size_t at = 0;
+    osh_log(cx, OSH_LOG_DEBUG, "rows rest %s; the next subgraph's weights are %s", c->rest_on_card ? "on the card" :
+            "in host memory", osh_eval_card_ahead(c) ? "read ahead" : "not read ahead");
     for (int k = c->n_sides - 1; k >= 0; k--) OSH_TRY(run_side(cx, c, &c->side[k], pr));
     osh_tensor_free(cx, c->stage), c->stage = NULL;
-    for (int k = 0; k < c->n_sides; k++)
-        OSH_TRY(load(cx, c, &c->head[k], c->side[k].f, head_of(c->side[k].f), &at));
+    OSH_TRY(osh_eval_weights_next(cx, c->weights, NULL));
 done:
     return rc;
 }
@@ -479,9 +428,11 @@ osh_status osh_eval_card_score(osh_ctx *cx, osh_eval_card *c, int64_t b, const o
         OSH_TRY(osh_tensor_new_on(cx, &to[i], c->device, OSH_LIFE_SHORT, i ? OSH_F32 : OSH_I32, 1,
                                   (int64_t[]){tokens_of(c, b)}));
     OSH_TRY(osh_tensor_copy(cx, to[0], targets));
-    osh_op_args a = {.in = {x[0], &c->head[0], to[0]}, .out = {to[1]}, .seqs = &seqs};
+    const osh_tensor *head[2] = {osh_eval_weights_head(c->weights, false), NULL};
+    if (c->n_sides > 1) head[1] = osh_eval_weights_head(c->weights, true);
+    osh_op_args a = {.in = {x[0], head[0], to[0]}, .out = {to[1]}, .seqs = &seqs};
     OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &a));
-    osh_op_args k = {.in = {x[0], &c->head[0], x[1], &c->head[1]}, .out = {to[2], to[3]}, .seqs = &seqs};
+    osh_op_args k = {.in = {x[0], head[0], x[1], head[1]}, .out = {to[2], to[3]}, .seqs = &seqs};
     if (c->n_sides > 1) OSH_TRY(osh_op_run(cx, osh_op_find("kl"), &k));
     for (int i = 1; i < 2 * c->n_sides; i++) OSH_TRY(osh_tensor_copy(cx, host[i], to[i]));
 done:

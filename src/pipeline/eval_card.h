@@ -1,6 +1,6 @@
 /* eval_card.h - an evaluation on a card: the sequential engine of forward.h with one arena.
  *
- *   | workspace | the widest subgraph's weights, or the heads | rounded inputs | resting rows |  ◄── batch, scores |
+ *   | workspace | weights (eval_weights.h) | rounded inputs | resting rows |          ◄── batch, scores |
  *
  * All blocks from the front are taken once, when it is opened, so that what is predicted is what is taken. Batches are
  * those of a calibration on a card (place.c): the figures depend on the data and the card, not on budgets or
@@ -11,11 +11,14 @@
 #include "pipeline/forward.h"
 
 typedef struct osh_eval_card osh_eval_card;
-/* *out NULL: the evaluation runs on the host. Else: the card is open, with the blocks; *host_bytes is what the passes
- * and scores take in host memory at most. Fails (OSH_E_USAGE) naming the smallest --device-memory where that is too
- * small. f, ref (or NULL) and d must outlive it. */
-osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, int64_t *host_bytes, const osh_eval_options *o,
-                              const osh_forward *f, const osh_forward *ref, const osh_dataset *d);
+/* *out NULL: the evaluation runs on the host. Else: the card is open, with the blocks. Fails (OSH_E_USAGE) naming the
+ * smallest --device-memory where that is too small. f, ref (or NULL) and d must outlive it. */
+osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, const osh_eval_options *o, const osh_forward *f,
+                              const osh_forward *ref, const osh_dataset *d);
+/* What passes and scores take in host memory at most, with the next weights read ahead or not. */
+int64_t osh_eval_card_host_bytes(const osh_eval_card *c, bool ahead);
+bool osh_eval_card_ahead(const osh_eval_card *c); // the arena has room for them
+void osh_eval_card_not_ahead(osh_eval_card *c);   // before it runs
 void osh_eval_card_close(osh_ctx *cx, osh_eval_card *c); // NULL is fine
 /* Both models up to what their heads read, then the heads are loaded. */
 osh_status osh_eval_card_run(osh_ctx *cx, osh_eval_card *c, osh_progress *pr);

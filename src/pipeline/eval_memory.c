@@ -91,18 +91,23 @@ static osh_status refuse_card(osh_ctx *cx, const job *j, int64_t peak)
 }
 
 osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_forward *f, const osh_forward *ref,
-                           const osh_dataset *d, int64_t card)
+                           const osh_dataset *d, osh_eval_card *card)
 {
     osh_status rc = OSH_OK;
     int64_t size = o->batch_size > 0 ? o->batch_size : 1, peak = 0;
-    job j = {.o = o, .f = f, .ref = ref, .d = d, .card = card};
+    job j = {.o = o, .f = f, .ref = ref, .d = d, .card = card ? osh_eval_card_host_bytes(card, false) : -1};
     if (o->host_memory <= 0) goto done;
     osh_mem_trim(cx); // what reading the data has left free is no part of the base
     int64_t anon = osh_mem_anon(), used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
     j.uncounted = (anon > used ? anon - used : 0) + LIBRARY_BYTES + (int64_t)osh_threads(cx) * THREAD_BYTES;
     j.base = j.uncounted + used + SMALL_BYTES;
     OSH_TRY(predict(cx, &peak, &j, d->n, size));
-    if (peak > o->host_memory) OSH_TRY(card < 0 ? refuse(cx, &j, size, peak) : refuse_card(cx, &j, peak));
+    if (peak > o->host_memory) OSH_TRY(card ? refuse_card(cx, &j, peak) : refuse(cx, &j, size, peak));
+    if (card && osh_eval_card_ahead(card)) {
+        int64_t more = osh_eval_card_host_bytes(card, true) - j.card + THREAD_BYTES;
+        if (peak + more > o->host_memory) osh_eval_card_not_ahead(card);
+        else j.uncounted += THREAD_BYTES;
+    }
     osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(o->host_memory - j.uncounted));
 done:
     return rc;

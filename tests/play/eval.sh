@@ -1,6 +1,7 @@
 # oneshot eval on the played card, in several batches: the host's figures but for rounding, dense, with weights and inputs
 # rounded, and against a reference; the same NLL of every token, to the byte, whatever the budget, --batch-size, where the
-# rows rest, and in which order the card works; the smallest budget will do, on a card that has no more.
+# rows rest, whether weights are read ahead, and in which order the card works; the smallest budget will do, on a card that
+# has no more.
 set -euo pipefail
 export OSH_PLAY=protect=0
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -43,10 +44,26 @@ for how in "protect=1" "order=1" "order=5 lazy=1" "memory=$((least << 20))"; do
     OSH_PLAY="protect=0 $how" eval_on cuda "${job[@]}" --per-token got.npy "${flags[@]}" >got
     cmp got want && cmp got.npy want.npy || fail "$how: other figures"
 done
-for flags in "--batch-size 3" "--device-memory $((least + 1))MiB" "--device-memory 1GB" "--host-memory 200MB"; do
-    eval_on cuda "${job[@]}" --per-token got.npy $flags >got
-    cmp got want && cmp got.npy want.npy || fail "$flags: other figures"
+on="rows rest on the card" in="rows rest in host memory" ahead="the next subgraph's weights are read ahead"
+close=$(((least - 1) << 20)) # behind the loop: where the rows, 336 KiB, have no room
+until "$PLAY_BATCHES" eval "${data[@]}" --device cuda "${job[@]}" --device-memory $((close += 64 << 10)) >/dev/null 2>err; do
+    [ $close -lt $((least << 20)) ] || fail "$least MiB: $(cat err)"
 done
+if "$PLAY_BATCHES" eval "${data[@]}" "${job[@]}" --host-memory 20MB 2>err; then fail "20 MB are enough"; fi
+host=$(sed -n 's/.*smallest that would do with this card is --host-memory \([0-9]*\)MiB$/\1/p' err)
+[ -n "$host" ] || fail "$(cat err)"
+while IFS=: read -r flags says; do
+    eval_on cuda "${job[@]}" --per-token got.npy --log-level debug $flags >got 2>log
+    cmp got want && cmp got.npy want.npy || fail "$flags: other figures"
+    grep -qF "$says" log || fail "$flags: without '$says': $(cat log)"
+done <<WAYS
+--batch-size 3:$on; $ahead
+--device-memory $close:$in; ${ahead/read/not read}
+--device-memory $((close + (384 << 10))):$on; ${ahead/read/not read}
+--device-memory 1GB:$on; $ahead
+--host-memory 200MB:$on; $ahead
+--host-memory $((host + 1))MiB:$on; ${ahead/read/not read}
+WAYS
 refused() { # exit code, words, knobs, flags
     code=$1 want=$2 knobs=$3 got=0
     shift 3
@@ -55,7 +72,6 @@ refused() { # exit code, words, knobs, flags
 }
 refused 2 "smallest that would do is --device-memory ${least}MiB" "" "${job[@]}" --device-memory $((least - 1))MiB
 refused 2 'the card has [0-9]*MiB to give: the smallest' "memory=$((540 << 20))" "${job[@]}"
-refused 2 'smallest that would do with this card is --host-memory' "" "${job[@]}" --host-memory 20MB
 refused 1 'there is no card cuda:3' "" "${job[@]}" --device cuda:3
 refused 2 'want cpu, cuda or cuda:N' "" "${job[@]}" --device gpu
 refused 1 'the card is lost' "fail=launch:40:719" "${job[@]}"

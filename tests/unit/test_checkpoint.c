@@ -251,6 +251,8 @@ static void test_virtual(void **state)
     assert_int_equal(
         osh_checkpoint_add_virtual(f->cx, ck, "a", OSH_I8, 2, shape, make_nines, &eight), OSH_OK);
     assert_int_equal(ck->n_tensors, 4);
+    const osh_st_entry *made = osh_checkpoint_find(ck, "v")->e;
+    assert_int_equal(made->end - made->begin, 4); // predictions count with it
     assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "v", 2, shape), OSH_OK);
     assert_int_equal(((int8_t *)t->data)[3], 9);
     osh_tensor_free(f->cx, t);
@@ -268,6 +270,10 @@ static void test_virtual(void **state)
         osh_checkpoint_add_virtual(f->cx, ck, "v", OSH_I8, 2, shape, make_nines, &nine),
         OSH_E_FORMAT);
     assert_non_null(strstr(osh_error_text(f->cx), "v is made twice"));
+    osh_error_clear(f->cx);
+    int64_t huge[] = {INT64_C(1) << 31, INT64_C(1) << 31};
+    assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "w", OSH_F32, 2, huge, make_nines, &nine), OSH_E_FORMAT);
+    assert_non_null(strstr(osh_error_text(f->cx), "w is too large"));
     osh_checkpoint_close(f->cx, ck);
 }
 
