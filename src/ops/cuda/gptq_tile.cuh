@@ -1,0 +1,184 @@
+/* gptq_tile.cuh - what gptq_solve.cu works on: panels of rows in a tile, how a weight becomes a code, and the kernels
+ * that bring rows into a tile and codes out of it. */
+#ifndef OSH_GPTQ_TILE_CUH
+#define OSH_GPTQ_TILE_CUH
+#include "ops/cuda/kernel.cuh"
+
+#include <math.h>
+
+enum { ROWS = 64 };           // threads of a block, each with a row
+enum { TURN = 32, STEP = 8 }; // a square that is turned, by TURN x STEP threads
+
+typedef struct rule { // how a weight becomes a code
+    float low, high;
+    bool fp8;
+} rule;
+
+typedef struct panel { // whose rows they are
+    const void *w; // [n_rows, I] stored dtype
+    void *out;     // like w: gets what the codes stand for; NULL: not wanted
+    const float *scale, *zero; // of the whole weight [.., n_cols]; zero NULL: symmetric
+    const int32_t *col;        // [I] scale column of each column in solving order
+    int64_t row, n_rows, row_block, n_cols; // first row; rows that share a scale; scales of a row
+    int64_t n_words; // of a packed row; 0: codes are wanted a byte each
+    int bits;
+    rule r;
+} panel;
+
+typedef struct tile { // all arrays panel behind panel
+    float *w;            // [I, P]
+    float *err;          // [block, P]
+    float *split;        // [3 n, P] of err: hi, hi, lo; NULL: the product is one of F32
+    float *scale, *zero; // [n_cols, P] each row with its own; n_cols: the most of any weight
+    double *loss;        // [P]
+    double *squares;     // [2, P] |w - out|^2 and |w|^2 of each row
+    int8_t *codes;       // [P, I] file order
+    const panel *panels;
+    const int32_t *place; // [I] where column c goes, ~place: and is zero there
+    const float *u;       // [I, I]
+    int64_t I, P, block, n_cols;
+    int64_t first, n; // the block's columns
+} tile;
+
+/* ---- codes ---- */
+
+/* The nearest E4M3 value, |x| <= 448: 4 significant bits, multiples of 2^-9 below 2^-6. */
+__device__ static float nearest_fp8(float x)
+{
+    uint32_t u = __float_as_uint(x), sign = u & 0x80000000u, a = u & 0x7fffffffu;
+    float r = __uint_as_float((a + 0x7ffffu + ((a >> 20) & 1)) & 0xfff00000u);
+    if (a < 0x3c800000u) r = __fsub_rn(__fadd_rn(__uint_as_float(a), 16384.0f), 16384.0f);
+    return __uint_as_float(__float_as_uint(r) | sign);
+}
+
+/* The byte of an E4M3 value. */
+__device__ static int byte_of_fp8(float x)
+{
+    uint32_t u = __float_as_uint(x), a = u & 0x7fffffffu;
+    int low = a < 0x3c800000u ? (int)(__uint_as_float(a) * 512.0f) : (int)((a >> 20) - ((127u - 7u) << 3));
+    return (int)(u >> 31) << 7 | low;
+}
+
+__device__ static float value_of_fp8(int byte)
+{
+    uint32_t low = (uint32_t)byte & 0x7f, sign = (uint32_t)(byte & 0x80) << 24;
+    float small = (float)low / 512.0f; // below 2^-6: a multiple of 2^-9
+    return __uint_as_float(sign | (low < 8 ? __float_as_uint(small) : (low << 20) + ((127u - 7u) << 23)));
+}
+
+/* Rounded to T at either step. */
+template <class T> __device__ static float dequantize(float q, float s, float zero)
+{
+    return osh_cu_round<T>(__fmul_rn(osh_cu_round<T>(__fsub_rn(q, zero)), s));
+}
+
+/* The quantized value before scaling; *dq: its value. */
+template <class T> __device__ static float quantize(float *dq, const rule &r, float w, float s, float zero)
+{
+    float q = __fdiv_rn(w, s);
+    if (r.fp8) q = nearest_fp8(fminf(fmaxf(q, r.low), r.high));
+    else q = rintf(fminf(fmaxf(__fadd_rn(q, zero), r.low), r.high));
+    *dq = dequantize<T>(q, s, zero);
+    return q;
+}
+
+/* ---- into a tile and out of it ---- */
+
+/* w = rows of the weights in f32, turned. */
+template <class S> static __global__ void load_tile(tile t)
+{
+    __shared__ float square[TURN][TURN + 1];
+    const panel &p = t.panels[blockIdx.z];
+    const S *from = static_cast<const S *>(p.w);
+    float *w = t.w + blockIdx.z * t.I * t.P;
+    int64_t row = (int64_t)blockIdx.x * TURN, c0 = (int64_t)blockIdx.y * TURN, tx = threadIdx.x;
+
+    for (int64_t y = threadIdx.y; y < TURN; y += STEP)
+        if (row + y < p.n_rows && c0 + tx < t.I) square[y][tx] = osh_cu_load(from[(row + y) * t.I + c0 + tx]);
+    __syncthreads();
+    for (int64_t y = threadIdx.y; y < TURN; y += STEP) {
+        if (row + tx >= p.n_rows || c0 + y >= t.I) continue;
+        int64_t i = t.place[c0 + y];
+        w[(i < 0 ? ~i : i) * t.P + row + tx] = i < 0 ? 0 : square[tx][y];
+    }
+}
+
+/* codes = w, turned back. */
+static __global__ void store_codes(tile t)
+{
+    __shared__ float square[TURN][TURN + 1];
+    const panel &p = t.panels[blockIdx.z];
+    const float *w = t.w + blockIdx.z * t.I * t.P;
+    int8_t *codes = t.codes + blockIdx.z * t.P * t.I;
+    int64_t row = (int64_t)blockIdx.x * TURN, c0 = (int64_t)blockIdx.y * TURN, tx = threadIdx.x;
+
+    for (int64_t y = threadIdx.y; y < TURN; y += STEP) {
+        if (row + tx >= p.n_rows || c0 + y >= t.I) continue;
+        int64_t i = t.place[c0 + y];
+        square[y][tx] = w[(i < 0 ? ~i : i) * t.P + row + tx];
+    }
+    __syncthreads();
+    for (int64_t y = threadIdx.y; y < TURN; y += STEP)
+        if (row + y < p.n_rows && c0 + tx < t.I) codes[(row + y) * t.I + c0 + tx] = (int8_t)(int)square[tx][y];
+}
+
+/* scale and zero: a block has a column of a panel's scales. loss = 0. */
+static __global__ void spread(tile t)
+{
+    const panel &p = t.panels[blockIdx.z];
+    int64_t r = (int64_t)blockIdx.x * ROWS + threadIdx.x, c = blockIdx.y, b = blockIdx.z;
+    if (r >= p.n_rows || c >= p.n_cols) return;
+    int64_t to = (b * t.n_cols + c) * t.P + r, from = (p.row + r) / p.row_block * p.n_cols + c;
+    t.scale[to] = p.scale[from];
+    if (p.zero) t.zero[to] = p.zero[from];
+    if (!c) t.loss[b * t.P + r] = 0;
+}
+
+/* out = the weight that the codes stand for; squares. A block has a row; out may be w. */
+template <class S, class T> static __global__ void decode_rows(tile t)
+{
+    __shared__ double part[2][ROWS];
+    const panel &p = t.panels[blockIdx.y];
+    int64_t b = blockIdx.y, row = blockIdx.x, scales = (p.row + row) / p.row_block * p.n_cols;
+    if (row >= p.n_rows) return; // all threads of the block
+    const S *w = static_cast<const S *>(p.w) + row * t.I;
+    S *out = p.out ? static_cast<S *>(p.out) + row * t.I : NULL;
+    const int8_t *codes = t.codes + (b * t.P + row) * t.I;
+    double err = 0, all = 0;
+
+    for (int64_t c = threadIdx.x; c < t.I; c += ROWS) {
+        int64_t i = t.place[c], at = scales + p.col[i < 0 ? ~i : i];
+        float q = p.r.fp8 ? value_of_fp8(codes[c] & 0xff) : (float)codes[c];
+        float was = osh_cu_load(w[c]);
+        S kept;
+        osh_cu_store(&kept, dequantize<T>(q, p.scale[at], p.zero ? p.zero[at] : 0));
+        double d = (double)was - osh_cu_load(kept);
+        err += d * d, all += (double)was * was;
+        if (out) out[c] = kept;
+    }
+    part[0][threadIdx.x] = err, part[1][threadIdx.x] = all;
+    __syncthreads();
+    if (threadIdx.x < 2) {
+        double sum = 0;
+        for (int k = 0; k < ROWS; k++) sum += part[threadIdx.x][k];
+        t.squares[(2 * b + threadIdx.x) * t.P + row] = sum;
+    }
+}
+
+/* Packed rows, one behind the other, where w was: element i of a row takes the bits [i b, (i + 1) b) of its words. */
+static __global__ void pack_rows(tile t)
+{
+    const panel &p = t.panels[blockIdx.z];
+    int64_t b = blockIdx.z, row = blockIdx.y, k = (int64_t)blockIdx.x * ROWS + threadIdx.x;
+    if (row >= p.n_rows || k >= p.n_words) return;
+    const int8_t *codes = t.codes + (b * t.P + row) * t.I;
+    uint32_t word = 0, mask = (1u << p.bits) - 1, zero = 1u << (p.bits - 1);
+
+    for (int64_t i = 32 * k / p.bits; i < t.I && i * p.bits < 32 * k + 32; i++) {
+        uint32_t code = ((uint32_t)codes[i] + zero) & mask;
+        int at = (int)(i * p.bits - 32 * k); // < 0: its low bits are the word's before
+        word |= at < 0 ? code >> -at : code << at;
+    }
+    reinterpret_cast<uint32_t *>(t.w + b * t.I * t.P)[row * p.n_words + k] = word;
+}
+#endif

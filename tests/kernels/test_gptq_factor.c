@@ -1,0 +1,253 @@
+/* test_gptq_factor.c - gptq_factor against a factor by the definition, and what brings H into the order of the solve
+ * and back, on the CPU and on a card. */
+#include "card.h"
+#include "gptq_hessian.h"
+#include "ops/gptq_solve.h"
+
+static bool has_column(const osh_op *op, int column, const osh_device *d)
+{
+    return op->run[column] && (column != OSH_CUDA || d);
+}
+
+/* gptq_factor of a host matrix by a column. */
+static osh_status factor(osh_ctx *cx, osh_device *d, int column, osh_tensor *h)
+{
+    const osh_op *op = osh_op_find("gptq_factor");
+    osh_op_args a = {.out = {h}};
+    if (column == OSH_CUDA) return card_run(cx, d, op, &a, osh_gptq_factor_cuda_scratch(h->shape[0]));
+    return op->run[column](cx, &a);
+}
+
+static void factor_case(osh_ctx *cx, osh_device *d, int column, int64_t I)
+{
+    const osh_op *op = osh_op_find("gptq_factor");
+    guarded h[2];
+    double worst = 0;
+    float *sym = osh_alloc(cx, (size_t)(I * I) * sizeof *sym);
+
+    make_hessian(sym, I);
+    for (int k = 0; k < 2; k++) {
+        h[k] = guarded_new(cx, OSH_F32, 2, I, I);
+        memcpy(h[k].t.data, sym, osh_tensor_bytes(&h[k].t));
+        for (int64_t i = 0; i < I; i++) // above the diagonal nothing may be read
+            for (int64_t j = i + 1; j < I; j++) ((float *)h[k].t.data)[i * I + j] = NAN;
+        assert_int_equal(factor(cx, d, k ? column : OSH_REF, &h[k].t), OSH_OK);
+    }
+    double e = nmse(&h[1].t, &h[0].t);
+    if (!(e <= op->tol)) fail_msg("gptq_factor [%ld]: NMSE %g", (long)I, e);
+    /* U H U^T = 1 is what U^T U = H^-1 means. */
+    const float *u = h[1].t.data;
+    for (int64_t i = 0; i < I && I < 200; i++)
+        for (int64_t j = 0; j <= i; j++) {
+            double sum = 0;
+            for (int64_t k = i; k < I; k++) {
+                double inner = 0;
+                for (int64_t l = j; l < I; l++) inner += (double)sym[k * I + l] * u[j * I + l];
+                sum += u[i * I + k] * inner;
+            }
+            worst = fmax(worst, fabs(sum - (i == j)));
+        }
+    assert_true(worst < 1e-4);
+    for (int64_t i = 0; i < I; i++)
+        for (int64_t j = 0; j < i; j++) assert_true(u[i * I + j] == 0);
+    for (int k = 0; k < 2; k++) guarded_check(&h[k]), guarded_free(cx, &h[k]);
+    osh_free(cx, sym);
+}
+
+static void test_factor(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    const int64_t sizes[] = {1, 2, 5, 7, 8, 127, 128, 129, 255, 256, 257, 576};
+
+    assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+    osh_device *d = card_open(cx, CARD_BYTES);
+    for (int column = OSH_CPU; column < OSH_N_BACKENDS; column++) {
+        if (!has_column(osh_op_find("gptq_factor"), column, d)) continue;
+        for (int k = 0; k < (column == OSH_CUDA ? card_orders() : 1); k++) {
+            card_order(k);
+            for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+                if (!k || sizes[i] < 256) factor_case(cx, d, column, sizes[i]);
+        }
+    }
+    osh_device_close(cx, d);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+static void test_factor_threads(void **state)
+{
+    (void)state;
+    enum { I = 700 };
+    static float u[2][I * I];
+
+    for (int k = 0; k < 2; k++) {
+        osh_ctx *cx = NULL;
+        assert_int_equal(osh_ctx_new(&cx, k ? 3 : 1), OSH_OK);
+        make_hessian(u[k], I);
+        osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, u[k]);
+        osh_op_args a = {.out = {&t}};
+        assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &a), OSH_OK);
+        osh_ctx_free(cx);
+    }
+    assert_memory_equal(u[0], u[1], sizeof u[0]);
+}
+
+static void test_factor_refuses(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    const osh_op *op = osh_op_find("gptq_factor");
+
+    assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+    osh_device *d = card_open(cx, CARD_BYTES);
+    for (int column = OSH_REF; column < OSH_N_BACKENDS; column++) {
+        float negative[4] = {1, 0, 2, 1}, nan[4] = {1, 0, NAN, 1};
+        osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){2, 2}, negative);
+        if (!has_column(op, column, d)) continue;
+        assert_int_equal(factor(cx, d, column, &t), OSH_E_NUMERIC); // eigenvalues 3 and -1
+        t.data = nan;
+        assert_int_equal(factor(cx, d, column, &t), OSH_E_NUMERIC);
+        assert_string_equal(osh_error_text(cx), ""); // the caller damps and tries again
+    }
+    osh_device_close(cx, d);
+    osh_ctx_free(cx);
+}
+
+/* Of a host matrix, by the CPU (d NULL) or a card. */
+static void permute(osh_ctx *cx, osh_device *d, osh_tensor *h, const int32_t *perm)
+{
+    if (!d) {
+        assert_int_equal(osh_gptq_permute(cx, h->data, h->shape[0], perm), OSH_OK);
+        return;
+    }
+    carded c = card_put(cx, d, h);
+    size_t before = osh_arena_used(d->arena), peak = osh_arena_peak(d->arena);
+    assert_int_equal(osh_gptq_permute_cuda(cx, &c.t, perm), OSH_OK);
+    if (osh_arena_peak(d->arena) > peak)
+        assert_true(osh_arena_peak(d->arena) <= before + osh_gptq_permute_cuda_bytes(h->shape[0]));
+    assert_int_equal(osh_arena_used(d->arena), before);
+    card_take(cx, h, &c);
+}
+
+/* With the diagonal doubled: the card's calls for it come in the way that a modifier makes them. */
+static void restore(osh_ctx *cx, osh_device *d, osh_tensor *h, float *diag)
+{
+    int64_t I = h->shape[0];
+    if (d) {
+        carded c = card_put(cx, d, h);
+        float *got = osh_alloc(cx, (size_t)I * sizeof *got);
+        assert_int_equal(osh_gptq_restore_cuda(cx, &c.t, diag), OSH_OK);
+        assert_int_equal(osh_gptq_diag_cuda(cx, got, &c.t), OSH_OK);
+        assert_memory_equal(got, diag, (size_t)I * sizeof *got);
+        for (int64_t i = 0; i < I; i++) got[i] = 2 * diag[i];
+        assert_int_equal(osh_gptq_set_diag_cuda(cx, &c.t, got), OSH_OK);
+        card_take(cx, h, &c);
+        osh_free(cx, got);
+    } else {
+        assert_int_equal(osh_gptq_restore(cx, h->data, I, diag), OSH_OK);
+        for (int64_t i = 0; i < I; i++) ((float *)h->data)[i * I + i] *= 2;
+    }
+}
+
+static void permute_case(osh_ctx *cx, osh_device *d, int64_t I, bool ordered)
+{
+    float *h = osh_alloc(cx, (size_t)(I * I) * sizeof *h), *was = osh_alloc(cx, (size_t)(I * I) * sizeof *was);
+    float *diag = osh_alloc(cx, (size_t)I * sizeof *diag);
+    int32_t *perm = osh_alloc(cx, (size_t)I * sizeof *perm);
+    osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, h);
+    for (int64_t i = 0; i < I; i++)
+        for (int64_t j = 0; j < I; j++) {
+            h[i * I + j] = j > i ? NAN : osh_rng_sym(SEED, 40, (uint64_t)(i * I + j));
+            was[i * I + j] = osh_rng_sym(SEED, 40, (uint64_t)(j > i ? j * I + i : i * I + j));
+        }
+    for (int64_t i = 0; i < I; i++) perm[i] = (int32_t)(!ordered ? i : I % 5 ? (i * 5 + 2) % I : I - 1 - i);
+    permute(cx, d, &t, ordered ? perm : NULL);
+    for (int64_t i = 0; i < I; i++)
+        for (int64_t j = 0; j < I; j++) assert_true(h[i * I + j] == was[perm[i] * I + perm[j]]);
+    for (int64_t i = 0; i < I; i++) {
+        diag[i] = h[i * I + i];
+        for (int64_t j = 0; j <= i; j++) h[i * I + j] = NAN;
+    }
+    restore(cx, d, &t, diag);
+    for (int64_t i = 0; i < I; i++)
+        for (int64_t j = 0; j < I; j++)
+            assert_true(h[i * I + j] == (i == j ? 2 : 1) * was[perm[i] * I + perm[j]]);
+    osh_free(cx, h), osh_free(cx, was), osh_free(cx, diag), osh_free(cx, perm);
+}
+
+/* In place permutation, and the lower triangle back after a factorization that failed. */
+static void test_permute(void **state)
+{
+    (void)state;
+    const int64_t sizes[] = {1, 2, 7, 129, 200};
+    osh_ctx *cx = NULL;
+
+    assert_int_equal(osh_ctx_new(&cx, 3), OSH_OK);
+    osh_device *d = card_open(cx, CARD_BYTES);
+    for (size_t k = 0; k < 2 * sizeof sizes / sizeof *sizes; k++) {
+        permute_case(cx, NULL, sizes[k / 2], k % 2);
+        for (int order = 0; d && order < card_orders(); order++) {
+            card_order(order);
+            permute_case(cx, d, sizes[k / 2], k % 2);
+        }
+    }
+    osh_device_close(cx, d);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+/* A matrix that is not positive definite keeps its upper triangle. */
+static void test_factor_keeps_upper(void **state)
+{
+    (void)state;
+    enum { I = 700 }; // the row that fails comes last, after blocks that did not
+    static float h[I * I];
+    osh_ctx *cx = NULL;
+
+    assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+    osh_device *d = card_open(cx, CARD_BYTES);
+    for (int column = OSH_REF; column < OSH_N_BACKENDS; column++) {
+        if (!has_column(osh_op_find("gptq_factor"), column, d)) continue;
+        for (int i = 0; i < I * I; i++) h[i] = i / I == i % I ? (i / I == 5 ? -1.0f : 4.0f) : (float)(i % I) / I;
+        osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, h);
+        assert_int_equal(factor(cx, d, column, &t), OSH_E_NUMERIC);
+        for (int i = 0; i < I; i++)
+            for (int j = i + 1; j < I; j++) assert_true(h[i * I + j] == (float)j / I);
+    }
+    osh_device_close(cx, d);
+    osh_ctx_free(cx);
+}
+
+static void test_sgemm_nt(void **state)
+{
+    (void)state;
+    enum { M = 300, N = 201, K = 37 };
+    static float a[M * K], b[N * K], c[M * N];
+    osh_ctx *cx = NULL;
+
+    assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+    for (int i = 0; i < M * K; i++) a[i] = osh_rng_sym(SEED, 30, (uint64_t)i);
+    for (int i = 0; i < N * K; i++) b[i] = osh_rng_sym(SEED, 31, (uint64_t)i);
+    for (int twice = 0; twice < 2; twice++) {
+        assert_int_equal(osh_sgemm_nt(cx, c, a, b, M, N, K, twice), OSH_OK);
+        for (int i = 0; i < M; i++)
+            for (int j = 0; j < N; j++) {
+                double sum = 0;
+                for (int k = 0; k < K; k++) sum += (double)a[i * K + k] * b[j * K + k];
+                assert_true(fabs(c[i * N + j] - sum * (1 + twice)) < 1e-5);
+            }
+    }
+    osh_ctx_free(cx);
+}
+
+int main(void)
+{
+    int unable = pin_isa();
+    if (unable) return unable;
+    printf("seed %d\n", SEED);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_factor), cmocka_unit_test(test_factor_threads),
+                                       cmocka_unit_test(test_factor_refuses), cmocka_unit_test(test_sgemm_nt),
+                                       cmocka_unit_test(test_permute), cmocka_unit_test(test_factor_keeps_upper)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
