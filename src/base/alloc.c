@@ -1,10 +1,10 @@
 /* alloc.c - counted memory, 64-byte aligned, with an injected failure for the torture tests.
  *
  *   | head 64 bytes: size, class . | n bytes of the caller ... |
- *   ^ aligned_alloc                ^ what is returned, a cache line's start
+ *   ^ aligned_alloc, or a page     ^ what is returned, a cache line's start
  *
- * After osh_mem_tune a block of MMAP_BYTES or more is a mapping of its own. Freed, it is kept for the next block of its
- * size while live and kept blocks together are within the peak of the live ones; then it leaves the process. */
+ * A block of MMAP_BYTES or more is pages of its own. Freed, they are kept for the next blocks (kept.c) while live
+ * blocks and kept pages together are within the peak of the live ones; then they leave the process. */
 #include "base/ctx.h"
 
 #include <fcntl.h>
@@ -56,49 +56,15 @@ enum { KEEPS = 0 }; // the use of a block that was freed is to be seen
 enum { KEEPS = 1 };
 #endif
 
-static bool is_large(size_t block) { return KEEPS && block + ALIGN >= MMAP_BYTES; }
+static bool is_large(size_t block) { return KEEPS && block + ALIGN >= MMAP_BYTES && getpagesize() == PAGE; }
 
-static void drop_one(osh_kept *k, int i)
+static size_t pages(size_t block) { return (block + PAGE - 1) / PAGE * PAGE; }
+
+/* Of a block that is counted as used. */
+static void *take(osh_shared *sh, size_t block)
 {
-    free(k->at[i].base);
-    k->bytes -= osh_mem_gross(k->at[i].block - ALIGN);
-    memmove(&k->at[i], &k->at[i + 1], (size_t)(--k->n - i) * sizeof *k->at);
-}
-
-/* A kept block of this size; NULL: none, and there is room for a new one of it, which is counted as used already. */
-static void *take_kept(osh_shared *sh, size_t block)
-{
-    osh_kept *k = &sh->kept;
-    void *base = NULL;
-
-    pthread_mutex_lock(&k->lock);
-    for (int i = k->n - 1; i >= 0 && !base; i--) {
-        if (k->at[i].block != block) continue;
-        base = k->at[i].base;
-        k->bytes -= osh_mem_gross(block - ALIGN);
-        memmove(&k->at[i], &k->at[i + 1], (size_t)(--k->n - i) * sizeof *k->at);
-    }
-    while (k->n && atomic_load(&sh->used[OSH_MEM_HOST]) + k->bytes > atomic_load(&sh->used_peak[OSH_MEM_HOST]))
-        drop_one(k, 0);
-    pthread_mutex_unlock(&k->lock);
-    return base;
-}
-
-/* A freed block, not counted as used any more. */
-static void keep(osh_shared *sh, void *base, size_t block)
-{
-    osh_kept *k = &sh->kept;
-
-    pthread_mutex_lock(&k->lock);
-    if (k->n == OSH_MAX_KEPT) drop_one(k, 0);
-    k->at[k->n].base = base, k->at[k->n++].block = block;
-    k->bytes += osh_mem_gross(block - ALIGN);
-    pthread_mutex_unlock(&k->lock);
-}
-
-void osh_mem_drop_kept(osh_shared *sh)
-{
-    while (sh->kept.n) drop_one(&sh->kept, 0);
+    size_t used = atomic_load(&sh->used[OSH_MEM_HOST]), peak = atomic_load(&sh->used_peak[OSH_MEM_HOST]);
+    return osh_kept_take(&sh->kept, pages(block), peak > used ? peak - used : 0);
 }
 
 static void raise(_Atomic size_t *peak, size_t now)
@@ -161,8 +127,7 @@ static void uncount(osh_ctx *cx, const head *h)
 /* Pages of 2 MiB where the system gives them on request: a fresh mapping costs a fault for each page. */
 static void ask_huge(char *base, size_t block)
 {
-    uintptr_t from = ((uintptr_t)base + PAGE - 1) / PAGE * PAGE, to = ((uintptr_t)base + block) / PAGE * PAGE;
-    madvise((void *)from, to - from, MADV_HUGEPAGE); // advice
+    madvise(base, block / PAGE * PAGE, MADV_HUGEPAGE); // advice
 }
 
 void *osh_alloc(osh_ctx *cx, size_t n_bytes)
@@ -175,16 +140,14 @@ void *osh_alloc(osh_ctx *cx, size_t n_bytes)
     }
     if (!count(cx, n_bytes)) return NULL;
     size_t block = block_bytes(n_bytes);
-    if (is_large(block)) base = take_kept(cx->sh, block);
-    bool found = base != NULL;
-    if (!found) base = aligned_alloc(ALIGN, block);
+    base = is_large(block) ? take(cx->sh, block) : aligned_alloc(ALIGN, block);
     head h = {n_bytes, cx->mem_class};
     if (!base) {
         uncount(cx, &h);
         osh_fail(cx, OSH_E_NOMEM, "cannot allocate %zu bytes", n_bytes);
         return NULL;
     }
-    if (!found && block >= HUGE_BYTES) ask_huge(base, block);
+    if (is_large(block) && block >= HUGE_BYTES) ask_huge(base, block);
     *(head *)(void *)base = h;
     return base + ALIGN;
 }
@@ -240,7 +203,7 @@ void osh_free(osh_ctx *cx, void *p)
     head *h = head_of(p);
     size_t block = block_bytes(h->n_bytes);
     uncount(cx, h);
-    if (is_large(block)) keep(cx->sh, h, block);
+    if (is_large(block)) osh_kept_put(&cx->sh->kept, h, pages(block));
     else free(h);
 }
 
@@ -284,9 +247,7 @@ size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c)
 
 void osh_mem_trim(osh_ctx *cx)
 {
-    pthread_mutex_lock(&cx->sh->kept.lock);
-    osh_mem_drop_kept(cx->sh);
-    pthread_mutex_unlock(&cx->sh->kept.lock);
+    osh_kept_drop(&cx->sh->kept, 0);
     malloc_trim(0);
 }
 

@@ -39,15 +39,30 @@ typedef struct osh_open_scope { // a stage that this thread is in
 } osh_open_scope;
 enum { OSH_MAX_SCOPES = 16 };
 
-/* Large blocks that were freed and wait for another of their size: the same shapes come again for each batch, and a
- * fresh mapping costs a page fault for each of its pages. */
-enum { OSH_MAX_KEPT = 32 };
+/* Pages of large blocks that were freed and wait for the next ones (kept.c). */
+enum { OSH_KEPT_SIZES = 64, OSH_KEPT_EXTENTS = 512 };
+typedef struct osh_kept_size {
+    void *first;   // own: the block that was freed last; each begins with the next one's address
+    size_t n;      // bytes of each
+    uint64_t used; // of osh_kept.clock
+} osh_kept_size;
+typedef struct osh_extent {
+    char *base; // own
+    size_t n;   // bytes
+} osh_extent;
 typedef struct osh_kept {
     pthread_mutex_t lock;
-    int n;
-    size_t bytes; // gross
-    struct { void *base; size_t block; } at[OSH_MAX_KEPT]; // own: oldest first
+    size_t bytes; // of all
+    uint64_t clock;
+    int n_sizes, n_extents;
+    osh_kept_size sizes[OSH_KEPT_SIZES];      // each has a block
+    osh_extent extents[OSH_KEPT_EXTENTS];     // by address; none ends where the next one begins
 } osh_kept;
+
+/* A block of n bytes, whole pages; at most `room` bytes stay kept beside it. NULL: the system has none. */
+void *osh_kept_take(osh_kept *k, size_t n, size_t room);
+void osh_kept_put(osh_kept *k, void *base, size_t n);
+void osh_kept_drop(osh_kept *k, size_t n); // back to the system, until at most n bytes are kept
 
 typedef struct osh_shared {
     _Atomic size_t live, peak;
@@ -79,7 +94,6 @@ struct osh_ctx {
 osh_status osh_pool_new(osh_pool **out, osh_shared *sh, int n_threads);
 void osh_pool_free(osh_pool *pool);
 void osh_log_close(osh_shared *sh);
-void osh_mem_drop_kept(osh_shared *sh); // back to the system
 void osh_log_stage(osh_shared *sh, const char *step, int64_t bytes); // a line of the log file
 void osh_profile_free(osh_profile *p);
 

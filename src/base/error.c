@@ -59,7 +59,7 @@ void osh_ctx_free(osh_ctx *cx)
         osh_profile_free(cx->sh->profile);
         osh_log_close(cx->sh);
         pthread_mutex_destroy(&cx->sh->log.lock);
-        osh_mem_drop_kept(cx->sh);
+        osh_kept_drop(&cx->sh->kept, 0);
         pthread_mutex_destroy(&cx->sh->kept.lock);
         free(cx->sh);
     }
