@@ -132,13 +132,13 @@ static void by_tiles(attention_worker *me, const rows_of *o, int64_t Dh, int64_t
         }
         lo -= lo % OSH_TILE_COLS;
         int64_t n = pad_cols(hi - lo);
-        osh_tile_product(me->s, n, (osh_tile_a){me->q + r * Dh, Dh, 1}, me->k + lo * Dh, OSH_TILE_COLS * Dh,
-                         OSH_TILE_COLS, m, n, Dh, false);
+        osh_tile_a q = {.p = me->q + r * Dh, .row = Dh, .col = 1}, s = {.p = me->s, .row = n, .col = 1};
+        osh_tile_product(me->s, n, q, me->k + lo * Dh, OSH_TILE_COLS * Dh, OSH_TILE_COLS, m, n, Dh, false);
         for (int64_t k = 0; k < m; k++) {
             int64_t i = query(o, r + k);
             softmax_row(me->s + k * n, n, first_key(o, i) - lo, i + 1 - lo, o->scale, o->dt);
         }
-        osh_tile_product(me->y + r * Dh, Dh, (osh_tile_a){me->s, n, 1}, me->v + lo * OSH_TILE_COLS,
+        osh_tile_product(me->y + r * Dh, Dh, s, me->v + lo * OSH_TILE_COLS,
                          longest * OSH_TILE_COLS, OSH_TILE_COLS, m, Dh, hi - lo, false);
     }
 }

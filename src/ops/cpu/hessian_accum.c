@@ -2,12 +2,15 @@
  * tokens in the batch's order.
  *
  * A token tile never crosses samples, so H does not depend on how samples were batched. Tiles on
- * the diagonal are ssyrk. */
+ * the diagonal are ssyrk. With AVX2 (ops/cpu/tile.h) the tokens are packed from their own dtype, once for all
+ * threads. */
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
+#include "ops/cpu/tile.h"
 #include "ops/kernel.h"
 
 enum { TILE = 256, TOKENS = 512 };
+enum { BOTH = OSH_TILE_BOTH, ROWS = 2 * BOTH, COLS = 4 * BOTH }; // with AVX2: columns packed at a time; block of H
 
 typedef struct hessian_job {
     float *h;              // [I, I]
@@ -35,6 +38,104 @@ static osh_status hessian_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
     return OSH_OK;
 }
 
+/* ---- by tiles of ops/cpu/tile.h ---- */
+
+typedef struct packed_job {
+    float *h;               // [I, I]
+    const osh_tensor *x;
+    const osh_tile *tiles;  // of this panel
+    int64_t n_tiles, first_row, n_rows, n_cols;
+    float *panels, *strips; // [n_cols in steps of 48, n_rows, 48], inside by token tile
+} packed_job;
+
+static int64_t packed_at(const packed_job *j, int64_t block, int64_t tile)
+{
+    return (block * j->n_rows + j->tiles[tile].row - j->first_row) * BOTH;
+}
+
+static osh_status pack_chunk(osh_ctx *cx, void *user, int64_t block, int worker)
+{
+    const packed_job *j = user;
+    (void)cx, (void)worker;
+    for (int64_t t = 0; t < j->n_tiles; t++) {
+        int64_t at = packed_at(j, block, t), n = osh_min64(BOTH, j->n_cols - block * BOTH);
+        osh_tile_pack_columns(j->panels + at, j->strips + at, j->x, j->tiles[t].row * j->n_cols + block * BOTH,
+                              j->n_cols, n, j->tiles[t].n);
+    }
+    return OSH_OK;
+}
+
+/* Of a tile that the diagonal goes through: what is above it stays. */
+static void add_lower(float *h, int64_t ld, int64_t row, int64_t col, const float *sum, int64_t m)
+{
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t c = 0; c < OSH_TILE_COLS && col + c <= row + i; c++)
+            h[(row + i) * ld + col + c] += sum[i * OSH_TILE_COLS + c];
+}
+
+/* Rows [row, end) of 16 columns of H += those of one token tile. */
+static void add_panel(const packed_job *j, int64_t row, int64_t end, int64_t col, int64_t t)
+{
+    int64_t k = j->tiles[t].n, ld = j->n_cols, m;
+    const float *b = j->panels + packed_at(j, col / BOTH, t) + col % BOTH * k;
+    float sum[OSH_TILE_ROWS * OSH_TILE_COLS];
+    row = col < row ? row : col / OSH_TILE_ROWS * OSH_TILE_ROWS;
+    for (; row < end; row += m) {
+        osh_tile_a a = {j->strips + packed_at(j, row / BOTH, t) + row % BOTH * k, 1, OSH_TILE_ROWS, OSH_TILE_ROWS * k};
+        bool below = col + OSH_TILE_COLS - 1 <= row; // of the diagonal
+        m = osh_min64(below ? BOTH - row % BOTH : OSH_TILE_ROWS, end - row);
+        osh_tile_product(below ? j->h + row * ld + col : sum, below ? ld : OSH_TILE_COLS, a, b, 0, OSH_TILE_COLS, m,
+                         OSH_TILE_COLS, k, below);
+        if (!below) add_lower(j->h, ld, row, col, sum, m);
+    }
+}
+
+/* Blocks of H, those of the last rows first. */
+static osh_status product_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const packed_job *j = user;
+    int64_t r = osh_div_up(j->n_cols, ROWS) - 1, n;
+    (void)cx, (void)worker;
+    for (; chunk >= (n = osh_div_up(osh_min64((r + 1) * ROWS, j->n_cols), COLS)); r--) chunk -= n;
+    int64_t end = osh_min64((r + 1) * ROWS, j->n_cols), last = osh_min64((chunk + 1) * COLS, end);
+    for (int64_t t = 0; t < j->n_tiles; t++)
+        for (int64_t col = chunk * COLS; col < last; col += OSH_TILE_COLS) add_panel(j, r * ROWS, end, col, t);
+    return OSH_OK;
+}
+
+static int64_t n_blocks(int64_t n_cols)
+{
+    int64_t n = 0;
+    for (int64_t end = 0; end < n_cols; end += ROWS) n += osh_div_up(osh_min64(end + ROWS, n_cols), COLS);
+    return n;
+}
+
+static int64_t packed_floats(int64_t n_tokens, int64_t n_cols)
+{
+    return osh_min64(n_tokens, TOKENS) * osh_div_up(n_cols, BOTH) * BOTH;
+}
+
+static osh_status by_tiles(osh_ctx *cx, const osh_op_args *a, const osh_tile *tiles, int64_t n_tiles)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *x = a->in[0];
+    int64_t n = osh_width(x), room = packed_floats(osh_rows(x), n), end;
+    float *packed = osh_alloc(cx, (size_t)(2 * room) * sizeof *packed); // own
+    if (!packed) OSH_TRY(OSH_E_NOMEM);
+    for (int64_t first = 0; first < n_tiles; first = end) {
+        end = osh_tiles_panel(tiles, n_tiles, first, TOKENS);
+        int64_t row = tiles[first].row;
+        packed_job j = {.h = a->out[0]->data, .x = x, .tiles = tiles + first, .n_tiles = end - first, .first_row = row,
+                        .n_rows = tiles[end - 1].row + tiles[end - 1].n - row, .n_cols = n, .panels = packed,
+                        .strips = packed + room};
+        OSH_TRY(osh_parallel_for(cx, osh_div_up(n, BOTH), pack_chunk, &j));
+        OSH_TRY(osh_parallel_for(cx, n_blocks(n), product_chunk, &j));
+    }
+done:
+    osh_free(cx, packed);
+    return rc;
+}
+
 osh_status osh_hessian_accum_cpu(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
@@ -45,6 +146,10 @@ osh_status osh_hessian_accum_cpu(osh_ctx *cx, const osh_op_args *a)
 
     osh_blas_init();
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, TOKENS));
+    if (osh_tile_used()) {
+        OSH_TRY(by_tiles(cx, a, tiles, n_tiles));
+        goto done;
+    }
     if (x->dtype != OSH_F32) {
         xf = osh_alloc(cx, (size_t)(osh_min64(N, OSH_GEMM_PANEL) * n) * sizeof *xf);
         if (!xf) OSH_TRY(OSH_E_NOMEM);
@@ -67,6 +172,7 @@ size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int6
                                  int n_threads)
 {
     (void)attr, (void)out_width, (void)n_threads;
-    return (size_t)(osh_min64(n_tokens, OSH_GEMM_PANEL) * in_width[0]) * sizeof(float) +
-           (size_t)n_tokens * sizeof(osh_tile);
+    int64_t floats = osh_min64(n_tokens, OSH_GEMM_PANEL) * in_width[0];
+    if (osh_tile_used()) floats = 2 * packed_floats(n_tokens, in_width[0]);
+    return (size_t)floats * sizeof(float) + (size_t)n_tokens * sizeof(osh_tile);
 }

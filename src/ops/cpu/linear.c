@@ -8,7 +8,7 @@
 enum {
     COLS = 96,   // of y at a time: with DEPTH their part of w stays in the cache of a core
     ROWS = 528,  // and so do their sums
-    FEW = 264,   // rows, where there are few blocks for the threads
+    FEW = 264,   // rows, where there are few blocks and not as many for each thread
     DEPTH = 640, // of in_features at a time, at most
     STRIP = 128  // elements of a row that are widened at a time
 };
@@ -74,7 +74,7 @@ static osh_status chunk(osh_ctx *cx, void *user, int64_t index, int self)
         for (int64_t i = 0; i < m; i += OSH_TILE_ROWS) {
             int64_t rows = osh_min64(OSH_TILE_ROWS, m - i);
             float *y = me->y + (whole ? 0 : i * COLS);
-            osh_tile_a x = {j->x + (first + i) * j->I + k0, j->I, 1};
+            osh_tile_a x = {.p = j->x + (first + i) * j->I + k0, .row = j->I, .col = 1};
             osh_tile_product(y, COLS, x, me->packed, k * OSH_TILE_COLS, OSH_TILE_COLS, rows, n, k, k0 > 0);
             if (last) finish(j, y, j->first_row + first + i, rows, col, n);
         }
@@ -92,8 +92,9 @@ static osh_status by_tiles(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
     const osh_tensor *x = a->in[0], *w = a->in[1];
     int64_t N = osh_rows(x), I = osh_width(x), O = w->shape[0], each = worker_floats(I);
-    int64_t blocks = osh_div_up(O, COLS), most = blocks >= 4 * osh_threads(cx) ? ROWS : FEW;
+    int64_t blocks = osh_div_up(O, COLS);
     int n = osh_threads(cx);
+    int64_t most = blocks >= 4 * n || blocks % n == 0 ? ROWS : FEW;
     float *xf = NULL, *bias = NULL, *room = NULL; // own: [panel, I] where x is not F32, [O] or NULL, of the workers
     worker *workers = NULL;                       // own
 

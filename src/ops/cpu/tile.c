@@ -2,6 +2,7 @@
  * 2015): 12 of 16 registers hold sums, two hold b, and six broadcasts of a feed two multiply-adds each. */
 #include "ops/cpu/tile.h"
 #include "base/isa.h"
+#include "ops/kernel.h"
 
 #include <assert.h>
 #include <string.h>
@@ -22,6 +23,7 @@ FMA static inline __attribute__((always_inline)) void tile(float *c, int64_t ldc
     const float *low = a.p, *high = a.p + 3 * a.row;
 #pragma GCC unroll 6
     for (int i = 0; i < m; i++) s[i][0] = s[i][1] = _mm256_setzero_ps();
+    for (int i = 0; add && i < m; i++) __builtin_prefetch(c + i * ldc, 1); // they are wanted behind the loop
     for (int64_t l = 0; l < k; l++) {
         __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8);
 #pragma GCC unroll 6
@@ -66,9 +68,10 @@ static void narrow(tile_fn f, float *c, int64_t ldc, osh_tile_a a, const float *
 void osh_tile_product(float *c, int64_t ldc, osh_tile_a a, const float *packed, int64_t panel, int64_t step, int64_t m,
                       int64_t n, int64_t k, bool add)
 {
+    int64_t strip = a.strip ? a.strip : ROWS * a.row;
     for (int64_t i = 0; i < m; i += ROWS) {
         int64_t rows = m - i < ROWS ? m - i : ROWS;
-        osh_tile_a at = {a.p + i * a.row, a.row, a.col};
+        osh_tile_a at = {.p = a.p + i / ROWS * strip, .row = a.row, .col = a.col};
         for (int64_t j = 0; j < n; j += COLS) {
             float *to = c + i * ldc + j;
             const float *b = packed + j / COLS * panel;
@@ -113,6 +116,35 @@ void osh_tile_pack_rows(float *to, const float *x, int64_t ld, int64_t n, int64_
     for (int64_t l = even; l < k; l++)
         for (int64_t i = 0; i < COLS; i++) to[l * COLS + i] = i < n ? x[i * ld + l] : 0;
 }
+
+/* 16 bf16 values, widened. */
+FMA static inline void widen(__m256 *lo, __m256 *hi, const uint16_t *x)
+{
+    __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)x);
+    *lo = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm256_castsi256_si128(v)), 16));
+    *hi = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm256_extracti128_si256(v, 1)), 16));
+}
+
+FMA void osh_tile_pack_columns(float *panels, float *strips, const osh_tensor *x, int64_t first, int64_t ld, int64_t n,
+                               int64_t k)
+{
+    float row[OSH_TILE_BOTH] = {0};
+    for (int64_t l = 0; l < k; l++, first += ld) {
+        if (n == OSH_TILE_BOTH && x->dtype == OSH_BF16) {
+            __m256 lo, hi;
+#pragma GCC unroll 3
+            for (int c = 0; c < OSH_TILE_BOTH; c += COLS) {
+                widen(&lo, &hi, (const uint16_t *)x->data + first + c);
+                _mm256_storeu_ps(row + c, lo);
+                _mm256_storeu_ps(row + c + 8, hi);
+            }
+        } else {
+            osh_to_f32(row, osh_elem(x, first), x->dtype, n);
+        }
+        for (int c = 0; c < OSH_TILE_BOTH; c += COLS) memcpy(panels + c * k + l * COLS, row + c, COLS * sizeof *row);
+        for (int c = 0; c < OSH_TILE_BOTH; c += ROWS) memcpy(strips + c * k + l * ROWS, row + c, ROWS * sizeof *row);
+    }
+}
 #else
 bool osh_tile_used(void) { return false; }
 
@@ -126,6 +158,13 @@ void osh_tile_product(float *c, int64_t ldc, osh_tile_a a, const float *packed, 
 void osh_tile_pack_rows(float *to, const float *x, int64_t ld, int64_t n, int64_t k)
 {
     (void)to, (void)x, (void)ld, (void)n, (void)k;
+    assert(false);
+}
+
+void osh_tile_pack_columns(float *panels, float *strips, const osh_tensor *x, int64_t first, int64_t ld, int64_t n,
+                           int64_t k)
+{
+    (void)panels, (void)strips, (void)x, (void)first, (void)ld, (void)n, (void)k;
     assert(false);
 }
 #endif

@@ -9,14 +9,14 @@
 #define OSH_TILE_H
 #include "tensor/tensor.h"
 
-enum { OSH_TILE_ROWS = 6, OSH_TILE_COLS = 16 };
+enum { OSH_TILE_ROWS = 6, OSH_TILE_COLS = 16, OSH_TILE_BOTH = 48 }; // BOTH: columns that are whole panels and strips
 
 /* The set in force is AVX2: above it the libraries' wider kernels win, below it there is no FMA. */
 bool osh_tile_used(void);
 
-typedef struct osh_tile_a { // element (i, l) is p[i * row + l * col]
+typedef struct osh_tile_a { // element (i, l) is p[i / 6 * strip + i % 6 * row + l * col]; strip 0: of 6 rows
     const float *p;
-    int64_t row, col;
+    int64_t row, col, strip;
 } osh_tile_a; // view
 
 /* m, n: any; packed: panel j is at packed + j * panel, element (l, c) of it at l * step + c; what is missing in the
@@ -25,4 +25,8 @@ void osh_tile_product(float *c, int64_t ldc, osh_tile_a a, const float *packed, 
                       int64_t n, int64_t k, bool add);
 /* One panel, to [k, 16], of n <= 16 rows of x [n, ld] that become its columns; k a multiple of 8 or the rest of it. */
 void osh_tile_pack_rows(float *to, const float *x, int64_t ld, int64_t n, int64_t k);
+/* 48 columns of x [k, ld], from element `first` on, for products of x with itself: as three panels [k, 16] and as eight
+ * strips [k, 6], which are an osh_tile_a with row 1, col 6 and strip 6 k. Of columns from n on: 0. */
+void osh_tile_pack_columns(float *panels, float *strips, const osh_tensor *x, int64_t first, int64_t ld, int64_t n,
+                           int64_t k);
 #endif
