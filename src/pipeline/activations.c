@@ -296,7 +296,7 @@ static osh_status store_batch(osh_ctx *cx, osh_acts *a, int value, int64_t first
     osh_status rc = OSH_OK;
     osh_block **block = &a->slots[value].batches[first];
     if (!*block) OSH_TRY(osh_blocks_take(cx, a->blocks, block, osh_tensor_bytes(t)));
-    OSH_TRY(osh_block_store(cx, a->blocks, *block, t));
+    OSH_TRY(osh_block_store(cx, a->blocks, *block, t, NULL));
 done:
     return rc;
 }

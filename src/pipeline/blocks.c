@@ -1,7 +1,9 @@
 /* blocks.c - see blocks.h.
  *
  * Locking pages takes milliseconds, so a block serves value after value. Sizes are rounded up to the next of 16 between
- * two powers of two: batches end with a whole sample, and blocks of nearly equal ones serve each other. */
+ * two powers of two: batches end with a whole sample, and blocks of nearly equal ones serve each other.
+ *
+ * A block that is not page-locked is copied by calls that wait. */
 #include "pipeline/blocks.h"
 
 #include <assert.h>
@@ -16,6 +18,7 @@ struct osh_block {
     char *data;        // view: of room, from the start of a page
     size_t n_bytes;    // whole pages
     bool locked;
+    int64_t stored;    // number of the store that filled it last; 0: none
 };
 
 struct osh_blocks {
@@ -23,6 +26,7 @@ struct osh_blocks {
     osh_block *waiting; // own: given back, the last one first
     size_t total, used, most_used; // gross bytes: of all blocks, of those that are taken, the most of these so far
     bool refused;       // memory cannot be page-locked
+    int64_t n_stored, n_ordered; // by the lane OUT; those of them that IN has waited for
 };
 
 static size_t rounded(size_t n_bytes)
@@ -127,14 +131,78 @@ void osh_blocks_give(osh_blocks *b, osh_block *block)
     block->next = b->waiting, b->waiting = block;
 }
 
-osh_status osh_block_store(osh_ctx *cx, osh_blocks *b, osh_block *block, const osh_tensor *t)
+/* ---- copies ---- */
+
+static osh_status order(osh_ctx *cx, osh_blocks *b, osh_lane later, osh_lane earlier)
 {
-    (void)b;
-    return osh_tensor_get(cx, block->data, t, 0, osh_tensor_bytes(t));
+    return b->device->type->order(cx, b->device, later, earlier);
+}
+
+osh_status osh_blocks_settle(osh_ctx *cx, osh_blocks *b)
+{
+    osh_status rc = order(cx, b, OSH_LANE_WORK, OSH_LANE_OUT);
+    return rc ? rc : order(cx, b, OSH_LANE_WORK, OSH_LANE_IN);
+}
+
+static osh_status store_beside(osh_ctx *cx, osh_blocks *b, osh_block *block, const osh_tensor *t, void *through)
+{
+    osh_status rc = OSH_OK;
+    const osh_device_type *type = b->device->type;
+    size_t n = osh_tensor_bytes(t);
+    if (through) OSH_TRY(order(cx, b, OSH_LANE_WORK, OSH_LANE_OUT)); // what was stored before has left
+    if (through) OSH_TRY(type->copy(cx, b->device, through, t->data, n));
+    OSH_TRY(order(cx, b, OSH_LANE_OUT, OSH_LANE_WORK));
+    OSH_TRY(type->move(cx, b->device, OSH_LANE_OUT, block->data, through ? through : t->data, n));
+    if (!through) OSH_TRY(order(cx, b, OSH_LANE_WORK, OSH_LANE_OUT));
+    block->stored = ++b->n_stored;
+done:
+    return rc;
+}
+
+static osh_status wait_for(osh_ctx *cx, osh_blocks *b, const osh_block *block)
+{
+    return block->locked ? b->device->type->sync(cx, b->device) : OSH_OK; // else its copies have waited
+}
+
+osh_status osh_block_store(osh_ctx *cx, osh_blocks *b, osh_block *block, const osh_tensor *t, void *through)
+{
+    osh_status rc = OSH_OK;
+    if (!osh_tensor_bytes(t)) goto done;
+    if (t->device && block->locked) {
+        OSH_TRY(store_beside(cx, b, block, t, through));
+        goto done;
+    }
+    OSH_TRY(wait_for(cx, b, block));
+    OSH_TRY(osh_tensor_get(cx, block->data, t, 0, osh_tensor_bytes(t)));
+done:
+    return rc;
+}
+
+/* The rows of a block on their way, behind what was asked of the card. */
+static osh_status bring(osh_ctx *cx, osh_blocks *b, const osh_block *block, void *to, size_t n_bytes)
+{
+    osh_status rc = OSH_OK;
+    if (block->stored > b->n_ordered) {
+        OSH_TRY(order(cx, b, OSH_LANE_IN, OSH_LANE_OUT));
+        b->n_ordered = b->n_stored;
+    }
+    OSH_TRY(order(cx, b, OSH_LANE_IN, OSH_LANE_WORK));
+    OSH_TRY(b->device->type->move(cx, b->device, OSH_LANE_IN, to, block->data, n_bytes));
+done:
+    return rc;
 }
 
 osh_status osh_block_load(osh_ctx *cx, osh_blocks *b, osh_block *block, osh_tensor *t)
 {
-    (void)b;
-    return osh_tensor_put(cx, t, 0, block->data, osh_tensor_bytes(t));
+    osh_status rc = OSH_OK;
+    if (!osh_tensor_bytes(t)) goto done;
+    if (t->device && block->locked) {
+        OSH_TRY(bring(cx, b, block, t->data, osh_tensor_bytes(t)));
+        OSH_TRY(order(cx, b, OSH_LANE_WORK, OSH_LANE_IN));
+        goto done;
+    }
+    OSH_TRY(wait_for(cx, b, block));
+    OSH_TRY(osh_tensor_put(cx, t, 0, block->data, osh_tensor_bytes(t)));
+done:
+    return rc;
 }

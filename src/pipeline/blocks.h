@@ -1,5 +1,11 @@
 /* blocks.h - page-locked blocks of host memory for values that rest there while the run works on a card: one for each
- * batch of a value, and the copies between them and the card. */
+ * batch of a value, and the copies between them and the card.
+ *
+ *   store   work: t -> through | lane OUT: through -> block, behind it   the work's next store waits for OUT
+ *   load    lane IN, behind the work: block -> t                         the work waits for IN
+ *
+ * A block that is given back is safe to take again: the work has waited for what came out of it, and OUT waits for the
+ * work. IN waits for OUT where a block was stored since it last did. */
 #ifndef OSH_BLOCKS_H
 #define OSH_BLOCKS_H
 #include "tensor/device.h"
@@ -16,7 +22,10 @@ void osh_blocks_give(osh_blocks *b, osh_block *block); // NULL is fine
  * has been in use at once. */
 size_t osh_blocks_gross(size_t n_bytes);
 
-/* Whole tensors, on the card or in host memory. */
-osh_status osh_block_store(osh_ctx *cx, osh_blocks *b, osh_block *block, const osh_tensor *t);
+/* Whole tensors, on the card or in host memory. What is asked of the card behind these calls may overwrite t, or read it.
+ * store does not wait, nor does the card's work that comes next where the rows go by way of `through` (t's size on the
+ * card, or NULL), which nothing but store writes until osh_blocks_settle. */
+osh_status osh_block_store(osh_ctx *cx, osh_blocks *b, osh_block *block, const osh_tensor *t, void *through);
 osh_status osh_block_load(osh_ctx *cx, osh_blocks *b, osh_block *block, osh_tensor *t);
+osh_status osh_blocks_settle(osh_ctx *cx, osh_blocks *b); // the card's work that comes next is behind all copies
 #endif

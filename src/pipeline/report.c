@@ -188,6 +188,7 @@ static bool add_device(cJSON *root, const osh_report *r)
               add_copies(o, "from_device", c->get_bytes, c->get_s);
     double to = c->put_s + c->ahead_s;
     if (ok && to > 0) ok = add_number(o, "hidden_share", round(c->hidden_s / to * 1e4) / 1e4);
+    if (ok && c->get_s > 0) ok = add_number(o, "hidden_share_from", round(c->get_hidden_s / c->get_s * 1e4) / 1e4);
     ok = ok && (t = cJSON_AddObjectToObject(o, "seconds"));
     for (int k = OSH_PHASE_OBSERVE; ok && k <= OSH_PHASE_PROPAGATE; k++)
         ok = add_seconds_to(t, osh_phase_name((osh_phase)k), r->run->device_seconds[k]);

@@ -396,6 +396,9 @@ static void device_table(page *pg, const osh_report *r)
     if (c->put_s + c->ahead_s > 0)
         PUT(pg, "<tr><td>time of copies to it hidden behind compute</td><td class=\"n\">%.1f %%</td><td></td></tr>\n",
             100 * c->hidden_s / (c->put_s + c->ahead_s));
+    if (c->get_s > 0)
+        PUT(pg, "<tr><td>time of copies from it hidden behind compute</td><td class=\"n\">%.1f %%</td><td></td></tr>\n",
+            100 * c->get_hidden_s / c->get_s);
     for (int k = OSH_PHASE_OBSERVE; k <= OSH_PHASE_PROPAGATE; k++) {
         PUT(pg, "<tr><td>%s, by its clock</td><td class=\"n\">", osh_phase_name((osh_phase)k));
         put_seconds(pg, r->run->device_seconds[k]);

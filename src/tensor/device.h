@@ -5,13 +5,17 @@
  *   0                                         one arena of n_bytes                                        end
  *
  * Everything that is asked of a device happens in the order in which it was asked (one stream): a block that is freed
- * may be given out at once. Only osh_device_put_ahead runs beside it. Tensors with device == NULL lie in host memory;
+ * may be given out at once. Only put_ahead and the lanes run beside it. Tensors with device == NULL lie in host memory;
  * the calls below take them, too. */
 #ifndef OSH_DEVICE_H
 #define OSH_DEVICE_H
 #include "tensor/tensor.h"
 
 typedef enum { OSH_LIFE_LONG, OSH_LIFE_SHORT } osh_life; // the end of the arena that a block is taken from
+
+/* What happens in the order in which it was asked for, beside the other lanes: the work, copies of values to the device,
+ * copies of values from it. */
+typedef enum { OSH_LANE_WORK, OSH_LANE_IN, OSH_LANE_OUT, OSH_N_LANES } osh_lane;
 
 typedef struct osh_device_type {
     const char *name; // "cuda"
@@ -25,6 +29,11 @@ typedef struct osh_device_type {
      * from now on waits for it. */
     osh_status (*put_ahead)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
     osh_status (*fence)(osh_ctx *cx, osh_device *d);
+    /* From the thread that asks for the work. move, on IN or OUT, between page-locked host memory and the device: returns
+     * at once, waits for nothing but its lane. order: what is asked of `later` from now on waits for what was asked of
+     * `earlier` until now. */
+    osh_status (*move)(osh_ctx *cx, osh_device *d, osh_lane lane, void *to, const void *from, size_t n_bytes);
+    osh_status (*order)(osh_ctx *cx, osh_device *d, osh_lane later, osh_lane earlier);
     osh_status (*sync)(osh_ctx *cx, osh_device *d); // all of it is done; failures of earlier calls come out here
 } osh_device_type;
 

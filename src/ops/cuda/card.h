@@ -5,7 +5,8 @@
 
 #include <pthread.h>
 
-enum { OSH_CARD_PIECES = 4, OSH_CARD_PIECE = OSH_CUDA_HOST_BYTES / (2 * OSH_CARD_PIECES), OSH_CARD_TIMED = 64 };
+enum { OSH_CARD_PIECES = 4, OSH_CARD_PIECE = OSH_CUDA_HOST_BYTES / (2 * OSH_CARD_PIECES), OSH_CARD_TIMED = 64,
+       OSH_CARD_MOVES = 16 };
 
 /* A copy between two events. */
 typedef struct osh_card_copy {
@@ -25,6 +26,18 @@ typedef struct osh_card_ring {
     pthread_mutex_t lock;               // one call at a time
 } osh_card_ring;
 
+/* Of osh_lane, but for the work's. */
+typedef struct osh_card_move {
+    cudaEvent_t begin, end; // own
+    cudaEvent_t wanted;     // own: when the work came to where it waits for it
+    bool pending, is_wanted;
+} osh_card_move;
+typedef struct osh_card_lane {
+    cudaStream_t stream;    // own
+    osh_card_move timed[OSH_CARD_MOVES];
+    int n_timed;
+} osh_card_lane;
+
 typedef struct osh_card_pinned { // what osh_cuda_host_alloc gave out, or osh_cuda_host_lock locked
     struct osh_card_pinned *next;
     char *data;
@@ -39,6 +52,8 @@ typedef struct osh_card {
     cudaStream_t compute, copy;        // own
     cudaEvent_t asked, copied;         // own: the end of each when the other one was told to wait for it
     osh_card_ring ring, ahead;
+    osh_card_lane lane[OSH_N_LANES];   // that of the work: nothing
+    cudaEvent_t lane_end[OSH_N_LANES]; // own: when another one was told to wait for it
     osh_card_pinned *pinned;           // own
     osh_cuda_counters count;
     pthread_mutex_t lock;              // of count and pinned
@@ -52,6 +67,9 @@ static inline osh_card *osh_card_of(const osh_device *d) { return (osh_card *)d-
 extern const osh_device_type osh_cuda_type;
 osh_status osh_card_ring_init(osh_ctx *cx, osh_card_ring *r);
 void osh_card_ring_deinit(osh_card_ring *r);
+osh_status osh_card_lanes_init(osh_ctx *cx, osh_card *c);
+void osh_card_lanes_deinit(osh_card *c);
+cudaError_t osh_card_lanes_wait(const osh_card *c); // until they are empty
 
 /* device.cu */
 void osh_card_close(osh_ctx *cx, osh_device *d);

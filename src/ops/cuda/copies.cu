@@ -3,9 +3,11 @@
  *   host memory ──memcpy──► ring of pinned pieces ──► compute stream    put: in order with the work
  *                           a second such ring    ──► copy stream       put_ahead: behind what was asked before
  *   page-locked memory of osh_cuda_host_alloc ──────► copy stream       (the call waits until it has been read)
+ *   page-locked blocks of values ───────────────────► stream of the lane IN, and back on that of OUT: move
  *
  * A small copy shares a piece with its neighbours and is not timed; of the others the card's clock is read before and
- * after. A copy counts as hidden when the compute stream had work to do at the time it was handed over. */
+ * after. A copy counts as hidden when the compute stream had work to do at the time it was handed over; of a move, what was
+ * over when the work came to where it waits for it. */
 #include "ops/cuda/card.h"
 
 enum { TIMED_BYTES = 256 << 10, ALIGN = 256, DIRECT_BYTES = 16 << 20 };
@@ -106,6 +108,27 @@ done:
     return rc;
 }
 
+static osh_status harvest_move(osh_ctx *cx, osh_card *c, osh_lane lane, osh_card_move *m)
+{
+    osh_status rc = OSH_OK;
+    float ms = 0, waited = 0;
+    if (!m->pending) return OSH_OK;
+    m->pending = false;
+    OSH_CUDA(cx, cudaEventSynchronize(m->end));
+    OSH_CUDA(cx, cudaEventElapsedTime(&ms, m->begin, m->end));
+    if (m->is_wanted) {
+        OSH_CUDA(cx, cudaEventSynchronize(m->wanted));
+        OSH_CUDA(cx, cudaEventElapsedTime(&waited, m->wanted, m->end)); // negative where it was over by then
+        waited = waited < 0 ? 0 : waited > ms ? ms : waited;
+    }
+    pthread_mutex_lock(&c->lock);
+    (lane == OSH_LANE_IN ? c->count.ahead_s : c->count.get_s) += 1e-3 * ms;
+    (lane == OSH_LANE_IN ? c->count.hidden_s : c->count.get_hidden_s) += 1e-3 * (ms - waited);
+    pthread_mutex_unlock(&c->lock);
+done:
+    return rc;
+}
+
 osh_status osh_cuda_count(osh_ctx *cx, osh_device *d, osh_cuda_counters *out)
 {
     osh_status rc = OSH_OK;
@@ -117,6 +140,8 @@ osh_status osh_cuda_count(osh_ctx *cx, osh_device *d, osh_cuda_counters *out)
         for (int i = 0; i < OSH_CARD_TIMED && !rc; i++) rc = harvest(cx, c, &rings[k]->timed[i]);
         pthread_mutex_unlock(&rings[k]->lock);
     }
+    for (int k = 0; k < OSH_N_LANES; k++)
+        for (int i = 0; i < OSH_CARD_MOVES && !rc; i++) rc = harvest_move(cx, c, (osh_lane)k, &c->lane[k].timed[i]);
     pthread_mutex_lock(&c->lock);
     *out = c->count;
     pthread_mutex_unlock(&c->lock);
@@ -281,9 +306,100 @@ static osh_status sync(osh_ctx *cx, osh_device *d)
     osh_status rc = OSH_OK;
     OSH_CUDA(cx, cudaStreamSynchronize(osh_cuda_stream(d)));
     OSH_CUDA(cx, cudaStreamSynchronize(osh_card_of(d)->copy));
+    OSH_TRY(osh_cuda_check(cx, osh_card_lanes_wait(osh_card_of(d)), "cudaStreamSynchronize"));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
 }
 
-extern const osh_device_type osh_cuda_type = {"cuda", osh_card_close, put, get, copy, fill, put_ahead, fence, sync};
+/* ---- lanes ---- */
+osh_status osh_card_lanes_init(osh_ctx *cx, osh_card *c)
+{
+    osh_status rc = OSH_OK;
+    for (int k = 0; k < OSH_N_LANES; k++) {
+        osh_card_lane *l = &c->lane[k];
+        OSH_CUDA(cx, cudaEventCreateWithFlags(&c->lane_end[k], cudaEventDisableTiming));
+        if (k == OSH_LANE_WORK) continue;
+        OSH_CUDA(cx, cudaStreamCreateWithFlags(&l->stream, cudaStreamNonBlocking));
+        for (int i = 0; i < OSH_CARD_MOVES; i++) {
+            OSH_CUDA(cx, cudaEventCreateWithFlags(&l->timed[i].begin, cudaEventDefault));
+            OSH_CUDA(cx, cudaEventCreateWithFlags(&l->timed[i].end, cudaEventDefault));
+            OSH_CUDA(cx, cudaEventCreateWithFlags(&l->timed[i].wanted, cudaEventDefault));
+        }
+    }
+done:
+    return rc;
+}
+
+void osh_card_lanes_deinit(osh_card *c)
+{
+    for (int k = 0; k < OSH_N_LANES; k++) {
+        osh_card_lane *l = &c->lane[k];
+        for (int i = 0; i < OSH_CARD_MOVES; i++) {
+            if (l->timed[i].begin) cudaEventDestroy(l->timed[i].begin);
+            if (l->timed[i].end) cudaEventDestroy(l->timed[i].end);
+            if (l->timed[i].wanted) cudaEventDestroy(l->timed[i].wanted);
+        }
+        if (c->lane_end[k]) cudaEventDestroy(c->lane_end[k]);
+        if (l->stream) cudaStreamDestroy(l->stream);
+    }
+}
+
+cudaError_t osh_card_lanes_wait(const osh_card *c)
+{
+    cudaError_t first = cudaSuccess;
+    for (int k = 0; k < OSH_N_LANES; k++) {
+        cudaError_t e = c->lane[k].stream ? cudaStreamSynchronize(c->lane[k].stream) : cudaSuccess;
+        if (!first) first = e;
+    }
+    return first;
+}
+
+static cudaStream_t stream_of(const osh_card *c, osh_lane lane)
+{
+    return lane == OSH_LANE_WORK ? c->compute : c->lane[lane].stream;
+}
+
+static osh_status move(osh_ctx *cx, osh_device *d, osh_lane lane, void *to, const void *from, size_t n_bytes)
+{
+    osh_status rc = OSH_OK;
+    osh_card *c = osh_card_of(d);
+    osh_card_lane *l = &c->lane[lane];
+    osh_card_move *m = n_bytes >= TIMED_BYTES ? &l->timed[l->n_timed++ % OSH_CARD_MOVES] : NULL; // view: of l
+
+    cudaSetDevice(c->ordinal);
+    if (m) {
+        OSH_TRY(harvest_move(cx, c, lane, m));
+        m->is_wanted = false;
+        OSH_CUDA(cx, cudaEventRecord(m->begin, l->stream));
+    }
+    OSH_CUDA(cx, cudaMemcpyAsync(to, from, n_bytes, lane == OSH_LANE_IN ? cudaMemcpyHostToDevice :
+                                 cudaMemcpyDeviceToHost, l->stream));
+    if (m) OSH_CUDA(cx, cudaEventRecord(m->end, l->stream));
+    if (m) m->pending = true;
+    pthread_mutex_lock(&c->lock);
+    (lane == OSH_LANE_IN ? c->count.ahead_bytes : c->count.get_bytes) += (int64_t)n_bytes;
+    pthread_mutex_unlock(&c->lock);
+done:
+    return rc;
+}
+
+static osh_status order(osh_ctx *cx, osh_device *d, osh_lane later, osh_lane earlier)
+{
+    osh_status rc = OSH_OK;
+    osh_card *c = osh_card_of(d);
+    cudaSetDevice(c->ordinal);
+    for (int i = 0; later == OSH_LANE_WORK && i < OSH_CARD_MOVES; i++) {
+        osh_card_move *m = &c->lane[earlier].timed[i];
+        if (!m->pending || m->is_wanted) continue;
+        OSH_CUDA(cx, cudaEventRecord(m->wanted, c->compute));
+        m->is_wanted = true;
+    }
+    OSH_CUDA(cx, cudaEventRecord(c->lane_end[earlier], stream_of(c, earlier)));
+    OSH_CUDA(cx, cudaStreamWaitEvent(stream_of(c, later), c->lane_end[earlier], 0));
+done:
+    return rc;
+}
+
+extern const osh_device_type osh_cuda_type = {"cuda",    osh_card_close, put,  get,   copy, fill,
+                                              put_ahead, fence,          move, order, sync};

@@ -31,7 +31,7 @@ osh_status osh_cuda_free_bytes(osh_ctx *cx, size_t *n_bytes, int ordinal);
 typedef struct osh_cuda_counters {
     int64_t put_bytes, get_bytes, ahead_bytes; // copied to the card, from it, and to it beside other work
     double put_s, get_s, ahead_s;              // seconds on the card's clock
-    double hidden_s;                           // of ahead_s: while the compute stream was busy
+    double hidden_s, get_hidden_s;             // of ahead_s and get_s: the work did not wait for it
 } osh_cuda_counters;
 osh_status osh_cuda_count(osh_ctx *cx, osh_device *d, osh_cuda_counters *out);
 /* Time on the compute stream between two points, from events. A mark is taken in order with the work. */

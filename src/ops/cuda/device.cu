@@ -122,6 +122,7 @@ static osh_status take_memory(osh_ctx *cx, osh_device *d, osh_card *c, size_t n_
     if (!c->workspace) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_card_ring_init(cx, &c->ring));
     OSH_TRY(osh_card_ring_init(cx, &c->ahead));
+    OSH_TRY(osh_card_lanes_init(cx, c));
 done:
     return rc;
 }
@@ -163,9 +164,11 @@ void osh_card_close(osh_ctx *cx, osh_device *d)
     if (c) {
         if (c->compute) cudaStreamSynchronize(c->compute);
         if (c->copy) cudaStreamSynchronize(c->copy);
+        (void)osh_card_lanes_wait(c);
         osh_cuda_blas_close(cx, c->blas);
         osh_card_ring_deinit(&c->ahead);
         osh_card_ring_deinit(&c->ring);
+        osh_card_lanes_deinit(c);
         while (c->pinned) let_go(cx, d, c->pinned->data);
         if (d->base) cudaFree(d->base);
         if (c->copied) cudaEventDestroy(c->copied);
@@ -253,6 +256,7 @@ void osh_cuda_host_unlock(osh_ctx *cx, osh_device *d, void *data)
 {
     cudaStreamSynchronize(osh_cuda_stream(d)); // what fails here failed before
     cudaStreamSynchronize(osh_card_of(d)->copy);
+    (void)osh_card_lanes_wait(osh_card_of(d));
     let_go(cx, d, data);
 }
 
