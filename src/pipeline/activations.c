@@ -23,12 +23,18 @@ typedef struct slot { // of a value
     osh_file *file;  // own; disk
 } slot;
 
+typedef struct way { // of a value through the device's memory, while batches follow each other
+    void *landing, *departure; // own
+    int64_t asked;             // the batch that is on its way to the landing begins with this sample; -1: none
+} way;
+
 struct osh_acts {
     const osh_graph *g;    // view
     const osh_dataset *d;  // view
     osh_tier tier;
     osh_device *device;    // view; NULL: batches lie in host memory
     osh_blocks *blocks;    // own: tier host with a device
+    way *ways;             // own [values]: the same
     int64_t n_kept;        // samples
     bool zstd;
     char *dir;             // own
@@ -113,21 +119,37 @@ done:
 
 osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d)
 {
+    osh_status rc = OSH_OK;
     a->device = d;
-    return d && a->tier == OSH_TIER_HOST ? osh_blocks_new(cx, &a->blocks, d) : OSH_OK;
+    if (!d || a->tier != OSH_TIER_HOST) goto done;
+    OSH_NEW(cx, a->ways, a->g->n_values);
+    OSH_TRY(osh_blocks_new(cx, &a->blocks, d));
+done:
+    return rc;
 }
 
 void osh_acts_keep(osh_acts *a, int64_t n) { a->n_kept = n; }
 
+static void free_ways(osh_acts *a)
+{
+    for (int v = 0; a->ways && v < a->g->n_values; v++) {
+        osh_device_free(a->device, a->ways[v].landing);
+        osh_device_free(a->device, a->ways[v].departure);
+        a->ways[v] = (way){.asked = -1};
+    }
+}
+
 void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files)
 {
     if (!a) return;
+    free_ways(a);
     for (int v = 0; a->slots && v < a->g->n_values; v++) {
         if (a->tier == OSH_TIER_DISK && keep_files) osh_file_close(cx, a->slots[v].file), a->slots[v].file = NULL;
         osh_acts_drop(cx, a, v);
     }
     if (a->dir && !keep_files) rmdir(a->dir); // a folder with something else in it stays
     osh_blocks_free(cx, a->blocks);
+    osh_free(cx, a->ways);
     osh_free(cx, a->slots);
     osh_free(cx, a->frame);
     osh_free(cx, a->stage);
@@ -296,7 +318,7 @@ static osh_status store_batch(osh_ctx *cx, osh_acts *a, int value, int64_t first
     osh_status rc = OSH_OK;
     osh_block **block = &a->slots[value].batches[first];
     if (!*block) OSH_TRY(osh_blocks_take(cx, a->blocks, block, osh_tensor_bytes(t)));
-    OSH_TRY(osh_block_store(cx, a->blocks, *block, t, NULL));
+    OSH_TRY(osh_block_store(cx, a->blocks, *block, t, a->ways[value].departure));
 done:
     return rc;
 }
@@ -347,6 +369,71 @@ done:
     return rc;
 }
 
+static osh_status find_batch(osh_ctx *cx, const osh_acts *a, int value, int64_t first, osh_block **block)
+{
+    osh_block **batches = a->slots[value].batches;
+    if (batches && (*block = batches[first])) return OSH_OK;
+    return osh_fail(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)first,
+                    a->g->values[value].name);
+}
+
+static osh_status load_batch(osh_ctx *cx, osh_acts *a, int value, int64_t first, osh_tensor *t)
+{
+    osh_status rc = OSH_OK;
+    osh_block *block = NULL; // view
+    way *w = &a->ways[value];
+    OSH_TRY(find_batch(cx, a, value, first, &block));
+    if (w->landing && w->asked == first && t->device) {
+        w->asked = -1;
+        OSH_TRY(osh_block_arrive(cx, a->blocks, w->landing, t));
+        goto done;
+    }
+    OSH_TRY(osh_block_load(cx, a->blocks, block, t));
+done:
+    return rc;
+}
+
+osh_status osh_acts_ask(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    osh_block *block = NULL; // view
+    bool asked = false;
+    if (!a->ways || !a->ways[value].landing) goto done;
+    size_t bytes = (size_t)(a->d->offsets[first + n] - a->d->offsets[first]) * row_bytes(a->g, value);
+    OSH_TRY(find_batch(cx, a, value, first, &block));
+    OSH_TRY(osh_block_ask(cx, a->blocks, block, a->ways[value].landing, bytes, &asked));
+    if (asked) a->ways[value].asked = first;
+done:
+    return rc;
+}
+
+int64_t osh_acts_way_bytes(const osh_graph *g, int value, int64_t n_tokens)
+{
+    return (int64_t)osh_arena_gross((size_t)n_tokens * row_bytes(g, value));
+}
+
+osh_status osh_acts_open(osh_ctx *cx, osh_acts *a, const bool *in, const bool *out, int64_t n_tokens)
+{
+    osh_status rc = OSH_OK;
+    for (int v = 0; a->ways && v < a->g->n_values; v++) {
+        size_t n = (size_t)n_tokens * row_bytes(a->g, v);
+        if (v == a->g->input_ids) continue;
+        a->ways[v].asked = -1;
+        if (in[v] && !(a->ways[v].landing = osh_device_alloc(cx, a->device, n, OSH_LIFE_SHORT))) OSH_TRY(OSH_E_NOMEM);
+        if (out[v] && !(a->ways[v].departure = osh_device_alloc(cx, a->device, n, OSH_LIFE_SHORT)))
+            OSH_TRY(OSH_E_NOMEM);
+    }
+done:
+    return rc;
+}
+
+osh_status osh_acts_close(osh_ctx *cx, osh_acts *a)
+{
+    osh_status rc = a->ways ? osh_blocks_settle(cx, a->blocks) : OSH_OK;
+    free_ways(a);
+    return rc;
+}
+
 osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, osh_tensor *t)
 {
     osh_status rc = OSH_OK;
@@ -360,9 +447,7 @@ osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int
         goto done;
     }
     if (a->blocks) {
-        osh_block *block = a->slots[value].batches[first];
-        if (!block) OSH_FAIL(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)first, name);
-        OSH_TRY(osh_block_load(cx, a->blocks, block, t));
+        OSH_TRY(load_batch(cx, a, value, first, t));
         goto done;
     }
     for (int64_t s = first; s < first + n; s++) {

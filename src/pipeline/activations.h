@@ -32,6 +32,13 @@ osh_status osh_acts_get(osh_ctx *cx, osh_acts *a, int value, int64_t first, int6
 /* Rows of samples [first, first + n) of a value: t is [their tokens, width] in the compute dtype. */
 osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, const osh_tensor *t);
 osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, osh_tensor *t);
+/* With a device and tier host, until osh_acts_close: values of `in` are read ahead by osh_acts_ask, and values of `out`
+ * are stored beside the work, by way of blocks of the device's memory (osh_acts_way_bytes each) for n_tokens tokens.
+ * Nothing elsewhere. Values of `out` are not loaded before osh_acts_close. in, out: [values]. */
+osh_status osh_acts_open(osh_ctx *cx, osh_acts *a, const bool *in, const bool *out, int64_t n_tokens);
+osh_status osh_acts_ask(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n); // for the next osh_acts_get
+osh_status osh_acts_close(osh_ctx *cx, osh_acts *a);
+int64_t osh_acts_way_bytes(const osh_graph *g, int value, int64_t n_tokens);
 void osh_acts_forget(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n); // memory only: these rows go
 bool osh_acts_has(const osh_acts *a, int value);
 void osh_acts_drop(osh_ctx *cx, osh_acts *a, int value); // its file, too

@@ -18,7 +18,6 @@ struct osh_block {
     char *data;        // view: of room, from the start of a page
     size_t n_bytes;    // whole pages
     bool locked;
-    int64_t stored;    // number of the store that filled it last; 0: none
 };
 
 struct osh_blocks {
@@ -26,7 +25,6 @@ struct osh_blocks {
     osh_block *waiting; // own: given back, the last one first
     size_t total, used, most_used; // gross bytes: of all blocks, of those that are taken, the most of these so far
     bool refused;       // memory cannot be page-locked
-    int64_t n_stored, n_ordered; // by the lane OUT; those of them that IN has waited for
 };
 
 static size_t rounded(size_t n_bytes)
@@ -154,7 +152,6 @@ static osh_status store_beside(osh_ctx *cx, osh_blocks *b, osh_block *block, con
     OSH_TRY(order(cx, b, OSH_LANE_OUT, OSH_LANE_WORK));
     OSH_TRY(type->move(cx, b->device, OSH_LANE_OUT, block->data, through ? through : t->data, n));
     if (!through) OSH_TRY(order(cx, b, OSH_LANE_WORK, OSH_LANE_OUT));
-    block->stored = ++b->n_stored;
 done:
     return rc;
 }
@@ -182,10 +179,6 @@ done:
 static osh_status bring(osh_ctx *cx, osh_blocks *b, const osh_block *block, void *to, size_t n_bytes)
 {
     osh_status rc = OSH_OK;
-    if (block->stored > b->n_ordered) {
-        OSH_TRY(order(cx, b, OSH_LANE_IN, OSH_LANE_OUT));
-        b->n_ordered = b->n_stored;
-    }
     OSH_TRY(order(cx, b, OSH_LANE_IN, OSH_LANE_WORK));
     OSH_TRY(b->device->type->move(cx, b->device, OSH_LANE_IN, to, block->data, n_bytes));
 done:
@@ -205,4 +198,16 @@ osh_status osh_block_load(osh_ctx *cx, osh_blocks *b, osh_block *block, osh_tens
     OSH_TRY(osh_tensor_put(cx, t, 0, block->data, osh_tensor_bytes(t)));
 done:
     return rc;
+}
+
+osh_status osh_block_ask(osh_ctx *cx, osh_blocks *b, osh_block *block, void *landing, size_t n_bytes, bool *asked)
+{
+    *asked = block->locked && n_bytes;
+    return *asked ? bring(cx, b, block, landing, n_bytes) : OSH_OK;
+}
+
+osh_status osh_block_arrive(osh_ctx *cx, osh_blocks *b, const void *landing, osh_tensor *t)
+{
+    osh_status rc = order(cx, b, OSH_LANE_WORK, OSH_LANE_IN);
+    return rc ? rc : b->device->type->copy(cx, b->device, t->data, landing, osh_tensor_bytes(t));
 }

@@ -297,6 +297,21 @@ done:
     return rc;
 }
 
+/* Visits during which values that rest in host memory have a way through the card's beside the work. It is there during
+ * a pass: no visit's way moves what another one finds. */
+static osh_status choose_ways(osh_ctx *cx, osh_plan *p, const osh_budget *b)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    if (m->tier != OSH_TIER_HOST || !p->opt->prefetch || p->n_batches < 2) goto done;
+    for (int i = 0; i < m->n_visits; i++) m->visits[i].values_ahead = true;
+    OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+    for (int i = 0; i < m->n_visits; i++) m->visits[i].values_ahead = fits(&m->visits[i], b, 0);
+    if (!all_fit(m, b)) OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+done:
+    return rc;
+}
+
 /* Visits during which the next one's weights have room on the card, too. */
 static osh_status choose_ahead(osh_ctx *cx, osh_plan *p, const osh_budget *b)
 {
@@ -353,6 +368,7 @@ static osh_status choose(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ev
         int64_t more = m->visits[i + 1].first_load;
         m->visits[i].prefetch = more && reads_long(p, i) && fits(&m->visits[i], b, more);
     }
+    if (p->on_device) OSH_TRY(choose_ways(cx, p, b));
     if (p->on_device) OSH_TRY(choose_ahead(cx, p, b));
 done:
     return rc;

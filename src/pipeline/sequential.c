@@ -278,6 +278,18 @@ static osh_status store(osh_ctx *cx, engine *e, const osh_step *s, int value, in
     return rc;
 }
 
+/* Values of the batch that comes behind k. */
+static osh_status ask_next(osh_ctx *cx, engine *e, const osh_step *s, int64_t k)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = e->p;
+    int64_t first = p->batch_at[k + 1], n = k + 1 < p->n_batches ? p->batch_at[k + 2] - first : 0;
+    for (int v = 0; n && v < p->graph->n_values; v++)
+        if (s->in[v] && v != p->graph->input_ids) OSH_TRY(osh_acts_ask(cx, e->acts, v, first, n));
+done:
+    return rc;
+}
+
 static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k, int64_t *n_tokens)
 {
     osh_status rc = OSH_OK;
@@ -292,6 +304,7 @@ static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k
         if (!s->in[v] || v == g->input_ids) continue;
         OSH_TRY(osh_acts_get(cx, e->acts, v, first, n, s->consume[v], p->device, &b->values[v]));
     }
+    OSH_TRY(ask_next(cx, e, s, k));
     OSH_TRY(osh_exec_run(cx, g, s->first, s->n, s->run, e->w, b, s->out, s->observe ? &hooks : NULL, true));
     for (int v = 0; v < g->n_values; v++) // what comes may lie where it lay
         if (s->consume[v]) osh_acts_forget(cx, e->acts, v, first, n);
@@ -315,6 +328,7 @@ static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_st
     OSH_TRY(osh_cost_share(cx, &share, p, e->r->pace.cost, e->index, s, stats));
     osh_scope scope = osh_run_begin_part(cx, e->r, s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE, e->index, share);
     pr->done = 0, pr->total = p->data.n;
+    if (p->memory.visits[e->index].values_ahead) OSH_TRY(osh_acts_open(cx, e->acts, s->in, s->out, p->batch_tokens));
     for (int64_t k = 0; k < p->n_batches; k++) {
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
         osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(p));
@@ -324,6 +338,7 @@ static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_st
         pr->done = p->batch_at[k + 1];
         osh_run_step(cx, e->r, (double)pr->done / (double)pr->total, n_tokens);
     }
+    OSH_TRY(osh_acts_close(cx, e->acts));
     osh_run_end(cx, e->r, scope);
 done:
     if (rc) osh_note(cx, "%s pass over %s", pr->phase, r->name);

@@ -340,6 +340,15 @@ done:
     return rc;
 }
 
+static size_t way_bytes(const sim *s, const osh_step *st)
+{
+    size_t n = 0;
+    for (int v = 0; s->to->values_ahead && v < s->p->graph->n_values; v++)
+        if (v != s->p->graph->input_ids)
+            n += (size_t)(st->in[v] + st->out[v]) * (size_t)osh_acts_way_bytes(s->p->graph, v, s->batch_tokens);
+    return n;
+}
+
 static osh_status pass_on_card(osh_ctx *cx, sim *s, const osh_step *st)
 {
     osh_status rc = OSH_OK;
@@ -351,14 +360,15 @@ static osh_status pass_on_card(osh_ctx *cx, sim *s, const osh_step *st)
     rows_of(s, st, &out, &taken);
     for (int v = 0; v < g->n_values; v++) now += st->out[v] ? list_rest(s, v) : 0;
     if (s->tier == OSH_TIER_DISK) now += out;
+    size_t ways = way_bytes(s, st); // nearest to the end of the arena
     for (int64_t b = 0; b < p->n_batches; b++) {
         int64_t n = batch_tokens(s, b);
         if (n != last)
             OSH_TRY(osh_exec_peak_on_device(cx, &peak, &left, g, st->first, st->n, st->run, st->in, st->out,
                                             st->observe ? s->hook : NULL, n));
         last = n;
-        note(s, (int64_t)peak, 0, now);
-        OSH_TRY(batch_over(cx, s, st, b, left, &now));
+        note(s, (int64_t)(ways + peak), 0, now);
+        OSH_TRY(batch_over(cx, s, st, b, ways + left, &now));
     }
     s->values += out - taken;
     note(s, 0, 0, s->values);
@@ -601,7 +611,8 @@ static osh_status simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever, 
         osh_visit old = m->visits[i];
         osh_range r = osh_range_at(p, i);
         m->visits[i] = (osh_visit){.segments = old.segments, .round_bytes = old.round_bytes, .n_rounds = old.n_rounds,
-                                   .prefetch = old.prefetch, .prefetch_device = old.prefetch_device};
+                                   .prefetch = old.prefetch, .prefetch_device = old.prefetch_device,
+                                   .values_ahead = old.values_ahead};
         s.to = &m->visits[i], s.began = false, s.index = i;
         OSH_TRY(osh_visit_walk(cx, p, i, &v));
         drop_dead(&s, &r);

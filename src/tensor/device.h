@@ -13,8 +13,8 @@
 
 typedef enum { OSH_LIFE_LONG, OSH_LIFE_SHORT } osh_life; // the end of the arena that a block is taken from
 
-/* What happens in the order in which it was asked for, beside the other lanes: the work, copies of values to the device,
- * copies of values from it. */
+/* What happens in the order in which it was asked for, beside the other lanes: the work, copies of values to the
+ * device, copies of values from it. */
 typedef enum { OSH_LANE_WORK, OSH_LANE_IN, OSH_LANE_OUT, OSH_N_LANES } osh_lane;
 
 typedef struct osh_device_type {
@@ -29,9 +29,9 @@ typedef struct osh_device_type {
      * from now on waits for it. */
     osh_status (*put_ahead)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
     osh_status (*fence)(osh_ctx *cx, osh_device *d);
-    /* From the thread that asks for the work. move, on IN or OUT, between page-locked host memory and the device: returns
-     * at once, waits for nothing but its lane. order: what is asked of `later` from now on waits for what was asked of
-     * `earlier` until now. */
+    /* From the thread that asks for the work. move, on IN or OUT, between page-locked host memory and the device:
+     * returns at once, waits for nothing but its lane. order: what is asked of `later` from now on waits for what was
+     * asked of `earlier` until now. */
     osh_status (*move)(osh_ctx *cx, osh_device *d, osh_lane lane, void *to, const void *from, size_t n_bytes);
     osh_status (*order)(osh_ctx *cx, osh_device *d, osh_lane later, osh_lane earlier);
     osh_status (*sync)(osh_ctx *cx, osh_device *d); // all of it is done; failures of earlier calls come out here

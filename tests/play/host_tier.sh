@@ -36,3 +36,24 @@ for n in 1 4; do
     [ "$(grep -c 'cannot be page-locked (out of memory)' err)" = 1 ] || fail "block $n is not locked: $(cat err)"
 done
 same "fail=cudaHostRegister:1:2" --mem-opt-level 1 --host-memory "$host"
+quiet=1
+
+# the plan counts what values pass through on the card: its figure will do, to the byte; less does without, or with less
+budgets() { # flags
+    job=(--model "$model" --ignore lm_head --dataset "$model/data/calibration.jsonl" --num-calibration-samples 10
+         --max-seq-length 48 --threads 1 --mem-opt-level 1 "$@")
+    want=$(run "" --mem-opt-level 0)
+    plan
+    all=$(device_of) least=$(least_of device_bytes)
+    [ "$(ways)" = 5 ] || fail "$*: values go beside the work in $(ways) subgraphs"
+    for budget in "$all" $(((all + least) / 2)) "$least"; do
+        plan --device-memory "$budget"
+        [ "$(device_of)" -le "$budget" ] || fail "$*: $budget bytes: the plan takes $(device_of)"
+        [ "$budget" != "$least" ] || [ "$(ways)" -lt 5 ] || fail "$*: the smallest budget has room for all ways"
+        same "lazy=1 memory=$budget" --device-memory "$budget"
+    done
+}
+plan() { OSH_PLAY=protect=0 "$PLAY_BATCHES" plan "${job[@]}" --json "$@" >plan.json; }
+device_of() { sed -n '/"memory"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1; }
+ways() { grep -c '"values_ahead": true' plan.json || true; }
+budgets --scheme FP8 --method rtn

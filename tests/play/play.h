@@ -11,6 +11,9 @@ void osh_play_order(unsigned seed);
 /* Work of a stream is done when the host waits for it (true), or when it is asked for (false, the default): with both,
  * what lacks an event or a wait gives other values. */
 void osh_play_lazy(bool on);
+/* Streams that were lazy do their work: that which was opened as number `first` of those that are open, from 0 on, and
+ * what it waits for, then the next ones in turn. What a stream does not wait for it finds undone, or done already. */
+void osh_play_drain(int first);
 /* Host code that touches the card's memory crashes (default: true). */
 void osh_play_protect(bool on);
 void osh_play_memory(size_t n_bytes); // of the card; default 1 GiB

@@ -7,11 +7,11 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -33,7 +33,7 @@ static std::map<char *, block_of_memory> card;  // by address
 struct locked_block { size_t n; bool registered; };
 static std::map<char *, locked_block> pinned;
 static std::map<std::string, long> calls; // by name
-static std::set<CUstream_st *> streams;
+static std::vector<CUstream_st *> streams; // in the order in which they were opened
 static std::map<const void *, int> dynamic_shared; // that a kernel may have, where it was asked for
 static std::vector<std::pair<std::string, std::pair<int, int>>> faults; // name, calls to go, error
 static cudaError_t lost, last; // for good; of the last launch
@@ -124,9 +124,17 @@ static void reach(event *e, long record)
     }
 }
 
+static bool is_open(CUstream_st *s) { return std::count(streams.begin(), streams.end(), s) > 0; }
+
+void osh_play_drain(int first)
+{
+    guard g(lock);
+    for (size_t k = 0; k < streams.size(); k++) drain(streams[((size_t)first + k) % streams.size()]);
+}
+
 static cudaError_t submit(CUstream_st *s, work w)
 {
-    if (!streams.count(s)) osh_play_die("work on a stream that is not open");
+    if (!is_open(s)) osh_play_die("work on a stream that is not open");
     s->queue.push_back(std::move(w));
     if (!lazy) drain(s);
     return cudaSuccess;
@@ -398,16 +406,16 @@ cudaError_t cudaMemsetAsync(void *to, int byte, size_t n, cudaStream_t s)
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned)
 {
     OSH_PLAY_CALL("cudaStreamCreateWithFlags");
-    streams.insert(*out = new CUstream_st);
+    streams.push_back(*out = new CUstream_st);
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
     guard g(lock);
-    if (!streams.count(s)) return cudaErrorInvalidResourceHandle;
+    if (!is_open(s)) return cudaErrorInvalidResourceHandle;
     drain(s);
-    streams.erase(s);
+    streams.erase(std::find(streams.begin(), streams.end(), s));
     delete s;
     return lost;
 }
@@ -415,7 +423,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
     guard g(lock);
-    if (!streams.count(s)) return cudaErrorInvalidResourceHandle;
+    if (!is_open(s)) return cudaErrorInvalidResourceHandle;
     drain(s);
     return fault("cudaStreamSynchronize");
 }

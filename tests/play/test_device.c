@@ -171,6 +171,59 @@ static void test_counters(void **state)
     osh_tensor_free(cx, t), osh_tensor_free(cx, u);
 }
 
+/* There on one lane, copied by the work, back on the other one; and what the report is told of it. */
+static void test_lanes(void **state)
+{
+    fixture *f = *state;
+    osh_ctx *cx = f->cx;
+    const osh_device_type *type = f->d->type;
+    enum { N = 3 * MIB, TIMES = 20 }; // more than are timed at once
+    osh_cuda_counters n;
+    void *from = NULL;
+    char *to = osh_alloc(cx, N + 4096), *there = to + 4096 - (uintptr_t)to % 4096;
+    const char *why = "";
+    osh_tensor *a = bytes_new(f, N), *b = bytes_new(f, N);
+
+    assert_int_equal(osh_cuda_host_alloc(cx, f->d, &from, N), OSH_OK);
+    assert_int_equal(osh_cuda_host_lock(cx, f->d, &why, there, N / 4096 * 4096 - 4096), OSH_OK);
+    assert_null(why);
+    assert_int_equal(osh_cuda_host_lock(cx, f->d, &why, there + 4096, 4096), OSH_OK);
+    assert_string_equal(why, "part or all of the requested memory range is already mapped");
+    osh_cuda_host_unlock(cx, f->d, there);
+    assert_int_equal(osh_cuda_host_lock(cx, f->d, &why, there, N), OSH_OK);
+    assert_null(why);
+    osh_play_lazy(true);
+    pattern(cx, from, N, 5);
+    for (int k = 0; k < TIMES; k++) {
+        assert_int_equal(type->order(cx, f->d, OSH_LANE_IN, OSH_LANE_WORK), OSH_OK);
+        assert_int_equal(type->move(cx, f->d, OSH_LANE_IN, a->data, from, N), OSH_OK);
+        assert_int_equal(type->order(cx, f->d, OSH_LANE_WORK, OSH_LANE_IN), OSH_OK);
+        assert_int_equal(osh_tensor_copy(cx, b, a), OSH_OK);
+        assert_int_equal(osh_tensor_zero(cx, a), OSH_OK);
+        assert_int_equal(type->order(cx, f->d, OSH_LANE_OUT, OSH_LANE_WORK), OSH_OK);
+        assert_int_equal(type->move(cx, f->d, OSH_LANE_OUT, there, b->data, N), OSH_OK);
+        assert_int_equal(type->order(cx, f->d, OSH_LANE_WORK, OSH_LANE_OUT), OSH_OK);
+        assert_int_equal(osh_tensor_zero(cx, b), OSH_OK);
+        osh_play_drain(k % 4);
+        assert_memory_equal(there, from, N);
+        memset(there, 0, N);
+    }
+    assert_int_equal(osh_cuda_count(cx, f->d, &n), OSH_OK);
+    assert_int_equal(n.ahead_bytes, (int64_t)N * TIMES);
+    assert_int_equal(n.get_bytes, (int64_t)N * TIMES);
+    assert_true(n.ahead_s > 0 && n.hidden_s >= 0 && n.hidden_s <= n.ahead_s);
+    assert_true(n.get_s > 0 && n.get_hidden_s >= 0 && n.get_hidden_s <= n.get_s);
+    double hidden = n.get_hidden_s;
+    assert_int_equal(type->move(cx, f->d, OSH_LANE_OUT, there, b->data, N), OSH_OK); // nothing waits for it
+    assert_int_equal(type->sync(cx, f->d), OSH_OK);
+    assert_int_equal(osh_cuda_count(cx, f->d, &n), OSH_OK);
+    assert_true(n.get_hidden_s > hidden);
+    osh_cuda_host_unlock(cx, f->d, there);
+    osh_cuda_host_free(cx, f->d, from);
+    osh_free(cx, to);
+    osh_tensor_free(cx, a), osh_tensor_free(cx, b);
+}
+
 static void test_text(void **state)
 {
     fixture *f = *state;
@@ -291,8 +344,8 @@ int main(void)
 #define ON_A_CARD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
         ON_A_CARD(test_copies), ON_A_CARD(test_many_small), ON_A_CARD(test_order), ON_A_CARD(test_counters),
-        ON_A_CARD(test_text), cmocka_unit_test(test_refusals), cmocka_unit_test(test_every_call), ON_A_CARD(test_lost),
-        ON_A_CARD(test_memory),
+        ON_A_CARD(test_lanes), ON_A_CARD(test_text), cmocka_unit_test(test_refusals), cmocka_unit_test(test_every_call),
+        ON_A_CARD(test_lost), ON_A_CARD(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,8 +6,8 @@
  *   page-locked blocks of values ───────────────────► stream of the lane IN, and back on that of OUT: move
  *
  * A small copy shares a piece with its neighbours and is not timed; of the others the card's clock is read before and
- * after. A copy counts as hidden when the compute stream had work to do at the time it was handed over; of a move, what was
- * over when the work came to where it waits for it. */
+ * after. A copy counts as hidden when the compute stream had work to do at the time it was handed over; of a move, what
+ * was over when the work came to where it waits for it. */
 #include "ops/cuda/card.h"
 
 enum { TIMED_BYTES = 256 << 10, ALIGN = 256, DIRECT_BYTES = 16 << 20 };
