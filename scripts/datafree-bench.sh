@@ -8,7 +8,7 @@ shift $(($# < 4 ? $# : 4))
 [ $# -gt 0 ] || set -- --scheme W8A16 --ignore lm_head
 mkdir -p "$dir"
 trap 'rm -rf "$dir/dd" "$dir/out" "$dir/out.oneshot-partial" "$dir/time"' EXIT
-bytes() { stat -L -c %s "$1"/*.safetensors | awk '{n += $1} END {printf "%d", n}'; }
+bytes() { stat -L -c %s "$1"/*.safetensors | awk '{n += $1} END {printf "%.0f", n}'; }
 seconds() { LC_ALL=C dd "$@" 2>&1 | sed -n 's/.* copied, \([0-9.e-]*\) s,.*/\1/p'; }
 cold() { sync; (echo 3 >/proc/sys/vm/drop_caches) 2>/dev/null || true; }
 file=$(stat -L -c '%s %n' "$model"/*.safetensors | sort -rn | head -1)

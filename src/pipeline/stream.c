@@ -12,7 +12,7 @@
 #include "base/thread.h"
 #include "pipeline/emit_impl.h"
 
-enum { MOST_COMPUTING = 8, WAITING = 2 }; // beyond it no disk keeps up; for the disk beside those that compute
+enum { MOST_COMPUTING = 8, WAITING = 14 }; // beyond it no disk keeps up; for the disk beside those that compute
 enum { BAND_MOST = 64 << 20 };            // of a Linear whose blocks of rows are large
 
 typedef enum { STREAM_LINEAR, STREAM_COPY, STREAM_CHECK } stream_kind;

@@ -9,7 +9,7 @@
 #define OSH_STREAM_H
 #include "pipeline/emit.h"
 
-enum { OSH_BAND_BYTES = 2 << 20 }; // of the source
+enum { OSH_BAND_BYTES = 1 << 20 }; // of the source
 /* Threads of a stream: some wait for the disk while as many as the program may use compute. */
 int osh_stream_most(const osh_ctx *cx);
 bool osh_stream_takes(const osh_plan *p, int linear); // else it is rounded in one piece
