@@ -42,6 +42,8 @@ typedef struct worker {
     osh_ctx *cx; // own
     pthread_t thread;
     bool running;
+    pthread_cond_t turn_came; // for the band that waits here
+    int64_t waits;            // its ticket; -1: none
     void *in_block, *out_block, *codes; // own: allocations
     uint8_t *in, *out;                  // view: aligned
     double *sums;                       // own
@@ -54,7 +56,7 @@ struct stream {
     int64_t n, next;    // next: of ids
     uint64_t *sums;     // view: of a check
     pthread_mutex_t lock;
-    pthread_cond_t turn_came, may_compute, changed;
+    pthread_cond_t may_compute, changed;
     item *now;             // own until its last band is taken: whose bands are being taken
     item *first, *last;    // own: done
     int64_t ticket, turn;  // of bands: taken; in its turn
@@ -401,14 +403,17 @@ static void take_turn(worker *w, band *b, osh_status *rc, const uint8_t **from, 
 {
     stream *s = w->s;
     pthread_mutex_lock(&s->lock);
-    while (s->turn != b->ticket) pthread_cond_wait(&s->turn_came, &s->lock);
+    w->waits = b->ticket;
+    while (s->turn != b->ticket) pthread_cond_wait(&w->turn_came, &s->lock);
+    w->waits = -1;
     if (*rc) fail(s, w, b->ticket, *rc);
     bool go = !s->failed;
     pthread_mutex_unlock(&s->lock);
     if (go) join(w, b, from, n, at);
     pthread_mutex_lock(&s->lock);
     s->turn++;
-    pthread_cond_broadcast(&s->turn_came);
+    for (int i = 0; i < s->n_workers; i++) // of many that wait only the next one wakes
+        if (s->workers[i].waits == s->turn) pthread_cond_signal(&s->workers[i].turn_came);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -469,6 +474,8 @@ static void *work(void *user)
 static osh_status worker_open(osh_ctx *cx, worker *w, const room *r)
 {
     osh_status rc = OSH_OK;
+    pthread_cond_init(&w->turn_came, NULL);
+    w->waits = -1;
     osh_mem_class class = w->s->kind == STREAM_LINEAR ? OSH_MEM_DEVICE : OSH_MEM_HOST, old = osh_mem_use(cx, class);
     w->in_block = osh_alloc(cx, osh_file_room(r->in) + OSH_BLOCK_BYTES);
     if (r->out) w->out_block = osh_alloc(cx, osh_file_room(r->out) + OSH_BLOCK_BYTES);
@@ -493,6 +500,7 @@ done:
 static void worker_close(osh_ctx *cx, worker *w)
 {
     if (w->running) pthread_join(w->thread, NULL);
+    pthread_cond_destroy(&w->turn_came);
     if (w->cx) osh_ctx_free(w->cx);
     osh_free(cx, w->in_block);
     osh_free(cx, w->out_block);
@@ -529,7 +537,6 @@ static osh_status run(osh_ctx *cx, stream *s, const room *r, osh_stream_fn fn, v
     if (!s->n) return OSH_OK;
     s->n_computing = osh_threads(cx);
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->turn_came, NULL);
     pthread_cond_init(&s->may_compute, NULL);
     pthread_cond_init(&s->changed, NULL);
     OSH_NEW(cx, s->workers, most);
@@ -549,7 +556,6 @@ done:
     osh_free(cx, s->workers);
     pthread_cond_destroy(&s->changed);
     pthread_cond_destroy(&s->may_compute);
-    pthread_cond_destroy(&s->turn_came);
     pthread_mutex_destroy(&s->lock);
     return rc;
 }

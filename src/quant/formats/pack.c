@@ -13,6 +13,10 @@
  */
 #include "quant/formats/common.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include <string.h>
 
 int64_t osh_pack_words(int64_t n, int bits)
@@ -54,6 +58,21 @@ void osh_unpack_row(int8_t *codes, int64_t code_step, const uint32_t *words, int
     }
 }
 
+#ifdef __SSE2__
+/* 32 codes of 4 bits to 16 bytes. */
+static void pack_32_nibbles(uint8_t *to, const int8_t *codes)
+{
+    const __m128i mask = _mm_set1_epi8(0xf), sign = _mm_set1_epi8(8), low = _mm_set1_epi16(0xff);
+    __m128i v[2];
+    for (int k = 0; k < 2; k++) {
+        v[k] = _mm_loadu_si128((const __m128i *)(const void *)(codes + 16 * k));
+        v[k] = _mm_xor_si128(_mm_and_si128(v[k], mask), sign);
+        v[k] = _mm_or_si128(_mm_and_si128(v[k], low), _mm_srli_epi16(v[k], 4)); // the odd code, times 16
+    }
+    _mm_storeu_si128((__m128i *)(void *)to, _mm_packus_epi16(v[0], v[1]));
+}
+#endif
+
 /* Whole rows: 8 codes are `bits` bytes, so a block of 8 needs no carry. Its bytes are pushed together in pairs, then
  * fours, then eights (PEXT without BMI2). x86-64 is little-endian, as the file is. */
 static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
@@ -69,6 +88,9 @@ static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
         v ^= sign;
         memcpy(to, &v, 8);
     }
+#ifdef __SSE2__
+    for (; bits == 4 && i + 32 <= n; i += 32, to += 16, room -= 16) pack_32_nibbles(to, codes + i);
+#endif
     for (; i + 8 <= n && room >= 8; i += 8, to += bits, room -= bits) {
         memcpy(&v, codes + i, 8);
         v = (v & mask) ^ sign; // code + 2^(bits - 1)
