@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # bench.sh - oneshot against LLM Compressor (and llama.cpp) on the same job, run in turn: ratios of time and memory,
-# perplexity of each, and for each phase of ours the operations a second against the peak measured beside it. A ratio is
-# the median of those of each turn.
+# perplexity of each, and for each phase of ours the operations a second against the mean of the peaks measured before
+# and after it. A ratio is the median of those of each turn.
 #
 # Usage: scripts/bench.sh --model DIR --recipe FILE --dataset FILE.jsonl --out DIR [options] [-- flags of oneshot]
 #   --samples N          128     --length N        512      tokens of a sample, at most
@@ -68,12 +68,14 @@ perplexity() { # name, checkpoint: once
     sed -n 's/^perplexity //p' "$out/eval.log" >"$out/$1.perplexity"
 }
 
+peak() { "$oneshot" bench --json --seconds "$seconds" ${same[@]+"${same[@]}"} >"$out/$1.$run.json"; }
 ours() {
-    "$oneshot" bench --json --seconds "$seconds" ${same[@]+"${same[@]}"} >"$out/peak.$run.json"
+    peak peak
     rm -rf "$out/ours"
     timed oneshot "$oneshot" --model "$model" --recipe "$recipe" --dataset "$dataset" \
         --num-calibration-samples "$samples" --max-seq-length "$length" --progress none --output "$out/ours" \
         ${flags[@]+"${flags[@]}"}
+    peak peak-after # a machine that others share has another rate then
     cp "$out/ours/oneshot-report.json" "$out/report.$run.json"
 }
 llm_compressor() {

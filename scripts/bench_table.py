@@ -47,9 +47,12 @@ def table(ours):
 
 
 def phases(ours):
-    peaks, reports = ([json.loads((out / f"{name}.{i}.json").read_text()) for i in ours] for name in ("peak", "report"))
-    peak, threads = median(p["bf16_flops"] for p in peaks), peaks[0]["threads"]
-    print(f"\n{peaks[0]['isa']}, {threads} threads: products at most {peak / 1e9:.1f} GFLOP/s;"
+    peaks, after, reports = ([json.loads((out / f"{name}.{i}.json").read_text()) for i in ours]
+                             for name in ("peak", "peak-after", "report"))
+    both = [(p["bf16_flops"], a["bf16_flops"]) for p, a in zip(peaks, after)]
+    peak, threads = median((p + a) / 2 for p, a in both), peaks[0]["threads"]
+    print(f"\n{peaks[0]['isa']}, {threads} threads: products at most {peak / 1e9:.1f} GFLOP/s"
+          f" ({', '.join(f'{p / 1e9:.1f} before, {a / 1e9:.1f} after' for p, a in both)});"
           f" processors busy {median(f[2] for f in ours.values()) / threads * 100:.0f} % of the time")
     print(f"{'phase':16}{'seconds':>10}{'GFLOP':>12}{'GFLOP/s':>10}{'of peak':>9}")
     flops = {}
