@@ -27,8 +27,8 @@ typedef struct osh_q_kernels {
     void (*encode)(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c);
     /* y [n] of dtype dt = rnd((code - zero) * scale) */
     void (*decode)(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, const osh_q_code *c);
-    /* sum[0] = |a - b|^2, sum[1] = |a|^2: element i goes to lane i % 8. Of OSH_Q_ERROR_PIECE elements each lane's sum is f32,
-     * or double where one is not finite; the pieces' and then the lanes' sums are added in double, in order. */
+    /* sum[0] = |a - b|^2, sum[1] = |a|^2: element i goes to lane i % 8. Of OSH_Q_ERROR_PIECE elements each lane's sum
+     * is f32, or double where one is not finite; the pieces' and then the lanes' sums are added in double, in order. */
     void (*error)(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n);
 } osh_q_kernels;
 
