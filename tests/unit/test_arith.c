@@ -177,6 +177,27 @@ static void test_kernel_columns(void **state)
             }
 }
 
+/* Pieces of f32 against sums of double, also of values whose squares no f32 holds. */
+static void test_error_sums(void **state)
+{
+    enum { N = 1003 };
+    static const float sizes[] = {1, 1e-3f, 1e25f};
+    const osh_q_kernels *columns[] = {&osh_q_kernels_c, osh_q_kernels_avx2()};
+    for (int k = 0; k < 2; k++)
+        for (int s = 0; s < 3; s++) {
+            if (!columns[k] || (k && osh_isa_of_cpu() < OSH_ISA_AVX2)) continue;
+            float a[N], b[N];
+            double want[2] = {0}, got[2];
+            for (uint64_t i = 0; i < N; i++) {
+                a[i] = osh_rng_sym(9, 1, i) * sizes[s], b[i] = a[i] + osh_rng_sym(9, 2, i) * sizes[s] / 8;
+                double d = (double)a[i] - b[i];
+                want[0] += d * d, want[1] += (double)a[i] * a[i];
+            }
+            columns[k]->error(got, a, b, OSH_F32, N);
+            for (int i = 0; i < 2; i++) assert_true(fabs(got[i] / want[i] - 1) < 1e-6);
+        }
+}
+
 /* Eight at a time and one by one, on ranges that overflow, vanish and are one-sided. */
 static void test_params_columns(void **state)
 {
@@ -301,7 +322,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_worked_values),    cmocka_unit_test(test_f32_arithmetic),
-        cmocka_unit_test(test_kernel_columns),   cmocka_unit_test(test_params_columns),
+        cmocka_unit_test(test_kernel_columns), cmocka_unit_test(test_error_sums),
+        cmocka_unit_test(test_params_columns),
         cmocka_unit_test(test_same_for_threads), cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_torture),
     };
