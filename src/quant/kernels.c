@@ -103,38 +103,13 @@ static void decode_c(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, con
     }
 }
 
-enum { LANES = OSH_Q_ERROR_LANES };
-
-bool osh_q_add_lanes(double err[LANES], double ref[LANES], const float piece[2][LANES])
+static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n)
 {
-    bool finite = true;
-    for (int k = 0; k < LANES; k++) finite &= isfinite(piece[0][k]) && isfinite(piece[1][k]);
-    for (int k = 0; finite && k < LANES; k++) err[k] += piece[0][k], ref[k] += piece[1][k];
-    return finite;
-}
-
-void osh_q_add_in_double(double err[LANES], double ref[LANES], const void *a, const void *b, osh_dtype dt, int64_t n)
-{
+    enum { LANES = 8 }; // side by side, since an addition waits for the one before it
+    double err[LANES] = {0}, ref[LANES] = {0};
     for (int64_t i = 0; i < n; i++) {
         double x = load(a, dt, i), d = x - load(b, dt, i);
         err[i % LANES] += d * d, ref[i % LANES] += x * x;
-    }
-}
-
-static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n)
-{
-    double err[LANES] = {0}, ref[LANES] = {0}; // side by side, since an addition waits for the one before it
-    const char *p = a, *q = b;
-    size_t size = osh_dtype_bytes(dt);
-    for (int64_t first = 0; first < n; first += OSH_Q_ERROR_PIECE) {
-        int64_t m = n - first < OSH_Q_ERROR_PIECE ? n - first : OSH_Q_ERROR_PIECE;
-        float piece[2][LANES] = {{0}};
-        for (int64_t i = 0; i < m; i++) {
-            float x = load(p, dt, i), d = x - load(q, dt, i);
-            piece[0][i % LANES] += d * d, piece[1][i % LANES] += x * x;
-        }
-        if (!osh_q_add_lanes(err, ref, piece)) osh_q_add_in_double(err, ref, p, q, dt, m);
-        p += (size_t)m * size, q += (size_t)m * size;
     }
     sum[0] = sum[1] = 0;
     for (int k = 0; k < LANES; k++) sum[0] += err[k], sum[1] += ref[k];

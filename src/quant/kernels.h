@@ -14,7 +14,6 @@ typedef struct osh_q_code { // how a segment is coded
     osh_dtype round; // dtype that w/scale, then + zero, are rounded to; OSH_F32: not at all
 } osh_q_code;
 
-enum { OSH_Q_ERROR_LANES = 8, OSH_Q_ERROR_PIECE = 256 };
 typedef struct osh_q_kernels {
     const char *name;
     /* Exact smallest and largest of x [n]; a NaN or Inf among them comes out as a NaN or Inf. n > 0. */
@@ -27,16 +26,10 @@ typedef struct osh_q_kernels {
     void (*encode)(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c);
     /* y [n] of dtype dt = rnd((code - zero) * scale) */
     void (*decode)(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, const osh_q_code *c);
-    /* sum[0] = |a - b|^2, sum[1] = |a|^2: element i goes to lane i % 8. Of OSH_Q_ERROR_PIECE elements each lane's sum
-     * is f32, or double where one is not finite; the pieces' and then the lanes' sums are added in double, in order. */
+    /* sum[0] = |a - b|^2, sum[1] = |a|^2 in double: element i goes to lane i % 8, the lanes are added in order. */
     void (*error)(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n);
 } osh_q_kernels;
 
-/* Adds a piece's lane sums; false: one is not finite, and nothing was added. */
-bool osh_q_add_lanes(double err[OSH_Q_ERROR_LANES], double ref[OSH_Q_ERROR_LANES],
-                     const float piece[2][OSH_Q_ERROR_LANES]);
-void osh_q_add_in_double(double err[OSH_Q_ERROR_LANES], double ref[OSH_Q_ERROR_LANES], const void *a, const void *b,
-                         osh_dtype dt, int64_t n);
 extern const osh_q_kernels osh_q_kernels_c;
 /* For a CPU with OSH_ISA_AVX2, which the caller asks for (once: CPUID leaves a virtual machine). NULL: not x86-64. */
 const osh_q_kernels *osh_q_kernels_avx2(void);

@@ -306,11 +306,17 @@ AVX2 static void decode_avx2(void *y, osh_dtype dt, const uint8_t *codes, int64_
 }
 
 /* ---- error ---- */
-/* n <= OSH_Q_ERROR_PIECE */
-INLINE void piece_as(float piece[2][OSH_Q_ERROR_LANES], const uint8_t *a, const uint8_t *b, osh_dtype dt, int64_t n)
+INLINE void add_squares(__m256d *err, __m256d *ref, __m128 a, __m128 b)
+{
+    __m256d x = _mm256_cvtps_pd(a), d = _mm256_sub_pd(x, _mm256_cvtps_pd(b));
+    *err = _mm256_add_pd(*err, _mm256_mul_pd(d, d));
+    *ref = _mm256_add_pd(*ref, _mm256_mul_pd(x, x));
+}
+
+INLINE void error_as(double sum[2], const uint8_t *a, const uint8_t *b, osh_dtype dt, int64_t n)
 {
     size_t size = dt == OSH_F32 ? 4 : 2;
-    __m256 err = _mm256_setzero_ps(), ref = err;
+    __m256d err[2] = {_mm256_setzero_pd(), _mm256_setzero_pd()}, ref[2] = {err[0], err[0]};
     for (int64_t i = 0; i < n; i += 8) {
         uint8_t last[2][8 * 4] = {0}; // zeros add nothing
         const uint8_t *p = a + (size_t)i * size, *q = b + (size_t)i * size;
@@ -318,27 +324,17 @@ INLINE void piece_as(float piece[2][OSH_Q_ERROR_LANES], const uint8_t *a, const 
             p = memcpy(last[0], p, (size_t)(n - i) * size);
             q = memcpy(last[1], q, (size_t)(n - i) * size);
         }
-        __m256 x = load8(p, dt), d = _mm256_sub_ps(x, load8(q, dt));
-        err = _mm256_add_ps(err, _mm256_mul_ps(d, d));
-        ref = _mm256_add_ps(ref, _mm256_mul_ps(x, x));
+        __m256 x = load8(p, dt), y = load8(q, dt);
+        add_squares(&err[0], &ref[0], _mm256_castps256_ps128(x), _mm256_castps256_ps128(y));
+        add_squares(&err[1], &ref[1], _mm256_extractf128_ps(x, 1), _mm256_extractf128_ps(y, 1));
     }
-    _mm256_storeu_ps(piece[0], err);
-    _mm256_storeu_ps(piece[1], ref);
-}
-
-INLINE void error_as(double sum[2], const uint8_t *a, const uint8_t *b, osh_dtype dt, int64_t n)
-{
-    size_t size = dt == OSH_F32 ? 4 : 2;
-    double err[OSH_Q_ERROR_LANES] = {0}, ref[OSH_Q_ERROR_LANES] = {0};
-    for (int64_t first = 0; first < n; first += OSH_Q_ERROR_PIECE) {
-        int64_t m = n - first < OSH_Q_ERROR_PIECE ? n - first : OSH_Q_ERROR_PIECE;
-        float piece[2][OSH_Q_ERROR_LANES];
-        piece_as(piece, a, b, dt, m);
-        if (!osh_q_add_lanes(err, ref, piece)) osh_q_add_in_double(err, ref, a, b, dt, m);
-        a += (size_t)m * size, b += (size_t)m * size;
+    double lanes[2][8];
+    for (int k = 0; k < 2; k++) {
+        _mm256_storeu_pd(lanes[0] + 4 * k, err[k]);
+        _mm256_storeu_pd(lanes[1] + 4 * k, ref[k]);
     }
     sum[0] = sum[1] = 0;
-    for (int k = 0; k < OSH_Q_ERROR_LANES; k++) sum[0] += err[k], sum[1] += ref[k];
+    for (int k = 0; k < 8; k++) sum[0] += lanes[0][k], sum[1] += lanes[1][k];
 }
 
 AVX2 static void error_avx2(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n)

@@ -24,7 +24,7 @@ bash "$OSH_SOURCE_DIR/scripts/bench.sh" --oneshot "$ONESHOT" --model "$model" --
 grep -Eq '^oneshot +[0-9.]+ +[0-9.]+ +[0-9]+ +1\.00 +1\.00 +[0-9.]+$' table
 grep -Eq '^observe +[0-9.]+ +[0-9]+ +[0-9.]+ +[0-9.]+$' table
 grep -Eq '^process ' table
-grep -Eq '^isa=[^,]*, 1 threads: products at most [0-9.]+ GFLOP/s; processors busy [0-9]+ % of the time$' table
+grep -Eq '^isa=[^,]*, 1 threads: products at most [0-9.]+ GFLOP/s \([0-9.]+ before, [0-9.]+ after\); processors busy [0-9]+ % of the time$' table
 
 # Peers played by scripts: what they are called with, and their lines of the table.
 mkdir -p llama.cpp/build/bin
