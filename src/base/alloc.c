@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { ALIGN = 64, MMAP_BYTES = 128 << 10, PAGE = 4096, GIVE_BYTES = 64 << 10, HUGE_BYTES = 4 << 20 };
+enum { ALIGN = 64, MMAP_BYTES = 128 << 10, GIVE_BYTES = 64 << 10 };
 typedef struct head {
     size_t n_bytes;
     osh_mem_class class;
@@ -29,7 +29,7 @@ static size_t block_bytes(size_t n_bytes)
 size_t osh_mem_gross(size_t n_bytes)
 {
     size_t block = block_bytes(n_bytes) + ALIGN;
-    return block < MMAP_BYTES ? block : (block + PAGE - 1 + ALIGN) / PAGE * PAGE;
+    return block < MMAP_BYTES ? block : osh_whole_pages(block + ALIGN);
 }
 
 static head *head_of(void *p)
@@ -56,15 +56,13 @@ enum { KEEPS = 0 }; // the use of a block that was freed is to be seen
 enum { KEEPS = 1 };
 #endif
 
-static bool is_large(size_t block) { return KEEPS && block + ALIGN >= MMAP_BYTES && getpagesize() == PAGE; }
-
-static size_t pages(size_t block) { return (block + PAGE - 1) / PAGE * PAGE; }
+static bool is_large(size_t block) { return KEEPS && block + ALIGN >= MMAP_BYTES && getpagesize() == OSH_PAGE; }
 
 /* Of a block that is counted as used. */
 static void *take(osh_shared *sh, size_t block)
 {
     size_t used = atomic_load(&sh->used[OSH_MEM_HOST]), peak = atomic_load(&sh->used_peak[OSH_MEM_HOST]);
-    return osh_kept_take(&sh->kept, pages(block), peak > used ? peak - used : 0);
+    return osh_kept_take(&sh->kept, osh_whole_pages(block), peak > used ? peak - used : 0);
 }
 
 static void raise(_Atomic size_t *peak, size_t now)
@@ -124,17 +122,11 @@ static void uncount(osh_ctx *cx, const head *h)
     atomic_fetch_sub(&cx->sh->live, h->n_bytes);
 }
 
-/* Pages of 2 MiB where the system gives them on request: a fresh mapping costs a fault for each page. */
-static void ask_huge(char *base, size_t block)
-{
-    madvise(base, block / PAGE * PAGE, MADV_HUGEPAGE); // advice
-}
-
 void *osh_alloc(osh_ctx *cx, size_t n_bytes)
 {
     char *base = NULL;
 
-    if (n_bytes > PTRDIFF_MAX - 4 * PAGE || must_fail(cx->sh)) {
+    if (n_bytes > PTRDIFF_MAX - 4 * OSH_PAGE || must_fail(cx->sh)) {
         osh_fail(cx, OSH_E_NOMEM, "cannot allocate %zu bytes", n_bytes);
         return NULL;
     }
@@ -147,7 +139,6 @@ void *osh_alloc(osh_ctx *cx, size_t n_bytes)
         osh_fail(cx, OSH_E_NOMEM, "cannot allocate %zu bytes", n_bytes);
         return NULL;
     }
-    if (is_large(block) && block >= HUGE_BYTES) ask_huge(base, block);
     *(head *)(void *)base = h;
     return base + ALIGN;
 }
@@ -203,7 +194,7 @@ void osh_free(osh_ctx *cx, void *p)
     head *h = head_of(p);
     size_t block = block_bytes(h->n_bytes);
     uncount(cx, h);
-    if (is_large(block)) osh_kept_put(&cx->sh->kept, h, pages(block));
+    if (is_large(block)) osh_kept_put(&cx->sh->kept, h, osh_whole_pages(block));
     else free(h);
 }
 

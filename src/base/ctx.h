@@ -40,6 +40,8 @@ typedef struct osh_open_scope { // a stage that this thread is in
 enum { OSH_MAX_SCOPES = 16 };
 
 /* Pages of large blocks that were freed and wait for the next ones (kept.c). */
+enum { OSH_PAGE = 4096 };
+static inline size_t osh_whole_pages(size_t n) { return (n + OSH_PAGE - 1) / OSH_PAGE * OSH_PAGE; }
 enum { OSH_KEPT_SIZES = 64, OSH_KEPT_EXTENTS = 512 };
 typedef struct osh_kept_size {
     void *first;   // own: the block that was freed last; each begins with the next one's address

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { PAGE = 4096 };
+enum { HUGE_BYTES = 4 << 20 };
 
 static osh_kept_size *size_of(osh_kept *k, size_t n)
 {
@@ -86,7 +86,7 @@ static void drop(osh_kept *k, size_t most)
     while (k->bytes > most) {
         if (!k->n_extents) dissolve_one(k);
         int i = smallest(k, 0);
-        size_t n = (k->bytes - most + PAGE - 1) / PAGE * PAGE;
+        size_t n = osh_whole_pages(k->bytes - most);
         unmap(k, i, n < k->extents[i].n ? n : k->extents[i].n);
     }
 }
@@ -98,10 +98,13 @@ void osh_kept_drop(osh_kept *k, size_t n)
     pthread_mutex_unlock(&k->lock);
 }
 
+/* A large one of pages of 2 MiB, where the system gives them on request. */
 static void *map(size_t n)
 {
     void *base = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return base == MAP_FAILED ? NULL : base;
+    if (base == MAP_FAILED) return NULL;
+    if (n >= HUGE_BYTES) madvise(base, n, MADV_HUGEPAGE); // advice
+    return base;
 }
 
 void *osh_kept_take(osh_kept *k, size_t n, size_t room)

@@ -3,6 +3,7 @@
 #include "ops/cuda/cuda.h"
 #include "pipeline/activations.h"
 #include "pipeline/blocks.h"
+#include "play/fixture.h"
 #include "play/play.h"
 #include "torture.h"
 
@@ -34,12 +35,7 @@ static int teardown(void **state)
 {
     fixture *f = *state;
     osh_acts_free(f->cx, f->a, false);
-    osh_device_close(f->cx, f->d);
-    osh_play_fail(NULL, 0, 0);
-    osh_play_lazy(false);
-    bool leak = osh_mem_live(f->cx) || osh_play_live();
-    osh_ctx_free(f->cx);
-    return leak;
+    return play_close_leaks(f->cx, f->d);
 }
 
 static void ok(fixture *f, osh_status rc)

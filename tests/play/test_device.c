@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ops/cuda/cuda.h"
+#include "play/fixture.h"
 #include "play/play.h"
 
 enum { MIB = 1 << 20, ARENA = 96 * MIB, OUT_OF_MEMORY = 2, DRIVER_TOO_OLD = 35, NO_DEVICE = 100,
@@ -32,12 +33,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     fixture *f = *state;
-    osh_device_close(f->cx, f->d);
-    osh_play_fail(NULL, 0, 0);
-    osh_play_lazy(false);
-    bool leak = osh_mem_live(f->cx) || osh_play_live();
-    osh_ctx_free(f->cx);
-    return leak;
+    return play_close_leaks(f->cx, f->d);
 }
 
 static char *pattern(osh_ctx *cx, char *p, size_t n, int seed)
