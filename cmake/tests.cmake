@@ -35,7 +35,7 @@ endfunction()
 function(osh_play_exe target)
   add_executable(${target} ${ARGN})
   target_link_options(${target} PRIVATE LINKER:--whole-archive,$<TARGET_FILE:osh_ops_play>,--no-whole-archive
-                      LINKER:--export-dynamic-symbol=osh_play_submit)
+                      LINKER:--export-dynamic-symbol=osh_play_*)
   target_link_libraries(${target} PRIVATE ${OSH_LAYERS} PkgConfig::cmocka ${CMAKE_DL_LIBS})
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(${target} PRIVATE OSH_SOURCE_DIR="${CMAKE_SOURCE_DIR}" OSH_PLAY)

@@ -34,7 +34,7 @@ const char *osh_tier_name(osh_tier t)
     return names[t];
 }
 
-enum { ARENA_SPARE = 16 };         // without a budget one part in so many is added
+enum { ARENA_SPARE = 16, LEAST_SPARE = 32 << 20 }; // without a budget one part in so many is added, so much at least
 
 static void raise_to(int64_t *peak, int64_t now)
 {
@@ -446,8 +446,8 @@ int64_t osh_memory_kept(const osh_plan *p, osh_tier tier)
 
 int64_t osh_memory_arena(const osh_plan *p)
 {
-    int64_t n = p->memory.device_peak;
-    return p->opt->device_memory > 0 ? p->opt->device_memory : n + n / ARENA_SPARE;
+    int64_t n = p->memory.device_peak, spare = n / ARENA_SPARE < LEAST_SPARE ? LEAST_SPARE : n / ARENA_SPARE;
+    return p->opt->device_memory > 0 ? p->opt->device_memory : n + spare;
 }
 
 size_t osh_memory_counted(const osh_plan *p)

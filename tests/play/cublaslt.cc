@@ -105,7 +105,6 @@ static cublasStatus_t check(cublasLtMatmulDesc_t how, const layout *a, const lay
     bool known = how->compute == CUBLAS_COMPUTE_32F_PEDANTIC || how->compute == CUBLAS_COMPUTE_32F ||
                  (f32 && how->compute == CUBLAS_COMPUTE_32F_FAST_TF32);
     if (a->type != b->type || c->type != d->type || !out_fits || !known) return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (f32 && how->compute == CUBLAS_COMPUTE_32F) return CUBLAS_STATUS_NOT_SUPPORTED; // TF32 could be taken
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -128,11 +127,24 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     if (n_wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
     if (cublasStatus_t s = check(how, a, b, c, d)) return s;
     if (wish->reductions) return CUBLAS_STATUS_NOT_SUPPORTED; // a sum that is split has no fixed order
+    if (osh_play_fault("cublasLtMatmulAlgoGetHeuristic")) return CUBLAS_STATUS_NOT_SUPPORTED;
     results[0] = cublasLtMatmulHeuristicResult_t();
     results[0].algo.data[0] = mark_of(how, a, b, d);
     for (int i = 0; i < 4; i++) results[0].algo.data[1 + i] = wish->align[i];
     results[0].algo.data[5] = results[0].workspaceSize = wish->workspace;
     *n_found = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t how, cublasLtMatrixLayout_t a,
+                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t *algo, cublasLtMatmulHeuristicResult_t *result)
+{
+    if (cublasStatus_t s = check(how, a, b, c, d)) return s;
+    if (!algo || algo->data[0] != mark_of(how, a, b, d)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (osh_play_fault("cublasLtMatmulAlgoCheck")) return CUBLAS_STATUS_NOT_SUPPORTED;
+    *result = cublasLtMatmulHeuristicResult_t();
+    result->workspaceSize = algo->data[5];
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -226,6 +238,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t how, const 
     if (!algo || algo->data[0] != mark_of(how, a_layout, b_layout, d_layout)) return CUBLAS_STATUS_INVALID_VALUE;
     for (int i = 0; i < 4; i++)
         if (!operands[i] || (uintptr_t)operands[i] % algo->data[1 + i]) return CUBLAS_STATUS_INVALID_VALUE;
+    if (osh_play_fault("cublasLtMatmul")) return CUBLAS_STATUS_EXECUTION_FAILED;
     if (!workspace || (uintptr_t)workspace % 256 || workspace_bytes < algo->data[5]) return CUBLAS_STATUS_INVALID_VALUE;
     osh_play_submit(stream, multiply,
                     new product{*how, *a_layout, *b_layout, *c_layout, *d_layout, (const char *)a, (const char *)b,

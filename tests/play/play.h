@@ -20,6 +20,8 @@ void osh_play_memory(size_t n_bytes); // of the card; default 1 GiB
 /* The n-th call of `name` from now (1: the next) fails with this error, and from then on all of it where the card is
  * lost (error 719). NULL: no call does. "launch" counts kernels; what a stream does fails at the next call. */
 void osh_play_fail(const char *name, int n, int error);
+int osh_play_fault(const char *name); // for the played libraries: what osh_play_fail wants of this call of theirs
+extern size_t osh_play_solver_bytes;  // of the card, that each call of cuSOLVER wants; default 1 KiB
 size_t osh_play_live(void);     // bytes of card memory, pinned memory, streams and events that were not given back
 long osh_play_launches(void);   // so far
 long osh_play_calls(const char *name); // so far, of a call that osh_play_fail can make fail, and cudaHostUnregister

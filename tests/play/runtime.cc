@@ -91,7 +91,7 @@ static cudaError_t fault(const char *name)
     for (auto &f : faults)
         if (f.first == name && f.second.first > 0 && --f.second.first == 0) {
             cudaError_t e = (cudaError_t)f.second.second;
-            if (e == cudaErrorLaunchFailure || e == cudaErrorECCUncorrectable) lost = e;
+            if (e == cudaErrorLaunchFailure || e == cudaErrorECCUncorrectable || e == cudaErrorMisalignedAddress) lost = e;
             return e;
         }
     return lost;
@@ -99,6 +99,15 @@ static cudaError_t fault(const char *name)
 #define OSH_PLAY_CALL(name)                                                                                            \
     guard guard_(lock);                                                                                                \
     if (cudaError_t e_ = fault(name)) return e_
+
+
+size_t osh_play_solver_bytes = 1024;
+
+int osh_play_fault(const char *name)
+{
+    guard g(lock);
+    return fault(name);
+}
 
 /* ---- streams ---- */
 static void run_one(CUstream_st *s)
@@ -198,6 +207,7 @@ static const struct { cudaError_t e; const char *name, *text; } errors[] = {
     {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
     {cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered",
      "part or all of the requested memory range is already mapped"},
+    {cudaErrorMisalignedAddress, "cudaErrorMisalignedAddress", "misaligned address"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
 };

@@ -209,11 +209,86 @@ static void test_tf32(void **)
     }
 }
 
+/* Where pedantic F32 has no algorithm the default is asked for; where an algorithm takes no batch of another size its
+ * products are asked for one by one: the same bytes. */
+static void test_second_choices(void **)
+{
+    gemm_case g = {7, 13, 9, 1, 3, false, true, OSH_F32, OSH_F32, 1, 0};
+    osh_play_fail("cublasLtMatmulAlgoGetHeuristic", 1, 15);
+    check_gemm(&g);
+
+    const int64_t M = 5, N = 6, K = 7, BATCH = 3;
+    std::vector<float> got[2];
+    for (int one_by_one = 0; one_by_one < 2; one_by_one++) {
+        matrix a = matrix_new(OSH_F32, BATCH * M * K, 1), b = matrix_new(OSH_F32, K * N, 2),
+               c = matrix_new(OSH_F32, BATCH * M * (N + one_by_one), 3); // another shape: it is asked for anew
+        osh_cuda_mat ma = {a.t->data, K, M * K, OSH_F32, false}, mb = {b.t->data, N, 0, OSH_F32, false},
+                     mc = {c.t->data, N, M * (N + one_by_one), OSH_F32, false};
+        long before = osh_play_calls("cublasLtMatmul");
+        if (one_by_one) osh_play_fail("cublasLtMatmulAlgoCheck", 1, 15);
+        for (int twice = 0; twice < 2; twice++)
+            assert_int_equal(osh_cuda_gemm(f.cx, f.d, &mc, &ma, &mb, M, N, K, BATCH, 1, 0, 1), OSH_OK);
+        assert_int_equal(osh_play_calls("cublasLtMatmul") - before, one_by_one ? 2 * BATCH : 2);
+        std::vector<float> all = read(c.t);
+        for (int64_t i = 0; i < BATCH; i++) {
+            auto from = all.begin() + i * mc.stride;
+            got[one_by_one].insert(got[one_by_one].end(), from, from + M * N);
+        }
+        osh_tensor_free(f.cx, a.t), osh_tensor_free(f.cx, b.t), osh_tensor_free(f.cx, c.t);
+    }
+    assert_true(got[0] == got[1]);
+    osh_play_fail(NULL, 0, 0);
+}
+
+/* A call of a library that fails: its status, or CUDA's own words where the card is lost. */
+static void test_failures(void **)
+{
+    gemm_case g = {2, 2, 2, 1, 0, false, false, OSH_F32, OSH_F32, 1, 0};
+    check_gemm(&g);
+    matrix a = matrix_new(OSH_F32, 4, 1);
+    osh_cuda_mat m = {a.t->data, 2, 0, OSH_F32, false};
+    bool ok = false;
+    osh_play_fail("cublasLtMatmul", 1, 13);
+    assert_int_equal(osh_cuda_gemm(f.cx, f.d, &m, &m, &m, 2, 2, 2, 1, 1, 0), OSH_E_IO);
+    assert_string_equal(osh_error_text(f.cx), "cublasLtMatmul: cuBLAS status 13");
+    osh_error_clear(f.cx);
+    osh_play_fail("cusolverDnSpotrf", 1, 7);
+    assert_int_equal(osh_cuda_potrf(f.cx, f.d, (float *)a.t->data, 2, false, &ok), OSH_E_IO);
+    assert_string_equal(osh_error_text(f.cx), "cusolverDnSpotrf: cuSOLVER status 7");
+    osh_error_clear(f.cx);
+    osh_play_fail("cublasLtMatmul", 1, 716);
+    assert_int_equal(osh_cuda_gemm(f.cx, f.d, &m, &m, &m, 2, 2, 2, 1, 1, 0), OSH_E_IO);
+    assert_string_equal(osh_error_text(f.cx), "cublasLtMatmul: misaligned address (cudaErrorMisalignedAddress): the card"
+                        " is lost to this process; the same command goes on where the journal ends");
+    osh_error_clear(f.cx);
+    osh_play_fail(NULL, 0, 0);
+    osh_tensor_free(f.cx, a.t);
+}
+
+/* cuSOLVER gets what it wants beyond the plan's bound where the arena has it. */
+static void test_solver_room(void **)
+{
+    float one = 4;
+    bool ok = false;
+    matrix a = matrix_new(OSH_F32, 1, 1);
+    assert_int_equal(osh_tensor_put(f.cx, a.t, 0, &one, sizeof one), OSH_OK);
+    osh_play_solver_bytes = osh_cuda_potrf_bytes(1) + (2 << 20);
+    assert_int_equal(osh_cuda_potrf(f.cx, f.d, (float *)a.t->data, 1, true, &ok), OSH_OK);
+    assert_true(ok && read(a.t)[0] == 2);
+    osh_play_solver_bytes = 60 << 20;
+    assert_int_equal(osh_cuda_trtri(f.cx, f.d, (float *)a.t->data, 1, true, &ok), OSH_E_UNSUPPORTED);
+    assert_non_null(strstr(osh_error_text(f.cx), "cuSOLVER wants 62914560 bytes for a triangle of 1, planned were"));
+    osh_error_clear(f.cx);
+    osh_play_solver_bytes = 1024;
+    osh_tensor_free(f.cx, a.t);
+}
+
 int main(void)
 {
 #define ON_A_CARD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {ON_A_CARD(test_products), ON_A_CARD(test_many_shapes),
                                        ON_A_CARD(test_no_algorithm), ON_A_CARD(test_triangles),
-                                       ON_A_CARD(test_tf32)};
+                                       ON_A_CARD(test_tf32), ON_A_CARD(test_second_choices),
+                                       ON_A_CARD(test_failures), ON_A_CARD(test_solver_room)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 enum { MAX_PLANS = 1024, MAX_ALIGN = 16 }; // no algorithm asks for more bytes than 16
+enum { ANSWERS = 4 }; // algorithms that are looked at
 
 /* The calls that are used of each library. */
 #define LT_CALLS(CALL)                                                                                                 \
@@ -19,7 +20,7 @@ enum { MAX_PLANS = 1024, MAX_ALIGN = 16 }; // no algorithm asks for more bytes t
     CALL(cublasLtMatmulDescCreate) CALL(cublasLtMatmulDescDestroy) CALL(cublasLtMatmulDescSetAttribute)                \
     CALL(cublasLtMatrixLayoutCreate) CALL(cublasLtMatrixLayoutDestroy) CALL(cublasLtMatrixLayoutSetAttribute)          \
     CALL(cublasLtMatmulPreferenceCreate) CALL(cublasLtMatmulPreferenceDestroy)                                         \
-    CALL(cublasLtMatmulPreferenceSetAttribute) CALL(cublasLtMatmulAlgoGetHeuristic)
+    CALL(cublasLtMatmulPreferenceSetAttribute) CALL(cublasLtMatmulAlgoGetHeuristic) CALL(cublasLtMatmulAlgoCheck)
 #define SOLVER_CALLS(CALL)                                                                                             \
     CALL(cusolverGetVersion) CALL(cusolverDnCreate) CALL(cusolverDnDestroy) CALL(cusolverDnSetStream)                  \
     CALL(cusolverDnSpotrf_bufferSize) CALL(cusolverDnSpotrf) CALL(cusolverDnXtrtri_bufferSize) CALL(cusolverDnXtrtri)
@@ -34,6 +35,7 @@ typedef struct plan {
     cublasLtMatmulDesc_t how;                // own
     cublasLtMatrixLayout_t c, first, second; // own: cuBLASLt's order: b, then a
     cublasLtMatmulAlgo_t algo;
+    bool one_by_one; // the algorithm takes no batch of this size
 } plan;
 
 struct osh_cuda_blas {
@@ -51,19 +53,24 @@ struct osh_cuda_blas {
 };
 
 /* ---- opening ---- */
-/* The first of the versions that is there, by the loader's paths and where the toolkit usually is. */
+/* The first of the versions that is there, by the loader's paths and where the toolkit usually is. It stays in memory
+ * when it is closed: driver and libraries keep pointers into each other to the end of the process. Where none opens the
+ * error names a library that one of them wants and that is missing, else the first one. */
 static osh_status open_library(osh_ctx *cx, void **out, const char *name, const char *const *versions)
 {
     static const char *const places[] = {"", "/usr/local/cuda/lib64/"};
-    char path[256];
+    char path[256], why[256] = "", other[256] = "";
     for (int v = 0; versions[v]; v++)
         for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
             snprintf(path, sizeof path, "%s%s.so.%s", places[p], name, versions[v]);
-            *out = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+            *out = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
             if (*out) return OSH_OK;
+            const char *text = dlerror();
+            if (!*why) snprintf(why, sizeof why, "%s", text);
+            if (!*other && strncmp(text, path, strlen(path))) snprintf(other, sizeof other, "%s", text);
         }
-    return osh_fail(cx, OSH_E_UNSUPPORTED, "%s.so.%s was not found: install the CUDA libraries, or name their folder in"
-                    " LD_LIBRARY_PATH", name, versions[0]);
+    return osh_fail(cx, OSH_E_UNSUPPORTED, "%s.so.%s cannot be opened (%s): install the CUDA libraries, or name their"
+                    " folder in LD_LIBRARY_PATH", name, versions[0], *other ? other : why);
 }
 
 static osh_status find_call(osh_ctx *cx, void **out, void *file, const char *name)
@@ -72,15 +79,23 @@ static osh_status find_call(osh_ctx *cx, void **out, void *file, const char *nam
     return *out ? OSH_OK : osh_fail(cx, OSH_E_UNSUPPORTED, "the CUDA library has no %s: %s", name, dlerror());
 }
 
+/* A library says that a call failed, CUDA why: OSH_OK where it has nothing to say. */
+static osh_status card_check(osh_ctx *cx, const char *what)
+{
+    return osh_cuda_check(cx, cudaDeviceSynchronize(), what);
+}
+
 static osh_status lt_check(osh_ctx *cx, cublasStatus_t s, const char *what)
 {
     if (s == CUBLAS_STATUS_SUCCESS) return OSH_OK;
+    if (osh_status rc = card_check(cx, what)) return rc;
     return osh_fail(cx, OSH_E_IO, "%.*s: cuBLAS status %d", (int)strcspn(what, "("), what, (int)s);
 }
 
 static osh_status solver_check(osh_ctx *cx, cusolverStatus_t s, const char *what)
 {
     if (s == CUSOLVER_STATUS_SUCCESS) return OSH_OK;
+    if (osh_status rc = card_check(cx, what)) return rc;
     return osh_fail(cx, OSH_E_IO, "%.*s: cuSOLVER status %d", (int)strcspn(what, "("), what, (int)s);
 }
 #define LT(l, call) OSH_TRY(lt_check(cx, (l)->call, #call))
@@ -176,7 +191,8 @@ done:
     return rc;
 }
 
-static osh_status choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
+/* The first algorithm of the list that runs in the workspace; *found false: there is none. */
+static osh_status ask(osh_ctx *cx, osh_cuda_blas *l, plan *p, bool *found)
 {
     static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -187,9 +203,10 @@ static osh_status choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
     uint32_t unsplit = CUBLASLT_REDUCTION_SCHEME_NONE;
     size_t workspace = OSH_CUDA_WORKSPACE;
     cublasLtMatmulPreference_t wish = NULL; // own
-    cublasLtMatmulHeuristicResult_t found;
+    cublasLtMatmulHeuristicResult_t answers[ANSWERS];
     int n = 0;
 
+    *found = false;
     LT(l, cublasLtMatmulPreferenceCreate(&wish));
     LT(l, cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                                                sizeof workspace));
@@ -197,29 +214,74 @@ static osh_status choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
                                                sizeof unsplit));
     for (int i = 0; i < 4; i++)
         LT(l, cublasLtMatmulPreferenceSetAttribute(wish, aligned[i], &bytes[i], sizeof bytes[i]));
-    if (l->cublasLtMatmulAlgoGetHeuristic(l->lt, p->how, p->first, p->second, p->c, p->c, wish, 1, &found, &n) !=
-            CUBLAS_STATUS_SUCCESS || n < 1)
+    if (l->cublasLtMatmulAlgoGetHeuristic(l->lt, p->how, p->first, p->second, p->c, p->c, wish, ANSWERS, answers, &n) !=
+        CUBLAS_STATUS_SUCCESS)
+        n = 0;
+    for (int i = 0; i < n && !*found; i++) {
+        *found = answers[i].state == CUBLAS_STATUS_SUCCESS && answers[i].workspaceSize <= OSH_CUDA_WORKSPACE;
+        if (*found) p->algo = answers[i].algo;
+    }
+done:
+    if (wish) l->cublasLtMatmulPreferenceDestroy(wish);
+    return rc;
+}
+
+static osh_status how_new(osh_ctx *cx, osh_cuda_blas *l, plan *p, cublasComputeType_t compute)
+{
+    osh_status rc = OSH_OK;
+    cublasOperation_t first = p->key.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t second = p->key.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+
+    if (p->how) l->cublasLtMatmulDescDestroy(p->how);
+    p->how = NULL;
+    LT(l, cublasLtMatmulDescCreate(&p->how, compute, CUDA_R_32F));
+    LT(l, cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
+    LT(l, cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
+done:
+    return rc;
+}
+
+/* F32: pedantic, or where that has no algorithm the default, which takes no TF32 either. */
+static osh_status choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
+{
+    osh_status rc = OSH_OK;
+    const shape *s = &p->key;
+    bool found = false, exact = s->a.dtype == OSH_F32 && !s->tf32;
+
+    OSH_TRY(how_new(cx, l, p, exact                   ? CUBLAS_COMPUTE_32F_PEDANTIC
+                              : s->a.dtype == OSH_F32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                      : CUBLAS_COMPUTE_32F));
+    OSH_TRY(ask(cx, l, p, &found));
+    if (!found && exact) {
+        OSH_TRY(how_new(cx, l, p, CUBLAS_COMPUTE_32F));
+        OSH_TRY(ask(cx, l, p, &found));
+    }
+    if (!found)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "cuBLASLt has no algorithm for the product [%lld, %lld] x [%lld, %lld] of %s",
                  (long long)s->m, (long long)s->k, (long long)s->k, (long long)s->n,
                  osh_dtype_name((osh_dtype)s->a.dtype));
-    p->algo = found.algo;
 done:
-    if (wish) l->cublasLtMatmulPreferenceDestroy(wish);
+    return rc;
+}
+
+/* The batch's own size, for the algorithm of another one. */
+static osh_status resize_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p)
+{
+    osh_status rc = OSH_OK;
+    cublasLtMatmulHeuristicResult_t answer;
+
+    OSH_TRY(set_batch(cx, l, p, p->key.n_batch));
+    p->one_by_one = l->cublasLtMatmulAlgoCheck(l->lt, p->how, p->first, p->second, p->c, p->c, &p->algo, &answer) !=
+                        CUBLAS_STATUS_SUCCESS || answer.workspaceSize > OSH_CUDA_WORKSPACE;
+    if (p->one_by_one) OSH_TRY(set_batch(cx, l, p, 1));
+done:
     return rc;
 }
 
 static osh_status plan_init(osh_ctx *cx, osh_cuda_blas *l, plan *p, const shape *s)
 {
     osh_status rc = OSH_OK;
-    cublasComputeType_t compute = s->a.dtype != OSH_F32 ? CUBLAS_COMPUTE_32F
-                                  : s->tf32             ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                                        : CUBLAS_COMPUTE_32F_PEDANTIC;
-    cublasOperation_t first = s->b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, second = s->a.transposed ? CUBLAS_OP_T
-                                                                                                    : CUBLAS_OP_N;
     p->key = *s;
-    LT(l, cublasLtMatmulDescCreate(&p->how, compute, CUDA_R_32F));
-    LT(l, cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
-    LT(l, cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
     OSH_TRY(layout_new(cx, l, &p->c, s->c.dtype, s->m, s->n, s->c.ld));
     OSH_TRY(layout_new(cx, l, &p->first, s->b.dtype, s->b.transposed ? s->n : s->k, s->b.transposed ? s->k : s->n,
                        s->b.ld));
@@ -227,7 +289,7 @@ static osh_status plan_init(osh_ctx *cx, osh_cuda_blas *l, plan *p, const shape 
                        s->a.ld));
     if (s->n_like > 1) OSH_TRY(set_batch(cx, l, p, s->n_like));
     OSH_TRY(choose(cx, l, p));
-    if (s->n_batch != s->n_like) OSH_TRY(set_batch(cx, l, p, s->n_batch));
+    if (s->n_batch != s->n_like) OSH_TRY(resize_batch(cx, l, p));
 done:
     if (rc) plan_deinit(l, p);
     return rc;
@@ -251,6 +313,11 @@ done:
     return rc;
 }
 
+static void *of_batch(const osh_cuda_mat *x, int64_t i)
+{
+    return static_cast<char *>(x->data) + i * x->stride * (int64_t)osh_dtype_bytes(x->dtype);
+}
+
 osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_mat *c, const osh_cuda_mat *a,
                          const osh_cuda_mat *b, int64_t m, int64_t n, int64_t k, int64_t n_batch, float alpha,
                          float beta, int64_t n_like, bool tf32)
@@ -271,8 +338,11 @@ osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_mat *c, cons
     s.a.transposed = a->transposed, s.b.transposed = b->transposed;
     pthread_mutex_lock(&l->lock);
     OSH_TRY(plan_of(cx, l, &p, &s));
-    LT(l, cublasLtMatmul(l->lt, p->how, &alpha, b->data, p->first, a->data, p->second, &beta, c->data, p->c, c->data,
-                         p->c, &p->algo, card->workspace, OSH_CUDA_WORKSPACE, osh_cuda_stream(d)));
+    for (int64_t i = 0; i < (p->one_by_one ? n_batch : 1); i++) {
+        void *to = of_batch(c, i);
+        LT(l, cublasLtMatmul(l->lt, p->how, &alpha, of_batch(b, i), p->first, of_batch(a, i), p->second, &beta, to,
+                             p->c, to, p->c, &p->algo, card->workspace, OSH_CUDA_WORKSPACE, osh_cuda_stream(d)));
+    }
 done:
     pthread_mutex_unlock(&l->lock);
     return rc;
@@ -282,11 +352,11 @@ done:
 static size_t solver_bytes(int64_t n) { return (size_t)n * (size_t)n * sizeof(float) + (1 << 20); }
 size_t osh_cuda_potrf_bytes(int64_t n) { return osh_arena_gross(solver_bytes(n)) + osh_arena_gross(sizeof(int)); }
 
-/* Device memory for `wanted` bytes of work and the verdict behind them. */
+/* Device memory for `wanted` bytes of work and the verdict behind them: more than was planned where there is more. */
 static osh_status solver_room(osh_ctx *cx, osh_device *d, void **work, int **verdict, size_t wanted, int64_t n)
 {
     osh_status rc = OSH_OK;
-    if (wanted > solver_bytes(n))
+    if (wanted > solver_bytes(n) && osh_arena_gross(wanted) > osh_arena_room(d->arena))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "cuSOLVER wants %zu bytes for a triangle of %lld, planned were %zu", wanted,
                  (long long)n, solver_bytes(n));
     *work = osh_device_alloc(cx, d, wanted, OSH_LIFE_SHORT);

@@ -1,6 +1,17 @@
 /* device.cu - opens a card: one allocation for the arena, a stream for all work, one for the copies beside it. */
 #include "ops/cuda/card.h"
 
+/* Errors after which a process can do nothing more on the card. */
+static bool is_lost(cudaError_t e)
+{
+    switch (e) {
+    case cudaErrorECCUncorrectable: case cudaErrorIllegalAddress: case cudaErrorLaunchTimeout: case cudaErrorAssert:
+    case cudaErrorHardwareStackError: case cudaErrorIllegalInstruction: case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace: case cudaErrorInvalidPc: case cudaErrorLaunchFailure: return true;
+    default: return false;
+    }
+}
+
 osh_status osh_cuda_check(osh_ctx *cx, cudaError_t e, const char *what)
 {
     if (e == cudaSuccess) return OSH_OK;
@@ -8,7 +19,7 @@ osh_status osh_cuda_check(osh_ctx *cx, cudaError_t e, const char *what)
     if (e == cudaErrorNoKernelImageForDevice)
         advice = ": this program has no code for a card of this generation; build with its number in"
                  " CMAKE_CUDA_ARCHITECTURES";
-    if (e == cudaErrorLaunchFailure || e == cudaErrorIllegalAddress || e == cudaErrorECCUncorrectable)
+    if (is_lost(e))
         advice = ": the card is lost to this process; the same command goes on where the journal ends";
     return osh_fail(cx, OSH_E_IO, "%.*s: %s (%s)%s", (int)strcspn(what, "("), what, cudaGetErrorString(e),
                     cudaGetErrorName(e), advice);

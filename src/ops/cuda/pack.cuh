@@ -36,12 +36,13 @@ static inline unsigned osh_cu_grid(const osh_device *d, int64_t n, int64_t per_b
     return (unsigned)(want < 1 ? 1 : want < most ? want : most);
 }
 
-/* Sum and maximum over a team of TEAM threads, the same in all of them. TEAM is 32, or the size of the block; then
- * shared holds a float for each warp, and all threads of the block must be here. */
+/* Sum and maximum over a team of TEAM threads, the same in all of them; what one of them wrote before is there for the
+ * others behind it, which a shuffle alone does not promise. TEAM is 32, or the size of the block; then shared holds a
+ * float for each warp, and all threads of the block must be here. */
 template <int TEAM> static __device__ inline float osh_cu_team_sum(float x, float *shared)
 {
     x = osh_cu_warp_sum(x);
-    if (TEAM == 32) return x;
+    if (TEAM == 32) return __syncwarp(), x;
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
     __syncthreads();
     x = 0;
@@ -52,7 +53,7 @@ template <int TEAM> static __device__ inline float osh_cu_team_sum(float x, floa
 template <int TEAM> static __device__ inline float osh_cu_team_max(float x, float *shared)
 {
     x = osh_cu_warp_max(x);
-    if (TEAM == 32) return x;
+    if (TEAM == 32) return __syncwarp(), x;
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
     __syncthreads();
     x = shared[0];

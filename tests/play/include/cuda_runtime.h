@@ -184,8 +184,11 @@ typedef enum cudaError {
     cudaErrorInvalidConfiguration = 9, cudaErrorInsufficientDriver = 35, cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101, cudaErrorNoKernelImageForDevice = 209, cudaErrorECCUncorrectable = 214,
     cudaErrorOperatingSystem = 304, cudaErrorInvalidResourceHandle = 400, cudaErrorNotReady = 600,
-    cudaErrorIllegalAddress = 700, cudaErrorHostMemoryAlreadyRegistered = 712, cudaErrorLaunchFailure = 719,
-    cudaErrorNotSupported = 801, cudaErrorSystemDriverMismatch = 803, cudaErrorUnknown = 999
+    cudaErrorIllegalAddress = 700, cudaErrorLaunchTimeout = 702, cudaErrorAssert = 710,
+    cudaErrorHostMemoryAlreadyRegistered = 712, cudaErrorHardwareStackError = 714, cudaErrorIllegalInstruction = 715,
+    cudaErrorMisalignedAddress = 716, cudaErrorInvalidAddressSpace = 717, cudaErrorInvalidPc = 718,
+    cudaErrorLaunchFailure = 719, cudaErrorNotSupported = 801, cudaErrorSystemDriverMismatch = 803,
+    cudaErrorUnknown = 999
 } cudaError_t;
 typedef enum cudaMemcpyKind {
     cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault
