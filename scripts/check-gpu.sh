@@ -1,0 +1,304 @@
+#!/usr/bin/env bash
+# check-gpu.sh - everything that needs a card, in order of value: each step within its own time, the next one whatever came
+# of it, a table at the end. Exit 0: no step failed; 1: one did, or there is no card.
+#
+# Usage: scripts/check-gpu.sh --out DIR [options] [-- flags of oneshot for all its runs]
+#   --steps "A B"        of: env build mma kernels sanitizer model budgets resume bench-short bench      (all)
+#   --build-dir DIR      a finished build, or the file that --pack made; else the preset release is built for this card
+#   --lib-dir DIR        shared libraries for what this machine lacks      (BUILD/lib where it is there)
+#   --device cuda[:N]    cuda      --time-limit S  seconds for all steps      --samples N  64, --tokens N  64: of docs-llama-3m,
+#                        four times as many of each for budgets and resume
+#   --peer-python FILE   Python with torch, for the benchmark's other column      (python3 where it has torch)
+#   --pack FILE.tgz      needs no card: takes from --build-dir what a machine without development packages needs
+#
+# DIR of --out gets summary.txt, STEP.log, and in work/ what steps make for each other.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd) root=$(cd "$(dirname "$0")/.." && pwd)
+out= steps="env build mma kernels sanitizer model budgets resume bench-short bench" build_dir= lib_dir= device=cuda
+time_limit=0 samples=64 tokens=64 peer_python= pack= run_step=
+. "$here/options.sh"
+options "out steps build_dir lib_dir device time_limit samples tokens peer_python pack run_step" "$@"
+declare -A limit=([env]=60 [build]=540 [mma]=60 [kernels]=300 [sanitizer]=480 [model]=180 [budgets]=180 [resume]=120
+                  [bench-short]=240 [bench]=900)
+say() { echo "$*" >>"$work/$run_step.said"; echo "$*"; } # goes into the table, too
+die() { say "$*"; exit 1; }
+
+# ---- tests of the kernels' CUDA columns, as cmake/tests.cmake finds them ----
+kernel_tests() {
+    local f
+    for f in $(grep -l 'card\.h' "$root"/tests/kernels/test_*.c "$root"/tests/golden/*/test_*.c); do basename "$f" .c; done
+}
+own_tests() { for f in "$root"/tests/kernels/test_*.cu; do echo "cuda_$(basename "$f" .cu)"; done; }
+
+# ---- a carried build ----
+pack() {
+    local file name to
+    to=$(mktemp -d) && mkdir "$to/tests" "$to/lib" || return 1
+    for name in oneshot tests/make_model tests/inject.so $(own_tests | sed 's,^,tests/,') $(kernel_tests | sed 's,^,tests/,'); do
+        [ -e "$build_dir/$name" ] || { echo "check-gpu.sh: $build_dir/$name is not there: build it first" >&2; return 1; }
+        cp "$build_dir/$name" "$to/$name" && strip --strip-unneeded "$to/$name" || return 1
+        ldd "$to/$name"
+    done | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u | while read -r name file; do
+        case $name in libc.so* | libm.so* | libpthread.so* | libdl.so* | librt.so* | libgcc_s.so* | ld-linux*) continue ;; esac
+        cp -L "$file" "$to/lib/$name" && strip --strip-unneeded "$to/lib/$name" || return 1
+    done || return 1
+    sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$build_dir/CMakeCache.txt" >"$to/source-dir"
+    tar -C "$to" -cf - . | gzip -9 >"$pack" && rm -r "$to" && ls -l "$pack"
+}
+if [ -n "$pack" ]; then
+    needed build_dir
+    pack
+    exit
+fi
+needed out
+
+# ---- the machine ----
+export PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin
+card_is_there() {
+    if command -v nvidia-smi >/dev/null; then nvidia-smi -L 2>/dev/null | grep -q '^GPU '
+    else ls /dev/nvidia[0-9]* >/dev/null 2>&1; fi
+}
+if ! card_is_there; then
+    echo "check-gpu.sh: there is no NVIDIA card in this machine (nvidia-smi -L lists none, or there is no /dev/nvidia0)" >&2
+    exit 1
+fi
+mkdir -p "$out/work" || exit 1
+out=$(cd "$out" && pwd) work=$out/work
+if [ -f "$build_dir" ]; then
+    mkdir -p "$work/build" && tar -C "$work/build" -xzf "$build_dir" || exit 1
+    build_dir=$work/build
+fi
+[ -z "$build_dir" ] || build_dir=$(cd "$build_dir" && pwd) || exit 1
+build=${build_dir:-$root/build/release}
+[ -n "$lib_dir" ] || [ ! -d "$build/lib" ] || lib_dir=$build/lib
+oneshot=${ONESHOT:-$build/oneshot}
+model=$root/examples/docs-llama-3m
+
+# Folders with the CUDA libraries where the loader does not find them: Python's packages, the toolkit's other places.
+cuda_folders() {
+    ldconfig -p 2>/dev/null | grep -q 'libcusolver\.so\.1[12]' && ldconfig -p | grep -q 'libcublasLt\.so\.1[23]' && return
+    [ -e /usr/local/cuda/lib64/libcusolver.so ] && return
+    { python3 -c 'import sys; print("\n".join(sys.path))' 2>/dev/null | sed 's,$,/nvidia,'
+      ls -d /usr/local/cuda*/targets/x86_64-linux/lib /opt/*/lib/python3*/site-packages/nvidia 2>/dev/null
+    } | while read -r f; do find "$f" -maxdepth 3 -name 'lib*.so.*' -printf '%h\n' 2>/dev/null; done | sort -u
+}
+# What the loader does not find for our programs is linked into one folder, from --lib-dir.
+find_libraries() {
+    local names n=0
+    mkdir -p "$work/lib"
+    export LD_LIBRARY_PATH=$work/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    while [ $((n += 1)) -lt 10 ]; do
+        names=$(ldd "$oneshot" "$build"/tests/test_kernels 2>/dev/null | awk '/not found/ { print $1 }' | sort -u)
+        [ -n "$names" ] || break
+        for name in $names; do [ -z "$lib_dir" ] || ln -sf "$lib_dir/$name" "$work/lib/"; done
+    done
+    [ -z "$names" ] || echo "libraries that are missing:" $names
+    names=$({ cuda_folders; ls -d /usr/local/nvidia/lib64 2>/dev/null; } | paste -sd:) # the last one: the driver's
+    [ -z "$names" ] || export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$names
+}
+# The golden tests look for their files where the sources lay when they were built.
+find_sources() {
+    local was
+    was=$(cat "$build/source-dir" 2>/dev/null || sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$build/CMakeCache.txt" 2>/dev/null)
+    [ -z "$was" ] || [ -e "$was" ] || { mkdir -p "$(dirname "$was")" && ln -s "$root" "$was"; } ||
+        echo "$was, where the golden tests look, cannot be made"
+}
+
+# ---- steps ----
+step_env() {
+    nvidia-smi
+    nvidia-smi -q -d CLOCK,POWER,ECC 2>/dev/null | grep -E 'SM +:|Memory +:|Limit|Uncorr' | head -20
+    local f
+    for f in nvcc cmake ninja gcc compute-sanitizer ncu python3; do echo "== $f"; "$f" --version 2>&1 | tail -1; done
+    python3 -c 'import torch; print("torch", torch.__version__, torch.version.cuda)' 2>&1 | tail -1
+    echo "== machine"; nproc; free -g; df -h "$out" "$root"; uname -r; ldd --version | head -1; ulimit -l
+    echo "== libraries"; echo "LD_LIBRARY_PATH=$LD_LIBRARY_PATH"; ldd "$oneshot" 2>/dev/null
+    ldconfig -p | grep -E 'libcuda\.so|libcublasLt|libcusolver'; ls /usr/local/cuda/lib64/libcu{blasLt,solver}.so* 2>/dev/null
+    say "$(nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap --format=csv,noheader 2>/dev/null | head -1)"
+}
+
+step_build() {
+    [ -z "$build_dir" ] || { say "given: $build_dir"; return; }
+    local arch
+    arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d '. ')
+    cd "$root" && cmake --preset release -D OSH_CUDA=ON ${arch:+-D CMAKE_CUDA_ARCHITECTURES=$arch} ||
+        die "the preset does not configure: scripts/install-deps.sh installs what it wants; or build elsewhere, --pack, --build-dir"
+    cmake --build --preset release --target oneshot make_model inject $(own_tests) $(kernel_tests) || die "the build fails"
+}
+
+# Test binaries; each one's verdict. $1: seconds for each.
+run_tests() {
+    local t code failed=0 passed=0 each=$1
+    shift
+    for t in "$@"; do
+        echo "== $t"
+        code=0
+        (cd "$work" && OSH_TEST_CARD=1 timeout -k 10 "$each" "$build/tests/$t") || code=$?
+        case $code in
+        0) passed=$((passed + 1)) ;;
+        77) say "$t: says that there is no card"; failed=$((failed + 1)) ;;
+        124 | 137) say "$t: not through in $each s"; failed=$((failed + 1)) ;;
+        *) say "$t: exit $code"; failed=$((failed + 1)) ;;
+        esac
+    done
+    say "$passed of $((passed + failed)) tests pass"
+    [ $failed = 0 ]
+}
+step_mma() { run_tests 60 $(own_tests); }
+step_kernels() { run_tests 120 $(kernel_tests); }
+
+# initcheck is told, not judged: rows of a panel that are nobody's are multiplied as they lie there, and read by no one.
+step_sanitizer() {
+    local tool t log code n bad=0
+    command -v compute-sanitizer >/dev/null || die "no compute-sanitizer"
+    for tool in memcheck synccheck racecheck initcheck; do
+        for t in $(own_tests) test_gptq_factor test_attention test_gptq test_kernels; do
+            log=$out/sanitizer.$tool.$t.log code=0
+            (cd "$work" && OSH_TEST_CARD=1 timeout -k 10 90 compute-sanitizer --tool $tool --print-limit 10 --error-exitcode 9 \
+                "$build/tests/$t") >"$log" 2>&1 || code=$?
+            n=$(sed -n 's/.*\(ERROR\|RACECHECK\) SUMMARY: *//p' "$log" | tail -1)
+            case $code in 124 | 137) n="not through in 90 s: ${n:-nothing until then}" ;; esac
+            say "$tool $t: exit $code, ${n:-$(tail -1 "$log")}"
+            case $code/$tool in 0/* | 124/* | 137/* | */initcheck) ;; *) bad=1 ;; esac
+        done
+    done
+    [ $bad = 0 ]
+}
+
+# A run of docs-llama-3m: its folder, flags.
+compress() {
+    local to=$1
+    shift
+    rm -rf "$to"
+    "$oneshot" --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl" \
+        --num-calibration-samples "$samples" --max-seq-length "$tokens" --progress none --output "$to" \
+        ${flags[@]+"${flags[@]}"} "$@"
+}
+sum() { sha256sum <"$1/model.safetensors" | cut -d' ' -f1; }
+perplexity() { # device, model
+    "$oneshot" eval --model "$2" --dataset "$model/data/evaluation.txt" --max-seq-length 128 --max-windows 64 --device "$1" --progress none |
+        sed -n 's/^perplexity //p'
+}
+step_model() {
+    local a b c share
+    compress "$work/card" --device "$device" || die "the run on the card fails"
+    compress "$work/host" --device cpu || die "the run on the host fails"
+    "$oneshot" verify "$work/card" --model "$model" || die "verify finds fault with the card's output"
+    compress "$work/again" --device "$device" && [ "$(sum "$work/card")" = "$(sum "$work/again")" ] ||
+        die "two runs on the card give different bytes"
+    share=$(python3 - "$work/card/model.safetensors" "$work/host/model.safetensors" <<'PYTHON'
+import json, struct, sys
+def load(path):
+    data = open(path, "rb").read()
+    n = struct.unpack("<Q", data[:8])[0]
+    return json.loads(data[8:8 + n]), data[8 + n:]
+(h, a), (_, b) = load(sys.argv[1]), load(sys.argv[2])
+layers = {}
+for name, t in h.items():
+    if name.endswith("weight_packed"):
+        x, y = (d[t["data_offsets"][0]:t["data_offsets"][1]] for d in (a, b))
+        one = layers.setdefault(int(name.split(".")[2]), [0, 0])
+        one[0] += sum(((p ^ q) & 15 != 0) + ((p ^ q) >> 4 != 0) for p, q in zip(x, y))
+        one[1] += 2 * len(x)
+print("codes that differ, layer by layer: " + ", ".join(f"{100 * d / n:.1f}" for _, (d, n) in sorted(layers.items())) + " %")
+PYTHON
+    ) && say "$share"
+    a=$(perplexity cpu "$work/card") b=$(perplexity cpu "$work/host") c=$(perplexity "$device" "$work/card")
+    say "perplexity of the card's output $a (evaluated on the card: $c), of the host's $b"
+    awk -v a="$a" -v b="$b" -v c="$c" \
+        'BEGIN { exit !(a > 0 && c > 0 && a < 1.01 * b && a > 0.99 * b && c < 1.002 * a && c > 0.998 * a) }' ||
+        die "that is another model"
+}
+
+# Where values rest, and in what phases the work is done; four batches.
+step_budgets() {
+    local least most want how n=0
+    samples=$((4 * samples)) tokens=$((4 * tokens))
+    compress "$work/base" --device "$device" || die "the run without a budget fails"
+    want=$(sum "$work/base")
+    "$oneshot" plan --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl" \
+        --num-calibration-samples $samples --max-seq-length $tokens --device "$device" --json >"$work/plan.json" || die "no plan"
+    most=$(sed -n '/"memory"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' "$work/plan.json" | head -1)
+    least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' "$work/plan.json")
+    for how in "--device-memory $least" "--device-memory $(((least + most) / 2))" "--device-memory 4GiB" \
+        "--mem-opt-level 1" "--mem-opt-level 2" "--mem-opt-level 1 --prefetch false"; do
+        compress "$work/budget" --device "$device" $how || die "$how: the run fails"
+        [ "$(sum "$work/budget")" = "$want" ] || die "$how: other bytes"
+        n=$((n + 1))
+    done
+    say "the same bytes in $n ways, from $least bytes of the card on"
+}
+
+step_resume() {
+    local want calls part
+    samples=$((4 * samples)) tokens=$((4 * tokens))
+    compress "$work/base" --device "$device" || die "the undisturbed run fails"
+    want=$(sum "$work/base")
+    (export INJECT_CALLS=pwrite INJECT_COUNT=$work/calls LD_PRELOAD=$build/tests/inject.so; compress "$work/count" --device "$device")
+    calls=$(cat "$work/calls" 2>/dev/null) && [ "$calls" -gt 4 ] || die "inject.so counts no calls"
+    for part in 2 3 4; do
+        rm -rf "$work/killed" "$work/killed.oneshot-partial"
+        (export INJECT_CALLS=pwrite INJECT_AT=$((calls * part / 5)) INJECT_WHAT=kill LD_PRELOAD=$build/tests/inject.so
+         compress "$work/killed" --device "$device") && die "it was not killed at call $((calls * part / 5)) of $calls"
+        [ -d "$work/killed.oneshot-partial" ] || die "killed at $part/5: nothing was left"
+        compress "$work/killed" --device "$device" || die "killed at $part/5: it does not go on"
+        [ "$(sum "$work/killed")" = "$want" ] || die "killed at $part/5: other bytes"
+    done
+    say "killed three times, gone on with to the same bytes"
+}
+
+bench() { # folder, flags of bench-gpu.sh
+    local to=$1
+    shift
+    ONESHOT=$oneshot bash "$here/bench-gpu.sh" --build "$build" --out "$to" --device "$device" "$@" \
+        ${flags[@]+-- "${flags[@]}"} || die "bench-gpu.sh fails"
+}
+step_bench-short() { bench "$work/short" --layers "1 2" --samples 32 --tokens 2048 --seconds 2 --targets LlamaDecoderLayer; }
+step_bench() {
+    local peer=$peer_python
+    [ -n "$peer" ] || ! python3 -c 'import torch' 2>/dev/null || peer=$(command -v python3)
+    bench "$work/bench" ${peer:+--peer-python "$peer"}
+}
+
+# ---- one step, in a process of its own ----
+if [ -n "$run_step" ]; then
+    find_libraries
+    find_sources
+    case $run_step in model | budgets | resume | bench*) [ -x "$oneshot" ] || die "there is no $oneshot" ;; esac
+    "step_$run_step"
+    exit
+fi
+
+# ---- all of them ----
+rm -f "$out/summary.txt" "$work"/*.said
+begin=$SECONDS failed=0
+table() { printf '%-12s %-10s %6s  %s\n' "$@" | tee -a "$out/summary.txt"; }
+arguments=(--out "$out" --device "$device" --samples "$samples" --tokens "$tokens" ${build_dir:+--build-dir "$build_dir"}
+           ${lib_dir:+--lib-dir "$lib_dir"} ${peer_python:+--peer-python "$peer_python"})
+for step in $steps; do
+    [ -n "${limit[$step]:-}" ] || { echo "check-gpu.sh: no step $step" >&2; exit 2; }
+done
+table step verdict seconds "what it found"
+for step in $steps; do
+    seconds=${limit[$step]}
+    left=$((time_limit - (SECONDS - begin) - 5))
+    if [ "$time_limit" -gt 0 ] && [ $left -lt "$seconds" ]; then seconds=$left; fi
+    if [ "$seconds" -lt 10 ]; then table "$step" "left out" 0 "no time is left"; continue; fi
+    start=$SECONDS code=0
+    timeout -k 15 "$seconds" bash "$0" --run-step "$step" "${arguments[@]}" ${flags[@]+-- "${flags[@]}"} \
+        >"$out/$step.log" 2>&1 </dev/null || code=$?
+    verdict=ok
+    case $code in
+    0) ;;
+    124 | 137) verdict="no end" failed=1; echo "stopped after $seconds s" >>"$work/$step.said" ;;
+    *) verdict=FAILED failed=1 ;;
+    esac
+    [ -s "$work/$step.said" ] || tail -1 "$out/$step.log" >"$work/$step.said"
+    table "$step" "$verdict" $((SECONDS - start)) "$(head -1 "$work/$step.said")"
+    sed -n '2,$s/^/                                /p' "$work/$step.said" | tee -a "$out/summary.txt"
+    case $step/$verdict in
+    */FAILED | */"no end") tail -15 "$out/$step.log" | sed 's/^/    | /' ;;
+    bench*) cat "$out/$step.log" ;;
+    esac
+done
+exit $failed

@@ -1,0 +1,50 @@
+# scripts/check-gpu.sh with a nvidia-smi that lists a card and the program on the played one: what each step finds, the table,
+# and that what fails does not keep the next step from its turn.
+set -euo pipefail
+export OSH_PLAY=protect=0
+fail() { echo "$*"; cat out/*.log; exit 1; }
+mkdir -p bin build/tests
+cat >bin/nvidia-smi <<'SH'
+#!/bin/sh
+case $1 in -L) echo "GPU 0: a card" ;; --query-gpu=compute_cap) echo 9.0 ;; --query-gpu=*) echo "a card, 1, 2 MiB, 9.0" ;; esac
+SH
+cat >bin/compute-sanitizer <<'SH'
+#!/bin/sh
+case $* in *racecheck*test_mma) echo "========= RACECHECK SUMMARY: 1 hazard displayed"; exit 9 ;; esac
+echo "========= ERROR SUMMARY: 0 errors"
+SH
+chmod +x bin/*
+export PATH=$PWD/bin:$PATH
+ln -s "$OSH_TOOLS/inject.so" "$OSH_TOOLS/make_model" build/tests
+ln -s "$OSH_TOOLS/test_mma" build/tests/cuda_test_mma
+check() { # steps, flags: prints the table
+    steps=$1
+    shift
+    ONESHOT=$PROGRAM bash "$OSH_SOURCE_DIR/scripts/check-gpu.sh" --out out --build-dir build --steps "$steps" "$@" >table || return 1
+}
+finds() { grep -Eq -- "$1" out/summary.txt || fail "without '$1': $(cat out/summary.txt)"; }
+
+PROGRAM=$PLAY check "env build mma model" --samples 8 -- --threads 1 || fail "$(cat table)"
+finds '^env +ok .* a card, 1, 2 MiB, 9.0$'
+finds '^build +ok .* given: '
+finds '^mma +ok .* 1 of 1 tests pass$'
+if command -v python3 >/dev/null; then finds '^model +ok .* codes that differ, layer by layer: [0-9.]+, [0-9.]+, [0-9.]+, [0-9.]+ %$'; fi
+finds 'perplexity of the card.s output [0-9.]+ .evaluated on the card: [0-9.]+., of the host.s [0-9.]+$'
+cmp out/summary.txt <(grep -v '^    |' table)
+
+if grep -qE '__[at]san_init' "$PLAY_BATCHES"; then exit 0; fi # slow: the same program with more of the same
+export OSH_PLAY="protect=0 memory=8589934592"
+PROGRAM=$PLAY_BATCHES check "budgets resume" --samples 3 --tokens 12 -- --threads 1 || fail "$(cat table)"
+finds '^budgets +ok .* the same bytes in 6 ways, from [0-9]+ bytes of the card on$'
+finds '^resume +ok .* killed three times, gone on with to the same bytes$'
+
+rm build/tests/cuda_test_mma
+printf '#!/bin/sh\nexit 77\n' >build/tests/cuda_test_mma && chmod +x build/tests/cuda_test_mma
+if PROGRAM=$PWD/none check "mma sanitizer model env"; then fail "all is well: $(cat table)"; fi
+finds '^mma +FAILED .* cuda_test_mma: says that there is no card$'
+finds '^sanitizer +FAILED .* memcheck cuda_test_mma: exit 0, 0 errors$'
+finds '^ +racecheck cuda_test_mma: exit 9, 1 hazard displayed$'
+finds '^model +FAILED .* there is no .*/none$'
+finds '^env +ok '
+PROGRAM=$PLAY check "env model" --time-limit 12 || fail "steps without time fail"
+finds '^env +left out +0 +no time is left$'
