@@ -5,10 +5,13 @@
  *   {"name", "class"}                             a module that runs nothing itself
  *   {"name", "class", "op", "in", "out", ...}     a module that is an op
  *   {"of", "op", "in", "out", ...}                an op inside a module that was named before
- *                                                 ("": the layer itself)
+ *                                                 ("": the layer, or what is repeated)
+ *   {"name", "class", "repeat", "nodes"}          a module that is there many times, as the layer
+ *                                                 is: "{e}" in its name is its number
+ *   {"if", "nodes", "else"}                       one list of entries, or the other
  * with "weight": dims, "bias": a bool or its config key, "attr": {field: expression, or config key
  * of a string} and "tied": the module whose weight serves where the checkpoint has none of this
- * name. Inside a layer names are relative. An output that has the name of a value from outside
+ * name. Inside a layer, and inside what is repeated, names are relative. An output that has the name of a value from outside
  * replaces it for what follows; so the residual stream is one name. */
 #include "base/map.h"
 #include "graph/rope_freq.h"
@@ -18,7 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_LAYERS = 65536 };
+enum { MAX_LAYERS = 65536, MAX_MODULES = 1 << 21 };
 
 typedef struct binding {
     const char *name; // view of the template
@@ -32,7 +35,7 @@ typedef struct builder {
     osh_map *modules, *weights; // own: name -> index
     binding *bound;             // own
     int n_bound;
-    const char *prefix;   // "model.layers.3." or ""
+    const char *prefix;   // "model.layers.3." or "" or "model.layers.3.mlp.experts.7."
     int64_t max_position; // max_position_embeddings
 } builder;
 
@@ -54,7 +57,10 @@ static osh_status add_module(osh_ctx *cx, builder *b, int *index, const char *na
     osh_status rc = OSH_OK;
     osh_graph *g = b->g;
     int64_t parent = -1;
-    osh_module *m = grown(cx, g->modules, g->n_modules, sizeof *m);
+    osh_module *m = NULL; // view
+    if (g->n_modules >= MAX_MODULES) // one may be cheap to build: do not fill memory with them
+        return osh_fail(cx, OSH_E_FORMAT, "%s: more than %d modules", b->scope.tpl->name, MAX_MODULES);
+    m = grown(cx, g->modules, g->n_modules, sizeof *m);
     if (!m) return OSH_E_NOMEM;
     g->modules = m;
     m += g->n_modules;
@@ -381,6 +387,57 @@ done:
     return rc;
 }
 
+static osh_status add_entries(osh_ctx *cx, builder *b, const cJSON *entries);
+
+/* The i-th of a module that is there many times: its name with the number in the place of `hole`, and what is in it. */
+static osh_status add_instance(osh_ctx *cx, builder *b, const cJSON *entry, const char *hole, int64_t i)
+{
+    osh_status rc = OSH_OK;
+    const char *pattern = text_of(entry, "name"), *cls = text_of(entry, "class"), *outer_prefix = b->prefix;
+    const char *at = pattern ? strstr(pattern, hole) : NULL;
+    char *name = NULL, *prefix = NULL; // own
+    int outer = b->n_bound, module = -1;
+    if (!at || !cls) OSH_FAIL(cx, OSH_E_FORMAT, "%s: what is repeated needs a name with %s, class and nodes",
+                              b->scope.tpl->name, hole);
+    name = osh_sprintf(cx, "%s%.*s%lld%s", b->prefix, (int)(at - pattern), pattern, (long long)i, at + strlen(hole));
+    prefix = name ? osh_sprintf(cx, "%s.", name) : NULL;
+    if (!prefix) {
+        rc = OSH_E_NOMEM;
+        goto done;
+    }
+    OSH_TRY(add_module(cx, b, &module, name, cls));
+    b->prefix = prefix;
+    OSH_TRY(add_entries(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes")));
+    b->n_bound = outer; // names of the module end here; what it rebound stays
+done:
+    b->prefix = outer_prefix;
+    osh_free(cx, name);
+    osh_free(cx, prefix);
+    return rc;
+}
+
+static osh_status add_repeated(osh_ctx *cx, builder *b, const cJSON *entry)
+{
+    osh_status rc = OSH_OK;
+    int64_t n = 0, outer = b->scope.e;
+    OSH_TRY(osh_scope_int(cx, &n, &b->scope, cJSON_GetObjectItemCaseSensitive(entry, "repeat"), 0));
+    for (int64_t e = 0; e < n; e++) {
+        b->scope.e = e;
+        OSH_TRY(add_instance(cx, b, entry, "{e}", e));
+    }
+    b->scope.e = outer;
+done:
+    return rc;
+}
+
+static osh_status add_choice(osh_ctx *cx, builder *b, const cJSON *entry)
+{
+    double on = 0;
+    osh_status rc = osh_scope_num(cx, &on, &b->scope, cJSON_GetObjectItemCaseSensitive(entry, "if"));
+    if (rc) return rc;
+    return add_entries(cx, b, cJSON_GetObjectItemCaseSensitive(entry, on != 0 ? "nodes" : "else"));
+}
+
 static osh_status add_entry(osh_ctx *cx, builder *b, const cJSON *entry)
 {
     osh_status rc = OSH_OK;
@@ -390,6 +447,8 @@ static osh_status add_entry(osh_ctx *cx, builder *b, const cJSON *entry)
     char *full = NULL; // own
     int module = -1;
     int64_t found = -1;
+    if (cJSON_GetObjectItemCaseSensitive(entry, "if")) return add_choice(cx, b, entry);
+    if (cJSON_GetObjectItemCaseSensitive(entry, "repeat")) return add_repeated(cx, b, entry);
     if (!leaf || (name && !cls) || (!name && !op))
         OSH_FAIL(cx, OSH_E_FORMAT, "an entry needs name and class, or of and op");
     full = osh_sprintf(cx, "%s%s", b->prefix, leaf);
@@ -426,37 +485,11 @@ done:
     return rc;
 }
 
-static osh_status add_layer(osh_ctx *cx, builder *b, const cJSON *layer, const char *pattern,
-                            const char *cls, int64_t i)
-{
-    osh_status rc = OSH_OK;
-    const char *hole = strstr(pattern, "{i}");
-    char *name = NULL, *prefix = NULL; // own
-    int outer = b->n_bound, module = -1;
-    if (!hole) OSH_FAIL(cx, OSH_E_FORMAT, "%s: the layer's name has no {i}", b->scope.tpl->name);
-    name = osh_sprintf(cx, "%.*s%lld%s", (int)(hole - pattern), pattern, (long long)i, hole + 3);
-    prefix = name ? osh_sprintf(cx, "%s.", name) : NULL;
-    if (!prefix) {
-        rc = OSH_E_NOMEM;
-        goto done;
-    }
-    OSH_TRY(add_module(cx, b, &module, name, cls));
-    OSH_TRY(osh_scope_window(cx, &b->scope.window, &b->scope, i));
-    b->prefix = prefix;
-    OSH_TRY(add_entries(cx, b, cJSON_GetObjectItemCaseSensitive(layer, "nodes")));
-    b->n_bound = outer; // names of the layer end here; what it rebound stays
-done:
-    b->prefix = "";
-    osh_free(cx, name);
-    osh_free(cx, prefix);
-    return rc;
-}
-
 static osh_status add_layers(osh_ctx *cx, builder *b, const cJSON *layer)
 {
     osh_status rc = OSH_OK;
-    const char *pattern = text_of(layer, "name"), *cls = text_of(layer, "class");
-    if (!pattern || !cls)
+    const char *cls = text_of(layer, "class");
+    if (!cls)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"layer\" needs name, class, repeat and nodes",
                  b->scope.tpl->name);
     OSH_TRY(osh_scope_int(cx, &b->g->n_layers, &b->scope,
@@ -469,7 +502,11 @@ static osh_status add_layers(osh_ctx *cx, builder *b, const cJSON *layer)
         rc = OSH_E_NOMEM;
         goto done;
     }
-    for (int64_t i = 0; i < b->g->n_layers; i++) OSH_TRY(add_layer(cx, b, layer, pattern, cls, i));
+    for (int64_t i = 0; i < b->g->n_layers; i++) {
+        OSH_TRY(osh_scope_window(cx, &b->scope.window, &b->scope, i));
+        OSH_TRY(osh_scope_sparse(cx, &b->scope.sparse, &b->scope, i));
+        OSH_TRY(add_instance(cx, b, layer, "{i}", i));
+    }
 done:
     return rc;
 }
@@ -507,33 +544,14 @@ static osh_status read_positions(osh_ctx *cx, builder *b)
     return OSH_OK;
 }
 
-/* Consumers of every value, and the template's promise that linears which share an input are
- * neighbours. */
-static osh_status link_uses(osh_ctx *cx, builder *b)
+static void link_uses(osh_graph *g) // consumers of every value
 {
-    osh_status rc = OSH_OK;
-    osh_graph *g = b->g;
-    int *last_linear = NULL; // own: [n_values] node + 1; 0: none
-    OSH_NEW(cx, last_linear, g->n_values);
-    for (int i = 0; i < g->n_nodes; i++) {
-        const osh_node *node = &g->nodes[i];
-        bool linear = strcmp(node->op->name, "linear") == 0;
-        for (int k = 0; k < node->op->n_in; k++) {
-            osh_value *v = &g->values[node->in[k]];
-            int *last = &last_linear[node->in[k]];
-            if (linear && *last && *last != i)
-                OSH_FAIL(cx, OSH_E_FORMAT,
-                         "%s: %s and %s read the same value and do not stand next to each other",
-                         b->scope.tpl->name, g->modules[g->nodes[*last - 1].module].name,
-                         g->modules[node->module].name);
-            if (linear) *last = i + 1;
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].op->n_in; k++) {
+            osh_value *v = &g->values[g->nodes[i].in[k]];
             if (v->first_use < 0) v->first_use = i;
             v->last_use = i;
         }
-    }
-done:
-    osh_free(cx, last_linear);
-    return rc;
 }
 
 static osh_status find_head(osh_ctx *cx, builder *b)
@@ -562,9 +580,9 @@ static osh_status build(osh_ctx *cx, builder *b)
     OSH_TRY(bind(cx, b, "input_ids", b->g->input_ids));
     OSH_TRY(add_entries(cx, b, cJSON_GetObjectItemCaseSensitive(json, "before")));
     OSH_TRY(add_layers(cx, b, cJSON_GetObjectItemCaseSensitive(json, "layer")));
-    b->scope.window = 0;
+    b->scope.window = 0, b->scope.sparse = false;
     OSH_TRY(add_entries(cx, b, cJSON_GetObjectItemCaseSensitive(json, "after")));
-    OSH_TRY(link_uses(cx, b));
+    link_uses(b->g);
     OSH_TRY(find_head(cx, b));
 done:
     return rc;

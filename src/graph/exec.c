@@ -66,6 +66,19 @@ static void drop(osh_ctx *cx, job *j, int v, int done_node)
     j->b->values[v] = NULL;
 }
 
+/* Rows of the value may be passed over by all that read it: what they use of it shows in what they make. */
+static bool is_masked(const osh_graph *g, int v)
+{
+    bool any = false;
+    for (int i = g->values[v].first_use; i >= 0 && i <= g->values[v].last_use; i++)
+        for (int k = 0; k < g->nodes[i].op->n_in; k++) {
+            if (g->nodes[i].in[k] != v) continue;
+            if (!(g->nodes[i].op->masked >> k & 1)) return false;
+            any = true;
+        }
+    return any;
+}
+
 /* at: the first non-finite element of an output of the node. */
 static osh_status not_finite(osh_ctx *cx, const job *j, int node, int k, int64_t at)
 {
@@ -157,7 +170,8 @@ static osh_status run_node(osh_ctx *cx, job *j, int node)
         a.out[k] = j->b->values[v];
     }
     OSH_TRY(osh_op_run(cx, n->op, &a));
-    for (int k = 0; k < n->op->n_out && j->check; k++) OSH_TRY(check_finite(cx, j, node, k, a.out[k]));
+    for (int k = 0; k < n->op->n_out && j->check; k++)
+        if (!is_masked(j->g, n->out[k])) OSH_TRY(check_finite(cx, j, node, k, a.out[k]));
     for (int k = 0; k < n->op->n_in; k++) drop(cx, j, n->in[k], node);
     for (int k = 0; k < n->op->n_out; k++) {
         if (h && h->value) OSH_TRY(h->value(cx, h->user, n->out[k], a.out[k], j->b));

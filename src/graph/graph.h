@@ -47,7 +47,7 @@ typedef struct osh_graph {
     osh_value *values;
     int n_values;
     osh_node *nodes;
-    int n_nodes; // in execution order; linears with the same input stand next to each other
+    int n_nodes; // in execution order
     osh_weight *weights;
     int n_weights;
     int input_ids; // value
@@ -84,7 +84,8 @@ struct osh_partition {
 };
 
 /* targets: class, name, re:; n 0: the decoder layer. A target that matches nothing is an error that
- * names it. Linears that share an input stay together and count as one target. */
+ * names it. Linears that share an input stay together and count as one target; where they do not stand next to each
+ * other (experts), so does all of the smallest module that they are in. */
 osh_status osh_partition_new(osh_ctx *cx, osh_partition **out, const osh_graph *g,
                              const char *const *targets, size_t n, int64_t per_subgraph);
 void osh_partition_free(osh_ctx *cx, osh_partition *p);

@@ -50,29 +50,51 @@ done:
     return rc;
 }
 
-static bool same_input_linears(const osh_graph *g, int a, int b)
+static bool is_linear(const osh_node *n) { return strcmp(n->op->name, "linear") == 0; }
+
+static bool is_inside(const osh_graph *g, int module, int outer)
 {
-    const osh_node *x = &g->nodes[a], *y = &g->nodes[b];
-    return strcmp(x->op->name, "linear") == 0 && y->op == x->op && x->in[0] == y->in[0];
+    while (module >= 0 && module != outer) module = g->modules[module].parent;
+    return module == outer;
 }
 
-/* unit[i]: module of the target that node i belongs to, -1: none. Linears that share an input join
- * the first's target. */
-static void mark_units(int *unit, const osh_graph *g, const bool *hit)
+/* reach[i]: the last node that belongs together with node i and all between them, for the sake of Linears that read
+ * value v, of which i is the first: the last of these, where they stand next to each other; else the nodes of the
+ * smallest module that they are in. */
+static void mark_readers(int *reach, const osh_graph *g, int v)
+{
+    int first = -1, last = -1, n = 0, common = -1;
+    for (int i = g->values[v].first_use; i >= 0 && i <= g->values[v].last_use; i++) {
+        if (!is_linear(&g->nodes[i]) || g->nodes[i].in[0] != v) continue;
+        if (n++ == 0) first = i, common = g->nodes[i].module;
+        while (common >= 0 && !is_inside(g, g->nodes[i].module, common)) common = g->modules[common].parent;
+        last = i;
+    }
+    if (n < 2) return;
+    if (last - first >= n) {
+        while (first > 0 && is_inside(g, g->nodes[first - 1].module, common)) first--;
+        while (last + 1 < g->n_nodes && is_inside(g, g->nodes[last + 1].module, common)) last++;
+    }
+    if (last > reach[first]) reach[first] = last;
+}
+
+/* unit[i]: module of the target that node i belongs to, -1: none. What belongs together joins the first's target. */
+static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hit)
 {
     for (int i = 0; i < g->n_nodes; i++) {
-        unit[i] = -1;
+        unit[i] = -1, reach[i] = i;
         for (int m = g->nodes[i].module; m >= 0; m = g->modules[m].parent)
             if (hit[m]) unit[i] = m; // the outermost stays
     }
-    for (int i = 0; i < g->n_nodes;) {
-        int end = i + 1, module = unit[i];
-        while (end < g->n_nodes && same_input_linears(g, i, end)) {
-            if (module < 0) module = unit[end];
-            end++;
+    for (int v = 0; v < g->n_values; v++) mark_readers(reach, g, v);
+    for (int i = 0, end; i < g->n_nodes; i = end + 1) {
+        int module = -1;
+        end = reach[i];
+        for (int j = i; j <= end; j++) { // ranges that overlap are one
+            if (reach[j] > end) end = reach[j];
+            if (module < 0) module = unit[j];
         }
-        for (int j = i; end - i > 1 && j < end; j++) unit[j] = module;
-        i = end;
+        for (int j = i; end > i && j <= end; j++) unit[j] = module;
     }
 }
 
@@ -145,7 +167,7 @@ osh_status osh_partition_new(osh_ctx *cx, osh_partition **out, const osh_graph *
     const char *layer = g->layer_class;
     osh_partition *p = NULL; // own
     bool *hit = NULL;        // own: [n_modules]
-    int *unit = NULL;        // own: [n_nodes]
+    int *unit = NULL, *reach = NULL; // own: [n_nodes] each
     if (per_subgraph < 1)
         OSH_FAIL(cx, OSH_E_USAGE, "sequential targets per subgraph: want at least 1, got %lld",
                  (long long)per_subgraph);
@@ -153,13 +175,15 @@ osh_status osh_partition_new(osh_ctx *cx, osh_partition **out, const osh_graph *
     OSH_NEW(cx, p->parts, g->n_nodes);
     OSH_NEW(cx, hit, g->n_modules);
     OSH_NEW(cx, unit, g->n_nodes);
+    OSH_NEW(cx, reach, g->n_nodes);
     OSH_TRY(match_modules(cx, hit, g, n ? targets : &layer, n ? n : 1));
-    mark_units(unit, g, hit);
+    mark_units(unit, reach, g, hit);
     OSH_TRY(cut(cx, p, g, unit, per_subgraph));
     *out = p, p = NULL; // give
 done:
     osh_partition_free(cx, p);
     osh_free(cx, hit);
     osh_free(cx, unit);
+    osh_free(cx, reach);
     return rc;
 }

@@ -131,10 +131,13 @@ static osh_status name_at(osh_ctx *cx, double *out, const osh_scope *s, const ch
     const cJSON *row = NULL, *json = s->tpl->json;
     if (depth > MAX_DEPTH)
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s is defined by itself", s->tpl->name, name);
-    if (strcmp(name, "window") == 0) {
-        *out = (double)s->window;
-        return OSH_OK;
-    }
+    const struct { const char *name; double value; } own[] = {
+        {"window", (double)s->window}, {"sparse", s->sparse}, {"e", (double)s->e}};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (strcmp(name, own[i].name) == 0) {
+            *out = own[i].value;
+            return OSH_OK;
+        }
     row = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(json, "dims"), name);
     if (row) return num_at(cx, out, s, row, depth + 1);
     row = cJSON_GetObjectItemCaseSensitive(s->config->json, name);
@@ -293,6 +296,43 @@ osh_status osh_scope_window(osh_ctx *cx, int64_t *out, const osh_scope *s, int64
     if (slides && on != 0)
         OSH_TRY(osh_scope_int(cx, &size, s, cJSON_GetObjectItemCaseSensitive(row, "size"), 0));
     *out = size;
+done:
+    return rc;
+}
+
+/* Whether the list of config.json under this key has the layer; absent or null: an empty list. */
+static osh_status listed(osh_ctx *cx, bool *yes, const osh_scope *s, const char *key, int64_t layer)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(s->config->json, key), *item;
+    *yes = false;
+    if (!list || cJSON_IsNull(list)) return OSH_OK;
+    if (!cJSON_IsArray(list))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a list of layers", s->config->path, key);
+    cJSON_ArrayForEach(item, list)
+    {
+        if (!cJSON_IsNumber(item))
+            return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a list of layers", s->config->path, key);
+        *yes |= item->valuedouble == (double)layer;
+    }
+    return OSH_OK;
+}
+
+osh_status osh_scope_sparse(osh_ctx *cx, bool *out, const osh_scope *s, int64_t layer)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *row = cJSON_GetObjectItemCaseSensitive(s->tpl->json, "sparse");
+    const cJSON *when = cJSON_GetObjectItemCaseSensitive(row, "when"),
+                *every = cJSON_GetObjectItemCaseSensitive(row, "every"),
+                *except = cJSON_GetObjectItemCaseSensitive(row, "except");
+    double on = 1;
+    int64_t step = 1;
+    bool dense = false;
+    *out = false;
+    if (!row) return OSH_OK;
+    if (when) OSH_TRY(osh_scope_num(cx, &on, s, when));
+    if (every) OSH_TRY(osh_scope_int(cx, &step, s, every, 1));
+    if (cJSON_IsString(except)) OSH_TRY(listed(cx, &dense, s, except->valuestring, layer));
+    *out = on > 0 && !dense && (layer + 1) % step == 0;
 done:
     return rc;
 }

@@ -1,8 +1,9 @@
 /* template.h - finds the template of an architecture and evaluates its names against config.json.
  *
- * A name stands for, in this order: the layer's window ("window"), a row of "dims", a key of
- * config.json, a row of "defaults" (the key is absent) or of "nulls" (it is null: transformers'
- * configuration classes tell the two apart). */
+ * A name stands for, in this order: the layer's window ("window"), whether the layer has experts
+ * ("sparse"), the number of the repeated module ("e"), a row of "dims", a key of config.json, a row
+ * of "defaults" (the key is absent) or of "nulls" (it is null: transformers' configuration classes
+ * tell the two apart). */
 #ifndef OSH_TEMPLATE_H
 #define OSH_TEMPLATE_H
 #include "graph/graph.h"
@@ -26,6 +27,8 @@ typedef struct osh_scope {
     const osh_template *tpl;
     const osh_hf_config *config;
     int64_t window; // of the layer that is being built; 0: none
+    bool sparse;    // it has experts
+    int64_t e;      // of the module that is repeated inside it
 } osh_scope;
 
 osh_status osh_scope_num(osh_ctx *cx, double *out, const osh_scope *s,
@@ -38,4 +41,6 @@ osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s,
 /* The window of layer i after the template's "window" row {"size", "when", "layers", "from"}; 0:
  * full attention. */
 osh_status osh_scope_window(osh_ctx *cx, int64_t *out, const osh_scope *s, int64_t layer);
+/* Whether layer i has experts after the template's "sparse" row {"when", "every", "except"}; no row: false. */
+osh_status osh_scope_sparse(osh_ctx *cx, bool *out, const osh_scope *s, int64_t layer);
 #endif

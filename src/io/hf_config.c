@@ -24,6 +24,7 @@ static const family families[] = {
     {"mistral", "MistralForCausalLM", 4096 * 32},
     {"qwen2", "Qwen2ForCausalLM", 32768},
     {"qwen3", "Qwen3ForCausalLM", 32768},
+    {"qwen3_moe", "Qwen3MoeForCausalLM", 32768},
 };
 
 static const cJSON *member(const cJSON *o, const char *key)

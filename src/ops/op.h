@@ -45,6 +45,7 @@ typedef struct osh_op {
     /* The same of the device's arena, gross, for run[OSH_CUDA] with x of dtype dt; NULL: none. */
     size_t (*scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
+    unsigned masked; // bit k: rows of in[k] may be passed over, so that what is not finite there means nothing
 } osh_op;
 
 const osh_op *osh_op_find(const char *name); // NULL: unknown
@@ -76,6 +77,9 @@ typedef struct {
     double scale;
 } osh_attention_attr;
 typedef struct { char *act; /* silu | gelu | gelu_pytorch_tanh */ } osh_glu_attr;
+enum { OSH_MOE_MAX_EXPERTS = 1024 };
+typedef struct { int64_t top_k; bool norm_topk_prob; } osh_moe_router_attr;
+typedef struct { int64_t expert; } osh_moe_combine_attr;
 /* Model ops (in ops.def):
  *   embedding   in ids I32 [N], w [V, D]                             out [N, D]
  *   rms_norm    in x [N, D], w [D] (or [head_dim])                   out [N, D]
@@ -85,6 +89,9 @@ typedef struct { char *act; /* silu | gelu | gelu_pytorch_tanh */ } osh_glu_attr
  *   attention   in q [N, H*Dh], k [N, K*Dh], v [N, K*Dh]             out [N, H*Dh]  causal, eager's rounding points
  *   glu         in gate [N, F], up [N, F]                            out [N, F]     act(gate) * up
  *   add         in a [N, D], b [N, D]                                out [N, D]
+ *   zeros       in x [N, D], for its shape                           out [N, D]
+ *   moe_router  in logits [N, E]                                     out [N, E]     weights of the experts chosen
+ *   moe_combine in sum [N, D], y [N, D], route [N, E]                out [N, D]     sum + y * route[:, expert]
  * Statistics and solver ops:
  *   hessian_accum  in x [N, I]; H F32 [I, I] in place: H += X^T X, lower triangle, sample by sample in order
  *   nll            in x [N, D], w [V, D], targets I32 [N] (< 0: not scored); out nll F32 [N]. Logits rounded to the

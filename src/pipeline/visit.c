@@ -26,8 +26,14 @@ typedef struct walk {
     osh_range r;
     bool plain; // later subgraphs see the weights as they were
     bool *run;  // own: [r.n_nodes]
+    int *wanted; // own: [values] node of the first Linear that wants statistics of it; -1: none
     bool *want, *stats, *in, *out, *consume, *keep; // own: [values]
 } walk;
+
+static bool in_range(const walk *w, const osh_linear *l)
+{
+    return l->subgraph >= w->r.first_subgraph && l->subgraph < w->r.first_subgraph + w->r.n_subgraphs;
+}
 
 static osh_status walk_init(osh_ctx *cx, walk *w)
 {
@@ -35,6 +41,12 @@ static osh_status walk_init(osh_ctx *cx, walk *w)
     bool **lists[] = {&w->want, &w->stats, &w->in, &w->out, &w->consume, &w->keep};
     OSH_NEW(cx, w->run, w->r.n_nodes);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) OSH_NEW(cx, *lists[i], w->g->n_values);
+    OSH_NEW(cx, w->wanted, w->g->n_values);
+    for (int v = 0; v < w->g->n_values; v++) w->wanted[v] = -1;
+    for (int i = w->p->n_linears - 1; i >= 0; i--) {
+        const osh_linear *l = &w->p->linears[i];
+        if (in_range(w, l) && l->wants) w->wanted[l->input] = l->node;
+    }
 done:
     return rc;
 }
@@ -43,14 +55,10 @@ static void walk_deinit(osh_ctx *cx, walk *w)
 {
     bool *lists[] = {w->run, w->want, w->stats, w->in, w->out, w->consume, w->keep};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) osh_free(cx, lists[i]);
+    osh_free(cx, w->wanted);
 }
 
 static void clear(const walk *w, bool *values) { memset(values, 0, (size_t)w->g->n_values * sizeof *values); }
-
-static bool in_range(const walk *w, const osh_linear *l)
-{
-    return l->subgraph >= w->r.first_subgraph && l->subgraph < w->r.first_subgraph + w->r.n_subgraphs;
-}
 
 static bool has(const int *list, int n, int v)
 {
@@ -74,8 +82,8 @@ static bool reads(const osh_node *n, int v)
 /* A running node of [first, end of the range) reads v. */
 static bool read_from(const walk *w, int first, int v)
 {
-    int end = w->r.first + w->r.n_nodes;
-    for (int i = first; i < end && i <= w->g->values[v].last_use; i++)
+    int end = w->r.first + w->r.n_nodes, from = w->g->values[v].first_use;
+    for (int i = from > first ? from : first; i < end && i <= w->g->values[v].last_use; i++)
         if (runs(w, i) && reads(&w->g->nodes[i], v)) return true;
     return false;
 }
@@ -114,7 +122,7 @@ static void choose_round(walk *w, int64_t round_bytes, int from, int *next)
     *next = end;
     for (int i = 0; i < w->p->n_linears; i++) {
         const osh_linear *l = &w->p->linears[i];
-        if (!in_range(w, l) || !l->wants || l->node < from || w->stats[l->input]) continue;
+        if (!in_range(w, l) || !l->wants || w->wanted[l->input] < from || w->stats[l->input]) continue;
         int64_t more = l->wants & OSH_STAT_HESSIAN ? l->I * l->I * 4 : 0;
         if (round_bytes && bytes && bytes + more > round_bytes) {
             *next = l->node;
@@ -198,26 +206,18 @@ static int segment_end(const walk *w, int first)
     return i;
 }
 
-/* Inputs of the Linears in [first, end) that wait for statistics; false: there are none. */
+/* Inputs of the Linears in [first, end) that wait for statistics, but for those that an earlier segment has collected
+ * them of; false: there are none. */
 static bool segment_stats(walk *w, int first, int end)
 {
     bool any = false;
     clear(w, w->stats);
     for (int i = 0; i < w->p->n_linears; i++) {
         const osh_linear *l = &w->p->linears[i];
-        if (!in_range(w, l) || !l->wants || l->node < first || l->node >= end) continue;
+        if (!in_range(w, l) || !l->wants || l->node < first || l->node >= end || w->wanted[l->input] < first) continue;
         any = w->stats[l->input] = true;
     }
     return any;
-}
-
-static bool wants_later(const walk *w, int first, int v)
-{
-    for (int i = 0; i < w->p->n_linears; i++) {
-        const osh_linear *l = &w->p->linears[i];
-        if (in_range(w, l) && l->wants && l->node >= first && l->input == v) return true;
-    }
-    return false;
 }
 
 /* Values that something behind node `end` of this way through the range reads, or that come after it. */
@@ -227,7 +227,7 @@ static void choose_kept(walk *w, int end, bool observing)
     for (int v = 0; v < w->g->n_values; v++) {
         bool after = has(w->r.live_out, w->r.n_live_out, v), before = has(w->r.live_in, w->r.n_live_in, v);
         bool made = w->g->values[v].producer >= w->r.first;
-        w->keep[v] = read_from(w, end, v) || (observing && wants_later(w, end, v)) || (again && before) ||
+        w->keep[v] = read_from(w, end, v) || (observing && w->wanted[v] >= end) || (again && before) ||
                      (after && !(again && made));
     }
 }

@@ -48,6 +48,9 @@ static const osh_rope_attr rope8d = {.head_dim = 8,
 static const osh_rope_attr rope16p = {
     .head_dim = 24, .rotary_dim = 16, .inv_freq = {1, 0.3f, 0.1f, 0.03f, 0.01f}, .attention_scaling = 1.1};
 static const osh_attention_attr att16 = {2, 1, 16, 0, 0}, att16w = {2, 1, 16, 300, 0};
+static const osh_moe_router_attr top1 = {1, false}, top2 = {2, false}, top2n = {2, true}, top8 = {8, false},
+                                 top8n = {8, true};
+static const osh_moe_combine_attr expert0 = {0}, expert6 = {6};
 static osh_rope_attr rope64, rope258; // filled by main
 
 static const op_case cases[] = {
@@ -90,6 +93,18 @@ static const op_case cases[] = {
     {"add", 1, {1, 1}, .out = 1},
     {"add", 7, {7, 7}, .out = 7},
     {"add", 129, {129, 129}, .out = 129, {3}},
+    {"zeros", 1, {1}, .out = 1},
+    {"zeros", 129, {129}, .out = 129, {3}},
+    {"moe_router", 1, {1}, .out = 1, .attr = &top1},
+    {"moe_router", 7, {7}, .out = 7, .amp = 2, .attr = &top2, .without = &top1},
+    {"moe_router", 129, {33}, .out = 33, {3}, .amp = 4, .attr = &top2n, .without = &top2},
+    {"moe_router", 130, {128}, .out = 128, {65}, .amp = 3, .attr = &top8n, .without = &top8},
+    {"moe_router", 3, {8}, .out = 8, .amp = 3, .attr = &top8},
+    {"moe_router", 3, {1024}, .out = 1024, .amp = 3, .attr = &top8, .without = &top2},
+    {"moe_combine", 1, {1, 1, 1}, .out = 1, .attr = &expert0},
+    {"moe_combine", 7, {7, 7, 7}, .out = 7, {3}, .attr = &expert6, .without = &expert0},
+    {"moe_combine", 129, {129, 129, 8}, .out = 129, {3}, .attr = &expert6, .without = &expert0},
+    {"moe_combine", 130, {2048, 2048, 128}, .out = 2048, .attr = &expert6},
 };
 
 /* What only the card tells apart: rows that a block shares, positions far out, scores in more than one chunk. */
@@ -333,6 +348,80 @@ static void test_first_nonfinite(void **state)
     }
 }
 
+/* ---- experts ---- */
+
+/* Runs the op where d lies (NULL: on the CPU). */
+static void run_on(osh_ctx *cx, osh_device *d, const osh_op *op, osh_op_args *a)
+{
+    if (d) assert_int_equal(card_run(cx, d, op, a, 0), OSH_OK);
+    else assert_int_equal(osh_op_run(cx, op, a), OSH_OK);
+}
+
+/* Equal logits: the lower index first; a token's weights add up to 1. */
+static void check_ties(osh_ctx *cx, osh_device *d, osh_dtype dt)
+{
+    enum { N = 3, E = 40 };
+    static const int want[N][3] = {{0, 1, 2}, {4, 35, 36}, {7, 8, 39}};
+    osh_moe_router_attr at = {3, true};
+    guarded x = guarded_new(cx, dt, 2, N, E), y = guarded_new(cx, dt, 2, N, E);
+    osh_op_args a = {.in = {&x.t}, .out = {&y.t}, .attr = &at};
+    for (int i = 0; i < N * E; i++) {
+        int n = i / E, e = i % E;
+        float f = n == 1 ? (e == 4 || e >= 35 ? 2 : -1) : n == 2 ? (e == 39 ? 5 : e == 7 || e == 8 || e == 9 ? 3 : -3) : 1;
+        osh_from_f32(osh_elem(&x.t, i), dt, &f, 1);
+    }
+    run_on(cx, d, osh_op_find("moe_router"), &a);
+    for (int n = 0; n < N; n++) {
+        double sum = 0;
+        for (int e = 0; e < E; e++) {
+            double w = value_at(&y.t, n * E + e);
+            assert_int_equal(w != 0, e == want[n][0] || e == want[n][1] || e == want[n][2]);
+            sum += w;
+        }
+        assert_true(fabs(sum - 1) < 1e-2);
+    }
+    guarded_check(&y), guarded_free(cx, &x), guarded_free(cx, &y);
+}
+
+/* What an expert makes of a token that does not go to it leaves no trace. */
+static void check_passed_over(osh_ctx *cx, osh_device *d, osh_dtype dt)
+{
+    enum { N = 5, D = 40, E = 3 };
+    osh_moe_combine_attr at = {1};
+    guarded sum = guarded_new(cx, dt, 2, N, D), y = guarded_new(cx, dt, 2, N, D), route = guarded_new(cx, dt, 2, N, E),
+            out = guarded_new(cx, dt, 2, N, D);
+    osh_op_args a = {.in = {&sum.t, &y.t, &route.t}, .out = {&out.t}, .attr = &at};
+    const float bad[] = {INFINITY, -INFINITY, NAN}, zero = 0;
+    guarded_fill(&sum, 1, 1), guarded_fill(&y, 2, 1), guarded_fill(&route, 3, 1);
+    for (int n = 0; n < N; n += 2) { // rows 0, 2, 4 do not go to expert 1
+        osh_from_f32(osh_elem(&route.t, n * E + 1), dt, &zero, 1);
+        for (int i = 0; i < D; i++) osh_from_f32(osh_elem(&y.t, n * D + i), dt, &bad[i % 3], 1);
+    }
+    run_on(cx, d, osh_op_find("moe_combine"), &a);
+    for (int n = 0; n < N; n++) {
+        size_t row = (size_t)D * osh_dtype_bytes(dt);
+        bool same = !memcmp(osh_elem(&out.t, n * D), osh_elem(&sum.t, n * D), row);
+        assert_int_equal(same, n % 2 == 0);
+    }
+    guarded_check(&out);
+    guarded_free(cx, &sum), guarded_free(cx, &y), guarded_free(cx, &route), guarded_free(cx, &out);
+}
+
+static void check_experts(osh_ctx *cx, osh_device *d)
+{
+    const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
+    for (int k = 0; k < 3; k++) check_ties(cx, d, dts[k]), check_passed_over(cx, d, dts[k]);
+}
+
+static void test_experts(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+    check_experts(cx, NULL);
+    osh_ctx_free(cx);
+}
+
 /* ---- the CUDA column ---- */
 static osh_attention_attr far_heads; // of heads_case
 static op_case heads_case(int64_t head_dim, int64_t group, int64_t n_kv_heads, int64_t window)
@@ -429,6 +518,7 @@ static void test_card(void **state)
         }
     for (size_t i = 0; d && i < sizeof card_cases / sizeof *card_cases; i++)
         for (int k = 0; k < (card_cases[i].n > 10000 ? 1 : 3); k++) check_card(cx, d, &card_cases[i], dts[k], dts[k]);
+    if (d) check_experts(cx, d);
     osh_device_close(cx, d);
     assert_int_equal(osh_mem_live(cx), 0);
     osh_ctx_free(cx);
@@ -578,7 +668,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fast_equals_ref), cmocka_unit_test(test_same_bytes),
         cmocka_unit_test(test_scratch_and_shapes), cmocka_unit_test(test_torture), cmocka_unit_test(test_bad_token),
-        cmocka_unit_test(test_first_nonfinite), cmocka_unit_test(test_card), cmocka_unit_test(test_card_torture),
+        cmocka_unit_test(test_first_nonfinite), cmocka_unit_test(test_experts), cmocka_unit_test(test_card), cmocka_unit_test(test_card_torture),
         cmocka_unit_test(test_card_ids), cmocka_unit_test(test_card_search),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,8 @@
  *
  *   make_model DIR hidden=4096 intermediate=8192 heads=32 kv=8 layers=8 vocab=32000 samples=8 tokens=128 seed=1
  *
- * Weights are uniform in +-0.03, norms 1. Memory does not grow with the model. */
+ * With experts=128 topk=8 it is a Qwen3-MoE, `intermediate` is each expert's, and head_dim=128 may be given; dense=1:
+ * the first layer has an MLP instead. Weights are uniform in +-0.03, norms 1. Memory does not grow with the model. */
 #include "base/file.h"
 #include "base/num.h"
 #include "base/rng.h"
@@ -14,10 +15,10 @@
 #include <string.h>
 
 typedef struct model {
-    int64_t hidden, intermediate, heads, kv, layers, vocab, samples, tokens, seed;
+    int64_t hidden, intermediate, heads, kv, layers, vocab, samples, tokens, seed, experts, topk, head_dim, dense;
 } model;
 
-enum { MAX_TENSORS = 16, BLOCK = 1 << 20 };
+enum { MAX_EXPERTS = 1024, MAX_TENSORS = 16 + 3 * MAX_EXPERTS, BLOCK = 1 << 20 };
 typedef struct shard {
     char names[MAX_TENSORS][128], file[64];
     osh_st_entry e[MAX_TENSORS];
@@ -31,18 +32,37 @@ static void add(shard *s, const char *name, int64_t rows, int64_t cols)
     s->n++;
 }
 
+typedef struct row { const char *leaf; int64_t rows, cols; } row;
+
+static void add_rows(shard *s, int64_t layer, const char *module, const row *r, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char name[120];
+        snprintf(name, sizeof name, "model.layers.%ld.%s%s.weight", (long)layer, module, r[i].leaf);
+        add(s, name, r[i].rows, r[i].cols);
+    }
+}
+
+static bool is_sparse(const model *m, int64_t layer) { return m->experts && layer >= m->dense; }
+
 static void add_layer(shard *s, const model *m, int64_t layer)
 {
-    int64_t D = m->hidden, F = m->intermediate, K = D / m->heads * m->kv;
-    const struct { const char *leaf; int64_t rows, cols; } rows[] = {
-        {"self_attn.q_proj", D, D}, {"self_attn.k_proj", K, D}, {"self_attn.v_proj", K, D}, {"self_attn.o_proj", D, D},
-        {"mlp.gate_proj", F, D}, {"mlp.up_proj", F, D}, {"mlp.down_proj", D, F},
-        {"input_layernorm", D, 0}, {"post_attention_layernorm", D, 0}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char name[100];
-        snprintf(name, sizeof name, "model.layers.%ld.%s.weight", (long)layer, rows[i].leaf);
-        add(s, name, rows[i].rows, rows[i].cols);
+    int64_t D = m->hidden, F = m->intermediate, Dh = m->head_dim ? m->head_dim : D / m->heads;
+    int64_t H = Dh * m->heads, K = Dh * m->kv;
+    const row attention[] = {{"q_proj", H, D}, {"k_proj", K, D}, {"v_proj", K, D}, {"o_proj", D, H}};
+    const row norms[] = {{"input_layernorm", D, 0}, {"post_attention_layernorm", D, 0}};
+    const row heads[] = {{"q_norm", Dh, 0}, {"k_norm", Dh, 0}}, router[] = {{"gate", m->experts, D}};
+    const row mlp[] = {{"gate_proj", F, D}, {"up_proj", F, D}, {"down_proj", D, F}};
+    add_rows(s, layer, "self_attn.", attention, 4);
+    if (m->experts) add_rows(s, layer, "self_attn.", heads, 2);
+    if (is_sparse(m, layer)) add_rows(s, layer, "mlp.", router, 1);
+    else add_rows(s, layer, "mlp.", mlp, 3);
+    for (int64_t e = 0; is_sparse(m, layer) && e < m->experts; e++) {
+        char module[32];
+        snprintf(module, sizeof module, "mlp.experts.%ld.", (long)e);
+        add_rows(s, layer, module, mlp, 3);
     }
+    add_rows(s, layer, "", norms, 2);
 }
 
 static osh_status write_tensor(osh_ctx *cx, osh_file *f, const osh_st_entry *e, uint16_t *block, uint64_t seed)
@@ -93,12 +113,19 @@ static bool write_config(const char *dir, const model *m)
     FILE *f = open_text(dir, "config.json");
     if (!f) return false;
     fprintf(f,
-            "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"torch_dtype\": \"bfloat16\",\n"
+            "{\"architectures\": [\"%s\"], \"model_type\": \"%s\", \"torch_dtype\": \"bfloat16\",\n"
             " \"hidden_size\": %ld, \"intermediate_size\": %ld, \"num_attention_heads\": %ld, "
             "\"num_key_value_heads\": %ld,\n \"num_hidden_layers\": %ld, \"vocab_size\": %ld, "
             "\"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-5,\n \"rope_theta\": 10000.0, \"hidden_act\": "
-            "\"silu\", \"tie_word_embeddings\": false, \"attention_bias\": false, \"mlp_bias\": false}\n",
-            (long)m->hidden, (long)m->intermediate, (long)m->heads, (long)m->kv, (long)m->layers, (long)m->vocab);
+            "\"silu\", \"tie_word_embeddings\": false, \"attention_bias\": false, \"mlp_bias\": false",
+            m->experts ? "Qwen3MoeForCausalLM" : "LlamaForCausalLM", m->experts ? "qwen3_moe" : "llama", (long)m->hidden,
+            (long)m->intermediate, (long)m->heads, (long)m->kv, (long)m->layers, (long)m->vocab);
+    if (m->head_dim) fprintf(f, ",\n \"head_dim\": %ld", (long)m->head_dim);
+    if (m->experts)
+        fprintf(f, ",\n \"num_experts\": %ld, \"num_experts_per_tok\": %ld, \"moe_intermediate_size\": %ld, "
+                "\"norm_topk_prob\": true,\n \"decoder_sparse_step\": 1, \"mlp_only_layers\": [%s]",
+                (long)m->experts, (long)m->topk, (long)m->intermediate, m->dense ? "0" : "");
+    fputs("}\n", f);
     return !fclose(f);
 }
 
@@ -127,7 +154,7 @@ static osh_status write_model(osh_ctx *cx, const char *dir, const model *m)
         OSH_FAIL(cx, OSH_E_IO, "cannot write into %s", dir);
     fputs("{\"weight_map\": {", index);
     for (int64_t k = 0; k <= m->layers; k++) {
-        s = (shard){0};
+        s.n = 0;
         snprintf(s.file, sizeof s.file, "model-%05ld-of-%05ld.safetensors", (long)(k + 1), (long)(m->layers + 1));
         if (k < m->layers) add_layer(&s, m, k);
         else {
@@ -150,10 +177,11 @@ done:
 
 int main(int argc, char **argv)
 {
-    model m = {256, 512, 4, 2, 2, 1024, 4, 64, 1};
+    model m = {256, 512, 4, 2, 2, 1024, 4, 64, 1, 0, 2, 0, 0};
     const struct { const char *name; int64_t *at; } args[] = {
         {"hidden", &m.hidden}, {"intermediate", &m.intermediate}, {"heads", &m.heads}, {"kv", &m.kv},
-        {"layers", &m.layers}, {"vocab", &m.vocab}, {"samples", &m.samples}, {"tokens", &m.tokens}, {"seed", &m.seed}};
+        {"layers", &m.layers}, {"vocab", &m.vocab}, {"samples", &m.samples}, {"tokens", &m.tokens}, {"seed", &m.seed},
+        {"experts", &m.experts}, {"topk", &m.topk}, {"head_dim", &m.head_dim}, {"dense", &m.dense}};
     osh_ctx *cx = NULL;
     if (argc < 2 || osh_ctx_new(&cx, 1)) return 2;
     for (int i = 2; i < argc; i++) {
@@ -167,6 +195,10 @@ int main(int argc, char **argv)
             fprintf(stderr, "make_model: unknown argument %s\n", argv[i]);
             return 2;
         }
+    }
+    if (m.experts < 0 || m.experts > MAX_EXPERTS || m.dense < 0 || m.dense > 1) {
+        fprintf(stderr, "make_model: want 0 to %d experts, dense 0 or 1\n", MAX_EXPERTS);
+        return 2;
     }
     osh_status rc = write_model(cx, argv[1], &m);
     if (rc) fprintf(stderr, "make_model: %s\n", osh_error_text(cx));

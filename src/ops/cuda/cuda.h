@@ -68,6 +68,8 @@ osh_status osh_rope_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_attention_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_glu_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_add_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_moe_router_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_moe_combine_cuda(osh_ctx *cx, const osh_op_args *a);
 /* Products of the tokens of all samples at once. Squares on the diagonal of H are written whole: above the diagonal
  * there is nothing to rely on behind it. */
 osh_status osh_hessian_accum_cuda(osh_ctx *cx, const osh_op_args *a);

@@ -52,12 +52,16 @@ def tokens(vocab):
     return np.split(ids, np.cumsum(LENS)[:-1])
 
 
+def model_type(arch):
+    return arch[: -len("ForCausalLM")].replace("Moe", "_moe").lower()
+
+
 def four(arch, **kw):  # as transformers 4 writes it
-    return {"architectures": [arch], "model_type": arch[: -len("ForCausalLM")].lower(), "torch_dtype": "float32", **kw}
+    return {"architectures": [arch], "model_type": model_type(arch), "torch_dtype": "float32", **kw}
 
 
 def five(arch, **kw):  # as transformers 5 does
-    return {"architectures": [arch], "model_type": arch[: -len("ForCausalLM")].lower(), "dtype": "float32", **kw}
+    return {"architectures": [arch], "model_type": model_type(arch), "dtype": "float32", **kw}
 
 
 SIZE = dict(vocab_size=48, hidden_size=32, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -70,7 +74,7 @@ def size(**kw):
     return {k: v for k, v in d.items() if v != "absent"}
 
 
-L, M, Q2, Q3 = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
+L, M, Q2, Q3, Q3M = (f"{x}ForCausalLM" for x in ("Llama", "Mistral", "Qwen2", "Qwen3", "Qwen3Moe"))
 # case: (config, what is taken out of it to show that it matters)
 CASES = {
     "llama_default": (five(L, **size(), rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
@@ -110,13 +114,30 @@ CASES = {
                                rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
                                                 "original_max_position_embeddings": 32}),
                           {"layer_types": ["sliding_attention", "full_attention", "full_attention"]}),
+    "qwen3_moe": (four(Q3M, **size(num_hidden_layers=3, head_dim=16), rope_theta=10000.0, num_experts=6, num_experts_per_tok=2,
+                       moe_intermediate_size=24, norm_topk_prob=True, mlp_only_layers=[1], decoder_sparse_step=1,
+                       use_sliding_window=False, sliding_window=16, max_window_layers=1), {"norm_topk_prob": False}),
+    "qwen3_moe_step": (five(Q3M, **size(num_hidden_layers=4, head_dim=12), num_local_experts=40, num_experts_per_tok=3,
+                            moe_intermediate_size=8, norm_topk_prob=False, mlp_only_layers=[], decoder_sparse_step=2,
+                            use_sliding_window=True, sliding_window=16, max_window_layers=4,
+                            rope_parameters={"rope_type": "default", "rope_theta": 10000.0}), {"num_experts_per_tok": 4}),
 }
 
 
 def names_and_shapes(directory):
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(directory))
     tied = model.config.tie_word_embeddings
-    return [[n, list(p.shape)] for n, p in model.state_dict().items() if not (tied and n == "lm_head.weight")]
+    rows = [[n, list(p.shape)] for n, p in model.state_dict().items() if not (tied and n == "lm_head.weight")]
+    return [row for n, s in rows for row in split_experts(n, s)]
+
+
+def split_experts(name, shape):
+    """Checkpoints have each expert's weights alone; transformers 5 stacks them."""
+    if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+        return [[name, shape]]
+    stem, (experts, rows, columns) = name.rsplit(".", 1)[0], shape
+    leaves = ["gate_proj", "up_proj"] if name.endswith("gate_up_proj") else ["down_proj"]
+    return [[f"{stem}.{e}.{leaf}.weight", [rows // len(leaves), columns]] for e in range(experts) for leaf in leaves]
 
 
 def run(config, tensors, stored, computed, samples):
@@ -126,7 +147,7 @@ def run(config, tensors, stored, computed, samples):
         save_file({n: torch.from_numpy(weight(n, s)).to(stored) for n, s in tensors}, pathlib.Path(d) / "model.safetensors")
         out = []
         for ids in samples:
-            model = AutoModelForCausalLM.from_pretrained(d, dtype=computed, attn_implementation="eager").eval()
+            model = AutoModelForCausalLM.from_pretrained(d, dtype=computed, attn_implementation="eager", experts_implementation="eager").eval()
             assert next(m for n, m in model.named_buffers() if n.endswith("inv_freq")).dtype == torch.float32
             with torch.no_grad():
                 out.append(model(torch.from_numpy(ids)[None], use_cache=False).logits[0])

@@ -132,6 +132,8 @@ int main(void)
         CASE(qwen2_window),
         CASE(qwen3),
         CASE(qwen3_layer_types),
+        CASE(qwen3_moe),
+        CASE(qwen3_moe_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

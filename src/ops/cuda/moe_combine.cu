@@ -1,0 +1,59 @@
+/* moe_combine.cu - moe_combine: a warp for each token.
+ *
+ *   in[0] sum [N, D]     in[1] y [N, D]     in[2] route [N, E]     out [N, D]
+ *
+ * sum + round(y * weight), rounded, where the token's weight of the expert is not 0; else the bytes of sum. */
+#include "ops/cuda/pack.cuh"
+
+#include <assert.h>
+
+template <class T> static __device__ inline void add_one(T *out, T y, float weight) // out: sum
+{
+    osh_cu_store(out, __fadd_rn(osh_cu_load(*out), osh_cu_round<T>(__fmul_rn(osh_cu_load(y), weight))));
+}
+
+/* out, sum, y [n, D], route [n, E] */
+template <class T>
+static __global__ void combine_kernel(T *out, const T *sum, const T *y, const T *route, int64_t n, int64_t D, int64_t E,
+                                      int64_t expert, bool packed)
+{
+    const int N = osh_cu_pack<T>::N;
+    int64_t lane = threadIdx.x % 32, warps = blockDim.x / 32, n_packs = packed ? D / N : 0;
+
+    for (int64_t r = (int64_t)blockIdx.x * warps + threadIdx.x / 32; r < n; r += (int64_t)gridDim.x * warps) {
+        float weight = osh_cu_load(route[r * E + expert]);
+        int64_t at = r * D;
+        for (int64_t i = lane; i < n_packs; i += 32) {
+            osh_cu_pack<T> p = osh_cu_pack_load(sum + at + i * N);
+            if (weight != 0) {
+                osh_cu_pack<T> q = osh_cu_pack_load(y + at + i * N);
+                for (int k = 0; k < N; k++) add_one(&p.v[k], q.v[k], weight);
+            }
+            osh_cu_pack_store(out + at + i * N, p);
+        }
+        for (int64_t i = n_packs * N + lane; i < D; i += 32) {
+            T v = sum[at + i];
+            if (weight != 0) add_one(&v, y[at + i], weight);
+            out[at + i] = v;
+        }
+    }
+}
+
+osh_status osh_moe_combine_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_moe_combine_attr *at = static_cast<const osh_moe_combine_attr *>(a->attr);
+    const osh_tensor *sum = a->in[0], *y = a->in[1], *route = a->in[2], *out = a->out[0];
+    int64_t n = osh_rows(sum), D = osh_width(sum), E = osh_width(route);
+    bool packed = osh_cu_packed(sum, D) && osh_cu_packed(y, D) && osh_cu_packed(out, D);
+
+    assert(osh_width(y) == D && osh_width(out) == D && at->expert < E);
+    if (!n) return OSH_OK;
+    OSH_CU_BY_DTYPE(out->dtype, T,
+        OSH_LAUNCH(combine_kernel<T>, osh_cu_grid(out->device, n, 4), 128, 0, osh_cuda_stream(out->device),
+                   static_cast<T *>(out->data), static_cast<const T *>(sum->data), static_cast<const T *>(y->data),
+                   static_cast<const T *>(route->data), n, D, E, at->expert, packed));
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}

@@ -1,0 +1,73 @@
+/* moe_router.cu - moe_router: a warp for each token; lane l has the experts l, l + 32, ...
+ *
+ *   in[0] logits [N, E]     out route [N, E]     0 but for the top_k largest; of equal logits the lower index first
+ *
+ * e^(logit - max) / sum in f32, sums as the warp's butterfly; with norm_topk_prob divided by the sum of those chosen,
+ * in the order in which they were chosen. */
+#include "ops/cuda/pack.cuh"
+
+#include <assert.h>
+
+/* The expert that no lane has chosen with the largest logit, the same in all lanes. taken: bit i: this lane's i-th. */
+template <class T> static __device__ inline int next_best(float *logit, const T *row, int E, uint32_t taken, int lane)
+{
+    float best = -INFINITY;
+    int at = E; // none
+    for (int i = 0, e = lane; e < E; i++, e += 32) {
+        float x = osh_cu_load(row[e]);
+        if (!(taken >> i & 1) && (x > best || at == E)) best = x, at = e;
+    }
+    for (int d = 16; d; d >>= 1) {
+        float x = __shfl_xor_sync(0xffffffffu, best, d);
+        int e = __shfl_xor_sync(0xffffffffu, at, d);
+        if (e < E && (at == E || x > best || (x == best && e < at))) best = x, at = e;
+    }
+    *logit = best;
+    return at;
+}
+
+/* logits, route [n, E] */
+template <class T>
+static __global__ void router_kernel(T *route, const T *logits, int64_t n, int E, int top_k, bool normalize)
+{
+    int lane = (int)(threadIdx.x % 32), warps = (int)(blockDim.x / 32);
+
+    for (int64_t r = (int64_t)blockIdx.x * warps + threadIdx.x / 32; r < n; r += (int64_t)gridDim.x * warps) {
+        const T *row = logits + r * E;
+        T *to = route + r * E;
+        float max = -INFINITY, sum = 0, top = 0, logit;
+        uint32_t taken = 0;
+        for (int e = lane; e < E; e += 32) max = fmaxf(max, osh_cu_load(row[e]));
+        max = osh_cu_warp_max(max);
+        for (int e = lane; e < E; e += 32) sum += expf(osh_cu_load(row[e]) - max);
+        sum = osh_cu_warp_sum(sum);
+        for (int k = 0; k < top_k; k++) {
+            int e = next_best(&logit, row, E, taken, lane);
+            if (e % 32 == lane) taken |= 1u << (e / 32);
+            top += expf(logit - max) / sum;
+        }
+        for (int i = 0, e = lane; e < E; i++, e += 32) {
+            float p = taken >> i & 1 ? expf(osh_cu_load(row[e]) - max) / sum : 0;
+            osh_cu_store(&to[e], normalize ? p / top : p);
+        }
+    }
+}
+
+osh_status osh_moe_router_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_moe_router_attr *at = static_cast<const osh_moe_router_attr *>(a->attr);
+    const osh_tensor *x = a->in[0], *y = a->out[0];
+    int64_t n = osh_rows(x);
+    int E = (int)osh_width(x);
+
+    assert(E <= OSH_MOE_MAX_EXPERTS && osh_width(y) == E && at->top_k <= E);
+    if (!n) return OSH_OK;
+    OSH_CU_BY_DTYPE(x->dtype, T,
+        OSH_LAUNCH(router_kernel<T>, osh_cu_grid(y->device, n, 4), 128, 0, osh_cuda_stream(y->device),
+                   static_cast<T *>(y->data), static_cast<const T *>(x->data), n, E, (int)at->top_k,
+                   at->norm_topk_prob));
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}

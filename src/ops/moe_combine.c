@@ -1,0 +1,81 @@
+/* moe_combine.c - one expert's output joins the sum of those of the experts before it.
+ *
+ *   in[0] sum [N, D]     in[1] y [N, D]     in[2] route [N, E]     out [N, D]
+ *
+ *   out = sum + y * route[:, expert]     where that is not 0; sum elsewhere, whatever y is
+ *
+ * transformers' Qwen3MoeExperts: the product is rounded to the dtype, index_add_ adds in it, expert after expert from
+ * zeros. What an expert makes of tokens that do not go to it, even an infinity, leaves no trace. */
+#include <assert.h>
+#include <string.h>
+
+#include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
+#include "ops/kernel.h"
+
+enum { ROWS = 16, PIECE = 1024 }; // rows of one chunk; elements in f32 at a time
+
+static const osh_field attrs[] = {
+    {"expert", OSH_F_INT, offsetof(osh_moe_combine_attr, expert), "0", 0, OSH_MOE_MAX_EXPERTS - 1,
+     "column of route", NULL, NULL},
+    {0},
+};
+
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
+                        const void *attr)
+{
+    const osh_moe_combine_attr *at = attr;
+    (void)w_shape, (void)w_ndim;
+    if (in_width[0] != in_width[1] || at->expert >= in_width[2])
+        return osh_fail(cx, OSH_E_FORMAT, "moe_combine: widths %lld and %lld, expert %lld of %lld: want the same "
+                        "widths and an expert that is there", (long long)in_width[0], (long long)in_width[1],
+                        (long long)at->expert, (long long)in_width[2]);
+    out_width[0] = in_width[0];
+    return OSH_OK;
+}
+
+static void add_row(const osh_op_args *a, int64_t n, float weight)
+{
+    int64_t D = osh_width(a->in[0]);
+    osh_dtype dt = a->in[0]->dtype;
+    float sum[PIECE], y[PIECE];
+    for (int64_t at = n * D, end = at + D, m; at < end; at += m) {
+        m = osh_min64(PIECE, end - at);
+        osh_to_f32(sum, osh_elem(a->in[0], at), dt, m);
+        osh_to_f32(y, osh_elem(a->in[1], at), dt, m);
+        for (int64_t i = 0; i < m; i++) y[i] *= weight;
+        if (dt != OSH_F32) // rounded
+            for (int64_t i = 0; i < m; i++) y[i] = osh_round_to(y[i], dt);
+        for (int64_t i = 0; i < m; i++) sum[i] += y[i];
+        osh_from_f32(osh_elem(a->out[0], at), dt, sum, m);
+    }
+}
+
+static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const osh_op_args *a = user;
+    const osh_moe_combine_attr *at = a->attr;
+    int64_t E = osh_width(a->in[2]), D = osh_width(a->in[0]), end = osh_min64(osh_rows(a->in[0]), (chunk + 1) * ROWS);
+
+    (void)cx, (void)worker;
+    for (int64_t n = chunk * ROWS; n < end; n++) {
+        float weight;
+        osh_to_f32(&weight, osh_elem(a->in[2], n * E + at->expert), a->in[2]->dtype, 1);
+        if (weight != 0) add_row(a, n, weight);
+        else memcpy(osh_elem(a->out[0], n * D), osh_elem(a->in[0], n * D), (size_t)D * osh_dtype_bytes(a->in[0]->dtype));
+    }
+    return OSH_OK;
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    assert(osh_width(a->in[0]) == osh_width(a->in[1]) && osh_width(a->in[0]) == osh_width(a->out[0]));
+    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), run_chunk, (void *)(uintptr_t)a);
+}
+
+const osh_op osh_op_moe_combine = {
+    .name = "moe_combine", .n_in = 3, .n_weights = 0, .n_out = 1,
+    .attrs = attrs, .attr_bytes = sizeof(osh_moe_combine_attr), .infer = infer,
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_moe_combine_cuda)},
+    .tol = 0, .scratch = osh_elementwise_scratch, .masked = 1 << 1,
+};

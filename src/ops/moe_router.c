@@ -1,0 +1,89 @@
+/* moe_router.c - which experts a token goes to, and with what weight.
+ *
+ *   in[0] logits [N, E]     out route [N, E]     E = experts; 0 where the token does not go
+ *
+ *   p = softmax(logits)     in f32, over all experts
+ *   the top_k largest; of equal logits the lower index first
+ *   norm_topk_prob: each divided by their sum
+ *
+ * transformers' Qwen3MoeTopKRouter: probabilities in f32, the weights rounded to the dtype of the logits at the end. It
+ * chooses by the probabilities and leaves the order of equal ones to torch.topk. Here the logits decide, which no
+ * exponential can make equal, so that every column chooses the same experts. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/elementary.h"
+#include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
+#include "ops/kernel.h"
+
+enum { ROWS = 64 }; // of one chunk
+
+static const osh_field attrs[] = {
+    {"top_k", OSH_F_INT, offsetof(osh_moe_router_attr, top_k), "1", 1, OSH_MOE_MAX_EXPERTS,
+     "experts of a token", NULL, NULL},
+    {"norm_topk_prob", OSH_F_BOOL, offsetof(osh_moe_router_attr, norm_topk_prob), "false", 0, 0,
+     "their weights are divided by their sum", NULL, NULL},
+    {0},
+};
+
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
+                        const void *attr)
+{
+    const osh_moe_router_attr *at = attr;
+    (void)w_shape, (void)w_ndim;
+    if (in_width[0] > OSH_MOE_MAX_EXPERTS || at->top_k > in_width[0])
+        return osh_fail(cx, OSH_E_UNSUPPORTED, "moe_router: %lld of %lld experts, want no more than there are, and %d",
+                        (long long)at->top_k, (long long)in_width[0], OSH_MOE_MAX_EXPERTS);
+    out_width[0] = in_width[0];
+    return OSH_OK;
+}
+
+/* x [E]: logits, which become the route's weights. */
+static void route_row(float *x, int64_t E, const osh_moe_router_attr *at)
+{
+    bool chosen[OSH_MOE_MAX_EXPERTS] = {false};
+    double max = x[0], sum = 0, top = 0;
+    for (int64_t e = 1; e < E; e++) max = x[e] > max ? x[e] : max;
+    for (int64_t e = 0; e < E; e++) sum += osh_math_exp(x[e] - max);
+    for (int64_t k = 0; k < at->top_k; k++) {
+        int64_t best = -1;
+        for (int64_t e = 0; e < E; e++)
+            if (!chosen[e] && (best < 0 || x[e] > x[best])) best = e;
+        chosen[best] = true;
+    }
+    for (int64_t e = 0; e < E; e++) {
+        x[e] = chosen[e] ? (float)(osh_math_exp(x[e] - max) / sum) : 0;
+        top += x[e];
+    }
+    for (int64_t e = 0; e < E && at->norm_topk_prob; e++) x[e] = (float)(x[e] / top);
+}
+
+static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const osh_op_args *a = user;
+    int64_t E = osh_width(a->in[0]), end = osh_min64(osh_rows(a->in[0]), (chunk + 1) * ROWS);
+    float x[OSH_MOE_MAX_EXPERTS];
+
+    (void)cx, (void)worker;
+    for (int64_t n = chunk * ROWS; n < end; n++) {
+        osh_to_f32(x, osh_elem(a->in[0], n * E), a->in[0]->dtype, E);
+        route_row(x, E, a->attr);
+        osh_from_f32(osh_elem(a->out[0], n * E), a->out[0]->dtype, x, E);
+    }
+    return OSH_OK;
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    assert(osh_width(a->in[0]) <= OSH_MOE_MAX_EXPERTS && osh_width(a->in[0]) == osh_width(a->out[0]));
+    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), run_chunk, (void *)(uintptr_t)a);
+}
+
+const osh_op osh_op_moe_router = {
+    .name = "moe_router", .n_in = 1, .n_weights = 0, .n_out = 1,
+    .attrs = attrs, .attr_bytes = sizeof(osh_moe_router_attr), .infer = infer,
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_moe_router_cuda)},
+    .tol = 1e-12, .scratch = osh_elementwise_scratch,
+};
