@@ -11,8 +11,8 @@
  *   {"if", "nodes", "else"}                       one list of entries, or the other
  * with "weight": dims, "bias": a bool or its config key, "attr": {field: expression, or config key
  * of a string} and "tied": the module whose weight serves where the checkpoint has none of this
- * name. Inside a layer, and inside what is repeated, names are relative. An output that has the name of a value from outside
- * replaces it for what follows; so the residual stream is one name. */
+ * name. Inside a layer, and inside what is repeated, names are relative. An output that has the name
+ * of a value from outside replaces it for what follows; so the residual stream is one name. */
 #include "base/map.h"
 #include "graph/rope_freq.h"
 #include "graph/template.h"
@@ -215,7 +215,8 @@ static osh_status set_number(osh_ctx *cx, const osh_op *op, void *attr, const ch
         snprintf(text, sizeof text, "%s", x != 0 ? "true" : "false");
     else
         snprintf(text, sizeof text, "%.17g", x);
-    return osh_field_set(cx, f, attr, text);
+    osh_status rc = osh_field_set(cx, f, attr, text);
+    return rc == OSH_E_USAGE ? OSH_E_FORMAT : rc; // the file's fault, not the command line's
 }
 
 /* The template's "attr" by the op's field table: a string field takes its text from the config key

@@ -282,13 +282,19 @@ static void disappear(tally *t, int v)
     else t->live -= osh_mem_gross(is_lent(t, v) ? 0 : value_bytes(t, v)) + osh_mem_gross(sizeof(osh_tensor));
 }
 
-/* Values that were brought; those that no node of the run reads go at once. */
+/* The first that is set from `from` on; n: none. Few of many are. */
+static int next_set(const bool *set, int from, int n)
+{
+    const bool *at = from < n ? memchr(set + from, true, (size_t)(n - from)) : NULL;
+    return at ? (int)(at - set) : n;
+}
+
+/* Values that were brought, in the order of osh_exec_run; those that no node of the run reads go at once. */
 static void count_brought(tally *t, int first, int n, const bool *run, const bool *in, const bool *keep,
                           const size_t *hook)
 {
     const osh_graph *g = t->g;
-    for (int v = 0; v < g->n_values; v++) { // in the order of osh_exec_run
-        if (!in[v]) continue;
+    for (int v = next_set(in, 0, g->n_values); v < g->n_values; v = next_set(in, v + 1, g->n_values)) {
         bool read = keep[v];
         touch(t, hook ? hook[v] : 0);
         for (int i = first; i < first + n && !read; i++)
@@ -325,8 +331,7 @@ size_t osh_exec_peak(const osh_graph *g, int first, int n, const bool *run, cons
     size_t arrays = osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
                     osh_mem_gross((size_t)g->n_values * sizeof(int)) + 4 * osh_mem_gross(0) +
                     osh_mem_gross((size_t)n_tokens * sizeof(int64_t)); // offsets: no more samples than tokens
-    for (int v = 0; v < g->n_values; v++)
-        if (in[v]) appear(&t, v);
+    for (int v = next_set(in, 0, g->n_values); v < g->n_values; v = next_set(in, v + 1, g->n_values)) appear(&t, v);
     count_brought(&t, first, n, run, in, keep, hook);
     count_nodes(&t, first, n, run, keep, hook);
     if (left) *left = t.live + arrays;

@@ -56,13 +56,14 @@ static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     const osh_op_args *a = user;
     const osh_moe_combine_attr *at = a->attr;
     int64_t E = osh_width(a->in[2]), D = osh_width(a->in[0]), end = osh_min64(osh_rows(a->in[0]), (chunk + 1) * ROWS);
+    size_t row = (size_t)D * osh_dtype_bytes(a->in[0]->dtype);
 
     (void)cx, (void)worker;
     for (int64_t n = chunk * ROWS; n < end; n++) {
         float weight;
         osh_to_f32(&weight, osh_elem(a->in[2], n * E + at->expert), a->in[2]->dtype, 1);
         if (weight != 0) add_row(a, n, weight);
-        else memcpy(osh_elem(a->out[0], n * D), osh_elem(a->in[0], n * D), (size_t)D * osh_dtype_bytes(a->in[0]->dtype));
+        else memcpy(osh_elem(a->out[0], n * D), osh_elem(a->in[0], n * D), row);
     }
     return OSH_OK;
 }

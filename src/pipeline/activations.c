@@ -170,7 +170,10 @@ static osh_status want_frame(osh_ctx *cx, osh_acts *a, size_t n_bytes)
     if (room <= a->frame_room) return OSH_OK;
     osh_free(cx, a->frame);
     a->frame_room = 0;
-    if (!(a->frame = osh_alloc(cx, room))) return OSH_E_NOMEM;
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST); // of the file's side, whatever the values are
+    a->frame = osh_alloc(cx, room);
+    osh_mem_use(cx, old);
+    if (!a->frame) return OSH_E_NOMEM;
     a->frame_room = room;
     return OSH_OK;
 }

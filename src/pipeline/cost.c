@@ -82,12 +82,13 @@ double osh_cost_of_head(const osh_graph *g, const osh_dataset *d)
     return products / products_per_s + tokens * (double)g->n_vocab / elements_per_s;
 }
 
-/* Whether no earlier Linear with a Hessian reads the same input: this one stands for it. */
+/* Whether no earlier Linear with a Hessian reads the same input (all that do are in one subgraph): this one stands for
+ * it. */
 static bool leads(const osh_plan *p, int linear)
 {
     const osh_linear *l = &p->linears[linear];
     if (!(l->wants & OSH_STAT_HESSIAN)) return false;
-    for (int i = 0; i < linear; i++)
+    for (int i = linear - 1; i >= 0 && p->linears[i].subgraph == l->subgraph; i--)
         if (p->linears[i].input == l->input && (p->linears[i].wants & OSH_STAT_HESSIAN)) return false;
     return true;
 }

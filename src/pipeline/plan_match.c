@@ -12,7 +12,7 @@ typedef struct candidate { // a module that could be quantized
     int64_t tensor;
     int module;
     int scheme;            // global index, -1
-    bool unknown;          // to the graph: copied, whatever the targets are
+    bool unknown;          // to the graph, or a router: copied, whatever the targets are
 } candidate;
 
 typedef struct candidates { candidate *c; int64_t n; } candidates;
@@ -81,6 +81,10 @@ done:
     return rc;
 }
 
+/* A router is no Linear, but loaders make one of it: compressed-tensors' get_vllm_module_type. Never quantized, it
+ * stands in ignore. */
+static bool is_router(const char *cls) { return strstr(cls, "Router") != NULL; }
+
 static osh_status from_graph(osh_ctx *cx, candidates *cs, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -88,9 +92,11 @@ static osh_status from_graph(osh_ctx *cx, candidates *cs, const osh_plan *p)
     OSH_NEW(cx, cs->c, g->n_modules + p->ck->n_tensors);
     for (int m = 0; m < g->n_modules; m++) {
         const osh_module *mod = &g->modules[m];
-        if (mod->node < 0 || (strcmp(mod->cls, "Linear") && strcmp(mod->cls, "Embedding"))) continue;
+        bool router = is_router(mod->cls);
+        if (mod->node < 0 || (strcmp(mod->cls, "Linear") && strcmp(mod->cls, "Embedding") && !router)) continue;
         int w = g->nodes[mod->node].w[0];
-        OSH_TRY(add(cx, cs, mod->name, strlen(mod->name), mod->cls, g->weights[w].tensor, m));
+        OSH_TRY(add(cx, cs, mod->name, strlen(mod->name), router ? "Linear" : mod->cls, g->weights[w].tensor, m));
+        cs->c[cs->n - 1].unknown = router;
     }
     OSH_TRY(add_unknown(cx, cs, p));
 done:

@@ -22,6 +22,7 @@ typedef struct sim {
     const osh_plan *p;
     osh_tier tier;
     osh_visit *to;  // view: where the peaks of the present visit go
+    const osh_range *r; // view: the present visit's
     osh_layout *card; // own: the device is one: its bytes are not the host's; NULL: it is the host's memory
     int n_threads;
     int64_t batch_tokens; // of the largest batch
@@ -182,7 +183,7 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
     osh_status rc = OSH_OK;
     sim *s = user;
     enter(s, s->index, OSH_WAY_FIRST);
-    for (int i = 0; i < s->p->n_linears; i++) {
+    for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->linears[i];
         bool mine = l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs;
         if (!mine || !l->wants || !values[l->input]) continue;
@@ -223,9 +224,9 @@ static void sim_drop_copy(sim *s, int weight)
 /* As drop_copies of sequential.c: copies stay of what is to be solved. */
 static void sim_drop_copies(sim *s)
 {
-    for (int w = 0; s->card && w < s->p->graph->n_weights; w++) {
-        bool waits = false;
-        for (int i = 0; i < s->p->n_linears && !waits; i++)
+    for (int w = s->r->w0; s->card && w < s->r->w1; w++) {
+        bool waits = !s->kept[w];
+        for (int i = s->r->l0; i < s->r->l1 && !waits; i++)
             waits = s->p->linears[i].weight == w && s->p->linears[i].wants && !s->solved[i];
         if (!waits) sim_drop_copy(s, w);
     }
@@ -245,11 +246,11 @@ static void want_one(const sim *s, bool *want, int w)
 static void want_weights(const sim *s, bool *want, const osh_range *r, const osh_step *st, const bool *values)
 {
     const osh_graph *g = s->p->graph;
-    memset(want, 0, (size_t)g->n_weights * sizeof *want);
+    memset(want + r->w0, 0, (size_t)(r->w1 - r->w0) * sizeof *want);
     for (int i = st->first; i < st->first + st->n; i++)
         for (int k = 0; st->run[i - st->first] && k < g->nodes[i].op->n_weights; k++)
             want_one(s, want, g->nodes[i].w[k]);
-    for (int i = 0; values && i < s->p->n_linears; i++) {
+    for (int i = r->l0; values && i < r->l1; i++) {
         const osh_linear *l = &s->p->linears[i];
         bool mine = l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs;
         if (mine && l->wants && values[l->input]) want_one(s, want, l->weight);
@@ -262,7 +263,7 @@ static osh_status ahead_load(osh_ctx *cx, void *user, const osh_range *r, const 
     ahead *a = user;
     if (a->seen) goto done;
     want_weights(a->s, a->s->want, r, st, values);
-    for (int w = 0; w < a->s->p->graph->n_weights; w++)
+    for (int w = r->w0; w < r->w1; w++)
         if (a->s->want[w]) OSH_TRY(osh_layout_take(cx, a->s->card, OSH_LAYOUT_WEIGHT, w));
     a->seen = true;
 done:
@@ -292,7 +293,7 @@ static osh_status sim_load(osh_ctx *cx, void *user, const osh_range *r, const os
     sim *s = user;
     enter(s, s->index, st->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST);
     want_weights(s, s->want, r, st, values);
-    for (int w = 0; w < s->p->graph->n_weights; w++) {
+    for (int w = r->w0; w < r->w1; w++) {
         if (!s->want[w]) continue;
         sim_load_one(s, w);
         if (!s->card) continue;
@@ -311,7 +312,7 @@ done:
 static void rows_of(sim *s, const osh_step *st, int64_t *out, int64_t *taken)
 {
     *out = *taken = 0;
-    for (int v = 0; v < s->p->graph->n_values; v++) {
+    for (int v = s->r->v0; v < s->r->v1; v++) {
         if (st->out[v] && !s->stored[v]) *out += value_rest(s, v), s->stored[v] = true;
         if (!st->consume[v] || !s->stored[v] || s->tier == OSH_TIER_DISK) continue;
         *taken += value_rest(s, v), s->stored[v] = false;
@@ -323,13 +324,13 @@ static void rows_of(sim *s, const osh_step *st, int64_t *out, int64_t *taken)
 static osh_status batch_over(osh_ctx *cx, sim *s, const osh_step *st, int64_t b, size_t left, int64_t *now)
 {
     osh_status rc = OSH_OK;
-    int n_values = s->tier == OSH_TIER_DISK ? 0 : s->p->graph->n_values;
-    for (int v = 0; v < n_values; v++) {
+    int end = s->tier == OSH_TIER_DISK ? 0 : s->r->v1;
+    for (int v = s->r->v0; v < end; v++) {
         if (!st->consume[v]) continue;
         *now -= batch_rest(s, v, b);
         osh_layout_give(s->card, OSH_LAYOUT_ROWS, v * s->p->n_batches + b);
     }
-    for (int v = 0; v < n_values; v++) {
+    for (int v = s->r->v0; v < end; v++) {
         if (!st->out[v]) continue;
         if (s->tier == OSH_TIER_DEVICE)
             OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_ROWS, v * s->p->n_batches + b));
@@ -343,7 +344,7 @@ done:
 static size_t way_bytes(const sim *s, const osh_step *st)
 {
     size_t n = 0;
-    for (int v = 0; s->to->values_ahead && v < s->p->graph->n_values; v++)
+    for (int v = s->r->v0; s->to->values_ahead && v < s->r->v1; v++)
         if (v != s->p->graph->input_ids)
             n += (size_t)(st->in[v] + st->out[v]) * (size_t)osh_acts_way_bytes(s->p->graph, v, s->batch_tokens);
     return n;
@@ -358,7 +359,7 @@ static osh_status pass_on_card(osh_ctx *cx, sim *s, const osh_step *st)
     int64_t out, taken, last = -1, now = s->values;
     enter(s, s->index, st->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST);
     rows_of(s, st, &out, &taken);
-    for (int v = 0; v < g->n_values; v++) now += st->out[v] ? list_rest(s, v) : 0;
+    for (int v = s->r->v0; v < s->r->v1; v++) now += st->out[v] ? list_rest(s, v) : 0;
     if (s->tier == OSH_TIER_DISK) now += out;
     size_t ways = way_bytes(s, st); // nearest to the end of the arena
     for (int64_t b = 0; b < p->n_batches; b++) {
@@ -382,7 +383,7 @@ static void pass_kept(sim *s, const osh_step *st, int64_t ids, const size_t *hoo
 {
     const osh_graph *g = s->p->graph;
     int64_t out = 0, taken = 0, new = 0, old = 0, before = s->kept_values;
-    for (int v = 0; v < g->n_values; v++) {
+    for (int v = s->r->v0; v < s->r->v1; v++) {
         s->lent[v] = st->in[v] && !st->consume[v] && v != g->input_ids;
         if (st->out[v] && !s->held[v]) out += value_kept(s, v), new += batch_bytes(s, v), s->held[v] = true;
         if (!st->consume[v] || !s->held[v]) continue;
@@ -446,18 +447,18 @@ int64_t osh_memory_compress_bytes(const osh_plan *p, const osh_linear_job *jobs,
 }
 
 typedef struct group { // of Linears that are solved in one call
-    osh_linear_job *jobs; // own [linears]
-    osh_tensor *w;        // own [linears]; shapes only
-    bool *done;           // own [linears]
+    osh_linear_job *jobs; // own [linears of the range]
+    osh_tensor *w;        // own [linears of the range]; shapes only
+    bool *done;           // own [linears of the range]
 } group;
 
-static osh_status group_init(osh_ctx *cx, group *g, const osh_plan *p)
+static osh_status group_init(osh_ctx *cx, group *g, const osh_range *r)
 {
     osh_status rc = OSH_OK;
     *g = (group){0};
-    OSH_NEW(cx, g->jobs, p->n_linears);
-    OSH_NEW(cx, g->w, p->n_linears);
-    OSH_NEW(cx, g->done, p->n_linears);
+    OSH_NEW(cx, g->jobs, r->l1 - r->l0);
+    OSH_NEW(cx, g->w, r->l1 - r->l0);
+    OSH_NEW(cx, g->done, r->l1 - r->l0);
 done:
     return rc;
 }
@@ -479,7 +480,7 @@ static void group_add(group *g, int *n, const osh_linear *l, bool pack)
 /* The Linears of these values are solved; what a card has of their ranges goes. */
 static void sim_close(sim *s, const osh_range *r, const bool *values)
 {
-    for (int i = 0; i < s->p->n_linears; i++) {
+    for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->linears[i];
         bool mine = l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs;
         if (!mine || !l->wants || !values[l->input]) continue;
@@ -497,21 +498,21 @@ static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const b
     const osh_plan *p = s->p;
     group g; // own
     (void)keep;
-    OSH_TRY(group_init(cx, &g, p));
+    OSH_TRY(group_init(cx, &g, r));
     sim_drop_copies(s);
-    for (int i = 0; i < p->n_linears; i++) {
+    for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *lead = &p->linears[i];
         int n = 0, others = 0;
         int64_t pack = 0, kept = 0;
         bool mine = lead->subgraph >= r->first_subgraph && lead->subgraph < r->first_subgraph + r->n_subgraphs;
-        if (!mine || !lead->wants || !values[lead->input] || g.done[i]) continue;
-        for (int k = i; k < p->n_linears; k++) {
+        if (!mine || !lead->wants || !values[lead->input] || g.done[i - r->l0]) continue;
+        for (int k = i; k < r->l1; k++) {
             const osh_linear *l = &p->linears[k];
             if (l->subgraph < r->first_subgraph || l->subgraph >= r->first_subgraph + r->n_subgraphs) continue;
-            if (l->input != lead->input || g.done[k]) continue;
+            if (l->input != lead->input || g.done[k - r->l0]) continue;
             others += l->modifier != lead->modifier;
             if (l->modifier != lead->modifier) continue;
-            g.done[k] = true;
+            g.done[k - r->l0] = true;
             group_add(&g, &n, l, s->card && l->format->pack_rows);
             raise_to(&pack, osh_memory_pack_bytes(p, l));
         }
@@ -540,7 +541,7 @@ static osh_status sim_reload(osh_ctx *cx, void *user, const osh_range *r, int fi
     sim *s = user;
     const osh_visit *v = s->to;
     (void)cx;
-    for (int i = 0; i < s->p->n_linears; i++) {
+    for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->linears[i];
         bool mine = l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs;
         if (!mine || !l->wants || l->node < first || l->node >= first + n) continue;
@@ -581,15 +582,14 @@ static osh_status sim_drop(osh_ctx *cx, void *user, const bool *keep)
 {
     sim *s = user;
     (void)cx;
-    for (int v = 0; v < s->p->graph->n_values; v++) {
+    for (int v = s->r->v0; v < s->r->v1; v++)
         if (!keep[v]) forget(s, v);
-    }
     return OSH_OK;
 }
 
 static void drop_dead(sim *s, const osh_range *r)
 {
-    for (int v = 0; v < s->p->graph->n_values; v++) {
+    for (int v = r->v0; v < r->v1; v++) {
         bool after = false;
         for (int i = 0; i < r->n_live_out; i++) after |= r->live_out[i] == v;
         if (!after) forget(s, v);
@@ -613,7 +613,7 @@ static osh_status simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever, 
         m->visits[i] = (osh_visit){.segments = old.segments, .round_bytes = old.round_bytes, .n_rounds = old.n_rounds,
                                    .prefetch = old.prefetch, .prefetch_device = old.prefetch_device,
                                    .values_ahead = old.values_ahead};
-        s.to = &m->visits[i], s.began = false, s.index = i;
+        s.to = &m->visits[i], s.r = &r, s.began = false, s.index = i;
         OSH_TRY(osh_visit_walk(cx, p, i, &v));
         drop_dead(&s, &r);
     }

@@ -192,7 +192,7 @@ int64_t osh_stats_bytes(const osh_plan *p, int subgraph)
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         bool first = l->subgraph == subgraph && (l->wants & OSH_STAT_HESSIAN);
-        for (int k = 0; first && k < i; k++)
+        for (int k = i - 1; first && k >= 0 && p->linears[k].subgraph == subgraph; k--)
             first = p->linears[k].input != l->input || !(p->linears[k].wants & OSH_STAT_HESSIAN);
         if (first) bytes += l->I * l->I * 4;
     }

@@ -8,15 +8,43 @@ int osh_n_ranges(const osh_plan *p)
     return !p->parts ? 0 : p->pipeline == OSH_PIPELINE_BASIC ? 1 : p->parts->n;
 }
 
+static void widen(int *first, int *end, int i)
+{
+    if (i < 0) return;
+    if (*end == 0 || i < *first) *first = i;
+    if (i >= *end) *end = i + 1;
+}
+
+/* A model of experts has many of each, and what is done for a range must not look at all of them. */
+static void find_ends(osh_range *r, const osh_plan *p)
+{
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (l->subgraph < r->first_subgraph || l->subgraph >= r->first_subgraph + r->n_subgraphs) continue;
+        widen(&r->l0, &r->l1, i), widen(&r->v0, &r->v1, l->input), widen(&r->w0, &r->w1, l->weight);
+    }
+    for (int i = r->first; i < r->first + r->n_nodes; i++) {
+        const osh_node *n = &p->graph->nodes[i];
+        for (int k = 0; k < n->op->n_in; k++) widen(&r->v0, &r->v1, n->in[k]);
+        for (int k = 0; k < n->op->n_out; k++) widen(&r->v0, &r->v1, n->out[k]);
+        for (int k = 0; k < n->op->n_weights; k++) widen(&r->w0, &r->w1, n->w[k]);
+    }
+    for (int i = 0; i < r->n_live_in; i++) widen(&r->v0, &r->v1, r->live_in[i]);
+    for (int i = 0; i < r->n_live_out; i++) widen(&r->v0, &r->v1, r->live_out[i]);
+}
+
 osh_range osh_range_at(const osh_plan *p, int index)
 {
-    if (p->pipeline == OSH_PIPELINE_BASIC)
-        return (osh_range){.n_nodes = p->graph->n_nodes, .n_subgraphs = p->parts->n, .observe = true,
-                           .name = "the whole model"};
-    const osh_subgraph *s = &p->parts->parts[index];
-    const osh_pass *ps = &p->passes[index];
-    return (osh_range){s->first, s->n_nodes, index, 1, s->live_in, s->live_out, s->n_live_in, s->n_live_out,
-                       ps->observe, ps->propagate, ps->merged, s->name};
+    osh_range r = {.n_nodes = p->graph->n_nodes, .n_subgraphs = p->parts->n, .observe = true,
+                   .name = "the whole model"};
+    if (p->pipeline != OSH_PIPELINE_BASIC) {
+        const osh_subgraph *s = &p->parts->parts[index];
+        const osh_pass *ps = &p->passes[index];
+        r = (osh_range){s->first, s->n_nodes, index, 1, s->live_in, s->live_out, s->n_live_in, s->n_live_out,
+                        ps->observe, ps->propagate, ps->merged, s->name, 0, 0, 0, 0, 0, 0};
+    }
+    find_ends(&r, p);
+    return r;
 }
 
 typedef struct walk {
@@ -43,7 +71,7 @@ static osh_status walk_init(osh_ctx *cx, walk *w)
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) OSH_NEW(cx, *lists[i], w->g->n_values);
     OSH_NEW(cx, w->wanted, w->g->n_values);
     for (int v = 0; v < w->g->n_values; v++) w->wanted[v] = -1;
-    for (int i = w->p->n_linears - 1; i >= 0; i--) {
+    for (int i = w->r.l1 - 1; i >= w->r.l0; i--) {
         const osh_linear *l = &w->p->linears[i];
         if (in_range(w, l) && l->wants) w->wanted[l->input] = l->node;
     }
@@ -58,7 +86,10 @@ static void walk_deinit(osh_ctx *cx, walk *w)
     osh_free(cx, w->wanted);
 }
 
-static void clear(const walk *w, bool *values) { memset(values, 0, (size_t)w->g->n_values * sizeof *values); }
+static void clear(const walk *w, bool *values)
+{
+    memset(values + w->r.v0, 0, (size_t)(w->r.v1 - w->r.v0) * sizeof *values);
+}
 
 static bool has(const int *list, int n, int v)
 {
@@ -94,8 +125,8 @@ static osh_step make_step(walk *w, int first, int n, const bool *stats)
     clear(w, w->in), clear(w, w->out), clear(w, w->consume);
     for (int i = first; i < first + n; i++)
         for (int k = 0; runs(w, i) && k < w->g->nodes[i].op->n_in; k++) w->in[w->g->nodes[i].in[k]] = true;
-    for (int v = 0; stats && v < w->g->n_values; v++) w->in[v] |= stats[v];
-    for (int v = 0; v < w->g->n_values; v++) {
+    for (int v = w->r.v0; stats && v < w->r.v1; v++) w->in[v] |= stats[v];
+    for (int v = w->r.v0; v < w->r.v1; v++) {
         int producer = w->g->values[v].producer;
         if (producer >= first && producer < first + n && runs(w, producer)) w->in[v] = false;
     }
@@ -120,7 +151,7 @@ static void choose_round(walk *w, int64_t round_bytes, int from, int *next)
     int64_t bytes = 0;
     clear(w, w->stats);
     *next = end;
-    for (int i = 0; i < w->p->n_linears; i++) {
+    for (int i = w->r.l0; i < w->r.l1; i++) {
         const osh_linear *l = &w->p->linears[i];
         if (!in_range(w, l) || !l->wants || w->wanted[l->input] < from || w->stats[l->input]) continue;
         int64_t more = l->wants & OSH_STAT_HESSIAN ? l->I * l->I * 4 : 0;
@@ -145,7 +176,7 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
     if (outputs) want_live_out(w);
     needed(w);
     osh_step s = make_step(w, w->r.first, w->r.n_nodes, w->stats);
-    for (int x = 0; x < w->g->n_values; x++) {
+    for (int x = w->r.v0; x < w->r.v1; x++) {
         bool after = has(w->r.live_out, w->r.n_live_out, x);
         w->out[x] = outputs && after && runs(w, w->g->values[x].producer);
         w->consume[x] = over && w->in[x] && !after;
@@ -166,7 +197,7 @@ static osh_status walk_propagate(osh_ctx *cx, walk *w)
     needed(w);
     osh_step s = make_step(w, w->r.first, w->r.n_nodes, NULL);
     s.again = true;
-    for (int x = 0; x < w->g->n_values; x++) {
+    for (int x = w->r.v0; x < w->r.v1; x++) {
         bool after = has(w->r.live_out, w->r.n_live_out, x);
         w->out[x] = after && runs(w, w->g->values[x].producer);
         w->consume[x] = w->in[x] && !after;
@@ -212,7 +243,7 @@ static bool segment_stats(walk *w, int first, int end)
 {
     bool any = false;
     clear(w, w->stats);
-    for (int i = 0; i < w->p->n_linears; i++) {
+    for (int i = w->r.l0; i < w->r.l1; i++) {
         const osh_linear *l = &w->p->linears[i];
         if (!in_range(w, l) || !l->wants || l->node < first || l->node >= end || w->wanted[l->input] < first) continue;
         any = w->stats[l->input] = true;
@@ -224,7 +255,7 @@ static bool segment_stats(walk *w, int first, int end)
 static void choose_kept(walk *w, int end, bool observing)
 {
     bool again = observing && w->r.propagate && !w->r.merged; // another way through follows
-    for (int v = 0; v < w->g->n_values; v++) {
+    for (int v = w->r.v0; v < w->r.v1; v++) {
         bool after = has(w->r.live_out, w->r.n_live_out, v), before = has(w->r.live_in, w->r.n_live_in, v);
         bool made = w->g->values[v].producer >= w->r.first;
         w->keep[v] = read_from(w, end, v) || (observing && w->wanted[v] >= end) || (again && before) ||
@@ -257,7 +288,7 @@ static osh_status run_segment(osh_ctx *cx, walk *w, int first, int end, bool obs
     if (!any) goto done;
     osh_step s = make_step(w, first, end - first, NULL);
     s.again = !observing;
-    for (int x = 0; x < w->g->n_values; x++) {
+    for (int x = w->r.v0; x < w->r.v1; x++) {
         int producer = w->g->values[x].producer;
         w->out[x] = w->keep[x] && producer >= first && producer < end && runs(w, producer);
         w->consume[x] = w->in[x] && !w->keep[x];
@@ -274,7 +305,7 @@ static osh_status walk_way(osh_ctx *cx, walk *w, bool observing)
 {
     osh_status rc = OSH_OK;
     clear(w, w->want);
-    for (int i = 0; observing && i < w->p->n_linears; i++)
+    for (int i = w->r.l0; observing && i < w->r.l1; i++)
         if (in_range(w, &w->p->linears[i]) && w->p->linears[i].wants) w->want[w->p->linears[i].input] = true;
     if (!observing || w->r.merged) want_live_out(w);
     needed(w);

@@ -17,6 +17,7 @@ typedef struct osh_range { // what is visited: a subgraph, or (pipeline basic) t
     int n_live_in, n_live_out;
     bool observe, propagate, merged; // as osh_pass
     const char *name;                // view
+    int l0, l1, v0, v1, w0, w1;      // its Linears, values that it reads or makes, weights: [l0, l1) has all of them
 } osh_range;
 int osh_n_ranges(const osh_plan *p);
 osh_range osh_range_at(const osh_plan *p, int index);

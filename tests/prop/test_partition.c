@@ -65,11 +65,13 @@ static void check_cover(const osh_graph *g, const osh_partition *p, int64_t per)
 
 static void check_siblings(const osh_graph *g, const osh_partition *p)
 {
-    for (int s = 1; s < p->n; s++) {
-        const osh_node *a = &g->nodes[p->parts[s].first - 1], *b = &g->nodes[p->parts[s].first];
-        bool linears = strcmp(a->op->name, "linear") == 0 && strcmp(b->op->name, "linear") == 0;
-        assert_false(linears && a->in[0] == b->in[0]);
-    }
+    for (int s = 0; s < p->n; s++)
+        for (int i = p->parts[s].first; i < p->parts[s].first + p->parts[s].n_nodes; i++)
+            for (int k = 0; k < g->n_nodes; k++) {
+                const osh_node *a = &g->nodes[i], *b = &g->nodes[k];
+                if (strcmp(a->op->name, "linear") || a->op != b->op || a->in[0] != b->in[0]) continue;
+                assert_in_range(k, p->parts[s].first, p->parts[s].first + p->parts[s].n_nodes - 1);
+            }
 }
 
 static int total_targets(const osh_partition *p)
@@ -79,11 +81,12 @@ static int total_targets(const osh_partition *p)
     return n;
 }
 
-static const struct {
+typedef struct target_row {
     const char *targets[2];
     size_t n;
     int want;
-} rows[] = {
+} target_row;
+static const target_row rows[] = {
     // want: targets in a model of 2 layers
     {{NULL}, 0, 2},
     {{"Linear"}, 1, 2 * 4 + 1}, // qkv, o, gate-up, down, and the head
@@ -103,54 +106,94 @@ static const struct {
     {{"model.layers.0.mlp.down_proj", "model.norm"}, 2, 2},
 };
 
+static const target_row moe_rows[] = { // qwen3_moe: 3 layers, of which the second has an MLP
+    {{NULL}, 0, 3},
+    {{"Linear"}, 1, 3 * 2 + 2 + 2 + 1}, // qkv, o each; the experts as one; gate-up, down; the head
+    {{"Qwen3MoeSparseMoeBlock"}, 1, 2},
+    {{"ExpertMLPWithGate"}, 1, 2},      // all experts of a layer
+    {{"re:.*experts\\.3\\.down_proj$"}, 1, 2},
+    {{"Qwen3MoeTopKRouter", "Linear"}, 2, 3 * 2 + 2 + 2 + 1},
+    {{"re:.*layers\\.0\\..*_proj$"}, 1, 3},
+};
+
 typedef struct model {
     osh_ctx *cx;
     osh_checkpoint *ck;
     osh_graph *g;
 } model;
 
+static void open_model(model *m, const char *name)
+{
+    char dir[] = "partition-XXXXXX";
+    tiny_case t;
+    assert_int_equal(osh_ctx_new(&m->cx, 1), OSH_OK);
+    assert_non_null(mkdtemp(dir));
+    tiny_open(m->cx, &t, name);
+    tiny_write(m->cx, &t, dir, OSH_F32);
+    tiny_check(m->cx, osh_checkpoint_open(m->cx, &m->ck, dir));
+    tiny_check(m->cx, osh_graph_new(m->cx, &m->g, m->ck, NULL));
+    tiny_check(m->cx, osh_dir_remove(m->cx, dir));
+    tiny_close(&t);
+}
+
+static void close_model(model *m)
+{
+    osh_graph_free(m->cx, m->g);
+    osh_checkpoint_close(m->cx, m->ck);
+    assert_int_equal(osh_mem_live(m->cx), 0);
+    osh_ctx_free(m->cx);
+}
+
 static int set_up(void **state)
 {
     static model m;
-    char dir[] = "partition-XXXXXX";
-    tiny_case t;
-    assert_int_equal(osh_ctx_new(&m.cx, 1), OSH_OK);
-    assert_non_null(mkdtemp(dir));
-    tiny_open(m.cx, &t, "llama_default");
-    tiny_write(m.cx, &t, dir, OSH_F32);
-    tiny_check(m.cx, osh_checkpoint_open(m.cx, &m.ck, dir));
-    tiny_check(m.cx, osh_graph_new(m.cx, &m.g, m.ck, NULL));
-    tiny_check(m.cx, osh_dir_remove(m.cx, dir));
-    tiny_close(&t);
+    open_model(&m, "llama_default");
     *state = &m;
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    model *m = *state;
-    osh_graph_free(m->cx, m->g);
-    osh_checkpoint_close(m->cx, m->ck);
-    assert_int_equal(osh_mem_live(m->cx), 0);
-    osh_ctx_free(m->cx);
+    close_model(*state);
     return 0;
+}
+
+static void check_row(const model *m, const target_row *row)
+{
+    for (int64_t per = 1; per <= 5; per++) {
+        osh_partition *p = NULL;
+        tiny_check(m->cx, osh_partition_new(m->cx, &p, m->g, row->targets, row->n, per));
+        if (total_targets(p) != row->want)
+            fail_msg("%s, %lld per subgraph: %d targets, want %d", row->n ? row->targets[0] : "layers", (long long)per,
+                     total_targets(p), row->want);
+        check_cover(m->g, p, per);
+        check_siblings(m->g, p);
+        check_live(m->g, p);
+        osh_partition_free(m->cx, p);
+    }
 }
 
 static void every_node_once(void **state)
 {
-    model *m = *state;
-    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
-        for (int64_t per = 1; per <= 5; per++) {
-            osh_partition *p = NULL;
-            tiny_check(m->cx, osh_partition_new(m->cx, &p, m->g, rows[r].targets, rows[r].n, per));
-            if (total_targets(p) != rows[r].want)
-                fail_msg("row %zu, %lld per subgraph: %d targets, want %d", r, (long long)per,
-                         total_targets(p), rows[r].want);
-            check_cover(m->g, p, per);
-            check_siblings(m->g, p);
-            check_live(m->g, p);
-            osh_partition_free(m->cx, p);
-        }
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) check_row(*state, &rows[r]);
+}
+
+/* All experts of a layer read one value: from the router to the last of them it is one target. */
+static void experts_stay_together(void **state)
+{
+    (void)state;
+    model m;
+    osh_partition *p = NULL;
+    const char *linear = "Linear";
+    open_model(&m, "qwen3_moe");
+    for (size_t r = 0; r < sizeof moe_rows / sizeof *moe_rows; r++) check_row(&m, &moe_rows[r]);
+    tiny_check(m.cx, osh_partition_new(m.cx, &p, m.g, &linear, 1, 1));
+    const osh_subgraph *s = &p->parts[3]; // behind embedding, qkv, o
+    assert_string_equal(s->name, "model.layers.0.mlp.experts.0.gate_proj");
+    assert_string_equal(m.g->modules[m.g->nodes[s->first].module].name, "model.layers.0.mlp.gate");
+    assert_string_equal(m.g->modules[m.g->nodes[s->first + 3 + 5 * 6 - 1].module].name, "model.layers.0.mlp.experts.5");
+    osh_partition_free(m.cx, p);
+    close_model(&m);
 }
 
 static void decoder_layers(void **state)
@@ -195,6 +238,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_node_once),
+        cmocka_unit_test(experts_stay_together),
         cmocka_unit_test(decoder_layers),
         cmocka_unit_test(refused),
     };

@@ -118,8 +118,8 @@ static bool write_config(const char *dir, const model *m)
             "\"num_key_value_heads\": %ld,\n \"num_hidden_layers\": %ld, \"vocab_size\": %ld, "
             "\"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-5,\n \"rope_theta\": 10000.0, \"hidden_act\": "
             "\"silu\", \"tie_word_embeddings\": false, \"attention_bias\": false, \"mlp_bias\": false",
-            m->experts ? "Qwen3MoeForCausalLM" : "LlamaForCausalLM", m->experts ? "qwen3_moe" : "llama", (long)m->hidden,
-            (long)m->intermediate, (long)m->heads, (long)m->kv, (long)m->layers, (long)m->vocab);
+            m->experts ? "Qwen3MoeForCausalLM" : "LlamaForCausalLM", m->experts ? "qwen3_moe" : "llama",
+            (long)m->hidden, (long)m->intermediate, (long)m->heads, (long)m->kv, (long)m->layers, (long)m->vocab);
     if (m->head_dim) fprintf(f, ",\n \"head_dim\": %ld", (long)m->head_dim);
     if (m->experts)
         fprintf(f, ",\n \"num_experts\": %ld, \"num_experts_per_tok\": %ld, \"moe_intermediate_size\": %ld, "

@@ -94,13 +94,12 @@ static void assert_same(model *m, const osh_batch *a, const osh_batch *b)
     assert_memory_equal(x->data, y->data, osh_tensor_bytes(x));
 }
 
-static void pieces_are_the_whole(void **state)
+static void check_pieces(const char *name, const char *const *targets, size_t n)
 {
-    static const char *const targets[] = {"Qwen3DecoderLayer", "Linear", "Qwen3MLP", "re:.*"};
     model m;
-    open_model(&m, "qwen3_layer_types", 2);
+    open_model(&m, name, 2);
     osh_batch *a = whole(&m, 0, m.t.n_samples);
-    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+    for (size_t i = 0; i < n; i++) {
         osh_batch *b = in_parts(&m, targets[i], 0, m.t.n_samples);
         assert_same(&m, a, b);
         osh_batch_free(m.cx, b);
@@ -109,11 +108,19 @@ static void pieces_are_the_whole(void **state)
     close_model(&m);
 }
 
-static void batches_and_threads_do_not_matter(void **state)
+static void pieces_are_the_whole(void **state)
+{
+    static const char *const dense[] = {"Qwen3DecoderLayer", "Linear", "Qwen3MLP", "re:.*"};
+    static const char *const moe[] = {"Qwen3MoeDecoderLayer", "Linear", "Qwen3MoeExperts"};
+    check_pieces("qwen3_layer_types", dense, 4);
+    check_pieces("qwen3_moe", moe, 3);
+}
+
+static void check_batches_and_threads(const char *name)
 {
     model m, one;
-    open_model(&m, "llama_dynamic", 2);
-    open_model(&one, "llama_dynamic", 1);
+    open_model(&m, name, 2);
+    open_model(&one, name, 1);
     osh_batch *a = whole(&m, 0, m.t.n_samples), *b = whole(&one, 0, m.t.n_samples);
     assert_same(&m, a, b);
     const osh_tensor *all = a->values[logits_of(m.g)];
@@ -129,6 +136,12 @@ static void batches_and_threads_do_not_matter(void **state)
     osh_batch_free(one.cx, b);
     close_model(&m);
     close_model(&one);
+}
+
+static void batches_and_threads_do_not_matter(void **state)
+{
+    check_batches_and_threads("llama_dynamic");
+    check_batches_and_threads("qwen3_moe");
 }
 
 /* ---- hooks ---- */
@@ -274,12 +287,12 @@ static void only_needed_nodes(void **state)
 /* The run is held to what osh_exec_peak says: it must do with that, and not with much less. */
 static void memory_is_what_was_predicted(void **state)
 {
-    static const char *const targets[] = {"LlamaDecoderLayer", "Linear", "re:.*"};
+    static const char *const targets[] = {"LlamaDecoderLayer", "Linear", "re:.*", "Qwen3MoeDecoderLayer", "re:.*"};
     for (size_t k = 0; k < sizeof targets / sizeof *targets; k++) {
         model m;
         osh_partition *p = NULL;
         osh_batch *b = NULL;
-        open_model(&m, "llama_yarn", 2);
+        open_model(&m, k < 3 ? "llama_yarn" : "qwen3_moe_step", 2);
         bool *keep = calloc((size_t)m.g->n_values, sizeof *keep), *in = calloc((size_t)m.g->n_values, sizeof *in);
         bool *run = calloc((size_t)m.g->n_nodes, sizeof *run);
         memset(run, true, (size_t)m.g->n_nodes);

@@ -104,6 +104,40 @@ static void modules_and_values(void **state)
     close_case(&f);
 }
 
+/* Three layers of six experts, the second with an MLP; the others of 40 in every second layer. */
+static void experts_of_sparse_layers(void **state)
+{
+    fixture f;
+    open_case(&f, "qwen3_moe");
+    tiny_check(f.cx, build(&f));
+    int e = osh_graph_module(f.g, "model.layers.2.mlp.experts.5"), down;
+    assert_string_equal(f.g->modules[e].cls, "ExpertMLPWithGate");
+    assert_string_equal(f.g->modules[f.g->modules[e].parent].name, "model.layers.2.mlp.experts");
+    assert_string_equal(f.g->modules[osh_graph_module(f.g, "model.layers.2.mlp")].cls, "Qwen3MoeSparseMoeBlock");
+    assert_string_equal(f.g->modules[osh_graph_module(f.g, "model.layers.1.mlp")].cls, "Qwen3MoeMLP");
+    assert_int_equal(osh_graph_module(f.g, "model.layers.1.mlp.experts"), -1);
+    assert_int_equal(osh_graph_module(f.g, "model.layers.2.mlp.experts.6"), -1);
+    down = f.g->modules[osh_graph_module(f.g, "model.layers.2.mlp.experts.5.down_proj")].node;
+    assert_string_equal(f.g->values[f.g->nodes[down].out[0]].name, "model.layers.2.mlp.experts.5.y");
+    assert_string_equal(f.g->nodes[down + 1].op->name, "moe_combine");
+    assert_int_equal(((osh_moe_combine_attr *)f.g->nodes[down + 1].attr)->expert, 5);
+    assert_int_equal(node_of(f.g, "model.layers.2.mlp.experts.0.up_proj")->in[0],
+                     node_of(f.g, "model.layers.2.mlp.gate")->in[0]);
+    const osh_node *router = node_of(f.g, "model.layers.0.mlp.gate") + 1;
+    const osh_moe_router_attr *at = router->attr;
+    assert_string_equal(router->op->name, "moe_router");
+    assert_true(at->top_k == 2 && at->norm_topk_prob);
+    close_case(&f);
+    open_case(&f, "qwen3_moe_step");
+    tiny_check(f.cx, build(&f));
+    for (int i = 0; i < 4; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "model.layers.%d.mlp.experts.39", i);
+        assert_int_equal(osh_graph_module(f.g, name) >= 0, i % 2);
+    }
+    close_case(&f);
+}
+
 static void tied_head_is_one_weight(void **state)
 {
     fixture f;
@@ -222,6 +256,15 @@ static void bad_configs(void **state)
         {"qwen3_layer_types", "layer_types",
          "[\"chunked_attention\", \"full_attention\", \"full_attention\"]", OSH_E_UNSUPPORTED,
          "chunked_attention"},
+        {"qwen3_moe", "num_experts", "7", OSH_E_FORMAT, "wants [7, 32]"},
+        {"qwen3_moe", "num_experts", "5000", OSH_E_FORMAT, "mlp.gate.weight"},
+        {"qwen3_moe", "num_experts_per_tok", "7", OSH_E_UNSUPPORTED, "7 of 6 experts"},
+        {"qwen3_moe", "num_experts_per_tok", "0", OSH_E_FORMAT, "top_k"},
+        {"qwen3_moe", "moe_intermediate_size", "25", OSH_E_FORMAT, "experts.0.gate_proj.weight"},
+        {"qwen3_moe", "decoder_sparse_step", "0", OSH_E_FORMAT, "decoder_sparse_step"},
+        {"qwen3_moe", "mlp_only_layers", "1", OSH_E_FORMAT, "mlp_only_layers is not a list"},
+        {"qwen3_moe", "mlp_only_layers", "[\"1\"]", OSH_E_FORMAT, "mlp_only_layers is not a list"},
+        {"qwen3_moe", "mlp_only_layers", "[]", OSH_E_FORMAT, "model.layers.1.mlp.gate.weight is missing"},
     };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         fixture f;
@@ -357,11 +400,11 @@ static void knows_architectures(void **state)
     osh_ctx_free(cx);
 }
 
-static void out_of_memory(void **state)
+static void out_of_memory_of(const char *name)
 {
     fixture f;
     osh_status rc = OSH_E_NOMEM;
-    open_case(&f, "qwen3_layer_types");
+    open_case(&f, name);
     tiny_write(f.cx, &f.t, f.dir, OSH_F32);
     tiny_check(f.cx, osh_checkpoint_open(f.cx, &f.ck, f.dir));
     size_t before = osh_mem_live(f.cx);
@@ -385,10 +428,18 @@ static void out_of_memory(void **state)
     close_case(&f);
 }
 
+static void out_of_memory(void **state)
+{
+    (void)state;
+    out_of_memory_of("qwen3_layer_types");
+    out_of_memory_of("qwen3_moe");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(modules_and_values),
+        cmocka_unit_test(experts_of_sparse_layers),
         cmocka_unit_test(tied_head_is_one_weight),
         cmocka_unit_test(windows_per_layer),
         cmocka_unit_test(defaults_of_the_classes),

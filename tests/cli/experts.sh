@@ -1,0 +1,64 @@
+# Mixture of experts, two sparse layers behind a dense one: the same bytes under every budget, tier, batch and number of
+# threads, and after kill -9; the output verifies and runs; routers stay as they are and stand in ignore.
+set -euo pipefail
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+fail() { echo "$*"; exit 1; }
+"$OSH_TOOLS/make_model" model hidden=128 intermediate=64 heads=4 kv=2 layers=3 vocab=256 samples=12 tokens=48 experts=6 topk=2 \
+    head_dim=32 dense=1
+cat >recipe.yaml <<'YAML'
+quant_stage:
+  quant_modifiers:
+    GPTQModifier:
+      ignore: [lm_head]
+      config_groups:
+        group_0:
+          targets: [Linear]
+          weights: {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32}
+YAML
+job=(--model model --recipe recipe.yaml --dataset model/calibration.jsonl)
+field() { sed -n "s/^ *\"$2\": \([0-9]*\),*$/\1/p" "$1" | head -1; } # of the plan's JSON
+phases() { grep -o '"phases": "[^"]*"' plan.json | sort -u | tr '\n' ' '; }
+run() { # flags: prints the checksum
+    "$ONESHOT" "${job[@]}" --progress none --output out "$@" >/dev/null || fail "failed: $*"
+    sha256sum out/model.safetensors | cut -d' ' -f1
+    rm -rf out
+}
+"$ONESHOT" plan "${job[@]}" --threads 2 --json >plan.json
+device=$(field plan.json device_bytes)
+least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
+base=$(run --threads 2)
+rounds=0 segments=0
+for flags in "--threads 1" "--batch-size 5" "--mem-opt-level 2" "--mem-opt-level 1 --batch-size 3 --prefetch false" \
+             "--device-memory $((device * 9 / 10)) --threads 2" "--device-memory $least --threads 2" \
+             "--device-memory $least --threads 2 --scratch-compression zstd"; do
+    "$ONESHOT" plan "${job[@]}" $flags --json >plan.json || fail "no plan: $flags"
+    case $(phases) in *rounds*) rounds=1 ;; esac
+    case $(phases) in *group*) segments=1 ;; esac
+    [ "$(run $flags)" = "$base" ] || fail "$flags changes the bytes"
+done
+[ $rounds = 1 ] && [ $segments = 1 ] || fail "no budget led to rounds ($rounds) or to segments ($segments)"
+# Linears as targets: the experts of a layer are one subgraph
+"$ONESHOT" plan "${job[@]}" --sequential-targets Linear --json >plan.json
+[ "$(grep -c '"name": "model.layers.2.mlp.*_proj",' plan.json)" = 1 ] || fail "experts in several subgraphs"
+linear=$(run --sequential-targets Linear --threads 2)
+least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
+[ "$(run --sequential-targets Linear --device-memory "$least" --mem-opt-level 2)" = "$linear" ] || fail "Linears under a budget"
+
+# killed at calls that change the disk, in each way of working
+for flags in "" "--mem-opt-level 2" "--mem-opt-level 2 --sequential-targets Linear"; do
+    want=$base
+    case $flags in *Linear*) want=$linear ;; esac
+    for at in 9 60 111 162 213; do
+        if LD_PRELOAD=$OSH_TOOLS/inject.so INJECT_AT=$at INJECT_WHAT=kill "$ONESHOT" "${job[@]}" --progress none \
+            --threads 1 --output out $flags >log 2>&1; then fail "not killed at call $at: $flags"; fi
+        [ "$(run $flags --threads 2)" = "$want" ] || fail "killed at call $at ($flags): other bytes"
+    done
+done
+
+"$ONESHOT" "${job[@]}" --progress none --output out >/dev/null
+"$ONESHOT" verify out --model model >/dev/null || fail "verify"
+"$ONESHOT" eval --model out --dataset model/calibration.jsonl --max-seq-length 48 --progress none >eval.txt
+grep -q '^perplexity [0-9]' eval.txt || fail "no perplexity: $(cat eval.txt)"
+tr -d ' \n' <out/config.json | grep -q '"ignore":\["model.layers.1.mlp.gate","model.layers.2.mlp.gate","lm_head"\]' ||
+    fail "ignore: $(cat out/config.json)"
+grep -q 'model.layers.1.mlp.gate.weight"' out/model.safetensors || fail "no router"
