@@ -28,8 +28,8 @@ add_custom_command(
 osh_layer(base LIBS Threads::Threads m)
 osh_layer(text DEPS base LIBS PkgConfig::cjson PkgConfig::yaml PkgConfig::pcre2 PkgConfig::utf8proc PkgConfig::zstd)
 osh_layer(tensor DEPS base)
-osh_layer(ops DEPS tensor text LIBS PkgConfig::openblas PkgConfig::lapacke ${DNNL_LIBRARY})
-target_include_directories(osh_ops INTERFACE ${DNNL_INCLUDE_DIR})
+osh_layer(ops DEPS tensor text LIBS ${CMAKE_DL_LIBS}) # OpenBLAS and oneDNN are opened when they are needed
+target_include_directories(osh_ops PUBLIC ${openblas_INCLUDE_DIRS} ${DNNL_INCLUDE_DIR})
 osh_cuda_sources(osh_ops)
 osh_layer(io DEPS tensor text LIBS PkgConfig::xxhash)
 osh_layer(graph DEPS ops io SOURCES ${model_source})

@@ -78,9 +78,9 @@ osh_status osh_bench(osh_ctx *cx, const osh_bench_options *opt, osh_sink sink, v
 osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, void *user);
 osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bool special_tokens,
                         osh_sink sink, void *user);
-/* Pins the instruction set (NULL: auto) of this process. core: what OPENBLAS_CORETYPE must be when the process starts,
- * or NULL where OpenBLAS runs those kernels already; the program starts itself anew with it. The jobs call osh_isa_use,
- * which fails where a named set cannot be had in this process. */
+/* Pins the instruction set (NULL: auto) of this process. core: what OPENBLAS_CORETYPE must be when OpenBLAS is loaded,
+ * which the first job that multiplies does where the process has not. The jobs call osh_isa_use; of a named set they
+ * fail where OpenBLAS runs another core. */
 osh_status osh_isa_select(osh_ctx *cx, const char **core, const char *name);
 osh_status osh_isa_use(osh_ctx *cx, const char *name);
 const char *osh_version(void);

@@ -119,19 +119,14 @@ static void set_log(osh_ctx *cx, const char *level, const char *progress)
                   mode_of("auto|line|json|none", progress ? progress : "auto"));
 }
 
-/* OpenBLAS takes its kernels from a variable that it reads when it is loaded: where they are not those of --isa, this
- * program starts itself once more with the variable set. Where that changed nothing, or cannot be done, auto goes on.
- */
-static osh_status select_isa(osh_ctx *cx, const char *isa, char **argv)
+/* OpenBLAS takes its kernels from a variable that it reads when it is opened, which is later than this. */
+static osh_status select_isa(osh_ctx *cx, const char *isa)
 {
     osh_status rc = OSH_OK;
     const char *core = NULL;
     OSH_TRY(osh_isa_select(cx, &core, isa));
-    const char *set = getenv("OPENBLAS_CORETYPE");
-    if (core && (!set || strcmp(set, core)) && !setenv("OPENBLAS_CORETYPE", core, 1) &&
-        !setenv("OPENBLAS_NUM_THREADS", "1", 1)) // threads are ours
-        execv("/proc/self/exe", argv);           // comes back only where it failed
-    if (core) OSH_TRY(osh_isa_use(cx, isa));
+    if (setenv("OPENBLAS_CORETYPE", core, 1) || setenv("OPENBLAS_NUM_THREADS", "1", 1)) // threads are ours
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a variable of the environment");
 done:
     return rc;
 }
@@ -249,7 +244,7 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     if (!c->want && l->n_words) OSH_FAIL(cx, OSH_E_USAGE, "unexpected argument '%s'", l->words[0]);
     const int64_t *threads = option(l, "threads");
     const char *isa = text_option(l, "isa"), *progress = text_option(l, "progress");
-    if (isa) OSH_TRY(select_isa(cx, isa, argv));
+    if (isa) OSH_TRY(select_isa(cx, isa));
     st->json = progress && !strcmp(progress, "json");
     OSH_TRY(in_context(&work, threads ? *threads : 1, text_option(l, "log_level"), progress));
     rc = c->run(work, l, st);

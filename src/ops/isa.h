@@ -13,11 +13,16 @@
 #define OSH_OPS_ISA_H
 #include "base/isa.h"
 
-/* Pins the set called name (NULL: auto). core: the value of OPENBLAS_CORETYPE that the process must be started with, or
- * NULL where OpenBLAS runs that core already; it reads the variable when it is loaded, so nothing else can set it. */
+/* Pins the set called name (NULL: auto). core: the value that OPENBLAS_CORETYPE must have when OpenBLAS is opened,
+ * which the first product or osh_isa_load does. */
 osh_status osh_isa_select(osh_ctx *cx, const char **core, const char *name);
-/* osh_isa_select for a process that cannot start anew: with auto OpenBLAS keeps its core, else a wrong one fails. */
+/* osh_isa_select for who leaves the variable as it is: with auto OpenBLAS keeps its core, else a wrong one makes the
+ * first product fail. */
 osh_status osh_isa_use(osh_ctx *cx, const char *name);
+osh_status osh_isa_check_core(osh_ctx *cx, const char *runs); // whether OpenBLAS with this core serves the set in force
+/* Opens what multiplies under the set in force: OpenBLAS, and oneDNN where there is BF16. Ops do so themselves; a job
+ * that counts its memory does it before. OSH_E_UNSUPPORTED: a library is not there, or its core is wrong. */
+osh_status osh_isa_load(osh_ctx *cx);
 /* "isa=avx2 openblas=0.3.21/Haswell", and " onednn=2.6.3/avx512_core_bf16" where it multiplies. Equal texts mean equal
  * bytes. */
 osh_status osh_isa_describe(osh_ctx *cx, char **text); // own

@@ -9,6 +9,7 @@
 #include "base/elementary.h"
 #include "base/file.h"
 #include "oneshot.h"
+#include "ops/isa.h"
 #include "pipeline/cost.h"
 #include "pipeline/eval_card.h"
 #include "pipeline/eval_memory.h"
@@ -230,6 +231,7 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *o, osh_sink sink, void 
     osh_progress pr = {.error = -1};
     if (!o->model || !o->dataset) OSH_FAIL(cx, OSH_E_USAGE, "eval wants --model DIR and --dataset FILE");
     OSH_TRY(osh_isa_use(cx, o->isa));
+    OSH_TRY(osh_isa_load(cx));
     OSH_TRY(open_models(cx, &m, o, &pr));
     OSH_TRY(run_models(cx, &m, o, &pr));
     OSH_TRY(score(cx, &sc, &m, &pr));

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/profile.h"
 #include "ops/cuda/cuda.h"
+#include "ops/isa.h"
 #include "pipeline/layout.h"
 #include "pipeline/stream.h"
 
@@ -391,7 +392,8 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     bool *ever = NULL; // own
-    osh_mem_trim(cx); // what reading the data has left free is no part of the base
+    if (p->graph) OSH_TRY(osh_isa_load(cx)); // whose own memory is part of the base
+    osh_mem_trim(cx); // as what reading the data has left free is not
     int64_t anon = osh_mem_anon(), used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
     m->uncounted = (anon > used ? anon - used : 0) + LIBRARY_BYTES + (int64_t)osh_threads(cx) * THREAD_BYTES;
     if (p->on_device) m->uncounted += OSH_CUDA_HOST_BYTES;

@@ -38,3 +38,11 @@ done
 [ "$(run auto)" = "$(run named --isa $best)" ] || { echo "auto is not $best"; exit 1; }
 if "$ONESHOT" eval --isa sse9 --model "$model" --dataset x.txt 2>stderr.txt; then exit 1; fi
 grep -q "want one of auto|generic|avx2|avx512|avx512_bf16|amx, got 'sse9'" stderr.txt
+
+# A job without products needs no OpenBLAS; one with products names what to install.
+mkdir -p broken
+echo "no library" >broken/libopenblas.so.0
+LD_LIBRARY_PATH=$PWD/broken "$ONESHOT" --model "$model" --scheme W8A16 --ignore lm_head --output without --overwrite \
+    --progress none >/dev/null
+if LD_LIBRARY_PATH=$PWD/broken run with 2>stderr.txt; then exit 1; fi
+grep -q 'libopenblas.so.0: .*: matrix products want it: install the package libopenblas0' stderr.txt

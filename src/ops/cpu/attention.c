@@ -7,6 +7,7 @@
  * A tile sees the keys of its sample up to its last query: what causality hides is computed only inside the last n
  * keys. Tiles of few queries waste less there, tiles of many rows less of each product's setting up. With AVX2
  * (ops/cpu/tile.h) keys and values are packed once for all tiles, and 24 rows at a time see no more than they need. */
+#include "ops/cpu/blas.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/span.h"
@@ -187,7 +188,7 @@ osh_status osh_attention_cpu(osh_ctx *cx, const osh_op_args *a)
     float *room = NULL;               // own: what the workers point into
     attention_job j = {.at = at, .a = a};
 
-    osh_blas_init();
+    OSH_TRY(osh_blas_open(cx));
     OSH_TRY(osh_tiles_new(cx, &tiles, &j.n_tiles, a->seqs, osh_rows(a->in[0]), tile_queries(at)));
     for (int64_t t = 0; t < j.n_tiles; t++)
         if (tiles[t].len > j.longest) j.longest = tiles[t].len;

@@ -3,45 +3,35 @@
  * batch, so neither do the bytes. BF16 goes to oneDNN where the CPU has bf16 instructions (dnnl.c).
  */
 #include "ops/cpu/gemm.h"
+#include "ops/cpu/blas.h"
 #include "ops/cpu/dnnl.h"
 #include "ops/gptq_solve.h"
 #include "ops/kernel.h"
 
-#include <cblas.h>
-#undef I // complex.h, which cblas.h drags in; here I is in_features
-#include <pthread.h>
 #include <string.h>
-
-static void blas_one_thread(void) { openblas_set_num_threads(1); }
-
-void osh_blas_init(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT; // the library's own state is global: one setting for the process
-    pthread_once(&once, blas_one_thread);
-}
 
 void osh_gemm_nt(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k, float beta)
 {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)m, (blasint)n, (blasint)k, 1, a.p, (blasint)a.ld, b.p,
-                (blasint)b.ld, beta, c, (blasint)ldc);
+    osh_blas()->sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)m, (blasint)n, (blasint)k, 1, a.p,
+                      (blasint)a.ld, b.p, (blasint)b.ld, beta, c, (blasint)ldc);
 }
 
 void osh_gemm_nn(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k, float beta)
 {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, 1, a.p, (blasint)a.ld,
-                b.p, (blasint)b.ld, beta, c, (blasint)ldc);
+    osh_blas()->sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, 1, a.p,
+                      (blasint)a.ld, b.p, (blasint)b.ld, beta, c, (blasint)ldc);
 }
 
 void osh_gemm_tn(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k, float beta)
 {
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, 1, a.p, (blasint)a.ld, b.p,
-                (blasint)b.ld, beta, c, (blasint)ldc);
+    osh_blas()->sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, 1, a.p,
+                      (blasint)a.ld, b.p, (blasint)b.ld, beta, c, (blasint)ldc);
 }
 
 void osh_syrk_lower_t(float *c, int64_t ldc, osh_mat a, int64_t n, int64_t k)
 {
-    cblas_ssyrk(CblasRowMajor, CblasLower, CblasTrans, (blasint)n, (blasint)k, 1, a.p,
-                (blasint)a.ld, 1, c, (blasint)ldc);
+    osh_blas()->ssyrk(CblasRowMajor, CblasLower, CblasTrans, (blasint)n, (blasint)k, 1, a.p, (blasint)a.ld, 1, c,
+                      (blasint)ldc);
 }
 
 enum { WIDEN_ROWS = 16 };
@@ -142,7 +132,7 @@ osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, cons
     linear_worker *workers = NULL;  // own
 
     if (osh_dnnl_fits(y, x, w, bias)) return osh_dnnl_linear(cx, y, x, w, bias, seqs);
-    osh_blas_init();
+    OSH_TRY(osh_blas_open(cx));
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, seqs, N, OSH_GEMM_ROWS));
     OSH_TRY(workers_new(cx, &workers, I, O));
     if (bias) OSH_TRY(osh_f32_weight(cx, &b, bias, x->dtype));
@@ -206,6 +196,6 @@ osh_status osh_sgemm_nt(osh_ctx *cx, float *c, const float *a, const float *b, i
 {
     sgemm_job j = {.c = c, .a = a, .b = b, .m = m, .n = n, .k = k, .accumulate = accumulate};
 
-    osh_blas_init();
-    return osh_parallel_for(cx, osh_div_up(m, OSH_GEMM_ROWS) * osh_div_up(n, OSH_GEMM_COLS), sgemm_chunk, &j);
+    osh_status rc = osh_blas_open(cx);
+    return rc ? rc : osh_parallel_for(cx, osh_div_up(m, OSH_GEMM_ROWS) * osh_div_up(n, OSH_GEMM_COLS), sgemm_chunk, &j);
 }

@@ -9,7 +9,7 @@
 
 typedef struct osh_mat { const float *p; int64_t ld; } osh_mat; // view
 
-void osh_blas_init(void); // once, before the first call of anything in OpenBLAS: each call stays on its own thread
+/* These want osh_blas_open (ops/cpu/blas.h) before. */
 void osh_gemm_nt(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k,
                  float beta); // a [m,k] b [n,k]
 void osh_gemm_nn(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k,

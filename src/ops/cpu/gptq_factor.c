@@ -8,12 +8,10 @@
  *                 B := B L^-T                       L := L^-1
  *
  * LAPACK is column-major: our lower triangle is its upper one. */
+#include "ops/cpu/blas.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
 #include "ops/kernel.h"
-
-#include <cblas.h>
-#include <lapacke.h>
 
 enum { SIDE = 256, SLAB = 128, ROWS = 16 }; // of a block; rows or columns of a chunk; rows of a chunk that only moves
 
@@ -78,12 +76,12 @@ static osh_status update_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
 
     (void)cx, (void)worker;
     if (!chunk)
-        cblas_ssyrk(CblasRowMajor, CblasLower, CblasNoTrans, (blasint)f->wide, (blasint)f->at, -1, left, (blasint)f->n,
-                    1, elem(f, row, f->at), (blasint)f->n);
+        osh_blas()->ssyrk(CblasRowMajor, CblasLower, CblasNoTrans, (blasint)f->wide, (blasint)f->at, -1, left,
+                          (blasint)f->n, 1, elem(f, row, f->at), (blasint)f->n);
     else
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)osh_min64(SLAB, f->n - row), (blasint)f->wide,
-                    (blasint)f->at, -1, elem(f, row, 0), (blasint)f->n, left, (blasint)f->n, 1, elem(f, row, f->at),
-                    (blasint)f->n);
+        osh_blas()->sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)osh_min64(SLAB, f->n - row),
+                          (blasint)f->wide, (blasint)f->at, -1, elem(f, row, 0), (blasint)f->n, left, (blasint)f->n, 1,
+                          elem(f, row, f->at), (blasint)f->n);
     return OSH_OK;
 }
 
@@ -93,8 +91,9 @@ static osh_status below_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     int64_t row = f->at + f->wide + chunk * SLAB;
 
     (void)cx, (void)worker;
-    cblas_strsm(CblasRowMajor, CblasRight, CblasLower, CblasTrans, CblasNonUnit, (blasint)osh_min64(SLAB, f->n - row),
-                (blasint)f->wide, 1, elem(f, f->at, f->at), (blasint)f->n, elem(f, row, f->at), (blasint)f->n);
+    osh_blas()->strsm(CblasRowMajor, CblasRight, CblasLower, CblasTrans, CblasNonUnit,
+                      (blasint)osh_min64(SLAB, f->n - row), (blasint)f->wide, 1, elem(f, f->at, f->at), (blasint)f->n,
+                      elem(f, row, f->at), (blasint)f->n);
     return OSH_OK;
 }
 
@@ -106,8 +105,9 @@ static osh_status cholesky(osh_ctx *cx, factor_job *f)
         f->wide = osh_min64(SIDE, f->n - f->at);
         int64_t slabs = osh_div_up(f->n - f->at - f->wide, SLAB);
         if (f->at) OSH_TRY(osh_parallel_for(cx, 1 + slabs, update_chunk, f));
-        if (LAPACKE_spotrf_work(LAPACK_COL_MAJOR, 'U', (lapack_int)f->wide, elem(f, f->at, f->at), (lapack_int)f->n))
-            return OSH_E_NUMERIC;
+        blasint wide = (blasint)f->wide, lda = (blasint)f->n, info = 0;
+        osh_blas()->spotrf("U", &wide, elem(f, f->at, f->at), &lda, &info, 1);
+        if (info) return OSH_E_NUMERIC;
         OSH_TRY(osh_parallel_for(cx, slabs, below_chunk, f));
     }
 done:
@@ -123,8 +123,8 @@ static osh_status product_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
     (void)cx, (void)worker;
     for (int64_t j = 0; j < f->at; j += SIDE) { // all blocks but the last one are SIDE wide
         int64_t next = j + SIDE;
-        cblas_strmm(CblasRowMajor, CblasRight, CblasLower, CblasNoTrans, CblasNonUnit, (blasint)rows, SIDE, 1,
-                    elem(f, j, j), (blasint)f->n, elem(f, row, j), (blasint)f->n);
+        osh_blas()->strmm(CblasRowMajor, CblasRight, CblasLower, CblasNoTrans, CblasNonUnit, (blasint)rows, SIDE, 1,
+                          elem(f, j, j), (blasint)f->n, elem(f, row, j), (blasint)f->n);
         if (next < f->at)
             osh_gemm_nn(elem(f, row, j), f->n, (osh_mat){elem(f, row, next), f->n}, (osh_mat){elem(f, next, j), f->n},
                         rows, SIDE, f->at - next, 1);
@@ -138,9 +138,9 @@ static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     int64_t column = chunk * SLAB;
 
     (void)cx, (void)worker;
-    cblas_strsm(CblasRowMajor, CblasLeft, CblasLower, CblasNoTrans, CblasNonUnit, (blasint)f->wide,
-                (blasint)osh_min64(SLAB, f->at - column), -1, elem(f, f->at, f->at), (blasint)f->n,
-                elem(f, f->at, column), (blasint)f->n);
+    osh_blas()->strsm(CblasRowMajor, CblasLeft, CblasLower, CblasNoTrans, CblasNonUnit, (blasint)f->wide,
+                      (blasint)osh_min64(SLAB, f->at - column), -1, elem(f, f->at, f->at), (blasint)f->n,
+                      elem(f, f->at, column), (blasint)f->n);
     return OSH_OK;
 }
 
@@ -152,9 +152,9 @@ static osh_status invert(osh_ctx *cx, factor_job *f)
         f->wide = osh_min64(SIDE, f->n - f->at);
         if (f->at) OSH_TRY(osh_parallel_for(cx, osh_div_up(f->wide, SLAB), product_chunk, f));
         OSH_TRY(osh_parallel_for(cx, osh_div_up(f->at, SLAB), solve_chunk, f));
-        if (LAPACKE_strtri_work(LAPACK_COL_MAJOR, 'U', 'N', (lapack_int)f->wide, elem(f, f->at, f->at),
-                                (lapack_int)f->n))
-            return OSH_E_NUMERIC;
+        blasint wide = (blasint)f->wide, lda = (blasint)f->n, info = 0;
+        osh_blas()->strtri("U", "N", &wide, elem(f, f->at, f->at), &lda, &info, 1, 1);
+        if (info) return OSH_E_NUMERIC;
     }
 done:
     return rc;
@@ -166,7 +166,7 @@ osh_status osh_gptq_factor_cpu(osh_ctx *cx, const osh_op_args *a)
     factor_job f = {.a = a->out[0]->data, .n = a->out[0]->shape[0]};
     int64_t moves = osh_div_up(f.n, ROWS);
 
-    osh_blas_init();
+    OSH_TRY(osh_blas_open(cx));
     OSH_TRY(osh_parallel_for(cx, moves, flip_chunk, &f));
     OSH_TRY(cholesky(cx, &f));
     OSH_TRY(invert(cx, &f));

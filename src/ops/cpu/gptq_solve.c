@@ -7,6 +7,7 @@
  * multiply-add: the reference rounds each product. */
 #include "ops/gptq_solve.h"
 #include "base/isa.h"
+#include "ops/cpu/blas.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/vec.h"
 #include "ops/kernel.h"
@@ -238,7 +239,7 @@ osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a)
     solve_job j = {.a = a, .rows = tile_rows(a->O)};
 
     assert(!a->w->device && !a->w_out && !a->squares);
-    osh_blas_init();
+    OSH_TRY(osh_blas_open(cx));
     OSH_NEW(cx, j.workers, osh_threads(cx));
     for (int i = 0; i < osh_threads(cx); i++) OSH_TRY(worker_open(cx, &j.workers[i], a, j.rows));
     OSH_TRY(osh_parallel_for(cx, osh_div_up(a->O, j.rows), solve_chunk, &j));

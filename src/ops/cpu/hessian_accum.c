@@ -4,6 +4,7 @@
  * A token tile never crosses samples, so H does not depend on how samples were batched. Tiles on
  * the diagonal are ssyrk. With AVX2 (ops/cpu/tile.h) the tokens are packed from their own dtype, once for all
  * threads. */
+#include "ops/cpu/blas.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/tile.h"
@@ -144,7 +145,7 @@ osh_status osh_hessian_accum_cpu(osh_ctx *cx, const osh_op_args *a)
     osh_tile *tiles = NULL; // own
     float *xf = NULL;       // own: [panel, I] where x is not F32
 
-    osh_blas_init();
+    OSH_TRY(osh_blas_open(cx));
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, TOKENS));
     if (osh_tile_used()) {
         OSH_TRY(by_tiles(cx, a, tiles, n_tiles));

@@ -5,6 +5,7 @@
  * the order of the blocks, in double. For kl, r being the reference's logits and x the model's,
  * each block also leaves the sum of e^(r - m) (r - x): KL = sum r_v (r - x) - lse(r) + lse(x). */
 #include "base/elementary.h"
+#include "ops/cpu/blas.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/span.h"
@@ -167,7 +168,7 @@ static osh_status vocab_run(osh_ctx *cx, const osh_op_args *a, vocab_job *j)
     int64_t N = osh_rows(a->in[0]), n_tiles = 0, end = 0;
     osh_tile *tiles = NULL; // own
 
-    osh_blas_init();
+    OSH_TRY(osh_blas_open(cx));
     j->V = a->in[1]->shape[0];
     j->n_blocks = osh_div_up(j->V, COLS);
     for (int m = 0; m < j->n_sides; m++) OSH_TRY(side_open(cx, &j->s[m], a->in[2 * m], a->in[2 * m + 1]));

@@ -3,6 +3,7 @@
 #include "ops/peak.h"
 #include "base/isa.h"
 #include "base/rng.h"
+#include "ops/cpu/blas.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/dnnl.h"
 #include "ops/cpu/gemm.h"
@@ -125,7 +126,7 @@ osh_status osh_peak_product(osh_ctx *cx, double *flops_per_s, osh_dtype dtype, d
     peak_worker *w = NULL; // own
 
     if (dtype == OSH_BF16 && osh_isa_used() < OSH_ISA_AVX512_BF16) return OSH_E_UNSUPPORTED;
-    osh_blas_init();
+    OSH_TRY(osh_blas_open(cx));
     OSH_NEW(cx, w, osh_threads(cx));
     for (int i = 0; i < osh_threads(cx); i++) {
         OSH_TRY(fill(cx, &w[i].a, dtype, SIDE, SIDE));

@@ -1,0 +1,15 @@
+/* library.h - a shared library that is opened when it is first needed, and its functions. */
+#ifndef OSH_LIBRARY_H
+#define OSH_LIBRARY_H
+#include "base/base.h"
+
+typedef struct osh_symbol {
+    const char *name;
+    size_t at; // of the pointer in the table of functions
+} osh_symbol;
+
+/* Fills the pointers of a table from the library of that soname, which stays open. package: what to install where it is
+ * missing. OSH_E_UNSUPPORTED naming the library, the function or the package. */
+osh_status osh_library_open(osh_ctx *cx, void **handle, void *table, const char *soname, const char *package,
+                            const osh_symbol *symbols, size_t n);
+#endif
