@@ -312,6 +312,7 @@ osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *pat
     if (size > 0 && (size_t)size > max_bytes)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld bytes, at most %zu are read", path, (long long)size, max_bytes);
     cap = (size > 0 ? (size_t)size : 4096) + 1; // pipes and /proc say 0
+    posix_fadvise(f->fd, 0, 0, POSIX_FADV_WILLNEED); // advice: in one request, not 128 KiB at a time
     if (!(p = osh_alloc(cx, cap))) OSH_TRY(OSH_E_NOMEM);
     for (;;) {
         ssize_t k = read(f->fd, p + got, cap - got);
@@ -360,7 +361,7 @@ done:
 
 osh_status osh_file_copy(osh_ctx *cx, const char *to, const char *from)
 {
-    enum { BLOCK = 1 << 20 };
+    enum { BLOCK = 1 << 16 };
     osh_status rc = OSH_OK;
     osh_file *in = NULL, *out = NULL; // own
     char *block = NULL;               // own

@@ -23,10 +23,13 @@ const osh_st_entry *osh_st_at(const osh_st *st, int64_t i); // view: lives as lo
 osh_status osh_st_read(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e); // the whole tensor
 osh_status osh_st_read_part(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e, int64_t offset,
                             size_t n_bytes);
-/* As osh_st_read_part, to room + *lead: aligned blocks, of which room has osh_file_room(n_bytes). No copy is made where
+/* The file once more, for osh_st_read_blocks: own; still the one whose header was read. No copy is made where
  * osh_st_read_direct was called. */
-osh_status osh_st_read_blocks(osh_ctx *cx, void *room, size_t *lead, const osh_st *st, const osh_st_entry *e,
-                              int64_t offset, size_t n_bytes);
+osh_status osh_st_reopen(osh_ctx *cx, osh_file **f, const osh_st *st);
+/* As osh_st_read_part, into aligned blocks, of which room has osh_file_room(n_bytes): to room + position in the file %
+ * OSH_BLOCK_BYTES. */
+osh_status osh_st_read_blocks(osh_ctx *cx, void *room, osh_file *f, const osh_st_entry *e, int64_t offset,
+                              size_t n_bytes);
 const char *osh_st_path(const osh_st *st);
 
 /* Layout of a file to be written: entries (name, dtype, shape given) are sorted as the safetensors library sorts

@@ -326,21 +326,20 @@ done:
     return rc;
 }
 
-osh_status osh_st_read_blocks(osh_ctx *cx, void *room, size_t *lead, const osh_st *st, const osh_st_entry *e,
-                              int64_t offset, size_t n_bytes)
+osh_status osh_st_reopen(osh_ctx *cx, osh_file **f, const osh_st *st)
+{
+    osh_status rc = open_again(cx, f, st);
+    if (!rc && st->direct) osh_file_use_direct(*f);
+    return rc;
+}
+
+osh_status osh_st_read_blocks(osh_ctx *cx, void *room, osh_file *f, const osh_st_entry *e, int64_t offset,
+                              size_t n_bytes)
 {
     osh_status rc = OSH_OK;
-    osh_file *f = NULL; // own
-
     assert(offset >= 0 && offset <= e->end - e->begin && n_bytes <= (uint64_t)(e->end - e->begin - offset));
-    *lead = (size_t)((e->begin + offset) % OSH_BLOCK_BYTES);
-    if (n_bytes == 0) goto done;
-    OSH_TRY(open_again(cx, &f, st));
-    if (st->direct) osh_file_use_direct(f);
-    OSH_TRY(osh_file_read_blocks(cx, f, room, n_bytes, e->begin + offset));
-done:
+    if (n_bytes) rc = osh_file_read_blocks(cx, f, room, n_bytes, e->begin + offset);
     if (rc) osh_note(cx, "reading %.200s", e->name);
-    osh_file_close(cx, f);
     return rc;
 }
 

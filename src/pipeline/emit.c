@@ -64,6 +64,7 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, os
     OSH_NEW(cx, e->shards, p->n_shards);
     OSH_NEW(cx, e->dirty, p->n_shards);
     OSH_NEW(cx, e->taken, p->n_out);
+    OSH_TRY(osh_edges_new(cx, &e->edges));
     OSH_TRY(osh_emit_begin(cx, e, results));
     memcpy(e->taken, e->written, (size_t)p->n_out * sizeof *e->taken);
     OSH_TRY(osh_emit_queue_start(cx, e));
@@ -77,6 +78,7 @@ void osh_emitter_free(osh_ctx *cx, osh_emitter *e)
 {
     if (!e) return;
     osh_emit_queue_stop(cx, e);
+    osh_edges_free(cx, e->edges);
     for (int s = 0; e->shards && s < e->plan->n_shards; s++) osh_file_close(cx, e->shards[s]);
     if (e->ours && !e->sealed && !osh_emitter_holds_work(e)) osh_dir_remove(cx, e->partial);
     osh_journal_close(cx, e->journal);
@@ -114,7 +116,7 @@ int osh_emit_boundary(const osh_emitter *e, int64_t *generation)
  * barrier, and a second try would not tell: the records go back to there. */
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e)
 {
-    osh_status rc = OSH_OK;
+    osh_status rc = osh_edges_flush(cx, e->edges);
     for (int s = 0; s < e->plan->n_shards && !rc; s++)
         if (e->dirty[s]) rc = osh_file_sync_data(cx, e->shards[s]);
     if (rc) {
@@ -315,12 +317,7 @@ osh_status osh_emit_copy_from(osh_ctx *cx, osh_emitter *e, int64_t out, const vo
 
 osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *from, size_t n, int64_t at)
 {
-    osh_status rc = OSH_OK;
-    osh_file *f = e->shards[e->plan->out_info[out].shard];
-    if ((uintptr_t)from % OSH_BLOCK_BYTES == (uintptr_t)at % OSH_BLOCK_BYTES)
-        OSH_TRY(osh_file_write_blocks(cx, f, from, n, at));
-    else OSH_TRY(osh_file_pwrite(cx, f, from, n, at));
-done:
+    osh_status rc = osh_edges_write(cx, e->edges, e->shards[e->plan->out_info[out].shard], from, n, at);
     if (rc) osh_note(cx, "writing %s", e->plan->out[out].name);
     return rc;
 }

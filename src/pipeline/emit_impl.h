@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "io/journal.h"
+#include "pipeline/edges.h"
 #include "pipeline/emit.h"
 #include "pipeline/identity.h"
 
@@ -63,6 +64,7 @@ struct osh_emitter {
     osh_identity *id;      // own
     osh_journal *journal;  // own
     osh_file **shards;     // own
+    osh_edges *edges;      // own: of shards that are written in pieces
     uint64_t *sums;        // own: by output tensor
     bool *written;         // own
     bool *dirty;           // own: by shard: written since the last barrier
@@ -80,11 +82,14 @@ struct osh_emitter {
 osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out); // of what the disk holds
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e);
 osh_status osh_emit_do(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j); // packs, writes, records; on the thread
-/* From any thread: n bytes to offset at of the file of an output tensor; and when all tensors of a Linear, or one that
- * is copied, are there, their sums. */
+/* From any thread: n bytes to offset at of the file of an output tensor, as osh_edges_write wants them; and when all
+ * tensors of a Linear, or one that is copied, are there, their sums. */
 osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *from, size_t n, int64_t at);
 osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, double nmse, const uint64_t *sums);
 osh_status osh_emit_written_copy(osh_ctx *cx, osh_emitter *e, int64_t out, uint64_t sum);
+/* check.c */
+osh_status osh_emit_sums(osh_ctx *cx, const osh_emitter *e, uint64_t *sums); // [n_out], of what the disk holds
+int64_t osh_emit_sums_bytes(const osh_plan *p, int n_threads); // host memory that it takes
 /* emit_queue.c */
 osh_status osh_emit_queue_start(osh_ctx *cx, osh_emitter *e);
 void osh_emit_queue_stop(osh_ctx *cx, osh_emitter *e); // behind what was handed over

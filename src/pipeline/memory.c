@@ -13,6 +13,7 @@
 #include "base/profile.h"
 #include "ops/cuda/cuda.h"
 #include "ops/isa.h"
+#include "pipeline/emit_impl.h"
 #include "pipeline/layout.h"
 #include "pipeline/stream.h"
 
@@ -22,7 +23,7 @@ enum { LISTS_BYTES = 1 << 20 };
 /* What the run keeps beside visits: emitter, journal, results, report; lists for each of these. */
 static int64_t small_bytes(const osh_plan *p)
 {
-    int64_t n = LISTS_BYTES + (int64_t)p->n_linears * 256 + p->n_out * 64;
+    int64_t n = LISTS_BYTES + (int64_t)osh_edges_bytes() + (int64_t)p->n_linears * 256 + p->n_out * 64;
     return n + (p->graph ? (int64_t)p->graph->n_values * 32 + (int64_t)p->graph->n_weights * 32 : 0);
 }
 
@@ -85,6 +86,7 @@ static void stream_peaks(const osh_plan *p, int n_workers, osh_budget *b)
 {
     int64_t device, host = osh_stream_bytes(p, n_workers, &device);
     raise_to(&b->device, device), raise_to(&b->host, host);
+    raise_to(&b->host, osh_emit_sums_bytes(p, n_workers));
 }
 
 static bool within(const osh_budget *b, const osh_budget *need)
@@ -392,7 +394,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     bool *ever = NULL; // own
-    if (p->graph) OSH_TRY(osh_isa_load(cx)); // whose own memory is part of the base
+    if (p->pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(osh_isa_load(cx)); // whose own memory is part of the base
     osh_mem_trim(cx); // as what reading the data has left free is not
     int64_t anon = osh_mem_anon(), used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
     m->uncounted = (anon > used ? anon - used : 0) + LIBRARY_BYTES + (int64_t)osh_threads(cx) * THREAD_BYTES;

@@ -6,7 +6,6 @@
 #include "pipeline/emit_impl.h"
 #include "pipeline/manifest.h"
 #include "pipeline/memory.h"
-#include "pipeline/stream.h"
 
 static osh_status check_all(osh_ctx *cx, osh_emitter *e)
 {
@@ -17,7 +16,7 @@ static osh_status check_all(osh_ctx *cx, osh_emitter *e)
         if (!e->written[i])
             OSH_FAIL(cx, OSH_E_INTERNAL, "%s was planned and never written", e->plan->out[i].name);
     for (int s = 0; s < e->plan->n_shards; s++) osh_file_forget(e->shards[s]);
-    OSH_TRY(osh_stream_sums(cx, e, sums));
+    OSH_TRY(osh_emit_sums(cx, e, sums));
     for (int64_t i = 0; i < e->plan->n_out; i++) {
         if (sums[i] == e->sums[i]) continue;
         OSH_TRY(osh_emit_void(cx, e, i));

@@ -6,20 +6,22 @@
  * behind its last whole block to the next band: all but the ends of a tensor is written in whole blocks. */
 #include "pipeline/stream.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/profile.h"
 #include "base/thread.h"
 #include "pipeline/emit_impl.h"
+#include "pipeline/turns.h"
 
 enum { MOST_COMPUTING = 8, WAITING = 14 }; // beyond it no disk keeps up; for the disk beside those that compute
 enum { BAND_MOST = 64 << 20 };            // of a Linear whose blocks of rows are large
 
-typedef enum { STREAM_LINEAR, STREAM_COPY, STREAM_CHECK } stream_kind;
+typedef enum { STREAM_LINEAR, STREAM_COPY } stream_kind;
 
 typedef struct item { // a tensor on its way
     struct item *next;
-    stream_kind kind;
+    stream_kind kind;     // of a stream of Linears it may be a copy
     int linear;
     int64_t out;          // its bytes are those of this output tensor
     int64_t n_rows, band; // rows of a band
@@ -42,28 +44,29 @@ typedef struct worker {
     osh_ctx *cx; // own
     pthread_t thread;
     bool running;
-    pthread_cond_t turn_came; // for the band that waits here
-    int64_t waits;            // its ticket; -1: none
-    void *in_block, *out_block, *codes; // own: allocations
-    uint8_t *in, *out;                  // view: aligned
-    double *sums;                       // own
+    osh_file *source;   // own: a shard, open
+    int64_t shard;      // which one
+    uint8_t *in, *out;  // view: of the stream's blocks
+    void *codes;        // own
+    double *sums;       // own
 } worker;
 
 struct stream {
     osh_emitter *e;     // view
     stream_kind kind;
-    const int64_t *ids; // view [n]: Linears or output tensors
+    const int64_t *ids; // view [n]: output tensors; of Linears the first one
     int64_t n, next;    // next: of ids
-    uint64_t *sums;     // view: of a check
     pthread_mutex_t lock;
     pthread_cond_t may_compute, changed;
     item *now;             // own until its last band is taken: whose bands are being taken
     item *first, *last;    // own: done
-    int64_t ticket, turn;  // of bands: taken; in its turn
+    osh_turns turns;       // of bands
     int computing, n_computing, n_running;
     osh_status rc;         // of the failed band with the lowest ticket
     int64_t failed_ticket;
     const worker *failed;  // NULL: none
+    void *blocks;          // own: of all workers in one piece, which the system may map by pages of 2 MiB: a disk's
+                           // request then names few of them, which makes reads 2.4 times as fast on a virtual disk
     worker *workers;       // own
     int n_workers;
 };
@@ -130,20 +133,21 @@ static void raise_room(room *r, const osh_plan *p, int linear)
     r->sums = larger(r->sums, (size_t)(2 * n) * sizeof(double));
 }
 
-static void raise_copy(room *r, const osh_plan *p, int64_t out, bool writes)
+static void raise_copy(room *r, const osh_plan *p, int64_t out)
 {
     size_t n = (size_t)lower(p->out[out].end - p->out[out].begin, OSH_BAND_BYTES);
     r->in = larger(r->in, n);
-    if (writes) r->out = larger(r->out, n ? n : 1);
+    r->out = larger(r->out, n ? n : 1);
 }
 
-static int64_t room_bytes(const room *r)
+static size_t blocks_bytes(const room *r) { return osh_file_room(r->in) + osh_file_room(r->out); } // of one worker
+
+static int64_t room_bytes(const room *r, int n_workers)
 {
-    size_t n = osh_mem_gross(osh_file_room(r->in) + OSH_BLOCK_BYTES);
-    if (r->out) n += osh_mem_gross(osh_file_room(r->out) + OSH_BLOCK_BYTES);
+    size_t n = 0;
     if (r->codes) n += osh_mem_gross(r->codes);
     if (r->sums) n += osh_mem_gross(r->sums);
-    return (int64_t)n;
+    return (int64_t)(n_workers * n + osh_mem_gross((size_t)n_workers * blocks_bytes(r) + OSH_BLOCK_BYTES));
 }
 
 /* What a band of a Linear takes beside the rooms, and what the Linear keeps until it is written. */
@@ -161,7 +165,7 @@ static int64_t linear_bytes(const osh_plan *p, int linear)
     bytes += osh_job_result_bytes(&job);
     for (int k = 1; k < l->n_out; k++) {
         const osh_st_entry *t = &p->out[l->first_out + k];
-        bytes += osh_mem_gross((size_t)(t->end - t->begin));
+        bytes += osh_mem_gross((size_t)(t->end - t->begin) + 2 * OSH_BLOCK_BYTES);
     }
     return (int64_t)bytes;
 }
@@ -171,15 +175,17 @@ int64_t osh_stream_bytes(const osh_plan *p, int n_workers, int64_t *device)
     room linears = {0}, copies = {0};
     int64_t kept = 0;
     bool any = false;
+    for (int64_t i = 0; i < p->n_out; i++)
+        if (p->out_info[i].source >= 0) raise_copy(&copies, p, i);
+    if (p->pipeline == OSH_PIPELINE_DATAFREE) linears = copies; // they go together
     for (int i = 0; i < p->n_linears; i++) {
         if (!osh_stream_takes(p, i)) continue;
         raise_room(&linears, p, i);
         int64_t bytes = linear_bytes(p, i);
         any = true, kept = bytes > kept ? bytes : kept;
     }
-    for (int64_t i = 0; i < p->n_out; i++) raise_copy(&copies, p, i, p->out_info[i].source >= 0);
-    *device = any ? n_workers * (room_bytes(&linears) + kept) : 0;
-    int64_t other = n_workers * (room_bytes(&copies) + (int64_t)osh_mem_gross(sizeof(item)));
+    *device = any ? room_bytes(&linears, n_workers) + n_workers * kept : 0;
+    int64_t other = room_bytes(&copies, n_workers) + n_workers * (int64_t)osh_mem_gross(sizeof(item));
     return other > *device ? other : *device;
 }
 
@@ -211,12 +217,14 @@ static osh_status item_new(osh_ctx *cx, item **out, const stream *s, int64_t id)
     const osh_plan *p = s->e->plan;
     item *it = NULL; // own
     OSH_NEW(cx, it, 1);
-    it->kind = s->kind, it->linear = -1, it->out = id;
+    bool copy = s->kind == STREAM_LINEAR && p->out_info[id].source >= 0;
+    it->kind = copy ? STREAM_COPY : s->kind, it->linear = -1, it->out = id;
     if (!(it->sum = XXH3_createState())) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
     XXH3_64bits_reset(it->sum);
-    if (s->kind == STREAM_LINEAR) {
-        const osh_linear *l = &p->linears[id];
-        it->linear = (int)id, it->out = l->first_out, it->n_rows = l->O;
+    if (it->kind == STREAM_LINEAR) {
+        it->linear = p->out_info[id].linear;
+        const osh_linear *l = &p->linears[it->linear];
+        it->n_rows = l->O;
         it->row_in = linear_row_in(l), it->row_out = linear_row_out(p, l);
         it->band = rows_of_band(l->O, it->row_in, unit_of(l));
         OSH_TRY(new_params(cx, &it->params, l));
@@ -238,15 +246,15 @@ static osh_status take(osh_ctx *cx, stream *s, band *b)
     *b = (band){0};
     pthread_mutex_lock(&s->lock);
     if (s->failed || (!s->now && s->next == s->n)) goto done;
-    b->ticket = s->ticket;
+    b->ticket = s->turns.next;
     if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
     if (!s->now) OSH_TRY(item_new(cx, &s->now, s, s->ids[s->next++]));
     b->it = s->now, b->first = s->now->taken, b->n = lower(s->now->band, s->now->n_rows - b->first);
     b->n_out = (size_t)b->n * b->it->row_out;
-    s->ticket++;
+    s->turns.next++;
     if ((s->now->taken += b->n) == s->now->n_rows) s->now = NULL; // give: to those who have its bands
 done:
-    if (rc) s->ticket++;
+    if (rc) s->turns.next++;
     pthread_mutex_unlock(&s->lock);
     return rc;
 }
@@ -256,20 +264,17 @@ done:
 static osh_status read_band(osh_ctx *cx, worker *w, const band *b, uint8_t **from)
 {
     osh_status rc = OSH_OK;
-    const osh_emitter *e = w->s->e;
-    const osh_plan *p = e->plan;
+    const osh_plan *p = w->s->e->plan;
     const item *it = b->it;
-    size_t lead = 0, n = (size_t)b->n * it->row_in;
+    const osh_ckpt_tensor *t =
+        &p->ck->tensors[it->linear >= 0 ? p->linears[it->linear].tensor : p->out_info[it->out].source];
+    int64_t first = b->first * (int64_t)it->row_in;
+    size_t lead = (size_t)((t->e->begin + first) % OSH_BLOCK_BYTES), n = (size_t)b->n * it->row_in;
     osh_scope scope = osh_profile_time(cx, "read", NULL);
-    if (it->kind == STREAM_CHECK) {
-        int64_t at = p->out[it->out].begin + b->first;
-        lead = (size_t)(at % OSH_BLOCK_BYTES);
-        OSH_TRY(osh_file_read_blocks(cx, e->shards[p->out_info[it->out].shard], w->in, n, at));
-    } else {
-        int64_t source = it->linear >= 0 ? p->linears[it->linear].tensor : p->out_info[it->out].source;
-        const osh_ckpt_tensor *t = &p->ck->tensors[source];
-        OSH_TRY(osh_st_read_blocks(cx, w->in, &lead, p->ck->shards[t->shard], t->e, b->first * (int64_t)it->row_in, n));
-    }
+    if (w->source && w->shard != t->shard) osh_file_close(cx, w->source), w->source = NULL;
+    w->shard = t->shard;
+    if (!w->source) OSH_TRY(osh_st_reopen(cx, &w->source, p->ck->shards[t->shard]));
+    OSH_TRY(osh_st_read_blocks(cx, w->in, w->source, t->e, first, n));
     *from = w->in + lead;
     if (it->linear < 0 || !(lead % osh_dtype_bytes(p->linears[it->linear].dtype))) goto done;
     *from = memmove(w->in, *from, n); // the file's header has an odd length
@@ -319,7 +324,7 @@ static osh_status compute(osh_ctx *cx, worker *w, band *b, uint8_t *from, uint8_
     } else if (b->it->kind == STREAM_COPY) {
         memcpy(to, from, b->n_out);
     }
-    b->from = b->it->kind == STREAM_CHECK ? from : to;
+    b->from = to;
     pthread_mutex_lock(&s->lock);
     s->computing--;
     pthread_cond_signal(&s->may_compute);
@@ -340,7 +345,6 @@ static void join(const worker *w, band *b, const uint8_t **from, size_t *n, int6
     item *it = b->it;
     const osh_plan *p = w->s->e->plan;
     XXH3_64bits_update(it->sum, b->from, b->n_out);
-    if (it->kind == STREAM_CHECK) return;
     for (int64_t r = 0; it->linear >= 0 && r < b->n; r++) it->err += w->sums[2 * r], it->ref += w->sums[2 * r + 1];
     if (it->linear >= 0) {
         int64_t row = b->first / unit_of(&p->linears[it->linear]);
@@ -362,12 +366,14 @@ static osh_status finish_linear(osh_ctx *cx, stream *s, item *it)
     osh_status rc = OSH_OK;
     const osh_plan *p = s->e->plan;
     const osh_linear *l = &p->linears[it->linear];
-    void *packed[OSH_FORMAT_MAX_TENSORS] = {0}; // own
+    void *blocks[OSH_FORMAT_MAX_TENSORS] = {0}; // own
+    void *packed[OSH_FORMAT_MAX_TENSORS] = {0};
     uint64_t sums[OSH_FORMAT_MAX_TENSORS] = {XXH3_64bits_digest(it->sum)};
     for (int k = 1; k < l->n_out; k++) {
         const osh_st_entry *t = &p->out[l->first_out + k];
-        if (!(packed[k] = osh_alloc(cx, (size_t)(t->end - t->begin))))
+        if (!(blocks[k] = osh_alloc(cx, (size_t)(t->end - t->begin) + 2 * OSH_BLOCK_BYTES)))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory to pack %s", l->name);
+        packed[k] = (uint8_t *)osh_file_align(blocks[k]) + t->begin % OSH_BLOCK_BYTES;
     }
     OSH_TRY(l->format->pack(cx, packed, l->scheme, l->O, l->I, l->dtype, NULL, &it->params, NULL, NULL));
     for (int k = 1; k < l->n_out; k++) {
@@ -377,7 +383,7 @@ static osh_status finish_linear(osh_ctx *cx, stream *s, item *it)
     }
     OSH_TRY(osh_emit_written_linear(cx, s->e, it->linear, it->ref > 0 ? it->err / it->ref : 0, sums));
 done:
-    for (int k = 1; k < l->n_out; k++) osh_free(cx, packed[k]);
+    for (int k = 1; k < l->n_out; k++) osh_free(cx, blocks[k]);
     return rc;
 }
 
@@ -386,7 +392,6 @@ static osh_status finish(osh_ctx *cx, stream *s, item *it)
     switch (it->kind) {
     case STREAM_LINEAR: return finish_linear(cx, s, it);
     case STREAM_COPY: return osh_emit_written_copy(cx, s->e, it->out, XXH3_64bits_digest(it->sum));
-    case STREAM_CHECK: s->sums[it->out] = XXH3_64bits_digest(it->sum);
     }
     return OSH_OK;
 }
@@ -403,17 +408,13 @@ static void take_turn(worker *w, band *b, osh_status *rc, const uint8_t **from, 
 {
     stream *s = w->s;
     pthread_mutex_lock(&s->lock);
-    w->waits = b->ticket;
-    while (s->turn != b->ticket) pthread_cond_wait(&w->turn_came, &s->lock);
-    w->waits = -1;
+    osh_turns_wait(&s->turns, &s->lock, b->ticket);
     if (*rc) fail(s, w, b->ticket, *rc);
     bool go = !s->failed;
     pthread_mutex_unlock(&s->lock);
     if (go) join(w, b, from, n, at);
     pthread_mutex_lock(&s->lock);
-    s->turn++;
-    for (int i = 0; i < s->n_workers; i++) // of many that wait only the next one wakes
-        if (s->workers[i].waits == s->turn) pthread_cond_signal(&s->workers[i].turn_came);
+    osh_turns_pass(&s->turns);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -424,10 +425,10 @@ static void do_band(worker *w, band *b)
     osh_ctx *cx = w->cx;
     item *it = b->it;
     const uint8_t *from = NULL;
-    uint8_t *in = NULL, *to = w->out;
+    uint8_t *in = NULL;
     size_t n = 0;
     int64_t at = 0;
-    if (to) to += (s->e->plan->out[it->out].begin + b->first * (int64_t)it->row_out) % OSH_BLOCK_BYTES;
+    uint8_t *to = w->out + (s->e->plan->out[it->out].begin + b->first * (int64_t)it->row_out) % OSH_BLOCK_BYTES;
     if (!(rc = read_band(cx, w, b, &in))) rc = compute(cx, w, b, in, to);
     take_turn(w, b, &rc, &from, &n, &at);
     osh_qparams_deinit(cx, &b->params);
@@ -471,24 +472,19 @@ static void *work(void *user)
 
 /* ---- the stream ---- */
 
+static osh_mem_class class_of(const stream *s) { return s->kind == STREAM_LINEAR ? OSH_MEM_DEVICE : OSH_MEM_HOST; }
+
 static osh_status worker_open(osh_ctx *cx, worker *w, const room *r)
 {
     osh_status rc = OSH_OK;
-    pthread_cond_init(&w->turn_came, NULL);
-    w->waits = -1;
-    osh_mem_class class = w->s->kind == STREAM_LINEAR ? OSH_MEM_DEVICE : OSH_MEM_HOST, old = osh_mem_use(cx, class);
-    w->in_block = osh_alloc(cx, osh_file_room(r->in) + OSH_BLOCK_BYTES);
-    if (r->out) w->out_block = osh_alloc(cx, osh_file_room(r->out) + OSH_BLOCK_BYTES);
     if (r->codes) w->codes = osh_alloc(cx, r->codes);
     if (r->sums) w->sums = osh_alloc(cx, r->sums);
-    osh_mem_use(cx, old);
-    if (!w->in_block || (r->out && !w->out_block) || (r->codes && !w->codes) || (r->sums && !w->sums))
-        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for bands of tensors");
-    w->in = osh_file_align(w->in_block);
-    if (w->out_block) w->out = osh_file_align(w->out_block);
+    if ((r->codes && !w->codes) || (r->sums && !w->sums)) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for bands of tensors");
+    w->in = (uint8_t *)osh_file_align(w->s->blocks) + (size_t)w->s->n_workers * blocks_bytes(r);
+    w->out = w->in + osh_file_room(r->in);
     OSH_TRY(osh_ctx_fork(&w->cx, cx));
     osh_ctx_alone(w->cx);
-    osh_mem_use(w->cx, class);
+    osh_mem_use(w->cx, class_of(w->s));
     w->s->n_running++; // before it runs
     if ((w->running = osh_thread_start(&w->thread, work, w))) goto done;
     w->s->n_running--;
@@ -500,10 +496,8 @@ done:
 static void worker_close(osh_ctx *cx, worker *w)
 {
     if (w->running) pthread_join(w->thread, NULL);
-    pthread_cond_destroy(&w->turn_came);
+    if (w->source) osh_file_close(w->cx, w->source);
     if (w->cx) osh_ctx_free(w->cx);
-    osh_free(cx, w->in_block);
-    osh_free(cx, w->out_block);
     osh_free(cx, w->codes);
     osh_free(cx, w->sums);
 }
@@ -520,7 +514,7 @@ static osh_status follow(osh_ctx *cx, stream *s, osh_stream_fn fn, void *user)
         bool ok = !s->failed;
         pthread_mutex_unlock(&s->lock);
         if (!it) break;
-        if (ok && fn) rc = fn(cx, user, it->linear, it->ref > 0 ? it->err / it->ref : 0);
+        if (ok && fn && it->linear >= 0) rc = fn(cx, user, it->linear, it->ref > 0 ? it->err / it->ref : 0);
         item_free(cx, it);
         if (!rc || !ok) continue;
         pthread_mutex_lock(&s->lock);
@@ -540,6 +534,9 @@ static osh_status run(osh_ctx *cx, stream *s, const room *r, osh_stream_fn fn, v
     pthread_cond_init(&s->may_compute, NULL);
     pthread_cond_init(&s->changed, NULL);
     OSH_NEW(cx, s->workers, most);
+    osh_mem_class old = osh_mem_use(cx, class_of(s));
+    s->blocks = osh_alloc(cx, (size_t)most * blocks_bytes(r) + OSH_BLOCK_BYTES);
+    if (!s->blocks) rc = OSH_E_NOMEM;
     pthread_mutex_lock(&s->lock); // none begins before all are there
     for (; s->n_workers < most && !rc; s->n_workers++) {
         s->workers[s->n_workers].s = s;
@@ -547,12 +544,15 @@ static osh_status run(osh_ctx *cx, stream *s, const room *r, osh_stream_fn fn, v
     }
     if (rc) s->failed = s->workers, s->failed_ticket = -1;
     pthread_mutex_unlock(&s->lock);
+    osh_mem_use(cx, old);
     osh_status followed = follow(cx, s, fn, user);
     if (rc || (rc = followed)) goto done;
     if (s->failed) OSH_FAIL(cx, s->rc, "%s", osh_error_text(s->failed->cx));
+    OSH_TRY(osh_edges_flush(cx, s->e->edges)); // others may read what was written
 done:
     for (int i = 0; i < s->n_workers; i++) worker_close(cx, &s->workers[i]);
     item_free(cx, s->now);
+    osh_free(cx, s->blocks);
     osh_free(cx, s->workers);
     pthread_cond_destroy(&s->changed);
     pthread_cond_destroy(&s->may_compute);
@@ -560,14 +560,39 @@ done:
     return rc;
 }
 
-osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const int *linears, int n, osh_stream_fn fn, void *user)
+static int64_t add_copies(const osh_emitter *e, int64_t *ids, int64_t n, room *r)
+{
+    const osh_plan *p = e->plan;
+    for (int64_t i = 0; i < p->n_out; i++) {
+        if (p->out_info[i].source < 0 || e->taken[i]) continue;
+        e->taken[i] = true;
+        raise_copy(r, p, i);
+        ids[n++] = i;
+    }
+    return n;
+}
+
+/* A file is sorted by dtype, then by name: by name its sections are written side by side, with few open ends. */
+static int by_name(const void *x, const void *y, void *plan)
+{
+    const osh_plan *p = plan;
+    int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
+    int s = p->out_info[a].shard, t = p->out_info[b].shard;
+    return s != t ? (s > t) - (s < t) : strcmp(p->out[a].name, p->out[b].name);
+}
+
+osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const int *linears, int n, bool copies, osh_stream_fn fn,
+                              void *user)
 {
     osh_status rc = OSH_OK;
+    const osh_plan *p = e->plan;
     stream s = {.e = e, .kind = STREAM_LINEAR, .n = n};
     int64_t *ids = NULL; // own
     room r = {0};
-    OSH_NEW(cx, ids, n);
-    for (int i = 0; i < n; i++) raise_room(&r, e->plan, linears[i]), ids[i] = linears[i];
+    OSH_NEW(cx, ids, n + (copies ? p->n_out : 0));
+    for (int i = 0; i < n; i++) raise_room(&r, p, linears[i]), ids[i] = p->linears[linears[i]].first_out;
+    if (copies) s.n = add_copies(e, ids, n, &r);
+    qsort_r(ids, (size_t)s.n, sizeof *ids, by_name, (void *)p);
     s.ids = ids;
     OSH_TRY(run(cx, &s, &r, fn, user));
 done:
@@ -575,30 +600,16 @@ done:
     return rc;
 }
 
-static osh_status stream_tensors(osh_ctx *cx, osh_emitter *e, stream_kind kind, uint64_t *sums)
+osh_status osh_stream_copies(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = e->plan;
-    stream s = {.e = e, .kind = kind, .sums = sums};
+    stream s = {.e = e, .kind = STREAM_COPY};
     int64_t *ids = NULL; // own
     room r = {0};
-    OSH_NEW(cx, ids, p->n_out);
-    for (int64_t i = 0; i < p->n_out; i++) {
-        if (kind == STREAM_COPY && (p->out_info[i].source < 0 || e->taken[i])) continue;
-        if (kind == STREAM_COPY) e->taken[i] = true;
-        raise_copy(&r, p, i, kind == STREAM_COPY);
-        ids[s.n++] = i;
-    }
-    s.ids = ids;
+    OSH_NEW(cx, ids, e->plan->n_out);
+    s.n = add_copies(e, ids, 0, &r), s.ids = ids;
     OSH_TRY(run(cx, &s, &r, NULL, NULL));
 done:
     osh_free(cx, ids);
     return rc;
-}
-
-osh_status osh_stream_copies(osh_ctx *cx, osh_emitter *e) { return stream_tensors(cx, e, STREAM_COPY, NULL); }
-
-osh_status osh_stream_sums(osh_ctx *cx, osh_emitter *e, uint64_t *sums)
-{
-    return stream_tensors(cx, e, STREAM_CHECK, sums);
 }
