@@ -353,6 +353,7 @@ static osh_status compress_job(osh_ctx *cx, const osh_modifier *m, const factor 
     OSH_TRY(begin_job(cx, m, j, false));
     OSH_TRY(f->u ? solve_job(cx, m->args, f, j) : round_job(cx, m, f, j));
     OSH_TRY(osh_job_finish(cx, j, !j->keep_w));
+    OSH_TRY(osh_linear_job_done(cx, j));
 done:
     if (rc) osh_note(cx, "solving %s", j->name);
     return rc;
@@ -360,7 +361,7 @@ done:
 
 static bool is_ordered(const osh_linear_job *j) { return j->scheme->weights.actorder != OSH_ACTORDER_UNSET; }
 
-/* A device solves them in one call. */
+/* A device solves them in one call, as far as a piece goes. */
 static bool together(const osh_linear_job *a, const osh_linear_job *b)
 {
     return a->scheme->weights.present && b->scheme->weights.present && is_ordered(a) == is_ordered(b) &&
@@ -375,28 +376,47 @@ static bool is_first(const osh_linear_job *jobs, int k)
     return true;
 }
 
-/* jobs[first] and those behind it that are solved with it. */
-static osh_status compress_together(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *jobs, int n,
-                                    int first)
+/* Of jobs that are solved with jobs[lead]: rows of one call. Enough for any card, and few enough that the results of a
+ * layer's experts do not pile up. */
+enum { PIECE_ROWS = 32768 };
+
+/* Where the call that begins with jobs[from] ends. */
+static int piece_end(const osh_linear_job *jobs, int n, int lead, int from)
+{
+    int64_t rows = 0;
+    for (int k = from; k < n; k++) {
+        if (!together(&jobs[lead], &jobs[k])) continue;
+        if (rows && rows + jobs[k].w->shape[0] > PIECE_ROWS) return k;
+        rows += jobs[k].w->shape[0];
+    }
+    return n;
+}
+
+/* Those of jobs[from, end) that are solved with jobs[lead]. */
+static osh_status compress_together(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *jobs, int lead,
+                                    int from, int end)
 {
     osh_status rc = OSH_OK;
     solve *s = NULL;               // own
     osh_gptq_solve_args *a = NULL; // own
     int n_calls = 0, at = 0;
-    OSH_NEW(cx, s, n);
-    OSH_NEW(cx, a, n);
-    for (int k = first; k < n; k++) {
-        if (!together(&jobs[first], &jobs[k])) continue;
+    OSH_NEW(cx, s, end - from);
+    OSH_NEW(cx, a, end - from);
+    for (int k = from; k < end; k++) {
+        if (!together(&jobs[lead], &jobs[k])) continue;
         OSH_TRY(begin_job(cx, m, &jobs[k], jobs[k].pack));
         OSH_TRY(prepare(cx, &a[n_calls], &s[n_calls], m->args, f, &jobs[k]));
         n_calls++;
     }
     OSH_TRY(osh_gptq_solve_cuda(cx, f->device, a, n_calls));
-    for (int k = first; k < n; k++)
-        if (together(&jobs[first], &jobs[k])) conclude(&jobs[k], &s[at++], f);
+    for (int k = from; k < end; k++)
+        if (together(&jobs[lead], &jobs[k])) conclude(&jobs[k], &s[at++], f);
+    for (int k = 0; k < end - from; k++) solve_deinit(cx, &s[k]), s[k] = (solve){0};
+    for (int k = from; k < end; k++)
+        if (together(&jobs[lead], &jobs[k])) OSH_TRY(osh_linear_job_done(cx, &jobs[k]));
 done:
-    if (rc) osh_note(cx, n_calls > 1 ? "solving %s and others of its input" : "solving %s", jobs[first].name);
-    for (int k = 0; s && k < n; k++) solve_deinit(cx, &s[k]);
+    if (rc) osh_note(cx, n_calls > 1 ? "solving %s and others of its input" : "solving %s", jobs[lead].name);
+    for (int k = 0; s && k < end - from; k++) solve_deinit(cx, &s[k]);
     osh_free(cx, s);
     osh_free(cx, a);
     return rc;
@@ -413,7 +433,10 @@ static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linea
     for (int k = 0; k < n; k++) {
         if (!jobs[k].scheme->weights.present || is_ordered(&jobs[k]) != ordered) continue;
         if (!f.u || !f.device) OSH_TRY(compress_job(cx, m, &f, &jobs[k]));
-        else if (is_first(jobs, k)) OSH_TRY(compress_together(cx, m, &f, jobs, n, k));
+        for (int from = k, end; f.u && f.device && is_first(jobs, k) && from < n; from = end) {
+            end = piece_end(jobs, n, k, from);
+            OSH_TRY(compress_together(cx, m, &f, jobs, k, from, end));
+        }
     }
 done:
     factor_deinit(cx, &f);
@@ -457,11 +480,11 @@ static int64_t scale_columns(const osh_q_args *q, int64_t I)
 }
 
 /* What one call on a device takes. */
-static osh_gptq_group group_of(const gptq *g, const osh_linear_job *jobs, int n, int first)
+static osh_gptq_group group_of(const gptq *g, const osh_linear_job *jobs, int lead, int from, int end)
 {
-    osh_gptq_group all = {.I = jobs[first].w->shape[1], .block_size = g->block_size};
-    for (int k = first; k < n; k++)
-        if (together(&jobs[first], &jobs[k]))
+    osh_gptq_group all = {.I = jobs[lead].w->shape[1], .block_size = g->block_size};
+    for (int k = from; k < end; k++)
+        if (together(&jobs[lead], &jobs[k]))
             osh_gptq_group_add(&all, jobs[k].w->shape[0], scale_columns(&jobs[k].scheme->weights, all.I));
     return all;
 }
@@ -476,8 +499,11 @@ static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, 
     if (count[0] && count[1]) copy = osh_arena_gross((size_t)(I * I) * sizeof(float));
     for (int k = 0; k < n; k++) {
         if (!jobs[k].scheme->weights.present || !is_first(jobs, k)) continue;
-        osh_gptq_group all = group_of(g, jobs, n, k);
-        peak = larger(peak, osh_gptq_solve_cuda_bytes(&all, room > copy ? room - copy : 0));
+        for (int from = k, end; from < n; from = end) {
+            end = piece_end(jobs, n, k, from);
+            osh_gptq_group all = group_of(g, jobs, k, from, end);
+            peak = larger(peak, osh_gptq_solve_cuda_bytes(&all, room > copy ? room - copy : 0));
+        }
     }
     return peak + copy;
 }
@@ -492,19 +518,22 @@ static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads
     return run;
 }
 
-/* Of jobs[first] and those that are solved with it, on a device. kept: of the results of those before; grows. */
-static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, int n, int first, int n_threads, size_t *kept)
+/* Of a call on a device, as compress_together. kept: of the results of those before; grows. */
+static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, int lead, int from, int end, int n_threads,
+                            size_t *kept)
 {
-    osh_gptq_group all = group_of(g, jobs, n, first);
-    size_t run = osh_mem_gross((size_t)n * sizeof(solve)) + osh_mem_gross((size_t)n * sizeof(osh_gptq_solve_args));
-    size_t finish = 0;
-    for (int k = first; k < n; k++) {
-        if (!together(&jobs[first], &jobs[k])) continue;
-        *kept += osh_job_result_bytes(&jobs[k]);
+    osh_gptq_group all = group_of(g, jobs, lead, from, end);
+    size_t n = (size_t)(end - from), run = osh_mem_gross(n * sizeof(solve)) + osh_mem_gross(n * sizeof(osh_gptq_solve_args));
+    size_t finish = 0, results = 0;
+    for (int k = from; k < end; k++) {
+        if (!together(&jobs[lead], &jobs[k])) continue;
+        results += osh_job_result_bytes(&jobs[k]);
         run += needs_of_job(g, &jobs[k], n_threads, true); // what its scales are found in is as large and goes before
         finish = larger(finish, osh_job_finish_bytes(&jobs[k], n_threads));
     }
-    return *kept + larger(run + osh_gptq_solve_cuda_host_bytes(&all), finish);
+    size_t peak = *kept + results + larger(run + osh_gptq_solve_cuda_host_bytes(&all), finish);
+    if (!jobs[lead].done) *kept += results;
+    return peak;
 }
 
 static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device)
@@ -520,13 +549,14 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
     for (int k = 0; k < n; k++) {
         const osh_linear_job *j = &jobs[k];
         if (!j->scheme->weights.present || (device && !is_first(jobs, k))) continue;
-        if (device) {
-            peak = larger(peak, needs_of_call(g, jobs, n, k, n_threads, &kept));
-        } else {
-            kept += osh_job_result_bytes(j);
-            size_t run = needs_of_job(g, j, n_threads, false);
-            peak = larger(peak, kept + larger(run, osh_job_finish_bytes(j, n_threads)));
+        for (int from = k, end; device && from < n; from = end) {
+            end = piece_end(jobs, n, k, from);
+            peak = larger(peak, needs_of_call(g, jobs, k, from, end, n_threads, &kept));
         }
+        if (device) continue;
+        size_t result = osh_job_result_bytes(j), run = needs_of_job(g, j, n_threads, false);
+        peak = larger(peak, kept + result + larger(run, osh_job_finish_bytes(j, n_threads)));
+        if (!j->done) kept += result;
     }
     if (device) *device = needs_of_device(g, jobs, n, *device);
     return peak;

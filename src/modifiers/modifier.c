@@ -55,6 +55,8 @@ void osh_modifier_deinit(osh_ctx *cx, osh_modifier *m)
     *m = (osh_modifier){0};
 }
 
+osh_status osh_linear_job_done(osh_ctx *cx, osh_linear_job *j) { return j->done ? j->done(cx, j) : OSH_OK; }
+
 void osh_linear_job_deinit(osh_ctx *cx, osh_linear_job *j)
 {
     osh_free(cx, j->codes);

@@ -15,7 +15,8 @@ enum { // statistics of a value, bit set
     OSH_STAT_RANGE = 2    // what the scheme's static input observer needs
 };
 
-typedef struct osh_linear_job { // one Linear to be quantized
+typedef struct osh_linear_job osh_linear_job;
+struct osh_linear_job { // one Linear to be quantized
     const char *name;           // view: module name
     const osh_q_scheme *scheme; // view
     osh_tensor *w;              // view: [O, I] in its stored dtype, host memory
@@ -31,7 +32,12 @@ typedef struct osh_linear_job { // one Linear to be quantized
     double nmse;                // out: |w - dq|^2 / |w|^2
     double objective;           // out: tr(dW H dW^T) with the damped H; < 0: no Hessian
     const char *fallback;       // out: static text, what was done instead; NULL: nothing
-} osh_linear_job;
+    /* Called when the outputs are there, which it may take, so that the results of many jobs are not held at once; w
+     * stays. NULL: they stay until compress returns. */
+    osh_status (*done)(osh_ctx *cx, osh_linear_job *j);
+    void *user;                 // view: of done
+};
+osh_status osh_linear_job_done(osh_ctx *cx, osh_linear_job *j);
 void osh_linear_job_deinit(osh_ctx *cx, osh_linear_job *j);
 
 typedef struct osh_modifier_type osh_modifier_type;

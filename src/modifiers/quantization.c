@@ -27,6 +27,7 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the codes of %s", j->name);
         OSH_TRY(osh_q_encode(cx, j->room ? j->room : j->codes, j->w, &j->params, a, m->arithmetic));
         OSH_TRY(osh_job_finish(cx, j, false));
+        OSH_TRY(osh_linear_job_done(cx, j));
     }
 done:
     return rc;
@@ -40,8 +41,9 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
     for (int k = 0; k < n; k++) {
         if (!jobs[k].scheme->weights.present) continue;
         size_t params = osh_job_params_bytes(&jobs[k]), finish = osh_job_finish_bytes(&jobs[k], n_threads);
-        kept += osh_job_result_bytes(&jobs[k]);
-        if (kept + (params > finish ? params : finish) > peak) peak = kept + (params > finish ? params : finish);
+        size_t result = osh_job_result_bytes(&jobs[k]), run = kept + result + (params > finish ? params : finish);
+        if (run > peak) peak = run;
+        if (!jobs[k].done) kept += result;
     }
     return peak;
 }

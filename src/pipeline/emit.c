@@ -205,6 +205,9 @@ osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_j
     j.result = *job, j.in_scale = *in_scale, j.in_zero = *in_zero;
     job->codes = NULL, job->params = (osh_qparams){0}, *in_scale = *in_zero = NULL; // give
     osh_mem_move(cx, j.result.codes, OSH_MEM_HOST);
+    osh_tensor *const waiting[] = {j.result.params.scale, j.result.params.zero, j.in_scale, j.in_zero};
+    for (size_t k = 0; k < sizeof waiting / sizeof *waiting; k++)
+        if (waiting[k]) osh_mem_move(cx, waiting[k]->data, OSH_MEM_HOST), osh_mem_move(cx, waiting[k], OSH_MEM_HOST);
     if (j.result.packed) j.packed[0] = j.result.codes, j.result.codes = NULL; // written as it came
     rc = osh_emit_push(cx, e, &j, 0);
     memset(j.packed, 0, sizeof j.packed); // give: also where it failed

@@ -470,10 +470,13 @@ static void group_deinit(osh_ctx *cx, group *g)
     osh_free(cx, g->done);
 }
 
+static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; } // results do not stay
+
 static void group_add(group *g, int *n, const osh_linear *l, bool pack)
 {
     g->w[*n] = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
-    g->jobs[*n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = &g->w[*n], .pack = pack};
+    g->jobs[*n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = &g->w[*n], .pack = pack,
+                                     .done = sim_take};
     (*n)++;
 }
 
@@ -490,6 +493,20 @@ static void sim_close(sim *s, const osh_range *r, const bool *values)
     }
 }
 
+/* A job is packed while the factor is there: its own result, or on a card those of its call (more than all that a solve
+ * takes they cannot be). copy: of the Hessian. */
+static void note_packing(sim *s, const group *g, int n, const osh_linear *lead, int64_t work, int64_t pack, int64_t copy)
+{
+    int64_t most = 0, all = 0, order = 4 * (int64_t)osh_mem_gross((size_t)lead->I * 4);
+    for (int k = 0; k < n; k++) {
+        int64_t one = (int64_t)osh_job_result_bytes(&g->jobs[k]);
+        raise_to(&most, one);
+        all += one;
+    }
+    if (s->card) note(s, copy, (all < work ? all : work) + order + pack, s->values);
+    else note(s, most + order + copy, pack, s->values);
+}
+
 /* As osh_run_solve: Linears with one input and one modifier in one call, packed behind each other. */
 static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool keep)
 {
@@ -503,7 +520,7 @@ static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const b
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *lead = &p->linears[i];
         int n = 0, others = 0;
-        int64_t pack = 0, kept = 0;
+        int64_t pack = 0;
         bool mine = lead->subgraph >= r->first_subgraph && lead->subgraph < r->first_subgraph + r->n_subgraphs;
         if (!mine || !lead->wants || !values[lead->input] || g.done[i - r->l0]) continue;
         for (int k = i; k < r->l1; k++) {
@@ -523,11 +540,10 @@ static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const b
         int64_t work = osh_memory_compress_bytes(p, g.jobs, n, lead->modifier, s->n_threads, s->card ? &on_card : NULL);
         if (s->card) note(s, (int64_t)on_card + (others ? h : 0), work, s->values);
         else note(s, work + (others ? h : 0), 0, s->values);
-        for (int k = 0; k < n; k++) kept += (int64_t)osh_job_result_bytes(&g.jobs[k]);
-        if (!others && hessian) s->stats -= h, s->open[lead->input] = false, s->hook[lead->input] = 0;
-        if (!others && s->card) osh_layout_give(s->card, OSH_LAYOUT_HESSIAN, lead->input);
-        if (s->card) note(s, 0, kept + pack, s->values);
-        else note(s, kept, pack, s->values);
+        note_packing(s, &g, n, lead, work, pack, others ? h : 0);
+        if (others || !hessian) continue;
+        s->stats -= h, s->open[lead->input] = false, s->hook[lead->input] = 0;
+        if (s->card) osh_layout_give(s->card, OSH_LAYOUT_HESSIAN, lead->input);
     }
     sim_close(s, r, values);
 done:

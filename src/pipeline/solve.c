@@ -30,6 +30,27 @@ done:
     return rc;
 }
 
+typedef struct sink { // of a group's results
+    osh_run *r;
+    const osh_stats *stats;
+    const osh_linear_job *jobs; // view
+    const int *which;           // view: linear of each
+    bool *in_memory;
+} sink;
+
+/* A job is complete: what it has goes to the emitter. */
+static osh_status take(osh_ctx *cx, osh_linear_job *j)
+{
+    osh_status rc = OSH_OK;
+    const sink *s = j->user;
+    int linear = s->which[j - s->jobs];
+    if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+    OSH_TRY(emit(cx, s->r, s->stats, linear, j));
+    if (s->in_memory) s->in_memory[linear] = true;
+done:
+    return rc;
+}
+
 /* Linears of the range that read the value and are not done. */
 static int n_waiting(const osh_run *r, int value, int s0, int s1)
 {
@@ -51,6 +72,7 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
     osh_linear_job *jobs = NULL; // own
     osh_tensor *h = osh_stats_hessian(stats, lead->input), *copy = NULL; // view; own: where another modifier needs it
     int *which = NULL, n = 0;    // own
+    sink s = {.r = r, .stats = stats, .in_memory = in_memory};
     OSH_NEW(cx, jobs, p->n_linears);
     OSH_NEW(cx, which, p->n_linears);
     for (int i = first; i < p->n_linears; i++) {
@@ -59,23 +81,21 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
             l->modifier != lead->modifier || r->results[i].done)
             continue;
         jobs[n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w->w[l->weight],
-                                   .keep_w = !in_memory};
+                                   .keep_w = !in_memory, .done = take, .user = &s};
         if (w->device) jobs[n].w = w->host[l->weight], jobs[n].device_w = w->w[l->weight];
         jobs[n].pack = w->device && l->format->pack_rows;
         which[n++] = i;
     }
-    if (h && n_waiting(r, lead->input, s0, s1) > n) {
+    s.jobs = jobs, s.which = which;
+    bool last = n_waiting(r, lead->input, s0, s1) == n;
+    if (h && !last) {
         OSH_TRY(osh_tensor_new_on(cx, &copy, h->device, OSH_LIFE_LONG, OSH_F32, 2, h->shape));
         OSH_TRY(osh_tensor_copy(cx, copy, h));
     }
     OSH_TRY(p->recipe->modifiers[lead->modifier].type->compress(cx, &p->recipe->modifiers[lead->modifier], jobs, n,
                                                                 copy ? copy : h, p->data.n));
-    osh_tensor_free(cx, copy), copy = NULL;
-    if (n_waiting(r, lead->input, s0, s1) == n) osh_stats_drop(cx, stats, lead->input); // before codes are packed
-    for (int k = 0; k < n; k++) {
-        OSH_TRY(emit(cx, r, stats, which[k], &jobs[k]));
-        if (in_memory) in_memory[which[k]] = true;
-        if (!w->device) continue;
+    if (last) osh_stats_drop(cx, stats, lead->input);
+    for (int k = 0; k < n && w->device; k++) {
         osh_tensor **host = &w->host[p->linears[which[k]].weight]; // nothing reads it again
         osh_tensor_free(cx, *host), *host = NULL;
     }

@@ -1,0 +1,41 @@
+# Mixture of experts on the played card against the same job on the host: errors that differ by rounding noise, except where
+# a token's experts were nearly even; the same bytes under every budget of the card; the arena's peak is what was planned.
+set -euo pipefail
+export OSH_PLAY=protect=0
+fail() { echo "$*"; exit 1; }
+"$OSH_TOOLS/make_model" model hidden=128 intermediate=64 heads=4 kv=2 layers=3 vocab=256 samples=12 tokens=48 experts=6 topk=2 \
+    head_dim=32 dense=1
+cat >recipe.yaml <<'YAML'
+quant_stage:
+  quant_modifiers:
+    GPTQModifier:
+      ignore: [lm_head]
+      config_groups:
+        group_0:
+          targets: [Linear]
+          weights: {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32}
+YAML
+job=(--model model --recipe recipe.yaml --dataset model/calibration.jsonl --threads 1)
+"$PLAY" "${job[@]}" --progress none --output card >/dev/null
+"$PLAY" "${job[@]}" --progress none --output host --device cpu >/dev/null
+errors() { grep -o '"relative_squared_error": [0-9.e-]*' "$1/oneshot-report.json" | cut -d' ' -f2; }
+paste <(errors card) <(errors host) | awk '{ d = $1 / $2 - 1; if (d > 0.06 || d < -0.06) { print; bad = 1 } n++; sum += d }
+    END { mean = sum / n; exit bad || n < 51 || mean > 0.01 || mean < -0.01 }' || fail "modules with another error"
+perplexity() { "$PLAY" eval --model "$1" --dataset model/calibration.jsonl --max-seq-length 48 --threads 1 --progress none "${@:2}" |
+    sed -n 's/^perplexity //p'; }
+a=$(perplexity card) b=$(perplexity host --device cpu)
+awk -v a="$a" -v b="$b" 'BEGIN { exit !(a < 1.02 * b && a > 0.98 * b) }' || fail "perplexity $a, on the host $b"
+peak=$(sed -n '/"device": {/,/^  }/s/.*"peak_bytes": \([0-9]*\).*/\1/p' card/oneshot-report.json)
+plan=$(sed -n '/"device": {/,/^  }/s/.*"predicted_peak_bytes": \([0-9]*\).*/\1/p' card/oneshot-report.json)
+[ "$peak" -gt 0 ] && [ "$peak" -le "$plan" ] || fail "$peak bytes of the arena were used, predicted $plan"
+
+"$PLAY" plan "${job[@]}" --json >plan.json
+least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
+want=$(sha256sum <card/model.safetensors)
+for flags in "--device-memory $least" "--device-memory $((least + 200000)) --threads 2" "--mem-opt-level 2"; do
+    "$PLAY" "${job[@]}" --progress none --output other $flags >/dev/null || fail "failed: $flags"
+    [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "$flags changes the bytes"
+    rm -rf other
+done
+OSH_PLAY="protect=0 order=7 lazy=1" "$PLAY" "${job[@]}" --progress none --output other >/dev/null
+[ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "another order of the card's threads: other bytes"
