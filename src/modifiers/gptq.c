@@ -523,8 +523,8 @@ static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, int lead,
                             size_t *kept)
 {
     osh_gptq_group all = group_of(g, jobs, lead, from, end);
-    size_t n = (size_t)(end - from), run = osh_mem_gross(n * sizeof(solve)) + osh_mem_gross(n * sizeof(osh_gptq_solve_args));
-    size_t finish = 0, results = 0;
+    size_t n = (size_t)(end - from), finish = 0, results = 0;
+    size_t run = osh_mem_gross(n * sizeof(solve)) + osh_mem_gross(n * sizeof(osh_gptq_solve_args));
     for (int k = from; k < end; k++) {
         if (!together(&jobs[lead], &jobs[k])) continue;
         results += osh_job_result_bytes(&jobs[k]);

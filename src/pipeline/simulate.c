@@ -495,7 +495,8 @@ static void sim_close(sim *s, const osh_range *r, const bool *values)
 
 /* A job is packed while the factor is there: its own result, or on a card those of its call (more than all that a solve
  * takes they cannot be). copy: of the Hessian. */
-static void note_packing(sim *s, const group *g, int n, const osh_linear *lead, int64_t work, int64_t pack, int64_t copy)
+static void note_packing(sim *s, const group *g, int n, const osh_linear *lead, int64_t work, int64_t pack,
+                         int64_t copy)
 {
     int64_t most = 0, all = 0, order = 4 * (int64_t)osh_mem_gross((size_t)lead->I * 4);
     for (int k = 0; k < n; k++) {
