@@ -1,22 +1,33 @@
 #!/usr/bin/env bash
-# bench-gpu.sh - GPTQ with 4 bits in groups of 128 on a card, on random weights of the shapes of Llama-3-8B: time a layer
-# from two models of few layers, the whole model's from that; each phase against the products that the card sustains;
+# bench-gpu.sh - GPTQ with 4 bits in groups of 128 on a card, on random weights of the shapes of Llama-3-8B or
+# Qwen3-30B-A3B: time a layer from two models of few layers, the whole model's from that; each phase against the products that the card sustains;
 # beside it the reference algorithm as PyTorch runs it on one layer (scripts/bench_gpu_peer.py).
 #
 # Usage: scripts/bench-gpu.sh --build DIR --out DIR [options] [-- flags of oneshot]
 #   --device cuda[:N]    cuda      --layers "A B"  "2 6"     of the two models
 #   --samples N          512       --tokens N      2048      of a sample
+#   --like NAME          llama-3-8b, or qwen3-30b-a3b: what the next three are where they are not given
 #   --shape "..."        hidden=4096 intermediate=14336 heads=32 kv=8 vocab=32000      --whole N  32    layers of the model
+#                        hidden=2048 intermediate=768 heads=32 kv=4 head_dim=128 experts=128 topk=8 vocab=32000       48
 #   --targets "..."      "LlamaDecoderLayer Linear"          --seconds S  5             of each peak
+#                        "Qwen3MoeDecoderLayer Linear"
 #   --peer-python FILE   Python with torch, and triton for its faster loop; llmcompressor's own loops where it is installed,
 #                        those re-enacted op for op in any case
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-build= out= device=cuda layers="2 6" samples=512 tokens=2048 whole=32 seconds=5 peer_python= side=8192
-shape="hidden=4096 intermediate=14336 heads=32 kv=8 vocab=32000" targets="LlamaDecoderLayer Linear"
+build= out= device=cuda layers="2 6" samples=512 tokens=2048 whole= seconds=5 peer_python= side=8192
+like=llama-3-8b shape= targets=
 . "$here/options.sh"
-options "build out device layers samples tokens shape whole targets seconds side peer_python" "$@"
+options "build out device layers samples tokens like shape whole targets seconds side peer_python" "$@"
 needed build out
+case $like in
+llama-3-8b) shapes="hidden=4096 intermediate=14336 heads=32 kv=8 vocab=32000" class=LlamaDecoderLayer n_whole=32 ;;
+qwen3-30b-a3b)
+    shapes="hidden=2048 intermediate=768 heads=32 kv=4 head_dim=128 experts=128 topk=8 vocab=32000"
+    class=Qwen3MoeDecoderLayer n_whole=48 ;;
+*) echo "bench-gpu.sh: --like $like: want llama-3-8b or qwen3-30b-a3b" >&2 && exit 2 ;;
+esac
+shape=${shape:-$shapes} targets=${targets:-$class Linear} whole=${whole:-$n_whole}
 oneshot=${ONESHOT:-$build/oneshot}
 mkdir -p "$out"
 "$oneshot" bench --seconds "$seconds" --device "$device" --side "$side" --json >"$out/peak.json"
@@ -36,7 +47,7 @@ rm -rf "$out/output"
 if [ -n "$peer_python" ]; then
     options=()
     for pair in $shape; do
-        case ${pair%%=*} in hidden | intermediate | heads | kv) options+=("--${pair%%=*}" "${pair#*=}") ;; esac
+        case ${pair%%=*} in vocab) ;; *) name=${pair%%=*} && options+=("--${name//_/-}" "${pair#*=}") ;; esac
     done
     torch_device=${PEER_DEVICE:-$device}
     "$peer_python" "$here/bench_gpu_peer.py" "${options[@]}" --samples "$samples" --tokens "$tokens" --device "$torch_device" \

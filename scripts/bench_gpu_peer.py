@@ -3,6 +3,7 @@
 
 What LLM Compressor 0.14 does with GPTQModifier on a decoder layer, in its order: a calibration pass sample by sample
 that adds 2 x^T x in f32 for every Linear by itself, quantize_weight of the Linears, a second pass through the layer.
+With --experts it is a Qwen3-MoE layer, whose experts see all tokens in both passes, as moe_calibrate_all_experts has it.
 Its solve has two inner loops over the columns of a block: eager PyTorch, timed with one weight at a time, and a Triton
 kernel, timed with weights of one shape in one batch as batched_quantization "auto" makes them. Both are re-enacted op
 for op; with llmcompressor installed its own accumulate_hessian observes and its own quantize_weight is timed as well.
@@ -10,7 +11,9 @@ Prints one JSON object: seconds a layer; "code" of a solve is "package" or "re-e
 run and why.
 
     bench_gpu_peer.py --hidden 4096 --intermediate 14336 --heads 32 --kv 8 --samples 512 --tokens 2048 [--device cuda]
+    --experts 128 --topk 8 --head-dim 128   (--intermediate is each expert's)
     --measure-samples N   time the passes on N samples and scale: they are linear in them
+    --measure-experts N   time the loops that take a weight at a time on N experts and scale: they are all alike
     --check               time nothing: compare the loops on small weights, which must give equal bytes; without a card
                           Triton's interpreter runs the kernel (--device cpu)
 """
@@ -41,7 +44,8 @@ SWITCH = "LLMCOMPRESSOR_DISABLE_GPTQ_TRITON"
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in (("hidden", 4096), ("intermediate", 14336), ("heads", 32), ("kv", 8), ("samples", 512),
-                        ("tokens", 2048), ("measure-samples", 16)):
+                        ("tokens", 2048), ("measure-samples", 16), ("experts", 0), ("topk", 8), ("head-dim", 0),
+                        ("measure-experts", 8)):
         p.add_argument(f"--{name}", type=int, default=value)
     p.add_argument("--device", default="cuda")
     p.add_argument("--check", action="store_true")
@@ -66,18 +70,26 @@ class Clock:
 
 
 class Layer:
-    """A Llama decoder layer in bf16 with random weights: matrices by name, inputs of each on the way."""
+    """A decoder layer of Llama, or of Qwen3-MoE, in bf16 with random weights: matrices by name, inputs of each on the way."""
 
     def __init__(self, a):
-        self.a, head = a, a.hidden // a.heads
-        shapes = {"q": (a.hidden, a.hidden), "k": (head * a.kv, a.hidden), "v": (head * a.kv, a.hidden),
-                  "o": (a.hidden, a.hidden), "gate": (a.intermediate, a.hidden), "up": (a.intermediate, a.hidden),
-                  "down": (a.hidden, a.intermediate)}
+        self.a, self.head = a, a.head_dim or a.hidden // a.heads
+        head = self.head
+        shapes = {"q": (head * a.heads, a.hidden), "k": (head * a.kv, a.hidden), "v": (head * a.kv, a.hidden),
+                  "o": (a.hidden, head * a.heads)}
+        for e in self.experts():
+            shapes |= {f"gate{e}": (a.intermediate, a.hidden), f"up{e}": (a.intermediate, a.hidden),
+                       f"down{e}": (a.hidden, a.intermediate)}
         self.w = {n: (torch.randn(s, device=a.device) * 0.02).to(torch.bfloat16) for n, s in shapes.items()}
+        self.router = (torch.randn(a.experts, a.hidden, device=a.device) * 0.02).to(torch.bfloat16)
         position = torch.arange(a.tokens, device=a.device, dtype=torch.float32)
         inverse = 500000.0 ** (-torch.arange(0, head, 2, device=a.device, dtype=torch.float32) / head)
         angle = torch.cat([torch.outer(position, inverse)] * 2, dim=-1)
         self.cos, self.sin = angle.cos().to(torch.bfloat16), angle.sin().to(torch.bfloat16)
+
+    def experts(self, n=None):
+        """Endings of names; without experts the MLP's is empty."""
+        return [f".{e}" for e in range(min(n or self.a.experts, self.a.experts))] or [""]
 
     def norm(self, x):
         y = x.float()
@@ -88,7 +100,7 @@ class Layer:
         turned = torch.cat((-x[..., half:], x[..., :half]), dim=-1)
         return x * self.cos + turned * self.sin
 
-    def forward(self, x, see=lambda name, x: None):
+    def forward(self, x, see=lambda name, x: None, all_experts=True):
         a = self.a
 
         def linear(name, x):
@@ -96,16 +108,31 @@ class Layer:
             return F.linear(x, self.w[name])
 
         def heads(x, n):
-            return x.view(1, -1, n, a.hidden // a.heads).transpose(1, 2)
+            return x.view(1, -1, n, self.head).transpose(1, 2)
+
+        def mlp(e, x):
+            return linear(f"down{e}", F.silu(linear(f"gate{e}", x)) * linear(f"up{e}", x))
+
+        def sparse(x):
+            """Every expert sees every token, and what was routed to it is summed."""
+            values, chosen = torch.topk(F.softmax(F.linear(x, self.router), dim=-1, dtype=torch.float), a.topk, dim=-1)
+            weights = (values / values.sum(-1, keepdim=True)).to(x.dtype)
+            mask, out = F.one_hot(chosen, a.experts).permute(2, 1, 0), torch.zeros_like(x)
+            for e, ending in enumerate(self.experts()):
+                at, tokens = torch.where(mask[e])
+                y = mlp(ending, x)[tokens] if all_experts else mlp(ending, x[tokens])
+                out.index_add_(0, tokens, y * weights[tokens, at, None])
+            return out
 
         y = self.norm(x)
-        q, k = (self.rope(heads(linear(n, y), c)) for n, c in (("q", a.heads), ("k", a.kv)))
+        turn = (lambda x: self.rope(self.norm(x))) if a.experts else self.rope
+        q, k = (turn(heads(linear(n, y), c)) for n, c in (("q", a.heads), ("k", a.kv)))
         v = heads(linear("v", y), a.kv)
         k, v = (t.repeat_interleave(a.heads // a.kv, dim=1) for t in (k, v))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + linear("o", y.transpose(1, 2).reshape(1, -1, a.hidden))
+        x = x + linear("o", y.transpose(1, 2).reshape(1, -1, a.heads * self.head))
         y = self.norm(x)
-        return x + linear("down", F.silu(linear("gate", y)) * linear("up", y))
+        return x + (sparse(y[0])[None] if a.experts else mlp("", y))
 
 
 def accumulate(h, x):
@@ -316,7 +343,41 @@ def check(device):
             elif not torch.equal(out, want[0]) or not torch.equal(losses, want[1]):
                 differ = (out != want[0]).float().mean().item()
                 sys.exit(f"[{n}, {rows}, {cols}] {dtype}: {loop} {code} differs from {first} in {differ:.2%} of the weights")
+    check_experts(device)
     print(json.dumps({"equal": [f"{loop} {code}" for loop, code, _ in runs], "left_out": left_out}))
+
+
+def check_experts(device):
+    """A layer of experts that see all tokens gives what it gives where they see their own."""
+    torch.manual_seed(1)
+    layer = Layer(argparse.Namespace(hidden=64, intermediate=32, heads=4, kv=2, head_dim=32, experts=6, topk=2, tokens=24,
+                                     device=device))
+    x, seen = torch.randn(1, 24, 64, device=device).to(torch.bfloat16), {}
+    every = layer.forward(x, lambda name, y: seen.update({name: y.numel() // y.shape[-1]}))
+    own = layer.forward(x, all_experts=False)
+    if set(seen) != set(layer.w) or set(seen.values()) != {24}:
+        sys.exit(f"Linears saw {seen}, want 24 tokens each")
+    if (every - own).abs().max() > 0.02 * own.abs().max():
+        sys.exit("experts that see all tokens give another sum")
+
+
+def time_solve(layer, hessians, n, how, batched, clock):
+    """Seconds; a weight at a time on few of the experts, of which all are alike."""
+    a = layer.a
+    most = a.measure_experts if a.experts and not batched else None
+    parts = [({k: layer.w[k] for k in "qkvo"}, 1),
+             ({k + e: layer.w[k + e] for e in layer.experts(most) for k in ("gate", "up", "down")},
+              len(layer.experts()) / len(layer.experts(most)))]
+    if batched:
+        parts = [(layer.w, 1)]
+    warm = layer.w if batched else {"k": layer.w["k"]}  # kernels are compiled by shape
+    solve(warm, hessians, n, how, batched)
+    seconds = 0
+    for weights, times in parts:
+        clock.lap()
+        solve(weights, hessians, n, how, batched)
+        seconds += clock.lap() * times
+    return seconds
 
 
 def main():
@@ -342,11 +403,8 @@ def main():
         solves = []
         for loop, code, how in runs:
             batched = loop == "triton"
-            warm = layer.w if batched else {"k": layer.w["k"]}  # kernels are compiled by shape
-            solve(warm, hessians, n, how, batched)
-            clock.lap()
-            solve(layer.w, hessians, n, how, batched)
-            solves.append({"loop": loop, "code": code, "batched": batched, "seconds": clock.lap()})
+            seconds_of = time_solve(layer, hessians, n, how, batched, clock)
+            solves.append({"loop": loop, "code": code, "batched": batched, "seconds": seconds_of})
     print(json.dumps({"device": torch.cuda.get_device_name() if clock.cuda else a.device, "torch": torch.__version__,
                       "llmcompressor": found[2] if found else None, "triton": triton.__version__ if triton else None,
                       "samples": a.samples, "tokens": a.tokens, "measured_samples": n, "seconds_a_layer": seconds,

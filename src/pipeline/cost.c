@@ -2,7 +2,9 @@
  *
  * Per token: a Linear 2 I O; attention 2 H Dh (t + 1) twice at position t, so 2 H Dh T (T + 1) for a sample of T tokens
  * (a sliding window W cuts t + 1 at W); a Hessian I (I + 1). Per input: the factor 2/3 I^3 (a Cholesky and a triangular
- * inverse). Per Linear: O I^2 for the solve. */
+ * inverse). Per Linear: O I^2 for the solve. Experts see all
+ * tokens for the sake of their statistics, and those that go to them when these are complete: more is done, and not
+ * counted. */
 #include "pipeline/cost.h"
 
 #include <string.h>
@@ -43,6 +45,24 @@ static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_nod
         return 4 * (double)a->n_heads * (double)a->head_dim * attended_pairs(d, a->sliding_window);
     }
     return 0;
+}
+
+/* Of what a node makes, the share of tokens of which the model takes notice: what an expert makes of a token that does
+ * not go to it is not necessary, unless statistics are collected of it. */
+static double routed_share(const osh_graph *g, const osh_node *n)
+{
+    for (;;) {
+        const osh_value *v = &g->values[n->out[0]];
+        if (v->first_use < 0 || v->first_use != v->last_use) return 1;
+        const osh_node *reader = &g->nodes[v->first_use];
+        if (is_op(reader, "moe_combine") && reader->in[1] == n->out[0]) {
+            const osh_value *route = &g->values[reader->in[2]];
+            const osh_node *router = &g->nodes[route->producer];
+            const osh_moe_router_attr *a = router->attr;
+            return is_op(router, "moe_router") ? (double)a->top_k / (double)route->width : 1;
+        }
+        n = reader;
+    }
 }
 
 static double weight_bytes(const osh_graph *g, int w)
@@ -150,8 +170,11 @@ static double hessian_flops(const osh_plan *p, const bool *open)
 static double step_flops(const osh_plan *p, const osh_step *s, const bool *open)
 {
     double tokens = (double)p->data.offsets[p->data.n], flops = s->observe ? hessian_flops(p, open) : 0;
-    for (int i = 0; i < s->n; i++)
-        if (s->run[i]) flops += node_flops(p->graph, &p->data, &p->graph->nodes[s->first + i], tokens);
+    for (int i = 0; i < s->n; i++) {
+        const osh_node *n = &p->graph->nodes[s->first + i];
+        double f = s->run[i] ? node_flops(p->graph, &p->data, n, tokens) : 0;
+        if (f > 0) flops += f * (s->again ? routed_share(p->graph, n) : 1);
+    }
     return flops;
 }
 

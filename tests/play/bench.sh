@@ -31,4 +31,14 @@ grep -Eq '^bf16 products .* attention [0-9.e-]+ TFLOP/s, copies' table
 grep -Eq '^solve, eager, re-enacted +900.000 +2700.0  a weight at a time; [0-9.]+ times ours of LlamaDecoderLayer$' table
 grep -Eq '^solve, triton, re-enacted +90.000 +270.0  weights of a shape together; [0-9.]+ times ours of LlamaDecoderLayer$' table
 grep -qx 'without package: llmcompressor is not installed' table
+# experts: their class and shapes, and what the peer is told of them; a call that nobody knows is refused
+sed -i 's/--hidden 128 --intermediate 256/--hidden 128 --intermediate 128 --heads 4 --kv 2 --head-dim 32 --experts 4 --topk 2 /' peer
+ONESHOT=$PLAY bash "$OSH_SOURCE_DIR/scripts/bench-gpu.sh" --build build --out experts --layers "1 2" --samples 2 --tokens 32 \
+    --like qwen3-30b-a3b --shape "hidden=128 intermediate=128 heads=4 kv=2 head_dim=32 experts=4 topk=2 vocab=256" \
+    --seconds 0.01 --side 64 --whole 3 --peer-python "$PWD/peer" >experts.table
+grep -q '^Qwen3MoeDecoderLayer: seconds of 1 and 2 layers, of a layer, of 3 layers$' experts.table || fail "$(cat experts.table)"
+grep -q '^Linear: seconds of 1 and 2' experts.table || fail "no Linear"
+grep -Eq '^solve, triton, re-enacted .* times ours of Qwen3MoeDecoderLayer' experts.table || fail "no peer: $(cat experts.table)"
+if bash "$OSH_SOURCE_DIR/scripts/bench-gpu.sh" --build build --out o --like gpt 2>err; then fail "--like gpt"; fi
+grep -q 'want llama-3-8b or qwen3-30b-a3b' err
 awk '/^solve, eager/ { e = $(NF - 4) } /^solve, triton/ { t = $(NF - 4) } END { exit !(t > 0 && e / t > 9.9 && e / t < 10.1) }' table
