@@ -26,6 +26,7 @@ FOREIGN = {
     "scripts": {"check", "browser"},
     "bench.sh": {"peer-python", "install-peer", "peer-version", "llama-cpp", "llama-python", "text", "first-window", "runs",
                  "out"},
+    "bench-gpu.sh": {"like"},
     "check-gpu.sh": {"out", "steps", "build-dir", "lib-dir", "time-limit", "pack"},
     "linearity.sh": {"make-model", "samples", "layers", "tokens", "at", "shape", "runs", "out"},
 }
