@@ -1,5 +1,5 @@
-/* test_dnnl.c - linear on oneDNN against the reference: in F32 on every CPU, in BF16 where the CPU
- * has the instructions. */
+/* test_dnnl.c - linear, Hessian and attention on oneDNN against the reference: in F32 on every CPU, in BF16 where the
+ * CPU has the instructions. */
 #include "kernel_test.h"
 #include "ops/cpu/dnnl.h"
 
@@ -29,6 +29,68 @@ static void linear_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t in, int
     for (int i = 0; i < 3; i++) guarded_check(&y[i]), guarded_free(one, &y[i]);
 }
 
+static void hessian_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t width, int64_t split, osh_dtype dt)
+{
+    const osh_op *op = osh_op_find("hessian_accum");
+    guarded x = guarded_new(one, dt, 2, n, width), h[4];
+    int64_t offsets[3] = {0, split, n}, parts[2][2] = {{0, split}, {0, n - split}};
+    osh_seqs seqs = {.n = 2, .offsets = offsets};
+
+    guarded_fill(&x, 1, 1);
+    for (int i = 0; i < 4; i++) { // to what is there, which above the diagonal stays
+        h[i] = guarded_new(one, OSH_F32, 2, width, width);
+        guarded_fill(&h[i], 2, 1);
+    }
+    osh_op_args a = {.in = {&x.t}, .out = {&h[0].t}, .seqs = &seqs};
+    assert_int_equal(op->run[OSH_REF](one, &a), OSH_OK);
+    assert_int_equal(osh_dnnl_hessian(one, &h[1].t, &x.t, &seqs), OSH_OK);
+    assert_int_equal(osh_dnnl_hessian(three, &h[2].t, &x.t, &seqs), OSH_OK);
+    for (int i = 0; i < 2; i++) { // each sample by itself
+        int64_t rows = parts[i][1];
+        osh_tensor part = osh_tensor_view(dt, 2, (int64_t[]){rows, width}, osh_elem(&x.t, offsets[i] * width));
+        osh_seqs alone = {.n = 1, .offsets = parts[i]};
+        assert_int_equal(osh_dnnl_hessian(three, &h[3].t, &part, &alone), OSH_OK);
+    }
+    assert_memory_equal(h[1].t.data, h[2].t.data, osh_tensor_bytes(&h[1].t));
+    assert_memory_equal(h[1].t.data, h[3].t.data, osh_tensor_bytes(&h[1].t));
+    const float *ref = h[0].t.data, *got = h[1].t.data;
+    for (int64_t r = 0; r < width; r++)
+        for (int64_t c = r + 1; c < width; c++)
+            if (ref[r * width + c] != got[r * width + c]) fail_msg("above the diagonal: %ld, %ld", (long)r, (long)c);
+    double e = nmse(&h[1].t, &h[0].t);
+    if (!(e <= tol_of(op->tol, OSH_F32)))
+        fail_msg("oneDNN Hessian [%ld, %ld]: NMSE %g", (long)n, (long)width, e);
+    guarded_check(&x), guarded_free(one, &x);
+    for (int i = 0; i < 4; i++) guarded_check(&h[i]), guarded_free(one, &h[i]);
+}
+
+static void attention_case(osh_ctx *one, osh_ctx *three, const osh_attention_attr *at, int64_t n, int64_t split,
+                           osh_dtype dt)
+{
+    const osh_op *op = osh_op_find("attention");
+    int64_t wide = at->n_heads * at->head_dim, narrow = at->n_kv_heads * at->head_dim;
+    guarded q = guarded_new(one, dt, 2, n, wide), k = guarded_new(one, dt, 2, n, narrow),
+            v = guarded_new(one, dt, 2, n, narrow), y[3];
+    int64_t offsets[3] = {0, split, n};
+    osh_seqs seqs = {.n = 2, .offsets = offsets};
+
+    guarded_fill(&q, 1, 2), guarded_fill(&k, 2, 2), guarded_fill(&v, 3, 1);
+    for (int i = 0; i < 3; i++) {
+        osh_op_args a = {.in = {&q.t, &k.t, &v.t}, .attr = at, .seqs = &seqs};
+        y[i] = guarded_new(one, dt, 2, n, wide);
+        a.out[0] = &y[i].t;
+        assert_int_equal(i == 0 ? op->run[OSH_REF](one, &a) : osh_dnnl_attention(i == 1 ? one : three, &a), OSH_OK);
+    }
+    assert_memory_equal(y[1].t.data, y[2].t.data, osh_tensor_bytes(&y[1].t));
+    double e = nmse(&y[1].t, &y[0].t);
+    if (!(e <= tol_of(op->tol, dt)))
+        fail_msg("oneDNN attention of %ld tokens, %ld heads on %ld of %ld: NMSE %g", (long)n, (long)at->n_heads,
+                 (long)at->n_kv_heads, (long)at->head_dim, e);
+    guarded_check(&q), guarded_check(&k), guarded_check(&v);
+    guarded_free(one, &q), guarded_free(one, &k), guarded_free(one, &v);
+    for (int i = 0; i < 3; i++) guarded_check(&y[i]), guarded_free(one, &y[i]);
+}
+
 static void run_cases(osh_dtype dt)
 {
     osh_ctx *one = NULL, *three = NULL;
@@ -40,6 +102,15 @@ static void run_cases(osh_dtype dt)
     linear_case(one, three, 129, 129, 193, 1, true, dt);
     linear_case(one, three, 600, 65, 129, 10, false, dt);
     linear_case(one, three, 130, 576, 576, 0, false, dt);
+    hessian_case(one, three, 2, 1, 1, dt);
+    hessian_case(one, three, 7, 7, 3, dt);
+    hessian_case(one, three, 600, 257, 10, dt);
+    hessian_case(one, three, 1030, 129, 513, dt);
+    hessian_case(one, three, 130, 576, 65, dt);
+    attention_case(one, three, &(osh_attention_attr){1, 1, 1, 0, 0}, 2, 1, dt);
+    attention_case(one, three, &(osh_attention_attr){9, 3, 64, 0, 0}, 130, 1, dt);
+    attention_case(one, three, &(osh_attention_attr){4, 2, 36, 0, 0.3}, 300, 37, dt);
+    attention_case(one, three, &(osh_attention_attr){6, 2, 16, 50, 0}, 333, 200, dt);
     assert_int_equal(osh_mem_live(one), 0);
     assert_int_equal(osh_mem_live(three), 0);
     osh_ctx_free(three);

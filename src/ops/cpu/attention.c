@@ -6,9 +6,12 @@
  *
  * A tile sees the keys of its sample up to its last query: what causality hides is computed only inside the last n
  * keys. Tiles of few queries waste less there, tiles of many rows less of each product's setting up. With AVX2
- * (ops/cpu/tile.h) keys and values are packed once for all tiles, and 24 rows at a time see no more than they need. */
+ * (ops/cpu/tile.h) keys and values are packed once for all tiles, and 24 rows at a time see no more than they need.
+ * With AVX-512 BF16 oneDNN multiplies BF16 where it lies (ops/cpu/dnnl.h), head by head. */
+#include "base/isa.h"
 #include "ops/cpu/blas.h"
 #include "ops/cpu/cpu.h"
+#include "ops/cpu/dnnl.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/span.h"
 #include "ops/cpu/tile.h"
@@ -18,7 +21,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS = 96, MIN_QUERIES = 16, GROUP = 24 };
+enum { ROWS = 96, MIN_QUERIES = 16, GROUP = 24, DNNL_QUERIES = 128 };
+typedef enum { BLAS, TILES, DNNL } way;
 
 typedef struct attention_worker {
     float *q, *y;     // [heads, queries, Dh]: the heads of one kv head
@@ -32,6 +36,7 @@ typedef struct attention_worker {
 typedef struct attention_job {
     const osh_attention_attr *at;
     const osh_op_args *a;
+    way way;
     const osh_tile *tiles;
     int64_t n_tiles, longest; // tokens of the longest sample
     attention_worker *workers;
@@ -39,10 +44,10 @@ typedef struct attention_job {
 
 static int64_t group_of(const osh_attention_attr *at) { return at->n_heads / at->n_kv_heads; }
 
-static int64_t tile_queries(const osh_attention_attr *at)
+static int64_t tile_queries(const osh_attention_attr *at, way how)
 {
     int64_t n = ROWS / group_of(at) / 8 * 8;
-    return n < MIN_QUERIES ? MIN_QUERIES : n;
+    return how == DNNL ? DNNL_QUERIES : n < MIN_QUERIES ? MIN_QUERIES : n;
 }
 
 static void load_head(float *to, const osh_tensor *x, int64_t row, int64_t n, int64_t head, int64_t Dh)
@@ -144,6 +149,46 @@ static void by_tiles(attention_worker *me, const rows_of *o, int64_t Dh, int64_t
     }
 }
 
+/* A row of f32 becomes one of dt in its place: its first half. */
+static void narrow_row(float *s, int64_t n, osh_dtype dt)
+{
+    uint16_t part[256];
+    if (dt == OSH_F32) return;
+    for (int64_t i = 0; i < n; i += 256) {
+        int64_t k = osh_min64(256, n - i);
+        osh_from_f32(part, dt, s + i, k);
+        memcpy((uint16_t *)s + i, part, (size_t)k * sizeof *part);
+    }
+}
+
+/* All heads of one kv head, one after the other. */
+static osh_status by_dnnl(osh_ctx *cx, attention_worker *me, const attention_job *j, const osh_tile *t, int64_t kv_head,
+                          const rows_of *o)
+{
+    osh_status rc = OSH_OK;
+    osh_dtype dt = o->dt;
+    const osh_tensor *q = j->a->in[0], *k = j->a->in[1], *v = j->a->in[2], *out = j->a->out[0];
+    int64_t Dh = j->at->head_dim, wide = osh_width(q), narrow = osh_width(k), heads = group_of(j->at);
+    int64_t first = first_key(o, t->pos), n_keys = t->pos + t->n - first, ld = osh_pad8(n_keys);
+    int64_t key = (t->row - t->pos + first) * narrow + kv_head * Dh, each = dt == OSH_F32 ? 1 : 2;
+    osh_dnnl_mat keys = {osh_elem(k, key), dt, 1, narrow}, values = {osh_elem(v, key), dt, narrow, 1};
+    osh_dnnl_mat s = {me->s, OSH_F32, ld, 1}, p = {me->s, dt, each * ld, 1};
+
+    for (int64_t h = kv_head * heads; h < (kv_head + 1) * heads; h++) {
+        osh_dnnl_mat from = {osh_elem(q, t->row * wide + h * Dh), dt, wide, 1};
+        osh_dnnl_mat to = {osh_elem(out, t->row * wide + h * Dh), dt, wide, 1};
+        OSH_TRY(osh_dnnl_gemm(cx, s, from, keys, t->n, n_keys, Dh));
+        for (int64_t r = 0; r < t->n; r++) {
+            int64_t i = t->pos + r, lo = first_key(o, i);
+            softmax_row(me->s + r * ld, n_keys, lo > first ? lo - first : 0, i + 1 - first, o->scale, dt);
+            narrow_row(me->s + r * ld, n_keys, dt);
+        }
+        OSH_TRY(osh_dnnl_gemm(cx, to, p, values, t->n, Dh, n_keys));
+    }
+done:
+    return rc;
+}
+
 /* Chunks go kv head by kv head, from the last tile, which is the largest, down: a worker has most keys already, and the
  * last chunks, for which another worker may wait, are small. */
 static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -157,12 +202,12 @@ static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
                  j->a->in[0]->dtype};
     osh_tensor *out = j->a->out[0];
 
-    (void)cx;
-    if (osh_tile_used()) pack_keys(me, j, sample, kv_head, t->pos + t->n);
+    if (j->way == DNNL) return by_dnnl(cx, me, j, t, kv_head, &o);
+    if (j->way == TILES) pack_keys(me, j, sample, kv_head, t->pos + t->n);
     else load_keys(me, j, sample, kv_head, t->pos + t->n);
     for (int64_t h = 0; h < heads; h++)
         load_head(me->q + h * t->n * Dh, j->a->in[0], t->row, t->n, kv_head * heads + h, Dh);
-    if (osh_tile_used()) by_tiles(me, &o, Dh, j->longest);
+    if (j->way == TILES) by_tiles(me, &o, Dh, j->longest);
     else by_blas(me, &o, Dh);
     for (int64_t r = 0; r < o.rows; r++) {
         int64_t row = t->row + r % t->n, head = kv_head * heads + r / t->n;
@@ -171,34 +216,37 @@ static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     return OSH_OK;
 }
 
-static int64_t worker_floats(const osh_attention_attr *at, int64_t longest)
+static int64_t worker_floats(const osh_attention_attr *at, way how, int64_t longest)
 {
-    int64_t rows = group_of(at) * tile_queries(at), Dh = at->head_dim, keys = pad_cols(longest);
+    int64_t rows = group_of(at) * tile_queries(at, how), Dh = at->head_dim, keys = pad_cols(longest);
+    if (how == DNNL) return DNNL_QUERIES * keys;
     return (2 * rows + OSH_TILE_COLS) * Dh + keys * (Dh + pad_cols(Dh)) + rows * keys;
 }
 
-osh_status osh_attention_cpu(osh_ctx *cx, const osh_op_args *a)
+static osh_status attend(osh_ctx *cx, const osh_op_args *a, way how)
 {
     osh_status rc = OSH_OK;
     const osh_attention_attr *at = a->attr;
-    int64_t Dh = at->head_dim, rows = group_of(at) * tile_queries(at);
+    int64_t Dh = at->head_dim, rows = group_of(at) * tile_queries(at, how);
     int n_workers = osh_threads(cx);
     osh_tile *tiles = NULL;           // own
     attention_worker *workers = NULL; // own
     float *room = NULL;               // own: what the workers point into
-    attention_job j = {.at = at, .a = a};
+    attention_job j = {.at = at, .a = a, .way = how};
 
-    OSH_TRY(osh_blas_open(cx));
-    OSH_TRY(osh_tiles_new(cx, &tiles, &j.n_tiles, a->seqs, osh_rows(a->in[0]), tile_queries(at)));
+    OSH_TRY(how == DNNL ? osh_dnnl_open(cx) : osh_blas_open(cx));
+    OSH_TRY(osh_tiles_new(cx, &tiles, &j.n_tiles, a->seqs, osh_rows(a->in[0]), tile_queries(at, how)));
     for (int64_t t = 0; t < j.n_tiles; t++)
         if (tiles[t].len > j.longest) j.longest = tiles[t].len;
-    int64_t each = worker_floats(at, j.longest), keys = pad_cols(j.longest);
+    int64_t each = worker_floats(at, how, j.longest), keys = pad_cols(j.longest);
     OSH_NEW(cx, workers, n_workers);
     room = osh_alloc(cx, (size_t)(n_workers * each) * sizeof *room);
     if (!room) OSH_TRY(OSH_E_NOMEM);
     for (int i = 0; i < n_workers; i++) {
         float *p = room + i * each;
-        workers[i] = (attention_worker){.s = p, .q = p + rows * keys, .sample = -1};
+        workers[i] = (attention_worker){.s = p, .sample = -1};
+        if (how == DNNL) continue;
+        workers[i].q = p + rows * keys;
         workers[i].y = workers[i].q + rows * Dh;
         workers[i].k = workers[i].y + rows * Dh;
         workers[i].v = workers[i].k + keys * Dh;
@@ -213,10 +261,19 @@ done:
     return rc;
 }
 
+osh_status osh_dnnl_attention(osh_ctx *cx, const osh_op_args *a) { return attend(cx, a, DNNL); }
+
+osh_status osh_attention_cpu(osh_ctx *cx, const osh_op_args *a)
+{
+    return attend(cx, a, osh_dnnl_takes(a->in[0]) ? DNNL : osh_tile_used() ? TILES : BLAS);
+}
+
 size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                              int64_t n_tokens, int n_threads)
 {
     (void)in_width, (void)out_width; // n_tokens bounds the longest sample
-    return (size_t)(n_threads * worker_floats(attr, n_tokens)) * sizeof(float) +
+    int64_t floats = worker_floats(attr, BLAS, n_tokens), dnnl = worker_floats(attr, DNNL, n_tokens);
+    if (osh_isa_used() >= OSH_ISA_AVX512_BF16 && dnnl > floats) floats = dnnl;
+    return (size_t)(n_threads * floats) * sizeof(float) +
            (size_t)n_tokens * sizeof(osh_tile) + (size_t)n_threads * sizeof(attention_worker);
 }

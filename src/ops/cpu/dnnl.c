@@ -1,6 +1,7 @@
-/* dnnl.c - linear on oneDNN 2.6: one matmul primitive for each tile of 512 rows (from each sample's
- * first token) x 192 columns, straight from and to bf16, f32 inside, bias added before the
- * rounding.
+/* dnnl.c - products on oneDNN 2.6, straight from bf16, f32 inside: one matmul primitive a tile.
+ *
+ *   linear    512 rows (from each sample's first token) x 192 columns of y, bias added before the rounding
+ *   hessian   256 x 256 of H, to which each tile of 512 tokens adds its f32 sums; X^T is laid out once for all threads
  *
  * oneDNN brings OpenMP. A tile runs on the worker that has it: its team is cut to one thread there,
  * so that our pool alone decides how many run. Below AVX-512 BF16 oneDNN is slower than widening to
@@ -18,12 +19,14 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { ROWS = 512 };
+enum { ROWS = 512, SIDE = 256, TOKENS = 512 };
 
 #define FUNCTIONS(X)                                                                                                   \
-    X(engine_create) X(engine_destroy) X(matmul_desc_init) X(memory_create) X(memory_desc_init_by_strides)             \
-    X(memory_destroy) X(primitive_create) X(primitive_desc_create) X(primitive_desc_destroy) X(primitive_destroy)      \
-    X(primitive_execute) X(set_max_cpu_isa) X(stream_create) X(stream_destroy) X(stream_wait) X(version)
+    X(engine_create) X(matmul_desc_init) X(memory_create) X(memory_desc_init_by_strides) X(memory_destroy)             \
+    X(post_ops_append_sum) X(post_ops_create) X(post_ops_destroy) X(primitive_attr_create) X(primitive_attr_destroy)   \
+    X(primitive_attr_set_post_ops) X(primitive_create) X(primitive_desc_create) X(primitive_desc_destroy)              \
+    X(primitive_destroy) X(primitive_execute) X(set_max_cpu_isa) X(stream_create) X(stream_destroy) X(stream_wait)     \
+    X(version)
 #define POINTER(name) __typeof__(dnnl_##name) *name;
 #define SYMBOL(name) {"dnnl_" #name, offsetof(dnnl_lib, name)},
 #define TEXT_OF(x) #x
@@ -33,6 +36,7 @@ typedef struct dnnl_lib { FUNCTIONS(POINTER) } dnnl_lib;
 static const osh_symbol symbols[] = {FUNCTIONS(SYMBOL)};
 
 static dnnl_lib lib; // of the process, as oneDNN's own state is
+static dnnl_engine_t engine;     // own
 static void (*set_threads)(int); // of the OpenMP that oneDNN was built with; NULL: without
 static atomic_bool opened;
 
@@ -57,6 +61,8 @@ osh_status osh_dnnl_open(osh_ctx *cx)
     void *symbol = dlsym(handle, "omp_set_num_threads");
     memcpy(&set_threads, &symbol, sizeof symbol); // ISO C has no cast from an object pointer to a function
     lib.set_max_cpu_isa(sets[osh_isa_used()].isa);
+    if (lib.engine_create(&engine, dnnl_cpu, 0) != dnnl_success)
+        OSH_FAIL(cx, OSH_E_INTERNAL, "oneDNN gives no engine for this CPU");
     atomic_store_explicit(&opened, true, memory_order_release);
 done:
     pthread_mutex_unlock(&lock);
@@ -74,33 +80,41 @@ done:
     return rc;
 }
 
-typedef struct dnnl_job {
-    osh_tensor *y;
-    const osh_tensor *x, *w, *bias;
-    const osh_tile *tiles;
-    int64_t n_tiles;
-    dnnl_engine_t engine; // own
-} dnnl_job;
-
 bool osh_dnnl_fits(const osh_tensor *y, const osh_tensor *x, const osh_tensor *w, const osh_tensor *bias)
 {
-    if (x->dtype != OSH_BF16 || y->dtype != OSH_BF16 || w->dtype != OSH_BF16) return false;
-    if (bias && bias->dtype != OSH_BF16) return false;
-    return osh_isa_used() >= OSH_ISA_AVX512_BF16;
+    if (y->dtype != OSH_BF16 || w->dtype != OSH_BF16 || (bias && bias->dtype != OSH_BF16)) return false;
+    return osh_dnnl_takes(x);
 }
 
-/* Memory of rows x cols elements at p; stride[] in elements. */
-static dnnl_status_t make_memory(dnnl_memory_t *out, dnnl_memory_desc_t *md, dnnl_engine_t engine,
-                                 osh_dtype dt, void *p, int64_t rows, int64_t cols,
-                                 int64_t row_stride, int64_t col_stride)
+bool osh_dnnl_takes(const osh_tensor *x)
 {
-    dnnl_dims_t dims = {rows, cols}, strides = {row_stride, col_stride};
-    dnnl_status_t st = lib.memory_desc_init_by_strides(md, 2, dims, dt == OSH_BF16 ? dnnl_bf16 : dnnl_f32, strides);
-
-    return st == dnnl_success ? lib.memory_create(out, md, engine, p) : st;
+    return x->dtype == OSH_BF16 && osh_isa_used() >= OSH_ISA_AVX512_BF16;
 }
 
-static dnnl_status_t execute(dnnl_primitive_t matmul, dnnl_engine_t engine, const dnnl_exec_arg_t *args, int n_args)
+static dnnl_status_t make_memory(dnnl_memory_t *out, dnnl_memory_desc_t *md, const osh_dnnl_mat *m, int64_t rows,
+                                 int64_t cols)
+{
+    dnnl_dims_t dims = {rows, cols}, strides = {m->row, m->col};
+    dnnl_data_type_t dt = m->dtype == OSH_BF16 ? dnnl_bf16 : dnnl_f32;
+    dnnl_status_t st = lib.memory_desc_init_by_strides(md, 2, dims, dt, strides);
+
+    return st == dnnl_success ? lib.memory_create(out, md, engine, m->p) : st;
+}
+
+/* The result is added to what is there. */
+static dnnl_status_t make_sum(dnnl_primitive_attr_t *attr)
+{
+    dnnl_post_ops_t ops = NULL; // own
+    dnnl_status_t st = lib.primitive_attr_create(attr);
+
+    if (!st) st = lib.post_ops_create(&ops);
+    if (!st) st = lib.post_ops_append_sum(ops, 1);
+    if (!st) st = lib.primitive_attr_set_post_ops(*attr, ops); // copies
+    if (ops) lib.post_ops_destroy(ops);
+    return st;
+}
+
+static dnnl_status_t execute(dnnl_primitive_t matmul, const dnnl_exec_arg_t *args, int n_args)
 {
     dnnl_stream_t stream = NULL; // own
     dnnl_status_t st = lib.stream_create(&stream, engine, dnnl_stream_default_flags);
@@ -111,74 +125,84 @@ static dnnl_status_t execute(dnnl_primitive_t matmul, dnnl_engine_t engine, cons
     return st;
 }
 
-/* Tile of y: rows of t, columns [col, col + n). oneDNN keeps compiled primitives of a shape, so making one is cheap. */
-static dnnl_status_t run_tile(const dnnl_job *j, const osh_tile *t, int64_t col, int64_t n)
+/* + bias [n] (or NULL), or += without a bias. oneDNN keeps compiled primitives of a shape, so making one is cheap. */
+static osh_status product(osh_ctx *cx, osh_dnnl_mat c, osh_dnnl_mat a, osh_dnnl_mat b, const osh_dnnl_mat *bias,
+                          int64_t m, int64_t n, int64_t k, bool add)
 {
-    int64_t I = osh_width(j->x), O = j->w->shape[0];
-    osh_dtype dt = j->x->dtype;
-    dnnl_memory_t mem[4] = {0}; // own: x, w, y, bias
+    dnnl_memory_t mem[4] = {0}; // own: a, b, c, bias
     dnnl_memory_desc_t md[4];
     dnnl_matmul_desc_t desc;
-    dnnl_primitive_desc_t pd = NULL; // own
-    dnnl_primitive_t matmul = NULL;  // own
-    dnnl_status_t st = make_memory(&mem[0], &md[0], j->engine, dt, osh_elem(j->x, t->row * I), t->n, I, I, 1);
+    dnnl_primitive_attr_t attr = NULL;    // own
+    dnnl_primitive_desc_t pd = NULL;      // own
+    dnnl_primitive_t matmul = NULL;       // own
+    dnnl_status_t st;
 
-    if (!st) st = make_memory(&mem[1], &md[1], j->engine, dt, osh_elem(j->w, col * I), I, n, 1, I); // w transposed
-    if (!st) st = make_memory(&mem[2], &md[2], j->engine, dt, osh_elem(j->y, t->row * O + col), t->n, n, O, 1);
-    if (!st && j->bias) st = make_memory(&mem[3], &md[3], j->engine, dt, osh_elem(j->bias, col), 1, n, n, 1);
-    if (!st) st = lib.matmul_desc_init(&desc, &md[0], &md[1], j->bias ? &md[3] : NULL, &md[2]);
-    if (!st) st = lib.primitive_desc_create(&pd, &desc, NULL, j->engine, NULL);
+    if (set_threads) set_threads(1); // of this thread's teams
+    st = make_memory(&mem[0], &md[0], &a, m, k);
+    if (!st) st = make_memory(&mem[1], &md[1], &b, k, n);
+    if (!st) st = make_memory(&mem[2], &md[2], &c, m, n);
+    if (!st && bias) st = make_memory(&mem[3], &md[3], bias, 1, n);
+    if (!st && add) st = make_sum(&attr);
+    if (!st) st = lib.matmul_desc_init(&desc, &md[0], &md[1], bias ? &md[3] : NULL, &md[2]);
+    if (!st) st = lib.primitive_desc_create(&pd, &desc, attr, engine, NULL);
     if (!st) st = lib.primitive_create(&matmul, pd);
     if (!st) {
         dnnl_exec_arg_t args[4] = {
             {DNNL_ARG_SRC, mem[0]}, {DNNL_ARG_WEIGHTS, mem[1]}, {DNNL_ARG_DST, mem[2]}, {DNNL_ARG_BIAS, mem[3]}};
-        st = execute(matmul, j->engine, args, j->bias ? 4 : 3);
+        st = execute(matmul, args, bias ? 4 : 3);
     }
     if (matmul) lib.primitive_destroy(matmul);
     if (pd) lib.primitive_desc_destroy(pd);
+    if (attr) lib.primitive_attr_destroy(attr);
     for (int i = 0; i < 4; i++)
         if (mem[i]) lib.memory_destroy(mem[i]);
-    return st;
+    if (st == dnnl_success) return OSH_OK;
+    return osh_fail(cx, st == dnnl_out_of_memory ? OSH_E_NOMEM : OSH_E_INTERNAL,
+                    "oneDNN's %s matmul failed with status %d", osh_dtype_name(a.dtype), (int)st);
 }
 
-static osh_status dnnl_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+osh_status osh_dnnl_gemm(osh_ctx *cx, osh_dnnl_mat c, osh_dnnl_mat a, osh_dnnl_mat b, int64_t m, int64_t n, int64_t k)
 {
-    const dnnl_job *j = user;
+    return product(cx, c, a, b, NULL, m, n, k, false);
+}
+
+/* ---- linear ---- */
+
+typedef struct linear_job {
+    osh_tensor *y;
+    const osh_tensor *x, *w, *bias;
+    const osh_tile *tiles;
+    int64_t n_tiles;
+} linear_job;
+
+/* Tile of y: rows of t, columns [col, col + n). */
+static osh_status linear_tile(osh_ctx *cx, const linear_job *j, const osh_tile *t, int64_t col, int64_t n)
+{
+    int64_t I = osh_width(j->x), O = j->w->shape[0];
+    osh_dtype dt = j->x->dtype;
+    osh_dnnl_mat x = {osh_elem(j->x, t->row * I), dt, I, 1}, w = {osh_elem(j->w, col * I), dt, 1, I}; // w transposed
+    osh_dnnl_mat y = {osh_elem(j->y, t->row * O + col), dt, O, 1}, bias = {NULL, dt, n, 1};
+
+    if (j->bias) bias.p = osh_elem(j->bias, col);
+    return product(cx, y, x, w, j->bias ? &bias : NULL, t->n, n, I, false);
+}
+
+static osh_status linear_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const linear_job *j = user;
     int64_t col = chunk / j->n_tiles * OSH_GEMM_COLS, n = osh_min64(OSH_GEMM_COLS, j->w->shape[0] - col);
 
     (void)worker;
-    if (set_threads) set_threads(1); // of this thread's teams
-    dnnl_status_t st = run_tile(j, &j->tiles[chunk % j->n_tiles], col, n);
-    if (st == dnnl_success) return OSH_OK;
-    return osh_fail(cx, st == dnnl_out_of_memory ? OSH_E_NOMEM : OSH_E_INTERNAL,
-                    "oneDNN's %s matmul failed with status %d", osh_dtype_name(j->x->dtype),
-                    (int)st);
-}
-
-static osh_status job_open(osh_ctx *cx, dnnl_job *j)
-{
-    osh_status rc = OSH_OK;
-
-    OSH_TRY(osh_dnnl_open(cx));
-    if (lib.engine_create(&j->engine, dnnl_cpu, 0) != dnnl_success)
-        OSH_FAIL(cx, OSH_E_INTERNAL, "oneDNN gives no engine for this CPU");
-done:
-    return rc;
+    return linear_tile(cx, j, &j->tiles[chunk % j->n_tiles], col, n);
 }
 
 osh_status osh_dnnl_product(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w)
 {
-    osh_status rc = OSH_OK;
     osh_tile tile = {.n = osh_rows(x)};
-    dnnl_job j = {.y = y, .x = x, .w = w};
+    linear_job j = {.y = y, .x = x, .w = w};
+    osh_status rc = osh_dnnl_open(cx);
 
-    OSH_TRY(job_open(cx, &j));
-    if (set_threads) set_threads(1);
-    if (run_tile(&j, &tile, 0, w->shape[0]) != dnnl_success)
-        OSH_FAIL(cx, OSH_E_INTERNAL, "oneDNN's %s matmul failed", osh_dtype_name(x->dtype));
-done:
-    if (j.engine) lib.engine_destroy(j.engine);
-    return rc;
+    return rc ? rc : linear_tile(cx, &j, &tile, 0, w->shape[0]);
 }
 
 osh_status osh_dnnl_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w, const osh_tensor *bias,
@@ -186,14 +210,100 @@ osh_status osh_dnnl_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, cons
 {
     osh_status rc = OSH_OK;
     osh_tile *tiles = NULL; // own
-    dnnl_job j = {.y = y, .x = x, .w = w, .bias = bias};
+    linear_job j = {.y = y, .x = x, .w = w, .bias = bias};
 
+    OSH_TRY(osh_dnnl_open(cx));
     OSH_TRY(osh_tiles_new(cx, &tiles, &j.n_tiles, seqs, osh_rows(x), ROWS));
     j.tiles = tiles;
-    OSH_TRY(job_open(cx, &j));
-    OSH_TRY(osh_parallel_for(cx, osh_div_up(w->shape[0], OSH_GEMM_COLS) * j.n_tiles, dnnl_chunk, &j));
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(w->shape[0], OSH_GEMM_COLS) * j.n_tiles, linear_chunk, &j));
 done:
-    if (j.engine) lib.engine_destroy(j.engine);
+    osh_free(cx, tiles);
+    return rc;
+}
+
+/* ---- Hessian ---- */
+
+typedef struct hessian_job {
+    float *h;              // [n_cols, n_cols]
+    const osh_tensor *x;
+    const osh_tile *tiles; // of this panel
+    int64_t n_tiles, first_row, n_rows, n_cols;
+    char *turned;          // [n_cols, n_rows] of x's dtype
+    float *squares;        // [threads, SIDE, SIDE]: tiles on the diagonal
+} hessian_job;
+
+enum { LINES = 16 }; // columns of x that a chunk lays out as rows
+
+static osh_status turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const hessian_job *j = user;
+    int64_t first = chunk * LINES, end = osh_min64(first + LINES, j->n_cols);
+
+    (void)cx, (void)worker;
+    for (int64_t r = 0; r < j->n_rows; r++) {
+        const void *row = osh_elem(j->x, (j->first_row + r) * j->n_cols);
+        for (int64_t c = first; c < end; c++)
+            if (j->x->dtype == OSH_BF16) ((uint16_t *)j->turned)[c * j->n_rows + r] = ((const uint16_t *)row)[c];
+            else ((float *)j->turned)[c * j->n_rows + r] = ((const float *)row)[c];
+    }
+    return OSH_OK;
+}
+
+/* Chunk c of the lower triangle is tile (i, j), row by row: c = i (i + 1) / 2 + j. */
+static osh_status hessian_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    osh_status rc = OSH_OK;
+    const hessian_job *job = user;
+    int64_t i = 0, n = job->n_cols;
+    osh_dtype dt = job->x->dtype;
+
+    while ((i + 1) * (i + 2) / 2 <= chunk) i++;
+    int64_t j = chunk - i * (i + 1) / 2, rows = osh_min64(SIDE, n - i * SIDE), cols = osh_min64(SIDE, n - j * SIDE);
+    float *h = job->h + i * SIDE * n + j * SIDE, *square = job->squares + (int64_t)worker * SIDE * SIDE;
+    for (int64_t t = 0; t < job->n_tiles; t++) {
+        int64_t row = job->tiles[t].row;
+        char *left = job->turned + (size_t)(i * SIDE * job->n_rows + row - job->first_row) * osh_dtype_bytes(dt);
+        osh_dnnl_mat a = {left, dt, job->n_rows, 1}, b = {osh_elem(job->x, row * n + j * SIDE), dt, n, 1};
+        osh_dnnl_mat c = {i == j ? square : h, OSH_F32, i == j ? SIDE : n, 1};
+        OSH_TRY(product(cx, c, a, b, NULL, rows, cols, job->tiles[t].n, i != j));
+        for (int64_t r = 0; i == j && r < rows; r++) // what is above the diagonal stays
+            for (int64_t k = 0; k <= r; k++) h[r * n + k] += square[r * SIDE + k];
+    }
+done:
+    return rc;
+}
+
+size_t osh_dnnl_hessian_scratch(int64_t n_cols, int64_t n_tokens, osh_dtype dtype, int n_threads)
+{
+    return (size_t)(osh_min64(n_tokens, TOKENS) * n_cols) * osh_dtype_bytes(dtype) +
+           (size_t)n_threads * SIDE * SIDE * sizeof(float) + (size_t)n_tokens * sizeof(osh_tile);
+}
+
+osh_status osh_dnnl_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, const osh_seqs *seqs)
+{
+    osh_status rc = OSH_OK;
+    int64_t n = osh_width(x), n_tiles = 0, end, side = osh_div_up(n, SIDE);
+    osh_tile *tiles = NULL; // own
+    char *turned = NULL;    // own
+    float *squares = NULL;  // own
+
+    OSH_TRY(osh_dnnl_open(cx));
+    OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, seqs, osh_rows(x), TOKENS));
+    turned = osh_alloc(cx, (size_t)(osh_min64(osh_rows(x), TOKENS) * n) * osh_dtype_bytes(x->dtype));
+    squares = osh_alloc(cx, (size_t)osh_threads(cx) * SIDE * SIDE * sizeof *squares);
+    if (!turned || !squares) OSH_TRY(OSH_E_NOMEM);
+    for (int64_t first = 0; first < n_tiles; first = end) {
+        end = osh_tiles_panel(tiles, n_tiles, first, TOKENS);
+        int64_t row = tiles[first].row;
+        hessian_job j = {.h = h->data, .x = x, .tiles = tiles + first, .n_tiles = end - first, .first_row = row,
+                         .n_rows = tiles[end - 1].row + tiles[end - 1].n - row, .n_cols = n, .turned = turned,
+                         .squares = squares};
+        OSH_TRY(osh_parallel_for(cx, osh_div_up(n, LINES), turn_chunk, &j));
+        OSH_TRY(osh_parallel_for(cx, side * (side + 1) / 2, hessian_chunk, &j));
+    }
+done:
+    osh_free(cx, squares);
+    osh_free(cx, turned);
     osh_free(cx, tiles);
     return rc;
 }

@@ -1,4 +1,4 @@
-/* dnnl.h - the linear layer in bf16 on oneDNN, for CPUs with bf16 instructions. */
+/* dnnl.h - products of bf16 on oneDNN, for CPUs with bf16 instructions. */
 #ifndef OSH_DNNL_H
 #define OSH_DNNL_H
 #include "ops/op.h"
@@ -11,6 +11,19 @@ bool osh_dnnl_fits(const osh_tensor *y, const osh_tensor *x, const osh_tensor *w
 /* As osh_gemm_linear, all tensors of one dtype: BF16, or F32 (which every CPU can do, so that tests run this code). */
 osh_status osh_dnnl_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w, const osh_tensor *bias,
                            const osh_seqs *seqs);
+bool osh_dnnl_takes(const osh_tensor *x); // BF16, and such a CPU
+typedef struct osh_dnnl_mat { // view: BF16 or F32, elements of rows and of columns so far apart
+    void *p;
+    osh_dtype dtype;
+    int64_t row, col;
+} osh_dnnl_mat;
+/* c [m, n] = a [m, k] b [k, n] on this thread, after osh_dnnl_open; sums in f32, rounded to the dtype of c. */
+osh_status osh_dnnl_gemm(osh_ctx *cx, osh_dnnl_mat c, osh_dnnl_mat a, osh_dnnl_mat b, int64_t m, int64_t n, int64_t k);
+/* As osh_attention_cpu, of BF16 or F32 (attention.c). */
+osh_status osh_dnnl_attention(osh_ctx *cx, const osh_op_args *a);
+/* Lower triangle of h [n, n] (F32) += x^T x, x [N, n] of BF16 or F32; each sample by tiles of its own. */
+osh_status osh_dnnl_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, const osh_seqs *seqs);
+size_t osh_dnnl_hessian_scratch(int64_t n_cols, int64_t n_tokens, osh_dtype dtype, int n_threads); // at most
 /* y [M, O] = x [M, I] w [O, I]^T as a single primitive on this thread; all of one dtype. */
 osh_status osh_dnnl_product(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w);
 #endif

@@ -3,9 +3,11 @@
  *
  * A token tile never crosses samples, so H does not depend on how samples were batched. Tiles on
  * the diagonal are ssyrk. With AVX2 (ops/cpu/tile.h) the tokens are packed from their own dtype, once for all
- * threads. */
+ * threads; with AVX-512 BF16 oneDNN multiplies BF16 (ops/cpu/dnnl.c). */
+#include "base/isa.h"
 #include "ops/cpu/blas.h"
 #include "ops/cpu/cpu.h"
+#include "ops/cpu/dnnl.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/tile.h"
 #include "ops/kernel.h"
@@ -145,6 +147,7 @@ osh_status osh_hessian_accum_cpu(osh_ctx *cx, const osh_op_args *a)
     osh_tile *tiles = NULL; // own
     float *xf = NULL;       // own: [panel, I] where x is not F32
 
+    if (osh_dnnl_takes(x)) return osh_dnnl_hessian(cx, a->out[0], x, a->seqs);
     OSH_TRY(osh_blas_open(cx));
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, TOKENS));
     if (osh_tile_used()) {
@@ -172,8 +175,10 @@ done:
 size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
                                  int n_threads)
 {
-    (void)attr, (void)out_width, (void)n_threads;
+    (void)attr, (void)out_width;
     int64_t floats = osh_min64(n_tokens, OSH_GEMM_PANEL) * in_width[0];
     if (osh_tile_used()) floats = 2 * packed_floats(n_tokens, in_width[0]);
-    return (size_t)floats * sizeof(float) + (size_t)n_tokens * sizeof(osh_tile);
+    size_t bytes = (size_t)floats * sizeof(float) + (size_t)n_tokens * sizeof(osh_tile);
+    size_t dnnl = osh_dnnl_hessian_scratch(in_width[0], n_tokens, OSH_BF16, n_threads);
+    return osh_isa_used() >= OSH_ISA_AVX512_BF16 && dnnl > bytes ? dnnl : bytes;
 }
