@@ -105,6 +105,7 @@ typedef struct replay {
     osh_result *results;
     bool verify;   // behind the last barrier
     int64_t n_bad; // tensors whose bytes were lost
+    bool *lost;    // own: by output tensor: the record does not count
 } replay;
 
 /* Whether the tensors [first, first + n) hold what was recorded. */
@@ -149,6 +150,7 @@ static osh_status take_linear(osh_ctx *cx, replay *r, osh_reader *in)
         res.fallback = s;
     }
     if (!res.done) res = (osh_result){0}, r->n_bad++;
+    r->lost[l->first_out] = !res.done;
     r->results[linear] = res;
     for (uint32_t k = 0; k < n; k++) e->written[l->first_out + k] = res.done;
 done:
@@ -165,7 +167,7 @@ static osh_status take_copy(osh_ctx *cx, replay *r, osh_reader *in)
     if (in->bad) goto done;
     e->sums[i] = sum;
     OSH_TRY(still_there(cx, &ok, r, (int64_t)i, 1));
-    e->written[i] = ok;
+    e->written[i] = ok, r->lost[i] = !ok;
     r->n_bad += !ok;
 done:
     return rc;
@@ -215,11 +217,22 @@ done:
     return rc;
 }
 
+/* The barrier that comes next would vouch for the records of what was lost. */
+static osh_status record_lost(osh_ctx *cx, const replay *r)
+{
+    osh_status rc = OSH_OK;
+    for (int64_t i = 0; i < r->e->plan->n_out; i++)
+        if (r->lost[i]) OSH_TRY(osh_emit_void(cx, r->e, i));
+done:
+    return rc;
+}
+
 static osh_status replay_records(osh_ctx *cx, osh_emitter *e, osh_result *results)
 {
     osh_status rc = OSH_OK;
     replay r = {.e = e, .results = results};
     int64_t n = osh_journal_count(e->journal), barrier = 0;
+    OSH_NEW(cx, r.lost, e->plan->n_out);
     for (int64_t i = 1; i < n; i++)
         if (osh_journal_at(e->journal, i)->type == OSH_REC_BARRIER) barrier = i;
     for (int64_t i = 1; i < n; i++) {
@@ -232,7 +245,10 @@ static osh_status replay_records(osh_ctx *cx, osh_emitter *e, osh_result *result
     if (r.n_bad)
         osh_log(cx, OSH_LOG_WARN, "%s: %lld tensors were recorded and are not on the disk: they are made again",
                 e->partial, (long long)r.n_bad);
+    osh_journal_drop(cx, e->journal);
+    OSH_TRY(record_lost(cx, &r));
 done:
+    osh_free(cx, r.lost);
     return rc;
 }
 
@@ -293,7 +309,6 @@ osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results)
     }
     OSH_TRY(open_shards(cx, e));
     OSH_TRY(replay_records(cx, e, results));
-    osh_journal_drop(cx, e->journal);
     for (int s = 0; s < e->plan->n_shards; s++) e->dirty[s] = true;
     if (!e->complete) OSH_TRY(osh_emit_barrier(cx, e));
 done:
