@@ -31,17 +31,17 @@ function(osh_test_exe file label out)
 endfunction()
 
 # An executable on the played card: osh_ops_play stands whole in front of all libraries, so that nothing is taken of
-# osh_ops; and the played libraries find what they call in the executable.
-function(osh_play_exe target)
+# osh_ops; and the played libraries find what they call in the executable. ops: osh_ops_play or osh_ops_race.
+function(osh_play_exe target ops)
   add_executable(${target} ${ARGN})
-  target_link_options(${target} PRIVATE LINKER:--whole-archive,$<TARGET_FILE:osh_ops_play>,--no-whole-archive
+  target_link_options(${target} PRIVATE LINKER:--whole-archive,$<TARGET_FILE:${ops}>,--no-whole-archive
                       LINKER:--export-dynamic-symbol=osh_play_*)
   target_link_libraries(${target} PRIVATE ${OSH_LAYERS} PkgConfig::cmocka ${CMAKE_DL_LIBS})
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(${target} PRIVATE OSH_SOURCE_DIR="${CMAKE_SOURCE_DIR}" OSH_PLAY)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests LINKER_LANGUAGE CXX
-                        LINK_DEPENDS $<TARGET_FILE:osh_ops_play>)
-  add_dependencies(${target} osh_ops_play play_cublaslt play_cusolver)
+                        LINK_DEPENDS $<TARGET_FILE:${ops}>)
+  add_dependencies(${target} ${ops} play_cublaslt play_cusolver)
 endfunction()
 
 function(osh_test_props name label seconds)
@@ -106,17 +106,34 @@ if(OSH_PLAY)
     elseif(NOT file MATCHES "/play/")
       continue()
     endif()
-    osh_play_exe(${name} ${file})
+    osh_play_exe(${name} osh_ops_play ${file})
     target_include_directories(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${CMAKE_SOURCE_DIR}/tests/play/include>)
     add_test(NAME ${name} COMMAND ${name})
     osh_test_props(${name} kernel 300)
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/play")
   endforeach()
 endif()
+if(TARGET osh_ops_race) # with a look for races: the kernels' own tests, once, and the harness's
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/kernels/test_*.c)
+  foreach(file IN LISTS files ITEMS ${CMAKE_SOURCE_DIR}/tests/play/race_test.cc)
+    get_filename_component(name ${file} NAME_WE)
+    file(STRINGS ${file} card REGEX "card\\.h|cuda_runtime\\.h")
+    if(NOT card)
+      continue()
+    endif()
+    string(REGEX REPLACE "^test_|_test$" "" name ${name})
+    osh_play_exe(race_${name} osh_ops_race ${file})
+    target_compile_options(race_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=thread>)
+    target_include_directories(race_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${CMAKE_SOURCE_DIR}/tests/play/include>)
+    add_test(NAME race_${name} COMMAND race_${name})
+    osh_test_props(race_${name} kernel 300)
+    set_property(TEST race_${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/play")
+  endforeach()
+endif()
 if(OSH_PLAY AND TARGET oneshot) # the whole program on the played card: a tool of the tests
-  osh_play_exe(oneshot_play ${cli_files} ${CMAKE_SOURCE_DIR}/tests/play/knobs.c)
+  osh_play_exe(oneshot_play osh_ops_play ${cli_files} ${CMAKE_SOURCE_DIR}/tests/play/knobs.c)
   # The same with batches of 100 tokens, so that a small job has many of them: place.c stands in front of osh_pipeline's.
-  osh_play_exe(oneshot_play_batches ${cli_files} ${CMAKE_SOURCE_DIR}/tests/play/knobs.c
+  osh_play_exe(oneshot_play_batches osh_ops_play ${cli_files} ${CMAKE_SOURCE_DIR}/tests/play/knobs.c
                ${CMAKE_SOURCE_DIR}/src/pipeline/place.c)
   target_compile_definitions(oneshot_play_batches PRIVATE OSH_DEVICE_BATCH_TOKENS=100)
 endif()

@@ -83,8 +83,8 @@ int osh_play_barrier(osh_play_site site, int predicate)
     return block.count;
 }
 
-/* The last lane to arrive sets the others free. */
-const osh_play_slot *osh_play_warp(osh_play_site site, uint32_t mask, const osh_play_slot &mine)
+/* The last lane to arrive sets the others free. orders: what was written before is there for all of them. */
+static const osh_play_slot *meet(osh_play_site site, uint32_t mask, const osh_play_slot &mine, bool orders)
 {
     int me = index_of(block.now), first = me - me % warpSize, lane = me % warpSize, n = block.n - first;
     warp *w = &block.warps[me / warpSize];
@@ -101,12 +101,20 @@ const osh_play_slot *osh_play_warp(osh_play_site site, uint32_t mask, const osh_
     if (w->arrived != mask) {
         wait_at(AT_WARP, site);
     } else {
+        if (orders && osh_race_syncwarp) osh_race_syncwarp(me), osh_race_thread(me);
         for (int i = 0; i < warpSize; i++)
             if (mask >> i & 1) block.threads[first + i].at = READY;
         w->turn = !turn, w->arrived = 0;
     }
     return w->slots[turn];
 }
+
+const osh_play_slot *osh_play_warp(osh_play_site site, uint32_t mask, const osh_play_slot &mine)
+{
+    return meet(site, mask, mine, false);
+}
+
+void osh_play_meet(osh_play_site at, uint32_t mask) { (void)meet(at, mask, {{0}}, true); }
 
 uint32_t osh_play_vote(osh_play_site at, uint32_t mask, int predicate)
 {
@@ -125,6 +133,8 @@ void osh_play_async_copy(void *to, const void *from, size_t n_bytes, size_t n_re
 {
     thread *t = block.now;
     osh_play_aligned(to, n_bytes, "an asynchronous copy"), osh_play_aligned(from, n_bytes, "an asynchronous copy");
+    if (osh_race_note && n_read) osh_race_note(from, n_read, false);
+    if (osh_race_note) osh_race_note(to, n_bytes, true);
     memset(to, 0xff, n_bytes);
     t->copies.push_back({(char *)to, (const char *)from, n_bytes, n_read, t->group});
 }
@@ -138,6 +148,7 @@ void osh_play_async_wait(int n_left)
     for (; n < t->copies.size() && t->copies[n].group < t->group - n_left; n++) {
         const async_copy &c = t->copies[n];
         memcpy(c.to, c.from, c.n_read), memset(c.to + c.n_read, 0, c.n - c.n_read);
+        if (osh_race_note) osh_race_note(c.to, c.n, true);
     }
     t->copies.erase(t->copies.begin(), t->copies.begin() + (ptrdiff_t)n);
 }
@@ -191,6 +202,7 @@ static void pass_barrier(void)
         }
         block.count += t->predicate;
     }
+    if (osh_race_barrier) osh_race_barrier();
     for (int i = 0; i < block.n; i++) block.threads[i].at = READY;
 }
 
@@ -201,6 +213,7 @@ static void run_block(const std::vector<int> &order)
     std::fill(block.dynamic.begin(), block.dynamic.end(), (char)0xff);
     for (warp &w : block.warps) w.arrived = 0, w.turn = 0;
     osh_play_poison_shared(block.g->entry);
+    if (osh_race_block) osh_race_block();
     for (int i = 0; i < block.n; i++) {
         thread *t = &block.threads[i];
         unsigned u = (unsigned)i;
@@ -215,7 +228,9 @@ static void run_block(const std::vector<int> &order)
             thread *t = &block.threads[i];
             if (t->at != READY) continue;
             block.now = t, threadIdx = t->index, ran = true;
+            if (osh_race_thread) osh_race_thread(i);
             osh_fiber_switch(&block.scheduler, &t->fiber, false);
+            if (osh_race_thread) osh_race_thread(-1);
             n_ended += t->at == ENDED;
         }
         if (!ran) pass_barrier();
@@ -242,6 +257,8 @@ void osh_play_run(const osh_play_grid *g, unsigned seed)
     block.dynamic.shrink_to_fit(); // what lies behind is AddressSanitizer's
     blockDim = g->block, gridDim = g->grid;
     std::vector<int> threads = order_of((size_t)block.n, seed);
+    stack_of(0); // they are there
+    if (osh_race_grid) osh_race_grid((uintptr_t)stacks, (size_t)MAX_THREADS * STACK);
     for (int i : order_of((size_t)g->grid.x * g->grid.y * g->grid.z, seed)) {
         unsigned u = (unsigned)i;
         blockIdx = {u % gridDim.x, u / gridDim.x % gridDim.y, u / (gridDim.x * gridDim.y)};

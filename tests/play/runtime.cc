@@ -166,6 +166,14 @@ static bool on_card(const void *p, size_t n, const char *what)
     return true;
 }
 
+uintptr_t osh_play_card_range(uintptr_t *end)
+{
+    if (card.empty()) return *end = 0;
+    auto last = std::prev(card.end());
+    *end = (uintptr_t)last->first + last->second.n;
+    return (uintptr_t)card.begin()->first;
+}
+
 static bool is_pinned(const void *p)
 {
     auto m = pinned.upper_bound((char *)p);

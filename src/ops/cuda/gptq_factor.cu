@@ -33,12 +33,12 @@ static __global__ void turn_to_upper(float *a, int64_t n)
 {
     int64_t i = blockIdx.x, j = (int64_t)blockIdx.y * TILE * STEP + threadIdx.x, m = n - 1 - i;
 
-    if (j > i) return;
+    if (j > i || (j == i && i >= m)) return; // of a pair on the diagonal the upper one moves both
     float v = a[i * n + j];
     if (j < i) {
         a[m * n + n - 1 - j] = v;
         a[i * n + j] = 0;
-    } else if (i < m) {
+    } else {
         a[i * n + i] = a[m * n + m];
         a[m * n + m] = v;
     }
@@ -47,7 +47,7 @@ static __global__ void turn_to_upper(float *a, int64_t n)
 static __global__ void find_nonfinite(int *found, const float *a, int64_t n)
 {
     int64_t i = blockIdx.x, j = (int64_t)blockIdx.y * TILE * STEP + threadIdx.x;
-    if (j <= i && !isfinite(a[i * n + j])) *found = 1; // by whom does not matter
+    if (j <= i && !isfinite(a[i * n + j])) atomicExch(found, 1);
 }
 
 static osh_status is_finite(osh_ctx *cx, osh_device *d, bool *finite, const float *h, int64_t n, dim3 grid)

@@ -91,7 +91,7 @@ uint32_t osh_play_vote(osh_play_site at, uint32_t mask, int predicate);
 #define __shfl_up_sync(mask, v, ...) osh_play_shfl(OSH_PLAY_SITE, osh_play_up, mask, v, __VA_ARGS__)
 #define __shfl_down_sync(mask, v, ...) osh_play_shfl(OSH_PLAY_SITE, osh_play_down, mask, v, __VA_ARGS__)
 
-inline void osh_play_meet(osh_play_site at, uint32_t mask = 0xffffffffu) { (void)osh_play_vote(at, mask, 0); }
+void osh_play_meet(osh_play_site at, uint32_t mask = 0xffffffffu); // alone among the calls of a warp orders memory
 /* Lane that is read by lane `me` of a part of the warp of `width` lanes that begins at lane `first`. */
 inline int osh_play_idx(int me, int arg, int first, int width) { return (void)me, first + (arg & (width - 1)); }
 inline int osh_play_xor(int me, int arg, int first, int width) { return (me ^ arg) < first + width ? me ^ arg : me; }
@@ -120,7 +120,12 @@ inline void __threadfence(void) {}
 inline void __threadfence_block(void) {}
 
 /* ---- atomics: fibers do not interrupt each other ---- */
-template <class T, class F> T osh_play_atomic(T *p, F f) { T old = *p; *p = f(old); return old; }
+template <class T, class F> __attribute__((noinline, no_sanitize("thread"))) T osh_play_atomic(T *p, F f)
+{
+    T old = *p;
+    *p = f(old);
+    return old;
+}
 #define OSH_PLAY_ATOMICS(T)                                                                                            \
     inline T atomicAdd(T *p, T v) { return osh_play_atomic(p, [=](T o) { return (T)(o + v); }); }                      \
     inline T atomicMin(T *p, T v) { return osh_play_atomic(p, [=](T o) { return o < v ? o : v; }); }                   \

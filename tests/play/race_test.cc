@@ -1,0 +1,110 @@
+/* race_test.cc - race.cc itself: kernels with the races that it is there to find, and the same without. What dies does so
+ * in a child. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+extern "C" {
+#include <cmocka.h>
+}
+#include <cuda_runtime.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { N = 64 };
+
+/* Each thread's value is its neighbour's. How they meet between the write and the read: 0 not at all, 1 in a shuffle, 2 as
+ * a warp, 3 as a block. */
+static __device__ void wait_in(int how)
+{
+    if (how == 1) (void)__shfl_xor_sync(0xffffffffu, 1, 1);
+    if (how == 2) __syncwarp();
+    if (how == 3) __syncthreads();
+}
+
+static __global__ void shared_kernel(int *out, int how, int step)
+{
+    __shared__ int shared[N];
+    shared[threadIdx.x] = (int)threadIdx.x;
+    wait_in(how);
+    out[blockIdx.x * N + threadIdx.x] = shared[(threadIdx.x & ~31u) + (threadIdx.x + step) % 32];
+}
+
+static __global__ void memory_kernel(int *out, int how, int step) // a warp writes what the other one has read
+{
+    int v = out[(threadIdx.x + step) % N];
+    wait_in(how);
+    out[threadIdx.x] = v + 1;
+}
+
+static __global__ void blocks_kernel(int *out, int how, int step) // a block reads the last element of the one before
+{
+    if (how == 0) out[blockIdx.x * blockDim.x + threadIdx.x] = 1;
+    else if (how == 1) atomicAdd(&out[threadIdx.x], step);
+    else out[(blockIdx.x * blockDim.x + threadIdx.x + 1) % (2 * N)] = out[blockIdx.x * blockDim.x + threadIdx.x];
+}
+
+static __global__ void bytes_kernel(signed char *out) // neighbours in one word
+{
+    __shared__ signed char shared[N];
+    shared[threadIdx.x] = (signed char)threadIdx.x;
+    out[threadIdx.x] = shared[threadIdx.x];
+}
+
+/* What a child that runs it says; "" where it ends well. */
+static const char *run(void (*kernel)(int *, int, int), int grid, int how, int step)
+{
+    static char text[4096];
+    int ends[2], status = 0;
+    size_t n = 0;
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    if (!child) {
+        cudaStream_t s;
+        int *out = NULL;
+        dup2(ends[1], STDERR_FILENO);
+        signal(SIGABRT, SIG_DFL); // it is cmocka's
+        (void)cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking);
+        (void)cudaMalloc(&out, 4 * N * sizeof *out);
+        (void)cudaMemsetAsync(out, 0, 4 * N * sizeof *out, s);
+        if (kernel) OSH_LAUNCH(kernel, grid, N, 0, s, out, how, step);
+        else OSH_LAUNCH(bytes_kernel, 1, N, 0, s, (signed char *)out);
+        _exit(0);
+    }
+    close(ends[1]);
+    for (ssize_t got; n < sizeof text - 1 && (got = read(ends[0], text + n, sizeof text - 1 - n)) > 0;) n += (size_t)got;
+    text[n] = 0;
+    close(ends[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status != 0, n != 0);
+    return text;
+}
+
+static void wants(const char *got, const char *part)
+{
+    if (*part ? !strstr(got, part) : *got != 0) fail_msg("wanted '%s', got: %s", part, got);
+}
+
+static void test_races(void **)
+{
+    wants(run(shared_kernel, 1, 0, 1), "of this block");
+    wants(run(shared_kernel, 1, 1, 1), "of this block"); // a shuffle orders nothing
+    wants(run(shared_kernel, 1, 2, 1), "");
+    wants(run(shared_kernel, 1, 3, 1), "");
+    wants(run(shared_kernel, 3, 0, 0), ""); // each its own; the next block has other memory
+    wants(run(memory_kernel, 1, 2, 32), "of this block");
+    wants(run(memory_kernel, 1, 3, 32), "");
+    wants(run(blocks_kernel, 2, 0, 0), "");
+    wants(run(blocks_kernel, 2, 1, 1), ""); // atomics
+    wants(run(blocks_kernel, 2, 2, 0), "by thread");
+    wants(run(NULL, 1, 0, 0), "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_races)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
