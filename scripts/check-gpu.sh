@@ -30,6 +30,10 @@ kernel_tests() {
 }
 own_tests() { for f in "$root"/tests/kernels/test_*.cu; do echo "cuda_$(basename "$f" .cu)"; done; }
 
+# What a program opens while it runs (src/ops/cpu): names of libraries.
+opened() { grep -aoE 'lib(openblas|dnnl)\.so\.[0-9]+' "$1" | sort -u; }
+place_of() { ldconfig -p 2>/dev/null | awk -v name="$1" '$1 == name { print $NF; exit }'; }
+
 # ---- a carried build ----
 pack() {
     local file name to
@@ -38,6 +42,7 @@ pack() {
         [ -e "$build_dir/$name" ] || { echo "check-gpu.sh: $build_dir/$name is not there: build it first" >&2; return 1; }
         cp "$build_dir/$name" "$to/$name" && strip --strip-unneeded "$to/$name" || return 1
         ldd "$to/$name"
+        for file in $(opened "$to/$name"); do echo "$file => $(place_of "$file")"; ldd "$(place_of "$file")"; done
     done | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u | while read -r name file; do
         case $name in libc.so* | libm.so* | libpthread.so* | libdl.so* | librt.so* | libgcc_s.so* | ld-linux*) continue ;; esac
         cp -L "$file" "$to/lib/$name" && strip --strip-unneeded "$to/lib/$name" || return 1
@@ -88,7 +93,10 @@ find_libraries() {
     mkdir -p "$work/lib"
     export LD_LIBRARY_PATH=$work/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     while [ $((n += 1)) -lt 10 ]; do
-        names=$(ldd "$oneshot" "$build"/tests/test_kernels 2>/dev/null | awk '/not found/ { print $1 }' | sort -u)
+        names=$({ ldd "$oneshot" "$build"/tests/test_kernels "$work"/lib/*.so* | awk '/not found/ { print $1 }'
+                  for name in $(opened "$oneshot"); do
+                      [ -n "$(place_of "$name")" ] || [ -e "$work/lib/$name" ] || echo "$name"
+                  done; } 2>/dev/null | sort -u)
         [ -n "$names" ] || break
         for name in $names; do [ -z "$lib_dir" ] || ln -sf "$lib_dir/$name" "$work/lib/"; done
     done
