@@ -4,7 +4,10 @@
 set -u
 script=$1 dir=$2
 rm -rf "$dir" && mkdir -p "$dir" && cd "$dir" || exit 1
-export OSH_TEST_DIR=$dir
+export OSH_TEST_DIR=$dir SANITIZED= # 1: a program with sanitizers, which are slow and need memory of their own
+for program in "${ONESHOT:-}" "${PLAY:-}"; do
+    [ -z "$program" ] || ! grep -qE '__[at]san_init' "$program" || SANITIZED=1
+done
 if [ ! -e "$script.stdout" ] && [ ! -e "$script.exit" ]; then exec bash "$script"; fi
 bash "$script" >stdout.txt
 code=$?

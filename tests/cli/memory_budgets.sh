@@ -64,7 +64,7 @@ job=(--model narrow --scheme W4A16 --method gptq --ignore lm_head --dataset narr
 host=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
 whole=$(run)
 lesses="6000000 14000000" sizes="1 3"
-if grep -q __asan_init "$ONESHOT"; then lesses=14000000 sizes=3; fi # one stands for all: sanitizers are slow
+if [ "$SANITIZED" ]; then lesses=14000000 sizes=3; fi # one stands for all: sanitizers are slow
 for less in $lesses; do
     for size in $sizes; do
         flags="--host-memory $((host - less)) --batch-size $size"

@@ -35,7 +35,7 @@ print(f"wall {wall:.2f} s off by {off('elapsed_s', wall):.2f}, cpu {cpu:.2f} s o
 sys.exit(0 if best <= 0.2 else 1)
 P
 ok= samples=128
-if grep -q __asan_init "$ONESHOT"; then samples=24; fi # sanitizers are slow
+if [ "$SANITIZED" ]; then samples=24; fi # sanitizers are slow
 for try in 1 2 3; do
     one --num-calibration-samples $samples --output out --progress json --profile p.yaml --log-file run.log \
         --checkpoint half=model.layers.2 --checkpoint 're:model.layers.[01]$' >/dev/null 2>progress.jsonl

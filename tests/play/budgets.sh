@@ -27,7 +27,7 @@ rounds=0 segments=0
 all=("--mem-opt-level 0" "--mem-opt-level 1" "--mem-opt-level 2 --scratch-compression zstd" "--prefetch false"
      "--device-memory 1GB" "--device-memory $(((3 * device + least) / 4))" "--device-memory $between"
      "--device-memory $(((device + 3 * least) / 4))" "--device-memory $least")
-if grep -q __asan_init "$PLAY"; then all=("${all[1]}" "${all[6]}" "${all[8]}"); fi # sanitizers are slow
+if [ "$SANITIZED" ]; then all=("${all[1]}" "${all[6]}" "${all[8]}"); fi # sanitizers are slow
 for flags in "${all[@]}"; do
     plan $flags
     case $(grep '"phases"' plan.json) in *rounds*) rounds=1 ;; esac

@@ -36,7 +36,7 @@ if command -v python3 >/dev/null; then finds '^model +ok .* codes that differ, l
 finds 'perplexity of the card.s output [0-9.]+ .evaluated on the card: [0-9.]+., of the host.s [0-9.]+$'
 cmp out/summary.txt <(grep -v '^    |' table)
 
-if grep -qE '__[at]san_init' "$PLAY_BATCHES"; then exit 0; fi # slow: the same program with more of the same
+if [ "$SANITIZED" ]; then exit 0; fi # slow: the same program with more of the same
 export OSH_PLAY="protect=0 memory=8589934592"
 PROGRAM=$PLAY_BATCHES check "budgets resume" --samples 3 --tokens 12 -- --threads 1 || fail "$(cat table)"
 finds '^budgets +ok .* the same bytes in 6 ways, from [0-9]+ bytes of the card on$'

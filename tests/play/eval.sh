@@ -23,7 +23,7 @@ for scheme in W4A16 FP8_DYNAMIC; do
 done
 ln -s "$model" dense
 jobs=(dense FP8_DYNAMIC "W4A16 --reference dense")
-if grep -q __asan_init "$PLAY_BATCHES"; then jobs=("${jobs[2]}"); fi # sanitizers are slow
+if [ "$SANITIZED" ]; then jobs=("${jobs[2]}"); fi # sanitizers are slow
 for job in "${jobs[@]}"; do
     name=${job// /.}
     eval_on cuda --model $job --max-windows 30 --per-token card.npy >"card.$name" # of 7 the noise alone is more
