@@ -1,0 +1,92 @@
+"""gen.py - codes and scales of GPTQ on a tiny Qwen3-MoE, layer after layer as LLM Compressor goes through them, by its own
+quantize_weight and its own experts, all of which see all tokens.
+
+usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors, torch, transformers)
+
+codes.safetensors   <module>.codes U8, 8 above each, the first of two in the low bits; <module>.scale F32 for every Linear but lm_head of the case qwen3_moe of
+                    tests/golden/models (its weights and tokens), in F32: 4 bits in groups of 8, symmetric, actorder static
+
+A layer's Hessians come from its weights as they were and the inputs that the solved layers before it make. In double, so
+that what is compared is the algorithm and not the order of a sum.
+"""
+import importlib.metadata
+import importlib.util
+import json
+import pathlib
+import sys
+import tempfile
+
+import torch
+from compressed_tensors.quantization import QuantizationArgs
+from llmcompressor.modeling.moe.context import moe_calibration_context
+from llmcompressor.modeling.moe.linearize import linearize_moe
+from llmcompressor.modifiers.gptq.gptq_quantize import quantize_weight
+from llmcompressor.observers import Observer
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
+
+HERE = pathlib.Path(__file__).parent
+spec = importlib.util.spec_from_file_location("models", HERE.parent / "models" / "gen.py")
+models = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(models)
+
+ARGS = QuantizationArgs(num_bits=4, type="int", symmetric=True, strategy="group", group_size=8, actorder="static")
+
+
+def load(config):
+    with tempfile.TemporaryDirectory() as d:
+        (pathlib.Path(d) / "config.json").write_text(json.dumps(config))
+        tensors = models.names_and_shapes(d)
+        save_file({n: torch.from_numpy(models.weight(n, s)) for n, s in tensors}, pathlib.Path(d) / "model.safetensors")
+        model = AutoModelForCausalLM.from_pretrained(d, dtype=torch.float32, attn_implementation="eager").eval()
+    linearize_moe(model)
+    return model
+
+
+def solve(linear, h, n_samples):
+    w = linear.weight.detach()
+    observer = Observer.load_from_registry("memoryless_minmax", base_name="weight", args=ARGS)
+    observer(w)
+    p = observer.get_qparams()
+    q, _, fallback = quantize_weight(w.clone()[None], (h * (2 / n_samples)).float()[None], p["scale"][None],
+                                     p["zero_point"][None], None, ARGS, blocksize=128, percdamp=0.01)
+    assert not fallback.any()
+    scale = p["scale"].float()
+    codes = q[0] / scale.repeat_interleave(ARGS.group_size, dim=1)
+    assert (codes - codes.round()).abs().max() < 1e-3
+    linear.weight.data.copy_(q[0])
+    nibbles = (codes.round() + 8).to(torch.uint8).flatten()
+    return nibbles[::2] | nibbles[1::2] << 4, scale
+
+
+def main():
+    torch.set_num_threads(1)
+    config, _ = models.CASES["qwen3_moe"]
+    model, samples, out = load(config), models.tokens(config["vocab_size"]), {}
+    for i in range(config["num_hidden_layers"]):
+        hessians, hooks = {}, []
+        for name, module in model.named_modules():
+            if not name.startswith(f"model.layers.{i}.") or type(module) is not torch.nn.Linear:
+                continue
+
+            def add(_, args, name=name):
+                x = args[0].reshape(-1, args[0].shape[-1]).double()
+                assert x.shape[0] == length, (name, x.shape)  # experts, too, see every token
+                hessians[name] = hessians.get(name, 0) + x.T @ x
+            hooks.append(module.register_forward_pre_hook(add))
+        with torch.no_grad(), moe_calibration_context():
+            for ids in samples:
+                length = len(ids)
+                model(torch.from_numpy(ids)[None], use_cache=False)
+        for hook in hooks:
+            hook.remove()
+        with torch.no_grad():
+            for name, h in hessians.items():
+                out[f"{name}.codes"], out[f"{name}.scale"] = solve(model.get_submodule(name), h, len(samples))
+    save_file(out, HERE / "codes.safetensors")
+    versions = {p: importlib.metadata.version(p) for p in ("torch", "transformers", "compressed-tensors", "llmcompressor")}
+    (HERE / "MANIFEST.json").write_text(json.dumps({"seed": models.SEED, **versions}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
