@@ -250,6 +250,37 @@ static const char *name_of(const osh_q_scheme *schemes, int i)
     return i < 0 ? "no scheme" : group_name(&schemes[i]);
 }
 
+/* "model.layers.0.mlp.experts.7.up_proj" up to "experts"; 0: no expert's. */
+static size_t experts_of(const char *name)
+{
+    static const char word[] = ".experts.";
+    const char *at = strstr(name, word), *number = at ? at + sizeof word - 1 : NULL;
+    return at && *number >= '0' && *number <= '9' ? (size_t)(number - 1 - name) : 0;
+}
+
+/* vLLM makes one layer of all experts (FusedMoE), with one scheme. */
+static osh_status check_experts(osh_ctx *cx, const osh_q_scheme *schemes, const char *const *modules, const int *which,
+                                size_t n_modules)
+{
+    osh_status rc = OSH_OK;
+    osh_map *first = NULL; // own: of each layer's experts
+    int64_t m;
+    OSH_TRY(osh_map_new(cx, &first, 64));
+    for (size_t i = 0; i < n_modules; i++) {
+        size_t len = experts_of(modules[i]);
+        if (!len) continue;
+        if (!osh_map_get(first, modules[i], len, &m)) OSH_TRY(osh_map_put(cx, first, modules[i], len, m = (int64_t)i));
+        if (which[m] != which[i])
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s has %s and %s has %s, and vLLM makes one layer of them: want one scheme for all experts, or "
+                     "all of them in ignore", modules[m], name_of(schemes, which[m]), modules[i],
+                     name_of(schemes, which[i]));
+    }
+done:
+    osh_map_free(cx, first);
+    return rc;
+}
+
 osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_scheme *schemes, size_t n,
                             const char *const *ignore, size_t n_ignore, const char *const *modules,
                             const char *const *classes, const int *which, size_t n_modules)
@@ -259,6 +290,7 @@ osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_scheme *schemes, size_t n,
     layer l;
 
     OSH_TRY(lookup_init(cx, &k, schemes, n, ignore, n_ignore, modules, n_modules));
+    OSH_TRY(check_experts(cx, schemes, modules, which, n_modules));
     for (size_t i = 0; i < n_modules; i++) {
         int scheme;
         if (strlen(modules[i]) > sizeof l.name - 16)

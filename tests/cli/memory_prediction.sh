@@ -23,6 +23,9 @@ check() { # model, least MiB, flags
 }
 check wide 256 $gptq
 check wide 256 --scheme W4A16 --method gptq --ignore lm_head --pipeline basic --num-calibration-samples 1
+# experts
+"$OSH_TOOLS/make_model" moe hidden=512 intermediate=512 heads=8 kv=4 layers=2 vocab=1024 samples=8 tokens=32 experts=96 topk=8
+check moe 256 $gptq
 # one scale for a tensor: Linears lie in memory as a whole
 cat >whole.yaml <<'YAML'
 quant_stage:

@@ -361,6 +361,22 @@ static void test_vllm_order(void **state)
                  "(QKVParallelLinear), would take group_2");
 }
 
+/* The experts of a layer have one scheme; those of another layer may have another. */
+static void test_vllm_experts(void **state)
+{
+    static const char *const modules[] = {"0.mlp.experts.0.down_proj", "0.mlp.experts.10.down_proj",
+                                          "1.mlp.experts.0.down_proj", "1.mlp.expertsx.1.down_proj"};
+    static const char *const down[] = {"0.mlp.experts.10.down_proj"};
+    char *targets[] = {"re:.*0\\.mlp.*down_proj", "re:.*1\\.mlp.*down_proj"}, name0[] = "group_0", name1[] = "group_1";
+    osh_q_scheme s[2] = {{.group_name = name0, .targets = {targets, 1}},
+                         {.group_name = name1, .targets = {targets + 1, 1}}};
+    assert_ok(cx, osh_q_vllm_check(cx, s, 2, NULL, 0, modules, NULL, (const int[]){0, 0, 1, 1}, 4));
+    assert_fails(cx, OSH_E_UNSUPPORTED,
+                 osh_q_vllm_check(cx, s, 2, down, 1, modules, NULL, (const int[]){0, -1, 1, 1}, 4),
+                 "0.mlp.experts.0.down_proj has group_0 and 0.mlp.experts.10.down_proj has no scheme, and vLLM makes "
+                 "one layer of them");
+}
+
 static void test_print_fills_observers(void **state)
 {
     char *linear[] = {"Linear"}, *text = NULL;
@@ -436,7 +452,8 @@ int main(void)
         cmocka_unit_test(test_parse_good),  cmocka_unit_test(test_parse_refuses),
         cmocka_unit_test(test_print_order), cmocka_unit_test(test_vllm_lookup),
         cmocka_unit_test(test_who_loads),   cmocka_unit_test(test_torture),
-        cmocka_unit_test(test_vllm_order),  cmocka_unit_test(test_print_fills_observers),
+        cmocka_unit_test(test_vllm_order), cmocka_unit_test(test_vllm_experts),
+        cmocka_unit_test(test_print_fills_observers),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

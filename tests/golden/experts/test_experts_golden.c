@@ -1,5 +1,5 @@
 /* test_experts_golden.c - a whole run of GPTQ over a tiny Qwen3-MoE against the same layers gone through with LLM
- * Compressor's quantize_weight and experts (gen.py): scales are the same bytes, at least 99.9 % of the codes are the same;
+ * Compressor's quantize_weight and experts (gen.py): scales are the same bytes, at least 99.9 % of the codes the same;
  * and what its passes are said to cost. Prints the figures. */
 #include "golden/models/tiny.h"
 #include "pipeline/cost.h"
@@ -35,7 +35,8 @@ static void write_job(osh_ctx *cx, osh_options *opt, const char *dir)
     tiny_close(&t);
     write_text(cx, dir, "rows.jsonl", rows);
     write_text(cx, dir, "recipe.yaml", recipe);
-    const char *const set[][2] = {{"model", ""}, {"dataset", "rows.jsonl"}, {"recipe", "recipe.yaml"}, {"output", "out"}};
+    const char *const set[][2] = {
+        {"model", ""}, {"dataset", "rows.jsonl"}, {"recipe", "recipe.yaml"}, {"output", "out"}};
     assert_ok(cx, osh_fields_default(cx, osh_option_fields, opt));
     for (size_t i = 0; i < sizeof set / sizeof *set; i++) {
         snprintf(paths[i], sizeof paths[i], "%s/%s", dir, set[i][1]);
