@@ -129,7 +129,7 @@ step_build() {
     [ -z "$build_dir" ] || { say "given: $build_dir"; return; }
     local arch
     arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d '. ')
-    cd "$root" && cmake --preset release -D OSH_CUDA=ON ${arch:+-D CMAKE_CUDA_ARCHITECTURES=$arch} ||
+    cd "$root" && cmake --preset release -D OSH_CUDA=ON -D CMAKE_CUDA_FLAGS=-lineinfo ${arch:+-D CMAKE_CUDA_ARCHITECTURES=$arch} ||
         die "the preset does not configure: scripts/install-deps.sh installs what it wants; or build elsewhere, --pack, --build-dir"
     cmake --build --preset release --target oneshot make_model inject $(own_tests) $(kernel_tests) || die "the build fails"
 }
