@@ -1,10 +1,14 @@
-/* isa.c - which instruction set the CPU has (CPUID, and the registers that the kernel saves), and the one pinned. */
+/* isa.c - which instruction set the CPU has (CPUID, and the registers that the kernel saves), and the one pinned.
+ *
+ * avx512_bf16 and amx ask for all that oneDNN does, or it would multiply with less than is said. */
 #include "base/isa.h"
 
 #include <stdatomic.h>
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 static const char *const names[OSH_N_ISAS] = {"generic", "avx2", "avx512", "avx512_bf16", "amx"};
@@ -30,6 +34,14 @@ static uint32_t saved_states(void)
     return lo;
 }
 
+/* Linux saves the tiles, 8 KiB, for a process that asks (arch_prctl, since 5.16). It may be refused: by an older kernel
+ * below the one that CPUID shows, a filter of system calls, or where a thread's signal stack is too small. */
+static bool tiles_granted(void)
+{
+    enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
+    return !syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XTILEDATA);
+}
+
 static bool all(uint32_t bits, uint32_t want) { return (bits & want) == want; }
 
 osh_isa osh_isa_of_cpu(void)
@@ -41,9 +53,11 @@ osh_isa osh_isa_of_cpu(void)
         return OSH_ISA_GENERIC;
     if (!all(states, STATE_AVX512) || !all(b7, bit_AVX512F | bit_AVX512BW | bit_AVX512CD | bit_AVX512DQ | bit_AVX512VL))
         return OSH_ISA_AVX2;
-    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !all(a, 1u << 5)) return OSH_ISA_AVX512; // AVX512_BF16
-    if (!all(states, STATE_AMX) || !all(d7, 1u << 22 | 1u << 24)) return OSH_ISA_AVX512_BF16; // AMX-BF16, AMX-TILE
-    return OSH_ISA_AMX;
+    if (!all(c7, bit_AVX512VNNI) || !__get_cpuid_count(7, 1, &a, &b, &c, &d) || !all(a, 1u << 5)) // AVX512_BF16
+        return OSH_ISA_AVX512;
+    if (!all(states, STATE_AMX) || !all(d7, 1u << 22 | 1u << 24 | 1u << 25)) // AMX-BF16, AMX-TILE, AMX-INT8
+        return OSH_ISA_AVX512_BF16;
+    return tiles_granted() ? OSH_ISA_AMX : OSH_ISA_AVX512_BF16;
 }
 #else
 osh_isa osh_isa_of_cpu(void) { return OSH_ISA_GENERIC; }

@@ -10,8 +10,8 @@ typedef enum {           // each holds the one before it
     OSH_ISA_GENERIC,     // what every x86-64 has (SSE2), or any other processor
     OSH_ISA_AVX2,        // with FMA and F16C
     OSH_ISA_AVX512,      // F, BW, CD, DQ, VL
-    OSH_ISA_AVX512_BF16,
-    OSH_ISA_AMX,         // tiles of bf16
+    OSH_ISA_AVX512_BF16, // and VNNI
+    OSH_ISA_AMX,         // tiles of bf16 and of int8, and the kernel's permission
     OSH_N_ISAS
 } osh_isa;
 

@@ -134,11 +134,29 @@ static void test_bf16(void **state)
     run_cases(OSH_BF16);
 }
 
+/* oneDNN uses the set that we say: each finds out by itself what the CPU has. */
+static void test_same_set(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    char *text = NULL; // own
+    osh_isa isa = osh_isa_used();
+
+    if (isa < OSH_ISA_AVX512_BF16) skip();
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    assert_int_equal(osh_isa_describe(cx, &text), OSH_OK);
+    const char *want = isa == OSH_ISA_AMX ? "/avx512_core_amx" : "/avx512_core_bf16";
+    if (!strstr(text, want)) fail_msg("%s: want %s", text, want);
+    osh_free(cx, text);
+    osh_ctx_free(cx);
+}
+
 int main(void)
 {
     int unable = pin_isa();
     if (unable) return unable;
     printf("seed %d\n", SEED);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16),
+                                       cmocka_unit_test(test_same_set)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,8 @@
 enum { ROWS = 512, SIDE = 256, TOKENS = 512 };
 
 #define FUNCTIONS(X)                                                                                                   \
-    X(engine_create) X(matmul_desc_init) X(memory_create) X(memory_desc_init_by_strides) X(memory_destroy)             \
+    X(engine_create) X(get_effective_cpu_isa)                                                                          \
+    X(matmul_desc_init) X(memory_create) X(memory_desc_init_by_strides) X(memory_destroy)                              \
     X(post_ops_append_sum) X(post_ops_create) X(post_ops_destroy) X(primitive_attr_create) X(primitive_attr_destroy)   \
     X(primitive_attr_set_post_ops) X(primitive_create) X(primitive_desc_create) X(primitive_desc_destroy)              \
     X(primitive_destroy) X(primitive_execute) X(set_max_cpu_isa) X(stream_create) X(stream_destroy) X(stream_wait)     \
@@ -74,7 +75,11 @@ osh_status osh_dnnl_describe(osh_ctx *cx, char **text)
     osh_status rc = OSH_OK;
     OSH_TRY(osh_dnnl_open(cx));
     const dnnl_version_t *v = lib.version();
-    *text = osh_sprintf(cx, "onednn=%d.%d.%d/%s", v->major, v->minor, v->patch, sets[osh_isa_used()].name);
+    dnnl_cpu_isa_t uses = lib.get_effective_cpu_isa(); // finds out by itself what the CPU has
+    const char *name = "other";
+    for (int i = 0; i < OSH_N_ISAS; i++)
+        if (sets[i].isa == uses) name = sets[i].name;
+    *text = osh_sprintf(cx, "onednn=%d.%d.%d/%s", v->major, v->minor, v->patch, name);
     if (!*text) rc = OSH_E_NOMEM;
 done:
     return rc;
