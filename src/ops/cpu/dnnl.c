@@ -1,6 +1,9 @@
 /* dnnl.c - products on oneDNN 2.6, straight from bf16, f32 inside: one matmul primitive a tile.
  *
- *   linear    512 rows (from each sample's first token) x 192 columns of y, bias added before the rounding
+ *   linear    512 rows (from each sample's first token) x 192 columns of y, bias added before the rounding. Of w with
+ *             up to 192 rows y is dense, and oneDNN compiles code for each number of rows (200 KiB and, with AMX, 9
+ *             million instructions): there the last tile is its multiple of 64, then the rest, so that samples of all
+ *             lengths have 71 numbers, not 512
  *   hessian   256 x 256 of H, to which each tile of 512 tokens adds its f32 sums; X^T is laid out once for all threads
  *
  * oneDNN brings OpenMP. A tile runs on the worker that has it: its team is cut to one thread there,
@@ -19,7 +22,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { ROWS = 512, SIDE = 256, TOKENS = 512 };
+enum { ROWS = 512, EVEN = 64, SIDE = 256, TOKENS = 512 };
 
 #define FUNCTIONS(X)                                                                                                   \
     X(engine_create) X(get_effective_cpu_isa)                                                                          \
@@ -198,7 +201,13 @@ static osh_status linear_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     int64_t col = chunk / j->n_tiles * OSH_GEMM_COLS, n = osh_min64(OSH_GEMM_COLS, j->w->shape[0] - col);
 
     (void)worker;
-    return linear_tile(cx, j, &j->tiles[chunk % j->n_tiles], col, n);
+    osh_tile t = j->tiles[chunk % j->n_tiles];
+    int64_t rest = j->w->shape[0] <= OSH_GEMM_COLS && t.n > EVEN ? t.n % EVEN : 0;
+    t.n -= rest;
+    osh_status rc = linear_tile(cx, j, &t, col, n);
+    if (rc || !rest) return rc;
+    t.row += t.n, t.n = rest;
+    return linear_tile(cx, j, &t, col, n);
 }
 
 osh_status osh_dnnl_product(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w)
