@@ -403,6 +403,10 @@ static void check_passed_over(osh_ctx *cx, osh_device *d, osh_dtype dt)
         size_t row = (size_t)D * osh_dtype_bytes(dt);
         bool same = !memcmp(osh_elem(&out.t, n * D), osh_elem(&sum.t, n * D), row);
         assert_int_equal(same, n % 2 == 0);
+        for (int i = n * D; i < (n + 1) * D && !same; i++) { // the product is rounded, then the sum
+            float part = osh_round_to((float)(value_at(&y.t, i) * value_at(&route.t, n * E + 1)), dt);
+            assert_true(value_at(&out.t, i) == osh_round_to((float)(value_at(&sum.t, i) + part), dt));
+        }
     }
     guarded_check(&out);
     guarded_free(cx, &sum), guarded_free(cx, &y), guarded_free(cx, &route), guarded_free(cx, &out);
