@@ -17,12 +17,9 @@
 enum { MOST_COMPUTING = 8, WAITING = 14 }; // beyond it no disk keeps up; for the disk beside those that compute
 enum { BAND_MOST = 64 << 20 };            // of a Linear whose blocks of rows are large
 
-typedef enum { STREAM_LINEAR, STREAM_COPY } stream_kind;
-
 typedef struct item { // a tensor on its way
     struct item *next;
-    stream_kind kind;     // of a stream of Linears it may be a copy
-    int linear;
+    int linear;           // -1: a copy
     int64_t out;          // its bytes are those of this output tensor
     int64_t n_rows, band; // rows of a band
     size_t row_in, row_out;
@@ -53,7 +50,7 @@ typedef struct worker {
 
 struct stream {
     osh_emitter *e;     // view
-    stream_kind kind;
+    osh_mem_class class; // of its memory
     const int64_t *ids; // view [n]: output tensors; of Linears the first one
     int64_t n, next;    // next: of ids
     pthread_mutex_t lock;
@@ -217,12 +214,10 @@ static osh_status item_new(osh_ctx *cx, item **out, const stream *s, int64_t id)
     const osh_plan *p = s->e->plan;
     item *it = NULL; // own
     OSH_NEW(cx, it, 1);
-    bool copy = s->kind == STREAM_LINEAR && p->out_info[id].source >= 0;
-    it->kind = copy ? STREAM_COPY : s->kind, it->linear = -1, it->out = id;
+    it->linear = p->out_info[id].source >= 0 ? -1 : p->out_info[id].linear, it->out = id;
     if (!(it->sum = XXH3_createState())) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
     XXH3_64bits_reset(it->sum);
-    if (it->kind == STREAM_LINEAR) {
-        it->linear = p->out_info[id].linear;
+    if (it->linear >= 0) {
         const osh_linear *l = &p->linears[it->linear];
         it->n_rows = l->O;
         it->row_in = linear_row_in(l), it->row_out = linear_row_out(p, l);
@@ -317,11 +312,11 @@ static osh_status compute(osh_ctx *cx, worker *w, band *b, uint8_t *from, uint8_
     while (s->computing == s->n_computing) pthread_cond_wait(&s->may_compute, &s->lock);
     s->computing++;
     pthread_mutex_unlock(&s->lock);
-    if (b->it->kind == STREAM_LINEAR) {
+    if (b->it->linear >= 0) {
         osh_scope scope = osh_profile_time(cx, "round", NULL);
         rc = round_band(cx, w, b, from, to);
         osh_profile_end(cx, scope);
-    } else if (b->it->kind == STREAM_COPY) {
+    } else {
         memcpy(to, from, b->n_out);
     }
     b->from = to;
@@ -389,11 +384,8 @@ done:
 
 static osh_status finish(osh_ctx *cx, stream *s, item *it)
 {
-    switch (it->kind) {
-    case STREAM_LINEAR: return finish_linear(cx, s, it);
-    case STREAM_COPY: return osh_emit_written_copy(cx, s->e, it->out, XXH3_64bits_digest(it->sum));
-    }
-    return OSH_OK;
+    if (it->linear >= 0) return finish_linear(cx, s, it);
+    return osh_emit_written_copy(cx, s->e, it->out, XXH3_64bits_digest(it->sum));
 }
 
 /* With the lock. */
@@ -472,8 +464,6 @@ static void *work(void *user)
 
 /* ---- the stream ---- */
 
-static osh_mem_class class_of(const stream *s) { return s->kind == STREAM_LINEAR ? OSH_MEM_DEVICE : OSH_MEM_HOST; }
-
 static osh_status worker_open(osh_ctx *cx, worker *w, const room *r)
 {
     osh_status rc = OSH_OK;
@@ -484,7 +474,7 @@ static osh_status worker_open(osh_ctx *cx, worker *w, const room *r)
     w->out = w->in + osh_file_room(r->in);
     OSH_TRY(osh_ctx_fork(&w->cx, cx));
     osh_ctx_alone(w->cx);
-    osh_mem_use(w->cx, class_of(w->s));
+    osh_mem_use(w->cx, w->s->class);
     w->s->n_running++; // before it runs
     if ((w->running = osh_thread_start(&w->thread, work, w))) goto done;
     w->s->n_running--;
@@ -534,7 +524,7 @@ static osh_status run(osh_ctx *cx, stream *s, const room *r, osh_stream_fn fn, v
     pthread_cond_init(&s->may_compute, NULL);
     pthread_cond_init(&s->changed, NULL);
     OSH_NEW(cx, s->workers, most);
-    osh_mem_class old = osh_mem_use(cx, class_of(s));
+    osh_mem_class old = osh_mem_use(cx, s->class);
     s->blocks = osh_alloc(cx, (size_t)most * blocks_bytes(r) + OSH_BLOCK_BYTES);
     if (!s->blocks) rc = OSH_E_NOMEM;
     pthread_mutex_lock(&s->lock); // none begins before all are there
@@ -586,7 +576,7 @@ osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const int *linears, i
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->plan;
-    stream s = {.e = e, .kind = STREAM_LINEAR, .n = n};
+    stream s = {.e = e, .class = OSH_MEM_DEVICE, .n = n};
     int64_t *ids = NULL; // own
     room r = {0};
     OSH_NEW(cx, ids, n + (copies ? p->n_out : 0));
@@ -603,7 +593,7 @@ done:
 osh_status osh_stream_copies(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
-    stream s = {.e = e, .kind = STREAM_COPY};
+    stream s = {.e = e, .class = OSH_MEM_HOST};
     int64_t *ids = NULL; // own
     room r = {0};
     OSH_NEW(cx, ids, e->plan->n_out);

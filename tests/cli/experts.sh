@@ -3,18 +3,7 @@
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
-"$OSH_TOOLS/make_model" model hidden=128 intermediate=64 heads=4 kv=2 layers=3 vocab=256 samples=12 tokens=48 experts=6 topk=2 \
-    head_dim=32 dense=1
-cat >recipe.yaml <<'YAML'
-quant_stage:
-  quant_modifiers:
-    GPTQModifier:
-      ignore: [lm_head]
-      config_groups:
-        group_0:
-          targets: [Linear]
-          weights: {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32}
-YAML
+. "$OSH_SOURCE_DIR/tests/tools/experts.sh"
 job=(--model model --recipe recipe.yaml --dataset model/calibration.jsonl)
 field() { sed -n "s/^ *\"$2\": \([0-9]*\),*$/\1/p" "$1" | head -1; } # of the plan's JSON
 phases() { grep -o '"phases": "[^"]*"' plan.json | sort -u | tr '\n' ' '; }

@@ -3,18 +3,7 @@
 set -euo pipefail
 export OSH_PLAY=protect=0
 fail() { echo "$*"; exit 1; }
-"$OSH_TOOLS/make_model" model hidden=128 intermediate=64 heads=4 kv=2 layers=3 vocab=256 samples=12 tokens=48 experts=6 topk=2 \
-    head_dim=32 dense=1
-cat >recipe.yaml <<'YAML'
-quant_stage:
-  quant_modifiers:
-    GPTQModifier:
-      ignore: [lm_head]
-      config_groups:
-        group_0:
-          targets: [Linear]
-          weights: {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32}
-YAML
+. "$OSH_SOURCE_DIR/tests/tools/experts.sh"
 job=(--model model --recipe recipe.yaml --dataset model/calibration.jsonl --threads 1)
 "$PLAY" "${job[@]}" --progress none --output card >/dev/null
 "$PLAY" "${job[@]}" --progress none --output host --device cpu >/dev/null

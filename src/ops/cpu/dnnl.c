@@ -17,8 +17,6 @@
 
 #include <dlfcn.h>
 #include <oneapi/dnnl/dnnl.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -42,7 +40,7 @@ static const osh_symbol symbols[] = {FUNCTIONS(SYMBOL)};
 static dnnl_lib lib; // of the process, as oneDNN's own state is
 static dnnl_engine_t engine;     // own
 static void (*set_threads)(int); // of the OpenMP that oneDNN was built with; NULL: without
-static atomic_bool opened;
+static osh_once_state once = OSH_ONCE;
 
 static const struct { const char *name; dnnl_cpu_isa_t isa; } sets[OSH_N_ISAS] = {
     [OSH_ISA_GENERIC] = {"sse41", dnnl_cpu_isa_sse41},
@@ -52,14 +50,10 @@ static const struct { const char *name; dnnl_cpu_isa_t isa; } sets[OSH_N_ISAS] =
     [OSH_ISA_AMX] = {"avx512_core_amx", dnnl_cpu_isa_avx512_core_amx},
 };
 
-osh_status osh_dnnl_open(osh_ctx *cx)
+static osh_status open_dnnl(osh_ctx *cx)
 {
     osh_status rc = OSH_OK;
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     void *handle;
-    if (atomic_load_explicit(&opened, memory_order_acquire)) return OSH_OK;
-    pthread_mutex_lock(&lock);
-    if (opened) goto done;
     OSH_TRY(osh_library_open(cx, &handle, &lib, "libdnnl.so." TEXT(DNNL_VERSION_MAJOR),
                              "libdnnl" TEXT(DNNL_VERSION_MAJOR), symbols, sizeof symbols / sizeof *symbols));
     void *symbol = dlsym(handle, "omp_set_num_threads");
@@ -67,11 +61,11 @@ osh_status osh_dnnl_open(osh_ctx *cx)
     lib.set_max_cpu_isa(sets[osh_isa_used()].isa);
     if (lib.engine_create(&engine, dnnl_cpu, 0) != dnnl_success)
         OSH_FAIL(cx, OSH_E_INTERNAL, "oneDNN gives no engine for this CPU");
-    atomic_store_explicit(&opened, true, memory_order_release);
 done:
-    pthread_mutex_unlock(&lock);
     return rc;
 }
+
+osh_status osh_dnnl_open(osh_ctx *cx) { return osh_once(cx, &once, open_dnnl); }
 
 osh_status osh_dnnl_describe(osh_ctx *cx, char **text)
 {
@@ -263,16 +257,15 @@ static osh_status turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Chunk c of the lower triangle is tile (i, j), row by row: c = i (i + 1) / 2 + j. */
 static osh_status hessian_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
     const hessian_job *job = user;
-    int64_t i = 0, n = job->n_cols;
+    int64_t i, j, n = job->n_cols;
     osh_dtype dt = job->x->dtype;
 
-    while ((i + 1) * (i + 2) / 2 <= chunk) i++;
-    int64_t j = chunk - i * (i + 1) / 2, rows = osh_min64(SIDE, n - i * SIDE), cols = osh_min64(SIDE, n - j * SIDE);
+    osh_triangle_tile(&i, &j, chunk);
+    int64_t rows = osh_min64(SIDE, n - i * SIDE), cols = osh_min64(SIDE, n - j * SIDE);
     float *h = job->h + i * SIDE * n + j * SIDE, *square = job->squares + (int64_t)worker * SIDE * SIDE;
     for (int64_t t = 0; t < job->n_tiles; t++) {
         int64_t row = job->tiles[t].row;

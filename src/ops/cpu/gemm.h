@@ -7,6 +7,14 @@
 #define OSH_GEMM_H
 #include "ops/op.h"
 
+/* Chunk c of a lower triangle of tiles (i, j), row by row: c = i (i + 1) / 2 + j. */
+static inline void osh_triangle_tile(int64_t *i, int64_t *j, int64_t c)
+{
+    *i = 0;
+    while ((*i + 1) * (*i + 2) / 2 <= c) ++*i;
+    *j = c - *i * (*i + 1) / 2;
+}
+
 typedef struct osh_mat { const float *p; int64_t ld; } osh_mat; // view
 
 /* These want osh_blas_open (ops/cpu/blas.h) before. */

@@ -22,15 +22,14 @@ typedef struct hessian_job {
     int64_t n_tiles, first_row, n_cols;
 } hessian_job;
 
-/* Chunk c of the lower triangle is tile (i, j), row by row: c = i (i + 1) / 2 + j. */
 static osh_status hessian_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const hessian_job *job = user;
-    int64_t i = 0, n = job->n_cols;
+    int64_t i, j, n = job->n_cols;
 
     (void)cx, (void)worker;
-    while ((i + 1) * (i + 2) / 2 <= chunk) i++;
-    int64_t j = chunk - i * (i + 1) / 2, rows = osh_min64(TILE, n - i * TILE), cols = osh_min64(TILE, n - j * TILE);
+    osh_triangle_tile(&i, &j, chunk);
+    int64_t rows = osh_min64(TILE, n - i * TILE), cols = osh_min64(TILE, n - j * TILE);
     float *h = job->h + i * TILE * n + j * TILE;
     for (int64_t t = 0; t < job->n_tiles; t++) {
         const float *x = job->x + (job->tiles[t].row - job->first_row) * n;

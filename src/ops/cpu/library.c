@@ -24,3 +24,13 @@ osh_status osh_library_open(osh_ctx *cx, void **handle, void *table, const char 
 done:
     return rc;
 }
+
+osh_status osh_once(osh_ctx *cx, osh_once_state *o, osh_status (*fn)(osh_ctx *cx))
+{
+    osh_status rc = OSH_OK;
+    if (atomic_load_explicit(&o->done, memory_order_acquire)) return OSH_OK;
+    pthread_mutex_lock(&o->lock);
+    if (!o->done && !(rc = fn(cx))) atomic_store_explicit(&o->done, true, memory_order_release);
+    pthread_mutex_unlock(&o->lock);
+    return rc;
+}

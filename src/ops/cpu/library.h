@@ -3,10 +3,21 @@
 #define OSH_LIBRARY_H
 #include "base/base.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 typedef struct osh_symbol {
     const char *name;
     size_t at; // of the pointer in the table of functions
 } osh_symbol;
+
+typedef struct osh_once_state {
+    pthread_mutex_t lock;
+    atomic_bool done;
+} osh_once_state;
+#define OSH_ONCE {PTHREAD_MUTEX_INITIALIZER, false}
+/* fn until it succeeds once in this process, from any thread. */
+osh_status osh_once(osh_ctx *cx, osh_once_state *o, osh_status (*fn)(osh_ctx *cx));
 
 /* Fills the pointers of a table from the library of that soname, which stays open. package: what to install where it is
  * missing. OSH_E_UNSUPPORTED naming the library, the function or the package. */
