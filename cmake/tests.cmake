@@ -132,9 +132,9 @@ if(TARGET osh_ops_race) # with a look for races: the kernels' own tests, once, a
 endif()
 if(OSH_PLAY AND TARGET oneshot) # the whole program on the played card: a tool of the tests
   osh_play_exe(oneshot_play osh_ops_play ${cli_files} ${CMAKE_SOURCE_DIR}/tests/play/knobs.c)
-  # The same with batches of 100 tokens, so that a small job has many of them: place.c stands in front of osh_pipeline's.
+  # The same with batches of 100 tokens, so that a small job has many of them: place.c stands in front of the library's.
   osh_play_exe(oneshot_play_batches osh_ops_play ${cli_files} ${CMAKE_SOURCE_DIR}/tests/play/knobs.c
-               ${CMAKE_SOURCE_DIR}/src/pipeline/place.c)
+               ${CMAKE_SOURCE_DIR}/src/plan/place.c)
   target_compile_definitions(oneshot_play_batches PRIVATE OSH_DEVICE_BATCH_TOKENS=100)
 endif()
 
@@ -229,7 +229,11 @@ endif()
 if(Python3_FOUND)
   foreach(name check_layers lint check_docs)
     if(EXISTS ${CMAKE_SOURCE_DIR}/scripts/${name}.py)
-      add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/scripts/${name}.py)
+      set(objects)
+      if(name STREQUAL check_layers AND NOT CMAKE_CONFIGURATION_TYPES)
+        set(objects --objects ${CMAKE_BINARY_DIR})
+      endif()
+      add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/scripts/${name}.py ${objects})
       osh_test_props(${name} lint 60)
     endif()
   endforeach()

@@ -1,16 +1,26 @@
 #!/usr/bin/env python3
-"""check_layers.py - fails when a file of src/ includes something above it or beside it.
+"""check_layers.py - fails when a file of src/ includes or calls something above it or beside it.
 
 src/LAYERS gives each folder a rank. A file may include headers of its own folder and of folders with a lower rank;
 cli may include only base and the public header. Included files must exist.
-Usage: check_layers.py [source folder]"""
+
+With --objects, the folder of a build, the same holds for calls, as the symbols of its object files tell them (nm), and
+no more than seven files of a folder may call each other in a circle. Functions count; tables of rows do not.
+Usage: check_layers.py [source folder] [--objects BUILD]"""
+import argparse
 import pathlib
 import re
+import subprocess
 import sys
 
-ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
+PARSER = argparse.ArgumentParser()
+PARSER.add_argument("root", nargs="?", default=pathlib.Path(__file__).resolve().parent.parent)
+PARSER.add_argument("--objects")
+ARGS = PARSER.parse_args()
+ROOT = pathlib.Path(ARGS.root)
 SRC = ROOT / "src"
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+MOST_IN_CIRCLE = 7
 PUBLIC_ONLY = {"cli": {"cli", "base"}}  # the command line stands on include/oneshot.h
 
 
@@ -42,6 +52,69 @@ def check_file(path, rank, wrong):
             wrong.append(f'{here}: "{name}": {folder} may include only oneshot.h and base')
 
 
+def read_objects(build):
+    """file of src/ -> (functions that it defines, symbols that it wants)."""
+    objects = {}
+    for path in sorted(pathlib.Path(build, "CMakeFiles").glob("osh_*.dir/src/**/*.o")):
+        name = re.sub(r"^.*?\.dir/src/(.*)\.o$", r"\1", str(path))
+        if not (SRC / name).exists():
+            continue # of a file that is gone
+        defines, wants = objects.setdefault(name, (set(), set()))
+        for line in subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout.splitlines():
+            kind, symbol = line.split()[-2:]
+            if kind in "TW":
+                defines.add(symbol)
+            elif kind == "U":
+                wants.add(symbol)
+    return objects
+
+
+def circles(calls):
+    """Sets of files that reach each other (Tarjan), the larger ones first."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(v):
+        index[v] = low[v] = len(index)
+        stack.append(v)
+        for w in calls[v]:
+            if w not in index:
+                visit(w)
+                low[v] = min(low[v], low[w])
+            elif w in stack:
+                low[v] = min(low[v], index[w])
+        if low[v] == index[v]:
+            at = stack.index(v)
+            found.append(stack[at:])
+            del stack[at:]
+
+    for v in sorted(calls):
+        if v not in index:
+            visit(v)
+    return sorted((c for c in found if len(c) > 1), key=len, reverse=True)
+
+
+def check_calls(rank, wrong):
+    objects = read_objects(ARGS.objects)
+    if not objects:
+        wrong.append(f"{ARGS.objects}: no object files of src/")
+    where = {symbol: name for name, (defines, _) in objects.items() for symbol in defines}
+    inside = {name: set() for name in objects}
+    for name, (_, wants) in sorted(objects.items()):
+        folder = name.split("/")[0]
+        for symbol in sorted(wants & where.keys()):
+            target = where[symbol].split("/")[0]
+            if target == folder:
+                inside[name].add(where[symbol])
+            elif rank[target] >= rank[folder]:
+                wrong.append(f"src/{name} (rank {rank[folder]}) calls {symbol} of src/{where[symbol]} (rank {rank[target]})")
+    for circle in circles(inside):
+        words = f"{len(circle)} files call each other in a circle: {' '.join(sorted(circle))}"
+        if len(circle) > MOST_IN_CIRCLE:
+            wrong.append(words)
+        else:
+            print(words)
+
+
 def main():
     rank, wrong, n = ranks(), [], 0
     for folder in sorted(p for p in SRC.iterdir() if p.is_dir()):
@@ -51,7 +124,9 @@ def main():
         if path.relative_to(SRC).parts[0] in rank:
             check_file(path, rank, wrong)
             n += 1
-    print("\n".join(wrong + [f"{n} files, {len(wrong)} wrong includes"]))
+    if ARGS.objects:
+        check_calls(rank, wrong)
+    print("\n".join(wrong + [f"{n} files, {len(wrong)} wrong"]))
     return 1 if wrong else 0
 
 

@@ -5,7 +5,7 @@
  *            bit 1: the first one names another run   bit 2: the last 3 bytes of the file are lost
  *   record   type, length, payload; length 255: two bytes of length follow */
 #include "fuzz/fuzz.h"
-#include "pipeline/emit_impl.h"
+#include "output/emit_impl.h"
 
 #include <unistd.h>
 

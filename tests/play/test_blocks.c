@@ -1,10 +1,10 @@
-/* test_blocks.c - values at rest in page-locked host memory (src/pipeline/blocks.c, activations.c) on the played card:
+/* test_blocks.c - values at rest in page-locked host memory (src/store/blocks.c, activations.c) on the played card:
  * the same rows in every order that the streams allow, few blocks, and memory that cannot be locked. */
 #include "ops/cuda/cuda.h"
-#include "pipeline/activations.h"
-#include "pipeline/blocks.h"
 #include "play/fixture.h"
 #include "play/play.h"
+#include "store/activations.h"
+#include "store/blocks.h"
 #include "torture.h"
 
 enum { MIB = 1 << 20, ARENA = 96 * MIB, BATCHES = 6, TOKENS = 300, WIDTH = 128, OUT_OF_MEMORY = 2, LOST = 719 };

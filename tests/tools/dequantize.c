@@ -3,7 +3,7 @@
  *   dequantize CHECKPOINT OUT.safetensors      only the quantized weights, in the model's dtype
  *
  * For tests/golden/decompress/check.py, which compares them with what compressed-tensors makes of the same files. */
-#include "pipeline/source.h"
+#include "quant/source.h"
 
 #include <stdio.h>
 #include <stdlib.h>

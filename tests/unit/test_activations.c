@@ -1,6 +1,6 @@
 /* test_activations.c - values at rest: the same rows in every tier and batching, files taken up again, or not. */
 #include "base/file.h"
-#include "pipeline/activations.h"
+#include "store/activations.h"
 #include "torture.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* test_cost.c - operations counted by hand for the model in examples/, and the time to go by a clock that is known. */
-#include "pipeline/cost.h"
+#include "run/pace.h"
 #include "torture.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* test_edges.c - pieces of a file in any order from several threads make the file, whatever was flushed in between and
  * however many blocks wait; bytes that no piece brought stay as they were. */
 #include "dir_fixture.h"
-#include "pipeline/edges.h"
+#include "io/edges.h"
 
 #include <pthread.h>
 

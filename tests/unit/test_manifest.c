@@ -1,6 +1,6 @@
 /* test_manifest.c - every tensor of a source has one fate: quantized or copied; a plan that loses one, or has two for
  * it, is refused. */
-#include "pipeline/manifest.h"
+#include "plan/manifest.h"
 #include "torture.h"
 
 typedef struct fixture {

@@ -1,5 +1,5 @@
 /* test_report.c - both reports of a made-up run: many modules, fallbacks, an error that is no number, a budget. */
-#include "pipeline/report.h"
+#include "report/report.h"
 #include "torture.h"
 
 #include <math.h>

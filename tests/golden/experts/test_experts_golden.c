@@ -2,7 +2,7 @@
  * Compressor's quantize_weight and experts (gen.py): scales are the same bytes, at least 99.9 % of the codes the same;
  * and what its passes are said to cost. Prints the figures. */
 #include "golden/models/tiny.h"
-#include "pipeline/cost.h"
+#include "plan/cost.h"
 #include "torture.h"
 
 enum { D = 32, F = 56, FE = 24, Q = 64, K = 32, E = 6, TOP = 2, TOKENS = 292 };

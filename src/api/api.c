@@ -1,0 +1,221 @@
+/* api.c - the jobs of include/oneshot.h. */
+#include <string.h>
+
+#include "api/largest.h"
+#include "base/buf.h"
+#include "base/file.h"
+#include "output/stream.h"
+#include "plan/memory.h"
+#include "report/report.h"
+#include "run/run.h"
+
+#ifndef OSH_VERSION
+#define OSH_VERSION "unknown"
+#endif
+
+static osh_status copy(osh_ctx *cx, osh_run *r)
+{
+    osh_status rc = OSH_OK;
+    osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_COPY, -1);
+    OSH_TRY(osh_stream_copies(cx, r->emitter));
+done:
+    osh_run_end(cx, r, scope);
+    return rc;
+}
+
+static osh_status seal(osh_ctx *cx, osh_run *r)
+{
+    osh_status rc = OSH_OK;
+    char *report = NULL, *html = NULL; // own
+    osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_SEAL, -1);
+    OSH_TRY(osh_emit_check(cx, r->emitter));
+    osh_run_end(cx, r, scope);
+    OSH_TRY(osh_run_report(cx, &report, &html, r));
+    OSH_TRY(osh_emit_seal(cx, r->emitter, r->results, report, html));
+    osh_run_finished(cx, r, "the output");
+done:
+    osh_free(cx, report);
+    osh_free(cx, html);
+    return rc;
+}
+
+static osh_status summary(osh_ctx *cx, const osh_run *r, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    int64_t in = 0;
+    osh_buf_init(&b, 4096);
+    for (int64_t i = 0; i < r->plan->ck->n_tensors; i++)
+        in += r->plan->ck->tensors[i].e->end - r->plan->ck->tensors[i].e->begin;
+    OSH_TRY(osh_buf_printf(cx, &b,
+                           "%s: %d modules, %.1f MB to %.1f MB (%.2f times smaller), %.1f s\n",
+                           r->plan->opt->output, r->plan->n_linears, (double)in / 1e6,
+                           (double)r->plan->total_bytes / 1e6,
+                           r->plan->total_bytes ? (double)in / (double)r->plan->total_bytes : 0,
+                           osh_now() - r->started));
+    if (sink) sink(user, b.data, b.len);
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+static osh_status plan(osh_ctx *cx, osh_plan **p, const osh_options *opt)
+{
+    osh_scope scope = osh_profile_begin(cx, "plan", NULL);
+    osh_status rc = osh_plan_new(cx, p, opt);
+    osh_profile_end(cx, scope);
+    return rc;
+}
+
+static osh_status say_finished(osh_ctx *cx, const osh_plan *p, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_buf_printf(cx, &b, "%s: is finished, made by this command; nothing to do\n", p->opt->output));
+    if (sink) sink(user, b.data, b.len);
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+/* What an earlier run did counts as done by this one, so it must pass --strict, too. */
+static osh_status check_resumed(osh_ctx *cx, const osh_run *r)
+{
+    osh_status rc = OSH_OK;
+    int n = 0;
+    for (int i = 0; i < r->plan->n_linears; i++) {
+        n += r->results[i].done;
+        if (r->plan->opt->strict && r->results[i].fallback)
+            OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", r->plan->linears[i].name,
+                     r->results[i].fallback);
+    }
+    if (osh_emitter_resumed(r->emitter))
+        osh_log(cx, OSH_LOG_INFO, "going on from %s: %d of %d modules are done", osh_emit_dir(r->emitter), n,
+                r->plan->n_linears);
+done:
+    return rc;
+}
+
+char *osh_resume_dir(osh_ctx *cx, const osh_options *opt)
+{
+    char *final = NULL, *dir = NULL; // own
+    if (opt->output) osh_output_dirs(cx, &final, &dir, opt->output);
+    osh_free(cx, final);
+    if (dir && osh_dir_exists(dir)) return dir;
+    osh_free(cx, dir);
+    return NULL;
+}
+
+osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_plan *p = NULL;  // own
+    bool finished = false;
+    osh_run r = {.started = osh_now()};
+    OSH_TRY(osh_isa_use(cx, opt->isa));
+    if (opt->only_largest_layer) return osh_try_largest(cx, opt, sink, user);
+    if (!opt->output) OSH_FAIL(cx, OSH_E_USAGE, "--output is not given");
+    OSH_TRY(osh_run_watch(cx, &r, opt));
+    OSH_TRY(plan(cx, &p, opt));
+    r.plan = p;
+    OSH_TRY(osh_plan_open_device(cx, p));
+    osh_memory_enforce(cx, p);
+    r.progress.budget_bytes = opt->host_memory;
+    OSH_NEW(cx, r.results, p->n_linears);
+    OSH_TRY(osh_emitter_new(cx, &r.emitter, p, r.results, &finished));
+    if (finished) {
+        OSH_TRY(say_finished(cx, p, sink, user));
+        goto done;
+    }
+    OSH_TRY(osh_run_start(cx, &r));
+    OSH_TRY(check_resumed(cx, &r));
+    if (p->pipeline != OSH_PIPELINE_DATAFREE) {
+        OSH_TRY(osh_run_calibrated(cx, &r));
+        r.progress.step = r.progress.n_steps, r.progress.name = "the output", r.progress.error = -1;
+    }
+    OSH_TRY(osh_run_datafree(cx, &r)); // in every pipeline: Linears whose modifier wants no data
+    r.progress.step = r.progress.n_steps, r.progress.name = "the output", r.progress.error = -1;
+    OSH_TRY(copy(cx, &r));
+    OSH_TRY(seal(cx, &r));
+    OSH_TRY(summary(cx, &r, sink, user));
+done:
+    osh_run_unwatch(cx, &r, rc);
+    osh_emitter_free(cx, r.emitter);
+    osh_free(cx, r.results);
+    osh_plan_free(cx, p);
+    return rc;
+}
+
+osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_plan *p = NULL; // own
+    char *text = NULL;  // own
+    OSH_TRY(osh_plan_new(cx, &p, opt));
+    OSH_TRY(opt->largest_layer ? osh_print_largest(cx, &text, p, opt->json) : osh_plan_print(cx, &text, p, opt->json));
+    sink(user, text, strlen(text));
+done:
+    osh_free(cx, text);
+    osh_plan_free(cx, p);
+    return rc;
+}
+
+osh_status osh_show_graph(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_checkpoint *ck = NULL;    // own
+    osh_graph *g = NULL;          // own
+    osh_partition *parts = NULL;  // own
+    char *dot = NULL;             // own
+    OSH_TRY(osh_checkpoint_open(cx, &ck, opt->model));
+    OSH_TRY(osh_graph_new(cx, &g, ck, opt->models_dir));
+    OSH_TRY(osh_partition_new(cx, &parts, g, (const char *const *)opt->sequential_targets.items,
+                              opt->sequential_targets.n, opt->sequential_targets_per_subgraph));
+    OSH_TRY(osh_graph_dot(cx, &dot, g, parts));
+    sink(user, dot, strlen(dot));
+done:
+    osh_free(cx, dot);
+    osh_partition_free(cx, parts);
+    osh_graph_free(cx, g);
+    osh_checkpoint_close(cx, ck);
+    return rc;
+}
+
+static osh_status tokenize_line(osh_ctx *cx, osh_buf *b, osh_tokenizer *tok, const char *line, size_t n, bool special)
+{
+    osh_status rc = OSH_OK;
+    osh_ids ids = {0}; // own
+    osh_buf_clear(b);
+    OSH_TRY(osh_tokenizer_encode(cx, tok, &ids, line, n, special));
+    for (int64_t i = 0; i < ids.n; i++) OSH_TRY(osh_buf_printf(cx, b, i ? " %d" : "%d", ids.ids[i]));
+    OSH_TRY(osh_buf_append(cx, b, "\n", 1));
+done:
+    osh_ids_deinit(cx, &ids);
+    return rc;
+}
+
+osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bool special_tokens,
+                        osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_tokenizer *tok = NULL; // own
+    char *text = NULL;         // own
+    size_t n = 0;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_tokenizer_open(cx, &tok, model_dir));
+    OSH_TRY(osh_file_read_all(cx, &text, &n, file, (size_t)4 << 30));
+    for (size_t at = 0; at < n;) {
+        const char *nl = memchr(text + at, '\n', n - at);
+        size_t len = nl ? (size_t)(nl - text) - at : n - at;
+        OSH_TRY(tokenize_line(cx, &b, tok, text + at, len, special_tokens));
+        sink(user, b.data, b.len);
+        at += len + 1;
+    }
+done:
+    osh_buf_deinit(cx, &b);
+    osh_free(cx, text);
+    osh_tokenizer_close(cx, tok);
+    return rc;
+}

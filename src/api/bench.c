@@ -1,0 +1,160 @@
+/* bench.c - `oneshot bench`: the peaks of this machine, measured in this process with the libraries that a run uses. */
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "ops/cuda/cuda.h"
+#include "ops/isa.h"
+#include "ops/peak.h"
+#include "plan/plan.h"
+
+enum { BLOCK = 4 << 20, N_BLOCKS = 64 }; // of the file on the disk: 256 MiB
+
+typedef struct peaks { // a second; 0: not measured
+    double f32, bf16, attention, read, copy, disk_read, disk_write;
+    bool direct; // the disk, past the page cache
+    char *isa;   // own
+    double card_f32, card_bf16, card_attention, card_copy, card_put;
+    char *card;  // own; NULL: none was asked for
+} peaks;
+
+enum { COPIED = 256 << 20 }; // bytes that are copied to the card, and inside it
+
+/* A file without a name. O_DIRECT where the file system has it. */
+static osh_status open_scratch(osh_ctx *cx, int *fd, bool *direct, const char *dir)
+{
+    *direct = true;
+    *fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC | O_DIRECT, 0600);
+    if (*fd < 0) *direct = false, *fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    return *fd < 0 ? osh_fail(cx, OSH_E_IO, "%s: cannot make a file: %m", dir) : OSH_OK;
+}
+
+static osh_status measure_disk(osh_ctx *cx, peaks *p, const char *dir, double seconds)
+{
+    osh_status rc = OSH_OK;
+    int fd = -1;         // own
+    void *block = NULL;  // own
+    void *aligned;       // view
+    int64_t n = 0;
+
+    block = osh_calloc(cx, 1, BLOCK + 4096);
+    if (!block) OSH_TRY(OSH_E_NOMEM);
+    aligned = (char *)block + (4096 - (uintptr_t)block % 4096); // what O_DIRECT wants
+    memset(aligned, 0x5a, BLOCK);
+    OSH_TRY(open_scratch(cx, &fd, &p->direct, dir));
+    double begin = osh_now();
+    for (int64_t i = 0; i < N_BLOCKS; i++)
+        if (pwrite(fd, aligned, BLOCK, i * BLOCK) != BLOCK) OSH_FAIL(cx, OSH_E_IO, "%s: cannot write: %m", dir);
+    if (fdatasync(fd)) OSH_FAIL(cx, OSH_E_IO, "%s: cannot write: %m", dir);
+    p->disk_write = (double)N_BLOCKS * BLOCK / (osh_now() - begin);
+    begin = osh_now();
+    do {
+        if (pread(fd, aligned, BLOCK, n % N_BLOCKS * BLOCK) != BLOCK)
+            OSH_FAIL(cx, OSH_E_IO, "%s: cannot read: %m", dir);
+    } while (++n < N_BLOCKS || osh_now() - begin < seconds);
+    p->disk_read = (double)n * BLOCK / (osh_now() - begin);
+done:
+    if (fd >= 0) close(fd);
+    osh_free(cx, block);
+    return rc;
+}
+
+static osh_status measure_card(osh_ctx *cx, peaks *p, const osh_bench_options *opt)
+{
+    osh_status rc = OSH_OK;
+    osh_device *d = NULL; // own
+    int ordinal = 0;
+    int64_t tokens = opt->side < 2048 ? opt->side : 2048, samples = 2 * opt->side / tokens;
+    size_t matrix = osh_arena_gross((size_t)(opt->side * opt->side) * sizeof(float)), copied = osh_arena_gross(COPIED);
+    size_t most = 3 * matrix > 2 * copied ? 3 * matrix : 2 * copied;
+    size_t attended = osh_cuda_peak_attention_bytes(samples, tokens);
+
+    OSH_TRY(osh_device_ordinal(cx, &ordinal, opt->device));
+    OSH_TRY(osh_cuda_open(cx, &d, ordinal, OSH_CUDA_WORKSPACE + (most > attended ? most : attended)));
+    p->card = osh_strdup(cx, d->text);
+    if (!p->card) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_cuda_peak_product(cx, &p->card_f32, d, OSH_F32, opt->side, opt->seconds));
+    OSH_TRY(osh_cuda_peak_product(cx, &p->card_bf16, d, OSH_BF16, opt->side, opt->seconds));
+    OSH_TRY(osh_cuda_peak_attention(cx, &p->card_attention, d, samples, tokens, opt->seconds));
+    OSH_TRY(osh_cuda_peak_copies(cx, &p->card_copy, &p->card_put, d, COPIED, opt->seconds));
+done:
+    osh_device_close(cx, d);
+    return rc;
+}
+
+static osh_status as_text(osh_ctx *cx, osh_buf *b, const peaks *p)
+{
+    osh_status rc = OSH_OK;
+    int n = osh_threads(cx);
+    double f32 = p->f32 / 1e9, bf16 = p->bf16 / 1e9;
+    OSH_TRY(osh_buf_printf(cx, b, "%d threads, %s\n", n, p->isa));
+    OSH_TRY(osh_buf_printf(cx, b, "f32 products    %10.1f GFLOP/s  %8.1f a thread\n", f32, f32 / n));
+    if (bf16 > 0) OSH_TRY(osh_buf_printf(cx, b, "bf16 products   %10.1f GFLOP/s  %8.1f a thread\n", bf16, bf16 / n));
+    else OSH_TRY(osh_buf_printf(cx, b, "bf16 products       as f32\n"));
+    OSH_TRY(osh_buf_printf(cx, b, "attention       %10.1f GFLOP/s  %8.1f a thread, %.2f of products of f32\n",
+                           p->attention / 1e9, p->attention / 1e9 / n, p->attention / p->f32));
+    OSH_TRY(osh_buf_printf(cx, b, "memory read     %10.2f GB/s\n", p->read / 1e9));
+    OSH_TRY(osh_buf_printf(cx, b, "memory copy     %10.2f GB/s\n", p->copy / 1e9));
+    if (p->disk_read > 0) {
+        const char *how = p->direct ? "O_DIRECT" : "page cache: this file system has no O_DIRECT";
+        OSH_TRY(osh_buf_printf(cx, b, "disk read       %10.3f GB/s     %s\n", p->disk_read / 1e9, how));
+        OSH_TRY(osh_buf_printf(cx, b, "disk write      %10.3f GB/s     and fdatasync\n", p->disk_write / 1e9));
+    }
+    if (p->card) {
+        OSH_TRY(osh_buf_printf(cx, b, "%s\n", p->card));
+        OSH_TRY(osh_buf_printf(cx, b, "f32 products    %10.3f TFLOP/s\n", p->card_f32 / 1e12));
+        OSH_TRY(osh_buf_printf(cx, b, "bf16 products   %10.3f TFLOP/s\n", p->card_bf16 / 1e12));
+        OSH_TRY(osh_buf_printf(cx, b, "attention       %10.3f TFLOP/s  %.2f of products of bf16\n",
+                               p->card_attention / 1e12, p->card_attention / p->card_bf16));
+        OSH_TRY(osh_buf_printf(cx, b, "memory copy     %10.2f GB/s     inside the card\n", p->card_copy / 1e9));
+        OSH_TRY(osh_buf_printf(cx, b, "host to card    %10.2f GB/s     page-locked\n", p->card_put / 1e9));
+    }
+done:
+    return rc;
+}
+
+static osh_status as_json(osh_ctx *cx, osh_buf *b, const peaks *p)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_buf_printf(cx, b,
+                           "{\"threads\": %d, \"isa\": \"%s\", \"f32_flops\": %.4g, \"bf16_flops\": %.4g, "
+                           "\"attention_flops\": %.4g, \"memory_read_bytes\": %.4g, \"memory_copy_bytes\": %.4g",
+                           osh_threads(cx), p->isa, p->f32, p->bf16 > 0 ? p->bf16 : p->f32, p->attention, p->read,
+                           p->copy));
+    if (p->disk_read > 0)
+        OSH_TRY(osh_buf_printf(cx, b, ", \"disk_read_bytes\": %.4g, \"disk_write_bytes\": %.4g, \"direct\": %s",
+                               p->disk_read, p->disk_write, p->direct ? "true" : "false"));
+    if (p->card)
+        OSH_TRY(osh_buf_printf(cx, b, ", \"card\": \"%s\", \"card_f32_flops\": %.4g, \"card_bf16_flops\": %.4g, "
+                               "\"card_attention_flops\": %.4g, \"card_copy_bytes\": %.4g, \"card_put_bytes\": %.4g",
+                               p->card, p->card_f32, p->card_bf16, p->card_attention, p->card_copy, p->card_put));
+    OSH_TRY(osh_buf_printf(cx, b, "}\n"));
+done:
+    return rc;
+}
+
+osh_status osh_bench(osh_ctx *cx, const osh_bench_options *opt, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    peaks p = {0};
+    osh_buf b;
+
+    osh_buf_init(&b, 4096);
+    OSH_TRY(osh_isa_use(cx, opt->isa));
+    OSH_TRY(osh_isa_describe(cx, &p.isa));
+    OSH_TRY(osh_peak_product(cx, &p.f32, OSH_F32, opt->seconds));
+    rc = osh_peak_product(cx, &p.bf16, OSH_BF16, opt->seconds);
+    if (rc && rc != OSH_E_UNSUPPORTED) goto done;
+    OSH_TRY(osh_peak_attention(cx, &p.attention, opt->seconds));
+    OSH_TRY(osh_peak_memory(cx, &p.read, &p.copy, opt->seconds));
+    if (opt->dir) OSH_TRY(measure_disk(cx, &p, opt->dir, opt->seconds));
+    if (opt->device && strcmp(opt->device, "cpu")) OSH_TRY(measure_card(cx, &p, opt));
+    OSH_TRY(opt->json ? as_json(cx, &b, &p) : as_text(cx, &b, &p));
+    sink(user, b.data, b.len);
+done:
+    osh_free(cx, p.isa);
+    osh_free(cx, p.card);
+    osh_buf_deinit(cx, &b);
+    return rc;
+}

@@ -1,0 +1,248 @@
+/* eval.c - perplexity, and KL divergence and top-1 agreement against a reference model. A token's
+ * NLL is scored from the logits of the token before it, rounded to the compute dtype; the first
+ * token of a sample is not scored. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/elementary.h"
+#include "base/file.h"
+#include "eval/eval_card.h"
+#include "eval/eval_memory.h"
+#include "oneshot.h"
+#include "ops/isa.h"
+#include "plan/cost.h"
+
+typedef struct scores {
+    double nll, kl;
+    int64_t n, agree;
+    float *per_token; // own: scored tokens in order
+} scores;
+
+/* .npy version 1.0: magic, header padded to 64 bytes, f32 little endian. */
+static osh_status write_npy(osh_ctx *cx, const char *path, const float *v, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    char head[128];
+    osh_buf_init(&b, 0);
+    int len = snprintf(head, sizeof head, "{'descr': '<f4', 'fortran_order': False, 'shape': (%ld,), }", (long)n);
+    int pad = 63 - (10 + len) % 64;
+    unsigned char magic[10] = {0x93,
+                               'N',
+                               'U',
+                               'M',
+                               'P',
+                               'Y',
+                               1,
+                               0,
+                               (unsigned char)((len + pad + 1) & 255),
+                               (unsigned char)((len + pad + 1) >> 8)};
+    OSH_TRY(osh_buf_append(cx, &b, magic, sizeof magic));
+    OSH_TRY(osh_buf_append(cx, &b, head, (size_t)len));
+    for (int i = 0; i < pad; i++) OSH_TRY(osh_buf_append(cx, &b, " ", 1));
+    OSH_TRY(osh_buf_append(cx, &b, "\n", 1));
+    OSH_TRY(osh_buf_append(cx, &b, v, (size_t)n * sizeof *v));
+    OSH_TRY(osh_file_write_all(cx, path, b.data, b.len));
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+/* Target of each position: the next token of its sample; -1 for a sample's last. */
+static osh_status make_targets(osh_ctx *cx, osh_tensor **out, int64_t first, int64_t n, const osh_dataset *d)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_tensor_new(cx, out, OSH_I32, 1, (int64_t[]){d->offsets[first + n] - d->offsets[first]}));
+    int32_t *t = (*out)->data;
+    for (int64_t s = first; s < first + n; s++)
+        for (int64_t i = d->offsets[s]; i < d->offsets[s + 1]; i++)
+            t[i - d->offsets[first]] = i + 1 < d->offsets[s + 1] ? d->ids[i + 1] : -1;
+done:
+    return rc;
+}
+
+static osh_status score_on_host(osh_ctx *cx, const osh_forward *f, const osh_forward *ref, int64_t at,
+                                osh_tensor *targets, osh_tensor *nll, osh_tensor *kl, osh_tensor *same)
+{
+    osh_status rc = OSH_OK;
+    const osh_batch *b = f->batches[at];
+    osh_op_args a = {.in = {b->values[f->graph->hidden], f->head, targets}, .out = {nll}, .seqs = &b->seqs};
+    OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &a));
+    if (ref) {
+        osh_op_args k = {.in = {b->values[f->graph->hidden], f->head,
+                                ref->batches[at]->values[ref->graph->hidden], ref->head},
+                         .out = {kl, same},
+                         .seqs = &b->seqs};
+        OSH_TRY(osh_op_run(cx, osh_op_find("kl"), &k));
+    }
+done:
+    return rc;
+}
+
+typedef struct models {
+    osh_forward *f, *ref; // own
+    osh_eval_card *card;  // own; NULL: the host works
+    osh_dataset d;        // own
+} models;
+
+static osh_status score_batch(osh_ctx *cx, scores *sc, models *m, int64_t at)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *targets = NULL, *nll = NULL, *kl = NULL, *same = NULL; // own
+    int64_t first, n;
+    if (m->card) osh_eval_card_batch(m->card, at, &first, &n);
+    else first = m->f->batches[at]->first_sample, n = m->f->batches[at]->seqs.n;
+    OSH_TRY(make_targets(cx, &targets, first, n, &m->d));
+    const int64_t *shape = targets->shape;
+    OSH_TRY(osh_tensor_new(cx, &nll, OSH_F32, 1, shape));
+    if (m->ref) {
+        OSH_TRY(osh_tensor_new(cx, &kl, OSH_F32, 1, shape));
+        OSH_TRY(osh_tensor_new(cx, &same, OSH_F32, 1, shape));
+    }
+    if (m->card) OSH_TRY(osh_eval_card_score(cx, m->card, at, targets, nll, kl, same));
+    else OSH_TRY(score_on_host(cx, m->f, m->ref, at, targets, nll, kl, same));
+    for (int64_t i = 0; i < shape[0]; i++) {
+        if (((int32_t *)targets->data)[i] < 0) continue;
+        float v = ((float *)nll->data)[i];
+        sc->per_token[sc->n++] = v;
+        sc->nll += v;
+        if (kl) sc->kl += ((float *)kl->data)[i], sc->agree += ((float *)same->data)[i] > 0.5f;
+    }
+done:
+    osh_tensor_free(cx, targets);
+    osh_tensor_free(cx, nll);
+    osh_tensor_free(cx, kl);
+    osh_tensor_free(cx, same);
+    return rc;
+}
+
+static osh_status load_data(osh_ctx *cx, osh_dataset *d, const osh_eval_options *o, const osh_forward *f)
+{
+    osh_status rc = OSH_OK;
+    osh_tokenizer *tok = NULL; // own
+    char *path = osh_path_join(cx, o->model, "tokenizer.json"); // own
+    if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (osh_file_exists(path)) OSH_TRY(osh_tokenizer_open(cx, &tok, o->model));
+    int64_t length = o->max_seq_length ? o->max_seq_length : f->graph->max_positions;
+    int64_t most = tok ? osh_tokenizer_model_max_length(tok) : 0;
+    if (!o->max_seq_length && most && most < length) length = most;
+    if (length > f->graph->max_positions)
+        OSH_FAIL(cx, OSH_E_USAGE, "--max-seq-length %ld, but the model has %ld positions",
+                 (long)length, (long)f->graph->max_positions);
+    osh_dataset_options opt = {.path = o->dataset,
+                               .text_column = o->text_column,
+                               .max_seq_length = length,
+                               .n_vocab = f->graph->n_vocab};
+    OSH_TRY(osh_dataset_load_eval(cx, d, tok, &opt, o->stride, o->first_window, o->max_windows));
+done:
+    osh_free(cx, path);
+    osh_tokenizer_close(cx, tok);
+    return rc;
+}
+
+static osh_status print(osh_ctx *cx, const scores *sc, const osh_dataset *d,
+                        const osh_eval_options *o, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    double mean = sc->nll / (double)sc->n;
+    osh_buf_init(&b, 0);
+    if (o->json) {
+        OSH_TRY(osh_buf_printf(
+            cx, &b,
+            "{\"samples\": %ld, \"scored_tokens\": %ld, \"nll\": %.8f, \"perplexity\": %.6f",
+            (long)d->n, (long)sc->n, mean, osh_math_exp(mean)));
+        if (o->reference)
+            OSH_TRY(osh_buf_printf(cx, &b, ", \"kl_divergence\": %.8f, \"top1_agreement\": %.6f",
+                                   sc->kl / (double)sc->n, (double)sc->agree / (double)sc->n));
+        OSH_TRY(osh_buf_printf(cx, &b, "}\n"));
+    } else {
+        OSH_TRY(osh_buf_printf(cx, &b, "samples %ld  scored tokens %ld  nll %.6f\n", (long)d->n, (long)sc->n, mean));
+        if (o->reference)
+            OSH_TRY(osh_buf_printf(cx, &b, "kl divergence %.6f  top-1 agreement %.4f\n",
+                                   sc->kl / (double)sc->n, (double)sc->agree / (double)sc->n));
+        OSH_TRY(osh_buf_printf(cx, &b, "perplexity %.4f\n", osh_math_exp(mean)));
+    }
+    sink(user, b.data, b.len);
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+static osh_status open_models(osh_ctx *cx, models *m, const osh_eval_options *o, osh_progress *pr)
+{
+    osh_status rc = OSH_OK;
+    double work = 0;
+    OSH_TRY(osh_forward_open(cx, &m->f, o->model, o->models_dir));
+    OSH_TRY(load_data(cx, &m->d, o, m->f));
+    if (o->reference) {
+        OSH_TRY(osh_forward_open(cx, &m->ref, o->reference, o->models_dir));
+        if (m->ref->graph->n_vocab != m->f->graph->n_vocab)
+            OSH_FAIL(cx, OSH_E_USAGE, "the reference has a vocabulary of %ld, the model one of %ld",
+                     (long)m->ref->graph->n_vocab, (long)m->f->graph->n_vocab);
+        OSH_TRY(osh_forward_work(cx, &work, m->ref, &m->d, true));
+        pr->work_total += work, pr->n_steps += m->ref->parts->n;
+    }
+    OSH_TRY(osh_eval_card_open(cx, &m->card, o, m->f, m->ref, &m->d));
+    OSH_TRY(osh_eval_memory(cx, o, m->f, m->ref, &m->d, m->card));
+    pr->budget_bytes = o->host_memory;
+    OSH_TRY(osh_forward_work(cx, &work, m->f, &m->d, true));
+    pr->work_total += work, pr->n_steps += m->f->parts->n + 1; // and the scores
+done:
+    return rc;
+}
+
+static osh_status run_models(osh_ctx *cx, models *m, const osh_eval_options *o, osh_progress *pr)
+{
+    osh_status rc = OSH_OK;
+    if (m->card) return osh_eval_card_run(cx, m->card, pr);
+    if (m->ref) OSH_TRY(osh_forward_run(cx, m->ref, &m->d, o->batch_size, !o->no_activation_quantization, pr));
+    OSH_TRY(osh_forward_run(cx, m->f, &m->d, o->batch_size, !o->no_activation_quantization, pr));
+done:
+    return rc;
+}
+
+static osh_status score(osh_ctx *cx, scores *sc, models *m, osh_progress *pr)
+{
+    osh_status rc = OSH_OK;
+    int64_t n = m->card ? osh_eval_card_batches(m->card) : m->f->n_batches;
+    double work = (osh_cost_of_head(m->f->graph, &m->d) + (m->ref ? osh_cost_of_head(m->ref->graph, &m->d) : 0)) /
+                  (double)n;
+    OSH_NEW(cx, sc->per_token, m->d.offsets[m->d.n]);
+    pr->step++, pr->name = "the scores", pr->phase = "score", pr->tokens_per_s = 0, pr->total = n;
+    for (int64_t b = 0; b < n; b++) {
+        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(score_batch(cx, sc, m, b));
+        pr->done = b + 1, pr->work_done += work, pr->finished = b + 1 == n;
+        if (pr->finished) pr->work_done = pr->work_total;
+        osh_progress_show(cx, pr);
+    }
+done:
+    return rc;
+}
+
+osh_status osh_eval(osh_ctx *cx, const osh_eval_options *o, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    models m = {.f = NULL}; // own
+    scores sc = {0};
+    osh_progress pr = {.error = -1};
+    if (!o->model || !o->dataset) OSH_FAIL(cx, OSH_E_USAGE, "eval wants --model DIR and --dataset FILE");
+    OSH_TRY(osh_isa_use(cx, o->isa));
+    OSH_TRY(osh_isa_load(cx));
+    OSH_TRY(open_models(cx, &m, o, &pr));
+    OSH_TRY(run_models(cx, &m, o, &pr));
+    OSH_TRY(score(cx, &sc, &m, &pr));
+    if (!sc.n) OSH_FAIL(cx, OSH_E_USAGE, "%s: no token can be scored: every sample has a single token", o->dataset);
+    if (o->per_token) OSH_TRY(write_npy(cx, o->per_token, sc.per_token, sc.n));
+    OSH_TRY(print(cx, &sc, &m.d, o, sink, user));
+done:
+    osh_free(cx, sc.per_token);
+    osh_eval_card_close(cx, m.card);
+    osh_dataset_deinit(cx, &m.d);
+    osh_forward_close(cx, m.f);
+    osh_forward_close(cx, m.ref);
+    return rc;
+}

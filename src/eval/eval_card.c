@@ -1,0 +1,447 @@
+/* eval_card.c - see eval_card.h. A batch's rows rest in one block, on the card where all of them have room, else in
+ * host memory: a batch is read from there whole before it is written back. */
+#include "eval/eval_card.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "eval/eval_weights.h"
+#include "ops/cuda/cuda.h"
+#include "plan/cost.h"
+#include "plan/plan.h"
+
+typedef struct side { // a model
+    const osh_forward *f; // view
+    int64_t input;        // bytes of a batch's widest input of a Linear, where these are rounded
+    int64_t row;          // bytes that rest of a token, at most
+    char **rest;          // own [batches]: blocks of the arena or of host memory
+    bool *now;            // own [values]: what rests
+} side;
+
+struct osh_eval_card {
+    const osh_eval_options *o; // view
+    const osh_dataset *d;      // view
+    side side[2];              // the model; the reference
+    int n_sides;
+    osh_device *device;        // own
+    int64_t *batch_at;         // own [n_batches + 1]
+    int64_t n_batches, batch_tokens;
+    int64_t passing;           // bytes that a batch or its scores take of the arena
+    bool rest_on_card;
+    osh_eval_weights *weights; // own
+    bool ahead;                // the arena has room for the next step's weights
+    char *input;               // of the arena
+    osh_tensor *stage;         // own: an input on its way to be rounded
+};
+
+static double mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
+static int64_t gross(int64_t n) { return (int64_t)osh_arena_gross((size_t)n); }
+static void raise_to(int64_t *most, int64_t n) { *most = n > *most ? n : *most; }
+
+static int64_t tokens_of(const osh_eval_card *c, int64_t b)
+{
+    return c->d->offsets[c->batch_at[b + 1]] - c->d->offsets[c->batch_at[b]];
+}
+
+static int64_t value_bytes(const osh_graph *g, int v) // of a token
+{
+    return g->values[v].width * (int64_t)osh_dtype_bytes(g->dtype);
+}
+
+/* ---- what it takes ---- */
+
+/* The widest input of a node that runs and has weights. */
+static void count_width(const side *s, const osh_subgraph *part, const bool *run, int64_t *width)
+{
+    const osh_graph *g = s->f->graph;
+    for (int i = 0; i < part->n_nodes; i++) {
+        const osh_node *n = &g->nodes[part->first + i];
+        if (run[i] && n->op->n_weights && n->in[0] >= 0) raise_to(width, value_bytes(g, n->in[0]));
+    }
+}
+
+static osh_status count_batches(osh_ctx *cx, osh_eval_card *c, const side *s, const osh_subgraph *part,
+                                const bool *run, const bool *keep)
+{
+    osh_status rc = OSH_OK;
+    int64_t last = -1;
+    for (int64_t b = 0; b < c->n_batches; b++) {
+        size_t peak = 0, left = 0;
+        if (tokens_of(c, b) == last) continue;
+        last = tokens_of(c, b);
+        OSH_TRY(osh_exec_peak_on_device(cx, &peak, &left, s->f->graph, part->first, part->n_nodes, run, s->now, keep,
+                                        NULL, last));
+        raise_to(&c->passing, (int64_t)peak);
+    }
+done:
+    return rc;
+}
+
+static osh_status count_side(osh_ctx *cx, osh_eval_card *c, side *s)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = s->f->graph;
+    bool *run = NULL, *keep = NULL; // own
+    int64_t width = 0;
+    OSH_NEW(cx, run, g->n_nodes);
+    OSH_NEW(cx, keep, g->n_values);
+    OSH_NEW(cx, s->now, g->n_values);
+    OSH_NEW(cx, s->rest, c->n_batches);
+    for (int i = 0; i < s->f->parts->n; i++) {
+        const osh_subgraph *part = &s->f->parts->parts[i];
+        int64_t row = 0;
+        osh_forward_choose(s->f, i, run, keep);
+        keep[g->input_ids] = false; // they are the data
+        count_width(s, part, run, &width);
+        OSH_TRY(count_batches(cx, c, s, part, run, keep));
+        for (int v = 0; v < g->n_values; v++) row += keep[v] ? value_bytes(g, v) : 0;
+        raise_to(&s->row, row);
+        memcpy(s->now, keep, (size_t)g->n_values * sizeof *keep);
+    }
+    memset(s->now, 0, (size_t)g->n_values * sizeof *s->now);
+    if (osh_source_n_quantized(s->f->source) && !c->o->no_activation_quantization)
+        s->input = gross(c->batch_tokens * width);
+done:
+    osh_free(cx, run);
+    osh_free(cx, keep);
+    return rc;
+}
+
+static int64_t score_bytes(const osh_eval_card *c)
+{
+    int64_t t = c->batch_tokens, n = gross(4 * t) * (c->n_sides > 1 ? 4 : 2), scratch = 0, D[OSH_OP_MAX_IN] = {0};
+    for (int k = 0; k < c->n_sides; k++) {
+        const osh_graph *g = c->side[k].f->graph;
+        D[2 * k] = D[2 * k + 1] = g->values[g->hidden].width;
+        n += gross(t * value_bytes(g, g->hidden));
+    }
+    for (int k = 0; k < c->n_sides; k++) {
+        const osh_op *op = osh_op_find(k ? "kl" : "nll");
+        raise_to(&scratch, op->scratch_cuda ? (int64_t)op->scratch_cuda(NULL, D, 0, t, c->side[k].f->graph->dtype) : 0);
+    }
+    return n + scratch;
+}
+
+static int64_t rest_bytes(const osh_eval_card *c, bool on_card)
+{
+    int64_t sum = 0;
+    for (int k = 0; k < c->n_sides; k++)
+        for (int64_t b = 0; b < c->n_batches; b++) {
+            size_t n = (size_t)(tokens_of(c, b) * c->side[k].row);
+            sum += (int64_t)(on_card ? osh_arena_gross(n) : osh_mem_gross(n));
+        }
+    return sum;
+}
+
+static int64_t input_bytes(const osh_eval_card *c)
+{
+    return c->side[0].input > c->side[1].input ? c->side[0].input : c->side[1].input;
+}
+
+int64_t osh_eval_card_host_bytes(const osh_eval_card *c, bool ahead)
+{
+    int64_t rounded = 0, read = osh_eval_weights_host_bytes(c->weights), lists = 0;
+    for (int k = 0; k < c->n_sides; k++) {
+        const osh_graph *g = c->side[k].f->graph;
+        raise_to(&rounded, 2 * (int64_t)osh_mem_gross((size_t)c->side[k].input));
+        lists += g->n_values * (int64_t)(osh_mem_gross(sizeof(osh_tensor)) + 64) +
+                 g->n_weights * (int64_t)(osh_mem_gross(sizeof(osh_tensor)) + 32);
+    }
+    int64_t scores = 4 * (int64_t)osh_mem_gross((size_t)c->batch_tokens * 4) + c->batch_tokens * 8;
+    int64_t both = ahead ? read + rounded : read > rounded ? read : rounded; // at a time, or one behind the other
+    return OSH_CUDA_HOST_BYTES + lists + both + scores + (c->rest_on_card ? 0 : rest_bytes(c, false));
+}
+
+bool osh_eval_card_ahead(const osh_eval_card *c) { return osh_eval_weights_ahead(c->weights); }
+void osh_eval_card_not_ahead(osh_eval_card *c) { osh_eval_weights_not_ahead(c->weights); }
+
+/* ---- opening ---- */
+
+static osh_status cut_batches(osh_ctx *cx, osh_eval_card *c)
+{
+    osh_status rc = OSH_OK;
+    OSH_NEW(cx, c->batch_at, c->d->n + 1);
+    for (int64_t first = 0; first < c->d->n; c->n_batches++) {
+        first = c->batch_at[c->n_batches + 1] = osh_batch_end_on_device(c->d, first);
+        raise_to(&c->batch_tokens, tokens_of(c, c->n_batches));
+    }
+done:
+    return rc;
+}
+
+/* Bytes of the arena, and what it has beside the least. First rows that rest: they go there and back for each subgraph,
+ * and the work waits for them. */
+static osh_status fit(osh_ctx *cx, osh_eval_card *c, int ordinal, int64_t *arena)
+{
+    osh_status rc = OSH_OK;
+    int64_t least = OSH_CUDA_WORKSPACE + osh_eval_weights_bytes(c->weights, false) + gross(input_bytes(c)) + c->passing;
+    int64_t rest = rest_bytes(c, true), budget = c->o->device_memory;
+    int64_t next = osh_eval_weights_bytes(c->weights, true) - osh_eval_weights_bytes(c->weights, false);
+    size_t free_bytes = 0;
+    if (!budget) {
+        OSH_TRY(osh_cuda_free_bytes(cx, &free_bytes, ordinal));
+        budget = (int64_t)free_bytes - OSH_CUDA_RESERVE;
+    }
+    if (least > budget && !c->o->device_memory)
+        OSH_FAIL(cx, OSH_E_USAGE, "the card has %.0fMiB to give: the smallest that would do is %.0fMiB", mib(budget),
+                 mib(least));
+    if (least > budget)
+        OSH_FAIL(cx, OSH_E_USAGE, "--device-memory %.0fMiB cannot be held: the smallest that would do is"
+                 " --device-memory %.0fMiB", mib(budget), mib(least));
+    c->rest_on_card = least + rest <= budget;
+    int64_t all = least + (c->rest_on_card ? rest : 0);
+    c->ahead = all + next <= budget;
+    *arena = c->o->device_memory ? budget : all + (c->ahead ? next : 0);
+done:
+    return rc;
+}
+
+static osh_status take_blocks(osh_ctx *cx, osh_eval_card *c)
+{
+    osh_status rc = OSH_OK;
+    size_t steps = (size_t)osh_eval_weights_bytes(c->weights, c->ahead);
+    char *weights = osh_device_alloc(cx, c->device, steps, OSH_LIFE_LONG); // the arena's
+    c->input = osh_device_alloc(cx, c->device, (size_t)input_bytes(c), OSH_LIFE_LONG);
+    if (!weights || !c->input) OSH_TRY(OSH_E_NOMEM);
+    osh_eval_weights_place(c->weights, c->device, weights, c->ahead);
+    for (int k = 0; k < c->n_sides && c->rest_on_card; k++)
+        for (int64_t b = 0; b < c->n_batches; b++) {
+            size_t n = (size_t)(tokens_of(c, b) * c->side[k].row);
+            if (!(c->side[k].rest[b] = osh_device_alloc(cx, c->device, n, OSH_LIFE_LONG))) OSH_TRY(OSH_E_NOMEM);
+        }
+done:
+    return rc;
+}
+
+osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, const osh_eval_options *o,
+                              const osh_forward *f, const osh_forward *ref, const osh_dataset *d)
+{
+    osh_status rc = OSH_OK;
+    osh_eval_card *c = NULL; // own
+    const char *text = o->device ? o->device : "auto";
+    int64_t arena = 0;
+    int ordinal = 0;
+    *out = NULL;
+    if (!strcmp(text, "cpu") || (!strcmp(text, "auto") && !osh_cuda_present())) goto done;
+    if (strcmp(text, "auto")) OSH_TRY(osh_device_ordinal(cx, &ordinal, text));
+    OSH_NEW(cx, c, 1);
+    if (!osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &c->device, ordinal, 0)); // says what is missing
+    c->o = o, c->d = d, c->side[0].f = f, c->side[1].f = ref, c->n_sides = ref ? 2 : 1;
+    OSH_TRY(cut_batches(cx, c));
+    OSH_TRY(osh_eval_weights_new(cx, &c->weights, f, ref));
+    for (int k = 0; k < c->n_sides; k++) OSH_TRY(count_side(cx, c, &c->side[k]));
+    raise_to(&c->passing, score_bytes(c));
+    OSH_TRY(fit(cx, c, ordinal, &arena));
+    OSH_TRY(osh_cuda_open(cx, &c->device, ordinal, (size_t)arena));
+    OSH_TRY(take_blocks(cx, c));
+    *out = c, c = NULL; // give
+done:
+    osh_eval_card_close(cx, c);
+    return rc;
+}
+
+void osh_eval_card_close(osh_ctx *cx, osh_eval_card *c)
+{
+    if (!c) return;
+    osh_eval_weights_free(cx, c->weights); // before the card that it copies to
+    for (int k = 0; k < 2; k++) {
+        for (int64_t b = 0; b < c->n_batches && c->side[k].rest && !c->rest_on_card; b++)
+            osh_free(cx, c->side[k].rest[b]);
+        osh_free(cx, c->side[k].rest);
+        osh_free(cx, c->side[k].now);
+    }
+    osh_tensor_free(cx, c->stage);
+    osh_device_close(cx, c->device); // with all of its blocks
+    osh_free(cx, c->batch_at);
+    osh_free(cx, c);
+}
+
+/* ---- passes ---- */
+
+typedef struct rounding {
+    osh_eval_card *c;
+    const side *s;
+    osh_tensor x; // view of c->input
+} rounding;
+
+/* By the host's code. */
+static osh_status round_input(osh_ctx *cx, void *user, int node, const osh_tensor **x, const osh_batch *b)
+{
+    osh_status rc = OSH_OK;
+    rounding *r = user;
+    osh_eval_card *c = r->c;
+    bool rounded = false;
+    (void)b;
+    OSH_TRY(osh_forward_round_input(cx, &c->stage, &rounded, r->s->f, node, *x));
+    if (!rounded) goto done;
+    r->x = osh_tensor_view((*x)->dtype, (*x)->ndim, (*x)->shape, c->input);
+    r->x.device = c->device;
+    OSH_TRY(osh_tensor_copy(cx, &r->x, c->stage));
+    *x = &r->x;
+done:
+    return rc;
+}
+
+/* A batch's rows of value v, `at` bytes into what rests of the batch. */
+static osh_status move_rows(osh_ctx *cx, const osh_eval_card *c, const side *s, int64_t b, osh_tensor *t, size_t at,
+                            bool out)
+{
+    char *rest = s->rest[b] + at;
+    if (!c->rest_on_card)
+        return out ? osh_tensor_get(cx, rest, t, 0, osh_tensor_bytes(t))
+                   : osh_tensor_put(cx, t, 0, rest, osh_tensor_bytes(t));
+    const osh_device_type *type = c->device->type;
+    return type->copy(cx, c->device, out ? (void *)rest : t->data, out ? t->data : (void *)rest, osh_tensor_bytes(t));
+}
+
+static osh_status bring(osh_ctx *cx, const osh_eval_card *c, const side *s, int64_t b, osh_tensor **values)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = s->f->graph;
+    size_t at = 0;
+    for (int v = 0; v < g->n_values; v++) {
+        if (!s->now[v]) continue;
+        OSH_TRY(osh_tensor_new_on(cx, &values[v], c->device, OSH_LIFE_SHORT, g->dtype, 2,
+                                  (int64_t[]){tokens_of(c, b), g->values[v].width}));
+        OSH_TRY(move_rows(cx, c, s, b, values[v], at, false));
+        at += osh_tensor_bytes(values[v]);
+    }
+done:
+    return rc;
+}
+
+static osh_status leave(osh_ctx *cx, const osh_eval_card *c, side *s, int64_t b, osh_tensor **values, const bool *keep)
+{
+    osh_status rc = OSH_OK;
+    size_t at = 0, n = (size_t)(tokens_of(c, b) * s->row);
+    if (!s->rest[b] && !(s->rest[b] = osh_alloc(cx, n ? n : 1))) OSH_TRY(OSH_E_NOMEM);
+    for (int v = 0; v < s->f->graph->n_values; v++) {
+        if (!keep[v]) continue;
+        OSH_TRY(move_rows(cx, c, s, b, values[v], at, true));
+        at += osh_tensor_bytes(values[v]);
+    }
+done:
+    return rc;
+}
+
+static osh_status run_batch(osh_ctx *cx, osh_eval_card *c, side *s, const osh_subgraph *part, const osh_weights *w,
+                            int64_t b, const bool *run, const bool *keep)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = s->f->graph;
+    osh_batch *batch = NULL; // own
+    rounding r = {.c = c, .s = s};
+    osh_exec_hooks hooks = {.linear_input = round_input, .user = &r};
+    int64_t first = c->batch_at[b];
+    OSH_TRY(osh_batch_new_on(cx, &batch, c->device, g, c->d->ids, c->d->offsets + first, c->batch_at[b + 1] - first));
+    batch->first_sample = first;
+    OSH_TRY(bring(cx, c, s, b, batch->values));
+    OSH_TRY(osh_exec_run(cx, g, part->first, part->n_nodes, run, w, batch, keep, s->input ? &hooks : NULL, true));
+    OSH_TRY(leave(cx, c, s, b, batch->values, keep));
+done:
+    osh_batch_free(cx, batch);
+    return rc;
+}
+
+static osh_status run_part(osh_ctx *cx, osh_eval_card *c, side *s, int index, bool *run, bool *keep, osh_progress *pr)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = s->f->graph;
+    const osh_subgraph *part = &s->f->parts->parts[index];
+    osh_weights *w = NULL; // own; the data are the card's
+    osh_forward_choose(s->f, index, run, keep);
+    keep[g->input_ids] = false;
+    double work = osh_cost_of_nodes(g, c->d, part->first, part->n_nodes, run), all = (double)c->d->offsets[c->d->n];
+    double start = osh_now(), seen = 0;
+    OSH_TRY(osh_weights_new(cx, &w, g));
+    OSH_TRY(osh_eval_weights_next(cx, c->weights, w));
+    pr->step++, pr->name = part->name, pr->phase = "forward", pr->total = c->n_batches;
+    for (int64_t b = 0; b < c->n_batches; b++) {
+        double n = (double)tokens_of(c, b);
+        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(run_batch(cx, c, s, part, w, b, run, keep));
+        seen += n;
+        pr->done = b + 1, pr->work_done += work * n / all, pr->finished = b + 1 == c->n_batches;
+        pr->tokens_per_s = seen / (osh_now() - start + 1e-9);
+        osh_progress_show(cx, pr);
+    }
+    pr->finished = false;
+    memcpy(s->now, keep, (size_t)g->n_values * sizeof *keep);
+done:
+    osh_weights_free(cx, w);
+    return rc;
+}
+
+static osh_status run_side(osh_ctx *cx, osh_eval_card *c, side *s, osh_progress *pr)
+{
+    osh_status rc = OSH_OK;
+    bool *run = NULL, *keep = NULL; // own
+    OSH_NEW(cx, run, s->f->graph->n_nodes);
+    OSH_NEW(cx, keep, s->f->graph->n_values);
+    for (int i = 0; i < s->f->parts->n; i++) OSH_TRY(run_part(cx, c, s, i, run, keep, pr));
+done:
+    osh_free(cx, run);
+    osh_free(cx, keep);
+    return rc;
+}
+
+osh_status osh_eval_card_run(osh_ctx *cx, osh_eval_card *c, osh_progress *pr)
+{
+    osh_status rc = OSH_OK;
+    osh_log(cx, OSH_LOG_DEBUG, "rows rest %s; the next subgraph's weights are %s", c->rest_on_card ? "on the card" :
+            "in host memory", osh_eval_card_ahead(c) ? "read ahead" : "not read ahead");
+    for (int k = c->n_sides - 1; k >= 0; k--) OSH_TRY(run_side(cx, c, &c->side[k], pr));
+    osh_tensor_free(cx, c->stage), c->stage = NULL;
+    OSH_TRY(osh_eval_weights_next(cx, c->weights, NULL));
+done:
+    return rc;
+}
+
+/* ---- scores ---- */
+
+int64_t osh_eval_card_batches(const osh_eval_card *c) { return c->n_batches; }
+
+void osh_eval_card_batch(const osh_eval_card *c, int64_t b, int64_t *first, int64_t *n)
+{
+    *first = c->batch_at[b], *n = c->batch_at[b + 1] - c->batch_at[b];
+}
+
+osh_status osh_eval_card_score(osh_ctx *cx, osh_eval_card *c, int64_t b, const osh_tensor *targets, osh_tensor *nll,
+                               osh_tensor *kl, osh_tensor *same)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor **values[2] = {NULL, NULL}, *x[2] = {NULL, NULL}, *to[4] = {NULL, NULL, NULL, NULL}; // own
+    osh_tensor *host[4] = {NULL, nll, kl, same};
+    const int64_t *at = c->d->offsets + c->batch_at[b];
+    osh_seqs seqs = {c->batch_at[b + 1] - c->batch_at[b], NULL};
+    int64_t *offsets = NULL; // own
+    OSH_NEW(cx, offsets, seqs.n + 1);
+    for (int64_t i = 0; i <= seqs.n; i++) offsets[i] = at[i] - at[0];
+    seqs.offsets = offsets;
+    for (int k = 0; k < c->n_sides; k++) {
+        const osh_graph *g = c->side[k].f->graph;
+        OSH_NEW(cx, values[k], g->n_values);
+        OSH_TRY(bring(cx, c, &c->side[k], b, values[k])); // the last subgraph has left but this one
+        x[k] = values[k][g->hidden], values[k][g->hidden] = NULL;
+    }
+    for (int i = 0; i < 2 * c->n_sides; i++)
+        OSH_TRY(osh_tensor_new_on(cx, &to[i], c->device, OSH_LIFE_SHORT, i ? OSH_F32 : OSH_I32, 1,
+                                  (int64_t[]){tokens_of(c, b)}));
+    OSH_TRY(osh_tensor_copy(cx, to[0], targets));
+    const osh_tensor *head[2] = {osh_eval_weights_head(c->weights, false), NULL};
+    if (c->n_sides > 1) head[1] = osh_eval_weights_head(c->weights, true);
+    osh_op_args a = {.in = {x[0], head[0], to[0]}, .out = {to[1]}, .seqs = &seqs};
+    OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &a));
+    osh_op_args k = {.in = {x[0], head[0], x[1], head[1]}, .out = {to[2], to[3]}, .seqs = &seqs};
+    if (c->n_sides > 1) OSH_TRY(osh_op_run(cx, osh_op_find("kl"), &k));
+    for (int i = 1; i < 2 * c->n_sides; i++) OSH_TRY(osh_tensor_copy(cx, host[i], to[i]));
+done:
+    for (int s = 0; s < 2; s++) {
+        for (int v = 0; values[s] && v < c->side[s].f->graph->n_values; v++) osh_tensor_free(cx, values[s][v]);
+        osh_free(cx, values[s]);
+        osh_tensor_free(cx, x[s]);
+    }
+    for (int i = 0; i < 4; i++) osh_tensor_free(cx, to[i]);
+    osh_free(cx, offsets);
+    return rc;
+}

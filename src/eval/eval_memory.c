@@ -1,0 +1,114 @@
+/* eval_memory.c - see eval_memory.h.
+ *
+ *   host = base + highest of: the reference's passes | what they leave + the model's passes | what both leave + scores
+ *
+ * The values of all windows rest in memory, so it grows with their number; --max-windows lowers it. */
+#include "eval/eval_memory.h"
+
+#include <stdio.h>
+
+#include "base/profile.h"
+
+enum { LIBRARY_BYTES = 6 << 20, THREAD_BYTES = 3 << 20, SMALL_BYTES = 2 << 20 }; // as memory.c; and lists
+
+static double mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
+
+typedef struct job {
+    const osh_eval_options *o;
+    const osh_forward *f, *ref;
+    const osh_dataset *d;
+    int64_t card;            // on a card: host bytes of passes and scores; else -1
+    int64_t base, uncounted; // before the first pass; of it, what osh_mem_used does not see
+} job;
+
+static int64_t score_bytes(const job *j, int64_t n, int64_t size, int n_threads)
+{
+    const osh_graph *g = j->f->graph;
+    int64_t most = 0, D = g->values[g->hidden].width, width[4] = {D, D, D, D};
+    if (j->ref) width[2] = j->ref->graph->values[j->ref->graph->hidden].width;
+    for (int64_t first = 0; first < n; first += size) {
+        int64_t end = first + size < n ? first + size : n, t = j->d->offsets[end] - j->d->offsets[first];
+        if (t > most) most = t;
+    }
+    int64_t each = 4 * (int64_t)(osh_mem_gross((size_t)most * 4) + osh_mem_gross(sizeof(osh_tensor)));
+    const osh_op *op = osh_op_find(j->ref ? "kl" : "nll");
+    return each + 2 * (int64_t)osh_mem_gross(op->scratch(NULL, width, g->n_vocab, most, n_threads)); // in pieces
+}
+
+static osh_status predict(osh_ctx *cx, int64_t *peak, const job *j, int64_t n, int64_t size)
+{
+    osh_status rc = OSH_OK;
+    bool here = j->card < 0;
+    int64_t first = 0, kept = 0, second = here ? 0 : j->card, left = 0;
+    int64_t scores = here ? score_bytes(j, n, size, osh_threads(cx)) : 0;
+    if (here && j->ref) OSH_TRY(osh_forward_bytes(cx, &first, &kept, j->ref, j->d, n, size));
+    if (here) OSH_TRY(osh_forward_bytes(cx, &second, &left, j->f, j->d, n, size));
+    *peak = first > kept + second ? first : kept + second;
+    if (kept + left + scores > *peak) *peak = kept + left + scores;
+    *peak += j->base + (int64_t)osh_mem_gross((size_t)j->d->offsets[j->d->n] * sizeof(float));
+done:
+    return rc;
+}
+
+/* The most windows that fit; 0: none. */
+static osh_status most_windows(osh_ctx *cx, int64_t *n, const job *j, int64_t size)
+{
+    osh_status rc = OSH_OK;
+    int64_t low = 0, high = j->d->n;
+    while (high - low > 1) {
+        int64_t mid = low + (high - low) / 2, peak;
+        OSH_TRY(predict(cx, &peak, j, mid, size));
+        if (peak <= j->o->host_memory) low = mid;
+        else high = mid;
+    }
+    *n = low;
+done:
+    return rc;
+}
+
+static osh_status refuse(osh_ctx *cx, const job *j, int64_t size, int64_t peak)
+{
+    osh_status rc = OSH_OK;
+    char batch[80] = "", windows[96] = "";
+    int64_t alone = peak, n = 0;
+    if (size > 1) OSH_TRY(predict(cx, &alone, j, j->d->n, 1));
+    if (mib(alone) < mib(peak))
+        snprintf(batch, sizeof batch, ", or --host-memory %.0fMiB with --batch-size 1", mib(alone));
+    OSH_TRY(most_windows(cx, &n, j, size));
+    if (n)
+        snprintf(windows, sizeof windows, "; of the %lld windows %lld fit: --max-windows %lld", (long long)j->d->n,
+                 (long long)n, (long long)n);
+    OSH_FAIL(cx, OSH_E_USAGE, "--host-memory %.0fMiB cannot be held: the smallest that would do is --host-memory "
+             "%.0fMiB%s%s", mib(j->o->host_memory), mib(peak), batch, windows);
+done:
+    return rc;
+}
+
+static osh_status refuse_card(osh_ctx *cx, const job *j, int64_t peak)
+{
+    return osh_fail(cx, OSH_E_USAGE, "--host-memory %.0fMiB cannot be held: the smallest that would do with this card"
+                    " is --host-memory %.0fMiB", mib(j->o->host_memory), mib(peak));
+}
+
+osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_forward *f, const osh_forward *ref,
+                           const osh_dataset *d, osh_eval_card *card)
+{
+    osh_status rc = OSH_OK;
+    int64_t size = o->batch_size > 0 ? o->batch_size : 1, peak = 0;
+    job j = {.o = o, .f = f, .ref = ref, .d = d, .card = card ? osh_eval_card_host_bytes(card, false) : -1};
+    if (o->host_memory <= 0) goto done;
+    osh_mem_trim(cx); // what reading the data has left free is no part of the base
+    int64_t anon = osh_mem_anon(), used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
+    j.uncounted = (anon > used ? anon - used : 0) + LIBRARY_BYTES + (int64_t)osh_threads(cx) * THREAD_BYTES;
+    j.base = j.uncounted + used + SMALL_BYTES;
+    OSH_TRY(predict(cx, &peak, &j, d->n, size));
+    if (peak > o->host_memory) OSH_TRY(card ? refuse_card(cx, &j, peak) : refuse(cx, &j, size, peak));
+    if (card && osh_eval_card_ahead(card)) {
+        int64_t more = osh_eval_card_host_bytes(card, true) - j.card + THREAD_BYTES;
+        if (peak + more > o->host_memory) osh_eval_card_not_ahead(card);
+        else j.uncounted += THREAD_BYTES;
+    }
+    osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(o->host_memory - j.uncounted));
+done:
+    return rc;
+}

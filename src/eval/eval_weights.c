@@ -1,0 +1,247 @@
+/* eval_weights.c - see eval_weights.h. One thread reads a step at a time: it is started when the step before begins,
+ * so that all work on the step whose room it takes has been asked for, and its copies stay behind that. */
+#include "eval/eval_weights.h"
+
+#include <stdatomic.h>
+
+#include "base/profile.h"
+#include "base/thread.h"
+#include "tensor/device.h"
+
+typedef struct placed {
+    const osh_forward *f; // view
+    int weight;
+    osh_tensor t;         // view: of the block
+} placed;
+
+typedef struct step {
+    int first, n; // of placed
+    int64_t bytes;
+} step;
+
+struct osh_eval_weights {
+    placed *placed; // own
+    step *steps;    // own
+    int n_placed, n_steps, at; // at: the next step
+    int64_t largest, pair;     // bytes: of a step, of two neighbours
+    osh_device *device; // view
+    char *block;        // view
+    bool ahead;
+    osh_ctx *cx;        // own: of the thread
+    pthread_t thread;
+    bool running;
+    _Atomic bool stop;
+    osh_status rc;      // of the thread
+};
+
+static const osh_st_entry *entry_of(const placed *p)
+{
+    return osh_source_checkpoint(p->f->source)->tensors[p->f->graph->weights[p->weight].tensor].e;
+}
+
+static int64_t stored_bytes(const placed *p)
+{
+    const osh_st_entry *e = entry_of(p);
+    return e->end - e->begin;
+}
+
+static int64_t gross_bytes(const placed *p) { return (int64_t)osh_arena_gross((size_t)stored_bytes(p)); }
+
+/* ---- steps ---- */
+
+static void add_weight(osh_eval_weights *e, const osh_forward *f, int weight)
+{
+    step *s = &e->steps[e->n_steps];
+    for (int i = s->first; i < s->first + s->n; i++)
+        if (e->placed[i].f == f && e->placed[i].weight == weight) return;
+    placed *p = &e->placed[e->n_placed++];
+    *p = (placed){.f = f, .weight = weight};
+    s->n++, s->bytes += gross_bytes(p);
+}
+
+static void end_step(osh_eval_weights *e)
+{
+    const step *s = &e->steps[e->n_steps];
+    int64_t pair = s->bytes + (e->n_steps ? s[-1].bytes : 0);
+    e->largest = s->bytes > e->largest ? s->bytes : e->largest;
+    e->pair = pair > e->pair ? pair : e->pair;
+    e->steps[++e->n_steps].first = e->n_placed;
+}
+
+static osh_status add_model(osh_ctx *cx, osh_eval_weights *e, const osh_forward *f)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = f->graph;
+    bool *run = NULL, *keep = NULL; // own
+    OSH_NEW(cx, run, g->n_nodes);
+    OSH_NEW(cx, keep, g->n_values);
+    for (int i = 0; i < f->parts->n; i++) {
+        const osh_subgraph *part = &f->parts->parts[i];
+        osh_forward_choose(f, i, run, keep);
+        for (int k = 0; k < part->n_nodes; k++) {
+            const osh_node *n = &g->nodes[part->first + k];
+            for (int j = 0; run[k] && j < n->op->n_weights; j++)
+                if (n->w[j] >= 0) add_weight(e, f, n->w[j]);
+        }
+        end_step(e);
+    }
+done:
+    osh_free(cx, run);
+    osh_free(cx, keep);
+    return rc;
+}
+
+static int n_used(const osh_forward *f) // weights of all nodes, and the head's
+{
+    int n = 1;
+    for (int i = 0; i < f->graph->n_nodes; i++) n += f->graph->nodes[i].op->n_weights;
+    return n;
+}
+
+static void add_head(osh_eval_weights *e, const osh_forward *f)
+{
+    add_weight(e, f, f->graph->nodes[f->graph->head].w[0]);
+}
+
+osh_status osh_eval_weights_new(osh_ctx *cx, osh_eval_weights **out, const osh_forward *f, const osh_forward *ref)
+{
+    osh_status rc = OSH_OK;
+    osh_eval_weights *e = NULL; // own
+    OSH_NEW(cx, e, 1);
+    OSH_NEW(cx, e->placed, n_used(f) + (ref ? n_used(ref) : 0));
+    OSH_NEW(cx, e->steps, f->parts->n + (ref ? ref->parts->n : 0) + 2);
+    if (ref) OSH_TRY(add_model(cx, e, ref));
+    OSH_TRY(add_model(cx, e, f));
+    add_head(e, f);
+    if (ref) add_head(e, ref);
+    end_step(e);
+    *out = e, e = NULL; // give
+done:
+    osh_eval_weights_free(cx, e);
+    return rc;
+}
+
+int64_t osh_eval_weights_bytes(const osh_eval_weights *e, bool ahead) { return ahead ? e->pair : e->largest; }
+
+int64_t osh_eval_weights_host_bytes(const osh_eval_weights *e)
+{
+    int64_t most = 0;
+    for (int i = 0; i < e->n_placed; i++) {
+        const placed *p = &e->placed[i];
+        int64_t n = (int64_t)(osh_mem_gross((size_t)stored_bytes(p)) + osh_source_scratch(p->f->source));
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+void osh_eval_weights_place(osh_eval_weights *e, osh_device *d, char *block, bool ahead)
+{
+    e->device = d, e->block = block, e->ahead = ahead;
+    for (int s = 0; s < e->n_steps; s++) {
+        int64_t at = ahead && s % 2 ? e->pair - e->steps[s].bytes : 0;
+        for (int i = e->steps[s].first; i < e->steps[s].first + e->steps[s].n; i++) {
+            placed *p = &e->placed[i];
+            const osh_st_entry *from = entry_of(p);
+            p->t = osh_tensor_view(from->dtype, from->ndim, from->shape, block + at);
+            p->t.device = d;
+            at += gross_bytes(p);
+        }
+    }
+}
+
+void osh_eval_weights_not_ahead(osh_eval_weights *e) { e->ahead = false; }
+bool osh_eval_weights_ahead(const osh_eval_weights *e) { return e->ahead; }
+
+/* ---- reading ---- */
+
+static osh_status read_weight(osh_ctx *cx, const osh_eval_weights *e, const placed *p, bool ahead)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *h = NULL; // own
+    const osh_device_type *type = e->device->type;
+    OSH_TRY(osh_weight_load(cx, &h, p->f->graph, osh_source_checkpoint(p->f->source), p->weight));
+    OSH_TRY((ahead ? type->put_ahead : type->put)(cx, e->device, p->t.data, h->data, osh_tensor_bytes(h)));
+done:
+    osh_tensor_free(cx, h);
+    return rc;
+}
+
+static osh_status read_step(osh_ctx *cx, const osh_eval_weights *e, bool ahead)
+{
+    osh_status rc = OSH_OK;
+    const step *s = &e->steps[e->at];
+    for (int i = s->first; i < s->first + s->n; i++) {
+        if (osh_interrupted(cx) || atomic_load(&e->stop)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(read_weight(cx, e, &e->placed[i], ahead));
+    }
+done:
+    return rc;
+}
+
+static void *reader(void *user)
+{
+    osh_eval_weights *e = user;
+    osh_scope scope = osh_profile_begin(e->cx, "read ahead", NULL);
+    e->rc = read_step(e->cx, e, true);
+    osh_profile_end(e->cx, scope);
+    return NULL;
+}
+
+static void join(osh_eval_weights *e)
+{
+    if (e->running) pthread_join(e->thread, NULL);
+    e->running = false;
+}
+
+static osh_status start(osh_ctx *cx, osh_eval_weights *e)
+{
+    osh_status rc = OSH_OK;
+    if (!e->cx) OSH_TRY(osh_ctx_fork(&e->cx, cx));
+    e->running = osh_thread_start(&e->thread, reader, e);
+    if (!e->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to read ahead");
+done:
+    return rc;
+}
+
+static osh_status arrive(osh_ctx *cx, osh_eval_weights *e)
+{
+    osh_status rc = OSH_OK;
+    if (!e->running) return read_step(cx, e, false);
+    join(e);
+    if (e->rc) OSH_FAIL(cx, e->rc, "%s", osh_error_text(e->cx));
+    OSH_TRY(e->device->type->fence(cx, e->device));
+done:
+    return rc;
+}
+
+osh_status osh_eval_weights_next(osh_ctx *cx, osh_eval_weights *e, osh_weights *w)
+{
+    osh_status rc = OSH_OK;
+    const step *s = &e->steps[e->at];
+    OSH_TRY(arrive(cx, e));
+    for (int i = s->first; w && i < s->first + s->n; i++) {
+        osh_tensor **to = &w->w[e->placed[i].weight];
+        OSH_NEW(cx, *to, 1);
+        **to = e->placed[i].t;
+    }
+    e->at++;
+    if (e->ahead && e->at < e->n_steps) OSH_TRY(start(cx, e));
+done:
+    return rc;
+}
+
+const osh_tensor *osh_eval_weights_head(const osh_eval_weights *e, bool of_ref)
+{
+    return &e->placed[e->steps[e->n_steps - 1].first + of_ref].t;
+}
+
+void osh_eval_weights_free(osh_ctx *cx, osh_eval_weights *e)
+{
+    if (!e) return;
+    atomic_store(&e->stop, true);
+    join(e);
+    if (e->cx) osh_ctx_free(e->cx);
+    osh_free(cx, e->placed);
+    osh_free(cx, e->steps);
+    osh_free(cx, e);
+}

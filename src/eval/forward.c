@@ -1,0 +1,221 @@
+/* forward.c - see forward.h. Activation quantization of the scheme is applied to each quantized Linear's input. */
+#include "eval/forward.h"
+
+#include <string.h>
+
+#include "plan/cost.h"
+#include "tensor/device.h"
+
+typedef struct act_quant {
+    const osh_forward *f;
+    osh_tensor *copy; // own: the last quantized input, until the next
+} act_quant;
+
+osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded, const osh_forward *f, int node,
+                                   const osh_tensor *x)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *scale, *zero;
+    const char *module = f->graph->modules[f->graph->nodes[node].module].name;
+    const osh_q_scheme *s = osh_source_scheme(f->source, module, &scale, &zero);
+    *rounded = s && s->inputs.present;
+    if (!*rounded) goto done;
+    osh_tensor_free(cx, *copy), *copy = NULL;
+    OSH_TRY(osh_tensor_new(cx, copy, x->dtype, x->ndim, x->shape));
+    OSH_TRY(osh_tensor_copy(cx, *copy, x));
+    OSH_TRY(osh_q_fake_quant_act(cx, *copy, &s->inputs, scale, zero));
+done:
+    return rc;
+}
+
+static osh_status quantize_input(osh_ctx *cx, void *user, int node, const osh_tensor **x, const osh_batch *b)
+{
+    act_quant *a = user;
+    bool rounded = false;
+    osh_status rc = osh_forward_round_input(cx, &a->copy, &rounded, a->f, node, *x);
+    (void)b;
+    if (!rc && rounded) *x = a->copy;
+    return rc;
+}
+
+osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model, const char *models_dir)
+{
+    osh_status rc = OSH_OK;
+    osh_forward *f = NULL; // own
+    OSH_NEW(cx, f, 1);
+    OSH_TRY(osh_source_open(cx, &f->source, model));
+    OSH_TRY(osh_graph_new(cx, &f->graph, osh_source_checkpoint(f->source), models_dir));
+    OSH_TRY(osh_partition_new(cx, &f->parts, f->graph, NULL, 0, 1));
+    *out = f, f = NULL;
+done:
+    osh_forward_close(cx, f);
+    return rc;
+}
+
+void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep)
+{
+    const osh_graph *g = f->graph;
+    const osh_subgraph *s = &f->parts->parts[index];
+    memset(keep, 0, (size_t)g->n_values * sizeof *keep);
+    for (int i = 0; i < s->n_live_out; i++) keep[s->live_out[i]] = true;
+    if (index == f->parts->n - 1) keep[g->hidden] = true;
+    osh_exec_needed(run, g, s->first, s->n_nodes, keep);
+}
+
+osh_status osh_forward_work(osh_ctx *cx, double *work, const osh_forward *f, const osh_dataset *d, bool with_head)
+{
+    osh_status rc = OSH_OK;
+    bool *run = NULL, *keep = NULL; // own
+    OSH_NEW(cx, run, f->graph->n_nodes);
+    OSH_NEW(cx, keep, f->graph->n_values);
+    *work = with_head ? osh_cost_of_head(f->graph, d) : 0;
+    for (int i = 0; i < f->parts->n; i++) {
+        osh_forward_choose(f, i, run, keep);
+        *work += osh_cost_of_nodes(f->graph, d, f->parts->parts[i].first, f->parts->parts[i].n_nodes, run);
+    }
+done:
+    osh_free(cx, run);
+    osh_free(cx, keep);
+    return rc;
+}
+
+static osh_status run_subgraph(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int index, bool *run, bool *keep,
+                               const osh_exec_hooks *hooks, osh_progress *pr)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = f->graph;
+    const osh_subgraph *s = &f->parts->parts[index];
+    osh_weights *w = NULL; // own
+    osh_forward_choose(f, index, run, keep);
+    double work = osh_cost_of_nodes(g, d, s->first, s->n_nodes, run), tokens = (double)d->offsets[d->n];
+    OSH_TRY(osh_weights_new(cx, &w, g));
+    for (int i = 0; i < s->n_nodes; i++)
+        if (run[i]) OSH_TRY(osh_weights_load(cx, w, g, osh_source_checkpoint(f->source), s->first + i, 1));
+    pr->step++, pr->name = s->name, pr->phase = "forward", pr->total = f->n_batches;
+    double start = osh_now();
+    for (int64_t b = 0, seen = 0; b < f->n_batches; b++) {
+        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(osh_exec_run(cx, g, s->first, s->n_nodes, run, w, f->batches[b], keep, hooks, true));
+        seen += f->batches[b]->n_tokens;
+        pr->done = b + 1, pr->work_done += work * (double)f->batches[b]->n_tokens / tokens;
+        pr->tokens_per_s = (double)seen / (osh_now() - start + 1e-9);
+        osh_progress_show(cx, pr);
+    }
+    pr->finished = true;
+    osh_progress_show(cx, pr);
+    pr->finished = false;
+done:
+    osh_weights_free(cx, w);
+    return rc;
+}
+
+osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size,
+                           bool quantize_activations, osh_progress *pr)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = f->graph;
+    bool *run = NULL, *keep = NULL; // own
+    act_quant aq = {.f = f};
+    osh_exec_hooks hooks = {.linear_input = quantize_input, .user = &aq};
+    int64_t size = batch_size > 0 ? batch_size : 1, n = (d->n + size - 1) / size;
+    OSH_NEW(cx, run, g->n_nodes);
+    OSH_NEW(cx, keep, g->n_values);
+    OSH_NEW(cx, f->batches, n);
+    for (int64_t b = 0; b < n; b++) {
+        int64_t first = b * size, count = d->n - first < size ? d->n - first : size;
+        OSH_TRY(osh_batch_new(cx, &f->batches[b], g, d->ids, d->offsets + first, count));
+        f->batches[b]->first_sample = first;
+        f->n_batches = b + 1;
+    }
+    bool quantized = quantize_activations && osh_source_n_quantized(f->source) > 0;
+    for (int i = 0; i < f->parts->n; i++) OSH_TRY(run_subgraph(cx, f, d, i, run, keep, quantized ? &hooks : NULL, pr));
+    const osh_weight *hw = &g->weights[g->nodes[g->head].w[0]];
+    OSH_TRY(osh_checkpoint_load(cx, &f->head, osh_source_checkpoint(f->source), hw->name, hw->ndim, hw->shape));
+done:
+    osh_tensor_free(cx, aq.copy);
+    osh_free(cx, run);
+    osh_free(cx, keep);
+    return rc;
+}
+
+/* Bytes that value v takes in all batches; v -1: what a batch is besides. *most: tokens of the largest. */
+static int64_t rest_bytes(const osh_graph *g, const osh_dataset *d, int64_t n, int64_t size, int v, int64_t *most)
+{
+    int64_t sum = 0, each = (int64_t)(osh_mem_gross(sizeof(osh_batch)) + osh_mem_gross(sizeof(osh_tensor)) +
+                                      osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
+                                      osh_mem_gross((size_t)(size + 1) * sizeof(int64_t)));
+    for (int64_t first = 0; first < n; first += size) {
+        int64_t end = first + size < n ? first + size : n, tokens = d->offsets[end] - d->offsets[first];
+        size_t row = v < 0 ? sizeof(int32_t) : (size_t)g->values[v].width * osh_dtype_bytes(g->dtype);
+        sum += (int64_t)osh_mem_gross((size_t)tokens * row);
+        sum += v < 0 ? each : (int64_t)osh_mem_gross(sizeof(osh_tensor));
+        if (tokens > *most) *most = tokens;
+    }
+    return sum;
+}
+
+/* Weights of the nodes that run; *width: of the widest value that goes into one of these. */
+static int64_t weight_bytes(const osh_forward *f, const osh_subgraph *s, const bool *run, int64_t *width)
+{
+    const osh_graph *g = f->graph;
+    int64_t sum = 0;
+    for (int i = 0; i < s->n_nodes; i++) {
+        const osh_node *n = &g->nodes[s->first + i];
+        for (int k = 0; run[i] && k < n->op->n_weights; k++)
+            if (n->w[k] >= 0) sum += (int64_t)osh_weight_bytes(g, osh_source_checkpoint(f->source), n->w[k]);
+        if (run[i] && n->op->n_weights && n->in[0] >= 0 && g->values[n->in[0]].width > *width)
+            *width = g->values[n->in[0]].width;
+    }
+    return sum;
+}
+
+osh_status osh_forward_bytes(osh_ctx *cx, int64_t *peak, int64_t *left, const osh_forward *f, const osh_dataset *d,
+                             int64_t n, int64_t batch_size)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = f->graph;
+    const osh_checkpoint *ck = osh_source_checkpoint(f->source);
+    bool *run = NULL, *keep = NULL, *in = NULL; // own
+    int64_t size = batch_size > 0 ? batch_size : 1, most = 0, width = 0, before = 0;
+    int64_t base = rest_bytes(g, d, n, size, -1, &most), reading = (int64_t)osh_source_scratch(f->source);
+    OSH_NEW(cx, run, g->n_nodes);
+    OSH_NEW(cx, keep, g->n_values);
+    OSH_NEW(cx, in, g->n_values);
+    base += (int64_t)osh_mem_gross((size_t)((n + size - 1) / size) * sizeof(void *));
+    *peak = 0;
+    for (int i = 0; i < f->parts->n; i++) {
+        const osh_subgraph *s = &f->parts->parts[i];
+        int64_t after = 0;
+        osh_forward_choose(f, i, run, keep);
+        memset(in, 0, (size_t)g->n_values * sizeof *in);
+        for (int k = 0; k < s->n_live_in; k++) in[s->live_in[k]] = true;
+        for (int v = 0; v < g->n_values; v++)
+            if (keep[v] && v != g->input_ids) after += rest_bytes(g, d, n, size, v, &most);
+        int64_t weights = weight_bytes(f, s, run, &width), now = before > after ? before : after;
+        now += (int64_t)osh_exec_peak(g, s->first, s->n_nodes, run, in, NULL, keep, NULL, most, osh_threads(cx), NULL);
+        if (osh_source_n_quantized(f->source)) // inputs are rounded in a copy
+            now += (int64_t)osh_mem_gross((size_t)(most * width) * osh_dtype_bytes(g->dtype));
+        if (now < before + reading) now = before + reading;
+        if (base + weights + now > *peak) *peak = base + weights + now;
+        before = after;
+    }
+    *left = base + before + (int64_t)osh_weight_bytes(g, ck, g->nodes[g->head].w[0]);
+    if (*left + reading > *peak) *peak = *left + reading;
+done:
+    osh_free(cx, run);
+    osh_free(cx, keep);
+    osh_free(cx, in);
+    return rc;
+}
+
+void osh_forward_close(osh_ctx *cx, osh_forward *f)
+{
+    if (!f) return;
+    for (int64_t b = 0; b < f->n_batches; b++) osh_batch_free(cx, f->batches[b]);
+    osh_free(cx, f->batches);
+    osh_tensor_free(cx, f->head);
+    osh_partition_free(cx, f->parts);
+    osh_graph_free(cx, f->graph);
+    osh_source_close(cx, f->source);
+    osh_free(cx, f);
+}

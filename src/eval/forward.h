@@ -1,0 +1,35 @@
+/* forward.h - a whole model over a dataset by the sequential engine: one subgraph's weights at a
+ * time. Ends with the values that the head reads. */
+#ifndef OSH_FORWARD_H
+#define OSH_FORWARD_H
+#include "graph/exec.h"
+#include "quant/source.h"
+#include "text/dataset.h"
+
+typedef struct osh_forward {
+    osh_source *source;  // own
+    osh_graph *graph;    // own
+    osh_partition *parts; // own
+    osh_batch **batches; // own; after osh_forward_run each holds graph->hidden
+    int64_t n_batches;
+    osh_tensor *head;    // own: weight of lm_head
+} osh_forward;
+
+osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model, const char *models_dir);
+/* Where the scheme of a Linear's node rounds its input: *rounded, and *copy, in host memory, is x (on a device, or not)
+ * rounded; what *copy was before is freed. */
+osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded, const osh_forward *f, int node,
+                                   const osh_tensor *x);
+/* pr: its work_done grows by osh_forward_work, whatever else the caller counts in it. */
+osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size,
+                           bool quantize_activations, osh_progress *pr);
+/* Nodes of subgraph `index` that run [its n_nodes], and the values that live behind it [values]. */
+void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep);
+/* Of osh_forward_run and, with_head, of the scores behind it. */
+osh_status osh_forward_work(osh_ctx *cx, double *work, const osh_forward *f, const osh_dataset *d, bool with_head);
+/* Bytes (gross, an upper bound) that osh_forward_run takes for the first n samples of d, and those that it leaves until
+ * osh_forward_close. */
+osh_status osh_forward_bytes(osh_ctx *cx, int64_t *peak, int64_t *left, const osh_forward *f, const osh_dataset *d,
+                             int64_t n, int64_t batch_size);
+void osh_forward_close(osh_ctx *cx, osh_forward *f);
+#endif

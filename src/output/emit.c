@@ -1,0 +1,358 @@
+/* emit.c - output tensors. A tensor is written with pwrite at the offset that the plan gave it; its XXH3 checksum goes
+ * to the journal and is compared with what the disk holds before the directory gets its name. */
+#include "output/emit.h"
+
+#include <string.h>
+
+#include "output/emit_impl.h"
+
+enum { BARRIER_BYTES = 256 << 20, BARRIER_SECONDS = 5 }; // at most this much is checked again after a crash
+
+static osh_status check_target(osh_ctx *cx, osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    char **names = NULL, *mark = NULL; // own
+    size_t n = 0;
+    if (!osh_dir_exists(e->final)) goto done;
+    OSH_TRY(osh_dir_list(cx, &names, &n, e->final));
+    e->replaces = true;
+    if (!n) goto done;
+    if (!(mark = osh_path_join(cx, e->final, OSH_MARK_NAME))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (!osh_file_exists(mark))
+        OSH_FAIL(cx, OSH_E_USAGE, "%s is neither empty nor made by oneshot: want another --output",
+                 e->final);
+    if (!e->plan->opt->overwrite)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s holds a finished checkpoint: want --overwrite or another --output", e->final);
+done:
+    osh_strings_free(cx, names, n);
+    osh_free(cx, mark);
+    return rc;
+}
+
+osh_status osh_output_dirs(osh_ctx *cx, char **final, char **partial, const char *output)
+{
+    osh_status rc = OSH_OK;
+    *final = *partial = NULL;
+    OSH_TRY(osh_path_resolve(cx, final, output));
+    if (!(*partial = osh_sprintf(cx, "%s.oneshot-partial", *final))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+done:
+    return rc;
+}
+
+osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, osh_result *results, bool *finished)
+{
+    osh_status rc = OSH_OK;
+    osh_emitter *e = NULL; // own
+    *out = NULL, *finished = false;
+    OSH_NEW(cx, e, 1);
+    e->plan = p, e->boundary = -1, e->generation = -1;
+    OSH_TRY(osh_output_dirs(cx, &e->final, &e->partial, p->opt->output));
+    if (osh_dir_is_mount(e->final))
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s is a mount point, which the finished directory cannot replace: want a directory in it, such as "
+                 "--output %s/model",
+                 e->final, e->final);
+    if (osh_file_exists(e->final))
+        OSH_FAIL(cx, OSH_E_USAGE, "%s is a file: want a directory for --output", e->final);
+    OSH_TRY(osh_identity_new(cx, &e->id, p));
+    OSH_TRY(osh_emit_is_finished(cx, e, finished));
+    if (*finished) goto done;
+    OSH_TRY(check_target(cx, e));
+    OSH_NEW(cx, e->sums, p->n_out);
+    OSH_NEW(cx, e->written, p->n_out);
+    OSH_NEW(cx, e->shards, p->n_shards);
+    OSH_NEW(cx, e->dirty, p->n_shards);
+    OSH_NEW(cx, e->taken, p->n_out);
+    OSH_TRY(osh_edges_new(cx, &e->edges));
+    OSH_TRY(osh_emit_begin(cx, e, results));
+    memcpy(e->taken, e->written, (size_t)p->n_out * sizeof *e->taken);
+    OSH_TRY(osh_emit_queue_start(cx, e));
+    *out = e, e = NULL; // give
+done:
+    osh_emitter_free(cx, e);
+    return rc;
+}
+
+void osh_emitter_free(osh_ctx *cx, osh_emitter *e)
+{
+    if (!e) return;
+    osh_emit_queue_stop(cx, e);
+    osh_edges_free(cx, e->edges);
+    for (int s = 0; e->shards && s < e->plan->n_shards; s++) osh_file_close(cx, e->shards[s]);
+    if (e->ours && !e->sealed && !osh_emitter_holds_work(e)) osh_dir_remove(cx, e->partial);
+    osh_journal_close(cx, e->journal);
+    for (size_t i = 0; i < e->n_fallbacks; i++) osh_free(cx, e->fallbacks[i]);
+    osh_free(cx, e->fallbacks);
+    osh_free(cx, e->shards);
+    osh_free(cx, e->dirty);
+    osh_free(cx, e->sums);
+    osh_free(cx, e->written);
+    osh_free(cx, e->taken);
+    osh_free(cx, e->final);
+    osh_free(cx, e->partial);
+    osh_identity_free(cx, e->id);
+    osh_free(cx, e);
+}
+
+const char *osh_emit_dir(const osh_emitter *e) { return e->partial; }
+
+bool osh_emitter_resumed(const osh_emitter *e) { return e->resumed; }
+
+bool osh_emitter_holds_work(const osh_emitter *e)
+{
+    for (int64_t i = 0; e->written && i < e->plan->n_out; i++)
+        if (e->written[i]) return true;
+    return false;
+}
+
+int osh_emit_boundary(const osh_emitter *e, int64_t *generation)
+{
+    *generation = e->generation;
+    return e->boundary;
+}
+
+/* Shards first, then the record that says so. A shard that cannot be synced may have lost any page since the last
+ * barrier, and a second try would not tell: the records go back to there. */
+osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e)
+{
+    osh_status rc = osh_edges_flush(cx, e->edges);
+    for (int s = 0; s < e->plan->n_shards && !rc; s++)
+        if (e->dirty[s]) rc = osh_file_sync_data(cx, e->shards[s]);
+    if (rc) {
+        osh_journal_rewind(cx, e->journal);
+        goto done;
+    }
+    memset(e->dirty, 0, (size_t)e->plan->n_shards * sizeof *e->dirty);
+    OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_BARRIER, NULL, 0));
+    OSH_TRY(osh_journal_sync(cx, e->journal));
+    e->unsynced = 0, e->synced_at = osh_now();
+done:
+    return rc;
+}
+
+static osh_status tick(osh_ctx *cx, osh_emitter *e, int64_t n_bytes)
+{
+    e->unsynced += n_bytes;
+    if (e->unsynced < BARRIER_BYTES && osh_now() - e->synced_at < BARRIER_SECONDS) return OSH_OK;
+    return osh_emit_barrier(cx, e);
+}
+
+static osh_status write_tensor(osh_ctx *cx, osh_emitter *e, int64_t i, const void *data)
+{
+    osh_status rc = OSH_OK;
+    const osh_st_entry *t = &e->plan->out[i];
+    int shard = e->plan->out_info[i].shard;
+    size_t n = (size_t)(t->end - t->begin);
+    e->dirty[shard] = true;
+    OSH_TRY(osh_file_pwrite(cx, e->shards[shard], data, n, t->begin));
+    osh_file_start_write(e->shards[shard], t->begin, n);
+    e->sums[i] = XXH3_64bits(data, n);
+done:
+    if (rc) osh_note(cx, "writing %s", t->name);
+    return rc;
+}
+
+static osh_status record_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
+{
+    osh_status rc = OSH_OK;
+    const osh_linear *l = &e->plan->linears[j->index];
+    int64_t n_bytes = 0;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_put_u32(cx, &b, (uint32_t)j->index));
+    OSH_TRY(osh_put_u32(cx, &b, (uint32_t)l->n_out));
+    OSH_TRY(osh_put_f64(cx, &b, j->result.nmse));
+    OSH_TRY(osh_put_f64(cx, &b, j->result.objective));
+    for (int64_t i = l->first_out; i < l->first_out + l->n_out; i++) {
+        OSH_TRY(osh_put_u64(cx, &b, e->sums[i]));
+        n_bytes += e->plan->out[i].end - e->plan->out[i].begin;
+    }
+    OSH_TRY(osh_put_text(cx, &b, j->result.fallback ? j->result.fallback : ""));
+    OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_LINEAR, b.data, b.len));
+    for (int k = 0; k < l->n_out; k++) e->written[l->first_out + k] = true;
+    OSH_TRY(tick(cx, e, n_bytes));
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+static osh_status do_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
+{
+    osh_status rc = OSH_OK;
+    const osh_linear *l = &e->plan->linears[j->index];
+    OSH_TRY(l->format->pack(cx, j->packed, l->scheme, l->O, l->I, l->dtype, j->result.codes, &j->result.params,
+                            j->in_scale, j->in_zero));
+    for (int k = 0; k < l->n_out; k++) OSH_TRY(write_tensor(cx, e, l->first_out + k, j->packed[k]));
+    OSH_TRY(record_linear(cx, e, j));
+done:
+    return rc;
+}
+
+osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_job *job, osh_tensor **in_scale,
+                           osh_tensor **in_zero)
+{
+    osh_status rc = OSH_OK;
+    const osh_linear *l = &e->plan->linears[linear];
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
+    osh_emit_job j = {.kind = OSH_EMIT_LINEAR, .index = linear};
+    for (int k = job->packed ? 1 : 0; k < l->n_out; k++) {
+        const osh_st_entry *t = &e->plan->out[l->first_out + k];
+        if (!(j.packed[k] = osh_alloc(cx, (size_t)(t->end - t->begin))))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory to pack %s", l->name);
+    }
+    for (int k = 0; k < l->n_out; k++) e->taken[l->first_out + k] = true;
+    j.result = *job, j.in_scale = *in_scale, j.in_zero = *in_zero;
+    job->codes = NULL, job->params = (osh_qparams){0}, *in_scale = *in_zero = NULL; // give
+    osh_mem_move(cx, j.result.codes, OSH_MEM_HOST);
+    osh_tensor *const waiting[] = {j.result.params.scale, j.result.params.zero, j.in_scale, j.in_zero};
+    for (size_t k = 0; k < sizeof waiting / sizeof *waiting; k++)
+        if (waiting[k]) osh_mem_move(cx, waiting[k]->data, OSH_MEM_HOST), osh_mem_move(cx, waiting[k], OSH_MEM_HOST);
+    if (j.result.packed) j.packed[0] = j.result.codes, j.result.codes = NULL; // written as it came
+    rc = osh_emit_push(cx, e, &j, 0);
+    memset(j.packed, 0, sizeof j.packed); // give: also where it failed
+done:
+    osh_mem_use(cx, old);
+    for (int k = 0; k < OSH_FORMAT_MAX_TENSORS; k++) osh_free(cx, j.packed[k]);
+    return rc;
+}
+
+osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *w)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = e->plan;
+    const osh_linear *l = &p->linears[linear];
+    osh_tensor *raw[OSH_FORMAT_MAX_TENSORS] = {0}; // own
+    osh_qparams params = {0};                      // own
+    void *codes = NULL;                            // own
+    OSH_TRY(osh_emit_wait(cx, e));
+    for (int k = 0; k < l->n_out; k++) {
+        int64_t i = l->first_out + k;
+        const osh_st_entry *t = &p->out[i];
+        OSH_TRY(osh_tensor_new(cx, &raw[k], t->dtype, t->ndim, t->shape));
+        OSH_TRY(osh_file_pread(cx, e->shards[p->out_info[i].shard], raw[k]->data, osh_tensor_bytes(raw[k]), t->begin));
+        if (XXH3_64bits(raw[k]->data, osh_tensor_bytes(raw[k])) == e->sums[i]) continue;
+        OSH_TRY(osh_emit_void(cx, e, i));
+        OSH_FAIL(cx, OSH_E_IO, "%s of %s: what the disk holds is not what was written", t->name,
+                 osh_file_path(e->shards[p->out_info[i].shard]));
+    }
+    if (!(codes = osh_alloc(cx, (size_t)(l->O * l->I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
+    OSH_TRY(l->format->unpack(cx, codes, &params, l->scheme, l->O, l->I, (const osh_tensor *const *)raw));
+    OSH_TRY(osh_q_decode(cx, w, codes, &params, &l->scheme->weights));
+done:
+    if (rc) osh_note(cx, "taking up %s", l->name);
+    for (int k = 0; k < OSH_FORMAT_MAX_TENSORS; k++) osh_tensor_free(cx, raw[k]);
+    osh_qparams_deinit(cx, &params);
+    osh_free(cx, codes);
+    return rc;
+}
+
+static osh_status do_subgraph(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_put_u32(cx, &b, (uint32_t)j->index));
+    OSH_TRY(osh_put_u64(cx, &b, (uint64_t)j->generation));
+    OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_SUBGRAPH, b.data, b.len));
+    if (j->generation >= 0) OSH_TRY(osh_emit_barrier(cx, e));
+    else OSH_TRY(tick(cx, e, 0));
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+osh_status osh_emit_subgraph(osh_ctx *cx, osh_emitter *e, int subgraph, int64_t generation)
+{
+    osh_emit_job j = {.kind = OSH_EMIT_SUBGRAPH, .index = subgraph, .generation = generation};
+    osh_status rc = osh_emit_push(cx, e, &j, 0);
+    return rc || generation < 0 ? rc : osh_emit_wait(cx, e);
+}
+
+static osh_status record_copy(osh_ctx *cx, osh_emitter *e, int64_t i)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_put_u64(cx, &b, (uint64_t)i));
+    OSH_TRY(osh_put_u64(cx, &b, e->sums[i]));
+    OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_COPY, b.data, b.len));
+    e->written[i] = true;
+    OSH_TRY(tick(cx, e, e->plan->out[i].end - e->plan->out[i].begin));
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+static osh_status do_view(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
+{
+    osh_status rc = write_tensor(cx, e, j->out, j->view);
+    return rc ? rc : record_copy(cx, e, j->out);
+}
+
+/* The bytes are there; the shard is called dirty when it is recorded, so that a barrier in between leaves it so. */
+static osh_status do_written(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
+{
+    const osh_linear *l = j->index >= 0 ? &e->plan->linears[j->index] : NULL;
+    for (int k = 0; k < (l ? l->n_out : 1); k++)
+        e->dirty[e->plan->out_info[l ? l->first_out + k : j->out].shard] = true;
+    return l ? record_linear(cx, e, j) : record_copy(cx, e, j->out);
+}
+
+osh_status osh_emit_do(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
+{
+    switch (j->kind) {
+    case OSH_EMIT_LINEAR: return do_linear(cx, e, j);
+    case OSH_EMIT_VIEW: return do_view(cx, e, j);
+    case OSH_EMIT_WRITTEN: return do_written(cx, e, j);
+    case OSH_EMIT_SUBGRAPH: return do_subgraph(cx, e, j);
+    }
+    return OSH_OK;
+}
+
+osh_status osh_emit_copy_from(osh_ctx *cx, osh_emitter *e, int64_t out, const void *data)
+{
+    osh_emit_job j = {.kind = OSH_EMIT_VIEW, .out = out, .view = data};
+    if (e->taken[out]) return OSH_OK;
+    e->taken[out] = true;
+    return osh_emit_push(cx, e, &j, 0);
+}
+
+osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *from, size_t n, int64_t at)
+{
+    osh_status rc = osh_edges_write(cx, e->edges, e->shards[e->plan->out_info[out].shard], from, n, at);
+    if (rc) osh_note(cx, "writing %s", e->plan->out[out].name);
+    return rc;
+}
+
+osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, double nmse, const uint64_t *sums)
+{
+    const osh_linear *l = &e->plan->linears[linear];
+    osh_emit_job j = {.kind = OSH_EMIT_WRITTEN, .index = linear, .result = {.nmse = nmse, .objective = -1}};
+    for (int k = 0; k < l->n_out; k++) e->sums[l->first_out + k] = sums[k], e->taken[l->first_out + k] = true;
+    return osh_emit_push(cx, e, &j, 0);
+}
+
+osh_status osh_emit_written_copy(osh_ctx *cx, osh_emitter *e, int64_t out, uint64_t sum)
+{
+    osh_emit_job j = {.kind = OSH_EMIT_WRITTEN, .index = -1, .out = out};
+    e->sums[out] = sum;
+    return osh_emit_push(cx, e, &j, 0);
+}
+
+static void update(void *user, const void *p, size_t n) { XXH3_64bits_update(user, p, n); }
+
+osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out)
+{
+    osh_status rc = OSH_OK;
+    const osh_st_entry *t = &e->plan->out[out];
+    XXH3_state_t *state = XXH3_createState(); // own
+    if (!state) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
+    XXH3_64bits_reset(state);
+    OSH_TRY(osh_file_scan(cx, e->shards[e->plan->out_info[out].shard], (size_t)(t->end - t->begin), t->begin, update,
+                          state));
+    *sum = XXH3_64bits_digest(state);
+done:
+    XXH3_freeState(state);
+    return rc;
+}

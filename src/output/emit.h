@@ -1,0 +1,57 @@
+/* emit.h - writes the planned files: each tensor once, at its planned offset, in a directory beside
+ * the final name, which gets that name when everything has been re-read and agrees.
+ *
+ * A journal in that directory says what is done. A run that finds one of the same identity goes on from there;
+ * docs/resume.md has the records. */
+#ifndef OSH_EMIT_H
+#define OSH_EMIT_H
+#include "plan/plan.h"
+
+typedef struct osh_result { // of a Linear
+    double nmse, objective;
+    const char *fallback; // view: static, or of the emitter; NULL: none
+    bool done;
+    bool earlier; // an earlier run did it: its codes are in the output, the weight in memory is the source's
+} osh_result;
+
+typedef struct osh_emitter osh_emitter;
+/* The directory that gets the output's name, links followed, and the one beside it where it is built; both own, also
+ * where this fails. */
+osh_status osh_output_dirs(osh_ctx *cx, char **final, char **partial, const char *output);
+/* Takes up the partial directory of an earlier run of the same identity, or begins one; refuses one of another identity
+ * (unless restart is set), one that another process writes, an output directory that is neither empty nor made by this
+ * program (that one only with overwrite), and a disk without room. Fills what the journal knows into results
+ * [linears]. *finished: the final directory is this run's output already; *out is NULL. */
+osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, osh_result *results, bool *finished);
+/* Not sealed: the partial directory stays if something in it is done. */
+void osh_emitter_free(osh_ctx *cx, osh_emitter *e);
+bool osh_emitter_resumed(const osh_emitter *e);
+bool osh_emitter_holds_work(const osh_emitter *e); // something is done: worth to go on from
+
+/* What is to be written is handed over: a thread of the emitter packs, writes and records it, in this order, while the
+ * caller goes on. A failure of that thread is the next call's. What waits is host memory; where an allocation would go
+ * above the plan's peak it waits until something of it has been written. One thread at a time calls. */
+
+/* What replaces one Linear. Takes codes and params of the job, *in_scale and *in_zero (of a static input, or NULL). */
+osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_job *job, osh_tensor **in_scale,
+                           osh_tensor **in_zero);
+osh_status osh_emit_wait(osh_ctx *cx, osh_emitter *e); // until everything is written and recorded
+void osh_emit_let_go(osh_emitter *e); // until nothing that osh_emit_copy_from was given is read any more
+/* The weight [O, I] that the emitted codes stand for, read from the output: bit for bit what the modifier left. */
+osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *w);
+
+/* A subgraph is complete. generation >= 0: that of the activations behind it in the disk tier, which are on the disk:
+ * the record is, too, when this returns. */
+osh_status osh_emit_subgraph(osh_ctx *cx, osh_emitter *e, int subgraph, int64_t generation);
+/* The last subgraph that an earlier run recorded with the generation of its activations; -1: none. */
+int osh_emit_boundary(const osh_emitter *e, int64_t *generation);
+
+/* An output tensor that is copied bit for bit, from memory that has its bytes and stays until osh_emit_let_go; nothing
+ * where it is written already. */
+osh_status osh_emit_copy_from(osh_ctx *cx, osh_emitter *e, int64_t out, const void *data);
+osh_status osh_emit_check(osh_ctx *cx, osh_emitter *e);  // fsync; every shard is read again and compared
+/* After osh_emit_check: side files, config.json, recipe.yaml, index, manifest, reports; rename. */
+osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results, const char *report_json,
+                         const char *report_html);
+const char *osh_emit_dir(const osh_emitter *e); // view: where the output is being built
+#endif

@@ -1,0 +1,104 @@
+/* emit_impl.h - the inside of the emitter, for emit.c (tensors), stream.c (tensors in bands), resume.c (the journal)
+ * and seal.c (the end). */
+#ifndef OSH_EMIT_IMPL_H
+#define OSH_EMIT_IMPL_H
+#include <pthread.h>
+#include <xxhash.h>
+
+#include "base/file.h"
+#include "io/edges.h"
+#include "io/journal.h"
+#include "output/emit.h"
+#include "plan/identity.h"
+
+enum { OSH_EMIT_CHUNK = 2 << 20 }; // bytes
+#define OSH_MARK_NAME "oneshot-report.json" // a directory that holds it was made here
+#define OSH_MANIFEST_NAME "oneshot-manifest.json"
+#define OSH_JOURNAL_NAME "oneshot-journal"
+
+enum { // records; docs/resume.md draws them
+    OSH_REC_IDENTITY = 1, // JSON object
+    OSH_REC_LINEAR,       // u32 linear, u32 n, f64 nmse, f64 objective, u64 sums[n], text fallback ("": none)
+    OSH_REC_COPY,         // u64 output tensor, u64 sum
+    OSH_REC_VOID,         // u64 output tensor: what the disk holds is not what was written
+    OSH_REC_SUBGRAPH,     // u32 subgraph, u64 generation of its activations on disk (~0: none)
+    OSH_REC_BARRIER,      // everything recorded before it is on the disk
+    OSH_REC_SEALED        // the directory is complete and lacks its name only
+};
+
+typedef enum {
+    OSH_EMIT_LINEAR,
+    OSH_EMIT_VIEW,
+    OSH_EMIT_WRITTEN, // a Linear, or where index is -1 a copy: only the record is missing
+    OSH_EMIT_SUBGRAPH
+} osh_emit_kind;
+typedef struct osh_emit_job {
+    struct osh_emit_job *next;
+    osh_emit_kind kind;
+    int index;                     // Linear or subgraph
+    osh_linear_job result;         // own: codes and params, of a Linear
+    osh_tensor *in_scale, *in_zero; // own
+    void *packed[OSH_FORMAT_MAX_TENSORS]; // own: room for its tensors; whoever waits for memory waits before, not here
+    int64_t out;                   // of a copy
+    const void *view;              // the caller's: all bytes of a tensor
+    int64_t generation;            // of a subgraph
+} osh_emit_job;
+
+typedef struct osh_emit_queue { // what the emitter's thread has before it
+    osh_ctx *cx; // own: of the thread
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t more, less;   // something came; something is done
+    osh_emit_job *first, *last;  // own
+    int n, n_views;              // not done yet, the one at work included
+    int64_t n_done;
+    bool made, running, stop;
+    osh_status rc;               // of the first that failed; those behind it are dropped
+} osh_emit_queue;
+
+struct osh_emitter {
+    osh_emit_queue queue;
+    bool *taken;                 // own: by output tensor: written, or handed over
+    const osh_plan *plan;  // view
+    char *final, *partial; // own: directories
+    osh_identity *id;      // own
+    osh_journal *journal;  // own
+    osh_file **shards;     // own
+    osh_edges *edges;      // own: of shards that are written in pieces
+    uint64_t *sums;        // own: by output tensor
+    bool *written;         // own
+    bool *dirty;           // own: by shard: written since the last barrier
+    char **fallbacks;      // own: texts of results from the journal
+    size_t n_fallbacks;
+    int64_t unsynced;      // bytes since the last barrier
+    double synced_at;      // osh_now
+    int boundary;          // -1: none
+    int64_t generation;
+    bool ours;             // the partial directory is this run's, not one that was refused
+    bool sealed, replaces, resumed, complete; // complete: only the name is missing
+};
+
+/* emit.c */
+osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out); // of what the disk holds
+osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e);
+osh_status osh_emit_do(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j); // packs, writes, records; on the thread
+/* From any thread: n bytes to offset at of the file of an output tensor, as osh_edges_write wants them; and when all
+ * tensors of a Linear, or one that is copied, are there, their sums. */
+osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *from, size_t n, int64_t at);
+osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, double nmse, const uint64_t *sums);
+osh_status osh_emit_written_copy(osh_ctx *cx, osh_emitter *e, int64_t out, uint64_t sum);
+/* check.c */
+osh_status osh_emit_sums(osh_ctx *cx, const osh_emitter *e, uint64_t *sums); // [n_out], of what the disk holds
+/* emit_queue.c */
+osh_status osh_emit_queue_start(osh_ctx *cx, osh_emitter *e);
+void osh_emit_queue_stop(osh_ctx *cx, osh_emitter *e); // behind what was handed over
+/* j, own also where this fails, to the end of the queue, when fewer than n_most jobs wait (0: any). */
+osh_status osh_emit_push(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j, int n_most);
+/* seal.c */
+osh_status osh_emit_remove_leftovers(osh_ctx *cx, const osh_emitter *e);
+osh_status osh_emit_take_name(osh_ctx *cx, osh_emitter *e);
+/* resume.c */
+osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results);
+osh_status osh_emit_is_finished(osh_ctx *cx, osh_emitter *e, bool *finished);
+osh_status osh_emit_void(osh_ctx *cx, osh_emitter *e, int64_t out); // its record no longer counts
+#endif

@@ -1,0 +1,147 @@
+/* emit_queue.c - the emitter's thread: packs, writes and records one job after the other while the run goes on.
+ *
+ * Its memory is what the plan's peak leaves free at the moment: an allocation elsewhere that would go above waits
+ * until a job is done (osh_mem_give). A job that fails is the run's failure; those behind it are dropped, as if the run
+ * had been killed. A run that ends for another reason waits for the queue: nothing that was solved is lost. */
+
+#include "base/profile.h"
+#include "base/thread.h"
+#include "output/emit_impl.h"
+#include "plan/memory.h"
+
+static void free_parts(osh_ctx *cx, osh_emit_job *j)
+{
+    osh_linear_job_deinit(cx, &j->result);
+    osh_tensor_free(cx, j->in_scale);
+    osh_tensor_free(cx, j->in_zero);
+    for (int k = 0; k < OSH_FORMAT_MAX_TENSORS; k++) osh_free(cx, j->packed[k]);
+}
+
+/* With the lock: a job is no longer there. */
+static void count_done(osh_emit_queue *q, const osh_emit_job *j)
+{
+    q->n--, q->n_done++;
+    q->n_views -= j->kind == OSH_EMIT_VIEW;
+    pthread_cond_broadcast(&q->less);
+}
+
+static void *writer(void *user)
+{
+    osh_emitter *e = user;
+    osh_emit_queue *q = &e->queue;
+    pthread_mutex_lock(&q->lock);
+    for (;;) {
+        while (!q->first && !q->stop) pthread_cond_wait(&q->more, &q->lock);
+        if (!q->first) break;
+        osh_emit_job *j = q->first;
+        osh_status rc = q->rc;
+        if (!(q->first = j->next)) q->last = NULL;
+        pthread_mutex_unlock(&q->lock);
+        if (!rc) {
+            osh_scope scope = osh_profile_time(q->cx, "write", NULL);
+            rc = osh_emit_do(q->cx, e, j);
+            osh_profile_end(q->cx, scope);
+        }
+        free_parts(q->cx, j);
+        pthread_mutex_lock(&q->lock);
+        q->rc = rc;
+        count_done(q, j);
+        osh_free(q->cx, j);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return NULL;
+}
+
+static bool give(void *user)
+{
+    osh_emit_queue *q = user;
+    pthread_mutex_lock(&q->lock);
+    bool any = q->n > 0;
+    for (int64_t before = q->n_done; q->n && q->n_done == before;) pthread_cond_wait(&q->less, &q->lock);
+    pthread_mutex_unlock(&q->lock);
+    return any;
+}
+
+osh_status osh_emit_queue_start(osh_ctx *cx, osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    osh_emit_queue *q = &e->queue;
+    pthread_mutex_init(&q->lock, NULL);
+    pthread_cond_init(&q->more, NULL);
+    pthread_cond_init(&q->less, NULL);
+    q->made = true;
+    OSH_TRY(osh_ctx_fork(&q->cx, cx));
+    osh_ctx_alone(q->cx);
+    osh_mem_use(q->cx, OSH_MEM_HOST);
+    q->running = osh_thread_start(&q->thread, writer, e);
+    if (!q->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to write");
+    osh_mem_give(cx, osh_memory_counted(e->plan), give, q);
+done:
+    return rc;
+}
+
+void osh_emit_queue_stop(osh_ctx *cx, osh_emitter *e)
+{
+    osh_emit_queue *q = &e->queue;
+    if (!q->made) return;
+    pthread_mutex_lock(&q->lock);
+    q->stop = true;
+    pthread_cond_signal(&q->more);
+    pthread_mutex_unlock(&q->lock);
+    if (q->running) {
+        pthread_join(q->thread, NULL);
+        osh_mem_give(cx, 0, NULL, NULL);
+    }
+    pthread_cond_destroy(&q->more);
+    pthread_cond_destroy(&q->less);
+    pthread_mutex_destroy(&q->lock);
+    if (q->cx) osh_ctx_free(q->cx);
+    *q = (osh_emit_queue){0};
+}
+
+/* With the lock. */
+static osh_status failure(osh_ctx *cx, const osh_emit_queue *q)
+{
+    return q->rc ? osh_fail(cx, q->rc, "%s", osh_error_text(q->cx)) : OSH_OK;
+}
+
+osh_status osh_emit_push(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j, int n_most)
+{
+    osh_status rc = OSH_OK;
+    osh_emit_queue *q = &e->queue;
+    osh_emit_job *own = NULL, job = *j; // own
+    OSH_NEW(cx, own, 1);
+    *own = job;
+    pthread_mutex_lock(&q->lock);
+    while (n_most && q->n >= n_most && !q->rc) pthread_cond_wait(&q->less, &q->lock);
+    if (!(rc = failure(cx, q))) {
+        if (q->last) q->last->next = own;
+        else q->first = own;
+        q->last = own, own = NULL; // give
+        q->n++, q->n_views += job.kind == OSH_EMIT_VIEW;
+        pthread_cond_signal(&q->more);
+    }
+    pthread_mutex_unlock(&q->lock);
+done:
+    if (rc) free_parts(cx, &job);
+    osh_free(cx, own);
+    return rc;
+}
+
+osh_status osh_emit_wait(osh_ctx *cx, osh_emitter *e)
+{
+    osh_emit_queue *q = &e->queue;
+    pthread_mutex_lock(&q->lock);
+    while (q->n) pthread_cond_wait(&q->less, &q->lock);
+    osh_status rc = failure(cx, q);
+    pthread_mutex_unlock(&q->lock);
+    return rc;
+}
+
+void osh_emit_let_go(osh_emitter *e)
+{
+    osh_emit_queue *q = &e->queue;
+    pthread_mutex_lock(&q->lock);
+    while (q->n_views) pthread_cond_wait(&q->less, &q->lock);
+    pthread_mutex_unlock(&q->lock);
+}

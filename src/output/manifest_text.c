@@ -1,0 +1,161 @@
+/* manifest_text.c - see manifest_text.h. */
+#include "output/manifest_text.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/file.h"
+#include "output/emit_impl.h"
+
+typedef unsigned long long ull;
+
+static const char *rule_of(const osh_plan *p, int64_t i, const char **source)
+{
+    const osh_out_tensor *o = &p->out_info[i];
+    int64_t s = o->source >= 0 ? o->source : p->linears[o->linear].tensor;
+    *source = p->ck->tensors[s].e->name;
+    if (o->source < 0) return "quantized";
+    return strcmp(*source, p->out[i].name) ? "untied" : "copied";
+}
+
+static osh_status put_text(osh_ctx *cx, osh_buf *b, const char *key, const char *value)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_buf_printf(cx, b, "%s\"%s\": ", b->data[b->len - 1] == '{' ? "" : ", ", key));
+    OSH_TRY(osh_json_put_string(cx, b, value));
+done:
+    return rc;
+}
+
+static osh_status put_tensor(osh_ctx *cx, osh_buf *b, const osh_plan *p, int64_t i, const uint64_t *sums)
+{
+    osh_status rc = OSH_OK;
+    const osh_st_entry *t = &p->out[i];
+    const char *source, *rule = rule_of(p, i, &source);
+    OSH_TRY(osh_buf_printf(cx, b, "{"));
+    OSH_TRY(put_text(cx, b, "name", t->name));
+    OSH_TRY(put_text(cx, b, "file", p->shards[p->out_info[i].shard].name));
+    OSH_TRY(put_text(cx, b, "dtype", osh_dtype_name(t->dtype)));
+    OSH_TRY(osh_buf_printf(cx, b, ", \"shape\": ["));
+    for (int d = 0; d < t->ndim; d++) OSH_TRY(osh_buf_printf(cx, b, "%s%lld", d ? ", " : "", (long long)t->shape[d]));
+    OSH_TRY(osh_buf_printf(cx, b, "]"));
+    OSH_TRY(put_text(cx, b, "rule", rule));
+    OSH_TRY(put_text(cx, b, "source", source));
+    if (sums) OSH_TRY(osh_buf_printf(cx, b, ", \"xxh3\": \"%016llx\"", (ull)sums[i]));
+    OSH_TRY(osh_buf_printf(cx, b, "}"));
+done:
+    return rc;
+}
+
+static osh_status put_module(osh_ctx *cx, osh_buf *b, const osh_plan *p, int i, const osh_result *r)
+{
+    osh_status rc = OSH_OK;
+    const osh_linear *l = &p->linears[i];
+    OSH_TRY(osh_buf_printf(cx, b, "{"));
+    OSH_TRY(put_text(cx, b, "name", l->name));
+    OSH_TRY(put_text(cx, b, "group", l->scheme->group_name));
+    OSH_TRY(put_text(cx, b, "format", l->format->name));
+    OSH_TRY(put_text(cx, b, "modifier", p->recipe->modifiers[l->modifier].type->name));
+    OSH_TRY(osh_buf_printf(cx, b, ", \"relative_squared_error\": %.17g", r->nmse));
+    if (r->fallback) OSH_TRY(put_text(cx, b, "fallback", r->fallback));
+    OSH_TRY(osh_buf_printf(cx, b, "}"));
+done:
+    return rc;
+}
+
+osh_status osh_sum_of_file(osh_ctx *cx, uint64_t *sum, int64_t *n_bytes, const char *path)
+{
+    osh_status rc = OSH_OK;
+    osh_file *f = NULL;                       // own
+    char *chunk = NULL;                       // own
+    XXH3_state_t *state = XXH3_createState(); // own
+    if (!state || !(chunk = osh_alloc(cx, OSH_EMIT_CHUNK))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to read %s", path);
+    XXH3_64bits_reset(state);
+    OSH_TRY(osh_file_open(cx, &f, path));
+    *n_bytes = osh_file_bytes(f);
+    for (int64_t at = 0; at < *n_bytes; at += OSH_EMIT_CHUNK) {
+        size_t n = *n_bytes - at > OSH_EMIT_CHUNK ? OSH_EMIT_CHUNK : (size_t)(*n_bytes - at);
+        OSH_TRY(osh_file_pread(cx, f, chunk, n, at));
+        XXH3_64bits_update(state, chunk, n);
+    }
+    *sum = XXH3_64bits_digest(state);
+done:
+    osh_file_close(cx, f);
+    osh_free(cx, chunk);
+    XXH3_freeState(state);
+    return rc;
+}
+
+static osh_status put_file(osh_ctx *cx, osh_buf *b, const char *dir, const char *name, bool *first)
+{
+    osh_status rc = OSH_OK;
+    char *path = osh_path_join(cx, dir, name); // own
+    uint64_t sum = 0;
+    int64_t n = 0;
+    if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (!osh_file_exists(path)) goto done; // an index where there is one shard
+    OSH_TRY(osh_sum_of_file(cx, &sum, &n, path));
+    OSH_TRY(osh_buf_printf(cx, b, "%s\n    {", *first ? "" : ","));
+    *first = false;
+    OSH_TRY(put_text(cx, b, "name", name));
+    OSH_TRY(osh_buf_printf(cx, b, ", \"bytes\": %lld, \"xxh3\": \"%016llx\"}", (long long)n, (ull)sum));
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
+static osh_status put_files(osh_ctx *cx, osh_buf *b, const osh_plan *p, const char *dir)
+{
+    osh_status rc = OSH_OK;
+    static const char *const own[] = {"config.json", "model.safetensors.index.json", "recipe.yaml"};
+    char **names = NULL; // own
+    size_t n = 0;
+    bool first = true;
+    OSH_TRY(osh_buf_printf(cx, b, "  \"files\": ["));
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) OSH_TRY(put_file(cx, b, dir, own[i], &first));
+    OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, p->ck));
+    for (size_t i = 0; i < n; i++) OSH_TRY(put_file(cx, b, dir, names[i], &first));
+    OSH_TRY(osh_buf_printf(cx, b, "\n  ],\n"));
+done:
+    osh_strings_free(cx, names, n);
+    return rc;
+}
+
+osh_status osh_manifest_text(osh_ctx *cx, osh_buf *b, const osh_plan *p, const osh_identity *id, const uint64_t *sums,
+                             const osh_result *results, const char *dir)
+{
+    osh_status rc = OSH_OK;
+    char *made_of = NULL; // own
+    OSH_TRY(osh_identity_json(cx, &made_of, id, false));
+    OSH_TRY(osh_buf_printf(cx, b, "{\n  \"format\": 1,\n  \"made_of\": %s,\n  \"dropped\": [],\n", made_of));
+    OSH_TRY(put_files(cx, b, p, dir));
+    OSH_TRY(osh_buf_printf(cx, b, "  \"modules\": ["));
+    for (int i = 0; i < p->n_linears; i++) {
+        OSH_TRY(osh_buf_printf(cx, b, "%s\n    ", i ? "," : ""));
+        OSH_TRY(put_module(cx, b, p, i, &results[i]));
+    }
+    OSH_TRY(osh_buf_printf(cx, b, "\n  ],\n  \"tensors\": ["));
+    for (int64_t i = 0; i < p->n_out; i++) {
+        OSH_TRY(osh_buf_printf(cx, b, "%s\n    ", i ? "," : ""));
+        OSH_TRY(put_tensor(cx, b, p, i, sums));
+    }
+    OSH_TRY(osh_buf_printf(cx, b, "\n  ]\n}\n"));
+done:
+    osh_free(cx, made_of);
+    return rc;
+}
+
+osh_status osh_manifest_list(osh_ctx *cx, cJSON *list, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    for (int64_t i = 0; i < p->n_out; i++) {
+        osh_buf_clear(&b);
+        OSH_TRY(put_tensor(cx, &b, p, i, NULL));
+        if (!cJSON_AddItemToArray(list, cJSON_Parse(b.data))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
+    }
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}

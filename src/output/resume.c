@@ -1,0 +1,385 @@
+/* resume.c - takes a partial directory up where its journal ends, or begins one.
+ *
+ * Records before the last barrier stand for bytes that are on the disk. What was recorded after it is read again: a
+ * machine that lost its power may have kept the record and lost the bytes. */
+#include <string.h>
+
+#include "output/emit_impl.h"
+
+enum { DIRECT_SHARDS = 256 }; // a second descriptor for each: a process may have 1024
+
+static osh_status wipe(osh_ctx *cx, const osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    char **names = NULL, *path = NULL; // own
+    size_t n = 0;
+    OSH_TRY(osh_dir_list(cx, &names, &n, e->partial));
+    for (size_t i = 0; i < n; i++) {
+        if (!strcmp(names[i], OSH_JOURNAL_NAME)) continue; // holds the lock
+        osh_free(cx, path);
+        if (!(path = osh_path_join(cx, e->partial, names[i]))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        OSH_TRY(osh_dir_remove(cx, path));
+    }
+    OSH_TRY(osh_journal_clear(cx, e->journal));
+done:
+    osh_strings_free(cx, names, n);
+    osh_free(cx, path);
+    return rc;
+}
+
+static osh_status check_room(osh_ctx *cx, const osh_emitter *e)
+{
+    int64_t need = 0, room = osh_disk_free(e->partial);
+    for (int s = 0; s < e->plan->n_shards; s++) need += e->plan->shards[s].n_bytes;
+    if (room >= 0 && room < need + (16 << 20))
+        return osh_fail(cx, OSH_E_IO, "the disk of %s has %ld bytes free, the output takes %ld",
+                        e->final, (long)room, (long)need);
+    return OSH_OK;
+}
+
+static osh_status make_shard(osh_ctx *cx, osh_emitter *e, int s, const char *path)
+{
+    osh_status rc = OSH_OK;
+    const osh_shard *sh = &e->plan->shards[s];
+    OSH_TRY(osh_file_create(cx, &e->shards[s], path));
+    OSH_TRY(osh_file_reserve(cx, e->shards[s], sh->n_bytes));
+    OSH_TRY(osh_file_pwrite(cx, e->shards[s], sh->header, sh->header_bytes, 0));
+    OSH_TRY(osh_file_sync(cx, e->shards[s]));
+done:
+    return rc;
+}
+
+static osh_status open_shard(osh_ctx *cx, osh_emitter *e, int s, const char *path)
+{
+    osh_status rc = OSH_OK;
+    const osh_shard *sh = &e->plan->shards[s];
+    char *header = NULL; // own
+    OSH_TRY(osh_file_open_rw(cx, &e->shards[s], path));
+    if (osh_file_bytes(e->shards[s]) != sh->n_bytes)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s has %lld bytes, the run that began it made %lld: want --restart", path,
+                 (long long)osh_file_bytes(e->shards[s]), (long long)sh->n_bytes);
+    if (!(header = osh_alloc(cx, sh->header_bytes))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the header of %s", path);
+    OSH_TRY(osh_file_pread(cx, e->shards[s], header, sh->header_bytes, 0));
+    if (memcmp(header, sh->header, sh->header_bytes))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s has another header than the run that began it wrote: want --restart", path);
+done:
+    osh_free(cx, header);
+    return rc;
+}
+
+static osh_status open_shards(osh_ctx *cx, osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    char *path = NULL; // own
+    for (int s = 0; s < e->plan->n_shards; s++) {
+        osh_free(cx, path);
+        if (!(path = osh_path_join(cx, e->partial, e->plan->shards[s].name)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        OSH_TRY(e->resumed ? open_shard(cx, e, s, path) : make_shard(cx, e, s, path));
+        if (e->plan->memory.direct && e->plan->n_shards <= DIRECT_SHARDS) osh_file_use_direct(e->shards[s]);
+    }
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
+osh_status osh_emit_void(osh_ctx *cx, osh_emitter *e, int64_t out)
+{
+    osh_status rc = OSH_OK;
+    int linear = e->plan->out_info[out].linear;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_put_u64(cx, &b, (uint64_t)out));
+    OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_VOID, b.data, b.len));
+    OSH_TRY(osh_journal_sync(cx, e->journal));
+    e->written[out] = false;
+    for (int k = 0; linear >= 0 && k < e->plan->linears[linear].n_out; k++)
+        e->written[e->plan->linears[linear].first_out + k] = false;
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+typedef struct replay {
+    osh_emitter *e;
+    osh_result *results;
+    bool verify;   // behind the last barrier
+    int64_t n_bad; // tensors whose bytes were lost
+    bool *lost;    // own: by output tensor: the record does not count
+} replay;
+
+/* Whether the tensors [first, first + n) hold what was recorded. */
+static osh_status still_there(osh_ctx *cx, bool *ok, const replay *r, int64_t first, int n)
+{
+    osh_status rc = OSH_OK;
+    *ok = true;
+    for (int64_t i = first; r->verify && *ok && i < first + n; i++) {
+        uint64_t sum = 0;
+        OSH_TRY(osh_emit_sum(cx, &sum, r->e, i));
+        *ok = sum == r->e->sums[i];
+    }
+done:
+    return rc;
+}
+
+static osh_status take_linear(osh_ctx *cx, replay *r, osh_reader *in)
+{
+    osh_status rc = OSH_OK;
+    osh_emitter *e = r->e;
+    uint32_t linear = osh_read_u32(in), n = osh_read_u32(in);
+    osh_result res = {.nmse = osh_read_f64(in), .objective = osh_read_f64(in), .done = true, .earlier = true};
+    if (linear >= (uint32_t)e->plan->n_linears || n != (uint32_t)e->plan->linears[linear].n_out) {
+        in->bad = true;
+        goto done;
+    }
+    const osh_linear *l = &e->plan->linears[linear];
+    for (uint32_t k = 0; k < n; k++) e->sums[l->first_out + k] = osh_read_u64(in);
+    size_t n_text;
+    const char *text = osh_read_text(in, &n_text);
+    if (in->bad) goto done;
+    OSH_TRY(still_there(cx, &res.done, r, l->first_out, l->n_out));
+    if (res.done && n_text) {
+        char *s = osh_sprintf(cx, "%.*s", (int)n_text, text), **more;
+        if (!s) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", l->name);
+        if (!(more = osh_realloc(cx, e->fallbacks, (e->n_fallbacks + 1) * sizeof *more))) {
+            osh_free(cx, s);
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", l->name);
+        }
+        e->fallbacks = more;
+        e->fallbacks[e->n_fallbacks++] = s;
+        res.fallback = s;
+    }
+    if (!res.done) res = (osh_result){0}, r->n_bad++;
+    r->lost[l->first_out] = !res.done;
+    r->results[linear] = res;
+    for (uint32_t k = 0; k < n; k++) e->written[l->first_out + k] = res.done;
+done:
+    return rc;
+}
+
+static osh_status take_copy(osh_ctx *cx, replay *r, osh_reader *in)
+{
+    osh_status rc = OSH_OK;
+    osh_emitter *e = r->e;
+    uint64_t i = osh_read_u64(in), sum = osh_read_u64(in);
+    bool ok;
+    if (i >= (uint64_t)e->plan->n_out || e->plan->out_info[i].source < 0) in->bad = true;
+    if (in->bad) goto done;
+    e->sums[i] = sum;
+    OSH_TRY(still_there(cx, &ok, r, (int64_t)i, 1));
+    e->written[i] = ok, r->lost[i] = !ok;
+    r->n_bad += !ok;
+done:
+    return rc;
+}
+
+static void take_void(replay *r, osh_reader *in)
+{
+    osh_emitter *e = r->e;
+    uint64_t i = osh_read_u64(in);
+    if (i >= (uint64_t)e->plan->n_out) in->bad = true;
+    if (in->bad) return;
+    int linear = e->plan->out_info[i].linear;
+    e->written[i] = false;
+    if (linear < 0) return;
+    const osh_linear *l = &e->plan->linears[linear];
+    for (int k = 0; k < l->n_out; k++) e->written[l->first_out + k] = false;
+    r->results[linear] = (osh_result){0};
+    e->boundary = -1, e->generation = -1; // what follows it starts at the front
+}
+
+static void take_subgraph(replay *r, osh_reader *in)
+{
+    uint32_t s = osh_read_u32(in);
+    int64_t generation = (int64_t)osh_read_u64(in);
+    if (!r->e->plan->parts || s >= (uint32_t)r->e->plan->parts->n) in->bad = true;
+    if (in->bad || generation < 0) return;
+    r->e->boundary = (int)s, r->e->generation = generation;
+}
+
+static osh_status take_record(osh_ctx *cx, replay *r, const osh_journal_record *rec)
+{
+    osh_status rc = OSH_OK;
+    osh_reader in = {rec->data, rec->n, false};
+    switch (rec->type) {
+    case OSH_REC_LINEAR: OSH_TRY(take_linear(cx, r, &in)); break;
+    case OSH_REC_COPY: OSH_TRY(take_copy(cx, r, &in)); break;
+    case OSH_REC_VOID: take_void(r, &in); break;
+    case OSH_REC_SUBGRAPH: take_subgraph(r, &in); break;
+    case OSH_REC_BARRIER: break;
+    case OSH_REC_SEALED: r->e->complete = true; break;
+    default: in.bad = true;
+    }
+    if (in.bad || in.left)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s/%s holds a record of type %u that does not fit this run: want --restart",
+                 r->e->partial, OSH_JOURNAL_NAME, rec->type);
+done:
+    return rc;
+}
+
+/* The barrier that comes next would vouch for the records of what was lost. */
+static osh_status record_lost(osh_ctx *cx, const replay *r)
+{
+    osh_status rc = OSH_OK;
+    for (int64_t i = 0; i < r->e->plan->n_out; i++)
+        if (r->lost[i]) OSH_TRY(osh_emit_void(cx, r->e, i));
+done:
+    return rc;
+}
+
+static osh_status replay_records(osh_ctx *cx, osh_emitter *e, osh_result *results)
+{
+    osh_status rc = OSH_OK;
+    replay r = {.e = e, .results = results};
+    int64_t n = osh_journal_count(e->journal), barrier = 0;
+    OSH_NEW(cx, r.lost, e->plan->n_out);
+    for (int64_t i = 1; i < n; i++)
+        if (osh_journal_at(e->journal, i)->type == OSH_REC_BARRIER) barrier = i;
+    for (int64_t i = 1; i < n; i++) {
+        r.verify = i > barrier;
+        OSH_TRY(take_record(cx, &r, osh_journal_at(e->journal, i)));
+    }
+    if (osh_journal_damaged(e->journal))
+        osh_log(cx, OSH_LOG_WARN, "%s/%s: %lld bytes behind its last good record are dropped", e->partial,
+                OSH_JOURNAL_NAME, (long long)osh_journal_damaged(e->journal));
+    if (r.n_bad)
+        osh_log(cx, OSH_LOG_WARN, "%s: %lld tensors were recorded and are not on the disk: they are made again",
+                e->partial, (long long)r.n_bad);
+    osh_journal_drop(cx, e->journal);
+    OSH_TRY(record_lost(cx, &r));
+done:
+    osh_free(cx, r.lost);
+    return rc;
+}
+
+/* The first record must name this run's identity. *found false: there is no usable one. */
+static osh_status check_identity(osh_ctx *cx, osh_emitter *e, bool *found)
+{
+    osh_status rc = OSH_OK;
+    cJSON *was = NULL; // own
+    char *diff = NULL; // own
+    *found = false;
+    if (!osh_journal_count(e->journal)) goto done;
+    const osh_journal_record *rec = osh_journal_at(e->journal, 0);
+    if (rec->type != OSH_REC_IDENTITY) goto done;
+    OSH_TRY(osh_json_parse(cx, &was, (const char *)rec->data, rec->n, OSH_JOURNAL_NAME, 0));
+    OSH_TRY(osh_identity_differs(cx, &diff, e->id, was, true));
+    if (diff)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s was begun by another run: %s; want the same, another --output, or --restart, which discards it",
+                 e->partial, diff);
+    *found = true;
+done:
+    cJSON_Delete(was);
+    osh_free(cx, diff);
+    return rc;
+}
+
+static osh_status begin_new(osh_ctx *cx, osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    char *id = NULL; // own
+    OSH_TRY(wipe(cx, e));
+    OSH_TRY(osh_emit_remove_leftovers(cx, e));
+    OSH_TRY(check_room(cx, e));
+    OSH_TRY(open_shards(cx, e));
+    OSH_TRY(osh_identity_json(cx, &id, e->id, true));
+    OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_IDENTITY, id, strlen(id)));
+    OSH_TRY(osh_emit_barrier(cx, e));
+    OSH_TRY(osh_dir_sync(cx, e->partial));
+done:
+    osh_free(cx, id);
+    return rc;
+}
+
+osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results)
+{
+    osh_status rc = OSH_OK;
+    char *path = osh_path_join(cx, e->partial, OSH_JOURNAL_NAME); // own
+    bool busy = false, found = false;
+    if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    OSH_TRY(osh_dir_make(cx, e->partial));
+    OSH_TRY(osh_journal_open(cx, &e->journal, path, &busy));
+    if (busy) OSH_FAIL(cx, OSH_E_USAGE, "%s: another process is writing it", e->partial);
+    if (!e->plan->opt->restart) OSH_TRY(check_identity(cx, e, &found));
+    e->ours = true, e->resumed = found;
+    if (!found) {
+        OSH_TRY(begin_new(cx, e));
+        goto done;
+    }
+    OSH_TRY(open_shards(cx, e));
+    OSH_TRY(replay_records(cx, e, results));
+    for (int s = 0; s < e->plan->n_shards; s++) e->dirty[s] = true;
+    if (!e->complete) OSH_TRY(osh_emit_barrier(cx, e));
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
+static osh_status check_shard_sizes(osh_ctx *cx, const osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    char *path = NULL; // own
+    for (int s = 0; s < e->plan->n_shards; s++) {
+        int64_t size = -1, mtime;
+        osh_free(cx, path);
+        if (!(path = osh_path_join(cx, e->final, e->plan->shards[s].name)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        if (osh_file_exists(path)) OSH_TRY(osh_file_stat(cx, &size, &mtime, path));
+        if (size != e->plan->shards[s].n_bytes)
+            OSH_FAIL(cx, OSH_E_USAGE, "%s is finished, but %s has %lld bytes where %lld were written: want --overwrite",
+                     e->final, e->plan->shards[s].name, (long long)size, (long long)e->plan->shards[s].n_bytes);
+    }
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
+/* A journal in the final directory: the process ended between the rename and its removal. */
+static osh_status finish_rename(osh_ctx *cx, const osh_emitter *e, const char *journal)
+{
+    osh_status rc = OSH_OK;
+    osh_journal *j = NULL;                                        // own
+    char *old = osh_sprintf(cx, "%s.oneshot-replaced", e->final); // own
+    bool busy = false;
+    if (!old) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    OSH_TRY(osh_journal_open(cx, &j, journal, &busy));
+    if (busy) OSH_FAIL(cx, OSH_E_USAGE, "%s: another process is writing it", e->final);
+    OSH_TRY(osh_dir_remove(cx, old));
+    OSH_TRY(osh_file_remove(cx, journal));
+    OSH_TRY(osh_dir_sync(cx, e->final));
+done:
+    osh_journal_close(cx, j);
+    osh_free(cx, old);
+    return rc;
+}
+
+osh_status osh_emit_is_finished(osh_ctx *cx, osh_emitter *e, bool *finished)
+{
+    osh_status rc = OSH_OK;
+    char *manifest = osh_path_join(cx, e->final, OSH_MANIFEST_NAME); // own
+    char *journal = osh_path_join(cx, e->final, OSH_JOURNAL_NAME);   // own
+    char *diff = NULL;                                               // own
+    cJSON *root = NULL;                                              // own
+    bool just_now;
+    *finished = false;
+    if (!manifest || !journal) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (!osh_file_exists(manifest)) goto done;
+    just_now = osh_file_exists(journal);
+    if (just_now) OSH_TRY(finish_rename(cx, e, journal));
+    if (e->plan->opt->overwrite && !just_now) goto done;
+    OSH_TRY(osh_json_read(cx, &root, manifest, (size_t)1 << 30, 0));
+    OSH_TRY(osh_identity_differs(cx, &diff, e->id, cJSON_GetObjectItemCaseSensitive(root, "made_of"), false));
+    if (diff && !e->plan->opt->overwrite)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s holds a finished checkpoint: want --overwrite or another --output; of this run %s", e->final,
+                 diff);
+    if (!diff) OSH_TRY(check_shard_sizes(cx, e));
+    *finished = !diff;
+done:
+    osh_free(cx, manifest);
+    osh_free(cx, journal);
+    osh_free(cx, diff);
+    cJSON_Delete(root);
+    return rc;
+}

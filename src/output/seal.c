@@ -1,0 +1,177 @@
+/* seal.c - the end of a run: what was written is read again and compared, side files, config.json, index, manifest and
+ * report are added, and the directory gets its final name. Each step may be done twice. */
+#include <stdio.h>
+#include <string.h>
+
+#include "output/emit_impl.h"
+#include "output/manifest_text.h"
+#include "plan/memory.h"
+
+static osh_status check_all(osh_ctx *cx, osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    uint64_t *sums = NULL; // own
+    OSH_NEW(cx, sums, e->plan->n_out);
+    for (int64_t i = 0; i < e->plan->n_out; i++)
+        if (!e->written[i])
+            OSH_FAIL(cx, OSH_E_INTERNAL, "%s was planned and never written", e->plan->out[i].name);
+    for (int s = 0; s < e->plan->n_shards; s++) osh_file_forget(e->shards[s]);
+    OSH_TRY(osh_emit_sums(cx, e, sums));
+    for (int64_t i = 0; i < e->plan->n_out; i++) {
+        if (sums[i] == e->sums[i]) continue;
+        OSH_TRY(osh_emit_void(cx, e, i));
+        OSH_FAIL(cx, OSH_E_IO, "%s of %s: what the disk holds is not what was written", e->plan->out[i].name,
+                 osh_file_path(e->shards[e->plan->out_info[i].shard]));
+    }
+done:
+    osh_free(cx, sums);
+    return rc;
+}
+
+static osh_status write_text(osh_ctx *cx, const osh_emitter *e, const char *name, const char *text, size_t n)
+{
+    osh_status rc = OSH_OK;
+    char *path = osh_path_join(cx, e->partial, name); // own
+    if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    OSH_TRY(osh_file_write_all(cx, path, text, n));
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
+static osh_status write_index(osh_ctx *cx, const osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = e->plan;
+    cJSON *root = NULL;  // own
+    char *text = NULL;   // own
+    if (p->n_shards == 1) goto done;
+    root = cJSON_CreateObject();
+    cJSON *meta = cJSON_AddObjectToObject(root, "metadata");
+    cJSON *map = cJSON_AddObjectToObject(root, "weight_map");
+    if (!meta || !map || !cJSON_AddNumberToObject(meta, "total_size", (double)p->total_bytes))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the index");
+    for (int64_t i = 0; i < p->n_out; i++) {
+        cJSON *file = cJSON_CreateString(p->shards[p->out_info[i].shard].name);
+        if (!file || !cJSON_AddItemToObject(map, p->out[i].name, file))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the index");
+    }
+    OSH_TRY(osh_json_print(cx, &text, root, 0));
+    OSH_TRY(write_text(cx, e, "model.safetensors.index.json", text, strlen(text)));
+done:
+    cJSON_Delete(root);
+    osh_free(cx, text);
+    return rc;
+}
+
+static osh_status copy_side_files(osh_ctx *cx, const osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    char **names = NULL, *from = NULL, *to = NULL; // own
+    size_t n = 0;
+    OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, e->plan->ck));
+    for (size_t i = 0; i < n; i++) {
+        from = osh_path_join(cx, e->plan->ck->dir, names[i]);
+        to = osh_path_join(cx, e->partial, names[i]);
+        if (!from || !to) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        OSH_TRY(osh_file_copy(cx, to, from));
+        osh_free(cx, from), from = NULL;
+        osh_free(cx, to), to = NULL;
+    }
+done:
+    osh_strings_free(cx, names, n);
+    osh_free(cx, from);
+    osh_free(cx, to);
+    return rc;
+}
+
+static osh_status write_manifest(osh_ctx *cx, const osh_emitter *e, const osh_result *results)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_manifest_text(cx, &b, e->plan, e->id, e->sums, results, e->partial));
+    OSH_TRY(write_text(cx, e, OSH_MANIFEST_NAME, b.data, b.len));
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+/* Of runs that were killed: files that they wrote under another name, activations that nobody took up. */
+osh_status osh_emit_remove_leftovers(osh_ctx *cx, const osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    char **names = NULL, *path = osh_scratch_dir(cx, e->plan, e->partial); // own
+    size_t n = 0;
+    if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    OSH_TRY(osh_dir_remove(cx, path));
+    OSH_TRY(osh_dir_list(cx, &names, &n, e->partial));
+    for (size_t i = 0; i < n; i++) {
+        size_t len = strlen(names[i]);
+        if (len < 4 || strcmp(names[i] + len - 4, ".tmp")) continue;
+        osh_free(cx, path);
+        if (!(path = osh_path_join(cx, e->partial, names[i]))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        OSH_TRY(osh_file_remove(cx, path));
+    }
+done:
+    osh_strings_free(cx, names, n);
+    osh_free(cx, path);
+    return rc;
+}
+
+/* The journal goes last: where it still lies in the final directory, the steps before it may be missing. */
+osh_status osh_emit_take_name(osh_ctx *cx, osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    char *old = osh_sprintf(cx, "%s.oneshot-replaced", e->final);     // own
+    char *journal = osh_path_join(cx, e->final, OSH_JOURNAL_NAME);    // own
+    if (!old || !journal) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (e->replaces) {
+        OSH_TRY(osh_dir_remove(cx, old));
+        OSH_TRY(osh_rename(cx, e->final, old));
+    }
+    OSH_TRY(osh_rename(cx, e->partial, e->final));
+    e->sealed = true;
+    OSH_TRY(osh_dir_remove(cx, old));
+    OSH_TRY(osh_file_remove(cx, journal));
+    OSH_TRY(osh_dir_sync(cx, e->final));
+done:
+    osh_free(cx, old);
+    osh_free(cx, journal);
+    return rc;
+}
+
+osh_status osh_emit_check(osh_ctx *cx, osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    if (e->complete) goto done; // checked before it was recorded so
+    OSH_TRY(osh_emit_wait(cx, e));
+    OSH_TRY(osh_emit_barrier(cx, e));
+    OSH_TRY(check_all(cx, e));
+done:
+    return rc;
+}
+
+osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results, const char *report_json,
+                         const char *report_html)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = e->plan;
+    if (!e->complete) {
+        OSH_TRY(copy_side_files(cx, e));
+        OSH_TRY(write_index(cx, e));
+        OSH_TRY(write_text(cx, e, "config.json", p->config_text, strlen(p->config_text)));
+        OSH_TRY(write_text(cx, e, "recipe.yaml", p->recipe->text, p->recipe->n_text));
+        OSH_TRY(write_manifest(cx, e, results));
+        OSH_TRY(write_text(cx, e, "oneshot-report.html", report_html, strlen(report_html)));
+        OSH_TRY(write_text(cx, e, OSH_MARK_NAME, report_json, strlen(report_json)));
+        OSH_TRY(osh_emit_remove_leftovers(cx, e));
+        OSH_TRY(osh_dir_sync(cx, e->partial));
+        OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_SEALED, NULL, 0));
+        OSH_TRY(osh_journal_sync(cx, e->journal));
+        e->complete = true;
+    }
+    OSH_TRY(osh_emit_take_name(cx, e));
+done:
+    return rc;
+}

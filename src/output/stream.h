@@ -1,0 +1,19 @@
+/* stream.h - tensors that go through memory in bands of rows: read past the page cache, worked on and written by
+ * several threads, each with a band of its own, so that several requests are with the disk. Memory does not grow with a
+ * tensor.
+ *
+ * A Linear whose modifier works by rows never lies in memory as a whole, nor does what is copied. Bands are begun in
+ * the order of the rows; checksums and sums of errors take them up in that order, so nothing depends on the number of
+ * threads. */
+#ifndef OSH_STREAM_H
+#define OSH_STREAM_H
+#include "output/emit.h"
+#include "plan/bands.h"
+
+/* On the caller's thread, in the order in which they are finished. */
+typedef osh_status (*osh_stream_fn)(osh_ctx *cx, void *user, int linear, double nmse);
+/* Rounds and emits Linears [n] of the plan; copies: and does what osh_stream_copies does. */
+osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const int *linears, int n, bool copies, osh_stream_fn fn,
+                              void *user);
+osh_status osh_stream_copies(osh_ctx *cx, osh_emitter *e); // every tensor that is copied bit for bit
+#endif

@@ -1,0 +1,129 @@
+/* bands.c - see bands.h. */
+#include "plan/bands.h"
+
+#include "base/file.h"
+
+enum { MOST_COMPUTING = 8, WAITING = 14 }; // beyond it no disk keeps up; for the disk beside those that compute
+enum { BAND_MOST = 64 << 20 };            // of a Linear whose blocks of rows are large
+
+static int64_t band_lower(int64_t a, int64_t b) { return a < b ? a : b; }
+static size_t band_larger(size_t a, size_t b) { return a > b ? a : b; }
+
+int osh_stream_most(const osh_ctx *cx)
+{
+    int n = osh_threads(cx);
+    return (n < MOST_COMPUTING ? n : MOST_COMPUTING) + WAITING;
+}
+
+int64_t osh_band_unit(const osh_linear *l)
+{
+    const osh_q_args *a = &l->scheme->weights;
+    return a->strategy == OSH_Q_BLOCK ? a->block[0] : 1;
+}
+
+int64_t osh_band_rows(int64_t n_rows, size_t row_bytes, int64_t unit)
+{
+    int64_t per = OSH_BAND_BYTES / (int64_t)row_bytes, n_bands;
+    if (per < 1) per = 1;
+    n_bands = (n_rows + per - 1) / per;
+    int64_t rows = n_bands ? (n_rows + n_bands - 1) / n_bands : 1;
+    return (rows + unit - 1) / unit * unit;
+}
+
+size_t osh_band_row_in(const osh_linear *l) { return (size_t)l->I * osh_dtype_bytes(l->dtype); }
+
+bool osh_stream_takes(const osh_plan *p, int linear)
+{
+    const osh_linear *l = &p->linears[linear];
+    const osh_q_args *a = &l->scheme->weights;
+    if (!p->recipe->modifiers[l->modifier].type->by_rows || !a->present || a->strategy == OSH_Q_TENSOR || l->wants)
+        return false;
+    return p->ck->tensors[l->tensor].shard >= 0 && osh_band_unit(l) <= BAND_MOST / (int64_t)osh_band_row_in(l);
+}
+
+size_t osh_band_row_out(const osh_plan *p, const osh_linear *l)
+{
+    const osh_st_entry *t = &p->out[l->first_out];
+    return (size_t)((t->end - t->begin) / l->O);
+}
+
+void osh_band_room_linear(osh_band_room *r, const osh_plan *p, int linear)
+{
+    const osh_linear *l = &p->linears[linear];
+    int64_t n = band_lower(osh_band_rows(l->O, osh_band_row_in(l), osh_band_unit(l)), l->O);
+    r->in = band_larger(r->in, (size_t)n * osh_band_row_in(l));
+    r->out = band_larger(r->out, (size_t)n * osh_band_row_out(p, l));
+    if (l->format->pack_rows) r->codes = band_larger(r->codes, (size_t)(n * l->I));
+    r->sums = band_larger(r->sums, (size_t)(2 * n) * sizeof(double));
+}
+
+void osh_band_room_copy(osh_band_room *r, const osh_plan *p, int64_t out)
+{
+    size_t n = (size_t)band_lower(p->out[out].end - p->out[out].begin, OSH_BAND_BYTES);
+    r->in = band_larger(r->in, n);
+    r->out = band_larger(r->out, n ? n : 1);
+}
+
+size_t osh_band_room_blocks(const osh_band_room *r) { return osh_file_room(r->in) + osh_file_room(r->out); }
+
+static int64_t room_bytes(const osh_band_room *r, int n_workers)
+{
+    size_t n = 0;
+    if (r->codes) n += osh_mem_gross(r->codes);
+    if (r->sums) n += osh_mem_gross(r->sums);
+    return (int64_t)(n_workers * n + osh_mem_gross((size_t)n_workers * osh_band_room_blocks(r) + OSH_BLOCK_BYTES));
+}
+
+/* What a band of a Linear takes beside the rooms, and what the Linear keeps until it is written. */
+static int64_t linear_bytes(const osh_plan *p, int linear)
+{
+    const osh_linear *l = &p->linears[linear];
+    const osh_modifier *m = &p->recipe->modifiers[l->modifier];
+    double sums;
+    int64_t n = band_lower(osh_band_rows(l->O, osh_band_row_in(l), osh_band_unit(l)), l->O);
+    osh_tensor part = osh_tensor_view(l->dtype, 2, (int64_t[]){n, l->I}, NULL);
+    osh_tensor whole = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
+    osh_linear_job job = {.scheme = l->scheme, .w = &part, .room = &part, .sums = &sums};
+    size_t bytes = m->type->needs(m, &job, 1, 1, NULL) + osh_mem_gross(OSH_BAND_ITEM_BYTES);
+    job.w = &whole;
+    bytes += osh_job_result_bytes(&job);
+    for (int k = 1; k < l->n_out; k++) {
+        const osh_st_entry *t = &p->out[l->first_out + k];
+        bytes += osh_mem_gross((size_t)(t->end - t->begin) + 2 * OSH_BLOCK_BYTES);
+    }
+    return (int64_t)bytes;
+}
+
+int64_t osh_stream_bytes(const osh_plan *p, int n_workers, int64_t *device)
+{
+    osh_band_room linears = {0}, copies = {0};
+    int64_t kept = 0;
+    bool any = false;
+    for (int64_t i = 0; i < p->n_out; i++)
+        if (p->out_info[i].source >= 0) osh_band_room_copy(&copies, p, i);
+    if (p->pipeline == OSH_PIPELINE_DATAFREE) linears = copies; // they go together
+    for (int i = 0; i < p->n_linears; i++) {
+        if (!osh_stream_takes(p, i)) continue;
+        osh_band_room_linear(&linears, p, i);
+        int64_t bytes = linear_bytes(p, i);
+        any = true, kept = bytes > kept ? bytes : kept;
+    }
+    *device = any ? room_bytes(&linears, n_workers) + n_workers * kept : 0;
+    int64_t other = room_bytes(&copies, n_workers) + n_workers * (int64_t)osh_mem_gross(OSH_BAND_ITEM_BYTES);
+    return other > *device ? other : *device;
+}
+
+/* ---- the output, read again ---- */
+
+int64_t osh_check_chunk(const osh_plan *p)
+{
+    int64_t longest = 0;
+    for (int s = 0; s < p->n_shards; s++)
+        if (p->shards[s].n_bytes > longest) longest = p->shards[s].n_bytes;
+    return longest < OSH_BAND_BYTES ? longest : OSH_BAND_BYTES;
+}
+
+size_t osh_check_blocks(const osh_plan *p, int n_threads)
+{
+    return (size_t)n_threads * osh_file_room((size_t)osh_check_chunk(p)) + OSH_BLOCK_BYTES;
+}

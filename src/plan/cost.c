@@ -1,0 +1,302 @@
+/* cost.c - see cost.h.
+ *
+ * Per token: a Linear 2 I O; attention 2 H Dh (t + 1) twice at position t, so 2 H Dh T (T + 1) for a sample of T tokens
+ * (a sliding window W cuts t + 1 at W); a Hessian I (I + 1). Per input: the factor 2/3 I^3 (a Cholesky and a triangular
+ * inverse). Per Linear: O I^2 for the solve. Experts see all
+ * tokens for the sake of their statistics, and those that go to them when these are complete: more is done, and not
+ * counted. */
+#include "plan/cost.h"
+
+#include <string.h>
+
+/* Of the imaginary machine: what one core with AVX2 does. The pace corrects each phase by what it measures. */
+static const double products_per_s = 50e9; // f32 and bf16 matrix products
+static const double factors_per_s = 20e9;  // Cholesky, inverse
+static const double solves_per_s = 15e9;   // the column loop
+static const double elements_per_s = 0.5e9; // elementwise ops, each value once
+static const double bytes_per_s = 1e9;     // files
+static const double codes_per_s = 0.15e9;  // rounding and packing, each weight once
+
+const char *osh_phase_name(osh_phase p)
+{
+    static const char *const names[] = {"observe", "solve", "propagate", "round", "copy", "seal"};
+    return names[p];
+}
+
+static bool is_op(const osh_node *n, const char *name) { return !strcmp(n->op->name, name); }
+
+/* Sum over the samples of the pairs (query, key) that a causal window leaves. */
+static double attended_pairs(const osh_dataset *d, int64_t window)
+{
+    double sum = 0;
+    for (int64_t s = 0; s < d->n; s++) {
+        double t = (double)(d->offsets[s + 1] - d->offsets[s]), w = (double)window;
+        sum += !window || t <= w ? t * (t + 1) / 2 : w * (w + 1) / 2 + (t - w) * w;
+    }
+    return sum;
+}
+
+static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_node *n, double tokens)
+{
+    if (is_op(n, "linear"))
+        return 2 * tokens * (double)g->values[n->in[0]].width * (double)g->values[n->out[0]].width;
+    if (is_op(n, "attention")) {
+        const osh_attention_attr *a = n->attr;
+        return 4 * (double)a->n_heads * (double)a->head_dim * attended_pairs(d, a->sliding_window);
+    }
+    return 0;
+}
+
+/* Of what a node makes, the share of tokens of which the model takes notice: what an expert makes of a token that does
+ * not go to it is not necessary, unless statistics are collected of it. */
+static double routed_share(const osh_graph *g, const osh_node *n)
+{
+    for (;;) {
+        const osh_value *v = &g->values[n->out[0]];
+        if (v->first_use < 0 || v->first_use != v->last_use) return 1;
+        const osh_node *reader = &g->nodes[v->first_use];
+        if (is_op(reader, "moe_combine") && reader->in[1] == n->out[0]) {
+            const osh_value *route = &g->values[reader->in[2]];
+            const osh_node *router = &g->nodes[route->producer];
+            const osh_moe_router_attr *a = router->attr;
+            return is_op(router, "moe_router") ? (double)a->top_k / (double)route->width : 1;
+        }
+        n = reader;
+    }
+}
+
+static double weight_bytes(const osh_graph *g, int w)
+{
+    const osh_weight *x = &g->weights[w];
+    return (double)x->shape[0] * (double)(x->ndim > 1 ? x->shape[1] : 1) * (double)osh_dtype_bytes(g->dtype);
+}
+
+static double node_bytes(const osh_graph *g, const osh_node *n)
+{
+    double bytes = 0;
+    for (int k = 0; k < n->op->n_weights; k++)
+        if (n->w[k] >= 0) bytes += weight_bytes(g, n->w[k]);
+    return bytes;
+}
+
+static double node_work(const osh_graph *g, const osh_dataset *d, const osh_node *n, double tokens)
+{
+    double work = node_flops(g, d, n, tokens) / products_per_s;
+    for (int k = 0; k < n->op->n_out; k++) work += tokens * (double)g->values[n->out[k]].width / elements_per_s;
+    return work;
+}
+
+double osh_cost_of_nodes(const osh_graph *g, const osh_dataset *d, int first, int n, const bool *run)
+{
+    double work = 0, tokens = d->n ? (double)d->offsets[d->n] : 0;
+    for (int i = 0; i < n; i++)
+        if (run[i])
+            work += node_work(g, d, &g->nodes[first + i], tokens) + node_bytes(g, &g->nodes[first + i]) / bytes_per_s;
+    return work;
+}
+
+double osh_cost_of_head(const osh_graph *g, const osh_dataset *d)
+{
+    double tokens = d->n ? (double)d->offsets[d->n] : 0;
+    double products = 2 * tokens * (double)g->values[g->hidden].width * (double)g->n_vocab;
+    return products / products_per_s + tokens * (double)g->n_vocab / elements_per_s;
+}
+
+/* Whether no earlier Linear with a Hessian reads the same input (all that do are in one subgraph): this one stands for
+ * it. */
+static bool leads(const osh_plan *p, int linear)
+{
+    const osh_linear *l = &p->linears[linear];
+    if (!(l->wants & OSH_STAT_HESSIAN)) return false;
+    for (int i = linear - 1; i >= 0 && p->linears[i].subgraph == l->subgraph; i--)
+        if (p->linears[i].input == l->input && (p->linears[i].wants & OSH_STAT_HESSIAN)) return false;
+    return true;
+}
+
+static double factor_flops(const osh_linear *l) { return 2.0 / 3 * (double)l->I * (double)l->I * (double)l->I; }
+static double solve_flops(const osh_linear *l) { return (double)l->O * (double)l->I * (double)l->I; }
+
+double osh_cost_of_linear(const osh_plan *p, int linear)
+{
+    const osh_linear *l = &p->linears[linear];
+    double work = (double)l->O * (double)l->I / codes_per_s;
+    if (!l->wants) return work + (double)l->O * (double)l->I * (double)osh_dtype_bytes(l->dtype) / bytes_per_s;
+    if (l->wants & OSH_STAT_HESSIAN) work += solve_flops(l) / solves_per_s;
+    if (leads(p, linear)) work += factor_flops(l) / factors_per_s;
+    return work;
+}
+
+static void add_linears(osh_cost *cost, int n, const osh_plan *p)
+{
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        osh_cost *c = &cost[!l->wants || l->subgraph < 0 ? n - 1 : p->pipeline == OSH_PIPELINE_BASIC ? 0 : l->subgraph];
+        if (!l->wants) {
+            c->work[OSH_PHASE_ROUND] += osh_cost_of_linear(p, i);
+            continue;
+        }
+        c->work[OSH_PHASE_SOLVE] += osh_cost_of_linear(p, i);
+        if (l->wants & OSH_STAT_HESSIAN) c->flops[OSH_PHASE_SOLVE] += solve_flops(l);
+        if (leads(p, i)) c->flops[OSH_PHASE_SOLVE] += factor_flops(l);
+    }
+}
+
+static void add_files(osh_cost *c, const osh_plan *p)
+{
+    for (int64_t i = 0; i < p->n_out; i++)
+        if (p->out_info[i].source >= 0)
+            c->work[OSH_PHASE_COPY] += 2 * (double)(p->out[i].end - p->out[i].begin) / bytes_per_s;
+    c->work[OSH_PHASE_SEAL] += (double)p->total_bytes / bytes_per_s;
+}
+
+/* ---- passes: the walk of visit.c, counted ---- */
+
+typedef struct counter {
+    const osh_plan *p;
+    osh_cost *c;    // view: of the present visit
+    bool *loaded;   // own: [weights]
+    bool *open;     // own: [values] with a Hessian that is fed
+    double reading; // work of the loads since the last pass
+} counter;
+
+static double hessian_flops(const osh_plan *p, const bool *open)
+{
+    double tokens = (double)p->data.offsets[p->data.n], flops = 0;
+    for (int v = 0; v < p->graph->n_values; v++)
+        if (open[v]) flops += tokens * (double)p->graph->values[v].width * (double)(p->graph->values[v].width + 1);
+    return flops;
+}
+
+static double step_flops(const osh_plan *p, const osh_step *s, const bool *open)
+{
+    double tokens = (double)p->data.offsets[p->data.n], flops = s->observe ? hessian_flops(p, open) : 0;
+    for (int i = 0; i < s->n; i++) {
+        const osh_node *n = &p->graph->nodes[s->first + i];
+        double f = s->run[i] ? node_flops(p->graph, &p->data, n, tokens) : 0;
+        if (f > 0) flops += f * (s->again ? routed_share(p->graph, n) : 1);
+    }
+    return flops;
+}
+
+static double step_work(const osh_plan *p, const osh_step *s, const bool *open)
+{
+    double tokens = (double)p->data.offsets[p->data.n];
+    double work = s->observe ? hessian_flops(p, open) / products_per_s : 0;
+    for (int i = 0; i < s->n; i++)
+        if (s->run[i]) work += node_work(p->graph, &p->data, &p->graph->nodes[s->first + i], tokens);
+    return work;
+}
+
+static void open_hessians(bool *open, const osh_plan *p, const osh_range *r, const bool *values)
+{
+    memset(open, 0, (size_t)p->graph->n_values * sizeof *open);
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs &&
+            (l->wants & OSH_STAT_HESSIAN) && values[l->input])
+            open[l->input] = true;
+    }
+}
+
+static osh_status count_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
+{
+    counter *c = user;
+    (void)cx;
+    open_hessians(c->open, c->p, r, values);
+    return OSH_OK;
+}
+
+/* Weights of Linears that are solved and do not run are left out: next to nothing beside a pass. */
+static osh_status count_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s, const bool *values)
+{
+    counter *c = user;
+    const osh_graph *g = c->p->graph;
+    (void)cx, (void)r, (void)values;
+    for (int i = 0; i < s->n; i++)
+        for (int k = 0; s->run[i] && k < g->nodes[s->first + i].op->n_weights; k++) {
+            int w = g->nodes[s->first + i].w[k];
+            if (w < 0 || c->loaded[w]) continue;
+            c->loaded[w] = true;
+            c->reading += weight_bytes(g, w) / bytes_per_s;
+        }
+    return OSH_OK;
+}
+
+static osh_status count_pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s)
+{
+    counter *c = user;
+    osh_phase phase = s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE;
+    (void)cx, (void)r;
+    c->c->flops[phase] += step_flops(c->p, s, c->open);
+    c->c->work[phase] += step_work(c->p, s, c->open) + c->reading;
+    c->reading = 0;
+    return OSH_OK;
+}
+
+static osh_status count_release(osh_ctx *cx, void *user, int first, int n)
+{
+    counter *c = user;
+    const osh_graph *g = c->p->graph;
+    (void)cx;
+    for (int i = first; i < first + n; i++)
+        for (int k = 0; k < g->nodes[i].op->n_weights; k++)
+            if (g->nodes[i].w[k] >= 0) c->loaded[g->nodes[i].w[k]] = false;
+    return OSH_OK;
+}
+
+static osh_status no_solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool k) { return OSH_OK; }
+static osh_status no_reload(osh_ctx *cx, void *user, const osh_range *r, int first, int n) { return OSH_OK; }
+static osh_status no_drop(osh_ctx *cx, void *user, const bool *keep) { return OSH_OK; }
+
+static osh_status count_passes(osh_ctx *cx, osh_cost *cost, int n, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    counter c = {.p = p};
+    osh_visitor v = {.open = count_open, .load = count_load, .pass = count_pass, .solve = no_solve, .reload = no_reload,
+                     .release = count_release, .drop = no_drop, .user = &c};
+    OSH_NEW(cx, c.loaded, p->graph->n_weights);
+    OSH_NEW(cx, c.open, p->graph->n_values);
+    for (int i = 0; i < n; i++) {
+        c.c = &cost[i];
+        OSH_TRY(osh_visit_walk(cx, p, i, &v));
+    }
+done:
+    osh_free(cx, c.loaded);
+    osh_free(cx, c.open);
+    return rc;
+}
+
+osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_plan *p, const osh_cost *cost, int index,
+                          const osh_step *s, const bool *stats)
+{
+    osh_status rc = OSH_OK;
+    bool *open = NULL; // own
+    const osh_visit *how = &p->memory.visits[index];
+    double all = cost[index].work[s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE];
+    osh_range r = osh_range_at(p, index);
+    *share = 1;
+    if ((!how->segments && !how->round_bytes) || all <= 0) goto done;
+    OSH_NEW(cx, open, p->graph->n_values);
+    if (stats) open_hessians(open, p, &r, stats);
+    *share = step_work(p, s, open) / all;
+    if (*share >= 1) *share = 0.999; // a part, whatever it weighs
+done:
+    osh_free(cx, open);
+    return rc;
+}
+
+osh_status osh_cost_new(osh_ctx *cx, osh_cost **out, int *n, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_cost *cost = NULL; // own
+    int n_parts = p->pipeline == OSH_PIPELINE_DATAFREE ? 0 : osh_n_ranges(p);
+    OSH_NEW(cx, cost, n_parts + 1);
+    if (n_parts) OSH_TRY(count_passes(cx, cost, n_parts, p));
+    add_linears(cost, n_parts + 1, p);
+    add_files(&cost[n_parts], p);
+    *n = n_parts + 1;
+    *out = cost, cost = NULL;
+done:
+    osh_free(cx, cost);
+    return rc;
+}

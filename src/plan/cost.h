@@ -1,0 +1,36 @@
+/* cost.h - what each phase of each subgraph takes: floating-point operations. */
+#ifndef OSH_COST_H
+#define OSH_COST_H
+#include "plan/visit.h"
+
+/* In the order in which a subgraph goes through them; those from ROUND on belong to no subgraph. */
+typedef enum {
+    OSH_PHASE_OBSERVE,
+    OSH_PHASE_SOLVE,
+    OSH_PHASE_PROPAGATE,
+    OSH_PHASE_ROUND, // Linears that want no data, each read, rounded, written
+    OSH_PHASE_COPY,  // tensors that are copied bit for bit
+    OSH_PHASE_SEAL,  // fsync, the output read again
+    OSH_N_PHASES
+} osh_phase;
+const char *osh_phase_name(osh_phase p); // "observe", ...
+
+typedef struct osh_cost { // of one subgraph
+    /* Multiplications and additions of the matrix products, statistics, factors and solves that are necessary:
+     * attention counts the causal half, a Hessian its triangle. */
+    double flops[OSH_N_PHASES];
+    double work[OSH_N_PHASES]; // the same and all else, in seconds of an imaginary machine; only ratios matter
+} osh_cost;
+
+/* own: one for each subgraph (the pipeline basic: one for the whole graph), and one behind for ROUND, COPY and SEAL.
+ * n: how many. */
+osh_status osh_cost_new(osh_ctx *cx, osh_cost **out, int *n, const osh_plan *p);
+/* Its share of work[OSH_PHASE_SOLVE], or of ROUND. */
+double osh_cost_of_linear(const osh_plan *p, int linear);
+/* What part of its phase a step of a visit is: 1 where the phase is one pass. stats: the values that it observes. */
+osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_plan *p, const osh_cost *cost, int index,
+                          const osh_step *s, const bool *stats);
+/* Work of one pass of a dataset through nodes [first, first + n) that run; and of its scores by the head. */
+double osh_cost_of_nodes(const osh_graph *g, const osh_dataset *d, int first, int n, const bool *run);
+double osh_cost_of_head(const osh_graph *g, const osh_dataset *d);
+#endif

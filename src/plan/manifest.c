@@ -1,0 +1,229 @@
+/* manifest.c - every output tensor before a byte of one exists: what becomes of each source tensor,
+ * in which file, at which offset. Tensors of one module stay in one shard; inside a shard the
+ * safetensors library's order. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "plan/manifest.h"
+
+typedef struct builder {
+    int64_t cap;
+    int64_t *at_linear; // own: source tensor -> linear that takes its place, -1
+} builder;
+
+static osh_status push(osh_ctx *cx, osh_plan *p, const builder *b, char *name, osh_dtype dt,
+                       int ndim, const int64_t *shape, osh_out_tensor info)
+{
+    if (!name) return osh_fail(cx, OSH_E_NOMEM, "no memory for an output tensor's name");
+    if (p->n_out >= b->cap) {
+        osh_free(cx, name);
+        return osh_fail(cx, OSH_E_INTERNAL, "more output tensors than were counted");
+    }
+    osh_st_entry *e = &p->out[p->n_out];
+    *e = (osh_st_entry){.name = name, .dtype = dt, .ndim = ndim};
+    for (int i = 0; i < ndim; i++) e->shape[i] = shape[i];
+    p->out_info[p->n_out++] = info;
+    return OSH_OK;
+}
+
+static osh_status push_linear(osh_ctx *cx, osh_plan *p, const builder *b, int li)
+{
+    osh_status rc = OSH_OK;
+    osh_linear *l = &p->linears[li];
+    osh_format_tensor t[OSH_FORMAT_MAX_TENSORS];
+    OSH_TRY(l->format->tensors(cx, t, &l->n_out, l->scheme, l->O, l->I, l->dtype));
+    l->first_out = p->n_out;
+    for (int k = 0; k < l->n_out; k++)
+        OSH_TRY(push(cx, p, b, osh_sprintf(cx, "%s.%s", l->name, t[k].leaf), t[k].dtype, t[k].ndim, t[k].shape,
+                     (osh_out_tensor){.source = -1, .linear = li, .leaf = k}));
+done:
+    return rc;
+}
+
+/* A tied head that is quantized has no tensor of its own in the source: its embedding stays, untied. */
+static bool takes_place(const osh_plan *p, const osh_linear *l)
+{
+    const char *name = p->ck->tensors[l->tensor].e->name;
+    size_t n = strlen(l->name);
+    return !strncmp(name, l->name, n) && !strcmp(name + n, ".weight");
+}
+
+/* A tied head that stays dense while its embedding is quantized gets the embedding's weight as its own. */
+static osh_status keep_head(osh_ctx *cx, osh_plan *p, const builder *b)
+{
+    osh_status rc = OSH_OK;
+    if (!p->graph || osh_checkpoint_find(p->ck, "lm_head.weight")) goto done;
+    int64_t tied = p->graph->weights[p->graph->nodes[p->graph->head].w[0]].tensor;
+    bool head = false;
+    for (int i = 0; i < p->n_linears; i++) head |= p->linears[i].node == p->graph->head;
+    if (b->at_linear[tied] < 0 || head) goto done;
+    const osh_st_entry *e = p->ck->tensors[tied].e;
+    OSH_TRY(push(cx, p, b, osh_strdup(cx, "lm_head.weight"), e->dtype, e->ndim, e->shape,
+                 (osh_out_tensor){.source = tied, .linear = -1, .leaf = -1}));
+    p->untie = true;
+done:
+    return rc;
+}
+
+static osh_status push_all(osh_ctx *cx, osh_plan *p, builder *b)
+{
+    osh_status rc = OSH_OK;
+    OSH_NEW(cx, b->at_linear, p->ck->n_tensors);
+    for (int64_t i = 0; i < p->ck->n_tensors; i++) b->at_linear[i] = -1;
+    b->cap = p->ck->n_tensors + (int64_t)p->n_linears * OSH_FORMAT_MAX_TENSORS + 1;
+    OSH_NEW(cx, p->out, b->cap);
+    OSH_NEW(cx, p->out_info, b->cap);
+    for (int i = 0; i < p->n_linears; i++) {
+        if (takes_place(p, &p->linears[i])) b->at_linear[p->linears[i].tensor] = i;
+        else p->untie = true;
+    }
+    for (int64_t i = 0; i < p->ck->n_tensors; i++) {
+        const osh_st_entry *e = p->ck->tensors[i].e;
+        if (b->at_linear[i] >= 0) OSH_TRY(push_linear(cx, p, b, (int)b->at_linear[i]));
+        else
+            OSH_TRY(push(cx, p, b, osh_strdup(cx, e->name), e->dtype, e->ndim, e->shape,
+                         (osh_out_tensor){.source = i, .linear = -1, .leaf = -1}));
+    }
+    for (int i = 0; i < p->n_linears; i++)
+        if (!takes_place(p, &p->linears[i])) OSH_TRY(push_linear(cx, p, b, i));
+    OSH_TRY(keep_head(cx, p, b));
+done:
+    return rc;
+}
+
+static osh_status check_unique(osh_ctx *cx, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_map *seen = NULL; // own
+    OSH_TRY(osh_map_new(cx, &seen, (size_t)p->n_out));
+    for (int64_t i = 0; i < p->n_out; i++) {
+        const char *name = p->out[i].name;
+        if (osh_map_get(seen, name, strlen(name), &(int64_t){0}))
+            OSH_FAIL(cx, OSH_E_FORMAT,
+                     "the output would hold %s twice: the source has a tensor of that name beside "
+                     "the weight that is quantized",
+                     name);
+        OSH_TRY(osh_map_put(cx, seen, name, strlen(name), i));
+    }
+done:
+    osh_map_free(cx, seen);
+    return rc;
+}
+
+static size_t entry_bytes(const osh_st_entry *e)
+{
+    int64_t n = 0;
+    osh_shape_numel(&n, e->ndim, e->shape);
+    return (size_t)n * osh_dtype_bytes(e->dtype);
+}
+
+static size_t module_length(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot ? (size_t)(dot - name) : strlen(name);
+}
+
+/* First fit in order: a module that does not fit any more opens the next shard. Returns the number of shards. */
+static int assign_shards(osh_plan *p)
+{
+    int shard = 0;
+    int64_t used = 0;
+    p->total_bytes = 0;
+    for (int64_t i = 0; i < p->n_out;) {
+        int64_t end = i, bytes = 0;
+        size_t n = module_length(p->out[i].name);
+        while (end < p->n_out && module_length(p->out[end].name) == n && !memcmp(p->out[end].name, p->out[i].name, n))
+            bytes += (int64_t)entry_bytes(&p->out[end++]);
+        if (used && used + bytes > p->opt->max_shard_size) shard++, used = 0;
+        for (; i < end; i++) p->out_info[i].shard = shard;
+        used += bytes, p->total_bytes += bytes;
+    }
+    return shard + 1;
+}
+
+/* Lays out one shard: a copy of its entries is sorted, offsets go back to the plan's. */
+static osh_status lay_out(osh_ctx *cx, osh_plan *p, int s)
+{
+    osh_status rc = OSH_OK;
+    osh_st_entry *part = NULL; // own; names are views
+    osh_map *at = NULL;        // own
+    osh_shard *sh = &p->shards[s];
+    int64_t n = 0;
+    for (int64_t i = 0; i < p->n_out; i++) n += p->out_info[i].shard == s;
+    OSH_NEW(cx, part, n);
+    OSH_TRY(osh_map_new(cx, &at, (size_t)n));
+    n = 0;
+    for (int64_t i = 0; i < p->n_out; i++) {
+        if (p->out_info[i].shard != s) continue;
+        part[n++] = p->out[i];
+        OSH_TRY(osh_map_put(cx, at, p->out[i].name, strlen(p->out[i].name), i));
+    }
+    OSH_TRY(osh_st_layout(cx, &sh->header, &sh->header_bytes, part, n));
+    sh->n_bytes = (int64_t)sh->header_bytes;
+    for (int64_t k = 0; k < n; k++) {
+        int64_t i = 0;
+        osh_map_get(at, part[k].name, strlen(part[k].name), &i);
+        p->out[i].begin = part[k].begin, p->out[i].end = part[k].end;
+        if (part[k].end > sh->n_bytes) sh->n_bytes = part[k].end;
+    }
+    sh->name = p->n_shards == 1 ? osh_strdup(cx, "model.safetensors")
+                                : osh_sprintf(cx, "model-%05d-of-%05d.safetensors", s + 1, p->n_shards);
+    if (!sh->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a shard's name");
+done:
+    osh_free(cx, part);
+    osh_map_free(cx, at);
+    return rc;
+}
+
+osh_status osh_plan_manifest(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    builder b = {0};
+    osh_fate *fates = NULL; // own
+    OSH_TRY(push_all(cx, p, &b));
+    OSH_TRY(osh_plan_fates(cx, &fates, p));
+    OSH_TRY(check_unique(cx, p));
+    p->n_shards = assign_shards(p);
+    OSH_NEW(cx, p->shards, p->n_shards);
+    for (int s = 0; s < p->n_shards; s++) OSH_TRY(lay_out(cx, p, s));
+    OSH_TRY(osh_hf_config_with_quantization(cx, &p->config_text, p->ck->config, p->quantization_json, p->untie));
+done:
+    osh_free(cx, fates);
+    osh_free(cx, b.at_linear);
+    return rc;
+}
+
+/* ---- fates ---- */
+
+/* The Linear that stands in the place of its own weight, not of an embedding's that it is tied to. */
+static bool replaces(const osh_plan *p, const osh_linear *l)
+{
+    const char *name = p->ck->tensors[l->tensor].e->name;
+    size_t n = strlen(l->name);
+    return !strncmp(name, l->name, n) && !strcmp(name + n, ".weight");
+}
+
+osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_fate *f = NULL; // own
+    OSH_NEW(cx, f, p->ck->n_tensors);
+    for (int i = 0; i < p->n_linears; i++)
+        if (replaces(p, &p->linears[i])) f[p->linears[i].tensor] = OSH_FATE_QUANTIZED;
+    for (int64_t i = 0; i < p->n_out; i++) {
+        int64_t s = p->out_info[i].source;
+        if (s < 0 || strcmp(p->ck->tensors[s].e->name, p->out[i].name)) continue; // made, or an untied head
+        if (f[s] != OSH_FATE_NONE)
+            OSH_FAIL(cx, OSH_E_INTERNAL, "%s would be both copied and quantized", p->out[i].name);
+        f[s] = OSH_FATE_COPIED;
+    }
+    for (int64_t s = 0; s < p->ck->n_tensors; s++)
+        if (f[s] == OSH_FATE_NONE)
+            OSH_FAIL(cx, OSH_E_INTERNAL, "%s is neither quantized nor copied, and no rule drops it",
+                     p->ck->tensors[s].e->name);
+    *out = f, f = NULL; // give
+done:
+    osh_free(cx, f);
+    return rc;
+}

@@ -1,0 +1,462 @@
+/* memory.c - chooses how a run fits into its budgets, before it is made.
+ * simulate.c counts.
+ *
+ * In this order, until the budgets hold: prefetch goes, values rest in a colder tier (on the disk those of as few
+ * batches as will do), a subgraph's Hessians are shared out over several observe passes, its groups of Linears are
+ * loaded one at a time. */
+#include "plan/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/profile.h"
+#include "io/edges.h"
+#include "ops/cuda/cuda.h"
+#include "ops/isa.h"
+#include "plan/bands.h"
+#include "plan/layout.h"
+
+enum { READERS = 2 }; // the run and the one that reads ahead: a block each where they read past the page cache
+enum { LISTS_BYTES = 1 << 20 };
+#define DIRECT_SOURCE (1ll << 26) // that much is not copied through the page cache where each byte is wanted once
+/* What the run keeps beside visits: emitter, journal, results, report; lists for each of these. */
+static int64_t small_bytes(const osh_plan *p)
+{
+    int64_t n = LISTS_BYTES + (int64_t)osh_edges_bytes() + (int64_t)p->n_linears * 256 + p->n_out * 64;
+    return n + (p->graph ? (int64_t)p->graph->n_values * 32 + (int64_t)p->graph->n_weights * 32 : 0);
+}
+
+/* What libraries take and osh_alloc does not see: once, and for each thread (OpenBLAS's packing buffers). */
+enum { LIBRARY_BYTES = 6 << 20, THREAD_BYTES = 3 << 20 };
+
+enum { ARENA_SPARE = 16, LEAST_SPARE = 32 << 20 }; // without a budget one part in so many is added, so much at least
+
+static void raise_to(int64_t *peak, int64_t now)
+{
+    if (now > *peak) *peak = now;
+}
+
+/* ---- what runs outside of visits ---- */
+
+/* Linears that are rounded without data in one piece, one after the other; ahead: while the next one is read. What
+ * waits to be written takes what the two leave. */
+static void round_peaks(const osh_plan *p, int threads, bool ahead, int64_t *device, int64_t *host)
+{
+    int64_t before = 0; // weight and work of the one before
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if ((p->pipeline != OSH_PIPELINE_DATAFREE && l->wants) || osh_stream_takes(p, i)) continue;
+        const osh_st_entry *e = p->ck->tensors[l->tensor].e;
+        osh_tensor w = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
+        osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &w};
+        int64_t weight = (int64_t)osh_mem_gross((size_t)(e->end - e->begin)) + (int64_t)osh_mem_gross(sizeof w);
+        int64_t now = weight + osh_memory_compress_bytes(p, &job, 1, l->modifier, threads, NULL);
+        if (ahead) raise_to(device, before + weight), raise_to(host, before + weight);
+        raise_to(device, now), raise_to(host, now);
+        raise_to(host, (int64_t)osh_job_result_bytes(&job) + osh_memory_pack_bytes(p, l));
+        before = now;
+    }
+}
+
+static void count_io(const osh_plan *p, osh_memory *m, bool *seen)
+{
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_st_entry *e = p->ck->tensors[p->linears[i].tensor].e;
+        if (p->pipeline == OSH_PIPELINE_DATAFREE || !p->linears[i].wants) m->read_bytes += e->end - e->begin;
+    }
+    for (int64_t i = 0; i < p->n_out; i++) {
+        m->write_bytes += p->out[i].end - p->out[i].begin;
+        int64_t from = p->out_info[i].source;
+        if (from < 0) continue;
+        if (!seen[from]) m->read_bytes += p->out[i].end - p->out[i].begin;
+        seen[from] = false; // a second copy of a tensor reads it again
+    }
+    for (int s = 0; s < p->n_shards; s++) m->write_bytes += (int64_t)p->shards[s].header_bytes;
+    m->reread_bytes = p->total_bytes;
+}
+
+static void stream_peaks(const osh_plan *p, int n_workers, osh_budget *b)
+{
+    int64_t device, host = osh_stream_bytes(p, n_workers, &device);
+    raise_to(&b->device, device), raise_to(&b->host, host);
+    raise_to(&b->host, (int64_t)osh_mem_gross(osh_check_blocks(p, n_workers)));
+}
+
+static bool within(const osh_budget *b, const osh_budget *need)
+{
+    return (!b->host_given || need->host <= b->host) && (!b->device_given || need->device <= b->device);
+}
+
+/* least: without reading ahead, and with one band. */
+static osh_status rest(osh_ctx *cx, osh_plan *p, const bool *ever, const osh_budget *b, osh_budget *least)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    int threads = osh_threads(cx);
+    bool *seen = NULL; // own: tensors of the source that a visit loads: copied from there
+    OSH_NEW(cx, seen, p->ck->n_tensors);
+    for (int w = 0; ever && w < p->graph->n_weights; w++)
+        if (ever[w] && p->graph->weights[w].tensor >= 0) seen[p->graph->weights[w].tensor] = true;
+    *least = (osh_budget){0};
+    stream_peaks(p, 1, least);
+    osh_budget more = *least;
+    for (m->n_stream = p->opt->prefetch ? osh_stream_most(cx) : 1; m->n_stream > 1; m->n_stream--) {
+        osh_budget all = {0};
+        stream_peaks(p, m->n_stream, &all);
+        if (p->on_device) all.device = 0; // without data: on the host in any case
+        if (!within(b, &all)) continue;
+        more = all;
+        break;
+    }
+    osh_budget now = more;
+    round_peaks(p, threads, false, &least->device, &least->host);
+    round_peaks(p, threads, false, &now.device, &now.host);
+    round_peaks(p, threads, true, &more.device, &more.host);
+    if (p->on_device) least->device = now.device = more.device = 0;
+    m->read_ahead = p->opt->prefetch && within(b, &more);
+    m->host_peak = m->read_ahead ? more.host : now.host;
+    m->device_peak = m->read_ahead ? more.device : now.device;
+    count_io(p, m, seen);
+done:
+    osh_free(cx, seen);
+    return rc;
+}
+
+/* ---- the choice ---- */
+
+static bool fits(const osh_visit *v, const osh_budget *b, int64_t more_host)
+{
+    return (!b->device_given || v->device_peak <= b->device) &&
+           (!b->host_given || v->host_peak + more_host <= b->host) &&
+           (!b->scratch_given || v->scratch_peak <= b->scratch);
+}
+
+static bool all_fit(const osh_memory *m, const osh_budget *b)
+{
+    for (int i = 0; i < m->n_visits; i++)
+        if (!fits(&m->visits[i], b, 0)) return false;
+    return true;
+}
+
+static bool reads_long(const osh_plan *p, int i) // a pass alone would leave the reader behind, and the peak open
+{
+    return p->opt->prefetch && osh_range_at(p, i).observe;
+}
+
+/* all_fit, and nothing is in the way of reading ahead. */
+static bool all_fit_ahead(const osh_plan *p, const osh_budget *b)
+{
+    const osh_memory *m = &p->memory;
+    for (int i = 0; i < m->n_visits; i++) {
+        int64_t more = i + 1 < m->n_visits && reads_long(p, i) ? m->visits[i + 1].first_load : 0;
+        if (!fits(&m->visits[i], b, more)) return false;
+    }
+    return true;
+}
+
+static int64_t hessians_of(const osh_plan *p, const osh_range *r, int64_t *largest)
+{
+    int64_t sum = 0;
+    *largest = 0;
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        bool mine = l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs;
+        bool again = i > 0 && p->linears[i - 1].input == l->input; // Linears with one input stand together
+        if (!mine || !(l->wants & OSH_STAT_HESSIAN) || again) continue;
+        sum += l->I * l->I * 4;
+        raise_to(largest, l->I * l->I * 4);
+    }
+    return sum;
+}
+
+enum { MOST_ROUNDS = 8 }; // each is another forward pass: beyond it, segments are cheaper
+
+/* A visit in so many rounds; beyond MOST_ROUNDS: in segments. */
+static void take_phases(osh_plan *p, int i, int rounds)
+{
+    osh_visit *v = &p->memory.visits[i];
+    osh_range r = osh_range_at(p, i);
+    int64_t largest, sum = hessians_of(p, &r, &largest);
+    bool shared = rounds > 1 && rounds <= MOST_ROUNDS && sum > largest && !r.merged;
+    v->round_bytes = shared ? (sum + rounds - 1) / rounds : 0;
+    if (v->round_bytes && v->round_bytes < largest) v->round_bytes = largest;
+    v->n_rounds = v->round_bytes ? rounds : 1;
+    v->segments = rounds > MOST_ROUNDS;
+}
+
+/* Phases for the visits that do not fit whole. Visits are alike, so all that do not fit take the next step together. */
+static osh_status choose_phases(osh_ctx *cx, osh_plan *p, const osh_budget *b)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    for (int rounds = 2; rounds <= MOST_ROUNDS + 1 && !all_fit(m, b); rounds++) {
+        for (int i = 0; i < m->n_visits; i++)
+            if (!fits(&m->visits[i], b, 0)) take_phases(p, i, rounds);
+        OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+    }
+done:
+    return rc;
+}
+
+static void summarize(osh_memory *m)
+{
+    m->highest = -1;
+    for (int i = 0; i < m->n_visits; i++) {
+        const osh_visit *v = &m->visits[i];
+        raise_to(&m->device_peak, v->device_peak);
+        raise_to(&m->scratch_peak, v->scratch_peak);
+        if (v->host_peak > m->host_peak) m->host_peak = v->host_peak, m->highest = i;
+        m->read_bytes += v->read_bytes;
+    }
+}
+
+/* Those that --mem-opt-level leaves. */
+static void tiers(const osh_plan *p, osh_tier *first, osh_tier *last)
+{
+    const char *level = p->opt->mem_opt_level;
+    bool asked = level && *level >= '0' && *level <= '2';
+    *first = asked ? (osh_tier)(*level - '0') : OSH_TIER_DEVICE;
+    *last = asked ? *first : OSH_TIER_DISK;
+}
+
+static int64_t lower(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The phases for this budget; *fit: they hold it. Mixed ones have other gaps on a card than the same for all visits. */
+static osh_status try_phases(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *fit)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    OSH_TRY(choose_phases(cx, p, b));
+    for (int rounds = MOST_ROUNDS + 1; rounds && !all_fit(m, b); rounds = rounds > MOST_ROUNDS ? MOST_ROUNDS : 0) {
+        for (int i = 0; i < m->n_visits; i++) take_phases(p, i, rounds);
+        OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+    }
+    *fit = all_fit(m, b);
+done:
+    return rc;
+}
+
+static osh_status whole(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever)
+{
+    p->memory.tier = tier;
+    for (int i = 0; i < p->memory.n_visits; i++) take_phases(p, i, 1);
+    return osh_memory_simulate(cx, p, tier, ever);
+}
+
+/* The largest of the visits' smallest figures is the budget, where there are phases that hold it; else that of the best
+ * phases that are the same for all visits. */
+static osh_status settle(osh_ctx *cx, osh_plan *p, osh_tier tier, int64_t *least, int64_t same, bool device)
+{
+    osh_status rc = OSH_OK;
+    osh_budget b = {.device = *least, .host = *least, .device_given = device, .host_given = !device};
+    bool fit = true;
+    OSH_TRY(whole(cx, p, tier, NULL));
+    if (!all_fit(&p->memory, &b)) OSH_TRY(try_phases(cx, p, &b, &fit));
+    if (!fit) *least = same;
+done:
+    return rc;
+}
+
+/* Segments need the fewest weights and Hessians, but the values between them rest. */
+osh_status osh_memory_least(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    osh_visit *least = NULL; // own: peaks
+    osh_tier first, coldest;
+    tiers(p, &first, &coldest);
+    int64_t device = INT64_MAX, host = INT64_MAX; // of the best phases that are the same for all visits
+    m->solve_limit = 0;
+    OSH_NEW(cx, least, m->n_visits);
+    for (int rounds = 1; rounds <= MOST_ROUNDS + 1; rounds += rounds == 1 ? MOST_ROUNDS - 1 : 1) {
+        for (int i = 0; i < m->n_visits; i++) take_phases(p, i, rounds);
+        OSH_TRY(osh_memory_simulate(cx, p, coldest, NULL));
+        int64_t most_device = 0, most_host = 0;
+        for (int i = 0; i < m->n_visits; i++) {
+            const osh_visit *v = &m->visits[i];
+            raise_to(&most_device, v->device_peak), raise_to(&most_host, v->host_peak);
+            least[i].device_peak = rounds == 1 ? v->device_peak : lower(v->device_peak, least[i].device_peak);
+            least[i].host_peak = rounds == 1 ? v->host_peak : lower(v->host_peak, least[i].host_peak);
+            least[i].scratch_peak = rounds == 1 ? v->scratch_peak : lower(v->scratch_peak, least[i].scratch_peak);
+        }
+        device = lower(device, most_device), host = lower(host, most_host);
+    }
+    for (int i = 0; i < m->n_visits; i++) {
+        raise_to(&m->least_device, least[i].device_peak);
+        raise_to(&m->least_host, least[i].host_peak);
+        raise_to(&m->least_scratch, least[i].scratch_peak);
+    }
+    OSH_TRY(settle(cx, p, coldest, &m->least_device, device, true));
+    OSH_TRY(settle(cx, p, coldest, &m->least_host, host, false));
+done:
+    osh_free(cx, least);
+    return rc;
+}
+
+/* Visits during which values that rest in host memory have a way through the card's beside the work. It is there during
+ * a pass: no visit's way moves what another one finds. */
+static osh_status choose_ways(osh_ctx *cx, osh_plan *p, const osh_budget *b)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    if (m->tier != OSH_TIER_HOST || !p->opt->prefetch || p->n_batches < 2) goto done;
+    for (int i = 0; i < m->n_visits; i++) m->visits[i].values_ahead = true;
+    OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+    for (int i = 0; i < m->n_visits; i++) m->visits[i].values_ahead = fits(&m->visits[i], b, 0);
+    if (!all_fit(m, b)) OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+done:
+    return rc;
+}
+
+/* Visits during which the next one's weights have room on the card, too. */
+static osh_status choose_ahead(osh_ctx *cx, osh_plan *p, const osh_budget *b)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    enum { TRIES = 4 }; // what one visit takes moves what the others find
+    for (int i = 0; i < m->n_visits; i++) m->visits[i].prefetch_device = m->visits[i].prefetch;
+    for (int k = 0; k < TRIES; k++) {
+        OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+        if (all_fit(m, b)) goto done;
+        for (int i = 0; i < m->n_visits; i++)
+            if (k + 2 >= TRIES || !fits(&m->visits[i], b, 0)) m->visits[i].prefetch_device = false;
+    }
+done:
+    return rc;
+}
+
+/* Tier disk: as many batches as fit stay in memory. */
+static osh_status choose_kept(osh_ctx *cx, osh_plan *p, const osh_budget *b)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    int64_t fits_with = 0, too_many = p->n_batches;
+    while (too_many - fits_with > 1) {
+        m->n_kept = (fits_with + too_many) / 2;
+        OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+        if (all_fit_ahead(p, b)) fits_with = m->n_kept;
+        else too_many = m->n_kept;
+    }
+    m->n_kept = fits_with;
+    OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+done:
+    return rc;
+}
+
+static osh_status choose(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ever)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    osh_tier first, last;
+    bool fit = false;
+    tiers(p, &first, &last);
+    m->n_kept = 0;
+    OSH_TRY(osh_memory_least(cx, p));
+    m->solve_limit = b->device_given ? b->device : INT64_MAX;
+    for (osh_tier t = first; t <= last; t++) {
+        OSH_TRY(whole(cx, p, t, ever));
+        fit = all_fit(m, b);
+        if (fit) break;
+    }
+    if (!fit) OSH_TRY(try_phases(cx, p, b, &fit));
+    else if (m->tier == OSH_TIER_DISK && first != OSH_TIER_DISK && !p->on_device) OSH_TRY(choose_kept(cx, p, b));
+    for (int i = 0; i + 1 < m->n_visits; i++) {
+        int64_t more = m->visits[i + 1].first_load;
+        m->visits[i].prefetch = more && reads_long(p, i) && fits(&m->visits[i], b, more);
+    }
+    if (p->on_device) OSH_TRY(choose_ways(cx, p, b));
+    if (p->on_device) OSH_TRY(choose_ahead(cx, p, b));
+done:
+    return rc;
+}
+
+/* Without a budget a card that is there bounds what may be planned. */
+static osh_status ask_card(osh_ctx *cx, osh_budget *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    size_t free_bytes = 0;
+    if (!p->on_device || b->device_given || !osh_cuda_present()) goto done;
+    OSH_TRY(osh_cuda_free_bytes(cx, &free_bytes, p->ordinal));
+    b->device = ((int64_t)free_bytes - OSH_CUDA_RESERVE) / (ARENA_SPARE + 1) * ARENA_SPARE, b->device_given = true;
+done:
+    return rc;
+}
+
+osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    bool *ever = NULL; // own
+    if (p->pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(osh_isa_load(cx)); // whose own memory is part of the base
+    osh_mem_trim(cx); // as what reading the data has left free is not
+    int64_t anon = osh_mem_anon(), used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
+    m->uncounted = (anon > used ? anon - used : 0) + LIBRARY_BYTES + (int64_t)osh_threads(cx) * THREAD_BYTES;
+    if (p->on_device) m->uncounted += OSH_CUDA_HOST_BYTES;
+    m->base_bytes = m->uncounted + used + small_bytes(p) + READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + 4096);
+    m->highest = -1;
+    osh_budget b = {.device = p->opt->device_memory, .host = p->opt->host_memory - m->base_bytes,
+                .scratch = p->opt->scratch_size, .device_given = p->opt->device_memory > 0,
+                .host_given = p->opt->host_memory > 0, .scratch_given = p->opt->scratch_size > 0};
+    OSH_TRY(ask_card(cx, &b, p));
+    if (p->graph) OSH_NEW(cx, ever, p->graph->n_weights);
+    if (p->pipeline != OSH_PIPELINE_DATAFREE) {
+        m->n_visits = osh_n_ranges(p);
+        OSH_NEW(cx, m->visits, m->n_visits);
+        OSH_TRY(choose(cx, p, &b, ever));
+    }
+    osh_budget outside;
+    OSH_TRY(rest(cx, p, ever, &b, &outside));
+    raise_to(&m->least_host, outside.host), raise_to(&m->least_device, outside.device);
+    for (int i = 0; i + 1 < m->n_visits; i++)
+        if (m->visits[i].prefetch) m->visits[i].host_peak += m->visits[i + 1].first_load;
+    summarize(m);
+    if ((b.device_given && m->device_peak > b.device) || (b.host_given && m->host_peak > b.host) ||
+        (b.scratch_given && m->scratch_peak > b.scratch))
+        OSH_TRY(osh_memory_refuse(cx, p, &b, &outside));
+    if (m->n_visits && p->on_device) OSH_TRY(osh_memory_place(cx, p));
+    if (b.host_given && m->host_peak + (int64_t)osh_places_bytes(m->places) > b.host)
+        osh_places_free(cx, m->places), m->places = NULL; // no room for the list
+    m->least_host += m->base_bytes; // there without the list
+    m->base_bytes += (int64_t)osh_places_bytes(m->places);
+    m->host_peak += m->base_bytes;
+    /* Who bounds memory shares a machine: a checkpoint that is read once is not to push out its page cache. */
+    m->direct = p->opt->host_memory > 0 || (p->pipeline == OSH_PIPELINE_DATAFREE && m->read_bytes >= DIRECT_SOURCE);
+done:
+    osh_free(cx, ever);
+    return rc;
+}
+
+void osh_memory_enforce(osh_ctx *cx, const osh_plan *p)
+{
+    const osh_memory *m = &p->memory;
+    for (int s = 0; m->direct && s < p->ck->n_shards; s++) osh_st_read_direct(p->ck->shards[s]);
+    if (p->opt->device_memory > 0 && !p->on_device)
+        osh_mem_limit(cx, OSH_MEM_DEVICE, (size_t)p->opt->device_memory);
+    if (p->opt->host_memory > 0) osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(p->opt->host_memory - m->uncounted));
+}
+
+int64_t osh_memory_kept(const osh_plan *p, osh_tier tier)
+{
+    if (p->on_device || tier == OSH_TIER_HOST) return 0; // of a card: they are copied inside it, or from it
+    return tier == OSH_TIER_DEVICE ? p->n_batches : p->memory.n_kept;
+}
+
+int64_t osh_memory_arena(const osh_plan *p)
+{
+    int64_t n = p->memory.device_peak, spare = n / ARENA_SPARE < LEAST_SPARE ? LEAST_SPARE : n / ARENA_SPARE;
+    return p->opt->device_memory > 0 ? p->opt->device_memory : n + spare;
+}
+
+size_t osh_memory_counted(const osh_plan *p)
+{
+    return (size_t)(p->memory.host_peak - p->memory.uncounted - LISTS_BYTES);
+}
+
+char *osh_scratch_dir(osh_ctx *cx, const osh_plan *p, const char *partial)
+{
+    if (!p->opt->scratch_dir) return osh_path_join(cx, partial, "scratch");
+    uint64_t h = 1469598103934665603u; // FNV-1a: runs that share a scratch directory stay apart
+    for (const char *c = p->opt->output ? p->opt->output : ""; *c; c++) h = (h ^ (unsigned char)*c) * 1099511628211u;
+    return osh_sprintf(cx, "%s/oneshot-%016llx", p->opt->scratch_dir, (unsigned long long)h);
+}

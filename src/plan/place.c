@@ -1,0 +1,77 @@
+/* place.c - where a calibrated job runs: on the host or on a card, and in which batches.
+ *
+ * On a card a batch is a run of whole samples, in their order, that ends with the sample which brings it to
+ * OSH_DEVICE_BATCH_TOKENS tokens: the shapes of all products, which decide their last bits, follow from the data alone.
+ * The host's results do not depend on batches; they have --batch-size samples. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/cuda/cuda.h"
+#include "plan/memory.h"
+
+osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text)
+{
+    char *end = NULL;
+    *ordinal = 0;
+    if (!strcmp(text, "cuda")) return OSH_OK;
+    long n = strncmp(text, "cuda:", 5) || text[5] < '0' || text[5] > '9' ? -1 : strtol(text + 5, &end, 10);
+    if (n < 0 || n > 1023 || *end) return osh_fail(cx, OSH_E_USAGE, "--device %s: want cpu, cuda or cuda:N", text);
+    *ordinal = (int)n;
+    return OSH_OK;
+}
+
+static bool is_auto(const char *text) { return !text || !strcmp(text, "auto"); }
+
+osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const char *text = p->opt->device;
+    bool cuda = is_auto(text) ? osh_cuda_present() : strcmp(text, "cpu") != 0;
+    if (cuda && !is_auto(text)) OSH_TRY(osh_device_ordinal(cx, &p->ordinal, text));
+    if (cuda && !osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &p->device, p->ordinal, 0)); // says what is missing
+    p->on_device = cuda && p->pipeline != OSH_PIPELINE_DATAFREE; // rounding alone is faster than the way there and back
+done:
+    return rc;
+}
+
+osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p)
+{
+    int64_t n = osh_memory_arena(p);
+    if (p->on_device) return osh_cuda_open(cx, &p->device, p->ordinal, (size_t)n);
+    if (is_auto(p->opt->device) || !strcmp(p->opt->device, "cpu")) return OSH_OK;
+    osh_device *asked = NULL; // own: there is nothing for it to do, but it was asked for
+    osh_status rc = osh_cuda_open(cx, &asked, p->ordinal, 0);
+    osh_device_close(cx, asked);
+    return rc;
+}
+
+osh_mem_class osh_plan_work_class(const osh_plan *p) { return p->device ? OSH_MEM_HOST : OSH_MEM_DEVICE; }
+
+int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first)
+{
+    int64_t end = first;
+    while (end < d->n && d->offsets[end] - d->offsets[first] < OSH_DEVICE_BATCH_TOKENS) end++;
+    return end;
+}
+
+static int64_t batch_end(const osh_plan *p, int64_t first)
+{
+    const osh_dataset *d = &p->data;
+    int64_t size = p->opt->batch_size > 0 ? p->opt->batch_size : 1;
+    if (!p->on_device) return d->n - first < size ? d->n : first + size;
+    return osh_batch_end_on_device(d, first);
+}
+
+osh_status osh_plan_batches(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_dataset *d = &p->data;
+    OSH_NEW(cx, p->batch_at, d->n + 1);
+    for (int64_t first = 0; first < d->n; p->n_batches++) {
+        int64_t end = batch_end(p, first), n = d->offsets[end] - d->offsets[first];
+        if (n > p->batch_tokens) p->batch_tokens = n;
+        p->batch_at[p->n_batches + 1] = first = end;
+    }
+done:
+    return rc;
+}

@@ -1,0 +1,240 @@
+/* plan.c - opens source, recipe, tokenizer and data, and decides pipeline, subgraphs and passes. */
+#include "plan/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "plan/layout.h"
+#include "plan/memory.h"
+
+const char *osh_pipeline_name(osh_pipeline_kind k)
+{
+    static const char *const names[] = {"sequential", "basic", "datafree"};
+    return names[k];
+}
+
+static osh_status open_source(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_checkpoint_open(cx, &p->ck, p->opt->model));
+    if (p->ck->config->quantization_config)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s is quantized already (it has a quantization_config): want the dense "
+                 "checkpoint that it was made of",
+                 p->opt->model);
+    const char *arch = p->ck->config->architecture;
+    if (arch && osh_graph_knows(cx, arch, p->opt->models_dir))
+        OSH_TRY(osh_graph_new(cx, &p->graph, p->ck, p->opt->models_dir));
+done:
+    return rc;
+}
+
+static osh_status open_recipe(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_options *o = p->opt;
+    if (o->recipe && o->scheme) OSH_FAIL(cx, OSH_E_USAGE, "--recipe and --scheme exclude each other");
+    if (!o->recipe && !o->scheme)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "neither --recipe nor --scheme is given: nothing says what to do");
+    if (o->recipe && (o->method || o->targets.n || o->ignore.n))
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "--method, --targets and --ignore go with --scheme: a recipe says these itself");
+    OSH_TRY(o->recipe ? osh_recipe_open(cx, &p->recipe, o->recipe)
+                      : osh_recipe_of_flags(cx, &p->recipe, o->scheme, o->method, &o->targets, &o->ignore));
+    p->arithmetic = o->arithmetic && !strcmp(o->arithmetic, "f32") ? OSH_ARITH_F32 : OSH_ARITH_REFERENCE;
+    for (size_t i = 0; i < p->recipe->n; i++) p->recipe->modifiers[i].arithmetic = p->arithmetic;
+done:
+    return rc;
+}
+
+/* Whether some scheme of the recipe wants statistics, before anything is matched. */
+static bool recipe_wants_data(const osh_recipe *r)
+{
+    for (size_t m = 0; m < r->n; m++)
+        for (size_t i = 0; !r->modifiers[m].replaced && i < r->modifiers[m].n_schemes; i++)
+            if (r->modifiers[m].type->wants(&r->modifiers[m], &r->modifiers[m].schemes[i])) return true;
+    return false;
+}
+
+static osh_status choose_pipeline(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const char *asked = p->opt->pipeline;
+    bool wants = recipe_wants_data(p->recipe);
+    int active = 0;
+    for (size_t m = 0; m < p->recipe->n; m++) active += !p->recipe->modifiers[m].replaced;
+    p->propagate_error = !p->opt->propagate_error || !strcmp(p->opt->propagate_error, "true");
+    p->pipeline = wants ? OSH_PIPELINE_SEQUENTIAL : OSH_PIPELINE_DATAFREE;
+    if (asked && !strcmp(asked, "independent") && active > 1)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "--pipeline independent runs one calibration per modifier and the recipe has %d: "
+                 "want sequential, which runs them together",
+                 active);
+    if (asked && !strcmp(asked, "sequential")) p->pipeline = OSH_PIPELINE_SEQUENTIAL;
+    if (asked && !strcmp(asked, "basic")) p->pipeline = OSH_PIPELINE_BASIC;
+    if (asked && !strcmp(asked, "datafree")) {
+        if (wants) OSH_FAIL(cx, OSH_E_USAGE, "--pipeline datafree, but the recipe needs calibration data");
+        p->pipeline = OSH_PIPELINE_DATAFREE;
+    }
+    if (!wants && p->pipeline != OSH_PIPELINE_DATAFREE) {
+        osh_log(cx, OSH_LOG_WARN,
+                "the recipe needs no calibration data: running datafree instead of %s",
+                osh_pipeline_name(p->pipeline));
+        p->pipeline = OSH_PIPELINE_DATAFREE;
+    }
+    if (wants && !p->graph) {
+        const char *arch = p->ck->config->architecture;
+        if (!arch)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s names no architecture: a calibrated recipe needs one",
+                     p->ck->config->path);
+        OSH_TRY(osh_graph_new(cx, &p->graph, p->ck, p->opt->models_dir)); // says which architectures there are
+    }
+    if (wants && !p->opt->dataset) OSH_FAIL(cx, OSH_E_USAGE, "the recipe needs calibration data: want --dataset FILE");
+done:
+    return rc;
+}
+
+osh_status osh_plan_data(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_options *o = p->opt;
+    char *tok_path = osh_path_join(cx, o->model, "tokenizer.json"); // own
+    if (!tok_path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (osh_file_exists(tok_path)) OSH_TRY(osh_tokenizer_open(cx, &p->tok, o->model));
+    p->max_seq_length = o->max_seq_length;
+    if (!p->max_seq_length) {
+        int64_t t = p->tok ? osh_tokenizer_model_max_length(p->tok) : 0;
+        p->max_seq_length = p->graph->max_positions;
+        if (t && t < p->max_seq_length) p->max_seq_length = t;
+    }
+    osh_dataset_options d = {
+        .path = o->dataset, .text_column = o->text_column, .num_samples = o->num_calibration_samples,
+        .max_seq_length = p->max_seq_length, .batch_size = o->batch_size, .shuffle = o->shuffle_calibration_samples,
+        .seed = (uint64_t)o->seed, .concatenate = o->concatenate_data, .pad_to_max_length = o->pad_to_max_length,
+        .collator = o->data_collator, .n_vocab = p->graph->n_vocab,
+    };
+    OSH_TRY(osh_dataset_load(cx, &p->data, p->tok, &d));
+    for (int64_t s = 0; s < p->data.n; s++)
+        if (p->data.offsets[s + 1] - p->data.offsets[s] > p->graph->max_positions)
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "sample %ld of %s has %ld tokens, but the model has %ld positions: want "
+                     "--max-seq-length %ld or less",
+                     (long)(s + 1), o->dataset, (long)(p->data.offsets[s + 1] - p->data.offsets[s]),
+                     (long)p->graph->max_positions, (long)p->graph->max_positions);
+    osh_tokenizer_close(cx, p->tok), p->tok = NULL; // nothing reads text from here on
+done:
+    osh_free(cx, tok_path);
+    return rc;
+}
+
+static int subgraph_of(const osh_partition *parts, int node)
+{
+    for (int s = 0; s < parts->n; s++)
+        if (node >= parts->parts[s].first && node < parts->parts[s].first + parts->parts[s].n_nodes) return s;
+    return -1;
+}
+
+osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, size_t n, int64_t per_subgraph)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_partition_new(cx, &p->parts, p->graph, targets, n, per_subgraph));
+    OSH_NEW(cx, p->passes, p->parts->n);
+    for (int i = 0; i < p->n_linears; i++) {
+        osh_linear *l = &p->linears[i];
+        l->subgraph = subgraph_of(p->parts, l->node);
+        if (l->wants) p->passes[l->subgraph].observe = true;
+    }
+    int last = -1;
+    for (int s = 0; s < p->parts->n; s++)
+        if (p->passes[s].observe) last = s;
+    for (int s = 0; s < last; s++) p->passes[s].propagate = true;
+    for (int s = 0; s < p->parts->n; s++) {
+        bool changes = false;
+        for (int i = 0; i < p->n_linears; i++)
+            changes |= p->linears[i].subgraph == s && p->recipe->modifiers[p->linears[i].modifier].type->propagates;
+        p->passes[s].merged = p->passes[s].observe && p->passes[s].propagate && (!p->propagate_error || !changes);
+    }
+done:
+    return rc;
+}
+
+/* What is known without data: which pipeline, only where it is to be run, and which tensors come out. */
+static osh_status begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool to_run)
+{
+    osh_status rc = OSH_OK;
+    p->opt = opt;
+    OSH_TRY(open_source(cx, p));
+    OSH_TRY(open_recipe(cx, p));
+    if (to_run) OSH_TRY(choose_pipeline(cx, p));
+    OSH_TRY(osh_plan_match(cx, p));
+    const osh_strs *cut = &opt->sequential_targets;
+    if (to_run && p->pipeline != OSH_PIPELINE_DATAFREE)
+        OSH_TRY(osh_plan_cut(cx, p, (const char *const *)cut->items, cut->n, opt->sequential_targets_per_subgraph));
+    OSH_TRY(osh_plan_manifest(cx, p));
+done:
+    return rc;
+}
+
+osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    osh_plan *p = NULL; // own
+    OSH_NEW(cx, p, 1);
+    OSH_TRY(begin(cx, p, opt, true));
+    OSH_TRY(osh_plan_device(cx, p));
+    if (p->pipeline != OSH_PIPELINE_DATAFREE) {
+        OSH_TRY(osh_plan_data(cx, p));
+        OSH_TRY(osh_plan_batches(cx, p));
+    }
+    OSH_TRY(osh_plan_memory(cx, p));
+    *out = p, p = NULL;
+done:
+    osh_plan_free(cx, p);
+    return rc;
+}
+
+osh_status osh_plan_of_output(osh_ctx *cx, osh_plan **out, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    osh_plan *p = NULL; // own
+    OSH_NEW(cx, p, 1);
+    OSH_TRY(begin(cx, p, opt, false));
+    *out = p, p = NULL;
+done:
+    osh_plan_free(cx, p);
+    return rc;
+}
+
+void osh_plan_free(osh_ctx *cx, osh_plan *p)
+{
+    if (!p) return;
+    for (size_t i = 0; i < p->n_schemes; i++) osh_q_scheme_deinit(cx, &p->schemes[i]);
+    for (int i = 0; i < p->n_linears; i++) osh_free(cx, p->linears[i].name);
+    for (int64_t i = 0; i < p->n_out; i++) osh_free(cx, p->out[i].name);
+    for (int s = 0; p->shards && s < p->n_shards; s++)
+        osh_free(cx, p->shards[s].name), osh_free(cx, p->shards[s].header);
+    osh_free(cx, p->schemes);
+    osh_free(cx, p->linears);
+    osh_free(cx, p->out);
+    osh_free(cx, p->out_info);
+    osh_free(cx, p->shards);
+    osh_free(cx, p->passes);
+    osh_free(cx, p->memory.visits);
+    osh_places_free(cx, p->memory.places);
+    osh_free(cx, p->batch_at);
+    osh_device_close(cx, p->device);
+    osh_strs_deinit(cx, &p->ignore);
+    osh_free(cx, p->format);
+    osh_free(cx, p->quantization_json);
+    osh_free(cx, p->config_text);
+    osh_dataset_deinit(cx, &p->data);
+    osh_tokenizer_close(cx, p->tok);
+    osh_partition_free(cx, p->parts);
+    osh_graph_free(cx, p->graph);
+    osh_recipe_free(cx, p->recipe);
+    osh_checkpoint_close(cx, p->ck);
+    osh_free(cx, p);
+}

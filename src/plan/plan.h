@@ -1,0 +1,144 @@
+/* plan.h - everything that is decided before a weight is read: which Linear gets which scheme,
+ * subgraphs, passes, and the name, dtype, shape, file and offset of every output tensor. */
+#ifndef OSH_PLAN_H
+#define OSH_PLAN_H
+#include "graph/exec.h"
+#include "modifiers/recipe.h"
+#include "oneshot.h"
+#include "quant/format.h"
+#include "store/tier.h"
+#include "tensor/device.h"
+#include "text/dataset.h"
+
+typedef enum { OSH_PIPELINE_SEQUENTIAL, OSH_PIPELINE_BASIC, OSH_PIPELINE_DATAFREE } osh_pipeline_kind;
+const char *osh_pipeline_name(osh_pipeline_kind k);
+
+typedef struct osh_linear { // a module that is quantized
+    char *name;             // own
+    int64_t tensor;         // its weight in the source checkpoint
+    int64_t O, I;
+    osh_dtype dtype;
+    int modifier;           // index into the recipe's
+    const osh_q_scheme *scheme; // view: plan's schemes
+    const osh_format *format;
+    int scheme_index;       // into the plan's schemes
+    int node, weight, input; // of the graph: node, weight, input value; -1: no graph
+    int subgraph;           // -1: no graph
+    unsigned wants;         // OSH_STAT_*
+    int64_t first_out;      // output tensors [first_out, first_out + n_out)
+    int n_out;
+} osh_linear;
+
+typedef struct osh_out_tensor {
+    int64_t source;   // tensor of the source that is copied, or -1
+    int linear, leaf; // else: which tensor of which Linear's format
+    int shard;
+} osh_out_tensor;
+
+typedef struct osh_shard {
+    char *name;            // own: file name
+    char *header;          // own
+    size_t header_bytes;
+    int64_t n_bytes;       // of the file
+} osh_shard;
+
+typedef struct osh_pass { // what a subgraph does
+    bool observe;   // statistics are wanted
+    bool propagate; // outputs are wanted by a later subgraph that observes
+    bool merged;    // one pass does both: nothing that it changes would be seen
+} osh_pass;
+
+typedef struct osh_visit { // how a subgraph is worked on, and what that takes
+    bool segments;       // one group of Linears at a time
+    bool prefetch;       // the first weights of the next visit are read meanwhile
+    bool prefetch_device; // and copied to the device
+    bool values_ahead;   // the next batch's values come to the device meanwhile, and those of the last one leave it
+    int64_t round_bytes; // of Hessians in one observe pass; 0: all of them at once
+    int n_rounds;        // observe passes
+    int64_t weight_bytes, stats_bytes, live_bytes; // the most that is there of each
+    int64_t first_load;  // bytes of the weights that it loads first
+    int64_t device_peak, host_peak, scratch_peak; // host: without the base, with prefetch
+    int64_t read_bytes;  // of the source
+} osh_visit;
+
+typedef struct osh_places osh_places; // layout.h
+typedef struct osh_memory {
+    osh_tier tier;
+    int64_t n_kept;      // of tier disk: batches whose values stay in memory
+    osh_visit *visits;   // own; one for each range of visit.h
+    int n_visits;
+    bool read_ahead;     // of Linears that are rounded without data: the next one while this one is worked on
+    int n_stream;        // threads of a stream, with a band of a tensor each
+    bool direct;         // source and output go past the page cache
+    int64_t base_bytes;  // host: what the process has before the first visit, and its libraries will take
+    int64_t uncounted;   // of it, what osh_mem_used does not see
+    int64_t device_peak, host_peak, scratch_peak; // of the run; host with the base
+    int highest;         // the visit with the host peak; -1: none of them
+    int64_t read_bytes, write_bytes, reread_bytes; // of the source, of the output, of the output at the seal
+    osh_places *places;  // own: with a card, where blocks lie; NULL: where they fit
+    int64_t least_device, least_host, least_scratch; // the smallest budgets that would do
+    int64_t solve_limit; // device: a solve takes more rows at a time up to there; 0: as few as it can
+} osh_memory;
+
+typedef struct osh_plan {
+    const osh_options *opt;  // view
+    osh_checkpoint *ck;      // own
+    osh_recipe *recipe;      // own
+    osh_graph *graph;        // own; NULL: data-free without a known architecture
+    osh_partition *parts;    // own; NULL with graph
+    osh_pass *passes;        // own [parts->n]
+    osh_pipeline_kind pipeline;
+    bool propagate_error;
+    osh_q_scheme *schemes;   // own: all groups as they will be written
+    size_t n_schemes;
+    osh_linear *linears;     // own, in execution order
+    int n_linears;
+    osh_strs ignore;         // own: generated list
+    osh_st_entry *out;       // own: entries of all output tensors, names own
+    osh_out_tensor *out_info; // own
+    int64_t n_out;
+    osh_shard *shards;       // own
+    int n_shards;
+    int64_t total_bytes;     // of all tensors
+    char *format;            // own: top-level format
+    char *quantization_json; // own
+    char *config_text;       // own: config.json as it will be written
+    bool untie;
+    osh_dataset data;        // own; empty when data-free
+    osh_tokenizer *tok;      // own
+    int64_t max_seq_length;
+    osh_arithmetic arithmetic;
+    bool on_device;          // calibration runs on a card
+    int ordinal;             // which
+    osh_device *device;      // own: that card; NULL: none, or not opened
+    int64_t *batch_at;       // own [n_batches + 1]: samples that go through the model together
+    int64_t n_batches, batch_tokens; // tokens of the largest
+    osh_memory memory;
+} osh_plan;
+
+osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt);
+/* Of a finished output: opt names the source and the output's recipe. No data, passes or budgets. */
+osh_status osh_plan_of_output(osh_ctx *cx, osh_plan **out, const osh_options *opt);
+void osh_plan_free(osh_ctx *cx, osh_plan *p);
+osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json); // own
+
+osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text); // of "cuda" or "cuda:N"
+
+/* The parts of osh_plan_new, each in its own file. */
+osh_status osh_plan_match(osh_ctx *cx, osh_plan *p);    // plan_match.c: schemes, linears, ignore list, vLLM's lookup
+osh_status osh_plan_manifest(osh_ctx *cx, osh_plan *p); // manifest.c: out, shards, config.json
+/* plan.c: subgraphs cut at targets (n 0: decoder layers), which of them each Linear is in, what they do. */
+osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, size_t n, int64_t per_subgraph);
+osh_status osh_plan_data(osh_ctx *cx, osh_plan *p);     // plan.c: calibration samples
+osh_status osh_plan_device(osh_ctx *cx, osh_plan *p);   // place.c: what --device means
+osh_status osh_plan_batches(osh_ctx *cx, osh_plan *p);  // place.c
+
+/* Hessians on a card are made of whole batches: samples, as many as it takes to have so many tokens. Decides bytes. */
+#ifndef OSH_DEVICE_BATCH_TOKENS // fewer in a tool of the tests
+#define OSH_DEVICE_BATCH_TOKENS 16384
+#endif
+int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first); // of the batch that begins with this sample
+/* Takes the card and its arena, of p->memory's size or the budget's. */
+osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p);
+osh_mem_class osh_plan_work_class(const osh_plan *p); // of host allocations for weights, statistics, batches
+#endif

@@ -1,0 +1,390 @@
+/* plan_match.c - which module gets which scheme (compressed-tensors' matching), which statistics
+ * that takes, and the config that says so: the generated ignore list, the top-level format, vLLM's
+ * own lookup replayed on it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "plan/plan.h"
+
+typedef struct candidate { // a module that could be quantized
+    char *name;            // own
+    const char *cls;       // static or view of the graph
+    int64_t tensor;
+    int module;
+    int scheme;            // global index, -1
+    bool unknown;          // to the graph, or a router: copied, whatever the targets are
+} candidate;
+
+typedef struct candidates { candidate *c; int64_t n; } candidates;
+
+static void candidates_deinit(osh_ctx *cx, candidates *cs)
+{
+    for (int64_t i = 0; i < cs->n; i++) osh_free(cx, cs->c[i].name);
+    osh_free(cx, cs->c);
+}
+
+static osh_status add(osh_ctx *cx, candidates *cs, const char *name, size_t n, const char *cls,
+                      int64_t tensor, int module)
+{
+    osh_status rc = OSH_OK;
+    candidate *c = &cs->c[cs->n];
+    c->name = osh_sprintf(cx, "%.*s", (int)n, name);
+    if (!c->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of %s", name);
+    c->cls = cls, c->tensor = tensor, c->module = module, c->scheme = -1;
+    cs->n++;
+done:
+    return rc;
+}
+
+static bool ends_with(const char *s, size_t n, const char *tail)
+{
+    size_t t = strlen(tail);
+    return n >= t && !memcmp(s + n - t, tail, t);
+}
+
+static bool is_embedding(const char *name, size_t n)
+{
+    static const char *const tails[] = {"embed_tokens", "wte", "wpe", "embeddings", "embed_in"};
+    for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
+        if (ends_with(name, n, tails[i])) return true;
+    return false;
+}
+
+/* A 2-D floating `weight` that is neither a norm's nor a quantized one: n becomes the length of its module's name. */
+static bool is_module(const osh_st_entry *e, size_t *n)
+{
+    *n = strlen(e->name);
+    if (e->ndim != 2 || !ends_with(e->name, *n, ".weight")) return false;
+    if (e->dtype != OSH_BF16 && e->dtype != OSH_F16 && e->dtype != OSH_F32) return false;
+    *n -= strlen(".weight");
+    return !ends_with(e->name, *n, "norm");
+}
+
+/* Modules that the architecture's template does not have, MTP heads say, are copied; a loader that knows them must not
+ * look for codes there, so they stand in ignore. */
+static osh_status add_unknown(osh_ctx *cx, candidates *cs, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_map *known = NULL; // own
+    OSH_TRY(osh_map_new(cx, &known, (size_t)cs->n));
+    for (int64_t i = 0; i < cs->n; i++) OSH_TRY(osh_map_put(cx, known, cs->c[i].name, strlen(cs->c[i].name), i));
+    for (int64_t i = 0; i < p->ck->n_tensors; i++) {
+        const osh_st_entry *e = p->ck->tensors[i].e;
+        int64_t at;
+        size_t n;
+        if (!is_module(e, &n) || is_embedding(e->name, n) || osh_map_get(known, e->name, n, &at)) continue;
+        OSH_TRY(add(cx, cs, e->name, n, "Linear", i, -1));
+        cs->c[cs->n - 1].unknown = true;
+    }
+done:
+    osh_map_free(cx, known);
+    return rc;
+}
+
+/* A router is no Linear, but loaders make one of it: compressed-tensors' get_vllm_module_type. Never quantized, it
+ * stands in ignore. */
+static bool is_router(const char *cls) { return strstr(cls, "Router") != NULL; }
+
+static osh_status from_graph(osh_ctx *cx, candidates *cs, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->graph;
+    OSH_NEW(cx, cs->c, g->n_modules + p->ck->n_tensors);
+    for (int m = 0; m < g->n_modules; m++) {
+        const osh_module *mod = &g->modules[m];
+        bool router = is_router(mod->cls);
+        if (mod->node < 0 || (strcmp(mod->cls, "Linear") && strcmp(mod->cls, "Embedding") && !router)) continue;
+        int w = g->nodes[mod->node].w[0];
+        OSH_TRY(add(cx, cs, mod->name, strlen(mod->name), router ? "Linear" : mod->cls, g->weights[w].tensor, m));
+        cs->c[cs->n - 1].unknown = router;
+    }
+    OSH_TRY(add_unknown(cx, cs, p));
+done:
+    return rc;
+}
+
+/* A tied head has no tensor of its own, but loaders make a Linear of it: it is matched, and stands in ignore. */
+static osh_status add_tied_head(osh_ctx *cx, candidates *cs, const osh_plan *p)
+{
+    const osh_hf_config *c = p->ck->config;
+    const char *arch = c->architecture ? c->architecture : "";
+    size_t n = strlen(arch);
+    if (!ends_with(arch, n, "ForCausalLM") && !ends_with(arch, n, "LMHeadModel")) return OSH_OK;
+    if (!c->tie_word_embeddings || osh_checkpoint_find(p->ck, "lm_head.weight")) return OSH_OK;
+    for (int64_t i = 0; i < cs->n; i++) {
+        const char *name = cs->c[i].name;
+        if (ends_with(name, strlen(name), "embed_tokens") || ends_with(name, strlen(name), "wte"))
+            return add(cx, cs, "lm_head", strlen("lm_head"), "Linear", cs->c[i].tensor, -1);
+    }
+    return OSH_OK;
+}
+
+/* Without a graph: every 2-D floating `weight` is taken for a Linear, but for embeddings and norms by their names. */
+static osh_status from_names(osh_ctx *cx, candidates *cs, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    OSH_NEW(cx, cs->c, p->ck->n_tensors + 1);
+    for (int64_t i = 0; i < p->ck->n_tensors; i++) {
+        const osh_st_entry *e = p->ck->tensors[i].e;
+        size_t n;
+        if (!is_module(e, &n)) continue;
+        OSH_TRY(add(cx, cs, e->name, n, is_embedding(e->name, n) ? "Embedding" : "Linear", i, -1));
+    }
+    OSH_TRY(add_tied_head(cx, cs, p));
+done:
+    return rc;
+}
+
+static osh_status scheme_copy(osh_ctx *cx, osh_q_scheme *to, const osh_q_scheme *from, char *name)
+{
+    osh_status rc = OSH_OK;
+    *to = *from;
+    to->group_name = name; // take
+    to->targets = (osh_strs){0};
+    if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
+    OSH_NEW(cx, to->targets.items, from->targets.n);
+    for (size_t i = 0; i < from->targets.n; i++) {
+        if (!(to->targets.items[i] = osh_strdup(cx, from->targets.items[i])))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for targets");
+        to->targets.n = i + 1;
+    }
+done:
+    return rc;
+}
+
+/* All groups of all modifiers; names stay where they are unique. */
+static osh_status collect_schemes(osh_ctx *cx, osh_plan *p, int *first_of)
+{
+    osh_status rc = OSH_OK;
+    size_t n = 0;
+    int n_active = 0;
+    for (size_t m = 0; m < p->recipe->n; m++) {
+        if (p->recipe->modifiers[m].replaced) continue;
+        n += p->recipe->modifiers[m].n_schemes;
+        n_active++;
+    }
+    OSH_NEW(cx, p->schemes, n);
+    for (size_t m = 0; m < p->recipe->n; m++) {
+        const osh_modifier *mod = &p->recipe->modifiers[m];
+        first_of[m] = (int)p->n_schemes;
+        for (size_t i = 0; !mod->replaced && i < mod->n_schemes; i++) {
+            char *name = n_active == 1 ? osh_strdup(cx, mod->schemes[i].group_name)
+                                       : osh_sprintf(cx, "group_%zu", p->n_schemes);
+            rc = scheme_copy(cx, &p->schemes[p->n_schemes], &mod->schemes[i], name);
+            p->n_schemes++;
+            if (rc) goto done;
+        }
+    }
+done:
+    return rc;
+}
+
+static osh_status match_one(osh_ctx *cx, osh_plan *p, candidate *c, const int *first_of, int *modifier)
+{
+    osh_status rc = OSH_OK;
+    *modifier = -1;
+    for (size_t m = 0; m < p->recipe->n; m++) {
+        osh_modifier *mod = &p->recipe->modifiers[m];
+        int s = -1;
+        if (mod->replaced) continue;
+        OSH_TRY(osh_modifier_match(cx, &s, mod, c->name, c->cls));
+        if (s < 0) continue;
+        if (c->scheme >= 0)
+            OSH_FAIL(cx, OSH_E_USAGE, "%s is a target of %s and of %s: want one modifier for each module", c->name,
+                     p->recipe->modifiers[*modifier].type->name, mod->type->name);
+        c->scheme = first_of[m] + s;
+        *modifier = (int)m;
+    }
+done:
+    return rc;
+}
+
+static osh_status make_linear(osh_ctx *cx, osh_plan *p, const candidate *c, int modifier)
+{
+    osh_status rc = OSH_OK;
+    osh_linear *l = &p->linears[p->n_linears];
+    const osh_st_entry *e = p->ck->tensors[c->tensor].e;
+    const osh_modifier *m = &p->recipe->modifiers[modifier];
+    const osh_q_scheme *s = &p->schemes[c->scheme];
+    int64_t shape[2];
+    int ndim;
+
+    if (!s->weights.present)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: group %s quantizes no weights: want weights, or the module in ignore",
+                 c->name, s->group_name);
+    if (e->dtype != OSH_BF16 && e->dtype != OSH_F16 && e->dtype != OSH_F32)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s.weight is %s: want BF16, F16 or F32", c->name, osh_dtype_name(e->dtype));
+    *l = (osh_linear){.tensor = c->tensor,
+                      .O = e->shape[0],
+                      .I = e->shape[1],
+                      .dtype = e->dtype,
+                      .modifier = modifier,
+                      .scheme = s,
+                      .scheme_index = c->scheme,
+                      .node = -1,
+                      .weight = -1,
+                      .input = -1,
+                      .subgraph = -1};
+    if (!(l->name = osh_strdup(cx, c->name))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", c->name);
+    p->n_linears++;
+    l->wants = m->type->wants(m, s);
+    if (!strcmp(c->cls, "Embedding") && l->wants)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s is an Embedding: %s needs statistics of its input, which is token ids",
+                 c->name, m->type->name);
+    if (c->module >= 0) {
+        const osh_node *n = &p->graph->nodes[p->graph->modules[c->module].node];
+        l->node = p->graph->modules[c->module].node, l->weight = n->w[0], l->input = n->in[0];
+    }
+    OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, &s->weights, l->O, l->I, l->name));
+    OSH_TRY(osh_format_infer(cx, &l->format, s, l->name));
+done:
+    return rc;
+}
+
+/* The reference's generated ignore: every module of a class that is quantized somewhere, and is not
+ * quantized itself. */
+static osh_status make_ignore(osh_ctx *cx, osh_plan *p, const candidates *cs)
+{
+    osh_status rc = OSH_OK;
+    bool linear = false, embedding = false;
+    for (int64_t i = 0; i < cs->n; i++) {
+        if (cs->c[i].scheme < 0) continue;
+        if (strcmp(cs->c[i].cls, "Linear")) embedding = true;
+        else linear = true;
+    }
+    OSH_NEW(cx, p->ignore.items, cs->n);
+    for (int64_t i = 0; i < cs->n; i++) {
+        if (cs->c[i].scheme >= 0 || !(strcmp(cs->c[i].cls, "Linear") ? embedding : linear)) continue;
+        if (!(p->ignore.items[p->ignore.n] = osh_strdup(cx, cs->c[i].name)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the ignore list");
+        p->ignore.n++;
+    }
+done:
+    return rc;
+}
+
+/* Formats into the groups (a group whose modules infer different ones cannot be), the top-level format, the JSON. */
+static osh_status make_config(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const char *top = NULL;
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        snprintf(p->schemes[l->scheme_index].format, sizeof p->schemes[0].format, "%s", l->format->name);
+        if (!top) top = l->format->name;
+        else if (strcmp(top, l->format->name)) top = "mixed-precision";
+    }
+    if (!(p->format = osh_strdup(cx, top ? top : "dense"))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the format");
+    OSH_TRY(osh_q_config_print(cx, &p->quantization_json, p->schemes, p->n_schemes,
+                               (const char *const *)p->ignore.items, p->ignore.n, p->format));
+done:
+    return rc;
+}
+
+static osh_status check_vllm(osh_ctx *cx, osh_plan *p, const candidates *cs)
+{
+    osh_status rc = OSH_OK;
+    const char **names = NULL, **classes = NULL; // own; items are views
+    int *which = NULL;                           // own
+    OSH_NEW(cx, names, cs->n);
+    OSH_NEW(cx, classes, cs->n);
+    OSH_NEW(cx, which, cs->n);
+    for (int64_t i = 0; i < cs->n; i++) names[i] = cs->c[i].name, classes[i] = cs->c[i].cls, which[i] = cs->c[i].scheme;
+    OSH_TRY(osh_q_vllm_check(cx, p->schemes, p->n_schemes, (const char *const *)p->ignore.items,
+                             p->ignore.n, names, classes, which, (size_t)cs->n));
+done:
+    osh_free(cx, names);
+    osh_free(cx, classes);
+    osh_free(cx, which);
+    return rc;
+}
+
+/* A group that reached no module is not written, as in the reference. */
+static void drop_unused_schemes(osh_ctx *cx, osh_plan *p, candidates *cs)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < p->n_schemes; i++) {
+        bool used = false;
+        for (int64_t k = 0; k < cs->n; k++) used |= cs->c[k].scheme == (int)i;
+        if (!used) {
+            osh_log(cx, OSH_LOG_WARN, "%s matches no module", p->schemes[i].group_name);
+            osh_q_scheme_deinit(cx, &p->schemes[i]);
+            continue;
+        }
+        for (int64_t k = 0; k < cs->n; k++)
+            if (cs->c[k].scheme == (int)i) cs->c[k].scheme = (int)kept;
+        for (int k = 0; k < p->n_linears; k++)
+            if (p->linears[k].scheme_index == (int)i)
+                p->linears[k].scheme_index = (int)kept, p->linears[k].scheme = &p->schemes[kept];
+        if (kept != i) p->schemes[kept] = p->schemes[i];
+        kept++;
+    }
+    p->n_schemes = kept;
+}
+
+/* Counts what an ignore list matches among all modules, targets or not: "lm_head" is right in a recipe for the MLPs. */
+static osh_status match_ignored(osh_ctx *cx, const osh_plan *p, const osh_modifier *mod, const candidates *cs)
+{
+    osh_status rc = OSH_OK;
+    int64_t unused;
+    for (int m = 0; p->graph && m < p->graph->n_modules; m++)
+        OSH_TRY(osh_matcher_find(cx, &unused, mod->ignored, p->graph->modules[m].name, p->graph->modules[m].cls));
+    for (int64_t i = 0; !p->graph && i < cs->n; i++)
+        OSH_TRY(osh_matcher_find(cx, &unused, mod->ignored, cs->c[i].name, cs->c[i].cls));
+done:
+    return rc;
+}
+
+static osh_status warn_unmatched(osh_ctx *cx, const osh_plan *p, const candidates *cs)
+{
+    osh_status rc = OSH_OK;
+    for (size_t m = 0; m < p->recipe->n; m++) {
+        const osh_modifier *mod = &p->recipe->modifiers[m];
+        const osh_strs *targets = &mod->schemes[0].targets;
+        size_t k = 0; // the matcher has each once
+        if (mod->replaced) continue;
+        for (size_t i = 0; mod->n_schemes == 1 && i < targets->n; i++) {
+            bool again = false;
+            for (size_t h = 0; h < i; h++) again |= !strcmp(targets->items[h], targets->items[i]);
+            if (!again && !osh_matcher_hits(mod->targets, k++))
+                osh_log(cx, OSH_LOG_WARN, "target %s of %s matches no module", targets->items[i], mod->type->name);
+        }
+        if (mod->ignore.n) OSH_TRY(match_ignored(cx, p, mod, cs));
+        for (size_t t = 0; t < mod->ignore.n; t++)
+            if (!osh_matcher_hits(mod->ignored, t))
+                osh_log(cx, OSH_LOG_WARN, "ignore %s of %s matches no module", mod->ignore.items[t], mod->type->name);
+    }
+done:
+    return rc;
+}
+
+osh_status osh_plan_match(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    candidates cs = {0};
+    int *first_of = NULL; // own
+    OSH_NEW(cx, first_of, p->recipe->n);
+    OSH_TRY(p->graph ? from_graph(cx, &cs, p) : from_names(cx, &cs, p));
+    OSH_TRY(collect_schemes(cx, p, first_of));
+    OSH_NEW(cx, p->linears, cs.n);
+    for (int64_t i = 0; i < cs.n; i++) {
+        int modifier = -1;
+        if (cs.c[i].unknown) continue;
+        OSH_TRY(match_one(cx, p, &cs.c[i], first_of, &modifier));
+        if (modifier >= 0) OSH_TRY(make_linear(cx, p, &cs.c[i], modifier));
+    }
+    OSH_TRY(warn_unmatched(cx, p, &cs));
+    if (!p->n_linears)
+        OSH_FAIL(cx, OSH_E_USAGE, "the recipe matches no module of %s: nothing would be done",
+                 p->ck->dir);
+    drop_unused_schemes(cx, p, &cs);
+    OSH_TRY(make_ignore(cx, p, &cs));
+    OSH_TRY(make_config(cx, p));
+    OSH_TRY(check_vllm(cx, p, &cs));
+done:
+    osh_free(cx, first_of);
+    candidates_deinit(cx, &cs);
+    return rc;
+}

@@ -1,0 +1,72 @@
+/* refuse.c - budgets that cannot be held: which, the smallest that would do, and whether smaller subgraphs
+ * (--sequential-targets Linear, another result) would need less. */
+#include <stdio.h>
+#include <string.h>
+
+#include "plan/memory.h"
+
+static double mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
+
+static int64_t more(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* The smallest budgets of the same job with Linears as targets, in whole MiB; -1: it has no other pieces. */
+static osh_status least_of_linears(osh_ctx *cx, osh_budget *out, const osh_plan *p, const osh_budget *outside)
+{
+    osh_status rc = OSH_OK;
+    const char *targets[] = {"Linear"};
+    osh_plan other = *p; // view: but for what follows
+    other.parts = NULL, other.passes = NULL, other.linears = NULL; // own
+    other.memory = (osh_memory){0};
+    *out = (osh_budget){.device = -1, .host = -1, };
+    if (p->pipeline != OSH_PIPELINE_SEQUENTIAL) goto done;
+    OSH_NEW(cx, other.linears, p->n_linears);
+    memcpy(other.linears, p->linears, (size_t)p->n_linears * sizeof *p->linears);
+    OSH_TRY(osh_plan_cut(cx, &other, targets, 1, 1));
+    other.memory.n_visits = osh_n_ranges(&other);
+    OSH_NEW(cx, other.memory.visits, other.memory.n_visits);
+    OSH_TRY(osh_memory_least(cx, &other));
+    const osh_memory *m = &other.memory;
+    *out = (osh_budget){.device = more(m->least_device, outside->device),
+                        .host = more(m->least_host, outside->host) + p->memory.base_bytes};
+done:
+    osh_partition_free(cx, other.parts);
+    osh_free(cx, other.passes);
+    osh_free(cx, other.linears);
+    osh_free(cx, other.memory.visits);
+    return rc;
+}
+
+static osh_status say(osh_ctx *cx, const osh_options *o, const char *option, int64_t given, int64_t least,
+                      int64_t of_linears)
+{
+    char less[128] = "";
+    if (of_linears >= 0 && mib(of_linears) < mib(least))
+        snprintf(less, sizeof less, ", or --%s %.0fMiB with --sequential-targets Linear%s", option,
+                 mib(of_linears), o->sequential_targets_per_subgraph > 1 ? " --sequential-targets-per-subgraph 1" : "");
+    return osh_fail(cx, OSH_E_USAGE, "--%s %.0fMiB cannot be held: the smallest that would do is --%s %.0fMiB%s",
+                    option, mib(given), option, mib(least), less);
+}
+
+osh_status osh_memory_refuse(osh_ctx *cx, const osh_plan *p, const osh_budget *b, const osh_budget *outside)
+{
+    osh_status rc = OSH_OK;
+    const osh_memory *m = &p->memory;
+    const osh_options *o = p->opt;
+    osh_budget l;
+    OSH_TRY(least_of_linears(cx, &l, p, outside));
+    if (b->host_given && m->least_host > b->host)
+        OSH_TRY(say(cx, o, "host-memory", o->host_memory, m->base_bytes + m->least_host, l.host));
+    if (b->device_given && m->least_device > b->device && !o->device_memory)
+        OSH_FAIL(cx, OSH_E_USAGE, "the card has %.0fMiB to give: the smallest that would do is %.0fMiB",
+                 mib(b->device), mib(m->least_device));
+    if (b->device_given && m->least_device > b->device)
+        OSH_TRY(say(cx, o, "device-memory", o->device_memory, m->least_device, l.device));
+    if (b->scratch_given && m->scratch_peak > b->scratch)
+        OSH_FAIL(cx, OSH_E_USAGE, "--scratch-size %.0fMiB cannot be held: values between subgraphs take %.0fMiB",
+                 mib(o->scratch_size), mib(m->scratch_peak));
+    OSH_FAIL(cx, OSH_E_USAGE, "the budgets cannot be held together: want --host-memory %.0fMiB, --device-memory "
+             "%.0fMiB and --scratch-size %.0fMiB", mib(m->base_bytes + m->least_host), mib(m->least_device),
+             mib(m->least_scratch));
+done:
+    return rc;
+}

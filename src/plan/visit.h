@@ -1,0 +1,53 @@
+/* visit.h - the steps in which a subgraph is worked on. The walk is the same for the run, which takes the steps, and
+ * for the plan, which counts the bytes that they would take.
+ *
+ *   whole      load | observe | solve | reload | propagate | release
+ *   rounds     load | (observe, solve) for each round's share of the statistics | reload | propagate | release
+ *   segments   for each group of Linears with one input: observe its input | load, solve | run | release
+ *              then again through the solved weights, values between groups in the activation store
+ *
+ * None of this shows in the bytes of the output: each statistic is collected from the same values in the same order. */
+#ifndef OSH_VISIT_H
+#define OSH_VISIT_H
+#include "plan/plan.h"
+
+typedef struct osh_range { // what is visited: a subgraph, or (pipeline basic) the whole graph
+    int first, n_nodes, first_subgraph, n_subgraphs;
+    const int *live_in, *live_out; // view: of the partition
+    int n_live_in, n_live_out;
+    bool observe, propagate, merged; // as osh_pass
+    const char *name;                // view
+    int l0, l1, v0, v1, w0, w1;      // its Linears, values that it reads or makes, weights: [l0, l1) has all of them
+} osh_range;
+int osh_n_ranges(const osh_plan *p);
+osh_range osh_range_at(const osh_plan *p, int index);
+
+typedef struct osh_step { // all by graph value or, from first on, by node
+    int first, n;
+    const bool *run;     // nodes; NULL: none
+    const bool *in;      // values that come from the store (or are the ids)
+    const bool *out;     // values that go there
+    const bool *consume; // of in: the store may let a row go behind the batch that read it
+    bool observe;        // feeds the statistics that are open
+    bool again;          // the way through the solved weights
+} osh_step;
+
+typedef struct osh_visitor {
+    /* Opens the statistics of these input values. */
+    osh_status (*open)(osh_ctx *cx, void *user, const osh_range *r, const bool *values);
+    /* Weights of nodes that run, and of the Linears that read one of values (NULL: none) and are to be solved. */
+    osh_status (*load)(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s, const bool *values);
+    osh_status (*pass)(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s);
+    /* Solves what the open statistics are for, and closes them. keep: the weights in memory stay as they are. */
+    osh_status (*solve)(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool keep);
+    /* Weights of solved Linears among these nodes, where memory has them as they were, become those of the output. */
+    osh_status (*reload)(osh_ctx *cx, void *user, const osh_range *r, int first, int n);
+    osh_status (*release)(osh_ctx *cx, void *user, int first, int n);
+    /* The store drops every value but these. */
+    osh_status (*drop)(osh_ctx *cx, void *user, const bool *keep);
+    /* Nothing is left to solve of the Linears that read one of values (NULL: of all). NULL: of none. */
+    bool (*solved)(const void *user, const osh_range *r, const bool *values);
+    void *user;
+} osh_visitor;
+osh_status osh_visit_walk(osh_ctx *cx, const osh_plan *p, int index, const osh_visitor *v);
+#endif

@@ -1,0 +1,236 @@
+/* plan_print.c - the plan as text, and as JSON: subgraphs with their weights, live values and
+ * passes, schemes and who loads them, output files. */
+#include <string.h>
+
+#include "base/buf.h"
+#include "output/manifest_text.h"
+#include "plan/bytes.h"
+#include "plan/memory.h"
+
+static int64_t weight_bytes(const osh_plan *p, const osh_subgraph *s)
+{
+    int64_t bytes = 0;
+    for (int n = s->first; n < s->first + s->n_nodes; n++)
+        for (int k = 0; k < OSH_OP_MAX_IN; k++) {
+            int w = p->graph->nodes[n].w[k];
+            if (w < 0) continue;
+            const osh_st_entry *e = p->ck->tensors[p->graph->weights[w].tensor].e;
+            bytes += e->end - e->begin;
+        }
+    return bytes;
+}
+
+static int n_linears_of(const osh_plan *p, int subgraph)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_linears; i++) n += p->linears[i].subgraph == subgraph;
+    return n;
+}
+
+static const char *passes_text(const osh_pass *ps)
+{
+    if (ps->merged) return "observe and propagate in one";
+    if (ps->observe && ps->propagate) return "observe, propagate";
+    return ps->observe ? "observe" : ps->propagate ? "propagate" : "none";
+}
+
+static osh_status print_subgraph(osh_ctx *cx, osh_buf *b, const osh_plan *p, int i)
+{
+    osh_status rc = OSH_OK;
+    const osh_subgraph *s = &p->parts->parts[i];
+    OSH_TRY(osh_buf_printf(cx, b,
+                           "[%3d/%d] %-40s %3d nodes, %d quantized, weights %.2f MB, Hessians %.2f "
+                           "MB, passes: %s; live in:",
+                           i + 1, p->parts->n, s->name, s->n_nodes, n_linears_of(p, i),
+                           (double)weight_bytes(p, s) / 1e6, (double)osh_stats_bytes(p, i) / 1e6,
+                           passes_text(&p->passes[i])));
+    for (int k = 0; k < s->n_live_in; k++) OSH_TRY(osh_buf_printf(cx, b, " %s", p->graph->values[s->live_in[k]].name));
+    OSH_TRY(osh_buf_printf(cx, b, "; live out:"));
+    for (int k = 0; k < s->n_live_out; k++)
+        OSH_TRY(osh_buf_printf(cx, b, " %s", p->graph->values[s->live_out[k]].name));
+    OSH_TRY(osh_buf_append(cx, b, "\n", 1));
+done:
+    return rc;
+}
+
+static const char *way_text(const osh_visit *v)
+{
+    return v->segments ? "one group of modules at a time" : v->round_bytes ? "statistics in several rounds" : "whole";
+}
+
+static double mb(int64_t n) { return (double)n / 1e6; }
+
+static osh_status print_visit(osh_ctx *cx, osh_buf *b, const osh_visit *v)
+{
+    return osh_buf_printf(cx, b,
+                          "          weights %.1f MB, statistics %.1f MB, values at rest %.1f MB, device %.1f MB, host "
+                          "%.1f MB above the base; %s%s%s\n",
+                          mb(v->weight_bytes), mb(v->stats_bytes), mb(v->live_bytes), mb(v->device_peak),
+                          mb(v->host_peak), way_text(v), v->prefetch ? ", reads ahead" : "",
+                          v->values_ahead ? ", values beside the work" : "");
+}
+
+static osh_status print_memory(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_memory *m = &p->memory;
+    int ahead = 0;
+    for (int i = 0; i < m->n_visits; i++) ahead += m->visits[i].prefetch;
+    if (m->n_visits) OSH_TRY(osh_buf_printf(cx, b, "values rest in %s", osh_tier_name(m->tier)));
+    if (m->n_kept)
+        OSH_TRY(osh_buf_printf(cx, b, ", those of %lld of %lld batches in memory", (long long)m->n_kept,
+                               (long long)p->n_batches));
+    if (m->n_visits) OSH_TRY(osh_buf_printf(cx, b, ", read ahead in %d of %d subgraphs\n", ahead, m->n_visits));
+    OSH_TRY(osh_buf_printf(cx, b,
+                           "peaks: device memory %.1f MB, host memory %.1f MB (%.1f MB of it the base), scratch %.1f "
+                           "MB\n",
+                           mb(m->device_peak), mb(m->host_peak), mb(m->base_bytes), mb(m->scratch_peak)));
+    OSH_TRY(osh_buf_printf(cx, b, "smallest budgets: device memory %.1f MB, host memory %.1f MB\n", mb(m->least_device),
+                           mb(m->least_host)));
+    OSH_TRY(osh_buf_printf(cx, b, "reads %.1f MB of the source, writes %.1f MB, reads them again for the seal\n",
+                           mb(m->read_bytes), mb(m->write_bytes)));
+done:
+    return rc;
+}
+
+static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_buf_printf(cx, b,
+                           "pipeline %s, architecture %s, %d modules quantized, %zu left dense\n",
+                           osh_pipeline_name(p->pipeline),
+                           p->ck->config->architecture ? p->ck->config->architecture : "(none)",
+                           p->n_linears, p->ignore.n));
+    for (size_t i = 0; i < p->n_schemes; i++) {
+        char *who = osh_q_who_loads(cx, &p->schemes[i]); // own
+        if (!who) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
+        rc = osh_buf_printf(cx, b, "%s: %s, %d-bit %s weights; %s\n", p->schemes[i].group_name,
+                            p->schemes[i].format, p->schemes[i].weights.bits,
+                            p->schemes[i].weights.type == OSH_Q_FLOAT ? "float" : "int", who);
+        osh_free(cx, who);
+        if (rc) goto done;
+    }
+    if (p->pipeline != OSH_PIPELINE_DATAFREE)
+        OSH_TRY(osh_buf_printf(cx, b, "%ld samples, %ld tokens, at most %ld tokens a sample\n", (long)p->data.n,
+                               (long)p->data.offsets[p->data.n], (long)p->max_seq_length));
+    if (p->on_device)
+        OSH_TRY(osh_buf_printf(cx, b, "on the card cuda:%d, in %ld batches of at most %ld tokens\n", p->ordinal,
+                               (long)p->n_batches, (long)p->batch_tokens));
+    for (int i = 0; p->parts && i < p->parts->n; i++) {
+        OSH_TRY(print_subgraph(cx, b, p, i));
+        if (i < p->memory.n_visits) OSH_TRY(print_visit(cx, b, &p->memory.visits[i]));
+    }
+    OSH_TRY(print_memory(cx, b, p));
+    for (int s = 0; s < p->n_shards; s++)
+        OSH_TRY(
+            osh_buf_printf(cx, b, "%s %ld bytes\n", p->shards[s].name, (long)p->shards[s].n_bytes));
+    OSH_TRY(osh_buf_printf(cx, b, "output %ld tensors, %ld bytes\n", (long)p->n_out, (long)p->total_bytes));
+done:
+    return rc;
+}
+
+static bool json_values(cJSON *o, const char *key, const osh_plan *p, const int *v, int n)
+{
+    cJSON *list = cJSON_AddArrayToObject(o, key);
+    for (int i = 0; list && i < n; i++) cJSON_AddItemToArray(list, cJSON_CreateString(p->graph->values[v[i]].name));
+    return list != NULL;
+}
+
+static bool json_number(cJSON *o, const char *key, int64_t v)
+{
+    return cJSON_AddNumberToObject(o, key, (double)v) != NULL;
+}
+
+static bool json_visit(cJSON *o, const osh_visit *v)
+{
+    return cJSON_AddStringToObject(o, "phases", way_text(v)) && cJSON_AddBoolToObject(o, "prefetch", v->prefetch) &&
+           cJSON_AddBoolToObject(o, "values_ahead", v->values_ahead) &&
+           json_number(o, "peak_weight_bytes", v->weight_bytes) && json_number(o, "statistics_bytes", v->stats_bytes) &&
+           json_number(o, "value_bytes", v->live_bytes) && json_number(o, "device_bytes", v->device_peak) &&
+           json_number(o, "host_bytes", v->host_peak) && json_number(o, "scratch_bytes", v->scratch_peak) &&
+           json_number(o, "read_bytes", v->read_bytes);
+}
+
+static bool json_memory(cJSON *root, const osh_plan *p)
+{
+    const osh_memory *m = &p->memory;
+    cJSON *o = cJSON_AddObjectToObject(root, "memory"), *least = NULL;
+    int ahead = 0;
+    for (int i = 0; i < m->n_visits; i++) ahead |= m->visits[i].prefetch;
+    bool ok = o && cJSON_AddStringToObject(o, "activation_tier", osh_tier_name(m->tier)) &&
+              json_number(o, "batches_in_memory", osh_memory_kept(p, m->tier)) &&
+              json_number(o, "prefetch_depth", ahead) && json_number(o, "base_bytes", m->base_bytes) &&
+              json_number(o, "device_bytes", m->device_peak) && json_number(o, "host_bytes", m->host_peak) &&
+              json_number(o, "scratch_bytes", m->scratch_peak) && json_number(o, "read_bytes", m->read_bytes) &&
+              json_number(o, "write_bytes", m->write_bytes) && json_number(o, "reread_bytes", m->reread_bytes) &&
+              (least = cJSON_AddObjectToObject(o, "smallest_budgets"));
+    return ok && json_number(least, "device_bytes", m->least_device) && json_number(least, "host_bytes", m->least_host);
+}
+
+static bool json_subgraphs(cJSON *root, const osh_plan *p)
+{
+    cJSON *list = cJSON_AddArrayToObject(root, "subgraphs");
+    bool ok = list != NULL;
+    for (int i = 0; ok && p->parts && i < p->parts->n; i++) {
+        const osh_subgraph *s = &p->parts->parts[i];
+        cJSON *o = cJSON_CreateObject();
+        cJSON_AddItemToArray(list, o);
+        ok = o && cJSON_AddStringToObject(o, "name", s->name) &&
+             cJSON_AddNumberToObject(o, "nodes", s->n_nodes) &&
+             cJSON_AddNumberToObject(o, "quantized", n_linears_of(p, i)) &&
+             cJSON_AddNumberToObject(o, "weight_bytes", (double)weight_bytes(p, s)) &&
+             cJSON_AddNumberToObject(o, "hessian_bytes", (double)osh_stats_bytes(p, i)) &&
+             cJSON_AddStringToObject(o, "passes", passes_text(&p->passes[i])) &&
+             json_values(o, "live_in", p, s->live_in, s->n_live_in) &&
+             json_values(o, "live_out", p, s->live_out, s->n_live_out) &&
+             (i >= p->memory.n_visits || json_visit(o, &p->memory.visits[i]));
+    }
+    return ok;
+}
+
+static bool json_rest(cJSON *root, const osh_plan *p)
+{
+    cJSON *q = cJSON_Parse(p->quantization_json), *mods = NULL, *files = NULL;
+    bool ok = q && cJSON_AddItemToObject(root, "quantization_config", q);
+    ok = ok && (mods = cJSON_AddArrayToObject(root, "modules")) && (files = cJSON_AddArrayToObject(root, "files"));
+    for (int i = 0; ok && i < p->n_linears; i++)
+        ok = cJSON_AddItemToArray(mods, cJSON_CreateString(p->linears[i].name));
+    for (int s = 0; ok && s < p->n_shards; s++) {
+        cJSON *o = cJSON_CreateObject();
+        ok = o && cJSON_AddStringToObject(o, "name", p->shards[s].name) &&
+             cJSON_AddNumberToObject(o, "bytes", (double)p->shards[s].n_bytes);
+        cJSON_AddItemToArray(files, o);
+    }
+    return ok;
+}
+
+osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    cJSON *root = NULL; // own
+    char *text = NULL;  // own
+    osh_buf_init(&b, 0);
+    if (!json) {
+        OSH_TRY(as_text(cx, &b, p));
+    } else {
+        root = cJSON_CreateObject();
+        bool ok = root &&
+                  cJSON_AddStringToObject(root, "pipeline", osh_pipeline_name(p->pipeline)) &&
+                  cJSON_AddStringToObject(root, "device", p->on_device ? "cuda" : "cpu") &&
+                  cJSON_AddNumberToObject(root, "samples", (double)p->data.n) &&
+                  cJSON_AddNumberToObject(root, "output_bytes", (double)p->total_bytes) &&
+                  cJSON_AddNumberToObject(root, "output_tensors", (double)p->n_out) &&
+                  json_subgraphs(root, p) && json_memory(root, p) && json_rest(root, p);
+        if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
+        OSH_TRY(osh_manifest_list(cx, cJSON_AddArrayToObject(root, "tensors"), p));
+        OSH_TRY(osh_json_print(cx, &text, root, 0));
+        OSH_TRY(osh_buf_printf(cx, &b, "%s\n", text));
+    }
+    if (!(*out = osh_strdup(cx, b.data))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
+done:
+    osh_buf_deinit(cx, &b);
+    osh_free(cx, text);
+    cJSON_Delete(root);
+    return rc;
+}

@@ -1,0 +1,290 @@
+/* report.c - what a run did, as JSON: options, error per module, time per phase and subgraph,
+ * memory against time, bytes, fallbacks. The keys are in docs/report.md. */
+#include "report/report.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+
+static bool add_number(cJSON *o, const char *key, double v) // JSON has no NaN
+{
+    return (isfinite(v) ? cJSON_AddNumberToObject(o, key, v) : cJSON_AddNullToObject(o, key)) != NULL;
+}
+static bool add_seconds_to(cJSON *o, const char *key, double s) { return add_number(o, key, round(s * 1e6) / 1e6); }
+static bool add_string(cJSON *o, const char *key, const char *s) { return cJSON_AddStringToObject(o, key, s) != NULL; }
+
+/* ---- options ---- */
+
+static bool is_path(const char *name)
+{
+    static const char *const paths[] = {"model", "recipe", "dataset", "output", "models_dir", "profile", "log_file",
+                                        "scratch_dir"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (!strcmp(name, paths[i])) return true;
+    return false;
+}
+
+/* The last part of a path: an output is published, the directories of a machine are not. */
+static const char *base_name(const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    while (n > 0 && path[n - 1] != '/') n--;
+    return path + n;
+}
+
+static bool add_strs(cJSON *o, const char *key, const osh_strs *s)
+{
+    cJSON *list = s->n ? cJSON_AddArrayToObject(o, key) : NULL;
+    for (size_t i = 0; list && i < s->n; i++) cJSON_AddItemToArray(list, cJSON_CreateString(s->items[i]));
+    return list || !s->n;
+}
+
+static bool add_option(cJSON *o, const osh_field *f, const void *v, const void *dflt)
+{
+    static const size_t sizes[] = {[OSH_F_INT] = sizeof(int64_t), [OSH_F_FLOAT] = sizeof(double),
+                                   [OSH_F_BOOL] = sizeof(bool), [OSH_F_BYTES] = sizeof(int64_t)};
+    const char *text;
+    switch (f->type) {
+    case OSH_F_STRS: return add_strs(o, f->name, v);
+    case OSH_F_STR:
+        text = *(char *const *)v;
+        if (!text || (*(char *const *)dflt && !strcmp(text, *(char *const *)dflt))) return true;
+        return add_string(o, f->name, is_path(f->name) ? base_name(text) : text);
+    default: break;
+    }
+    if (!memcmp(v, dflt, sizes[f->type])) return true;
+    if (f->type == OSH_F_BOOL) return cJSON_AddBoolToObject(o, f->name, *(const bool *)v) != NULL;
+    return add_number(o, f->name, f->type == OSH_F_FLOAT ? *(const double *)v : (double)*(const int64_t *)v);
+}
+
+/* Options that differ from their default. own */
+static osh_status options_json(osh_ctx *cx, cJSON **out, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    osh_options dflt = {0}; // own
+    cJSON *o = cJSON_CreateObject(); // own
+    bool ok = o != NULL;
+    OSH_TRY(osh_fields_default(cx, osh_option_fields, &dflt));
+    for (const osh_field *f = osh_option_fields; ok && f->name; f++)
+        ok = add_option(o, f, (const char *)opt + f->offset, (const char *)&dflt + f->offset);
+    if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the report");
+    *out = o, o = NULL;
+done:
+    cJSON_Delete(o);
+    osh_fields_deinit(cx, osh_option_fields, &dflt);
+    return rc;
+}
+
+/* ---- what was measured ---- */
+
+static bool add_modules(cJSON *root, const osh_run *r)
+{
+    bool ok = true;
+    cJSON *list = cJSON_AddArrayToObject(root, "modules"), *falls = cJSON_AddArrayToObject(root, "fallbacks");
+    for (int i = 0; list && falls && i < r->plan->n_linears; i++) {
+        const osh_linear *l = &r->plan->linears[i];
+        cJSON *o = cJSON_CreateObject(), *f = NULL;
+        ok = ok && o && add_string(o, "name", l->name) && add_string(o, "group", l->scheme->group_name) &&
+             add_string(o, "format", l->format->name) && add_number(o, "relative_squared_error", r->results[i].nmse);
+        if (ok && r->results[i].objective >= 0) ok = add_number(o, "objective", r->results[i].objective);
+        if (ok && r->results[i].fallback) {
+            f = cJSON_CreateObject();
+            ok = add_string(o, "fallback", r->results[i].fallback) && f && add_string(f, "name", l->name) &&
+                 add_string(f, "fallback", r->results[i].fallback);
+            cJSON_AddItemToArray(falls, f);
+        }
+        cJSON_AddItemToArray(list, o);
+    }
+    return ok && list && falls;
+}
+
+/* Sums of the rows of the job's own thread by phase: with "other" they add up to "total". */
+static bool add_seconds(cJSON *root, const osh_report *r)
+{
+    cJSON *o = cJSON_AddObjectToObject(root, "seconds");
+    double other = r->d.seconds;
+    bool ok = o != NULL;
+    for (size_t i = 0; ok && i < r->d.n_rows; i++) {
+        const osh_profile_row *row = &r->d.rows[i];
+        if (row->background) continue;
+        cJSON *have = cJSON_GetObjectItemCaseSensitive(o, row->phase);
+        if (have) cJSON_SetNumberValue(have, round((have->valuedouble + row->seconds) * 1e6) / 1e6);
+        else ok = add_seconds_to(o, row->phase, row->seconds);
+        other -= row->seconds;
+    }
+    return ok && add_seconds_to(o, "other", other > 0 ? other : 0) && add_seconds_to(o, "total", r->d.seconds);
+}
+
+static double error_of(const osh_run *r, int subgraph)
+{
+    double worst = -1;
+    for (int i = 0; i < r->plan->n_linears; i++)
+        if (r->plan->linears[i].subgraph == subgraph && r->results[i].nmse > worst) worst = r->results[i].nmse;
+    return worst;
+}
+
+static bool add_subgraphs(cJSON *root, const osh_report *r)
+{
+    const osh_plan *p = r->run->plan;
+    cJSON *list = cJSON_AddArrayToObject(root, "subgraphs");
+    bool ok = list != NULL;
+    for (int s = 0; ok && p->parts && p->pipeline == OSH_PIPELINE_SEQUENTIAL && s < p->parts->n; s++) {
+        cJSON *o = cJSON_CreateObject(), *t = NULL, *f = NULL;
+        cJSON_AddItemToArray(list, o);
+        ok = o && add_string(o, "name", p->parts->parts[s].name) && (t = cJSON_AddObjectToObject(o, "seconds")) &&
+             (f = cJSON_AddObjectToObject(o, "gflop"));
+        if (ok && error_of(r->run, s) >= 0) ok = add_number(o, "relative_squared_error", error_of(r->run, s));
+        for (size_t i = 0; ok && i < r->d.n_rows; i++) {
+            const osh_profile_row *row = &r->d.rows[i];
+            if (row->background || !row->of || strcmp(row->of, p->parts->parts[s].name)) continue;
+            ok = add_seconds_to(t, row->phase, row->seconds);
+            if (ok && row->flops > 0) ok = add_number(f, row->phase, row->flops / 1e9);
+        }
+    }
+    return ok;
+}
+
+static bool add_memory(osh_ctx *cx, cJSON *root, const osh_report *r)
+{
+    cJSON *o = cJSON_AddObjectToObject(root, "memory"), *list = NULL;
+    bool ok = o && add_string(o, "measure", "RssAnon + RssShmem") &&
+              add_number(o, "peak_bytes", (double)r->d.peak_bytes) &&
+              add_number(o, "allocated_peak_bytes", (double)osh_mem_peak(cx));
+    if (ok && r->budget_bytes) ok = add_number(o, "budget_bytes", (double)r->budget_bytes);
+    if (ok && r->predicted_bytes) ok = add_number(o, "predicted_peak_bytes", (double)r->predicted_bytes);
+    ok = ok && (list = cJSON_AddArrayToObject(o, "points"));
+    for (size_t i = 0; ok && i < r->d.n_points; i++) {
+        char pair[64]; // on one line each
+        snprintf(pair, sizeof pair, "[%.3f, %lld]", r->d.points[i].seconds, (long long)r->d.points[i].bytes);
+        cJSON *item = cJSON_CreateRaw(pair);
+        ok = item && cJSON_AddItemToArray(list, item);
+    }
+    return ok;
+}
+
+static bool add_copies(cJSON *o, const char *key, int64_t bytes, double seconds)
+{
+    cJSON *c = cJSON_AddObjectToObject(o, key);
+    bool ok = c && add_number(c, "bytes", (double)bytes) && add_seconds_to(c, "seconds", seconds);
+    if (ok && seconds > 0) ok = add_number(c, "bytes_per_second", round((double)bytes / seconds));
+    return ok;
+}
+
+static bool add_device(cJSON *root, const osh_report *r)
+{
+    const osh_plan *p = r->run->plan;
+    const osh_cuda_counters *c = &r->copies;
+    if (!p->device) return true;
+    cJSON *o = cJSON_AddObjectToObject(root, "device"), *t = NULL;
+    bool ok = o && add_string(o, "name", p->device->text) &&
+              add_number(o, "peak_bytes", (double)osh_arena_peak(p->device->arena)) &&
+              add_number(o, "predicted_peak_bytes", (double)p->memory.device_peak) &&
+              (!p->opt->device_memory || add_number(o, "budget_bytes", (double)p->opt->device_memory)) &&
+              add_copies(o, "to_device", c->put_bytes, c->put_s) &&
+              add_copies(o, "to_device_ahead", c->ahead_bytes, c->ahead_s) &&
+              add_copies(o, "from_device", c->get_bytes, c->get_s);
+    double to = c->put_s + c->ahead_s;
+    if (ok && to > 0) ok = add_number(o, "hidden_share", round(c->hidden_s / to * 1e4) / 1e4);
+    if (ok && c->get_s > 0) ok = add_number(o, "hidden_share_from", round(c->get_hidden_s / c->get_s * 1e4) / 1e4);
+    ok = ok && (t = cJSON_AddObjectToObject(o, "seconds"));
+    for (int k = OSH_PHASE_OBSERVE; ok && k <= OSH_PHASE_PROPAGATE; k++)
+        ok = add_seconds_to(t, osh_phase_name((osh_phase)k), r->run->device_seconds[k]);
+    return ok;
+}
+
+static bool add_io(cJSON *root, const osh_report *r)
+{
+    const osh_memory *m = &r->run->plan->memory;
+    cJSON *o = cJSON_AddObjectToObject(root, "io");
+    bool ok = o && add_number(o, "read_bytes", (double)r->d.io.read_bytes) &&
+              add_number(o, "written_bytes", (double)r->d.io.written_bytes) &&
+              add_number(o, "source_bytes", (double)r->source_bytes) &&
+              add_number(o, "output_bytes", (double)r->run->plan->total_bytes) &&
+              add_number(o, "planned_read_bytes", (double)m->read_bytes) &&
+              add_number(o, "planned_write_bytes", (double)m->write_bytes) &&
+              add_number(o, "planned_reread_bytes", (double)m->reread_bytes);
+    if (ok && r->storage_read >= 0) ok = add_number(o, "storage_read_bytes", (double)r->storage_read);
+    if (ok && r->storage_written >= 0) ok = add_number(o, "storage_written_bytes", (double)r->storage_written);
+    return ok;
+}
+
+static bool add_checkpoints(cJSON *root, const osh_report *r)
+{
+    cJSON *list = cJSON_AddArrayToObject(root, "checkpoints");
+    bool ok = list != NULL;
+    for (size_t i = 0; ok && i < r->d.n_marks; i++) {
+        const osh_profile_mark *m = &r->d.marks[i];
+        cJSON *o = cJSON_CreateObject();
+        cJSON_AddItemToArray(list, o);
+        ok = o && add_string(o, "name", m->name) && add_seconds_to(o, "seconds", m->seconds) &&
+             add_number(o, "memory_bytes", (double)m->bytes);
+    }
+    return ok;
+}
+
+/* ---- both reports ---- */
+
+static int64_t number_after(const char *text, const char *key)
+{
+    const char *at = strstr(text, key);
+    int64_t v = 0;
+    if (!at) return -1;
+    for (at += strlen(key); *at >= '0' && *at <= '9'; at++) v = 10 * v + (*at - '0');
+    return v;
+}
+
+static osh_status collect(osh_ctx *cx, osh_report *out, const osh_run *r)
+{
+    osh_status rc = OSH_OK;
+    char *io = NULL; // own
+    size_t n;
+    const osh_plan *p = r->plan;
+    *out = (osh_report){.run = r, .storage_read = -1, .storage_written = -1, .budget_bytes = r->progress.budget_bytes,
+                          .predicted_bytes = r->plan->memory.host_peak};
+    rc = osh_file_read_all(cx, &io, &n, "/proc/self/io", 1 << 16);
+    if (rc && rc != OSH_E_IO) goto done;
+    if (rc) osh_error_clear(cx); // some systems hide it
+    else {
+        out->storage_read = number_after(io, "\nread_bytes: ");
+        out->storage_written = number_after(io, "\nwrite_bytes: ");
+    }
+    for (int64_t i = 0; i < p->ck->n_tensors; i++)
+        out->source_bytes += p->ck->tensors[i].e->end - p->ck->tensors[i].e->begin;
+    for (int i = 0; i < p->n_linears; i++) out->n_fallbacks += r->results[i].fallback != NULL;
+    if (p->device) OSH_TRY(osh_cuda_count(cx, p->device, &out->copies));
+    OSH_TRY(osh_profile_read(cx, &out->d));
+    out->seconds = out->d.seconds;
+done:
+    osh_free(cx, io);
+    return rc;
+}
+
+osh_status osh_run_report(osh_ctx *cx, char **json, char **html, const osh_run *run)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = run->plan;
+    osh_report r = {0};   // own
+    cJSON *options = NULL; // view: of root, once it is in there
+    cJSON *root = cJSON_CreateObject(); // own
+    OSH_TRY(collect(cx, &r, run));
+    OSH_TRY(options_json(cx, &options, p->opt));
+    bool ok = root && cJSON_AddItemToObject(root, "options", options);
+    if (!ok) cJSON_Delete(options);
+    ok = ok && add_string(root, "program", "oneshot") && add_string(root, "version", osh_version()) &&
+         add_string(root, "pipeline", osh_pipeline_name(p->pipeline)) &&
+         add_number(root, "samples", (double)p->data.n) &&
+         add_number(root, "tokens", p->data.n ? (double)p->data.offsets[p->data.n] : 0) &&
+         add_number(root, "output_bytes", (double)p->total_bytes) && add_modules(root, run) && add_seconds(root, &r) &&
+         add_subgraphs(root, &r) && add_memory(cx, root, &r) && add_device(root, &r) &&
+         add_io(root, &r) && add_checkpoints(root, &r);
+    if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the report");
+    OSH_TRY(osh_json_print(cx, json, root, 0));
+    OSH_TRY(osh_report_html(cx, html, &r, options));
+done:
+    osh_profile_data_deinit(cx, &r.d);
+    cJSON_Delete(root);
+    return rc;
+}

@@ -1,0 +1,20 @@
+/* report.h - what a run did, collected once for both reports. */
+#ifndef OSH_REPORT_H
+#define OSH_REPORT_H
+#include "base/buf.h"
+#include "run/run.h"
+
+typedef struct osh_report {
+    const osh_run *run;   // view
+    osh_profile_data d;   // own
+    double seconds;       // of the run
+    int64_t source_bytes; // of all tensors
+    int64_t storage_read, storage_written; // of the process, as the kernel counts what reached a disk; < 0: unknown
+    int64_t budget_bytes, predicted_bytes; // of host memory; 0: none
+    osh_cuda_counters copies; // of the device
+    int n_fallbacks;
+} osh_report;
+
+osh_status osh_run_report(osh_ctx *cx, char **json, char **html, const osh_run *r); // own both
+osh_status osh_report_html(osh_ctx *cx, char **html, const osh_report *r, cJSON *options); // own
+#endif

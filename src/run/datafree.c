@@ -1,0 +1,80 @@
+/* datafree.c - tensor by tensor, without a graph: works on any safetensors checkpoint. Linears whose modifier works by
+ * rows go through memory in bands. Of the others the next one is read while this one is rounded and the one before is
+ * packed and written. */
+#include "output/stream.h"
+#include "run/ahead.h"
+#include "run/run.h"
+
+typedef struct progress {
+    osh_run *r;
+    bool all_of_it;   // else: what the subgraphs leave, as one step
+    double work, all;
+} progress;
+
+static void count(osh_ctx *cx, progress *p, int linear)
+{
+    osh_run *r = p->r;
+    p->work += osh_cost_of_linear(r->plan, linear);
+    osh_pace_step(&r->pace, p->work / p->all, 0, osh_now());
+    if (p->all_of_it) osh_run_finished(cx, r, r->plan->linears[linear].name);
+}
+
+static void show(const progress *p, int linear)
+{
+    osh_run *r = p->r;
+    if (p->all_of_it)
+        r->progress.step++, r->progress.name = r->plan->linears[linear].name, r->progress.error = -1;
+}
+
+static osh_status streamed(osh_ctx *cx, void *user, int linear, double nmse)
+{
+    progress *p = user;
+    show(p, linear);
+    osh_run_rounded(cx, p->r, linear, nmse);
+    count(cx, p, linear);
+    return OSH_OK;
+}
+
+static osh_status stream(osh_ctx *cx, progress *p)
+{
+    osh_status rc = OSH_OK;
+    osh_run *r = p->r;
+    int *which = NULL, n = 0; // own
+    OSH_NEW(cx, which, r->plan->n_linears);
+    for (int k = 0; k < r->plan->n_linears; k++)
+        if (!r->results[k].done && osh_stream_takes(r->plan, k)) which[n++] = k;
+    OSH_TRY(osh_stream_linears(cx, r->emitter, which, n, p->all_of_it, streamed, p));
+done:
+    osh_free(cx, which);
+    return rc;
+}
+
+osh_status osh_run_datafree(osh_ctx *cx, osh_run *r)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = r->plan;
+    progress now = {.r = r, .all_of_it = p->pipeline == OSH_PIPELINE_DATAFREE};
+    int i = 0, left = 0;
+    osh_ahead *a = NULL;  // own
+    osh_tensor *w = NULL; // own
+    for (int k = 0; k < p->n_linears; k++)
+        if (!r->results[k].done) now.all += osh_cost_of_linear(p, k), left++;
+    if (!left && !now.all_of_it) goto done;
+    osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_ROUND, -1);
+    if (now.all_of_it) r->progress.n_steps = p->n_linears + 1, r->progress.step = p->n_linears - left; // and the output
+    OSH_TRY(stream(cx, &now));
+    OSH_TRY(osh_ahead_new(cx, &a, p, r->results));
+    for (;;) {
+        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(osh_ahead_take(cx, a, &i, &w));
+        if (i < 0) break;
+        show(&now, i);
+        OSH_TRY(osh_run_round(cx, r, i, &w));
+        count(cx, &now, i);
+    }
+    osh_run_end(cx, r, scope);
+done:
+    osh_tensor_free(cx, w);
+    osh_ahead_free(cx, a);
+    return rc;
+}

@@ -1,0 +1,132 @@
+/* prefetch.c - see prefetch.h. One reader is enough: the file system reads ahead. */
+#include "run/prefetch.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/profile.h"
+#include "base/thread.h"
+#include "plan/layout.h"
+
+struct osh_prefetch {
+    osh_ctx *cx;              // own: of the thread
+    const osh_graph *g;       // view
+    const osh_checkpoint *ck; // view
+    bool *want;               // own [weights]
+    osh_weights *w;           // own: host has what is read, w its places on the device
+    osh_device *device;       // view; NULL: no places
+    pthread_t thread;
+    bool running;
+    _Atomic bool stop;
+    osh_status rc;
+};
+
+static osh_status read_one(osh_prefetch *f, int i)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *h, *d = f->w->w[i];
+    OSH_TRY(osh_weight_load(f->cx, &f->w->host[i], f->g, f->ck, i));
+    h = f->w->host[i];
+    if (d) OSH_TRY(f->device->type->put_ahead(f->cx, f->device, d->data, h->data, osh_tensor_bytes(h)));
+done:
+    return rc;
+}
+
+static void *reader(void *user)
+{
+    osh_prefetch *f = user;
+    osh_scope scope = osh_profile_begin(f->cx, "read ahead", NULL);
+    for (int i = 0; i < f->g->n_weights && !f->rc; i++) {
+        if (!f->want[i]) continue;
+        if (osh_interrupted(f->cx) || atomic_load(&f->stop)) break;
+        f->rc = read_one(f, i);
+    }
+    osh_profile_end(f->cx, scope);
+    return NULL;
+}
+
+/* Whether the plan has a place for it now: a visit whose Linears are solved goes through its subgraph only again, and
+ * asks for more, and for other places. */
+static bool has_place(const osh_plan *p, int visit, bool solved, int weight)
+{
+    if (!p->memory.places) return true;
+    return osh_places_has(p, visit, OSH_WAY_AHEAD, OSH_LAYOUT_WEIGHT, weight) &&
+           !(solved && osh_places_has(p, visit, OSH_WAY_AGAIN, OSH_LAYOUT_WEIGHT, weight));
+}
+
+/* Places on the device for all of them, or for none: taken here, so that the arena looks the same in each run. */
+static void take_places(osh_ctx *cx, osh_prefetch *f, const osh_plan *p, int visit, bool solved)
+{
+    bool all = true;
+    for (int i = 0; i < f->g->n_weights && all; i++) {
+        if (!f->want[i] || !has_place(p, visit, solved, i)) continue;
+        osh_places_aim(p, visit, OSH_WAY_AHEAD, OSH_LAYOUT_WEIGHT, i);
+        const osh_st_entry *e = f->ck->tensors[f->g->weights[i].tensor].e;
+        all = !osh_tensor_new_on(cx, &f->w->w[i], f->device, OSH_LIFE_LONG, e->dtype, e->ndim, e->shape);
+    }
+    if (all) return;
+    osh_error_clear(cx); // later there will be room
+    for (int i = 0; i < f->g->n_weights; i++) osh_tensor_free(cx, f->w->w[i]), f->w->w[i] = NULL;
+    f->device = NULL;
+}
+
+static void join(osh_prefetch *f)
+{
+    if (f->running) pthread_join(f->thread, NULL);
+    f->running = false;
+}
+
+osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_plan *p, const bool *want, int visit,
+                              bool solved)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->graph;
+    osh_device *device = p->memory.visits[visit - 1].prefetch_device ? p->device : NULL;
+    osh_prefetch *f = NULL; // own
+    OSH_NEW(cx, f, 1);
+    f->g = g, f->ck = p->ck, f->device = device;
+    OSH_NEW(cx, f->want, g->n_weights);
+    memcpy(f->want, want, (size_t)g->n_weights * sizeof *want);
+    OSH_TRY(osh_weights_new(cx, &f->w, g));
+    if (device) take_places(cx, f, p, visit, solved);
+    OSH_TRY(osh_ctx_fork(&f->cx, cx));
+    osh_mem_use(f->cx, OSH_MEM_HOST);
+    f->running = osh_thread_start(&f->thread, reader, f);
+    if (!f->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to read ahead");
+    *out = f, f = NULL;
+done:
+    osh_prefetch_free(cx, f);
+    return rc;
+}
+
+osh_status osh_prefetch_take(osh_ctx *cx, osh_prefetch *f, osh_weights *w)
+{
+    osh_status rc = OSH_OK;
+    if (!f) goto done;
+    join(f);
+    if (f->rc) OSH_FAIL(cx, f->rc, "%s", osh_error_text(f->cx));
+    if (f->device) OSH_TRY(f->device->type->fence(cx, f->device));
+    for (int i = 0; i < w->n; i++) {
+        osh_tensor **from = &f->w->host[i], **to = w->device ? &w->host[i] : &w->w[i];
+        if (!*from || w->w[i] || *to) continue;
+        *to = *from, *from = NULL; // give
+        w->w[i] = w->device ? f->w->w[i] : *to, f->w->w[i] = NULL; // give
+        if (w->device) continue;
+        osh_mem_move(cx, w->w[i]->data, OSH_MEM_DEVICE);
+        osh_mem_move(cx, w->w[i], OSH_MEM_DEVICE);
+    }
+done:
+    return rc;
+}
+
+void osh_prefetch_free(osh_ctx *cx, osh_prefetch *f)
+{
+    if (!f) return;
+    atomic_store(&f->stop, true);
+    join(f);
+    osh_weights_free(cx, f->w);
+    osh_free(cx, f->want);
+    if (f->cx) osh_ctx_free(f->cx);
+    osh_free(cx, f);
+}

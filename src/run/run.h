@@ -1,0 +1,49 @@
+/* run.h - what the three pipelines share: the emitter, the report, solving the Linears of a subgraph. */
+#ifndef OSH_RUN_H
+#define OSH_RUN_H
+#include "base/profile.h"
+#include "ops/cuda/cuda.h"
+#include "output/emit.h"
+#include "run/pace.h"
+#include "run/stats.h"
+
+typedef struct osh_run {
+    const osh_plan *plan; // view
+    osh_emitter *emitter; // own
+    osh_result *results;  // own [linears]
+    osh_progress progress;
+    osh_pace pace; // own
+    double started;
+    bool profiling;       // the profile was started here, not by the caller
+    bool logging;         // so was the log file
+    osh_matcher **marks;  // own [options' checkpoint]: the subgraphs that they name
+    osh_cuda_mark *phase_begin; // own: with a device, of the phase that is open
+    double device_seconds[OSH_N_PHASES]; // by the device's clock
+} osh_run;
+
+/* track.c: what is watched of a run. watch comes before the plan: profile, log file. unwatch also after a failure. */
+osh_status osh_run_watch(osh_ctx *cx, osh_run *r, const osh_options *opt);
+osh_status osh_run_start(osh_ctx *cx, osh_run *r); // plan and emitter are there
+void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc);
+/* A phase of a subgraph (< 0: of none) for the profile, the log and the time to go. */
+osh_scope osh_run_begin(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph);
+osh_scope osh_run_begin_part(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph, double share); // as osh_pace_begin
+/* fraction of the phase that is done; n_tokens went through since the last step. Shows the progress. */
+void osh_run_step(osh_ctx *cx, osh_run *r, double fraction, int64_t n_tokens);
+void osh_run_end(osh_ctx *cx, osh_run *r, osh_scope scope);
+void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name); // a subgraph is complete: its line
+
+/* Compresses and emits every Linear of the subgraphs that the statistics cover; w holds their weights. in_memory
+ * [linears]: is set where w has the solved weight then; NULL: w stays as it is. */
+osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w,
+                         int first_subgraph, int n_subgraphs, bool *in_memory);
+/* Compresses and emits one that wants no data. Takes *w, its weight; it may stay where this fails. */
+osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w);
+void osh_run_rounded(osh_ctx *cx, osh_run *r, int linear, double nmse); // a stream has done it
+/* Whether every Linear of the subgraphs [first, first + n) that needs statistics is done. */
+bool osh_run_solved(const osh_run *r, int first, int n);
+osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r); // sequential.c: sequential and basic
+/* One visit on made-up activations, everything else as in the run: its memory is the run's. */
+osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index);
+osh_status osh_run_datafree(osh_ctx *cx, osh_run *r);   // datafree.c: every Linear that is not done
+#endif

@@ -1,0 +1,504 @@
+/* sequential.c - the calibration loops swapped: for each subgraph, for each batch. visit.c has the steps of a
+ * subgraph; here they are taken.
+ *
+ *   load -> observe (only the nodes that the statistics need) -> solve, emit
+ *        -> propagate through the changed weights -> release
+ *
+ * What rests between the steps is exactly the values that a later one reads. `basic` is the same with the whole graph
+ * as one subgraph: everything loaded, every statistic at once, nothing propagated. */
+#include <string.h>
+
+#include "base/rng.h"
+#include "plan/layout.h"
+#include "plan/memory.h"
+#include "run/prefetch.h"
+#include "run/run.h"
+#include "store/activations.h"
+
+typedef struct engine {
+    osh_run *r;
+    const osh_plan *p;
+    osh_weights *w;         // own
+    osh_acts *acts;         // own
+    osh_stats *stats;       // own; the open ones
+    osh_prefetch *prefetch; // own; of the visit that comes
+    bool *in_memory;        // own [linears]: w has the solved weight
+    bool *next;             // own [weights]: what the next visit loads first
+    int64_t *copy_at;       // own [weights]: output tensor that is its copy, or -1
+    size_t missed;          // places of the card's arena, when it began
+    int index;              // of the visit
+    bool began;             // it has loaded
+} engine;
+
+static osh_status find_copies(osh_ctx *cx, engine *e)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = e->p;
+    int64_t *of = NULL; // own [tensors of the source]
+    OSH_NEW(cx, of, p->ck->n_tensors);
+    for (int64_t i = 0; i < p->ck->n_tensors; i++) of[i] = -1;
+    for (int64_t i = p->n_out - 1; i >= 0; i--)
+        if (p->out_info[i].source >= 0) of[p->out_info[i].source] = i;
+    OSH_NEW(cx, e->copy_at, p->graph->n_weights);
+    for (int w = 0; w < p->graph->n_weights; w++) {
+        int64_t tensor = p->graph->weights[w].tensor;
+        e->copy_at[w] = tensor < 0 ? -1 : of[tensor];
+    }
+done:
+    osh_free(cx, of);
+    return rc;
+}
+
+static osh_status begin(osh_ctx *cx, engine *e)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = e->p;
+    char *dir = osh_scratch_dir(cx, p, osh_emit_dir(e->r->emitter)); // own
+    if (!dir) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    OSH_TRY(osh_weights_new(cx, &e->w, p->graph));
+    e->w->device = p->device;
+    if (p->device) e->missed = osh_arena_missed(p->device->arena);
+    OSH_TRY(osh_acts_new(cx, &e->acts, p->graph, &p->data, p->memory.tier, dir,
+                         p->opt->scratch_compression && !strcmp(p->opt->scratch_compression, "zstd")));
+    OSH_TRY(osh_acts_use(cx, e->acts, p->device));
+    osh_acts_keep(e->acts, p->batch_at[osh_memory_kept(p, p->memory.tier)]);
+    OSH_NEW(cx, e->in_memory, p->n_linears);
+    OSH_NEW(cx, e->next, p->graph->n_weights);
+    OSH_TRY(find_copies(cx, e));
+done:
+    osh_free(cx, dir);
+    return rc;
+}
+
+static void end(osh_ctx *cx, engine *e, bool keep_files)
+{
+    size_t missed = e->p->device ? osh_arena_missed(e->p->device->arena) - e->missed : 0;
+    if (missed) osh_log(cx, OSH_LOG_INFO, "%zu blocks of the card's memory lay elsewhere than planned", missed);
+    osh_emit_let_go(e->r->emitter);
+    osh_prefetch_free(cx, e->prefetch);
+    osh_stats_free(cx, e->stats);
+    osh_acts_free(cx, e->acts, keep_files);
+    osh_weights_free(cx, e->w);
+    osh_free(cx, e->in_memory);
+    osh_free(cx, e->next);
+    osh_free(cx, e->copy_at);
+}
+
+static bool mine(const osh_range *r, const osh_linear *l)
+{
+    return l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs;
+}
+
+static bool solved(const void *user, const osh_range *r, const bool *values)
+{
+    const engine *e = user;
+    for (int i = 0; i < e->p->n_linears; i++) {
+        const osh_linear *l = &e->p->linears[i];
+        if (mine(r, l) && l->wants && (!values || values[l->input]) && !e->r->results[i].done) return false;
+    }
+    return true;
+}
+
+static osh_status open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
+{
+    engine *e = user;
+    osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
+    osh_status rc = osh_stats_new(cx, &e->stats, e->p, r->first_subgraph, r->n_subgraphs, values);
+    osh_mem_use(cx, old);
+    return rc;
+}
+
+/* ---- weights ---- */
+
+static void want_weights(bool *want, const osh_plan *p, const osh_range *r, const osh_step *s, const bool *values)
+{
+    const osh_graph *g = p->graph;
+    for (int i = s->first; i < s->first + s->n; i++)
+        for (int k = 0; s->run[i - s->first] && k < g->nodes[i].op->n_weights; k++)
+            if (g->nodes[i].w[k] >= 0) want[g->nodes[i].w[k]] = true;
+    for (int i = 0; values && i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (mine(r, l) && l->wants && values[l->input]) want[l->weight] = true;
+    }
+}
+
+typedef struct look { // at the first load of a visit
+    const engine *e;
+    bool *want, seen;
+} look;
+
+static osh_status look_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s, const bool *values)
+{
+    look *l = user;
+    (void)cx;
+    if (!l->seen) want_weights(l->want, l->e->p, r, s, values);
+    l->seen = true;
+    return OSH_OK;
+}
+static osh_status look_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values) { return OSH_OK; }
+static osh_status look_pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s) { return OSH_OK; }
+static osh_status look_solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool k) { return OSH_OK; }
+static osh_status look_reload(osh_ctx *cx, void *user, const osh_range *r, int first, int n) { return OSH_OK; }
+static osh_status look_release(osh_ctx *cx, void *user, int first, int n) { return OSH_OK; }
+static osh_status look_drop(osh_ctx *cx, void *user, const bool *keep) { return OSH_OK; }
+static bool look_solved(const void *user, const osh_range *r, const bool *values)
+{
+    return solved(((const look *)user)->e, r, values);
+}
+
+static osh_status read_ahead(osh_ctx *cx, engine *e)
+{
+    osh_status rc = OSH_OK;
+    look l = {.e = e, .want = e->next};
+    osh_visitor v = {look_open,    look_load, look_pass,   look_solve, look_reload,
+                     look_release, look_drop, look_solved, &l};
+    bool any = false;
+    memset(e->next, 0, (size_t)e->p->graph->n_weights * sizeof *e->next);
+    OSH_TRY(osh_visit_walk(cx, e->p, e->index + 1, &v));
+    for (int i = 0; i < e->w->n; i++) any |= e->next[i] &= !e->w->w[i];
+    osh_range next = osh_range_at(e->p, e->index + 1);
+    if (any)
+        OSH_TRY(osh_prefetch_start(cx, &e->prefetch, e->p, e->next, e->index + 1, solved(e, &next, NULL)));
+done:
+    return rc;
+}
+
+static bool waits_for_solve(const engine *e, int weight)
+{
+    for (int i = 0; i < e->p->n_linears; i++) {
+        const osh_linear *l = &e->p->linears[i];
+        if (l->weight == weight && l->wants && !e->r->results[i].done) return true;
+    }
+    return false;
+}
+
+static osh_way way_of(const osh_step *s) { return s->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST; }
+
+/* One weight to where it is used. What stays dense is written from here: no byte of it is read twice. */
+static osh_status load_one(osh_ctx *cx, engine *e, int weight, osh_way way)
+{
+    osh_status rc = OSH_OK;
+    osh_weights *w = e->w;
+    const osh_tensor *in_host;
+    osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
+    if (!w->w[weight]) {
+        osh_places_aim(e->p, e->index, way, OSH_LAYOUT_WEIGHT, weight);
+        rc = osh_weight_place(cx, w, e->p->graph, e->p->ck, weight);
+    }
+    osh_mem_use(cx, old);
+    if (rc) goto done;
+    in_host = w->device ? w->host[weight] : w->w[weight]; // NULL: it was, in an earlier load
+    if (in_host && e->copy_at[weight] >= 0)
+        OSH_TRY(osh_emit_copy_from(cx, e->r->emitter, e->copy_at[weight], in_host->data));
+done:
+    return rc;
+}
+
+/* What the output has, or soon has, of the weights in host memory goes, but for what a solve reads. */
+static void drop_copies(osh_ctx *cx, engine *e)
+{
+    if (!e->w->device) return;
+    osh_emit_let_go(e->r->emitter);
+    for (int i = 0; i < e->w->n; i++)
+        if (e->w->host[i] && !waits_for_solve(e, i)) osh_tensor_free(cx, e->w->host[i]), e->w->host[i] = NULL;
+}
+
+static osh_status load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s, const bool *values)
+{
+    osh_status rc = OSH_OK;
+    engine *e = user;
+    osh_scope scope = osh_profile_begin(cx, "load", r->name);
+    if (!e->began) { // later, it is the next visit's
+        OSH_TRY(osh_prefetch_take(cx, e->prefetch, e->w));
+        osh_prefetch_free(cx, e->prefetch), e->prefetch = NULL;
+    }
+    memset(e->next, 0, (size_t)e->w->n * sizeof *e->next);
+    want_weights(e->next, e->p, r, s, values);
+    for (int i = 0; i < e->w->n; i++)
+        if (e->next[i]) OSH_TRY(load_one(cx, e, i, way_of(s)));
+    if (!e->began && e->p->memory.visits[e->index].prefetch) OSH_TRY(read_ahead(cx, e));
+    e->began = true;
+done:
+    osh_profile_end(cx, scope);
+    return rc;
+}
+
+/* Of a Linear that is solved: from the output, through host memory. */
+static osh_status reload_one(osh_ctx *cx, engine *e, int linear)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *w = e->w->w[e->p->linears[linear].weight], *t = NULL; // own
+    if (!w->device) {
+        OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, w));
+        goto done;
+    }
+    OSH_TRY(osh_tensor_new(cx, &t, w->dtype, w->ndim, w->shape));
+    OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, t));
+    OSH_TRY(osh_tensor_copy(cx, w, t));
+done:
+    osh_tensor_free(cx, t);
+    return rc;
+}
+
+static osh_status reload(osh_ctx *cx, void *user, const osh_range *r, int first, int n)
+{
+    osh_status rc = OSH_OK;
+    engine *e = user;
+    const osh_plan *p = e->p;
+    if (!p->propagate_error) goto done;
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (!mine(r, l) || !l->wants || l->node < first || l->node >= first + n) continue;
+        if (e->in_memory[i] || !e->r->results[i].done || !p->recipe->modifiers[l->modifier].type->propagates) continue;
+        OSH_TRY(reload_one(cx, e, i));
+        e->in_memory[i] = true;
+    }
+done:
+    return rc;
+}
+
+static osh_status release(osh_ctx *cx, void *user, int first, int n)
+{
+    engine *e = user;
+    osh_emit_let_go(e->r->emitter);
+    osh_weights_release(cx, e->w, e->p->graph, first, n);
+    for (int i = 0; i < e->p->n_linears; i++)
+        if (e->p->linears[i].node >= first && e->p->linears[i].node < first + n) e->in_memory[i] = false;
+    return OSH_OK;
+}
+
+/* ---- passes ---- */
+
+static osh_status store(osh_ctx *cx, engine *e, const osh_step *s, int value, int64_t k, osh_batch *b)
+{
+    const osh_plan *p = e->p;
+    osh_places_aim(p, e->index, way_of(s), OSH_LAYOUT_ROWS, value * p->n_batches + k);
+    osh_status rc = osh_acts_put(cx, e->acts, value, b->first_sample, b->seqs.n, &b->values[value]);
+    osh_places_aim_off(p); // it rests elsewhere, or had its place
+    return rc;
+}
+
+/* Values of the batch that comes behind k. */
+static osh_status ask_next(osh_ctx *cx, engine *e, const osh_step *s, int64_t k)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = e->p;
+    int64_t first = p->batch_at[k + 1], n = k + 1 < p->n_batches ? p->batch_at[k + 2] - first : 0;
+    for (int v = 0; n && v < p->graph->n_values; v++)
+        if (s->in[v] && v != p->graph->input_ids) OSH_TRY(osh_acts_ask(cx, e->acts, v, first, n));
+done:
+    return rc;
+}
+
+static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k, int64_t *n_tokens)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = e->p;
+    int64_t first = p->batch_at[k], n = p->batch_at[k + 1] - first;
+    const osh_graph *g = p->graph;
+    osh_exec_hooks hooks = {.value = osh_stats_feed, .user = e->stats};
+    osh_batch *b = NULL; // own
+    OSH_TRY(osh_batch_new_on(cx, &b, p->device, g, p->data.ids, p->data.offsets + first, n));
+    b->first_sample = first;
+    for (int v = 0; v < g->n_values; v++) {
+        if (!s->in[v] || v == g->input_ids) continue;
+        OSH_TRY(osh_acts_get(cx, e->acts, v, first, n, s->consume[v], p->device, &b->values[v]));
+    }
+    OSH_TRY(ask_next(cx, e, s, k));
+    OSH_TRY(osh_exec_run(cx, g, s->first, s->n, s->run, e->w, b, s->out, s->observe ? &hooks : NULL, true));
+    for (int v = 0; v < g->n_values; v++) // what comes may lie where it lay
+        if (s->consume[v]) osh_acts_forget(cx, e->acts, v, first, n);
+    for (int v = 0; v < g->n_values; v++)
+        if (s->out[v]) OSH_TRY(store(cx, e, s, v, k, b));
+    *n_tokens = b->n_tokens;
+done:
+    osh_batch_free(cx, b);
+    return rc;
+}
+
+static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s)
+{
+    osh_status rc = OSH_OK;
+    engine *e = user;
+    const osh_plan *p = e->p;
+    osh_progress *pr = &e->r->progress;
+    int64_t n_tokens = 0;
+    const bool *stats = s->observe ? osh_stats_wanted(e->stats) : NULL;
+    double share = 1;
+    OSH_TRY(osh_cost_share(cx, &share, p, e->r->pace.cost, e->index, s, stats));
+    osh_scope scope = osh_run_begin_part(cx, e->r, s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE, e->index, share);
+    pr->done = 0, pr->total = p->data.n;
+    if (p->memory.visits[e->index].values_ahead) OSH_TRY(osh_acts_open(cx, e->acts, s->in, s->out, p->batch_tokens));
+    for (int64_t k = 0; k < p->n_batches; k++) {
+        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(p));
+        rc = run_batch(cx, e, s, k, &n_tokens);
+        osh_mem_use(cx, old);
+        if (rc) goto done;
+        pr->done = p->batch_at[k + 1];
+        osh_run_step(cx, e->r, (double)pr->done / (double)pr->total, n_tokens);
+    }
+    OSH_TRY(osh_acts_close(cx, e->acts));
+    osh_run_end(cx, e->r, scope);
+done:
+    if (rc) osh_note(cx, "%s pass over %s", pr->phase, r->name);
+    return rc;
+}
+
+static osh_status solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool keep)
+{
+    osh_status rc = OSH_OK;
+    engine *e = user;
+    osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
+    drop_copies(cx, e);
+    rc = osh_stats_collect(cx, e->stats);
+    if (!rc)
+        rc = osh_run_solve(cx, e->r, e->stats, e->w, r->first_subgraph, r->n_subgraphs, keep ? NULL : e->in_memory);
+    osh_mem_use(cx, old);
+    osh_stats_free(cx, e->stats), e->stats = NULL;
+    e->r->progress.name = r->name;
+    return rc;
+}
+
+static osh_status drop(osh_ctx *cx, void *user, const bool *keep)
+{
+    engine *e = user;
+    for (int v = 0; v < e->p->graph->n_values; v++)
+        if (!keep[v]) osh_acts_drop(cx, e->acts, v);
+    return OSH_OK;
+}
+
+/* ---- visits ---- */
+
+/* What a later process can take up. */
+static bool whole_on_disk(const osh_plan *p) { return p->memory.tier == OSH_TIER_DISK && !p->memory.n_kept; }
+
+/* A visit is over: its record, and only then the values go that were behind the one before. */
+static osh_status finish(osh_ctx *cx, engine *e, bool did)
+{
+    osh_status rc = OSH_OK;
+    osh_range r = osh_range_at(e->p, e->index);
+    bool disk = whole_on_disk(e->p), *keep = NULL; // own
+    OSH_NEW(cx, keep, e->p->graph->n_values);
+    for (int i = 0; i < r.n_live_out; i++) {
+        keep[r.live_out[i]] = true;
+        if (osh_acts_has(e->acts, r.live_out[i])) OSH_TRY(osh_acts_sync(cx, e->acts, r.live_out[i]));
+    }
+    if (did || disk) OSH_TRY(osh_emit_subgraph(cx, e->r->emitter, e->index, disk && r.propagate ? e->index : -1));
+    OSH_TRY(drop(cx, e, keep));
+done:
+    osh_free(cx, keep);
+    return rc;
+}
+
+/* The first visit: behind the last one whose values an earlier run left complete on the disk. */
+static osh_status take_up(osh_ctx *cx, engine *e, int *start)
+{
+    osh_status rc = OSH_OK;
+    int64_t generation = -1;
+    int last = osh_emit_boundary(e->r->emitter, &generation);
+    bool found = last >= 0 && last + 1 < osh_n_ranges(e->p) && whole_on_disk(e->p);
+    *start = 0;
+    if (!found) goto done;
+    osh_range r = osh_range_at(e->p, last);
+    for (int i = 0; i < r.n_live_out && found; i++)
+        if (r.live_out[i] != e->p->graph->input_ids) OSH_TRY(osh_acts_adopt(cx, e->acts, r.live_out[i], &found));
+    if (found) *start = last + 1;
+    osh_log(cx, OSH_LOG_INFO, "values behind %s %s", r.name,
+            found ? "are taken up from the disk" : "are not complete on the disk: starting from the tokens");
+    for (int i = 0; i < r.n_live_out && !found; i++) osh_acts_drop(cx, e->acts, r.live_out[i]);
+done:
+    return rc;
+}
+
+static osh_status visits(osh_ctx *cx, engine *e)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = e->p;
+    osh_progress *pr = &e->r->progress;
+    osh_visitor v = {open, load, pass, solve, reload, release, drop, solved, e};
+    int n = osh_n_ranges(p), start;
+    pr->n_steps = n + 1; // and the output
+    OSH_TRY(take_up(cx, e, &start));
+    for (int i = start; i < n; i++) {
+        osh_range r = osh_range_at(p, i);
+        if (osh_run_solved(e->r, r.first_subgraph, p->parts->n - r.first_subgraph)) break; // by an earlier run
+        if (!r.observe && !r.propagate) continue;
+        bool did = !solved(e, &r, NULL);
+        e->index = i, e->began = false;
+        pr->step = i + 1, pr->name = r.name, pr->error = -1;
+        OSH_TRY(osh_visit_walk(cx, p, i, &v));
+        OSH_TRY(finish(cx, e, did));
+        osh_run_finished(cx, e->r, r.name);
+    }
+done:
+    return rc;
+}
+
+/* ---- one visit alone ---- */
+
+/* Rows of samples [first, first + n): any values of the right shape, since memory does not depend on them. */
+static osh_status make_up_rows(osh_ctx *cx, engine *e, int value, int64_t first, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = e->p;
+    int64_t width = p->graph->values[value].width, rows = p->data.offsets[first + n] - p->data.offsets[first];
+    osh_tensor *t = NULL; // own
+    float *row = NULL;    // own
+    OSH_TRY(osh_tensor_new(cx, &t, p->graph->dtype, 2, (int64_t[]){rows, width}));
+    OSH_NEW(cx, row, width);
+    for (int64_t k = 0; k < rows; k++) {
+        uint64_t at = (uint64_t)(p->data.offsets[first] + k);
+        for (int64_t i = 0; i < width; i++) row[i] = osh_rng_sym((uint64_t)value, at, (uint64_t)i);
+        osh_from_f32((char *)t->data + (size_t)(k * width) * osh_dtype_bytes(t->dtype), t->dtype, row, width);
+    }
+    OSH_TRY(osh_acts_put(cx, e->acts, value, first, n, &t));
+done:
+    osh_free(cx, row);
+    osh_tensor_free(cx, t);
+    return rc;
+}
+
+/* What rests when the visit begins: the values that it reads, and those that only wait for a later one. */
+static osh_status make_up(osh_ctx *cx, engine *e, const osh_range *r)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = e->p->graph;
+    const int64_t *at = e->p->batch_at;
+    osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
+    for (int v = 0; v < g->n_values; v++) {
+        if (v == g->input_ids || g->values[v].producer >= r->first || g->values[v].last_use < r->first) continue;
+        for (int64_t b = 0; b < e->p->n_batches; b++) OSH_TRY(make_up_rows(cx, e, v, at[b], at[b + 1] - at[b]));
+    }
+done:
+    osh_mem_use(cx, old);
+    return rc;
+}
+
+osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index)
+{
+    osh_status rc = OSH_OK;
+    engine e = {.r = r, .p = r->plan, .index = index};
+    osh_visitor v = {open, load, pass, solve, reload, release, drop, solved, &e};
+    osh_range range = osh_range_at(r->plan, index);
+    r->progress.n_steps = r->progress.step = 1, r->progress.name = range.name, r->progress.error = -1;
+    OSH_TRY(begin(cx, &e));
+    OSH_TRY(make_up(cx, &e, &range));
+    OSH_TRY(osh_visit_walk(cx, r->plan, index, &v));
+    OSH_TRY(osh_emit_wait(cx, r->emitter));
+    osh_run_finished(cx, r, range.name);
+done:
+    end(cx, &e, false);
+    return rc;
+}
+
+osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r)
+{
+    osh_status rc = OSH_OK;
+    engine e = {.r = r, .p = r->plan};
+    OSH_TRY(begin(cx, &e));
+    OSH_TRY(visits(cx, &e));
+done:
+    end(cx, &e, rc != OSH_OK);
+    return rc;
+}

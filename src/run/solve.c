@@ -1,0 +1,172 @@
+/* solve.c - statistics are complete: codes, then bytes. Linears that share an input and a modifier are one call. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/run.h"
+
+static void finish(osh_ctx *cx, osh_run *r, int linear, const osh_linear_job *j)
+{
+    const osh_linear *l = &r->plan->linears[linear];
+    r->results[linear] =
+        (osh_result){.nmse = j->nmse, .objective = j->objective, .fallback = j->fallback, .done = true};
+    if (j->fallback) osh_log(cx, OSH_LOG_WARN, "%s: %s", l->name, j->fallback);
+    osh_log(cx, OSH_LOG_DEBUG, "%s: relative squared weight error %.3e, objective %.3e", l->name,
+            j->nmse, j->objective);
+    if (j->nmse > r->progress.error) r->progress.error = j->nmse;
+}
+
+static osh_status emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int linear, osh_linear_job *j)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *scale = NULL, *zero = NULL; // own
+    if (j->fallback && r->plan->opt->strict)
+        OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name, j->fallback);
+    if (stats) OSH_TRY(osh_stats_input_params(cx, &scale, &zero, stats, linear));
+    OSH_TRY(osh_emit_linear(cx, r->emitter, linear, j, &scale, &zero));
+    finish(cx, r, linear, j);
+done:
+    osh_tensor_free(cx, scale);
+    osh_tensor_free(cx, zero);
+    return rc;
+}
+
+typedef struct sink { // of a group's results
+    osh_run *r;
+    const osh_stats *stats;
+    const osh_linear_job *jobs; // view
+    const int *which;           // view: linear of each
+    bool *in_memory;
+} sink;
+
+/* A job is complete: what it has goes to the emitter. */
+static osh_status take(osh_ctx *cx, osh_linear_job *j)
+{
+    osh_status rc = OSH_OK;
+    const sink *s = j->user;
+    int linear = s->which[j - s->jobs];
+    if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+    OSH_TRY(emit(cx, s->r, s->stats, linear, j));
+    if (s->in_memory) s->in_memory[linear] = true;
+done:
+    return rc;
+}
+
+/* Linears of the range that read the value and are not done. */
+static int n_waiting(const osh_run *r, int value, int s0, int s1)
+{
+    int n = 0;
+    for (int i = 0; i < r->plan->n_linears; i++) {
+        const osh_linear *l = &r->plan->linears[i];
+        n += l->subgraph >= s0 && l->subgraph < s1 && l->input == value && !r->results[i].done;
+    }
+    return n;
+}
+
+/* All Linears of the range with the same input and modifier as linears[first] that are not done yet. */
+static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w, int first, int s0, int s1,
+                              bool *in_memory)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = r->plan;
+    const osh_linear *lead = &p->linears[first];
+    osh_linear_job *jobs = NULL; // own
+    osh_tensor *h = osh_stats_hessian(stats, lead->input), *copy = NULL; // view; own: where another modifier needs it
+    int *which = NULL, n = 0;    // own
+    sink s = {.r = r, .stats = stats, .in_memory = in_memory};
+    OSH_NEW(cx, jobs, p->n_linears);
+    OSH_NEW(cx, which, p->n_linears);
+    for (int i = first; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (l->subgraph < s0 || l->subgraph >= s1 || l->input != lead->input ||
+            l->modifier != lead->modifier || r->results[i].done)
+            continue;
+        jobs[n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w->w[l->weight],
+                                   .keep_w = !in_memory, .done = take, .user = &s};
+        if (w->device) jobs[n].w = w->host[l->weight], jobs[n].device_w = w->w[l->weight];
+        jobs[n].pack = w->device && l->format->pack_rows;
+        which[n++] = i;
+    }
+    s.jobs = jobs, s.which = which;
+    bool last = n_waiting(r, lead->input, s0, s1) == n;
+    if (h && !last) {
+        OSH_TRY(osh_tensor_new_on(cx, &copy, h->device, OSH_LIFE_LONG, OSH_F32, 2, h->shape));
+        OSH_TRY(osh_tensor_copy(cx, copy, h));
+    }
+    OSH_TRY(p->recipe->modifiers[lead->modifier].type->compress(cx, &p->recipe->modifiers[lead->modifier], jobs, n,
+                                                                copy ? copy : h, p->data.n));
+    if (last) osh_stats_drop(cx, stats, lead->input);
+    for (int k = 0; k < n && w->device; k++) {
+        osh_tensor **host = &w->host[p->linears[which[k]].weight]; // nothing reads it again
+        osh_tensor_free(cx, *host), *host = NULL;
+    }
+done:
+    osh_tensor_free(cx, copy);
+    for (int k = 0; jobs && k < n; k++) osh_linear_job_deinit(cx, &jobs[k]);
+    osh_free(cx, jobs);
+    osh_free(cx, which);
+    return rc;
+}
+
+osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w, int first_subgraph, int n_subgraphs,
+                         bool *in_memory)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = r->plan;
+    int s0 = first_subgraph, s1 = first_subgraph + n_subgraphs;
+    double work = 0, all = 0;
+    OSH_TRY(osh_emit_wait(cx, r->emitter)); // a kill costs the solves of one subgraph at most
+    for (int i = 0; i < p->n_linears; i++)
+        if (p->linears[i].subgraph >= s0 && p->linears[i].subgraph < s1 && p->linears[i].wants &&
+            osh_stats_wanted(stats)[p->linears[i].input])
+            all += osh_cost_of_linear(p, i);
+    double share = all / r->pace.cost[first_subgraph].work[OSH_PHASE_SOLVE]; // less than 1 in rounds and segments
+    osh_scope scope = osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, first_subgraph, share > 0.9999 ? 1 : share);
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (l->subgraph < s0 || l->subgraph >= s1 || !l->wants || !osh_stats_wanted(stats)[l->input]) continue;
+        work += osh_cost_of_linear(p, i);
+        if (r->results[i].done) continue;
+        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        r->progress.name = l->name;
+        osh_run_step(cx, r, (work - osh_cost_of_linear(p, i)) / all, 0);
+        OSH_TRY(solve_group(cx, r, stats, w, i, s0, s1, in_memory));
+    }
+    osh_run_end(cx, r, scope);
+done:
+    return rc;
+}
+
+bool osh_run_solved(const osh_run *r, int first, int n)
+{
+    for (int i = 0; i < r->plan->n_linears; i++) {
+        const osh_linear *l = &r->plan->linears[i];
+        if (l->wants && l->subgraph >= first && l->subgraph < first + n && !r->results[i].done) return false;
+    }
+    return true;
+}
+
+void osh_run_rounded(osh_ctx *cx, osh_run *r, int linear, double nmse)
+{
+    finish(cx, r, linear, &(osh_linear_job){.nmse = nmse, .objective = -1});
+}
+
+osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = r->plan;
+    const osh_linear *l = &p->linears[linear];
+    osh_modifier *m = &p->recipe->modifiers[l->modifier];
+    osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = *w};
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
+    int64_t bad = osh_find_nonfinite((*w)->data, (*w)->dtype, osh_tensor_numel(*w));
+    if (bad >= 0)
+        OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds a value that is not finite at row %ld, column %ld",
+                 p->ck->tensors[l->tensor].e->name, (long)(bad / l->I), (long)(bad % l->I));
+    OSH_TRY(m->type->compress(cx, m, &job, 1, NULL, 0));
+    osh_tensor_free(cx, *w), *w = NULL; // before its codes are packed
+    OSH_TRY(emit(cx, r, NULL, linear, &job));
+done:
+    osh_mem_use(cx, old);
+    osh_linear_job_deinit(cx, &job);
+    return rc;
+}

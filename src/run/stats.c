@@ -1,0 +1,187 @@
+/* stats.c - Hessians and input ranges. Samples are added one by one in their order, so a batch's
+ * size changes nothing; a device adds a batch at once, and its batches are always the same. */
+#include "run/stats.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ops/cuda/cuda.h"
+#include "plan/layout.h"
+
+struct osh_stats {
+    const osh_plan *plan; // view
+    bool *wanted;         // own [values]
+    osh_tensor **hessian; // own [values]
+    osh_act_observer *ranges; // own [linears]
+    osh_tensor **minmax;  // own [values]: on a device, F32 [samples, 2]
+    int first, n;         // subgraphs
+};
+
+static bool mine(const osh_stats *s, const osh_linear *l)
+{
+    return l->subgraph >= s->first && l->subgraph < s->first + s->n;
+}
+
+static void aim(const osh_stats *s, osh_layout_kind kind, int value)
+{
+    int visit = s->plan->pipeline == OSH_PIPELINE_BASIC ? 0 : s->first;
+    osh_places_aim(s->plan, visit, OSH_WAY_FIRST, kind, value);
+}
+
+static osh_status new_hessian(osh_ctx *cx, osh_stats *s, int value, int64_t I)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor **h = &s->hessian[value];
+    if (*h) goto done;
+    aim(s, OSH_LAYOUT_HESSIAN, value);
+    OSH_TRY(osh_tensor_new_on(cx, h, s->plan->device, OSH_LIFE_LONG, OSH_F32, 2, (int64_t[]){I, I}));
+    OSH_TRY(osh_tensor_zero(cx, *h));
+done:
+    return rc;
+}
+
+/* A range for each sample, empty. */
+static osh_status new_minmax(osh_ctx *cx, osh_stats *s, int value)
+{
+    osh_status rc = OSH_OK;
+    int64_t n = s->plan->data.n;
+    osh_tensor **t = &s->minmax[value];
+    float *empty = NULL; // own
+    if (*t || !s->plan->device) goto done;
+    OSH_NEW(cx, empty, 2 * n);
+    aim(s, OSH_LAYOUT_RANGE, value);
+    for (int64_t k = 0; k < n; k++) empty[2 * k] = INFINITY, empty[2 * k + 1] = -INFINITY;
+    OSH_TRY(osh_tensor_new_on(cx, t, s->plan->device, OSH_LIFE_LONG, OSH_F32, 2, (int64_t[]){n, 2}));
+    OSH_TRY(osh_tensor_put(cx, *t, 0, empty, osh_tensor_bytes(*t)));
+done:
+    osh_free(cx, empty);
+    return rc;
+}
+
+osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int first_subgraph, int n_subgraphs,
+                         const bool *values)
+{
+    osh_status rc = OSH_OK;
+    osh_stats *s = NULL; // own
+    OSH_NEW(cx, s, 1);
+    s->plan = p, s->first = first_subgraph, s->n = n_subgraphs;
+    OSH_NEW(cx, s->wanted, p->graph->n_values);
+    OSH_NEW(cx, s->hessian, p->graph->n_values);
+    OSH_NEW(cx, s->ranges, p->n_linears);
+    OSH_NEW(cx, s->minmax, p->graph->n_values);
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (!mine(s, l) || !l->wants || (values && !values[l->input])) continue;
+        s->wanted[l->input] = true;
+        if (l->wants & OSH_STAT_RANGE) {
+            OSH_TRY(osh_act_observer_init(cx, &s->ranges[i], &l->scheme->inputs));
+            OSH_TRY(new_minmax(cx, s, l->input));
+        }
+        if (l->wants & OSH_STAT_HESSIAN) OSH_TRY(new_hessian(cx, s, l->input, l->I));
+    }
+    *out = s, s = NULL;
+done:
+    osh_stats_free(cx, s);
+    return rc;
+}
+
+void osh_stats_free(osh_ctx *cx, osh_stats *s)
+{
+    if (!s) return;
+    for (int v = 0; s->hessian && v < s->plan->graph->n_values; v++) osh_tensor_free(cx, s->hessian[v]);
+    for (int v = 0; s->minmax && v < s->plan->graph->n_values; v++) osh_tensor_free(cx, s->minmax[v]);
+    osh_free(cx, s->minmax);
+    osh_free(cx, s->hessian);
+    osh_free(cx, s->wanted);
+    osh_free(cx, s->ranges);
+    osh_free(cx, s);
+}
+
+const bool *osh_stats_wanted(const osh_stats *s) { return s->wanted; }
+osh_tensor *osh_stats_hessian(const osh_stats *s, int value) { return value < 0 ? NULL : s->hessian[value]; }
+
+void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value)
+{
+    if (value < 0) return;
+    osh_tensor_free(cx, s->hessian[value]);
+    s->hessian[value] = NULL;
+}
+
+static void feed_ranges(osh_stats *s, int linear, const osh_tensor *x, const osh_batch *b)
+{
+    int64_t width = x->shape[1];
+    size_t row = (size_t)width * osh_dtype_bytes(x->dtype);
+    for (int64_t k = 0; k < b->seqs.n; k++) {
+        int64_t first = b->seqs.offsets[k], n = b->seqs.offsets[k + 1] - first;
+        osh_act_observer_feed(&s->ranges[linear], (const char *)x->data + (size_t)first * row, x->dtype, n * width);
+    }
+}
+
+static osh_status feed_minmax(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x, const osh_batch *b)
+{
+    osh_status rc = OSH_OK;
+    float *at = (float *)s->minmax[value]->data + 2 * b->first_sample;
+    for (int64_t k = 0; k < b->seqs.n; k++) {
+        int64_t first = b->seqs.offsets[k], n = b->seqs.offsets[k + 1] - first;
+        if (n > 0) OSH_TRY(osh_cuda_minmax(cx, at + 2 * k, x, first, n));
+    }
+done:
+    return rc;
+}
+
+osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
+{
+    osh_status rc = OSH_OK;
+    osh_stats *s = user;
+    if (!s->wanted[value]) goto done;
+    if (s->hessian[value]) {
+        osh_op_args a = {.in = {x}, .out = {s->hessian[value]}, .seqs = &b->seqs};
+        OSH_TRY(osh_op_run(cx, osh_op_find("hessian_accum"), &a));
+    }
+    if (s->minmax[value]) OSH_TRY(feed_minmax(cx, s, value, x, b));
+    for (int i = 0; i < s->plan->n_linears && !s->minmax[value]; i++) {
+        const osh_linear *l = &s->plan->linears[i];
+        if (mine(s, l) && l->input == value && (l->wants & OSH_STAT_RANGE)) feed_ranges(s, i, x, b);
+    }
+done:
+    return rc;
+}
+
+osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = s->plan;
+    float *minmax = NULL; // own: [samples, 2]
+    if (!p->device) goto done;
+    OSH_NEW(cx, minmax, 2 * p->data.n);
+    for (int v = 0; v < p->graph->n_values; v++) {
+        if (!s->minmax[v]) continue;
+        OSH_TRY(osh_tensor_get(cx, minmax, s->minmax[v], 0, osh_tensor_bytes(s->minmax[v])));
+        for (int i = 0; i < p->n_linears; i++) {
+            const osh_linear *l = &p->linears[i];
+            if (!mine(s, l) || l->input != v || !(l->wants & OSH_STAT_RANGE)) continue;
+            for (int64_t k = 0; k < p->data.n; k++)
+                if (minmax[2 * k] <= minmax[2 * k + 1]) // it has tokens
+                    osh_act_observer_feed_range(&s->ranges[i], minmax[2 * k], minmax[2 * k + 1], p->graph->dtype);
+        }
+    }
+done:
+    osh_free(cx, minmax);
+    return rc;
+}
+
+osh_status osh_stats_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero, const osh_stats *s, int linear)
+{
+    osh_status rc = OSH_OK;
+    const osh_linear *l = &s->plan->linears[linear];
+    const osh_act_observer *o = &s->ranges[linear];
+    *scale = NULL, *zero = NULL;
+    if (!(l->wants & OSH_STAT_RANGE)) goto done;
+    if (!o->seen) OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its input scale is unknown", l->name);
+    OSH_TRY(osh_tensor_new(cx, scale, l->dtype, 1, (int64_t[]){1}));
+    if (!l->scheme->inputs.symmetric) OSH_TRY(osh_tensor_new(cx, zero, OSH_I8, 1, (int64_t[]){1}));
+    osh_q_scale_zp((*scale)->data, *zero ? (*zero)->data : NULL, &o->min, &o->max, 1,
+                   &l->scheme->inputs, l->dtype, s->plan->arithmetic);
+done:
+    return rc;
+}

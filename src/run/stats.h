@@ -1,0 +1,20 @@
+/* stats.h - the statistics that modifiers asked for, each collected once per value: Linears that
+ * read the same value share its Hessian. */
+#ifndef OSH_STATS_H
+#define OSH_STATS_H
+#include "plan/plan.h"
+
+typedef struct osh_stats osh_stats; // of the Linears of some subgraphs
+/* values: only those of these inputs; NULL: of all */
+osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int first_subgraph, int n_subgraphs,
+                         const bool *values);
+void osh_stats_free(osh_ctx *cx, osh_stats *s);
+const bool *osh_stats_wanted(const osh_stats *s); // [graph values]
+/* An exec hook: user is the osh_stats. */
+osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b);
+osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s); // all samples are fed: what a device has of ranges comes here
+osh_tensor *osh_stats_hessian(const osh_stats *s, int value); // view; NULL: none
+void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value);    // its Hessian's memory
+/* Scale and zero point of a Linear's static input; both NULL where the scheme has none. own. */
+osh_status osh_stats_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero, const osh_stats *s, int linear);
+#endif

@@ -1,0 +1,203 @@
+/* track.c - where a run is: one call tells the profile, the progress line and the time to go. */
+#include "run/run.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+
+/* ---- checkpoints ---- */
+
+static const char *pattern_of(const char *item) // of NAME=PATTERN, or of a pattern alone
+{
+    const char *eq = strchr(item, '=');
+    return eq && strncmp(item, "re:", 3) ? eq + 1 : item;
+}
+
+/* What a pattern may name: subgraphs, or without a graph the modules that are rounded. */
+static const char *stop_name(const osh_plan *p, int i)
+{
+    if (p->pipeline == OSH_PIPELINE_BASIC) return i ? NULL : "the whole model";
+    if (p->pipeline == OSH_PIPELINE_SEQUENTIAL) return i < p->parts->n ? p->parts->parts[i].name : NULL;
+    return i < p->n_linears ? p->linears[i].name : NULL;
+}
+
+static osh_status open_marks(osh_ctx *cx, osh_run *r)
+{
+    osh_status rc = OSH_OK;
+    const osh_strs *items = &r->plan->opt->checkpoint;
+    OSH_NEW(cx, r->marks, items->n);
+    for (size_t k = 0; k < items->n; k++) {
+        const char *pattern = pattern_of(items->items[k]), *name;
+        int64_t which, n = 0;
+        OSH_TRY(osh_matcher_new(cx, &r->marks[k], &pattern, 1));
+        for (int i = 0; (name = stop_name(r->plan, i)); i++) {
+            OSH_TRY(osh_matcher_find(cx, &which, r->marks[k], name, NULL));
+            n += which >= 0;
+        }
+        if (!n)
+            OSH_FAIL(cx, OSH_E_USAGE, "--checkpoint %s: %s names no subgraph of this run; `oneshot plan` lists them",
+                     items->items[k], pattern);
+    }
+done:
+    return rc;
+}
+
+/* A record for each checkpoint that names this subgraph: its own name, or with re: that and the subgraph's. */
+static void mark(osh_ctx *cx, const osh_run *r, const char *subgraph)
+{
+    const osh_strs *items = &r->plan->opt->checkpoint;
+    for (size_t k = 0; r->marks && k < items->n; k++) {
+        const char *item = items->items[k], *pattern = pattern_of(item);
+        char step[512];
+        int64_t which = -1;
+        if (osh_matcher_find(cx, &which, r->marks[k], subgraph, NULL)) osh_error_clear(cx);
+        if (which < 0) continue;
+        int n = pattern > item ? (int)(pattern - item) - 1 : 0;
+        bool many = !strncmp(pattern, "re:", 3);
+        snprintf(step, sizeof step, "%.*s%s%s", n, item, n && many ? " " : "", !n || many ? subgraph : "");
+        osh_profile_checkpoint(cx, step);
+    }
+}
+
+/* ---- begin and end of a run ---- */
+
+osh_status osh_run_watch(osh_ctx *cx, osh_run *r, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    if (opt->log_file && strcmp(opt->log_file, "none")) {
+        OSH_TRY(osh_log_file(cx, opt->log_file));
+        r->logging = true;
+    }
+    if (osh_profile_running(cx)) {
+        if (opt->profile) OSH_FAIL(cx, OSH_E_USAGE, "--profile %s: the caller has started a profile", opt->profile);
+    } else {
+        OSH_TRY(osh_profile_start(cx, opt->profile));
+        r->profiling = true;
+    }
+done:
+    return rc;
+}
+
+/* What an earlier run did takes no time now. */
+static void forget_done(osh_run *r)
+{
+    const osh_plan *p = r->plan;
+    osh_cost *last = &r->pace.cost[r->pace.n - 1];
+    for (int s = 0; s + 1 < r->pace.n; s++) {
+        double *work = r->pace.cost[s].work;
+        if (osh_run_solved(r, s, p->pipeline == OSH_PIPELINE_BASIC ? p->parts->n : 1))
+            work[OSH_PHASE_OBSERVE] = work[OSH_PHASE_SOLVE] = 0;
+    }
+    for (int i = 0; i < p->n_linears; i++)
+        if (r->results[i].done && !p->linears[i].wants) last->work[OSH_PHASE_ROUND] -= osh_cost_of_linear(p, i);
+}
+
+static void read_arena(void *user, int64_t *now, int64_t *peak)
+{
+    const osh_device *d = user;
+    *now = (int64_t)osh_arena_used(d->arena), *peak = (int64_t)osh_arena_peak(d->arena);
+}
+
+osh_status osh_run_start(osh_ctx *cx, osh_run *r)
+{
+    osh_status rc = OSH_OK;
+    char *path = NULL; // own
+    const osh_plan *p = r->plan;
+    OSH_TRY(open_marks(cx, r));
+    OSH_TRY(osh_pace_init(cx, &r->pace, p));
+    forget_done(r);
+    if (p->device) osh_profile_device(cx, read_arena, p->device);
+    if (!p->opt->log_file && !osh_log_has_file(cx)) { // a caller may have opened one
+        if (!(path = osh_path_join(cx, osh_emit_dir(r->emitter), "oneshot.log"))) OSH_TRY(OSH_E_NOMEM);
+        OSH_TRY(osh_log_file(cx, path));
+        r->logging = true;
+    }
+    osh_log_line(cx, "begin", "oneshot %s, %s, %d modules, %ld samples, %d threads", osh_version(),
+                 osh_pipeline_name(p->pipeline), p->n_linears, (long)p->data.n, osh_threads(cx));
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
+void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc)
+{
+    osh_cuda_mark_free(cx, r->phase_begin), r->phase_begin = NULL;
+    if (r->profiling) osh_profile_stop(cx);
+    osh_profile_device(cx, NULL, NULL);
+    osh_log_line(cx, rc ? "failed" : "done", "%s", rc ? osh_error_text(cx) : "");
+    if (r->logging) osh_log_file(cx, NULL);
+    for (size_t k = 0; r->marks && k < r->plan->opt->checkpoint.n; k++) osh_matcher_free(cx, r->marks[k]);
+    osh_free(cx, r->marks);
+    osh_pace_deinit(cx, &r->pace);
+}
+
+/* ---- where it is ---- */
+
+static void show(osh_ctx *cx, osh_run *r)
+{
+    r->progress.eta_s = osh_pace_eta(&r->pace, osh_now());
+    r->progress.tokens_per_s = osh_pace_tokens_per_s(&r->pace);
+    osh_progress_show(cx, &r->progress);
+}
+
+/* Where a mark cannot be taken the next call to the card says why. */
+static void mark_begin(osh_ctx *cx, osh_run *r)
+{
+    osh_cuda_mark_free(cx, r->phase_begin), r->phase_begin = NULL;
+    if (r->plan->device && osh_cuda_mark_new(cx, r->plan->device, &r->phase_begin)) osh_error_clear(cx);
+}
+
+static void mark_end(osh_ctx *cx, osh_run *r)
+{
+    osh_cuda_mark *now = NULL; // own
+    double seconds = 0;
+    if (!r->phase_begin) return;
+    if (osh_cuda_mark_new(cx, r->plan->device, &now) || osh_cuda_mark_between(cx, &seconds, r->phase_begin, now))
+        osh_error_clear(cx);
+    r->device_seconds[r->pace.phase] += seconds;
+    osh_cuda_mark_free(cx, now);
+    osh_cuda_mark_free(cx, r->phase_begin), r->phase_begin = NULL;
+}
+
+osh_scope osh_run_begin(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph)
+{
+    return osh_run_begin_part(cx, r, phase, subgraph, 1);
+}
+
+osh_scope osh_run_begin_part(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph, double share)
+{
+    const osh_plan *p = r->plan;
+    const char *of = subgraph < 0 ? NULL
+                     : p->pipeline == OSH_PIPELINE_BASIC ? "the whole model" : p->parts->parts[subgraph].name;
+    osh_scope scope = osh_profile_begin(cx, osh_phase_name(phase), of);
+    mark_begin(cx, r);
+    osh_pace_begin(&r->pace, phase, subgraph, share, osh_now());
+    if (r->pace.cost) osh_profile_flops(cx, share * r->pace.cost[r->pace.subgraph].flops[phase]);
+    if (of) r->progress.name = of;
+    r->progress.phase = osh_phase_name(phase), r->progress.done = r->progress.total = 0;
+    show(cx, r);
+    return scope;
+}
+
+void osh_run_step(osh_ctx *cx, osh_run *r, double fraction, int64_t n_tokens)
+{
+    osh_pace_step(&r->pace, fraction, n_tokens, osh_now());
+    show(cx, r);
+}
+
+void osh_run_end(osh_ctx *cx, osh_run *r, osh_scope scope)
+{
+    mark_end(cx, r);
+    osh_pace_end(&r->pace, osh_now());
+    osh_profile_end(cx, scope);
+}
+
+void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name)
+{
+    r->progress.name = name, r->progress.finished = true;
+    if (r->progress.step >= r->progress.n_steps) r->progress.work_done = r->progress.work_total = 1; // "took"
+    show(cx, r);
+    r->progress.finished = false;
+    mark(cx, r, name);
+}

@@ -1,0 +1,578 @@
+/* activations.c - see activations.h. */
+#include "store/activations.h"
+
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+#include <zstd.h>
+
+#include "base/file.h"
+#include "store/blocks.h"
+
+const char *osh_tier_name(osh_tier t)
+{
+    static const char *const names[] = {"device", "host", "disk"};
+    return names[t];
+}
+
+enum { ZSTD_LEVEL = 1 };
+typedef struct head { // of a slot
+    uint64_t n_bytes; // the sample's own number: as it is; less: a zstd frame
+    uint64_t sum;
+} head;
+
+typedef struct slot { // of a value
+    bool live;
+    void **blocks;   // own [samples]; memory
+    osh_tensor **rows; // own [samples]; on a device, and kept ones: of the batch that begins with that sample
+    osh_block **batches; // own [samples]; tier host with a device: the same
+    osh_file *file;  // own; disk
+} slot;
+
+typedef struct way { // of a value through the device's memory, while batches follow each other
+    void *landing, *departure; // own
+    int64_t asked;             // the batch that is on its way to the landing begins with this sample; -1: none
+} way;
+
+struct osh_acts {
+    const osh_graph *g;    // view
+    const osh_dataset *d;  // view
+    osh_tier tier;
+    osh_device *device;    // view; NULL: batches lie in host memory
+    osh_blocks *blocks;    // own: tier host with a device
+    way *ways;             // own [values]: the same
+    int64_t n_kept;        // samples
+    bool zstd;
+    char *dir;             // own
+    slot *slots;           // own [values]
+    void *frame;           // own: [frame_room], for zstd
+    size_t frame_room;
+    void *stage;           // own: a sample on its way between a device and the disk
+    size_t stage_room;
+};
+
+static size_t row_bytes(const osh_graph *g, int value)
+{
+    return (size_t)g->values[value].width * osh_dtype_bytes(g->dtype);
+}
+
+static int64_t tokens(const osh_dataset *d, int64_t sample) { return d->offsets[sample + 1] - d->offsets[sample]; }
+
+static int64_t slot_at(const osh_acts *a, int value, int64_t sample)
+{
+    return a->d->offsets[sample] * (int64_t)row_bytes(a->g, value) + sample * (int64_t)sizeof(head);
+}
+
+int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value, int64_t first)
+{
+    int64_t n = 0, rows = d->offsets[d->n] - d->offsets[first];
+    if (tier == OSH_TIER_DISK) return rows * (int64_t)row_bytes(g, value) + (d->n - first) * (int64_t)sizeof(head);
+    for (int64_t s = first; s < d->n; s++) n += (int64_t)osh_mem_gross((size_t)tokens(d, s) * row_bytes(g, value));
+    return n + (int64_t)osh_mem_gross((size_t)d->n * sizeof(void *));
+}
+
+int64_t osh_acts_kept_bytes(const osh_graph *g, const osh_dataset *d, int value, const int64_t *batch_at, int64_t n)
+{
+    int64_t sum = n ? (int64_t)osh_mem_gross((size_t)d->n * sizeof(void *)) : 0;
+    for (int64_t b = 0; b < n; b++) {
+        int64_t rows = d->offsets[batch_at[b + 1]] - d->offsets[batch_at[b]];
+        sum += (int64_t)(osh_mem_gross((size_t)rows * row_bytes(g, value)) + osh_mem_gross(sizeof(osh_tensor)));
+    }
+    return sum;
+}
+
+int64_t osh_acts_batch_bytes(const osh_graph *g, int value, int64_t n_tokens)
+{
+    return (int64_t)osh_blocks_gross((size_t)n_tokens * row_bytes(g, value));
+}
+
+static size_t largest_sample(const osh_graph *g, const osh_dataset *d)
+{
+    int64_t most = 0;
+    size_t widest = 0;
+    for (int64_t s = 0; s < d->n; s++) most = tokens(d, s) > most ? tokens(d, s) : most;
+    for (int v = 0; v < g->n_values; v++) widest = row_bytes(g, v) > widest ? row_bytes(g, v) : widest;
+    return (size_t)most * widest;
+}
+
+int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d)
+{
+    return (int64_t)osh_mem_gross(ZSTD_compressBound(largest_sample(g, d)));
+}
+
+int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d)
+{
+    return (int64_t)osh_mem_gross(largest_sample(g, d));
+}
+
+osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d, osh_tier tier,
+                        const char *dir, bool zstd)
+{
+    osh_status rc = OSH_OK;
+    osh_acts *a = NULL; // own
+    OSH_NEW(cx, a, 1);
+    a->g = g, a->d = d, a->tier = tier, a->zstd = zstd;
+    OSH_NEW(cx, a->slots, g->n_values);
+    if (tier == OSH_TIER_DISK) {
+        if (!(a->dir = osh_strdup(cx, dir))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        OSH_TRY(osh_dir_make(cx, dir));
+    }
+    *out = a, a = NULL;
+done:
+    osh_acts_free(cx, a, true);
+    return rc;
+}
+
+osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d)
+{
+    osh_status rc = OSH_OK;
+    a->device = d;
+    if (!d || a->tier != OSH_TIER_HOST) goto done;
+    OSH_NEW(cx, a->ways, a->g->n_values);
+    OSH_TRY(osh_blocks_new(cx, &a->blocks, d));
+done:
+    return rc;
+}
+
+void osh_acts_keep(osh_acts *a, int64_t n) { a->n_kept = n; }
+
+static void free_ways(osh_acts *a)
+{
+    for (int v = 0; a->ways && v < a->g->n_values; v++) {
+        osh_device_free(a->device, a->ways[v].landing);
+        osh_device_free(a->device, a->ways[v].departure);
+        a->ways[v] = (way){.asked = -1};
+    }
+}
+
+void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files)
+{
+    if (!a) return;
+    free_ways(a);
+    for (int v = 0; a->slots && v < a->g->n_values; v++) {
+        if (a->tier == OSH_TIER_DISK && keep_files) osh_file_close(cx, a->slots[v].file), a->slots[v].file = NULL;
+        osh_acts_drop(cx, a, v);
+    }
+    if (a->dir && !keep_files) rmdir(a->dir); // a folder with something else in it stays
+    osh_blocks_free(cx, a->blocks);
+    osh_free(cx, a->ways);
+    osh_free(cx, a->slots);
+    osh_free(cx, a->frame);
+    osh_free(cx, a->stage);
+    osh_free(cx, a->dir);
+    osh_free(cx, a);
+}
+
+static char *path_of(osh_ctx *cx, const osh_acts *a, int value)
+{
+    return osh_sprintf(cx, "%s/%05d.values", a->dir, value);
+}
+
+/* ---- one sample ---- */
+
+static osh_status want_frame(osh_ctx *cx, osh_acts *a, size_t n_bytes)
+{
+    size_t room = ZSTD_compressBound(n_bytes);
+    if (room <= a->frame_room) return OSH_OK;
+    osh_free(cx, a->frame);
+    a->frame_room = 0;
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST); // of the file's side, whatever the values are
+    a->frame = osh_alloc(cx, room);
+    osh_mem_use(cx, old);
+    if (!a->frame) return OSH_E_NOMEM;
+    a->frame_room = room;
+    return OSH_OK;
+}
+
+static osh_status want_stage(osh_ctx *cx, osh_acts *a, size_t n_bytes)
+{
+    if (n_bytes <= a->stage_room) return OSH_OK;
+    osh_free(cx, a->stage);
+    a->stage_room = 0;
+    if (!(a->stage = osh_alloc(cx, n_bytes))) return OSH_E_NOMEM;
+    a->stage_room = n_bytes;
+    return OSH_OK;
+}
+
+/* Of the blocks of values. */
+static osh_mem_class class_of(const osh_acts *a)
+{
+    return a->tier == OSH_TIER_DEVICE && !a->device ? OSH_MEM_DEVICE : OSH_MEM_HOST;
+}
+
+static osh_status want_block(osh_ctx *cx, osh_acts *a, void **block, size_t n)
+{
+    osh_mem_class old = osh_mem_use(cx, class_of(a));
+    if (!*block) *block = osh_alloc(cx, n);
+    osh_mem_use(cx, old);
+    return *block ? OSH_OK : OSH_E_NOMEM;
+}
+
+enum { COPY_PART = 128 << 10 };
+typedef struct copying {
+    char *to;
+    const char *from;
+    size_t n;
+} copying;
+
+static osh_status copy_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const copying *c = user;
+    size_t at = (size_t)chunk * COPY_PART;
+    (void)cx, (void)worker;
+    memcpy(c->to + at, c->from + at, c->n - at < COPY_PART ? c->n - at : COPY_PART);
+    return OSH_OK;
+}
+
+/* Memory is slow beside a product: on all threads. */
+static osh_status copy(osh_ctx *cx, void *to, const void *from, size_t n)
+{
+    copying c = {to, from, n};
+    return osh_parallel_for(cx, (int64_t)((n + COPY_PART - 1) / COPY_PART), copy_chunk, &c);
+}
+
+static osh_status put(osh_ctx *cx, osh_acts *a, int value, int64_t sample, const void *from, size_t n)
+{
+    osh_status rc = OSH_OK;
+    slot *s = &a->slots[value];
+    if (a->tier == OSH_TIER_DISK) {
+        head h = {n, 0};
+        if (a->zstd) {
+            OSH_TRY(want_frame(cx, a, n));
+            size_t k = ZSTD_compress(a->frame, a->frame_room, from, n, ZSTD_LEVEL);
+            if (!ZSTD_isError(k) && k < n) h.n_bytes = k, from = a->frame;
+        }
+        h.sum = XXH3_64bits(from, h.n_bytes);
+        OSH_TRY(osh_file_pwrite(cx, s->file, from, h.n_bytes, slot_at(a, value, sample) + (int64_t)sizeof h));
+        OSH_TRY(osh_file_pwrite(cx, s->file, &h, sizeof h, slot_at(a, value, sample)));
+    } else {
+        OSH_TRY(want_block(cx, a, &s->blocks[sample], n));
+        OSH_TRY(copy(cx, s->blocks[sample], from, n));
+    }
+done:
+    return rc;
+}
+
+static osh_status get(osh_ctx *cx, osh_acts *a, int value, int64_t sample, void *to, size_t n)
+{
+    osh_status rc = OSH_OK;
+    slot *s = &a->slots[value];
+    const char *name = a->g->values[value].name;
+    head h;
+    if (a->tier != OSH_TIER_DISK) {
+        if (!s->blocks[sample])
+            OSH_FAIL(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)sample, name);
+        OSH_TRY(copy(cx, to, s->blocks[sample], n));
+        goto done;
+    }
+    int64_t at = slot_at(a, value, sample);
+    OSH_TRY(osh_file_pread(cx, s->file, &h, sizeof h, at));
+    if (h.n_bytes > n || (!h.n_bytes && n))
+        OSH_FAIL(cx, OSH_E_IO, "%s: sample %lld of %s has %llu bytes, want at most %zu", osh_file_path(s->file),
+                 (long long)sample, name, (unsigned long long)h.n_bytes, n);
+    void *raw = to;
+    if (h.n_bytes < n) {
+        OSH_TRY(want_frame(cx, a, n));
+        raw = a->frame;
+    }
+    OSH_TRY(osh_file_pread(cx, s->file, raw, h.n_bytes, at + (int64_t)sizeof h));
+    if (XXH3_64bits(raw, h.n_bytes) != h.sum)
+        OSH_FAIL(cx, OSH_E_IO, "%s: sample %lld of %s is not what was written", osh_file_path(s->file),
+                 (long long)sample, name);
+    if (raw != to && ZSTD_decompress(to, n, raw, h.n_bytes) != n)
+        OSH_FAIL(cx, OSH_E_IO, "%s: sample %lld of %s is no zstd frame of %zu bytes", osh_file_path(s->file),
+                 (long long)sample, name, n);
+done:
+    return rc;
+}
+
+/* ---- values ---- */
+
+static osh_status begin(osh_ctx *cx, osh_acts *a, int value)
+{
+    osh_status rc = OSH_OK;
+    slot *s = &a->slots[value];
+    char *path = NULL; // own
+    bool rows = a->n_kept || (a->tier == OSH_TIER_DEVICE && a->device), others = a->n_kept < a->d->n;
+    if (a->tier == OSH_TIER_DISK && others) {
+        if (!(path = path_of(cx, a, value))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        OSH_TRY(osh_file_create(cx, &s->file, path));
+    }
+    osh_mem_class old = osh_mem_use(cx, class_of(a));
+    if (rows && !s->rows) s->rows = osh_calloc(cx, (size_t)a->d->n, sizeof *s->rows);
+    if (a->blocks) s->batches = osh_calloc(cx, (size_t)a->d->n, sizeof *s->batches);
+    else if (!rows && !s->file) s->blocks = osh_calloc(cx, (size_t)a->d->n, sizeof *s->blocks);
+    osh_mem_use(cx, old);
+    if (rows ? !s->rows : !s->file && !s->blocks && !s->batches) OSH_TRY(OSH_E_NOMEM);
+    s->live = true;
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
+/* The batch that begins with sample `first`, inside the device. */
+static osh_status store_rows(osh_ctx *cx, osh_acts *a, int value, int64_t first, const osh_tensor *t)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor **rows = &a->slots[value].rows[first];
+    if (!*rows) OSH_TRY(osh_tensor_new_on(cx, rows, a->device, OSH_LIFE_LONG, t->dtype, t->ndim, t->shape));
+    OSH_TRY(osh_tensor_copy(cx, *rows, t));
+done:
+    return rc;
+}
+
+/* The same, in host memory. */
+static osh_status store_batch(osh_ctx *cx, osh_acts *a, int value, int64_t first, const osh_tensor *t)
+{
+    osh_status rc = OSH_OK;
+    osh_block **block = &a->slots[value].batches[first];
+    if (!*block) OSH_TRY(osh_blocks_take(cx, a->blocks, block, osh_tensor_bytes(t)));
+    OSH_TRY(osh_block_store(cx, a->blocks, *block, t, a->ways[value].departure));
+done:
+    return rc;
+}
+
+/* n bytes from byte `at` of a tensor on a device: to their place on the disk. */
+static osh_status put_from_device(osh_ctx *cx, osh_acts *a, int value, int64_t sample, const osh_tensor *t, size_t at,
+                                  size_t n)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(want_stage(cx, a, n));
+    OSH_TRY(osh_tensor_get(cx, a->stage, t, at, n));
+    OSH_TRY(put(cx, a, value, sample, a->stage, n));
+done:
+    return rc;
+}
+
+osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, const osh_tensor *t)
+{
+    osh_status rc = OSH_OK;
+    size_t at = 0;
+    if (!a->slots[value].live) OSH_TRY(begin(cx, a, value));
+    if (a->slots[value].rows && !a->slots[value].file) {
+        OSH_TRY(store_rows(cx, a, value, first, t));
+        goto done;
+    }
+    if (a->blocks) {
+        OSH_TRY(store_batch(cx, a, value, first, t));
+        goto done;
+    }
+    for (int64_t s = first; s < first + n; s++) {
+        size_t bytes = (size_t)tokens(a->d, s) * row_bytes(a->g, value);
+        if (t->device) OSH_TRY(put_from_device(cx, a, value, s, t, at, bytes));
+        else OSH_TRY(put(cx, a, value, s, (const char *)t->data + at, bytes));
+        at += bytes;
+    }
+done:
+    if (rc) osh_note(cx, "storing value %s", a->g->values[value].name);
+    return rc;
+}
+
+static osh_status get_to_device(osh_ctx *cx, osh_acts *a, int value, int64_t sample, osh_tensor *t, size_t at, size_t n)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(want_stage(cx, a, n));
+    OSH_TRY(get(cx, a, value, sample, a->stage, n));
+    OSH_TRY(osh_tensor_put(cx, t, at, a->stage, n));
+done:
+    return rc;
+}
+
+static osh_status find_batch(osh_ctx *cx, const osh_acts *a, int value, int64_t first, osh_block **block)
+{
+    osh_block **batches = a->slots[value].batches;
+    if (batches && (*block = batches[first])) return OSH_OK;
+    return osh_fail(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)first,
+                    a->g->values[value].name);
+}
+
+static osh_status load_batch(osh_ctx *cx, osh_acts *a, int value, int64_t first, osh_tensor *t)
+{
+    osh_status rc = OSH_OK;
+    osh_block *block = NULL; // view
+    way *w = &a->ways[value];
+    OSH_TRY(find_batch(cx, a, value, first, &block));
+    if (w->landing && w->asked == first && t->device) {
+        w->asked = -1;
+        OSH_TRY(osh_block_arrive(cx, a->blocks, w->landing, t));
+        goto done;
+    }
+    OSH_TRY(osh_block_load(cx, a->blocks, block, t));
+done:
+    return rc;
+}
+
+osh_status osh_acts_ask(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    osh_block *block = NULL; // view
+    bool asked = false;
+    if (!a->ways || !a->ways[value].landing) goto done;
+    size_t bytes = (size_t)(a->d->offsets[first + n] - a->d->offsets[first]) * row_bytes(a->g, value);
+    OSH_TRY(find_batch(cx, a, value, first, &block));
+    OSH_TRY(osh_block_ask(cx, a->blocks, block, a->ways[value].landing, bytes, &asked));
+    if (asked) a->ways[value].asked = first;
+done:
+    return rc;
+}
+
+int64_t osh_acts_way_bytes(const osh_graph *g, int value, int64_t n_tokens)
+{
+    return (int64_t)osh_arena_gross((size_t)n_tokens * row_bytes(g, value));
+}
+
+osh_status osh_acts_open(osh_ctx *cx, osh_acts *a, const bool *in, const bool *out, int64_t n_tokens)
+{
+    osh_status rc = OSH_OK;
+    for (int v = 0; a->ways && v < a->g->n_values; v++) {
+        size_t n = (size_t)n_tokens * row_bytes(a->g, v);
+        if (v == a->g->input_ids) continue;
+        a->ways[v].asked = -1;
+        if (in[v] && !(a->ways[v].landing = osh_device_alloc(cx, a->device, n, OSH_LIFE_SHORT))) OSH_TRY(OSH_E_NOMEM);
+        if (out[v] && !(a->ways[v].departure = osh_device_alloc(cx, a->device, n, OSH_LIFE_SHORT)))
+            OSH_TRY(OSH_E_NOMEM);
+    }
+done:
+    return rc;
+}
+
+osh_status osh_acts_close(osh_ctx *cx, osh_acts *a)
+{
+    osh_status rc = a->ways ? osh_blocks_settle(cx, a->blocks) : OSH_OK;
+    free_ways(a);
+    return rc;
+}
+
+osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, osh_tensor *t)
+{
+    osh_status rc = OSH_OK;
+    size_t at = 0;
+    const char *name = a->g->values[value].name;
+    if (!a->slots[value].live) OSH_FAIL(cx, OSH_E_INTERNAL, "value %s is wanted and not stored", name);
+    if (a->slots[value].rows && !a->slots[value].file) {
+        const osh_tensor *rows = a->slots[value].rows[first];
+        if (!rows) OSH_FAIL(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)first, name);
+        OSH_TRY(osh_tensor_copy(cx, t, rows));
+        goto done;
+    }
+    if (a->blocks) {
+        OSH_TRY(load_batch(cx, a, value, first, t));
+        goto done;
+    }
+    for (int64_t s = first; s < first + n; s++) {
+        size_t bytes = (size_t)tokens(a->d, s) * row_bytes(a->g, value);
+        if (t->device) OSH_TRY(get_to_device(cx, a, value, s, t, at, bytes));
+        else OSH_TRY(get(cx, a, value, s, (char *)t->data + at, bytes));
+        at += bytes;
+    }
+done:
+    if (rc) osh_note(cx, "loading value %s", name);
+    return rc;
+}
+
+osh_status osh_acts_put(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, osh_tensor **t)
+{
+    osh_status rc = OSH_OK;
+    if (first >= a->n_kept) return osh_acts_store(cx, a, value, first, n, *t);
+    if (!a->slots[value].live) OSH_TRY(begin(cx, a, value));
+    osh_tensor **rows = &a->slots[value].rows[first];
+    osh_tensor_free(cx, *rows);
+    *rows = *t, *t = NULL; // give
+done:
+    if (rc) osh_note(cx, "storing value %s", a->g->values[value].name);
+    return rc;
+}
+
+osh_status osh_acts_get(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, bool last, osh_device *d,
+                        osh_tensor **t)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *new = NULL; // own
+    slot *s = &a->slots[value];
+    osh_tensor **rows = first < a->n_kept && s->live ? &s->rows[first] : NULL;
+    if (first < a->n_kept && (!rows || !*rows))
+        OSH_FAIL(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)first,
+                 a->g->values[value].name);
+    if (rows && last) {
+        new = *rows, *rows = NULL; // give
+    } else if (rows) {
+        OSH_NEW(cx, new, 1);
+        *new = **rows, new->own = false;
+    } else {
+        int64_t shape[2] = {a->d->offsets[first + n] - a->d->offsets[first], a->g->values[value].width};
+        OSH_TRY(osh_tensor_new_on(cx, &new, d, OSH_LIFE_SHORT, a->g->dtype, 2, shape));
+        OSH_TRY(osh_acts_load(cx, a, value, first, n, new));
+    }
+    *t = new, new = NULL; // give
+done:
+    osh_tensor_free(cx, new);
+    return rc;
+}
+
+void osh_acts_forget(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n)
+{
+    slot *s = &a->slots[value];
+    for (int64_t k = first; s->blocks && k < first + n; k++) {
+        osh_free(cx, s->blocks[k]);
+        s->blocks[k] = NULL;
+    }
+    for (int64_t k = first; s->batches && k < first + n; k++) {
+        osh_blocks_give(a->blocks, s->batches[k]);
+        s->batches[k] = NULL;
+    }
+    for (int64_t k = first; s->rows && k < first + n; k++) {
+        osh_tensor_free(cx, s->rows[k]);
+        s->rows[k] = NULL;
+    }
+}
+
+bool osh_acts_has(const osh_acts *a, int value) { return a->slots[value].live; }
+
+void osh_acts_drop(osh_ctx *cx, osh_acts *a, int value)
+{
+    slot *s = &a->slots[value];
+    if (!s->live && !s->file) return;
+    osh_acts_forget(cx, a, value, 0, a->d->n);
+    osh_free(cx, s->blocks);
+    osh_free(cx, s->rows);
+    osh_free(cx, s->batches);
+    if (s->file) unlink(osh_file_path(s->file));
+    osh_file_close(cx, s->file);
+    *s = (slot){0};
+}
+
+osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value)
+{
+    return a->slots[value].file ? osh_file_sync(cx, a->slots[value].file) : OSH_OK;
+}
+
+osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, bool *found)
+{
+    osh_status rc = OSH_OK;
+    slot *s = &a->slots[value];
+    char *path = NULL;   // own
+    void *sample = NULL; // own
+    int64_t most = 0;
+    *found = false;
+    if (a->tier != OSH_TIER_DISK) goto done;
+    if (!(path = path_of(cx, a, value))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (!osh_file_exists(path)) goto done;
+    for (int64_t k = 0; k < a->d->n; k++) most = tokens(a->d, k) > most ? tokens(a->d, k) : most;
+    sample = osh_alloc(cx, (size_t)most * row_bytes(a->g, value));
+    if (!sample) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to check %s", path);
+    OSH_TRY(osh_file_open_rw(cx, &s->file, path));
+    s->live = true;
+    for (int64_t k = 0; k < a->d->n && !rc; k++)
+        rc = get(cx, a, value, k, sample, (size_t)tokens(a->d, k) * row_bytes(a->g, value));
+    *found = !rc;
+    if (rc && rc != OSH_E_NOMEM) { // torn or short: as if it were not there
+        rc = OSH_OK;
+        osh_error_clear(cx);
+        osh_file_close(cx, s->file);
+        *s = (slot){0};
+    }
+done:
+    osh_free(cx, path);
+    osh_free(cx, sample);
+    return rc;
+}

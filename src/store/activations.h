@@ -1,0 +1,57 @@
+/* activations.h - values between subgraphs, sample by sample, bit for bit in the compute dtype. How samples are batched
+ * leaves no trace here.
+ *
+ * Memory: a block for each sample; with a device one for each batch, which must have the same samples each time, there
+ * or, page-locked, in host memory (blocks.h). Samples that are kept (osh_acts_keep) rest as the tensors that the
+ * batches made. Disk: a file for each value, a slot of fixed place for each sample,
+ *
+ *   | bytes kept 8 | XXH3 of them 8 | data, as it is or as a zstd frame ... | hole where it is shorter |
+ *
+ * so that a run that was killed can take up what is complete. */
+#ifndef OSH_ACTIVATIONS_H
+#define OSH_ACTIVATIONS_H
+#include "graph/exec.h"
+#include "store/tier.h"
+#include "tensor/device.h"
+#include "text/dataset.h"
+
+typedef struct osh_acts osh_acts;
+/* dir: of the disk tier, made here; files that lie there stay until their value is stored. zstd: disk only. */
+osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d, osh_tier tier,
+                        const char *dir, bool zstd);
+/* Before the first value: the tier device is that one's memory, and batches lie there. */
+osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d);
+/* Before the first value: rows of samples [0, n) are handed over and back, not copied; the tier is that of the others.
+ * Batches have the same samples each time, and none of them samples of both kinds. */
+void osh_acts_keep(osh_acts *a, int64_t n);
+void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files);
+/* osh_acts_store; takes *t, which is NULL then, where these samples are kept. */
+osh_status osh_acts_put(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, osh_tensor **t);
+/* A tensor of these rows on `d` (or NULL: host memory): kept samples' own, as a view that lives until the value is
+ * dropped, or with `last` given away; else a new one. own */
+osh_status osh_acts_get(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, bool last, osh_device *d,
+                        osh_tensor **t);
+/* Rows of samples [first, first + n) of a value: t is [their tokens, width] in the compute dtype. */
+osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, const osh_tensor *t);
+osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, osh_tensor *t);
+/* With a device and tier host, until osh_acts_close: values of `in` are read ahead by osh_acts_ask, and values of `out`
+ * are stored beside the work, by way of blocks of the device's memory (osh_acts_way_bytes each) for n_tokens tokens.
+ * Nothing elsewhere. Values of `out` are not loaded before osh_acts_close. in, out: [values]. */
+osh_status osh_acts_open(osh_ctx *cx, osh_acts *a, const bool *in, const bool *out, int64_t n_tokens);
+osh_status osh_acts_ask(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n); // for the next osh_acts_get
+osh_status osh_acts_close(osh_ctx *cx, osh_acts *a);
+int64_t osh_acts_way_bytes(const osh_graph *g, int value, int64_t n_tokens);
+void osh_acts_forget(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n); // memory only: these rows go
+bool osh_acts_has(const osh_acts *a, int value);
+void osh_acts_drop(osh_ctx *cx, osh_acts *a, int value); // its file, too
+osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value); // disk: what was stored survives a loss of power
+/* Takes up the file of an earlier run; *found false: there is none that is complete. Every slot is checked. */
+osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, bool *found);
+int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d); // room to compress one sample of any value
+int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d); // room for one sample of any value
+/* What a value's samples [first, all) take in that tier: gross, or of its file without compression. */
+int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value, int64_t first);
+int64_t osh_acts_batch_bytes(const osh_graph *g, int value, int64_t n_tokens); // tier host with a device: of a batch
+/* What batches [0, n) of a value take that are kept; batch_at [n + 1]: their first samples. */
+int64_t osh_acts_kept_bytes(const osh_graph *g, const osh_dataset *d, int value, const int64_t *batch_at, int64_t n);
+#endif

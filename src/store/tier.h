@@ -1,0 +1,7 @@
+/* tier.h - where values rest between passes. */
+#ifndef OSH_TIER_H
+#define OSH_TIER_H
+
+typedef enum { OSH_TIER_DEVICE, OSH_TIER_HOST, OSH_TIER_DISK } osh_tier;
+const char *osh_tier_name(osh_tier t);
+#endif

@@ -1,0 +1,149 @@
+/* verify.c - `oneshot verify OUT [--model SRC]`: reads every shard again and lists what is not as it must be. */
+#include "verify/verify.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "output/emit_impl.h"
+
+osh_status osh_verify_add(osh_ctx *cx, osh_verify *v, const char *where, const char *wanted, const char *found, ...)
+{
+    osh_status rc = OSH_OK;
+    char text[OSH_VERIFY_TEXT];
+    va_list ap;
+    v->n++;
+    if (v->n > OSH_VERIFY_MAX) return OSH_OK;
+    va_start(ap, found);
+    vsnprintf(text, sizeof text, found, ap);
+    va_end(ap);
+    if (v->n > v->cap) {
+        size_t cap = v->cap ? 2 * v->cap : 16;
+        osh_finding *more = osh_realloc(cx, v->findings, cap * sizeof *more);
+        if (!more) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the findings");
+        memset(more + v->cap, 0, (cap - v->cap) * sizeof *more);
+        v->findings = more, v->cap = cap;
+    }
+    osh_finding *f = &v->findings[v->n - 1];
+    f->where = osh_strdup(cx, where), f->found = osh_strdup(cx, text), f->wanted = osh_strdup(cx, wanted);
+    if (!f->where || !f->found || !f->wanted) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the findings");
+done:
+    if (rc) v->n = v->n > v->cap ? v->cap : v->n;
+    return rc;
+}
+
+osh_status osh_verify_failed(osh_ctx *cx, osh_verify *v, osh_status rc, const char *where, const char *wanted)
+{
+    if (!rc || rc == OSH_E_NOMEM || rc == OSH_E_INTERRUPTED) return rc;
+    rc = osh_verify_add(cx, v, where, wanted, "%s", osh_error_text(cx));
+    if (!rc) osh_error_clear(cx);
+    return rc;
+}
+
+static osh_status read_manifest(osh_ctx *cx, osh_verify *v)
+{
+    osh_status rc = OSH_OK;
+    char *path = osh_path_join(cx, v->dir, OSH_MANIFEST_NAME); // own
+    if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (!osh_file_exists(path)) {
+        OSH_TRY(osh_verify_add(cx, v, OSH_MANIFEST_NAME, "the list of what was written", "is not there"));
+        goto done;
+    }
+    rc = osh_json_read(cx, &v->manifest, path, (size_t)1 << 30, 0);
+    OSH_TRY(osh_verify_failed(cx, v, rc, OSH_MANIFEST_NAME, "the list of what was written"));
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
+static osh_status look(osh_ctx *cx, osh_verify *v)
+{
+    osh_status rc = OSH_OK;
+    if (!osh_dir_exists(v->dir)) OSH_FAIL(cx, OSH_E_USAGE, "%s is not a directory", v->dir);
+    if (v->opt->model && !osh_dir_exists(v->opt->model))
+        OSH_FAIL(cx, OSH_E_USAGE, "%s is not a directory", v->opt->model);
+    rc = osh_checkpoint_open(cx, &v->ck, v->dir);
+    OSH_TRY(osh_verify_failed(cx, v, rc, v->dir, "a checkpoint"));
+    OSH_TRY(read_manifest(cx, v));
+    if (v->manifest) OSH_TRY(osh_verify_manifest(cx, v));
+    if (v->ck) OSH_TRY(osh_verify_config(cx, v));
+    if (v->ck && v->opt->model) {
+        OSH_TRY(osh_verify_plan(cx, v));
+        OSH_TRY(osh_verify_side_files(cx, v));
+    }
+done:
+    return rc;
+}
+
+static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_verify *v)
+{
+    osh_status rc = OSH_OK;
+    size_t shown = v->n < OSH_VERIFY_MAX ? v->n : OSH_VERIFY_MAX;
+    for (size_t i = 0; i < shown; i++)
+        OSH_TRY(osh_buf_printf(cx, b, "%s: %s, wanted %s\n", v->findings[i].where, v->findings[i].found,
+                               v->findings[i].wanted));
+    if (v->n > shown) OSH_TRY(osh_buf_printf(cx, b, "and %zu more\n", v->n - shown));
+    OSH_TRY(osh_buf_printf(cx, b, "%s: %lld checksums agree, %lld modules looked at, %lld tensors equal the source's; ",
+                           v->dir, (long long)v->n_sums, (long long)v->n_modules, (long long)v->n_compared));
+    OSH_TRY(osh_buf_printf(cx, b, v->n ? "%zu findings\n" : "no findings\n", v->n));
+done:
+    return rc;
+}
+
+static osh_status as_json(osh_ctx *cx, osh_buf *b, const osh_verify *v)
+{
+    osh_status rc = OSH_OK;
+    char *text = NULL;                                            // own
+    cJSON *root = cJSON_CreateObject();                           // own
+    cJSON *list = cJSON_AddArrayToObject(root, "findings");
+    bool ok = list && cJSON_AddBoolToObject(root, "ok", !v->n) &&
+              cJSON_AddNumberToObject(root, "n_findings", (double)v->n) &&
+              cJSON_AddNumberToObject(root, "checksums", (double)v->n_sums) &&
+              cJSON_AddNumberToObject(root, "modules", (double)v->n_modules) &&
+              cJSON_AddNumberToObject(root, "equal_tensors", (double)v->n_compared);
+    for (size_t i = 0; ok && i < v->n && i < OSH_VERIFY_MAX; i++) {
+        cJSON *o = cJSON_CreateObject();
+        cJSON_AddItemToArray(list, o);
+        ok = o && cJSON_AddStringToObject(o, "where", v->findings[i].where) &&
+             cJSON_AddStringToObject(o, "found", v->findings[i].found) &&
+             cJSON_AddStringToObject(o, "wanted", v->findings[i].wanted);
+    }
+    if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the findings");
+    OSH_TRY(osh_json_print(cx, &text, root, 0));
+    OSH_TRY(osh_buf_printf(cx, b, "%s\n", text));
+done:
+    osh_free(cx, text);
+    cJSON_Delete(root);
+    return rc;
+}
+
+static void deinit(osh_ctx *cx, osh_verify *v)
+{
+    for (size_t i = 0; i < v->cap; i++) {
+        osh_free(cx, v->findings[i].where);
+        osh_free(cx, v->findings[i].found);
+        osh_free(cx, v->findings[i].wanted);
+    }
+    osh_free(cx, v->findings);
+    osh_plan_free(cx, v->plan);
+    osh_free(cx, v->plan_options.recipe);
+    osh_checkpoint_close(cx, v->ck);
+    cJSON_Delete(v->manifest);
+}
+
+osh_status osh_verify_output(osh_ctx *cx, const char *dir, const osh_verify_options *opt, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_verify v = {.dir = dir, .opt = opt};
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    OSH_TRY(look(cx, &v));
+    OSH_TRY(opt->json ? as_json(cx, &b, &v) : as_text(cx, &b, &v));
+    sink(user, b.data, b.len);
+    if (v.n) OSH_FAIL(cx, OSH_E_FORMAT, "%s is not as it must be: %zu findings", dir, v.n);
+done:
+    deinit(cx, &v);
+    osh_buf_deinit(cx, &b);
+    return rc;
+}

@@ -1,0 +1,39 @@
+/* verify.h - the inside of `oneshot verify`: what is looked at, and the list of what was found. */
+#ifndef OSH_VERIFY_H
+#define OSH_VERIFY_H
+#include "output/manifest_text.h"
+#include "plan/plan.h"
+
+typedef struct osh_finding {
+    char *where, *found, *wanted; // own
+} osh_finding;
+
+typedef struct osh_verify {
+    const char *dir;              // view: the output
+    const osh_verify_options *opt; // view
+    osh_checkpoint *ck;           // own: of the output; NULL: it cannot be opened
+    cJSON *manifest;              // own; NULL: none
+    const cJSON *next_module;     // view of manifest: behind the module that was looked up last
+    osh_options plan_options;     // its strings are own
+    osh_plan *plan;               // own: what source and recipe make; NULL: no source
+    osh_finding *findings;        // own
+    size_t n, cap;
+    int64_t n_sums, n_compared, n_modules; // tensors whose checksum agreed, that equal the source's; modules looked at
+} osh_verify;
+
+enum { OSH_VERIFY_TEXT = 400, OSH_VERIFY_MAX = 1000 };
+/* One more finding. Beyond OSH_VERIFY_MAX they are counted only. */
+osh_status osh_verify_add(osh_ctx *cx, osh_verify *v, const char *where, const char *wanted, const char *found, ...)
+    __attribute__((format(printf, 5, 6)));
+/* A failure of the library is a finding unless it is one of this process: no memory, interrupted. Clears the error. */
+osh_status osh_verify_failed(osh_ctx *cx, osh_verify *v, osh_status rc, const char *where, const char *wanted);
+
+osh_status osh_verify_manifest(osh_ctx *cx, osh_verify *v); // verify_files.c: manifest, checksums, index, files
+osh_status osh_verify_side_files(osh_ctx *cx, osh_verify *v);
+osh_status osh_verify_config(osh_ctx *cx, osh_verify *v);   // verify_config.c: quantization_config against the tensors
+osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v);     // verify_source.c: names, shapes, config.json, copies
+osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear); // verify_weights.c: codes and scales
+/* verify_weights.c: values of one quantized module alone: scales, zero points, codes. */
+osh_status osh_verify_values(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a, const uint8_t *codes,
+                             int64_t O, int64_t I, const osh_qparams *p);
+#endif

@@ -1,0 +1,271 @@
+/* verify_config.c - config.json against the tensors, without the source: which modules the config says are quantized,
+ * and which are; every tensor of such a module with the dtype and shape of its format, and no other; values that no
+ * scale, zero point or code may have; fused siblings with one scheme. */
+#include <stdio.h>
+#include <string.h>
+
+#include "verify/verify.h"
+
+typedef struct modules { // everything that has a weight
+    char **names;        // own
+    const char **classes;
+    int *which;          // group of quantization_config, -1: dense
+    int n;
+} modules;
+
+static const char *const quantized_leaves[] = {
+    "weight_packed", "weight_scale", "weight_shape", "weight_zero_point", "weight_global_scale", "weight_g_idx",
+    "input_scale", "input_zero_point", "input_global_scale", "output_scale", "output_zero_point"};
+
+static bool split(const char *name, const char *leaf, size_t *n)
+{
+    size_t a = strlen(name), b = strlen(leaf);
+    *n = a > b + 1 ? a - b - 1 : 0;
+    return *n && name[*n] == '.' && !strcmp(name + *n + 1, leaf);
+}
+
+static const osh_ckpt_tensor *find_leaf(osh_ctx *cx, const osh_verify *v, const char *module, const char *leaf)
+{
+    char *name = osh_sprintf(cx, "%s.%s", module, leaf); // own
+    const osh_ckpt_tensor *t = name ? osh_checkpoint_find(v->ck, name) : NULL;
+    osh_free(cx, name);
+    return t;
+}
+
+static bool is_embedding(const char *name)
+{
+    return strstr(name, "embed") || strstr(name, "wte") || strstr(name, "wpe");
+}
+
+static bool is_norm(const char *name, size_t n) { return n >= 4 && !strncmp(name + n - 4, "norm", 4); }
+
+/* Modules with codes, and 2-D float weights that are neither norms nor anything else than a Linear or an Embedding. */
+static osh_status list_modules(osh_ctx *cx, modules *ms, const osh_verify *v)
+{
+    osh_status rc = OSH_OK;
+    OSH_NEW(cx, ms->names, v->ck->n_tensors);
+    OSH_NEW(cx, ms->classes, v->ck->n_tensors);
+    OSH_NEW(cx, ms->which, v->ck->n_tensors);
+    for (int64_t i = 0; i < v->ck->n_tensors; i++) {
+        const osh_st_entry *e = v->ck->tensors[i].e;
+        size_t n;
+        bool codes = split(e->name, "weight_packed", &n);
+        if (!codes && (!split(e->name, "weight", &n) || e->ndim != 2 || is_norm(e->name, n))) continue;
+        char *name = osh_sprintf(cx, "%.*s", (int)n, e->name);
+        if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
+        ms->names[ms->n] = name;
+        ms->classes[ms->n] = is_embedding(name) ? "Embedding" : "Linear";
+        ms->which[ms->n++] = -1;
+    }
+done:
+    return rc;
+}
+
+static void modules_deinit(osh_ctx *cx, modules *ms)
+{
+    for (int i = 0; i < ms->n; i++) osh_free(cx, ms->names[i]);
+    osh_free(cx, ms->names);
+    osh_free(cx, ms->classes);
+    osh_free(cx, ms->which);
+}
+
+/* Group of a module by compressed-tensors' own lookup: the first whose targets match, unless it is ignored. */
+static osh_status find_groups(osh_ctx *cx, modules *ms, const osh_q_config *c)
+{
+    osh_status rc = OSH_OK;
+    osh_matcher **m = NULL, *ignored = NULL; // own
+    OSH_NEW(cx, m, c->n);
+    OSH_TRY(osh_matcher_new(cx, &ignored, (const char *const *)c->ignore.items, c->ignore.n));
+    for (size_t g = 0; g < c->n; g++)
+        OSH_TRY(osh_matcher_new(cx, &m[g], (const char *const *)c->schemes[g].targets.items, c->schemes[g].targets.n));
+    for (int i = 0; i < ms->n; i++) {
+        int64_t hit = -1;
+        OSH_TRY(osh_matcher_find(cx, &hit, ignored, ms->names[i], ms->classes[i]));
+        for (size_t g = 0; hit < 0 && g < c->n && ms->which[i] < 0; g++) {
+            int64_t target = -1;
+            OSH_TRY(osh_matcher_find(cx, &target, m[g], ms->names[i], ms->classes[i]));
+            if (target >= 0) ms->which[i] = (int)g;
+        }
+    }
+done:
+    for (size_t g = 0; m && g < c->n; g++) osh_matcher_free(cx, m[g]);
+    osh_free(cx, m);
+    osh_matcher_free(cx, ignored);
+    return rc;
+}
+
+static osh_status read_leaf(osh_ctx *cx, osh_tensor **out, const osh_verify *v, const osh_ckpt_tensor *t)
+{
+    osh_status rc = osh_tensor_new(cx, out, t->e->dtype, t->e->ndim, t->e->shape);
+    return rc ? rc : osh_checkpoint_read(cx, (*out)->data, v->ck, t);
+}
+
+/* Rows and columns: weight_shape where the format has it, else those of the codes. */
+static osh_status shape_of(osh_ctx *cx, int64_t shape[2], const osh_verify *v, const char *module)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *t = NULL; // own
+    const osh_ckpt_tensor *s = find_leaf(cx, v, module, "weight_shape"), *w = find_leaf(cx, v, module, "weight");
+    shape[0] = shape[1] = 0;
+    if (s && s->e->dtype == OSH_I64 && s->e->ndim == 1 && s->e->shape[0] == 2) {
+        OSH_TRY(read_leaf(cx, &t, v, s));
+        memcpy(shape, t->data, 2 * sizeof *shape);
+    } else if (w && w->e->ndim == 2) {
+        shape[0] = w->e->shape[0], shape[1] = w->e->shape[1];
+    }
+    if (shape[0] < 1 || shape[1] < 1 || shape[0] > INT32_MAX || shape[1] > INT32_MAX)
+        OSH_FAIL(cx, OSH_E_FORMAT, "has neither a weight_shape nor a weight of two dimensions");
+done:
+    osh_tensor_free(cx, t);
+    return rc;
+}
+
+static osh_status check_leaf(osh_ctx *cx, osh_verify *v, const char *module, const osh_format_tensor *f)
+{
+    osh_status rc = OSH_OK;
+    const osh_ckpt_tensor *t = find_leaf(cx, v, module, f->leaf);
+    char want[96];
+    snprintf(want, sizeof want, f->ndim == 2 ? "%s of %s [%lld, %lld]" : "%s of %s [%lld]", f->leaf,
+             osh_dtype_name(f->dtype), (long long)f->shape[0], (long long)f->shape[1]);
+    if (!t) return osh_verify_add(cx, v, module, want, "has none");
+    bool same = t->e->dtype == f->dtype && t->e->ndim == f->ndim && t->e->shape[0] == f->shape[0] &&
+                (f->ndim < 2 || t->e->shape[1] == f->shape[1]);
+    if (!same)
+        OSH_TRY(osh_verify_add(cx, v, module, want, "%s is %s with %d dimensions [%lld, %lld]", f->leaf,
+                               osh_dtype_name(t->e->dtype), t->e->ndim,
+                               (long long)(t->e->ndim > 0 ? t->e->shape[0] : 0),
+                               (long long)(t->e->ndim > 1 ? t->e->shape[1] : 0)));
+done:
+    return rc;
+}
+
+static osh_status check_values(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_scheme *s,
+                               const osh_format *format, const int64_t shape[2], const osh_format_tensor *f, int n)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *raw[OSH_FORMAT_MAX_TENSORS] = {0}; // own
+    osh_qparams params = {0};                      // own
+    uint8_t *codes = NULL;                         // own
+    for (int k = 0; k < n; k++) {
+        const osh_ckpt_tensor *t = find_leaf(cx, v, module, f[k].leaf);
+        OSH_TRY(read_leaf(cx, &raw[k], v, t));
+        if (strncmp(f[k].leaf, "input_scale", 11)) continue;
+        float x = 0;
+        osh_to_f32(&x, raw[k]->data, raw[k]->dtype, 1);
+        if (!(x > 0 && x < 1e30f))
+            OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "input_scale is %g", (double)x));
+    }
+    if (!(codes = osh_alloc(cx, (size_t)(shape[0] * shape[1])))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
+    OSH_TRY(format->unpack(cx, codes, &params, s, shape[0], shape[1], (const osh_tensor *const *)raw));
+    OSH_TRY(osh_verify_values(cx, v, module, &s->weights, codes, shape[0], shape[1], &params));
+done:
+    for (int k = 0; k < OSH_FORMAT_MAX_TENSORS; k++) osh_tensor_free(cx, raw[k]);
+    osh_qparams_deinit(cx, &params);
+    osh_free(cx, codes);
+    return rc;
+}
+
+static osh_status check_quantized(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_scheme *s)
+{
+    osh_status rc = OSH_OK;
+    const osh_format *format = NULL;
+    osh_format_tensor f[OSH_FORMAT_MAX_TENSORS];
+    int n = 0;
+    int64_t shape[2];
+    size_t before = v->n;
+    const osh_ckpt_tensor *scale = find_leaf(cx, v, module, "weight_scale");
+    osh_dtype dt = v->ck->config->dtype;
+    if (dt == OSH_DTYPE_NONE) dt = scale ? scale->e->dtype : OSH_BF16;
+    if (scale && scale->e->dtype == OSH_F32) dt = OSH_F32; // a weight may be wider than the config's dtype
+    OSH_TRY(osh_format_infer(cx, &format, s, module));
+    OSH_TRY(shape_of(cx, shape, v, module));
+    OSH_TRY(format->tensors(cx, f, &n, s, shape[0], shape[1], dt));
+    for (int k = 0; k < n; k++) OSH_TRY(check_leaf(cx, v, module, &f[k]));
+    for (size_t k = 0; k < sizeof quantized_leaves / sizeof *quantized_leaves; k++) {
+        bool wanted = !find_leaf(cx, v, module, quantized_leaves[k]);
+        for (int i = 0; i < n; i++) wanted |= !strcmp(quantized_leaves[k], f[i].leaf);
+        if (!wanted) OSH_TRY(osh_verify_add(cx, v, module, format->name, "has a %s", quantized_leaves[k]));
+    }
+    if (v->n == before) OSH_TRY(check_values(cx, v, module, s, format, shape, f, n));
+    v->n_modules++;
+done:
+    return rc;
+}
+
+static bool is_quantized(osh_ctx *cx, const osh_verify *v, const char *module)
+{
+    const osh_ckpt_tensor *w = find_leaf(cx, v, module, "weight");
+    return !w || (w->e->dtype != OSH_BF16 && w->e->dtype != OSH_F16 && w->e->dtype != OSH_F32);
+}
+
+static osh_status check_modules(osh_ctx *cx, osh_verify *v, modules *ms, const osh_q_config *c)
+{
+    osh_status rc = OSH_OK;
+    for (int i = 0; i < ms->n; i++) {
+        int g = ms->which[i];
+        bool quantized = is_quantized(cx, v, ms->names[i]);
+        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        if (quantized && g < 0)
+            OSH_TRY(osh_verify_add(cx, v, ms->names[i], "a group of quantization_config that has it as a target",
+                                   "is quantized, and config.json says that it is not"));
+        if (!quantized && g >= 0)
+            OSH_TRY(osh_verify_add(cx, v, ms->names[i], "codes and scales", "is dense, and config.json has it in %s",
+                                   c->schemes[g].group_name));
+        if (quantized && g >= 0) {
+            rc = check_quantized(cx, v, ms->names[i], &c->schemes[g]);
+            OSH_TRY(osh_verify_failed(cx, v, rc, ms->names[i], c->schemes[g].group_name));
+        }
+    }
+done:
+    return rc;
+}
+
+/* A tensor that only a quantized module has, at a module that is none. */
+static osh_status check_strays(osh_ctx *cx, osh_verify *v)
+{
+    osh_status rc = OSH_OK;
+    for (int64_t i = 0; i < v->ck->n_tensors; i++)
+        for (size_t k = 0; k < sizeof quantized_leaves / sizeof *quantized_leaves; k++) {
+            const char *name = v->ck->tensors[i].e->name;
+            char module[512];
+            size_t n;
+            if (!split(name, quantized_leaves[k], &n) || n >= sizeof module) continue;
+            snprintf(module, sizeof module, "%.*s", (int)n, name);
+            if (!find_leaf(cx, v, module, "weight") && !find_leaf(cx, v, module, "weight_packed"))
+                OSH_TRY(osh_verify_add(cx, v, name, "codes beside it", "has none"));
+        }
+done:
+    return rc;
+}
+
+osh_status osh_verify_config(osh_ctx *cx, osh_verify *v)
+{
+    osh_status rc = OSH_OK;
+    osh_q_config *c = NULL; // own
+    modules ms = {0};       // own
+    if (!v->ck->config->quantization_config) {
+        OSH_TRY(osh_verify_add(cx, v, "config.json", "a quantization_config", "has none"));
+        goto done;
+    }
+    rc = osh_q_config_parse(cx, &c, v->ck->config->quantization_config, v->ck->config->path);
+    if (rc) {
+        OSH_TRY(osh_verify_failed(cx, v, rc, "config.json", "a quantization_config of compressed-tensors"));
+        goto done;
+    }
+    for (size_t i = 0; i < c->n; i++)
+        if (!c->schemes[i].format[0] && osh_format_find(c->format))
+            snprintf(c->schemes[i].format, sizeof c->schemes[i].format, "%s", c->format);
+    OSH_TRY(list_modules(cx, &ms, v));
+    OSH_TRY(find_groups(cx, &ms, c));
+    OSH_TRY(check_modules(cx, v, &ms, c));
+    OSH_TRY(check_strays(cx, v));
+    for (int i = 0; i < ms.n; i++)
+        if (!is_quantized(cx, v, ms.names[i])) ms.which[i] = -1; // what the tensors say
+    rc = osh_q_vllm_check(cx, c->schemes, c->n, (const char *const *)c->ignore.items, c->ignore.n,
+                          (const char *const *)ms.names, ms.classes, ms.which, (size_t)ms.n);
+    OSH_TRY(osh_verify_failed(cx, v, rc, "quantization_config", "what vLLM's lookup finds"));
+done:
+    modules_deinit(cx, &ms);
+    osh_q_config_free(cx, c);
+    return rc;
+}

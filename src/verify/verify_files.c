@@ -1,0 +1,206 @@
+/* verify_files.c - the manifest against what is there: tensors, checksums, files, index. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/file.h"
+#include "output/emit_impl.h"
+#include "verify/verify.h"
+
+static const char *text_of(const cJSON *o, const char *key)
+{
+    const cJSON *s = cJSON_GetObjectItemCaseSensitive(o, key);
+    return cJSON_IsString(s) ? s->valuestring : "";
+}
+
+static void shape_text(char *to, size_t room, int ndim, const int64_t *shape)
+{
+    size_t at = (size_t)snprintf(to, room, "[");
+    for (int d = 0; d < ndim && at < room; d++)
+        at += (size_t)snprintf(to + at, room - at, "%s%lld", d ? ", " : "", (long long)shape[d]);
+    if (at < room) snprintf(to + at, room - at, "]");
+}
+
+static osh_status sum_of(osh_ctx *cx, uint64_t *sum, const osh_checkpoint *ck, const osh_ckpt_tensor *t, void *chunk)
+{
+    osh_status rc = OSH_OK;
+    XXH3_state_t *state = XXH3_createState(); // own
+    if (!state) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
+    XXH3_64bits_reset(state);
+    for (int64_t at = 0; at < t->e->end - t->e->begin; at += OSH_EMIT_CHUNK) {
+        int64_t left = t->e->end - t->e->begin - at;
+        size_t n = left > OSH_EMIT_CHUNK ? OSH_EMIT_CHUNK : (size_t)left;
+        OSH_TRY(osh_st_read_part(cx, chunk, ck->shards[t->shard], t->e, at, n));
+        XXH3_64bits_update(state, chunk, n);
+    }
+    *sum = XXH3_64bits_digest(state);
+done:
+    XXH3_freeState(state);
+    return rc;
+}
+
+/* "[576, 1536]" of the manifest's list, as shape_text writes it. */
+static void listed_shape(char *to, size_t room, const cJSON *list)
+{
+    int64_t shape[OSH_MAX_DIMS];
+    int n = 0;
+    for (const cJSON *d = cJSON_IsArray(list) ? list->child : NULL; d && n < OSH_MAX_DIMS; d = d->next)
+        shape[n++] = (int64_t)d->valuedouble;
+    shape_text(to, room, n, shape);
+}
+
+static osh_status check_tensor(osh_ctx *cx, osh_verify *v, const cJSON *m, void *chunk)
+{
+    osh_status rc = OSH_OK;
+    const char *name = text_of(m, "name");
+    const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, name);
+    char has[160], want[160], sum_text[24];
+    uint64_t sum = 0;
+    if (!t) {
+        OSH_TRY(osh_verify_add(cx, v, name, "the tensor that the manifest lists", "is not there"));
+        goto done;
+    }
+    if (strcmp(v->ck->shard_names[t->shard], text_of(m, "file")))
+        OSH_TRY(osh_verify_add(cx, v, name, text_of(m, "file"), "is in %s", v->ck->shard_names[t->shard]));
+    shape_text(has, sizeof has, t->e->ndim, t->e->shape);
+    listed_shape(want, sizeof want, cJSON_GetObjectItemCaseSensitive(m, "shape"));
+    if (strcmp(has, want)) OSH_TRY(osh_verify_add(cx, v, name, want, "has shape %s", has));
+    if (strcmp(osh_dtype_name(t->e->dtype), text_of(m, "dtype")))
+        OSH_TRY(osh_verify_add(cx, v, name, text_of(m, "dtype"), "is %s", osh_dtype_name(t->e->dtype)));
+    rc = sum_of(cx, &sum, v->ck, t, chunk);
+    if (rc) {
+        OSH_TRY(osh_verify_failed(cx, v, rc, name, "bytes that can be read"));
+        goto done;
+    }
+    snprintf(sum_text, sizeof sum_text, "%016llx", (unsigned long long)sum);
+    if (strcmp(sum_text, text_of(m, "xxh3")))
+        OSH_TRY(osh_verify_add(cx, v, name, text_of(m, "xxh3"), "has checksum %s", sum_text));
+    else v->n_sums++;
+done:
+    return rc;
+}
+
+static osh_status check_tensors(osh_ctx *cx, osh_verify *v)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(v->manifest, "tensors");
+    osh_map *listed = NULL; // own
+    void *chunk = NULL;     // own
+    if (!(chunk = osh_alloc(cx, OSH_EMIT_CHUNK))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to read the output");
+    OSH_TRY(osh_map_new(cx, &listed, (size_t)v->ck->n_tensors));
+    for (const cJSON *m = cJSON_IsArray(list) ? list->child : NULL; m; m = m->next) {
+        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(osh_map_put(cx, listed, text_of(m, "name"), strlen(text_of(m, "name")), 0));
+        OSH_TRY(check_tensor(cx, v, m, chunk));
+    }
+    for (int64_t i = 0; i < v->ck->n_tensors; i++) {
+        const char *name = v->ck->tensors[i].e->name;
+        if (!osh_map_get(listed, name, strlen(name), &(int64_t){0}))
+            OSH_TRY(osh_verify_add(cx, v, name, "tensors that the manifest lists", "is not in the manifest"));
+    }
+done:
+    osh_map_free(cx, listed);
+    osh_free(cx, chunk);
+    return rc;
+}
+
+static osh_status check_file(osh_ctx *cx, osh_verify *v, const cJSON *m)
+{
+    osh_status rc = OSH_OK;
+    const char *name = text_of(m, "name");
+    char *path = osh_path_join(cx, v->dir, name), text[24]; // own
+    uint64_t sum = 0;
+    int64_t n = 0;
+    if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (strchr(name, '/') || !osh_file_exists(path)) {
+        OSH_TRY(osh_verify_add(cx, v, name, "the file that the manifest lists", "is not there"));
+        goto done;
+    }
+    OSH_TRY(osh_sum_of_file(cx, &sum, &n, path));
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)sum);
+    if (strcmp(text, text_of(m, "xxh3")))
+        OSH_TRY(osh_verify_add(cx, v, name, text_of(m, "xxh3"), "has %lld bytes and checksum %s", (long long)n, text));
+    else v->n_sums++;
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
+/* Weights beside the shards would be loaded by some tools, and the index's own sum must be right. */
+static osh_status check_shards(osh_ctx *cx, osh_verify *v)
+{
+    osh_status rc = OSH_OK;
+    char **names = NULL, *path = NULL, want[32]; // own
+    size_t n = 0;
+    cJSON *index = NULL; // own
+    int64_t total = 0;
+    OSH_TRY(osh_dir_list(cx, &names, &n, v->dir));
+    for (size_t i = 0; i < n; i++) {
+        size_t len = strlen(names[i]);
+        bool known = false;
+        if (len < 12 || strcmp(names[i] + len - 12, ".safetensors")) continue;
+        for (int s = 0; s < v->ck->n_shards; s++) known |= !strcmp(names[i], v->ck->shard_names[s]);
+        if (!known) OSH_TRY(osh_verify_add(cx, v, names[i], "the shards of the checkpoint", "is none of them"));
+    }
+    if (!(path = osh_path_join(cx, v->dir, "model.safetensors.index.json")))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (!osh_file_exists(path)) goto done;
+    rc = osh_json_read(cx, &index, path, (size_t)1 << 28, 0);
+    OSH_TRY(osh_verify_failed(cx, v, rc, "model.safetensors.index.json", "an index"));
+    for (int64_t i = 0; i < v->ck->n_tensors; i++) total += v->ck->tensors[i].e->end - v->ck->tensors[i].e->begin;
+    const cJSON *meta = cJSON_GetObjectItemCaseSensitive(index, "metadata");
+    const cJSON *size = cJSON_GetObjectItemCaseSensitive(meta, "total_size");
+    snprintf(want, sizeof want, "%lld", (long long)total);
+    if (index && (!cJSON_IsNumber(size) || (int64_t)size->valuedouble != total))
+        OSH_TRY(osh_verify_add(cx, v, "model.safetensors.index.json", want, "total_size is %.0f",
+                               cJSON_IsNumber(size) ? size->valuedouble : -1));
+done:
+    osh_strings_free(cx, names, n);
+    osh_free(cx, path);
+    cJSON_Delete(index);
+    return rc;
+}
+
+osh_status osh_verify_manifest(osh_ctx *cx, osh_verify *v)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *files = cJSON_GetObjectItemCaseSensitive(v->manifest, "files");
+    for (const cJSON *m = cJSON_IsArray(files) ? files->child : NULL; m; m = m->next) OSH_TRY(check_file(cx, v, m));
+    if (!v->ck) goto done;
+    OSH_TRY(check_tensors(cx, v));
+    OSH_TRY(check_shards(cx, v));
+done:
+    return rc;
+}
+
+osh_status osh_verify_side_files(osh_ctx *cx, osh_verify *v)
+{
+    osh_status rc = OSH_OK;
+    char **names = NULL, *from = NULL, *to = NULL; // own
+    size_t n = 0;
+    osh_checkpoint source = {.dir = v->opt->model}; // its directory is all that is asked of it
+    OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, &source));
+    for (size_t i = 0; i < n; i++) {
+        uint64_t a = 0, b = 0;
+        int64_t n_a = 0, n_b = 0;
+        osh_free(cx, from);
+        osh_free(cx, to);
+        from = osh_path_join(cx, source.dir, names[i]), to = osh_path_join(cx, v->dir, names[i]);
+        if (!from || !to) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        if (!osh_file_exists(to)) {
+            OSH_TRY(osh_verify_add(cx, v, names[i], "the file of the source", "is not there"));
+            continue;
+        }
+        OSH_TRY(osh_sum_of_file(cx, &a, &n_a, from));
+        OSH_TRY(osh_sum_of_file(cx, &b, &n_b, to));
+        if (a != b || n_a != n_b)
+            OSH_TRY(osh_verify_add(cx, v, names[i], "the source's bytes", "has %lld bytes, the source's has %lld",
+                                   (long long)n_b, (long long)n_a));
+    }
+done:
+    osh_strings_free(cx, names, n);
+    osh_free(cx, from);
+    osh_free(cx, to);
+    return rc;
+}

@@ -1,0 +1,197 @@
+/* verify_source.c - the output against its source: the plan is made again from the source and the output's recipe.yaml,
+ * so nothing that stands in the manifest or the config has to be believed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "output/emit_impl.h"
+#include "verify/verify.h"
+
+static const cJSON *made_of(const osh_verify *v, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(v->manifest, "made_of"), key);
+}
+
+static osh_status make_plan(osh_ctx *cx, osh_verify *v)
+{
+    osh_status rc = OSH_OK;
+    osh_options *o = &v->plan_options;
+    const cJSON *arithmetic = made_of(v, "arithmetic"), *size = made_of(v, "max_shard_size");
+    *o = (osh_options){.model = v->opt->model, .models_dir = v->opt->models_dir, .max_shard_size = 20000000000};
+    if (!(o->recipe = osh_path_join(cx, v->dir, "recipe.yaml"))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (cJSON_IsString(arithmetic)) o->arithmetic = arithmetic->valuestring;
+    if (cJSON_IsString(size) && strtoll(size->valuestring, NULL, 10) > 0)
+        o->max_shard_size = strtoll(size->valuestring, NULL, 10);
+    if (!osh_file_exists(o->recipe)) {
+        OSH_TRY(osh_verify_add(cx, v, "recipe.yaml", "the recipe that made the output", "is not there"));
+        goto done;
+    }
+    rc = osh_plan_of_output(cx, &v->plan, o);
+    OSH_TRY(osh_verify_failed(cx, v, rc, "source and recipe.yaml", "a source and a recipe that make this output"));
+done:
+    return rc;
+}
+
+/* The first place where two JSON values differ, as "a.b[2]". false: nowhere. */
+static bool json_differs(char *path, size_t room, const cJSON *a, const cJSON *b, char *has, char *want, size_t room_v)
+{
+    size_t n = strlen(path);
+    if (cJSON_IsObject(a) && cJSON_IsObject(b)) {
+        for (int side = 0; side < 2; side++)
+            for (const cJSON *x = (side ? b : a)->child; x; x = x->next) {
+                const cJSON *y = cJSON_GetObjectItemCaseSensitive(side ? a : b, x->string);
+                if (side && y) continue;
+                snprintf(path + n, room - n, "%s%s", n ? "." : "", x->string);
+                if (json_differs(path, room, side ? y : x, side ? x : y, has, want, room_v)) return true;
+                path[n] = 0;
+            }
+        return false;
+    }
+    if (cJSON_IsArray(a) && cJSON_IsArray(b) && cJSON_GetArraySize(a) == cJSON_GetArraySize(b)) {
+        int i = 0;
+        for (const cJSON *x = a->child, *y = b->child; x; x = x->next, y = y->next, i++) {
+            snprintf(path + n, room - n, "[%d]", i);
+            if (json_differs(path, room, x, y, has, want, room_v)) return true;
+            path[n] = 0;
+        }
+        return false;
+    }
+    if (a && b && cJSON_Compare(a, b, true)) return false;
+    char *s = a ? cJSON_PrintUnformatted(a) : NULL, *t = b ? cJSON_PrintUnformatted(b) : NULL; // own
+    snprintf(has, room_v, "%s", s ? s : "not there");
+    snprintf(want, room_v, "%s", t ? t : "no such key");
+    cJSON_free(s);
+    cJSON_free(t);
+    return true;
+}
+
+static osh_status check_config_text(osh_ctx *cx, osh_verify *v)
+{
+    osh_status rc = OSH_OK;
+    cJSON *want = NULL; // own
+    char path[256] = "", has[160], wanted[160], where[300];
+    const osh_hf_config *c = v->ck->config;
+    size_t n = strlen(v->plan->config_text);
+    if (c->n_text == n && !memcmp(c->text, v->plan->config_text, n)) goto done;
+    OSH_TRY(osh_json_parse(cx, &want, v->plan->config_text, n, "config.json", 0));
+    if (json_differs(path, sizeof path, c->json, want, has, wanted, sizeof has)) {
+        snprintf(where, sizeof where, "config.json: %s", path);
+        OSH_TRY(osh_verify_add(cx, v, where, wanted, "is %s", has));
+    } else {
+        OSH_TRY(osh_verify_add(cx, v, "config.json", "the bytes that source and recipe.yaml make",
+                               "is spelled otherwise"));
+    }
+done:
+    cJSON_Delete(want);
+    return rc;
+}
+
+/* The source that the manifest names must be the one that is given. */
+static osh_status check_identity(osh_ctx *cx, osh_verify *v)
+{
+    osh_status rc = OSH_OK;
+    osh_identity *id = NULL; // own
+    if (!v->manifest) goto done;
+    OSH_TRY(osh_identity_of_source(cx, &id, v->plan->ck));
+    for (size_t i = 0; i < id->n; i++) {
+        const cJSON *was = made_of(v, id->names[i]);
+        if (id->here[i] || (cJSON_IsString(was) && !strcmp(was->valuestring, id->values[i]))) continue;
+        OSH_TRY(osh_verify_add(cx, v, id->names[i], cJSON_IsString(was) ? was->valuestring : "none", "is %s",
+                               id->values[i]));
+    }
+done:
+    osh_identity_free(cx, id);
+    return rc;
+}
+
+static osh_status check_names(osh_ctx *cx, osh_verify *v, bool *present)
+{
+    osh_status rc = OSH_OK;
+    osh_map *planned = NULL; // own
+    const osh_plan *p = v->plan;
+    OSH_TRY(osh_map_new(cx, &planned, (size_t)p->n_out));
+    for (int64_t i = 0; i < p->n_out; i++) {
+        const osh_st_entry *e = &p->out[i];
+        const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, e->name);
+        OSH_TRY(osh_map_put(cx, planned, e->name, strlen(e->name), i));
+        if (!t) {
+            OSH_TRY(osh_verify_add(cx, v, e->name, "it in the output", "is not there"));
+            continue;
+        }
+        bool shape = t->e->ndim == e->ndim && !memcmp(t->e->shape, e->shape, (size_t)e->ndim * sizeof *e->shape);
+        if (!shape) OSH_TRY(osh_verify_add(cx, v, e->name, "that of source and recipe", "has another shape"));
+        if (t->e->dtype != e->dtype)
+            OSH_TRY(osh_verify_add(cx, v, e->name, osh_dtype_name(e->dtype), "is %s", osh_dtype_name(t->e->dtype)));
+        const char *file = p->shards[p->out_info[i].shard].name;
+        if (p->n_shards == v->ck->n_shards && strcmp(file, v->ck->shard_names[t->shard]))
+            OSH_TRY(osh_verify_add(cx, v, e->name, file, "is in %s", v->ck->shard_names[t->shard]));
+        present[i] = shape && t->e->dtype == e->dtype;
+    }
+    if (p->n_shards != v->ck->n_shards) {
+        char want[32];
+        snprintf(want, sizeof want, "%d", p->n_shards);
+        OSH_TRY(osh_verify_add(cx, v, v->dir, want, "has %d shards", v->ck->n_shards));
+    }
+    for (int64_t i = 0; i < v->ck->n_tensors; i++) {
+        const char *name = v->ck->tensors[i].e->name;
+        if (!osh_map_get(planned, name, strlen(name), &(int64_t){0}))
+            OSH_TRY(osh_verify_add(cx, v, name, "tensors that the source has or the recipe makes", "is none of them"));
+    }
+done:
+    osh_map_free(cx, planned);
+    return rc;
+}
+
+static osh_status check_copy(osh_ctx *cx, osh_verify *v, int64_t i, char *chunk)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = v->plan;
+    const osh_ckpt_tensor *src = &p->ck->tensors[p->out_info[i].source];
+    const osh_ckpt_tensor *out = osh_checkpoint_find(v->ck, p->out[i].name);
+    int64_t n_bytes = out->e->end - out->e->begin, half = OSH_EMIT_CHUNK / 2;
+    for (int64_t at = 0; at < n_bytes; at += half) {
+        size_t n = (size_t)(n_bytes - at < half ? n_bytes - at : half), k = 0;
+        OSH_TRY(osh_st_read_part(cx, chunk, p->ck->shards[src->shard], src->e, at, n));
+        OSH_TRY(osh_st_read_part(cx, chunk + half, v->ck->shards[out->shard], out->e, at, n));
+        if (!memcmp(chunk, chunk + half, n)) continue;
+        while (chunk[k] == chunk[half + (int64_t)k]) k++;
+        OSH_TRY(osh_verify_add(cx, v, p->out[i].name, "the bytes of the source's", "differs from byte %lld on",
+                               (long long)at + (long long)k));
+        goto done;
+    }
+    v->n_compared++;
+done:
+    return rc;
+}
+
+osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v)
+{
+    osh_status rc = OSH_OK;
+    bool *present = NULL; // own
+    char *chunk = NULL;   // own
+    OSH_TRY(make_plan(cx, v));
+    if (!v->plan) goto done;
+    const osh_plan *p = v->plan;
+    OSH_NEW(cx, present, p->n_out);
+    if (!(chunk = osh_alloc(cx, OSH_EMIT_CHUNK))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to compare tensors");
+    OSH_TRY(check_identity(cx, v));
+    OSH_TRY(check_config_text(cx, v));
+    OSH_TRY(check_names(cx, v, present));
+    for (int64_t i = 0; i < p->n_out; i++) {
+        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        if (present[i] && p->out_info[i].source >= 0) OSH_TRY(check_copy(cx, v, i, chunk));
+    }
+    for (int l = 0; l < p->n_linears; l++) {
+        bool all = true;
+        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        for (int k = 0; k < p->linears[l].n_out; k++) all &= present[p->linears[l].first_out + k];
+        if (!all) continue;
+        rc = osh_verify_linear(cx, v, l);
+        OSH_TRY(osh_verify_failed(cx, v, rc, p->linears[l].name, "codes and scales of the source's weight"));
+    }
+done:
+    osh_free(cx, present);
+    osh_free(cx, chunk);
+    return rc;
+}
