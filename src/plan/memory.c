@@ -436,12 +436,6 @@ void osh_memory_enforce(osh_ctx *cx, const osh_plan *p)
     if (p->opt->host_memory > 0) osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(p->opt->host_memory - m->uncounted));
 }
 
-int64_t osh_memory_kept(const osh_plan *p, osh_tier tier)
-{
-    if (p->on_device || tier == OSH_TIER_HOST) return 0; // of a card: they are copied inside it, or from it
-    return tier == OSH_TIER_DEVICE ? p->n_batches : p->memory.n_kept;
-}
-
 int64_t osh_memory_arena(const osh_plan *p)
 {
     int64_t n = p->memory.device_peak, spare = n / ARENA_SPARE < LEAST_SPARE ? LEAST_SPARE : n / ARENA_SPARE;

@@ -31,8 +31,6 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_plan *p, const osh_budget *b
 /* Bytes of the arena on a card: the budget, or without one what is predicted and a little more, since a run that goes
  * on from an earlier one has other gaps between its blocks. */
 int64_t osh_memory_arena(const osh_plan *p);
-/* Batches whose values rest as the tensors that they were made as: with values in the memory that a run computes in. */
-int64_t osh_memory_kept(const osh_plan *p, osh_tier tier);
 /* The host peak as osh_mem_used counts it. */
 size_t osh_memory_counted(const osh_plan *p);
 /* Directory for values of the disk tier; own. partial: where the output is made. NULL: no memory. */

@@ -127,7 +127,7 @@ osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text); // o
 /* The parts of osh_plan_new, each in its own file. */
 osh_status osh_plan_match(osh_ctx *cx, osh_plan *p);    // plan_match.c: schemes, linears, ignore list, vLLM's lookup
 osh_status osh_plan_manifest(osh_ctx *cx, osh_plan *p); // manifest.c: out, shards, config.json
-/* plan.c: subgraphs cut at targets (n 0: decoder layers), which of them each Linear is in, what they do. */
+/* cut.c: subgraphs cut at targets (n 0: decoder layers), which of them each Linear is in, what they do. */
 osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, size_t n, int64_t per_subgraph);
 osh_status osh_plan_data(osh_ctx *cx, osh_plan *p);     // plan.c: calibration samples
 osh_status osh_plan_device(osh_ctx *cx, osh_plan *p);   // place.c: what --device means

@@ -3,6 +3,12 @@
 
 #include <string.h>
 
+int64_t osh_memory_kept(const osh_plan *p, osh_tier tier)
+{
+    if (p->on_device || tier == OSH_TIER_HOST) return 0; // of a card: they are copied inside it, or from it
+    return tier == OSH_TIER_DEVICE ? p->n_batches : p->memory.n_kept;
+}
+
 int osh_n_ranges(const osh_plan *p)
 {
     return !p->parts ? 0 : p->pipeline == OSH_PIPELINE_BASIC ? 1 : p->parts->n;

@@ -50,4 +50,6 @@ typedef struct osh_visitor {
     void *user;
 } osh_visitor;
 osh_status osh_visit_walk(osh_ctx *cx, const osh_plan *p, int index, const osh_visitor *v);
+/* Batches whose values rest as the tensors that they were made as: with values in the memory that a run computes in. */
+int64_t osh_memory_kept(const osh_plan *p, osh_tier tier);
 #endif

@@ -1,0 +1,74 @@
+/* ctx.c - a context begins and ends: its services, and what workers share of them. */
+#include "base/ctx.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+#include "base/profile.h"
+
+static int n_cpus(void)
+{
+    cpu_set_t set; // what this process may use, which in a container is less than what is online
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+    return 1;
+}
+
+osh_status osh_ctx_fork(osh_ctx **out, osh_ctx *parent)
+{
+    osh_ctx *cx = calloc(1, sizeof *cx);
+    *out = cx;
+    if (!cx) return osh_fail(parent, OSH_E_NOMEM, "cannot allocate %zu bytes", sizeof *cx);
+    cx->sh = parent->sh;
+    cx->mem_class = parent->mem_class;
+    return OSH_OK;
+}
+
+void osh_ctx_alone(osh_ctx *cx) { cx->alone = true; }
+
+osh_status osh_ctx_new(osh_ctx **out, int n_threads)
+{
+    osh_status rc = OSH_E_NOMEM;
+    osh_ctx *cx = calloc(1, sizeof *cx);
+
+    *out = NULL;
+    if (!cx) return rc;
+    cx->root = true;
+    cx->sh = calloc(1, sizeof *cx->sh);
+    if (!cx->sh) goto done;
+    pthread_mutex_init(&cx->sh->log.lock, NULL);
+    pthread_mutex_init(&cx->sh->kept.lock, NULL);
+    cx->sh->log.start = osh_now();
+    cx->sh->log.fd = -1;
+    osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_NONE);
+    OSH_TRY(osh_pool_new(&cx->sh->pool, cx->sh, n_threads > 0 ? n_threads : n_cpus()));
+    *out = cx, cx = NULL;
+done:
+    osh_ctx_free(cx);
+    return rc;
+}
+
+void osh_ctx_free(osh_ctx *cx)
+{
+    if (!cx) return;
+    if (cx->root && cx->sh) {
+        osh_profile_stop(cx);
+        osh_pool_free(cx->sh->pool);
+        osh_profile_free(cx->sh->profile);
+        osh_log_close(cx->sh);
+        pthread_mutex_destroy(&cx->sh->log.lock);
+        osh_kept_drop(&cx->sh->kept, 0);
+        pthread_mutex_destroy(&cx->sh->kept.lock);
+        free(cx->sh);
+    }
+    free(cx);
+}
+
+void osh_interrupt(osh_ctx *cx)
+{
+    atomic_store(&cx->sh->interrupted, true);
+}
+
+bool osh_interrupted(const osh_ctx *cx)
+{
+    return atomic_load_explicit(&cx->sh->interrupted, memory_order_relaxed);
+}
