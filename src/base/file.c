@@ -289,7 +289,7 @@ osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken)
 bool osh_file_is_at(const osh_file *f, const char *path)
 {
     struct stat a, b;
-    return !fstat(f->fd, &a) && !stat(path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    return !fstat(f->fd, &a) && !lstat(path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 void osh_file_forget(osh_file *f)

@@ -40,7 +40,7 @@ void osh_file_start_write(osh_file *f, int64_t offset, size_t n);
 osh_status osh_file_truncate(osh_ctx *cx, osh_file *f, int64_t n_bytes);
 /* Takes the whole file for this process until it is closed; *taken false: another one has it. */
 osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken);
-bool osh_file_is_at(const osh_file *f, const char *path); // path still names this very file
+bool osh_file_is_at(const osh_file *f, const char *path); // path, no link, still names this very file
 void osh_file_forget(osh_file *f); // its pages leave the cache where they are clean: the next read asks the disk
 
 /* own, a NUL behind the n bytes; max_bytes 0: no cap */

@@ -96,6 +96,7 @@ void osh_emitter_free(osh_ctx *cx, osh_emitter *e)
 }
 
 const char *osh_emit_dir(const osh_emitter *e) { return e->partial; }
+uint64_t osh_emit_run(const osh_emitter *e) { return e->run; }
 
 bool osh_emitter_resumed(const osh_emitter *e) { return e->resumed; }
 

@@ -53,5 +53,6 @@ osh_status osh_emit_check(osh_ctx *cx, osh_emitter *e);  // fsync; every shard i
 /* After osh_emit_check: side files, config.json, recipe.yaml, index, manifest, reports; rename. */
 osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results, const char *report_json,
                          const char *report_html);
+uint64_t osh_emit_run(const osh_emitter *e); // drawn when the partial directory was begun; no other one has it
 const char *osh_emit_dir(const osh_emitter *e); // view: where the output is being built
 #endif

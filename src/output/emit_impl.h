@@ -23,7 +23,8 @@ enum { // records; docs/resume.md draws them
     OSH_REC_VOID,         // u64 output tensor: what the disk holds is not what was written
     OSH_REC_SUBGRAPH,     // u32 subgraph, u64 generation of its activations on disk (~0: none)
     OSH_REC_BARRIER,      // everything recorded before it is on the disk
-    OSH_REC_SEALED        // the directory is complete and lacks its name only
+    OSH_REC_SEALED,       // the directory is complete and lacks its name only
+    OSH_REC_RUN           // u64 drawn by chance: what this run leaves elsewhere is known by it
 };
 
 typedef enum {
@@ -62,6 +63,7 @@ struct osh_emitter {
     const osh_plan *plan;  // view
     char *final, *partial; // own: directories
     osh_identity *id;      // own
+    uint64_t run;          // of OSH_REC_RUN; 0: none yet
     osh_journal *journal;  // own
     osh_file **shards;     // own
     osh_edges *edges;      // own: of shards that are written in pieces

@@ -3,6 +3,7 @@
  * Records before the last barrier stand for bytes that are on the disk. What was recorded after it is read again: a
  * machine that lost its power may have kept the record and lost the bytes. */
 #include <string.h>
+#include <sys/random.h>
 
 #include "output/emit_impl.h"
 
@@ -197,6 +198,12 @@ static void take_subgraph(replay *r, osh_reader *in)
     r->e->boundary = (int)s, r->e->generation = generation;
 }
 
+static void take_run(replay *r, osh_reader *in)
+{
+    uint64_t run = osh_read_u64(in);
+    if (!in->bad) r->e->run = run;
+}
+
 static osh_status take_record(osh_ctx *cx, replay *r, const osh_journal_record *rec)
 {
     osh_status rc = OSH_OK;
@@ -208,6 +215,7 @@ static osh_status take_record(osh_ctx *cx, replay *r, const osh_journal_record *
     case OSH_REC_SUBGRAPH: take_subgraph(r, &in); break;
     case OSH_REC_BARRIER: break;
     case OSH_REC_SEALED: r->e->complete = true; break;
+    case OSH_REC_RUN: take_run(r, &in); break;
     default: in.bad = true;
     }
     if (in.bad || in.left)
@@ -275,6 +283,21 @@ done:
     return rc;
 }
 
+static osh_status draw_run(osh_ctx *cx, osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    while (!e->run)
+        if (getrandom(&e->run, sizeof e->run, 0) != sizeof e->run)
+            OSH_FAIL(cx, OSH_E_IO, "cannot draw a random number");
+    OSH_TRY(osh_put_u64(cx, &b, e->run));
+    OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_RUN, b.data, b.len));
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
 static osh_status begin_new(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -285,6 +308,7 @@ static osh_status begin_new(osh_ctx *cx, osh_emitter *e)
     OSH_TRY(open_shards(cx, e));
     OSH_TRY(osh_identity_json(cx, &id, e->id, true));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_IDENTITY, id, strlen(id)));
+    OSH_TRY(draw_run(cx, e));
     OSH_TRY(osh_emit_barrier(cx, e));
     OSH_TRY(osh_dir_sync(cx, e->partial));
 done:
@@ -309,6 +333,7 @@ osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results)
     }
     OSH_TRY(open_shards(cx, e));
     OSH_TRY(replay_records(cx, e, results));
+    if (!e->run) OSH_TRY(draw_run(cx, e)); // its record was lost
     for (int s = 0; s < e->plan->n_shards; s++) e->dirty[s] = true;
     if (!e->complete) OSH_TRY(osh_emit_barrier(cx, e));
 done:

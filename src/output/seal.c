@@ -6,6 +6,7 @@
 #include "output/emit_impl.h"
 #include "output/manifest_text.h"
 #include "plan/memory.h"
+#include "store/scratch.h"
 
 static osh_status check_all(osh_ctx *cx, osh_emitter *e)
 {
@@ -101,10 +102,10 @@ done:
 osh_status osh_emit_remove_leftovers(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
-    char **names = NULL, *path = osh_scratch_dir(cx, e->plan, e->partial); // own
+    char **names = NULL, *path = NULL; // own
     size_t n = 0;
-    if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-    OSH_TRY(osh_dir_remove(cx, path));
+    OSH_TRY(osh_scratch_dir(cx, &path, e->plan->opt->scratch_dir, e->partial));
+    OSH_TRY(osh_scratch_remove(cx, path));
     OSH_TRY(osh_dir_list(cx, &names, &n, e->partial));
     for (size_t i = 0; i < n; i++) {
         size_t len = strlen(names[i]);

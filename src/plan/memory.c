@@ -446,11 +446,3 @@ size_t osh_memory_counted(const osh_plan *p)
 {
     return (size_t)(p->memory.host_peak - p->memory.uncounted - LISTS_BYTES);
 }
-
-char *osh_scratch_dir(osh_ctx *cx, const osh_plan *p, const char *partial)
-{
-    if (!p->opt->scratch_dir) return osh_path_join(cx, partial, "scratch");
-    uint64_t h = 1469598103934665603u; // FNV-1a: runs that share a scratch directory stay apart
-    for (const char *c = p->opt->output ? p->opt->output : ""; *c; c++) h = (h ^ (unsigned char)*c) * 1099511628211u;
-    return osh_sprintf(cx, "%s/oneshot-%016llx", p->opt->scratch_dir, (unsigned long long)h);
-}

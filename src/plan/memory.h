@@ -33,6 +33,4 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_plan *p, const osh_budget *b
 int64_t osh_memory_arena(const osh_plan *p);
 /* The host peak as osh_mem_used counts it. */
 size_t osh_memory_counted(const osh_plan *p);
-/* Directory for values of the disk tier; own. partial: where the output is made. NULL: no memory. */
-char *osh_scratch_dir(osh_ctx *cx, const osh_plan *p, const char *partial);
 #endif

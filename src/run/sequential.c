@@ -14,6 +14,7 @@
 #include "run/prefetch.h"
 #include "run/run.h"
 #include "store/activations.h"
+#include "store/scratch.h"
 
 typedef struct engine {
     osh_run *r;
@@ -53,13 +54,14 @@ static osh_status begin(osh_ctx *cx, engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
-    char *dir = osh_scratch_dir(cx, p, osh_emit_dir(e->r->emitter)); // own
-    if (!dir) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    char *dir = NULL; // own
+    OSH_TRY(osh_scratch_dir(cx, &dir, p->opt->scratch_dir, osh_emit_dir(e->r->emitter)));
     OSH_TRY(osh_weights_new(cx, &e->w, p->graph));
     e->w->device = p->device;
     if (p->device) e->missed = osh_arena_missed(p->device->arena);
     OSH_TRY(osh_acts_new(cx, &e->acts, p->graph, &p->data, p->memory.tier, dir,
                          p->opt->scratch_compression && !strcmp(p->opt->scratch_compression, "zstd")));
+    osh_acts_of_run(e->acts, osh_emit_run(e->r->emitter));
     OSH_TRY(osh_acts_use(cx, e->acts, p->device));
     osh_acts_keep(e->acts, p->batch_at[osh_memory_kept(p, p->memory.tier)]);
     OSH_NEW(cx, e->in_memory, p->n_linears);
@@ -316,6 +318,9 @@ done:
     return rc;
 }
 
+/* Of the values that a visit stores; the last: as later visits see them. */
+static uint64_t stage_of(int visit, bool last) { return (uint64_t)visit * 2 + last; }
+
 static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s)
 {
     osh_status rc = OSH_OK;
@@ -328,6 +333,7 @@ static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_st
     OSH_TRY(osh_cost_share(cx, &share, p, e->r->pace.cost, e->index, s, stats));
     osh_scope scope = osh_run_begin_part(cx, e->r, s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE, e->index, share);
     pr->done = 0, pr->total = p->data.n;
+    osh_acts_stage(e->acts, stage_of(e->index, s->again || r->merged));
     if (p->memory.visits[e->index].values_ahead) OSH_TRY(osh_acts_open(cx, e->acts, s->in, s->out, p->batch_tokens));
     for (int64_t k = 0; k < p->n_batches; k++) {
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
@@ -391,6 +397,14 @@ done:
     return rc;
 }
 
+/* The visit that makes a value. */
+static int visit_of(const osh_plan *p, int value)
+{
+    int v = 0;
+    while (v + 1 < osh_n_ranges(p) && p->parts->parts[v + 1].first <= p->graph->values[value].producer) v++;
+    return v;
+}
+
 /* The first visit: behind the last one whose values an earlier run left complete on the disk. */
 static osh_status take_up(osh_ctx *cx, engine *e, int *start)
 {
@@ -401,8 +415,11 @@ static osh_status take_up(osh_ctx *cx, engine *e, int *start)
     *start = 0;
     if (!found) goto done;
     osh_range r = osh_range_at(e->p, last);
-    for (int i = 0; i < r.n_live_out && found; i++)
-        if (r.live_out[i] != e->p->graph->input_ids) OSH_TRY(osh_acts_adopt(cx, e->acts, r.live_out[i], &found));
+    for (int i = 0; i < r.n_live_out && found; i++) {
+        int v = r.live_out[i];
+        if (v == e->p->graph->input_ids) continue;
+        OSH_TRY(osh_acts_adopt(cx, e->acts, v, stage_of(visit_of(e->p, v), true), &found));
+    }
     if (found) *start = last + 1;
     osh_log(cx, OSH_LOG_INFO, "values behind %s %s", r.name,
             found ? "are taken up from the disk" : "are not complete on the disk: starting from the tokens");

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "store/blocks.h"
+#include "store/scratch.h"
 
 const char *osh_tier_name(osh_tier t)
 {
@@ -21,8 +22,13 @@ typedef struct head { // of a slot
     uint64_t sum;
 } head;
 
+typedef struct owner { // of a slot: its checksum is seeded with that of this, so that it passes in no other place
+    uint64_t run, stage, value, sample, at, n_bytes, n_kept;
+} owner;
+
 typedef struct slot { // of a value
     bool live;
+    uint64_t stage;  // that it was stored in
     void **blocks;   // own [samples]; memory
     osh_tensor **rows; // own [samples]; on a device, and kept ones: of the batch that begins with that sample
     osh_block **batches; // own [samples]; tier host with a device: the same
@@ -43,12 +49,13 @@ struct osh_acts {
     way *ways;             // own [values]: the same
     int64_t n_kept;        // samples
     bool zstd;
-    char *dir;             // own
+    osh_scratch *scratch;  // own: tier disk
+    uint64_t run, stage;   // of what is stored
     slot *slots;           // own [values]
     void *frame;           // own: [frame_room], for zstd
     size_t frame_room;
-    void *stage;           // own: a sample on its way between a device and the disk
-    size_t stage_room;
+    void *transit;         // own: a sample on its way between a device and the disk
+    size_t transit_room;
 };
 
 static size_t row_bytes(const osh_graph *g, int value)
@@ -113,10 +120,7 @@ osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const o
     OSH_NEW(cx, a, 1);
     a->g = g, a->d = d, a->tier = tier, a->zstd = zstd;
     OSH_NEW(cx, a->slots, g->n_values);
-    if (tier == OSH_TIER_DISK) {
-        if (!(a->dir = osh_strdup(cx, dir))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-        OSH_TRY(osh_dir_make(cx, dir));
-    }
+    if (tier == OSH_TIER_DISK) OSH_TRY(osh_scratch_open(cx, &a->scratch, dir));
     *out = a, a = NULL;
 done:
     osh_acts_free(cx, a, true);
@@ -135,6 +139,8 @@ done:
 }
 
 void osh_acts_keep(osh_acts *a, int64_t n) { a->n_kept = n; }
+void osh_acts_of_run(osh_acts *a, uint64_t run) { a->run = run; }
+void osh_acts_stage(osh_acts *a, uint64_t stage) { a->stage = stage; }
 
 static void free_ways(osh_acts *a)
 {
@@ -153,19 +159,13 @@ void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files)
         if (a->tier == OSH_TIER_DISK && keep_files) osh_file_close(cx, a->slots[v].file), a->slots[v].file = NULL;
         osh_acts_drop(cx, a, v);
     }
-    if (a->dir && !keep_files) rmdir(a->dir); // a folder with something else in it stays
+    osh_scratch_close(cx, a->scratch, keep_files);
     osh_blocks_free(cx, a->blocks);
     osh_free(cx, a->ways);
     osh_free(cx, a->slots);
     osh_free(cx, a->frame);
-    osh_free(cx, a->stage);
-    osh_free(cx, a->dir);
+    osh_free(cx, a->transit);
     osh_free(cx, a);
-}
-
-static char *path_of(osh_ctx *cx, const osh_acts *a, int value)
-{
-    return osh_sprintf(cx, "%s/%05d.values", a->dir, value);
 }
 
 /* ---- one sample ---- */
@@ -184,13 +184,13 @@ static osh_status want_frame(osh_ctx *cx, osh_acts *a, size_t n_bytes)
     return OSH_OK;
 }
 
-static osh_status want_stage(osh_ctx *cx, osh_acts *a, size_t n_bytes)
+static osh_status want_transit(osh_ctx *cx, osh_acts *a, size_t n_bytes)
 {
-    if (n_bytes <= a->stage_room) return OSH_OK;
-    osh_free(cx, a->stage);
-    a->stage_room = 0;
-    if (!(a->stage = osh_alloc(cx, n_bytes))) return OSH_E_NOMEM;
-    a->stage_room = n_bytes;
+    if (n_bytes <= a->transit_room) return OSH_OK;
+    osh_free(cx, a->transit);
+    a->transit_room = 0;
+    if (!(a->transit = osh_alloc(cx, n_bytes))) return OSH_E_NOMEM;
+    a->transit_room = n_bytes;
     return OSH_OK;
 }
 
@@ -231,6 +231,14 @@ static osh_status copy(osh_ctx *cx, void *to, const void *from, size_t n)
     return osh_parallel_for(cx, (int64_t)((n + COPY_PART - 1) / COPY_PART), copy_chunk, &c);
 }
 
+/* Of n_kept bytes that stand for the sample's n. */
+static uint64_t slot_sum(const osh_acts *a, int value, int64_t sample, size_t n, const void *kept, uint64_t n_kept)
+{
+    owner o = {a->run, a->slots[value].stage, (uint64_t)value, (uint64_t)sample, (uint64_t)slot_at(a, value, sample), n,
+               n_kept};
+    return XXH3_64bits_withSeed(kept, n_kept, XXH3_64bits(&o, sizeof o));
+}
+
 static osh_status put(osh_ctx *cx, osh_acts *a, int value, int64_t sample, const void *from, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -242,7 +250,8 @@ static osh_status put(osh_ctx *cx, osh_acts *a, int value, int64_t sample, const
             size_t k = ZSTD_compress(a->frame, a->frame_room, from, n, ZSTD_LEVEL);
             if (!ZSTD_isError(k) && k < n) h.n_bytes = k, from = a->frame;
         }
-        h.sum = XXH3_64bits(from, h.n_bytes);
+        s->stage = a->stage;
+        h.sum = slot_sum(a, value, sample, n, from, h.n_bytes);
         OSH_TRY(osh_file_pwrite(cx, s->file, from, h.n_bytes, slot_at(a, value, sample) + (int64_t)sizeof h));
         OSH_TRY(osh_file_pwrite(cx, s->file, &h, sizeof h, slot_at(a, value, sample)));
     } else {
@@ -276,7 +285,7 @@ static osh_status get(osh_ctx *cx, osh_acts *a, int value, int64_t sample, void 
         raw = a->frame;
     }
     OSH_TRY(osh_file_pread(cx, s->file, raw, h.n_bytes, at + (int64_t)sizeof h));
-    if (XXH3_64bits(raw, h.n_bytes) != h.sum)
+    if (slot_sum(a, value, sample, n, raw, h.n_bytes) != h.sum)
         OSH_FAIL(cx, OSH_E_IO, "%s: sample %lld of %s is not what was written", osh_file_path(s->file),
                  (long long)sample, name);
     if (raw != to && ZSTD_decompress(to, n, raw, h.n_bytes) != n)
@@ -295,7 +304,7 @@ static osh_status begin(osh_ctx *cx, osh_acts *a, int value)
     char *path = NULL; // own
     bool rows = a->n_kept || (a->tier == OSH_TIER_DEVICE && a->device), others = a->n_kept < a->d->n;
     if (a->tier == OSH_TIER_DISK && others) {
-        if (!(path = path_of(cx, a, value))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        if (!(path = osh_scratch_path(cx, a->scratch, value))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
         OSH_TRY(osh_file_create(cx, &s->file, path));
     }
     osh_mem_class old = osh_mem_use(cx, class_of(a));
@@ -337,9 +346,9 @@ static osh_status put_from_device(osh_ctx *cx, osh_acts *a, int value, int64_t s
                                   size_t n)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(want_stage(cx, a, n));
-    OSH_TRY(osh_tensor_get(cx, a->stage, t, at, n));
-    OSH_TRY(put(cx, a, value, sample, a->stage, n));
+    OSH_TRY(want_transit(cx, a, n));
+    OSH_TRY(osh_tensor_get(cx, a->transit, t, at, n));
+    OSH_TRY(put(cx, a, value, sample, a->transit, n));
 done:
     return rc;
 }
@@ -371,9 +380,9 @@ done:
 static osh_status get_to_device(osh_ctx *cx, osh_acts *a, int value, int64_t sample, osh_tensor *t, size_t at, size_t n)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(want_stage(cx, a, n));
-    OSH_TRY(get(cx, a, value, sample, a->stage, n));
-    OSH_TRY(osh_tensor_put(cx, t, at, a->stage, n));
+    OSH_TRY(want_transit(cx, a, n));
+    OSH_TRY(get(cx, a, value, sample, a->transit, n));
+    OSH_TRY(osh_tensor_put(cx, t, at, a->transit, n));
 done:
     return rc;
 }
@@ -536,7 +545,7 @@ void osh_acts_drop(osh_ctx *cx, osh_acts *a, int value)
     osh_free(cx, s->blocks);
     osh_free(cx, s->rows);
     osh_free(cx, s->batches);
-    if (s->file) unlink(osh_file_path(s->file));
+    if (s->file && osh_file_is_at(s->file, osh_file_path(s->file))) unlink(osh_file_path(s->file));
     osh_file_close(cx, s->file);
     *s = (slot){0};
 }
@@ -546,7 +555,7 @@ osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value)
     return a->slots[value].file ? osh_file_sync(cx, a->slots[value].file) : OSH_OK;
 }
 
-osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, bool *found)
+osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, bool *found)
 {
     osh_status rc = OSH_OK;
     slot *s = &a->slots[value];
@@ -555,17 +564,17 @@ osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, bool *found)
     int64_t most = 0;
     *found = false;
     if (a->tier != OSH_TIER_DISK) goto done;
-    if (!(path = path_of(cx, a, value))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (!(path = osh_scratch_path(cx, a->scratch, value))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (!osh_file_exists(path)) goto done;
     for (int64_t k = 0; k < a->d->n; k++) most = tokens(a->d, k) > most ? tokens(a->d, k) : most;
     sample = osh_alloc(cx, (size_t)most * row_bytes(a->g, value));
     if (!sample) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to check %s", path);
     OSH_TRY(osh_file_open_rw(cx, &s->file, path));
-    s->live = true;
+    s->live = true, s->stage = stage;
     for (int64_t k = 0; k < a->d->n && !rc; k++)
         rc = get(cx, a, value, k, sample, (size_t)tokens(a->d, k) * row_bytes(a->g, value));
     *found = !rc;
-    if (rc && rc != OSH_E_NOMEM) { // torn or short: as if it were not there
+    if (rc && rc != OSH_E_NOMEM) { // torn, short or another's: as if it were not there
         rc = OSH_OK;
         osh_error_clear(cx);
         osh_file_close(cx, s->file);

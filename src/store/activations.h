@@ -7,7 +7,8 @@
  *
  *   | bytes kept 8 | XXH3 of them 8 | data, as it is or as a zstd frame ... | hole where it is shorter |
  *
- * so that a run that was killed can take up what is complete. */
+ * so that a run that was killed can take up what is complete. The checksum is seeded with that of the run, the stage,
+ * the value, the sample, its place and its size: what another run, pass or place left is not taken for it. */
 #ifndef OSH_ACTIVATIONS_H
 #define OSH_ACTIVATIONS_H
 #include "graph/exec.h"
@@ -16,7 +17,8 @@
 #include "text/dataset.h"
 
 typedef struct osh_acts osh_acts;
-/* dir: of the disk tier, made here; files that lie there stay until their value is stored. zstd: disk only. */
+/* dir: of the disk tier, as osh_scratch_open has it; files that lie there stay until their value is stored. zstd: disk
+ * only. */
 osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d, osh_tier tier,
                         const char *dir, bool zstd);
 /* Before the first value: the tier device is that one's memory, and batches lie there. */
@@ -24,6 +26,9 @@ osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d);
 /* Before the first value: rows of samples [0, n) are handed over and back, not copied; the tier is that of the others.
  * Batches have the same samples each time, and none of them samples of both kinds. */
 void osh_acts_keep(osh_acts *a, int64_t n);
+/* Disk. run: a number that no other run has; stage: of the work that the values which are stored now come from. */
+void osh_acts_of_run(osh_acts *a, uint64_t run);
+void osh_acts_stage(osh_acts *a, uint64_t stage);
 void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files);
 /* osh_acts_store; takes *t, which is NULL then, where these samples are kept. */
 osh_status osh_acts_put(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, osh_tensor **t);
@@ -45,8 +50,9 @@ void osh_acts_forget(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t
 bool osh_acts_has(const osh_acts *a, int value);
 void osh_acts_drop(osh_ctx *cx, osh_acts *a, int value); // its file, too
 osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value); // disk: what was stored survives a loss of power
-/* Takes up the file of an earlier run; *found false: there is none that is complete. Every slot is checked. */
-osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, bool *found);
+/* Takes up the file that an earlier process of this run stored in that stage; *found false: there is none that is
+ * complete. Every slot is checked. */
+osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, bool *found);
 int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d); // room to compress one sample of any value
 int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d); // room for one sample of any value
 /* What a value's samples [first, all) take in that tier: gross, or of its file without compression. */

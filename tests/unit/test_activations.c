@@ -175,6 +175,89 @@ static void kept_rows(void **state)
     osh_ctx_free(cx);
 }
 
+/* A file that was stored for one (run, stage, value, samples) and is asked for as another. */
+static void slots_of_others_are_not_taken(void **state)
+{
+    static int64_t other_offsets[SAMPLES + 1] = {0, 1, 8, 20, 36, TOKENS}; // the same file size, other places
+    static osh_dataset other_data = {.offsets = other_offsets, .n = SAMPLES};
+    static osh_value same[2] = {{.name = "h", .width = WIDTH}, {.name = "q", .width = WIDTH}};
+    static osh_graph two = {.values = same, .n_values = 2, .input_ids = -1, .dtype = OSH_BF16};
+    osh_ctx *cx;
+    fill();
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    for (int other = 0; other < 5; other++)
+        for (int zstd = 0; zstd < 2; zstd++) {
+            osh_acts *a = NULL;
+            bool found = false;
+            char from[128], to[128];
+            assert_ok(cx, osh_acts_new(cx, &a, &two, &data, OSH_TIER_DISK, dir, zstd));
+            osh_acts_of_run(a, 7), osh_acts_stage(a, 3);
+            assert_ok(cx, store_all(cx, a, 2));
+            assert_ok(cx, load_all(cx, a, 1));
+            osh_acts_free(cx, a, true);
+            snprintf(from, sizeof from, "%s/00000.values", dir);
+            snprintf(to, sizeof to, "%s/00001.values", dir);
+            if (other == 3) assert_int_equal(rename(from, to), 0);
+            assert_ok(cx, osh_acts_new(cx, &a, &two, other == 4 ? &other_data : &data, OSH_TIER_DISK, dir, zstd));
+            osh_acts_of_run(a, other == 1 ? 8 : 7);
+            assert_ok(cx, osh_acts_adopt(cx, a, other == 3, other == 2 ? 2 : 3, &found));
+            assert_int_equal(found, other == 0);
+            osh_acts_free(cx, a, false);
+            assert_false(osh_dir_exists(dir)); // what was not taken up went with it
+        }
+    osh_ctx_free(cx);
+}
+
+static osh_status disk_tier(osh_ctx *cx, osh_acts **a)
+{
+    return osh_acts_new(cx, a, &graph, &data, OSH_TIER_DISK, dir, false);
+}
+
+/* Where values would lie is something else: it is named and stays as it is. */
+static void other_directories_are_refused(void **state)
+{
+    osh_ctx *cx;
+    osh_acts *a = NULL;
+    char path[128], elsewhere[128];
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    snprintf(elsewhere, sizeof elsewhere, "%s.elsewhere", dir);
+    assert_ok(cx, osh_dir_make(cx, elsewhere));
+    assert_int_equal(symlink(elsewhere, dir), 0);
+    assert_fails(cx, OSH_E_USAGE, disk_tier(cx, &a), "is a symbolic link");
+    assert_int_equal(unlink(dir), 0);
+    assert_ok(cx, osh_file_write_all(cx, dir, "mine", 4));
+    assert_fails(cx, OSH_E_USAGE, disk_tier(cx, &a), "is a file");
+    assert_int_equal(unlink(dir), 0);
+    assert_ok(cx, osh_dir_make(cx, dir));
+    snprintf(path, sizeof path, "%s/00000.values", dir);
+    assert_ok(cx, osh_file_write_all(cx, path, "mine", 4));
+    assert_fails(cx, OSH_E_USAGE, disk_tier(cx, &a), "no oneshot-scratch");
+    assert_int_equal(unlink(path), 0);
+    assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, OSH_TIER_DISK, dir, false));
+    osh_acts_free(cx, a, true);
+    snprintf(path, sizeof path, "%s/notes", dir);
+    assert_ok(cx, osh_file_write_all(cx, path, "mine", 4));
+    assert_fails(cx, OSH_E_USAGE, disk_tier(cx, &a), "notes is a file");
+    assert_true(osh_file_exists(path));
+    assert_int_equal(unlink(path), 0);
+    snprintf(path, sizeof path, "%s/00000.values", dir);
+    snprintf(elsewhere, sizeof elsewhere, "%s.elsewhere/mine", dir);
+    assert_ok(cx, osh_file_write_all(cx, elsewhere, "mine", 4));
+    assert_int_equal(link(elsewhere, path), 0);
+    assert_fails(cx, OSH_E_USAGE, disk_tier(cx, &a), "a second name");
+    assert_int_equal(unlink(path), 0);
+    assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, OSH_TIER_DISK, dir, false));
+    assert_ok(cx, store_all(cx, a, 1));
+    snprintf(path, sizeof path, "%s/notes", dir);
+    assert_ok(cx, osh_file_write_all(cx, path, "mine", 4)); // meanwhile
+    osh_acts_free(cx, a, false);
+    assert_true(osh_file_exists(path));
+    assert_ok(cx, osh_dir_remove(cx, dir));
+    snprintf(elsewhere, sizeof elsewhere, "%s.elsewhere", dir);
+    assert_ok(cx, osh_dir_remove(cx, elsewhere));
+    osh_ctx_free(cx);
+}
+
 /* What a killed run left: complete files are taken up; one with a flipped byte or a missing end is not. */
 static void files_are_taken_up(void **state)
 {
@@ -198,7 +281,7 @@ static void files_are_taken_up(void **state)
             if (fault == 2) assert_int_equal(truncate(path, 400), 0);
             if (fault == 3) assert_int_equal(unlink(path), 0);
             assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, OSH_TIER_DISK, dir, zstd));
-            assert_ok(cx, osh_acts_adopt(cx, a, 0, &found));
+            assert_ok(cx, osh_acts_adopt(cx, a, 0, 0, &found));
             assert_int_equal(found, fault == 0);
             assert_int_equal(osh_acts_has(a, 0), fault == 0);
             if (found) {
@@ -206,7 +289,7 @@ static void files_are_taken_up(void **state)
                 assert_memory_equal(rows, back, sizeof rows);
             }
             osh_acts_free(cx, a, false);
-            if (fault) assert_ok(cx, osh_dir_remove(cx, dir)); // what was not taken up lies there still
+            assert_false(osh_dir_exists(dir)); // what was not taken up went with it
         }
     osh_ctx_free(cx);
 }
@@ -250,7 +333,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_tiers), cmocka_unit_test(forgotten_rows_are_gone),
                                        cmocka_unit_test(kept_rows),
-                                       cmocka_unit_test(files_are_taken_up), cmocka_unit_test(out_of_memory)};
+                                       cmocka_unit_test(files_are_taken_up),
+                                       cmocka_unit_test(slots_of_others_are_not_taken),
+                                       cmocka_unit_test(other_directories_are_refused),
+                                       cmocka_unit_test(out_of_memory)};
     snprintf(dir, sizeof dir, "test_activations.%ld", (long)getpid());
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,134 @@
+/* scratch.c - see scratch.h. */
+#include "store/scratch.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "base/file.h"
+#include "base/inode.h"
+
+#define MARK_NAME "oneshot-scratch"
+#define VALUES_TAIL ".values"
+
+struct osh_scratch {
+    char *dir;      // own
+    osh_file *mark; // own; locked
+};
+
+osh_status osh_scratch_dir(osh_ctx *cx, char **out, const char *scratch_dir, const char *partial)
+{
+    osh_status rc = OSH_OK;
+    char *real = NULL; // own
+    OSH_TRY(osh_path_real(cx, &real, partial));
+    *out = scratch_dir ? osh_sprintf(cx, "%s/oneshot-%016llx", scratch_dir,
+                                     (unsigned long long)XXH3_64bits(real, strlen(real)))
+                       : osh_path_join(cx, partial, "scratch");
+    if (!*out) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+done:
+    osh_free(cx, real);
+    return rc;
+}
+
+/* "00012.values" */
+static bool is_values(const char *name)
+{
+    size_t digits = strspn(name, "0123456789");
+    return digits >= 5 && !strcmp(name + digits, VALUES_TAIL);
+}
+
+/* Every file of dir is one of ours, and among them is the mark, or there is none. */
+static osh_status check_files(osh_ctx *cx, const char *dir, bool *empty)
+{
+    osh_status rc = OSH_OK;
+    char **names = NULL, *path = NULL; // own
+    size_t n = 0;
+    bool marked = false;
+    OSH_TRY(osh_dir_list(cx, &names, &n, dir));
+    for (size_t i = 0; i < n; i++) marked |= !strcmp(names[i], MARK_NAME);
+    for (size_t i = 0; i < n; i++) {
+        osh_free(cx, path);
+        if (!(path = osh_path_join(cx, dir, names[i]))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        if (!marked)
+            OSH_FAIL(cx, OSH_E_USAGE, "%s is not oneshot's, which would put values there: it holds %s and no %s; want "
+                     "it moved away, or another --scratch-dir", dir, names[i], MARK_NAME);
+        osh_inode at = osh_inode_at(path);
+        bool ours = !strcmp(names[i], MARK_NAME) || is_values(names[i]);
+        if (!ours || at.kind != OSH_INODE_FILE || at.n_names > 1)
+            OSH_FAIL(cx, OSH_E_USAGE, "%s is %s that oneshot did not make, where it puts values: want it moved away",
+                     path, osh_inode_text(&at));
+    }
+    *empty = !n;
+done:
+    osh_strings_free(cx, names, n);
+    osh_free(cx, path);
+    return rc;
+}
+
+osh_status osh_scratch_open(osh_ctx *cx, osh_scratch **out, const char *dir)
+{
+    osh_status rc = OSH_OK;
+    osh_scratch *s = NULL; // own
+    char *path = NULL;     // own
+    bool empty = false, taken = false;
+    *out = NULL;
+    OSH_NEW(cx, s, 1);
+    if (!(s->dir = osh_strdup(cx, dir)) || !(path = osh_path_join(cx, dir, MARK_NAME)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    osh_inode at = osh_inode_at(dir);
+    if (at.kind != OSH_INODE_NONE && at.kind != OSH_INODE_DIR)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s is %s, where oneshot would make a directory for values: want it moved away, or "
+                 "another --scratch-dir", dir, osh_inode_text(&at));
+    OSH_TRY(osh_dir_make(cx, dir));
+    OSH_TRY(check_files(cx, dir, &empty));
+    OSH_TRY(osh_file_open_or_create(cx, &s->mark, path));
+    OSH_TRY(osh_file_lock(cx, s->mark, &taken));
+    if (!taken || !osh_file_is_at(s->mark, path)) // who had it may have removed it meanwhile
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: another process keeps values there", dir);
+    if (empty) OSH_TRY(osh_dir_sync(cx, dir)); // the mark is there before any value
+    *out = s, s = NULL; // give
+done:
+    osh_free(cx, path);
+    osh_scratch_close(cx, s, true);
+    return rc;
+}
+
+/* Nothing here allocates: it happens behind a failed allocation, too. */
+static void remove_files(const char *dir)
+{
+    DIR *d = opendir(dir); // own
+    bool others = false;
+    for (const struct dirent *e; d && (e = readdir(d));) {
+        if (is_values(e->d_name)) unlinkat(dirfd(d), e->d_name, 0);
+        else others |= strcmp(e->d_name, MARK_NAME) && strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
+    }
+    if (d && !others && !unlinkat(dirfd(d), MARK_NAME, 0)) rmdir(dir);
+    if (d) closedir(d);
+}
+
+void osh_scratch_close(osh_ctx *cx, osh_scratch *s, bool keep_files)
+{
+    if (!s) return;
+    if (!keep_files && s->mark && osh_file_is_at(s->mark, osh_file_path(s->mark))) remove_files(s->dir);
+    osh_file_close(cx, s->mark);
+    osh_free(cx, s->dir);
+    osh_free(cx, s);
+}
+
+osh_status osh_scratch_remove(osh_ctx *cx, const char *dir)
+{
+    osh_status rc = OSH_OK;
+    osh_scratch *s = NULL; // own
+    if (osh_inode_at(dir).kind == OSH_INODE_NONE) goto done;
+    OSH_TRY(osh_scratch_open(cx, &s, dir));
+done:
+    osh_scratch_close(cx, s, false);
+    return rc;
+}
+
+char *osh_scratch_path(osh_ctx *cx, const osh_scratch *s, int value)
+{
+    return osh_sprintf(cx, "%s/%05d" VALUES_TAIL, s->dir, value);
+}
