@@ -22,6 +22,19 @@ static osh_status fail_os(osh_ctx *cx, const char *what, const char *path)
     return osh_fail(cx, OSH_E_IO, "cannot %s %s: %s", what, path, strerror_r(errno, why, sizeof why));
 }
 
+int osh_fd_open(const char *path, int flags)
+{
+    int fd, high;
+    do fd = open(path, flags | O_CLOEXEC, 0666);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0 || fd > STDERR_FILENO) return fd;
+    high = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    int why = errno;
+    close(fd);
+    errno = why;
+    return high;
+}
+
 static osh_status open_with(osh_ctx *cx, osh_file **out, const char *path, int flags, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -31,9 +44,7 @@ static osh_status open_with(osh_ctx *cx, osh_file **out, const char *path, int f
     OSH_NEW(cx, f, 1);
     f->fd = f->direct = -1;
     if (!(f->path = osh_strdup(cx, path))) OSH_TRY(OSH_E_NOMEM);
-    do f->fd = open(path, flags | O_CLOEXEC, 0666);
-    while (f->fd < 0 && errno == EINTR);
-    if (f->fd < 0) OSH_TRY(fail_os(cx, what, path));
+    if ((f->fd = osh_fd_open(path, flags)) < 0) OSH_TRY(fail_os(cx, what, path));
     *out = f, f = NULL;
 done:
     osh_file_close(cx, f);
@@ -181,7 +192,7 @@ void osh_file_use_direct(osh_file *f)
     char path[64]; // of the same open file, whatever its name is by now
     int mode = fcntl(f->fd, F_GETFL) & O_ACCMODE;
     snprintf(path, sizeof path, "/proc/self/fd/%d", f->fd);
-    if (f->direct < 0) f->direct = open(path, mode | O_DIRECT | O_CLOEXEC); // -1: the file system has no such access
+    if (f->direct < 0) f->direct = osh_fd_open(path, mode | O_DIRECT); // -1: the file system has no such access
 }
 
 size_t osh_file_room(size_t n) { return (n / OSH_BLOCK_BYTES + 2) * OSH_BLOCK_BYTES; }

@@ -3,6 +3,10 @@
 #define OSH_FILE_H
 #include "base/base.h"
 
+/* open(2), closed at exec; never one of the descriptors 0 to 2: where the process has them closed, what it says there
+ * would be written into the file. < 0: errno. */
+int osh_fd_open(const char *path, int flags);
+
 typedef struct osh_file osh_file; // an open file: fd and path
 osh_status osh_file_open(osh_ctx *cx, osh_file **out, const char *path);   // read only
 osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path); // read/write, truncated

@@ -4,6 +4,7 @@
  * per finished subgraph; mode json makes every line, messages too, one JSON object.
  *   [ 3/28] model.layers.2   observe 12/128   3100 tok/s   err 1.8e-03   peak 512 of 2048 MiB   eta 4m12s */
 #include "base/ctx.h"
+#include "base/file.h"
 #include "base/profile.h"
 #include "base/quote.h"
 
@@ -45,7 +46,7 @@ void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode)
 osh_status osh_log_file(osh_ctx *cx, const char *path)
 {
     char why[128];
-    int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
+    int fd = path ? osh_fd_open(path, O_WRONLY | O_CREAT | O_APPEND) : -1;
     if (path && fd < 0)
         return osh_fail(cx, OSH_E_IO, "cannot open log file %s: %s", path, strerror_r(errno, why, sizeof why));
     pthread_mutex_lock(&cx->sh->log.lock);

@@ -5,6 +5,7 @@
  * there, neighbours are merged and the interval doubles, so no peak is lost. */
 #include "base/profile.h"
 #include "base/ctx.h"
+#include "base/file.h"
 #include "base/quote.h"
 #include "base/thread.h"
 
@@ -251,7 +252,7 @@ osh_status osh_profile_start(osh_ctx *cx, const char *path)
     osh_profile *p = cx->sh->profile;
     if (p->running) OSH_FAIL(cx, OSH_E_USAGE, "the profile is running already");
     clear(p);
-    if (path && (p->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666)) < 0)
+    if (path && (p->fd = osh_fd_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND)) < 0)
         OSH_FAIL(cx, OSH_E_IO, "cannot create profile %s: %s", path, strerror_r(errno, why, sizeof why));
     p->start = osh_now();
     p->io0 = osh_io_counted(cx);

@@ -1,5 +1,6 @@
 /* main.c - `oneshot`: commands, flags by table, exit codes 0 done, 1 failed, 2 wrong usage. Results
  * on stdout, the rest on stderr. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -287,11 +288,20 @@ static void complain(const osh_ctx *cx, osh_status rc, const out_state *st)
     fputs("}\n", stderr);
 }
 
+/* A descriptor that the caller closed would be the next file's: what is said would be written into it. */
+static bool fill_standard_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) return false;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     osh_ctx *cx = NULL;
     out_state st = {0};
     line l = {0};
+    if (!fill_standard_descriptors()) return 1; // nowhere to say why
     osh_mem_tune();
     if (osh_ctx_new(&cx, 1)) {
         fputs("oneshot: no memory to start\n", stderr);

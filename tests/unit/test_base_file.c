@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static osh_ctx *cx;
@@ -33,6 +34,28 @@ static const char *in(int i, const char *name) // one of four names that live si
 {
     snprintf(buf[i], sizeof buf[i], "%s/%s", dir, name);
     return buf[i];
+}
+
+/* In a process without standard descriptors: what it says there goes into no file. */
+static void files_are_no_standard_descriptors(void **state)
+{
+    int status = -1;
+    for (int open_ones = 0; open_ones < 8; open_ones++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (!child) {
+            osh_file *f = NULL;
+            for (int fd = 0; fd < 3; fd++)
+                if (!(open_ones >> fd & 1)) close(fd);
+            bool ok = !osh_log_file(cx, in(0, "log")) && !osh_file_create(cx, &f, in(1, "a"));
+            osh_file_use_direct(f);
+            for (int fd = 0; fd < 3; fd++)
+                if (!(open_ones >> fd & 1)) ok &= write(fd, "said", 4) < 0;
+            _exit(!ok || osh_file_bytes(f));
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status) && !WEXITSTATUS(status));
+    }
 }
 
 static void reads_and_writes_at_offsets(void **state)
@@ -298,6 +321,7 @@ static void torture_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(files_are_no_standard_descriptors),
         TEST(reads_and_writes_at_offsets), TEST(reads_directly), TEST(blocks), TEST(names_the_reason),
         TEST(whole_files), TEST(copies), TEST(full_disk), TEST(directories), TEST(removal_does_not_follow_links),
         TEST(paths_and_room),
