@@ -58,13 +58,14 @@ foreach(row unit=unit/test_*.c kernel=kernels/test_*.c prop=prop/test_*.c golden
     osh_test_exe(${file} ${label} target)
     add_test(NAME ${target} COMMAND ${target})
     osh_test_props(${target} ${label} 300)
-    if(label STREQUAL "kernel") # once more under each instruction set that the CPU has, with OpenBLAS's kernels for it
+    file(STRINGS ${file} pinned REGEX "pin_isa\\(")
+    if(pinned) # once more under each instruction set that the CPU has, with OpenBLAS's kernels for it
       foreach(isa generic=Prescott avx2=Haswell avx512=SkylakeX avx512_bf16=SkylakeX amx=SkylakeX)
         string(REPLACE "=" ";" isa "${isa}")
         list(GET isa 0 name)
         list(GET isa 1 core)
         add_test(NAME ${target}_${name} COMMAND ${target})
-        osh_test_props(${target}_${name} kernel 300)
+        osh_test_props(${target}_${name} ${label} 300)
         set_property(TEST ${target}_${name} APPEND PROPERTY ENVIRONMENT
                      "OSH_TEST_ISA=${name}" "OPENBLAS_CORETYPE=${core}")
       endforeach()
@@ -111,6 +112,12 @@ if(OSH_PLAY)
     add_test(NAME ${name} COMMAND ${name})
     osh_test_props(${name} kernel 300)
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/play")
+    if(name MATCHES "^play_test_(stats|gptq_golden)$") # long sums: once more with other kernels for the products
+      add_test(NAME ${name}_generic COMMAND ${name})
+      osh_test_props(${name}_generic kernel 300)
+      set_property(TEST ${name}_generic APPEND PROPERTY ENVIRONMENT
+                   "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/play" "OPENBLAS_CORETYPE=Prescott")
+    endif()
   endforeach()
 endif()
 if(TARGET osh_ops_race) # with a look for races: the kernels' own tests, once, and the harness's

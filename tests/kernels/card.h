@@ -40,15 +40,6 @@ static inline void card_order(int k)
     if (osh_play_order) osh_play_order((unsigned)k);
 }
 
-/* What the NMSE of sums of n products may be besides, on a real card: its tensor cores cut off the sum behind every few
- * products instead of rounding it (Fasi, Higham, Mikaitis, Pranesh 2021), which goes one way where all have one sign:
- * half a unit in the last place for each 8, on the way up. The played card rounds. */
-static inline double card_tol_sums(osh_dtype dt, int64_t n)
-{
-    double lost = (double)(n < 16384 ? n : 16384) / 8 / (1 << 24);
-    return osh_play_order || dt == OSH_F32 ? 0 : lost * lost;
-}
-
 /* A copy of a host tensor on the card, with guards on both sides. */
 typedef struct carded {
     osh_tensor t;

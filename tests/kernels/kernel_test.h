@@ -74,6 +74,15 @@ static inline void guarded_fill(guarded *g, uint64_t stream, float amp)
     }
 }
 
+/* Whole numbers from -15 to 15, exact in any dtype: so is in f32, in any order, a sum of up to 74,000 products. */
+static inline void guarded_whole(guarded *g, uint64_t stream)
+{
+    for (int64_t i = 0, n = osh_tensor_numel(&g->t); i < n; i++) {
+        float f = (float)(osh_rng_u64(SEED, stream, (uint64_t)i) % 31) - 15;
+        osh_from_f32(osh_elem(&g->t, i), g->t.dtype, &f, 1);
+    }
+}
+
 static inline double value_at(const osh_tensor *t, int64_t i)
 {
     float f;
@@ -104,6 +113,18 @@ static inline double tol_of(double tol, osh_dtype dt)
     if (dt == OSH_F16) return tol + 4e-9;
     return tol;
 }
+/* What the NMSE of f32 sums of n products of one sign may be besides, as on the diagonal of X^T X. Each addition is
+ * off by at most 2^-24 of the sum so far, half of the whole on average: n / 2 x 2^-24. That is no bound for unlucky
+ * numbers: squares of bf16 numbers are whole multiples of a power of two, 0 or 1 modulo 4, and a sum that has two bits
+ * fewer left cuts off the 1 each time (2100 of them in order: NMSE 3.3e-11). How many sums a library keeps side by
+ * side, which would shorten them, depends on its kernel. A tensor core cuts off instead of rounding (Fasi, Higham,
+ * Mikaitis, Pranesh 2021), behind every 4 products or more: less than that. guarded_whole has exact sums. */
+static inline double tol_sums(int64_t n)
+{
+    double lost = (double)n / 2 / (1 << 24);
+    return lost * lost;
+}
+
 /* The card's fused attention against the reference, for values up to 1: that one rounds q k^T, scores and normalized
  * probabilities, the kernel p before it is normalized (docs/numerics.md). A unit in the last place in most elements. */
 static inline double tol_fused(osh_dtype dt) { return dt == OSH_BF16 ? 1.2e-5 : 2e-7; }

@@ -183,7 +183,7 @@ static void check_solution(const solution *ref, const solution *fast, const prob
         if (ref->loss[o] > 0 && !memcmp(ref->codes + o * p->I, fast->codes + o * p->I, (size_t)p->I))
             apart = fmax(apart, fabs(fast->loss[o] / ref->loss[o] - 1));
     printf("    losses of rows differ by %.2g\n", apart);
-    bool cut = !osh_play_order && !strcmp(who, "card"); // a tensor core's sums: card_tol_sums
+    bool cut = !osh_play_order && !strcmp(who, "card"); // a tensor core's sums: tol_sums
     assert_true(apart < (cut ? 6e-5 : 6e-6));
     double loss = 0, ref_loss = 0; // tr(dW H dW^T) = sum of err^2
     for (int64_t o = 0; o < p->O; o++) loss += fast->loss[o], ref_loss += ref->loss[o];

@@ -1,7 +1,8 @@
 /* test_experts_golden.c - a whole run of GPTQ over a tiny Qwen3-MoE against the same layers gone through with LLM
  * Compressor's quantize_weight and experts (gen.py): scales are the same bytes, at least 99.9 % of the codes the same;
- * and what its passes are said to cost. Prints the figures. */
+ * and what its passes are said to cost. Under each instruction set (cmake/tests.cmake). Prints the figures. */
 #include "golden/models/tiny.h"
+#include "kernels/kernel_test.h"
 #include "plan/cost.h"
 #include "torture.h"
 
@@ -43,6 +44,7 @@ static void write_job(osh_ctx *cx, osh_options *opt, const char *dir)
         assert_ok(cx, osh_option_set(cx, opt, set[i][0], paths[i]));
     }
     assert_ok(cx, osh_option_set(cx, opt, "device", "cpu"));
+    if (getenv("OSH_TEST_ISA")) assert_ok(cx, osh_option_set(cx, opt, "isa", getenv("OSH_TEST_ISA")));
     assert_ok(cx, osh_option_set(cx, opt, "max-seq-length", "128"));
     assert_ok(cx, osh_option_set(cx, opt, "num-calibration-samples", "4"));
     assert_ok(cx, osh_option_set(cx, opt, "threads", "2"));
@@ -154,6 +156,8 @@ static void flops_of_experts(void **state)
 
 int main(void)
 {
+    int unable = pin_isa();
+    if (unable) return unable;
     const struct CMUnitTest tests[] = {cmocka_unit_test(codes_of_a_run), cmocka_unit_test(flops_of_experts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,19 @@
 /* test_gptq_golden.c - GPTQModifier against LLM Compressor's quantize_weight, given the same weight and Hessian, on the
- * CPU and on a card.
+ * CPU and on a card, under each instruction set (cmake/tests.cmake).
  *
- * At least 99.9 % of the codes are the same, and the objective tr(dW H dW^T) of ours is at most 0.1 % above; scales and
- * zero points are the same bytes. Weights and Hessians as gen.py makes them. Prints the figures. */
+ * Scales and zero points are the same bytes. Codes may differ where rounding errors decide them. With u = 2^-24, a
+ * Cholesky factorization in f32 is that of H + E with |E| near u |H|, so what a code is rounded from moves by some
+ * kappa u of the step (kappa: the condition number of the damped H), and it flips where it lies that close to a tie, on
+ * either side: a share of 2 kappa u. A flip moves what comes behind it in its row and takes about one more with it:
+ * 4 kappa u, and a code in a thousand besides. Of Hessians with many tokens that is next to nothing; of one token
+ * (one_token_int7: rank 1 and the damping) kappa is 26,000 and a share of 0.7 % is free.
+ *
+ * At a tie both codes cost the same of what GPTQ makes small, tr(dW (H + damping) dW^T) = sum of e^2 / U[i][i]^2
+ * over the codes, so ours is at most 0.1 % above the reference's where no code flips. Behind a flip the errors e of its
+ * row are drawn anew: I squares of uniform numbers, whose sum has a standard deviation of 0.9 / sqrt(I) of its mean. Of
+ * O rows, r with a flip, the difference has 0.9 sqrt(2 r / I) / O of the whole; three times that are free. Without the
+ * damping it would not do: of rank 1 all of a row is one square. Weights and Hessians as gen.py makes them. Prints the
+ * figures. */
 #include "torture.h"
 #include "kernels/card.h"
 
@@ -119,7 +130,7 @@ static void same_bytes(osh_ctx *cx, const gptq_case *c, const char *leaf, const 
     osh_tensor_free(cx, want);
 }
 
-/* tr(dW H dW^T) of the weight that codes stand for; a dead column costs nothing. */
+/* tr(dW H dW^T) of the weight that codes stand for. */
 static double objective(osh_ctx *cx, const gptq_case *c, const osh_tensor *w, const float *h, const void *codes,
                         const osh_qparams *p, const osh_q_args *q)
 {
@@ -142,6 +153,64 @@ static double objective(osh_ctx *cx, const gptq_case *c, const osh_tensor *w, co
     osh_free(cx, a);
     osh_free(cx, b);
     return sum;
+}
+
+/* H with the modifier's damping; a dead column costs nothing. */
+static osh_tensor *damp(osh_ctx *cx, const gptq_case *c, const osh_tensor *h)
+{
+    const osh_modifier *m = &c->recipe->modifiers[0];
+    const osh_field *f = osh_field_find(m->type->fields, "dampening_frac");
+    osh_tensor *out = NULL;
+    int64_t I = c->I;
+    double mean = 0;
+    assert_ok(cx, osh_tensor_new(cx, &out, OSH_F32, 2, h->shape));
+    float *p = out->data;
+    memcpy(p, h->data, osh_tensor_bytes(h));
+    for (int64_t i = 0; i < I; i++) mean += (p[i * I + i] > 0 ? p[i * I + i] : (double)c->samples / 2) / (double)I;
+    for (int64_t i = 0; i < I; i++)
+        if (p[i * I + i] > 0) p[i * I + i] += (float)(mean * *(double *)((char *)m->args + f->offset));
+    return out;
+}
+
+/* |m x| / |x| after some steps of x := m^T m x, or of m x where it is symmetric: its largest singular value. */
+static double largest(const float *m, int64_t n, bool symmetric)
+{
+    double x[256], y[256], norm = 0;
+    assert_true(n <= 256);
+    for (int64_t i = 0; i < n; i++) x[i] = 1 + (double)(i % 7);
+    for (int step = 0; step < 60; step++) {
+        double old = 0;
+        norm = 0;
+        for (int64_t i = 0; i < n; i++) old += x[i] * x[i];
+        for (int64_t i = 0; i < n; i++) {
+            y[i] = 0;
+            for (int64_t j = 0; j < n; j++) y[i] += m[i * n + j] * x[j] / sqrt(old);
+            norm += y[i] * y[i];
+        }
+        for (int64_t j = 0; j < n; j++) {
+            x[j] = symmetric ? y[j] : 0;
+            for (int64_t i = 0; !symmetric && i < n; i++) x[j] += m[i * n + j] * y[i];
+        }
+    }
+    return sqrt(norm);
+}
+
+/* Of a damped H; its dead columns are apart from the others. */
+static double condition(osh_ctx *cx, const osh_tensor *damped)
+{
+    const osh_op *factor = osh_op_find("gptq_factor");
+    osh_tensor *u = NULL;
+    int64_t I = damped->shape[0];
+    double top = largest(damped->data, I, true);
+    assert_ok(cx, osh_tensor_new(cx, &u, OSH_F32, 2, damped->shape));
+    float *p = u->data;
+    memcpy(p, damped->data, osh_tensor_bytes(damped));
+    for (int64_t i = 0; i < I; i++)
+        if (p[i * I + i] == 0) p[i * I + i] = (float)top;
+    assert_ok(cx, factor->run[OSH_REF](cx, &(osh_op_args){.out = {u}}));
+    double least = 1 / largest(p, I, false);
+    osh_tensor_free(cx, u);
+    return top / (least * least);
 }
 
 /* Solves the job on a card. What is left there is what the codes stand for. */
@@ -205,7 +274,7 @@ static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
     const osh_q_args *q = &m->schemes[0].weights;
     osh_tensor *w = make_weight(cx, c), *used = make_weight(cx, c), *h = make_hessian(cx, c), *h_used = NULL;
     int8_t *want = load_codes(cx, c, q);
-    int64_t n = c->O * c->I, same = 0;
+    int64_t n = c->O * c->I, same = 0, rows = 0;
 
     assert_ok(cx, osh_tensor_new(cx, &h_used, OSH_F32, 2, h->shape));
     float *to = h_used->data;
@@ -219,20 +288,27 @@ static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
     same_bytes(cx, c, "scale", job.params.scale);
     same_bytes(cx, c, "zero", job.params.zero);
     for (int64_t i = 0; i < n; i++) same += ((int8_t *)job.codes)[i] == want[i];
-    double ours = objective(cx, c, w, h->data, job.codes, &job.params, q);
-    double theirs = objective(cx, c, w, h->data, want, &job.params, q);
+    for (int64_t o = 0; o < c->O; o++)
+        rows += memcmp((int8_t *)job.codes + o * c->I, want + o * c->I, (size_t)c->I) != 0;
+    osh_tensor *damped = damp(cx, c, h);
+    double ours = objective(cx, c, w, damped->data, job.codes, &job.params, q);
+    double theirs = objective(cx, c, w, damped->data, want, &job.params, q), kappa = condition(cx, damped);
+    double most = (0.001 + 4 * kappa / (1 << 24)) * (double)n;
+    double above = 0.001 + 3 * 0.9 * sqrt(2.0 * (double)rows / (double)c->I) / (double)c->O;
     void *rtn = osh_alloc(cx, (size_t)n);
     assert_ok(cx, osh_q_encode(cx, rtn, w, &job.params, q, OSH_ARITH_REFERENCE));
-    double nearest = objective(cx, c, w, h->data, rtn, &job.params, q);
-    print_message("%s %-24s %2ld of %5ld codes differ  objective %.7g, reference %.7g (ratio %.6f), RTN %.5g\n",
-                  d ? "card" : "CPU ", c->name, (long)(n - same), (long)n, ours, theirs, ours / theirs, nearest);
-    assert_true(same * 1000 >= n * 999);
-    assert_true(ours <= theirs * 1.001);
+    double nearest = objective(cx, c, w, damped->data, rtn, &job.params, q);
+    print_message("%s %-24s %2ld of %5ld codes differ (at most %.0f)  objective %.7g, reference %.7g (ratio %.6f, at "
+                  "most %.4f), RTN %.5g, condition %.3g\n", d ? "card" : "CPU ", c->name, (long)(n - same), (long)n,
+                  most, ours, theirs, ours / theirs, 1 + above, nearest, kappa);
+    assert_true((double)(n - same) <= most);
+    assert_true(ours <= theirs * (1 + above));
     assert_true(theirs < nearest); // the Hessian is load-bearing
     osh_linear_job_deinit(cx, &job);
     osh_tensor_free(cx, w);
     osh_tensor_free(cx, used);
     osh_tensor_free(cx, h);
+    osh_tensor_free(cx, damped);
     osh_tensor_free(cx, h_used);
     osh_free(cx, want);
     osh_free(cx, rtn);
@@ -280,6 +356,8 @@ static void test_cases(void **state)
 
 int main(void)
 {
+    int unable = pin_isa();
+    if (unable) return unable;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

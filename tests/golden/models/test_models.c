@@ -2,15 +2,14 @@
  * transformers.
  *
  * F32: max |difference| at most 1e-4 of max |logit|. BF16, F16: mean |NLL difference| to the f32
- * truth at most 1.25 times that of transformers' own half precision, plus 1e-4. Prints the figures.
+ * truth at most 1.25 times that of transformers' own half precision, plus 1e-4. Under each instruction
+ * set (cmake/tests.cmake). Prints the figures.
  * Fixtures: gen.py. */
 #include "golden/models/tiny.h"
 #include "graph/exec.h"
+#include "kernels/kernel_test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 /* Logits f32 of all samples as one ragged batch. own: free */
 static float *forward(osh_ctx *cx, const tiny_case *t, const char *dir, int n_samples,
@@ -116,6 +115,8 @@ static void run_case(void **state)
     }
 int main(void)
 {
+    int unable = pin_isa();
+    if (unable) return unable;
     const struct CMUnitTest tests[] = {
         CASE(llama_default),
         CASE(llama_linear),
