@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "output/stream.h"
+#include "plan/dense.h"
 #include "plan/memory.h"
 #include "report/report.h"
 #include "run/run.h"
@@ -39,6 +40,18 @@ done:
     return rc;
 }
 
+static osh_status warn_dense(osh_ctx *cx, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_dense_warning(cx, &b, p));
+    if (b.len) osh_log(cx, OSH_LOG_WARN, "%s", b.data);
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
 static osh_status summary(osh_ctx *cx, const osh_run *r, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
@@ -54,6 +67,7 @@ static osh_status summary(osh_ctx *cx, const osh_run *r, osh_sink sink, void *us
                            r->plan->total_bytes ? (double)in / (double)r->plan->total_bytes : 0,
                            osh_now() - r->started));
     if (sink) sink(user, b.data, b.len);
+    OSH_TRY(warn_dense(cx, r->plan));
 done:
     osh_buf_deinit(cx, &b);
     return rc;
@@ -128,6 +142,7 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
         OSH_TRY(say_finished(cx, p, sink, user));
         goto done;
     }
+    OSH_TRY(warn_dense(cx, p)); // now, and once more at the end
     OSH_TRY(osh_run_start(cx, &r));
     OSH_TRY(check_resumed(cx, &r));
     if (p->pipeline != OSH_PIPELINE_DATAFREE) {

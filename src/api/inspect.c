@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "graph/graph.h"
 #include "io/checkpoint.h"
 #include "oneshot.h"
 #include "quant/scheme.h"
@@ -33,8 +34,10 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck, con
     for (int d = 0; d < OSH_N_DTYPES; d++)
         if (of[d]) OSH_TRY(osh_buf_printf(cx, b, " %s %ld", osh_dtype_name((osh_dtype)d), (long)of[d]));
     OSH_TRY(osh_buf_append(cx, b, "\n", 1));
+    const char *arch = ck->config->architecture;
+    const char *stranger = !arch ? "it" : osh_graph_knows(cx, arch, NULL) ? NULL : arch;
     for (size_t i = 0; q && i < q->n; i++) {
-        char *who = osh_q_who_loads(cx, &q->schemes[i]); // own
+        char *who = osh_q_who_loads(cx, &q->schemes[i], stranger); // own
         rc = osh_buf_printf(
             cx, b, "%s: %d-bit %s weights, format %s; %s\n", q->schemes[i].group_name,
             q->schemes[i].weights.bits, q->schemes[i].weights.type == OSH_Q_FLOAT ? "float" : "int",

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "plan/dense.h"
 #include "plan/layout.h"
 #include "plan/memory.h"
 
@@ -196,6 +197,7 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
     osh_free(cx, p->batch_at);
     osh_device_close(cx, p->device);
     osh_strs_deinit(cx, &p->ignore);
+    osh_plan_dense_free(cx, p);
     osh_free(cx, p->format);
     osh_free(cx, p->quantization_json);
     osh_free(cx, p->config_text);

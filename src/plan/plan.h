@@ -29,6 +29,13 @@ typedef struct osh_linear { // a module that is quantized
     int n_out;
 } osh_linear;
 
+typedef struct osh_dense { // weights that stay dense, alike but for the numbers in their names
+    char *names;          // own: "model.layers.*.mlp.gate"
+    int64_t n, bytes;
+    const char *why;      // static
+    bool in_block;        // a decoder block
+} osh_dense;
+
 typedef struct osh_out_tensor {
     int64_t source;   // tensor of the source that is copied, or -1
     int linear, leaf; // else: which tensor of which Linear's format
@@ -94,6 +101,9 @@ typedef struct osh_plan {
     osh_linear *linears;     // own, in execution order
     int n_linears;
     osh_strs ignore;         // own: generated list
+    osh_dense *dense;        // own: weights of two and three dimensions that stay as they are
+    int64_t n_dense;
+    double dense_share;      // of the bytes of such weights in decoder blocks
     osh_st_entry *out;       // own: entries of all output tensors, names own
     osh_out_tensor *out_info; // own
     int64_t n_out;

@@ -4,15 +4,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/plan.h"
+#include "graph/kind.h"
+#include "plan/dense.h"
 
 typedef struct candidate { // a module that could be quantized
     char *name;            // own
-    const char *cls;       // static or view of the graph
+    const char *cls;       // static or view of the graph: what loaders make of it
     int64_t tensor;
     int module;
     int scheme;            // global index, -1
-    bool unknown;          // to the graph, or a router: copied, whatever the targets are
+    const char *why;       // static: it stays dense; NULL: it does not, or nothing is known against it yet
+    bool never;            // copied, whatever the targets are
+    bool reached;          // by a target as loaders read it, though it stays dense
+    bool by_name;          // the class Linear does not reach it, nor any regex
 } candidate;
 
 typedef struct candidates { candidate *c; int64_t n; } candidates;
@@ -36,28 +40,22 @@ done:
     return rc;
 }
 
+static bool is_embedding(const candidate *c) { return !strcmp(c->cls, "Embedding"); }
+
 static bool ends_with(const char *s, size_t n, const char *tail)
 {
     size_t t = strlen(tail);
     return n >= t && !memcmp(s + n - t, tail, t);
 }
 
-static bool is_embedding(const char *name, size_t n)
-{
-    static const char *const tails[] = {"embed_tokens", "wte", "wpe", "embeddings", "embed_in"};
-    for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
-        if (ends_with(name, n, tails[i])) return true;
-    return false;
-}
-
-/* A 2-D floating `weight` that is neither a norm's nor a quantized one: n becomes the length of its module's name. */
+/* A 2-D floating `weight`: n becomes the length of its module's name. */
 static bool is_module(const osh_st_entry *e, size_t *n)
 {
     *n = strlen(e->name);
     if (e->ndim != 2 || !ends_with(e->name, *n, ".weight")) return false;
     if (e->dtype != OSH_BF16 && e->dtype != OSH_F16 && e->dtype != OSH_F32) return false;
     *n -= strlen(".weight");
-    return !ends_with(e->name, *n, "norm");
+    return true;
 }
 
 /* Modules that the architecture's template does not have, MTP heads say, are copied; a loader that knows them must not
@@ -66,15 +64,20 @@ static osh_status add_unknown(osh_ctx *cx, candidates *cs, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     osh_map *known = NULL; // own
+    osh_kinds kinds;
+    osh_kinds_init(&kinds, p->ck);
     OSH_TRY(osh_map_new(cx, &known, (size_t)cs->n));
     for (int64_t i = 0; i < cs->n; i++) OSH_TRY(osh_map_put(cx, known, cs->c[i].name, strlen(cs->c[i].name), i));
     for (int64_t i = 0; i < p->ck->n_tensors; i++) {
         const osh_st_entry *e = p->ck->tensors[i].e;
         int64_t at;
+        const char *why;
         size_t n;
-        if (!is_module(e, &n) || is_embedding(e->name, n) || osh_map_get(known, e->name, n, &at)) continue;
+        if (!is_module(e, &n) || osh_map_get(known, e->name, n, &at)) continue;
+        osh_kind kind = osh_kind_of(&kinds, e->name, n, e->shape[0], e->shape[1], &why);
+        if (kind == OSH_KIND_EMBEDDING || kind == OSH_KIND_POSITIONS || kind == OSH_KIND_NORM) continue;
         OSH_TRY(add(cx, cs, e->name, n, "Linear", i, -1));
-        cs->c[cs->n - 1].unknown = true;
+        cs->c[cs->n - 1].never = true, cs->c[cs->n - 1].why = "not in the architecture's template";
     }
 done:
     osh_map_free(cx, known);
@@ -96,7 +99,7 @@ static osh_status from_graph(osh_ctx *cx, candidates *cs, const osh_plan *p)
         if (mod->node < 0 || (strcmp(mod->cls, "Linear") && strcmp(mod->cls, "Embedding") && !router)) continue;
         int w = g->nodes[mod->node].w[0];
         OSH_TRY(add(cx, cs, mod->name, strlen(mod->name), router ? "Linear" : mod->cls, g->weights[w].tensor, m));
-        cs->c[cs->n - 1].unknown = router;
+        if (router) cs->c[cs->n - 1].never = true, cs->c[cs->n - 1].why = "a router";
     }
     OSH_TRY(add_unknown(cx, cs, p));
 done:
@@ -119,18 +122,35 @@ static osh_status add_tied_head(osh_ctx *cx, candidates *cs, const osh_plan *p)
     return OSH_OK;
 }
 
-/* Without a graph: every 2-D floating `weight` is taken for a Linear, but for embeddings and norms by their names. */
+/* Without a graph: what names, shapes and biases say (kind.c). */
+static osh_status add_named(osh_ctx *cx, candidates *cs, const osh_kinds *kinds, const osh_st_entry *e, size_t n,
+                            int64_t tensor)
+{
+    osh_status rc = OSH_OK;
+    const char *why = NULL;
+    osh_kind kind = osh_kind_of(kinds, e->name, n, e->shape[0], e->shape[1], &why);
+    bool table = kind == OSH_KIND_EMBEDDING || kind == OSH_KIND_POSITIONS;
+    if (kind == OSH_KIND_NORM) goto done;
+    OSH_TRY(add(cx, cs, e->name, n, table ? "Embedding" : "Linear", tensor, -1));
+    candidate *c = &cs->c[cs->n - 1];
+    c->why = why, c->by_name = kind != OSH_KIND_LINEAR, c->never = kind >= OSH_KIND_POSITIONS;
+done:
+    return rc;
+}
+
 static osh_status from_names(osh_ctx *cx, candidates *cs, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
+    osh_kinds kinds;
+    osh_kinds_init(&kinds, p->ck);
     OSH_NEW(cx, cs->c, p->ck->n_tensors + 1);
     for (int64_t i = 0; i < p->ck->n_tensors; i++) {
-        const osh_st_entry *e = p->ck->tensors[i].e;
         size_t n;
-        if (!is_module(e, &n)) continue;
-        OSH_TRY(add(cx, cs, e->name, n, is_embedding(e->name, n) ? "Embedding" : "Linear", i, -1));
+        if (is_module(p->ck->tensors[i].e, &n)) OSH_TRY(add_named(cx, cs, &kinds, p->ck->tensors[i].e, n, i));
     }
     OSH_TRY(add_tied_head(cx, cs, p));
+    for (int64_t i = 0; i < cs->n; i++) // the tied one
+        if (!strcmp(cs->c[i].name, "lm_head")) cs->c[i].by_name = true, cs->c[i].why = "a head";
 done:
     return rc;
 }
@@ -179,15 +199,50 @@ done:
     return rc;
 }
 
+/* Whether a target means it: its name, or a regex that has the last part of it; of an embedding its class, too. */
+static bool is_named(const osh_modifier *mod, const candidate *c)
+{
+    const char *dot = strrchr(c->name, '.'), *leaf = dot ? dot + 1 : c->name;
+    for (size_t s = 0; s < mod->n_schemes; s++)
+        for (size_t t = 0; t < mod->schemes[s].targets.n; t++) {
+            const char *target = mod->schemes[s].targets.items[t];
+            if (strstr(target, leaf) || (is_embedding(c) && !strcmp(target, c->cls))) return true;
+        }
+    return false;
+}
+
+/* Nobody would load codes there, so a target that is exactly its name is a mistake. */
+static osh_status refuse_named(osh_ctx *cx, const osh_modifier *mod, const candidate *c)
+{
+    osh_status rc = OSH_OK;
+    for (size_t s = 0; s < mod->n_schemes; s++)
+        for (size_t t = 0; t < mod->schemes[s].targets.n; t++)
+            if (!strcmp(mod->schemes[s].targets.items[t], c->name))
+                OSH_FAIL(cx, OSH_E_USAGE, "target %s of %s is %s, which stays dense: want it out of the targets",
+                         c->name, mod->type->name, c->why);
+done:
+    return rc;
+}
+
 static osh_status match_one(osh_ctx *cx, osh_plan *p, candidate *c, const int *first_of, int *modifier)
 {
     osh_status rc = OSH_OK;
+    bool ignored = false;
     *modifier = -1;
     for (size_t m = 0; m < p->recipe->n; m++) {
         osh_modifier *mod = &p->recipe->modifiers[m];
         int s = -1;
+        int64_t hit = -1;
         if (mod->replaced) continue;
-        OSH_TRY(osh_modifier_match(cx, &s, mod, c->name, c->cls));
+        if (c->never) OSH_TRY(refuse_named(cx, mod, c));
+        if (c->never || (c->by_name && !is_named(mod, c))) {
+            if (mod->targets) OSH_TRY(osh_matcher_find(cx, &hit, mod->targets, c->name, NULL));
+            c->reached |= hit >= 0;
+            continue;
+        }
+        OSH_TRY(osh_modifier_match(cx, &s, mod, c->name, c->by_name && !is_embedding(c) ? NULL : c->cls));
+        if (s < 0 && mod->ignored) OSH_TRY(osh_matcher_find(cx, &hit, mod->ignored, c->name, c->cls));
+        ignored |= hit >= 0;
         if (s < 0) continue;
         if (c->scheme >= 0)
             OSH_FAIL(cx, OSH_E_USAGE, "%s is a target of %s and of %s: want one modifier for each module", c->name,
@@ -195,6 +250,8 @@ static osh_status match_one(osh_ctx *cx, osh_plan *p, candidate *c, const int *f
         c->scheme = first_of[m] + s;
         *modifier = (int)m;
     }
+    if (ignored) c->why = "ignored by the recipe";
+    else if (!c->why) c->why = is_embedding(c) ? "an embedding" : "no target of the recipe";
 done:
     return rc;
 }
@@ -243,6 +300,46 @@ done:
     return rc;
 }
 
+/* "model.layers.3.mlp.experts.gate_up_proj" to "re:.*\.mlp\.experts\..*" */
+static osh_status experts_pattern(osh_ctx *cx, osh_buf *b, const char *name)
+{
+    osh_status rc = OSH_OK;
+    size_t n = strlen(name);
+    if (ends_with(name, n, ".weight")) n -= strlen(".weight");
+    while (n > 0 && name[--n] != '.') continue; // the last part goes
+    size_t at = n;
+    while (at > 0 && (name[at - 1] < '0' || name[at - 1] > '9')) at--; // behind the number of the block
+    osh_buf_clear(b);
+    OSH_TRY(osh_buf_printf(cx, b, "re:.*"));
+    for (; at < n; at++) OSH_TRY(osh_buf_printf(cx, b, name[at] == '.' ? "\\%c" : "%c", name[at]));
+    OSH_TRY(osh_buf_printf(cx, b, ends_with(name, n, ".experts") ? "\\..*" : "\\.experts\\..*"));
+done:
+    return rc;
+}
+
+/* Experts in one tensor stay dense, and vLLM makes a layer of them that the class Linear reaches. */
+static osh_status ignore_experts(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    for (int64_t i = 0; !p->graph && i < p->ck->n_tensors; i++) {
+        const osh_st_entry *e = p->ck->tensors[i].e;
+        bool listed = false;
+        bool experts = e->ndim == 3 && e->shape[0] > 1 && e->shape[1] > 1 && e->shape[2] > 1;
+        if (!experts || !osh_in_decoder_block(e->name) || strstr(e->name, "conv")) continue;
+        OSH_TRY(experts_pattern(cx, &b, e->name));
+        for (size_t k = 0; k < p->ignore.n && !listed; k++) listed = !strcmp(p->ignore.items[k], b.data);
+        if (listed) continue;
+        if (!(p->ignore.items[p->ignore.n] = osh_strdup(cx, b.data)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the ignore list");
+        p->ignore.n++;
+    }
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
 /* The reference's generated ignore: every module of a class that is quantized somewhere, and is not
  * quantized itself. */
 static osh_status make_ignore(osh_ctx *cx, osh_plan *p, const candidates *cs)
@@ -251,16 +348,18 @@ static osh_status make_ignore(osh_ctx *cx, osh_plan *p, const candidates *cs)
     bool linear = false, embedding = false;
     for (int64_t i = 0; i < cs->n; i++) {
         if (cs->c[i].scheme < 0) continue;
-        if (strcmp(cs->c[i].cls, "Linear")) embedding = true;
+        if (is_embedding(&cs->c[i])) embedding = true;
         else linear = true;
     }
-    OSH_NEW(cx, p->ignore.items, cs->n);
+    OSH_NEW(cx, p->ignore.items, cs->n + p->ck->n_tensors); // and experts
     for (int64_t i = 0; i < cs->n; i++) {
-        if (cs->c[i].scheme >= 0 || !(strcmp(cs->c[i].cls, "Linear") ? embedding : linear)) continue;
+        const candidate *c = &cs->c[i];
+        if (c->scheme >= 0 || !(c->reached || (is_embedding(c) ? embedding : linear))) continue;
         if (!(p->ignore.items[p->ignore.n] = osh_strdup(cx, cs->c[i].name)))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the ignore list");
         p->ignore.n++;
     }
+    if (linear) OSH_TRY(ignore_experts(cx, p));
 done:
     return rc;
 }
@@ -360,31 +459,59 @@ done:
     return rc;
 }
 
+static osh_status match_all(osh_ctx *cx, osh_plan *p, candidates *cs)
+{
+    osh_status rc = OSH_OK;
+    int *first_of = NULL; // own
+    OSH_NEW(cx, first_of, p->recipe->n);
+    OSH_TRY(collect_schemes(cx, p, first_of));
+    OSH_NEW(cx, p->linears, cs->n);
+    for (int64_t i = 0; i < cs->n; i++) {
+        int modifier = -1;
+        OSH_TRY(match_one(cx, p, &cs->c[i], first_of, &modifier));
+        if (modifier >= 0) OSH_TRY(make_linear(cx, p, &cs->c[i], modifier));
+    }
+    OSH_TRY(warn_unmatched(cx, p, cs));
+done:
+    osh_free(cx, first_of);
+    return rc;
+}
+
+static osh_status list_dense(osh_ctx *cx, osh_plan *p, const candidates *cs)
+{
+    osh_status rc = OSH_OK;
+    const char **why = NULL; // own
+    OSH_NEW(cx, why, p->ck->n_tensors);
+    for (int64_t i = 0; i < cs->n; i++)
+        if (!why[cs->c[i].tensor]) why[cs->c[i].tensor] = cs->c[i].why; // an embedding before a head tied to it
+    OSH_TRY(osh_plan_dense(cx, p, why));
+done:
+    osh_free(cx, why);
+    return rc;
+}
+
+static osh_status refuse_nothing(osh_ctx *cx, const osh_plan *p)
+{
+    const osh_dense *d = NULL;
+    for (int64_t i = 0; i < p->n_dense; i++)
+        if (p->dense[i].in_block && (!d || p->dense[i].bytes > d->bytes)) d = &p->dense[i];
+    return osh_fail(cx, OSH_E_USAGE, "the recipe matches no module of %s: nothing would be done%s%s%s%s", p->ck->dir,
+                    d ? "; " : "", d ? d->names : "", d ? ": " : "", d ? d->why : "");
+}
+
 osh_status osh_plan_match(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    candidates cs = {0};
-    int *first_of = NULL; // own
-    OSH_NEW(cx, first_of, p->recipe->n);
+    candidates cs = {0}; // own
     OSH_TRY(p->graph ? from_graph(cx, &cs, p) : from_names(cx, &cs, p));
-    OSH_TRY(collect_schemes(cx, p, first_of));
-    OSH_NEW(cx, p->linears, cs.n);
-    for (int64_t i = 0; i < cs.n; i++) {
-        int modifier = -1;
-        if (cs.c[i].unknown) continue;
-        OSH_TRY(match_one(cx, p, &cs.c[i], first_of, &modifier));
-        if (modifier >= 0) OSH_TRY(make_linear(cx, p, &cs.c[i], modifier));
-    }
-    OSH_TRY(warn_unmatched(cx, p, &cs));
-    if (!p->n_linears)
-        OSH_FAIL(cx, OSH_E_USAGE, "the recipe matches no module of %s: nothing would be done",
-                 p->ck->dir);
+    OSH_TRY(match_all(cx, p, &cs));
+    OSH_TRY(list_dense(cx, p, &cs));
+    if (!p->n_linears) OSH_TRY(refuse_nothing(cx, p));
     drop_unused_schemes(cx, p, &cs);
     OSH_TRY(make_ignore(cx, p, &cs));
     OSH_TRY(make_config(cx, p));
     OSH_TRY(check_vllm(cx, p, &cs));
 done:
-    osh_free(cx, first_of);
     candidates_deinit(cx, &cs);
     return rc;
 }

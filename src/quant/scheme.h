@@ -69,8 +69,8 @@ void osh_q_scheme_deinit(osh_ctx *cx, osh_q_scheme *s);
 osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_scheme *schemes, size_t n,
                               const char *const *ignore, size_t n_ignore, const char *format);
 /* One line for the plan: which engine loads this scheme in this format (vLLM CUDA / CPU, transformers), or why none
- * does. own */
-char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s);
+ * does. own. stranger: an architecture of which nothing says which layers it has there; NULL: a known one */
+char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger);
 /* vLLM's lookup of the scheme of a module on the config that will be written (reference
  * compressed-tensors.md 4.4, 4.5): index into schemes, -1 none/ignored. fused siblings are looked up by their fused
  * name. Disagreement with which[i] (the scheme that module i really has, -1 none) is an error naming the module. */

@@ -385,10 +385,13 @@ static engines fp8(const osh_q_args *w, const osh_q_args *in)
     return (engines){"CUDA (activations quantized from 8.9)", "CPU", NULL};
 }
 
-char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s)
+char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger)
 {
     const osh_format *f = NULL; // view: a table row
     if (osh_format_infer(cx, &f, s, group_name(s))) return NULL;
+    if (stranger)
+        return osh_sprintf(cx, "%s: whether vLLM or transformers loads %s so is not known (no template of it)", f->name,
+                           stranger);
     bool packed = !strcmp(f->name, "pack-quantized");
     engines e = s->weights.type == OSH_Q_FLOAT ? fp8(&s->weights, &s->inputs)
                 : s->inputs.present ? int_with_activations(&s->weights, &s->inputs, packed)

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "output/manifest_text.h"
 #include "plan/bytes.h"
+#include "plan/dense.h"
 #include "plan/memory.h"
 
 static int64_t weight_bytes(const osh_plan *p, const osh_subgraph *s)
@@ -93,16 +94,31 @@ done:
     return rc;
 }
 
+/* Weights that stay dense, and why: a line for each kind. */
+static osh_status print_dense(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_buf warning;
+    osh_buf_init(&warning, 0);
+    for (int64_t i = 0; i < p->n_dense; i++)
+        OSH_TRY(osh_buf_printf(cx, b, "dense: %s (%lld, %.2f MB): %s\n", p->dense[i].names, (long long)p->dense[i].n,
+                               mb(p->dense[i].bytes), p->dense[i].why));
+    OSH_TRY(osh_dense_warning(cx, &warning, p));
+    if (warning.len) OSH_TRY(osh_buf_printf(cx, b, "warning: %s\n", warning.data));
+done:
+    osh_buf_deinit(cx, &warning);
+    return rc;
+}
+
 static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
+    const char *arch = p->ck->config->architecture ? p->ck->config->architecture : "(none)";
     OSH_TRY(osh_buf_printf(cx, b,
                            "pipeline %s, architecture %s, %d modules quantized, %zu left dense\n",
-                           osh_pipeline_name(p->pipeline),
-                           p->ck->config->architecture ? p->ck->config->architecture : "(none)",
-                           p->n_linears, p->ignore.n));
+                           osh_pipeline_name(p->pipeline), arch, p->n_linears, p->ignore.n));
     for (size_t i = 0; i < p->n_schemes; i++) {
-        char *who = osh_q_who_loads(cx, &p->schemes[i]); // own
+        char *who = osh_q_who_loads(cx, &p->schemes[i], p->graph ? NULL : arch); // own
         if (!who) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
         rc = osh_buf_printf(cx, b, "%s: %s, %d-bit %s weights; %s\n", p->schemes[i].group_name,
                             p->schemes[i].format, p->schemes[i].weights.bits,
@@ -110,6 +126,7 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         osh_free(cx, who);
         if (rc) goto done;
     }
+    OSH_TRY(print_dense(cx, b, p));
     if (p->pipeline != OSH_PIPELINE_DATAFREE)
         OSH_TRY(osh_buf_printf(cx, b, "%ld samples, %ld tokens, at most %ld tokens a sample\n", (long)p->data.n,
                                (long)p->data.offsets[p->data.n], (long)p->max_seq_length));
@@ -221,7 +238,7 @@ osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
                   cJSON_AddNumberToObject(root, "samples", (double)p->data.n) &&
                   cJSON_AddNumberToObject(root, "output_bytes", (double)p->total_bytes) &&
                   cJSON_AddNumberToObject(root, "output_tensors", (double)p->n_out) &&
-                  json_subgraphs(root, p) && json_memory(root, p) && json_rest(root, p);
+                  json_subgraphs(root, p) && json_memory(root, p) && json_rest(root, p) && osh_dense_json(root, p);
         if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
         OSH_TRY(osh_manifest_list(cx, cJSON_AddArrayToObject(root, "tensors"), p));
         OSH_TRY(osh_json_print(cx, &text, root, 0));

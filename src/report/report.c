@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "plan/dense.h"
 
 static bool add_number(cJSON *o, const char *key, double v) // JSON has no NaN
 {
@@ -277,7 +278,8 @@ osh_status osh_run_report(osh_ctx *cx, char **json, char **html, const osh_run *
          add_string(root, "pipeline", osh_pipeline_name(p->pipeline)) &&
          add_number(root, "samples", (double)p->data.n) &&
          add_number(root, "tokens", p->data.n ? (double)p->data.offsets[p->data.n] : 0) &&
-         add_number(root, "output_bytes", (double)p->total_bytes) && add_modules(root, run) && add_seconds(root, &r) &&
+         add_number(root, "output_bytes", (double)p->total_bytes) && add_modules(root, run) &&
+         osh_dense_json(root, p) && add_seconds(root, &r) &&
          add_subgraphs(root, &r) && add_memory(cx, root, &r) && add_device(root, &r) &&
          add_io(root, &r) && add_checkpoints(root, &r);
     if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the report");

@@ -1,5 +1,6 @@
 /* report_html.c - oneshot-report.html: one file without script, network or fonts; charts are inline
  * SVG. Every text that came from a file or the command line goes through escape(). */
+#include "plan/dense.h"
 #include "report/report.h"
 
 #include <math.h>
@@ -193,6 +194,22 @@ static void fallbacks(page *pg, const osh_report *r)
         PUT(pg, "</td></tr>\n");
     }
     PUT(pg, "</table>\n");
+}
+
+static void left_dense(page *pg, const osh_plan *p)
+{
+    PUT(pg, "<h2>Left dense</h2>\n<p id=\"dense-share\"%s>%.1f %% of the decoder blocks' weight bytes</p>\n",
+        p->dense_share > OSH_DENSE_MUCH ? " class=\"warn\"" : " class=\"soft\"", 100 * p->dense_share);
+    PUT(pg, "<details><summary>what, and why</summary><table><tr><th>modules</th><th>tensors</th><th>bytes</th>"
+            "<th>why</th></tr>\n");
+    for (int64_t i = 0; i < p->n_dense && i < MAX_ROWS; i++) {
+        PUT(pg, "<tr><td>");
+        escape(pg, p->dense[i].names);
+        PUT(pg, "</td><td>%lld</td><td>", (long long)p->dense[i].n);
+        put_bytes(pg, (double)p->dense[i].bytes);
+        PUT(pg, "</td><td>%s</td></tr>\n", p->dense[i].why);
+    }
+    PUT(pg, "</table></details>\n");
 }
 
 /* ---- time ---- */
@@ -438,6 +455,7 @@ osh_status osh_report_html(osh_ctx *cx, char **html, const osh_report *r, cJSON 
     error_chart(&pg, r->run);
     error_table(&pg, r->run, order);
     fallbacks(&pg, r);
+    left_dense(&pg, r->run->plan);
     PUT(&pg, "<h2>Time per phase</h2>\n");
     time_table(&pg, r);
     subgraph_chart(&pg, r);

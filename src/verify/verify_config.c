@@ -4,11 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "graph/kind.h"
 #include "verify/verify.h"
 
 typedef struct modules { // everything that has a weight
     char **names;        // own
     const char **classes;
+    const char **never;  // why it may not carry codes; NULL: it may
     int *which;          // group of quantization_config, -1: dense
     int n;
 } modules;
@@ -32,30 +34,65 @@ static const osh_ckpt_tensor *find_leaf(osh_ctx *cx, const osh_verify *v, const 
     return t;
 }
 
-static bool is_embedding(const char *name)
+static osh_status read_leaf(osh_ctx *cx, osh_tensor **out, const osh_verify *v, const osh_ckpt_tensor *t)
 {
-    return strstr(name, "embed") || strstr(name, "wte") || strstr(name, "wpe");
+    osh_status rc = osh_tensor_new(cx, out, t->e->dtype, t->e->ndim, t->e->shape);
+    return rc ? rc : osh_checkpoint_read(cx, (*out)->data, v->ck, t);
 }
 
-static bool is_norm(const char *name, size_t n) { return n >= 4 && !strncmp(name + n - 4, "norm", 4); }
+/* Rows and columns: weight_shape where the format has it, else those of the codes; 0 where there is neither. */
+static osh_status shape_of(osh_ctx *cx, int64_t shape[2], const osh_verify *v, const char *module)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *t = NULL; // own
+    const osh_ckpt_tensor *s = find_leaf(cx, v, module, "weight_shape"), *w = find_leaf(cx, v, module, "weight");
+    shape[0] = shape[1] = 0;
+    if (s && s->e->dtype == OSH_I64 && s->e->ndim == 1 && s->e->shape[0] == 2) {
+        OSH_TRY(read_leaf(cx, &t, v, s));
+        memcpy(shape, t->data, 2 * sizeof *shape);
+    } else if (w && w->e->ndim == 2) {
+        shape[0] = w->e->shape[0], shape[1] = w->e->shape[1];
+    }
+done:
+    osh_tensor_free(cx, t);
+    return rc;
+}
 
-/* Modules with codes, and 2-D float weights that are neither norms nor anything else than a Linear or an Embedding. */
+/* What a module is by its name, its shape and its bias; a norm is no module. */
+static osh_status add_module(osh_ctx *cx, modules *ms, const osh_verify *v, const osh_kinds *kinds, char *name)
+{
+    osh_status rc = OSH_OK;
+    int64_t shape[2];
+    const char *why;
+    if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
+    OSH_TRY(shape_of(cx, shape, v, name));
+    osh_kind kind = osh_kind_of(kinds, name, strlen(name), shape[0], shape[1], &why);
+    if (kind == OSH_KIND_NORM) goto done;
+    ms->classes[ms->n] = kind == OSH_KIND_EMBEDDING || kind == OSH_KIND_POSITIONS ? "Embedding" : "Linear";
+    ms->never[ms->n] = kind >= OSH_KIND_POSITIONS ? why : NULL;
+    ms->which[ms->n] = -1;
+    ms->names[ms->n++] = name, name = NULL; // give
+done:
+    osh_free(cx, name);
+    return rc;
+}
+
+/* Modules with codes, and 2-D float weights that are no norms. */
 static osh_status list_modules(osh_ctx *cx, modules *ms, const osh_verify *v)
 {
     osh_status rc = OSH_OK;
+    osh_kinds kinds;
+    osh_kinds_init(&kinds, v->ck);
     OSH_NEW(cx, ms->names, v->ck->n_tensors);
     OSH_NEW(cx, ms->classes, v->ck->n_tensors);
+    OSH_NEW(cx, ms->never, v->ck->n_tensors);
     OSH_NEW(cx, ms->which, v->ck->n_tensors);
     for (int64_t i = 0; i < v->ck->n_tensors; i++) {
         const osh_st_entry *e = v->ck->tensors[i].e;
         size_t n;
         bool codes = split(e->name, "weight_packed", &n);
-        if (!codes && (!split(e->name, "weight", &n) || e->ndim != 2 || is_norm(e->name, n))) continue;
-        char *name = osh_sprintf(cx, "%.*s", (int)n, e->name);
-        if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
-        ms->names[ms->n] = name;
-        ms->classes[ms->n] = is_embedding(name) ? "Embedding" : "Linear";
-        ms->which[ms->n++] = -1;
+        if (codes || (split(e->name, "weight", &n) && e->ndim == 2))
+            OSH_TRY(add_module(cx, ms, v, &kinds, osh_sprintf(cx, "%.*s", (int)n, e->name)));
     }
 done:
     return rc;
@@ -66,6 +103,7 @@ static void modules_deinit(osh_ctx *cx, modules *ms)
     for (int i = 0; i < ms->n; i++) osh_free(cx, ms->names[i]);
     osh_free(cx, ms->names);
     osh_free(cx, ms->classes);
+    osh_free(cx, ms->never);
     osh_free(cx, ms->which);
 }
 
@@ -91,32 +129,6 @@ done:
     for (size_t g = 0; m && g < c->n; g++) osh_matcher_free(cx, m[g]);
     osh_free(cx, m);
     osh_matcher_free(cx, ignored);
-    return rc;
-}
-
-static osh_status read_leaf(osh_ctx *cx, osh_tensor **out, const osh_verify *v, const osh_ckpt_tensor *t)
-{
-    osh_status rc = osh_tensor_new(cx, out, t->e->dtype, t->e->ndim, t->e->shape);
-    return rc ? rc : osh_checkpoint_read(cx, (*out)->data, v->ck, t);
-}
-
-/* Rows and columns: weight_shape where the format has it, else those of the codes. */
-static osh_status shape_of(osh_ctx *cx, int64_t shape[2], const osh_verify *v, const char *module)
-{
-    osh_status rc = OSH_OK;
-    osh_tensor *t = NULL; // own
-    const osh_ckpt_tensor *s = find_leaf(cx, v, module, "weight_shape"), *w = find_leaf(cx, v, module, "weight");
-    shape[0] = shape[1] = 0;
-    if (s && s->e->dtype == OSH_I64 && s->e->ndim == 1 && s->e->shape[0] == 2) {
-        OSH_TRY(read_leaf(cx, &t, v, s));
-        memcpy(shape, t->data, 2 * sizeof *shape);
-    } else if (w && w->e->ndim == 2) {
-        shape[0] = w->e->shape[0], shape[1] = w->e->shape[1];
-    }
-    if (shape[0] < 1 || shape[1] < 1 || shape[0] > INT32_MAX || shape[1] > INT32_MAX)
-        OSH_FAIL(cx, OSH_E_FORMAT, "has neither a weight_shape nor a weight of two dimensions");
-done:
-    osh_tensor_free(cx, t);
     return rc;
 }
 
@@ -179,6 +191,8 @@ static osh_status check_quantized(osh_ctx *cx, osh_verify *v, const char *module
     if (scale && scale->e->dtype == OSH_F32) dt = OSH_F32; // a weight may be wider than the config's dtype
     OSH_TRY(osh_format_infer(cx, &format, s, module));
     OSH_TRY(shape_of(cx, shape, v, module));
+    if (shape[0] < 1 || shape[1] < 1 || shape[0] > INT32_MAX || shape[1] > INT32_MAX)
+        OSH_FAIL(cx, OSH_E_FORMAT, "has neither a weight_shape nor a weight of two dimensions");
     OSH_TRY(format->tensors(cx, f, &n, s, shape[0], shape[1], dt));
     for (int k = 0; k < n; k++) OSH_TRY(check_leaf(cx, v, module, &f[k]));
     for (size_t k = 0; k < sizeof quantized_leaves / sizeof *quantized_leaves; k++) {
@@ -205,6 +219,9 @@ static osh_status check_modules(osh_ctx *cx, osh_verify *v, modules *ms, const o
         int g = ms->which[i];
         bool quantized = is_quantized(cx, v, ms->names[i]);
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        if (quantized && ms->never[i])
+            OSH_TRY(osh_verify_add(cx, v, ms->names[i], "a dense weight: no loader takes codes there",
+                                   "has codes and is %s", ms->never[i]));
         if (quantized && g < 0)
             OSH_TRY(osh_verify_add(cx, v, ms->names[i], "a group of quantization_config that has it as a target",
                                    "is quantized, and config.json says that it is not"));

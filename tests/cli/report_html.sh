@@ -4,8 +4,8 @@ set -euo pipefail
 mkdir -p src
 python3 - <<'P'
 import json, struct
-names = ['m.<script>document.title="pwned"</script>.up.weight', 'm.<img src=x onerror=document.title="pwned">.weight',
-         'm.a&b"c\'d</td></table>.weight', 'm.\u00e4\u20ac.weight']
+names = ['h.0.<script>document.title="pwned"</script>.up_proj.weight', 'h.0.<img src=x onerror=document.title="pwned">_proj.weight',
+         'h.0.a&b"c\'d</td></table>_proj.weight', 'h.0.\u00e4\u20ac_proj.weight', 'x.</td></table><b>left dense</b>.weight']
 head, data = {}, b""
 for k, n in enumerate(names):
     body = b"".join(struct.pack("<H", 0x3C00 + (i * 37 + k) % 512) for i in range(128 * 128))
@@ -40,8 +40,8 @@ c = Check(convert_charrefs=True)
 c.feed(text)
 assert not c.open_, c.open_
 assert not c.seen & {"script", "img", "b>", "iframe", "link", "object"}, c.seen
-for want in ['m.<script>document.title="pwned"</script>.up', 'm.<img src=x onerror=document.title="pwned">',
-             'm.a&b"c\'d</td></table>', "m.\u00e4\u20ac", "out<b>"]:
+for want in ['h.0.<script>document.title="pwned"</script>.up_proj', 'h.0.<img src=x onerror=document.title="pwned">_proj',
+             'h.0.a&b"c\'d</td></table>_proj', "h.0.\u00e4\u20ac_proj", "x.</td></table><b>left dense</b>", "out<b>"]:
     assert want in c.cells, (want, c.cells)
 assert "http" not in text.replace('http-equiv="Content-Security-Policy"', ""), "the page names an address"
 P

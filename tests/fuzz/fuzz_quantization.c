@@ -26,7 +26,7 @@ static void check(osh_ctx *cx, const osh_q_config *c)
     char *one = NULL;
     CHECK(c->n > 0);
     for (size_t i = 0; i < c->n; i++) {
-        char *line = osh_q_who_loads(cx, &c->schemes[i]);
+        char *line = osh_q_who_loads(cx, &c->schemes[i], NULL);
         CHECK(line && c->schemes[i].weights.present && c->schemes[i].targets.n);
         osh_free(cx, line);
     }

@@ -411,7 +411,7 @@ static void test_who_loads(void **state)
         osh_q_scheme s = {0};
         assert_ok(cx, osh_q_preset(cx, &s, rows[i].preset));
         snprintf(s.format, sizeof s.format, "%s", rows[i].format);
-        char *who = osh_q_who_loads(cx, &s);
+        char *who = osh_q_who_loads(cx, &s, NULL);
         assert_non_null(who);
         if (!strstr(who, rows[i].part))
             fail_msg("%s: '%s' does not hold '%s'", rows[i].preset, who, rows[i].part);

@@ -1,0 +1,231 @@
+/* kind.c - what a weight is, told without a template.
+ *
+ * A 2-D `weight` is no proof of a Linear: routers, position tables and GPT-2's Conv1D have one, too, and an output with
+ * codes there is loaded by nobody. So a Linear is only what has all of these:
+ *
+ *   - a name with the number of a decoder block:       model.layers.3.  transformer.h.3.  not beyond the last one (MTP)
+ *   - a last part that only Linears have:              q_proj, w1, dense_4h_to_h; not gate, x_proj, c_attn
+ *   - no part that says what else it is:               router, vision_tower
+ *   - a bias, if any, as long as the weight has rows:  [3D] beside a c_attn of [D, 3D] is that of a Conv1D
+ *
+ * tests/golden/families has what transformers' own classes are. */
+#include "graph/kind.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct part { // of a name, between dots
+    const char *s;
+    size_t n;
+} part;
+
+static bool part_is(part p, const char *word) { return p.n == strlen(word) && !memcmp(p.s, word, p.n); }
+
+static bool part_is_one_of(part p, const char *const *words, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (part_is(p, words[i])) return true;
+    return false;
+}
+#define IS_ONE_OF(p, words) part_is_one_of(p, words, sizeof(words) / sizeof *(words))
+
+static bool part_has(part p, const char *word)
+{
+    size_t n = strlen(word);
+    for (size_t i = 0; i + n <= p.n; i++)
+        if (!memcmp(p.s + i, word, n)) return true;
+    return false;
+}
+
+static bool part_ends(part p, const char *tail)
+{
+    size_t n = strlen(tail);
+    return p.n >= n && !memcmp(p.s + p.n - n, tail, n);
+}
+
+/* The part that begins at s, of a name that ends at end. */
+static part part_at(const char *s, const char *end)
+{
+    const char *dot = memchr(s, '.', (size_t)(end - s));
+    return (part){s, (size_t)((dot ? dot : end) - s)};
+}
+
+static part last_part(const char *name, size_t n)
+{
+    size_t at = n;
+    while (at > 0 && name[at - 1] != '.') at--;
+    return (part){name + at, n - at};
+}
+
+/* ---- blocks ---- */
+
+/* Number of the block that a name is in; -1: none. */
+static int64_t block_of(const char *name, size_t n)
+{
+    static const char *const lists[] = {"layers", "layer", "h", "blocks", "block"};
+    const char *end = name + n;
+    bool listed = false;
+    for (const char *s = name; s < end;) {
+        part p = part_at(s, end);
+        int64_t number = 0;
+        size_t digits = 0;
+        while (digits < p.n && p.s[digits] >= '0' && p.s[digits] <= '9' && number < 1000000)
+            number = 10 * number + (p.s[digits++] - '0');
+        if (listed && p.n && digits == p.n) return number;
+        listed = IS_ONE_OF(p, lists);
+        s += p.n + 1;
+    }
+    return -1;
+}
+
+static bool some_part(const char *name, size_t n, bool (*is)(part))
+{
+    const char *end = name + n;
+    for (const char *s = name; s < end;) {
+        part p = part_at(s, end);
+        if (is(p)) return true;
+        s += p.n + 1;
+    }
+    return false;
+}
+
+static bool is_tower(part p)
+{
+    return part_has(p, "vision") || part_has(p, "visual") || part_has(p, "image") || part_has(p, "audio") ||
+           part_has(p, "speech");
+}
+
+static bool is_mtp(part p) { return part_is(p, "mtp"); }
+static bool is_t5_mlp(part p) { return part_is(p, "DenseReluDense"); }
+
+bool osh_in_decoder_block(const char *name)
+{
+    size_t n = strlen(name);
+    return block_of(name, n) >= 0 && !some_part(name, n, is_tower);
+}
+
+/* ---- what it is ---- */
+
+static bool is_router(part p)
+{
+    return part_has(p, "router") || part_ends(p, "expert_gate") || part_ends(p, "experts_gate");
+}
+static bool is_gate(part p) { return part_is(p, "gate"); }
+
+static bool is_norm(part p) { return part_has(p, "norm") || (p.n >= 2 && !memcmp(p.s, "ln", 2)); }
+
+static bool is_positions(part p)
+{
+    return part_is(p, "wpe") || part_has(p, "relative_attention_bias") || (part_has(p, "emb") && part_has(p, "pos"));
+}
+
+static bool is_embedding(part p)
+{
+    static const char *const words[] = {"wte", "tokens_embed", "embeddings", "embedding", "embed_in"};
+    return IS_ONE_OF(p, words) || (part_has(p, "embed") && !part_is(p, "embed_out") && !part_has(p, "proj"));
+}
+
+static bool is_conv1d(part p)
+{
+    static const char *const words[] = {"c_attn", "c_proj", "c_fc", "q_attn"};
+    return IS_ONE_OF(p, words);
+}
+
+/* Conv1D where the bias says so, or the family. */
+static bool has_conv1d(const char *model_type)
+{
+    static const char *const types[] = {"gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (!strcmp(model_type, types[i])) return true;
+    return false;
+}
+
+/* Elements of the module's bias; -1: it has none. */
+static int64_t bias_of(const osh_kinds *k, const char *name, size_t n)
+{
+    char bias[512];
+    if (n + sizeof ".bias" > sizeof bias) return -1;
+    snprintf(bias, sizeof bias, "%.*s.bias", (int)n, name);
+    const osh_ckpt_tensor *t = osh_checkpoint_find(k->ck, bias);
+    return t && t->e->ndim == 1 ? t->e->shape[0] : -1;
+}
+
+/* Last parts of Linears' names, but for those that end in "_proj". */
+static bool is_linear(part p)
+{
+    static const char *const words[] = {
+        "kv_a_proj_with_mqa", "in_proj_qkvz", "in_proj_qkv", "in_proj_ba", "in_proj_z", "in_proj_a", "in_proj_b",
+        "query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h", "query", "key", "value", "fc1", "fc2", "fc_in",
+        "fc_out", "w1", "w2", "w3", "Wqkv", "wqkv", "wq", "wk", "wv", "wo", "qkv", "input_linear", "output_linear",
+        "q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"};
+    return IS_ONE_OF(p, words) || part_ends(p, "_proj");
+}
+
+/* What transformers or vLLM read in a way of their own, though it looks like a Linear; NULL: nothing known. */
+static const char *special(const osh_kinds *k, const char *name, size_t n, part leaf)
+{
+    if (part_is(leaf, "x_proj") || part_is(leaf, "dt_proj"))
+        return "a part of a state-space scan, which reads its weight";
+    if (!strcmp(k->model_type, "falcon")) return "a FalconLinear, which reads its weight";
+    if (some_part(name, n, is_t5_mlp)) return "T5's, which looks at its weight";
+    return NULL;
+}
+
+static osh_kind in_block(const osh_kinds *k, const char *name, size_t n, part leaf, const char **why)
+{
+    int64_t block = block_of(name, n);
+    *why = NULL;
+    if (block < 0)
+        *why = part_has(leaf, "head") || part_is(leaf, "embed_out") ? "a head" : "outside the decoder blocks";
+    else if (some_part(name, n, is_tower)) *why = "in a tower for images or sound";
+    else if (some_part(name, n, is_mtp) || (k->n_layers >= 0 && block >= k->n_layers))
+        *why = "in a block beyond the model's";
+    else if (part_ends(leaf, "gate")) *why = "a gate";
+    else if (!is_linear(leaf) && !is_conv1d(leaf)) *why = "not a name that only Linears have";
+    else *why = special(k, name, n, leaf);
+    return *why ? OSH_KIND_DOUBT : OSH_KIND_LINEAR;
+}
+
+osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, int64_t I, const char **why)
+{
+    static const char transposed[] = "a Conv1D, stored transposed";
+    part leaf = last_part(name, n);
+    int64_t bias;
+    if (is_norm(leaf)) return *why = "a norm", OSH_KIND_NORM;
+    if (is_positions(leaf)) return *why = "a table of positions", OSH_KIND_POSITIONS;
+    if (some_part(name, n, is_router)) return *why = "a router", OSH_KIND_ROUTER;
+    if (some_part(name, n, is_gate)) { // with a row for each expert, or half of an MLP
+        if (O < I) return *why = "a router", OSH_KIND_ROUTER;
+        return *why = "perhaps a router", OSH_KIND_DOUBT;
+    }
+    if (is_embedding(leaf)) return *why = "an embedding", OSH_KIND_EMBEDDING;
+    if (is_conv1d(leaf) && has_conv1d(k->model_type)) return *why = transposed, OSH_KIND_CONV1D;
+    bias = bias_of(k, name, n);
+    if (bias >= 0 && bias != O) {
+        if (bias == I) return *why = transposed, OSH_KIND_CONV1D;
+        return *why = "a bias of another length than its rows", OSH_KIND_DOUBT;
+    }
+    if (is_conv1d(leaf) && (bias < 0 || O == I)) return *why = "perhaps a Conv1D, stored transposed", OSH_KIND_DOUBT;
+    return in_block(k, name, n, leaf, why);
+}
+
+/* ---- of a checkpoint ---- */
+
+static const cJSON *member(const cJSON *o, const char *key)
+{
+    const cJSON *v = cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, key) : NULL;
+    return v && !cJSON_IsNull(v) ? v : NULL;
+}
+
+void osh_kinds_init(osh_kinds *k, const osh_checkpoint *ck)
+{
+    static const char *const counts[] = {"num_hidden_layers", "n_layer", "n_layers", "num_layers"};
+    const cJSON *text = member(ck->config->json, "text_config"), *c = text ? text : ck->config->json;
+    const cJSON *type = member(c, "model_type"), *both = member(c, "is_encoder_decoder");
+    *k = (osh_kinds){.ck = ck, .model_type = cJSON_IsString(type) ? type->valuestring : "", .n_layers = -1};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts && k->n_layers < 0; i++) {
+        const cJSON *v = member(c, counts[i]);
+        if (cJSON_IsNumber(v) && v->valuedouble >= 1 && v->valuedouble <= 1e6) k->n_layers = (int64_t)v->valuedouble;
+    }
+    if (cJSON_IsTrue(both)) k->n_layers = -1; // of one of two stacks
+}

@@ -1,0 +1,127 @@
+/* dense.c - which weights stay dense, and why: alike ones as one row, with * for the numbers in their names. */
+#include "plan/dense.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "graph/kind.h"
+
+static bool ends_with(const char *s, const char *tail)
+{
+    size_t n = strlen(s), t = strlen(tail);
+    return n >= t && !memcmp(s + n - t, tail, t);
+}
+
+static bool is_weight(const osh_st_entry *e)
+{
+    return (e->ndim == 2 || e->ndim == 3) && !ends_with(e->name, "bias") && !ends_with(e->name, "norm.weight");
+}
+
+/* Of what could be no module's weight. */
+static const char *by_shape(const osh_st_entry *e)
+{
+    if (strstr(e->name, "conv")) return "a convolution";
+    if (strstr(e->name, "experts")) return "experts in one tensor";
+    return e->ndim == 3 ? "of three dimensions" : "not the weight of a module";
+}
+
+/* "model.layers.3.mlp.gate.weight" to "model.layers.*.mlp.gate" */
+static osh_status pattern_of(osh_ctx *cx, osh_buf *b, const char *name)
+{
+    osh_status rc = OSH_OK;
+    size_t n = strlen(name) - (ends_with(name, ".weight") ? strlen(".weight") : 0);
+    osh_buf_clear(b);
+    for (size_t at = 0; at < n;) {
+        size_t len = strcspn(name + at, "."), digits = strspn(name + at, "0123456789");
+        if (at + len > n) len = n - at;
+        if (len && digits == len) OSH_TRY(osh_buf_append(cx, b, "*", 1));
+        else OSH_TRY(osh_buf_append(cx, b, name + at, len));
+        at += len;
+        if (at < n) OSH_TRY(osh_buf_append(cx, b, ".", 1));
+        at++;
+    }
+done:
+    return rc;
+}
+
+static osh_status count(osh_ctx *cx, osh_plan *p, osh_map *rows, const osh_st_entry *e, const char *why, osh_buf *key)
+{
+    osh_status rc = OSH_OK;
+    int64_t at;
+    OSH_TRY(pattern_of(cx, key, e->name));
+    size_t n = key->len;
+    OSH_TRY(osh_buf_printf(cx, key, "\n%s", why));
+    if (!osh_map_get(rows, key->data, key->len, &at)) {
+        at = p->n_dense;
+        OSH_TRY(osh_map_put(cx, rows, key->data, key->len, at));
+        p->dense[at].why = why, p->dense[at].in_block = osh_in_decoder_block(e->name);
+        if (!(p->dense[at].names = osh_sprintf(cx, "%.*s", (int)n, key->data)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the list of dense weights");
+        p->n_dense++;
+    }
+    p->dense[at].n++;
+    p->dense[at].bytes += e->end - e->begin;
+done:
+    return rc;
+}
+
+osh_status osh_plan_dense(osh_ctx *cx, osh_plan *p, const char *const *why)
+{
+    osh_status rc = OSH_OK;
+    bool *quantized = NULL; // own
+    osh_map *rows = NULL;   // own
+    int64_t all = 0, dense = 0;
+    osh_buf key;
+    osh_buf_init(&key, 0);
+    OSH_NEW(cx, quantized, p->ck->n_tensors);
+    OSH_NEW(cx, p->dense, p->ck->n_tensors);
+    OSH_TRY(osh_map_new(cx, &rows, 64));
+    for (int i = 0; i < p->n_linears; i++) quantized[p->linears[i].tensor] = true;
+    for (int64_t i = 0; i < p->ck->n_tensors; i++) {
+        const osh_st_entry *e = p->ck->tensors[i].e;
+        if (!is_weight(e)) continue;
+        int64_t in_block = osh_in_decoder_block(e->name) ? e->end - e->begin : 0;
+        all += in_block;
+        if (quantized[i]) continue;
+        dense += in_block;
+        OSH_TRY(count(cx, p, rows, e, why[i] ? why[i] : by_shape(e), &key));
+    }
+    p->dense_share = all ? (double)dense / (double)all : 0;
+done:
+    osh_map_free(cx, rows);
+    osh_free(cx, quantized);
+    osh_buf_deinit(cx, &key);
+    return rc;
+}
+
+void osh_plan_dense_free(osh_ctx *cx, osh_plan *p)
+{
+    for (int64_t i = 0; i < p->n_dense; i++) osh_free(cx, p->dense[i].names);
+    osh_free(cx, p->dense);
+}
+
+bool osh_dense_json(cJSON *root, const osh_plan *p)
+{
+    cJSON *list = cJSON_AddArrayToObject(root, "left_dense");
+    bool ok = list && cJSON_AddNumberToObject(root, "dense_share", p->dense_share);
+    for (int64_t i = 0; ok && i < p->n_dense; i++) {
+        const osh_dense *d = &p->dense[i];
+        cJSON *o = cJSON_CreateObject();
+        cJSON_AddItemToArray(list, o);
+        ok = o && cJSON_AddStringToObject(o, "modules", d->names) && cJSON_AddNumberToObject(o, "n", (double)d->n) &&
+             cJSON_AddNumberToObject(o, "bytes", (double)d->bytes) && cJSON_AddStringToObject(o, "why", d->why);
+    }
+    return ok;
+}
+
+osh_status osh_dense_warning(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    int64_t most = -1;
+    if (p->dense_share <= OSH_DENSE_MUCH) return OSH_OK;
+    for (int64_t i = 0; i < p->n_dense; i++)
+        if (p->dense[i].in_block && (most < 0 || p->dense[i].bytes > p->dense[most].bytes)) most = i;
+    const osh_dense *d = &p->dense[most];
+    return osh_buf_printf(cx, b, "%.1f %% of the decoder blocks' weight bytes stay dense, most of them in %s: %s",
+                          100 * p->dense_share, d->names, d->why);
+}

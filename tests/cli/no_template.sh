@@ -1,0 +1,67 @@
+# A checkpoint of an architecture that no template describes: only what is certainly a Linear of a decoder block is
+# quantized; what stays dense is listed with the reason, warned of where it is much, and may not carry codes.
+set -euo pipefail
+fail() { echo "$*"; exit 1; }
+"$OSH_TOOLS/make_model" m hidden=128 intermediate=128 heads=4 kv=2 head_dim=32 layers=2 vocab=96 experts=4 topk=2 \
+    samples=1 tokens=8 >/dev/null
+sed -i 's/Qwen3MoeForCausalLM/OddForCausalLM/; s/"qwen3_moe"/"odd"/' m/config.json
+edit() { "$OSH_TOOLS/st_edit" "$@"; }
+plan() { "$ONESHOT" plan --model m --scheme W4A16 "$@"; }
+run() { "$ONESHOT" --model m --scheme W4A16 --output out --progress none "$@"; }
+
+plan >plan
+grep -q '^dense: model.layers.\*.mlp.gate (2, 0.00 MB): a router$' plan || fail "no router: $(cat plan)"
+grep -q '^dense: lm_head (1, 0.02 MB): a head$' plan || fail "no head: $(cat plan)"
+grep -q 'whether vLLM or transformers loads OddForCausalLM so is not known' plan || fail "who loads it: $(cat plan)"
+if grep -qE 'vLLM on|^warning' plan; then fail "vLLM is named, or a warning is given: $(cat plan)"; fi
+plan --json | tr -d '\n ' | grep -q '{"bytes":2048,"modules":"model.layers.\*.mlp.gate","n":2,"why":"arouter"}' ||
+    fail "the list is not in the JSON"
+run >/dev/null 2>err || fail "$(cat err)"
+[ ! -s err ] || fail "warned of nothing: $(cat err)"
+tr -d '\n ' <out/config.json |
+    grep -q '"ignore":\["model.layers.0.mlp.gate","model.layers.1.mlp.gate","lm_head"\]' || fail "ignore: $(cat out/config.json)"
+"$ONESHOT" verify out --model m >log || fail "$(cat log)"
+"$ONESHOT" inspect out | grep -q 'whether vLLM or transformers loads OddForCausalLM' || fail "inspect"
+
+# codes where no loader takes them
+planted() { # module, its new name, what it is, commands on the config
+    rm -rf f && cp -r out f
+    for leaf in packed scale shape; do edit f rename "$1.weight_$leaf" "$2.weight_$leaf"; done
+    sed -i "${4:-}" f/config.json
+    edit f index
+    edit f manifest
+    if "$ONESHOT" verify f >log 2>err; then fail "$2: not found"; fi
+    grep -qF "$2: has codes and is $3" log || fail "$2: $(cat log)"
+}
+o=model.layers.0.self_attn.o_proj
+planted $o model.layers.0.mlp.router "a router"
+planted model.layers.0.self_attn.k_proj model.layers.0.block_sparse_moe.gate "a router"
+planted $o model.layers.0.mlp.shared_expert_gate "a router"
+planted $o model.embed_positions "a table of positions"
+planted $o model.layers.0.attn.c_proj "a Conv1D, stored transposed" 's/"odd"/"gpt2"/'
+rm -rf out f
+
+# named in the targets: what is perhaps a Linear is done, a router never
+run --targets 're:.*lm_head$' >/dev/null 2>&1
+[ "$(grep -c '"rule": "quantized"' out/oneshot-manifest.json)" = 3 ] || fail "more than lm_head"
+rm -rf out
+run --targets 're:.*' >/dev/null
+if grep -q '"lm_head.weight_packed"\|gate.weight_packed\|embed_tokens.weight_packed' out/oneshot-manifest.json; then fail "re:.* names no head"; fi
+rm -rf out
+run --targets Embedding >/dev/null
+grep -q '"model.embed_tokens.weight_packed"' out/oneshot-manifest.json || fail "no embedding"
+"$ONESHOT" verify out --model m >log || fail "$(cat log)"
+rm -rf out
+code=0; run --targets model.layers.0.mlp.gate 2>err || code=$?
+[ $code = 2 ] && grep -q 'target model.layers.0.mlp.gate of QuantizationModifier is a router, which stays dense' err ||
+    fail "a router in the targets: exit $code, $(cat err)"
+
+# much of the blocks stays dense: said in the plan, before the work, at its end and in the report
+rm -rf out
+plan --ignore 're:.*self_attn.*' >plan
+warning='20.2 % of the decoder blocks. weight bytes stay dense, most of them in model.layers.\*.self_attn.[qo]_proj: ignored by the recipe'
+grep -qE "^warning: $warning" plan || fail "no warning: $(cat plan)"
+run --ignore 're:.*self_attn.*' >/dev/null 2>err
+[ "$(grep -cE "^warning: $warning" err)" = 2 ] || fail "not warned twice: $(cat err)"
+grep -q '"dense_share": *0.20' out/oneshot-report.json || fail "not in the report"
+rm -rf out

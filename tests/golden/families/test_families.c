@@ -1,0 +1,208 @@
+/* test_families.c - checkpoints of families without a template, with the names and shapes that transformers writes
+ * (gen.py): what is quantized without data is a Linear there, or an expert that it keeps in one tensor with the
+ * others; no router, table or Conv1D is. What Linears of the blocks stay dense stands in the table below. */
+#include "golden/models/tiny.h"
+#include "plan/dense.h"
+#include "torture.h"
+#include "unit/dir_fixture.h"
+
+enum { MAX_DENSE = 4 };
+typedef struct family {
+    const char *name;
+    const char *row;              // a line of the plan: what stays dense, and why
+    const char *dense[MAX_DENSE]; // words in the names of Linears of blocks that stay dense
+    bool warned;                  // that it is more than a tenth
+    bool refused;                 // nothing is left to quantize; row is in the message
+} family;
+
+static const family families[] = {
+    {"mixtral", "model.layers.*.block_sparse_moe.gate: a router",
+     {0}, false, false},
+    {"qwen2_moe", "model.layers.*.mlp.shared_expert_gate: a router",
+     {"shared_expert_gate"}, false, false},
+    {"qwen3_next", "model.layers.*.mlp.gate: a router",
+     {"shared_expert_gate"}, false, false},
+    {"qwen3_5_moe_text", "model.layers.*.mlp.gate: a router",
+     {"shared_expert_gate"}, false, false},
+    {"deepseek_v2", "model.layers.*.mlp.gate: a router",
+     {0}, false, false},
+    {"deepseek_v3", "model.layers.*.mlp.gate: a router",
+     {0}, false, false},
+    {"glm4", "lm_head: a head",
+     {0}, false, false},
+    {"glm4_moe", "model.layers.*.mlp.gate: a router",
+     {0}, false, false},
+    {"minimax", "model.layers.*.self_attn.output_gate: a gate",
+     {"output_gate"}, false, false},
+    {"minimax_m2", "model.layers.*.block_sparse_moe.gate: a router",
+     {0}, false, false},
+    {"gpt_oss", "model.layers.*.mlp.experts.gate_up_proj: experts in one tensor",
+     {0}, true, false},
+    {"llama4", "model.layers.*.feed_forward.experts.down_proj: experts in one tensor",
+     {0}, true, false},
+    {"llava", "vision_tower.encoder.layers.*.mlp.fc1: in a tower for images or sound",
+     {0}, false, false},
+    {"phimoe", "model.layers.*.block_sparse_moe.gate: a router",
+     {0}, false, false},
+    {"granitemoehybrid", "model.layers.*.block_sparse_moe.input_linear: of three dimensions",
+     {0}, true, false},
+    {"jamba", "model.layers.*.mamba.dt_proj: a part of a state-space scan, which reads its weight",
+     {"dt_proj", "x_proj", ".router"}, false, false},
+    {"hunyuan_v1_moe", "model.layers.*.mlp.gate.wg: a router",
+     {"gate.wg"}, false, false},
+    {"lfm2", "model.layers.*.conv.conv: a convolution",
+     {0}, false, false},
+    {"opt", "model.decoder.embed_positions: a table of positions",
+     {0}, false, false},
+    {"gpt_neox", "embed_out: a head",
+     {0}, false, false},
+    {"gpt_neo", "transformer.wpe: a table of positions",
+     {0}, false, false},
+    {"gptj", "lm_head: a head",
+     {0}, false, false},
+    {"gpt2", "transformer.h.*.mlp.c_fc: a Conv1D, stored transposed",
+     {0}, false, true},
+    {"gpt_bigcode", "transformer.h.*.attn.c_proj: perhaps a Conv1D, stored transposed",
+     {"attn.c_proj"}, false, false},
+    {"openai-gpt", "transformer.h.*.mlp.c_fc: a Conv1D, stored transposed",
+     {0}, false, true},
+    {"falcon", "transformer.h.*.mlp.dense_4h_to_h: a FalconLinear, which reads its weight",
+     {0}, false, true},
+    {"phi", "lm_head: a head",
+     {0}, false, false},
+    {"phi3", "lm_head: a head",
+     {0}, false, false},
+    {"stablelm", "lm_head: a head",
+     {0}, false, false},
+    {"cohere", "model.embed_tokens: an embedding",
+     {0}, false, false},
+    {"gemma2", "model.embed_tokens: an embedding",
+     {0}, false, false},
+    {"gemma3_text", "model.embed_tokens: an embedding",
+     {0}, false, false},
+    {"gemma3n_text", "model.embed_tokens_per_layer: an embedding",
+     {"altup", "laurel", "per_layer_input_gate", "per_layer_projection"}, true, false},
+    {"bloom", "transformer.word_embeddings: an embedding",
+     {0}, false, false},
+    {"mpt", "transformer.wte: an embedding",
+     {0}, false, false},
+    {"mamba", "backbone.layers.*.mixer.x_proj: a part of a state-space scan, which reads its weight",
+     {"x_proj", "dt_proj"}, true, false},
+    {"mamba2", "backbone.embeddings: an embedding",
+     {0}, false, false},
+    {"rwkv", "rwkv.blocks.*.attention.receptance: not a name that only Linears have",
+     {"receptance", "attention.output"}, true, false},
+    {"t5", "decoder.block.*.layer.*.DenseReluDense.wi: not a name that only Linears have",
+     {"Attention", "DenseReluDense"}, false, true},
+    {"bert", "bert.embeddings.position_embeddings: a table of positions",
+     {0}, false, false},
+    {"distilbert", "distilbert.embeddings.position_embeddings: a table of positions",
+     {0}, false, false},
+};
+
+/* A number between dots, as the plan shows it. */
+static bool is_in_list(const char *name)
+{
+    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
+        size_t n = strspn(dot + 1, "0123456789");
+        if (n && dot[1 + n] == '.') return !strstr(name, "vision");
+    }
+    return false;
+}
+
+static void write_family(osh_ctx *cx, const char *dir, const cJSON *f)
+{
+    tiny_case t = {.json = cJSON_CreateObject()};
+    cJSON *list = cJSON_AddArrayToObject(t.json, "tensors");
+    cJSON_AddItemToObject(t.json, "config", cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(f, "config"), 1));
+    for (const cJSON *e = cJSON_GetObjectItemCaseSensitive(f, "tensors")->child; e; e = e->next) {
+        cJSON *row = cJSON_CreateArray(), *shape = cJSON_Duplicate(e, 1);
+        cJSON_DeleteItemFromArray(shape, 0); // the class
+        cJSON_AddItemToArray(row, cJSON_CreateString(e->string));
+        cJSON_AddItemToArray(row, shape);
+        cJSON_AddItemToArray(list, row);
+    }
+    tiny_write(cx, &t, dir, OSH_BF16);
+    tiny_close(&t);
+}
+
+static bool is_quantized(const osh_plan *p, const char *tensor)
+{
+    for (int i = 0; i < p->n_linears; i++)
+        if (!strcmp(p->ck->tensors[p->linears[i].tensor].e->name, tensor)) return true;
+    return false;
+}
+
+static void check_tensor(const family *f, const osh_plan *p, const cJSON *e)
+{
+    const char *cls = e->child->valuestring;
+    bool weight = cJSON_GetArraySize(e) == 3 && tiny_ends(e->string, ".weight");
+    bool linear = weight && (!strcmp(cls, "Linear") || tiny_ends(cls, "Experts"));
+    bool known = false;
+    if (is_quantized(p, e->string)) {
+        if (!linear || strstr(e->string, "shared_expert_gate") || strstr(e->string, "router"))
+            fail_msg("%s: %s is quantized and is a %s", f->name, e->string, cls);
+        return;
+    }
+    for (int i = 0; i < MAX_DENSE && f->dense[i]; i++) known |= strstr(e->string, f->dense[i]) != NULL;
+    if (linear && is_in_list(e->string) && !known) fail_msg("%s: %s is a %s and stays dense", f->name, e->string, cls);
+}
+
+/* The plan's lines say what stays dense, its last one whether that is much. */
+static void check_lines(osh_ctx *cx, const family *f, const osh_plan *p)
+{
+    bool found = f->row == NULL;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    for (int64_t i = 0; i < p->n_dense; i++) {
+        osh_buf_clear(&b);
+        assert_ok(cx, osh_buf_printf(cx, &b, "%s: %s", p->dense[i].names, p->dense[i].why));
+        found |= f->row && !strcmp(b.data, f->row);
+    }
+    if (!found) fail_msg("%s: no line '%s'", f->name, f->row);
+    osh_buf_clear(&b);
+    assert_ok(cx, osh_dense_warning(cx, &b, p));
+    if ((b.len > 0) != f->warned) fail_msg("%s: %.3f of its blocks stay dense", f->name, p->dense_share);
+    osh_buf_deinit(cx, &b);
+}
+
+static void check_family(fixture *x, const cJSON *all, const family *f)
+{
+    osh_options opt = {0}; // own
+    osh_plan *p = NULL;    // own
+    const cJSON *json = cJSON_GetObjectItemCaseSensitive(all, f->name);
+    assert_non_null(json);
+    write_family(x->cx, x->dir, json);
+    assert_ok(x->cx, osh_fields_default(x->cx, osh_option_fields, &opt));
+    assert_ok(x->cx, osh_option_set(x->cx, &opt, "model", x->dir));
+    assert_ok(x->cx, osh_option_set(x->cx, &opt, "scheme", "FP8_DYNAMIC"));
+    if (f->refused) {
+        assert_fails(x->cx, OSH_E_USAGE, osh_plan_new(x->cx, &p, &opt), f->row);
+    } else {
+        assert_ok(x->cx, osh_plan_new(x->cx, &p, &opt));
+        for (const cJSON *e = cJSON_GetObjectItemCaseSensitive(json, "tensors")->child; e; e = e->next)
+            check_tensor(f, p, e);
+        check_lines(x->cx, f, p);
+    }
+    osh_plan_free(x->cx, p);
+    osh_fields_deinit(x->cx, osh_option_fields, &opt);
+}
+
+static void only_linears_are_quantized(void **state)
+{
+    fixture *x = *state;
+    cJSON *all = NULL; // own
+    assert_ok(x->cx, osh_json_read(x->cx, &all, OSH_SOURCE_DIR "/tests/golden/families/families.json", 1 << 20, 0));
+    assert_int_equal(cJSON_GetArraySize(all), sizeof families / sizeof *families);
+    osh_log_setup(x->cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) check_family(x, all, &families[i]);
+    cJSON_Delete(all);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(only_linears_are_quantized, setup_dir, teardown_dir),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
