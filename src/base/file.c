@@ -71,6 +71,11 @@ osh_status osh_file_open_or_create(osh_ctx *cx, osh_file **out, const char *path
     return open_with(cx, out, path, O_RDWR | O_CREAT, "open for writing");
 }
 
+osh_status osh_file_hold(osh_ctx *cx, osh_file **out, const char *path)
+{
+    return open_with(cx, out, path, O_PATH | O_NOFOLLOW, "look at");
+}
+
 void osh_file_close(osh_ctx *cx, osh_file *f)
 {
     if (!f) return;

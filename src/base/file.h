@@ -12,6 +12,8 @@ osh_status osh_file_open(osh_ctx *cx, osh_file **out, const char *path);   // re
 osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path); // read/write, truncated
 osh_status osh_file_open_rw(osh_ctx *cx, osh_file **out, const char *path); // must exist
 osh_status osh_file_open_or_create(osh_ctx *cx, osh_file **out, const char *path); // read/write, what it holds stays
+/* A file, directory or link, not its bytes: for osh_file_is_at alone. While it is held no other one gets its inode. */
+osh_status osh_file_hold(osh_ctx *cx, osh_file **out, const char *path);
 void osh_file_close(osh_ctx *cx, osh_file *f);                             // accepts NULL
 int64_t osh_file_bytes(const osh_file *f);
 const char *osh_file_path(const osh_file *f);

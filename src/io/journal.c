@@ -179,6 +179,7 @@ void osh_journal_close(osh_ctx *cx, osh_journal *j)
     osh_free(cx, j);
 }
 
+bool osh_journal_is_at(const osh_journal *j, const char *path) { return osh_file_is_at(j->f, path); }
 int64_t osh_journal_count(const osh_journal *j) { return j->n; }
 const osh_journal_record *osh_journal_at(const osh_journal *j, int64_t i) { return &j->records[i]; }
 int64_t osh_journal_damaged(const osh_journal *j) { return j->damaged; }

@@ -18,6 +18,7 @@ typedef struct osh_journal_record {
 
 /* Made where it is absent. *busy: another process has it, and *out is NULL. */
 osh_status osh_journal_open(osh_ctx *cx, osh_journal **out, const char *path, bool *busy);
+bool osh_journal_is_at(const osh_journal *j, const char *path); // path still names the file that is open
 void osh_journal_close(osh_ctx *cx, osh_journal *j);
 int64_t osh_journal_count(const osh_journal *j); // records that were read
 const osh_journal_record *osh_journal_at(const osh_journal *j, int64_t i);

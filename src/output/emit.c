@@ -16,6 +16,7 @@ static osh_status check_target(osh_ctx *cx, osh_emitter *e)
     if (!osh_dir_exists(e->final)) goto done;
     OSH_TRY(osh_dir_list(cx, &names, &n, e->final));
     e->replaces = true;
+    OSH_TRY(osh_file_hold(cx, &e->old, e->final));
     if (!n) goto done;
     if (!(mark = osh_path_join(cx, e->final, OSH_MARK_NAME))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (!osh_file_exists(mark))
@@ -80,7 +81,10 @@ void osh_emitter_free(osh_ctx *cx, osh_emitter *e)
     osh_emit_queue_stop(cx, e);
     osh_edges_free(cx, e->edges);
     for (int s = 0; e->shards && s < e->plan->n_shards; s++) osh_file_close(cx, e->shards[s]);
-    if (e->ours && !e->sealed && !osh_emitter_holds_work(e)) osh_dir_remove(cx, e->partial);
+    bool still = e->dir && osh_file_is_at(e->dir, e->partial);
+    if (e->ours && still && !e->sealed && !osh_emitter_holds_work(e)) osh_dir_remove(cx, e->partial);
+    osh_file_close(cx, e->dir);
+    osh_file_close(cx, e->old);
     osh_journal_close(cx, e->journal);
     for (size_t i = 0; i < e->n_fallbacks; i++) osh_free(cx, e->fallbacks[i]);
     osh_free(cx, e->fallbacks);
@@ -117,7 +121,8 @@ int osh_emit_boundary(const osh_emitter *e, int64_t *generation)
  * barrier, and a second try would not tell: the records go back to there. */
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e)
 {
-    osh_status rc = osh_edges_flush(cx, e->edges);
+    osh_status rc = osh_emit_still_held(cx, e); // else the work is lost, and better now than at the end
+    if (!rc) rc = osh_edges_flush(cx, e->edges);
     for (int s = 0; s < e->plan->n_shards && !rc; s++)
         if (e->dirty[s]) rc = osh_file_sync_data(cx, e->shards[s]);
     if (rc) {

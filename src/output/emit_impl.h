@@ -66,6 +66,8 @@ struct osh_emitter {
     uint64_t run;          // of OSH_REC_RUN; 0: none yet
     osh_journal *journal;  // own
     osh_file **shards;     // own
+    osh_file *dir;         // own: the partial directory; held
+    osh_file *old;         // own: the directory that is replaced; held, NULL: there is none
     osh_edges *edges;      // own: of shards that are written in pieces
     uint64_t *sums;        // own: by output tensor
     bool *written;         // own
@@ -89,6 +91,10 @@ osh_status osh_emit_do(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j); // p
 osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *from, size_t n, int64_t at);
 osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, double nmse, const uint64_t *sums);
 osh_status osh_emit_written_copy(osh_ctx *cx, osh_emitter *e, int64_t out, uint64_t sum);
+/* claim.c */
+osh_status osh_emit_still_held(osh_ctx *cx, const osh_emitter *e); // the files at its paths are those that it has open
+osh_status osh_emit_old_still_held(osh_ctx *cx, const osh_emitter *e); // so is the directory that it replaces
+osh_status osh_emit_got_name(osh_ctx *cx, const osh_emitter *e); // it is this run's directory that has the final name
 /* check.c */
 osh_status osh_emit_sums(osh_ctx *cx, const osh_emitter *e, uint64_t *sums); // [n_out], of what the disk holds
 /* emit_queue.c */

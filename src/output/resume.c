@@ -323,6 +323,7 @@ osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results)
     bool busy = false, found = false;
     if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     OSH_TRY(osh_dir_make(cx, e->partial));
+    OSH_TRY(osh_file_hold(cx, &e->dir, e->partial));
     OSH_TRY(osh_journal_open(cx, &e->journal, path, &busy));
     if (busy) OSH_FAIL(cx, OSH_E_USAGE, "%s: another process is writing it", e->partial);
     if (!e->plan->opt->restart) OSH_TRY(check_identity(cx, e, &found));

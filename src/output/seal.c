@@ -127,11 +127,14 @@ osh_status osh_emit_take_name(osh_ctx *cx, osh_emitter *e)
     char *old = osh_sprintf(cx, "%s.oneshot-replaced", e->final);     // own
     char *journal = osh_path_join(cx, e->final, OSH_JOURNAL_NAME);    // own
     if (!old || !journal) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    OSH_TRY(osh_emit_still_held(cx, e));
+    OSH_TRY(osh_emit_old_still_held(cx, e));
     if (e->replaces) {
         OSH_TRY(osh_dir_remove(cx, old));
         OSH_TRY(osh_rename(cx, e->final, old));
     }
     OSH_TRY(osh_rename(cx, e->partial, e->final));
+    OSH_TRY(osh_emit_got_name(cx, e));
     e->sealed = true;
     OSH_TRY(osh_dir_remove(cx, old));
     OSH_TRY(osh_file_remove(cx, journal));
@@ -147,6 +150,7 @@ osh_status osh_emit_check(osh_ctx *cx, osh_emitter *e)
     osh_status rc = OSH_OK;
     if (e->complete) goto done; // checked before it was recorded so
     OSH_TRY(osh_emit_wait(cx, e));
+    OSH_TRY(osh_emit_still_held(cx, e));
     OSH_TRY(osh_emit_barrier(cx, e));
     OSH_TRY(check_all(cx, e));
 done:
@@ -159,6 +163,7 @@ osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results,
     osh_status rc = OSH_OK;
     const osh_plan *p = e->plan;
     if (!e->complete) {
+        OSH_TRY(osh_emit_still_held(cx, e));
         OSH_TRY(copy_side_files(cx, e));
         OSH_TRY(write_index(cx, e));
         OSH_TRY(write_text(cx, e, "config.json", p->config_text, strlen(p->config_text)));
@@ -168,6 +173,7 @@ osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results,
         OSH_TRY(write_text(cx, e, OSH_MARK_NAME, report_json, strlen(report_json)));
         OSH_TRY(osh_emit_remove_leftovers(cx, e));
         OSH_TRY(osh_dir_sync(cx, e->partial));
+        OSH_TRY(osh_emit_still_held(cx, e)); // what was written last is in it, too
         OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_SEALED, NULL, 0));
         OSH_TRY(osh_journal_sync(cx, e->journal));
         e->complete = true;

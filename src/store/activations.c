@@ -304,7 +304,7 @@ static osh_status begin(osh_ctx *cx, osh_acts *a, int value)
     char *path = NULL; // own
     bool rows = a->n_kept || (a->tier == OSH_TIER_DEVICE && a->device), others = a->n_kept < a->d->n;
     if (a->tier == OSH_TIER_DISK && others) {
-        if (!(path = osh_scratch_path(cx, a->scratch, value))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        OSH_TRY(osh_scratch_path(cx, &path, a->scratch, value));
         OSH_TRY(osh_file_create(cx, &s->file, path));
     }
     osh_mem_class old = osh_mem_use(cx, class_of(a));
@@ -564,7 +564,7 @@ osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, b
     int64_t most = 0;
     *found = false;
     if (a->tier != OSH_TIER_DISK) goto done;
-    if (!(path = osh_scratch_path(cx, a->scratch, value))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    OSH_TRY(osh_scratch_path(cx, &path, a->scratch, value));
     if (!osh_file_exists(path)) goto done;
     for (int64_t k = 0; k < a->d->n; k++) most = tokens(a->d, k) > most ? tokens(a->d, k) : most;
     sample = osh_alloc(cx, (size_t)most * row_bytes(a->g, value));

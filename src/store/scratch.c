@@ -128,7 +128,11 @@ done:
     return rc;
 }
 
-char *osh_scratch_path(osh_ctx *cx, const osh_scratch *s, int value)
+osh_status osh_scratch_path(osh_ctx *cx, char **out, const osh_scratch *s, int value)
 {
-    return osh_sprintf(cx, "%s/%05d" VALUES_TAIL, s->dir, value);
+    *out = NULL;
+    if (!osh_file_is_at(s->mark, osh_file_path(s->mark)))
+        return osh_fail(cx, OSH_E_IO, "%s was removed or replaced while this run kept values there", s->dir);
+    *out = osh_sprintf(cx, "%s/%05d" VALUES_TAIL, s->dir, value);
+    return *out ? OSH_OK : OSH_E_NOMEM;
 }

@@ -13,5 +13,6 @@ osh_status osh_scratch_dir(osh_ctx *cx, char **out, const char *scratch_dir, con
 osh_status osh_scratch_open(osh_ctx *cx, osh_scratch **out, const char *dir);
 void osh_scratch_close(osh_ctx *cx, osh_scratch *s, bool keep_files); // else the directory goes
 osh_status osh_scratch_remove(osh_ctx *cx, const char *dir); // what an earlier run left there; fine if it is not there
-char *osh_scratch_path(osh_ctx *cx, const osh_scratch *s, int value); // own; NULL: no memory
+/* Of a value's file, own; a failure where the directory is no longer the one that was opened. */
+osh_status osh_scratch_path(osh_ctx *cx, char **out, const osh_scratch *s, int value);
 #endif

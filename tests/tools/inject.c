@@ -1,7 +1,8 @@
-/* inject.c - LD_PRELOAD: counts the calls that change a disk, and at the INJECT_AT-th (from 1) kills the process or
- * fails it and all later ones.
+/* inject.c - LD_PRELOAD: counts the calls that change a disk, and before the INJECT_AT-th (from 1) kills or stops the
+ * process (SIGSTOP), or fails it and all later ones.
  *
- *   INJECT_AT=17 INJECT_WHAT=kill|EIO|ENOSPC [INJECT_CALLS="pwrite rename"] [INJECT_COUNT=file: how many there were]
+ *   INJECT_AT=17 INJECT_WHAT=kill|stop|EIO|ENOSPC [INJECT_CALLS="pwrite rename"]
+ *   [INJECT_COUNT=file: how many there were]
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,6 +24,7 @@ static int fails(const char *call)
     long n = atomic_fetch_add(&n_calls, 1) + 1;
     if (!at || !what || n < atol(at)) return 0;
     if (!strcmp(what, "kill")) kill(getpid(), SIGKILL);
+    if (!strcmp(what, "stop")) return n == atol(at) ? raise(SIGSTOP) : 0;
     errno = !strcmp(what, "ENOSPC") ? ENOSPC : EIO;
     return 1;
 }

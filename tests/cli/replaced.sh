@@ -1,0 +1,92 @@
+# While a run is at work the directory that it writes, one of its files or its final name is removed, moved or replaced: the
+# run says so and fails, and what was put there stays. The run is stopped (SIGSTOP) meanwhile, so nothing depends on time.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
+job=(--model "$model" --scheme W4A16 --ignore lm_head --max-shard-size 1MB --progress none --threads 1)
+one() { "$ONESHOT" "${job[@]}" "$@"; }
+sums() { (cd "$1" && find . -type f ! -name 'oneshot-report.*' ! -name oneshot.log -print0 | sort -z | xargs -0 sha256sum); }
+INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one --output plain >/dev/null
+sums plain >want
+calls=$(cat calls)
+stopped() { # at a call; flags: a run that has stopped there, its number in pid
+    INJECT_AT=$1 INJECT_WHAT=stop LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" "${@:2}" >log 2>&1 &
+    pid=$!
+    while ! grep -q '^State:.T' /proc/$pid/status; do
+        kill -0 $pid 2>/dev/null || fail "the run ended before call $1"
+        sleep 0.02
+    done
+}
+goes_wrong() { # what is said
+    local code=0
+    kill -CONT $pid
+    wait $pid || code=$?
+    [ $code = 1 ] && grep -q "$1" log || fail "exit $code, wanted 1 and '$1'"
+}
+half=$((calls / 2)) late=$((calls - 4))
+finishes() { # the same command
+    one --output o "$@" >log 2>&1 || fail "the same command"
+    sums o | diff -u want - || fail "other files than those of a run without"
+    rm -r o
+}
+
+for at in $half $late; do # before the seal, and in it
+    stopped $at --output o
+    rm -r o.oneshot-partial
+    goes_wrong 'o.oneshot-partial.* was removed or moved while this run wrote it'
+    [ ! -e o ] && [ ! -e o.oneshot-partial ] || fail "something is there again"
+
+    stopped $at --output o # another run has taken the place
+    rm -r o.oneshot-partial
+    INJECT_AT=$half INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one --output o >/dev/null 2>&1 && fail "not killed"
+    (cd o.oneshot-partial && sha256sum -- *) >before
+    goes_wrong 'o.oneshot-partial was replaced while this run wrote it, by a directory'
+    (cd o.oneshot-partial && sha256sum -- *) | diff before - || fail "the directory of the other run was changed"
+    finishes
+
+    stopped $at --output o # a link to the very directory would get the name itself
+    mv o.oneshot-partial moved
+    ln -s moved o.oneshot-partial
+    goes_wrong 'was replaced while this run wrote it, by a symbolic link'
+    rm o.oneshot-partial && mv moved o.oneshot-partial
+    finishes
+
+    for file in oneshot-journal "$(cd plain && ls model-00002-of-*)"; do
+        stopped $at --output o
+        cp o.oneshot-partial/$file copy && mv copy o.oneshot-partial/$file
+        goes_wrong "o.oneshot-partial/$file was replaced while this run wrote it, by a file"
+        [ ! -e o ] || fail "$file: the output has its name"
+        rm -r o.oneshot-partial
+    done
+
+    # the final name: of an output that is replaced, and of one that is not there yet
+    one --output o >/dev/null
+    stopped $at --output o --overwrite
+    mv o mine && mkdir o && echo mine >o/file
+    goes_wrong 'o was replaced while this run wrote it, by a directory'
+    [ "$(cat o/file)" = mine ] && [ ! -e o.oneshot-replaced ] || fail "the directory at the final name was touched"
+    rm -r o && mv mine o
+    finishes --overwrite
+    for kind in directory link file; do
+        stopped $at --output o
+        mkdir mine && echo mine >mine/file
+        case $kind in directory) mv mine o ;; link) ln -s mine o ;; file) mv mine/file o && rmdir mine ;; esac
+        goes_wrong 'giving it the name o'
+        if [ $kind = file ]; then [ "$(cat o)" = mine ]; else [ "$(cat o/file)" = mine ]; fi || fail "$kind: gone"
+        [ $kind != link ] || [ -L o ] || fail "the link is gone"
+        rm -rf o mine
+        finishes
+    done
+done
+
+# between the last look and the rename: what got the name goes back
+INJECT_COUNT=$PWD/renames INJECT_CALLS=rename LD_PRELOAD=$OSH_TOOLS/inject.so one --output o >/dev/null
+rm -r o
+export INJECT_CALLS=rename
+stopped "$(cat renames)" --output o
+mv o.oneshot-partial moved && mkdir o.oneshot-partial && echo mine >o.oneshot-partial/file
+goes_wrong 'o.oneshot-partial was replaced while this run wrote it, by a directory'
+[ ! -e o ] && [ "$(cat o.oneshot-partial/file)" = mine ] || fail "another directory has the name"
+rm -r o.oneshot-partial && mv moved o.oneshot-partial
+finishes
