@@ -14,6 +14,7 @@ struct osh_regex {
     pcre2_match_data *match;        // own
     pcre2_code *code;               // own
     pcre2_jit_stack *stack;         // own; NULL: no JIT on this machine
+    bool open;                      // compiled for texts that go on, too
     char *pattern;                  // own; for messages
 };
 
@@ -102,15 +103,16 @@ void osh_regex_free(osh_ctx *cx, osh_regex *r)
 
 /* One match. The JIT has a small stack of its own; the interpreter takes over where that is too small. */
 static osh_status run(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
-                      uint32_t options, bool *found)
+                      uint32_t options, bool *found, bool *partial)
 {
     int got = pcre2_match(r->code, (PCRE2_SPTR)s, n, from, options, r->match, r->limits);
 
     if (got == PCRE2_ERROR_JIT_STACKLIMIT)
         got = pcre2_match(r->code, (PCRE2_SPTR)s, n, from, options | PCRE2_NO_JIT, r->match,
                           r->limits);
-    *found = got >= 0;
-    if (got >= 0 || got == PCRE2_ERROR_NOMATCH) return OSH_OK;
+    *found = got >= 0 || got == PCRE2_ERROR_PARTIAL;
+    *partial = got == PCRE2_ERROR_PARTIAL;
+    if (got >= 0 || got == PCRE2_ERROR_NOMATCH || got == PCRE2_ERROR_PARTIAL) return OSH_OK;
     char why[200] = "";
     pcre2_get_error_message(got, (PCRE2_UCHAR *)why, sizeof why);
     if (got == PCRE2_ERROR_NOMEMORY)
@@ -125,8 +127,8 @@ static osh_status run(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t
 static osh_status find(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
                        uint32_t options, size_t *start, size_t *end)
 {
-    bool found = false;
-    osh_status rc = run(cx, r, s, n, from, options, &found);
+    bool found = false, partial;
+    osh_status rc = run(cx, r, s, n, from, options, &found, &partial);
 
     *start = *end = SIZE_MAX;
     if (rc || !found) return rc;
@@ -150,5 +152,30 @@ osh_status osh_regex_find_valid(osh_ctx *cx, osh_regex *r, const char *s, size_t
 
 osh_status osh_regex_match(osh_ctx *cx, osh_regex *r, const char *s, size_t n, bool *yes)
 {
-    return run(cx, r, s, n, 0, PCRE2_ANCHORED, yes);
+    bool partial;
+
+    return run(cx, r, s, n, 0, PCRE2_ANCHORED, yes, &partial);
+}
+
+osh_status osh_regex_find_open(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from, size_t *start,
+                               size_t *end)
+{
+    bool found = false, partial = false;
+
+    if (!r->open && r->stack) pcre2_jit_compile(r->code, PCRE2_JIT_PARTIAL_HARD); // without it the interpreter does
+    r->open = true;
+    osh_status rc = run(cx, r, s, n, from, PCRE2_NO_UTF_CHECK | PCRE2_PARTIAL_HARD, &found, &partial);
+    const PCRE2_SIZE *at = pcre2_get_ovector_pointer(r->match);
+    *start = found && !partial ? at[0] : SIZE_MAX;
+    *end = !found ? n : partial ? at[0] : at[1];
+    return rc;
+}
+
+bool osh_regex_local(const osh_regex *r)
+{
+    uint32_t behind = 1, empty = 1;
+
+    pcre2_pattern_info(r->code, PCRE2_INFO_MAXLOOKBEHIND, &behind);
+    pcre2_pattern_info(r->code, PCRE2_INFO_MATCHEMPTY, &empty);
+    return !behind && !empty;
 }

@@ -16,5 +16,10 @@ osh_status osh_regex_find(osh_ctx *cx, osh_regex *r, const char *s, size_t n, si
 osh_status osh_regex_find_valid(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from, size_t *start,
                                 size_t *end);
 /* Python's re.match: anchored at the start only. */
+/* Text that follows s may change what is found at its end: *start == SIZE_MAX: no match is certain yet, and none begins
+ * before *end. */
+osh_status osh_regex_find_open(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from, size_t *start,
+                               size_t *end);
+bool osh_regex_local(const osh_regex *r); // it looks at nothing before the place where a search starts; never empty
 osh_status osh_regex_match(osh_ctx *cx, osh_regex *r, const char *s, size_t n, bool *yes);
 #endif

@@ -19,7 +19,8 @@ typedef struct trie {
     osh_tok_pairs edges; // (node << 8 | byte) -> node; TERMINAL | node -> token
     uint32_t n_nodes;
     bool starts[256]; // bytes that a token starts with
-    bool empty;
+    bool empty, single_word, lstrip, rstrip; // of any of its tokens
+    size_t longest;   // bytes
 } trie;
 
 struct osh_tok_added {
@@ -48,7 +49,7 @@ int32_t osh_tok_added_max_id(const osh_tok_added *a)
     return top;
 }
 
-static osh_status trie_add(osh_ctx *cx, trie *t, const char *s, size_t n, uint32_t which)
+static osh_status trie_add(osh_ctx *cx, trie *t, const char *s, size_t n, const token *k, uint32_t which)
 {
     osh_status rc = OSH_OK;
     uint64_t node = 0;
@@ -56,6 +57,8 @@ static osh_status trie_add(osh_ctx *cx, trie *t, const char *s, size_t n, uint32
     if (n == 0) goto done;
     t->starts[(unsigned char)s[0]] = true;
     t->empty = false;
+    t->single_word |= k->single_word, t->lstrip |= k->lstrip, t->rstrip |= k->rstrip;
+    if (n > t->longest) t->longest = n;
     for (size_t i = 0; i < n; i++) {
         uint64_t key = node << 8 | (unsigned char)s[i];
         const struct osh_tok_pair *e = osh_tok_pairs_get(&t->edges, key);
@@ -131,6 +134,15 @@ static void swallow_spaces(const token *k, const char *s, size_t n, size_t *star
     }
 }
 
+/* Text [start, end) of a piece. */
+static osh_tok_piece part_of(osh_tok_piece p, size_t start, size_t end)
+{
+    osh_tok_piece part = {.at = p.at + (uint32_t)start, .len = (uint32_t)(end - start), .id = -1};
+
+    if (start == 0) part.first = p.first, part.cont = p.cont;
+    return part;
+}
+
 static osh_status split_piece(osh_ctx *cx, const osh_tok_added *a, const trie *t, osh_tok_text *out,
                               const char *base, osh_tok_piece p)
 {
@@ -145,16 +157,13 @@ static osh_status split_piece(osh_ctx *cx, const osh_tok_added *a, const trie *t
         swallow_spaces(k, s, p.len, &start, &end);
         if (k->lstrip && start < done_to)
             start = done_to; // without lstrip it may repeat what was swallowed
-        if (done_to < start)
-            OSH_TRY(osh_tok_piece_add(cx, out, p.at + done_to, start - done_to, -1,
-                                      p.first && done_to == 0));
+        if (done_to < start) OSH_TRY(osh_tok_piece_add(cx, out, part_of(p, done_to, start)));
         if (start < end)
-            OSH_TRY(osh_tok_piece_add(cx, out, p.at + start, end - start, k->id, false));
+            OSH_TRY(osh_tok_piece_add(cx, out, (osh_tok_piece){.at = p.at + (uint32_t)start,
+                                                               .len = (uint32_t)(end - start), .id = k->id}));
         done_to = end;
     }
-    if (done_to < p.len)
-        OSH_TRY(osh_tok_piece_add(cx, out, p.at + done_to, p.len - done_to, -1,
-                                  p.first && done_to == 0));
+    if (done_to < p.len) OSH_TRY(osh_tok_piece_add(cx, out, part_of(p, done_to, p.len)));
 done:
     return rc;
 }
@@ -171,7 +180,7 @@ osh_status osh_tok_added_split(osh_ctx *cx, const osh_tok_added *a, bool normali
     for (size_t i = 0; i < in->n_pieces; i++) {
         osh_tok_piece p = in->pieces[i];
         if (p.id >= 0)
-            OSH_TRY(osh_tok_piece_add(cx, out, p.at, p.len, p.id, p.first));
+            OSH_TRY(osh_tok_piece_add(cx, out, p));
         else
             OSH_TRY(split_piece(cx, a, t, out, in->s, p));
     }
@@ -181,6 +190,40 @@ osh_status osh_tok_added_split(osh_ctx *cx, const osh_tok_added *a, bool normali
     out->pieces = pieces, out->cap_pieces = cap, out->n_pieces = 0;
 done:
     return rc;
+}
+
+/* A token of the set starts at or before p and ends at or behind it. */
+static bool touches(const trie *t, const char *s, size_t n, size_t p)
+{
+    for (size_t i = p > t->longest ? p - t->longest : 0; i <= p && i < n; i++) {
+        uint64_t node = 0;
+        if (!t->starts[(unsigned char)s[i]]) continue;
+        for (size_t k = i; k < n; k++) {
+            const struct osh_tok_pair *e = osh_tok_pairs_get(&t->edges, node << 8 | (unsigned char)s[k]);
+            if (!e) break;
+            node = e->a;
+            if (k + 1 >= p && osh_tok_pairs_get(&t->edges, TERMINAL | node)) return true;
+        }
+    }
+    return false;
+}
+
+size_t osh_tok_added_cut(const osh_tok_added *a, bool normalized, const char *s, size_t n, osh_cut_kind cuts)
+{
+    const trie *t = &a->sets[normalized];
+    uint32_t before = 0, after = 0;
+
+    if (cuts == OSH_CUT_NEVER || (normalized && t->single_word)) return 0;
+    for (size_t p = n > t->longest + 1 ? n - t->longest - 1 : 0; p > n / 2; p--) {
+        if (((unsigned char)s[p] & 0xC0) == 0x80) continue;
+        size_t at = osh_utf8_before(s, p);
+        osh_utf8_decode(s + at, p - at, &before);
+        osh_utf8_decode(s + p, n - p, &after);
+        if (cuts != OSH_CUT_ANYWHERE && !osh_cp_starts_form(after, cuts == OSH_CUT_COMPAT)) continue;
+        if ((t->lstrip && osh_cp_is_space(before)) || (t->rstrip && osh_cp_is_space(after))) continue;
+        if (t->empty || !touches(t, s, n, p)) return p;
+    }
+    return 0;
 }
 
 static osh_status load_token(osh_ctx *cx, token *k, const cJSON *o, const char *what)
@@ -230,13 +273,13 @@ static osh_status add_normalized(osh_ctx *cx, osh_tok_added *a, const osh_tok_st
 {
     osh_status rc = OSH_OK;
     osh_tok_text one = {0}, two = {0};
-    osh_tok_work w = {&one, &two};
+    osh_tok_work w = {.cur = &one, .next = &two};
     const token *k = &a->tokens[which];
 
     OSH_TRY(osh_tok_text_add(cx, &one, k->content, k->n));
-    OSH_TRY(osh_tok_piece_add(cx, &one, 0, one.n, -1, true));
-    OSH_TRY(osh_tok_steps_run(cx, normalizers, &w));
-    OSH_TRY(trie_add(cx, &a->sets[1], w.cur->s, w.cur->n, (uint32_t)which));
+    OSH_TRY(osh_tok_piece_add(cx, &one, (osh_tok_piece){.len = (uint32_t)one.n, .id = -1, .first = true}));
+    OSH_TRY(osh_tok_normalize(cx, normalizers, &w));
+    OSH_TRY(trie_add(cx, &a->sets[1], w.cur->s, w.cur->n, k, (uint32_t)which));
 done:
     osh_tok_text_deinit(cx, &one);
     osh_tok_text_deinit(cx, &two);
@@ -277,7 +320,7 @@ osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const cJSON *lis
             if (k->normalized)
                 OSH_TRY(add_normalized(cx, a, normalizers, i));
             else
-                OSH_TRY(trie_add(cx, &a->sets[0], k->content, k->n, (uint32_t)i));
+                OSH_TRY(trie_add(cx, &a->sets[0], k->content, k->n, k, (uint32_t)i));
         }
     *out = a, a = NULL; // give
 done:

@@ -15,6 +15,8 @@
 #define CACHE_KEY 78
 #define CACHE_IDS 10
 #define BMP 0x10000
+#define CHECK_EVERY ((size_t)1 << 18) // symbols or merges, for an interrupt
+#define JOINED_BITS ((size_t)1 << 20)
 
 typedef struct cached { // 128 bytes
     uint32_t hash;
@@ -38,6 +40,7 @@ struct osh_bpe {
     osh_map *vocab;      // own; token -> id
     osh_tok_pairs pairs; // own; (left, right) -> rank, merged id
     int32_t *char_ids;   // own; [BMP] id of each character as a token, -1: none; -2: look it up
+    uint8_t *joined;     // own; [JOINED_BITS / 8] by hash: last character of a merge's left half, first of its right
     int32_t byte_ids[256];
     int32_t max_id, unk_id;
     char *unk, *prefix, *suffix; // own; NULL: none
@@ -69,6 +72,7 @@ void osh_bpe_free(osh_ctx *cx, osh_bpe *m)
     osh_map_free(cx, m->vocab);
     osh_free(cx, m->pairs.slots);
     osh_free(cx, m->char_ids);
+    osh_free(cx, m->joined);
     osh_free(cx, m->unk);
     osh_free(cx, m->prefix);
     osh_free(cx, m->suffix);
@@ -82,6 +86,34 @@ void osh_bpe_free(osh_ctx *cx, osh_bpe *m)
 static const struct osh_tok_pair *pair_of(const osh_bpe *m, int32_t a, int32_t b)
 {
     return osh_tok_pairs_get(&m->pairs, (uint64_t)(uint32_t)a << 32 | (uint32_t)b);
+}
+
+/* ---- where a text may be cut ---- */
+
+static size_t joined_bit(uint32_t x, uint32_t y)
+{
+    return (size_t)(((uint64_t)x << 32 | y) * 0x9E3779B97F4A7C15ull >> 44) & (JOINED_BITS - 1);
+}
+
+/* A token across the cut would come of a merge of one that ends with x and one that begins with y. */
+bool osh_bpe_parts(const osh_bpe *m, uint32_t x, uint32_t y)
+{
+    size_t bit = joined_bit(x, y);
+
+    if (m->prefix || m->suffix || m->ignore_merges || x >= BMP || y >= BMP) return false;
+    return m->char_ids[x] >= 0 && m->char_ids[y] >= 0 && !(m->joined[bit >> 3] >> (bit & 7) & 1);
+}
+
+static void note_joined(osh_bpe *m, const char *left, size_t n_left, const char *right, size_t n_right)
+{
+    uint32_t x = 0, y = 0;
+
+    if (!n_left || !n_right) return;
+    size_t at = osh_utf8_before(left, n_left);
+    osh_utf8_decode(left + at, n_left - at, &x);
+    osh_utf8_decode(right, n_right, &y);
+    size_t bit = joined_bit(x, y);
+    m->joined[bit >> 3] |= (uint8_t)(1u << (bit & 7));
 }
 
 /* ---- merging ---- */
@@ -184,9 +216,15 @@ static osh_status merge_heap(osh_ctx *cx, osh_bpe *m, size_t *n)
         s[i].next = i + 1 < *n ? (int32_t)i + 1 : -1;
         s[i].dead = false;
     }
-    for (size_t i = 0; i + 1 < *n; i++) OSH_TRY(push_pair(cx, m, (int32_t)i, (int32_t)i + 1));
-    while (m->n_heap) {
+    for (size_t i = 0; i + 1 < *n; i++) {
+        OSH_TRY(push_pair(cx, m, (int32_t)i, (int32_t)i + 1));
+        if (i % CHECK_EVERY == 0 && osh_interrupted(cx))
+            OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted while tokenizing");
+    }
+    for (size_t k = 0; m->n_heap; k++) {
         candidate c = heap_pop(m);
+        if (k % CHECK_EVERY == 0 && osh_interrupted(cx))
+            OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted while tokenizing");
         symbol *a = &s[c.pos];
         if (a->dead || a->next < 0) continue;
         symbol *b = &s[a->next];
@@ -403,6 +441,7 @@ static osh_status load_merge(osh_ctx *cx, osh_bpe *m, const cJSON *item, int64_t
     if (!w) OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld is empty", what, (long long)rank);
     if (strstr(w, "\xC0\x80")) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: merge %lld holds U+0000", what,
                                         (long long)rank);
+    note_joined(m, w, n_a, w + n_a, n_b);
     bool known = osh_bpe_find(m, w, n_a, &left) && osh_bpe_find(m, w + n_a, n_b, &right) &&
                  n_b >= m->n_prefix;
     if (known && m->n_prefix) memmove(w + n_a, w + n_a + m->n_prefix, n_b - m->n_prefix);
@@ -428,6 +467,7 @@ static osh_status load_merges(osh_ctx *cx, osh_bpe *m, const cJSON *o, const cha
     if (!cJSON_IsArray(o)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: model without a \"merges\" list", what);
     cJSON_ArrayForEach(item, o) n++;
     OSH_TRY(osh_tok_pairs_init(cx, &m->pairs, n));
+    OSH_NEW(cx, m->joined, JOINED_BITS / 8);
     cJSON_ArrayForEach(item, o) {
         if (cJSON_IsString(item) && !strncmp(item->valuestring, "#version", 8)) continue;
         OSH_TRY(load_merge(cx, m, item, rank++, &text, what));

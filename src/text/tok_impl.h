@@ -18,6 +18,7 @@ typedef struct osh_tok_piece {
     uint32_t at, len; // bytes of the text
     int32_t id;       // of an added token, or -1
     bool first;       // its first character is the first of the whole input
+    uint8_t cont;     // of pre-tokenizers before this one it is the rest of a piece whose begin was done before
 } osh_tok_piece;
 
 typedef struct osh_tok_text {
@@ -25,12 +26,12 @@ typedef struct osh_tok_text {
     size_t n, cap;
     osh_tok_piece *pieces; // own
     size_t n_pieces, cap_pieces;
+    size_t limit, made_of; // > 0: more than so many bytes, made of so many, are refused
 } osh_tok_text;
 
 osh_status osh_tok_text_reserve(osh_ctx *cx, osh_tok_text *t, size_t n_more); // bytes
 osh_status osh_tok_text_add(osh_ctx *cx, osh_tok_text *t, const char *s, size_t n);
-osh_status osh_tok_piece_add(osh_ctx *cx, osh_tok_text *t, size_t at, size_t len, int32_t id,
-                             bool first);
+osh_status osh_tok_piece_add(osh_ctx *cx, osh_tok_text *t, osh_tok_piece p);
 void osh_tok_text_deinit(osh_ctx *cx, osh_tok_text *t);
 
 /* UTF-8 and character classes. */
@@ -51,6 +52,7 @@ typedef struct osh_tok_pattern {
     osh_regex *re; // own; NULL: the literal
     char *literal; // own
     size_t n_literal;
+    bool local; // a match depends on no text before the place where the search starts, and is not empty
 } osh_tok_pattern;
 osh_status osh_tok_pattern_load(osh_ctx *cx, osh_tok_pattern *p, const cJSON *o,
                                 const char *what); // {"Regex"|"String": ...}
@@ -58,6 +60,10 @@ osh_status osh_tok_pattern_regex(osh_ctx *cx, osh_tok_pattern *p, const char *on
                                  const char *what);
 osh_status osh_tok_pattern_find(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n,
                                 size_t from, size_t *start, size_t *end);
+/* The same where more text will follow. *start == SIZE_MAX: the next match starts at *end or behind it, and cannot be
+ * told yet. */
+osh_status osh_tok_pattern_find_open(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n, size_t from,
+                                     size_t *start, size_t *end);
 void osh_tok_pattern_deinit(osh_ctx *cx, osh_tok_pattern *p);
 
 /* One normalizer or pre-tokenizer; sequences are flattened when they are loaded. */
@@ -68,13 +74,30 @@ typedef enum {
     OSH_SPLIT_NEXT,
     OSH_SPLIT_CONTIGUOUS
 } osh_split_kind;
+/* Between which characters a normalizer's input may be cut: made of both parts, one after the other, is what is made of
+ * the whole. */
+typedef enum {
+    OSH_CUT_NEVER,
+    OSH_CUT_ANYWHERE,
+    OSH_CUT_STARTER, // before one that begins a canonical form
+    OSH_CUT_COMPAT   // or a compatibility form
+} osh_cut_kind;
 typedef struct osh_tok_step osh_tok_step;
+typedef struct osh_bpe osh_bpe;
+/* open: more text follows behind the last piece, whose end is not known. What pre-tokenizers cannot tell yet stays. */
 typedef struct osh_tok_work {
     osh_tok_text *cur, *next; // cur is read, next is written and then swapped in
+    bool open;
+    size_t left;         // bytes at the end of the text that stay
+    size_t made_up;      // bytes at the start of the open piece that are not of the text
+    osh_tok_piece tail;  // what the text that stays begins with: first and cont
+    const osh_bpe *model;
 } osh_tok_work;
 typedef osh_status (*osh_tok_step_fn)(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w);
 struct osh_tok_step {
     osh_tok_step_fn run;
+    size_t index; // in its list
+    osh_cut_kind cuts;
     osh_tok_pattern pattern;
     char *content; // own: Replace, Prepend, Metaspace
     size_t n_content;
@@ -94,6 +117,7 @@ typedef struct osh_tok_component {
     const char *type;
     osh_tok_load_fn load;
     osh_tok_step_fn run;
+    osh_cut_kind cuts; // of a normalizer; load may change it
 } osh_tok_component;
 /* Appends what o describes: role is "normalizer" or "pre_tokenizer", list_key the key of a
  * Sequence's members. */
@@ -102,18 +126,25 @@ osh_status osh_tok_steps_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                               const char *list_key, const char *what);
 void osh_tok_steps_deinit(osh_ctx *cx, osh_tok_steps *steps);
 osh_status osh_tok_steps_run(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w);
+/* Normalizers: what they make is bounded by what they are given. */
+osh_status osh_tok_normalize(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w);
 osh_status osh_tok_normalizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                                     const char *what);
+osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps); // of all of them
+bool osh_cp_starts_form(uint32_t cp, bool compat); // nothing before it changes it or is changed by it in a normal form
 osh_status osh_tok_pretokenizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                                       const char *what);
-/* Text pieces through a per-piece function that appends to next and may clear *first. */
+/* Text pieces through a per-piece function that appends to next and may clear p->first. */
 typedef osh_status (*osh_tok_map_fn)(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out,
-                                     const char *s, size_t n, bool *first);
+                                     const char *s, size_t n, osh_tok_piece *p);
 osh_status osh_tok_map_pieces(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w,
                               osh_tok_map_fn fn);
 /* Such a function: bytes to GPT-2's printable characters. */
 osh_status osh_tok_map_bytes(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
-                             size_t n, bool *first);
+                             size_t n, osh_tok_piece *p);
+/* The open piece ends, before its bytes are mapped: at a place that no merge of the model crosses, if there is one;
+ * what is behind it stays. space: what a space becomes, or NULL; bytes: they become GPT-2's characters. */
+void osh_tok_close_open(osh_tok_work *w, const char *space, bool bytes);
 
 /* Hash of 64-bit keys to two 32-bit values; ~0 is no key. */
 typedef struct osh_tok_pairs {
@@ -135,12 +166,15 @@ static inline const struct osh_tok_pair *osh_tok_pairs_get(const osh_tok_pairs *
 }
 
 /* The model. */
-typedef struct osh_bpe osh_bpe;
 osh_status osh_bpe_load(osh_ctx *cx, osh_bpe **out, const cJSON *model, const char *what);
 void osh_bpe_free(osh_ctx *cx, osh_bpe *m);
 bool osh_bpe_find(const osh_bpe *m, const char *token, size_t n, int32_t *id);
 size_t osh_bpe_size(const osh_bpe *m); // entries
 int32_t osh_bpe_max_id(const osh_bpe *m);
+/* In a text of which x ends one part and y begins the next, no merge joins the two. Where a whole word may be a token
+ * that merges do not make, the answer is no. */
+bool osh_bpe_parts(const osh_bpe *m, uint32_t x, uint32_t y);
+uint32_t osh_tok_byte_char(unsigned char b); // GPT-2's
 osh_status osh_bpe_encode(osh_ctx *cx, osh_bpe *m, osh_ids *ids, const char *word, size_t n);
 osh_status osh_ids_reserve(osh_ctx *cx, osh_ids *ids, int64_t n_more);
 
@@ -152,6 +186,9 @@ void osh_tok_added_free(osh_ctx *cx, osh_tok_added *a);
 osh_status osh_tok_added_split(osh_ctx *cx, const osh_tok_added *a, bool normalized,
                                osh_tok_work *w);
 int32_t osh_tok_added_max_id(const osh_tok_added *a); // -1: none
+/* The last place in s, in its second half and before its last character, where it may be cut: no token of the set
+ * touches the place or swallows white space across it, whatever follows. cuts: of the normalizers. 0: none. */
+size_t osh_tok_added_cut(const osh_tok_added *a, bool normalized, const char *s, size_t n, osh_cut_kind cuts);
 
 /* The post-processor, for one sequence: ids before and after. */
 typedef struct osh_tok_post { osh_ids before, after; } osh_tok_post;

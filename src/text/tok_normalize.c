@@ -49,31 +49,40 @@ done:
     return rc;
 }
 
-static osh_status nfc(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
-                      size_t n, bool *first)
+/* Marks, jamos of the middle and the end, and what decomposes into one of those may join what is before them. */
+bool osh_cp_starts_form(uint32_t cp, bool compat)
 {
-    (void)st, (void)first;
+    if (cp < 0x80) return true;
+    if ((cp >= 0x1160 && cp <= 0x11FF) || (cp >= 0xD7B0 && cp <= 0xD7FF) || osh_cp_is_mark(cp)) return false;
+    if (utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_CN) return false; // it may be a newer mark
+    return !compat || !((cp >= 0x3130 && cp <= 0x318F) || (cp >= 0xFF9E && cp <= 0xFFDC));
+}
+
+static osh_status nfc(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
+                      size_t n, osh_tok_piece *p)
+{
+    (void)st, (void)p;
     return unicode_form(cx, out, s, n, UTF8PROC_COMPOSE);
 }
 
 static osh_status nfd(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
-                      size_t n, bool *first)
+                      size_t n, osh_tok_piece *p)
 {
-    (void)st, (void)first;
+    (void)st, (void)p;
     return unicode_form(cx, out, s, n, UTF8PROC_DECOMPOSE);
 }
 
 static osh_status nfkc(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
-                       size_t n, bool *first)
+                       size_t n, osh_tok_piece *p)
 {
-    (void)st, (void)first;
+    (void)st, (void)p;
     return unicode_form(cx, out, s, n, UTF8PROC_COMPOSE | UTF8PROC_COMPAT);
 }
 
 static osh_status nfkd(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
-                       size_t n, bool *first)
+                       size_t n, osh_tok_piece *p)
 {
-    (void)st, (void)first;
+    (void)st, (void)p;
     return unicode_form(cx, out, s, n, UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT);
 }
 
@@ -104,12 +113,12 @@ static uint32_t lower_of(uint32_t cp)
 }
 
 static osh_status lowercase(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
-                            size_t n, bool *first)
+                            size_t n, osh_tok_piece *p)
 {
     osh_status rc = OSH_OK;
     uint32_t cp = 0;
 
-    (void)st, (void)first;
+    (void)st, (void)p;
     for (size_t i = 0; i < n;) {
         i += osh_utf8_decode(s + i, n - i, &cp);
         if (cp == 0x130) { // the one character whose lower case is two
@@ -123,7 +132,7 @@ done:
 }
 
 static osh_status strip_accents(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out,
-                                const char *s, size_t n, bool *first)
+                                const char *s, size_t n, osh_tok_piece *p)
 {
     osh_status rc = OSH_OK;
     uint32_t cp = 0;
@@ -136,14 +145,14 @@ static osh_status strip_accents(osh_ctx *cx, const osh_tok_step *st, osh_tok_tex
         if (!mark || osh_uni_in(osh_uni_not_mark, cp))
             OSH_TRY(osh_tok_text_add(cx, out, s + i, len));
         else if (out->n == at)
-            *first = false;
+            p->first = false;
     }
 done:
     return rc;
 }
 
 static osh_status strip(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
-                        size_t n, bool *first)
+                        size_t n, osh_tok_piece *p)
 {
     uint32_t cp = 0;
     size_t from = 0, to = n;
@@ -152,7 +161,7 @@ static osh_status strip(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, 
         size_t len = osh_utf8_decode(s + from, to - from, &cp);
         if (!osh_cp_is_space(cp)) break;
         from += len;
-        *first = false;
+        p->first = false;
     }
     while (st->right && to > from) {
         size_t at = osh_utf8_before(s, to);
@@ -164,19 +173,18 @@ static osh_status strip(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, 
 }
 
 static osh_status prepend(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
-                          size_t n, bool *first)
+                          size_t n, osh_tok_piece *p)
 {
     osh_status rc = OSH_OK;
 
-    (void)first;
-    if (n > 0) OSH_TRY(osh_tok_text_add(cx, out, st->content, st->n_content));
+    if (n > 0 && !p->cont) OSH_TRY(osh_tok_text_add(cx, out, st->content, st->n_content));
     OSH_TRY(osh_tok_text_add(cx, out, s, n));
 done:
     return rc;
 }
 
 static osh_status replace(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
-                          size_t n, bool *first)
+                          size_t n, osh_tok_piece *p)
 {
     osh_status rc = OSH_OK;
     size_t done_to = 0, from = 0, start = 0, end = 0;
@@ -190,7 +198,7 @@ static osh_status replace(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out
             OSH_TRY(osh_tok_text_add(cx, out, s + done_to, start - done_to));
             OSH_TRY(osh_tok_text_add(cx, out, st->content, st->n_content));
             if (start == 0 && end > 0) // the new text stands where the match's last character stood
-                *first &= st->n_content > 0 && osh_utf8_decode(s, n, &cp) == end;
+                p->first &= st->n_content > 0 && osh_utf8_decode(s, n, &cp) == end;
             done_to = end;
         }
         from = end;
@@ -198,6 +206,19 @@ static osh_status replace(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out
     }
     if (done_to < n) OSH_TRY(osh_tok_text_add(cx, out, s + done_to, n - done_to));
 done:
+    return rc;
+}
+
+enum { MOST_TIMES = 32, MOST_MORE = 64 << 10 }; // U+FDFA has eleven times its bytes in NFKC
+
+osh_status osh_tok_normalize(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w)
+{
+    size_t n = w->cur->n;
+
+    w->cur->limit = w->next->limit = MOST_TIMES * n + MOST_MORE;
+    w->cur->made_of = w->next->made_of = n;
+    osh_status rc = osh_tok_steps_run(cx, steps, w);
+    w->cur->limit = w->next->limit = 0;
     return rc;
 }
 
@@ -234,10 +255,15 @@ static osh_status load_prepend(osh_ctx *cx, osh_tok_step *st, const cJSON *o, co
 
 static osh_status load_replace(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *what)
 {
-    osh_status rc = load_string(cx, st, o, "content", what);
+    osh_status rc = OSH_OK;
+    uint32_t cp = 0;
 
-    return rc ? rc : osh_tok_pattern_load(cx, &st->pattern,
-                                          cJSON_GetObjectItemCaseSensitive(o, "pattern"), what);
+    OSH_TRY(load_string(cx, st, o, "content", what));
+    OSH_TRY(osh_tok_pattern_load(cx, &st->pattern, cJSON_GetObjectItemCaseSensitive(o, "pattern"), what));
+    const osh_tok_pattern *p = &st->pattern;
+    if (!p->re && osh_utf8_decode(p->literal, p->n_literal, &cp) == p->n_literal) st->cuts = OSH_CUT_ANYWHERE;
+done:
+    return rc;
 }
 
 static osh_status load_strip(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *what)
@@ -251,17 +277,36 @@ osh_status osh_tok_normalizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJS
                                     const char *what)
 {
     static const osh_tok_component table[] = {
-        {"NFC", NULL, run_nfc},
-        {"NFD", NULL, run_nfd},
-        {"NFKC", NULL, run_nfkc},
-        {"NFKD", NULL, run_nfkd},
-        {"Lowercase", NULL, run_lowercase},
-        {"StripAccents", NULL, run_strip_accents},
-        {"Strip", load_strip, run_strip},
-        {"Prepend", load_prepend, run_prepend},
-        {"Replace", load_replace, run_replace},
-        {"ByteLevel", NULL, run_osh_tok_map_bytes},
-        {NULL, NULL, NULL}};
+        {"NFC", NULL, run_nfc, OSH_CUT_STARTER},
+        {"NFD", NULL, run_nfd, OSH_CUT_STARTER},
+        {"NFKC", NULL, run_nfkc, OSH_CUT_COMPAT},
+        {"NFKD", NULL, run_nfkd, OSH_CUT_COMPAT},
+        {"Lowercase", NULL, run_lowercase, OSH_CUT_ANYWHERE},
+        {"StripAccents", NULL, run_strip_accents, OSH_CUT_ANYWHERE},
+        {"Strip", load_strip, run_strip, OSH_CUT_NEVER},
+        {"Prepend", load_prepend, run_prepend, OSH_CUT_ANYWHERE},
+        {"Replace", load_replace, run_replace, OSH_CUT_NEVER}, // or anywhere, of one character
+        {"ByteLevel", NULL, run_osh_tok_map_bytes, OSH_CUT_ANYWHERE},
+        {NULL, NULL, NULL, OSH_CUT_NEVER}};
 
     return osh_tok_steps_load(cx, steps, o, table, "normalizer", "normalizers", what);
+}
+
+/* A form is of the characters that come, so what comes before it may but lower them or take marks away; a Prepend is
+ * for a text that is not empty, so nothing before it may take characters away. */
+osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps)
+{
+    osh_cut_kind all = OSH_CUT_ANYWHERE;
+    bool changed = false, fewer = false;
+
+    for (size_t i = 0; i < steps->n; i++) {
+        const osh_tok_step *st = &steps->items[i];
+        bool form = st->cuts == OSH_CUT_STARTER || st->cuts == OSH_CUT_COMPAT;
+        bool prepends = st->run == run_prepend, strips = st->run == run_strip_accents;
+        if (st->cuts == OSH_CUT_NEVER || (form && changed) || (prepends && fewer)) return OSH_CUT_NEVER;
+        if (st->cuts > all) all = st->cuts;
+        changed |= !form && !strips && st->run != run_lowercase;
+        fewer |= strips || (st->run == run_replace && !st->n_content);
+    }
+    return all;
 }

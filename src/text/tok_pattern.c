@@ -26,6 +26,7 @@ typedef struct rewriter {
     size_t groups[64];      // starts of the open groups
     int n_groups;
     bool lines;             // saw ^ or $
+    bool looks;             // saw what may look at the text before a match: \A \G \K and the like
 } rewriter;
 
 static osh_status refuse(rewriter *r, const char *why)
@@ -150,6 +151,7 @@ static osh_status escape(rewriter *r, bool in_class)
         r->at += 2;
         return put_boundary(r, c == 'B');
     }
+    r->looks |= c && strchr("AzZGKbByYX", c);
     if (!strchr("sSdDwWhHpPu", c)) {
         OSH_TRY(put(r, r->s + r->at, 2));
         r->at += 2;
@@ -241,6 +243,7 @@ static osh_status group_open(rewriter *r)
     r->groups[r->n_groups++] = r->out->len;
     OSH_TRY(put(r, "(", 1));
     r->at++;
+    r->looks |= r->at < r->n && r->s[r->at] == '*'; // a verb
     if (r->at < r->n && r->s[r->at] == '?') { // up to the ':' or what decides the kind of group
         OSH_TRY(put(r, "?", 1));
         r->at++;
@@ -293,6 +296,7 @@ osh_status osh_tok_pattern_regex(osh_ctx *cx, osh_tok_pattern *p, const char *on
     while (r.at < r.n) OSH_TRY(next(&r));
     OSH_TRY(osh_buf_printf(cx, &whole, "%s%s", r.lines ? "(?m)" : "", out.data ? out.data : ""));
     OSH_TRY(osh_regex_new(cx, &p->re, whole.data, whole.len));
+    p->local = !r.lines && !r.looks && osh_regex_local(p->re);
 done:
     if (rc) osh_note(cx, "reading a regular expression of %s", what);
     osh_buf_deinit(cx, &out);
@@ -309,6 +313,7 @@ osh_status osh_tok_pattern_load(osh_ctx *cx, osh_tok_pattern *p, const cJSON *o,
     if (!cJSON_IsString(lit) || !*lit->valuestring)
         return osh_fail(cx, OSH_E_FORMAT,
                         "%s: a pattern is neither a \"Regex\" nor a non-empty \"String\"", what);
+    p->local = true;
     return osh_tok_string(cx, &p->literal, &p->n_literal, lit->valuestring);
 }
 
@@ -325,6 +330,19 @@ osh_status osh_tok_pattern_find(osh_ctx *cx, const osh_tok_pattern *p, const cha
     }
     OSH_TRY(osh_regex_find_valid(cx, p->re, s, n, from, start, end));
 done:
+    return rc;
+}
+
+osh_status osh_tok_pattern_find_open(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n, size_t from,
+                                     size_t *start, size_t *end)
+{
+    if (p->re && p->local) return osh_regex_find_open(cx, p->re, s, n, from, start, end);
+    *start = SIZE_MAX, *end = from;
+    if (p->re) return OSH_OK;
+    osh_status rc = osh_tok_pattern_find(cx, p, s, n, from, start, end);
+    if (*start != SIZE_MAX) return rc;
+    *end = n - from < p->n_literal ? from : n - p->n_literal + 1; // what is behind may begin one
+    while (*end > from && *end < n && ((unsigned char)s[*end] & 0xC0) == 0x80) --*end;
     return rc;
 }
 

@@ -6,6 +6,8 @@
 #include "text/tok_impl.h"
 #include <string.h>
 
+enum { CHECK_EVERY = 4096 }; // pieces, for an interrupt
+
 /* Collects segments of one piece, in order, and emits pieces by behaviour. */
 typedef struct cutter {
     osh_ctx *cx;
@@ -15,13 +17,22 @@ typedef struct cutter {
     bool invert, before; // before: was the segment before a match?
     bool held;           // one piece waits in [start, end)
     size_t start, end;
+    uint8_t cont; // of pieces that begin at a cut
 } cutter;
+
+/* Of a piece that begins at a cut, this pre-tokenizer and those before it have done the begin. */
+static osh_tok_piece cutter_part(const cutter *c, size_t start, size_t end)
+{
+    osh_tok_piece p = {.at = c->in.at + (uint32_t)start, .len = (uint32_t)(end - start), .id = -1, .cont = c->cont};
+
+    if (start == 0) p.first = c->in.first, p.cont = c->in.cont;
+    return p;
+}
 
 static osh_status emit(cutter *c)
 {
     if (!c->held || c->start == c->end) return OSH_OK;
-    return osh_tok_piece_add(c->cx, c->out, c->in.at + c->start, c->end - c->start, -1,
-                             c->in.first && c->start == 0);
+    return osh_tok_piece_add(c->cx, c->out, cutter_part(c, c->start, c->end));
 }
 
 static osh_status segment(cutter *c, size_t start, size_t end, bool match)
@@ -52,18 +63,27 @@ done:
     return rc;
 }
 
-/* One match or gap of a piece after the other. */
-typedef osh_status (*next_match_fn)(osh_ctx *cx, const osh_tok_step *st, const char *s, size_t n,
-                                    size_t from, size_t *start, size_t *end);
+/* One match or gap of a piece after the other. open: as osh_tok_pattern_find_open. */
+typedef struct haystack {
+    const char *s;
+    size_t n;
+    bool open;
+} haystack;
+typedef osh_status (*next_match_fn)(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from,
+                                    size_t *start, size_t *end);
 
-static osh_status cut_piece(cutter *c, const osh_tok_step *st, const char *s, size_t n,
-                            next_match_fn next_match)
+/* *done_to: behind the last match; *known: where the next one cannot begin before. */
+static osh_status cut_matches(cutter *c, const osh_tok_step *st, const haystack *h, next_match_fn next_match,
+                              size_t *known, size_t *done)
 {
     osh_status rc = OSH_OK;
-    size_t done_to = 0, from = 0, start = 0, end = 0;
+    const char *s = h->s;
+    size_t n = h->n, done_to = 0, from = 0, start = 0, end = 0;
 
+    *known = n;
     while (from <= n) {
-        OSH_TRY(next_match(c->cx, st, s, n, from, &start, &end));
+        OSH_TRY(next_match(c->cx, st, h, from, &start, &end));
+        if (start == SIZE_MAX && h->open) *known = end;
         if (start == SIZE_MAX) break;
         bool again = start == end && start == done_to && start > 0; // empty, right behind a match
         if (!again) {
@@ -77,8 +97,59 @@ static osh_status cut_piece(cutter *c, const osh_tok_step *st, const char *s, si
             from += end < n ? osh_utf8_decode(s + end, n - end, &cp) : 1;
         }
     }
-    if (done_to < n) OSH_TRY(segment(c, done_to, n, false));
+    if (done_to < *known) OSH_TRY(segment(c, done_to, *known, false));
+    *done = done_to;
+done:
+    return rc;
+}
+
+static osh_status cut_piece(cutter *c, const osh_tok_step *st, const haystack *h, next_match_fn next_match)
+{
+    osh_status rc = OSH_OK;
+    size_t known, done_to;
+
+    OSH_TRY(cut_matches(c, st, h, next_match, &known, &done_to));
     OSH_TRY(emit(c));
+done:
+    return rc;
+}
+
+/* The text from `at` on stays: it begins like this piece. */
+static void leave(osh_tok_work *w, osh_tok_piece begin, size_t n)
+{
+    w->open = false;
+    w->left += n;
+    w->tail = begin;
+}
+
+/* The last piece, behind which more text follows. What is certain are the pieces before the last gap; a gap that is
+ * long may be cut by what comes behind this pre-tokenizer, and stays the open piece. */
+static osh_status cut_open(cutter *c, const osh_tok_step *st, const haystack *h, next_match_fn next_match,
+                           osh_tok_work *w)
+{
+    osh_status rc = OSH_OK;
+    size_t known, done_to, from;
+
+    OSH_TRY(cut_matches(c, st, h, next_match, &known, &done_to));
+    bool joins = c->kind != OSH_SPLIT_ISOLATED && c->kind != OSH_SPLIT_REMOVED;
+    bool gap = known > done_to && c->held && c->start == done_to && c->end == known;
+    if (gap) {
+        from = done_to;
+    } else if (joins) {
+        from = c->held ? c->start : done_to;
+    } else {
+        OSH_TRY(emit(c));
+        from = known; // what is removed is so in two parts as well
+    }
+    if (from > 0) w->made_up = 0;
+    osh_tok_piece p = cutter_part(c, from, gap ? known : from);
+    w->left += h->n - (p.at - c->in.at) - p.len;
+    if (p.len) {
+        OSH_TRY(osh_tok_piece_add(c->cx, c->out, p));
+    } else {
+        leave(w, p, 0);
+        w->left -= w->made_up;
+    }
 done:
     return rc;
 }
@@ -92,11 +163,15 @@ static osh_status cut(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w, osh_
     out->n_pieces = 0;
     for (size_t i = 0; i < in->n_pieces; i++) {
         osh_tok_piece p = in->pieces[i];
-        cutter c = {.cx = cx, .out = out, .in = p, .kind = kind, .invert = invert};
+        cutter c = {.cx = cx, .out = out, .in = p, .kind = kind, .invert = invert,
+                    .cont = (uint8_t)(st->index < 254 ? st->index + 1 : 255)};
+        haystack h = {in->s + p.at, p.len, w->open && i + 1 == in->n_pieces};
+        if (i % CHECK_EVERY == 0 && osh_interrupted(cx))
+            OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted while tokenizing");
         if (p.id >= 0)
-            OSH_TRY(osh_tok_piece_add(cx, out, p.at, p.len, p.id, p.first));
+            OSH_TRY(osh_tok_piece_add(cx, out, p));
         else
-            OSH_TRY(cut_piece(&c, st, in->s + p.at, p.len, next_match));
+            OSH_TRY(h.open ? cut_open(&c, st, &h, next_match, w) : cut_piece(&c, st, &h, next_match));
     }
     osh_tok_piece *pieces = in->pieces; // the bytes stay where they are
     size_t cap = in->cap_pieces;
@@ -106,60 +181,62 @@ done:
     return rc;
 }
 
-static osh_status by_pattern(osh_ctx *cx, const osh_tok_step *st, const char *s, size_t n,
-                             size_t from, size_t *start, size_t *end)
+static osh_status by_pattern(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from, size_t *start,
+                             size_t *end)
 {
-    return osh_tok_pattern_find(cx, &st->pattern, s, n, from, start, end);
+    if (h->open) return osh_tok_pattern_find_open(cx, &st->pattern, h->s, h->n, from, start, end);
+    return osh_tok_pattern_find(cx, &st->pattern, h->s, h->n, from, start, end);
 }
 
-static osh_status by_class(const char *s, size_t n, size_t from, size_t *start, size_t *end,
-                           bool (*is)(uint32_t cp))
+static osh_status by_class(const haystack *h, size_t from, size_t *start, size_t *end, bool (*is)(uint32_t cp))
 {
     uint32_t cp = 0;
 
-    for (size_t i = from, len = 0; i < n; i += len) {
-        len = osh_utf8_decode(s + i, n - i, &cp);
+    for (size_t i = from, len = 0; i < h->n; i += len) {
+        len = osh_utf8_decode(h->s + i, h->n - i, &cp);
         if (!is(cp)) continue;
         *start = i;
         *end = i + len;
         return OSH_OK;
     }
-    *start = *end = SIZE_MAX;
+    *start = SIZE_MAX;
+    *end = h->n;
     return OSH_OK;
 }
 
-static osh_status by_number(osh_ctx *cx, const osh_tok_step *st, const char *s, size_t n,
-                            size_t from, size_t *start, size_t *end)
+static osh_status by_number(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from, size_t *start,
+                            size_t *end)
 {
     (void)cx, (void)st;
-    return by_class(s, n, from, start, end, osh_cp_is_numeric);
+    return by_class(h, from, start, end, osh_cp_is_numeric);
 }
 
-static osh_status by_space(osh_ctx *cx, const osh_tok_step *st, const char *s, size_t n,
-                           size_t from, size_t *start, size_t *end)
+static osh_status by_space(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from, size_t *start,
+                           size_t *end)
 {
     (void)cx, (void)st;
-    return by_class(s, n, from, start, end, osh_cp_is_space);
+    return by_class(h, from, start, end, osh_cp_is_space);
 }
 
-static osh_status by_punct(osh_ctx *cx, const osh_tok_step *st, const char *s, size_t n,
-                           size_t from, size_t *start, size_t *end)
+static osh_status by_punct(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from, size_t *start,
+                           size_t *end)
 {
     (void)cx, (void)st;
-    return by_class(s, n, from, start, end, osh_cp_is_punct);
+    return by_class(h, from, start, end, osh_cp_is_punct);
 }
 
 /* \w+|[^\w\s]+ of Rust's regex, whose \w is not Oniguruma's. */
-static osh_status by_word(osh_ctx *cx, const osh_tok_step *st, const char *s, size_t n, size_t from,
-                          size_t *start, size_t *end)
+static osh_status by_word(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from, size_t *start,
+                          size_t *end)
 {
     uint32_t cp = 0;
     bool word = false;
 
     (void)cx, (void)st;
-    *start = *end = SIZE_MAX;
-    for (size_t i = from, len = 0; i < n; i += len) {
-        len = osh_utf8_decode(s + i, n - i, &cp);
+    *start = SIZE_MAX;
+    *end = h->n;
+    for (size_t i = from, len = 0; i < h->n; i += len) {
+        len = osh_utf8_decode(h->s + i, h->n - i, &cp);
         bool space = osh_cp_is_space(cp), is = osh_cp_is_word(cp);
         if (*start == SIZE_MAX && space) continue;
         if (*start != SIZE_MAX && (space || is != word)) break;
@@ -167,6 +244,7 @@ static osh_status by_word(osh_ctx *cx, const osh_tok_step *st, const char *s, si
         word = is;
         *end = i + len;
     }
+    if (h->open && *start != SIZE_MAX && *end == h->n) *end = *start, *start = SIZE_MAX; // it may go on
     return OSH_OK;
 }
 
@@ -204,7 +282,7 @@ static osh_status run_bert(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 
 /* GPT-2's bytes_to_unicode: printable Latin-1 stays, the other 68 bytes become U+0100, U+0101, ...
  * in order. */
-static uint32_t byte_char(unsigned char b)
+uint32_t osh_tok_byte_char(unsigned char b)
 {
     if ((b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b != 0xAD)) return b;
     if (b <= 0x20) return 0x100u + b;
@@ -213,11 +291,11 @@ static uint32_t byte_char(unsigned char b)
 }
 
 osh_status osh_tok_map_bytes(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
-                             size_t n, bool *first)
+                             size_t n, osh_tok_piece *p)
 {
     osh_status rc = OSH_OK;
 
-    (void)st, (void)first;
+    (void)st, (void)p;
     OSH_TRY(osh_tok_text_reserve(cx, out, 2 * n + 1));
     char *to = out->s + out->n;
     for (size_t i = 0; i < n; i++) {
@@ -225,7 +303,7 @@ osh_status osh_tok_map_bytes(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *
         if (b >= 0x21 && b <= 0x7E)
             *to++ = (char)b;
         else
-            to += osh_utf8_encode(to, byte_char(b));
+            to += osh_utf8_encode(to, osh_tok_byte_char(b));
     }
     out->n = (size_t)(to - out->s);
 done:
@@ -233,12 +311,11 @@ done:
 }
 
 static osh_status prefix_space(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out,
-                               const char *s, size_t n, bool *first)
+                               const char *s, size_t n, osh_tok_piece *p)
 {
     osh_status rc = OSH_OK;
 
-    (void)st, (void)first;
-    if (n == 0 || s[0] != ' ') OSH_TRY(osh_tok_text_add(cx, out, " ", 1));
+    if (p->cont <= st->index && (n == 0 || s[0] != ' ')) OSH_TRY(osh_tok_text_add(cx, out, " ", 1));
     OSH_TRY(osh_tok_text_add(cx, out, s, n));
 done:
     return rc;
@@ -248,22 +325,27 @@ static osh_status run_byte_level(osh_ctx *cx, const osh_tok_step *st, osh_tok_wo
 {
     osh_status rc = OSH_OK;
 
-    if (st->add_prefix) OSH_TRY(osh_tok_map_pieces(cx, st, w, prefix_space));
+    if (st->add_prefix) {
+        size_t len = w->open ? w->cur->pieces[w->cur->n_pieces - 1].len : 0;
+        OSH_TRY(osh_tok_map_pieces(cx, st, w, prefix_space));
+        if (w->open) w->made_up += w->cur->pieces[w->cur->n_pieces - 1].len - len;
+    }
     if (st->do_split) OSH_TRY(cut(cx, st, w, OSH_SPLIT_ISOLATED, false, by_pattern));
+    osh_tok_close_open(w, NULL, true);
     OSH_TRY(osh_tok_map_pieces(cx, st, w, osh_tok_map_bytes));
 done:
     return rc;
 }
 
 static osh_status metaspace(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
-                            size_t n, bool *first)
+                            size_t n, osh_tok_piece *p)
 {
     osh_status rc = OSH_OK;
     bool begins = n > 0 && (s[0] == ' ' || (n >= st->n_content &&
                                             !memcmp(s, st->content, st->n_content)));
     size_t from = 0;
 
-    if (!begins && (st->add_prefix || (st->first_only && *first)))
+    if (!begins && p->cont <= st->index && (st->add_prefix || (st->first_only && p->first)))
         OSH_TRY(osh_tok_text_add(cx, out, st->content, st->n_content));
     for (size_t i = 0; i < n; i++) {
         if (s[i] != ' ') continue;
@@ -276,10 +358,29 @@ done:
     return rc;
 }
 
+/* The last character of the open piece that begins a piece of its own. */
+static void close_at_space(const osh_tok_step *st, osh_tok_work *w)
+{
+    osh_tok_piece *p = &w->cur->pieces[w->cur->n_pieces - 1];
+    const char *s = w->cur->s + p->at;
+    size_t q = p->len;
+
+    while (q > 0 && s[q - 1] != ' ' &&
+           (p->len - (q - 1) < st->n_content || memcmp(s + q - 1, st->content, st->n_content)))
+        q--;
+    q = q ? q - 1 : 0;
+    osh_tok_piece begin = {.id = -1, .cont = (uint8_t)(st->index < 254 ? st->index + 1 : 255)};
+    leave(w, q ? begin : *p, p->len - q - (q ? 0 : w->made_up));
+    p->len = (uint32_t)q;
+    w->cur->n_pieces -= !q;
+}
+
 static osh_status run_metaspace(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
     osh_status rc = OSH_OK;
 
+    if (w->open && st->do_split) close_at_space(st, w);
+    osh_tok_close_open(w, st->content, false);
     OSH_TRY(osh_tok_map_pieces(cx, st, w, metaspace));
     if (st->do_split) OSH_TRY(cut(cx, st, w, OSH_SPLIT_NEXT, false, by_pattern));
 done:
@@ -351,6 +452,7 @@ static osh_status set_literal(osh_ctx *cx, osh_tok_step *st, const cJSON *o, con
     if (!c || !*c || osh_utf8_decode(c, strlen(c), &cp) != strlen(c))
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"%s\" must be one character", what, key);
     OSH_TRY(osh_tok_string(cx, &st->pattern.literal, &st->pattern.n_literal, c));
+    st->pattern.local = true;
 done:
     return rc;
 }
@@ -387,20 +489,45 @@ done:
     return rc;
 }
 
+void osh_tok_close_open(osh_tok_work *w, const char *space, bool bytes)
+{
+    osh_tok_piece *p = w->open ? &w->cur->pieces[w->cur->n_pieces - 1] : NULL;
+    uint32_t content = ' ', x = 0, y = 0;
+
+    if (!p) return;
+    const char *s = w->cur->s + p->at;
+    size_t q = p->len ? p->len - 1 : 0;
+    if (space) osh_utf8_decode(space, strlen(space), &content);
+    for (; q > w->made_up; q--) {
+        if (((unsigned char)s[q] & 0xC0) == 0x80) continue;
+        size_t at = osh_utf8_before(s, q);
+        osh_utf8_decode(s + at, q - at, &x);
+        osh_utf8_decode(s + q, p->len - q, &y);
+        if (bytes) x = osh_tok_byte_char((unsigned char)s[q - 1]), y = osh_tok_byte_char((unsigned char)s[q]);
+        else x = x == ' ' ? content : x, y = y == ' ' ? content : y;
+        if (osh_bpe_parts(w->model, x, y)) break;
+    }
+    bool cuts = q > w->made_up;
+    osh_tok_piece begin = {.id = -1, .cont = 255};
+    leave(w, cuts ? begin : *p, p->len - (cuts ? q : w->made_up));
+    p->len = (uint32_t)(cuts ? q : 0);
+    w->cur->n_pieces -= !cuts;
+}
+
 osh_status osh_tok_pretokenizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                                       const char *what)
 {
     static const osh_tok_component table[] = {
-        {"Split", load_split, run_split},
-        {"ByteLevel", load_byte_level, run_byte_level},
-        {"Digits", load_digits, run_digits},
-        {"Metaspace", load_metaspace, run_metaspace},
-        {"Whitespace", NULL, run_whitespace},
-        {"WhitespaceSplit", NULL, run_whitespace_split},
-        {"Punctuation", load_punctuation, run_punctuation},
-        {"CharDelimiterSplit", load_delimiter, run_split},
-        {"BertPreTokenizer", NULL, run_bert},
-        {NULL, NULL, NULL}};
+        {"Split", load_split, run_split, OSH_CUT_NEVER},
+        {"ByteLevel", load_byte_level, run_byte_level, OSH_CUT_NEVER},
+        {"Digits", load_digits, run_digits, OSH_CUT_NEVER},
+        {"Metaspace", load_metaspace, run_metaspace, OSH_CUT_NEVER},
+        {"Whitespace", NULL, run_whitespace, OSH_CUT_NEVER},
+        {"WhitespaceSplit", NULL, run_whitespace_split, OSH_CUT_NEVER},
+        {"Punctuation", load_punctuation, run_punctuation, OSH_CUT_NEVER},
+        {"CharDelimiterSplit", load_delimiter, run_split, OSH_CUT_NEVER},
+        {"BertPreTokenizer", NULL, run_bert, OSH_CUT_NEVER},
+        {NULL, NULL, NULL, OSH_CUT_NEVER}};
 
     return osh_tok_steps_load(cx, steps, o, table, "pre_tokenizer", "pretokenizers", what);
 }

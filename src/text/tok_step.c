@@ -66,7 +66,7 @@ static osh_status load_one(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o, co
         steps->cap = cap;
     }
     osh_tok_step *st = &steps->items[steps->n++];
-    *st = (osh_tok_step){.run = row->run};
+    *st = (osh_tok_step){.run = row->run, .index = steps->n - 1, .cuts = row->cuts};
     osh_status rc = row->load ? row->load(cx, st, o, what) : OSH_OK;
     if (rc) osh_note(cx, "loading %s \"%s\"", role, type);
     return rc;
@@ -121,10 +121,11 @@ osh_status osh_tok_map_pieces(osh_ctx *cx, const osh_tok_step *st, osh_tok_work 
     for (size_t i = 0; i < in->n_pieces; i++) {
         osh_tok_piece p = in->pieces[i];
         size_t at = out->n;
-        bool first = p.first;
-        if (p.id < 0) OSH_TRY(fn(cx, st, out, in->s + p.at, p.len, &first));
-        if (p.id >= 0 || out->n > at) // what became empty is gone, as in PreTokenizedString::split
-            OSH_TRY(osh_tok_piece_add(cx, out, at, out->n - at, p.id, first));
+        const char *s = in->s + p.at;
+        if (p.id < 0) OSH_TRY(fn(cx, st, out, s, p.len, &p));
+        p.at = (uint32_t)at, p.len = (uint32_t)(out->n - at);
+        if (p.id >= 0 || p.len) // what became empty is gone, as in PreTokenizedString::split
+            OSH_TRY(osh_tok_piece_add(cx, out, p));
     }
     w->cur = out;
     w->next = in;

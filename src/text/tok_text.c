@@ -6,6 +6,9 @@
 osh_status osh_tok_text_reserve(osh_ctx *cx, osh_tok_text *t, size_t n_more)
 {
     if (n_more <= t->cap - t->n) return OSH_OK;
+    if (t->limit && (t->n > t->limit || n_more > t->limit - t->n))
+        return osh_fail(cx, OSH_E_UNSUPPORTED, "the tokenizer's normalizers make more than %zu bytes of %zu", t->limit,
+                        t->made_of);
     if (n_more > OSH_TOK_MAX_BYTES - t->n)
         return osh_fail(cx, OSH_E_UNSUPPORTED,
                         "a text of more than %zu bytes (normalized) cannot be tokenized at once",
@@ -29,8 +32,7 @@ osh_status osh_tok_text_add(osh_ctx *cx, osh_tok_text *t, const char *s, size_t 
     return OSH_OK;
 }
 
-osh_status osh_tok_piece_add(osh_ctx *cx, osh_tok_text *t, size_t at, size_t len, int32_t id,
-                             bool first)
+osh_status osh_tok_piece_add(osh_ctx *cx, osh_tok_text *t, osh_tok_piece added)
 {
     if (t->n_pieces == t->cap_pieces) {
         size_t cap = t->cap_pieces * 2 + 64;
@@ -39,7 +41,7 @@ osh_status osh_tok_piece_add(osh_ctx *cx, osh_tok_text *t, size_t at, size_t len
         t->pieces = p;
         t->cap_pieces = cap;
     }
-    t->pieces[t->n_pieces++] = (osh_tok_piece){(uint32_t)at, (uint32_t)len, id, first};
+    t->pieces[t->n_pieces++] = added;
     return OSH_OK;
 }
 

@@ -20,6 +20,14 @@ void osh_tokenizer_close(osh_ctx *cx, osh_tokenizer *t);
  * does. */
 osh_status osh_tokenizer_encode(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text,
                                 size_t n, bool special_tokens);
+/* The same in parts, without special tokens: begin, feed as often as there is text, end. Ids that are appended are
+ * those of the whole text, whatever follows. Who wants no more of them just stops. A part is held, and with it as much
+ * text as there is up to a place where the tokenizer certainly cuts. */
+void osh_tokenizer_begin(osh_tokenizer *t);
+osh_status osh_tokenizer_feed(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text, size_t n);
+osh_status osh_tokenizer_end(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids);
+osh_status osh_tokenizer_special(osh_ctx *cx, const osh_tokenizer *t, osh_ids *ids, bool behind); // or before a text
+void osh_tokenizer_part_bytes(osh_tokenizer *t, size_t n); // for tests: 64 KiB else
 int64_t osh_tokenizer_model_max_length(const osh_tokenizer *t); // 0: not given or absurdly large
 int64_t osh_tokenizer_n_vocab(const osh_tokenizer *t); // highest id + 1, added tokens included
 void osh_ids_deinit(osh_ctx *cx, osh_ids *ids);

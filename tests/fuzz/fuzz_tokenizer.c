@@ -1,5 +1,5 @@
 /* fuzz_tokenizer.c - arbitrary bytes as tokenizer.json and as text: no crash, no leak, the same ids
- * twice.
+ * twice, and the same in parts of a few bytes.
  *
  *   input: tokenizer.json, "\n%%\n", text. Without the separator the text is the file itself. */
 #include "fuzz/fuzz.h"
@@ -22,6 +22,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         if (osh_tokenizer_encode(cx, t, &two, text, n_text, true) != rc) abort();
         if (!rc && (one.n != two.n || (one.n && memcmp(one.ids, two.ids, (size_t)one.n * 4))))
             abort();
+        two.n = 0;
+        osh_tokenizer_part_bytes(t, 1 + n % 13);
+        osh_error_clear(cx);
+        bool parts = !osh_tokenizer_encode(cx, t, &two, text, n_text, true); // limits of a part, where not
+        if (!rc && parts && (one.n != two.n || (one.n && memcmp(one.ids, two.ids, (size_t)one.n * 4)))) abort();
         for (int64_t i = 0; !rc && i < one.n; i++)
             if (one.ids[i] < 0) abort();
     }
