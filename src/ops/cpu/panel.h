@@ -1,0 +1,37 @@
+/* panel.h - rows of a weight, turned: [columns, rows], so that a vector's lane is a row and no sum crosses lanes. What
+ * the column loop and the search for scales do inside a block of columns; the same bytes under every instruction set. */
+#ifndef OSH_PANEL_H
+#define OSH_PANEL_H
+#include "ops/gptq_scales.h"
+
+enum { OSH_PANEL_STEP = 32, OSH_PANEL_STRIP = 8 }; // rows is a multiple of STEP; STRIP columns of U are turned at a time
+
+typedef struct osh_panel {
+    int64_t rows;
+    float *w;            // [n, rows] in: weights; out: dequantized
+    float *ne;           // [n, rows] out: negated errors
+    float *q;            // [n, rows] out: values on the grid
+    float *scale, *zero; // [scale columns, rows]
+    float *strip;        // [STRIP, n] room
+    osh_grid grid;
+    osh_dtype dtype;     // that (q - zero) scale is rounded to
+} osh_panel;
+
+/* Column j gathers what the columns before it leave to it, w_j + (-err_0 U[0, j]) + (-err_1 U[1, j]) + ..., in the order
+ * in which the reference subtracts, and is quantized. u: corner of U with rows of ldu; scale_col [n]: scale column of
+ * each column. No fused multiply-add: the reference rounds each product. */
+void osh_panel_solve(const osh_panel *p, const float *u, int64_t ldu, const int32_t *scale_col, int64_t n);
+
+typedef struct osh_search { // for scales of columns [n, rows] x
+    osh_scale_rule rule;
+    const float *x, *weight; // [n, rows]; [n] or NULL: 1
+    int64_t n, rows;
+} osh_search;
+
+/* lo, hi [rows]: smallest and largest of each row, and 0. */
+void osh_panel_ranges(const osh_search *s, float *lo, float *hi);
+/* Of each row the best scale and zero point (0 where symmetric), both [rows], in the range lo, hi. */
+void osh_panel_search(const osh_search *s, const float *lo, const float *hi, float *scale, float *zero);
+/* sums [OSH_SCALE_CANDIDATES] += the loss of each candidate, of n_rows rows with the same lo and hi. */
+void osh_panel_candidates(const osh_search *s, const float *lo, const float *hi, int64_t n_rows, double *sums);
+#endif

@@ -1,0 +1,57 @@
+/* grid.h - the values that a code may stand for, before zero point and scale.
+ *
+ *   int4      -8 ... 7, whole numbers                     {.lo = -8, .hi = 7, .bits = 4}
+ *   FP8 E4M3  4 significant bits, multiples of 2^-9       {.lo = -448, .hi = 448, .bits = 8, .digits = 4, .least = -9}
+ *
+ * A floating type is a row: E2M1 would be {-6, 6, 4, 2, -1}. Codes are two's complement, or sign, exponent and fraction
+ * in `bits` bits. */
+#ifndef OSH_GRID_H
+#define OSH_GRID_H
+#include "base/num.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+typedef struct osh_grid {
+    float lo, hi;
+    int bits;   // of a code
+    int digits; // significant bits of a value; 0: whole numbers
+    int least;  // values of a floating type are multiples of 2^least
+} osh_grid;
+
+static inline osh_grid osh_grid_of(int bits, bool fp8)
+{
+    float steps = (float)(1 << (bits - 1));
+    return fp8 ? (osh_grid){-448, 448, 8, 4, -9} : (osh_grid){-steps, steps - 1, bits, 0, 0};
+}
+
+/* The nearest value, ties to even, of x between lo and hi. */
+static inline float osh_grid_nearest(const osh_grid *g, float x)
+{
+    if (!g->digits) return nearbyintf(x);
+    int e = 0;
+    frexpf(x, &e); // |x| in [2^(e-1), 2^e)
+    int step = e - g->digits > g->least ? e - g->digits : g->least;
+    return ldexpf(nearbyintf(ldexpf(x, -step)), step);
+}
+
+static inline int8_t osh_grid_code(const osh_grid *g, float value)
+{
+    if (!g->digits) return (int8_t)value;
+    int e = 0, fraction = g->digits - 1;
+    float a = fabsf(value);
+    frexpf(a, &e);
+    int above = e - g->digits - g->least; // binades above the values that are whole multiples of 2^least
+    int bits = above < 0 || a == 0 ? (int)ldexpf(a, -g->least) : (above << fraction) + (int)ldexpf(a, -(g->least + above));
+    return (int8_t)(bits | (signbit(value) ? 1 << (g->bits - 1) : 0));
+}
+
+static inline float osh_grid_value(const osh_grid *g, int8_t code)
+{
+    if (!g->digits) return code;
+    int fraction = g->digits - 1, bits = code & ((1 << (g->bits - 1)) - 1), e = bits >> fraction;
+    int digits = bits & ((1 << fraction) - 1);
+    float a = e ? ldexpf((float)(digits | 1 << fraction), g->least + e - 1) : ldexpf((float)digits, g->least);
+    return code & 1 << (g->bits - 1) ? -a : a;
+}
+#endif
