@@ -9,21 +9,19 @@
  *   - column loop with U (ops/gptq_solve.h)
  * Scales are those of the whole, unpermuted weight, fixed before the first column. All Linears that share the input
  * share H, its ordering and U. Where H cannot be factored the damping grows tenfold, three times, then the weight is
- * rounded to nearest; the job says so. */
-#include "modifiers/modifier.h"
+ * rounded to nearest; the job says so.
+ *
+ * Keys of our own, off unless they are given: scale_search and refine (gptq_scales.h, gptq_refine.h). */
+#include "modifiers/gptq.h"
 #include "ops/cuda/cuda.h"
-#include "ops/gptq_solve.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { ACTORDER_DEFAULT, ACTORDER_NULL, ACTORDER_STATIC, ACTORDER_WEIGHT } actorder_arg;
-typedef struct gptq {
-    int64_t block_size;
-    double dampening_frac;
-    int64_t actorder; // actorder_arg; read by key(), not by the table
-} gptq;
+typedef osh_gptq gptq;
+typedef osh_gptq_factor factor;
+typedef osh_gptq_job solve;
 
 static const osh_field fields[] = {
     {.name = "block_size",
@@ -47,6 +45,8 @@ static osh_status key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_y
 {
     osh_status rc = OSH_OK;
     gptq *g = m->args;
+    OSH_TRY(osh_gptq_quality_key(cx, g, key, v, known, what));
+    if (*known) goto done;
     *known = !strcmp(key, "actorder");
     if (!*known) goto done;
     const osh_yaml *s = v->kind == OSH_Y_SEQ && v->tag && v->n == 1
@@ -92,22 +92,13 @@ static unsigned wants(const osh_modifier *m, const osh_q_scheme *s)
     return w;
 }
 
-typedef struct factor { // of one input and one ordering
-    int64_t I;
-    int32_t *perm; // own: solving order -> column
-    bool *dead;    // own: by column
-    float *diag;   // own: of H in solving order, dead columns set, not damped
-    osh_device *device; // view: where H lies; NULL: host memory
-    const float *u; // view: [I, I] in the place of H; NULL: could not be factored
-    int n_damped;  // steps of the ladder above the first
-    bool overflow; // the diagonal, damped once, is beyond f32
-} factor;
-
 static void factor_deinit(osh_ctx *cx, factor *f)
 {
     osh_free(cx, f->perm);
     osh_free(cx, f->dead);
     osh_free(cx, f->diag);
+    osh_free(cx, f->h);
+    osh_free(cx, f->cost);
     *f = (factor){0};
 }
 
@@ -178,9 +169,22 @@ static bool damp_diag(float *damped, const factor *f, float damp)
     return finite;
 }
 
+/* What the search for scales and the steps behind the column loop want of H, damped as it was factored. */
+static osh_status keep_factored(osh_ctx *cx, factor *f, const gptq *g, const float *damped)
+{
+    osh_status rc = OSH_OK;
+    int64_t I = f->I;
+    for (int64_t i = 0; f->h && i < I; i++) f->h[f->perm[i] * (I + 1)] = damped[i];
+    if (g->scale_search != SEARCH_LDL) goto done;
+    OSH_NEW(cx, f->cost, I);
+    for (int64_t i = 0; i < I; i++) f->cost[f->perm[i]] = 1 / (f->u[i * (I + 1)] * f->u[i * (I + 1)]);
+done:
+    return rc;
+}
+
 /* In the place of h: H in solving order fills the square, the factorization works on the lower triangle, and where it
  * fails the upper one has what the next step of the ladder needs. */
-static osh_status make_factor(osh_ctx *cx, factor *f, osh_tensor *h, bool actorder, double frac, float dead)
+static osh_status make_factor(osh_ctx *cx, factor *f, osh_tensor *h, bool actorder, const gptq *g, float dead)
 {
     osh_status rc = OSH_OK;
     int64_t I = f->I;
@@ -193,12 +197,13 @@ static osh_status make_factor(osh_ctx *cx, factor *f, osh_tensor *h, bool actord
     OSH_TRY(order_columns(cx, f, damped, actorder));
     for (int64_t i = 0; i < I; i++) mean += f->dead[i] ? dead : damped[i];
     mean /= (double)I;
+    if (g->n_refine) OSH_TRY(osh_gptq_keep_hessian(cx, f, h));
     OSH_NEW(cx, f->diag, I);
     for (int64_t i = 0; i < I; i++) f->diag[i] = f->dead[f->perm[i]] ? dead : damped[f->perm[i]];
     OSH_TRY(permute(cx, h, f->perm));
     for (f->n_damped = 0; f->n_damped < 4; f->n_damped++) {
         static const double times[] = {1, 10, 100, 1000};
-        float damp = (float)(mean * frac * times[f->n_damped]);
+        float damp = (float)(mean * g->dampening_frac * times[f->n_damped]);
         if (f->n_damped) OSH_TRY(restore(cx, h, f->diag));
         if (!damp_diag(damped, f, damp)) {
             f->overflow = f->n_damped == 0;
@@ -206,7 +211,10 @@ static osh_status make_factor(osh_ctx *cx, factor *f, osh_tensor *h, bool actord
         }
         OSH_TRY(write_diag(cx, h, damped));
         rc = osh_op_run(cx, osh_op_find("gptq_factor"), &a);
-        if (!rc) f->u = h->data;
+        if (!rc) {
+            f->u = h->data;
+            OSH_TRY(keep_factored(cx, f, g, damped));
+        }
         if (rc != OSH_E_NUMERIC) goto done;
         rc = OSH_OK;
         osh_error_clear(cx);
@@ -223,13 +231,6 @@ static int64_t scale_column(const osh_q_args *a, int64_t column)
     if (a->strategy == OSH_Q_BLOCK) return column / a->block[1];
     return 0;
 }
-
-typedef struct solve { // of one weight
-    float *scale, *zero; // own, and the next two
-    int32_t *col_scale;
-    double *loss;
-    double squares[2];
-} solve;
 
 static void solve_deinit(osh_ctx *cx, solve *s)
 {
@@ -301,6 +302,7 @@ static void conclude(osh_linear_job *j, const solve *s, const factor *f)
     j->nmse = s->squares[1] > 0 ? s->squares[0] / s->squares[1] : 0;
     j->objective = 0;
     for (int64_t o = 0; o < j->w->shape[0]; o++) j->objective += 2 * s->loss[o];
+    if (j->losses.n) j->objective = j->losses.of[j->losses.n - 1];
 }
 
 static osh_status solve_job(osh_ctx *cx, const gptq *g, const factor *f, osh_linear_job *j)
@@ -310,6 +312,7 @@ static osh_status solve_job(osh_ctx *cx, const gptq *g, const factor *f, osh_lin
     osh_gptq_solve_args a;
     OSH_TRY(prepare(cx, &a, &s, g, f, j));
     OSH_TRY(osh_gptq_solve(cx, &a));
+    if (g->n_refine) OSH_TRY(osh_gptq_refine_job(cx, g, f, &s, j));
     conclude(j, &s, f);
 done:
     solve_deinit(cx, &s);
@@ -336,10 +339,12 @@ done:
 }
 
 /* Scales, zero points and room for the codes. */
-static osh_status begin_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, bool packed)
+static osh_status begin_job(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *j, bool packed)
 {
     osh_status rc = OSH_OK;
+    const gptq *g = m->args;
     OSH_TRY(osh_q_weight_params(cx, &j->params, j->w, &j->scheme->weights, m->arithmetic, j->name));
+    if (g->scale_search && f->u) OSH_TRY(osh_gptq_search_scales(cx, g, f, j));
     j->packed = packed;
     j->codes = osh_alloc(cx, osh_job_codes_bytes(j, packed));
     if (!j->codes) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the codes of %s", j->name);
@@ -350,7 +355,7 @@ done:
 static osh_status compress_job(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(begin_job(cx, m, j, false));
+    OSH_TRY(begin_job(cx, m, f, j, false));
     OSH_TRY(f->u ? solve_job(cx, m->args, f, j) : round_job(cx, m, f, j));
     OSH_TRY(osh_job_finish(cx, j, !j->keep_w));
     OSH_TRY(osh_linear_job_done(cx, j));
@@ -404,7 +409,7 @@ static osh_status compress_together(osh_ctx *cx, const osh_modifier *m, const fa
     OSH_NEW(cx, a, end - from);
     for (int k = from; k < end; k++) {
         if (!together(&jobs[lead], &jobs[k])) continue;
-        OSH_TRY(begin_job(cx, m, &jobs[k], jobs[k].pack));
+        OSH_TRY(begin_job(cx, m, f, &jobs[k], jobs[k].pack));
         OSH_TRY(prepare(cx, &a[n_calls], &s[n_calls], m->args, f, &jobs[k]));
         n_calls++;
     }
@@ -429,7 +434,7 @@ static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linea
     osh_status rc = OSH_OK;
     const gptq *g = m->args;
     factor f = {.I = h->shape[0], .device = h->device}; // own
-    OSH_TRY(make_factor(cx, &f, h, ordered, g->dampening_frac, 0.5f * (float)n_samples));
+    OSH_TRY(make_factor(cx, &f, h, ordered, g, 0.5f * (float)n_samples));
     for (int k = 0; k < n; k++) {
         if (!jobs[k].scheme->weights.present || is_ordered(&jobs[k]) != ordered) continue;
         if (!f.u || !f.device) OSH_TRY(compress_job(cx, m, &f, &jobs[k]));
@@ -457,7 +462,10 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
     osh_status rc = OSH_OK;
     osh_tensor *copy = NULL; // own: where both orderings need H
     int count[2];
-    for (int k = 0; k < n; k++) jobs[k].objective = -1;
+    for (int k = 0; k < n; k++) jobs[k].objective = -1, jobs[k].losses = (osh_losses){0};
+    const gptq *g = m->args;
+    if (h->device && (g->scale_search || g->n_refine))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "scale_search and refine run on the CPU only: --device cpu");
     count_orderings(count, jobs, n);
     if (count[0] && count[1]) {
         OSH_TRY(osh_tensor_new_on(cx, &copy, h->device, OSH_LIFE_LONG, OSH_F32, 2, h->shape));
@@ -473,19 +481,13 @@ done:
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-static int64_t scale_columns(const osh_q_args *q, int64_t I)
-{
-    return q->strategy == OSH_Q_GROUP ? I / q->group_size
-           : q->strategy == OSH_Q_BLOCK ? (I + q->block[1] - 1) / q->block[1] : 1;
-}
-
 /* What one call on a device takes. */
 static osh_gptq_group group_of(const gptq *g, const osh_linear_job *jobs, int lead, int from, int end)
 {
     osh_gptq_group all = {.I = jobs[lead].w->shape[1], .block_size = g->block_size};
     for (int k = from; k < end; k++)
         if (together(&jobs[lead], &jobs[k]))
-            osh_gptq_group_add(&all, jobs[k].w->shape[0], scale_columns(&jobs[k].scheme->weights, all.I));
+            osh_gptq_group_add(&all, jobs[k].w->shape[0], osh_gptq_scale_columns(&jobs[k].scheme->weights, all.I));
     return all;
 }
 
@@ -514,8 +516,9 @@ static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads
     int64_t O = j->w->shape[0], I = j->w->shape[1];
     size_t run = osh_job_params_bytes(j); // one half would do for the scales in f32, with zero points all
     run += osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)O * sizeof(double));
-    if (!device) run += osh_gptq_solve_bytes(O, I, scale_columns(&j->scheme->weights, I), g->block_size, n_threads);
-    return run;
+    int64_t n_cols = osh_gptq_scale_columns(&j->scheme->weights, I);
+    if (!device) run += osh_gptq_solve_bytes(O, I, n_cols, g->block_size, n_threads);
+    return larger(run, osh_gptq_quality_bytes(g, j, n_threads));
 }
 
 /* Of a call on a device, as compress_together. kept: of the results of those before; grows. */
@@ -542,6 +545,7 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
     int64_t I = n ? jobs[0].w->shape[1] : 0;
     size_t ranks = osh_mem_gross((size_t)I * sizeof(ranked)), damped = osh_mem_gross((size_t)I * 4);
     size_t order = osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)I) + osh_mem_gross((size_t)I * 4);
+    order += osh_gptq_kept_bytes(g, I);
     size_t kept = order, peak = order + damped + larger(ranks, device ? 0 : osh_gptq_permute_bytes(I, n_threads));
     int count[2];
     count_orderings(count, jobs, n);
@@ -564,5 +568,5 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
 
 const osh_modifier_type osh_modifier_gptq = {
     .name = "GPTQModifier", .fields = fields, .bytes = sizeof(gptq), .key = key, .resolve = resolve, .wants = wants,
-    .compress = compress, .propagates = true, .needs = needs,
+    .compress = compress, .propagates = true, .needs = needs, .step = osh_gptq_step_name,
 };

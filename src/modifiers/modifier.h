@@ -15,6 +15,13 @@ enum { // statistics of a value, bit set
     OSH_STAT_RANGE = 2    // what the scheme's static input observer needs
 };
 
+enum { OSH_LOSSES = 9 };
+typedef struct osh_losses { // of the steps of a solve, in their order; modifier type->step names them
+    int n;
+    double of[OSH_LOSSES];
+    double all; // the same with dW = W: what the output would lose without the weight
+} osh_losses;
+
 typedef struct osh_linear_job osh_linear_job;
 struct osh_linear_job { // one Linear to be quantized
     const char *name;           // view: module name
@@ -31,6 +38,7 @@ struct osh_linear_job { // one Linear to be quantized
     osh_qparams params;         // own: out
     double nmse;                // out: |w - dq|^2 / |w|^2
     double objective;           // out: tr(dW H dW^T) with the damped H; < 0: no Hessian
+    osh_losses losses;          // out: objective after each step; none where there was one step
     const char *fallback;       // out: static text, what was done instead; NULL: nothing
     /* Called when the outputs are there, which it may take, so that the results of many jobs are not held at once; w
      * stays. NULL: they stay until compress returns. */
@@ -68,6 +76,7 @@ struct osh_modifier_type {
      * be destroyed; on a device, or in host memory) or NULL. */
     osh_status (*compress)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
                            int64_t n_samples);
+    const char *(*step)(const osh_modifier *m, int k); // name of the k-th of osh_losses; NULL: it has none
     bool by_rows; // of bands of whole rows (strategy block: of whole blocks) it makes what it makes of them together
     bool propagates; // compress leaves the dequantized weight in w, or in device_w (but for keep_w): later ones see it
     /* Bytes (gross, an upper bound) that compress takes at most beside w and h, what it leaves in jobs included. Of a

@@ -70,6 +70,9 @@ static void refine_ref(const osh_refine_row *r, int64_t first, double *room)
         [OSH_REFINE_FIT_SCALES] = osh_fit_scales_ref,
     };
     const osh_gptq_refine_args *a = r->a;
+    for (int64_t i = 0; a->all && i < r->n * a->I; i++)
+        for (int64_t j = i / a->I * a->I, k = 0; k < a->I; k++)
+            *a->all += r->w[i] * a->h[i % a->I * a->I + k] * r->w[j + k];
     load_ref(r, first);
     double loss = loss_ref(r, room);
     a->loss[0] += loss;
@@ -99,6 +102,7 @@ osh_status osh_gptq_refine_ref(osh_ctx *cx, const osh_gptq_refine_args *a)
     OSH_NEW(cx, r.z, across);
     OSH_NEW(cx, room, 4 * a->I + across * (across + 2));
     memset(a->loss, 0, (size_t)(a->n_steps + 1) * sizeof *a->loss);
+    if (a->all) *a->all = 0;
     for (int64_t row = 0; row < a->O; row += n) {
         r.n = osh_min64(n, a->O - row);
         for (int64_t i = 0; i < r.n * a->I; i++) r.w[i] = a->dead && a->dead[i % a->I] ? 0 : w[row * a->I + i];

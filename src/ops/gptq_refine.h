@@ -30,6 +30,7 @@ typedef struct osh_gptq_refine_args {
     const osh_refine *steps; // [n_steps]
     int n_steps;
     double *loss;          // [n_steps + 1] out: of all rows, before the first step and after each
+    double *all;           // [1] out: the loss of w^ = 0; NULL: not wanted
 } osh_gptq_refine_args;
 
 osh_status osh_gptq_refine(osh_ctx *cx, const osh_gptq_refine_args *a);

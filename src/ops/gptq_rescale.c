@@ -4,10 +4,10 @@
  *
  *   v = w^[g] - G[g] (H[g, g])^-1         and rises by (x - v) H[g, g] (x - v)^T
  *
- * so v takes the place of the weights: a search for scale and zero point (gptq_scales.c) with costs 1 / (H[g, g]^-1)_jj,
- * then the column loop inside the group (gptq_solve.c) with U^T U = (H[g, g])^-1, columns in solving order. The rise is
- * the sum of err^2 of that loop. A row takes the group's new values where they rise less than those it has. Scales that
- * several rows or all columns share are left as they are: there is nothing else that could be given. */
+ * so v takes the place of the weights: a search for scale and zero point (gptq_scales.c), a column j at the cost of
+ * 1 / (H[g, g]^-1)_jj, then the column loop inside the group (gptq_solve.c) with U^T U = (H[g, g])^-1, columns in
+ * solving order. The rise is the sum of err^2 of that loop. A row takes the group's new values where they rise less
+ * than those it has. Scales that several rows or all columns share stay as they are: nothing else could be given. */
 #include "ops/gptq_refine.h"
 #include "ops/kernel.h"
 

@@ -42,7 +42,8 @@ static inline int8_t osh_grid_code(const osh_grid *g, float value)
     float a = fabsf(value);
     frexpf(a, &e);
     int above = e - g->digits - g->least; // binades above the values that are whole multiples of 2^least
-    int bits = above < 0 || a == 0 ? (int)ldexpf(a, -g->least) : (above << fraction) + (int)ldexpf(a, -(g->least + above));
+    bool whole = above < 0 || a == 0;
+    int bits = whole ? (int)ldexpf(a, -g->least) : (above << fraction) + (int)ldexpf(a, -(g->least + above));
     return (int8_t)(bits | (signbit(value) ? 1 << (g->bits - 1) : 0));
 }
 

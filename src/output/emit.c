@@ -175,6 +175,9 @@ static osh_status record_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job 
         n_bytes += e->plan->out[i].end - e->plan->out[i].begin;
     }
     OSH_TRY(osh_put_text(cx, &b, j->result.fallback ? j->result.fallback : ""));
+    OSH_TRY(osh_put_u32(cx, &b, (uint32_t)j->result.losses.n));
+    for (int k = 0; k < j->result.losses.n; k++) OSH_TRY(osh_put_f64(cx, &b, j->result.losses.of[k]));
+    OSH_TRY(osh_put_f64(cx, &b, j->result.losses.all));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_LINEAR, b.data, b.len));
     for (int k = 0; k < l->n_out; k++) e->written[l->first_out + k] = true;
     OSH_TRY(tick(cx, e, n_bytes));

@@ -9,6 +9,7 @@
 
 typedef struct osh_result { // of a Linear
     double nmse, objective;
+    osh_losses losses;
     const char *fallback; // view: static, or of the emitter; NULL: none
     bool done;
     bool earlier; // an earlier run did it: its codes are in the output, the weight in memory is the source's

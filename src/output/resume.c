@@ -137,6 +137,10 @@ static osh_status take_linear(osh_ctx *cx, replay *r, osh_reader *in)
     for (uint32_t k = 0; k < n; k++) e->sums[l->first_out + k] = osh_read_u64(in);
     size_t n_text;
     const char *text = osh_read_text(in, &n_text);
+    uint32_t n_losses = osh_read_u32(in);
+    if (n_losses > OSH_LOSSES) in->bad = true;
+    for (uint32_t k = 0; k < n_losses && !in->bad; k++) res.losses.of[res.losses.n++] = osh_read_f64(in);
+    res.losses.all = osh_read_f64(in);
     if (in->bad) goto done;
     OSH_TRY(still_there(cx, &res.done, r, l->first_out, l->n_out));
     if (res.done && n_text) {

@@ -81,6 +81,21 @@ done:
 
 /* ---- what was measured ---- */
 
+/* What a solve of several steps lost after each, and of that what is left of all there is. */
+static bool add_losses(cJSON *o, const osh_run *r, int i)
+{
+    const osh_losses *x = &r->results[i].losses;
+    const osh_modifier *m = x->n ? &r->plan->recipe->modifiers[r->plan->linears[i].modifier] : NULL;
+    cJSON *list = x->n ? cJSON_AddArrayToObject(o, "losses") : NULL;
+    bool ok = !x->n || list;
+    for (int k = 0; ok && k < x->n; k++) {
+        cJSON *step = cJSON_CreateObject();
+        ok = step && add_string(step, "step", m->type->step(m, k)) && add_number(step, "loss", x->of[k]);
+        cJSON_AddItemToArray(list, step);
+    }
+    return ok && (!(x->all > 0) || add_number(o, "relative_output_error", x->of[x->n - 1] / x->all));
+}
+
 static bool add_modules(cJSON *root, const osh_run *r)
 {
     bool ok = true;
@@ -91,6 +106,7 @@ static bool add_modules(cJSON *root, const osh_run *r)
         ok = ok && o && add_string(o, "name", l->name) && add_string(o, "group", l->scheme->group_name) &&
              add_string(o, "format", l->format->name) && add_number(o, "relative_squared_error", r->results[i].nmse);
         if (ok && r->results[i].objective >= 0) ok = add_number(o, "objective", r->results[i].objective);
+        ok = ok && add_losses(o, r, i);
         if (ok && r->results[i].fallback) {
             f = cJSON_CreateObject();
             ok = add_string(o, "fallback", r->results[i].fallback) && f && add_string(f, "name", l->name) &&

@@ -160,7 +160,8 @@ static void error_table(page *pg, const osh_run *r, const ranked *order)
     const osh_plan *p = r->plan;
     int n = p->n_linears < MAX_ROWS ? p->n_linears : MAX_ROWS;
     PUT(pg, "<details%s><summary>%d modules, the worst first</summary>\n<table id=\"errors\"><tr><th>module</th>"
-            "<th>format</th><th class=\"n\">relative squared error</th><th class=\"n\">objective</th></tr>\n",
+            "<th>format</th><th class=\"n\">relative squared error</th><th class=\"n\">objective</th>"
+            "<th>by step</th><th class=\"n\">relative output error</th></tr>\n",
         n <= 40 ? " open" : "", n);
     for (int k = 0; k < n; k++) {
         const osh_result *x = &r->results[order[k].i];
@@ -169,6 +170,12 @@ static void error_table(page *pg, const osh_run *r, const ranked *order)
         PUT(pg, "</td><td>%s</td><td class=\"n\">%.3e</td><td class=\"n\">",
             p->linears[order[k].i].format->name, x->nmse);
         if (x->objective >= 0) PUT(pg, "%.4g", x->objective);
+        PUT(pg, "</td><td>");
+        const osh_modifier *m = x->losses.n ? &p->recipe->modifiers[p->linears[order[k].i].modifier] : NULL;
+        for (int i = 0; i < x->losses.n; i++)
+            PUT(pg, "%s%s %.4g", i ? ", " : "", m->type->step(m, i), x->losses.of[i]);
+        PUT(pg, "</td><td class=\"n\">");
+        if (x->losses.all > 0) PUT(pg, "%.3e", x->losses.of[x->losses.n - 1] / x->losses.all);
         PUT(pg, "</td></tr>\n");
     }
     PUT(pg, "</table>\n");

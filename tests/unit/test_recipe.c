@@ -1,5 +1,6 @@
 /* test_recipe.c - recipes to modifiers and schemes: defaults, what a recipe may say, how actorder and observers
  * resolve, and what is refused, with line and column. */
+#include "modifiers/gptq.h"
 #include "modifiers/recipe.h"
 #include "torture.h"
 
@@ -106,6 +107,28 @@ static void test_actorder(void **state)
     }
 }
 
+static void test_quality(void **state)
+{
+    (void)state;
+    static const struct { const char *more; osh_scale_search search; int n; osh_refine steps[3]; } rows[] = {
+        {"", SEARCH_NONE, 0, {0}},
+        {"scale_search: null, refine: null, ", SEARCH_NONE, 0, {0}},
+        {"scale_search: none, refine: [], ", SEARCH_NONE, 0, {0}},
+        {"scale_search: mse, ", SEARCH_MSE, 0, {0}},
+        {"scale_search: ldl, refine: [rescale, descend, fit_scales], ", SEARCH_LDL, 3,
+         {OSH_REFINE_RESCALE, OSH_REFINE_DESCEND, OSH_REFINE_FIT_SCALES}},
+        {"refine: [fit_scales, fit_scales], ", SEARCH_NONE, 2, {OSH_REFINE_FIT_SCALES, OSH_REFINE_FIT_SCALES}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        osh_recipe *r = parse_weights("GPTQModifier", rows[i].more, "num_bits: 4");
+        const osh_gptq *g = r->modifiers[0].args;
+        assert_int_equal(g->scale_search, rows[i].search);
+        assert_int_equal(g->n_refine, rows[i].n);
+        for (int k = 0; k < rows[i].n; k++) assert_int_equal(g->refine[k], rows[i].steps[k]);
+        osh_recipe_free(cx, r);
+    }
+}
+
 static void test_written_back(void **state)
 {
     (void)state;
@@ -185,6 +208,12 @@ static void test_refused(void **state)
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, block_size: 0}}", "block_size"},
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, dampening_frac: 2}}", "dampening_frac"},
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, actorder: group}}", "actorder 'group'"},
+        {"q_modifiers: {GPTQModifier: {scheme: W4A16, scale_search: grid}}", "scale_search 'grid': want none, mse or"},
+        {"q_modifiers: {GPTQModifier: {scheme: W4A16, scale_search: [ldl]}}", "scale_search '(a list or map)'"},
+        {"q_modifiers: {GPTQModifier: {scheme: W4A16, refine: descend}}", "want a list of at most 8"},
+        {"q_modifiers: {GPTQModifier: {scheme: W4A16, refine: [descend, CD]}}", "refine 'CD'"},
+        {"q_modifiers: {GPTQModifier: {scheme: W4A16, refine: [descend, descend, descend, descend, descend, descend, "
+         "descend, descend, descend]}}", "at most 8"},
         {"q_modifiers: {QuantizationModifier: {scheme: W4A16, kv_cache_scheme: {num_bits: 8}}}", "kv_cache_scheme"},
         {"q_modifiers: {QuantizationModifier: {scheme: W4A16, ignore: [4]}}", "a string or a list of strings"},
         {"q_modifiers: {QuantizationModifier: {scheme: W4A16, ignore: ['re:(']}}", "("},
@@ -232,6 +261,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_modifier), cmocka_unit_test(test_values), cmocka_unit_test(test_actorder),
+        cmocka_unit_test(test_quality),
         cmocka_unit_test(test_written_back), cmocka_unit_test(test_scheme_and_observers),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_torture),
     };

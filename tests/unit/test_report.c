@@ -11,6 +11,8 @@ typedef struct made_up { // a plan and a run without a model
     osh_options opt;
     osh_checkpoint ck;
     osh_plan plan;
+    osh_modifier modifier;
+    osh_recipe recipe;
     osh_run run;
     osh_partition parts;
     osh_subgraph subgraphs[2];
@@ -19,9 +21,17 @@ typedef struct made_up { // a plan and a run without a model
     osh_result *results;
 } made_up;
 
+static const char *step_name(const osh_modifier *m, int k)
+{
+    (void)m;
+    return k ? "b" : "a";
+}
+
 static void make(made_up *m, int n)
 {
-    *m = (made_up){0};
+    static const osh_modifier_type type = {.name = "Made up", .step = step_name};
+    *m = (made_up){.modifier = {.type = &type}};
+    m->recipe = (osh_recipe){.modifiers = &m->modifier, .n = 1};
     m->scheme.group_name = "group_0";
     m->linears = calloc((size_t)n, sizeof *m->linears);
     m->results = calloc((size_t)n, sizeof *m->results);
@@ -36,7 +46,7 @@ static void make(made_up *m, int n)
     m->subgraphs[1].name = "model.layers.1";
     m->parts = (osh_partition){.parts = m->subgraphs, .n = 2};
     m->plan = (osh_plan){.opt = &m->opt, .ck = &m->ck, .parts = &m->parts, .pipeline = OSH_PIPELINE_SEQUENTIAL,
-                         .linears = m->linears, .n_linears = n, .total_bytes = 1000};
+                         .recipe = &m->recipe, .linears = m->linears, .n_linears = n, .total_bytes = 1000};
     m->run = (osh_run){.plan = &m->plan, .results = m->results};
 }
 
@@ -77,6 +87,7 @@ static void few_modules(void **state)
     make(&m, 5);
     m.results[2].fallback = "rounded <to> nearest";
     m.results[3].nmse = 0; // exact: no bar, but a row
+    m.results[3].losses = (osh_losses){2, {8, 6.5}, 65};
     m.results[4].nmse = NAN;
     write_both(cx, &m, &json, &html, (int64_t)1 << 30);
     assert_int_equal(count(html, "<td>model.layers."), 6); // 5 rows and a fallback
@@ -91,6 +102,11 @@ static void few_modules(void **state)
     assert_int_equal(count(html, "nan\""), 0); // no coordinate is one
     assert_non_null(strstr(json, "\"budget_bytes\": 1073741824"));
     assert_non_null(strstr(json, "\"fallback\": \"rounded <to> nearest\""));
+    assert_int_equal(count(html, ">a 8, b 6.5<"), 1);
+    assert_int_equal(count(html, ">1.000e-01<"), 1);
+    assert_non_null(strstr(json, "\"step\": \"b\""));
+    assert_int_equal(count(json, "\"loss\": 6.5"), 1);
+    assert_int_equal(count(json, "\"relative_output_error\": 0.1"), 1);
     assert_null(strstr(json, "secret"));
     assert_null(strstr(json, "NaN"));
     osh_free(cx, json);

@@ -1,5 +1,5 @@
-/* gptq_descend.c - coordinate descent over a tile of rows, a block of columns at a time: inside the block a row is looked
- * at eight columns at once, and where one of them changes, one by one from there; few do. What the block's columns
+/* gptq_descend.c - coordinate descent over a tile of rows, a block of columns at a time: inside the block a row is
+ * looked at eight columns at once, and where one of them may change, one by one; few do. What the block's columns
  * changed by goes to the other columns of G in panels of H that stay in the cache for all rows. */
 #include "base/isa.h"
 #include "ops/cpu/refine.h"

@@ -18,7 +18,7 @@ typedef struct refine_job {
     int64_t rows, n_tiles, groups;
     bool all;                  // rows share one row of scales, over several tiles
     int from, to;              // steps of this pass
-    double *loss;              // own: [n_steps + 1, tiles]
+    double *loss;              // own: [n_steps + 2, tiles]: before the first step, after each; of w^ = 0
     double *sums;              // own: [tiles, groups (groups + 1)] where all rows share scales
     float values[256];         // of the codes
 } refine_job;
@@ -87,14 +87,20 @@ OSH_AVX2 static void errors_avx2(float *d, const float *q, const osh_refine_tile
     errors_body(d, q, t, r);
 }
 
-static void find_errors(osh_refine_tile *t, int64_t r)
+static void load_weights(osh_refine_tile *t, int64_t r)
 {
     const osh_gptq_refine_args *a = t->a;
     float *d = t->d + r * a->I;
-    const float *q = t->q + r * a->I;
     osh_to_f32(d, osh_elem(a->w, (t->row + r) * a->I), a->w->dtype, a->I);
     for (int64_t i = 0; a->dead && i < a->I; i++)
         if (a->dead[i]) d[i] = 0;
+}
+
+static void find_errors(osh_refine_tile *t, int64_t r)
+{
+    float *d = t->d + r * t->a->I;
+    const float *q = t->q + r * t->a->I;
+    load_weights(t, r);
     if (osh_isa_used() >= OSH_ISA_AVX2) errors_avx2(d, q, t, r);
     else errors_body(d, q, t, r);
 }
@@ -155,6 +161,17 @@ static double sum_of(const double *x, int64_t n, int64_t step)
     return sum;
 }
 
+/* The loss of w^ = 0; d and next are lost. */
+static double loss_of_all(osh_refine_tile *t)
+{
+    int64_t I = t->a->I;
+    double sum = 0;
+    for (int64_t r = 0; r < t->n; r++) load_weights(t, r);
+    osh_gemm_nn(t->next, I, (osh_mat){t->d, I}, (osh_mat){t->a->h, I}, t->n, I, I, 0);
+    for (int64_t r = 0; r < t->n; r++) sum += row_loss(t, t->next, r);
+    return sum;
+}
+
 static osh_refine_tile *open_tile(const refine_job *j, int64_t chunk, int worker)
 {
     osh_refine_tile *t = &j->tiles[worker];
@@ -171,6 +188,7 @@ static osh_status refine_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     const refine_job *j = user;
     osh_refine_tile *t = open_tile(j, chunk, worker);
     (void)cx;
+    if (j->from == 0 && j->a->all) j->loss[(j->a->n_steps + 1) * j->n_tiles + chunk] = loss_of_all(t);
     j->loss[j->from * j->n_tiles + chunk] = sum_of(t->loss, t->n, 1);
     for (int k = j->from; k < j->to; k++) {
         run_step(t, j->values, j->a->steps[k]);
@@ -231,6 +249,7 @@ static osh_status run(osh_ctx *cx, refine_job *j)
         else OSH_TRY(osh_parallel_for(cx, j->n_tiles, refine_chunk, j));
     }
     for (int k = 0; k <= a->n_steps; k++) a->loss[k] = sum_of(j->loss + k * j->n_tiles, j->n_tiles, 1);
+    if (a->all) *a->all = sum_of(j->loss + (a->n_steps + 1) * j->n_tiles, j->n_tiles, 1);
 done:
     return rc;
 }
@@ -245,8 +264,9 @@ static room room_of(int64_t I, int64_t group, int64_t rows)
 {
     int64_t groups = osh_div_up(I, group), window = osh_min64(groups, OSH_FIT_GROUPS);
     int64_t narrow = osh_min64(group, OSH_RESCALE_WIDEST); // of the groups that rescale works on
+    int64_t panel = 3 * narrow * rows + 4 * rows + OSH_PANEL_STRIP * narrow;
     return (room){
-        .floats = 4 * rows * I + 2 * rows * groups + 3 * narrow * rows + 4 * rows + OSH_PANEL_STRIP * narrow + 2 * narrow,
+        .floats = 4 * rows * I + 2 * rows * groups + panel + 2 * narrow,
         .doubles = rows + rows * window * (window + 1),
         .changes = rows * OSH_DESCEND_BLOCK,
     };
@@ -305,7 +325,7 @@ osh_status osh_gptq_refine(osh_ctx *cx, const osh_gptq_refine_args *a)
     OSH_TRY(osh_blas_open(cx));
     OSH_NEW(cx, j.tiles, osh_threads(cx));
     for (int i = 0; i < osh_threads(cx); i++) OSH_TRY(tile_new(cx, &j.tiles[i], &j));
-    OSH_NEW(cx, j.loss, (a->n_steps + 1) * j.n_tiles);
+    OSH_NEW(cx, j.loss, (a->n_steps + 2) * j.n_tiles);
     if (j.all) OSH_NEW(cx, j.sums, j.n_tiles * j.groups * (j.groups + 1));
     OSH_TRY(osh_group_factors_init(cx, &j.factors, a));
     OSH_TRY(run(cx, &j));
@@ -325,8 +345,9 @@ size_t osh_gptq_refine_bytes(int64_t O, int64_t I, int64_t group, int64_t row_bl
     size_t tile = osh_mem_gross((size_t)need.floats * sizeof(float)) + osh_mem_gross((size_t)need.doubles * 8) +
                   osh_mem_gross((size_t)need.changes * sizeof(osh_change)) + osh_mem_gross((size_t)padded(rows) * 4) +
                   osh_mem_gross((size_t)padded(rows) * 2) + sizeof(osh_refine_tile);
-    size_t bytes = (size_t)n_threads * tile + osh_mem_gross((OSH_REFINE_MOST + 1) * (size_t)n_tiles * 8);
+    size_t bytes = (size_t)n_threads * tile + osh_mem_gross((OSH_REFINE_MOST + 2) * (size_t)n_tiles * 8);
     if (row_block >= O && O > rows) bytes += osh_mem_gross((size_t)(n_tiles * groups * (groups + 1)) * 8);
-    if (row_block == 1 && group < I && group <= OSH_RESCALE_WIDEST) bytes += osh_group_factors_bytes(I, group, n_threads);
+    if (row_block == 1 && group < I && group <= OSH_RESCALE_WIDEST)
+        bytes += osh_group_factors_bytes(I, group, n_threads);
     return bytes;
 }

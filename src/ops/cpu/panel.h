@@ -1,10 +1,10 @@
-/* panel.h - rows of a weight, turned: [columns, rows], so that a vector's lane is a row and no sum crosses lanes. What
- * the column loop and the search for scales do inside a block of columns; the same bytes under every instruction set. */
+/* panel.h - rows of a weight, turned: [columns, rows], so that a vector's lane is a row and no sum crosses lanes.
+ * What the column loop and the search for scales do inside a block of columns; the same bytes under every set. */
 #ifndef OSH_PANEL_H
 #define OSH_PANEL_H
 #include "ops/gptq_scales.h"
 
-enum { OSH_PANEL_STEP = 32, OSH_PANEL_STRIP = 8 }; // rows is a multiple of STEP; STRIP columns of U are turned at a time
+enum { OSH_PANEL_STEP = 32, OSH_PANEL_STRIP = 8 }; // rows come in STEPs; columns of U that are turned at a time
 
 typedef struct osh_panel {
     int64_t rows;
@@ -17,9 +17,9 @@ typedef struct osh_panel {
     osh_dtype dtype;     // that (q - zero) scale is rounded to
 } osh_panel;
 
-/* Column j gathers what the columns before it leave to it, w_j + (-err_0 U[0, j]) + (-err_1 U[1, j]) + ..., in the order
- * in which the reference subtracts, and is quantized. u: corner of U with rows of ldu; scale_col [n]: scale column of
- * each column. No fused multiply-add: the reference rounds each product. */
+/* Column j gathers what the columns before it leave to it, w_j + (-err_0 U[0, j]) + (-err_1 U[1, j]) + ..., in the
+ * order in which the reference subtracts, and is quantized. u: corner of U with rows of ldu; scale_col [n]: scale
+ * column of each column. No fused multiply-add: the reference rounds each product. */
 void osh_panel_solve(const osh_panel *p, const float *u, int64_t ldu, const int32_t *scale_col, int64_t n);
 
 typedef struct osh_search { // for scales of columns [n, rows] x

@@ -1,0 +1,58 @@
+/* gptq.h - what the files of GPTQModifier share. */
+#ifndef OSH_MODIFIERS_GPTQ_H
+#define OSH_MODIFIERS_GPTQ_H
+#include "modifiers/modifier.h"
+#include "ops/gptq_refine.h"
+#include "ops/gptq_solve.h"
+
+typedef enum { ACTORDER_DEFAULT, ACTORDER_NULL, ACTORDER_STATIC, ACTORDER_WEIGHT } osh_actorder_arg;
+typedef enum { SEARCH_NONE, SEARCH_MSE, SEARCH_LDL } osh_scale_search;
+enum { OSH_GPTQ_REFINES = OSH_LOSSES - 1 };
+
+typedef struct osh_gptq { // arguments of the modifier
+    int64_t block_size;
+    double dampening_frac;
+    int64_t actorder;     // osh_actorder_arg; this and the next three are read by key(), not by the table
+    int64_t scale_search; // osh_scale_search
+    osh_refine refine[OSH_GPTQ_REFINES];
+    int n_refine;
+} osh_gptq;
+
+typedef struct osh_gptq_factor { // of one input and one ordering
+    int64_t I;
+    int32_t *perm; // own: solving order -> column
+    bool *dead;    // own: by column
+    float *diag;   // own: of H in solving order, dead columns set, not damped
+    osh_device *device; // view: where H lies; NULL: host memory
+    const float *u; // view: [I, I] in the place of H; NULL: could not be factored
+    float *h;       // own: [I, I] the damped H in file order; NULL: no step behind the column loop wants it
+    float *cost;    // own: [I] by column: 1 / U_jj^2; NULL: the search for scales does not want it
+    int n_damped;  // steps of the ladder above the first
+    bool overflow; // the diagonal, damped once, is beyond f32
+} osh_gptq_factor;
+
+typedef struct osh_gptq_job { // of one weight
+    float *scale, *zero; // own, and the next two
+    int32_t *col_scale;
+    double *loss;
+    double squares[2];
+} osh_gptq_job;
+
+int64_t osh_gptq_scale_columns(const osh_q_args *q, int64_t I); // scales of a row
+
+/* ---- gptq_quality.c: better than GPTQ in the same format ---- */
+
+/* Keys scale_search and refine. */
+osh_status osh_gptq_quality_key(osh_ctx *cx, osh_gptq *g, const char *key, const osh_yaml *v, bool *known,
+                                const char *what);
+const char *osh_gptq_step_name(const osh_modifier *m, int k);
+/* f->h from h, symmetric, dead columns set; the diagonal is written when the damping is known. */
+osh_status osh_gptq_keep_hessian(osh_ctx *cx, osh_gptq_factor *f, const osh_tensor *h);
+/* j->params anew. */
+osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f, osh_linear_job *j);
+/* The steps of refine on what the column loop left: codes, params and losses of j, and s->scale and zero. */
+osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f, osh_gptq_job *s,
+                               osh_linear_job *j);
+size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads); // host scratch of one job
+size_t osh_gptq_kept_bytes(const osh_gptq *g, int64_t I);                                 // of a factor, beside GPTQ's
+#endif

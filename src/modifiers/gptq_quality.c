@@ -1,0 +1,168 @@
+/* gptq_quality.c - the keys of GPTQModifier that LLM Compressor does not have: a search for scales before the column
+ * loop and steps that lower the loss behind it. The output has plain GPTQ's format, and is read by the same kernels.
+ *
+ *   scale_search: none                 scales of the whole range, as upstream
+ *                 mse                  those that lose least of the weights themselves
+ *                 ldl                  the same, an error in column j costs 1 / U_jj^2
+ *   refine: [rescale, descend, fit_scales]   in the order given, eight at most; ops/gptq_refine.h */
+#include "modifiers/gptq.h"
+
+#include <string.h>
+
+static const char *const searches[] = {[SEARCH_NONE] = "none", [SEARCH_MSE] = "mse", [SEARCH_LDL] = "ldl"};
+static const char *const steps[OSH_N_REFINES] = {
+    [OSH_REFINE_RESCALE] = "rescale",
+    [OSH_REFINE_DESCEND] = "descend",
+    [OSH_REFINE_FIT_SCALES] = "fit_scales",
+};
+
+const char *osh_gptq_step_name(const osh_modifier *m, int k)
+{
+    const osh_gptq *g = m->args;
+    return k == 0 ? "solve" : steps[g->refine[k - 1]];
+}
+
+static osh_status read_search(osh_ctx *cx, osh_gptq *g, const osh_yaml *v, const char *what)
+{
+    osh_status rc = OSH_OK;
+    size_t i = 0, n = sizeof searches / sizeof *searches;
+    g->scale_search = SEARCH_NONE;
+    if (v->kind == OSH_Y_NULL) goto done;
+    while (i < n && !(v->kind == OSH_Y_STR && !strcmp(v->text, searches[i]))) i++;
+    if (i == n)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: scale_search '%s': want none, mse or ldl", what, v->line, v->column,
+                 v->text ? v->text : "(a list or map)");
+    g->scale_search = (int64_t)i;
+done:
+    return rc;
+}
+
+static osh_status read_refine(osh_ctx *cx, osh_gptq *g, const osh_yaml *v, const char *what)
+{
+    osh_status rc = OSH_OK;
+    g->n_refine = 0;
+    if (v->kind == OSH_Y_NULL) goto done;
+    if (v->kind != OSH_Y_SEQ || v->n > OSH_GPTQ_REFINES)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: refine: want a list of at most %d of rescale, descend and fit_scales",
+                 what, v->line, v->column, OSH_GPTQ_REFINES);
+    for (size_t k = 0; k < v->n; k++) {
+        const osh_yaml *s = v->items[k];
+        int i = 0;
+        while (i < OSH_N_REFINES && !(s->kind == OSH_Y_STR && !strcmp(s->text, steps[i]))) i++;
+        if (i == OSH_N_REFINES)
+            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: refine '%s': want rescale, descend or fit_scales", what, s->line,
+                     s->column, s->text ? s->text : "(a list or map)");
+        g->refine[g->n_refine++] = (osh_refine)i;
+    }
+done:
+    return rc;
+}
+
+osh_status osh_gptq_quality_key(osh_ctx *cx, osh_gptq *g, const char *key, const osh_yaml *v, bool *known,
+                                const char *what)
+{
+    *known = true;
+    if (!strcmp(key, "scale_search")) return read_search(cx, g, v, what);
+    if (!strcmp(key, "refine")) return read_refine(cx, g, v, what);
+    *known = false;
+    return OSH_OK;
+}
+
+/* ---- work ---- */
+
+int64_t osh_gptq_scale_columns(const osh_q_args *q, int64_t I)
+{
+    return q->strategy == OSH_Q_GROUP ? I / q->group_size
+           : q->strategy == OSH_Q_BLOCK ? (I + q->block[1] - 1) / q->block[1] : 1;
+}
+
+static int64_t columns_of_group(const osh_q_args *q, int64_t I)
+{
+    return q->strategy == OSH_Q_GROUP ? q->group_size : q->strategy == OSH_Q_BLOCK ? q->block[1] : I;
+}
+
+static int64_t rows_of_scale(const osh_q_args *q, int64_t O)
+{
+    return q->strategy == OSH_Q_TENSOR ? O : q->strategy == OSH_Q_BLOCK ? q->block[0] : 1;
+}
+
+static osh_scale_rule rule_of(const osh_q_args *q, osh_dtype dt)
+{
+    osh_grid grid = osh_grid_of(q->bits, q->type == OSH_Q_FLOAT);
+    return (osh_scale_rule){.grid = grid, .symmetric = q->symmetric, .dtype = dt};
+}
+
+osh_status osh_gptq_keep_hessian(osh_ctx *cx, osh_gptq_factor *f, const osh_tensor *h)
+{
+    osh_status rc = OSH_OK;
+    size_t bytes = osh_tensor_bytes(h);
+    f->h = osh_alloc(cx, bytes);
+    if (!f->h) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the Hessian of the steps behind the column loop");
+    memcpy(f->h, h->data, bytes);
+    OSH_TRY(osh_gptq_permute(cx, f->h, f->I, NULL)); // symmetric
+done:
+    return rc;
+}
+
+/* Values of scale and zero in f32 into the tensors of params. */
+static void put_params(osh_linear_job *j, const float *scale, const float *zero)
+{
+    osh_tensor *s = j->params.scale;
+    int64_t n = osh_tensor_numel(s);
+    osh_from_f32(s->data, s->dtype, scale, n);
+    for (int64_t i = 0; zero && i < n; i++) ((int8_t *)j->params.zero->data)[i] = (int8_t)zero[i];
+}
+
+osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f, osh_linear_job *j)
+{
+    osh_status rc = OSH_OK;
+    const osh_q_args *q = &j->scheme->weights;
+    int64_t O = j->w->shape[0], I = j->w->shape[1], n = osh_tensor_numel(j->params.scale);
+    float *scale = NULL, *zero = NULL; // own
+    OSH_NEW(cx, scale, n);
+    if (!q->symmetric) OSH_NEW(cx, zero, n);
+    osh_gptq_scales_args a = {.w = j->w, .dead = f->dead, .weight = g->scale_search == SEARCH_LDL ? f->cost : NULL,
+                              .O = O, .I = I, .group = columns_of_group(q, I), .row_block = rows_of_scale(q, O),
+                              .rule = rule_of(q, j->params.scale->dtype), .scale = scale, .zero = zero};
+    OSH_TRY(osh_gptq_scales(cx, &a));
+    put_params(j, scale, zero);
+done:
+    osh_free(cx, scale);
+    osh_free(cx, zero);
+    return rc;
+}
+
+osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f, osh_gptq_job *s,
+                               osh_linear_job *j)
+{
+    const osh_q_args *q = &j->scheme->weights;
+    int64_t O = j->w->shape[0], I = j->w->shape[1];
+    osh_gptq_refine_args a = {.w = j->w, .dead = f->dead, .h = f->h, .perm = f->perm, .codes = j->codes,
+                              .scale = s->scale, .zero = s->zero, .O = O, .I = I, .group = columns_of_group(q, I),
+                              .row_block = rows_of_scale(q, O), .rule = rule_of(q, j->params.scale->dtype),
+                              .steps = g->refine, .n_steps = g->n_refine, .loss = j->losses.of,
+                              .all = &j->losses.all};
+    osh_status rc = osh_gptq_refine(cx, &a);
+    if (rc) return rc;
+    j->losses.n = g->n_refine + 1;
+    put_params(j, s->scale, s->zero);
+    return rc;
+}
+
+size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads)
+{
+    const osh_q_args *q = &j->scheme->weights;
+    int64_t O = j->w->shape[0], I = j->w->shape[1], group = columns_of_group(q, I), rows = rows_of_scale(q, O);
+    size_t params = osh_job_params_bytes(j), search = 0, refine = 0;
+    if (g->scale_search) search = params + osh_gptq_scales_bytes(O, I, group, rows, n_threads);
+    if (g->n_refine)
+        refine = params + osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)O * sizeof(double)) +
+                 osh_gptq_refine_bytes(O, I, group, rows, n_threads);
+    return search > refine ? search : refine;
+}
+
+size_t osh_gptq_kept_bytes(const osh_gptq *g, int64_t I)
+{
+    return (g->n_refine ? osh_mem_gross((size_t)(I * I) * sizeof(float)) : 0) +
+           (g->scale_search == SEARCH_LDL ? osh_mem_gross((size_t)I * sizeof(float)) : 0);
+}
