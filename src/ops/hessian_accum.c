@@ -33,5 +33,5 @@ done:
 const osh_op osh_op_hessian_accum = {
     .name = "hessian_accum", .n_in = 1, .n_weights = 0, .n_out = 1,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_hessian_accum_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_hessian_accum_cuda)},
-    .tol = 1e-12, .scratch = osh_hessian_accum_scratch,
+    .tol = 1e-12, .scratch = osh_hessian_accum_scratch, .scratch_cuda = osh_hessian_accum_cuda_scratch,
 };

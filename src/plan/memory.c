@@ -394,6 +394,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     m->uncounted = (anon > used ? anon - used : 0) + LIBRARY_BYTES + (int64_t)osh_threads(cx) * THREAD_BYTES;
     if (p->on_device) m->uncounted += OSH_CUDA_HOST_BYTES;
     m->base_bytes = m->uncounted + used + small_bytes(p) + READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + 4096);
+    if (p->on_device) m->base_bytes += OSH_CUDA_PLAN_BYTES;
     m->highest = -1;
     osh_budget b = {.device = p->opt->device_memory, .host = p->opt->host_memory - m->base_bytes,
                 .scratch = p->opt->scratch_size, .device_given = p->opt->device_memory > 0,

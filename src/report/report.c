@@ -190,6 +190,16 @@ static bool add_copies(cJSON *o, const char *key, int64_t bytes, double seconds)
     return ok;
 }
 
+/* What the card did in another way than it should, each with the number of times. */
+static bool add_detours(cJSON *o, const osh_cuda_counters *c)
+{
+    cJSON *list = cJSON_AddObjectToObject(o, "fallbacks");
+    bool ok = list != NULL;
+    for (int k = 0; ok && k < OSH_N_DETOURS; k++)
+        if (c->detours[k]) ok = add_number(list, osh_cuda_detour_name((osh_cuda_detour)k), (double)c->detours[k]);
+    return ok;
+}
+
 static bool add_device(cJSON *root, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
@@ -206,7 +216,7 @@ static bool add_device(cJSON *root, const osh_report *r)
     double to = c->put_s + c->ahead_s;
     if (ok && to > 0) ok = add_number(o, "hidden_share", round(c->hidden_s / to * 1e4) / 1e4);
     if (ok && c->get_s > 0) ok = add_number(o, "hidden_share_from", round(c->get_hidden_s / c->get_s * 1e4) / 1e4);
-    ok = ok && (t = cJSON_AddObjectToObject(o, "seconds"));
+    ok = ok && add_detours(o, c) && (t = cJSON_AddObjectToObject(o, "seconds"));
     for (int k = OSH_PHASE_OBSERVE; ok && k <= OSH_PHASE_PROPAGATE; k++)
         ok = add_seconds_to(t, osh_phase_name((osh_phase)k), r->run->device_seconds[k]);
     return ok;

@@ -428,6 +428,10 @@ static void device_table(page *pg, const osh_report *r)
         put_seconds(pg, r->run->device_seconds[k]);
         PUT(pg, "</td><td></td></tr>\n");
     }
+    for (int k = 0; k < OSH_N_DETOURS; k++)
+        if (c->detours[k])
+            PUT(pg, "<tr class=\"warn\"><td>%s</td><td class=\"n\">%lld times</td><td></td></tr>\n",
+                osh_cuda_detour_text((osh_cuda_detour)k), (long long)c->detours[k]);
     PUT(pg, "</table>\n");
 }
 

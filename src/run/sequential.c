@@ -75,7 +75,8 @@ done:
 static void end(osh_ctx *cx, engine *e, bool keep_files)
 {
     size_t missed = e->p->device ? osh_arena_missed(e->p->device->arena) - e->missed : 0;
-    if (missed) osh_log(cx, OSH_LOG_INFO, "%zu blocks of the card's memory lay elsewhere than planned", missed);
+    if (missed && osh_cuda_detour_add(e->p->device, OSH_DETOUR_ELSEWHERE, (int64_t)missed))
+        osh_log(cx, OSH_LOG_INFO, "%zu blocks of the card's memory lay elsewhere than planned", missed);
     osh_emit_let_go(e->r->emitter);
     osh_prefetch_free(cx, e->prefetch);
     osh_stats_free(cx, e->stats);

@@ -156,9 +156,12 @@ done:
     return rc;
 }
 
+/* Before a copy of a block that is not page-locked, or to or from host memory. */
 static osh_status wait_for(osh_ctx *cx, osh_blocks *b, const osh_block *block)
 {
-    return block->locked ? b->device->type->sync(cx, b->device) : OSH_OK; // else its copies have waited
+    if (block->locked) return b->device->type->sync(cx, b->device);
+    osh_cuda_detour_add(b->device, OSH_DETOUR_PAGEABLE, 1); // lock has said why
+    return OSH_OK; // its copies have waited
 }
 
 osh_status osh_block_store(osh_ctx *cx, osh_blocks *b, osh_block *block, const osh_tensor *t, void *through)

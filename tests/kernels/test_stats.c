@@ -66,7 +66,7 @@ static void hessian_case(fixture *f, int64_t n, int64_t width, int64_t split, os
         float *got = h[2].t.data, *want = h[0].t.data;
         hessian_fill(&h[2], 2, whole);
         a.out[0] = &h[2].t;
-        assert_int_equal(card_run(f->one, f->d, op, &a, 0), OSH_OK);
+        assert_int_equal(card_run(f->one, f->d, op, &a, op->scratch_cuda(NULL, &width, 0, n, dt)), OSH_OK);
         for (int64_t i = 0; i < width; i++)
             memcpy(got + i * width + i + 1, want + i * width + i + 1, (size_t)(width - 1 - i) * sizeof *got);
         e = nmse(&h[2].t, &h[0].t);

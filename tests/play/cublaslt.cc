@@ -2,6 +2,7 @@
 #include <cublasLt.h>
 
 #include <cblas.h>
+#include <math.h>
 #include <vector>
 
 #include "play.h"
@@ -148,6 +149,16 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t ho
     return CUBLAS_STATUS_SUCCESS;
 }
 
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute, void *value,
+                                                    size_t n_bytes, size_t *)
+{
+    int32_t v = attribute == CUBLASLT_ALGO_CONFIG_ID ? (int32_t)(algo->data[0] % 100) : 0;
+    if (n_bytes != sizeof v) return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(value, &v, sizeof v);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 /* ---- products ---- */
 static float widen(uint16_t h, cudaDataType t)
 {
@@ -209,6 +220,28 @@ struct product {
     float alpha, beta;
 };
 
+/* The sums of a card that cuts off (osh_play_truncate): the exact sum of what an instruction takes and the one so far,
+ * without the bits that F32 has no room for. */
+static void multiply_cut(std::vector<float> *d, const product *p, const std::vector<float> &a, const std::vector<float> &b)
+{
+    const int64_t m = p->d_layout.rows, n = p->d_layout.cols, k = p->how.transa ? p->a_layout.rows : p->a_layout.cols;
+    const int64_t at_once = p->a_layout.type == CUDA_R_32F ? 8 : 16;
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++) {
+            float sum = 0;
+            for (int64_t first = 0; first < k; first += at_once) {
+                double exact = sum;
+                for (int64_t l = first; l < k && l < first + at_once; l++)
+                    exact += (double)a[(size_t)(p->how.transa ? i * k + l : l * m + i)] *
+                             b[(size_t)(p->how.transb ? l * n + j : j * k + l)];
+                sum = (float)exact;
+                if (fabs((double)sum) > fabs(exact)) sum = nextafterf(sum, 0);
+            }
+            float *to = &(*d)[(size_t)(j * m + i)];
+            *to = p->alpha * sum + (p->beta != 0 ? p->beta * *to : 0);
+        }
+}
+
 static void multiply(void *user)
 {
     product *p = (product *)user;
@@ -220,7 +253,8 @@ static void multiply(void *user)
         std::vector<float> a = load(p->a + at(al), al, tf32), b = load(p->b + at(bl), bl, tf32),
                            d((size_t)m * (size_t)n, 0.f);
         if (p->beta != 0) d = load(p->c + at(&p->c_layout), &p->c_layout); // else it is not read
-        cblas_sgemm(CblasColMajor, p->how.transa ? CblasTrans : CblasNoTrans, p->how.transb ? CblasTrans : CblasNoTrans,
+        if (osh_play_truncates && (tf32 || al->type != CUDA_R_32F)) multiply_cut(&d, p, a, b);
+        else cblas_sgemm(CblasColMajor, p->how.transa ? CblasTrans : CblasNoTrans, p->how.transb ? CblasTrans : CblasNoTrans,
                     m, n, k, p->alpha, a.data(), (int)al->rows, b.data(), (int)bl->rows, p->beta, d.data(), m);
         store(p->d + at(dl), dl, d);
     }

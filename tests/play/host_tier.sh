@@ -13,6 +13,7 @@ run() { # knobs, flags: prints the checksum
     OSH_PLAY="protect=0 $knobs" "$PLAY_BATCHES" "${job[@]}" --progress none --output out "$@" >/dev/null 2>err ||
         fail "failed: $*: $(cat err)"
     sha256sum out/model.safetensors | cut -d' ' -f1
+    cp out/oneshot-report.* .
     rm -rf out out.oneshot-partial
 }
 least_of() { sed -n '/"smallest_budgets"/,/}/s/^ *"'"$1"'": \([0-9]*\),*$/\1/p' plan.json; }
@@ -34,6 +35,8 @@ quiet=0
 for n in 1 4; do
     same "lazy=1 fail=cudaHostRegister:$n:2" --mem-opt-level 1
     [ "$(grep -c 'cannot be page-locked (out of memory)' err)" = 1 ] || fail "block $n is not locked: $(cat err)"
+    grep -q '"pageable_copies": [1-9]' oneshot-report.json && grep -q 'not page-locked' oneshot-report.html ||
+        fail "the report knows nothing of copies from memory that is not page-locked"
 done
 same "fail=cudaHostRegister:1:2" --mem-opt-level 1 --host-memory "$host"
 quiet=1

@@ -1,5 +1,5 @@
 /* knobs.c - the knobs of play.h from the environment, for scripts that run oneshot_play:
- * OSH_PLAY="order=N lazy=1 protect=0 memory=BYTES fail=CALL:N:ERROR", any of them. */
+ * OSH_PLAY="order=N lazy=1 protect=0 truncate=1 memory=BYTES fail=CALL:N:ERROR", any of them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +13,7 @@ static void set(const char *knob, const char *value)
     if (!strcmp(knob, "order")) osh_play_order((unsigned)atoi(value));
     else if (!strcmp(knob, "lazy")) osh_play_lazy(atoi(value) != 0);
     else if (!strcmp(knob, "protect")) osh_play_protect(atoi(value) != 0);
+    else if (!strcmp(knob, "truncate")) osh_play_truncate(atoi(value) != 0);
     else if (!strcmp(knob, "memory")) osh_play_memory((size_t)atoll(value));
     else if (!strcmp(knob, "fail") && sscanf(value, "%63[^:]:%d:%d", name, &n, &error) == 3)
         osh_play_fail(name, n, error);

@@ -22,6 +22,10 @@ void osh_play_memory(size_t n_bytes); // of the card; default 1 GiB
 void osh_play_fail(const char *name, int n, int error);
 int osh_play_fault(const char *name); // for the played libraries: what osh_play_fail wants of this call of theirs
 extern size_t osh_play_solver_bytes;  // of the card, that each call of cuSOLVER wants; default 1 KiB
+/* Products on tensor cores (of BF16, F16 and TF32) cut their sums off behind 16 products, or 8, as Hopper's do; default
+ * false: they round. */
+void osh_play_truncate(bool on);
+extern bool osh_play_truncates; // for the played libraries
 size_t osh_play_live(void);     // bytes of card memory, pinned memory, streams and events that were not given back
 long osh_play_launches(void);   // so far
 long osh_play_calls(const char *name); // so far, of a call that osh_play_fail can make fail, and cudaHostUnregister

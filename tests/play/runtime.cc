@@ -102,6 +102,8 @@ static cudaError_t fault(const char *name)
 
 
 size_t osh_play_solver_bytes = 1024;
+bool osh_play_truncates = false;
+void osh_play_truncate(bool on) { osh_play_truncates = on; }
 
 int osh_play_fault(const char *name)
 {

@@ -116,13 +116,36 @@ static void test_products(void **)
         }
 }
 
-/* More shapes than are remembered: the oldest make room. */
+/* Products of n shapes, each [1 + i % 100, 1 + i / 100]: how many of them cuBLASLt was asked about. */
+static long asked_about(osh_tensor *t, int first, int n)
+{
+    long before = osh_play_calls("cublasLtMatmulAlgoGetHeuristic");
+    for (int64_t i = first; i < first + n; i++) {
+        int64_t rows = 1 + i % 100, cols = 1 + i / 100;
+        osh_cuda_mat a = {t->data, 1, 0, OSH_F32, false}, b = {t->data, cols, 0, OSH_F32, false},
+                     c = {osh_elem(t, 200), cols, 0, OSH_F32, false};
+        assert_int_equal(osh_cuda_gemm(f.cx, f.d, &c, &a, &b, rows, cols, 1, 1, 1, 0), OSH_OK);
+    }
+    return osh_play_calls("cublasLtMatmulAlgoGetHeuristic") - before;
+}
+
+/* As many shapes as ragged batches have are remembered; of more than that the oldest make room. */
 static void test_many_shapes(void **)
 {
-    for (int64_t k = 0; k < 600; k++) {
-        gemm_case g = {1 + k % 300, 2, 3, 1, 0, false, true, OSH_F32, OSH_F32, 1, 0};
-        check_gemm(&g);
-    }
+    const int64_t n = 200 + 100 * 100;
+    osh_tensor *t = NULL; // own
+    osh_play_protect(false);
+    assert_int_equal(osh_tensor_new_on(f.cx, &t, f.d, OSH_LIFE_LONG, OSH_F32, 1, &n), OSH_OK);
+    assert_int_equal(osh_tensor_zero(f.cx, t), OSH_OK);
+    for (int again = 0; again < 2; again++) assert_int_equal(asked_about(t, 0, 3000), again ? 0 : 3000);
+    assert_int_equal(asked_about(t, 3000, 8192 - 3000 + 100), 8192 - 3000 + 100); // the first 100 go
+    assert_int_equal(asked_about(t, 100, 100), 0);
+    assert_int_equal(asked_about(t, 0, 100), 100);
+    assert_int_equal(asked_about(t, 8192, 100), 0);
+    osh_tensor_free(f.cx, t);
+    osh_play_protect(true);
+    gemm_case g = {30, 20, 3, 1, 0, false, true, OSH_F32, OSH_F32, 1, 0};
+    check_gemm(&g);
 }
 
 static void test_no_algorithm(void **)
@@ -238,6 +261,10 @@ static void test_second_choices(void **)
     }
     assert_true(got[0] == got[1]);
     osh_play_fail(NULL, 0, 0);
+    osh_cuda_counters count;
+    assert_int_equal(osh_cuda_count(f.cx, f.d, &count), OSH_OK);
+    assert_int_equal(count.detours[OSH_DETOUR_F32], 1);
+    assert_int_equal(count.detours[OSH_DETOUR_BATCH], 2 * BATCH);
 }
 
 /* A call of a library that fails: its status, or CUDA's own words where the card is lost. */

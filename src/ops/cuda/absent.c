@@ -31,6 +31,12 @@ osh_status osh_cuda_count(osh_ctx *cx, osh_device *d, osh_cuda_counters *out)
     return OSH_OK;
 }
 
+bool osh_cuda_detour_add(osh_device *d, osh_cuda_detour which, int64_t n)
+{
+    (void)d, (void)which, (void)n;
+    return false;
+}
+
 osh_status osh_cuda_mark_new(osh_ctx *cx, osh_device *d, osh_cuda_mark **out)
 {
     (void)d, (void)out;

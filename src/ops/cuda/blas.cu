@@ -11,7 +11,10 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-enum { MAX_PLANS = 1024, MAX_ALIGN = 16 }; // no algorithm asks for more bytes than 16
+/* Ragged batches ask for a product's shape each: 64 batches of a model with four widths for some 600, its solves for 210
+ * more. The oldest plan makes room when there are MAX_PLANS. */
+enum { MAX_PLANS = 8192, BUCKETS = 4096 };
+enum { MAX_ALIGN = 16 }; // no algorithm asks for more bytes
 enum { ANSWERS = 4 }; // algorithms that are looked at
 
 /* The calls that are used of each library. */
@@ -20,7 +23,8 @@ enum { ANSWERS = 4 }; // algorithms that are looked at
     CALL(cublasLtMatmulDescCreate) CALL(cublasLtMatmulDescDestroy) CALL(cublasLtMatmulDescSetAttribute)                \
     CALL(cublasLtMatrixLayoutCreate) CALL(cublasLtMatrixLayoutDestroy) CALL(cublasLtMatrixLayoutSetAttribute)          \
     CALL(cublasLtMatmulPreferenceCreate) CALL(cublasLtMatmulPreferenceDestroy)                                         \
-    CALL(cublasLtMatmulPreferenceSetAttribute) CALL(cublasLtMatmulAlgoGetHeuristic) CALL(cublasLtMatmulAlgoCheck)
+    CALL(cublasLtMatmulPreferenceSetAttribute) CALL(cublasLtMatmulAlgoGetHeuristic) CALL(cublasLtMatmulAlgoCheck)      \
+    CALL(cublasLtMatmulAlgoConfigGetAttribute)
 #define SOLVER_CALLS(CALL)                                                                                             \
     CALL(cusolverGetVersion) CALL(cusolverDnCreate) CALL(cusolverDnDestroy) CALL(cusolverDnSetStream)                  \
     CALL(cusolverDnSpotrf_bufferSize) CALL(cusolverDnSpotrf) CALL(cusolverDnXtrtri_bufferSize) CALL(cusolverDnXtrtri)
@@ -31,11 +35,14 @@ typedef struct shape { // what decides the algorithm of a product
 } shape;
 
 typedef struct plan {
+    struct plan *next; // view: of its bucket
     shape key;
     cublasLtMatmulDesc_t how;                // own
     cublasLtMatrixLayout_t c, first, second; // own: cuBLASLt's order: b, then a
     cublasLtMatmulAlgo_t algo;
-    bool one_by_one; // the algorithm takes no batch of this size
+    size_t workspace; // bytes that the algorithm wants
+    bool one_by_one;  // the algorithm takes no batch of this size
+    bool lenient;     // of F32, with the default's algorithm: there is no pedantic one
 } plan;
 
 struct osh_cuda_blas {
@@ -46,11 +53,13 @@ struct osh_cuda_blas {
 #undef CALL
     cublasLtHandle_t lt;         // own
     cusolverDnHandle_t solver;   // own
-    plan plans[MAX_PLANS];       // own
-    int n_plans;                 // so far; the oldest one makes room
-    int latest;                  // the plan that was used last
+    plan plans[MAX_PLANS];       // own: in the order in which they were made; the oldest one makes room
+    plan *buckets[BUCKETS];      // view: the plans by the hash of their shape
+    int64_t n_plans;             // so far
+    const plan *latest;          // view: that was used last
     pthread_mutex_t lock;        // of plans
 };
+static_assert(sizeof(osh_cuda_blas) <= OSH_CUDA_PLAN_BYTES, "the plan of a run counts with this");
 
 /* ---- opening ---- */
 /* The first of the versions that is there, by the loader's paths and where the toolkit usually is. It stays in memory
@@ -219,7 +228,7 @@ static osh_status ask(osh_ctx *cx, osh_cuda_blas *l, plan *p, bool *found)
         n = 0;
     for (int i = 0; i < n && !*found; i++) {
         *found = answers[i].state == CUBLAS_STATUS_SUCCESS && answers[i].workspaceSize <= OSH_CUDA_WORKSPACE;
-        if (*found) p->algo = answers[i].algo;
+        if (*found) p->algo = answers[i].algo, p->workspace = answers[i].workspaceSize;
     }
 done:
     if (wish) l->cublasLtMatmulPreferenceDestroy(wish);
@@ -255,6 +264,7 @@ static osh_status choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
     if (!found && exact) {
         OSH_TRY(how_new(cx, l, p, CUBLAS_COMPUTE_32F));
         OSH_TRY(ask(cx, l, p, &found));
+        p->lenient = found;
     }
     if (!found)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "cuBLASLt has no algorithm for the product [%lld, %lld] x [%lld, %lld] of %s",
@@ -295,22 +305,54 @@ done:
     return rc;
 }
 
-static osh_status plan_of(osh_ctx *cx, osh_cuda_blas *l, plan **out, const shape *s)
+static plan **bucket_of(osh_cuda_blas *l, const shape *s)
+{
+    uint64_t words[sizeof *s / sizeof(uint64_t)], h = 0;
+    static_assert(sizeof *s % sizeof *words == 0, "a shape is whole words");
+    memcpy(words, s, sizeof words);
+    for (uint64_t w : words) h = (h ^ w) * 0x9e3779b97f4a7c15u, h ^= h >> 32;
+    return &l->buckets[h % BUCKETS];
+}
+
+/* Room for one more plan. */
+static plan *plan_slot(osh_cuda_blas *l)
+{
+    plan *p = &l->plans[l->n_plans % MAX_PLANS];
+    if (!p->how) return p;
+    plan **link = bucket_of(l, &p->key);
+    while (*link != p) link = &(*link)->next;
+    *link = p->next;
+    plan_deinit(l, p);
+    return p;
+}
+
+static osh_status plan_of(osh_ctx *cx, osh_cuda_blas *l, const plan **out, const shape *s)
 {
     osh_status rc = OSH_OK;
-    for (int k = 1; k <= MAX_PLANS; k++) { // a layer asks for what the one before asked for, in the same order
-        int i = (l->latest + k) % MAX_PLANS;
-        if (!l->plans[i].how || memcmp(&l->plans[i].key, s, sizeof *s)) continue;
-        l->latest = i, *out = &l->plans[i];
-        return OSH_OK;
+    plan **bucket = bucket_of(l, s), *p = *bucket; // view
+    while (p && memcmp(&p->key, s, sizeof *s)) p = p->next;
+    if (!p) {
+        p = plan_slot(l);
+        OSH_TRY(plan_init(cx, l, p, s));
+        l->n_plans++;
+        p->next = *bucket, *bucket = p;
     }
-    plan *p = &l->plans[l->latest = l->n_plans % MAX_PLANS];
-    plan_deinit(l, p);
-    OSH_TRY(plan_init(cx, l, p, s));
-    l->n_plans++;
-    *out = p;
+    *out = l->latest = p;
 done:
     return rc;
+}
+
+/* What the plan does otherwise than it should. */
+static void note_detours(osh_ctx *cx, osh_card *card, const plan *p)
+{
+    const shape *s = &p->key;
+    if (p->lenient && osh_card_detour(card, OSH_DETOUR_F32, 1))
+        osh_log(cx, OSH_LOG_WARN, "cuBLASLt has no pedantic algorithm for a product [%lld, %lld] x [%lld, %lld] of F32:"
+                " its default is taken", (long long)s->m, (long long)s->k, (long long)s->k, (long long)s->n);
+    if (p->one_by_one && osh_card_detour(card, OSH_DETOUR_BATCH, s->n_batch))
+        osh_log(cx, OSH_LOG_WARN, "cuBLASLt takes no batch of %lld with the algorithm of %lld for a product"
+                " [%lld, %lld] x [%lld, %lld]: one by one", (long long)s->n_batch, (long long)s->n_like,
+                (long long)s->m, (long long)s->k, (long long)s->k, (long long)s->n);
 }
 
 static void *of_batch(const osh_cuda_mat *x, int64_t i)
@@ -325,7 +367,7 @@ osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_mat *c, cons
     osh_status rc = OSH_OK;
     osh_card *card = osh_card_of(d);
     osh_cuda_blas *l = card->blas;
-    plan *p = NULL; // view: of l
+    const plan *p = NULL; // view: of l
     shape s;
 
     if (!m || !n || !n_batch) return OSH_OK;
@@ -338,6 +380,7 @@ osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_mat *c, cons
     s.a.transposed = a->transposed, s.b.transposed = b->transposed;
     pthread_mutex_lock(&l->lock);
     OSH_TRY(plan_of(cx, l, &p, &s));
+    note_detours(cx, card, p);
     for (int64_t i = 0; i < (p->one_by_one ? n_batch : 1); i++) {
         void *to = of_batch(c, i);
         LT(l, cublasLtMatmul(l->lt, p->how, &alpha, of_batch(b, i), p->first, of_batch(a, i), p->second, &beta, to,
@@ -346,6 +389,20 @@ osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_mat *c, cons
 done:
     pthread_mutex_unlock(&l->lock);
     return rc;
+}
+
+void osh_cuda_gemm_algo(osh_device *d, osh_cuda_algo *out)
+{
+    osh_cuda_blas *l = osh_card_of(d)->blas;
+    const plan *p = l->latest;
+    const struct { cublasLtMatmulAlgoConfigAttributes_t attribute; int32_t *to; } asked[] = {
+        {CUBLASLT_ALGO_CONFIG_ID, &out->id},         {CUBLASLT_ALGO_CONFIG_TILE_ID, &out->tile},
+        {CUBLASLT_ALGO_CONFIG_STAGES_ID, &out->stages}, {CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &out->split_k}};
+    *out = {};
+    if (!p) return;
+    for (auto &a : asked)
+        if (l->cublasLtMatmulAlgoConfigGetAttribute(&p->algo, a.attribute, a.to, sizeof *a.to, NULL)) *a.to = -1;
+    out->workspace = p->workspace, out->one_by_one = p->one_by_one, out->lenient = p->lenient;
 }
 
 /* ---- triangles ---- */

@@ -73,6 +73,7 @@ cudaError_t osh_card_lanes_wait(const osh_card *c); // until they are empty
 
 /* device.cu */
 void osh_card_close(osh_ctx *cx, osh_device *d);
+bool osh_card_detour(osh_card *c, osh_cuda_detour which, int64_t n); // osh_cuda_detour_add
 
 /* blas.cu: OSH_E_UNSUPPORTED naming the library that is missing. text: own, "cuBLASLt 13.0.2, cuSOLVER 12.0.3" */
 osh_status osh_cuda_blas_open(osh_ctx *cx, osh_cuda_blas **out, char **text, cudaStream_t stream);

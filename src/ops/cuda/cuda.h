@@ -17,6 +17,7 @@ extern "C" {
  * arena, since it decides which algorithms cuBLASLt may choose: so much it wants for its fastest ones on compute
  * capability 9. */
 enum { OSH_CUDA_WORKSPACE = 32 << 20 };
+enum { OSH_CUDA_PLAN_BYTES = 9 << 18 }; // of host memory, for how products are made: an open card has them
 enum { OSH_CUDA_RESERVE = 512 << 20 }; // of a card without a budget: code, libraries' handles
 /* Opens card `ordinal` and takes n_bytes of its memory, all that it will take, OSH_CUDA_WORKSPACE of it for itself.
  * OSH_E_UNSUPPORTED naming what is missing: the binary was built without CUDA, no driver, too old a driver, no card, a
@@ -27,11 +28,24 @@ bool osh_cuda_built(void); // this binary has the kernels
 bool osh_cuda_present(void); // built with CUDA, and a driver with a card is there
 osh_status osh_cuda_free_bytes(osh_ctx *cx, size_t *n_bytes, int ordinal);
 
+/* What went another way than it should: the output is right, and takes longer. */
+typedef enum osh_cuda_detour {
+    OSH_DETOUR_F32,       // products of F32 without a pedantic algorithm
+    OSH_DETOUR_BATCH,     // products one by one: the algorithm takes no batch of this size
+    OSH_DETOUR_PAGEABLE,  // copies of values whose memory is not page-locked
+    OSH_DETOUR_ELSEWHERE, // blocks of the arena that do not lie where the plan saw them
+    OSH_N_DETOURS
+} osh_cuda_detour;
+const char *osh_cuda_detour_name(osh_cuda_detour which); // "products_one_by_one", ...
+const char *osh_cuda_detour_text(osh_cuda_detour which); // a sentence's worth
+bool osh_cuda_detour_add(osh_device *d, osh_cuda_detour which, int64_t n); // true: the first; who adds it logs it
+
 /* Of the device since it was opened. */
 typedef struct osh_cuda_counters {
     int64_t put_bytes, get_bytes, ahead_bytes; // copied to the card, from it, and to it beside other work
     double put_s, get_s, ahead_s;              // seconds on the card's clock
     double hidden_s, get_hidden_s;             // of ahead_s and get_s: the work did not wait for it
+    int64_t detours[OSH_N_DETOURS];
 } osh_cuda_counters;
 osh_status osh_cuda_count(osh_ctx *cx, osh_device *d, osh_cuda_counters *out);
 /* Time on the compute stream between two points, from events. A mark is taken in order with the work. */
@@ -86,6 +100,8 @@ size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t 
                              int64_t n_tokens, osh_dtype dt);
 size_t osh_attention_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                   int64_t n_tokens, osh_dtype dt);
+size_t osh_hessian_accum_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                      int64_t n_tokens, osh_dtype dt);
 size_t osh_nll_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                             int64_t n_tokens, osh_dtype dt);
 size_t osh_kl_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,

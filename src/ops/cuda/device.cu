@@ -195,6 +195,20 @@ void osh_card_close(osh_ctx *cx, osh_device *d)
     osh_free(cx, d);
 }
 
+bool osh_card_detour(osh_card *c, osh_cuda_detour which, int64_t n)
+{
+    pthread_mutex_lock(&c->lock);
+    int64_t before = c->count.detours[which];
+    c->count.detours[which] += n;
+    pthread_mutex_unlock(&c->lock);
+    return n && !before;
+}
+
+bool osh_cuda_detour_add(osh_device *d, osh_cuda_detour which, int64_t n)
+{
+    return osh_card_detour(osh_card_of(d), which, n);
+}
+
 /* ---- page-locked memory ---- */
 osh_status osh_cuda_host_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_bytes)
 {

@@ -30,6 +30,13 @@ typedef struct osh_cuda_mat {
 osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_mat *c, const osh_cuda_mat *a,
                          const osh_cuda_mat *b, int64_t m, int64_t n, int64_t k, int64_t n_batch, float alpha,
                          float beta, int64_t n_like = 0, bool tf32 = false);
+/* Of the latest product: cuBLASLt's own numbers, -1 where it does not tell. */
+typedef struct osh_cuda_algo {
+    int32_t id, tile, stages, split_k;
+    size_t workspace;
+    bool one_by_one, lenient; // OSH_DETOUR_BATCH, OSH_DETOUR_F32
+} osh_cuda_algo;
+void osh_cuda_gemm_algo(osh_device *d, osh_cuda_algo *out);
 bool osh_cuda_tf32_pays(const osh_device *d); // three products of TF32 are faster than one of F32
 
 /* to [n] = from [n] in another dtype, as f32 rounded once; from: F64, F32, BF16, F16. */
