@@ -192,6 +192,7 @@ static void test_same_bytes(void **)
 /* ---- triangles ---- */
 
 /* H = L L^T + I of a random L; row-major lower triangle, as gptq_factor has it: the upper one holds a mark. */
+/* potrf and trtri get the room that they ask for. */
 static void test_triangles(void **)
 {
     for (int64_t n : {1, 2, 7, 64, 65, 300, 1025}) {
@@ -210,8 +211,14 @@ static void test_triangles(void **)
         for (int64_t i = 0; i < n; i++)
             for (int64_t j = i + 1; j < n; j++) in[at(i, j)] = MARK;
         ok(d->type->put(cx, d, h.at, in.data(), in.size() * sizeof(float)));
-        size_t used = osh_arena_used(d->arena);
-        ok(osh_cuda_potrf(cx, d, (float *)h.at, n, true, &fine));
+        osh_cuda_triangle t = {(float *)h.at, n, n, true, NULL, 0, NULL};
+        osh_cuda_wish wish;
+        ok(osh_cuda_solver_wish(cx, d, &wish, &t));
+        t.room_bytes = wish.potrf > wish.trtri ? wish.potrf : wish.trtri;
+        t.room = osh_device_alloc(cx, d, t.room_bytes, OSH_LIFE_SHORT);
+        t.verdict = (int *)osh_device_alloc(cx, d, sizeof(int), OSH_LIFE_SHORT);
+        assert_true(t.room && t.verdict);
+        ok(osh_cuda_potrf(cx, d, &t, &fine));
         assert_true(fine);
         lower = values(h);
         double worst = 0;
@@ -221,7 +228,7 @@ static void test_triangles(void **)
                 for (int64_t k = 0; k <= j; k++) sum += (double)lower[at(i, k)] * lower[at(j, k)];
                 worst = fmax(worst, fabs(sum - full[at(i, j)]) / (double)n);
             }
-        ok(osh_cuda_trtri(cx, d, (float *)h.at, n, true, &fine));
+        ok(osh_cuda_trtri(cx, d, &t, &fine));
         assert_true(fine);
         std::vector<float> inverse = values(h);
         double off = 0;
@@ -231,17 +238,19 @@ static void test_triangles(void **)
                 for (int64_t k = j; k <= i; k++) sum += (double)lower[at(i, k)] * inverse[at(k, j)];
                 off = fmax(off, fabs(sum - (i == j)));
             }
-        size_t took = osh_arena_peak(d->arena) - used; // at most: the peak may be an earlier size's
-        printf("triangle of %ld: factor off by %.1e, inverse by %.1e; scratch %zu at most, planned %zu\n", (long)n,
-               worst, off, took, osh_cuda_potrf_bytes(n));
+        printf("triangle of %ld: factor off by %.1e, inverse by %.1e; potrf wants %zu bytes, trtri %zu and %zu of the"
+               " host; planned are %zu\n", (long)n, worst, off, wish.potrf, wish.trtri, wish.trtri_host,
+               osh_cuda_triangle_bytes(n));
         for (int64_t i = 0; i < n; i++)
             for (int64_t j = i + 1; j < n; j++)
                 if (lower[at(i, j)] != MARK || inverse[at(i, j)] != MARK) fail_msg("the other triangle was written");
         if (!(worst < 1e-5 && off < 1e-4)) fail_msg("wrong");
         in[at(n - 1, n - 1)] = -1;
         ok(d->type->put(cx, d, h.at, in.data(), in.size() * sizeof(float)));
-        ok(osh_cuda_potrf(cx, d, (float *)h.at, n, true, &fine));
+        ok(osh_cuda_potrf(cx, d, &t, &fine));
         assert_false(fine); // not positive definite
+        osh_device_free(d, t.verdict);
+        osh_device_free(d, t.room);
         drop(h);
     }
 }

@@ -24,6 +24,11 @@ cusolverStatus_t cusolverDnSetStream(cusolverDnHandle_t h, cudaStream_t stream)
     return CUSOLVER_STATUS_SUCCESS;
 }
 
+static size_t wish(bool inverse, int64_t n) // of the card: whole floats
+{
+    return (osh_play_solver_bytes + osh_play_solver_each[inverse] * (size_t)(n * n) + 3) / 4 * 4;
+}
+
 struct triangle {
     bool inverse;
     char part;
@@ -45,14 +50,14 @@ static char letter(cublasFillMode_t part) { return part == CUBLAS_FILL_MODE_UPPE
 cusolverStatus_t cusolverDnSpotrf_bufferSize(cusolverDnHandle_t, cublasFillMode_t, int n, float *, int ld, int *n_work)
 {
     if (n < 1 || ld < n) return CUSOLVER_STATUS_INVALID_VALUE;
-    *n_work = (int)(osh_play_solver_bytes / sizeof(float));
+    *n_work = (int)(wish(false, n) / sizeof(float));
     return CUSOLVER_STATUS_SUCCESS;
 }
 
 cusolverStatus_t cusolverDnSpotrf(cusolverDnHandle_t h, cublasFillMode_t part, int n, float *a, int ld, float *work,
                                   int n_work, int *info)
 {
-    if (n < 1 || ld < n || !a || !work || (size_t)n_work * sizeof(float) < osh_play_solver_bytes || !info)
+    if (n < 1 || ld < n || !a || !work || (size_t)n_work * sizeof(float) < wish(false, n) || !info)
         return CUSOLVER_STATUS_INVALID_VALUE;
     if (osh_play_fault("cusolverDnSpotrf")) return CUSOLVER_STATUS_INTERNAL_ERROR;
     osh_play_submit(h->stream, solve, new triangle{false, letter(part), n, ld, a, info});
@@ -64,7 +69,7 @@ cusolverStatus_t cusolverDnXtrtri_bufferSize(cusolverDnHandle_t, cublasFillMode_
                                              size_t *host_bytes)
 {
     if (n < 1 || ld < n || type != CUDA_R_32F || diag != CUBLAS_DIAG_NON_UNIT) return CUSOLVER_STATUS_INVALID_VALUE;
-    *card_bytes = osh_play_solver_bytes, *host_bytes = HOST_WORK;
+    *card_bytes = wish(true, n), *host_bytes = HOST_WORK;
     return CUSOLVER_STATUS_SUCCESS;
 }
 
@@ -73,7 +78,7 @@ cusolverStatus_t cusolverDnXtrtri(cusolverDnHandle_t h, cublasFillMode_t part, c
                                   void *host_work, size_t host_bytes, int *info)
 {
     if (n < 1 || ld < n || type != CUDA_R_32F || diag != CUBLAS_DIAG_NON_UNIT) return CUSOLVER_STATUS_INVALID_VALUE;
-    if (!a || !card_work || card_bytes < osh_play_solver_bytes || !host_work || host_bytes < HOST_WORK || !info)
+    if (!a || !card_work || card_bytes < wish(true, n) || !host_work || host_bytes < HOST_WORK || !info)
         return CUSOLVER_STATUS_INVALID_VALUE;
     osh_play_submit(h->stream, solve, new triangle{true, letter(part), (int)n, (int)ld, (float *)a, info});
     return CUSOLVER_STATUS_SUCCESS;

@@ -1,5 +1,6 @@
 /* knobs.c - the knobs of play.h from the environment, for scripts that run oneshot_play:
- * OSH_PLAY="order=N lazy=1 protect=0 truncate=1 memory=BYTES fail=CALL:N:ERROR", any of them. */
+ * OSH_PLAY="order=N lazy=1 protect=0 truncate=1 solver=BYTES memory=BYTES
+ * fail=CALL:N:ERROR", any of them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@ static void set(const char *knob, const char *value)
     else if (!strcmp(knob, "lazy")) osh_play_lazy(atoi(value) != 0);
     else if (!strcmp(knob, "protect")) osh_play_protect(atoi(value) != 0);
     else if (!strcmp(knob, "truncate")) osh_play_truncate(atoi(value) != 0);
+    else if (!strcmp(knob, "solver")) osh_play_solver_each[0] = osh_play_solver_each[1] = (size_t)atoll(value);
     else if (!strcmp(knob, "memory")) osh_play_memory((size_t)atoll(value));
     else if (!strcmp(knob, "fail") && sscanf(value, "%63[^:]:%d:%d", name, &n, &error) == 3)
         osh_play_fail(name, n, error);

@@ -22,6 +22,7 @@ void osh_play_memory(size_t n_bytes); // of the card; default 1 GiB
 void osh_play_fail(const char *name, int n, int error);
 int osh_play_fault(const char *name); // for the played libraries: what osh_play_fail wants of this call of theirs
 extern size_t osh_play_solver_bytes;  // of the card, that each call of cuSOLVER wants; default 1 KiB
+extern size_t osh_play_solver_each[2]; // that potrf and trtri want besides for each element of a square; default 0
 /* Products on tensor cores (of BF16, F16 and TF32) cut their sums off behind 16 products, or 8, as Hopper's do; default
  * false: they round. */
 void osh_play_truncate(bool on);

@@ -158,6 +158,21 @@ static void test_no_algorithm(void **)
     osh_tensor_free(f.cx, a.t), osh_tensor_free(f.cx, c.t);
 }
 
+/* A triangle of the whole of t with room for cuSOLVER. own: room */
+typedef struct with_room {
+    osh_tensor *room; // own
+    osh_cuda_triangle t;
+} with_room;
+
+static with_room triangle_of(const osh_tensor *a, int64_t n, bool upper)
+{
+    with_room w = {};
+    const int64_t bytes = 1 << 20;
+    assert_int_equal(osh_tensor_new_on(f.cx, &w.room, f.d, OSH_LIFE_SHORT, OSH_U8, 1, &bytes), OSH_OK);
+    w.t = {(float *)a->data, n, n, upper, (char *)w.room->data + 512, (size_t)bytes - 512, (int *)w.room->data};
+    return w;
+}
+
 /* A = T^T T of column-major triangles: potrf finds T, trtri turns it round. */
 static void test_triangles(void **)
 {
@@ -175,16 +190,14 @@ static void test_triangles(void **)
                     for (int64_t k = 0; k < n; k++) product[at(i, j)] += t[at(k, i)] * t[at(k, j)];
             for (size_t i = 0; i < size; i++) a.values[i] = (float)product[i];
             assert_int_equal(osh_tensor_put(f.cx, a.t, 0, a.values.data(), size * sizeof(float)), OSH_OK);
-            size_t used = osh_arena_used(f.d->arena);
-            assert_int_equal(osh_cuda_potrf(f.cx, f.d, (float *)a.t->data, n, upper, &ok), OSH_OK);
+            with_room w = triangle_of(a.t, n, upper);
+            assert_int_equal(osh_cuda_potrf(f.cx, f.d, &w.t, &ok), OSH_OK);
             assert_true(ok);
             std::vector<float> got = read(a.t);
             for (int64_t i = 0; i < n; i++)
                 for (int64_t j = i; j < n; j++) assert_true(fabs(got[at(i, j)] - t[at(i, j)]) < 1e-4);
-            assert_int_equal(osh_cuda_trtri(f.cx, f.d, (float *)a.t->data, n, upper, &ok), OSH_OK);
+            assert_int_equal(osh_cuda_trtri(f.cx, f.d, &w.t, &ok), OSH_OK);
             assert_true(ok);
-            assert_int_equal(osh_arena_used(f.d->arena), used);
-            assert_true(osh_arena_peak(f.d->arena) - used <= osh_cuda_potrf_bytes(n));
             got = read(a.t);
             for (int64_t i = 0; i < n; i++)
                 for (int64_t j = i; j < n; j++) {
@@ -194,9 +207,10 @@ static void test_triangles(void **)
                 }
             float bad = n == 1 ? 0 : -1;
             assert_int_equal(osh_tensor_put(f.cx, a.t, 0, &bad, sizeof bad), OSH_OK);
-            assert_int_equal(osh_cuda_potrf(f.cx, f.d, (float *)a.t->data, n, upper, &ok), OSH_OK);
+            assert_int_equal(osh_cuda_potrf(f.cx, f.d, &w.t, &ok), OSH_OK);
             assert_false(ok); // not positive definite
             assert_string_equal(osh_error_text(f.cx), "");
+            osh_tensor_free(f.cx, w.room);
             osh_tensor_free(f.cx, a.t);
         }
 }
@@ -279,8 +293,10 @@ static void test_failures(void **)
     assert_int_equal(osh_cuda_gemm(f.cx, f.d, &m, &m, &m, 2, 2, 2, 1, 1, 0), OSH_E_IO);
     assert_string_equal(osh_error_text(f.cx), "cublasLtMatmul: cuBLAS status 13");
     osh_error_clear(f.cx);
+    with_room w = triangle_of(a.t, 2, false);
     osh_play_fail("cusolverDnSpotrf", 1, 7);
-    assert_int_equal(osh_cuda_potrf(f.cx, f.d, (float *)a.t->data, 2, false, &ok), OSH_E_IO);
+    assert_int_equal(osh_cuda_potrf(f.cx, f.d, &w.t, &ok), OSH_E_IO);
+    osh_tensor_free(f.cx, w.room);
     assert_string_equal(osh_error_text(f.cx), "cusolverDnSpotrf: cuSOLVER status 7");
     osh_error_clear(f.cx);
     osh_play_fail("cublasLtMatmul", 1, 716);
@@ -292,22 +308,82 @@ static void test_failures(void **)
     osh_tensor_free(f.cx, a.t);
 }
 
-/* cuSOLVER gets what it wants beyond the plan's bound where the arena has it. */
+/* A [n, n] = M M^T + n I in the lower triangle, NaN above it. */
+static std::vector<float> positive(int64_t n)
+{
+    std::vector<float> m((size_t)(n * n)), a((size_t)(n * n), NAN);
+    for (size_t i = 0; i < m.size(); i++) m[i] = (float)osh_rng_sym(SEED, 4, i);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j <= i; j++) {
+            double sum = i == j ? (double)n : 0;
+            for (int64_t k = 0; k < n; k++) sum += (double)m[(size_t)(i * n + k)] * m[(size_t)(j * n + k)];
+            a[(size_t)(i * n + j)] = (float)sum;
+        }
+    return a;
+}
+
+/* Whatever cuSOLVER wants: the room that a plan promises is enough. It gets the whole, or potrf the whole and trtri
+ * blocks, or both blocks; the inverse of the factor is the same but for rounding. *calls: how often potrf was called. */
+static std::vector<float> factor_inverse(const std::vector<float> &a, int64_t n, bool *ok, long *calls)
+{
+    osh_tensor *t = NULL; // own
+    int64_t size = n * n;
+    assert_int_equal(osh_tensor_new_on(f.cx, &t, f.d, OSH_LIFE_LONG, OSH_F32, 1, &size), OSH_OK);
+    assert_int_equal(osh_tensor_put(f.cx, t, 0, a.data(), a.size() * sizeof(float)), OSH_OK);
+    size_t used = osh_arena_used(f.d->arena);
+    *calls = osh_play_calls("cusolverDnSpotrf");
+    if (osh_cuda_factor_inverse(f.cx, f.d, (float *)t->data, n, ok)) fail_msg("%s", osh_error_text(f.cx));
+    *calls = osh_play_calls("cusolverDnSpotrf") - *calls;
+    assert_int_equal(osh_arena_used(f.d->arena), used);
+    assert_true(osh_arena_peak(f.d->arena) - used <= osh_cuda_triangle_bytes(n));
+    std::vector<float> out = read(t);
+    osh_tensor_free(f.cx, t);
+    return out;
+}
+
+static void test_factor_by_blocks(void **)
+{
+    const struct { size_t potrf, trtri; long calls[4]; } wishes[] = { // bytes an element; room has 4, and 1 MiB
+        {0, 0, {1, 1, 1, 1}}, {0, 100, {1, 1, 1, 1}}, {100, 100, {3, 3, 4, 5}}, {40, 8, {1, 3, 2, 3}}};
+    const int64_t sizes[4] = {130, 191, 256, 300};
+    for (int k = 0; k < 4; k++) {
+        int64_t n = sizes[k];
+        std::vector<float> a = positive(n), bad = a, want;
+        bad[(size_t)((n - 2) * n + n - 2)] = -1; // in the last block
+        for (auto &e : wishes) {
+            bool ok = false;
+            long calls = 0;
+            osh_play_solver_each[0] = e.potrf, osh_play_solver_each[1] = e.trtri;
+            std::vector<float> got = factor_inverse(a, n, &ok, &calls);
+            if (!e.trtri) want = got;
+            assert_true(ok);
+            assert_int_equal(calls, e.calls[k]);
+            for (int64_t i = 0; i < n; i++)
+                for (int64_t j = 0; j < n; j++) {
+                    size_t at = (size_t)(i * n + j);
+                    if (j > i) assert_true(isnan(got[at])); // left alone
+                    else if (!(fabsf(got[at] - want[at]) < 1e-6f)) // elements are up to 0.1
+                        fail_msg("n %ld, %zu and %zu bytes an element: [%ld, %ld] is %g, want %g", (long)n, e.potrf, e.trtri,
+                                 (long)i, (long)j, (double)got[at], (double)want[at]);
+                }
+            factor_inverse(bad, n, &ok, &calls);
+            assert_false(ok);
+        }
+    }
+    osh_play_solver_each[0] = osh_play_solver_each[1] = 0;
+}
+
+/* A library that wants more than the least is told so when the card is opened, not in the middle of a run. */
 static void test_solver_room(void **)
 {
-    float one = 4;
-    bool ok = false;
-    matrix a = matrix_new(OSH_F32, 1, 1);
-    assert_int_equal(osh_tensor_put(f.cx, a.t, 0, &one, sizeof one), OSH_OK);
-    osh_play_solver_bytes = osh_cuda_potrf_bytes(1) + (2 << 20);
-    assert_int_equal(osh_cuda_potrf(f.cx, f.d, (float *)a.t->data, 1, true, &ok), OSH_OK);
-    assert_true(ok && read(a.t)[0] == 2);
-    osh_play_solver_bytes = 60 << 20;
-    assert_int_equal(osh_cuda_trtri(f.cx, f.d, (float *)a.t->data, 1, true, &ok), OSH_E_UNSUPPORTED);
-    assert_non_null(strstr(osh_error_text(f.cx), "cuSOLVER wants 62914560 bytes for a triangle of 1, planned were"));
+    osh_device *d = NULL;
+    osh_play_solver_bytes = 1 << 20;
+    assert_int_equal(osh_cuda_open(f.cx, &d, 0, 64 << 20), OSH_E_UNSUPPORTED);
+    if (!strstr(osh_error_text(f.cx), "cuSOLVER wants 1048576 bytes for a triangle of 64 rows, at most 524288"
+                " are given"))
+        fail_msg("%s", osh_error_text(f.cx));
     osh_error_clear(f.cx);
     osh_play_solver_bytes = 1024;
-    osh_tensor_free(f.cx, a.t);
 }
 
 int main(void)
@@ -316,6 +392,7 @@ int main(void)
     const struct CMUnitTest tests[] = {ON_A_CARD(test_products), ON_A_CARD(test_many_shapes),
                                        ON_A_CARD(test_no_algorithm), ON_A_CARD(test_triangles),
                                        ON_A_CARD(test_tf32), ON_A_CARD(test_second_choices),
-                                       ON_A_CARD(test_failures), ON_A_CARD(test_solver_room)};
+                                       ON_A_CARD(test_failures), ON_A_CARD(test_factor_by_blocks),
+                                       ON_A_CARD(test_solver_room)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -141,5 +141,4 @@ osh_status osh_gptq_set_diag_cuda(osh_ctx *cx, osh_tensor *h, const float *diag)
     (void)h, (void)diag;
     return absent(cx);
 }
-size_t osh_gptq_factor_cuda_scratch(int64_t I) { (void)I; return 0; }
 #endif

@@ -11,8 +11,8 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-/* Ragged batches ask for a product's shape each: 64 batches of a model with four widths for some 600, its solves for 210
- * more. The oldest plan makes room when there are MAX_PLANS. */
+/* Ragged batches ask for a product's shape each: 64 batches of a model with four widths for some 600, its solves for
+ * 210 more. The oldest plan makes room when there are MAX_PLANS. */
 enum { MAX_PLANS = 8192, BUCKETS = 4096 };
 enum { MAX_ALIGN = 16 }; // no algorithm asks for more bytes
 enum { ANSWERS = 4 }; // algorithms that are looked at
@@ -406,20 +406,37 @@ void osh_cuda_gemm_algo(osh_device *d, osh_cuda_algo *out)
 }
 
 /* ---- triangles ---- */
-static size_t solver_bytes(int64_t n) { return (size_t)n * (size_t)n * sizeof(float) + (1 << 20); }
-size_t osh_cuda_potrf_bytes(int64_t n) { return osh_arena_gross(solver_bytes(n)) + osh_arena_gross(sizeof(int)); }
+static cublasFillMode_t part_of(const osh_cuda_triangle *t)
+{
+    return t->upper ? CUBLAS_FILL_MODE_UPPER : CUBLAS_FILL_MODE_LOWER;
+}
 
-/* Device memory for `wanted` bytes of work and the verdict behind them: more than was planned where there is more. */
-static osh_status solver_room(osh_ctx *cx, osh_device *d, void **work, int **verdict, size_t wanted, int64_t n)
+static osh_status ask_potrf(osh_ctx *cx, osh_cuda_blas *l, const osh_cuda_triangle *t, int *n_floats)
 {
     osh_status rc = OSH_OK;
-    if (wanted > solver_bytes(n) && osh_arena_gross(wanted) > osh_arena_room(d->arena))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "cuSOLVER wants %zu bytes for a triangle of %lld, planned were %zu", wanted,
-                 (long long)n, solver_bytes(n));
-    *work = osh_device_alloc(cx, d, wanted, OSH_LIFE_SHORT);
-    if (!*work) OSH_TRY(OSH_E_NOMEM);
-    *verdict = static_cast<int *>(osh_device_alloc(cx, d, sizeof **verdict, OSH_LIFE_SHORT));
-    if (!*verdict) OSH_TRY(OSH_E_NOMEM);
+    SOLVER(l, cusolverDnSpotrf_bufferSize(l->solver, part_of(t), (int)t->n, t->a, (int)t->ld, n_floats));
+done:
+    return rc;
+}
+
+static osh_status ask_trtri(osh_ctx *cx, osh_cuda_blas *l, const osh_cuda_triangle *t, size_t *card, size_t *host)
+{
+    osh_status rc = OSH_OK;
+    SOLVER(l, cusolverDnXtrtri_bufferSize(l->solver, part_of(t), CUBLAS_DIAG_NON_UNIT, t->n, CUDA_R_32F, t->a, t->ld,
+                                          card, host));
+done:
+    return rc;
+}
+
+osh_status osh_cuda_solver_wish(osh_ctx *cx, osh_device *d, osh_cuda_wish *out, const osh_cuda_triangle *t)
+{
+    osh_status rc = OSH_OK;
+    osh_cuda_blas *l = osh_card_of(d)->blas;
+    int n_floats = 0;
+    *out = {};
+    OSH_TRY(ask_potrf(cx, l, t, &n_floats));
+    OSH_TRY(ask_trtri(cx, l, t, &out->trtri, &out->trtri_host));
+    out->potrf = (size_t)n_floats * sizeof(float);
 done:
     return rc;
 }
@@ -435,45 +452,43 @@ done:
     return rc;
 }
 
-osh_status osh_cuda_potrf(osh_ctx *cx, osh_device *d, float *a, int64_t n, bool upper, bool *ok)
+static osh_status check_room(osh_ctx *cx, const osh_cuda_triangle *t, size_t wanted)
+{
+    if (wanted <= t->room_bytes) return OSH_OK;
+    return osh_fail(cx, OSH_E_INTERNAL, "cuSOLVER wants %zu bytes for a triangle of %lld, there are %zu", wanted,
+                    (long long)t->n, t->room_bytes);
+}
+
+osh_status osh_cuda_potrf(osh_ctx *cx, osh_device *d, const osh_cuda_triangle *t, bool *ok)
 {
     osh_status rc = OSH_OK;
     osh_cuda_blas *l = osh_card_of(d)->blas;
-    cublasFillMode_t part = upper ? CUBLAS_FILL_MODE_UPPER : CUBLAS_FILL_MODE_LOWER;
-    void *work = NULL;   // own: of the arena
-    int *verdict = NULL; // own: of the arena
-    int room = 0, order = (int)n;
+    int n_floats = 0, n = (int)t->n, ld = (int)t->ld;
 
-    SOLVER(l, cusolverDnSpotrf_bufferSize(l->solver, part, order, a, order, &room));
-    OSH_TRY(solver_room(cx, d, &work, &verdict, (size_t)room * sizeof *a, n));
-    SOLVER(l, cusolverDnSpotrf(l->solver, part, order, a, order, static_cast<float *>(work), room, verdict));
-    OSH_TRY(read_verdict(cx, d, verdict, "potrf", ok));
+    OSH_TRY(ask_potrf(cx, l, t, &n_floats));
+    OSH_TRY(check_room(cx, t, (size_t)n_floats * sizeof(float)));
+    SOLVER(l, cusolverDnSpotrf(l->solver, part_of(t), n, t->a, ld, static_cast<float *>(t->room), n_floats,
+                               t->verdict));
+    OSH_TRY(read_verdict(cx, d, t->verdict, "potrf", ok));
 done:
-    osh_device_free(d, verdict);
-    osh_device_free(d, work);
     return rc;
 }
 
-osh_status osh_cuda_trtri(osh_ctx *cx, osh_device *d, float *a, int64_t n, bool upper, bool *ok)
+osh_status osh_cuda_trtri(osh_ctx *cx, osh_device *d, const osh_cuda_triangle *t, bool *ok)
 {
     osh_status rc = OSH_OK;
     osh_cuda_blas *l = osh_card_of(d)->blas;
-    cublasFillMode_t part = upper ? CUBLAS_FILL_MODE_UPPER : CUBLAS_FILL_MODE_LOWER;
-    void *work = NULL, *host_work = NULL; // own: of the arena; of the host
-    int *verdict = NULL;                  // own: of the arena
-    size_t room = 0, host_room = 0;
+    void *host_work = NULL; // own
+    size_t wanted = 0, host_wanted = 0;
 
-    SOLVER(l, cusolverDnXtrtri_bufferSize(l->solver, part, CUBLAS_DIAG_NON_UNIT, n, CUDA_R_32F, a, n, &room,
-                                          &host_room));
-    host_work = osh_alloc(cx, host_room ? host_room : 1);
+    OSH_TRY(ask_trtri(cx, l, t, &wanted, &host_wanted));
+    OSH_TRY(check_room(cx, t, wanted));
+    host_work = osh_alloc(cx, host_wanted ? host_wanted : 1);
     if (!host_work) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(solver_room(cx, d, &work, &verdict, room, n));
-    SOLVER(l, cusolverDnXtrtri(l->solver, part, CUBLAS_DIAG_NON_UNIT, n, CUDA_R_32F, a, n, work, room, host_work,
-                               host_room, verdict));
-    OSH_TRY(read_verdict(cx, d, verdict, "trtri", ok));
+    SOLVER(l, cusolverDnXtrtri(l->solver, part_of(t), CUBLAS_DIAG_NON_UNIT, t->n, CUDA_R_32F, t->a, t->ld, t->room,
+                               wanted, host_work, host_wanted, t->verdict));
+    OSH_TRY(read_verdict(cx, d, t->verdict, "trtri", ok)); // waits: host_work is free behind it
 done:
     osh_free(cx, host_work);
-    osh_device_free(d, verdict);
-    osh_device_free(d, work);
     return rc;
 }

@@ -107,6 +107,7 @@ size_t osh_nll_cuda_scratch(const void *attr, const int64_t *in_width, int64_t o
 size_t osh_kl_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
 size_t osh_gptq_factor_cuda_scratch(int64_t I);
+size_t osh_cuda_triangle_bytes(int64_t n); // of it, gross: what a Cholesky factor and its inverse take
 
 /* Index of the first non-finite element of x into *first (device memory, int64): the lowest of what is there already
  * and this one plus `base`; untouched where all are finite. Does not wait. */

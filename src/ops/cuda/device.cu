@@ -131,6 +131,7 @@ static osh_status take_memory(osh_ctx *cx, osh_device *d, osh_card *c, size_t n_
     }
     c->workspace = osh_device_alloc(cx, d, OSH_CUDA_WORKSPACE, OSH_LIFE_LONG);
     if (!c->workspace) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_cuda_factor_probe(cx, d));
     OSH_TRY(osh_card_ring_init(cx, &c->ring));
     OSH_TRY(osh_card_ring_init(cx, &c->ahead));
     OSH_TRY(osh_card_lanes_init(cx, c));

@@ -1,7 +1,8 @@
-/* gptq_factor.cu - flip-Cholesky in place with cuSOLVER: flip, potrf, trtri, turn by 180 degrees (ops/gptq_factor.c).
+/* gptq_factor.cu - flip-Cholesky in place: flip, the inverse of the Cholesky factor (triangle.cu), turn by 180
+ * degrees (ops/gptq_factor.c).
  *
- * cuSOLVER is column-major: our lower triangle is its upper one. It leaves the other triangle alone, and nothing is
- * written there before the inverse is known to be finite: after a failure it is the caller's. */
+ * Above the diagonal nothing is written before the inverse is known to be finite: after a failure it is the
+ * caller's. */
 #include "ops/cuda/kernel.cuh"
 
 enum { TILE = 32, STEP = 8 }; // a block of TILE x STEP threads moves TILE x TILE elements
@@ -79,9 +80,7 @@ osh_status osh_gptq_factor_cuda(osh_ctx *cx, const osh_op_args *a)
 
     OSH_LAUNCH(flip_lower, dim3(side, side), dim3(TILE, STEP), 0, osh_cuda_stream(d), h, n);
     OSH_CUDA(cx, cudaGetLastError());
-    OSH_TRY(osh_cuda_potrf(cx, d, h, n, true, &ok));
-    if (!ok) OSH_TRY(OSH_E_NUMERIC);
-    OSH_TRY(osh_cuda_trtri(cx, d, h, n, true, &ok));
+    OSH_TRY(osh_cuda_factor_inverse(cx, d, h, n, &ok));
     if (!ok) OSH_TRY(OSH_E_NUMERIC);
     OSH_TRY(is_finite(cx, d, &ok, h, n, rows));
     if (!ok) OSH_TRY(OSH_E_NUMERIC);
@@ -89,10 +88,4 @@ osh_status osh_gptq_factor_cuda(osh_ctx *cx, const osh_op_args *a)
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
-}
-
-size_t osh_gptq_factor_cuda_scratch(int64_t I)
-{
-    size_t flag = osh_arena_gross(sizeof(int)), library = osh_cuda_potrf_bytes(I);
-    return flag > library ? flag : library;
 }

@@ -10,12 +10,12 @@
  *
  *   tokens of a batch   | 4096 | 4096 | 4096 | 4096 | 512 | 97 + 159 zeros |
  *
- * A tensor core cuts its sum off behind every few products: half a unit in the last place each, always towards zero, up
- * to 6e-5 of a sum of 16,384 squares. The damping of 14,336 columns is 7e-7 of the trace, so that two channels that are
- * nearly multiples of each other would make H indefinite. It adds up at most TOKENS tokens before H, in f32, takes them:
- * calls of whole multiples of TOKENS give the same bytes as one call. H is read and written for each such chunk, 15 % of
- * the product's time at 600 TFLOP/s and 4 TB/s. What a ragged batch leaves is cut into whole multiples of 256 tokens and
- * filled up with zeros to 256, so that there are 16 shapes of products and not one for each batch. */
+ * A tensor core cuts its sum off behind every few products: half a unit in the last place each, always towards zero,
+ * up to 6e-5 of a sum of 16,384 squares. The damping of 14,336 columns is 7e-7 of the trace, so that two channels that
+ * are nearly multiples of each other would make H indefinite. It adds up at most TOKENS tokens before H, in f32, takes
+ * them: calls of whole multiples of TOKENS give the same bytes as one call. H is read and written for each such chunk,
+ * 15 % of the product's time at 600 TFLOP/s and 4 TB/s. What a ragged batch leaves is cut into whole multiples of 256
+ * tokens and filled up with zeros to 256, so that there are 16 shapes of products and not one for each batch. */
 #include "ops/cuda/runtime.h"
 #include "ops/cuda/sizes.h"
 

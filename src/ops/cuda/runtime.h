@@ -44,8 +44,23 @@ osh_status osh_cuda_cast(osh_ctx *cx, osh_device *d, void *to, osh_dtype to_dtyp
                          osh_dtype from_dtype, int64_t n);
 
 /* Cholesky factor and inverse of a triangle by cuSOLVER, in place; *ok false: not positive definite, or singular.
- * Column-major as cuSOLVER has it: `upper` is the triangle of the column-major matrix. Waits. */
-osh_status osh_cuda_potrf(osh_ctx *cx, osh_device *d, float *a, int64_t n, bool upper, bool *ok);
-osh_status osh_cuda_trtri(osh_ctx *cx, osh_device *d, float *a, int64_t n, bool upper, bool *ok);
-size_t osh_cuda_potrf_bytes(int64_t n); // device scratch of either, gross, an upper bound
+ * Column-major as cuSOLVER has it: `upper` is the triangle of the column-major matrix. Both wait. */
+typedef struct osh_cuda_triangle {
+    float *a;
+    int64_t n, ld;
+    bool upper;
+    void *room; // of the card, room_bytes: as much as osh_cuda_solver_wish says
+    size_t room_bytes;
+    int *verdict; // of the card
+} osh_cuda_triangle;
+typedef struct osh_cuda_wish { size_t potrf, trtri, trtri_host; } osh_cuda_wish; // bytes
+osh_status osh_cuda_solver_wish(osh_ctx *cx, osh_device *d, osh_cuda_wish *out, const osh_cuda_triangle *t);
+osh_status osh_cuda_potrf(osh_ctx *cx, osh_device *d, const osh_cuda_triangle *t, bool *ok);
+osh_status osh_cuda_trtri(osh_ctx *cx, osh_device *d, const osh_cuda_triangle *t, bool *ok);
+
+/* The inverse of the Cholesky factor of the lower triangle of a [n, n] (row-major), in place; above the diagonal
+ * nothing is read or written. Takes osh_cuda_triangle_bytes(n) of the arena whatever cuSOLVER wants (triangle.cu). *ok
+ * false: not positive definite, and the lower triangle is lost. Waits. */
+osh_status osh_cuda_factor_inverse(osh_ctx *cx, osh_device *d, float *a, int64_t n, bool *ok);
+osh_status osh_cuda_factor_probe(osh_ctx *cx, osh_device *d); // OSH_E_UNSUPPORTED: small triangles have none
 #endif

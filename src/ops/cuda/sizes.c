@@ -25,3 +25,10 @@ size_t osh_hessian_accum_cuda_scratch(const void *attr, const int64_t *in_width,
     (void)attr, (void)out_width, (void)n_tokens; // of the last tokens of any batch
     return osh_arena_gross((size_t)(OSH_HESSIAN_GRAIN * in_width[0]) * osh_dtype_bytes(dt));
 }
+
+size_t osh_cuda_triangle_bytes(int64_t n)
+{
+    return osh_arena_gross(osh_triangle_room(n)) + osh_arena_gross(sizeof(int));
+}
+
+size_t osh_gptq_factor_cuda_scratch(int64_t I) { return osh_cuda_triangle_bytes(I); }
