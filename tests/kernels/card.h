@@ -7,6 +7,7 @@
 #define OSH_KERNEL_CARD_H
 #include "kernel_test.h"
 #include "ops/cuda/cuda.h"
+#include "strict.h"
 
 void osh_play_order(unsigned seed) __attribute__((weak)); // tests/play/play.h: there where the card is played
 void osh_play_protect(bool on) __attribute__((weak));

