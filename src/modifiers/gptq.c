@@ -75,6 +75,9 @@ static osh_status resolve(osh_ctx *cx, osh_modifier *m)
     for (size_t i = 0; i < m->n_schemes; i++) {
         osh_q_args *a = &m->schemes[i].weights;
         if (!a->present) continue;
+        if (a->scale_dtype)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "GPTQModifier does not make NVFP4 and MX schemes (%s) yet: want "
+                     "QuantizationModifier", m->schemes[i].group_name);
         if (a->actorder == OSH_ACTORDER_UNSET) a->actorder = as_scheme[g->actorder];
         else if (g->actorder != ACTORDER_DEFAULT && a->actorder != as_scheme[g->actorder])
             OSH_FAIL(cx, OSH_E_USAGE, "GPTQModifier.actorder is %s but that of %s is %s: they must be the same",
@@ -88,7 +91,7 @@ static unsigned wants(const osh_modifier *m, const osh_q_scheme *s)
 {
     (void)m;
     unsigned w = s->weights.present ? OSH_STAT_HESSIAN : 0;
-    if (s->inputs.present && s->inputs.dynamic == OSH_Q_STATIC) w |= OSH_STAT_RANGE;
+    if (s->inputs.present && s->inputs.dynamic != OSH_Q_DYNAMIC) w |= OSH_STAT_RANGE;
     return w;
 }
 

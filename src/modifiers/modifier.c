@@ -120,7 +120,7 @@ static int64_t n_scales(const osh_linear_job *j)
     const osh_q_args *a = &j->scheme->weights;
     int64_t O = j->w->shape[0], I = j->w->shape[1];
     if (a->strategy == OSH_Q_TENSOR) return 1;
-    if (a->strategy == OSH_Q_GROUP) return O * (I / a->group_size);
+    if (osh_q_in_groups(a)) return O * (I / a->group_size);
     if (a->strategy == OSH_Q_BLOCK) return (O + a->block[0] - 1) / a->block[0] * ((I + a->block[1] - 1) / a->block[1]);
     return O;
 }

@@ -9,7 +9,7 @@
 static unsigned wants(const osh_modifier *m, const osh_q_scheme *s)
 {
     (void)m;
-    return s->inputs.present && s->inputs.dynamic == OSH_Q_STATIC ? OSH_STAT_RANGE : 0;
+    return s->inputs.present && s->inputs.dynamic != OSH_Q_DYNAMIC ? OSH_STAT_RANGE : 0;
 }
 
 static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,

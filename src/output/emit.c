@@ -66,6 +66,7 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, os
     OSH_NEW(cx, e->dirty, p->n_shards);
     OSH_NEW(cx, e->taken, p->n_out);
     OSH_TRY(osh_edges_new(cx, &e->edges));
+    OSH_TRY(osh_globals_new(cx, &e->globals, p));
     OSH_TRY(osh_emit_begin(cx, e, results));
     memcpy(e->taken, e->written, (size_t)p->n_out * sizeof *e->taken);
     OSH_TRY(osh_emit_queue_start(cx, e));
@@ -80,6 +81,7 @@ void osh_emitter_free(osh_ctx *cx, osh_emitter *e)
     if (!e) return;
     osh_emit_queue_stop(cx, e);
     osh_edges_free(cx, e->edges);
+    osh_globals_free(cx, e->globals);
     for (int s = 0; e->shards && s < e->plan->n_shards; s++) osh_file_close(cx, e->shards[s]);
     bool still = e->dir && osh_file_is_at(e->dir, e->partial);
     if (e->ours && still && !e->sealed && !osh_emitter_holds_work(e)) osh_dir_remove(cx, e->partial);
@@ -101,6 +103,8 @@ void osh_emitter_free(osh_ctx *cx, osh_emitter *e)
 
 const char *osh_emit_dir(const osh_emitter *e) { return e->partial; }
 uint64_t osh_emit_run(const osh_emitter *e) { return e->run; }
+
+osh_globals *osh_emit_globals(osh_emitter *e) { return e->globals; }
 
 bool osh_emitter_resumed(const osh_emitter *e) { return e->resumed; }
 

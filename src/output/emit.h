@@ -5,7 +5,7 @@
  * docs/resume.md has the records. */
 #ifndef OSH_EMIT_H
 #define OSH_EMIT_H
-#include "plan/plan.h"
+#include "plan/globals.h"
 
 typedef struct osh_result { // of a Linear
     double nmse, objective;
@@ -26,6 +26,7 @@ osh_status osh_output_dirs(osh_ctx *cx, char **final, char **partial, const char
 osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, osh_result *results, bool *finished);
 /* Not sealed: the partial directory stays if something in it is done. */
 void osh_emitter_free(osh_ctx *cx, osh_emitter *e);
+osh_globals *osh_emit_globals(osh_emitter *e); // view; NULL: no Linear has a global scale
 bool osh_emitter_resumed(const osh_emitter *e);
 bool osh_emitter_holds_work(const osh_emitter *e); // something is done: worth to go on from
 

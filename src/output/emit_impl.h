@@ -65,6 +65,7 @@ struct osh_emitter {
     char *final, *partial; // own: directories
     osh_identity *id;      // own
     uint64_t run;          // of OSH_REC_RUN; 0: none yet
+    osh_globals *globals;  // own; NULL: none
     osh_journal *journal;  // own
     osh_file **shards;     // own
     osh_file *dir;         // own: the partial directory; held

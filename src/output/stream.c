@@ -81,13 +81,14 @@ static void item_free(osh_ctx *cx, item *it)
     osh_free(cx, it);
 }
 
-static osh_status new_params(osh_ctx *cx, osh_qparams *q, const osh_linear *l)
+static osh_status new_params(osh_ctx *cx, osh_qparams *q, const osh_linear *l, float global)
 {
     osh_status rc = OSH_OK;
     int64_t shape[2];
     int ndim;
     OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, &l->scheme->weights, l->O, l->I, l->name));
-    OSH_TRY(osh_tensor_new(cx, &q->scale, l->dtype, ndim, shape));
+    q->global = global;
+    OSH_TRY(osh_tensor_new(cx, &q->scale, global ? OSH_FP8 : l->dtype, ndim, shape));
     if (!l->scheme->weights.symmetric) OSH_TRY(osh_tensor_new(cx, &q->zero, OSH_I8, ndim, shape));
 done:
     return rc;
@@ -107,7 +108,7 @@ static osh_status item_new(osh_ctx *cx, item **out, const stream *s, int64_t id)
         it->n_rows = l->O;
         it->row_in = osh_band_row_in(l), it->row_out = osh_band_row_out(p, l);
         it->band = osh_band_rows(l->O, it->row_in, osh_band_unit(l));
-        OSH_TRY(new_params(cx, &it->params, l));
+        OSH_TRY(new_params(cx, &it->params, l, osh_globals_of(s->e->globals, it->linear)));
     } else {
         it->n_rows = p->out[id].end - p->out[id].begin, it->row_in = it->row_out = 1;
         it->band = osh_band_rows(it->n_rows, 1, 1);
@@ -173,6 +174,7 @@ static osh_status round_band(osh_ctx *cx, worker *w, band *b, uint8_t *from, uin
     osh_tensor part = osh_tensor_view(l->dtype, 2, (int64_t[]){b->n, l->I}, from);
     osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &part, .sums = w->sums,
                           .room = l->format->pack_rows ? w->codes : to};
+    job.params.global = b->it->params.global;
     rc = m->type->compress(cx, m, &job, 1, NULL, 0);
     if (rc == OSH_E_NUMERIC) {
         int64_t bad = osh_find_nonfinite(from, l->dtype, b->n * l->I);
@@ -467,6 +469,7 @@ osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const int *linears, i
     osh_band_room r = {0};
     OSH_NEW(cx, ids, n + (copies ? p->n_out : 0));
     for (int i = 0; i < n; i++) osh_band_room_linear(&r, p, linears[i]), ids[i] = p->linears[linears[i]].first_out;
+    OSH_TRY(osh_globals_find(cx, e->globals, linears, n));
     if (copies) s.n = add_copies(e, ids, n, &r);
     qsort_r(ids, (size_t)s.n, sizeof *ids, by_name, (void *)p);
     s.ids = ids;

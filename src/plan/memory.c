@@ -15,15 +15,17 @@
 #include "ops/cuda/cuda.h"
 #include "ops/isa.h"
 #include "plan/bands.h"
+#include "plan/globals.h"
 #include "plan/layout.h"
 
 enum { READERS = 2 }; // the run and the one that reads ahead: a block each where they read past the page cache
 enum { LISTS_BYTES = 1 << 20 };
 #define DIRECT_SOURCE (1ll << 26) // that much is not copied through the page cache where each byte is wanted once
 /* What the run keeps beside visits: emitter, journal, results, report; lists for each of these. */
-static int64_t small_bytes(const osh_plan *p)
+static int64_t small_bytes(const osh_plan *p, int n_threads)
 {
     int64_t n = LISTS_BYTES + (int64_t)osh_edges_bytes() + (int64_t)p->n_linears * 256 + p->n_out * 64;
+    n += osh_globals_bytes(p, n_threads);
     return n + (p->graph ? (int64_t)p->graph->n_values * 32 + (int64_t)p->graph->n_weights * 32 : 0);
 }
 
@@ -393,7 +395,8 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     int64_t anon = osh_mem_anon(), used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
     m->uncounted = (anon > used ? anon - used : 0) + LIBRARY_BYTES + (int64_t)osh_threads(cx) * THREAD_BYTES;
     if (p->on_device) m->uncounted += OSH_CUDA_HOST_BYTES;
-    m->base_bytes = m->uncounted + used + small_bytes(p) + READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + 4096);
+    m->base_bytes = m->uncounted + used + small_bytes(p, osh_threads(cx)) +
+                    READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + 4096);
     if (p->on_device) m->base_bytes += OSH_CUDA_PLAN_BYTES;
     m->highest = -1;
     osh_budget b = {.device = p->opt->device_memory, .host = p->opt->host_memory - m->base_bytes,

@@ -25,6 +25,7 @@ typedef struct osh_linear { // a module that is quantized
     int node, weight, input; // of the graph: node, weight, input value; -1: no graph
     int subgraph;           // -1: no graph
     unsigned wants;         // OSH_STAT_*
+    int joint;              // first of the Linears that share its global scale (globals.h); -1: it has none
     int64_t first_out;      // output tensors [first_out, first_out + n_out)
     int n_out;
 } osh_linear;

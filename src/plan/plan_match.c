@@ -6,6 +6,7 @@
 
 #include "graph/kind.h"
 #include "plan/dense.h"
+#include "plan/globals.h"
 
 typedef struct candidate { // a module that could be quantized
     char *name;            // own
@@ -508,6 +509,7 @@ osh_status osh_plan_match(osh_ctx *cx, osh_plan *p)
     OSH_TRY(list_dense(cx, p, &cs));
     if (!p->n_linears) OSH_TRY(refuse_nothing(cx, p));
     drop_unused_schemes(cx, p, &cs);
+    OSH_TRY(osh_plan_joint(cx, p));
     OSH_TRY(make_ignore(cx, p, &cs));
     OSH_TRY(make_config(cx, p));
     OSH_TRY(check_vllm(cx, p, &cs));

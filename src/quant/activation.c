@@ -59,7 +59,7 @@ void osh_q_observer_default(osh_q_args *a, bool is_weight)
     if (a->observer[0] || !a->present) return;
     if (is_weight)
         snprintf(a->observer, sizeof a->observer, "memoryless_minmax");
-    else if (a->dynamic == OSH_Q_STATIC)
+    else if (a->dynamic != OSH_Q_DYNAMIC)
         snprintf(a->observer, sizeof a->observer, "minmax");
 }
 
@@ -98,6 +98,7 @@ typedef struct fake {
     int64_t N, I, seg;
     int64_t chunk_rows;
     bool fixed; // scale and zero are given
+    float global; // 0: none; scales are relative to it
 } fake;
 
 enum { CODES = 1024 }; // on the stack: coded, then decoded in place
@@ -143,7 +144,8 @@ static osh_status fake_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
             uint8_t *x = f->x + (size_t)(r * f->I + c) * size;
             float lo, hi;
             OSH_TRY(range_of(cx, f, &lo, &hi, x, f->seg));
-            if (!f->fixed) set_params(&code, f->a, lo, hi, f->dt, false);
+            if (f->global) code.scale = osh_q_scale_e4m3(lo, hi, f->global, f->dt) / f->global;
+            else if (!f->fixed) set_params(&code, f->a, lo, hi, f->dt, false);
             fake_segment(f, x, f->seg, &code);
         }
 done:
@@ -172,12 +174,16 @@ osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,
                  osh_dtype_name(x->dtype));
     f.N = x->shape[0], f.I = x->shape[1];
     if (!f.N || !f.I) goto done;
-    f.seg = a->strategy == OSH_Q_GROUP ? a->group_size : f.I;
+    f.seg = osh_q_in_groups(a) ? a->group_size : f.I;
     if (f.I % f.seg)
         OSH_FAIL(cx, OSH_E_USAGE, "%lld features, which groups of %lld do not divide",
                  (long long)f.I, (long long)f.seg);
     f.fixed = a->dynamic == OSH_Q_STATIC || a->strategy == OSH_Q_TENSOR;
-    if (a->dynamic == OSH_Q_STATIC) {
+    if (a->dynamic == OSH_Q_LOCAL) {
+        if (!scale || osh_tensor_numel(scale) != 1 || !(first_of(scale) > 0))
+            OSH_FAIL(cx, OSH_E_FORMAT, "input_global_scale is not one positive number");
+        f.global = first_of(scale), f.code.round = OSH_F32;
+    } else if (a->dynamic == OSH_Q_STATIC) {
         if (!scale || osh_tensor_numel(scale) != 1 || (zero && osh_tensor_numel(zero) != 1))
             OSH_FAIL(cx, OSH_E_FORMAT, "input_scale is not one number");
         f.code.scale = first_of(scale);

@@ -5,6 +5,9 @@
  *   asymmetric   s = rnd(rnd(mx - mn) / R)   zp = RNE(clamp(rnd(qmin - rnd(mn / s))))
  *   s == 0       eps of the dtype, after zp
  *
+ *   E8M0         s = 2^n, n such that the largest code reaches amax / 1.75 at least      (MX)
+ *   E4M3         s = e4m3(global rnd(amax / 6)); codes are of w / (s / global), in f32   (NVFP4)
+ *
  * mn <= 0 <= mx. rnd is to the weight's dtype; with OSH_ARITH_F32 only the stored scale is rounded.
  * An all-zero asymmetric group is 0/0: the NaN becomes zero point 0, as torch's cast does on x86.
  */
@@ -38,6 +41,7 @@ osh_status osh_q_scale_shape(osh_ctx *cx, int64_t shape[2], int *ndim, const osh
     case OSH_Q_CHANNEL:
         break;
     case OSH_Q_GROUP:
+    case OSH_Q_TENSOR_GROUP:
         if (a->group_size < 1 || I % a->group_size)
             OSH_FAIL(cx, OSH_E_USAGE,
                      "%s has %lld input features, which groups of %lld do not divide", what,
@@ -64,7 +68,7 @@ static grid grid_of(const osh_q_args *a, int64_t O, int64_t I)
 {
     grid g = {O, I, 1, I, 1};
     if (a->strategy == OSH_Q_TENSOR) g.band = O;
-    if (a->strategy == OSH_Q_GROUP) g.seg = a->group_size;
+    if (osh_q_in_groups(a)) g.seg = a->group_size;
     if (a->strategy == OSH_Q_BLOCK) g.band = a->block[0], g.seg = a->block[1];
     g.per_band = (I + g.seg - 1) / g.seg;
     return g;
@@ -94,6 +98,11 @@ void osh_q_scale_zp_one(float *scale, int8_t *zp, float min, float max, const os
                         osh_dtype dt, bool zero_f32)
 {
     osh_q_code q = osh_q_code_of(a, dt);
+    if (a->scale_dtype == OSH_Q_SCALE_E8M0) {
+        *scale = osh_q_scale_e8m0(min, max, a, dt);
+        if (zp) *zp = 0;
+        return;
+    }
     one_param(scale, zp, min, max, &q, a->symmetric, dt, dt, zero_f32);
 }
 
@@ -102,10 +111,12 @@ void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max,
 {
     osh_q_code q = osh_q_code_of(a, dt);
     osh_dtype step = ar == OSH_ARITH_F32 ? OSH_F32 : dt;
-    int64_t i = osh_q_kernels_best()->params(scale, zp, min, max, n, &q, a->symmetric, dt, step);
+    bool power = a->scale_dtype == OSH_Q_SCALE_E8M0;
+    int64_t i = power ? 0 : osh_q_kernels_best()->params(scale, zp, min, max, n, &q, a->symmetric, dt, step);
     for (; i < n; i++) {
         float s;
-        one_param(&s, zp ? zp + i : NULL, min[i], max[i], &q, a->symmetric, dt, step, false);
+        if (power) s = osh_q_scale_e8m0(min[i], max[i], a, dt);
+        else one_param(&s, zp ? zp + i : NULL, min[i], max[i], &q, a->symmetric, dt, step, false);
         if (dt == OSH_BF16)
             ((uint16_t *)scale)[i] = osh_bf16_of_f32(s);
         else if (dt == OSH_F16)
@@ -159,6 +170,10 @@ static osh_status params_of(osh_ctx *cx, const job *j, int64_t first, int64_t la
     for (int64_t i = first; i < last; i++)
         if (!isfinite(j->min[i]) || !isfinite(j->max[i]))
             return osh_fail(cx, OSH_E_NUMERIC, "%s holds a NaN or an infinity", j->what);
+    for (int64_t i = first; i < last && j->p->global; i++)
+        ((uint8_t *)j->p->scale->data)[i] =
+            osh_fp8_of_f32(osh_q_scale_e4m3(j->min[i], j->max[i], j->p->global, j->dt));
+    if (j->p->global) return OSH_OK;
     size_t size = osh_dtype_bytes(j->dt);
     int8_t *zero = j->p->zero ? (int8_t *)j->p->zero->data + first : NULL;
     osh_q_scale_zp((uint8_t *)j->p->scale->data + (size_t)first * size, zero, j->min + first,
@@ -193,13 +208,22 @@ static osh_status check_weight(osh_ctx *cx, const osh_tensor *w, const char *wha
                     w->ndim, osh_dtype_name(w->dtype));
 }
 
+static osh_status global_of(osh_ctx *cx, float *global, const osh_tensor *w, const char *what)
+{
+    float lo, hi;
+    osh_q_kernels_best()->range(&lo, &hi, w->data, w->dtype, osh_tensor_numel(w));
+    if (!isfinite(lo) || !isfinite(hi)) return osh_fail(cx, OSH_E_NUMERIC, "%s holds a NaN or an infinity", what);
+    *global = osh_q_global_scale(-lo > hi ? -lo : hi, w->dtype);
+    return OSH_OK;
+}
+
 osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
                                const osh_q_args *a, osh_arithmetic ar, const char *what)
 {
     osh_status rc = OSH_OK;
     int64_t shape[2], n;
     int ndim;
-    osh_qparams q = {0}; // own
+    osh_qparams q = {.global = p->global}; // own
     job j = {
         .a = a, .ar = ar, .dt = w->dtype, .k = osh_q_kernels_best(), .w = w->data, .what = what};
 
@@ -207,7 +231,9 @@ osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
     OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, a, w->shape[0], w->shape[1], what));
     j.g = grid_of(a, w->shape[0], w->shape[1]);
     j.chunk_rows = chunk_rows_of(&j.g, a->strategy == OSH_Q_TENSOR ? 1 : j.g.band);
-    OSH_TRY(osh_tensor_new(cx, &q.scale, w->dtype, ndim, shape));
+    bool relative = a->strategy == OSH_Q_TENSOR_GROUP;
+    if (relative && !q.global) OSH_TRY(global_of(cx, &q.global, w, what));
+    OSH_TRY(osh_tensor_new(cx, &q.scale, relative ? OSH_FP8 : w->dtype, ndim, shape));
     if (!a->symmetric) OSH_TRY(osh_tensor_new(cx, &q.zero, OSH_I8, ndim, shape));
     n = osh_tensor_numel(q.scale);
     if (a->strategy == OSH_Q_TENSOR && n_chunks_of(&j) > n) n = n_chunks_of(&j);
@@ -230,8 +256,11 @@ done:
     return rc;
 }
 
-static float scale_at(const osh_tensor *t, int64_t i)
+/* What a code is multiplied by. */
+static float scale_at(const osh_qparams *p, int64_t i)
 {
+    const osh_tensor *t = p->scale;
+    if (t->dtype == OSH_FP8) return osh_f32_of_fp8(((const uint8_t *)t->data)[i]) / p->global;
     if (t->dtype == OSH_BF16) return osh_f32_of_bf16(((const uint16_t *)t->data)[i]);
     if (t->dtype == OSH_F16) return osh_f32_of_f16(((const uint16_t *)t->data)[i]);
     return ((const float *)t->data)[i];
@@ -245,13 +274,18 @@ static osh_status check_params(osh_ctx *cx, const osh_qparams *p, const osh_q_ar
     int64_t shape[2] = {0, 0}, n;
     int ndim;
     osh_dtype dt = p->scale->dtype;
+    bool relative = a->strategy == OSH_Q_TENSOR_GROUP;
 
     OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, a, O, I, "weight"));
     n = ndim == 2 ? shape[0] * shape[1] : shape[0];
-    if (osh_tensor_numel(p->scale) != n || (dt != OSH_BF16 && dt != OSH_F16 && dt != OSH_F32))
+    if (osh_tensor_numel(p->scale) != n ||
+        (relative ? dt != OSH_FP8 : dt != OSH_BF16 && dt != OSH_F16 && dt != OSH_F32))
         OSH_FAIL(cx, OSH_E_FORMAT,
-                 "weight_scale holds %lld %s values, want %lld of BF16, F16 or F32",
-                 (long long)osh_tensor_numel(p->scale), osh_dtype_name(dt), (long long)n);
+                 "weight_scale holds %lld %s values, want %lld of %s",
+                 (long long)osh_tensor_numel(p->scale), osh_dtype_name(dt), (long long)n,
+                 relative ? "F8_E4M3" : "BF16, F16 or F32");
+    if (relative && !(p->global > 0 && isfinite(p->global)))
+        OSH_FAIL(cx, OSH_E_FORMAT, "weight_global_scale is %g, want a positive number", (double)p->global);
     if (p->zero && (osh_tensor_numel(p->zero) != n || p->zero->dtype != OSH_I8))
         OSH_FAIL(cx, OSH_E_FORMAT, "weight_zero_point holds %lld %s values, want %lld I8 ones",
                  (long long)osh_tensor_numel(p->zero), osh_dtype_name(p->zero->dtype),
@@ -275,7 +309,7 @@ static osh_status code_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
         for (int64_t s = 0; s < g->per_band; s++) {
             int64_t col = s * g->seg, n = g->seg < g->I - col ? g->seg : g->I - col;
             int64_t at = r / g->band * g->per_band + s, e = r * g->I + col;
-            q.scale = scale_at(j->p->scale, at);
+            q.scale = scale_at(j->p, at);
             q.zero = j->p->zero ? ((const int8_t *)j->p->zero->data)[at] : 0;
             if (j->out)
                 j->k->decode((uint8_t *)j->out->data + (size_t)e * size, j->dt, j->codes + e, n,
@@ -319,7 +353,7 @@ void osh_q_decode_rows(void *to, osh_dtype dt, const void *codes, const osh_qpar
     for (int64_t r = first; r < first + n; r++)
         for (int64_t s = 0; s < g.per_band; s++) {
             int64_t col = s * g.seg, width = g.seg < I - col ? g.seg : I - col, at = r / g.band * g.per_band + s;
-            q.scale = scale_at(p->scale, at);
+            q.scale = scale_at(p, at);
             q.zero = p->zero ? ((const int8_t *)p->zero->data)[at] : 0;
             k->decode((uint8_t *)to + (size_t)((r - first) * I + col) * osh_dtype_bytes(dt), dt, from + r * I + col,
                       width, &q);

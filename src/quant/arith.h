@@ -8,8 +8,9 @@
 typedef enum { OSH_ARITH_REFERENCE, OSH_ARITH_F32 } osh_arithmetic;
 
 typedef struct osh_qparams {
-    osh_tensor *scale; // own: [rows, cols], dtype of the weight; tensor strategy: [1]
+    osh_tensor *scale; // own: [rows, cols], dtype of the weight; tensor strategy: [1]; tensor_group: FP8
     osh_tensor *zero;  // own: I8, like scale; NULL where symmetric
+    float global;      // tensor_group: a scale stands for scale / global; else 0
 } osh_qparams;
 void osh_qparams_deinit(osh_ctx *cx, osh_qparams *p);
 /* Shape of scale for w [O, I]: returns ndim (1 or 2). Indivisible group: error naming module (what). */
@@ -19,10 +20,14 @@ osh_status osh_q_scale_shape(osh_ctx *cx, int64_t shape[2], int *ndim, const osh
 /* (min, max) in the weight's dtype to scale and zero point, element-wise over n. zp may be NULL. */
 void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max, int64_t n, const osh_q_args *a,
                     osh_dtype dt, osh_arithmetic ar);
-/* memoryless_minmax over w [O, I]: allocates p. */
+/* The global scale of values whose largest magnitude is amax: rnd(rnd(1 / amax) * 448 * 6) in dt, so that the largest
+ * scale of a group is near the largest FP8; 1 where that is no number. Source: generate_gparam. */
+float osh_q_global_scale(float amax, osh_dtype dt);
+/* memoryless_minmax over w [O, I]: allocates p. Strategy tensor_group: p->global is given, or 0: that of w. */
 osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w, const osh_q_args *a,
                                osh_arithmetic ar, const char *what);
-/* codes I8 [O, I] (int) or FP8 bytes: w / scale + zp, clamped, rounded half to even, as the CPU save path does. */
+/* codes I8 [O, I] (int), FP8 bytes, or FP4 in the low 4 bits of a byte: w / scale + zp, clamped, rounded half to even,
+ * as the CPU save path does. */
 osh_status osh_q_encode(osh_ctx *cx, void *codes, const osh_tensor *w, const osh_qparams *p, const osh_q_args *a,
                         osh_arithmetic ar);
 /* w (dtype of scale) = (code - zp) * scale, each step rounded to the scale's dtype. */
@@ -44,8 +49,8 @@ osh_status osh_act_observer_init(osh_ctx *cx, osh_act_observer *o, const osh_q_a
 void osh_act_observer_feed(osh_act_observer *o, const void *x, osh_dtype dt,
                            int64_t n); // one sample's values of one linear's input
 void osh_act_observer_feed_range(osh_act_observer *o, float lo, float hi, osh_dtype dt); // the same, from their range
-/* Fake quantization of activations in place, x [N, I]: dynamic (token, group, tensor per sample: seqs of 1) or static
- * with the stored scale. */
+/* Fake quantization of activations in place, x [N, I]: dynamic (token, group, tensor per sample: seqs of 1), static
+ * with the stored scale, or local with the stored global scale. */
 osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a, const osh_tensor *scale,
                                 const osh_tensor *zero);
 #endif

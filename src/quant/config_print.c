@@ -43,7 +43,8 @@ static cJSON *block_of(const osh_q_args *a)
 
 static cJSON *args_object(const osh_q_args *given, bool is_weight)
 {
-    static const char *const strategies[] = {"tensor", "channel", "group", "block", "token", NULL};
+    static const char *const strategies[] = {"tensor", "channel", "group", "block", "token", "tensor_group", NULL};
+    static const char *const scales[] = {NULL, "torch.float8_e4m3fn", "torch.uint8"};
     static const char *const orders[] = {NULL, "static", "weight"};
     osh_q_args a = *given;
     if (!a.present) return cJSON_CreateNull();
@@ -52,10 +53,11 @@ static cJSON *args_object(const osh_q_args *given, bool is_weight)
     cJSON *o = cJSON_CreateObject();
     if (o && add_str(o, "actorder", orders[a.actorder]) &&
         add(o, "block_structure", block_of(&a)) &&
-        add(o, "dynamic", cJSON_CreateBool(a.dynamic == OSH_Q_DYNAMIC)) &&
+        add(o, "dynamic", a.dynamic == OSH_Q_LOCAL ? cJSON_CreateString("local")
+                                                   : cJSON_CreateBool(a.dynamic == OSH_Q_DYNAMIC)) &&
         add_number(o, "group_size", a.group_size, !a.group_size) &&
         add_number(o, "num_bits", a.bits, false) && add_str(o, "observer", a.observer) &&
-        add(o, "observer_kwargs", cJSON_CreateObject()) && add_str(o, "scale_dtype", NULL) &&
+        add(o, "observer_kwargs", cJSON_CreateObject()) && add_str(o, "scale_dtype", scales[a.scale_dtype]) &&
         add_str(o, "strategy", strategies[a.strategy]) &&
         add(o, "symmetric", cJSON_CreateBool(a.symmetric)) &&
         add_str(o, "type", a.type == OSH_Q_INT ? "int" : "float") &&

@@ -30,6 +30,11 @@ osh_status osh_format_infer(osh_ctx *cx, const osh_format **out, const osh_q_sch
     bool is_int = s->weights.type == OSH_Q_INT;
     const char *name = is_int ? (s->inputs.present ? "int-quantized" : "pack-quantized")
                               : (s->inputs.present ? "float-quantized" : "naive-quantized");
+    const char *only = s->weights.strategy == OSH_Q_TENSOR_GROUP       ? "nvfp4-pack-quantized"
+                       : s->weights.scale_dtype != OSH_Q_SCALE_E8M0    ? NULL
+                       : osh_q_is_fp4(&s->weights)                     ? "mxfp4-pack-quantized"
+                                                                       : "mxfp8-quantized";
+    if (only) name = only;
 
     if (!s->weights.present)
         OSH_FAIL(cx, OSH_E_USAGE, "%s: no weights, so no storage format", what);
@@ -37,9 +42,16 @@ osh_status osh_format_infer(osh_ctx *cx, const osh_format **out, const osh_q_sch
     *out = osh_format_find(name);
     if (!*out)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: format %s is not supported, want pack-quantized, int-quantized, "
-                 "float-quantized or naive-quantized",
+                 "%s: format %s is not supported, want pack-quantized, int-quantized, float-quantized, "
+                 "naive-quantized, nvfp4-pack-quantized, mxfp4-pack-quantized or mxfp8-quantized",
                  what, name);
+    if (only && strcmp(name, only))
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: format %s cannot hold these weights, want %s", what, name, only);
+    if (!only && (!strncmp(name, "nvfp4", 5) || !strncmp(name, "mxfp", 4)))
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: format %s wants weights of %s", what, name,
+                 *name == 'n' ? "type float, 4 bits, strategy tensor_group, group_size 16, scale_dtype "
+                                "torch.float8_e4m3fn"
+                              : "type float, strategy group, group_size 32, scale_dtype torch.uint8");
     if (!is_int && (!strcmp(name, "pack-quantized") || !strcmp(name, "int-quantized")))
         OSH_FAIL(cx, OSH_E_USAGE,
                  "%s: format %s cannot hold float weights, want float-quantized or naive-quantized",
@@ -62,6 +74,10 @@ void osh_format_add(osh_format_tensor *out, int *n, const char *leaf, osh_dtype 
 void osh_format_add_input(osh_format_tensor *out, int *n, const osh_q_scheme *s, osh_dtype dt)
 {
     if (!s->inputs.present || s->inputs.dynamic == OSH_Q_DYNAMIC) return;
+    if (s->inputs.dynamic == OSH_Q_LOCAL) {
+        osh_format_add(out, n, "input_global_scale", OSH_F32, 1, 1, 0);
+        return;
+    }
     osh_format_add(out, n, "input_scale", dt, 1, 1, 0);
     if (!s->inputs.symmetric) osh_format_add(out, n, "input_zero_point", OSH_I8, 1, 1, 0);
 }
@@ -71,6 +87,7 @@ osh_status osh_format_put_input(osh_ctx *cx, void *const *data, const osh_q_sche
 {
     osh_status rc = OSH_OK;
     if (!s->inputs.present || s->inputs.dynamic == OSH_Q_DYNAMIC) goto done;
+    if (s->inputs.dynamic == OSH_Q_LOCAL) dt = OSH_F32;
     if (!in_scale || osh_tensor_numel(in_scale) != 1 || in_scale->dtype != dt)
         OSH_FAIL(cx, OSH_E_INTERNAL, "input_scale was not computed, or not in %s",
                  osh_dtype_name(dt));
@@ -87,7 +104,7 @@ osh_status osh_format_check_stored(osh_ctx *cx, const osh_tensor *t, const osh_f
 {
     osh_status rc = OSH_OK;
     if (!t) OSH_FAIL(cx, OSH_E_FORMAT, "%s is missing", want->leaf);
-    bool scale = osh_dtype_is_float(want->dtype) &&
+    bool scale = osh_dtype_is_float(want->dtype) && strcmp(want->leaf, "weight_global_scale") &&
                  want->dtype != OSH_FP8; // other tools' F32 scales are welcome
     if (t->dtype != want->dtype &&
         !(scale && (t->dtype == OSH_F32 || t->dtype == OSH_BF16 || t->dtype == OSH_F16)))

@@ -1,7 +1,7 @@
 /* kernels.c - the loops over a row segment in plain C: what the AVX2 column must equal, and what other machines run.
  *
  *   range    order of the bit patterns, so that it is exact and a NaN is never lost
- *   encode   q = clamp(rnd(rnd(x / s) + z), qmin, qmax), then RNE to an integer, or to E4M3
+ *   encode   q = clamp(rnd(rnd(x / s) + z), qmin, qmax), then RNE to an integer, to E4M3 or to E2M1
  *   decode   y = rnd((q - z) * s)
  *   error    sum of squares in double
  *
@@ -25,13 +25,36 @@ float osh_q_round_to(float x, osh_dtype dt)
 
 osh_q_code osh_q_code_of(const osh_q_args *a, osh_dtype round)
 {
-    bool fp8 = a->type == OSH_Q_FLOAT;
     float half = (float)(1 << (a->bits - 1));
-    return (osh_q_code){.scale = 1,
-                        .qmin = fp8 ? -448 : -half,
-                        .qmax = fp8 ? 448 : half - 1,
-                        .fp8 = fp8,
-                        .round = round};
+    osh_q_code c = {.scale = 1, .qmin = -half, .qmax = half - 1, .round = round};
+    if (osh_q_is_fp4(a)) c.kind = OSH_Q_CODE_FP4, c.qmin = -6, c.qmax = 6;
+    else if (a->type == OSH_Q_FLOAT) c.kind = OSH_Q_CODE_FP8, c.qmin = -448, c.qmax = 448;
+    return c;
+}
+
+float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt)
+{
+    float amax = -min > max ? -min : max;
+    uint32_t bits = osh_bits_of_f32(amax > 0 ? amax : 0);
+    int top = osh_q_is_fp4(a) ? 2 : 8; // exponent of the largest code: 6 = 1.5 * 2^2, 448 = 1.75 * 2^8
+    int e = (int)((bits + (1u << 21)) >> 23) - top; // from 1.75 on the next power of two
+    e = e < 0 ? 0 : e > 255 ? 255 : e;
+    float s = osh_q_round_to(ldexpf(1, e - 127), dt);
+    return s == 0 ? 1 : s; // too small for F16
+}
+
+float osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt)
+{
+    float amax = -min > max ? -min : max, s = global * osh_q_round_to((amax > 0 ? amax : 0) / 6, dt);
+    s = osh_f32_of_fp8(osh_fp8_of_f32(s > 448 ? 448 : s));
+    return s == 0 ? 0.125f : s;
+}
+
+float osh_q_global_scale(float amax, osh_dtype dt)
+{
+    float least = dt == OSH_F16 ? 0x1p-14f : 0x1p-126f;
+    float s = osh_q_round_to(osh_q_round_to(1 / (amax > least ? amax : least), dt) * (448.0f * 6), dt);
+    return isfinite(s) ? s : 1;
 }
 
 static inline float load(const void *x, osh_dtype dt, int64_t i)
@@ -77,6 +100,20 @@ static void range_c(float *min, float *max, const void *x, osh_dtype dt, int64_t
     *max = dt == OSH_BF16 ? osh_f32_of_bf16(h) : osh_f32_of_f16(h);
 }
 
+/* Ties go to the even index, and the sign stays with what is rounded to 0, but for 0 itself. */
+static uint8_t fp4_of_f32(float y)
+{
+    float a = y < 0 ? -y : y;
+    int index = (a > 0.25f) + (a >= 0.75f) + (a > 1.25f) + (a >= 1.75f) + (a > 2.5f) + (a >= 3.5f) + (a > 5);
+    return (uint8_t)(index | (y < 0 ? 8 : 0));
+}
+
+static float f32_of_fp4(uint8_t code)
+{
+    static const float values[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+    return values[code & 15];
+}
+
 static void encode_c(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -85,14 +122,18 @@ static void encode_c(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, con
             y + c->zero,
             c->round); // also where symmetric: turns -0 into +0, as the reference's zero point does
         y = y < c->qmin ? c->qmin : y > c->qmax ? c->qmax : y;
-        codes[i] = c->fp8 ? osh_fp8_of_f32(y) : (uint8_t)(int8_t)nearbyintf(y);
+        codes[i] = c->kind == OSH_Q_CODE_FP8   ? osh_fp8_of_f32(y)
+                   : c->kind == OSH_Q_CODE_FP4 ? fp4_of_f32(y)
+                                               : (uint8_t)(int8_t)nearbyintf(y);
     }
 }
 
 static void decode_c(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, const osh_q_code *c)
 {
     for (int64_t i = 0; i < n; i++) {
-        float q = c->fp8 ? osh_f32_of_fp8(codes[i]) : (float)(int8_t)codes[i];
+        float q = c->kind == OSH_Q_CODE_FP8   ? osh_f32_of_fp8(codes[i])
+                  : c->kind == OSH_Q_CODE_FP4 ? f32_of_fp4(codes[i])
+                                              : (float)(int8_t)codes[i];
         q = (q - c->zero) * c->scale; // the difference is exact in every dtype here: at most 8 bits
         if (dt == OSH_BF16)
             ((uint16_t *)y)[i] = osh_bf16_of_f32(q);

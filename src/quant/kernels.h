@@ -7,10 +7,12 @@
 #define OSH_QUANT_KERNELS_H
 #include "quant/arith.h"
 
+/* Bytes of codes: two's complement; E4M3; E2M1 in the low 4 bits: sign, then an index into 0 .5 1 1.5 2 3 4 6. */
+typedef enum { OSH_Q_CODE_INT, OSH_Q_CODE_FP8, OSH_Q_CODE_FP4 } osh_q_code_kind;
 typedef struct osh_q_code { // how a segment is coded
     float scale, zero;      // zero: 0 where symmetric
     float qmin, qmax;
-    bool fp8;        // E4M3 bytes, else two's-complement bytes
+    osh_q_code_kind kind;
     osh_dtype round; // dtype that w/scale, then + zero, are rounded to; OSH_F32: not at all
 } osh_q_code;
 
@@ -36,6 +38,9 @@ const osh_q_kernels *osh_q_kernels_avx2(void);
 const osh_q_kernels *osh_q_kernels_best(void);
 
 float osh_q_round_to(float x, osh_dtype dt); // to the nearest value of dt, ties to even
+/* The scale of one range where its dtype is E8M0: 2^n, in dt; or E4M3: rounded to it, a group's, relative to global. */
+float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt);
+float osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt);
 /* calculate_qparams of one range; zero_f32: its 0-dimensional case (dynamic, strategy tensor), where
  * qmin - t is not rounded. */
 void osh_q_scale_zp_one(float *scale, int8_t *zp, float min, float max, const osh_q_args *a, osh_dtype dt,

@@ -69,41 +69,64 @@ INLINE __m256i fp8_codes(__m256 y)
     return _mm256_or_si256(sign, _mm256_blendv_epi8(normal, tiny, is_tiny));
 }
 
-INLINE __m256i code8(const void *x, osh_dtype dt, osh_dtype round, bool fp8, const osh_q_code *c)
+/* ---- E2M1: how many of the seven thresholds |y| has passed; the sign of what is not 0 ---- */
+INLINE __m256i fp4_codes(__m256 y)
+{
+    __m256 a = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), y);
+    __m256i n = _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(0.25f), _CMP_GT_OQ)); // each is -1
+    n = _mm256_add_epi32(n, _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(0.75f), _CMP_GE_OQ)));
+    n = _mm256_add_epi32(n, _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(1.25f), _CMP_GT_OQ)));
+    n = _mm256_add_epi32(n, _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(1.75f), _CMP_GE_OQ)));
+    n = _mm256_add_epi32(n, _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(2.5f), _CMP_GT_OQ)));
+    n = _mm256_add_epi32(n, _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(3.5f), _CMP_GE_OQ)));
+    n = _mm256_add_epi32(n, _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(5), _CMP_GT_OQ)));
+    __m256i negative = _mm256_castps_si256(_mm256_cmp_ps(y, _mm256_setzero_ps(), _CMP_LT_OQ));
+    return _mm256_or_si256(_mm256_sub_epi32(_mm256_setzero_si256(), n),
+                           _mm256_and_si256(negative, _mm256_set1_epi32(8)));
+}
+
+INLINE __m256i code8(const void *x, osh_dtype dt, osh_dtype round, osh_q_code_kind kind, const osh_q_code *c)
 {
     __m256 y = round8(_mm256_div_ps(load8(x, dt), _mm256_set1_ps(c->scale)), round);
     y = round8(_mm256_add_ps(y, _mm256_set1_ps(c->zero)), round);
     y = _mm256_min_ps(_mm256_max_ps(y, _mm256_set1_ps(c->qmin)), _mm256_set1_ps(c->qmax));
-    return fp8 ? fp8_codes(y) : _mm256_cvtps_epi32(y);
+    return kind == OSH_Q_CODE_FP8 ? fp8_codes(y) : kind == OSH_Q_CODE_FP4 ? fp4_codes(y) : _mm256_cvtps_epi32(y);
 }
 
-INLINE void code32(uint8_t *codes, const uint8_t *x, osh_dtype dt, osh_dtype round, bool fp8,
+INLINE void code32(uint8_t *codes, const uint8_t *x, osh_dtype dt, osh_dtype round, osh_q_code_kind kind,
                    const osh_q_code *c)
 {
     size_t step = 8 * (dt == OSH_F32 ? 4 : 2);
-    __m256i q0 = code8(x, dt, round, fp8, c), q1 = code8(x + step, dt, round, fp8, c);
-    __m256i q2 = code8(x + 2 * step, dt, round, fp8, c),
-            q3 = code8(x + 3 * step, dt, round, fp8, c);
+    __m256i q0 = code8(x, dt, round, kind, c), q1 = code8(x + step, dt, round, kind, c);
+    __m256i q2 = code8(x + 2 * step, dt, round, kind, c),
+            q3 = code8(x + 3 * step, dt, round, kind, c);
     __m256i lo = _mm256_packs_epi32(q0, q1), hi = _mm256_packs_epi32(q2, q3);
-    __m256i q = fp8 ? _mm256_packus_epi16(lo, hi) : _mm256_packs_epi16(lo, hi);
+    __m256i q = kind == OSH_Q_CODE_FP8 ? _mm256_packus_epi16(lo, hi) : _mm256_packs_epi16(lo, hi);
     /* packs work inside 128-bit lanes: 32-bit pieces come out as 0 2 4 6 1 3 5 7 */
     q = _mm256_permutevar8x32_epi32(q, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     _mm256_storeu_si256((__m256i *)(void *)codes, q);
 }
 
 INLINE void encode_as(uint8_t *codes, const void *x, int64_t n, osh_dtype dt, osh_dtype round,
-                      bool fp8, const osh_q_code *c)
+                      osh_q_code_kind kind, const osh_q_code *c)
 {
     const uint8_t *p = x;
     size_t size = dt == OSH_F32 ? 4 : 2;
     int64_t i = 0;
-    for (; i + 32 <= n; i += 32) code32(codes + i, p + (size_t)i * size, dt, round, fp8, c);
+    for (; i + 32 <= n; i += 32) code32(codes + i, p + (size_t)i * size, dt, round, kind, c);
     if (i < n) {
         uint8_t in[32 * 4] = {0}, out[32];
         memcpy(in, p + (size_t)i * size, (size_t)(n - i) * size);
-        code32(out, in, dt, round, fp8, c);
+        code32(out, in, dt, round, kind, c);
         memcpy(codes + i, out, (size_t)(n - i));
     }
+}
+
+INLINE void encode_kind(uint8_t *codes, const void *x, int64_t n, osh_dtype dt, osh_dtype round, const osh_q_code *c)
+{
+    if (c->kind == OSH_Q_CODE_FP8) encode_as(codes, x, n, dt, round, OSH_Q_CODE_FP8, c);
+    else if (c->kind == OSH_Q_CODE_FP4) encode_as(codes, x, n, dt, round, OSH_Q_CODE_FP4, c);
+    else encode_as(codes, x, n, dt, round, OSH_Q_CODE_INT, c);
 }
 
 AVX2 static void encode_avx2(uint8_t *codes, const void *x, osh_dtype dt, int64_t n,
@@ -112,22 +135,16 @@ AVX2 static void encode_avx2(uint8_t *codes, const void *x, osh_dtype dt, int64_
     bool rounded = c->round == dt && dt != OSH_F32;
     if (c->round != OSH_F32 && !rounded)
         osh_q_kernels_c.encode(codes, x, dt, n, c); // does not occur: one dtype per layer
-    else if (dt == OSH_BF16 && rounded && c->fp8)
-        encode_as(codes, x, n, OSH_BF16, OSH_BF16, true, c);
     else if (dt == OSH_BF16 && rounded)
-        encode_as(codes, x, n, OSH_BF16, OSH_BF16, false, c);
-    else if (dt == OSH_F16 && rounded && c->fp8)
-        encode_as(codes, x, n, OSH_F16, OSH_F16, true, c);
+        encode_kind(codes, x, n, OSH_BF16, OSH_BF16, c);
     else if (dt == OSH_F16 && rounded)
-        encode_as(codes, x, n, OSH_F16, OSH_F16, false, c);
+        encode_kind(codes, x, n, OSH_F16, OSH_F16, c);
     else if (dt == OSH_BF16)
-        encode_as(codes, x, n, OSH_BF16, OSH_F32, c->fp8, c);
+        encode_kind(codes, x, n, OSH_BF16, OSH_F32, c);
     else if (dt == OSH_F16)
-        encode_as(codes, x, n, OSH_F16, OSH_F32, c->fp8, c);
-    else if (c->fp8)
-        encode_as(codes, x, n, OSH_F32, OSH_F32, true, c);
+        encode_kind(codes, x, n, OSH_F16, OSH_F32, c);
     else
-        encode_as(codes, x, n, OSH_F32, OSH_F32, false, c);
+        encode_kind(codes, x, n, OSH_F32, OSH_F32, c);
 }
 
 /* ---- range ---- */
@@ -254,10 +271,17 @@ AVX2 static int64_t params_avx2(void *scale, int8_t *zp, const float *min, const
 }
 
 /* ---- decode ---- */
-INLINE __m256 value8(const uint8_t *codes, bool fp8)
+INLINE __m256 value8(const uint8_t *codes, osh_q_code_kind kind)
 {
     __m128i q = _mm_loadl_epi64((const __m128i *)(const void *)codes);
-    if (!fp8) return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q));
+    if (kind == OSH_Q_CODE_FP4) { // twice the value is a whole number
+        const __m128i twice = _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, 1, 2, 3, 4, 6, 8, 12);
+        __m128i v = _mm_shuffle_epi8(twice, _mm_and_si128(q, _mm_set1_epi8(15)));
+        __m256i sign = _mm256_slli_epi32(_mm256_and_si256(_mm256_cvtepu8_epi32(q), _mm256_set1_epi32(8)), 28);
+        __m256 a = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(v)), _mm256_set1_ps(0.5f));
+        return _mm256_xor_ps(a, _mm256_castsi256_ps(sign));
+    }
+    if (kind == OSH_Q_CODE_INT) return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q));
     /* E4M3 bits placed as F16 bits with the exponent 8 too small: subnormals come out right, and 2^8 is exact */
     __m128i u = _mm_cvtepu8_epi16(q);
     __m128i a = _mm_and_si128(u, _mm_set1_epi16(0x7f));
@@ -268,7 +292,7 @@ INLINE __m256 value8(const uint8_t *codes, bool fp8)
     return _mm256_mul_ps(_mm256_cvtph_ps(h), _mm256_set1_ps(256.0f));
 }
 
-INLINE void decode_as(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, bool fp8,
+INLINE void decode_as(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, osh_q_code_kind kind,
                       const osh_q_code *c)
 {
     uint8_t *p = y;
@@ -277,32 +301,28 @@ INLINE void decode_as(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, bo
     int64_t i = 0;
     for (; i + 8 <= n; i += 8)
         store8(p + (size_t)i * size,
-               _mm256_mul_ps(_mm256_sub_ps(value8(codes + i, fp8), zero), scale), dt);
+               _mm256_mul_ps(_mm256_sub_ps(value8(codes + i, kind), zero), scale), dt);
     if (i < n) {
         uint8_t in[8] = {0}, out[32];
         memcpy(in, codes + i, (size_t)(n - i));
-        store8(out, _mm256_mul_ps(_mm256_sub_ps(value8(in, fp8), zero), scale), dt);
+        store8(out, _mm256_mul_ps(_mm256_sub_ps(value8(in, kind), zero), scale), dt);
         memcpy(p + (size_t)i * size, out, (size_t)(n - i) * size);
     }
+}
+
+INLINE void decode_kind(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, const osh_q_code *c)
+{
+    if (c->kind == OSH_Q_CODE_FP8) decode_as(y, dt, codes, n, OSH_Q_CODE_FP8, c);
+    else if (c->kind == OSH_Q_CODE_FP4) decode_as(y, dt, codes, n, OSH_Q_CODE_FP4, c);
+    else decode_as(y, dt, codes, n, OSH_Q_CODE_INT, c);
 }
 
 AVX2 static void decode_avx2(void *y, osh_dtype dt, const uint8_t *codes, int64_t n,
                              const osh_q_code *c)
 {
-    if (dt == OSH_BF16) {
-        if (c->fp8)
-            decode_as(y, OSH_BF16, codes, n, true, c);
-        else
-            decode_as(y, OSH_BF16, codes, n, false, c);
-    } else if (dt == OSH_F16) {
-        if (c->fp8)
-            decode_as(y, OSH_F16, codes, n, true, c);
-        else
-            decode_as(y, OSH_F16, codes, n, false, c);
-    } else if (c->fp8)
-        decode_as(y, OSH_F32, codes, n, true, c);
-    else
-        decode_as(y, OSH_F32, codes, n, false, c);
+    if (dt == OSH_BF16) decode_kind(y, OSH_BF16, codes, n, c);
+    else if (dt == OSH_F16) decode_kind(y, OSH_F16, codes, n, c);
+    else decode_kind(y, OSH_F32, codes, n, c);
 }
 
 /* ---- error ---- */

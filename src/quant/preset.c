@@ -22,6 +22,17 @@
         .present = true, .bits = 8, .type = OSH_Q_FLOAT, .symmetric = true, __VA_ARGS__            \
     }
 
+#define NVFP4_OF(...)                                                                              \
+    {                                                                                              \
+        .present = true, .bits = 4, .type = OSH_Q_FLOAT, .strategy = OSH_Q_TENSOR_GROUP,           \
+        .group_size = 16, .symmetric = true, .scale_dtype = OSH_Q_SCALE_E4M3, __VA_ARGS__          \
+    }
+#define MX_OF(b, ...)                                                                              \
+    {                                                                                              \
+        .present = true, .bits = b, .type = OSH_Q_FLOAT, .strategy = OSH_Q_GROUP, .group_size = 32, \
+        .symmetric = true, .scale_dtype = OSH_Q_SCALE_E8M0, __VA_ARGS__                            \
+    }
+
 typedef struct preset {
     const char *name;
     osh_q_args weights, inputs;
@@ -60,12 +71,17 @@ static const preset presets[] = {
     {"W2A4", INT_GROUP(2), INT_TOKEN(4)},
     {"W3A4", INT_GROUP(3), INT_TOKEN(4)},
     {"W4A4", INT_GROUP(4), INT_TOKEN(4)},
+    {"NVFP4A16", NVFP4_OF(.dynamic = OSH_Q_STATIC), {0}},
+    {"NVFP4", NVFP4_OF(.dynamic = OSH_Q_STATIC), NVFP4_OF(.dynamic = OSH_Q_LOCAL, .observer = "static_minmax")},
+    {"MXFP4A16", MX_OF(4, .dynamic = OSH_Q_STATIC), {0}},
+    {"MXFP4", MX_OF(4, .dynamic = OSH_Q_STATIC), MX_OF(4, .dynamic = OSH_Q_DYNAMIC)},
+    {"MXFP8A16", MX_OF(8, .dynamic = OSH_Q_STATIC), {0}},
+    {"MXFP8", MX_OF(8, .dynamic = OSH_Q_STATIC), MX_OF(8, .dynamic = OSH_Q_DYNAMIC)},
     {"UNQUANTIZED", {0}, {0}},
 };
 static const char known[] = "W4A16, W4A16_ASYM, W8A16, W8A8 (INT8), FP8, FP8_DYNAMIC, FP8_BLOCK, "
-                            "W4AFP8, W{2..7}A16, W{2..7}A8, W{2..4}A4";
-static const char *const elsewhere[] = {"NVFP4",    "NVFP4A16", "MXFP4",
-                                        "MXFP4A16", "MXFP8",    "MXFP8A16"};
+                            "W4AFP8, W{2..7}A16, W{2..7}A8, W{2..4}A4, NVFP4, NVFP4A16, "
+                            "MXFP4, MXFP4A16, MXFP8, MXFP8A16";
 
 osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name)
 {
@@ -76,9 +92,5 @@ osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name)
         memset(&out->outputs, 0, sizeof out->outputs);
         return OSH_OK;
     }
-    for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++)
-        if (!strcasecmp(name, elsewhere[i]))
-            return osh_fail(cx, OSH_E_UNSUPPORTED, "scheme %s is not supported yet, want one of %s",
-                            elsewhere[i], known);
     return osh_fail(cx, OSH_E_USAGE, "unknown scheme '%s', want one of %s", name, known);
 }

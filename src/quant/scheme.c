@@ -73,22 +73,21 @@ static osh_status set_symmetric(osh_ctx *cx, osh_q_args *a, const char *text, co
 
 static osh_status set_strategy(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
 {
-    static const char *const names[] = {"tensor", "channel", "group", "block", "token"};
+    static const char *const names[] = {"tensor", "channel", "group", "block", "token", "tensor_group"};
     a->strategy = OSH_Q_STRATEGY_NONE;
     if (!text) return OSH_OK;
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < OSH_Q_STRATEGY_NONE; i++)
         if (!strcasecmp(text, names[i])) {
             a->strategy = (osh_q_strategy)i;
             return OSH_OK;
         }
-    if (!strcasecmp(text, "tensor_group") || !strcasecmp(text, "attn_head"))
-        return osh_fail(
-            cx, OSH_E_UNSUPPORTED,
-            "%s: strategy %s is not supported yet, want tensor, channel, group, block or token",
-            where, text);
-    return osh_fail(cx, OSH_E_USAGE,
-                    "%s: strategy is '%s', want tensor, channel, group, block or token", where,
-                    text);
+    if (!strcasecmp(text, "attn_head"))
+        return osh_fail(cx, OSH_E_UNSUPPORTED,
+                        "%s: strategy %s is not supported yet, want tensor, channel, group, block, token or "
+                        "tensor_group",
+                        where, text);
+    return osh_fail(cx, OSH_E_USAGE, "%s: strategy is '%s', want tensor, channel, group, block, token or tensor_group",
+                    where, text);
 }
 
 static osh_status set_group_size(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
@@ -120,10 +119,10 @@ static osh_status set_block(osh_ctx *cx, osh_q_args *a, const char *text, const 
 static osh_status set_dynamic(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
 {
     bool b = false;
-    if (text && !strcasecmp(text, "local"))
-        return osh_fail(cx, OSH_E_UNSUPPORTED,
-                        "%s: dynamic: local (NVFP4) is not supported yet, want true or false",
-                        where);
+    if (text && !strcasecmp(text, "local")) {
+        a->dynamic = OSH_Q_LOCAL;
+        return OSH_OK;
+    }
     osh_status rc = set_bool(cx, &b, text ? text : "null", where, "dynamic");
     a->dynamic = b ? OSH_Q_DYNAMIC : OSH_Q_STATIC;
     return rc;
@@ -152,9 +151,11 @@ static osh_status set_actorder(osh_ctx *cx, osh_q_args *a, const char *text, con
 
 static osh_status set_scale_dtype(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
 {
-    if (!text) return OSH_OK;
+    osh_dtype dt = text ? osh_dtype_of_name(text) : OSH_DTYPE_NONE;
+    a->scale_dtype = dt == OSH_FP8 ? OSH_Q_SCALE_E4M3 : dt == OSH_U8 ? OSH_Q_SCALE_E8M0 : OSH_Q_SCALE_PLAIN;
+    if (!text || a->scale_dtype != OSH_Q_SCALE_PLAIN) return OSH_OK;
     return osh_fail(cx, OSH_E_UNSUPPORTED,
-                    "%s: scale_dtype %s (NVFP4 and MX schemes) is not supported yet, want null",
+                    "%s: scale_dtype %s is not supported, want torch.float8_e4m3fn (NVFP4), torch.uint8 (MX) or null",
                     where, text);
 }
 
@@ -222,9 +223,10 @@ static osh_status check_strategy(osh_ctx *cx, osh_q_args *a, const char *where, 
         a->strategy = a->group_size > 0   ? OSH_Q_GROUP
                       : a->group_size < 0 ? OSH_Q_CHANNEL
                                           : OSH_Q_TENSOR;
-    if (a->strategy == OSH_Q_GROUP && a->group_size <= 0)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s: strategy group without a positive group_size", where);
-    if (a->strategy != OSH_Q_GROUP && a->group_size > 0)
+    if (osh_q_in_groups(a) && a->group_size <= 0)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: strategy %s without a positive group_size", where,
+                 a->strategy == OSH_Q_GROUP ? "group" : "tensor_group");
+    if (!osh_q_in_groups(a) && a->group_size > 0)
         OSH_FAIL(cx, OSH_E_USAGE, "%s: group_size %lld needs strategy group", where,
                  (long long)a->group_size);
     if ((a->strategy == OSH_Q_BLOCK) != (a->block[0] > 0))
@@ -234,7 +236,7 @@ static osh_status check_strategy(osh_ctx *cx, osh_q_args *a, const char *where, 
     if (is_weight) {
         if (a->strategy == OSH_Q_TOKEN)
             OSH_FAIL(cx, OSH_E_USAGE, "%s: strategy token is for activations", where);
-        if (dynamic)
+        if (a->dynamic != OSH_Q_STATIC)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s: dynamic weights are not supported, want dynamic: false", where);
         goto done;
@@ -244,10 +246,43 @@ static osh_status check_strategy(osh_ctx *cx, osh_q_args *a, const char *where, 
                  where, a->strategy == OSH_Q_CHANNEL ? "channel" : "block");
     if (a->strategy == OSH_Q_TOKEN && !dynamic)
         OSH_FAIL(cx, OSH_E_USAGE, "%s: strategy token needs dynamic: true", where);
+    if (a->strategy == OSH_Q_TENSOR_GROUP && a->dynamic != OSH_Q_LOCAL)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: strategy tensor_group of activations wants dynamic: local", where);
+    if (a->dynamic == OSH_Q_LOCAL && a->strategy != OSH_Q_TENSOR_GROUP)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: dynamic: local needs strategy tensor_group", where);
     if (a->strategy == OSH_Q_GROUP && !dynamic)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "%s: static activations in groups are not supported, want dynamic: true", where);
     if (a->actorder) OSH_FAIL(cx, OSH_E_USAGE, "%s: actorder is for weights", where);
+done:
+    return rc;
+}
+
+bool osh_q_in_groups(const osh_q_args *a) { return a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_TENSOR_GROUP; }
+bool osh_q_is_fp4(const osh_q_args *a) { return a->type == OSH_Q_FLOAT && a->bits == 4; }
+
+/* Two families: NVFP4, whose scales are FP8 relative to a global one, and MX, whose scales are powers of two. */
+static osh_status check_scale_dtype(osh_ctx *cx, const osh_q_args *a, const char *where)
+{
+    osh_status rc = OSH_OK;
+    bool relative = a->strategy == OSH_Q_TENSOR_GROUP, power = a->scale_dtype == OSH_Q_SCALE_E8M0;
+    if (relative && (!osh_q_is_fp4(a) || a->group_size != 16 || a->scale_dtype != OSH_Q_SCALE_E4M3))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: strategy tensor_group wants type float, 4 bits, group_size 16 and scale_dtype "
+                 "torch.float8_e4m3fn, as NVFP4 has them",
+                 where);
+    if (a->scale_dtype == OSH_Q_SCALE_E4M3 && !relative)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: scale_dtype torch.float8_e4m3fn wants strategy tensor_group (NVFP4)",
+                 where);
+    if (power && (a->type != OSH_Q_FLOAT || a->strategy != OSH_Q_GROUP || a->group_size != 32))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: scale_dtype torch.uint8 wants type float, strategy group and group_size 32 (MXFP4, MXFP8)",
+                 where);
+    if (osh_q_is_fp4(a) && !relative && !power)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: 4-bit float wants strategy tensor_group with groups of 16 (NVFP4), or groups of 32 with "
+                 "scale_dtype torch.uint8 (MXFP4)",
+                 where);
 done:
     return rc;
 }
@@ -257,17 +292,15 @@ static osh_status check_values(osh_ctx *cx, osh_q_args *a, const char *where, bo
 {
     osh_status rc = OSH_OK;
 
-    if (a->type == OSH_Q_FLOAT && a->bits == 4)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: 4-bit float (NVFP4, MXFP4) is not supported yet, want 8 bits", where);
-    if (a->type == OSH_Q_FLOAT && a->bits != 8)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s: float of %d bits, want 8", where, a->bits);
+    if (a->type == OSH_Q_FLOAT && a->bits != 8 && a->bits != 4)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: float of %d bits, want 8 or 4", where, a->bits);
     if (a->type == OSH_Q_INT && (a->bits < 2 || a->bits > 8))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: int of %d bits, want 2 to 8", where, a->bits);
     if (a->type == OSH_Q_FLOAT && !a->symmetric)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "%s: asymmetric float is not supported, want symmetric: true", where);
     OSH_TRY(check_strategy(cx, a, where, is_weight));
+    OSH_TRY(check_scale_dtype(cx, a, where));
     if (a->symmetric)
         a->zp_dtype[0] = '\0';
     else if (!a->zp_dtype[0])

@@ -12,9 +12,13 @@ typedef enum {
     OSH_Q_GROUP,
     OSH_Q_BLOCK,
     OSH_Q_TOKEN,
+    OSH_Q_TENSOR_GROUP, // groups whose scales are relative to one global scale of the tensor (NVFP4)
     OSH_Q_STRATEGY_NONE
 } osh_q_strategy;
-typedef enum { OSH_Q_STATIC, OSH_Q_DYNAMIC } osh_q_dynamic;
+/* local: the global scale is stored, those of the groups are made when the model runs. */
+typedef enum { OSH_Q_STATIC, OSH_Q_DYNAMIC, OSH_Q_LOCAL } osh_q_dynamic;
+/* null: the weight's dtype; torch.float8_e4m3fn (NVFP4); torch.uint8: powers of two, E8M0 (MX). */
+typedef enum { OSH_Q_SCALE_PLAIN, OSH_Q_SCALE_E4M3, OSH_Q_SCALE_E8M0 } osh_q_scale_dtype;
 typedef enum {
     OSH_ACTORDER_UNSET,
     OSH_ACTORDER_STATIC,
@@ -31,6 +35,7 @@ typedef struct osh_q_args {
     bool symmetric;
     osh_q_dynamic dynamic;
     osh_actorder actorder;
+    osh_q_scale_dtype scale_dtype;
     char observer[32]; // "": null
     char zp_dtype[24]; // "": null
 } osh_q_args;
@@ -51,8 +56,10 @@ typedef struct osh_q_config {
 
 /* One QuantizationArgs key at a time, from JSON or from a recipe. text: scalars as written ("true", "4", "int"), a
  * list of two numbers as "128x128"; NULL: null. where names the object in messages. Keys and values that exist
- * elsewhere but not here (scale_dtype, dynamic: local, ...) are refused by name; an unknown key is an error. */
+ * elsewhere but not here (strategy attn_head, ...) are refused by name; an unknown key is an error. */
 void osh_q_args_init(osh_q_args *a); // QuantizationArgs' defaults, present
+bool osh_q_in_groups(const osh_q_args *a); // strategy group or tensor_group
+bool osh_q_is_fp4(const osh_q_args *a);
 osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const char *text, const char *where);
 osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out,
                         const char *name); // fills args only; unknown: error naming the known ones

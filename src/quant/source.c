@@ -45,7 +45,8 @@ static osh_status make_weight(osh_ctx *cx, void *to, void *user, const osh_st_en
     codes = osh_alloc(cx, (size_t)(q->O * q->I));
     if (!codes) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the codes of %s", q->name);
     OSH_TRY(q->format->unpack(cx, codes, &params, q->scheme, q->O, q->I, (const osh_tensor *const *)raw));
-    OSH_TRY(osh_tensor_new(cx, &made, params.scale->dtype, 2, e->shape));
+    osh_dtype dt = q->scheme->weights.scale_dtype ? OSH_F32 : params.scale->dtype;
+    OSH_TRY(osh_tensor_new(cx, &made, dt, 2, e->shape));
     OSH_TRY(osh_q_decode(cx, made, codes, &params, &q->scheme->weights));
     if (made->dtype == e->dtype) memcpy(to, made->data, osh_tensor_bytes(made));
     else if (made->dtype == OSH_F32) osh_from_f32(to, e->dtype, made->data, q->O * q->I);
@@ -117,11 +118,14 @@ static osh_status find_shape(osh_ctx *cx, quantized *q)
         else if (t->dtype == OSH_I32) shape[0] = ((int32_t *)t->data)[0], shape[1] = ((int32_t *)t->data)[1];
         else OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s: want I64", name, osh_dtype_name(t->dtype));
     } else {
+        bool halves = osh_q_is_fp4(&q->scheme->weights); // two codes in a byte
         osh_free(cx, name);
-        if (!(name = osh_sprintf(cx, "%s.weight", q->name))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", q->name);
+        if (!(name = osh_sprintf(cx, "%s.%s", q->name, halves ? "weight_packed" : "weight")))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", q->name);
         if (!(s = osh_checkpoint_find(q->ck, name)) || s->e->ndim != 2)
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s has neither weight_shape nor a 2-D weight", q->name);
-        shape[0] = s->e->shape[0], shape[1] = s->e->shape[1];
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s has neither weight_shape nor a 2-D %s", q->name,
+                     halves ? "weight_packed" : "weight");
+        shape[0] = s->e->shape[0], shape[1] = s->e->shape[1] * (halves ? 2 : 1);
     }
     if (shape[0] < 1 || shape[1] < 1 || shape[0] > INT32_MAX || shape[1] > INT32_MAX)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s has %ld rows and %ld columns", q->name, (long)shape[0], (long)shape[1]);
@@ -154,9 +158,9 @@ static osh_status bind(osh_ctx *cx, osh_source *s, quantized *q, osh_dtype dt)
         if (numel != want)
             OSH_FAIL(cx, OSH_E_FORMAT, "%s has %ld elements, %s wants %ld", name, (long)numel,
                      q->format->name, (long)want);
+        osh_tensor **to = strcmp(f->leaf, "input_zero_point") ? &q->in_scale : &q->in_zero;
         if (!input) q->index[i] = t - s->ck->tensors;
-        else if (!strcmp(f->leaf, "input_scale")) OSH_TRY(osh_checkpoint_load(cx, &q->in_scale, s->ck, name, -1, NULL));
-        else OSH_TRY(osh_checkpoint_load(cx, &q->in_zero, s->ck, name, -1, NULL));
+        else OSH_TRY(osh_checkpoint_load(cx, to, s->ck, name, -1, NULL));
     }
 done:
     osh_free(cx, name);

@@ -372,6 +372,17 @@ static engines int_with_activations(const osh_q_args *w, const osh_q_args *in, b
                             "force format: pack-quantized"};
 }
 
+/* NVFP4, MXFP4, MXFP8: inputs as the weights, or dense. */
+static engines micro(const osh_q_args *w, const osh_q_args *in)
+{
+    if (!in->present || (in->type == w->type && in->bits == w->bits && in->strategy == w->strategy &&
+                         in->scale_dtype == w->scale_dtype))
+        return (engines){"CUDA", NULL, NULL};
+    if (w->bits == 4 && w->scale_dtype == OSH_Q_SCALE_E8M0 && in->type == OSH_Q_FLOAT && in->bits == 8)
+        return (engines){"CUDA", NULL, NULL};
+    return (engines){.why = "these weights want activations of the same kind, or none"};
+}
+
 static engines fp8(const osh_q_args *w, const osh_q_args *in)
 {
     if (w->strategy == OSH_Q_GROUP)
@@ -393,7 +404,8 @@ char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger)
         return osh_sprintf(cx, "%s: whether vLLM or transformers loads %s so is not known (no template of it)", f->name,
                            stranger);
     bool packed = !strcmp(f->name, "pack-quantized");
-    engines e = s->weights.type == OSH_Q_FLOAT ? fp8(&s->weights, &s->inputs)
+    engines e = s->weights.scale_dtype           ? micro(&s->weights, &s->inputs)
+                : s->weights.type == OSH_Q_FLOAT ? fp8(&s->weights, &s->inputs)
                 : s->inputs.present ? int_with_activations(&s->weights, &s->inputs, packed)
                                     : int_weight_only(&s->weights, packed);
 

@@ -88,6 +88,8 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
         which[n++] = i;
     }
     s.jobs = jobs, s.which = which;
+    OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), which, n));
+    for (int k = 0; k < n; k++) jobs[k].params.global = osh_globals_of(osh_emit_globals(r->emitter), which[k]);
     bool last = n_waiting(r, lead->input, s0, s1) == n;
     if (h && !last) {
         OSH_TRY(osh_tensor_new_on(cx, &copy, h->device, OSH_LIFE_LONG, OSH_F32, 2, h->shape));
@@ -163,6 +165,8 @@ osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w)
     if (bad >= 0)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds a value that is not finite at row %ld, column %ld",
                  p->ck->tensors[l->tensor].e->name, (long)(bad / l->I), (long)(bad % l->I));
+    OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), &linear, 1));
+    job.params.global = osh_globals_of(osh_emit_globals(r->emitter), linear);
     OSH_TRY(m->type->compress(cx, m, &job, 1, NULL, 0));
     osh_tensor_free(cx, *w), *w = NULL; // before its codes are packed
     OSH_TRY(emit(cx, r, NULL, linear, &job));

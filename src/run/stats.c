@@ -178,6 +178,11 @@ osh_status osh_stats_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **
     *scale = NULL, *zero = NULL;
     if (!(l->wants & OSH_STAT_RANGE)) goto done;
     if (!o->seen) OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its input scale is unknown", l->name);
+    if (l->scheme->inputs.dynamic == OSH_Q_LOCAL) { // the global scale; those of the groups are made at run time
+        OSH_TRY(osh_tensor_new(cx, scale, OSH_F32, 1, (int64_t[]){1}));
+        *(float *)(*scale)->data = osh_q_global_scale(-o->min > o->max ? -o->min : o->max, l->dtype);
+        goto done;
+    }
     OSH_TRY(osh_tensor_new(cx, scale, l->dtype, 1, (int64_t[]){1}));
     if (!l->scheme->inputs.symmetric) OSH_TRY(osh_tensor_new(cx, zero, OSH_I8, 1, (int64_t[]){1}));
     osh_q_scale_zp((*scale)->data, *zero ? (*zero)->data : NULL, &o->min, &o->max, 1,

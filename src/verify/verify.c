@@ -93,6 +93,7 @@ static void deinit(osh_ctx *cx, osh_verify *v)
         osh_free(cx, v->findings[i].wanted);
     }
     osh_free(cx, v->findings);
+    osh_globals_free(cx, v->globals);
     osh_plan_free(cx, v->plan);
     osh_free(cx, v->plan_options.recipe);
     osh_checkpoint_close(cx, v->ck);

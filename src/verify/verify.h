@@ -2,7 +2,7 @@
 #ifndef OSH_VERIFY_H
 #define OSH_VERIFY_H
 #include "output/manifest_text.h"
-#include "plan/plan.h"
+#include "plan/globals.h"
 
 typedef struct osh_finding {
     char *where, *found, *wanted; // own
@@ -16,6 +16,7 @@ typedef struct osh_verify {
     const cJSON *next_module;     // view of manifest: behind the module that was looked up last
     osh_options plan_options;     // its strings are own
     osh_plan *plan;               // own: what source and recipe make; NULL: no source
+    osh_globals *globals;         // own: the plan's; NULL: none
     osh_finding *findings;        // own
     size_t n, cap;
     int64_t n_sums, n_compared, n_modules; // tensors whose checksum agreed, that equal the source's; modules looked at

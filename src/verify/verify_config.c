@@ -46,12 +46,15 @@ static osh_status shape_of(osh_ctx *cx, int64_t shape[2], const osh_verify *v, c
     osh_status rc = OSH_OK;
     osh_tensor *t = NULL; // own
     const osh_ckpt_tensor *s = find_leaf(cx, v, module, "weight_shape"), *w = find_leaf(cx, v, module, "weight");
+    const osh_ckpt_tensor *pairs = find_leaf(cx, v, module, "weight_packed"); // FP4: two codes in a byte
     shape[0] = shape[1] = 0;
     if (s && s->e->dtype == OSH_I64 && s->e->ndim == 1 && s->e->shape[0] == 2) {
         OSH_TRY(read_leaf(cx, &t, v, s));
         memcpy(shape, t->data, 2 * sizeof *shape);
     } else if (w && w->e->ndim == 2) {
         shape[0] = w->e->shape[0], shape[1] = w->e->shape[1];
+    } else if (pairs && pairs->e->dtype == OSH_U8 && pairs->e->ndim == 2) {
+        shape[0] = pairs->e->shape[0], shape[1] = 2 * pairs->e->shape[1];
     }
 done:
     osh_tensor_free(cx, t);
@@ -161,11 +164,11 @@ static osh_status check_values(osh_ctx *cx, osh_verify *v, const char *module, c
     for (int k = 0; k < n; k++) {
         const osh_ckpt_tensor *t = find_leaf(cx, v, module, f[k].leaf);
         OSH_TRY(read_leaf(cx, &raw[k], v, t));
-        if (strncmp(f[k].leaf, "input_scale", 11)) continue;
+        if (strcmp(f[k].leaf, "input_scale") && strcmp(f[k].leaf, "input_global_scale")) continue;
         float x = 0;
         osh_to_f32(&x, raw[k]->data, raw[k]->dtype, 1);
         if (!(x > 0 && x < 1e30f))
-            OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "input_scale is %g", (double)x));
+            OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "%s is %g", f[k].leaf, (double)x));
     }
     if (!(codes = osh_alloc(cx, (size_t)(shape[0] * shape[1])))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
     OSH_TRY(format->unpack(cx, codes, &params, s, shape[0], shape[1], (const osh_tensor *const *)raw));

@@ -29,6 +29,7 @@ static osh_status make_plan(osh_ctx *cx, osh_verify *v)
     }
     rc = osh_plan_of_output(cx, &v->plan, o);
     OSH_TRY(osh_verify_failed(cx, v, rc, "source and recipe.yaml", "a source and a recipe that make this output"));
+    if (v->plan) OSH_TRY(osh_globals_new(cx, &v->globals, v->plan));
 done:
     return rc;
 }

@@ -24,7 +24,7 @@
 enum { ROWS = 64 };
 enum { MAX_PER_MODULE = 3 }; // findings of one kind
 
-static float at(const osh_tensor *t, int64_t i)
+static float number_at(const osh_tensor *t, int64_t i)
 {
     float x;
     osh_to_f32(&x, (const char *)t->data + (size_t)i * osh_dtype_bytes(t->dtype), t->dtype, 1);
@@ -36,9 +36,11 @@ osh_status osh_verify_values(osh_ctx *cx, osh_verify *v, const char *module, con
 {
     osh_status rc = OSH_OK;
     int lo = -(1 << (a->bits - 1)), hi = (1 << (a->bits - 1)) - 1, n = 0;
-    bool fp8 = a->type == OSH_Q_FLOAT;
+    bool fp4 = osh_q_is_fp4(a), fp8 = a->type == OSH_Q_FLOAT && !fp4;
+    if (a->strategy == OSH_Q_TENSOR_GROUP && !(p->global > 0 && isfinite(p->global)))
+        OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "weight_global_scale is %g", (double)p->global));
     for (int64_t i = 0; i < osh_tensor_numel(p->scale) && n < MAX_PER_MODULE; i++) {
-        float s = at(p->scale, i);
+        float s = number_at(p->scale, i);
         if (s > 0 && isfinite(s)) continue;
         n++;
         OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "weight_scale %lld is %g", (long long)i, (double)s));
@@ -54,7 +56,7 @@ osh_status osh_verify_values(osh_ctx *cx, osh_verify *v, const char *module, con
     n = 0;
     for (int64_t i = 0; i < O * I && n < MAX_PER_MODULE; i++) {
         int c = (int8_t)codes[i];
-        if (fp8 ? (codes[i] & 0x7f) != 0x7f : c >= lo && c <= hi) continue;
+        if (fp4 ? codes[i] < 16 : fp8 ? (codes[i] & 0x7f) != 0x7f : c >= lo && c <= hi) continue;
         n++;
         OSH_TRY(osh_verify_add(cx, v, module, "a code of the scheme's bits", "the code of row %lld, column %lld is %d",
                                (long long)(i / I), (long long)(i % I), c));
@@ -101,8 +103,12 @@ static osh_status compare_params(osh_ctx *cx, osh_verify *v, const osh_linear *l
     osh_status rc = OSH_OK;
     int n = 0;
     char text[64];
+    if (s->params.global != want->global) {
+        snprintf(text, sizeof text, "%.9g, which the source's weights give", (double)want->global);
+        OSH_TRY(osh_verify_add(cx, v, l->name, text, "weight_global_scale is %.9g", (double)s->params.global));
+    }
     for (int64_t i = 0; i < osh_tensor_numel(want->scale) && n < MAX_PER_MODULE; i++) {
-        float a = at(s->params.scale, i), b = at(want->scale, i);
+        float a = number_at(s->params.scale, i), b = number_at(want->scale, i);
         if (a == b) continue;
         n++;
         snprintf(text, sizeof text, "%.9g, which the source's weight gives", (double)b);
@@ -127,8 +133,9 @@ static osh_status compare_codes(osh_ctx *cx, osh_verify *v, const osh_linear *l,
     int n = 0;
     char text[64];
     bool fp8 = l->scheme->weights.type == OSH_Q_FLOAT;
+    int magnitude = osh_q_is_fp4(&l->scheme->weights) ? 7 : 0x7f;
     for (int64_t i = 0; i < l->O * l->I && n < MAX_PER_MODULE; i++) {
-        bool zeros = fp8 && !(s->codes[i] & 0x7f) && !(nearest[i] & 0x7f);
+        bool zeros = fp8 && !(s->codes[i] & magnitude) && !(nearest[i] & magnitude);
         if (s->codes[i] == nearest[i] || zeros) continue;
         n++;
         snprintf(text, sizeof text, "%d, the nearest", fp8 ? nearest[i] : (int8_t)nearest[i]);
@@ -162,10 +169,10 @@ static void row_of(float *to, const osh_tensor *t, int64_t r, int64_t I)
 }
 
 /* One row: its squared error against that of rounding, stretch by stretch of columns under one scale. */
-static void measure_row(errors *e, const osh_linear *l, const osh_tensor *scale, int64_t r)
+static void measure_row(errors *e, const osh_linear *l, const osh_qparams *p, int64_t r)
 {
     const osh_q_args *a = &l->scheme->weights;
-    int64_t seg = a->strategy == OSH_Q_GROUP ? a->group_size : a->strategy == OSH_Q_BLOCK ? a->block[1] : l->I;
+    int64_t seg = osh_q_in_groups(a) ? a->group_size : a->strategy == OSH_Q_BLOCK ? a->block[1] : l->I;
     int64_t band = a->strategy == OSH_Q_TENSOR ? l->O : a->strategy == OSH_Q_BLOCK ? a->block[0] : 1;
     int64_t per_band = (l->I + seg - 1) / seg;
     for (int64_t c = 0; c < l->I; c++) {
@@ -174,7 +181,7 @@ static void measure_row(errors *e, const osh_linear *l, const osh_tensor *scale,
     }
     double err = 0, expected = 0;
     for (int64_t c0 = 0; c0 < l->I; c0 += seg) {
-        double s = (double)at(scale, r / band * per_band + c0 / seg);
+        double s = (double)number_at(p->scale, r / band * per_band + c0 / seg) / (p->global ? p->global : 1);
         int64_t end = c0 + seg < l->I ? c0 + seg : l->I;
         for (int64_t c = c0; c < end; c++) {
             double d = (double)e->w[c] - e->dq[c], q = (double)e->w[c] - e->rtn[c];
@@ -196,8 +203,9 @@ static osh_status measure(osh_ctx *cx, errors *e, const osh_linear *l, const sto
     OSH_NEW(cx, e->dq, l->I);
     OSH_NEW(cx, e->rtn, l->I);
     OSH_NEW(cx, e->live, l->I);
-    OSH_TRY(osh_tensor_new(cx, &dq, s->params.scale->dtype, 2, s->w->shape));
-    OSH_TRY(osh_tensor_new(cx, &rtn, s->params.scale->dtype, 2, s->w->shape));
+    osh_dtype dt = s->params.global ? l->dtype : s->params.scale->dtype;
+    OSH_TRY(osh_tensor_new(cx, &dq, dt, 2, s->w->shape));
+    OSH_TRY(osh_tensor_new(cx, &rtn, dt, 2, s->w->shape));
     OSH_TRY(osh_q_decode(cx, dq, s->codes, &s->params, &l->scheme->weights));
     OSH_TRY(osh_q_decode(cx, rtn, nearest, &s->params, &l->scheme->weights));
     for (int64_t r = 0; r < l->O; r++) {
@@ -208,7 +216,7 @@ static osh_status measure(osh_ctx *cx, errors *e, const osh_linear *l, const sto
         row_of(e->w, s->w, r, l->I);
         row_of(e->dq, dq, r, l->I);
         row_of(e->rtn, rtn, r, l->I);
-        measure_row(e, l, s->params.scale, r);
+        measure_row(e, l, &s->params, r);
     }
 done:
     osh_tensor_free(cx, dq);
@@ -280,6 +288,8 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     uint8_t *nearest = NULL; // own
     size_t before = v->n;
     OSH_TRY(load(cx, &s, v, l));
+    OSH_TRY(osh_globals_find(cx, v->globals, &linear, 1));
+    want.global = osh_globals_of(v->globals, linear);
     OSH_TRY(osh_q_weight_params(cx, &want, s.w, a, p->arithmetic, l->name));
     OSH_TRY(compare_params(cx, v, l, &s, &want));
     if (!(nearest = osh_alloc(cx, (size_t)(l->O * l->I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");

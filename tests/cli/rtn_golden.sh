@@ -12,11 +12,16 @@ group INT5_CHANNEL_ASYM 'num_bits: 5, type: int, strategy: channel, symmetric: f
 group INT8_TENSOR 'num_bits: 8, type: int, strategy: tensor, symmetric: true'
 group INT4_G64_ASYM 'num_bits: 4, type: int, strategy: group, group_size: 64, symmetric: false'
 n=0
+# NVFP4 with activations needs data, and their largest magnitude may differ by a rounding from CPU to CPU: no checksum.
+"$ONESHOT" --model "$model" --scheme NVFP4 --ignore lm_head --dataset "$model/data/calibration.jsonl" \
+    --num-calibration-samples 4 --max-seq-length 64 --output out-NVFP4 --progress none >/dev/null
+"$ONESHOT" verify out-NVFP4 --model "$model" >/dev/null || { echo "NVFP4: verify found something"; exit 1; }
 while read -r sum name; do
     if [ -e "$name.yaml" ]; then set -- --recipe "$name.yaml"; else set -- --scheme "$name" --ignore lm_head; fi
     "$ONESHOT" --model "$model" "$@" --output "out-$name" --progress none >/dev/null
+    "$ONESHOT" verify "out-$name" --model "$model" >/dev/null || { echo "$name: verify found something"; exit 1; }
     got=$(sha256sum "out-$name/model.safetensors" | cut -d' ' -f1)
     [ "$got" = "$sum" ] || { echo "$name: got $got, want $sum"; exit 1; }
     n=$((n + 1))
 done <"$want"
-[ $n = 11 ] || { echo "only $n of 11 schemes were compared"; exit 1; }
+[ $n = 16 ] || { echo "only $n of 16 schemes were compared"; exit 1; }

@@ -28,6 +28,7 @@ static int64_t scale_index(const osh_q_args *a, const osh_tensor *scale, int64_t
     case OSH_Q_CHANNEL:
         return r;
     case OSH_Q_GROUP:
+    case OSH_Q_TENSOR_GROUP:
         return r * scale->shape[1] + c / a->group_size;
     default:
         return r / a->block[0] * scale->shape[1] + c / a->block[1];
@@ -40,10 +41,12 @@ static void check_error(const osh_tensor *w, const osh_tensor *back, const osh_q
     for (int64_t i = 0; i < osh_tensor_numel(w); i++) {
         double x = value(w, i), y = value(back, i);
         double s = value(p->scale, scale_index(a, p->scale, i / w->shape[1], i % w->shape[1]));
+        if (p->global) s /= p->global;
         double slack = w->dtype == OSH_F32   ? 1e-6
                        : w->dtype == OSH_F16 ? 2e-3
                                              : 1.6e-2; // steps are rounded to the dtype
-        double ulp = a->type == OSH_Q_FLOAT ? fmax(fabs(x) / 16, s / 1024)
+        double ulp = osh_q_is_fp4(a)          ? s // half of the way from 4 to 6
+                     : a->type == OSH_Q_FLOAT ? fmax(fabs(x) / 16, s / 1024)
                      : a->symmetric         ? s / 2
                                             : s;
         if (fabs(x - y) > ulp + slack * (fabs(x) + 2 * s))
@@ -85,7 +88,8 @@ static void check_case(const osh_format *f, const osh_q_scheme *s, osh_dtype dt,
     assert_ok(cx, f->pack(cx, data, s, O, I, dt, codes, &p, NULL, NULL));
     assert_ok(cx, f->unpack(cx, again, &q, s, O, I, views));
     assert_memory_equal(codes, again, (size_t)(O * I));
-    assert_memory_equal(p.scale->data, q.scale->data, osh_tensor_bytes(p.scale));
+    for (int64_t i = 0; i < osh_tensor_numel(p.scale); i++) assert_true(value(p.scale, i) == value(q.scale, i));
+    assert_true(p.global == q.global);
     if (p.zero) assert_memory_equal(p.zero->data, q.zero->data, osh_tensor_bytes(p.zero));
     assert_ok(cx, osh_q_decode(cx, back, again, &q, &s->weights));
     check_error(w, back, &p, &s->weights, name);
@@ -131,6 +135,16 @@ static void test_round_trip(void **state)
                         check_case(f, &s, dts[k / 2 % 3], shape[0], shape[1]);
                 }
     assert_true(n_cases > 1000);
+    static const char *const presets[] = {"NVFP4A16", "MXFP4A16", "MXFP8A16"};
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 3 * 2; k++) {
+            osh_q_scheme s = {0};
+            const osh_format *f = NULL;
+            const int64_t *shape = shapes[3 + k % 2];
+            assert_ok(cx, osh_q_preset(cx, &s, presets[i]));
+            assert_ok(cx, osh_format_infer(cx, &f, &s, "case"));
+            check_case(f, &s, dts[k / 2], shape[0], shape[1]);
+        }
 }
 
 int main(void)

@@ -186,8 +186,8 @@ static void test_refused(void **state)
         {"actorder: group", "weight_g_idx", OSH_E_UNSUPPORTED},
         {"observer: mse", "observer mse", OSH_E_UNSUPPORTED},
         {"observer_kwargs: {maxshrink: 0.2}", "observer_kwargs", OSH_E_UNSUPPORTED},
-        {"scale_dtype: torch.uint8", "scale_dtype", OSH_E_UNSUPPORTED},
-        {"dynamic: local", "local", OSH_E_UNSUPPORTED},
+        {"scale_dtype: torch.int8", "scale_dtype", OSH_E_UNSUPPORTED},
+        {"dynamic: local", "dynamic weights", OSH_E_UNSUPPORTED},
         {"num_bits: 9", "int of 9 bits", OSH_E_UNSUPPORTED},
         {"1: 2", "string keys", OSH_E_USAGE},
     };
@@ -217,6 +217,7 @@ static void test_refused(void **state)
         {"q_modifiers: {QuantizationModifier: {scheme: W4A16, kv_cache_scheme: {num_bits: 8}}}", "kv_cache_scheme"},
         {"q_modifiers: {QuantizationModifier: {scheme: W4A16, ignore: [4]}}", "a string or a list of strings"},
         {"q_modifiers: {QuantizationModifier: {scheme: W4A16, ignore: ['re:(']}}", "("},
+        {"q_modifiers: {GPTQModifier: {scheme: NVFP4A16}}", "does not make NVFP4 and MX"},
     };
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
         osh_recipe *r = NULL;

@@ -60,6 +60,20 @@ static void test_args_rules(void **state)
         {"num_bits=four", "num_bits is 'four'", OSH_E_USAGE, true},
         {"num_bits=~", "num_bits is null", OSH_E_USAGE, true},
         {"type=float,num_bits=4", "NVFP4", OSH_E_UNSUPPORTED, true},
+        {"type=float,num_bits=4,strategy=group,group_size=32", "scale_dtype torch.uint8", OSH_E_UNSUPPORTED, true},
+        {"type=float,num_bits=4,strategy=tensor_group,group_size=16,scale_dtype=float8_e4m3fn", NULL, 0, true},
+        {"type=float,num_bits=4,strategy=tensor_group,group_size=32,scale_dtype=float8_e4m3fn", "group_size 16",
+         OSH_E_UNSUPPORTED, true},
+        {"type=float,num_bits=4,group_size=32,scale_dtype=torch.uint8", NULL, 0, true},
+        {"type=float,group_size=32,scale_dtype=uint8", NULL, 0, true},
+        {"group_size=32,scale_dtype=torch.uint8", "wants type float", OSH_E_UNSUPPORTED, true},
+        {"type=float,group_size=16,scale_dtype=torch.uint8", "group_size 32", OSH_E_UNSUPPORTED, true},
+        {"type=float,group_size=32,scale_dtype=float8_e4m3fn", "wants strategy tensor_group", OSH_E_UNSUPPORTED, true},
+        {"type=float,num_bits=4,strategy=tensor_group,group_size=16,scale_dtype=float8_e4m3fn,dynamic=local", NULL, 0,
+         false},
+        {"type=float,num_bits=4,strategy=tensor_group,group_size=16,scale_dtype=float8_e4m3fn", "dynamic: local",
+         OSH_E_UNSUPPORTED, false},
+        {"dynamic=local", "needs strategy tensor_group", OSH_E_USAGE, false},
         {"type=float,num_bits=6", "float of 6 bits", OSH_E_USAGE, true},
         {"type=float,symmetric=false", "asymmetric float", OSH_E_UNSUPPORTED, true},
         {"type=bool", "type is 'bool'", OSH_E_USAGE, true},
@@ -72,15 +86,16 @@ static void test_args_rules(void **state)
         {"block_structure=8x8", "go together", OSH_E_USAGE, true},
         {"block_structure=8x", "block_structure is '8x'", OSH_E_USAGE, true},
         {"block_structure=0x8", "two positive numbers", OSH_E_USAGE, true},
-        {"strategy=tensor_group", "tensor_group is not supported", OSH_E_UNSUPPORTED, true},
+        {"strategy=tensor_group", "without a positive group_size", OSH_E_USAGE, true},
+        {"strategy=attn_head", "attn_head is not supported", OSH_E_UNSUPPORTED, true},
         {"strategy=row", "strategy is 'row'", OSH_E_USAGE, true},
         {"strategy=token", "is for activations", OSH_E_USAGE, true},
         {"dynamic=true", "dynamic weights", OSH_E_UNSUPPORTED, true},
-        {"dynamic=local", "local", OSH_E_UNSUPPORTED, true},
+        {"dynamic=local", "dynamic weights", OSH_E_UNSUPPORTED, true},
         {"actorder=group", "weight_g_idx", OSH_E_UNSUPPORTED, true},
         {"actorder=true", "weight_g_idx", OSH_E_UNSUPPORTED, true},
         {"actorder=Static", "actorder is 'Static'", OSH_E_USAGE, true},
-        {"scale_dtype=torch.uint8", "scale_dtype", OSH_E_UNSUPPORTED, true},
+        {"scale_dtype=torch.int8", "scale_dtype torch.int8", OSH_E_UNSUPPORTED, true},
         {"symmetric=false,zp_dtype=torch.int16", "zp_dtype torch.int16", OSH_E_UNSUPPORTED, true},
         {"observer=memoryless_mse", "observer memoryless_mse", OSH_E_UNSUPPORTED, true},
         {"observer_kwargs={...}", "observer_kwargs", OSH_E_UNSUPPORTED, true},
@@ -141,8 +156,8 @@ static void test_presets(void **state)
     assert_int_equal(s.inputs.group_size, 128);
     assert_ok(cx, osh_q_preset(cx, &s, "W4A16_ASYM"));
     assert_false(s.weights.symmetric || s.inputs.present);
-    assert_fails(cx, OSH_E_UNSUPPORTED, osh_q_preset(cx, &s, "NVFP4"),
-                 "NVFP4 is not supported yet");
+    assert_ok(cx, osh_q_preset(cx, &s, "nvfp4"));
+    assert_int_equal(s.inputs.dynamic, OSH_Q_LOCAL);
     assert_fails(cx, OSH_E_USAGE, osh_q_preset(cx, &s, "W9A16"),
                  "unknown scheme 'W9A16', want one of W4A16");
 }
@@ -224,7 +239,7 @@ static void test_parse_refuses(void **state)
         {"{\"config_groups\":{\"g\":3}}", "neither an object nor a list"},
         {"{\"config_groups\":{\"g\":{\"weights\":{}}}}", "has no targets"},
         {"{\"config_groups\":{\"g\":{\"targets\":[1],\"weights\":{}}}}", "not a string"},
-        {"{\"config_groups\":{\"NVFP4\":[\"Linear\"]}}", "NVFP4"},
+        {"{\"config_groups\":{\"NVFP5\":[\"Linear\"]}}", "NVFP5"},
     };
     static const struct {
         const char *body, *part;
@@ -236,7 +251,7 @@ static void test_parse_refuses(void **state)
         {"\"weights\":{},\"output_activations\":{\"num_bits\":8}", "output_activations"},
         {"\"weights\":{},\"format\":3", "format"},
         {"\"weights\":{},\"format\":\"nvfp4-pack-quantized\"",
-         "nvfp4-pack-quantized is not supported"},
+         "nvfp4-pack-quantized wants weights of type float, 4 bits"},
         {"\"weights\":{\"strategy\":\"block\",\"block_structure\":[8]}", "block_structure"},
     };
     osh_q_config *q = NULL;

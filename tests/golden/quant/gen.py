@@ -7,6 +7,7 @@ weights_<dtype>.safetensors  <case>.<tensor as stored>; the weights themselves c
 packing.safetensors          <case>.packed, .packed_dim0 of codes from the same RNG
 cases.json                   what each case is, CRC-32 of the decoded weight and of fake-quantized activations
 presets.json                 name -> quantization_config as text, as it stands in config.json
+micro.safetensors, .json     NVFP4, MXFP4 and MXFP8 weights (the decoded ones are BF16), and activations fake-quantized so
 """
 import importlib.metadata
 import json
@@ -21,7 +22,7 @@ from compressed_tensors.compressors.format import infer_module_format
 from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from compressed_tensors.quantization.lifecycle.forward import fake_quantize
-from compressed_tensors.quantization.utils import calculate_qparams, compute_dynamic_scales_and_zp
+from compressed_tensors.quantization.utils import calculate_qparams, compute_dynamic_scales_and_zp, generate_gparam
 from llmcompressor.modifiers.quantization import QuantizationModifier
 from llmcompressor.observers import Observer
 from llmcompressor.observers.helpers import flatten_for_calibration
@@ -172,10 +173,64 @@ def observer_cases():
     return cases
 
 
+def arguments_of(preset):
+    return QuantizationModifier(scheme=preset).resolved_config.config_groups["group_0"]
+
+
+def micro_weight(tensors, cases, preset, tag, stream):
+    scheme, N, K = arguments_of(preset), 13, 64
+    w = make_weight(stream, N, K, DTYPES[tag])
+    if stream % 2:
+        w = w[:6]  # without the huge rows, so that a global scale leaves something of the others
+    N = w.shape[0]
+    state = {"weight": w}
+    if preset.startswith("NVFP4"):
+        state["weight_global_scale"] = generate_gparam(w.min(), w.max())
+    obs = flatten_for_calibration(w, "weight", scheme.weights)
+    scale, zero = calculate_qparams(torch.amin(obs, dim=(0, -1)), torch.amax(obs, dim=(0, -1)), scheme.weights,
+                                    global_scale=state.get("weight_global_scale"))
+    scheme.format = infer_module_format(torch.nn.Linear, scheme).value
+    compressor = BaseCompressor.get_value_from_registry(scheme.format)
+    out = compressor.compress(state | {"weight_scale": scale, "weight_zero_point": zero}, scheme)
+    decoded = compressor.decompress(out, scheme)["weight"]
+    assert decoded.dtype == torch.bfloat16
+    name = f"{preset}_{tag}_{stream}"
+    tensors |= {f"{name}.{k}": dense(v) for k, v in out.items()}
+    cases.append(dict(name=name, dtype=tag, stream=stream, rows=N, cols=K, crc_decoded=crc(decoded + 0),
+                      scheme=json.loads(scheme.model_dump_json())))
+
+
+def micro_activation(preset, tag, stream):
+    args, (n, i) = arguments_of(preset).input_activations, (7, 160)
+    x = make_activation(stream, n, i, DTYPES[tag]).unsqueeze(0)
+    case = dict(dtype=tag, stream=stream, rows=n, cols=i, args=json.loads(args.model_dump_json()))
+    given = generate_gparam(x.min(), x.max()) if preset == "NVFP4" else None
+    if given is not None:
+        case["scale"] = float(given)
+    scale, zero = compute_dynamic_scales_and_zp(x, args, None, global_scale=given)
+    return case | dict(crc=crc(fake_quantize(x, scale, zero, args, global_scale=given) + 0))
+
+
+def micro_cases():
+    tensors, weights, activations, stream = {}, [], [], 9000
+    for tag in DTYPES:
+        for preset in ("NVFP4A16", "MXFP4A16", "MXFP8A16"):
+            for _ in range(2):
+                stream += 1
+                micro_weight(tensors, weights, preset, tag, stream)
+        for preset in ("NVFP4", "MXFP4", "MXFP8"):
+            for _ in range(3):
+                stream += 1
+                activations.append(micro_activation(preset, tag, stream))
+    save_file(tensors, HERE / "micro.safetensors", metadata={"format": "pt"})
+    return dict(weights=weights, activations=activations)
+
+
 def preset_texts():
     names = [f"W{w}A{a}" for w in range(2, 9) for a in (4, 8, 16) if (a > 4 or w <= 4) and (w, a) != (8, 8)]
     out = {}
-    for name in names + ["W4A16_ASYM", "W8A8", "INT8", "FP8", "FP8_DYNAMIC", "FP8_BLOCK", "W4AFP8"]:
+    for name in names + ["W4A16_ASYM", "W8A8", "INT8", "FP8", "FP8_DYNAMIC", "FP8_BLOCK", "W4AFP8",
+                         "NVFP4", "NVFP4A16", "MXFP4", "MXFP4A16", "MXFP8", "MXFP8A16"]:
         scheme = QuantizationModifier(scheme=name).resolved_config.config_groups["group_0"]
         scheme.format = infer_module_format(torch.nn.Linear, scheme).value
         q = dict(config_groups={"group_0": json.loads(scheme.model_dump_json())}, format=scheme.format,
@@ -195,5 +250,6 @@ if __name__ == "__main__":
     write("cases.json", dict(seed=SEED, weights=weight_cases(), packing=pack_cases(), activations=activation_cases(),
                              observers=observer_cases()))
     write("presets.json", preset_texts())
+    write("micro.json", micro_cases())
     versions = {p: importlib.metadata.version(p) for p in ("compressed-tensors", "llmcompressor", "safetensors", "torch")}
     write("MANIFEST.json", dict(seed=SEED, device="cpu", **versions))

@@ -175,7 +175,8 @@ static void check_weight_case(const osh_st *st, const cJSON *c)
     const osh_q_scheme *s = &q->schemes[0];
     osh_dtype dt = osh_dtype_of_name(string(c, "dtype"));
     int64_t N = number(c, "rows"), K = number(c, "cols");
-    osh_tensor *w = make_weight(number(c, "stream"), N, K, dt), stored[OSH_FORMAT_MAX_TENSORS];
+    osh_tensor *w = make_weight(number(c, "stream"), N, K, dt), *decoded = NULL, stored[OSH_FORMAT_MAX_TENSORS];
+    osh_dtype to = s->weights.scale_dtype ? OSH_BF16 : dt; // the reference decodes NVFP4 and MX to BF16
     const osh_tensor *views[OSH_FORMAT_MAX_TENSORS];
     osh_qparams p = {0}, back = {0};
     const osh_format *f = NULL;
@@ -202,15 +203,17 @@ static void check_weight_case(const osh_st *st, const cJSON *c)
     }
     assert_ok(cx, f->unpack(cx, again, &back, s, N, K, views));
     assert_memory_equal(again, codes, (size_t)(N * K));
-    assert_ok(cx, osh_q_decode(cx, w, again, &back, &s->weights));
-    drop_minus_zero(w->data, dt, N * K);
-    if (crc32_of(w->data, osh_tensor_bytes(w)) != (uint32_t)number(c, "crc_decoded"))
+    assert_ok(cx, osh_tensor_new(cx, &decoded, to, 2, w->shape));
+    assert_ok(cx, osh_q_decode(cx, decoded, again, &back, &s->weights));
+    drop_minus_zero(decoded->data, to, N * K);
+    if (crc32_of(decoded->data, osh_tensor_bytes(decoded)) != (uint32_t)number(c, "crc_decoded"))
         fail_msg("%s: the decoded weight differs", string(c, "name"));
     for (int i = 0; i < n; i++) free(data[i]);
     free(codes), free(again);
     osh_qparams_deinit(cx, &p);
     osh_qparams_deinit(cx, &back);
     osh_tensor_free(cx, w);
+    osh_tensor_free(cx, decoded);
     osh_q_config_free(cx, q);
 }
 
@@ -233,6 +236,59 @@ static void test_weights(void **state)
         osh_st_close(cx, st);
     }
     assert_int_equal(n, cJSON_GetArraySize(cJSON_GetObjectItem(cases, "weights")));
+}
+
+/* weights are wanted by a scheme; here they decide nothing */
+static osh_q_config *config_of_inputs(const cJSON *c)
+{
+    cJSON *scheme = cJSON_CreateObject(), *w = cJSON_CreateObject();
+    cJSON_AddItemToObject(scheme, "targets",
+                          cJSON_CreateStringArray((const char *const[]){"Linear"}, 1));
+    cJSON_AddStringToObject(w, "type", string(cJSON_GetObjectItem(c, "args"), "type"));
+    cJSON_AddItemToObject(scheme, "weights", w);
+    cJSON_AddItemReferenceToObject(scheme, "input_activations", cJSON_GetObjectItem(c, "args"));
+    osh_q_config *q = config_of(scheme);
+    cJSON_Delete(scheme);
+    return q;
+}
+
+static void check_activation_case(const cJSON *c)
+{
+    osh_q_config *q = config_of_inputs(c);
+    osh_dtype dt = osh_dtype_of_name(string(c, "dtype"));
+    osh_tensor *x =
+        make_activation(number(c, "stream"), number(c, "rows"), number(c, "cols"), dt);
+    const cJSON *given = cJSON_GetObjectItem(c, "scale");
+    float s = given ? (float)given->valuedouble : 0;
+    const cJSON *zero_given = cJSON_GetObjectItem(c, "zero");
+    int8_t z = zero_given ? (int8_t)number(c, "zero") : 0;
+    uint32_t room;
+    osh_dtype as = q->schemes[0].inputs.dynamic == OSH_Q_LOCAL ? OSH_F32 : dt;
+    osh_from_f32(&room, as, &s, 1);
+    osh_tensor scale = osh_tensor_view(as, 1, (int64_t[]){1}, &room),
+               zero = osh_tensor_view(OSH_I8, 1, (int64_t[]){1}, &z);
+    assert_ok(cx, osh_q_fake_quant_act(cx, x, &q->schemes[0].inputs, given ? &scale : NULL,
+                                       zero_given ? &zero : NULL));
+    drop_minus_zero(x->data, dt, osh_tensor_numel(x));
+    if (crc32_of(x->data, osh_tensor_bytes(x)) != (uint32_t)number(c, "crc"))
+        fail_msg("activations of stream %lld differ", (long long)number(c, "stream"));
+    osh_tensor_free(cx, x);
+    osh_q_config_free(cx, q);
+}
+
+static void test_micro(void **state)
+{
+    cJSON *micro = NULL;
+    const cJSON *c;
+    osh_st *st = NULL;
+    assert_ok(cx, osh_json_read(cx, &micro, HERE "micro.json", 1 << 20, 0));
+    assert_ok(cx, osh_st_open(cx, &st, HERE "micro.safetensors"));
+    cJSON_ArrayForEach(c, cJSON_GetObjectItem(micro, "weights")) check_weight_case(st, c);
+    cJSON_ArrayForEach(c, cJSON_GetObjectItem(micro, "activations")) check_activation_case(c);
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(micro, "weights")), 18);
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(micro, "activations")), 27);
+    osh_st_close(cx, st);
+    cJSON_Delete(micro);
 }
 
 static void test_packing(void **state)
@@ -261,44 +317,10 @@ static void test_packing(void **state)
     osh_st_close(cx, st);
 }
 
-/* weights are wanted by a scheme; here they decide nothing */
-static osh_q_config *config_of_inputs(const cJSON *c)
-{
-    cJSON *scheme = cJSON_CreateObject(), *w = cJSON_CreateObject();
-    cJSON_AddItemToObject(scheme, "targets",
-                          cJSON_CreateStringArray((const char *const[]){"Linear"}, 1));
-    cJSON_AddStringToObject(w, "type", string(cJSON_GetObjectItem(c, "args"), "type"));
-    cJSON_AddItemToObject(scheme, "weights", w);
-    cJSON_AddItemReferenceToObject(scheme, "input_activations", cJSON_GetObjectItem(c, "args"));
-    osh_q_config *q = config_of(scheme);
-    cJSON_Delete(scheme);
-    return q;
-}
-
 static void test_activations(void **state)
 {
     const cJSON *c;
-    cJSON_ArrayForEach(c, cJSON_GetObjectItem(cases, "activations"))
-    {
-        osh_q_config *q = config_of_inputs(c);
-        osh_dtype dt = osh_dtype_of_name(string(c, "dtype"));
-        osh_tensor *x =
-            make_activation(number(c, "stream"), number(c, "rows"), number(c, "cols"), dt);
-        const cJSON *given = cJSON_GetObjectItem(c, "scale");
-        float s = given ? (float)given->valuedouble : 0;
-        int8_t z = given ? (int8_t)number(c, "zero") : 0;
-        uint32_t room;
-        osh_from_f32(&room, dt, &s, 1);
-        osh_tensor scale = osh_tensor_view(dt, 1, (int64_t[]){1}, &room),
-                   zero = osh_tensor_view(OSH_I8, 1, (int64_t[]){1}, &z);
-        assert_ok(cx, osh_q_fake_quant_act(cx, x, &q->schemes[0].inputs, given ? &scale : NULL,
-                                           given ? &zero : NULL));
-        drop_minus_zero(x->data, dt, osh_tensor_numel(x));
-        if (crc32_of(x->data, osh_tensor_bytes(x)) != (uint32_t)number(c, "crc"))
-            fail_msg("activations of stream %lld differ", (long long)number(c, "stream"));
-        osh_tensor_free(cx, x);
-        osh_q_config_free(cx, q);
-    }
+    cJSON_ArrayForEach(c, cJSON_GetObjectItem(cases, "activations")) check_activation_case(c);
 }
 
 static void test_observers(void **state)
@@ -335,7 +357,7 @@ static void test_presets(void **state)
     static const char *const ignore[] = {"lm_head", "model.\xc3\xa4"};
     char *targets[] = {"Linear"};
     assert_ok(cx, osh_json_read(cx, &presets, HERE "presets.json", 1 << 20, 0));
-    assert_int_equal(cJSON_GetArraySize(presets), 23);
+    assert_int_equal(cJSON_GetArraySize(presets), 29);
     cJSON_ArrayForEach(p, presets)
     {
         osh_q_scheme s = {.targets = {targets, 1}};
@@ -354,7 +376,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_weights),     cmocka_unit_test(test_packing),
         cmocka_unit_test(test_activations), cmocka_unit_test(test_observers),
-        cmocka_unit_test(test_presets),
+        cmocka_unit_test(test_presets),      cmocka_unit_test(test_micro),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,0 +1,161 @@
+/* globals.c - see globals.h. Which modules are fused: vLLM's packed modules, as LLM Compressor's
+ * update_fused_layer_weight_global_scales takes them. */
+#include "plan/globals.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "quant/kernels.h"
+
+enum { PIECE_BYTES = 1 << 18 };
+
+struct osh_globals {
+    const osh_plan *plan; // view
+    float *amax;          // own [linears]: of the weight alone; < 0: not known
+    float *global;        // own [linears]: 0: not known, or none
+};
+
+/* The name under which a module's siblings are found: that of the first of them; NULL: it has none. */
+static const char *first_sibling(const char *leaf)
+{
+    static const char *const sets[][3] = {{"q_proj", "k_proj", "v_proj"},
+                                          {"gate_proj", "up_proj", NULL},
+                                          {"q_a_proj", "kv_a_proj_with_mqa", NULL},
+                                          {"w1", "w3", NULL}};
+    for (size_t s = 0; s < sizeof sets / sizeof *sets; s++)
+        for (int k = 0; k < 3 && sets[s][k]; k++)
+            if (!strcmp(leaf, sets[s][k])) return sets[s][0];
+    return NULL;
+}
+
+osh_status osh_plan_joint(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_map *first = NULL; // own: parent and first sibling -> Linear
+    char *key = NULL;      // own
+    OSH_TRY(osh_map_new(cx, &first, 64));
+    for (int i = 0; i < p->n_linears; i++) {
+        osh_linear *l = &p->linears[i];
+        l->joint = l->scheme->weights.strategy == OSH_Q_TENSOR_GROUP ? i : -1;
+        const char *dot = strrchr(l->name, '.'), *leaf = dot ? dot + 1 : l->name, *sibling = first_sibling(leaf);
+        int64_t at;
+        if (l->joint < 0 || !sibling) continue;
+        osh_free(cx, key);
+        if (!(key = osh_sprintf(cx, "%.*s%s", (int)(leaf - l->name), l->name, sibling)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
+        if (osh_map_get(first, key, strlen(key), &at)) l->joint = (int)at;
+        else OSH_TRY(osh_map_put(cx, first, key, strlen(key), i));
+    }
+done:
+    osh_map_free(cx, first);
+    osh_free(cx, key);
+    return rc;
+}
+
+static bool any_global(const osh_plan *p)
+{
+    for (int i = 0; i < p->n_linears; i++)
+        if (p->linears[i].joint >= 0) return true;
+    return false;
+}
+
+osh_status osh_globals_new(osh_ctx *cx, osh_globals **out, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_globals *g = NULL; // own
+    *out = NULL;
+    if (!any_global(p)) goto done;
+    OSH_NEW(cx, g, 1);
+    g->plan = p;
+    OSH_NEW(cx, g->amax, p->n_linears);
+    OSH_NEW(cx, g->global, p->n_linears);
+    for (int i = 0; i < p->n_linears; i++) g->amax[i] = -1;
+    *out = g, g = NULL; // give
+done:
+    osh_globals_free(cx, g);
+    return rc;
+}
+
+void osh_globals_free(osh_ctx *cx, osh_globals *g)
+{
+    if (!g) return;
+    osh_free(cx, g->amax);
+    osh_free(cx, g->global);
+    osh_free(cx, g);
+}
+
+typedef struct scan {
+    osh_globals *g;
+    int *which;     // own [n]: Linears whose weights are read
+    uint8_t *rooms; // own [threads, PIECE_BYTES]
+} scan;
+
+static osh_status scan_one(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    osh_status rc = OSH_OK;
+    const scan *s = user;
+    const osh_plan *p = s->g->plan;
+    int i = s->which[chunk];
+    const osh_ckpt_tensor *t = &p->ck->tensors[p->linears[i].tensor];
+    uint8_t *room = s->rooms + (size_t)worker * PIECE_BYTES;
+    float amax = 0;
+    for (int64_t at = 0, all = t->e->end - t->e->begin; at < all;) {
+        float lo, hi;
+        size_t n = all - at < PIECE_BYTES ? (size_t)(all - at) : PIECE_BYTES;
+        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(osh_st_read_part(cx, room, p->ck->shards[t->shard], t->e, at, n));
+        osh_q_kernels_best()->range(&lo, &hi, room, t->e->dtype, (int64_t)(n / osh_dtype_bytes(t->e->dtype)));
+        if (!isfinite(lo) || !isfinite(hi))
+            OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds a value that is not finite", t->e->name);
+        if (-lo > amax) amax = -lo;
+        if (hi > amax) amax = hi;
+        at += (int64_t)n;
+    }
+    s->g->amax[i] = amax;
+done:
+    return rc;
+}
+
+osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int n)
+{
+    osh_status rc = OSH_OK;
+    scan s = {.g = g};
+    bool *wanted = NULL; // own [linears]: by first sibling
+    float *joint = NULL; // own [linears]: likewise
+    int n_which = 0;
+    if (!g) goto done;
+    const osh_plan *p = g->plan;
+    OSH_NEW(cx, wanted, p->n_linears);
+    OSH_NEW(cx, joint, p->n_linears);
+    OSH_NEW(cx, s.which, p->n_linears);
+    for (int k = 0; k < n; k++)
+        if (p->linears[linears[k]].joint >= 0 && !g->global[linears[k]]) wanted[p->linears[linears[k]].joint] = true;
+    for (int i = 0; i < p->n_linears; i++)
+        if (p->linears[i].joint >= 0 && wanted[p->linears[i].joint] && g->amax[i] < 0) s.which[n_which++] = i;
+    if (!(s.rooms = osh_alloc(cx, (size_t)osh_threads(cx) * PIECE_BYTES)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through weights");
+    OSH_TRY(osh_parallel_for(cx, n_which, scan_one, &s));
+    for (int i = 0; i < p->n_linears; i++) {
+        int first = p->linears[i].joint;
+        if (first >= 0 && wanted[first] && g->amax[i] > joint[first]) joint[first] = g->amax[i];
+    }
+    for (int i = 0; i < p->n_linears; i++) {
+        int first = p->linears[i].joint;
+        if (first >= 0 && wanted[first]) g->global[i] = osh_q_global_scale(joint[first], p->linears[i].dtype);
+    }
+done:
+    osh_free(cx, wanted);
+    osh_free(cx, joint);
+    osh_free(cx, s.which);
+    osh_free(cx, s.rooms);
+    return rc;
+}
+
+float osh_globals_of(const osh_globals *g, int linear) { return g ? g->global[linear] : 0; }
+
+int64_t osh_globals_bytes(const osh_plan *p, int n_threads)
+{
+    if (!any_global(p)) return 0;
+    return (int64_t)osh_mem_gross((size_t)n_threads * PIECE_BYTES) + 16 * (int64_t)p->n_linears + 1024;
+}

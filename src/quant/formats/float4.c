@@ -1,0 +1,140 @@
+/* float4.c - nvfp4-pack-quantized, mxfp4-pack-quantized: E2M1 codes, two in a byte
+ * (compressed_tensors/compressors/nvfp4, mxfp4); mxfp8-quantized: E4M3 codes with the same scales as mxfp4.
+ *
+ *   weight_packed        U8 [O, I / 2]    byte j of a row: code 2j in the low 4 bits, code 2j + 1 in the high ones
+ *   weight               mxfp8: F8_E4M3 [O, I]
+ *   weight_scale         nvfp4: F8_E4M3 [O, I / 16]; mx: U8 [O, I / 32], e of 2^(e - 127)
+ *   weight_global_scale  nvfp4: F32 [1]: a weight is code * weight_scale / weight_global_scale
+ *   input_global_scale   nvfp4 with activations: F32 [1]
+ *
+ *   codes 1 A 3 C (0.5 -1 1.5 -2): bytes A1 C3
+ */
+#include "quant/formats/common.h"
+
+#include <string.h>
+
+#include "base/num.h"
+
+static bool is_packed(const osh_q_scheme *s) { return osh_q_is_fp4(&s->weights); }
+static bool is_relative(const osh_q_scheme *s) { return s->weights.strategy == OSH_Q_TENSOR_GROUP; }
+
+static osh_status float4_tensors(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_q_scheme *s, int64_t O,
+                                 int64_t I, osh_dtype dt)
+{
+    osh_status rc = OSH_OK;
+    int64_t shape[2] = {0, 0};
+    int ndim;
+
+    *n = 0;
+    OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, &s->weights, O, I, "weight"));
+    if (is_packed(s) && I % 2)
+        OSH_FAIL(cx, OSH_E_USAGE, "weight has %lld input features: two 4-bit codes share a byte, want an even number",
+                 (long long)I);
+    osh_format_add(out, n, is_packed(s) ? "weight_packed" : "weight", is_packed(s) ? OSH_U8 : OSH_FP8, 2, O,
+                   is_packed(s) ? I / 2 : I);
+    osh_format_add(out, n, "weight_scale", is_relative(s) ? OSH_FP8 : OSH_U8, ndim, shape[0], shape[1]);
+    if (is_relative(s)) osh_format_add(out, n, "weight_global_scale", OSH_F32, 1, 1, 0);
+    osh_format_add_input(out, n, s, dt);
+done:
+    return rc;
+}
+
+static void nibbles_put(uint8_t *to, const uint8_t *codes, int64_t n)
+{
+    for (int64_t i = 0; i < n / 2; i++) to[i] = (uint8_t)((codes[2 * i] & 15) | codes[2 * i + 1] << 4);
+}
+
+static void float4_pack_rows(void *to, const osh_q_scheme *s, int64_t I, const void *codes, int64_t n)
+{
+    (void)s;
+    nibbles_put(to, codes, n * I); // rows have whole bytes
+}
+
+typedef struct nibbles {
+    uint8_t *bytes, *codes;
+    int64_t n; // codes
+} nibbles;
+enum { NIBBLES = 1 << 18 };
+
+static osh_status pack_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const nibbles *j = user;
+    int64_t first = chunk * NIBBLES, n = j->n - first < NIBBLES ? j->n - first : NIBBLES;
+    nibbles_put(j->bytes + first / 2, j->codes + first, n);
+    return OSH_OK;
+}
+
+static osh_status unpack_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const nibbles *j = user;
+    for (int64_t i = chunk * NIBBLES / 2; i < (chunk + 1) * NIBBLES / 2 && i < j->n / 2; i++)
+        j->codes[2 * i] = j->bytes[i] & 15, j->codes[2 * i + 1] = j->bytes[i] >> 4;
+    return OSH_OK;
+}
+
+/* The exponents of scales that are powers of two; 2^-127 is no normal number and has the field 0. */
+static void exponents_put(uint8_t *to, const osh_tensor *scale)
+{
+    for (int64_t i = 0; i < osh_tensor_numel(scale); i++) {
+        float s;
+        osh_to_f32(&s, (const char *)scale->data + (size_t)i * osh_dtype_bytes(scale->dtype), scale->dtype, 1);
+        to[i] = (uint8_t)(osh_bits_of_f32(s) >> 23);
+    }
+}
+
+static osh_status float4_pack(osh_ctx *cx, void *const *data, const osh_q_scheme *s, int64_t O, int64_t I,
+                              osh_dtype dt, const void *codes, const osh_qparams *p, const osh_tensor *in_scale,
+                              const osh_tensor *in_zero)
+{
+    osh_status rc = OSH_OK;
+    nibbles j = {data[0], (uint8_t *)codes, O * I};
+    int i = 2;
+
+    if (codes && is_packed(s)) OSH_TRY(osh_parallel_for(cx, (j.n + NIBBLES - 1) / NIBBLES, pack_chunk, &j));
+    else if (codes) memcpy(data[0], codes, (size_t)(O * I));
+    if (is_relative(s)) {
+        memcpy(data[1], p->scale->data, osh_tensor_bytes(p->scale));
+        memcpy(data[i++], &p->global, sizeof p->global);
+    } else {
+        exponents_put(data[1], p->scale);
+    }
+    OSH_TRY(osh_format_put_input(cx, data + i, s, dt, in_scale, in_zero));
+done:
+    return rc;
+}
+
+static osh_status float4_unpack(osh_ctx *cx, void *codes, osh_qparams *p, const osh_q_scheme *s, int64_t O, int64_t I,
+                                const osh_tensor *const *data)
+{
+    osh_status rc = OSH_OK;
+    osh_format_tensor want[OSH_FORMAT_MAX_TENSORS];
+    osh_qparams q = {0}; // own
+    nibbles j = {NULL, codes, O * I};
+    int n;
+
+    OSH_TRY(float4_tensors(cx, want, &n, s, O, I, OSH_BF16));
+    for (int i = 0; i < (is_relative(s) ? 3 : 2); i++) OSH_TRY(osh_format_check_stored(cx, data[i], &want[i]));
+    if (is_relative(s)) {
+        OSH_TRY(osh_tensor_new(cx, &q.scale, OSH_FP8, 2, want[1].shape));
+        memcpy(q.scale->data, data[1]->data, osh_tensor_bytes(q.scale));
+        osh_to_f32(&q.global, data[2]->data, data[2]->dtype, 1);
+    } else {
+        const uint8_t *e = data[1]->data;
+        OSH_TRY(osh_tensor_new(cx, &q.scale, OSH_BF16, 2, want[1].shape));
+        for (int64_t i = 0; i < osh_tensor_numel(q.scale); i++)
+            ((uint16_t *)q.scale->data)[i] = e[i] ? (uint16_t)(e[i] << 7) : 1 << 6; // 2^-127: half of the least normal
+    }
+    j.bytes = data[0]->data;
+    if (is_packed(s)) OSH_TRY(osh_parallel_for(cx, (j.n + NIBBLES - 1) / NIBBLES, unpack_chunk, &j));
+    else memcpy(codes, data[0]->data, (size_t)(O * I));
+    *p = q, q = (osh_qparams){0}; // give
+done:
+    osh_qparams_deinit(cx, &q);
+    return rc;
+}
+
+const osh_format osh_format_nvfp4 = {"nvfp4-pack-quantized", float4_tensors, float4_pack, float4_pack_rows,
+                                      float4_unpack};
+const osh_format osh_format_mxfp4 = {"mxfp4-pack-quantized", float4_tensors, float4_pack, float4_pack_rows,
+                                      float4_unpack};
+const osh_format osh_format_mxfp8 = {"mxfp8-quantized", float4_tensors, float4_pack, NULL, float4_unpack};
