@@ -11,7 +11,7 @@ typedef struct osh_globals osh_globals; // what is known of them so far
 /* *out NULL: no Linear has one. */
 osh_status osh_globals_new(osh_ctx *cx, osh_globals **out, const osh_plan *p);
 void osh_globals_free(osh_ctx *cx, osh_globals *g);
-/* Reads the weights of these Linears, and of those that are fused with them, in pieces, where they are not known yet. */
+/* Reads the weights of these Linears, and of those that are fused with them, in pieces, where they are not known. */
 osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int n);
 float osh_globals_of(const osh_globals *g, int linear); // 0: it has none. g NULL is fine
 int64_t osh_globals_bytes(const osh_plan *p, int n_threads); // host memory of all this
