@@ -258,9 +258,6 @@ done:
     return rc;
 }
 
-bool osh_q_in_groups(const osh_q_args *a) { return a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_TENSOR_GROUP; }
-bool osh_q_is_fp4(const osh_q_args *a) { return a->type == OSH_Q_FLOAT && a->bits == 4; }
-
 /* Two families: NVFP4, whose scales are FP8 relative to a global one, and MX, whose scales are powers of two. */
 static osh_status check_scale_dtype(osh_ctx *cx, const osh_q_args *a, const char *where)
 {

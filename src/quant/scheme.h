@@ -58,8 +58,11 @@ typedef struct osh_q_config {
  * list of two numbers as "128x128"; NULL: null. where names the object in messages. Keys and values that exist
  * elsewhere but not here (strategy attn_head, ...) are refused by name; an unknown key is an error. */
 void osh_q_args_init(osh_q_args *a); // QuantizationArgs' defaults, present
-bool osh_q_in_groups(const osh_q_args *a); // strategy group or tensor_group
-bool osh_q_is_fp4(const osh_q_args *a);
+static inline bool osh_q_in_groups(const osh_q_args *a)
+{
+    return a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_TENSOR_GROUP;
+}
+static inline bool osh_q_is_fp4(const osh_q_args *a) { return a->type == OSH_Q_FLOAT && a->bits == 4; }
 osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const char *text, const char *where);
 osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out,
                         const char *name); // fills args only; unknown: error naming the known ones
