@@ -106,5 +106,5 @@ const osh_op osh_op_attention = {
     .attrs = attrs, .attr_bytes = sizeof(osh_attention_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_attention_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_attention_cuda)},
     .tol = 1e-11, .scratch = osh_attention_scratch,
-    .scratch_cuda = OSH_CUDA_FN(osh_attention_cuda_scratch),
+    .scratch_cuda = osh_attention_cuda_scratch,
 };

@@ -66,5 +66,5 @@ const osh_op osh_op_embedding = {
     .attrs = attrs, .attr_bytes = sizeof(osh_embedding_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_embedding_cuda)}, // on a CPU a copy: nothing to gain
     .tol = 0, .scratch = scratch,
-    .scratch_cuda = OSH_CUDA_FN(osh_embedding_cuda_scratch),
+    .scratch_cuda = osh_embedding_cuda_scratch,
 };

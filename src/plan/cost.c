@@ -137,7 +137,7 @@ static void add_linears(osh_cost *cost, int n, const osh_plan *p)
         }
         c->work[OSH_PHASE_SOLVE] += osh_cost_of_linear(p, i);
         if (l->wants & OSH_STAT_HESSIAN) c->flops[OSH_PHASE_SOLVE] += solve_flops(l);
-        if (leads(p, i)) c->flops[OSH_PHASE_SOLVE] += factor_flops(l);
+        if (leads(p, i)) c->flops[OSH_PHASE_SOLVE] += factor_flops(l), c->factor_flops += factor_flops(l);
     }
 }
 
@@ -156,7 +156,7 @@ typedef struct counter {
     osh_cost *c;    // view: of the present visit
     bool *loaded;   // own: [weights]
     bool *open;     // own: [values] with a Hessian that is fed
-    double reading; // work of the loads since the last pass
+    double reading; // bytes of the loads since the last pass
 } counter;
 
 static double hessian_flops(const osh_plan *p, const bool *open)
@@ -217,18 +217,38 @@ static osh_status count_load(osh_ctx *cx, void *user, const osh_range *r, const 
             int w = g->nodes[s->first + i].w[k];
             if (w < 0 || c->loaded[w]) continue;
             c->loaded[w] = true;
-            c->reading += weight_bytes(g, w) / bytes_per_s;
+            c->reading += weight_bytes(g, w);
         }
     return OSH_OK;
+}
+
+/* What a step does on a card: products of all that runs, values through its memory. */
+static void count_traffic(osh_cost *c, osh_phase phase, const osh_plan *p, const osh_range *r, const osh_step *s)
+{
+    const osh_graph *g = p->graph;
+    double tokens = (double)p->data.offsets[p->data.n], each = tokens * (double)osh_dtype_bytes(g->dtype);
+    for (int i = 0; i < s->n; i++) {
+        const osh_node *n = &g->nodes[s->first + i];
+        if (!s->run[i]) continue;
+        c->done[phase] += node_flops(g, &p->data, n, tokens);
+        for (int k = 0; k < n->op->n_in; k++)
+            if (n->in[k] >= 0) c->moved[phase] += each * (double)g->values[n->in[k]].width;
+        for (int k = 0; k < n->op->n_out; k++) c->moved[phase] += each * (double)g->values[n->out[k]].width;
+    }
+    for (int v = r->v0; v < r->v1; v++)
+        if (v != g->input_ids) c->stored[phase] += (s->in[v] + s->out[v]) * each * (double)g->values[v].width;
 }
 
 static osh_status count_pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s)
 {
     counter *c = user;
     osh_phase phase = s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE;
-    (void)cx, (void)r;
+    (void)cx;
     c->c->flops[phase] += step_flops(c->p, s, c->open);
-    c->c->work[phase] += step_work(c->p, s, c->open) + c->reading;
+    c->c->work[phase] += step_work(c->p, s, c->open) + c->reading / bytes_per_s;
+    c->c->loaded[phase] += c->reading;
+    count_traffic(c->c, phase, c->p, r, s);
+    c->c->done[phase] += s->observe ? hessian_flops(c->p, c->open) : 0;
     c->reading = 0;
     return OSH_OK;
 }

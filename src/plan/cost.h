@@ -20,6 +20,10 @@ typedef struct osh_cost { // of one subgraph
      * attention counts the causal half, a Hessian its triangle. */
     double flops[OSH_N_PHASES];
     double work[OSH_N_PHASES]; // the same and all else, in seconds of an imaginary machine; only ratios matter
+    /* What a card does in the passes, for estimate.c: operations of products and statistics, necessary or not; bytes of
+     * values that ops read and write, that come from where values rest or go there, and of weights that are loaded. */
+    double done[OSH_N_PHASES], moved[OSH_N_PHASES], stored[OSH_N_PHASES], loaded[OSH_N_PHASES];
+    double factor_flops; // of flops[OSH_PHASE_SOLVE]
 } osh_cost;
 
 /* own: one for each subgraph (the pipeline basic: one for the whole graph), and one behind for ROUND, COPY and SEAL.

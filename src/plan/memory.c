@@ -14,6 +14,7 @@
 #include "io/edges.h"
 #include "ops/cuda/cuda.h"
 #include "ops/isa.h"
+#include "plan/cards.h"
 #include "plan/bands.h"
 #include "plan/globals.h"
 #include "plan/layout.h"
@@ -373,14 +374,24 @@ done:
     return rc;
 }
 
-/* Without a budget a card that is there bounds what may be planned. */
+int64_t osh_memory_of_card(int64_t free_bytes)
+{
+    return (free_bytes - OSH_CUDA_RESERVE) / (ARENA_SPARE + 1) * ARENA_SPARE;
+}
+
+/* Without a budget a card that is there, or whose model is given, bounds what may be planned. */
 static osh_status ask_card(osh_ctx *cx, osh_budget *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     size_t free_bytes = 0;
-    if (!p->on_device || b->device_given || !osh_cuda_present()) goto done;
+    if (!p->on_device || b->device_given) goto done;
+    if (p->card_model) {
+        b->device = osh_memory_of_card(p->card_model->memory_bytes), b->device_given = true;
+        goto done;
+    }
+    if (!osh_cuda_present()) goto done;
     OSH_TRY(osh_cuda_free_bytes(cx, &free_bytes, p->ordinal));
-    b->device = ((int64_t)free_bytes - OSH_CUDA_RESERVE) / (ARENA_SPARE + 1) * ARENA_SPARE, b->device_given = true;
+    b->device = osh_memory_of_card((int64_t)free_bytes), b->device_given = true;
 done:
     return rc;
 }

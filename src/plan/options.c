@@ -58,6 +58,8 @@ const osh_field osh_option_fields[] = {
     {ROW(device), .type = OSH_F_STR, .dflt = "auto",
      .doc = "where calibration and solving run: cpu, cuda or cuda:N; auto: cuda where a card is present. Decides last "
             "bits"},
+    {ROW(device_model), .type = OSH_F_STR, .values = "h200|h100|a100|l40s|rtx4090|rtx3090|rtx3060",
+     .doc = "plan: for a machine with this card, which need not be there: its memory, and how long it would take"},
     {ROW(device_memory), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
      .doc = "bytes for weights, statistics, the batch at work and scratch, such as 800MiB; 0: no budget. Changes no "
             "result"},

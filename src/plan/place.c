@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ops/cuda/cuda.h"
+#include "plan/cards.h"
 #include "plan/memory.h"
 
 osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text)
@@ -26,6 +27,13 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const char *text = p->opt->device;
+    if (p->opt->device_model) {
+        if (text && !strcmp(text, "cpu"))
+            OSH_FAIL(cx, OSH_E_USAGE, "--device cpu and --device-model exclude each other");
+        p->card_model = osh_card_model_find(p->opt->device_model); // options.c lists them
+        p->on_device = p->pipeline != OSH_PIPELINE_DATAFREE;
+        goto done;
+    }
     bool cuda = is_auto(text) ? osh_cuda_present() : strcmp(text, "cpu") != 0;
     if (cuda && !is_auto(text)) OSH_TRY(osh_device_ordinal(cx, &p->ordinal, text));
     if (cuda && !osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &p->device, p->ordinal, 0)); // says what is missing

@@ -120,6 +120,7 @@ typedef struct osh_plan {
     int64_t max_seq_length;
     osh_arithmetic arithmetic;
     bool on_device;          // calibration runs on a card
+    const struct osh_card_model *card_model; // view: of cards.c: it is planned for, and need not be there; NULL
     int ordinal;             // which
     osh_device *device;      // own: that card; NULL: none, or not opened
     int64_t *batch_at;       // own [n_batches + 1]: samples that go through the model together

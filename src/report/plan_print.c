@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "output/manifest_text.h"
 #include "plan/bytes.h"
+#include "plan/cards.h"
 #include "plan/dense.h"
 #include "plan/memory.h"
 
@@ -110,6 +111,29 @@ done:
     return rc;
 }
 
+/* What the table of cards says of this job. */
+static osh_status print_card_model(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_card_model *m = p->card_model;
+    osh_estimate e;
+    int64_t gives = p->opt->device_memory > 0 ? p->opt->device_memory : osh_memory_of_card(m->memory_bytes);
+    OSH_TRY(osh_buf_printf(cx, b, "planned for %s: %.1f of its %.1f GB\n", m->title, (double)gives / 1e9,
+                           (double)m->memory_bytes / 1e9));
+    if (!p->on_device) {
+        OSH_TRY(osh_buf_printf(cx, b, "nothing for a card to do: what needs no data is rounded on the host\n"));
+        goto done;
+    }
+    OSH_TRY(osh_plan_estimate(cx, &e, p, m));
+    OSH_TRY(osh_buf_printf(cx, b, "estimated from its sheet, not measured, and without the disk: observe %.1f s, solve"
+                           " %.1f s, propagate %.1f s, together %.1f s; copies from and to the host take %.1f s\n",
+                           e.phase[OSH_PHASE_OBSERVE], e.phase[OSH_PHASE_SOLVE], e.phase[OSH_PHASE_PROPAGATE],
+                           e.phase[OSH_PHASE_OBSERVE] + e.phase[OSH_PHASE_SOLVE] + e.phase[OSH_PHASE_PROPAGATE],
+                           e.copies));
+done:
+    return rc;
+}
+
 static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -138,6 +162,7 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         if (i < p->memory.n_visits) OSH_TRY(print_visit(cx, b, &p->memory.visits[i]));
     }
     OSH_TRY(print_memory(cx, b, p));
+    if (p->card_model) OSH_TRY(print_card_model(cx, b, p));
     for (int s = 0; s < p->n_shards; s++)
         OSH_TRY(
             osh_buf_printf(cx, b, "%s %ld bytes\n", p->shards[s].name, (long)p->shards[s].n_bytes));
@@ -182,6 +207,22 @@ static bool json_memory(cJSON *root, const osh_plan *p)
               json_number(o, "write_bytes", m->write_bytes) && json_number(o, "reread_bytes", m->reread_bytes) &&
               (least = cJSON_AddObjectToObject(o, "smallest_budgets"));
     return ok && json_number(least, "device_bytes", m->least_device) && json_number(least, "host_bytes", m->least_host);
+}
+
+static bool json_card_model(osh_ctx *cx, cJSON *root, const osh_plan *p)
+{
+    const osh_card_model *m = p->card_model;
+    if (!m) return true;
+    cJSON *o = cJSON_AddObjectToObject(root, "device_model"), *t = NULL;
+    osh_estimate e = {0};
+    if (p->on_device && osh_plan_estimate(cx, &e, p, m)) return false;
+    bool ok = o && cJSON_AddStringToObject(o, "name", m->name) && cJSON_AddStringToObject(o, "title", m->title) &&
+              json_number(o, "memory_bytes", m->memory_bytes) && json_number(o, "batches", p->n_batches) &&
+              json_number(o, "batch_tokens", p->batch_tokens) &&
+              (t = cJSON_AddObjectToObject(o, "estimated_seconds")) && cJSON_AddNumberToObject(t, "copies", e.copies);
+    for (int k = OSH_PHASE_OBSERVE; ok && k <= OSH_PHASE_PROPAGATE; k++)
+        ok = cJSON_AddNumberToObject(t, osh_phase_name((osh_phase)k), e.phase[k]) != NULL;
+    return ok;
 }
 
 static bool json_subgraphs(cJSON *root, const osh_plan *p)
@@ -238,7 +279,8 @@ osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
                   cJSON_AddNumberToObject(root, "samples", (double)p->data.n) &&
                   cJSON_AddNumberToObject(root, "output_bytes", (double)p->total_bytes) &&
                   cJSON_AddNumberToObject(root, "output_tensors", (double)p->n_out) &&
-                  json_subgraphs(root, p) && json_memory(root, p) && json_rest(root, p) && osh_dense_json(root, p);
+                  json_subgraphs(root, p) && json_memory(root, p) && json_card_model(cx, root, p) &&
+                  json_rest(root, p) && osh_dense_json(root, p);
         if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
         OSH_TRY(osh_manifest_list(cx, cJSON_AddArrayToObject(root, "tensors"), p));
         OSH_TRY(osh_json_print(cx, &text, root, 0));

@@ -112,14 +112,6 @@ osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_
     return absent(cx);
 }
 
-void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols) { (void)g, (void)O, (void)n_scale_cols; }
-size_t osh_gptq_solve_cuda_bytes(const osh_gptq_group *g, size_t room)
-{
-    (void)g, (void)room;
-    return 0;
-}
-size_t osh_gptq_solve_cuda_host_bytes(const osh_gptq_group *g) { (void)g; return 0; }
-
 osh_status osh_gptq_permute_cuda(osh_ctx *cx, osh_tensor *h, const int32_t *perm)
 {
     (void)h, (void)perm;
@@ -130,7 +122,6 @@ osh_status osh_gptq_restore_cuda(osh_ctx *cx, osh_tensor *h, const float *diag)
     (void)h, (void)diag;
     return absent(cx);
 }
-size_t osh_gptq_permute_cuda_bytes(int64_t I) { (void)I; return 0; }
 osh_status osh_gptq_diag_cuda(osh_ctx *cx, float *diag, const osh_tensor *h)
 {
     (void)diag, (void)h;

@@ -17,7 +17,6 @@
 #include "ops/cuda/pack.cuh"
 
 enum { QUERIES = 512, SHORT = 256 }; // tokens: of a chunk; of a sample that shares its products with others
-static const int64_t scores_bytes = (int64_t)128 << 20;
 
 typedef struct attention_job {
     osh_device *d;
@@ -34,12 +33,11 @@ typedef struct attention_pass {
     int64_t sample, n_samples, head, n_kv, n_heads, pos, n, key, n_keys, ld;
 } attention_pass;
 
-static int64_t pad8(int64_t n) { return (n + 7) & ~(int64_t)7; }
 
 /* Queries of a chunk, where a sample has T tokens: QUERIES, fewer where one head of them would be too large. */
 static int64_t chunk_of(int64_t T, int64_t elem_bytes)
 {
-    int64_t most = scores_bytes / (pad8(T) * elem_bytes), n = osh_min64(T, QUERIES);
+    int64_t most = (int64_t)OSH_ATTENTION_SCORES / (osh_attention_row(T) * elem_bytes), n = osh_min64(T, QUERIES);
     return most < 1 ? 1 : osh_min64(n, most);
 }
 
@@ -166,7 +164,7 @@ static osh_status run_heads(osh_ctx *cx, const attention_job *j, attention_pass 
         p->n = osh_min64(chunk, j->T - p->pos);
         p->key = window && p->pos + 1 > window ? p->pos + 1 - window : 0;
         p->n_keys = p->pos + p->n - p->key;
-        p->ld = pad8(p->n_keys);
+        p->ld = osh_attention_row(p->n_keys);
         OSH_TRY(run_pass(cx, j, p));
     }
 done:
@@ -178,7 +176,7 @@ static osh_status run_samples(osh_ctx *cx, const attention_job *j, int64_t n_seq
 {
     osh_status rc = OSH_OK;
     int64_t elem = (int64_t)osh_dtype_bytes(j->dt), chunk = chunk_of(j->T, elem), H = j->at->n_heads;
-    int64_t n = scores_bytes / (chunk * pad8(j->T) * elem); // matrices of a chunk that fit
+    int64_t n = OSH_ATTENTION_SCORES / (chunk * osh_attention_row(j->T) * elem); // matrices of a chunk that fit
     int64_t heads = osh_min64(n < 1 ? 1 : n, H), samples = n / H < 1 ? 1 : n / H;
 
     if (heads >= j->group) heads -= heads % j->group;
@@ -196,13 +194,6 @@ done:
 }
 
 /* Scores of n_tokens tokens at most, whatever their samples. */
-static size_t scores_of(const osh_attention_attr *at, int64_t n_tokens, int64_t elem_bytes)
-{
-    int64_t row = pad8(n_tokens) * elem_bytes, rows = at->n_heads * n_tokens;
-    if (row > scores_bytes) return (size_t)row; // a single query
-    return (size_t)(rows > scores_bytes / row ? scores_bytes : rows * row);
-}
-
 osh_status osh_attention_cuda(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
@@ -212,9 +203,9 @@ osh_status osh_attention_cuda(osh_ctx *cx, const osh_op_args *a)
     attention_job j = {a->out[0]->device, a, at, a->in[0]->dtype, at->n_heads / at->n_kv_heads, 0, 0, NULL};
 
     if (!N) return OSH_OK;
-    if (fused_fits(at, j.dt)) return fused_run(cx, a);
+    if (osh_attention_is_fused(at, j.dt)) return fused_run(cx, a);
     j.scores = static_cast<char *>(
-        osh_device_alloc(cx, j.d, scores_of(at, N, (int64_t)osh_dtype_bytes(j.dt)), OSH_LIFE_SHORT));
+        osh_device_alloc(cx, j.d, osh_attention_scores_bytes(at, N, (int64_t)osh_dtype_bytes(j.dt)), OSH_LIFE_SHORT));
     if (!j.scores) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N));
     for (int64_t s = 0; s < n_seqs; s = end) {
@@ -226,12 +217,4 @@ done:
     osh_free(cx, seq);
     osh_device_free(j.d, j.scores);
     return rc;
-}
-
-size_t osh_attention_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
-                                  int64_t n_tokens, osh_dtype dt)
-{
-    const osh_attention_attr *at = static_cast<const osh_attention_attr *>(attr);
-    (void)in_width, (void)out_width;
-    return fused_fits(at, dt) ? 0 : osh_arena_gross(scores_of(at, n_tokens, (int64_t)osh_dtype_bytes(dt)));
 }

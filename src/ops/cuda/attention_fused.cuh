@@ -17,10 +17,12 @@
 #ifndef OSH_ATTENTION_FUSED_CUH
 #define OSH_ATTENTION_FUSED_CUH
 #include "ops/cuda/mma.cuh"
+#include "ops/cuda/sizes.h"
 
 #include <math.h>
 
-enum { FUSED_QUERIES = 128, FUSED_KEYS = 64, FUSED_THREADS = 256, FUSED_SAMPLES = 64, FUSED_MAX_DIM = 128 };
+enum { FUSED_QUERIES = 128, FUSED_KEYS = 64, FUSED_THREADS = 256, FUSED_SAMPLES = 64,
+       FUSED_MAX_DIM = OSH_ATTENTION_FUSED_DIM };
 
 /* Samples of one launch. */
 typedef struct fused_samples {
@@ -226,11 +228,6 @@ static __global__ void __launch_bounds__(FUSED_THREADS, DIM > 64 ? 1 : 2)
 }
 
 /* ---- host ---- */
-static inline bool fused_fits(const osh_attention_attr *at, osh_dtype dt)
-{
-    return dt != OSH_F32 && at->head_dim % 8 == 0 && at->head_dim <= FUSED_MAX_DIM;
-}
-
 template <class T, int DIM>
 static osh_status fused_launch(osh_ctx *cx, const osh_op_args *a, const fused_shape &p, const fused_samples &of)
 {

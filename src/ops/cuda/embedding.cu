@@ -67,10 +67,3 @@ done:
     osh_tensor_free(cx, copy);
     return rc;
 }
-
-size_t osh_embedding_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
-                                  int64_t n_tokens, osh_dtype dt)
-{
-    (void)attr, (void)in_width, (void)out_width, (void)dt;
-    return osh_arena_gross((size_t)n_tokens * sizeof(int32_t));
-}

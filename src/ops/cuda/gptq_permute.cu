@@ -98,8 +98,6 @@ done:
     return rc;
 }
 
-size_t osh_gptq_permute_cuda_bytes(int64_t I) { return 2 * osh_arena_gross((size_t)I * sizeof(float)); }
-
 osh_status osh_gptq_diag_cuda(osh_ctx *cx, float *diag, const osh_tensor *h)
 {
     osh_status rc = OSH_OK;

@@ -27,9 +27,6 @@
 #include "ops/cuda/gptq_tile.cuh"
 
 enum { WIDE = 32, DEEP = 128 }; // columns in registers; rows of U in shared memory
-enum { PANEL_LEAST = 64, PANEL_MOST = 1024 }; // rows; multiples of ROWS and TURN
-enum { TILE_ELEMENTS = 1 << 26, TILE_PANELS = 4096 }; // of w, at most
-enum { SPLIT_REST = 128 }; // columns behind a block from which on the product is one of TF32
 
 __device__ static int at_most(int64_t n, int limit) { return n < limit ? (int)n : limit; }
 
@@ -118,86 +115,6 @@ static __global__ void split_u(float *to, int64_t ld, tile t)
     to[(t.n + j) * ld + c] = nearest_tf32(__fsub_rn(u, hi));
 }
 
-/* ---- sizes ---- */
-enum {
-    W, ERR, SPLIT, SPLIT_U, SCALE, ZERO, LOSS, SQUARES, CODES, SCALE_GIVEN, ZERO_GIVEN, PLACE, COL, PANELS, N_ARRAYS
-};
-
-/* Of the input's width alone: all products of one input have the same shapes. About a quarter of a square weight, so
- * that few rows of panels are nobody's. */
-static int64_t panel_rows(int64_t I)
-{
-    int64_t P = PANEL_LEAST;
-    while (P < PANEL_MOST && 8 * P <= I) P *= 2;
-    return P;
-}
-
-/* Whether the product behind the block is one of TF32, and the distance of the rows of what is split of U: 16 bytes
- * are what cuBLASLt likes. */
-static bool split_here(int64_t first, int64_t n, int64_t I) { return I - first - n >= SPLIT_REST; }
-static int64_t split_ld(int64_t rest) { return (rest + 3) / 4 * 4; }
-
-void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols)
-{
-    g->n_jobs++;
-    g->n_panels += osh_div_up(O, panel_rows(g->I));
-    g->n_scales += O * n_scale_cols;
-    if (n_scale_cols > g->n_scale_cols) g->n_scale_cols = n_scale_cols;
-}
-
-/* Where each array begins in one block of the arena, and the end, with so many panels in a tile. */
-static size_t offsets(size_t at[N_ARRAYS], const osh_gptq_group *g, int64_t n_panels)
-{
-    int64_t P = panel_rows(g->I), block = osh_min64(g->block_size, g->I);
-    size_t rows = (size_t)(n_panels * P), I = (size_t)g->I, bytes[N_ARRAYS], sum = 0;
-
-    bytes[W] = rows * I * sizeof(float);
-    bytes[ERR] = rows * (size_t)block * sizeof(float);
-    bool tf32 = split_here(0, block, g->I); // then also where the card is better at F32: a plan knows none
-    bytes[SPLIT] = tf32 ? 3 * bytes[ERR] : 0;
-    bytes[SPLIT_U] = tf32 ? (size_t)(3 * block * split_ld(g->I - block)) * sizeof(float) : 0;
-    bytes[SCALE] = bytes[ZERO] = rows * (size_t)g->n_scale_cols * sizeof(float);
-    bytes[LOSS] = rows * sizeof(double);
-    bytes[SQUARES] = 2 * rows * sizeof(double);
-    bytes[CODES] = rows * I;
-    bytes[SCALE_GIVEN] = bytes[ZERO_GIVEN] = (size_t)g->n_scales * sizeof(float);
-    bytes[PLACE] = I * sizeof(int32_t);
-    bytes[COL] = (size_t)g->n_jobs * I * sizeof(int32_t);
-    bytes[PANELS] = (size_t)g->n_panels * sizeof(panel);
-    for (int i = 0; i < N_ARRAYS; i++) at[i] = sum, sum += osh_arena_gross(bytes[i]);
-    return sum;
-}
-
-/* Panels of a tile where there is room for any number: tiles of one size. */
-static int64_t most_panels(const osh_gptq_group *g)
-{
-    int64_t most = TILE_ELEMENTS / (g->I * panel_rows(g->I));
-    most = most < 1 ? 1 : osh_min64(most, TILE_PANELS);
-    return osh_div_up(g->n_panels, osh_div_up(g->n_panels, most));
-}
-
-/* Panels of a tile that fit into `room` bytes, one at least. */
-static int64_t tile_panels(const osh_gptq_group *g, size_t room)
-{
-    size_t at[N_ARRAYS];
-    int64_t n = most_panels(g);
-    while (n > 1 && offsets(at, g, n) > room) n--;
-    return n;
-}
-
-size_t osh_gptq_solve_cuda_bytes(const osh_gptq_group *g, size_t room)
-{
-    size_t at[N_ARRAYS];
-    return g->n_panels ? osh_arena_gross(offsets(at, g, tile_panels(g, room))) : 0;
-}
-
-size_t osh_gptq_solve_cuda_host_bytes(const osh_gptq_group *g)
-{
-    size_t figures = (size_t)(3 * most_panels(g) * panel_rows(g->I)) * sizeof(double);
-    return osh_mem_gross((size_t)g->n_panels * sizeof(panel)) + osh_mem_gross((size_t)g->n_panels * sizeof(int)) +
-           osh_mem_gross((size_t)g->I * sizeof(int32_t)) + osh_mem_gross(figures);
-}
-
 /* ---- host ---- */
 typedef struct solver {
     const osh_gptq_solve_args *jobs;
@@ -205,7 +122,7 @@ typedef struct solver {
     osh_device *d;
     osh_gptq_group g;
     char *base;       // own: of the arena
-    size_t at[N_ARRAYS];
+    size_t at[OSH_GPTQ_N_ARRAYS];
     panel *panels;    // own: [g.n_panels]
     int *job_of;      // own: [g.n_panels] whose each is
     double *figures;  // own: [3, rows of a tile] loss and squares
@@ -223,10 +140,10 @@ static osh_status put_job(osh_ctx *cx, solver *s, int k, int64_t *scales, int64_
 {
     osh_status rc = OSH_OK;
     const osh_gptq_solve_args *a = &s->jobs[k];
-    int64_t P = panel_rows(a->I), n = osh_div_up(a->O, a->row_block) * a->n_scale_cols;
-    float *scale = array<float>(s, SCALE_GIVEN) + *scales, steps = (float)(1 << (a->bits - 1));
-    float *zero = a->zero ? array<float>(s, ZERO_GIVEN) + *scales : NULL;
-    int32_t *col = array<int32_t>(s, COL) + k * a->I;
+    int64_t P = osh_gptq_panel_rows(a->I), n = osh_div_up(a->O, a->row_block) * a->n_scale_cols;
+    float *scale = array<float>(s, OSH_GPTQ_SCALE_GIVEN) + *scales, steps = (float)(1 << (a->bits - 1));
+    float *zero = a->zero ? array<float>(s, OSH_GPTQ_ZERO_GIVEN) + *scales : NULL;
+    int32_t *col = array<int32_t>(s, OSH_GPTQ_COL) + k * a->I;
     int64_t n_words = a->packed ? (a->I * a->bits + 31) / 32 : 0;
     rule r = {a->fp8 ? -448.0f : -steps, a->fp8 ? 448.0f : steps - 1, a->fp8};
 
@@ -256,9 +173,9 @@ static osh_status put_given(osh_ctx *cx, solver *s)
         int64_t c = a->perm ? a->perm[i] : i;
         place[c] = (int32_t)(a->dead && a->dead[c] ? ~i : i);
     }
-    OSH_TRY(put(cx, s, array<int32_t>(s, PLACE), place, (size_t)a->I * sizeof *place));
+    OSH_TRY(put(cx, s, array<int32_t>(s, OSH_GPTQ_PLACE), place, (size_t)a->I * sizeof *place));
     for (int k = 0; k < s->n; k++) OSH_TRY(put_job(cx, s, k, &scales, &n_panels));
-    OSH_TRY(put(cx, s, array<panel>(s, PANELS), s->panels, (size_t)n_panels * sizeof(panel)));
+    OSH_TRY(put(cx, s, array<panel>(s, OSH_GPTQ_PANELS), s->panels, (size_t)n_panels * sizeof(panel)));
 done:
     osh_free(cx, place);
     return rc;
@@ -287,10 +204,10 @@ static osh_status run_product(osh_ctx *cx, const solver *s, const tile &t, int64
     osh_cuda_mat e = {t.err, t.P, t.block * t.P, OSH_F32, false};
 
     if (!t.split) return osh_cuda_gemm(cx, s->d, &c, &ut, &e, width, t.P, t.n, n, -1, 1, 1);
-    ut.data = array<float>(s, SPLIT_U), ut.ld = split_ld(width);
+    ut.data = array<float>(s, OSH_GPTQ_SPLIT_U), ut.ld = osh_gptq_split_ld(width);
     e.data = t.split, e.stride *= 3;
     OSH_LAUNCH(split_u, dim3((unsigned)osh_div_up(ut.ld, ROWS), (unsigned)t.n), ROWS, 0, osh_cuda_stream(s->d),
-               array<float>(s, SPLIT_U), ut.ld, t);
+               array<float>(s, OSH_GPTQ_SPLIT_U), ut.ld, t);
     osh_status rc = osh_cuda_check(cx, cudaGetLastError(), "split_u");
     return rc ? rc : osh_cuda_gemm(cx, s->d, &c, &ut, &e, width, t.P, 3 * t.n, n, -1, 1, 1, true);
 }
@@ -298,8 +215,8 @@ static osh_status run_product(osh_ctx *cx, const solver *s, const tile &t, int64
 static osh_status run_block(osh_ctx *cx, const solver *s, tile t, int64_t n)
 {
     osh_status rc = OSH_OK;
-    bool tf32 = osh_cuda_tf32_pays(s->d) && split_here(t.first, t.n, t.I);
-    t.split = tf32 ? array<float>(s, SPLIT) : NULL;
+    bool tf32 = osh_cuda_tf32_pays(s->d) && osh_gptq_splits(t.first, t.n, t.I);
+    t.split = tf32 ? array<float>(s, OSH_GPTQ_SPLIT) : NULL;
     OSH_CU_BY_DTYPE(s->jobs->dq_dtype, T,
         OSH_LAUNCH(solve_block<T>, dim3((unsigned)(t.P / ROWS), (unsigned)n), ROWS, 0, osh_cuda_stream(s->d), t));
     OSH_CUDA(cx, cudaGetLastError());
@@ -383,13 +300,13 @@ static osh_status solver_init(osh_ctx *cx, solver *s, int64_t *n_panels)
     const osh_gptq_solve_args *a = s->jobs;
     s->g.I = a->I, s->g.block_size = a->block_size;
     for (int k = 0; k < s->n; k++) osh_gptq_group_add(&s->g, a[k].O, a[k].n_scale_cols);
-    *n_panels = tile_panels(&s->g, osh_arena_room(s->d->arena));
-    size_t bytes = offsets(s->at, &s->g, *n_panels);
+    *n_panels = osh_gptq_tile_panels(&s->g, osh_arena_room(s->d->arena));
+    size_t bytes = osh_gptq_offsets(s->at, &s->g, *n_panels);
     s->base = static_cast<char *>(osh_device_alloc(cx, s->d, bytes, OSH_LIFE_SHORT));
     if (!s->base) OSH_TRY(OSH_E_NOMEM);
     OSH_NEW(cx, s->panels, s->g.n_panels);
     OSH_NEW(cx, s->job_of, s->g.n_panels);
-    OSH_NEW(cx, s->figures, 3 * *n_panels * panel_rows(a->I));
+    OSH_NEW(cx, s->figures, 3 * *n_panels * osh_gptq_panel_rows(a->I));
     for (int k = 0; k < s->n; k++)
         if (a[k].squares) a[k].squares[0] = a[k].squares[1] = 0;
     OSH_TRY(put_given(cx, s));
@@ -400,9 +317,10 @@ done:
 static tile tile_of(const solver *s)
 {
     const osh_gptq_solve_args *a = s->jobs;
-    return {array<float>(s, W), array<float>(s, ERR), NULL, array<float>(s, SCALE), array<float>(s, ZERO),
-            array<double>(s, LOSS), array<double>(s, SQUARES), array<int8_t>(s, CODES), array<panel>(s, PANELS),
-            array<int32_t>(s, PLACE), a->u, a->I, panel_rows(a->I), osh_min64(a->block_size, a->I),
+    return {array<float>(s, OSH_GPTQ_W), array<float>(s, OSH_GPTQ_ERR), NULL, array<float>(s, OSH_GPTQ_SCALE),
+            array<float>(s, OSH_GPTQ_ZERO), array<double>(s, OSH_GPTQ_LOSS), array<double>(s, OSH_GPTQ_SQUARES),
+            array<int8_t>(s, OSH_GPTQ_CODES), array<panel>(s, OSH_GPTQ_PANELS),
+            array<int32_t>(s, OSH_GPTQ_PLACE), a->u, a->I, osh_gptq_panel_rows(a->I), osh_min64(a->block_size, a->I),
             s->g.n_scale_cols, 0, 0};
 }
 

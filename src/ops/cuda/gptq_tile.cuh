@@ -3,27 +3,15 @@
 #ifndef OSH_GPTQ_TILE_CUH
 #define OSH_GPTQ_TILE_CUH
 #include "ops/cuda/kernel.cuh"
+#include "ops/cuda/sizes.h"
 
 #include <math.h>
 
 enum { ROWS = 64 };           // threads of a block, each with a row
 enum { TURN = 32, STEP = 8 }; // a square that is turned, by TURN x STEP threads
 
-typedef struct rule { // how a weight becomes a code
-    float low, high;
-    bool fp8;
-} rule;
-
-typedef struct panel { // whose rows they are
-    const void *w; // [n_rows, I] stored dtype
-    void *out;     // like w: gets what the codes stand for; NULL: not wanted
-    const float *scale, *zero; // of the whole weight [.., n_cols]; zero NULL: symmetric
-    const int32_t *col;        // [I] scale column of each column in solving order
-    int64_t row, n_rows, row_block, n_cols; // first row; rows that share a scale; scales of a row
-    int64_t n_words; // of a packed row; 0: codes are wanted a byte each
-    int bits;
-    rule r;
-} panel;
+typedef osh_gptq_rule rule;
+typedef osh_gptq_panel panel;
 
 typedef struct tile { // all arrays panel behind panel
     float *w;            // [I, P]

@@ -3,10 +3,11 @@
  *   w in another dtype than x    rows of W are cast to it first, a panel at a time
  *   b                            the sums of a panel stay f32; b is added to them before the one rounding
  *
- * A panel has at most PANEL elements, whatever the arena has left. */
+ * A panel has at most 2^23 elements, whatever the arena has left. */
 #include "ops/cuda/kernel.cuh"
+#include "ops/cuda/sizes.h"
 
-enum { PANEL = 1 << 23, THREADS = 256 };
+enum { THREADS = 256 };
 
 /* y [n_rows, n] with rows ldy apart = sums [n_rows, n] + b [n], in the dtype of x, rounded once. */
 template <class S, class T>
@@ -17,7 +18,6 @@ static __global__ void add_bias(T *y, const float *sums, const S *b, int64_t n_r
 }
 
 static unsigned grid_of(int64_t n) { return (unsigned)osh_min64(osh_div_up(n, THREADS), 1 << 16); }
-static int64_t panel_rows(int64_t n, int64_t width) { return osh_min64(n, PANEL / width > 1 ? PANEL / width : 1); }
 
 /* Columns [first, first + n) of y: of the rows of W that w holds. sums: NULL where there is no bias. */
 static osh_status columns(osh_ctx *cx, const osh_op_args *a, void *w, float *sums, int64_t first, int64_t n)
@@ -25,7 +25,7 @@ static osh_status columns(osh_ctx *cx, const osh_op_args *a, void *w, float *sum
     osh_status rc = OSH_OK;
     const osh_tensor *x = a->in[0], *y = a->out[0], *bias = a->in[2];
     osh_device *d = y->device;
-    int64_t N = osh_rows(x), I = osh_width(x), O = osh_width(y), rows = sums ? panel_rows(N, n) : N;
+    int64_t N = osh_rows(x), I = osh_width(x), O = osh_width(y), rows = sums ? osh_linear_panel_rows(N, n) : N;
     osh_cuda_mat b = {w, I, 0, x->dtype, true};
 
     for (int64_t row = 0; row < N; row += rows) {
@@ -51,7 +51,7 @@ osh_status osh_linear_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_device *d = x->device;
     int64_t N = osh_rows(x), I = osh_width(x), O = w->shape[0];
     bool other = w->dtype != x->dtype;
-    int64_t step = other ? panel_rows(O, I) : O;
+    int64_t step = other ? osh_linear_panel_rows(O, I) : O;
     void *copy = NULL;  // own: [step, I] in the dtype of x, where that of w is another
     float *sums = NULL; // own: [panel, step]
 
@@ -59,8 +59,8 @@ osh_status osh_linear_cuda(osh_ctx *cx, const osh_op_args *a)
     if (other && !(copy = osh_device_alloc(cx, d, (size_t)(step * I) * osh_dtype_bytes(x->dtype), OSH_LIFE_SHORT)))
         OSH_TRY(OSH_E_NOMEM);
     if (a->in[2]) {
-        sums = static_cast<float *>(osh_device_alloc(cx, d, (size_t)(panel_rows(N, step) * step) * sizeof *sums,
-                                                     OSH_LIFE_SHORT));
+        size_t n_bytes = (size_t)(osh_linear_panel_rows(N, step) * step) * sizeof *sums;
+        sums = static_cast<float *>(osh_device_alloc(cx, d, n_bytes, OSH_LIFE_SHORT));
         if (!sums) OSH_TRY(OSH_E_NOMEM);
     }
     for (int64_t first = 0; first < O; first += step) {
@@ -73,16 +73,4 @@ done:
     osh_device_free(d, sums);
     osh_device_free(d, copy);
     return rc;
-}
-
-size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
-                               int64_t n_tokens, osh_dtype dt)
-{
-    (void)dt; // of the widest
-    bool bias = attr && static_cast<const osh_linear_attr *>(attr)->bias;
-    int64_t I = in_width[0], O = out_width, step = panel_rows(O, I);
-    /* The weight's dtype decides whether it is cast, and so how wide the sums are. */
-    int64_t whole = panel_rows(n_tokens, O) * O, part = panel_rows(n_tokens, step) * step;
-    size_t copy = osh_arena_gross((size_t)(step * I) * sizeof(float));
-    return copy + (bias ? osh_arena_gross((size_t)(whole > part ? whole : part) * sizeof(float)) : 0);
 }

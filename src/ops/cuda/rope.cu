@@ -7,6 +7,7 @@
  * token are less work than reading them. Dynamic NTK gives each length past max_pos frequencies of its own: those of
  * all samples are computed by the host (ops/rope.h) and copied. */
 #include "ops/cuda/pack.cuh"
+#include "ops/cuda/sizes.h"
 extern "C" {
 #include "ops/rope.h"
 }
@@ -99,12 +100,6 @@ template <class T> static __global__ void rope_kernel(T *y, const T *x, rope_sam
 
 static bool grown(const osh_rope_attr *at, int64_t len) { return at->dynamic && len > at->max_pos; }
 
-/* Room for the samples: offsets, tables, frequencies of up to n_tables lengths. */
-static size_t samples_bytes(int64_t n_seqs, int64_t n_tables, int64_t half)
-{
-    return (size_t)(n_seqs + 1) * sizeof(int64_t) + (size_t)(n_seqs + n_tables * half) * sizeof(float);
-}
-
 /* Table 0 is that of the samples up to max_pos; a run of samples of one grown length shares one. Returns their number;
  * room NULL: counts only. */
 static int64_t fill_samples(char *room, const osh_rope_attr *at, const int64_t *offsets, int64_t n_seqs)
@@ -151,7 +146,7 @@ osh_status osh_rope_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_device *d = a->out[0]->device;
     const int64_t one[2] = {0, osh_rows(a->in[0])}, *offsets = a->seqs ? a->seqs->offsets : one;
     int64_t n_seqs = a->seqs ? a->seqs->n : 1;
-    size_t n_bytes = samples_bytes(n_seqs, fill_samples(NULL, at, offsets, n_seqs), at->rotary_dim / 2);
+    size_t n_bytes = osh_rope_samples_bytes(n_seqs, fill_samples(NULL, at, offsets, n_seqs), at->rotary_dim / 2);
     char *host = NULL; // own
     void *room = NULL; // own: on the device
 
@@ -167,16 +162,4 @@ done:
     osh_device_free(d, room);
     osh_free(cx, host);
     return rc;
-}
-
-size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
-                             int64_t n_tokens, osh_dtype dt)
-{
-    const osh_rope_attr *at = static_cast<const osh_rope_attr *>(attr);
-    int64_t n_tables = 1;
-
-    (void)in_width, (void)out_width, (void)dt;
-    /* a sample has a token at least, one with a table of its own more than max_pos */
-    if (at->dynamic) n_tables += n_tokens / (at->max_pos + 1);
-    return osh_arena_gross(samples_bytes(n_tokens, n_tables, at->rotary_dim / 2));
 }

@@ -1,7 +1,8 @@
 /* sizes.c - what the CUDA column takes and what it tells, in every binary: a plan for a card needs no card and no
  * kernels. */
-#include "ops/cuda/cuda.h"
 #include "ops/cuda/sizes.h"
+
+#include "ops/kernel.h"
 
 const char *osh_cuda_detour_name(osh_cuda_detour which)
 {
@@ -19,11 +20,83 @@ const char *osh_cuda_detour_text(osh_cuda_detour which)
     return texts[which];
 }
 
+/* ---- ops ---- */
+size_t osh_embedding_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                                  osh_dtype dt)
+{
+    (void)attr, (void)in_width, (void)out_width, (void)dt;
+    return osh_arena_gross((size_t)n_tokens * sizeof(int32_t));
+}
+
+enum { LINEAR_PANEL = 1 << 23 }; // elements
+
+int64_t osh_linear_panel_rows(int64_t n, int64_t width)
+{
+    return osh_min64(n, LINEAR_PANEL / width > 1 ? LINEAR_PANEL / width : 1);
+}
+
+size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                               osh_dtype dt)
+{
+    (void)dt; // of the widest
+    bool bias = attr && ((const osh_linear_attr *)attr)->bias;
+    int64_t I = in_width[0], O = out_width, step = osh_linear_panel_rows(O, I);
+    /* The weight's dtype decides whether it is cast, and so how wide the sums are. */
+    int64_t whole = osh_linear_panel_rows(n_tokens, O) * O, part = osh_linear_panel_rows(n_tokens, step) * step;
+    size_t copy = osh_arena_gross((size_t)(step * I) * sizeof(float));
+    return copy + (bias ? osh_arena_gross((size_t)(whole > part ? whole : part) * sizeof(float)) : 0);
+}
+
+size_t osh_rope_samples_bytes(int64_t n_seqs, int64_t n_tables, int64_t half)
+{
+    return (size_t)(n_seqs + 1) * sizeof(int64_t) + (size_t)(n_seqs + n_tables * half) * sizeof(float);
+}
+
+size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                             osh_dtype dt)
+{
+    const osh_rope_attr *at = attr;
+    int64_t n_tables = 1;
+    (void)in_width, (void)out_width, (void)dt;
+    /* a sample has a token at least, one with a table of its own more than max_pos */
+    if (at->dynamic) n_tables += n_tokens / (at->max_pos + 1);
+    return osh_arena_gross(osh_rope_samples_bytes(n_tokens, n_tables, at->rotary_dim / 2));
+}
+
+int64_t osh_attention_row(int64_t n_keys) { return (n_keys + 7) & ~(int64_t)7; }
+
+bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt)
+{
+    return (dt == OSH_BF16 || dt == OSH_F16) && at->head_dim % 8 == 0 && at->head_dim <= OSH_ATTENTION_FUSED_DIM;
+}
+
+size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens, int64_t elem_bytes)
+{
+    int64_t row = osh_attention_row(n_tokens) * elem_bytes, rows = at->n_heads * n_tokens;
+    if (row > OSH_ATTENTION_SCORES) return (size_t)row; // a single query
+    return (size_t)(rows > OSH_ATTENTION_SCORES / row ? OSH_ATTENTION_SCORES : rows * row);
+}
+
+size_t osh_attention_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                                  osh_dtype dt)
+{
+    (void)in_width, (void)out_width;
+    if (osh_attention_is_fused(attr, dt)) return 0;
+    return osh_arena_gross(osh_attention_scores_bytes(attr, n_tokens, (int64_t)osh_dtype_bytes(dt)));
+}
+
 size_t osh_hessian_accum_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
                                       osh_dtype dt)
 {
     (void)attr, (void)out_width, (void)n_tokens; // of the last tokens of any batch
     return osh_arena_gross((size_t)(OSH_HESSIAN_GRAIN * in_width[0]) * osh_dtype_bytes(dt));
+}
+
+/* ---- the solve ---- */
+size_t osh_triangle_room(int64_t n)
+{
+    size_t side = n < 2 * OSH_TRIANGLE_BLOCK ? (size_t)n : 2 * OSH_TRIANGLE_BLOCK;
+    return side * side * sizeof(float) + OSH_TRIANGLE_SPARE;
 }
 
 size_t osh_cuda_triangle_bytes(int64_t n)
@@ -32,3 +105,85 @@ size_t osh_cuda_triangle_bytes(int64_t n)
 }
 
 size_t osh_gptq_factor_cuda_scratch(int64_t I) { return osh_cuda_triangle_bytes(I); }
+
+size_t osh_gptq_permute_cuda_bytes(int64_t I) { return 2 * osh_arena_gross((size_t)I * sizeof(float)); }
+
+enum { PANEL_LEAST = 64, PANEL_MOST = 1024 }; // rows; multiples of what gptq_solve.cu takes at once
+enum { TILE_ELEMENTS = 1 << 26, TILE_PANELS = 4096 }; // of w, at most
+enum { SPLIT_REST = 128 }; // columns behind a block from which on the product is one of TF32
+
+/* Of the input's width alone: all products of one input have the same shapes. About a quarter of a square weight, so
+ * that few rows of panels are nobody's. */
+int64_t osh_gptq_panel_rows(int64_t I)
+{
+    int64_t P = PANEL_LEAST;
+    while (P < PANEL_MOST && 8 * P <= I) P *= 2;
+    return P;
+}
+
+/* Whether the product behind the block is one of TF32, and the distance of the rows of what is split of U: 16 bytes
+ * are what cuBLASLt likes. */
+bool osh_gptq_splits(int64_t first, int64_t n, int64_t I) { return I - first - n >= SPLIT_REST; }
+int64_t osh_gptq_split_ld(int64_t rest) { return (rest + 3) / 4 * 4; }
+
+void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols)
+{
+    g->n_jobs++;
+    g->n_panels += osh_div_up(O, osh_gptq_panel_rows(g->I));
+    g->n_scales += O * n_scale_cols;
+    if (n_scale_cols > g->n_scale_cols) g->n_scale_cols = n_scale_cols;
+}
+
+/* Where each array begins in one block of the arena, and the end, with so many panels in a tile. */
+size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, int64_t n_panels)
+{
+    int64_t P = osh_gptq_panel_rows(g->I), block = osh_min64(g->block_size, g->I);
+    size_t rows = (size_t)(n_panels * P), I = (size_t)g->I, bytes[OSH_GPTQ_N_ARRAYS], sum = 0;
+
+    bytes[OSH_GPTQ_W] = rows * I * sizeof(float);
+    bytes[OSH_GPTQ_ERR] = rows * (size_t)block * sizeof(float);
+    bool tf32 = osh_gptq_splits(0, block, g->I); // then also where the card is better at F32: a plan knows none
+    bytes[OSH_GPTQ_SPLIT] = tf32 ? 3 * bytes[OSH_GPTQ_ERR] : 0;
+    bytes[OSH_GPTQ_SPLIT_U] = tf32 ? (size_t)(3 * block * osh_gptq_split_ld(g->I - block)) * sizeof(float) : 0;
+    bytes[OSH_GPTQ_SCALE] = bytes[OSH_GPTQ_ZERO] = rows * (size_t)g->n_scale_cols * sizeof(float);
+    bytes[OSH_GPTQ_LOSS] = rows * sizeof(double);
+    bytes[OSH_GPTQ_SQUARES] = 2 * rows * sizeof(double);
+    bytes[OSH_GPTQ_CODES] = rows * I;
+    bytes[OSH_GPTQ_SCALE_GIVEN] = bytes[OSH_GPTQ_ZERO_GIVEN] = (size_t)g->n_scales * sizeof(float);
+    bytes[OSH_GPTQ_PLACE] = I * sizeof(int32_t);
+    bytes[OSH_GPTQ_COL] = (size_t)g->n_jobs * I * sizeof(int32_t);
+    bytes[OSH_GPTQ_PANELS] = (size_t)g->n_panels * sizeof(osh_gptq_panel);
+    for (int i = 0; i < OSH_GPTQ_N_ARRAYS; i++) at[i] = sum, sum += osh_arena_gross(bytes[i]);
+    return sum;
+}
+
+/* Panels of a tile where there is room for any number: tiles of one size. */
+static int64_t most_panels(const osh_gptq_group *g)
+{
+    int64_t most = TILE_ELEMENTS / (g->I * osh_gptq_panel_rows(g->I));
+    most = most < 1 ? 1 : osh_min64(most, TILE_PANELS);
+    return osh_div_up(g->n_panels, osh_div_up(g->n_panels, most));
+}
+
+/* Panels of a tile that fit into `room` bytes, one at least. */
+int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room)
+{
+    size_t at[OSH_GPTQ_N_ARRAYS];
+    int64_t n = most_panels(g);
+    while (n > 1 && osh_gptq_offsets(at, g, n) > room) n--;
+    return n;
+}
+
+size_t osh_gptq_solve_cuda_bytes(const osh_gptq_group *g, size_t room)
+{
+    size_t at[OSH_GPTQ_N_ARRAYS];
+    return g->n_panels ? osh_arena_gross(osh_gptq_offsets(at, g, osh_gptq_tile_panels(g, room))) : 0;
+}
+
+size_t osh_gptq_solve_cuda_host_bytes(const osh_gptq_group *g)
+{
+    size_t figures = (size_t)(3 * most_panels(g) * osh_gptq_panel_rows(g->I)) * sizeof(double);
+    return osh_mem_gross((size_t)g->n_panels * sizeof(osh_gptq_panel)) +
+           osh_mem_gross((size_t)g->n_panels * sizeof(int)) +
+           osh_mem_gross((size_t)g->I * sizeof(int32_t)) + osh_mem_gross(figures);
+}

@@ -1,18 +1,59 @@
-/* sizes.h - constants of the kernels that decide what they take: between them and sizes.c. */
+/* sizes.h - what decides how much the kernels take: between them and sizes.c, which is in every binary. */
 #ifndef OSH_CUDA_SIZES_H
 #define OSH_CUDA_SIZES_H
-
-#include <stddef.h>
-#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+#include "ops/cuda/cuda.h"
 
 /* Rows of a triangle that cuSOLVER gets at most; a larger one is cut into blocks of so many, or of a power of two less.
  * What a triangle takes: its square, of no more than 2 x 2 blocks, and a MiB. */
 enum { OSH_TRIANGLE_BLOCK = 2048, OSH_TRIANGLE_LEAST = 64, OSH_TRIANGLE_SPARE = 1 << 20 };
-static inline size_t osh_triangle_room(int64_t n)
-{
-    size_t side = n < 2 * OSH_TRIANGLE_BLOCK ? (size_t)n : 2 * OSH_TRIANGLE_BLOCK;
-    return side * side * sizeof(float) + OSH_TRIANGLE_SPARE;
-}
+size_t osh_triangle_room(int64_t n);
 
 enum { OSH_HESSIAN_GRAIN = 256 }; // tokens: fewer are filled up with zeros
+
+int64_t osh_linear_panel_rows(int64_t n, int64_t width); // of n, in a panel
+
+enum { OSH_ATTENTION_SCORES = 128 << 20 }; // bytes, where a row has no more
+enum { OSH_ATTENTION_FUSED_DIM = 128 }; // elements of a head, at most
+int64_t osh_attention_row(int64_t n_keys); // elements of a row of scores
+bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt); // by attention_fused.cuh: no scratch
+size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens, int64_t elem_bytes);
+
+/* Offsets, tables and frequencies of n_seqs samples with so many different lengths. */
+size_t osh_rope_samples_bytes(int64_t n_seqs, int64_t n_tables, int64_t half);
+
+/* ---- gptq_solve.cu ---- */
+typedef struct osh_gptq_rule { // how a weight becomes a code
+    float low, high;
+    bool fp8;
+} osh_gptq_rule;
+
+typedef struct osh_gptq_panel { // rows of one weight
+    const void *w; // [n_rows, I] stored dtype
+    void *out;     // like w: gets what the codes stand for; NULL: not wanted
+    const float *scale, *zero; // of the whole weight [.., n_cols]; zero NULL: symmetric
+    const int32_t *col;        // [I] scale column of each column in solving order
+    int64_t row, n_rows, row_block, n_cols; // first row; rows that share a scale; scales of a row
+    int64_t n_words; // of a packed row; 0: codes are wanted a byte each
+    int bits;
+    osh_gptq_rule r;
+} osh_gptq_panel;
+
+enum { // arrays of a solve, in one block of the arena
+    OSH_GPTQ_W, OSH_GPTQ_ERR, OSH_GPTQ_SPLIT, OSH_GPTQ_SPLIT_U, OSH_GPTQ_SCALE, OSH_GPTQ_ZERO, OSH_GPTQ_LOSS,
+    OSH_GPTQ_SQUARES, OSH_GPTQ_CODES, OSH_GPTQ_SCALE_GIVEN, OSH_GPTQ_ZERO_GIVEN, OSH_GPTQ_PLACE, OSH_GPTQ_COL,
+    OSH_GPTQ_PANELS, OSH_GPTQ_N_ARRAYS
+};
+int64_t osh_gptq_panel_rows(int64_t I);
+bool osh_gptq_splits(int64_t first, int64_t n, int64_t I); // the product behind the block may be one of TF32
+int64_t osh_gptq_split_ld(int64_t rest); // distance of the rows of what is split of U
+/* Where each array begins, and the end, with so many panels in a tile. */
+size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, int64_t n_panels);
+int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room); // that fit into `room` bytes, one at least
+
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -1,0 +1,39 @@
+# A plan for a card that is not there, by a binary that may be without CUDA: the memory that the played card's plan counts, the
+# tier and the batches that its memory leaves, and seconds that follow the table of cards.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
+     --num-calibration-samples 10 --max-seq-length 48 --threads 1)
+fail() { echo "$*"; exit 1; }
+field() { sed -n 's/^ *"'"$2"'": "\{0,1\}\([^",]*\)"\{0,1\},*$/\1/p' "$1" | head -1; } # file, key
+for budget in 40MiB 60MiB 2GB; do
+    "$ONESHOT" plan "${job[@]}" --device-model rtx3060 --device-memory $budget --json >sheet.json
+    OSH_PLAY=protect=0 "$PLAY" plan "${job[@]}" --device cuda --device-memory $budget --json >played.json
+    for key in device device_bytes activation_tier phases values_ahead; do
+        [ "$(field sheet.json $key)" = "$(field played.json $key)" ] || fail "$budget: $key is $(field sheet.json $key), on the played card $(field played.json $key)"
+    done
+done
+for name in h200 h100 a100 l40s rtx4090 rtx3090 rtx3060; do
+    "$ONESHOT" plan "${job[@]}" --device-model $name --json >$name.json
+    [ "$(field $name.json batches)" = 1 ] && [ "$(field $name.json activation_tier)" = device ] || fail "$name: $(cat $name.json)"
+done
+less() { awk -v a="$(field "$1.json" "$3")" -v b="$(field "$2.json" "$3")" 'BEGIN { exit !(a > 0 && a < b) }' || fail "$3: $1 is not faster than $2"; }
+[ "$(field h200.json solve)" = "$(field h100.json solve)" ] || fail "a solve does not depend on the memory's rate"
+less h200 h100 observe # faster memory
+less h100 a100 solve
+less a100 rtx4090 propagate
+less rtx4090 rtx3060 observe
+[ "$(field l40s.json copies)" = "$(field rtx3090.json copies)" ] || fail "copies do not depend on anything but the bus"
+"$ONESHOT" plan "${job[@]}" --device-model h200 >text
+grep -q '^planned for NVIDIA H200 SXM: 141.4 of its 150.8 GB$' text && grep -q 'estimated from its sheet, not measured' text || fail "$(cat text)"
+refused() { # words, flags
+    want=$1
+    shift
+    "$ONESHOT" "$@" 2>err >/dev/null && fail "$* is not refused"
+    grep -q -- "$want" err || fail "without '$want': $(cat err)"
+}
+refused 'device_model: want one of h200|h100' plan "${job[@]}" --device-model h20
+refused 'exclude each other' plan "${job[@]}" --device-model h200 --device cpu
+refused 'smallest that would do' plan "${job[@]}" --device-model rtx3060 --device-memory 32MiB
+refused 'a run takes the card that is there' "${job[@]}" --device-model h200 --output o
+[ ! -e o ] || fail "a refused run left something"
