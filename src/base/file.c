@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 struct osh_file {
@@ -306,6 +307,41 @@ bool osh_file_is_at(const osh_file *f, const char *path)
 {
     struct stat a, b;
     return !fstat(f->fd, &a) && !lstat(path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+static int64_t ns_of(struct timespec t) { return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec; }
+
+static osh_stamp stamp_of(const struct stat *st)
+{
+    enum { TICK_NS = 50000000 }; // a kernel's clock for files goes in steps of up to 10 ms
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    osh_stamp s = {.n_bytes = (int64_t)st->st_size, .mtime_ns = ns_of(st->st_mtim), .ctime_ns = ns_of(st->st_ctim),
+                   .inode = (uint64_t)st->st_ino, .device = (uint64_t)st->st_dev};
+    s.fresh = s.ctime_ns > ns_of(now) - TICK_NS;
+    return s;
+}
+
+osh_status osh_file_stamp(osh_ctx *cx, osh_stamp *out, const osh_file *f)
+{
+    struct stat st;
+    if (fstat(f->fd, &st)) return fail_os(cx, "look at", f->path);
+    *out = stamp_of(&st);
+    return OSH_OK;
+}
+
+osh_status osh_path_stamp(osh_ctx *cx, osh_stamp *out, const char *path)
+{
+    struct stat st;
+    if (stat(path, &st)) return fail_os(cx, "look at", path);
+    *out = stamp_of(&st);
+    return OSH_OK;
+}
+
+bool osh_stamp_same(const osh_stamp *a, const osh_stamp *b)
+{
+    return a->n_bytes == b->n_bytes && a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns &&
+           a->inode == b->inode && a->device == b->device;
 }
 
 void osh_file_forget(osh_file *f)

@@ -47,6 +47,15 @@ osh_status osh_file_truncate(osh_ctx *cx, osh_file *f, int64_t n_bytes);
 /* Takes the whole file for this process until it is closed; *taken false: another one has it. */
 osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken);
 bool osh_file_is_at(const osh_file *f, const char *path); // path, no link, still names this very file
+/* What tells two states of a file apart without reading it. */
+typedef struct osh_stamp {
+    int64_t n_bytes, mtime_ns, ctime_ns;
+    uint64_t inode, device;
+    bool fresh; // changed so shortly before that another change might get the same time
+} osh_stamp;
+osh_status osh_file_stamp(osh_ctx *cx, osh_stamp *out, const osh_file *f);
+osh_status osh_path_stamp(osh_ctx *cx, osh_stamp *out, const char *path);
+bool osh_stamp_same(const osh_stamp *a, const osh_stamp *b); // of one state of one file
 void osh_file_forget(osh_file *f); // its pages leave the cache where they are clean: the next read asks the disk
 
 /* own, a NUL behind the n bytes; max_bytes 0: no cap */

@@ -4,6 +4,7 @@
  * index decides nothing that the shards do not say too, so every disagreement is an error.
  */
 #include "io/checkpoint.h"
+#include "base/xxh3.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -206,6 +207,7 @@ void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck)
 {
     if (!ck) return;
     osh_checkpoint_free_virtuals(cx, ck);
+    osh_checkpoint_unwatch(cx, ck);
     for (int i = 0; i < ck->n_shards; i++) {
         osh_st_close(cx, ck->shards[i]);
         osh_free(cx, ck->shard_names[i]);
@@ -228,11 +230,14 @@ const osh_ckpt_tensor *osh_checkpoint_find(const osh_checkpoint *ck, const char 
 osh_status osh_checkpoint_read(osh_ctx *cx, void *to, const osh_checkpoint *ck,
                                const osh_ckpt_tensor *t)
 {
+    osh_status rc;
     if (t->shard < 0) {
         const osh_ckpt_virtual *v = &ck->virtuals[-1 - t->shard];
         return v->make(cx, to, v->user, v->e);
     }
-    return osh_st_read(cx, to, ck->shards[t->shard], t->e);
+    rc = osh_st_read(cx, to, ck->shards[t->shard], t->e);
+    if (rc || !ck->sums) return rc;
+    return osh_checkpoint_saw(cx, ck, t - ck->tensors, XXH3_64bits(to, (size_t)(t->e->end - t->e->begin)));
 }
 
 /* "[576, 1536]" */

@@ -2,6 +2,7 @@
 #ifndef OSH_CHECKPOINT_H
 #define OSH_CHECKPOINT_H
 #include "base/map.h"
+#include "base/xxh3.h"
 #include "io/hf_config.h"
 #include "io/safetensors.h"
 
@@ -28,6 +29,7 @@ typedef struct osh_checkpoint {
     int64_t n_tensors;
     osh_map *by_name;        // own: name -> index into tensors
     osh_ckpt_virtual *virtuals; // own
+    struct osh_ckpt_sums *sums; // own: of the tensors that were read; NULL: nobody asks
     int n_virtuals;
 } osh_checkpoint;
 
@@ -44,6 +46,17 @@ osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoi
  * from a stored one. ckpt_virtual.c */
 osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name, osh_dtype dtype, int ndim,
                                       const int64_t *shape, osh_ckpt_make make, void *user);
+/* What was read of each tensor, from here on: XXH3 of its bytes. Of tensors that are read in parts the reader says it;
+ * two reads of one tensor must give the same. ckpt_sums.c */
+osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck); // forgets what was seen before
+void osh_checkpoint_unwatch(osh_ctx *cx, osh_checkpoint *ck);
+/* From any thread. Fails where this tensor was seen with another sum. */
+osh_status osh_checkpoint_saw(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor, uint64_t sum);
+bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum); // false: not yet
+/* Whether the file of that shard has the header that was read, and in each tensor that was seen the same bytes. *diff:
+ * what is another, own; NULL: nothing. *stamp: the file's, when all of that was read again. */
+osh_status osh_checkpoint_reread(osh_ctx *cx, char **diff, osh_stamp *stamp, const osh_checkpoint *ck, int shard);
+osh_status osh_sum_of_file(osh_ctx *cx, uint64_t *sum, int64_t *n_bytes, const char *path); // XXH3 of all of it
 void osh_checkpoint_free_virtuals(osh_ctx *cx, osh_checkpoint *ck); // called by close
 /* Files of dir to carry along byte for byte: not weights (*.safetensors, *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5,
  * *.msgpack, *.ot, *.ckpt), their *.index.json, recipe.yaml, config.json, nor directories. sorted; own:

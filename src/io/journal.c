@@ -2,9 +2,9 @@
 #include "io/journal.h"
 
 #include <string.h>
-#include <xxhash.h>
 
 #include "base/file.h"
+#include "base/xxh3.h"
 
 enum { MAGIC_BYTES = 8, HEAD_BYTES = 16, SUM_BYTES = 8, MAX_PAYLOAD = 64 << 20 };
 static const char magic[] = "OSHJRNL1";

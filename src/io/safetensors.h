@@ -3,6 +3,7 @@
 #ifndef OSH_SAFETENSORS_H
 #define OSH_SAFETENSORS_H
 #include "base/file.h"
+#include "base/xxh3.h"
 #include "tensor/tensor.h"
 
 typedef struct osh_st_entry {
@@ -31,6 +32,8 @@ osh_status osh_st_reopen(osh_ctx *cx, osh_file **f, const osh_st *st);
 osh_status osh_st_read_blocks(osh_ctx *cx, void *room, osh_file *f, const osh_st_entry *e, int64_t offset,
                               size_t n_bytes);
 const char *osh_st_path(const osh_st *st);
+const osh_stamp *osh_st_stamp(const osh_st *st); // of the file, before its header was read
+int64_t osh_st_header(const osh_st *st, uint64_t *sum); // bytes in front of the data, and their XXH3
 
 /* Layout of a file to be written: entries (name, dtype, shape given) are sorted as the safetensors library sorts
  * (dtype, then name bytes), begin and end are filled in, and the complete header (8-byte length, JSON, padding) is

@@ -7,6 +7,7 @@
  * No file stays open: a checkpoint may have more shards than a process may have descriptors.
  */
 #include "io/safetensors.h"
+#include "base/xxh3.h"
 #include "text/json.h"
 
 #include <assert.h>
@@ -20,7 +21,9 @@ enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library's own cap
 
 struct osh_st {
     char *path;            // own
-    int64_t file_bytes;    // when it was opened
+    osh_stamp stamp;       // of the file, when it was opened
+    int64_t header_bytes;  // with the 8 of their number
+    uint64_t header_sum;   // XXH3 of them
     osh_st_entry *entries; // own, in file order
     int64_t n;
     bool direct; // tensors are read past the page cache
@@ -65,24 +68,26 @@ static osh_status read_header(osh_ctx *cx, char **text, size_t *n_text, osh_st *
     size_t bad = 0;
 
     OSH_TRY(osh_file_open(cx, &f, st->path));
-    st->file_bytes = osh_file_bytes(f);
-    if (st->file_bytes < 8)
+    OSH_TRY(osh_file_stamp(cx, &st->stamp, f));
+    if (st->stamp.n_bytes < 8)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: has %lld bytes, wanted the 8 of the header length and more",
-                 st->path, (long long)st->file_bytes);
+                 st->path, (long long)st->stamp.n_bytes);
     OSH_TRY(osh_file_pread(cx, f, b, 8, 0));
     n = u64_le(b);
-    if (n > st->file_bytes - 8)
+    if (n > st->stamp.n_bytes - 8)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: header of %lld bytes, but the file has %lld (truncated?)",
-                 st->path, (long long)n, (long long)st->file_bytes);
+                 st->path, (long long)n, (long long)st->stamp.n_bytes);
     if (n > MAX_HEADER_BYTES)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: header of %lld bytes, wanted at most %d", st->path,
                  (long long)n, MAX_HEADER_BYTES);
-    header = osh_alloc(cx, (size_t)n + 1);
+    header = osh_alloc(cx, (size_t)n + 9);
     if (!header) {
         rc = OSH_E_NOMEM;
         goto done;
     }
-    OSH_TRY(osh_file_pread(cx, f, header, (size_t)n, 8));
+    OSH_TRY(osh_file_pread(cx, f, header, (size_t)n + 8, 0));
+    st->header_bytes = n + 8, st->header_sum = XXH3_64bits(header, (size_t)n + 8);
+    memmove(header, header + 8, (size_t)n);
     header[n] = 0;
     if (n < 2 || header[0] != '{')
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: the header is not a JSON object, not a safetensors file",
@@ -181,7 +186,7 @@ static int by_offset(const void *a, const void *b)
 static osh_status check_tiling(osh_ctx *cx, osh_st *st, int64_t data_begin)
 {
     osh_status rc = OSH_OK;
-    int64_t at = 0, data_bytes = st->file_bytes - data_begin;
+    int64_t at = 0, data_bytes = st->stamp.n_bytes - data_begin;
     const char *before = "the header";
 
     for (int64_t i = 0; i < st->n; i++) {
@@ -290,6 +295,14 @@ const char *osh_st_path(const osh_st *st)
     return st->path;
 }
 
+const osh_stamp *osh_st_stamp(const osh_st *st) { return &st->stamp; }
+
+int64_t osh_st_header(const osh_st *st, uint64_t *sum)
+{
+    *sum = st->header_sum;
+    return st->header_bytes;
+}
+
 const osh_st_entry *osh_st_at(const osh_st *st, int64_t i)
 {
     assert(i >= 0 && i < st->n);
@@ -301,9 +314,9 @@ static osh_status open_again(osh_ctx *cx, osh_file **f, const osh_st *st)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_file_open(cx, f, st->path));
-    if (osh_file_bytes(*f) != st->file_bytes)
+    if (osh_file_bytes(*f) != st->stamp.n_bytes)
         OSH_FAIL(cx, OSH_E_IO, "%s: has %lld bytes, had %lld when it was opened", st->path,
-                 (long long)osh_file_bytes(*f), (long long)st->file_bytes);
+                 (long long)osh_file_bytes(*f), (long long)st->stamp.n_bytes);
 done:
     return rc;
 }

@@ -57,6 +57,7 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, os
     if (osh_file_exists(e->final))
         OSH_FAIL(cx, OSH_E_USAGE, "%s is a file: want a directory for --output", e->final);
     OSH_TRY(osh_identity_new(cx, &e->id, p));
+    OSH_TRY(osh_origin_open(cx, e));
     OSH_TRY(osh_emit_is_finished(cx, e, finished));
     if (*finished) goto done;
     OSH_TRY(check_target(cx, e));
@@ -95,6 +96,9 @@ void osh_emitter_free(osh_ctx *cx, osh_emitter *e)
     osh_free(cx, e->sums);
     osh_free(cx, e->written);
     osh_free(cx, e->taken);
+    osh_free(cx, e->told);
+    osh_free(cx, e->stamps);
+    osh_checkpoint_unwatch(cx, e->plan->ck);
     osh_free(cx, e->final);
     osh_free(cx, e->partial);
     osh_identity_free(cx, e->id);
@@ -168,6 +172,7 @@ static osh_status record_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job 
     osh_status rc = OSH_OK;
     const osh_linear *l = &e->plan->linears[j->index];
     int64_t n_bytes = 0;
+    uint64_t source;
     osh_buf b;
     osh_buf_init(&b, 0);
     OSH_TRY(osh_put_u32(cx, &b, (uint32_t)j->index));
@@ -178,11 +183,15 @@ static osh_status record_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job 
         OSH_TRY(osh_put_u64(cx, &b, e->sums[i]));
         n_bytes += e->plan->out[i].end - e->plan->out[i].begin;
     }
+    if (!osh_checkpoint_seen(e->plan->ck, l->tensor, &source))
+        OSH_FAIL(cx, OSH_E_INTERNAL, "%s is made of a weight that was not read", l->name);
+    OSH_TRY(osh_put_u64(cx, &b, source));
     OSH_TRY(osh_put_text(cx, &b, j->result.fallback ? j->result.fallback : ""));
     OSH_TRY(osh_put_u32(cx, &b, (uint32_t)j->result.losses.n));
     for (int k = 0; k < j->result.losses.n; k++) OSH_TRY(osh_put_f64(cx, &b, j->result.losses.of[k]));
     OSH_TRY(osh_put_f64(cx, &b, j->result.losses.all));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_LINEAR, b.data, b.len));
+    e->told[l->tensor] = true;
     for (int k = 0; k < l->n_out; k++) e->written[l->first_out + k] = true;
     OSH_TRY(tick(cx, e, n_bytes));
 done:
@@ -260,6 +269,25 @@ done:
     return rc;
 }
 
+/* Weights that are read and whose own record comes later, or never: what was computed so far depends on them. */
+static osh_status record_sources(osh_ctx *cx, osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    for (int64_t i = 0; i < e->plan->ck->n_tensors; i++) {
+        uint64_t sum;
+        if (e->told[i] || !osh_checkpoint_seen(e->plan->ck, i, &sum)) continue;
+        OSH_TRY(osh_put_u64(cx, &b, (uint64_t)i));
+        OSH_TRY(osh_put_u64(cx, &b, sum));
+        e->told[i] = true;
+    }
+    if (b.len) OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_SOURCES, b.data, b.len));
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
 static osh_status do_subgraph(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     osh_status rc = OSH_OK;
@@ -267,6 +295,7 @@ static osh_status do_subgraph(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j
     osh_buf_init(&b, 0);
     OSH_TRY(osh_put_u32(cx, &b, (uint32_t)j->index));
     OSH_TRY(osh_put_u64(cx, &b, (uint64_t)j->generation));
+    OSH_TRY(record_sources(cx, e));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_SUBGRAPH, b.data, b.len));
     if (j->generation >= 0) OSH_TRY(osh_emit_barrier(cx, e));
     else OSH_TRY(tick(cx, e, 0));
@@ -290,7 +319,7 @@ static osh_status record_copy(osh_ctx *cx, osh_emitter *e, int64_t i)
     OSH_TRY(osh_put_u64(cx, &b, (uint64_t)i));
     OSH_TRY(osh_put_u64(cx, &b, e->sums[i]));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_COPY, b.data, b.len));
-    e->written[i] = true;
+    e->written[i] = e->told[e->plan->out_info[i].source] = true;
     OSH_TRY(tick(cx, e, e->plan->out[i].end - e->plan->out[i].begin));
 done:
     osh_buf_deinit(cx, &b);

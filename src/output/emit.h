@@ -45,6 +45,9 @@ osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *
 /* A subgraph is complete. generation >= 0: that of the activations behind it in the disk tier, which are on the disk:
  * the record is, too, when this returns. */
 osh_status osh_emit_subgraph(osh_ctx *cx, osh_emitter *e, int subgraph, int64_t generation);
+/* Every shard of the source is the one that was read, or has the same bytes; last: also where its time alone cannot
+ * tell. */
+osh_status osh_emit_check_source(osh_ctx *cx, osh_emitter *e, bool last);
 /* The last subgraph that an earlier run recorded with the generation of its activations; -1: none. */
 int osh_emit_boundary(const osh_emitter *e, int64_t *generation);
 

@@ -3,9 +3,9 @@
 #ifndef OSH_EMIT_IMPL_H
 #define OSH_EMIT_IMPL_H
 #include <pthread.h>
-#include <xxhash.h>
 
 #include "base/file.h"
+#include "base/xxh3.h"
 #include "io/edges.h"
 #include "io/journal.h"
 #include "output/emit.h"
@@ -18,14 +18,16 @@ enum { OSH_EMIT_CHUNK = 2 << 20 }; // bytes
 
 enum { // records; docs/resume.md draws them
     OSH_REC_IDENTITY = 1, // JSON object
-    OSH_REC_LINEAR,       // u32 linear, u32 n, f64 nmse, f64 objective, u64 sums[n], text fallback ("": none),
-                          // u32 m, f64 losses[m], f64 loss of all
+    OSH_REC_LINEAR,       // u32 linear, u32 n, f64 nmse, f64 objective, u64 sums[n], u64 sum of the weight,
+                          // text fallback ("": none), u32 m, f64 losses[m], f64 loss of all
     OSH_REC_COPY,         // u64 output tensor, u64 sum
     OSH_REC_VOID,         // u64 output tensor: what the disk holds is not what was written
     OSH_REC_SUBGRAPH,     // u32 subgraph, u64 generation of its activations on disk (~0: none)
     OSH_REC_BARRIER,      // everything recorded before it is on the disk
     OSH_REC_SEALED,       // the directory is complete and lacks its name only
-    OSH_REC_RUN           // u64 drawn by chance: what this run leaves elsewhere is known by it
+    OSH_REC_RUN,          // u64 drawn by chance: what this run leaves elsewhere is known by it
+    OSH_REC_SOURCES,      // u64 tensor of the source, u64 its sum; and so on: read, and of no record above
+    OSH_REC_STAMPS        // JSON object: of the shards of the source, from here on
 };
 
 typedef enum {
@@ -74,6 +76,8 @@ struct osh_emitter {
     uint64_t *sums;        // own: by output tensor
     bool *written;         // own
     bool *dirty;           // own: by shard: written since the last barrier
+    osh_stamp *stamps;     // own: of the source's shards, when they held what was read
+    bool *told;            // own: by tensor of the source: the journal has its sum
     char **fallbacks;      // own: texts of results from the journal
     size_t n_fallbacks;
     int64_t unsynced;      // bytes since the last barrier
@@ -107,6 +111,12 @@ osh_status osh_emit_push(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j, int
 /* seal.c */
 osh_status osh_emit_remove_leftovers(osh_ctx *cx, const osh_emitter *e);
 osh_status osh_emit_take_name(osh_ctx *cx, osh_emitter *e);
+/* origin.c */
+osh_status osh_origin_open(osh_ctx *cx, osh_emitter *e); // from here on sums of what is read are taken
+osh_status osh_origin_resume(osh_ctx *cx, osh_emitter *e); // when the journal's sums were taken up
+osh_status osh_origin_check_files(osh_ctx *cx, const osh_emitter *e); // config.json and what is carried along
+/* *diff, own: in what the source is not the one that the manifest names; NULL: in nothing. */
+osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const cJSON *manifest);
 /* resume.c */
 osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results);
 osh_status osh_emit_is_finished(osh_ctx *cx, osh_emitter *e, bool *finished);

@@ -2,7 +2,6 @@
 #include "output/manifest_text.h"
 
 #include <string.h>
-#include <xxhash.h>
 
 #include "base/file.h"
 #include "output/emit_impl.h"
@@ -42,6 +41,10 @@ static osh_status put_tensor(osh_ctx *cx, osh_buf *b, const osh_plan *p, int64_t
     OSH_TRY(put_text(cx, b, "rule", rule));
     OSH_TRY(put_text(cx, b, "source", source));
     if (sums) OSH_TRY(osh_buf_printf(cx, b, ", \"xxh3\": \"%016llx\"", (ull)sums[i]));
+    int64_t from = p->out_info[i].source >= 0 ? p->out_info[i].source : p->linears[p->out_info[i].linear].tensor;
+    uint64_t read;
+    if (sums && osh_checkpoint_seen(p->ck, from, &read))
+        OSH_TRY(osh_buf_printf(cx, b, ", \"source_xxh3\": \"%016llx\"", (ull)read));
     OSH_TRY(osh_buf_printf(cx, b, "}"));
 done:
     return rc;
@@ -60,29 +63,6 @@ static osh_status put_module(osh_ctx *cx, osh_buf *b, const osh_plan *p, int i, 
     if (r->fallback) OSH_TRY(put_text(cx, b, "fallback", r->fallback));
     OSH_TRY(osh_buf_printf(cx, b, "}"));
 done:
-    return rc;
-}
-
-osh_status osh_sum_of_file(osh_ctx *cx, uint64_t *sum, int64_t *n_bytes, const char *path)
-{
-    osh_status rc = OSH_OK;
-    osh_file *f = NULL;                       // own
-    char *chunk = NULL;                       // own
-    XXH3_state_t *state = XXH3_createState(); // own
-    if (!state || !(chunk = osh_alloc(cx, OSH_EMIT_CHUNK))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to read %s", path);
-    XXH3_64bits_reset(state);
-    OSH_TRY(osh_file_open(cx, &f, path));
-    *n_bytes = osh_file_bytes(f);
-    for (int64_t at = 0; at < *n_bytes; at += OSH_EMIT_CHUNK) {
-        size_t n = *n_bytes - at > OSH_EMIT_CHUNK ? OSH_EMIT_CHUNK : (size_t)(*n_bytes - at);
-        OSH_TRY(osh_file_pread(cx, f, chunk, n, at));
-        XXH3_64bits_update(state, chunk, n);
-    }
-    *sum = XXH3_64bits_digest(state);
-done:
-    osh_file_close(cx, f);
-    osh_free(cx, chunk);
-    XXH3_freeState(state);
     return rc;
 }
 
@@ -125,9 +105,11 @@ osh_status osh_manifest_text(osh_ctx *cx, osh_buf *b, const osh_plan *p, const o
                              const osh_result *results, const char *dir)
 {
     osh_status rc = OSH_OK;
-    char *made_of = NULL; // own
-    OSH_TRY(osh_identity_json(cx, &made_of, id, false));
-    OSH_TRY(osh_buf_printf(cx, b, "{\n  \"format\": 1,\n  \"made_of\": %s,\n  \"dropped\": [],\n", made_of));
+    char *made_of = NULL, *stamps = NULL; // own
+    OSH_TRY(osh_identity_json(cx, &made_of, id, OSH_IDENTITY_FIELDS));
+    OSH_TRY(osh_identity_json(cx, &stamps, id, OSH_IDENTITY_STAMPS));
+    OSH_TRY(osh_buf_printf(cx, b, "{\n  \"format\": 1,\n  \"made_of\": %s,\n  \"read_from\": %s,\n", made_of, stamps));
+    OSH_TRY(osh_buf_printf(cx, b, "  \"dropped\": [],\n"));
     OSH_TRY(put_files(cx, b, p, dir));
     OSH_TRY(osh_buf_printf(cx, b, "  \"modules\": ["));
     for (int i = 0; i < p->n_linears; i++) {
@@ -142,6 +124,7 @@ osh_status osh_manifest_text(osh_ctx *cx, osh_buf *b, const osh_plan *p, const o
     OSH_TRY(osh_buf_printf(cx, b, "\n  ]\n}\n"));
 done:
     osh_free(cx, made_of);
+    osh_free(cx, stamps);
     return rc;
 }
 

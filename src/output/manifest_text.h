@@ -9,7 +9,6 @@
 /* dir: the finished files, whose checksums are listed. A line per tensor. */
 osh_status osh_manifest_text(osh_ctx *cx, osh_buf *b, const osh_plan *p, const osh_identity *id, const uint64_t *sums,
                              const osh_result *results, const char *dir);
-osh_status osh_sum_of_file(osh_ctx *cx, uint64_t *sum, int64_t *n_bytes, const char *path); // XXH3
 /* "tensors" of the plan's JSON. */
 osh_status osh_manifest_list(osh_ctx *cx, cJSON *list, const osh_plan *p);
 #endif

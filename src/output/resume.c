@@ -123,6 +123,25 @@ done:
     return rc;
 }
 
+/* What was read of a tensor of the source. */
+static osh_status take_sum(osh_ctx *cx, osh_emitter *e, int64_t tensor, uint64_t sum)
+{
+    e->told[tensor] = true;
+    return osh_checkpoint_saw(cx, e->plan->ck, tensor, sum);
+}
+
+static osh_status take_sources(osh_ctx *cx, replay *r, osh_reader *in)
+{
+    osh_status rc = OSH_OK;
+    while (in->left && !in->bad) {
+        uint64_t tensor = osh_read_u64(in), sum = osh_read_u64(in);
+        if (tensor >= (uint64_t)r->e->plan->ck->n_tensors) in->bad = true;
+        if (!in->bad) OSH_TRY(take_sum(cx, r->e, (int64_t)tensor, sum));
+    }
+done:
+    return rc;
+}
+
 static osh_status take_linear(osh_ctx *cx, replay *r, osh_reader *in)
 {
     osh_status rc = OSH_OK;
@@ -135,6 +154,7 @@ static osh_status take_linear(osh_ctx *cx, replay *r, osh_reader *in)
     }
     const osh_linear *l = &e->plan->linears[linear];
     for (uint32_t k = 0; k < n; k++) e->sums[l->first_out + k] = osh_read_u64(in);
+    uint64_t source = osh_read_u64(in);
     size_t n_text;
     const char *text = osh_read_text(in, &n_text);
     uint32_t n_losses = osh_read_u32(in);
@@ -142,6 +162,7 @@ static osh_status take_linear(osh_ctx *cx, replay *r, osh_reader *in)
     for (uint32_t k = 0; k < n_losses && !in->bad; k++) res.losses.of[res.losses.n++] = osh_read_f64(in);
     res.losses.all = osh_read_f64(in);
     if (in->bad) goto done;
+    OSH_TRY(take_sum(cx, e, l->tensor, source));
     OSH_TRY(still_there(cx, &res.done, r, l->first_out, l->n_out));
     if (res.done && n_text) {
         char *s = osh_sprintf(cx, "%.*s", (int)n_text, text), **more;
@@ -171,6 +192,7 @@ static osh_status take_copy(osh_ctx *cx, replay *r, osh_reader *in)
     if (i >= (uint64_t)e->plan->n_out || e->plan->out_info[i].source < 0) in->bad = true;
     if (in->bad) goto done;
     e->sums[i] = sum;
+    OSH_TRY(take_sum(cx, e, e->plan->out_info[i].source, sum));
     OSH_TRY(still_there(cx, &ok, r, (int64_t)i, 1));
     e->written[i] = ok, r->lost[i] = !ok;
     r->n_bad += !ok;
@@ -217,6 +239,8 @@ static osh_status take_record(osh_ctx *cx, replay *r, const osh_journal_record *
     case OSH_REC_COPY: OSH_TRY(take_copy(cx, r, &in)); break;
     case OSH_REC_VOID: take_void(r, &in); break;
     case OSH_REC_SUBGRAPH: take_subgraph(r, &in); break;
+    case OSH_REC_SOURCES: OSH_TRY(take_sources(cx, r, &in)); break;
+    case OSH_REC_STAMPS: in.left = 0; break; // osh_origin_resume looks for the last one
     case OSH_REC_BARRIER: break;
     case OSH_REC_SEALED: r->e->complete = true; break;
     case OSH_REC_RUN: take_run(r, &in); break;
@@ -257,6 +281,7 @@ static osh_status replay_records(osh_ctx *cx, osh_emitter *e, osh_result *result
     if (r.n_bad)
         osh_log(cx, OSH_LOG_WARN, "%s: %lld tensors were recorded and are not on the disk: they are made again",
                 e->partial, (long long)r.n_bad);
+    OSH_TRY(osh_origin_resume(cx, e));
     osh_journal_drop(cx, e->journal);
     OSH_TRY(record_lost(cx, &r));
 done:
@@ -275,7 +300,7 @@ static osh_status check_identity(osh_ctx *cx, osh_emitter *e, bool *found)
     const osh_journal_record *rec = osh_journal_at(e->journal, 0);
     if (rec->type != OSH_REC_IDENTITY) goto done;
     OSH_TRY(osh_json_parse(cx, &was, (const char *)rec->data, rec->n, OSH_JOURNAL_NAME, 0));
-    OSH_TRY(osh_identity_differs(cx, &diff, e->id, was, true));
+    OSH_TRY(osh_identity_differs(cx, &diff, e->id, was));
     if (diff)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "%s was begun by another run: %s; want the same, another --output, or --restart, which discards it",
@@ -310,7 +335,7 @@ static osh_status begin_new(osh_ctx *cx, osh_emitter *e)
     OSH_TRY(osh_emit_remove_leftovers(cx, e));
     OSH_TRY(check_room(cx, e));
     OSH_TRY(open_shards(cx, e));
-    OSH_TRY(osh_identity_json(cx, &id, e->id, true));
+    OSH_TRY(osh_identity_json(cx, &id, e->id, OSH_IDENTITY_ALL));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_IDENTITY, id, strlen(id)));
     OSH_TRY(draw_run(cx, e));
     OSH_TRY(osh_emit_barrier(cx, e));
@@ -399,7 +424,8 @@ osh_status osh_emit_is_finished(osh_ctx *cx, osh_emitter *e, bool *finished)
     if (just_now) OSH_TRY(finish_rename(cx, e, journal));
     if (e->plan->opt->overwrite && !just_now) goto done;
     OSH_TRY(osh_json_read(cx, &root, manifest, (size_t)1 << 30, 0));
-    OSH_TRY(osh_identity_differs(cx, &diff, e->id, cJSON_GetObjectItemCaseSensitive(root, "made_of"), false));
+    OSH_TRY(osh_identity_differs(cx, &diff, e->id, cJSON_GetObjectItemCaseSensitive(root, "made_of")));
+    if (!diff) OSH_TRY(osh_origin_of_output(cx, &diff, e, root));
     if (diff && !e->plan->opt->overwrite)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "%s holds a finished checkpoint: want --overwrite or another --output; of this run %s", e->final,

@@ -152,6 +152,7 @@ osh_status osh_emit_check(osh_ctx *cx, osh_emitter *e)
     OSH_TRY(osh_emit_wait(cx, e));
     OSH_TRY(osh_emit_still_held(cx, e));
     OSH_TRY(osh_emit_barrier(cx, e));
+    OSH_TRY(osh_emit_check_source(cx, e, true));
     OSH_TRY(check_all(cx, e));
 done:
     return rc;
@@ -165,6 +166,7 @@ osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results,
     if (!e->complete) {
         OSH_TRY(osh_emit_still_held(cx, e));
         OSH_TRY(copy_side_files(cx, e));
+        OSH_TRY(osh_origin_check_files(cx, e));
         OSH_TRY(write_index(cx, e));
         OSH_TRY(write_text(cx, e, "config.json", p->config_text, strlen(p->config_text)));
         OSH_TRY(write_text(cx, e, "recipe.yaml", p->recipe->text, p->recipe->n_text));
@@ -174,6 +176,7 @@ osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results,
         OSH_TRY(osh_emit_remove_leftovers(cx, e));
         OSH_TRY(osh_dir_sync(cx, e->partial));
         OSH_TRY(osh_emit_still_held(cx, e)); // what was written last is in it, too
+        OSH_TRY(osh_emit_check_source(cx, e, false)); // it may have changed since
         OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_SEALED, NULL, 0));
         OSH_TRY(osh_journal_sync(cx, e->journal));
         e->complete = true;

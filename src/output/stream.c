@@ -22,6 +22,7 @@ typedef struct item { // a tensor on its way
     size_t row_in, row_out;
     int64_t taken, left;  // rows; bands that are not done
     XXH3_state_t *sum;    // own
+    XXH3_state_t *source; // own: of a Linear: of what was read
     double err, ref;      // of a Linear: |w - dq|^2, |w|^2
     osh_qparams params;   // own: of a Linear
     size_t n_tail;        // bytes that the band before left
@@ -68,6 +69,7 @@ typedef struct band {
     int64_t ticket, first, n; // rows
     size_t n_out;             // bytes
     const uint8_t *from;      // what goes to the checksum
+    const uint8_t *in;        // and to that of the source
     osh_qparams params;       // own
 } band;
 
@@ -77,6 +79,7 @@ static void item_free(osh_ctx *cx, item *it)
 {
     if (!it) return;
     XXH3_freeState(it->sum);
+    XXH3_freeState(it->source);
     osh_qparams_deinit(cx, &it->params);
     osh_free(cx, it);
 }
@@ -105,6 +108,8 @@ static osh_status item_new(osh_ctx *cx, item **out, const stream *s, int64_t id)
     XXH3_64bits_reset(it->sum);
     if (it->linear >= 0) {
         const osh_linear *l = &p->linears[it->linear];
+        if (!(it->source = XXH3_createState())) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
+        XXH3_64bits_reset(it->source);
         it->n_rows = l->O;
         it->row_in = osh_band_row_in(l), it->row_out = osh_band_row_out(p, l);
         it->band = osh_band_rows(l->O, it->row_in, osh_band_unit(l));
@@ -207,7 +212,7 @@ static osh_status compute(osh_ctx *cx, worker *w, band *b, uint8_t *from, uint8_
     } else {
         memcpy(to, from, b->n_out);
     }
-    b->from = to;
+    b->from = to, b->in = from;
     pthread_mutex_lock(&s->lock);
     s->computing--;
     pthread_cond_signal(&s->may_compute);
@@ -230,6 +235,7 @@ static void join(const worker *w, band *b, const uint8_t **from, size_t *n, int6
     XXH3_64bits_update(it->sum, b->from, b->n_out);
     for (int64_t r = 0; it->linear >= 0 && r < b->n; r++) it->err += w->sums[2 * r], it->ref += w->sums[2 * r + 1];
     if (it->linear >= 0) {
+        XXH3_64bits_update(it->source, b->in, (size_t)b->n * it->row_in);
         int64_t row = b->first / osh_band_unit(&p->linears[it->linear]);
         put_rows(it->params.scale, b->params.scale, row);
         put_rows(it->params.zero, b->params.zero, row);
@@ -264,6 +270,7 @@ static osh_status finish_linear(osh_ctx *cx, stream *s, item *it)
         OSH_TRY(osh_emit_piece(cx, s->e, l->first_out + k, packed[k], (size_t)(t->end - t->begin), t->begin));
         sums[k] = XXH3_64bits(packed[k], (size_t)(t->end - t->begin));
     }
+    OSH_TRY(osh_checkpoint_saw(cx, p->ck, l->tensor, XXH3_64bits_digest(it->source)));
     OSH_TRY(osh_emit_written_linear(cx, s->e, it->linear, it->ref > 0 ? it->err / it->ref : 0, sums));
 done:
     for (int k = 1; k < l->n_out; k++) osh_free(cx, blocks[k]);
@@ -272,8 +279,14 @@ done:
 
 static osh_status finish(osh_ctx *cx, stream *s, item *it)
 {
+    osh_status rc = OSH_OK;
+    const osh_plan *p = s->e->plan;
+    uint64_t sum = XXH3_64bits_digest(it->sum);
     if (it->linear >= 0) return finish_linear(cx, s, it);
-    return osh_emit_written_copy(cx, s->e, it->out, XXH3_64bits_digest(it->sum));
+    OSH_TRY(osh_checkpoint_saw(cx, p->ck, p->out_info[it->out].source, sum)); // not a bit is changed
+    OSH_TRY(osh_emit_written_copy(cx, s->e, it->out, sum));
+done:
+    return rc;
 }
 
 /* With the lock. */

@@ -1,15 +1,13 @@
-/* identity.c - the fields that decide the bytes. A shard is known by its size, its header, a few of its bytes and, on
- * this machine, its time: reading all of it would cost as much as the job. */
+/* identity.c - the fields that decide the bytes. A shard is known by its size and its header here; its tensors by what
+ * is read of them (output/origin.c). */
 #include "plan/identity.h"
 
 #include <string.h>
-#include <xxhash.h>
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/xxh3.h"
 #include "ops/isa.h"
-
-enum { SAMPLES = 8, SAMPLE_BYTES = 512, SIDE_FILE_BYTES = 64 << 20 };
 
 typedef unsigned long long ull;
 
@@ -49,67 +47,61 @@ done:
 
 #define FIELD(name, ...) OSH_TRY(add(cx, id, osh_strdup(cx, name), osh_sprintf(cx, __VA_ARGS__), false))
 
+osh_status osh_identity_stamp(osh_ctx *cx, osh_identity *id, const char *file, const osh_stamp *s)
+{
+    osh_status rc = OSH_OK;
+    char *name = osh_sprintf(cx, "stamp of %s", file); // own
+    char *value = osh_sprintf(cx, "%lld bytes, inode %llu, changed at %lld ns, %lld ns%s", (long long)s->n_bytes,
+                              (ull)s->inode, (long long)s->mtime_ns, (long long)s->ctime_ns,
+                              s->fresh ? ", just now" : ""); // own
+    for (size_t i = 0; name && value && i < id->n; i++) {
+        if (strcmp(id->names[i], name)) continue;
+        osh_free(cx, id->values[i]);
+        id->values[i] = value, value = NULL; // give
+        goto done;
+    }
+    rc = add(cx, id, name, value, true);
+    name = value = NULL; // given, also where it failed
+done:
+    osh_free(cx, name);
+    osh_free(cx, value);
+    return rc;
+}
+
 static osh_status add_shard(osh_ctx *cx, osh_identity *id, const osh_checkpoint *ck, int s)
 {
     osh_status rc = OSH_OK;
-    osh_file *f = NULL; // own
-    char *head = NULL;  // own
-    char sample[SAMPLE_BYTES];
-    const char *path = osh_st_path(ck->shards[s]);
-    int64_t size, mtime, n_head = 8;
+    const osh_stamp *stamp = osh_st_stamp(ck->shards[s]);
     uint64_t sum = 0;
-    OSH_TRY(osh_file_stat(cx, &size, &mtime, path));
-    OSH_TRY(osh_file_open(cx, &f, path));
-    n_head = osh_st_count(ck->shards[s]) ? osh_st_at(ck->shards[s], 0)->begin : size;
-    if (!(head = osh_alloc(cx, (size_t)n_head))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the header of %s", path);
-    OSH_TRY(osh_file_pread(cx, f, head, (size_t)n_head, 0));
-    for (int i = 0; i < SAMPLES; i++) {
-        int64_t at = n_head + (size - n_head) / SAMPLES * i, n = size - at < SAMPLE_BYTES ? size - at : SAMPLE_BYTES;
-        OSH_TRY(osh_file_pread(cx, f, sample, (size_t)n, at));
-        sum = XXH3_64bits_withSeed(sample, (size_t)n, sum);
-    }
+    osh_st_header(ck->shards[s], &sum);
     OSH_TRY(add(cx, id, osh_sprintf(cx, "source %s", ck->shard_names[s]),
-                osh_sprintf(cx, "%lld bytes, header %016llx, samples %016llx", (long long)size,
-                            (ull)XXH3_64bits(head, (size_t)n_head), (ull)sum),
-                false));
-    OSH_TRY(add(cx, id, osh_sprintf(cx, "time of %s", ck->shard_names[s]), osh_sprintf(cx, "%lld ns", (long long)mtime),
-                true));
+                osh_sprintf(cx, "%lld bytes, header %016llx", (long long)stamp->n_bytes, (ull)sum), false));
+    OSH_TRY(osh_identity_stamp(cx, id, ck->shard_names[s], stamp));
 done:
-    osh_free(cx, head);
-    osh_file_close(cx, f);
     return rc;
 }
 
-/* A file that is carried along: its bytes, or where it is large its size and time. */
 static osh_status add_file(osh_ctx *cx, osh_identity *id, const char *kind, const char *dir, const char *name)
 {
     osh_status rc = OSH_OK;
-    char *path = osh_path_join(cx, dir, name), *text = NULL; // own
-    int64_t size, mtime;
-    size_t n = 0;
+    char *path = osh_path_join(cx, dir, name); // own
+    uint64_t sum = 0;
+    int64_t n = 0;
     if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-    OSH_TRY(osh_file_stat(cx, &size, &mtime, path));
-    if (size <= SIDE_FILE_BYTES) {
-        OSH_TRY(osh_file_read_all(cx, &text, &n, path, 0));
-        OSH_TRY(add(cx, id, osh_sprintf(cx, "%s %s", kind, name),
-                    osh_sprintf(cx, "%zu bytes, %016llx", n, (ull)XXH3_64bits(text, n)), false));
-        goto done;
-    }
-    OSH_TRY(add(cx, id, osh_sprintf(cx, "%s %s", kind, name), osh_sprintf(cx, "%lld bytes", (long long)size), false));
-    OSH_TRY(add(cx, id, osh_sprintf(cx, "time of %s", name), osh_sprintf(cx, "%lld ns", (long long)mtime), true));
+    OSH_TRY(osh_sum_of_file(cx, &sum, &n, path));
+    OSH_TRY(add(cx, id, osh_sprintf(cx, "%s %s", kind, name),
+                osh_sprintf(cx, "%lld bytes, %016llx", (long long)n, (ull)sum), false));
 done:
     osh_free(cx, path);
-    osh_free(cx, text);
     return rc;
 }
 
+/* With everything but config.json. */
 static osh_status add_source(osh_ctx *cx, osh_identity *id, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
     char **names = NULL; // own
     size_t n = 0;
-    FIELD("source config.json", "%zu bytes, %016llx", ck->config->n_text,
-          (ull)XXH3_64bits(ck->config->text, ck->config->n_text));
     for (int s = 0; s < ck->n_shards; s++) OSH_TRY(add_shard(cx, id, ck, s));
     OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, ck));
     for (size_t i = 0; i < n; i++) OSH_TRY(add_file(cx, id, "source", ck->dir, names[i]));
@@ -179,6 +171,7 @@ osh_status osh_identity_of_source(osh_ctx *cx, osh_identity **out, const osh_che
     osh_status rc = OSH_OK;
     osh_identity *id = NULL; // own
     OSH_NEW(cx, id, 1);
+    OSH_TRY(add_file(cx, id, "source", ck->dir, "config.json"));
     OSH_TRY(add_source(cx, id, ck));
     *out = id, id = NULL; // give
 done:
@@ -193,6 +186,8 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
     char *isa = NULL;        // own
     OSH_NEW(cx, id, 1);
     FIELD("program", "oneshot %s", osh_version());
+    FIELD("source config.json", "%zu bytes, %016llx", p->ck->config->n_text,
+          (ull)XXH3_64bits(p->ck->config->text, p->ck->config->n_text));
     OSH_TRY(add_source(cx, id, p->ck));
     FIELD("recipe", "%zu bytes, %016llx", p->recipe->n_text, (ull)XXH3_64bits(p->recipe->text, p->recipe->n_text));
     FIELD("pipeline", "%s", osh_pipeline_name(p->pipeline));
@@ -218,13 +213,14 @@ done:
     return rc;
 }
 
-osh_status osh_identity_json(osh_ctx *cx, char **out, const osh_identity *id, bool all)
+osh_status osh_identity_json(osh_ctx *cx, char **out, const osh_identity *id, osh_identity_part part)
 {
     osh_status rc = OSH_OK;
     cJSON *root = cJSON_CreateObject(); // own
     bool ok = root != NULL;
     for (size_t i = 0; ok && i < id->n; i++)
-        if (all || !id->here[i]) ok = cJSON_AddStringToObject(root, id->names[i], id->values[i]) != NULL;
+        if (part == OSH_IDENTITY_ALL || id->here[i] == (part == OSH_IDENTITY_STAMPS))
+            ok = cJSON_AddStringToObject(root, id->names[i], id->values[i]) != NULL;
     if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for what decides the bytes");
     OSH_TRY(osh_json_print(cx, out, root, 0));
 done:
@@ -232,19 +228,52 @@ done:
     return rc;
 }
 
-static bool has(const osh_identity *id, const char *name)
+/* NULL: none of that name. */
+static const char *value_of(const osh_identity *id, const char *name)
 {
     for (size_t i = 0; i < id->n; i++)
-        if (!strcmp(id->names[i], name)) return true;
+        if (!strcmp(id->names[i], name)) return id->values[i];
+    return NULL;
+}
+
+bool osh_identity_has_stamp(const osh_identity *id, const char *file, const cJSON *was)
+{
+    static const char kind[] = "stamp of ";
+    size_t n = sizeof kind - 1;
+    for (size_t i = 0; i < id->n; i++) {
+        if (!id->here[i] || strncmp(id->names[i], kind, n) || strcmp(id->names[i] + n, file)) continue;
+        const cJSON *v = cJSON_GetObjectItemCaseSensitive(was, id->names[i]);
+        return cJSON_IsString(v) && !strcmp(v->valuestring, id->values[i]);
+    }
     return false;
 }
 
-osh_status osh_identity_differs(osh_ctx *cx, char **out, const osh_identity *id, const cJSON *was, bool all)
+osh_status osh_identity_source_differs(osh_ctx *cx, char **out, const osh_identity *a, const osh_identity *b)
+{
+    osh_status rc = OSH_OK;
+    *out = NULL;
+    for (int side = 0; side < 2; side++) {
+        const osh_identity *x = side ? b : a, *y = side ? a : b;
+        for (size_t i = 0; i < x->n; i++) {
+            if (x->here[i] || strncmp(x->names[i], "source ", 7)) continue;
+            const char *other = value_of(y, x->names[i]), *none = "not there";
+            if (other && !strcmp(other, x->values[i])) continue;
+            *out = osh_sprintf(cx, "%s is %s, was %s", x->names[i], side ? none : x->values[i],
+                               side ? x->values[i] : other ? other : none);
+            if (!*out) rc = OSH_E_NOMEM;
+            goto done;
+        }
+    }
+done:
+    return rc;
+}
+
+osh_status osh_identity_differs(osh_ctx *cx, char **out, const osh_identity *id, const cJSON *was)
 {
     osh_status rc = OSH_OK;
     *out = NULL;
     for (size_t i = 0; i < id->n; i++) {
-        if (id->here[i] && !all) continue;
+        if (id->here[i]) continue;
         const cJSON *v = cJSON_GetObjectItemCaseSensitive(was, id->names[i]);
         if (cJSON_IsString(v) && !strcmp(v->valuestring, id->values[i])) continue;
         *out = osh_sprintf(cx, "%s is '%s', was %s%.200s%s", id->names[i], id->values[i], v ? "'" : "",
@@ -253,7 +282,7 @@ osh_status osh_identity_differs(osh_ctx *cx, char **out, const osh_identity *id,
         goto done;
     }
     for (const cJSON *v = was ? was->child : NULL; v; v = v->next) {
-        if (has(id, v->string)) continue;
+        if (value_of(id, v->string)) continue;
         *out = osh_sprintf(cx, "%s is not there, was '%.200s'", v->string, cJSON_IsString(v) ? v->valuestring : "?");
         if (!*out) rc = OSH_E_NOMEM;
         goto done;

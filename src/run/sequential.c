@@ -391,6 +391,7 @@ static osh_status finish(osh_ctx *cx, engine *e, bool did)
         keep[r.live_out[i]] = true;
         if (osh_acts_has(e->acts, r.live_out[i])) OSH_TRY(osh_acts_sync(cx, e->acts, r.live_out[i]));
     }
+    OSH_TRY(osh_emit_check_source(cx, e->r->emitter, false));
     if (did || disk) OSH_TRY(osh_emit_subgraph(cx, e->r->emitter, e->index, disk && r.propagate ? e->index : -1));
     OSH_TRY(drop(cx, e, keep));
 done:

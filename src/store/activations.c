@@ -3,10 +3,10 @@
 
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 #include <zstd.h>
 
 #include "base/file.h"
+#include "base/xxh3.h"
 #include "store/blocks.h"
 #include "store/scratch.h"
 

@@ -5,10 +5,10 @@
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "base/file.h"
 #include "base/inode.h"
+#include "base/xxh3.h"
 
 #define MARK_NAME "oneshot-scratch"
 #define VALUES_TAIL ".values"

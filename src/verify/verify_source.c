@@ -144,25 +144,58 @@ done:
     return rc;
 }
 
+/* The bytes that each output tensor was made of, as the manifest has them, against the source's. */
+static osh_status check_sums(osh_ctx *cx, osh_verify *v)
+{
+    osh_status rc = OSH_OK;
+    const osh_checkpoint *ck = v->plan->ck;
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(v->manifest, "tensors");
+    bool *listed = NULL; // own: of a weight that became several tensors the first one speaks
+    OSH_NEW(cx, listed, ck->n_tensors);
+    for (const cJSON *m = cJSON_IsArray(list) ? list->child : NULL; m; m = m->next) {
+        const cJSON *name = cJSON_GetObjectItemCaseSensitive(m, "source");
+        const cJSON *was = cJSON_GetObjectItemCaseSensitive(m, "source_xxh3");
+        const osh_ckpt_tensor *t = cJSON_IsString(name) ? osh_checkpoint_find(ck, name->valuestring) : NULL;
+        uint64_t sum;
+        char text[24];
+        if (!t || listed[t - ck->tensors] || !osh_checkpoint_seen(ck, t - ck->tensors, &sum)) continue;
+        listed[t - ck->tensors] = true;
+        snprintf(text, sizeof text, "%016llx", (unsigned long long)sum);
+        const char *wanted = cJSON_IsString(was) ? was->valuestring : "one in the manifest";
+        if (strcmp(wanted, text))
+            OSH_TRY(osh_verify_add(cx, v, t->e->name, wanted, "of the source has checksum %s", text));
+    }
+done:
+    osh_free(cx, listed);
+    return rc;
+}
+
 static osh_status check_copy(osh_ctx *cx, osh_verify *v, int64_t i, char *chunk)
 {
     osh_status rc = OSH_OK;
+    bool differs = false;
+    XXH3_state_t *state = XXH3_createState(); // own
     const osh_plan *p = v->plan;
     const osh_ckpt_tensor *src = &p->ck->tensors[p->out_info[i].source];
     const osh_ckpt_tensor *out = osh_checkpoint_find(v->ck, p->out[i].name);
     int64_t n_bytes = out->e->end - out->e->begin, half = OSH_EMIT_CHUNK / 2;
+    if (!state) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
+    XXH3_64bits_reset(state);
     for (int64_t at = 0; at < n_bytes; at += half) {
         size_t n = (size_t)(n_bytes - at < half ? n_bytes - at : half), k = 0;
         OSH_TRY(osh_st_read_part(cx, chunk, p->ck->shards[src->shard], src->e, at, n));
         OSH_TRY(osh_st_read_part(cx, chunk + half, v->ck->shards[out->shard], out->e, at, n));
-        if (!memcmp(chunk, chunk + half, n)) continue;
+        XXH3_64bits_update(state, chunk, n);
+        if (differs || !memcmp(chunk, chunk + half, n)) continue;
+        differs = true;
         while (chunk[k] == chunk[half + (int64_t)k]) k++;
         OSH_TRY(osh_verify_add(cx, v, p->out[i].name, "the bytes of the source's", "differs from byte %lld on",
                                (long long)at + (long long)k));
-        goto done;
     }
-    v->n_compared++;
+    v->n_compared += !differs;
+    OSH_TRY(osh_checkpoint_saw(cx, p->ck, src - p->ck->tensors, XXH3_64bits_digest(state)));
 done:
+    XXH3_freeState(state);
     return rc;
 }
 
@@ -175,6 +208,7 @@ osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v)
     if (!v->plan) goto done;
     const osh_plan *p = v->plan;
     OSH_NEW(cx, present, p->n_out);
+    OSH_TRY(osh_checkpoint_watch(cx, p->ck));
     if (!(chunk = osh_alloc(cx, OSH_EMIT_CHUNK))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to compare tensors");
     OSH_TRY(check_identity(cx, v));
     OSH_TRY(check_config_text(cx, v));
@@ -191,6 +225,7 @@ osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v)
         rc = osh_verify_linear(cx, v, l);
         OSH_TRY(osh_verify_failed(cx, v, rc, p->linears[l].name, "codes and scales of the source's weight"));
     }
+    if (v->manifest) OSH_TRY(check_sums(cx, v));
 done:
     osh_free(cx, present);
     osh_free(cx, chunk);

@@ -48,7 +48,7 @@ static void make_once(void)
     ok(osh_option_set(cx, &opt, "output", final_dir));
     ok(osh_plan_new(cx, &plan, &opt));
     ok(osh_identity_new(cx, &id, plan));
-    ok(osh_identity_json(cx, &id_json, id, true));
+    ok(osh_identity_json(cx, &id_json, id, OSH_IDENTITY_ALL));
     CHECK(plan->n_shards > 1 && plan->parts->n > 1);
 }
 

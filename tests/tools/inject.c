@@ -1,7 +1,7 @@
 /* inject.c - LD_PRELOAD: counts the calls that change a disk, and before the INJECT_AT-th (from 1) kills or stops the
- * process (SIGSTOP), or fails it and all later ones.
+ * process (SIGSTOP), or runs a command, or fails it and all later ones.
  *
- *   INJECT_AT=17 INJECT_WHAT=kill|stop|EIO|ENOSPC [INJECT_CALLS="pwrite rename"]
+ *   INJECT_AT=17 INJECT_WHAT=kill|stop|EIO|ENOSPC|COMMAND [INJECT_CALLS="pwrite rename"]
  *   [INJECT_COUNT=file: how many there were]
  */
 #include <dlfcn.h>
@@ -25,8 +25,14 @@ static int fails(const char *call)
     if (!at || !what || n < atol(at)) return 0;
     if (!strcmp(what, "kill")) kill(getpid(), SIGKILL);
     if (!strcmp(what, "stop")) return n == atol(at) ? raise(SIGSTOP) : 0;
-    errno = !strcmp(what, "ENOSPC") ? ENOSPC : EIO;
-    return 1;
+    if (!strcmp(what, "ENOSPC") || !strcmp(what, "EIO")) {
+        errno = !strcmp(what, "ENOSPC") ? ENOSPC : EIO;
+        return 1;
+    }
+    if (n > atol(at)) return 0;
+    unsetenv("LD_PRELOAD"); // the command is itself
+    if (system(what)) fprintf(stderr, "inject: %s failed\n", what);
+    return 0;
 }
 
 __attribute__((destructor)) static void report(void)

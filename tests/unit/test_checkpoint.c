@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/xxh3.h"
 #include "io/checkpoint.h"
 #include "unit/dir_fixture.h"
 
@@ -277,6 +278,46 @@ static void test_virtual(void **state)
     osh_checkpoint_close(f->cx, ck);
 }
 
+/* What was read of a tensor must be the same when it is read again, and tells a touched file from one that changed. */
+static void test_sums(void **state)
+{
+    fixture *f = *state;
+    osh_ctx *cx = f->cx;
+    osh_stamp stamp;
+    char *diff = NULL;
+    uint64_t sum = 0;
+    uint8_t to[6];
+    put_sharded(f);
+    osh_checkpoint *ck = open_dir(f);
+    const osh_ckpt_tensor *c = osh_checkpoint_find(ck, "c"), *d = osh_checkpoint_find(ck, "d");
+    assert_int_equal(osh_checkpoint_watch(cx, ck), OSH_OK);
+    assert_false(osh_checkpoint_seen(ck, c - ck->tensors, &sum));
+    assert_int_equal(osh_checkpoint_read(cx, to, ck, c), OSH_OK);
+    assert_true(osh_checkpoint_seen(ck, c - ck->tensors, &sum));
+    assert_true(sum == XXH3_64bits("cdefgh", 6));
+    put_shard(f, "m-2.safetensors", "ca"); // another file with the same bytes
+    assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, c->shard), OSH_OK);
+    assert_null(diff);
+    assert_int_equal(osh_checkpoint_read(cx, to, ck, c), OSH_OK);
+    assert_int_equal(osh_checkpoint_saw(cx, ck, c - ck->tensors, sum + 1), OSH_E_IO);
+    osh_error_clear(cx);
+    put_shard(f, "m-2.safetensors", "cb"); // 'b' in the place of 'a', which nobody read
+    assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, c->shard), OSH_OK);
+    assert_non_null(strstr(diff, "m-2.safetensors: the header has checksum"));
+    osh_free(cx, diff);
+    assert_int_equal(osh_checkpoint_saw(cx, ck, d - ck->tensors, 1), OSH_OK); // not what m-1 holds
+    assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, d->shard), OSH_OK);
+    assert_non_null(strstr(diff, "m-1.safetensors: d has checksum"));
+    osh_free(cx, diff);
+    put_shard(f, "m-1.safetensors", "dbx");
+    assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, d->shard), OSH_OK);
+    assert_non_null(strstr(diff, "bytes, had"));
+    osh_free(cx, diff);
+    assert_int_equal(osh_checkpoint_watch(cx, ck), OSH_OK);
+    assert_false(osh_checkpoint_seen(ck, c - ck->tensors, &sum));
+    osh_checkpoint_close(cx, ck);
+}
+
 static void test_torture(void **state)
 {
     fixture *f = *state;
@@ -286,12 +327,17 @@ static void test_torture(void **state)
         char **names = NULL;
         size_t n = 0;
         osh_tensor *t = NULL;
+        osh_stamp stamp;
+        char *diff = NULL;
         osh_mem_fail_after(f->cx, k);
         osh_status rc = osh_checkpoint_open(f->cx, &ck, f->dir);
+        if (!rc) rc = osh_checkpoint_watch(f->cx, ck);
         if (!rc) rc = osh_checkpoint_load(f->cx, &t, ck, "c", -1, NULL);
+        if (!rc) rc = osh_checkpoint_reread(f->cx, &diff, &stamp, ck, 1);
         if (!rc) rc = osh_checkpoint_side_files(f->cx, &names, &n, ck);
         osh_mem_fail_after(f->cx, -1);
         osh_tensor_free(f->cx, t);
+        osh_free(f->cx, diff);
         osh_strings_free(f->cx, names, n);
         osh_checkpoint_close(f->cx, ck);
         assert_int_equal(osh_mem_live(f->cx), 0);
@@ -310,7 +356,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(test_single),     CASE(test_sharded), CASE(test_single_wins),
         CASE(test_load),       CASE(test_refused), CASE(test_refused_index),
-        CASE(test_side_files), CASE(test_virtual), CASE(test_torture),
+        CASE(test_side_files), CASE(test_virtual), CASE(test_sums),
+        CASE(test_torture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,148 @@
+/* ckpt_sums.c - what was read of a checkpoint, tensor by tensor: a source that changes while it is read, or between two
+ * runs that share an output, shows as a tensor with another checksum. */
+#include <pthread.h>
+#include <string.h>
+
+#include "io/checkpoint.h"
+#include "base/xxh3.h"
+
+struct osh_ckpt_sums {
+    pthread_mutex_t lock;
+    uint64_t *sums; // own [n]
+    bool *seen;     // own [n]
+    int64_t n;      // stored tensors
+};
+
+osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck)
+{
+    osh_status rc = OSH_OK;
+    struct osh_ckpt_sums *s = NULL; // own
+    osh_checkpoint_unwatch(cx, ck);
+    OSH_NEW(cx, s, 1);
+    pthread_mutex_init(&s->lock, NULL);
+    ck->sums = s; // give: unwatch frees what is there
+    OSH_NEW(cx, s->sums, ck->n_tensors);
+    OSH_NEW(cx, s->seen, ck->n_tensors);
+    s->n = ck->n_tensors;
+done:
+    if (rc) osh_checkpoint_unwatch(cx, ck);
+    return rc;
+}
+
+void osh_checkpoint_unwatch(osh_ctx *cx, osh_checkpoint *ck)
+{
+    if (!ck->sums) return;
+    pthread_mutex_destroy(&ck->sums->lock);
+    osh_free(cx, ck->sums->sums);
+    osh_free(cx, ck->sums->seen);
+    osh_free(cx, ck->sums);
+    ck->sums = NULL;
+}
+
+osh_status osh_checkpoint_saw(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor, uint64_t sum)
+{
+    struct osh_ckpt_sums *s = ck->sums;
+    uint64_t was = sum;
+    if (!s || tensor >= s->n) return OSH_OK;
+    pthread_mutex_lock(&s->lock);
+    if (s->seen[tensor]) was = s->sums[tensor];
+    s->sums[tensor] = was, s->seen[tensor] = true;
+    pthread_mutex_unlock(&s->lock);
+    if (was == sum) return OSH_OK;
+    const osh_ckpt_tensor *t = &ck->tensors[tensor];
+    return osh_fail(cx, OSH_E_IO, "%s changed while it was read: %.200s has checksum %016llx, had %016llx before",
+                    osh_st_path(ck->shards[t->shard]), t->e->name, (unsigned long long)sum, (unsigned long long)was);
+}
+
+bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum)
+{
+    struct osh_ckpt_sums *s = ck->sums;
+    if (!s || tensor >= s->n) return false;
+    pthread_mutex_lock(&s->lock);
+    bool seen = s->seen[tensor];
+    *sum = s->sums[tensor];
+    pthread_mutex_unlock(&s->lock);
+    return seen;
+}
+
+static void add_bytes(void *user, const void *p, size_t n) { XXH3_64bits_update(user, p, n); }
+
+static osh_status sum_of_bytes(osh_ctx *cx, uint64_t *sum, osh_file *f, int64_t begin, int64_t end)
+{
+    osh_status rc = OSH_OK;
+    XXH3_state_t *state = XXH3_createState(); // own
+    if (!state) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
+    if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+    XXH3_64bits_reset(state);
+    OSH_TRY(osh_file_scan(cx, f, (size_t)(end - begin), begin, add_bytes, state));
+    *sum = XXH3_64bits_digest(state);
+done:
+    XXH3_freeState(state);
+    return rc;
+}
+
+osh_status osh_sum_of_file(osh_ctx *cx, uint64_t *sum, int64_t *n_bytes, const char *path)
+{
+    osh_status rc = OSH_OK;
+    osh_file *f = NULL; // own
+    OSH_TRY(osh_file_open(cx, &f, path));
+    *n_bytes = osh_file_bytes(f);
+    OSH_TRY(sum_of_bytes(cx, sum, f, 0, *n_bytes));
+done:
+    osh_file_close(cx, f);
+    return rc;
+}
+
+/* Whether the bytes [begin, end) of f have that sum. *diff, where they have not: about what, of which file. */
+static osh_status compare_bytes(osh_ctx *cx, char **diff, osh_file *f, int64_t begin, int64_t end, uint64_t was,
+                                const char *what)
+{
+    osh_status rc = OSH_OK;
+    uint64_t now;
+    OSH_TRY(sum_of_bytes(cx, &now, f, begin, end));
+    if (now == was) goto done;
+    *diff = osh_sprintf(cx, "%s: %.200s has checksum %016llx, had %016llx", osh_file_path(f), what,
+                        (unsigned long long)now, (unsigned long long)was);
+    if (!*diff) rc = OSH_E_NOMEM;
+done:
+    return rc;
+}
+
+static osh_status compare_file(osh_ctx *cx, char **diff, osh_file *f, const osh_checkpoint *ck, int shard)
+{
+    osh_status rc = OSH_OK;
+    uint64_t was;
+    int64_t n = osh_st_header(ck->shards[shard], &was), size = osh_file_bytes(f);
+    int64_t had = osh_st_stamp(ck->shards[shard])->n_bytes;
+    if (size != had) {
+        *diff = osh_sprintf(cx, "%s has %lld bytes, had %lld", osh_file_path(f), (long long)size, (long long)had);
+        if (!*diff) rc = OSH_E_NOMEM;
+        goto done;
+    }
+    OSH_TRY(compare_bytes(cx, diff, f, 0, n, was, "the header"));
+    for (int64_t i = 0; i < ck->n_tensors && !*diff; i++) {
+        const osh_ckpt_tensor *t = &ck->tensors[i];
+        if (t->shard == shard && osh_checkpoint_seen(ck, i, &was))
+            OSH_TRY(compare_bytes(cx, diff, f, t->e->begin, t->e->end, was, t->e->name));
+    }
+done:
+    return rc;
+}
+
+osh_status osh_checkpoint_reread(osh_ctx *cx, char **diff, osh_stamp *stamp, const osh_checkpoint *ck, int shard)
+{
+    osh_status rc = OSH_OK;
+    osh_file *f = NULL; // own
+    const char *path = osh_st_path(ck->shards[shard]);
+    osh_stamp after;
+    *diff = NULL;
+    OSH_TRY(osh_file_open(cx, &f, path));
+    OSH_TRY(osh_file_stamp(cx, stamp, f));
+    OSH_TRY(compare_file(cx, diff, f, ck, shard));
+    OSH_TRY(osh_path_stamp(cx, &after, path));
+    if (!*diff && !osh_stamp_same(stamp, &after) && !(*diff = osh_sprintf(cx, "%s is being written", path)))
+        rc = OSH_E_NOMEM;
+done:
+    osh_file_close(cx, f);
+    return rc;
+}

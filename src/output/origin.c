@@ -1,0 +1,137 @@
+/* origin.c - whether the source is still what was read of it.
+ *
+ * Each tensor's checksum is taken as it is read (ckpt_sums.c) and stands in the journal and in the manifest. A shard
+ * whose stamp - size, inode, times - is the one that was written down is believed. Where the stamp is another, the
+ * tensors that were read are read again: the same bytes under another time are the same source, others end the run. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "output/emit_impl.h"
+
+osh_status osh_origin_open(osh_ctx *cx, osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    osh_checkpoint *ck = e->plan->ck;
+    OSH_TRY(osh_checkpoint_watch(cx, ck));
+    OSH_NEW(cx, e->told, ck->n_tensors);
+    OSH_NEW(cx, e->stamps, ck->n_shards);
+    for (int s = 0; s < ck->n_shards; s++) e->stamps[s] = *osh_st_stamp(ck->shards[s]);
+done:
+    return rc;
+}
+
+/* Reads the shard again. *diff, own: what is not as it was; else its stamp is the one to compare with from here on. */
+static osh_status reread_shard(osh_ctx *cx, char **diff, osh_emitter *e, int s)
+{
+    osh_status rc = OSH_OK;
+    osh_stamp stamp;
+    OSH_TRY(osh_checkpoint_reread(cx, diff, &stamp, e->plan->ck, s));
+    if (*diff) goto done;
+    e->stamps[s] = stamp;
+    OSH_TRY(osh_identity_stamp(cx, e->id, e->plan->ck->shard_names[s], &stamp));
+done:
+    return rc;
+}
+
+osh_status osh_emit_check_source(osh_ctx *cx, osh_emitter *e, bool last)
+{
+    osh_status rc = OSH_OK;
+    const osh_checkpoint *ck = e->plan->ck;
+    char *diff = NULL; // own
+    for (int s = 0; s < ck->n_shards; s++) {
+        osh_stamp now;
+        OSH_TRY(osh_path_stamp(cx, &now, osh_st_path(ck->shards[s])));
+        if (osh_stamp_same(&now, &e->stamps[s]) && !(last && e->stamps[s].fresh)) continue;
+        OSH_TRY(reread_shard(cx, &diff, e, s));
+        if (diff) OSH_FAIL(cx, OSH_E_IO, "the source changed under the run: %s", diff);
+    }
+done:
+    osh_free(cx, diff);
+    return rc;
+}
+
+osh_status osh_origin_check_files(osh_ctx *cx, const osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    osh_identity *now = NULL; // own
+    char *diff = NULL;        // own
+    OSH_TRY(osh_identity_of_source(cx, &now, e->plan->ck));
+    OSH_TRY(osh_identity_source_differs(cx, &diff, now, e->id));
+    if (diff) OSH_FAIL(cx, OSH_E_IO, "the source changed under the run: %s", diff);
+done:
+    osh_identity_free(cx, now);
+    osh_free(cx, diff);
+    return rc;
+}
+
+/* Whether the object has the stamp that the shard has now. */
+static bool is_stamped(const osh_emitter *e, int s, const cJSON *stamps)
+{
+    return !e->stamps[s].fresh && osh_identity_has_stamp(e->id, e->plan->ck->shard_names[s], stamps);
+}
+
+/* What the journal says last of the shards' stamps. */
+static osh_status read_stamps(osh_ctx *cx, cJSON **out, const osh_emitter *e)
+{
+    const osh_journal_record *rec = osh_journal_at(e->journal, 0);
+    for (int64_t i = 1; i < osh_journal_count(e->journal); i++)
+        if (osh_journal_at(e->journal, i)->type == OSH_REC_STAMPS) rec = osh_journal_at(e->journal, i);
+    return osh_json_parse(cx, out, (const char *)rec->data, rec->n, OSH_JOURNAL_NAME, 0);
+}
+
+osh_status osh_origin_resume(osh_ctx *cx, osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    cJSON *was = NULL;               // own
+    char *diff = NULL, *text = NULL; // own
+    bool any = false;
+    OSH_TRY(read_stamps(cx, &was, e));
+    for (int s = 0; s < e->plan->ck->n_shards; s++) {
+        if (is_stamped(e, s, was)) continue;
+        any = true;
+        OSH_TRY(reread_shard(cx, &diff, e, s));
+        if (diff)
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "%s was begun with another source: %s; want the same, another --output, or --restart, which "
+                     "discards it",
+                     e->partial, diff);
+    }
+    if (!any) goto done;
+    OSH_TRY(osh_identity_json(cx, &text, e->id, OSH_IDENTITY_STAMPS));
+    OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_STAMPS, text, strlen(text)));
+done:
+    cJSON_Delete(was);
+    osh_free(cx, diff);
+    osh_free(cx, text);
+    return rc;
+}
+
+/* The checksums of the source's tensors that a manifest lists, as if they had just been read. */
+static osh_status take_sums(osh_ctx *cx, const osh_emitter *e, const cJSON *manifest)
+{
+    osh_status rc = OSH_OK;
+    const osh_checkpoint *ck = e->plan->ck;
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(manifest, "tensors");
+    for (const cJSON *m = cJSON_IsArray(list) ? list->child : NULL; m; m = m->next) {
+        const cJSON *name = cJSON_GetObjectItemCaseSensitive(m, "source");
+        const cJSON *sum = cJSON_GetObjectItemCaseSensitive(m, "source_xxh3");
+        const osh_ckpt_tensor *t = cJSON_IsString(name) ? osh_checkpoint_find(ck, name->valuestring) : NULL;
+        if (t && cJSON_IsString(sum))
+            OSH_TRY(osh_checkpoint_saw(cx, ck, t - ck->tensors, strtoull(sum->valuestring, NULL, 16)));
+    }
+done:
+    return rc;
+}
+
+osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const cJSON *manifest)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *was = cJSON_GetObjectItemCaseSensitive(manifest, "read_from");
+    *diff = NULL;
+    OSH_TRY(take_sums(cx, e, manifest));
+    for (int s = 0; s < e->plan->ck->n_shards && !*diff; s++)
+        if (!is_stamped(e, s, was)) OSH_TRY(reread_shard(cx, diff, e, s));
+    OSH_TRY(osh_checkpoint_watch(cx, e->plan->ck)); // nothing was read yet
+done:
+    return rc;
+}

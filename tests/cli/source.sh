@@ -1,0 +1,118 @@
+# A source that changes: between two runs of one output, under a run, behind a finished output. The same bytes under another
+# time are the same source; other bytes are refused, with the file and the tensor. An output that is finished is made of what
+# the source holds.
+set -euo pipefail
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+cp -r "$OSH_SOURCE_DIR/examples/docs-llama-3m" m && chmod -R u+w m
+declare -A how=(
+    [rtn]="--scheme W4A16 --method rtn"
+    [gptq]="--scheme W4A16 --method gptq --dataset m/data/calibration.jsonl --num-calibration-samples 4 --max-seq-length 48"
+)
+one() { # how, output, flags
+    "$ONESHOT" --model m ${how[$1]} --ignore lm_head --max-shard-size 1MB --progress none --threads 1 --output "$2" "${@:3}"
+}
+calls() { INJECT_COUNT=$PWD/n LD_PRELOAD=$OSH_TOOLS/inject.so one "$@" >/dev/null && cat n; }
+sums() { (cd "$1" && sha256sum ./*.safetensors *.json | grep -vE 'oneshot-(report|manifest)'); }
+same() { # output, wanted, what happened
+    sums "$1" >got.txt
+    diff "$2" got.txt || { echo "$3: other bytes"; exit 1; }
+}
+fails() { # exit code, what is said, what happened, command
+    local want=$1 says=$2 what=$3 code=0
+    shift 3
+    "$@" >log 2>&1 || code=$?
+    [ $code = "$want" ] && grep -qE -- "$says" log || { echo "$what: exit $code, wanted $want and '$says'"; cat log; exit 1; }
+}
+q0=model.layers.0.self_attn.q_proj.weight up3=model.layers.3.mlp.up_proj.weight
+edit() { # a byte in the middle of a tensor; the time stays, and the file is the same one
+    cp -p m/model.safetensors was
+    "$OSH_TOOLS/st_edit" m "$@"
+    cat m/model.safetensors >edited
+    cp -p was back && cat edited >back && touch -r was back
+    cp -p back m/model.safetensors
+}
+restore() { cp -p original m/model.safetensors; }
+cp -p m/model.safetensors original
+for name in rtn gptq; do
+    count=$(calls $name plain.$name)
+    sums plain.$name >want.$name
+    leave() { # work of a run that was killed
+        rm -rf out out.oneshot-partial
+        INJECT_AT=$((count * ${1:-70} / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one $name out >/dev/null 2>&1 || true
+        [ -e out.oneshot-partial/oneshot-journal ]
+    }
+    # between two runs
+    leave && touch m/model.safetensors
+    one $name out >log 2>&1 || { echo "$name: a touched source is not taken up"; cat log; exit 1; }
+    same out want.$name "$name: a touched source"
+    leave && cp m/model.safetensors copy && mv copy m/model.safetensors
+    one $name out --log-level info >log 2>&1 && grep -q 'going on from' log ||
+        { echo "$name: a copied source is not taken up"; cat log; exit 1; }
+    same out want.$name "$name: a copied source"
+    leave && edit noise $q0 77 1
+    fails 2 "begun with another source: m/model.safetensors: $q0 has checksum [0-9a-f]{16}, had" "$name: an edited source" one $name out
+    restore
+    one $name out >/dev/null
+    same out want.$name "$name: as it was again"
+
+    # behind a finished output
+    touch m/model.safetensors
+    one $name out >log && grep -q 'is finished' log
+    edit noise $up3 1001 1
+    fails 2 "holds a finished checkpoint.*$up3 has checksum" "$name: edited behind the output" one $name out
+    one $name out --overwrite >/dev/null
+    sums out | diff -q - want.$name >/dev/null && { echo "$name: the edit changes nothing"; exit 1; }
+    restore
+
+    # under the run: in the file, by another file, at every tenth of the run
+    for at in 3 $((count * 4 / 10)) $((count * 7 / 10)); do
+        for what in "dd if=edited of=m/model.safetensors conv=notrunc status=none" "cp edited new && mv new m/model.safetensors"; do
+            rm -rf out out.oneshot-partial
+            fails_or_new() {
+                local code=0
+                INJECT_AT=$at INJECT_WHAT=$what LD_PRELOAD=$OSH_TOOLS/inject.so one $name out >log 2>&1 || code=$?
+                if [ $code = 0 ]; then # nothing had been read yet: the output is that of the new source
+                    "$ONESHOT" verify out --model m >log || { echo "$name: '$what' at $at: a mixture"; cat log; exit 1; }
+                else
+                    [ $code = 1 ] && grep -qE 'the source changed under the run|changed while it was read' log ||
+                        { echo "$name: '$what' at $at: exit $code"; cat log; exit 1; }
+                    [ ! -e out ] || { echo "$name: '$what' at $at: sealed"; exit 1; }
+                    changed=$((${changed:-0} + 1))
+                fi
+            }
+            fails_or_new
+            restore
+        done
+    done
+    [ "${changed:-0}" -ge 2 ] || { echo "$name: ${changed:-0} changes were found"; exit 1; }
+    changed=0
+    rm -rf out out.oneshot-partial
+    INJECT_AT=$((count / 2)) INJECT_WHAT="touch m/model.safetensors" LD_PRELOAD=$OSH_TOOLS/inject.so one $name out >log 2>&1 ||
+        { echo "$name: touched under the run"; cat log; exit 1; }
+    same out want.$name "$name: touched under the run"
+    for file in config.json tokenizer_config.json; do
+        cp -p m/$file keep && rm -rf out
+        fails 1 "the source changed under the run: source $file is" "$name: $file" env INJECT_AT=$((count / 2)) \
+            INJECT_WHAT="echo >>m/$file" LD_PRELOAD="$OSH_TOOLS/inject.so" "$ONESHOT" --model m ${how[$name]} --ignore lm_head \
+            --progress none --output out
+        cp -p keep m/$file && rm -rf out.oneshot-partial
+    done
+    rm -rf out
+done
+
+# what was not read yet may change: the output is that of the source as it is
+name=gptq
+leave 45
+grep -q . <(ls out.oneshot-partial) && edit noise $up3 1001 1
+one gptq fresh >/dev/null && sums fresh >want.new && ! diff -q want.new want.gptq >/dev/null
+one gptq out >log 2>&1 || { cat log; exit 1; }
+same out want.new "edited before it was read"
+restore
+
+# verify: the manifest says what the output was made of
+rm -rf out && one rtn out >/dev/null
+"$ONESHOT" verify out --model m >/dev/null
+sum=$(sed -n "s/.*\"source\": \"$q0\".*\"source_xxh3\": \"\([0-9a-f]*\)\".*/\1/p" out/oneshot-manifest.json | head -1)
+[ ${#sum} = 16 ] || { echo "no checksum of $q0 in the manifest"; exit 1; }
+sed -i "s/\"source_xxh3\": \"$sum\"/\"source_xxh3\": \"0123456789abcdef\"/" out/oneshot-manifest.json
+fails 1 "$q0: of the source has checksum $sum, wanted 0123456789abcdef" "another source in the manifest" "$ONESHOT" verify out --model m
