@@ -165,11 +165,11 @@ foreach(file IN LISTS files)
   osh_test_props(${target} fuzz 300)
 endforeach()
 
-# tools: what scripts of the tests need besides the program; no test of their own. Two of them are for LD_PRELOAD.
+# tools: what scripts of the tests need besides the program; no test of their own. Three of them are for LD_PRELOAD.
 file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/tools/*.c)
 foreach(file IN LISTS files)
   get_filename_component(name ${file} NAME_WE)
-  if(name MATCHES "^(inject|first_read)$")
+  if(name MATCHES "^(inject|first_read|record)$")
     add_library(${name} MODULE ${file})
     target_compile_options(${name} PRIVATE -fno-sanitize=all)
     target_link_options(${name} PRIVATE -fno-sanitize=all)
@@ -190,7 +190,7 @@ if(TARGET oneshot)
                COMMAND bash ${CMAKE_SOURCE_DIR}/cmake/run_script.sh ${file} ${CMAKE_BINARY_DIR}/tests/${label}_${name}.dir)
       osh_test_props(${label}_${name} ${label} 900)
       if(OSH_SANITIZE)
-        set_property(TEST ${label}_${name} APPEND PROPERTY ENVIRONMENT "KILLS=10") # of kill.sh: each run is slow
+        set_property(TEST ${label}_${name} APPEND PROPERTY ENVIRONMENT "KILLS=10;STATES=2") # of kill.sh and power_loss.sh: each run is slow
       endif()
       set_property(TEST ${label}_${name} APPEND PROPERTY ENVIRONMENT
                    "ONESHOT=$<TARGET_FILE:oneshot>" "OSH_SOURCE_DIR=${CMAKE_SOURCE_DIR}"

@@ -177,7 +177,7 @@ osh_status osh_dir_sync(osh_ctx *cx, const char *dir)
     return st;
 }
 
-static osh_status sync_parent(osh_ctx *cx, const char *path)
+osh_status osh_dir_sync_above(osh_ctx *cx, const char *path)
 {
     char dir[PATH_MAX];
     if (!parent_of(dir, sizeof dir, path)) return OSH_OK; // the kernel would have refused such a name before
@@ -191,7 +191,7 @@ osh_status osh_rename(osh_ctx *cx, const char *from, const char *to)
         osh_note(cx, "giving it the name %s", to);
         return rc;
     }
-    return sync_parent(cx, to);
+    return osh_dir_sync_above(cx, to);
 }
 
 char *osh_path_join(osh_ctx *cx, const char *dir, const char *name)

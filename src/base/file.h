@@ -73,6 +73,7 @@ osh_status osh_dir_list(osh_ctx *cx, char ***names, size_t *n, const char *path)
 void osh_strings_free(osh_ctx *cx, char **names, size_t n);
 osh_status osh_dir_remove(osh_ctx *cx, const char *path); // recursively; fine if it is not there
 osh_status osh_dir_sync(osh_ctx *cx, const char *path);   // the names in it
+osh_status osh_dir_sync_above(osh_ctx *cx, const char *path); // of the directory that holds path
 osh_status osh_rename(osh_ctx *cx, const char *from, const char *to); // and fsync of the parent
 char *osh_path_join(osh_ctx *cx, const char *dir, const char *name);  // own; NULL = no memory
 /* own: the place that path means, links followed, without a slash at its end; it need not be there yet */

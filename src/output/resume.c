@@ -14,6 +14,8 @@ static osh_status wipe(osh_ctx *cx, const osh_emitter *e)
     osh_status rc = OSH_OK;
     char **names = NULL, *path = NULL; // own
     size_t n = 0;
+    OSH_TRY(osh_journal_clear(cx, e->journal));
+    OSH_TRY(osh_journal_sync(cx, e->journal)); // no record stays that speaks of a file that goes
     OSH_TRY(osh_dir_list(cx, &names, &n, e->partial));
     for (size_t i = 0; i < n; i++) {
         if (!strcmp(names[i], OSH_JOURNAL_NAME)) continue; // holds the lock
@@ -21,7 +23,6 @@ static osh_status wipe(osh_ctx *cx, const osh_emitter *e)
         if (!(path = osh_path_join(cx, e->partial, names[i]))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
         OSH_TRY(osh_dir_remove(cx, path));
     }
-    OSH_TRY(osh_journal_clear(cx, e->journal));
 done:
     osh_strings_free(cx, names, n);
     osh_free(cx, path);
@@ -327,6 +328,7 @@ done:
     return rc;
 }
 
+/* Names are on the disk before a record speaks of the files. */
 static osh_status begin_new(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -335,11 +337,12 @@ static osh_status begin_new(osh_ctx *cx, osh_emitter *e)
     OSH_TRY(osh_emit_remove_leftovers(cx, e));
     OSH_TRY(check_room(cx, e));
     OSH_TRY(open_shards(cx, e));
+    OSH_TRY(osh_dir_sync(cx, e->partial));
+    OSH_TRY(osh_dir_sync_above(cx, e->partial));
     OSH_TRY(osh_identity_json(cx, &id, e->id, OSH_IDENTITY_ALL));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_IDENTITY, id, strlen(id)));
     OSH_TRY(draw_run(cx, e));
     OSH_TRY(osh_emit_barrier(cx, e));
-    OSH_TRY(osh_dir_sync(cx, e->partial));
 done:
     osh_free(cx, id);
     return rc;

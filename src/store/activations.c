@@ -552,7 +552,13 @@ void osh_acts_drop(osh_ctx *cx, osh_acts *a, int value)
 
 osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value)
 {
-    return a->slots[value].file ? osh_file_sync(cx, a->slots[value].file) : OSH_OK;
+    osh_status rc = OSH_OK;
+    const osh_file *f = a->slots[value].file;
+    if (!f) goto done;
+    OSH_TRY(osh_file_sync(cx, a->slots[value].file));
+    OSH_TRY(osh_dir_sync_above(cx, osh_file_path(f))); // its name
+done:
+    return rc;
 }
 
 osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, bool *found)

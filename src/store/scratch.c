@@ -104,6 +104,7 @@ static void remove_files(const char *dir)
         if (is_values(e->d_name)) unlinkat(dirfd(d), e->d_name, 0);
         else others |= strcmp(e->d_name, MARK_NAME) && strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
     }
+    if (d) fsync(dirfd(d)); // the mark is there as long as any value is, also when the power goes
     if (d && !others && !unlinkat(dirfd(d), MARK_NAME, 0)) rmdir(dir);
     if (d) closedir(d);
 }
