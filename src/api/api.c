@@ -60,12 +60,11 @@ static osh_status summary(osh_ctx *cx, const osh_run *r, osh_sink sink, void *us
     osh_buf_init(&b, 4096);
     for (int64_t i = 0; i < r->plan->ck->n_tensors; i++)
         in += r->plan->ck->tensors[i].e->end - r->plan->ck->tensors[i].e->begin;
-    OSH_TRY(osh_buf_printf(cx, &b,
-                           "%s: %d modules, %.1f MB to %.1f MB (%.2f times smaller), %.1f s\n",
-                           r->plan->opt->output, r->plan->n_linears, (double)in / 1e6,
-                           (double)r->plan->total_bytes / 1e6,
-                           r->plan->total_bytes ? (double)in / (double)r->plan->total_bytes : 0,
-                           osh_now() - r->started));
+    OSH_TRY(osh_buf_line(cx, &b, "%s: %d modules, %.1f MB to %.1f MB (%.2f times smaller), %.1f s",
+                         r->plan->opt->output, r->plan->n_linears, (double)in / 1e6,
+                         (double)r->plan->total_bytes / 1e6,
+                         r->plan->total_bytes ? (double)in / (double)r->plan->total_bytes : 0,
+                         osh_now() - r->started));
     if (sink) sink(user, b.data, b.len);
     OSH_TRY(warn_dense(cx, r->plan));
 done:
@@ -86,7 +85,7 @@ static osh_status say_finished(osh_ctx *cx, const osh_plan *p, osh_sink sink, vo
     osh_status rc = OSH_OK;
     osh_buf b;
     osh_buf_init(&b, 0);
-    OSH_TRY(osh_buf_printf(cx, &b, "%s: is finished, made by this command; nothing to do\n", p->opt->output));
+    OSH_TRY(osh_buf_line(cx, &b, "%s: is finished, made by this command; nothing to do", p->opt->output));
     if (sink) sink(user, b.data, b.len);
 done:
     osh_buf_deinit(cx, &b);

@@ -17,31 +17,46 @@ done:
     return rc;
 }
 
+static osh_status list_tensors(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck)
+{
+    osh_status rc = OSH_OK;
+    osh_buf shape;
+    osh_buf_init(&shape, 0);
+    for (int64_t i = 0; i < ck->n_tensors; i++) {
+        const osh_st_entry *e = ck->tensors[i].e;
+        osh_buf_clear(&shape);
+        OSH_TRY(shape_text(cx, &shape, e));
+        OSH_TRY(osh_buf_line(cx, b, "%-60s %-8s %s  %s", e->name, osh_dtype_name(e->dtype), shape.data,
+                             ck->shard_names[ck->tensors[i].shard]));
+    }
+done:
+    osh_buf_deinit(cx, &shape);
+    return rc;
+}
+
 static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck, const osh_q_config *q)
 {
     osh_status rc = OSH_OK;
     int64_t bytes = 0, of[OSH_N_DTYPES] = {0};
+    const char *arch = ck->config->architecture;
+    const char *stranger = !arch ? "it" : osh_graph_knows(cx, arch, NULL) ? NULL : arch;
+    OSH_TRY(list_tensors(cx, b, ck));
     for (int64_t i = 0; i < ck->n_tensors; i++) {
         const osh_st_entry *e = ck->tensors[i].e;
-        OSH_TRY(osh_buf_printf(cx, b, "%-60s %-8s ", e->name, osh_dtype_name(e->dtype)));
-        OSH_TRY(shape_text(cx, b, e));
-        OSH_TRY(osh_buf_printf(cx, b, "  %s\n", ck->shard_names[ck->tensors[i].shard]));
         bytes += e->end - e->begin, of[e->dtype] += e->end - e->begin;
     }
-    OSH_TRY(osh_buf_printf(cx, b, "architecture %s, %ld tensors in %d files, %ld bytes:",
-                           ck->config->architecture ? ck->config->architecture : "(none)",
-                           (long)ck->n_tensors, ck->n_shards, (long)bytes));
+    OSH_TRY(osh_buf_line(cx, b, "architecture %s, %ld tensors in %d files, %ld bytes:", arch ? arch : "(none)",
+                         (long)ck->n_tensors, ck->n_shards, (long)bytes));
+    b->len--; // the line goes on
     for (int d = 0; d < OSH_N_DTYPES; d++)
         if (of[d]) OSH_TRY(osh_buf_printf(cx, b, " %s %ld", osh_dtype_name((osh_dtype)d), (long)of[d]));
     OSH_TRY(osh_buf_append(cx, b, "\n", 1));
-    const char *arch = ck->config->architecture;
-    const char *stranger = !arch ? "it" : osh_graph_knows(cx, arch, NULL) ? NULL : arch;
     for (size_t i = 0; q && i < q->n; i++) {
-        char *who = osh_q_who_loads(cx, &q->schemes[i], stranger); // own
-        rc = osh_buf_printf(
-            cx, b, "%s: %d-bit %s weights, format %s; %s\n", q->schemes[i].group_name,
-            q->schemes[i].weights.bits, q->schemes[i].weights.type == OSH_Q_FLOAT ? "float" : "int",
-            q->schemes[i].format[0] ? q->schemes[i].format : q->format, who ? who : "");
+        const osh_q_scheme *s = &q->schemes[i];
+        char *who = osh_q_who_loads(cx, s, stranger); // own
+        rc = osh_buf_line(cx, b, "%s: %d-bit %s weights, format %s; %s", s->group_name, s->weights.bits,
+                          s->weights.type == OSH_Q_FLOAT ? "float" : "int", s->format[0] ? s->format : q->format,
+                          who ? who : "");
         osh_free(cx, who);
         if (rc) goto done;
     }

@@ -1,5 +1,6 @@
 /* buf.c - a growing byte buffer with a cap; a NUL always stands behind the bytes. */
 #include "base/buf.h"
+#include "base/quote.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -61,6 +62,26 @@ osh_status osh_buf_printf(osh_ctx *cx, osh_buf *b, const char *fmt, ...)
     va_end(ap);
     b->len += (size_t)n;
     return OSH_OK;
+}
+
+osh_status osh_buf_line(osh_ctx *cx, osh_buf *b, const char *fmt, ...)
+{
+    va_list ap;
+    osh_status rc;
+
+    va_start(ap, fmt);
+    int k = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    if (k < 0) return osh_fail(cx, OSH_E_INTERNAL, "format '%s' cannot be printed", fmt);
+    size_t n = (size_t)k, most = 6 * n; // \uXXXX for each byte
+    rc = reserve(cx, b, most + 1 + n);
+    if (rc) return rc;
+    char *text = b->data + b->len + most; // behind what it becomes
+    va_start(ap, fmt);
+    vsnprintf(text, n + 1, fmt, ap);
+    va_end(ap);
+    b->len += osh_show(b->data + b->len, most + 1, text, NULL);
+    return osh_buf_append(cx, b, "\n", 1);
 }
 
 void osh_buf_clear(osh_buf *b)

@@ -13,5 +13,7 @@ void osh_buf_deinit(osh_ctx *cx, osh_buf *b);
 osh_status osh_buf_append(osh_ctx *cx, osh_buf *b, const void *p, size_t n);
 osh_status osh_buf_printf(osh_ctx *cx, osh_buf *b, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* A line for a person: control characters, which names in files may have, are written as \uXXXX. */
+osh_status osh_buf_line(osh_ctx *cx, osh_buf *b, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void osh_buf_clear(osh_buf *b);
 #endif

@@ -2,27 +2,30 @@
  *
  * Nothing here allocates once the context exists, so that running out of memory can be reported. */
 #include "base/ctx.h"
+#include "base/quote.h"
 
 #include <string.h>
 #include <time.h>
 
-/* Appends "<lead><message>"; what does not fit ends in "...". */
+/* Appends "<lead><message>"; what does not fit ends in "...". A message is one line without control characters,
+ * whatever a file's name or content holds. */
 static void append(osh_ctx *cx, const char *lead, const char *fmt, va_list ap)
 {
     size_t room = sizeof cx->text - cx->n_text;
+    char text[sizeof cx->text];
+    const char *rest;
     if (room < 16) return;
     int k = snprintf(cx->text + cx->n_text, room, "%s", lead);
     size_t at = cx->n_text + (size_t)k;
-    int m = vsnprintf(cx->text + at, sizeof cx->text - at, fmt, ap);
-    if (m < 0) m = 0;
-    if (at + (size_t)m >= sizeof cx->text) {
-        memcpy(cx->text + sizeof cx->text - 4, "...", 4);
-        cx->n_text = sizeof cx->text - 1;
-    } else {
-        cx->n_text = at + (size_t)m;
+    int m = vsnprintf(text, sizeof text, fmt, ap);
+    if (m < 0) text[0] = 0;
+    at += osh_show(cx->text + at, sizeof cx->text - at, text, &rest);
+    if (*rest || m >= (int)sizeof text) {
+        if (at > sizeof cx->text - 4) at = sizeof cx->text - 4;
+        memcpy(cx->text + at, "...", 4);
+        at = sizeof cx->text - 1; // full
     }
-    for (char *p = cx->text; *p; p++)
-        if (*p == '\n' || *p == '\r') *p = ' '; // a message is one line, whatever a file's name or content holds
+    cx->n_text = at;
 }
 
 osh_status osh_fail(osh_ctx *cx, osh_status code, const char *fmt, ...)

@@ -75,10 +75,10 @@ static void to_file(osh_log_state *l, const char *kind, const char *text)
 {
     char line[4400];
     if (l->fd < 0) return;
-    int n = snprintf(line, sizeof line - 1, "%10.3f %-7s ", osh_now() - l->start, kind);
-    for (const char *s = text; *s && n < (int)sizeof line - 1; s++) line[n++] = *s == '\n' ? ' ' : *s;
+    size_t n = (size_t)snprintf(line, sizeof line - 1, "%10.3f %-7s ", osh_now() - l->start, kind);
+    n += osh_show(line + n, sizeof line - 1 - n, text, NULL);
     line[n++] = '\n';
-    put_to(l->fd, line, (size_t)n);
+    put_to(l->fd, line, n);
 }
 
 void osh_log_line(osh_ctx *cx, const char *kind, const char *fmt, ...)
@@ -120,8 +120,9 @@ void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)
             n = snprintf(line, sizeof line, "{\"event\":\"log\",\"level\":\"%s\",\"text\":\"%s\"}\n",
                          level_names[level], safe);
         } else {
+            osh_show(safe, sizeof safe, text, NULL);
             n = snprintf(line, sizeof line, "%s%s%s%s\n", l->line_open ? "\r\033[K" : "",
-                         level == OSH_LOG_INFO ? "" : level_names[level], level == OSH_LOG_INFO ? "" : ": ", text);
+                         level == OSH_LOG_INFO ? "" : level_names[level], level == OSH_LOG_INFO ? "" : ": ", safe);
         }
         put(line, (size_t)n);
         if (l->line_open) put(l->line, strlen(l->line));
@@ -182,11 +183,12 @@ typedef struct moment { // what a line says beside the progress
 
 static size_t line_text(char *to, size_t room, const osh_log_state *l, const osh_progress *p, const moment *m)
 {
-    char t[64];
+    char t[64], name[512];
     size_t n = 0;
     int width = snprintf(t, sizeof t, "%lld", (long long)p->n_steps);
 
-    add(to, room, &n, "[%*lld/%lld] %s", width, (long long)p->step, (long long)p->n_steps, p->name ? p->name : "");
+    osh_show(name, sizeof name, p->name ? p->name : "", NULL);
+    add(to, room, &n, "[%*lld/%lld] %s", width, (long long)p->step, (long long)p->n_steps, name);
     if (p->phase) add(to, room, &n, "   %s", p->phase);
     if (p->total > 0) add(to, room, &n, "%s%lld/%lld", p->phase ? " " : "   ", (long long)p->done, (long long)p->total);
     if (p->tokens_per_s > 0) add(to, room, &n, "   %.0f tok/s", p->tokens_per_s);

@@ -1,5 +1,5 @@
-/* quote.c - see quote.h. Quotes, backslashes and what YAML calls not printable become \" or \\ or \uXXXX; a byte that
- * is not UTF-8 (a path may hold any) becomes U+FFFD. */
+/* quote.c - see quote.h. What YAML calls not printable becomes \uXXXX; a byte that is not UTF-8 (a path may hold any)
+ * becomes U+FFFD. */
 #include "base/quote.h"
 
 #include <stdbool.h>
@@ -27,18 +27,24 @@ static size_t character(const unsigned char *s, uint32_t *code)
     return n;
 }
 
-size_t osh_quote(char *to, size_t room, const char *text)
+static bool is_printable(uint32_t code)
+{
+    return code >= 0x20 && !(code >= 0x7f && code < 0xa0) && code != 0x2028 && code != 0x2029 && code != 0xfeff &&
+           code != 0xfffe && code != 0xffff;
+}
+
+static size_t escape(char *to, size_t room, const char *text, bool in_quotes, const char **rest)
 {
     size_t n = 0;
     char piece[16];
-    for (const unsigned char *s = (const unsigned char *)text; *s;) {
+    const unsigned char *s = (const unsigned char *)text;
+    while (*s) {
         uint32_t code = 0;
         size_t k = character(s, &code), len;
         if (!k) len = (size_t)snprintf(piece, sizeof piece, "\xef\xbf\xbd"), k = 1;
-        else if (code == '"' || code == '\\') len = (size_t)snprintf(piece, sizeof piece, "\\%c", (int)code);
-        else if (code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 || code == 0xfeff ||
-                 code == 0xfffe || code == 0xffff)
-            len = (size_t)snprintf(piece, sizeof piece, "\\u%04x", code);
+        else if (in_quotes && (code == '"' || code == '\\'))
+            len = (size_t)snprintf(piece, sizeof piece, "\\%c", (int)code);
+        else if (!is_printable(code)) len = (size_t)snprintf(piece, sizeof piece, "\\u%04x", code);
         else memcpy(piece, s, k), len = k;
         if (n + len + 1 > room) break;
         memcpy(to + n, piece, len);
@@ -46,5 +52,13 @@ size_t osh_quote(char *to, size_t room, const char *text)
         s += k;
     }
     if (room) to[n] = 0;
+    if (rest) *rest = (const char *)s;
     return n;
+}
+
+size_t osh_quote(char *to, size_t room, const char *text) { return escape(to, room, text, true, NULL); }
+
+size_t osh_show(char *to, size_t room, const char *text, const char **rest)
+{
+    return escape(to, room, text, false, rest);
 }

@@ -250,7 +250,8 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     OSH_TRY(in_context(&work, threads ? *threads : 1, text_option(l, "log_level"), progress));
     rc = c->run(work, l, st);
     if (rc) osh_fail(cx, rc, "%s", osh_error_text(work));
-    if (rc && rc != OSH_E_USAGE && c->run == run_compress) st->resume = osh_resume_dir(cx, &l->options.run);
+    bool again = rc && rc != OSH_E_USAGE && rc != OSH_E_NUMERIC; // the same numbers would end it in the same place
+    if (again && c->run == run_compress) st->resume = osh_resume_dir(cx, &l->options.run);
 done:
     if (work != cx) osh_ctx_free(work);
     if (c->fields) osh_fields_deinit(cx, c->fields, &l->options);

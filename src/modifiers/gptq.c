@@ -8,8 +8,8 @@
  *   - U upper with U^T U = H^-1
  *   - column loop with U (ops/gptq_solve.h)
  * Scales are those of the whole, unpermuted weight, fixed before the first column. All Linears that share the input
- * share H, its ordering and U. Where H cannot be factored the damping grows tenfold, three times, then the weight is
- * rounded to nearest; the job says so.
+ * share H, its ordering and U. Where H cannot be factored the damping grows tenfold, three times (from 0: to 0.01, 0.1
+ * and 1), then the weight is rounded to nearest; the job says so.
  *
  * Keys of our own, off unless they are given: scale_search and refine (gptq_scales.h, gptq_refine.h). */
 #include "modifiers/gptq.h"
@@ -94,6 +94,24 @@ static unsigned wants(const osh_modifier *m, const osh_q_scheme *s)
     if (s->inputs.present && s->inputs.dynamic != OSH_Q_DYNAMIC) w |= OSH_STAT_RANGE;
     return w;
 }
+
+enum { STEPS = 4 };
+struct osh_gptq_ladder { // of dampings
+    double share[STEPS];       // of the mean diagonal; of a damping above 0, in units of it
+    const char *says[STEPS];   // of a module that took this step
+    const char *gave_up;
+};
+
+static const osh_gptq_ladder from_damping = {
+    {1, 10, 100, 1000},
+    {NULL, "damping times 10", "damping times 100", "damping times 1000"},
+    "Hessian not positive definite at 1000 times the damping: rounded to nearest",
+};
+static const osh_gptq_ladder from_zero = {
+    {0, 0.01, 0.1, 1},
+    {NULL, "damping 0.01 in place of 0", "damping 0.1 in place of 0", "damping 1 in place of 0"},
+    "Hessian not positive definite at a damping of 1: rounded to nearest",
+};
 
 static void factor_deinit(osh_ctx *cx, factor *f)
 {
@@ -204,9 +222,9 @@ static osh_status make_factor(osh_ctx *cx, factor *f, osh_tensor *h, bool actord
     OSH_NEW(cx, f->diag, I);
     for (int64_t i = 0; i < I; i++) f->diag[i] = f->dead[f->perm[i]] ? dead : damped[f->perm[i]];
     OSH_TRY(permute(cx, h, f->perm));
-    for (f->n_damped = 0; f->n_damped < 4; f->n_damped++) {
-        static const double times[] = {1, 10, 100, 1000};
-        float damp = (float)(mean * g->dampening_frac * times[f->n_damped]);
+    f->ladder = g->dampening_frac > 0 ? &from_damping : &from_zero;
+    for (f->n_damped = 0; f->n_damped < STEPS; f->n_damped++) {
+        float damp = (float)(mean * (g->dampening_frac > 0 ? g->dampening_frac : 1) * f->ladder->share[f->n_damped]);
         if (f->n_damped) OSH_TRY(restore(cx, h, f->diag));
         if (!damp_diag(damped, f, damp)) {
             f->overflow = f->n_damped == 0;
@@ -300,8 +318,7 @@ done:
 
 static void conclude(osh_linear_job *j, const solve *s, const factor *f)
 {
-    static const char *const damped[] = {NULL, "damping times 10", "damping times 100", "damping times 1000"};
-    j->fallback = damped[f->n_damped];
+    j->fallback = f->ladder->says[f->n_damped];
     j->nmse = s->squares[1] > 0 ? s->squares[0] / s->squares[1] : 0;
     j->objective = 0;
     for (int64_t o = 0; o < j->w->shape[0]; o++) j->objective += 2 * s->loss[o];
@@ -335,8 +352,7 @@ static osh_status round_job(osh_ctx *cx, const osh_modifier *m, const factor *f,
     for (int64_t o = 0; o < O; o++)
         for (int64_t i = 0; i < f->I; i++)
             if (f->dead[i]) ((int8_t *)j->codes)[o * f->I + i] = zero ? zero[o / band * cols + scale_column(q, i)] : 0;
-    j->fallback = f->overflow ? "Hessian not finite, its inputs are too large: rounded to nearest"
-                              : "Hessian not positive definite at 1000 times the damping: rounded to nearest";
+    j->fallback = f->overflow ? "Hessian not finite, its inputs are too large: rounded to nearest" : f->ladder->gave_up;
 done:
     return rc;
 }

@@ -18,6 +18,7 @@ typedef struct osh_gptq { // arguments of the modifier
     int n_refine;
 } osh_gptq;
 
+typedef struct osh_gptq_ladder osh_gptq_ladder; // of dampings; gptq.c
 typedef struct osh_gptq_factor { // of one input and one ordering
     int64_t I;
     int32_t *perm; // own: solving order -> column
@@ -27,6 +28,7 @@ typedef struct osh_gptq_factor { // of one input and one ordering
     const float *u; // view: [I, I] in the place of H; NULL: could not be factored
     float *h;       // own: [I, I] the damped H in file order; NULL: no step behind the column loop wants it
     float *cost;    // own: [I] by column: 1 / U_jj^2; NULL: the search for scales does not want it
+    const osh_gptq_ladder *ladder;
     int n_damped;  // steps of the ladder above the first
     bool overflow; // the diagonal, damped once, is beyond f32
 } osh_gptq_factor;

@@ -1,12 +1,14 @@
 /* plan.c - opens source, recipe, tokenizer and data, and decides pipeline, subgraphs and passes. */
 #include "plan/plan.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "plan/dense.h"
 #include "plan/layout.h"
+#include "plan/marks.h"
 #include "plan/memory.h"
 
 const char *osh_pipeline_name(osh_pipeline_kind k)
@@ -148,12 +150,32 @@ done:
     return rc;
 }
 
+/* The output is built beside its final name, under that and a suffix: refused before the work. */
+static osh_status check_output_name(osh_ctx *cx, const char *output)
+{
+    osh_status rc = OSH_OK;
+    char *final = NULL; // own
+    const size_t most = NAME_MAX - strlen(".oneshot-replaced"); // the longest of them
+    if (!output) goto done;
+    if (!*output) OSH_FAIL(cx, OSH_E_USAGE, "--output is empty: want the name of a directory");
+    OSH_TRY(osh_path_resolve(cx, &final, output));
+    const char *slash = strrchr(final, '/'), *name = slash ? slash + 1 : final;
+    if (strlen(name) > most)
+        OSH_FAIL(cx, OSH_E_USAGE, "--output %s: a name of %zu bytes, want %zu at most, as it gets a suffix meanwhile",
+                 output, strlen(name), most);
+done:
+    osh_free(cx, final);
+    return rc;
+}
+
 osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
     osh_plan *p = NULL; // own
+    OSH_TRY(check_output_name(cx, opt->output));
     OSH_NEW(cx, p, 1);
     OSH_TRY(begin(cx, p, opt, true));
+    OSH_TRY(osh_plan_marks(cx, p));
     OSH_TRY(osh_plan_device(cx, p));
     if (p->pipeline != OSH_PIPELINE_DATAFREE) {
         OSH_TRY(osh_plan_data(cx, p));
@@ -198,6 +220,7 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
     osh_device_close(cx, p->device);
     osh_strs_deinit(cx, &p->ignore);
     osh_plan_dense_free(cx, p);
+    osh_plan_marks_free(cx, p);
     osh_free(cx, p->format);
     osh_free(cx, p->quantization_json);
     osh_free(cx, p->config_text);

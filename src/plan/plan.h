@@ -126,6 +126,7 @@ typedef struct osh_plan {
     int64_t *batch_at;       // own [n_batches + 1]: samples that go through the model together
     int64_t n_batches, batch_tokens; // tokens of the largest
     osh_memory memory;
+    osh_matcher **marks;     // own: of each --checkpoint
 } osh_plan;
 
 osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt);

@@ -9,47 +9,56 @@
 #include "plan/dense.h"
 #include "plan/memory.h"
 
-static int64_t weight_bytes(const osh_plan *p, const osh_subgraph *s)
+static int64_t weight_bytes(const osh_plan *p, const osh_range *r)
 {
-    int64_t bytes = 0;
-    for (int n = s->first; n < s->first + s->n_nodes; n++)
+    const osh_graph *g = p->graph;
+    int64_t bytes = 0, embedding = g->nodes[0].w[0] < 0 ? -1 : g->weights[g->nodes[0].w[0]].tensor;
+    for (int n = r->first; n < r->first + r->n_nodes; n++)
         for (int k = 0; k < OSH_OP_MAX_IN; k++) {
-            int w = p->graph->nodes[n].w[k];
-            if (w < 0) continue;
-            const osh_st_entry *e = p->ck->tensors[p->graph->weights[w].tensor].e;
+            int w = g->nodes[n].w[k];
+            if (w < 0 || (n == g->head && n > r->first && r->first == 0 && g->weights[w].tensor == embedding)) continue;
+            const osh_st_entry *e = p->ck->tensors[g->weights[w].tensor].e;
             bytes += e->end - e->begin;
         }
     return bytes;
 }
 
-static int n_linears_of(const osh_plan *p, int subgraph)
+static int64_t hessian_bytes(const osh_plan *p, const osh_range *r)
+{
+    int64_t bytes = 0;
+    for (int s = 0; s < r->n_subgraphs; s++) bytes += osh_stats_bytes(p, r->first_subgraph + s);
+    return bytes;
+}
+
+static int n_linears_of(const osh_plan *p, const osh_range *r)
 {
     int n = 0;
-    for (int i = 0; i < p->n_linears; i++) n += p->linears[i].subgraph == subgraph;
+    for (int i = 0; i < p->n_linears; i++) {
+        int s = p->linears[i].subgraph;
+        n += s >= r->first_subgraph && s < r->first_subgraph + r->n_subgraphs;
+    }
     return n;
 }
 
-static const char *passes_text(const osh_pass *ps)
+static const char *passes_text(const osh_range *r)
 {
-    if (ps->merged) return "observe and propagate in one";
-    if (ps->observe && ps->propagate) return "observe, propagate";
-    return ps->observe ? "observe" : ps->propagate ? "propagate" : "none";
+    if (r->merged) return "observe and propagate in one";
+    if (r->observe && r->propagate) return "observe, propagate";
+    return r->observe ? "observe" : r->propagate ? "propagate" : "none";
 }
 
 static osh_status print_subgraph(osh_ctx *cx, osh_buf *b, const osh_plan *p, int i)
 {
     osh_status rc = OSH_OK;
-    const osh_subgraph *s = &p->parts->parts[i];
+    const osh_range r = osh_range_at(p, i);
     OSH_TRY(osh_buf_printf(cx, b,
                            "[%3d/%d] %-40s %3d nodes, %d quantized, weights %.2f MB, Hessians %.2f "
                            "MB, passes: %s; live in:",
-                           i + 1, p->parts->n, s->name, s->n_nodes, n_linears_of(p, i),
-                           (double)weight_bytes(p, s) / 1e6, (double)osh_stats_bytes(p, i) / 1e6,
-                           passes_text(&p->passes[i])));
-    for (int k = 0; k < s->n_live_in; k++) OSH_TRY(osh_buf_printf(cx, b, " %s", p->graph->values[s->live_in[k]].name));
+                           i + 1, osh_n_ranges(p), r.name, r.n_nodes, n_linears_of(p, &r),
+                           (double)weight_bytes(p, &r) / 1e6, (double)hessian_bytes(p, &r) / 1e6, passes_text(&r)));
+    for (int k = 0; k < r.n_live_in; k++) OSH_TRY(osh_buf_printf(cx, b, " %s", p->graph->values[r.live_in[k]].name));
     OSH_TRY(osh_buf_printf(cx, b, "; live out:"));
-    for (int k = 0; k < s->n_live_out; k++)
-        OSH_TRY(osh_buf_printf(cx, b, " %s", p->graph->values[s->live_out[k]].name));
+    for (int k = 0; k < r.n_live_out; k++) OSH_TRY(osh_buf_printf(cx, b, " %s", p->graph->values[r.live_out[k]].name));
     OSH_TRY(osh_buf_append(cx, b, "\n", 1));
 done:
     return rc;
@@ -102,10 +111,10 @@ static osh_status print_dense(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     osh_buf warning;
     osh_buf_init(&warning, 0);
     for (int64_t i = 0; i < p->n_dense; i++)
-        OSH_TRY(osh_buf_printf(cx, b, "dense: %s (%lld, %.2f MB): %s\n", p->dense[i].names, (long long)p->dense[i].n,
-                               mb(p->dense[i].bytes), p->dense[i].why));
+        OSH_TRY(osh_buf_line(cx, b, "dense: %s (%lld, %.2f MB): %s", p->dense[i].names, (long long)p->dense[i].n,
+                             mb(p->dense[i].bytes), p->dense[i].why));
     OSH_TRY(osh_dense_warning(cx, &warning, p));
-    if (warning.len) OSH_TRY(osh_buf_printf(cx, b, "warning: %s\n", warning.data));
+    if (warning.len) OSH_TRY(osh_buf_line(cx, b, "warning: %s", warning.data));
 done:
     osh_buf_deinit(cx, &warning);
     return rc;
@@ -138,15 +147,13 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const char *arch = p->ck->config->architecture ? p->ck->config->architecture : "(none)";
-    OSH_TRY(osh_buf_printf(cx, b,
-                           "pipeline %s, architecture %s, %d modules quantized, %zu left dense\n",
-                           osh_pipeline_name(p->pipeline), arch, p->n_linears, p->ignore.n));
+    OSH_TRY(osh_buf_line(cx, b, "pipeline %s, architecture %s, %d modules quantized, %zu left dense",
+                         osh_pipeline_name(p->pipeline), arch, p->n_linears, p->ignore.n));
     for (size_t i = 0; i < p->n_schemes; i++) {
         char *who = osh_q_who_loads(cx, &p->schemes[i], p->graph ? NULL : arch); // own
         if (!who) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
-        rc = osh_buf_printf(cx, b, "%s: %s, %d-bit %s weights; %s\n", p->schemes[i].group_name,
-                            p->schemes[i].format, p->schemes[i].weights.bits,
-                            p->schemes[i].weights.type == OSH_Q_FLOAT ? "float" : "int", who);
+        rc = osh_buf_line(cx, b, "%s: %s, %d-bit %s weights; %s", p->schemes[i].group_name, p->schemes[i].format,
+                          p->schemes[i].weights.bits, p->schemes[i].weights.type == OSH_Q_FLOAT ? "float" : "int", who);
         osh_free(cx, who);
         if (rc) goto done;
     }
@@ -157,7 +164,7 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     if (p->on_device)
         OSH_TRY(osh_buf_printf(cx, b, "on the card cuda:%d, in %ld batches of at most %ld tokens\n", p->ordinal,
                                (long)p->n_batches, (long)p->batch_tokens));
-    for (int i = 0; p->parts && i < p->parts->n; i++) {
+    for (int i = 0; i < osh_n_ranges(p); i++) { // of the pipeline basic the whole model is one
         OSH_TRY(print_subgraph(cx, b, p, i));
         if (i < p->memory.n_visits) OSH_TRY(print_visit(cx, b, &p->memory.visits[i]));
     }
@@ -229,18 +236,16 @@ static bool json_subgraphs(cJSON *root, const osh_plan *p)
 {
     cJSON *list = cJSON_AddArrayToObject(root, "subgraphs");
     bool ok = list != NULL;
-    for (int i = 0; ok && p->parts && i < p->parts->n; i++) {
-        const osh_subgraph *s = &p->parts->parts[i];
+    for (int i = 0; ok && i < osh_n_ranges(p); i++) {
+        const osh_range r = osh_range_at(p, i);
         cJSON *o = cJSON_CreateObject();
         cJSON_AddItemToArray(list, o);
-        ok = o && cJSON_AddStringToObject(o, "name", s->name) &&
-             cJSON_AddNumberToObject(o, "nodes", s->n_nodes) &&
-             cJSON_AddNumberToObject(o, "quantized", n_linears_of(p, i)) &&
-             cJSON_AddNumberToObject(o, "weight_bytes", (double)weight_bytes(p, s)) &&
-             cJSON_AddNumberToObject(o, "hessian_bytes", (double)osh_stats_bytes(p, i)) &&
-             cJSON_AddStringToObject(o, "passes", passes_text(&p->passes[i])) &&
-             json_values(o, "live_in", p, s->live_in, s->n_live_in) &&
-             json_values(o, "live_out", p, s->live_out, s->n_live_out) &&
+        ok = o && cJSON_AddStringToObject(o, "name", r.name) && json_number(o, "nodes", r.n_nodes) &&
+             json_number(o, "quantized", n_linears_of(p, &r)) && json_number(o, "weight_bytes", weight_bytes(p, &r)) &&
+             json_number(o, "hessian_bytes", hessian_bytes(p, &r)) &&
+             cJSON_AddStringToObject(o, "passes", passes_text(&r)) &&
+             json_values(o, "live_in", p, r.live_in, r.n_live_in) &&
+             json_values(o, "live_out", p, r.live_out, r.n_live_out) &&
              (i >= p->memory.n_visits || json_visit(o, &p->memory.visits[i]));
     }
     return ok;

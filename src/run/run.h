@@ -16,7 +16,6 @@ typedef struct osh_run {
     double started;
     bool profiling;       // the profile was started here, not by the caller
     bool logging;         // so was the log file
-    osh_matcher **marks;  // own [options' checkpoint]: the subgraphs that they name
     osh_cuda_mark *phase_begin; // own: with a device, of the phase that is open
     double device_seconds[OSH_N_PHASES]; // by the device's clock
 } osh_run;

@@ -11,8 +11,10 @@ static void finish(osh_ctx *cx, osh_run *r, int linear, const osh_linear_job *j)
         (osh_result){.nmse = j->nmse, .objective = j->objective, .losses = j->losses, .fallback = j->fallback,
                      .done = true};
     if (j->fallback) osh_log(cx, OSH_LOG_WARN, "%s: %s", l->name, j->fallback);
-    osh_log(cx, OSH_LOG_DEBUG, "%s: relative squared weight error %.3e, objective %.3e", l->name,
-            j->nmse, j->objective);
+    if (j->objective < 0) osh_log(cx, OSH_LOG_DEBUG, "%s: relative squared weight error %.3e", l->name, j->nmse);
+    else
+        osh_log(cx, OSH_LOG_DEBUG, "%s: relative squared weight error %.3e, objective %.3e", l->name, j->nmse,
+                j->objective);
     if (j->nmse > r->progress.error) r->progress.error = j->nmse;
 }
 

@@ -5,53 +5,19 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "plan/marks.h"
 
 /* ---- checkpoints ---- */
-
-static const char *pattern_of(const char *item) // of NAME=PATTERN, or of a pattern alone
-{
-    const char *eq = strchr(item, '=');
-    return eq && strncmp(item, "re:", 3) ? eq + 1 : item;
-}
-
-/* What a pattern may name: subgraphs, or without a graph the modules that are rounded. */
-static const char *stop_name(const osh_plan *p, int i)
-{
-    if (p->pipeline == OSH_PIPELINE_BASIC) return i ? NULL : "the whole model";
-    if (p->pipeline == OSH_PIPELINE_SEQUENTIAL) return i < p->parts->n ? p->parts->parts[i].name : NULL;
-    return i < p->n_linears ? p->linears[i].name : NULL;
-}
-
-static osh_status open_marks(osh_ctx *cx, osh_run *r)
-{
-    osh_status rc = OSH_OK;
-    const osh_strs *items = &r->plan->opt->checkpoint;
-    OSH_NEW(cx, r->marks, items->n);
-    for (size_t k = 0; k < items->n; k++) {
-        const char *pattern = pattern_of(items->items[k]), *name;
-        int64_t which, n = 0;
-        OSH_TRY(osh_matcher_new(cx, &r->marks[k], &pattern, 1));
-        for (int i = 0; (name = stop_name(r->plan, i)); i++) {
-            OSH_TRY(osh_matcher_find(cx, &which, r->marks[k], name, NULL));
-            n += which >= 0;
-        }
-        if (!n)
-            OSH_FAIL(cx, OSH_E_USAGE, "--checkpoint %s: %s names no subgraph of this run; `oneshot plan` lists them",
-                     items->items[k], pattern);
-    }
-done:
-    return rc;
-}
 
 /* A record for each checkpoint that names this subgraph: its own name, or with re: that and the subgraph's. */
 static void mark(osh_ctx *cx, const osh_run *r, const char *subgraph)
 {
     const osh_strs *items = &r->plan->opt->checkpoint;
-    for (size_t k = 0; r->marks && k < items->n; k++) {
-        const char *item = items->items[k], *pattern = pattern_of(item);
+    for (size_t k = 0; k < items->n; k++) {
+        const char *item = items->items[k], *pattern = osh_mark_pattern(item);
         char step[512];
         int64_t which = -1;
-        if (osh_matcher_find(cx, &which, r->marks[k], subgraph, NULL)) osh_error_clear(cx);
+        if (osh_matcher_find(cx, &which, r->plan->marks[k], subgraph, NULL)) osh_error_clear(cx);
         if (which < 0) continue;
         int n = pattern > item ? (int)(pattern - item) - 1 : 0;
         bool many = !strncmp(pattern, "re:", 3);
@@ -104,7 +70,6 @@ osh_status osh_run_start(osh_ctx *cx, osh_run *r)
     osh_status rc = OSH_OK;
     char *path = NULL; // own
     const osh_plan *p = r->plan;
-    OSH_TRY(open_marks(cx, r));
     OSH_TRY(osh_pace_init(cx, &r->pace, p));
     forget_done(r);
     if (p->device) osh_profile_device(cx, read_arena, p->device);
@@ -127,8 +92,6 @@ void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc)
     osh_profile_device(cx, NULL, NULL);
     osh_log_line(cx, rc ? "failed" : "done", "%s", rc ? osh_error_text(cx) : "");
     if (r->logging) osh_log_file(cx, NULL);
-    for (size_t k = 0; r->marks && k < r->plan->opt->checkpoint.n; k++) osh_matcher_free(cx, r->marks[k]);
-    osh_free(cx, r->marks);
     osh_pace_deinit(cx, &r->pace);
 }
 

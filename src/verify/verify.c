@@ -39,6 +39,7 @@ static osh_status look(osh_ctx *cx, osh_verify *v)
         OSH_TRY(osh_verify_plan(cx, v));
         OSH_TRY(osh_verify_side_files(cx, v));
     }
+    OSH_TRY(osh_verify_strangers(cx, v));
 done:
     return rc;
 }
@@ -48,12 +49,14 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_verify *v)
     osh_status rc = OSH_OK;
     size_t shown = v->n < OSH_VERIFY_MAX ? v->n : OSH_VERIFY_MAX;
     for (size_t i = 0; i < shown; i++)
-        OSH_TRY(osh_buf_printf(cx, b, "%s: %s, wanted %s\n", v->findings[i].where, v->findings[i].found,
-                               v->findings[i].wanted));
+        OSH_TRY(osh_buf_line(cx, b, "%s: %s, wanted %s", v->findings[i].where, v->findings[i].found,
+                             v->findings[i].wanted));
     if (v->n > shown) OSH_TRY(osh_buf_printf(cx, b, "and %zu more\n", v->n - shown));
-    OSH_TRY(osh_buf_printf(cx, b, "%s: %lld checksums agree, %lld modules looked at, %lld tensors equal the source's; ",
-                           v->dir, (long long)v->n_sums, (long long)v->n_modules, (long long)v->n_compared));
-    OSH_TRY(osh_buf_printf(cx, b, v->n ? "%zu findings\n" : "no findings\n", v->n));
+    char count[32] = "no";
+    if (v->n) snprintf(count, sizeof count, "%zu", v->n);
+    OSH_TRY(osh_buf_line(
+        cx, b, "%s: %lld checksums agree, %lld modules looked at, %lld tensors equal the source's; %s findings", v->dir,
+        (long long)v->n_sums, (long long)v->n_modules, (long long)v->n_compared, count));
 done:
     return rc;
 }

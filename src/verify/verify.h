@@ -31,6 +31,7 @@ osh_status osh_verify_failed(osh_ctx *cx, osh_verify *v, osh_status rc, const ch
 
 osh_status osh_verify_manifest(osh_ctx *cx, osh_verify *v); // verify_files.c: manifest, checksums, index, files
 osh_status osh_verify_side_files(osh_ctx *cx, osh_verify *v);
+osh_status osh_verify_strangers(osh_ctx *cx, osh_verify *v); // what nobody knows; shards: with the manifest
 osh_status osh_verify_config(osh_ctx *cx, osh_verify *v);   // verify_config.c: quantization_config against the tensors
 osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v);     // verify_source.c: names, shapes, config.json, copies
 osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear); // verify_weights.c: codes and scales

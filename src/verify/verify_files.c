@@ -126,6 +126,12 @@ done:
     return rc;
 }
 
+static bool is_shard(const char *name)
+{
+    size_t n = strlen(name);
+    return n >= 12 && !strcmp(name + n - 12, ".safetensors");
+}
+
 /* Weights beside the shards would be loaded by some tools, and the index's own sum must be right. */
 static osh_status check_shards(osh_ctx *cx, osh_verify *v)
 {
@@ -136,9 +142,8 @@ static osh_status check_shards(osh_ctx *cx, osh_verify *v)
     int64_t total = 0;
     OSH_TRY(osh_dir_list(cx, &names, &n, v->dir));
     for (size_t i = 0; i < n; i++) {
-        size_t len = strlen(names[i]);
         bool known = false;
-        if (len < 12 || strcmp(names[i] + len - 12, ".safetensors")) continue;
+        if (!is_shard(names[i])) continue;
         for (int s = 0; s < v->ck->n_shards; s++) known |= !strcmp(names[i], v->ck->shard_names[s]);
         if (!known) OSH_TRY(osh_verify_add(cx, v, names[i], "the shards of the checkpoint", "is none of them"));
     }
@@ -170,6 +175,58 @@ osh_status osh_verify_manifest(osh_ctx *cx, osh_verify *v)
     OSH_TRY(check_tensors(cx, v));
     OSH_TRY(check_shards(cx, v));
 done:
+    return rc;
+}
+
+static osh_status know(osh_ctx *cx, osh_map *known, const char *name)
+{
+    return osh_map_put(cx, known, name, strlen(name), 0);
+}
+
+/* Files of the manifest, of the source and of the plan, and what tells of a run. */
+static osh_status list_known(osh_ctx *cx, osh_map *known, const osh_verify *v)
+{
+    static const char *const always[] = {OSH_MANIFEST_NAME, OSH_MARK_NAME, "oneshot-report.html", "oneshot.log"};
+    osh_status rc = OSH_OK;
+    char **names = NULL; // own
+    size_t n = 0;
+    const cJSON *files = cJSON_GetObjectItemCaseSensitive(v->manifest, "files");
+    for (size_t i = 0; i < sizeof always / sizeof *always; i++) OSH_TRY(know(cx, known, always[i]));
+    for (const cJSON *m = cJSON_IsArray(files) ? files->child : NULL; m; m = m->next)
+        OSH_TRY(know(cx, known, text_of(m, "name")));
+    for (int s = 0; v->ck && s < v->ck->n_shards; s++) OSH_TRY(know(cx, known, v->ck->shard_names[s]));
+    if (v->opt->model) {
+        osh_checkpoint source = {.dir = v->opt->model}; // its directory is all that is asked of it
+        OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, &source));
+    }
+    for (size_t i = 0; i < n; i++) OSH_TRY(know(cx, known, names[i]));
+    if (!v->plan) goto done;
+    for (int s = 0; s < v->plan->n_shards; s++) OSH_TRY(know(cx, known, v->plan->shards[s].name));
+    OSH_TRY(know(cx, known, "config.json"));
+    OSH_TRY(know(cx, known, "recipe.yaml"));
+    if (v->plan->n_shards > 1) OSH_TRY(know(cx, known, "model.safetensors.index.json"));
+done:
+    osh_strings_free(cx, names, n);
+    return rc;
+}
+
+osh_status osh_verify_strangers(osh_ctx *cx, osh_verify *v)
+{
+    osh_status rc = OSH_OK;
+    osh_map *known = NULL; // own
+    char **names = NULL;   // own
+    size_t n = 0;
+    if (!v->manifest && !v->plan) goto done; // nothing says what there should be
+    OSH_TRY(osh_map_new(cx, &known, 32));
+    OSH_TRY(list_known(cx, known, v));
+    OSH_TRY(osh_dir_list(cx, &names, &n, v->dir));
+    for (size_t i = 0; i < n; i++)
+        if (!osh_map_get(known, names[i], strlen(names[i]), &(int64_t){0}) && !is_shard(names[i]))
+            OSH_TRY(osh_verify_add(cx, v, names[i], "files that it was made with",
+                                   v->plan ? "is neither in the plan nor in the manifest" : "is not in the manifest"));
+done:
+    osh_strings_free(cx, names, n);
+    osh_map_free(cx, known);
     return rc;
 }
 

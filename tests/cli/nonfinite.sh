@@ -35,7 +35,7 @@ plant large model.layers.1.input_layernorm.weight 5 '\177\177' # 3.4e38: finite,
 refused 'model.layers.1.input_layernorm \(rms_norm\): the output is not finite in sample [0-9]+, token [0-9]+, channel 5' \
     large out $gptq
 
-# three samples of 8 tokens have singular Hessians, and without damping there is no factor
+# three samples of 8 tokens have singular Hessians: without damping there is no factor, and the ladder is climbed
 cat >undamped.yaml <<YAML
 quant_stage:
   quant_modifiers:
@@ -45,8 +45,9 @@ quant_stage:
       targets: Linear
       ignore: [lm_head]
 YAML
-refused 'rounded to nearest; --strict allows no fallback' "$model" out --recipe undamped.yaml --max-seq-length 8 --strict
+refused 'damping 0.01 in place of 0; --strict allows no fallback' "$model" out --recipe undamped.yaml --max-seq-length 8 --strict
+if grep -q 'the same command' stderr.txt; then echo "stopped by --strict, and told to do the same again:"; cat stderr.txt; exit 1; fi
 run "$model" out --recipe undamped.yaml --max-seq-length 8
-grep -q 'model.layers.0.self_attn.q_proj: Hessian not positive definite.*rounded to nearest' stderr.txt
-grep -q '"fallback": *"Hessian not positive definite at 1000 times the damping: rounded to nearest"' out/oneshot-report.json
+grep -q 'model.layers.0.self_attn.q_proj: damping 0.01 in place of 0' stderr.txt
+grep -q '"fallback": *"damping 0.01 in place of 0"' out/oneshot-report.json
 run "$model" healthy $gptq --strict

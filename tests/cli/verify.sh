@@ -129,6 +129,8 @@ fault "a recipe of another run" rtn 'num_bits: is 4, wanted 8' stale
 fault "no recipe" rtn 'recipe.yaml: is not there' rm f/recipe.yaml
 fault "another tokenizer" rtn 'tokenizer.json: has' sed -i '0,/the/s//teh/' f/tokenizer.json
 fault "no tokenizer" gptq 'tokenizer_config.json: is not there' rm f/tokenizer_config.json
+fault "a file that nobody wrote" rtn 'modeling_odd.py: is neither in the plan nor in the manifest' touch f/modeling_odd.py
+fault "a directory that nobody made" rtn 'remote: is neither in the plan nor in the manifest' mkdir f/remote
 fault "weights beside the shards" rtn 'is none of them' cp "$model/model.safetensors" f/model-extra.safetensors
 rm -rf f && cp -r rtn f && rm f/oneshot-manifest.json && check 'oneshot-manifest.json: is not there' "no manifest"
 # all but the output of another model, in which nothing is wrong

@@ -26,6 +26,11 @@ static void grows_and_stays_terminated(void **state)
     assert_int_equal(b.len, 507);
     assert_memory_equal(b.data, "layer-3000", 10);
     assert_int_equal(b.data[506], '7');
+    osh_buf_clear(&b);
+    assert_ok(cx, osh_buf_line(cx, &b, "%s: %0200d", "\x1b[2J\n", 7)); // every byte may grow
+    assert_memory_equal(b.data, "\\u001b[2J\\u000a: 000", 20);
+    assert_int_equal(b.len, 15 + 2 + 200 + 1);
+    assert_int_equal(b.data[b.len - 1], '\n');
     osh_buf_deinit(cx, &b);
     osh_buf_deinit(cx, &b);
     assert_int_equal(osh_mem_live(cx), 0);
@@ -53,6 +58,7 @@ static osh_status fill(osh_ctx *cx, void *user)
     osh_buf b;
     osh_buf_init(&b, 0);
     for (int i = 0; i < 300; i++) OSH_TRY(osh_buf_printf(cx, &b, "%d ", i));
+    OSH_TRY(osh_buf_line(cx, &b, "%s", b.data));
 done:
     osh_buf_deinit(cx, &b);
     return rc;

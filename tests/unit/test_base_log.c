@@ -272,7 +272,7 @@ static void log_file_of_whole_lines(void **state)
     for (size_t i = 0; i < n; i++) lines += p[i] == '\n';
     assert_int_equal(lines, 3);
     assert_int_equal(p[n - 1], '\n');
-    assert_non_null(strstr(p, " failed  two lines, xxx"));
+    assert_non_null(strstr(p, " failed  two\\u000alines, xxx"));
     assert_non_null(strstr(p, " begin   again\n"));
     assert_null(strstr(p, "nowhere"));
     osh_free(cx, p);

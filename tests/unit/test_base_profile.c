@@ -214,6 +214,13 @@ static void quoting(void **state)
     assert_string_equal(to, "abc");
     assert_int_equal(osh_quote(to, 4, "ab\xe2\x82\xac"), 2);
     assert_string_equal(to, "ab");
+    const char *text = "a\"b\\c\x1b[31m", *rest;
+    osh_show(to, sizeof to, text, &rest);
+    assert_string_equal(to, "a\"b\\c\\u001b[31m");
+    assert_true(*rest == 0);
+    osh_show(to, 8, text, &rest);
+    assert_string_equal(to, "a\"b\\c");
+    assert_ptr_equal(rest, text + 5);
 }
 
 int main(void)

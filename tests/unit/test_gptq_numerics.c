@@ -57,6 +57,9 @@ typedef struct result {
     const char *fallback;
 } result;
 
+static const char undamped[] =
+    "s_stage: {s_modifiers: {GPTQModifier: {dampening_frac: 0, scheme: W4A16, targets: Linear}}}";
+
 static void run(result *out, kind k, int n_threads, const char *method)
 {
     osh_ctx *cx = NULL;
@@ -65,7 +68,8 @@ static void run(result *out, kind k, int n_threads, const char *method)
     const osh_strs none = {0};
 
     assert_int_equal(osh_ctx_new(&cx, n_threads), OSH_OK);
-    assert_ok(cx, osh_recipe_of_flags(cx, &r, "W4A16", method, &none, &none));
+    if (strcmp(method, "undamped")) assert_ok(cx, osh_recipe_of_flags(cx, &r, "W4A16", method, &none, &none));
+    else assert_ok(cx, osh_recipe_parse(cx, &r, undamped, sizeof undamped - 1, "undamped"));
     assert_ok(cx, osh_tensor_new(cx, &w, OSH_BF16, 2, (int64_t[]){O, I}));
     assert_ok(cx, osh_tensor_new(cx, &h, OSH_F32, 2, (int64_t[]){I, I}));
     for (int i = 0; i < O * I; i++) {
@@ -163,6 +167,24 @@ static void deficient_ones_are_solved(void **state)
     assert_true(n_differ(&gptq, &rtn) > 0);
 }
 
+/* Ten times nothing is nothing: from a damping of 0 the ladder goes to the default and on. */
+static void a_ladder_from_zero_rises(void **state)
+{
+    (void)state;
+    static result r, rtn;
+    static const struct { kind k; const char *says; } rows[] = {
+        {HEALTHY, NULL}, {RANK_1, "damping 0.01 in place of 0"}, {NEARLY, "damping 1 in place of 0"}};
+    run(&rtn, HEALTHY, 2, "rtn");
+    for (int i = 0; i < 3; i++) {
+        run(&r, rows[i].k, 2, "undamped");
+        if (!rows[i].says) assert_null(r.fallback);
+        else assert_string_equal(r.fallback, rows[i].says);
+        assert_true(n_differ(&r, &rtn) > 0);
+    }
+    run(&r, INDEFINITE, 2, "undamped");
+    assert_string_equal(r.fallback, "Hessian not positive definite at a damping of 1: rounded to nearest");
+}
+
 /* What cannot be solved is rounded to nearest, and the reason is named. */
 static void hopeless_ones_are_rounded(void **state)
 {
@@ -184,6 +206,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_hessian_ends),        cmocka_unit_test(scale_does_not_matter),
         cmocka_unit_test(dead_columns_are_zero),     cmocka_unit_test(deficient_ones_are_solved),
+        cmocka_unit_test(a_ladder_from_zero_rises),
         cmocka_unit_test(hopeless_ones_are_rounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,38 @@
+# Names of tensors, files and architectures may hold control characters: a terminal that shows the log, a message, the
+# progress, a plan, findings or `inspect` sees them quoted.
+set -euo pipefail
+fail() { echo "$*"; exit 1; }
+"$OSH_TOOLS/make_model" m hidden=128 intermediate=128 heads=4 kv=2 layers=2 vocab=96 samples=1 tokens=8 >/dev/null
+sed -i 's/"LlamaForCausalLM"/"Odd\\u001b[31mForCausalLM"/' m/config.json
+evil=$(printf 'model.layers.0.mlp.\033]0;x\007\r\177\302\233_proj')
+"$OSH_TOOLS/st_edit" m rename model.layers.0.mlp.up_proj.weight "$evil.weight"
+"$OSH_TOOLS/st_edit" m rename model.layers.1.mlp.up_proj.weight "$evil
+_proj.weight"
+"$OSH_TOOLS/st_edit" m index
+shown='model.layers.0.mlp.\u001b]0;x\u0007\u000d\u007f\u009b_proj'
+clean() { # a file: no control character but ends of lines, none of C1
+    if LC_ALL=C grep -nP '[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' "$1"; then fail "control characters in $1"; fi
+}
+says() { # a file, what it holds
+    clean "$1"
+    grep -qF -- "$2" "$1" || fail "$1 has no '$2': $(cat "$1")"
+}
+"$ONESHOT" inspect m >inspect
+says inspect "$shown.weight"
+says inspect "$shown\\u000a_proj.weight"
+says inspect 'architecture Odd\u001b[31mForCausalLM'
+"$ONESHOT" plan --model m --scheme W4A16 --ignore 're:.*_proj' --targets 're:.*embed_tokens' >plan 2>err
+says plan "dense: ${shown/layers.0/layers.*} ("
+"$ONESHOT" --model m --scheme W4A16 --progress line --log-level debug --log-file log --output out >stdout 2>stderr
+says stderr "$shown"
+says log "$shown"
+clean stdout
+# objectives belong to Hessians: none is made up where there is none
+if grep -q objective stderr log; then fail "an objective without a Hessian"; fi
+sed -i 's/"ignore": \[/&"re:.*_proj", /' out/config.json
+if "$ONESHOT" verify out >findings 2>err; then fail "nothing found"; fi
+says findings "$shown: is quantized, and config.json says that it is not"
+code=0
+"$ONESHOT" --model "$evil" --scheme W4A16 --output other --progress none 2>err || code=$?
+[ $code = 1 ] || fail "exit $code"
+says err "$shown: is not a directory"

@@ -1,0 +1,40 @@
+# What `oneshot plan` says is what the run does: the pipeline basic, and what both refuse before the work.
+set -euo pipefail
+fail() { echo "$*"; exit 1; }
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+job=(--model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --dataset "$model/data/calibration.jsonl"
+     --num-calibration-samples 2 --max-seq-length 32)
+
+# basic: the whole model at once, observed and never propagated
+"$ONESHOT" plan "${job[@]}" --pipeline basic >plan
+[ "$(grep -c '^\[' plan)" = 1 ] || fail "basic has one visit: $(cat plan)"
+grep -Eq '^\[  1/1\] the whole model +[0-9]+ nodes, 28 quantized, weights 6.8[0-9] MB, Hessians 7.3[0-9] MB, passes: observe;' plan ||
+    fail "basic: $(cat plan)"
+"$ONESHOT" plan "${job[@]}" --pipeline basic --json >plan
+[ "$(grep -c '"passes"' plan)" = 1 ] && grep -q '"name": *"the whole model"' plan || fail "basic, as JSON"
+"$ONESHOT" "${job[@]}" --pipeline basic --checkpoint 'end=the whole model' --output basic --progress line >/dev/null 2>err
+grep -q '^\[1/2\] the whole model' err || fail "the run has other steps: $(cat err)"
+[ "$("$ONESHOT" plan "${job[@]}" | grep -c '^\[')" = 5 ] || fail "sequential"
+
+# both refuse, with the same words, and nothing is left
+both() { # words, flags
+    local words=$1 code
+    shift
+    for command in "" plan; do
+        code=0
+        "$ONESHOT" $command "${job[@]}" --output out --progress none "$@" >/dev/null 2>err || code=$?
+        [ $code = 2 ] && grep -qE -- "$words" err || fail "$command $*: exit $code, wanted /$words/: $(cat err)"
+        [ -z "$(find . -name 'out*' -o -name 'aaa*')" ] || fail "$command $*: left something"
+    done
+}
+both '--checkpoint nope=x: x names no subgraph' --checkpoint nope=x
+both '--checkpoint nope=model.layers.0: .* names no subgraph' --pipeline basic --checkpoint nope=model.layers.0
+both '--output is empty' --output ''
+name=$(printf 'a%.0s' {1..239})
+both 'a name of 239 bytes, want 238 at most' --output "$name"
+"$ONESHOT" plan "${job[@]}" --output "${name:1}" >/dev/null
+for again in 1 2; do # replaced, too
+    "$ONESHOT" --model "$model" --scheme W4A16 --ignore lm_head --output "${name:1}" --overwrite --progress none >/dev/null ||
+        fail "a name of 238 bytes, time $again"
+done
+rm -r "${name:1}"
