@@ -2,7 +2,6 @@
 #ifndef OSH_CHECKPOINT_H
 #define OSH_CHECKPOINT_H
 #include "base/map.h"
-#include "base/xxh3.h"
 #include "io/hf_config.h"
 #include "io/safetensors.h"
 

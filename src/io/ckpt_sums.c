@@ -3,8 +3,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "io/checkpoint.h"
 #include "base/xxh3.h"
+#include "io/checkpoint.h"
 
 struct osh_ckpt_sums {
     pthread_mutex_t lock;

@@ -3,7 +3,6 @@
 #ifndef OSH_SAFETENSORS_H
 #define OSH_SAFETENSORS_H
 #include "base/file.h"
-#include "base/xxh3.h"
 #include "tensor/tensor.h"
 
 typedef struct osh_st_entry {

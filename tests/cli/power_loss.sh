@@ -56,6 +56,8 @@ for name in ${RUNS:-rtn gptq disk again restart over}; do
     [ $name != restart ] || flags=--restart
     (cd plain.$name && RECORD_LOG=$here/log.$name RECORD_HURRY=${HURRY:-1} LD_PRELOAD=$OSH_TOOLS/record.so one $name $flags) >log
     sums plain.$name/out >want.$name
+    rm -rf whole && "$OSH_TOOLS/lose_power" log.$name 0 whole before.$name >log
+    diff -r plain.$name whole >log || { echo "$name: the record lacks something"; cat log; exit 1; }
     for seed in $(seq $first $((first + states - 1))); do
         rm -rf "$room/now"
         state=$("$OSH_TOOLS/lose_power" log.$name $seed "$room/now" before.$name)
