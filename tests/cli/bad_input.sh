@@ -17,6 +17,9 @@ want() { # exit code, words of the message, flags
         cat stderr
         exit 1
     fi
+    if [ "$(grep -c '^oneshot: ' stderr)" != 1 ] || grep -vE '^(oneshot|hint|warning): ' stderr; then
+        echo "oneshot $*: more than a line of the failure:"; cat stderr; exit 1
+    fi
     if [ -e out ] || [ -e out.oneshot-partial ]; then echo "oneshot $*: left something behind"; exit 1; fi
     n=$((n + 1))
 }
@@ -102,7 +105,13 @@ want 2 'dataset' --model m --recipe "$gptq"
 want 2 'neither --recipe nor --scheme' --model m
 want 2 'unknown option .--fast' --model m --scheme W4A16 --fast
 want 2 'num.calibration.samples' --model m --scheme W4A16 --num-calibration-samples 0
-[ $n -ge 35 ] || { echo "only $n cases ran"; exit 1; }
+want 2 'the recipe needs calibration data: want --dataset' --model m --scheme W4A16 --method gptq --ignore lm_head
+want 1 'lm_head has group_0, but vLLM, which looks it up as lm_head .*hint: put lm_head in ignore' --model m --scheme W8A16
+printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {scheme: W4A16, targets: Linear, ignore: [lm_head, "re:.*q_proj"]}\n' >r.yaml
+want 1 'ignore takes 1 of its 3 parts, and vLLM fuses them' --model m --recipe r.yaml
+edit 'c["quantization_config"] = {"quant_method": "fp8"}'
+want 1 'm is quantized already .it has a quantization_config.: want the dense checkpoint' --model m --scheme W4A16
+[ $n -ge 39 ] || { echo "only $n cases ran"; exit 1; }
 
 fresh; edit 'c["architectures"] = ["MysteryForCausalLM"]'
 edit 'c["initializer_range"] = float("nan")' # Python writes NaN, and the value decides nothing

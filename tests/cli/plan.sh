@@ -38,3 +38,17 @@ for again in 1 2; do # replaced, too
         fail "a name of 238 bytes, time $again"
 done
 rm -r "${name:1}"
+
+# what is read: with weights loaded group by group twice the source's blocks, as the plan says
+"$ONESHOT" plan "${job[@]}" --json >plan
+least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan)
+"$ONESHOT" plan "${job[@]}" --device-memory "$least" --json >plan
+grep -q '"phases": "one group of modules at a time"' plan || fail "--device-memory $least needs no groups"
+"$ONESHOT" "${job[@]}" --device-memory "$least" --progress none --output groups >/dev/null
+python3 - "$(stat -L -c %s "$model/model.safetensors")" "$(stat -c %s groups/model.safetensors)" <<'P'
+import json, sys
+source, output = map(int, sys.argv[1:])
+planned, io = json.load(open("plan"))["memory"]["read_bytes"], json.load(open("groups/oneshot-report.json"))["io"]
+assert planned == io["planned_read_bytes"] > source, (planned, source)
+assert 0 <= io["read_bytes"] - planned - output < output + 3000000, (io, planned, output)  # solved weights are read back
+P

@@ -13,8 +13,9 @@ make gptq --scheme W4A16 "${gptq[@]}"
 make asym --scheme W4A16_ASYM
 make w8a8 --scheme W8A8
 make w8a16 --scheme W8A16
+make solved8 --scheme W8A8 "${gptq[@]}"
 make fp8 --scheme FP8 --method rtn --dataset "$model/data/calibration.jsonl" --num-calibration-samples 2 --max-seq-length 32
-for out in rtn gptq asym w8a8 w8a16 fp8; do
+for out in rtn gptq asym w8a8 w8a16 solved8 fp8; do
     "$ONESHOT" verify $out --model "$model" >log || { echo "$out is sound:"; cat log; exit 1; }
     "$ONESHOT" verify $out >log || { echo "$out is sound, alone:"; cat log; exit 1; }
     cp -r $out again && edit again index && edit again manifest # the tool itself plants nothing
@@ -91,6 +92,7 @@ fault "a flipped bit in the embedding" gptq 'embed_tokens.weight: differs' edit 
 fault "a zeroed input scale" fp8 'input_scale is 0' edit f fill $q0.input_scale 0 2 0000
 fault "rows of noise for codes, GPTQ" gptq "squared error is [0-9.]* times that of rounding" edit f noise $up2.weight_packed 0 32768
 fault "twenty rows of noise, GPTQ" gptq "squared error of row .* and so of" edit f noise $up2.weight_packed $((9 * 128)) $((20 * 128))
+fault "codes more than half of the range away, GPTQ" solved8 'the error of row .*, column .* scales' edit f fill $q0.weight 70 8 8080808080808080
 fault "a wrong shape" rtn "has another shape" edit f shape $q0.weight_packed 32 256
 fault "a scale that lost a dimension" rtn "has another shape" edit f shape $q0.weight_scale 512
 fault "a wrong dtype" rtn "weight_scale: is F16, wanted BF16" edit f dtype $q0.weight_scale F16
@@ -118,6 +120,7 @@ fault "a config of another format" rtn 'format: is "int-quantized"' config 's/pa
 fault "a config without quantization" rtn 'config.json: has none' config 's/"quantization_config"/"quantization"/'
 fault "a config that lost tie_word_embeddings" rtn 'tie_word_embeddings: is not there' config '/tie_word_embeddings/d'
 fault "a config with another epsilon" rtn 'rms_norm_eps: is' config 's/1e-05/1e-06/'
+fault "a config that is spelled otherwise" rtn 'config.json: is spelled otherwise' config 's/"rms_norm_eps": /&  /'
 mixed() { # q_proj in 8 bits beside k_proj and v_proj in 4
     for leaf in weight_packed weight_scale; do edit f take $q0.$leaf w8a16; done
     edit f index
@@ -132,6 +135,8 @@ fault "no tokenizer" gptq 'tokenizer_config.json: is not there' rm f/tokenizer_c
 fault "a file that nobody wrote" rtn 'modeling_odd.py: is neither in the plan nor in the manifest' touch f/modeling_odd.py
 fault "a directory that nobody made" rtn 'remote: is neither in the plan nor in the manifest' mkdir f/remote
 fault "weights beside the shards" rtn 'is none of them' cp "$model/model.safetensors" f/model-extra.safetensors
+rm -rf f && cp -r rtn f && sed -i 's/"source config.json": "/&9/' f/oneshot-manifest.json
+check 'source config.json: is .*, wanted 9' "made of another source"
 rm -rf f && cp -r rtn f && rm f/oneshot-manifest.json && check 'oneshot-manifest.json: is not there' "no manifest"
 # all but the output of another model, in which nothing is wrong
 [ "$alone" = $((n - 1)) ] || { echo "with the manifest as it was, $alone of $n are found without the source"; exit 1; }

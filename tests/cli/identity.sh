@@ -1,0 +1,51 @@
+# Everything that decides the bytes is a field of the journal and of the manifest: whichever of them differs, a run is refused
+# and the field is named with both values. Files of the source, the recipe and the scheme are what they say.
+set -euo pipefail
+fail() { echo "$*"; exit 1; }
+cp -r "$OSH_SOURCE_DIR/examples/docs-llama-3m" m && chmod -R u+w m
+cp "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" recipe.yaml
+one() {
+    "$ONESHOT" --model m --recipe recipe.yaml --dataset m/data/calibration.jsonl --num-calibration-samples 2 \
+        --max-seq-length 32 --progress none --output out "$@"
+}
+one >/dev/null
+finished() { one "$@" >log 2>err && grep -q 'is finished' log; }
+finished || fail "the same command again"
+cp out/oneshot-manifest.json manifest
+python3 -c 'import json; print("\n".join(json.load(open("manifest"))["made_of"]))' >fields
+n=0
+while read -r field; do
+    FIELD=$field python3 - <<'P'
+import json, os
+m = json.load(open("manifest"))
+m["made_of"][os.environ["FIELD"]] += " of old"
+json.dump(m, open("out/oneshot-manifest.json", "w"))
+P
+    code=0
+    one >/dev/null 2>err || code=$?
+    [ $code = 2 ] && grep -qF "of this run $field is '" err && grep -qF " of old'" err || fail "$field: exit $code, $(cat err)"
+    n=$((n + 1))
+done <fields
+cp manifest out/oneshot-manifest.json
+for field in program 'source config.json' 'source model.safetensors' 'source tokenizer.json' recipe schemes data sequential_targets \
+    pipeline propagate_error arithmetic max_shard_size layout back_end isa; do
+    grep -qx "$field" fields || fail "no field '$field': $(tr '\n' ' ' <fields)"
+done
+if grep -qE '^(time|stamp) of' fields; then fail "an output depends on when and where its source lies"; fi
+changed() { # the field that a change is seen in, flags
+    local field=$1 code=0
+    one "${@:2}" >/dev/null 2>err || code=$?
+    [ $code = 2 ] && grep -qF "of this run $field " err || fail "$field: exit $code, $(cat err)"
+}
+sed -i 's/"initializer_range"/ &/' m/config.json && changed 'source config.json'
+cp "$OSH_SOURCE_DIR/examples/docs-llama-3m/config.json" m/
+printf ' ' >>m/tokenizer_config.json && changed 'source tokenizer_config.json'
+cp "$OSH_SOURCE_DIR/examples/docs-llama-3m/tokenizer_config.json" m/
+"$OSH_TOOLS/st_edit" m flip model.norm.weight 30 3 && changed 'm/model.safetensors: model.norm.weight has checksum'
+cp "$OSH_SOURCE_DIR/examples/docs-llama-3m/model.safetensors" m/ && touch m/model.safetensors
+finished || fail "a shard that was only touched"
+echo '# read again' >>recipe.yaml && changed recipe
+cp "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" recipe.yaml
+sed -n 2,12p m/data/calibration.jsonl >rows.jsonl && changed data --dataset rows.jsonl
+finished --threads 2 --batch-size 2 --mem-opt-level 2 --prefetch false || fail "what decides no byte"
+echo "$n fields"
