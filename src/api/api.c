@@ -9,6 +9,7 @@
 #include "plan/memory.h"
 #include "report/report.h"
 #include "run/run.h"
+#include "text/lines.h"
 
 #ifndef OSH_VERSION
 #define OSH_VERSION "unknown"
@@ -199,16 +200,43 @@ done:
     return rc;
 }
 
-static osh_status tokenize_line(osh_ctx *cx, osh_buf *b, osh_tokenizer *tok, const char *line, size_t n, bool special)
+enum { PRINT_IDS = 4096 };
+
+/* The ids that there are, and none are left; *first: of this line none was printed. */
+static osh_status print_ids(osh_ctx *cx, osh_ids *ids, bool *first, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
-    osh_ids ids = {0}; // own
-    osh_buf_clear(b);
-    OSH_TRY(osh_tokenizer_encode(cx, tok, &ids, line, n, special));
-    for (int64_t i = 0; i < ids.n; i++) OSH_TRY(osh_buf_printf(cx, b, i ? " %d" : "%d", ids.ids[i]));
-    OSH_TRY(osh_buf_append(cx, b, "\n", 1));
+    osh_buf b; // own
+    osh_buf_init(&b, 0);
+    for (int64_t i = 0; i < ids->n; i++, *first = false)
+        OSH_TRY(osh_buf_printf(cx, &b, *first ? "%d" : " %d", ids->ids[i]));
+    if (b.len) sink(user, b.data, b.len);
+    ids->n = 0;
 done:
-    osh_ids_deinit(cx, &ids);
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+static osh_status tokenize_line(osh_ctx *cx, osh_ids *ids, osh_tokenizer *tok, osh_lines *lines, bool special,
+                                osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    const char *text = NULL;
+    size_t n = 0;
+    bool end = false, first = true;
+    ids->n = 0;
+    osh_tokenizer_begin(tok);
+    if (special) OSH_TRY(osh_tokenizer_special(cx, tok, ids, false));
+    while (!end) {
+        OSH_TRY(osh_lines_more(cx, lines, n, &text, &n, &end));
+        OSH_TRY(osh_tokenizer_feed(cx, tok, ids, text, n));
+        if (ids->n >= PRINT_IDS) OSH_TRY(print_ids(cx, ids, &first, sink, user));
+    }
+    OSH_TRY(osh_tokenizer_end(cx, tok, ids));
+    if (special) OSH_TRY(osh_tokenizer_special(cx, tok, ids, true));
+    OSH_TRY(print_ids(cx, ids, &first, sink, user));
+    sink(user, "\n", 1);
+done:
     return rc;
 }
 
@@ -217,22 +245,21 @@ osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bo
 {
     osh_status rc = OSH_OK;
     osh_tokenizer *tok = NULL; // own
-    char *text = NULL;         // own
-    size_t n = 0;
-    osh_buf b;
-    osh_buf_init(&b, 0);
+    osh_lines *lines = NULL;   // own
+    osh_ids ids = {0};         // own
+    bool any = true;
     OSH_TRY(osh_tokenizer_open(cx, &tok, model_dir));
-    OSH_TRY(osh_file_read_all(cx, &text, &n, file, (size_t)4 << 30));
-    for (size_t at = 0; at < n;) {
-        const char *nl = memchr(text + at, '\n', n - at);
-        size_t len = nl ? (size_t)(nl - text) - at : n - at;
-        OSH_TRY(tokenize_line(cx, &b, tok, text + at, len, special_tokens));
-        sink(user, b.data, b.len);
-        at += len + 1;
+    OSH_TRY(osh_lines_open(cx, &lines, file));
+    osh_lines_as_they_are(lines);
+    for (;;) {
+        OSH_TRY(osh_lines_begin(cx, lines, &any));
+        if (!any) break;
+        OSH_TRY(tokenize_line(cx, &ids, tok, lines, special_tokens, sink, user));
     }
 done:
-    osh_buf_deinit(cx, &b);
-    osh_free(cx, text);
+    if (rc && lines) osh_note(cx, "reading %s line %lld", file, (long long)osh_lines_number(lines));
+    osh_ids_deinit(cx, &ids);
+    osh_lines_close(cx, lines);
     osh_tokenizer_close(cx, tok);
     return rc;
 }

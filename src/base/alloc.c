@@ -122,6 +122,14 @@ static void uncount(osh_ctx *cx, const head *h)
     atomic_fetch_sub(&cx->sh->live, h->n_bytes);
 }
 
+osh_status osh_mem_count(osh_ctx *cx, size_t n_bytes)
+{
+    if (must_fail(cx->sh)) return osh_fail(cx, OSH_E_NOMEM, "cannot allocate %zu bytes", n_bytes);
+    return reserve(cx, OSH_MEM_HOST, n_bytes) ? OSH_OK : (over(cx, OSH_MEM_HOST, n_bytes), OSH_E_NOMEM);
+}
+
+void osh_mem_uncount(osh_ctx *cx, size_t n_bytes) { release(cx->sh, OSH_MEM_HOST, n_bytes); }
+
 void *osh_alloc(osh_ctx *cx, size_t n_bytes)
 {
     char *base = NULL;

@@ -85,6 +85,9 @@ void osh_mem_limit(osh_ctx *cx, osh_mem_class c, size_t n_bytes);
  * above n_bytes, give is called, on the thread that allocates. It waits until something was freed; false: there is
  * nothing to wait for. Never called for a context that osh_ctx_alone was told of. give NULL: nobody. */
 void osh_mem_give(osh_ctx *cx, size_t n_bytes, bool (*give)(void *user), void *user);
+/* Memory that a library takes by itself counts like an allocation of the host class; fails like one. */
+osh_status osh_mem_count(osh_ctx *cx, size_t n_bytes);
+void osh_mem_uncount(osh_ctx *cx, size_t n_bytes);
 size_t osh_mem_used(const osh_ctx *cx, osh_mem_class c);      // now; HOST: of all classes together
 size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c); // highest since the context's birth
 size_t osh_mem_gross(size_t n_bytes);            // what an allocation of n_bytes counts

@@ -56,6 +56,35 @@ int64_t osh_mem_anon(void)
     return anon < 0 ? -1 : anon + (shm > 0 ? shm : 0);
 }
 
+enum { HOLD_MORE = 2 << 20 }; // of regular expressions, normal forms, stdio
+
+/* What osh_alloc does not count. Pages that are kept for reuse are no part of it. */
+static int64_t mem_uncounted(osh_ctx *cx)
+{
+    osh_mem_trim(cx);
+    int64_t more = osh_mem_anon() - (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
+    return (more > 0 ? more : 0) + HOLD_MORE;
+}
+
+void osh_mem_hold(osh_ctx *cx, int64_t n_bytes, int64_t least)
+{
+    if (n_bytes <= 0) return;
+    int64_t most = (n_bytes > least ? n_bytes : least) - mem_uncounted(cx);
+    osh_mem_limit(cx, OSH_MEM_HOST, most > 0 ? (size_t)most : 1);
+}
+
+int64_t osh_mem_held(osh_ctx *cx)
+{
+    return (int64_t)osh_mem_used_peak(cx, OSH_MEM_HOST) + mem_uncounted(cx);
+}
+
+osh_status osh_mem_refused(osh_ctx *cx, osh_status rc, int64_t n_bytes)
+{
+    if (rc != OSH_E_NOMEM || n_bytes <= 0) return rc;
+    osh_note(cx, "holding --host-memory %.0fMiB: want more", (double)n_bytes / (1 << 20));
+    return OSH_E_USAGE;
+}
+
 /* ---- memory against time; under the lock ---- */
 
 static void merge_points(osh_profile *p)

@@ -176,7 +176,9 @@ static osh_status run_tokenize(osh_ctx *cx, const line *l, out_state *st)
 {
     const char *model = l->options.run.model;
     if (!model) return osh_fail(cx, OSH_E_USAGE, "--model is not given");
-    return osh_tokenize(cx, model, l->words[0], !l->no_special_tokens, to_stdout, st);
+    osh_mem_hold(cx, l->options.run.host_memory, 0);
+    osh_status rc = osh_tokenize(cx, model, l->words[0], !l->no_special_tokens, to_stdout, st);
+    return osh_mem_refused(cx, rc, l->options.run.host_memory);
 }
 
 static const command commands[] = {

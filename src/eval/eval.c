@@ -175,8 +175,11 @@ static osh_status open_models(osh_ctx *cx, models *m, const osh_eval_options *o,
 {
     osh_status rc = OSH_OK;
     double work = 0;
+    osh_mem_hold(cx, o->host_memory, OSH_MEM_LEAST);
     OSH_TRY(osh_forward_open(cx, &m->f, o->model, o->models_dir));
-    OSH_TRY(load_data(cx, &m->d, o, m->f));
+    OSH_TRY(osh_mem_refused(cx, load_data(cx, &m->d, o, m->f), o->host_memory));
+    int64_t load = osh_mem_held(cx);
+    osh_mem_limit(cx, OSH_MEM_HOST, 0); // held again by what is predicted
     if (o->reference) {
         OSH_TRY(osh_forward_open(cx, &m->ref, o->reference, o->models_dir));
         if (m->ref->graph->n_vocab != m->f->graph->n_vocab)
@@ -186,7 +189,7 @@ static osh_status open_models(osh_ctx *cx, models *m, const osh_eval_options *o,
         pr->work_total += work, pr->n_steps += m->ref->parts->n;
     }
     OSH_TRY(osh_eval_card_open(cx, &m->card, o, m->f, m->ref, &m->d));
-    OSH_TRY(osh_eval_memory(cx, o, m->f, m->ref, &m->d, m->card));
+    OSH_TRY(osh_eval_memory(cx, o, m->f, m->ref, &m->d, m->card, load));
     pr->budget_bytes = o->host_memory;
     OSH_TRY(osh_forward_work(cx, &work, m->f, &m->d, true));
     pr->work_total += work, pr->n_steps += m->f->parts->n + 1; // and the scores

@@ -18,6 +18,7 @@ typedef struct job {
     const osh_forward *f, *ref;
     const osh_dataset *d;
     int64_t card;            // on a card: host bytes of passes and scores; else -1
+    int64_t load;            // the most that reading took
     int64_t base, uncounted; // before the first pass; of it, what osh_mem_used does not see
 } job;
 
@@ -46,6 +47,7 @@ static osh_status predict(osh_ctx *cx, int64_t *peak, const job *j, int64_t n, i
     *peak = first > kept + second ? first : kept + second;
     if (kept + left + scores > *peak) *peak = kept + left + scores;
     *peak += j->base + (int64_t)osh_mem_gross((size_t)j->d->offsets[j->d->n] * sizeof(float));
+    if (*peak < j->load) *peak = j->load;
 done:
     return rc;
 }
@@ -91,12 +93,13 @@ static osh_status refuse_card(osh_ctx *cx, const job *j, int64_t peak)
 }
 
 osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_forward *f, const osh_forward *ref,
-                           const osh_dataset *d, osh_eval_card *card)
+                           const osh_dataset *d, osh_eval_card *card, int64_t load)
 {
     osh_status rc = OSH_OK;
     int64_t size = o->batch_size > 0 ? o->batch_size : 1, peak = 0;
     job j = {.o = o, .f = f, .ref = ref, .d = d, .card = card ? osh_eval_card_host_bytes(card, false) : -1};
     if (o->host_memory <= 0) goto done;
+    j.load = load;
     osh_mem_trim(cx); // what reading the data has left free is no part of the base
     int64_t anon = osh_mem_anon(), used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
     j.uncounted = (anon > used ? anon - used : 0) + LIBRARY_BYTES + (int64_t)osh_threads(cx) * THREAD_BYTES;

@@ -422,10 +422,12 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     }
     osh_budget outside;
     OSH_TRY(rest(cx, p, ever, &b, &outside));
+    raise_to(&outside.host, m->load_bytes - m->base_bytes);
     raise_to(&m->least_host, outside.host), raise_to(&m->least_device, outside.device);
     for (int i = 0; i + 1 < m->n_visits; i++)
         if (m->visits[i].prefetch) m->visits[i].host_peak += m->visits[i + 1].first_load;
     summarize(m);
+    raise_to(&m->host_peak, m->load_bytes - m->base_bytes);
     if ((b.device_given && m->device_peak > b.device) || (b.host_given && m->host_peak > b.host) ||
         (b.scratch_given && m->scratch_peak > b.scratch))
         OSH_TRY(osh_memory_refuse(cx, p, &b, &outside));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/profile.h"
 #include "plan/dense.h"
 #include "plan/layout.h"
 #include "plan/marks.h"
@@ -173,14 +174,17 @@ osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt)
     osh_status rc = OSH_OK;
     osh_plan *p = NULL; // own
     OSH_TRY(check_output_name(cx, opt->output));
+    osh_mem_hold(cx, opt->host_memory, OSH_MEM_LEAST);
     OSH_NEW(cx, p, 1);
     OSH_TRY(begin(cx, p, opt, true));
     OSH_TRY(osh_plan_marks(cx, p));
     OSH_TRY(osh_plan_device(cx, p));
     if (p->pipeline != OSH_PIPELINE_DATAFREE) {
-        OSH_TRY(osh_plan_data(cx, p));
+        OSH_TRY(osh_mem_refused(cx, osh_plan_data(cx, p), opt->host_memory));
         OSH_TRY(osh_plan_batches(cx, p));
+        p->memory.load_bytes = osh_mem_held(cx);
     }
+    osh_mem_limit(cx, OSH_MEM_HOST, 0); // the plan's own lists; the run is held to what it predicts
     OSH_TRY(osh_plan_memory(cx, p));
     *out = p, p = NULL;
 done:

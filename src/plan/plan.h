@@ -80,6 +80,7 @@ typedef struct osh_memory {
     bool direct;         // source and output go past the page cache
     int64_t base_bytes;  // host: what the process has before the first visit, and its libraries will take
     int64_t uncounted;   // of it, what osh_mem_used does not see
+    int64_t load_bytes;  // host: the most that reading source, tokenizer and data took
     int64_t device_peak, host_peak, scratch_peak; // of the run; host with the base
     int highest;         // the visit with the host peak; -1: none of them
     int64_t read_bytes, write_bytes, reread_bytes; // of the source, of the output, of the output at the seal

@@ -10,13 +10,6 @@
 #include <string.h>
 
 #define SHUFFLE_STREAM 1
-#define MAX_TEXT ((size_t)1 << 30) // of an evaluation text, which is tokenized whole
-
-typedef struct row {
-    char *text; // own
-    size_t n;
-    int64_t line;
-} row;
 
 typedef struct loader {
     const osh_dataset_options *opt; // view
@@ -25,6 +18,8 @@ typedef struct loader {
     int64_t *offsets; // own [n + 1]
     int64_t n, cap;   // samples
     int64_t n_seen;   // rows
+    int64_t n_skip;   // samples that are counted and not kept, before the others
+    int64_t n_skipped;
 } loader;
 
 static bool collator_is(const osh_dataset_options *opt, const char *name)
@@ -46,29 +41,15 @@ static osh_status check_options(osh_ctx *cx, const osh_dataset_options *opt)
     return OSH_OK;
 }
 
-static bool is_blank(const char *s, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!s[i] || !strchr(" \t\r\n\v\f", s[i])) return false;
-    return true;
-}
-
-/* The next line that is a row; *text NULL: there is none. */
-static osh_status next_row(osh_ctx *cx, osh_lines *lines, const char **text, size_t *n)
-{
-    osh_status rc = OSH_OK;
-
-    do OSH_TRY(osh_lines_next(cx, lines, text, n));
-    while (*text && is_blank(*text, *n));
-    if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted while reading the dataset");
-done:
-    return rc;
-}
-
 static osh_status end_sample(osh_ctx *cx, loader *l, int64_t line)
 {
     if (l->ids.n == l->offsets[l->n]) {
         osh_log(cx, OSH_LOG_WARN, "%s line %lld: holds no token, skipped", l->opt->path, (long long)line);
+        return OSH_OK;
+    }
+    if (l->n_skipped < l->n_skip) {
+        l->n_skipped++;
+        l->ids.n = l->offsets[l->n];
         return OSH_OK;
     }
     if (l->n + 2 > l->cap) {
@@ -81,17 +62,6 @@ static osh_status end_sample(osh_ctx *cx, loader *l, int64_t line)
     return OSH_OK;
 }
 
-static osh_status add_row(osh_ctx *cx, loader *l, const char *text, size_t n, int64_t line)
-{
-    osh_status rc = OSH_OK;
-
-    OSH_TRY(osh_row_encode(cx, &l->rows, &l->ids, text, n, line));
-    OSH_TRY(end_sample(cx, l, line));
-    l->n_seen++;
-done:
-    return rc;
-}
-
 /* Enough rows were read; limit 0: never. */
 static bool is_full(const loader *l, int64_t limit)
 {
@@ -99,18 +69,42 @@ static bool is_full(const loader *l, int64_t limit)
     return l->opt->concatenate ? l->ids.n / l->opt->max_seq_length >= limit : l->n_seen >= limit;
 }
 
+/* Goes on to the row that decides whether rows hold text or ids: the n-th, of those that are not blank. */
+static osh_status look_at_row(osh_ctx *cx, loader *l, int64_t which)
+{
+    osh_status rc = OSH_OK;
+    osh_lines *lines = NULL; // own
+    bool any = true, blank = true;
+
+    if (l->rows.kind != OSH_ROW_UNKNOWN) goto done;
+    OSH_TRY(osh_lines_open(cx, &lines, l->opt->path));
+    for (int64_t i = 0; l->rows.kind == OSH_ROW_UNKNOWN;) {
+        OSH_TRY(osh_lines_begin(cx, lines, &any));
+        if (!any) break;
+        if (i == which) OSH_TRY(osh_row_look(cx, &l->rows, lines));
+        else OSH_TRY(osh_lines_skip(cx, lines, &blank));
+        i += i < which && !blank;
+    }
+done:
+    osh_lines_close(cx, lines);
+    return rc;
+}
+
 static osh_status read_in_order(osh_ctx *cx, loader *l, int64_t limit)
 {
     osh_status rc = OSH_OK;
     osh_lines *lines = NULL; // own
-    const char *text = NULL;
-    size_t n = 0;
+    bool any = true, blank = false;
 
+    OSH_TRY(look_at_row(cx, l, 0));
     OSH_TRY(osh_lines_open(cx, &lines, l->opt->path));
     while (!is_full(l, limit)) {
-        OSH_TRY(next_row(cx, lines, &text, &n));
-        if (!text) break;
-        OSH_TRY(add_row(cx, l, text, n, osh_lines_number(lines)));
+        OSH_TRY(osh_lines_begin(cx, lines, &any));
+        if (!any) break;
+        OSH_TRY(osh_row_read(cx, &l->rows, &l->ids, lines, &blank));
+        if (blank) continue;
+        OSH_TRY(end_sample(cx, l, osh_lines_number(lines)));
+        l->n_seen++;
     }
 done:
     osh_lines_close(cx, lines);
@@ -121,90 +115,125 @@ static osh_status count_rows(osh_ctx *cx, int64_t *n_rows, const char *path)
 {
     osh_status rc = OSH_OK;
     osh_lines *lines = NULL; // own
-    const char *text = NULL;
-    size_t n = 0;
+    bool any = true, blank = true;
 
     *n_rows = 0;
     OSH_TRY(osh_lines_open(cx, &lines, path));
-    for (;; ++*n_rows) {
-        OSH_TRY(next_row(cx, lines, &text, &n));
-        if (!text) break;
+    for (;; *n_rows += !blank) {
+        OSH_TRY(osh_lines_begin(cx, lines, &any));
+        if (!any) break;
+        OSH_TRY(osh_lines_skip(cx, lines, &blank));
     }
+    if (*n_rows > UINT32_MAX) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: more than %u rows to shuffle", path, UINT32_MAX);
 done:
     osh_lines_close(cx, lines);
     return rc;
 }
 
 /* place[row] = where the shuffle puts it: Fisher-Yates from the back. */
-static osh_status shuffle(osh_ctx *cx, int64_t *place, int64_t n, uint64_t seed)
+static osh_status shuffle(osh_ctx *cx, uint32_t *place, int64_t n, uint64_t seed)
 {
     osh_status rc = OSH_OK;
-    int64_t *order = NULL; // own; place -> row
+    uint32_t *order = NULL; // own; place -> row
 
     OSH_NEW(cx, order, n);
-    for (int64_t i = 0; i < n; i++) order[i] = i;
+    for (int64_t i = 0; i < n; i++) order[i] = (uint32_t)i;
     for (int64_t i = n - 1; i > 0; i--) {
         int64_t k = (int64_t)(osh_rng_u64(seed, SHUFFLE_STREAM, (uint64_t)i) % (uint64_t)(i + 1));
-        int64_t row_i = order[i];
+        uint32_t row_i = order[i];
         order[i] = order[k];
         order[k] = row_i;
     }
-    for (int64_t i = 0; i < n; i++) place[order[i]] = i;
+    for (int64_t i = 0; i < n; i++) place[order[i]] = (uint32_t)i;
 done:
     osh_free(cx, order);
     return rc;
 }
 
-/* Keeps the lines whose place is below n_kept, each at its place. */
-static osh_status keep_rows(osh_ctx *cx, row *kept, int64_t n_kept, const int64_t *place,
-                            int64_t n_rows, const char *path)
+typedef struct span { // of a row in the ids of a reading
+    int64_t at, n, line;
+} span;
+
+/* One reading of the file: the rows whose places are [first, end), each tokenized as it comes; ids in file order,
+ * spans by place. */
+static osh_status read_places(osh_ctx *cx, loader *l, osh_ids *ids, span *spans, const uint32_t *place, int64_t n_rows,
+                              int64_t first, int64_t end)
 {
     osh_status rc = OSH_OK;
     osh_lines *lines = NULL; // own
-    const char *text = NULL;
-    size_t n = 0;
+    bool any = true, blank = false;
 
-    OSH_TRY(osh_lines_open(cx, &lines, path));
-    for (int64_t i = 0; i < n_rows; i++) {
-        OSH_TRY(next_row(cx, lines, &text, &n));
-        if (!text) OSH_FAIL(cx, OSH_E_IO, "%s: became shorter while it was read", path);
-        if (place[i] >= n_kept) continue;
-        row *r = &kept[place[i]];
-        r->text = osh_alloc(cx, n + 1);
-        if (!r->text) {
-            rc = OSH_E_NOMEM;
-            goto done;
+    OSH_TRY(osh_lines_open(cx, &lines, l->opt->path));
+    for (int64_t i = 0, n_read = 0; n_read < end - first; i += !blank) {
+        OSH_TRY(osh_lines_begin(cx, lines, &any));
+        if (!any || i >= n_rows) OSH_FAIL(cx, OSH_E_IO, "%s: was changed while it was read", l->opt->path);
+        int64_t at = ids->n;
+        if (place[i] < first || place[i] >= end) {
+            OSH_TRY(osh_lines_skip(cx, lines, &blank));
+            continue;
         }
-        memcpy(r->text, text, n);
-        r->text[n] = 0;
-        r->n = n;
-        r->line = osh_lines_number(lines);
+        OSH_TRY(osh_row_read(cx, &l->rows, ids, lines, &blank));
+        if (blank) continue;
+        spans[place[i] - first] = (span){at, ids->n - at, osh_lines_number(lines)};
+        n_read++;
     }
 done:
     osh_lines_close(cx, lines);
     return rc;
 }
 
-/* Two readings of the file: one counts, one keeps what was chosen. Only that is tokenized. */
+/* Reads the rows at the places [first, end), in their order. */
+static osh_status add_places(osh_ctx *cx, loader *l, const uint32_t *place, int64_t n_rows, int64_t first, int64_t end,
+                             int64_t limit)
+{
+    osh_status rc = OSH_OK;
+    osh_ids ids = {0};  // own
+    span *spans = NULL; // own
+
+    OSH_NEW(cx, spans, end - first);
+    OSH_TRY(read_places(cx, l, &ids, spans, place, n_rows, first, end));
+    OSH_TRY(osh_ids_reserve(cx, &l->ids, ids.n));
+    for (int64_t i = 0; i < end - first && !is_full(l, limit); i++, l->n_seen++) {
+        if (spans[i].n) memcpy(l->ids.ids + l->ids.n, ids.ids + spans[i].at, (size_t)spans[i].n * sizeof *ids.ids);
+        l->ids.n += spans[i].n;
+        OSH_TRY(end_sample(cx, l, spans[i].line));
+    }
+done:
+    osh_ids_deinit(cx, &ids);
+    osh_free(cx, spans);
+    return rc;
+}
+
+/* How many rows more are to be read: those that are chosen. Concatenated, as many as their average length lets expect;
+ * a row of text has max_seq_length tokens at most. */
+static int64_t more_places(const loader *l, int64_t limit, int64_t n_left)
+{
+    int64_t n = limit - l->n_seen;
+
+    if (limit && l->opt->concatenate) {
+        int64_t each = l->n_seen && l->ids.n ? l->ids.n / l->n_seen + 1 : l->opt->max_seq_length;
+        n = (limit * l->opt->max_seq_length - l->ids.n) / each + 1 + l->n_seen / 8;
+    }
+    return limit && n < n_left ? n : n_left;
+}
+
+/* Which rows, is decided by their numbers, so a first reading of the file counts them. */
 static osh_status read_shuffled(osh_ctx *cx, loader *l, int64_t limit)
 {
     osh_status rc = OSH_OK;
-    int64_t n_rows = 0, n_kept = 0;
-    int64_t *place = NULL; // own
-    row *kept = NULL;      // own
+    int64_t n_rows = 0, row = 0;
+    uint32_t *place = NULL; // own
 
     OSH_TRY(count_rows(cx, &n_rows, l->opt->path));
     OSH_NEW(cx, place, n_rows);
     OSH_TRY(shuffle(cx, place, n_rows, l->opt->seed));
-    bool all = !limit || l->opt->concatenate || limit > n_rows;
-    n_kept = all ? n_rows : limit;
-    OSH_NEW(cx, kept, n_kept);
-    OSH_TRY(keep_rows(cx, kept, n_kept, place, n_rows, l->opt->path));
-    for (int64_t i = 0; i < n_kept && !is_full(l, limit); i++)
-        OSH_TRY(add_row(cx, l, kept[i].text, kept[i].n, kept[i].line));
+    while (row < n_rows && place[row]) row++;
+    OSH_TRY(look_at_row(cx, l, row));
+    for (int64_t first = 0, end; first < n_rows && !is_full(l, limit); first = end) {
+        end = first + more_places(l, limit, n_rows - first);
+        OSH_TRY(add_places(cx, l, place, n_rows, first, end, limit));
+    }
 done:
-    for (int64_t i = 0; kept && i < n_kept; i++) osh_free(cx, kept[i].text);
-    osh_free(cx, kept);
     osh_free(cx, place);
     return rc;
 }
@@ -263,6 +292,7 @@ static void loader_deinit(osh_ctx *cx, loader *l)
 {
     osh_ids_deinit(cx, &l->ids);
     osh_free(cx, l->offsets);
+    osh_row_reader_deinit(cx, &l->rows);
 }
 
 static void give_samples(loader *l, osh_dataset *out)
@@ -309,10 +339,15 @@ done:
     return rc;
 }
 
+typedef struct dataset_windows {
+    int64_t first, count, stride; // count 0: all
+} dataset_windows;
+
 /* [first, first + count) of n windows. */
-static osh_status choose_windows(osh_ctx *cx, int64_t *n_out, int64_t n, int64_t first, int64_t count,
-                                 const char *path)
+static osh_status choose_windows(osh_ctx *cx, int64_t *n_out, int64_t n, const dataset_windows *w, const char *path)
 {
+    int64_t first = w->first, count = w->count;
+
     if (first < 0 || count < 0)
         return osh_fail(cx, OSH_E_USAGE, "first_window is %lld and max_windows %lld, wanted 0 or more",
                         (long long)first, (long long)count);
@@ -324,17 +359,16 @@ static osh_status choose_windows(osh_ctx *cx, int64_t *n_out, int64_t n, int64_t
 }
 
 /* ids -> overlapping or disjoint windows. */
-static osh_status cut_windows(osh_ctx *cx, osh_dataset *out, const loader *l, int64_t stride,
-                              int64_t first, int64_t count)
+static osh_status cut_windows(osh_ctx *cx, osh_dataset *out, const loader *l, const dataset_windows *w)
 {
     osh_status rc = OSH_OK;
-    int64_t len = l->opt->max_seq_length, n = 0;
+    int64_t stride = w->stride, first = w->first, len = l->opt->max_seq_length, n = 0;
     osh_dataset d = {0}; // own
 
     if (l->ids.n < len)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld tokens, fewer than one window of %lld", l->opt->path,
                  (long long)l->ids.n, (long long)len);
-    OSH_TRY(choose_windows(cx, &n, (l->ids.n - len) / stride + 1, first, count, l->opt->path));
+    OSH_TRY(choose_windows(cx, &n, (l->ids.n - len) / stride + 1, w, l->opt->path));
     d.ids = osh_calloc(cx, (size_t)n, (size_t)len * sizeof *d.ids);
     if (!d.ids) {
         rc = OSH_E_NOMEM;
@@ -351,38 +385,53 @@ done:
     return rc;
 }
 
-static osh_status encode_whole(osh_ctx *cx, loader *l)
+/* Tokens up to the end of the last window that is wanted; 0: all. */
+static int64_t tokens_wanted(const dataset_windows *w, int64_t len)
+{
+    int64_t last, wanted;
+
+    if (w->first < 0 || w->count <= 0 || __builtin_add_overflow(w->first, w->count - 1, &last)) return 0;
+    if (__builtin_mul_overflow(last, w->stride, &wanted) || __builtin_add_overflow(wanted, len, &wanted)) return 0;
+    return wanted;
+}
+
+static osh_status encode_whole(osh_ctx *cx, loader *l, int64_t n_wanted)
 {
     osh_status rc = OSH_OK;
     osh_lines *lines = NULL; // own
-    osh_buf text;            // own
+    osh_tokenizer *tok = l->rows.tok;
+    const char *text = NULL;
+    size_t n = 0, n_text = 0;
 
-    osh_buf_init(&text, MAX_TEXT);
-    if (!l->rows.tok) OSH_FAIL(cx, OSH_E_USAGE, "%s: a text needs a tokenizer, and there is none", l->opt->path);
+    if (!tok) OSH_FAIL(cx, OSH_E_USAGE, "%s: a text needs a tokenizer, and there is none", l->opt->path);
     OSH_TRY(osh_lines_open(cx, &lines, l->opt->path));
-    OSH_TRY(osh_lines_rest(cx, lines, &text));
-    if (!text.len) OSH_FAIL(cx, OSH_E_FORMAT, "%s: the dataset is empty", l->opt->path);
-    OSH_TRY(osh_tokenizer_encode(cx, l->rows.tok, &l->ids, text.data, text.len, false));
+    osh_tokenizer_begin(tok);
+    do {
+        OSH_TRY(osh_lines_bytes(cx, lines, &text, &n));
+        OSH_TRY(osh_tokenizer_feed(cx, tok, &l->ids, text, n));
+        n_text += n;
+    } while (n && !(n_wanted && l->ids.n >= n_wanted));
+    if (!n_text) OSH_FAIL(cx, OSH_E_FORMAT, "%s: the dataset is empty", l->opt->path);
+    if (n_wanted && l->ids.n >= n_wanted) l->ids.n = n_wanted;
+    else OSH_TRY(osh_tokenizer_end(cx, tok, &l->ids));
     OSH_TRY(osh_ids_check(cx, &l->ids, 0, l->opt->n_vocab, l->opt->path));
 done:
     osh_lines_close(cx, lines);
-    osh_buf_deinit(cx, &text);
     return rc;
 }
 
 /* Rows [first, first + count) of a .jsonl. */
-static osh_status load_rows(osh_ctx *cx, osh_dataset *out, loader *l, int64_t first, int64_t count)
+static osh_status load_rows(osh_ctx *cx, osh_dataset *out, loader *l, const dataset_windows *w)
 {
     osh_status rc = OSH_OK;
     int64_t n = 0, limit = 0;
 
-    if (first >= 0 && count > 0 && __builtin_add_overflow(first, count, &limit)) limit = 0;
+    if (w->first >= 0 && w->count > 0 && __builtin_add_overflow(w->first, w->count, &limit)) limit = 0;
+    l->n_skip = w->first;
     OSH_TRY(read_in_order(cx, l, limit));
+    l->n += l->n_skipped;
     OSH_TRY(check_any(cx, l));
-    OSH_TRY(choose_windows(cx, &n, l->n, first, count, l->opt->path));
-    int64_t skip = l->offsets[first];
-    memmove(l->ids.ids, l->ids.ids + skip, (size_t)(l->ids.n - skip) * sizeof *l->ids.ids);
-    for (int64_t i = 0; i <= n; i++) l->offsets[i] = l->offsets[first + i] - skip;
+    OSH_TRY(choose_windows(cx, &n, l->n, w, l->opt->path));
     l->n = n;
     give_samples(l, out);
 done:
@@ -398,6 +447,8 @@ osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *t
     osh_dataset_options plain = {.path = opt->path, .text_column = opt->text_column,
                                  .max_seq_length = opt->max_seq_length, .n_vocab = opt->n_vocab};
 
+    dataset_windows w = {first_window, max_windows, stride ? stride : opt->max_seq_length};
+
     *out = (osh_dataset){0};
     OSH_TRY(check_options(cx, &plain));
     if (stride < 0) OSH_FAIL(cx, OSH_E_USAGE, "stride is %lld, wanted at least 1", (long long)stride);
@@ -405,10 +456,10 @@ osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *t
     if (l.rows.json) {
         if (stride && stride != opt->max_seq_length)
             OSH_FAIL(cx, OSH_E_USAGE, "%s: a stride is for a text, and every row here is a sample", opt->path);
-        OSH_TRY(load_rows(cx, out, &l, first_window, max_windows));
+        OSH_TRY(load_rows(cx, out, &l, &w));
     } else {
-        OSH_TRY(encode_whole(cx, &l));
-        OSH_TRY(cut_windows(cx, out, &l, stride ? stride : opt->max_seq_length, first_window, max_windows));
+        OSH_TRY(encode_whole(cx, &l, tokens_wanted(&w, opt->max_seq_length)));
+        OSH_TRY(cut_windows(cx, out, &l, &w));
     }
 done:
     loader_deinit(cx, &l);

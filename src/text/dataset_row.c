@@ -1,26 +1,51 @@
-/* dataset_row.c - one line of a data file to token ids.
+/* dataset_row.c - one line of a data file to token ids, in pieces: neither the line nor its text is ever held.
  *
  * Text is tokenized with special tokens and cut as a Hugging Face tokenizer's truncation does: what the template puts
- * behind the text (an end-of-sequence token) stays, the text before it is shortened. */
+ * behind the text (an end-of-sequence token) stays, the text before it is shortened. What goes is not tokenized. */
 #include "text/dataset_row.h"
-#include "base/buf.h"
-#include "text/json.h"
+#include "base/map.h"
+#include "text/json_scan.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+enum { PIECE_BYTES = 4096, KEY_BYTES = 1 << 16 };
+
+typedef struct row {
+    osh_ctx *cx;
+    osh_row_reader *r; // view
+    osh_ids *ids;      // view: the text's tokens are appended
+    int64_t start;     // of this row in ids
+    osh_map *keys;     // own: of the object
+    osh_buf key, names; // own; names: what is found, for a message
+    char piece[PIECE_BYTES]; // decoded text that waits
+    size_t n_piece;
+    osh_ids list, mask; // own: input_ids, attention_mask
+    int64_t bad_id, bad_mask; // 1-based places; 0: none
+    bool has_text, has_list, has_mask, is_string, is_list, is_mask_list;
+} row;
 
 osh_status osh_row_reader_init(osh_ctx *cx, osh_row_reader *r, const osh_dataset_options *opt,
                                osh_tokenizer *tok)
 {
+    osh_status rc = OSH_OK;
     size_t len = strlen(opt->path);
 
-    *r = (osh_row_reader){.opt = opt, .tok = tok, .cut_ids = true, .n_suffix = -1};
+    *r = (osh_row_reader){.opt = opt, .tok = tok, .cut_ids = true};
     if (len > 4 && !strcmp(opt->path + len - 4, ".zst")) len -= 4;
     r->json = len > 6 && !strncmp(opt->path + len - 6, ".jsonl", 6);
-    if (!r->json) r->kind = OSH_ROW_TEXT;
-    if (r->json || (len > 4 && !strncmp(opt->path + len - 4, ".txt", 4))) return OSH_OK;
-    return osh_fail(cx, OSH_E_USAGE, "%s: unknown kind of dataset, wanted .jsonl, .txt, .jsonl.zst or .txt.zst",
-                    opt->path);
+    if (!r->json && !(len > 4 && !strncmp(opt->path + len - 4, ".txt", 4)))
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: unknown kind of dataset, wanted .jsonl, .txt, .jsonl.zst or .txt.zst",
+                 opt->path);
+    if (!r->json || (opt->text_column && strcmp(opt->text_column, "input_ids"))) r->kind = OSH_ROW_TEXT;
+    if (tok) OSH_TRY(osh_tokenizer_special(cx, tok, &r->special, false));
+    r->n_before = r->special.n;
+    if (tok) OSH_TRY(osh_tokenizer_special(cx, tok, &r->special, true));
+done:
+    return rc;
 }
+
+void osh_row_reader_deinit(osh_ctx *cx, osh_row_reader *r) { osh_ids_deinit(cx, &r->special); }
 
 osh_status osh_ids_check(osh_ctx *cx, const osh_ids *ids, int64_t from, int64_t n_vocab,
                          const char *where)
@@ -32,134 +57,314 @@ osh_status osh_ids_check(osh_ctx *cx, const osh_ids *ids, int64_t from, int64_t 
     return OSH_OK;
 }
 
-/* How many special tokens stand behind a text: found by encoding a letter with and without them. */
-static osh_status find_suffix(osh_ctx *cx, osh_row_reader *r)
+/* ---- text ---- */
+
+static osh_status ids_append(osh_ctx *cx, osh_ids *ids, const int32_t *more, int64_t n)
 {
-    osh_status rc = OSH_OK;
-    osh_ids with = {0}, without = {0}; // own
+    osh_status rc = osh_ids_reserve(cx, ids, n);
 
-    if (r->n_suffix >= 0) return OSH_OK;
-    OSH_TRY(osh_tokenizer_encode(cx, r->tok, &with, "a", 1, true));
-    OSH_TRY(osh_tokenizer_encode(cx, r->tok, &without, "a", 1, false));
-    r->n_suffix = 0;
-    for (int64_t p = 0; without.n && p + without.n <= with.n; p++) {
-        if (memcmp(with.ids + p, without.ids, (size_t)without.n * sizeof *with.ids)) continue;
-        r->n_suffix = with.n - without.n - p;
-        break;
-    }
-done:
-    osh_ids_deinit(cx, &with);
-    osh_ids_deinit(cx, &without);
-    return rc;
-}
-
-static osh_status encode_text(osh_ctx *cx, osh_row_reader *r, osh_ids *ids, const char *text,
-                              size_t n)
-{
-    osh_status rc = OSH_OK;
-    int64_t start = ids->n, limit = r->opt->max_seq_length;
-
-    if (!r->tok)
-        OSH_FAIL(cx, OSH_E_USAGE, "the rows hold text and there is no tokenizer, wanted input_ids");
-    OSH_TRY(osh_tokenizer_encode(cx, r->tok, ids, text, n, true));
-    if (ids->n - start <= limit) goto done;
-    OSH_TRY(find_suffix(cx, r));
-    int64_t kept = r->n_suffix < limit ? r->n_suffix : 0;
-    memmove(ids->ids + start + limit - kept, ids->ids + ids->n - kept, (size_t)kept * sizeof *ids->ids);
-    ids->n = start + limit;
-done:
-    return rc;
-}
-
-static osh_status reserve(osh_ctx *cx, osh_ids *ids, int64_t n_more)
-{
-    int64_t cap = ids->cap ? ids->cap : 1024;
-
-    if (ids->n + n_more <= ids->cap) return OSH_OK;
-    while (cap < ids->n + n_more) cap *= 2;
-    int32_t *more = osh_realloc(cx, ids->ids, (size_t)cap * sizeof *more);
-    if (!more) return OSH_E_NOMEM;
-    ids->ids = more;
-    ids->cap = cap;
+    if (rc || !n) return rc;
+    memcpy(ids->ids + ids->n, more, (size_t)n * sizeof *more);
+    ids->n += n;
     return OSH_OK;
 }
 
-static osh_status take_ids(osh_ctx *cx, const osh_row_reader *r, osh_ids *ids, const cJSON *list,
-                           const cJSON *mask)
+static osh_status text_begin(osh_ctx *cx, row *w)
+{
+    if (!w->r->tok)
+        return osh_fail(cx, OSH_E_USAGE, "the rows hold text and there is no tokenizer, wanted input_ids");
+    osh_tokenizer_begin(w->r->tok);
+    return ids_append(cx, w->ids, w->r->special.ids, w->r->n_before);
+}
+
+/* Tokens before what stands behind the text. */
+static int64_t text_room(const row *w)
+{
+    int64_t limit = w->r->opt->max_seq_length, behind = w->r->special.n - w->r->n_before;
+    return behind < limit ? limit - behind : limit;
+}
+
+static bool text_is_full(const row *w) { return w->ids->n - w->start > text_room(w); }
+
+static osh_status text_more(osh_ctx *cx, row *w, const char *s, size_t n)
+{
+    return text_is_full(w) ? OSH_OK : osh_tokenizer_feed(cx, w->r->tok, w->ids, s, n);
+}
+
+static osh_status text_end(osh_ctx *cx, row *w)
 {
     osh_status rc = OSH_OK;
-    int64_t start = ids->n, limit = r->cut_ids ? r->opt->max_seq_length : INT64_MAX, i = 0;
-    const cJSON *m = mask ? mask->child : NULL;
+    int64_t most = w->start + w->r->opt->max_seq_length;
 
-    if (!cJSON_IsArray(list)) OSH_FAIL(cx, OSH_E_FORMAT, "'input_ids' is no list");
-    if (mask && (!cJSON_IsArray(mask) || cJSON_GetArraySize(mask) != cJSON_GetArraySize(list)))
-        OSH_FAIL(cx, OSH_E_FORMAT, "'attention_mask' is no list of %d numbers, as long as 'input_ids'",
-                 cJSON_GetArraySize(list));
-    for (const cJSON *v = list->child; v; v = v->next, m = m ? m->next : NULL, i++) {
-        double d = v->valuedouble;
-        if (!cJSON_IsNumber(v) || d != floor(d) || d < INT32_MIN || d > INT32_MAX)
-            OSH_FAIL(cx, OSH_E_FORMAT, "'input_ids' holds no token at place %lld", (long long)i + 1);
-        if (m && (!cJSON_IsNumber(m) || (m->valuedouble != 0 && m->valuedouble != 1)))
-            OSH_FAIL(cx, OSH_E_FORMAT, "'attention_mask' is neither 0 nor 1 at place %lld", (long long)i + 1);
-        if ((m && m->valuedouble == 0) || ids->n - start >= limit) continue;
-        OSH_TRY(reserve(cx, ids, 1));
-        ids->ids[ids->n++] = (int32_t)d;
+    if (!text_is_full(w)) OSH_TRY(osh_tokenizer_end(cx, w->r->tok, w->ids));
+    if (text_is_full(w)) w->ids->n = w->start + text_room(w);
+    OSH_TRY(ids_append(cx, w->ids, w->r->special.ids + w->r->n_before, w->r->special.n - w->r->n_before));
+    if (w->ids->n > most) w->ids->n = most;
+done:
+    return rc;
+}
+
+static osh_status read_text(osh_ctx *cx, row *w, osh_lines *lines, bool *blank)
+{
+    osh_status rc = OSH_OK;
+    const char *text = NULL;
+    size_t n = 0;
+    bool end = false, begun = false;
+
+    *blank = true;
+    while (!end) {
+        OSH_TRY(osh_lines_more(cx, lines, n, &text, &n, &end));
+        *blank = *blank && osh_is_blank(text, n);
+        if (*blank && end) break;
+        if (!begun) OSH_TRY(text_begin(cx, w));
+        begun = true;
+        OSH_TRY(text_more(cx, w, text, n));
     }
+    if (*blank) w->ids->n = w->start;
+    else OSH_TRY(text_end(cx, w));
 done:
     return rc;
 }
 
-static osh_status fail_column(osh_ctx *cx, const cJSON *row, const char *wanted)
-{
-    osh_status rc = OSH_OK;
-    osh_buf names; // own
+/* ---- JSON ---- */
 
-    osh_buf_init(&names, 4000);
-    for (const cJSON *c = row->child; c && names.len < 300; c = c->next)
-        OSH_TRY(osh_buf_printf(cx, &names, "%s'%.60s'", names.len ? ", " : "", c->string));
-    OSH_FAIL(cx, OSH_E_FORMAT, "no column '%s', found %s", wanted, names.len ? names.data : "none");
-done:
-    osh_buf_deinit(cx, &names);
+static osh_status more_of_line(osh_ctx *cx, void *user, size_t used, const char **text, size_t *n, bool *end)
+{
+    return osh_lines_more(cx, user, used, text, n, end);
+}
+
+static osh_status take_key(osh_ctx *cx, void *user, const char *s, size_t n)
+{
+    return osh_buf_append(cx, &((row *)user)->key, s, n);
+}
+
+static osh_status flush_text(osh_ctx *cx, row *w)
+{
+    osh_status rc = text_more(cx, w, w->piece, w->n_piece);
+    w->n_piece = 0;
     return rc;
 }
 
-static osh_status encode_json(osh_ctx *cx, osh_row_reader *r, osh_ids *ids, const char *text,
-                              size_t n)
+static osh_status take_text(osh_ctx *cx, void *user, const char *s, size_t n)
 {
     osh_status rc = OSH_OK;
-    cJSON *row = NULL; // own
-    const char *column = r->opt->text_column;
+    row *w = user;
 
-    OSH_TRY(osh_json_parse(cx, &row, text, n, "the row", 0));
-    if (!cJSON_IsObject(row)) OSH_FAIL(cx, OSH_E_FORMAT, "not a JSON object");
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(row, "input_ids");
-    if (r->kind == OSH_ROW_UNKNOWN)
-        r->kind = list && (!column || !strcmp(column, "input_ids")) ? OSH_ROW_IDS : OSH_ROW_TEXT;
-    if (r->kind == OSH_ROW_IDS) {
-        if (!list) OSH_TRY(fail_column(cx, row, "input_ids"));
-        OSH_TRY(take_ids(cx, r, ids, list, cJSON_GetObjectItemCaseSensitive(row, "attention_mask")));
+    if (w->n_piece + n > PIECE_BYTES) OSH_TRY(flush_text(cx, w));
+    if (n > PIECE_BYTES) return text_more(cx, w, s, n);
+    memcpy(w->piece + w->n_piece, s, n);
+    w->n_piece += n;
+done:
+    return rc;
+}
+
+/* A list of whole numbers; *bad: the place of the first that is none. */
+static osh_status read_list(osh_json_scan *s, osh_ids *list, int64_t *bad)
+{
+    osh_status rc = OSH_OK;
+    char number[OSH_JSON_MAX_NUMBER + 1];
+
+    s->at++;
+    osh_json_scan_space(s);
+    for (int c = osh_json_scan_peek(s); c != ']'; s->at++) {
+        double d = NAN;
+        osh_json_scan_space(s);
+        c = osh_json_scan_peek(s);
+        if (c == '-' || (c >= '0' && c <= '9')) {
+            OSH_TRY(osh_json_scan_number(s, number));
+            d = strtod(number, NULL);
+        } else {
+            OSH_TRY(osh_json_scan_value(s));
+        }
+        bool whole = d == floor(d) && d >= INT32_MIN && d <= INT32_MAX;
+        OSH_TRY(osh_ids_reserve(s->cx, list, 1));
+        list->ids[list->n++] = whole ? (int32_t)d : 0;
+        if (!whole && !*bad) *bad = list->n;
+        osh_json_scan_space(s);
+        c = osh_json_scan_peek(s);
+        if (c == ']') break;
+        if (c != ',') OSH_TRY(osh_json_scan_fail(s, s->base + s->at, "found no ',' or ']' in an array"));
+    }
+    s->at++;
+done:
+    return rc;
+}
+
+static osh_status read_value(osh_json_scan *s, row *w)
+{
+    osh_status rc = OSH_OK;
+    const char *key = w->key.data ? w->key.data : "", *column = w->r->opt->text_column;
+
+    osh_json_scan_space(s);
+    int c = osh_json_scan_peek(s);
+    bool is_list = !strcmp(key, "input_ids"), is_mask = !strcmp(key, "attention_mask");
+    bool is_text = w->r->kind == OSH_ROW_TEXT && !strcmp(key, column ? column : "text");
+    w->has_list |= is_list, w->has_mask |= is_mask, w->has_text |= is_text;
+    if (is_text && c == '"') {
+        w->is_string = true;
+        s->take = take_text;
+        OSH_TRY(text_begin(s->cx, w));
+        OSH_TRY(osh_json_scan_string(s));
+        OSH_TRY(flush_text(s->cx, w));
+    } else if (w->r->kind == OSH_ROW_IDS && is_list && c == '[') {
+        w->is_list = true;
+        OSH_TRY(read_list(s, &w->list, &w->bad_id));
+    } else if (w->r->kind == OSH_ROW_IDS && is_mask && c == '[') {
+        w->is_mask_list = true;
+        OSH_TRY(read_list(s, &w->mask, &w->bad_mask));
     } else {
-        if (!column) column = "text";
-        const cJSON *v = cJSON_GetObjectItemCaseSensitive(row, column);
-        if (!v) OSH_TRY(fail_column(cx, row, column));
-        if (!cJSON_IsString(v)) OSH_FAIL(cx, OSH_E_FORMAT, "the column '%s' holds no string", column);
-        OSH_TRY(encode_text(cx, r, ids, v->valuestring, strlen(v->valuestring)));
+        OSH_TRY(osh_json_scan_value(s));
     }
 done:
-    cJSON_Delete(row);
+    s->take = NULL;
     return rc;
 }
 
-osh_status osh_row_encode(osh_ctx *cx, osh_row_reader *r, osh_ids *ids, const char *text, size_t n,
-                          int64_t line)
+static osh_status read_key(osh_json_scan *s, row *w)
 {
     osh_status rc = OSH_OK;
-    int64_t start = ids->n;
+    int64_t unused;
 
-    if (r->json) OSH_TRY(encode_json(cx, r, ids, text, n));
-    else OSH_TRY(encode_text(cx, r, ids, text, n));
-    OSH_TRY(osh_ids_check(cx, ids, start, r->opt->n_vocab, "the row"));
+    osh_buf_clear(&w->key);
+    s->take = take_key;
+    OSH_TRY(osh_json_scan_key(s));
+    const char *key = w->key.data ? w->key.data : "";
+    if (osh_map_get(w->keys, key, w->key.len, &unused))
+        OSH_FAIL(s->cx, OSH_E_FORMAT, "%s: the key '%s' occurs twice in one object", s->what, key);
+    OSH_TRY(osh_map_put(s->cx, w->keys, key, w->key.len, 1));
+    if (w->names.len < 300)
+        OSH_TRY(osh_buf_printf(s->cx, &w->names, "%s'%.60s'", w->names.len ? ", " : "", key));
 done:
-    if (rc) osh_note(cx, "reading %s line %lld", r->opt->path, (long long)line);
+    s->take = NULL;
     return rc;
+}
+
+static osh_status read_object(osh_json_scan *s, row *w)
+{
+    osh_status rc = OSH_OK;
+
+    s->at++;
+    osh_json_scan_space(s);
+    for (int c = osh_json_scan_peek(s); c != '}'; s->at++) {
+        OSH_TRY(read_key(s, w));
+        OSH_TRY(read_value(s, w));
+        osh_json_scan_space(s);
+        c = osh_json_scan_peek(s);
+        if (c == '}') break;
+        if (c != ',') OSH_TRY(osh_json_scan_fail(s, s->base + s->at, "found no ',' or '}' in an object"));
+    }
+    s->at++;
+    OSH_TRY(osh_json_scan_end(s));
+done:
+    return rc;
+}
+
+static osh_status fail_column(osh_ctx *cx, const row *w, const char *wanted)
+{
+    return osh_fail(cx, OSH_E_FORMAT, "no column '%s', found %s", wanted, w->names.len ? w->names.data : "none");
+}
+
+static osh_status append_list(osh_ctx *cx, row *w)
+{
+    osh_status rc = OSH_OK;
+    int64_t limit = w->r->cut_ids ? w->r->opt->max_seq_length : INT64_MAX;
+
+    if (!w->is_list) OSH_FAIL(cx, OSH_E_FORMAT, "'input_ids' is no list");
+    if (w->has_mask && (!w->is_mask_list || w->mask.n != w->list.n))
+        OSH_FAIL(cx, OSH_E_FORMAT, "'attention_mask' is no list of %lld numbers, as long as 'input_ids'",
+                 (long long)w->list.n);
+    for (int64_t i = 0; i < w->list.n; i++) {
+        if (w->bad_id == i + 1)
+            OSH_FAIL(cx, OSH_E_FORMAT, "'input_ids' holds no token at place %lld", (long long)i + 1);
+        if (w->has_mask && (w->bad_mask == i + 1 || (w->mask.ids[i] != 0 && w->mask.ids[i] != 1)))
+            OSH_FAIL(cx, OSH_E_FORMAT, "'attention_mask' is neither 0 nor 1 at place %lld", (long long)i + 1);
+        if ((w->has_mask && !w->mask.ids[i]) || w->ids->n - w->start >= limit) continue;
+        OSH_TRY(ids_append(cx, w->ids, &w->list.ids[i], 1));
+    }
+done:
+    return rc;
+}
+
+/* A line of white space is no row. */
+static osh_status scan_row(osh_ctx *cx, row *w, osh_lines *lines, bool *blank)
+{
+    osh_status rc = OSH_OK;
+    osh_json_scan s = {.cx = cx, .what = "the row", .more = more_of_line, .more_user = lines, .take_user = w};
+
+    osh_buf_init(&w->key, KEY_BYTES);
+    osh_buf_init(&w->names, 0);
+    OSH_TRY(osh_map_new(cx, &w->keys, 8));
+    while (osh_json_scan_peek(&s) >= 0 && osh_is_blank(s.text + s.at, 1)) s.at++;
+    *blank = osh_json_scan_peek(&s) < 0 && !s.failed;
+    if (*blank) goto done;
+    if (s.base + s.at == 0) osh_json_scan_bom(&s);
+    osh_json_scan_space(&s);
+    if (osh_json_scan_peek(&s) == '{') {
+        OSH_TRY(read_object(&s, w));
+    } else {
+        OSH_TRY(osh_json_scan_value(&s));
+        OSH_TRY(osh_json_scan_end(&s));
+        OSH_FAIL(cx, OSH_E_FORMAT, "not a JSON object");
+    }
+done:
+    return rc;
+}
+
+static void row_deinit(osh_ctx *cx, row *w)
+{
+    osh_map_free(cx, w->keys);
+    osh_buf_deinit(cx, &w->key);
+    osh_buf_deinit(cx, &w->names);
+    osh_ids_deinit(cx, &w->list);
+    osh_ids_deinit(cx, &w->mask);
+}
+
+static osh_status note_line(osh_ctx *cx, const osh_row_reader *r, const osh_lines *lines, osh_status rc)
+{
+    if (rc) osh_note(cx, "reading %s line %lld", r->opt->path, (long long)osh_lines_number(lines));
+    return rc;
+}
+
+static osh_status read_json(osh_ctx *cx, row *w, osh_lines *lines, bool *blank)
+{
+    osh_status rc = OSH_OK;
+    const char *column = w->r->opt->text_column ? w->r->opt->text_column : "text";
+
+    OSH_TRY(scan_row(cx, w, lines, blank));
+    if (*blank) goto done;
+    if (w->r->kind == OSH_ROW_IDS) {
+        if (!w->has_list) OSH_TRY(fail_column(cx, w, "input_ids"));
+        OSH_TRY(append_list(cx, w));
+    } else {
+        if (!w->has_text) OSH_TRY(fail_column(cx, w, column));
+        if (!w->is_string) OSH_FAIL(cx, OSH_E_FORMAT, "the column '%s' holds no string", column);
+        OSH_TRY(text_end(cx, w));
+    }
+done:
+    return rc;
+}
+
+osh_status osh_row_look(osh_ctx *cx, osh_row_reader *r, osh_lines *lines)
+{
+    osh_status rc = OSH_OK;
+    bool blank = false;
+    row w = {.cx = cx, .r = r}; // own
+
+    if (r->kind == OSH_ROW_UNKNOWN) OSH_TRY(scan_row(cx, &w, lines, &blank));
+    if (r->kind == OSH_ROW_UNKNOWN && !blank) r->kind = w.has_list ? OSH_ROW_IDS : OSH_ROW_TEXT;
+done:
+    row_deinit(cx, &w);
+    return note_line(cx, r, lines, rc);
+}
+
+osh_status osh_row_read(osh_ctx *cx, osh_row_reader *r, osh_ids *ids, osh_lines *lines, bool *blank)
+{
+    osh_status rc = OSH_OK;
+    row w = {.cx = cx, .r = r, .ids = ids, .start = ids->n}; // own
+
+    OSH_TRY(r->json ? read_json(cx, &w, lines, blank) : read_text(cx, &w, lines, blank));
+    OSH_TRY(osh_ids_check(cx, ids, w.start, r->opt->n_vocab, "the row"));
+done:
+    row_deinit(cx, &w);
+    return note_line(cx, r, lines, rc);
 }

@@ -6,9 +6,10 @@
 
 osh_status osh_json_scan_fail(const osh_json_scan *s, size_t at, const char *problem)
 {
-    size_t line = 1, column = 1;
+    size_t line = 1, column = s->more ? at + 1 : 1;
 
-    for (size_t i = 0; i < at && i < s->n; i++) {
+    if (s->failed) return s->failed;
+    for (size_t i = 0; !s->more && i < at && i < s->n; i++) {
         column++;
         if (s->text[i] == '\n') line++, column = 1;
     }
@@ -16,17 +17,39 @@ osh_status osh_json_scan_fail(const osh_json_scan *s, size_t at, const char *pro
                     problem);
 }
 
+static size_t place(const osh_json_scan *s) { return s->base + s->at; }
+
+/* So many bytes to look at, unless the text ends before. */
+static void look_ahead(osh_json_scan *s, size_t n)
+{
+    while (s->more && !s->ended && s->n - s->at < n) {
+        size_t used = s->at;
+        s->failed = s->more(s->cx, s->more_user, used, &s->text, &s->n, &s->ended);
+        if (s->failed) s->n = 0, s->ended = true;
+        s->base += used;
+        s->at = 0;
+    }
+}
+
+int osh_json_scan_peek(osh_json_scan *s)
+{
+    if (s->at >= s->n) look_ahead(s, 1);
+    return s->at < s->n ? (unsigned char)s->text[s->at] : -1;
+}
+
 void osh_json_scan_bom(osh_json_scan *s)
 {
-    if (s->at == 0 && s->n >= 3 && !memcmp(s->text, "\xef\xbb\xbf", 3)) s->at = 3;
+    look_ahead(s, 3);
+    if (place(s) == 0 && s->n >= 3 && !memcmp(s->text, "\xef\xbb\xbf", 3)) s->at = 3;
 }
 
 void osh_json_scan_space(osh_json_scan *s)
 {
-    while (s->at < s->n && s->text[s->at] && strchr(" \t\r\n", s->text[s->at])) s->at++;
+    int c = osh_json_scan_peek(s);
+    while (c > 0 && strchr(" \t\r\n", c)) s->at++, c = osh_json_scan_peek(s);
 }
 
-static int peek(const osh_json_scan *s) { return s->at < s->n ? (unsigned char)s->text[s->at] : -1; }
+static int peek(osh_json_scan *s) { return osh_json_scan_peek(s); }
 
 static bool is_digit(int c) { return c >= '0' && c <= '9'; }
 
@@ -53,56 +76,97 @@ static osh_status note_nul(osh_json_scan *s, size_t at)
 }
 
 /* Behind "\u": one code unit, or two that make a pair. */
-static osh_status scan_unicode(osh_json_scan *s)
+static osh_status scan_unicode(osh_json_scan *s, uint32_t *cp)
 {
-    size_t start = s->at - 2;
+    size_t start = place(s) - 2;
     int unit = hex4(s);
 
     if (unit < 0) return osh_json_scan_fail(s, start, "\\u wants four hexadecimal digits");
     s->at += 4;
+    *cp = (uint32_t)unit;
     if (unit == 0) return note_nul(s, start);
     if (unit < 0xd800 || unit > 0xdfff) return OSH_OK;
     if (unit <= 0xdbff && s->n - s->at >= 6 && s->text[s->at] == '\\' && s->text[s->at + 1] == 'u') {
         s->at += 2;
         int low = hex4(s);
         s->at += 4;
+        *cp = 0x10000 + (((uint32_t)unit - 0xd800) << 10) + ((uint32_t)low - 0xdc00);
         if (low >= 0xdc00 && low <= 0xdfff) return OSH_OK;
     }
     return osh_json_scan_fail(s, start, "half of a surrogate pair");
 }
 
+static size_t encode_cp(char to[4], uint32_t cp)
+{
+    size_t n = cp < 0x80 ? 1 : cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
+    static const unsigned char lead[] = {0, 0, 0xC0, 0xE0, 0xF0};
+
+    for (size_t i = n; i-- > 1; cp >>= 6) to[i] = (char)(0x80 | (cp & 0x3F));
+    to[0] = (char)(lead[n] | cp);
+    return n;
+}
+
+static osh_status take(osh_json_scan *s, const char *text, size_t n)
+{
+    if (!s->take || !n) return OSH_OK;
+    return s->failed = s->take(s->cx, s->take_user, text, n);
+}
+
+/* Behind a backslash. */
+static osh_status scan_escape(osh_json_scan *s)
+{
+    static const char escapes[] = "\"\\/bfnrt", means[] = "\"\\/\b\f\n\r\t";
+    osh_status rc = OSH_OK;
+    char text[4];
+    uint32_t cp = 0;
+    int c = peek(s);
+    const char *at = c > 0 ? strchr(escapes, c) : NULL;
+
+    s->at += c >= 0;
+    if (at) return take(s, &means[at - escapes], 1);
+    if (c != 'u') return osh_json_scan_fail(s, place(s) - 1 - (c >= 0), "an unknown escape in a string");
+    OSH_TRY(scan_unicode(s, &cp));
+    OSH_TRY(take(s, text, encode_cp(text, cp)));
+done:
+    return rc;
+}
+
 osh_status osh_json_scan_string(osh_json_scan *s)
 {
-    size_t start = s->at++;
+    size_t start = place(s);
     osh_status rc = OSH_OK;
 
-    while (!rc && s->at < s->n) {
-        int c = (unsigned char)s->text[s->at++];
+    for (s->at++; !rc;) {
+        size_t from = s->at, at = from;
+        while (at < s->n && (unsigned char)s->text[at] >= 0x20 && s->text[at] != '"' && s->text[at] != '\\') at++;
+        s->at = at;
+        OSH_TRY(take(s, s->text + from, at - from));
+        look_ahead(s, 12); // the longest escape
+        if (s->at >= s->n) return osh_json_scan_fail(s, start, "a string without its closing quote");
+        int c = (unsigned char)s->text[s->at];
+        if (c >= 0x20 && c != '"' && c != '\\') continue;
+        s->at++;
         if (c == '"') return OSH_OK;
-        if (c == 0) rc = note_nul(s, s->at - 1);
-        else if (c < 0x20) rc = osh_json_scan_fail(s, s->at - 1, "a control character in a string");
-        else if (c == '\\') {
-            c = peek(s);
-            s->at++;
-            if (c == 'u') rc = scan_unicode(s);
-            else if (c <= 0 || !strchr("\"\\/bfnrt", c))
-                rc = osh_json_scan_fail(s, s->at - 2, "an unknown escape in a string");
-        }
+        if (c == '\\') rc = scan_escape(s);
+        else if (c == 0) rc = note_nul(s, place(s) - 1);
+        else rc = osh_json_scan_fail(s, place(s) - 1, "a control character in a string");
     }
-    return rc ? rc : osh_json_scan_fail(s, start, "a string without its closing quote");
+done:
+    return rc;
 }
 
 static size_t digits(osh_json_scan *s)
 {
-    size_t start = s->at;
+    size_t start = place(s);
 
     while (is_digit(peek(s))) s->at++;
-    return s->at - start;
+    return place(s) - start;
 }
 
 static bool scan_this(osh_json_scan *s, const char *word)
 {
     size_t len = strlen(word);
+    look_ahead(s, len);
     if (s->n - s->at < len || memcmp(s->text + s->at, word, len)) return false;
     s->at += len;
     return true;
@@ -115,11 +179,15 @@ static bool scan_nan(osh_json_scan *s)
     return found;
 }
 
-static osh_status scan_number(osh_json_scan *s)
+osh_status osh_json_scan_number(osh_json_scan *s, char text[OSH_JSON_MAX_NUMBER + 1])
 {
-    size_t start = s->at;
+    size_t start = place(s);
     bool ok;
 
+    look_ahead(s, OSH_JSON_MAX_NUMBER + 1);
+    size_t n = s->n - s->at < OSH_JSON_MAX_NUMBER ? s->n - s->at : OSH_JSON_MAX_NUMBER;
+    memcpy(text, s->text + s->at, n);
+    text[n] = 0;
     if (s->allow_nan && scan_this(s, "-Infinity")) {
         s->has_nan = true;
         return OSH_OK;
@@ -134,8 +202,9 @@ static osh_status scan_number(osh_json_scan *s)
         ok = digits(s) > 0;
     }
     if (!ok) return osh_json_scan_fail(s, start, "not a number");
-    if (s->at - start > OSH_JSON_MAX_NUMBER)
-        return osh_json_scan_fail(s, start, "a number of more than 63 characters");
+    n = place(s) - start;
+    if (n > OSH_JSON_MAX_NUMBER) return osh_json_scan_fail(s, start, "a number of more than 63 characters");
+    text[n] = 0;
     return OSH_OK;
 }
 
@@ -146,20 +215,20 @@ static osh_status scan_word(osh_json_scan *s)
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (scan_this(s, words[i])) return OSH_OK;
     if (scan_nan(s)) return OSH_OK;
-    return osh_json_scan_fail(s, s->at, s->at < s->n ? "no JSON value here" : "the text ends where a value should be");
+    return osh_json_scan_fail(s, place(s),
+                              peek(s) >= 0 ? "no JSON value here" : "the text ends where a value should be");
 }
 
-/* "key" : - up to and with the colon. */
-static osh_status scan_key(osh_json_scan *s)
+osh_status osh_json_scan_key(osh_json_scan *s)
 {
     osh_status rc;
 
     osh_json_scan_space(s);
-    if (peek(s) != '"') return osh_json_scan_fail(s, s->at, "found no quoted key in an object");
+    if (peek(s) != '"') return osh_json_scan_fail(s, place(s), "found no quoted key in an object");
     rc = osh_json_scan_string(s);
     if (rc) return rc;
     osh_json_scan_space(s);
-    if (peek(s) != ':') return osh_json_scan_fail(s, s->at, "found no ':' behind a key");
+    if (peek(s) != ':') return osh_json_scan_fail(s, place(s), "found no ':' behind a key");
     s->at++;
     return OSH_OK;
 }
@@ -176,10 +245,10 @@ static osh_status scan_after(osh_json_scan *s, char *closers, int *depth)
             continue;
         }
         if (c != ',')
-            return osh_json_scan_fail(s, s->at, closer == '}' ? "found no ',' or '}' in an object"
+            return osh_json_scan_fail(s, place(s), closer == '}' ? "found no ',' or '}' in an object"
                                                               : "found no ',' or ']' in an array");
         s->at++;
-        return closer == '}' ? scan_key(s) : OSH_OK;
+        return closer == '}' ? osh_json_scan_key(s) : OSH_OK;
     }
     return OSH_OK;
 }
@@ -187,7 +256,7 @@ static osh_status scan_after(osh_json_scan *s, char *closers, int *depth)
 osh_status osh_json_scan_value(osh_json_scan *s)
 {
     osh_status rc = OSH_OK;
-    char closers[OSH_JSON_MAX_DEPTH];
+    char closers[OSH_JSON_MAX_DEPTH], number[OSH_JSON_MAX_NUMBER + 1];
     int depth = 0;
 
     do {
@@ -195,18 +264,18 @@ osh_status osh_json_scan_value(osh_json_scan *s)
         int c = peek(s);
         if (c == '{' || c == '[') {
             if (depth == OSH_JSON_MAX_DEPTH)
-                return osh_json_scan_fail(s, s->at, "nested more than 256 deep");
+                return osh_json_scan_fail(s, place(s), "nested more than 256 deep");
             closers[depth++] = c == '{' ? '}' : ']';
             s->at++;
             osh_json_scan_space(s);
             if (peek(s) != closers[depth - 1]) {
-                if (c == '{') OSH_TRY(scan_key(s));
+                if (c == '{') OSH_TRY(osh_json_scan_key(s));
                 continue;
             }
         } else if (c == '"') {
             OSH_TRY(osh_json_scan_string(s));
         } else if (c == '-' || is_digit(c)) {
-            OSH_TRY(scan_number(s));
+            OSH_TRY(osh_json_scan_number(s, number));
         } else {
             OSH_TRY(scan_word(s));
         }
@@ -219,5 +288,5 @@ done:
 osh_status osh_json_scan_end(osh_json_scan *s)
 {
     osh_json_scan_space(s);
-    return s->at == s->n ? OSH_OK : osh_json_scan_fail(s, s->at, "something follows the JSON value");
+    return s->at == s->n ? OSH_OK : osh_json_scan_fail(s, place(s), "something follows the JSON value");
 }

@@ -16,13 +16,19 @@ struct osh_lines {
     int64_t at;         // bytes of the file that were read
     int64_t n_total;    // bytes that came out
     ZSTD_DCtx *zstd;    // own; NULL: not compressed
+    size_t zstd_bytes;  // that were counted for it
     char *packed;       // own [CHUNK]; compressed bytes
     char *chunk;        // own [CHUNK]
     ZSTD_inBuffer in;   // view of packed
     bool more_to_flush; // the last call filled the chunk
     bool in_frame;      // the end of the file may not come here
-    osh_buf text;       // bytes that came out and were not given yet, from start on
-    size_t start, searched;
+    osh_buf text;       // bytes that came out; those before start are done with
+    size_t start;
+    size_t line_bytes;  // of this line before start
+    size_t newline;     // where line_ends is set: its place in text
+    bool in_line, shown, line_ends;
+    bool file_ends;     // there are no bytes behind text
+    bool as_they_are;
     int64_t number;
 };
 
@@ -52,6 +58,7 @@ void osh_lines_close(osh_ctx *cx, osh_lines *l)
     if (!l) return;
     osh_file_close(cx, l->file);
     ZSTD_freeDCtx(l->zstd);
+    osh_mem_uncount(cx, l->zstd_bytes);
     osh_free(cx, l->packed);
     osh_free(cx, l->chunk);
     osh_buf_deinit(cx, &l->text);
@@ -67,6 +74,17 @@ static osh_status read_file(osh_ctx *cx, osh_lines *l, char *to, size_t *n)
     if (!*n) return OSH_OK;
     osh_status rc = osh_file_pread(cx, l->file, to, *n, l->at);
     l->at += (int64_t)*n;
+    return rc;
+}
+
+/* What the decompressor has asked for is counted before it is written to: a window is as large as the file says. */
+static osh_status count_zstd(osh_ctx *cx, osh_lines *l)
+{
+    size_t now = ZSTD_sizeof_DCtx(l->zstd);
+
+    if (now <= l->zstd_bytes) return OSH_OK;
+    osh_status rc = osh_mem_count(cx, now - l->zstd_bytes);
+    if (!rc) l->zstd_bytes = now;
     return rc;
 }
 
@@ -86,6 +104,7 @@ static osh_status decompress(osh_ctx *cx, osh_lines *l, size_t *n)
         size_t code = ZSTD_decompressStream(l->zstd, &out, &l->in);
         if (ZSTD_isError(code))
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: not valid zstd: %s", path, ZSTD_getErrorName(code));
+        OSH_TRY(count_zstd(cx, l));
         l->in_frame = code != 0;
         l->more_to_flush = code != 0 && out.pos == out.size;
     }
@@ -96,16 +115,18 @@ done:
     return rc;
 }
 
-/* Appends what comes next to l->text; *end: nothing did. */
-static osh_status fill(osh_ctx *cx, osh_lines *l, bool *end)
+void osh_lines_as_they_are(osh_lines *l) { l->as_they_are = true; }
+
+/* Appends what comes next to l->text. */
+static osh_status fill(osh_ctx *cx, osh_lines *l)
 {
     osh_status rc = OSH_OK;
     size_t n = 0;
 
-    if (l->start) { // what was given goes
+    if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted while reading %s", osh_file_path(l->file));
+    if (l->start) { // what is done with goes
         memmove(l->text.data, l->text.data + l->start, l->text.len - l->start);
         l->text.len -= l->start;
-        l->searched -= l->start;
         l->start = 0;
     }
     if (l->zstd) OSH_TRY(decompress(cx, l, &n));
@@ -114,63 +135,90 @@ static osh_status fill(osh_ctx *cx, osh_lines *l, bool *end)
     if (l->n_total > MAX_TOTAL)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: more than 64 GiB of text", osh_file_path(l->file));
     OSH_TRY(osh_buf_append(cx, &l->text, l->chunk, n));
-    *end = n == 0;
+    l->file_ends = n == 0;
 done:
     return rc;
 }
 
-static void give_line(osh_lines *l, size_t end, size_t after, const char **text, size_t *n)
-{
-    *text = l->text.data + l->start;
-    *n = end - l->start;
-    if (*n && (*text)[*n - 1] == '\r') --*n;
-    l->start = l->searched = after;
-    l->number++;
-}
-
-osh_status osh_lines_next(osh_ctx *cx, osh_lines *l, const char **text, size_t *n)
+osh_status osh_lines_bytes(osh_ctx *cx, osh_lines *l, const char **text, size_t *n)
 {
     osh_status rc = OSH_OK;
+
+    l->start = l->text.len;
+    OSH_TRY(fill(cx, l));
+    *text = l->text.data;
+    *n = l->text.len;
+done:
+    if (rc) osh_note(cx, "reading %s", osh_file_path(l->file));
+    return rc;
+}
+
+osh_status osh_lines_more(osh_ctx *cx, osh_lines *l, size_t used, const char **text, size_t *n, bool *end)
+{
+    osh_status rc = OSH_OK;
+    size_t from = l->start, to;
+
+    l->start += used;
+    l->line_bytes += used;
+    if (l->shown && !l->line_ends) {
+        size_t had = l->text.len - l->start;
+        OSH_TRY(fill(cx, l));
+        from = l->start + had;
+    }
+    l->shown = true;
+    if (!l->line_ends) {
+        const char *at = from < l->text.len ? memchr(l->text.data + from, '\n', l->text.len - from) : NULL;
+        l->line_ends = at != NULL;
+        l->newline = at ? (size_t)(at - l->text.data) : l->text.len;
+    }
+    to = l->newline;
+    *end = l->line_ends || l->file_ends;
+    if (!l->as_they_are && l->line_bytes + (to - l->start) > MAX_LINE)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: line %lld is longer than 64 MiB", osh_file_path(l->file), (long long)l->number);
+    if (!l->as_they_are && to > l->start && l->text.data[to - 1] == '\r') to--; // of the line's end, or seen again
+    *text = l->text.data + l->start;
+    *n = to - l->start;
+done:
+    return rc;
+}
+
+bool osh_is_blank(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!s[i] || !strchr(" \t\r\n\v\f", s[i])) return false;
+    return true;
+}
+
+osh_status osh_lines_skip(osh_ctx *cx, osh_lines *l, bool *blank)
+{
+    osh_status rc = OSH_OK;
+    const char *text = NULL;
+    size_t n = 0;
     bool end = false;
 
-    *text = NULL;
-    *n = 0;
-    for (;;) {
-        const char *newline = NULL;
-        if (l->searched < l->text.len)
-            newline = memchr(l->text.data + l->searched, '\n', l->text.len - l->searched);
-        if (newline) {
-            size_t at = (size_t)(newline - l->text.data);
-            give_line(l, at, at + 1, text, n);
-            goto done;
-        }
-        l->searched = l->text.len;
-        if (l->searched - l->start > MAX_LINE)
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: line %lld is longer than 64 MiB", osh_file_path(l->file),
-                     (long long)l->number + 1);
-        OSH_TRY(fill(cx, l, &end));
-        if (!end) continue;
-        if (l->start < l->text.len) give_line(l, l->text.len, l->text.len, text, n);
-        goto done;
+    *blank = true;
+    while (!end) {
+        OSH_TRY(osh_lines_more(cx, l, n, &text, &n, &end));
+        *blank = *blank && osh_is_blank(text, n);
     }
+done:
+    return rc;
+}
+
+osh_status osh_lines_begin(osh_ctx *cx, osh_lines *l, bool *any)
+{
+    osh_status rc = OSH_OK;
+    bool blank;
+
+    if (l->in_line && !l->line_ends && !l->file_ends) OSH_TRY(osh_lines_skip(cx, l, &blank));
+    if (l->in_line) l->start = l->line_ends ? l->newline + 1 : l->text.len;
+    while (l->start == l->text.len && !l->file_ends) OSH_TRY(fill(cx, l));
+    *any = l->in_line = l->start < l->text.len;
+    l->line_bytes = 0;
+    l->shown = l->line_ends = false;
+    l->number += *any;
 done:
     return rc;
 }
 
 int64_t osh_lines_number(const osh_lines *l) { return l->number; }
-
-osh_status osh_lines_rest(osh_ctx *cx, osh_lines *l, osh_buf *b)
-{
-    osh_status rc = OSH_OK;
-    bool end = false;
-
-    while (!end) {
-        if (l->start < l->text.len)
-            OSH_TRY(osh_buf_append(cx, b, l->text.data + l->start, l->text.len - l->start));
-        l->start = l->searched = l->text.len;
-        OSH_TRY(fill(cx, l, &end));
-    }
-done:
-    if (rc) osh_note(cx, "reading %s", osh_file_path(l->file));
-    return rc;
-}

@@ -1,4 +1,4 @@
-/* lines.h - the lines of a text file, or of a .zst one, one after the other: memory is that of the longest line. */
+/* lines.h - the lines of a text file, or of a .zst one, one after the other and in pieces: what is held is a piece. */
 #ifndef OSH_LINES_H
 #define OSH_LINES_H
 #include "base/buf.h"
@@ -6,9 +6,16 @@
 typedef struct osh_lines osh_lines;
 osh_status osh_lines_open(osh_ctx *cx, osh_lines **out, const char *path); // .zst is decompressed
 void osh_lines_close(osh_ctx *cx, osh_lines *l);
-/* The next line without its \n or \r\n, valid until the next call; *text NULL: there are no more. */
-osh_status osh_lines_next(osh_ctx *cx, osh_lines *l, const char **text, size_t *n);
-int64_t osh_lines_number(const osh_lines *l); // of the line last given, 1-based
-/* All that has not been read yet, byte for byte, appended to b. */
-osh_status osh_lines_rest(osh_ctx *cx, osh_lines *l, osh_buf *b);
+/* Lines end with their \n only, not with \r\n, and are of any length; else 64 MiB is the most. */
+void osh_lines_as_they_are(osh_lines *l);
+/* Goes on to the first line, or the next one. *any false: there is none. */
+osh_status osh_lines_begin(osh_ctx *cx, osh_lines *l, bool *any);
+/* Of this line, without its \n or \r\n: the first `used` bytes of what was shown go; shows what follows, more of it
+ * than before or *end. */
+osh_status osh_lines_more(osh_ctx *cx, osh_lines *l, size_t used, const char **text, size_t *n, bool *end);
+osh_status osh_lines_skip(osh_ctx *cx, osh_lines *l, bool *blank); // all of it that was not shown; it is white space
+bool osh_is_blank(const char *s, size_t n);
+int64_t osh_lines_number(const osh_lines *l); // of this line, 1-based
+/* Instead of lines: the next bytes as they are; *n 0: there are none. */
+osh_status osh_lines_bytes(osh_ctx *cx, osh_lines *l, const char **text, size_t *n);
 #endif

@@ -300,6 +300,8 @@ osh_status osh_tokenizer_feed(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const
         if (t->norm.n > t->norm_enough) OSH_TRY(encode_norm(cx, t, ids, false));
     }
 done:
+    if (rc == OSH_E_NOMEM && t->raw.n + t->norm.n > 4 * t->part_bytes)
+        osh_note(cx, "tokenizing %zu bytes that the tokenizer does not certainly cut", t->raw.n + t->norm.n);
     return rc;
 }
 

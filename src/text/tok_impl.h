@@ -176,7 +176,6 @@ int32_t osh_bpe_max_id(const osh_bpe *m);
 bool osh_bpe_parts(const osh_bpe *m, uint32_t x, uint32_t y);
 uint32_t osh_tok_byte_char(unsigned char b); // GPT-2's
 osh_status osh_bpe_encode(osh_ctx *cx, osh_bpe *m, osh_ids *ids, const char *word, size_t n);
-osh_status osh_ids_reserve(osh_ctx *cx, osh_ids *ids, int64_t n_more);
 
 /* Added tokens. */
 typedef struct osh_tok_added osh_tok_added;

@@ -30,5 +30,6 @@ osh_status osh_tokenizer_special(osh_ctx *cx, const osh_tokenizer *t, osh_ids *i
 void osh_tokenizer_part_bytes(osh_tokenizer *t, size_t n); // for tests: 64 KiB else
 int64_t osh_tokenizer_model_max_length(const osh_tokenizer *t); // 0: not given or absurdly large
 int64_t osh_tokenizer_n_vocab(const osh_tokenizer *t); // highest id + 1, added tokens included
+osh_status osh_ids_reserve(osh_ctx *cx, osh_ids *ids, int64_t n_more);
 void osh_ids_deinit(osh_ctx *cx, osh_ids *ids);
 #endif

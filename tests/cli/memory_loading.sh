@@ -1,0 +1,71 @@
+# --host-memory holds from the first allocation: lines of 40 MB, rows that are not chosen, texts of which a part is wanted; a
+# normalizer that grows is refused; what cannot be cut is refused with its line; reading and tokenizing can be interrupted.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+fail() { echo "$*"; exit 1; }
+text() { head -c "$1" < <(yes 'All of the words that are here, 12 times a line: none of them is new. ' | tr -d '\n'); }
+held() { # name, MiB, arguments: runs under that budget, and stays there
+    local name=$1 budget=$2
+    shift 2
+    rm -rf out
+    "$OSH_TOOLS/watch_memory" watched "$ONESHOT" "$@" --host-memory "${budget}MiB" >got 2>err || fail "$name: $(cat err)"
+    read -r peak _ <watched
+    echo "$name: $((peak >> 10)) KiB of $budget MiB"
+    [ "$SANITIZED" ] || [ "$peak" -le $((budget << 20)) ] || fail "$name: $peak bytes under $budget MiB"
+}
+size=40000000
+[ -z "$SANITIZED" ] || size=4000000
+text $size >text
+{ printf '{"other": [1, {"text": 2}], "text": "'; cat text; printf '"}\n{"text": "short"}\n'; } >line.jsonl
+{ cat text; printf '\nshort\n'; } >line.txt
+job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --num-calibration-samples 4 --max-seq-length 64
+     --threads 2 --output out --progress none)
+held "a line of text" 48 "${job[@]}" --dataset line.txt
+held "a row" 48 "${job[@]}" --dataset line.jsonl
+held "its plan" 48 plan "${job[@]}" --dataset line.jsonl
+held "a text" 48 eval --model "$model" --dataset line.txt --max-windows 2 --max-seq-length 64 --threads 2 --progress none
+held "ids" 24 tokenize --model "$model" line.txt
+# the same tokens as those of a text that is no longer than they are
+head -c 4000 line.txt >begin.txt
+want=$("$ONESHOT" eval --model "$model" --dataset begin.txt --max-windows 2 --max-seq-length 64 --threads 2 --progress none)
+[ "$("$ONESHOT" eval --model "$model" --dataset line.txt --max-windows 2 --max-seq-length 64 --threads 2 --progress none)" \
+    = "$want" ] || fail "another perplexity of a long text"
+# rows that are not chosen
+row=$(text 60000)
+for i in $(seq $((size / 60000))); do printf '{"text": "%s %s"}\n' "$i" "$row"; done >rows.jsonl
+for flags in "" "--concatenate-data"; do
+    held "rows $flags" 48 "${job[@]}" --dataset rows.jsonl --shuffle-calibration-samples $flags
+done
+
+# nothing certain to cut at: refused with the line, not held
+mkdir one && cp "$model"/*.json one
+sed 's/"pre_tokenizer": *{/"pre_tokenizer":{"type":"Split","pattern":{"Regex":"(?<=x)y"},"behavior":"Isolated","invert":false},"was":{/' \
+    "$model/tokenizer.json" >one/tokenizer.json
+code=0
+"$OSH_TOOLS/watch_memory" watched "$ONESHOT" tokenize --model one line.txt --host-memory 24MiB >got 2>err || code=$?
+read -r peak _ <watched
+[ $code = 2 ] || fail "a line in one piece: exit $code, $(cat err)"
+grep -q 'tokenizer does not certainly cut; while reading line.txt line 1; while holding --host-memory 24MiB' err || fail "$(cat err)"
+[ "$SANITIZED" ] || [ "$peak" -le $((24 << 20)) ] || fail "$peak bytes before it was refused"
+# a normalizer that makes ten times as much, eight times
+python3 - "$model/tokenizer.json" >one/tokenizer.json <<'PY'
+import json, sys
+t = json.load(open(sys.argv[1]))
+t["normalizer"] = {"type": "Sequence", "normalizers":
+                   [{"type": "Replace", "pattern": {"String": "e"}, "content": "e" * 10}] * 8}
+json.dump(t, sys.stdout)
+PY
+if "$ONESHOT" tokenize --model one begin.txt 2>err >got; then fail "text that grows to 10^8 times"; fi
+grep -q "normalizers make more than" err || fail "$(cat err)"
+
+# an interrupt ends reading: of a file that would take minutes
+truncate -s 64G endless.txt
+for command in "eval --model $model --dataset endless.txt" "tokenize --model $model endless.txt"; do
+    "$ONESHOT" $command >got 2>err &
+    pid=$!
+    sleep 0.3
+    kill -TERM $pid 2>/dev/null || fail "it has ended by itself: $(cat err)"
+    code=0
+    wait $pid || code=$?
+    [ $code = 1 ] && grep -q interrupted err || fail "interrupted: exit $code, $(cat err)"
+done
