@@ -248,6 +248,7 @@ static osh_status scan_after(osh_json_scan *s, char *closers, int *depth)
             return osh_json_scan_fail(s, place(s), closer == '}' ? "found no ',' or '}' in an object"
                                                               : "found no ',' or ']' in an array");
         s->at++;
+        s->n_commas += *depth == 1;
         return closer == '}' ? osh_json_scan_key(s) : OSH_OK;
     }
     return OSH_OK;

@@ -21,6 +21,7 @@ typedef struct osh_json_scan {
     void *more_user, *take_user;
     size_t base; // bytes before text
     bool ended;  // more has no more
+    size_t n_commas; // between the members of outermost values
     osh_status failed; // more or take did
     bool allow_nul; // NUL inside strings, raw or \u0000
     bool allow_nan; // NaN, Infinity, -Infinity

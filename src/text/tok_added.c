@@ -9,8 +9,7 @@
 #include <string.h>
 
 typedef struct token {
-    char *content; // own
-    size_t n;
+    size_t at, n; // bytes of the contents
     int32_t id;
     bool single_word, lstrip, rstrip, normalized, special;
 } token;
@@ -26,6 +25,7 @@ typedef struct trie {
 struct osh_tok_added {
     token *tokens; // own
     size_t n;
+    osh_buf contents; // own: of all tokens, side by side
     trie sets[2]; // [normalized]
 };
 
@@ -34,8 +34,8 @@ struct osh_tok_added {
 void osh_tok_added_free(osh_ctx *cx, osh_tok_added *a)
 {
     if (!a) return;
-    for (size_t i = 0; i < a->n; i++) osh_free(cx, a->tokens[i].content);
     osh_free(cx, a->tokens);
+    osh_buf_deinit(cx, &a->contents);
     for (int i = 0; i < 2; i++) osh_free(cx, a->sets[i].edges.slots);
     osh_free(cx, a);
 }
@@ -226,21 +226,27 @@ size_t osh_tok_added_cut(const osh_tok_added *a, bool normalized, const char *s,
     return 0;
 }
 
-static osh_status load_token(osh_ctx *cx, token *k, const cJSON *o, const char *what)
+static const char *content_of(const osh_tok_added *a, const token *k) { return a->contents.data + k->at; }
+
+static osh_status load_token(osh_ctx *cx, osh_tok_added *a, token *k, const cJSON *o, const char *what)
 {
     osh_status rc = OSH_OK;
     const char *content = NULL;
+    char *bytes = NULL; // own
 
     if (!cJSON_IsObject(o)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: an added token is not an object", what);
     OSH_TRY(osh_json_str_or(cx, &content, o, "content", NULL, what));
     if (!content) OSH_FAIL(cx, OSH_E_FORMAT, "%s: an added token without \"content\"", what);
-    OSH_TRY(osh_tok_string(cx, &k->content, &k->n, content));
+    OSH_TRY(osh_tok_string(cx, &bytes, &k->n, content));
+    k->at = a->contents.len;
+    OSH_TRY(osh_buf_append(cx, &a->contents, bytes, k->n));
     OSH_TRY(osh_json_bool_or(cx, &k->special, o, "special", false, what));
     OSH_TRY(osh_json_bool_or(cx, &k->single_word, o, "single_word", false, what));
     OSH_TRY(osh_json_bool_or(cx, &k->lstrip, o, "lstrip", false, what));
     OSH_TRY(osh_json_bool_or(cx, &k->rstrip, o, "rstrip", false, what));
     OSH_TRY(osh_json_bool_or(cx, &k->normalized, o, "normalized", !k->special, what));
 done:
+    osh_free(cx, bytes);
     return rc;
 }
 
@@ -255,12 +261,12 @@ static osh_status number_tokens(osh_ctx *cx, osh_tok_added *a, const osh_bpe *m)
     OSH_TRY(osh_map_new(cx, &seen, a->n));
     for (size_t i = 0; i < a->n; i++) {
         token *k = &a->tokens[i];
-        if (osh_map_get(seen, k->content, k->n, &known)) {
+        if (osh_map_get(seen, content_of(a, k), k->n, &known)) {
             k->id = (int32_t)known;
-        } else if (!osh_bpe_find(m, k->content, k->n, &k->id)) {
+        } else if (!osh_bpe_find(m, content_of(a, k), k->n, &k->id)) {
             k->id = (int32_t)(top < 0 ? size : top >= size || size == 0 ? top + 1 : size);
         }
-        OSH_TRY(osh_map_put(cx, seen, k->content, k->n, k->id));
+        OSH_TRY(osh_map_put(cx, seen, content_of(a, k), k->n, k->id));
         if (k->id > top) top = k->id;
     }
 done:
@@ -276,7 +282,7 @@ static osh_status add_normalized(osh_ctx *cx, osh_tok_added *a, const osh_tok_st
     osh_tok_work w = {.cur = &one, .next = &two};
     const token *k = &a->tokens[which];
 
-    OSH_TRY(osh_tok_text_add(cx, &one, k->content, k->n));
+    OSH_TRY(osh_tok_text_add(cx, &one, content_of(a, k), k->n));
     OSH_TRY(osh_tok_piece_add(cx, &one, (osh_tok_piece){.len = (uint32_t)one.n, .id = -1, .first = true}));
     OSH_TRY(osh_tok_normalize(cx, normalizers, &w));
     OSH_TRY(trie_add(cx, &a->sets[1], w.cur->s, w.cur->n, k, (uint32_t)which));
@@ -286,28 +292,43 @@ done:
     return rc;
 }
 
-osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const cJSON *list, const osh_bpe *m,
+/* tokenizers ignores one that is empty. */
+static osh_status load_tokens(osh_ctx *cx, osh_tok_added *a, const osh_tok_list *list, const char *what)
+{
+    osh_status rc = OSH_OK;
+    osh_tok_items it; // own
+    bool any = false;
+    cJSON *o = NULL; // own
+
+    osh_tok_items_init(&it, cx, list);
+    for (;;) {
+        OSH_TRY(osh_tok_items_next(&it, &any));
+        if (!any) break;
+        token *k = &a->tokens[a->n];
+        *k = (token){0};
+        OSH_TRY(osh_json_parse(cx, &o, it.value, it.n_value, what, OSH_JSON_NUL));
+        OSH_TRY(load_token(cx, a, k, o, what));
+        cJSON_Delete(o);
+        o = NULL;
+        a->n += k->n > 0;
+    }
+done:
+    cJSON_Delete(o);
+    osh_tok_items_deinit(cx, &it);
+    return rc;
+}
+
+osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const osh_tok_file *f, const osh_bpe *m,
                               const osh_tok_steps *normalizers, const char *what)
 {
     osh_status rc = OSH_OK;
     osh_tok_added *a = NULL; // own
-    const cJSON *item = NULL;
-    size_t n = 0;
+    const cJSON *other = cJSON_GetObjectItemCaseSensitive(f->tree, "added_tokens");
 
     OSH_NEW(cx, a, 1);
-    if (list && !cJSON_IsNull(list) && !cJSON_IsArray(list))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"added_tokens\" is not a list", what);
-    cJSON_ArrayForEach(item, list) n++;
-    OSH_NEW(cx, a->tokens, n);
-    cJSON_ArrayForEach(item, list) {
-        token *k = &a->tokens[a->n++];
-        OSH_TRY(load_token(cx, k, item, what));
-        if (k->n == 0) { // tokenizers ignores it
-            osh_free(cx, k->content);
-            *k = (token){0};
-            a->n--;
-        }
-    }
+    if (other && !cJSON_IsNull(other)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"added_tokens\" is not a list", what);
+    OSH_NEW(cx, a->tokens, f->added.n_items);
+    if (f->added.text) OSH_TRY(load_tokens(cx, a, &f->added, what));
     OSH_TRY(number_tokens(cx, a, m));
     for (int i = 0; i < 2; i++) {
         a->sets[i].empty = true;
@@ -320,7 +341,7 @@ osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const cJSON *lis
             if (k->normalized)
                 OSH_TRY(add_normalized(cx, a, normalizers, i));
             else
-                OSH_TRY(trie_add(cx, &a->sets[0], k->content, k->n, k, (uint32_t)i));
+                OSH_TRY(trie_add(cx, &a->sets[0], content_of(a, k), k->n, k, (uint32_t)i));
         }
     *out = a, a = NULL; // give
 done:

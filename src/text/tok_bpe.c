@@ -4,7 +4,6 @@
  * rank does, the leftmost first. Short words are scanned (the minimum of an array of ranks); from
  * HEAP_FROM symbols on a heap of (rank, position) is kept, so that a text without a single cut
  * costs O(n log n). */
-#include "base/buf.h"
 #include "base/map.h"
 #include "text/tok_impl.h"
 #include <string.h>
@@ -375,72 +374,59 @@ done:
 
 /* ---- loading ---- */
 
-static osh_status load_vocab(osh_ctx *cx, osh_bpe *m, const cJSON *o, const char *what)
+static osh_status load_vocab(osh_ctx *cx, osh_bpe *m, const osh_tok_list *list, const char *what)
 {
     osh_status rc = OSH_OK;
-    const cJSON *item = NULL;
-    size_t n_items = 0, n = 0;
-    char *key = NULL; // own
+    osh_tok_items it; // own
+    bool any = false;
+    int64_t unused;
 
-    if (!cJSON_IsObject(o))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: model without a \"vocab\" object", what);
-    cJSON_ArrayForEach(item, o) n_items++;
-    OSH_TRY(osh_map_new(cx, &m->vocab, n_items));
+    osh_tok_items_init(&it, cx, list);
+    if (!list->text) OSH_FAIL(cx, OSH_E_FORMAT, "%s: model without a \"vocab\" object", what);
+    OSH_TRY(osh_map_new(cx, &m->vocab, list->n_items));
     m->max_id = -1;
-    cJSON_ArrayForEach(item, o) {
-        double v = item->valuedouble;
-        if (!cJSON_IsNumber(item) || v < 0 || v > INT32_MAX - 1 || v != (double)(int32_t)v)
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: the id of token '%.80s' must be an integer from 0",
-                     what, item->string);
-        if (strstr(item->string, "\xC0\x80")) { // holds U+0000
-            OSH_TRY(osh_tok_string(cx, &key, &n, item->string));
-            OSH_TRY(osh_map_put(cx, m->vocab, key, n, (int64_t)v));
-            osh_free(cx, key);
-            key = NULL;
-        } else {
-            OSH_TRY(osh_map_put(cx, m->vocab, item->string, strlen(item->string), (int64_t)v));
-        }
+    for (;;) {
+        OSH_TRY(osh_tok_items_next(&it, &any));
+        if (!any) break;
+        const char *token = it.key.data ? it.key.data : "";
+        double v = it.number;
+        if (!(v >= 0 && v <= INT32_MAX - 1 && v == (double)(int32_t)v))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: the id of token '%.80s' must be an integer from 0", what, token);
+        if (osh_map_get(m->vocab, token, it.key.len, &unused))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: the key '%s' occurs twice in one object", what, token);
+        OSH_TRY(osh_map_put(cx, m->vocab, token, it.key.len, (int64_t)v));
         if ((int32_t)v > m->max_id) m->max_id = (int32_t)v;
     }
 done:
-    osh_free(cx, key);
+    osh_tok_items_deinit(cx, &it);
     return rc;
 }
 
-/* One merge "a b" or ["a", "b"] to its three ids. text: scratch of the caller. */
-static osh_status load_merge(osh_ctx *cx, osh_bpe *m, const cJSON *item, int64_t rank,
-                             osh_buf *text, const char *what)
+/* One merge "a b" or ["a", "b"] to its three ids. */
+static osh_status load_merge(osh_ctx *cx, osh_bpe *m, osh_tok_items *it, int64_t rank, const char *what)
 {
     osh_status rc = OSH_OK;
-    const cJSON *a = item->child, *b = a ? a->next : NULL;
-    size_t n_a = 0, n_b = 0;
     int32_t left, right, both;
-    const char *s = NULL, *t = NULL; // the two halves
 
-    if (cJSON_IsString(item)) {
-        s = item->valuestring;
-        const char *space = strchr(s, ' ');
-        if (!space || strchr(space + 1, ' '))
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld '%.80s' is not two tokens and a space", what,
-                     (long long)rank, s);
-        n_a = (size_t)(space - s);
-        t = space + 1;
-    } else if (cJSON_IsArray(item) && cJSON_IsString(a) && cJSON_IsString(b) && !b->next) {
-        s = a->valuestring;
-        t = b->valuestring;
-        n_a = strlen(s);
-    } else {
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld is neither a string nor two strings", what,
-                 (long long)rank);
+    OSH_TRY(osh_tok_items_join(it));
+    char *w = it->text.data;
+    size_t n = it->text.len, n_a = it->n_first;
+    if (it->n_strings != 1 && it->n_strings != 2)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld is neither a string nor two strings", what, (long long)rank);
+    if (it->n_strings == 1 && it->value[0] == '[')
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld is neither a string nor two strings", what, (long long)rank);
+    if (it->n_strings == 1) {
+        char *space = n ? memchr(w, ' ', n) : NULL;
+        if (!space || memchr(space + 1, ' ', n - (size_t)(space + 1 - w)))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld '%.80s' is not two tokens and a space", what, (long long)rank,
+                     w ? w : "");
+        n_a = (size_t)(space - w);
+        memmove(space, space + 1, n - n_a); // with the NUL
+        n--;
     }
-    n_b = strlen(t);
-    osh_buf_clear(text);
-    OSH_TRY(osh_buf_append(cx, text, s, n_a));
-    OSH_TRY(osh_buf_append(cx, text, t, n_b));
-    char *w = text->data;
-    if (!w) OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld is empty", what, (long long)rank);
-    if (strstr(w, "\xC0\x80")) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: merge %lld holds U+0000", what,
-                                        (long long)rank);
+    size_t n_b = n - n_a;
+    if (!n) OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld is empty", what, (long long)rank);
+    if (memchr(w, 0, n)) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: merge %lld holds U+0000", what, (long long)rank);
     note_joined(m, w, n_a, w + n_a, n_b);
     bool known = osh_bpe_find(m, w, n_a, &left) && osh_bpe_find(m, w + n_a, n_b, &right) &&
                  n_b >= m->n_prefix;
@@ -455,25 +441,25 @@ done:
     return rc;
 }
 
-static osh_status load_merges(osh_ctx *cx, osh_bpe *m, const cJSON *o, const char *what)
+static osh_status load_merges(osh_ctx *cx, osh_bpe *m, const osh_tok_list *list, const char *what)
 {
     osh_status rc = OSH_OK;
-    const cJSON *item = NULL;
-    osh_buf text;
-    size_t n = 0;
+    osh_tok_items it; // own
+    bool any = false;
     int64_t rank = 0;
 
-    osh_buf_init(&text, 0);
-    if (!cJSON_IsArray(o)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: model without a \"merges\" list", what);
-    cJSON_ArrayForEach(item, o) n++;
-    OSH_TRY(osh_tok_pairs_init(cx, &m->pairs, n));
+    osh_tok_items_init(&it, cx, list);
+    if (!list->text) OSH_FAIL(cx, OSH_E_FORMAT, "%s: model without a \"merges\" list", what);
+    OSH_TRY(osh_tok_pairs_init(cx, &m->pairs, list->n_items));
     OSH_NEW(cx, m->joined, JOINED_BITS / 8);
-    cJSON_ArrayForEach(item, o) {
-        if (cJSON_IsString(item) && !strncmp(item->valuestring, "#version", 8)) continue;
-        OSH_TRY(load_merge(cx, m, item, rank++, &text, what));
+    for (;;) {
+        OSH_TRY(osh_tok_items_next(&it, &any));
+        if (!any) break;
+        if (it.n_strings && it.text.data && !strncmp(it.text.data, "#version", 8)) continue;
+        OSH_TRY(load_merge(cx, m, &it, rank++, what));
     }
 done:
-    osh_buf_deinit(cx, &text);
+    osh_tok_items_deinit(cx, &it);
     return rc;
 }
 
@@ -510,15 +496,16 @@ done:
     return rc;
 }
 
-osh_status osh_bpe_load(osh_ctx *cx, osh_bpe **out, const cJSON *model, const char *what)
+osh_status osh_bpe_load(osh_ctx *cx, osh_bpe **out, const osh_tok_file *f, const char *what)
 {
     osh_status rc = OSH_OK;
+    const cJSON *model = cJSON_GetObjectItemCaseSensitive(f->tree, "model");
     osh_bpe *m = NULL; // own
     const char *type = NULL;
 
     OSH_NEW(cx, m, 1);
     OSH_TRY(osh_json_str_or(cx, &type, model, "type", NULL, what));
-    if (type ? strcmp(type, "BPE") != 0 : !cJSON_GetObjectItemCaseSensitive(model, "merges"))
+    if (type ? strcmp(type, "BPE") != 0 : !f->merges.text && !cJSON_GetObjectItemCaseSensitive(model, "merges"))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: model \"%s\" is not supported, only \"BPE\"", what,
                  type ? type : "without a type");
     OSH_TRY(osh_json_bool_or(cx, &m->byte_fallback, model, "byte_fallback", false, what));
@@ -527,8 +514,8 @@ osh_status osh_bpe_load(osh_ctx *cx, osh_bpe **out, const cJSON *model, const ch
     OSH_TRY(load_affix(cx, &m->prefix, &m->n_prefix, model, "continuing_subword_prefix", what));
     OSH_TRY(load_affix(cx, &m->suffix, &m->n_suffix, model, "end_of_word_suffix", what));
     OSH_TRY(load_affix(cx, &m->unk, &m->n_unk, model, "unk_token", what));
-    OSH_TRY(load_vocab(cx, m, cJSON_GetObjectItemCaseSensitive(model, "vocab"), what));
-    OSH_TRY(load_merges(cx, m, cJSON_GetObjectItemCaseSensitive(model, "merges"), what));
+    OSH_TRY(load_vocab(cx, m, &f->vocab, what));
+    OSH_TRY(load_merges(cx, m, &f->merges, what));
     if (!m->unk || !osh_bpe_find(m, m->unk, m->n_unk, &m->unk_id)) m->unk_id = -1;
     OSH_TRY(index_chars(cx, m));
     OSH_NEW(cx, m->ranks, HEAP_FROM);

@@ -40,9 +40,10 @@ void osh_tokenizer_close(osh_ctx *cx, osh_tokenizer *t)
     osh_free(cx, t);
 }
 
-static osh_status build(osh_ctx *cx, osh_tokenizer **out, const cJSON *o, const char *what)
+static osh_status build(osh_ctx *cx, osh_tokenizer **out, const osh_tok_file *f, const char *what)
 {
     osh_status rc = OSH_OK;
+    const cJSON *o = f->tree;
     osh_tokenizer *t = NULL; // own
     const cJSON *model = cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, "model") : NULL;
 
@@ -56,9 +57,8 @@ static osh_status build(osh_ctx *cx, osh_tokenizer **out, const cJSON *o, const 
                                        cJSON_GetObjectItemCaseSensitive(o, "pre_tokenizer"), what));
     OSH_TRY(osh_tok_post_load(cx, &t->post, cJSON_GetObjectItemCaseSensitive(o, "post_processor"),
                               what));
-    OSH_TRY(osh_bpe_load(cx, &t->model, model, what));
-    OSH_TRY(osh_tok_added_load(cx, &t->added, cJSON_GetObjectItemCaseSensitive(o, "added_tokens"),
-                               t->model, &t->normalizers, what));
+    OSH_TRY(osh_bpe_load(cx, &t->model, f, what));
+    OSH_TRY(osh_tok_added_load(cx, &t->added, f, t->model, &t->normalizers, what));
     *out = t, t = NULL; // give
 done:
     osh_tokenizer_close(cx, t);
@@ -69,12 +69,12 @@ osh_status osh_tokenizer_parse(osh_ctx *cx, osh_tokenizer **out, const char *tex
                                const char *what)
 {
     osh_status rc = OSH_OK;
-    cJSON *o = NULL; // own
+    osh_tok_file f = {.tree = NULL}; // own
 
-    OSH_TRY(osh_json_parse(cx, &o, text, n, what, OSH_JSON_NUL));
-    OSH_TRY(build(cx, out, o, what));
+    OSH_TRY(osh_tok_file_parse(cx, &f, text, n, what));
+    OSH_TRY(build(cx, out, &f, what));
 done:
-    cJSON_Delete(o);
+    osh_tok_file_deinit(&f);
     return rc;
 }
 
@@ -103,20 +103,21 @@ osh_status osh_tokenizer_open(osh_ctx *cx, osh_tokenizer **out, const char *mode
 {
     osh_status rc = OSH_OK;
     osh_tokenizer *t = NULL;                                     // own
-    cJSON *o = NULL;                                             // own
+    char *text = NULL;                                           // own
+    size_t n = 0;
     char *path = osh_path_join(cx, model_dir, "tokenizer.json"); // own
 
     if (!path) {
         rc = OSH_E_NOMEM;
         goto done;
     }
-    OSH_TRY(osh_json_read(cx, &o, path, MAX_FILE_BYTES, OSH_JSON_NUL));
-    OSH_TRY(build(cx, &t, o, path));
+    OSH_TRY(osh_file_read_all(cx, &text, &n, path, MAX_FILE_BYTES));
+    OSH_TRY(osh_tokenizer_parse(cx, &t, text, n, path));
     OSH_TRY(read_config(cx, t, model_dir));
     *out = t, t = NULL; // give
 done:
     if (rc) osh_note(cx, "loading the tokenizer of %s", model_dir);
-    cJSON_Delete(o);
+    osh_free(cx, text);
     osh_free(cx, path);
     osh_tokenizer_close(cx, t);
     return rc;

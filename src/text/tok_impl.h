@@ -9,8 +9,34 @@
 #ifndef OSH_TOK_IMPL_H
 #define OSH_TOK_IMPL_H
 #include "text/json.h"
+#include "text/json_scan.h"
 #include "text/regex.h"
 #include "text/tokenizer.h"
+
+/* tok_file.c: a long list or object of the file, and its items one after the other. */
+typedef struct osh_tok_list {
+    const char *text; // view: of the file; NULL: there is none
+    size_t n, n_items; // n_items: at most
+    const char *what; // view
+} osh_tok_list;
+typedef struct osh_tok_file {
+    cJSON *tree; // own: all but the lists
+    osh_tok_list added, vocab, merges;
+} osh_tok_file;
+osh_status osh_tok_file_parse(osh_ctx *cx, osh_tok_file *f, const char *text, size_t n, const char *what);
+void osh_tok_file_deinit(osh_tok_file *f);
+typedef struct osh_tok_items {
+    osh_json_scan scan;
+    osh_buf key, text;  // own; of the item: its key, its string
+    const char *value;  // view: its text
+    size_t n_value, n_first, n_strings;
+    double number;      // NAN: it is none
+} osh_tok_items;
+void osh_tok_items_init(osh_tok_items *it, osh_ctx *cx, const osh_tok_list *l);
+void osh_tok_items_deinit(osh_ctx *cx, osh_tok_items *it);
+osh_status osh_tok_items_next(osh_tok_items *it, bool *any);
+/* Of an item that is a list of strings: joined in it->text, n_first bytes of the first; n_strings 0: it is not. */
+osh_status osh_tok_items_join(osh_tok_items *it);
 
 #define OSH_TOK_MAX_BYTES ((size_t)1 << 30) // of one text at any stage
 
@@ -166,7 +192,7 @@ static inline const struct osh_tok_pair *osh_tok_pairs_get(const osh_tok_pairs *
 }
 
 /* The model. */
-osh_status osh_bpe_load(osh_ctx *cx, osh_bpe **out, const cJSON *model, const char *what);
+osh_status osh_bpe_load(osh_ctx *cx, osh_bpe **out, const osh_tok_file *f, const char *what);
 void osh_bpe_free(osh_ctx *cx, osh_bpe *m);
 bool osh_bpe_find(const osh_bpe *m, const char *token, size_t n, int32_t *id);
 size_t osh_bpe_size(const osh_bpe *m); // entries
@@ -179,7 +205,7 @@ osh_status osh_bpe_encode(osh_ctx *cx, osh_bpe *m, osh_ids *ids, const char *wor
 
 /* Added tokens. */
 typedef struct osh_tok_added osh_tok_added;
-osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const cJSON *list, const osh_bpe *m,
+osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const osh_tok_file *f, const osh_bpe *m,
                               const osh_tok_steps *normalizers, const char *what);
 void osh_tok_added_free(osh_ctx *cx, osh_tok_added *a);
 osh_status osh_tok_added_split(osh_ctx *cx, const osh_tok_added *a, bool normalized,
