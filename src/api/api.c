@@ -133,6 +133,7 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
                  opt->device_model);
     if (opt->only_largest_layer) return osh_try_largest(cx, opt, sink, user);
     if (!opt->output) OSH_FAIL(cx, OSH_E_USAGE, "--output is not given");
+    OSH_TRY(osh_output_claim(cx, opt));
     OSH_TRY(osh_run_watch(cx, &r, opt));
     OSH_TRY(plan(cx, &p, opt));
     r.plan = p;
@@ -170,6 +171,7 @@ osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, voi
     osh_status rc = OSH_OK;
     osh_plan *p = NULL; // own
     char *text = NULL;  // own
+    if (opt->output) OSH_TRY(osh_output_claim(cx, opt));
     OSH_TRY(osh_plan_new(cx, &p, opt));
     OSH_TRY(opt->largest_layer ? osh_print_largest(cx, &text, p, opt->json) : osh_plan_print(cx, &text, p, opt->json));
     sink(user, text, strlen(text));

@@ -107,7 +107,7 @@ osh_status osh_try_largest(osh_ctx *cx, const osh_options *opt, osh_sink sink, v
 {
     osh_status rc = OSH_OK;
     osh_plan *p = NULL;              // own
-    char *output = NULL, *dir = NULL; // own
+    char *output = NULL;             // own
     osh_options trial = *opt;        // view: its strings are opt's, but for the output
     osh_largest l;
     bool finished = false;
@@ -116,6 +116,7 @@ osh_status osh_try_largest(osh_ctx *cx, const osh_options *opt, osh_sink sink, v
     while (n > 1 && opt->output[n - 1] == '/') n--;
     if (!(output = osh_sprintf(cx, "%.*s.oneshot-trial", (int)n, opt->output ? opt->output : ""))) OSH_TRY(OSH_E_NOMEM);
     trial.output = output, trial.restart = trial.overwrite = true; // of a trial that was killed
+    OSH_TRY(osh_output_claim(cx, &trial));
     OSH_TRY(osh_run_watch(cx, &r, &trial));
     OSH_TRY(osh_plan_new(cx, &p, &trial));
     r.plan = p;
@@ -125,17 +126,15 @@ osh_status osh_try_largest(osh_ctx *cx, const osh_options *opt, osh_sink sink, v
     r.progress.budget_bytes = opt->host_memory;
     OSH_NEW(cx, r.results, p->n_linears);
     OSH_TRY(osh_emitter_new(cx, &r.emitter, p, r.results, &finished));
-    if (!(dir = osh_strdup(cx, osh_emit_dir(r.emitter)))) OSH_TRY(OSH_E_NOMEM);
+    osh_emitter_discard(r.emitter);
     OSH_TRY(osh_run_start(cx, &r));
     OSH_TRY(run_alone(cx, &r, &l));
     OSH_TRY(say(cx, &r, &l, sink, user));
 done:
     osh_run_unwatch(cx, &r, rc);
     osh_emitter_free(cx, r.emitter);
-    if (dir) osh_dir_remove(cx, dir);
     osh_free(cx, r.results);
     osh_plan_free(cx, p);
     osh_free(cx, output);
-    osh_free(cx, dir);
     return rc;
 }

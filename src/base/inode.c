@@ -15,7 +15,8 @@ static osh_inode inode_of(const struct stat *st)
                           : S_ISDIR(st->st_mode) ? OSH_INODE_DIR
                           : S_ISLNK(st->st_mode) ? OSH_INODE_LINK
                                                  : OSH_INODE_OTHER;
-    return (osh_inode){kind, (uint64_t)st->st_dev, (uint64_t)st->st_ino, (int64_t)st->st_nlink};
+    return (osh_inode){kind, (uint64_t)st->st_dev, (uint64_t)st->st_ino, (int64_t)st->st_nlink,
+                       (int64_t)st->st_size};
 }
 
 osh_inode osh_inode_at(const char *path)

@@ -7,7 +7,7 @@ typedef enum { OSH_INODE_NONE, OSH_INODE_FILE, OSH_INODE_DIR, OSH_INODE_LINK, OS
 typedef struct osh_inode {
     osh_inode_kind kind;
     uint64_t device, inode;
-    int64_t n_names; // of a file: 1, or more with hard links
+    int64_t n_names, n_bytes; // of a file: 1, or more with hard links; its size
 } osh_inode;
 
 osh_inode osh_inode_at(const char *path); // what cannot be looked at counts as OSH_INODE_OTHER

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/inode.h"
 #include "base/xxh3.h"
 
 enum { MAGIC_BYTES = 8, HEAD_BYTES = 16, SUM_BYTES = 8, MAX_PAYLOAD = 64 << 20 };
@@ -150,6 +151,37 @@ done:
     return rc;
 }
 
+osh_status osh_journal_is_one(osh_ctx *cx, const char *path, bool *is)
+{
+    osh_status rc = OSH_OK;
+    osh_file *f = NULL; // own
+    char begin[MAGIC_BYTES];
+    *is = false;
+    OSH_TRY(osh_file_open(cx, &f, path));
+    if (osh_file_bytes(f) < MAGIC_BYTES) goto done;
+    OSH_TRY(osh_file_pread(cx, f, begin, MAGIC_BYTES, 0));
+    *is = !memcmp(begin, magic, MAGIC_BYTES);
+done:
+    osh_file_close(cx, f);
+    return rc;
+}
+
+osh_status osh_journal_is_begun(osh_ctx *cx, const char *path, bool *is)
+{
+    osh_status rc = OSH_OK;
+    osh_file *f = NULL; // own
+    char begin[MAGIC_BYTES] = {0};
+    osh_inode at = osh_inode_at(path);
+    *is = at.kind == OSH_INODE_FILE && at.n_names == 1 && at.n_bytes <= MAGIC_BYTES;
+    if (!*is) goto done;
+    OSH_TRY(osh_file_open(cx, &f, path));
+    OSH_TRY(osh_file_pread(cx, f, begin, (size_t)at.n_bytes, 0));
+    for (int i = 0; i < MAGIC_BYTES; i++) *is &= !begin[i] || begin[i] == magic[i];
+done:
+    osh_file_close(cx, f);
+    return rc;
+}
+
 osh_status osh_journal_open(osh_ctx *cx, osh_journal **out, const char *path, bool *busy)
 {
     osh_status rc = OSH_OK;
@@ -244,8 +276,12 @@ done:
 
 osh_status osh_journal_clear(osh_ctx *cx, osh_journal *j)
 {
+    osh_status rc = OSH_OK;
     osh_journal_drop(cx, j);
     j->end = 0, j->number = 0, j->sum = 0, j->damaged = 0;
-    j->synced.end = 0, j->synced.number = 0, j->synced.sum = 0;
-    return osh_file_truncate(cx, j->f, 0);
+    OSH_TRY(osh_file_truncate(cx, j->f, 0));
+    OSH_TRY(cut_tail(cx, j)); // what it begins with: the directory is known by it
+    OSH_TRY(osh_journal_sync(cx, j));
+done:
+    return rc;
 }

@@ -16,6 +16,9 @@ typedef struct osh_journal_record {
     const uint8_t *data; // view: until osh_journal_drop
 } osh_journal_record;
 
+osh_status osh_journal_is_one(osh_ctx *cx, const char *path, bool *is); // the file begins as a journal does
+/* Nothing is in it but a part of that beginning, or zeros in its place, as a kill or a loss of power leaves it. */
+osh_status osh_journal_is_begun(osh_ctx *cx, const char *path, bool *is);
 /* Made where it is absent. *busy: another process has it, and *out is NULL. */
 osh_status osh_journal_open(osh_ctx *cx, osh_journal **out, const char *path, bool *busy);
 bool osh_journal_is_at(const osh_journal *j, const char *path); // path still names the file that is open
@@ -30,7 +33,7 @@ osh_status osh_journal_append(osh_ctx *cx, osh_journal *j, uint32_t type, const 
 /* Everything appended so far is on the disk, and is what osh_journal_rewind goes back to. */
 osh_status osh_journal_sync(osh_ctx *cx, osh_journal *j);
 osh_status osh_journal_rewind(osh_ctx *cx, osh_journal *j);
-osh_status osh_journal_clear(osh_ctx *cx, osh_journal *j); // no record is left
+osh_status osh_journal_clear(osh_ctx *cx, osh_journal *j); // no record is left, on the disk
 
 /* Payloads: little-endian numbers and byte strings, behind each other. */
 typedef struct osh_reader {

@@ -1,7 +1,175 @@
-/* claim.c - the places that a run writes to are its own, and stay so: another process, or a person, may have moved,
- * removed or replaced them meanwhile, and a rename would give the output's name to what somebody else made. */
+/* claim.c - the places that a run writes to are its own, and stay so. What somebody else put there is refused with its
+ * path and the reason, and nothing of it is touched. Meanwhile another process, or a person, may move, remove or
+ * replace what the run has open: a rename would then give the output's name to what somebody else made. */
+#include <string.h>
+
 #include "base/inode.h"
 #include "output/emit_impl.h"
+#include "output/known.h"
+
+/* ---- before anything is written ---- */
+
+osh_status osh_output_dirs(osh_ctx *cx, char **final, char **partial, const char *output)
+{
+    osh_status rc = OSH_OK;
+    *final = *partial = NULL;
+    OSH_TRY(osh_path_resolve(cx, final, output));
+    if (!(*partial = osh_sprintf(cx, "%s.oneshot-partial", *final))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+done:
+    return rc;
+}
+
+typedef struct places { // of an output: all that this run makes, replaces or deletes lies in them
+    char *final, *partial, *replaced; // own
+} places;
+
+static void places_deinit(osh_ctx *cx, places *p)
+{
+    osh_free(cx, p->final);
+    osh_free(cx, p->partial);
+    osh_free(cx, p->replaced);
+}
+
+static osh_status places_init(osh_ctx *cx, places *p, const char *output)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_output_dirs(cx, &p->final, &p->partial, output));
+    if (!(p->replaced = osh_sprintf(cx, "%s.oneshot-replaced", p->final))) OSH_TRY(OSH_E_NOMEM);
+done:
+    return rc;
+}
+
+/* path, given as `what`, lies in none of them. */
+static osh_status claim_input(osh_ctx *cx, const places *p, const char *what, const char *path)
+{
+    const char *const dirs[] = {p->final, p->partial, p->replaced};
+    for (size_t i = 0; path && i < sizeof dirs / sizeof *dirs; i++) {
+        bool inside = false;
+        osh_status rc = osh_path_inside(cx, &inside, path, dirs[i]);
+        if (rc == OSH_E_NOMEM) return rc;
+        if (rc) osh_error_clear(cx); // who opens it says why it cannot be
+        if (inside)
+            return osh_fail(cx, OSH_E_USAGE, "%s %s lies in %s, which this run would %s: want another --output", what,
+                            path, dirs[i], i ? "delete" : "replace");
+    }
+    return OSH_OK;
+}
+
+/* Files of the model that lie elsewhere: links, such as those of a cache. */
+static osh_status claim_links(osh_ctx *cx, const places *p, const char *model)
+{
+    osh_status rc = OSH_OK;
+    char **names = NULL, *path = NULL; // own
+    size_t n = 0;
+    if (!model || !osh_dir_exists(model)) goto done;
+    OSH_TRY(osh_dir_list(cx, &names, &n, model));
+    for (size_t i = 0; i < n; i++) {
+        osh_free(cx, path);
+        if (!(path = osh_path_join(cx, model, names[i]))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        if (osh_inode_at(path).kind == OSH_INODE_LINK) OSH_TRY(claim_input(cx, p, "the model's file", path));
+    }
+done:
+    osh_strings_free(cx, names, n);
+    osh_free(cx, path);
+    return rc;
+}
+
+osh_status osh_output_claim(osh_ctx *cx, const osh_options *o)
+{
+    osh_status rc = OSH_OK;
+    places p = {0}; // own
+    const char *log = o->log_file && strcmp(o->log_file, "none") ? o->log_file : NULL;
+    const struct { const char *what, *path; } inputs[] = {
+        {"--model", o->model},     {"--recipe", o->recipe},           {"--dataset", o->dataset},
+        {"--profile", o->profile}, {"--models-dir", o->models_dir},   {"--log-file", log},
+        {"--scratch-dir", o->scratch_dir},
+    };
+    OSH_TRY(places_init(cx, &p, o->output));
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        OSH_TRY(claim_input(cx, &p, inputs[i].what, inputs[i].path));
+    OSH_TRY(claim_links(cx, &p, o->model));
+done:
+    places_deinit(cx, &p);
+    return rc;
+}
+
+osh_status osh_claim_journal(osh_ctx *cx, const char *path)
+{
+    osh_status rc = OSH_OK;
+    bool ours = false;
+    osh_inode at = osh_inode_at(path);
+    if (at.kind == OSH_INODE_FILE && at.n_names == 1) OSH_TRY(osh_journal_is_one(cx, path, &ours));
+    if (!ours)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s is %s that oneshot did not make: want it moved away, or another --output", path,
+                 osh_inode_text(&at));
+done:
+    return rc;
+}
+
+osh_status osh_claim_partial(osh_ctx *cx, const osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    char **names = NULL, *path = NULL; // own
+    size_t n = 0;
+    bool begun = false;
+    osh_inode at = osh_inode_at(e->partial);
+    if (at.kind == OSH_INODE_NONE) goto done;
+    if (at.kind != OSH_INODE_DIR)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s is %s, where the output would be made: want it moved away, or another --output",
+                 e->partial, osh_inode_text(&at));
+    OSH_TRY(osh_dir_list(cx, &names, &n, e->partial));
+    if (!n) goto done;
+    if (!(path = osh_path_join(cx, e->partial, OSH_JOURNAL_NAME))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (osh_inode_at(path).kind == OSH_INODE_NONE)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s was not made by oneshot, which would make the output there: it holds %s and no %s; want it moved "
+                 "away, or another --output", e->partial, names[0], OSH_JOURNAL_NAME);
+    OSH_TRY(osh_journal_is_begun(cx, path, &begun));
+    if (n == 1 && begun) goto done; // ended before it wrote anything else
+    OSH_TRY(osh_claim_journal(cx, path));
+done:
+    osh_strings_free(cx, names, n);
+    osh_free(cx, path);
+    return rc;
+}
+
+osh_status osh_claim_files(osh_ctx *cx, const osh_emitter *e, osh_status code)
+{
+    osh_status rc = OSH_OK;
+    osh_known k = {0}; // own
+    OSH_TRY(osh_known_of_run(cx, &k, e->plan, e->resumed ? NULL : e->journal));
+    OSH_TRY(osh_known_check(cx, &k, e->partial, code));
+done:
+    osh_known_deinit(cx, &k);
+    return rc;
+}
+
+osh_status osh_claim_output(osh_ctx *cx, const osh_emitter *e, osh_status code)
+{
+    osh_status rc = OSH_OK;
+    osh_known k = {0}; // own
+    OSH_TRY(osh_known_of_output(cx, &k, e->final));
+    OSH_TRY(osh_known_check(cx, &k, e->final, code));
+done:
+    osh_known_deinit(cx, &k);
+    return rc;
+}
+
+bool osh_is_replaced(const osh_emitter *e)
+{
+    osh_inode at = osh_inode_at(e->replaced);
+    return e->replaced_inode && at.kind == OSH_INODE_DIR && at.inode == e->replaced_inode;
+}
+
+osh_status osh_claim_replaced(osh_ctx *cx, const osh_emitter *e, osh_status code)
+{
+    osh_inode at = osh_inode_at(e->replaced);
+    if (at.kind == OSH_INODE_NONE || osh_is_replaced(e)) return OSH_OK;
+    return osh_fail(cx, code, "%s is %s, where an output that is replaced waits until it is deleted: want it moved "
+                    "away, or another --output", e->replaced, osh_inode_text(&at));
+}
+
+/* ---- while it is at work ---- */
 
 static osh_status fail_gone(osh_ctx *cx, const osh_emitter *e, const char *path)
 {

@@ -5,39 +5,33 @@
 #include <string.h>
 
 #include "output/emit_impl.h"
+#include "output/known.h"
 
 enum { BARRIER_BYTES = 256 << 20, BARRIER_SECONDS = 5 }; // at most this much is checked again after a crash
 
 static osh_status check_target(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
-    char **names = NULL, *mark = NULL; // own
+    char **names = NULL, *mark = NULL, *manifest = NULL; // own
     size_t n = 0;
     if (!osh_dir_exists(e->final)) goto done;
     OSH_TRY(osh_dir_list(cx, &names, &n, e->final));
-    e->replaces = true;
-    OSH_TRY(osh_file_hold(cx, &e->old, e->final));
-    if (!n) goto done;
-    if (!(mark = osh_path_join(cx, e->final, OSH_MARK_NAME))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-    if (!osh_file_exists(mark))
+    if (!n) goto done; // the finished directory takes its place
+    mark = osh_path_join(cx, e->final, OSH_MARK_NAME), manifest = osh_path_join(cx, e->final, OSH_MANIFEST_NAME);
+    if (!mark || !manifest) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (!osh_file_exists(mark) || !osh_file_exists(manifest))
         OSH_FAIL(cx, OSH_E_USAGE, "%s is neither empty nor made by oneshot: want another --output",
                  e->final);
     if (!e->plan->opt->overwrite)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "%s holds a finished checkpoint: want --overwrite or another --output", e->final);
+    e->replaces = true;
+    OSH_TRY(osh_file_hold(cx, &e->old, e->final));
+    OSH_TRY(osh_claim_output(cx, e, OSH_E_USAGE));
 done:
     osh_strings_free(cx, names, n);
     osh_free(cx, mark);
-    return rc;
-}
-
-osh_status osh_output_dirs(osh_ctx *cx, char **final, char **partial, const char *output)
-{
-    osh_status rc = OSH_OK;
-    *final = *partial = NULL;
-    OSH_TRY(osh_path_resolve(cx, final, output));
-    if (!(*partial = osh_sprintf(cx, "%s.oneshot-partial", *final))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-done:
+    osh_free(cx, manifest);
     return rc;
 }
 
@@ -49,6 +43,8 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, os
     OSH_NEW(cx, e, 1);
     e->plan = p, e->boundary = -1, e->generation = -1;
     OSH_TRY(osh_output_dirs(cx, &e->final, &e->partial, p->opt->output));
+    if (!(e->replaced = osh_sprintf(cx, "%s.oneshot-replaced", e->final)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (osh_dir_is_mount(e->final))
         OSH_FAIL(cx, OSH_E_USAGE,
                  "%s is a mount point, which the finished directory cannot replace: want a directory in it, such as "
@@ -77,6 +73,13 @@ done:
     return rc;
 }
 
+static void remove_partial(osh_ctx *cx, const osh_emitter *e)
+{
+    osh_known k = {0}; // own
+    if (!osh_known_of_run(cx, &k, e->plan, e->journal)) osh_known_remove(cx, &k, e->partial, OSH_JOURNAL_NAME, false);
+    osh_known_deinit(cx, &k);
+}
+
 void osh_emitter_free(osh_ctx *cx, osh_emitter *e)
 {
     if (!e) return;
@@ -85,7 +88,7 @@ void osh_emitter_free(osh_ctx *cx, osh_emitter *e)
     osh_globals_free(cx, e->globals);
     for (int s = 0; e->shards && s < e->plan->n_shards; s++) osh_file_close(cx, e->shards[s]);
     bool still = e->dir && osh_file_is_at(e->dir, e->partial);
-    if (e->ours && still && !e->sealed && !osh_emitter_holds_work(e)) osh_dir_remove(cx, e->partial);
+    if (e->ours && still && !e->sealed && (e->discard || !osh_emitter_holds_work(e))) remove_partial(cx, e);
     osh_file_close(cx, e->dir);
     osh_file_close(cx, e->old);
     osh_journal_close(cx, e->journal);
@@ -101,10 +104,12 @@ void osh_emitter_free(osh_ctx *cx, osh_emitter *e)
     osh_checkpoint_unwatch(cx, e->plan->ck);
     osh_free(cx, e->final);
     osh_free(cx, e->partial);
+    osh_free(cx, e->replaced);
     osh_identity_free(cx, e->id);
     osh_free(cx, e);
 }
 
+void osh_emitter_discard(osh_emitter *e) { e->discard = true; }
 const char *osh_emit_dir(const osh_emitter *e) { return e->partial; }
 uint64_t osh_emit_run(const osh_emitter *e) { return e->run; }
 

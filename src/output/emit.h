@@ -15,10 +15,14 @@ typedef struct osh_result { // of a Linear
     bool earlier; // an earlier run did it: its codes are in the output, the weight in memory is the source's
 } osh_result;
 
+#define OSH_LOG_NAME "oneshot.log" // in the directory where the output is built
 typedef struct osh_emitter osh_emitter;
 /* The directory that gets the output's name, links followed, and the one beside it where it is built; both own, also
  * where this fails. */
 osh_status osh_output_dirs(osh_ctx *cx, char **final, char **partial, const char *output);
+/* Before anything is written: no model, recipe, data, template, log, profile or scratch directory lies where a run into
+ * this output replaces or deletes. */
+osh_status osh_output_claim(osh_ctx *cx, const osh_options *o);
 /* Takes up the partial directory of an earlier run of the same identity, or begins one; refuses one of another identity
  * (unless restart is set), one that another process writes, an output directory that is neither empty nor made by this
  * program (that one only with overwrite), and a disk without room. Fills what the journal knows into results
@@ -27,6 +31,7 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, os
 /* Not sealed: the partial directory stays if something in it is done. */
 void osh_emitter_free(osh_ctx *cx, osh_emitter *e);
 osh_globals *osh_emit_globals(osh_emitter *e); // view; NULL: no Linear has a global scale
+void osh_emitter_discard(osh_emitter *e); // what is done is not worth to go on from: nothing stays
 bool osh_emitter_resumed(const osh_emitter *e);
 bool osh_emitter_holds_work(const osh_emitter *e); // something is done: worth to go on from
 

@@ -27,7 +27,9 @@ enum { // records; docs/resume.md draws them
     OSH_REC_SEALED,       // the directory is complete and lacks its name only
     OSH_REC_RUN,          // u64 drawn by chance: what this run leaves elsewhere is known by it
     OSH_REC_SOURCES,      // u64 tensor of the source, u64 its sum; and so on: read, and of no record above
-    OSH_REC_STAMPS        // JSON object: of the shards of the source, from here on
+    OSH_REC_STAMPS,       // JSON object: of the shards of the source, from here on
+    OSH_REC_REPLACED,     // u64 inode of the output that gets the name OUT.oneshot-replaced now
+    OSH_REC_DISCARDED     // what stands before it counts for nothing; the files that it speaks of are being removed
 };
 
 typedef enum {
@@ -65,6 +67,7 @@ struct osh_emitter {
     bool *taken;                 // own: by output tensor: written, or handed over
     const osh_plan *plan;  // view
     char *final, *partial; // own: directories
+    char *replaced;        // own: the name of the one that is replaced, from before the rename until it is removed
     osh_identity *id;      // own
     uint64_t run;          // of OSH_REC_RUN; 0: none yet
     osh_globals *globals;  // own; NULL: none
@@ -84,7 +87,9 @@ struct osh_emitter {
     double synced_at;      // osh_now
     int boundary;          // -1: none
     int64_t generation;
-    bool ours;             // the partial directory is this run's, not one that was refused
+    bool ours;             // the partial directory is this run's, and nothing is known to be done in it
+    bool discard;          // whatever is done in it
+    uint64_t replaced_inode; // of OSH_REC_REPLACED; 0: none
     bool sealed, replaces, resumed, complete; // complete: only the name is missing
 };
 
@@ -97,7 +102,14 @@ osh_status osh_emit_do(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j); // p
 osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *from, size_t n, int64_t at);
 osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, double nmse, const uint64_t *sums);
 osh_status osh_emit_written_copy(osh_ctx *cx, osh_emitter *e, int64_t out, uint64_t sum);
-/* claim.c */
+/* claim.c: none of them changes anything */
+osh_status osh_claim_partial(osh_ctx *cx, const osh_emitter *e); // absent, empty, or with a journal
+osh_status osh_claim_files(osh_ctx *cx, const osh_emitter *e, osh_status code); // all in it are known
+osh_status osh_claim_output(osh_ctx *cx, const osh_emitter *e, osh_status code); // what is to be replaced was made here
+/* Nothing lies at that name, but what the journal says. */
+osh_status osh_claim_replaced(osh_ctx *cx, const osh_emitter *e, osh_status code);
+osh_status osh_claim_journal(osh_ctx *cx, const char *path); // a file of its own that begins as one
+bool osh_is_replaced(const osh_emitter *e); // at that name lies what the journal says
 osh_status osh_emit_still_held(osh_ctx *cx, const osh_emitter *e); // the files at its paths are those that it has open
 osh_status osh_emit_old_still_held(osh_ctx *cx, const osh_emitter *e); // so is the directory that it replaces
 osh_status osh_emit_got_name(osh_ctx *cx, const osh_emitter *e); // it is this run's directory that has the final name
@@ -109,7 +121,7 @@ void osh_emit_queue_stop(osh_ctx *cx, osh_emitter *e); // behind what was handed
 /* j, own also where this fails, to the end of the queue, when fewer than n_most jobs wait (0: any). */
 osh_status osh_emit_push(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j, int n_most);
 /* seal.c */
-osh_status osh_emit_remove_leftovers(osh_ctx *cx, const osh_emitter *e);
+osh_status osh_emit_remove_replaced(osh_ctx *cx, const osh_emitter *e);
 osh_status osh_emit_take_name(osh_ctx *cx, osh_emitter *e);
 /* origin.c */
 osh_status osh_origin_open(osh_ctx *cx, osh_emitter *e); // from here on sums of what is read are taken

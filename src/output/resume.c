@@ -5,27 +5,31 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/inode.h"
 #include "output/emit_impl.h"
+#include "output/known.h"
+#include "store/scratch.h"
 
 enum { DIRECT_SHARDS = 256 }; // a second descriptor for each: a process may have 1024
 
 static osh_status wipe(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
-    char **names = NULL, *path = NULL; // own
-    size_t n = 0;
-    OSH_TRY(osh_journal_clear(cx, e->journal));
-    OSH_TRY(osh_journal_sync(cx, e->journal)); // no record stays that speaks of a file that goes
-    OSH_TRY(osh_dir_list(cx, &names, &n, e->partial));
-    for (size_t i = 0; i < n; i++) {
-        if (!strcmp(names[i], OSH_JOURNAL_NAME)) continue; // holds the lock
-        osh_free(cx, path);
-        if (!(path = osh_path_join(cx, e->partial, names[i]))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-        OSH_TRY(osh_dir_remove(cx, path));
+    char *scratch = NULL; // own
+    osh_known k = {0};    // own
+    OSH_TRY(osh_scratch_dir(cx, &scratch, e->plan->opt->scratch_dir, e->partial));
+    OSH_TRY(osh_scratch_remove(cx, scratch));
+    OSH_TRY(osh_known_of_run(cx, &k, e->plan, e->journal));
+    if (osh_journal_count(e->journal)) { // none of them counts that speaks of a file that goes
+        OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_DISCARDED, NULL, 0));
+        OSH_TRY(osh_journal_sync(cx, e->journal));
     }
+    OSH_TRY(osh_known_remove(cx, &k, e->partial, OSH_JOURNAL_NAME, true)); // that one holds the lock
+    OSH_TRY(osh_dir_sync(cx, e->partial));
+    OSH_TRY(osh_journal_clear(cx, e->journal)); // nor the one that names them, when they are gone
 done:
-    osh_strings_free(cx, names, n);
-    osh_free(cx, path);
+    osh_known_deinit(cx, &k);
+    osh_free(cx, scratch);
     return rc;
 }
 
@@ -231,6 +235,21 @@ static void take_run(replay *r, osh_reader *in)
     if (!in->bad) r->e->run = run;
 }
 
+/* The last one of its kind; NULL: none. */
+static const osh_journal_record *find_record(const osh_journal *j, uint32_t type)
+{
+    for (int64_t i = osh_journal_count(j) - 1; i >= 0; i--)
+        if (osh_journal_at(j, i)->type == type) return osh_journal_at(j, i);
+    return NULL;
+}
+
+static uint64_t find_replaced(const osh_journal *j)
+{
+    const osh_journal_record *rec = find_record(j, OSH_REC_REPLACED);
+    osh_reader in = {rec ? rec->data : NULL, rec ? rec->n : 0, false};
+    return rec ? osh_read_u64(&in) : 0;
+}
+
 static osh_status take_record(osh_ctx *cx, replay *r, const osh_journal_record *rec)
 {
     osh_status rc = OSH_OK;
@@ -245,6 +264,7 @@ static osh_status take_record(osh_ctx *cx, replay *r, const osh_journal_record *
     case OSH_REC_BARRIER: break;
     case OSH_REC_SEALED: r->e->complete = true; break;
     case OSH_REC_RUN: take_run(r, &in); break;
+    case OSH_REC_REPLACED: osh_read_u64(&in); break; // find_replaced has read it
     default: in.bad = true;
     }
     if (in.bad || in.left)
@@ -297,7 +317,7 @@ static osh_status check_identity(osh_ctx *cx, osh_emitter *e, bool *found)
     cJSON *was = NULL; // own
     char *diff = NULL; // own
     *found = false;
-    if (!osh_journal_count(e->journal)) goto done;
+    if (!osh_journal_count(e->journal) || find_record(e->journal, OSH_REC_DISCARDED)) goto done;
     const osh_journal_record *rec = osh_journal_at(e->journal, 0);
     if (rec->type != OSH_REC_IDENTITY) goto done;
     OSH_TRY(osh_json_parse(cx, &was, (const char *)rec->data, rec->n, OSH_JOURNAL_NAME, 0));
@@ -334,7 +354,6 @@ static osh_status begin_new(osh_ctx *cx, osh_emitter *e)
     osh_status rc = OSH_OK;
     char *id = NULL; // own
     OSH_TRY(wipe(cx, e));
-    OSH_TRY(osh_emit_remove_leftovers(cx, e));
     OSH_TRY(check_room(cx, e));
     OSH_TRY(open_shards(cx, e));
     OSH_TRY(osh_dir_sync(cx, e->partial));
@@ -348,29 +367,47 @@ done:
     return rc;
 }
 
-osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results)
+/* Opens and locks the partial directory. *fresh: it was made here. */
+static osh_status enter(osh_ctx *cx, osh_emitter *e, bool *fresh)
 {
     osh_status rc = OSH_OK;
     char *path = osh_path_join(cx, e->partial, OSH_JOURNAL_NAME); // own
-    bool busy = false, found = false;
+    bool busy = false, made = osh_inode_at(e->partial).kind == OSH_INODE_NONE;
     if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    OSH_TRY(osh_claim_partial(cx, e));
     OSH_TRY(osh_dir_make(cx, e->partial));
     OSH_TRY(osh_file_hold(cx, &e->dir, e->partial));
     OSH_TRY(osh_journal_open(cx, &e->journal, path, &busy));
     if (busy) OSH_FAIL(cx, OSH_E_USAGE, "%s: another process is writing it", e->partial);
+    e->replaced_inode = find_replaced(e->journal);
+    *fresh = made;
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
+osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results)
+{
+    osh_status rc = OSH_OK;
+    bool found = false;
+    OSH_TRY(enter(cx, e, &e->ours));
     if (!e->plan->opt->restart) OSH_TRY(check_identity(cx, e, &found));
-    e->ours = true, e->resumed = found;
+    e->resumed = found;
+    OSH_TRY(osh_claim_files(cx, e, OSH_E_USAGE));
+    if (!found) e->replaced_inode = 0; // of a run that is discarded, and the only copy of what it replaced
+    OSH_TRY(osh_claim_replaced(cx, e, OSH_E_USAGE));
     if (!found) {
+        e->ours = true;
         OSH_TRY(begin_new(cx, e));
         goto done;
     }
     OSH_TRY(open_shards(cx, e));
     OSH_TRY(replay_records(cx, e, results));
+    e->ours = true;
     if (!e->run) OSH_TRY(draw_run(cx, e)); // its record was lost
     for (int s = 0; s < e->plan->n_shards; s++) e->dirty[s] = true;
     if (!e->complete) OSH_TRY(osh_emit_barrier(cx, e));
 done:
-    osh_free(cx, path);
     return rc;
 }
 
@@ -394,21 +431,21 @@ done:
 }
 
 /* A journal in the final directory: the process ended between the rename and its removal. */
-static osh_status finish_rename(osh_ctx *cx, const osh_emitter *e, const char *journal)
+static osh_status finish_rename(osh_ctx *cx, osh_emitter *e, const char *journal)
 {
     osh_status rc = OSH_OK;
-    osh_journal *j = NULL;                                        // own
-    char *old = osh_sprintf(cx, "%s.oneshot-replaced", e->final); // own
+    osh_journal *j = NULL; // own
     bool busy = false;
-    if (!old) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    OSH_TRY(osh_claim_journal(cx, journal));
     OSH_TRY(osh_journal_open(cx, &j, journal, &busy));
     if (busy) OSH_FAIL(cx, OSH_E_USAGE, "%s: another process is writing it", e->final);
-    OSH_TRY(osh_dir_remove(cx, old));
+    e->replaced_inode = find_replaced(j);
+    OSH_TRY(osh_emit_remove_replaced(cx, e));
     OSH_TRY(osh_file_remove(cx, journal));
     OSH_TRY(osh_dir_sync(cx, e->final));
 done:
+    e->replaced_inode = 0; // done with
     osh_journal_close(cx, j);
-    osh_free(cx, old);
     return rc;
 }
 

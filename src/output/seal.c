@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/inode.h"
 #include "output/emit_impl.h"
+#include "output/known.h"
 #include "output/manifest_text.h"
 #include "plan/memory.h"
 #include "store/scratch.h"
@@ -99,24 +101,61 @@ done:
 }
 
 /* Of runs that were killed: files that they wrote under another name, activations that nobody took up. */
-osh_status osh_emit_remove_leftovers(osh_ctx *cx, const osh_emitter *e)
+static osh_status remove_leftovers(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
-    char **names = NULL, *path = NULL; // own
-    size_t n = 0;
-    OSH_TRY(osh_scratch_dir(cx, &path, e->plan->opt->scratch_dir, e->partial));
-    OSH_TRY(osh_scratch_remove(cx, path));
-    OSH_TRY(osh_dir_list(cx, &names, &n, e->partial));
-    for (size_t i = 0; i < n; i++) {
-        size_t len = strlen(names[i]);
-        if (len < 4 || strcmp(names[i] + len - 4, ".tmp")) continue;
-        osh_free(cx, path);
-        if (!(path = osh_path_join(cx, e->partial, names[i]))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-        OSH_TRY(osh_file_remove(cx, path));
+    char *scratch = NULL; // own
+    osh_known k = {0};    // own
+    OSH_TRY(osh_scratch_dir(cx, &scratch, e->plan->opt->scratch_dir, e->partial));
+    if (osh_scratch_remove(cx, scratch)) {
+        osh_log(cx, OSH_LOG_WARN, "%s stays: %s", scratch, osh_error_text(cx));
+        osh_error_clear(cx);
     }
+    OSH_TRY(osh_known_of_run(cx, &k, e->plan, NULL));
+    OSH_TRY(osh_known_remove_temporary(cx, &k, e->partial));
+    OSH_TRY(osh_known_check(cx, &k, e->partial, OSH_E_IO));
 done:
+    osh_known_deinit(cx, &k);
+    osh_free(cx, scratch);
+    return rc;
+}
+
+osh_status osh_emit_remove_replaced(osh_ctx *cx, const osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    osh_known k = {0}; // own
+    char **names = NULL; // own
+    size_t n = 0;
+    if (!osh_is_replaced(e)) goto done;
+    OSH_TRY(osh_dir_list(cx, &names, &n, e->replaced));
+    if (n && osh_known_of_output(cx, &k, e->replaced)) { // another one with its inode
+        osh_log(cx, OSH_LOG_WARN, "%s stays: %s", e->replaced, osh_error_text(cx));
+        osh_error_clear(cx);
+        goto done;
+    }
+    OSH_TRY(osh_known_remove(cx, &k, e->replaced, OSH_MANIFEST_NAME, false));
+    if (osh_inode_at(e->replaced).kind != OSH_INODE_NONE)
+        osh_log(cx, OSH_LOG_WARN, "%s stays: it holds files that oneshot did not make", e->replaced);
+done:
+    osh_known_deinit(cx, &k);
     osh_strings_free(cx, names, n);
-    osh_free(cx, path);
+    return rc;
+}
+
+/* The output that has the name gives it up. The journal says so first, for a run that goes on. */
+static osh_status put_aside(osh_ctx *cx, osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_claim_output(cx, e, OSH_E_IO));
+    e->replaced_inode = osh_inode_at(e->final).inode;
+    OSH_TRY(osh_put_u64(cx, &b, e->replaced_inode));
+    OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_REPLACED, b.data, b.len));
+    OSH_TRY(osh_journal_sync(cx, e->journal));
+    OSH_TRY(osh_rename(cx, e->final, e->replaced));
+done:
+    osh_buf_deinit(cx, &b);
     return rc;
 }
 
@@ -124,23 +163,19 @@ done:
 osh_status osh_emit_take_name(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
-    char *old = osh_sprintf(cx, "%s.oneshot-replaced", e->final);     // own
-    char *journal = osh_path_join(cx, e->final, OSH_JOURNAL_NAME);    // own
-    if (!old || !journal) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    char *journal = osh_path_join(cx, e->final, OSH_JOURNAL_NAME); // own
+    if (!journal) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     OSH_TRY(osh_emit_still_held(cx, e));
     OSH_TRY(osh_emit_old_still_held(cx, e));
-    if (e->replaces) {
-        OSH_TRY(osh_dir_remove(cx, old));
-        OSH_TRY(osh_rename(cx, e->final, old));
-    }
+    OSH_TRY(osh_claim_replaced(cx, e, OSH_E_IO));
+    if (e->replaces) OSH_TRY(put_aside(cx, e));
     OSH_TRY(osh_rename(cx, e->partial, e->final));
     OSH_TRY(osh_emit_got_name(cx, e));
     e->sealed = true;
-    OSH_TRY(osh_dir_remove(cx, old));
+    OSH_TRY(osh_emit_remove_replaced(cx, e));
     OSH_TRY(osh_file_remove(cx, journal));
     OSH_TRY(osh_dir_sync(cx, e->final));
 done:
-    osh_free(cx, old);
     osh_free(cx, journal);
     return rc;
 }
@@ -173,7 +208,7 @@ osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results,
         OSH_TRY(write_manifest(cx, e, results));
         OSH_TRY(write_text(cx, e, "oneshot-report.html", report_html, strlen(report_html)));
         OSH_TRY(write_text(cx, e, OSH_MARK_NAME, report_json, strlen(report_json)));
-        OSH_TRY(osh_emit_remove_leftovers(cx, e));
+        OSH_TRY(remove_leftovers(cx, e));
         OSH_TRY(osh_dir_sync(cx, e->partial));
         OSH_TRY(osh_emit_still_held(cx, e)); // what was written last is in it, too
         OSH_TRY(osh_emit_check_source(cx, e, false)); // it may have changed since

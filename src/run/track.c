@@ -74,7 +74,7 @@ osh_status osh_run_start(osh_ctx *cx, osh_run *r)
     forget_done(r);
     if (p->device) osh_profile_device(cx, read_arena, p->device);
     if (!p->opt->log_file && !osh_log_has_file(cx)) { // a caller may have opened one
-        if (!(path = osh_path_join(cx, osh_emit_dir(r->emitter), "oneshot.log"))) OSH_TRY(OSH_E_NOMEM);
+        if (!(path = osh_path_join(cx, osh_emit_dir(r->emitter), OSH_LOG_NAME))) OSH_TRY(OSH_E_NOMEM);
         OSH_TRY(osh_log_file(cx, path));
         r->logging = true;
     }

@@ -25,7 +25,7 @@ osh_status osh_scratch_dir(osh_ctx *cx, char **out, const char *scratch_dir, con
     OSH_TRY(osh_path_real(cx, &real, partial));
     *out = scratch_dir ? osh_sprintf(cx, "%s/oneshot-%016llx", scratch_dir,
                                      (unsigned long long)XXH3_64bits(real, strlen(real)))
-                       : osh_path_join(cx, partial, "scratch");
+                       : osh_path_join(cx, partial, OSH_SCRATCH_NAME);
     if (!*out) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
 done:
     osh_free(cx, real);
@@ -67,6 +67,17 @@ done:
     return rc;
 }
 
+osh_status osh_scratch_check(osh_ctx *cx, const char *dir)
+{
+    osh_inode at = osh_inode_at(dir);
+    bool empty;
+    if (at.kind == OSH_INODE_NONE) return OSH_OK;
+    if (at.kind == OSH_INODE_DIR) return check_files(cx, dir, &empty);
+    return osh_fail(cx, OSH_E_USAGE,
+                    "%s is %s, where oneshot would make a directory for values: want it moved away, or another "
+                    "--scratch-dir", dir, osh_inode_text(&at));
+}
+
 osh_status osh_scratch_open(osh_ctx *cx, osh_scratch **out, const char *dir)
 {
     osh_status rc = OSH_OK;
@@ -77,10 +88,7 @@ osh_status osh_scratch_open(osh_ctx *cx, osh_scratch **out, const char *dir)
     OSH_NEW(cx, s, 1);
     if (!(s->dir = osh_strdup(cx, dir)) || !(path = osh_path_join(cx, dir, MARK_NAME)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-    osh_inode at = osh_inode_at(dir);
-    if (at.kind != OSH_INODE_NONE && at.kind != OSH_INODE_DIR)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s is %s, where oneshot would make a directory for values: want it moved away, or "
-                 "another --scratch-dir", dir, osh_inode_text(&at));
+    OSH_TRY(osh_scratch_check(cx, dir));
     OSH_TRY(osh_dir_make(cx, dir));
     OSH_TRY(check_files(cx, dir, &empty));
     OSH_TRY(osh_file_open_or_create(cx, &s->mark, path));

@@ -113,8 +113,9 @@ flip() { # file, offset
 for i in $(seq 6); do
     leave
     size=$(stat -c %s out.oneshot-partial/oneshot-journal)
-    if [ $((i % 2)) = 0 ]; then truncate -s $((RANDOM % size)) out.oneshot-partial/oneshot-journal
-    else flip out.oneshot-partial/oneshot-journal $((RANDOM % size)); fi
+    at=$((8 + RANDOM % (size - 8))) # without its first 8 bytes it would be no journal (foreign.sh)
+    if [ $((i % 2)) = 0 ]; then truncate -s $at out.oneshot-partial/oneshot-journal
+    else flip out.oneshot-partial/oneshot-journal $at; fi
     one gptq out >log 2>&1 || { cat log; exit 1; }
     same out want.gptq "a damaged journal"
 done

@@ -1,0 +1,194 @@
+/* known.c - see known.h. */
+#include "output/known.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/inode.h"
+#include "output/emit_impl.h"
+#include "store/scratch.h"
+
+void osh_known_deinit(osh_ctx *cx, osh_known *k)
+{
+    osh_map_free(cx, k->names);
+    *k = (osh_known){0};
+}
+
+enum { LASTING, TEMPORARY }; // values of names; what is both, as a file of the source, lasts
+
+static osh_status known_add(osh_ctx *cx, osh_known *k, const char *name, int kind)
+{
+    return osh_map_put(cx, k->names, name, strlen(name), kind);
+}
+
+/* Files that are written under another name first: a killed run leaves that one. */
+static osh_status add_written(osh_ctx *cx, osh_known *k, bool temporary)
+{
+    static const char *const names[] = {"config.json",     "recipe.yaml", "model.safetensors.index.json",
+                                        OSH_MANIFEST_NAME, OSH_MARK_NAME, "oneshot-report.html"};
+    osh_status rc = OSH_OK;
+    char *temp = NULL; // own
+    OSH_TRY(known_add(cx, k, OSH_LOG_NAME, LASTING));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        OSH_TRY(known_add(cx, k, names[i], LASTING));
+        if (!temporary) continue;
+        osh_free(cx, temp);
+        if (!(temp = osh_sprintf(cx, "%s.tmp", names[i]))) OSH_TRY(OSH_E_NOMEM);
+        OSH_TRY(known_add(cx, k, temp, TEMPORARY));
+    }
+done:
+    osh_free(cx, temp);
+    return rc;
+}
+
+/* Side files of the source that an earlier run had: its identity names them. */
+static osh_status add_identity(osh_ctx *cx, osh_known *k, const osh_journal *was)
+{
+    osh_status rc = OSH_OK;
+    cJSON *id = NULL; // own
+    const osh_journal_record *r = osh_journal_count(was) ? osh_journal_at(was, 0) : NULL;
+    if (!r || r->type != OSH_REC_IDENTITY) goto done;
+    OSH_TRY(osh_json_parse(cx, &id, (const char *)r->data, r->n, OSH_JOURNAL_NAME, 0));
+    for (const cJSON *f = id->child; f; f = f->next)
+        if (f->string && !strncmp(f->string, "source ", 7)) OSH_TRY(known_add(cx, k, f->string + 7, LASTING));
+done:
+    cJSON_Delete(id);
+    return rc;
+}
+
+osh_status osh_known_of_run(osh_ctx *cx, osh_known *k, const osh_plan *p, const osh_journal *was)
+{
+    osh_status rc = OSH_OK;
+    char **names = NULL; // own
+    size_t n = 0;
+    *k = (osh_known){.any_shard = was != NULL, .in_place = true};
+    OSH_TRY(osh_map_new(cx, &k->names, 64));
+    OSH_TRY(add_written(cx, k, true));
+    OSH_TRY(known_add(cx, k, OSH_JOURNAL_NAME, LASTING));
+    OSH_TRY(known_add(cx, k, OSH_SCRATCH_NAME, LASTING));
+    for (int s = 0; s < p->n_shards; s++) OSH_TRY(known_add(cx, k, p->shards[s].name, LASTING));
+    OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, p->ck));
+    for (size_t i = 0; i < n; i++) OSH_TRY(known_add(cx, k, names[i], LASTING));
+    if (was) OSH_TRY(add_identity(cx, k, was));
+done:
+    osh_strings_free(cx, names, n);
+    return rc;
+}
+
+static osh_status add_listed(osh_ctx *cx, osh_known *k, const cJSON *list, const char *key)
+{
+    osh_status rc = OSH_OK;
+    for (const cJSON *e = cJSON_IsArray(list) ? list->child : NULL; e; e = e->next) {
+        const cJSON *name = cJSON_GetObjectItemCaseSensitive(e, key);
+        if (cJSON_IsString(name)) OSH_TRY(known_add(cx, k, name->valuestring, LASTING));
+    }
+done:
+    return rc;
+}
+
+osh_status osh_known_of_output(osh_ctx *cx, osh_known *k, const char *dir)
+{
+    osh_status rc = OSH_OK;
+    char *path = osh_path_join(cx, dir, OSH_MANIFEST_NAME); // own
+    cJSON *root = NULL;                                     // own
+    *k = (osh_known){0};
+    if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    OSH_TRY(osh_json_read(cx, &root, path, (size_t)1 << 30, 0));
+    OSH_TRY(osh_map_new(cx, &k->names, 64));
+    OSH_TRY(add_written(cx, k, false));
+    OSH_TRY(add_listed(cx, k, cJSON_GetObjectItemCaseSensitive(root, "files"), "name"));
+    OSH_TRY(add_listed(cx, k, cJSON_GetObjectItemCaseSensitive(root, "tensors"), "file"));
+done:
+    cJSON_Delete(root);
+    osh_free(cx, path);
+    return rc;
+}
+
+/* "model.safetensors", "model-00001-of-00003.safetensors" */
+static bool is_shard(const char *name)
+{
+    static const char like[] = "model-#####-of-#####.safetensors";
+    if (!strcmp(name, "model.safetensors")) return true;
+    for (size_t i = 0; i < sizeof like; i++)
+        if (like[i] == '#' ? name[i] < '0' || name[i] > '9' : name[i] != like[i]) return false;
+    return true;
+}
+
+static bool is_known(const osh_known *k, const char *name)
+{
+    return (k->names && osh_map_get(k->names, name, strlen(name), &(int64_t){0})) || (k->any_shard && is_shard(name));
+}
+
+static osh_status check_one(osh_ctx *cx, const osh_known *k, const char *path, const char *name, osh_status code)
+{
+    osh_inode at = osh_inode_at(path);
+    if (at.kind == OSH_INODE_NONE) return OSH_OK; // gone meanwhile
+    if (is_known(k, name)) {
+        if (k->in_place && !strcmp(name, OSH_SCRATCH_NAME)) return osh_scratch_check(cx, path);
+        if (at.kind == OSH_INODE_FILE && (at.n_names == 1 || !k->in_place)) return OSH_OK;
+    }
+    return osh_fail(cx, code, "%s is %s that oneshot did not make, where an output is %s: want it moved away", path,
+                    osh_inode_text(&at), k->in_place ? "being made" : "to be replaced");
+}
+
+osh_status osh_known_check(osh_ctx *cx, const osh_known *k, const char *dir, osh_status code)
+{
+    osh_status rc = OSH_OK;
+    char **names = NULL, *path = NULL; // own
+    size_t n = 0;
+    OSH_TRY(osh_dir_list(cx, &names, &n, dir));
+    for (size_t i = 0; i < n; i++) {
+        osh_free(cx, path);
+        if (!(path = osh_path_join(cx, dir, names[i]))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        OSH_TRY(check_one(cx, k, path, names[i], code));
+    }
+done:
+    osh_strings_free(cx, names, n);
+    osh_free(cx, path);
+    return rc;
+}
+
+static osh_status remove_one(osh_ctx *cx, const osh_known *k, const char *dir, const char *name)
+{
+    osh_status rc = OSH_OK;
+    char *path = osh_path_join(cx, dir, name); // own
+    if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (k->in_place && !strcmp(name, OSH_SCRATCH_NAME)) OSH_TRY(osh_scratch_remove(cx, path));
+    else OSH_TRY(osh_file_remove(cx, path));
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
+osh_status osh_known_remove(osh_ctx *cx, const osh_known *k, const char *dir, const char *last, bool keep_last)
+{
+    osh_status rc = OSH_OK;
+    char **names = NULL; // own
+    size_t n = 0;
+    OSH_TRY(osh_dir_list(cx, &names, &n, dir));
+    for (size_t i = 0; i < n; i++)
+        if (is_known(k, names[i]) && strcmp(names[i], last)) OSH_TRY(remove_one(cx, k, dir, names[i]));
+    if (keep_last) goto done;
+    OSH_TRY(remove_one(cx, k, dir, last));
+    rmdir(dir); // what somebody put there meanwhile stays
+done:
+    osh_strings_free(cx, names, n);
+    return rc;
+}
+
+osh_status osh_known_remove_temporary(osh_ctx *cx, const osh_known *k, const char *dir)
+{
+    osh_status rc = OSH_OK;
+    char **names = NULL; // own
+    size_t n = 0;
+    OSH_TRY(osh_dir_list(cx, &names, &n, dir));
+    for (size_t i = 0; i < n; i++) {
+        int64_t kind = LASTING;
+        if (osh_map_get(k->names, names[i], strlen(names[i]), &kind) && kind == TEMPORARY)
+            OSH_TRY(remove_one(cx, k, dir, names[i]));
+    }
+done:
+    osh_strings_free(cx, names, n);
+    return rc;
+}

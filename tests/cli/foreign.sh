@@ -1,0 +1,150 @@
+# Nothing of the user's is deleted or written over: what lies where a run would write, replace or delete and was not made by
+# oneshot is refused with its path, and every file stays as it was.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
+mkdir w && cd w
+cp -r "$model" m && chmod -R u+w m
+cp m/data/calibration.jsonl data.jsonl
+printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {targets: [Linear], scheme: W4A16, ignore: [lm_head]}\n' >r.yaml
+one() { "$ONESHOT" --model m --recipe r.yaml --max-shard-size 2MB --progress none --threads 1 --output "$@"; }
+killed() { # at a call of the disk; what one takes
+    if INJECT_AT=$1 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one "${@:2}" >/dev/null 2>&1; then fail "not killed"; fi
+}
+state() { # whoever writes into a file changes its time
+    find . -type f -printf 'f %p %i %n %s %T@\n' -o -printf '%y %p %i %l\n' | sort
+}
+n=0
+refused() { # what is said; what one takes: exit code 2, and nothing has changed
+    state >../before
+    local code=0
+    one "${@:2}" >../log 2>&1 || code=$?
+    [ $code = 2 ] && grep -qE -- "$1" ../log || { cat ../log; fail "exit $code, wanted 2 and /$1/: one ${*:2}"; }
+    state | diff ../before - || fail "changed by: one ${*:2}"
+    n=$((n + 1))
+}
+INJECT_COUNT=$PWD/../calls LD_PRELOAD=$OSH_TOOLS/inject.so one o >/dev/null
+calls=$(cat ../calls) p=o.oneshot-partial
+half=$((calls / 2))
+mv o finished
+
+# the directory where the output is made
+mkdir mine && echo mine >mine/file
+ln -s mine $p; refused "$p is a symbolic link" o; refused "$p is a symbolic link" o --restart; rm $p
+ln -s nowhere $p; refused "$p is a symbolic link" o; rm $p
+echo mine >$p; refused "$p is a file" o; refused "$p is a file" o --restart; rm $p
+mkdir $p && echo mine >$p/file
+refused "$p was not made by oneshot.*it holds file and no oneshot-journal" o
+refused "$p was not made by oneshot" o --restart
+echo mine >$p/oneshot-journal; refused "$p/oneshot-journal is a file that oneshot did not make" o --restart
+rm $p/oneshot-journal; echo OSHJRNL1 >elsewhere; ln -s ../elsewhere $p/oneshot-journal
+refused "$p/oneshot-journal is a symbolic link" o --restart
+rm $p/oneshot-journal; ln elsewhere $p/oneshot-journal
+refused "$p/oneshot-journal is a file with a second name" o --restart
+rm -r $p elsewhere
+mkdir $p; echo mine >$p/oneshot-journal; refused "$p/oneshot-journal is a file that oneshot did not make" o; rm -r $p
+for part in '' 'OSHJ' 'OSHJ\0\0\0\0' '\0\0\0\0\0\0\0\0'; do # what a loss of power leaves of its first bytes
+    mkdir $p && printf "$part" >$p/oneshot-journal && one o >/dev/null && rm -r o
+done
+mkdir $p; killed 1 o; killed 2 o; killed 3 o # what a killed run leaves when it has hardly begun is its own
+one o >/dev/null; rm -r o
+
+# a file in it that the run does not know; those of a killed run are known, the temporary ones too
+for at in $half $((calls - 12)) $((calls - 9)) $((calls - 6)); do
+    killed $at o
+    for flag in "" --restart "--restart --max-shard-size 1MB"; do
+        echo mine >$p/notes.txt; refused "$p/notes.txt is a file that oneshot did not make" o $flag; rm $p/notes.txt
+        mkdir $p/config.json.d; refused "$p/config.json.d is a directory" o $flag; rmdir $p/config.json.d
+    done
+    echo mine >$p/model-00007-of-00009.safetensors; refused 'model-00007-of-00009.safetensors is a file' o
+    rm $p/model-00007-of-00009.safetensors
+    [ $at = $half ] || { one o >/dev/null; rm -r o; continue; }
+    ln $p/model-00001-of-00002.safetensors second; refused 'model-00001-of-00002.safetensors is a file with a second name' o
+    rm second
+    mv $p/model-00001-of-00002.safetensors first; ln -s ../first $p/model-00001-of-00002.safetensors
+    refused 'model-00001-of-00002.safetensors is a symbolic link' o
+    rm $p/model-00001-of-00002.safetensors; mv first $p/model-00001-of-00002.safetensors
+    one o --restart --max-shard-size 1MB >/dev/null; rm -r o # its shards and side files are known from the journal
+done
+killed $half o
+echo side >m/side.txt
+one o --restart >/dev/null; rm -r o
+killed $((calls - 3)) o # sealed
+[ -e $p/side.txt ] || fail "the side file is not there yet"
+rm m/side.txt; one o --restart >/dev/null; rm -r o
+
+# a file that comes while the run is at work
+INJECT_AT=$half INJECT_WHAT=stop LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" --model m --recipe r.yaml --max-shard-size 2MB \
+    --progress none --threads 1 --output o >../log 2>&1 &
+pid=$!
+while ! grep -q '^State:.T' /proc/$pid/status; do sleep 0.02; done
+echo mine >$p/notes.txt
+kill -CONT $pid
+code=0; wait $pid || code=$?
+[ $code = 1 ] && grep -q "$p/notes.txt is a file that oneshot did not make" ../log && [ ! -e o ] || fail "$(cat ../log)"
+mv $p/notes.txt . && one o >/dev/null && rm -r o notes.txt
+
+# the place of an output that is replaced
+cp -r finished o
+mkdir o.oneshot-replaced
+refused 'o.oneshot-replaced is a directory, where an output that is replaced waits' o --overwrite
+echo mine >o.oneshot-replaced/file; refused 'o.oneshot-replaced is a directory' o --overwrite
+rm -r o.oneshot-replaced; cp -r finished o.oneshot-replaced; refused 'o.oneshot-replaced is a directory' o --overwrite
+rm -r o.oneshot-replaced; ln -s mine o.oneshot-replaced; refused 'o.oneshot-replaced is a symbolic link' o --overwrite
+rm -r o.oneshot-replaced
+
+# what lies in an output that is to be replaced
+echo mine >o/notes.txt; refused 'o/notes.txt is a file that oneshot did not make' o --overwrite; rm o/notes.txt
+mkdir o/sub; refused 'o/sub is a directory' o --overwrite; rmdir o/sub
+mv o/oneshot-manifest.json manifest; refused 'o is neither empty nor made by oneshot' o --overwrite
+mv manifest o/oneshot-manifest.json
+one o --overwrite >/dev/null
+
+# an output that has the model, the data, the recipe or another input in it, however they are named
+inside() { # path in o, flag: an input moves there
+    mv "$1" o/x
+    refused "$2 .*lies in o, which this run would replace" o --overwrite "${@:3}"
+    mv o/x "$1"
+}
+inside m --model --model o/x
+inside m --model --model "$PWD/finished/../o/x"
+ln -s o/x to; inside m --model --model to
+mkdir d; ln -s ../o d/o; inside m --model --model d/o/x; rm -r d
+inside data.jsonl --dataset --dataset o/x
+inside data.jsonl --dataset --dataset to; rm to
+cp r.yaml r2.yaml; inside r2.yaml --recipe --recipe o/x
+mkdir models; inside models --models-dir --models-dir o/x; inside models --scratch-dir --scratch-dir o/x; rmdir models
+refused '--profile .*lies in o, ' o --overwrite --profile o/profile.yaml
+refused '--log-file .*lies in o, ' o --overwrite --log-file o/run.log
+refused '--scratch-dir .*lies in o.oneshot-partial, ' o --overwrite --scratch-dir o.oneshot-partial/s
+mv m/model.safetensors o/x; ln -s ../o/x m/model.safetensors # one file of it alone
+refused "the model's file m/model.safetensors lies in o, " o --overwrite
+rm m/model.safetensors; mv o/x m/model.safetensors
+ln -s o link; mv m o/x; refused '--model o/x lies in .*o, ' link --overwrite --model o/x; mv o/x m
+refused '--model m lies in .*m, ' m --overwrite
+refused '--model m lies in .*m, ' m/../m/. --overwrite
+refused '--model m lies in ' . --overwrite
+mv m $p; refused "--model $p lies in $p, which this run would delete" o --overwrite --model $p --restart; mv $p m
+one m/o >/dev/null; [ -e m/o/config.json ] && [ -e m/model.safetensors ] || fail "an output below the model"
+rm -r m/o; one link --overwrite >/dev/null; [ -L link ] && [ -e o/config.json ] || fail "an output by a link"
+
+# a directory for values that somebody else made
+gptq=(--model m --dataset data.jsonl --num-calibration-samples 1 --max-seq-length 16 --mem-opt-level 2 --scratch-dir s)
+calibrated() { "$ONESHOT" "${gptq[@]}" --scheme W4A16 --method gptq --ignore lm_head --progress none --threads 1 --output "$@"; }
+INJECT_AT=90 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so calibrated v >/dev/null 2>&1 && fail "not killed"
+dir=$(echo s/oneshot-*)
+[ -e "$dir/oneshot-scratch" ] || fail "no directory for values is left"
+rm -r v.oneshot-partial "$dir"
+one() { calibrated "$@"; }
+mkdir "$dir" && echo mine >"$dir/file"; refused "$dir is not oneshot's" v; refused "$dir is not oneshot's" v --restart
+rm -r "$dir"; ln -s ../mine "$dir"; refused "$dir is a symbolic link" v; rm "$dir"
+one v >/dev/null
+[ -z "$(ls s)" ] || fail "left: $(ls s)"
+
+# a trial of the largest layer leaves what is not its own
+one() { "$ONESHOT" --model m --recipe r.yaml --progress none --threads 1 --only-largest-layer --output "$@"; }
+t=o.oneshot-trial.oneshot-partial
+mkdir $t && echo mine >$t/file; refused "$t was not made by oneshot" o; rm -r $t
+state >../before; one o >/dev/null; state | diff ../before - || fail "a trial leaves something"
+[ $n -ge 65 ] || fail "only $n cases ran"
