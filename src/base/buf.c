@@ -46,21 +46,29 @@ osh_status osh_buf_append(osh_ctx *cx, osh_buf *b, const void *p, size_t n)
     return OSH_OK;
 }
 
+/* Bytes that the text will have. */
+static osh_status text_length(osh_ctx *cx, size_t *n, const char *fmt, va_list ap)
+{
+    int k = vsnprintf(NULL, 0, fmt, ap);
+    *n = k < 0 ? 0 : (size_t)k;
+    return k < 0 ? osh_fail(cx, OSH_E_INTERNAL, "format '%s' cannot be printed", fmt) : OSH_OK;
+}
+
 osh_status osh_buf_printf(osh_ctx *cx, osh_buf *b, const char *fmt, ...)
 {
     va_list ap;
     osh_status rc;
+    size_t n;
 
     va_start(ap, fmt);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    rc = text_length(cx, &n, fmt, ap);
     va_end(ap);
-    if (n < 0) return osh_fail(cx, OSH_E_INTERNAL, "format '%s' cannot be printed", fmt);
-    rc = reserve(cx, b, (size_t)n);
+    if (!rc) rc = reserve(cx, b, n);
     if (rc) return rc;
     va_start(ap, fmt);
-    vsnprintf(b->data + b->len, (size_t)n + 1, fmt, ap);
+    vsnprintf(b->data + b->len, n + 1, fmt, ap);
     va_end(ap);
-    b->len += (size_t)n;
+    b->len += n;
     return OSH_OK;
 }
 
@@ -68,13 +76,13 @@ osh_status osh_buf_line(osh_ctx *cx, osh_buf *b, const char *fmt, ...)
 {
     va_list ap;
     osh_status rc;
+    size_t n;
 
     va_start(ap, fmt);
-    int k = vsnprintf(NULL, 0, fmt, ap);
+    rc = text_length(cx, &n, fmt, ap);
     va_end(ap);
-    if (k < 0) return osh_fail(cx, OSH_E_INTERNAL, "format '%s' cannot be printed", fmt);
-    size_t n = (size_t)k, most = 6 * n; // \uXXXX for each byte
-    rc = reserve(cx, b, most + 1 + n);
+    size_t most = 6 * n; // \uXXXX for each byte
+    if (!rc) rc = reserve(cx, b, most + 1 + n);
     if (rc) return rc;
     char *text = b->data + b->len + most; // behind what it becomes
     va_start(ap, fmt);

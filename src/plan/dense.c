@@ -7,7 +7,7 @@
 #include "base/map.h"
 #include "graph/kind.h"
 
-static bool ends_with(const char *s, const char *tail)
+static bool name_ends(const char *s, const char *tail)
 {
     size_t n = strlen(s), t = strlen(tail);
     return n >= t && !memcmp(s + n - t, tail, t);
@@ -15,7 +15,7 @@ static bool ends_with(const char *s, const char *tail)
 
 static bool is_weight(const osh_st_entry *e)
 {
-    return (e->ndim == 2 || e->ndim == 3) && !ends_with(e->name, "bias") && !ends_with(e->name, "norm.weight");
+    return (e->ndim == 2 || e->ndim == 3) && !name_ends(e->name, "bias") && !name_ends(e->name, "norm.weight");
 }
 
 /* Of what could be no module's weight. */
@@ -30,7 +30,7 @@ static const char *by_shape(const osh_st_entry *e)
 static osh_status pattern_of(osh_ctx *cx, osh_buf *b, const char *name)
 {
     osh_status rc = OSH_OK;
-    size_t n = strlen(name) - (ends_with(name, ".weight") ? strlen(".weight") : 0);
+    size_t n = strlen(name) - (name_ends(name, ".weight") ? strlen(".weight") : 0);
     osh_buf_clear(b);
     for (size_t at = 0; at < n;) {
         size_t len = strcspn(name + at, "."), digits = strspn(name + at, "0123456789");
@@ -45,7 +45,8 @@ done:
     return rc;
 }
 
-static osh_status count(osh_ctx *cx, osh_plan *p, osh_map *rows, const osh_st_entry *e, const char *why, osh_buf *key)
+static osh_status row_count(osh_ctx *cx, osh_plan *p, osh_map *rows, const osh_st_entry *e, const char *why,
+                            osh_buf *key)
 {
     osh_status rc = OSH_OK;
     int64_t at;
@@ -85,7 +86,7 @@ osh_status osh_plan_dense(osh_ctx *cx, osh_plan *p, const char *const *why)
         all += in_block;
         if (quantized[i]) continue;
         dense += in_block;
-        OSH_TRY(count(cx, p, rows, e, why[i] ? why[i] : by_shape(e), &key));
+        OSH_TRY(row_count(cx, p, rows, e, why[i] ? why[i] : by_shape(e), &key));
     }
     p->dense_share = all ? (double)dense / (double)all : 0;
 done:

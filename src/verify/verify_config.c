@@ -61,7 +61,13 @@ done:
     return rc;
 }
 
-/* What a module is by its name, its shape and its bias; a norm is no module. */
+static bool is_quantized(osh_ctx *cx, const osh_verify *v, const char *module)
+{
+    const osh_ckpt_tensor *w = find_leaf(cx, v, module, "weight");
+    return !w || (w->e->dtype != OSH_BF16 && w->e->dtype != OSH_F16 && w->e->dtype != OSH_F32);
+}
+
+/* What a module is by its name, its shape and its bias; a dense norm is no module. */
 static osh_status add_module(osh_ctx *cx, modules *ms, const osh_verify *v, const osh_kinds *kinds, char *name)
 {
     osh_status rc = OSH_OK;
@@ -70,7 +76,7 @@ static osh_status add_module(osh_ctx *cx, modules *ms, const osh_verify *v, cons
     if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
     OSH_TRY(shape_of(cx, shape, v, name));
     osh_kind kind = osh_kind_of(kinds, name, strlen(name), shape[0], shape[1], &why);
-    if (kind == OSH_KIND_NORM) goto done;
+    if (kind == OSH_KIND_NORM && !is_quantized(cx, v, name)) goto done;
     ms->classes[ms->n] = kind == OSH_KIND_EMBEDDING || kind == OSH_KIND_POSITIONS ? "Embedding" : "Linear";
     ms->never[ms->n] = kind >= OSH_KIND_POSITIONS ? why : NULL;
     ms->which[ms->n] = -1;
@@ -207,12 +213,6 @@ static osh_status check_quantized(osh_ctx *cx, osh_verify *v, const char *module
     v->n_modules++;
 done:
     return rc;
-}
-
-static bool is_quantized(osh_ctx *cx, const osh_verify *v, const char *module)
-{
-    const osh_ckpt_tensor *w = find_leaf(cx, v, module, "weight");
-    return !w || (w->e->dtype != OSH_BF16 && w->e->dtype != OSH_F16 && w->e->dtype != OSH_F32);
 }
 
 static osh_status check_modules(osh_ctx *cx, osh_verify *v, modules *ms, const osh_q_config *c)

@@ -178,7 +178,7 @@ done:
     return rc;
 }
 
-static osh_status know(osh_ctx *cx, osh_map *known, const char *name)
+static osh_status known_add(osh_ctx *cx, osh_map *known, const char *name)
 {
     return osh_map_put(cx, known, name, strlen(name), 0);
 }
@@ -191,20 +191,20 @@ static osh_status list_known(osh_ctx *cx, osh_map *known, const osh_verify *v)
     char **names = NULL; // own
     size_t n = 0;
     const cJSON *files = cJSON_GetObjectItemCaseSensitive(v->manifest, "files");
-    for (size_t i = 0; i < sizeof always / sizeof *always; i++) OSH_TRY(know(cx, known, always[i]));
+    for (size_t i = 0; i < sizeof always / sizeof *always; i++) OSH_TRY(known_add(cx, known, always[i]));
     for (const cJSON *m = cJSON_IsArray(files) ? files->child : NULL; m; m = m->next)
-        OSH_TRY(know(cx, known, text_of(m, "name")));
-    for (int s = 0; v->ck && s < v->ck->n_shards; s++) OSH_TRY(know(cx, known, v->ck->shard_names[s]));
+        OSH_TRY(known_add(cx, known, text_of(m, "name")));
+    for (int s = 0; v->ck && s < v->ck->n_shards; s++) OSH_TRY(known_add(cx, known, v->ck->shard_names[s]));
     if (v->opt->model) {
         osh_checkpoint source = {.dir = v->opt->model}; // its directory is all that is asked of it
         OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, &source));
     }
-    for (size_t i = 0; i < n; i++) OSH_TRY(know(cx, known, names[i]));
+    for (size_t i = 0; i < n; i++) OSH_TRY(known_add(cx, known, names[i]));
     if (!v->plan) goto done;
-    for (int s = 0; s < v->plan->n_shards; s++) OSH_TRY(know(cx, known, v->plan->shards[s].name));
-    OSH_TRY(know(cx, known, "config.json"));
-    OSH_TRY(know(cx, known, "recipe.yaml"));
-    if (v->plan->n_shards > 1) OSH_TRY(know(cx, known, "model.safetensors.index.json"));
+    for (int s = 0; s < v->plan->n_shards; s++) OSH_TRY(known_add(cx, known, v->plan->shards[s].name));
+    OSH_TRY(known_add(cx, known, "config.json"));
+    OSH_TRY(known_add(cx, known, "recipe.yaml"));
+    if (v->plan->n_shards > 1) OSH_TRY(known_add(cx, known, "model.safetensors.index.json"));
 done:
     osh_strings_free(cx, names, n);
     return rc;

@@ -38,6 +38,7 @@ planted $o model.layers.0.mlp.router "a router"
 planted model.layers.0.self_attn.k_proj model.layers.0.block_sparse_moe.gate "a router"
 planted $o model.layers.0.mlp.shared_expert_gate "a router"
 planted $o model.embed_positions "a table of positions"
+planted $o model.layers.0.post_norm "a norm"
 planted $o model.layers.0.attn.c_proj "a Conv1D, stored transposed" 's/"odd"/"gpt2"/'
 rm -rf out f
 

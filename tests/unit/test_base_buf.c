@@ -58,7 +58,7 @@ static osh_status fill(osh_ctx *cx, void *user)
     osh_buf b;
     osh_buf_init(&b, 0);
     for (int i = 0; i < 300; i++) OSH_TRY(osh_buf_printf(cx, &b, "%d ", i));
-    OSH_TRY(osh_buf_line(cx, &b, "%s", b.data));
+    OSH_TRY(osh_buf_line(cx, &b, "%0300d", 1));
 done:
     osh_buf_deinit(cx, &b);
     return rc;
