@@ -89,7 +89,8 @@ static osh_status add_value(osh_ctx *cx, builder *b, int *index, const char *nam
     if (!v) return OSH_E_NOMEM;
     g->values = v;
     v += g->n_values;
-    *v = (osh_value){.width = width, .producer = producer, .first_use = -1, .last_use = -1};
+    *v = (osh_value){.width = width, .producer = producer, .first_use = -1, .last_use = -1, .original = -1,
+                      .quantized = -1};
     v->name = osh_sprintf(cx, "%s%s", b->prefix, name);
     if (!v->name) return OSH_E_NOMEM;
     *index = g->n_values++;
@@ -545,16 +546,6 @@ static osh_status read_positions(osh_ctx *cx, builder *b)
     return OSH_OK;
 }
 
-static void link_uses(osh_graph *g) // consumers of every value
-{
-    for (int i = 0; i < g->n_nodes; i++)
-        for (int k = 0; k < g->nodes[i].op->n_in; k++) {
-            osh_value *v = &g->values[g->nodes[i].in[k]];
-            if (v->first_use < 0) v->first_use = i;
-            v->last_use = i;
-        }
-}
-
 static osh_status find_head(osh_ctx *cx, builder *b)
 {
     osh_graph *g = b->g;
@@ -583,7 +574,7 @@ static osh_status build(osh_ctx *cx, builder *b)
     OSH_TRY(add_layers(cx, b, cJSON_GetObjectItemCaseSensitive(json, "layer")));
     b->scope.window = 0, b->scope.sparse = false;
     OSH_TRY(add_entries(cx, b, cJSON_GetObjectItemCaseSensitive(json, "after")));
-    link_uses(b->g);
+    osh_graph_link_uses(b->g);
     OSH_TRY(find_head(cx, b));
 done:
     return rc;

@@ -176,6 +176,7 @@ static osh_status run_node(osh_ctx *cx, job *j, int node)
     for (int k = 0; k < n->op->n_out; k++) {
         if (h && h->value) OSH_TRY(h->value(cx, h->user, n->out[k], a.out[k], j->b));
         drop(cx, j, n->out[k], node);
+        drop(cx, j, j->g->values[n->out[k]].original, node);
     }
 done:
     if (rc && rc != OSH_E_INTERRUPTED && rc != OSH_E_NUMERIC)
@@ -194,6 +195,10 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_graph *g, int first, int n, const
     for (int i = first; i < first + n; i++)
         for (int k = 0; k < g->nodes[i].op->n_in; k++)
             if (!run || run[i - first]) j.last[g->nodes[i].in[k]] = i;
+    for (int v = 0; v < g->n_values; v++) { // an original is there when the hook sees what it is beside
+        int beside = g->values[v].quantized, i = beside < 0 ? -1 : g->values[beside].producer;
+        if (i >= first && i < first + n && (!run || run[i - first]) && i > j.last[v]) j.last[v] = i;
+    }
     OSH_TRY(begin_findings(cx, &j));
 
     for (int v = 0; v < g->n_values; v++) { // what the caller brought
@@ -303,6 +308,31 @@ static void count_brought(tally *t, int first, int n, const bool *run, const boo
     }
 }
 
+static bool is_read(const tally *t, int v, int from, int end, const bool *run, int first)
+{
+    for (int c = from; c < end && c <= t->g->values[v].last_use; c++)
+        for (int m = 0; run[c - first] && m < t->g->nodes[c].op->n_in; m++)
+            if (t->g->nodes[c].in[m] == v) return true;
+    return false;
+}
+
+/* An original waits for the node that makes what it is beside. */
+static bool waits(const tally *t, int v, int node, int end, const bool *run, int first)
+{
+    int beside = t->g->values[v].quantized, i = beside < 0 ? -1 : t->g->values[beside].producer;
+    return i > node && i < end && run[i - first];
+}
+
+/* Originals that waited for this node. */
+static void count_waited(tally *t, const osh_node *node, int i, int first, int end, const bool *run, const bool *keep)
+{
+    for (int k = 0; k < node->op->n_out; k++) {
+        int v = t->g->values[node->out[k]].original, producer = v < 0 ? -1 : t->g->values[v].producer;
+        bool made = producer >= first && run[producer - first];
+        if (made && !keep[v] && !is_read(t, v, i + 1, end, run, first)) disappear(t, v);
+    }
+}
+
 static void count_nodes(tally *t, int first, int n, const bool *run, const bool *keep, const size_t *hook)
 {
     const osh_graph *g = t->g;
@@ -317,10 +347,10 @@ static void count_nodes(tally *t, int first, int n, const bool *run, const bool 
                 bool stays = keep[v];
                 if (side) touch(t, hook ? hook[v] : 0);
                 for (int m = 0; m < k; m++) stays |= (side ? node->out[m] : node->in[m]) == v; // gone already
-                for (int c = i + 1; c < first + n && !stays && c <= g->values[v].last_use; c++)
-                    for (int m = 0; m < g->nodes[c].op->n_in; m++) stays |= run[c - first] && g->nodes[c].in[m] == v;
+                stays = stays || is_read(t, v, i + 1, first + n, run, first) || waits(t, v, i, first + n, run, first);
                 if (!stays) disappear(t, v);
             }
+        count_waited(t, node, i, first, first + n, run, keep);
     }
 }
 

@@ -39,6 +39,7 @@ void osh_graph_free(osh_ctx *cx, osh_graph *g)
     for (int i = 0; i < g->n_weights; i++) osh_free(cx, g->weights[i].name);
     for (int i = 0; i < g->n_nodes; i++) {
         const osh_node *n = &g->nodes[i];
+        if (n->original) continue;
         if (n->attr && n->op->attrs) osh_fields_deinit(cx, n->op->attrs, n->attr);
         osh_free(cx, n->attr);
     }
@@ -48,6 +49,17 @@ void osh_graph_free(osh_ctx *cx, osh_graph *g)
     osh_free(cx, g->nodes);
     osh_free(cx, g->layer_class);
     osh_free(cx, g);
+}
+
+void osh_graph_link_uses(osh_graph *g)
+{
+    for (int v = 0; v < g->n_values; v++) g->values[v].first_use = g->values[v].last_use = -1;
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].op->n_in; k++) {
+            osh_value *v = &g->values[g->nodes[i].in[k]];
+            if (v->first_use < 0) v->first_use = i;
+            v->last_use = i;
+        }
 }
 
 bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_dir)

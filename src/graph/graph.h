@@ -22,6 +22,8 @@ typedef struct osh_value {
     bool is_ids;             // I32 [N]; else compute dtype [N, width]
     int producer;            // node; -1: graph input
     int first_use, last_use; // nodes; -1: none
+    int original;  // what it is in the original model, a value beside it (osh_graph_add_original); -1: the same
+    int quantized; // of such a value: the one that it is beside; -1: it is none
 } osh_value;
 
 typedef struct osh_weight {
@@ -38,7 +40,8 @@ typedef struct osh_node {
     int in[OSH_OP_MAX_IN]; // values; -1: absent
     int out[OSH_OP_MAX_OUT];
     int w[OSH_OP_MAX_IN]; // weights; -1: absent
-    void *attr;           // own
+    void *attr;           // own; of a node of the original model: view, the next node's
+    bool original;        // makes values of the original model alone
 } osh_node;
 
 typedef struct osh_graph {
@@ -64,8 +67,14 @@ typedef struct osh_graph {
 osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
                          const char *models_dir);
 void osh_graph_free(osh_ctx *cx, osh_graph *g);
+void osh_graph_link_uses(osh_graph *g); // first and last use of every value, from the nodes
 bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_dir);
 int osh_graph_module(const osh_graph *g, const char *name); // -1: none
+/* A model and what is made of it, side by side: changed[i] tells that the weights of node i are going to be others.
+ * What depends on one of these nodes is there twice from here on: before each node that makes it stands one of the
+ * original model, with the same weights, that reads and makes the originals. moved [nodes]: where each node is now;
+ * other numbers of nodes and values that a caller has are no longer true. */
+osh_status osh_graph_add_original(osh_ctx *cx, osh_graph *g, const bool *changed, int *moved);
 /* Graphviz text; own. p NULL: not cut. */
 osh_status osh_graph_dot(osh_ctx *cx, char **out, const osh_graph *g, const osh_partition *p);
 

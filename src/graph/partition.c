@@ -50,7 +50,7 @@ done:
     return rc;
 }
 
-static bool is_linear(const osh_node *n) { return strcmp(n->op->name, "linear") == 0; }
+static bool is_linear(const osh_node *n) { return !n->original && strcmp(n->op->name, "linear") == 0; }
 
 static bool is_inside(const osh_graph *g, int module, int outer)
 {
@@ -63,15 +63,17 @@ static bool is_inside(const osh_graph *g, int module, int outer)
  * smallest module that they are in. */
 static void mark_readers(int *reach, const osh_graph *g, int v)
 {
-    int first = -1, last = -1, n = 0, common = -1;
+    int first = -1, last = -1, n = 0, others = 0, between = 0, common = -1;
     for (int i = g->values[v].first_use; i >= 0 && i <= g->values[v].last_use; i++) {
-        if (!is_linear(&g->nodes[i]) || g->nodes[i].in[0] != v) continue;
+        bool reads = is_linear(&g->nodes[i]) && g->nodes[i].in[0] == v;
+        others += n && !reads && !g->nodes[i].original;
+        if (!reads) continue;
         if (n++ == 0) first = i, common = g->nodes[i].module;
         while (common >= 0 && !is_inside(g, g->nodes[i].module, common)) common = g->modules[common].parent;
-        last = i;
+        last = i, between = others;
     }
     if (n < 2) return;
-    if (last - first >= n) {
+    if (between) {
         while (first > 0 && is_inside(g, g->nodes[first - 1].module, common)) first--;
         while (last + 1 < g->n_nodes && is_inside(g, g->nodes[last + 1].module, common)) last++;
     }
@@ -96,6 +98,8 @@ static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hi
         }
         for (int j = i; end > i && j <= end; j++) unit[j] = module;
     }
+    for (int i = 0; i < g->n_nodes; i++) // a node of the original model goes with the one behind it
+        if (g->nodes[i].original) unit[i] = unit[i + 1];
 }
 
 static osh_status shrink(osh_ctx *cx, int **list,

@@ -11,8 +11,11 @@
  * share H, its ordering and U. Where H cannot be factored the damping grows tenfold, three times (from 0: to 0.01, 0.1
  * and 1), then the weight is rounded to nearest; the job says so.
  *
- * Keys of our own, off unless they are given: scale_search and refine (gptq_scales.h, gptq_refine.h). */
+ * Keys of our own, off unless they are given: scale_search and refine (gptq_scales.h, gptq_refine.h), and target
+ * 'original', with which what is solved, and what scales are those of, is W + W S (target.h): errors are told against
+ * W, the objective against that. */
 #include "modifiers/gptq.h"
+#include "modifiers/target.h"
 #include "ops/cuda/cuda.h"
 
 #include <math.h>
@@ -38,6 +41,12 @@ static const osh_field fields[] = {
      .min = 0,
      .max = 1,
      .doc = "share of mean(diag H) added to diag H"},
+    {.name = "target",
+     .type = OSH_F_STR,
+     .offset = offsetof(gptq, target),
+     .dflt = "quantized",
+     .values = "quantized|original",
+     .doc = "whose inputs the output of a layer is to be that of"},
     {0},
 };
 
@@ -87,12 +96,21 @@ done:
     return rc;
 }
 
+static bool is_original(const gptq *g) { return !strcmp(g->target, "original"); }
+
 static unsigned wants(const osh_modifier *m, const osh_q_scheme *s)
 {
-    (void)m;
     unsigned w = s->weights.present ? OSH_STAT_HESSIAN : 0;
+    if (w && is_original(m->args)) w |= OSH_STAT_SHIFT;
     if (s->inputs.present && s->inputs.dynamic != OSH_Q_DYNAMIC) w |= OSH_STAT_RANGE;
     return w;
+}
+
+static unsigned freedom(const osh_modifier *m)
+{
+    const gptq *g = m->args;
+    unsigned scales = is_original(g) || g->scale_search || g->n_refine ? OSH_FREE_SCALES : 0;
+    return scales | (is_original(g) ? OSH_FREE_TARGET : 0);
 }
 
 enum { STEPS = 4 };
@@ -290,6 +308,7 @@ static osh_status prepare(osh_ctx *cx, osh_gptq_solve_args *a, solve *s, const g
     OSH_TRY(fill(cx, s, f, j, O, I));
     *a = (osh_gptq_solve_args){
         .w = f->device ? j->device_w : j->w,
+        .target = j->target,
         .perm = f->perm,
         .dead = f->dead,
         .codes = j->codes,
@@ -357,12 +376,17 @@ done:
     return rc;
 }
 
-/* Scales, zero points and room for the codes. */
+/* Target, scales, zero points and room for the codes. */
 static osh_status begin_job(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *j, bool packed)
 {
     osh_status rc = OSH_OK;
     const gptq *g = m->args;
-    OSH_TRY(osh_q_weight_params(cx, &j->params, j->w, &j->scheme->weights, m->arithmetic, j->name));
+    if (f->shift) {
+        OSH_TRY(osh_target_new(cx, j, f->shift));
+        OSH_TRY(osh_target_params(cx, j, m->arithmetic));
+    } else {
+        OSH_TRY(osh_q_weight_params(cx, &j->params, j->w, &j->scheme->weights, m->arithmetic, j->name));
+    }
     if (g->scale_search && f->u) OSH_TRY(osh_gptq_search_scales(cx, g, f, j));
     j->packed = packed;
     j->codes = osh_alloc(cx, osh_job_codes_bytes(j, packed));
@@ -376,6 +400,7 @@ static osh_status compress_job(osh_ctx *cx, const osh_modifier *m, const factor 
     osh_status rc = OSH_OK;
     OSH_TRY(begin_job(cx, m, f, j, false));
     OSH_TRY(f->u ? solve_job(cx, m->args, f, j) : round_job(cx, m, f, j));
+    osh_target_free(cx, j);
     OSH_TRY(osh_job_finish(cx, j, !j->keep_w));
     OSH_TRY(osh_linear_job_done(cx, j));
 done:
@@ -434,7 +459,7 @@ static osh_status compress_together(osh_ctx *cx, const osh_modifier *m, const fa
     }
     OSH_TRY(osh_gptq_solve_cuda(cx, f->device, a, n_calls));
     for (int k = from; k < end; k++)
-        if (together(&jobs[lead], &jobs[k])) conclude(&jobs[k], &s[at++], f);
+        if (together(&jobs[lead], &jobs[k])) conclude(&jobs[k], &s[at++], f), osh_target_free(cx, &jobs[k]);
     for (int k = 0; k < end - from; k++) solve_deinit(cx, &s[k]), s[k] = (solve){0};
     for (int k = from; k < end; k++)
         if (together(&jobs[lead], &jobs[k])) OSH_TRY(osh_linear_job_done(cx, &jobs[k]));
@@ -446,14 +471,19 @@ done:
     return rc;
 }
 
-/* Jobs of one ordering; h is lost. */
-static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
-                                   int64_t n_samples, bool ordered)
+/* Jobs of one ordering. stats: H, and D or NULL; both are lost. */
+static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
+                                   osh_tensor *const stats[2], int64_t n_samples, bool ordered)
 {
     osh_status rc = OSH_OK;
     const gptq *g = m->args;
+    osh_tensor *h = stats[0];
     factor f = {.I = h->shape[0], .device = h->device}; // own
     OSH_TRY(make_factor(cx, &f, h, ordered, g, 0.5f * (float)n_samples));
+    if (f.u && stats[1]) {
+        OSH_TRY(osh_target_shift(cx, stats[1], f.u, f.perm));
+        f.shift = stats[1];
+    }
     for (int k = 0; k < n; k++) {
         if (!jobs[k].scheme->weights.present || is_ordered(&jobs[k]) != ordered) continue;
         if (!f.u || !f.device) OSH_TRY(compress_job(cx, m, &f, &jobs[k]));
@@ -479,22 +509,24 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
                            int64_t n_samples)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *copy = NULL; // own: where both orderings need H
+    osh_tensor *stats[2] = {h, n && is_original(m->args) ? jobs->shift : NULL};
+    osh_tensor *copy[2] = {NULL}; // own: where both orderings need them
     int count[2];
     for (int k = 0; k < n; k++) jobs[k].objective = -1, jobs[k].losses = (osh_losses){0};
     const gptq *g = m->args;
     if (h->device && (g->scale_search || g->n_refine))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "scale_search and refine run on the CPU only: --device cpu");
     count_orderings(count, jobs, n);
-    if (count[0] && count[1]) {
-        OSH_TRY(osh_tensor_new_on(cx, &copy, h->device, OSH_LIFE_LONG, OSH_F32, 2, h->shape));
-        OSH_TRY(osh_tensor_copy(cx, copy, h));
+    for (int k = 0; k < 2 && count[0] && count[1]; k++) {
+        if (!stats[k]) continue;
+        OSH_TRY(osh_tensor_new_on(cx, &copy[k], h->device, OSH_LIFE_LONG, OSH_F32, 2, h->shape));
+        OSH_TRY(osh_tensor_copy(cx, copy[k], stats[k]));
     }
-    if (count[0]) OSH_TRY(compress_ordered(cx, m, jobs, n, copy ? copy : h, n_samples, false));
-    osh_tensor_free(cx, copy), copy = NULL;
-    if (count[1]) OSH_TRY(compress_ordered(cx, m, jobs, n, h, n_samples, true));
+    if (count[0]) OSH_TRY(compress_ordered(cx, m, jobs, n, count[1] ? copy : stats, n_samples, false));
+    for (int k = 0; k < 2; k++) osh_tensor_free(cx, copy[k]), copy[k] = NULL;
+    if (count[1]) OSH_TRY(compress_ordered(cx, m, jobs, n, stats, n_samples, true));
 done:
-    osh_tensor_free(cx, copy);
+    for (int k = 0; k < 2; k++) osh_tensor_free(cx, copy[k]);
     return rc;
 }
 
@@ -510,20 +542,39 @@ static osh_gptq_group group_of(const gptq *g, const osh_linear_job *jobs, int le
     return all;
 }
 
+static bool has_target(const gptq *g, const osh_linear_job *j) { return is_original(g) && j->shift; }
+
+/* The target of a call's weights; *scratch: what making one takes beside, at most. */
+static size_t needs_of_targets(const gptq *g, const osh_linear_job *jobs, int lead, int from, int end, size_t *scratch)
+{
+    size_t sum = 0;
+    *scratch = 0;
+    for (int k = from; k < end; k++) {
+        if (!has_target(g, &jobs[k]) || !together(&jobs[lead], &jobs[k])) continue;
+        sum += osh_target_bytes(&jobs[k], true);
+        *scratch = larger(*scratch, osh_target_scratch(&jobs[k], 1, true));
+    }
+    return sum;
+}
+
 /* Of a device's arena, in which there is so much room. */
 static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
 {
     int64_t I = n ? jobs[0].w->shape[1] : 0;
+    bool shift = n && has_target(g, jobs);
     size_t peak = larger(osh_gptq_permute_cuda_bytes(I), osh_gptq_factor_cuda_scratch(I)), copy = 0;
     int count[2];
+    if (shift) peak = larger(peak, osh_target_shift_bytes(I, 1, true));
     count_orderings(count, jobs, n);
-    if (count[0] && count[1]) copy = osh_arena_gross((size_t)(I * I) * sizeof(float));
+    if (count[0] && count[1]) copy = osh_arena_gross((size_t)(I * I) * sizeof(float)) * (1 + shift);
     for (int k = 0; k < n; k++) {
         if (!jobs[k].scheme->weights.present || !is_first(jobs, k)) continue;
         for (int from = k, end; from < n; from = end) {
             end = piece_end(jobs, n, k, from);
             osh_gptq_group all = group_of(g, jobs, k, from, end);
-            peak = larger(peak, osh_gptq_solve_cuda_bytes(&all, room > copy ? room - copy : 0));
+            size_t scratch, there = needs_of_targets(g, jobs, k, from, end, &scratch);
+            size_t left = room > copy + there ? room - copy - there : 0;
+            peak = larger(peak, there + larger(scratch, osh_gptq_solve_cuda_bytes(&all, left)));
         }
     }
     return peak + copy;
@@ -537,7 +588,10 @@ static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads
     run += osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)O * sizeof(double));
     int64_t n_cols = osh_gptq_scale_columns(&j->scheme->weights, I);
     if (!device) run += osh_gptq_solve_bytes(O, I, n_cols, g->block_size, n_threads);
-    return larger(run, osh_gptq_quality_bytes(g, j, n_threads));
+    run = larger(run, osh_gptq_quality_bytes(g, j, n_threads));
+    if (!device && has_target(g, j))
+        run = osh_target_bytes(j, false) + larger(run, osh_target_scratch(j, n_threads, false));
+    return run;
 }
 
 /* Of a call on a device, as compress_together. kept: of the results of those before; grows. */
@@ -545,15 +599,16 @@ static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, int lead,
                             size_t *kept)
 {
     osh_gptq_group all = group_of(g, jobs, lead, from, end);
-    size_t n = (size_t)(end - from), finish = 0, results = 0;
+    size_t n = (size_t)(end - from), finish = 0, results = 0, copy = 0;
     size_t run = osh_mem_gross(n * sizeof(solve)) + osh_mem_gross(n * sizeof(osh_gptq_solve_args));
     for (int k = from; k < end; k++) {
         if (!together(&jobs[lead], &jobs[k])) continue;
         results += osh_job_result_bytes(&jobs[k]);
         run += needs_of_job(g, &jobs[k], n_threads, true); // what its scales are found in is as large and goes before
         finish = larger(finish, osh_job_finish_bytes(&jobs[k], n_threads));
+        if (has_target(g, &jobs[k])) copy = larger(copy, osh_target_bytes(&jobs[k], false));
     }
-    size_t peak = *kept + results + larger(run + osh_gptq_solve_cuda_host_bytes(&all), finish);
+    size_t peak = *kept + results + larger(run + larger(copy, osh_gptq_solve_cuda_host_bytes(&all)), finish);
     if (!jobs[lead].done) *kept += results;
     return peak;
 }
@@ -568,7 +623,9 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
     size_t kept = order, peak = order + damped + larger(ranks, device ? 0 : osh_gptq_permute_bytes(I, n_threads));
     int count[2];
     count_orderings(count, jobs, n);
-    if (count[0] && count[1] && !device) kept += osh_mem_gross((size_t)(I * I) * sizeof(float)), peak += kept;
+    if (count[0] && count[1] && !device)
+        kept += osh_mem_gross((size_t)(I * I) * sizeof(float)) * (1 + has_target(g, jobs)), peak += kept;
+    if (!device && n && has_target(g, jobs)) peak = larger(peak, kept + osh_target_shift_bytes(I, n_threads, false));
     for (int k = 0; k < n; k++) {
         const osh_linear_job *j = &jobs[k];
         if (!j->scheme->weights.present || (device && !is_first(jobs, k))) continue;
@@ -587,5 +644,5 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
 
 const osh_modifier_type osh_modifier_gptq = {
     .name = "GPTQModifier", .fields = fields, .bytes = sizeof(gptq), .key = key, .resolve = resolve, .wants = wants,
-    .compress = compress, .propagates = true, .needs = needs, .step = osh_gptq_step_name,
+    .freedom = freedom, .compress = compress, .propagates = true, .needs = needs, .step = osh_gptq_step_name,
 };

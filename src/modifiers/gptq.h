@@ -12,6 +12,7 @@ enum { OSH_GPTQ_REFINES = OSH_LOSSES - 1 };
 typedef struct osh_gptq { // arguments of the modifier
     int64_t block_size;
     double dampening_frac;
+    char *target;         // own
     int64_t actorder;     // osh_actorder_arg; this and the next three are read by key(), not by the table
     int64_t scale_search; // osh_scale_search
     osh_refine refine[OSH_GPTQ_REFINES];
@@ -26,6 +27,7 @@ typedef struct osh_gptq_factor { // of one input and one ordering
     float *diag;   // own: of H in solving order, dead columns set, not damped
     osh_device *device; // view: where H lies; NULL: host memory
     const float *u; // view: [I, I] in the place of H; NULL: could not be factored
+    const osh_tensor *shift; // view: S of target.h; NULL: the target is the weight itself
     float *h;       // own: [I, I] the damped H in file order; NULL: no step behind the column loop wants it
     float *cost;    // own: [I] by column: 1 / U_jj^2; NULL: the search for scales does not want it
     const osh_gptq_ladder *ladder;

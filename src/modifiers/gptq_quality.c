@@ -6,6 +6,7 @@
  *                 ldl                  the same, an error in column j costs 1 / U_jj^2
  *   refine: [rescale, descend, fit_scales]   in the order given, eight at most; ops/gptq_refine.h */
 #include "modifiers/gptq.h"
+#include "modifiers/target.h"
 
 #include <string.h>
 
@@ -121,7 +122,8 @@ osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq
     float *scale = NULL, *zero = NULL; // own
     OSH_NEW(cx, scale, n);
     if (!q->symmetric) OSH_NEW(cx, zero, n);
-    osh_gptq_scales_args a = {.w = j->w, .dead = f->dead, .weight = g->scale_search == SEARCH_LDL ? f->cost : NULL,
+    osh_gptq_scales_args a = {.w = osh_target_of(j), .dead = f->dead,
+                              .weight = g->scale_search == SEARCH_LDL ? f->cost : NULL,
                               .O = O, .I = I, .group = columns_of_group(q, I), .row_block = rows_of_scale(q, O),
                               .rule = rule_of(q, j->params.scale->dtype), .scale = scale, .zero = zero};
     OSH_TRY(osh_gptq_scales(cx, &a));
@@ -137,7 +139,7 @@ osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_fa
 {
     const osh_q_args *q = &j->scheme->weights;
     int64_t O = j->w->shape[0], I = j->w->shape[1];
-    osh_gptq_refine_args a = {.w = j->w, .dead = f->dead, .h = f->h, .perm = f->perm, .codes = j->codes,
+    osh_gptq_refine_args a = {.w = osh_target_of(j), .dead = f->dead, .h = f->h, .perm = f->perm, .codes = j->codes,
                               .scale = s->scale, .zero = s->zero, .O = O, .I = I, .group = columns_of_group(q, I),
                               .row_block = rows_of_scale(q, O), .rule = rule_of(q, j->params.scale->dtype),
                               .steps = g->refine, .n_steps = g->n_refine, .loss = j->losses.of,

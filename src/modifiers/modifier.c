@@ -61,7 +61,8 @@ void osh_linear_job_deinit(osh_ctx *cx, osh_linear_job *j)
 {
     osh_free(cx, j->codes);
     osh_qparams_deinit(cx, &j->params);
-    j->codes = NULL;
+    osh_tensor_free(cx, j->target);
+    j->codes = NULL, j->target = NULL;
 }
 
 enum { FINISH_ROWS = 32 };

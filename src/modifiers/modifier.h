@@ -12,7 +12,13 @@
 
 enum { // statistics of a value, bit set
     OSH_STAT_HESSIAN = 1, // X^T X, f32 [I, I], lower triangle
-    OSH_STAT_RANGE = 2    // what the scheme's static input observer needs
+    OSH_STAT_RANGE = 2,   // what the scheme's static input observer needs
+    OSH_STAT_SHIFT = 4    // (X0 - X)^T X, f32 [I, I], X0: what it is in the original model
+};
+
+enum { // in what a solve is free, bit set
+    OSH_FREE_SCALES = 1, // scales and zero points are not those that the observer finds in the weight
+    OSH_FREE_TARGET = 2  // codes come close to another weight than the source's
 };
 
 enum { OSH_LOSSES = 9 };
@@ -28,6 +34,9 @@ struct osh_linear_job { // one Linear to be quantized
     const osh_q_scheme *scheme; // view
     osh_tensor *w;              // view: [O, I] in its stored dtype, host memory
     osh_tensor *device_w;       // view: the same on the device where h lies; NULL: h is in host memory, or NULL
+    osh_tensor *shift;          // view: OSH_STAT_SHIFT of the input, where h lies; may be destroyed. NULL: none of the
+                                // input's modifiers wants it, or it is 0
+    osh_tensor *target;         // own: in between, where h lies: F32 [O, I] that a solve comes close to; NULL: w
     bool keep_w;                // w stays as it is, also where the modifier propagates
     void *room;                 // view: for codes, [O, I] bytes, where the modifier works by rows; NULL: codes is made
     double *sums;               // view: out, [O, 2] |w - dq|^2 and |w|^2 of each row; NULL: not wanted
@@ -37,7 +46,7 @@ struct osh_linear_job { // one Linear to be quantized
                                 // where room has them
     osh_qparams params;         // own: out
     double nmse;                // out: |w - dq|^2 / |w|^2
-    double objective;           // out: tr(dW H dW^T) with the damped H; < 0: no Hessian
+    double objective;           // out: tr(dW H dW^T) with the damped H, dW against the target; < 0: no Hessian
     osh_losses losses;          // out: objective after each step; none where there was one step
     const char *fallback;       // out: static text, what was done instead; NULL: nothing
     /* Called when the outputs are there, which it may take, so that the results of many jobs are not held at once; w
@@ -72,6 +81,7 @@ struct osh_modifier_type {
                       bool *known, const char *what);
     osh_status (*resolve)(osh_ctx *cx, osh_modifier *m); // after the last key; may be NULL
     unsigned (*wants)(const osh_modifier *m, const osh_q_scheme *s);
+    unsigned (*freedom)(const osh_modifier *m); // OSH_FREE_*, for who checks the output; NULL: none
     /* jobs share one input; h is its Hessian (lower triangle of X^T X over n_samples samples, may
      * be destroyed; on a device, or in host memory) or NULL. */
     osh_status (*compress)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,

@@ -26,7 +26,8 @@ static float quantize_ref(const osh_gptq_solve_args *a, float w, float s, float 
 
 static void load_row(const osh_gptq_solve_args *a, int64_t row, float *line, float *w)
 {
-    osh_to_f32(line, osh_elem(a->w, row * a->I), a->w->dtype, a->I);
+    const osh_tensor *from = a->target ? a->target : a->w;
+    osh_to_f32(line, osh_elem(from, row * a->I), from->dtype, a->I);
     for (int64_t i = 0; i < a->I; i++) {
         int64_t c = a->perm ? a->perm[i] : i;
         w[i] = a->dead && a->dead[c] ? 0 : line[c];

@@ -6,6 +6,7 @@
 
 typedef struct osh_gptq_solve_args {
     const osh_tensor *w;  // [O, I] in file order, stored dtype
+    const osh_tensor *target; // [O, I] F32 where w lies: what the codes come close to; NULL: w
     const int32_t *perm;  // [I] solving order -> column; NULL: file order
     const bool *dead;     // [I] by column: its weights are taken as 0; NULL: none
     int8_t *codes;        // [O, I] out, file order (int: signed code; fp8: the byte)

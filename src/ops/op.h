@@ -94,10 +94,13 @@ typedef struct { int64_t expert; } osh_moe_combine_attr;
  *   moe_combine in sum [N, D], y [N, D], route [N, E]                out [N, D]     sum + y * route[:, expert]
  * Statistics and solver ops:
  *   hessian_accum  in x [N, I]; H F32 [I, I] in place: H += X^T X, lower triangle, sample by sample in order
+ *   shift_accum    in x [N, I], x0 [N, I]; D F32 [I, I] in place: D += (X0 - X)^T X, sample by sample in order
  *   nll            in x [N, D], w [V, D], targets I32 [N] (< 0: not scored); out nll F32 [N]. Logits rounded to the
  *                  compute dtype, log-softmax in f32; by blocks, never N x V logits
  *   kl             in x, w and the reference's x, w; out kl F32 [N], same top token F32 [N]
  *   gptq_factor    H F32 [I, I] in place (lower triangle, damped, dead columns set): becomes U upper with
  *                  U^T U = H^-1. OSH_E_NUMERIC: not positive definite
+ *   gptq_shift     in u [I, I], perm I32 [I]; D F32 [I, I] in place: becomes S = D H^-1
+ *   gptq_target    in w [O, I], s [I, I]; out t F32 [O, I] = W + W S
  *   gptq_solve     see ops/gptq_solve.h */
 #endif

@@ -9,7 +9,7 @@ int64_t osh_stats_bytes(const osh_plan *p, int subgraph)
         bool first = l->subgraph == subgraph && (l->wants & OSH_STAT_HESSIAN);
         for (int k = i - 1; first && k >= 0 && p->linears[k].subgraph == subgraph; k--)
             first = p->linears[k].input != l->input || !(p->linears[k].wants & OSH_STAT_HESSIAN);
-        if (first) bytes += l->I * l->I * 4;
+        if (first) bytes += l->I * l->I * 4 * (1 + l->shift);
     }
     return bytes;
 }

@@ -113,8 +113,9 @@ static bool leads(const osh_plan *p, int linear)
     return true;
 }
 
-static double factor_flops(const osh_linear *l) { return 2.0 / 3 * (double)l->I * (double)l->I * (double)l->I; }
-static double solve_flops(const osh_linear *l) { return (double)l->O * (double)l->I * (double)l->I; }
+static double cube(const osh_linear *l, int64_t O) { return (double)O * (double)l->I * (double)l->I; }
+static double factor_flops(const osh_linear *l) { return (2.0 / 3 + 2 * l->shift) * cube(l, l->I); } // with gptq_shift
+static double solve_flops(const osh_linear *l) { return (1 + 2 * l->shift) * cube(l, l->O); }        // gptq_target
 
 double osh_cost_of_linear(const osh_plan *p, int linear)
 {
@@ -151,25 +152,29 @@ static void add_files(osh_cost *c, const osh_plan *p)
 
 /* ---- passes: the walk of visit.c, counted ---- */
 
+typedef struct fed { bool hessian, shift; } fed;
 typedef struct counter {
     const osh_plan *p;
     osh_cost *c;    // view: of the present visit
     bool *loaded;   // own: [weights]
-    bool *open;     // own: [values] with a Hessian that is fed
+    fed *open;      // own: [values]
     double reading; // bytes of the loads since the last pass
 } counter;
 
-static double hessian_flops(const osh_plan *p, const bool *open)
+static double stats_flops(const osh_plan *p, const fed *open)
 {
     double tokens = (double)p->data.offsets[p->data.n], flops = 0;
-    for (int v = 0; v < p->graph->n_values; v++)
-        if (open[v]) flops += tokens * (double)p->graph->values[v].width * (double)(p->graph->values[v].width + 1);
+    for (int v = 0; v < p->graph->n_values; v++) {
+        double width = (double)p->graph->values[v].width;
+        flops += open[v].hessian ? tokens * width * (width + 1) : 0;
+        flops += open[v].shift ? 2 * tokens * width * width : 0;
+    }
     return flops;
 }
 
-static double step_flops(const osh_plan *p, const osh_step *s, const bool *open)
+static double step_flops(const osh_plan *p, const osh_step *s, const fed *open)
 {
-    double tokens = (double)p->data.offsets[p->data.n], flops = s->observe ? hessian_flops(p, open) : 0;
+    double tokens = (double)p->data.offsets[p->data.n], flops = s->observe ? stats_flops(p, open) : 0;
     for (int i = 0; i < s->n; i++) {
         const osh_node *n = &p->graph->nodes[s->first + i];
         double f = s->run[i] ? node_flops(p->graph, &p->data, n, tokens) : 0;
@@ -178,23 +183,23 @@ static double step_flops(const osh_plan *p, const osh_step *s, const bool *open)
     return flops;
 }
 
-static double step_work(const osh_plan *p, const osh_step *s, const bool *open)
+static double step_work(const osh_plan *p, const osh_step *s, const fed *open)
 {
     double tokens = (double)p->data.offsets[p->data.n];
-    double work = s->observe ? hessian_flops(p, open) / products_per_s : 0;
+    double work = s->observe ? stats_flops(p, open) / products_per_s : 0;
     for (int i = 0; i < s->n; i++)
         if (s->run[i]) work += node_work(p->graph, &p->data, &p->graph->nodes[s->first + i], tokens);
     return work;
 }
 
-static void open_hessians(bool *open, const osh_plan *p, const osh_range *r, const bool *values)
+static void open_stats(fed *open, const osh_plan *p, const osh_range *r, const bool *values)
 {
     memset(open, 0, (size_t)p->graph->n_values * sizeof *open);
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         if (l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs &&
             (l->wants & OSH_STAT_HESSIAN) && values[l->input])
-            open[l->input] = true;
+            open[l->input] = (fed){true, l->shift};
     }
 }
 
@@ -202,7 +207,7 @@ static osh_status count_open(osh_ctx *cx, void *user, const osh_range *r, const 
 {
     counter *c = user;
     (void)cx;
-    open_hessians(c->open, c->p, r, values);
+    open_stats(c->open, c->p, r, values);
     return OSH_OK;
 }
 
@@ -248,7 +253,7 @@ static osh_status count_pass(osh_ctx *cx, void *user, const osh_range *r, const 
     c->c->work[phase] += step_work(c->p, s, c->open) + c->reading / bytes_per_s;
     c->c->loaded[phase] += c->reading;
     count_traffic(c->c, phase, c->p, r, s);
-    c->c->done[phase] += s->observe ? hessian_flops(c->p, c->open) : 0;
+    c->c->done[phase] += s->observe ? stats_flops(c->p, c->open) : 0;
     c->reading = 0;
     return OSH_OK;
 }
@@ -290,14 +295,14 @@ osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_plan *p, const o
                           const osh_step *s, const bool *stats)
 {
     osh_status rc = OSH_OK;
-    bool *open = NULL; // own
+    fed *open = NULL; // own
     const osh_visit *how = &p->memory.visits[index];
     double all = cost[index].work[s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE];
     osh_range r = osh_range_at(p, index);
     *share = 1;
     if ((!how->segments && !how->round_bytes) || all <= 0) goto done;
     OSH_NEW(cx, open, p->graph->n_values);
-    if (stats) open_hessians(open, p, &r, stats);
+    if (stats) open_stats(open, p, &r, stats);
     *share = step_work(p, s, open) / all;
     if (*share >= 1) *share = 0.999; // a part, whatever it weighs
 done:

@@ -1,5 +1,48 @@
-/* cut.c - subgraphs, which of them each Linear is in, and what they do. */
+/* cut.c - whether the original model's values are carried; subgraphs, which of them each Linear is in, and what they
+ * do. */
 #include "plan/plan.h"
+
+static bool is_changed(const osh_plan *p, const osh_linear *l) // later ones see it
+{
+    return l->wants && p->recipe->modifiers[l->modifier].type->propagates;
+}
+
+osh_status osh_plan_carry(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    bool *changed = NULL, wanted = false; // own: [nodes]
+    int *moved = NULL;                    // own: [nodes]
+    for (int i = 0; i < p->n_linears; i++) wanted |= (p->linears[i].wants & OSH_STAT_SHIFT) != 0;
+    if (!wanted) goto done;
+    if (p->pipeline == OSH_PIPELINE_BASIC)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "target 'original' is about inputs that quantized weights have changed, and --pipeline basic changes "
+                 "none: want --pipeline sequential");
+    if (!p->propagate_error)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "target 'original' is about inputs that quantized weights have changed, and --propagate-error false "
+                 "changes none: want --propagate-error true");
+    OSH_NEW(cx, changed, p->graph->n_nodes);
+    OSH_NEW(cx, moved, p->graph->n_nodes);
+    for (int i = 0; i < p->n_linears; i++) changed[p->linears[i].node] |= is_changed(p, &p->linears[i]);
+    OSH_TRY(osh_graph_add_original(cx, p->graph, changed, moved));
+    for (int i = 0; i < p->n_linears; i++) {
+        osh_linear *l = &p->linears[i];
+        l->node = moved[l->node];
+        l->input = p->graph->nodes[l->node].in[0];
+    }
+done:
+    osh_free(cx, changed);
+    osh_free(cx, moved);
+    return rc;
+}
+
+static bool brings_the_same(const osh_plan *p, const osh_subgraph *s)
+{
+    for (int i = 0; i < s->n_live_in; i++)
+        if (p->graph->values[s->live_in[i]].original >= 0) return false;
+    return true;
+}
 
 static int subgraph_of(const osh_partition *parts, int node)
 {
@@ -8,16 +51,50 @@ static int subgraph_of(const osh_partition *parts, int node)
     return -1;
 }
 
+/* Inputs that are compared with the original model's: the wanted ones that nothing solved in their own subgraph comes
+ * before. Of the others only the value is known that they have before it is solved. It has the error of the subgraph's
+ * input once more, which the Linears before them are solved to make up for: it would be made up for twice. */
+static osh_status choose_compared(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->graph;
+    bool *changed = NULL, *compared = NULL; // own: [nodes], [values]
+    int *moves = NULL; // own: [values] 1 + the last subgraph in which something solved changes it
+    OSH_NEW(cx, changed, g->n_nodes);
+    OSH_NEW(cx, compared, g->n_values);
+    OSH_NEW(cx, moves, g->n_values);
+    for (int i = 0; i < p->n_linears; i++) changed[p->linears[i].node] |= is_changed(p, &p->linears[i]);
+    for (int s = 0; s < p->parts->n; s++)
+        for (int i = p->parts->parts[s].first; i < p->parts->parts[s].first + p->parts->parts[s].n_nodes; i++) {
+            bool moved = changed[i];
+            for (int k = 0; k < g->nodes[i].op->n_in; k++) moved |= moves[g->nodes[i].in[k]] == s + 1;
+            for (int k = 0; moved && k < g->nodes[i].op->n_out; k++) moves[g->nodes[i].out[k]] = s + 1;
+        }
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        compared[l->input] |= (l->wants & OSH_STAT_SHIFT) && g->values[l->input].original >= 0 &&
+                              !p->passes[l->subgraph].same && moves[l->input] != l->subgraph + 1;
+    }
+    for (int i = 0; i < p->n_linears; i++) p->linears[i].shift = compared[p->linears[i].input];
+done:
+    osh_free(cx, changed);
+    osh_free(cx, compared);
+    osh_free(cx, moves);
+    return rc;
+}
+
 osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, size_t n, int64_t per_subgraph)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_partition_new(cx, &p->parts, p->graph, targets, n, per_subgraph));
     OSH_NEW(cx, p->passes, p->parts->n);
+    for (int s = 0; s < p->parts->n; s++) p->passes[s].same = brings_the_same(p, &p->parts->parts[s]);
     for (int i = 0; i < p->n_linears; i++) {
         osh_linear *l = &p->linears[i];
         l->subgraph = subgraph_of(p->parts, l->node);
         if (l->wants) p->passes[l->subgraph].observe = true;
     }
+    OSH_TRY(choose_compared(cx, p));
     int last = -1;
     for (int s = 0; s < p->parts->n; s++)
         if (p->passes[s].observe) last = s;

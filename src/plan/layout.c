@@ -45,7 +45,7 @@ osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_plan *p)
     OSH_NEW(cx, c, 1);
     c->p = p;
     c->n[OSH_LAYOUT_WEIGHT] = p->graph->n_weights;
-    c->n[OSH_LAYOUT_HESSIAN] = c->n[OSH_LAYOUT_RANGE] = p->graph->n_values;
+    c->n[OSH_LAYOUT_HESSIAN] = c->n[OSH_LAYOUT_SHIFT] = c->n[OSH_LAYOUT_RANGE] = p->graph->n_values;
     c->n[OSH_LAYOUT_ROWS] = p->graph->n_values * p->n_batches;
     for (int k = 0; k < OSH_LAYOUT_N_KINDS; k++) OSH_NEW(cx, c->slots[k], c->n[k]);
     OSH_TRY(osh_arena_new(cx, &c->arena, (size_t)1 << WITHOUT_END));
@@ -74,7 +74,7 @@ int64_t osh_layout_bytes(const osh_layout *c, osh_layout_kind kind, int64_t inde
         return (int64_t)osh_arena_gross((size_t)(e->end - e->begin));
     }
     if (kind != OSH_LAYOUT_ROWS) {
-        bool hessian = kind == OSH_LAYOUT_HESSIAN;
+        bool hessian = kind != OSH_LAYOUT_RANGE; // or a shift, which is as large
         return osh_stats_device_bytes(p, (int)index, hessian, !hessian);
     }
     int64_t b = index % p->n_batches, n = p->data.offsets[p->batch_at[b + 1]] - p->data.offsets[p->batch_at[b]];

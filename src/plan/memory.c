@@ -167,8 +167,8 @@ static int64_t hessians_of(const osh_plan *p, const osh_range *r, int64_t *large
         bool mine = l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs;
         bool again = i > 0 && p->linears[i - 1].input == l->input; // Linears with one input stand together
         if (!mine || !(l->wants & OSH_STAT_HESSIAN) || again) continue;
-        sum += l->I * l->I * 4;
-        raise_to(largest, l->I * l->I * 4);
+        sum += l->I * l->I * 4 * (1 + l->shift);
+        raise_to(largest, l->I * l->I * 4 * (1 + l->shift));
     }
     return sum;
 }

@@ -144,6 +144,7 @@ static osh_status begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool t
     if (to_run) OSH_TRY(choose_pipeline(cx, p));
     OSH_TRY(osh_plan_match(cx, p));
     const osh_strs *cut = &opt->sequential_targets;
+    if (to_run) OSH_TRY(osh_plan_carry(cx, p));
     if (to_run && p->pipeline != OSH_PIPELINE_DATAFREE)
         OSH_TRY(osh_plan_cut(cx, p, (const char *const *)cut->items, cut->n, opt->sequential_targets_per_subgraph));
     OSH_TRY(osh_plan_manifest(cx, p));

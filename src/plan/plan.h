@@ -26,6 +26,7 @@ typedef struct osh_linear { // a module that is quantized
     int subgraph;           // -1: no graph
     unsigned wants;         // OSH_STAT_*
     int joint;              // first of the Linears that share its global scale (globals.h); -1: it has none
+    bool shift;             // OSH_STAT_SHIFT is collected of its input, which is another one in the original model
     int64_t first_out;      // output tensors [first_out, first_out + n_out)
     int n_out;
 } osh_linear;
@@ -54,6 +55,7 @@ typedef struct osh_pass { // what a subgraph does
     bool observe;   // statistics are wanted
     bool propagate; // outputs are wanted by a later subgraph that observes
     bool merged;    // one pass does both: nothing that it changes would be seen
+    bool same;      // what comes in is the same in the original model, and so is what is observed
 } osh_pass;
 
 typedef struct osh_visit { // how a subgraph is worked on, and what that takes
@@ -143,6 +145,8 @@ osh_status osh_plan_match(osh_ctx *cx, osh_plan *p);    // plan_match.c: schemes
 osh_status osh_plan_manifest(osh_ctx *cx, osh_plan *p); // manifest.c: out, shards, config.json
 /* cut.c: subgraphs cut at targets (n 0: decoder layers), which of them each Linear is in, what they do. */
 osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, size_t n, int64_t per_subgraph);
+/* cut.c, before it: where a modifier compares with the original model, its values are carried, too. */
+osh_status osh_plan_carry(osh_ctx *cx, osh_plan *p);
 osh_status osh_plan_data(osh_ctx *cx, osh_plan *p);     // plan.c: calibration samples
 osh_status osh_plan_device(osh_ctx *cx, osh_plan *p);   // place.c: what --device means
 osh_status osh_plan_batches(osh_ctx *cx, osh_plan *p);  // place.c

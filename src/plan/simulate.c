@@ -160,9 +160,9 @@ static int64_t batch_bytes(const sim *s, int v)
     return (int64_t)(osh_mem_gross((size_t)s->batch_tokens * row) + osh_mem_gross(sizeof(osh_tensor)));
 }
 
-static size_t hessian_scratch(const sim *s, int64_t I)
+static size_t accum_scratch(const sim *s, const char *name, int64_t I)
 {
-    const osh_op *op = osh_op_find("hessian_accum");
+    const osh_op *op = osh_op_find(name);
     int64_t width[OSH_OP_MAX_IN] = {I};
     if (s->card) return op->scratch_cuda ? op->scratch_cuda(NULL, width, 0, s->batch_tokens, s->p->graph->dtype) : 0;
     return op->scratch(NULL, width, 0, s->batch_tokens, s->n_threads);
@@ -171,6 +171,11 @@ static size_t hessian_scratch(const sim *s, int64_t I)
 static int64_t hessian_bytes(const sim *s, const osh_linear *l)
 {
     return s->card ? osh_layout_bytes(s->card, OSH_LAYOUT_HESSIAN, l->input) : osh_stats_hessian_bytes(l->I);
+}
+
+static size_t *hook_of(const sim *s, const osh_linear *l)
+{
+    return &s->hook[osh_observed(s->p->graph, s->r->same, l->input)];
 }
 
 static void enter(const sim *s, int visit, osh_way way)
@@ -190,9 +195,14 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
         if (s->card && (l->wants & OSH_STAT_RANGE)) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_RANGE, l->input));
         if (!(l->wants & OSH_STAT_HESSIAN) || s->open[l->input]) continue;
         s->open[l->input] = true;
-        s->stats += hessian_bytes(s, l);
-        s->hook[l->input] = hessian_scratch(s, l->I);
+        s->stats += hessian_bytes(s, l) * (1 + l->shift);
+        size_t *hook = hook_of(s, l);
+        *hook = accum_scratch(s, "hessian_accum", l->I);
         if (s->card) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_HESSIAN, l->input));
+        if (!l->shift) continue;
+        size_t more = accum_scratch(s, "shift_accum", l->I);
+        if (more > *hook) *hook = more;
+        if (s->card) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_SHIFT, l->input));
     }
     note(s, 0, 0, s->values);
 done:
@@ -449,6 +459,7 @@ int64_t osh_memory_compress_bytes(const osh_plan *p, const osh_linear_job *jobs,
 typedef struct group { // of Linears that are solved in one call
     osh_linear_job *jobs; // own [linears of the range]
     osh_tensor *w;        // own [linears of the range]; shapes only
+    osh_tensor shift;     // the same
     bool *done;           // own [linears of the range]
 } group;
 
@@ -475,8 +486,9 @@ static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; } //
 static void group_add(group *g, int *n, const osh_linear *l, bool pack)
 {
     g->w[*n] = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
+    g->shift = osh_tensor_view(OSH_F32, 2, (int64_t[]){l->I, l->I}, NULL);
     g->jobs[*n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = &g->w[*n], .pack = pack,
-                                     .done = sim_take};
+                                   .shift = l->shift ? &g->shift : NULL, .done = sim_take};
     (*n)++;
 }
 
@@ -535,7 +547,7 @@ static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const b
             raise_to(&pack, osh_memory_pack_bytes(p, l));
         }
         bool hessian = s->open[lead->input];
-        int64_t h = hessian ? hessian_bytes(s, lead) : 0;
+        int64_t h = hessian ? hessian_bytes(s, lead) * (1 + lead->shift) : 0;
         int64_t there = s->card ? osh_layout_extent(s->card) + (others ? h : 0) : 0, limit = p->memory.solve_limit;
         size_t on_card = limit > there ? (size_t)(limit - there) : 0; // room; what is taken of it
         int64_t work = osh_memory_compress_bytes(p, g.jobs, n, lead->modifier, s->n_threads, s->card ? &on_card : NULL);
@@ -543,8 +555,9 @@ static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const b
         else note(s, work + (others ? h : 0), 0, s->values);
         note_packing(s, &g, n, lead, work, pack, others ? h : 0);
         if (others || !hessian) continue;
-        s->stats -= h, s->open[lead->input] = false, s->hook[lead->input] = 0;
+        s->stats -= h, s->open[lead->input] = false, *hook_of(s, lead) = 0;
         if (s->card) osh_layout_give(s->card, OSH_LAYOUT_HESSIAN, lead->input);
+        if (s->card) osh_layout_give(s->card, OSH_LAYOUT_SHIFT, lead->input);
     }
     sim_close(s, r, values);
 done:

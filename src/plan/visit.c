@@ -9,6 +9,12 @@ int64_t osh_memory_kept(const osh_plan *p, osh_tier tier)
     return tier == OSH_TIER_DEVICE ? p->n_batches : p->memory.n_kept;
 }
 
+int osh_observed(const osh_graph *g, bool same, int value)
+{
+    int original = g->values[value].original;
+    return same && original >= 0 ? original : value;
+}
+
 int osh_n_ranges(const osh_plan *p)
 {
     return !p->parts ? 0 : p->pipeline == OSH_PIPELINE_BASIC ? 1 : p->parts->n;
@@ -47,7 +53,7 @@ osh_range osh_range_at(const osh_plan *p, int index)
         const osh_subgraph *s = &p->parts->parts[index];
         const osh_pass *ps = &p->passes[index];
         r = (osh_range){s->first, s->n_nodes, index, 1, s->live_in, s->live_out, s->n_live_in, s->n_live_out,
-                        ps->observe, ps->propagate, ps->merged, s->name, 0, 0, 0, 0, 0, 0};
+                        ps->observe, ps->propagate, ps->merged, ps->same, s->name, 0, 0, 0, 0, 0, 0};
     }
     find_ends(&r, p);
     return r;
@@ -58,11 +64,16 @@ typedef struct walk {
     const osh_graph *g;
     const osh_visitor *v;
     osh_range r;
-    bool plain; // later subgraphs see the weights as they were
-    bool *run;  // own: [r.n_nodes]
+    bool plain;   // later subgraphs see the weights as they were
+    bool carries; // it makes values of the original model, which a pass through solved weights does not
+    bool *run;    // own: [r.n_nodes]
     int *wanted; // own: [values] node of the first Linear that wants statistics of it; -1: none
-    bool *want, *stats, *in, *out, *consume, *keep; // own: [values]
+    bool *want, *stats, *shift, *in, *out, *consume, *keep; // own: [values]; shift: the original's are compared
 } walk;
+
+static bool is_original(const walk *w, int v) { return w->g->values[v].quantized >= 0; }
+
+static int observed(const walk *w, int v) { return osh_observed(w->g, w->r.same, v); }
 
 static bool in_range(const walk *w, const osh_linear *l)
 {
@@ -72,7 +83,7 @@ static bool in_range(const walk *w, const osh_linear *l)
 static osh_status walk_init(osh_ctx *cx, walk *w)
 {
     osh_status rc = OSH_OK;
-    bool **lists[] = {&w->want, &w->stats, &w->in, &w->out, &w->consume, &w->keep};
+    bool **lists[] = {&w->want, &w->stats, &w->shift, &w->in, &w->out, &w->consume, &w->keep};
     OSH_NEW(cx, w->run, w->r.n_nodes);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) OSH_NEW(cx, *lists[i], w->g->n_values);
     OSH_NEW(cx, w->wanted, w->g->n_values);
@@ -80,14 +91,18 @@ static osh_status walk_init(osh_ctx *cx, walk *w)
     for (int i = w->r.l1 - 1; i >= w->r.l0; i--) {
         const osh_linear *l = &w->p->linears[i];
         if (in_range(w, l) && l->wants) w->wanted[l->input] = l->node;
+        if (in_range(w, l) && l->shift) w->shift[l->input] = true;
     }
+    for (int i = 0; i < w->r.n_live_out; i++)
+        w->carries |= w->r.propagate && !w->r.merged && !w->plain && is_original(w, w->r.live_out[i]) &&
+                      w->g->values[w->r.live_out[i]].producer >= w->r.first;
 done:
     return rc;
 }
 
 static void walk_deinit(osh_ctx *cx, walk *w)
 {
-    bool *lists[] = {w->run, w->want, w->stats, w->in, w->out, w->consume, w->keep};
+    bool *lists[] = {w->run, w->want, w->stats, w->shift, w->in, w->out, w->consume, w->keep};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) osh_free(cx, lists[i]);
     osh_free(cx, w->wanted);
 }
@@ -125,13 +140,23 @@ static bool read_from(const walk *w, int first, int v)
     return false;
 }
 
+/* The values that statistics are made of. */
+static void add_observed(const walk *w, bool *values, const bool *stats)
+{
+    for (int v = w->r.v0; v < w->r.v1; v++) {
+        if (!stats[v]) continue;
+        values[observed(w, v)] = true;
+        if (w->shift[v]) values[w->g->values[v].original] = true;
+    }
+}
+
 /* in: what the running nodes of the step, and its statistics, take from outside. */
 static osh_step make_step(walk *w, int first, int n, const bool *stats)
 {
     clear(w, w->in), clear(w, w->out), clear(w, w->consume);
     for (int i = first; i < first + n; i++)
         for (int k = 0; runs(w, i) && k < w->g->nodes[i].op->n_in; k++) w->in[w->g->nodes[i].in[k]] = true;
-    for (int v = w->r.v0; stats && v < w->r.v1; v++) w->in[v] |= stats[v];
+    if (stats) add_observed(w, w->in, stats);
     for (int v = w->r.v0; v < w->r.v1; v++) {
         int producer = w->g->values[v].producer;
         if (producer >= first && producer < first + n && runs(w, producer)) w->in[v] = false;
@@ -140,9 +165,14 @@ static osh_step make_step(walk *w, int first, int n, const bool *stats)
                       .consume = w->consume, .observe = stats != NULL};
 }
 
-static void want_live_out(walk *w)
+typedef enum { OF_BOTH, OF_ORIGINAL, OF_QUANTIZED } whose; // both: they are the same, or made in one pass
+
+static void want_live_out(walk *w, whose which)
 {
-    for (int i = 0; i < w->r.n_live_out; i++) w->want[w->r.live_out[i]] = true;
+    for (int i = 0; i < w->r.n_live_out; i++) {
+        int v = w->r.live_out[i];
+        if (which == OF_BOTH || is_original(w, v) == (which == OF_ORIGINAL)) w->want[v] = true;
+    }
 }
 
 static void needed(walk *w) { osh_exec_needed(w->run, w->g, w->r.first, w->r.n_nodes, w->want); }
@@ -160,7 +190,7 @@ static void choose_round(walk *w, int64_t round_bytes, int from, int *next)
     for (int i = w->r.l0; i < w->r.l1; i++) {
         const osh_linear *l = &w->p->linears[i];
         if (!in_range(w, l) || !l->wants || w->wanted[l->input] < from || w->stats[l->input]) continue;
-        int64_t more = l->wants & OSH_STAT_HESSIAN ? l->I * l->I * 4 : 0;
+        int64_t more = l->wants & OSH_STAT_HESSIAN ? l->I * l->I * 4 * (1 + l->shift) : 0;
         if (round_bytes && bytes && bytes + more > round_bytes) {
             *next = l->node;
             break;
@@ -173,23 +203,43 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
 {
     osh_status rc = OSH_OK;
     const osh_visitor *v = w->v;
-    bool last = next == w->r.first + w->r.n_nodes, outputs = w->r.merged && last;
+    bool last = next == w->r.first + w->r.n_nodes, outputs = last && (w->r.merged || w->carries);
     bool over = last && !(w->r.propagate && !w->r.merged); // the values that came in are read for the last time
     if (v->solved && v->solved(v->user, &w->r, w->stats) && !outputs) goto done;
     OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
     clear(w, w->want);
-    memcpy(w->want, w->stats, (size_t)w->g->n_values * sizeof *w->want);
-    if (outputs) want_live_out(w);
+    add_observed(w, w->want, w->stats);
+    if (outputs) want_live_out(w, w->r.merged ? OF_BOTH : OF_ORIGINAL);
     needed(w);
     osh_step s = make_step(w, w->r.first, w->r.n_nodes, w->stats);
     for (int x = w->r.v0; x < w->r.v1; x++) {
         bool after = has(w->r.live_out, w->r.n_live_out, x);
-        w->out[x] = outputs && after && runs(w, w->g->values[x].producer);
-        w->consume[x] = over && w->in[x] && !after;
+        w->out[x] = outputs && after && runs(w, w->g->values[x].producer) && (w->r.merged || is_original(w, x));
+        w->consume[x] = (is_original(w, x) ? last : over) && w->in[x] && !after;
     }
     OSH_TRY(v->load(cx, v->user, &w->r, &s, w->stats));
     OSH_TRY(v->pass(cx, v->user, &w->r, &s));
     OSH_TRY(v->solve(cx, v->user, &w->r, w->stats, !last)); // later rounds run through the weights as they were
+done:
+    return rc;
+}
+
+/* Of a subgraph that is solved: what the original model makes of it. */
+static osh_status walk_original(osh_ctx *cx, walk *w)
+{
+    osh_status rc = OSH_OK;
+    const osh_visitor *v = w->v;
+    clear(w, w->want);
+    want_live_out(w, OF_ORIGINAL);
+    needed(w);
+    osh_step s = make_step(w, w->r.first, w->r.n_nodes, NULL);
+    for (int x = w->r.v0; x < w->r.v1; x++) {
+        bool after = has(w->r.live_out, w->r.n_live_out, x);
+        w->out[x] = after && runs(w, w->g->values[x].producer);
+        w->consume[x] = w->in[x] && !after && is_original(w, x);
+    }
+    OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
+    OSH_TRY(v->pass(cx, v->user, &w->r, &s));
 done:
     return rc;
 }
@@ -199,7 +249,7 @@ static osh_status walk_propagate(osh_ctx *cx, walk *w)
     osh_status rc = OSH_OK;
     const osh_visitor *v = w->v;
     clear(w, w->want);
-    want_live_out(w);
+    want_live_out(w, w->plain ? OF_BOTH : OF_QUANTIZED);
     needed(w);
     osh_step s = make_step(w, w->r.first, w->r.n_nodes, NULL);
     s.again = true;
@@ -222,6 +272,7 @@ static osh_status walk_whole(osh_ctx *cx, walk *w, int64_t round_bytes)
         choose_round(w, round_bytes, from, &next);
         OSH_TRY(walk_round(cx, w, next));
     }
+    if (!w->r.observe && w->carries) OSH_TRY(walk_original(cx, w));
     if (w->r.propagate && !w->r.merged) OSH_TRY(walk_propagate(cx, w));
     OSH_TRY(w->v->release(cx, w->v->user, w->r.first, w->r.n_nodes));
 done:
@@ -230,16 +281,22 @@ done:
 
 /* ---- segments ---- */
 
+/* Node i, or the one behind it that it is the original of. */
+static const osh_node *beside(const walk *w, int i)
+{
+    const osh_node *n = &w->g->nodes[i];
+    return n->original ? n + 1 : n;
+}
+
 static bool is_linear(const osh_node *n) { return !strcmp(n->op->name, "linear"); }
 
 /* Where the segment that begins at first ends: before the next group of Linears with one input. */
 static int segment_end(const walk *w, int first)
 {
     int end = w->r.first + w->r.n_nodes, i = first;
-    const osh_node *n = w->g->nodes;
-    while (i < end && is_linear(&n[i]) && n[i].in[0] == n[first].in[0]) i++;
-    if (i == first) i++;
-    while (i < end && !is_linear(&n[i])) i++;
+    const osh_node *lead = beside(w, first);
+    while (i < end && is_linear(beside(w, i)) && beside(w, i)->in[0] == lead->in[0]) i++;
+    while (i < end && (beside(w, i) == lead || !is_linear(beside(w, i)))) i++;
     return i;
 }
 
@@ -257,14 +314,22 @@ static bool segment_stats(walk *w, int first, int end)
     return any;
 }
 
-/* Values that something behind node `end` of this way through the range reads, or that come after it. */
-static void choose_kept(walk *w, int end, bool observing)
+/* A statistic that waits behind node `end` is made of v. */
+static bool waits_for(const walk *w, int end, int v)
 {
-    bool again = observing && w->r.propagate && !w->r.merged; // another way through follows
+    int beside = w->g->values[v].quantized;
+    if (beside >= 0) return w->wanted[beside] >= end && (w->shift[beside] || observed(w, beside) == v);
+    return w->wanted[v] >= end && observed(w, v) == v;
+}
+
+/* Values that something behind node `end` of this way through the range reads, or that come after it. */
+static void choose_kept(walk *w, int end, bool first_way)
+{
+    bool twice = first_way && w->r.propagate && !w->r.merged; // another way through follows
     for (int v = w->r.v0; v < w->r.v1; v++) {
         bool after = has(w->r.live_out, w->r.n_live_out, v), before = has(w->r.live_in, w->r.n_live_in, v);
-        bool made = w->g->values[v].producer >= w->r.first;
-        w->keep[v] = read_from(w, end, v) || (observing && w->wanted[v] >= end) || (again && before) ||
+        bool made = w->g->values[v].producer >= w->r.first, again = twice && !is_original(w, v);
+        w->keep[v] = read_from(w, end, v) || (first_way && w->r.observe && waits_for(w, end, v)) || (again && before) ||
                      (after && !(again && made));
     }
 }
@@ -284,41 +349,45 @@ done:
     return rc;
 }
 
-static osh_status run_segment(osh_ctx *cx, walk *w, int first, int end, bool observing)
+static osh_status run_segment(osh_ctx *cx, walk *w, int first, int end, bool first_way)
 {
     osh_status rc = OSH_OK;
     const osh_visitor *v = w->v;
     bool any = false;
     for (int i = first; i < end; i++) any |= runs(w, i);
-    choose_kept(w, end, observing);
+    choose_kept(w, end, first_way);
     if (!any) goto done;
     osh_step s = make_step(w, first, end - first, NULL);
-    s.again = !observing;
+    s.again = !first_way;
     for (int x = w->r.v0; x < w->r.v1; x++) {
         int producer = w->g->values[x].producer;
         w->out[x] = w->keep[x] && producer >= first && producer < end && runs(w, producer);
         w->consume[x] = w->in[x] && !w->keep[x];
     }
     OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
-    if (!observing && !w->plain) OSH_TRY(v->reload(cx, v->user, &w->r, first, end - first));
+    if (!first_way && !w->plain) OSH_TRY(v->reload(cx, v->user, &w->r, first, end - first));
     OSH_TRY(v->pass(cx, v->user, &w->r, &s));
 done:
     return rc;
 }
 
-/* One way through the range: through the weights as they were, for the statistics, or through the solved ones. */
-static osh_status walk_way(osh_ctx *cx, walk *w, bool observing)
+/* One way through the range: through the weights as they were, for the statistics and what the original model makes, or
+ * through the solved ones. */
+static osh_status walk_way(osh_ctx *cx, walk *w, bool first_way)
 {
     osh_status rc = OSH_OK;
-    clear(w, w->want);
+    bool observing = first_way && w->r.observe;
+    clear(w, w->want), clear(w, w->stats);
     for (int i = w->r.l0; observing && i < w->r.l1; i++)
-        if (in_range(w, &w->p->linears[i]) && w->p->linears[i].wants) w->want[w->p->linears[i].input] = true;
-    if (!observing || w->r.merged) want_live_out(w);
+        if (in_range(w, &w->p->linears[i]) && w->p->linears[i].wants) w->stats[w->p->linears[i].input] = true;
+    add_observed(w, w->want, w->stats);
+    if (first_way && w->carries) want_live_out(w, OF_ORIGINAL);
+    else if (!first_way || w->r.merged) want_live_out(w, w->r.merged || w->plain ? OF_BOTH : OF_QUANTIZED);
     needed(w);
     for (int first = w->r.first, end; first < w->r.first + w->r.n_nodes; first = end) {
         end = segment_end(w, first);
         if (observing) OSH_TRY(solve_segment(cx, w, first, end));
-        OSH_TRY(run_segment(cx, w, first, end, observing));
+        OSH_TRY(run_segment(cx, w, first, end, first_way));
         OSH_TRY(w->v->release(cx, w->v->user, first, end - first));
         OSH_TRY(w->v->drop(cx, w->v->user, w->keep));
     }
@@ -331,14 +400,15 @@ osh_status osh_visit_walk(osh_ctx *cx, const osh_plan *p, int index, const osh_v
     osh_status rc = OSH_OK;
     walk w = {.p = p, .g = p->graph, .v = v, .r = osh_range_at(p, index)};
     const osh_visit *how = &p->memory.visits[index];
+    w.plain = !w.r.observe; // nothing in it changes
     if (v->solved && v->solved(v->user, &w.r, NULL)) { // by an earlier run
-        w.plain = w.r.merged;
+        w.plain |= w.r.merged;
         w.r.observe = w.r.merged = false;
     }
     if (!w.r.observe && !w.r.propagate) goto done;
     OSH_TRY(walk_init(cx, &w));
     if (how->segments) {
-        if (w.r.observe) OSH_TRY(walk_way(cx, &w, true));
+        if (w.r.observe || w.carries) OSH_TRY(walk_way(cx, &w, true));
         if (w.r.propagate && !w.r.merged) OSH_TRY(walk_way(cx, &w, false));
     } else {
         OSH_TRY(walk_whole(cx, &w, how->round_bytes));

@@ -6,6 +6,11 @@
  *   segments   for each group of Linears with one input: observe its input | load, solve | run | release
  *              then again through the solved weights, values between groups in the activation store
  *
+ * Where the original model's values are carried (osh_graph_add_original) its nodes run in the first way through a
+ * subgraph, whose weights are the original ones: so far as statistics need, and in the last pass to the end. What is
+ * the same in both comes in once, and until something is solved both make the same of it: the original's nodes alone
+ * run. Where an earlier run has solved all of a subgraph, they run before the weights are those of the output.
+ *
  * None of this shows in the bytes of the output: each statistic is collected from the same values in the same order. */
 #ifndef OSH_VISIT_H
 #define OSH_VISIT_H
@@ -15,10 +20,12 @@ typedef struct osh_range { // what is visited: a subgraph, or (pipeline basic) t
     int first, n_nodes, first_subgraph, n_subgraphs;
     const int *live_in, *live_out; // view: of the partition
     int n_live_in, n_live_out;
-    bool observe, propagate, merged; // as osh_pass
+    bool observe, propagate, merged, same; // as osh_pass
     const char *name;                // view
     int l0, l1, v0, v1, w0, w1;      // its Linears, values that it reads or makes, weights: [l0, l1) has all of them
 } osh_range;
+/* The value that statistics of `value` are made of; same: of the subgraph, as osh_pass. */
+int osh_observed(const osh_graph *g, bool same, int value);
 int osh_n_ranges(const osh_plan *p);
 osh_range osh_range_at(const osh_plan *p, int index);
 

@@ -131,10 +131,10 @@ typedef struct job {
     grid g;
     const osh_q_args *a;
     osh_arithmetic ar;
-    osh_dtype dt;
+    osh_dtype dt, from; // of the scales, of w
     const osh_q_kernels *k;
     int64_t chunk_rows;
-    const uint8_t *w; // [O, I] dt
+    const uint8_t *w; // [O, I]
     float *min, *max; // of the scales (tensor strategy: of the chunks)
     const osh_qparams *p;
     uint8_t *codes;  // [O, I]
@@ -158,8 +158,8 @@ static int64_t n_chunks_of(const job *j)
 static void widen(float *min, float *max, const job *j, int64_t row, int64_t col, int64_t n)
 {
     float lo, hi;
-    size_t size = osh_dtype_bytes(j->dt);
-    j->k->range(&lo, &hi, j->w + (size_t)(row * j->g.I + col) * size, j->dt, n);
+    size_t size = osh_dtype_bytes(j->from);
+    j->k->range(&lo, &hi, j->w + (size_t)(row * j->g.I + col) * size, j->from, n);
     if (!isnan(*min) && !(lo >= *min)) *min = lo; // a NaN gets in, and stays
     if (!isnan(*max) && !(hi <= *max)) *max = hi;
 }
@@ -167,9 +167,12 @@ static void widen(float *min, float *max, const job *j, int64_t row, int64_t col
 /* Scales and zero points [first, last) from their ranges. */
 static osh_status params_of(osh_ctx *cx, const job *j, int64_t first, int64_t last)
 {
-    for (int64_t i = first; i < last; i++)
+    for (int64_t i = first; i < last; i++) {
+        if (j->from != j->dt)
+            j->min[i] = osh_q_round_to(j->min[i], j->dt), j->max[i] = osh_q_round_to(j->max[i], j->dt);
         if (!isfinite(j->min[i]) || !isfinite(j->max[i]))
             return osh_fail(cx, OSH_E_NUMERIC, "%s holds a NaN or an infinity", j->what);
+    }
     for (int64_t i = first; i < last && j->p->global; i++)
         ((uint8_t *)j->p->scale->data)[i] =
             osh_fp8_of_f32(osh_q_scale_e4m3(j->min[i], j->max[i], j->p->global, j->dt));
@@ -220,12 +223,18 @@ static osh_status global_of(osh_ctx *cx, float *global, const osh_tensor *w, con
 osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
                                const osh_q_args *a, osh_arithmetic ar, const char *what)
 {
+    return osh_q_target_params(cx, p, w, w->dtype, a, ar, what);
+}
+
+osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w, osh_dtype dt, const osh_q_args *a,
+                               osh_arithmetic ar, const char *what)
+{
     osh_status rc = OSH_OK;
     int64_t shape[2], n;
     int ndim;
     osh_qparams q = {.global = p->global}; // own
     job j = {
-        .a = a, .ar = ar, .dt = w->dtype, .k = osh_q_kernels_best(), .w = w->data, .what = what};
+        .a = a, .ar = ar, .dt = dt, .from = w->dtype, .k = osh_q_kernels_best(), .w = w->data, .what = what};
 
     OSH_TRY(check_weight(cx, w, what));
     OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, a, w->shape[0], w->shape[1], what));
@@ -233,7 +242,7 @@ osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
     j.chunk_rows = chunk_rows_of(&j.g, a->strategy == OSH_Q_TENSOR ? 1 : j.g.band);
     bool relative = a->strategy == OSH_Q_TENSOR_GROUP;
     if (relative && !q.global) OSH_TRY(global_of(cx, &q.global, w, what));
-    OSH_TRY(osh_tensor_new(cx, &q.scale, relative ? OSH_FP8 : w->dtype, ndim, shape));
+    OSH_TRY(osh_tensor_new(cx, &q.scale, relative ? OSH_FP8 : dt, ndim, shape));
     if (!a->symmetric) OSH_TRY(osh_tensor_new(cx, &q.zero, OSH_I8, ndim, shape));
     n = osh_tensor_numel(q.scale);
     if (a->strategy == OSH_Q_TENSOR && n_chunks_of(&j) > n) n = n_chunks_of(&j);

@@ -26,6 +26,9 @@ float osh_q_global_scale(float amax, osh_dtype dt);
 /* memoryless_minmax over w [O, I]: allocates p. Strategy tensor_group: p->global is given, or 0: that of w. */
 osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w, const osh_q_args *a,
                                osh_arithmetic ar, const char *what);
+/* The same of w [O, I] F32 that stands for a weight of dtype dt: its ranges are rounded to dt, and scales are in dt. */
+osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w, osh_dtype dt, const osh_q_args *a,
+                               osh_arithmetic ar, const char *what);
 /* codes I8 [O, I] (int), FP8 bytes, or FP4 in the low 4 bits of a byte: w / scale + zp, clamped, rounded half to even,
  * as the CPU save path does. */
 osh_status osh_q_encode(osh_ctx *cx, void *codes, const osh_tensor *w, const osh_qparams *p, const osh_q_args *a,

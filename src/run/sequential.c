@@ -29,6 +29,7 @@ typedef struct engine {
     size_t missed;          // places of the card's arena, when it began
     int index;              // of the visit
     bool began;             // it has loaded
+    bool last;              // no later pass of the visit makes what this one makes
 } engine;
 
 static osh_status find_copies(osh_ctx *cx, engine *e)
@@ -272,9 +273,14 @@ static osh_status release(osh_ctx *cx, void *user, int first, int n)
 
 /* ---- passes ---- */
 
+/* Of the values that a visit stores; the last: as later visits see them. */
+static uint64_t stage_of(int visit, bool last) { return (uint64_t)visit * 2 + last; }
+
 static osh_status store(osh_ctx *cx, engine *e, const osh_step *s, int value, int64_t k, osh_batch *b)
 {
     const osh_plan *p = e->p;
+    bool last = e->last || p->graph->values[value].quantized >= 0; // an original is made once
+    osh_acts_stage(e->acts, stage_of(e->index, last));
     osh_places_aim(p, e->index, way_of(s), OSH_LAYOUT_ROWS, value * p->n_batches + k);
     osh_status rc = osh_acts_put(cx, e->acts, value, b->first_sample, b->seqs.n, &b->values[value]);
     osh_places_aim_off(p); // it rests elsewhere, or had its place
@@ -319,9 +325,6 @@ done:
     return rc;
 }
 
-/* Of the values that a visit stores; the last: as later visits see them. */
-static uint64_t stage_of(int visit, bool last) { return (uint64_t)visit * 2 + last; }
-
 static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s)
 {
     osh_status rc = OSH_OK;
@@ -334,7 +337,7 @@ static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_st
     OSH_TRY(osh_cost_share(cx, &share, p, e->r->pace.cost, e->index, s, stats));
     osh_scope scope = osh_run_begin_part(cx, e->r, s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE, e->index, share);
     pr->done = 0, pr->total = p->data.n;
-    osh_acts_stage(e->acts, stage_of(e->index, s->again || r->merged));
+    e->last = s->again || r->merged;
     if (p->memory.visits[e->index].values_ahead) OSH_TRY(osh_acts_open(cx, e->acts, s->in, s->out, p->batch_tokens));
     for (int64_t k = 0; k < p->n_batches; k++) {
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");

@@ -65,6 +65,12 @@ static int n_waiting(const osh_run *r, int value, int s0, int s1)
     return n;
 }
 
+static osh_status new_copy(osh_ctx *cx, osh_tensor **out, const osh_tensor *t)
+{
+    osh_status rc = osh_tensor_new_on(cx, out, t->device, OSH_LIFE_LONG, t->dtype, t->ndim, t->shape);
+    return rc ? rc : osh_tensor_copy(cx, *out, t);
+}
+
 /* All Linears of the range with the same input and modifier as linears[first] that are not done yet. */
 static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w, int first, int s0, int s1,
                               bool *in_memory)
@@ -73,7 +79,8 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
     const osh_plan *p = r->plan;
     const osh_linear *lead = &p->linears[first];
     osh_linear_job *jobs = NULL; // own
-    osh_tensor *h = osh_stats_hessian(stats, lead->input), *copy = NULL; // view; own: where another modifier needs it
+    osh_tensor *h = osh_stats_hessian(stats, lead->input), *d = osh_stats_shift(stats, lead->input); // view
+    osh_tensor *copy[2] = {NULL}; // own: of h and d, where another modifier needs them
     int *which = NULL, n = 0;    // own
     sink s = {.r = r, .stats = stats, .in_memory = in_memory};
     OSH_NEW(cx, jobs, p->n_linears);
@@ -83,7 +90,7 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
         if (l->subgraph < s0 || l->subgraph >= s1 || l->input != lead->input ||
             l->modifier != lead->modifier || r->results[i].done)
             continue;
-        jobs[n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w->w[l->weight],
+        jobs[n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w->w[l->weight], .shift = d,
                                    .keep_w = !in_memory, .done = take, .user = &s};
         if (w->device) jobs[n].w = w->host[l->weight], jobs[n].device_w = w->w[l->weight];
         jobs[n].pack = w->device && l->format->pack_rows;
@@ -93,19 +100,18 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
     OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), which, n));
     for (int k = 0; k < n; k++) jobs[k].params.global = osh_globals_of(osh_emit_globals(r->emitter), which[k]);
     bool last = n_waiting(r, lead->input, s0, s1) == n;
-    if (h && !last) {
-        OSH_TRY(osh_tensor_new_on(cx, &copy, h->device, OSH_LIFE_LONG, OSH_F32, 2, h->shape));
-        OSH_TRY(osh_tensor_copy(cx, copy, h));
-    }
+    if (h && !last) OSH_TRY(new_copy(cx, &copy[0], h));
+    if (d && !last) OSH_TRY(new_copy(cx, &copy[1], d));
+    for (int k = 0; copy[1] && k < n; k++) jobs[k].shift = copy[1];
     OSH_TRY(p->recipe->modifiers[lead->modifier].type->compress(cx, &p->recipe->modifiers[lead->modifier], jobs, n,
-                                                                copy ? copy : h, p->data.n));
+                                                                copy[0] ? copy[0] : h, p->data.n));
     if (last) osh_stats_drop(cx, stats, lead->input);
     for (int k = 0; k < n && w->device; k++) {
         osh_tensor **host = &w->host[p->linears[which[k]].weight]; // nothing reads it again
         osh_tensor_free(cx, *host), *host = NULL;
     }
 done:
-    osh_tensor_free(cx, copy);
+    for (int k = 0; k < 2; k++) osh_tensor_free(cx, copy[k]);
     for (int k = 0; jobs && k < n; k++) osh_linear_job_deinit(cx, &jobs[k]);
     osh_free(cx, jobs);
     osh_free(cx, which);

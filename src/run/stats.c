@@ -12,9 +12,11 @@ struct osh_stats {
     const osh_plan *plan; // view
     bool *wanted;         // own [values]
     osh_tensor **hessian; // own [values]
+    osh_tensor **shift;   // own [values]
     osh_act_observer *ranges; // own [linears]
     osh_tensor **minmax;  // own [values]: on a device, F32 [samples, 2]
     int first, n;         // subgraphs
+    bool same;            // osh_pass.same
 };
 
 static bool mine(const osh_stats *s, const osh_linear *l)
@@ -28,12 +30,12 @@ static void aim(const osh_stats *s, osh_layout_kind kind, int value)
     osh_places_aim(s->plan, visit, OSH_WAY_FIRST, kind, value);
 }
 
-static osh_status new_hessian(osh_ctx *cx, osh_stats *s, int value, int64_t I)
+static osh_status new_square(osh_ctx *cx, osh_stats *s, osh_layout_kind kind, int value, int64_t I)
 {
     osh_status rc = OSH_OK;
-    osh_tensor **h = &s->hessian[value];
+    osh_tensor **h = kind == OSH_LAYOUT_SHIFT ? &s->shift[value] : &s->hessian[value];
     if (*h) goto done;
-    aim(s, OSH_LAYOUT_HESSIAN, value);
+    aim(s, kind, value);
     OSH_TRY(osh_tensor_new_on(cx, h, s->plan->device, OSH_LIFE_LONG, OSH_F32, 2, (int64_t[]){I, I}));
     OSH_TRY(osh_tensor_zero(cx, *h));
 done:
@@ -67,6 +69,8 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
     s->plan = p, s->first = first_subgraph, s->n = n_subgraphs;
     OSH_NEW(cx, s->wanted, p->graph->n_values);
     OSH_NEW(cx, s->hessian, p->graph->n_values);
+    OSH_NEW(cx, s->shift, p->graph->n_values);
+    s->same = p->passes[first_subgraph].same;
     OSH_NEW(cx, s->ranges, p->n_linears);
     OSH_NEW(cx, s->minmax, p->graph->n_values);
     for (int i = 0; i < p->n_linears; i++) {
@@ -77,7 +81,8 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
             OSH_TRY(osh_act_observer_init(cx, &s->ranges[i], &l->scheme->inputs));
             OSH_TRY(new_minmax(cx, s, l->input));
         }
-        if (l->wants & OSH_STAT_HESSIAN) OSH_TRY(new_hessian(cx, s, l->input, l->I));
+        if (l->wants & OSH_STAT_HESSIAN) OSH_TRY(new_square(cx, s, OSH_LAYOUT_HESSIAN, l->input, l->I));
+        if (l->shift) OSH_TRY(new_square(cx, s, OSH_LAYOUT_SHIFT, l->input, l->I));
     }
     *out = s, s = NULL;
 done:
@@ -89,9 +94,11 @@ void osh_stats_free(osh_ctx *cx, osh_stats *s)
 {
     if (!s) return;
     for (int v = 0; s->hessian && v < s->plan->graph->n_values; v++) osh_tensor_free(cx, s->hessian[v]);
+    for (int v = 0; s->shift && v < s->plan->graph->n_values; v++) osh_tensor_free(cx, s->shift[v]);
     for (int v = 0; s->minmax && v < s->plan->graph->n_values; v++) osh_tensor_free(cx, s->minmax[v]);
     osh_free(cx, s->minmax);
     osh_free(cx, s->hessian);
+    osh_free(cx, s->shift);
     osh_free(cx, s->wanted);
     osh_free(cx, s->ranges);
     osh_free(cx, s);
@@ -100,11 +107,14 @@ void osh_stats_free(osh_ctx *cx, osh_stats *s)
 const bool *osh_stats_wanted(const osh_stats *s) { return s->wanted; }
 osh_tensor *osh_stats_hessian(const osh_stats *s, int value) { return value < 0 ? NULL : s->hessian[value]; }
 
+osh_tensor *osh_stats_shift(const osh_stats *s, int value) { return value < 0 ? NULL : s->shift[value]; }
+
 void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value)
 {
     if (value < 0) return;
     osh_tensor_free(cx, s->hessian[value]);
-    s->hessian[value] = NULL;
+    osh_tensor_free(cx, s->shift[value]);
+    s->hessian[value] = s->shift[value] = NULL;
 }
 
 static void feed_ranges(osh_stats *s, int linear, const osh_tensor *x, const osh_batch *b)
@@ -133,10 +143,16 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
 {
     osh_status rc = OSH_OK;
     osh_stats *s = user;
+    const osh_value *v = &s->plan->graph->values[value];
+    if (s->same && v->quantized >= 0) value = v->quantized; // it is what this one would be
     if (!s->wanted[value]) goto done;
     if (s->hessian[value]) {
         osh_op_args a = {.in = {x}, .out = {s->hessian[value]}, .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("hessian_accum"), &a));
+    }
+    if (s->shift[value]) {
+        osh_op_args a = {.in = {x, b->values[v->original]}, .out = {s->shift[value]}, .seqs = &b->seqs};
+        OSH_TRY(osh_op_run(cx, osh_op_find("shift_accum"), &a));
     }
     if (s->minmax[value]) OSH_TRY(feed_minmax(cx, s, value, x, b));
     for (int i = 0; i < s->plan->n_linears && !s->minmax[value]; i++) {

@@ -14,7 +14,8 @@ const bool *osh_stats_wanted(const osh_stats *s); // [graph values]
 osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b);
 osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s); // all samples are fed: what a device has of ranges comes here
 osh_tensor *osh_stats_hessian(const osh_stats *s, int value); // view; NULL: none
-void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value);    // its Hessian's memory
+osh_tensor *osh_stats_shift(const osh_stats *s, int value);   // the same of (X0 - X)^T X
+void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value);    // the memory of both
 /* Scale and zero point of a Linear's static input; both NULL where the scheme has none. own. */
 osh_status osh_stats_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero, const osh_stats *s, int linear);
 #endif

@@ -240,7 +240,9 @@ static double recorded(osh_verify *v, const char *name)
     return -1;
 }
 
-static osh_status check_errors(osh_ctx *cx, osh_verify *v, const osh_linear *l, const errors *e, bool solved)
+/* solved: codes are not the nearest ones. target: but those of a weight that the output does not tell. */
+static osh_status check_errors(osh_ctx *cx, osh_verify *v, const osh_linear *l, const errors *e, bool solved,
+                               bool target)
 {
     osh_status rc = OSH_OK;
     const osh_q_args *a = &l->scheme->weights;
@@ -255,7 +257,9 @@ static osh_status check_errors(osh_ctx *cx, osh_verify *v, const osh_linear *l, 
     osh_log(cx, OSH_LOG_DEBUG,
             "%s: squared error %.2f times that of rounding, of a row %.2f; of an element %.2f scales", l->name, ratio,
             e->worst_row, e->worst_steps);
-    if (!solved) goto done;
+    if (target && nmse > 1)
+        OSH_TRY(osh_verify_add(cx, v, l->name, "at most 1", "the relative squared error is %.3g", nmse));
+    if (!solved || target) goto done;
     if (ratio > FACTOR) {
         snprintf(text, sizeof text, "at most %.0f times", FACTOR);
         OSH_TRY(osh_verify_add(cx, v, l->name, text, "the squared error is %.1f times that of rounding", ratio));
@@ -281,7 +285,9 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     const osh_plan *p = v->plan;
     const osh_linear *l = &p->linears[linear];
     const osh_q_args *a = &l->scheme->weights;
-    bool solved = p->recipe->modifiers[l->modifier].type->propagates;
+    const osh_modifier *m = &p->recipe->modifiers[l->modifier];
+    bool solved = m->type->propagates;
+    unsigned freedom = m->type->freedom ? m->type->freedom(m) : 0;
     stored s = {0};        // own
     osh_qparams want = {0}; // own
     errors e = {0};        // own
@@ -291,13 +297,13 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     OSH_TRY(osh_globals_find(cx, v->globals, &linear, 1));
     want.global = osh_globals_of(v->globals, linear);
     OSH_TRY(osh_q_weight_params(cx, &want, s.w, a, p->arithmetic, l->name));
-    OSH_TRY(compare_params(cx, v, l, &s, &want));
+    if (!(freedom & OSH_FREE_SCALES)) OSH_TRY(compare_params(cx, v, l, &s, &want));
     if (!(nearest = osh_alloc(cx, (size_t)(l->O * l->I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
-    OSH_TRY(osh_q_encode(cx, nearest, s.w, &want, a, p->arithmetic));
+    OSH_TRY(osh_q_encode(cx, nearest, s.w, freedom & OSH_FREE_SCALES ? &s.params : &want, a, p->arithmetic));
     if (v->n == before && !solved) OSH_TRY(compare_codes(cx, v, l, &s, nearest));
     if (v->n == before) {
         OSH_TRY(measure(cx, &e, l, &s, nearest));
-        OSH_TRY(check_errors(cx, v, l, &e, solved));
+        OSH_TRY(check_errors(cx, v, l, &e, solved, freedom & OSH_FREE_TARGET));
     }
 done:
     stored_deinit(cx, &s);

@@ -1,4 +1,4 @@
-/* test_stats.c - hessian_accum, nll and kl against their references; same bytes for any batch and
+/* test_stats.c - hessian_accum, shift_accum, nll and kl against their references; same bytes for any batch and
  * any number of threads. */
 #include "card.h"
 
@@ -92,6 +92,63 @@ static void test_hessian(void **state)
         hessian_case(*state, 16400, 5, 16390, OSH_BF16, whole); // sums of the card that are cut
         hessian_case(*state, 3, 2100, 1, OSH_BF16, whole);      // its panels
     }
+}
+
+/* D of x and x0 [n, width], as hessian_case; of equal inputs nothing is added. */
+static void shift_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_dtype dt)
+{
+    const osh_op *op = osh_op_find("shift_accum");
+    guarded x = guarded_new(f->one, dt, 2, n, width), x0 = guarded_new(f->one, dt, 2, n, width), d[4];
+    int64_t offsets[3] = {0, split, n};
+    osh_seqs seqs = {.n = 2, .offsets = offsets};
+
+    if (!split) offsets[1] = n, seqs.n = 1;
+    guarded_fill(&x, 1, 1), guarded_fill(&x0, 3, 1);
+    for (int i = 0; i < 4; i++) {
+        d[i] = guarded_new(f->one, OSH_F32, 2, width, width);
+        guarded_fill(&d[i], 2, 1);
+    }
+    osh_op_args a = {.in = {&x.t, &x0.t}, .out = {&d[0].t}, .seqs = &seqs};
+    assert_int_equal(op->run[OSH_REF](f->one, &a), OSH_OK);
+    a.out[0] = &d[1].t;
+    assert_int_equal(osh_op_run(f->three, op, &a), OSH_OK);
+    for (int64_t s = 0; s < seqs.n; s++) { // sample by sample on one thread
+        osh_tensor part = x.t, part0 = x0.t;
+        part.data = osh_elem(&x.t, offsets[s] * width), part0.data = osh_elem(&x0.t, offsets[s] * width);
+        part.shape[0] = part0.shape[0] = offsets[s + 1] - offsets[s];
+        osh_op_args b = {.in = {&part, &part0}, .out = {&d[2].t}};
+        assert_int_equal(osh_op_run(f->one, op, &b), OSH_OK);
+    }
+    assert_memory_equal(d[1].t.data, d[2].t.data, osh_tensor_bytes(&d[1].t));
+    double e = nmse(&d[1].t, &d[0].t);
+    if (!(e <= op->tol + tol_sums(n))) fail_msg("shift [%ld, %ld]: NMSE %g", (long)n, (long)width, e);
+    osh_op_args same = {.in = {&x.t, &x.t}, .out = {&d[2].t}, .seqs = &seqs};
+    assert_int_equal(osh_op_run(f->three, op, &same), OSH_OK);
+    assert_memory_equal(d[1].t.data, d[2].t.data, osh_tensor_bytes(&d[1].t));
+    if (f->d && op->run[OSH_CUDA]) {
+        a.out[0] = &d[3].t;
+        size_t scratch = op->scratch_cuda(NULL, (int64_t[]){width}, 0, n, dt);
+        assert_int_equal(card_run(f->one, f->d, op, &a, scratch), OSH_OK);
+        e = nmse(&d[3].t, &d[0].t);
+        if (!(e <= op->tol + tol_sums(n)))
+            fail_msg("shift [%ld, %ld] on the card: NMSE %g", (long)n, (long)width, e);
+    }
+    guarded_check(&x), guarded_free(f->one, &x), guarded_check(&x0), guarded_free(f->one, &x0);
+    for (int i = 0; i < 4; i++) guarded_check(&d[i]), guarded_free(f->one, &d[i]);
+}
+
+static void test_shift(void **state)
+{
+    const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
+    for (int d = 0; d < 3; d++) {
+        shift_case(*state, 1, 1, 0, dts[d]);
+        shift_case(*state, 7, 7, 3, dts[d]);
+        shift_case(*state, 129, 129, 1, dts[d]);
+        shift_case(*state, 700, 257, 600, dts[d]);
+        shift_case(*state, 2100, 9, 2050, dts[d]); // two panels
+    }
+    shift_case(*state, 4500, 5, 4390, OSH_BF16); // chunks of the card
+    shift_case(*state, 3, 2100, 1, OSH_BF16);      // its panels
 }
 
 enum { SHARP = 8 }; // amplitude of x: logits that differ
@@ -287,7 +344,8 @@ static void test_kl(void **state)
 static void test_torture(void **state)
 {
     (void)state;
-    for (int which = 0; which < 2; which++) {
+    static const char *const ops[] = {"hessian_accum", "shift_accum", "kl"};
+    for (int which = 0; which < 3; which++) {
         osh_status rc = OSH_E_NOMEM;
         for (int64_t nth = 1; rc && nth < 40; nth++) {
             osh_ctx *cx = NULL;
@@ -297,7 +355,7 @@ static void test_torture(void **state)
             guarded_fill(&x, 1, 1), guarded_fill(&w, 2, 1), guarded_fill(&y, 3, 1);
             osh_op_args a = {.in = {&x.t, &w.t, &x.t, &w.t}, .out = {&y.t, &z.t}};
             osh_mem_fail_after(cx, nth);
-            rc = osh_op_run(cx, osh_op_find(which ? "kl" : "hessian_accum"), &a);
+            rc = osh_op_run(cx, osh_op_find(ops[which]), &a);
             assert_true(rc == OSH_OK || rc == OSH_E_NOMEM);
             osh_mem_fail_after(cx, -1);
             guarded_free(cx, &x), guarded_free(cx, &w), guarded_free(cx, &y), guarded_free(cx, &z);
@@ -313,7 +371,8 @@ int main(void)
     int unable = pin_isa();
     if (unable) return unable;
     printf("seed %d\n", SEED);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_hessian), cmocka_unit_test(test_nll),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_hessian), cmocka_unit_test(test_shift),
+                                       cmocka_unit_test(test_nll),
                                        cmocka_unit_test(test_nll_past), cmocka_unit_test(test_kl_ties),
                                        cmocka_unit_test(test_kl), cmocka_unit_test(test_torture)};
     return cmocka_run_group_tests(tests, setup, teardown);

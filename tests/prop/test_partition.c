@@ -196,6 +196,52 @@ static void experts_stay_together(void **state)
     close_model(&m);
 }
 
+/* changed: weights of Linears, or of one of them. Where each node of g went. own: free */
+static int *add_original(const model *m, int only)
+{
+    int *moved = calloc((size_t)m->g->n_nodes, sizeof *moved);
+    bool *changed = calloc((size_t)m->g->n_nodes, sizeof *changed);
+    for (int i = 0; i < m->g->n_nodes; i++)
+        changed[i] = only < 0 ? !strcmp(m->g->nodes[i].op->name, "linear") : i == only;
+    tiny_check(m->cx, osh_graph_add_original(m->cx, m->g, changed, moved));
+    free(changed);
+    return moved;
+}
+
+/* With the original model beside it a graph is cut at the same places, each original with what it is beside. */
+static void cut_with_the_original(void **state)
+{
+    const char *const names[] = {"llama_default", "qwen3_moe"};
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        model m, two;
+        open_model(&m, names[k / 2]), open_model(&two, names[k / 2]);
+        int only = k % 2 ? m.g->modules[osh_graph_module(m.g, "model.layers.1.self_attn.k_proj")].node : -1;
+        int *moved = add_original(&two, only);
+        assert_true(two.g->n_nodes > m.g->n_nodes + 1);
+        const target_row *r = k / 2 ? moe_rows : rows;
+        for (size_t i = 0; i < (k / 2 ? sizeof moe_rows : sizeof rows) / sizeof *rows; i++)
+            for (int64_t per = 1; per <= 3; per++) {
+                osh_partition *p = NULL, *q = NULL;
+                tiny_check(m.cx, osh_partition_new(m.cx, &p, m.g, r[i].targets, r[i].n, per));
+                tiny_check(two.cx, osh_partition_new(two.cx, &q, two.g, r[i].targets, r[i].n, per));
+                assert_int_equal(p->n, q->n);
+                check_cover(two.g, q, per);
+                check_live(two.g, q);
+                for (int s = 0; s < p->n; s++) {
+                    const osh_subgraph *a = &p->parts[s], *b = &q->parts[s];
+                    int first = moved[a->first], last = moved[a->first + a->n_nodes - 1];
+                    assert_string_equal(a->name, b->name);
+                    assert_int_equal(b->first, first - (first > 0 && two.g->nodes[first - 1].original));
+                    assert_int_equal(b->first + b->n_nodes - 1, last);
+                }
+                osh_partition_free(m.cx, p), osh_partition_free(two.cx, q);
+            }
+        free(moved);
+        close_model(&m), close_model(&two);
+    }
+}
+
 static void decoder_layers(void **state)
 {
     model *m = *state;
@@ -238,6 +284,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_node_once),
+        cmocka_unit_test(cut_with_the_original),
         cmocka_unit_test(experts_stay_together),
         cmocka_unit_test(decoder_layers),
         cmocka_unit_test(refused),

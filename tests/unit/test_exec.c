@@ -284,15 +284,93 @@ static void only_needed_nodes(void **state)
     close_model(&m);
 }
 
+/* The original model beside it, as if weight after weight of Linears changed. */
+static void add_original(model *m)
+{
+    int *moved = calloc((size_t)m->g->n_nodes, sizeof *moved);
+    bool *changed = calloc((size_t)m->g->n_nodes, sizeof *changed);
+    for (int i = 0; i < m->g->n_nodes; i++) changed[i] = strcmp(m->g->nodes[i].op->name, "linear") == 0;
+    tiny_check(m->cx, osh_graph_add_original(m->cx, m->g, changed, moved));
+    free(changed), free(moved);
+}
+
+typedef struct pairs {
+    const osh_graph *g;
+    int n; // pairs that were there together
+} pairs;
+
+static osh_status on_pair(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
+{
+    pairs *p = user;
+    int original = p->g->values[value].original;
+    (void)cx;
+    if (original < 0) return OSH_OK;
+    assert_ptr_equal(b->values[value], x);
+    assert_non_null(b->values[original]);
+    assert_int_equal(osh_tensor_bytes(x), osh_tensor_bytes(b->values[original]));
+    assert_memory_equal(x->data, b->values[original]->data, osh_tensor_bytes(x)); // by the same weights
+    p->n++;
+    return OSH_OK;
+}
+
+/* Both models run side by side make the same by the same weights, and the hook of a value finds its original there,
+ * also where nothing else keeps it. */
+static void originals_are_beside(void **state)
+{
+    (void)state;
+    model m;
+    osh_batch *b = NULL, *plain;
+    open_model(&m, "llama_default", 1);
+    plain = whole(&m, 0, m.t.n_samples);
+    osh_tensor *logits = plain->values[logits_of(m.g)];
+    plain->values[logits_of(m.g)] = NULL;
+    osh_batch_free(m.cx, plain);
+    add_original(&m);
+    pairs seen = {.g = m.g};
+    osh_exec_hooks hooks = {.value = on_pair, .user = &seen};
+    bool *keep = calloc((size_t)m.g->n_values, sizeof *keep), *run = calloc((size_t)m.g->n_nodes, sizeof *run);
+    int n_originals = 0, down = m.g->modules[osh_graph_module(m.g, "model.layers.1.mlp.down_proj")].node;
+    for (int v = 0; v < m.g->n_values; v++) n_originals += m.g->values[v].original >= 0;
+    keep[logits_of(m.g)] = true;
+    tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, m.t.n_samples));
+    tiny_check(m.cx, osh_exec_run(m.cx, m.g, 0, m.g->n_nodes, NULL, m.w, b, keep, &hooks, true));
+    assert_int_equal(seen.n, n_originals);
+    assert_int_equal(osh_tensor_bytes(logits), osh_tensor_bytes(b->values[logits_of(m.g)]));
+    assert_memory_equal(logits->data, b->values[logits_of(m.g)]->data, osh_tensor_bytes(logits));
+    osh_tensor_free(m.cx, logits);
+    osh_batch_free(m.cx, b), b = NULL;
+
+    int input = m.g->nodes[down].in[0]; // up to the input of a Linear, in both
+    memset(keep, 0, (size_t)m.g->n_values * sizeof *keep);
+    keep[input] = keep[m.g->values[input].original] = true;
+    osh_exec_needed(run, m.g, 0, m.g->n_nodes, keep);
+    assert_false(run[down] || run[down - 1]);
+    memset(keep, 0, (size_t)m.g->n_values * sizeof *keep);
+    int before = seen.n;
+    tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, m.t.n_samples));
+    size_t peak = osh_exec_peak(m.g, 0, m.g->n_nodes, run, keep, NULL, keep, NULL, b->n_tokens, 1, NULL);
+    osh_mem_limit(m.cx, OSH_MEM_HOST, osh_mem_used(m.cx, OSH_MEM_HOST) + peak); // keep: nothing is brought
+    tiny_check(m.cx, osh_exec_run(m.cx, m.g, 0, m.g->n_nodes, run, m.w, b, keep, &hooks, true));
+    osh_mem_limit(m.cx, OSH_MEM_HOST, 0);
+    assert_true(seen.n > before);
+    for (int v = 0; v < m.g->n_values; v++) assert_null(b->values[v]);
+    osh_batch_free(m.cx, b);
+    free(keep), free(run);
+    close_model(&m);
+}
+
 /* The run is held to what osh_exec_peak says: it must do with that, and not with much less. */
 static void memory_is_what_was_predicted(void **state)
 {
     static const char *const targets[] = {"LlamaDecoderLayer", "Linear", "re:.*", "Qwen3MoeDecoderLayer", "re:.*"};
-    for (size_t k = 0; k < sizeof targets / sizeof *targets; k++) {
+    enum { N = sizeof targets / sizeof *targets };
+    for (size_t at = 0; at < 2 * N; at++) {
+        size_t k = at % N;
         model m;
         osh_partition *p = NULL;
         osh_batch *b = NULL;
         open_model(&m, k < 3 ? "llama_yarn" : "qwen3_moe_step", 2);
+        if (at >= N) add_original(&m);
         bool *keep = calloc((size_t)m.g->n_values, sizeof *keep), *in = calloc((size_t)m.g->n_values, sizeof *in);
         bool *run = calloc((size_t)m.g->n_nodes, sizeof *run);
         memset(run, true, (size_t)m.g->n_nodes);
@@ -419,6 +497,7 @@ int main(void)
         cmocka_unit_test(hooks_are_called_once),
         cmocka_unit_test(linear_input_is_replaced),
         cmocka_unit_test(only_needed_nodes),
+        cmocka_unit_test(originals_are_beside),
         cmocka_unit_test(memory_is_what_was_predicted),
         cmocka_unit_test(nonfinite_is_named),
         cmocka_unit_test(nonfinite_weight_is_named),

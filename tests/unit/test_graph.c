@@ -414,6 +414,14 @@ static void out_of_memory_of(const char *name)
         osh_error_clear(f.cx);
         osh_mem_fail_after(f.cx, ++n);
         rc = osh_graph_new(f.cx, &f.g, f.ck, NULL);
+        if (!rc) { // the original beside it
+            static int moved[512];
+            static bool changed[512];
+            assert_true(f.g->n_nodes <= 512);
+            changed[f.g->n_nodes / 2] = true;
+            rc = osh_graph_add_original(f.cx, f.g, changed, moved);
+            changed[f.g->n_nodes / 2] = false;
+        }
         if (!rc) rc = osh_partition_new(f.cx, &p, f.g, NULL, 0, 1);
         osh_mem_fail_after(f.cx, -1);
         osh_partition_free(f.cx, p);

@@ -10,9 +10,12 @@ osh_status osh_attention_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_glu_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_add_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_hessian_accum_cpu(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_shift_accum_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_nll_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_kl_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_factor_cpu(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_gptq_shift_cpu(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_gptq_target_cpu(osh_ctx *cx, const osh_op_args *a);
 
 /* Upper bounds, as osh_op.scratch. */
 size_t osh_rms_norm_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
@@ -26,6 +29,12 @@ size_t osh_elementwise_scratch(const void *attr, const int64_t *in_width, int64_
                                int n_threads); // none: on the stack
 size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
                                  int n_threads);
+size_t osh_shift_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                               int n_threads);
+size_t osh_gptq_shift_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                              int n_threads); // gross, as the next one
+size_t osh_gptq_target_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                               int n_threads); // n_tokens: rows of w
 size_t osh_nll_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
                        int n_threads); // out_width: V
 size_t osh_kl_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,

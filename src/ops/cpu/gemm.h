@@ -15,6 +15,9 @@ static inline void osh_triangle_tile(int64_t *i, int64_t *j, int64_t c)
     *j = c - *i * (*i + 1) / 2;
 }
 
+/* The same of all n x n tiles. */
+static inline void osh_square_tile(int64_t *i, int64_t *j, int64_t c, int64_t n) { *i = c / n, *j = c % n; }
+
 typedef struct osh_mat { const float *p; int64_t ld; } osh_mat; // view
 
 /* These want osh_blas_open (ops/cpu/blas.h) before. */

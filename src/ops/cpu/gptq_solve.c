@@ -35,14 +35,15 @@ static void load_scales(const osh_gptq_solve_args *a, solve_worker *me, int64_t 
 /* The tile's rows in f32, columns in solving order. */
 static void load_tile(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, int64_t n)
 {
+    const osh_tensor *w = a->target ? a->target : a->w;
     for (int64_t r = 0; r < n; r++) {
         float *to = me->tile + r * a->I;
-        const void *from = osh_elem(a->w, (row + r) * a->I);
+        const void *from = osh_elem(w, (row + r) * a->I);
         if (!a->perm && !a->dead) {
-            osh_to_f32(to, from, a->w->dtype, a->I);
+            osh_to_f32(to, from, w->dtype, a->I);
             continue;
         }
-        osh_to_f32(me->line, from, a->w->dtype, a->I);
+        osh_to_f32(me->line, from, w->dtype, a->I);
         for (int64_t i = 0; i < a->I; i++) {
             int64_t c = a->perm ? a->perm[i] : i;
             to[i] = a->dead && a->dead[c] ? 0 : me->line[c];

@@ -1,5 +1,5 @@
-/* hessian_accum.c - H += X^T X over output tiles of 256 x 256, each adding tiles of up to 512
- * tokens in the batch's order.
+/* hessian_accum.c - H += X^T X, and of shift_accum D += (X0 - X)^T X, over output tiles of 256 x 256, each adding tiles
+ * of up to 512 tokens in the batch's order.
  *
  * A token tile never crosses samples, so H does not depend on how samples were batched. Tiles on
  * the diagonal are ssyrk. With AVX2 (ops/cpu/tile.h) the tokens are packed from their own dtype, once for all
@@ -18,6 +18,7 @@ enum { BOTH = OSH_TILE_BOTH, ROWS = 2 * BOTH, COLS = 4 * BOTH }; // with AVX2: c
 typedef struct hessian_job {
     float *h;              // [I, I]
     const float *x;        // [rows of the panel, I]
+    const float *left;     // NULL: x, and the lower triangle is all; else like x: X0 - X, and h is D
     const osh_tile *tiles; // of this panel
     int64_t n_tiles, first_row, n_cols;
 } hessian_job;
@@ -28,14 +29,15 @@ static osh_status hessian_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
     int64_t i, j, n = job->n_cols;
 
     (void)cx, (void)worker;
-    osh_triangle_tile(&i, &j, chunk);
+    if (job->left) osh_square_tile(&i, &j, chunk, osh_div_up(n, TILE));
+    else osh_triangle_tile(&i, &j, chunk);
     int64_t rows = osh_min64(TILE, n - i * TILE), cols = osh_min64(TILE, n - j * TILE);
     float *h = job->h + i * TILE * n + j * TILE;
     for (int64_t t = 0; t < job->n_tiles; t++) {
-        const float *x = job->x + (job->tiles[t].row - job->first_row) * n;
-        int64_t k = job->tiles[t].n;
-        if (i == j) osh_syrk_lower_t(h, n, (osh_mat){x + i * TILE, n}, rows, k);
-        else osh_gemm_tn(h, n, (osh_mat){x + i * TILE, n}, (osh_mat){x + j * TILE, n}, rows, cols, k, 1);
+        int64_t at = (job->tiles[t].row - job->first_row) * n, k = job->tiles[t].n;
+        const float *x = job->x + at, *left = job->left ? job->left + at : x;
+        if (!job->left && i == j) osh_syrk_lower_t(h, n, (osh_mat){x + i * TILE, n}, rows, k);
+        else osh_gemm_tn(h, n, (osh_mat){left + i * TILE, n}, (osh_mat){x + j * TILE, n}, rows, cols, k, 1);
     }
     return OSH_OK;
 }
@@ -178,6 +180,69 @@ size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int6
     int64_t floats = osh_min64(n_tokens, OSH_GEMM_PANEL) * in_width[0];
     if (osh_tile_used()) floats = 2 * packed_floats(n_tokens, in_width[0]);
     size_t bytes = (size_t)floats * sizeof(float) + (size_t)n_tokens * sizeof(osh_tile);
+    size_t dnnl = osh_dnnl_hessian_scratch(in_width[0], n_tokens, OSH_BF16, n_threads);
+    return osh_isa_used() >= OSH_ISA_AVX512_BF16 && dnnl > bytes ? dnnl : bytes;
+}
+
+/* ---- the shift ---- */
+
+enum { WIDEN = 16 }; // rows of a chunk
+typedef struct difference_job {
+    float *x, *left; // [rows of the panel, I]: X and X0 - X
+    const osh_tensor *from, *original;
+    int64_t first, n_rows, I;
+} difference_job;
+
+static osh_status difference_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const difference_job *j = user;
+    int64_t row = chunk * WIDEN, n = osh_min64(WIDEN, j->n_rows - row) * j->I;
+    float *x = j->x + row * j->I, *left = j->left + row * j->I;
+    osh_dtype dt = j->from->dtype;
+
+    (void)cx, (void)worker;
+    osh_to_f32(x, osh_elem(j->from, (j->first + row) * j->I), dt, n);
+    osh_to_f32(left, osh_elem(j->original, (j->first + row) * j->I), dt, n);
+    for (int64_t i = 0; i < n; i++) left[i] = osh_round_to(left[i] - x[i], dt);
+    return OSH_OK;
+}
+
+osh_status osh_shift_accum_cpu(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *x = a->in[0], *x0 = a->in[1];
+    int64_t N = osh_rows(x), n = osh_width(x), n_tiles = 0, end = 0, side = osh_div_up(n, TILE);
+    int64_t room = osh_min64(N, OSH_GEMM_PANEL) * n;
+    osh_tile *tiles = NULL; // own
+    float *wide = NULL;     // own: [2, panel, I]
+
+    if (osh_dnnl_takes(x)) return osh_dnnl_shift(cx, a->out[0], x, x0, a->seqs);
+    OSH_TRY(osh_blas_open(cx));
+    OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, TOKENS));
+    wide = osh_alloc(cx, (size_t)(2 * room) * sizeof *wide);
+    if (!wide) OSH_TRY(OSH_E_NOMEM);
+    for (int64_t first = 0; first < n_tiles; first = end) {
+        end = osh_tiles_panel(tiles, n_tiles, first, OSH_GEMM_PANEL);
+        int64_t row = tiles[first].row, n_rows = tiles[end - 1].row + tiles[end - 1].n - row;
+        difference_job d = {.x = wide, .left = wide + room, .from = x, .original = x0, .first = row, .n_rows = n_rows,
+                            .I = n};
+        OSH_TRY(osh_parallel_for(cx, osh_div_up(n_rows, WIDEN), difference_chunk, &d));
+        hessian_job j = {.h = a->out[0]->data, .x = wide, .left = wide + room, .tiles = tiles + first,
+                         .n_tiles = end - first, .first_row = row, .n_cols = n};
+        OSH_TRY(osh_parallel_for(cx, side * side, hessian_chunk, &j));
+    }
+done:
+    osh_free(cx, wide);
+    osh_free(cx, tiles);
+    return rc;
+}
+
+size_t osh_shift_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                               int n_threads)
+{
+    (void)attr, (void)out_width;
+    size_t bytes = (size_t)(2 * osh_min64(n_tokens, OSH_GEMM_PANEL) * in_width[0]) * sizeof(float) +
+                   (size_t)n_tokens * sizeof(osh_tile);
     size_t dnnl = osh_dnnl_hessian_scratch(in_width[0], n_tokens, OSH_BF16, n_threads);
     return osh_isa_used() >= OSH_ISA_AVX512_BF16 && dnnl > bytes ? dnnl : bytes;
 }

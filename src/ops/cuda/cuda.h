@@ -87,9 +87,12 @@ osh_status osh_moe_combine_cuda(osh_ctx *cx, const osh_op_args *a);
 /* Products of the tokens of all samples at once. Squares on the diagonal of H are written whole: above the diagonal
  * there is nothing to rely on behind it. */
 osh_status osh_hessian_accum_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_shift_accum_cuda(osh_ctx *cx, const osh_op_args *a); // products of all tokens at once
 osh_status osh_nll_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_kl_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_factor_cuda(osh_ctx *cx, const osh_op_args *a); // waits: not positive definite is its status
+osh_status osh_gptq_shift_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_gptq_target_cuda(osh_ctx *cx, const osh_op_args *a);
 /* Device bytes (gross: osh_arena_gross of each block) that one call takes at most, as osh_op.scratch; NULL in the op's
  * row where none. */
 size_t osh_embedding_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
@@ -106,6 +109,12 @@ size_t osh_nll_cuda_scratch(const void *attr, const int64_t *in_width, int64_t o
                             int64_t n_tokens, osh_dtype dt);
 size_t osh_kl_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
+size_t osh_shift_accum_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                    int64_t n_tokens, osh_dtype dt);
+size_t osh_gptq_shift_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                   int64_t n_tokens, osh_dtype dt);
+size_t osh_gptq_target_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
+                                    int64_t n_tokens, osh_dtype dt); // n_tokens: rows of w
 size_t osh_gptq_factor_cuda_scratch(int64_t I);
 size_t osh_cuda_triangle_bytes(int64_t n); // of it, gross: what a Cholesky factor and its inverse take
 
@@ -117,8 +126,8 @@ osh_status osh_cuda_minmax(osh_ctx *cx, float *minmax, const osh_tensor *x, int6
 
 /* ops/gptq_solve.h on the device: weights with one input in one call. I, u, perm, dead, block_size, dq_dtype and the
  * dtype of w are those of the first; what a job gets does not depend on the others. h [I, I] f32 and diag stay on the
- * device; a->w (stored dtype), a->u and a->w_out lie there, the other members in host memory; codes, loss and squares
- * are there when solve returns. Worked on are as many rows at a time as the arena has room for. */
+ * device; a->w (stored dtype), a->target, a->u and a->w_out lie there, the other members in host memory; codes,
+ * loss and squares are there when solve returns. Worked on are as many rows at a time as the arena has room for. */
 osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n);
 typedef struct osh_gptq_group { // of jobs, for what they take
     int64_t I, block_size; // given; the others begin with 0

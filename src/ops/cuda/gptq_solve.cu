@@ -151,9 +151,10 @@ static osh_status put_job(osh_ctx *cx, solver *s, int k, int64_t *scales, int64_
     OSH_TRY(put(cx, s, scale, a->scale, (size_t)n * sizeof *scale));
     if (zero) OSH_TRY(put(cx, s, zero, a->zero, (size_t)n * sizeof *zero));
     for (int64_t row = 0; row < a->O; row += P, (*n_panels)++) {
-        s->panels[*n_panels] = {osh_elem(a->w, row * a->I), a->w_out ? osh_elem(a->w_out, row * a->I) : NULL, scale,
-                                zero, col, row, osh_min64(P, a->O - row), a->row_block, a->n_scale_cols, n_words,
-                                a->bits, r};
+        const void *target = a->target ? osh_elem(a->target, row * a->I) : NULL;
+        s->panels[*n_panels] = {osh_elem(a->w, row * a->I), static_cast<const float *>(target),
+                                a->w_out ? osh_elem(a->w_out, row * a->I) : NULL, scale, zero, col, row,
+                                osh_min64(P, a->O - row), a->row_block, a->n_scale_cols, n_words, a->bits, r};
         s->job_of[*n_panels] = k;
     }
     *scales += a->O * a->n_scale_cols;

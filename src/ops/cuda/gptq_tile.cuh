@@ -78,11 +78,15 @@ template <class S> static __global__ void load_tile(tile t)
     __shared__ float square[TURN][TURN + 1];
     const panel &p = t.panels[blockIdx.z];
     const S *from = static_cast<const S *>(p.w);
+    const float *target = p.target;
     float *w = t.w + blockIdx.z * t.I * t.P;
     int64_t row = (int64_t)blockIdx.x * TURN, c0 = (int64_t)blockIdx.y * TURN, tx = threadIdx.x;
 
     for (int64_t y = threadIdx.y; y < TURN; y += STEP)
-        if (row + y < p.n_rows && c0 + tx < t.I) square[y][tx] = osh_cu_load(from[(row + y) * t.I + c0 + tx]);
+        if (row + y < p.n_rows && c0 + tx < t.I) {
+            int64_t at = (row + y) * t.I + c0 + tx;
+            square[y][tx] = target ? target[at] : osh_cu_load(from[at]);
+        }
     __syncthreads();
     for (int64_t y = threadIdx.y; y < TURN; y += STEP) {
         if (row + tx >= p.n_rows || c0 + y >= t.I) continue;

@@ -19,7 +19,7 @@
 #include "ops/cuda/runtime.h"
 #include "ops/cuda/sizes.h"
 
-enum { SIDE = 2048, TOKENS = 4096, GRAIN = OSH_HESSIAN_GRAIN };
+enum { SIDE = 2048, TOKENS = OSH_HESSIAN_TOKENS, GRAIN = OSH_HESSIAN_GRAIN };
 
 /* H += of n rows of x [n, I] that lie together. */
 static osh_status add_rows(osh_ctx *cx, osh_tensor *h, char *x, osh_dtype dt, int64_t n)

@@ -92,7 +92,31 @@ size_t osh_hessian_accum_cuda_scratch(const void *attr, const int64_t *in_width,
     return osh_arena_gross((size_t)(OSH_HESSIAN_GRAIN * in_width[0]) * osh_dtype_bytes(dt));
 }
 
+size_t osh_shift_accum_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                                    osh_dtype dt)
+{
+    size_t row = (size_t)in_width[0] * osh_dtype_bytes(dt);
+    int64_t grains = osh_div_up(osh_min64(n_tokens, OSH_HESSIAN_TOKENS), OSH_HESSIAN_GRAIN);
+    (void)attr, (void)out_width;
+    return osh_arena_gross((size_t)(grains * OSH_HESSIAN_GRAIN) * row) + osh_arena_gross(OSH_HESSIAN_GRAIN * row);
+}
+
 /* ---- the solve ---- */
+size_t osh_gptq_shift_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                                   osh_dtype dt)
+{
+    int64_t I = in_width[0];
+    (void)attr, (void)out_width, (void)n_tokens, (void)dt;
+    return 2 * osh_arena_gross((size_t)(osh_min64(OSH_TARGET_ROWS, I) * I) * sizeof(float));
+}
+
+size_t osh_gptq_target_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                                    osh_dtype dt)
+{
+    (void)attr, (void)out_width, (void)dt;
+    return osh_arena_gross((size_t)(osh_min64(OSH_TARGET_ROWS, n_tokens) * in_width[0]) * sizeof(float));
+}
+
 size_t osh_triangle_room(int64_t n)
 {
     size_t side = n < 2 * OSH_TRIANGLE_BLOCK ? (size_t)n : 2 * OSH_TRIANGLE_BLOCK;

@@ -11,7 +11,9 @@ extern "C" {
 enum { OSH_TRIANGLE_BLOCK = 2048, OSH_TRIANGLE_LEAST = 64, OSH_TRIANGLE_SPARE = 1 << 20 };
 size_t osh_triangle_room(int64_t n);
 
-enum { OSH_HESSIAN_GRAIN = 256 }; // tokens: fewer are filled up with zeros
+enum { OSH_HESSIAN_TOKENS = 4096 }; // of one product, at most
+enum { OSH_HESSIAN_GRAIN = 256 };   // fewer are filled up with zeros
+enum { OSH_TARGET_ROWS = 1024 }; // of a slab
 
 int64_t osh_linear_panel_rows(int64_t n, int64_t width); // of n, in a panel
 
@@ -32,6 +34,7 @@ typedef struct osh_gptq_rule { // how a weight becomes a code
 
 typedef struct osh_gptq_panel { // rows of one weight
     const void *w; // [n_rows, I] stored dtype
+    const float *target; // [n_rows, I] what the codes come close to; NULL: w
     void *out;     // like w: gets what the codes stand for; NULL: not wanted
     const float *scale, *zero; // of the whole weight [.., n_cols]; zero NULL: symmetric
     const int32_t *col;        // [I] scale column of each column in solving order

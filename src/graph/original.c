@@ -1,0 +1,103 @@
+/* original.c - a graph with the original model beside the quantized one.
+ *
+ *   h ── norm ── a ── q_proj ── q         q_proj's weight is going to be another one
+ *
+ *   h ── norm ── a ─┬─ q_proj (original) ── q (original) ── ...
+ *                   └─ q_proj ───────────── q ───────────── ...
+ *
+ * h and a are the same in both; q and all that is made of it are there twice. The two nodes, and the two values, stand
+ * next to each other. */
+#include "graph/graph.h"
+
+#include <string.h>
+
+typedef struct doubling {
+    bool *nodes, *values;  // own: what is there twice
+    int *moved;            // view: where each node is in the new graph, the original before it
+    int *moved_value;      // own: the same of values, the original behind it
+    int n_nodes, n_values; // of the new graph
+} doubling;
+
+static void choose_twice(doubling *d, const osh_graph *g, const bool *changed)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const osh_node *n = &g->nodes[i];
+        d->nodes[i] = changed[i];
+        for (int k = 0; k < n->op->n_in; k++) d->nodes[i] |= d->values[n->in[k]];
+        for (int k = 0; k < n->op->n_out; k++) d->values[n->out[k]] = d->nodes[i];
+    }
+    for (int i = 0; i < g->n_nodes; i++) {
+        d->moved[i] = d->n_nodes + d->nodes[i];
+        d->n_nodes += 1 + d->nodes[i];
+    }
+    for (int v = 0; v < g->n_values; v++) {
+        d->moved_value[v] = d->n_values;
+        d->n_values += 1 + d->values[v];
+    }
+}
+
+static osh_status double_values(osh_ctx *cx, osh_graph *g, const doubling *d)
+{
+    osh_status rc = OSH_OK;
+    osh_value *values = osh_realloc(cx, g->values, (size_t)d->n_values * sizeof *values);
+    int n = g->n_values;
+    if (!values) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the values of the original model");
+    g->values = values, g->n_values = d->n_values;
+    for (int v = n - 1; v >= 0; v--) { // from the back: none is written over before it has moved
+        osh_value *to = &values[d->moved_value[v]];
+        *to = values[v];
+        if (!d->values[v]) continue;
+        to[1] = *to, to[1].name = NULL;
+        to->original = d->moved_value[v] + 1, to[1].quantized = d->moved_value[v];
+    }
+    for (int v = 0; v < d->n_values; v++) {
+        if (values[v].quantized < 0) continue;
+        values[v].name = osh_sprintf(cx, "%s (original)", values[v - 1].name);
+        if (!values[v].name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of a value");
+    }
+done:
+    return rc;
+}
+
+/* Of the old graph's node. */
+static osh_node node_of(const doubling *d, const osh_node *n, bool original)
+{
+    osh_node to = *n;
+    to.original = original;
+    for (int k = 0; k < n->op->n_in; k++) to.in[k] = d->moved_value[n->in[k]] + (original && d->values[n->in[k]]);
+    for (int k = 0; k < n->op->n_out; k++) to.out[k] = d->moved_value[n->out[k]] + original;
+    return to;
+}
+
+osh_status osh_graph_add_original(osh_ctx *cx, osh_graph *g, const bool *changed, int *moved)
+{
+    osh_status rc = OSH_OK;
+    doubling d = {.moved = moved};
+    osh_node *nodes = NULL; // own
+    OSH_NEW(cx, d.nodes, g->n_nodes);
+    OSH_NEW(cx, d.values, g->n_values);
+    OSH_NEW(cx, d.moved_value, g->n_values);
+    choose_twice(&d, g, changed);
+    OSH_NEW(cx, nodes, d.n_nodes);
+    OSH_TRY(double_values(cx, g, &d));
+    for (int i = 0; i < g->n_nodes; i++) {
+        nodes[moved[i]] = node_of(&d, &g->nodes[i], false);
+        if (d.nodes[i]) nodes[moved[i] - 1] = node_of(&d, &g->nodes[i], true);
+    }
+    osh_free(cx, g->nodes);
+    g->nodes = nodes, nodes = NULL; // give
+    g->n_nodes = d.n_nodes;
+    g->head = moved[g->head];
+    g->input_ids = d.moved_value[g->input_ids], g->hidden = d.moved_value[g->hidden];
+    for (int m = 0; m < g->n_modules; m++)
+        if (g->modules[m].node >= 0) g->modules[m].node = moved[g->modules[m].node];
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].op->n_out; k++) g->values[g->nodes[i].out[k]].producer = i;
+    osh_graph_link_uses(g);
+done:
+    osh_free(cx, nodes);
+    osh_free(cx, d.nodes);
+    osh_free(cx, d.values);
+    osh_free(cx, d.moved_value);
+    return rc;
+}

@@ -1,0 +1,96 @@
+/* gptq_target.c - gptq_shift and gptq_target over chunks of rows: each row of either needs itself alone. The grid knows
+ * nothing of threads. */
+#include "ops/cpu/blas.h"
+#include "ops/cpu/cpu.h"
+#include "ops/cpu/gemm.h"
+#include "ops/kernel.h"
+
+#include <string.h>
+
+enum { ROWS = 64 }; // of a chunk
+
+typedef struct target_job {
+    float *out;           // [rows, I]
+    const osh_tensor *w;  // the same
+    const float *factor;  // [I, I]: U, or S of gptq_target
+    const int32_t *perm;
+    int64_t n_rows, I;
+    int64_t rows;         // of a chunk, at most
+    float *room;          // own: [threads, rows, I]
+} target_job;
+
+static osh_status shift_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const target_job *j = user;
+    int64_t row = chunk * ROWS, n = osh_min64(ROWS, j->n_rows - row), I = j->I;
+    float *room = j->room + worker * j->rows * I, *d = j->out + row * I;
+
+    (void)cx;
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t i = 0; i < I; i++) room[r * I + i] = d[r * I + j->perm[i]];
+    for (int k = 0; k < 2; k++)
+        osh_blas()->strmm(CblasRowMajor, CblasRight, CblasUpper, k ? CblasNoTrans : CblasTrans, CblasNonUnit,
+                          (blasint)n, (blasint)I, 1, j->factor, (blasint)I, room, (blasint)I);
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t i = 0; i < I; i++) d[r * I + j->perm[i]] = room[r * I + i];
+    return OSH_OK;
+}
+
+static osh_status target_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const target_job *j = user;
+    int64_t row = chunk * ROWS, n = osh_min64(ROWS, j->n_rows - row), I = j->I;
+    float *w = j->room + worker * j->rows * I, *t = j->out + row * I;
+
+    (void)cx;
+    osh_to_f32(w, osh_elem(j->w, row * I), j->w->dtype, n * I);
+    memcpy(t, w, (size_t)(n * I) * sizeof *t);
+    osh_gemm_nn(t, I, (osh_mat){w, I}, (osh_mat){j->factor, I}, n, I, I, 1);
+    return OSH_OK;
+}
+
+static osh_status target_run(osh_ctx *cx, target_job *j, osh_chunk_fn chunk)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_blas_open(cx));
+    j->rows = osh_min64(ROWS, j->n_rows);
+    j->room = osh_alloc(cx, (size_t)(osh_threads(cx) * j->rows * j->I) * sizeof *j->room);
+    if (!j->room) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(j->n_rows, ROWS), chunk, j));
+done:
+    osh_free(cx, j->room);
+    return rc;
+}
+
+osh_status osh_gptq_shift_cpu(osh_ctx *cx, const osh_op_args *a)
+{
+    int64_t I = a->out[0]->shape[0];
+    target_job j = {.out = a->out[0]->data, .factor = a->in[0]->data, .perm = a->in[1]->data, .n_rows = I, .I = I};
+    return target_run(cx, &j, shift_chunk);
+}
+
+osh_status osh_gptq_target_cpu(osh_ctx *cx, const osh_op_args *a)
+{
+    const osh_tensor *w = a->in[0];
+    target_job j = {.out = a->out[0]->data, .w = w, .factor = a->in[1]->data, .n_rows = osh_rows(w), .I = osh_width(w)};
+    return target_run(cx, &j, target_chunk);
+}
+
+static size_t room_bytes(int64_t rows, int64_t I, int n_threads)
+{
+    return osh_mem_gross((size_t)(n_threads * osh_min64(ROWS, rows) * I) * sizeof(float));
+}
+
+size_t osh_gptq_shift_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                              int n_threads)
+{
+    (void)attr, (void)out_width, (void)n_tokens;
+    return room_bytes(in_width[0], in_width[0], n_threads);
+}
+
+size_t osh_gptq_target_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                               int n_threads)
+{
+    (void)attr, (void)out_width;
+    return room_bytes(n_tokens, in_width[0], n_threads);
+}

@@ -1,0 +1,88 @@
+# target 'original': another result, the same bytes under every number of threads, batch, tier, phase and budget and after
+# kills, with decoder layers, Linears and several of them in a subgraph; what is the same in both models is carried once;
+# pipelines that change no input are refused.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+RANDOM=7
+fail() { echo "$*"; exit 1; }
+recipe() { # target
+    printf 'quant_stage:\n  quant_modifiers:\n    GPTQModifier: {scheme: W4A16, targets: [Linear], ignore: [lm_head], target: %s}\n' "$1"
+}
+recipe quantized >quantized.yaml
+recipe original >original.yaml
+job=(--model "$model" --recipe original.yaml --dataset "$model/data/calibration.jsonl" --num-calibration-samples 6
+     --max-seq-length 64 --progress none --threads 2)
+field() { sed -n "s/^ *\"$2\": \([0-9]*\),*$/\1/p" "$1" | head -1; } # of the plan's JSON
+sum() { sha256sum "$1/model.safetensors" | cut -d' ' -f1; }
+run() { # flags: prints the checksum
+    "$ONESHOT" "${job[@]}" --output out "$@" >/dev/null || fail "failed: $*"
+    sum out
+    rm -rf out out.oneshot-partial
+}
+"$ONESHOT" plan "${job[@]}" --json >plan.json
+base=$(run)
+[ "$(run --recipe quantized.yaml)" != "$base" ] || fail "the target changes nothing"
+linears=$(run --sequential-targets Linear)
+[ "$linears" != "$base" ] || fail "Linears as targets change nothing"
+
+rounds=0 segments=0
+same() { # wanted, flags
+    local wanted=$1
+    shift
+    "$ONESHOT" plan "${job[@]}" "$@" --json >plan.json || fail "no plan: $*"
+    ! grep -q '"phases": "[^"]*rounds' plan.json || rounds=1
+    ! grep -q '"phases": "[^"]*group' plan.json || segments=1
+    [ "$(run "$@")" = "$wanted" ] || fail "$* changes the bytes"
+}
+device=$(field plan.json device_bytes)
+least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
+same "$base" --threads 3 --batch-size 4
+same "$base" --mem-opt-level 2 --scratch-compression zstd --batch-size 3
+same "$base" --device-memory $((device * 80 / 100)) --prefetch false
+same "$base" --device-memory $(((device + 2 * least) / 3)) --mem-opt-level 2
+same "$base" --device-memory "$least"
+[ $rounds = 1 ] && [ $segments = 1 ] || fail "no budget led to rounds ($rounds) or to segments ($segments)"
+if "$ONESHOT" "${job[@]}" --output out --device-memory $((least - 1)) 2>err; then fail "a byte less than the smallest"; fi
+same "$linears" --sequential-targets Linear --mem-opt-level 2 --threads 1
+if "$ONESHOT" "${job[@]}" --output out --host-memory 1MiB 2>err; then fail "1 MiB of host memory is enough"; fi
+host=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p' err)
+[ "$(run --host-memory "$host")" = "$base" ] || fail "--host-memory $host changes the bytes"
+
+# two layers in a subgraph: what comes into the first of them is the same in both models
+two=$(run --sequential-targets-per-subgraph 2)
+same "$two" --sequential-targets-per-subgraph 2 --device-memory $((device * 70 / 100))
+
+# the first layer has no shift to collect: its statistics are those of the other target
+"$ONESHOT" plan "${job[@]}" >plan.txt
+"$ONESHOT" plan "${job[@]}" --recipe quantized.yaml >other.txt
+first() { sed -n 's/^\[  2.*Hessians \([0-9.]* MB\).*/\1/p' "$1"; }
+[ -n "$(first plan.txt)" ] && [ "$(first plan.txt)" = "$(first other.txt)" ] || fail "the first layer: $(first plan.txt)"
+[ "$(grep -c 'live out:.*original' plan.txt)" = 3 ] || fail "not 3 subgraphs carry the original: $(cat plan.txt)"
+
+# killed at calls that change the disk: the finished subgraphs go forward in both models, or are taken up
+injected() { LD_PRELOAD=$OSH_TOOLS/inject.so "$@"; }
+INJECT_COUNT=$PWD/calls injected "$ONESHOT" "${job[@]}" --threads 1 --output out >/dev/null
+rm -rf out
+calls=$(cat calls) resumed=0
+for tier in "" "--mem-opt-level 2" "--sequential-targets Linear" "--sequential-targets Linear --mem-opt-level 2"; do
+    case $tier in *Linear*) wanted=$linears ;; *) wanted=$base ;; esac
+    for share in 60 15 30; do # of the first run's calls; those that go on from it have fewer
+        at=$((calls * share / 100 + RANDOM % 5)) code=0
+        INJECT_AT=$at INJECT_WHAT=kill injected "$ONESHOT" "${job[@]}" --threads 1 --output out $tier >log 2>&1 || code=$?
+        [ $code != 0 ] || break
+        [ ! -e out.oneshot-partial ] || resumed=$((resumed + 1))
+    done
+    "$ONESHOT" "${job[@]}" --output out $tier --log-level info >log 2>&1 || fail "$(cat log)"
+    case $tier in *2) grep -q 'are taken up from the disk' log || fail "$tier: $(cat log)" ;; esac
+    [ "$(sum out)" = "$wanted" ] || fail "killed with '$tier': other bytes"
+    "$ONESHOT" verify out --model "$model" >log 2>&1 || fail "$(cat log)"
+    rm -rf out
+done
+[ $resumed -ge 8 ] || fail "only $resumed kills left work behind"
+
+for flags in "--pipeline basic" "--propagate-error false"; do
+    code=0
+    "$ONESHOT" "${job[@]}" --output out $flags 2>err || code=$?
+    [ $code = 2 ] && grep -q "target 'original'" err && grep -q -- "$flags" err || fail "$flags: $code, $(cat err)"
+done
