@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -309,16 +310,17 @@ bool osh_file_is_at(const osh_file *f, const char *path)
     return !fstat(f->fd, &a) && !lstat(path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
+enum { TICK_NS = 50000000 }; // a kernel's clock for files goes in steps of up to 10 ms
+
 static int64_t ns_of(struct timespec t) { return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec; }
 
 static osh_stamp stamp_of(const struct stat *st)
 {
-    enum { TICK_NS = 50000000 }; // a kernel's clock for files goes in steps of up to 10 ms
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     osh_stamp s = {.n_bytes = (int64_t)st->st_size, .mtime_ns = ns_of(st->st_mtim), .ctime_ns = ns_of(st->st_ctim),
                    .inode = (uint64_t)st->st_ino, .device = (uint64_t)st->st_dev};
-    s.fresh = s.ctime_ns > ns_of(now) - TICK_NS;
+    s.fresh = llabs(ns_of(now) - s.ctime_ns) < TICK_NS; // a server's clock may be ahead
     return s;
 }
 
@@ -336,6 +338,17 @@ osh_status osh_path_stamp(osh_ctx *cx, osh_stamp *out, const char *path)
     if (stat(path, &st)) return fail_os(cx, "look at", path);
     *out = stamp_of(&st);
     return OSH_OK;
+}
+
+osh_status osh_path_settle(osh_ctx *cx, const char *path)
+{
+    osh_status rc = OSH_OK;
+    osh_stamp s = {.fresh = true};
+    for (int i = 0; i < 10 && s.fresh && !rc; i++) {
+        if (i) nanosleep(&(struct timespec){.tv_nsec = TICK_NS / 5}, NULL);
+        rc = osh_path_stamp(cx, &s, path);
+    }
+    return rc;
 }
 
 bool osh_stamp_same(const osh_stamp *a, const osh_stamp *b)

@@ -55,6 +55,7 @@ typedef struct osh_stamp {
 } osh_stamp;
 osh_status osh_file_stamp(osh_ctx *cx, osh_stamp *out, const osh_file *f);
 osh_status osh_path_stamp(osh_ctx *cx, osh_stamp *out, const char *path);
+osh_status osh_path_settle(osh_ctx *cx, const char *path); // waits until it is not fresh; for 0.1 s at most
 bool osh_stamp_same(const osh_stamp *a, const osh_stamp *b); // of one state of one file
 void osh_file_forget(osh_file *f); // its pages leave the cache where they are clean: the next read asks the disk
 
