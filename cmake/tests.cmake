@@ -138,6 +138,15 @@ if(TARGET osh_ops_race) # with a look for races: the kernels' own tests, once, a
     set_property(TEST race_${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/play")
   endforeach()
 endif()
+if(OSH_CUDA_BUILT) # a tool of scripts/check-gpu.sh
+  add_executable(card_ops ${CMAKE_SOURCE_DIR}/tests/tools/card_ops.cu)
+  target_link_libraries(card_ops PRIVATE ${OSH_LAYERS})
+  set_target_properties(card_ops PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+endif()
+if(OSH_PLAY)
+  osh_play_exe(card_ops_play osh_ops_play ${CMAKE_SOURCE_DIR}/tests/play/card_ops.cc)
+  target_include_directories(card_ops_play PRIVATE ${CMAKE_SOURCE_DIR}/tests/play/include)
+endif()
 if(OSH_PLAY AND TARGET oneshot) # the whole program on the played card: a tool of the tests
   osh_play_exe(oneshot_play osh_ops_play ${cli_files} ${CMAKE_SOURCE_DIR}/tests/play/knobs.c)
   # The same with batches of 100 tokens, so that a small job has many of them: place.c stands in front of the library's.

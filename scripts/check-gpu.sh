@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# check-gpu.sh - everything that needs a card, in order of value: each step within its own time, the next one whatever came
-# of it, a table at the end. Exit 0: no step failed; 1: one did, or there is no card.
+# check-gpu.sh - everything that needs a card, in order of value: each step within its own time, nine minutes at most, the next
+# one whatever came of it, a table at the end. Exit 0: no step failed; 1: one did, or there is no card.
 #
 # Usage: scripts/check-gpu.sh --out DIR [options] [-- flags of oneshot for all its runs]
-#   --steps "A B"        of: env build mma kernels sanitizer model budgets resume bench-short bench      (all)
+#   --steps "A B"        of: env build mma card_ops kernels wide model bench-short bench budgets resume sanitizer      (all); one
+#                        call may have some of them, the next one others: the table grows
+#   --results FILE.tgz   what is worth carrying home, 1 MB: the table, figures, reports, the end of each log of what failed
+#   --scale N            1: of card_ops and wide, whose widths are divided by it
 #   --build-dir DIR      a finished build, or the file that --pack made; else the preset release is built for this card
 #   --lib-dir DIR        shared libraries for what this machine lacks      (BUILD/lib where it is there)
 #   --device cuda[:N]    cuda      --time-limit S  seconds for all steps      --samples N  64, --tokens N  64: of docs-llama-3m,
@@ -14,12 +17,12 @@
 # DIR of --out gets summary.txt, STEP.log, and in work/ what steps make for each other.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd) root=$(cd "$(dirname "$0")/.." && pwd)
-out= steps="env build mma kernels sanitizer model budgets resume bench-short bench" build_dir= lib_dir= device=cuda
-time_limit=0 samples=64 tokens=64 peer_python= pack= run_step=
+out= steps="env build mma card_ops kernels wide model bench-short bench budgets resume sanitizer" build_dir= lib_dir= device=cuda
+time_limit=0 samples=64 tokens=64 peer_python= pack= run_step= results= scale=1
 . "$here/options.sh"
-options "out steps build_dir lib_dir device time_limit samples tokens peer_python pack run_step" "$@"
-declare -A limit=([env]=60 [build]=540 [mma]=60 [kernels]=300 [sanitizer]=480 [model]=180 [budgets]=180 [resume]=120
-                  [bench-short]=240 [bench]=900)
+options "out steps build_dir lib_dir device time_limit samples tokens peer_python pack run_step results scale" "$@"
+declare -A limit=([env]=60 [build]=540 [mma]=60 [card_ops]=300 [kernels]=300 [wide]=420 [model]=180 [bench-short]=240
+                  [bench]=540 [budgets]=180 [resume]=120 [sanitizer]=540)
 say() { echo "$*" >>"$work/$run_step.said"; echo "$*"; } # goes into the table, too
 die() { say "$*"; exit 1; }
 
@@ -38,7 +41,7 @@ place_of() { ldconfig -p 2>/dev/null | awk -v name="$1" '$1 == name { print $NF;
 pack() {
     local file name to
     to=$(mktemp -d) && mkdir "$to/tests" "$to/lib" || return 1
-    for name in oneshot tests/make_model tests/inject.so $(own_tests | sed 's,^,tests/,') $(kernel_tests | sed 's,^,tests/,'); do
+    for name in oneshot tests/make_model tests/card_ops tests/inject.so $(own_tests | sed 's,^,tests/,') $(kernel_tests | sed 's,^,tests/,'); do
         [ -e "$build_dir/$name" ] || { echo "check-gpu.sh: $build_dir/$name is not there: build it first" >&2; return 1; }
         cp "$build_dir/$name" "$to/$name" && strip --strip-unneeded "$to/$name" || return 1
         ldd "$to/$name"
@@ -131,17 +134,20 @@ step_build() {
     arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d '. ')
     cd "$root" && cmake --preset release -D OSH_CUDA=ON -D CMAKE_CUDA_FLAGS=-lineinfo ${arch:+-D CMAKE_CUDA_ARCHITECTURES=$arch} ||
         die "the preset does not configure: scripts/install-deps.sh installs what it wants; or build elsewhere, --pack, --build-dir"
-    cmake --build --preset release --target oneshot make_model inject $(own_tests) $(kernel_tests) || die "the build fails"
+    cmake --build --preset release --target oneshot make_model card_ops inject $(own_tests) $(kernel_tests) || die "the build fails"
 }
 
 # Test binaries; each one's verdict. $1: seconds for each.
 run_tests() {
-    local t code failed=0 passed=0 each=$1
+    local t code failed=0 passed=0 each=$1 strict line
     shift
     for t in "$@"; do
         echo "== $t"
         code=0
-        (cd "$work" && OSH_TEST_CARD=1 timeout -k 10 "$each" "$build/tests/$t") || code=$?
+        (cd "$work" && OSH_TEST_CARD=1 timeout -k 10 "$each" "$build/tests/$t") >"$work/test.out" 2>&1 || code=$?
+        cat "$work/test.out"
+        strict=$(grep '^STRICT' "$work/test.out" | sort | uniq -c | sed 's/^ *//')
+        [ -z "$strict" ] || { while read -r line; do say "$t: $line"; done <<<"$strict"; }
         case $code in
         0) passed=$((passed + 1)) ;;
         77) say "$t: says that there is no card"; failed=$((failed + 1)) ;;
@@ -155,14 +161,73 @@ run_tests() {
 step_mma() { run_tests 60 $(own_tests); }
 step_kernels() { run_tests 120 $(kernel_tests); }
 
-# initcheck is told, not judged: rows of a panel that are nobody's are multiplied as they lie there, and read by no one.
+# Each op alone: the slowest against what the card sustains, and what was done in another way.
+step_card_ops() {
+    local code=0 n=${device#cuda} each=0.1
+    n=${n#:}
+    [ "$scale" = 1 ] || each=0 # a try of the step itself
+    "$build/tests/card_ops" seconds=$each scale="$scale" device="${n:-0}" >"$work/card_ops.txt" || code=$?
+    cat "$work/card_ops.txt"
+    say "$(grep -c ' ms ' "$work/card_ops.txt") ops; lowest shares: $(grep -E '[0-9.]+ %' "$work/card_ops.txt" |
+        sed -E 's/^(.{22}) (.{30}).* ([0-9.]+) %.*/\3 % \1 \2/; s/ +/ /g' | sort -n | head -5 | sed 's/ $//' | paste -sd, - | sed 's/,/, /g')"
+    grep -E '^(page-locking|triangle|FALLBACK|FAILED)|ONE BY ONE|NOT PEDANTIC' "$work/card_ops.txt" | while read -r line; do say "$line"; done
+    return $code
+}
+
+# One layer of the widths of Llama-3-8B, ragged samples that begin with an outlier, on the card and on the host.
+step_wide() {
+    local m=$work/wide d code=0
+    rm -rf "$m" && "$build/tests/make_model" "$m" hidden=$((4096 / scale)) intermediate=$(((14336 / scale + 127) / 128 * 128)) heads=$((32 / scale > 0 ? 32 / scale : 1)) \
+        kv=$((8 / scale > 0 ? 8 / scale : 1)) layers=1 vocab=$((32000 / scale)) samples=12 tokens=$((2048 / scale)) ragged=1 outliers=$((64 / scale + 1)) ||
+        die "make_model fails"
+    for d in "$device" cpu; do
+        rm -rf "$m.$d" && "$oneshot" --model "$m" --scheme W4A16 --method gptq --ignore lm_head --dataset "$m/calibration.jsonl" \
+            --num-calibration-samples 12 --max-seq-length $((2048 / scale)) --device "$d" --progress none --output "$m.$d" \
+            ${flags[@]+"${flags[@]}"} || die "the run on $d fails"
+    done
+    compare_wide "$m.$device" "$m.cpu" >"$work/wide.txt" || code=$?
+    cat "$work/wide.txt"
+    while read -r line; do say "$line"; done <"$work/wide.txt"
+    cp "$m.$device/oneshot-report.json" "$work/wide.report.json"
+    return $code
+}
+# Codes that are equal, objectives of the card's and the host's, what fell back. Fails where that is no rounding noise.
+compare_wide() {
+    python3 - "$@" <<'PYTHON'
+import json, pathlib, struct, sys
+def load(folder):
+    data = (pathlib.Path(folder) / "model.safetensors").read_bytes()
+    n = struct.unpack("<Q", data[:8])[0]
+    return json.loads(data[8:8 + n]), data[8 + n:], json.loads((pathlib.Path(folder) / "oneshot-report.json").read_text())
+(h, a, card), (_, b, host) = load(sys.argv[1]), load(sys.argv[2])
+objective = lambda report: {m["name"]: m for m in report["modules"]}
+nibbles = bytes((i & 15 != 0) + (i >> 4 != 0) for i in range(256))
+mine, theirs, bad = objective(card), objective(host), 0
+for name, m in mine.items():
+    lo, hi = h[name + ".weight_packed"]["data_offsets"]
+    x, y = a[lo:hi], b[lo:hi]
+    apart = (int.from_bytes(x, "little") ^ int.from_bytes(y, "little")).to_bytes(len(x), "little").translate(nibbles)
+    same = 1 - (apart.count(1) + 2 * apart.count(2)) / (2 * len(x))
+    ratio = m["objective"] / theirs[name]["objective"] if theirs[name].get("objective") else float("nan")
+    bad += not (same > 0.5 and 0.95 < ratio < 1.05) # noise grows from the first Linear to the last
+    print(f"{name.split('layers.0.')[1]}: {100 * same:.2f} % of the codes are equal, objective {ratio:.5f} times the host's"
+          + "".join(f", {who}: {r['fallback']}" for who, r in (("card", m), ("host", theirs[name])) if r.get("fallback")))
+d = card["device"]
+print(f"fallbacks of the card: {d['fallbacks'] or 'none'}; values: {d['values']}; seconds by its clock: {d['seconds']}")
+sys.exit(bool(bad))
+PYTHON
+}
+
+# memcheck with an allocation for each tensor, whose ends it sees; racecheck of attention and the solver only, where warps work
+# on shared memory. initcheck is told, not judged: rows of a panel that are nobody's are multiplied as they lie there, and
+# read by no one.
 step_sanitizer() {
     local tool t log code n bad=0
     command -v compute-sanitizer >/dev/null || die "no compute-sanitizer"
-    for tool in memcheck synccheck racecheck initcheck; do
-        for t in $(own_tests) test_gptq_factor test_attention test_gptq test_kernels; do
+    for tool in memcheck racecheck synccheck initcheck; do
+        for t in test_attention test_gptq $([ $tool = racecheck ] || echo test_gptq_factor test_kernels $(own_tests)); do
             log=$out/sanitizer.$tool.$t.log code=0
-            (cd "$work" && OSH_TEST_CARD=1 timeout -k 10 90 compute-sanitizer --tool $tool --print-limit 10 --error-exitcode 9 \
+            (cd "$work" && export OSH_TEST_CARD=1 && { [ $tool != memcheck ] || export OSH_TEST_APART=1; } && timeout -k 10 90 compute-sanitizer --tool $tool --print-limit 10 --error-exitcode 9 \
                 "$build/tests/$t") >"$log" 2>&1 || code=$?
             n=$(sed -n 's/.*\(ERROR\|RACECHECK\) SUMMARY: *//p' "$log" | tail -1)
             case $code in 124 | 137) n="not through in 90 s: ${n:-nothing until then}" ;; esac
@@ -272,16 +337,16 @@ step_bench() {
 if [ -n "$run_step" ]; then
     find_libraries
     find_sources
-    case $run_step in model | budgets | resume | bench*) [ -x "$oneshot" ] || die "there is no $oneshot" ;; esac
+    case $run_step in wide | model | budgets | resume | bench*) [ -x "$oneshot" ] || die "there is no $oneshot" ;; esac
     "step_$run_step"
     exit
 fi
 
 # ---- all of them ----
-rm -f "$out/summary.txt" "$work"/*.said
+rm -f "$work"/*.said
 begin=$SECONDS failed=0
 table() { printf '%-12s %-10s %6s  %s\n' "$@" | tee -a "$out/summary.txt"; }
-arguments=(--out "$out" --device "$device" --samples "$samples" --tokens "$tokens" ${build_dir:+--build-dir "$build_dir"}
+arguments=(--out "$out" --device "$device" --samples "$samples" --tokens "$tokens" --scale "$scale" ${build_dir:+--build-dir "$build_dir"}
            ${lib_dir:+--lib-dir "$lib_dir"} ${peer_python:+--peer-python "$peer_python"})
 for step in $steps; do
     [ -n "${limit[$step]:-}" ] || { echo "check-gpu.sh: no step $step" >&2; exit 2; }
@@ -309,4 +374,11 @@ for step in $steps; do
     bench*) cat "$out/$step.log" ;;
     esac
 done
+if [ -n "$results" ]; then
+    bundle=$(mktemp -d) && cp "$out/summary.txt" "$bundle"
+    cp "$work"/card_ops.txt "$work"/wide.txt "$work"/wide.report.json "$bundle" 2>/dev/null
+    for f in "$out"/*.log; do case $f in *sanitizer.*) ;; *) tail -c 20000 "$f" >"$bundle/$(basename "$f" .log).tail" ;; esac; done
+    for f in short bench; do [ ! -d "$work/$f" ] || (cd "$work/$f" && for r in *.json; do cp "$r" "$bundle/$f.$r"; done) 2>/dev/null; done
+    tar -C "$bundle" -czf "$results" . && rm -r "$bundle"
+fi
 exit $failed

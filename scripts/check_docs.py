@@ -27,7 +27,7 @@ FOREIGN = {
     "bench.sh": {"peer-python", "install-peer", "peer-version", "llama-cpp", "llama-python", "text", "first-window", "runs",
                  "out"},
     "bench-gpu.sh": {"like"},
-    "check-gpu.sh": {"out", "steps", "build-dir", "lib-dir", "time-limit", "pack"},
+    "check-gpu.sh": {"out", "steps", "build-dir", "lib-dir", "time-limit", "pack", "results", "scale"},
     "linearity.sh": {"make-model", "samples", "layers", "tokens", "at", "shape", "runs", "out"},
 }
 ENTRIES = {"dot", "no-special-tokens", "json", "help", "version"}  # main.c reads these itself

@@ -200,6 +200,15 @@ static bool add_detours(cJSON *o, const osh_cuda_counters *c)
     return ok;
 }
 
+/* Where values rest between subgraphs, and what of them went over the bus for that. */
+static bool add_values(cJSON *o, const osh_plan *p, const osh_cuda_counters *c)
+{
+    cJSON *v = cJSON_AddObjectToObject(o, "values");
+    return v && add_string(v, "rest_in", osh_tier_name(p->memory.tier)) &&
+           add_number(v, "to_device_bytes", (double)c->value_in_bytes) &&
+           add_number(v, "from_device_bytes", (double)c->value_out_bytes);
+}
+
 static bool add_device(cJSON *root, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
@@ -216,7 +225,7 @@ static bool add_device(cJSON *root, const osh_report *r)
     double to = c->put_s + c->ahead_s;
     if (ok && to > 0) ok = add_number(o, "hidden_share", round(c->hidden_s / to * 1e4) / 1e4);
     if (ok && c->get_s > 0) ok = add_number(o, "hidden_share_from", round(c->get_hidden_s / c->get_s * 1e4) / 1e4);
-    ok = ok && add_detours(o, c) && (t = cJSON_AddObjectToObject(o, "seconds"));
+    ok = ok && add_values(o, p, c) && add_detours(o, c) && (t = cJSON_AddObjectToObject(o, "seconds"));
     for (int k = OSH_PHASE_OBSERVE; ok && k <= OSH_PHASE_PROPAGATE; k++)
         ok = add_seconds_to(t, osh_phase_name((osh_phase)k), r->run->device_seconds[k]);
     return ok;

@@ -417,6 +417,10 @@ static void device_table(page *pg, const osh_report *r)
     copies_row(pg, "copied to it", c->put_bytes, c->put_s);
     copies_row(pg, "copied to it beside the work", c->ahead_bytes, c->ahead_s);
     copies_row(pg, "copied from it", c->get_bytes, c->get_s);
+    PUT(pg, "<tr><td>values between subgraphs rest in</td><td class=\"n\">%s</td><td></td></tr>\n",
+        osh_tier_name(p->memory.tier));
+    copies_row(pg, "of the copies: values to it", c->value_in_bytes, 0);
+    copies_row(pg, "of the copies: values from it", c->value_out_bytes, 0);
     if (c->put_s + c->ahead_s > 0)
         PUT(pg, "<tr><td>time of copies to it hidden behind compute</td><td class=\"n\">%.1f %%</td><td></td></tr>\n",
             100 * c->hidden_s / (c->put_s + c->ahead_s));

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/xxh3.h"
+#include "ops/cuda/cuda.h"
 #include "store/blocks.h"
 #include "store/scratch.h"
 
@@ -347,6 +348,7 @@ static osh_status put_from_device(osh_ctx *cx, osh_acts *a, int value, int64_t s
 {
     osh_status rc = OSH_OK;
     OSH_TRY(want_transit(cx, a, n));
+    osh_cuda_values_add(t->device, 0, n);
     OSH_TRY(osh_tensor_get(cx, a->transit, t, at, n));
     OSH_TRY(put(cx, a, value, sample, a->transit, n));
 done:
@@ -382,6 +384,7 @@ static osh_status get_to_device(osh_ctx *cx, osh_acts *a, int value, int64_t sam
     osh_status rc = OSH_OK;
     OSH_TRY(want_transit(cx, a, n));
     OSH_TRY(get(cx, a, value, sample, a->transit, n));
+    osh_cuda_values_add(t->device, n, 0);
     OSH_TRY(osh_tensor_put(cx, t, at, a->transit, n));
 done:
     return rc;

@@ -168,6 +168,7 @@ osh_status osh_block_store(osh_ctx *cx, osh_blocks *b, osh_block *block, const o
 {
     osh_status rc = OSH_OK;
     if (!osh_tensor_bytes(t)) goto done;
+    osh_cuda_values_add(b->device, 0, t->device ? osh_tensor_bytes(t) : 0);
     if (t->device && block->locked) {
         OSH_TRY(store_beside(cx, b, block, t, through));
         goto done;
@@ -183,6 +184,7 @@ static osh_status bring(osh_ctx *cx, osh_blocks *b, const osh_block *block, void
 {
     osh_status rc = OSH_OK;
     OSH_TRY(order(cx, b, OSH_LANE_IN, OSH_LANE_WORK));
+    osh_cuda_values_add(b->device, n_bytes, 0);
     OSH_TRY(b->device->type->move(cx, b->device, OSH_LANE_IN, to, block->data, n_bytes));
 done:
     return rc;
@@ -198,6 +200,7 @@ osh_status osh_block_load(osh_ctx *cx, osh_blocks *b, osh_block *block, osh_tens
         goto done;
     }
     OSH_TRY(wait_for(cx, b, block));
+    osh_cuda_values_add(b->device, t->device ? osh_tensor_bytes(t) : 0, 0);
     OSH_TRY(osh_tensor_put(cx, t, 0, block->data, osh_tensor_bytes(t)));
 done:
     return rc;

@@ -9,6 +9,7 @@ enum { GRAIN = 512 }; // bytes; what the copies and the tensor cores like
 
 typedef struct block {
     size_t offset, bytes;
+    void *at; // view: osh_arena_note
     bool taken;
 } block;
 
@@ -31,7 +32,7 @@ osh_status osh_arena_new(osh_ctx *cx, osh_arena **out, size_t n_bytes)
     pthread_mutex_init(&a->lock, NULL);
     a->cx = cx, a->room = 64, a->aim = OSH_ANYWHERE;
     OSH_NEW(cx, a->blocks, a->room);
-    a->blocks[0] = (block){0, n_bytes / GRAIN * GRAIN, false};
+    a->blocks[0] = (block){0, n_bytes / GRAIN * GRAIN, NULL, false};
     a->n = 1;
     *out = a, a = NULL; // give
 done:
@@ -154,11 +155,29 @@ void osh_arena_give(osh_arena *a, size_t offset)
 {
     pthread_mutex_lock(&a->lock);
     size_t lo = at_offset(a, offset);
-    a->blocks[lo].taken = false;
+    a->blocks[lo].taken = false, a->blocks[lo].at = NULL;
     a->used -= a->blocks[lo].bytes;
     merge_with_next(a, lo);
     if (lo) merge_with_next(a, lo - 1);
     pthread_mutex_unlock(&a->lock);
+}
+
+void osh_arena_note(osh_arena *a, size_t offset, void *at)
+{
+    pthread_mutex_lock(&a->lock);
+    a->blocks[at_offset(a, offset)].at = at;
+    pthread_mutex_unlock(&a->lock);
+}
+
+size_t osh_arena_noted(const osh_arena *a, const void *at)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&a->lock;
+    size_t offset = OSH_ANYWHERE;
+    pthread_mutex_lock(lock);
+    for (size_t i = 0; i < a->n && offset == OSH_ANYWHERE; i++)
+        if (a->blocks[i].taken && a->blocks[i].at == at) offset = a->blocks[i].offset;
+    pthread_mutex_unlock(lock);
+    return offset;
 }
 
 static size_t read_locked(const osh_arena *a, const size_t *figure)

@@ -12,7 +12,13 @@ void osh_device_close(osh_ctx *cx, osh_device *d)
 void *osh_device_alloc(osh_ctx *cx, osh_device *d, size_t n_bytes, osh_life life)
 {
     size_t offset = 0;
-    if (osh_arena_take(d->arena, &offset, n_bytes, life)) return d->base + offset;
+    if (osh_arena_take(d->arena, &offset, n_bytes, life)) {
+        void *apart = d->blocks_apart ? d->type->take(d, n_bytes) : NULL;
+        if (!d->blocks_apart) return d->base + offset;
+        if (apart) osh_arena_note(d->arena, offset, apart);
+        else osh_arena_give(d->arena, offset), osh_fail(cx, OSH_E_NOMEM, "no memory for a block of its own");
+        return apart;
+    }
     osh_fail(cx, OSH_E_NOMEM, "no block of %zu bytes in the device's memory: %zu bytes are in use", n_bytes,
              osh_arena_used(d->arena));
     return NULL;
@@ -20,7 +26,10 @@ void *osh_device_alloc(osh_ctx *cx, osh_device *d, size_t n_bytes, osh_life life
 
 void osh_device_free(osh_device *d, void *p)
 {
-    if (p) osh_arena_give(d->arena, (size_t)((char *)p - d->base));
+    size_t apart = p && d->blocks_apart ? osh_arena_noted(d->arena, p) : OSH_ANYWHERE;
+    if (!p) return;
+    osh_arena_give(d->arena, apart == OSH_ANYWHERE ? (size_t)((char *)p - d->base) : apart);
+    if (apart != OSH_ANYWHERE) d->type->give(d, p);
 }
 
 osh_status osh_tensor_new_on(osh_ctx *cx, osh_tensor **out, osh_device *d, osh_life life, osh_dtype dt, int ndim,

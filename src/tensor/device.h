@@ -35,6 +35,9 @@ typedef struct osh_device_type {
     osh_status (*move)(osh_ctx *cx, osh_device *d, osh_lane lane, void *to, const void *from, size_t n_bytes);
     osh_status (*order)(osh_ctx *cx, osh_device *d, osh_lane later, osh_lane earlier);
     osh_status (*sync)(osh_ctx *cx, osh_device *d); // all of it is done; failures of earlier calls come out here
+    /* Memory beside the arena, for blocks_apart; NULL: there is none. give waits for the work. */
+    void *(*take)(osh_device *d, size_t n_bytes);
+    void (*give)(osh_device *d, void *p);
 } osh_device_type;
 
 typedef struct osh_arena osh_arena;
@@ -43,6 +46,7 @@ struct osh_device {
     void *impl;       // of the type
     char *base;       // address on the device
     osh_arena *arena; // own
+    bool blocks_apart; // for tests under a memory checker: each block is memory of its own, the arena counts
     char *text;       // own: "NVIDIA H200, compute capability 9.0, CUDA 13.0, cuBLASLt 13.0.2": what decides the bytes
 };
 
@@ -57,6 +61,9 @@ void osh_arena_give(osh_arena *a, size_t offset);
 void osh_arena_aim(osh_arena *a, size_t offset);
 #define OSH_ANYWHERE SIZE_MAX
 size_t osh_arena_missed(const osh_arena *a); // blocks of OSH_LIFE_LONG without an aim, or whose place was not free
+/* With blocks_apart: where the taken block at this offset is in truth, and the offset of what is there. */
+void osh_arena_note(osh_arena *a, size_t offset, void *at);
+size_t osh_arena_noted(const osh_arena *a, const void *at); // OSH_ANYWHERE: none
 size_t osh_arena_used(const osh_arena *a);
 size_t osh_arena_peak(const osh_arena *a); // highest
 size_t osh_arena_gross(size_t n_bytes);    // what a block of n_bytes counts

@@ -10,12 +10,13 @@ case $1 in -L) echo "GPU 0: a card" ;; --query-gpu=compute_cap) echo 9.0 ;; --qu
 SH
 cat >bin/compute-sanitizer <<'SH'
 #!/bin/sh
-case $* in *racecheck*test_mma) echo "========= RACECHECK SUMMARY: 1 hazard displayed"; exit 9 ;; esac
+case $* in *racecheck*test_gptq) echo "========= RACECHECK SUMMARY: 1 hazard displayed"; exit 9 ;; esac
 echo "========= ERROR SUMMARY: 0 errors"
 SH
 chmod +x bin/*
 export PATH=$PWD/bin:$PATH
 ln -s "$OSH_TOOLS/inject.so" "$OSH_TOOLS/make_model" build/tests
+ln -s "$OSH_TOOLS/card_ops_play" build/tests/card_ops
 own=0
 for f in "$OSH_SOURCE_DIR"/tests/kernels/test_*.cu; do
     ln -s "$OSH_TOOLS/$(basename "$f" .cu)" "build/tests/cuda_$(basename "$f" .cu)"
@@ -36,6 +37,20 @@ if command -v python3 >/dev/null; then finds '^model +ok .* codes that differ, l
 finds 'perplexity of the card.s output [0-9.]+ .evaluated on the card: [0-9.]+., of the host.s [0-9.]+$'
 cmp out/summary.txt <(grep -v '^    |' table)
 
+# each op alone, and one layer against the host, at a 64th of the widths; what is carried home is small, and has no work files
+PROGRAM=$PLAY check "card_ops wide" --scale 32 --results home.tgz -- --threads 1 || fail "$(cat table)"
+finds '^card_ops +ok .* ops; lowest shares: '
+finds '^ +triangle of [0-9]+: potrf wants [0-9]+ bytes, trtri [0-9]+ and [0-9]+ of the host; a run has [0-9]+$'
+finds '^ +page-locking of 64 blocks of [0-9.]+ MB: touched in '
+if command -v python3 >/dev/null; then
+    finds '^wide +ok .* self_attn.q_proj: [0-9.]+ % of the codes are equal, objective [0-9.]+ times the host.s$'
+    finds "fallbacks of the card: none; values: .*'rest_in': 'device', 'to_device_bytes': 0"
+fi
+[ "$(stat -c %s home.tgz)" -lt 200000 ] || fail "what is carried home has $(stat -c %s home.tgz) bytes"
+tar -tzf home.tgz >home
+for f in summary.txt card_ops.txt wide.txt; do grep -qx "./$f" home || fail "$f is not carried home"; done
+if grep -E 'safetensors|\.log|work' home; then fail "that is not to be carried home"; fi
+
 if [ "$SANITIZED" ]; then exit 0; fi # slow: the same program with more of the same
 export OSH_PLAY="protect=0 memory=8589934592"
 PROGRAM=$PLAY_BATCHES check "budgets resume" --samples 3 --tokens 12 -- --threads 1 || fail "$(cat table)"
@@ -46,8 +61,8 @@ rm build/tests/cuda_test_mma
 printf '#!/bin/sh\nexit 77\n' >build/tests/cuda_test_mma && chmod +x build/tests/cuda_test_mma
 if PROGRAM=$PWD/none check "mma sanitizer model env"; then fail "all is well: $(cat table)"; fi
 finds '^mma +FAILED .* cuda_test_mma: says that there is no card$'
-finds '^sanitizer +FAILED .* memcheck cuda_test_mma: exit 0, 0 errors$'
-finds '^ +racecheck cuda_test_mma: exit 9, 1 hazard displayed$'
+finds '^sanitizer +FAILED .* memcheck test_attention: exit 0, 0 errors$'
+finds '^ +racecheck test_gptq: exit 9, 1 hazard displayed$'
 finds '^model +FAILED .* there is no .*/none$'
 finds '^env +ok '
 PROGRAM=$PLAY check "env model" --time-limit 12 || fail "steps without time fail"

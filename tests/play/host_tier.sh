@@ -17,7 +17,11 @@ run() { # knobs, flags: prints the checksum
     rm -rf out out.oneshot-partial
 }
 least_of() { sed -n '/"smallest_budgets"/,/}/s/^ *"'"$1"'": \([0-9]*\),*$/\1/p' plan.json; }
+values() { sed -n '/"values": {/,/}/{s/[ ,"]//g;/:[^{]/p}' oneshot-report.json | sort | paste -sd' '; }
 want=$(run "" --mem-opt-level 0)
+[ "$(run "")" = "$want" ] || fail "auto has other bytes"
+[ "$(values)" = "from_device_bytes:0 rest_in:device to_device_bytes:0" ] ||
+    fail "on a card with room values cross the bus, or the report does not show that none does: $(values)"
 OSH_PLAY=protect=0 "$PLAY_BATCHES" plan "${job[@]}" --mem-opt-level 1 --json >plan.json
 host=$((($(least_of host_bytes) >> 20) + 2))MiB device=$(least_of device_bytes)
 same() { # knobs, flags
@@ -25,6 +29,7 @@ same() { # knobs, flags
     [ "${quiet:-1}" = 0 ] || [ ! -s err ] || fail "$*: $(cat err)"
 }
 same "" --mem-opt-level 1
+[[ $(values) =~ ^from_device_bytes:[1-9][0-9]*\ rest_in:host\ to_device_bytes:[1-9] ]] || fail "values in host memory: $(values)"
 same "lazy=1" --mem-opt-level 1 --host-memory "$host"
 for knobs in "" "order=3 lazy=1"; do same "$knobs memory=$device" --mem-opt-level 1 --device-memory "$device"; done
 same "lazy=1" --mem-opt-level 1 --prefetch false

@@ -335,6 +335,31 @@ static void test_memory(void **state)
     assert_int_equal(osh_cuda_open(f->cx, &bare, 0, OSH_CUDA_WORKSPACE - 1), OSH_E_NOMEM);
 }
 
+/* Each block is memory of its own, so that a checker sees its end; the arena counts as before. */
+static void test_apart(void **state)
+{
+    fixture *f = *state;
+    size_t live = osh_play_live(), used = osh_arena_used(f->d->arena);
+    unsigned char byte[2] = {0};
+    f->d->blocks_apart = true;
+    osh_tensor *a = bytes_new(f, 1000), *b = bytes_new(f, 24);
+    assert_int_equal(osh_play_live() - live, 1024);
+    assert_int_equal(osh_arena_used(f->d->arena) - used, osh_arena_gross(1000) + osh_arena_gross(24));
+    for (unsigned char i = 0; i < 2; i++) {
+        unsigned char seven = 7 + i;
+        assert_int_equal(osh_tensor_put(f->cx, i ? b : a, 3, &seven, 1), OSH_OK);
+    }
+    assert_int_equal(osh_tensor_get(f->cx, &byte[0], a, 3, 1), OSH_OK);
+    assert_int_equal(osh_tensor_get(f->cx, &byte[1], b, 3, 1), OSH_OK);
+    assert_true(byte[0] == 7 && byte[1] == 8);
+    osh_play_fail("cudaMalloc", 1, OUT_OF_MEMORY);
+    assert_null(osh_device_alloc(f->cx, f->d, 8, OSH_LIFE_SHORT));
+    osh_error_clear(f->cx);
+    osh_tensor_free(f->cx, a), osh_tensor_free(f->cx, b);
+    assert_int_equal(osh_play_live(), live);
+    assert_int_equal(osh_arena_used(f->d->arena), used);
+}
+
 int main(void)
 {
 #define ON_A_CARD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -342,6 +367,7 @@ int main(void)
         ON_A_CARD(test_copies), ON_A_CARD(test_many_small), ON_A_CARD(test_order), ON_A_CARD(test_counters),
         ON_A_CARD(test_lanes), ON_A_CARD(test_text), cmocka_unit_test(test_refusals), cmocka_unit_test(test_every_call),
         ON_A_CARD(test_lost), ON_A_CARD(test_memory),
+        ON_A_CARD(test_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

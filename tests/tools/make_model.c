@@ -4,7 +4,9 @@
  *   make_model DIR hidden=4096 intermediate=8192 heads=32 kv=8 layers=8 vocab=32000 samples=8 tokens=128 seed=1
  *
  * With experts=128 topk=8 it is a Qwen3-MoE, `intermediate` is each expert's, and head_dim=128 may be given; dense=1:
- * the first layer has an MLP instead. Weights are uniform in +-0.03, norms 1. Memory does not grow with the model. */
+ * the first layer has an MLP instead. Weights are uniform in +-0.03, norms 1. Memory does not grow with the model.
+ * ragged=1: samples have from half of `tokens` to all of them. outliers=N: a sample begins with id 0, and the embedding
+ * of ids below N is large in channels 0 and 1, there 1.25 times as large. */
 #include "base/file.h"
 #include "base/num.h"
 #include "base/rng.h"
@@ -16,6 +18,7 @@
 
 typedef struct model {
     int64_t hidden, intermediate, heads, kv, layers, vocab, samples, tokens, seed, experts, topk, head_dim, dense;
+    int64_t ragged, outliers;
 } model;
 
 enum { MAX_EXPERTS = 1024, MAX_TENSORS = 16 + 3 * MAX_EXPERTS, BLOCK = 1 << 20 };
@@ -81,7 +84,16 @@ done:
     return rc;
 }
 
-static osh_status write_shard(osh_ctx *cx, const char *dir, shard *s, uint64_t seed)
+static osh_status write_outliers(osh_ctx *cx, osh_file *f, const osh_st_entry *e, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    const uint16_t big[2] = {osh_bf16_of_f32(8), osh_bf16_of_f32(10)};
+    for (int64_t i = 0; i < n; i++) OSH_TRY(osh_file_pwrite(cx, f, big, sizeof big, e->begin + i * e->shape[1] * 2));
+done:
+    return rc;
+}
+
+static osh_status write_shard(osh_ctx *cx, const char *dir, shard *s, const model *m, uint64_t seed)
 {
     osh_status rc = OSH_OK;
     char *header = NULL, *path = osh_path_join(cx, dir, s->file); // own
@@ -92,7 +104,10 @@ static osh_status write_shard(osh_ctx *cx, const char *dir, shard *s, uint64_t s
     OSH_TRY(osh_st_layout(cx, &header, &n, s->e, s->n));
     OSH_TRY(osh_file_create(cx, &f, path));
     OSH_TRY(osh_file_pwrite(cx, f, header, n, 0));
-    for (int i = 0; i < s->n; i++) OSH_TRY(write_tensor(cx, f, &s->e[i], block, seed));
+    for (int i = 0; i < s->n; i++) {
+        OSH_TRY(write_tensor(cx, f, &s->e[i], block, seed));
+        if (strstr(s->e[i].name, "embed_tokens")) OSH_TRY(write_outliers(cx, f, &s->e[i], m->outliers));
+    }
 done:
     osh_file_close(cx, f);
     osh_free(cx, block);
@@ -135,9 +150,12 @@ static bool write_samples(const char *dir, const model *m)
     if (!f) return false;
     for (int64_t s = 0; s < m->samples; s++) {
         fputs("{\"input_ids\": [", f);
-        for (int64_t t = 0; t < m->tokens; t++)
-            fprintf(f, t ? ", %d" : "%d",
-                    (int)(osh_rng_u64((uint64_t)m->seed, 9, (uint64_t)(s * m->tokens + t)) % (uint64_t)m->vocab));
+        int64_t n = m->tokens;
+        if (m->ragged) n -= (int64_t)(osh_rng_u64((uint64_t)m->seed, 8, (uint64_t)s) % (uint64_t)(n / 2 + 1));
+        for (int64_t t = 0; t < n; t++) {
+            uint64_t id = osh_rng_u64((uint64_t)m->seed, 9, (uint64_t)(s * m->tokens + t)) % (uint64_t)m->vocab;
+            fprintf(f, t ? ", %d" : "%d", t || !m->outliers ? (int)id : 0);
+        }
         fputs("]}\n", f);
     }
     return !fclose(f);
@@ -162,7 +180,7 @@ static osh_status write_model(osh_ctx *cx, const char *dir, const model *m)
             add(&s, "model.norm.weight", m->hidden, 0);
             add(&s, "lm_head.weight", m->vocab, m->hidden);
         }
-        OSH_TRY(write_shard(cx, dir, &s, (uint64_t)(m->seed * 1000 + k)));
+        OSH_TRY(write_shard(cx, dir, &s, m, (uint64_t)(m->seed * 1000 + k)));
         for (int i = 0; i < s.n; i++) {
             fprintf(index, "%s\n\"%s\": \"%s\"", k || i ? "," : "", s.e[i].name, s.file);
             total += s.e[i].end - s.e[i].begin;
@@ -177,11 +195,12 @@ done:
 
 int main(int argc, char **argv)
 {
-    model m = {256, 512, 4, 2, 2, 1024, 4, 64, 1, 0, 2, 0, 0};
+    model m = {256, 512, 4, 2, 2, 1024, 4, 64, 1, 0, 2, 0, 0, 0, 0};
     const struct { const char *name; int64_t *at; } args[] = {
         {"hidden", &m.hidden}, {"intermediate", &m.intermediate}, {"heads", &m.heads}, {"kv", &m.kv},
         {"layers", &m.layers}, {"vocab", &m.vocab}, {"samples", &m.samples}, {"tokens", &m.tokens}, {"seed", &m.seed},
-        {"experts", &m.experts}, {"topk", &m.topk}, {"head_dim", &m.head_dim}, {"dense", &m.dense}};
+        {"experts", &m.experts}, {"topk", &m.topk}, {"head_dim", &m.head_dim}, {"dense", &m.dense},
+        {"ragged", &m.ragged}, {"outliers", &m.outliers}};
     osh_ctx *cx = NULL;
     if (argc < 2 || osh_ctx_new(&cx, 1)) return 2;
     for (int i = 2; i < argc; i++) {
@@ -195,6 +214,10 @@ int main(int argc, char **argv)
             fprintf(stderr, "make_model: unknown argument %s\n", argv[i]);
             return 2;
         }
+    }
+    if (m.outliers > m.vocab || m.outliers < 0) {
+        fprintf(stderr, "make_model: want 0 to %ld outliers\n", (long)m.vocab);
+        return 2;
     }
     if (m.experts < 0 || m.experts > MAX_EXPERTS || m.dense < 0 || m.dense > 1) {
         fprintf(stderr, "make_model: want 0 to %d experts, dense 0 or 1\n", MAX_EXPERTS);

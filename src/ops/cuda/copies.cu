@@ -401,5 +401,21 @@ done:
     return rc;
 }
 
+/* ---- memory beside the arena ---- */
+static void *take(osh_device *d, size_t n_bytes)
+{
+    void *p = NULL;
+    (void)osh_cuda_stream(d); // the card is this thread's
+    if (cudaMalloc(&p, n_bytes ? n_bytes : 1) == cudaSuccess) return p;
+    (void)cudaGetLastError(); // the caller tells it
+    return NULL;
+}
+
+static void give(osh_device *d, void *p)
+{
+    cudaStreamSynchronize(osh_cuda_stream(d)); // what fails here failed before
+    cudaFree(p);
+}
+
 extern const osh_device_type osh_cuda_type = {"cuda",    osh_card_close, put,  get,   copy, fill,
-                                              put_ahead, fence,          move, order, sync};
+                                              put_ahead, fence,          move, order, sync, take, give};

@@ -39,6 +39,7 @@ typedef enum osh_cuda_detour {
 const char *osh_cuda_detour_name(osh_cuda_detour which); // "products_one_by_one", ...
 const char *osh_cuda_detour_text(osh_cuda_detour which); // a sentence's worth
 bool osh_cuda_detour_add(osh_device *d, osh_cuda_detour which, int64_t n); // true: the first; who adds it logs it
+void osh_cuda_values_add(osh_device *d, size_t in_bytes, size_t out_bytes); // to value_in_bytes and value_out_bytes
 
 /* Of the device since it was opened. */
 typedef struct osh_cuda_counters {
@@ -46,6 +47,7 @@ typedef struct osh_cuda_counters {
     double put_s, get_s, ahead_s;              // seconds on the card's clock
     double hidden_s, get_hidden_s;             // of ahead_s and get_s: the work did not wait for it
     int64_t detours[OSH_N_DETOURS];
+    int64_t value_in_bytes, value_out_bytes;   // of values between subgraphs: from where they rest, and to there
 } osh_cuda_counters;
 osh_status osh_cuda_count(osh_ctx *cx, osh_device *d, osh_cuda_counters *out);
 /* Time on the compute stream between two points, from events. A mark is taken in order with the work. */

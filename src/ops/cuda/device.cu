@@ -210,6 +210,14 @@ bool osh_cuda_detour_add(osh_device *d, osh_cuda_detour which, int64_t n)
     return osh_card_detour(osh_card_of(d), which, n);
 }
 
+void osh_cuda_values_add(osh_device *d, size_t in_bytes, size_t out_bytes)
+{
+    osh_card *c = osh_card_of(d);
+    pthread_mutex_lock(&c->lock);
+    c->count.value_in_bytes += (int64_t)in_bytes, c->count.value_out_bytes += (int64_t)out_bytes;
+    pthread_mutex_unlock(&c->lock);
+}
+
 /* ---- page-locked memory ---- */
 osh_status osh_cuda_host_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_bytes)
 {

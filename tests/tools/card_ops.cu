@@ -1,0 +1,380 @@
+/* card_ops.cu - each op of a run alone on a card, timed by its events behind a warm-up, at the shapes of Llama-3-8B and
+ * Qwen3-30B-A3B, beside what the card sustains; the algorithm that cuBLASLt chose; what cuSOLVER wants and takes for
+ * whole triangles, beside the blocks that a run makes of them; what it takes to lock pages.
+ *
+ *   card_ops [seconds=0.2] [scale=1] [device=0]     scale: all widths, rows and vocabularies are divided by it */
+#include "base/rng.h"
+#include "ops/cuda/runtime.h"
+#include "ops/cuda/sizes.h"
+
+#include <functional>
+#include <initializer_list>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <vector>
+
+enum { SEED = 3, FILL = 1 << 20, TOKENS = 16384, SAMPLES = 8, GROUP = 128, BLOCKS = 64 };
+
+static osh_ctx *cx;
+static osh_device *d;
+static double seconds = 0.2;
+static int64_t scale = 1, n_failed;
+static struct { double bf16, f32, attention, memory, bus; } peak;
+
+typedef struct model {
+    const char *name;
+    int64_t D, F, H, K, Dh, V, E, top_k;
+} model;
+
+/* ---- what is measured with ---- */
+static bool ok(osh_status rc, const char *what)
+{
+    if (!rc) return true;
+    printf("FAILED %s: %s\n", what, osh_error_text(cx));
+    osh_error_clear(cx);
+    n_failed++;
+    return false;
+}
+
+static osh_tensor *tensor(osh_dtype dt, int64_t rows, int64_t cols, bool random = true) // own; NULL: no room for it
+{
+    osh_tensor *t = NULL;
+    int64_t shape[2] = {rows, cols}, n = rows * (cols ? cols : 1), have = osh_min64(n, FILL);
+    size_t each = osh_dtype_bytes(dt);
+    if (!ok(osh_tensor_new_on(cx, &t, d, OSH_LIFE_LONG, dt, cols ? 2 : 1, shape), "a tensor")) return NULL;
+    if (!random) return ok(osh_tensor_zero(cx, t), "zeros") ? t : NULL;
+    std::vector<char> block((size_t)have * each);
+    for (int64_t i = 0; i < have; i++) {
+        float f = (float)osh_rng_sym(SEED, (uint64_t)n, (uint64_t)i);
+        osh_from_f32(&block[(size_t)i * each], dt, &f, 1);
+    }
+    ok(osh_tensor_put(cx, t, 0, block.data(), block.size()), "random values");
+    for (int64_t more; have < n; have += more) { // twice as much each time
+        more = osh_min64(have, n - have);
+        ok(d->type->copy(cx, d, osh_elem(t, have), t->data, (size_t)more * each), "random values");
+    }
+    return t;
+}
+
+/* Seconds of one call, by events; a first one is not counted. < 0: it failed. */
+static double time_of(const char *what, const std::function<osh_status()> &call)
+{
+    double took = 0;
+    if (!ok(call(), what) || !ok(d->type->sync(cx, d), what)) return -1;
+    for (int n = 1;;) {
+        osh_cuda_mark *from = NULL, *to = NULL; // own
+        bool good = ok(osh_cuda_mark_new(cx, d, &from), what);
+        for (int i = 0; i < n && good; i++) good = ok(call(), what);
+        good = good && ok(osh_cuda_mark_new(cx, d, &to), what) && ok(osh_cuda_mark_between(cx, &took, from, to), what);
+        osh_cuda_mark_free(cx, from), osh_cuda_mark_free(cx, to);
+        if (!good) return -1;
+        if (took >= seconds || n >= 1024) return took / n;
+        n = took > 0 && seconds / took < 64 ? (int)(1.2 * n * seconds / took) + 1 : 16 * n;
+    }
+}
+
+/* One line: operations against the rate `of`, or bytes against that of the memory. */
+static void row(const char *name, const char *shape, double s, double flops, double of, double bytes, bool algo)
+{
+    osh_cuda_algo a;
+    if (s < 0) return;
+    printf("%-22s %-30s %10.4f ms", name, shape, 1e3 * s);
+    if (flops > 0) printf(" %8.1f TFLOP/s %5.1f %%", flops / s / 1e12, 100 * flops / s / of);
+    else if (bytes > 0) printf(" %8.1f GB/s    %5.1f %%", bytes / s / 1e9, 100 * bytes / s / of);
+    if (algo) {
+        osh_cuda_gemm_algo(d, &a);
+        printf("  cuBLASLt %d tile %d stages %d split %d workspace %zu%s%s", a.id, a.tile, a.stages, a.split_k,
+               a.workspace, a.one_by_one ? " ONE BY ONE" : "", a.lenient ? " NOT PEDANTIC" : "");
+    }
+    printf("\n");
+    fflush(stdout);
+}
+
+static const char *shape_of(std::initializer_list<int64_t> dims)
+{
+    static char text[128];
+    size_t at = 0;
+    for (int64_t x : dims) at += (size_t)snprintf(text + at, sizeof text - at, at ? " x %lld" : "%lld", (long long)x);
+    return text;
+}
+
+/* ---- ops ---- */
+static std::vector<int64_t> offsets;
+static osh_seqs seqs;
+
+/* flops 0: bytes are those of inputs and output. */
+static void op(const char *name, const void *attr, std::initializer_list<osh_tensor *> in, osh_tensor *out,
+               double flops, double of, bool algo)
+{
+    const osh_op *o = osh_op_find(name);
+    osh_op_args a = {};
+    double bytes = (double)osh_tensor_bytes(out);
+    int n = 0;
+    for (osh_tensor *t : in) {
+        a.in[n++] = t;
+        if (t) bytes += (double)osh_tensor_bytes(t);
+    }
+    a.out[0] = out, a.attr = attr, a.seqs = &seqs;
+    double s = time_of(name, [&] { return o->run[OSH_CUDA](cx, &a); });
+    const osh_tensor *w = a.in[o->n_in]; // a product's weight, if there is one
+    const char *shape = w ? shape_of({osh_rows(out), osh_width(out), osh_width(w)})
+                          : shape_of({osh_rows(out), osh_width(out)});
+    row(name, shape, s, flops, flops > 0 ? of : peak.memory, bytes, algo);
+}
+
+static void linear(int64_t N, int64_t I, int64_t O)
+{
+    osh_linear_attr at = {O, false};
+    osh_tensor *x = tensor(OSH_BF16, N, I), *w = tensor(OSH_BF16, O, I), *y = tensor(OSH_BF16, N, O, false);
+    if (x && w && y) op("linear", &at, {x, w}, y, 2.0 * (double)N * (double)I * (double)O, peak.bf16, true);
+    osh_tensor_free(cx, x), osh_tensor_free(cx, w), osh_tensor_free(cx, y);
+}
+
+static void embedding(const model *m, int64_t N, osh_tensor *y)
+{
+    osh_embedding_attr at = {m->D, m->V};
+    int64_t shape[1] = {N};
+    std::vector<int32_t> ids((size_t)N);
+    osh_tensor *t = NULL, *w = tensor(OSH_BF16, m->V, m->D); // own
+    for (int64_t i = 0; i < N; i++) ids[(size_t)i] = (int32_t)(osh_rng_u64(SEED, 1, (uint64_t)i) % (uint64_t)m->V);
+    if (w && ok(osh_tensor_new_on(cx, &t, d, OSH_LIFE_LONG, OSH_I32, 1, shape), "ids") &&
+        ok(osh_tensor_put(cx, t, 0, ids.data(), ids.size() * sizeof ids[0]), "ids"))
+        op("embedding", &at, {t, w}, y, 0, 0, false);
+    osh_tensor_free(cx, t), osh_tensor_free(cx, w);
+}
+
+static void heads(const model *m, int64_t N)
+{
+    int64_t T = N / SAMPLES;
+    static osh_rope_attr rope;
+    osh_attention_attr at = {m->H, m->K, m->Dh, 0, 1 / sqrt((double)m->Dh)};
+    osh_tensor *q = tensor(OSH_BF16, N, m->H * m->Dh), *k = tensor(OSH_BF16, N, m->K * m->Dh),
+               *v = tensor(OSH_BF16, N, m->K * m->Dh), *y = tensor(OSH_BF16, N, m->H * m->Dh, false);
+    rope.head_dim = rope.rotary_dim = m->Dh, rope.attention_scaling = 1;
+    for (int64_t i = 0; i < m->Dh / 2; i++) rope.inv_freq[i] = pow(500000.0, -2.0 * (double)i / (double)m->Dh);
+    if (q && k && v && y) {
+        op("rope", &rope, {q}, y, 0, 0, false);
+        op("attention", &at, {q, k, v}, y, 2.0 * (double)(m->H * m->Dh * SAMPLES) * (double)T * (double)(T + 1),
+           peak.attention, false);
+    }
+    osh_tensor_free(cx, q), osh_tensor_free(cx, k), osh_tensor_free(cx, v), osh_tensor_free(cx, y);
+}
+
+static void elementwise(const model *m, int64_t N)
+{
+    osh_rms_norm_attr norm = {1e-5, 0};
+    char act[] = "silu";
+    osh_glu_attr glu = {act};
+    osh_tensor *a = tensor(OSH_BF16, N, m->D), *b = tensor(OSH_BF16, N, m->D), *w = tensor(OSH_BF16, m->D, 0),
+               *y = tensor(OSH_BF16, N, m->D, false);
+    if (a && b && w && y) {
+        embedding(m, N, y);
+        op("rms_norm", &norm, {a, w}, y, 0, 0, false);
+        op("add", NULL, {a, b}, y, 0, 0, false);
+        if (m->E) {
+            osh_moe_router_attr router = {m->top_k, true};
+            osh_moe_combine_attr combine = {0};
+            osh_tensor *logits = tensor(OSH_BF16, N, m->E), *route = tensor(OSH_BF16, N, m->E, false);
+            if (logits && route) op("moe_router", &router, {logits}, route, 0, 0, false);
+            if (logits && route) op("moe_combine", &combine, {a, b, route}, y, 0, 0, false);
+            osh_tensor_free(cx, logits), osh_tensor_free(cx, route);
+        }
+    }
+    osh_tensor_free(cx, a), osh_tensor_free(cx, b), osh_tensor_free(cx, w), osh_tensor_free(cx, y);
+    a = tensor(OSH_BF16, N, m->F), b = tensor(OSH_BF16, N, m->F), y = tensor(OSH_BF16, N, m->F, false);
+    if (a && b && y) op("glu", &glu, {a, b}, y, 0, 0, false);
+    osh_tensor_free(cx, a), osh_tensor_free(cx, b), osh_tensor_free(cx, y);
+}
+
+/* ---- statistics and solver ---- */
+/* H of N tokens and damping enough for a factor. */
+static osh_tensor *hessian(int64_t N, int64_t I)
+{
+    osh_tensor *x = tensor(OSH_BF16, N, I), *h = tensor(OSH_F32, I, I, false);
+    std::vector<float> diag((size_t)I);
+    if (x && h) op("hessian_accum", NULL, {x}, h, (double)N * (double)I * (double)(I + 1), peak.bf16, true);
+    osh_tensor_free(cx, x);
+    if (!h || !ok(osh_gptq_diag_cuda(cx, diag.data(), h), "diagonal")) return h;
+    for (float &f : diag) f *= 1.5f;
+    ok(osh_gptq_set_diag_cuda(cx, h, diag.data()), "diagonal");
+    return h;
+}
+
+/* Whole triangles by cuSOLVER. */
+static void whole_triangle(const osh_tensor *h, osh_tensor *work, int64_t n)
+{
+    osh_cuda_triangle t = {(float *)work->data, n, n, true, NULL, 0, NULL};
+    osh_cuda_wish wish;
+    bool fine = false;
+    double cubed = (double)n * (double)n * (double)n / 3;
+    if (!ok(osh_cuda_solver_wish(cx, d, &wish, &t), "cuSOLVER's wish")) return;
+    t.room_bytes = wish.potrf > wish.trtri ? wish.potrf : wish.trtri;
+    printf("triangle of %lld: potrf wants %zu bytes, trtri %zu and %zu of the host; a run has %zu\n", (long long)n,
+           wish.potrf, wish.trtri, wish.trtri_host, osh_cuda_triangle_bytes(n));
+    t.room = osh_device_alloc(cx, d, t.room_bytes, OSH_LIFE_SHORT);
+    t.verdict = (int *)osh_device_alloc(cx, d, sizeof(int), OSH_LIFE_SHORT);
+    if (t.room && t.verdict) {
+        auto fresh = [&] { return osh_tensor_copy(cx, work, h); };
+        double copy = time_of("copy", fresh);
+        double s = time_of("potrf", [&] {
+            osh_status rc = fresh();
+            return rc ? rc : osh_cuda_potrf(cx, d, &t, &fine);
+        });
+        row("potrf of cuSOLVER", shape_of({n, n}), s - copy, cubed, peak.f32, 0, false);
+        if (!fine) printf("FAILED potrf: not positive definite\n"), n_failed++;
+        s = time_of("potrf and trtri", [&] {
+            osh_status rc = fresh();
+            if (!rc) rc = osh_cuda_potrf(cx, d, &t, &fine);
+            return rc ? rc : osh_cuda_trtri(cx, d, &t, &fine);
+        });
+        row("potrf and trtri", shape_of({n, n}), s - copy, 2 * cubed, peak.f32, 0, false);
+    } else {
+        ok(OSH_E_NOMEM, "whole triangle");
+    }
+    osh_device_free(d, t.verdict);
+    osh_device_free(d, t.room);
+}
+
+static void solve(osh_tensor *u, int64_t O, int64_t I)
+{
+    int64_t n_cols = osh_div_up(I, GROUP);
+    osh_tensor *w = tensor(OSH_BF16, O, I); // own
+    std::vector<int8_t> codes((size_t)(O * I));
+    std::vector<float> scales((size_t)(O * n_cols), 0.1f);
+    std::vector<int32_t> col((size_t)I);
+    std::vector<double> loss((size_t)O);
+    osh_gptq_solve_args a = {};
+    for (int64_t i = 0; i < I; i++) col[(size_t)i] = (int32_t)(i / GROUP);
+    a.w = w, a.codes = codes.data(), a.u = (const float *)u->data, a.scale = scales.data(), a.col_scale = col.data();
+    a.O = O, a.I = I, a.n_scale_cols = n_cols, a.row_block = 1, a.block_size = 128, a.bits = 4, a.dq_dtype = OSH_BF16;
+    a.loss = loss.data();
+    if (w) row("gptq_solve", shape_of({O, I}), time_of("gptq_solve", [&] { return osh_gptq_solve_cuda(cx, d, &a, 1); }),
+               (double)O * (double)I * (double)I, peak.f32, 0, true);
+    osh_tensor_free(cx, w);
+}
+
+/* One width: statistics, triangles, factor, solve of O rows. */
+static void width(int64_t N, int64_t I, int64_t O)
+{
+    osh_tensor *h = hessian(N, I), *work = tensor(OSH_F32, I, I, false); // own
+    osh_op_args a = {};
+    if (h && work) {
+        a.out[0] = work;
+        double turned = time_of("gptq_permute", [&] { return osh_gptq_permute_cuda(cx, h, NULL); });
+        row("gptq_permute", shape_of({I, I}), turned, 0, peak.memory, 1.5 * (double)osh_tensor_bytes(h), false);
+        whole_triangle(h, work, I);
+        double copy = time_of("copy", [&] { return osh_tensor_copy(cx, work, h); });
+        double s = time_of("gptq_factor", [&] {
+            osh_status rc = osh_tensor_copy(cx, work, h);
+            return rc ? rc : osh_gptq_factor_cuda(cx, &a);
+        });
+        row("gptq_factor", shape_of({I, I}), s - copy, 2.0 / 3 * pow((double)I, 3), peak.f32, 0,
+            I > OSH_TRIANGLE_BLOCK);
+        solve(work, O, I);
+    }
+    osh_tensor_free(cx, h), osh_tensor_free(cx, work);
+}
+
+/* ---- the host ---- */
+static void pages(size_t n_bytes)
+{
+    void *block[BLOCKS] = {NULL}; // own
+    const char *why = NULL;
+    double begin = osh_now(), touched, locked, unlocked;
+    int n = 0;
+    for (; n < BLOCKS; n++) {
+        if (posix_memalign(&block[n], 4096, n_bytes)) break;
+        memset(block[n], 1, n_bytes);
+    }
+    touched = osh_now();
+    for (int i = 0; i < n && !why; i++) ok(osh_cuda_host_lock(cx, d, &why, block[i], n_bytes), "page-locking");
+    locked = osh_now();
+    for (int i = 0; i < n; i++) osh_cuda_host_unlock(cx, d, block[i]);
+    unlocked = osh_now();
+    printf("page-locking of %d blocks of %.1f MB: touched in %.3f s, locked in %.3f s (%.1f GB/s), unlocked in %.3f s"
+           "%s%s\n", n, (double)n_bytes / 1e6, touched - begin, locked - touched,
+           n * (double)n_bytes / (locked - touched) / 1e9, unlocked - locked, why ? "; refused: " : "", why ? why : "");
+    for (int i = 0; i < n; i++) free(block[i]);
+}
+
+static void bus(int64_t n_bytes)
+{
+    osh_tensor *t = tensor(OSH_U8, n_bytes, 0, false); // own
+    std::vector<char> host((size_t)n_bytes, 1);
+    if (!t) return;
+    double s = time_of("put", [&] { return osh_tensor_put(cx, t, 0, host.data(), host.size()); });
+    row("put, through pieces", shape_of({n_bytes}), s, 0, peak.bus, (double)n_bytes, false);
+    s = time_of("get", [&] { return osh_tensor_get(cx, host.data(), t, 0, host.size()); });
+    row("get, through pieces", shape_of({n_bytes}), s, 0, peak.bus, (double)n_bytes, false);
+    osh_tensor_free(cx, t);
+}
+
+static int64_t cut(int64_t n, int64_t least) { return n / scale > least ? n / scale : least; }
+
+static void peaks(void)
+{
+    int64_t T = cut(2048, 16), side = cut(8192, 32);
+    ok(osh_cuda_peak_product(cx, &peak.bf16, d, OSH_BF16, side, seconds), "BF16 products");
+    ok(osh_cuda_peak_product(cx, &peak.f32, d, OSH_F32, side, seconds), "F32 products");
+    ok(osh_cuda_peak_attention(cx, &peak.attention, d, scale > 1 ? 1 : SAMPLES, T, seconds), "attention");
+    ok(osh_cuda_peak_copies(cx, &peak.memory, &peak.bus, d, cut(1 << 30, 1 << 16), seconds), "copies");
+    peak.memory *= 2; // read and written
+    printf("%s\nsustained: BF16 %.1f TFLOP/s, F32 %.1f, attention %.1f, memory %.1f GB/s read and written, from the"
+           " host %.1f GB/s; columns: milliseconds, rate, share of the sustained one\n", d->text, peak.bf16 / 1e12,
+           peak.f32 / 1e12, peak.attention / 1e12, peak.memory / 1e9, peak.bus / 1e9);
+}
+
+static void run(const model *given)
+{
+    model m = *given;
+    int64_t N = cut(TOKENS, 64) / SAMPLES * SAMPLES;
+    m.D = cut(m.D, 32), m.F = cut(m.F, 32), m.V = cut(m.V, 64), m.H = cut(m.H, 1), m.K = cut(m.K, 1);
+    printf("== %s: %lld tokens in %d samples\n", m.name, (long long)N, SAMPLES);
+    offsets.clear();
+    for (int64_t i = 0; i <= SAMPLES; i++) offsets.push_back(i * N / SAMPLES);
+    seqs.n = SAMPLES, seqs.offsets = offsets.data();
+    elementwise(&m, N);
+    heads(&m, N);
+    linear(N, m.D, m.H * m.Dh);
+    linear(N, m.D, m.K * m.Dh);
+    linear(N, m.H * m.Dh, m.D);
+    linear(N, m.D, m.F);
+    linear(N, m.F, m.D);
+    if (m.E) linear(N, m.D, m.E);
+    width(N, m.D, (m.H + 2 * m.K) * m.Dh);
+    width(N, m.F, m.D);
+}
+
+int main(int argc, char **argv)
+{
+    static const model models[] = {{"Llama-3-8B", 4096, 14336, 32, 8, 128, 128256, 0, 0},
+                                   {"Qwen3-30B-A3B", 2048, 768, 32, 4, 128, 151936, 128, 8}};
+    int device = 0;
+    size_t free_bytes = 0;
+    for (int i = 1; i < argc; i++)
+        if (!strncmp(argv[i], "seconds=", 8)) seconds = atof(argv[i] + 8);
+        else if (!strncmp(argv[i], "scale=", 6)) scale = atol(argv[i] + 6) > 0 ? atol(argv[i] + 6) : 1;
+        else if (!strncmp(argv[i], "device=", 7)) device = atoi(argv[i] + 7);
+        else return fprintf(stderr, "card_ops: unknown argument %s\n", argv[i]), 2;
+    if (osh_ctx_new(&cx, 1)) return 1;
+    if (osh_cuda_free_bytes(cx, &free_bytes, device) ||
+        osh_cuda_open(cx, &d, device, (free_bytes - free_bytes / 8) / 512 * 512)) {
+        fprintf(stderr, "card_ops: %s\n", osh_error_text(cx));
+        return 77;
+    }
+    peaks();
+    for (const model &m : models) run(&m);
+    bus(cut(1 << 30, 1 << 16));
+    pages((size_t)cut((int64_t)TOKENS * 4096 * 2, 1 << 16));
+    osh_cuda_counters count;
+    ok(osh_cuda_count(cx, d, &count), "counters");
+    for (int k = 0; k < OSH_N_DETOURS; k++)
+        if (count.detours[k])
+            printf("FALLBACK %s: %lld\n", osh_cuda_detour_text((osh_cuda_detour)k), (long long)count.detours[k]);
+    osh_device_close(cx, d);
+    bool leak = osh_mem_live(cx) != 0;
+    osh_ctx_free(cx);
+    return n_failed || leak;
+}
