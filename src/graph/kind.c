@@ -106,6 +106,8 @@ bool osh_in_decoder_block(const char *name)
 
 /* ---- what it is ---- */
 
+static bool is_head(part p) { return part_has(p, "head") || part_is(p, "embed_out"); }
+
 static bool is_router(part p)
 {
     return part_has(p, "router") || part_ends(p, "expert_gate") || part_ends(p, "experts_gate");
@@ -176,7 +178,7 @@ static osh_kind in_block(const osh_kinds *k, const char *name, size_t n, part le
     int64_t block = block_of(name, n);
     *why = NULL;
     if (block < 0)
-        *why = part_has(leaf, "head") || part_is(leaf, "embed_out") ? "a head" : "outside the decoder blocks";
+        *why = is_head(leaf) ? "a head" : "outside the decoder blocks";
     else if (some_part(name, n, is_tower)) *why = "in a tower for images or sound";
     else if (some_part(name, n, is_mtp) || (k->n_layers >= 0 && block >= k->n_layers))
         *why = "in a block beyond the model's";
@@ -207,6 +209,24 @@ osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, 
     }
     if (is_conv1d(leaf) && (bias < 0 || O == I)) return *why = "perhaps a Conv1D, stored transposed", OSH_KIND_DOUBT;
     return in_block(k, name, n, leaf, why);
+}
+
+const char *osh_kind_lasting_name(const char *name, size_t *n)
+{
+    static const char head[] = "lm_head";
+    const char *end = name + strlen(name);
+    part leaf = last_part(name, strlen(name));
+    for (const char *s = name; s < end;) {
+        part p = part_at(s, end);
+        if (is_tower(p)) return *n = p.n, s;
+        s += p.n + 1;
+    }
+    if (block_of(name, strlen(name)) >= 0) return NULL;
+    *n = sizeof head - 1;
+    if (is_head(leaf)) return head;
+    const char *s = leaf.s > name ? last_part(name, (size_t)(leaf.s - 1 - name)).s : leaf.s; // the last two parts
+    *n = (size_t)(end - s);
+    return s;
 }
 
 /* ---- of a checkpoint ---- */

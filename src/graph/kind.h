@@ -23,6 +23,9 @@ void osh_kinds_init(osh_kinds *k, const osh_checkpoint *ck);
 /* Of the module with the first n bytes of name, whose weight has the shape [O, I]. *why, static: what else than
  * certainly a Linear it is. */
 osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, int64_t I, const char **why);
+/* transformers may hold a module under another name than the file: what of it stays, n bytes, for a regex. "lm_head" of
+ * any head, "vision_tower" of what is in one, else the last two parts; NULL: the name itself, as in decoder blocks. */
+const char *osh_kind_lasting_name(const char *name, size_t *n);
 /* Whether a name has the number of a decoder block: "model.layers.3.mlp.gate". Not in towers for images and sound. */
 bool osh_in_decoder_block(const char *name);
 #endif

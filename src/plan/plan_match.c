@@ -318,6 +318,35 @@ done:
     return rc;
 }
 
+static osh_status ignore_once(osh_ctx *cx, osh_plan *p, const char *text)
+{
+    for (size_t k = 0; k < p->ignore.n; k++)
+        if (!strcmp(p->ignore.items[k], text)) return OSH_OK;
+    if (!(p->ignore.items[p->ignore.n] = osh_strdup(cx, text)))
+        return osh_fail(cx, OSH_E_NOMEM, "no memory for the ignore list");
+    p->ignore.n++;
+    return OSH_OK;
+}
+
+/* Heads, towers and what else is outside the blocks: transformers may know them by other names than the file. */
+static osh_status ignore_renamed(osh_ctx *cx, osh_plan *p, const candidates *cs)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    for (int64_t i = 0; !p->graph && i < cs->n; i++) {
+        size_t n = 0;
+        const char *text = osh_kind_lasting_name(cs->c[i].name, &n);
+        if (cs->c[i].scheme >= 0 || is_embedding(&cs->c[i]) || !text || !strcmp(cs->c[i].name, "lm_head")) continue;
+        osh_buf_clear(&b);
+        OSH_TRY(osh_buf_printf(cx, &b, "re:.*%.*s.*", (int)n, text));
+        OSH_TRY(ignore_once(cx, p, b.data));
+    }
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
 /* Experts in one tensor stay dense, and vLLM makes a layer of them that the class Linear reaches. */
 static osh_status ignore_experts(osh_ctx *cx, osh_plan *p)
 {
@@ -326,15 +355,10 @@ static osh_status ignore_experts(osh_ctx *cx, osh_plan *p)
     osh_buf_init(&b, 0);
     for (int64_t i = 0; !p->graph && i < p->ck->n_tensors; i++) {
         const osh_st_entry *e = p->ck->tensors[i].e;
-        bool listed = false;
         bool experts = e->ndim == 3 && e->shape[0] > 1 && e->shape[1] > 1 && e->shape[2] > 1;
         if (!experts || !osh_in_decoder_block(e->name) || strstr(e->name, "conv")) continue;
         OSH_TRY(experts_pattern(cx, &b, e->name));
-        for (size_t k = 0; k < p->ignore.n && !listed; k++) listed = !strcmp(p->ignore.items[k], b.data);
-        if (listed) continue;
-        if (!(p->ignore.items[p->ignore.n] = osh_strdup(cx, b.data)))
-            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the ignore list");
-        p->ignore.n++;
+        OSH_TRY(ignore_once(cx, p, b.data));
     }
 done:
     osh_buf_deinit(cx, &b);
@@ -352,7 +376,7 @@ static osh_status make_ignore(osh_ctx *cx, osh_plan *p, const candidates *cs)
         if (is_embedding(&cs->c[i])) embedding = true;
         else linear = true;
     }
-    OSH_NEW(cx, p->ignore.items, cs->n + p->ck->n_tensors); // and experts
+    OSH_NEW(cx, p->ignore.items, 2 * cs->n + p->ck->n_tensors); // and regexes
     for (int64_t i = 0; i < cs->n; i++) {
         const candidate *c = &cs->c[i];
         if (c->scheme >= 0 || !(c->reached || (is_embedding(c) ? embedding : linear))) continue;
@@ -361,6 +385,7 @@ static osh_status make_ignore(osh_ctx *cx, osh_plan *p, const candidates *cs)
         p->ignore.n++;
     }
     if (linear) OSH_TRY(ignore_experts(cx, p));
+    if (linear) OSH_TRY(ignore_renamed(cx, p, cs));
 done:
     return rc;
 }

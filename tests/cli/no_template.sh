@@ -66,3 +66,10 @@ run --ignore 're:.*self_attn.*' >/dev/null 2>err
 [ "$(grep -cE "^warning: $warning" err)" = 2 ] || fail "not warned twice: $(cat err)"
 grep -q '"dense_share": *0.20' out/oneshot-report.json || fail "not in the report"
 rm -rf out
+
+# what transformers may know by another name stands in ignore as a regex, too: its lm_head is GPT-NeoX's embed_out
+edit m rename lm_head.weight embed_out.weight
+edit m index
+run >/dev/null
+tr -d '\n ' <out/config.json | grep -q '"embed_out","re:.\*lm_head.\*"\]' || fail "ignore: $(cat out/config.json)"
+"$ONESHOT" verify out --model m >log || fail "$(cat log)"
