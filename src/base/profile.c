@@ -69,7 +69,8 @@ static int64_t mem_uncounted(osh_ctx *cx)
 void osh_mem_hold(osh_ctx *cx, int64_t n_bytes, int64_t least)
 {
     if (n_bytes <= 0) return;
-    int64_t most = (n_bytes > least ? n_bytes : least) - mem_uncounted(cx);
+    int64_t most = n_bytes - mem_uncounted(cx);
+    if (most < least) most = least;
     osh_mem_limit(cx, OSH_MEM_HOST, most > 0 ? (size_t)most : 1);
 }
 

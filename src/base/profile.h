@@ -31,11 +31,11 @@ void osh_profile_device(osh_ctx *cx, osh_profile_gauge fn, void *user);
 /* Anonymous and shared memory of the process now (RssAnon + RssShmem of /proc/self/status): pages of mapped files are
  * the kernel's to take back. < 0: unknown. */
 int64_t osh_mem_anon(void);
-/* Holds the process to n_bytes (0: to none) while data is read, less what osh_mem_anon sees beside the counted bytes,
- * and what libraries take meanwhile. Below `least` bytes it is held to these: a refusal says what would do, and that
- * takes reading. */
+/* Holds the process to n_bytes (0: to none) while data is read: allocations to what is left beside that which
+ * osh_mem_anon sees and they are not, and what libraries take meanwhile; to `least` where that is more, since a refusal
+ * says what would do, and that takes reading. */
 void osh_mem_hold(osh_ctx *cx, int64_t n_bytes, int64_t least);
-enum { OSH_MEM_LEAST = 32 << 20 }; // less than any job needs that reads data
+enum { OSH_MEM_LEAST = 24 << 20 }; // with the program's own, less than any job needs that reads data
 /* The most that the process has had since the context's birth, with what libraries took meanwhile. */
 int64_t osh_mem_held(osh_ctx *cx);
 /* Of an rc of what read while the process was held: no memory is a budget that is too small, OSH_E_USAGE. */

@@ -7,6 +7,7 @@ text() { head -c "$1" < <(yes 'All of the words that are here, 12 times a line: 
 held() { # name, MiB, arguments: runs under that budget, and stays there
     local name=$1 budget=$2
     shift 2
+    [ -z "$SANITIZED" ] || budget=$((budget + 8000)) # a sanitizer's own counts as the program's
     rm -rf out
     "$OSH_TOOLS/watch_memory" watched "$ONESHOT" "$@" --host-memory "${budget}MiB" >got 2>err || fail "$name: $(cat err)"
     read -r peak _ <watched
@@ -41,12 +42,15 @@ done
 mkdir one && cp "$model"/*.json one
 sed 's/"pre_tokenizer": *{/"pre_tokenizer":{"type":"Split","pattern":{"Regex":"(?<=x)y"},"behavior":"Isolated","invert":false},"was":{/' \
     "$model/tokenizer.json" >one/tokenizer.json
-code=0
-"$OSH_TOOLS/watch_memory" watched "$ONESHOT" tokenize --model one line.txt --host-memory 24MiB >got 2>err || code=$?
-read -r peak _ <watched
-[ $code = 2 ] || fail "a line in one piece: exit $code, $(cat err)"
-grep -q 'tokenizer does not certainly cut; while reading line.txt line 1; while holding --host-memory 24MiB' err || fail "$(cat err)"
-[ "$SANITIZED" ] || [ "$peak" -le $((24 << 20)) ] || fail "$peak bytes before it was refused"
+if [ -z "$SANITIZED" ]; then
+    code=0
+    "$OSH_TOOLS/watch_memory" watched "$ONESHOT" tokenize --model one line.txt --host-memory 24MiB >got 2>err || code=$?
+    read -r peak _ <watched
+    [ $code = 2 ] || fail "a line in one piece: exit $code, $(cat err)"
+    grep -q 'does not certainly cut; while reading line.txt line 1; while holding --host-memory 24MiB' err ||
+        fail "$(cat err)"
+    [ "$peak" -le $((24 << 20)) ] || fail "$peak bytes before it was refused"
+fi
 # a normalizer that makes ten times as much, eight times
 python3 - "$model/tokenizer.json" >one/tokenizer.json <<'PY'
 import json, sys
@@ -68,4 +72,17 @@ for command in "eval --model $model --dataset endless.txt" "tokenize --model $mo
     code=0
     wait $pid || code=$?
     [ $code = 1 ] && grep -q interrupted err || fail "interrupted: exit $code, $(cat err)"
+done
+
+# the smallest budget that a refusal names is the smallest: it will do, and none below does
+[ -z "$SANITIZED" ] || exit 0
+for flags in "--batch-size 4" "--mem-opt-level 1" "--sequential-targets Linear"; do
+    asked=(plan "${job[@]}" --dataset line.txt $flags)
+    if "$ONESHOT" "${asked[@]}" --host-memory 1MiB 2>err >got; then fail "1 MiB is enough: $flags"; fi
+    least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)
+    [ -n "$least" ] || fail "no smallest budget: $(cat err)"
+    "$ONESHOT" "${asked[@]}" --host-memory "${least}MiB" >got || fail "$least MiB will not do: $flags"
+    for less in 2 4 8; do # a base is measured: within 1 MiB
+        if "$ONESHOT" "${asked[@]}" --host-memory $((least - less))MiB 2>err >got; then fail "$less MiB less will do: $flags"; fi
+    done
 done
