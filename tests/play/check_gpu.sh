@@ -58,9 +58,10 @@ finds '^budgets +ok .* the same bytes in 6 ways, from [0-9]+ bytes of the card o
 finds '^resume +ok .* killed three times, gone on with to the same bytes$'
 
 rm build/tests/cuda_test_mma
-printf '#!/bin/sh\nexit 77\n' >build/tests/cuda_test_mma && chmod +x build/tests/cuda_test_mma
+printf '#!/bin/sh\necho "STRICT a: not true, but nearly. b"\nexit 77\n' >build/tests/cuda_test_mma && chmod +x build/tests/cuda_test_mma
 if PROGRAM=$PWD/none check "mma sanitizer model env"; then fail "all is well: $(cat table)"; fi
-finds '^mma +FAILED .* cuda_test_mma: says that there is no card$'
+finds '^mma +FAILED .* cuda_test_mma: 1 STRICT a: not true, but nearly. b$'
+finds '^ +cuda_test_mma: says that there is no card$'
 finds '^sanitizer +FAILED .* memcheck test_attention: exit 0, 0 errors$'
 finds '^ +racecheck test_gptq: exit 9, 1 hazard displayed$'
 finds '^model +FAILED .* there is no .*/none$'
