@@ -76,7 +76,9 @@ done:
 static void remove_partial(osh_ctx *cx, const osh_emitter *e)
 {
     osh_known k = {0}; // own
-    if (!osh_known_of_run(cx, &k, e->plan, e->journal)) osh_known_remove(cx, &k, e->partial, OSH_JOURNAL_NAME, false);
+    osh_status rc = osh_known_of_run(cx, &k, e->plan, e->journal);
+    if (!rc && e->journal) osh_journal_append(cx, e->journal, OSH_REC_DISCARDED, NULL, 0); // a kill may come in between
+    if (!rc) osh_known_remove(cx, &k, e->partial, OSH_JOURNAL_NAME, false);
     osh_known_deinit(cx, &k);
 }
 
