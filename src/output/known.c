@@ -170,6 +170,7 @@ osh_status osh_known_remove(osh_ctx *cx, const osh_known *k, const char *dir, co
     for (size_t i = 0; i < n; i++)
         if (is_known(k, names[i]) && strcmp(names[i], last)) OSH_TRY(remove_one(cx, k, dir, names[i]));
     if (keep_last) goto done;
+    OSH_TRY(osh_dir_sync(cx, dir)); // a loss of power leaves no file without the one that it is known by
     OSH_TRY(remove_one(cx, k, dir, last));
     rmdir(dir); // what somebody put there meanwhile stays
 done:

@@ -134,6 +134,7 @@ osh_status osh_emit_remove_replaced(osh_ctx *cx, const osh_emitter *e)
         goto done;
     }
     OSH_TRY(osh_known_remove(cx, &k, e->replaced, OSH_MANIFEST_NAME, false));
+    OSH_TRY(osh_dir_sync_above(cx, e->replaced)); // it is gone before the journal, which says whose it was
     if (osh_inode_at(e->replaced).kind != OSH_INODE_NONE)
         osh_log(cx, OSH_LOG_WARN, "%s stays: it holds files that oneshot did not make", e->replaced);
 done:
