@@ -24,11 +24,13 @@ static osh_status fail_os(osh_ctx *cx, const char *what, const char *path)
     return osh_fail(cx, OSH_E_IO, "cannot %s %s: %s", what, path, strerror_r(errno, why, sizeof why));
 }
 
+/* To open a pipe waits for its other end, but not with O_NONBLOCK: then one that nobody reads cannot be written to. */
 int osh_fd_open(const char *path, int flags)
 {
     int fd, high;
-    do fd = open(path, flags | O_CLOEXEC, 0666);
+    do fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666);
     while (fd < 0 && errno == EINTR);
+    if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK); // what is written waits
     if (fd < 0 || fd > STDERR_FILENO) return fd;
     high = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     int why = errno;
@@ -37,16 +39,32 @@ int osh_fd_open(const char *path, int flags)
     return high;
 }
 
+static osh_status check_kind(osh_ctx *cx, const struct stat *st, const char *what, const char *path)
+{
+    static const struct { mode_t kind; const char *name; } others[] = {
+        {S_IFDIR, "a directory"}, {S_IFIFO, "a pipe"}, {S_IFSOCK, "a socket"}, {S_IFCHR, "a character device"},
+        {S_IFBLK, "a block device"}};
+    if (S_ISREG(st->st_mode)) return OSH_OK;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if ((st->st_mode & S_IFMT) == others[i].kind)
+            return osh_fail(cx, OSH_E_IO, "cannot %s %s: it is %s, want a regular file", what, path, others[i].name);
+    return osh_fail(cx, OSH_E_IO, "cannot %s %s: want a regular file", what, path);
+}
+
+/* Regular files only: a pipe or a device may never end, and to open one can do something to it. With O_PATH any. */
 static osh_status open_with(osh_ctx *cx, osh_file **out, const char *path, int flags, const char *what)
 {
     osh_status rc = OSH_OK;
     osh_file *f = NULL; // own
+    struct stat st;
 
     *out = NULL;
     OSH_NEW(cx, f, 1);
     f->fd = f->direct = -1;
     if (!(f->path = osh_strdup(cx, path))) OSH_TRY(OSH_E_NOMEM);
-    if ((f->fd = osh_fd_open(path, flags)) < 0) OSH_TRY(fail_os(cx, what, path));
+    if (!(flags & O_PATH) && !stat(path, &st)) OSH_TRY(check_kind(cx, &st, what, path));
+    if ((f->fd = osh_fd_open(path, flags)) < 0 || fstat(f->fd, &st)) OSH_TRY(fail_os(cx, what, path));
+    if (!(flags & O_PATH)) OSH_TRY(check_kind(cx, &st, what, path)); // it may be another one by now
     *out = f, f = NULL;
 done:
     osh_file_close(cx, f);
@@ -271,7 +289,7 @@ osh_status osh_file_sync(osh_ctx *cx, osh_file *f)
     int rc;
     do rc = fsync(f->fd);
     while (rc && errno == EINTR);
-    return rc && errno != EINVAL ? fail_os(cx, "sync", f->path) : OSH_OK; // EINVAL: a pipe, nothing to sync
+    return rc && errno != EINVAL ? fail_os(cx, "sync", f->path) : OSH_OK; // EINVAL: a file system that has no sync
 }
 
 osh_status osh_file_sync_data(osh_ctx *cx, osh_file *f)
@@ -376,7 +394,7 @@ osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *pat
     int64_t size = osh_file_bytes(f);
     if (size > 0 && (size_t)size > max_bytes)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld bytes, at most %zu are read", path, (long long)size, max_bytes);
-    cap = (size > 0 ? (size_t)size : 4096) + 1; // pipes and /proc say 0
+    cap = (size > 0 ? (size_t)size : 4096) + 1; // /proc says 0
     posix_fadvise(f->fd, 0, 0, POSIX_FADV_WILLNEED); // advice: in one request, not 128 KiB at a time
     if (!(p = osh_alloc(cx, cap))) OSH_TRY(OSH_E_NOMEM);
     for (;;) {

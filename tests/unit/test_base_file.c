@@ -155,7 +155,7 @@ static void names_the_reason(void **state)
     assert_null(f);
     assert_fails(cx, OSH_E_IO, osh_file_open_rw(cx, &f, in(0, "none")), in(1, "none"));
     assert_fails(cx, OSH_E_IO, osh_file_create(cx, &f, in(0, "no/such/dir")), "cannot create");
-    assert_fails(cx, OSH_E_IO, osh_file_read_all(cx, &p, &n, dir, 0), "Is a directory");
+    assert_fails(cx, OSH_E_IO, osh_file_read_all(cx, &p, &n, dir, 0), "it is a directory, want a regular file");
     assert_false(osh_file_exists(in(0, "none")) || osh_dir_exists(in(0, "none")));
 }
 
@@ -316,12 +316,38 @@ static void torture_files(void **state)
     assert_true(torture(use_everything, NULL) > 20);
 }
 
+/* Each is refused at once: to open a pipe of which nobody has the other end would wait for ever. */
+static void only_regular_files(void **state)
+{
+    osh_file *f = NULL;
+    char *text = NULL;
+    size_t n = 0;
+    assert_int_equal(mkfifo(in(0, "pipe"), 0600), 0);
+    assert_int_equal(symlink("pipe", in(1, "link")), 0);
+    const struct { const char *path, *want; } rows[] = {
+        {in(0, "pipe"), "it is a pipe, want a regular file"}, {in(1, "link"), "it is a pipe, want a regular file"},
+        {"/dev/zero", "it is a character device, want a regular file"},
+        {dir, "it is a directory, want a regular file"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_fails(cx, OSH_E_IO, osh_file_open(cx, &f, rows[i].path), rows[i].want);
+        assert_fails(cx, OSH_E_IO, osh_file_read_all(cx, &text, &n, rows[i].path, 0), rows[i].want);
+        assert_fails(cx, OSH_E_IO, osh_file_create(cx, &f, rows[i].path), rows[i].want);
+        assert_fails(cx, OSH_E_IO, osh_file_open_or_create(cx, &f, rows[i].path), rows[i].want);
+    }
+    assert_fails(cx, OSH_E_IO, osh_log_file(cx, in(0, "pipe")), "No such device or address"); // nobody reads it
+    int reader = open(in(0, "pipe"), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    int writer = osh_fd_open(in(0, "pipe"), O_WRONLY);
+    assert_true(reader >= 0 && writer >= 0 && !(fcntl(writer, F_GETFL) & O_NONBLOCK)); // what is written waits
+    close(writer), close(reader);
+}
+
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(files_are_no_standard_descriptors),
+        TEST(files_are_no_standard_descriptors), TEST(only_regular_files),
         TEST(reads_and_writes_at_offsets), TEST(reads_directly), TEST(blocks), TEST(names_the_reason),
         TEST(whole_files), TEST(copies), TEST(full_disk), TEST(directories), TEST(removal_does_not_follow_links),
         TEST(paths_and_room),
