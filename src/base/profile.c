@@ -26,6 +26,7 @@ struct osh_profile {
     pthread_t sampler;
     bool running, stop;
     int fd;      // -1: no file
+    int64_t at;  // its end
     bool failed; // a write did; said once
     double start;
     osh_io_counts io0;
@@ -140,7 +141,7 @@ int64_t osh_mem_sampled_peak(osh_ctx *cx)
 
 /* ---- the file; under the lock ---- */
 
-static void put(osh_ctx *cx, osh_profile *p, const char *text, size_t n)
+static void put_bytes(osh_ctx *cx, osh_profile *p, const char *text, size_t n)
 {
     char why[128];
     while (n && p->fd >= 0 && !p->failed) {
@@ -151,9 +152,24 @@ static void put(osh_ctx *cx, osh_profile *p, const char *text, size_t n)
             osh_log(cx, OSH_LOG_WARN, "the profile ends here: cannot write it: %s", strerror_r(errno, why, sizeof why));
             return;
         }
+        p->at += k;
         text += k;
         n -= (size_t)k;
     }
+}
+
+/* What is whole lies in one page of the file: a kill may cut a write(2) where a page ends, and nowhere else. What is
+ * left of a page in front of it is a comment. */
+static void put(osh_ctx *cx, osh_profile *p, const char *text, size_t n)
+{
+    char fill[OSH_PAGE];
+    size_t left = OSH_PAGE - (size_t)(p->at % OSH_PAGE);
+    if (n > left && n <= OSH_PAGE) {
+        memset(fill, '.', left);
+        fill[0] = '#', fill[left - 1] = '\n'; // the newline alone where one byte is left
+        put_bytes(cx, p, fill, left);
+    }
+    put_bytes(cx, p, text, n);
 }
 
 static osh_io_counts io_since(const osh_ctx *cx, const osh_profile *p)
@@ -244,6 +260,7 @@ static void clear(osh_profile *p)
     p->peak = -1;
     p->interval = sample_gap;
     p->failed = p->stop = false;
+    p->at = 0;
 }
 
 void osh_profile_free(osh_profile *p)
