@@ -67,6 +67,7 @@ extern const osh_field osh_verify_fields[];
 typedef void (*osh_sink)(void *user, const char *text, size_t n); // results; goes to stdout in the program
 
 osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
+char *osh_partial_dir(osh_ctx *cx, const osh_options *opt); // own: where the output grows; NULL: none is given
 /* After a failed osh_oneshot: the directory from which the same call goes on. own; NULL: nothing was done. */
 char *osh_resume_dir(osh_ctx *cx, const osh_options *opt);
 osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);

@@ -20,6 +20,7 @@ static osh_status copy(osh_ctx *cx, osh_run *r)
     osh_status rc = OSH_OK;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_COPY, -1);
     OSH_TRY(osh_stream_copies(cx, r->emitter));
+    OSH_TRY(osh_check_interrupt(cx)); // there may be nothing to copy
 done:
     osh_run_end(cx, r, scope);
     return rc;
@@ -111,11 +112,17 @@ done:
     return rc;
 }
 
-char *osh_resume_dir(osh_ctx *cx, const osh_options *opt)
+char *osh_partial_dir(osh_ctx *cx, const osh_options *opt)
 {
     char *final = NULL, *dir = NULL; // own
     if (opt->output) osh_output_dirs(cx, &final, &dir, opt->output);
     osh_free(cx, final);
+    return dir;
+}
+
+char *osh_resume_dir(osh_ctx *cx, const osh_options *opt)
+{
+    char *dir = osh_partial_dir(cx, opt); // own
     if (dir && osh_dir_exists(dir)) return dir;
     osh_free(cx, dir);
     return NULL;
@@ -192,6 +199,7 @@ osh_status osh_show_graph(osh_ctx *cx, const osh_options *opt, osh_sink sink, vo
     OSH_TRY(osh_graph_new(cx, &g, ck, opt->models_dir));
     OSH_TRY(osh_partition_new(cx, &parts, g, (const char *const *)opt->sequential_targets.items,
                               opt->sequential_targets.n, opt->sequential_targets_per_subgraph));
+    OSH_TRY(osh_check_interrupt(cx));
     OSH_TRY(osh_graph_dot(cx, &dot, g, parts));
     sink(user, dot, strlen(dot));
 done:

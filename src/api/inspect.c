@@ -103,6 +103,7 @@ osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, v
     OSH_TRY(osh_checkpoint_open(cx, &ck, dir));
     if (ck->config->quantization_config)
         OSH_TRY(osh_q_config_parse(cx, &q, ck->config->quantization_config, ck->config->path));
+    OSH_TRY(osh_check_interrupt(cx));
     OSH_TRY(json ? as_json(cx, &b, ck) : as_text(cx, &b, ck, q));
     sink(user, b.data, b.len);
 done:

@@ -137,14 +137,16 @@ void osh_progress_tell(osh_ctx *cx, osh_progress_fn fn, void *user);
 /* Threads. fn is called once for each chunk in [0, n_chunks), on any worker, in any order; which
  * worker does which chunk must not matter to the result. worker is in [0, osh_threads(cx)). The
  * status and message of the failing chunk with the lowest index are those of the call. From inside a
- * chunk, or while another thread's call runs, it runs inline as worker 0. */
+ * chunk, or while another thread's call runs, it runs inline as worker 0. Behind osh_interrupt no chunk begins. */
 typedef osh_status (*osh_chunk_fn)(osh_ctx *cx, void *user, int64_t chunk, int worker);
 int osh_threads(const osh_ctx *cx);
 osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user);
 
-/* Set by a signal handler; long loops ask and stop with OSH_E_INTERRUPTED. */
+/* Set by a signal handler; whatever takes more than a tenth of a second asks meanwhile. osh_parallel_for asks before
+ * each chunk. */
 void osh_interrupt(osh_ctx *cx);
 bool osh_interrupted(const osh_ctx *cx);
+osh_status osh_check_interrupt(osh_ctx *cx); // then OSH_E_INTERRUPTED, "interrupted"
 double osh_now(void); // monotonic seconds
 
 #endif

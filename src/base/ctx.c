@@ -62,13 +62,3 @@ void osh_ctx_free(osh_ctx *cx)
     }
     free(cx);
 }
-
-void osh_interrupt(osh_ctx *cx)
-{
-    atomic_store(&cx->sh->interrupted, true);
-}
-
-bool osh_interrupted(const osh_ctx *cx)
-{
-    return atomic_load_explicit(&cx->sh->interrupted, memory_order_relaxed);
-}

@@ -1,4 +1,4 @@
-/* error.c - the error text: the first message, then "; while ..." notes, in a fixed buffer.
+/* error.c - the error text: the first message, then "; while ..." notes, in a fixed buffer. And what a signal asks for.
  *
  * Nothing here allocates once the context exists, so that running out of memory can be reported. */
 #include "base/ctx.h"
@@ -61,4 +61,19 @@ double osh_now(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void osh_interrupt(osh_ctx *cx)
+{
+    atomic_store(&cx->sh->interrupted, true);
+}
+
+bool osh_interrupted(const osh_ctx *cx)
+{
+    return atomic_load_explicit(&cx->sh->interrupted, memory_order_relaxed);
+}
+
+osh_status osh_check_interrupt(osh_ctx *cx)
+{
+    return osh_interrupted(cx) ? osh_fail(cx, OSH_E_INTERRUPTED, "interrupted") : OSH_OK;
 }

@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { READ_ONCE = 64 << 20 }; // a call is not interrupted
+
 struct osh_file {
     int fd;
     int direct; // the same file past the page cache; -1: none
@@ -120,7 +122,9 @@ osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t 
 {
     size_t got = 0;
     while (got < n) {
-        ssize_t k = pread(f->fd, (char *)to + got, n - got, (off_t)(offset + (int64_t)got));
+        if (got && osh_interrupted(cx)) return osh_check_interrupt(cx);
+        size_t want = n - got < READ_ONCE ? n - got : READ_ONCE;
+        ssize_t k = pread(f->fd, (char *)to + got, want, (off_t)(offset + (int64_t)got));
         if (k < 0 && errno == EINTR) continue;
         if (k < 0) return fail_os(cx, "read", f->path);
         if (k == 0)
@@ -141,6 +145,7 @@ static osh_status scan_direct(osh_ctx *cx, osh_file *f, int fd, char *room, size
     int64_t at = offset / DIRECT_ALIGN * DIRECT_ALIGN, end = offset + (int64_t)n;
     while (at < end) {
         size_t want = (size_t)((end - at + DIRECT_ALIGN - 1) / DIRECT_ALIGN * DIRECT_ALIGN);
+        if (osh_interrupted(cx)) return osh_check_interrupt(cx);
         ssize_t k = pread(fd, room, want < room_bytes ? want : room_bytes, (off_t)at);
         if (k < 0 && errno == EINTR) continue;
         if (k < 0 && errno == EINVAL) return OSH_OK; // it takes the flag and cannot do it
@@ -175,6 +180,7 @@ osh_status osh_file_scan(osh_ctx *cx, osh_file *f, size_t n, int64_t offset,
         OSH_TRY(scan_direct(cx, f, again.direct, room, room_bytes, n, offset, fn, user, &got));
     while (got < n) {
         size_t k = n - got < room_bytes ? n - got : room_bytes;
+        OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(osh_file_pread(cx, f, room, k, offset + (int64_t)got));
         fn(user, room, k);
         got += k;
@@ -398,7 +404,8 @@ osh_status osh_file_read_all(osh_ctx *cx, char **out, size_t *n, const char *pat
     posix_fadvise(f->fd, 0, 0, POSIX_FADV_WILLNEED); // advice: in one request, not 128 KiB at a time
     if (!(p = osh_alloc(cx, cap))) OSH_TRY(OSH_E_NOMEM);
     for (;;) {
-        ssize_t k = read(f->fd, p + got, cap - got);
+        if (got) OSH_TRY(osh_check_interrupt(cx));
+        ssize_t k = read(f->fd, p + got, cap - got < READ_ONCE ? cap - got : READ_ONCE);
         if (k < 0 && errno == EINTR) continue;
         if (k < 0) OSH_TRY(fail_os(cx, "read", path));
         if (k == 0) break;

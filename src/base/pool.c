@@ -50,7 +50,8 @@ static void run_chunks(worker *w)
         int64_t chunk = atomic_fetch_add(&p->next, 1);
         if (chunk >= p->n_chunks || chunk > atomic_load(&p->lowest_failed)) return;
         osh_error_clear(&w->cx);
-        osh_status rc = p->fn(&w->cx, p->user, chunk, w->index);
+        osh_status rc = osh_check_interrupt(&w->cx);
+        if (!rc) rc = p->fn(&w->cx, p->user, chunk, w->index);
         if (!rc) continue;
         w->rc = rc;
         w->failed_chunk = chunk;
@@ -162,7 +163,8 @@ int osh_threads(const osh_ctx *cx)
 static osh_status run_inline(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user)
 {
     osh_status rc = OSH_OK;
-    for (int64_t i = 0; i < n_chunks && !rc; i++) rc = fn(cx, user, i, 0);
+    for (int64_t i = 0; i < n_chunks && !rc; i++)
+        if (!(rc = osh_check_interrupt(cx))) rc = fn(cx, user, i, 0);
     return rc;
 }
 

@@ -1,20 +1,45 @@
 /* main.c - `oneshot`: commands, flags by table, exit codes 0 done, 1 failed, 2 wrong usage. Results
  * on stdout, the rest on stderr. */
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/quote.h"
 #include "oneshot.h"
 
-static osh_ctx *signalled; // the one context of this program, for the handler
+/* For the handlers: what is asked to stop, and what is said where it does not. A run may be killed at any moment and
+ * goes on, so what is still at work PATIENCE_MS behind a signal is ended: a library's call, a slow disk. */
+enum { PATIENCE_MS = 800 };
+static struct {
+    osh_ctx *cx; // the one context of this program
+    timer_t patience;
+    char said[128], hint[PATH_MAX + 128], dir[PATH_MAX]; // the hint is for where dir exists
+} stop;
+
 static void on_signal(int sig)
 {
     (void)sig;
-    osh_interrupt(signalled);
+    osh_interrupt(stop.cx);
+    timer_settime(stop.patience, 0, &(struct itimerspec){.it_value = {0, PATIENCE_MS * 1000000}}, NULL);
+}
+
+static void say(const char *text)
+{
+    ssize_t unused = write(STDERR_FILENO, text, strlen(text));
+    (void)unused;
+}
+
+static void on_late(int sig)
+{
+    (void)sig;
+    bool goes_on = *stop.dir && !access(stop.dir, F_OK);
+    say(goes_on ? stop.hint : stop.said);
+    _exit(1);
 }
 
 typedef struct out_state {
@@ -139,10 +164,6 @@ static osh_status in_context(osh_ctx **cx, int64_t threads, const char *level, c
     osh_status rc = osh_ctx_new(&made, (int)threads);
     if (rc) return osh_fail(*cx, rc, "cannot start %ld threads", (long)threads);
     *cx = made;
-    signalled = made;
-    struct sigaction sa = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
-    sigaction(SIGINT, &sa, NULL);
-    sigaction(SIGTERM, &sa, NULL);
     set_log(made, level, progress);
     return OSH_OK;
 }
@@ -220,6 +241,35 @@ static void print_help(const command *c)
     if (c->fields) print_fields(c->fields);
 }
 
+/* What complain would say. */
+static osh_status listen(osh_ctx *cx, const line *l, const out_state *st)
+{
+    osh_status rc = OSH_OK;
+    static const char *const what = "interrupted; ended in the middle of its work";
+    struct sigevent tick = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM};
+    struct sigaction ask = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND}, end = {.sa_handler = on_late};
+    char *dir = NULL, quoted[PATH_MAX]; // own
+
+    if (l->command->run == run_compress && (dir = osh_partial_dir(cx, &l->options.run)))
+        snprintf(stop.dir, sizeof stop.dir, "%s", dir), osh_quote(quoted, sizeof quoted, dir);
+    snprintf(stop.said, sizeof stop.said,
+             st->json ? "{\"event\":\"error\",\"exit\":1,\"text\":\"%s\"}\n" : "oneshot: %s\n", what);
+    if (dir && st->json)
+        snprintf(stop.hint, sizeof stop.hint,
+                 "{\"event\":\"error\",\"exit\":1,\"text\":\"%s\",\"resume\":\"%s\"}\n", what, quoted);
+    else if (dir)
+        snprintf(stop.hint, sizeof stop.hint, "%shint: the same command goes on from %s\n", stop.said, dir);
+    else osh_error_clear(cx); // the run says it, too
+    osh_free(cx, dir);
+    if (timer_create(CLOCK_MONOTONIC, &tick, &stop.patience)) OSH_FAIL(cx, OSH_E_NOMEM, "the system gives no timer");
+    stop.cx = cx;
+    sigaction(SIGALRM, &end, NULL);
+    sigaction(SIGINT, &ask, NULL);
+    sigaction(SIGTERM, &ask, NULL);
+done:
+    return rc;
+}
+
 /* The option of this name of any command: its place, or NULL where the command has none. */
 static const void *option(const line *l, const char *name)
 {
@@ -250,7 +300,9 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     if (isa) OSH_TRY(select_isa(cx, isa));
     st->json = progress && !strcmp(progress, "json");
     OSH_TRY(in_context(&work, threads ? *threads : 1, text_option(l, "log_level"), progress));
+    OSH_TRY(listen(work, l, st));
     rc = c->run(work, l, st);
+    signal(SIGALRM, SIG_IGN); // it has stopped
     if (rc) osh_fail(cx, rc, "%s", osh_error_text(work));
     bool again = rc && rc != OSH_E_USAGE && rc != OSH_E_NUMERIC; // the same numbers would end it in the same place
     if (again && c->run == run_compress) st->resume = osh_resume_dir(cx, &l->options.run);

@@ -216,7 +216,7 @@ static osh_status score(osh_ctx *cx, scores *sc, models *m, osh_progress *pr)
     OSH_NEW(cx, sc->per_token, m->d.offsets[m->d.n]);
     pr->step++, pr->name = "the scores", pr->phase = "score", pr->tokens_per_s = 0, pr->total = n;
     for (int64_t b = 0; b < n; b++) {
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(score_batch(cx, sc, m, b));
         pr->done = b + 1, pr->work_done += work, pr->finished = b + 1 == n;
         if (pr->finished) pr->work_done = pr->work_total;

@@ -358,7 +358,7 @@ static osh_status run_part(osh_ctx *cx, osh_eval_card *c, side *s, int index, bo
     pr->step++, pr->name = part->name, pr->phase = "forward", pr->total = c->n_batches;
     for (int64_t b = 0; b < c->n_batches; b++) {
         double n = (double)tokens_of(c, b);
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(run_batch(cx, c, s, part, w, b, run, keep));
         seen += n;
         pr->done = b + 1, pr->work_done += work * n / all, pr->finished = b + 1 == c->n_batches;

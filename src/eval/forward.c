@@ -94,7 +94,7 @@ static osh_status run_subgraph(osh_ctx *cx, osh_forward *f, const osh_dataset *d
     pr->step++, pr->name = s->name, pr->phase = "forward", pr->total = f->n_batches;
     double start = osh_now();
     for (int64_t b = 0, seen = 0; b < f->n_batches; b++) {
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(osh_exec_run(cx, g, s->first, s->n_nodes, run, w, f->batches[b], keep, hooks, true));
         seen += f->batches[b]->n_tokens;
         pr->done = b + 1, pr->work_done += work * (double)f->batches[b]->n_tokens / tokens;

@@ -157,7 +157,7 @@ static osh_status run_node(osh_ctx *cx, job *j, int node)
     const osh_exec_hooks *h = j->hooks;
     osh_op_args a = {.attr = n->attr, .seqs = &j->b->seqs};
 
-    if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+    OSH_TRY(osh_check_interrupt(cx));
     OSH_TRY(gather(cx, j, node, &a));
     if (h && h->linear_input && strcmp(n->op->name, "linear") == 0)
         OSH_TRY(h->linear_input(cx, h->user, node, &a.in[0], j->b));

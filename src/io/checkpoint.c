@@ -83,6 +83,7 @@ static osh_status open_shards(osh_ctx *cx, osh_checkpoint *ck)
     char *path = NULL; // own
 
     for (int i = 0; i < ck->n_shards; i++) {
+        OSH_TRY(osh_check_interrupt(cx));
         osh_free(cx, path);
         path = osh_path_join(cx, ck->dir, ck->shard_names[i]);
         if (!path) {

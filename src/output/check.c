@@ -63,7 +63,7 @@ static bool take(osh_ctx *cx, check *c, chunk *k, osh_status *rc)
         int64_t left = p->shards[c->shard].n_bytes - c->offset;
         *k = (chunk){c->shard, c->turns.next++, c->offset, left < OSH_BAND_BYTES ? left : OSH_BAND_BYTES};
         c->offset += k->n;
-        *rc = osh_interrupted(cx) ? osh_fail(cx, OSH_E_INTERRUPTED, "interrupted") : OSH_OK;
+        *rc = osh_check_interrupt(cx);
     }
     pthread_mutex_unlock(&c->lock);
     return any;

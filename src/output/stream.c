@@ -133,7 +133,7 @@ static osh_status take(osh_ctx *cx, stream *s, band *b)
     pthread_mutex_lock(&s->lock);
     if (s->failed || (!s->now && s->next == s->n)) goto done;
     b->ticket = s->turns.next;
-    if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+    OSH_TRY(osh_check_interrupt(cx));
     if (!s->now) OSH_TRY(item_new(cx, &s->now, s, s->ids[s->next++]));
     b->it = s->now, b->first = s->now->taken, b->n = s->now->n_rows - b->first;
         if (b->n > s->now->band) b->n = s->now->band;

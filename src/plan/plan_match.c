@@ -494,6 +494,7 @@ static osh_status match_all(osh_ctx *cx, osh_plan *p, candidates *cs)
     OSH_NEW(cx, p->linears, cs->n);
     for (int64_t i = 0; i < cs->n; i++) {
         int modifier = -1;
+        OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(match_one(cx, p, &cs->c[i], first_of, &modifier));
         if (modifier >= 0) OSH_TRY(make_linear(cx, p, &cs->c[i], modifier));
     }

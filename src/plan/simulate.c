@@ -187,6 +187,7 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
 {
     osh_status rc = OSH_OK;
     sim *s = user;
+    OSH_TRY(osh_check_interrupt(cx)); // of many layers, under many budgets, this takes seconds
     enter(s, s->index, OSH_WAY_FIRST);
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->linears[i];

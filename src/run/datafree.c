@@ -65,7 +65,7 @@ osh_status osh_run_datafree(osh_ctx *cx, osh_run *r)
     OSH_TRY(stream(cx, &now));
     OSH_TRY(osh_ahead_new(cx, &a, p, r->results));
     for (;;) {
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(osh_ahead_take(cx, a, &i, &w));
         if (i < 0) break;
         show(&now, i);

@@ -218,8 +218,10 @@ static osh_status load(osh_ctx *cx, void *user, const osh_range *r, const osh_st
     }
     memset(e->next, 0, (size_t)e->w->n * sizeof *e->next);
     want_weights(e->next, e->p, r, s, values);
-    for (int i = 0; i < e->w->n; i++)
+    for (int i = 0; i < e->w->n; i++) {
+        OSH_TRY(osh_check_interrupt(cx));
         if (e->next[i]) OSH_TRY(load_one(cx, e, i, way_of(s)));
+    }
     if (!e->began && e->p->memory.visits[e->index].prefetch) OSH_TRY(read_ahead(cx, e));
     e->began = true;
 done:
@@ -340,7 +342,7 @@ static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_st
     e->last = s->again || r->merged;
     if (p->memory.visits[e->index].values_ahead) OSH_TRY(osh_acts_open(cx, e->acts, s->in, s->out, p->batch_tokens));
     for (int64_t k = 0; k < p->n_batches; k++) {
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(osh_check_interrupt(cx));
         osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(p));
         rc = run_batch(cx, e, s, k, &n_tokens);
         osh_mem_use(cx, old);

@@ -47,7 +47,7 @@ static osh_status take(osh_ctx *cx, osh_linear_job *j)
     osh_status rc = OSH_OK;
     const sink *s = j->user;
     int linear = s->which[j - s->jobs];
-    if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+    OSH_TRY(osh_check_interrupt(cx));
     OSH_TRY(emit(cx, s->r, s->stats, linear, j));
     if (s->in_memory) s->in_memory[linear] = true;
 done:
@@ -137,7 +137,7 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights 
         if (l->subgraph < s0 || l->subgraph >= s1 || !l->wants || !osh_stats_wanted(stats)[l->input]) continue;
         work += osh_cost_of_linear(p, i);
         if (r->results[i].done) continue;
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(osh_check_interrupt(cx));
         r->progress.name = l->name;
         osh_run_step(cx, r, (work - osh_cost_of_linear(p, i)) / all, 0);
         OSH_TRY(solve_group(cx, r, stats, w, i, s0, s1, in_memory));

@@ -221,7 +221,7 @@ static osh_status check_modules(osh_ctx *cx, osh_verify *v, modules *ms, const o
     for (int i = 0; i < ms->n; i++) {
         int g = ms->which[i];
         bool quantized = is_quantized(cx, v, ms->names[i]);
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(osh_check_interrupt(cx));
         if (quantized && ms->never[i])
             OSH_TRY(osh_verify_add(cx, v, ms->names[i], "a dense weight: no loader takes codes there",
                                    "has codes and is %s", ms->never[i]));

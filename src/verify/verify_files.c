@@ -89,7 +89,7 @@ static osh_status check_tensors(osh_ctx *cx, osh_verify *v)
     if (!(chunk = osh_alloc(cx, OSH_EMIT_CHUNK))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to read the output");
     OSH_TRY(osh_map_new(cx, &listed, (size_t)v->ck->n_tensors));
     for (const cJSON *m = cJSON_IsArray(list) ? list->child : NULL; m; m = m->next) {
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(osh_map_put(cx, listed, text_of(m, "name"), strlen(text_of(m, "name")), 0));
         OSH_TRY(check_tensor(cx, v, m, chunk));
     }

@@ -214,12 +214,12 @@ osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v)
     OSH_TRY(check_config_text(cx, v));
     OSH_TRY(check_names(cx, v, present));
     for (int64_t i = 0; i < p->n_out; i++) {
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(osh_check_interrupt(cx));
         if (present[i] && p->out_info[i].source >= 0) OSH_TRY(check_copy(cx, v, i, chunk));
     }
     for (int l = 0; l < p->n_linears; l++) {
         bool all = true;
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(osh_check_interrupt(cx));
         for (int k = 0; k < p->linears[l].n_out; k++) all &= present[p->linears[l].first_out + k];
         if (!all) continue;
         rc = osh_verify_linear(cx, v, l);

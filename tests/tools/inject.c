@@ -3,7 +3,11 @@
  *
  *   INJECT_AT=17 INJECT_WHAT=kill|stop|EIO|ENOSPC|COMMAND [INJECT_CALLS="pwrite rename"]
  *   [INJECT_COUNT=file: how many there were]
- */
+ *   INJECT_WHAT=TERM: SIGTERM once, and the call is made; hang: SIGTERM, and the call never comes back
+ *   INJECT_STEP="observe model.layers.0 Start": at the first write(2) that has this text instead, as a profile's record
+ *   INJECT_AFTER=file: how many seconds of processors the process took from SIGTERM to its end
+ *
+ * "reads", pread and read of what is read whole, count only where INJECT_CALLS names them. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,9 +17,27 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static _Atomic long n_calls;
+static _Atomic int asked;
+static double busy_then; // seconds of processors, when it was asked
+
+static double busy(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void ask(const char *what)
+{
+    if (atomic_exchange(&asked, 1)) return;
+    busy_then = busy();
+    kill(getpid(), SIGTERM);
+    while (!strcmp(what, "hang")) pause();
+}
 
 static int fails(const char *call)
 {
@@ -23,6 +45,7 @@ static int fails(const char *call)
     if (which && !strstr(which, call)) return 0;
     long n = atomic_fetch_add(&n_calls, 1) + 1;
     if (!at || !what || n < atol(at)) return 0;
+    if (!strcmp(what, "TERM") || !strcmp(what, "hang")) return ask(what), 0;
     if (!strcmp(what, "kill")) kill(getpid(), SIGKILL);
     if (!strcmp(what, "stop")) return n == atol(at) ? raise(SIGSTOP) : 0;
     if (!strcmp(what, "ENOSPC") || !strcmp(what, "EIO")) {
@@ -35,16 +58,49 @@ static int fails(const char *call)
     return 0;
 }
 
-__attribute__((destructor)) static void report(void)
+static void note(const char *variable, const char *format, double value)
 {
-    const char *path = getenv("INJECT_COUNT");
+    const char *path = getenv(variable);
     FILE *f = path ? fopen(path, "w") : NULL;
     if (!f) return;
-    fprintf(f, "%ld\n", atomic_load(&n_calls));
+    fprintf(f, format, value);
     fclose(f);
 }
 
+__attribute__((destructor)) static void report(void)
+{
+    note("INJECT_COUNT", "%.0f\n", (double)atomic_load(&n_calls));
+    if (atomic_load(&asked)) note("INJECT_AFTER", "%.3f\n", busy() - busy_then);
+}
+
 #define NEXT(type, name) ((type)dlsym(RTLD_NEXT, name))
+void _exit(int code)
+{
+    report();
+    NEXT(void (*)(int), "_exit")(code);
+    for (;;) {} // it does not come back
+}
+
+typedef ssize_t (*write_fn)(int, const void *, size_t);
+ssize_t write(int fd, const void *p, size_t n)
+{
+    const char *step = getenv("INJECT_STEP"), *what = getenv("INJECT_WHAT");
+    ssize_t k = NEXT(write_fn, "write")(fd, p, n);
+    if (step && what && memmem(p, n, step, strlen(step))) ask(what);
+    return k;
+}
+
+typedef ssize_t (*pread_fn)(int, void *, size_t, off_t);
+static void reads(void)
+{
+    const char *which = getenv("INJECT_CALLS");
+    if (which && strstr(which, "reads")) fails("reads");
+}
+typedef ssize_t (*read_fn)(int, void *, size_t);
+ssize_t read(int fd, void *p, size_t n) { return reads(), NEXT(read_fn, "read")(fd, p, n); }
+ssize_t pread(int fd, void *p, size_t n, off_t at) { return reads(), NEXT(pread_fn, "pread")(fd, p, n, at); }
+ssize_t pread64(int fd, void *p, size_t n, off_t at) { return reads(), NEXT(pread_fn, "pread64")(fd, p, n, at); }
+
 typedef ssize_t (*pwrite_fn)(int, const void *, size_t, off_t);
 typedef int (*fd_fn)(int);
 typedef int (*cut_fn)(int, off_t);

@@ -111,6 +111,28 @@ static void stale_messages_do_not_stick(void **state)
     osh_ctx_free(cx);
 }
 
+/* Behind an interrupt no chunk begins, on one thread and on many; what has begun ends. */
+static osh_status interrupt_at(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    _Atomic int64_t *runs = user;
+    if (atomic_fetch_add(runs, 1) == 10) osh_interrupt(cx);
+    return OSH_OK;
+}
+
+static void an_interrupt_ends_the_loop(void **state)
+{
+    for (int threads = 1; threads <= 4; threads++) {
+        osh_ctx *cx;
+        _Atomic int64_t runs = 0;
+        assert_int_equal(osh_ctx_new(&cx, threads), OSH_OK);
+        assert_fails(cx, OSH_E_INTERRUPTED, osh_parallel_for(cx, INT64_MAX - 100, interrupt_at, &runs), "interrupted");
+        assert_true(runs >= 11 && runs < 11 + threads);
+        assert_fails(cx, OSH_E_INTERRUPTED, osh_parallel_for(cx, 1, interrupt_at, &runs), "interrupted");
+        assert_ok(cx, osh_parallel_for(cx, 0, interrupt_at, &runs));
+        osh_ctx_free(cx);
+    }
+}
+
 static osh_status inner(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     atomic_fetch_add((_Atomic int *)user, (int)chunk);
@@ -201,7 +223,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_chunk_once),         cmocka_unit_test(many_small_jobs),
         cmocka_unit_test(lowest_failure_wins),      cmocka_unit_test(a_failure_ends_the_loop),
-        cmocka_unit_test(stale_messages_do_not_stick),
+        cmocka_unit_test(an_interrupt_ends_the_loop), cmocka_unit_test(stale_messages_do_not_stick),
         cmocka_unit_test(nested_calls_run_inline),  cmocka_unit_test(a_thread_beside_the_pool),
         cmocka_unit_test(counters_are_shared),
     };

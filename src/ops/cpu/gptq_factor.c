@@ -117,19 +117,22 @@ done:
 /* Some rows of A X: column block j takes from itself and those to its right, which are still those of A. */
 static osh_status product_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
+    osh_status rc = OSH_OK;
     const factor_job *f = user;
     int64_t row = f->at + chunk * SLAB, rows = osh_min64(SLAB, f->at + f->wide - row);
 
-    (void)cx, (void)worker;
+    (void)worker;
     for (int64_t j = 0; j < f->at; j += SIDE) { // all blocks but the last one are SIDE wide
         int64_t next = j + SIDE;
+        OSH_TRY(osh_check_interrupt(cx)); // of 28,672 columns this takes seconds
         osh_blas()->strmm(CblasRowMajor, CblasRight, CblasLower, CblasNoTrans, CblasNonUnit, (blasint)rows, SIDE, 1,
                           elem(f, j, j), (blasint)f->n, elem(f, row, j), (blasint)f->n);
         if (next < f->at)
             osh_gemm_nn(elem(f, row, j), f->n, (osh_mat){elem(f, row, next), f->n}, (osh_mat){elem(f, next, j), f->n},
                         rows, SIDE, f->at - next, 1);
     }
-    return OSH_OK;
+done:
+    return rc;
 }
 
 static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)

@@ -88,17 +88,18 @@ static void store_block(const osh_gptq_solve_args *a, solve_worker *me, int64_t 
 
 static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
+    osh_status rc = OSH_OK;
     const solve_job *job = user;
     const osh_gptq_solve_args *a = job->a;
     solve_worker *me = &job->workers[worker];
     int64_t rows = job->rows, row = chunk * rows, n = osh_min64(rows, a->O - row);
 
-    (void)cx;
     load_scales(a, me, row, n, rows);
     load_tile(a, me, row, n);
     memset(me->loss, 0, (size_t)rows * sizeof *me->loss);
     for (int64_t i1 = 0; i1 < a->I; i1 += a->block_size) {
         int64_t cols = osh_min64(a->block_size, a->I - i1), i2 = i1 + cols;
+        OSH_TRY(osh_check_interrupt(cx)); // of 28,672 columns a chunk takes seconds
         load_block(a, me, n, rows, i1, cols);
         osh_panel_solve(&me->p, a->u + i1 * a->I + i1, a->I, a->col_scale + i1, cols);
         store_block(a, me, row, n, rows, i1, cols);
@@ -107,7 +108,8 @@ static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
                         a->I - i2, cols, 1);
     }
     memcpy(a->loss + row, me->loss, (size_t)n * sizeof *me->loss);
-    return OSH_OK;
+done:
+    return rc;
 }
 
 static int64_t tile_rows(int64_t O) { return O < 1024 ? 64 : 128; } // by shape alone

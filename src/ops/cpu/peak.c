@@ -75,8 +75,10 @@ static osh_status peak_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     OSH_TRY(once(cx, w, j->kind)); // warms up, and is not counted
     w->done = 0;
     double begin = osh_now();
-    do OSH_TRY(once(cx, w, j->kind));
-    while (osh_now() - begin < j->seconds);
+    do {
+        OSH_TRY(osh_check_interrupt(cx));
+        OSH_TRY(once(cx, w, j->kind));
+    } while (osh_now() - begin < j->seconds);
     w->seconds = osh_now() - begin;
 done:
     return rc;

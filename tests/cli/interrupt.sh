@@ -1,0 +1,98 @@
+# SIGTERM in each phase of a run, and in each command: exit code 1, a message, no phase begun behind it, less than a second
+# of processors from the signal to the end; and the same command goes on to the same bytes. The signal comes at a record of
+# the profile or at a read, so it hits the phase that it is meant for. Where a call never comes back it is not waited for.
+set -euo pipefail
+fail() { echo "$*"; exit 1; }
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+most=1 # second of processors, with one thread
+if [ "$SANITIZED" ]; then most=5; fi
+may_be=  # done: it may be by then
+stopped() { # what happened, words of the command: asked to stop, it stops
+    local code=0
+    rm -f after
+    INJECT_AFTER=after LD_PRELOAD=$OSH_TOOLS/inject.so timeout -s KILL 300 "$ONESHOT" "${@:2}" >log 2>&1 || code=$?
+    [ -e after ] || fail "$1: it was not asked to stop (exit $code): $(cat log)"
+    [ $code = 0 ] && [ "$may_be" ] || { [ $code = 1 ] && grep -qE '^(oneshot: |.*"exit":1,"text":")interrupted' log; } || fail "$1: exit $code: $(cat log)"
+    awk -v s="$(cat after)" -v most=$most 'BEGIN { exit !(s < most) }' || fail "$1: $(cat after) s from the signal to the end"
+}
+sums() { (cd out && find . -type f ! -name 'oneshot-report.*' ! -name oneshot.log -print0 | sort -z | xargs -0 sha256sum); }
+
+# a run
+calibrated=(--scheme W4A16 --method gptq --mem-opt-level 2 --dataset "$model/data/calibration.jsonl"
+            --num-calibration-samples 3 --max-seq-length 32)
+declare -A steps=(
+    [calibrated]="plan|load model.embed_tokens|propagate model.embed_tokens|load model.layers.1|observe model.layers.1|
+                  solve model.layers.1|propagate model.layers.1|copy|seal"
+    [rounded]="plan|round|copy|seal")
+for kind in calibrated rounded; do
+    job=(--model "$model" --ignore lm_head --progress none --threads 1 --output out --profile profile.yaml)
+    if [ $kind = calibrated ]; then job+=("${calibrated[@]}"); else job+=(--scheme W8A16); fi
+    rm -rf out
+    "$ONESHOT" "${job[@]}" >/dev/null
+    sums >want
+    grep -o '^- step: ".* Start"$' profile.yaml >all || true
+    IFS='|' read -r -d '' -a list <<<"${steps[$kind]//$'\n'/}" || true
+    for step in "${list[@]}"; do
+        step=$(echo $step)
+        grep -q "\"$step Start\"" all || fail "no phase '$step': $(cat all)"
+        rm -rf out
+        INJECT_STEP="\"$step Start\"" INJECT_WHAT=TERM stopped "$step" "${job[@]}"
+        behind=$(sed -n "/\"$step Start\"/,\$p" profile.yaml | grep ' Start"$' | grep -v 'read ahead' | tail -n +2)
+        [ -z "$behind" ] || fail "begun behind the signal in '$step': $behind"
+        [ ! -e out ] || fail "$step: there is an output"
+        [ ! -e out.oneshot-partial ] || grep -q '^hint: the same command goes on from out.oneshot-partial$' log ||
+            fail "$step: no hint: $(cat log)"
+        "$ONESHOT" "${job[@]}" >log 2>&1 || fail "$step: the same command: $(cat log)"
+        sums | cmp - want || fail "$step: other bytes"
+    done
+done
+
+# a call that never comes back, in the middle of the output
+rm -rf out
+INJECT_CALLS=pwrite INJECT_AT=10 INJECT_WHAT=hang stopped "a call that hangs" "${job[@]}"
+grep -q 'ended in the middle of its work' log && grep -q '^hint: the same command goes on' log || fail "$(cat log)"
+INJECT_CALLS=pwrite INJECT_AT=10 INJECT_WHAT=hang stopped "a call that hangs" "${job[@]}" --progress json
+tail -n 1 log | grep -q '"resume":"out.oneshot-partial"}$' || fail "$(cat log)"
+"$ONESHOT" "${job[@]}" >log 2>&1 && sums | cmp - want || fail "behind a call that hangs: $(cat log)"
+
+# other commands, at their first read and in the middle
+reads() { # words of the command: how many
+    INJECT_CALLS=reads INJECT_COUNT=count LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "$@" >/dev/null && cat count
+}
+"$ONESHOT" --model "$model" --ignore lm_head --scheme W8A16 --max-shard-size 1MB --output sharded --progress none >/dev/null
+while read -r -a command; do
+    n=$(reads "${command[@]}")
+    for at in 1 $((n / 2)) "$n"; do
+        [ "$at" != "$n" ] || may_be=done
+        INJECT_CALLS=reads INJECT_AT=$at INJECT_WHAT=TERM stopped "read $at of $n: ${command[*]}" "${command[@]}"
+        may_be=
+    done
+done <<COMMANDS
+plan --model $model --ignore lm_head --scheme W8A16
+graph --model sharded --dot
+inspect sharded
+verify sharded --model $model --threads 1
+eval --model $model --dataset $model/data/evaluation.txt --max-seq-length 64 --progress none --threads 1
+tokenize --model $model $model/data/evaluation.txt
+COMMANDS
+
+# long texts: nothing but newlines, one line, one word
+bytes=30000000
+[ -z "$SANITIZED" ] || bytes=4000000
+lines() { head -c $bytes < <(yes 'all of it is one line ') | tr -d '\n'; }
+head -c $bytes /dev/zero | tr '\0' '\n' >newlines.jsonl
+{ printf '{"text": "'; lines; printf '"}\n'; } >line.jsonl
+lines >line.txt
+head -c $bytes /dev/zero | tr '\0' x >word.txt
+chunks=$((bytes >> 18)) # of which each is a read
+for text in newlines.jsonl line.jsonl; do
+    INJECT_CALLS=reads INJECT_AT=$((chunks / 2)) INJECT_WHAT=TERM stopped $text --model "$model" --scheme W4A16 \
+        --method gptq --ignore lm_head --num-calibration-samples 2 --max-seq-length 32 --dataset $text --threads 1 \
+        --progress none --output out2
+done
+for text in line.txt word.txt; do
+    INJECT_CALLS=reads INJECT_AT=$((chunks / 2)) INJECT_WHAT=TERM stopped $text eval --model "$model" --dataset $text \
+        --max-seq-length 32 --progress none --threads 1
+    INJECT_CALLS=reads INJECT_AT=$((chunks / 2)) INJECT_WHAT=TERM stopped $text tokenize --model "$model" $text
+done
