@@ -4,6 +4,7 @@
 #include "text/tok_impl.h"
 
 #include <stdio.h>
+#include <time.h>
 
 #define GOLDEN OSH_SOURCE_DIR "/tests/golden/tokenizer/"
 #define MODEL OSH_SOURCE_DIR "/examples/docs-llama-3m"
@@ -206,9 +207,9 @@ static void long_words_are_not_quadratic(void **state)
     memset(s, 'a', n);
     s[n - 1] = 'b';
     assert_ok(cx, osh_tokenizer_parse(cx, &t, spec, strlen(spec), "long"));
-    double start = osh_now();
+    clock_t start = clock(); // of processors: other work on the machine does not count
     assert_ok(cx, osh_tokenizer_encode(cx, t, &ids, s, n, true));
-    assert_true(osh_now() - start < 20);
+    assert_true(clock() - start < 20 * CLOCKS_PER_SEC);
     assert_int_equal(ids.n, 250001);
     assert_int_equal(ids.ids[0], 3);
     assert_int_equal(ids.ids[250000], 2);
