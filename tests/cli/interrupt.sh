@@ -11,9 +11,9 @@ may_be=  # done: it may be by then
 stopped() { # what happened, words of the command: asked to stop, it stops
     local code=0
     rm -f after
-    INJECT_AFTER=after LD_PRELOAD=$OSH_TOOLS/inject.so timeout -s KILL 300 "$ONESHOT" "${@:2}" >log 2>&1 || code=$?
-    [ -e after ] || fail "$1: it was not asked to stop (exit $code): $(cat log)"
-    [ $code = 0 ] && [ "$may_be" ] || { [ $code = 1 ] && grep -qE '^(oneshot: |.*"exit":1,"text":")interrupted' log; } || fail "$1: exit $code: $(cat log)"
+    INJECT_AFTER=after LD_PRELOAD=$OSH_TOOLS/inject.so timeout -s KILL 300 "$ONESHOT" "${@:2}" >said 2>log || code=$?
+    [ -e after ] || fail "$1: it was not asked to stop (exit $code): $(tail -c 500 log)"
+    [ $code = 0 ] && [ "$may_be" ] || { [ $code = 1 ] && grep -qE '^(oneshot: |.*"exit":1,"text":")interrupted' log; } || fail "$1: exit $code: $(tail -c 500 log)"
     awk -v s="$(cat after)" -v most=$most 'BEGIN { exit !(s < most) }' || fail "$1: $(cat after) s from the signal to the end"
 }
 sums() { (cd out && find . -type f ! -name 'oneshot-report.*' ! -name oneshot.log -print0 | sort -z | xargs -0 sha256sum); }
@@ -94,5 +94,5 @@ done
 for text in line.txt word.txt; do
     INJECT_CALLS=reads INJECT_AT=$((chunks / 2)) INJECT_WHAT=TERM stopped $text eval --model "$model" --dataset $text \
         --max-seq-length 32 --progress none --threads 1
-    INJECT_CALLS=reads INJECT_AT=$((chunks / 2)) INJECT_WHAT=TERM stopped $text tokenize --model "$model" $text
+    INJECT_CALLS=reads INJECT_AT=6 INJECT_WHAT=TERM stopped $text tokenize --model "$model" $text
 done
