@@ -9,7 +9,7 @@
 
 typedef struct osh_options { // one row of osh_option_fields each; names are LLM Compressor's arguments
     char *model, *recipe, *dataset, *output;
-    char *scheme, *method;
+    char *scheme, *method, *quality;
     osh_strs targets, ignore;
     char *text_column, *data_collator;
     int64_t num_calibration_samples, max_seq_length, batch_size, seed;

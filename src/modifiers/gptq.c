@@ -136,7 +136,7 @@ static void factor_deinit(osh_ctx *cx, factor *f)
     osh_free(cx, f->perm);
     osh_free(cx, f->dead);
     osh_free(cx, f->diag);
-    osh_free(cx, f->h);
+    osh_tensor_free(cx, f->h);
     osh_free(cx, f->cost);
     *f = (factor){0};
 }
@@ -213,11 +213,19 @@ static osh_status keep_factored(osh_ctx *cx, factor *f, const gptq *g, const flo
 {
     osh_status rc = OSH_OK;
     int64_t I = f->I;
-    for (int64_t i = 0; f->h && i < I; i++) f->h[f->perm[i] * (I + 1)] = damped[i];
+    float *diag = NULL; // own: [I]
+    osh_tensor u = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, (float *)f->u);
+    u.device = f->device;
+    if (!f->h && g->scale_search != SEARCH_LDL) goto done;
+    OSH_NEW(cx, diag, I);
+    for (int64_t i = 0; i < I; i++) diag[f->perm[i]] = damped[i];
+    if (f->h) OSH_TRY(write_diag(cx, f->h, diag));
     if (g->scale_search != SEARCH_LDL) goto done;
     OSH_NEW(cx, f->cost, I);
-    for (int64_t i = 0; i < I; i++) f->cost[f->perm[i]] = 1 / (f->u[i * (I + 1)] * f->u[i * (I + 1)]);
+    OSH_TRY(read_diag(cx, diag, &u));
+    for (int64_t i = 0; i < I; i++) f->cost[f->perm[i]] = 1 / (diag[i] * diag[i]);
 done:
+    osh_free(cx, diag);
     return rc;
 }
 
@@ -327,7 +335,7 @@ static osh_status prepare(osh_ctx *cx, osh_gptq_solve_args *a, solve *s, const g
         .fp8 = q->type == OSH_Q_FLOAT,
         .dq_dtype = sc->dtype,
         .loss = s->loss,
-        .w_out = f->device && !j->keep_w ? j->device_w : NULL,
+        .w_out = f->device && !j->keep_w && osh_gptq_is_plain(g) ? j->device_w : NULL, // else osh_job_finish does it
         .squares = f->device ? s->squares : NULL,
         .packed = j->packed,
     };
@@ -350,7 +358,7 @@ static osh_status solve_job(osh_ctx *cx, const gptq *g, const factor *f, osh_lin
     solve s = {0}; // own
     osh_gptq_solve_args a;
     OSH_TRY(prepare(cx, &a, &s, g, f, j));
-    OSH_TRY(osh_gptq_solve(cx, &a));
+    OSH_TRY(f->device ? osh_gptq_solve_cuda(cx, f->device, &a, 1) : osh_gptq_solve(cx, &a));
     if (g->n_refine) OSH_TRY(osh_gptq_refine_job(cx, g, f, &s, j));
     conclude(j, &s, f);
 done:
@@ -486,8 +494,9 @@ static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linea
     }
     for (int k = 0; k < n; k++) {
         if (!jobs[k].scheme->weights.present || is_ordered(&jobs[k]) != ordered) continue;
-        if (!f.u || !f.device) OSH_TRY(compress_job(cx, m, &f, &jobs[k]));
-        for (int from = k, end; f.u && f.device && is_first(jobs, k) && from < n; from = end) {
+        bool alone = !f.u || !f.device || !osh_gptq_is_plain(g);
+        if (alone) OSH_TRY(compress_job(cx, m, &f, &jobs[k]));
+        for (int from = k, end; !alone && is_first(jobs, k) && from < n; from = end) {
             end = piece_end(jobs, n, k, from);
             OSH_TRY(compress_together(cx, m, &f, jobs, k, from, end));
         }
@@ -513,9 +522,6 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
     osh_tensor *copy[2] = {NULL}; // own: where both orderings need them
     int count[2];
     for (int k = 0; k < n; k++) jobs[k].objective = -1, jobs[k].losses = (osh_losses){0};
-    const gptq *g = m->args;
-    if (h->device && (g->scale_search || g->n_refine))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "scale_search and refine run on the CPU only: --device cpu");
     count_orderings(count, jobs, n);
     for (int k = 0; k < 2 && count[0] && count[1]; k++) {
         if (!stats[k]) continue;
@@ -557,16 +563,47 @@ static size_t needs_of_targets(const gptq *g, const osh_linear_job *jobs, int le
     return sum;
 }
 
+/* What a call of one job takes. */
+static osh_gptq_group group_of_one(const gptq *g, const osh_linear_job *j)
+{
+    osh_gptq_group one = {.I = j->w->shape[1], .block_size = g->block_size};
+    osh_gptq_group_add(&one, j->w->shape[0], osh_gptq_scale_columns(&j->scheme->weights, one.I));
+    return one;
+}
+
+/* Of a device's arena, in which there is so much room, where jobs are solved one by one. */
+static size_t needs_one_by_one(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
+{
+    size_t peak = 0;
+    for (int k = 0; k < n; k++) {
+        if (!jobs[k].scheme->weights.present) continue;
+        osh_gptq_group one = group_of_one(g, &jobs[k]);
+        bool shift = has_target(g, &jobs[k]);
+        size_t beside, target = shift ? osh_target_bytes(&jobs[k], true) : 0;
+        osh_gptq_quality_bytes(g, &jobs[k], 1, &beside);
+        if (shift) beside = larger(beside, osh_target_scratch(&jobs[k], 1, true));
+        size_t solving = osh_gptq_solve_cuda_bytes(&one, room > target ? room - target : 0);
+        peak = larger(peak, target + larger(beside, solving));
+    }
+    return peak;
+}
+
 /* Of a device's arena, in which there is so much room. */
 static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
 {
     int64_t I = n ? jobs[0].w->shape[1] : 0;
     bool shift = n && has_target(g, jobs);
+    size_t factor_kept = 0;
     size_t peak = larger(osh_gptq_permute_cuda_bytes(I), osh_gptq_factor_cuda_scratch(I)), copy = 0;
     int count[2];
     if (shift) peak = larger(peak, osh_target_shift_bytes(I, 1, true));
     count_orderings(count, jobs, n);
-    if (count[0] && count[1]) copy = osh_arena_gross((size_t)(I * I) * sizeof(float)) * (1 + shift);
+    bool both = count[0] && count[1];
+    if (both) copy = osh_arena_gross((size_t)(I * I) * sizeof(float)) * (1 + shift);
+    osh_gptq_kept_bytes(g, I, &factor_kept);
+    copy += factor_kept;
+    if (!osh_gptq_is_plain(g))
+        return copy + larger(peak, needs_one_by_one(g, jobs, n, room > copy ? room - copy : 0));
     for (int k = 0; k < n; k++) {
         if (!jobs[k].scheme->weights.present || !is_first(jobs, k)) continue;
         for (int from = k, end; from < n; from = end) {
@@ -588,7 +625,8 @@ static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads
     run += osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)O * sizeof(double));
     int64_t n_cols = osh_gptq_scale_columns(&j->scheme->weights, I);
     if (!device) run += osh_gptq_solve_bytes(O, I, n_cols, g->block_size, n_threads);
-    run = larger(run, osh_gptq_quality_bytes(g, j, n_threads));
+    size_t arena;
+    run = larger(run, osh_gptq_quality_bytes(g, j, n_threads, device ? &arena : NULL));
     if (!device && has_target(g, j))
         run = osh_target_bytes(j, false) + larger(run, osh_target_scratch(j, n_threads, false));
     return run;
@@ -619,7 +657,8 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
     int64_t I = n ? jobs[0].w->shape[1] : 0;
     size_t ranks = osh_mem_gross((size_t)I * sizeof(ranked)), damped = osh_mem_gross((size_t)I * 4);
     size_t order = osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)I) + osh_mem_gross((size_t)I * 4);
-    order += osh_gptq_kept_bytes(g, I);
+    size_t arena;
+    order += osh_gptq_kept_bytes(g, I, device ? &arena : NULL);
     size_t kept = order, peak = order + damped + larger(ranks, device ? 0 : osh_gptq_permute_bytes(I, n_threads));
     int count[2];
     count_orderings(count, jobs, n);
@@ -628,13 +667,16 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
     if (!device && n && has_target(g, jobs)) peak = larger(peak, kept + osh_target_shift_bytes(I, n_threads, false));
     for (int k = 0; k < n; k++) {
         const osh_linear_job *j = &jobs[k];
-        if (!j->scheme->weights.present || (device && !is_first(jobs, k))) continue;
-        for (int from = k, end; device && from < n; from = end) {
+        bool together_there = device && osh_gptq_is_plain(g);
+        if (!j->scheme->weights.present || (together_there && !is_first(jobs, k))) continue;
+        for (int from = k, end; together_there && from < n; from = end) {
             end = piece_end(jobs, n, k, from);
             peak = larger(peak, needs_of_call(g, jobs, k, from, end, n_threads, &kept));
         }
-        if (device) continue;
-        size_t result = osh_job_result_bytes(j), run = needs_of_job(g, j, n_threads, false);
+        if (together_there) continue;
+        size_t result = osh_job_result_bytes(j), run = needs_of_job(g, j, n_threads, device);
+        osh_gptq_group one = group_of_one(g, j);
+        if (device) run += osh_gptq_solve_cuda_host_bytes(&one) + (has_target(g, j) ? osh_target_bytes(j, false) : 0);
         peak = larger(peak, kept + result + larger(run, osh_job_finish_bytes(j, n_threads)));
         if (!j->done) kept += result;
     }
@@ -643,6 +685,7 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
 }
 
 const osh_modifier_type osh_modifier_gptq = {
-    .name = "GPTQModifier", .fields = fields, .bytes = sizeof(gptq), .key = key, .resolve = resolve, .wants = wants,
-    .freedom = freedom, .compress = compress, .propagates = true, .needs = needs, .step = osh_gptq_step_name,
+    .name = "GPTQModifier", .fields = fields, .bytes = sizeof(gptq), .key = key, .best = osh_gptq_best,
+    .resolve = resolve, .wants = wants, .freedom = freedom, .compress = compress, .propagates = true, .needs = needs,
+    .step = osh_gptq_step_name,
 };

@@ -28,7 +28,7 @@ typedef struct osh_gptq_factor { // of one input and one ordering
     osh_device *device; // view: where H lies; NULL: host memory
     const float *u; // view: [I, I] in the place of H; NULL: could not be factored
     const osh_tensor *shift; // view: S of target.h; NULL: the target is the weight itself
-    float *h;       // own: [I, I] the damped H in file order; NULL: no step behind the column loop wants it
+    osh_tensor *h;  // own: [I, I] the damped H in file order; NULL: no step behind the column loop wants it
     float *cost;    // own: [I] by column: 1 / U_jj^2; NULL: the search for scales does not want it
     const osh_gptq_ladder *ladder;
     int n_damped;  // steps of the ladder above the first
@@ -49,6 +49,7 @@ int64_t osh_gptq_scale_columns(const osh_q_args *q, int64_t I); // scales of a r
 /* Keys scale_search and refine. */
 osh_status osh_gptq_quality_key(osh_ctx *cx, osh_gptq *g, const char *key, const osh_yaml *v, bool *known,
                                 const char *what);
+osh_status osh_gptq_best(osh_ctx *cx, osh_modifier *m);
 const char *osh_gptq_step_name(const osh_modifier *m, int k);
 /* f->h from h, symmetric, dead columns set; the diagonal is written when the damping is known. */
 osh_status osh_gptq_keep_hessian(osh_ctx *cx, osh_gptq_factor *f, const osh_tensor *h);
@@ -57,6 +58,9 @@ osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq
 /* The steps of refine on what the column loop left: codes, params and losses of j, and s->scale and zero. */
 osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f, osh_gptq_job *s,
                                osh_linear_job *j);
-size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads); // host scratch of one job
-size_t osh_gptq_kept_bytes(const osh_gptq *g, int64_t I);                                 // of a factor, beside GPTQ's
+static inline bool osh_gptq_is_plain(const osh_gptq *g) { return !g->scale_search && !g->n_refine; }
+/* Host scratch of one job; device: of a job that runs there, and *arena gets what it takes of that. */
+size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads, size_t *arena);
+/* Of a factor, beside GPTQ's; device as above. */
+size_t osh_gptq_kept_bytes(const osh_gptq *g, int64_t I, size_t *arena);
 #endif

@@ -7,6 +7,7 @@
  *   refine: [rescale, descend, fit_scales]   in the order given, eight at most; ops/gptq_refine.h */
 #include "modifiers/gptq.h"
 #include "modifiers/target.h"
+#include "ops/cuda/cuda.h"
 
 #include <string.h>
 
@@ -21,6 +22,15 @@ const char *osh_gptq_step_name(const osh_modifier *m, int k)
 {
     const osh_gptq *g = m->args;
     return k == 0 ? "solve" : steps[g->refine[k - 1]];
+}
+
+osh_status osh_gptq_best(osh_ctx *cx, osh_modifier *m)
+{
+    osh_gptq *g = m->args;
+    g->scale_search = SEARCH_LDL;
+    g->refine[0] = OSH_REFINE_RESCALE, g->refine[1] = OSH_REFINE_DESCEND, g->refine[2] = OSH_REFINE_FIT_SCALES;
+    g->n_refine = 3;
+    return osh_field_set(cx, osh_field_find(m->type->fields, "target"), g, "original");
 }
 
 static osh_status read_search(osh_ctx *cx, osh_gptq *g, const osh_yaml *v, const char *what)
@@ -96,12 +106,12 @@ static osh_scale_rule rule_of(const osh_q_args *q, osh_dtype dt)
 osh_status osh_gptq_keep_hessian(osh_ctx *cx, osh_gptq_factor *f, const osh_tensor *h)
 {
     osh_status rc = OSH_OK;
-    size_t bytes = osh_tensor_bytes(h);
-    f->h = osh_alloc(cx, bytes);
-    if (!f->h) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the Hessian of the steps behind the column loop");
-    memcpy(f->h, h->data, bytes);
-    OSH_TRY(osh_gptq_permute(cx, f->h, f->I, NULL)); // symmetric
+    OSH_TRY(osh_tensor_new_on(cx, &f->h, h->device, OSH_LIFE_SHORT, OSH_F32, 2, h->shape));
+    OSH_TRY(osh_tensor_copy(cx, f->h, h));
+    if (h->device) OSH_TRY(osh_gptq_permute_cuda(cx, f->h, NULL)); // symmetric
+    else OSH_TRY(osh_gptq_permute(cx, f->h->data, f->I, NULL));
 done:
+    if (rc) osh_note(cx, "copying the Hessian for the steps behind the column loop");
     return rc;
 }
 
@@ -114,6 +124,12 @@ static void put_params(osh_linear_job *j, const float *scale, const float *zero)
     for (int64_t i = 0; zero && i < n; i++) ((int8_t *)j->params.zero->data)[i] = (int8_t)zero[i];
 }
 
+/* What the solve comes close to, where it runs. */
+static const osh_tensor *weight_there(const osh_gptq_factor *f, const osh_linear_job *j)
+{
+    return f->device && !j->target ? j->device_w : osh_target_of(j);
+}
+
 osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq_factor *f, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
@@ -122,11 +138,11 @@ osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq
     float *scale = NULL, *zero = NULL; // own
     OSH_NEW(cx, scale, n);
     if (!q->symmetric) OSH_NEW(cx, zero, n);
-    osh_gptq_scales_args a = {.w = osh_target_of(j), .dead = f->dead,
-                              .weight = g->scale_search == SEARCH_LDL ? f->cost : NULL,
+    const float *cost = g->scale_search == SEARCH_LDL ? f->cost : NULL;
+    osh_gptq_scales_args a = {.w = weight_there(f, j), .dead = f->dead, .weight = cost,
                               .O = O, .I = I, .group = columns_of_group(q, I), .row_block = rows_of_scale(q, O),
                               .rule = rule_of(q, j->params.scale->dtype), .scale = scale, .zero = zero};
-    OSH_TRY(osh_gptq_scales(cx, &a));
+    OSH_TRY(f->device ? osh_gptq_scales_cuda(cx, f->device, &a) : osh_gptq_scales(cx, &a));
     put_params(j, scale, zero);
 done:
     osh_free(cx, scale);
@@ -139,32 +155,40 @@ osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_fa
 {
     const osh_q_args *q = &j->scheme->weights;
     int64_t O = j->w->shape[0], I = j->w->shape[1];
-    osh_gptq_refine_args a = {.w = osh_target_of(j), .dead = f->dead, .h = f->h, .perm = f->perm, .codes = j->codes,
+    osh_gptq_refine_args a = {.w = weight_there(f, j), .dead = f->dead, .h = f->h->data, .perm = f->perm,
+                              .codes = j->codes,
                               .scale = s->scale, .zero = s->zero, .O = O, .I = I, .group = columns_of_group(q, I),
                               .row_block = rows_of_scale(q, O), .rule = rule_of(q, j->params.scale->dtype),
                               .steps = g->refine, .n_steps = g->n_refine, .loss = j->losses.of,
                               .all = &j->losses.all};
-    osh_status rc = osh_gptq_refine(cx, &a);
+    osh_status rc = f->device ? osh_gptq_refine_cuda(cx, f->device, &a) : osh_gptq_refine(cx, &a);
     if (rc) return rc;
     j->losses.n = g->n_refine + 1;
     put_params(j, s->scale, s->zero);
     return rc;
 }
 
-size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads)
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads, size_t *arena)
 {
     const osh_q_args *q = &j->scheme->weights;
     int64_t O = j->w->shape[0], I = j->w->shape[1], group = columns_of_group(q, I), rows = rows_of_scale(q, O);
     size_t params = osh_job_params_bytes(j), search = 0, refine = 0;
-    if (g->scale_search) search = params + osh_gptq_scales_bytes(O, I, group, rows, n_threads);
+    if (arena) *arena = g->scale_search ? osh_gptq_scales_cuda_bytes(O, I, group, rows) : 0;
+    if (arena && g->n_refine) *arena = larger(*arena, osh_gptq_refine_cuda_bytes(O, I, group, rows));
+    if (g->scale_search) search = params + (arena ? 0 : osh_gptq_scales_bytes(O, I, group, rows, n_threads));
     if (g->n_refine)
         refine = params + osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)O * sizeof(double)) +
-                 osh_gptq_refine_bytes(O, I, group, rows, n_threads);
-    return search > refine ? search : refine;
+                 (arena ? osh_gptq_refine_cuda_host_bytes(O, I, group, rows, n_threads)
+                        : osh_gptq_refine_bytes(O, I, group, rows, n_threads));
+    return larger(search, refine);
 }
 
-size_t osh_gptq_kept_bytes(const osh_gptq *g, int64_t I)
+size_t osh_gptq_kept_bytes(const osh_gptq *g, int64_t I, size_t *arena)
 {
-    return (g->n_refine ? osh_mem_gross((size_t)(I * I) * sizeof(float)) : 0) +
-           (g->scale_search == SEARCH_LDL ? osh_mem_gross((size_t)I * sizeof(float)) : 0);
+    size_t h = g->n_refine ? (size_t)(I * I) * sizeof(float) : 0, row = osh_mem_gross((size_t)I * sizeof(float));
+    if (arena) *arena = h ? osh_arena_gross(h) : 0;
+    return (h && !arena ? osh_mem_gross(h) : 0) + (h ? osh_mem_gross(sizeof(osh_tensor)) + row : 0) +
+           (g->scale_search == SEARCH_LDL ? 2 * row : 0);
 }

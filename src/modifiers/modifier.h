@@ -79,6 +79,7 @@ struct osh_modifier_type {
     /* A key that the field table cannot express. *known false: not one of this modifier's. */
     osh_status (*key)(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *value,
                       bool *known, const char *what);
+    osh_status (*best)(osh_ctx *cx, osh_modifier *m); // arguments for the least loss, before any key; NULL: none
     osh_status (*resolve)(osh_ctx *cx, osh_modifier *m); // after the last key; may be NULL
     unsigned (*wants)(const osh_modifier *m, const osh_q_scheme *s);
     unsigned (*freedom)(const osh_modifier *m); // OSH_FREE_*, for who checks the output; NULL: none

@@ -27,6 +27,23 @@ static const char *const without_effect[] = {
     NULL,
 };
 
+static const struct quality {
+    const char *name, *type;
+    bool best;
+} qualities[] = {
+    {"fast", "QuantizationModifier", false},
+    {"gptq", "GPTQModifier", false},
+    {"best", "GPTQModifier", true},
+    {0},
+};
+
+static const struct quality *find_quality(const char *name)
+{
+    for (const struct quality *q = qualities; q->name; q++)
+        if (!strcmp(q->name, name)) return q;
+    return NULL;
+}
+
 static bool ends_with(const char *s, const char *tail)
 {
     size_t n = strlen(s), t = strlen(tail);
@@ -65,16 +82,34 @@ static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml
                  "%s:%d:%d: unknown key '%s' of %s: want config_groups, scheme, targets, ignore, "
                  "observer%s%s",
                  what, k->line, k->column, k->text ? k->text : "", m->type->name,
-                 b.data ? b.data : "", m->type->key ? ", actorder" : "");
+                 b.data ? b.data : "", m->type->key ? ", actorder, scale_search, refine, quality" : ", quality");
     osh_buf_deinit(cx, &b);
     return rc;
 }
 
+/* The quality that the modifier's key names, or where it has none the recipe's; NULL: neither. */
+static osh_status quality_of(osh_ctx *cx, const struct quality **out, const osh_yaml *body, const char *dflt,
+                             const char *what)
+{
+    osh_status rc = OSH_OK;
+    *out = dflt ? find_quality(dflt) : NULL;
+    for (size_t i = 0; body->kind == OSH_Y_MAP && i < body->n; i++) {
+        const osh_yaml *v = body->items[i];
+        if (!body->keys[i]->text || strcmp(body->keys[i]->text, "quality")) continue;
+        if (!(*out = find_quality(v->text ? v->text : "")))
+            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: quality '%s': want fast, gptq or best", what, v->line, v->column,
+                     v->text ? v->text : "");
+    }
+done:
+    return rc;
+}
+
 static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *name,
-                                const osh_yaml *body, const char *what)
+                                const osh_yaml *body, const char *quality, const char *what)
 {
     osh_status rc = OSH_OK;
     osh_recipe_quant q = {0};
+    const struct quality *level = NULL;
     m->type = osh_modifier_find(name->text ? name->text : "");
     if (!m->type) {
         osh_buf b;
@@ -86,15 +121,19 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
         osh_buf_deinit(cx, &b);
         goto done;
     }
+    OSH_TRY(quality_of(cx, &level, body, quality, what));
+    if (level) m->type = osh_modifier_find(level->type);
     m->args = osh_calloc(cx, 1, m->type->bytes);
     if (!m->args) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", m->type->name);
     OSH_TRY(osh_fields_default(cx, m->type->fields, m->args));
+    if (level && level->best) OSH_TRY(m->type->best(cx, m));
     if (body->kind != OSH_Y_MAP && body->kind != OSH_Y_NULL)
         OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: %s: want a map", what, body->line, body->column, m->type->name);
     for (size_t i = 0; body->kind == OSH_Y_MAP && i < body->n; i++) {
         const osh_yaml *k = body->keys[i], *v = body->items[i];
         const char *key = k->text ? k->text : "";
         bool known = false;
+        if (!strcmp(key, "quality")) continue;
         if (in_list(without_effect, key)) {
             osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing here and is ignored", what, k->line, key);
             continue;
@@ -177,7 +216,7 @@ static osh_status append(osh_ctx *cx, osh_recipe *r, const osh_yaml *list, const
     for (size_t i = 0; i < list->n; i++) {
         r->modifiers[r->n] = (osh_modifier){0};
         r->n++;
-        OSH_TRY(read_modifier(cx, &r->modifiers[r->n - 1], list->keys[i], list->items[i], what));
+        OSH_TRY(read_modifier(cx, &r->modifiers[r->n - 1], list->keys[i], list->items[i], r->quality, what));
     }
 done:
     return rc;
@@ -218,12 +257,18 @@ done:
     return rc;
 }
 
-osh_status osh_recipe_parse(osh_ctx *cx, osh_recipe **out, const char *text, size_t n, const char *what)
+static osh_status parse(osh_ctx *cx, osh_recipe **out, const char *text, size_t n, const char *quality,
+                        const char *what)
 {
     osh_status rc = OSH_OK;
     osh_recipe *r = NULL; // own
     osh_yaml *y = NULL;   // own
     OSH_NEW(cx, r, 1);
+    if (quality) {
+        const struct quality *q = find_quality(quality);
+        if (!q) OSH_FAIL(cx, OSH_E_USAGE, "quality '%s': want fast, gptq or best", quality);
+        r->quality = q->name;
+    }
     OSH_TRY(osh_yaml_parse(cx, &y, text, n, what));
     OSH_TRY(read_stages(cx, r, y, what));
     OSH_TRY(finish(cx, r, what));
@@ -237,13 +282,18 @@ done:
     return rc;
 }
 
-osh_status osh_recipe_open(osh_ctx *cx, osh_recipe **out, const char *path)
+osh_status osh_recipe_parse(osh_ctx *cx, osh_recipe **out, const char *text, size_t n, const char *what)
+{
+    return parse(cx, out, text, n, NULL, what);
+}
+
+osh_status osh_recipe_open(osh_ctx *cx, osh_recipe **out, const char *path, const char *quality)
 {
     osh_status rc = OSH_OK;
     char *text = NULL; // own
     size_t n = 0;
     OSH_TRY(osh_file_read_all(cx, &text, &n, path, 1u << 20));
-    OSH_TRY(osh_recipe_parse(cx, out, text, n, path));
+    OSH_TRY(parse(cx, out, text, n, quality, path));
 done:
     osh_free(cx, text);
     return rc;
@@ -278,12 +328,12 @@ osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, const char *scheme
 {
     osh_status rc = OSH_OK;
     osh_buf b;
-    bool gptq = method && !strcmp(method, "gptq");
+    const struct quality *level = method && strcmp(method, "rtn") ? find_quality(method) : qualities;
     osh_buf_init(&b, 1u << 20);
     OSH_TRY(osh_buf_printf(cx, &b, "default_stage:\n  default_modifiers:\n    %s:\n      scheme: ",
-                           gptq ? "GPTQModifier" : "QuantizationModifier"));
+                           level ? level->type : "QuantizationModifier"));
     OSH_TRY(quoted(cx, &b, scheme));
-    OSH_TRY(osh_buf_printf(cx, &b, "\n"));
+    OSH_TRY(osh_buf_printf(cx, &b, "\n%s", level && level->best ? "      quality: best\n" : ""));
     if (targets->n) OSH_TRY(list(cx, &b, "targets", targets));
     OSH_TRY(list(cx, &b, "ignore", ignore));
     OSH_TRY(osh_recipe_parse(cx, out, b.data, b.len, "--scheme"));

@@ -13,31 +13,6 @@
 
 #include <math.h>
 
-bool osh_fit_solve(double *a, double *b, int64_t n)
-{
-    double mean = 0;
-    for (int64_t i = 0; i < n; i++) mean += a[i * n + i] / (double)n;
-    if (!(mean > 0)) return false;
-    for (int64_t i = 0; i < n; i++) {
-        a[i * n + i] += 1e-9 * mean;
-        for (int64_t j = 0; j <= i; j++) { // row i of L, A = L L^T, in its place
-            double sum = a[i * n + j];
-            for (int64_t k = 0; k < j; k++) sum -= a[i * n + k] * a[j * n + k];
-            a[i * n + j] = i == j ? sqrt(sum) : sum / a[j * n + j];
-        }
-        if (!(a[i * n + i] > 0)) return false;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t k = 0; k < i; k++) b[i] -= a[i * n + k] * b[k];
-        b[i] /= a[i * n + i];
-    }
-    for (int64_t i = n - 1; i >= 0; i--) {
-        b[i] /= a[i * n + i];
-        for (int64_t k = 0; k < i; k++) b[k] -= a[i * n + k] * b[i];
-    }
-    return true;
-}
-
 /* Groups [g0, g0 + n). */
 static void window_ref(const osh_refine_row *r, int64_t g0, int64_t n, double *pull, double *A, double *b)
 {
@@ -55,7 +30,7 @@ static void window_ref(const osh_refine_row *r, int64_t g0, int64_t n, double *p
                 A[(k / a->group - g0) * n + l / a->group - g0] += c * a->h[k * a->I + l] * (q[l] - r->z[l / a->group]);
         }
     }
-    if (!osh_fit_solve(A, b, n)) return;
+    if (!osh_fit_solve(A, b, n, 1)) return;
     for (int64_t g = 0; g < n; g++) {
         float s = osh_round_to((float)(r->s[g0 + g] + b[g]), a->rule.dtype);
         if (s > 0 && isfinite(s)) r->s[g0 + g] = s;

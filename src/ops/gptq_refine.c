@@ -95,7 +95,7 @@ osh_status osh_gptq_refine_ref(osh_ctx *cx, const osh_gptq_refine_args *a)
     double *room = NULL;             // own
 
     OSH_TRY(osh_f32_copy(cx, &w, a->w));
-    OSH_TRY(osh_group_factors_init(cx, &f, a));
+    OSH_TRY(osh_group_factors_init(cx, &f, a, NULL));
     OSH_NEW(cx, r.w, n * a->I);
     OSH_NEW(cx, r.q, n * a->I);
     OSH_NEW(cx, r.s, across);

@@ -46,7 +46,9 @@ typedef struct osh_group_factors {
     int32_t *order; // own: [I] solving order -> column of the group
     bool *ok;       // own: [groups]
 } osh_group_factors;
-osh_status osh_group_factors_init(osh_ctx *cx, osh_group_factors *f, const osh_gptq_refine_args *a);
+/* blocks [I, group]: the groups' parts of H, one behind the other; NULL: they are taken from a->h. */
+osh_status osh_group_factors_init(osh_ctx *cx, osh_group_factors *f, const osh_gptq_refine_args *a,
+                                  const float *blocks);
 void osh_group_factors_deinit(osh_ctx *cx, osh_group_factors *f);
 size_t osh_group_factors_bytes(int64_t I, int64_t group, int n_threads);
 enum { OSH_RESCALE_WIDEST = 1024 }; // groups of more columns are not scaled anew
@@ -68,6 +70,31 @@ void osh_refine_pull(double *g, const osh_refine_row *r, int64_t row);          
 void osh_rescale_ref(const osh_refine_row *r, double *room);                       // room: [4 I]
 void osh_descend_ref(const osh_refine_row *r, double *room);
 void osh_fit_scales_ref(const osh_refine_row *r, double *room);                    // room: [I + groups (groups + 1)]
-/* b [n] = A^-1 b, with the ridge; A [n, n] is lost, its lower triangle is read. false: A has no inverse. */
-bool osh_fit_solve(double *a, double *b, int64_t n);
+
+/* b [n] = A^-1 b, A [n, n] with 1e-9 of its mean diagonal; A is lost, its lower triangle is read. Elements are `step`
+ * apart. false: A has no inverse. */
+OSH_EVERYWHERE bool osh_fit_solve(double *a, double *b, int64_t n, int64_t step)
+{
+    double mean = 0;
+    for (int64_t i = 0; i < n; i++) mean += a[i * (n + 1) * step] / (double)n;
+    if (!(mean > 0)) return false;
+    for (int64_t i = 0; i < n; i++) {
+        a[i * (n + 1) * step] += 1e-9 * mean;
+        for (int64_t j = 0; j <= i; j++) { // row i of L, A = L L^T, in its place
+            double sum = a[(i * n + j) * step];
+            for (int64_t k = 0; k < j; k++) sum -= a[(i * n + k) * step] * a[(j * n + k) * step];
+            if (i == j && !(sum > 0)) return false;
+            a[(i * n + j) * step] = i == j ? sqrt(sum) : sum / a[j * (n + 1) * step];
+        }
+    }
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t k = 0; k < i; k++) b[i * step] -= a[(i * n + k) * step] * b[k * step];
+        b[i * step] /= a[i * (n + 1) * step];
+    }
+    for (int64_t i = n - 1; i >= 0; i--) {
+        b[i * step] /= a[i * (n + 1) * step];
+        for (int64_t k = 0; k < i; k++) b[k * step] -= a[(i * n + k) * step] * b[i * step];
+    }
+    return true;
+}
 #endif

@@ -60,6 +60,7 @@ void osh_rescale_ref(const osh_refine_row *r, double *room)
 typedef struct factors_job {
     osh_group_factors *f;
     const osh_gptq_refine_args *a;
+    const float *blocks;
     double *room; // own: [threads, 2 group^2]
 } factors_job;
 
@@ -109,7 +110,9 @@ static osh_status factors_chunk(osh_ctx *cx, void *user, int64_t g, int worker)
 
     (void)cx;
     for (int64_t i = 0; i < n; i++)
-        for (int64_t j = 0; j < n; j++) m[i * n + j] = a->h[(first + i) * f->I + first + j];
+        for (int64_t j = 0; j < n; j++)
+            m[i * n + j] = job->blocks ? job->blocks[first * f->group + i * n + j]
+                                       : a->h[(first + i) * f->I + first + j];
     f->ok[g] = cholesky(m, n);
     if (!f->ok[g]) return OSH_OK;
     invert(inverse, m, n);
@@ -123,11 +126,11 @@ static osh_status factors_chunk(osh_ctx *cx, void *user, int64_t g, int worker)
     return OSH_OK;
 }
 
-osh_status osh_group_factors_init(osh_ctx *cx, osh_group_factors *f, const osh_gptq_refine_args *a)
+osh_status osh_group_factors_init(osh_ctx *cx, osh_group_factors *f, const osh_gptq_refine_args *a, const float *blocks)
 {
     osh_status rc = OSH_OK;
     int64_t groups = osh_div_up(a->I, a->group);
-    factors_job job = {.f = f, .a = a};
+    factors_job job = {.f = f, .a = a, .blocks = blocks};
     int32_t *n = NULL; // own: columns that a group has so far
     bool wanted = false;
 

@@ -12,6 +12,12 @@
 #include <math.h>
 #include <stdbool.h>
 
+#ifdef __CUDACC__ // what a kernel calls too
+#define OSH_EVERYWHERE __host__ __device__ static inline
+#else
+#define OSH_EVERYWHERE static inline
+#endif
+
 typedef struct osh_grid {
     float lo, hi;
     int bits;   // of a code
@@ -22,7 +28,8 @@ typedef struct osh_grid {
 static inline osh_grid osh_grid_of(int bits, bool fp8)
 {
     float steps = (float)(1 << (bits - 1));
-    return fp8 ? (osh_grid){-448, 448, 8, 4, -9} : (osh_grid){-steps, steps - 1, bits, 0, 0};
+    osh_grid whole = {-steps, steps - 1, bits, 0, 0}, e4m3 = {-448, 448, 8, 4, -9};
+    return fp8 ? e4m3 : whole;
 }
 
 /* The nearest value, ties to even, of x between lo and hi. */

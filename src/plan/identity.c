@@ -189,7 +189,8 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
     FIELD("source config.json", "%zu bytes, %016llx", p->ck->config->n_text,
           (ull)XXH3_64bits(p->ck->config->text, p->ck->config->n_text));
     OSH_TRY(add_source(cx, id, p->ck));
-    FIELD("recipe", "%zu bytes, %016llx", p->recipe->n_text, (ull)XXH3_64bits(p->recipe->text, p->recipe->n_text));
+    FIELD("recipe", "%zu bytes, %016llx%s%s", p->recipe->n_text, (ull)XXH3_64bits(p->recipe->text, p->recipe->n_text),
+          p->recipe->quality ? ", quality " : "", p->recipe->quality ? p->recipe->quality : "");
     FIELD("pipeline", "%s", osh_pipeline_name(p->pipeline));
     FIELD("arithmetic", "%s", p->arithmetic == OSH_ARITH_F32 ? "f32" : "reference");
     if (p->pipeline != OSH_PIPELINE_DATAFREE) {

@@ -11,6 +11,9 @@ const osh_field osh_option_fields[] = {
     {ROW(scheme), .type = OSH_F_STR, .doc = "without a recipe: a preset such as W4A16"},
     {ROW(method), .type = OSH_F_STR, .values = "gptq|rtn",
      .doc = "with --scheme: gptq or rtn (the default)"},
+    {ROW(quality), .type = OSH_F_STR, .values = "fast|gptq|best",
+     .doc = "fast: rounded to nearest, without data; gptq: as LLM Compressor's; best: what loses least in the same "
+            "format (docs/quality.md). A recipe's own keys win"},
     {ROW(targets), .type = OSH_F_STRS,
      .doc = "with --scheme: modules to quantize (default Linear); may be repeated"},
     {ROW(ignore), .type = OSH_F_STRS,

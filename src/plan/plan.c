@@ -45,8 +45,11 @@ static osh_status open_recipe(osh_ctx *cx, osh_plan *p)
     if (o->recipe && (o->method || o->targets.n || o->ignore.n))
         OSH_FAIL(cx, OSH_E_USAGE,
                  "--method, --targets and --ignore go with --scheme: a recipe says these itself");
-    OSH_TRY(o->recipe ? osh_recipe_open(cx, &p->recipe, o->recipe)
-                      : osh_recipe_of_flags(cx, &p->recipe, o->scheme, o->method, &o->targets, &o->ignore));
+    if (o->method && o->quality)
+        OSH_FAIL(cx, OSH_E_USAGE, "--method and --quality exclude each other: gptq is a quality, rtn is fast");
+    const char *method = o->quality ? o->quality : o->method;
+    OSH_TRY(o->recipe ? osh_recipe_open(cx, &p->recipe, o->recipe, o->quality)
+                      : osh_recipe_of_flags(cx, &p->recipe, o->scheme, method, &o->targets, &o->ignore));
     p->arithmetic = o->arithmetic && !strcmp(o->arithmetic, "f32") ? OSH_ARITH_F32 : OSH_ARITH_REFERENCE;
     for (size_t i = 0; i < p->recipe->n; i++) p->recipe->modifiers[i].arithmetic = p->arithmetic;
 done:

@@ -301,12 +301,82 @@ static void test_against_reference(void **state)
         }
 }
 
+/* The search and all steps on a card: losses as the reference's, the same bytes in every order of the threads, and no
+ * more memory than said. */
+static void refine_on_card(osh_ctx *cx, osh_device *d, const problem *p, kind k, solution *s, double *loss, double *all)
+{
+    solution_open(cx, s, p, k);
+    osh_gptq_scales_args a = scales_args(s);
+    carded w = card_put(cx, d, s->w);
+    size_t before = osh_arena_used(d->arena);
+    a.w = &w.t;
+    assert_int_equal(osh_gptq_scales_cuda(cx, d, &a), OSH_OK);
+    solve(cx, s);
+    osh_tensor h = osh_tensor_view(OSH_F32, 2, (int64_t[]){p->I, p->I}, s->h);
+    carded ch = card_put(cx, d, &h);
+    osh_gptq_refine_args r = refine_args(s, steps, N_STEPS, loss);
+    r.w = &w.t, r.h = ch.t.data, r.all = all;
+    before = osh_arena_used(d->arena);
+    osh_ctx *own = NULL; // its memory is what the call takes
+    assert_int_equal(osh_ctx_new(&own, 1), OSH_OK);
+    assert_int_equal(osh_gptq_refine_cuda(own, d, &r), OSH_OK);
+    assert_int_equal(osh_arena_used(d->arena), before);
+    size_t said = osh_gptq_refine_cuda_host_bytes(p->O, p->I, p->group, p->row_block, 1);
+    if (osh_play_order) assert_true(osh_mem_used_peak(own, OSH_MEM_HOST) <= said);
+    osh_ctx_free(own);
+    card_take(cx, NULL, &ch);
+    card_take(cx, NULL, &w);
+}
+
+static void test_card(void **state)
+{
+    (void)state;
+    osh_ctx *cx;
+    assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+    osh_device *d = card_open(cx, CARD_BYTES);
+    for (size_t i = 0; d && i < sizeof problems / sizeof *problems; i++) {
+        const problem *p = &problems[i];
+        kind k = i % N_KINDS;
+        solution ref = {0}, s[2] = {{0}};
+        double loss[3][N_STEPS + 1], all[3];
+        if (p->I > 300) continue; // long when it is played
+        solution_open(cx, &ref, p, k);
+        start(cx, &ref);
+        osh_gptq_refine_args a = refine_args(&ref, steps, N_STEPS, loss[2]);
+        a.all = &all[2];
+        assert_int_equal(osh_gptq_refine_ref(cx, &a), OSH_OK);
+        for (int n = 0; n < (card_orders() > 1 ? 2 : 1); n++) {
+            card_order(n);
+            refine_on_card(cx, d, p, k, &s[n], loss[n], &all[n]);
+        }
+        for (int n = 0; n <= N_STEPS; n++) {
+            if (fabs(loss[0][n] - loss[2][n]) > 0.05 * loss[2][n])
+                print_message("problem %zu %s after %d: %g, not %g\n", i, kinds[k], n, loss[0][n], loss[2][n]);
+            assert_true(fabs(loss[0][n] - loss[2][n]) <= 0.05 * loss[2][n]);
+            assert_true(!n || loss[0][n] <= loss[0][n - 1]);
+        }
+        double scatter, is = objective(cx, &s[0], &scatter);
+        assert_true(fabs(is - loss[0][N_STEPS]) <= 1e-5 * scatter);
+        assert_true(fabs(all[0] - all[2]) <= 1e-5 * all[2]);
+        if (card_orders() > 1) {
+            assert_memory_equal(s[0].codes, s[1].codes, (size_t)(p->O * p->I));
+            assert_memory_equal(s[0].scale, s[1].scale, (size_t)s[0].n_scales * 4);
+            solution_close(cx, &s[1]);
+        }
+        solution_close(cx, &s[0]);
+        solution_close(cx, &ref);
+    }
+    osh_device_close(cx, d);
+    osh_ctx_free(cx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scales),
         cmocka_unit_test(test_never_raises),
         cmocka_unit_test(test_against_reference),
+        cmocka_unit_test(test_card),
     };
     int rc = pin_isa();
     return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);

@@ -107,6 +107,43 @@ static void test_actorder(void **state)
     }
 }
 
+/* One word for a modifier, from its key or for all that have none. */
+static void test_levels(void **state)
+{
+    (void)state;
+    static const struct { const char *text, *level, *type; osh_scale_search search; int n; } rows[] = {
+        {"QuantizationModifier: {scheme: W4A16}", NULL, "QuantizationModifier", 0, 0},
+        {"QuantizationModifier: {scheme: W4A16}", "fast", "QuantizationModifier", 0, 0},
+        {"QuantizationModifier: {scheme: W4A16}", "gptq", "GPTQModifier", SEARCH_NONE, 0},
+        {"QuantizationModifier: {scheme: W4A16, quality: best}", NULL, "GPTQModifier", SEARCH_LDL, 3},
+        {"GPTQModifier: {scheme: W4A16}", "fast", "QuantizationModifier", 0, 0},
+        {"GPTQModifier: {scheme: W4A16, quality: gptq}", "best", "GPTQModifier", SEARCH_NONE, 0},
+        {"GPTQModifier: {scheme: W4A16, block_size: 64}", "best", "GPTQModifier", SEARCH_LDL, 3},
+        {"GPTQModifier: {scheme: W4A16, scale_search: mse, refine: [descend]}", "best", "GPTQModifier", SEARCH_MSE, 1},
+    };
+    const char *path = "quality.yaml";
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        fprintf(f, "q_modifiers: {%s}\n", rows[i].text);
+        fclose(f);
+        osh_recipe *r = NULL;
+        assert_ok(cx, osh_recipe_open(cx, &r, path, rows[i].level));
+        if (strcmp(r->modifiers[0].type->name, rows[i].type)) fail_msg("row %zu: %s", i, r->modifiers[0].type->name);
+        const osh_gptq *g = r->modifiers[0].args;
+        if (!strcmp(rows[i].type, "GPTQModifier") && (g->scale_search != rows[i].search || g->n_refine != rows[i].n ||
+                                                      strcmp(g->target, rows[i].n ? "original" : "quantized")))
+            fail_msg("row %zu", i);
+        osh_recipe_free(cx, r);
+    }
+    remove(path);
+    osh_strs none = {0};
+    osh_recipe *r = NULL;
+    assert_ok(cx, osh_recipe_of_flags(cx, &r, "W4A16", "best", &none, &none));
+    assert_int_equal(((osh_gptq *)r->modifiers[0].args)->n_refine, 3);
+    osh_recipe_free(cx, r);
+}
+
 static void test_quality(void **state)
 {
     (void)state;
@@ -133,7 +170,7 @@ static void test_written_back(void **state)
 {
     (void)state;
     osh_recipe *r = NULL;
-    assert_ok(cx, osh_recipe_open(cx, &r, OSH_SOURCE_DIR "/tests/fuzz/corpus/recipe/written_back.yaml"));
+    assert_ok(cx, osh_recipe_open(cx, &r, OSH_SOURCE_DIR "/tests/fuzz/corpus/recipe/written_back.yaml", NULL));
     assert_string_equal(r->modifiers[0].type->name, "GPTQModifier");
     const osh_q_args *w = &r->modifiers[0].schemes[0].weights;
     assert_int_equal(w->actorder, OSH_ACTORDER_STATIC);
@@ -208,6 +245,7 @@ static void test_refused(void **state)
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, block_size: 0}}", "block_size"},
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, dampening_frac: 2}}", "dampening_frac"},
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, actorder: group}}", "actorder 'group'"},
+        {"q_modifiers: {GPTQModifier: {scheme: W4A16, quality: good}}", "quality 'good': want fast, gptq or best"},
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, scale_search: grid}}", "scale_search 'grid': want none, mse or"},
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, scale_search: [ldl]}}", "scale_search '(a list or map)'"},
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, refine: descend}}", "want a list of at most 8"},
@@ -262,7 +300,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_modifier), cmocka_unit_test(test_values), cmocka_unit_test(test_actorder),
-        cmocka_unit_test(test_quality),
+        cmocka_unit_test(test_quality), cmocka_unit_test(test_levels),
         cmocka_unit_test(test_written_back), cmocka_unit_test(test_scheme_and_observers),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_torture),
     };

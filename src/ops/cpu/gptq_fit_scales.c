@@ -52,7 +52,7 @@ void osh_tile_fit_sums(osh_refine_tile *t, int64_t g0, int64_t n)
 static void put_scales(osh_refine_tile *t, int64_t row, int64_t n_rows, int64_t g0, int64_t n)
 {
     double *A = t->fit + row * n * (n + 1), *b = A + n * n;
-    if (!osh_fit_solve(A, b, n)) return;
+    if (!osh_fit_solve(A, b, n, 1)) return;
     for (int64_t g = 0; g < n; g++) {
         float s = osh_round_to((float)(t->scale[row * t->groups + g0 + g] + b[g]), t->a->rule.dtype);
         for (int64_t r = row; s > 0 && isfinite(s) && r < row + n_rows; r++) t->scale[r * t->groups + g0 + g] = s;

@@ -221,7 +221,7 @@ static osh_status fit_all(osh_ctx *cx, refine_job *j, int k)
     memcpy(old, a->scale, (size_t)n * sizeof *old);
     OSH_TRY(osh_parallel_for(cx, j->n_tiles, sums_chunk, j));
     for (int64_t i = 0; i < size; i++) j->sums[i] = sum_of(j->sums + i, j->n_tiles, size);
-    if (osh_fit_solve(j->sums, j->sums + n * n, n))
+    if (osh_fit_solve(j->sums, j->sums + n * n, n, 1))
         for (int64_t g = 0; g < n; g++) {
             float s = osh_round_to((float)(old[g] + j->sums[n * n + g]), a->rule.dtype);
             if (s > 0 && isfinite(s)) a->scale[g] = s;
@@ -327,7 +327,7 @@ osh_status osh_gptq_refine(osh_ctx *cx, const osh_gptq_refine_args *a)
     for (int i = 0; i < osh_threads(cx); i++) OSH_TRY(tile_new(cx, &j.tiles[i], &j));
     OSH_NEW(cx, j.loss, (a->n_steps + 2) * j.n_tiles);
     if (j.all) OSH_NEW(cx, j.sums, j.n_tiles * j.groups * (j.groups + 1));
-    OSH_TRY(osh_group_factors_init(cx, &j.factors, a));
+    OSH_TRY(osh_group_factors_init(cx, &j.factors, a, NULL));
     OSH_TRY(run(cx, &j));
 done:
     osh_group_factors_deinit(cx, &j.factors);

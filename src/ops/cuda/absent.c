@@ -117,6 +117,18 @@ osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_
     return absent(cx);
 }
 
+osh_status osh_gptq_scales_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_scales_args *a)
+{
+    (void)d, (void)a;
+    return absent(cx);
+}
+
+osh_status osh_gptq_refine_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_refine_args *a)
+{
+    (void)d, (void)a;
+    return absent(cx);
+}
+
 osh_status osh_gptq_permute_cuda(osh_ctx *cx, osh_tensor *h, const int32_t *perm)
 {
     (void)h, (void)perm;

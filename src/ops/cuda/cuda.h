@@ -10,6 +10,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#include "ops/gptq_refine.h"
 #include "ops/gptq_solve.h"
 #include "tensor/device.h"
 
@@ -138,6 +139,13 @@ typedef struct osh_gptq_group { // of jobs, for what they take
 void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols);
 size_t osh_gptq_solve_cuda_bytes(const osh_gptq_group *g, size_t room); // of the arena; more than `room`: the least
 size_t osh_gptq_solve_cuda_host_bytes(const osh_gptq_group *g);
+/* ops/gptq_scales.h and ops/gptq_refine.h: w and h lie on the device, the other members in host memory, where the
+ * results are when the call returns. Rows are worked on in tiles that follow from the shape. */
+osh_status osh_gptq_scales_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_scales_args *a);
+size_t osh_gptq_scales_cuda_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block); // of the arena
+osh_status osh_gptq_refine_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_refine_args *a);
+size_t osh_gptq_refine_cuda_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block);
+size_t osh_gptq_refine_cuda_host_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads);
 osh_status osh_gptq_permute_cuda(osh_ctx *cx, osh_tensor *h, const int32_t *perm); // perm: host
 osh_status osh_gptq_restore_cuda(osh_ctx *cx, osh_tensor *h, const float *diag);   // diag: host
 size_t osh_gptq_permute_cuda_bytes(int64_t I);

@@ -56,6 +56,19 @@ int64_t osh_gptq_split_ld(int64_t rest); // distance of the rows of what is spli
 size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, int64_t n_panels);
 int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room); // that fit into `room` bytes, one at least
 
+/* ---- gptq_scales.cu, gptq_refine.cu: refine_sizes.c ---- */
+enum { OSH_SCALES_WEIGHT, OSH_SCALES_DEAD, OSH_SCALES_SCALE, OSH_SCALES_ZERO, OSH_SCALES_N_ARRAYS };
+size_t osh_scales_offsets(size_t at[OSH_SCALES_N_ARRAYS], int64_t I, int64_t n_scales);
+
+enum { OSH_CU_DESCEND = 64 }; // columns of a block
+enum { // arrays of a tile
+    OSH_REFINE_Q, OSH_REFINE_D, OSH_REFINE_G, OSH_REFINE_NEXT, OSH_REFINE_SCALE, OSH_REFINE_ZERO,
+    OSH_REFINE_KEPT_SCALE, OSH_REFINE_KEPT_ZERO, OSH_REFINE_CODES, OSH_REFINE_LOSS, OSH_REFINE_NOW, OSH_REFINE_FIT,
+    OSH_REFINE_ROOM, OSH_REFINE_TURNED, OSH_REFINE_ERR, OSH_REFINE_DEAD, OSH_REFINE_VALUES, OSH_REFINE_N_ARRAYS
+};
+int64_t osh_refine_rows(int64_t O, int64_t row_block); // of a tile
+size_t osh_refine_offsets(size_t at[OSH_REFINE_N_ARRAYS], int64_t O, int64_t I, int64_t group, int64_t row_block);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,48 @@
+/* gptq_refine.cuh - a tile of rows on its way through the steps of ops/gptq_refine.h on the device. */
+#ifndef OSH_GPTQ_REFINE_CUH
+#define OSH_GPTQ_REFINE_CUH
+#include "ops/cuda/grid.cuh"
+extern "C" {
+#include "ops/gptq_refine.h"
+}
+
+typedef struct osh_cu_search { // gptq_scales.cu; all of the device
+    const void *w;         // element (row, col) at row row_step + col col_step
+    const float *weight;   // [I]; NULL: 1
+    const bool *dead;      // [I]; NULL: none
+    int64_t O, I, group, row_block, across; // across: scales of a row
+    int64_t row_step, col_step;
+    osh_scale_rule rule;
+    float *scale, *zero;   // [rows of scales, across]; zero NULL: symmetric
+} osh_cu_search;
+osh_status osh_cuda_search(osh_ctx *cx, osh_device *d, const osh_cu_search *a, osh_dtype stored);
+
+typedef struct osh_cu_tile { // all of the device; rows behind each other
+    int64_t row, n, I, group, groups, row_block; // rows [row, row + n); columns of a scale; scales of a row
+    osh_scale_rule rule;
+    const void *w;          // [O, I]
+    osh_dtype stored;       // of w
+    const bool *dead;       // [I]; NULL: none
+    const float *h;         // [I, I]
+    const float *values;    // [256] of the codes
+    float *q, *d, *g, *next; // [n, I] values of the grid; w^ - w; (w^ - w) H; the same of what a step proposes
+    float *scale, *zero;    // [n, groups] of what a step proposes
+    float *kept_scale, *kept_zero; // the same of what is kept, as are codes, g and loss
+    int8_t *codes;          // [n, I]
+    double *loss, *now;     // [n]; now: of what is proposed
+    double *fit;            // [window (window + 1), n] A and b of each row; also room of rescale
+    float *room;            // of rescale
+    float *turned, *err;    // [group or block, n] room; [n, group or block] what w^ changes by
+    int64_t n_cols;         // of the group at work
+} osh_cu_tile;
+
+osh_status osh_cuda_rescale(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, const osh_group_factors *f);
+osh_status osh_cuda_descend(osh_ctx *cx, osh_device *d, const osh_cu_tile *t);
+/* A and b of groups [g0, g0 + n) into fit, `band` rows added up in the first one's place; d and next are lost. */
+osh_status osh_cuda_fit_sums(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, int64_t g0, int64_t n, int64_t band);
+osh_status osh_cuda_fit_scales(osh_ctx *cx, osh_device *d, const osh_cu_tile *t);
+osh_status osh_cuda_pull(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, float *g); // d, and g of it
+/* y [n, n_cols] (rows ldy) = or += x [n, n_rows] (rows ldx) m [n_rows, n_cols] (rows ldm) */
+osh_status osh_cuda_rows(osh_ctx *cx, osh_device *d, float *y, int64_t ldy, const float *x, int64_t ldx, const float *m,
+                         int64_t ldm, int64_t n, int64_t n_cols, int64_t n_rows, bool add);
+#endif

@@ -1,0 +1,38 @@
+/* grid.cuh - ops/grid.h and the roundings of a quantized weight in kernels. */
+#ifndef OSH_GRID_CUH
+#define OSH_GRID_CUH
+#include "ops/cuda/kernel.cuh"
+extern "C" {
+#include "ops/grid.h"
+}
+
+/* The nearest value, |x| within the grid: as v8_on_grid of ops/cpu/panel.c. */
+__device__ inline float osh_cu_on_grid(const osh_grid &g, float x)
+{
+    if (!g.digits) return rintf(x);
+    int cut = 24 - g.digits;
+    uint32_t u = __float_as_uint(x), sign = u & 0x80000000u, a = u & 0x7fffffffu;
+    float r = __uint_as_float((a + ((1u << (cut - 1)) - 1) + ((a >> cut) & 1)) & ~((1u << cut) - 1));
+    float magic = __uint_as_float((uint32_t)(127 + 23 + g.least) << 23); // leaves multiples of 2^least
+    if (a < (uint32_t)(127 + g.least + g.digits - 1) << 23)
+        r = __fsub_rn(__fadd_rn(__uint_as_float(a), magic), magic);
+    return __uint_as_float(__float_as_uint(r) | sign);
+}
+
+/* The code of a value. */
+__device__ inline int osh_cu_code(const osh_grid &g, float x)
+{
+    if (!g.digits) return (int)x;
+    uint32_t u = __float_as_uint(x), a = u & 0x7fffffffu, fraction = (uint32_t)g.digits - 1;
+    uint32_t first = (uint32_t)(127 + g.least + (int)fraction); // exponent of the smallest value with all digits
+    float whole = __fmul_rn(__uint_as_float(a), __uint_as_float((uint32_t)(127 - g.least) << 23));
+    int low = a < first << 23 ? (int)whole : (int)((a >> (23 - fraction)) - ((first - 1) << fraction));
+    return (int)(u >> 31) << (g.bits - 1) | low;
+}
+
+/* Rounded to T at either step. */
+template <class T> __device__ inline float osh_cu_value(float q, float s, float zero)
+{
+    return osh_cu_round<T>(__fmul_rn(osh_cu_round<T>(__fsub_rn(q, zero)), s));
+}
+#endif

@@ -1,0 +1,22 @@
+# --quality best on the played card: losses as on the host, none raised, the same bytes in another order of the threads,
+# and no more of the arena than the plan says.
+set -euo pipefail
+export OSH_PLAY=protect=0
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+job=(--model "$model" --scheme W3A16 --quality best --targets 're:model.layers.[01].*' --ignore lm_head
+     --dataset "$model/data/calibration.jsonl" --num-calibration-samples 4 --max-seq-length 64 --threads 1 --progress none)
+fail() { echo "$*"; exit 1; }
+"$PLAY" "${job[@]}" --output card >/dev/null
+"$PLAY" "${job[@]}" --output host --device cpu >/dev/null
+OSH_PLAY="protect=0 order=5 lazy=1" "$PLAY" "${job[@]}" --threads 2 --batch-size 3 --output other >/dev/null
+cmp card/model.safetensors other/model.safetensors || fail "the order of the threads counts"
+python3 - <<'PYTHON'
+import json
+card, host = (json.load(open(d + "/oneshot-report.json")) for d in ("card", "host"))
+assert 0 < card["device"]["peak_bytes"] <= card["device"]["predicted_peak_bytes"], card["device"]
+assert len(card["modules"]) == 14 == len(host["modules"])
+for a, b in zip(card["modules"], host["modules"]):
+    x, y = ([s["loss"] for s in m["losses"]] for m in (a, b))
+    assert len(x) == 4 and x == sorted(x, reverse=True) and x[3] < x[0], a
+    assert abs(x[3] / y[3] - 1) < 0.1, (a, b)
+PYTHON
