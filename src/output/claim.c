@@ -6,6 +6,7 @@
 #include "base/inode.h"
 #include "output/emit_impl.h"
 #include "output/known.h"
+#include "output/manifest_text.h"
 
 /* ---- before anything is written ---- */
 
@@ -155,18 +156,48 @@ done:
     return rc;
 }
 
-bool osh_is_replaced(const osh_emitter *e)
+osh_status osh_sum_of_manifest(osh_ctx *cx, uint64_t *sum, const char *dir)
 {
-    osh_inode at = osh_inode_at(e->replaced);
-    return e->replaced_inode && at.kind == OSH_INODE_DIR && at.inode == e->replaced_inode;
+    osh_status rc = OSH_OK;
+    char *path = osh_path_join(cx, dir, OSH_MANIFEST_NAME); // own
+    int64_t n;
+    *sum = 0;
+    if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (osh_inode_at(path).kind == OSH_INODE_FILE) OSH_TRY(osh_sum_of_file(cx, sum, &n, path));
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
+osh_status osh_is_replaced(osh_ctx *cx, bool *is, const osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    char **names = NULL; // own
+    size_t n = 0;
+    uint64_t sum = 0;
+    *is = e->replaced_sum && osh_inode_at(e->replaced).kind == OSH_INODE_DIR;
+    if (!*is) goto done;
+    OSH_TRY(osh_dir_list(cx, &names, &n, e->replaced));
+    OSH_TRY(osh_sum_of_manifest(cx, &sum, e->replaced));
+    *is = !n || sum == e->replaced_sum; // the manifest is deleted last
+done:
+    osh_strings_free(cx, names, n);
+    return rc;
 }
 
 osh_status osh_claim_replaced(osh_ctx *cx, const osh_emitter *e, osh_status code)
 {
+    osh_status rc = OSH_OK;
+    bool is = false;
     osh_inode at = osh_inode_at(e->replaced);
-    if (at.kind == OSH_INODE_NONE || osh_is_replaced(e)) return OSH_OK;
-    return osh_fail(cx, code, "%s is %s, where an output that is replaced waits until it is deleted: want it moved "
-                    "away, or another --output", e->replaced, osh_inode_text(&at));
+    if (at.kind == OSH_INODE_NONE) goto done;
+    OSH_TRY(osh_is_replaced(cx, &is, e));
+    if (!is)
+        OSH_FAIL(cx, code,
+                 "%s is %s, where an output that is replaced waits until it is deleted: want it moved away, or another "
+                 "--output", e->replaced, osh_inode_text(&at));
+done:
+    return rc;
 }
 
 /* ---- while it is at work ---- */

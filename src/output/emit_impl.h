@@ -28,7 +28,7 @@ enum { // records; docs/resume.md draws them
     OSH_REC_RUN,          // u64 drawn by chance: what this run leaves elsewhere is known by it
     OSH_REC_SOURCES,      // u64 tensor of the source, u64 its sum; and so on: read, and of no record above
     OSH_REC_STAMPS,       // JSON object: of the shards of the source, from here on
-    OSH_REC_REPLACED,     // u64 inode of the output that gets the name OUT.oneshot-replaced now
+    OSH_REC_REPLACED,     // u64 sum of the manifest of the output that is called OUT.oneshot-replaced now
     OSH_REC_DISCARDED     // what stands before it counts for nothing; the files that it speaks of are being removed
 };
 
@@ -89,7 +89,7 @@ struct osh_emitter {
     int64_t generation;
     bool ours;             // the partial directory is this run's, and nothing is known to be done in it
     bool discard;          // whatever is done in it
-    uint64_t replaced_inode; // of OSH_REC_REPLACED; 0: none
+    uint64_t replaced_sum; // of OSH_REC_REPLACED; 0: none
     bool sealed, replaces, resumed, complete; // complete: only the name is missing
 };
 
@@ -109,7 +109,9 @@ osh_status osh_claim_output(osh_ctx *cx, const osh_emitter *e, osh_status code);
 /* Nothing lies at that name, but what the journal says. */
 osh_status osh_claim_replaced(osh_ctx *cx, const osh_emitter *e, osh_status code);
 osh_status osh_claim_journal(osh_ctx *cx, const char *path); // a file of its own that begins as one
-bool osh_is_replaced(const osh_emitter *e); // at that name lies what the journal says
+/* At that name lies what the journal says, or what is left of it. */
+osh_status osh_is_replaced(osh_ctx *cx, bool *is, const osh_emitter *e);
+osh_status osh_sum_of_manifest(osh_ctx *cx, uint64_t *sum, const char *dir); // 0: it has none
 osh_status osh_emit_still_held(osh_ctx *cx, const osh_emitter *e); // the files at its paths are those that it has open
 osh_status osh_emit_old_still_held(osh_ctx *cx, const osh_emitter *e); // so is the directory that it replaces
 osh_status osh_emit_got_name(osh_ctx *cx, const osh_emitter *e); // it is this run's directory that has the final name

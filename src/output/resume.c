@@ -379,7 +379,7 @@ static osh_status enter(osh_ctx *cx, osh_emitter *e, bool *fresh)
     OSH_TRY(osh_file_hold(cx, &e->dir, e->partial));
     OSH_TRY(osh_journal_open(cx, &e->journal, path, &busy));
     if (busy) OSH_FAIL(cx, OSH_E_USAGE, "%s: another process is writing it", e->partial);
-    e->replaced_inode = find_replaced(e->journal);
+    e->replaced_sum = find_replaced(e->journal);
     *fresh = made;
 done:
     osh_free(cx, path);
@@ -394,7 +394,7 @@ osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results)
     if (!e->plan->opt->restart) OSH_TRY(check_identity(cx, e, &found));
     e->resumed = found;
     OSH_TRY(osh_claim_files(cx, e, OSH_E_USAGE));
-    if (!found) e->replaced_inode = 0; // of a run that is discarded, and the only copy of what it replaced
+    if (!found) e->replaced_sum = 0; // of a run that is discarded, and the only copy of what it replaced
     OSH_TRY(osh_claim_replaced(cx, e, OSH_E_USAGE));
     if (!found) {
         e->ours = true;
@@ -439,12 +439,12 @@ static osh_status finish_rename(osh_ctx *cx, osh_emitter *e, const char *journal
     OSH_TRY(osh_claim_journal(cx, journal));
     OSH_TRY(osh_journal_open(cx, &j, journal, &busy));
     if (busy) OSH_FAIL(cx, OSH_E_USAGE, "%s: another process is writing it", e->final);
-    e->replaced_inode = find_replaced(j);
+    e->replaced_sum = find_replaced(j);
     OSH_TRY(osh_emit_remove_replaced(cx, e));
     OSH_TRY(osh_file_remove(cx, journal));
     OSH_TRY(osh_dir_sync(cx, e->final));
 done:
-    e->replaced_inode = 0; // done with
+    e->replaced_sum = 0; // done with
     osh_journal_close(cx, j);
     return rc;
 }

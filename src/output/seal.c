@@ -126,13 +126,11 @@ osh_status osh_emit_remove_replaced(osh_ctx *cx, const osh_emitter *e)
     osh_known k = {0}; // own
     char **names = NULL; // own
     size_t n = 0;
-    if (!osh_is_replaced(e)) goto done;
+    bool is = false;
+    OSH_TRY(osh_is_replaced(cx, &is, e));
+    if (!is) goto done;
     OSH_TRY(osh_dir_list(cx, &names, &n, e->replaced));
-    if (n && osh_known_of_output(cx, &k, e->replaced)) { // another one with its inode
-        osh_log(cx, OSH_LOG_WARN, "%s stays: %s", e->replaced, osh_error_text(cx));
-        osh_error_clear(cx);
-        goto done;
-    }
+    if (n) OSH_TRY(osh_known_of_output(cx, &k, e->replaced));
     OSH_TRY(osh_known_remove(cx, &k, e->replaced, OSH_MANIFEST_NAME, false));
     OSH_TRY(osh_dir_sync_above(cx, e->replaced)); // it is gone before the journal, which says whose it was
     if (osh_inode_at(e->replaced).kind != OSH_INODE_NONE)
@@ -150,8 +148,8 @@ static osh_status put_aside(osh_ctx *cx, osh_emitter *e)
     osh_buf b;
     osh_buf_init(&b, 0);
     OSH_TRY(osh_claim_output(cx, e, OSH_E_IO));
-    e->replaced_inode = osh_inode_at(e->final).inode;
-    OSH_TRY(osh_put_u64(cx, &b, e->replaced_inode));
+    OSH_TRY(osh_sum_of_manifest(cx, &e->replaced_sum, e->final));
+    OSH_TRY(osh_put_u64(cx, &b, e->replaced_sum));
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_REPLACED, b.data, b.len));
     OSH_TRY(osh_journal_sync(cx, e->journal));
     OSH_TRY(osh_rename(cx, e->final, e->replaced));
