@@ -346,6 +346,7 @@ done:
 static void conclude(osh_linear_job *j, const solve *s, const factor *f)
 {
     j->fallback = f->ladder->says[f->n_damped];
+    if (f->shift && !j->target && !j->fallback) j->fallback = "target 'original' is not finite: solved without";
     j->nmse = s->squares[1] > 0 ? s->squares[0] / s->squares[1] : 0;
     j->objective = 0;
     for (int64_t o = 0; o < j->w->shape[0]; o++) j->objective += 2 * s->loss[o];
@@ -389,12 +390,15 @@ static osh_status begin_job(osh_ctx *cx, const osh_modifier *m, const factor *f,
 {
     osh_status rc = OSH_OK;
     const gptq *g = m->args;
-    if (f->shift) {
-        OSH_TRY(osh_target_new(cx, j, f->shift));
-        OSH_TRY(osh_target_params(cx, j, m->arithmetic));
-    } else {
-        OSH_TRY(osh_q_weight_params(cx, &j->params, j->w, &j->scheme->weights, m->arithmetic, j->name));
+    if (f->shift) OSH_TRY(osh_target_new(cx, j, f->shift));
+    if (j->target) rc = osh_target_params(cx, j, m->arithmetic);
+    if (rc == OSH_E_NUMERIC) { // beyond f32
+        rc = OSH_OK;
+        osh_error_clear(cx);
+        osh_target_free(cx, j);
     }
+    if (rc) goto done;
+    if (!j->target) OSH_TRY(osh_q_weight_params(cx, &j->params, j->w, &j->scheme->weights, m->arithmetic, j->name));
     if (g->scale_search && f->u) OSH_TRY(osh_gptq_search_scales(cx, g, f, j));
     j->packed = packed;
     j->codes = osh_alloc(cx, osh_job_codes_bytes(j, packed));

@@ -38,6 +38,11 @@ quant_stage:
 YAML
 check wide 256 --recipe whole.yaml
 check long 256 $gptq --sequential-targets Linear --mem-opt-level 1 --batch-size 16
+# the original model beside it: two streams of values, a shift for each Hessian
+printf 'q_stage:\n  q_modifiers:\n    GPTQModifier: {scheme: W4A16, targets: [Linear], ignore: [lm_head], target: original}\n' \
+    >original.yaml
+check long 256 --recipe original.yaml --sequential-targets Linear --batch-size 16
+check wide 256 --recipe original.yaml --sequential-targets Linear
 check long 256 $gptq --sequential-targets Linear --host-memory 280MiB # some values in memory, some on the disk
 # by rows they go through memory in bands, whatever a weight takes
 "$ONESHOT" plan --model wide --scheme W8A8 --targets Linear --targets lm_head --method rtn --threads 2 --json >plan.json

@@ -7,7 +7,7 @@
 typedef struct problem {
     int64_t O, I, block;
     int bits, group; // group: columns that share a scale, 0: all
-    bool fp8, zero, order;
+    bool fp8, zero, order, target;
     int64_t row_block;
     osh_dtype dq, stored; // stored 0: F32
 } problem;
@@ -16,6 +16,7 @@ typedef struct solution {
     float *w, *u, *scale, *zero, *h; // own; w: the solution
     float *from;                     // own: the weight before, in f32
     osh_tensor *start;               // own: the weight before
+    osh_tensor target;               // view of from, where it is another one
     int8_t *codes;
     int32_t *col, *perm;
     bool *dead;
@@ -40,9 +41,11 @@ static void solution_open(osh_ctx *cx, solution *s, const problem *p)
     osh_dtype stored = p->stored ? p->stored : OSH_F32;
     assert_int_equal(osh_tensor_new(cx, &s->start, stored, 2, (int64_t[]){O, I}), OSH_OK);
     s->from = osh_calloc(cx, (size_t)(O * I), sizeof *s->from);
-    for (int64_t i = 0; i < O * I; i++) s->from[i] = osh_rng_sym(SEED, 20, (uint64_t)i);
+    for (int64_t i = 0; i < O * I; i++) s->from[i] = osh_rng_sym(SEED, p->target ? 24 : 20, (uint64_t)i);
     osh_from_f32(s->start->data, stored, s->from, O * I);
     osh_to_f32(s->from, s->start->data, stored, O * I);
+    for (int64_t i = 0; p->target && i < O * I; i++) s->from[i] = osh_rng_sym(SEED, 20, (uint64_t)i);
+    s->target = osh_tensor_view(OSH_F32, 2, (int64_t[]){O, I}, s->from);
     for (int64_t i = 0; i < n_rows * n_cols; i++) {
         float q_max = p->fp8 ? 448 : (float)(1 << (p->bits - 1));
         s->scale[i] = osh_round_to((0.9f + 0.1f * osh_rng_sym(SEED, 21, (uint64_t)i)) / q_max, p->dq);
@@ -50,6 +53,7 @@ static void solution_open(osh_ctx *cx, solution *s, const problem *p)
     }
     for (int64_t i = 0; i < I; i++) s->col[i] = p->group ? (int32_t)((p->order ? I - 1 - i : i) / p->group) : 0;
     s->a = (osh_gptq_solve_args){.w = s->start,
+                                 .target = p->target ? &s->target : NULL,
                                  .dq = s->w,
                                  .codes = s->codes,
                                  .u = s->u,
@@ -107,6 +111,8 @@ static const problem problems[] = {
     {33, 70, 32, 4, 0, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16},
     {33, 70, 32, 8, 0, .fp8 = true, .row_block = 33, .dq = OSH_F16, .stored = OSH_F16},
     {5, 70, 128, 4, 7, .row_block = 1, .dq = OSH_F32, .stored = OSH_F64},
+    {33, 70, 32, 4, 7, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16, .target = true},
+    {70, 129, 128, 8, 0, .fp8 = true, .row_block = 70, .dq = OSH_F32, .target = true},
     {3, 640, 200, 4, 128, .order = true, .row_block = 1, .dq = OSH_BF16}, // a block of more than the kernel's panel
 };
 
@@ -135,7 +141,7 @@ static osh_status solve_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args
 {
     enum { MOST = 8 };
     osh_gptq_solve_args on[MOST];
-    carded cw[MOST];
+    carded cw[MOST], ct[MOST];
     double squares[MOST][2];
     const osh_gptq_solve_args *a = jobs;
     osh_tensor u = osh_tensor_view(OSH_F32, 2, (int64_t[]){a->I, a->I}, (void *)(uintptr_t)a->u);
@@ -144,6 +150,7 @@ static osh_status solve_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args
     for (int k = 0; k < n; k++) {
         cw[k] = card_put(cx, d, jobs[k].w), on[k] = jobs[k];
         on[k].w = on[k].w_out = &cw[k].t, on[k].u = cu.t.data, on[k].squares = squares[k];
+        if (jobs[k].target) ct[k] = card_put(cx, d, jobs[k].target), on[k].target = &ct[k].t;
         osh_gptq_group_add(&g, jobs[k].O, jobs[k].n_scale_cols);
     }
     size_t before = osh_arena_used(d->arena), peak = osh_arena_peak(d->arena),
@@ -163,6 +170,7 @@ static osh_status solve_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args
     for (int k = 0; k < n; k++) {
         if (!jobs[k].packed) check_w_out(cx, &jobs[k], &cw[k], squares[k]);
         else card_take(cx, NULL, &cw[k]);
+        if (jobs[k].target) card_take(cx, NULL, &ct[k]);
     }
     card_take(cx, NULL, &cu);
     return rc;

@@ -60,16 +60,39 @@ typedef struct result {
 static const char undamped[] =
     "s_stage: {s_modifiers: {GPTQModifier: {dampening_frac: 0, scheme: W4A16, targets: Linear}}}";
 
+static const char original[] =
+    "s_stage: {s_modifiers: {GPTQModifier: {target: original, scheme: W4A16, targets: Linear}}}";
+
+/* (X0 - X)^T X of an X0 that is X with a channel in three too large; method "beyond": out of all proportion. */
+static void fill_shift(float *d, const float *h, bool beyond)
+{
+    for (int i = 0; i < I; i++)
+        for (int j = 0; j < I; j++) {
+            float x = i >= j ? h[i * I + j] : h[j * I + i];
+            d[i * I + j] = i % 3 ? 0 : isfinite(x) ? 0.1f * x : 0;
+            if (beyond) d[i * I + j] = 3e38f;
+        }
+}
+
+static osh_recipe *recipe_of(osh_ctx *cx, const char *method)
+{
+    osh_recipe *r = NULL;
+    const osh_strs none = {0};
+    bool ours = !strcmp(method, "original") || !strcmp(method, "beyond");
+    if (ours) assert_ok(cx, osh_recipe_parse(cx, &r, original, sizeof original - 1, method));
+    else if (!strcmp(method, "undamped")) assert_ok(cx, osh_recipe_parse(cx, &r, undamped, sizeof undamped - 1, method));
+    else assert_ok(cx, osh_recipe_of_flags(cx, &r, "W4A16", method, &none, &none));
+    return r;
+}
+
 static void run(result *out, kind k, int n_threads, const char *method)
 {
     osh_ctx *cx = NULL;
-    osh_recipe *r = NULL;
-    osh_tensor *w = NULL, *h = NULL;
-    const osh_strs none = {0};
+    osh_tensor *w = NULL, *h = NULL, *d = NULL;
 
     assert_int_equal(osh_ctx_new(&cx, n_threads), OSH_OK);
-    if (strcmp(method, "undamped")) assert_ok(cx, osh_recipe_of_flags(cx, &r, "W4A16", method, &none, &none));
-    else assert_ok(cx, osh_recipe_parse(cx, &r, undamped, sizeof undamped - 1, "undamped"));
+    osh_recipe *r = recipe_of(cx, method);
+    bool ours = !strcmp(method, "original") || !strcmp(method, "beyond");
     assert_ok(cx, osh_tensor_new(cx, &w, OSH_BF16, 2, (int64_t[]){O, I}));
     assert_ok(cx, osh_tensor_new(cx, &h, OSH_F32, 2, (int64_t[]){I, I}));
     for (int i = 0; i < O * I; i++) {
@@ -77,7 +100,9 @@ static void run(result *out, kind k, int n_threads, const char *method)
         osh_from_f32((uint16_t *)w->data + i, OSH_BF16, &f, 1);
     }
     fill_hessian(h->data, k);
-    osh_linear_job j = {.name = "m", .scheme = &r->modifiers[0].schemes[0], .w = w};
+    if (ours) assert_ok(cx, osh_tensor_new(cx, &d, OSH_F32, 2, (int64_t[]){I, I}));
+    if (ours) fill_shift(d->data, h->data, !strcmp(method, "beyond"));
+    osh_linear_job j = {.name = "m", .scheme = &r->modifiers[0].schemes[0], .w = w, .shift = d};
     assert_ok(cx, r->modifiers[0].type->compress(cx, &r->modifiers[0], &j, 1, h, 4));
     memcpy(out->codes, j.codes, sizeof out->codes);
     memcpy(out->w, w->data, sizeof out->w);
@@ -85,6 +110,7 @@ static void run(result *out, kind k, int n_threads, const char *method)
     osh_linear_job_deinit(cx, &j);
     osh_tensor_free(cx, w);
     osh_tensor_free(cx, h);
+    osh_tensor_free(cx, d);
     osh_recipe_free(cx, r);
     assert_int_equal(osh_mem_live(cx), 0);
     osh_ctx_free(cx);
@@ -101,8 +127,10 @@ static void every_hessian_ends(void **state)
 {
     (void)state;
     static result one, three;
-    for (int k = 0; k < N_KINDS; k++) {
-        run(&one, (kind)k, 1, "gptq"), run(&three, (kind)k, 3, "gptq");
+    for (int at = 0; at < 2 * N_KINDS; at++) {
+        int k = at % N_KINDS;
+        const char *method = at < N_KINDS ? "gptq" : "original";
+        run(&one, (kind)k, 1, method), run(&three, (kind)k, 3, method);
         printf("%-16s nmse %.3e objective %.3e %s\n", names[k], one.nmse, one.objective,
                one.fallback ? one.fallback : "");
         assert_memory_equal(one.codes, three.codes, sizeof one.codes);
@@ -185,6 +213,21 @@ static void a_ladder_from_zero_rises(void **state)
     assert_string_equal(r.fallback, "Hessian not positive definite at a damping of 1: rounded to nearest");
 }
 
+/* A target that f32 does not hold is left out, and said; one that is 0 changes nothing. */
+static void targets_are_finite(void **state)
+{
+    (void)state;
+    static result plain, ours, zero;
+    run(&plain, HEALTHY, 2, "gptq"), run(&ours, HEALTHY, 2, "original");
+    assert_null(ours.fallback);
+    assert_true(n_differ(&plain, &ours) > O * I / 100);
+    run(&ours, HEALTHY, 2, "beyond");
+    assert_string_equal(ours.fallback, "target 'original' is not finite: solved without");
+    assert_int_equal(n_differ(&plain, &ours), 0);
+    run(&plain, ZERO, 2, "gptq"), run(&zero, ZERO, 2, "original");
+    assert_int_equal(n_differ(&plain, &zero), 0);
+}
+
 /* What cannot be solved is rounded to nearest, and the reason is named. */
 static void hopeless_ones_are_rounded(void **state)
 {
@@ -204,6 +247,7 @@ static void hopeless_ones_are_rounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(targets_are_finite),
         cmocka_unit_test(every_hessian_ends),        cmocka_unit_test(scale_does_not_matter),
         cmocka_unit_test(dead_columns_are_zero),     cmocka_unit_test(deficient_ones_are_solved),
         cmocka_unit_test(a_ladder_from_zero_rises),

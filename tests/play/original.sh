@@ -1,0 +1,55 @@
+# On the played card, GPTQ's target 'original': another result, the same bytes where values rest on the card, in host memory
+# and on the disk, in rounds and segments; within the smallest --device-memory that the plan names, to the byte, also where
+# a run goes on from one that was killed.
+set -euo pipefail
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+fail() { echo "$*"; exit 1; }
+cat >original.yaml <<'YAML'
+quant_stage:
+  quant_modifiers:
+    GPTQModifier: {scheme: W4A16, targets: [Linear], ignore: [lm_head], target: original}
+YAML
+job=(--model "$model" --recipe original.yaml --dataset "$model/data/calibration.jsonl" --num-calibration-samples 8
+     --max-seq-length 40 --threads 1 --progress none)
+export OSH_PLAY=protect=0
+run() { # flags: prints the checksum
+    "$PLAY_BATCHES" "${job[@]}" --output out "$@" >/dev/null 2>err || fail "failed: $*: $(cat err)"
+    sha256sum <out/model.safetensors
+    rm -rf out out.oneshot-partial
+}
+figures() { # flags
+    "$PLAY_BATCHES" plan "${job[@]}" "$@" --json >plan.json || fail "no plan: $*"
+    device=$(sed -n '/"memory"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
+    least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
+}
+base=$(run --mem-opt-level 0)
+printf 'quant_stage:\n  quant_modifiers:\n    GPTQModifier: {scheme: W4A16, targets: [Linear], ignore: [lm_head]}\n' >plain.yaml
+[ "$(run --recipe plain.yaml)" != "$base" ] || fail "the target changes nothing"
+figures
+rounds=0 segments=0
+all=("--mem-opt-level 1" "--mem-opt-level 2" "--device-memory $(((device + least) / 2))"
+     "--device-memory $(((device + 3 * least) / 4)) --mem-opt-level 0")
+[ -z "$SANITIZED" ] || all=("${all[1]}") # sanitizers are slow
+for flags in "${all[@]}"; do
+    "$PLAY_BATCHES" plan "${job[@]}" $flags --json >plan.json || continue
+    case $(grep '"phases"' plan.json) in *rounds*) rounds=1 ;; esac
+    case $(grep '"phases"' plan.json) in *group*) segments=1 ;; esac
+    [ "$(run $flags)" = "$base" ] || fail "$flags changes the bytes"
+done
+[ "$SANITIZED" ] || [ $((rounds + segments)) -gt 0 ] || fail "no budget led to rounds or to segments"
+for flags in "" "--sequential-targets Linear --mem-opt-level 0"; do
+    want=$(run $flags)
+    figures $flags
+    export OSH_PLAY="protect=0 memory=$least"
+    INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$PLAY_BATCHES" "${job[@]}" $flags --output out \
+        --device-memory "$least" >/dev/null 2>err || fail "$flags, $least bytes: $(cat err)"
+    [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$flags, $least bytes: other bytes"
+    rm -rf out
+    if INJECT_AT=$(($(cat calls) / 2)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so "$PLAY_BATCHES" "${job[@]}" \
+        $flags --output out --device-memory "$least" >/dev/null 2>&1; then fail "$flags: it was not killed"; fi
+    [ "$(run $flags --device-memory "$least" --log-level info)" = "$want" ] || fail "$flags, killed: other bytes"
+    ! grep 'elsewhere than planned' err || fail "$flags, killed"
+    export OSH_PLAY=protect=0
+    [ -z "$SANITIZED" ] || break
+done
