@@ -137,6 +137,22 @@ done:
     return rc;
 }
 
+/* A module that is not compared with the original model, and would be in smaller subgraphs. */
+static void say_compared(osh_ctx *cx, const osh_plan *p)
+{
+    int could = 0, n = 0;
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (!(l->wants & OSH_STAT_SHIFT) || p->graph->values[l->input].original < 0) continue;
+        could++, n += l->shift;
+    }
+    if (n < could)
+        osh_log(cx, OSH_LOG_WARN,
+                "target 'original': %d of %d modules are compared with the original model; with --sequential-targets "
+                "Linear all of them",
+                n, could);
+}
+
 /* What is known without data: which pipeline, only where it is to be run, and which tensors come out. */
 static osh_status begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool to_run)
 {
@@ -150,6 +166,7 @@ static osh_status begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool t
     if (to_run) OSH_TRY(osh_plan_carry(cx, p));
     if (to_run && p->pipeline != OSH_PIPELINE_DATAFREE)
         OSH_TRY(osh_plan_cut(cx, p, (const char *const *)cut->items, cut->n, opt->sequential_targets_per_subgraph));
+    if (to_run && p->parts) say_compared(cx, p);
     OSH_TRY(osh_plan_manifest(cx, p));
 done:
     return rc;

@@ -54,6 +54,11 @@ host=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p'
 two=$(run --sequential-targets-per-subgraph 2)
 same "$two" --sequential-targets-per-subgraph 2 --device-memory $((device * 70 / 100))
 
+# of layers q, k and v of all but the first are compared, and it says so; of Linears all
+"$ONESHOT" plan "${job[@]}" 2>&1 >/dev/null | grep -q '9 of 25 modules are compared.*--sequential-targets Linear' ||
+    fail "layers: $("$ONESHOT" plan "${job[@]}" 2>&1 >/dev/null)"
+[ -z "$("$ONESHOT" plan "${job[@]}" --sequential-targets Linear 2>&1 >/dev/null)" ] || fail "Linears are not all compared"
+
 # the first layer has no shift to collect: its statistics are those of the other target
 "$ONESHOT" plan "${job[@]}" >plan.txt
 "$ONESHOT" plan "${job[@]}" --recipe quantized.yaml >other.txt
