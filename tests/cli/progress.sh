@@ -90,7 +90,7 @@ if one --num-calibration-samples 2 --output out --progress none --log-file run2.
 fi
 grep -q 'model.layer.0 names no subgraph' err
 grep -q ' failed .*names no subgraph' run2.log
-if one --output nowhere --progress json --model nowhere 2>err; then exit 1; fi
+if one --output elsewhere --progress json --model nowhere 2>err; then exit 1; fi
 python3 -c 'import json; e = json.loads(open("err").readlines()[-1]); assert e["event"] == "error" and e["exit"] == 1 and "nowhere" in e["text"], e'
 # killed: whole lines, and the profile is a list of whole records
 one --num-calibration-samples 512 --output killed --progress none --profile k.yaml --log-file k.log >/dev/null 2>&1 &
