@@ -478,6 +478,7 @@ static osh_status load_metaspace(osh_ctx *cx, osh_tok_step *st, const cJSON *o, 
         goto done;
     }
     memcpy(st->content, st->pattern.literal, st->n_content);
+    st->content[st->n_content] = 0;
     OSH_TRY(osh_json_bool_or(cx, &prefix, o, "add_prefix_space", true, what));
     OSH_TRY(osh_json_str_or(cx, &scheme, o, "prepend_scheme", prefix ? "always" : "never", what));
     st->add_prefix = !strcmp(scheme, "always");
