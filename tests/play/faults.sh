@@ -29,6 +29,8 @@ for at in 1 40 300; do # kernels: at the start, in the first layer, later
 done
 broken cudaMemcpyAsync:30:719 'the card is lost'
 finish "lost at a copy" --mem-opt-level 1
+broken cublasLtMatmulAlgoGetHeuristic:1:719 'the card is lost' # another thread's copy may be what loses it
+finish "lost at the choice of an algorithm"
 broken cudaMalloc:1:2 'bytes free.*wanted'
 [ ! -e out.oneshot-partial ] || fail "a card without memory left something"
 broken cudaHostAlloc:1:2 'cudaHostAlloc|page-locked'

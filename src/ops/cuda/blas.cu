@@ -266,10 +266,12 @@ static osh_status choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
         OSH_TRY(ask(cx, l, p, &found));
         p->lenient = found;
     }
-    if (!found)
+    if (!found) { // a lost card answers so too
+        OSH_TRY(card_check(cx, "cublasLtMatmulAlgoGetHeuristic"));
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "cuBLASLt has no algorithm for the product [%lld, %lld] x [%lld, %lld] of %s",
                  (long long)s->m, (long long)s->k, (long long)s->k, (long long)s->n,
                  osh_dtype_name((osh_dtype)s->a.dtype));
+    }
 done:
     return rc;
 }
