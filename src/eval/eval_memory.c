@@ -7,9 +7,9 @@
 
 #include <stdio.h>
 
-#include "base/profile.h"
+#include "ops/isa.h"
 
-enum { LIBRARY_BYTES = 6 << 20, THREAD_BYTES = 3 << 20, SMALL_BYTES = 2 << 20 }; // as memory.c; and lists
+enum { SMALL_BYTES = 2 << 20 }; // lists
 
 static double mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
 
@@ -100,16 +100,14 @@ osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_for
     job j = {.o = o, .f = f, .ref = ref, .d = d, .card = card ? osh_eval_card_host_bytes(card, false) : -1};
     if (o->host_memory <= 0) goto done;
     j.load = load;
-    osh_mem_trim(cx); // what reading the data has left free is no part of the base
-    int64_t anon = osh_mem_anon(), used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
-    j.uncounted = (anon > used ? anon - used : 0) + LIBRARY_BYTES + (int64_t)osh_threads(cx) * THREAD_BYTES;
-    j.base = j.uncounted + used + SMALL_BYTES;
+    j.uncounted = osh_isa_uncounted(cx);
+    j.base = j.uncounted + (int64_t)osh_mem_used(cx, OSH_MEM_HOST) + SMALL_BYTES;
     OSH_TRY(predict(cx, &peak, &j, d->n, size));
     if (peak > o->host_memory) OSH_TRY(card ? refuse_card(cx, &j, peak) : refuse(cx, &j, size, peak));
     if (card && osh_eval_card_ahead(card)) {
-        int64_t more = osh_eval_card_host_bytes(card, true) - j.card + THREAD_BYTES;
+        int64_t more = osh_eval_card_host_bytes(card, true) - j.card + OSH_ISA_THREAD_BYTES;
         if (peak + more > o->host_memory) osh_eval_card_not_ahead(card);
-        else j.uncounted += THREAD_BYTES;
+        else j.uncounted += OSH_ISA_THREAD_BYTES;
     }
     osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(o->host_memory - j.uncounted));
 done:

@@ -1,5 +1,6 @@
 /* isa.c - pins the instruction set of the libraries and names what they run. */
 #include "ops/isa.h"
+#include "base/profile.h"
 #include "ops/cpu/blas.h"
 #include "ops/cpu/dnnl.h"
 
@@ -44,6 +45,15 @@ osh_status osh_isa_load(osh_ctx *cx)
     osh_status rc = osh_blas_open(cx);
     if (!rc && osh_isa_used() >= OSH_ISA_AVX512_BF16) rc = osh_dnnl_open(cx);
     return rc;
+}
+
+enum { LIBRARY_BYTES = (4 << 20) + OSH_MEM_CALL_BYTES }; // what the libraries take later, beside their threads
+
+int64_t osh_isa_uncounted(osh_ctx *cx)
+{
+    osh_mem_trim(cx); // what was freed is no part of it
+    int64_t now = osh_mem_anon() - (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
+    return (now > 0 ? now : 0) + LIBRARY_BYTES + (int64_t)osh_threads(cx) * OSH_ISA_THREAD_BYTES;
 }
 
 osh_status osh_isa_describe(osh_ctx *cx, char **text)

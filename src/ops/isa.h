@@ -23,6 +23,9 @@ osh_status osh_isa_check_core(osh_ctx *cx, const char *runs); // whether OpenBLA
 /* Opens what multiplies under the set in force: OpenBLAS, and oneDNN where there is BF16. Ops do so themselves; a job
  * that counts its memory does it before. OSH_E_UNSUPPORTED: a library is not there, or its core is wrong. */
 osh_status osh_isa_load(osh_ctx *cx);
+/* Bytes of the process that osh_alloc does not see: now, and what the libraries will take beside. Trims first. */
+int64_t osh_isa_uncounted(osh_ctx *cx);
+enum { OSH_ISA_THREAD_BYTES = 3 << 20 }; // of that, for each thread that multiplies (OpenBLAS's packing buffers)
 /* "isa=avx2 openblas=0.3.21/Haswell", and " onednn=2.6.3/avx512_core_bf16" where it multiplies. Equal texts mean equal
  * bytes. */
 osh_status osh_isa_describe(osh_ctx *cx, char **text); // own

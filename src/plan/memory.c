@@ -30,9 +30,6 @@ static int64_t small_bytes(const osh_plan *p, int n_threads)
     return n + (p->graph ? (int64_t)p->graph->n_values * 32 + (int64_t)p->graph->n_weights * 32 : 0);
 }
 
-/* What libraries take and osh_alloc does not see: once, and for each thread (OpenBLAS's packing buffers). */
-enum { LIBRARY_BYTES = 6 << 20, THREAD_BYTES = 3 << 20 };
-
 enum { ARENA_SPARE = 16, LEAST_SPARE = 32 << 20 }; // without a budget one part in so many is added, so much at least
 
 static void raise_to(int64_t *peak, int64_t now)
@@ -402,9 +399,8 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     osh_memory *m = &p->memory;
     bool *ever = NULL; // own
     if (p->pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(osh_isa_load(cx)); // whose own memory is part of the base
-    osh_mem_trim(cx); // as what reading the data has left free is not
-    int64_t anon = osh_mem_anon(), used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
-    m->uncounted = (anon > used ? anon - used : 0) + LIBRARY_BYTES + (int64_t)osh_threads(cx) * THREAD_BYTES;
+    m->uncounted = osh_isa_uncounted(cx);
+    int64_t used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
     if (p->on_device) m->uncounted += OSH_CUDA_HOST_BYTES;
     m->base_bytes = m->uncounted + used + small_bytes(p, osh_threads(cx)) +
                     READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + 4096);

@@ -62,6 +62,7 @@ static osh_status open_dnnl(osh_ctx *cx)
     lib.set_max_cpu_isa(sets[osh_isa_used()].isa);
     if (lib.engine_create(&engine, dnnl_cpu, 0) != dnnl_success)
         OSH_FAIL(cx, OSH_E_INTERNAL, "oneDNN gives no engine for this CPU");
+    osh_mem_tune_calls(); // its scratch, for each product
 done:
     return rc;
 }
