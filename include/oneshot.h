@@ -11,6 +11,8 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     char *model, *recipe, *dataset, *output;
     char *scheme, *method, *quality;
     osh_strs targets, ignore;
+    int64_t num_bits, group_size; // 0: the scheme's; group_size < 0: one scale for a row
+    char *symmetric;              // "true", "false"; NULL: the scheme's
     char *text_column, *data_collator;
     int64_t num_calibration_samples, max_seq_length, batch_size, seed;
     bool shuffle_calibration_samples, concatenate_data, pad_to_max_length;
@@ -34,9 +36,13 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     osh_strs checkpoint;
 } osh_options;
 extern const osh_field osh_option_fields[];
-/* One option from its text, by its name with underscores or dashes; of a list, one item more. The struct is filled with
+/* One option from its text, by its name with underscores or dashes; of a list, items more. The struct is filled with
  * osh_fields_default first and emptied with osh_fields_deinit. */
 osh_status osh_option_set(osh_ctx *cx, osh_options *opt, const char *name, const char *value);
+/* Arguments of LLM Compressor's oneshot() that are no options here. values: those that ask for what is done anyway
+ * (NULL: any, "": none); doc says why. osh_option_python: OK for these, else an error that says what to do instead. */
+extern const osh_field osh_python_fields[];
+osh_status osh_option_python(osh_ctx *cx, const osh_field *f, const char *value);
 
 typedef struct osh_eval_options {
     char *model, *dataset, *reference, *per_token, *text_column, *models_dir;

@@ -62,11 +62,12 @@ static osh_status summary(osh_ctx *cx, const osh_run *r, osh_sink sink, void *us
     osh_buf_init(&b, 4096);
     for (int64_t i = 0; i < r->plan->ck->n_tensors; i++)
         in += r->plan->ck->tensors[i].e->end - r->plan->ck->tensors[i].e->begin;
-    OSH_TRY(osh_buf_line(cx, &b, "%s: %d modules, %.1f MB to %.1f MB (%.2f times smaller), %.1f s",
+    OSH_TRY(osh_buf_line(cx, &b, "%s: %d modules, %.1f MB to %.1f MB (%.2f times smaller), %.1f s%s%s",
                          r->plan->opt->output, r->plan->n_linears, (double)in / 1e6,
                          (double)r->plan->total_bytes / 1e6,
                          r->plan->total_bytes ? (double)in / (double)r->plan->total_bytes : 0,
-                         osh_now() - r->started));
+                         osh_now() - r->started, r->plan->spared ? "; dense: the output head " : "",
+                         r->plan->spared ? r->plan->spared : ""));
     if (sink) sink(user, b.data, b.len);
     OSH_TRY(warn_dense(cx, r->plan));
 done:

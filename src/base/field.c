@@ -140,6 +140,42 @@ done:
     return rc;
 }
 
+/* Up to the next comma; one inside (), [] or {}, or behind a backslash, belongs to a pattern. */
+static size_t item_length(const char *text)
+{
+    int depth = 0;
+    bool in_class = false;
+    size_t n = 0;
+    for (; text[n] && (text[n] != ',' || depth || in_class); n++) {
+        char c = text[n];
+        if (c == '\\' && text[n + 1]) n++;
+        else if (in_class || c == '[') in_class = c != ']';
+        else if (c == '(' || c == '{') depth++;
+        else if (depth && (c == ')' || c == '}')) depth--;
+    }
+    return n;
+}
+
+static osh_status add_strs(osh_ctx *cx, const osh_field *f, osh_strs *to, const char *text)
+{
+    osh_status rc = OSH_OK;
+    char *item = NULL; // own
+    for (const char *s = text;; s++) {
+        size_t n = item_length(s), before = strspn(s, " "), behind = n;
+        while (behind > before && s[behind - 1] == ' ') behind--;
+        if (behind <= before)
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: want names with commas between them, got '%s'", f->name, text);
+        if (!(item = osh_sprintf(cx, "%.*s", (int)(behind - before), s + before))) OSH_TRY(OSH_E_NOMEM);
+        OSH_TRY(add_str(cx, f, to, item));
+        osh_free(cx, item), item = NULL;
+        s += n;
+        if (!*s) break;
+    }
+done:
+    osh_free(cx, item);
+    return rc;
+}
+
 osh_status osh_field_set(osh_ctx *cx, const osh_field *f, void *object, const char *text)
 {
     void *to = member(f, object);
@@ -166,7 +202,7 @@ osh_status osh_field_set(osh_ctx *cx, const osh_field *f, void *object, const ch
     case OSH_F_STR:
         return set_str(cx, f, to, text);
     case OSH_F_STRS:
-        return add_str(cx, f, to, text);
+        return add_strs(cx, f, to, text);
     }
     return osh_fail(cx, OSH_E_INTERNAL, "%s: field type %d", f->name, (int)f->type);
 }

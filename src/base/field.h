@@ -27,7 +27,7 @@ typedef struct osh_field {
 } osh_field;          // a table ends with a row whose name is NULL
 
 osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object);
-/* STRS: appends text as an item. STR: text NULL sets NULL. */
+/* STRS: appends the items of text, between commas outside of brackets. STR: text NULL sets NULL. */
 osh_status osh_field_set(osh_ctx *cx, const osh_field *field, void *object, const char *text);
 /* By name or alias; '-' and '_' are the same; NULL: none. */
 const osh_field *osh_field_find(const osh_field *fields, const char *name);

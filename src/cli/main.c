@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -94,6 +95,12 @@ typedef struct command {
 
 static bool flag_is(const char *arg, const char *name) { return !strcmp(arg, name); }
 
+/* Its name alone says true. */
+static bool is_switch(const osh_field *f)
+{
+    return f->type == OSH_F_BOOL || (f->values && !strcmp(f->values, "true|false"));
+}
+
 static osh_status set_flag(osh_ctx *cx, line *l, int argc, char **argv, int *i)
 {
     osh_status rc = OSH_OK;
@@ -102,14 +109,18 @@ static osh_status set_flag(osh_ctx *cx, line *l, int argc, char **argv, int *i)
     size_t n = eq ? (size_t)(eq - arg) : strlen(arg);
     if (n >= sizeof name) OSH_FAIL(cx, OSH_E_USAGE, "unknown option '%s'", argv[*i]);
     memcpy(name, arg, n), name[n] = 0;
-    const osh_field *f = l->command->fields ? osh_field_find(l->command->fields, name) : NULL;
-    if (!f) OSH_FAIL(cx, OSH_E_USAGE, "unknown option '--%s'", name);
+    const osh_field *fields = l->command->fields, *f = fields ? osh_field_find(fields, name) : NULL;
+    const osh_field *python = !f && fields == osh_option_fields ? osh_field_find(osh_python_fields, name) : NULL;
+    if (!f && !python) OSH_FAIL(cx, OSH_E_USAGE, "unknown option '--%s'", name);
+    bool alone = is_switch(f ? f : python);
     const char *value = eq ? eq + 1 : NULL;
-    bool next_is_bool = *i + 1 < argc && (!strcmp(argv[*i + 1], "true") || !strcmp(argv[*i + 1], "false"));
-    if (!value && f->type == OSH_F_BOOL) value = next_is_bool ? argv[++*i] : "true";
+    bool next_is_bool = *i + 1 < argc && (!strcasecmp(argv[*i + 1], "true") || !strcasecmp(argv[*i + 1], "false"));
+    if (!value && alone) value = next_is_bool ? argv[++*i] : "true";
     if (!value && *i + 1 < argc) value = argv[++*i];
     if (!value) OSH_FAIL(cx, OSH_E_USAGE, "--%s: want a value, got the end of the line", name);
-    OSH_TRY(osh_field_set(cx, f, &l->options, value));
+    if (alone && (!strcasecmp(value, "true") || !strcasecmp(value, "false"))) // Python writes True
+        value = strcasecmp(value, "true") ? "false" : "true";
+    OSH_TRY(f ? osh_field_set(cx, f, &l->options, value) : osh_option_python(cx, python, value));
 done:
     return rc;
 }

@@ -299,49 +299,6 @@ done:
     return rc;
 }
 
-/* A YAML single-quoted scalar. */
-static osh_status quoted(osh_ctx *cx, osh_buf *b, const char *s)
-{
-    osh_status rc = OSH_OK;
-    OSH_TRY(osh_buf_append(cx, b, "'", 1));
-    for (; *s; s++) OSH_TRY(osh_buf_append(cx, b, *s == '\'' ? "''" : s, *s == '\'' ? 2 : 1));
-    OSH_TRY(osh_buf_append(cx, b, "'", 1));
-done:
-    return rc;
-}
-
-static osh_status list(osh_ctx *cx, osh_buf *b, const char *key, const osh_strs *s)
-{
-    osh_status rc = OSH_OK;
-    OSH_TRY(osh_buf_printf(cx, b, "      %s: [", key));
-    for (size_t i = 0; i < s->n; i++) {
-        if (i) OSH_TRY(osh_buf_append(cx, b, ", ", 2));
-        OSH_TRY(quoted(cx, b, s->items[i]));
-    }
-    OSH_TRY(osh_buf_printf(cx, b, "]\n"));
-done:
-    return rc;
-}
-
-osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, const char *scheme,
-                               const char *method, const osh_strs *targets, const osh_strs *ignore)
-{
-    osh_status rc = OSH_OK;
-    osh_buf b;
-    const struct quality *level = method && strcmp(method, "rtn") ? find_quality(method) : qualities;
-    osh_buf_init(&b, 1u << 20);
-    OSH_TRY(osh_buf_printf(cx, &b, "default_stage:\n  default_modifiers:\n    %s:\n      scheme: ",
-                           level ? level->type : "QuantizationModifier"));
-    OSH_TRY(quoted(cx, &b, scheme));
-    OSH_TRY(osh_buf_printf(cx, &b, "\n%s", level && level->best ? "      quality: best\n" : ""));
-    if (targets->n) OSH_TRY(list(cx, &b, "targets", targets));
-    OSH_TRY(list(cx, &b, "ignore", ignore));
-    OSH_TRY(osh_recipe_parse(cx, out, b.data, b.len, "--scheme"));
-done:
-    osh_buf_deinit(cx, &b);
-    return rc;
-}
-
 void osh_recipe_free(osh_ctx *cx, osh_recipe *r)
 {
     if (!r) return;

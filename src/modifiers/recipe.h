@@ -16,8 +16,14 @@ typedef struct osh_recipe {
 
 osh_status osh_recipe_parse(osh_ctx *cx, osh_recipe **out, const char *text, size_t n, const char *what);
 osh_status osh_recipe_open(osh_ctx *cx, osh_recipe **out, const char *path, const char *quality);
-/* --scheme W4A16 --method gptq|rtn --ignore lm_head: a recipe of one modifier. method may also be a quality. */
-osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, const char *scheme,
-                               const char *method, const osh_strs *targets, const osh_strs *ignore);
+
+typedef struct osh_recipe_flags { // --scheme W4A16 --method gptq --ignore lm_head: views
+    const char *scheme, *method; // method: rtn (or NULL), gptq, or a quality
+    const osh_strs *targets, *ignore;
+    int64_t num_bits, group_size; // of the weights; 0: the scheme's; group_size < 0: one scale for a row
+    const char *symmetric;        // "true", "false"; NULL: the scheme's
+    const char *head;             // the output head: ignored where no target has its name; NULL: none
+} osh_recipe_flags;
+osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared, const osh_recipe_flags *flags);
 void osh_recipe_free(osh_ctx *cx, osh_recipe *r);
 #endif

@@ -5,7 +5,7 @@
 const osh_field osh_option_fields[] = {
     {ROW(model), .type = OSH_F_STR, .doc = "Hugging Face checkpoint directory"},
     {ROW(recipe), .type = OSH_F_STR, .doc = "LLM Compressor recipe, YAML"},
-    {ROW(dataset), .type = OSH_F_STR,
+    {ROW(dataset), .type = OSH_F_STR, .alias = "dataset_path",
      .doc = "calibration data: .jsonl (text or input_ids) or .txt, each also .zst"},
     {ROW(output), .type = OSH_F_STR, .alias = "output_dir", .doc = "directory to write"},
     {ROW(scheme), .type = OSH_F_STR, .doc = "without a recipe: a preset such as W4A16"},
@@ -15,9 +15,16 @@ const osh_field osh_option_fields[] = {
      .doc = "fast: rounded to nearest, without data; gptq: as LLM Compressor's; best: what loses least in the same "
             "format (docs/quality.md). A recipe's own keys win"},
     {ROW(targets), .type = OSH_F_STRS,
-     .doc = "with --scheme: modules to quantize (default Linear); may be repeated"},
+     .doc = "with --scheme: modules to quantize, such as Linear,lm_head (default Linear, and not the output head); may "
+            "be repeated"},
     {ROW(ignore), .type = OSH_F_STRS,
-     .doc = "with --scheme: modules to leave dense; may be repeated"},
+     .doc = "with --scheme: modules to leave dense, with commas between them; may be repeated"},
+    {ROW(num_bits), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 8,
+     .doc = "with --scheme of integer weights: their bits, 2 to 8; 0: the scheme's"},
+    {ROW(group_size), .type = OSH_F_INT, .dflt = "0", .min = -1, .max = 1e9,
+     .doc = "with --scheme of integer weights: columns that share a scale; -1: all of a row; 0: the scheme's"},
+    {ROW(symmetric), .type = OSH_F_STR, .values = "true|false",
+     .doc = "with --scheme of integer weights: false gives each group a zero point (default: the scheme's)"},
     {ROW(text_column), .type = OSH_F_STR,
      .doc = "key of the text in a .jsonl row (default: input_ids where a row has them, else text)"},
     {ROW(num_calibration_samples), .type = OSH_F_INT, .dflt = "512", .min = 1, .max = 1e12,
@@ -58,7 +65,7 @@ const osh_field osh_option_fields[] = {
      .doc = "run that subgraph alone, on made-up activations, print its memory against the prediction, keep nothing"},
     {ROW(models_dir), .type = OSH_F_STR,
      .doc = "directory of architecture templates to use beside the built-in ones"},
-    {ROW(device), .type = OSH_F_STR, .dflt = "auto",
+    {ROW(device), .type = OSH_F_STR, .dflt = "auto", .alias = "oneshot_device",
      .doc = "where calibration and solving run: cpu, cuda or cuda:N; auto: cuda where a card is present. Decides last "
             "bits"},
     {ROW(device_model), .type = OSH_F_STR, .values = "h200|h100|a100|l40s|rtx4090|rtx3090|rtx3060",
@@ -101,8 +108,9 @@ const osh_field osh_option_fields[] = {
 
 osh_status osh_option_set(osh_ctx *cx, osh_options *opt, const char *name, const char *value)
 {
-    const osh_field *f = osh_field_find(osh_option_fields, name);
-    return f ? osh_field_set(cx, f, opt, value) : osh_fail(cx, OSH_E_USAGE, "unknown option '%s'", name);
+    const osh_field *f = osh_field_find(osh_option_fields, name), *python = osh_field_find(osh_python_fields, name);
+    if (f) return osh_field_set(cx, f, opt, value);
+    return python ? osh_option_python(cx, python, value) : osh_fail(cx, OSH_E_USAGE, "unknown option '%s'", name);
 }
 
 #define ROW(field) .name = #field, .offset = offsetof(osh_eval_options, field)

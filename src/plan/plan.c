@@ -42,14 +42,22 @@ static osh_status open_recipe(osh_ctx *cx, osh_plan *p)
     if (!o->recipe && !o->scheme)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "neither --recipe nor --scheme is given: nothing says what to do");
-    if (o->recipe && (o->method || o->targets.n || o->ignore.n))
+    bool changed = o->num_bits || o->group_size || o->symmetric;
+    if (o->recipe && (o->method || o->targets.n || o->ignore.n || changed))
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "--method, --targets and --ignore go with --scheme: a recipe says these itself");
+                 "--method, --targets, --ignore, --num-bits, --group-size and --symmetric go with --scheme: a recipe "
+                 "says these itself");
     if (o->method && o->quality)
         OSH_FAIL(cx, OSH_E_USAGE, "--method and --quality exclude each other: gptq is a quality, rtn is fast");
-    const char *method = o->quality ? o->quality : o->method;
+    const osh_graph *g = p->graph;
+    const char *head = g ? g->modules[g->nodes[g->head].module].name : NULL;
+    const osh_recipe_flags flags = {.scheme = o->scheme, .method = o->quality ? o->quality : o->method,
+                                    .targets = &o->targets, .ignore = &o->ignore, .num_bits = o->num_bits,
+                                    .group_size = o->group_size, .symmetric = o->symmetric, .head = head};
+    bool spared = false;
     OSH_TRY(o->recipe ? osh_recipe_open(cx, &p->recipe, o->recipe, o->quality)
-                      : osh_recipe_of_flags(cx, &p->recipe, o->scheme, method, &o->targets, &o->ignore));
+                      : osh_recipe_of_flags(cx, &p->recipe, &spared, &flags));
+    p->spared = spared ? head : NULL;
     p->arithmetic = o->arithmetic && !strcmp(o->arithmetic, "f32") ? OSH_ARITH_F32 : OSH_ARITH_REFERENCE;
     for (size_t i = 0; i < p->recipe->n; i++) p->recipe->modifiers[i].arithmetic = p->arithmetic;
 done:
@@ -63,6 +71,25 @@ static bool recipe_wants_data(const osh_recipe *r)
         for (size_t i = 0; !r->modifiers[m].replaced && i < r->modifiers[m].n_schemes; i++)
             if (r->modifiers[m].type->wants(&r->modifiers[m], &r->modifiers[m].schemes[i])) return true;
     return false;
+}
+
+/* No graph of its architecture, and data to be seen by it. */
+static osh_status refuse_stranger(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    char *said = NULL; // own
+    if (!p->ck->config->architecture)
+        osh_fail(cx, OSH_E_UNSUPPORTED, "%s names no architecture: a calibrated recipe needs one", p->ck->config->path);
+    else if (!(rc = osh_graph_new(cx, &p->graph, p->ck, p->opt->models_dir))) goto done; // says which ones there are
+    else if (rc != OSH_E_UNSUPPORTED) goto done;
+    if (!(said = osh_strdup(cx, osh_error_text(cx)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a message");
+    osh_error_clear(cx);
+    OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+             "%s; without data any architecture will do: --quality fast, and a scheme without static activations",
+             said);
+done:
+    osh_free(cx, said);
+    return rc;
 }
 
 static osh_status choose_pipeline(osh_ctx *cx, osh_plan *p)
@@ -91,14 +118,7 @@ static osh_status choose_pipeline(osh_ctx *cx, osh_plan *p)
                 osh_pipeline_name(p->pipeline));
         p->pipeline = OSH_PIPELINE_DATAFREE;
     }
-    if (wants && !p->graph) {
-        const char *arch = p->ck->config->architecture;
-        if (!arch)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s names no architecture: a calibrated recipe needs one",
-                     p->ck->config->path);
-        OSH_TRY(osh_graph_new(cx, &p->graph, p->ck, p->opt->models_dir)); // says which architectures there are
-    }
+    if (wants && !p->graph) OSH_TRY(refuse_stranger(cx, p));
     if (wants && !p->opt->dataset) OSH_FAIL(cx, OSH_E_USAGE, "the recipe needs calibration data: want --dataset FILE");
 done:
     return rc;

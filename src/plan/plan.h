@@ -118,6 +118,7 @@ typedef struct osh_plan {
     char *quantization_json; // own
     char *config_text;       // own: config.json as it will be written
     bool untie;
+    const char *spared;      // view of graph: the output head, which the flags leave dense unasked; NULL: none
     osh_dataset data;        // own; empty when data-free
     osh_tokenizer *tok;      // own
     int64_t max_seq_length;

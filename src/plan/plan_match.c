@@ -251,7 +251,8 @@ static osh_status match_one(osh_ctx *cx, osh_plan *p, candidate *c, const int *f
         c->scheme = first_of[m] + s;
         *modifier = (int)m;
     }
-    if (ignored) c->why = "ignored by the recipe";
+    bool head = p->spared && !strcmp(c->name, p->spared);
+    if (ignored) c->why = head ? "the output head: want it among --targets to quantize it" : "ignored by the recipe";
     else if (!c->why) c->why = is_embedding(c) ? "an embedding" : "no target of the recipe";
 done:
     return rc;
@@ -295,7 +296,8 @@ static osh_status make_linear(osh_ctx *cx, osh_plan *p, const candidate *c, int 
         const osh_node *n = &p->graph->nodes[p->graph->modules[c->module].node];
         l->node = p->graph->modules[c->module].node, l->weight = n->w[0], l->input = n->in[0];
     }
-    OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, &s->weights, l->O, l->I, l->name));
+    bool divides = !osh_q_in_groups(&s->weights) || l->I % s->weights.group_size == 0; // refuse_groups, if not
+    if (divides) OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, &s->weights, l->O, l->I, l->name));
     OSH_TRY(osh_format_infer(cx, &l->format, s, l->name));
 done:
     return rc;
@@ -485,6 +487,37 @@ done:
     return rc;
 }
 
+/* Groups that do not divide the columns of a module: the sizes that divide those of all modules of its scheme. */
+static osh_status refuse_groups(osh_ctx *cx, const osh_plan *p, const osh_linear *l)
+{
+    osh_status rc = OSH_OK;
+    const osh_q_args *a = &l->scheme->weights;
+    int64_t common = 0;
+    osh_buf sizes;
+    osh_buf_init(&sizes, 0);
+    for (int i = 0; i < p->n_linears; i++)
+        if (p->linears[i].scheme == l->scheme)
+            for (int64_t n = p->linears[i].I; n;) { // greatest common divisor
+                int64_t rest = common % n;
+                common = n, n = rest;
+            }
+    for (int64_t n = 16; n <= 256; n += 16)
+        if (common % n == 0) OSH_TRY(osh_buf_printf(cx, &sizes, "%s%lld", sizes.len ? ", " : "", (long long)n));
+    if (a->scale_dtype != OSH_Q_SCALE_PLAIN)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s has %lld input features, which groups of %lld do not divide, and the format has no others: want "
+                 "it in ignore",
+                 l->name, (long long)l->I, (long long)a->group_size);
+    OSH_FAIL(cx, OSH_E_USAGE,
+             "%s has %lld input features, which groups of %lld do not divide: want %s%s%s -1 (one scale a row), or "
+             "it in ignore",
+             l->name, (long long)l->I, (long long)a->group_size, p->opt->scheme ? "--group-size " : "group_size ",
+             sizes.len ? sizes.data : "", sizes.len ? ", which divide those of all modules, or" : "");
+done:
+    osh_buf_deinit(cx, &sizes);
+    return rc;
+}
+
 static osh_status match_all(osh_ctx *cx, osh_plan *p, candidates *cs)
 {
     osh_status rc = OSH_OK;
@@ -497,6 +530,10 @@ static osh_status match_all(osh_ctx *cx, osh_plan *p, candidates *cs)
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(match_one(cx, p, &cs->c[i], first_of, &modifier));
         if (modifier >= 0) OSH_TRY(make_linear(cx, p, &cs->c[i], modifier));
+    }
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_q_args *a = &p->linears[i].scheme->weights;
+        if (osh_q_in_groups(a) && p->linears[i].I % a->group_size) OSH_TRY(refuse_groups(cx, p, &p->linears[i]));
     }
     OSH_TRY(warn_unmatched(cx, p, cs));
 done:

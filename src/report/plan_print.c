@@ -157,6 +157,9 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         osh_free(cx, who);
         if (rc) goto done;
     }
+    if (p->spared)
+        OSH_TRY(osh_buf_line(cx, b, "%s, the output head, stays dense; --targets Linear,%s would quantize it",
+                             p->spared, p->spared));
     OSH_TRY(print_dense(cx, b, p));
     if (p->pipeline != OSH_PIPELINE_DATAFREE)
         OSH_TRY(osh_buf_printf(cx, b, "%ld samples, %ld tokens, at most %ld tokens a sample\n", (long)p->data.n,

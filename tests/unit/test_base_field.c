@@ -155,6 +155,13 @@ static void texts(void **state)
     assert_ok(cx, set("targets", "re:.*mlp.*"));
     assert_int_equal(o.targets.n, 2);
     assert_string_equal(o.targets.items[1], "re:.*mlp.*");
+    assert_ok(cx, set("targets", "lm_head, re:a{1,2},re:[),(],re:\\(,b"));
+    static const char *const items[] = {"lm_head", "re:a{1,2}", "re:[),(]", "re:\\(", "b"};
+    assert_int_equal(o.targets.n, 7);
+    for (int i = 0; i < 5; i++) assert_string_equal(o.targets.items[2 + i], items[i]);
+    static const char *const bad[] = {"", " ", ",", "a,", ",a", "a, ,b"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_fails(cx, OSH_E_USAGE, set("targets", bad[i]), "targets: want names with commas between them");
 }
 
 static osh_status all(osh_ctx *c, void *user)
@@ -171,7 +178,7 @@ done:
 
 static void torture_fields(void **state)
 {
-    assert_int_equal(torture(all, NULL), 10);
+    assert_int_equal(torture(all, NULL), 14);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -78,11 +78,12 @@ static osh_recipe *recipe_of(osh_ctx *cx, const char *method)
 {
     osh_recipe *r = NULL;
     const osh_strs none = {0};
-    bool ours = !strcmp(method, "original") || !strcmp(method, "beyond");
+    const osh_recipe_flags flags = {.scheme = "W4A16", .method = method, .targets = &none, .ignore = &none};
+    bool spared = false, ours = !strcmp(method, "original") || !strcmp(method, "beyond");
     if (ours) assert_ok(cx, osh_recipe_parse(cx, &r, original, sizeof original - 1, method));
     else if (!strcmp(method, "undamped"))
         assert_ok(cx, osh_recipe_parse(cx, &r, undamped, sizeof undamped - 1, method));
-    else assert_ok(cx, osh_recipe_of_flags(cx, &r, "W4A16", method, &none, &none));
+    else assert_ok(cx, osh_recipe_of_flags(cx, &r, &spared, &flags));
     return r;
 }
 

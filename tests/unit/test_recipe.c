@@ -138,8 +138,10 @@ static void test_levels(void **state)
     }
     remove(path);
     osh_strs none = {0};
+    const osh_recipe_flags flags = {.scheme = "W4A16", .method = "best", .targets = &none, .ignore = &none};
+    bool spared = true;
     osh_recipe *r = NULL;
-    assert_ok(cx, osh_recipe_of_flags(cx, &r, "W4A16", "best", &none, &none));
+    assert_ok(cx, osh_recipe_of_flags(cx, &r, &spared, &flags));
     assert_int_equal(((osh_gptq *)r->modifiers[0].args)->n_refine, 3);
     osh_recipe_free(cx, r);
 }

@@ -1,0 +1,81 @@
+# Defaults that work: --scheme alone leaves the head dense and says so; bits, groups and zero points by flags; lists with
+# commas; Python's spellings are taken, or what to do instead is said.
+set -euo pipefail
+fail() { echo "$*"; exit 1; }
+tied=$OSH_SOURCE_DIR/examples/docs-llama-3m
+tools=$OSH_TOOLS
+"$tools/make_model" untied hidden=96 intermediate=144 heads=3 kv=3 layers=2 vocab=96 samples=1 tokens=8 >/dev/null
+oneshot() { "$ONESHOT" "$@" --progress none; }
+want() { # exit code, words of the message, flags
+    local code=$1 words=$2 got=0
+    shift 2
+    oneshot "$@" --output out >stdout 2>stderr || got=$?
+    [ $got = "$code" ] || fail "$*: exit $got, want $code: $(cat stderr)"
+    grep -qE -- "$words" stderr || fail "$*: want /$words/: $(cat stderr)"
+    [ ! -e out ] || fail "$*: wrote something"
+}
+same() { for f in model.safetensors config.json recipe.yaml; do cmp "$1/$f" "$2/$f"; done; }
+
+# the head, tied or not, as with --ignore lm_head
+for model in "$tied" untied; do
+    flags=(--model "$model" --scheme W8A16 --group-size 16 --overwrite)
+    oneshot "${flags[@]}" --output bare >stdout
+    grep -q 'dense: the output head lm_head$' stdout || fail "says nothing of the head: $(cat stdout)"
+    oneshot "${flags[@]}" --ignore lm_head --output ignored >stdout
+    if grep -q 'output head' stdout; then fail "the head was left out by the caller: $(cat stdout)"; fi
+    same bare ignored
+    "$ONESHOT" plan --model "$model" --scheme W8A16 --group-size 16 >plan
+    grep -q '^lm_head, the output head, stays dense; --targets Linear,lm_head would quantize it$' plan || fail "$(cat plan)"
+    "$ONESHOT" verify bare --model "$model" >/dev/null
+    for targets in Linear,lm_head 'Linear, re:lm_.{2,4}$'; do
+        oneshot "${flags[@]}" --targets "$targets" --output head >stdout
+        if grep -q 'output head' stdout; then fail "--targets $targets: $(cat stdout)"; fi
+        "$ONESHOT" inspect head >list
+        grep -q 'lm_head.weight_packed' list || fail "--targets $targets: the head is dense"
+    done
+    oneshot "${flags[@]}" --targets 're:.*mlp.*' --output mlp >stdout
+    if grep -q 'output head' stdout; then fail "no target reaches the head: $(cat stdout)"; fi
+done
+
+# what a recipe says stays what it is upstream
+printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {scheme: W8A8, targets: Linear}\n' >r.yaml
+want 1 'hint: put lm_head in ignore' --model untied --recipe r.yaml
+want 2 'group-size and --symmetric go with --scheme' --model untied --recipe r.yaml --group-size 32
+
+# bits, groups, zero points
+groups() { # flags of the weights in a recipe, flags of the line
+    printf 's_stage:\n  s_modifiers:\n    QuantizationModifier:\n      ignore: [lm_head]\n      config_groups:\n        group_0: {targets: [Linear], %s}\n' \
+        "$1" >r.yaml
+    shift
+    oneshot --model untied --recipe r.yaml --output recipe --overwrite >/dev/null
+    oneshot --model untied "$@" --output flags --overwrite >/dev/null
+    for f in model.safetensors config.json; do cmp "recipe/$f" "flags/$f" || fail "$*"; done
+}
+groups 'weights: {num_bits: 3, strategy: group, group_size: 48, symmetric: false}' \
+    --scheme W4A16 --num-bits 3 --group-size 48 --symmetric False
+groups 'weights: {num_bits: 4, strategy: channel}' --scheme W4A16 --group-size=-1 --symmetric
+groups 'weights: {num_bits: 8, strategy: group, group_size: 16}, input_activations: {num_bits: 8, strategy: token, dynamic: true}' \
+    --scheme W8A8 --group-size 16
+want 2 'q_proj has 96 input features, which groups of 128 do not divide: want --group-size 16, 48, which divide those of all modules, or -1 .one scale a row., or it in ignore' \
+    --model untied --scheme W4A16
+want 2 'q_proj has 96 input features.*groups of 64.*want --group-size 16, 48' --model untied --scheme W4A16 --group-size 64
+sed "s/16}/64}/" r.yaml >r64.yaml
+want 2 "q_proj has 96 .*groups of 64 .*: want group_size 16, 48" --model untied --recipe r64.yaml
+want 2 'FP8 is none: want one such as W4A16' --model untied --scheme FP8 --group-size 32
+want 2 'num_bits: want a whole number in .0, 8.' --model untied --scheme W4A16 --num-bits 9
+want 1 'int of 1 bits, want 2 to 8' --model untied --scheme W4A16 --num-bits 1
+
+# Python's spellings
+oneshot --model untied --scheme W8A16 --group_size 16 --output_dir python --oneshot_device cpu --save_compressed \
+    --trust_remote_code_model True --moe_calibrate_all_experts --sequential-offload-device cpu --propagate_error True \
+    --preprocessing_num_workers 4 >/dev/null
+same python bare
+want 2 'save_compressed: want true, got .false.: the output is a compressed-tensors' --model untied --scheme W8A16 --save_compressed False
+want 2 'save_compressed: want true, got .no.' --model untied --scheme W8A16 --save-compressed=no
+want 2 'stage is no option here: all stages' --model untied --scheme W8A16 --stage quant
+want 2 'ignore: want names with commas between them, got .lm_head,.' --model untied --scheme W8A16 --ignore lm_head,
+
+# an architecture that is not known, and data
+sed -i 's/LlamaForCausalLM/OddForCausalLM/' untied/config.json
+want 1 'OddForCausalLM.*LlamaForCausalLM.*; without data any architecture will do: --quality fast' \
+    --model untied --scheme W8A16 --group-size 16 --method gptq --dataset untied/calibration.jsonl
