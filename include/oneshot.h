@@ -92,4 +92,8 @@ osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bo
 osh_status osh_isa_select(osh_ctx *cx, const char **core, const char *name);
 osh_status osh_isa_use(osh_ctx *cx, const char *name);
 const char *osh_version(void);
+osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user); // version, compiler, libraries
+/* what: "schemes", "modifiers" or "models". */
+osh_status osh_list(osh_ctx *cx, const char *what, osh_sink sink, void *user);
+osh_status osh_doctor(osh_ctx *cx, osh_sink sink, void *user); // this machine, and what a run would use of it
 #endif

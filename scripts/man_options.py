@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""man_options.py - the options of the man page from `oneshot --help` and `oneshot eval --help`, and the page as roff.
+"""man_options.py - the options of the man page from `oneshot help all` and `oneshot help all eval`, and the page as roff.
 
-docs/oneshot.1.md is written by hand but for the lines between `<!-- oneshot --help -->` and `<!-- end -->`; those are
+docs/oneshot.1.md is written by hand but for the lines between `<!-- oneshot help all -->` and `<!-- end -->`; those are
 made here, then the whole is turned into docs/oneshot.1. The Markdown is a small part of it: headings, paragraphs, code
 indented by four spaces, **bold**, *italic*, `code`, and `term` + newline + `:   text` for a row of a list.
 Usage: man_options.py [--check] BINARY     --check: writes nothing, fails where the files differ from what would be written"""
@@ -12,7 +12,7 @@ import sys
 
 DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
 PAGE, ROFF = DOCS / "oneshot.1.md", DOCS / "oneshot.1"
-SECTION = re.compile(r"(<!-- oneshot( \w+)? --help -->\n).*?(<!-- end -->)", re.S)
+SECTION = re.compile(r"(<!-- oneshot help all( \w+)? -->\n).*?(<!-- end -->)", re.S)
 OPTION = re.compile(r"^  --([a-z0-9-]+) +(.*)$")
 
 
@@ -34,7 +34,7 @@ def rows(help_text):
 def filled(page, binary):
     def one(m):
         words = [m.group(2).strip()] if m.group(2) else []
-        return m.group(1) + "\n" + rows(run(binary, *words, "--help")) + "\n" + m.group(3)
+        return m.group(1) + "\n" + rows(run(binary, "help", "all", *words)) + "\n" + m.group(3)
     return SECTION.sub(one, page)
 
 
@@ -79,7 +79,7 @@ def main():
             path.write_text(made[path])
     for path in stale:
         print(f"{path.name}: " + ("written" if "--check" not in sys.argv else
-                                  "differs from --help: run scripts/man_options.py BINARY"))
+                                  "differs from `help all`: run scripts/man_options.py BINARY"))
     return 1 if stale and "--check" in sys.argv else 0
 
 

@@ -24,6 +24,8 @@ typedef struct osh_field {
     const char *doc;
     const char *alias; // another flag name, or NULL
     const char *values; // for OSH_F_STR: "a|b|c", or NULL for anything
+    const char *group;  // of help: the title of this row and those behind it; NULL: the same as before
+    const char *brief;  // of help: worth a line, which this is; NULL: named only
 } osh_field;          // a table ends with a row whose name is NULL
 
 osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object);

@@ -10,8 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/near.h"
 #include "base/quote.h"
-#include "oneshot.h"
+#include "cli/cli.h"
 
 /* For the handlers: what is asked to stop, and what is said where it does not. A run may be killed at any moment and
  * goes on, so what is still at work PATIENCE_MS behind a signal is ended: a library's call, a slow disk. */
@@ -43,62 +44,28 @@ static void on_late(int sig)
     _exit(1);
 }
 
-typedef struct out_state {
-    bool failed;
-    bool json; // on standard error
-    char *resume; // own: the directory that the same command goes on from
-} out_state;
 static void to_stdout(void *user, const char *text, size_t n)
 {
     if (fwrite(text, 1, n, stdout) != n) ((out_state *)user)->failed = true;
 }
 
-static void print_fields(const osh_field *f)
-{
-    for (; f->name; f++) {
-        char flag[80];
-        size_t n = 0;
-        for (const char *c = f->name; *c && n + 1 < sizeof flag; c++) flag[n++] = *c == '_' ? '-' : *c;
-        flag[n] = 0;
-        printf("  --%-34s %s", flag, f->doc);
-        if (f->values) printf(" (%s)", f->values);
-        if (f->dflt) printf(" [%s]", f->dflt);
-        if (f->alias) {
-            for (n = 0; f->alias[n] && n + 1 < sizeof flag; n++) flag[n] = f->alias[n] == '_' ? '-' : f->alias[n];
-            flag[n] = 0;
-            printf("; alias --%s", flag);
-        }
-        putchar('\n');
-    }
-}
-
-typedef struct line { // a command line
-    const struct command *command;
-    union {
-        osh_options run;
-        osh_eval_options eval;
-        osh_bench_options bench;
-        osh_verify_options verify;
-    } options; // own: what the command's fields fill
-    const char **words; // own: positional arguments
-    int n_words;
-    bool help, dot, no_special_tokens, json;
-} line;
-
-typedef struct command {
-    const char *name, *arguments, *does; // a line of --help; the name "" is that of the command without one
-    const char *about;                   // of its own --help, before its options; NULL: all of the usage
-    const osh_field *fields;             // NULL: none
-    const char *want;                    // one positional argument, and what it is; NULL: none
-    osh_status (*run)(osh_ctx *, const line *, out_state *);
-} command;
-
 static bool flag_is(const char *arg, const char *name) { return !strcmp(arg, name); }
 
-/* Its name alone says true. */
-static bool is_switch(const osh_field *f)
+bool osh_flag_is_switch(const osh_field *f)
 {
     return f->type == OSH_F_BOOL || (f->values && !strcmp(f->values, "true|false"));
+}
+
+static osh_status unknown_flag(osh_ctx *cx, const command *c, const char *name)
+{
+    osh_near near;
+    osh_near_init(&near, name);
+    for (const osh_field *f = c->fields; f && f->name; f++) {
+        char flag[80];
+        osh_flag_name(flag, f->name);
+        osh_near_see(&near, flag);
+    }
+    return osh_fail(cx, OSH_E_USAGE, "unknown option '--%s'%s", name, osh_near_hint(&near, "--"));
 }
 
 static osh_status set_flag(osh_ctx *cx, line *l, int argc, char **argv, int *i)
@@ -111,8 +78,8 @@ static osh_status set_flag(osh_ctx *cx, line *l, int argc, char **argv, int *i)
     memcpy(name, arg, n), name[n] = 0;
     const osh_field *fields = l->command->fields, *f = fields ? osh_field_find(fields, name) : NULL;
     const osh_field *python = !f && fields == osh_option_fields ? osh_field_find(osh_python_fields, name) : NULL;
-    if (!f && !python) OSH_FAIL(cx, OSH_E_USAGE, "unknown option '--%s'", name);
-    bool alone = is_switch(f ? f : python);
+    if (!f && !python) OSH_TRY(unknown_flag(cx, l->command, name));
+    bool alone = osh_flag_is_switch(f ? f : python);
     const char *value = eq ? eq + 1 : NULL;
     bool next_is_bool = *i + 1 < argc && (!strcasecmp(argv[*i + 1], "true") || !strcasecmp(argv[*i + 1], "false"));
     if (!value && alone) value = next_is_bool ? argv[++*i] : "true";
@@ -131,6 +98,7 @@ static osh_status parse(osh_ctx *cx, line *l, int argc, char **argv, int first)
     if (l->command->fields) OSH_TRY(osh_fields_default(cx, l->command->fields, &l->options));
     for (int i = first; i < argc; i++) {
         if (flag_is(argv[i], "--help") || flag_is(argv[i], "-h")) l->help = true;
+        else if (!strcmp(l->command->name, "help")) l->words[l->n_words++] = argv[i]; // of a flag, too
         else if (flag_is(argv[i], "--dot")) l->dot = true;
         else if (flag_is(argv[i], "--no-special-tokens")) l->no_special_tokens = true;
         else if (!l->command->fields && flag_is(argv[i], "--json")) l->json = true;
@@ -213,43 +181,64 @@ static osh_status run_tokenize(osh_ctx *cx, const line *l, out_state *st)
     return osh_mem_refused(cx, rc, l->options.run.host_memory);
 }
 
-static const command commands[] = {
-    {"", "--model DIR (--recipe FILE | --scheme NAME) [--dataset FILE] --output DIR", "compress", NULL,
-     osh_option_fields, NULL, run_compress},
-    {"plan", "...", "the same flags: what would be done, without reading a weight", NULL,
-     osh_option_fields, NULL, run_plan},
-    {"graph", "--model DIR [--sequential-targets T] --dot", "the op graph and its cut, Graphviz", NULL,
-     osh_option_fields, NULL, run_graph},
-    {"verify", "DIR [--model SOURCE]", "a finished output against its manifest and its source",
-     "oneshot verify DIR: reads a finished output again; exit code 1 where something is not as it must be.",
-     osh_verify_fields, "output directory", run_verify},
-    {"eval", "--model DIR --dataset FILE", "perplexity, dense or compressed",
-     "oneshot eval: perplexity through the sequential engine; the last line on stdout is `perplexity X`.",
-     osh_eval_fields, NULL, run_eval},
-    {"bench", "[--dir DIR] [--json]", "what this machine can do: products, memory, disk",
-     "oneshot bench: what this machine can do: matrix products, memory and disk, in this process.",
-     osh_bench_fields, NULL, run_bench},
-    {"inspect", "[--json] DIR", "tensors, dtypes, schemes", NULL, NULL, "checkpoint directory", run_inspect},
-    {"tokenize", "--model DIR [--no-special-tokens] FILE", "a line of ids for each line", NULL,
-     osh_option_fields, "text file", run_tokenize},
-};
-enum { N_COMMANDS = sizeof commands / sizeof *commands };
-
-static void print_usage(void)
+static osh_status run_doctor(osh_ctx *cx, const line *l, out_state *st)
 {
-    puts("oneshot compresses Hugging Face checkpoints to compressed-tensors checkpoints.\n");
-    for (const command *c = commands; c < commands + N_COMMANDS; c++) {
-        int width = 50 - (int)strlen(c->name);
-        printf("  oneshot %s%s%-*s  %s\n", c->name, *c->name ? " " : "", width, c->arguments, c->does);
-    }
-    puts("  oneshot --version | --help | COMMAND --help");
+    (void)l;
+    osh_status rc = select_isa(cx, "auto");
+    return rc ? rc : osh_doctor(cx, to_stdout, st);
+}
+static osh_status run_help(osh_ctx *cx, const line *l, out_state *st)
+{
+    (void)st;
+    return osh_help_topic(cx, l->words[0], l->words[0] ? l->words[1] : NULL);
+}
+static osh_status run_completion(osh_ctx *cx, const line *l, out_state *st)
+{
+    (void)st;
+    return osh_completion(cx, l->words[0]);
 }
 
-static void print_help(const command *c)
+const command osh_commands[] = {
+    {.name = "", .arguments = "", .does = "compress", .fields = osh_option_fields, .run = run_compress},
+    {.name = "plan", .arguments = "...", .does = "the same flags: what would be done, without reading a weight",
+     .fields = osh_option_fields, .run = run_plan},
+    {.name = "verify", .arguments = "DIR [--model SOURCE]",
+     .does = "a finished output against its manifest and its source",
+     .about = "Reads a finished output again; exit code 1 where something is not as it must be.",
+     .fields = osh_verify_fields, .least = 1, .most = 1, .want = "output directory", .run = run_verify},
+    {.name = "eval", .arguments = "--model DIR --dataset FILE [--reference DIR]",
+     .does = "perplexity of a model, dense or compressed",
+     .about = "Perplexity through the sequential engine; the last line on standard output is `perplexity X`.",
+     .fields = osh_eval_fields, .run = run_eval},
+    {.name = "inspect", .arguments = "[--json] DIR", .does = "tensors, dtypes and schemes of a checkpoint",
+     .least = 1, .most = 1, .want = "checkpoint directory", .more = "--json   as JSON", .run = run_inspect},
+    {.name = "graph", .arguments = "--model DIR [--sequential-targets NAME,...] --dot",
+     .does = "the op graph and its cut, for Graphviz", .fields = osh_option_fields,
+     .shown = "|model|sequential_targets|sequential_targets_per_subgraph|models_dir|",
+     .more = "--dot   Graphviz, which is the one form", .run = run_graph},
+    {.name = "tokenize", .arguments = "--model DIR [--no-special-tokens] FILE",
+     .does = "a line of ids for each line of a file", .fields = osh_option_fields, .shown = "|model|host_memory|",
+     .least = 1, .most = 1, .want = "text file", .more = "--no-special-tokens   none at the begin and the end",
+     .run = run_tokenize},
+    {.name = "bench", .arguments = "[--dir DIR] [--device cuda] [--json]",
+     .does = "what this machine can do: products, memory, disk",
+     .about = "Matrix products, memory and disk, measured in this process.", .fields = osh_bench_fields,
+     .run = run_bench},
+    {.name = "doctor", .arguments = "", .does = "what a run would use: instruction sets, libraries, memory, card",
+     .run = run_doctor},
+    {.name = "help", .arguments = "[TOPIC]",
+     .does = "a command, a flag, all, schemes, modifiers, models or python", .most = 2, .run = run_help},
+    {.name = "completion", .arguments = "bash|zsh|fish",
+     .does = "a script that completes commands, flags and values", .least = 1, .most = 1,
+     .want = "of bash, zsh or fish", .run = run_completion},
+    {0},
+};
+
+const command *osh_command_find(const char *name)
 {
-    if (c->about) puts(c->about);
-    else print_usage();
-    if (c->fields) print_fields(c->fields);
+    for (const command *c = osh_commands; c->name; c++)
+        if (!strcmp(name, c->name)) return c;
+    return NULL;
 }
 
 /* What complain would say. */
@@ -300,12 +289,12 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     const command *c = l->command;
     OSH_TRY(parse(cx, l, argc, argv, first));
     if (l->help) {
-        print_help(c);
+        osh_help_command(c);
         goto done;
     }
     if (c->want && l->n_words != 1)
         OSH_FAIL(cx, OSH_E_USAGE, "%s wants one %s, got %d", c->name, c->want, l->n_words);
-    if (!c->want && l->n_words) OSH_FAIL(cx, OSH_E_USAGE, "unexpected argument '%s'", l->words[0]);
+    if (l->n_words > c->most) OSH_FAIL(cx, OSH_E_USAGE, "unexpected argument '%s'", l->words[c->most]);
     const int64_t *threads = option(l, "threads");
     const char *isa = text_option(l, "isa"), *progress = text_option(l, "progress");
     if (isa) OSH_TRY(select_isa(cx, isa));
@@ -326,15 +315,14 @@ done:
 static osh_status dispatch(osh_ctx *cx, line *l, int argc, char **argv, out_state *st)
 {
     const char *name = argc > 1 ? argv[1] : "--help";
-    if (!strcmp(name, "--version")) return printf("oneshot %s\n", osh_version()) < 0 ? OSH_E_IO : OSH_OK;
-    if (argc < 2) return print_usage(), OSH_OK;
+    osh_near near;
+    if (!strcmp(name, "--version")) return osh_about(cx, to_stdout, st);
+    if (argc < 2) return osh_help_usage(), OSH_OK;
     if (name[0] == '-') name = "";
-    for (int i = 0; i < N_COMMANDS; i++) {
-        l->command = &commands[i];
-        if (!strcmp(name, commands[i].name)) return run_command(cx, l, argc, argv, *name ? 2 : 1, st);
-    }
-    return osh_fail(cx, OSH_E_USAGE, "unknown command '%s': want plan, graph, verify, eval, bench, inspect or tokenize",
-                    name);
+    if ((l->command = osh_command_find(name))) return run_command(cx, l, argc, argv, *name ? 2 : 1, st);
+    osh_near_init(&near, name);
+    for (const command *c = osh_commands; c->name; c++) osh_near_see(&near, c->name);
+    return osh_fail(cx, OSH_E_USAGE, "unknown command '%s'%s", name, osh_near_hint(&near, ""));
 }
 
 static int exit_code(osh_status rc) { return rc == 0 ? 0 : rc == OSH_E_USAGE ? 2 : 1; }

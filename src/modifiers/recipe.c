@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/near.h"
 #include "modifiers/recipe_quant.h"
 
 /* Keys that no longer decide anything, or decide nothing in one process: accepted with a note. */
@@ -74,15 +75,22 @@ done:
 
 static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml *k, const char *what)
 {
+    static const char *const shared[] = {"config_groups", "scheme", "targets", "ignore", "quality"};
     osh_buf b;
+    osh_near near;
     osh_buf_init(&b, 4096);
-    for (const osh_field *f = m->type->fields; f->name; f++) osh_buf_printf(cx, &b, ", %s", f->name);
+    osh_near_init(&near, k->text ? k->text : "");
+    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) osh_near_see(&near, shared[i]);
+    for (const osh_field *f = m->type->fields; f->name; f++) {
+        osh_buf_printf(cx, &b, ", %s", f->name);
+        osh_near_see(&near, f->name);
+    }
     osh_status rc =
         osh_fail(cx, OSH_E_USAGE,
                  "%s:%d:%d: unknown key '%s' of %s: want config_groups, scheme, targets, ignore, "
-                 "observer%s%s",
-                 what, k->line, k->column, k->text ? k->text : "", m->type->name,
-                 b.data ? b.data : "", m->type->key ? ", actorder, scale_search, refine, quality" : ", quality");
+                 "observer%s%s%s",
+                 what, k->line, k->column, near.word, m->type->name, b.data ? b.data : "",
+                 m->type->key ? ", actorder, scale_search, refine, quality" : ", quality", osh_near_hint(&near, ""));
     osh_buf_deinit(cx, &b);
     return rc;
 }
@@ -114,10 +122,14 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
     if (!m->type) {
         osh_buf b;
         osh_buf_init(&b, 4096);
-        for (size_t i = 0; i < osh_modifier_count(); i++)
+        osh_near near;
+        osh_near_init(&near, name->text ? name->text : "");
+        for (size_t i = 0; i < osh_modifier_count(); i++) {
             osh_buf_printf(cx, &b, "%s%s", i ? ", " : "", osh_modifier_at(i)->name);
-        rc = osh_fail(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: unknown modifier '%s': want %s", what, name->line, name->column,
-                      name->text ? name->text : "", b.data ? b.data : "");
+            osh_near_see(&near, osh_modifier_at(i)->name);
+        }
+        rc = osh_fail(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: unknown modifier '%s': want %s%s", what, name->line,
+                      name->column, near.word, b.data ? b.data : "", osh_near_hint(&near, ""));
         osh_buf_deinit(cx, &b);
         goto done;
     }

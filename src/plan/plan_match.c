@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/near.h"
 #include "graph/kind.h"
 #include "plan/dense.h"
 #include "plan/globals.h"
@@ -464,9 +465,29 @@ done:
     return rc;
 }
 
+/* The module or class that a mistaken name is nearest to. The last parts of a name: a regex, as they are none. */
+static const char *near_module(osh_near *near, char room[240], const char *text, const candidates *cs)
+{
+    size_t n = strlen(text);
+    osh_near_init(near, text);
+    for (int64_t i = 0; i < cs->n && strncmp(text, "re:", 3); i++) {
+        const char *name = cs->c[i].name;
+        size_t all = strlen(name);
+        if (all > n && name[all - n - 1] == '.' && !strcmp(name + all - n, text)) {
+            snprintf(room, 240, "; did you mean re:.*%.200s$?", text);
+            return room;
+        }
+        osh_near_see(near, cs->c[i].cls);
+        osh_near_see(near, name);
+    }
+    return osh_near_hint(near, "");
+}
+
 static osh_status warn_unmatched(osh_ctx *cx, const osh_plan *p, const candidates *cs)
 {
     osh_status rc = OSH_OK;
+    osh_near near;
+    char room[240];
     for (size_t m = 0; m < p->recipe->n; m++) {
         const osh_modifier *mod = &p->recipe->modifiers[m];
         const osh_strs *targets = &mod->schemes[0].targets;
@@ -476,12 +497,14 @@ static osh_status warn_unmatched(osh_ctx *cx, const osh_plan *p, const candidate
             bool again = false;
             for (size_t h = 0; h < i; h++) again |= !strcmp(targets->items[h], targets->items[i]);
             if (!again && !osh_matcher_hits(mod->targets, k++))
-                osh_log(cx, OSH_LOG_WARN, "target %s of %s matches no module", targets->items[i], mod->type->name);
+                osh_log(cx, OSH_LOG_WARN, "target %s of %s matches no module%s", targets->items[i], mod->type->name,
+                        near_module(&near, room, targets->items[i], cs));
         }
         if (mod->ignore.n) OSH_TRY(match_ignored(cx, p, mod, cs));
         for (size_t t = 0; t < mod->ignore.n; t++)
             if (!osh_matcher_hits(mod->ignored, t))
-                osh_log(cx, OSH_LOG_WARN, "ignore %s of %s matches no module", mod->ignore.items[t], mod->type->name);
+                osh_log(cx, OSH_LOG_WARN, "ignore %s of %s matches no module%s", mod->ignore.items[t], mod->type->name,
+                        near_module(&near, room, mod->ignore.items[t], cs));
     }
 done:
     return rc;

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/near.h"
+
 #define INT_GROUP(b)                                                                               \
     {                                                                                              \
         .present = true, .bits = b, .type = OSH_Q_INT, .strategy = OSH_Q_GROUP, .group_size = 128, \
@@ -83,6 +85,8 @@ static const char known[] = "W4A16, W4A16_ASYM, W8A16, W8A8 (INT8), FP8, FP8_DYN
                             "W4AFP8, W{2..7}A16, W{2..7}A8, W{2..4}A4, NVFP4, NVFP4A16, "
                             "MXFP4, MXFP4A16, MXFP8, MXFP8A16";
 
+const char *osh_q_preset_name(size_t i) { return i < sizeof presets / sizeof *presets ? presets[i].name : NULL; }
+
 osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name)
 {
     for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++) {
@@ -92,5 +96,8 @@ osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name)
         memset(&out->outputs, 0, sizeof out->outputs);
         return OSH_OK;
     }
-    return osh_fail(cx, OSH_E_USAGE, "unknown scheme '%s', want one of %s", name, known);
+    osh_near near;
+    osh_near_init(&near, name);
+    for (size_t i = 0; osh_q_preset_name(i); i++) osh_near_see(&near, osh_q_preset_name(i));
+    return osh_fail(cx, OSH_E_USAGE, "unknown scheme '%s', want one of %s%s", name, known, osh_near_hint(&near, ""));
 }

@@ -66,6 +66,7 @@ static inline bool osh_q_is_fp4(const osh_q_args *a) { return a->type == OSH_Q_F
 osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const char *text, const char *where);
 osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out,
                         const char *name); // fills args only; unknown: error naming the known ones
+const char *osh_q_preset_name(size_t i); // NULL: there are no more
 osh_status osh_q_args_check(osh_ctx *cx, osh_q_args *a, const char *where,
                             bool is_weight); // normalizes, infers strategy, refuses
 /* All of a scheme: its arguments (normalized), what they may not be together, and its format. */

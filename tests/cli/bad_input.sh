@@ -128,8 +128,8 @@ cmp free/tokenizer.json m/tokenizer.json
 [ "$("$ONESHOT" inspect free | grep -c weight_packed)" = 28 ]
 "$ONESHOT" --model m --scheme W4A16 --targets 're:.*mlp.*' --ignore lm_head --ignore lm_heat --output some --progress none \
     >/dev/null 2>stderr
-grep -q 'ignore lm_heat of QuantizationModifier matches no module' stderr
+grep -q "ignore lm_heat of QuantizationModifier matches no module; did you mean lm_head?" stderr
 "$ONESHOT" plan --model m --scheme W4A16 --targets Linear --targets Linear --targets 're:.*mlp.*' --ignore lm_head >/dev/null \
     2>twice
 if grep 'matches no' twice; then echo "a target given twice is one target"; exit 1; fi
-if grep 'lm_head' stderr; then echo "lm_head is no target, but a module"; exit 1; fi
+if grep 'ignore lm_head of' stderr; then echo "lm_head is no target, but a module"; exit 1; fi

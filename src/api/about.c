@@ -1,0 +1,225 @@
+/* about.c - what this program is, what it knows, and what it finds on this machine. */
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <utf8proc.h>
+#include <xxhash.h>
+#include <yaml.h>
+#include <zstd.h>
+
+#include "base/buf.h"
+#include "base/isa.h"
+#include "graph/models.h"
+#include "modifiers/modifier.h"
+#include "oneshot.h"
+#include "ops/cuda/cuda.h"
+#include "ops/isa.h"
+#include "text/json.h"
+
+/* ---- version ---- */
+
+osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    int major, minor, patch;
+    char pcre[64] = "";
+    unsigned xx = XXH_versionNumber();
+    osh_buf_init(&b, 0);
+    yaml_get_version(&major, &minor, &patch);
+    pcre2_config(PCRE2_CONFIG_VERSION, pcre); // "10.42 2022-12-11"
+    OSH_TRY(osh_buf_printf(cx, &b, "oneshot %s\n", osh_version()));
+    OSH_TRY(osh_buf_printf(cx, &b, "built with %s %s, %s, %s\n",
+#ifdef __clang__
+                           "clang", __clang_version__,
+#else
+                           "gcc", __VERSION__,
+#endif
+#ifdef NDEBUG
+                           "optimized",
+#else
+                           "with assertions",
+#endif
+                           osh_cuda_built() ? "with CUDA" : "without CUDA"));
+    OSH_TRY(osh_buf_printf(cx, &b, "cJSON %s, libyaml %d.%d.%d, PCRE2 %.*s, utf8proc %s, zstd %s, xxHash %u.%u.%u\n"
+                           "OpenBLAS and oneDNN are opened when a job multiplies\n",
+                           cJSON_Version(), major, minor, patch, (int)strcspn(pcre, " "), pcre, utf8proc_version(),
+                           ZSTD_versionString(), xx / 10000, xx / 100 % 100, xx % 100));
+    sink(user, b.data, b.len);
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+/* ---- lists ---- */
+
+static osh_status args_print(osh_ctx *cx, osh_buf *b, const char *of, const osh_q_args *a)
+{
+    static const char *const shares[] = {"tensor", "row", "group", "block", "token", "group"};
+    osh_status rc = OSH_OK;
+    if (!a->present) goto done;
+    OSH_TRY(osh_buf_printf(cx, b, "%s %d-bit %s, a scale for each %s", of, a->bits,
+                           a->type == OSH_Q_FLOAT ? "float" : "integer", shares[a->strategy]));
+    if (osh_q_in_groups(a)) OSH_TRY(osh_buf_printf(cx, b, " of %lld", (long long)a->group_size));
+    if (a->strategy == OSH_Q_BLOCK)
+        OSH_TRY(osh_buf_printf(cx, b, " of %lldx%lld", (long long)a->block[0], (long long)a->block[1]));
+    if (!a->symmetric) OSH_TRY(osh_buf_printf(cx, b, " and a zero point"));
+done:
+    return rc;
+}
+
+static osh_status schemes_print(osh_ctx *cx, osh_buf *b)
+{
+    osh_status rc = OSH_OK;
+    for (size_t i = 0; osh_q_preset_name(i); i++) {
+        osh_q_scheme s = {0};
+        OSH_TRY(osh_q_preset(cx, &s, osh_q_preset_name(i)));
+        if (!s.weights.present) continue;
+        OSH_TRY(osh_buf_printf(cx, b, "%-12s", osh_q_preset_name(i)));
+        OSH_TRY(args_print(cx, b, "weights", &s.weights));
+        OSH_TRY(args_print(cx, b, "; inputs", &s.inputs));
+        if (s.inputs.present && s.inputs.dynamic == OSH_Q_STATIC) OSH_TRY(osh_buf_printf(cx, b, ", from --dataset"));
+        OSH_TRY(osh_buf_append(cx, b, "\n", 1));
+    }
+    OSH_TRY(osh_buf_printf(cx, b, "--num-bits, --group-size and --symmetric change those of integer weights.\n"));
+done:
+    return rc;
+}
+
+static osh_status modifiers_print(osh_ctx *cx, osh_buf *b)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_buf_printf(cx, b, "Each has scheme or config_groups, targets, ignore, weight_observer, input_observer, "
+                                  "quality.\n"));
+    for (size_t i = 0; i < osh_modifier_count(); i++) {
+        const osh_modifier_type *m = osh_modifier_at(i);
+        OSH_TRY(osh_buf_printf(cx, b, "\n%s\n", m->name));
+        for (const osh_field *f = m->fields; f && f->name; f++) {
+            OSH_TRY(osh_buf_printf(cx, b, "  %-22s %s", f->name, f->doc));
+            if (f->values) OSH_TRY(osh_buf_printf(cx, b, " (%s)", f->values));
+            OSH_TRY(osh_buf_printf(cx, b, f->dflt ? " [%s]\n" : "\n", f->dflt));
+        }
+    }
+done:
+    return rc;
+}
+
+static osh_status models_print(osh_ctx *cx, osh_buf *b)
+{
+    osh_status rc = OSH_OK;
+    cJSON *json = NULL; // own
+    const cJSON *name;  // view
+    OSH_TRY(osh_buf_printf(cx, b, "With calibration data, and what --models-dir has:"));
+    for (size_t i = 0; i < osh_n_embedded_models; i++) {
+        const osh_embedded_model *m = &osh_embedded_models[i];
+        OSH_TRY(osh_json_parse(cx, &json, m->text, m->n, m->name, 0));
+        cJSON_ArrayForEach(name, cJSON_GetObjectItemCaseSensitive(json, "architectures"))
+            if (cJSON_IsString(name)) OSH_TRY(osh_buf_printf(cx, b, "\n  %s", name->valuestring));
+        cJSON_Delete(json), json = NULL;
+    }
+    OSH_TRY(osh_buf_printf(cx, b, "\nWithout data (--quality fast): any checkpoint of safetensors files; `oneshot "
+                                  "plan` lists what stays dense.\n"));
+done:
+    cJSON_Delete(json);
+    return rc;
+}
+
+osh_status osh_list(osh_ctx *cx, const char *what, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    if (!strcmp(what, "schemes")) OSH_TRY(schemes_print(cx, &b));
+    else if (!strcmp(what, "modifiers")) OSH_TRY(modifiers_print(cx, &b));
+    else if (!strcmp(what, "models")) OSH_TRY(models_print(cx, &b));
+    else OSH_FAIL(cx, OSH_E_USAGE, "no list of %s: want schemes, modifiers or models", what);
+    sink(user, b.data, b.len);
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+/* ---- this machine ---- */
+
+/* What stands behind "key:" or "key \t:" in a file of /proc; "": nothing does. */
+static void proc_value(char *to, size_t room, const char *path, const char *key)
+{
+    char text[16384];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    *to = 0;
+    text[n > 0 ? n : 0] = 0;
+    const char *at = strstr(text, key);
+    if (!at || !(at = strchr(at, ':'))) return;
+    at += 1 + strspn(at + 1, " \t");
+    size_t k = strcspn(at, "\n");
+    if (k >= room) k = room - 1;
+    memcpy(to, at, k), to[k] = 0;
+}
+
+static osh_status cpu_print(osh_ctx *cx, osh_buf *b)
+{
+    osh_status rc = OSH_OK;
+    char model[200], total[64], available[64];
+    char *libraries = NULL; // own
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) ? (int)sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&set);
+    proc_value(model, sizeof model, "/proc/cpuinfo", "model name");
+    proc_value(total, sizeof total, "/proc/meminfo", "MemTotal");
+    proc_value(available, sizeof available, "/proc/meminfo", "MemAvailable");
+    OSH_TRY(osh_buf_line(cx, b, "processor    %s, %d of %ld cores for this process", *model ? model : "unknown", n,
+                         sysconf(_SC_NPROCESSORS_ONLN)));
+    OSH_TRY(osh_buf_printf(cx, b, "sets        "));
+    for (int i = 0; i <= (int)osh_isa_of_cpu(); i++) OSH_TRY(osh_buf_printf(cx, b, " %s", osh_isa_name((osh_isa)i)));
+    OSH_TRY(osh_buf_printf(cx, b, "\nmemory       %.1f GB, %.1f GB of it available\n", atof(total) * 1024 / 1e9,
+                           atof(available) * 1024 / 1e9));
+    rc = osh_isa_describe(cx, &libraries);
+    if (rc == OSH_E_NOMEM) goto done;
+    OSH_TRY(osh_buf_line(cx, b, "libraries    %s", rc ? osh_error_text(cx) : libraries));
+    osh_error_clear(cx);
+done:
+    osh_free(cx, libraries);
+    return rc;
+}
+
+static osh_status card_print(osh_ctx *cx, osh_buf *b)
+{
+    osh_status rc = OSH_OK;
+    osh_device *d = NULL; // own
+    size_t n = 0;
+    rc = osh_cuda_open(cx, &d, 0, 0);
+    if (!rc) rc = osh_cuda_free_bytes(cx, &n, 0);
+    if (rc == OSH_E_NOMEM) goto done;
+    if (rc) OSH_TRY(osh_buf_line(cx, b, "card         none is used: %s", osh_error_text(cx)));
+    else OSH_TRY(osh_buf_line(cx, b, "card         %s, %.1f GB free", d->text, (double)n / 1e9));
+    osh_error_clear(cx);
+done:
+    osh_device_close(cx, d);
+    return rc;
+}
+
+osh_status osh_doctor(osh_ctx *cx, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    struct statvfs disk;
+    osh_buf_init(&b, 0);
+    OSH_TRY(cpu_print(cx, &b));
+    OSH_TRY(card_print(cx, &b));
+    if (!statvfs(".", &disk))
+        OSH_TRY(osh_buf_printf(cx, &b, "disk         %.1f GB free here; `oneshot bench --dir .` measures it\n",
+                               (double)disk.f_bavail * (double)disk.f_frsize / 1e9));
+    OSH_TRY(osh_buf_printf(cx, &b, "a run uses   --isa %s, --device %s, --threads of all cores, no budget of memory\n",
+                           osh_isa_name(osh_isa_used()), osh_cuda_present() ? "cuda, of calibrated jobs" : "cpu"));
+    sink(user, b.data, b.len);
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}

@@ -1,0 +1,101 @@
+# Help on one screen, topics, "did you mean", completion of what the tables have, and what is said of program and machine.
+set -euo pipefail
+fail() { echo "$*"; exit 1; }
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+
+# one screen: 48 lines of 80 columns
+"$ONESHOT" --help >usage
+"$ONESHOT" | cmp - usage
+"$ONESHOT" help | cmp - usage
+for c in '' plan verify eval inspect graph tokenize bench doctor help completion; do
+    "$ONESHOT" $c --help >help
+    awk -v c="$c" 'length($0) > 80 { print c ": " $0; bad = 1 } END { exit bad || NR > 48 || NR < 3 }' help || fail "$c --help: $(cat help)"
+    [ -z "$c" ] || { "$ONESHOT" help $c | cmp - help; grep -q "^$c " usage || fail "$c is not in the usage"; }
+done
+"$ONESHOT" help all >all
+n=0
+while read -r flag; do # each flag has its row or is named behind the others of its group
+    grep -qE -- "(^| )$flag( |\$)" usage || fail "$flag is not in the usage"
+    "$ONESHOT" help $flag >one
+    grep -q -- "^$flag" one || fail "help $flag: $(cat one)"
+    n=$((n + 1))
+done < <(grep -o '^  --[a-z-]*' all)
+[ $n -ge 50 ] || fail "only $n flags"
+"$ONESHOT" tokenize --help >help
+grep -q -- --no-special-tokens help
+if grep -q -- --scheme help; then fail "tokenize has no --scheme"; fi
+
+# topics
+"$ONESHOT" help schemes >list
+grep -q '^W4A16_ASYM  weights 4-bit integer, a scale for each group of 128 and a zero point$' list || fail "$(cat list)"
+grep -q '^FP8 .*, from --dataset$' list
+"$ONESHOT" help modifiers | grep -A 9 '^GPTQModifier' >list
+grep -q 'dampening_frac .*\[0.01\]' list
+"$ONESHOT" help models >list
+grep -q '^  Qwen3ForCausalLM$' list
+"$ONESHOT" help python >list
+grep -q 'trust_remote_code_model  *any value' list
+"$ONESHOT" help group_size >list
+grep -q '^--group-size N$' list
+"$ONESHOT" help save_compressed >list
+"$ONESHOT" help all eval >list
+grep -q -- '^  --per-token ' list
+
+# did you mean
+meant() { # words of the message, exit code, line
+    local code=0
+    "$ONESHOT" "${@:3}" >stdout 2>stderr || code=$?
+    [ $code = "$2" ] || fail "${*:3}: exit $code"
+    grep -qF -- "$1" stderr || fail "${*:3}: want $1: $(cat stderr)"
+}
+meant "unknown command 'evla'; did you mean eval?" 2 evla
+meant "unknown option '--modle'; did you mean --model?" 2 --modle m
+meant "unknown option '--samples'; did you mean --num-calibration-samples?" 2 plan --samples 3
+meant "unknown option '--per-tokens'; did you mean --per-token?" 2 eval --per-tokens f
+meant "no help for 'schems': want a command, a flag, all, schemes, modifiers, models or python; did you mean schemes?" 2 help schems
+meant "MXFP8A16; did you mean W4A16?" 2 --model "$model" --scheme W4A61 --output out
+printf 's_stage:\n  s_modifiers:\n    GPTModifier: {scheme: W4A16}\n' >r.yaml
+meant "; did you mean GPTQModifier?" 1 --model "$model" --recipe r.yaml --output out
+printf 's_stage:\n  s_modifiers:\n    GPTQModifier: {scheme: W4A16, block_sise: 64}\n' >r.yaml
+meant "; did you mean block_size?" 2 --model "$model" --recipe r.yaml --output out
+plan() { "$ONESHOT" plan --model "$model" --scheme W8A16 "$@" >/dev/null 2>stderr || fail "$(cat stderr)"; }
+plan --ignore model.layers.0.self_attn.q_porj --targets Linear,linear
+grep -q 'ignore model.layers.0.self_attn.q_porj of .*; did you mean model.layers.0.self_attn.q_proj?$' stderr || fail "$(cat stderr)"
+grep -q 'target linear of .*; did you mean Linear?$' stderr || fail "$(cat stderr)"
+plan --targets Linear,mlp.down_proj
+grep -q 'target mlp.down_proj of .*; did you mean re:\.\*mlp\.down_proj\$?$' stderr || fail "$(cat stderr)"
+meant "unknown option '--colour'" 2 --colour red
+if grep -q 'did you mean' stderr; then fail "nothing is near: $(cat stderr)"; fi
+meant "completion wants one of bash, zsh or fish" 2 completion
+meant "completion for 'csh': want bash, zsh or fish" 2 completion csh
+
+# completion
+"$ONESHOT" completion bash >bash.sh
+bash -n bash.sh
+complete_line() { # words; the last is completed
+    bash -c 'source bash.sh; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _oneshot; printf "%s\n" "${COMPREPLY[@]}"' - oneshot "$@"
+}
+[ "$(complete_line pl)" = plan ] || fail "$(complete_line pl)"
+[ "$(complete_line --num-c)" = --num-calibration-samples ] || fail "$(complete_line --num-c)"
+[ "$(complete_line plan --progress l)" = line ] || fail "$(complete_line plan --progress l)"
+[ "$(complete_line eval --per)" = --per-token ] || fail "$(complete_line eval --per)"
+[ "$(complete_line inspect --j)" = --json ] || fail "$(complete_line inspect --j)"
+mkdir -p somewhere
+[ "$(complete_line --model some)" = somewhere ] || fail "$(complete_line --model some)"
+for shell in zsh fish; do
+    "$ONESHOT" completion $shell >completion.$shell
+    if command -v $shell >/dev/null; then $shell -n completion.$shell; fi
+    while read -r flag; do
+        if [ $shell = zsh ]; then want="'$flag"; else want="-l ${flag#--} "; fi
+        grep -qF -- "$want" completion.$shell || fail "$shell: $flag is missing"
+    done < <(grep -o -- '^  --[a-z-]*' all)
+    grep -q 'auto line json none' completion.$shell
+    for c in plan verify eval inspect doctor; do grep -q "$c" completion.$shell || fail "$shell: no $c"; done
+done
+[ $(($(tr -cd "'" <completion.zsh | wc -c) % 2)) = 0 ] && [ $(($(tr -cd "'" <completion.fish | wc -c) % 2)) = 0 ] || fail "quotes"
+
+"$ONESHOT" --version >version
+head -n 1 version | grep -qE '^oneshot [0-9.]+$'
+grep -qE '^built with (gcc|clang) ' version && grep -q 'zstd [0-9]' version || fail "$(cat version)"
+"$ONESHOT" doctor >doctor
+for word in processor 'sets  *generic' memory libraries card disk 'a run uses  *--isa'; do grep -q "^$word" doctor || fail "no $word: $(cat doctor)"; done
