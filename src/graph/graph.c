@@ -48,6 +48,7 @@ void osh_graph_free(osh_ctx *cx, osh_graph *g)
     osh_free(cx, g->weights);
     osh_free(cx, g->nodes);
     osh_free(cx, g->layer_class);
+    osh_free(cx, g->joined);
     osh_free(cx, g);
 }
 

@@ -60,6 +60,7 @@ typedef struct osh_graph {
     int64_t max_positions; // that a sample may have (rope dynamic: times its factor)
     osh_dtype dtype;       // compute dtype
     char *layer_class;     // own: default sequential target, "LlamaDecoderLayer"
+    int *joined;           // own [nodes]: the last node that must be in the same part; NULL: none. Set by the caller
 } osh_graph;
 
 /* models_dir NULL: the embedded templates. Unknown architecture: OSH_E_UNSUPPORTED naming the known

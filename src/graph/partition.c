@@ -89,6 +89,8 @@ static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hi
             if (hit[m]) unit[i] = m; // the outermost stays
     }
     for (int v = 0; v < g->n_values; v++) mark_readers(reach, g, v);
+    for (int i = 0; g->joined && i < g->n_nodes; i++)
+        if (g->joined[i] > reach[i]) reach[i] = g->joined[i];
     for (int i = 0, end; i < g->n_nodes; i = end + 1) {
         int module = -1;
         end = reach[i];

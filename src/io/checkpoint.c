@@ -208,6 +208,7 @@ void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck)
 {
     if (!ck) return;
     osh_checkpoint_free_virtuals(cx, ck);
+    osh_checkpoint_free_changes(cx, ck);
     osh_checkpoint_unwatch(cx, ck);
     for (int i = 0; i < ck->n_shards; i++) {
         osh_st_close(cx, ck->shards[i]);
@@ -237,8 +238,14 @@ osh_status osh_checkpoint_read(osh_ctx *cx, void *to, const osh_checkpoint *ck,
         return v->make(cx, to, v->user, v->e);
     }
     rc = osh_st_read(cx, to, ck->shards[t->shard], t->e);
-    if (rc || !ck->sums) return rc;
-    return osh_checkpoint_saw(cx, ck, t - ck->tensors, XXH3_64bits(to, (size_t)(t->e->end - t->e->begin)));
+    if (!rc && ck->sums)
+        rc = osh_checkpoint_saw(cx, ck, t - ck->tensors, XXH3_64bits(to, (size_t)(t->e->end - t->e->begin)));
+    if (!rc && osh_checkpoint_is_changed(ck, t - ck->tensors)) {
+        int64_t n = 0;
+        osh_shape_numel(&n, t->e->ndim, t->e->shape);
+        osh_checkpoint_apply(ck, t - ck->tensors, to, 0, n);
+    }
+    return rc;
 }
 
 /* "[576, 1536]" */

@@ -4,6 +4,7 @@
 #include "base/map.h"
 #include "io/hf_config.h"
 #include "io/safetensors.h"
+#include "tensor/fold.h"
 
 typedef struct osh_ckpt_tensor {
     const osh_st_entry *e; // view: lives as long as the checkpoint
@@ -30,6 +31,7 @@ typedef struct osh_checkpoint {
     osh_ckpt_virtual *virtuals; // own
     struct osh_ckpt_sums *sums; // own: of the tensors that were read; NULL: nobody asks
     int n_virtuals;
+    struct osh_ckpt_changes *changes; // own: of tensors; NULL: none
 } osh_checkpoint;
 
 /* model.safetensors, or else model.safetensors.index.json with its shards. A tensor in the index and not in its shard,
@@ -45,6 +47,16 @@ osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoi
  * from a stored one. ckpt_virtual.c */
 osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name, osh_dtype dtype, int ndim,
                                       const int64_t *shape, osh_ckpt_make make, void *user);
+/* Tensors may be changed, as below. */
+osh_status osh_checkpoint_expect_changes(osh_ctx *cx, osh_checkpoint *ck);
+/* Whoever reads this tensor [O, I] or [n] from here on gets it with the factors s folded in (view: while the checkpoint
+ * lives), after those that were there before. Not while another thread reads it. ckpt_changes.c */
+osh_status osh_checkpoint_change(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor, osh_fold_way way, const float *s);
+bool osh_checkpoint_is_changed(const osh_checkpoint *ck, int64_t tensor);
+/* Who reads a tensor in parts folds them in: elements [first, first + n), as they are stored, at data. Nothing where
+ * it is not changed. */
+void osh_checkpoint_apply(const osh_checkpoint *ck, int64_t tensor, void *data, int64_t first, int64_t n);
+void osh_checkpoint_free_changes(osh_ctx *cx, osh_checkpoint *ck); // called by close
 /* What was read of each tensor, from here on: XXH3 of its bytes. Of tensors that are read in parts the reader says it;
  * two reads of one tensor must give the same. ckpt_sums.c */
 osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck); // forgets what was seen before

@@ -42,8 +42,11 @@ done:
     return rc;
 }
 
+bool osh_modifier_is_transform(const osh_modifier *m) { return m->type->factors != NULL; }
+
 void osh_modifier_deinit(osh_ctx *cx, osh_modifier *m)
 {
+    if (m->args && m->type && m->type->end) m->type->end(cx, m);
     for (size_t i = 0; i < m->n_schemes; i++) osh_q_scheme_deinit(cx, &m->schemes[i]);
     osh_free(cx, m->schemes);
     osh_strs_deinit(cx, &m->ignore);

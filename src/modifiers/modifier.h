@@ -1,5 +1,7 @@
-/* modifier.h - what a recipe names: a modifier declares the statistics it needs of a Linear's input and, when they are
- * complete, turns weights into codes. It never touches the forward pass.
+/* modifier.h - what a recipe names. A quantizer declares the statistics it needs of a Linear's input and, when they are
+ * complete, turns weights into codes. A transform makes factors, one for each channel between a layer and the Linears
+ * that read what it makes, which are folded into the weights before anything is quantized. Neither touches the forward
+ * pass.
  *
  * Adding one: src/modifiers/foo.c with `const osh_modifier_type osh_modifier_foo`, and a row in modifiers.def. */
 #ifndef OSH_MODIFIER_H
@@ -57,6 +59,18 @@ struct osh_linear_job { // one Linear to be quantized
 osh_status osh_linear_job_done(osh_ctx *cx, osh_linear_job *j);
 void osh_linear_job_deinit(osh_ctx *cx, osh_linear_job *j);
 
+typedef struct osh_mapping { // of a transform: the targets of Linears, and of the layer whose output they read
+    osh_strs balance; // own
+    char *smooth;     // own
+} osh_mapping;
+
+typedef struct osh_channels { // of what a layer makes, by channel; views [n]
+    const float *lo, *hi; // smallest and largest value of all tokens
+    const float *most;    // largest absolute weight of the Linears that read it
+    int64_t n;
+    osh_dtype dtype;      // the model's
+} osh_channels;
+
 typedef struct osh_modifier_type osh_modifier_type;
 typedef struct osh_modifier {
     const osh_modifier_type *type;
@@ -94,7 +108,13 @@ struct osh_modifier_type {
      * job scheme and w's shape and dtype are read. device: NULL, or h lies on one: given what there is room for in its
      * arena, gets what is taken of it; more than that: the least that will do. */
     size_t (*needs)(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device);
+
+    /* Of a transform, which has no schemes and none of wants, compress and what goes with them. */
+    const osh_mapping *(*mappings)(const osh_modifier *m, size_t *n); // view; NULL: those that the model's graph shows
+    void (*factors)(const osh_modifier *m, float *s, const osh_channels *c); // [c->n]; NULL: it is none
+    void (*end)(osh_ctx *cx, osh_modifier *m); // frees what args has beside its fields; NULL: nothing
 };
+bool osh_modifier_is_transform(const osh_modifier *m);
 const osh_modifier_type *osh_modifier_find(const char *name); // NULL: unknown
 size_t osh_modifier_count(void);
 const osh_modifier_type *osh_modifier_at(size_t i);

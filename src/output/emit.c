@@ -333,6 +333,55 @@ done:
     return rc;
 }
 
+static osh_status record_changed(osh_ctx *cx, osh_emitter *e, int64_t i)
+{
+    osh_status rc = OSH_OK;
+    int64_t from = e->plan->out_info[i].source;
+    uint64_t source;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    if (!osh_checkpoint_seen(e->plan->ck, from, &source))
+        OSH_FAIL(cx, OSH_E_INTERNAL, "%s is made of a tensor that was not read", e->plan->out[i].name);
+    OSH_TRY(osh_put_u64(cx, &b, (uint64_t)i));
+    OSH_TRY(osh_put_u64(cx, &b, e->sums[i]));
+    OSH_TRY(osh_put_u64(cx, &b, source));
+    OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_CHANGED, b.data, b.len));
+    e->written[i] = e->told[from] = true;
+    OSH_TRY(tick(cx, e, e->plan->out[i].end - e->plan->out[i].begin));
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+static osh_status do_folds(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = e->plan;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    for (int i = 0; i < p->n_folds; i++) {
+        const osh_fold *f = &p->folds[i];
+        if (f->subgraph < j->index || f->subgraph >= j->index + j->n) continue;
+        OSH_TRY(osh_put_u32(cx, &b, (uint32_t)i));
+        OSH_TRY(osh_put_u32(cx, &b, (uint32_t)f->n));
+        for (int64_t c = 0; c < f->n; c++) {
+            uint32_t bits;
+            memcpy(&bits, &f->s[c], sizeof bits);
+            OSH_TRY(osh_put_u32(cx, &b, bits));
+        }
+    }
+    OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_FOLDS, b.data, b.len));
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+osh_status osh_emit_folds(osh_ctx *cx, osh_emitter *e, int first_subgraph, int n_subgraphs)
+{
+    osh_emit_job j = {.kind = OSH_EMIT_FOLDS, .index = first_subgraph, .n = n_subgraphs};
+    return osh_emit_push(cx, e, &j, 0);
+}
+
 static osh_status do_view(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     osh_status rc = write_tensor(cx, e, j->out, j->view);
@@ -345,7 +394,9 @@ static osh_status do_written(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
     const osh_linear *l = j->index >= 0 ? &e->plan->linears[j->index] : NULL;
     for (int k = 0; k < (l ? l->n_out : 1); k++)
         e->dirty[e->plan->out_info[l ? l->first_out + k : j->out].shard] = true;
-    return l ? record_linear(cx, e, j) : record_copy(cx, e, j->out);
+    if (l) return record_linear(cx, e, j);
+    bool changed = osh_checkpoint_is_changed(e->plan->ck, e->plan->out_info[j->out].source);
+    return changed ? record_changed(cx, e, j->out) : record_copy(cx, e, j->out);
 }
 
 osh_status osh_emit_do(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
@@ -354,6 +405,7 @@ osh_status osh_emit_do(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
     case OSH_EMIT_LINEAR: return do_linear(cx, e, j);
     case OSH_EMIT_VIEW: return do_view(cx, e, j);
     case OSH_EMIT_WRITTEN: return do_written(cx, e, j);
+    case OSH_EMIT_FOLDS: return do_folds(cx, e, j);
     case OSH_EMIT_SUBGRAPH: return do_subgraph(cx, e, j);
     }
     return OSH_OK;

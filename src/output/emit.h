@@ -47,6 +47,9 @@ void osh_emit_let_go(osh_emitter *e); // until nothing that osh_emit_copy_from w
 /* The weight [O, I] that the emitted codes stand for, read from the output: bit for bit what the modifier left. */
 osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *w);
 
+/* The factors of these subgraphs are known: one record of all of them, before what is made of weights that have them
+ * folded in. */
+osh_status osh_emit_folds(osh_ctx *cx, osh_emitter *e, int first_subgraph, int n_subgraphs);
 /* A subgraph is complete. generation >= 0: that of the activations behind it in the disk tier, which are on the disk:
  * the record is, too, when this returns. */
 osh_status osh_emit_subgraph(osh_ctx *cx, osh_emitter *e, int subgraph, int64_t generation);

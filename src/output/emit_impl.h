@@ -29,19 +29,23 @@ enum { // records; docs/resume.md draws them
     OSH_REC_SOURCES,      // u64 tensor of the source, u64 its sum; and so on: read, and of no record above
     OSH_REC_STAMPS,       // JSON object: of the shards of the source, from here on
     OSH_REC_REPLACED,     // u64 sum of the manifest of the output that is called OUT.oneshot-replaced now
-    OSH_REC_DISCARDED     // what stands before it counts for nothing; the files that it speaks of are being removed
+    OSH_REC_DISCARDED,    // what stands before it counts for nothing; the files that it speaks of are being removed
+    OSH_REC_FOLDS,        // u32 fold, u32 n, u32 bits of its factors[n]; and so on: all of one visit
+    OSH_REC_CHANGED       // u64 output tensor, u64 sum, u64 sum of its source: a copy with factors folded in
 };
 
 typedef enum {
     OSH_EMIT_LINEAR,
     OSH_EMIT_VIEW,
     OSH_EMIT_WRITTEN, // a Linear, or where index is -1 a copy: only the record is missing
+    OSH_EMIT_FOLDS,
     OSH_EMIT_SUBGRAPH
 } osh_emit_kind;
 typedef struct osh_emit_job {
     struct osh_emit_job *next;
     osh_emit_kind kind;
     int index;                     // Linear or subgraph
+    int n;                         // subgraphs, of folds
     osh_linear_job result;         // own: codes and params, of a Linear
     osh_tensor *in_scale, *in_zero; // own
     void *packed[OSH_FORMAT_MAX_TENSORS]; // own: room for its tensors; whoever waits for memory waits before, not here

@@ -14,6 +14,7 @@ static const char *rule_of(const osh_plan *p, int64_t i, const char **source)
     int64_t s = o->source >= 0 ? o->source : p->linears[o->linear].tensor;
     *source = p->ck->tensors[s].e->name;
     if (o->source < 0) return "quantized";
+    if (p->folded && p->folded[s]) return "changed";
     return strcmp(*source, p->out[i].name) ? "untied" : "copied";
 }
 
@@ -66,6 +67,38 @@ done:
     return rc;
 }
 
+/* The bits of the factors, eight hexadecimal digits each. */
+static osh_status put_fold(osh_ctx *cx, osh_buf *b, const osh_plan *p, const osh_fold *f)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_buf_printf(cx, b, "{"));
+    OSH_TRY(put_text(cx, b, "layer", p->graph->modules[f->module].name));
+    OSH_TRY(put_text(cx, b, "modifier", p->recipe->modifiers[f->modifier].type->name));
+    OSH_TRY(osh_buf_printf(cx, b, ", \"factors\": \""));
+    for (int64_t c = 0; c < f->n; c++) {
+        uint32_t bits;
+        memcpy(&bits, &f->s[c], sizeof bits);
+        OSH_TRY(osh_buf_printf(cx, b, "%08x", bits));
+    }
+    OSH_TRY(osh_buf_printf(cx, b, "\"}"));
+done:
+    return rc;
+}
+
+static osh_status put_folds(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    if (!p->n_folds) goto done;
+    OSH_TRY(osh_buf_printf(cx, b, "  \"folds\": ["));
+    for (int i = 0; i < p->n_folds; i++) {
+        OSH_TRY(osh_buf_printf(cx, b, "%s\n    ", i ? "," : ""));
+        OSH_TRY(put_fold(cx, b, p, &p->folds[i]));
+    }
+    OSH_TRY(osh_buf_printf(cx, b, "\n  ],\n"));
+done:
+    return rc;
+}
+
 static osh_status put_file(osh_ctx *cx, osh_buf *b, const char *dir, const char *name, bool *first)
 {
     osh_status rc = OSH_OK;
@@ -111,6 +144,7 @@ osh_status osh_manifest_text(osh_ctx *cx, osh_buf *b, const osh_plan *p, const o
     OSH_TRY(osh_buf_printf(cx, b, "{\n  \"format\": 1,\n  \"made_of\": %s,\n  \"read_from\": %s,\n", made_of, stamps));
     OSH_TRY(osh_buf_printf(cx, b, "  \"dropped\": [],\n"));
     OSH_TRY(put_files(cx, b, p, dir));
+    OSH_TRY(put_folds(cx, b, p));
     OSH_TRY(osh_buf_printf(cx, b, "  \"modules\": ["));
     for (int i = 0; i < p->n_linears; i++) {
         OSH_TRY(osh_buf_printf(cx, b, "%s\n    ", i ? "," : ""));

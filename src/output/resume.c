@@ -8,6 +8,7 @@
 #include "base/inode.h"
 #include "output/emit_impl.h"
 #include "output/known.h"
+#include "plan/folds.h"
 #include "store/scratch.h"
 
 enum { DIRECT_SHARDS = 256 }; // a second descriptor for each: a process may have 1024
@@ -205,6 +206,43 @@ done:
     return rc;
 }
 
+static osh_status take_changed(osh_ctx *cx, replay *r, osh_reader *in)
+{
+    osh_status rc = OSH_OK;
+    osh_emitter *e = r->e;
+    uint64_t i = osh_read_u64(in), sum = osh_read_u64(in), source = osh_read_u64(in);
+    bool ok;
+    if (in->bad || i >= (uint64_t)e->plan->n_out || e->plan->out_info[i].source < 0 ||
+        !osh_checkpoint_is_changed(e->plan->ck, e->plan->out_info[i].source)) {
+        in->bad = true;
+        goto done;
+    }
+    e->sums[i] = sum;
+    OSH_TRY(take_sum(cx, e, e->plan->out_info[i].source, source));
+    OSH_TRY(still_there(cx, &ok, r, (int64_t)i, 1));
+    e->written[i] = ok, r->lost[i] = !ok;
+    r->n_bad += !ok;
+done:
+    return rc;
+}
+
+static osh_status take_folds(osh_ctx *cx, replay *r, osh_reader *in)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = r->e->plan;
+    while (in->left && !in->bad) {
+        uint32_t i = osh_read_u32(in), n = osh_read_u32(in);
+        if (i >= (uint32_t)p->n_folds || n != p->folds[i].n) in->bad = true;
+        for (uint32_t c = 0; c < n && !in->bad; c++) {
+            uint32_t bits = osh_read_u32(in);
+            memcpy(&p->folds[i].s[c], &bits, sizeof bits);
+        }
+        if (!in->bad) OSH_TRY(osh_fold_known(cx, p, (int)i));
+    }
+done:
+    return rc;
+}
+
 static void take_void(replay *r, osh_reader *in)
 {
     osh_emitter *e = r->e;
@@ -257,6 +295,8 @@ static osh_status take_record(osh_ctx *cx, replay *r, const osh_journal_record *
     switch (rec->type) {
     case OSH_REC_LINEAR: OSH_TRY(take_linear(cx, r, &in)); break;
     case OSH_REC_COPY: OSH_TRY(take_copy(cx, r, &in)); break;
+    case OSH_REC_CHANGED: OSH_TRY(take_changed(cx, r, &in)); break;
+    case OSH_REC_FOLDS: OSH_TRY(take_folds(cx, r, &in)); break;
     case OSH_REC_VOID: take_void(r, &in); break;
     case OSH_REC_SUBGRAPH: take_subgraph(r, &in); break;
     case OSH_REC_SOURCES: OSH_TRY(take_sources(cx, r, &in)); break;

@@ -22,7 +22,7 @@ typedef struct item { // a tensor on its way
     size_t row_in, row_out;
     int64_t taken, left;  // rows; bands that are not done
     XXH3_state_t *sum;    // own
-    XXH3_state_t *source; // own: of a Linear: of what was read
+    XXH3_state_t *source; // own: of a Linear, and of a copy that is changed: of what was read
     double err, ref;      // of a Linear: |w - dq|^2, |w|^2
     osh_qparams params;   // own: of a Linear
     size_t n_tail;        // bytes that the band before left
@@ -115,8 +115,12 @@ static osh_status item_new(osh_ctx *cx, item **out, const stream *s, int64_t id)
         it->band = osh_band_rows(l->O, it->row_in, osh_band_unit(l));
         OSH_TRY(new_params(cx, &it->params, l, osh_globals_of(s->e->globals, it->linear)));
     } else {
-        it->n_rows = p->out[id].end - p->out[id].begin, it->row_in = it->row_out = 1;
-        it->band = osh_band_rows(it->n_rows, 1, 1);
+        bool changed = osh_checkpoint_is_changed(p->ck, p->out_info[id].source); // element by element; a copy: byte
+        if (changed && !(it->source = XXH3_createState())) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
+        if (changed) XXH3_64bits_reset(it->source);
+        it->row_in = it->row_out = changed ? osh_dtype_bytes(p->out[id].dtype) : 1;
+        it->n_rows = (p->out[id].end - p->out[id].begin) / (int64_t)it->row_in;
+        it->band = osh_band_rows(it->n_rows, it->row_in, 1);
     }
     it->left = it->n_rows ? (it->n_rows + it->band - 1) / it->band : 1; // an empty tensor is one empty band
     *out = it, it = NULL; // give
@@ -210,7 +214,9 @@ static osh_status compute(osh_ctx *cx, worker *w, band *b, uint8_t *from, uint8_
         rc = round_band(cx, w, b, from, to);
         osh_profile_end(cx, scope);
     } else {
+        const osh_plan *p = s->e->plan;
         memcpy(to, from, b->n_out);
+        if (b->it->source) osh_checkpoint_apply(p->ck, p->out_info[b->it->out].source, to, b->first, b->n);
     }
     b->from = to, b->in = from;
     pthread_mutex_lock(&s->lock);
@@ -234,8 +240,8 @@ static void join(const worker *w, band *b, const uint8_t **from, size_t *n, int6
     const osh_plan *p = w->s->e->plan;
     XXH3_64bits_update(it->sum, b->from, b->n_out);
     for (int64_t r = 0; it->linear >= 0 && r < b->n; r++) it->err += w->sums[2 * r], it->ref += w->sums[2 * r + 1];
+    if (it->source) XXH3_64bits_update(it->source, b->in, (size_t)b->n * it->row_in);
     if (it->linear >= 0) {
-        XXH3_64bits_update(it->source, b->in, (size_t)b->n * it->row_in);
         int64_t row = b->first / osh_band_unit(&p->linears[it->linear]);
         put_rows(it->params.scale, b->params.scale, row);
         put_rows(it->params.zero, b->params.zero, row);
@@ -283,7 +289,8 @@ static osh_status finish(osh_ctx *cx, stream *s, item *it)
     const osh_plan *p = s->e->plan;
     uint64_t sum = XXH3_64bits_digest(it->sum);
     if (it->linear >= 0) return finish_linear(cx, s, it);
-    OSH_TRY(osh_checkpoint_saw(cx, p->ck, p->out_info[it->out].source, sum)); // not a bit is changed
+    OSH_TRY(osh_checkpoint_saw(cx, p->ck, p->out_info[it->out].source,
+                               it->source ? XXH3_64bits_digest(it->source) : sum)); // else not a bit is changed
     OSH_TRY(osh_emit_written_copy(cx, s->e, it->out, sum));
 done:
     return rc;

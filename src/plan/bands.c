@@ -36,6 +36,7 @@ bool osh_stream_takes(const osh_plan *p, int linear)
 {
     const osh_linear *l = &p->linears[linear];
     const osh_q_args *a = &l->scheme->weights;
+    if (p->folded && p->folded[l->tensor]) return false; // what is read is not what is rounded
     if (!p->recipe->modifiers[l->modifier].type->by_rows || !a->present || a->strategy == OSH_Q_TENSOR || l->wants)
         return false;
     return p->ck->tensors[l->tensor].shard >= 0 && osh_band_unit(l) <= BAND_MOST / (int64_t)osh_band_row_in(l);

@@ -269,6 +269,14 @@ static osh_status count_release(osh_ctx *cx, void *user, int first, int n)
     return OSH_OK;
 }
 
+static osh_status count_fold_open(osh_ctx *cx, void *user, const osh_range *r)
+{
+    counter *c = user;
+    (void)cx, (void)r;
+    memset(c->open, 0, (size_t)c->p->graph->n_values * sizeof *c->open);
+    return OSH_OK;
+}
+
 static osh_status no_solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool k) { return OSH_OK; }
 static osh_status no_reload(osh_ctx *cx, void *user, const osh_range *r, int first, int n) { return OSH_OK; }
 static osh_status no_drop(osh_ctx *cx, void *user, const bool *keep) { return OSH_OK; }
@@ -278,7 +286,7 @@ static osh_status count_passes(osh_ctx *cx, osh_cost *cost, int n, const osh_pla
     osh_status rc = OSH_OK;
     counter c = {.p = p};
     osh_visitor v = {.open = count_open, .load = count_load, .pass = count_pass, .solve = no_solve, .reload = no_reload,
-                     .release = count_release, .drop = no_drop, .user = &c};
+                     .release = count_release, .drop = no_drop, .user = &c, .fold_open = count_fold_open};
     OSH_NEW(cx, c.loaded, p->graph->n_weights);
     OSH_NEW(cx, c.open, p->graph->n_values);
     for (int i = 0; i < n; i++) {
@@ -300,7 +308,7 @@ osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_plan *p, const o
     double all = cost[index].work[s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE];
     osh_range r = osh_range_at(p, index);
     *share = 1;
-    if ((!how->segments && !how->round_bytes) || all <= 0) goto done;
+    if ((!how->segments && !how->round_bytes && !r.fold) || all <= 0) goto done;
     OSH_NEW(cx, open, p->graph->n_values);
     if (stats) open_stats(open, p, &r, stats);
     *share = step_work(p, s, open) / all;

@@ -14,6 +14,10 @@ osh_status osh_plan_carry(osh_ctx *cx, osh_plan *p)
     int *moved = NULL;                    // own: [nodes]
     for (int i = 0; i < p->n_linears; i++) wanted |= (p->linears[i].wants & OSH_STAT_SHIFT) != 0;
     if (!wanted) goto done;
+    if (p->n_folds)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "target 'original' compares with the model's weights, which %s changes: want one of the two",
+                 p->recipe->modifiers[p->folds[0].modifier].type->name);
     if (p->pipeline == OSH_PIPELINE_BASIC)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "target 'original' is about inputs that quantized weights have changed, and --pipeline basic changes "
@@ -94,10 +98,15 @@ osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, si
         l->subgraph = subgraph_of(p->parts, l->node);
         if (l->wants) p->passes[l->subgraph].observe = true;
     }
+    for (int i = 0; i < p->n_folds; i++) {
+        osh_fold *f = &p->folds[i];
+        f->subgraph = subgraph_of(p->parts, p->graph->modules[f->module].node);
+        p->passes[f->subgraph].fold = true;
+    }
     OSH_TRY(choose_compared(cx, p));
     int last = -1;
     for (int s = 0; s < p->parts->n; s++)
-        if (p->passes[s].observe) last = s;
+        if (p->passes[s].observe || p->passes[s].fold) last = s;
     for (int s = 0; s < last; s++) p->passes[s].propagate = true;
     for (int s = 0; s < p->parts->n; s++) {
         bool changes = false;

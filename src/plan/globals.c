@@ -105,6 +105,8 @@ static osh_status scan_one(osh_ctx *cx, void *user, int64_t chunk, int worker)
         size_t n = all - at < PIECE_BYTES ? (size_t)(all - at) : PIECE_BYTES;
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
         OSH_TRY(osh_st_read_part(cx, room, p->ck->shards[t->shard], t->e, at, n));
+        osh_checkpoint_apply(p->ck, p->linears[i].tensor, room, at / (int64_t)osh_dtype_bytes(t->e->dtype),
+                             (int64_t)(n / osh_dtype_bytes(t->e->dtype)));
         osh_q_kernels_best()->range(&lo, &hi, room, t->e->dtype, (int64_t)(n / osh_dtype_bytes(t->e->dtype)));
         if (!isfinite(lo) || !isfinite(hi))
             OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds a value that is not finite", t->e->name);

@@ -3,7 +3,7 @@
 #define OSH_MANIFEST_H
 #include "plan/plan.h"
 
-typedef enum { OSH_FATE_NONE, OSH_FATE_COPIED, OSH_FATE_QUANTIZED } osh_fate;
+typedef enum { OSH_FATE_NONE, OSH_FATE_COPIED, OSH_FATE_CHANGED, OSH_FATE_QUANTIZED } osh_fate;
 /* Every source tensor has exactly one fate, or it is a plan error. own [ck->n_tensors] */
 osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_plan *p);
 #endif

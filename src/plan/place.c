@@ -27,6 +27,12 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const char *text = p->opt->device;
+    if (p->n_folds) { // where nobody asked for a card the host does it
+        if (p->opt->device_model || (!is_auto(text) && strcmp(text, "cpu")))
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is not made on a card by this version: want --device cpu",
+                     p->recipe->modifiers[p->folds[0].modifier].type->name);
+        goto done;
+    }
     if (p->opt->device_model) {
         if (text && !strcmp(text, "cpu"))
             OSH_FAIL(cx, OSH_E_USAGE, "--device cpu and --device-model exclude each other");

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/profile.h"
 #include "plan/dense.h"
+#include "plan/folds.h"
 #include "plan/layout.h"
 #include "plan/marks.h"
 #include "plan/memory.h"
@@ -67,6 +68,8 @@ done:
 /* Whether some scheme of the recipe wants statistics, before anything is matched. */
 static bool recipe_wants_data(const osh_recipe *r)
 {
+    for (size_t m = 0; m < r->n; m++)
+        if (osh_modifier_is_transform(&r->modifiers[m])) return true;
     for (size_t m = 0; m < r->n; m++)
         for (size_t i = 0; !r->modifiers[m].replaced && i < r->modifiers[m].n_schemes; i++)
             if (r->modifiers[m].type->wants(&r->modifiers[m], &r->modifiers[m].schemes[i])) return true;
@@ -182,6 +185,7 @@ static osh_status begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool t
     OSH_TRY(open_recipe(cx, p));
     if (to_run) OSH_TRY(choose_pipeline(cx, p));
     OSH_TRY(osh_plan_match(cx, p));
+    OSH_TRY(osh_plan_folds(cx, p));
     const osh_strs *cut = &opt->sequential_targets;
     if (to_run) OSH_TRY(osh_plan_carry(cx, p));
     if (to_run && p->pipeline != OSH_PIPELINE_DATAFREE)
@@ -266,6 +270,7 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
     osh_strs_deinit(cx, &p->ignore);
     osh_plan_dense_free(cx, p);
     osh_plan_marks_free(cx, p);
+    osh_plan_folds_free(cx, p);
     osh_free(cx, p->format);
     osh_free(cx, p->quantization_json);
     osh_free(cx, p->config_text);

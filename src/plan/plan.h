@@ -56,6 +56,7 @@ typedef struct osh_pass { // what a subgraph does
     bool propagate; // outputs are wanted by a later subgraph that observes
     bool merged;    // one pass does both: nothing that it changes would be seen
     bool same;      // what comes in is the same in the original model, and so is what is observed
+    bool fold;      // factors are found and folded in before all of that
 } osh_pass;
 
 typedef struct osh_visit { // how a subgraph is worked on, and what that takes
@@ -70,6 +71,17 @@ typedef struct osh_visit { // how a subgraph is worked on, and what that takes
     int64_t device_peak, host_peak, scratch_peak; // host: without the base, with prefetch
     int64_t read_bytes;  // of the source
 } osh_visit;
+
+typedef struct osh_fold { // factors that a layer gives to the Linears behind it (folds.h)
+    int modifier;       // index into the recipe's
+    int module, value;  // of the graph: the layer that gives, and what it makes
+    int64_t n;          // its channels
+    int gives[2], n_gives; // graph weights that are divided: the layer's weight, its bias
+    int *takes, n_takes;   // own: those of the Linears
+    int subgraph;       // -1: not cut
+    float *s;           // own [n]
+    bool known;         // s is
+} osh_fold;
 
 typedef struct osh_places osh_places; // layout.h
 typedef struct osh_memory {
@@ -104,6 +116,9 @@ typedef struct osh_plan {
     size_t n_schemes;
     osh_linear *linears;     // own, in execution order
     int n_linears;
+    osh_fold *folds;         // own, in the order in which they are made
+    int n_folds;
+    uint8_t *folded;         // own [tensors of the source]: not 0: a fold changes it; NULL: none does
     osh_strs ignore;         // own: generated list
     osh_dense *dense;        // own: weights of two and three dimensions that stay as they are
     int64_t n_dense;

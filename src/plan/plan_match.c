@@ -181,7 +181,7 @@ static osh_status collect_schemes(osh_ctx *cx, osh_plan *p, int *first_of)
     size_t n = 0;
     int n_active = 0;
     for (size_t m = 0; m < p->recipe->n; m++) {
-        if (p->recipe->modifiers[m].replaced) continue;
+        if (p->recipe->modifiers[m].replaced || osh_modifier_is_transform(&p->recipe->modifiers[m])) continue;
         n += p->recipe->modifiers[m].n_schemes;
         n_active++;
     }
@@ -235,7 +235,7 @@ static osh_status match_one(osh_ctx *cx, osh_plan *p, candidate *c, const int *f
         osh_modifier *mod = &p->recipe->modifiers[m];
         int s = -1;
         int64_t hit = -1;
-        if (mod->replaced) continue;
+        if (mod->replaced || osh_modifier_is_transform(mod)) continue;
         if (c->never) OSH_TRY(refuse_named(cx, mod, c));
         if (c->never || (c->by_name && !is_named(mod, c))) {
             if (mod->targets) OSH_TRY(osh_matcher_find(cx, &hit, mod->targets, c->name, NULL));
@@ -490,9 +490,9 @@ static osh_status warn_unmatched(osh_ctx *cx, const osh_plan *p, const candidate
     char room[240];
     for (size_t m = 0; m < p->recipe->n; m++) {
         const osh_modifier *mod = &p->recipe->modifiers[m];
-        const osh_strs *targets = &mod->schemes[0].targets;
         size_t k = 0; // the matcher has each once
-        if (mod->replaced) continue;
+        if (mod->replaced || osh_modifier_is_transform(mod)) continue;
+        const osh_strs *targets = &mod->schemes[0].targets;
         for (size_t i = 0; mod->n_schemes == 1 && i < targets->n; i++) {
             bool again = false;
             for (size_t h = 0; h < i; h++) again |= !strcmp(targets->items[h], targets->items[i]);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "plan/bytes.h"
+#include "plan/folds.h"
 #include "plan/layout.h"
 #include "plan/memory.h"
 #include "store/activations.h"
@@ -266,6 +267,8 @@ static void want_weights(const sim *s, bool *want, const osh_range *r, const osh
         bool mine = l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs;
         if (mine && l->wants && values[l->input]) want_one(s, want, l->weight);
     }
+    osh_fold_wants(want, s->p, r, st);
+    for (int w = r->w0; w < r->w1; w++) want[w] &= !s->loaded[w];
 }
 
 static osh_status ahead_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st, const bool *values)
@@ -583,6 +586,34 @@ static osh_status sim_reload(osh_ctx *cx, void *user, const osh_range *r, int fi
     return OSH_OK;
 }
 
+static int64_t channels_bytes(int64_t n) // of what a layer makes
+{
+    return (int64_t)(osh_mem_gross((size_t)n * 2 * sizeof(float)) + osh_mem_gross(sizeof(osh_tensor)));
+}
+
+static osh_status sim_fold_open(osh_ctx *cx, void *user, const osh_range *r)
+{
+    sim *s = user;
+    (void)cx;
+    for (int i = 0; i < s->p->n_folds; i++)
+        if (osh_fold_inside(r, &s->p->folds[i])) s->stats += channels_bytes(s->p->folds[i].n);
+    note(s, 0, 0, s->values);
+    return OSH_OK;
+}
+
+static osh_status sim_fold(osh_ctx *cx, void *user, const osh_range *r)
+{
+    sim *s = user;
+    (void)cx;
+    for (int i = 0; i < s->p->n_folds; i++) {
+        const osh_fold *f = &s->p->folds[i];
+        if (osh_fold_inside(r, f)) note(s, osh_fold_scratch(f, s->n_threads, s->to->segments), 0, s->values);
+    }
+    for (int i = 0; i < s->p->n_folds; i++)
+        if (osh_fold_inside(r, &s->p->folds[i])) s->stats -= channels_bytes(s->p->folds[i].n);
+    return OSH_OK;
+}
+
 static osh_status sim_release(osh_ctx *cx, void *user, int first, int n)
 {
     sim *s = user;
@@ -634,7 +665,8 @@ static osh_status simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever, 
     osh_memory *m = &p->memory;
     sim s; // own
     osh_visitor v = {.open = sim_open, .load = sim_load, .pass = sim_pass, .solve = sim_solve, .reload = sim_reload,
-                     .release = sim_release, .drop = sim_drop, .user = &s};
+                     .release = sim_release, .drop = sim_drop, .user = &s, .fold_open = sim_fold_open,
+                     .fold = sim_fold};
     OSH_TRY(sim_init(cx, &s, p));
     s.tier = tier, s.n_kept = osh_memory_kept(p, tier);
     if (places && s.card) osh_layout_record(s.card, true);

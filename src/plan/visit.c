@@ -15,6 +15,19 @@ int osh_observed(const osh_graph *g, bool same, int value)
     return same && original >= 0 ? original : value;
 }
 
+bool osh_fold_inside(const osh_range *r, const osh_fold *f)
+{
+    return f->subgraph >= r->first_subgraph && f->subgraph < r->first_subgraph + r->n_subgraphs;
+}
+
+void osh_fold_wants(bool *want, const osh_plan *p, const osh_range *r, const osh_step *s)
+{
+    bool whole = s->n == r->n_nodes; // in segments they are read where they lie
+    for (int i = 0; s->fold && whole && i < p->n_folds; i++)
+        for (int k = 0; osh_fold_inside(r, &p->folds[i]) && k < p->folds[i].n_takes; k++)
+            want[p->folds[i].takes[k]] = true;
+}
+
 int osh_n_ranges(const osh_plan *p)
 {
     return !p->parts ? 0 : p->pipeline == OSH_PIPELINE_BASIC ? 1 : p->parts->n;
@@ -53,8 +66,9 @@ osh_range osh_range_at(const osh_plan *p, int index)
         const osh_subgraph *s = &p->parts->parts[index];
         const osh_pass *ps = &p->passes[index];
         r = (osh_range){s->first, s->n_nodes, index, 1, s->live_in, s->live_out, s->n_live_in, s->n_live_out,
-                        ps->observe, ps->propagate, ps->merged, ps->same, s->name, 0, 0, 0, 0, 0, 0};
+                        ps->observe, ps->propagate, ps->merged, ps->same, s->name, 0, 0, 0, 0, 0, 0, ps->fold};
     }
+    r.fold |= p->pipeline == OSH_PIPELINE_BASIC && p->n_folds;
     find_ends(&r, p);
     return r;
 }
@@ -395,6 +409,65 @@ done:
     return rc;
 }
 
+/* ---- factors ---- */
+
+/* What a part of the way leaves: values that come into the range or pass it by, and what the rest of the way reads. */
+static void choose_kept_folding(walk *w, int end)
+{
+    for (int v = w->r.v0; v < w->r.v1; v++) {
+        bool before = w->g->values[v].producer < w->r.first;
+        w->keep[v] = read_from(w, end, v) || (before && (has(w->r.live_in, w->r.n_live_in, v) ||
+                                                         has(w->r.live_out, w->r.n_live_out, v)));
+    }
+}
+
+static osh_status fold_segment(osh_ctx *cx, walk *w, int first, int end)
+{
+    osh_status rc = OSH_OK;
+    bool any = false;
+    choose_kept_folding(w, end);
+    for (int i = first; i < end; i++) any |= runs(w, i);
+    if (any) {
+        osh_step s = make_step(w, first, end - first, NULL);
+        s.fold = true;
+        for (int x = w->r.v0; x < w->r.v1; x++) {
+            int producer = w->g->values[x].producer;
+            w->out[x] = w->keep[x] && producer >= first && producer < end && runs(w, producer);
+            w->consume[x] = w->in[x] && !w->keep[x];
+        }
+        OSH_TRY(w->v->load(cx, w->v->user, &w->r, &s, NULL));
+        OSH_TRY(w->v->pass(cx, w->v->user, &w->r, &s));
+    }
+    OSH_TRY(w->v->release(cx, w->v->user, first, end - first));
+    OSH_TRY(w->v->drop(cx, w->v->user, w->keep));
+done:
+    return rc;
+}
+
+static osh_status walk_fold(osh_ctx *cx, walk *w, bool segments)
+{
+    osh_status rc = OSH_OK;
+    const osh_visitor *v = w->v;
+    clear(w, w->want);
+    for (int i = 0; i < w->p->n_folds; i++)
+        if (osh_fold_inside(&w->r, &w->p->folds[i])) w->want[w->p->folds[i].value] = true;
+    needed(w);
+    if (v->fold_open) OSH_TRY(v->fold_open(cx, v->user, &w->r));
+    for (int first = w->r.first, end; segments && first < w->r.first + w->r.n_nodes; first = end) {
+        end = segment_end(w, first);
+        OSH_TRY(fold_segment(cx, w, first, end));
+    }
+    if (!segments) {
+        osh_step s = make_step(w, w->r.first, w->r.n_nodes, NULL);
+        s.fold = true;
+        OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
+        OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+    }
+    if (v->fold) OSH_TRY(v->fold(cx, v->user, &w->r));
+done:
+    return rc;
+}
+
 osh_status osh_visit_walk(osh_ctx *cx, const osh_plan *p, int index, const osh_visitor *v)
 {
     osh_status rc = OSH_OK;
@@ -405,8 +478,10 @@ osh_status osh_visit_walk(osh_ctx *cx, const osh_plan *p, int index, const osh_v
         w.plain |= w.r.merged;
         w.r.observe = w.r.merged = false;
     }
-    if (!w.r.observe && !w.r.propagate) goto done;
+    bool fold = w.r.fold && !(v->folded && v->folded(v->user, &w.r));
+    if (!w.r.observe && !w.r.propagate && !fold) goto done;
     OSH_TRY(walk_init(cx, &w));
+    if (fold) OSH_TRY(walk_fold(cx, &w, how->segments));
     if (how->segments) {
         if (w.r.observe || w.carries) OSH_TRY(walk_way(cx, &w, true));
         if (w.r.propagate && !w.r.merged) OSH_TRY(walk_way(cx, &w, false));

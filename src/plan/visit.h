@@ -6,6 +6,9 @@
  *   segments   for each group of Linears with one input: observe its input | load, solve | run | release
  *              then again through the solved weights, values between groups in the activation store
  *
+ * Where factors are folded into weights (folds.h), a way through the subgraph for their sake comes before all of that:
+ * load | run what the layers that give need, and see what they make | fold. What follows sees the changed weights.
+ *
  * Where the original model's values are carried (osh_graph_add_original) its nodes run in the first way through a
  * subgraph, whose weights are the original ones: so far as statistics need, and in the last pass to the end. What is
  * the same in both comes in once, and until something is solved both make the same of it: the original's nodes alone
@@ -23,13 +26,18 @@ typedef struct osh_range { // what is visited: a subgraph, or (pipeline basic) t
     bool observe, propagate, merged, same; // as osh_pass
     const char *name;                // view
     int l0, l1, v0, v1, w0, w1;      // its Linears, values that it reads or makes, weights: [l0, l1) has all of them
+    bool fold;                       // as osh_pass
 } osh_range;
+typedef struct osh_step osh_step;
 /* The value that statistics of `value` are made of; same: of the subgraph, as osh_pass. */
 int osh_observed(const osh_graph *g, bool same, int value);
+bool osh_fold_inside(const osh_range *r, const osh_fold *f); // it is one of the range's
+/* Weights of the Linears that take factors in the range, where the step is for their sake: loaded once for all ways. */
+void osh_fold_wants(bool *want, const osh_plan *p, const osh_range *r, const osh_step *s);
 int osh_n_ranges(const osh_plan *p);
 osh_range osh_range_at(const osh_plan *p, int index);
 
-typedef struct osh_step { // all by graph value or, from first on, by node
+struct osh_step { // all by graph value or, from first on, by node
     int first, n;
     const bool *run;     // nodes; NULL: none
     const bool *in;      // values that come from the store (or are the ids)
@@ -37,7 +45,8 @@ typedef struct osh_step { // all by graph value or, from first on, by node
     const bool *consume; // of in: the store may let a row go behind the batch that read it
     bool observe;        // feeds the statistics that are open
     bool again;          // the way through the solved weights
-} osh_step;
+    bool fold;           // the way before all others: feeds what factors are made of
+};
 
 typedef struct osh_visitor {
     /* Opens the statistics of these input values. */
@@ -55,6 +64,11 @@ typedef struct osh_visitor {
     /* Nothing is left to solve of the Linears that read one of values (NULL: of all). NULL: of none. */
     bool (*solved)(const void *user, const osh_range *r, const bool *values);
     void *user;
+    /* Opens what the factors of the range are made of; makes them, folds them into the weights in memory and closes it.
+     * folded: an earlier run did. NULL: nothing, nothing, and none did. */
+    osh_status (*fold_open)(osh_ctx *cx, void *user, const osh_range *r);
+    osh_status (*fold)(osh_ctx *cx, void *user, const osh_range *r);
+    bool (*folded)(const void *user, const osh_range *r);
 } osh_visitor;
 osh_status osh_visit_walk(osh_ctx *cx, const osh_plan *p, int index, const osh_visitor *v);
 /* Batches whose values rest as the tensors that they were made as: with values in the memory that a run computes in. */

@@ -42,6 +42,9 @@ static int n_linears_of(const osh_plan *p, const osh_range *r)
 
 static const char *passes_text(const osh_range *r)
 {
+    if (r->fold && r->merged) return "smooth, observe and propagate in one";
+    if (r->fold && r->observe) return r->propagate ? "smooth, observe, propagate" : "smooth, observe";
+    if (r->fold) return r->propagate ? "smooth, propagate" : "smooth";
     if (r->merged) return "observe and propagate in one";
     if (r->observe && r->propagate) return "observe, propagate";
     return r->observe ? "observe" : r->propagate ? "propagate" : "none";

@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "plan/layout.h"
 #include "plan/memory.h"
+#include "run/folds.h"
 #include "run/prefetch.h"
 #include "run/run.h"
 #include "store/activations.h"
@@ -22,6 +23,7 @@ typedef struct engine {
     osh_weights *w;         // own
     osh_acts *acts;         // own
     osh_stats *stats;       // own; the open ones
+    osh_folding *folding;   // own; what factors are made of, while it is open
     osh_prefetch *prefetch; // own; of the visit that comes
     bool *in_memory;        // own [linears]: w has the solved weight
     bool *next;             // own [weights]: what the next visit loads first
@@ -81,6 +83,7 @@ static void end(osh_ctx *cx, engine *e, bool keep_files)
     osh_emit_let_go(e->r->emitter);
     osh_prefetch_free(cx, e->prefetch);
     osh_stats_free(cx, e->stats);
+    osh_folding_free(cx, e->folding);
     osh_acts_free(cx, e->acts, keep_files);
     osh_weights_free(cx, e->w);
     osh_free(cx, e->in_memory);
@@ -101,6 +104,11 @@ static bool solved(const void *user, const osh_range *r, const bool *values)
         if (mine(r, l) && l->wants && (!values || values[l->input]) && !e->r->results[i].done) return false;
     }
     return true;
+}
+
+static bool folded(const void *user, const osh_range *r)
+{
+    return osh_folds_known(((const engine *)user)->p, r->first_subgraph, r->n_subgraphs);
 }
 
 static osh_status open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
@@ -124,6 +132,7 @@ static void want_weights(bool *want, const osh_plan *p, const osh_range *r, cons
         const osh_linear *l = &p->linears[i];
         if (mine(r, l) && l->wants && values[l->input]) want[l->weight] = true;
     }
+    osh_fold_wants(want, p, r, s);
 }
 
 typedef struct look { // at the first load of a visit
@@ -150,12 +159,18 @@ static bool look_solved(const void *user, const osh_range *r, const bool *values
     return solved(((const look *)user)->e, r, values);
 }
 
+static bool look_folded(const void *user, const osh_range *r)
+{
+    return folded(((const look *)user)->e, r);
+}
+
 static osh_status read_ahead(osh_ctx *cx, engine *e)
 {
     osh_status rc = OSH_OK;
     look l = {.e = e, .want = e->next};
     osh_visitor v = {look_open,    look_load, look_pass,   look_solve, look_reload,
-                     look_release, look_drop, look_solved, &l};
+                     look_release, look_drop, look_solved, &l,        NULL,
+                     NULL,         look_folded};
     bool any = false;
     memset(e->next, 0, (size_t)e->p->graph->n_weights * sizeof *e->next);
     OSH_TRY(osh_visit_walk(cx, e->p, e->index + 1, &v));
@@ -178,6 +193,12 @@ static bool waits_for_solve(const engine *e, int weight)
 
 static osh_way way_of(const osh_step *s) { return s->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST; }
 
+static bool is_folded(const osh_plan *p, int weight)
+{
+    int64_t tensor = p->graph->weights[weight].tensor;
+    return p->folded && tensor >= 0 && p->folded[tensor];
+}
+
 /* One weight to where it is used. What stays dense is written from here: no byte of it is read twice. */
 static osh_status load_one(osh_ctx *cx, engine *e, int weight, osh_way way)
 {
@@ -192,7 +213,7 @@ static osh_status load_one(osh_ctx *cx, engine *e, int weight, osh_way way)
     osh_mem_use(cx, old);
     if (rc) goto done;
     in_host = w->device ? w->host[weight] : w->w[weight]; // NULL: it was, in an earlier load
-    if (in_host && e->copy_at[weight] >= 0)
+    if (in_host && e->copy_at[weight] >= 0 && !is_folded(e->p, weight)) // that one is copied when it is changed
         OSH_TRY(osh_emit_copy_from(cx, e->r->emitter, e->copy_at[weight], in_host->data));
 done:
     return rc;
@@ -308,6 +329,7 @@ static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k
     int64_t first = p->batch_at[k], n = p->batch_at[k + 1] - first;
     const osh_graph *g = p->graph;
     osh_exec_hooks hooks = {.value = osh_stats_feed, .user = e->stats};
+    if (s->fold) hooks = (osh_exec_hooks){.value = osh_folding_feed, .user = e->folding};
     osh_batch *b = NULL; // own
     OSH_TRY(osh_batch_new_on(cx, &b, p->device, g, p->data.ids, p->data.offsets + first, n));
     b->first_sample = first;
@@ -316,7 +338,8 @@ static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k
         OSH_TRY(osh_acts_get(cx, e->acts, v, first, n, s->consume[v], p->device, &b->values[v]));
     }
     OSH_TRY(ask_next(cx, e, s, k));
-    OSH_TRY(osh_exec_run(cx, g, s->first, s->n, s->run, e->w, b, s->out, s->observe ? &hooks : NULL, true));
+    OSH_TRY(osh_exec_run(cx, g, s->first, s->n, s->run, e->w, b, s->out,
+                         s->observe || s->fold ? &hooks : NULL, true));
     for (int v = 0; v < g->n_values; v++) // what comes may lie where it lay
         if (s->consume[v]) osh_acts_forget(cx, e->acts, v, first, n);
     for (int v = 0; v < g->n_values; v++)
@@ -339,7 +362,7 @@ static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_st
     OSH_TRY(osh_cost_share(cx, &share, p, e->r->pace.cost, e->index, s, stats));
     osh_scope scope = osh_run_begin_part(cx, e->r, s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE, e->index, share);
     pr->done = 0, pr->total = p->data.n;
-    e->last = s->again || r->merged;
+    e->last = s->again || (r->merged && !s->fold);
     if (p->memory.visits[e->index].values_ahead) OSH_TRY(osh_acts_open(cx, e->acts, s->in, s->out, p->batch_tokens));
     for (int64_t k = 0; k < p->n_batches; k++) {
         OSH_TRY(osh_check_interrupt(cx));
@@ -369,6 +392,26 @@ static osh_status solve(osh_ctx *cx, void *user, const osh_range *r, const bool 
     osh_mem_use(cx, old);
     osh_stats_free(cx, e->stats), e->stats = NULL;
     e->r->progress.name = r->name;
+    return rc;
+}
+
+static osh_status fold_open(osh_ctx *cx, void *user, const osh_range *r)
+{
+    engine *e = user;
+    osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
+    osh_status rc = osh_folding_new(cx, &e->folding, e->p, r);
+    osh_mem_use(cx, old);
+    return rc;
+}
+
+static osh_status fold(osh_ctx *cx, void *user, const osh_range *r)
+{
+    engine *e = user;
+    osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
+    osh_status rc = osh_run_fold(cx, e->r, e->folding, e->w);
+    osh_mem_use(cx, old);
+    osh_folding_free(cx, e->folding), e->folding = NULL;
+    if (rc) osh_note(cx, "folding factors into %s", r->name);
     return rc;
 }
 
@@ -440,15 +483,17 @@ static osh_status visits(osh_ctx *cx, engine *e)
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
     osh_progress *pr = &e->r->progress;
-    osh_visitor v = {open, load, pass, solve, reload, release, drop, solved, e};
+    osh_visitor v = {open, load, pass, solve, reload, release, drop, solved, e, fold_open, fold, folded};
     int n = osh_n_ranges(p), start;
     pr->n_steps = n + 1; // and the output
     OSH_TRY(take_up(cx, e, &start));
     for (int i = start; i < n; i++) {
         osh_range r = osh_range_at(p, i);
-        if (osh_run_solved(e->r, r.first_subgraph, p->parts->n - r.first_subgraph)) break; // by an earlier run
-        if (!r.observe && !r.propagate) continue;
-        bool did = !solved(e, &r, NULL);
+        int left = p->parts->n - r.first_subgraph;
+        if (osh_run_solved(e->r, r.first_subgraph, left) && osh_folds_known(p, r.first_subgraph, left))
+            break; // by an earlier run
+        if (!r.observe && !r.propagate && !r.fold) continue;
+        bool did = !solved(e, &r, NULL) || !folded(e, &r);
         e->index = i, e->began = false;
         pr->step = i + 1, pr->name = r.name, pr->error = -1;
         OSH_TRY(osh_visit_walk(cx, p, i, &v));
@@ -503,7 +548,7 @@ osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index)
 {
     osh_status rc = OSH_OK;
     engine e = {.r = r, .p = r->plan, .index = index};
-    osh_visitor v = {open, load, pass, solve, reload, release, drop, solved, &e};
+    osh_visitor v = {open, load, pass, solve, reload, release, drop, solved, &e, fold_open, fold, folded};
     osh_range range = osh_range_at(r->plan, index);
     r->progress.n_steps = r->progress.step = 1, r->progress.name = range.name, r->progress.error = -1;
     OSH_TRY(begin(cx, &e));

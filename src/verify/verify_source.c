@@ -1,11 +1,13 @@
 /* verify_source.c - the output against its source: the plan is made again from the source and the output's recipe.yaml,
  * so nothing that stands in the manifest or the config has to be believed. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "output/emit_impl.h"
+#include "plan/folds.h"
 #include "verify/verify.h"
 
 static const cJSON *made_of(const osh_verify *v, const char *key)
@@ -170,6 +172,48 @@ done:
     return rc;
 }
 
+/* The factors that the manifest has of a layer; false: none, or not as many, or not positive. */
+static bool factors_of(const osh_verify *v, osh_fold *f)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(v->manifest, "folds");
+    const char *layer = v->plan->graph->modules[f->module].name;
+    for (const cJSON *m = cJSON_IsArray(list) ? list->child : NULL; m; m = m->next) {
+        const cJSON *name = cJSON_GetObjectItemCaseSensitive(m, "layer");
+        const cJSON *text = cJSON_GetObjectItemCaseSensitive(m, "factors");
+        if (!cJSON_IsString(name) || strcmp(name->valuestring, layer)) continue;
+        if (!cJSON_IsString(text) || strlen(text->valuestring) != (size_t)f->n * 8) return false;
+        for (int64_t c = 0; c < f->n; c++) {
+            char digits[9] = {0}, *end;
+            memcpy(digits, text->valuestring + 8 * c, 8);
+            uint32_t bits = (uint32_t)strtoul(digits, &end, 16);
+            memcpy(&f->s[c], &bits, sizeof bits);
+            if (*end || !(f->s[c] > 0 && isfinite(f->s[c]))) return false;
+        }
+        return true;
+    }
+    return false;
+}
+
+/* *known: from here on the source is read with the factors folded in. What is compared with it shows whether they are
+ * those of the output. */
+static osh_status take_factors(osh_ctx *cx, osh_verify *v, bool *known)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = v->plan;
+    *known = true;
+    for (int i = 0; i < p->n_folds; i++) {
+        if (factors_of(v, &p->folds[i])) {
+            OSH_TRY(osh_fold_known(cx, p, i));
+            continue;
+        }
+        *known = false;
+        OSH_TRY(osh_verify_add(cx, v, p->graph->modules[p->folds[i].module].name,
+                               "the factors of its channels in the manifest's folds", "has none, or they do not fit"));
+    }
+done:
+    return rc;
+}
+
 static osh_status check_copy(osh_ctx *cx, osh_verify *v, int64_t i, char *chunk)
 {
     osh_status rc = OSH_OK;
@@ -186,6 +230,8 @@ static osh_status check_copy(osh_ctx *cx, osh_verify *v, int64_t i, char *chunk)
         OSH_TRY(osh_st_read_part(cx, chunk, p->ck->shards[src->shard], src->e, at, n));
         OSH_TRY(osh_st_read_part(cx, chunk + half, v->ck->shards[out->shard], out->e, at, n));
         XXH3_64bits_update(state, chunk, n);
+        size_t size = osh_dtype_bytes(src->e->dtype);
+        osh_checkpoint_apply(p->ck, src - p->ck->tensors, chunk, at / (int64_t)size, (int64_t)(n / size));
         if (differs || !memcmp(chunk, chunk + half, n)) continue;
         differs = true;
         while (chunk[k] == chunk[half + (int64_t)k]) k++;
@@ -213,6 +259,9 @@ osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v)
     OSH_TRY(check_identity(cx, v));
     OSH_TRY(check_config_text(cx, v));
     OSH_TRY(check_names(cx, v, present));
+    bool known = true;
+    OSH_TRY(take_factors(cx, v, &known));
+    if (!known) goto done; // nothing can be compared
     for (int64_t i = 0; i < p->n_out; i++) {
         OSH_TRY(osh_check_interrupt(cx));
         if (present[i] && p->out_info[i].source >= 0) OSH_TRY(check_copy(cx, v, i, chunk));

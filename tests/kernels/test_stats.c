@@ -2,6 +2,8 @@
  * any number of threads. */
 #include "card.h"
 
+#include <math.h>
+
 typedef struct fixture {
     osh_ctx *one, *three;
     osh_device *d; // NULL: no card
@@ -135,6 +137,49 @@ static void shift_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_
     }
     guarded_check(&x), guarded_free(f->one, &x), guarded_check(&x0), guarded_free(f->one, &x0);
     for (int i = 0; i < 4; i++) guarded_check(&d[i]), guarded_free(f->one, &d[i]);
+}
+
+/* Smallest and largest of x [n, width], whatever the batch and the threads: nothing is rounded. */
+static void range_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_dtype dt)
+{
+    const osh_op *op = osh_op_find("channel_range");
+    guarded x = guarded_new(f->one, dt, 2, n, width), r[3];
+    guarded_fill(&x, 1, 1);
+    for (int i = 0; i < 3; i++) {
+        r[i] = guarded_new(f->one, OSH_F32, 2, 2, width);
+        float *at = r[i].t.data;
+        for (int64_t c = 0; c < width; c++) at[c] = c % 2 ? INFINITY : -0.25f, at[width + c] = -at[c];
+    }
+    osh_op_args a = {.in = {&x.t}, .out = {&r[0].t}};
+    assert_int_equal(op->run[OSH_REF](f->one, &a), OSH_OK);
+    a.out[0] = &r[1].t;
+    assert_int_equal(osh_op_run(f->three, op, &a), OSH_OK);
+    for (int64_t s = 0; s < 2; s++) { // the later part first
+        osh_tensor part = x.t;
+        part.data = osh_elem(&x.t, s ? 0 : split * width), part.shape[0] = s ? split : n - split;
+        osh_op_args b = {.in = {&part}, .out = {&r[2].t}};
+        assert_int_equal(osh_op_run(f->one, op, &b), OSH_OK);
+    }
+    for (int i = 1; i < 3; i++) assert_memory_equal(r[i].t.data, r[0].t.data, osh_tensor_bytes(&r[0].t));
+    float *got = r[0].t.data, lo = got[0], hi = got[width]; // by hand, of channel 0
+    for (int64_t i = 0; i < n; i++) {
+        float v;
+        osh_to_f32(&v, osh_elem(&x.t, i * width), dt, 1);
+        assert_true(v >= lo && v <= hi);
+    }
+    guarded_check(&x), guarded_free(f->one, &x);
+    for (int i = 0; i < 3; i++) guarded_check(&r[i]), guarded_free(f->one, &r[i]);
+}
+
+static void test_channel_range(void **state)
+{
+    const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
+    for (int d = 0; d < 3; d++) {
+        range_case(*state, 1, 1, 0, dts[d]);
+        range_case(*state, 7, 7, 3, dts[d]);
+        range_case(*state, 129, 129, 1, dts[d]);
+        range_case(*state, 70, 576, 60, dts[d]);
+    }
 }
 
 static void test_shift(void **state)
@@ -371,7 +416,8 @@ int main(void)
     int unable = pin_isa();
     if (unable) return unable;
     printf("seed %d\n", SEED);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_hessian), cmocka_unit_test(test_shift),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_hessian), cmocka_unit_test(test_channel_range),
+                                       cmocka_unit_test(test_shift),
                                        cmocka_unit_test(test_nll),
                                        cmocka_unit_test(test_nll_past), cmocka_unit_test(test_kl_ties),
                                        cmocka_unit_test(test_kl), cmocka_unit_test(test_torture)};

@@ -46,6 +46,7 @@ static void test_every_modifier(void **state)
 {
     (void)state;
     for (size_t i = 0; i < osh_modifier_count(); i++) {
+        if (osh_modifier_at(i)->factors) continue; // test_transforms
         osh_recipe *r = parse_weights(osh_modifier_at(i)->name, "", "num_bits: 4, group_size: 128");
         assert_int_equal(r->n, 1);
         const osh_modifier *m = &r->modifiers[0];
@@ -55,6 +56,38 @@ static void test_every_modifier(void **state)
         assert_true(w->present && w->symmetric && w->bits == 4 && w->type == OSH_Q_INT);
         assert_int_equal(w->strategy, OSH_Q_GROUP);
         assert_string_equal(w->observer, "memoryless_minmax");
+        osh_recipe_free(cx, r);
+    }
+}
+
+/* Transforms have keys of their own and no schemes. */
+static void test_transforms(void **state)
+{
+    (void)state;
+    static const char after[] = "QuantizationModifier: {scheme: W8A8}}}";
+    char text[1024];
+    osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
+    for (size_t i = 0; i < osh_modifier_count(); i++) {
+        if (!osh_modifier_at(i)->factors) continue;
+        snprintf(text, sizeof text, "s_stage: {s_modifiers: {%s: {ignore: [a, b], num_calibration_steps: 3, "
+                 "calibration_function: null, mappings: [[[\"re:.*q\", k], [n]], [v, m]], smoothing_strength: 0.8}, %s",
+                 osh_modifier_at(i)->name, after);
+        osh_recipe *r = parse(text);
+        const osh_modifier *m = &r->modifiers[0];
+        size_t n = 0;
+        const osh_mapping *maps = m->type->mappings(m, &n);
+        assert_int_equal(r->n, 2);
+        assert_int_equal(m->n_schemes, 0);
+        assert_int_equal(m->ignore.n, 2);
+        assert_int_equal(n, 2);
+        assert_int_equal(maps[0].balance.n, 2);
+        assert_string_equal(maps[0].balance.items[0], "re:.*q");
+        assert_string_equal(maps[0].smooth, "n");
+        assert_string_equal(maps[1].balance.items[0], "v");
+        osh_recipe_free(cx, r);
+        snprintf(text, sizeof text, "s_stage: {s_modifiers: {%s: {}, %s", osh_modifier_at(i)->name, after);
+        r = parse(text);
+        assert_null(r->modifiers[0].type->mappings(&r->modifiers[0], &n)); // inferred
         osh_recipe_free(cx, r);
     }
 }
@@ -244,6 +277,17 @@ static void test_refused(void **state)
         {"q_modifiers: {QuantizationModifier: {config_groups: {g: {targets: [], weights: {num_bits: 4}}}}}", "targets"},
         {"q_modifiers: {QuantizationModifier: {config_groups: {g: 4}}}", "a map (targets, weights"},
         {"q_modifiers: {QuantizationModifier: {scheme: W4A16, block_size: 4}}", "unknown key 'block_size'"},
+        {"q_modifiers: {SmoothQuantModifier: {}}", "alone quantizes nothing"},
+        {"q_modifiers: {GPTQModifier: {scheme: W8A8}, SmoothQuantModifier: {}}", "want it before"},
+        {"q_modifiers: {SmoothQuantModifier: {scheme: W8A8}}", "'scheme' of SmoothQuantModifier: want mappings"},
+        {"q_modifiers: {SmoothQuantModifier: {quality: best}}", "unknown key 'quality'"},
+        {"q_modifiers: {SmoothQuantModifier: {smoothing_strength: 1.5}}", "smoothing_strength"},
+        {"q_modifiers: {SmoothQuantModifier: {algorithm: awq}}", "algorithm"},
+        {"q_modifiers: {SmoothQuantModifier: {mappings: []}}", "want a list of pairs"},
+        {"q_modifiers: {SmoothQuantModifier: {mappings: [[q, k, n]]}}", "want a list of pairs"},
+        {"q_modifiers: {SmoothQuantModifier: {mappings: [[[q], [n, m]]]}}", "want a list of pairs"},
+        {"q_modifiers: {SmoothQuantModifier: {mappings: [[[], n]]}}", "want a list of pairs"},
+        {"q_modifiers: {SmoothQuantModifier: {calibration_function: f}}", "calibration_function"},
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, block_size: 0}}", "block_size"},
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, dampening_frac: 2}}", "dampening_frac"},
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, actorder: group}}", "actorder 'group'"},
@@ -301,7 +345,8 @@ static void test_torture(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_modifier), cmocka_unit_test(test_values), cmocka_unit_test(test_actorder),
+        cmocka_unit_test(test_every_modifier), cmocka_unit_test(test_transforms),
+        cmocka_unit_test(test_values), cmocka_unit_test(test_actorder),
         cmocka_unit_test(test_quality), cmocka_unit_test(test_levels),
         cmocka_unit_test(test_written_back), cmocka_unit_test(test_scheme_and_observers),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_torture),

@@ -1,0 +1,156 @@
+/* smoothquant.c - SmoothQuantModifier: Xiao et al., "SmoothQuant: Accurate and Efficient Post-Training Quantization for
+ * Large Language Models" (arXiv 2211.10438), as llmcompressor/modifiers/transform/smoothquant/base.py runs it.
+ *
+ * Of channel c of what a layer makes, with the Linears that read it:
+ *
+ *   a = max x[c] - min x[c]              over all tokens
+ *   w = 2 max |W[., c]|                  over all of the Linears
+ *   s = a^strength / w^(1 - strength)    a where w is 0; at least 1e-5
+ *
+ * a = 64, w = 4 and strength 0.5 give s = 4: the layer's weight is divided by 4, column c of the Linears multiplied.
+ * With algorithm log_equalization (arXiv 2308.15987) s = a / log2(2 + a). Each step is rounded to the model's dtype. */
+#include "base/elementary.h"
+#include "modifiers/modifier.h"
+#include "modifiers/recipe_quant.h"
+#include "ops/kernel.h"
+
+#include <string.h>
+
+static const float least = 1e-5f;
+extern const osh_modifier_type osh_modifier_log_equalization;
+
+typedef struct smoothquant {
+    double strength;
+    char *algorithm;       // own; NULL: the type's
+    osh_mapping *mappings; // own
+    size_t n;
+    bool given;            // mappings are: none are inferred
+} smoothquant;
+
+static const osh_field fields[] = {
+    {.name = "smoothing_strength", .type = OSH_F_FLOAT, .offset = offsetof(smoothquant, strength), .dflt = "0.5",
+     .min = 0, .max = 1, .doc = "share of the range that the weights take over"},
+    {.name = "algorithm", .type = OSH_F_STR, .offset = offsetof(smoothquant, algorithm),
+     .values = "smoothquant|log_equalization", .doc = "how factors follow from ranges"},
+    {0},
+};
+
+static osh_status mapping_bad(osh_ctx *cx, const osh_yaml *y, const char *what)
+{
+    return osh_fail(cx, OSH_E_USAGE,
+                    "%s:%d:%d: mappings: want a list of pairs [[balance layers], smooth layer], such as "
+                    "[[\"re:.*q_proj\", \"re:.*k_proj\", \"re:.*v_proj\"], \"re:.*input_layernorm\"]",
+                    what, y->line, y->column);
+}
+
+/* The one string of y, itself or in a list; NULL: it is none. */
+static const osh_yaml *mapping_layer(const osh_yaml *y)
+{
+    if (y->kind == OSH_Y_SEQ && y->n == 1) y = y->items[0];
+    return y->kind == OSH_Y_STR ? y : NULL;
+}
+
+static osh_status mappings_read(osh_ctx *cx, smoothquant *q, const osh_yaml *v, const char *what)
+{
+    osh_status rc = OSH_OK;
+    if (v->kind == OSH_Y_NULL) goto done;
+    if (v->kind != OSH_Y_SEQ || !v->n) OSH_TRY(mapping_bad(cx, v, what));
+    OSH_NEW(cx, q->mappings, v->n);
+    q->given = true;
+    for (size_t i = 0; i < v->n; i++) {
+        const osh_yaml *pair = v->items[i];
+        const osh_yaml *smooth = pair->kind == OSH_Y_SEQ && pair->n == 2 ? mapping_layer(pair->items[1]) : NULL;
+        osh_mapping *m = &q->mappings[q->n];
+        if (!smooth) OSH_TRY(mapping_bad(cx, pair, what));
+        q->n++;
+        OSH_TRY(osh_recipe_strs(cx, &m->balance, pair->items[0], "mappings", what));
+        if (!m->balance.n) OSH_TRY(mapping_bad(cx, pair, what));
+        if (!(m->smooth = osh_strdup(cx, smooth->text))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for mappings");
+    }
+done:
+    return rc;
+}
+
+static osh_status smoothquant_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v, bool *known,
+                                  const char *what)
+{
+    osh_status rc = OSH_OK;
+    *known = true;
+    if (!strcmp(key, "mappings")) {
+        OSH_TRY(mappings_read(cx, m->args, v, what));
+    } else if (!strcmp(key, "ignore")) {
+        OSH_TRY(osh_recipe_strs(cx, &m->ignore, v, key, what));
+    } else if (!strcmp(key, "num_calibration_steps")) { // nor does it upstream
+        if (v->kind != OSH_Y_NULL)
+            osh_log(cx, OSH_LOG_WARN, "%s:%d: num_calibration_steps decides nothing: all samples are used; "
+                    "--num-calibration-samples says how many", what, v->line);
+    } else if (!strcmp(key, "calibration_function")) {
+        if (v->kind != OSH_Y_NULL)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: calibration_function names a Python function, which cannot be "
+                     "called: want null", what, v->line, v->column);
+    } else {
+        *known = false;
+    }
+done:
+    return rc;
+}
+
+static void smoothquant_end(osh_ctx *cx, osh_modifier *m)
+{
+    smoothquant *q = m->args;
+    for (size_t i = 0; i < q->n; i++) {
+        osh_strs_deinit(cx, &q->mappings[i].balance);
+        osh_free(cx, q->mappings[i].smooth);
+    }
+    osh_free(cx, q->mappings);
+}
+
+static const osh_mapping *smoothquant_mappings(const osh_modifier *m, size_t *n)
+{
+    const smoothquant *q = m->args;
+    *n = q->n;
+    return q->given ? q->mappings : NULL;
+}
+
+/* x^p as torch has it of a tensor of dtype dt: the exponent is rounded, too (0.8 becomes 0.80078125 in BF16). */
+static float power(float x, double p, osh_dtype dt)
+{
+    return x > 0 ? osh_round_to((float)osh_math_pow(x, osh_round_to((float)p, dt)), dt) : p > 0 ? 0 : 1;
+}
+
+static bool equalizes(const osh_modifier *m)
+{
+    const smoothquant *q = m->args;
+    return q->algorithm ? !strcmp(q->algorithm, "log_equalization") : m->type == &osh_modifier_log_equalization;
+}
+
+static float factor_smooth(float a, float most, double strength, osh_dtype dt)
+{
+    float w = osh_round_to(2 * osh_round_to(most, dt), dt);
+    return w > 0 ? osh_round_to(power(a, strength, dt) / power(w, 1 - strength, dt), dt) : a;
+}
+
+static float factor_log(float a, osh_dtype dt)
+{
+    const double ln2 = 0.693147180559945309417;
+    return osh_round_to(a / osh_round_to((float)(osh_math_log(osh_round_to(2 + a, dt)) / ln2), dt), dt);
+}
+
+static void factors(const osh_modifier *m, float *s, const osh_channels *c)
+{
+    const smoothquant *q = m->args;
+    for (int64_t i = 0; i < c->n; i++) {
+        float a = osh_round_to(c->hi[i] - c->lo[i], c->dtype);
+        float f = equalizes(m) ? factor_log(a, c->dtype) : factor_smooth(a, c->most[i], q->strength, c->dtype);
+        s[i] = f < least ? least : f;
+    }
+}
+
+const osh_modifier_type osh_modifier_smoothquant = {
+    .name = "SmoothQuantModifier", .fields = fields, .bytes = sizeof(smoothquant), .key = smoothquant_key,
+    .mappings = smoothquant_mappings, .factors = factors, .end = smoothquant_end,
+};
+const osh_modifier_type osh_modifier_log_equalization = { // the older name of one of its algorithms
+    .name = "LogarithmicEqualizationModifier", .fields = fields, .bytes = sizeof(smoothquant), .key = smoothquant_key,
+    .mappings = smoothquant_mappings, .factors = factors, .end = smoothquant_end,
+};

@@ -1,0 +1,54 @@
+/* channel_range.c - smallest and largest value of each channel, over all tokens.
+ *
+ *   in[0] x [N, D]     out r F32 [2, D], in place: r[0] = min(r[0], x), r[1] = max(r[1], x)
+ *
+ * The statistic of SmoothQuant (llmcompressor smoothquant/base.py hook_fn). Nothing is rounded, so neither the order of
+ * tokens nor that of batches shows. What is not a number is passed over. */
+#include "ops/kernel.h"
+
+#include <assert.h>
+
+enum { COLUMNS = 256 }; // of a chunk
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]);
+    float *x = NULL, *lo = a->out[0]->data, *hi = lo + D; // own: [N, D]; views
+
+    OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
+    for (int64_t i = 0; i < N * D; i++) {
+        if (x[i] < lo[i % D]) lo[i % D] = x[i];
+        if (x[i] > hi[i % D]) hi[i % D] = x[i];
+    }
+done:
+    osh_free(cx, x);
+    return rc;
+}
+
+static osh_status columns(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const osh_op_args *a = user;
+    int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), c = chunk * COLUMNS, n = osh_min64(COLUMNS, D - c);
+    float x[COLUMNS], *lo = (float *)a->out[0]->data + c, *hi = lo + D;
+    (void)cx, (void)worker;
+    for (int64_t r = 0; r < N; r++) {
+        osh_to_f32(x, osh_elem(a->in[0], r * D + c), a->in[0]->dtype, n);
+        for (int64_t i = 0; i < n; i++) {
+            lo[i] = x[i] < lo[i] ? x[i] : lo[i];
+            hi[i] = x[i] > hi[i] ? x[i] : hi[i];
+        }
+    }
+    return OSH_OK;
+}
+
+static osh_status fast(osh_ctx *cx, const osh_op_args *a)
+{
+    int64_t D = osh_width(a->in[0]);
+    assert(a->out[0]->dtype == OSH_F32 && a->out[0]->shape[0] == 2 && a->out[0]->shape[1] == D);
+    return osh_parallel_for(cx, osh_div_up(D, COLUMNS), columns, (void *)a);
+}
+
+const osh_op osh_op_channel_range = {
+    .name = "channel_range", .n_in = 1, .n_weights = 0, .n_out = 1, .run = {[OSH_REF] = ref, [OSH_CPU] = fast},
+};

@@ -1,0 +1,428 @@
+/* folds.c - see folds.h. */
+#include "plan/folds.h"
+
+#include <string.h>
+
+typedef struct found { // of one mapping, for one layer that gives
+    const osh_modifier *m;
+    int modifier, smooth;  // of the recipe; module
+    int *takes, n_takes;   // own: modules
+} found;
+
+static const osh_node *node_of(const osh_plan *p, int module)
+{
+    return &p->graph->nodes[p->graph->modules[module].node];
+}
+
+static bool is_op(const osh_node *n, const char *name) { return !strcmp(n->op->name, name); }
+static bool is_router(const char *cls) { return strstr(cls, "Router") != NULL; }
+
+static bool module_inside(const osh_graph *g, int module, int outer)
+{
+    while (module >= 0 && module != outer) module = g->modules[module].parent;
+    return module == outer;
+}
+
+static bool has_take(const found *f, int module)
+{
+    for (int i = 0; i < f->n_takes; i++)
+        if (f->takes[i] == module) return true;
+    return false;
+}
+
+/* ---- what the graph allows ---- */
+
+static osh_status refuse_reader(osh_ctx *cx, const osh_plan *p, const found *f, const osh_node *n)
+{
+    return osh_fail(cx, OSH_E_UNSUPPORTED,
+                    "%s: %s cannot give factors to other layers: %s (%s) reads what it makes, too, and would see it "
+                    "changed: want it among the balance layers, or other mappings",
+                    f->m->type->name, p->graph->modules[f->smooth].name, p->graph->modules[n->module].name,
+                    n->op->name);
+}
+
+static bool passes_on(const osh_node *n, int value)
+{
+    if (is_op(n, "glu")) return n->in[1] == value && n->in[0] != value;
+    const osh_attention_attr *a = n->attr;
+    return is_op(n, "attention") && n->in[2] == value && n->in[0] != value && n->in[1] != value &&
+           a->n_heads == a->n_kv_heads;
+}
+
+/* Every reader of the value takes the factors or passes them on. reached: of takes. */
+static osh_status follow(osh_ctx *cx, const osh_plan *p, const found *f, int value, bool *reached)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->graph;
+    const osh_value *v = &g->values[value];
+    for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
+        const osh_node *n = &g->nodes[i];
+        bool reads = false;
+        for (int k = 0; k < n->op->n_in; k++) reads |= n->in[k] == value;
+        if (!reads) continue;
+        if (is_op(n, "linear") && has_take(f, n->module)) {
+            for (int k = 0; k < f->n_takes; k++) reached[k] |= f->takes[k] == n->module;
+        } else if (passes_on(n, value)) {
+            OSH_TRY(follow(cx, p, f, n->out[0], reached));
+        } else {
+            OSH_TRY(refuse_reader(cx, p, f, n));
+        }
+    }
+done:
+    return rc;
+}
+
+/* A weight that several nodes have, an embedding's and its head's say, cannot be changed for one of them. */
+static osh_status check_alone(osh_ctx *cx, const osh_plan *p, const found *f, int weight)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->graph;
+    int64_t tensor = g->weights[weight].tensor;
+    int n = 0;
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].op->n_weights; k++)
+            n += g->nodes[i].w[k] >= 0 && g->weights[g->nodes[i].w[k]].tensor == tensor;
+    if (n > 1)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s cannot change %s, which is the weight of %d modules", f->m->type->name,
+                 g->weights[weight].name, n);
+done:
+    return rc;
+}
+
+static osh_status check(osh_ctx *cx, const osh_plan *p, const found *f)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->graph;
+    const osh_node *s = node_of(p, f->smooth);
+    bool *reached = NULL; // own: [n_takes]
+    const char *name = g->modules[f->smooth].name, *who = f->m->type->name;
+    OSH_NEW(cx, reached, f->n_takes);
+    const osh_weight *w = s->w[0] < 0 ? NULL : &g->weights[s->w[0]];
+    if (!w || !(is_op(s, "rms_norm") || is_op(s, "layer_norm") || is_op(s, "linear")) ||
+        w->shape[0] != g->values[s->out[0]].width)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: smooth layer %s is a %s (%s): want a norm of whole rows, or a Linear", who,
+                 name, g->modules[f->smooth].cls, s->op->name);
+    OSH_TRY(follow(cx, p, f, s->out[0], reached));
+    for (int i = 0; i < f->n_takes; i++) {
+        if (!reached[i])
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: balance layer %s does not read what %s makes", who,
+                     g->modules[f->takes[i]].name, name);
+        OSH_TRY(check_alone(cx, p, f, node_of(p, f->takes[i])->w[0]));
+    }
+    OSH_TRY(check_alone(cx, p, f, s->w[0]));
+done:
+    osh_free(cx, reached);
+    return rc;
+}
+
+/* ---- one fold ---- */
+
+static osh_status mark(osh_ctx *cx, const osh_plan *p, const found *f, osh_fold_way way, int weight)
+{
+    osh_status rc = OSH_OK;
+    const osh_weight *w = &p->graph->weights[weight];
+    uint8_t bit = way == OSH_FOLD_ROWS ? 1 : 2;
+    if (p->folded[w->tensor] & bit)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: two mappings change %s in the same way: want each layer in one of them",
+                 f->m->type->name, w->name);
+    p->folded[w->tensor] |= bit;
+done:
+    return rc;
+}
+
+static osh_status add(osh_ctx *cx, osh_plan *p, const found *f)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->graph;
+    const osh_node *s = node_of(p, f->smooth);
+    osh_fold *grown = NULL;
+    OSH_TRY(check(cx, p, f));
+    if (!(grown = osh_realloc(cx, p->folds, (size_t)(p->n_folds + 1) * sizeof *grown)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for mappings");
+    p->folds = grown;
+    osh_fold *o = &p->folds[p->n_folds];
+    *o = (osh_fold){.modifier = f->modifier, .module = f->smooth, .value = s->out[0], .n = g->values[s->out[0]].width,
+                    .subgraph = -1};
+    p->n_folds++;
+    OSH_NEW(cx, o->s, o->n);
+    OSH_NEW(cx, o->takes, f->n_takes);
+    for (int k = 0; k < 2 && k < s->op->n_weights; k++)
+        if (s->w[k] >= 0) o->gives[o->n_gives++] = s->w[k];
+    for (int k = 0; k < f->n_takes; k++) o->takes[o->n_takes++] = node_of(p, f->takes[k])->w[0];
+    for (int k = 0; k < o->n_gives; k++) OSH_TRY(mark(cx, p, f, OSH_FOLD_ROWS, o->gives[k]));
+    for (int k = 0; k < o->n_takes; k++) OSH_TRY(mark(cx, p, f, OSH_FOLD_COLUMNS, o->takes[k]));
+done:
+    return rc;
+}
+
+/* Upstream passes over a mapping only where all of its layers are ignored. */
+static osh_status is_ignored(osh_ctx *cx, bool *all, const osh_plan *p, const found *f)
+{
+    osh_status rc = OSH_OK;
+    *all = f->m->ignore.n > 0;
+    for (int i = -1; i < f->n_takes && *all; i++) {
+        const osh_module *m = &p->graph->modules[i < 0 ? f->smooth : f->takes[i]];
+        int64_t hit = -1;
+        OSH_TRY(osh_matcher_find(cx, &hit, f->m->ignored, m->name, m->cls));
+        *all = hit >= 0;
+    }
+done:
+    return rc;
+}
+
+static osh_status take_up(osh_ctx *cx, osh_plan *p, const found *f)
+{
+    osh_status rc = OSH_OK;
+    bool ignored = false;
+    OSH_TRY(is_ignored(cx, &ignored, p, f));
+    if (!ignored) OSH_TRY(add(cx, p, f));
+done:
+    return rc;
+}
+
+/* ---- mappings of the recipe ---- */
+
+/* Modules in scope that a target of the mapping matches; *all: each target matches one. hits [modules]. */
+static osh_status match_inside(osh_ctx *cx, bool *all, bool *hits, const osh_plan *p, osh_matcher *const *targets,
+                               size_t n, int scope)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->graph;
+    memset(hits, 0, (size_t)g->n_modules * sizeof *hits);
+    *all = true;
+    for (size_t t = 0; t < n; t++) {
+        bool any = false;
+        for (int m = 0; m < g->n_modules; m++) {
+            int64_t which = -1;
+            if (g->modules[m].node < 0 || (scope >= 0 && !module_inside(g, m, scope))) continue;
+            OSH_TRY(osh_matcher_find(cx, &which, targets[t], g->modules[m].name, g->modules[m].cls));
+            if (which >= 0) any = hits[m] = true;
+        }
+        *all &= any;
+    }
+done:
+    return rc;
+}
+
+/* The balance layers of a smooth one: in the smallest module around it that has one for each target, which no other
+ * smooth layer may share. */
+static osh_status find_takes(osh_ctx *cx, const osh_plan *p, found *f, const osh_mapping *map,
+                             osh_matcher *const *targets, osh_matcher *smooth)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->graph;
+    bool *hits = NULL, all = false; // own: [modules]
+    int scope = g->modules[f->smooth].parent;
+    OSH_NEW(cx, hits, g->n_modules);
+    for (;; scope = g->modules[scope].parent) {
+        OSH_TRY(match_inside(cx, &all, hits, p, targets, map->balance.n, scope));
+        if (all || scope < 0) break;
+    }
+    for (int m = 0; m < g->n_modules && all; m++) {
+        int64_t which = -1;
+        if (m == f->smooth || g->modules[m].node < 0 || (scope >= 0 && !module_inside(g, m, scope))) continue;
+        OSH_TRY(osh_matcher_find(cx, &which, smooth, g->modules[m].name, g->modules[m].cls));
+        if (which >= 0) all = false;
+    }
+    if (!all)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: mapping %s: no modules beside %s match all of its balance layers (%s ...)",
+                 f->m->type->name, map->smooth, g->modules[f->smooth].name, map->balance.items[0]);
+    for (int m = 0; m < g->n_modules; m++) {
+        if (!hits[m]) continue;
+        if (!is_op(&g->nodes[g->modules[m].node], "linear"))
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: balance layer %s is a %s: want a Linear", f->m->type->name,
+                     g->modules[m].name, g->modules[m].cls);
+        f->takes[f->n_takes++] = m;
+    }
+done:
+    osh_free(cx, hits);
+    return rc;
+}
+
+static osh_status use_mapping(osh_ctx *cx, osh_plan *p, found *f, const osh_mapping *map)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->graph;
+    osh_matcher **targets = NULL, *smooth = NULL; // own
+    int n = 0;
+    OSH_NEW(cx, targets, map->balance.n);
+    for (size_t t = 0; t < map->balance.n; t++)
+        OSH_TRY(osh_matcher_new(cx, &targets[t], (const char *const *)&map->balance.items[t], 1));
+    OSH_TRY(osh_matcher_new(cx, &smooth, (const char *const *)&map->smooth, 1));
+    for (int m = 0; m < g->n_modules; m++) {
+        int64_t which = -1;
+        if (g->modules[m].node < 0) continue;
+        OSH_TRY(osh_matcher_find(cx, &which, smooth, g->modules[m].name, g->modules[m].cls));
+        if (which < 0) continue;
+        OSH_TRY(osh_check_interrupt(cx));
+        n++, f->smooth = m, f->n_takes = 0;
+        OSH_TRY(find_takes(cx, p, f, map, targets, smooth));
+        OSH_TRY(take_up(cx, p, f));
+    }
+    if (!n) OSH_FAIL(cx, OSH_E_USAGE, "%s: smooth layer %s matches no module", f->m->type->name, map->smooth);
+done:
+    for (size_t t = 0; targets && t < map->balance.n; t++) osh_matcher_free(cx, targets[t]);
+    osh_free(cx, targets);
+    osh_matcher_free(cx, smooth);
+    return rc;
+}
+
+/* ---- mappings that the graph shows ---- */
+
+static const char *leaf_of(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot ? dot + 1 : name;
+}
+
+static bool in_layer(const osh_graph *g, int module)
+{
+    while (module >= 0 && (!g->layer_class || strcmp(g->modules[module].cls, g->layer_class)))
+        module = g->modules[module].parent;
+    return module >= 0;
+}
+
+/* A norm of the residual stream in a decoder layer. */
+static bool is_layer_norm(const osh_plan *p, int module)
+{
+    const osh_graph *g = p->graph;
+    if (g->modules[module].node < 0 || !in_layer(g, module)) return false;
+    const osh_node *n = node_of(p, module);
+    return (is_op(n, "rms_norm") || is_op(n, "layer_norm")) && n->w[0] >= 0 &&
+           g->weights[n->w[0]].shape[0] == g->values[g->hidden].width &&
+           g->values[n->out[0]].width == g->values[g->hidden].width;
+}
+
+/* Linears alone read what it makes: f's takes. Of routers and experts none does. */
+static bool only_linears(const osh_plan *p, found *f, int module)
+{
+    const osh_graph *g = p->graph;
+    const osh_node *s = node_of(p, module);
+    const osh_value *v = &g->values[s->out[0]];
+    f->smooth = module, f->n_takes = 0;
+    for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
+        const osh_node *n = &g->nodes[i];
+        bool reads = false;
+        for (int k = 0; k < n->op->n_in; k++) reads |= n->in[k] == s->out[0];
+        if (!reads) continue;
+        if (!is_op(n, "linear") || is_router(g->modules[n->module].cls)) return false;
+        f->takes[f->n_takes++] = n->module;
+    }
+    return f->n_takes > 0;
+}
+
+/* Norms that feed Linears alone, and do so in every layer: before experts none is taken, as one factor for all of them
+ * costs more than it gains (upstream's choice, too), and then before the MLPs of the model's dense layers neither. */
+static osh_status infer(osh_ctx *cx, osh_plan *p, found *f)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->graph;
+    int n = 0;
+    for (int m = 0; m < g->n_modules; m++) {
+        bool everywhere = is_layer_norm(p, m);
+        for (int k = 0; k < g->n_modules && everywhere; k++)
+            if (is_layer_norm(p, k) && !strcmp(leaf_of(g->modules[k].name), leaf_of(g->modules[m].name)))
+                everywhere = only_linears(p, f, k);
+        if (!everywhere) continue;
+        only_linears(p, f, m);
+        OSH_TRY(take_up(cx, p, f));
+        n++;
+    }
+    if (!n)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s finds no norm before Linears in this model: want mappings",
+                 f->m->type->name);
+done:
+    return rc;
+}
+
+static osh_status of_modifier(osh_ctx *cx, osh_plan *p, int modifier)
+{
+    osh_status rc = OSH_OK;
+    found f = {.m = &p->recipe->modifiers[modifier], .modifier = modifier};
+    size_t n = 0;
+    const osh_mapping *maps = f.m->type->mappings(f.m, &n);
+    OSH_NEW(cx, f.takes, p->graph->n_modules);
+    if (!maps) OSH_TRY(infer(cx, p, &f));
+    for (size_t i = 0; maps && i < n; i++) OSH_TRY(use_mapping(cx, p, &f, &maps[i]));
+    for (size_t t = 0; t < f.m->ignore.n; t++)
+        if (!osh_matcher_hits(f.m->ignored, t))
+            osh_log(cx, OSH_LOG_WARN, "ignore %s of %s matches none of the layers of its mappings",
+                    f.m->ignore.items[t], f.m->type->name);
+done:
+    osh_free(cx, f.takes);
+    return rc;
+}
+
+/* From a layer that gives to the last that takes: in one subgraph. */
+static osh_status join(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_graph *g = p->graph;
+    OSH_NEW(cx, g->joined, g->n_nodes);
+    for (int i = 0; i < p->n_folds; i++) {
+        const osh_fold *f = &p->folds[i];
+        int first = g->modules[f->module].node;
+        for (int k = first; k < g->n_nodes; k++)
+            for (int t = 0; t < f->n_takes; t++)
+                if (g->nodes[k].op->n_weights && g->nodes[k].w[0] == f->takes[t] && k > g->joined[first])
+                    g->joined[first] = k;
+    }
+done:
+    return rc;
+}
+
+osh_status osh_plan_folds(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    bool any = false;
+    for (size_t m = 0; m < p->recipe->n; m++) any |= osh_modifier_is_transform(&p->recipe->modifiers[m]);
+    if (!any) goto done;
+    if (!p->graph)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is of no known architecture: a recipe that changes its layers needs one",
+                 p->ck->dir);
+    OSH_NEW(cx, p->folded, p->ck->n_tensors);
+    OSH_TRY(osh_checkpoint_expect_changes(cx, p->ck));
+    for (size_t m = 0; m < p->recipe->n; m++)
+        if (osh_modifier_is_transform(&p->recipe->modifiers[m])) OSH_TRY(of_modifier(cx, p, (int)m));
+    OSH_TRY(join(cx, p));
+done:
+    return rc;
+}
+
+void osh_plan_folds_free(osh_ctx *cx, osh_plan *p)
+{
+    for (int i = 0; i < p->n_folds; i++) {
+        osh_free(cx, p->folds[i].s);
+        osh_free(cx, p->folds[i].takes);
+    }
+    osh_free(cx, p->folds);
+    osh_free(cx, p->folded);
+}
+
+osh_status osh_fold_known(osh_ctx *cx, const osh_plan *p, int fold)
+{
+    osh_status rc = OSH_OK;
+    osh_fold *f = &p->folds[fold];
+    const osh_graph *g = p->graph;
+    if (f->known) goto done;
+    for (int k = 0; k < f->n_takes; k++)
+        OSH_TRY(osh_checkpoint_change(cx, p->ck, g->weights[f->takes[k]].tensor, OSH_FOLD_COLUMNS, f->s));
+    for (int k = 0; k < f->n_gives; k++)
+        OSH_TRY(osh_checkpoint_change(cx, p->ck, g->weights[f->gives[k]].tensor, OSH_FOLD_ROWS, f->s));
+    f->known = true;
+done:
+    return rc;
+}
+
+bool osh_folds_known(const osh_plan *p, int first, int n)
+{
+    for (int i = 0; i < p->n_folds; i++)
+        if (p->folds[i].subgraph >= first && p->folds[i].subgraph < first + n && !p->folds[i].known) return false;
+    return true;
+}
+
+int64_t osh_fold_scratch(const osh_fold *f, int n_threads, bool reads)
+{
+    return (int64_t)(osh_mem_gross((size_t)(n_threads * f->n) * sizeof(float)) +
+                     (reads ? (size_t)n_threads * osh_mem_gross(OSH_FOLD_PIECE) : 0));
+}

@@ -1,0 +1,23 @@
+/* folds.h - which layers give factors to the Linears behind them (modifiers that are transforms), as the graph allows
+ * it.
+ *
+ *   input_layernorm ── a ──► q_proj, k_proj, v_proj      the norm's weight / s, column c of the three * s[c]
+ *   up_proj ── u ──► glu ── f ──► down_proj              row c of up_proj / s[c], column c of down_proj * s[c]
+ *
+ * What the model makes stays the same where every reader of the layer's output takes the factors over, or passes them
+ * on: the product of a glu, and the values of an attention whose heads are as many as those of its keys. Any other
+ * reader is an error that names it. */
+#ifndef OSH_FOLDS_H
+#define OSH_FOLDS_H
+#include "plan/plan.h"
+
+osh_status osh_plan_folds(osh_ctx *cx, osh_plan *p); // fills folds and folded; recipe, graph and Linears are there
+void osh_plan_folds_free(osh_ctx *cx, osh_plan *p);
+/* Its factors stand in s: whoever reads its weights from here on has them folded in. */
+osh_status osh_fold_known(osh_ctx *cx, const osh_plan *p, int fold);
+enum { OSH_FOLD_PIECE = 1 << 20 }; // bytes of a weight that are read at a time, where memory does not have it
+/* Bytes (gross) that its factors take while they are made; reads: weights may have to be read for it. */
+int64_t osh_fold_scratch(const osh_fold *f, int n_threads, bool reads);
+/* All of those in the subgraphs [first, first + n) are. */
+bool osh_folds_known(const osh_plan *p, int first, int n);
+#endif

@@ -1,0 +1,179 @@
+/* folds.c - see folds.h. */
+#include "run/folds.h"
+
+#include <math.h>
+#include <string.h>
+
+struct osh_folding {
+    const osh_plan *plan; // view
+    osh_range range;
+    osh_tensor **seen;    // own [folds]: F32 [2, n] smallest and largest by channel; NULL: not of the range
+};
+
+osh_status osh_folding_new(osh_ctx *cx, osh_folding **out, const osh_plan *p, const osh_range *r)
+{
+    osh_status rc = OSH_OK;
+    osh_folding *f = NULL; // own
+    OSH_NEW(cx, f, 1);
+    f->plan = p, f->range = *r;
+    OSH_NEW(cx, f->seen, p->n_folds);
+    for (int i = 0; i < p->n_folds; i++) {
+        if (!osh_fold_inside(r, &p->folds[i])) continue;
+        int64_t n = p->folds[i].n;
+        OSH_TRY(osh_tensor_new(cx, &f->seen[i], OSH_F32, 2, (int64_t[]){2, n}));
+        float *x = f->seen[i]->data;
+        for (int64_t c = 0; c < n; c++) x[c] = INFINITY, x[n + c] = -INFINITY;
+    }
+    *out = f, f = NULL; // give
+done:
+    osh_folding_free(cx, f);
+    return rc;
+}
+
+void osh_folding_free(osh_ctx *cx, osh_folding *f)
+{
+    if (!f) return;
+    for (int i = 0; f->seen && i < f->plan->n_folds; i++) osh_tensor_free(cx, f->seen[i]);
+    osh_free(cx, f->seen);
+    osh_free(cx, f);
+}
+
+osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
+{
+    osh_status rc = OSH_OK;
+    osh_folding *f = user;
+    for (int i = 0; i < f->plan->n_folds; i++) {
+        if (!f->seen[i] || f->plan->folds[i].value != value) continue;
+        osh_op_args a = {.in = {x}, .out = {f->seen[i]}, .seqs = &b->seqs};
+        OSH_TRY(osh_op_run(cx, osh_op_find("channel_range"), &a));
+    }
+done:
+    return rc;
+}
+
+/* ---- weights, in pieces of rows on all threads ---- */
+
+typedef struct piece_work {
+    const osh_plan *p;
+    const osh_tensor *w;  // view; NULL: it is read
+    int64_t tensor, I, n; // columns; elements
+    int64_t piece;        // elements of a chunk: whole rows, where one fits
+    float *most;          // view: [threads, I]
+    uint8_t *rooms;       // view: [threads, OSH_FOLD_PIECE], where it is read
+    osh_fold_way way;     // of a fold into w
+    const float *s;       // view: its factors
+} piece_work;
+
+static osh_status most_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    osh_status rc = OSH_OK;
+    const piece_work *k = user;
+    const osh_ckpt_tensor *t = &k->p->ck->tensors[k->tensor];
+    size_t size = osh_dtype_bytes(t->e->dtype);
+    int64_t first = chunk * k->piece, n = k->n - first < k->piece ? k->n - first : k->piece;
+    const uint8_t *from = k->w ? (const uint8_t *)k->w->data + (size_t)first * size : NULL;
+    if (!from) {
+        uint8_t *room = k->rooms + (size_t)worker * OSH_FOLD_PIECE;
+        OSH_TRY(osh_st_read_part(cx, room, k->p->ck->shards[t->shard], t->e, first * (int64_t)size, (size_t)n * size));
+        osh_checkpoint_apply(k->p->ck, k->tensor, room, first, n);
+        from = room;
+    }
+    osh_fold_most(k->most + (int64_t)worker * k->I, from, t->e->dtype, k->I, first, n);
+done:
+    return rc;
+}
+
+static osh_status fold_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const piece_work *k = user;
+    int64_t first = chunk * k->piece, n = k->n - first < k->piece ? k->n - first : k->piece;
+    (void)worker;
+    void *at = (char *)k->w->data + (size_t)first * osh_dtype_bytes(k->w->dtype);
+    osh_fold_factors(at, k->w->dtype, k->way, k->s, k->I, first, n);
+    if (osh_find_nonfinite(at, k->w->dtype, n) >= 0)
+        return osh_fail(cx, OSH_E_NUMERIC, "%s is not finite with the factors folded in, as %s",
+                        k->p->ck->tensors[k->tensor].e->name, osh_dtype_name(k->w->dtype));
+    return OSH_OK;
+}
+
+static piece_work work_on(const osh_plan *p, const osh_weights *w, int weight)
+{
+    const osh_weight *g = &p->graph->weights[weight];
+    piece_work k = {.p = p, .w = w->w[weight], .tensor = g->tensor, .I = g->ndim > 1 ? g->shape[1] : 1};
+    k.n = g->shape[0] * k.I;
+    k.piece = OSH_FOLD_PIECE / (int64_t)osh_dtype_bytes(p->ck->tensors[g->tensor].e->dtype);
+    if (k.I < k.piece) k.piece -= k.piece % k.I;
+    return k;
+}
+
+static int64_t n_chunks(const piece_work *k) { return (k->n + k->piece - 1) / k->piece; }
+
+/* most [threads, n]: its first row becomes the largest absolute weight of each column of all that take. */
+static osh_status find_most(osh_ctx *cx, float *most, const osh_plan *p, const osh_fold *f, const osh_weights *w)
+{
+    osh_status rc = OSH_OK;
+    uint8_t *rooms = NULL; // own
+    bool reads = false;
+    for (int i = 0; i < f->n_takes; i++) reads |= !w->w[f->takes[i]];
+    if (reads && !(rooms = osh_alloc(cx, (size_t)osh_threads(cx) * OSH_FOLD_PIECE)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through weights");
+    memset(most, 0, (size_t)(osh_threads(cx) * f->n) * sizeof *most);
+    for (int i = 0; i < f->n_takes; i++) {
+        piece_work k = work_on(p, w, f->takes[i]);
+        k.most = most, k.rooms = rooms;
+        OSH_TRY(osh_parallel_for(cx, n_chunks(&k), most_chunk, &k));
+    }
+    for (int64_t c = f->n; c < osh_threads(cx) * f->n; c++)
+        if (most[c] > most[c % f->n]) most[c % f->n] = most[c];
+done:
+    osh_free(cx, rooms);
+    return rc;
+}
+
+static osh_status fold_into(osh_ctx *cx, const osh_plan *p, const osh_weights *w, int weight, osh_fold_way way,
+                            const float *s)
+{
+    piece_work k = work_on(p, w, weight);
+    k.way = way, k.s = s;
+    return k.w ? osh_parallel_for(cx, n_chunks(&k), fold_chunk, &k) : OSH_OK;
+}
+
+static osh_status make_factors(osh_ctx *cx, const osh_plan *p, osh_fold *f, const osh_tensor *seen,
+                               const osh_weights *w)
+{
+    osh_status rc = OSH_OK;
+    const osh_modifier *m = &p->recipe->modifiers[f->modifier];
+    const char *name = p->graph->modules[f->module].name;
+    float *most = osh_alloc(cx, (size_t)(osh_threads(cx) * f->n) * sizeof *most); // own
+    const float *lo = seen->data;
+    if (!most) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the factors of %s", name);
+    if (!(lo[0] <= lo[f->n])) OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its factors are unknown", name);
+    OSH_TRY(find_most(cx, most, p, f, w));
+    osh_channels c = {.lo = lo, .hi = lo + f->n, .most = most, .n = f->n, .dtype = p->graph->dtype};
+    m->type->factors(m, f->s, &c);
+    for (int64_t i = 0; i < f->n; i++)
+        if (!(f->s[i] > 0 && isfinite(f->s[i])))
+            OSH_FAIL(cx, OSH_E_NUMERIC, "%s: the factor of channel %ld of %s is %g", m->type->name, (long)i, name,
+                     (double)f->s[i]);
+done:
+    osh_free(cx, most);
+    return rc;
+}
+
+osh_status osh_run_fold(osh_ctx *cx, osh_run *r, const osh_folding *g, const osh_weights *w)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = r->plan;
+    for (int i = 0; i < p->n_folds; i++) {
+        osh_fold *f = &p->folds[i];
+        if (!g->seen[i]) continue;
+        OSH_TRY(osh_check_interrupt(cx));
+        OSH_TRY(make_factors(cx, p, f, g->seen[i], w));
+        for (int k = 0; k < f->n_takes; k++) OSH_TRY(fold_into(cx, p, w, f->takes[k], OSH_FOLD_COLUMNS, f->s));
+        for (int k = 0; k < f->n_gives; k++) OSH_TRY(fold_into(cx, p, w, f->gives[k], OSH_FOLD_ROWS, f->s));
+        OSH_TRY(osh_fold_known(cx, p, i));
+    }
+    OSH_TRY(osh_emit_folds(cx, r->emitter, g->range.first_subgraph, g->range.n_subgraphs));
+done:
+    return rc;
+}

@@ -1,0 +1,107 @@
+# SmoothQuant before GPTQ and before rounding, in one traversal: the same bytes for any threads, batch, tier, budget and
+# kill; verify knows what was changed; the model does the same; mappings that would change it are refused.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+fail() { echo "$*"; exit 1; }
+recipe() { # file, keys of SmoothQuantModifier, what comes behind it
+    printf 's_stage:\n  s_modifiers:\n    SmoothQuantModifier: {%s}\n    %s\n' "$2" "$3" >"$1"
+}
+gptq="GPTQModifier: {scheme: W8A8, ignore: [lm_head]}"
+rtn="QuantizationModifier: {scheme: W8A8, ignore: [lm_head]}"
+recipe gptq.yaml "smoothing_strength: 0.8" "$gptq"
+recipe rtn.yaml "smoothing_strength: 0.8" "$rtn"
+# a Linear that gives: half of up_proj's range goes to down_proj
+recipe up.yaml 'mappings: [[["re:.*down_proj"], "re:.*up_proj"], [["re:.*gate_proj", "re:.*up_proj"], "re:.*post_attention_layernorm"]]' "$gptq"
+data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64)
+one() { # recipe, output
+    "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --progress none --output "$2" "${@:3}"
+}
+sums() { (cd "$1" && find . -type f ! -name 'oneshot-report.*' ! -name oneshot.log -print0 | sort -z | xargs -0 sha256sum); }
+same() { # output, name of what is wanted, what was done
+    sums "$1" | diff -u "$2" - >diff.txt || { cat diff.txt; fail "$3: other bytes"; }
+    rm -rf "$1"
+}
+budget() { # the plan's smallest device memory, recipe, flags
+    "$ONESHOT" plan --model "$model" --recipe "$1.yaml" "${data[@]}" "${@:2}" |
+        sed -n 's/^smallest budgets: device memory \([0-9.]*\) MB.*/\1/p'
+}
+
+declare -A how=([layer]="" [Linear]="--sequential-targets Linear" [basic]="--pipeline basic"
+    [two]="--sequential-targets Linear --sequential-targets-per-subgraph 2")
+for what in "gptq layer" "gptq Linear" "rtn basic" "rtn layer" "up two"; do
+    read -r r t <<<"$what"
+    flags=(${how[$t]})
+    one $r plain "${flags[@]}" --threads 1 >/dev/null
+    sums plain >want.$r.$t
+    "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$what: verify"; }
+    grep -q 'rule": "changed"' plain/oneshot-manifest.json || fail "$what: nothing is called changed"
+    rm -rf out.$r.$t && mv plain out.$r.$t
+    one $r out "${flags[@]}" --threads 3 --batch-size 4 >/dev/null
+    same out want.$r.$t "$what, threads and batch"
+    one $r out "${flags[@]}" --mem-opt-level 2 >/dev/null
+    same out want.$r.$t "$what, values on the disk"
+    least=$(budget $r "${flags[@]}")
+    for part in 1 1.5; do
+        bytes=$(awk "BEGIN {printf \"%d\", $least * $part * 1e6 + 60000}")
+        one $r out "${flags[@]}" --threads 1 --device-memory $bytes >/dev/null
+        same out want.$r.$t "$what, device memory $bytes"
+    done
+done
+echo "same bytes"
+
+# killed where the disk is written, again and again
+RANDOM=7
+kills=0
+for what in "gptq Linear" "rtn layer" "up two"; do
+    read -r r t <<<"$what"
+    for at in 4 9 15 22 31 47 $((RANDOM % 60 + 1)); do
+        tier=$((at % 2 * 2))
+        if INJECT_AT=$at INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one $r out ${how[$t]} --mem-opt-level $tier \
+            >log 2>&1; then break; fi
+        kills=$((kills + 1))
+    done
+    [ -e out ] || one $r out ${how[$t]} >log 2>&1 || { cat log; fail "$what: does not go on"; }
+    same out want.$r.$t "$what, killed"
+done
+[ $kills -ge 15 ] || fail "only $kills kills"
+echo "killed, and the same"
+
+# The model does what it did: 8 bits of weights change its perplexity by 0.02, a factor that is lost by thousands.
+recipe w8.yaml "smoothing_strength: 0.8" "QuantizationModifier: {scheme: W8A16, ignore: [lm_head]}"
+one w8 w8 >/dev/null
+head -c 20000 "$model/data/evaluation.txt" >evaluation.txt
+nll() { "$ONESHOT" eval --model "$1" --dataset evaluation.txt --progress none --max-seq-length 128 | tail -1 | sed 's/.* //'; }
+a=$(nll "$model") b=$(nll w8)
+awk "BEGIN {exit !(($a - $b)^2 < 0.01)}" || fail "perplexity $a became $b"
+
+# what verify finds: a norm that is another, factors that are others, none
+cp -r out.gptq.layer broken
+sed -i '0,/"factors": "......../s//"factors": "3f910000/' broken/oneshot-manifest.json
+! "$ONESHOT" verify broken --model "$model" >found.txt 2>&1 || fail "other factors are not found"
+grep -q 'input_layernorm.weight: differs from byte' found.txt || { cat found.txt; fail "not the norm"; }
+sed -i '/^  "folds"/,/^  \],/d' broken/oneshot-manifest.json
+! "$ONESHOT" verify broken --model "$model" >found.txt 2>&1 || fail "missing factors are not found"
+grep -q "the factors of its channels" found.txt || { cat found.txt; fail "not the factors"; }
+
+refused() { # keys, what comes behind, part of the message, flags
+    recipe bad.yaml "$1" "$2"
+    code=0
+    "$ONESHOT" plan --model "$model" --recipe bad.yaml "${data[@]}" "${@:4}" >msg 2>&1 || code=$?
+    [ $code -gt 0 ] && grep -qF "$3" msg || { cat msg; fail "not refused: $1"; }
+}
+refused 'mappings: [[["re:.*query"], "re:.*input_layernorm"]]' "$gptq" "match all of its balance layers (re:.*query"
+refused 'mappings: [[["re:.*q_proj"], "re:.*ln_1"]]' "$gptq" "smooth layer re:.*ln_1 matches no module"
+refused 'mappings: [[["re:.*q_proj", "re:.*k_proj"], "re:.*input_layernorm"]]' "$gptq" \
+    "v_proj (linear) reads what it makes, too"
+refused 'mappings: [[["re:.*gate_proj", "re:.*up_proj"], "re:.*input_layernorm"]]' "$gptq" \
+    "self_attn.q_proj (linear) reads what it makes, too"
+refused 'mappings: [[["re:.*o_proj"], "re:.*v_proj"]]' "$gptq" "self_attn (attention) reads what it makes, too"
+refused 'mappings: [[["re:.*down_proj"], "re:.*gate_proj"]]' "$gptq" "mlp (glu) reads what it makes, too"
+refused 'mappings: [[["lm_head"], "model.norm"]]' "$gptq" "which is the weight of 2 modules"
+refused 'mappings: [[["re:.*q_proj"], "model.embed_tokens"]]' "$gptq" "want a norm of whole rows, or a Linear"
+refused '' "$gptq" "is not made on a card" --device-model h100
+refused '' "GPTQModifier: {scheme: W8A8, ignore: [lm_head], target: original}" "want one of the two" \
+    --sequential-targets Linear
+refused '' "$gptq" "needs calibration data" --pipeline datafree
+echo "refused what cannot be"
