@@ -68,12 +68,17 @@ static osh_status score_on_host(osh_ctx *cx, const osh_forward *f, const osh_for
 {
     osh_status rc = OSH_OK;
     const osh_batch *b = f->batches[at];
-    osh_op_args a = {.in = {b->values[f->graph->hidden], f->head, targets}, .out = {nll}, .seqs = &b->seqs};
+    osh_vocab_attr rules = {{f->graph->logits, ref ? ref->graph->logits : f->graph->logits}};
+    osh_op_args a = {.in = {b->values[f->graph->hidden], f->head, targets},
+                     .out = {nll},
+                     .attr = &rules,
+                     .seqs = &b->seqs};
     OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &a));
     if (ref) {
         osh_op_args k = {.in = {b->values[f->graph->hidden], f->head,
                                 ref->batches[at]->values[ref->graph->hidden], ref->head},
                          .out = {kl, same},
+                         .attr = &rules,
                          .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("kl"), &k));
     }

@@ -430,9 +430,10 @@ osh_status osh_eval_card_score(osh_ctx *cx, osh_eval_card *c, int64_t b, const o
     OSH_TRY(osh_tensor_copy(cx, to[0], targets));
     const osh_tensor *head[2] = {osh_eval_weights_head(c->weights, false), NULL};
     if (c->n_sides > 1) head[1] = osh_eval_weights_head(c->weights, true);
-    osh_op_args a = {.in = {x[0], head[0], to[0]}, .out = {to[1]}, .seqs = &seqs};
+    osh_vocab_attr rules = {{c->side[0].f->graph->logits, c->side[c->n_sides - 1].f->graph->logits}};
+    osh_op_args a = {.in = {x[0], head[0], to[0]}, .out = {to[1]}, .attr = &rules, .seqs = &seqs};
     OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &a));
-    osh_op_args k = {.in = {x[0], head[0], x[1], head[1]}, .out = {to[2], to[3]}, .seqs = &seqs};
+    osh_op_args k = {.in = {x[0], head[0], x[1], head[1]}, .out = {to[2], to[3]}, .attr = &rules, .seqs = &seqs};
     if (c->n_sides > 1) OSH_TRY(osh_op_run(cx, osh_op_find("kl"), &k));
     for (int i = 1; i < 2 * c->n_sides; i++) OSH_TRY(osh_tensor_copy(cx, host[i], to[i]));
 done:

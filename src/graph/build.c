@@ -9,12 +9,13 @@
  *   {"name", "class", "repeat", "nodes"}          a module that is there many times, as the layer
  *                                                 is: "{e}" in its name is its number
  *   {"if", "nodes", "else"}                       one list of entries, or the other
+ *   {"if", "refuse"}                              what the template cannot do, in words
  * with "weight": dims, "bias": a bool or its config key, "attr": {field: expression, or config key
- * of a string} and "tied": the module whose weight serves where the checkpoint has none of this
- * name. Inside a layer, and inside what is repeated, names are relative. An output that has the name
- * of a value from outside replaces it for what follows; so the residual stream is one name. */
+ * of a string}, "tied": the module whose weight serves where the checkpoint has none of this
+ * name, and "tensors": what the checkpoint calls the module. Inside a layer, and inside what is
+ * repeated, names are relative. An output that has the name of a value from outside replaces it for
+ * what follows; so the residual stream is one name. */
 #include "base/map.h"
-#include "graph/rope_freq.h"
 #include "graph/template.h"
 
 #include <math.h>
@@ -36,7 +37,6 @@ typedef struct builder {
     binding *bound;             // own
     int n_bound;
     const char *prefix;   // "model.layers.3." or "" or "model.layers.3.mlp.experts.7."
-    int64_t max_position; // max_position_embeddings
 } builder;
 
 /* Room for one more behind n items: NULL where there is no memory. Arrays grow at powers of two. */
@@ -205,98 +205,6 @@ done:
     return rc;
 }
 
-/* ---- attributes ---- */
-
-static osh_status set_number(osh_ctx *cx, const osh_op *op, void *attr, const char *name, double x)
-{
-    char text[32];
-    const osh_field *f = osh_field_find(op->attrs, name);
-    if (!f) return osh_fail(cx, OSH_E_FORMAT, "op %s has no attribute %s", op->name, name);
-    if (f->type == OSH_F_BOOL)
-        snprintf(text, sizeof text, "%s", x != 0 ? "true" : "false");
-    else
-        snprintf(text, sizeof text, "%.17g", x);
-    osh_status rc = osh_field_set(cx, f, attr, text);
-    return rc == OSH_E_USAGE ? OSH_E_FORMAT : rc; // the file's fault, not the command line's
-}
-
-/* The template's "attr" by the op's field table: a string field takes its text from the config key
- * named. */
-static osh_status set_attrs(osh_ctx *cx, const builder *b, const osh_op *op, void *attr,
-                            const cJSON *given)
-{
-    osh_status rc = OSH_OK;
-    const cJSON *a;
-    cJSON_ArrayForEach(a, given)
-    {
-        const osh_field *f = osh_field_find(op->attrs, a->string);
-        if (f && f->type == OSH_F_STR) {
-            const char *text = NULL;
-            if (!cJSON_IsString(a))
-                OSH_FAIL(cx, OSH_E_FORMAT, "attribute %s is not a config key", a->string);
-            OSH_TRY(osh_scope_str(cx, &text, &b->scope, a->valuestring));
-            rc = osh_field_set(cx, f, attr, text);
-            if (rc) osh_note(cx, "reading %s of %s", a->valuestring, b->scope.config->path);
-            if (rc == OSH_E_USAGE) rc = OSH_E_UNSUPPORTED; // the file's fault, not the command line's
-        } else {
-            double x = 0;
-            OSH_TRY(osh_scope_num(cx, &x, &b->scope, a));
-            rc = set_number(cx, op, attr, a->string, x);
-        }
-        if (rc) goto done;
-    }
-done:
-    return rc;
-}
-
-/* What the template need not repeat: sizes that the weight's shape says. */
-static osh_status derive_attrs(osh_ctx *cx, const osh_op *op, void *attr, int ndim,
-                               const int64_t *shape, bool bias)
-{
-    osh_status rc = OSH_OK;
-    static const struct {
-        const char *name;
-        int dim;
-    } sizes[] = {{"out_features", 0}, {"vocab_size", 0}, {"hidden_size", 1}};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (sizes[i].dim < ndim && osh_field_find(op->attrs, sizes[i].name))
-            OSH_TRY(set_number(cx, op, attr, sizes[i].name, (double)shape[sizes[i].dim]));
-    if (osh_field_find(op->attrs, "bias")) OSH_TRY(set_number(cx, op, attr, "bias", bias));
-done:
-    return rc;
-}
-
-static osh_status fill_attr(osh_ctx *cx, const builder *b, osh_node *node, const cJSON *entry,
-                            int ndim, const int64_t *shape, bool bias)
-{
-    osh_status rc = OSH_OK;
-    const osh_op *op = node->op;
-    const cJSON *given = cJSON_GetObjectItemCaseSensitive(entry, "attr");
-    if (!op->attr_bytes) goto done;
-    node->attr = osh_calloc(cx, 1, op->attr_bytes);
-    if (!node->attr) {
-        rc = OSH_E_NOMEM;
-        goto done;
-    }
-    if (strcmp(op->name, "rope") == 0) { // its numbers come from config.json's rope parameters
-        const osh_hf_config *c = b->ck->config;
-        int64_t head_dim = 0;
-        if (c->rope_unknown)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: rope type %s", c->path, c->rope_unknown);
-        OSH_TRY(osh_scope_int(cx, &head_dim, &b->scope,
-                              cJSON_GetObjectItemCaseSensitive(given, "head_dim"), 1));
-        OSH_TRY(osh_rope_attr_fill(cx, node->attr, &c->rope, head_dim, b->max_position,
-                                   b->scope.config->path));
-        goto done;
-    }
-    if (!op->attrs) OSH_FAIL(cx, OSH_E_FORMAT, "op %s is not for templates", op->name);
-    OSH_TRY(osh_fields_default(cx, op->attrs, node->attr));
-    OSH_TRY(set_attrs(cx, b, op, node->attr, given));
-    OSH_TRY(derive_attrs(cx, op, node->attr, ndim, shape, bias));
-done:
-    return rc;
-}
-
 /* ---- nodes ---- */
 
 static osh_status wire_inputs(osh_ctx *cx, builder *b, osh_node *node, int64_t *width,
@@ -319,36 +227,34 @@ static osh_status wire_inputs(osh_ctx *cx, builder *b, osh_node *node, int64_t *
     return OSH_OK;
 }
 
-static osh_status read_shape(osh_ctx *cx, const builder *b, int *ndim, int64_t *shape, bool *bias,
-                             const cJSON *entry)
+static osh_status read_shape(osh_ctx *cx, const builder *b, osh_entry_shape *w, const cJSON *entry)
 {
     osh_status rc = OSH_OK;
     const cJSON *dims = cJSON_GetObjectItemCaseSensitive(entry, "weight"),
                 *flag = cJSON_GetObjectItemCaseSensitive(entry, "bias");
     double on = 0;
-    *ndim = cJSON_IsArray(dims) ? cJSON_GetArraySize(dims) : 0;
-    if (dims && (*ndim < 1 || *ndim > 2))
+    w->ndim = cJSON_IsArray(dims) ? cJSON_GetArraySize(dims) : 0;
+    if (dims && (w->ndim < 1 || w->ndim > 2))
         OSH_FAIL(cx, OSH_E_FORMAT, "\"weight\" is not a list of one or two dims");
-    for (int i = 0; i < *ndim; i++)
-        OSH_TRY(osh_scope_int(cx, &shape[i], &b->scope, cJSON_GetArrayItem(dims, i), 1));
+    for (int i = 0; i < w->ndim; i++)
+        OSH_TRY(osh_scope_int(cx, &w->dims[i], &b->scope, cJSON_GetArrayItem(dims, i), 1));
     if (flag) OSH_TRY(osh_scope_num(cx, &on, &b->scope, flag));
-    *bias = on != 0;
+    w->bias = on != 0;
 done:
     return rc;
 }
 
 static osh_status wire_weights(osh_ctx *cx, builder *b, osh_node *node, const cJSON *entry,
-                               const int64_t *in_width, int64_t *out_width, int ndim,
-                               const int64_t *shape)
+                               const int64_t *in_width, int64_t *out_width, const osh_entry_shape *shape)
 {
     osh_status rc = OSH_OK;
     const osh_op *op = node->op;
     int64_t want[OSH_OP_MAX_IN][2] = {{0}};
     int want_ndim[OSH_OP_MAX_IN] = {0};
-    const char *module = b->g->modules[node->module].name;
+    const char *given = text_of(entry, "tensors"), *module = given ? given : b->g->modules[node->module].name;
     OSH_TRY(op->infer(cx, out_width, want, want_ndim, in_width, node->attr));
     if (op->n_weights > 0 &&
-        (ndim != want_ndim[0] || memcmp(shape, want[0], (size_t)ndim * sizeof *shape) != 0))
+        (shape->ndim != want_ndim[0] || memcmp(shape->dims, want[0], (size_t)shape->ndim * sizeof *want[0]) != 0))
         OSH_FAIL(cx, OSH_E_FORMAT, "the weight's dims are not those that op %s wants", op->name);
     for (int k = 0; k < op->n_weights && k < 2; k++)
         if (want_ndim[k])
@@ -363,10 +269,10 @@ static osh_status add_node(osh_ctx *cx, builder *b, int module, const char *op_n
 {
     osh_status rc = OSH_OK;
     osh_graph *g = b->g;
-    int64_t in_width[OSH_OP_MAX_IN] = {0}, out_width[OSH_OP_MAX_OUT] = {0}, shape[2] = {0};
+    int64_t in_width[OSH_OP_MAX_IN] = {0}, out_width[OSH_OP_MAX_OUT] = {0};
     const char *out = text_of(entry, "out");
-    int ndim = 0, index = g->n_nodes, value = -1;
-    bool bias = false;
+    int index = g->n_nodes, value = -1;
+    osh_entry_shape shape = {0};
     osh_node *node = grown(cx, g->nodes, index, sizeof *node);
     if (!node) return OSH_E_NOMEM;
     g->nodes = node;
@@ -379,9 +285,9 @@ static osh_status add_node(osh_ctx *cx, builder *b, int module, const char *op_n
         OSH_FAIL(cx, OSH_E_FORMAT, "\"out\" of op %s is not one name", op_name);
     g->n_nodes++; // counted: the graph frees its attr from here on
     OSH_TRY(wire_inputs(cx, b, node, in_width, cJSON_GetObjectItemCaseSensitive(entry, "in")));
-    OSH_TRY(read_shape(cx, b, &ndim, shape, &bias, entry));
-    OSH_TRY(fill_attr(cx, b, node, entry, ndim, shape, bias));
-    OSH_TRY(wire_weights(cx, b, node, entry, in_width, out_width, ndim, shape));
+    OSH_TRY(read_shape(cx, b, &shape, entry));
+    OSH_TRY(osh_scope_attr(cx, &node->attr, &b->scope, node->op, entry, &shape));
+    OSH_TRY(wire_weights(cx, b, node, entry, in_width, out_width, &shape));
     OSH_TRY(add_value(cx, b, &value, out, out_width[0], index));
     node->out[0] = value;
     OSH_TRY(bind(cx, b, out, value));
@@ -436,7 +342,9 @@ static osh_status add_choice(osh_ctx *cx, builder *b, const cJSON *entry)
 {
     double on = 0;
     osh_status rc = osh_scope_num(cx, &on, &b->scope, cJSON_GetObjectItemCaseSensitive(entry, "if"));
+    const char *refused = text_of(entry, "refuse");
     if (rc) return rc;
+    if (on != 0 && refused) return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: %s", b->scope.config->path, refused);
     return add_entries(cx, b, cJSON_GetObjectItemCaseSensitive(entry, on != 0 ? "nodes" : "else"));
 }
 
@@ -505,7 +413,8 @@ static osh_status add_layers(osh_ctx *cx, builder *b, const cJSON *layer)
         goto done;
     }
     for (int64_t i = 0; i < b->g->n_layers; i++) {
-        OSH_TRY(osh_scope_window(cx, &b->scope.window, &b->scope, i));
+        b->scope.layer = i;
+        OSH_TRY(osh_scope_window(cx, &b->scope.window, &b->scope.sliding, &b->scope, i));
         OSH_TRY(osh_scope_sparse(cx, &b->scope.sparse, &b->scope, i));
         OSH_TRY(add_instance(cx, b, layer, "{i}", i));
     }
@@ -539,8 +448,8 @@ static osh_status read_positions(osh_ctx *cx, builder *b)
         return osh_fail(cx, OSH_E_FORMAT,
                         "%s: max_position_embeddings is %g, want a whole number of at least 1",
                         b->ck->config->path, n);
-    b->max_position = (int64_t)n;
-    b->g->max_positions = b->max_position;
+    b->scope.max_position = (int64_t)n;
+    b->g->max_positions = b->scope.max_position;
     if (rope->type == OSH_ROPE_DYNAMIC && rope->factor > 1)
         b->g->max_positions = (int64_t)fmin(n * rope->factor, 1e15);
     return OSH_OK;
@@ -561,6 +470,22 @@ static osh_status find_head(osh_ctx *cx, builder *b)
     return OSH_OK;
 }
 
+/* "logits" of the template: {"divide", "cap"}, expressions; 0: not. */
+static osh_status read_logits(osh_ctx *cx, builder *b)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *rule = cJSON_GetObjectItemCaseSensitive(b->scope.tpl->json, "logits"),
+                *divide = cJSON_GetObjectItemCaseSensitive(rule, "divide"),
+                *cap = cJSON_GetObjectItemCaseSensitive(rule, "cap");
+    if (divide) OSH_TRY(osh_scope_num(cx, &b->g->logits.divide, &b->scope, divide));
+    if (cap) OSH_TRY(osh_scope_num(cx, &b->g->logits.cap, &b->scope, cap));
+    if (b->g->logits.divide < 0 || b->g->logits.cap < 0)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: logits are divided by %g and capped at %g, want no negative number",
+                 b->scope.config->path, b->g->logits.divide, b->g->logits.cap);
+done:
+    return rc;
+}
+
 static osh_status build(osh_ctx *cx, builder *b)
 {
     osh_status rc = OSH_OK;
@@ -572,10 +497,11 @@ static osh_status build(osh_ctx *cx, builder *b)
     OSH_TRY(bind(cx, b, "input_ids", b->g->input_ids));
     OSH_TRY(add_entries(cx, b, cJSON_GetObjectItemCaseSensitive(json, "before")));
     OSH_TRY(add_layers(cx, b, cJSON_GetObjectItemCaseSensitive(json, "layer")));
-    b->scope.window = 0, b->scope.sparse = false;
+    b->scope.window = 0, b->scope.sparse = b->scope.sliding = false;
     OSH_TRY(add_entries(cx, b, cJSON_GetObjectItemCaseSensitive(json, "after")));
     osh_graph_link_uses(b->g);
     OSH_TRY(find_head(cx, b));
+    OSH_TRY(read_logits(cx, b));
 done:
     return rc;
 }

@@ -56,6 +56,7 @@ typedef struct osh_graph {
     int input_ids; // value
     int hidden;    // value that the head reads (after the final norm)
     int head;      // node of lm_head (its logits are the graph's output)
+    osh_logits_rule logits; // what the model does to them then
     int64_t n_vocab, n_layers;
     int64_t max_positions; // that a sample may have (rope dynamic: times its factor)
     osh_dtype dtype;       // compute dtype

@@ -5,6 +5,7 @@
  *   llama3    long waves / factor, short ones as they are, a blend between
  *   dynamic   theta grows with the sample: the op does it, here stands the short sample's f
  *   yarn      a ramp between f / factor and f over the dimensions; cos and sin are scaled
+ *   longrope  f[i] / short_factor[i], and / long_factor[i] for long samples; cos and sin are scaled
  *
  * torch does this in f32, one rounding per step, and so does this file; only the power is taken in
  * double and rounded once (torch's own is within 1 ulp of that). */
@@ -21,7 +22,7 @@ static void powers(float *p, double theta, int64_t dim) // p [dim/2] = theta^(2i
         p[i] = (float)osh_math_pow((double)(float)theta, (double)((float)(2 * i) / (float)dim));
 }
 
-static void fill_llama3(double *f, const float *p, int64_t n, const osh_rope *r, double original)
+static void fill_llama3(float *f, const float *p, int64_t n, const osh_rope *r, double original)
 {
     float factor = (float)r->factor, low = (float)r->low_freq_factor;
     float old = (float)original, span = (float)(r->high_freq_factor - r->low_freq_factor);
@@ -84,11 +85,9 @@ static osh_status check(osh_ctx *cx, const osh_rope *r, int64_t head_dim, double
                         const char *path)
 {
     if (head_dim < 2 || head_dim % 2 || head_dim / 2 > OSH_ROPE_MAX_FREQS)
-        return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: head_dim is %lld, want an even number up to %d",
-                        path, (long long)head_dim, 2 * OSH_ROPE_MAX_FREQS);
-    if (r->partial_rotary_factor != 1)
-        return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: partial_rotary_factor is %g, want 1", path,
-                        r->partial_rotary_factor);
+        return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: %s is %lld, want an even number up to %d", path,
+                        r->partial_rotary_factor == 1 ? "head_dim" : "head_dim times partial_rotary_factor",
+                        (long long)head_dim, 2 * OSH_ROPE_MAX_FREQS);
     if (!(r->theta > 1))
         return osh_fail(cx, OSH_E_FORMAT, "%s: rope_theta is %g, want more than 1", path, r->theta);
     if (r->type != OSH_ROPE_DEFAULT && !(r->factor > 0) && r->type != OSH_ROPE_YARN)
@@ -100,6 +99,10 @@ static osh_status check(osh_ctx *cx, const osh_rope *r, int64_t head_dim, double
     if (r->type == OSH_ROPE_DYNAMIC && head_dim == 2)
         return osh_fail(cx, OSH_E_UNSUPPORTED,
                         "%s: rope type dynamic needs a head_dim of more than 2", path);
+    int64_t factors = r->type == OSH_ROPE_LONGROPE ? cJSON_GetArraySize(r->short_factor) : 0;
+    if (factors && (factors != head_dim / 2 || cJSON_GetArraySize(r->long_factor) != factors))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: short_factor has %lld numbers, long_factor %d, want %lld", path,
+                        (long long)factors, cJSON_GetArraySize(r->long_factor), (long long)head_dim / 2);
     if (r->type == OSH_ROPE_LLAMA3 &&
         !(r->low_freq_factor > 0 && r->high_freq_factor > r->low_freq_factor))
         return osh_fail(
@@ -109,6 +112,26 @@ static osh_status check(osh_ctx *cx, const osh_rope *r, int64_t head_dim, double
     return OSH_OK;
 }
 
+/* 1 / (factor[i] p[i]) */
+static void divide_by_factors(float *f, const float *p, const cJSON *factors)
+{
+    const cJSON *v;
+    cJSON_ArrayForEach(v, factors)
+    {
+        *f++ = 1.0f / ((float)v->valuedouble * *p);
+        p++;
+    }
+}
+
+static void fill_longrope(osh_rope_attr *attr, const float *p, const osh_rope *r, double original)
+{
+    attr->long_from = (int64_t)original;
+    divide_by_factors(attr->inv_freq, p, r->short_factor);
+    divide_by_factors(attr->long_freq, p, r->long_factor);
+    attr->attention_scaling = r->factor <= 1 ? 1 : sqrt(1 + osh_math_log(r->factor) / osh_math_log(original));
+    if (r->attention_factor >= 0) attr->attention_scaling = r->attention_factor;
+}
+
 osh_status osh_rope_attr_fill(osh_ctx *cx, osh_rope_attr *attr, const osh_rope *rope,
                               int64_t head_dim, int64_t max_positions, const char *path)
 {
@@ -116,24 +139,27 @@ osh_status osh_rope_attr_fill(osh_ctx *cx, osh_rope_attr *attr, const osh_rope *
         (double)(rope->original_max_position_embeddings ? rope->original_max_position_embeddings
                                                         : max_positions);
     double theta = rope->theta;
+    int64_t rotary_dim = (int64_t)((double)head_dim * rope->partial_rotary_factor);
     float p[OSH_ROPE_MAX_FREQS];
-    osh_status rc = check(cx, rope, head_dim, original, path);
+    osh_status rc = check(cx, rope, rotary_dim, original, path);
     if (rc) return rc;
 
     *attr = (osh_rope_attr){.head_dim = head_dim,
-                            .rotary_dim = head_dim,
+                            .rotary_dim = rotary_dim,
                             .attention_scaling = 1,
                             .theta = theta,
                             .factor = rope->factor,
                             .max_pos = max_positions};
     attr->dynamic = rope->type == OSH_ROPE_DYNAMIC;
-    powers(p, theta, head_dim);
+    powers(p, theta, rotary_dim);
     if (rope->type == OSH_ROPE_LLAMA3)
-        fill_llama3(attr->inv_freq, p, head_dim / 2, rope, original);
+        fill_llama3(attr->inv_freq, p, rotary_dim / 2, rope, original);
     else if (rope->type == OSH_ROPE_YARN)
         fill_yarn(attr, p, rope, original, (double)max_positions);
+    else if (rope->type == OSH_ROPE_LONGROPE)
+        fill_longrope(attr, p, rope, original);
     else
-        for (int64_t i = 0; i < head_dim / 2; i++) {
+        for (int64_t i = 0; i < rotary_dim / 2; i++) {
             float inv = 1.0f / p[i];
             attr->inv_freq[i] = rope->type == OSH_ROPE_LINEAR ? inv / (float)rope->factor : inv;
         }

@@ -1,8 +1,8 @@
 /* template.c - graph templates (models/<name>.json): lookup by architecture, and the arithmetic of
  * dims and attributes.
  *
- * Expressions are names and numbers joined by * and /, left to right; nothing else, so that a
- * template stays data. */
+ * Expressions are sums of products and quotients of names, numbers and square roots of names; nothing else, so that
+ * a template stays data. */
 #include "graph/template.h"
 
 #include "base/buf.h"
@@ -126,18 +126,45 @@ done:
 static osh_status num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr,
                          int depth);
 
+/* {"list", "every"}: whether the layer's item of this list of config.json is not 0; without the list, whether the
+ * number of the layer, from 1, is no multiple of every. */
+static osh_status flag_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *key = cJSON_GetObjectItemCaseSensitive(row, "list"), *list, *item;
+    double every = 0;
+    if (!cJSON_IsString(key)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: a flag without \"list\"", s->tpl->name);
+    list = cJSON_GetObjectItemCaseSensitive(s->config->json, key->valuestring);
+    if (list && !cJSON_IsNull(list)) {
+        item = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, (int)s->layer) : NULL;
+        if (!cJSON_IsNumber(item) && !cJSON_IsBool(item))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s[%lld] is not a number", s->config->path, key->valuestring,
+                     (long long)s->layer);
+        *out = cJSON_IsNumber(item) ? item->valuedouble != 0 : cJSON_IsTrue(item);
+        goto done;
+    }
+    OSH_TRY(num_at(cx, &every, s, cJSON_GetObjectItemCaseSensitive(row, "every"), depth));
+    if (!(every >= 1 && every <= max_int && every == floor(every)))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: a flag of every %g layers, want a whole number from 1", s->config->path, every);
+    *out = (s->layer + 1) % (int64_t)every != 0;
+done:
+    return rc;
+}
+
 static osh_status name_at(osh_ctx *cx, double *out, const osh_scope *s, const char *name, int depth)
 {
     const cJSON *row = NULL, *json = s->tpl->json;
     if (depth > MAX_DEPTH)
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s is defined by itself", s->tpl->name, name);
     const struct { const char *name; double value; } own[] = {
-        {"window", (double)s->window}, {"sparse", s->sparse}, {"e", (double)s->e}};
+        {"window", (double)s->window}, {"sliding", s->sliding}, {"sparse", s->sparse}, {"e", (double)s->e}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(name, own[i].name) == 0) {
             *out = own[i].value;
             return OSH_OK;
         }
+    row = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(json, "flags"), name);
+    if (row) return flag_at(cx, out, s, row, depth + 1);
     row = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(json, "dims"), name);
     if (row) return num_at(cx, out, s, row, depth + 1);
     row = cJSON_GetObjectItemCaseSensitive(s->config->json, name);
@@ -158,41 +185,53 @@ static osh_status name_at(osh_ctx *cx, double *out, const osh_scope *s, const ch
     return num_at(cx, out, s, dflt, depth + 1);
 }
 
+/* A name, a number, or sqrt(a name) at *p, which goes behind it. */
+static osh_status factor_at(osh_ctx *cx, double *out, const osh_scope *s, const char **p, int depth)
+{
+    static const char root[] = "sqrt(";
+    const char *text = *p;
+    char name[MAX_NAME], *end;
+    size_t n = 0;
+    bool square_root = !strncmp(*p, root, sizeof root - 1);
+    if (square_root) *p += sizeof root - 1;
+    while (n + 1 < sizeof name && (isalnum((unsigned char)(*p)[n]) || (*p)[n] == '_')) n++;
+    memcpy(name, *p, n), name[n] = 0, *p += n;
+    if (n == 0 || (square_root && *(*p)++ != ')'))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: '%s' does not begin with a name, a number or a square root of one",
+                        s->tpl->name, text);
+    if (isdigit((unsigned char)name[0])) {
+        *out = strtod(name, &end);
+        if (*end) return osh_fail(cx, OSH_E_FORMAT, "%s: '%s' is not a number", s->tpl->name, name);
+    } else {
+        osh_status rc = name_at(cx, out, s, name, depth + 1);
+        if (rc) return rc;
+    }
+    if (square_root) *out = *out >= 0 ? sqrt(*out) : 0;
+    return OSH_OK;
+}
+
 static osh_status text_at(osh_ctx *cx, double *out, const osh_scope *s, const char *text, int depth)
 {
-    double value = 0;
-    char op = 0;
+    osh_status rc = OSH_OK;
+    double sum = 0, product = 0;
+    char op = '+';
     for (const char *p = text;;) {
-        char name[MAX_NAME];
         double x = 0;
-        size_t n = 0;
-        while (n + 1 < sizeof name && (isalnum((unsigned char)p[n]) || p[n] == '_')) n++;
-        memcpy(name, p, n), name[n] = 0;
-        if (n == 0)
-            return osh_fail(cx, OSH_E_FORMAT, "%s: '%s' is not a product of names and numbers",
-                            s->tpl->name, text);
-        if (isdigit((unsigned char)name[0])) {
-            char *end;
-            x = strtod(name, &end);
-            if (*end)
-                return osh_fail(cx, OSH_E_FORMAT, "%s: '%s' in '%s' is not a number", s->tpl->name,
-                                name, text);
-        } else {
-            osh_status rc = name_at(cx, &x, s, name, depth + 1);
-            if (rc) return rc;
-        }
+        const char *at = p;
+        rc = factor_at(cx, &x, s, &p, depth);
+        if (rc) goto done;
         if (op == '/' && x == 0)
-            return osh_fail(cx, OSH_E_FORMAT, "%s: %s is 0", s->config->path, name);
-        value = op == '*' ? value * x : op == '/' ? value / x : x;
-        p += n;
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.*s is 0", s->config->path, (int)(p - at), at);
+        if (op == '+') sum += product, product = x;
+        else product = op == '*' ? product * x : product / x;
         if (!*p) break;
         op = *p++;
-        if (op != '*' && op != '/')
-            return osh_fail(cx, OSH_E_FORMAT, "%s: '%s' is not a product of names and numbers",
-                            s->tpl->name, text);
+        if (op != '*' && op != '/' && op != '+')
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: '%s' is not a sum of products of names and numbers", s->tpl->name, text);
     }
-    *out = value;
-    return OSH_OK;
+    *out = sum + product;
+done:
+    return rc;
 }
 
 static osh_status num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr, int depth)
@@ -252,14 +291,15 @@ osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s, cons
     return OSH_OK;
 }
 
-/* layer_types of config.json decides where it is given; else every layer from max_window_layers on
- * slides. */
+/* layer_types of config.json decides where it is given; else every layer from max_window_layers on slides, or all but
+ * those whose number, from 1, is a multiple of every. */
 static osh_status layer_slides(osh_ctx *cx, bool *yes, const osh_scope *s, const cJSON *row,
                                int64_t layer)
 {
     osh_status rc = OSH_OK;
     const cJSON *key = cJSON_GetObjectItemCaseSensitive(row, "layers"),
-                *from = cJSON_GetObjectItemCaseSensitive(row, "from");
+                *from = cJSON_GetObjectItemCaseSensitive(row, "from"),
+                *every = cJSON_GetObjectItemCaseSensitive(row, "every");
     const cJSON *types = cJSON_IsString(key)
                              ? cJSON_GetObjectItemCaseSensitive(s->config->json, key->valuestring)
                              : NULL;
@@ -276,12 +316,16 @@ static osh_status layer_slides(osh_ctx *cx, bool *yes, const osh_scope *s, const
         int64_t first = 0;
         OSH_TRY(osh_scope_int(cx, &first, s, from, 0));
         *yes = layer >= first;
+    } else if (every) {
+        int64_t step = 1;
+        OSH_TRY(osh_scope_int(cx, &step, s, every, 1));
+        *yes = (layer + 1) % step != 0;
     }
 done:
     return rc;
 }
 
-osh_status osh_scope_window(osh_ctx *cx, int64_t *out, const osh_scope *s, int64_t layer)
+osh_status osh_scope_window(osh_ctx *cx, int64_t *out, bool *sliding, const osh_scope *s, int64_t layer)
 {
     osh_status rc = OSH_OK;
     const cJSON *row = cJSON_GetObjectItemCaseSensitive(s->tpl->json, "window");
@@ -289,13 +333,13 @@ osh_status osh_scope_window(osh_ctx *cx, int64_t *out, const osh_scope *s, int64
     double on = 1;
     int64_t size = 0;
     bool slides = false;
-    *out = 0;
+    *out = 0, *sliding = false;
     if (!row) return OSH_OK;
     if (when) OSH_TRY(osh_scope_num(cx, &on, s, when));
     OSH_TRY(layer_slides(cx, &slides, s, row, layer));
     if (slides && on != 0)
         OSH_TRY(osh_scope_int(cx, &size, s, cJSON_GetObjectItemCaseSensitive(row, "size"), 0));
-    *out = size;
+    *out = size, *sliding = slides && on != 0;
 done:
     return rc;
 }

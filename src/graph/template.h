@@ -1,9 +1,10 @@
 /* template.h - finds the template of an architecture and evaluates its names against config.json.
  *
- * A name stands for, in this order: the layer's window ("window"), whether the layer has experts
- * ("sparse"), the number of the repeated module ("e"), a row of "dims", a key of config.json, a row
- * of "defaults" (the key is absent) or of "nulls" (it is null: transformers' configuration classes
- * tell the two apart). */
+ * A name stands for, in this order: the layer's window ("window"), whether the layer is one with a
+ * window ("sliding") or with experts ("sparse"), the number of the repeated module ("e"), a row of
+ * "flags", which the layer has or not, a row of "dims", a key of config.json, a row of "defaults"
+ * (the key is absent) or of "nulls" (it is null: transformers' configuration classes tell the two
+ * apart). */
 #ifndef OSH_TEMPLATE_H
 #define OSH_TEMPLATE_H
 #include "graph/graph.h"
@@ -26,21 +27,33 @@ osh_status osh_graph_from_template(osh_ctx *cx, osh_graph **out, const osh_check
 typedef struct osh_scope {
     const osh_template *tpl;
     const osh_hf_config *config;
-    int64_t window; // of the layer that is being built; 0: none
+    int64_t layer;  // that is being built
+    int64_t window; // of the layer; 0: none
+    bool sliding;   // its type is sliding_attention, whatever its window
     bool sparse;    // it has experts
     int64_t e;      // of the module that is repeated inside it
+    int64_t max_position; // max_position_embeddings
 } osh_scope;
 
+typedef struct osh_entry_shape { // "weight" and "bias" of an entry
+    int ndim;
+    int64_t dims[2];
+    bool bias;
+} osh_entry_shape;
+/* The attributes of an entry's node: own; NULL: the op has none. (attributes.c) */
+osh_status osh_scope_attr(osh_ctx *cx, void **attr, const osh_scope *s, const osh_op *op, const cJSON *entry,
+                          const osh_entry_shape *w);
+
 osh_status osh_scope_num(osh_ctx *cx, double *out, const osh_scope *s,
-                         const cJSON *expr); // number, bool, "a*b/2"
+                         const cJSON *expr); // number, bool, "a*b/2+sqrt(c)"
 osh_status osh_scope_name(osh_ctx *cx, double *out, const osh_scope *s, const char *name);
 osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJSON *expr,
                          int64_t min); // whole, min..2^40
 osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s,
                          const char *key); // view of config or template
-/* The window of layer i after the template's "window" row {"size", "when", "layers", "from"}; 0:
+/* The window of layer i after the template's "window" row {"size", "when", "layers", "from", "every"}; 0:
  * full attention. */
-osh_status osh_scope_window(osh_ctx *cx, int64_t *out, const osh_scope *s, int64_t layer);
+osh_status osh_scope_window(osh_ctx *cx, int64_t *out, bool *sliding, const osh_scope *s, int64_t layer);
 /* Whether layer i has experts after the template's "sparse" row {"when", "every", "except"}; no row: false. */
 osh_status osh_scope_sparse(osh_ctx *cx, bool *out, const osh_scope *s, int64_t layer);
 #endif

@@ -1,9 +1,8 @@
 /* hf_config.c - config.json of transformers 4 and 5 in one form.
  *
- * What transformers takes where a key is absent is its config class's default. For the families of
- * the table below that is tie_word_embeddings false and the row's max_position_embeddings. For any
- * other family it is transformers 4's PretrainedConfig: tied. has_tie_word_embeddings tells whether
- * the file says so itself.
+ * What transformers takes where a key is absent is its config class's default: for the families of the table below
+ * that of the row, for any other family that of transformers 4's PretrainedConfig: tied. has_tie_word_embeddings tells
+ * whether the file says so itself.
  */
 #include "io/hf_config.h"
 #include "base/file.h"
@@ -16,15 +15,29 @@ enum { MAX_CONFIG_BYTES = 16 << 20 };
 
 typedef struct family {
     const char *model_type, *architecture;
-    int64_t max_position_embeddings;
+    osh_rope_defaults rope;
+    bool tied; // without tie_word_embeddings
 } family;
 
 static const family families[] = {
-    {"llama", "LlamaForCausalLM", 2048},
-    {"mistral", "MistralForCausalLM", 4096 * 32},
-    {"qwen2", "Qwen2ForCausalLM", 32768},
-    {"qwen3", "Qwen3ForCausalLM", 32768},
-    {"qwen3_moe", "Qwen3MoeForCausalLM", 32768},
+    {"llama", "LlamaForCausalLM", {2048}, false},
+    {"mistral", "MistralForCausalLM", {4096 * 32}, false},
+    {"qwen2", "Qwen2ForCausalLM", {32768}, false},
+    {"qwen3", "Qwen3ForCausalLM", {32768}, false},
+    {"qwen3_moe", "Qwen3MoeForCausalLM", {32768}, false},
+    {"smollm3", "SmolLM3ForCausalLM", {32768, .theta = 2e6}, true},
+    {"granite", "GraniteForCausalLM", {2048}, false},
+    {"olmo2", "Olmo2ForCausalLM", {2048}, false},
+    {"olmo3", "Olmo3ForCausalLM", {2048, .theta = 5e5, .sliding_theta = 5e5}, false},
+    {"stablelm", "StableLmForCausalLM", {4096, .partial_rotary_factor = 0.25}, false},
+    {"phi3", "Phi3ForCausalLM", {4096, 4096, .longrope = true}, false},
+    {"glm4", "Glm4ForCausalLM", {131072, .partial_rotary_factor = 0.5}, false},
+    {"ministral3", "Ministral3ForCausalLM", {262144}, false},
+    {"gemma2", "Gemma2ForCausalLM", {8192}, true},
+    {"gemma3_text", "Gemma3ForCausalLM",
+     {131072, .theta = 1e6, .sliding_theta = 1e4, .sliding_key = "rope_local_base_freq"}, true},
+    {"gpt_neox", "GPTNeoXForCausalLM",
+     {2048, .partial_rotary_factor = 0.25, .theta_key = "rotary_emb_base", .partial_key = "rotary_pct"}, false},
 };
 
 static const cJSON *member(const cJSON *o, const char *key)
@@ -89,17 +102,19 @@ static osh_status take_quantization(osh_ctx *cx, osh_hf_config *c)
 static osh_status take_all(osh_ctx *cx, osh_hf_config *c)
 {
     osh_status rc = OSH_OK;
+    const osh_rope_defaults none = {0};
     const family *fam;
+    osh_rope rope[2];
 
     OSH_TRY(take_architecture(cx, c));
     OSH_TRY(take_dtype(cx, c));
     OSH_TRY(take_quantization(cx, c));
     fam = find_family(c);
     c->has_tie_word_embeddings = member(c->json, "tie_word_embeddings") != NULL;
-    OSH_TRY(osh_json_bool_or(cx, &c->tie_word_embeddings, c->json, "tie_word_embeddings", !fam,
+    OSH_TRY(osh_json_bool_or(cx, &c->tie_word_embeddings, c->json, "tie_word_embeddings", fam ? fam->tied : true,
                              c->path));
-    OSH_TRY(osh_hf_rope_read(cx, &c->rope, &c->rope_unknown, c->json,
-                             fam ? fam->max_position_embeddings : 0));
+    OSH_TRY(osh_hf_rope_read(cx, rope, &c->rope_unknown, c->json, fam ? &fam->rope : &none));
+    c->rope = rope[0], c->rope_sliding = rope[1];
 done:
     return rc;
 }

@@ -5,7 +5,9 @@
 #include "tensor/tensor.h"
 #include "text/json.h"
 
-typedef enum { OSH_ROPE_DEFAULT, OSH_ROPE_LINEAR, OSH_ROPE_LLAMA3, OSH_ROPE_DYNAMIC, OSH_ROPE_YARN } osh_rope_type;
+typedef enum {
+    OSH_ROPE_DEFAULT, OSH_ROPE_LINEAR, OSH_ROPE_LLAMA3, OSH_ROPE_DYNAMIC, OSH_ROPE_YARN, OSH_ROPE_LONGROPE
+} osh_rope_type;
 typedef struct osh_rope { // transformers modeling_rope_utils.py
     osh_rope_type type;
     double theta, factor;
@@ -14,9 +16,11 @@ typedef struct osh_rope { // transformers modeling_rope_utils.py
     int64_t original_max_position_embeddings; // 0: not given
     double low_freq_factor, high_freq_factor; // llama3
     double beta_fast, beta_slow;              // yarn: 32, 1
-    double attention_factor;                  // yarn: < 0: not given
+    double attention_factor;                  // yarn, longrope: < 0: not given
     double mscale, mscale_all_dim;            // yarn: 0: not given
     bool truncate;                            // yarn: true
+    const cJSON *short_factor, *long_factor;  // longrope: lists of numbers; views of config.json
+    double llama_4_scaling_beta;              // 0: not given
 } osh_rope;
 
 typedef struct osh_hf_config {
@@ -29,6 +33,7 @@ typedef struct osh_hf_config {
     bool tie_word_embeddings; // of the file, else the family's default: see hf_config.c
     bool has_tie_word_embeddings;
     osh_rope rope;
+    osh_rope rope_sliding; // of layers with a sliding window; of most families that of all
     char *rope_unknown; // own; NULL: rope is complete; else why not: "longrope", "yarn: 'factor' is missing"
     const cJSON *quantization_config; // view: quantization_config or compression_config; NULL: none
 } osh_hf_config;

@@ -6,7 +6,8 @@
  *   original_max_position_embeddings (llama3, yarn): top level, else of the dict, else
  *   max_position_embeddings; the other types have none
  *   yarn: a null factor is max_position_embeddings / original; beta_* of 0 count as absent
- * rope_parameters per layer type are read where all are the same.
+ * rope_parameters per layer type are read where all are the same, and of the families whose sliding layers have a rope
+ * of their own (Gemma 3, OLMo 3): there the flat keys are those of the full layers.
  */
 #include "io/hf_rope.h"
 
@@ -17,6 +18,7 @@
 typedef struct reader {
     osh_ctx *cx;
     const cJSON *config, *dict; // dict: rope_scaling or rope_parameters, or NULL
+    const osh_rope_defaults *family;
     const char *type;           // for messages
     char *problem;              // own
     osh_status rc;              // OSH_E_NOMEM or OSH_OK
@@ -74,11 +76,13 @@ static int64_t take_length(reader *r, const cJSON *o, const char *key, int64_t d
 }
 
 /* dict: what holds rope_type and the rest; NULL where the config has none. */
-static void find_dict(reader *r)
+static void find_dict(reader *r, bool sliding)
 {
-    const cJSON *d = member(r->config, "rope_scaling"), *first = NULL;
+    const cJSON *d = member(r->config, "rope_scaling"), *first = NULL, *types = member(r->config, "rope_parameters");
+    bool by_type = r->family->sliding_theta != 0;
 
-    if (!d || (cJSON_IsObject(d) && !d->child)) d = member(r->config, "rope_parameters");
+    if (!d || (cJSON_IsObject(d) && !d->child)) d = by_type ? member(types, "full_attention") : types;
+    if (sliding) d = member(types, "sliding_attention");
     r->dict = d;
     if (!d) return;
     if (!cJSON_IsObject(d)) {
@@ -105,10 +109,16 @@ static osh_rope_type find_type(reader *r)
                  {"linear", OSH_ROPE_LINEAR},
                  {"llama3", OSH_ROPE_LLAMA3},
                  {"dynamic", OSH_ROPE_DYNAMIC},
-                 {"yarn", OSH_ROPE_YARN}};
+                 {"yarn", OSH_ROPE_YARN},
+                 {"longrope", OSH_ROPE_LONGROPE}};
     const cJSON *v = member(r->dict, "rope_type");
 
     if (!v) v = member(r->dict, "type");
+    const char *name = cJSON_IsString(v) ? v->valuestring : "";
+    if (r->family->longrope && (!strcmp(name, "su") || !strcmp(name, "yarn"))) {
+        r->type = "longrope";
+        return OSH_ROPE_LONGROPE;
+    }
     if (!v) return OSH_ROPE_DEFAULT;
     if (!cJSON_IsString(v)) {
         set_problem(r, "rope_type", "is not a string");
@@ -130,8 +140,9 @@ static void read_original_max(reader *r, osh_rope *p)
 {
     static const char key[] = "original_max_position_embeddings";
     const cJSON *from = member(r->config, key) ? r->config : r->dict;
+    int64_t dflt = r->family->original_max_position_embeddings;
 
-    p->original_max_position_embeddings = take_length(r, from, key, p->max_position_embeddings);
+    p->original_max_position_embeddings = take_length(r, from, key, dflt ? dflt : p->max_position_embeddings);
     if (p->original_max_position_embeddings < 1) set_problem(r, key, "is missing");
 }
 
@@ -176,23 +187,62 @@ static void read_yarn(reader *r, osh_rope *p)
     p->truncate = !truncate || cJSON_IsTrue(truncate);
 }
 
-osh_status osh_hf_rope_read(osh_ctx *cx, osh_rope *rope, char **unknown, const cJSON *config,
-                            int64_t max_position_embeddings_dflt)
+static const cJSON *need_numbers(reader *r, const char *key)
 {
-    reader r = {.cx = cx, .config = config, .type = "rope"};
+    const cJSON *list = member(r->dict, key), *v;
+
+    if (!cJSON_IsArray(list) || !list->child) {
+        set_problem(r, key, "is not a list of numbers");
+        return NULL;
+    }
+    cJSON_ArrayForEach(v, list)
+        if (!cJSON_IsNumber(v) || !isfinite(v->valuedouble) || v->valuedouble <= 0)
+            set_problem(r, key, "is not a list of numbers above 0");
+    return list;
+}
+
+static void read_longrope(reader *r, osh_rope *p)
+{
+    read_original_max(r, p);
+    p->short_factor = need_numbers(r, "short_factor");
+    p->long_factor = need_numbers(r, "long_factor");
+    p->factor = (double)p->max_position_embeddings / (double)p->original_max_position_embeddings;
+    if (member(r->dict, "factor")) p->factor = need_positive(r, "factor");
+    if (member(r->dict, "attention_factor")) p->attention_factor = take_num(r, r->dict, "attention_factor", 0);
+}
+
+static void read_theta(reader *r, osh_rope *p, bool sliding)
+{
+    const osh_rope_defaults *f = r->family;
+    const char *key = sliding ? f->sliding_key : "rope_theta";
+    if (!sliding && f->theta_key && !member(r->config, key)) key = f->theta_key;
+    double dflt = sliding ? f->sliding_theta : f->theta;
+
+    if (dflt == 0) dflt = 10000;
+    if (member(r->dict, "rope_theta")) p->theta = take_num(r, r->dict, "rope_theta", dflt);
+    else p->theta = key ? take_num(r, r->config, key, dflt) : dflt;
+}
+
+static osh_status read_rope(osh_ctx *cx, osh_rope *rope, char **unknown, const cJSON *config,
+                            const osh_rope_defaults *family, bool sliding)
+{
+    reader r = {.cx = cx, .config = config, .family = family, .type = "rope"};
     osh_rope p = {
         .factor = 1, .beta_fast = 32, .beta_slow = 1, .attention_factor = -1, .truncate = true};
     const cJSON *from;
 
-    find_dict(&r);
+    find_dict(&r, sliding);
     p.max_position_embeddings =
-        take_length(&r, config, "max_position_embeddings", max_position_embeddings_dflt);
+        take_length(&r, config, "max_position_embeddings", family->max_position_embeddings);
     p.type = find_type(&r);
-    from = member(r.dict, "rope_theta") ? r.dict : config;
-    p.theta = take_num(&r, from, "rope_theta", 10000);
+    read_theta(&r, &p, sliding);
     if (p.theta <= 0) set_problem(&r, "rope_theta", "is not above 0");
     from = member(r.dict, "partial_rotary_factor") ? r.dict : config;
-    p.partial_rotary_factor = take_num(&r, from, "partial_rotary_factor", 1);
+    const char *partial = "partial_rotary_factor";
+    if (!member(from, partial) && family->partial_key) partial = family->partial_key;
+    p.partial_rotary_factor =
+        take_num(&r, from, partial, family->partial_rotary_factor > 0 ? family->partial_rotary_factor : 1);
+    p.llama_4_scaling_beta = take_num(&r, r.dict, "llama_4_scaling_beta", 0);
     if (p.partial_rotary_factor <= 0 || p.partial_rotary_factor > 1)
         set_problem(&r, "partial_rotary_factor", "is not in (0, 1]");
 
@@ -200,10 +250,24 @@ osh_status osh_hf_rope_read(osh_ctx *cx, osh_rope *rope, char **unknown, const c
         p.factor = need_positive(&r, "factor");
     if (p.type == OSH_ROPE_LLAMA3) read_llama3(&r, &p);
     if (p.type == OSH_ROPE_YARN) read_yarn(&r, &p);
+    if (p.type == OSH_ROPE_LONGROPE) read_longrope(&r, &p);
     if (p.type == OSH_ROPE_DYNAMIC && p.max_position_embeddings < 1)
         set_problem(&r, "max_position_embeddings", "is missing");
     *rope = p;
-    if (r.rc) return r.rc;
+    if (r.rc || *unknown) { // the first problem is told
+        osh_free(cx, r.problem);
+        return r.rc;
+    }
     *unknown = r.problem; // give
     return OSH_OK;
+}
+
+osh_status osh_hf_rope_read(osh_ctx *cx, osh_rope *rope, char **unknown, const cJSON *config,
+                            const osh_rope_defaults *family)
+{
+    *unknown = NULL;
+    osh_status rc = read_rope(cx, &rope[0], unknown, config, family, false);
+    rope[1] = rope[0];
+    if (!rc && family->sliding_theta != 0) rc = read_rope(cx, &rope[1], unknown, config, family, true);
+    return rc;
 }

@@ -5,7 +5,8 @@
  *
  * Query i sees key j of its own sample where j <= i and, with a window, i - j < sliding_window.
  * transformers' eager_attention_forward, rounding to the dtype of q at its points: q k^T, times
- * scale, (mask), softmax in f32, its result, the sum over v. */
+ * scale, (mask), softmax in f32, its result, the sum over v. softcap c (Gemma2's eager_attention_forward): behind the
+ * scale, score / c, its tanh, and that times c, each rounded. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -22,6 +23,8 @@ static const osh_field attrs[] = {
      "keys a query sees, itself included; 0: all before it", NULL, NULL},
     {"scale", OSH_F_FLOAT, offsetof(osh_attention_attr, scale), "0", 0, 1e6,
      "factor of q k^T; 0: 1 / sqrt(head_dim)", NULL, NULL},
+    {"softcap", OSH_F_FLOAT, offsetof(osh_attention_attr, softcap), "0", 0, 1e6,
+     "c: a score s becomes c tanh(s / c); 0: none", NULL, NULL},
     {0},
 };
 
@@ -49,6 +52,7 @@ static void attend_ref(float *y, double *p, const float *q, const float *k, cons
 {
     int64_t Dh = at->head_dim, first = 0;
     float scale = (float)(at->scale > 0 ? at->scale : 1 / sqrt((double)Dh));
+    float cap = (float)at->softcap;
     double max = -INFINITY, sum = 0;
 
     if (at->sliding_window && i - at->sliding_window + 1 > 0) first = i - at->sliding_window + 1;
@@ -56,6 +60,7 @@ static void attend_ref(float *y, double *p, const float *q, const float *k, cons
         double dot = 0;
         for (int64_t d = 0; d < Dh; d++) dot += (double)q[d] * k[j * kv + d];
         p[j] = osh_round_to(osh_round_to((float)dot, dt) * scale, dt);
+        if (cap > 0) p[j] = osh_round_to(cap * osh_round_to((float)tanh(osh_round_to((float)p[j] / cap, dt)), dt), dt);
         max = fmax(max, p[j]);
     }
     for (int64_t j = first; j <= i; j++) sum += p[j] = exp(p[j] - max);

@@ -2,6 +2,7 @@
 #include "ops/kernel.h"
 
 #include <assert.h>
+#include <math.h>
 
 void osh_load_weight(float *to, const osh_tensor *w, int64_t first, int64_t n, osh_dtype compute)
 {
@@ -18,6 +19,15 @@ osh_status osh_f32_weight(osh_ctx *cx, float **out, const osh_tensor *w, osh_dty
     if (!*out) return OSH_E_NOMEM;
     osh_load_weight(*out, w, 0, n, compute);
     return OSH_OK;
+}
+
+float osh_logit_of(float sum, const osh_logits_rule *rule, osh_dtype dt)
+{
+    float x = osh_round_to(sum, dt);
+    if (rule && rule->divide > 0) x = osh_round_to(x / (float)rule->divide, dt);
+    if (!rule || rule->cap <= 0) return x;
+    float cap = (float)rule->cap, t = osh_round_to((float)tanh(osh_round_to(x / cap, dt)), dt);
+    return osh_round_to(t * cap, dt);
 }
 
 osh_status osh_f32_copy(osh_ctx *cx, float **out, const osh_tensor *t)

@@ -34,6 +34,9 @@ void osh_load_weight(float *to, const osh_tensor *w, int64_t first, int64_t n, o
 osh_status osh_f32_copy(osh_ctx *cx, float **out, const osh_tensor *t);
 osh_status osh_f32_weight(osh_ctx *cx, float **out, const osh_tensor *w, osh_dtype compute);
 
+/* What the logit of an f32 sum is under a rule (NULL: none): rounded after each step. */
+float osh_logit_of(float sum, const osh_logits_rule *rule, osh_dtype dt);
+
 typedef struct osh_tile {
     int64_t row, n;    // rows [row, row + n) of the batch
     int64_t pos, len;  // index of the first row inside its sample; tokens of the sample

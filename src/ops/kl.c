@@ -5,24 +5,31 @@
  *   out[0] kl F32 [N]
  *   out[1] same F32 [N]: 1 where both prefer the same token (the lowest id of equal ones), else 0
  *
- * Each model's logits are rounded to its own compute dtype, the rest is f32. */
+ * Each model's logits are rounded to its own compute dtype, the rest is f32. attr, an osh_vocab_attr or NULL: what each
+ * model does to its logits behind the head. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <math.h>
 
-/* logit [V] of one row x [D]; returns log sum exp, *best the first largest. */
-static double row_logits(float *logit, int64_t *best, const float *x, const float *w, int64_t V,
-                         int64_t D, osh_dtype dt)
+typedef struct model_rule {
+    const osh_logits_rule *rule; // NULL: none
+    osh_dtype dt;
+} model_rule;
+
+/* logit [V] of one row x [D], size: V, D; returns log sum exp, *best the first largest. */
+static double row_logits(float *logit, int64_t *best, const float *x, const float *w, const int64_t *size,
+                         const model_rule *m)
 {
+    int64_t V = size[0], D = size[1];
     double sum = 0;
 
     *best = 0;
     for (int64_t v = 0; v < V; v++) {
         double dot = 0;
         for (int64_t i = 0; i < D; i++) dot += (double)x[i] * w[v * D + i];
-        logit[v] = osh_round_to((float)dot, dt);
+        logit[v] = osh_logit_of((float)dot, m->rule, m->dt);
         if (logit[v] > logit[*best]) *best = v;
     }
     for (int64_t v = 0; v < V; v++) sum += exp((double)logit[v] - logit[*best]);
@@ -35,6 +42,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     int64_t N = osh_rows(a->in[0]), V = a->in[1]->shape[0], D[2] = {osh_width(a->in[0]), osh_width(a->in[2])}, best[2];
     float *x[2] = {0}, *w[2] = {0}, *logit = NULL; // own: [N, D], [V, D] of both models; [2, V]
     float *kl = a->out[0]->data, *same = a->out[1]->data;
+    const osh_vocab_attr *at = a->attr;
     double lse[2];
 
     OSH_NEW(cx, logit, 2 * V);
@@ -44,8 +52,10 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     }
     for (int64_t n = 0; n < N; n++) {
         double sum = 0;
-        for (int m = 0; m < 2; m++)
-            lse[m] = row_logits(logit + m * V, &best[m], x[m] + n * D[m], w[m], V, D[m], a->in[2 * m]->dtype);
+        for (int m = 0; m < 2; m++) {
+            model_rule rule = {at ? &at->rule[m] : NULL, a->in[2 * m]->dtype};
+            lse[m] = row_logits(logit + m * V, &best[m], x[m] + n * D[m], w[m], (int64_t[]){V, D[m]}, &rule);
+        }
         for (int64_t v = 0; v < V; v++) {
             double log_p = logit[v] - lse[0], log_r = logit[V + v] - lse[1];
             sum += exp(log_r) * (log_r - log_p);

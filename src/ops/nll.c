@@ -4,7 +4,8 @@
  *   out nll F32 [N], 0 where not scored
  *
  * The logits are rounded to the dtype of x, as lm_head's output is, then log-softmax is taken in
- * f32 as transformers' ForCausalLMLoss does after .float(). All logits are never held at once. */
+ * f32 as transformers' ForCausalLMLoss does after .float(). All logits are never held at once. attr, an osh_vocab_attr
+ * or NULL: what the model does to its logits behind the head. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -16,6 +17,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), V = a->in[1]->shape[0];
+    const osh_vocab_attr *at = a->attr;
     const int32_t *target = a->in[2]->data; // [N]
     float *x = NULL, *w = NULL, *logit = NULL, *nll = a->out[0]->data; // own: [N, D], [V, D], [V]; view
 
@@ -29,7 +31,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
         for (int64_t v = 0; v < V; v++) {
             double dot = 0;
             for (int64_t i = 0; i < D; i++) dot += (double)x[n * D + i] * w[v * D + i];
-            logit[v] = osh_round_to((float)dot, dt);
+            logit[v] = osh_logit_of((float)dot, at ? &at->rule[0] : NULL, dt);
             max = fmax(max, logit[v]);
         }
         for (int64_t v = 0; v < V; v++) sum += exp(logit[v] - max);

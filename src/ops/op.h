@@ -60,35 +60,54 @@ osh_status osh_first_nonfinite(osh_ctx *cx, int64_t *at, const osh_tensor *x);
 typedef struct {
     double eps;
     int64_t head_dim; /* 0: the whole row; else each slice of head_dim (q_norm, k_norm) */
+    double offset;    /* added to the weight (Gemma: 1) */
+    bool late;        /* rounded once, after the product with the weight (Gemma, OLMo) */
 } osh_rms_norm_attr;
+typedef struct { double eps; bool bias; } osh_layer_norm_attr;
 typedef struct { int64_t out_features; bool bias; } osh_linear_attr;
 typedef struct { int64_t hidden_size, vocab_size; } osh_embedding_attr;
+typedef struct { int64_t first, width, period; } osh_slice_attr; /* period 0: the whole row */
+typedef struct { double by; bool rounded; } osh_scale_attr;      /* rounded: by, to the compute dtype */
 #define OSH_ROPE_MAX_FREQS 512
 typedef struct { // inverse frequencies are computed by the graph from osh_rope, so that the op
                  // knows no rope type but dynamic
     int64_t head_dim, rotary_dim;
-    double inv_freq[OSH_ROPE_MAX_FREQS]; // [rotary_dim / 2], f32-rounded values
+    float inv_freq[OSH_ROPE_MAX_FREQS];  // [rotary_dim / 2]
+    float long_freq[OSH_ROPE_MAX_FREQS]; // those of samples of more than long_from tokens; long_from 0: none
+    int64_t long_from;
     double attention_scaling;            // multiplies cos and sin
     bool dynamic;                        // NTK: frequencies depend on the sample's length L when L > max_pos
     double theta, factor; int64_t max_pos;
+    bool interleaved; // pairs are neighbours, not the two halves
+    bool f32;         // cos, sin and products stay f32: one rounding
+    double position_beta; int64_t position_original; // result times 1 + beta ln(1 + floor(position / original))
 } osh_rope_attr;
 typedef struct {
     int64_t n_heads, n_kv_heads, head_dim, sliding_window; /* 0: none */
     double scale;
+    double softcap; /* 0: none; else c tanh(score / c) */
 } osh_attention_attr;
 typedef struct { char *act; /* silu | gelu | gelu_pytorch_tanh */ } osh_glu_attr;
+typedef struct { char *act; /* as osh_glu_attr, and relu, relu2 */ } osh_act_attr;
 enum { OSH_MOE_MAX_EXPERTS = 1024 };
 typedef struct { int64_t top_k; bool norm_topk_prob; } osh_moe_router_attr;
 typedef struct { int64_t expert; } osh_moe_combine_attr;
+/* What becomes of logits behind the head: rounded, divided, capped as scores are; 0: not. */
+typedef struct { double divide, cap; } osh_logits_rule;
+typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // of nll and kl: of the model, of the reference
 /* Model ops (in ops.def):
  *   embedding   in ids I32 [N], w [V, D]                             out [N, D]
  *   rms_norm    in x [N, D], w [D] (or [head_dim])                   out [N, D]
  *   linear      in x [N, I], w [O, I], bias [O] optional             out [N, O]     f32 sums, one rounding
- *   rope        in q [N, H*Dh]                                       out [N, H*Dh]  rotate_half; position = index
- *                                                                                   inside the sample
+ *   rope        in q [N, H*Dh]                                       out [N, H*Dh]  halves or neighbours are turned;
+ *                                                                                   position = index in the sample
  *   attention   in q [N, H*Dh], k [N, K*Dh], v [N, K*Dh]             out [N, H*Dh]  causal, eager's rounding points
  *   glu         in gate [N, F], up [N, F]                            out [N, F]     act(gate) * up
  *   add         in a [N, D], b [N, D]                                out [N, D]
+ *   layer_norm  in x [N, D], w [D], bias [D] optional               out [N, D]
+ *   slice       in x [N, W]                                          out [N, S]     some columns of each period
+ *   scale       in x [N, D]                                          out [N, D]     x * by
+ *   act         in x [N, F]                                          out [N, F]     act(x)
  *   zeros       in x [N, D], for its shape                           out [N, D]
  *   moe_router  in logits [N, E]                                     out [N, E]     weights of the experts chosen
  *   moe_combine in sum [N, D], y [N, D], route [N, E]                out [N, D]     sum + y * route[:, expert]

@@ -3,7 +3,8 @@
  *   in[0] x [N, D]     in[1] w [D] (or [head_dim])     out y [N, D]
  *
  * transformers' LlamaRMSNorm (and Qwen3RMSNorm for q_norm, k_norm): the mean is taken in f32, the normalized value is
- * rounded to the dtype of x, only then multiplied by w, and rounded again. The reference sums in double. */
+ * rounded to the dtype of x, only then multiplied by w, and rounded again. late: the product is f32, and rounded once
+ * (Olmo2RMSNorm); with offset 1 the factor is 1 + w (Gemma2RMSNorm). The reference sums in double. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -16,6 +17,9 @@ static const osh_field attrs[] = {
      NULL, NULL},
     {"head_dim", OSH_F_INT, offsetof(osh_rms_norm_attr, head_dim), "0", 0, 1e6,
      "norm each slice of so many; 0: the row", NULL, NULL},
+    {"offset", OSH_F_FLOAT, offsetof(osh_rms_norm_attr, offset), "0", -1e6, 1e6, "added to the weight", NULL, NULL},
+    {"late", OSH_F_BOOL, offsetof(osh_rms_norm_attr, late), "false", 0, 0,
+     "rounded once, after the product with the weight", NULL, NULL},
     {0},
 };
 
@@ -50,7 +54,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
         double sum = 0;
         for (int64_t i = 0; i < D; i++) sum += (double)row[i] * row[i];
         double r = 1 / sqrt(sum / (double)D + at->eps);
-        for (int64_t i = 0; i < D; i++) row[i] = w[i] * osh_round_to((float)(row[i] * r), dt);
+        for (int64_t i = 0; i < D; i++)
+            row[i] = (w[i] + (float)at->offset) * osh_round_to((float)(row[i] * r), at->late ? OSH_F32 : dt);
     }
     osh_from_f32(a->out[0]->data, dt, x, n_slices * D);
 done:

@@ -1,4 +1,5 @@
-/* rope.c - rotary position embedding: pairs (i, i + R/2) of each head are turned by position * inv_freq[i].
+/* rope.c - rotary position embedding: pairs (i, i + R/2) of each head, or (2i, 2i + 1) where interleaved, are turned by
+ * position * inv_freq[i].
  *
  *   in[0] q [N, H*Dh]     out [N, H*Dh]     R = rotary_dim <= Dh; elements beyond R pass unchanged
  *
@@ -7,8 +8,9 @@
  *
  * transformers' apply_rotary_pos_emb: the angle is an f32 product, cos and sin (times
  * attention_scaling) are rounded to the dtype of q, so is each of the two products, so is their
- * sum. Dynamic NTK (_compute_dynamic_ntk_parameters): a sample longer than max_pos gets the
- * frequencies of its own length. */
+ * sum. f32 (Olmo2): cos, sin and products are f32, the sum is rounded. Dynamic NTK (_compute_dynamic_ntk_parameters):
+ * a sample longer than max_pos gets the frequencies of its own length. longrope: one longer than long_from gets
+ * long_freq. A beta (Ministral3): the result is multiplied with a factor by position, rounded, and rounded again. */
 #include "ops/rope.h"
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
@@ -17,14 +19,32 @@
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
+
+int64_t osh_rope_key(const osh_rope_attr *at, int64_t len)
+{
+    if (at->dynamic && len > at->max_pos) return len;
+    return at->long_from && len > at->long_from;
+}
+
+float osh_rope_position_factor(const osh_rope_attr *at, int64_t pos)
+{
+    if (at->position_beta == 0) return 1;
+    float turns = floorf((float)pos / (float)at->position_original);
+    return 1 + (float)at->position_beta * (float)osh_math_log(1 + turns);
+}
 
 void osh_rope_freqs(float *inv_freq, const osh_rope_attr *at, int64_t len)
 {
     int64_t n = at->rotary_dim / 2;
     double dim = (double)at->rotary_dim, base = at->theta;
 
-    if (!at->dynamic || len <= at->max_pos) {
-        for (int64_t i = 0; i < n; i++) inv_freq[i] = (float)at->inv_freq[i];
+    if (!osh_rope_key(at, len)) {
+        memcpy(inv_freq, at->inv_freq, (size_t)n * sizeof *inv_freq);
+        return;
+    }
+    if (!at->dynamic) {
+        memcpy(inv_freq, at->long_freq, (size_t)n * sizeof *inv_freq);
         return;
     }
     double grow = at->factor * (double)len / (double)at->max_pos - (at->factor - 1);
@@ -48,17 +68,20 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-static void rotate_ref(float *head, const float *inv_freq, const osh_rope_attr *at, int64_t pos, osh_dtype dt)
+static void rotate_ref(float *head, const float *inv_freq, const osh_rope_attr *at, int64_t pos, osh_dtype dtype)
 {
-    int64_t half = at->rotary_dim / 2;
+    int64_t half = at->rotary_dim / 2, step = at->interleaved ? 2 : 1, apart = at->interleaved ? 1 : half;
+    osh_dtype dt = at->f32 ? OSH_F32 : dtype;
+    float factor = osh_round_to(osh_rope_position_factor(at, pos), dtype);
 
     for (int64_t i = 0; i < half; i++) {
         float angle = inv_freq[i] * (float)pos, scaling = (float)at->attention_scaling;
         float c = osh_round_to((float)cos(angle) * scaling, dt), s = osh_round_to((float)sin(angle) * scaling, dt);
-        float lo = head[i], hi = head[i + half];
-        head[i] = osh_round_to(lo * c, dt) + osh_round_to(-hi * s, dt);
-        head[i + half] = osh_round_to(hi * c, dt) + osh_round_to(lo * s, dt);
+        float *a = head + step * i, *b = a + apart, lo = *a, hi = *b;
+        *a = osh_round_to(lo * c, dt) + osh_round_to(-hi * s, dt);
+        *b = osh_round_to(hi * c, dt) + osh_round_to(lo * s, dt);
     }
+    for (int64_t i = 0; factor != 1 && i < at->head_dim; i++) head[i] = osh_round_to(head[i], dtype) * factor;
 }
 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)

@@ -29,8 +29,11 @@ static osh_status open_source(osh_ctx *cx, osh_plan *p)
                  "checkpoint that it was made of",
                  p->opt->model);
     const char *arch = p->ck->config->architecture;
-    if (arch && osh_graph_knows(cx, arch, p->opt->models_dir))
-        OSH_TRY(osh_graph_new(cx, &p->graph, p->ck, p->opt->models_dir));
+    if (arch && osh_graph_knows(cx, arch, p->opt->models_dir)) {
+        rc = osh_graph_new(cx, &p->graph, p->ck, p->opt->models_dir);
+        if (rc == OSH_E_UNSUPPORTED) rc = OSH_OK, osh_error_clear(cx); // rounding needs no graph: choose_pipeline
+        if (rc) goto done;
+    }
 done:
     return rc;
 }

@@ -18,6 +18,12 @@ typedef struct op_case {
 static char silu[] = "silu", gelu[] = "gelu", gelu_tanh[] = "gelu_pytorch_tanh";
 static const osh_glu_attr act_silu = {silu}, act_gelu = {gelu}, act_tanh = {gelu_tanh};
 static const osh_rms_norm_attr eps = {.eps = 1e-5}, eps0 = {.eps = 0}, heads8 = {.eps = 1e-6, .head_dim = 8};
+static const osh_rms_norm_attr late = {.eps = 1e-5, .late = true}, gemma = {.eps = 1e-5, .offset = 1, .late = true};
+static const osh_layer_norm_attr ln = {.eps = 1e-5}, ln_bias = {.eps = 1e-5, .bias = true}, ln_eps = {.eps = 0.5};
+static const osh_slice_attr slice7 = {0, 7, 0}, slice_k = {3, 3, 9}, slice_q = {0, 3, 9}, slice64 = {128, 64, 256};
+static const osh_scale_attr by3 = {0.3, false}, by3r = {0.3, true}, by2 = {0.2, false};
+static char relu[] = "relu", relu2[] = "relu2";
+static const osh_act_attr f_silu = {silu}, f_gelu = {gelu}, f_tanh = {gelu_tanh}, f_relu = {relu}, f_relu2 = {relu2};
 static const osh_rms_norm_attr heads129 = {.eps = 1e-6, .head_dim = 129};
 static const osh_rms_norm_attr heads128 = {.eps = 1e-6, .head_dim = 128};
 static const osh_linear_attr lin = {0}, lin_bias = {.bias = true};
@@ -47,6 +53,17 @@ static const osh_rope_attr rope8d = {.head_dim = 8,
                                      .max_pos = 20};
 static const osh_rope_attr rope16p = {
     .head_dim = 24, .rotary_dim = 16, .inv_freq = {1, 0.3f, 0.1f, 0.03f, 0.01f}, .attention_scaling = 1.1};
+static const osh_rope_attr rope8i = {
+    .head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.1f, 0.01f, 0.001f}, .attention_scaling = 1, .interleaved = true};
+static const osh_rope_attr rope8ip = {
+    .head_dim = 8, .rotary_dim = 4, .inv_freq = {1, 0.1f}, .attention_scaling = 1, .interleaved = true};
+static const osh_rope_attr rope8q = {
+    .head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.1f, 0.01f, 0.001f}, .attention_scaling = 1, .f32 = true};
+static const osh_rope_attr rope8l = {.head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.1f, 0.01f, 0.001f},
+    .long_freq = {0.5f, 0.2f, 0.1f, 0.01f}, .long_from = 20, .attention_scaling = 1};
+static const osh_rope_attr rope8b = {.head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.1f, 0.01f, 0.001f},
+    .attention_scaling = 1, .position_beta = 0.5, .position_original = 16};
+static const osh_attention_attr att7c = {6, 2, 7, 0, 0.9, 1.5}, att64c = {9, 3, 64, 0, 0, 0.5};
 static const osh_attention_attr att16 = {2, 1, 16, 0, 0}, att16w = {2, 1, 16, 300, 0};
 static const osh_moe_router_attr top1 = {1, false}, top2 = {2, false}, top2n = {2, true}, top8 = {8, false},
                                  top8n = {8, true};
@@ -63,6 +80,22 @@ static const op_case cases[] = {
     {"rms_norm", 3, {129}, {{129}}, 129, .amp = 3e-3f, .attr = &eps, .without = &eps0}, // |x| ~ sqrt(eps)
     {"rms_norm", 5, {24}, {{8}}, 24, .attr = &heads8},
     {"rms_norm", 5, {258}, {{129}}, 258, .attr = &heads129},
+    {"rms_norm", 5, {129}, {{129}}, 129, {2}, .attr = &late},
+    {"rms_norm", 5, {129}, {{129}}, 129, .attr = &gemma, .without = &late},
+    {"layer_norm", 1, {1}, {{1}, {1}}, 1, .attr = &ln_bias},
+    {"layer_norm", 3, {7}, {{7}}, 7, .attr = &ln, .without = &ln_eps},
+    {"layer_norm", 130, {129}, {{129}, {129}}, 129, {65}, .attr = &ln_bias},
+    {"layer_norm", 67, {576}, {{576}, {576}}, 576, {9, 11}, .attr = &ln_bias},
+    {"slice", 1, {7}, .out = 7, .attr = &slice7},
+    {"slice", 7, {18}, .out = 6, {3}, .attr = &slice_k, .without = &slice_q},
+    {"slice", 129, {512}, .out = 128, {3}, .attr = &slice64},
+    {"scale", 1, {1}, .out = 1, .attr = &by3},
+    {"scale", 129, {129}, .out = 129, {3}, .attr = &by3r, .without = &by2},
+    {"act", 1, {1}, .out = 1, .amp = 4, .attr = &f_silu},
+    {"act", 7, {7}, .out = 7, .amp = 4, .attr = &f_gelu, .without = &f_silu},
+    {"act", 129, {129}, .out = 129, {3}, .amp = 6, .attr = &f_tanh, .without = &f_gelu},
+    {"act", 129, {129}, .out = 129, .amp = 4, .attr = &f_relu, .without = &f_gelu},
+    {"act", 129, {129}, .out = 129, .amp = 4, .attr = &f_relu2, .without = &f_relu},
     {"linear", 1, {1}, {{1, 1}}, 1, .attr = &lin},
     {"linear", 7, {7}, {{7, 7}, {7}}, 7, {3}, .attr = &lin_bias},
     {"linear", 129, {129}, {{193, 129}, {193}}, 193, {1, 4}, .attr = &lin_bias},
@@ -75,6 +108,11 @@ static const op_case cases[] = {
     {"rope", 129, {24}, .out = 24, {64}, .attr = &rope8p, .without = &rope8},
     {"rope", 129, {24}, .out = 24, {15, 79}, .attr = &rope8d, .without = &rope8f}, // lengths 15, 64, 50 of max_pos 20
     {"rope", 70, {258}, .out = 258, .attr = &rope258},
+    {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8i, .without = &rope8f},
+    {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8ip, .without = &rope8p},
+    {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8q},
+    {"rope", 99, {24}, .out = 24, {15, 50}, .attr = &rope8l, .without = &rope8f}, // lengths 15, 35, 49 of 20
+    {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8b, .without = &rope8f},
     {"rope", 515, {576}, .out = 576, {7}, .attr = &rope64},
     {"attention", 1, {1, 1, 1}, .out = 1, .attr = &att1},
     {"attention", 7, {42, 14, 14}, .out = 42, {2}, .attr = &att7},
@@ -82,6 +120,8 @@ static const op_case cases[] = {
     {"attention", 129, {42, 42, 42}, .out = 42, {1}, .attr = &att7k},
     {"attention", 300, {42, 14, 14}, .out = 42, {11}, .attr = &att7w, .without = &att7},
     {"attention", 29, {42, 14, 14}, .out = 42, {11}, .amp = 2, .attr = &att7s, .without = &att7},
+    {"attention", 29, {42, 14, 14}, .out = 42, {11}, .amp = 2, .attr = &att7c, .without = &att7s},
+    {"attention", 150, {576, 192, 192}, .out = 576, {130}, .amp = 2, .attr = &att64c, .without = &att64},
     {"attention", 515, {576, 192, 192}, .out = 576, {130}, .attr = &att64},
     {"attention", 515, {576, 192, 192}, .out = 576, {130}, .attr = &att64w, .without = &att64},
     {"attention", 130, {576, 64, 64}, .out = 576, {41}, .attr = &att64m},
@@ -466,7 +506,8 @@ static void run_alone_on(osh_ctx *cx, osh_device *d, const osh_op *op, op_run *r
 static bool is_fused(const op_case *c, osh_dtype dt)
 {
     const osh_attention_attr *at = c->attr;
-    return !strcmp(c->op, "attention") && dt != OSH_F32 && at->head_dim % 8 == 0 && at->head_dim <= 128;
+    if (strcmp(c->op, "attention") || at->softcap != 0) return false;
+    return dt != OSH_F32 && at->head_dim % 8 == 0 && at->head_dim <= 128;
 }
 
 static void check_card(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype dt, osh_dtype stored)

@@ -12,6 +12,8 @@
 #define osh_span_rms_norm base_rms_norm
 #define osh_span_softmax base_softmax
 #define osh_span_rotate base_rotate
+#define osh_span_softcap base_softcap
+#define osh_span_layer_norm base_layer_norm
 #define osh_span_max base_max
 #define osh_span_sum_exp base_sum_exp
 #define osh_span_sum_exp_diff base_sum_exp_diff
@@ -23,6 +25,8 @@
 #undef osh_span_rms_norm
 #undef osh_span_softmax
 #undef osh_span_rotate
+#undef osh_span_softcap
+#undef osh_span_layer_norm
 #undef osh_span_max
 #undef osh_span_sum_exp
 #undef osh_span_sum_exp_diff
@@ -58,6 +62,11 @@ static void test_same_bytes_without_avx2(void **state)
         osh_span_rms_norm(a, y, N, N, 1e-5f, dt), base_rms_norm(b, y, N, N, 1e-5f, dt);
         assert_memory_equal(a, b, sizeof a);
         osh_span_rotate(a, a + 509, c, s, 509, dt), base_rotate(b, b + 509, c, s, 509, dt);
+        assert_memory_equal(a, b, sizeof a);
+        memcpy(a, x, sizeof x), memcpy(b, x, sizeof x);
+        osh_span_softcap(a, N, 0.3f, 5, dt), base_softcap(b, N, 0.3f, 5, dt);
+        assert_memory_equal(a, b, sizeof a);
+        osh_span_layer_norm(a, y, c, N, N - 3, 1e-5f), base_layer_norm(b, y, c, N, N - 3, 1e-5f);
         assert_memory_equal(a, b, sizeof a);
         memcpy(a, x, sizeof x), memcpy(b, x, sizeof x);
         osh_span_softmax(a, N, 0.3f, dt), base_softmax(b, N, 0.3f, dt);
@@ -125,6 +134,22 @@ static void test_sincos(void **state)
     assert_true(worst * 16777216 <= 1.0001); // half a unit in the last place: correctly rounded, but for ties
 }
 
+static void test_tanh(void **state)
+{
+    (void)state;
+    double worst = 0;
+    for (double x = -20; x < 20; x += 1.0 / 4096) {
+        float v[8] = {(float)x, (float)(x / 1000), 0, NAN, INFINITY, -INFINITY, 100, -100};
+        float in[2] = {v[0], v[1]};
+        osh_span_softcap(v, 8, 1, 1, OSH_F32);
+        for (int i = 0; i < 2; i++)
+            if (in[i] != 0) worst = fmax(worst, fabs(v[i] / tanh(in[i]) - 1));
+        assert_true(v[2] == 0 && isnan(v[3]) && v[4] == 1 && v[5] == -1 && v[6] == 1 && v[7] == -1);
+    }
+    printf("tanh: relative error %g\n", worst);
+    assert_true(worst <= 3e-7);
+}
+
 static void test_exp(void **state)
 {
     (void)state;
@@ -180,7 +205,7 @@ int main(void)
     printf("seed %d\n", SEED);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bytes_without_avx2), cmocka_unit_test(test_softmax), cmocka_unit_test(test_sincos),
-        cmocka_unit_test(test_exp), cmocka_unit_test(test_round),
+        cmocka_unit_test(test_tanh), cmocka_unit_test(test_exp), cmocka_unit_test(test_round),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -197,6 +197,7 @@ static void test_shift(void **state)
 }
 
 enum { SHARP = 8 }; // amplitude of x: logits that differ
+static const osh_vocab_attr capped = {{{0, 4}, {0, 4}}}, divided = {{{3, 0}, {3, 0}}}, mixed = {{{3, 0}, {2, 4}}};
 /* On the card: near want; the same bytes in every order of the threads, and for each sample alone. */
 static void nll_on(fixture *f, const osh_op_args *a, const osh_tensor *want)
 {
@@ -219,7 +220,7 @@ static void nll_on(fixture *f, const osh_op_args *a, const osh_tensor *want)
         osh_tensor px = *x, pt = *a->in[2], py = y[1].t;
         px.data = osh_elem(&px, row * D), pt.data = osh_elem(&pt, row), py.data = osh_elem(&py, row);
         px.shape[0] = pt.shape[0] = py.shape[0] = rows;
-        osh_op_args b = {.in = {&px, a->in[1], &pt}, .out = {&py}};
+        osh_op_args b = {.in = {&px, a->in[1], &pt}, .out = {&py}, .attr = a->attr};
         assert_int_equal(card_run(f->one, f->d, op, &b, SIZE_MAX / 2), OSH_OK);
     }
     strict(!memcmp(y[0].t.data, y[1].t.data, osh_tensor_bytes(want)),
@@ -231,7 +232,7 @@ static void nll_on(fixture *f, const osh_op_args *a, const osh_tensor *want)
     for (int i = 0; i < 2; i++) guarded_check(&y[i]), guarded_free(f->one, &y[i]);
 }
 
-static void nll_case(fixture *f, int64_t n, int64_t D, int64_t V, int64_t split, osh_dtype dt)
+static void nll_case(fixture *f, int64_t n, int64_t D, int64_t V, int64_t split, osh_dtype dt, const osh_vocab_attr *at)
 {
     const osh_op *op = osh_op_find("nll");
     guarded x = guarded_new(f->one, dt, 2, n, D), w = guarded_new(f->one, dt, 2, V, D),
@@ -251,6 +252,10 @@ static void nll_case(fixture *f, int64_t n, int64_t D, int64_t V, int64_t split,
     for (int i = 0; i < 3; i++) y[i] = guarded_new(f->one, OSH_F32, 1, n, 0);
     osh_op_args a = {.in = {&x.t, &w.t, &t.t}, .out = {&y[0].t}, .seqs = &seqs};
     assert_int_equal(op->run[OSH_REF](f->one, &a), OSH_OK);
+    a.attr = at, a.out[0] = &y[1].t;
+    assert_int_equal(op->run[OSH_REF](f->one, &a), OSH_OK);
+    if (at) assert_true(nmse(&y[0].t, &y[1].t) > 1e-3);
+    memcpy(y[0].t.data, y[1].t.data, osh_tensor_bytes(&y[0].t));
     a.out[0] = &y[1].t;
     assert_int_equal(osh_op_run(f->three, op, &a), OSH_OK);
     for (int64_t s = 0; s < seqs.n; s++) {
@@ -258,7 +263,7 @@ static void nll_case(fixture *f, int64_t n, int64_t D, int64_t V, int64_t split,
         osh_tensor px = x.t, pt = t.t, py = y[2].t;
         px.data = osh_elem(&px, row * D), pt.data = osh_elem(&pt, row), py.data = osh_elem(&py, row);
         px.shape[0] = pt.shape[0] = py.shape[0] = rows;
-        osh_op_args b = {.in = {&px, &w.t, &pt}, .out = {&py}};
+        osh_op_args b = {.in = {&px, &w.t, &pt}, .out = {&py}, .attr = at};
         assert_int_equal(osh_op_run(f->one, op, &b), OSH_OK);
     }
     assert_memory_equal(y[1].t.data, y[2].t.data, osh_tensor_bytes(&y[1].t));
@@ -274,13 +279,15 @@ static void test_nll(void **state)
 {
     const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
     for (int d = 0; d < 3; d++) {
-        nll_case(*state, 1, 1, 1, 0, dts[d]);
-        nll_case(*state, 7, 7, 7, 3, dts[d]);
-        nll_case(*state, 129, 129, 129, 100, dts[d]);
-        nll_case(*state, 600, 9, 1000, 520, dts[d]); // two panels, six blocks
-        nll_case(*state, 40, 64, 5003, 0, dts[d]);
+        nll_case(*state, 1, 1, 1, 0, dts[d], NULL);
+        nll_case(*state, 7, 7, 7, 3, dts[d], NULL);
+        nll_case(*state, 129, 129, 129, 100, dts[d], NULL);
+        nll_case(*state, 129, 129, 129, 100, dts[d], &capped);
+        nll_case(*state, 40, 65, 303, 8, dts[d], &divided);
+        nll_case(*state, 600, 9, 1000, 520, dts[d], NULL); // two panels, six blocks
+        nll_case(*state, 40, 64, 5003, 0, dts[d], NULL);
     }
-    nll_case(*state, 1100, 9, 70, 30, OSH_BF16); // two panels of the card in a sample
+    nll_case(*state, 1100, 9, 70, 30, OSH_BF16, NULL); // two panels of the card in a sample
 }
 
 /* A target past the vocabulary is NaN on the card, whatever stands behind the last block; its neighbours are not. */
@@ -339,7 +346,7 @@ static size_t kl_scratch(int64_t n, int64_t D, int64_t D2, int64_t V)
 }
 
 static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int64_t split,
-                    osh_dtype dt, osh_dtype dt_ref)
+                    osh_dtype dt, osh_dtype dt_ref, const osh_vocab_attr *at)
 {
     const osh_op *op = osh_op_find("kl");
     guarded in[4] = {guarded_new(f->one, dt, 2, n, D), guarded_new(f->one, dt, 2, V, D),
@@ -355,6 +362,7 @@ static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int
         y[i][0] = guarded_new(f->one, OSH_F32, 1, n, 0), y[i][1] = guarded_new(f->one, OSH_F32, 1, n, 0);
         osh_op_args a = {.in = {&in[0].t, &in[1].t, &in[2].t, &in[3].t},
                          .out = {&y[i][0].t, &y[i][1].t},
+                         .attr = at,
                          .seqs = &seqs};
         if (i > 1) card_order(i - 2);
         if (i > 1) assert_int_equal(card_run(f->one, f->d, op, &a, kl_scratch(n, D, D2, V)), OSH_OK);
@@ -378,12 +386,14 @@ static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int
 
 static void test_kl(void **state)
 {
-    kl_case(*state, 2, 1, 1, 1, 1, OSH_F32, OSH_F32);
-    kl_case(*state, 7, 7, 5, 7, 3, OSH_F32, OSH_F32);
-    kl_case(*state, 129, 17, 129, 129, 100, OSH_F32, OSH_F32);
-    kl_case(*state, 600, 9, 8, 1000, 520, OSH_F32, OSH_F32);
-    kl_case(*state, 40, 64, 64, 5003, 8, OSH_BF16, OSH_BF16); // the same model: 0
-    kl_case(*state, 40, 64, 33, 5003, 8, OSH_F32, OSH_F16);
+    kl_case(*state, 2, 1, 1, 1, 1, OSH_F32, OSH_F32, NULL);
+    kl_case(*state, 7, 7, 5, 7, 3, OSH_F32, OSH_F32, NULL);
+    kl_case(*state, 129, 17, 129, 129, 100, OSH_F32, OSH_F32, NULL);
+    kl_case(*state, 129, 17, 129, 129, 100, OSH_F32, OSH_F32, &mixed);
+    kl_case(*state, 600, 9, 8, 1000, 520, OSH_F32, OSH_F32, NULL);
+    kl_case(*state, 40, 64, 64, 5003, 8, OSH_BF16, OSH_BF16, NULL); // the same model: 0
+    kl_case(*state, 40, 64, 64, 303, 8, OSH_BF16, OSH_BF16, &capped);
+    kl_case(*state, 40, 64, 33, 5003, 8, OSH_F32, OSH_F16, NULL);
 }
 
 static void test_torture(void **state)

@@ -92,25 +92,26 @@ static void pack_keys(attention_worker *me, const attention_job *j, int64_t samp
     me->sample = sample, me->kv_head = kv_head, me->n_keys = n;
 }
 
-/* s [n_keys]: raw products with keys first_key...; visible are [lo, hi) of them. Hidden ones become 0. */
-static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, float scale, osh_dtype dt)
-{
-    int64_t from = lo & ~(int64_t)7, to = osh_pad8(hi);
-
-    for (int64_t i = from; i < lo; i++) s[i] = -INFINITY;
-    for (int64_t i = hi; i < to; i++) s[i] = -INFINITY;
-    osh_span_softmax(s + from, to - from, scale, dt);
-    memset(s, 0, (size_t)from * sizeof *s);
-    if (to < n_keys) memset(s + to, 0, (size_t)(n_keys - to) * sizeof *s);
-}
-
 /* Rows of a tile, each of one head and one query; t: where the tile is. */
 typedef struct rows_of {
     const osh_tile *t;
     int64_t rows, window; // 0: no window
-    float scale;
+    float scale, softcap; // 0: no cap
     osh_dtype dt;
 } rows_of;
+
+/* s [n_keys]: raw products with keys first_key...; visible are [lo, hi) of them. Hidden ones become 0. */
+static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, const rows_of *o)
+{
+    int64_t from = lo & ~(int64_t)7, to = osh_pad8(hi);
+
+    if (o->softcap > 0) osh_span_softcap(s + from, to - from, o->scale, o->softcap, o->dt);
+    for (int64_t i = from; i < lo; i++) s[i] = -INFINITY;
+    for (int64_t i = hi; i < to; i++) s[i] = -INFINITY;
+    osh_span_softmax(s + from, to - from, o->softcap > 0 ? 1 : o->scale, o->dt);
+    memset(s, 0, (size_t)from * sizeof *s);
+    if (to < n_keys) memset(s + to, 0, (size_t)(n_keys - to) * sizeof *s);
+}
 
 static int64_t query(const rows_of *o, int64_t r) { return o->t->pos + r % o->t->n; }
 static int64_t first_key(const rows_of *o, int64_t i) { return o->window && i >= o->window ? i - o->window + 1 : 0; }
@@ -122,7 +123,7 @@ static void by_blas(attention_worker *me, const rows_of *o, int64_t Dh)
     osh_gemm_nt(me->s, ld, (osh_mat){me->q, Dh}, (osh_mat){me->k + first * Dh, Dh}, o->rows, n_keys, Dh, 0);
     for (int64_t r = 0; r < o->rows; r++) {
         int64_t i = query(o, r), lo = first_key(o, i);
-        softmax_row(me->s + r * ld, n_keys, lo > first ? lo - first : 0, i + 1 - first, o->scale, o->dt);
+        softmax_row(me->s + r * ld, n_keys, lo > first ? lo - first : 0, i + 1 - first, o);
     }
     osh_gemm_nn(me->y, Dh, (osh_mat){me->s, ld}, (osh_mat){me->v + first * Dh, Dh}, o->rows, Dh, n_keys, 0);
 }
@@ -142,7 +143,7 @@ static void by_tiles(attention_worker *me, const rows_of *o, int64_t Dh, int64_t
         osh_tile_product(me->s, n, q, me->k + lo * Dh, OSH_TILE_COLS * Dh, OSH_TILE_COLS, m, n, Dh, false);
         for (int64_t k = 0; k < m; k++) {
             int64_t i = query(o, r + k);
-            softmax_row(me->s + k * n, n, first_key(o, i) - lo, i + 1 - lo, o->scale, o->dt);
+            softmax_row(me->s + k * n, n, first_key(o, i) - lo, i + 1 - lo, o);
         }
         osh_tile_product(me->y + r * Dh, Dh, s, me->v + lo * OSH_TILE_COLS,
                          longest * OSH_TILE_COLS, OSH_TILE_COLS, m, Dh, hi - lo, false);
@@ -180,7 +181,7 @@ static osh_status by_dnnl(osh_ctx *cx, attention_worker *me, const attention_job
         OSH_TRY(osh_dnnl_gemm(cx, s, from, keys, t->n, n_keys, Dh));
         for (int64_t r = 0; r < t->n; r++) {
             int64_t i = t->pos + r, lo = first_key(o, i);
-            softmax_row(me->s + r * ld, n_keys, lo > first ? lo - first : 0, i + 1 - first, o->scale, dt);
+            softmax_row(me->s + r * ld, n_keys, lo > first ? lo - first : 0, i + 1 - first, o);
             narrow_row(me->s + r * ld, n_keys, dt);
         }
         OSH_TRY(osh_dnnl_gemm(cx, to, p, values, t->n, Dh, n_keys));
@@ -199,7 +200,7 @@ static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     const osh_tile *t = &j->tiles[j->n_tiles - 1 - chunk % j->n_tiles];
     int64_t kv_head = chunk / j->n_tiles, heads = group_of(at), Dh = at->head_dim, sample = t->row - t->pos;
     rows_of o = {t, heads * t->n, at->sliding_window, (float)(at->scale > 0 ? at->scale : 1 / sqrt((double)Dh)),
-                 j->a->in[0]->dtype};
+                 (float)at->softcap, j->a->in[0]->dtype};
     osh_tensor *out = j->a->out[0];
 
     if (j->way == DNNL) return by_dnnl(cx, me, j, t, kv_head, &o);

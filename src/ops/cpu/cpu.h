@@ -9,6 +9,9 @@ osh_status osh_rope_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_attention_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_glu_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_add_cpu(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_layer_norm_cpu(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_scale_cpu(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_act_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_hessian_accum_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_shift_accum_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_nll_cpu(osh_ctx *cx, const osh_op_args *a);
@@ -20,6 +23,8 @@ osh_status osh_gptq_target_cpu(osh_ctx *cx, const osh_op_args *a);
 /* Upper bounds, as osh_op.scratch. */
 size_t osh_rms_norm_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                             int64_t n_tokens, int n_threads);
+size_t osh_layer_norm_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                              int n_threads);
 size_t osh_linear_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                           int64_t n_tokens, int n_threads);
 size_t osh_rope_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads);

@@ -1,4 +1,5 @@
-/* elementwise.c - glu and add: pieces of the flat tensor, widened on the stack, computed, rounded, stored. */
+/* elementwise.c - glu, add, scale and act: pieces of the flat tensor, widened on the stack, computed, rounded,
+ * stored. */
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/span.h"
 #include "ops/cpu/vec.h"
@@ -8,13 +9,46 @@
 
 enum { PIECE = 2048, PIECES = 16 }; // elements in L1 at a time; pieces of one chunk
 
-typedef struct elementwise_job {
-    const osh_tensor *x, *y;
+typedef struct elementwise_job elementwise_job;
+struct elementwise_job {
+    void (*piece)(float *x, float *y, int64_t n, const elementwise_job *j); // n: a multiple of 8
+    const osh_tensor *x, *y; // y: NULL where the op has one input
     osh_tensor *out;
     int64_t n;
-    bool glu;
     osh_act_kind act;
-} elementwise_job;
+    float by;
+    bool square;
+};
+
+static void add_piece(float *x, float *y, int64_t n, const elementwise_job *j)
+{
+    (void)j;
+    osh_span_add(x, y, n);
+}
+
+static void glu_piece(float *x, float *y, int64_t n, const elementwise_job *j)
+{
+    osh_span_glu(x, y, n, j->act, j->x->dtype);
+}
+
+static void scale_piece(float *x, float *y, int64_t n, const elementwise_job *j)
+{
+    (void)y;
+    for (int64_t i = 0; i < n; i++) x[i] *= j->by;
+}
+
+static void act_piece(float *x, float *y, int64_t n, const elementwise_job *j) // a gate whose other side is 1
+{
+    for (int64_t i = 0; i < n; i++) y[i] = 1;
+    osh_span_glu(x, y, n, j->act, j->x->dtype);
+}
+
+static void relu_piece(float *x, float *y, int64_t n, const elementwise_job *j)
+{
+    (void)y;
+    for (int64_t i = 0; i < n; i++) x[i] = x[i] < 0 ? 0 : x[i];
+    for (int64_t i = 0; j->square && i < n; i++) x[i] *= x[i];
+}
 
 static void run_piece(const elementwise_job *j, int64_t first, int64_t n)
 {
@@ -22,11 +56,12 @@ static void run_piece(const elementwise_job *j, int64_t first, int64_t n)
     int64_t padded = osh_pad8(n);
 
     memset(x + n, 0, (size_t)(padded - n) * sizeof *x);
-    memset(y + n, 0, (size_t)(padded - n) * sizeof *y);
     osh_to_f32(x, osh_elem(j->x, first), j->x->dtype, n);
-    osh_to_f32(y, osh_elem(j->y, first), j->y->dtype, n);
-    if (j->glu) osh_span_glu(x, y, padded, j->act, j->x->dtype);
-    else osh_span_add(x, y, padded);
+    if (j->y) {
+        memset(y + n, 0, (size_t)(padded - n) * sizeof *y);
+        osh_to_f32(y, osh_elem(j->y, first), j->y->dtype, n);
+    }
+    j->piece(x, y, padded, j);
     osh_from_f32(osh_elem(j->out, first), j->out->dtype, x, n);
 }
 
@@ -47,19 +82,37 @@ static osh_status run_job(osh_ctx *cx, elementwise_job *j, const osh_op_args *a)
     return osh_parallel_for(cx, osh_div_up(j->n, PIECE * PIECES), run_chunk, j);
 }
 
+static osh_act_kind act_kind(const char *act)
+{
+    if (!strcmp(act, "gelu")) return OSH_ACT_GELU;
+    return !strcmp(act, "gelu_pytorch_tanh") ? OSH_ACT_GELU_TANH : OSH_ACT_SILU;
+}
+
 osh_status osh_add_cpu(osh_ctx *cx, const osh_op_args *a)
 {
-    elementwise_job j = {.glu = false};
+    elementwise_job j = {.piece = add_piece};
     return run_job(cx, &j, a);
 }
 
 osh_status osh_glu_cpu(osh_ctx *cx, const osh_op_args *a)
 {
-    const char *act = ((const osh_glu_attr *)a->attr)->act;
-    elementwise_job j = {.glu = true, .act = OSH_ACT_SILU};
+    elementwise_job j = {.piece = glu_piece, .act = act_kind(((const osh_glu_attr *)a->attr)->act)};
+    return run_job(cx, &j, a);
+}
 
-    if (!strcmp(act, "gelu")) j.act = OSH_ACT_GELU;
-    if (!strcmp(act, "gelu_pytorch_tanh")) j.act = OSH_ACT_GELU_TANH;
+osh_status osh_scale_cpu(osh_ctx *cx, const osh_op_args *a)
+{
+    const osh_scale_attr *at = a->attr;
+    elementwise_job j = {.piece = scale_piece};
+    j.by = osh_round_to((float)at->by, at->rounded ? a->in[0]->dtype : OSH_F32);
+    return run_job(cx, &j, a);
+}
+
+osh_status osh_act_cpu(osh_ctx *cx, const osh_op_args *a)
+{
+    const char *act = ((const osh_act_attr *)a->attr)->act;
+    bool relu = !strncmp(act, "relu", strlen("relu"));
+    elementwise_job j = {.piece = relu ? relu_piece : act_piece, .act = act_kind(act), .square = !strcmp(act, "relu2")};
     return run_job(cx, &j, a);
 }
 

@@ -28,6 +28,7 @@ typedef struct side { // of one model: 0 judged, 1 reference
     const float *panel;
     float *block; // own: [threads, COLS, D]
     float *logit; // own: [threads, OSH_GEMM_ROWS, COLS]
+    osh_logits_rule rule;
 } side;
 
 typedef struct vocab_job {
@@ -42,6 +43,16 @@ typedef struct vocab_job {
     float *at_target;      // own: [N]
 } vocab_job;
 
+static void apply_rule(float *row, int64_t n, const osh_logits_rule *rule, osh_dtype dt)
+{
+    float by = (float)rule->divide;
+    if (by > 0) {
+        for (int64_t v = 0; v < n; v++) row[v] /= by;
+        osh_span_round(row, n, dt);
+    }
+    if (rule->cap > 0) osh_span_softcap(row, n, 1, (float)rule->cap, dt);
+}
+
 static void block_logits(const vocab_job *j, int m, const osh_tile *t, int64_t block, int worker, bool load)
 {
     const side *s = &j->s[m];
@@ -53,6 +64,7 @@ static void block_logits(const vocab_job *j, int m, const osh_tile *t, int64_t b
     for (int64_t r = 0; r < t->n; r++) {
         float *row = logit + r * COLS;
         osh_span_round(row, padded, s->x->dtype);
+        apply_rule(row, padded, &s->rule, s->x->dtype);
         for (int64_t v = n; v < padded; v++) row[v] = FAR; // after the rounding: f16 has no such number
     }
 }
@@ -171,7 +183,10 @@ static osh_status vocab_run(osh_ctx *cx, const osh_op_args *a, vocab_job *j)
     OSH_TRY(osh_blas_open(cx));
     j->V = a->in[1]->shape[0];
     j->n_blocks = osh_div_up(j->V, COLS);
-    for (int m = 0; m < j->n_sides; m++) OSH_TRY(side_open(cx, &j->s[m], a->in[2 * m], a->in[2 * m + 1]));
+    for (int m = 0; m < j->n_sides; m++) {
+        if (a->attr) j->s[m].rule = ((const osh_vocab_attr *)a->attr)->rule[m];
+        OSH_TRY(side_open(cx, &j->s[m], a->in[2 * m], a->in[2 * m + 1]));
+    }
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, OSH_GEMM_ROWS));
     OSH_NEW(cx, j->parts, osh_min64(N, PANEL) * j->n_blocks);
     OSH_NEW(cx, j->held, osh_threads(cx));

@@ -15,6 +15,7 @@ typedef struct rms_norm_job {
     float *rows;    // [threads, padded]; view
     int64_t n_slices, D, padded;
     float eps;
+    osh_dtype rounded; // what the normalized value is rounded to
 } rms_norm_job;
 
 static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -28,7 +29,7 @@ static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     for (int64_t s = chunk * SLICES; s < end; s++) {
         osh_to_f32(row, osh_elem(j->x, s * j->D), dt, j->D);
         memset(row + j->D, 0, (size_t)(j->padded - j->D) * sizeof *row);
-        osh_span_rms_norm(row, j->w, j->padded, j->D, j->eps, dt);
+        osh_span_rms_norm(row, j->w, j->padded, j->D, j->eps, j->rounded);
         osh_from_f32(osh_elem(j->y, s * j->D), dt, row, j->D);
     }
     return OSH_OK;
@@ -44,8 +45,10 @@ osh_status osh_rms_norm_cpu(osh_ctx *cx, const osh_op_args *a)
     OSH_NEW(cx, w, padded);
     OSH_NEW(cx, rows, padded * osh_threads(cx));
     osh_load_weight(w, a->in[1], 0, D, a->in[0]->dtype);
+    for (int64_t i = 0; i < D; i++) w[i] += (float)at->offset;
     rms_norm_job j = {.x = a->in[0], .y = a->out[0], .w = w, .rows = rows, .D = D, .padded = padded,
-                      .n_slices = osh_rows(a->in[0]) * (width / D), .eps = (float)at->eps};
+                      .n_slices = osh_rows(a->in[0]) * (width / D), .eps = (float)at->eps,
+                      .rounded = at->late ? OSH_F32 : a->in[0]->dtype};
     OSH_TRY(osh_parallel_for(cx, osh_div_up(j.n_slices, SLICES), run_chunk, &j));
 done:
     osh_free(cx, rows);

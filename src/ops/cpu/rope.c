@@ -38,6 +38,21 @@ static osh_status table_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     return OSH_OK;
 }
 
+/* The two halves of a head, or its neighbours, which then are brought apart and together again. */
+static void turn_head(float *head, const float *c, const float *s, const osh_rope_attr *at, osh_dtype dt)
+{
+    int64_t half = at->rotary_dim / 2;
+    float lo[OSH_ROPE_MAX_FREQS], hi[OSH_ROPE_MAX_FREQS];
+
+    if (!at->interleaved) {
+        osh_span_rotate(head, head + half, c, s, half, dt);
+        return;
+    }
+    for (int64_t i = 0; i < half; i++) lo[i] = head[2 * i], hi[i] = head[2 * i + 1];
+    osh_span_rotate(lo, hi, c, s, half, dt);
+    for (int64_t i = 0; i < half; i++) head[2 * i] = lo[i], head[2 * i + 1] = hi[i];
+}
+
 static osh_status turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const rope_job *j = user;
@@ -45,30 +60,30 @@ static osh_status turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     int64_t width = osh_width(j->x), half = j->half;
     float *row = j->rows + worker * width;
     float c[OSH_ROPE_MAX_FREQS], s[OSH_ROPE_MAX_FREQS];
-    osh_dtype dt = j->x->dtype;
+    osh_dtype dt = j->x->dtype, at = j->at->f32 ? OSH_F32 : dt;
 
     (void)cx;
     for (int64_t r = 0; r < t->n; r++) {
+        float factor = osh_round_to(osh_rope_position_factor(j->at, t->pos + r), dt);
         const float *from_c = j->cos + (t->pos + r) * half, *from_s = j->sin + (t->pos + r) * half;
-        for (int64_t i = 0; i < half; i++) c[i] = osh_round_to(from_c[i], dt), s[i] = osh_round_to(from_s[i], dt);
+        for (int64_t i = 0; i < half; i++) c[i] = osh_round_to(from_c[i], at), s[i] = osh_round_to(from_s[i], at);
         osh_to_f32(row, osh_elem(j->x, (t->row + r) * width), dt, width);
-        for (int64_t h = 0; h < width; h += j->at->head_dim) osh_span_rotate(row + h, row + h + half, c, s, half, dt);
+        for (int64_t h = 0; h < width; h += j->at->head_dim) turn_head(row + h, c, s, j->at, at);
+        for (int64_t i = 0; factor != 1 && i < width; i++) row[i] = osh_round_to(row[i], dt) * factor;
         osh_from_f32(osh_elem(j->y, (t->row + r) * width), dt, row, width);
     }
     return OSH_OK;
 }
 
-/* One table serves all samples, unless NTK gives each long sample frequencies of its own. */
+/* One table serves all samples, unless long ones have other frequencies. */
 static int64_t same_freqs(const osh_rope_attr *at, const osh_tile *tiles, int64_t n_tiles,
                           int64_t first, int64_t *max_len)
 {
-    int64_t end = first;
-    bool grown = at->dynamic && tiles[first].len > at->max_pos;
+    int64_t end = first, key = osh_rope_key(at, tiles[first].len);
 
     *max_len = 0;
     for (; end < n_tiles; end++) {
-        bool other = at->dynamic && tiles[end].len > at->max_pos;
-        if (other != grown || (grown && tiles[end].len != tiles[first].len)) break;
+        if (osh_rope_key(at, tiles[end].len) != key) break;
         if (tiles[end].len > *max_len) *max_len = tiles[end].len;
     }
     return end;

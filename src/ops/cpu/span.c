@@ -162,6 +162,72 @@ void osh_span_softmax(float *s, int64_t n, float scale, osh_dtype dt)
     else softmax_any(s, n, scale, dt);
 }
 
+OSH_VEC_FN void softcap_body(float *s, int64_t n, float scale, float c, osh_dtype dt)
+{
+    for (int64_t i = 0; i < n; i += OSH_LANES) {
+        osh_v8f v;
+        v8_load(&v, s + i);
+        v8_round(&v, dt);
+        v = v * scale;
+        v8_round(&v, dt);
+        v = v / c;
+        v8_round(&v, dt);
+        v8_tanh(&v);
+        v8_round(&v, dt);
+        v = v * c;
+        v8_round(&v, dt);
+        v8_store(s + i, &v);
+    }
+}
+OSH_AVX2 static void softcap_avx2(float *s, int64_t n, float scale, float c, osh_dtype dt)
+{
+    softcap_body(s, n, scale, c, dt);
+}
+void osh_span_softcap(float *s, int64_t n, float scale, float c, osh_dtype dt)
+{
+    if (has_avx2()) softcap_avx2(s, n, scale, c, dt);
+    else softcap_body(s, n, scale, c, dt);
+}
+
+OSH_VEC_FN void layer_norm_body(float *x, const float *w, const float *b, int64_t n, int64_t n_real, float eps)
+{
+    osh_v8f sum, v, g, h;
+
+    v8_set(&sum, 0);
+    for (int64_t i = 0; i < n; i += OSH_LANES) {
+        v8_load(&v, x + i);
+        sum = sum + v;
+    }
+    float mean = v8_sum(&sum) / (float)n_real;
+    v8_set(&sum, 0);
+    for (int64_t i = 0; i < n; i += OSH_LANES) {
+        v8_load(&v, x + i);
+        v = v - mean;
+        v8_store(x + i, &v);
+        for (int64_t k = n_real; k < i + OSH_LANES; k++)
+            if (k >= i) x[k] = 0; // padding has no part in the variance
+        v8_load(&v, x + i);
+        sum = sum + v * v;
+    }
+    float r = 1.0f / sqrtf(v8_sum(&sum) / (float)n_real + eps);
+    for (int64_t i = 0; i < n; i += OSH_LANES) {
+        v8_load(&v, x + i);
+        v8_load(&g, w + i);
+        v8_load(&h, b + i);
+        v = v * r * g + h;
+        v8_store(x + i, &v);
+    }
+}
+OSH_AVX2 static void layer_norm_avx2(float *x, const float *w, const float *b, int64_t n, int64_t n_real, float eps)
+{
+    layer_norm_body(x, w, b, n, n_real, eps);
+}
+void osh_span_layer_norm(float *x, const float *w, const float *b, int64_t n, int64_t n_real, float eps)
+{
+    if (has_avx2()) layer_norm_avx2(x, w, b, n, n_real, eps);
+    else layer_norm_body(x, w, b, n, n_real, eps);
+}
+
 OSH_VEC_FN void rotate_8(osh_v8f *a, osh_v8f *b, const osh_v8f *c, const osh_v8f *s, osh_dtype dt)
 {
     osh_v8f ac = *a * *c, bs = -*b * *s, bc = *b * *c, as = *a * *s;

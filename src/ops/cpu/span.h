@@ -15,6 +15,10 @@ void osh_span_glu(float *gate, const float *up, int64_t n, osh_act_kind act, osh
 void osh_span_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, float eps, osh_dtype dt);
 /* s = softmax(round(round(s) * scale)), rounded; -inf lanes become 0. */
 void osh_span_softmax(float *s, int64_t n, float scale, osh_dtype dt);
+/* s = c tanh(round(round(s) * scale) / c), rounded after each step */
+void osh_span_softcap(float *s, int64_t n, float scale, float c, osh_dtype dt);
+/* x = (x - mean) / sqrt(variance + eps) * w + b of its first n_real values; padding of w and b is zero. */
+void osh_span_layer_norm(float *x, const float *w, const float *b, int64_t n, int64_t n_real, float eps);
 /* lo, hi: halves of a head [half]; c, s: [half], already rounded. half need not be a multiple of 8. */
 void osh_span_rotate(float *lo, float *hi, const float *c, const float *s, int64_t half, osh_dtype dt);
 /* s, c = sine and cosine of angle, each rounded once to f32; |angle| < 5e8. */

@@ -44,7 +44,8 @@ static int64_t chunk_of(int64_t T, int64_t elem_bytes)
 /* Scores of `rows` rows: [rows, ld], keys [0, n_keys) from `key` of the sample; row r is query pos + r % n. A team of
  * TEAM threads to a row. */
 template <class T, int TEAM>
-static __global__ void softmax_kernel(T *scores, attention_pass p, int64_t rows, int64_t window, float scale)
+static __global__ void softmax_kernel(T *scores, attention_pass p, int64_t rows, int64_t window, float scale,
+                                      float softcap)
 {
     const int N = osh_cu_pack<T>::N, TEAMS = 256 / TEAM;
     __shared__ float shared[8];
@@ -58,6 +59,7 @@ static __global__ void softmax_kernel(T *scores, attention_pass p, int64_t rows,
             osh_cu_pack<T> s = osh_cu_pack_load(row + j);
             for (int k = 0; k < N; k++) {
                 osh_cu_store(&s.v[k], __fmul_rn(osh_cu_load(s.v[k]), scale));
+                if (softcap > 0) osh_cu_softcap(&s.v[k], softcap);
                 if (j + k >= lo && j + k < hi) max = fmaxf(max, osh_cu_load(s.v[k]));
             }
             osh_cu_pack_store(row + j, s);
@@ -87,10 +89,10 @@ template <class T> static void softmax(const attention_job *j, const attention_p
 
     if (p->n_keys <= 1024)
         OSH_LAUNCH((softmax_kernel<T, 32>), osh_cu_grid(j->d, rows, 8), 256, 0, osh_cuda_stream(j->d), scores, *p,
-                   rows, j->at->sliding_window, scale);
+                   rows, j->at->sliding_window, scale, (float)j->at->softcap);
     else
         OSH_LAUNCH((softmax_kernel<T, 256>), osh_cu_grid(j->d, rows, 1), 256, 0, osh_cuda_stream(j->d), scores, *p,
-                   rows, j->at->sliding_window, scale);
+                   rows, j->at->sliding_window, scale, (float)j->at->softcap);
 }
 
 /* Elements from one sample, one kv head, one head of a group to the next. */

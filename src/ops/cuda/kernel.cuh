@@ -57,6 +57,13 @@ template <class T> __device__ inline float osh_cu_round(float f)
     return osh_cu_load(t);
 }
 
+/* x = c tanh(x / c), rounded after each step. */
+template <class T> __device__ inline void osh_cu_softcap(T *x, float c)
+{
+    float t = osh_cu_round<T>(__fdiv_rn(osh_cu_load(*x), c));
+    osh_cu_store(x, __fmul_rn(osh_cu_round<T>(tanhf(t)), c));
+}
+
 /* Sum and maximum over the warp, the same in all lanes; a butterfly, so that every lane adds in the same order. */
 __device__ inline float osh_cu_warp_sum(float x)
 {

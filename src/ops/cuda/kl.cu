@@ -85,11 +85,13 @@ osh_status osh_kl_cuda(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     osh_device *d = a->in[0]->device;
-    kl_job j = {a, {NULL, NULL, NULL, NULL}, {NULL, NULL, NULL, NULL}, NULL};
+    const osh_vocab_attr *at = static_cast<const osh_vocab_attr *>(a->attr);
+    kl_job j = {a, {NULL, NULL, NULL, NULL, {0, 0}}, {NULL, NULL, NULL, NULL, {0, 0}}, NULL};
 
     if (!osh_rows(a->in[0])) return OSH_OK;
     j.state = static_cast<kl_state *>(osh_device_alloc(cx, d, state_bytes(osh_rows(a->in[0])), OSH_LIFE_SHORT));
     if (!j.state) OSH_TRY(OSH_E_NOMEM);
+    if (at) j.x.rule = at->rule[0], j.r.rule = at->rule[1];
     OSH_TRY(osh_vocab_open(cx, &j.x, a->in[0], a->in[1]));
     OSH_TRY(osh_vocab_open(cx, &j.r, a->in[2], a->in[3]));
     OSH_TRY(osh_vocab_walk(cx, a, kl_block, &j));

@@ -3,7 +3,8 @@
  *
  *   in[0] x [N, D]     in[1] w [D] (or [head_dim])     out y [N, D]     y may be x
  *
- * y = w * round(x / sqrt(mean(x^2) + eps)), rounded; sums in f32, each thread its share, then as a team sums. */
+ * y = (w + offset) * round(x / sqrt(mean(x^2) + eps)), rounded; without the inner rounding where late. Sums in f32,
+ * each thread its share, then as a team sums. */
 #include "ops/cuda/pack.cuh"
 
 #include <assert.h>
@@ -21,59 +22,65 @@ template <class T, class S> static __device__ inline void load_weights(float *to
     }
 }
 
-template <class T> static __device__ inline void normalize(T *y, T x, float r, float w)
+typedef struct norm_rule {
+    float eps, offset;
+    bool late, packed, w_packed;
+} norm_rule;
+
+template <class T> static __device__ inline void normalize(T *y, T x, float r, float w, const norm_rule &p)
 {
-    osh_cu_store(y, w * osh_cu_round<T>(__fmul_rn(osh_cu_load(x), r)));
+    float n = __fmul_rn(osh_cu_load(x), r);
+    osh_cu_store(y, __fmul_rn(__fadd_rn(w, p.offset), p.late ? n : osh_cu_round<T>(n)));
 }
 
 /* x, y [n_slices, D], w [D]; TEAM threads for a slice. */
 template <class T, class S, int TEAM>
-static __global__ void norm_kernel(T *y, const T *x, const S *w, int64_t n_slices, int64_t D, float eps, bool packed,
-                            bool w_packed)
+static __global__ void norm_kernel(T *y, const T *x, const S *w, int64_t n_slices, int64_t D, norm_rule p)
 {
     const int N = osh_cu_pack<T>::N, TEAMS = 256 / TEAM;
     __shared__ float shared[8];
-    int64_t lane = threadIdx.x % TEAM, n_packs = packed ? D / N : 0;
+    int64_t lane = threadIdx.x % TEAM, n_packs = p.packed ? D / N : 0;
 
     for (int64_t s = (int64_t)blockIdx.x * TEAMS + threadIdx.x / TEAM; s < n_slices; s += (int64_t)gridDim.x * TEAMS) {
         const T *from = x + s * D;
         T *to = y + s * D;
         float sum = 0, weights[N];
         for (int64_t i = lane; i < n_packs; i += TEAM) {
-            osh_cu_pack<T> p = osh_cu_pack_load(from + i * N);
-            for (int k = 0; k < N; k++) sum += osh_cu_load(p.v[k]) * osh_cu_load(p.v[k]);
+            osh_cu_pack<T> v = osh_cu_pack_load(from + i * N);
+            for (int k = 0; k < N; k++) sum += osh_cu_load(v.v[k]) * osh_cu_load(v.v[k]);
         }
         for (int64_t i = n_packs * N + lane; i < D; i += TEAM) sum += osh_cu_load(from[i]) * osh_cu_load(from[i]);
         sum = osh_cu_team_sum<TEAM>(sum, shared);
-        float r = 1.0f / sqrtf(sum / (float)D + eps);
+        float r = 1.0f / sqrtf(sum / (float)D + p.eps);
         for (int64_t i = lane; i < n_packs; i += TEAM) {
-            osh_cu_pack<T> p = osh_cu_pack_load(from + i * N);
-            load_weights<T>(weights, w + i * N, w_packed);
-            for (int k = 0; k < N; k++) normalize(&p.v[k], p.v[k], r, weights[k]);
-            osh_cu_pack_store(to + i * N, p);
+            osh_cu_pack<T> v = osh_cu_pack_load(from + i * N);
+            load_weights<T>(weights, w + i * N, p.w_packed);
+            for (int k = 0; k < N; k++) normalize(&v.v[k], v.v[k], r, weights[k], p);
+            osh_cu_pack_store(to + i * N, v);
         }
         for (int64_t i = n_packs * N + lane; i < D; i += TEAM)
-            normalize(&to[i], from[i], r, osh_cu_round<T>(osh_cu_load(w[i])));
+            normalize(&to[i], from[i], r, osh_cu_round<T>(osh_cu_load(w[i])), p);
     }
 }
 
-template <class T, class S> static void launch(const osh_op_args *a, int64_t D, float eps)
+template <class T, class S> static void launch(const osh_op_args *a, int64_t D)
 {
+    const osh_rms_norm_attr *at = static_cast<const osh_rms_norm_attr *>(a->attr);
     const osh_tensor *x = a->in[0], *w = a->in[1], *y = a->out[0];
     osh_device *d = y->device;
     int64_t n_slices = osh_tensor_numel(x) / D;
-    bool packed = osh_cu_packed(x, D) && osh_cu_packed(y, D);
-    bool w_packed = w->dtype == x->dtype && osh_cu_aligned(w->data);
+    norm_rule p = {(float)at->eps, (float)at->offset, at->late, osh_cu_packed(x, D) && osh_cu_packed(y, D),
+                   w->dtype == x->dtype && osh_cu_aligned(w->data)};
     T *to = static_cast<T *>(y->data);
     const T *from = static_cast<const T *>(x->data);
     const S *weights = static_cast<const S *>(w->data);
 
     if (D <= 1024)
         OSH_LAUNCH((norm_kernel<T, S, 32>), osh_cu_grid(d, n_slices, 8), 256, 0, osh_cuda_stream(d), to, from, weights,
-                   n_slices, D, eps, packed, w_packed);
+                   n_slices, D, p);
     else
         OSH_LAUNCH((norm_kernel<T, S, 256>), osh_cu_grid(d, n_slices, 1), 256, 0, osh_cuda_stream(d), to, from,
-                   weights, n_slices, D, eps, packed, w_packed);
+                   weights, n_slices, D, p);
 }
 
 osh_status osh_rms_norm_cuda(osh_ctx *cx, const osh_op_args *a)
@@ -85,7 +92,7 @@ osh_status osh_rms_norm_cuda(osh_ctx *cx, const osh_op_args *a)
     assert(width % D == 0 && osh_tensor_numel(a->in[1]) == D);
     if (!osh_tensor_numel(a->in[0])) return OSH_OK;
     OSH_TRY(osh_cu_readable(cx, a->in[1]->dtype));
-    OSH_CU_BY_DTYPE(a->in[0]->dtype, T, OSH_CU_BY_STORED(a->in[1]->dtype, S, launch<T, S>(a, D, (float)at->eps)));
+    OSH_CU_BY_DTYPE(a->in[0]->dtype, T, OSH_CU_BY_STORED(a->in[1]->dtype, S, launch<T, S>(a, D)));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

@@ -4,8 +4,8 @@
  *
  * The angle is the f32 product of frequency and position; its cosine and sine are taken in double, so that they hold
  * for every position, and rounded to f32, times the scaling, to the dtype of q. No table: half of R double values a
- * token are less work than reading them. Dynamic NTK gives each length past max_pos frequencies of its own: those of
- * all samples are computed by the host (ops/rope.h) and copied. */
+ * token are less work than reading them. Long samples may have frequencies of their own: those of all samples are
+ * computed by the host (ops/rope.h) and copied. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/sizes.h"
 extern "C" {
@@ -19,6 +19,8 @@ enum { THREADS = 128 };
 typedef struct rope_shape {
     int64_t N, n_seqs, width, head_dim, half, n_packs; // n_packs: packs of one half, 0: by elements
     float scaling;
+    bool interleaved, f32;
+    float beta, original; // factor by position; beta 0: none
 } rope_shape;
 
 /* What the host says about the samples, in one block of memory. */
@@ -40,14 +42,20 @@ static __device__ inline int64_t sample_of(const int64_t *offsets, int64_t n_seq
     return low;
 }
 
-/* c, s [half], already values of T. */
+/* c, s: already values of T, unless f32. R: what products are rounded to. */
+template <class T, class R>
+static __device__ inline void turn_as(T *to_lo, T *to_hi, float lo, float hi, float c, float s)
+{
+    osh_cu_store(to_lo, __fadd_rn(osh_cu_round<R>(__fmul_rn(lo, c)), osh_cu_round<R>(__fmul_rn(-hi, s))));
+    osh_cu_store(to_hi, __fadd_rn(osh_cu_round<R>(__fmul_rn(hi, c)), osh_cu_round<R>(__fmul_rn(lo, s))));
+}
 template <class T>
-static __device__ inline void turn(T *to_lo, T *to_hi, T from_lo, T from_hi, float c, float s)
+static __device__ inline void turn(T *to_lo, T *to_hi, T from_lo, T from_hi, float c, float s, bool f32)
 {
     float lo = osh_cu_load(from_lo), hi = osh_cu_load(from_hi);
 
-    osh_cu_store(to_lo, __fadd_rn(osh_cu_round<T>(__fmul_rn(lo, c)), osh_cu_round<T>(__fmul_rn(-hi, s))));
-    osh_cu_store(to_hi, __fadd_rn(osh_cu_round<T>(__fmul_rn(hi, c)), osh_cu_round<T>(__fmul_rn(lo, s))));
+    if (f32) turn_as<T, float>(to_lo, to_hi, lo, hi, c, s);
+    else turn_as<T, T>(to_lo, to_hi, lo, hi, c, s);
 }
 
 /* One token: its heads, pair by pair. */
@@ -61,14 +69,15 @@ static __device__ void turn_row(T *y, const T *x, const float *c, const float *s
         for (int64_t j = threadIdx.x; j < n_heads * p.n_packs; j += THREADS) {
             int64_t i = j % p.n_packs * N, at = j / p.n_packs * p.head_dim + i;
             osh_cu_pack<T> lo = osh_cu_pack_load(x + at), hi = osh_cu_pack_load(x + at + p.half);
-            for (int k = 0; k < N; k++) turn(&lo.v[k], &hi.v[k], lo.v[k], hi.v[k], c[i + k], s[i + k]);
+            for (int k = 0; k < N; k++) turn(&lo.v[k], &hi.v[k], lo.v[k], hi.v[k], c[i + k], s[i + k], p.f32);
             osh_cu_pack_store(y + at, lo);
             osh_cu_pack_store(y + at + p.half, hi);
         }
     } else {
         for (int64_t j = threadIdx.x; j < n_heads * p.half; j += THREADS) {
-            int64_t i = j % p.half, at = j / p.half * p.head_dim + i;
-            turn(&y[at], &y[at + p.half], x[at], x[at + p.half], c[i], s[i]);
+            int64_t i = j % p.half, at = j / p.half * p.head_dim + (p.interleaved ? 2 * i : i);
+            int64_t other = at + (p.interleaved ? 1 : p.half);
+            turn(&y[at], &y[other], x[at], x[other], c[i], s[i], p.f32);
         }
     }
     int64_t rest = p.head_dim - 2 * p.half;
@@ -89,18 +98,22 @@ template <class T> static __global__ void rope_kernel(T *y, const T *x, rope_sam
         float pos = (float)(n - seqs.offsets[sample]);
         for (int64_t i = threadIdx.x; i < p.half; i += THREADS) {
             double angle = __fmul_rn(freqs[i], pos);
-            c[i] = osh_cu_round<T>(__fmul_rn((float)cos(angle), p.scaling));
-            s[i] = osh_cu_round<T>(__fmul_rn((float)sin(angle), p.scaling));
+            c[i] = __fmul_rn((float)cos(angle), p.scaling);
+            s[i] = __fmul_rn((float)sin(angle), p.scaling);
+            if (!p.f32) c[i] = osh_cu_round<T>(c[i]), s[i] = osh_cu_round<T>(s[i]);
         }
         __syncthreads();
         turn_row(y + n * p.width, x + n * p.width, c, s, p);
         __syncthreads();
+        if (p.beta == 0) continue;
+        float turns = floorf(__fdiv_rn(pos, p.original));
+        float by = osh_cu_round<T>(__fadd_rn(1, __fmul_rn(p.beta, (float)log(1 + (double)turns))));
+        for (int64_t i = threadIdx.x; i < p.width; i += THREADS)
+            osh_cu_store(&y[n * p.width + i], __fmul_rn(osh_cu_load(y[n * p.width + i]), by));
     }
 }
 
-static bool grown(const osh_rope_attr *at, int64_t len) { return at->dynamic && len > at->max_pos; }
-
-/* Table 0 is that of the samples up to max_pos; a run of samples of one grown length shares one. Returns their number;
+/* Table 0 is that of attr; a run of samples with another key (ops/rope.h) shares one. Returns their number;
  * room NULL: counts only. */
 static int64_t fill_samples(char *room, const osh_rope_attr *at, const int64_t *offsets, int64_t n_seqs)
 {
@@ -110,14 +123,14 @@ static int64_t fill_samples(char *room, const osh_rope_attr *at, const int64_t *
 
     if (room) memcpy(room, offsets, (size_t)(n_seqs + 1) * sizeof *offsets);
     if (room) osh_rope_freqs(freqs, at, 0);
-    for (int64_t s = 0, last = -1; s < n_seqs; s++) {
-        int64_t len = offsets[s + 1] - offsets[s];
+    for (int64_t s = 0, last = 0; s < n_seqs; s++) {
+        int64_t len = offsets[s + 1] - offsets[s], key = osh_rope_key(at, len);
         if (room) table[s] = 0;
-        if (!grown(at, len)) continue;
-        if (len != last && room) osh_rope_freqs(freqs + n_tables * half, at, len);
-        if (len != last) n_tables++;
+        if (!key) continue;
+        if (key != last && room) osh_rope_freqs(freqs + n_tables * half, at, len);
+        if (key != last) n_tables++;
         if (room) table[s] = (int32_t)(n_tables - 1);
-        last = len;
+        last = key;
     }
     return n_tables;
 }
@@ -128,12 +141,13 @@ static void launch(const osh_op_args *a, const osh_rope_attr *at, const char *sa
     const osh_tensor *x = a->in[0], *y = a->out[0];
     rope_samples seqs;
     rope_shape p = {osh_rows(x), n_seqs, osh_width(x), at->head_dim, at->rotary_dim / 2, 0,
-                    (float)at->attention_scaling};
+                    (float)at->attention_scaling, at->interleaved, at->f32, (float)at->position_beta,
+                    (float)at->position_original};
 
     seqs.offsets = reinterpret_cast<const int64_t *>(samples);
     seqs.table = reinterpret_cast<const int32_t *>(seqs.offsets + n_seqs + 1);
     seqs.freqs = reinterpret_cast<const float *>(seqs.table + n_seqs);
-    if (osh_cu_packed(x, p.half) && osh_cu_packed(y, p.half) && osh_cu_packed(x, p.head_dim))
+    if (!p.interleaved && osh_cu_packed(x, p.half) && osh_cu_packed(y, p.half) && osh_cu_packed(x, p.head_dim))
         p.n_packs = p.half / osh_cu_pack<T>::N;
     OSH_LAUNCH(rope_kernel<T>, osh_cu_grid(y->device, p.N, 1), THREADS, 0, osh_cuda_stream(y->device),
                static_cast<T *>(y->data), static_cast<const T *>(x->data), seqs, p);

@@ -1,6 +1,17 @@
 /* vocab.cu - blocks of logits: room, products, and the walk over panels and vocabulary. */
 #include "ops/cuda/vocab.cuh"
 
+/* x [rows, OSH_VOCAB_COLS], of which cols are there */
+template <class T> static __global__ void rule_kernel(T *x, int64_t rows, int64_t cols, float divide, float cap)
+{
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < rows * cols;
+         i += (int64_t)gridDim.x * blockDim.x) {
+        T *at = x + i / cols * OSH_VOCAB_COLS + i % cols;
+        if (divide > 0) osh_cu_store(at, __fdiv_rn(osh_cu_load(*at), divide));
+        if (cap > 0) osh_cu_softcap(at, cap);
+    }
+}
+
 static void *take(osh_ctx *cx, osh_device *d, int64_t n, osh_dtype dt)
 {
     return osh_device_alloc(cx, d, (size_t)n * osh_dtype_bytes(dt), OSH_LIFE_SHORT);
@@ -37,6 +48,14 @@ osh_status osh_vocab_logits(osh_ctx *cx, const osh_vocab_side *s, const osh_voca
         w.data = s->copy;
     }
     OSH_TRY(osh_cuda_gemm(cx, x->device, &c, &rows, &w, n, b->cols, D, b->n_panels, 1, 0, 1));
+    if (s->rule.divide > 0 || s->rule.cap > 0) {
+        int64_t n_rows = n * b->n_panels;
+        OSH_CU_BY_DTYPE(x->dtype, T,
+                        OSH_LAUNCH(rule_kernel<T>, osh_cu_grid(x->device, n_rows * b->cols, 256), 256, 0,
+                                   osh_cuda_stream(x->device), static_cast<T *>(s->logits), n_rows, b->cols,
+                                   (float)s->rule.divide, (float)s->rule.cap));
+        OSH_CUDA(cx, cudaGetLastError());
+    }
 done:
     return rc;
 }

@@ -15,6 +15,7 @@ typedef struct osh_vocab_side { // one model
     const osh_tensor *x, *w;
     void *logits; // own: [rows, OSH_VOCAB_COLS] of the dtype of x
     void *copy;   // own: [OSH_VOCAB_COLS, D] where w has another dtype
+    osh_logits_rule rule;
 } osh_vocab_side;
 
 typedef struct osh_vocab_block { // panels [n_panels] of n rows each from `row`; tokens [first, first + cols) of V

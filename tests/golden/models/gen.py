@@ -4,7 +4,7 @@ Weights and token ids come from the counter RNG of src/base/rng.h, so that only 
   <case>.json      config.json, the tensors' names and shapes, the samples' lengths
   <case>.npy       f32 logits [tokens of the first LOGIT_SAMPLES samples, vocab] of the F32 checkpoint
   <case>.nll.npy   f32 [4, scored tokens]: BF16 weights computed in f32, in bf16; F16 weights computed in f32, in f16
-Run: python gen.py (torch, transformers, safetensors, numpy); it asserts that what a case is about changes its logits.
+Run: python gen.py [CASE...] (torch, transformers, safetensors, numpy); it asserts that what a case is about changes its logits.
 """
 import copy
 import json
@@ -52,8 +52,12 @@ def tokens(vocab):
     return np.split(ids, np.cumsum(LENS)[:-1])
 
 
+TYPES = {"GPTNeoX": "gpt_neox", "Gemma3": "gemma3_text", "Qwen3Moe": "qwen3_moe"}
+
+
 def model_type(arch):
-    return arch[: -len("ForCausalLM")].replace("Moe", "_moe").lower()
+    name = arch[: -len("ForCausalLM")]
+    return TYPES.get(name, name.lower())
 
 
 def four(arch, **kw):  # as transformers 4 writes it
@@ -75,6 +79,26 @@ def size(**kw):
 
 
 L, M, Q2, Q3, Q3M = (f"{x}ForCausalLM" for x in ("Llama", "Mistral", "Qwen2", "Qwen3", "Qwen3Moe"))
+S3, GR, O2, O3, M3, ST, P3, G4, GE2, GE3, NX = (f"{x}ForCausalLM" for x in (
+    "SmolLM3", "Granite", "Olmo2", "Olmo3", "Ministral3", "StableLm", "Phi3", "Glm4", "Gemma2", "Gemma3", "GPTNeoX"))
+ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
+NO_PAD = dict(pad_token_id=None, bos_token_id=0, eos_token_id=0)
+LONG = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.1, 1.5, 2.0, 2.5, 3.0],
+        "long_factor": [1.0, 1.5, 3.0, 5.0, 8.0, 9.0], "original_max_position_embeddings": 64}
+
+
+def gemma(**kw):
+    d = size(**DH16, hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=20, sliding_window=16, **NO_PAD)
+    del d["hidden_act"]
+    return {**d, **kw}
+
+
+def layer_norms(**kw):  # of models with layer_norm_eps
+    d = size(layer_norm_eps=1e-5, **NO_PAD, **kw)
+    del d["rms_norm_eps"]
+    return d
+
+
 # case: (config, what is taken out of it to show that it matters)
 CASES = {
     "llama_default": (five(L, **size(), rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
@@ -121,6 +145,34 @@ CASES = {
                             moe_intermediate_size=8, norm_topk_prob=False, mlp_only_layers=[], decoder_sparse_step=2,
                             use_sliding_window=True, sliding_window=16, max_window_layers=4,
                             rope_parameters={"rope_type": "default", "rope_theta": 10000.0}), {"num_experts_per_tok": 4}),
+    "smollm3": (five(S3, **size(num_hidden_layers=3, no_rope_layers=[1, 0, 1]), **NO_PAD, **ROPE), {"no_rope_layers": [1, 1, 0]}),
+    "granite": (four(GR, **size(**DH16), **NO_PAD, rope_theta=10000.0, embedding_multiplier=3.0, residual_multiplier=0.3,
+                     attention_multiplier=0.15, logits_scaling=3.0), {"residual_multiplier": 0.4}),
+    "olmo2": (five(O2, **size(num_key_value_heads=4), **NO_PAD, **ROPE), {"rms_norm_eps": 0.1}),
+    "olmo3": (five(O3, **size(num_hidden_layers=4, num_key_value_heads=4, sliding_window=16), **NO_PAD, rope_parameters={
+        "full_attention": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 3000.0}}), {"sliding_window": 24}),
+    "ministral3": (five(M3, **size(**DH16), **NO_PAD, sliding_window=None, rope_parameters={
+        "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32, "mscale": 1.0,
+        "mscale_all_dim": 1.0, "beta_fast": 32.0, "beta_slow": 1.0, "llama_4_scaling_beta": 0.5}), {"rope_parameters": {
+            "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32, "mscale": 1.0,
+            "mscale_all_dim": 1.0, "beta_fast": 32.0, "beta_slow": 1.0, "llama_4_scaling_beta": 0.1}}),
+    "stablelm": (four(ST, **layer_norms(hidden_size=64, use_qkv_bias=True), rope_theta=10000.0, partial_rotary_factor=0.25),
+                 {"partial_rotary_factor": 0.5}),
+    "stablelm_parallel": (four(ST, **layer_norms(hidden_size=64), rope_theta=10000.0, partial_rotary_factor=0.5, use_parallel_residual=True),
+                          {"partial_rotary_factor": 0.25}),
+    "phi3": (four(P3, **size(hidden_size=48), **NO_PAD, rope_theta=10000.0, rope_scaling=None, sliding_window=16), {"sliding_window": None}),
+    "phi3_longrope": (five(P3, **size(hidden_size=64), **NO_PAD, sliding_window=None, original_max_position_embeddings=64,
+                           rope_parameters={**LONG, "partial_rotary_factor": 0.75}),
+                      {"rope_parameters": {**LONG, "partial_rotary_factor": 0.75, "long_factor": LONG["short_factor"]}}),
+    "glm4": (four(G4, **size(**DH16, attention_bias=True), **NO_PAD, rope_theta=10000.0, partial_rotary_factor=0.5), {"partial_rotary_factor": 1.0}),
+    "gemma2": (four(GE2, **gemma(attn_logit_softcapping=5.0, final_logit_softcapping=4.0), rope_theta=10000.0), {"attn_logit_softcapping": None}),
+    "gemma3": (four(GE3, **gemma(num_hidden_layers=3, sliding_window_pattern=3), rope_theta=20000.0, rope_local_base_freq=1000.0,
+                    rope_scaling={"rope_type": "linear", "factor": 8.0}), {"rope_local_base_freq": 20000.0}),
+    "gpt_neox": (four(NX, **{k: v for k, v in layer_norms(hidden_act="gelu").items() if k != "num_key_value_heads"}, rotary_pct=0.5,
+                      rotary_emb_base=10000), {"rotary_pct": 1.0}),
+    "gpt_neox_serial": (five(NX, **{k: v for k, v in layer_norms(hidden_act="relu").items() if k != "num_key_value_heads"},
+                             use_parallel_residual=False, **ROPE), {"use_parallel_residual": True}),
 }
 
 
@@ -128,6 +180,8 @@ def names_and_shapes(directory):
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(directory))
     tied = model.config.tie_word_embeddings
     rows = [[n, list(p.shape)] for n, p in model.state_dict().items() if not (tied and n == "lm_head.weight")]
+    if model.config.model_type == "gpt_neox":  # transformers renames it on loading
+        rows = [["embed_out.weight" if n == "lm_head.weight" else n, s] for n, s in rows]
     return [row for n, s in rows for row in split_experts(n, s)]
 
 
@@ -187,6 +241,9 @@ def make(case):
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    manifest = {"seed": SEED, "torch": torch.__version__, "transformers": transformers.__version__, "numpy": np.__version__,
-                "cases": {c: make(c) for c in CASES}}
+    manifest = {"seed": SEED, "torch": torch.__version__, "transformers": transformers.__version__, "numpy": np.__version__}
+    old = json.loads((HERE / "MANIFEST.json").read_text())
+    asked = sys.argv[1:]  # cases; none: all
+    assert not asked or all(old[k] == v for k, v in manifest.items()), "other versions: make all cases"
+    manifest["cases"] = {c: make(c) if not asked or c in asked else old["cases"][c] for c in CASES if not asked or c in asked + list(old["cases"])}
     (HERE / "MANIFEST.json").write_text(json.dumps(manifest, indent=1) + "\n")

@@ -1,0 +1,126 @@
+/* attributes.c - a node's attributes: what its entry says, what its weight's shape says, and of rope what config.json
+ * says. */
+#include "graph/rope_freq.h"
+#include "graph/template.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static osh_status set_number(osh_ctx *cx, const osh_op *op, void *attr, const char *name, double x)
+{
+    char text[32];
+    const osh_field *f = osh_field_find(op->attrs, name);
+    if (!f) return osh_fail(cx, OSH_E_FORMAT, "op %s has no attribute %s", op->name, name);
+    if (f->type == OSH_F_BOOL)
+        snprintf(text, sizeof text, "%s", x != 0 ? "true" : "false");
+    else
+        snprintf(text, sizeof text, "%.17g", x);
+    osh_status rc = osh_field_set(cx, f, attr, text);
+    return rc == OSH_E_USAGE ? OSH_E_FORMAT : rc; // the file's fault, not the command line's
+}
+
+/* The template's "attr" by the op's field table: a string field takes its text from the config key
+ * named. */
+static osh_status set_attrs(osh_ctx *cx, const osh_scope *s, const osh_op *op, void *attr, const cJSON *given)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *a;
+    cJSON_ArrayForEach(a, given)
+    {
+        const osh_field *f = osh_field_find(op->attrs, a->string);
+        if (f && f->type == OSH_F_STR) {
+            const char *text = NULL;
+            if (!cJSON_IsString(a))
+                OSH_FAIL(cx, OSH_E_FORMAT, "attribute %s is not a config key", a->string);
+            OSH_TRY(osh_scope_str(cx, &text, s, a->valuestring));
+            rc = osh_field_set(cx, f, attr, text);
+            if (rc) osh_note(cx, "reading %s of %s", a->valuestring, s->config->path);
+            if (rc == OSH_E_USAGE) rc = OSH_E_UNSUPPORTED; // the file's fault, not the command line's
+        } else {
+            double x = 0;
+            OSH_TRY(osh_scope_num(cx, &x, s, a));
+            rc = set_number(cx, op, attr, a->string, x);
+        }
+        if (rc) goto done;
+    }
+done:
+    return rc;
+}
+
+/* What the template need not repeat: sizes that the weight's shape says. */
+static osh_status derive_attrs(osh_ctx *cx, const osh_op *op, void *attr, const osh_entry_shape *w)
+{
+    osh_status rc = OSH_OK;
+    static const struct {
+        const char *name;
+        int dim;
+    } sizes[] = {{"out_features", 0}, {"vocab_size", 0}, {"hidden_size", 1}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].dim < w->ndim && osh_field_find(op->attrs, sizes[i].name))
+            OSH_TRY(set_number(cx, op, attr, sizes[i].name, (double)w->dims[sizes[i].dim]));
+    if (osh_field_find(op->attrs, "bias")) OSH_TRY(set_number(cx, op, attr, "bias", w->bias));
+done:
+    return rc;
+}
+
+/* A switch of a rope's entry. */
+static osh_status rope_switch(osh_ctx *cx, bool *on, const osh_scope *s, const cJSON *given, const char *key)
+{
+    const cJSON *expr = cJSON_GetObjectItemCaseSensitive(given, key);
+    double x = 0;
+    osh_status rc = expr ? osh_scope_num(cx, &x, s, expr) : OSH_OK;
+    *on = x != 0;
+    return rc;
+}
+
+/* {"head_dim", "partial", "interleaved", "f32", "position_scale"}: partial tells that the model's class reads
+ * partial_rotary_factor. */
+static osh_status fill_rope(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s, const cJSON *given)
+{
+    osh_status rc = OSH_OK;
+    const osh_hf_config *c = s->config;
+    const osh_rope *rope = s->sliding ? &c->rope_sliding : &c->rope;
+    int64_t head_dim = 0;
+    bool partial, by_position;
+    if (c->rope_unknown) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: rope type %s", c->path, c->rope_unknown);
+    OSH_TRY(osh_scope_int(cx, &head_dim, s, cJSON_GetObjectItemCaseSensitive(given, "head_dim"), 1));
+    OSH_TRY(rope_switch(cx, &partial, s, given, "partial"));
+    if (!partial && rope->partial_rotary_factor != 1)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: partial_rotary_factor is %g, want 1", c->path,
+                 rope->partial_rotary_factor);
+    OSH_TRY(osh_rope_attr_fill(cx, attr, rope, head_dim, s->max_position, c->path));
+    OSH_TRY(rope_switch(cx, &attr->interleaved, s, given, "interleaved"));
+    OSH_TRY(rope_switch(cx, &attr->f32, s, given, "f32"));
+    OSH_TRY(rope_switch(cx, &by_position, s, given, "position_scale"));
+    if (!by_position) goto done;
+    if (rope->llama_4_scaling_beta == 0 || rope->original_max_position_embeddings < 1)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: rope_parameters lack llama_4_scaling_beta or original_max_position_embeddings",
+                 c->path);
+    attr->position_beta = rope->llama_4_scaling_beta;
+    attr->position_original = rope->original_max_position_embeddings;
+done:
+    return rc;
+}
+
+osh_status osh_scope_attr(osh_ctx *cx, void **attr, const osh_scope *s, const osh_op *op, const cJSON *entry,
+                          const osh_entry_shape *w)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *given = cJSON_GetObjectItemCaseSensitive(entry, "attr");
+    if (!op->attr_bytes) goto done;
+    *attr = osh_calloc(cx, 1, op->attr_bytes);
+    if (!*attr) {
+        rc = OSH_E_NOMEM;
+        goto done;
+    }
+    if (strcmp(op->name, "rope") == 0) {
+        OSH_TRY(fill_rope(cx, *attr, s, given));
+        goto done;
+    }
+    if (!op->attrs) OSH_FAIL(cx, OSH_E_FORMAT, "op %s is not for templates", op->name);
+    OSH_TRY(osh_fields_default(cx, op->attrs, *attr));
+    OSH_TRY(set_attrs(cx, s, op, *attr, given));
+    OSH_TRY(derive_attrs(cx, op, *attr, w));
+done:
+    return rc;
+}

@@ -1,0 +1,60 @@
+/* act.c - y = act(x), the activation of an MLP without a gate.
+ *
+ *   in[0] x [N, F]     out y [N, F]     y may be x
+ *
+ *   relu    max(x, 0)
+ *   relu2   max(x, 0)^2
+ *   others  as in glu.c
+ *
+ * Computed in f32, rounded once. */
+#include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
+#include "ops/kernel.h"
+
+#include <math.h>
+#include <string.h>
+
+static const osh_field attrs[] = {
+    {"act", OSH_F_STR, offsetof(osh_act_attr, act), "gelu", 0, 0, "activation", NULL,
+     "silu|gelu|gelu_pytorch_tanh|relu|relu2"},
+    {0},
+};
+
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
+                        const void *attr)
+{
+    (void)cx, (void)attr, (void)w_shape, (void)w_ndim;
+    out_width[0] = in_width[0];
+    return OSH_OK;
+}
+
+static double act_ref(const char *act, double x)
+{
+    if (!strcmp(act, "relu")) return x < 0 ? 0 : x;
+    if (!strcmp(act, "relu2")) return x < 0 ? 0 : x * x;
+    if (!strcmp(act, "gelu")) return x / 2 * (1 + erf(x * 0.70710678118654752440));
+    if (!strcmp(act, "gelu_pytorch_tanh"))
+        return x / 2 * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+    return x / (1 + exp(-x));
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    int64_t n = osh_tensor_numel(a->in[0]);
+    float *x = NULL; // own: [N, F]
+
+    OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
+    for (int64_t i = 0; i < n; i++) x[i] = (float)act_ref(((const osh_act_attr *)a->attr)->act, x[i]);
+    osh_from_f32(a->out[0]->data, a->in[0]->dtype, x, n);
+done:
+    osh_free(cx, x);
+    return rc;
+}
+
+const osh_op osh_op_act = {
+    .name = "act", .n_in = 1, .n_weights = 0, .n_out = 1,
+    .attrs = attrs, .attr_bytes = sizeof(osh_act_attr), .infer = infer,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_act_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_act_cuda)},
+    .tol = 1e-12, .scratch = osh_elementwise_scratch,
+};

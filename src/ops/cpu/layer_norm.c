@@ -1,0 +1,60 @@
+/* layer_norm.c - layer_norm by blocks of rows; both sums run over eight f32 lanes. */
+#include "ops/cpu/cpu.h"
+#include "ops/cpu/span.h"
+#include "ops/cpu/vec.h"
+#include "ops/kernel.h"
+
+#include <string.h>
+
+enum { ROWS = 64 }; // of one chunk
+
+typedef struct layer_norm_job {
+    const osh_op_args *a;
+    const float *w, *b; // [padded], zero behind D; views
+    float *rows;        // [threads, padded]; view
+    int64_t D, padded;
+    float eps;
+} layer_norm_job;
+
+static osh_status layer_norm_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const layer_norm_job *j = user;
+    const osh_tensor *x = j->a->in[0];
+    float *row = j->rows + worker * j->padded;
+    int64_t end = osh_min64(osh_rows(x), (chunk + 1) * ROWS);
+
+    (void)cx;
+    for (int64_t n = chunk * ROWS; n < end; n++) {
+        osh_to_f32(row, osh_elem(x, n * j->D), x->dtype, j->D);
+        memset(row + j->D, 0, (size_t)(j->padded - j->D) * sizeof *row);
+        osh_span_layer_norm(row, j->w, j->b, j->padded, j->D, j->eps);
+        osh_from_f32(osh_elem(j->a->out[0], n * j->D), x->dtype, row, j->D);
+    }
+    return OSH_OK;
+}
+
+osh_status osh_layer_norm_cpu(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    int64_t D = osh_width(a->in[0]), padded = osh_pad8(D);
+    float *w = NULL, *rows = NULL; // own: [2, padded], weights and biases; [threads, padded]
+
+    OSH_NEW(cx, w, 2 * padded);
+    OSH_NEW(cx, rows, padded * osh_threads(cx));
+    osh_load_weight(w, a->in[1], 0, D, a->in[0]->dtype);
+    if (a->in[2]) osh_load_weight(w + padded, a->in[2], 0, D, a->in[0]->dtype);
+    layer_norm_job j = {.a = a, .w = w, .b = w + padded, .rows = rows, .D = D, .padded = padded,
+                        .eps = (float)((const osh_layer_norm_attr *)a->attr)->eps};
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), layer_norm_chunk, &j));
+done:
+    osh_free(cx, rows);
+    osh_free(cx, w);
+    return rc;
+}
+
+size_t osh_layer_norm_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                              int n_threads)
+{
+    (void)attr, (void)out_width, (void)n_tokens;
+    return (size_t)osh_pad8(in_width[0]) * (size_t)(n_threads + 2) * sizeof(float);
+}

@@ -1,0 +1,66 @@
+/* layer_norm.cu - layer_norm: a block for each row; sums in f32, each thread its share, then as a team sums.
+ *
+ *   in[0] x [N, D]     in[1] w [D]     in[2] b [D], optional     out y [N, D]     y may be x */
+#include "ops/cuda/pack.cuh"
+
+#include <assert.h>
+
+/* A stored weight as a value of the compute dtype T. */
+template <class T> static __device__ inline float weight_at(const void *w, osh_dtype stored, int64_t i)
+{
+    float f = 0;
+    if (stored == OSH_F64) f = osh_cu_load(static_cast<const double *>(w)[i]);
+    else if (stored == OSH_F32) f = static_cast<const float *>(w)[i];
+    else if (stored == OSH_BF16) f = osh_cu_load(static_cast<const osh_bf16_t *>(w)[i]);
+    else f = osh_cu_load(static_cast<const osh_f16_t *>(w)[i]);
+    return osh_cu_round<T>(f);
+}
+
+typedef struct layer_norm_weights {
+    const void *w, *b; // [D]; b NULL: none
+    osh_dtype w_dtype, b_dtype;
+} layer_norm_weights;
+
+/* x, y [N, D] */
+template <class T>
+static __global__ void layer_norm_kernel(T *y, const T *x, layer_norm_weights p, int64_t N, int64_t D, float eps)
+{
+    __shared__ float shared[8];
+
+    for (int64_t n = blockIdx.x; n < N; n += gridDim.x) {
+        const T *from = x + n * D;
+        float mean = 0, sum = 0;
+        for (int64_t i = threadIdx.x; i < D; i += 256) mean += osh_cu_load(from[i]);
+        mean = osh_cu_team_sum<256>(mean, shared) / (float)D;
+        for (int64_t i = threadIdx.x; i < D; i += 256) {
+            float d = osh_cu_load(from[i]) - mean;
+            sum += d * d;
+        }
+        sum = osh_cu_team_sum<256>(sum, shared);
+        float r = 1.0f / sqrtf(sum / (float)D + eps);
+        for (int64_t i = threadIdx.x; i < D; i += 256) {
+            float v = __fmul_rn(osh_cu_load(from[i]) - mean, r), b = p.b ? weight_at<T>(p.b, p.b_dtype, i) : 0;
+            osh_cu_store(&y[n * D + i], __fadd_rn(__fmul_rn(v, weight_at<T>(p.w, p.w_dtype, i)), b));
+        }
+    }
+}
+
+osh_status osh_layer_norm_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *x = a->in[0], *w = a->in[1], *b = a->in[2], *y = a->out[0];
+    float eps = (float)static_cast<const osh_layer_norm_attr *>(a->attr)->eps;
+    layer_norm_weights p = {w->data, b ? b->data : NULL, w->dtype, b ? b->dtype : w->dtype};
+
+    assert(osh_tensor_numel(w) == osh_width(x));
+    if (!osh_tensor_numel(x)) return OSH_OK;
+    OSH_TRY(osh_cu_readable(cx, p.w_dtype));
+    OSH_TRY(osh_cu_readable(cx, p.b_dtype));
+    OSH_CU_BY_DTYPE(x->dtype, T,
+                    OSH_LAUNCH(layer_norm_kernel<T>, osh_cu_grid(y->device, osh_rows(x), 1), 256, 0,
+                               osh_cuda_stream(y->device), static_cast<T *>(y->data), static_cast<const T *>(x->data),
+                               p, osh_rows(x), osh_width(x), eps));
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}

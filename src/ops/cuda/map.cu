@@ -1,0 +1,103 @@
+/* map.cu - scale, act and slice: each element of the output from one of the input.
+ *
+ *   scale   by x             act   max(x, 0), its square, and as in glu.cu         slice   columns of each period
+ *
+ * Computed in f32, one rounding. x [N, W], y [N, S]; y of scale and act may be x. */
+#include "ops/cuda/pack.cuh"
+
+#include <assert.h>
+#include <string.h>
+
+struct osh_cu_by_fn {
+    float by;
+    __device__ float operator()(float x) const { return __fmul_rn(x, by); }
+};
+struct osh_cu_relu_fn {
+    bool square;
+    __device__ float operator()(float x) const
+    {
+        float y = x < 0 ? 0 : x;
+        return square ? __fmul_rn(y, y) : y;
+    }
+};
+struct osh_cu_act_silu_fn {
+    __device__ float operator()(float x) const { return x / (1.0f + expf(-x)); }
+};
+struct osh_cu_act_gelu_fn {
+    __device__ float operator()(float x) const { return 0.5f * x * erfcf(x * -0.70710678118654752440f); }
+};
+struct osh_cu_act_tanh_fn {
+    __device__ float operator()(float x) const
+    {
+        return x / (1.0f + expf((x + x * x * x * 0.044715f) * -1.59576912160573071176f));
+    }
+};
+
+/* y, x [n] */
+template <class T, class F> static __global__ void map_kernel(T *y, const T *x, int64_t n, F f)
+{
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
+        osh_cu_store(&y[i], f(osh_cu_load(x[i])));
+}
+
+template <class F> static osh_status map(osh_ctx *cx, const osh_op_args *a, F f)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *x = a->in[0], *y = a->out[0];
+    int64_t n = osh_tensor_numel(x);
+
+    assert(x->dtype == y->dtype);
+    if (!n) return OSH_OK;
+    OSH_CU_BY_DTYPE(x->dtype, T,
+                    OSH_LAUNCH((map_kernel<T, F>), osh_cu_grid(y->device, n, 256), 256, 0, osh_cuda_stream(y->device),
+                               static_cast<T *>(y->data), static_cast<const T *>(x->data), n, f));
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}
+
+osh_status osh_scale_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    const osh_scale_attr *at = static_cast<const osh_scale_attr *>(a->attr);
+    osh_cu_by_fn f = {osh_round_to((float)at->by, at->rounded ? a->in[0]->dtype : OSH_F32)};
+    return map(cx, a, f);
+}
+
+osh_status osh_act_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    const char *act = static_cast<const osh_act_attr *>(a->attr)->act;
+    osh_cu_relu_fn relu = {!strcmp(act, "relu2")};
+
+    if (!strncmp(act, "relu", strlen("relu"))) return map(cx, a, relu);
+    if (!strcmp(act, "gelu")) return map(cx, a, osh_cu_act_gelu_fn());
+    if (!strcmp(act, "gelu_pytorch_tanh")) return map(cx, a, osh_cu_act_tanh_fn());
+    return map(cx, a, osh_cu_act_silu_fn());
+}
+
+/* y [N, S], x [N, W] */
+template <class T>
+static __global__ void slice_kernel(T *y, const T *x, int64_t n, int64_t W, int64_t S, osh_slice_attr at)
+{
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
+        int64_t row = i / S, c = i % S;
+        y[i] = x[row * W + c / at.width * at.period + at.first + c % at.width];
+    }
+}
+
+osh_status osh_slice_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    osh_slice_attr at = *static_cast<const osh_slice_attr *>(a->attr);
+    const osh_tensor *x = a->in[0], *y = a->out[0];
+    int64_t n = osh_tensor_numel(y);
+
+    if (!n) return OSH_OK;
+    if (!at.period) at.period = osh_width(x);
+    OSH_CU_BY_DTYPE(x->dtype, T,
+                    OSH_LAUNCH(slice_kernel<T>, osh_cu_grid(y->device, n, 256), 256, 0, osh_cuda_stream(y->device),
+                               static_cast<T *>(y->data), static_cast<const T *>(x->data), n, osh_width(x),
+                               osh_width(y), at));
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}

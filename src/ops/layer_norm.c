@@ -1,0 +1,63 @@
+/* layer_norm.c - y = (x - mean(x)) / sqrt(variance(x) + eps) * w + b, row by row.
+ *
+ *   in[0] x [N, D]     in[1] w [D]     in[2] b [D], optional     out y [N, D]
+ *
+ * torch.nn.LayerNorm: all of it in f32 (here sums in double), one rounding to the dtype of x. */
+#include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
+#include "ops/kernel.h"
+
+#include <assert.h>
+#include <math.h>
+
+static const osh_field attrs[] = {
+    {"eps", OSH_F_FLOAT, offsetof(osh_layer_norm_attr, eps), "1e-5", 0, 1, "added to the variance", NULL, NULL},
+    {"bias", OSH_F_BOOL, offsetof(osh_layer_norm_attr, bias), "false", 0, 0, "a bias [D] is added", NULL, NULL},
+    {0},
+};
+
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
+                        const void *attr)
+{
+    (void)cx;
+    out_width[0] = w_shape[0][0] = w_shape[1][0] = in_width[0];
+    w_ndim[0] = 1;
+    w_ndim[1] = ((const osh_layer_norm_attr *)attr)->bias ? 1 : 0;
+    return OSH_OK;
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    osh_dtype dt = a->in[0]->dtype;
+    int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]);
+    double eps = ((const osh_layer_norm_attr *)a->attr)->eps;
+    float *x = NULL, *w = NULL, *b = NULL; // own: [N, D], [D], [D] or NULL
+
+    assert(osh_tensor_numel(a->in[1]) == D);
+    OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
+    OSH_TRY(osh_f32_weight(cx, &w, a->in[1], dt));
+    if (a->in[2]) OSH_TRY(osh_f32_weight(cx, &b, a->in[2], dt));
+    for (int64_t n = 0; n < N; n++) {
+        float *row = x + n * D;
+        double mean = 0, sum = 0;
+        for (int64_t i = 0; i < D; i++) mean += row[i];
+        mean /= (double)D;
+        for (int64_t i = 0; i < D; i++) sum += (row[i] - mean) * (row[i] - mean);
+        double r = 1 / sqrt(sum / (double)D + eps);
+        for (int64_t i = 0; i < D; i++) row[i] = (float)((row[i] - mean) * r * w[i] + (b ? b[i] : 0));
+    }
+    osh_from_f32(a->out[0]->data, dt, x, N * D);
+done:
+    osh_free(cx, b);
+    osh_free(cx, w);
+    osh_free(cx, x);
+    return rc;
+}
+
+const osh_op osh_op_layer_norm = {
+    .name = "layer_norm", .n_in = 1, .n_weights = 2, .n_out = 1,
+    .attrs = attrs, .attr_bytes = sizeof(osh_layer_norm_attr), .infer = infer,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_layer_norm_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_layer_norm_cuda)},
+    .tol = 1e-12, .scratch = osh_layer_norm_scratch,
+};

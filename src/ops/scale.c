@@ -1,0 +1,47 @@
+/* scale.c - y = by x, rounded.
+ *
+ *   in[0] x [N, D]     out y [N, D]     y may be x
+ *
+ * A Python number times a tensor (Granite's multipliers): by is f32. rounded: by is rounded to the dtype of x first, as
+ * Gemma's embed_scale is. */
+#include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
+#include "ops/kernel.h"
+
+static const osh_field attrs[] = {
+    {"by", OSH_F_FLOAT, offsetof(osh_scale_attr, by), NULL, -1e9, 1e9, "the factor", NULL, NULL},
+    {"rounded", OSH_F_BOOL, offsetof(osh_scale_attr, rounded), "false", 0, 0, "the factor is rounded to the dtype",
+     NULL, NULL},
+    {0},
+};
+
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
+                        const void *attr)
+{
+    (void)cx, (void)attr, (void)w_shape, (void)w_ndim;
+    out_width[0] = in_width[0];
+    return OSH_OK;
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_scale_attr *at = a->attr;
+    osh_dtype dt = a->in[0]->dtype;
+    int64_t n = osh_tensor_numel(a->in[0]);
+    float *x = NULL, by = osh_round_to((float)at->by, at->rounded ? dt : OSH_F32); // own: [N, D]
+
+    OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
+    for (int64_t i = 0; i < n; i++) x[i] *= by;
+    osh_from_f32(a->out[0]->data, dt, x, n);
+done:
+    osh_free(cx, x);
+    return rc;
+}
+
+const osh_op osh_op_scale = {
+    .name = "scale", .n_in = 1, .n_weights = 0, .n_out = 1,
+    .attrs = attrs, .attr_bytes = sizeof(osh_scale_attr), .infer = infer,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_scale_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_scale_cuda)},
+    .tol = 0, .scratch = osh_elementwise_scratch,
+};

@@ -1,0 +1,56 @@
+# Every family of models/: a tiny checkpoint is calibrated and solved, whole layers and single Linears as targets; the
+# output verifies, has codes for each Linear of the layers, and its perplexity is near that of its source.
+set -euo pipefail
+fail() { echo "$*"; exit 1; }
+cat >recipe.yaml <<'YAML'
+quant_stage:
+  quant_modifiers:
+    GPTQModifier:
+      ignore: [lm_head]
+      config_groups:
+        group_0:
+          targets: [Linear]
+          weights: {num_bits: 8, type: int, symmetric: true, strategy: group, group_size: 8}
+YAML
+perplexity() { # model
+    "$ONESHOT" eval --model "$1" --dataset "$case/calibration.jsonl" --progress none | sed -n 's/^perplexity \([0-9.]*\).*/\1/p'
+}
+codes() { grep -o '"[^"]*weight_packed"' "$1/oneshot-manifest.json" | sort -u | wc -l; }
+check() { # case, Linears of a layer, layers
+    case=$1
+    rm -rf "$case" out
+    "$OSH_TOOLS/tiny_model" "$case" "$case"
+    local job=(--model "$case" --recipe recipe.yaml --dataset "$case/calibration.jsonl" --progress none --threads 2 --output out)
+    "$ONESHOT" "${job[@]}" --sequential-targets Linear >/dev/null || fail "$case: Linears as targets"
+    rm -rf out
+    "$ONESHOT" "${job[@]}" >/dev/null || fail "$case: does not run"
+    "$ONESHOT" verify out --model "$case" >log || fail "$case: $(cat log)"
+    local n
+    n=$(codes out)
+    [ "$n" = $(($2 * $3)) ] || fail "$case: $n Linears have codes, want $(($2 * $3))"
+    awk -v a="$(perplexity "$case")" -v b="$(perplexity out)" -v name="$case" \
+        'BEGIN { print name, a, b; exit !(a > 1 && b > 1 && b < 1.02 * a && a < 1.02 * b) }' || fail "$case: perplexity"
+}
+check smollm3 7 3
+check granite 7 2
+check olmo2 7 2
+check olmo3 7 4
+check ministral3 7 2
+check stablelm 7 2
+check stablelm_parallel 7 2
+check phi3 4 2
+check phi3_longrope 4 2
+check glm4 6 2
+check gemma2 7 2
+check gemma3 7 3
+check gpt_neox 4 2
+check gpt_neox_serial 4 2
+
+# what a template cannot do is said before anything runs; rounding needs no template
+"$OSH_TOOLS/tiny_model" stablelm s
+sed -i 's/{/{"qk_layernorm": true,/' s/config.json
+if "$ONESHOT" plan --model s --recipe recipe.yaml --dataset s/calibration.jsonl 2>err; then fail "qk_layernorm is not refused"; fi
+grep -q 'qk_layernorm is true: want false' err || fail "$(cat err)"
+sed -i 's/GPTQModifier/QuantizationModifier/' recipe.yaml
+"$ONESHOT" --model s --recipe recipe.yaml --progress none --output rounded >/dev/null || fail "not rounded"
+[ "$(codes rounded)" = 14 ] || fail "rounded: other Linears"

@@ -1,0 +1,28 @@
+# Families with ops and attributes of their own on the played card: eval has the host's figures but for rounding, and what
+# is calibrated there verifies and is as near its source as the host's.
+set -euo pipefail
+export OSH_PLAY=protect=0
+fail() { echo "$*"; exit 1; }
+cat >recipe.yaml <<'YAML'
+quant_stage:
+  quant_modifiers:
+    GPTQModifier:
+      ignore: [lm_head]
+      config_groups:
+        group_0:
+          targets: [Linear]
+          weights: {num_bits: 8, type: int, symmetric: true, strategy: group, group_size: 8}
+YAML
+perplexity() { # device, model
+    "$PLAY" eval --model "$2" --dataset "$case/calibration.jsonl" --device "$1" --threads 1 --progress none |
+        sed -n 's/^perplexity \([0-9.]*\).*/\1/p'
+}
+for case in gemma2 phi3_longrope glm4 ministral3 gpt_neox granite; do
+    "$OSH_TOOLS/tiny_model" $case $case float32
+    "$PLAY" --model $case --recipe recipe.yaml --dataset $case/calibration.jsonl --device cuda --threads 1 --progress none \
+        --output $case.out >/dev/null || fail "$case does not run"
+    "$PLAY" verify $case.out --model $case >log || fail "$case: $(cat log)"
+    awk -v host="$(perplexity cpu $case)" -v card="$(perplexity cuda $case)" -v out="$(perplexity cuda $case.out)" -v name=$case \
+        'BEGIN { print name, host, card, out; exit !(card > host * 0.9999 && card < host * 1.0001 && out < host * 1.02) }' ||
+        fail "$case: perplexity"
+done
