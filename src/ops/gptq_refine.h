@@ -65,8 +65,10 @@ typedef struct osh_refine_row {
     double *w, *q; // [n, I] target; values of the grid
     float *s, *z;  // [groups]
 } osh_refine_row;
+/* gptq_pull.c */
 double osh_refine_value(const osh_gptq_refine_args *a, float q, float s, float z); // round(round(q - z) s)
 void osh_refine_pull(double *g, const osh_refine_row *r, int64_t row);             // [I] (w^ - w) H
+/* each in the file of its step */
 void osh_rescale_ref(const osh_refine_row *r, double *room);                       // room: [4 I]
 void osh_descend_ref(const osh_refine_row *r, double *room);
 void osh_fit_scales_ref(const osh_refine_row *r, double *room);                    // room: [I + groups (groups + 1)]

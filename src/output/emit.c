@@ -35,6 +35,8 @@ done:
     return rc;
 }
 
+static osh_status do_job(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j);
+
 osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, osh_result *results, bool *finished)
 {
     osh_status rc = OSH_OK;
@@ -66,7 +68,7 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, os
     OSH_TRY(osh_globals_new(cx, &e->globals, p));
     OSH_TRY(osh_emit_begin(cx, e, results));
     memcpy(e->taken, e->written, (size_t)p->n_out * sizeof *e->taken);
-    OSH_TRY(osh_emit_queue_start(cx, e));
+    OSH_TRY(osh_emit_queue_start(cx, e, do_job));
     *out = e, e = NULL; // give
 done:
     osh_emitter_free(cx, e);
@@ -130,26 +132,6 @@ int osh_emit_boundary(const osh_emitter *e, int64_t *generation)
 {
     *generation = e->generation;
     return e->boundary;
-}
-
-/* Shards first, then the record that says so. A shard that cannot be synced may have lost any page since the last
- * barrier, and a second try would not tell: the records go back to there. */
-osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e)
-{
-    osh_status rc = osh_emit_still_held(cx, e); // else the work is lost, and better now than at the end
-    if (!rc) rc = osh_edges_flush(cx, e->edges);
-    for (int s = 0; s < e->plan->n_shards && !rc; s++)
-        if (e->dirty[s]) rc = osh_file_sync_data(cx, e->shards[s]);
-    if (rc) {
-        osh_journal_rewind(cx, e->journal);
-        goto done;
-    }
-    memset(e->dirty, 0, (size_t)e->plan->n_shards * sizeof *e->dirty);
-    OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_BARRIER, NULL, 0));
-    OSH_TRY(osh_journal_sync(cx, e->journal));
-    e->unsynced = 0, e->synced_at = osh_now();
-done:
-    return rc;
 }
 
 static osh_status tick(osh_ctx *cx, osh_emitter *e, int64_t n_bytes)
@@ -399,7 +381,8 @@ static osh_status do_written(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
     return changed ? record_changed(cx, e, j->out) : record_copy(cx, e, j->out);
 }
 
-osh_status osh_emit_do(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
+/* Packs, writes, records; on the emitter's thread. */
+static osh_status do_job(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     switch (j->kind) {
     case OSH_EMIT_LINEAR: return do_linear(cx, e, j);
@@ -439,21 +422,4 @@ osh_status osh_emit_written_copy(osh_ctx *cx, osh_emitter *e, int64_t out, uint6
     osh_emit_job j = {.kind = OSH_EMIT_WRITTEN, .index = -1, .out = out};
     e->sums[out] = sum;
     return osh_emit_push(cx, e, &j, 0);
-}
-
-static void update(void *user, const void *p, size_t n) { XXH3_64bits_update(user, p, n); }
-
-osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out)
-{
-    osh_status rc = OSH_OK;
-    const osh_st_entry *t = &e->plan->out[out];
-    XXH3_state_t *state = XXH3_createState(); // own
-    if (!state) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
-    XXH3_64bits_reset(state);
-    OSH_TRY(osh_file_scan(cx, e->shards[e->plan->out_info[out].shard], (size_t)(t->end - t->begin), t->begin, update,
-                          state));
-    *sum = XXH3_64bits_digest(state);
-done:
-    XXH3_freeState(state);
-    return rc;
 }

@@ -1,5 +1,5 @@
-/* emit_impl.h - the inside of the emitter, for emit.c (tensors), stream.c (tensors in bands), resume.c (the journal)
- * and seal.c (the end). */
+/* emit_impl.h - the inside of the emitter, for emit.c (tensors), stream.c (tensors in bands), records.c and resume.c
+ * (the journal) and seal.c (the end). */
 #ifndef OSH_EMIT_IMPL_H
 #define OSH_EMIT_IMPL_H
 #include <pthread.h>
@@ -54,8 +54,11 @@ typedef struct osh_emit_job {
     int64_t generation;            // of a subgraph
 } osh_emit_job;
 
+typedef osh_status osh_emit_work(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j);
+
 typedef struct osh_emit_queue { // what the emitter's thread has before it
     osh_ctx *cx; // own: of the thread
+    osh_emit_work *work;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t more, less;   // something came; something is done
@@ -97,10 +100,11 @@ struct osh_emitter {
     bool sealed, replaces, resumed, complete; // complete: only the name is missing
 };
 
-/* emit.c */
+/* records.c */
 osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out); // of what the disk holds
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e);
-osh_status osh_emit_do(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j); // packs, writes, records; on the thread
+osh_status osh_emit_void(osh_ctx *cx, osh_emitter *e, int64_t out); // its record no longer counts
+/* emit.c */
 /* From any thread: n bytes to offset at of the file of an output tensor, as osh_edges_write wants them; and when all
  * tensors of a Linear, or one that is copied, are there, their sums. */
 osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *from, size_t n, int64_t at);
@@ -122,7 +126,7 @@ osh_status osh_emit_got_name(osh_ctx *cx, const osh_emitter *e); // it is this r
 /* check.c */
 osh_status osh_emit_sums(osh_ctx *cx, const osh_emitter *e, uint64_t *sums); // [n_out], of what the disk holds
 /* emit_queue.c */
-osh_status osh_emit_queue_start(osh_ctx *cx, osh_emitter *e);
+osh_status osh_emit_queue_start(osh_ctx *cx, osh_emitter *e, osh_emit_work *work); // which its thread does of each job
 void osh_emit_queue_stop(osh_ctx *cx, osh_emitter *e); // behind what was handed over
 /* j, own also where this fails, to the end of the queue, when fewer than n_most jobs wait (0: any). */
 osh_status osh_emit_push(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j, int n_most);
@@ -138,5 +142,4 @@ osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const 
 /* resume.c */
 osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results);
 osh_status osh_emit_is_finished(osh_ctx *cx, osh_emitter *e, bool *finished);
-osh_status osh_emit_void(osh_ctx *cx, osh_emitter *e, int64_t out); // its record no longer counts
 #endif

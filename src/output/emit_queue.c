@@ -39,7 +39,7 @@ static void *writer(void *user)
         pthread_mutex_unlock(&q->lock);
         if (!rc) {
             osh_scope scope = osh_profile_time(q->cx, "write", NULL);
-            rc = osh_emit_do(q->cx, e, j);
+            rc = q->work(q->cx, e, j);
             osh_profile_end(q->cx, scope);
         }
         free_parts(q->cx, j);
@@ -62,14 +62,14 @@ static bool give(void *user)
     return any;
 }
 
-osh_status osh_emit_queue_start(osh_ctx *cx, osh_emitter *e)
+osh_status osh_emit_queue_start(osh_ctx *cx, osh_emitter *e, osh_emit_work *work)
 {
     osh_status rc = OSH_OK;
     osh_emit_queue *q = &e->queue;
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->more, NULL);
     pthread_cond_init(&q->less, NULL);
-    q->made = true;
+    q->made = true, q->work = work;
     OSH_TRY(osh_ctx_fork(&q->cx, cx));
     osh_ctx_alone(q->cx);
     osh_mem_use(q->cx, OSH_MEM_HOST);

@@ -90,23 +90,6 @@ done:
     return rc;
 }
 
-osh_status osh_emit_void(osh_ctx *cx, osh_emitter *e, int64_t out)
-{
-    osh_status rc = OSH_OK;
-    int linear = e->plan->out_info[out].linear;
-    osh_buf b;
-    osh_buf_init(&b, 0);
-    OSH_TRY(osh_put_u64(cx, &b, (uint64_t)out));
-    OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_VOID, b.data, b.len));
-    OSH_TRY(osh_journal_sync(cx, e->journal));
-    e->written[out] = false;
-    for (int k = 0; linear >= 0 && k < e->plan->linears[linear].n_out; k++)
-        e->written[e->plan->linears[linear].first_out + k] = false;
-done:
-    osh_buf_deinit(cx, &b);
-    return rc;
-}
-
 typedef struct replay {
     osh_emitter *e;
     osh_result *results;

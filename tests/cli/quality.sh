@@ -1,12 +1,13 @@
 # --quality best: the same bytes for any number of threads, batch and way to say it; no step raises a module's loss; less
-# error of the outputs than gptq; memory as predicted.
+# error of the outputs than gptq; memory as predicted; the same after a kill.
 set -euo pipefail
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 run() { # output, flags
     out=$1
     shift
-    "$ONESHOT" --model "$model" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 5 \
+    ${before:-} "$ONESHOT" --model "$model" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 5 \
         --max-seq-length 96 --progress none --output "$out" "$@" >/dev/null
     sha256sum "$out/model.safetensors" | cut -d' ' -f1
 }
@@ -40,6 +41,20 @@ plain = json.load(open("gptq/oneshot-report.json"))["modules"]
 better = sum(a["objective"] < b["objective"] for a, b in zip(modules[:4], plain[:4]))  # of the same inputs: the first q, k, v
 assert better >= 3, better
 PYTHON
+
+# killed and taken up: the same bytes, and the report knows the losses of what was done before
+losses() { sed -n '/"modules"/,$p' "$1/oneshot-report.json" | grep -E '"(name|step|loss|objective|relative_output_error)"'; }
+before="env INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so" run counted "${flags[@]}" --quality best --threads 1 >/dev/null
+taken_up=0
+for part in 3 5; do
+    if before="env INJECT_AT=$(($(cat calls) * part / 6)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so" \
+        run resumed "${flags[@]}" --quality best --threads 1 >/dev/null 2>&1; then fail "it was not killed"; fi
+    [ ! -e resumed.oneshot-partial ] || taken_up=$((taken_up + 1))
+    [ "$(run resumed "${flags[@]}" --quality best --threads 1)" = "$base" ] || fail "killed at $part/6: other bytes"
+    [ "$(losses resumed)" = "$(losses base)" ] || fail "killed at $part/6: $(diff <(losses base) <(losses resumed))"
+    rm -rf resumed
+done
+[ $taken_up = 2 ] || fail "only $taken_up kills left work behind"
 
 [ -n "$SANITIZED" ] && exit 0 # its memory is not the program's
 "$OSH_TOOLS/make_model" wide hidden=1024 intermediate=4096 heads=8 kv=4 layers=1 vocab=40000 samples=4 tokens=64

@@ -1,4 +1,4 @@
-/* card.h - what is behind osh_device.impl: between device.cu, copies.cu and blas.cu. */
+/* card.h - what is behind osh_device.impl: between card.cu, device.cu, copies.cu and blas.cu. */
 #ifndef OSH_CUDA_CARD_H
 #define OSH_CUDA_CARD_H
 #include "ops/cuda/runtime.h"
@@ -73,6 +73,8 @@ cudaError_t osh_card_lanes_wait(const osh_card *c); // until they are empty
 
 /* device.cu */
 void osh_card_close(osh_ctx *cx, osh_device *d);
+
+/* card.cu */
 bool osh_card_detour(osh_card *c, osh_cuda_detour which, int64_t n); // osh_cuda_detour_add
 
 /* blas.cu: OSH_E_UNSUPPORTED naming the library that is missing. text: own, "cuBLASLt 13.0.2, cuSOLVER 12.0.3" */

@@ -1,0 +1,60 @@
+/* records.c - what the journal vouches for: a barrier says that everything recorded before it is on the disk, a void
+ * record that an output tensor does not count, and the sum of what the disk holds tells which. */
+#include <string.h>
+
+#include "base/profile.h"
+#include "output/emit_impl.h"
+
+/* Shards first, then the record that says so. A shard that cannot be synced may have lost any page since the last
+ * barrier, and a second try would not tell: the records go back to there. */
+osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e)
+{
+    osh_status rc = osh_emit_still_held(cx, e); // else the work is lost, and better now than at the end
+    if (!rc) rc = osh_edges_flush(cx, e->edges);
+    for (int s = 0; s < e->plan->n_shards && !rc; s++)
+        if (e->dirty[s]) rc = osh_file_sync_data(cx, e->shards[s]);
+    if (rc) {
+        osh_journal_rewind(cx, e->journal);
+        goto done;
+    }
+    memset(e->dirty, 0, (size_t)e->plan->n_shards * sizeof *e->dirty);
+    OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_BARRIER, NULL, 0));
+    OSH_TRY(osh_journal_sync(cx, e->journal));
+    e->unsynced = 0, e->synced_at = osh_now();
+done:
+    return rc;
+}
+
+osh_status osh_emit_void(osh_ctx *cx, osh_emitter *e, int64_t out)
+{
+    osh_status rc = OSH_OK;
+    int linear = e->plan->out_info[out].linear;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_put_u64(cx, &b, (uint64_t)out));
+    OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_VOID, b.data, b.len));
+    OSH_TRY(osh_journal_sync(cx, e->journal));
+    e->written[out] = false;
+    for (int k = 0; linear >= 0 && k < e->plan->linears[linear].n_out; k++)
+        e->written[e->plan->linears[linear].first_out + k] = false;
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+static void update(void *user, const void *p, size_t n) { XXH3_64bits_update(user, p, n); }
+
+osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out)
+{
+    osh_status rc = OSH_OK;
+    const osh_st_entry *t = &e->plan->out[out];
+    XXH3_state_t *state = XXH3_createState(); // own
+    if (!state) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
+    XXH3_64bits_reset(state);
+    OSH_TRY(osh_file_scan(cx, e->shards[e->plan->out_info[out].shard], (size_t)(t->end - t->begin), t->begin, update,
+                          state));
+    *sum = XXH3_64bits_digest(state);
+done:
+    XXH3_freeState(state);
+    return rc;
+}
