@@ -108,10 +108,12 @@ int64_t osh_rss_peak(void);                      // bytes, of the process (VmHWM
  * the log file, if any. */
 typedef enum { OSH_LOG_ERROR, OSH_LOG_WARN, OSH_LOG_INFO, OSH_LOG_DEBUG } osh_log_level;
 void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode); // osh_progress_mode
+void osh_log_colour(osh_ctx *cx, bool on); // of the live line; there is none but on a terminal
 /* Appends seconds, level, text: every message from INFO on, every stage of the profile, every finished subgraph; a line
  * is one write(2), so a kill leaves whole lines. path NULL: closes the file. */
 osh_status osh_log_file(osh_ctx *cx, const char *path);
 bool osh_log_has_file(osh_ctx *cx);
+osh_status osh_log_command(osh_ctx *cx, int argc, char **argv); // a line of each log file that is opened from now on
 void osh_log_line(osh_ctx *cx, const char *kind, const char *fmt, ...) // for the log file alone
     __attribute__((format(printf, 3, 4)));
 void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)
@@ -133,6 +135,7 @@ typedef struct osh_progress {
     int64_t budget_bytes;   // of host memory; 0: none
     double error;           // of the finished subgraph; < 0: none yet
     bool finished;          // the subgraph is complete: a line of its own where there is no terminal
+    bool small;             // it is one of very many: no line of its own but in the log file and as JSON
 } osh_progress;
 void osh_progress_show(osh_ctx *cx, const osh_progress *p); // rate limited on a terminal
 typedef void (*osh_progress_fn)(void *user, const osh_progress *p);

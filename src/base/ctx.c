@@ -54,6 +54,7 @@ void osh_ctx_free(osh_ctx *cx)
         osh_profile_stop(cx);
         osh_pool_free(cx->sh->pool);
         osh_profile_free(cx->sh->profile);
+        osh_free(cx, cx->sh->log.command);
         osh_log_close(cx->sh);
         pthread_mutex_destroy(&cx->sh->log.lock);
         osh_kept_drop(&cx->sh->kept, 0);

@@ -18,14 +18,17 @@ typedef struct osh_log_state {
     osh_log_level level;
     int mode;          // osh_progress_mode, AUTO resolved
     bool tty;          // one live line, redrawn in place
+    bool colour;       // of it
     bool line_open;    // the live line is on the screen
-    char line[512];    // its text, to draw it again behind a message
+    char line[512];    // it, to draw it again behind a message
+    int drawn;         // columns of it
     double last_shown; // seconds
     double start;      // osh_now of the context's birth
     double t0, work0;  // where the ETA counts from
     double last_work;
     bool counting; // t0 is set
     int fd;        // log file, own; -1: none
+    char *command; // own: what is run, the first line of a log file; NULL: not told
     osh_progress_fn told; // gets a copy of what is shown; NULL: none
     void *told_user;
 } osh_log_state;

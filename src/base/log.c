@@ -1,17 +1,18 @@
 /* log.c - messages and progress on stderr, and the log file.
  *
- * A terminal gets one live line, redrawn in place at most ten times a second; a pipe gets one line
+ * A terminal gets one live line (live.c), redrawn in place at most ten times a second; a pipe gets one line
  * per finished subgraph; mode json makes every line, messages too, one JSON object.
  *   [ 3/28] model.layers.2   observe 12/128   3100 tok/s   err 1.8e-03   peak 512 of 2048 MiB   eta 4m12s */
 #include "base/ctx.h"
+#include "base/buf.h"
 #include "base/file.h"
+#include "base/live.h"
 #include "base/profile.h"
 #include "base/quote.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,6 +33,15 @@ static void put_to(int fd, const char *text, size_t n)
 
 static void put(const char *text, size_t n) { put_to(STDERR_FILENO, text, n); }
 
+/* What takes the live line back. Where the terminal was made narrower it has wrapped into several rows. */
+enum { ERASE_BYTES = 40 };
+static size_t live_erase(const osh_log_state *l, char to[ERASE_BYTES])
+{
+    int rows = l->line_open && l->drawn > 0 ? (l->drawn - 1) / osh_live_width() : 0;
+    if (rows > 0) return (size_t)snprintf(to, ERASE_BYTES, "\r\033[%dA\033[J", rows);
+    return (size_t)snprintf(to, ERASE_BYTES, "\r\033[K");
+}
+
 void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode)
 {
     osh_log_state *l = &cx->sh->log;
@@ -43,6 +53,17 @@ void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode)
     pthread_mutex_unlock(&l->lock);
 }
 
+/* A line of the log file, under the lock. */
+static void to_file(osh_log_state *l, const char *kind, const char *text)
+{
+    char line[4400];
+    if (l->fd < 0) return;
+    size_t n = (size_t)snprintf(line, sizeof line - 1, "%10.3f %-7s ", osh_now() - l->start, kind);
+    n += osh_show(line + n, sizeof line - 1 - n, text, NULL);
+    line[n++] = '\n';
+    put_to(l->fd, line, n);
+}
+
 osh_status osh_log_file(osh_ctx *cx, const char *path)
 {
     char why[128];
@@ -52,8 +73,38 @@ osh_status osh_log_file(osh_ctx *cx, const char *path)
     pthread_mutex_lock(&cx->sh->log.lock);
     if (cx->sh->log.fd >= 0) close(cx->sh->log.fd);
     cx->sh->log.fd = fd;
+    if (cx->sh->log.command) to_file(&cx->sh->log, "command", cx->sh->log.command);
     pthread_mutex_unlock(&cx->sh->log.lock);
     return OSH_OK;
+}
+
+void osh_log_colour(osh_ctx *cx, bool on)
+{
+    pthread_mutex_lock(&cx->sh->log.lock);
+    cx->sh->log.colour = on;
+    pthread_mutex_unlock(&cx->sh->log.lock);
+}
+
+/* As a shell takes it: what has more than letters of names and paths is quoted. */
+osh_status osh_log_command(osh_ctx *cx, int argc, char **argv)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    for (int i = 0; i < argc; i++) {
+        size_t plain = strspn(argv[i], "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./:=,+@%");
+        bool quoted = argv[i][plain] || !plain;
+        if (i) OSH_TRY(osh_buf_append(cx, &b, " ", 1));
+        if (quoted) OSH_TRY(osh_buf_append(cx, &b, "'", 1));
+        for (const char *c = argv[i]; *c; c++)
+            OSH_TRY(osh_buf_append(cx, &b, *c == '\'' ? "'\\''" : c, *c == '\'' ? 4 : 1));
+        if (quoted) OSH_TRY(osh_buf_append(cx, &b, "'", 1));
+    }
+    osh_free(cx, cx->sh->log.command);
+    cx->sh->log.command = b.data, b.data = NULL; // give
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
 }
 
 bool osh_log_has_file(osh_ctx *cx)
@@ -66,19 +117,9 @@ bool osh_log_has_file(osh_ctx *cx)
 
 void osh_log_close(osh_shared *sh)
 {
-    if (sh->log.line_open) put("\n", 1);
+    char erase[ERASE_BYTES];
+    if (sh->log.line_open) put(erase, live_erase(&sh->log, erase)); // what stands there is no longer true
     if (sh->log.fd >= 0) close(sh->log.fd);
-}
-
-/* A line of the log file, under the lock. */
-static void to_file(osh_log_state *l, const char *kind, const char *text)
-{
-    char line[4400];
-    if (l->fd < 0) return;
-    size_t n = (size_t)snprintf(line, sizeof line - 1, "%10.3f %-7s ", osh_now() - l->start, kind);
-    n += osh_show(line + n, sizeof line - 1 - n, text, NULL);
-    line[n++] = '\n';
-    put_to(l->fd, line, n);
 }
 
 void osh_log_line(osh_ctx *cx, const char *kind, const char *fmt, ...)
@@ -121,7 +162,9 @@ void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)
                          level_names[level], safe);
         } else {
             osh_show(safe, sizeof safe, text, NULL);
-            n = snprintf(line, sizeof line, "%s%s%s%s\n", l->line_open ? "\r\033[K" : "",
+            char erase[ERASE_BYTES] = "";
+            if (l->line_open) live_erase(l, erase);
+            n = snprintf(line, sizeof line, "%s%s%s%s\n", erase,
                          level == OSH_LOG_INFO ? "" : level_names[level], level == OSH_LOG_INFO ? "" : ": ", safe);
         }
         put(line, (size_t)n);
@@ -144,25 +187,6 @@ static double eta(osh_log_state *l, const osh_progress *p, double now)
     if (p->work_total <= 0 || p->work_done <= l->work0 || now <= l->t0) return -1;
     double left = p->work_total - p->work_done;
     return left <= 0 ? 0 : left * (now - l->t0) / (p->work_done - l->work0);
-}
-
-static void print_time(char *to, size_t room, double seconds)
-{
-    long long s = (long long)(seconds + 0.5);
-    if (s < 60) snprintf(to, room, "%llds", s);
-    else if (s < 3600) snprintf(to, room, "%lldm%02llds", s / 60, s % 60);
-    else snprintf(to, room, "%lldh%02lldm", s / 3600, s / 60 % 60);
-}
-
-/* "512 MiB", "512 of 2048 MiB", "5.1 of 24.0 GiB" */
-static void print_bytes(char *to, size_t room, int64_t n, int64_t budget)
-{
-    bool large = (n > budget ? n : budget) >= (int64_t)10000 << 20;
-    double unit = large ? 1 << 30 : 1 << 20;
-    if (budget > 0)
-        snprintf(to, room, "%.*f of %.*f %s", large, (double)n / unit, large, (double)budget / unit,
-                 large ? "GiB" : "MiB");
-    else snprintf(to, room, "%.*f %s", large, (double)n / unit, large ? "GiB" : "MiB");
 }
 
 /* Appends at *n; past the end nothing more is added. */
@@ -193,13 +217,13 @@ static size_t line_text(char *to, size_t room, const osh_log_state *l, const osh
     if (p->total > 0) add(to, room, &n, "%s%lld/%lld", p->phase ? " " : "   ", (long long)p->done, (long long)p->total);
     if (p->tokens_per_s > 0) add(to, room, &n, "   %.0f tok/s", p->tokens_per_s);
     if (p->error >= 0) add(to, room, &n, "   err %.1e", p->error);
-    print_bytes(t, sizeof t, m->peak, p->budget_bytes);
+    osh_show_bytes(t, sizeof t, m->peak, p->budget_bytes);
     add(to, room, &n, "   peak %s", t);
     if (p->finished && p->work_total > 0 && p->work_done >= p->work_total) {
-        print_time(t, sizeof t, m->now - l->start);
+        osh_show_time(t, sizeof t, m->now - l->start);
         add(to, room, &n, "   took %s", t);
     } else if (m->left >= 0) {
-        print_time(t, sizeof t, m->left);
+        osh_show_time(t, sizeof t, m->left);
         add(to, room, &n, "   eta %s", t);
     }
     return n;
@@ -234,16 +258,15 @@ static size_t json_text(char *to, size_t room, const osh_log_state *l, const osh
     return n;
 }
 
-/* Draws the live line, cut to the terminal's width: a wrapped line could not be taken back. */
-static void draw(osh_log_state *l, const char *text, bool last)
+/* Draws the live line in the place of the last one. */
+static void draw(osh_log_state *l, const osh_live *live, bool last)
 {
-    struct winsize w;
-    size_t n = strlen(text), at = 0;
-    if (!ioctl(STDERR_FILENO, TIOCGWINSZ, &w) && w.ws_col > 1 && n >= w.ws_col) n = w.ws_col - 1u;
-    add(l->line, sizeof l->line, &at, "\r\033[K%.*s", (int)n, text);
-    put(l->line, at);
+    char text[sizeof l->line + ERASE_BYTES + 2];
+    size_t at = live_erase(l, text);
+    l->drawn = osh_live_print(l->line, sizeof l->line, live, osh_live_width(), l->colour);
+    add(text, sizeof text, &at, "%s%s", l->line, last ? "\n" : "");
+    put(text, at);
     l->line_open = !last;
-    if (last) put("\n", 1);
 }
 
 void osh_progress_tell(osh_ctx *cx, osh_progress_fn fn, void *user)
@@ -264,8 +287,9 @@ void osh_progress_show(osh_ctx *cx, const osh_progress *p)
     if (l->told) l->told(l->told_user, p); // outside the lock: it may log
     pthread_mutex_lock(&l->lock);
     m.left = eta(l, p, m.now);
-    bool due = p->finished || m.now - l->last_shown >= min_gap;
-    bool show = (l->tty || json) ? due : p->finished && (l->mode == OSH_PROGRESS_LINE || l->fd >= 0);
+    bool due = (p->finished && (json || !p->small)) || m.now - l->last_shown >= min_gap;
+    bool own_line = p->finished && !p->small && l->mode == OSH_PROGRESS_LINE;
+    bool show = ((l->tty || json) ? due : own_line) || (p->finished && l->fd >= 0);
     pthread_mutex_unlock(&l->lock);
     if (!show) return;
     m.peak = osh_mem_sampled_peak(cx); // takes the profile's lock, which is taken before this one
@@ -273,13 +297,13 @@ void osh_progress_show(osh_ctx *cx, const osh_progress *p)
 
     pthread_mutex_lock(&l->lock);
     if (l->tty) {
-        line_text(text, sizeof text, l, p, &m);
-        draw(l, text, p->finished && p->step >= p->n_steps);
-        l->last_shown = m.now;
+        const osh_live live = {.p = p, .left = m.left, .elapsed = m.now - l->start, .peak = m.peak};
+        if (due && osh_live_in_front()) draw(l, &live, p->finished && p->step >= p->n_steps);
+        if (due) l->last_shown = m.now;
     } else if (json) {
         put(text, json_text(text, sizeof text, l, p, &m));
         l->last_shown = m.now;
-    } else if (l->mode == OSH_PROGRESS_LINE) {
+    } else if (own_line) {
         size_t n = line_text(text, sizeof text - 1, l, p, &m);
         text[n++] = '\n';
         put(text, n);

@@ -21,6 +21,7 @@ static struct {
     osh_ctx *cx; // the one context of this program
     timer_t patience;
     char said[128], hint[PATH_MAX + 128], dir[PATH_MAX]; // the hint is for where dir exists
+    bool live; // a line on the terminal may have to be taken back first
 } stop;
 
 static void on_signal(int sig)
@@ -40,8 +41,17 @@ static void on_late(int sig)
 {
     (void)sig;
     bool goes_on = *stop.dir && !access(stop.dir, F_OK);
+    if (stop.live) say("\r\033[K");
     say(goes_on ? stop.hint : stop.said);
     _exit(1);
+}
+
+/* The terminal is left clean; the line comes back when the job goes on. */
+static void on_suspend(int sig)
+{
+    (void)sig;
+    say("\r\033[K");
+    raise(SIGSTOP);
 }
 
 static void to_stdout(void *user, const char *text, size_t n)
@@ -120,8 +130,12 @@ static int mode_of(const char *list, const char *word)
 
 static void set_log(osh_ctx *cx, const char *level, const char *progress)
 {
-    osh_log_setup(cx, (osh_log_level)mode_of("error|warn|info|debug", level ? level : "warn"),
-                  mode_of("auto|line|json|none", progress ? progress : "auto"));
+    const char *term = getenv("TERM"), *plain = getenv("NO_COLOR");
+    int mode = mode_of("auto|line|json|none", progress ? progress : "auto");
+    if (mode == OSH_PROGRESS_AUTO && term && !strcmp(term, "dumb")) mode = OSH_PROGRESS_LINE; // nothing is taken back
+    osh_log_setup(cx, (osh_log_level)mode_of("error|warn|info|debug", level ? level : "warn"), mode);
+    osh_log_colour(cx, !plain || !*plain);
+    stop.live = mode == OSH_PROGRESS_AUTO && isatty(STDERR_FILENO);
 }
 
 /* OpenBLAS takes its kernels from a variable that it reads when it is opened, which is later than this. */
@@ -248,6 +262,7 @@ static osh_status listen(osh_ctx *cx, const line *l, const out_state *st)
     static const char *const what = "interrupted; ended in the middle of its work";
     struct sigevent tick = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM};
     struct sigaction ask = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND}, end = {.sa_handler = on_late};
+    struct sigaction rest = {.sa_handler = on_suspend, .sa_flags = (int)SA_RESTART}, was;
     char *dir = NULL, quoted[PATH_MAX]; // own
 
     if (l->command->run == run_compress && (dir = osh_partial_dir(cx, &l->options.run)))
@@ -263,6 +278,7 @@ static osh_status listen(osh_ctx *cx, const line *l, const out_state *st)
     osh_free(cx, dir);
     if (timer_create(CLOCK_MONOTONIC, &tick, &stop.patience)) OSH_FAIL(cx, OSH_E_NOMEM, "the system gives no timer");
     stop.cx = cx;
+    if (stop.live && !sigaction(SIGTSTP, NULL, &was) && was.sa_handler == SIG_DFL) sigaction(SIGTSTP, &rest, NULL);
     sigaction(SIGALRM, &end, NULL);
     sigaction(SIGINT, &ask, NULL);
     sigaction(SIGTERM, &ask, NULL);
@@ -300,6 +316,7 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     if (isa) OSH_TRY(select_isa(cx, isa));
     st->json = progress && !strcmp(progress, "json");
     OSH_TRY(in_context(&work, threads ? *threads : 1, text_option(l, "log_level"), progress));
+    OSH_TRY(osh_log_command(work, argc, argv));
     OSH_TRY(listen(work, l, st));
     rc = c->run(work, l, st);
     signal(SIGALRM, SIG_IGN); // it has stopped

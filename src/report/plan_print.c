@@ -3,9 +3,13 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/isa.h"
+#include "base/live.h"
+#include "base/map.h"
 #include "output/manifest_text.h"
 #include "plan/bytes.h"
 #include "plan/cards.h"
+#include "plan/cost.h"
 #include "plan/dense.h"
 #include "plan/memory.h"
 
@@ -50,29 +54,20 @@ static const char *passes_text(const osh_range *r)
     return r->observe ? "observe" : r->propagate ? "propagate" : "none";
 }
 
-static osh_status print_subgraph(osh_ctx *cx, osh_buf *b, const osh_plan *p, int i)
-{
-    osh_status rc = OSH_OK;
-    const osh_range r = osh_range_at(p, i);
-    OSH_TRY(osh_buf_printf(cx, b,
-                           "[%3d/%d] %-40s %3d nodes, %d quantized, weights %.2f MB, Hessians %.2f "
-                           "MB, passes: %s; live in:",
-                           i + 1, osh_n_ranges(p), r.name, r.n_nodes, n_linears_of(p, &r),
-                           (double)weight_bytes(p, &r) / 1e6, (double)hessian_bytes(p, &r) / 1e6, passes_text(&r)));
-    for (int k = 0; k < r.n_live_in; k++) OSH_TRY(osh_buf_printf(cx, b, " %s", p->graph->values[r.live_in[k]].name));
-    OSH_TRY(osh_buf_printf(cx, b, "; live out:"));
-    for (int k = 0; k < r.n_live_out; k++) OSH_TRY(osh_buf_printf(cx, b, " %s", p->graph->values[r.live_out[k]].name));
-    OSH_TRY(osh_buf_append(cx, b, "\n", 1));
-done:
-    return rc;
-}
+static double mb(int64_t n) { return (double)n / 1e6; }
 
 static const char *way_text(const osh_visit *v)
 {
     return v->segments ? "one group of modules at a time" : v->round_bytes ? "statistics in several rounds" : "whole";
 }
 
-static double mb(int64_t n) { return (double)n / 1e6; }
+static osh_status print_values(osh_ctx *cx, osh_buf *b, const osh_plan *p, const int *v, int n)
+{
+    osh_status rc = OSH_OK;
+    for (int k = 0; k < n; k++) OSH_TRY(osh_buf_printf(cx, b, " %s", p->graph->values[v[k]].name));
+done:
+    return rc;
+}
 
 static osh_status print_visit(osh_ctx *cx, osh_buf *b, const osh_visit *v)
 {
@@ -82,6 +77,140 @@ static osh_status print_visit(osh_ctx *cx, osh_buf *b, const osh_visit *v)
                           mb(v->weight_bytes), mb(v->stats_bytes), mb(v->live_bytes), mb(v->device_peak),
                           mb(v->host_peak), way_text(v), v->prefetch ? ", reads ahead" : "",
                           v->values_ahead ? ", values beside the work" : "");
+}
+
+/* What is said of a subgraph behind its number and its name. */
+static osh_status print_subgraph(osh_ctx *cx, osh_buf *b, const osh_plan *p, const osh_range *r, int i)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_buf_printf(cx, b, " %3d nodes, %d quantized, weights %.2f MB, Hessians %.2f MB, passes: %s; live in:",
+                           r->n_nodes, n_linears_of(p, r), (double)weight_bytes(p, r) / 1e6,
+                           (double)hessian_bytes(p, r) / 1e6, passes_text(r)));
+    OSH_TRY(print_values(cx, b, p, r->live_in, r->n_live_in));
+    OSH_TRY(osh_buf_printf(cx, b, "; live out:"));
+    OSH_TRY(print_values(cx, b, p, r->live_out, r->n_live_out));
+    OSH_TRY(osh_buf_append(cx, b, "\n", 1));
+    if (i < p->memory.n_visits) OSH_TRY(print_visit(cx, b, &p->memory.visits[i]));
+done:
+    return rc;
+}
+
+/* The text with * for the numbers that are parts of names, as in "model.layers.3.h"; own. */
+static osh_status number_free(osh_ctx *cx, char **to, const char *text)
+{
+    osh_status rc = OSH_OK;
+    size_t n = 0;
+    OSH_NEW(cx, *to, strlen(text) + 1);
+    for (const char *s = text; *s; n++) {
+        size_t digits = s > text && s[-1] == '.' ? strspn(s, "0123456789") : 0;
+        bool part = digits && (!s[digits] || (s[digits] == '.' && (s[digits + 1] < '0' || s[digits + 1] > '9')));
+        (*to)[n] = part ? '*' : *s;
+        s += part ? digits : 1;
+    }
+done:
+    return rc;
+}
+
+typedef struct fold { // subgraphs that are alike but for the numbers in names
+    int first, n;
+    char *name, *text; // own: without numbers
+} fold;
+
+static osh_status fold_subgraphs(osh_ctx *cx, fold *folds, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_map *rows = NULL; // own
+    osh_buf text, key;
+    int n = 0;
+    osh_buf_init(&text, 0), osh_buf_init(&key, 0);
+    OSH_TRY(osh_map_new(cx, &rows, 64));
+    for (int i = 0; i < osh_n_ranges(p); i++) {
+        const osh_range r = osh_range_at(p, i);
+        int64_t at = n;
+        fold *f = &folds[n];
+        osh_buf_clear(&text), osh_buf_clear(&key);
+        OSH_TRY(print_subgraph(cx, &text, p, &r, i));
+        OSH_TRY(number_free(cx, &f->name, r.name));
+        OSH_TRY(number_free(cx, &f->text, text.data));
+        OSH_TRY(osh_buf_printf(cx, &key, "%s%s", f->name, f->text));
+        if (osh_map_get(rows, key.data, key.len, &at)) {
+            osh_free(cx, f->name), osh_free(cx, f->text);
+            f->name = f->text = NULL;
+            folds[at].n++;
+            continue;
+        }
+        OSH_TRY(osh_map_put(cx, rows, key.data, key.len, n));
+        f->first = i, f->n = 1, n++;
+    }
+done:
+    osh_map_free(cx, rows);
+    osh_buf_deinit(cx, &text);
+    osh_buf_deinit(cx, &key);
+    return rc;
+}
+
+/* A row of each, those that are alike as one where the first of them stands. */
+static osh_status print_subgraphs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    int all = osh_n_ranges(p);
+    fold *folds = NULL; // own
+    OSH_NEW(cx, folds, all);
+    OSH_TRY(fold_subgraphs(cx, folds, p));
+    for (int k = 0; k < all && folds[k].n; k++) {
+        const osh_range r = osh_range_at(p, folds[k].first);
+        OSH_TRY(osh_buf_printf(cx, b, "[%3d/%d] ", folds[k].first + 1, all));
+        if (folds[k].n == 1) {
+            OSH_TRY(osh_buf_printf(cx, b, "%-40s", r.name));
+            OSH_TRY(print_subgraph(cx, b, p, &r, folds[k].first));
+        } else {
+            OSH_TRY(osh_buf_printf(cx, b, "%s, %d alike, each:%s", folds[k].name, folds[k].n, folds[k].text));
+        }
+    }
+done:
+    for (int k = 0; folds && k < all; k++) osh_free(cx, folds[k].name), osh_free(cx, folds[k].text);
+    osh_free(cx, folds);
+    return rc;
+}
+
+/* Seconds on the threads of this process, of what cost.c counts for one core with AVX2; bytes go to one disk. */
+static osh_status estimate_time(osh_ctx *cx, double *seconds, const osh_plan *p)
+{
+    static const double faster[OSH_N_ISAS] = {0.15, 1, 1.5, 3, 5}; // products, by instruction set
+    osh_status rc = OSH_OK;
+    double threads = osh_threads(cx), products = threads * faster[osh_isa_used()];
+    osh_cost *cost = NULL; // own
+    int n = 0;
+    *seconds = 0;
+    OSH_TRY(osh_cost_new(cx, &cost, &n, p));
+    for (int s = 0; s < n; s++)
+        for (int k = 0; k < OSH_N_PHASES; k++)
+            *seconds += cost[s].work[k] / (k < OSH_PHASE_ROUND ? products : k == OSH_PHASE_ROUND ? threads : 1);
+done:
+    osh_free(cx, cost);
+    return rc;
+}
+
+/* What a person asks first, last. */
+static osh_status print_needs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_memory *m = &p->memory;
+    double seconds = 0;
+    char time[32];
+    OSH_TRY(osh_buf_printf(cx, b, "needs: host memory %.1f MB", mb(m->host_peak)));
+    if (p->on_device) OSH_TRY(osh_buf_printf(cx, b, ", memory of the card %.1f MB", mb(m->device_peak)));
+    OSH_TRY(osh_buf_printf(cx, b, ", disk %.1f MB", mb(p->total_bytes)));
+    if (m->scratch_peak) OSH_TRY(osh_buf_printf(cx, b, " and %.1f MB of scratch", mb(m->scratch_peak)));
+    if (!p->on_device) {
+        OSH_TRY(estimate_time(cx, &seconds, p));
+        osh_show_time(time, sizeof time, seconds);
+        OSH_TRY(osh_buf_printf(cx, b, "; about %s with %d threads, counted from operations and bytes", time,
+                               osh_threads(cx)));
+    }
+    OSH_TRY(osh_buf_append(cx, b, "\n", 1));
+done:
+    return rc;
 }
 
 static osh_status print_memory(osh_ctx *cx, osh_buf *b, const osh_plan *p)
@@ -170,16 +299,14 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     if (p->on_device)
         OSH_TRY(osh_buf_printf(cx, b, "on the card cuda:%d, in %ld batches of at most %ld tokens\n", p->ordinal,
                                (long)p->n_batches, (long)p->batch_tokens));
-    for (int i = 0; i < osh_n_ranges(p); i++) { // of the pipeline basic the whole model is one
-        OSH_TRY(print_subgraph(cx, b, p, i));
-        if (i < p->memory.n_visits) OSH_TRY(print_visit(cx, b, &p->memory.visits[i]));
-    }
+    OSH_TRY(print_subgraphs(cx, b, p));
     OSH_TRY(print_memory(cx, b, p));
     if (p->card_model) OSH_TRY(print_card_model(cx, b, p));
     for (int s = 0; s < p->n_shards; s++)
         OSH_TRY(
             osh_buf_printf(cx, b, "%s %ld bytes\n", p->shards[s].name, (long)p->shards[s].n_bytes));
     OSH_TRY(osh_buf_printf(cx, b, "output %ld tensors, %ld bytes\n", (long)p->n_out, (long)p->total_bytes));
+    OSH_TRY(print_needs(cx, b, p));
 done:
     return rc;
 }

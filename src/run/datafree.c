@@ -16,7 +16,9 @@ static void count(osh_ctx *cx, progress *p, int linear)
     osh_run *r = p->r;
     p->work += osh_cost_of_linear(r->plan, linear);
     osh_pace_step(&r->pace, p->work / p->all, 0, osh_now());
+    r->progress.small = true;
     if (p->all_of_it) osh_run_finished(cx, r, r->plan->linears[linear].name);
+    r->progress.small = false;
 }
 
 static void show(const progress *p, int linear)

@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "plan/marks.h"
@@ -78,8 +80,13 @@ osh_status osh_run_start(osh_ctx *cx, osh_run *r)
         OSH_TRY(osh_log_file(cx, path));
         r->logging = true;
     }
-    osh_log_line(cx, "begin", "oneshot %s, %s, %d modules, %ld samples, %d threads", osh_version(),
-                 osh_pipeline_name(p->pipeline), p->n_linears, (long)p->data.n, osh_threads(cx));
+    char date[64] = "", host[256] = "";
+    time_t now = time(NULL);
+    struct tm utc;
+    strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S UTC", gmtime_r(&now, &utc));
+    if (gethostname(host, sizeof host - 1)) host[0] = 0;
+    osh_log_line(cx, "begin", "oneshot %s on %s, %s: %s, %d modules, %ld samples, %d threads", osh_version(), host,
+                 date, osh_pipeline_name(p->pipeline), p->n_linears, (long)p->data.n, osh_threads(cx));
 done:
     osh_free(cx, path);
     return rc;

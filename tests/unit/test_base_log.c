@@ -173,13 +173,72 @@ static void live_line_of_a_terminal(void **state)
     take(end, sizeof end);
     osh_ctx_free(cx);
     restore();
-    static const char head[] = "\r\033[K[ 3/28] model.layers.2   observe ";
+    static const char head[] = "\r\033[K3/28  model.layers.2  observe 1/128";
     assert_memory_equal(first, head, sizeof head - 1);
     assert_null(strchr(first, '\n'));
     assert_true(strlen(first) <= 4 + 39); // cut to the terminal's 40 columns
     assert_true(strlen(many) < 10 * strlen(first)); // 500 calls in far less than a second
-    assert_memory_equal(message, "\r\033[Khello\r\n\r\033[K[ 3/28]", 22);
+    assert_memory_equal(message, "\r\033[Khello\r\n3/28  model", 21);
     assert_non_null(strstr(end, "\n"));
+}
+
+static void set_width(int columns)
+{
+    struct winsize w = {.ws_row = 24, .ws_col = (unsigned short)columns};
+    ioctl(from, TIOCSWINSZ, &w);
+}
+
+/* A line that no longer fits stands in several rows, all of which are taken back. */
+static void a_terminal_is_made_narrower(void **state)
+{
+    char wide[400], narrow[400], message[400];
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    redirect(true);
+    set_width(100);
+    osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_AUTO);
+    osh_progress p = at(3, 1, true);
+    osh_progress_show(cx, &p);
+    take(wide, sizeof wide);
+    set_width(25);
+    osh_progress_show(cx, &p);
+    take(narrow, sizeof narrow);
+    set_width(10);
+    osh_log(cx, OSH_LOG_INFO, "hello");
+    take(message, sizeof message);
+    osh_ctx_free(cx);
+    char erased[100];
+    take(erased, sizeof erased);
+    restore();
+    char up[40];
+    snprintf(up, sizeof up, "\r\033[%zuA\033[J", (strlen(wide) - 4 - 1) / 25);
+    assert_true(strlen(wide) > 4 + 50);
+    assert_memory_equal(narrow, up, strlen(up));
+    assert_true(strlen(narrow) - strlen(up) <= 24);
+    assert_memory_equal(message, "\r\033[", 3);
+    assert_non_null(strstr(message, "A\033[Jhello\r\n"));
+    assert_memory_equal(erased, "\r\033[", 3); // nothing of it is left at the end
+}
+
+/* Of very many small ones none has a line but in JSON. */
+static void small_ones(void **state)
+{
+    char lines[4000], json[4000];
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    redirect(false);
+    osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_LINE);
+    osh_progress p = at(3, 1, true);
+    p.small = true;
+    for (int i = 0; i < 5; i++) osh_progress_show(cx, &p);
+    take(lines, sizeof lines);
+    osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_JSON);
+    for (int i = 0; i < 5; i++) osh_progress_show(cx, &p);
+    take(json, sizeof json);
+    restore();
+    osh_ctx_free(cx);
+    assert_string_equal(lines, "");
+    int n = 0;
+    for (char *c = json; (c = strchr(c, '\n')); c++) n++;
+    assert_int_equal(n, 5);
 }
 
 static void log_file(void **state)
@@ -287,7 +346,8 @@ int main(void)
         cmocka_unit_test(last_line_says_how_long), cmocka_unit_test(json_lines),
         cmocka_unit_test(none_is_silent), cmocka_unit_test(live_line_of_a_terminal),
         cmocka_unit_test(log_file),       cmocka_unit_test(rate_budget_and_eta),
-        cmocka_unit_test(log_file_of_whole_lines),
+        cmocka_unit_test(log_file_of_whole_lines), cmocka_unit_test(a_terminal_is_made_narrower),
+        cmocka_unit_test(small_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,19 @@
+/* live.h - the one line that a terminal shows while a job runs. */
+#ifndef OSH_LIVE_H
+#define OSH_LIVE_H
+#include "base/base.h"
+
+typedef struct osh_live {
+    const osh_progress *p; // view
+    double left, elapsed;  // seconds; left < 0: unknown
+    int64_t peak;          // bytes
+} osh_live;
+
+/* At most width - 1 columns, without an end. Returns the columns. */
+int osh_live_print(char *to, size_t room, const osh_live *live, int width, bool colour);
+int osh_live_width(void);     // of the terminal on standard error
+bool osh_live_in_front(void); // nobody else has the terminal: not in the background of a shell
+
+void osh_show_time(char *to, size_t room, double seconds);                // "4m12s"
+void osh_show_bytes(char *to, size_t room, int64_t n, int64_t budget); // "5.1 of 24.0 GiB"; budget 0: none
+#endif

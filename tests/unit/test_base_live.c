@@ -1,0 +1,95 @@
+/* test_base_live.c - what of the progress a terminal of some width shows, and with which colours. */
+#include "base/live.h"
+#include "torture.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static osh_progress progress(void)
+{
+    return (osh_progress){.step = 3, .n_steps = 28, .name = "model.layers.2", .phase = "observe", .done = 12,
+                          .total = 128, .tokens_per_s = 3100, .error = 1.8e-3, .budget_bytes = (int64_t)2048 << 20};
+}
+
+static int shown(char to[512], const osh_progress *p, double left, int width)
+{
+    const osh_live live = {.p = p, .left = left, .elapsed = 252, .peak = (int64_t)512 << 20};
+    int columns = osh_live_print(to, 512, &live, width, false);
+    assert_int_equal(columns, strlen(to));
+    return columns;
+}
+
+static void pieces_that_fit(void **state)
+{
+    static const struct { int width; const char *text; } rows[] = {
+        {200, "4m12s left  [##########..........]  3/28  model.layers.2  observe 12/128  3100 tok/s  512 of 2048 MiB  "
+              "err 1.8e-03"},
+        {112, "4m12s left  [##########..........]  3/28  model.layers.2  observe 12/128  3100 tok/s  512 of 2048 MiB"},
+        {80, "4m12s left  3/28  model.layers.2  observe 12/128  3100 tok/s  512 of 2048 MiB"},
+        {79, "4m12s left  3/28  model.layers.2  observe 12/128  3100 tok/s  512 of 2048 MiB"},
+        {77, "4m12s left  3/28  model.layers.2  observe 12/128  512 of 2048 MiB"},
+        {60, "4m12s left  3/28  model.layers.2  observe 12/128"},
+        {40, "4m12s left  3/28  model.layers.2"},
+        {20, "model.layers.2"},
+        {10, "..ayers.2"},
+        {2, "."},
+    };
+    char text[512];
+    osh_progress p = progress();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        shown(text, &p, 252, rows[i].width);
+        if (rows[i].width != 2) assert_string_equal(text, rows[i].text);
+    }
+    for (int width = 3; width < 300; width++) assert_true(shown(text, &p, 252, width) <= width - 1);
+}
+
+static void long_names_lose_their_beginning(void **state)
+{
+    char text[512];
+    osh_progress p = progress();
+    p.name = "model.language_model.layers.12.block_sparse_moe.experts.117.down_proj";
+    shown(text, &p, 252, 80);
+    assert_string_equal(text, "4m12s left  3/28  ...117.down_proj  observe 12/128  3100 tok/s  512 of 2048 MiB");
+    p.name = "\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4";
+    for (int width = 4; width < 60; width++) { // no half of a letter
+        shown(text, &p, 252, width);
+        size_t halves = 0;
+        for (char *c = text; *c; c++) halves += (*c & 0x80) != 0;
+        assert_int_equal(halves % 2, 0);
+    }
+}
+
+static void first_and_last(void **state)
+{
+    char text[512];
+    osh_progress p = progress();
+    p.error = -1, p.tokens_per_s = 0, p.budget_bytes = 0, p.total = 0;
+    shown(text, &p, -1, 100);
+    assert_string_equal(text, "[....................]  3/28  model.layers.2  observe  512 MiB");
+    p.finished = true, p.work_total = p.work_done = 1;
+    shown(text, &p, -1, 100);
+    assert_string_equal(text, "took 4m12s  [####################]  3/28  model.layers.2  observe  512 MiB");
+    p.name = NULL, p.phase = NULL;
+    shown(text, &p, -1, 30);
+    assert_string_equal(text, "took 4m12s  3/28  512 MiB");
+}
+
+static void colours(void **state)
+{
+    char text[512];
+    osh_progress p = progress();
+    const osh_live live = {.p = &p, .left = 252, .elapsed = 252};
+    assert_int_equal(osh_live_print(text, sizeof text, &live, 60, true), 48); // columns, not bytes
+    static const char head[] = "\033[1m4m12s left\033[0m  3/28  model";
+    assert_memory_equal(text, head, sizeof head - 1);
+    osh_live_print(text, sizeof text, &live, 300, true);
+    assert_non_null(strstr(text, "\033[32m[##########..........]\033[0m"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pieces_that_fit),
+                                       cmocka_unit_test(long_names_lose_their_beginning),
+                                       cmocka_unit_test(first_and_last), cmocka_unit_test(colours)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
