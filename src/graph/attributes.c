@@ -54,7 +54,7 @@ static osh_status derive_attrs(osh_ctx *cx, const osh_op *op, void *attr, const 
     static const struct {
         const char *name;
         int dim;
-    } sizes[] = {{"out_features", 0}, {"vocab_size", 0}, {"hidden_size", 1}};
+    } sizes[] = {{"out_features", 0}, {"vocab_size", 0}, {"rows", 0}, {"hidden_size", 1}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].dim < w->ndim && osh_field_find(op->attrs, sizes[i].name))
             OSH_TRY(set_number(cx, op, attr, sizes[i].name, (double)w->dims[sizes[i].dim]));

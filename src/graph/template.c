@@ -1,8 +1,8 @@
 /* template.c - graph templates (models/<name>.json): lookup by architecture, and the arithmetic of
  * dims and attributes.
  *
- * Expressions are sums of products and quotients of names, numbers and square roots of names; nothing else, so that
- * a template stays data. */
+ * Expressions are sums and differences of products and quotients of names, numbers and square roots of names; so
+ * that a template stays data, nothing else. */
 #include "graph/template.h"
 
 #include "base/buf.h"
@@ -222,11 +222,11 @@ static osh_status text_at(osh_ctx *cx, double *out, const osh_scope *s, const ch
         if (rc) goto done;
         if (op == '/' && x == 0)
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.*s is 0", s->config->path, (int)(p - at), at);
-        if (op == '+') sum += product, product = x;
+        if (op == '+' || op == '-') sum += product, product = op == '+' ? x : -x;
         else product = op == '*' ? product * x : product / x;
         if (!*p) break;
         op = *p++;
-        if (op != '*' && op != '/' && op != '+')
+        if (op != '*' && op != '/' && op != '+' && op != '-')
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: '%s' is not a sum of products of names and numbers", s->tpl->name, text);
     }
     *out = sum + product;

@@ -68,6 +68,7 @@ typedef struct { int64_t out_features; bool bias; } osh_linear_attr;
 typedef struct { int64_t hidden_size, vocab_size; } osh_embedding_attr;
 typedef struct { int64_t first, width, period; } osh_slice_attr; /* period 0: the whole row */
 typedef struct { double by; bool rounded; } osh_scale_attr;      /* rounded: by, to the compute dtype */
+typedef struct { int64_t rows, offset; } osh_positions_attr;
 #define OSH_ROPE_MAX_FREQS 512
 typedef struct { // inverse frequencies are computed by the graph from osh_rope, so that the op
                  // knows no rope type but dynamic
@@ -108,6 +109,8 @@ typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // of nll and kl: of
  *   slice       in x [N, W]                                          out [N, S]     some columns of each period
  *   scale       in x [N, D]                                          out [N, D]     x * by
  *   act         in x [N, F]                                          out [N, F]     act(x)
+ *   positions   in x [N, D], w [P, D]                                out [N, D]     x + w[position + offset]
+ *   sigmoid_gate in gate [N, 1], x [N, D]                            out [N, D]     sigmoid(gate) x
  *   zeros       in x [N, D], for its shape                           out [N, D]
  *   moe_router  in logits [N, E]                                     out [N, E]     weights of the experts chosen
  *   moe_combine in sum [N, D], y [N, D], route [N, E]                out [N, D]     sum + y * route[:, expert]

@@ -16,7 +16,7 @@ perplexity() { # model
     "$ONESHOT" eval --model "$1" --dataset "$case/calibration.jsonl" --progress none | sed -n 's/^perplexity \([0-9.]*\).*/\1/p'
 }
 codes() { grep -o '"[^"]*weight_packed"' "$1/oneshot-manifest.json" | sort -u | wc -l; }
-check() { # case, Linears of a layer, layers
+check() { # case, Linears of a layer, layers, more
     case=$1
     rm -rf "$case" out
     "$OSH_TOOLS/tiny_model" "$case" "$case"
@@ -27,7 +27,7 @@ check() { # case, Linears of a layer, layers
     "$ONESHOT" verify out --model "$case" >log || fail "$case: $(cat log)"
     local n
     n=$(codes out)
-    [ "$n" = $(($2 * $3)) ] || fail "$case: $n Linears have codes, want $(($2 * $3))"
+    [ "$n" = $(($2 * $3 + ${4:-0})) ] || fail "$case: $n Linears have codes, want $(($2 * $3 + ${4:-0}))"
     awk -v a="$(perplexity "$case")" -v b="$(perplexity out)" -v name="$case" \
         'BEGIN { print name, a, b; exit !(a > 1 && b > 1 && b < 1.02 * a && a < 1.02 * b) }' || fail "$case: perplexity"
 }
@@ -45,12 +45,23 @@ check gemma2 7 2
 check gemma3 7 3
 check gpt_neox 4 2
 check gpt_neox_serial 4 2
+check opt 6 2
+check opt_after 6 2 2
+check mixtral 16 2
+check qwen2_moe 19 2 -12
 
 # what a template cannot do is said before anything runs; rounding needs no template
 "$OSH_TOOLS/tiny_model" stablelm s
 sed -i 's/{/{"qk_layernorm": true,/' s/config.json
 if "$ONESHOT" plan --model s --recipe recipe.yaml --dataset s/calibration.jsonl 2>err; then fail "qk_layernorm is not refused"; fi
 grep -q 'qk_layernorm is true: want false' err || fail "$(cat err)"
+printf 'q_stage:\n  q_modifiers:\n    SmoothQuantModifier: {mappings: [[["re:.*q_proj", "re:.*k_proj", "re:.*v_proj"], "re:.*input_layernorm"]]}\n' >smooth.yaml
+sed -n '/GPTQModifier/,$p' recipe.yaml >>smooth.yaml
+"$OSH_TOOLS/tiny_model" gemma2 g
+if "$ONESHOT" plan --model g --recipe smooth.yaml --dataset g/calibration.jsonl 2>err; then fail "factors for 1 + weight"; fi
+grep -q 'input_layernorm is a Gemma2RMSNorm, which multiplies by 1 + weight' err || fail "$(cat err)"
+"$OSH_TOOLS/tiny_model" granite r
+"$ONESHOT" plan --model r --recipe smooth.yaml --dataset r/calibration.jsonl >/dev/null || fail "Granite is not smoothed"
 sed -i 's/GPTQModifier/QuantizationModifier/' recipe.yaml
 "$ONESHOT" --model s --recipe recipe.yaml --progress none --output rounded >/dev/null || fail "not rounded"
 [ "$(codes rounded)" = 14 ] || fail "rounded: other Linears"

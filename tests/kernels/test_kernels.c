@@ -22,6 +22,7 @@ static const osh_rms_norm_attr late = {.eps = 1e-5, .late = true}, gemma = {.eps
 static const osh_layer_norm_attr ln = {.eps = 1e-5}, ln_bias = {.eps = 1e-5, .bias = true}, ln_eps = {.eps = 0.5};
 static const osh_slice_attr slice7 = {0, 7, 0}, slice_k = {3, 3, 9}, slice_q = {0, 3, 9}, slice64 = {128, 64, 256};
 static const osh_scale_attr by3 = {0.3, false}, by3r = {0.3, true}, by2 = {0.2, false};
+static const osh_positions_attr pos = {131, 0}, pos2 = {131, 2};
 static char relu[] = "relu", relu2[] = "relu2";
 static const osh_act_attr f_silu = {silu}, f_gelu = {gelu}, f_tanh = {gelu_tanh}, f_relu = {relu}, f_relu2 = {relu2};
 static const osh_rms_norm_attr heads129 = {.eps = 1e-6, .head_dim = 129};
@@ -96,6 +97,12 @@ static const op_case cases[] = {
     {"act", 129, {129}, .out = 129, {3}, .amp = 6, .attr = &f_tanh, .without = &f_gelu},
     {"act", 129, {129}, .out = 129, .amp = 4, .attr = &f_relu, .without = &f_gelu},
     {"act", 129, {129}, .out = 129, .amp = 4, .attr = &f_relu2, .without = &f_relu},
+    {"positions", 1, {1}, {{131, 1}}, 1, .attr = &pos},
+    {"positions", 129, {7}, {{131, 7}}, 7, {3}, .attr = &pos2, .without = &pos},
+    {"positions", 129, {1030}, {{131, 1030}}, 1030, {100}, .attr = &pos2},
+    {"sigmoid_gate", 1, {1, 1}, .out = 1, .amp = 4},
+    {"sigmoid_gate", 7, {1, 7}, .out = 7, {3}, .amp = 4},
+    {"sigmoid_gate", 129, {1, 1030}, .out = 1030, {3}, .amp = 4},
     {"linear", 1, {1}, {{1, 1}}, 1, .attr = &lin},
     {"linear", 7, {7}, {{7, 7}, {7}}, 7, {3}, .attr = &lin_bias},
     {"linear", 129, {129}, {{193, 129}, {193}}, 193, {1, 4}, .attr = &lin_bias},

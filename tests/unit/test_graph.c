@@ -351,7 +351,7 @@ static void broken_templates(void **state)
         {"[\"gate\", \"up\"]", "[\"gate\"]", "wants 2 inputs"},
         {"[\"F\", \"D\"]", "[\"F\", \"E\"]", "E is missing"},
         {"[\"F\", \"D\"]", "[\"F\", \"F\"]", "dims are not those"},
-        {"[\"F\", \"D\"]", "[\"F\", \"D-1\"]", "is not a sum of products"},
+        {"[\"F\", \"D\"]", "[\"F\", \"D%1\"]", "is not a sum of products"},
         {"[\"F\", \"D\"]", "[\"F\", \"D/3\"]", "whole number"},
         {"\"F\": \"intermediate_size\"", "\"F\": \"F\"", "defined by itself"},
         {"{\"eps\": \"rms_norm_eps\"}", "{\"epsilon\": \"rms_norm_eps\"}", "no attribute epsilon"},

@@ -52,7 +52,7 @@ def tokens(vocab):
     return np.split(ids, np.cumsum(LENS)[:-1])
 
 
-TYPES = {"GPTNeoX": "gpt_neox", "Gemma3": "gemma3_text", "Qwen3Moe": "qwen3_moe"}
+TYPES = {"GPTNeoX": "gpt_neox", "Gemma3": "gemma3_text", "Qwen2Moe": "qwen2_moe", "Qwen3Moe": "qwen3_moe"}
 
 
 def model_type(arch):
@@ -79,8 +79,9 @@ def size(**kw):
 
 
 L, M, Q2, Q3, Q3M = (f"{x}ForCausalLM" for x in ("Llama", "Mistral", "Qwen2", "Qwen3", "Qwen3Moe"))
-S3, GR, O2, O3, M3, ST, P3, G4, GE2, GE3, NX = (f"{x}ForCausalLM" for x in (
-    "SmolLM3", "Granite", "Olmo2", "Olmo3", "Ministral3", "StableLm", "Phi3", "Glm4", "Gemma2", "Gemma3", "GPTNeoX"))
+S3, GR, O2, O3, M3, ST, P3, G4, GE2, GE3, NX, OP, MX, Q2M = (f"{x}ForCausalLM" for x in (
+    "SmolLM3", "Granite", "Olmo2", "Olmo3", "Ministral3", "StableLm", "Phi3", "Glm4", "Gemma2", "Gemma3", "GPTNeoX", "OPT", "Mixtral",
+    "Qwen2Moe"))
 ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
 NO_PAD = dict(pad_token_id=None, bos_token_id=0, eos_token_id=0)
 LONG = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.1, 1.5, 2.0, 2.5, 3.0],
@@ -91,6 +92,11 @@ def gemma(**kw):
     d = size(**DH16, hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=20, sliding_window=16, **NO_PAD)
     del d["hidden_act"]
     return {**d, **kw}
+
+
+def opt(**kw):
+    return dict(vocab_size=48, hidden_size=32, ffn_dim=56, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=128,
+                word_embed_proj_dim=32, **NO_PAD) | kw
 
 
 def layer_norms(**kw):  # of models with layer_norm_eps
@@ -173,6 +179,13 @@ CASES = {
                       rotary_emb_base=10000), {"rotary_pct": 1.0}),
     "gpt_neox_serial": (five(NX, **{k: v for k, v in layer_norms(hidden_act="relu").items() if k != "num_key_value_heads"},
                              use_parallel_residual=False, **ROPE), {"use_parallel_residual": True}),
+    "opt": (four(OP, **opt(tie_word_embeddings=True)), {"activation_function": "gelu"}),
+    "opt_after": (four(OP, **opt(word_embed_proj_dim=24, do_layer_norm_before=False)), {"activation_function": "gelu"}),
+    "mixtral": (four(MX, **size(num_local_experts=4, num_experts_per_tok=2, sliding_window=16), **NO_PAD, rope_theta=10000.0),
+                {"num_experts_per_tok": 3}),
+    "qwen2_moe": (four(Q2M, **size(), **NO_PAD, rope_theta=10000.0, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+                       shared_expert_intermediate_size=40, decoder_sparse_step=1, mlp_only_layers=[1], use_sliding_window=False,
+                       norm_topk_prob=True), {"norm_topk_prob": False}),
 }
 
 
@@ -182,15 +195,19 @@ def names_and_shapes(directory):
     rows = [[n, list(p.shape)] for n, p in model.state_dict().items() if not (tied and n == "lm_head.weight")]
     if model.config.model_type == "gpt_neox":  # transformers renames it on loading
         rows = [["embed_out.weight" if n == "lm_head.weight" else n, s] for n, s in rows]
-    return [row for n, s in rows for row in split_experts(n, s)]
+    mixtral = model.config.model_type == "mixtral"
+    rows = [[n.replace(".mlp.gate.", ".block_sparse_moe.gate.") if mixtral else n, s] for n, s in rows]
+    return [row for n, s in rows for row in split_experts(n, s, mixtral)]
 
 
-def split_experts(name, shape):
+def split_experts(name, shape, mixtral):
     """Checkpoints have each expert's weights alone; transformers 5 stacks them."""
     if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
         return [[name, shape]]
     stem, (experts, rows, columns) = name.rsplit(".", 1)[0], shape
     leaves = ["gate_proj", "up_proj"] if name.endswith("gate_up_proj") else ["down_proj"]
+    if mixtral:
+        stem, leaves = stem.replace(".mlp.", ".block_sparse_moe."), [{"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}[x] for x in leaves]
     return [[f"{stem}.{e}.{leaf}.weight", [rows // len(leaves), columns]] for e in range(experts) for leaf in leaves]
 
 
@@ -202,7 +219,7 @@ def run(config, tensors, stored, computed, samples):
         out = []
         for ids in samples:
             model = AutoModelForCausalLM.from_pretrained(d, dtype=computed, attn_implementation="eager", experts_implementation="eager").eval()
-            assert next(m for n, m in model.named_buffers() if n.endswith("inv_freq")).dtype == torch.float32
+            assert all(m.dtype == torch.float32 for n, m in model.named_buffers() if n.endswith("inv_freq"))
             with torch.no_grad():
                 out.append(model(torch.from_numpy(ids)[None], use_cache=False).logits[0])
         return out

@@ -150,6 +150,10 @@ int main(void)
         CASE(gemma3),
         CASE(gpt_neox),
         CASE(gpt_neox_serial),
+        CASE(opt),
+        CASE(opt_after),
+        CASE(mixtral),
+        CASE(qwen2_moe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

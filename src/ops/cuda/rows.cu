@@ -1,0 +1,71 @@
+/* rows.cu - positions and sigmoid_gate: each row with one of a table, or with one number.
+ *
+ *   positions      x [N, D] + w[position + offset]      sigmoid_gate   sigmoid(gate [N, 1]) x [N, D]
+ *
+ * f32, rounded as in the reference; out may be x. */
+#include "ops/cuda/pack.cuh"
+
+/* y, x [n, D] of one sample; w [P, D] from the row of its first position */
+template <class T, class S> static __global__ void positions_kernel(T *y, const T *x, const S *w, int64_t n)
+{
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
+        osh_cu_store(&y[i], __fadd_rn(osh_cu_load(x[i]), osh_cu_round<T>(osh_cu_load(w[i]))));
+}
+
+template <class T, class S> static void add_positions(const osh_op_args *a, int64_t first, int64_t n_rows)
+{
+    const osh_tensor *x = a->in[0], *y = a->out[0];
+    int64_t D = osh_width(x), n = n_rows * D, offset = static_cast<const osh_positions_attr *>(a->attr)->offset;
+
+    OSH_LAUNCH((positions_kernel<T, S>), osh_cu_grid(y->device, n, 256), 256, 0, osh_cuda_stream(y->device),
+               static_cast<T *>(y->data) + first * D, static_cast<const T *>(x->data) + first * D,
+               static_cast<const S *>(a->in[1]->data) + offset * D, n);
+}
+
+osh_status osh_positions_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_positions_attr *at = static_cast<const osh_positions_attr *>(a->attr);
+    int64_t one[2] = {0, osh_rows(a->in[0])}, n_seqs = a->seqs ? a->seqs->n : 1;
+    const int64_t *offsets = a->seqs ? a->seqs->offsets : one;
+
+    OSH_TRY(osh_cu_readable(cx, a->in[1]->dtype));
+    for (int64_t s = 0; s < n_seqs; s++) {
+        int64_t n = offsets[s + 1] - offsets[s];
+        if (n + at->offset > at->rows)
+            OSH_FAIL(cx, OSH_E_FORMAT, "a sample has %lld tokens, and the model has %lld positions", (long long)n,
+                     (long long)(at->rows - at->offset));
+        if (!n) continue;
+        OSH_CU_BY_DTYPE(a->in[0]->dtype, T,
+                        OSH_CU_BY_STORED(a->in[1]->dtype, S, add_positions<T, S>(a, offsets[s], n)));
+    }
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}
+
+/* y, x [N, D], gate [N] */
+template <class T>
+static __global__ void sigmoid_gate_kernel(T *y, const T *x, const T *gate, int64_t n, int64_t D)
+{
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
+        float by = osh_cu_round<T>(1.0f / (1.0f + expf(-osh_cu_load(gate[i / D]))));
+        osh_cu_store(&y[i], __fmul_rn(osh_cu_load(x[i]), by));
+    }
+}
+
+osh_status osh_sigmoid_gate_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *gate = a->in[0], *x = a->in[1], *y = a->out[0];
+    int64_t n = osh_tensor_numel(x);
+
+    if (!n) return OSH_OK;
+    OSH_CU_BY_DTYPE(x->dtype, T,
+                    OSH_LAUNCH(sigmoid_gate_kernel<T>, osh_cu_grid(y->device, n, 256), 256, 0,
+                               osh_cuda_stream(y->device), static_cast<T *>(y->data), static_cast<const T *>(x->data),
+                               static_cast<const T *>(gate->data), n, osh_width(x)));
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}

@@ -1,0 +1,54 @@
+/* sigmoid_gate.c - y = sigmoid(gate) x, one gate for each row.
+ *
+ *   in[0] gate [N, 1]     in[1] x [N, D]     out y [N, D]     y may be x
+ *
+ * transformers' Qwen2MoeSparseMoeBlock of its shared expert: the sigmoid is rounded to the dtype, then the product. */
+#include "base/elementary.h"
+#include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
+#include "ops/kernel.h"
+
+enum { ROWS = 16, PIECE = 1024 }; // rows of one chunk; elements in f32 at a time
+
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
+                        const void *attr)
+{
+    (void)attr, (void)w_shape, (void)w_ndim;
+    if (in_width[0] != 1)
+        return osh_fail(cx, OSH_E_FORMAT, "sigmoid_gate: the gate has width %lld, want 1", (long long)in_width[0]);
+    out_width[0] = in_width[1];
+    return OSH_OK;
+}
+
+static osh_status gate_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const osh_op_args *a = user;
+    const osh_tensor *x = a->in[1];
+    int64_t D = osh_width(x), end = osh_min64(osh_rows(x), (chunk + 1) * ROWS);
+    float by, y[PIECE];
+
+    (void)cx, (void)worker;
+    for (int64_t row = chunk * ROWS; row < end; row++) {
+        osh_to_f32(&by, osh_elem(a->in[0], row), x->dtype, 1);
+        by = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)by))), x->dtype);
+        for (int64_t at = row * D, n; at < (row + 1) * D; at += n) {
+            n = osh_min64(PIECE, (row + 1) * D - at);
+            osh_to_f32(y, osh_elem(x, at), x->dtype, n);
+            for (int64_t i = 0; i < n; i++) y[i] *= by;
+            osh_from_f32(osh_elem(a->out[0], at), x->dtype, y, n);
+        }
+    }
+    return OSH_OK;
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[1]), ROWS), gate_chunk, (void *)(uintptr_t)a);
+}
+
+const osh_op osh_op_sigmoid_gate = {
+    .name = "sigmoid_gate", .n_in = 2, .n_weights = 0, .n_out = 1,
+    .attrs = NULL, .attr_bytes = 0, .infer = infer,
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_sigmoid_gate_cuda)},
+    .tol = 1e-12, .scratch = osh_elementwise_scratch,
+};
