@@ -49,9 +49,9 @@ osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const cha
                                       const int64_t *shape, osh_ckpt_make make, void *user);
 /* Tensors may be changed, as below. */
 osh_status osh_checkpoint_expect_changes(osh_ctx *cx, osh_checkpoint *ck);
-/* Whoever reads this tensor [O, I] or [n] from here on gets it with the factors s folded in (view: while the checkpoint
- * lives), after those that were there before. Not while another thread reads it. ckpt_changes.c */
-osh_status osh_checkpoint_change(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor, osh_fold_way way, const float *s);
+/* Whoever reads this tensor from here on gets it with these factors folded in (a view: while the checkpoint lives),
+ * after those that were there before. Not while another thread reads it. ckpt_changes.c */
+osh_status osh_checkpoint_change(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor, const osh_fold_rule *r);
 bool osh_checkpoint_is_changed(const osh_checkpoint *ck, int64_t tensor);
 /* Who reads a tensor in parts folds them in: elements [first, first + n), as they are stored, at data. Nothing where
  * it is not changed. */

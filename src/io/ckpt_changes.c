@@ -6,13 +6,9 @@
 
 enum { MOST = 2 }; // of one tensor: what it takes over, and what it gives away
 
-typedef struct change {
-    const float *s; // view
-    osh_fold_way way;
-} change;
 struct osh_ckpt_changes {
     struct changed {
-        change of[MOST];
+        osh_fold_rule of[MOST];
         int n;
     } *tensors; // own [n]
     int64_t n;
@@ -29,11 +25,11 @@ done:
     return rc;
 }
 
-osh_status osh_checkpoint_change(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor, osh_fold_way way, const float *s)
+osh_status osh_checkpoint_change(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor, const osh_fold_rule *r)
 {
     struct changed *c = &ck->changes->tensors[tensor];
     if (c->n == MOST) return osh_fail(cx, OSH_E_INTERNAL, "%s is changed too often", ck->tensors[tensor].e->name);
-    c->of[c->n++] = (change){s, way};
+    c->of[c->n++] = *r;
     return OSH_OK;
 }
 
@@ -54,6 +50,5 @@ void osh_checkpoint_apply(const osh_checkpoint *ck, int64_t tensor, void *data, 
     if (!osh_checkpoint_is_changed(ck, tensor)) return;
     const struct changed *c = &ck->changes->tensors[tensor];
     const osh_st_entry *e = ck->tensors[tensor].e;
-    int64_t width = e->ndim < 2 ? 1 : e->shape[1];
-    for (int k = 0; k < c->n; k++) osh_fold_factors(data, e->dtype, c->of[k].way, c->of[k].s, width, first, n);
+    for (int k = 0; k < c->n; k++) osh_fold_factors(data, e->dtype, &c->of[k], first, n);
 }

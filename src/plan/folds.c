@@ -41,8 +41,17 @@ static osh_status refuse_reader(osh_ctx *cx, const osh_plan *p, const found *f, 
                     n->op->name);
 }
 
+/* It reads the value, not only its shape. */
+static bool reads(const osh_node *n, int value)
+{
+    bool any = false;
+    for (int k = 0; k < n->op->n_in; k++) any |= n->in[k] == value;
+    return any && !is_op(n, "zeros");
+}
+
 static bool passes_on(const osh_node *n, int value)
 {
+    if (is_op(n, "scale")) return true;
     if (is_op(n, "glu")) return n->in[1] == value && n->in[0] != value;
     const osh_attention_attr *a = n->attr;
     return is_op(n, "attention") && n->in[2] == value && n->in[0] != value && n->in[1] != value &&
@@ -57,9 +66,7 @@ static osh_status follow(osh_ctx *cx, const osh_plan *p, const found *f, int val
     const osh_value *v = &g->values[value];
     for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
         const osh_node *n = &g->nodes[i];
-        bool reads = false;
-        for (int k = 0; k < n->op->n_in; k++) reads |= n->in[k] == value;
-        if (!reads) continue;
+        if (!reads(n, value)) continue;
         if (is_op(n, "linear") && has_take(f, n->module)) {
             for (int k = 0; k < f->n_takes; k++) reached[k] |= f->takes[k] == n->module;
         } else if (passes_on(n, value)) {
@@ -148,6 +155,7 @@ static osh_status add(osh_ctx *cx, osh_plan *p, const found *f)
     *o = (osh_fold){.modifier = f->modifier, .module = f->smooth, .value = s->out[0], .n = g->values[s->out[0]].width,
                     .subgraph = -1};
     p->n_folds++;
+    if (is_op(s, "rms_norm")) o->offset = (float)((const osh_rms_norm_attr *)s->attr)->offset;
     OSH_NEW(cx, o->s, o->n);
     OSH_NEW(cx, o->takes, f->n_takes);
     for (int k = 0; k < 2 && k < s->op->n_weights; k++)
@@ -306,9 +314,7 @@ static bool only_linears(const osh_plan *p, found *f, int module)
     f->smooth = module, f->n_takes = 0;
     for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
         const osh_node *n = &g->nodes[i];
-        bool reads = false;
-        for (int k = 0; k < n->op->n_in; k++) reads |= n->in[k] == s->out[0];
-        if (!reads) continue;
+        if (!reads(n, s->out[0])) continue;
         if (!is_op(n, "linear") || is_router(g->modules[n->module].cls)) return false;
         f->takes[f->n_takes++] = n->module;
     }
@@ -403,16 +409,36 @@ void osh_plan_folds_free(osh_ctx *cx, osh_plan *p)
     osh_free(cx, p->folded);
 }
 
+static int64_t row_width(const osh_plan *p, int weight)
+{
+    const osh_weight *w = &p->graph->weights[weight];
+    return w->ndim > 1 ? w->shape[1] : 1;
+}
+
+osh_fold_rule osh_fold_giving(const osh_plan *p, const osh_fold *f, int k)
+{
+    return (osh_fold_rule){OSH_FOLD_ROWS, f->s, row_width(p, f->gives[k]), k ? 0 : f->offset};
+}
+
+osh_fold_rule osh_fold_taking(const osh_plan *p, const osh_fold *f, int k)
+{
+    return (osh_fold_rule){OSH_FOLD_COLUMNS, f->s, row_width(p, f->takes[k]), 0};
+}
+
 osh_status osh_fold_known(osh_ctx *cx, const osh_plan *p, int fold)
 {
     osh_status rc = OSH_OK;
     osh_fold *f = &p->folds[fold];
     const osh_graph *g = p->graph;
     if (f->known) goto done;
-    for (int k = 0; k < f->n_takes; k++)
-        OSH_TRY(osh_checkpoint_change(cx, p->ck, g->weights[f->takes[k]].tensor, OSH_FOLD_COLUMNS, f->s));
-    for (int k = 0; k < f->n_gives; k++)
-        OSH_TRY(osh_checkpoint_change(cx, p->ck, g->weights[f->gives[k]].tensor, OSH_FOLD_ROWS, f->s));
+    for (int k = 0; k < f->n_takes; k++) {
+        osh_fold_rule r = osh_fold_taking(p, f, k);
+        OSH_TRY(osh_checkpoint_change(cx, p->ck, g->weights[f->takes[k]].tensor, &r));
+    }
+    for (int k = 0; k < f->n_gives; k++) {
+        osh_fold_rule r = osh_fold_giving(p, f, k);
+        OSH_TRY(osh_checkpoint_change(cx, p->ck, g->weights[f->gives[k]].tensor, &r));
+    }
     f->known = true;
 done:
     return rc;

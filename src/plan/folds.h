@@ -13,6 +13,9 @@
 
 osh_status osh_plan_folds(osh_ctx *cx, osh_plan *p); // fills folds and folded; recipe, graph and Linears are there
 void osh_plan_folds_free(osh_ctx *cx, osh_plan *p);
+/* How its factors are folded into the k-th weight that gives, or takes. */
+osh_fold_rule osh_fold_giving(const osh_plan *p, const osh_fold *f, int k);
+osh_fold_rule osh_fold_taking(const osh_plan *p, const osh_fold *f, int k);
 /* Its factors stand in s: whoever reads its weights from here on has them folded in. */
 osh_status osh_fold_known(osh_ctx *cx, const osh_plan *p, int fold);
 enum { OSH_FOLD_PIECE = 1 << 20 }; // bytes of a weight that are read at a time, where memory does not have it

@@ -77,6 +77,7 @@ typedef struct osh_fold { // factors that a layer gives to the Linears behind it
     int module, value;  // of the graph: the layer that gives, and what it makes
     int64_t n;          // its channels
     int gives[2], n_gives; // graph weights that are divided: the layer's weight, its bias
+    float offset;       // that the layer adds to its weight
     int *takes, n_takes;   // own: those of the Linears
     int subgraph;       // -1: not cut
     float *s;           // own [n]

@@ -60,8 +60,7 @@ typedef struct piece_work {
     int64_t piece;        // elements of a chunk: whole rows, where one fits
     float *most;          // view: [threads, I]
     uint8_t *rooms;       // view: [threads, OSH_FOLD_PIECE], where it is read
-    osh_fold_way way;     // of a fold into w
-    const float *s;       // view: its factors
+    osh_fold_rule rule;   // of a fold into w
 } piece_work;
 
 static osh_status most_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -89,7 +88,7 @@ static osh_status fold_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     int64_t first = chunk * k->piece, n = k->n - first < k->piece ? k->n - first : k->piece;
     (void)worker;
     void *at = (char *)k->w->data + (size_t)first * osh_dtype_bytes(k->w->dtype);
-    osh_fold_factors(at, k->w->dtype, k->way, k->s, k->I, first, n);
+    osh_fold_factors(at, k->w->dtype, &k->rule, first, n);
     if (osh_find_nonfinite(at, k->w->dtype, n) >= 0)
         return osh_fail(cx, OSH_E_NUMERIC, "%s is not finite with the factors folded in, as %s",
                         k->p->ck->tensors[k->tensor].e->name, osh_dtype_name(k->w->dtype));
@@ -130,11 +129,10 @@ done:
     return rc;
 }
 
-static osh_status fold_into(osh_ctx *cx, const osh_plan *p, const osh_weights *w, int weight, osh_fold_way way,
-                            const float *s)
+static osh_status fold_into(osh_ctx *cx, const osh_plan *p, const osh_weights *w, int weight, osh_fold_rule rule)
 {
     piece_work k = work_on(p, w, weight);
-    k.way = way, k.s = s;
+    k.rule = rule;
     return k.w ? osh_parallel_for(cx, n_chunks(&k), fold_chunk, &k) : OSH_OK;
 }
 
@@ -169,8 +167,8 @@ osh_status osh_run_fold(osh_ctx *cx, osh_run *r, const osh_folding *g, const osh
         if (!g->seen[i]) continue;
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(make_factors(cx, p, f, g->seen[i], w));
-        for (int k = 0; k < f->n_takes; k++) OSH_TRY(fold_into(cx, p, w, f->takes[k], OSH_FOLD_COLUMNS, f->s));
-        for (int k = 0; k < f->n_gives; k++) OSH_TRY(fold_into(cx, p, w, f->gives[k], OSH_FOLD_ROWS, f->s));
+        for (int k = 0; k < f->n_takes; k++) OSH_TRY(fold_into(cx, p, w, f->takes[k], osh_fold_taking(p, f, k)));
+        for (int k = 0; k < f->n_gives; k++) OSH_TRY(fold_into(cx, p, w, f->gives[k], osh_fold_giving(p, f, k)));
         OSH_TRY(osh_fold_known(cx, p, i));
     }
     OSH_TRY(osh_emit_folds(cx, r->emitter, g->range.first_subgraph, g->range.n_subgraphs));

@@ -5,17 +5,27 @@
 
 enum { PIECE = 256 }; // elements at a time
 
-void osh_fold_factors(void *data, osh_dtype dt, osh_fold_way way, const float *s, int64_t width, int64_t first,
-                      int64_t n)
+/* x: k elements of a row from a column on. */
+static void fold_piece(float *x, const osh_fold_rule *r, int64_t row, int64_t column, int64_t k)
+{
+    if (r->way == OSH_FOLD_COLUMNS)
+        for (int64_t i = 0; i < k; i++) x[i] *= r->s[column + i];
+    else if (r->offset != 0)
+        for (int64_t i = 0; i < k; i++) x[i] = (x[i] + r->offset) / r->s[row] - r->offset;
+    else
+        for (int64_t i = 0; i < k; i++) x[i] /= r->s[row];
+}
+
+void osh_fold_factors(void *data, osh_dtype dt, const osh_fold_rule *r, int64_t first, int64_t n)
 {
     float x[PIECE];
     for (int64_t at = 0, k; at < n; at += k) {
         char *w = (char *)data + (size_t)at * osh_dtype_bytes(dt);
-        int64_t row = (first + at) / width, column = (first + at) % width;
-        k = width - column < n - at ? width - column : n - at; // one row
+        int64_t row = (first + at) / r->width, column = (first + at) % r->width;
+        k = r->width - column < n - at ? r->width - column : n - at; // one row
         if (k > PIECE) k = PIECE;
         osh_to_f32(x, w, dt, k);
-        for (int64_t i = 0; i < k; i++) x[i] = way == OSH_FOLD_ROWS ? x[i] / s[row] : x[i] * s[column + i];
+        fold_piece(x, r, row, column, k);
         osh_from_f32(w, dt, x, k);
     }
 }

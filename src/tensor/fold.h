@@ -11,9 +11,14 @@
 #include "tensor/tensor.h"
 
 typedef enum { OSH_FOLD_COLUMNS, OSH_FOLD_ROWS } osh_fold_way;
-/* Elements [first, first + n) of a weight with rows of width elements (a norm's, a bias: 1), which lie at data. */
-void osh_fold_factors(void *data, osh_dtype dt, osh_fold_way way, const float *s, int64_t width, int64_t first,
-                      int64_t n);
-/* most[c] becomes the larger of itself and |w| of column c, of the same elements. */
+typedef struct osh_fold_rule { // for one weight
+    osh_fold_way way;
+    const float *s; // view: by column, or by row
+    int64_t width;  // elements of a row; of a norm's weight, of a bias: 1
+    float offset;   // rows: the layer adds it to its weight, so w becomes (w + offset) / s - offset
+} osh_fold_rule;
+/* Elements [first, first + n) of the weight, which lie at data. */
+void osh_fold_factors(void *data, osh_dtype dt, const osh_fold_rule *r, int64_t first, int64_t n);
+/* most[c] becomes the larger of itself and |w| of column c, of such elements. */
 void osh_fold_most(float *most, const void *data, osh_dtype dt, int64_t width, int64_t first, int64_t n);
 #endif

@@ -73,11 +73,12 @@ static void fold_and_compare(const smooth_case *c, const char *leaf, float *w, i
                              const float *s)
 {
     char raw[2 * N * 4];
-    int64_t width = way == OSH_FOLD_ROWS ? 1 : N, size = (int64_t)osh_dtype_bytes(c->dt);
+    const osh_fold_rule rule = {way, s, way == OSH_FOLD_ROWS ? 1 : N, 0};
+    int64_t size = (int64_t)osh_dtype_bytes(c->dt);
     osh_from_f32(raw, c->dt, w, n);
     for (int64_t at = 0, k; at < n; at += k) { // in pieces that end inside of a row
         k = n - at < 50 ? n - at : 50;
-        osh_fold_factors(raw + at * size, c->dt, way, s, width, at, k);
+        osh_fold_factors(raw + at * size, c->dt, &rule, at, k);
     }
     osh_to_f32(w, raw, c->dt, n);
     compare(c, leaf, w, n);
