@@ -26,7 +26,7 @@ add_custom_command(
   VERBATIM)
 
 osh_layer(base LIBS Threads::Threads m)
-osh_layer(text DEPS base LIBS PkgConfig::cjson PkgConfig::yaml PkgConfig::pcre2 PkgConfig::utf8proc PkgConfig::zstd)
+osh_layer(text DEPS base LIBS PkgConfig::cjson PkgConfig::yaml PkgConfig::pcre2 PkgConfig::utf8proc PkgConfig::zstd PkgConfig::zlib)
 osh_layer(tensor DEPS base)
 osh_layer(ops DEPS tensor text LIBS ${CMAKE_DL_LIBS}) # OpenBLAS and oneDNN are opened when they are needed
 target_include_directories(osh_ops PUBLIC ${openblas_INCLUDE_DIRS} ${DNNL_INCLUDE_DIR})

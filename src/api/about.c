@@ -11,6 +11,7 @@
 #include <utf8proc.h>
 #include <xxhash.h>
 #include <yaml.h>
+#include <zlib.h>
 #include <zstd.h>
 
 #include "base/buf.h"
@@ -47,10 +48,11 @@ osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user)
                            "with assertions",
 #endif
                            osh_cuda_built() ? "with CUDA" : "without CUDA"));
-    OSH_TRY(osh_buf_printf(cx, &b, "cJSON %s, libyaml %d.%d.%d, PCRE2 %.*s, utf8proc %s, zstd %s, xxHash %u.%u.%u\n"
+    OSH_TRY(osh_buf_printf(cx, &b,
+                           "cJSON %s, libyaml %d.%d.%d, PCRE2 %.*s, utf8proc %s, zstd %s, zlib %s, xxHash %u.%u.%u\n"
                            "OpenBLAS and oneDNN are opened when a job multiplies\n",
                            cJSON_Version(), major, minor, patch, (int)strcspn(pcre, " "), pcre, utf8proc_version(),
-                           ZSTD_versionString(), xx / 10000, xx / 100 % 100, xx % 100));
+                           ZSTD_versionString(), zlibVersion(), xx / 10000, xx / 100 % 100, xx % 100));
     sink(user, b.data, b.len);
 done:
     osh_buf_deinit(cx, &b);

@@ -77,7 +77,7 @@ static osh_status look_at_row(osh_ctx *cx, loader *l, int64_t which)
     bool any = true, blank = true;
 
     if (l->rows.kind != OSH_ROW_UNKNOWN) goto done;
-    OSH_TRY(osh_lines_open(cx, &lines, l->opt->path));
+    OSH_TRY(osh_lines_open_rows(cx, &lines, l->opt->path, l->opt->text_column));
     for (int64_t i = 0; l->rows.kind == OSH_ROW_UNKNOWN;) {
         OSH_TRY(osh_lines_begin(cx, lines, &any));
         if (!any) break;
@@ -97,7 +97,7 @@ static osh_status read_in_order(osh_ctx *cx, loader *l, int64_t limit)
     bool any = true, blank = false;
 
     OSH_TRY(look_at_row(cx, l, 0));
-    OSH_TRY(osh_lines_open(cx, &lines, l->opt->path));
+    OSH_TRY(osh_lines_open_rows(cx, &lines, l->opt->path, l->opt->text_column));
     while (!is_full(l, limit)) {
         OSH_TRY(osh_lines_begin(cx, lines, &any));
         if (!any) break;
@@ -111,14 +111,14 @@ done:
     return rc;
 }
 
-static osh_status count_rows(osh_ctx *cx, int64_t *n_rows, const char *path)
+static osh_status count_rows(osh_ctx *cx, int64_t *n_rows, const char *path, const char *column)
 {
     osh_status rc = OSH_OK;
     osh_lines *lines = NULL; // own
     bool any = true, blank = true;
 
     *n_rows = 0;
-    OSH_TRY(osh_lines_open(cx, &lines, path));
+    OSH_TRY(osh_lines_open_rows(cx, &lines, path, column));
     for (;; *n_rows += !blank) {
         OSH_TRY(osh_lines_begin(cx, lines, &any));
         if (!any) break;
@@ -163,7 +163,7 @@ static osh_status read_places(osh_ctx *cx, loader *l, osh_ids *ids, span *spans,
     osh_lines *lines = NULL; // own
     bool any = true, blank = false;
 
-    OSH_TRY(osh_lines_open(cx, &lines, l->opt->path));
+    OSH_TRY(osh_lines_open_rows(cx, &lines, l->opt->path, l->opt->text_column));
     for (int64_t i = 0, n_read = 0; n_read < end - first; i += !blank) {
         OSH_TRY(osh_lines_begin(cx, lines, &any));
         if (!any || i >= n_rows) OSH_FAIL(cx, OSH_E_IO, "%s: was changed while it was read", l->opt->path);
@@ -224,7 +224,7 @@ static osh_status read_shuffled(osh_ctx *cx, loader *l, int64_t limit)
     int64_t n_rows = 0, row = 0;
     uint32_t *place = NULL; // own
 
-    OSH_TRY(count_rows(cx, &n_rows, l->opt->path));
+    OSH_TRY(count_rows(cx, &n_rows, l->opt->path, l->opt->text_column));
     OSH_NEW(cx, place, n_rows);
     OSH_TRY(shuffle(cx, place, n_rows, l->opt->seed));
     while (row < n_rows && place[row]) row++;
@@ -404,7 +404,7 @@ static osh_status encode_whole(osh_ctx *cx, loader *l, int64_t n_wanted)
     size_t n = 0, n_text = 0;
 
     if (!tok) OSH_FAIL(cx, OSH_E_USAGE, "%s: a text needs a tokenizer, and there is none", l->opt->path);
-    OSH_TRY(osh_lines_open(cx, &lines, l->opt->path));
+    OSH_TRY(osh_lines_open_rows(cx, &lines, l->opt->path, l->opt->text_column));
     osh_tokenizer_begin(tok);
     do {
         OSH_TRY(osh_lines_bytes(cx, lines, &text, &n));
@@ -420,7 +420,7 @@ done:
     return rc;
 }
 
-/* Rows [first, first + count) of a .jsonl. */
+/* Rows [first, first + count) of any kind but .txt. */
 static osh_status load_rows(osh_ctx *cx, osh_dataset *out, loader *l, const dataset_windows *w)
 {
     osh_status rc = OSH_OK;

@@ -1,8 +1,8 @@
 /* dataset.h - calibration and evaluation text to token sequences.
  *
- * A row of a .jsonl holds text (the column text_column, or "text") or input_ids, then its attention_mask, if any,
- * says which of them count; the first row decides for all. Without text_column input_ids win over text. Lines of
- * white space are no rows. */
+ * A row of a .jsonl or .json holds text (the column text_column, or "text") or input_ids, then its attention_mask, if
+ * any, says which of them count; the first row decides for all. Without text_column input_ids win over text. Lines of
+ * white space are no rows. A record of a .csv holds text, in the column text_column, or "text". */
 #ifndef OSH_DATASET_H
 #define OSH_DATASET_H
 #include "text/tokenizer.h"
@@ -14,7 +14,7 @@ typedef struct osh_dataset {
 } osh_dataset;
 
 typedef struct osh_dataset_options { // LLM Compressor's arguments
-    const char *path;        // .jsonl .txt, each also .zst
+    const char *path;        // .jsonl .json .csv .txt, each also .zst or .gz
     const char *text_column; // NULL: input_ids, else "text"
     int64_t num_samples;     // 0: all; rows, or blocks when concatenating
     int64_t max_seq_length;  // tokens, > 0

@@ -5,6 +5,7 @@
 #include "text/dataset_row.h"
 #include "base/map.h"
 #include "text/json_scan.h"
+#include "text/shape.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,14 +30,13 @@ osh_status osh_row_reader_init(osh_ctx *cx, osh_row_reader *r, const osh_dataset
                                osh_tokenizer *tok)
 {
     osh_status rc = OSH_OK;
-    size_t len = strlen(opt->path);
+    const char *kind = osh_data_kind(opt->path);
 
     *r = (osh_row_reader){.opt = opt, .tok = tok, .cut_ids = true};
-    if (len > 4 && !strcmp(opt->path + len - 4, ".zst")) len -= 4;
-    r->json = len > 6 && !strncmp(opt->path + len - 6, ".jsonl", 6);
-    if (!r->json && !(len > 4 && !strncmp(opt->path + len - 4, ".txt", 4)))
-        OSH_FAIL(cx, OSH_E_USAGE, "%s: unknown kind of dataset, wanted .jsonl, .txt, .jsonl.zst or .txt.zst",
-                 opt->path);
+    if (!kind)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s: unknown kind of dataset, wanted .jsonl, .json, .csv or .txt, each also .zst or .gz", opt->path);
+    r->json = strcmp(kind, "txt") != 0; // rows of a .csv become objects
     if (!r->json || (opt->text_column && strcmp(opt->text_column, "input_ids"))) r->kind = OSH_ROW_TEXT;
     if (tok) OSH_TRY(osh_tokenizer_special(cx, tok, &r->special, false));
     r->n_before = r->special.n;

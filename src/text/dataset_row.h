@@ -16,7 +16,7 @@ typedef struct osh_row_reader {
     int64_t n_before;               // of these, before it
 } osh_row_reader;
 
-/* .jsonl or .txt, each also .zst; any other name is an error. */
+/* Any name but those of shape.h's kinds is an error. */
 osh_status osh_row_reader_init(osh_ctx *cx, osh_row_reader *r, const osh_dataset_options *opt, osh_tokenizer *tok);
 void osh_row_reader_deinit(osh_ctx *cx, osh_row_reader *r);
 /* Whether the rows hold text or ids, by this line. Nothing where that is known. */

@@ -1,10 +1,12 @@
-/* lines.c - a file in chunks, decompressed on the way, cut at \n.
+/* lines.c - a file in chunks, decompressed on the way, its rows made lines where they are none, cut at \n.
  *
- * Caps keep a small hostile .zst from becoming all of the memory or an endless run: 64 MiB for a line, 64 GiB in all,
- * and zstd's own 128 MiB for its window. */
+ * Caps keep a small hostile .zst or .gz from becoming all of the memory or an endless run: 64 MiB for a line, 64 GiB in
+ * all, and zstd's own 128 MiB for its window. */
 #include "text/lines.h"
 #include "base/file.h"
+#include "text/shape.h"
 #include <string.h>
+#include <zlib.h>
 #include <zstd.h>
 
 enum { CHUNK = 1 << 18 };
@@ -15,7 +17,9 @@ struct osh_lines {
     osh_file *file;     // own
     int64_t at;         // bytes of the file that were read
     int64_t n_total;    // bytes that came out
-    ZSTD_DCtx *zstd;    // own; NULL: not compressed
+    ZSTD_DCtx *zstd;    // own; NULL: not compressed so
+    z_stream *gz;       // own; NULL: not compressed so
+    osh_shape *shape;   // own; NULL: rows are lines
     size_t zstd_bytes;  // that were counted for it
     char *packed;       // own [CHUNK]; compressed bytes
     char *chunk;        // own [CHUNK]
@@ -32,18 +36,33 @@ struct osh_lines {
     int64_t number;
 };
 
+static void *gz_alloc(void *cx, unsigned n, unsigned size) { return osh_calloc(cx, n, size); }
+static void gz_free(void *cx, void *p) { osh_free(cx, p); }
+
+static osh_status gz_open(osh_ctx *cx, osh_lines *l, const char *path)
+{
+    enum { GZIP = 16 + MAX_WBITS }; // with gzip's header and trailer
+    osh_status rc = OSH_OK;
+    OSH_NEW(cx, l->gz, 1);
+    *l->gz = (z_stream){.zalloc = gz_alloc, .zfree = gz_free, .opaque = cx};
+    if (inflateInit2(l->gz, GZIP) != Z_OK) OSH_FAIL(cx, OSH_E_NOMEM, "%s: cannot allocate the decompressor", path);
+done:
+    return rc;
+}
+
 osh_status osh_lines_open(osh_ctx *cx, osh_lines **out, const char *path)
 {
     osh_status rc = OSH_OK;
     osh_lines *l = NULL; // own
-    size_t len = strlen(path);
 
     OSH_NEW(cx, l, 1);
     osh_buf_init(&l->text, 0);
     OSH_TRY(osh_file_open(cx, &l->file, path));
     OSH_NEW(cx, l->chunk, CHUNK);
-    if (len > 4 && !strcmp(path + len - 4, ".zst")) {
-        OSH_NEW(cx, l->packed, CHUNK);
+    bool gz = osh_name_ends(path, ".gz"), zst = osh_name_ends(path, ".zst");
+    if (gz || zst) OSH_NEW(cx, l->packed, CHUNK);
+    if (gz) OSH_TRY(gz_open(cx, l, path));
+    if (zst) {
         l->zstd = ZSTD_createDCtx();
         if (!l->zstd) OSH_FAIL(cx, OSH_E_NOMEM, "%s: cannot allocate the decompressor", path);
     }
@@ -53,9 +72,24 @@ done:
     return rc;
 }
 
+osh_status osh_lines_open_rows(osh_ctx *cx, osh_lines **out, const char *path, const char *column)
+{
+    osh_status rc = OSH_OK;
+    osh_lines *l = NULL; // own
+    OSH_TRY(osh_lines_open(cx, &l, path));
+    OSH_TRY(osh_shape_new(cx, &l->shape, path, column));
+    *out = l, l = NULL; // give
+done:
+    osh_lines_close(cx, l);
+    return rc;
+}
+
 void osh_lines_close(osh_ctx *cx, osh_lines *l)
 {
     if (!l) return;
+    if (l->gz) inflateEnd(l->gz);
+    osh_free(cx, l->gz);
+    osh_shape_free(cx, l->shape);
     osh_file_close(cx, l->file);
     ZSTD_freeDCtx(l->zstd);
     osh_mem_uncount(cx, l->zstd_bytes);
@@ -115,6 +149,34 @@ done:
     return rc;
 }
 
+/* A .gz may have several members, one behind the other. */
+static osh_status inflate_some(osh_ctx *cx, osh_lines *l, size_t *n)
+{
+    osh_status rc = OSH_OK;
+    const char *path = osh_file_path(l->file);
+    z_stream *z = l->gz;
+
+    z->next_out = (unsigned char *)l->chunk, z->avail_out = CHUNK;
+    while (z->avail_out == CHUNK) {
+        if (!z->avail_in) {
+            size_t got = 0;
+            OSH_TRY(read_file(cx, l, l->packed, &got));
+            if (!got) break;
+            z->next_in = (unsigned char *)l->packed, z->avail_in = (unsigned)got;
+        }
+        if (!l->in_frame) inflateReset(z), l->in_frame = true;
+        int code = inflate(z, Z_NO_FLUSH);
+        if (code == Z_STREAM_END) l->in_frame = false;
+        else if (code == Z_MEM_ERROR) OSH_FAIL(cx, OSH_E_NOMEM, "%s: no memory to decompress it", path);
+        else if (code != Z_OK && code != Z_BUF_ERROR)
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: not valid gzip: %s", path, z->msg ? z->msg : "a dictionary is wanted");
+    }
+    *n = CHUNK - z->avail_out;
+    if (!*n && l->in_frame) OSH_FAIL(cx, OSH_E_FORMAT, "%s: ends inside a gzip member: the file is cut off", path);
+done:
+    return rc;
+}
+
 void osh_lines_as_they_are(osh_lines *l) { l->as_they_are = true; }
 
 /* Appends what comes next to l->text. */
@@ -123,19 +185,25 @@ static osh_status fill(osh_ctx *cx, osh_lines *l)
     osh_status rc = OSH_OK;
     size_t n = 0;
 
-    if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted while reading %s", osh_file_path(l->file));
     if (l->start) { // what is done with goes
         memmove(l->text.data, l->text.data + l->start, l->text.len - l->start);
         l->text.len -= l->start;
         l->start = 0;
     }
-    if (l->zstd) OSH_TRY(decompress(cx, l, &n));
-    else OSH_TRY(read_file(cx, l, l->chunk, &n));
-    l->n_total += (int64_t)n;
-    if (l->n_total > MAX_TOTAL)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: more than 64 GiB of text", osh_file_path(l->file));
-    OSH_TRY(osh_buf_append(cx, &l->text, l->chunk, n));
-    l->file_ends = n == 0;
+    size_t had = l->text.len;
+    do {
+        if (osh_interrupted(cx))
+            OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted while reading %s", osh_file_path(l->file));
+        if (l->zstd) OSH_TRY(decompress(cx, l, &n));
+        else if (l->gz) OSH_TRY(inflate_some(cx, l, &n));
+        else OSH_TRY(read_file(cx, l, l->chunk, &n));
+        l->n_total += (int64_t)n;
+        if (l->n_total > MAX_TOTAL)
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: more than 64 GiB of text", osh_file_path(l->file));
+        if (l->shape) OSH_TRY(osh_shape_feed(cx, l->shape, &l->text, l->chunk, n));
+        else OSH_TRY(osh_buf_append(cx, &l->text, l->chunk, n));
+        l->file_ends = n == 0;
+    } while (l->text.len == had && !l->file_ends); // of other columns nothing comes out
 done:
     return rc;
 }

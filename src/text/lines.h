@@ -1,10 +1,12 @@
-/* lines.h - the lines of a text file, or of a .zst one, one after the other and in pieces: what is held is a piece. */
+/* lines.h - the lines of a text file, one after the other and in pieces: what is held is a piece. */
 #ifndef OSH_LINES_H
 #define OSH_LINES_H
 #include "base/buf.h"
 
 typedef struct osh_lines osh_lines;
-osh_status osh_lines_open(osh_ctx *cx, osh_lines **out, const char *path); // .zst is decompressed
+osh_status osh_lines_open(osh_ctx *cx, osh_lines **out, const char *path); // .zst and .gz are decompressed
+/* The rows of a .json or .csv, of its column, as lines of JSON objects (shape.h); path and column live longer. */
+osh_status osh_lines_open_rows(osh_ctx *cx, osh_lines **out, const char *path, const char *column);
 void osh_lines_close(osh_ctx *cx, osh_lines *l);
 /* Lines end with their \n only, not with \r\n, and are of any length; else 64 MiB is the most. */
 void osh_lines_as_they_are(osh_lines *l);

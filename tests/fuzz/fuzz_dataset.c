@@ -20,7 +20,7 @@ static void check(const osh_dataset *d, const osh_dataset_options *opt)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static const char *const ends[] = {"jsonl", "jsonl.zst", "txt", "txt.zst"};
+    static const char *const ends[] = {"jsonl", "jsonl.zst", "txt", "txt.zst", "json", "csv", "jsonl.gz", "json.gz"};
     static const char *const collators[] = {NULL, "truncation", "padding", "none"};
     osh_ctx *cx = NULL;
     osh_dataset one = {0}, two = {0};
@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 
     if (!n) return 0;
     cx = fuzz_ctx();
-    snprintf(path, sizeof path, "fuzz_dataset_%ld.%s", (long)getpid(), ends[data[0] & 3]);
+    snprintf(path, sizeof path, "fuzz_dataset_%ld.%s", (long)getpid(), ends[(data[0] & 3) + (data[0] >> 7) * 4]);
     FILE *f = fopen(path, "wb");
     CHECK(f && fwrite(data + 1, 1, n - 1, f) == n - 1 && !fclose(f));
     osh_dataset_options opt = {.path = path, .max_seq_length = 3, .batch_size = 2, .n_vocab = 100, .seed = 1,

@@ -4,6 +4,7 @@
 #include "unit/text_helpers.h"
 #include <stdio.h>
 #include <unistd.h>
+#include <zlib.h>
 #include <zstd.h>
 
 static char dir[64];
@@ -290,10 +291,110 @@ static void test_bad_options(void **state)
     opt.num_samples = -1;
     refuses(cx, NULL, &opt, OSH_E_USAGE, "num_calibration_samples is -1");
     opt = options();
-    file(cx, "x.csv", "a,b");
-    refuses(cx, NULL, &opt, OSH_E_USAGE, "x.csv: unknown kind of dataset");
+    file(cx, "x.tsv", "a\tb");
+    refuses(cx, NULL, &opt, OSH_E_USAGE, "x.tsv: unknown kind of dataset, wanted .jsonl, .json, .csv or .txt");
     file(cx, "x.zst", "");
     refuses(cx, NULL, &opt, OSH_E_USAGE, "unknown kind of dataset");
+}
+
+static void test_json(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_tokenizer *tok = letters(cx);
+    osh_dataset_options opt = options();
+    static const struct { const char *text, *wanted; } good[] = {
+        {"[{\"text\": \"ab\"}, {\"text\": \"c\"}]", "0 2 3 1|0 4 1"},
+        {"\n[\n  {\n    \"text\":\r\n\"a\"\n  },\n {\"x\": "
+         "[1, {\"y\": \"],[\\\"\"}], \"text\": \"b\"}\n]\n", "0 2 1|0 3 1"},
+        {"{\"text\": \"a\"}\n\n{\"text\":\n\"b\"}\n", "0 2 1|0 3 1"},
+        {"[{\"input_ids\": [1, 2]}, {\"input_ids\": [3]}]", "1 2|3"},
+        {"{\"text\": \"a\"}", "0 2 1"},
+    };
+    static const struct { const char *text, *holds; } bad[] = {
+        {"[{\"text\": \"a\"}", "ends inside the brackets"},
+        {"[{\"text\": \"a\"},]", "a comma behind the last row, at row 2"},
+        {"[,{\"text\": \"a\"}]", "a comma without a row"},  {"[{\"text\": \"a\"}] x", "something behind the list"},
+        {"[]", "the dataset is empty"},                         {"", "the dataset is empty"},
+        {"\"text\"", "something that is no object"},            {"[1, 2]", "line 1"},
+        {"[{\"text\": \"a\"}}", "'}' where the list ends"},     {"{\"text\": \"a\"}\n[1]", "a list that is no row"},
+        {"{\"text\": \"a\"}]", "a bracket that nothing opened"},
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        file(cx, "x.json", good[i].text);
+        gives(cx, tok, &opt, good[i].wanted);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        file(cx, "x.json", bad[i].text);
+        refuses(cx, tok, &opt, OSH_E_FORMAT, bad[i].holds);
+    }
+    osh_tokenizer_close(cx, tok);
+}
+
+static void test_csv(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_tokenizer *tok = letters(cx);
+    osh_dataset_options opt = options();
+    static const struct { const char *text, *column, *wanted; } good[] = {
+        {"text\na\nb\n", NULL, "0 2 1|0 3 1"},
+        {"\xef\xbb\xbftext,n\r\na,1\r\n\r\nb,2", NULL, "0 2 1|0 3 1"},
+        {"n,\"a \"\"b\"\"\"\n1,c\n\"2,\n3\",\"d\"\n", "a \"b\"", "0 4 1|0 5 1"},
+        {"text,n\n\"a\nb\",1\n", NULL, "0 2 8 3 1"},       // \n is 8
+        {"text,n\n\"a\r\",1\n", NULL, "0 2 9 1"},          // \r is 9, and in quotes it stays
+        {"n,text\n1,\n2,a\n", NULL, "0 1|0 2 1"},          // an empty field is an empty text
+    };
+    static const struct { const char *text, *holds; } bad[] = {
+        {"txt,n\na,1\n", "no column 'text' among txt, n; did you mean txt?: want its name as --text-column"},
+        {"text,n\na\n", "record 1 has 1 fields, want the 2"}, {"text,n\na,1\nb,2,3\n", "record 2 has 3 fields"},
+        {"text\n\"a\n", "record 1 ends inside quotes"},       {"", "no line that names the columns"},
+        {"text\n", "the dataset is empty"},
+    };
+    opt.n_vocab = 10;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        file(cx, "x.csv", good[i].text);
+        opt.text_column = good[i].column;
+        gives(cx, tok, &opt, good[i].wanted);
+    }
+    opt.text_column = NULL;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        file(cx, "x.csv", bad[i].text);
+        refuses(cx, tok, &opt, OSH_E_FORMAT, bad[i].holds);
+    }
+    osh_tokenizer_close(cx, tok);
+}
+
+static size_t gzip(void *to, size_t room, const char *text)
+{
+    z_stream z = {.next_out = to, .avail_out = (unsigned)room, .next_in = (unsigned char *)(uintptr_t)text,
+                  .avail_in = (unsigned)strlen(text)};
+    assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+    deflateEnd(&z);
+    return z.total_out;
+}
+
+static void test_gzip(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_dataset_options opt = options();
+    char packed[400];
+    size_t n = gzip(packed, 200, "{\"input_ids\": [1, 2]}\n{\"input");
+    size_t m = gzip(packed + n, 200, "_ids\": [3]}\n"); // a second member
+    file_n(cx, "x.jsonl.gz", packed, n + m);
+    gives(cx, NULL, &opt, "1 2|3");
+    opt.shuffle = true; // three readings
+    gives(cx, NULL, &opt, "3|1 2");
+    opt.shuffle = false;
+    for (size_t cut = 0; cut < n + m; cut += 7) {
+        if (cut == n) continue;
+        file_n(cx, "x.jsonl.gz", packed, cut);
+        refuses(cx, NULL, &opt, OSH_E_FORMAT, cut ? "gz: ends inside a gzip member" : "the dataset is empty");
+    }
+    packed[n / 2] ^= 0x55;
+    file_n(cx, "x.jsonl.gz", packed, n + m);
+    refuses(cx, NULL, &opt, OSH_E_FORMAT, "x.jsonl.gz");
+    file(cx, "x.json.gz", "[{}]");
+    refuses(cx, NULL, &opt, OSH_E_FORMAT, "not valid gzip: incorrect header check");
 }
 
 /* The same as a few lines of Python with the counter RNG: order[i], order[k] swapped from the back. */
@@ -520,10 +621,20 @@ static osh_status load_eval(osh_ctx *cx, void *user)
     return rc;
 }
 
+static osh_status load_text(osh_ctx *cx, void *user)
+{
+    osh_dataset d;
+    osh_dataset_options opt = options();
+    osh_status rc = osh_dataset_load(cx, &d, user, &opt);
+    osh_dataset_deinit(cx, &d);
+    return rc;
+}
+
 static void test_torture(void **state)
 {
     osh_ctx *cx = *state;
     osh_tokenizer *tok = letters(cx);
+    char gz[200];
     osh_dataset_options opt = options();
 
     packed(cx, "x.jsonl.zst", ROWS, strlen(ROWS), 1);
@@ -535,6 +646,12 @@ static void test_torture(void **state)
     file(cx, "x.txt", "abcd\nabcd\n");
     assert_ok(cx, load_eval(cx, tok)); // the tokenizer remembers the words
     torture(cx, load_eval, tok);
+    file(cx, "x.csv", "n,text\n1,\"ab\"\n2,cd\n");
+    assert_ok(cx, load_text(cx, tok));
+    torture(cx, load_text, tok);
+    opt.concatenate = false;
+    file_n(cx, "x.json.gz", gz, gzip(gz, sizeof gz, "[{\"input_ids\": [1]}, {\"input_ids\": [2]}]"));
+    torture(cx, load, &opt);
     osh_tokenizer_close(cx, tok);
 }
 
@@ -559,7 +676,7 @@ int main(void)
         T(test_ids), T(test_num_samples), T(test_attention_mask), T(test_collators), T(test_concatenate),
         T(test_text), T(test_txt), T(test_columns), T(test_bad_rows), T(test_empty), T(test_bad_options),
         T(test_shuffle), T(test_shuffle_reads_what_it_chose), T(test_zst), T(test_line_cap), T(test_eval_text),
-        T(test_eval_rows), T(test_interrupt), T(test_torture),
+        T(test_eval_rows), T(test_interrupt), T(test_torture), T(test_json), T(test_csv), T(test_gzip),
     };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
 }

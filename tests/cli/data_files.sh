@@ -1,0 +1,34 @@
+# The same rows as .jsonl, .json and .csv, plain and compressed, give the same output; what is missing is named.
+set -euo pipefail
+fail() { echo "$*"; exit 1; }
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+python3 - "$model/data/calibration.jsonl" <<'P'
+import csv, gzip, json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])][:40]
+json.dump(rows, open("c.json", "w"), indent=1, ensure_ascii=False)
+with open("c.csv", "w", newline="") as f:
+    w = csv.writer(f)
+    w.writerow(["id", "body"])
+    w.writerows([i, r["text"]] for i, r in enumerate(rows))
+for name in ["c.json", "c.csv"]:
+    gzip.open(name + ".gz", "wb").write(open(name, "rb").read())
+P
+head -n 40 "$model/data/calibration.jsonl" >c.jsonl
+zstd -q c.json c.csv
+job=(--model "$model" --scheme W4A16 --method gptq --num-calibration-samples 4 --max-seq-length 48 --progress none
+     --sequential-targets Linear --shuffle-calibration-samples)
+for data in c.jsonl c.json c.json.gz c.json.zst c.csv c.csv.gz c.csv.zst; do
+    column=()
+    case $data in *.csv*) column=(--text-column body) ;; esac
+    "$ONESHOT" "${job[@]}" --dataset $data "${column[@]}" --output out --overwrite --restart >/dev/null
+    [ -e want ] || cp out/model.safetensors want
+    cmp out/model.safetensors want || fail "$data: other bytes"
+done
+if "$ONESHOT" "${job[@]}" --dataset c.csv --output other 2>err; then fail "a column that is not there"; fi
+grep -q "c.csv: no column 'text' among id, body: want its name as --text-column" err || fail "$(cat err)"
+[ ! -e other ] || fail "an output"
+for data in c.json c.csv; do
+    "$ONESHOT" eval --model "$model" --dataset $data --text-column $([ $data = c.csv ] && echo body || echo text) \
+        --max-seq-length 64 --max-windows 4 --progress none >$data.eval
+done
+tail -n 1 c.json.eval | grep -q '^perplexity [0-9]' && cmp c.json.eval c.csv.eval || fail "eval: $(cat c.json.eval c.csv.eval)"
