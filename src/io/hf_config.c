@@ -36,6 +36,7 @@ static const family families[] = {
     {"gemma2", "Gemma2ForCausalLM", {8192}, true},
     {"gemma3_text", "Gemma3ForCausalLM",
      {131072, .theta = 1e6, .sliding_theta = 1e4, .sliding_key = "rope_local_base_freq"}, true},
+    {"falcon", "FalconForCausalLM", {2048}, true},
     {"opt", "OPTForCausalLM", {2048}, true},
     {"mixtral", "MixtralForCausalLM", {4096 * 32, .theta = 1e6}, false},
     {"qwen2_moe", "Qwen2MoeForCausalLM", {32768}, false},

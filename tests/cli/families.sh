@@ -47,6 +47,9 @@ check gpt_neox 4 2
 check gpt_neox_serial 4 2
 check opt 6 2
 check opt_after 6 2 2
+check falcon 4 2
+check falcon_new 4 2
+check falcon_old 4 2
 check mixtral 16 2
 check qwen2_moe 19 2 -12
 

@@ -37,7 +37,7 @@ def stream(name):  # FNV-1a, 32 bits
 def weight(name, shape):
     """The rule of tiny.h: norms around 1, biases 0.5, embeddings 1, linears sqrt(3 / in), twice that for q and k."""
     u = rng_sym(SEED, stream(name), math.prod(shape)).reshape(shape)
-    if name.endswith("norm.weight"):
+    if name.endswith("norm.weight") or (".ln_" in name and name.endswith(".weight")):
         return np.float32(1) + np.float32(0.25) * u
     if name.endswith(".bias"):
         return np.float32(0.5) * u
@@ -79,9 +79,9 @@ def size(**kw):
 
 
 L, M, Q2, Q3, Q3M = (f"{x}ForCausalLM" for x in ("Llama", "Mistral", "Qwen2", "Qwen3", "Qwen3Moe"))
-S3, GR, O2, O3, M3, ST, P3, G4, GE2, GE3, NX, OP, MX, Q2M = (f"{x}ForCausalLM" for x in (
+S3, GR, O2, O3, M3, ST, P3, G4, GE2, GE3, NX, OP, MX, Q2M, FA = (f"{x}ForCausalLM" for x in (
     "SmolLM3", "Granite", "Olmo2", "Olmo3", "Ministral3", "StableLm", "Phi3", "Glm4", "Gemma2", "Gemma3", "GPTNeoX", "OPT", "Mixtral",
-    "Qwen2Moe"))
+    "Qwen2Moe", "Falcon"))
 ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
 NO_PAD = dict(pad_token_id=None, bos_token_id=0, eos_token_id=0)
 LONG = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.1, 1.5, 2.0, 2.5, 3.0],
@@ -92,6 +92,11 @@ def gemma(**kw):
     d = size(**DH16, hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=20, sliding_window=16, **NO_PAD)
     del d["hidden_act"]
     return {**d, **kw}
+
+
+def falcon(**kw):
+    return dict(vocab_size=48, hidden_size=32, ffn_hidden_size=56, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=128,
+                tie_word_embeddings=True, **NO_PAD) | kw
 
 
 def opt(**kw):
@@ -181,6 +186,10 @@ CASES = {
                              use_parallel_residual=False, **ROPE), {"use_parallel_residual": True}),
     "opt": (four(OP, **opt(tie_word_embeddings=True)), {"activation_function": "gelu"}),
     "opt_after": (four(OP, **opt(word_embed_proj_dim=24, do_layer_norm_before=False)), {"activation_function": "gelu"}),
+    "falcon": (five(FA, **falcon(), **ROPE), {"activation": "relu"}),
+    "falcon_new": (five(FA, **falcon(new_decoder_architecture=True, num_kv_heads=2, tie_word_embeddings=False), **ROPE),
+                   {"activation": "relu"}),
+    "falcon_old": (five(FA, **falcon(multi_query=False, parallel_attn=False), **ROPE), {"activation": "relu"}),
     "mixtral": (four(MX, **size(num_local_experts=4, num_experts_per_tok=2, sliding_window=16), **NO_PAD, rope_theta=10000.0),
                 {"num_experts_per_tok": 3}),
     "qwen2_moe": (four(Q2M, **size(), **NO_PAD, rope_theta=10000.0, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,

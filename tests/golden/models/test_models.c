@@ -152,6 +152,9 @@ int main(void)
         CASE(gpt_neox_serial),
         CASE(opt),
         CASE(opt_after),
+        CASE(falcon),
+        CASE(falcon_new),
+        CASE(falcon_old),
         CASE(mixtral),
         CASE(qwen2_moe),
     };

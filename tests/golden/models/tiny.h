@@ -70,7 +70,8 @@ static inline void tiny_fill(float *w, const char *name, int64_t n, int64_t n_in
 {
     uint32_t stream = 2166136261u;
     for (const char *p = name; *p; p++) stream = (stream ^ (unsigned char)*p) * 16777619u;
-    bool norm = tiny_ends(name, "norm.weight"), bias = tiny_ends(name, ".bias"),
+    bool norm = tiny_ends(name, "norm.weight") || (strstr(name, ".ln_") && tiny_ends(name, ".weight"));
+    bool bias = tiny_ends(name, ".bias"),
          embed = tiny_ends(name, "embed_tokens.weight");
     double gain = tiny_ends(name, "q_proj.weight") || tiny_ends(name, "k_proj.weight") ? 2.0 : 1.0;
     float scale = norm    ? 0.25f
