@@ -109,10 +109,6 @@ static osh_status check(osh_ctx *cx, const osh_plan *p, const found *f)
         w->shape[0] != g->values[s->out[0]].width)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: smooth layer %s is a %s (%s): want a norm of whole rows, or a Linear", who,
                  name, g->modules[f->smooth].cls, s->op->name);
-    if (is_op(s, "rms_norm") && ((const osh_rms_norm_attr *)s->attr)->offset != 0)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: smooth layer %s is a %s, which multiplies by %g + weight: factors cannot go into that weight",
-                 who, name, g->modules[f->smooth].cls, ((const osh_rms_norm_attr *)s->attr)->offset);
     OSH_TRY(follow(cx, p, f, s->out[0], reached));
     for (int i = 0; i < f->n_takes; i++) {
         if (!reached[i])

@@ -58,13 +58,6 @@ check qwen2_moe 19 2 -12
 sed -i 's/{/{"qk_layernorm": true,/' s/config.json
 if "$ONESHOT" plan --model s --recipe recipe.yaml --dataset s/calibration.jsonl 2>err; then fail "qk_layernorm is not refused"; fi
 grep -q 'qk_layernorm is true: want false' err || fail "$(cat err)"
-printf 'q_stage:\n  q_modifiers:\n    SmoothQuantModifier: {mappings: [[["re:.*q_proj", "re:.*k_proj", "re:.*v_proj"], "re:.*input_layernorm"]]}\n' >smooth.yaml
-sed -n '/GPTQModifier/,$p' recipe.yaml >>smooth.yaml
-"$OSH_TOOLS/tiny_model" gemma2 g
-if "$ONESHOT" plan --model g --recipe smooth.yaml --dataset g/calibration.jsonl 2>err; then fail "factors for 1 + weight"; fi
-grep -q 'input_layernorm is a Gemma2RMSNorm, which multiplies by 1 + weight' err || fail "$(cat err)"
-"$OSH_TOOLS/tiny_model" granite r
-"$ONESHOT" plan --model r --recipe smooth.yaml --dataset r/calibration.jsonl >/dev/null || fail "Granite is not smoothed"
 sed -i 's/GPTQModifier/QuantizationModifier/' recipe.yaml
 "$ONESHOT" --model s --recipe recipe.yaml --progress none --output rounded >/dev/null || fail "not rounded"
 [ "$(codes rounded)" = 14 ] || fail "rounded: other Linears"
