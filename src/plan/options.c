@@ -48,6 +48,8 @@ const osh_field osh_option_fields[] = {
      .doc = "tokens a sample is cut to; 0: what tokenizer and model allow"},
     {ROW(text_column), .type = OSH_F_STR,
      .doc = "key of the text in a row, or column of a .csv (default: input_ids where a row has them, else text)"},
+    {ROW(splits), .type = OSH_F_STR,
+     .doc = "rows of the data, such as train[:512], train[-100:] or train[10%:20%]; the name is not looked at"},
     {ROW(batch_size), .type = OSH_F_INT, .dflt = "1", .min = 1, .max = 1e6,
      .doc = "samples run together; changes no result without a collator"},
     {ROW(shuffle_calibration_samples), .type = OSH_F_BOOL, .dflt = "false",

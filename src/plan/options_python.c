@@ -32,8 +32,6 @@ const osh_field osh_python_fields[] = {
     VALUE("recipe_args", "", "LLM Compressor evaluates none of them either: want the values in the recipe"),
     VALUE("stage", "", "all stages of a recipe are run: want a recipe with that stage alone"),
     VALUE("dataset_config_name", "", "--dataset is a file: want that of the configuration"),
-    VALUE("splits", "",
-          "--dataset is a file: want that of the split; --num-calibration-samples takes its first rows"),
     VALUE("preprocessing_func", "", "no code of a caller is run: want the texts in the file"),
     VALUE("raw_kwargs", "", "no data set is loaded by name: want a file"),
     VALUE("dvc_data_repository", "", "no data set is loaded by name: want a file"),

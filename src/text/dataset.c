@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "text/dataset_row.h"
 #include "text/lines.h"
+#include "text/split.h"
 #include <string.h>
 
 #define SHUFFLE_STREAM 1
@@ -18,6 +19,7 @@ typedef struct loader {
     int64_t *offsets; // own [n + 1]
     int64_t n, cap;   // samples
     int64_t n_seen;   // rows
+    int64_t from, to; // rows of the file that may be taken
     int64_t n_skip;   // samples that are counted and not kept, before the others
     int64_t n_skipped;
 } loader;
@@ -62,6 +64,39 @@ static osh_status end_sample(osh_ctx *cx, loader *l, int64_t line)
     return OSH_OK;
 }
 
+static osh_status count_rows(osh_ctx *cx, int64_t *n_rows, const osh_dataset_options *opt)
+{
+    osh_status rc = OSH_OK;
+    osh_lines *lines = NULL; // own
+    bool any = true, blank = true;
+
+    *n_rows = 0;
+    OSH_TRY(osh_lines_open_rows(cx, &lines, opt->path, opt->text_column));
+    for (;; *n_rows += !blank) {
+        OSH_TRY(osh_lines_begin(cx, lines, &any));
+        if (!any) break;
+        OSH_TRY(osh_lines_skip(cx, lines, &blank));
+    }
+done:
+    osh_lines_close(cx, lines);
+    return rc;
+}
+
+/* Which rows of the file the split means; *n_rows: how many it has, where that decides, or `count` asks for it. */
+static osh_status find_split(osh_ctx *cx, loader *l, int64_t *n_rows, bool count)
+{
+    osh_status rc = OSH_OK;
+    bool wants = false;
+    *n_rows = INT64_MAX;
+    OSH_TRY(osh_split_check(cx, &wants, l->opt->split));
+    if (wants || count) OSH_TRY(count_rows(cx, n_rows, l->opt));
+    osh_split_rows(&l->from, &l->to, l->opt->split, *n_rows);
+    if (l->opt->split && l->from == l->to)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: splits '%s' has no row", l->opt->path, l->opt->split);
+done:
+    return rc;
+}
+
 /* Enough rows were read; limit 0: never. */
 static bool is_full(const loader *l, int64_t limit)
 {
@@ -95,36 +130,23 @@ static osh_status read_in_order(osh_ctx *cx, loader *l, int64_t limit)
     osh_status rc = OSH_OK;
     osh_lines *lines = NULL; // own
     bool any = true, blank = false;
+    int64_t row = 0, n_rows = 0;
 
-    OSH_TRY(look_at_row(cx, l, 0));
+    OSH_TRY(find_split(cx, l, &n_rows, false));
+    OSH_TRY(look_at_row(cx, l, l->from));
     OSH_TRY(osh_lines_open_rows(cx, &lines, l->opt->path, l->opt->text_column));
-    while (!is_full(l, limit)) {
+    for (; row < l->to && !is_full(l, limit); row += !blank) {
         OSH_TRY(osh_lines_begin(cx, lines, &any));
         if (!any) break;
+        if (row < l->from) {
+            OSH_TRY(osh_lines_skip(cx, lines, &blank));
+            continue;
+        }
         OSH_TRY(osh_row_read(cx, &l->rows, &l->ids, lines, &blank));
         if (blank) continue;
         OSH_TRY(end_sample(cx, l, osh_lines_number(lines)));
         l->n_seen++;
     }
-done:
-    osh_lines_close(cx, lines);
-    return rc;
-}
-
-static osh_status count_rows(osh_ctx *cx, int64_t *n_rows, const char *path, const char *column)
-{
-    osh_status rc = OSH_OK;
-    osh_lines *lines = NULL; // own
-    bool any = true, blank = true;
-
-    *n_rows = 0;
-    OSH_TRY(osh_lines_open_rows(cx, &lines, path, column));
-    for (;; *n_rows += !blank) {
-        OSH_TRY(osh_lines_begin(cx, lines, &any));
-        if (!any) break;
-        OSH_TRY(osh_lines_skip(cx, lines, &blank));
-    }
-    if (*n_rows > UINT32_MAX) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: more than %u rows to shuffle", path, UINT32_MAX);
 done:
     osh_lines_close(cx, lines);
     return rc;
@@ -155,9 +177,9 @@ typedef struct span { // of a row in the ids of a reading
 } span;
 
 /* One reading of the file: the rows whose places are [first, end), each tokenized as it comes; ids in file order,
- * spans by place. */
-static osh_status read_places(osh_ctx *cx, loader *l, osh_ids *ids, span *spans, const uint32_t *place, int64_t n_rows,
-                              int64_t first, int64_t end)
+ * spans by place. place is of the rows of the split. */
+static osh_status read_places(osh_ctx *cx, loader *l, osh_ids *ids, span *spans, const uint32_t *place, int64_t first,
+                              int64_t end)
 {
     osh_status rc = OSH_OK;
     osh_lines *lines = NULL; // own
@@ -166,15 +188,15 @@ static osh_status read_places(osh_ctx *cx, loader *l, osh_ids *ids, span *spans,
     OSH_TRY(osh_lines_open_rows(cx, &lines, l->opt->path, l->opt->text_column));
     for (int64_t i = 0, n_read = 0; n_read < end - first; i += !blank) {
         OSH_TRY(osh_lines_begin(cx, lines, &any));
-        if (!any || i >= n_rows) OSH_FAIL(cx, OSH_E_IO, "%s: was changed while it was read", l->opt->path);
-        int64_t at = ids->n;
-        if (place[i] < first || place[i] >= end) {
+        if (!any || i >= l->to) OSH_FAIL(cx, OSH_E_IO, "%s: was changed while it was read", l->opt->path);
+        int64_t at = ids->n, to = i < l->from ? -1 : (int64_t)place[i - l->from];
+        if (to < first || to >= end) {
             OSH_TRY(osh_lines_skip(cx, lines, &blank));
             continue;
         }
         OSH_TRY(osh_row_read(cx, &l->rows, ids, lines, &blank));
         if (blank) continue;
-        spans[place[i] - first] = (span){at, ids->n - at, osh_lines_number(lines)};
+        spans[to - first] = (span){at, ids->n - at, osh_lines_number(lines)};
         n_read++;
     }
 done:
@@ -183,15 +205,14 @@ done:
 }
 
 /* Reads the rows at the places [first, end), in their order. */
-static osh_status add_places(osh_ctx *cx, loader *l, const uint32_t *place, int64_t n_rows, int64_t first, int64_t end,
-                             int64_t limit)
+static osh_status add_places(osh_ctx *cx, loader *l, const uint32_t *place, int64_t first, int64_t end, int64_t limit)
 {
     osh_status rc = OSH_OK;
     osh_ids ids = {0};  // own
     span *spans = NULL; // own
 
     OSH_NEW(cx, spans, end - first);
-    OSH_TRY(read_places(cx, l, &ids, spans, place, n_rows, first, end));
+    OSH_TRY(read_places(cx, l, &ids, spans, place, first, end));
     OSH_TRY(osh_ids_reserve(cx, &l->ids, ids.n));
     for (int64_t i = 0; i < end - first && !is_full(l, limit); i++, l->n_seen++) {
         if (spans[i].n) memcpy(l->ids.ids + l->ids.n, ids.ids + spans[i].at, (size_t)spans[i].n * sizeof *ids.ids);
@@ -224,14 +245,17 @@ static osh_status read_shuffled(osh_ctx *cx, loader *l, int64_t limit)
     int64_t n_rows = 0, row = 0;
     uint32_t *place = NULL; // own
 
-    OSH_TRY(count_rows(cx, &n_rows, l->opt->path, l->opt->text_column));
+    OSH_TRY(find_split(cx, l, &n_rows, true));
+    n_rows = l->to - l->from;
+    if (n_rows > UINT32_MAX)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: more than %u rows to shuffle", l->opt->path, UINT32_MAX);
     OSH_NEW(cx, place, n_rows);
     OSH_TRY(shuffle(cx, place, n_rows, l->opt->seed));
     while (row < n_rows && place[row]) row++;
-    OSH_TRY(look_at_row(cx, l, row));
+    OSH_TRY(look_at_row(cx, l, l->from + row));
     for (int64_t first = 0, end; first < n_rows && !is_full(l, limit); first = end) {
         end = first + more_places(l, limit, n_rows - first);
-        OSH_TRY(add_places(cx, l, place, n_rows, first, end, limit));
+        OSH_TRY(add_places(cx, l, place, first, end, limit));
     }
 done:
     osh_free(cx, place);

@@ -16,6 +16,7 @@ typedef struct osh_dataset {
 typedef struct osh_dataset_options { // LLM Compressor's arguments
     const char *path;        // .jsonl .json .csv .txt, each also .zst or .gz
     const char *text_column; // NULL: input_ids, else "text"
+    const char *split;       // rows, such as "train[:512]" (split.h); NULL: all
     int64_t num_samples;     // 0: all; rows, or blocks when concatenating
     int64_t max_seq_length;  // tokens, > 0
     int64_t batch_size;      // of the collators that look at a batch

@@ -27,6 +27,10 @@ done
 if "$ONESHOT" "${job[@]}" --dataset c.csv --output other 2>err; then fail "a column that is not there"; fi
 grep -q "c.csv: no column 'text' among id, body: want its name as --text-column" err || fail "$(cat err)"
 [ ! -e other ] || fail "an output"
+head -n 20 c.jsonl | tail -n 10 >part.jsonl
+"$ONESHOT" "${job[@]}" --dataset part.jsonl --output part >/dev/null
+"$ONESHOT" "${job[@]}" --dataset c.csv --text-column body --splits 'train[25%:50%]' --output slice >/dev/null
+cmp part/model.safetensors slice/model.safetensors || fail "train[25%:50%]: other bytes"
 for data in c.json c.csv; do
     "$ONESHOT" eval --model "$model" --dataset $data --text-column $([ $data = c.csv ] && echo body || echo text) \
         --max-seq-length 64 --max-windows 4 --progress none >$data.eval

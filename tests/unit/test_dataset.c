@@ -621,6 +621,47 @@ static osh_status load_eval(osh_ctx *cx, void *user)
     return rc;
 }
 
+static void test_split(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_dataset_options opt = options();
+    static const struct { const char *split, *wanted; } good[] = {
+        {"train", "1|2|3|4|5|6|7"},       {"train[:]", "1|2|3|4|5|6|7"}, {"train[:3]", "1|2|3"},
+        {"my.set_1[2:4]", "3|4"},         {"train[5:]", "6|7"},          {"train[-2:]", "6|7"},
+        {"train[:-5]", "1|2"},            {"train[3:100]", "4|5|6|7"},   {"train[:50%]", "1|2|3|4"}, // 3.5: to even
+        {"train[50%:]", "5|6|7"},         {"train[10%:36]", "2|3"},      {"train[-30%:]", "6|7"},
+        {"train[:1_0]", "1|2|3|4|5|6|7"}, {"train[-100:1]", "1"},
+    };
+    static const char *const bad[] = {"", "train[", "train[]", "train[3]", "train[:3", "train[:3]x", "train[1:2:3]",
+                                      "a+b", "train[:3](closest)", "tr ain", ".a", "a.", "train[x:]", "train[--1:]",
+                                      "train[1.5%:]", "train[:99999999999999999999]"};
+    file(cx, "x.jsonl", "{\"input_ids\": [1]}\n\n{\"input_ids\": [2]}\n{\"input_ids\": [3]}\n \n{\"input_ids\": [4]}\n"
+                        "{\"input_ids\": [5]}\n{\"input_ids\": [6]}\n{\"input_ids\": [7]}");
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        opt.split = good[i].split;
+        gives(cx, NULL, &opt, good[i].wanted);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        opt.split = bad[i];
+        refuses(cx, NULL, &opt, OSH_E_USAGE, "want one split, such as train");
+    }
+    opt.split = "train[:101%]";
+    refuses(cx, NULL, &opt, OSH_E_USAGE, "want percents up to 100");
+    opt.split = "train[4:2]";
+    refuses(cx, NULL, &opt, OSH_E_USAGE, "splits 'train[4:2]' has no row");
+    opt.split = "train[9:]"; // known when the file ends
+    refuses(cx, NULL, &opt, OSH_E_FORMAT, "the dataset is empty");
+    opt.split = "train[2:5]", opt.num_samples = 2;
+    gives(cx, NULL, &opt, "3|4");
+    opt.shuffle = true, opt.num_samples = 0;
+    osh_dataset d;
+    assert_ok(cx, osh_dataset_load(cx, &d, NULL, &opt));
+    int sum = 0;
+    for (int64_t i = 0; i < d.n; i++) sum += 1 << d.ids[i];
+    assert_true(d.n == 3 && sum == (1 << 3) + (1 << 4) + (1 << 5));
+    osh_dataset_deinit(cx, &d);
+}
+
 static osh_status load_text(osh_ctx *cx, void *user)
 {
     osh_dataset d;
@@ -649,7 +690,7 @@ static void test_torture(void **state)
     file(cx, "x.csv", "n,text\n1,\"ab\"\n2,cd\n");
     assert_ok(cx, load_text(cx, tok));
     torture(cx, load_text, tok);
-    opt.concatenate = false;
+    opt.concatenate = false, opt.split = "a[-1:]";
     file_n(cx, "x.json.gz", gz, gzip(gz, sizeof gz, "[{\"input_ids\": [1]}, {\"input_ids\": [2]}]"));
     torture(cx, load, &opt);
     osh_tokenizer_close(cx, tok);
@@ -676,7 +717,7 @@ int main(void)
         T(test_ids), T(test_num_samples), T(test_attention_mask), T(test_collators), T(test_concatenate),
         T(test_text), T(test_txt), T(test_columns), T(test_bad_rows), T(test_empty), T(test_bad_options),
         T(test_shuffle), T(test_shuffle_reads_what_it_chose), T(test_zst), T(test_line_cap), T(test_eval_text),
-        T(test_eval_rows), T(test_interrupt), T(test_torture), T(test_json), T(test_csv), T(test_gzip),
+        T(test_eval_rows), T(test_interrupt), T(test_torture), T(test_json), T(test_csv), T(test_gzip), T(test_split),
     };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
 }
