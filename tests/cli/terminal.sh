@@ -40,7 +40,7 @@ while code is None:
         seen += data.decode()
         feed(data.decode())
         if re.search(r"\d/\d", rows[y]): longest = max(longest, len(rows[y]))
-    live = re.search(r" +[0-9]/6  model.layers.*  observe", rows[y])
+    live = re.search(r"[0-9]/6  model\.layers", rows[y])
     if state == "started" and live:
         state = "seen"
         assert longest <= width - 1, (longest, width, rows)
