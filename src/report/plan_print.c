@@ -236,6 +236,23 @@ done:
     return rc;
 }
 
+/* Of each transform: how many layers give factors to how many modules. */
+static osh_status print_factors(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    for (size_t m = 0; m < p->recipe->n; m++) {
+        int layers = 0, modules = 0;
+        for (int i = 0; i < p->n_folds; i++)
+            if (p->folds[i].modifier == (int)m) layers++, modules += p->folds[i].n_takes;
+        if (layers)
+            OSH_TRY(osh_buf_line(cx, b, "%s: factors of %d layers, such as %s, for %d modules",
+                                 p->recipe->modifiers[m].type->name, layers,
+                                 p->graph->modules[p->folds[0].module].name, modules));
+    }
+done:
+    return rc;
+}
+
 /* Weights that stay dense, and why: a line for each kind. */
 static osh_status print_dense(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
@@ -292,6 +309,7 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     if (p->spared)
         OSH_TRY(osh_buf_line(cx, b, "%s, the output head, stays dense; --targets Linear,%s would quantize it",
                              p->spared, p->spared));
+    OSH_TRY(print_factors(cx, b, p));
     OSH_TRY(print_dense(cx, b, p));
     if (p->pipeline != OSH_PIPELINE_DATAFREE)
         OSH_TRY(osh_buf_printf(cx, b, "%ld samples, %ld tokens, at most %ld tokens a sample\n", (long)p->data.n,
@@ -384,6 +402,23 @@ static bool json_subgraphs(cJSON *root, const osh_plan *p)
     return ok;
 }
 
+static bool json_factors(cJSON *root, const osh_plan *p)
+{
+    cJSON *list = cJSON_AddArrayToObject(root, "factors");
+    bool ok = list != NULL;
+    for (int i = 0; ok && i < p->n_folds; i++) {
+        const osh_fold *f = &p->folds[i];
+        cJSON *o = cJSON_CreateObject(), *weights = NULL;
+        cJSON_AddItemToArray(list, o);
+        ok = o && cJSON_AddStringToObject(o, "layer", p->graph->modules[f->module].name) &&
+             cJSON_AddStringToObject(o, "modifier", p->recipe->modifiers[f->modifier].type->name) &&
+             (weights = cJSON_AddArrayToObject(o, "weights"));
+        for (int k = 0; ok && k < f->n_takes; k++)
+            ok = cJSON_AddItemToArray(weights, cJSON_CreateString(p->graph->weights[f->takes[k]].name));
+    }
+    return ok;
+}
+
 static bool json_rest(cJSON *root, const osh_plan *p)
 {
     cJSON *q = cJSON_Parse(p->quantization_json), *mods = NULL, *files = NULL;
@@ -417,8 +452,8 @@ osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
                   cJSON_AddNumberToObject(root, "samples", (double)p->data.n) &&
                   cJSON_AddNumberToObject(root, "output_bytes", (double)p->total_bytes) &&
                   cJSON_AddNumberToObject(root, "output_tensors", (double)p->n_out) &&
-                  json_subgraphs(root, p) && json_memory(root, p) && json_card_model(cx, root, p) &&
-                  json_rest(root, p) && osh_dense_json(root, p);
+                  (!p->n_folds || json_factors(root, p)) && json_subgraphs(root, p) && json_memory(root, p) &&
+                  json_card_model(cx, root, p) && json_rest(root, p) && osh_dense_json(root, p);
         if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
         OSH_TRY(osh_manifest_list(cx, cJSON_AddArrayToObject(root, "tensors"), p));
         OSH_TRY(osh_json_print(cx, &text, root, 0));

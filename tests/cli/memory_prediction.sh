@@ -22,6 +22,8 @@ check() { # model, least MiB, flags
     [ $((predicted * 100)) -le $((peak * 115)) ] || fail "predicted $predicted, more than 1.15 times $peak: $name"
 }
 check wide 256 $gptq
+echo 's_modifiers: {SmoothQuantModifier: {}, GPTQModifier: {scheme: W8A8, ignore: [lm_head]}}' >smooth.yaml
+check wide 256 --recipe smooth.yaml
 check wide 256 --scheme W4A16 --method gptq --ignore lm_head --pipeline basic --num-calibration-samples 1
 # experts
 "$OSH_TOOLS/make_model" moe hidden=512 intermediate=512 heads=8 kv=4 layers=2 vocab=1024 samples=8 tokens=32 experts=96 topk=8
