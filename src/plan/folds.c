@@ -190,20 +190,24 @@ done:
 
 /* ---- mappings of the recipe ---- */
 
-/* Modules in scope that a target of the mapping matches; *all: each target matches one. hits [modules]. */
-static osh_status match_inside(osh_ctx *cx, bool *all, bool *hits, const osh_plan *p, osh_matcher *const *targets,
-                               size_t n, int scope)
+typedef struct balance { // the targets of a mapping's balance layers
+    osh_matcher **of; // own
+    size_t n;
+} balance;
+
+/* Modules in scope that one of the targets matches; *all: each target matches one. hits [modules]. */
+static osh_status match_inside(osh_ctx *cx, bool *all, bool *hits, const osh_plan *p, const balance *b, int scope)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
     memset(hits, 0, (size_t)g->n_modules * sizeof *hits);
     *all = true;
-    for (size_t t = 0; t < n; t++) {
+    for (size_t t = 0; t < b->n; t++) {
         bool any = false;
         for (int m = 0; m < g->n_modules; m++) {
             int64_t which = -1;
             if (g->modules[m].node < 0 || (scope >= 0 && !module_inside(g, m, scope))) continue;
-            OSH_TRY(osh_matcher_find(cx, &which, targets[t], g->modules[m].name, g->modules[m].cls));
+            OSH_TRY(osh_matcher_find(cx, &which, b->of[t], g->modules[m].name, g->modules[m].cls));
             if (which >= 0) any = hits[m] = true;
         }
         *all &= any;
@@ -215,7 +219,7 @@ done:
 /* The balance layers of a smooth one: in the smallest module around it that has one for each target, which no other
  * smooth layer may share. */
 static osh_status find_takes(osh_ctx *cx, const osh_plan *p, found *f, const osh_mapping *map,
-                             osh_matcher *const *targets, osh_matcher *smooth)
+                             const balance *b, osh_matcher *smooth)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
@@ -223,7 +227,7 @@ static osh_status find_takes(osh_ctx *cx, const osh_plan *p, found *f, const osh
     int scope = g->modules[f->smooth].parent;
     OSH_NEW(cx, hits, g->n_modules);
     for (;; scope = g->modules[scope].parent) {
-        OSH_TRY(match_inside(cx, &all, hits, p, targets, map->balance.n, scope));
+        OSH_TRY(match_inside(cx, &all, hits, p, b, scope));
         if (all || scope < 0) break;
     }
     for (int m = 0; m < g->n_modules && all; m++) {
@@ -251,11 +255,12 @@ static osh_status use_mapping(osh_ctx *cx, osh_plan *p, found *f, const osh_mapp
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
-    osh_matcher **targets = NULL, *smooth = NULL; // own
+    balance b = {.n = map->balance.n};
+    osh_matcher *smooth = NULL; // own
     int n = 0;
-    OSH_NEW(cx, targets, map->balance.n);
-    for (size_t t = 0; t < map->balance.n; t++)
-        OSH_TRY(osh_matcher_new(cx, &targets[t], (const char *const *)&map->balance.items[t], 1));
+    OSH_NEW(cx, b.of, b.n);
+    for (size_t t = 0; t < b.n; t++)
+        OSH_TRY(osh_matcher_new(cx, &b.of[t], (const char *const *)&map->balance.items[t], 1));
     OSH_TRY(osh_matcher_new(cx, &smooth, (const char *const *)&map->smooth, 1));
     for (int m = 0; m < g->n_modules; m++) {
         int64_t which = -1;
@@ -264,13 +269,13 @@ static osh_status use_mapping(osh_ctx *cx, osh_plan *p, found *f, const osh_mapp
         if (which < 0) continue;
         OSH_TRY(osh_check_interrupt(cx));
         n++, f->smooth = m, f->n_takes = 0;
-        OSH_TRY(find_takes(cx, p, f, map, targets, smooth));
+        OSH_TRY(find_takes(cx, p, f, map, &b, smooth));
         OSH_TRY(take_up(cx, p, f));
     }
     if (!n) OSH_FAIL(cx, OSH_E_USAGE, "%s: smooth layer %s matches no module", f->m->type->name, map->smooth);
 done:
-    for (size_t t = 0; targets && t < map->balance.n; t++) osh_matcher_free(cx, targets[t]);
-    osh_free(cx, targets);
+    for (size_t t = 0; b.of && t < b.n; t++) osh_matcher_free(cx, b.of[t]);
+    osh_free(cx, b.of);
     osh_matcher_free(cx, smooth);
     return rc;
 }
