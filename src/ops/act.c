@@ -11,7 +11,6 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-#include <math.h>
 #include <string.h>
 
 static const osh_field attrs[] = {
@@ -28,14 +27,11 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-static double act_ref(const char *act, double x)
+static double act_or_relu(const char *act, double x)
 {
     if (!strcmp(act, "relu")) return x < 0 ? 0 : x;
     if (!strcmp(act, "relu2")) return x < 0 ? 0 : x * x;
-    if (!strcmp(act, "gelu")) return x / 2 * (1 + erf(x * 0.70710678118654752440));
-    if (!strcmp(act, "gelu_pytorch_tanh"))
-        return x / 2 * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
-    return x / (1 + exp(-x));
+    return osh_act_ref(act, x);
 }
 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
@@ -45,7 +41,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     float *x = NULL; // own: [N, F]
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
-    for (int64_t i = 0; i < n; i++) x[i] = (float)act_ref(((const osh_act_attr *)a->attr)->act, x[i]);
+    for (int64_t i = 0; i < n; i++) x[i] = (float)act_or_relu(((const osh_act_attr *)a->attr)->act, x[i]);
     osh_from_f32(a->out[0]->data, a->in[0]->dtype, x, n);
 done:
     osh_free(cx, x);

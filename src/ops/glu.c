@@ -11,9 +11,6 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-#include <math.h>
-#include <string.h>
-
 static const osh_field attrs[] = {
     {"act", OSH_F_STR, offsetof(osh_glu_attr, act), "silu", 0, 0, "activation of the gate", NULL,
      "silu|gelu|gelu_pytorch_tanh"},
@@ -31,14 +28,6 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-static double act_ref(const char *act, double x)
-{
-    if (!strcmp(act, "gelu")) return x / 2 * (1 + erf(x * 0.70710678118654752440));
-    if (!strcmp(act, "gelu_pytorch_tanh"))
-        return x / 2 * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
-    return x / (1 + exp(-x));
-}
-
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
@@ -49,7 +38,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 
     OSH_TRY(osh_f32_copy(cx, &gate, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &up, a->in[1]));
-    for (int64_t i = 0; i < n; i++) gate[i] = osh_round_to((float)act_ref(at->act, gate[i]), dt) * up[i];
+    for (int64_t i = 0; i < n; i++) gate[i] = osh_round_to((float)osh_act_ref(at->act, gate[i]), dt) * up[i];
     osh_from_f32(a->out[0]->data, dt, gate, n);
 done:
     osh_free(cx, up);

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 void osh_load_weight(float *to, const osh_tensor *w, int64_t first, int64_t n, osh_dtype compute)
 {
@@ -19,6 +20,14 @@ osh_status osh_f32_weight(osh_ctx *cx, float **out, const osh_tensor *w, osh_dty
     if (!*out) return OSH_E_NOMEM;
     osh_load_weight(*out, w, 0, n, compute);
     return OSH_OK;
+}
+
+double osh_act_ref(const char *act, double x)
+{
+    if (!strcmp(act, "gelu")) return x / 2 * (1 + erf(x * 0.70710678118654752440));
+    if (!strcmp(act, "gelu_pytorch_tanh"))
+        return x / 2 * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+    return x / (1 + exp(-x));
 }
 
 float osh_logit_of(float sum, const osh_logits_rule *rule, osh_dtype dt)

@@ -34,6 +34,8 @@ void osh_load_weight(float *to, const osh_tensor *w, int64_t first, int64_t n, o
 osh_status osh_f32_copy(osh_ctx *cx, float **out, const osh_tensor *t);
 osh_status osh_f32_weight(osh_ctx *cx, float **out, const osh_tensor *w, osh_dtype compute);
 
+/* silu, gelu, gelu_pytorch_tanh as glu.c says them, for the reference kernels. */
+double osh_act_ref(const char *act, double x);
 /* What the logit of an f32 sum is under a rule (NULL: none): rounded after each step. */
 float osh_logit_of(float sum, const osh_logits_rule *rule, osh_dtype dt);
 

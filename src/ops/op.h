@@ -105,7 +105,7 @@ typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // of nll and kl: of
  *   attention   in q [N, H*Dh], k [N, K*Dh], v [N, K*Dh]             out [N, H*Dh]  causal, eager's rounding points
  *   glu         in gate [N, F], up [N, F]                            out [N, F]     act(gate) * up
  *   add         in a [N, D], b [N, D]                                out [N, D]
- *   layer_norm  in x [N, D], w [D], bias [D] optional               out [N, D]
+ *   layer_norm  in x [N, D], w [D], bias [D] optional                out [N, D]
  *   slice       in x [N, W]                                          out [N, S]     some columns of each period
  *   scale       in x [N, D]                                          out [N, D]     x * by
  *   act         in x [N, F]                                          out [N, F]     act(x)

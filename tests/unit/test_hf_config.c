@@ -143,6 +143,12 @@ static void test_rope_unknown(void **state)
     } rows[] = {
         {"{\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1]}}", "longrope"},
         {"{\"rope_scaling\": {\"type\": \"su\"}}", "su"},
+        {"{\"model_type\": \"phi3\", \"rope_scaling\": {\"type\": \"su\"}}",
+         "longrope: 'short_factor' is not a list of numbers"},
+        {"{\"model_type\": \"phi3\", \"rope_scaling\": {\"type\": \"yarn\", \"short_factor\": [1],"
+         " \"long_factor\": [0]}}",
+         "longrope: 'long_factor' is not a list of numbers above 0"},
+        {"{\"model_type\": \"gemma3_text\", \"rope_local_base_freq\": 0}", "'rope_theta' is not above 0"},
         {"{\"rope_theta\": [1, 2]}", "'rope_theta' is not a finite number"},
         {"{\"rope_theta\": 0}", "'rope_theta' is not above 0"},
         {"{\"rope_scaling\": \"linear\"}", "is not an object"},
@@ -193,6 +199,45 @@ static void test_rope_unknown(void **state)
     osh_hf_config_close(f->cx, c);
     c = open_text(f, "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"x\": {\"y\": 1}}}");
     assert_true(!c->rope_unknown && c->rope.factor == 2); // an object inside is no layer type
+    osh_hf_config_close(f->cx, c);
+}
+
+/* Older names of the keys, defaults of a family, and a rope of their own for the layers that slide. */
+static void test_rope_of_families(void **state)
+{
+    fixture *f = *state;
+    static const struct {
+        const char *text;
+        double theta, sliding, partial;
+    } rows[] = {
+        {"{}", 1e4, 1e4, 1},
+        {"{\"model_type\": \"smollm3\"}", 2e6, 2e6, 1},
+        {"{\"model_type\": \"stablelm\"}", 1e4, 1e4, 0.25},
+        {"{\"model_type\": \"stablelm\", \"partial_rotary_factor\": 0.5}", 1e4, 1e4, 0.5},
+        {"{\"model_type\": \"gpt_neox\", \"rotary_emb_base\": 500, \"rotary_pct\": 0.75}", 500, 500, 0.75},
+        {"{\"model_type\": \"gpt_neox\", \"rope_parameters\": {\"rope_theta\": 7}}", 7, 7, 0.25},
+        {"{\"model_type\": \"gemma3_text\"}", 1e6, 1e4, 1},
+        {"{\"model_type\": \"gemma3_text\", \"rope_theta\": 5, \"rope_local_base_freq\": 6}", 5, 6, 1},
+        {"{\"model_type\": \"gemma3_text\", \"rope_parameters\": {\"full_attention\": {\"rope_theta\": 5},"
+         " \"sliding_attention\": {\"rope_theta\": 6}}}", 5, 6, 1},
+        {"{\"model_type\": \"olmo3\", \"rope_theta\": 5}", 5, 5e5, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        osh_hf_config *c = open_text(f, rows[i].text);
+        if (c->rope_unknown || c->rope.theta != rows[i].theta || c->rope_sliding.theta != rows[i].sliding ||
+            c->rope.partial_rotary_factor != rows[i].partial)
+            fail_msg("%s: theta %g, sliding %g, partial %g", rows[i].text, c->rope.theta, c->rope_sliding.theta,
+                     c->rope.partial_rotary_factor);
+        osh_hf_config_close(f->cx, c);
+    }
+    osh_hf_config *c = open_text(f, "{\"model_type\": \"gemma3_text\", \"max_position_embeddings\": 64,"
+                                    " \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}}");
+    assert_true(c->rope.type == OSH_ROPE_LINEAR && c->rope_sliding.type == OSH_ROPE_DEFAULT); // of the full layers only
+    osh_hf_config_close(f->cx, c);
+    c = open_text(f, "{\"model_type\": \"phi3\", \"max_position_embeddings\": 8192,"
+                     " \"rope_scaling\": {\"type\": \"su\", \"short_factor\": [1], \"long_factor\": [2]}}");
+    assert_true(!c->rope_unknown && c->rope.type == OSH_ROPE_LONGROPE && c->rope.factor == 2);
+    assert_true(c->rope.original_max_position_embeddings == 4096 && !c->tie_word_embeddings);
     osh_hf_config_close(f->cx, c);
 }
 
@@ -288,6 +333,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_like_transformers, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_fields, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_rope_unknown, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(test_rope_of_families, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_refused, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_with_quantization, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_torture, setup_dir, teardown_dir),

@@ -1,8 +1,9 @@
 /* map.cu - scale, act and slice: each element of the output from one of the input.
  *
- *   scale   by x             act   max(x, 0), its square, and as in glu.cu         slice   columns of each period
+ *   scale   by x             act   max(x, 0), its square, and of act.cuh           slice   columns of each period
  *
  * Computed in f32, one rounding. x [N, W], y [N, S]; y of scale and act may be x. */
+#include "ops/cuda/act.cuh"
 #include "ops/cuda/pack.cuh"
 
 #include <assert.h>
@@ -20,19 +21,6 @@ struct osh_cu_relu_fn {
         return square ? __fmul_rn(y, y) : y;
     }
 };
-struct osh_cu_act_silu_fn {
-    __device__ float operator()(float x) const { return x / (1.0f + expf(-x)); }
-};
-struct osh_cu_act_gelu_fn {
-    __device__ float operator()(float x) const { return 0.5f * x * erfcf(x * -0.70710678118654752440f); }
-};
-struct osh_cu_act_tanh_fn {
-    __device__ float operator()(float x) const
-    {
-        return x / (1.0f + expf((x + x * x * x * 0.044715f) * -1.59576912160573071176f));
-    }
-};
-
 /* y, x [n] */
 template <class T, class F> static __global__ void map_kernel(T *y, const T *x, int64_t n, F f)
 {
@@ -69,9 +57,9 @@ osh_status osh_act_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_cu_relu_fn relu = {!strcmp(act, "relu2")};
 
     if (!strncmp(act, "relu", strlen("relu"))) return map(cx, a, relu);
-    if (!strcmp(act, "gelu")) return map(cx, a, osh_cu_act_gelu_fn());
-    if (!strcmp(act, "gelu_pytorch_tanh")) return map(cx, a, osh_cu_act_tanh_fn());
-    return map(cx, a, osh_cu_act_silu_fn());
+    if (!strcmp(act, "gelu")) return map(cx, a, osh_cu_gelu());
+    if (!strcmp(act, "gelu_pytorch_tanh")) return map(cx, a, osh_cu_gelu_tanh());
+    return map(cx, a, osh_cu_silu());
 }
 
 /* y [N, S], x [N, W] */
