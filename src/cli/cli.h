@@ -18,18 +18,18 @@ typedef struct line { // a command line
 } line;
 
 typedef struct out_state {
-    bool failed;
-    bool json; // on standard error
+    bool failed; // standard output
+    bool json;   // on standard error
     char *resume; // own: the directory that the same command goes on from
 } out_state;
 
 struct command {
     const char *name, *arguments, *does; // a line of --help; the name "" is that of the command without one
-    const char *about;                   // of its own --help, before its options; NULL: all of the usage
+    const char *about;                   // of its own --help; NULL: what it does
     const osh_field *fields;             // NULL: none
     const char *shown;                   // "|model|": those of its help and completion; NULL: all
-    int least, most;                     // positional arguments
-    const char *want;                    // what the one is; NULL: none is wanted
+    const char *want;                    // one positional argument, and what it is; NULL: none has to be there
+    int most;                            // positional arguments that there may be
     const char *more;                    // flags beside the fields, such as "--dot"; NULL: none
     osh_status (*run)(osh_ctx *, const line *, out_state *);
 };

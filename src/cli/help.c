@@ -1,6 +1,5 @@
 /* help.c - what the program says of itself: commands, flags in groups on one screen, topics; all from the tables. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/near.h"

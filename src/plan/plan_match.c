@@ -532,10 +532,10 @@ static osh_status refuse_groups(osh_ctx *cx, const osh_plan *p, const osh_linear
                  "it in ignore",
                  l->name, (long long)l->I, (long long)a->group_size);
     OSH_FAIL(cx, OSH_E_USAGE,
-             "%s has %lld input features, which groups of %lld do not divide: want %s%s%s -1 (one scale a row), or "
-             "it in ignore",
+             "%s has %lld input features, which groups of %lld do not divide: want %s%s%s%s, or it in ignore",
              l->name, (long long)l->I, (long long)a->group_size, p->opt->scheme ? "--group-size " : "group_size ",
-             sizes.len ? sizes.data : "", sizes.len ? ", which divide those of all modules, or" : "");
+             sizes.len ? sizes.data : "", sizes.len ? ", which divide those of all modules, or " : "",
+             p->opt->scheme ? "-1 (one scale a row)" : "none with strategy channel");
 done:
     osh_buf_deinit(cx, &sizes);
     return rc;

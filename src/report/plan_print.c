@@ -204,7 +204,7 @@ static osh_status print_needs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     if (m->scratch_peak) OSH_TRY(osh_buf_printf(cx, b, " and %.1f MB of scratch", mb(m->scratch_peak)));
     if (!p->on_device) {
         OSH_TRY(estimate_time(cx, &seconds, p));
-        osh_show_time(time, sizeof time, seconds);
+        osh_show_time(time, sizeof time, seconds < 1 ? 1 : seconds);
         OSH_TRY(osh_buf_printf(cx, b, "; about %s with %d threads, counted from operations and bytes", time,
                                osh_threads(cx)));
     }

@@ -60,7 +60,9 @@ want 2 'q_proj has 96 input features, which groups of 128 do not divide: want --
     --model untied --scheme W4A16
 want 2 'q_proj has 96 input features.*groups of 64.*want --group-size 16, 48' --model untied --scheme W4A16 --group-size 64
 sed "s/16}/64}/" r.yaml >r64.yaml
-want 2 "q_proj has 96 .*groups of 64 .*: want group_size 16, 48" --model untied --recipe r64.yaml
+want 2 "q_proj has 96 .*groups of 64 .*: want group_size 16, 48, .* or none with strategy channel, or it" --model untied --recipe r64.yaml
+"$tools/make_model" odd hidden=12 intermediate=20 heads=1 kv=1 layers=1 vocab=16 samples=1 tokens=8 >/dev/null
+want 2 'which groups of 128 do not divide: want --group-size -1 .one scale a row., or it in ignore' --model odd --scheme W4A16
 want 2 'FP8 is none: want one such as W4A16' --model untied --scheme FP8 --group-size 32
 want 2 'num_bits: want a whole number in .0, 8.' --model untied --scheme W4A16 --num-bits 9
 want 1 'int of 1 bits, want 2 to 8' --model untied --scheme W4A16 --num-bits 1
