@@ -195,11 +195,9 @@ static double step_work(const osh_plan *p, const osh_step *s, const fed *open)
 static void open_stats(fed *open, const osh_plan *p, const osh_range *r, const bool *values)
 {
     memset(open, 0, (size_t)p->graph->n_values * sizeof *open);
-    for (int i = 0; i < p->n_linears; i++) {
+    for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &p->linears[i];
-        if (l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs &&
-            (l->wants & OSH_STAT_HESSIAN) && values[l->input])
-            open[l->input] = (fed){true, l->shift};
+        if ((l->wants & OSH_STAT_HESSIAN) && values[l->input]) open[l->input] = (fed){true, l->shift};
     }
 }
 

@@ -1,6 +1,6 @@
 /* cut.c - whether the original model's values are carried; subgraphs, which of them each Linear is in, and what they
  * do. */
-#include "plan/plan.h"
+#include "plan/lookup.h"
 
 static bool is_changed(const osh_plan *p, const osh_linear *l) // later ones see it
 {
@@ -48,13 +48,6 @@ static bool brings_the_same(const osh_plan *p, const osh_subgraph *s)
     return true;
 }
 
-static int subgraph_of(const osh_partition *parts, int node)
-{
-    for (int s = 0; s < parts->n; s++)
-        if (node >= parts->parts[s].first && node < parts->parts[s].first + parts->parts[s].n_nodes) return s;
-    return -1;
-}
-
 /* Inputs that are compared with the original model's: the wanted ones that nothing solved in their own subgraph comes
  * before. Of the others only the value is known that they have before it is solved. It has the error of the subgraph's
  * input once more, which the Linears before them are solved to make up for: it would be made up for twice. */
@@ -93,14 +86,15 @@ osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, si
     OSH_TRY(osh_partition_new(cx, &p->parts, p->graph, targets, n, per_subgraph));
     OSH_NEW(cx, p->passes, p->parts->n);
     for (int s = 0; s < p->parts->n; s++) p->passes[s].same = brings_the_same(p, &p->parts->parts[s]);
+    OSH_TRY(osh_plan_index(cx, p));
     for (int i = 0; i < p->n_linears; i++) {
         osh_linear *l = &p->linears[i];
-        l->subgraph = subgraph_of(p->parts, l->node);
+        l->subgraph = osh_subgraph_of(p, l->node);
         if (l->wants) p->passes[l->subgraph].observe = true;
     }
     for (int i = 0; i < p->n_folds; i++) {
         osh_fold *f = &p->folds[i];
-        f->subgraph = subgraph_of(p->parts, p->graph->modules[f->module].node);
+        f->subgraph = osh_subgraph_of(p, p->graph->modules[f->module].node);
         p->passes[f->subgraph].fold = true;
     }
     OSH_TRY(choose_compared(cx, p));
@@ -110,8 +104,9 @@ osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, si
     for (int s = 0; s < last; s++) p->passes[s].propagate = true;
     for (int s = 0; s < p->parts->n; s++) {
         bool changes = false;
-        for (int i = 0; i < p->n_linears; i++)
-            changes |= p->linears[i].subgraph == s && p->recipe->modifiers[p->linears[i].modifier].type->propagates;
+        osh_span own = osh_linears_of(p, s, 1);
+        for (int i = own.first; i < own.end; i++)
+            changes |= p->recipe->modifiers[p->linears[i].modifier].type->propagates;
         p->passes[s].merged = p->passes[s].observe && p->passes[s].propagate && (!p->propagate_error || !changes);
     }
 done:

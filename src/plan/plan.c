@@ -263,6 +263,8 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
         osh_free(cx, p->shards[s].name), osh_free(cx, p->shards[s].header);
     osh_free(cx, p->schemes);
     osh_free(cx, p->linears);
+    osh_free(cx, p->readers);
+    osh_free(cx, p->users);
     osh_free(cx, p->out);
     osh_free(cx, p->out_info);
     osh_free(cx, p->shards);

@@ -24,6 +24,7 @@ typedef struct osh_linear { // a module that is quantized
     int scheme_index;       // into the plan's schemes
     int node, weight, input; // of the graph: node, weight, input value; -1: no graph
     int subgraph;           // -1: no graph
+    int next_reader, next_user; // lookup.h: of the same value, of the same weight; -1: none
     unsigned wants;         // OSH_STAT_*
     int joint;              // first of the Linears that share its global scale (globals.h); -1: it has none
     bool shift;             // OSH_STAT_SHIFT is collected of its input, which is another one in the original model
@@ -117,6 +118,7 @@ typedef struct osh_plan {
     size_t n_schemes;
     osh_linear *linears;     // own, in execution order
     int n_linears;
+    int *readers, *users;    // own: [values], [weights]: the first Linear (lookup.h), -1: none; NULL: not cut
     osh_fold *folds;         // own, in the order in which they are made
     int n_folds;
     uint8_t *folded;         // own [tensors of the source]: not 0: a fold changes it; NULL: none does
@@ -162,6 +164,7 @@ osh_status osh_plan_match(osh_ctx *cx, osh_plan *p);    // plan_match.c: schemes
 osh_status osh_plan_manifest(osh_ctx *cx, osh_plan *p); // manifest.c: out, shards, config.json
 /* cut.c: subgraphs cut at targets (n 0: decoder layers), which of them each Linear is in, what they do. */
 osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, size_t n, int64_t per_subgraph);
+osh_status osh_plan_index(osh_ctx *cx, osh_plan *p);    // lookup.c, when it is cut
 /* cut.c, before it: where a modifier compares with the original model, its values are carried, too. */
 osh_status osh_plan_carry(osh_ctx *cx, osh_plan *p);
 osh_status osh_plan_data(osh_ctx *cx, osh_plan *p);     // plan.c: calibration samples

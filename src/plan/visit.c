@@ -1,5 +1,6 @@
 /* visit.c - see visit.h. */
 #include "plan/visit.h"
+#include "plan/lookup.h"
 
 #include <string.h>
 
@@ -43,9 +44,9 @@ static void widen(int *first, int *end, int i)
 /* A model of experts has many of each, and what is done for a range must not look at all of them. */
 static void find_ends(osh_range *r, const osh_plan *p)
 {
-    for (int i = 0; i < p->n_linears; i++) {
+    osh_span own = osh_linears_of(p, r->first_subgraph, r->n_subgraphs);
+    for (int i = own.first; i < own.end; i++) {
         const osh_linear *l = &p->linears[i];
-        if (l->subgraph < r->first_subgraph || l->subgraph >= r->first_subgraph + r->n_subgraphs) continue;
         widen(&r->l0, &r->l1, i), widen(&r->v0, &r->v1, l->input), widen(&r->w0, &r->w1, l->weight);
     }
     for (int i = r->first; i < r->first + r->n_nodes; i++) {

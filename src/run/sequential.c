@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "plan/layout.h"
+#include "plan/lookup.h"
 #include "plan/memory.h"
 #include "run/folds.h"
 #include "run/prefetch.h"
@@ -91,17 +92,12 @@ static void end(osh_ctx *cx, engine *e, bool keep_files)
     osh_free(cx, e->copy_at);
 }
 
-static bool mine(const osh_range *r, const osh_linear *l)
-{
-    return l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs;
-}
-
 static bool solved(const void *user, const osh_range *r, const bool *values)
 {
     const engine *e = user;
-    for (int i = 0; i < e->p->n_linears; i++) {
+    for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &e->p->linears[i];
-        if (mine(r, l) && l->wants && (!values || values[l->input]) && !e->r->results[i].done) return false;
+        if (l->wants && (!values || values[l->input]) && !e->r->results[i].done) return false;
     }
     return true;
 }
@@ -128,9 +124,9 @@ static void want_weights(bool *want, const osh_plan *p, const osh_range *r, cons
     for (int i = s->first; i < s->first + s->n; i++)
         for (int k = 0; s->run[i - s->first] && k < g->nodes[i].op->n_weights; k++)
             if (g->nodes[i].w[k] >= 0) want[g->nodes[i].w[k]] = true;
-    for (int i = 0; values && i < p->n_linears; i++) {
+    for (int i = r->l0; values && i < r->l1; i++) {
         const osh_linear *l = &p->linears[i];
-        if (mine(r, l) && l->wants && values[l->input]) want[l->weight] = true;
+        if (l->wants && values[l->input]) want[l->weight] = true;
     }
     osh_fold_wants(want, p, r, s);
 }
@@ -184,10 +180,8 @@ done:
 
 static bool waits_for_solve(const engine *e, int weight)
 {
-    for (int i = 0; i < e->p->n_linears; i++) {
-        const osh_linear *l = &e->p->linears[i];
-        if (l->weight == weight && l->wants && !e->r->results[i].done) return true;
-    }
+    for (int i = osh_first_user(e->p, weight); i >= 0; i = osh_next_user(e->p, i))
+        if (e->p->linears[i].wants && !e->r->results[i].done) return true;
     return false;
 }
 
@@ -273,9 +267,10 @@ static osh_status reload(osh_ctx *cx, void *user, const osh_range *r, int first,
     engine *e = user;
     const osh_plan *p = e->p;
     if (!p->propagate_error) goto done;
-    for (int i = 0; i < p->n_linears; i++) {
+    osh_span own = osh_linears_of_nodes(p, first, n);
+    for (int i = own.first; i < own.end; i++) {
         const osh_linear *l = &p->linears[i];
-        if (!mine(r, l) || !l->wants || l->node < first || l->node >= first + n) continue;
+        if (!l->wants) continue;
         if (e->in_memory[i] || !e->r->results[i].done || !p->recipe->modifiers[l->modifier].type->propagates) continue;
         OSH_TRY(reload_one(cx, e, i));
         e->in_memory[i] = true;
@@ -289,8 +284,8 @@ static osh_status release(osh_ctx *cx, void *user, int first, int n)
     engine *e = user;
     osh_emit_let_go(e->r->emitter);
     osh_weights_release(cx, e->w, e->p->graph, first, n);
-    for (int i = 0; i < e->p->n_linears; i++)
-        if (e->p->linears[i].node >= first && e->p->linears[i].node < first + n) e->in_memory[i] = false;
+    osh_span own = osh_linears_of_nodes(e->p, first, n);
+    for (int i = own.first; i < own.end; i++) e->in_memory[i] = false;
     return OSH_OK;
 }
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/lookup.h"
 #include "run/run.h"
 
 static void finish(osh_ctx *cx, osh_run *r, int linear, const osh_linear_job *j)
@@ -58,9 +59,9 @@ done:
 static int n_waiting(const osh_run *r, int value, int s0, int s1)
 {
     int n = 0;
-    for (int i = 0; i < r->plan->n_linears; i++) {
+    for (int i = osh_first_reader(r->plan, value); i >= 0; i = osh_next_reader(r->plan, i)) {
         const osh_linear *l = &r->plan->linears[i];
-        n += l->subgraph >= s0 && l->subgraph < s1 && l->input == value && !r->results[i].done;
+        n += l->subgraph >= s0 && l->subgraph < s1 && !r->results[i].done;
     }
     return n;
 }
@@ -83,13 +84,12 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
     osh_tensor *copy[2] = {NULL}; // own: of h and d, where another modifier needs them
     int *which = NULL, n = 0;    // own
     sink s = {.r = r, .stats = stats, .in_memory = in_memory};
-    OSH_NEW(cx, jobs, p->n_linears);
-    OSH_NEW(cx, which, p->n_linears);
-    for (int i = first; i < p->n_linears; i++) {
+    int most = n_waiting(r, lead->input, s0, s1);
+    OSH_NEW(cx, jobs, most);
+    OSH_NEW(cx, which, most);
+    for (int i = first; i >= 0; i = osh_next_reader(p, i)) {
         const osh_linear *l = &p->linears[i];
-        if (l->subgraph < s0 || l->subgraph >= s1 || l->input != lead->input ||
-            l->modifier != lead->modifier || r->results[i].done)
-            continue;
+        if (l->subgraph < s0 || l->subgraph >= s1 || l->modifier != lead->modifier || r->results[i].done) continue;
         jobs[n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w->w[l->weight], .shift = d,
                                    .keep_w = !in_memory, .done = take, .user = &s};
         if (w->device) jobs[n].w = w->host[l->weight], jobs[n].device_w = w->w[l->weight];
@@ -99,7 +99,7 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
     s.jobs = jobs, s.which = which;
     OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), which, n));
     for (int k = 0; k < n; k++) jobs[k].params.global = osh_globals_of(osh_emit_globals(r->emitter), which[k]);
-    bool last = n_waiting(r, lead->input, s0, s1) == n;
+    bool last = most == n;
     if (h && !last) OSH_TRY(new_copy(cx, &copy[0], h));
     if (d && !last) OSH_TRY(new_copy(cx, &copy[1], d));
     for (int k = 0; copy[1] && k < n; k++) jobs[k].shift = copy[1];
@@ -126,15 +126,14 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights 
     int s0 = first_subgraph, s1 = first_subgraph + n_subgraphs;
     double work = 0, all = 0;
     OSH_TRY(osh_emit_wait(cx, r->emitter)); // a kill costs the solves of one subgraph at most
-    for (int i = 0; i < p->n_linears; i++)
-        if (p->linears[i].subgraph >= s0 && p->linears[i].subgraph < s1 && p->linears[i].wants &&
-            osh_stats_wanted(stats)[p->linears[i].input])
-            all += osh_cost_of_linear(p, i);
+    osh_span own = osh_linears_of(p, s0, n_subgraphs);
+    for (int i = own.first; i < own.end; i++)
+        if (p->linears[i].wants && osh_stats_wanted(stats)[p->linears[i].input]) all += osh_cost_of_linear(p, i);
     double share = all / r->pace.cost[first_subgraph].work[OSH_PHASE_SOLVE]; // less than 1 in rounds and segments
     osh_scope scope = osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, first_subgraph, share > 0.9999 ? 1 : share);
-    for (int i = 0; i < p->n_linears; i++) {
+    for (int i = own.first; i < own.end; i++) {
         const osh_linear *l = &p->linears[i];
-        if (l->subgraph < s0 || l->subgraph >= s1 || !l->wants || !osh_stats_wanted(stats)[l->input]) continue;
+        if (!l->wants || !osh_stats_wanted(stats)[l->input]) continue;
         work += osh_cost_of_linear(p, i);
         if (r->results[i].done) continue;
         OSH_TRY(osh_check_interrupt(cx));
@@ -149,10 +148,9 @@ done:
 
 bool osh_run_solved(const osh_run *r, int first, int n)
 {
-    for (int i = 0; i < r->plan->n_linears; i++) {
-        const osh_linear *l = &r->plan->linears[i];
-        if (l->wants && l->subgraph >= first && l->subgraph < first + n && !r->results[i].done) return false;
-    }
+    osh_span own = osh_linears_of(r->plan, first, n);
+    for (int i = own.first; i < own.end; i++)
+        if (r->plan->linears[i].wants && !r->results[i].done) return false;
     return true;
 }
 

@@ -7,6 +7,7 @@
 
 #include "ops/cuda/cuda.h"
 #include "plan/layout.h"
+#include "plan/lookup.h"
 
 struct osh_stats {
     const osh_plan *plan; // view
@@ -22,6 +23,14 @@ struct osh_stats {
 static bool mine(const osh_stats *s, const osh_linear *l)
 {
     return l->subgraph >= s->first && l->subgraph < s->first + s->n;
+}
+
+/* The first Linear from i on, among the readers of its input, whose range is wanted here; -1: none. */
+static int ranged(const osh_stats *s, int i)
+{
+    while (i >= 0 && !(mine(s, &s->plan->linears[i]) && (s->plan->linears[i].wants & OSH_STAT_RANGE)))
+        i = osh_next_reader(s->plan, i);
+    return i;
 }
 
 static void aim(const osh_stats *s, osh_layout_kind kind, int value)
@@ -73,9 +82,10 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
     s->same = p->passes[first_subgraph].same;
     OSH_NEW(cx, s->ranges, p->n_linears);
     OSH_NEW(cx, s->minmax, p->graph->n_values);
-    for (int i = 0; i < p->n_linears; i++) {
+    osh_span own = osh_linears_of(p, first_subgraph, n_subgraphs);
+    for (int i = own.first; i < own.end; i++) {
         const osh_linear *l = &p->linears[i];
-        if (!mine(s, l) || !l->wants || (values && !values[l->input])) continue;
+        if (!l->wants || (values && !values[l->input])) continue;
         s->wanted[l->input] = true;
         if (l->wants & OSH_STAT_RANGE) {
             OSH_TRY(osh_act_observer_init(cx, &s->ranges[i], &l->scheme->inputs));
@@ -155,10 +165,8 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
         OSH_TRY(osh_op_run(cx, osh_op_find("shift_accum"), &a));
     }
     if (s->minmax[value]) OSH_TRY(feed_minmax(cx, s, value, x, b));
-    for (int i = 0; i < s->plan->n_linears && !s->minmax[value]; i++) {
-        const osh_linear *l = &s->plan->linears[i];
-        if (mine(s, l) && l->input == value && (l->wants & OSH_STAT_RANGE)) feed_ranges(s, i, x, b);
-    }
+    int i = s->minmax[value] ? -1 : ranged(s, osh_first_reader(s->plan, value));
+    for (; i >= 0; i = ranged(s, osh_next_reader(s->plan, i))) feed_ranges(s, i, x, b);
 done:
     return rc;
 }
@@ -173,13 +181,10 @@ osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s)
     for (int v = 0; v < p->graph->n_values; v++) {
         if (!s->minmax[v]) continue;
         OSH_TRY(osh_tensor_get(cx, minmax, s->minmax[v], 0, osh_tensor_bytes(s->minmax[v])));
-        for (int i = 0; i < p->n_linears; i++) {
-            const osh_linear *l = &p->linears[i];
-            if (!mine(s, l) || l->input != v || !(l->wants & OSH_STAT_RANGE)) continue;
+        for (int i = ranged(s, osh_first_reader(p, v)); i >= 0; i = ranged(s, osh_next_reader(p, i)))
             for (int64_t k = 0; k < p->data.n; k++)
                 if (minmax[2 * k] <= minmax[2 * k + 1]) // it has tokens
                     osh_act_observer_feed_range(&s->ranges[i], minmax[2 * k], minmax[2 * k + 1], p->graph->dtype);
-        }
     }
 done:
     osh_free(cx, minmax);
