@@ -38,6 +38,8 @@ static void fixture_close(fixture *f)
     osh_plan_folds_free(f->cx, &f->p);
     osh_partition_free(f->cx, f->p.parts);
     osh_free(f->cx, f->p.passes);
+    osh_free(f->cx, f->p.readers);
+    osh_free(f->cx, f->p.users);
     osh_recipe_free(f->cx, f->p.recipe);
     osh_graph_free(f->cx, f->p.graph);
     osh_checkpoint_close(f->cx, f->ck);
