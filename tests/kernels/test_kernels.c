@@ -128,7 +128,7 @@ static const op_case cases[] = {
     {"attention", 300, {42, 14, 14}, .out = 42, {11}, .attr = &att7w, .without = &att7},
     {"attention", 29, {42, 14, 14}, .out = 42, {11}, .amp = 2, .attr = &att7s, .without = &att7},
     {"attention", 29, {42, 14, 14}, .out = 42, {11}, .amp = 2, .attr = &att7c, .without = &att7s},
-    {"attention", 150, {576, 192, 192}, .out = 576, {130}, .amp = 2, .attr = &att64c, .without = &att64},
+    {"attention", 60, {576, 192, 192}, .out = 576, {41}, .amp = 2, .attr = &att64c, .without = &att64},
     {"attention", 515, {576, 192, 192}, .out = 576, {130}, .attr = &att64},
     {"attention", 515, {576, 192, 192}, .out = 576, {130}, .attr = &att64w, .without = &att64},
     {"attention", 130, {576, 64, 64}, .out = 576, {41}, .attr = &att64m},
