@@ -16,6 +16,7 @@ static osh_status least_of_linears(osh_ctx *cx, osh_budget *out, const osh_plan 
     const char *targets[] = {"Linear"};
     osh_plan other = *p; // view: but for what follows
     other.parts = NULL, other.passes = NULL, other.linears = NULL; // own
+    other.readers = NULL, other.users = NULL;                      // own
     other.memory = (osh_memory){0};
     *out = (osh_budget){.device = -1, .host = -1, };
     if (p->pipeline != OSH_PIPELINE_SEQUENTIAL) goto done;
@@ -32,6 +33,8 @@ done:
     osh_partition_free(cx, other.parts);
     osh_free(cx, other.passes);
     osh_free(cx, other.linears);
+    osh_free(cx, other.readers);
+    osh_free(cx, other.users);
     osh_free(cx, other.memory.visits);
     return rc;
 }
