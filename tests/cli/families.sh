@@ -2,16 +2,8 @@
 # output verifies, has codes for each Linear of the layers, and its perplexity is near that of its source.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
-cat >recipe.yaml <<'YAML'
-quant_stage:
-  quant_modifiers:
-    GPTQModifier:
-      ignore: [lm_head]
-      config_groups:
-        group_0:
-          targets: [Linear]
-          weights: {num_bits: 8, type: int, symmetric: true, strategy: group, group_size: 8}
-YAML
+. "$OSH_SOURCE_DIR/tests/tools/recipe.sh"
+gptq_recipe 8 8 >recipe.yaml
 perplexity() { # model
     "$ONESHOT" eval --model "$1" --dataset "$case/calibration.jsonl" --progress none | sed -n 's/^perplexity \([0-9.]*\).*/\1/p'
 }

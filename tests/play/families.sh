@@ -3,16 +3,8 @@
 set -euo pipefail
 export OSH_PLAY=protect=0
 fail() { echo "$*"; exit 1; }
-cat >recipe.yaml <<'YAML'
-quant_stage:
-  quant_modifiers:
-    GPTQModifier:
-      ignore: [lm_head]
-      config_groups:
-        group_0:
-          targets: [Linear]
-          weights: {num_bits: 8, type: int, symmetric: true, strategy: group, group_size: 8}
-YAML
+. "$OSH_SOURCE_DIR/tests/tools/recipe.sh"
+gptq_recipe 8 8 >recipe.yaml
 perplexity() { # device, model
     "$PLAY" eval --model "$2" --dataset "$case/calibration.jsonl" --device "$1" --threads 1 --progress none |
         sed -n 's/^perplexity \([0-9.]*\).*/\1/p'

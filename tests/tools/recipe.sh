@@ -1,0 +1,13 @@
+# recipe.sh - sourced: gptq_recipe.
+gptq_recipe() { # bits, group size: a recipe on standard output
+    cat <<YAML
+quant_stage:
+  quant_modifiers:
+    GPTQModifier:
+      ignore: [lm_head]
+      config_groups:
+        group_0:
+          targets: [Linear]
+          weights: {num_bits: $1, type: int, symmetric: true, strategy: group, group_size: $2}
+YAML
+}
