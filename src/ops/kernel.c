@@ -39,6 +39,14 @@ float osh_logit_of(float sum, const osh_logits_rule *rule, osh_dtype dt)
     return osh_round_to(t * cap, dt);
 }
 
+osh_status osh_infer_same(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
+                          const void *attr)
+{
+    (void)cx, (void)attr, (void)w_shape, (void)w_ndim;
+    out_width[0] = in_width[0];
+    return OSH_OK;
+}
+
 osh_status osh_f32_copy(osh_ctx *cx, float **out, const osh_tensor *t)
 {
     return osh_f32_weight(cx, out, t, t->dtype);

@@ -30,6 +30,9 @@ static inline void *osh_elem(const osh_tensor *t, int64_t i) // address of eleme
 /* n weights from element `first`, as f32 values of the compute dtype (from_pretrained casts other
  * dtypes on loading). */
 void osh_load_weight(float *to, const osh_tensor *w, int64_t first, int64_t n, osh_dtype compute);
+/* infer of ops whose output has the width of in[0], and that have no weights. */
+osh_status osh_infer_same(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
+                          const void *attr);
 /* A whole tensor in f32: own. For the reference kernels. */
 osh_status osh_f32_copy(osh_ctx *cx, float **out, const osh_tensor *t);
 osh_status osh_f32_weight(osh_ctx *cx, float **out, const osh_tensor *w, osh_dtype compute);

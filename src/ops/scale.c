@@ -15,14 +15,6 @@ static const osh_field attrs[] = {
     {0},
 };
 
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
-{
-    (void)cx, (void)attr, (void)w_shape, (void)w_ndim;
-    out_width[0] = in_width[0];
-    return OSH_OK;
-}
-
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
@@ -41,7 +33,7 @@ done:
 
 const osh_op osh_op_scale = {
     .name = "scale", .n_in = 1, .n_weights = 0, .n_out = 1,
-    .attrs = attrs, .attr_bytes = sizeof(osh_scale_attr), .infer = infer,
+    .attrs = attrs, .attr_bytes = sizeof(osh_scale_attr), .infer = osh_infer_same,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_scale_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_scale_cuda)},
     .tol = 0, .scratch = osh_elementwise_scratch,
 };

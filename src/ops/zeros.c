@@ -3,21 +3,14 @@
  *   in[0] x [N, D], not read     out [N, D] */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
+#include "ops/kernel.h"
 #include "tensor/device.h"
-
-static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
-                        const void *attr)
-{
-    (void)cx, (void)attr, (void)w_shape, (void)w_ndim;
-    out_width[0] = in_width[0];
-    return OSH_OK;
-}
 
 static osh_status run(osh_ctx *cx, const osh_op_args *a) { return osh_tensor_zero(cx, a->out[0]); } // anywhere
 
 const osh_op osh_op_zeros = {
     .name = "zeros", .n_in = 1, .n_weights = 0, .n_out = 1,
-    .attrs = NULL, .attr_bytes = 0, .infer = infer,
+    .attrs = NULL, .attr_bytes = 0, .infer = osh_infer_same,
     .run = {[OSH_REF] = run, [OSH_CUDA] = OSH_CUDA_FN(run)},
     .tol = 0, .scratch = osh_elementwise_scratch,
 };
