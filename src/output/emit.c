@@ -4,8 +4,10 @@
 
 #include <string.h>
 
+#include "base/num.h"
 #include "output/emit_impl.h"
 #include "output/known.h"
+#include "plan/folds.h"
 
 enum { BARRIER_BYTES = 256 << 20, BARRIER_SECONDS = 5 }; // at most this much is checked again after a crash
 
@@ -343,14 +345,10 @@ static osh_status do_folds(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
     osh_buf_init(&b, 0);
     for (int i = 0; i < p->n_folds; i++) {
         const osh_fold *f = &p->folds[i];
-        if (f->subgraph < j->index || f->subgraph >= j->index + j->n) continue;
+        if (!osh_fold_in(f, j->index, j->n)) continue;
         OSH_TRY(osh_put_u32(cx, &b, (uint32_t)i));
         OSH_TRY(osh_put_u32(cx, &b, (uint32_t)f->n));
-        for (int64_t c = 0; c < f->n; c++) {
-            uint32_t bits;
-            memcpy(&bits, &f->s[c], sizeof bits);
-            OSH_TRY(osh_put_u32(cx, &b, bits));
-        }
+        for (int64_t c = 0; c < f->n; c++) OSH_TRY(osh_put_u32(cx, &b, osh_bits_of_f32(f->s[c])));
     }
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_FOLDS, b.data, b.len));
 done:

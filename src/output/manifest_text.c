@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/num.h"
 #include "output/emit_impl.h"
+#include "plan/folds.h"
 
 typedef unsigned long long ull;
 
@@ -14,7 +16,7 @@ static const char *rule_of(const osh_plan *p, int64_t i, const char **source)
     int64_t s = o->source >= 0 ? o->source : p->linears[o->linear].tensor;
     *source = p->ck->tensors[s].e->name;
     if (o->source < 0) return "quantized";
-    if (p->folded && p->folded[s]) return "changed";
+    if (osh_is_folded(p, s)) return "changed";
     return strcmp(*source, p->out[i].name) ? "untied" : "copied";
 }
 
@@ -75,11 +77,7 @@ static osh_status put_fold(osh_ctx *cx, osh_buf *b, const osh_plan *p, const osh
     OSH_TRY(put_text(cx, b, "layer", p->graph->modules[f->module].name));
     OSH_TRY(put_text(cx, b, "modifier", p->recipe->modifiers[f->modifier].type->name));
     OSH_TRY(osh_buf_printf(cx, b, ", \"factors\": \""));
-    for (int64_t c = 0; c < f->n; c++) {
-        uint32_t bits;
-        memcpy(&bits, &f->s[c], sizeof bits);
-        OSH_TRY(osh_buf_printf(cx, b, "%08x", bits));
-    }
+    for (int64_t c = 0; c < f->n; c++) OSH_TRY(osh_buf_printf(cx, b, "%08x", osh_bits_of_f32(f->s[c])));
     OSH_TRY(osh_buf_printf(cx, b, "\"}"));
 done:
     return rc;

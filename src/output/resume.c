@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "base/inode.h"
+#include "base/num.h"
 #include "output/emit_impl.h"
 #include "output/known.h"
 #include "plan/folds.h"
@@ -216,10 +217,7 @@ static osh_status take_folds(osh_ctx *cx, replay *r, osh_reader *in)
     while (in->left && !in->bad) {
         uint32_t i = osh_read_u32(in), n = osh_read_u32(in);
         if (i >= (uint32_t)p->n_folds || n != p->folds[i].n) in->bad = true;
-        for (uint32_t c = 0; c < n && !in->bad; c++) {
-            uint32_t bits = osh_read_u32(in);
-            memcpy(&p->folds[i].s[c], &bits, sizeof bits);
-        }
+        for (uint32_t c = 0; c < n && !in->bad; c++) p->folds[i].s[c] = osh_f32_of_bits(osh_read_u32(in));
         if (!in->bad) OSH_TRY(osh_fold_known(cx, p, (int)i));
     }
 done:

@@ -137,6 +137,14 @@ done:
     return rc;
 }
 
+/* From the layer that gives to the last that takes: in one subgraph. */
+static void join(osh_graph *g, const found *f)
+{
+    int *end = &g->joined[g->modules[f->smooth].node];
+    for (int k = 0; k < f->n_takes; k++)
+        if (g->modules[f->takes[k]].node > *end) *end = g->modules[f->takes[k]].node;
+}
+
 static osh_status add(osh_ctx *cx, osh_plan *p, const found *f)
 {
     osh_status rc = OSH_OK;
@@ -157,6 +165,7 @@ static osh_status add(osh_ctx *cx, osh_plan *p, const found *f)
     for (int k = 0; k < 2 && k < s->op->n_weights; k++)
         if (s->w[k] >= 0) o->gives[o->n_gives++] = s->w[k];
     for (int k = 0; k < f->n_takes; k++) o->takes[o->n_takes++] = node_of(p, f->takes[k])->w[0];
+    join(p->graph, f);
     for (int k = 0; k < o->n_gives; k++) OSH_TRY(mark(cx, p, f, OSH_FOLD_ROWS, o->gives[k]));
     for (int k = 0; k < o->n_takes; k++) OSH_TRY(mark(cx, p, f, OSH_FOLD_COLUMNS, o->takes[k]));
 done:
@@ -364,24 +373,6 @@ done:
     return rc;
 }
 
-/* From a layer that gives to the last that takes: in one subgraph. */
-static osh_status join(osh_ctx *cx, osh_plan *p)
-{
-    osh_status rc = OSH_OK;
-    osh_graph *g = p->graph;
-    OSH_NEW(cx, g->joined, g->n_nodes);
-    for (int i = 0; i < p->n_folds; i++) {
-        const osh_fold *f = &p->folds[i];
-        int first = g->modules[f->module].node;
-        for (int k = first; k < g->n_nodes; k++)
-            for (int t = 0; t < f->n_takes; t++)
-                if (g->nodes[k].op->n_weights && g->nodes[k].w[0] == f->takes[t] && k > g->joined[first])
-                    g->joined[first] = k;
-    }
-done:
-    return rc;
-}
-
 osh_status osh_plan_folds(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -392,10 +383,10 @@ osh_status osh_plan_folds(osh_ctx *cx, osh_plan *p)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is of no known architecture: a recipe that changes its layers needs one",
                  p->ck->dir);
     OSH_NEW(cx, p->folded, p->ck->n_tensors);
+    OSH_NEW(cx, p->graph->joined, p->graph->n_nodes);
     OSH_TRY(osh_checkpoint_expect_changes(cx, p->ck));
     for (size_t m = 0; m < p->recipe->n; m++)
         if (osh_modifier_is_transform(&p->recipe->modifiers[m])) OSH_TRY(of_modifier(cx, p, (int)m));
-    OSH_TRY(join(cx, p));
 done:
     return rc;
 }
@@ -445,10 +436,10 @@ done:
     return rc;
 }
 
-bool osh_folds_known(const osh_plan *p, int first, int n)
+bool osh_folds_known(const osh_plan *p, int subgraph, int n_subgraphs)
 {
     for (int i = 0; i < p->n_folds; i++)
-        if (p->folds[i].subgraph >= first && p->folds[i].subgraph < first + n && !p->folds[i].known) return false;
+        if (osh_fold_in(&p->folds[i], subgraph, n_subgraphs) && !p->folds[i].known) return false;
     return true;
 }
 

@@ -21,6 +21,11 @@ osh_status osh_fold_known(osh_ctx *cx, const osh_plan *p, int fold);
 enum { OSH_FOLD_PIECE = 1 << 20 }; // bytes of a weight that are read at a time, where memory does not have it
 /* Bytes (gross) that its factors take while they are made; reads: weights may have to be read for it. */
 int64_t osh_fold_scratch(const osh_fold *f, int n_threads, bool reads);
-/* All of those in the subgraphs [first, first + n) are. */
-bool osh_folds_known(const osh_plan *p, int first, int n);
+static inline bool osh_fold_in(const osh_fold *f, int subgraph, int n_subgraphs)
+{
+    return f->subgraph >= subgraph && f->subgraph < subgraph + n_subgraphs;
+}
+bool osh_folds_known(const osh_plan *p, int subgraph, int n_subgraphs); // all that are in them
+/* A tensor of the source that the output has with factors folded in. */
+static inline bool osh_is_folded(const osh_plan *p, int64_t tensor) { return p->folded && p->folded[tensor]; }
 #endif

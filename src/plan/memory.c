@@ -159,11 +159,10 @@ static int64_t hessians_of(const osh_plan *p, const osh_range *r, int64_t *large
 {
     int64_t sum = 0;
     *largest = 0;
-    for (int i = 0; i < p->n_linears; i++) {
+    for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &p->linears[i];
-        bool mine = l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs;
         bool again = i > 0 && p->linears[i - 1].input == l->input; // Linears with one input stand together
-        if (!mine || !(l->wants & OSH_STAT_HESSIAN) || again) continue;
+        if (!(l->wants & OSH_STAT_HESSIAN) || again) continue;
         sum += l->I * l->I * 4 * (1 + l->shift);
         raise_to(largest, l->I * l->I * 4 * (1 + l->shift));
     }

@@ -192,8 +192,7 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
     enter(s, s->index, OSH_WAY_FIRST);
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->linears[i];
-        bool mine = l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs;
-        if (!mine || !l->wants || !values[l->input]) continue;
+        if (!l->wants || !values[l->input]) continue;
         if (s->card && (l->wants & OSH_STAT_RANGE)) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_RANGE, l->input));
         if (!(l->wants & OSH_STAT_HESSIAN) || s->open[l->input]) continue;
         s->open[l->input] = true;
@@ -264,8 +263,7 @@ static void want_weights(const sim *s, bool *want, const osh_range *r, const osh
             want_one(s, want, g->nodes[i].w[k]);
     for (int i = r->l0; values && i < r->l1; i++) {
         const osh_linear *l = &s->p->linears[i];
-        bool mine = l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs;
-        if (mine && l->wants && values[l->input]) want_one(s, want, l->weight);
+        if (l->wants && values[l->input]) want_one(s, want, l->weight);
     }
     osh_fold_wants(want, s->p, r, st);
     for (int w = r->w0; w < r->w1; w++) want[w] &= !s->loaded[w];
@@ -501,8 +499,7 @@ static void sim_close(sim *s, const osh_range *r, const bool *values)
 {
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->linears[i];
-        bool mine = l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs;
-        if (!mine || !l->wants || !values[l->input]) continue;
+        if (!l->wants || !values[l->input]) continue;
         s->solved[i] = true;
         sim_drop_copy(s, l->weight);
         if (s->card) osh_layout_give(s->card, OSH_LAYOUT_RANGE, l->input);
@@ -538,11 +535,9 @@ static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const b
         const osh_linear *lead = &p->linears[i];
         int n = 0, others = 0;
         int64_t pack = 0;
-        bool mine = lead->subgraph >= r->first_subgraph && lead->subgraph < r->first_subgraph + r->n_subgraphs;
-        if (!mine || !lead->wants || !values[lead->input] || g.done[i - r->l0]) continue;
+        if (!lead->wants || !values[lead->input] || g.done[i - r->l0]) continue;
         for (int k = i; k < r->l1; k++) {
             const osh_linear *l = &p->linears[k];
-            if (l->subgraph < r->first_subgraph || l->subgraph >= r->first_subgraph + r->n_subgraphs) continue;
             if (l->input != lead->input || g.done[k - r->l0]) continue;
             others += l->modifier != lead->modifier;
             if (l->modifier != lead->modifier) continue;
@@ -577,8 +572,7 @@ static osh_status sim_reload(osh_ctx *cx, void *user, const osh_range *r, int fi
     (void)cx;
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->linears[i];
-        bool mine = l->subgraph >= r->first_subgraph && l->subgraph < r->first_subgraph + r->n_subgraphs;
-        if (!mine || !l->wants || l->node < first || l->node >= first + n) continue;
+        if (!l->wants || l->node < first || l->node >= first + n) continue;
         if (!v->segments && !v->round_bytes) continue; // memory has it
         int64_t way = s->card ? (int64_t)osh_weight_bytes(s->p->graph, s->p->ck, l->weight) : 0;
         note(s, 0, way + osh_memory_pack_bytes(s->p, l) + (int64_t)osh_mem_gross((size_t)(l->O * l->I)), s->values);

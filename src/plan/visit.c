@@ -1,5 +1,6 @@
 /* visit.c - see visit.h. */
 #include "plan/visit.h"
+#include "plan/folds.h"
 #include "plan/lookup.h"
 
 #include <string.h>
@@ -18,7 +19,7 @@ int osh_observed(const osh_graph *g, bool same, int value)
 
 bool osh_fold_inside(const osh_range *r, const osh_fold *f)
 {
-    return f->subgraph >= r->first_subgraph && f->subgraph < r->first_subgraph + r->n_subgraphs;
+    return osh_fold_in(f, r->first_subgraph, r->n_subgraphs);
 }
 
 void osh_fold_wants(bool *want, const osh_plan *p, const osh_range *r, const osh_step *s)
@@ -90,11 +91,6 @@ static bool is_original(const walk *w, int v) { return w->g->values[v].quantized
 
 static int observed(const walk *w, int v) { return osh_observed(w->g, w->r.same, v); }
 
-static bool in_range(const walk *w, const osh_linear *l)
-{
-    return l->subgraph >= w->r.first_subgraph && l->subgraph < w->r.first_subgraph + w->r.n_subgraphs;
-}
-
 static osh_status walk_init(osh_ctx *cx, walk *w)
 {
     osh_status rc = OSH_OK;
@@ -105,8 +101,8 @@ static osh_status walk_init(osh_ctx *cx, walk *w)
     for (int v = 0; v < w->g->n_values; v++) w->wanted[v] = -1;
     for (int i = w->r.l1 - 1; i >= w->r.l0; i--) {
         const osh_linear *l = &w->p->linears[i];
-        if (in_range(w, l) && l->wants) w->wanted[l->input] = l->node;
-        if (in_range(w, l) && l->shift) w->shift[l->input] = true;
+        if (l->wants) w->wanted[l->input] = l->node;
+        if (l->shift) w->shift[l->input] = true;
     }
     for (int i = 0; i < w->r.n_live_out; i++)
         w->carries |= w->r.propagate && !w->r.merged && !w->plain && is_original(w, w->r.live_out[i]) &&
@@ -204,7 +200,7 @@ static void choose_round(walk *w, int64_t round_bytes, int from, int *next)
     *next = end;
     for (int i = w->r.l0; i < w->r.l1; i++) {
         const osh_linear *l = &w->p->linears[i];
-        if (!in_range(w, l) || !l->wants || w->wanted[l->input] < from || w->stats[l->input]) continue;
+        if (!l->wants || w->wanted[l->input] < from || w->stats[l->input]) continue;
         int64_t more = l->wants & OSH_STAT_HESSIAN ? l->I * l->I * 4 * (1 + l->shift) : 0;
         if (round_bytes && bytes && bytes + more > round_bytes) {
             *next = l->node;
@@ -323,7 +319,7 @@ static bool segment_stats(walk *w, int first, int end)
     clear(w, w->stats);
     for (int i = w->r.l0; i < w->r.l1; i++) {
         const osh_linear *l = &w->p->linears[i];
-        if (!in_range(w, l) || !l->wants || l->node < first || l->node >= end || w->wanted[l->input] < first) continue;
+        if (!l->wants || l->node < first || l->node >= end || w->wanted[l->input] < first) continue;
         any = w->stats[l->input] = true;
     }
     return any;
@@ -394,7 +390,7 @@ static osh_status walk_way(osh_ctx *cx, walk *w, bool first_way)
     bool observing = first_way && w->r.observe;
     clear(w, w->want), clear(w, w->stats);
     for (int i = w->r.l0; observing && i < w->r.l1; i++)
-        if (in_range(w, &w->p->linears[i]) && w->p->linears[i].wants) w->stats[w->p->linears[i].input] = true;
+        if (w->p->linears[i].wants) w->stats[w->p->linears[i].input] = true;
     add_observed(w, w->want, w->stats);
     if (first_way && w->carries) want_live_out(w, OF_ORIGINAL);
     else if (!first_way || w->r.merged) want_live_out(w, w->r.merged || w->plain ? OF_BOTH : OF_QUANTIZED);

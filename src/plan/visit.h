@@ -25,7 +25,7 @@ typedef struct osh_range { // what is visited: a subgraph, or (pipeline basic) t
     int n_live_in, n_live_out;
     bool observe, propagate, merged, same; // as osh_pass
     const char *name;                // view
-    int l0, l1, v0, v1, w0, w1;      // its Linears, values that it reads or makes, weights: [l0, l1) has all of them
+    int l0, l1, v0, v1, w0, w1;      // [l0, l1) are its Linears; in the others lie its values and its weights
     bool fold;                       // as osh_pass
 } osh_range;
 typedef struct osh_step osh_step;

@@ -164,9 +164,9 @@ static osh_status read_ahead(osh_ctx *cx, engine *e)
 {
     osh_status rc = OSH_OK;
     look l = {.e = e, .want = e->next};
-    osh_visitor v = {look_open,    look_load, look_pass,   look_solve, look_reload,
-                     look_release, look_drop, look_solved, &l,        NULL,
-                     NULL,         look_folded};
+    osh_visitor v = {.open = look_open, .load = look_load, .pass = look_pass, .solve = look_solve,
+                     .reload = look_reload, .release = look_release, .drop = look_drop, .solved = look_solved,
+                     .folded = look_folded, .user = &l};
     bool any = false;
     memset(e->next, 0, (size_t)e->p->graph->n_weights * sizeof *e->next);
     OSH_TRY(osh_visit_walk(cx, e->p, e->index + 1, &v));
@@ -190,7 +190,7 @@ static osh_way way_of(const osh_step *s) { return s->again ? OSH_WAY_AGAIN : OSH
 static bool is_folded(const osh_plan *p, int weight)
 {
     int64_t tensor = p->graph->weights[weight].tensor;
-    return p->folded && tensor >= 0 && p->folded[tensor];
+    return tensor >= 0 && osh_is_folded(p, tensor);
 }
 
 /* One weight to where it is used. What stays dense is written from here: no byte of it is read twice. */
@@ -473,12 +473,19 @@ done:
     return rc;
 }
 
+static osh_visitor visitor_of(engine *e)
+{
+    return (osh_visitor){.open = open, .load = load, .pass = pass, .solve = solve, .reload = reload, .release = release,
+                         .drop = drop, .solved = solved, .fold_open = fold_open, .fold = fold, .folded = folded,
+                         .user = e};
+}
+
 static osh_status visits(osh_ctx *cx, engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
     osh_progress *pr = &e->r->progress;
-    osh_visitor v = {open, load, pass, solve, reload, release, drop, solved, e, fold_open, fold, folded};
+    osh_visitor v = visitor_of(e);
     int n = osh_n_ranges(p), start;
     pr->n_steps = n + 1; // and the output
     OSH_TRY(take_up(cx, e, &start));
@@ -543,7 +550,7 @@ osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index)
 {
     osh_status rc = OSH_OK;
     engine e = {.r = r, .p = r->plan, .index = index};
-    osh_visitor v = {open, load, pass, solve, reload, release, drop, solved, &e, fold_open, fold, folded};
+    osh_visitor v = visitor_of(&e);
     osh_range range = osh_range_at(r->plan, index);
     r->progress.n_steps = r->progress.step = 1, r->progress.name = range.name, r->progress.error = -1;
     OSH_TRY(begin(cx, &e));

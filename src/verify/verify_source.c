@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/num.h"
 #include "output/emit_impl.h"
 #include "plan/folds.h"
 #include "verify/verify.h"
@@ -185,8 +186,7 @@ static bool factors_of(const osh_verify *v, osh_fold *f)
         for (int64_t c = 0; c < f->n; c++) {
             char digits[9] = {0}, *end;
             memcpy(digits, text->valuestring + 8 * c, 8);
-            uint32_t bits = (uint32_t)strtoul(digits, &end, 16);
-            memcpy(&f->s[c], &bits, sizeof bits);
+            f->s[c] = osh_f32_of_bits((uint32_t)strtoul(digits, &end, 16));
             if (*end || !(f->s[c] > 0 && isfinite(f->s[c]))) return false;
         }
         return true;
