@@ -3,8 +3,11 @@
  *   | head 64 bytes: size, class . | n bytes of the caller ... |
  *   ^ aligned_alloc, or a page     ^ what is returned, a cache line's start
  *
- * A block of MMAP_BYTES or more is pages of its own. Freed, they are kept for the next blocks (kept.c) while live
- * blocks and kept pages together are within the peak of the live ones; then they leave the process. */
+ * A block of PAGES_BYTES or more is pages of its own. Freed, they are kept for the next blocks (kept.c) while live
+ * blocks and kept pages together are within the peak of the live ones; then they leave the process. malloc gives the
+ * rest, and what libraries ask for: there a tensor that takes the place of a library's scratch makes the next call's
+ * scratch grow the heap (docs-llama-3m, eval: 22 MiB of tensors in a heap of 37), hence PAGES_BYTES below MMAP_BYTES,
+ * from which on malloc takes pages from the system. */
 #include "base/ctx.h"
 
 #include <fcntl.h>
@@ -14,7 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { ALIGN = 64, MMAP_BYTES = 128 << 10, GIVE_BYTES = 64 << 10 };
+enum { ALIGN = 64, PAGES_BYTES = 32 << 10, MMAP_BYTES = 128 << 10, GIVE_BYTES = 64 << 10 };
 typedef struct head {
     size_t n_bytes;
     osh_mem_class class;
@@ -29,7 +32,7 @@ static size_t block_bytes(size_t n_bytes)
 size_t osh_mem_gross(size_t n_bytes)
 {
     size_t block = block_bytes(n_bytes) + ALIGN;
-    return block < MMAP_BYTES ? block : osh_whole_pages(block + ALIGN);
+    return block < PAGES_BYTES ? block : osh_whole_pages(block + ALIGN);
 }
 
 static head *head_of(void *p)
@@ -56,7 +59,7 @@ enum { KEEPS = 0 }; // the use of a block that was freed is to be seen
 enum { KEEPS = 1 };
 #endif
 
-static bool is_large(size_t block) { return KEEPS && block + ALIGN >= MMAP_BYTES && getpagesize() == OSH_PAGE; }
+static bool is_large(size_t block) { return KEEPS && block + ALIGN >= PAGES_BYTES && getpagesize() == OSH_PAGE; }
 
 /* Of a block that is counted as used. */
 static void *take(osh_shared *sh, size_t block)

@@ -13,6 +13,8 @@ enum { SMALL_BYTES = 2 << 20 }; // lists
 
 static double mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
 
+static double named(int64_t peak) { return mib(peak + OSH_ISA_NOISE_BYTES); } // a budget that will do
+
 typedef struct job {
     const osh_eval_options *o;
     const osh_forward *f, *ref;
@@ -60,7 +62,7 @@ static osh_status most_windows(osh_ctx *cx, int64_t *n, const job *j, int64_t si
     while (high - low > 1) {
         int64_t mid = low + (high - low) / 2, peak;
         OSH_TRY(predict(cx, &peak, j, mid, size));
-        if (peak <= j->o->host_memory) low = mid;
+        if (peak + OSH_ISA_NOISE_BYTES <= j->o->host_memory) low = mid;
         else high = mid;
     }
     *n = low;
@@ -75,13 +77,13 @@ static osh_status refuse(osh_ctx *cx, const job *j, int64_t size, int64_t peak)
     int64_t alone = peak, n = 0;
     if (size > 1) OSH_TRY(predict(cx, &alone, j, j->d->n, 1));
     if (mib(alone) < mib(peak))
-        snprintf(batch, sizeof batch, ", or --host-memory %.0fMiB with --batch-size 1", mib(alone));
+        snprintf(batch, sizeof batch, ", or --host-memory %.0fMiB with --batch-size 1", named(alone));
     OSH_TRY(most_windows(cx, &n, j, size));
     if (n)
         snprintf(windows, sizeof windows, "; of the %lld windows %lld fit: --max-windows %lld", (long long)j->d->n,
                  (long long)n, (long long)n);
     OSH_FAIL(cx, OSH_E_USAGE, "--host-memory %.0fMiB cannot be held: the smallest that would do is --host-memory "
-             "%.0fMiB%s%s", mib(j->o->host_memory), mib(peak), batch, windows);
+             "%.0fMiB%s%s", mib(j->o->host_memory), named(peak), batch, windows);
 done:
     return rc;
 }
@@ -89,7 +91,7 @@ done:
 static osh_status refuse_card(osh_ctx *cx, const job *j, int64_t peak)
 {
     return osh_fail(cx, OSH_E_USAGE, "--host-memory %.0fMiB cannot be held: the smallest that would do with this card"
-                    " is --host-memory %.0fMiB", mib(j->o->host_memory), mib(peak));
+                    " is --host-memory %.0fMiB", mib(j->o->host_memory), named(peak));
 }
 
 osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_forward *f, const osh_forward *ref,

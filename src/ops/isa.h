@@ -25,6 +25,7 @@ osh_status osh_isa_check_core(osh_ctx *cx, const char *runs); // whether OpenBLA
 osh_status osh_isa_load(osh_ctx *cx);
 /* Bytes of the process that osh_alloc does not see: now, and what the libraries will take beside. Trims first. */
 int64_t osh_isa_uncounted(osh_ctx *cx);
+enum { OSH_ISA_NOISE_BYTES = 256 << 10 }; // by which it may differ in the next run: on top of what a refusal names
 enum { OSH_ISA_THREAD_BYTES = 3 << 20 }; // of that, for each thread that multiplies (OpenBLAS's packing buffers)
 /* "isa=avx2 openblas=0.3.21/Haswell", and " onednn=2.6.3/avx512_core_bf16" where it multiplies. Equal texts mean equal
  * bytes. */

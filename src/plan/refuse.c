@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/isa.h"
 #include "plan/memory.h"
 
 static double mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
@@ -28,7 +29,7 @@ static osh_status least_of_linears(osh_ctx *cx, osh_budget *out, const osh_plan 
     OSH_TRY(osh_memory_least(cx, &other));
     const osh_memory *m = &other.memory;
     *out = (osh_budget){.device = more(m->least_device, outside->device),
-                        .host = more(m->least_host, outside->host) + p->memory.base_bytes};
+                        .host = more(m->least_host, outside->host) + p->memory.base_bytes + OSH_ISA_NOISE_BYTES};
 done:
     osh_partition_free(cx, other.parts);
     osh_free(cx, other.passes);
@@ -55,10 +56,11 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_plan *p, const osh_budget *b
     osh_status rc = OSH_OK;
     const osh_memory *m = &p->memory;
     const osh_options *o = p->opt;
+    int64_t least_host = m->base_bytes + m->least_host + OSH_ISA_NOISE_BYTES;
     osh_budget l;
     OSH_TRY(least_of_linears(cx, &l, p, outside));
     if (b->host_given && m->least_host > b->host)
-        OSH_TRY(say(cx, o, "host-memory", o->host_memory, m->base_bytes + m->least_host, l.host));
+        OSH_TRY(say(cx, o, "host-memory", o->host_memory, least_host, l.host));
     if (b->device_given && m->least_device > b->device && !o->device_memory)
         OSH_FAIL(cx, OSH_E_USAGE, "the card has %.0fMiB to give: the smallest that would do is %.0fMiB",
                  mib(b->device), mib(m->least_device));
@@ -68,7 +70,7 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_plan *p, const osh_budget *b
         OSH_FAIL(cx, OSH_E_USAGE, "--scratch-size %.0fMiB cannot be held: values between subgraphs take %.0fMiB",
                  mib(o->scratch_size), mib(m->scratch_peak));
     OSH_FAIL(cx, OSH_E_USAGE, "the budgets cannot be held together: want --host-memory %.0fMiB, --device-memory "
-             "%.0fMiB and --scratch-size %.0fMiB", mib(m->base_bytes + m->least_host), mib(m->least_device),
+             "%.0fMiB and --scratch-size %.0fMiB", mib(least_host), mib(m->least_device),
              mib(m->least_scratch));
 done:
     return rc;
