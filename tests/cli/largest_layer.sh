@@ -34,5 +34,6 @@ if os.environ["SANITIZED"]: # it keeps what is freed: its peaks say nothing
     sys.exit(0)
 run = json.load(open("out/oneshot-report.json"))["memory"]
 assert run["predicted_peak_bytes"] >= run["peak_bytes"]
-assert abs(tried["measured_bytes"] / run["peak_bytes"] - 1) < 0.15, (tried, run["peak_bytes"])
+# and what malloc keeps for the next call of oneDNN, where that multiplies
+assert abs(tried["measured_bytes"] - run["peak_bytes"]) < 0.15 * run["peak_bytes"] + (2 << 20), (tried, run["peak_bytes"])
 P
