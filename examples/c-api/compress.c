@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "oneshot.h"
+#include "api/api.h"
 
 typedef struct watch {
     osh_ctx *cx;

@@ -14,11 +14,11 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include "api/api.h"
 #include "base/buf.h"
 #include "base/isa.h"
 #include "graph/models.h"
 #include "modifiers/modifier.h"
-#include "oneshot.h"
 #include "ops/cuda/cuda.h"
 #include "ops/isa.h"
 #include "text/json.h"

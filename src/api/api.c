@@ -1,6 +1,7 @@
-/* api.c - the jobs of include/oneshot.h. */
+/* api.c - the jobs that compress and plan. */
 #include <string.h>
 
+#include "api/api.h"
 #include "api/largest.h"
 #include "base/buf.h"
 #include "base/file.h"

@@ -3,9 +3,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/api.h"
 #include "base/buf.h"
 #include "ops/cuda/cuda.h"
-#include "ops/isa.h"
 #include "ops/peak.h"
 #include "plan/plan.h"
 

@@ -1,10 +1,10 @@
 /* inspect.c - what a checkpoint holds: tensors, dtypes, bytes, quantization. */
 #include <string.h>
 
+#include "api/api.h"
 #include "base/buf.h"
 #include "graph/graph.h"
 #include "io/checkpoint.h"
-#include "oneshot.h"
 #include "quant/scheme.h"
 
 static osh_status shape_text(osh_ctx *cx, osh_buf *b, const osh_st_entry *e)

@@ -26,6 +26,9 @@ enum {
 
 typedef struct osh_ctx osh_ctx;
 
+const char *osh_version(void);
+typedef void (*osh_sink)(void *user, const char *text, size_t n); // results; goes to stdout in the program
+
 osh_status osh_ctx_new(osh_ctx **out, int n_threads); // n_threads 0: one per online core
 void osh_ctx_free(osh_ctx *cx);
 /* For a thread of one's own (prefetch): errors apart, everything else shared with the parent, which

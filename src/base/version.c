@@ -1,4 +1,4 @@
 /* version.c - which version of the program this is. */
-#include "oneshot.h"
+#include "base/base.h"
 
 const char *osh_version(void) { return OSH_VERSION; }

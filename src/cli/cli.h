@@ -1,7 +1,7 @@
 /* cli.h - the commands, and what is said of them. */
 #ifndef OSH_CLI_H
 #define OSH_CLI_H
-#include "oneshot.h"
+#include "api/api.h"
 
 typedef struct command command;
 typedef struct line { // a command line

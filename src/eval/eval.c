@@ -8,9 +8,10 @@
 #include "base/buf.h"
 #include "base/elementary.h"
 #include "base/file.h"
+#include "base/profile.h"
+#include "eval/eval.h"
 #include "eval/eval_card.h"
 #include "eval/eval_memory.h"
-#include "oneshot.h"
 #include "ops/isa.h"
 #include "plan/cost.h"
 

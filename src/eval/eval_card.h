@@ -8,7 +8,7 @@
 #ifndef OSH_EVAL_CARD_H
 #define OSH_EVAL_CARD_H
 #include "eval/forward.h"
-#include "oneshot.h"
+#include "plan/options.h"
 
 typedef struct osh_eval_card osh_eval_card;
 /* *out NULL: the evaluation runs on the host. Else: the card is open, with the blocks. Fails (OSH_E_USAGE) naming the

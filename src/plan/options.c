@@ -1,6 +1,6 @@
 /* options.c - one row per flag: the parser, --help and the man page read these tables. */
 #include "base/near.h"
-#include "oneshot.h"
+#include "plan/options.h"
 
 #define ROW(field) .name = #field, .offset = offsetof(osh_options, field)
 const osh_field osh_option_fields[] = {

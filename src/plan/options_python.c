@@ -3,7 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "oneshot.h"
+#include "plan/options.h"
 
 #define SWITCH(text, on, why) {.name = text, .type = OSH_F_BOOL, .values = on, .doc = why}
 #define VALUE(text, on, why) {.name = text, .type = OSH_F_STR, .values = on, .doc = why}

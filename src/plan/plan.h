@@ -4,7 +4,7 @@
 #define OSH_PLAN_H
 #include "graph/exec.h"
 #include "modifiers/recipe.h"
-#include "oneshot.h"
+#include "plan/options.h"
 #include "quant/format.h"
 #include "store/tier.h"
 #include "tensor/device.h"

@@ -1,5 +1,6 @@
 /* verify.c - `oneshot verify OUT [--model SRC]`: reads every shard again and lists what is not as it must be. */
 #include "verify/verify.h"
+#include "verify/verify_output.h"
 
 #include <stdio.h>
 #include <string.h>

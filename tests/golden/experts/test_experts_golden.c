@@ -3,6 +3,7 @@
  * and what its passes are said to cost. Under each instruction set (cmake/tests.cmake). Prints the figures. */
 #include "golden/models/tiny.h"
 #include "kernels/kernel_test.h"
+#include "api/api.h"
 #include "plan/cost.h"
 #include "torture.h"
 

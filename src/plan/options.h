@@ -1,11 +1,8 @@
-/* oneshot.h - the whole public API: options, the jobs, the version. A job reports through its
- * context (base/base.h): messages, log, progress (osh_progress_tell), profile (base/profile.h). Text
- * results are handed to the sink. examples/c-api/compress.c shows all of it. */
-#ifndef ONESHOT_H
-#define ONESHOT_H
+/* options.h - what the commands are told: a struct for each, filled by the tables of options.c. */
+#ifndef OSH_PLAN_OPTIONS_H
+#define OSH_PLAN_OPTIONS_H
 #include "base/base.h"
 #include "base/field.h"
-#include "base/profile.h"
 
 typedef struct osh_options { // one row of osh_option_fields each; names are LLM Compressor's arguments
     char *model, *recipe, *dataset, *output;
@@ -69,31 +66,4 @@ typedef struct osh_verify_options {
     char *log_level;
 } osh_verify_options;
 extern const osh_field osh_verify_fields[];
-
-typedef void (*osh_sink)(void *user, const char *text, size_t n); // results; goes to stdout in the program
-
-osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
-char *osh_partial_dir(osh_ctx *cx, const osh_options *opt); // own: where the output grows; NULL: none is given
-/* After a failed osh_oneshot: the directory from which the same call goes on. own; NULL: nothing was done. */
-char *osh_resume_dir(osh_ctx *cx, const osh_options *opt);
-osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
-osh_status osh_show_graph(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user); // Graphviz
-/* An output against its manifest, its config and, where opt has a model, its source. The findings go to the sink; with
- * any, the status is OSH_E_FORMAT. */
-osh_status osh_verify_output(osh_ctx *cx, const char *dir, const osh_verify_options *opt, osh_sink sink, void *user);
-osh_status osh_eval(osh_ctx *cx, const osh_eval_options *opt, osh_sink sink, void *user);
-osh_status osh_bench(osh_ctx *cx, const osh_bench_options *opt, osh_sink sink, void *user); // this machine's peaks
-osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, void *user);
-osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bool special_tokens,
-                        osh_sink sink, void *user);
-/* Pins the instruction set (NULL: auto) of this process. core: what OPENBLAS_CORETYPE must be when OpenBLAS is loaded,
- * which the first job that multiplies does where the process has not. The jobs call osh_isa_use; of a named set they
- * fail where OpenBLAS runs another core. */
-osh_status osh_isa_select(osh_ctx *cx, const char **core, const char *name);
-osh_status osh_isa_use(osh_ctx *cx, const char *name);
-const char *osh_version(void);
-osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user); // version, compiler, libraries
-/* what: "schemes", "modifiers" or "models". */
-osh_status osh_list(osh_ctx *cx, const char *what, osh_sink sink, void *user);
-osh_status osh_doctor(osh_ctx *cx, osh_sink sink, void *user); // this machine, and what a run would use of it
 #endif

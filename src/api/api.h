@@ -1,0 +1,25 @@
+/* api.h - the commands as functions. A job reports through its context (base/base.h): messages, log, progress
+ * (osh_progress_tell), profile (base/profile.h). Text results are handed to the sink. */
+#ifndef OSH_API_H
+#define OSH_API_H
+#include "base/profile.h"
+#include "eval/eval.h"
+#include "ops/isa.h"
+#include "plan/options.h"
+#include "verify/verify_output.h"
+
+osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
+char *osh_partial_dir(osh_ctx *cx, const osh_options *opt); // own: where the output grows; NULL: none is given
+/* After a failed osh_oneshot: the directory from which the same call goes on. own; NULL: nothing was done. */
+char *osh_resume_dir(osh_ctx *cx, const osh_options *opt);
+osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
+osh_status osh_show_graph(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user); // Graphviz
+osh_status osh_bench(osh_ctx *cx, const osh_bench_options *opt, osh_sink sink, void *user); // this machine's peaks
+osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, void *user);
+osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bool special_tokens,
+                        osh_sink sink, void *user);
+osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user); // version, compiler, libraries
+/* what: "schemes", "modifiers" or "models". */
+osh_status osh_list(osh_ctx *cx, const char *what, osh_sink sink, void *user);
+osh_status osh_doctor(osh_ctx *cx, osh_sink sink, void *user); // this machine, and what a run would use of it
+#endif
