@@ -1,9 +1,11 @@
 /* api.h - the commands as functions. A job reports through its context (base/base.h): messages, log, progress
- * (osh_progress_tell), profile (base/profile.h). Text results are handed to the sink. */
+ * (osh_progress_tell), profile (base/profile.h). Text results are handed to the sink. Models are directories:
+ * osh_hub_model (hub/hub.h) makes one of a name. */
 #ifndef OSH_API_H
 #define OSH_API_H
 #include "base/profile.h"
 #include "eval/eval.h"
+#include "hub/hub.h"
 #include "ops/isa.h"
 #include "plan/options.h"
 #include "verify/verify_output.h"

@@ -160,4 +160,7 @@ bool osh_interrupted(const osh_ctx *cx);
 osh_status osh_check_interrupt(osh_ctx *cx); // then OSH_E_INTERRUPTED, "interrupted"
 double osh_now(void); // monotonic seconds
 
+/* A variable of the environment, NULL where it is not set: only src/cli asks the system for one. */
+typedef const char *(*osh_env_fn)(const char *name);
+
 #endif

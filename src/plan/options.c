@@ -4,8 +4,9 @@
 
 #define ROW(field) .name = #field, .offset = offsetof(osh_options, field)
 const osh_field osh_option_fields[] = {
-    {ROW(model), .group = "Model", .brief = "Hugging Face checkpoint directory",
-     .type = OSH_F_STR, .doc = "Hugging Face checkpoint directory"},
+    {ROW(model), .group = "Model", .brief = "directory, or org/name[@revision]",
+     .type = OSH_F_STR,
+     .doc = "Hugging Face checkpoint: its directory, or org/name[@revision] of the Hub (docs/hub.md)"},
     {ROW(output), .brief = "directory to write",
      .type = OSH_F_STR, .alias = "output_dir", .doc = "directory to write"},
     {ROW(models_dir), .type = OSH_F_STR,
@@ -142,16 +143,20 @@ osh_status osh_option_set(osh_ctx *cx, osh_options *opt, const char *name, const
 
 #define ROW(field) .name = #field, .offset = offsetof(osh_eval_options, field)
 const osh_field osh_eval_fields[] = {
-    {ROW(model), .type = OSH_F_STR, .doc = "checkpoint directory, dense or compressed-tensors"},
+    {ROW(model), .type = OSH_F_STR,
+     .doc = "checkpoint, dense or compressed-tensors: its directory, or org/name[@revision] of the "
+            "Hub"},
     {ROW(dataset), .type = OSH_F_STR,
-     .doc = ".txt (tokenized whole, cut into windows), or .jsonl, .json or .csv (a row is a sample), each also .zst or "
+     .doc = ".txt (tokenized whole, cut into windows), or .jsonl, .json or .csv (a row is a "
+            "sample), each also .zst or "
             ".gz"},
     {ROW(reference), .type = OSH_F_STR,
      .doc = "another checkpoint: adds KL divergence and top-1 agreement"},
     {ROW(per_token), .type = OSH_F_STR,
      .doc = "write the NLL of every scored token, f32, to this .npy"},
     {ROW(text_column), .type = OSH_F_STR,
-     .doc = "key of the text in a row, or column of a .csv (default: input_ids where a row has them, else text)"},
+     .doc = "key of the text in a row, or column of a .csv (default: input_ids where a row has "
+            "them, else text)"},
     {ROW(models_dir), .type = OSH_F_STR,
      .doc = "directory of architecture templates to use beside the built-in ones"},
     {ROW(max_seq_length), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 1e9,
@@ -169,11 +174,14 @@ const osh_field osh_eval_fields[] = {
     {ROW(host_memory), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
      .doc = "bytes of anonymous memory the process may have; 0: no budget; changes no result"},
     {ROW(device), .type = OSH_F_STR, .dflt = "auto",
-     .doc = "where the model runs: cpu, cuda or cuda:N; auto: cuda where a card is present. Decides last bits"},
+     .doc = "where the model runs: cpu, cuda or cuda:N; auto: cuda where a card is present. "
+            "Decides last bits"},
     {ROW(device_memory), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
      .doc = "bytes of a card that may be taken; 0: what it has free; changes no result"},
-    {ROW(isa), .type = OSH_F_STR, .dflt = "auto", .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
-     .doc = "instruction set of all kernels, the libraries' too: decides last bits; auto: the CPU's best"},
+    {ROW(isa), .type = OSH_F_STR, .dflt = "auto",
+     .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
+     .doc = "instruction set of all kernels, the libraries' too: decides last bits; auto: the "
+            "CPU's best"},
     {ROW(json), .type = OSH_F_BOOL, .dflt = "false", .doc = "print JSON"},
     {ROW(no_activation_quantization), .type = OSH_F_BOOL, .dflt = "false", .doc = "weights only"},
     {ROW(progress), .type = OSH_F_STR, .dflt = "auto", .values = "auto|line|json|none",

@@ -1,0 +1,73 @@
+/* name.c - names of repositories and of their files: what may be one, and where it is in the cache.
+ *
+ *   "org/name"                  a repository at revision main
+ *   "org/name@refs/pr/1"        at another one: a branch, a tag, a commit of 40 hex digits
+ *   "models/x/y" "./a" "/a/b"   paths */
+#include <ctype.h>
+#include <string.h>
+
+#include "hub/hub.h"
+
+enum { MAX_PART = 96, MAX_REVISION = 200, MAX_FILE = 1000 };
+
+static bool part_is_fine(const char *s, size_t n)
+{
+    if (!n || n > MAX_PART || (!isalnum((unsigned char)s[0]) && s[0] != '_')) return false;
+    if (!isalnum((unsigned char)s[n - 1]) && s[n - 1] != '_') return false;
+    for (size_t i = 0; i < n; i++) {
+        if (!isalnum((unsigned char)s[i]) && !strchr("_.-", s[i])) return false;
+        if (i && s[i] == s[i - 1] && (s[i] == '-' || s[i] == '.')) return false; // "--" joins the parts in the cache
+    }
+    return !(n > 4 && !memcmp(s + n - 4, ".git", 4));
+}
+
+bool osh_hub_file_is_safe(const char *name)
+{
+    size_t n = strlen(name);
+    if (!n || n > MAX_FILE || strchr(name, '\\')) return false;
+    for (const char *s = name; *s; s++)
+        if ((unsigned char)*s < ' ' || *s == 127) return false;
+    for (const char *s = name;; s++) { // each part between slashes
+        size_t k = strcspn(s, "/");
+        if (!k || (k == 1 && s[0] == '.') || (k == 2 && s[0] == '.' && s[1] == '.')) return false;
+        s += k;
+        if (!*s) return true;
+    }
+}
+
+bool osh_hub_is_commit(const char *text)
+{
+    return strlen(text) == 40 && strspn(text, "0123456789abcdef") == 40;
+}
+
+osh_status osh_hub_name_read(osh_ctx *cx, osh_hub_name *out, bool *is, const char *text)
+{
+    osh_status rc = OSH_OK;
+    const char *slash = strchr(text, '/'), *at = strchr(text, '@');
+    size_t n = at ? (size_t)(at - text) : strlen(text);
+    *out = (osh_hub_name){0};
+    *is = slash && slash < text + n && part_is_fine(text, (size_t)(slash - text)) &&
+          part_is_fine(slash + 1, n - 1 - (size_t)(slash - text)) &&
+          (!at || (strlen(at + 1) <= MAX_REVISION && osh_hub_file_is_safe(at + 1)));
+    if (!*is) goto done;
+    out->id = osh_sprintf(cx, "%.*s", (int)n, text);
+    out->revision = osh_strdup(cx, at ? at + 1 : "main");
+    if (!out->id || !out->revision) rc = OSH_E_NOMEM;
+done:
+    if (rc) osh_hub_name_deinit(cx, out);
+    return rc;
+}
+
+void osh_hub_name_deinit(osh_ctx *cx, osh_hub_name *name)
+{
+    osh_free(cx, name->id);
+    osh_free(cx, name->revision);
+    *name = (osh_hub_name){0};
+}
+
+char *osh_hub_repo_dir(osh_ctx *cx, const osh_hub *hub, const osh_hub_name *name)
+{
+    int n = (int)strcspn(name->id, "/");
+    return osh_sprintf(cx, "%s/%s--%.*s--%s", hub->cache, name->kind == OSH_HUB_DATASET ? "datasets" : "models", n,
+                       name->id, name->id + n + 1);
+}

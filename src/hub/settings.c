@@ -1,0 +1,141 @@
+/* settings.c - what the environment says of the Hub, by huggingface_hub's rules. */
+#include <string.h>
+#include <strings.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "hub/hub.h"
+
+bool osh_hub_true(const char *value)
+{
+    static const char *const words[] = {"1", "on", "yes", "true"};
+    for (size_t i = 0; value && i < sizeof words / sizeof *words; i++)
+        if (!strcasecmp(value, words[i])) return true;
+    return false;
+}
+
+static const char *env_text(osh_env_fn env, const char *name) // NULL: not set, or empty
+{
+    const char *value = env(name);
+    return value && *value ? value : NULL;
+}
+
+/* A leading ~ and each $NAME or ${NAME}; of what is not set the text stays, as Python's expandvars leaves it. */
+static osh_status expand(osh_ctx *cx, char **out, const char *path, osh_env_fn env)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b; // own
+    osh_buf_init(&b, 0);
+    const char *home = env_text(env, "HOME");
+    if (home && path[0] == '~' && (!path[1] || path[1] == '/')) {
+        OSH_TRY(osh_buf_printf(cx, &b, "%s", home));
+        path++;
+    }
+    while (*path) {
+        size_t plain = strcspn(path, "$");
+        OSH_TRY(osh_buf_append(cx, &b, path, plain));
+        path += plain;
+        if (!*path) break;
+        bool braces = path[1] == '{';
+        const char *name = path + 1 + braces;
+        size_t n = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
+        char key[256] = "";
+        if (n < sizeof key) memcpy(key, name, n);
+        const char *value = n && (!braces || name[n] == '}') ? env(key) : NULL;
+        size_t whole = value ? (size_t)(name - path) + n + braces : 1;
+        if (value) OSH_TRY(osh_buf_printf(cx, &b, "%s", value));
+        else OSH_TRY(osh_buf_append(cx, &b, path, 1));
+        path += whole;
+    }
+    if (!(*out = osh_strdup(cx, b.data ? b.data : ""))) rc = OSH_E_NOMEM;
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+static osh_status find_home(osh_ctx *cx, char **out, osh_env_fn env)
+{
+    osh_status rc = OSH_OK;
+    char *path = NULL; // own
+    const char *home = env_text(env, "HF_HOME"), *xdg = env_text(env, "XDG_CACHE_HOME");
+    if (!home && !(path = osh_path_join(cx, xdg ? xdg : "~/.cache", "huggingface"))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(expand(cx, out, home ? home : path, env));
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
+enum { MAX_TOKEN_BYTES = 4096 };
+
+/* A token goes into a header: no white space around it, and nothing in it that ends a line. */
+static osh_status clean_token(osh_ctx *cx, char **out, const char *text)
+{
+    osh_status rc = OSH_OK;
+    size_t n = 0;
+    char *token = osh_strdup(cx, text + strspn(text, " \t\r\n")); // own
+    if (!token) OSH_TRY(OSH_E_NOMEM);
+    for (const char *s = token; *s; s++)
+        if ((unsigned char)*s >= ' ') token[n++] = *s;
+    while (n && token[n - 1] == ' ') n--;
+    token[n] = 0;
+    if (n) *out = token, token = NULL; // give
+done:
+    osh_free(cx, token);
+    return rc;
+}
+
+static osh_status find_token(osh_ctx *cx, char **out, const char *home, osh_env_fn env)
+{
+    osh_status rc = OSH_OK;
+    char *path = NULL, *text = NULL; // own
+    size_t n = 0;
+    const char *value = env_text(env, "HF_TOKEN"), *named = env_text(env, "HF_TOKEN_PATH");
+    if (osh_hub_true(env("HF_HUB_DISABLE_IMPLICIT_TOKEN"))) goto done;
+    if (!value) value = env_text(env, "HUGGING_FACE_HUB_TOKEN");
+    if (!value) {
+        if (named) OSH_TRY(expand(cx, &path, named, env));
+        else if (!(path = osh_path_join(cx, home, "token"))) OSH_TRY(OSH_E_NOMEM);
+        if (!osh_file_exists(path)) goto done;
+        OSH_TRY(osh_file_read_all(cx, &text, &n, path, MAX_TOKEN_BYTES));
+        value = text;
+    }
+    OSH_TRY(clean_token(cx, out, value));
+done:
+    osh_free(cx, text);
+    osh_free(cx, path);
+    return rc;
+}
+
+osh_status osh_hub_open(osh_ctx *cx, osh_hub **out, osh_env_fn env)
+{
+    osh_status rc = OSH_OK;
+    osh_hub *hub = NULL; // own
+    char *home = NULL;   // own
+    const char *cache = env_text(env, "HF_HUB_CACHE"), *endpoint = env_text(env, "HF_ENDPOINT");
+    const char *offline = env("HF_HUB_OFFLINE");
+    OSH_NEW(cx, hub, 1);
+    hub->env = env;
+    hub->offline = osh_hub_true(offline ? offline : env("TRANSFORMERS_OFFLINE"));
+    hub->no_links = osh_hub_true(env("HF_HUB_DISABLE_SYMLINKS"));
+    if (!cache) cache = env_text(env, "HUGGINGFACE_HUB_CACHE");
+    OSH_TRY(find_home(cx, &home, env));
+    if (cache) OSH_TRY(expand(cx, &hub->cache, cache, env));
+    else if (!(hub->cache = osh_path_join(cx, home, "hub"))) OSH_TRY(OSH_E_NOMEM);
+    if (!(hub->endpoint = osh_strdup(cx, endpoint ? endpoint : "https://huggingface.co"))) OSH_TRY(OSH_E_NOMEM);
+    for (size_t n = strlen(hub->endpoint); n && hub->endpoint[n - 1] == '/'; n--) hub->endpoint[n - 1] = 0;
+    OSH_TRY(find_token(cx, &hub->token, home, env));
+    *out = hub, hub = NULL; // give
+done:
+    osh_free(cx, home);
+    osh_hub_close(cx, hub);
+    return rc;
+}
+
+void osh_hub_close(osh_ctx *cx, osh_hub *hub)
+{
+    if (!hub) return;
+    osh_free(cx, hub->cache);
+    osh_free(cx, hub->endpoint);
+    osh_free(cx, hub->token);
+    osh_free(cx, hub);
+}
