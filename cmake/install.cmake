@@ -1,7 +1,22 @@
-# install.cmake - binary, models, licence and, when it is there, the man page.
+# install.cmake - program, library with header, pkg-config file and CMake package, models, licence and, when it is there,
+# the man page.
+include(CMakePackageConfigHelpers)
+set(OSH_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/oneshot)
 if(TARGET oneshot)
   install(TARGETS oneshot RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+install(TARGETS liboneshot EXPORT oneshotTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES include/oneshot.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT oneshotTargets NAMESPACE oneshot:: DESTINATION ${OSH_CMAKE_DIR})
+configure_package_config_file(cmake/oneshotConfig.cmake.in ${CMAKE_BINARY_DIR}/oneshotConfig.cmake
+                              INSTALL_DESTINATION ${OSH_CMAKE_DIR})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/oneshotConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/oneshotConfig.cmake ${CMAKE_BINARY_DIR}/oneshotConfigVersion.cmake
+        DESTINATION ${OSH_CMAKE_DIR})
+file(RELATIVE_PATH OSH_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /) # so that the tree may be moved
+string(REGEX REPLACE "/$" "" OSH_PC_UP ${OSH_PC_UP})
+configure_file(cmake/oneshot.pc.in ${CMAKE_BINARY_DIR}/oneshot.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/oneshot.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(DIRECTORY models/ DESTINATION ${CMAKE_INSTALL_DATADIR}/oneshot/models FILES_MATCHING PATTERN "*.json")
 install(FILES LICENSE NOTICE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES docs/oneshot.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL)

@@ -7,6 +7,8 @@ function(osh_layer name)
   list(TRANSFORM L_DEPS PREPEND osh_)
   if(files)
     add_library(osh_${name} STATIC ${files} ${L_SOURCES})
+    set_target_properties(osh_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden
+                          CUDA_VISIBILITY_PRESET hidden) # they are a part of liboneshot.so, too
     set(kind PUBLIC)
   else()
     add_library(osh_${name} INTERFACE)
@@ -44,7 +46,8 @@ osh_layer(verify DEPS output)
 osh_layer(eval DEPS plan)
 osh_layer(report DEPS run verify eval)
 osh_layer(api DEPS report hub)
-set(OSH_LAYERS osh_api osh_report osh_run osh_verify osh_eval osh_output osh_plan osh_store osh_modifiers osh_graph osh_quant osh_ops osh_io osh_hub osh_tensor osh_text osh_base)
+osh_layer(lib DEPS api)
+set(OSH_LAYERS osh_lib osh_api osh_report osh_run osh_verify osh_eval osh_output osh_plan osh_store osh_modifiers osh_graph osh_quant osh_ops osh_io osh_hub osh_tensor osh_text osh_base)
 
 file(GLOB cli_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cli/*.c)
 if(cli_files)

@@ -231,7 +231,7 @@ if(TARGET oneshot)
   foreach(file IN LISTS files)
     get_filename_component(name ${file} NAME_WE)
     add_executable(c_api_${name} ${file})
-    target_link_libraries(c_api_${name} PRIVATE ${OSH_LAYERS})
+    target_link_libraries(c_api_${name} PRIVATE liboneshot)
     set_target_properties(c_api_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   endforeach()
 

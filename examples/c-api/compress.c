@@ -1,25 +1,29 @@
-/* compress.c - the C API in one page: options by name, progress through a callback, stages and checkpoints of one's own
- * in the profile.
+/* compress.c - the library in one page: arguments by name, progress and messages through callbacks, stages and
+ * checkpoints of one's own in the profile.
  *
  * Usage: compress MODEL DATASET OUTPUT PROFILE
  * GPTQ with 4-bit weights on 16 samples. Prints a line for each finished step. */
+#include <oneshot.h>
 #include <stdio.h>
-#include <string.h>
-
-#include "api/api.h"
 
 typedef struct watch {
-    osh_ctx *cx;
+    oneshot *o;
     int n_steps;
 } watch;
 
 /* Called on the job's thread, often: it must be quick. */
-static void on_progress(void *user, const osh_progress *p)
+static void on_progress(void *user, const oneshot_progress *p)
 {
     watch *w = user;
     if (!p->finished) return;
     printf("%lld of %lld: %s\n", (long long)p->step, (long long)p->n_steps, p->name);
-    if (++w->n_steps == 2) osh_profile_checkpoint(w->cx, "two steps are done");
+    if (++w->n_steps == 2) oneshot_checkpoint(w->o, "two steps are done");
+}
+
+static void on_log(void *user, int level, const char *text) // warnings, since nothing else was asked for
+{
+    (void)user;
+    fprintf(stderr, "level %d: %s\n", level, text);
 }
 
 static void on_text(void *user, const char *text, size_t n) // what the program prints on standard output
@@ -28,41 +32,36 @@ static void on_text(void *user, const char *text, size_t n) // what the program 
     fwrite(text, 1, n, stdout);
 }
 
-static osh_status compress(osh_ctx *cx, char **argv)
+static int compress(oneshot *o, char **argv)
 {
-    osh_status rc = OSH_OK;
-    osh_options opt = {0};
-    watch w = {.cx = cx};
-    const char *const set[][2] = {{"model", argv[1]},    {"dataset", argv[2]}, {"output", argv[3]},
-                                  {"scheme", "W4A16"},   {"method", "gptq"},   {"ignore", "lm_head"},
-                                  {"num_calibration_samples", "16"},           {"max_seq_length", "128"},
-                                  {"overwrite", "true"}};
-    osh_scope scope = osh_profile_begin(cx, "choose options", NULL); // a stage of this program
-    OSH_TRY(osh_fields_default(cx, osh_option_fields, &opt));
-    for (size_t i = 0; i < sizeof set / sizeof *set; i++) OSH_TRY(osh_option_set(cx, &opt, set[i][0], set[i][1]));
-    osh_profile_end(cx, scope);
-
-    osh_progress_tell(cx, on_progress, &w);
-    OSH_TRY(osh_oneshot(cx, &opt, on_text, NULL)); // its stages go into the profile that is running
-    osh_profile_checkpoint(cx, "compressed");
-done:
-    osh_fields_deinit(cx, osh_option_fields, &opt);
+    int stage = oneshot_stage_begin(o, "choose arguments"); // a stage of this program
+    const oneshot_argument args[] = {
+        {"model", argv[1]}, {"dataset", argv[2]}, {"output", argv[3]}, {"scheme", "W4A16"}, {"method", "gptq"},
+        {"num_calibration_samples", "16"}, {"max_seq_length", "128"}, {"overwrite", "true"}, {NULL, NULL}};
+    oneshot_stage_end(o, stage);
+    int rc = oneshot_compress(o, args); // its stages go into the profile that is running
+    if (!rc) oneshot_checkpoint(o, "compressed");
     return rc;
 }
 
 int main(int argc, char **argv)
 {
-    osh_ctx *cx = NULL;
+    watch w = {NULL, 0};
+    oneshot_options options = ONESHOT_OPTIONS_INIT;
     if (argc != 5) {
         fprintf(stderr, "usage: %s MODEL DATASET OUTPUT PROFILE\n", argv[0]);
         return 2;
     }
-    if (osh_ctx_new(&cx, 0)) return 1; // 0: a thread for each core
-    osh_log_setup(cx, OSH_LOG_WARN, OSH_PROGRESS_NONE);
-    osh_status rc = osh_profile_start(cx, argv[4]);
-    if (!rc) rc = compress(cx, argv);
-    osh_profile_stop(cx); // also after a failure
-    if (rc) fprintf(stderr, "%s: %s\n", argv[0], osh_error_text(cx));
-    osh_ctx_free(cx);
+    options.on_progress = on_progress;
+    options.on_log = on_log;
+    options.on_text = on_text;
+    options.user = &w;
+    options.owns_process = 1;
+    if (oneshot_new(&w.o, &options)) return 1;
+    int rc = oneshot_profile_start(w.o, argv[4]);
+    if (!rc) rc = compress(w.o, argv);
+    oneshot_profile_stop(w.o); // also after a failure
+    if (rc) fprintf(stderr, "%s: %s\n", argv[0], oneshot_error(w.o));
+    oneshot_free(w.o);
     return rc ? 1 : 0;
 }

@@ -76,6 +76,11 @@ done:
     return rc;
 }
 
+static osh_status check_model(osh_ctx *cx, const osh_options *opt)
+{
+    return opt->model ? OSH_OK : osh_fail(cx, OSH_E_USAGE, "--model is not given");
+}
+
 static osh_status plan(osh_ctx *cx, osh_plan **p, const osh_options *opt)
 {
     osh_scope scope = osh_profile_begin(cx, "plan", NULL);
@@ -136,6 +141,7 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
     osh_plan *p = NULL;  // own
     bool finished = false;
     osh_run r = {.started = osh_now()};
+    OSH_TRY(check_model(cx, opt));
     OSH_TRY(osh_isa_use(cx, opt->isa));
     if (opt->device_model)
         OSH_FAIL(cx, OSH_E_USAGE, "--device-model %s: a run takes the card that is there; it is for `oneshot plan`",
@@ -180,6 +186,7 @@ osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, voi
     osh_status rc = OSH_OK;
     osh_plan *p = NULL; // own
     char *text = NULL;  // own
+    OSH_TRY(check_model(cx, opt));
     if (opt->output) OSH_TRY(osh_output_claim(cx, opt));
     OSH_TRY(osh_plan_new(cx, &p, opt));
     OSH_TRY(opt->largest_layer ? osh_print_largest(cx, &text, p, opt->json) : osh_plan_print(cx, &text, p, opt->json));
@@ -197,6 +204,7 @@ osh_status osh_show_graph(osh_ctx *cx, const osh_options *opt, osh_sink sink, vo
     osh_graph *g = NULL;          // own
     osh_partition *parts = NULL;  // own
     char *dot = NULL;             // own
+    OSH_TRY(check_model(cx, opt));
     OSH_TRY(osh_checkpoint_open(cx, &ck, opt->model));
     OSH_TRY(osh_graph_new(cx, &g, ck, opt->models_dir));
     OSH_TRY(osh_partition_new(cx, &parts, g, (const char *const *)opt->sequential_targets.items,

@@ -10,6 +10,10 @@
 #include "plan/options.h"
 #include "verify/verify_output.h"
 
+/* osh_isa_select, and the variables of OpenBLAS. It reads them when it is opened, which the first job that multiplies
+ * does. */
+osh_status osh_isa_of_process(osh_ctx *cx, const char *isa);
+
 osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 char *osh_partial_dir(osh_ctx *cx, const osh_options *opt); // own: where the output grows; NULL: none is given
 /* After a failed osh_oneshot: the directory from which the same call goes on. own; NULL: nothing was done. */

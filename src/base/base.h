@@ -31,6 +31,8 @@ typedef void (*osh_sink)(void *user, const char *text, size_t n); // results; go
 
 osh_status osh_ctx_new(osh_ctx **out, int n_threads); // n_threads 0: one per online core
 void osh_ctx_free(osh_ctx *cx);
+/* Another job begins: no error, no limit of memory, peaks and times count from now. */
+void osh_ctx_anew(osh_ctx *cx);
 /* For a thread of one's own (prefetch): errors apart, everything else shared with the parent, which
  * must outlive it. Freed with osh_ctx_free, after the thread was joined. */
 osh_status osh_ctx_fork(osh_ctx **out, osh_ctx *parent);
@@ -121,6 +123,9 @@ void osh_log_line(osh_ctx *cx, const char *kind, const char *fmt, ...) // for th
     __attribute__((format(printf, 3, 4)));
 void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+typedef void (*osh_log_fn)(void *user, osh_log_level level, const char *text);
+/* fn gets the messages in place of stderr, on any thread, one at a time; it must not log. NULL: stderr again. */
+void osh_log_tell(osh_ctx *cx, osh_log_fn fn, void *user);
 typedef enum {
     OSH_PROGRESS_AUTO,
     OSH_PROGRESS_LINE,
@@ -158,6 +163,7 @@ osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void
 void osh_interrupt(osh_ctx *cx);
 bool osh_interrupted(const osh_ctx *cx);
 osh_status osh_check_interrupt(osh_ctx *cx); // then OSH_E_INTERRUPTED, "interrupted"
+void osh_interrupt_forget(osh_ctx *cx);
 double osh_now(void); // monotonic seconds
 
 /* A variable of the environment, NULL where it is not set: only src/cli asks the system for one. */

@@ -47,6 +47,21 @@ done:
     return rc;
 }
 
+void osh_ctx_anew(osh_ctx *cx)
+{
+    osh_shared *sh = cx->sh;
+    osh_error_clear(cx);
+    for (int c = 0; c < OSH_MEM_N; c++) {
+        atomic_store(&sh->limit[c], 0);
+        atomic_store(&sh->used_peak[c], atomic_load(&sh->used[c]));
+    }
+    atomic_store(&sh->peak, atomic_load(&sh->live));
+    osh_kept_drop(&sh->kept, 0); // it stays within used_peak
+    pthread_mutex_lock(&sh->log.lock);
+    sh->log.start = osh_now(), sh->log.counting = false;
+    pthread_mutex_unlock(&sh->log.lock);
+}
+
 void osh_ctx_free(osh_ctx *cx)
 {
     if (!cx) return;

@@ -29,6 +29,8 @@ typedef struct osh_log_state {
     bool counting; // t0 is set
     int fd;        // log file, own; -1: none
     char *command; // own: what is run, the first line of a log file; NULL: not told
+    osh_log_fn hears; // messages, in place of stderr; NULL: stderr
+    void *hears_user;
     osh_progress_fn told; // gets a copy of what is shown; NULL: none
     void *told_user;
 } osh_log_state;

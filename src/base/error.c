@@ -68,6 +68,11 @@ void osh_interrupt(osh_ctx *cx)
     atomic_store(&cx->sh->interrupted, true);
 }
 
+void osh_interrupt_forget(osh_ctx *cx)
+{
+    atomic_store(&cx->sh->interrupted, false);
+}
+
 bool osh_interrupted(const osh_ctx *cx)
 {
     return atomic_load_explicit(&cx->sh->interrupted, memory_order_relaxed);

@@ -155,7 +155,9 @@ void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)
     va_end(ap);
     pthread_mutex_lock(&l->lock);
     if (level <= OSH_LOG_INFO || level <= l->level) to_file(l, level_names[level], text);
-    if (level <= l->level) {
+    if (level <= l->level && l->hears) {
+        l->hears(l->hears_user, level, text);
+    } else if (level <= l->level) {
         if (l->mode == OSH_PROGRESS_JSON) {
             osh_quote(safe, sizeof safe, text);
             n = snprintf(line, sizeof line, "{\"event\":\"log\",\"level\":\"%s\",\"text\":\"%s\"}\n",
@@ -267,6 +269,14 @@ static void draw(osh_log_state *l, const osh_live *live, bool last)
     add(text, sizeof text, &at, "%s%s", l->line, last ? "\n" : "");
     put(text, at);
     l->line_open = !last;
+}
+
+void osh_log_tell(osh_ctx *cx, osh_log_fn fn, void *user)
+{
+    osh_log_state *l = &cx->sh->log;
+    pthread_mutex_lock(&l->lock);
+    l->hears = fn, l->hears_user = user;
+    pthread_mutex_unlock(&l->lock);
 }
 
 void osh_progress_tell(osh_ctx *cx, osh_progress_fn fn, void *user)

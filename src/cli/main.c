@@ -138,18 +138,6 @@ static void set_log(osh_ctx *cx, const char *level, const char *progress)
     stop.live = mode == OSH_PROGRESS_AUTO && isatty(STDERR_FILENO);
 }
 
-/* OpenBLAS takes its kernels from a variable that it reads when it is opened, which is later than this. */
-static osh_status select_isa(osh_ctx *cx, const char *isa)
-{
-    osh_status rc = OSH_OK;
-    const char *core = NULL;
-    OSH_TRY(osh_isa_select(cx, &core, isa));
-    if (setenv("OPENBLAS_CORETYPE", core, 1) || setenv("OPENBLAS_NUM_THREADS", "1", 1)) // threads are ours
-        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a variable of the environment");
-done:
-    return rc;
-}
-
 /* threads decides the context, so flags are parsed in one and the job runs in another. */
 static osh_status in_context(osh_ctx **cx, int64_t threads, const char *level, const char *progress)
 {
@@ -163,15 +151,18 @@ static osh_status in_context(osh_ctx **cx, int64_t threads, const char *level, c
 
 static const char *from_env(const char *name) { return getenv(name); }
 
-typedef osh_status (*job_fn)(osh_ctx *, const osh_options *, osh_sink, void *);
-static osh_status run_job(osh_ctx *cx, const line *l, out_state *st, job_fn job)
+static osh_status run_compress(osh_ctx *cx, const line *l, out_state *st)
 {
-    const osh_options *o = &l->options.run;
-    return o->model ? job(cx, o, to_stdout, st) : osh_fail(cx, OSH_E_USAGE, "--model is not given");
+    return osh_oneshot(cx, &l->options.run, to_stdout, st);
 }
-static osh_status run_compress(osh_ctx *cx, const line *l, out_state *st) { return run_job(cx, l, st, osh_oneshot); }
-static osh_status run_plan(osh_ctx *cx, const line *l, out_state *st) { return run_job(cx, l, st, osh_show_plan); }
-static osh_status run_graph(osh_ctx *cx, const line *l, out_state *st) { return run_job(cx, l, st, osh_show_graph); }
+static osh_status run_plan(osh_ctx *cx, const line *l, out_state *st)
+{
+    return osh_show_plan(cx, &l->options.run, to_stdout, st);
+}
+static osh_status run_graph(osh_ctx *cx, const line *l, out_state *st)
+{
+    return osh_show_graph(cx, &l->options.run, to_stdout, st);
+}
 static osh_status run_verify(osh_ctx *cx, const line *l, out_state *st)
 {
     return osh_verify_output(cx, l->words[0], &l->options.verify, to_stdout, st);
@@ -204,7 +195,7 @@ static osh_status run_tokenize(osh_ctx *cx, const line *l, out_state *st)
 static osh_status run_doctor(osh_ctx *cx, const line *l, out_state *st)
 {
     (void)l;
-    osh_status rc = select_isa(cx, "auto");
+    osh_status rc = osh_isa_of_process(cx, "auto");
     return rc ? rc : osh_doctor(cx, to_stdout, st);
 }
 static osh_status run_help(osh_ctx *cx, const line *l, out_state *st)
@@ -338,7 +329,7 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     if (l->n_words > c->most) OSH_FAIL(cx, OSH_E_USAGE, "unexpected argument '%s'", l->words[c->most]);
     const int64_t *threads = option(l, "threads");
     const char *isa = text_option(l, "isa"), *progress = text_option(l, "progress");
-    if (isa) OSH_TRY(select_isa(cx, isa));
+    if (isa) OSH_TRY(osh_isa_of_process(cx, isa));
     st->json = progress && !strcmp(progress, "json");
     OSH_TRY(in_context(&work, threads ? *threads : 1, text_option(l, "log_level"), progress));
     OSH_TRY(osh_log_command(work, argc, argv));

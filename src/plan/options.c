@@ -130,15 +130,22 @@ const osh_field osh_option_fields[] = {
 };
 #undef ROW
 
-osh_status osh_option_set(osh_ctx *cx, osh_options *opt, const char *name, const char *value)
+osh_status osh_argument_set(osh_ctx *cx, const osh_field *fields, void *object, const char *name, const char *value)
 {
-    const osh_field *f = osh_field_find(osh_option_fields, name), *python = osh_field_find(osh_python_fields, name);
-    if (f) return osh_field_set(cx, f, opt, value);
-    if (python) return osh_option_python(cx, python, value);
+    const osh_field *f = osh_field_find(fields, name);
+    const osh_field *python = fields == osh_option_fields ? osh_field_find(osh_python_fields, name) : NULL;
+    if (f && !value && f->type != OSH_F_STR) return osh_fail(cx, OSH_E_USAGE, "%s: want a value, got none", name);
+    if (f) return osh_field_set(cx, f, object, value);
+    if (python) return osh_option_python(cx, python, value ? value : "");
     osh_near near;
     osh_near_init(&near, name);
-    for (f = osh_option_fields; f->name; f++) osh_near_see(&near, f->name);
+    for (f = fields; f->name; f++) osh_near_see(&near, f->name);
     return osh_fail(cx, OSH_E_USAGE, "unknown option '%s'%s", name, osh_near_hint(&near, ""));
+}
+
+osh_status osh_option_set(osh_ctx *cx, osh_options *opt, const char *name, const char *value)
+{
+    return osh_argument_set(cx, osh_option_fields, opt, name, value);
 }
 
 #define ROW(field) .name = #field, .offset = offsetof(osh_eval_options, field)

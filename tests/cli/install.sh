@@ -1,11 +1,17 @@
-# cmake --install: binary, models, licence and man page under the prefix, and a binary that works from there.
+# cmake --install: program, library, header, models, licence and man page under the prefix, a program that works from
+# there, and one of examples/c-api that is built against it.
 set -euo pipefail
 build=$(dirname "$ONESHOT")
 [ -e "$build/cmake_install.cmake" ] || { echo "$build is no CMake build folder"; exit 77; }
 cmake --install "$build" --prefix "$PWD/usr" >log
-(cd usr && find . -type f | sort) >files
+type=$(sed -n 's/^CMAKE_BUILD_TYPE:.*=//p' "$build/CMakeCache.txt" | tr '[:upper:]' '[:lower:]')
+libdir=$(sed -n 's/^CMAKE_INSTALL_LIBDIR:.*=//p' "$build/CMakeCache.txt")
+(cd usr && find . -type f | sed "s|^./$libdir/|./lib/|" | sort) >files
 {
     echo ./bin/oneshot
+    echo ./include/oneshot.h
+    printf './lib/%s\n' cmake/oneshot/oneshot{Config,ConfigVersion,Targets,Targets-"$type"}.cmake pkgconfig/oneshot.pc \
+        liboneshot.so.0.1.0
     echo ./share/man/man1/oneshot.1
     printf './share/doc/oneshot/%s\n' CHANGELOG.md LICENSE NOTICE
     (cd "$OSH_SOURCE_DIR/models" && find . -name '*.json' | sed 's|^\./|./share/oneshot/models/|')
@@ -23,3 +29,39 @@ usr/bin/oneshot --version | grep -qE '^oneshot [0-9]+\.[0-9]+\.[0-9]+'
 usr/bin/oneshot graph --model "$OSH_SOURCE_DIR/examples/docs-llama-3m" --dot >built_in.dot
 usr/bin/oneshot graph --model "$OSH_SOURCE_DIR/examples/docs-llama-3m" --models-dir usr/share/oneshot/models --dot >dir.dot
 cmp built_in.dot dir.dot
+
+# The library: what it shows is what its header declares, and the header stands alone in C and C++.
+header=usr/include/oneshot.h library=usr/$libdir/liboneshot.so
+nm -D --defined-only "$library" | sed -n 's/.* [A-Z] \([a-z_]*\)@@ONESHOT_0$/\1/p' | sort >shown
+sed -n 's/^ONESHOT_API .*[ *]\(oneshot_[a-z_]*\)(.*/\1/p' $header | sort >declared
+[ "$(wc -l <declared)" -ge 10 ]
+diff -u declared shown
+nm -D --defined-only "$library" | grep -v '@@ONESHOT_0$\| A ONESHOT_0$' && exit 1
+readelf -d "$library" | grep -q 'SONAME.*\[liboneshot\.so\.0\]'
+[ "$(readlink "usr/$libdir/liboneshot.so")" = liboneshot.so.0 ]
+grep '#include' $header | grep -v '<std\(def\|int\)\.h>' && exit 1
+echo '#include <oneshot.h>' >alone.c
+cp alone.c alone.cc
+cc -std=c99 -pedantic -Wall -Wextra -Werror -Iusr/include -fsyntax-only alone.c
+c++ -std=c++11 -pedantic -Wall -Wextra -Werror -Iusr/include -fsyntax-only alone.cc
+
+# A program on the installed tree, which was moved, by pkg-config and by find_package.
+[ -z "$SANITIZED" ] || exit 0
+mv usr moved
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m source=$OSH_SOURCE_DIR/examples/c-api
+export PKG_CONFIG_PATH=$PWD/moved/$libdir/pkgconfig
+[ "$(pkg-config --modversion oneshot)" = 0.1.0 ]
+# shellcheck disable=SC2046
+cc "$source/compress.c" -o by_pkg_config $(pkg-config --cflags --libs oneshot)
+cmake -S "$source" -B by_cmake -DCMAKE_PREFIX_PATH="$PWD/moved" >cmake.log
+cmake --build by_cmake >>cmake.log
+ldd by_cmake/compress | grep -q "$PWD/moved/$libdir/liboneshot.so.0 "
+for program in ./by_pkg_config by_cmake/compress; do
+    LD_LIBRARY_PATH=$PWD/moved/$libdir "$program" "$model" "$model/data/calibration.jsonl" out profile.yaml >run.log
+    grep -q '^6 of 6: the output$' run.log
+    sha256sum <out/model.safetensors >>sums
+done
+moved/bin/oneshot --model "$model" --dataset "$model/data/calibration.jsonl" --scheme W4A16 --method gptq \
+    --num-calibration-samples 16 --max-seq-length 128 --output cli --progress none >/dev/null
+sha256sum <cli/model.safetensors >>sums
+[ "$(sort -u sums | wc -l)" = 1 ]

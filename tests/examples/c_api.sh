@@ -6,8 +6,8 @@ grep -q '^3 of 6: model.layers.1$' log
 grep -q '^6 of 6: the output$' log
 grep -q '^out: 28 modules, ' log
 want='Start
-choose options Start
-choose options End
+choose arguments Start
+choose arguments End
 plan Start
 plan End
 two steps are done
