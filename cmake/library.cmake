@@ -3,8 +3,10 @@
 set(OSH_LIBRARY_MAP ${CMAKE_SOURCE_DIR}/cmake/oneshot.map)
 add_library(liboneshot SHARED $<TARGET_OBJECTS:osh_lib>)
 target_link_libraries(liboneshot PRIVATE ${OSH_LAYERS})
-target_link_options(liboneshot PRIVATE LINKER:--version-script=${OSH_LIBRARY_MAP} LINKER:--exclude-libs,ALL
-                    $<$<NOT:$<BOOL:${OSH_SANITIZE}>>:LINKER:--no-undefined>)
+target_link_options(liboneshot PRIVATE LINKER:--version-script=${OSH_LIBRARY_MAP} LINKER:--exclude-libs,ALL)
+if(NOT OSH_SANITIZE) # whose runtime is the program's
+  target_link_options(liboneshot PRIVATE LINKER:--no-undefined)
+endif()
 target_include_directories(liboneshot INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>
                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 set_target_properties(liboneshot PROPERTIES OUTPUT_NAME oneshot EXPORT_NAME oneshot VERSION ${PROJECT_VERSION}

@@ -13,7 +13,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
-TOPS = ("src", "include", "tests", "scripts", "docs", "cmake", "examples", "models")
+TOPS = ("src", "include", "tests", "scripts", "docs", "cmake", "examples", "models", "packaging")
 PATH = re.compile(r"(?<![\w./<{-])(?:\./)?((?:" + "|".join(TOPS) + r")/[\w./*{},-]*)")
 LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]*)")

@@ -70,7 +70,7 @@ def check(path, wrong, large):
 
 def main():
     wrong, large, n = [], [], 0
-    for top in ["src", "include", "tests", "scripts", "docs", "cmake"]:
+    for top in ["src", "include", "tests", "scripts", "docs", "cmake", "packaging"]:
         for path in sorted((ROOT / top).rglob("*")):
             generated = any(p in {"fixtures", "corpus", "data", "__pycache__"} for p in path.parts)
             if path.is_file() and path.suffix in TEXT_FILES and not generated:

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# bundle.sh - the libraries that PROGRAM links, and those that it opens when a job multiplies, into DIR, with all that they
+# link; stripped. Their licences go into LICENCES, as the packages have them.
+# Usage: bundle.sh PROGRAM DIR LICENCES [NAME ...]     NAME: libc.so.6, ...: those stay the system's
+set -euo pipefail
+program=$1 dir=$2 licences=$3
+without=" ${*:4} "
+mkdir -p "$dir" "$licences"
+
+PATH=$PATH:/usr/sbin:/sbin # of ldconfig
+opened=$(strings "$program" | grep -oE '^lib(openblas|dnnl)\.so\.[0-9]+$' | sort -u)
+[ "$(wc -w <<<"$opened")" = 2 ] || { echo "bundle.sh: $program opens \"$opened\", wanted OpenBLAS and oneDNN"; exit 1; }
+files=("$program")
+for name in $opened; do
+    file=$(ldconfig -p | sed -n "s|^\s*$name .*x86-64.* => ||p" | head -1)
+    [ -n "$file" ] || { echo "bundle.sh: $name is not installed"; exit 1; }
+    files+=("$file")
+done
+if ldd "${files[@]}" | grep 'not found'; then exit 1; fi
+{
+    printf '%s\n' "${files[@]:1}" | sed 's|.*/\(.*\)|\1 &|'
+    ldd "${files[@]}" | sed -n 's|^\s*\(\S*\) => \(/\S*\) .*|\1 \2|p; s|^\s*\(/\S*/\)\(ld-linux\S*\) .*|\2 \1\2|p'
+} | sort -u | while read -r name file; do
+    [[ $without == *" $name "* || $name == liboneshot* ]] && continue
+    cp -L "$file" "$dir/$name"
+    real=$(realpath "$file") # that of a merged /usr has two names
+    package=$({ dpkg-query -S "$real" "${real#/usr}" 2>/dev/null || true; } | head -1 | cut -d: -f1)
+    [ -n "$package" ] || { echo "bundle.sh: no package has $real: its licence is not known"; exit 1; }
+    cp "/usr/share/doc/$package/copyright" "$licences/$package"
+done
+chmod 755 "$dir"/*.so*
+strip --strip-unneeded "$dir"/*.so*

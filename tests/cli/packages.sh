@@ -1,0 +1,47 @@
+# cpack: the .deb depends on what the program links and opens, and works where it is unpacked; the tarball works in a root
+# directory that has nothing else, and its bytes are the program's.
+set -euo pipefail
+build=$(dirname "$ONESHOT") model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+[ -e "$build/CPackConfig.cmake" ] || { echo "$build makes no packages"; exit 77; }
+name=$(sed -n 's/^set(CPACK_PACKAGE_NAME "\(.*\)")/\1/p' "$build/CPackConfig.cmake")
+cpack --config "$build/CPackConfig.cmake" >log || { cat log; exit 1; }
+
+# .deb
+deb=${name}_0.1.0_amd64.deb
+dpkg-deb -f "$deb" Package Depends >control
+grep -qx "Package: $name" control
+for file in $(strings "$ONESHOT" | grep -oE '^lib(openblas|dnnl)\.so\.[0-9]+$') \
+            $(readelf -d "$ONESHOT" | sed -n 's/.*NEEDED.*\[\(lib.*\)\]/\1/p'); do
+    at=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p | sed -n "s|^\s*$file .*x86-64.* => ||p" | head -1)
+    at=$(realpath "$at")
+    package=$({ dpkg-query -S "$at" "${at#/usr}" 2>/dev/null || true; } | head -1 | cut -d: -f1)
+    echo "$file: ${package:-?}"
+    grep -qE "[ ,]${package%-pthread}( \([^)]*\))?(,|$)" control || { cat control; exit 1; }
+done
+dpkg-deb -x "$deb" deb
+deb/usr/bin/oneshot --version | grep -q '^oneshot 0.1.0$'
+[ -e deb/usr/lib/liboneshot.so.0 ] && [ -e deb/usr/share/doc/oneshot/LICENSE ]
+
+# tarball
+tree=$name-0.1.0-linux-x86_64
+tar xzf "$tree.tar.gz"
+readelf -l "$tree/bin/oneshot" | grep INTERP && exit 1
+[ "$(find "$tree/share/doc/oneshot/licences" -type f -size +100c | wc -l)" -ge 8 ]
+args=(--model /model --dataset /model/data/calibration.jsonl --scheme W4A16 --method gptq --num-calibration-samples 4
+      --max-seq-length 64 --output /out --progress none --threads 2)
+inside=() # a root directory, with the tree and a model in it
+[ "$(id -u)" = 0 ] || inside=(unshare --user --map-root-user)
+mkdir root
+cp -r "$model" root/model
+mv "$tree" root/tree
+PATH=$PATH:/usr/sbin
+"${inside[@]}" chroot root /tree/bin/oneshot --version >version || {
+    "${inside[@]}" chroot / true || { echo "nobody may change the root directory here"; exit 77; }
+    exit 1
+}
+grep -q '^oneshot 0.1.0$' version
+"${inside[@]}" chroot root /tree/bin/oneshot "${args[@]}" | grep -q '^/out: 28 modules'
+"${inside[@]}" chroot root /tree/bin/oneshot verify /out --model /model >verified
+"$ONESHOT" "${args[@]/#\/model/$model}" --output out >/dev/null
+cmp out/model.safetensors root/out/model.safetensors
+rm -rf root _CPack_Packages "$tree.tar.gz"
