@@ -17,6 +17,7 @@
 #include "modifiers/gptq.h"
 #include "modifiers/target.h"
 #include "ops/cuda/cuda.h"
+#include "quant/observer.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -87,6 +88,9 @@ static osh_status resolve(osh_ctx *cx, osh_modifier *m)
         if (a->scale_dtype)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "GPTQModifier does not make NVFP4 and MX schemes (%s) yet: want "
                      "QuantizationModifier", m->schemes[i].group_name);
+        if (g->scale_search && !osh_observer_by_rows(a))
+            OSH_FAIL(cx, OSH_E_USAGE, "GPTQModifier.scale_search and observer %s of %s both choose scales: want one of "
+                     "them", a->observer, m->schemes[i].group_name);
         if (a->actorder == OSH_ACTORDER_UNSET) a->actorder = as_scheme[g->actorder];
         else if (g->actorder != ACTORDER_DEFAULT && a->actorder != as_scheme[g->actorder])
             OSH_FAIL(cx, OSH_E_USAGE, "GPTQModifier.actorder is %s but that of %s is %s: they must be the same",
@@ -631,6 +635,7 @@ static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads
     if (!device) run += osh_gptq_solve_bytes(O, I, n_cols, g->block_size, n_threads);
     size_t arena;
     run = larger(run, osh_gptq_quality_bytes(g, j, n_threads, device ? &arena : NULL));
+    if (!device) run = larger(run, osh_job_params_bytes(j) + osh_job_search_bytes(j));
     if (!device && has_target(g, j))
         run = osh_target_bytes(j, false) + larger(run, osh_target_scratch(j, n_threads, false));
     return run;
@@ -648,7 +653,8 @@ static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, int lead,
         results += osh_job_result_bytes(&jobs[k]);
         run += needs_of_job(g, &jobs[k], n_threads, true); // what its scales are found in is as large and goes before
         finish = larger(finish, osh_job_finish_bytes(&jobs[k], n_threads));
-        if (has_target(g, &jobs[k])) copy = larger(copy, osh_target_bytes(&jobs[k], false));
+        copy = larger(copy, osh_job_search_bytes(&jobs[k]) +
+                                (has_target(g, &jobs[k]) ? osh_target_bytes(&jobs[k], false) : 0));
     }
     size_t peak = *kept + results + larger(run + larger(copy, osh_gptq_solve_cuda_host_bytes(&all)), finish);
     if (!jobs[lead].done) *kept += results;
@@ -680,7 +686,9 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
         if (together_there) continue;
         size_t result = osh_job_result_bytes(j), run = needs_of_job(g, j, n_threads, device);
         osh_gptq_group one = group_of_one(g, j);
-        if (device) run += osh_gptq_solve_cuda_host_bytes(&one) + (has_target(g, j) ? osh_target_bytes(j, false) : 0);
+        if (device)
+            run += larger(osh_gptq_solve_cuda_host_bytes(&one), osh_job_search_bytes(j)) +
+                   (has_target(g, j) ? osh_target_bytes(j, false) : 0);
         peak = larger(peak, kept + result + larger(run, osh_job_finish_bytes(j, n_threads)));
         if (!j->done) kept += result;
     }

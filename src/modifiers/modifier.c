@@ -1,6 +1,7 @@
 /* modifier.c - the table of modifiers, and what all of them share: matching, the error of a quantized weight. */
 #include "modifiers/modifier.h"
 #include "quant/format.h"
+#include "quant/observer.h"
 
 #include <string.h>
 
@@ -148,4 +149,9 @@ size_t osh_job_params_bytes(const osh_linear_job *j)
 {
     size_t n = (size_t)n_scales(j), O = (size_t)j->w->shape[0]; // strategy tensor: a range for each chunk of rows
     return 2 * osh_mem_gross((n > O ? n : O) * sizeof(float));
+}
+
+size_t osh_job_search_bytes(const osh_linear_job *j)
+{
+    return osh_observer_bytes(&j->scheme->weights, j->w->shape[0], j->w->shape[1], j->w->dtype);
 }

@@ -129,4 +129,5 @@ size_t osh_job_finish_bytes(const osh_linear_job *j, int n_threads); // scratch
 size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed);
 size_t osh_job_result_bytes(const osh_linear_job *j);                // codes and params
 size_t osh_job_params_bytes(const osh_linear_job *j);                // scratch of osh_q_weight_params
+size_t osh_job_search_bytes(const osh_linear_job *j);                // the same: of an observer's search
 #endif

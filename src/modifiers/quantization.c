@@ -40,7 +40,8 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
     if (device) *device = 0;
     for (int k = 0; k < n; k++) {
         if (!jobs[k].scheme->weights.present) continue;
-        size_t params = osh_job_params_bytes(&jobs[k]), finish = osh_job_finish_bytes(&jobs[k], n_threads);
+        size_t params = osh_job_params_bytes(&jobs[k]) + osh_job_search_bytes(&jobs[k]);
+        size_t finish = osh_job_finish_bytes(&jobs[k], n_threads);
         size_t result = osh_job_result_bytes(&jobs[k]), run = kept + result + (params > finish ? params : finish);
         if (run > peak) peak = run;
         if (!jobs[k].done) kept += result;

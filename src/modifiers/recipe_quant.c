@@ -67,13 +67,41 @@ static osh_status as_choice(osh_ctx *cx, int *out, const osh_yaml *y, const char
     return bad(cx, y, what, key, want);
 }
 
+/* Names are compared without case, as the reference's registry does. */
 static osh_status set_observer(osh_ctx *cx, char out[32], const osh_yaml *y, const char *key, const char *what)
 {
-    static const char *const known[] = {"memoryless_minmax", "static_minmax", "minmax", NULL};
-    int which = 0;
     osh_status rc = OSH_OK;
-    OSH_TRY(as_choice(cx, &which, y, known, key, what));
-    snprintf(out, 32, "%s", known[which]);
+    osh_q_args a = {0};
+    char where[160];
+    if (y->kind != OSH_Y_STR) OSH_TRY(bad(cx, y, what, key, "the name of an observer"));
+    snprintf(where, sizeof where, "%.100s:%d:%d: %s", what, y->line, y->column, key);
+    OSH_TRY(osh_q_args_set(cx, &a, "observer", y->text, where));
+    OSH_TRY(osh_q_observer_known(cx, a.observer, where));
+    snprintf(out, 32, "%s", a.observer);
+done:
+    return rc;
+}
+
+static osh_status read_kwargs(osh_ctx *cx, osh_q_args *a, const osh_yaml *y, const char *what)
+{
+    osh_status rc = OSH_OK;
+    char where[160];
+    if (y->kind == OSH_Y_NULL) goto done;
+    if (y->kind != OSH_Y_MAP) OSH_TRY(bad(cx, y, what, "observer_kwargs", "a map"));
+    for (size_t i = 0; i < y->n; i++) {
+        const osh_yaml *k = y->keys[i], *v = plain(y->items[i]);
+        osh_q_kwarg given = {.kind = v->kind == OSH_Y_BOOL  ? OSH_Q_KWARG_BOOL
+                                     : v->kind == OSH_Y_INT ? OSH_Q_KWARG_INT
+                                                            : OSH_Q_KWARG_FLOAT};
+        snprintf(where, sizeof where, "%.100s:%d:%d", what, k->line, k->column);
+        if (k->kind != OSH_Y_STR || strlen(k->text) >= sizeof given.name)
+            OSH_TRY(bad(cx, k, what, "observer_kwargs", "names such as maxshrink"));
+        if (v->kind != OSH_Y_BOOL && v->kind != OSH_Y_INT && v->kind != OSH_Y_FLOAT)
+            OSH_TRY(bad(cx, v, what, k->text, "a number, true or false"));
+        snprintf(given.name, sizeof given.name, "%s", k->text);
+        given.value = v->kind == OSH_Y_BOOL ? v->b : v->f;
+        OSH_TRY(osh_q_observer_kwarg(cx, a, &given, where));
+    }
 done:
     return rc;
 }
@@ -107,7 +135,8 @@ static osh_status read_args(osh_ctx *cx, osh_q_args *a, const osh_yaml *y, const
         const osh_yaml *k = y->keys[i], *v = plain(y->items[i]);
         if (k->kind != OSH_Y_STR) OSH_TRY(bad(cx, k, what, key, "string keys"));
         snprintf(where, sizeof where, "%.100s:%d:%d", what, k->line, k->column);
-        OSH_TRY(osh_q_args_set(cx, a, k->text, text_of(v, buf, sizeof buf), where));
+        if (!strcmp(k->text, "observer_kwargs")) OSH_TRY(read_kwargs(cx, a, v, what));
+        else OSH_TRY(osh_q_args_set(cx, a, k->text, text_of(v, buf, sizeof buf), where));
     }
     snprintf(where, sizeof where, "%.100s:%d:%d: %s", what, y->line, y->column, key);
     OSH_TRY(osh_q_args_check(cx, a, where, is_weight));
@@ -200,19 +229,27 @@ done:
     return rc;
 }
 
-static void fill_observers(osh_modifier *m, const osh_recipe_quant *q)
+static osh_status fill_observers(osh_ctx *cx, osh_modifier *m, const osh_recipe_quant *q, const char *what)
 {
+    static const char *const keys[] = {"weights", "input_activations", "output_activations"};
+    osh_status rc = OSH_OK;
     for (size_t i = 0; i < m->n_schemes; i++) {
         osh_q_scheme *s = &m->schemes[i];
         osh_q_args *args[] = {&s->weights, &s->inputs, &s->outputs};
         for (int k = 0; k < 3; k++) {
             osh_q_args *a = args[k];
+            char where[160];
             if (!a->present) continue;
             if (q->observers[k][0]) snprintf(a->observer, sizeof a->observer, "%s", q->observers[k]);
-            if (a->dynamic == OSH_Q_DYNAMIC) a->observer[0] = 0;
-            else osh_q_observer_default(a, k == 0);
+            if (a->dynamic == OSH_Q_DYNAMIC) a->observer[0] = 0, a->n_kwargs = 0;
+            if (a->dynamic == OSH_Q_DYNAMIC) continue;
+            osh_q_observer_default(a, k == 0);
+            snprintf(where, sizeof where, "%.80s: %.40s.%s", what, s->group_name, keys[k]);
+            OSH_TRY(osh_q_observer_check(cx, a, where, k == 0));
         }
     }
+done:
+    return rc;
 }
 
 static osh_status targets_or_linear(osh_ctx *cx, osh_strs *out, const osh_yaml *targets, const char *what)
@@ -270,7 +307,7 @@ osh_status osh_recipe_quant_build(osh_ctx *cx, osh_modifier *m, const osh_recipe
                  "%s:%d:%d: targets without scheme or config_groups: want one of them", what,
                  q->targets->line, q->targets->column);
     }
-    fill_observers(m, q);
+    OSH_TRY(fill_observers(cx, m, q, what));
 done:
     return rc;
 }

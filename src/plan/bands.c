@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "plan/folds.h"
+#include "quant/observer.h"
 
 enum { MOST_COMPUTING = 8, WAITING = 14 }; // beyond it no disk keeps up; for the disk beside those that compute
 enum { BAND_MOST = 64 << 20 };            // of a Linear whose blocks of rows are large
@@ -38,6 +39,7 @@ bool osh_stream_takes(const osh_plan *p, int linear)
     const osh_linear *l = &p->linears[linear];
     const osh_q_args *a = &l->scheme->weights;
     if (osh_is_folded(p, l->tensor)) return false; // what is read is not what is rounded
+    if (!osh_observer_by_rows(a)) return false;
     if (!p->recipe->modifiers[l->modifier].type->by_rows || !a->present || a->strategy == OSH_Q_TENSOR || l->wants)
         return false;
     return p->ck->tensors[l->tensor].shard >= 0 && osh_band_unit(l) <= BAND_MOST / (int64_t)osh_band_row_in(l);

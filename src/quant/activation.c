@@ -2,9 +2,7 @@
  * (llmcompressor/observers/min_max.py; compressed_tensors forward.py forward_quantize, helpers.py
  * compute_dynamic_scales_and_zp).
  *
- *   minmax              first = now, then rnd(rnd(old * 0.99) + rnd(now * 0.01)), all in the activation's dtype
- *   static_minmax       smallest and largest so far
- *   memoryless_minmax   of the last sample
+ *   ranges              see observers/
  *   fake quantization   y = rnd((code - zp) * s) with s, zp stored (static) or of x itself (dynamic)
  */
 #include "quant/arith.h"
@@ -17,59 +15,10 @@
 
 #include "base/num.h"
 
-static float average(float old, float now, osh_dtype dt)
-{
-    return osh_q_round_to(osh_q_round_to(old * 0.99f, dt) + osh_q_round_to(now * 0.01f, dt), dt);
-}
-
-static void update_minmax(float *min, float *max, float lo, float hi, osh_dtype dt)
-{
-    *min = average(*min, lo, dt);
-    *max = average(*max, hi, dt);
-}
-
-static void update_static_minmax(float *min, float *max, float lo, float hi, osh_dtype dt)
-{
-    *min = lo < *min ? lo : *min;
-    *max = hi > *max ? hi : *max;
-}
-
-static void update_memoryless_minmax(float *min, float *max, float lo, float hi, osh_dtype dt)
-{
-    *min = lo;
-    *max = hi;
-}
-
-static const osh_observer observers[] = {
-#define OSH_OBSERVER(n) {#n, update_##n},
-#include "quant/observers.def"
-#undef OSH_OBSERVER
-};
-enum { N_OBSERVERS = sizeof observers / sizeof observers[0] };
-
-const osh_observer *osh_observer_find(const char *name)
-{
-    for (int i = 0; i < N_OBSERVERS; i++)
-        if (!strcmp(name, observers[i].name)) return &observers[i];
-    return NULL;
-}
-
-void osh_q_observer_default(osh_q_args *a, bool is_weight)
-{
-    if (a->observer[0] || !a->present) return;
-    if (is_weight)
-        snprintf(a->observer, sizeof a->observer, "memoryless_minmax");
-    else if (a->dynamic != OSH_Q_DYNAMIC)
-        snprintf(a->observer, sizeof a->observer, "minmax");
-}
-
 osh_status osh_act_observer_init(osh_ctx *cx, osh_act_observer *o, const osh_q_args *a)
 {
-    const osh_observer *row = osh_observer_find(a->observer[0] ? a->observer : "minmax");
-    memset(o, 0, sizeof *o);
-    if (!row) return osh_fail(cx, OSH_E_UNSUPPORTED, "unknown observer '%s'", a->observer);
-    o->kind = (int)(row - observers);
-    return OSH_OK;
+    *o = (osh_act_observer){.a = a};
+    return osh_q_observer_check(cx, a, "an activation", false);
 }
 
 void osh_act_observer_feed(osh_act_observer *o, const void *x, osh_dtype dt, int64_t n)
@@ -82,10 +31,9 @@ void osh_act_observer_feed(osh_act_observer *o, const void *x, osh_dtype dt, int
 
 void osh_act_observer_feed_range(osh_act_observer *o, float lo, float hi, osh_dtype dt)
 {
-    if (o->seen)
-        observers[o->kind].update(&o->min, &o->max, lo, hi, dt);
-    else
-        o->min = lo, o->max = hi;
+    const osh_observer *row = osh_observer_of(o->a);
+    if (o->seen && row->update) row->update(&o->min, &o->max, lo, hi, o->a, dt);
+    else o->min = lo, o->max = hi;
     o->seen = true;
 }
 

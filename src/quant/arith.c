@@ -17,6 +17,7 @@
 
 #include "base/num.h"
 #include "quant/kernels.h"
+#include "quant/observer.h"
 
 void osh_qparams_deinit(osh_ctx *cx, osh_qparams *p)
 {
@@ -134,6 +135,7 @@ typedef struct job {
     osh_dtype dt, from; // of the scales, of w
     const osh_q_kernels *k;
     int64_t chunk_rows;
+    bool whole;       // scales follow when all ranges are there
     const uint8_t *w; // [O, I]
     float *min, *max; // of the scales (tensor strategy: of the chunks)
     const osh_qparams *p;
@@ -164,8 +166,8 @@ static void widen(float *min, float *max, const job *j, int64_t row, int64_t col
     if (!isnan(*max) && !(hi <= *max)) *max = hi;
 }
 
-/* Scales and zero points [first, last) from their ranges. */
-static osh_status params_of(osh_ctx *cx, const job *j, int64_t first, int64_t last)
+/* Ranges [first, last) in dt, finite. */
+static osh_status round_ranges(osh_ctx *cx, const job *j, int64_t first, int64_t last)
 {
     for (int64_t i = first; i < last; i++) {
         if (j->from != j->dt)
@@ -173,15 +175,20 @@ static osh_status params_of(osh_ctx *cx, const job *j, int64_t first, int64_t la
         if (!isfinite(j->min[i]) || !isfinite(j->max[i]))
             return osh_fail(cx, OSH_E_NUMERIC, "%s holds a NaN or an infinity", j->what);
     }
+    return OSH_OK;
+}
+
+/* Scales and zero points [first, last) from their ranges. */
+static void params_of(const job *j, int64_t first, int64_t last)
+{
     for (int64_t i = first; i < last && j->p->global; i++)
         ((uint8_t *)j->p->scale->data)[i] =
             osh_fp8_of_f32(osh_q_scale_e4m3(j->min[i], j->max[i], j->p->global, j->dt));
-    if (j->p->global) return OSH_OK;
+    if (j->p->global) return;
     size_t size = osh_dtype_bytes(j->dt);
     int8_t *zero = j->p->zero ? (int8_t *)j->p->zero->data + first : NULL;
     osh_q_scale_zp((uint8_t *)j->p->scale->data + (size_t)first * size, zero, j->min + first,
                    j->max + first, last - first, j->a, j->dt, j->ar);
-    return OSH_OK;
 }
 
 static osh_status range_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -197,9 +204,11 @@ static osh_status range_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
             int64_t at = j->a->strategy == OSH_Q_TENSOR ? chunk : r / g->band * g->per_band + s;
             widen(&j->min[at], &j->max[at], j, r, col, n);
         }
-    if (j->a->strategy == OSH_Q_TENSOR) return OSH_OK; // the chunks' ranges are joined first
-    return params_of(cx, j, first / g->band * g->per_band,
-                     ((last - 1) / g->band + 1) * g->per_band);
+    if (j->whole) return OSH_OK; // the chunks' ranges are joined, or those of all are searched, first
+    int64_t begin = first / g->band * g->per_band, end = ((last - 1) / g->band + 1) * g->per_band;
+    osh_status rc = round_ranges(cx, j, begin, end);
+    if (!rc) params_of(j, begin, end);
+    return rc;
 }
 
 static osh_status check_weight(osh_ctx *cx, const osh_tensor *w, const char *what)
@@ -247,6 +256,7 @@ osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
     n = osh_tensor_numel(q.scale);
     if (a->strategy == OSH_Q_TENSOR && n_chunks_of(&j) > n) n = n_chunks_of(&j);
     j.p = &q;
+    j.whole = a->strategy == OSH_Q_TENSOR || !osh_observer_by_rows(a);
     OSH_NEW(cx, j.min, n);
     OSH_NEW(cx, j.max, n);
     OSH_TRY(osh_parallel_for(cx, n_chunks_of(&j), range_chunk, &j));
@@ -255,7 +265,13 @@ osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
             if (!isnan(j.min[0]) && !(j.min[i] >= j.min[0])) j.min[0] = j.min[i];
             if (!isnan(j.max[0]) && !(j.max[i] <= j.max[0])) j.max[0] = j.max[i];
         }
-        OSH_TRY(params_of(cx, &j, 0, 1));
+    }
+    if (j.whole) {
+        osh_range_job r = {.a = a, .arithmetic = ar, .dt = dt, .from = w->dtype, .w = w->data,
+                           .O = w->shape[0], .I = w->shape[1], .min = j.min, .max = j.max};
+        OSH_TRY(round_ranges(cx, &j, 0, osh_tensor_numel(q.scale)));
+        OSH_TRY(osh_observer_search(cx, &r));
+        params_of(&j, 0, osh_tensor_numel(q.scale));
     }
     *p = q, q = (osh_qparams){0}; // give
 done:

@@ -23,7 +23,8 @@ void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max,
 /* The global scale of values whose largest magnitude is amax: rnd(rnd(1 / amax) * 448 * 6) in dt, so that the largest
  * scale of a group is near the largest FP8; 1 where that is no number. Source: generate_gparam. */
 float osh_q_global_scale(float amax, osh_dtype dt);
-/* memoryless_minmax over w [O, I]: allocates p. Strategy tensor_group: p->global is given, or 0: that of w. */
+/* The ranges that a's observer finds in w [O, I]: allocates p. Strategy tensor_group: p->global is given, or 0: that
+ * of w. */
 osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w, const osh_q_args *a,
                                osh_arithmetic ar, const char *what);
 /* The same of w [O, I] F32 that stands for a weight of dtype dt: its ranges are rounded to dt, and scales are in dt. */
@@ -44,7 +45,7 @@ void osh_q_row_error(double sum[2], const void *a, const void *b, osh_dtype dt, 
 
 /* Static activation observers over a value: fed sample by sample in order. */
 typedef struct osh_act_observer {
-    int kind; // 0 minmax (EMA 0.01), 1 static_minmax, 2 memoryless_minmax
+    const osh_q_args *a; // view
     bool seen;
     float min, max;
 } osh_act_observer;

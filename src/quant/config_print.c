@@ -3,7 +3,9 @@
  * Every key is written, nulls too; osh_json_print sorts them at every level, group names included ("group_10" before
  * "group_2"). Two more levels of indentation than the file's first, because the value stands at depth 1 of config.json.
  */
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "quant/format.h"
@@ -41,6 +43,34 @@ static cJSON *block_of(const osh_q_args *a)
     return cJSON_CreateIntArray((const int[]){(int)a->block[0], (int)a->block[1]}, 2);
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const osh_q_kwarg *)a)->name, ((const osh_q_kwarg *)b)->name);
+}
+
+static cJSON *number_of(const osh_q_kwarg *k)
+{
+    char text[40];
+    if (k->kind == OSH_Q_KWARG_BOOL) return cJSON_CreateBool(k->value != 0);
+    if (k->kind == OSH_Q_KWARG_INT || k->value != floor(k->value)) return cJSON_CreateNumber(k->value);
+    snprintf(text, sizeof text, "%.1f", k->value); // 100.0 stays a float
+    return cJSON_CreateRaw(text);
+}
+
+static cJSON *kwargs_object(const osh_q_args *a)
+{
+    cJSON *o = cJSON_CreateObject();
+    osh_q_kwarg sorted[OSH_Q_KWARGS];
+    memcpy(sorted, a->kwargs, sizeof sorted);
+    qsort(sorted, (size_t)a->n_kwargs, sizeof *sorted, by_name);
+    for (int i = 0; o && i < a->n_kwargs; i++)
+        if (!add(o, sorted[i].name, number_of(&sorted[i]))) {
+            cJSON_Delete(o);
+            return NULL;
+        }
+    return o;
+}
+
 static cJSON *args_object(const osh_q_args *given, bool is_weight)
 {
     static const char *const strategies[] = {"tensor", "channel", "group", "block", "token", "tensor_group", NULL};
@@ -57,7 +87,7 @@ static cJSON *args_object(const osh_q_args *given, bool is_weight)
                                                    : cJSON_CreateBool(a.dynamic == OSH_Q_DYNAMIC)) &&
         add_number(o, "group_size", a.group_size, !a.group_size) &&
         add_number(o, "num_bits", a.bits, false) && add_str(o, "observer", a.observer) &&
-        add(o, "observer_kwargs", cJSON_CreateObject()) && add_str(o, "scale_dtype", scales[a.scale_dtype]) &&
+        add(o, "observer_kwargs", kwargs_object(&a)) && add_str(o, "scale_dtype", scales[a.scale_dtype]) &&
         add_str(o, "strategy", strategies[a.strategy]) &&
         add(o, "symmetric", cJSON_CreateBool(a.symmetric)) &&
         add_str(o, "type", a.type == OSH_Q_INT ? "int" : "float") &&

@@ -1,16 +1,63 @@
-/* observer.h - how a static activation range follows the samples (llmcompressor/observers/min_max.py). */
+/* observer.h - how a scale's range is found (llmcompressor/observers). A weight is seen once and whole; of a static
+ * activation the range follows the calibration samples, one after the other.
+ *
+ * Adding one: src/quant/observers/foo.c with `const osh_observer osh_observer_foo`, and a row in observers.def. */
 #ifndef OSH_OBSERVER_H
 #define OSH_OBSERVER_H
 #include "quant/scheme.h"
 
+typedef struct osh_observer_key { // one of observer_kwargs
+    const char *name;             // NULL: there are no more
+    double dflt, min, max;
+    bool whole;                   // 1.5 is refused
+    bool idle;                    // it decides nothing here
+} osh_observer_key;
+
+/* A search narrows a range step by step, both ends alike: of step i is p = 1 - i / grid of expand times the range left.
+ * The range with the least sum of |x - dq(x)|^norm stays. The first of equal ones stays. */
+typedef struct osh_range_search {
+    double expand, grid, norm;
+    int64_t steps, patience; // it ends behind so many steps in which no range of the tensor got better
+} osh_range_search;
+
 typedef struct osh_observer {
     const char *name;
-    /* The range after one more sample: *min, *max before it; lo, hi of the sample, all values of dtype dt. */
-    void (*update)(float *min, float *max, float lo, float hi, osh_dtype dt);
+    const osh_observer_key *keys;
+    osh_range_search (*search)(const osh_q_args *a); // NULL: the range stays as it is
+    /* The range after one more sample: *min, *max before it; lo, hi of the sample, all values of dtype dt. NULL: the
+     * sample's. */
+    void (*update)(float *min, float *max, float lo, float hi, const osh_q_args *a, osh_dtype dt);
 } osh_observer;
 
+size_t osh_observer_count(void);
+const osh_observer *osh_observer_at(size_t i);
 const osh_observer *osh_observer_find(const char *name); // NULL: none of that name
+const osh_observer *osh_observer_of(const osh_q_args *a); // minmax where none is named
 /* What LLM Compressor's calibrating path leaves in config.json: memoryless_minmax for weights, minmax for static
  * activations where nothing is named, none for dynamic ones. */
 void osh_q_observer_default(osh_q_args *a, bool is_weight);
+osh_status osh_q_observer_kwarg(osh_ctx *cx, osh_q_args *a, const osh_q_kwarg *given, const char *where);
+/* Else: an error that names those that are. */
+osh_status osh_q_observer_known(osh_ctx *cx, const char *name, const char *where);
+/* The observer is there for such arguments, and its kwargs are its own and in their ranges. */
+osh_status osh_q_observer_check(osh_ctx *cx, const osh_q_args *a, const char *where, bool is_weight);
+double osh_observer_value(const osh_q_args *a, const char *key); // as given, else its default
+/* An update: the moving average with averaging_constant. */
+void osh_observer_average(float *min, float *max, float lo, float hi, const osh_q_args *a, osh_dtype dt);
+
+/* ---- the search, of weights ---- */
+
+typedef struct osh_range_job {
+    const osh_q_args *a;
+    int arithmetic;     // osh_arithmetic
+    osh_dtype dt, from; // of the scales, of w
+    const void *w;      // [O, I]
+    int64_t O, I;
+    float *min, *max;   // [scales]: in: of the values, in dt; out: what the search found
+} osh_range_job;
+/* Nothing where the observer of a has no search. */
+osh_status osh_observer_search(osh_ctx *cx, const osh_range_job *j);
+size_t osh_observer_bytes(const osh_q_args *a, int64_t O, int64_t I, osh_dtype dt); // scratch
+/* Rows of a weight cannot be searched apart from each other: the search of all ends with that of the last. */
+bool osh_observer_by_rows(const osh_q_args *a);
 #endif

@@ -178,12 +178,11 @@ static osh_status set_observer(osh_ctx *cx, osh_q_args *a, const char *text, con
     return OSH_OK;
 }
 
-static osh_status set_observer_kwargs(osh_ctx *cx, osh_q_args *a, const char *text,
-                                      const char *where)
+/* As text: none. A map is read by who has its items (osh_q_observer_kwarg). */
+static osh_status set_observer_kwargs(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
 {
     if (!text || !*text || !strcmp(text, "{}")) return OSH_OK;
-    return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: observer_kwargs are not supported yet, want none",
-                    where);
+    return osh_fail(cx, OSH_E_USAGE, "%s: observer_kwargs is '%s', want a map", where, text);
 }
 
 static const struct {
@@ -316,11 +315,7 @@ osh_status osh_q_args_check(osh_ctx *cx, osh_q_args *a, const char *where, bool 
 
     OSH_TRY(check_values(cx, a, where, is_weight));
     osh_q_observer_default(a, is_weight);
-    if (a->observer[0] && !osh_observer_find(a->observer))
-        OSH_FAIL(
-            cx, OSH_E_UNSUPPORTED,
-            "%s: observer %s is not supported yet, want memoryless_minmax, static_minmax or minmax",
-            where, a->observer);
+    if (a->observer[0]) OSH_TRY(osh_q_observer_known(cx, a->observer, where));
 done:
     return rc;
 }

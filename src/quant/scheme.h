@@ -25,6 +25,13 @@ typedef enum {
     OSH_ACTORDER_WEIGHT
 } osh_actorder; // static == weight; spelling kept
 
+enum { OSH_Q_KWARGS = 8 };
+typedef struct osh_q_kwarg { // of observer_kwargs, as given
+    char name[24];
+    double value;  // true: 1
+    enum { OSH_Q_KWARG_INT, OSH_Q_KWARG_FLOAT, OSH_Q_KWARG_BOOL } kind;
+} osh_q_kwarg;
+
 typedef struct osh_q_args {
     bool present;
     int bits;
@@ -37,6 +44,8 @@ typedef struct osh_q_args {
     osh_actorder actorder;
     osh_q_scale_dtype scale_dtype;
     char observer[32]; // "": null
+    osh_q_kwarg kwargs[OSH_Q_KWARGS];
+    int n_kwargs;
     char zp_dtype[24]; // "": null
 } osh_q_args;
 

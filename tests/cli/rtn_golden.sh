@@ -11,6 +11,12 @@ group INT3_G32_SYM 'num_bits: 3, type: int, strategy: group, group_size: 32, sym
 group INT5_CHANNEL_ASYM 'num_bits: 5, type: int, strategy: channel, symmetric: false'
 group INT8_TENSOR 'num_bits: 8, type: int, strategy: tensor, symmetric: true'
 group INT4_G64_ASYM 'num_bits: 4, type: int, strategy: group, group_size: 64, symmetric: false'
+group MSE_INT4_G128 'num_bits: 4, type: int, strategy: group, group_size: 128, symmetric: true, observer: mse'
+group MSE_INT4_G64_ASYM 'num_bits: 4, type: int, strategy: group, group_size: 64, symmetric: false, observer: memoryless_mse, observer_kwargs: {maxshrink: 0.5, grid: 50, norm: 2.0, patience: 3}'
+group MSE_INT8_CHANNEL 'num_bits: 8, type: int, strategy: channel, symmetric: true, observer: mse, observer_kwargs: {norm: 3.0}'
+group MSE_INT4_TENSOR_ASYM 'num_bits: 4, type: int, strategy: tensor, symmetric: false, observer: mse'
+group MSE_FP8_BLOCK 'num_bits: 8, type: float, strategy: block, block_structure: [128, 128], symmetric: true, observer: mse, observer_kwargs: {expand: 1.5, maxshrink: 0.4}'
+group MSE_MXFP4 'num_bits: 4, type: float, strategy: group, group_size: 32, symmetric: true, scale_dtype: torch.uint8, observer: mse'
 n=0
 # NVFP4 with activations needs data, and their largest magnitude may differ by a rounding from CPU to CPU: no checksum.
 "$ONESHOT" --model "$model" --scheme NVFP4 --ignore lm_head --dataset "$model/data/calibration.jsonl" \
@@ -24,4 +30,4 @@ while read -r sum name; do
     [ "$got" = "$sum" ] || { echo "$name: got $got, want $sum"; exit 1; }
     n=$((n + 1))
 done <"$want"
-[ $n = 16 ] || { echo "only $n of 16 schemes were compared"; exit 1; }
+[ $n = 22 ] || { echo "only $n of 22 schemes were compared"; exit 1; }

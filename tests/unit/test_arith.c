@@ -235,11 +235,13 @@ static void test_same_for_threads(void **state)
     assert_ok(cx, osh_tensor_new(cx, &w, OSH_BF16, 2, (int64_t[]){O, I}));
     for (int64_t i = 0; i < O * I; i++)
         ((uint16_t *)w->data)[i] = osh_bf16_of_f32(osh_rng_sym(5, 0, (uint64_t)i));
-    for (int strategy = OSH_Q_TENSOR; strategy <= OSH_Q_BLOCK; strategy++) {
+    for (int k = 2 * OSH_Q_TENSOR; k < 2 * (OSH_Q_BLOCK + 1); k++) {
+        int strategy = k / 2, mse = k % 2;
         osh_q_args a = args_of(OSH_Q_INT, 8, (osh_q_strategy)strategy, 64, strategy != OSH_Q_GROUP);
         osh_qparams p = {0}, q = {0};
         uint8_t *x = malloc(O * I), *y = malloc(O * I);
         a.block[0] = 96, a.block[1] = 100;
+        if (mse) snprintf(a.observer, sizeof a.observer, "mse");
         assert_ok(cx, osh_q_weight_params(cx, &p, w, &a, OSH_ARITH_REFERENCE, "w"));
         assert_ok(four, osh_q_weight_params(four, &q, w, &a, OSH_ARITH_REFERENCE, "w"));
         assert_memory_equal(p.scale->data, q.scale->data, osh_tensor_bytes(p.scale));
@@ -305,6 +307,7 @@ static osh_status quantize(osh_ctx *c, void *user)
     osh_tensor w = osh_tensor_view(OSH_BF16, 2, (int64_t[]){3, 8}, v);
     osh_q_args a = args_of(OSH_Q_INT, 4, OSH_Q_GROUP, 4, false);
     osh_qparams p = {0};
+    if (user) snprintf(a.observer, sizeof a.observer, "mse"), a.strategy = OSH_Q_TENSOR, a.group_size = 0;
     OSH_TRY(osh_q_weight_params(c, &p, &w, &a, OSH_ARITH_REFERENCE, "w"));
     OSH_TRY(osh_q_encode(c, codes, &w, &p, &a, OSH_ARITH_REFERENCE));
     OSH_TRY(osh_q_decode(c, &w, codes, &p, &a));
@@ -316,6 +319,7 @@ done:
 static void test_torture(void **state)
 {
     assert_true(torture(quantize, NULL) >= 6);
+    assert_true(torture(quantize, &cx) >= 10); // searched
 }
 
 int main(void)

@@ -85,6 +85,8 @@ CASES = {
     "fp8_channel_static": (12, 256, "BF16", 512, False,
                            dict(num_bits=8, type="float", strategy="channel", symmetric=True, group_size=None),
                            "static", {}),
+    "mse_g64_asym_static": (48, 256, "BF16", 512, False, ints(4, "group", False, 64) | {"observer": "memoryless_mse"},
+                            "static", {}),
 }
 SAMPLES = 32
 
@@ -106,7 +108,7 @@ def solved_codes(q, scale, zero, args):
 def run(c, weights, actorder, modifier):
     w, h = make_weight(c), make_hessian(c)
     args = QuantizationArgs(**weights, actorder=actorder)
-    observer = Observer.load_from_registry("memoryless_minmax", base_name="weight", args=args)
+    observer = Observer.load_from_registry(args.observer or "memoryless_minmax", base_name="weight", args=args)
     observer(w)
     p = observer.get_qparams()
     scale, zero = p["scale"], p["zero_point"]

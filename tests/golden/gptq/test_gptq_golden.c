@@ -349,7 +349,7 @@ static void test_cases(void **state)
         if (d) run_case(cx, d, &c);
         osh_recipe_free(cx, c.recipe);
     }
-    assert_int_equal(n, 14);
+    assert_int_equal(n, 15);
     cJSON_Delete(cases);
     osh_st_close(cx, st);
     osh_device_close(cx, d);

@@ -1,0 +1,140 @@
+/* observer.c - the table of observers, and their arguments. */
+#include "quant/observer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/near.h"
+#include "quant/kernels.h"
+
+#define OSH_OBSERVER(x) extern const osh_observer osh_observer_##x;
+#include "quant/observers.def"
+#undef OSH_OBSERVER
+
+static const osh_observer *const observers[] = {
+#define OSH_OBSERVER(x) &osh_observer_##x,
+#include "quant/observers.def"
+#undef OSH_OBSERVER
+};
+
+size_t osh_observer_count(void) { return sizeof observers / sizeof *observers; }
+const osh_observer *osh_observer_at(size_t i) { return observers[i]; }
+
+const osh_observer *osh_observer_find(const char *name)
+{
+    for (size_t i = 0; i < osh_observer_count(); i++)
+        if (!strcmp(name, observers[i]->name)) return observers[i];
+    return NULL;
+}
+
+const osh_observer *osh_observer_of(const osh_q_args *a)
+{
+    return osh_observer_find(a->observer[0] ? a->observer : "minmax");
+}
+
+void osh_q_observer_default(osh_q_args *a, bool is_weight)
+{
+    if (a->observer[0] || !a->present) return;
+    if (is_weight)
+        snprintf(a->observer, sizeof a->observer, "memoryless_minmax");
+    else if (a->dynamic != OSH_Q_DYNAMIC)
+        snprintf(a->observer, sizeof a->observer, "minmax");
+}
+
+static const osh_observer_key *key_of(const osh_observer *o, const char *name)
+{
+    for (const osh_observer_key *k = o->keys; k->name; k++)
+        if (!strcmp(k->name, name)) return k;
+    return NULL;
+}
+
+static const osh_q_kwarg *kwarg_of(const osh_q_args *a, const char *name)
+{
+    for (int i = 0; i < a->n_kwargs; i++)
+        if (!strcmp(a->kwargs[i].name, name)) return &a->kwargs[i];
+    return NULL;
+}
+
+double osh_observer_value(const osh_q_args *a, const char *key)
+{
+    const osh_q_kwarg *given = kwarg_of(a, key);
+    return given ? given->value : key_of(osh_observer_of(a), key)->dflt;
+}
+
+static float average(float old, float now, double share, osh_dtype dt)
+{
+    return osh_q_round_to(osh_q_round_to(old * (float)(1 - share), dt) + osh_q_round_to(now * (float)share, dt), dt);
+}
+
+void osh_observer_average(float *min, float *max, float lo, float hi, const osh_q_args *a, osh_dtype dt)
+{
+    double share = osh_observer_value(a, "averaging_constant");
+    *min = average(*min, lo, share, dt);
+    *max = average(*max, hi, share, dt);
+}
+
+osh_status osh_q_observer_kwarg(osh_ctx *cx, osh_q_args *a, const osh_q_kwarg *given, const char *where)
+{
+    const osh_q_kwarg *there = kwarg_of(a, given->name);
+    if (there) a->kwargs[there - a->kwargs] = *given; // the later one wins
+    else if (a->n_kwargs < OSH_Q_KWARGS) a->kwargs[a->n_kwargs++] = *given;
+    else return osh_fail(cx, OSH_E_USAGE, "%s: more than %d observer_kwargs", where, OSH_Q_KWARGS);
+    return OSH_OK;
+}
+
+osh_status osh_q_observer_known(osh_ctx *cx, const char *name, const char *where)
+{
+    if (osh_observer_find(name)) return OSH_OK;
+    osh_near near;
+    osh_buf b;
+    osh_buf_init(&b, 1024);
+    osh_near_init(&near, name);
+    for (size_t i = 0; i < osh_observer_count(); i++) {
+        osh_buf_printf(cx, &b, "%s%s", i ? ", " : "", observers[i]->name);
+        osh_near_see(&near, observers[i]->name);
+    }
+    osh_status rc = osh_fail(cx, OSH_E_USAGE, "%s: unknown observer '%s': want %s%s", where, near.word,
+                             b.data ? b.data : "", osh_near_hint(&near, ""));
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+static osh_status unknown_kwarg(osh_ctx *cx, const osh_observer *o, const char *name, const char *where)
+{
+    osh_near near;
+    osh_buf b;
+    osh_buf_init(&b, 1024);
+    osh_near_init(&near, name);
+    for (const osh_observer_key *k = o->keys; k->name; k++) {
+        osh_buf_printf(cx, &b, "%s%s", k == o->keys ? "" : ", ", k->name);
+        osh_near_see(&near, k->name);
+    }
+    osh_status rc = osh_fail(cx, OSH_E_USAGE, "%s: unknown observer_kwargs '%s' of %s: want %s%s", where, near.word,
+                             o->name, b.data && b.len ? b.data : "none", osh_near_hint(&near, ""));
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+osh_status osh_q_observer_check(osh_ctx *cx, const osh_q_args *a, const char *where, bool is_weight)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_q_observer_known(cx, osh_observer_of(a) ? "minmax" : a->observer, where));
+    const osh_observer *o = osh_observer_of(a);
+    if (o->search && (!is_weight || a->strategy == OSH_Q_TENSOR_GROUP))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: observer %s does not search ranges of %s yet: want minmax, static_minmax or memoryless_minmax",
+                 where, o->name, is_weight ? "strategy tensor_group (NVFP4)" : "activations");
+    for (int i = 0; i < a->n_kwargs; i++) {
+        const osh_q_kwarg *given = &a->kwargs[i];
+        const osh_observer_key *k = key_of(o, given->name);
+        if (!k) return unknown_kwarg(cx, o, given->name, where);
+        bool whole = given->value == (double)(int64_t)given->value;
+        if (!(given->value >= k->min && given->value <= k->max) || (k->whole && !whole))
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: observer_kwargs.%s is %g, want a %snumber in [%g, %g]", where, k->name,
+                     given->value, k->whole ? "whole " : "", k->min, k->max);
+        if (k->idle) osh_log(cx, OSH_LOG_INFO, "%s: observer_kwargs.%s decides nothing here", where, k->name);
+    }
+done:
+    return rc;
+}

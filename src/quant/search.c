@@ -1,0 +1,369 @@
+/* search.c - narrows the ranges of a weight as long as that loses less (llmcompressor/observers/mse_quant.py
+ * _grid_search_mse on a CPU). Of a group with values x in [-1, 0.6], 4 bits, symmetric, grid 100:
+ *
+ *   step 0   p = 1.00   [-1.00, 0.600]   s = 0.1333   sum |x - dq(x)|^2.4 = 0.0021   the best so far
+ *   step 1   p = 0.99   [-0.99, 0.594]   s = 0.1320                         0.0020   better
+ *   ...                                                                              until patience runs out
+ *
+ * All ranges of the tensor take a step together, since its end depends on all of them. Every number is the reference's:
+ * candidates, scales, codes, differences and powers are rounded to the weight's dtype; sums are added up in f32 as
+ * torch adds a row (sum below), and rounded to it. All but one: |x|^norm of F32 weights is rounded correctly here, and
+ * within 1 unit in the last place there. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/elementary.h"
+#include "base/num.h"
+#include "quant/arith.h"
+#include "quant/kernels.h"
+#include "quant/observer.h"
+
+/* ---- a sum in torch's order (ATen SumKernel.cpp, on one thread)
+ *
+ * Values go to 8 lanes, 4 vectors of them side by side; of 16-bit dtypes a vector holds 16 values, and its halves are
+ * added first. Each 2^power groups of 4 vectors are added up on their own, as many of these sums again, and so on, four
+ * levels high. What fills no vector is added one by one, then the lanes are. ---- */
+
+enum { LANES = 8, SIDE = 4, LEVELS = 4, GROUP = SIDE * 2 * LANES };
+
+typedef struct sum {
+    float acc[LEVELS][SIDE][LANES];
+    float tail[GROUP]; // what fills no group
+    int n_tail, vector; // values of a vector
+    int power;
+    int64_t i; // groups so far
+} sum;
+
+/* Groups whose sum depends on no other: two levels. */
+static int64_t block_of(int power) { return (int64_t)1 << 2 * power; }
+
+static void sum_begin(sum *s, int64_t n, osh_dtype dt)
+{
+    int log = 0;
+    memset(s->acc, 0, sizeof s->acc);
+    s->n_tail = 0, s->i = 0;
+    s->vector = dt == OSH_F32 ? LANES : 2 * LANES;
+    for (int64_t groups = n / (SIDE * s->vector); ((int64_t)1 << log) < groups;) log++;
+    s->power = log / LEVELS > 4 ? log / LEVELS : 4;
+}
+
+static void add_vector(float *to, const float *x, int vector)
+{
+    if (vector == LANES)
+        for (int k = 0; k < LANES; k++) to[k] += x[k];
+    else
+        for (int k = 0; k < LANES; k++) to[k] += x[k] + x[LANES + k];
+}
+
+static void add_lanes(float *to, const float *x)
+{
+    for (int k = 0; k < LANES; k++) to[k] += x[k];
+}
+
+/* Behind group i: sums that are complete go up. */
+static void raise_sums(sum *s, int from)
+{
+    int64_t mask = ((int64_t)1 << s->power) - 1;
+    for (int level = from; level < LEVELS; level++) {
+        if (s->i & mask << (level - 1) * s->power) break;
+        for (int k = 0; k < SIDE; k++) add_lanes(s->acc[level][k], s->acc[level - 1][k]);
+        memset(s->acc[level - 1], 0, sizeof s->acc[0]);
+    }
+}
+
+static void add_group(sum *s, const float *x)
+{
+    for (int k = 0; k < SIDE; k++) add_vector(s->acc[0][k], x + k * s->vector, s->vector);
+    s->i++;
+    raise_sums(s, 1);
+}
+
+static void sum_feed(sum *s, const float *x, int64_t n)
+{
+    int group = SIDE * s->vector;
+    while (n > 0) {
+        if (!s->n_tail && n >= group) {
+            add_group(s, x);
+            x += group, n -= group;
+            continue;
+        }
+        int m = group - s->n_tail < n ? group - s->n_tail : (int)n;
+        memcpy(s->tail + s->n_tail, x, (size_t)m * sizeof *x);
+        x += m, n -= m;
+        if ((s->n_tail += m) < group) continue;
+        s->n_tail = 0;
+        add_group(s, s->tail);
+    }
+}
+
+static float sum_end(sum *s)
+{
+    float all = 0;
+    int k = 0;
+    for (int level = 1; level < LEVELS; level++)
+        for (int j = 0; j < SIDE; j++) add_lanes(s->acc[0][j], s->acc[level][j]);
+    for (; k + s->vector <= s->n_tail; k += s->vector) add_vector(s->acc[0][0], s->tail + k, s->vector);
+    for (int j = 1; j < SIDE; j++) add_lanes(s->acc[0][0], s->acc[0][j]);
+    for (; k < s->n_tail; k++) all += s->tail[k];
+    for (int j = 0; j < LANES; j++) all += s->acc[0][0][j];
+    return all;
+}
+
+/* ---- one step ---- */
+
+typedef struct search {
+    const osh_range_job *j;
+    osh_range_search rule;
+    const osh_q_kernels *k;
+    int64_t band, seg, per_band, n; // which scale governs w[r, c]: r / band * per_band + c / seg; scales
+    int64_t chunk, n_chunks;        // bands, or of one range values, of a chunk
+    float *error; // own: [n] the least so far
+    float *best;  // own: [n] p of it
+    float *power; // own: [32768] |x|^norm by the bits of a 16-bit x; NULL: F32
+    bool *better; // own: [chunks]
+    sum *sums;    // own: [chunks], of one range; NULL: there are many
+    float p;
+} search;
+
+enum { PIECE = 1024, CANDIDATES = 64 };
+
+/* torch has kernels of their own for 2 and 3. */
+static float power_of(float x, double norm, osh_dtype dt)
+{
+    if (norm == 2) return osh_q_round_to(x * x, dt);
+    if (norm == 3) return osh_q_round_to((dt == OSH_BF16 ? osh_q_round_to(x * x, dt) : x * x) * x, dt);
+    if (!(x > 0)) return x;
+    return osh_q_round_to((float)osh_math_pow(x, osh_q_round_to((float)norm, dt)), dt);
+}
+
+/* |x - dq(x)|^norm of n <= PIECE values that lie side by side. */
+static void errors_of(const search *s, float *out, int64_t at, int64_t n, const osh_q_code *code)
+{
+    const osh_range_job *j = s->j;
+    uint8_t codes[PIECE];
+    float x[PIECE], y[PIECE]; // y: in the weight's dtype, then in f32
+    uint16_t narrow[PIECE];
+    const void *from = (const char *)j->w + (size_t)at * osh_dtype_bytes(j->from);
+    osh_to_f32(x, from, j->from, n);
+    if (j->from != j->dt) { // a target: as the weight that it stands for
+        osh_from_f32(narrow, j->dt, x, n);
+        osh_to_f32(x, narrow, j->dt, n);
+        from = narrow;
+    }
+    s->k->encode(codes, from, j->dt, n, code);
+    if (j->dt == OSH_F32) {
+        s->k->decode(y, j->dt, codes, n, code);
+        for (int64_t i = 0; i < n; i++) out[i] = power_of(fabsf(y[i] - x[i]), s->rule.norm, OSH_F32);
+        return;
+    }
+    s->k->decode(narrow, j->dt, codes, n, code);
+    osh_to_f32(y, narrow, j->dt, n);
+    for (int64_t i = 0; i < n; i++) y[i] -= x[i];
+    osh_from_f32(narrow, j->dt, y, n);
+    for (int64_t i = 0; i < n; i++) out[i] = s->power[narrow[i] & 0x7fff];
+}
+
+static float narrowed(const search *s, float end) { return osh_q_round_to(end * s->p, s->j->dt); }
+
+/* Codes of the ranges [first, first + n), n <= CANDIDATES, with this step's p. */
+static void candidates(const search *s, osh_q_code *code, int64_t first, int64_t n)
+{
+    const osh_range_job *j = s->j;
+    osh_q_code like = osh_q_code_of(j->a, j->arithmetic == OSH_ARITH_F32 ? OSH_F32 : j->dt);
+    float lo[CANDIDATES], hi[CANDIDATES], scale[CANDIDATES], wide[CANDIDATES];
+    int8_t zero[CANDIDATES] = {0}; // MX has none
+    for (int64_t i = 0; i < n; i++) lo[i] = narrowed(s, j->min[first + i]), hi[i] = narrowed(s, j->max[first + i]);
+    osh_q_scale_zp(scale, zero, lo, hi, n, j->a, j->dt, (osh_arithmetic)j->arithmetic);
+    osh_to_f32(wide, scale, j->dt, n);
+    for (int64_t i = 0; i < n; i++) code[i] = like, code[i].scale = wide[i], code[i].zero = zero[i];
+}
+
+/* A range's error with this step; true: the least so far. */
+static bool judge(const search *s, int64_t range, float error)
+{
+    error = osh_q_round_to(error, s->j->dt);
+    if (!(error < s->error[range])) return false;
+    s->error[range] = error, s->best[range] = s->p;
+    return true;
+}
+
+/* Where its block sticks out of the weight, the reference pads with zeros, which lose nothing. */
+static float error_of(const search *s, int64_t range, const osh_q_code *code)
+{
+    const osh_range_job *j = s->j;
+    float out[PIECE];
+    sum all;
+    int64_t r0 = range / s->per_band * s->band, c0 = range % s->per_band * s->seg;
+    sum_begin(&all, s->band * s->seg, j->dt);
+    for (int64_t r = r0; r < r0 + s->band; r++) {
+        int64_t inside = r < j->O ? j->I - c0 < s->seg ? j->I - c0 : s->seg : 0;
+        for (int64_t c = 0, m; c < s->seg; c += m) {
+            bool there = c < inside;
+            m = (there ? inside : s->seg) - c;
+            m = m < PIECE ? m : PIECE;
+            if (there) errors_of(s, out, r * j->I + c0 + c, m, code);
+            else memset(out, 0, (size_t)m * sizeof *out);
+            sum_feed(&all, out, m);
+        }
+    }
+    return sum_end(&all);
+}
+
+static osh_status step_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const search *s = user;
+    osh_q_code code[CANDIDATES];
+    int64_t first = chunk * s->chunk * s->per_band, last = first + s->chunk * s->per_band;
+    (void)cx, (void)worker;
+    last = last < s->n ? last : s->n;
+    s->better[chunk] = false;
+    for (int64_t i = first; i < last; i++) {
+        int64_t k = (i - first) % CANDIDATES;
+        if (!k) candidates(s, code, i, last - i < CANDIDATES ? last - i : CANDIDATES);
+        if (judge(s, i, error_of(s, i, &code[k]))) s->better[chunk] = true;
+    }
+    return OSH_OK;
+}
+
+/* Of one range of all values: chunks are whole blocks of groups, but for the last. */
+static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const search *s = user;
+    osh_q_code code;
+    float out[PIECE];
+    int64_t all = s->j->O * s->j->I, first = chunk * s->chunk, last = first + s->chunk;
+    (void)cx, (void)worker;
+    last = last < all ? last : all;
+    candidates(s, &code, 0, 1);
+    sum_begin(&s->sums[chunk], all, s->j->dt);
+    for (int64_t i = first; i < last; i += PIECE) {
+        int64_t n = last - i < PIECE ? last - i : PIECE;
+        errors_of(s, out, i, n, &code);
+        sum_feed(&s->sums[chunk], out, n);
+    }
+    return OSH_OK;
+}
+
+/* The chunks' sums as one, in their order. */
+static float joined(const search *s)
+{
+    sum all = s->sums[s->n_chunks - 1]; // the levels below a block, and the tail
+    float below[2][SIDE][LANES];
+    memcpy(below, all.acc, sizeof below);
+    if (all.i == block_of(all.power)) all.n_tail = 0;
+    memset(all.acc, 0, sizeof all.acc);
+    all.i = 0;
+    for (int64_t c = 0; c < s->n_chunks; c++) {
+        if (s->sums[c].i < block_of(all.power)) break; // the last
+        for (int k = 0; k < SIDE; k++) add_lanes(all.acc[2][k], s->sums[c].acc[2][k]);
+        all.i += block_of(all.power);
+        raise_sums(&all, 3);
+    }
+    memcpy(all.acc, below, sizeof below);
+    return sum_end(&all);
+}
+
+static osh_status take_step(osh_ctx *cx, search *s, bool *better)
+{
+    osh_status rc = OSH_OK;
+    *better = false;
+    OSH_TRY(osh_check_interrupt(cx));
+    OSH_TRY(osh_parallel_for(cx, s->n_chunks, s->sums ? sum_chunk : step_chunk, s));
+    if (s->sums) *better = judge(s, 0, joined(s));
+    for (int64_t c = 0; !s->sums && c < s->n_chunks; c++) *better |= s->better[c];
+done:
+    return rc;
+}
+
+/* ---- the search ---- */
+
+enum { CHUNK_VALUES = 1 << 16 };
+
+static void search_shape(search *s)
+{
+    const osh_range_job *j = s->j;
+    const osh_q_args *a = j->a;
+    bool block = a->strategy == OSH_Q_BLOCK;
+    s->band = block ? a->block[0] : 1;
+    s->seg = block ? a->block[1] : osh_q_in_groups(a) ? a->group_size : j->I;
+    s->per_band = (j->I + s->seg - 1) / s->seg;
+    int64_t bands = (j->O + s->band - 1) / s->band;
+    s->n = bands * s->per_band;
+    s->chunk = CHUNK_VALUES / (s->band * j->I);
+    if (s->chunk < 1) s->chunk = 1;
+    s->n_chunks = (bands + s->chunk - 1) / s->chunk;
+    if (a->strategy != OSH_Q_TENSOR) return;
+    sum one;
+    sum_begin(&one, j->O * j->I, j->dt);
+    s->n = 1;
+    s->chunk = block_of(one.power) * SIDE * one.vector;
+    s->n_chunks = (j->O * j->I + s->chunk - 1) / s->chunk;
+}
+
+static osh_status search_new(osh_ctx *cx, search *s)
+{
+    osh_status rc = OSH_OK;
+    osh_dtype dt = s->j->dt;
+    OSH_NEW(cx, s->error, s->n);
+    OSH_NEW(cx, s->best, s->n);
+    if (s->j->a->strategy == OSH_Q_TENSOR) OSH_NEW(cx, s->sums, s->n_chunks);
+    else OSH_NEW(cx, s->better, s->n_chunks);
+    for (int64_t i = 0; i < s->n; i++) {
+        s->error[i] = dt == OSH_BF16 ? 0x1.fep127f : dt == OSH_F16 ? 65504 : FLT_MAX;
+        s->best[i] = 1;
+    }
+    if (dt == OSH_F32) goto done;
+    OSH_NEW(cx, s->power, 1 << 15);
+    for (int u = 0; u < 1 << 15; u++) {
+        uint16_t bits = (uint16_t)u;
+        float x;
+        osh_to_f32(&x, &bits, dt, 1);
+        s->power[u] = isfinite(x) ? power_of(x, s->rule.norm, dt) : INFINITY;
+    }
+done:
+    return rc;
+}
+
+osh_status osh_observer_search(osh_ctx *cx, const osh_range_job *j)
+{
+    osh_status rc = OSH_OK;
+    const osh_observer *o = osh_observer_of(j->a);
+    search s = {.j = j, .k = osh_q_kernels_best()};
+    if (!o->search) return OSH_OK;
+    s.rule = o->search(j->a);
+    search_shape(&s);
+    OSH_TRY(search_new(cx, &s));
+    s.p = (float)s.rule.expand;
+    for (int64_t i = 0; i < s.n; i++) j->min[i] = narrowed(&s, j->min[i]), j->max[i] = narrowed(&s, j->max[i]);
+    for (int64_t i = 0, worse = 0; i < s.rule.steps && worse < s.rule.patience; i++) {
+        bool better;
+        s.p = (float)(1 - (double)i / s.rule.grid);
+        OSH_TRY(take_step(cx, &s, &better));
+        worse = better ? 0 : worse + 1;
+    }
+    for (int64_t i = 0; i < s.n; i++) {
+        s.p = s.best[i];
+        j->min[i] = narrowed(&s, j->min[i]), j->max[i] = narrowed(&s, j->max[i]);
+    }
+done:
+    osh_free(cx, s.error);
+    osh_free(cx, s.best);
+    osh_free(cx, s.power);
+    osh_free(cx, s.better);
+    osh_free(cx, s.sums);
+    return rc;
+}
+
+size_t osh_observer_bytes(const osh_q_args *a, int64_t O, int64_t I, osh_dtype dt)
+{
+    osh_range_job j = {.a = a, .dt = dt, .O = O, .I = I};
+    search s = {.j = &j};
+    if (!osh_observer_of(a)->search) return 0;
+    search_shape(&s);
+    size_t n = (size_t)s.n_chunks * (a->strategy == OSH_Q_TENSOR ? sizeof *s.sums : sizeof *s.better);
+    return 2 * osh_mem_gross((size_t)s.n * sizeof(float)) + osh_mem_gross(n) +
+           (dt == OSH_F32 ? 0 : osh_mem_gross((size_t)(1 << 15) * sizeof(float)));
+}
+
+bool osh_observer_by_rows(const osh_q_args *a) { return !osh_observer_of(a)->search; }

@@ -1,0 +1,98 @@
+"""gen.py - scales and zero points that LLM Compressor's observers find, of weights that both languages make from a counter RNG.
+
+usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors, torch)
+
+params.safetensors  <case>.scale, <case>.zero where asymmetric
+cases.json          <case>: rows, cols, dtype, stream, and the recipe that describes the same to oneshot
+
+    w[r, c] = u u' m[r] of two uniform numbers in [-1, 1), rounded to the dtype; m is 0.25, or of row r of 8:
+              1: all above 0     2: all below 0     3: 2^-20 (denormal F16)     4: zeros     5: one 3 among small ones
+
+torch adds on one thread: of strategy tensor its order of sums depends on that.
+"""
+import importlib.metadata
+import json
+import pathlib
+import sys
+
+import numpy as np
+import torch
+from compressed_tensors.quantization import QuantizationArgs
+from llmcompressor.observers import Observer
+from safetensors.torch import save_file
+
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+from rng import rng_sym  # noqa: E402
+SEED = 20261123
+DTYPES = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32}
+
+
+def make_weight(stream, rows, cols, dtype):
+    n = rows * cols
+    w = (rng_sym(SEED, stream, n) * rng_sym(SEED, stream + 1, n) * np.float32(0.25)).reshape(rows, cols)
+    for r in range(rows):
+        match r % 8:
+            case 1: w[r] = np.abs(w[r])
+            case 2: w[r] = -np.abs(w[r])
+            case 3: w[r] *= np.float32(2.0**-20)
+            case 4: w[r] = 0
+            case 5: w[r, r % cols] = 3
+    return torch.from_numpy(w).to(dtype)
+
+
+def ints(bits, strategy, symmetric=True, **more):
+    return dict(num_bits=bits, type="int", strategy=strategy, symmetric=symmetric, **more)
+
+
+def fp8(strategy, **more):
+    return dict(num_bits=8, type="float", strategy=strategy, symmetric=True, **more)
+
+
+# rows, cols, weights' arguments but the observer, observer, its kwargs
+CASES = [
+    (24, 256, ints(4, "group", group_size=32), "mse", {}),
+    (24, 256, ints(4, "group", False, group_size=128), "memoryless_mse", {}),
+    (17, 100, ints(3, "channel", False), "mse", dict(patience=1)),
+    (12, 1100, ints(8, "channel"), "mse", dict(maxshrink=0.5, grid=40.0, patience=2)),
+    (9, 96, ints(2, "group", group_size=48), "mse", dict(norm=2, expand=1.25)),
+    (9, 96, ints(5, "group", False, group_size=24), "mse", dict(norm=3.0, patience=0)),
+    (40, 130, ints(4, "tensor"), "mse", {}),
+    (300, 300, ints(6, "tensor", False), "mse", dict(norm=1.5)),
+    (40, 72, fp8("block", block_structure=[16, 32]), "mse", {}),
+    (16, 128, fp8("channel"), "mse", dict(maxshrink=0)),
+    (16, 128, fp8("tensor"), "mse", {}),
+    (16, 128, dict(num_bits=4, type="float", strategy="group", group_size=32, symmetric=True, scale_dtype="torch.uint8"),
+     "mse", dict(maxshrink=0.8, grid=10)),
+    (16, 128, ints(4, "group", group_size=64), "static_minmax", {}),
+]
+
+
+def main():
+    torch.set_num_threads(1)
+    tensors, cases = {}, {}
+    for i, (rows, cols, args, observer, kwargs) in enumerate(CASES):
+        for tag, dtype in DTYPES.items():
+            if tag == "F16" and "scale_dtype" in args:
+                continue  # the reference takes denormal ranges for zeros there
+            name, stream = f"{i:02d}_{tag}", 10 * (i + 1)
+            w = make_weight(stream, rows, cols, dtype)
+            q = QuantizationArgs(**args)
+            o = Observer.load_from_registry(observer, base_name="weight", args=q, **kwargs)
+            o(w)
+            p = o.get_qparams()
+            tensors[name + ".scale"] = p["scale"].contiguous()
+            if not q.symmetric:
+                tensors[name + ".zero"] = p["zero_point"].to(torch.int8).contiguous()
+            weights = dict(args, observer=observer, observer_kwargs=kwargs)
+            group = dict(targets=["Linear"], weights=weights)
+            cases[name] = dict(rows=rows, cols=cols, dtype=tag, stream=stream, recipe=json.dumps(
+                {"s_stage": {"q_modifiers": {"QuantizationModifier": {"config_groups": {"g": group}}}}}))
+    save_file(tensors, HERE / "params.safetensors")
+    (HERE / "cases.json").write_text(json.dumps(cases, indent=1) + "\n")
+    versions = {p: importlib.metadata.version(p) for p in ("torch", "compressed-tensors", "llmcompressor", "numpy")}
+    (HERE / "MANIFEST.json").write_text(json.dumps({"seed": SEED, **versions}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
