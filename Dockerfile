@@ -11,7 +11,7 @@ RUN scripts/install-deps.sh \
 
 FROM debian:12-slim
 COPY --from=build /source/build/release/oneshot_*_amd64.deb /
-RUN apt-get update && apt-get install -y --no-install-recommends /oneshot_*_amd64.deb \
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates /oneshot_*_amd64.deb \
  && rm -rf /var/lib/apt/lists/* /oneshot_*_amd64.deb
 WORKDIR /data
 ENTRYPOINT ["oneshot"]

@@ -34,7 +34,8 @@ osh_layer(ops DEPS tensor text LIBS ${CMAKE_DL_LIBS}) # OpenBLAS and oneDNN are 
 target_include_directories(osh_ops PUBLIC ${openblas_INCLUDE_DIRS} ${DNNL_INCLUDE_DIR})
 osh_cuda_sources(osh_ops)
 osh_layer(io DEPS tensor text LIBS PkgConfig::xxhash)
-osh_layer(hub DEPS text)
+osh_layer(hub DEPS text LIBS ${CMAKE_DL_LIBS}) # libcurl is opened when something is asked of a network
+target_include_directories(osh_hub PRIVATE ${curl_INCLUDE_DIRS})
 osh_layer(graph DEPS ops io SOURCES ${model_source})
 osh_layer(quant DEPS ops io)
 osh_layer(store DEPS graph)

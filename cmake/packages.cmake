@@ -33,9 +33,10 @@ set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_SOURCE_DIR}/packaging/generators.cmake)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-# What is opened when a job multiplies, by the names of the files that this build opens; shlibdeps does not see it.
+# What is opened when a job wants it, by the names of the files that this build opens; shlibdeps does not see it.
 file(READ ${DNNL_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h text)
 string(REGEX MATCH "DNNL_VERSION_MAJOR +([0-9]+)" text "${text}")
-set(CPACK_DEBIAN_PACKAGE_DEPENDS "libopenblas0, libdnnl${CMAKE_MATCH_1}")
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libopenblas0, libdnnl${CMAKE_MATCH_1}, libcurl4")
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS ca-certificates)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 include(CPack)

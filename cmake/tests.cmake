@@ -204,7 +204,7 @@ if(TARGET oneshot)
       if(OSH_SANITIZE)
         set_property(TEST ${label}_${name} APPEND PROPERTY ENVIRONMENT "KILLS=10;STATES=2") # of kill.sh and power_loss.sh: each run is slow
       endif()
-      set_property(TEST ${label}_${name} APPEND PROPERTY ENVIRONMENT
+      set_property(TEST ${label}_${name} APPEND PROPERTY ENVIRONMENT "HF_HUB_OFFLINE=1" # tests/cli/hub_pull.sh has a Hub
                    "ONESHOT=$<TARGET_FILE:oneshot>" "OSH_SOURCE_DIR=${CMAKE_SOURCE_DIR}"
                    "OSH_EXAMPLES=${CMAKE_BINARY_DIR}/tests" "OSH_TOOLS=${CMAKE_BINARY_DIR}/tests")
     endforeach()

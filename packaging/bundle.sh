@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bundle.sh - the libraries that PROGRAM links, and those that it opens when a job multiplies, into DIR, with all that they
+# bundle.sh - the libraries that PROGRAM links, and those that it opens when a job wants them, into DIR, with all that they
 # link; stripped. Their licences go into LICENCES, as the packages have them.
 # Usage: bundle.sh PROGRAM DIR LICENCES [NAME ...]     NAME: libc.so.6, ...: those stay the system's
 set -euo pipefail
@@ -8,8 +8,8 @@ without=" ${*:4} "
 mkdir -p "$dir" "$licences"
 
 PATH=$PATH:/usr/sbin:/sbin # of ldconfig
-opened=$(strings "$program" | grep -oE '^lib(openblas|dnnl)\.so\.[0-9]+$' | sort -u)
-[ "$(wc -w <<<"$opened")" = 2 ] || { echo "bundle.sh: $program opens \"$opened\", wanted OpenBLAS and oneDNN"; exit 1; }
+opened=$(strings "$program" | grep -oE '^lib(openblas|dnnl|curl)\.so\.[0-9]+$' | sort -u)
+[ "$(wc -w <<<"$opened")" = 3 ] || { echo "bundle.sh: $program opens \"$opened\", wanted OpenBLAS, oneDNN and libcurl"; exit 1; }
 files=("$program")
 for name in $opened; do
     file=$(ldconfig -p | sed -n "s|^\s*$name .*x86-64.* => ||p" | head -1)

@@ -119,7 +119,6 @@ void osh_help_usage(void)
         if (*c->name) printf("%-*s%s\n", GROUP, c->name, c->does);
     putchar('\n');
     print_flags(osh_command_find(""));
-    puts("\nhelp TOPIC: a command, a flag, all, schemes, modifiers, models, python");
 }
 
 void osh_help_command(const command *c)

@@ -183,6 +183,10 @@ static osh_status run_inspect(osh_ctx *cx, const line *l, out_state *st)
     osh_free(cx, dir);
     return rc;
 }
+static osh_status run_pull(osh_ctx *cx, const line *l, out_state *st)
+{
+    return osh_pull(cx, l->words[0], from_env, to_stdout, st);
+}
 static osh_status run_tokenize(osh_ctx *cx, const line *l, out_state *st)
 {
     const char *model = l->options.run.model;
@@ -223,6 +227,9 @@ const command osh_commands[] = {
      .fields = osh_eval_fields, .run = run_eval},
     {.name = "inspect", .arguments = "[--json] DIR", .does = "tensors, dtypes and schemes of a checkpoint",
      .most = 1, .want = "checkpoint directory", .more = "--json   as JSON", .run = run_inspect},
+    {.name = "pull", .arguments = "ORG/NAME[@REVISION]", .does = "a model of the Hugging Face Hub into its cache",
+     .about = "Downloads what the cache lacks of a model, and prints the directory that it is then in.",
+     .fields = osh_pull_fields, .most = 1, .want = "name of a model", .run = run_pull},
     {.name = "graph", .arguments = "--model DIR [--sequential-targets NAME,...] --dot",
      .does = "the op graph and its cut, for Graphviz", .fields = osh_option_fields,
      .shown = "|model|sequential_targets|sequential_targets_per_subgraph|models_dir|",

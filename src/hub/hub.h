@@ -4,7 +4,7 @@
  *   CACHE/models--org--name/snapshots/<commit>/     config.json -> ../../blobs/<etag>
  *   CACHE/models--org--name/blobs/<etag>            SHA-256 of a large file, git's SHA-1 of a small one
  *
- * What is cached is taken as it is; nothing asks the network for it. */
+ * What is cached is taken as it is, without asking a network; what is not is pulled. */
 #ifndef OSH_HUB_H
 #define OSH_HUB_H
 #include "base/base.h"
@@ -37,6 +37,10 @@ char *osh_hub_repo_dir(osh_ctx *cx, const osh_hub *hub, const osh_hub_name *name
 /* The snapshot of a model in the cache. *dir NULL: there is none. *missing: files that it lacks, as text; NULL: none,
  * it is whole. Both own. */
 osh_status osh_hub_find(osh_ctx *cx, char **dir, char **missing, const osh_hub *hub, const osh_hub_name *name);
-/* The directory that `model` means: itself, if it is there or no name; else its snapshot. own */
+/* Asks the Hub what the revision means now, downloads what the cache lacks of that, checks it, and moves the revision
+ * there when all is whole. *dir: the snapshot, own. */
+osh_status osh_hub_pull(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_hub_name *name);
+/* The directory that `model` means: itself, if it is there or no name; else its snapshot, pulled where the cache has
+ * none that is whole. own */
 osh_status osh_hub_model(osh_ctx *cx, char **dir, const char *model, osh_env_fn env);
 #endif

@@ -129,10 +129,16 @@ osh_status osh_hub_model(osh_ctx *cx, char **dir, const char *model, osh_env_fn 
     }
     OSH_TRY(osh_hub_open(cx, &hub, env));
     OSH_TRY(osh_hub_find(cx, &found, &missing, hub, &name));
-    if (!found)
+    if (!found && hub->offline)
         OSH_FAIL(cx, OSH_E_IO, "%s: is not a directory, and the cache %s has no %s at revision %s", model, hub->cache,
                  name.id, name.revision);
-    if (missing) OSH_FAIL(cx, OSH_E_IO, "%s: its snapshot lacks %s, in %s", model, missing, found);
+    if (missing && hub->offline) OSH_FAIL(cx, OSH_E_IO, "%s: its snapshot lacks %s, in %s", model, missing, found);
+    if (!found || missing) {
+        osh_free(cx, found), found = NULL;
+        rc = osh_hub_pull(cx, &found, hub, &name);
+        if (rc) osh_note(cx, "looking for a model that is no directory here and not whole in %s", hub->cache);
+        OSH_TRY(rc);
+    }
     osh_log(cx, OSH_LOG_INFO, "%s is %s", model, found);
     *dir = found, found = NULL; // give
 done:

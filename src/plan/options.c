@@ -224,3 +224,13 @@ const osh_field osh_verify_fields[] = {
      .doc = "messages on stderr"},
     {0},
 };
+
+#undef ROW
+
+#define ROW(field) .name = #field, .offset = offsetof(osh_pull_options, field)
+const osh_field osh_pull_fields[] = {
+    {ROW(progress), .type = OSH_F_STR, .dflt = "auto", .values = "auto|line|json|none", .doc = "progress on stderr"},
+    {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",
+     .doc = "messages on stderr"},
+    {0},
+};

@@ -60,6 +60,11 @@ typedef struct osh_bench_options {
 } osh_bench_options;
 extern const osh_field osh_bench_fields[];
 
+typedef struct osh_pull_options {
+    char *progress, *log_level;
+} osh_pull_options;
+extern const osh_field osh_pull_fields[];
+
 typedef struct osh_verify_options {
     char *model, *models_dir;
     int64_t threads;

@@ -1,0 +1,132 @@
+/* ask.c - see ask.h. */
+#include "hub/ask.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "text/json.h"
+
+enum { MAX_REDIRECTS = 20, MAX_WAIT_S = 600 };
+
+/* The token is for the Hub: its host by this name, with this port, and no other part of its domain. */
+static bool token_may_go(const osh_hub *hub, const char *url)
+{
+    static const char *const hosts[] = {"https://huggingface.co", "https://hub-ci.huggingface.co", "https://hf.co"};
+    if (osh_http_same_host(url, hub->endpoint))
+        return !strncasecmp(url, hub->endpoint, 6) || !strncasecmp(url, "https:", 6);
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
+        if (!strncasecmp(url, "https:", 6) && osh_http_same_host(url, hosts[i])) return true;
+    return false;
+}
+
+osh_status osh_hub_follow(osh_ctx *cx, osh_http *http, osh_http_reply *r, bool *elsewhere, const osh_hub *hub,
+                          const osh_http_request *q)
+{
+    osh_status rc = OSH_OK;
+    osh_http_request at = *q;
+    char *url = NULL; // own
+    bool plain = !strncasecmp(hub->endpoint, "http:", 5);
+    at.with_token = token_may_go(hub, q->url);
+    for (int n = 0;; n++) {
+        OSH_TRY(osh_http_get(cx, http, r, &at));
+        *elsewhere = !osh_http_same_host(at.url, hub->endpoint);
+        if (r->status < 300 || r->status >= 400 || !r->redirect) break;
+        if (n == MAX_REDIRECTS) OSH_FAIL(cx, OSH_E_IO, "%s: more than %d redirects", q->url, MAX_REDIRECTS);
+        if (!osh_http_is_url(r->redirect) || (!plain && strncasecmp(r->redirect, "https:", 6)))
+            OSH_FAIL(cx, OSH_E_IO, "%s: redirects to '%.200s', wanted https", q->url, r->redirect);
+        osh_free(cx, url);
+        url = r->redirect, r->redirect = NULL;
+        at.url = url;
+        at.with_token = at.with_token && token_may_go(hub, url); // once gone, it stays away
+    }
+done:
+    osh_free(cx, url);
+    return rc;
+}
+
+bool osh_hub_passes(const osh_http_reply *r)
+{
+    static const int codes[] = {0, 408, 429, 500, 502, 503, 504};
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        if (r->status == codes[i]) return true;
+    return false;
+}
+
+osh_status osh_hub_pause(osh_ctx *cx, const osh_http_reply *r, int tried, const atomic_bool *stop)
+{
+    osh_status rc = OSH_OK;
+    static const int waits[] = {1, 2, 4, 8, 8};
+    int64_t asked = r->status == 429 || r->status == 503 ? osh_http_wait(r) : -1;
+    if (asked > MAX_WAIT_S) OSH_FAIL(cx, OSH_E_IO, "the Hub wants no request for %lld seconds", (long long)asked);
+    double end = osh_now() + (asked >= 0 ? (double)asked : waits[tried < 4 ? tried : 4]);
+    if (asked > 10) osh_log(cx, OSH_LOG_WARN, "the Hub wants no request for %lld seconds: waiting", (long long)asked);
+    while (osh_now() < end) {
+        OSH_TRY(osh_check_interrupt(cx));
+        if (stop && atomic_load(stop)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "another file failed");
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    }
+done:
+    return rc;
+}
+
+/* The server's own words: a header, else {"error": ...}. */
+static void words_of(osh_ctx *cx, char to[300], const osh_http_reply *r)
+{
+    size_t n;
+    cJSON *json = NULL; // own
+    const char *header = osh_http_header(r, "X-Error-Message", &n), *text = NULL;
+    to[0] = 0;
+    if (n) snprintf(to, 300, "%.*s", (int)(n < 280 ? n : 280), header);
+    else if (r->body.data && r->body.data[0] == '{' && !osh_json_parse(cx, &json, r->body.data, r->body.len, "", 0))
+        text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "error"));
+    else osh_error_clear(cx);
+    if (text) snprintf(to, 300, "%.280s", text);
+    cJSON_Delete(json);
+}
+
+osh_status osh_hub_refused(osh_ctx *cx, const osh_hub *hub, const osh_http_reply *r, const char *what)
+{
+    char words[300], request[100] = "";
+    size_t n;
+    const char *id = osh_http_header(r, "X-Request-Id", &n), *token = hub->token ? "" : "; no token was given";
+    if (n) snprintf(request, sizeof request, ", request %.*s", (int)(n < 60 ? n : 60), id);
+    if (!r->status) return osh_fail(cx, OSH_E_IO, "%s: %s does not answer: %s", what, hub->endpoint, r->why);
+    words_of(cx, words, r);
+    if (osh_http_header_is(r, "X-Error-Code", "RevisionNotFound"))
+        return osh_fail(cx, OSH_E_IO, "%s: there is no such revision at %s%s", what, hub->endpoint, request);
+    if (osh_http_header_is(r, "X-Error-Code", "EntryNotFound"))
+        return osh_fail(cx, OSH_E_IO, "%s: there is no such file at %s%s", what, hub->endpoint, request);
+    if (osh_http_header_is(r, "X-Error-Code", "GatedRepo"))
+        return osh_fail(cx, OSH_E_IO,
+                        "%s is gated: want its terms accepted on its page at %s, and HF_TOKEN of "
+                        "that account%s%s",
+                        what, hub->endpoint, token, request);
+    if (!strcmp(words, "Invalid credentials in Authorization header"))
+        return osh_fail(cx, OSH_E_IO, "%s: %s rejects the token of HF_TOKEN or of its file%s", what,
+                        hub->endpoint, request);
+    if (r->status == 401 || osh_http_header_is(r, "X-Error-Code", "RepoNotFound"))
+        return osh_fail(
+            cx, OSH_E_IO,
+            "%s: not found at %s, or private: want its name, and HF_TOKEN of who may read it%s%s",
+            what, hub->endpoint, token, request);
+    return osh_fail(cx, OSH_E_IO, "%s: %s answers with status %ld%s%s%s", what, hub->endpoint, r->status,
+                    *words ? ": " : "", words, request);
+}
+
+osh_status osh_hub_ask(osh_ctx *cx, osh_http *http, osh_http_reply *r, const osh_hub *hub, const char *url,
+                       const char *what, size_t max_body)
+{
+    osh_status rc = OSH_OK;
+    bool elsewhere;
+    for (int tried = 0;; tried++) {
+        OSH_TRY(osh_hub_follow(cx, http, r, &elsewhere, hub, &(osh_http_request){.url = url, .max_body = max_body}));
+        if (r->status == 200) break;
+        int most = r->unreached ? 1 : OSH_HUB_RETRIES; // no network is known at once
+        if (!osh_hub_passes(r) || tried == most) OSH_TRY(osh_hub_refused(cx, hub, r, what));
+        OSH_TRY(osh_hub_pause(cx, r, tried, NULL));
+    }
+done:
+    return rc;
+}

@@ -1,0 +1,21 @@
+/* curl.h - the functions of libcurl that http.c calls. */
+#ifndef OSH_HUB_CURL_H
+#define OSH_HUB_CURL_H
+#define CURL_DISABLE_TYPECHECK // its functions are members of a struct here
+#include <curl/curl.h>
+
+#include "base/base.h"
+
+#define OSH_CURL_FUNCTIONS(X)                                                                                          \
+    X(curl_global_init) X(curl_version) X(curl_easy_init) X(curl_easy_cleanup) X(curl_easy_reset)                      \
+    X(curl_easy_setopt) X(curl_easy_getinfo) X(curl_easy_strerror) X(curl_multi_init) X(curl_multi_cleanup)            \
+    X(curl_multi_add_handle) X(curl_multi_remove_handle) X(curl_multi_perform) X(curl_multi_poll)                      \
+    X(curl_multi_info_read) X(curl_multi_strerror) X(curl_slist_append) X(curl_slist_free_all)
+
+#define OSH_CURL_MEMBER(name) __typeof__(&(name)) name;
+typedef struct osh_curl {
+    OSH_CURL_FUNCTIONS(OSH_CURL_MEMBER)
+} osh_curl;
+/* Opens the library at the first call of the process; it stays open. */
+osh_status osh_curl_open(osh_ctx *cx, const osh_curl **out);
+#endif

@@ -1,0 +1,280 @@
+/* pull.c - the files of a model that this program reads, several at a time. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/map.h"
+#include "hub/pull.h"
+#include "text/json.h"
+
+enum { AT_ONCE = 8, MAX_INDEX_BYTES = 64 << 20 };
+static const char index_name[] = "model.safetensors.index.json", single_name[] = "model.safetensors";
+
+typedef struct batch {
+    osh_hub_place *p;
+    const osh_hub_file **files; // own
+    size_t n;
+    int64_t n_bytes; // of all
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    size_t next, finished; // under the lock, like the rest
+    int at_work;
+    osh_status rc;         // of the first that failed
+    char text[4096];       // its message
+} batch;
+
+typedef struct worker {
+    pthread_t thread;
+    osh_ctx *cx; // own
+    batch *b;
+} worker;
+
+static void work_files(osh_ctx *cx, batch *b)
+{
+    osh_http *http = NULL; // own
+    osh_status rc = osh_http_open(cx, &http, b->p->hub, &b->p->stop);
+    pthread_mutex_lock(&b->lock);
+    while (!rc && b->next < b->n && !b->rc) {
+        const osh_hub_file *f = b->files[b->next++];
+        pthread_mutex_unlock(&b->lock);
+        rc = osh_hub_file_pull(cx, http, b->p, f);
+        pthread_mutex_lock(&b->lock);
+        b->finished += !rc;
+    }
+    if (rc && !b->rc) b->rc = rc, snprintf(b->text, sizeof b->text, "%s", osh_error_text(cx));
+    if (rc) atomic_store(&b->p->stop, true);
+    pthread_mutex_unlock(&b->lock);
+    osh_http_close(cx, http);
+}
+
+static void *work(void *user)
+{
+    worker *w = user;
+    work_files(w->cx, w->b);
+    pthread_mutex_lock(&w->b->lock);
+    w->b->at_work--;
+    pthread_cond_signal(&w->b->changed);
+    pthread_mutex_unlock(&w->b->lock);
+    return NULL;
+}
+
+static void show(osh_ctx *cx, batch *b, bool last)
+{
+    int64_t done = atomic_load(&b->p->done);
+    size_t at = b->finished < b->n ? b->finished + 1 : b->n;
+    osh_progress_show(cx, &(osh_progress){
+        .step = (int64_t)at, .n_steps = (int64_t)b->n, .name = b->p->name->id, .phase = "MB", .done = done / 1000000,
+        .total = (b->n_bytes + 999999) / 1000000, .work_done = (double)done, .work_total = (double)b->n_bytes,
+        .error = -1, .finished = last});
+}
+
+static void wait_for_all(osh_ctx *cx, batch *b)
+{
+    struct timespec until;
+    pthread_mutex_lock(&b->lock);
+    while (b->at_work) {
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 100000000;
+        if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+        pthread_cond_timedwait(&b->changed, &b->lock, &until);
+        pthread_mutex_unlock(&b->lock);
+        show(cx, b, false);
+        pthread_mutex_lock(&b->lock);
+    }
+    pthread_mutex_unlock(&b->lock);
+}
+
+static osh_status check_disk(osh_ctx *cx, batch *b)
+{
+    osh_status rc = OSH_OK;
+    int64_t need = 0, one, has = osh_disk_free(b->p->hub->cache);
+    for (size_t i = 0; i < b->n; i++) {
+        OSH_TRY(osh_hub_file_lacks(cx, &one, b->p, b->files[i]));
+        need += one, b->n_bytes += b->files[i]->n_bytes;
+    }
+    if (has >= 0 && need > has)
+        OSH_FAIL(cx, OSH_E_IO, "%s needs %.1f MB more, and the disk of %s has %.1f MB free", b->p->name->id,
+                 (double)need / 1e6, b->p->hub->cache, (double)has / 1e6);
+done:
+    return rc;
+}
+
+static osh_status run_batch(osh_ctx *cx, batch *b, bool visible)
+{
+    osh_status rc = OSH_OK;
+    worker w[AT_ONCE] = {0};
+    int n = 0, most = b->n < AT_ONCE ? (int)b->n : AT_ONCE;
+    pthread_mutex_init(&b->lock, NULL);
+    pthread_cond_init(&b->changed, NULL);
+    b->next = b->finished = 0, b->rc = 0, b->at_work = 0, b->n_bytes = 0;
+    atomic_store(&b->p->stop, false), atomic_store(&b->p->done, 0);
+    OSH_TRY(check_disk(cx, b));
+    for (; n < most; n++) {
+        w[n].b = b;
+        OSH_TRY(osh_ctx_fork(&w[n].cx, cx));
+        osh_ctx_alone(w[n].cx);
+        pthread_mutex_lock(&b->lock);
+        bool made = !pthread_create(&w[n].thread, NULL, work, &w[n]);
+        b->at_work += made;
+        pthread_mutex_unlock(&b->lock);
+        if (made) continue;
+        osh_ctx_free(w[n].cx), w[n].cx = NULL;
+        if (!n) OSH_FAIL(cx, OSH_E_NOMEM, "the system gives no thread");
+        break;
+    }
+    wait_for_all(cx, b);
+    if (b->rc) OSH_FAIL(cx, b->rc, "%s", b->text);
+    if (visible) show(cx, b, true);
+done:
+    if (rc) atomic_store(&b->p->stop, true);
+    for (int i = 0; i < n; i++) pthread_join(w[i].thread, NULL);
+    for (int i = 0; i < AT_ONCE; i++) osh_ctx_free(w[i].cx);
+    pthread_mutex_destroy(&b->lock);
+    pthread_cond_destroy(&b->changed);
+    return rc;
+}
+
+/* The shards that the index names: it was pulled before. */
+static osh_status add_shards(osh_ctx *cx, batch *b, const osh_hub_tree *t)
+{
+    osh_status rc = OSH_OK;
+    cJSON *index = NULL;  // own
+    osh_map *seen = NULL; // own
+    int64_t unused;
+    char *path = osh_path_join(cx, b->p->snapshot, index_name); // own
+    if (!path) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_map_new(cx, &seen, 0));
+    OSH_TRY(osh_json_read(cx, &index, path, MAX_INDEX_BYTES, 0));
+    const cJSON *map = cJSON_IsObject(index) ? cJSON_GetObjectItemCaseSensitive(index, "weight_map") : NULL;
+    if (!cJSON_IsObject(map)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no weight_map", path);
+    for (const cJSON *w = map->child; w; w = w->next) {
+        const char *name = cJSON_IsString(w) ? w->valuestring : "";
+        if (osh_map_get(seen, name, strlen(name), &unused)) continue;
+        OSH_TRY(osh_map_put(cx, seen, name, strlen(name), 0));
+        const osh_hub_file *f = osh_hub_tree_find(t, name);
+        if (!f)
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: its %s names '%.200s', which it does not have", b->p->name->id, index_name,
+                     name);
+        b->files[b->n++] = f;
+    }
+done:
+    cJSON_Delete(index);
+    osh_map_free(cx, seen);
+    osh_free(cx, path);
+    return rc;
+}
+
+static bool has_pickles(const osh_hub_tree *t)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        size_t n = strlen(t->files[i].path);
+        if (n > 4 && (!strcmp(t->files[i].path + n - 4, ".bin") ||
+                      !strcmp(t->files[i].path + n - 4, ".pth")))
+            return true;
+    }
+    return false;
+}
+
+static osh_status pull_files(osh_ctx *cx, osh_hub_place *p, const osh_hub_tree *t)
+{
+    osh_status rc = OSH_OK;
+    batch b = {.p = p};
+    const osh_hub_file *config = osh_hub_tree_find(t, "config.json"), *single = osh_hub_tree_find(t, single_name);
+    const osh_hub_file *index = single ? NULL : osh_hub_tree_find(t, index_name);
+    OSH_NEW(cx, b.files, 2 * t->n + 2);
+    if (!config)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s has no config.json: wanted a model as transformers saves it",
+                 p->name->id);
+    if (!single && !index)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s has neither %s nor %s%s", p->name->id, single_name, index_name,
+                 has_pickles(t) ? ", but pickled weights: convert them to safetensors first" : "");
+    b.files[b.n++] = config;
+    if (index) b.files[b.n++] = index;
+    OSH_TRY(run_batch(cx, &b, false));
+    b.n = 0;
+    if (single) b.files[b.n++] = single;
+    else OSH_TRY(add_shards(cx, &b, t));
+    for (size_t i = 0; i < t->n; i++)
+        if (osh_hub_is_side_file(t->files[i].path)) b.files[b.n++] = &t->files[i];
+    OSH_TRY(run_batch(cx, &b, true));
+done:
+    osh_free(cx, b.files);
+    return rc;
+}
+
+/* refs/<revision>: who reads it finds the old commit or the new one. */
+static osh_status write_ref(osh_ctx *cx, const osh_hub_place *p)
+{
+    osh_status rc = OSH_OK;
+    size_t n = 0;
+    char *path = osh_sprintf(cx, "%s/refs/%s", p->repo, p->name->revision), *temp = NULL, *text = NULL; // own
+    if (!path) OSH_TRY(OSH_E_NOMEM);
+    if (osh_hub_is_commit(p->name->revision)) goto done;
+    if (osh_file_exists(path)) OSH_TRY(osh_file_read_all(cx, &text, &n, path, 0));
+    if (text && n == 40 && !strcmp(text, p->commit)) goto done;
+    if (!(temp = osh_sprintf(cx, "%s.oneshot-%ld", path, (long)getpid()))) OSH_TRY(OSH_E_NOMEM);
+    char *dir = strrchr(path, '/');
+    *dir = 0;
+    OSH_TRY(osh_dir_make(cx, path));
+    *dir = '/';
+    OSH_TRY(osh_file_write_all(cx, temp, p->commit, 40));
+    OSH_TRY(osh_rename(cx, temp, path));
+done:
+    osh_free(cx, text);
+    osh_free(cx, temp);
+    osh_free(cx, path);
+    return rc;
+}
+
+static osh_status make_dirs(osh_ctx *cx, const osh_hub_place *p)
+{
+    osh_status rc = OSH_OK;
+    static const char tag[] = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of the Hugging Face Hub.\n";
+    char *blobs = osh_path_join(cx, p->repo, "blobs"), *path = osh_path_join(cx, p->hub->cache, "CACHEDIR.TAG"); // own
+    if (!blobs || !path) OSH_TRY(OSH_E_NOMEM);
+    bool is_new = !osh_dir_exists(p->hub->cache);
+    OSH_TRY(osh_dir_make(cx, blobs));
+    OSH_TRY(osh_dir_make(cx, p->snapshot));
+    OSH_TRY(osh_dir_make(cx, p->locks));
+    if (is_new) OSH_TRY(osh_file_write_all(cx, path, tag, sizeof tag - 1));
+done:
+    osh_free(cx, blobs);
+    osh_free(cx, path);
+    return rc;
+}
+
+osh_status osh_hub_pull(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_hub_name *name)
+{
+    osh_status rc = OSH_OK;
+    osh_http *http = NULL;                               // own
+    osh_hub_tree t = {0};                                // own
+    char *repo = NULL, *snapshot = NULL, *locks = NULL;  // own
+    osh_hub_place p = {.hub = hub, .name = name};
+    if (hub->offline)
+        OSH_FAIL(cx, OSH_E_IO,
+                 "%s: HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE says that there is no network",
+                 name->id);
+    if (!osh_http_is_url(hub->endpoint))
+        OSH_FAIL(cx, OSH_E_USAGE, "HF_ENDPOINT is '%.200s': want an address that begins with http", hub->endpoint);
+    OSH_TRY(osh_http_open(cx, &http, hub, NULL));
+    OSH_TRY(osh_hub_tree_get(cx, &t, http, hub, name));
+    p.commit = t.commit;
+    if (!(repo = osh_hub_repo_dir(cx, hub, name))) OSH_TRY(OSH_E_NOMEM);
+    if (!(snapshot = osh_sprintf(cx, "%s/snapshots/%s", repo, t.commit))) OSH_TRY(OSH_E_NOMEM);
+    if (!(locks = osh_sprintf(cx, "%s/.locks/%s", hub->cache, strrchr(repo, '/') + 1))) OSH_TRY(OSH_E_NOMEM);
+    p.repo = repo, p.snapshot = snapshot, p.locks = locks;
+    OSH_TRY(make_dirs(cx, &p));
+    OSH_TRY(pull_files(cx, &p, &t));
+    OSH_TRY(write_ref(cx, &p));
+    *dir = snapshot, snapshot = NULL; // give
+done:
+    osh_hub_tree_deinit(cx, &t);
+    osh_http_close(cx, http);
+    osh_free(cx, locks);
+    osh_free(cx, snapshot);
+    osh_free(cx, repo);
+    return rc;
+}

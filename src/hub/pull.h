@@ -1,0 +1,35 @@
+/* pull.h - what a pull is made of: the list of a repository's files (tree.c), a file (blob.c), all of them (pull.c). */
+#ifndef OSH_HUB_PULL_H
+#define OSH_HUB_PULL_H
+#include "hub/ask.h"
+
+typedef struct osh_hub_file {
+    char *path;    // own: inside the repository, safe
+    int64_t n_bytes;
+    char etag[65]; // SHA-256 of a large file (64 digits), git's SHA-1 of a small one (40)
+} osh_hub_file;
+typedef struct osh_hub_tree {
+    osh_hub_file *files; // own
+    size_t n, cap;
+    char commit[41];
+} osh_hub_tree;
+/* The commit that the revision means now, and its files. */
+osh_status osh_hub_tree_get(osh_ctx *cx, osh_hub_tree *out, osh_http *http, const osh_hub *hub,
+                            const osh_hub_name *name);
+void osh_hub_tree_deinit(osh_ctx *cx, osh_hub_tree *t);
+const osh_hub_file *osh_hub_tree_find(const osh_hub_tree *t, const char *path); // NULL: has none
+/* Appends the files of a page of the Hub's answer; what: of messages. */
+osh_status osh_hub_tree_read(osh_ctx *cx, osh_hub_tree *t, const char *text, size_t n, const char *what);
+bool osh_hub_is_side_file(const char *path); // config, tokenizer, template, licence: what goes along with weights
+
+typedef struct osh_hub_place { // where files go, and what is common to those that are pulled together
+    const osh_hub *hub;
+    const osh_hub_name *name;
+    const char *commit, *repo, *snapshot, *locks; // repo, snapshot, locks: directories
+    atomic_bool stop;    // one failed: the others end
+    atomic_llong done;   // bytes
+} osh_hub_place;
+/* Downloads what is not there, checks it and links it into the snapshot. */
+osh_status osh_hub_file_pull(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f);
+osh_status osh_hub_file_lacks(osh_ctx *cx, int64_t *n_bytes, const osh_hub_place *p, const osh_hub_file *f);
+#endif

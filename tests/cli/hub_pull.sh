@@ -1,0 +1,121 @@
+# `oneshot pull` and the pull of --model from a Hub on the loopback (tests/tools/hub_server.py): redirects, ranges, refusals,
+# retries, checksums, resuming, two at once, what a stranger's server may not do; and the token stays with the Hub.
+set -euo pipefail
+fail() { echo "$*"; exit 1; }
+command -v python3 >/dev/null || exit 77
+"$OSH_TOOLS/make_model" m hidden=128 intermediate=128 heads=4 kv=2 layers=2 vocab=96 samples=1 tokens=8 >/dev/null
+rm m/calibration.jsonl # no file of a model
+mkdir m/additional_chat_templates m/original
+echo '{{ messages }}' >m/additional_chat_templates/tool.jinja
+echo '{"model": {}}' >m/tokenizer.json # a large file, by its name
+echo x | tee m/original/consolidated.safetensors m/LICENSE.txt m/notes.txt >/dev/null
+: >m/empty.json
+python3 "$OSH_SOURCE_DIR/tests/tools/hub_server.py" m log ports &
+server=$!
+trap 'kill $server 2>/dev/null || true' EXIT
+while [ ! -e ports ]; do sleep 0.02; done
+read -r hub cdn <ports
+unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY HF_HUB_CACHE HUGGINGFACE_HUB_CACHE
+unset HUGGING_FACE_HUB_TOKEN HF_TOKEN_PATH HF_HUB_DISABLE_SYMLINKS
+export HF_ENDPOINT=http://127.0.0.1:$hub/ HF_HOME=$PWD/home HF_HUB_OFFLINE=0 HF_TOKEN=hf_good NO_PROXY=127.0.0.1
+first=c0ffee0000000000000000000000000000000000 second=c0ffee1111111111111111111111111111111111
+repo() { echo "home/hub/models--$1--tiny"; }
+pull() { # in the background: fault[@revision], variables
+    local name=${1%@*} revision=${1#"${1%@*}"}
+    shift
+    (code=0; env "$@" "$ONESHOT" pull "$name/tiny$revision" --progress none >"$name.out" 2>"$name.err" || code=$?; echo $code >"$name.exit") &
+}
+whole() { # repository: the files of the model, no others
+    local at; at=$(repo "$1")/snapshots/$first
+    [ "$(cat "$1.exit")" = 0 ] || fail "$1: $(cat "$1.err")"
+    [ "$(cat "$1.out")" = "$PWD/$at" ] || fail "$1: $(cat "$1.out")"
+    for file in m/*.json m/*.safetensors m/LICENSE.txt m/additional_chat_templates/tool.jinja; do
+        cmp "$file" "$at/${file#m/}" || fail "$1: $file"
+    done
+    [ ! -e "$at/original" ] && [ ! -e "$at/notes.txt" ] || fail "$1: $(ls "$at")"
+    [ "$(cat "$(repo "$1")/refs/main")" = $first ] || fail "$1: no ref"
+    ! ls "$(repo "$1")/blobs" | grep incomplete || fail "$1: a part is left"
+}
+refused() { # repository, what is said
+    [ "$(cat "$1.exit")" = 1 ] && grep -qF -- "$2" "$1.err" || fail "$1: exit $(cat "$1.exit"), $(cat "$1.err"), wanted: $2"
+    [ ! -e "$(repo "$1")/refs" ] || fail "$1: a ref"
+}
+
+# All faults, at once.
+good="ok paged busy flaky cut norange slow wrongonce expired token dead moved"
+bad="wrong disabled evil evilpath evilid huge loop long away pickle offset junk gone"
+for fault in $good $bad; do pull $fault; done
+pull gated HF_TOKEN=
+pull private
+pull slower # two at once
+(code=0; "$ONESHOT" plan --model slower/tiny --scheme W4A16 >plan.out 2>plan.err || code=$?; echo $code >plan.exit) &
+for job in $(jobs -p); do [ "$job" = $server ] || wait "$job"; done
+for fault in $good slower; do whole $fault; done
+[ "$(cat plan.exit)" = 0 ] || fail "$(cat plan.err)"
+refused wrong "its SHA-256 is"
+refused disabled "Access to this resource is disabled."
+refused evil "'../../../evil.json' is no name that a file may have"
+refused evilpath "'/tmp/evil.json' is no name that a file may have"
+refused evilid "wanted one of 64 hex digits"
+refused huge "MB free"
+refused loop "more than 20 redirects"
+refused long "more than the"
+refused away "the list of files goes on at 'http://127.0.0.1:$cdn/more'"
+refused pickle "convert them to safetensors first"
+refused offset "asked for bytes from"
+refused junk "no JSON value"
+refused gone "not found"
+refused gated "is gated: want its terms accepted on its page at http://127.0.0.1:$hub, and HF_TOKEN of that account; no token was given, request Root=1-test"
+refused private "not found at http://127.0.0.1:$hub, or private"
+[ ! -e /tmp/evil.json ] && [ ! -e home/evil.json ] && [ ! -e evil.json ] || fail "a file outside of the cache"
+
+# What was asked: the token by the Hub only, ranges where an answer was cut, each file once for two processes.
+grep -q '^hub .*auth=Bearer hf_good' log || fail "no token"
+! grep '^cdn' log | grep -v 'auth=- ' || fail "the token left its host"
+! grep -v ' agent=oneshot/[0-9.]*; libcurl/[0-9.]*$' log || fail "agent"
+grep -q '^cdn /cut/.* range=bytes=[1-9][0-9]*- ' log || fail "no range"
+for shard in m/*.safetensors; do
+    [ "$(grep -c "^cdn /slower/$(basename "$shard")" log)" = 1 ] || fail "$shard: asked for by both"
+done
+
+# The layout: links to blobs by hash, nothing asked for twice, a commit, another revision, no links.
+at=$(repo ok)/snapshots/$first
+template=$( (printf 'blob 15\0'; cat m/additional_chat_templates/tool.jinja) | sha1sum | cut -c1-40)
+[ "$(readlink "$at/additional_chat_templates/tool.jinja")" = "../../../blobs/$template" ] || fail "a link"
+[ "$(readlink "$at/tokenizer.json")" = "../../blobs/$(sha256sum <m/tokenizer.json | cut -c1-64)" ] || fail "a link"
+[ -e home/hub/CACHEDIR.TAG ] && [ -d home/hub/.locks/models--ok--tiny ] || fail "$(ls -A home/hub)"
+lines=$(grep -c /resolve/ log)
+"$ONESHOT" pull ok/tiny >/dev/null
+[ "$(grep -c /resolve/ log)" = "$lines" ] || fail "asked for what is there"
+rm "$at"/model-00002* # the blob stays
+"$ONESHOT" plan --model ok/tiny --scheme W4A16 >/dev/null
+[ "$(grep -c /resolve/ log)" = "$lines" ] || fail "asked for a blob that is there"
+"$ONESHOT" pull ok/tiny@refs/pr/1 >/dev/null
+[ "$(cat "$(repo ok)/refs/refs/pr/1")" = $second ] && [ -e "$(repo ok)/snapshots/$second/config.json" ] || fail "refs/pr/1"
+HF_HUB_CACHE=$PWD/plain HF_HUB_DISABLE_SYMLINKS=1 "$ONESHOT" pull "ok/tiny@$first" >/dev/null 2>&1
+[ -z "$(find plain -type l)" ] && cmp m/config.json "plain/models--ok--tiny/snapshots/$first/config.json" || fail "links"
+"$ONESHOT" pull ok/tiny@v9 2>err && fail "v9 is there"
+grep -q "ok/tiny@v9: there is no such revision" err || fail "$(cat err)"
+
+# Killed in the middle: the next one goes on where the parts end.
+blobs=killed/models--slow--tiny/blobs
+HF_HUB_CACHE=$PWD/killed "$ONESHOT" pull slow/tiny --progress none >/dev/null 2>&1 &
+job=$!
+while [ -z "$(find $blobs -name '*.incomplete' -size +20k 2>/dev/null)" ]; do sleep 0.01; done
+kill -9 $job
+wait $job 2>/dev/null || true
+: >log
+HF_HUB_CACHE=$PWD/killed "$ONESHOT" pull slow/tiny --progress none >/dev/null
+cmp m/model-00001-of-00003.safetensors "killed/models--slow--tiny/snapshots/$first/model-00001-of-00003.safetensors"
+grep -q '^cdn .*range=bytes=[1-9][0-9]*- ' log || fail "from the start: $(cat log)"
+
+# Through a proxy, whose variable is in capitals; without a network, the cache; a path is never asked for.
+HF_ENDPOINT=http://hub.invalid HF_HOME=$PWD/other NO_PROXY='' HTTP_PROXY=http://127.0.0.1:$hub "$ONESHOT" pull ok/tiny >/dev/null 2>err || fail "$(cat err)"
+kill $server
+"$ONESHOT" plan --model ok/tiny --scheme W4A16 >/dev/null
+"$ONESHOT" inspect other/name 2>err && fail "no network, and a model"
+grep -q "does not answer.*looking for a model that is no directory here and not whole in $PWD/home/hub" err || fail "$(cat err)"
+HF_HUB_OFFLINE=1 "$ONESHOT" pull ok/tiny 2>err && fail "offline, and a pull"
+grep -q 'HF_HUB_OFFLINE' err || fail "$(cat err)"
+code=0; "$ONESHOT" pull ./ok/tiny 2>err || code=$?
+[ $code = 2 ] && grep -q 'want org/name' err || fail "$code $(cat err)"

@@ -1,0 +1,22 @@
+/* fuzz_hub.c - any bytes as the Hub's list of a repository's files: refused with a message, or each name stays in a
+ * directory, each hash is one, and no size is beyond a disk's. */
+#include "fuzz/fuzz.h"
+#include "hub/pull.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    osh_ctx *cx = fuzz_ctx();
+    osh_hub_tree t = {0};
+    if (osh_hub_tree_read(cx, &t, (const char *)data, n, "list")) CHECK(*osh_error_text(cx));
+    for (size_t i = 0; i < t.n; i++) {
+        const osh_hub_file *f = &t.files[i];
+        size_t k = strlen(f->etag);
+        CHECK(f->path[0] != '/' && !strstr(f->path, "../") && !strchr(f->path, '\\') && strcmp(f->path, ".."));
+        CHECK((k == 40 || k == 64) && strspn(f->etag, "0123456789abcdef") == k);
+        CHECK(f->n_bytes >= 0 && f->n_bytes <= (int64_t)1 << 50);
+        osh_hub_is_side_file(f->path);
+    }
+    osh_hub_tree_deinit(cx, &t);
+    fuzz_ctx_free(cx);
+    return 0;
+}

@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""hub_server.py - plays the Hugging Face Hub on two ports of the loopback: the Hub, and the host that its large files
+are at.
+
+Usage: hub_server.py MODEL_DIR LOG PORTS     PORTS: a file that gets both port numbers; LOG: one that gets a line a request
+A repository is FAULT/NAME, each with the files of MODEL_DIR; what is wrong with it is its FAULT:
+  ok      nothing; branch main, also refs/pr/1       paged    the list of files in pages of two
+  busy    429 to each first request                  flaky    500 to each first request, and to the API
+  cut     every answer of a large file ends early    norange  the first does, and ranges are not looked at
+  slow    a byte a moment                            slower   larger pieces, for two at once
+  wrong   large files have a wrong byte              wrongonce so at the first request only
+  expired the address of a large file, once          gated    terms are not accepted
+  private as though it were not there                disabled taken down
+  token   wants the token hf_good                    dead     the connection ends without an answer, once
+  evil    a file named ../../../evil                 evilpath one at /tmp/evil          evilid   a hash that is a path
+  huge    a file larger than any disk                loop     redirects to itself       long     more bytes than it has
+  away    lists its files on another host            pickle   weights in .bin only      moved    renamed to ok/NAME
+  offset  another range than the one asked for       junk     no JSON              gone      is not there"""
+import hashlib
+import http.server
+import json
+import os
+import sys
+import threading
+import time
+import urllib.parse
+
+ROOT, LOG, PORTS = sys.argv[1:4]
+COMMIT, SECOND = "c0ffee" + "0" * 34, "c0ffee" + "1" * 34
+lock = threading.Lock()
+seen = {}
+hub = cdn = None
+
+
+def files(fault):
+    out = {}
+    for folder, _, names in os.walk(ROOT):
+        for name in names:
+            path = os.path.join(folder, name)
+            with open(path, "rb") as f:
+                out[os.path.relpath(path, ROOT)] = f.read()
+    if fault == "pickle":
+        out = {k: v for k, v in out.items() if ".safetensors" not in k} | {"pytorch_model.bin": b"x"}
+    return out
+
+
+def is_large(name):
+    return name.endswith((".safetensors", ".bin")) or name == "tokenizer.json"
+
+
+def entry(name, data):
+    git = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+    e = {"type": "file", "path": name, "size": len(data), "oid": git}
+    if is_large(name):
+        pointer = b"version https://git-lfs.github.com/spec/v1\n"
+        e["oid"] = hashlib.sha1(pointer).hexdigest()
+        e["lfs"] = {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 134}
+    return e
+
+
+def first(key):
+    """True at the first call with this key."""
+    with lock:
+        seen[key] = seen.get(key, 0) + 1
+        return seen[key] == 1
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args):
+        pass
+
+    def note(self):
+        with lock, open(LOG, "a") as f:
+            f.write(f"{'hub' if self.server is hub else 'cdn'} {self.path} range={self.headers.get('Range', '-')} "
+                    f"auth={self.headers.get('Authorization', '-')} agent={self.headers.get('User-Agent', '-')}\n")
+
+    def say(self, status, body=b"", **headers):
+        if isinstance(body, (dict, list)):
+            body = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("X-Request-Id", "Root=1-test")
+        for key, value in headers.items():
+            self.send_header(key.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":  # which huggingface_hub asks for
+            self.wfile.write(body)
+
+    def do_HEAD(self):
+        self.do_GET()
+
+    def do_GET(self):
+        self.note()
+        cdn_port = f":{cdn.server_port}/"
+        to_cdn = self.server is cdn or (self.path.startswith("http://") and cdn_port in self.path[:40])
+        if self.path.startswith("http://"):  # as a proxy is asked
+            self.path = "/" + self.path[7:].split("/", 1)[1]
+        url = urllib.parse.urlsplit(self.path)
+        parts = [urllib.parse.unquote(p) for p in url.path.strip("/").split("/")]
+        if to_cdn:
+            return self.large(parts, url)
+        if parts[:2] == ["api", "models"] and len(parts) >= 5:
+            return self.api(parts[2], parts[3], parts[4], parts[5:], url)
+        if len(parts) >= 5 and parts[2] == "resolve":
+            return self.resolve(parts[0], parts[1], parts[3], "/".join(parts[4:]), url)
+        self.say(404, {"error": "no such page"})
+
+    def refuse(self, fault, key):
+        """Answers where the fault is one of whole requests."""
+        auth = self.headers.get("Authorization")
+        if fault == "gone":
+            self.say(404, b"", X_Error_Code="RepoNotFound")
+        elif fault == "gated":
+            self.say(403 if auth else 401, {"error": "gated"}, X_Error_Code="GatedRepo")
+        elif fault == "private":
+            self.say(401, {"error": "Repository not found"}, X_Error_Code="RepoNotFound")
+        elif fault == "disabled":
+            self.say(403, b"", X_Error_Message="Access to this resource is disabled.")
+        elif fault == "token" and auth != "Bearer hf_good":
+            self.say(401, b"", X_Error_Message="Invalid credentials in Authorization header")
+        elif fault == "busy" and first(key):
+            self.say(429, b"slow down", Retry_After="0")
+        elif fault == "flaky" and first(key):
+            self.say(500, b"<html>oops</html>")
+        elif fault == "dead" and first(key):
+            self.close_connection = True
+        else:
+            return False
+        return True
+
+    def api(self, fault, name, verb, rest, url):
+        if self.refuse(fault, self.path):
+            return
+        if fault == "junk":
+            return self.say(200, b"<html>hello</html>")
+        if fault == "moved":
+            return self.say(307, b"", Location=self.path.replace("/moved/", "/ok/"))
+        if verb == "revision":
+            commits = {"main": COMMIT, "refs/pr/1": SECOND}
+            if rest[0] not in commits:
+                return self.say(404, {"error": "Invalid rev id"}, X_Error_Code="RevisionNotFound")
+            return self.say(200, {"id": f"{fault}/{name}", "sha": commits[rest[0]], "siblings": []})
+        entries = [entry(k, v) for k, v in sorted(files(fault).items())] + [{"type": "directory", "path": "sub", "oid": "0" * 40}]
+        for e in entries:
+            if fault == "evilid" and "lfs" in e:
+                e["lfs"]["oid"] = "../../../../" + "a" * 52
+            if fault == "huge" and "lfs" in e:
+                e["lfs"]["size"] = e["size"] = 1 << 49
+        if fault in ("evil", "evilpath"):
+            entries.append(entry("../../../evil.json" if fault == "evil" else "/tmp/evil.json", b"{}"))
+        if fault == "away":
+            return self.say(200, entries[:1], Link=f'<http://127.0.0.1:{cdn.server_port}/more>; rel="next"')
+        if fault == "paged":
+            at = int(dict(urllib.parse.parse_qsl(url.query)).get("cursor", "0"))
+            more = {"Link": f'<http://127.0.0.1:{hub.server_port}{url.path}?cursor={at + 2}>; rel="next"'}
+            return self.say(200, entries[at:at + 2], **(more if at + 2 < len(entries) else {}))
+        self.say(200, entries)
+
+    def resolve(self, fault, name, commit, path, url):
+        if self.refuse(fault, self.path):
+            return
+        data = files(fault).get(path)
+        if data is None or commit not in (COMMIT, SECOND):
+            return self.say(404, b"", X_Error_Code="EntryNotFound")
+        if fault == "loop":
+            return self.say(302, b"again", Location=self.path)
+        e = entry(path, data)
+        if not is_large(path):
+            return self.say(200, data, ETag=f'"{e["oid"]}"', X_Repo_Commit=commit)
+        n = str(time.time_ns())
+        self.say(302, b"Found. Redirecting", Location=f"http://127.0.0.1:{cdn.server_port}/{fault}/{path}?Signature={n}",
+                 X_Repo_Commit=commit, X_Linked_Etag=f'"{e["lfs"]["oid"]}"', X_Linked_Size=str(len(data)))
+
+    def large(self, parts, url):
+        fault, path = parts[0], "/".join(parts[1:])
+        data = files(fault)[path]
+        if fault == "expired" and first((fault, path)):
+            return self.say(403, b"<Error>Request has expired</Error>")
+        at, status, extra = 0, 200, {}
+        asked = self.headers.get("Range", "")
+        if asked.startswith("bytes=") and fault != "norange":
+            low, high = asked[6:].split("-")
+            at, end = int(low), min(int(high or len(data) - 1), len(data) - 1)
+            if at >= len(data):
+                return self.say(416, b"", Content_Range=f"bytes */{len(data)}")
+            if fault == "offset":
+                at += 1
+            status, extra = 206, {"Content_Range": f"bytes {at}-{end}/{len(data)}"}
+        body = data[at:]
+        if fault == "wrong" or (fault == "wrongonce" and first((fault, path))):
+            body = body[:-1] + bytes([body[-1] ^ 1])
+        if fault == "long":
+            body += b"more"
+        self.send_response(status)
+        for key, value in extra.items():
+            self.send_header(key.replace("_", "-"), value)
+        self.send_header("ETag", '"of-the-cdn"')
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if fault in ("cut", "offset") or (fault == "norange" and first((fault, path))):
+            self.wfile.write(body[:len(body) // 2 if len(body) > 60000 else len(body)])
+            self.close_connection = True
+        elif fault in ("slow", "slower"):
+            step = max(1, len(body) // 20)
+            for i in range(0, len(body), step):
+                self.wfile.write(body[i:i + step])
+                self.wfile.flush()
+                time.sleep(0.05)
+        else:
+            self.wfile.write(body)
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, address):
+        pass  # the other side went away
+
+
+hub, cdn = Server(("127.0.0.1", 0), Handler), Server(("127.0.0.1", 0), Handler)
+with open(PORTS + ".tmp", "w") as f:
+    print(hub.server_port, cdn.server_port, file=f)
+os.rename(PORTS + ".tmp", PORTS)
+threading.Thread(target=cdn.serve_forever, daemon=True).start()
+hub.serve_forever()

@@ -1,0 +1,186 @@
+/* test_hub_pull.c - what a pull stands on: hashes, addresses, headers, the list of files. */
+#include "dir_fixture.h"
+#include "hub/pull.h"
+#include "hub/sha.h"
+#include "torture.h"
+
+#include <stdio.h>
+
+static void test_sha(void **state)
+{
+    (void)state;
+    static const struct { int n; const char *text, *sha1, *sha256;
+    } rows[] = {
+        // text n times
+        {1, "", "da39a3ee5e6b4b0d3255bfef95601890afd80709",
+         "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+        {1, "abc", "a9993e364706816aba3e25717850c26c9cd0d89d",
+         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
+        {1, "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+         "84983e441c3bd26ebaae4aa1f95129e5e54670f1",
+         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
+        {10000,
+         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+         "aaaaaaaaaaa",
+         "34aa973cd4c4daa4f61eeb2bdbad27316534016f",
+         "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int cut = 0; cut < 3; cut++) {
+            osh_sha a, b;
+            char hex[65];
+            osh_sha1_begin(&a), osh_sha256_begin(&b);
+            for (int k = 0; k < rows[i].n; k++) {
+                size_t n = strlen(rows[i].text), at = n * (size_t)cut / 2;
+                osh_sha_feed(&a, rows[i].text, at), osh_sha_feed(&a, rows[i].text + at, n - at);
+                osh_sha_feed(&b, rows[i].text, at), osh_sha_feed(&b, rows[i].text + at, n - at);
+            }
+            osh_sha_end(&a, hex);
+            assert_string_equal(hex, rows[i].sha1);
+            osh_sha_end(&b, hex);
+            assert_string_equal(hex, rows[i].sha256);
+        }
+}
+
+static void test_addresses(void **state)
+{
+    fixture *f = *state;
+    assert_true(osh_http_same_host("https://hf.co/a", "https://HF.co"));
+    assert_true(osh_http_same_host("http://h:80/a?b", "https://h:80#c"));
+    static const char *const others[] = {"https://cdn.hf.co/a",
+                                         "https://hf.co.evil/a",
+                                         "https://hf.co:444/",
+                                         "https://evil/hf.co",
+                                         "ftp://hf.co/",
+                                         "",
+                                         "https://"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_false(osh_http_same_host(others[i], "https://hf.co"));
+    static const char *const no[] = {
+        "https://a@b/", "file:///etc/passwd", "https:///a",   "http://:80/",
+        "https://a b/", "https://a\\b",       "https://a/\n", "//a"};
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++) assert_false(osh_http_is_url(no[i]));
+    assert_true(osh_http_is_url("HTTPS://a:1/b?c=d@e"));
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    assert_ok(f->cx, osh_http_encode(f->cx, &b, "refs/pr/1", ""));
+    assert_ok(f->cx, osh_http_encode(f->cx, &b, "|a b/\303\251?#%.json", "/"));
+    assert_string_equal(b.data, "refs%2Fpr%2F1%7Ca%20b/%C3%A9%3F%23%25.json");
+    osh_buf_deinit(f->cx, &b);
+}
+
+static int64_t wait_of(osh_ctx *cx, const char *headers)
+{
+    osh_http_reply r = {.status = 429};
+    assert_ok(cx, osh_buf_printf(cx, &r.headers, "HTTP/1.1 429 x\r\n%s\r\n", headers));
+    int64_t s = osh_http_wait(&r);
+    osh_http_reply_deinit(cx, &r);
+    return s;
+}
+
+static void test_headers(void **state)
+{
+    fixture *f = *state;
+    osh_http_reply r = {0};
+    size_t n;
+    assert_ok(f->cx,
+              osh_buf_printf(
+                  f->cx, &r.headers,
+                  "HTTP/1.1 200 OK\r\nX-Error-Code:  GatedRepo \r\nx-error: 1\r\nLast:\r\n\r\n"));
+    assert_true(osh_http_header_is(&r, "x-error-code", "GatedRepo"));
+    assert_false(osh_http_header_is(&r, "X-Error", "GatedRepo"));
+    assert_true(osh_http_header_is(&r, "last", ""));
+    osh_http_header(&r, "Error", &n);
+    assert_int_equal(n, 0);
+    osh_http_reply_deinit(f->cx, &r);
+    osh_http_header(&r, "Error", &n); // of no answer
+    assert_int_equal(n, 0);
+    assert_int_equal(wait_of(f->cx, "Retry-After: 7\r\n"), 8);
+    assert_int_equal(wait_of(f->cx, "Retry-After: Wed, 21 Oct 2026 07:28:00 GMT\r\n"), -1);
+    assert_int_equal(wait_of(f->cx, "RateLimit: \"resolvers\";r=0;t=55\r\n"), 56);
+    assert_int_equal(wait_of(f->cx, "RateLimit: \"resolvers\";r=3;t=55\r\n"), -1);
+    assert_int_equal(wait_of(f->cx, "Retry-After: 99999999999999999999\r\n"), -1);
+    assert_int_equal(wait_of(f->cx, ""), -1);
+}
+
+#define SHA1 "0123456789012345678901234567890123456789"
+#define SHA256 "0123456789012345678901234567890101234567890123456789012345678901"
+#define LIST "[{\"type\": \"directory\", \"path\": \"a\", \"oid\": \"x\"}, " \
+             "{\"type\": \"file\", \"path\": \"a/b.json\", \"oid\": \"" SHA1 "\", \"size\": 7}, " \
+             "{\"type\": \"file\", \"path\": \"w\", \"oid\": \"" SHA1 "\", \"size\": 130, " \
+             "\"lfs\": {\"oid\": \"" SHA256 "\", \"size\": 5000000000, \"pointerSize\": 130}}]"
+
+static osh_status read_once(osh_ctx *cx, void *user)
+{
+    osh_hub_tree t = {0};
+    osh_status rc = osh_hub_tree_read(cx, &t, user, strlen(user), "list");
+    if (!rc && t.n != 2) rc = OSH_E_INTERNAL;
+    osh_hub_tree_deinit(cx, &t);
+    return rc;
+}
+
+static void test_tree(void **state)
+{
+    fixture *f = *state;
+    osh_hub_tree t = {0};
+    assert_ok(f->cx, osh_hub_tree_read(f->cx, &t, LIST, sizeof LIST - 1, "list"));
+    assert_string_equal(osh_hub_tree_find(&t, "a/b.json")->etag, SHA1);
+    assert_string_equal(osh_hub_tree_find(&t, "w")->etag, SHA256); // not that of its pointer
+    assert_int_equal(osh_hub_tree_find(&t, "w")->n_bytes, 5000000000);
+    assert_null(osh_hub_tree_find(&t, "a"));
+    osh_hub_tree_deinit(f->cx, &t);
+    assert_true(torture(read_once, LIST) > 2);
+    static const char *const bad[][2] = {
+        {"{}", "wanted a list"},
+        {"[1]", "wanted a list"},
+        {"[", "list"},
+        {"[{\"type\": \"file\", \"oid\": \"" SHA1 "\", \"size\": 7}]", "'' is no name"},
+        {"[{\"type\": \"file\", \"path\": \"a/../b\", \"oid\": \"" SHA1 "\", \"size\": 7}]",
+         "no name that a file may have"},
+        {"[{\"type\": \"file\", \"path\": \"a\", \"oid\": \"" SHA1 "\", \"size\": -1}]",
+         "has -1 bytes"},
+        {"[{\"type\": \"file\", \"path\": \"a\", \"oid\": \"" SHA1 "\", \"size\": 4e15}]",
+         "wanted one of 40"},
+        {"[{\"type\": \"file\", \"path\": \"a\", \"oid\": \"../../..\", \"size\": 1}]",
+         "wanted one of 40"},
+        {"[{\"type\": \"file\", \"path\": \"a\", \"oid\": \"" SHA1 "\", \"lfs\": {\"oid\": \"" SHA1
+         "\", \"size\": 1}}]",
+         "wanted one of 64"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_fails(f->cx, OSH_E_FORMAT,
+                     osh_hub_tree_read(f->cx, &t, bad[i][0], strlen(bad[i][0]), "list"), bad[i][1]);
+        osh_hub_tree_deinit(f->cx, &t);
+    }
+}
+
+static void test_side_files(void **state)
+{
+    (void)state;
+    static const char *const yes[] = {"config.json",     "chat_template.jinja",
+                                      "tokenizer.model", "merges.txt",
+                                      "LICENSE.md",      "additional_chat_templates/rag.jinja",
+                                      "modeling_x.py",   "README.md"};
+    static const char *const no[] = {"original/params.json",
+                                     "consolidated.safetensors",
+                                     "notes.txt",
+                                     "model.bin",
+                                     ".gitattributes",
+                                     "additional_chat_templates/a/b.jinja",
+                                     "additional_chat_templates/x.json",
+                                     ".json"};
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) assert_true(osh_hub_is_side_file(yes[i]));
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++) assert_false(osh_hub_is_side_file(no[i]));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sha),
+        cmocka_unit_test_setup_teardown(test_addresses, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(test_headers, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(test_tree, setup_dir, teardown_dir),
+        cmocka_unit_test(test_side_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
