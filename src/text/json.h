@@ -28,5 +28,6 @@ osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, co
  * members: 1 (or 0, the same) for a text of its own, 2 for the value of a top-level member that osh_json_edit puts in.
  * A whole number prints as an int, any other as Python's repr; a cJSON_Raw item prints as it is ("1.0"). */
 osh_status osh_json_print(osh_ctx *cx, char **out, const cJSON *o, int indent_level);
+osh_status osh_json_put_float(osh_ctx *cx, osh_buf *b, double v); // Python's repr
 osh_status osh_json_put_string(osh_ctx *cx, osh_buf *b, const char *text); // with its quotes, in the same spelling
 #endif

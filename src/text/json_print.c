@@ -36,7 +36,7 @@ static int shortest(double v, char *digits, int *exponent)
     return n;
 }
 
-static osh_status print_float(osh_ctx *cx, osh_buf *b, double v)
+osh_status osh_json_put_float(osh_ctx *cx, osh_buf *b, double v)
 {
     char d[40];
     int e = 0;
@@ -57,7 +57,7 @@ static osh_status print_number(osh_ctx *cx, osh_buf *b, double v)
 {
     if (v == floor(v) && fabs(v) < EXACT_INT && !(v == 0 && signbit(v)))
         return osh_buf_printf(cx, b, "%lld", (long long)v);
-    return print_float(cx, b, v);
+    return osh_json_put_float(cx, b, v);
 }
 
 /* One code point of s, U+FFFD for a byte that starts none; C0 80 is the NUL of OSH_JSON_NUL. */

@@ -1,0 +1,71 @@
+"""gen.py - what transformers renders: for test_chat_golden.c.
+
+Run from the repository root in an environment with transformers. Reads templates/*.jinja, which use what the chat
+templates of these families use, and conversations.jsonl; writes families.json (template and conversation to text, or
+that it is refused), language.json (short templates with variables, or that they are refused) and MANIFEST.json.
+`strftime_now` gives 2024-07-26."""
+import datetime
+import json
+import os
+import warnings
+from importlib.metadata import version
+
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
+from transformers.utils import chat_template_utils
+
+warnings.simplefilter("ignore")  # unknown escapes
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Frozen(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return cls(2024, 7, 26)
+
+
+chat_template_utils.datetime = Frozen
+TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}  # no unk_token: it is undefined
+
+
+def families():
+    with open(os.path.join(HERE, "conversations.jsonl"), encoding="utf-8") as f:
+        rows = [json.loads(line) for line in f]
+    folder = os.path.join(HERE, "templates")
+    out = {}
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), encoding="utf-8", newline="") as f:
+            tok = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel()), chat_template=f.read(), **TOKENS)
+        texts = []
+        for row in rows:
+            try:
+                texts.append(tok.apply_chat_template(row["messages"], tokenize=False))
+            except Exception:
+                texts.append(None)
+        out[name[: -len(".jinja")]] = texts
+    return out
+
+
+def language():
+    with open(os.path.join(HERE, "language.txt"), encoding="utf-8", newline="") as f:
+        blocks = f.read().split("\n====\n")
+    with open(os.path.join(HERE, "variables.json"), encoding="utf-8") as f:
+        variables = json.load(f)
+    out = []
+    for block in blocks:
+        try:
+            out.append([block, chat_template_utils._compile_jinja_template(block).render(**variables)])
+        except Exception:
+            out.append([block, None])
+    return out
+
+
+def write(name, value):
+    with open(os.path.join(HERE, name), "w", encoding="utf-8") as f:
+        json.dump(value, f, ensure_ascii=False, indent=0)
+        f.write("\n")
+
+
+write("families.json", families())
+write("language.json", language())
+write("MANIFEST.json", {"packages": {p: version(p) for p in ("transformers", "jinja2", "tokenizers")}, "tokens": TOKENS})
