@@ -43,7 +43,7 @@ done:
     return rc;
 }
 
-bool osh_modifier_is_transform(const osh_modifier *m) { return m->type->factors != NULL; }
+bool osh_modifier_is_transform(const osh_modifier *m) { return m->type->factors || m->type->search; }
 
 void osh_modifier_deinit(osh_ctx *cx, osh_modifier *m)
 {

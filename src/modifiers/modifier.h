@@ -71,6 +71,28 @@ typedef struct osh_channels { // of what a layer makes, by channel; views [n]
     osh_dtype dtype;      // the model's
 } osh_channels;
 
+typedef struct osh_balance { // a Linear that reads what a layer makes
+    const char *name;           // view: module name
+    const osh_q_scheme *scheme; // view; NULL: it stays dense
+    osh_dtype dtype;            // stored
+    int64_t O;                  // rows
+} osh_balance;
+
+typedef struct osh_search osh_search;
+struct osh_search { // for the factors of one layer, by what they do to the Linears' outputs
+    const char *name;           // view: of the layer
+    int64_t n;                  // its channels
+    const float *mean;          // view [n]: of |x| over all tokens, x what the Linears read
+    const float *h;             // view [n, n]: X^T X, below the diagonal doubled, above it 0
+    const osh_balance *balance; // view
+    int n_balance;
+    /* Rows [first, first + n) of the k-th Linear's weight as it is stored, factors that are known folded in; on any
+     * thread. */
+    osh_status (*rows)(osh_ctx *cx, const osh_search *j, int k, void *to, int64_t first, int64_t n);
+    const void *user;           // view: of rows
+    double before, after;       // out: |X dW^T|^2 without factors, and with those found
+};
+
 typedef struct osh_modifier_type osh_modifier_type;
 typedef struct osh_modifier {
     const osh_modifier_type *type;
@@ -93,6 +115,7 @@ struct osh_modifier_type {
     /* A key that the field table cannot express. *known false: not one of this modifier's. */
     osh_status (*key)(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *value,
                       bool *known, const char *what);
+    const char *keys; // of a transform: those of key, for messages
     osh_status (*best)(osh_ctx *cx, osh_modifier *m); // arguments for the least loss, before any key; NULL: none
     osh_status (*resolve)(osh_ctx *cx, osh_modifier *m); // after the last key; may be NULL
     unsigned (*wants)(const osh_modifier *m, const osh_q_scheme *s);
@@ -111,7 +134,13 @@ struct osh_modifier_type {
 
     /* Of a transform, which has no schemes and none of wants, compress and what goes with them. */
     const osh_mapping *(*mappings)(const osh_modifier *m, size_t *n); // view; NULL: those that the model's graph shows
-    void (*factors)(const osh_modifier *m, float *s, const osh_channels *c); // [c->n]; NULL: it is none
+    void (*factors)(const osh_modifier *m, float *s, const osh_channels *c); // [c->n]; NULL: it searches, or is none
+    /* In its place: factors [j->n] by a search over what the Linears read, and bytes (gross) that it takes at most; of
+     * j n, balance and n_balance are read. takes: whether it can have a Linear of that scheme (OSH_E_USAGE). */
+    osh_status (*search)(osh_ctx *cx, const osh_modifier *m, float *s, osh_search *j);
+    size_t (*search_bytes)(const osh_modifier *m, const osh_search *j, int n_threads);
+    int (*search_points)(const osh_modifier *m); // at which it rounds the Linears' weights
+    osh_status (*takes)(osh_ctx *cx, const osh_modifier *m, const char *name, const osh_q_scheme *s);
     void (*end)(osh_ctx *cx, osh_modifier *m); // frees what args has beside its fields; NULL: nothing
 };
 bool osh_modifier_is_transform(const osh_modifier *m);

@@ -91,7 +91,7 @@ static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml
     osh_status rc =
         osh_fail(cx, OSH_E_USAGE, "%s:%d:%d: unknown key '%s' of %s: want %s%s%s%s", what, k->line, k->column,
                  near.word, m->type->name,
-                 transform ? "mappings, ignore" : "config_groups, scheme, targets, ignore, observer",
+                 transform ? m->type->keys : "config_groups, scheme, targets, ignore, observer",
                  b.data ? b.data : "", more, osh_near_hint(&near, ""));
     osh_buf_deinit(cx, &b);
     return rc;
@@ -208,6 +208,7 @@ static osh_status finish(osh_ctx *cx, osh_recipe *r, const char *what)
             if (earlier)
                 OSH_FAIL(cx, OSH_E_USAGE, "%s: %s comes behind %s, which quantizes the weights: want it before", what,
                          m->type->name, earlier->type->name);
+            if (m->type->resolve) OSH_TRY(m->type->resolve(cx, m));
         } else if (m->has_config) {
             if (m->type->resolve) OSH_TRY(m->type->resolve(cx, m));
         } else if (earlier && m->type->propagates && !m->ignore.n) {

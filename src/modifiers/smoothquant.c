@@ -10,7 +10,7 @@
  * a = 64, w = 4 and strength 0.5 give s = 4: the layer's weight is divided by 4, column c of the Linears multiplied.
  * With algorithm log_equalization (arXiv 2308.15987) s = a / log2(2 + a). Each step is rounded to the model's dtype. */
 #include "base/elementary.h"
-#include "modifiers/modifier.h"
+#include "modifiers/mappings.h"
 #include "modifiers/recipe_quant.h"
 #include "ops/kernel.h"
 
@@ -35,49 +35,15 @@ static const osh_field fields[] = {
     {0},
 };
 
-static osh_status mapping_bad(osh_ctx *cx, const osh_yaml *y, const char *what)
-{
-    return osh_fail(cx, OSH_E_USAGE,
-                    "%s:%d:%d: mappings: want a list of pairs [[balance layers], smooth layer], such as "
-                    "[[\"re:.*q_proj\", \"re:.*k_proj\", \"re:.*v_proj\"], \"re:.*input_layernorm\"]",
-                    what, y->line, y->column);
-}
-
-/* The one string of y, itself or in a list; NULL: it is none. */
-static const osh_yaml *mapping_layer(const osh_yaml *y)
-{
-    if (y->kind == OSH_Y_SEQ && y->n == 1) y = y->items[0];
-    return y->kind == OSH_Y_STR ? y : NULL;
-}
-
-static osh_status mappings_read(osh_ctx *cx, smoothquant *q, const osh_yaml *v, const char *what)
-{
-    osh_status rc = OSH_OK;
-    if (v->kind == OSH_Y_NULL) goto done;
-    if (v->kind != OSH_Y_SEQ || !v->n) OSH_TRY(mapping_bad(cx, v, what));
-    OSH_NEW(cx, q->mappings, v->n);
-    q->given = true;
-    for (size_t i = 0; i < v->n; i++) {
-        const osh_yaml *pair = v->items[i];
-        const osh_yaml *smooth = pair->kind == OSH_Y_SEQ && pair->n == 2 ? mapping_layer(pair->items[1]) : NULL;
-        osh_mapping *m = &q->mappings[q->n];
-        if (!smooth) OSH_TRY(mapping_bad(cx, pair, what));
-        q->n++;
-        OSH_TRY(osh_recipe_strs(cx, &m->balance, pair->items[0], "mappings", what));
-        if (!m->balance.n) OSH_TRY(mapping_bad(cx, pair, what));
-        if (!(m->smooth = osh_strdup(cx, smooth->text))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for mappings");
-    }
-done:
-    return rc;
-}
-
 static osh_status smoothquant_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v, bool *known,
                                   const char *what)
 {
     osh_status rc = OSH_OK;
+    smoothquant *q = m->args;
     *known = true;
     if (!strcmp(key, "mappings")) {
-        OSH_TRY(mappings_read(cx, m->args, v, what));
+        OSH_TRY(osh_mappings_read(cx, &q->mappings, &q->n, v, what));
+        q->given = q->mappings != NULL;
     } else if (!strcmp(key, "ignore")) {
         OSH_TRY(osh_recipe_strs(cx, &m->ignore, v, key, what));
     } else if (!strcmp(key, "num_calibration_steps")) { // nor does it upstream
@@ -98,11 +64,7 @@ done:
 static void smoothquant_end(osh_ctx *cx, osh_modifier *m)
 {
     smoothquant *q = m->args;
-    for (size_t i = 0; i < q->n; i++) {
-        osh_strs_deinit(cx, &q->mappings[i].balance);
-        osh_free(cx, q->mappings[i].smooth);
-    }
-    osh_free(cx, q->mappings);
+    osh_mappings_free(cx, q->mappings, q->n);
 }
 
 static const osh_mapping *smoothquant_mappings(const osh_modifier *m, size_t *n)
@@ -148,9 +110,9 @@ static void factors(const osh_modifier *m, float *s, const osh_channels *c)
 
 const osh_modifier_type osh_modifier_smoothquant = {
     .name = "SmoothQuantModifier", .fields = fields, .bytes = sizeof(smoothquant), .key = smoothquant_key,
-    .mappings = smoothquant_mappings, .factors = factors, .end = smoothquant_end,
+    .keys = "mappings, ignore", .mappings = smoothquant_mappings, .factors = factors, .end = smoothquant_end,
 };
 const osh_modifier_type osh_modifier_log_equalization = { // the older name of one of its algorithms
     .name = "LogarithmicEqualizationModifier", .fields = fields, .bytes = sizeof(smoothquant), .key = smoothquant_key,
-    .mappings = smoothquant_mappings, .factors = factors, .end = smoothquant_end,
+    .keys = "mappings, ignore", .mappings = smoothquant_mappings, .factors = factors, .end = smoothquant_end,
 };

@@ -6,6 +6,7 @@
  * tokens for the sake of their statistics, and those that go to them when these are complete: more is done, and not
  * counted. */
 #include "plan/cost.h"
+#include "plan/folds.h"
 
 #include <string.h>
 
@@ -142,6 +143,29 @@ static void add_linears(osh_cost *cost, int n, const osh_plan *p)
     }
 }
 
+static double search_flops(const osh_plan *p, const osh_fold *f)
+{
+    const osh_modifier *m = &p->recipe->modifiers[f->modifier];
+    double rows = 0;
+    for (int k = 0; m->type->search && k < f->n_takes; k++) rows += (double)p->graph->weights[f->takes[k]].shape[0];
+    return rows > 0 ? rows * (double)f->n * (double)f->n * m->type->search_points(m) : 0;
+}
+
+double osh_cost_of_fold(const osh_plan *p, const osh_fold *f)
+{
+    double flops = search_flops(p, f);
+    return flops / products_per_s + flops / (double)f->n / codes_per_s;
+}
+
+static void add_folds(osh_cost *cost, const osh_plan *p)
+{
+    for (int i = 0; i < p->n_folds; i++) {
+        osh_cost *c = &cost[p->pipeline == OSH_PIPELINE_BASIC ? 0 : p->folds[i].subgraph];
+        c->work[OSH_PHASE_SOLVE] += osh_cost_of_fold(p, &p->folds[i]);
+        c->flops[OSH_PHASE_SOLVE] += search_flops(p, &p->folds[i]);
+    }
+}
+
 static void add_files(osh_cost *c, const osh_plan *p)
 {
     for (int64_t i = 0; i < p->n_out; i++)
@@ -174,7 +198,7 @@ static double stats_flops(const osh_plan *p, const fed *open)
 
 static double step_flops(const osh_plan *p, const osh_step *s, const fed *open)
 {
-    double tokens = (double)p->data.offsets[p->data.n], flops = s->observe ? stats_flops(p, open) : 0;
+    double tokens = (double)p->data.offsets[p->data.n], flops = s->observe || s->fold ? stats_flops(p, open) : 0;
     for (int i = 0; i < s->n; i++) {
         const osh_node *n = &p->graph->nodes[s->first + i];
         double f = s->run[i] ? node_flops(p->graph, &p->data, n, tokens) : 0;
@@ -186,7 +210,7 @@ static double step_flops(const osh_plan *p, const osh_step *s, const fed *open)
 static double step_work(const osh_plan *p, const osh_step *s, const fed *open)
 {
     double tokens = (double)p->data.offsets[p->data.n];
-    double work = s->observe ? stats_flops(p, open) / products_per_s : 0;
+    double work = s->observe || s->fold ? stats_flops(p, open) / products_per_s : 0;
     for (int i = 0; i < s->n; i++)
         if (s->run[i]) work += node_work(p->graph, &p->data, &p->graph->nodes[s->first + i], tokens);
     return work;
@@ -199,6 +223,14 @@ static void open_stats(fed *open, const osh_plan *p, const osh_range *r, const b
         const osh_linear *l = &p->linears[i];
         if ((l->wants & OSH_STAT_HESSIAN) && values[l->input]) open[l->input] = (fed){true, l->shift};
     }
+}
+
+static void open_folds(fed *open, const osh_plan *p, const osh_range *r)
+{
+    memset(open, 0, (size_t)p->graph->n_values * sizeof *open);
+    for (int i = 0; i < p->n_folds; i++)
+        if (osh_fold_inside(r, &p->folds[i]) && osh_fold_searches(p, &p->folds[i]))
+            open[p->folds[i].value].hessian = true;
 }
 
 static osh_status count_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
@@ -251,7 +283,7 @@ static osh_status count_pass(osh_ctx *cx, void *user, const osh_range *r, const 
     c->c->work[phase] += step_work(c->p, s, c->open) + c->reading / bytes_per_s;
     c->c->loaded[phase] += c->reading;
     count_traffic(c->c, phase, c->p, r, s);
-    c->c->done[phase] += s->observe ? stats_flops(c->p, c->open) : 0;
+    c->c->done[phase] += s->observe || s->fold ? stats_flops(c->p, c->open) : 0;
     c->reading = 0;
     return OSH_OK;
 }
@@ -270,8 +302,8 @@ static osh_status count_release(osh_ctx *cx, void *user, int first, int n)
 static osh_status count_fold_open(osh_ctx *cx, void *user, const osh_range *r)
 {
     counter *c = user;
-    (void)cx, (void)r;
-    memset(c->open, 0, (size_t)c->p->graph->n_values * sizeof *c->open);
+    (void)cx;
+    open_folds(c->open, c->p, r);
     return OSH_OK;
 }
 
@@ -309,6 +341,7 @@ osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_plan *p, const o
     if ((!how->segments && !how->round_bytes && !r.fold) || all <= 0) goto done;
     OSH_NEW(cx, open, p->graph->n_values);
     if (stats) open_stats(open, p, &r, stats);
+    if (s->fold) open_folds(open, p, &r);
     *share = step_work(p, s, open) / all;
     if (*share >= 1) *share = 0.999; // a part, whatever it weighs
 done:
@@ -324,6 +357,7 @@ osh_status osh_cost_new(osh_ctx *cx, osh_cost **out, int *n, const osh_plan *p)
     OSH_NEW(cx, cost, n_parts + 1);
     if (n_parts) OSH_TRY(count_passes(cx, cost, n_parts, p));
     add_linears(cost, n_parts + 1, p);
+    add_folds(cost, p);
     add_files(&cost[n_parts], p);
     *n = n_parts + 1;
     *out = cost, cost = NULL;

@@ -31,6 +31,7 @@ typedef struct osh_cost { // of one subgraph
 osh_status osh_cost_new(osh_ctx *cx, osh_cost **out, int *n, const osh_plan *p);
 /* Its share of work[OSH_PHASE_SOLVE], or of ROUND. */
 double osh_cost_of_linear(const osh_plan *p, int linear);
+double osh_cost_of_fold(const osh_plan *p, const osh_fold *f); // the same of its search; 0: it has none
 /* What part of its phase a step of a visit is: 1 where the phase is one pass. stats: the values that it observes. */
 osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_plan *p, const osh_cost *cost, int index,
                           const osh_step *s, const bool *stats);

@@ -1,5 +1,6 @@
 /* folds.c - see folds.h. */
 #include "plan/folds.h"
+#include "plan/lookup.h"
 
 #include <string.h>
 
@@ -124,6 +125,13 @@ done:
 
 /* ---- one fold ---- */
 
+/* The scheme of a Linear of the graph; NULL: it stays dense. */
+static const osh_q_scheme *scheme_of(const osh_plan *p, int node)
+{
+    osh_span own = osh_linears_of_nodes(p, node, 1);
+    return own.first < own.end ? p->linears[own.first].scheme : NULL;
+}
+
 static osh_status mark(osh_ctx *cx, const osh_plan *p, const found *f, osh_fold_way way, int weight)
 {
     osh_status rc = OSH_OK;
@@ -145,6 +153,25 @@ static void join(osh_graph *g, const found *f)
         if (g->modules[f->takes[k]].node > *end) *end = g->modules[f->takes[k]].node;
 }
 
+/* What the Linears read is to be seen, and their schemes are to be such that a search can have them. */
+static osh_status see_input(osh_ctx *cx, const osh_plan *p, osh_fold *o)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->graph;
+    const osh_modifier *m = &p->recipe->modifiers[o->modifier];
+    o->value = g->nodes[o->nodes[0]].in[0];
+    for (int k = 0; k < o->n_takes; k++) {
+        const osh_node *n = &g->nodes[o->nodes[k]];
+        const osh_q_scheme *s = scheme_of(p, o->nodes[k]);
+        if (n->in[0] != o->value)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s does not read what the other balance layers of %s read",
+                     m->type->name, g->modules[n->module].name, g->modules[o->module].name);
+        if (s) OSH_TRY(m->type->takes(cx, m, g->modules[n->module].name, s));
+    }
+done:
+    return rc;
+}
+
 static osh_status add(osh_ctx *cx, osh_plan *p, const found *f)
 {
     osh_status rc = OSH_OK;
@@ -164,7 +191,12 @@ static osh_status add(osh_ctx *cx, osh_plan *p, const found *f)
     OSH_NEW(cx, o->takes, f->n_takes);
     for (int k = 0; k < 2 && k < s->op->n_weights; k++)
         if (s->w[k] >= 0) o->gives[o->n_gives++] = s->w[k];
-    for (int k = 0; k < f->n_takes; k++) o->takes[o->n_takes++] = node_of(p, f->takes[k])->w[0];
+    OSH_NEW(cx, o->nodes, f->n_takes);
+    for (int k = 0; k < f->n_takes; k++) {
+        o->nodes[k] = g->modules[f->takes[k]].node;
+        o->takes[o->n_takes++] = g->nodes[o->nodes[k]].w[0];
+    }
+    if (osh_fold_searches(p, o)) OSH_TRY(see_input(cx, p, o));
     join(p->graph, f);
     for (int k = 0; k < o->n_gives; k++) OSH_TRY(mark(cx, p, f, OSH_FOLD_ROWS, o->gives[k]));
     for (int k = 0; k < o->n_takes; k++) OSH_TRY(mark(cx, p, f, OSH_FOLD_COLUMNS, o->takes[k]));
@@ -187,12 +219,31 @@ done:
     return rc;
 }
 
+/* Upstream's AWQ passes over what has nothing to gain, and over values of attention whose heads share them. */
+static bool is_passed_over(osh_ctx *cx, const osh_plan *p, const found *f)
+{
+    const osh_graph *g = p->graph;
+    const osh_module *s = &g->modules[f->smooth];
+    bool any = false;
+    if (!f->m->type->search) return false;
+    int64_t width = g->values[node_of(p, f->smooth)->out[0]].width;
+    for (int k = 0; k < f->n_takes; k++) {
+        const osh_module *t = &g->modules[f->takes[k]];
+        any |= scheme_of(p, t->node) != NULL;
+        if (g->values[g->nodes[t->node].in[0]].width == width) continue;
+        osh_log(cx, OSH_LOG_INFO, "%s: %s and %s have other widths: passed over", f->m->type->name, s->name, t->name);
+        return true;
+    }
+    if (!any) osh_log(cx, OSH_LOG_WARN, "%s: nothing behind %s is quantized: passed over", f->m->type->name, s->name);
+    return !any;
+}
+
 static osh_status take_up(osh_ctx *cx, osh_plan *p, const found *f)
 {
     osh_status rc = OSH_OK;
     bool ignored = false;
     OSH_TRY(is_ignored(cx, &ignored, p, f));
-    if (!ignored) OSH_TRY(add(cx, p, f));
+    if (!ignored && !is_passed_over(cx, p, f)) OSH_TRY(add(cx, p, f));
 done:
     return rc;
 }
@@ -331,6 +382,31 @@ static bool only_linears(const osh_plan *p, found *f, int module)
     return f->n_takes > 0;
 }
 
+/* A Linear of a layer whose output reaches one Linear alone, through what passes factors on: f's take. */
+static bool passes_to_one(const osh_plan *p, found *f, int module)
+{
+    const osh_graph *g = p->graph;
+    if (g->modules[module].node < 0 || !in_layer(g, module) || !is_op(node_of(p, module), "linear")) return false;
+    int value = node_of(p, module)->out[0];
+    f->smooth = module, f->n_takes = 0;
+    for (bool passed = false;; passed = true) {
+        const osh_node *reader = NULL;
+        const osh_value *v = &g->values[value];
+        for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
+            if (!reads(&g->nodes[i], value)) continue;
+            if (reader) return false;
+            reader = &g->nodes[i];
+        }
+        if (!reader) return false;
+        if (passed && is_op(reader, "linear") && !is_router(g->modules[reader->module].cls)) {
+            f->takes[f->n_takes++] = reader->module;
+            return true;
+        }
+        if (!passes_on(reader, value)) return false;
+        value = reader->out[0];
+    }
+}
+
 /* Norms that feed Linears alone, and do so in every layer: before experts none is taken, as one factor for all of them
  * costs more than it gains (upstream's choice, too), and then before the MLPs of the model's dense layers neither. */
 static osh_status infer(osh_ctx *cx, osh_plan *p, found *f)
@@ -339,6 +415,10 @@ static osh_status infer(osh_ctx *cx, osh_plan *p, found *f)
     const osh_graph *g = p->graph;
     int n = 0;
     for (int m = 0; m < g->n_modules; m++) {
+        if (f->m->type->search && passes_to_one(p, f, m)) {
+            OSH_TRY(take_up(cx, p, f));
+            n++;
+        }
         bool everywhere = is_layer_norm(p, m);
         for (int k = 0; k < g->n_modules && everywhere; k++)
             if (is_layer_norm(p, k) && !strcmp(leaf_of(g->modules[k].name), leaf_of(g->modules[m].name)))
@@ -396,6 +476,7 @@ void osh_plan_folds_free(osh_ctx *cx, osh_plan *p)
     for (int i = 0; i < p->n_folds; i++) {
         osh_free(cx, p->folds[i].s);
         osh_free(cx, p->folds[i].takes);
+        osh_free(cx, p->folds[i].nodes);
     }
     osh_free(cx, p->folds);
     osh_free(cx, p->folded);
@@ -443,8 +524,49 @@ bool osh_folds_known(const osh_plan *p, int subgraph, int n_subgraphs)
     return true;
 }
 
-int64_t osh_fold_scratch(const osh_fold *f, int n_threads, bool reads)
+bool osh_fold_searches(const osh_plan *p, const osh_fold *f)
 {
-    return (int64_t)(osh_mem_gross((size_t)(n_threads * f->n) * sizeof(float)) +
-                     (reads ? (size_t)n_threads * osh_mem_gross(OSH_FOLD_PIECE) : 0));
+    return p->recipe->modifiers[f->modifier].type->search != NULL;
+}
+
+osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_plan *p, const osh_fold *f)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->graph;
+    osh_balance *b = NULL; // own
+    OSH_NEW(cx, b, f->n_takes);
+    for (int k = 0; k < f->n_takes; k++) {
+        const osh_weight *w = &g->weights[f->takes[k]];
+        int node = f->nodes[k];
+        b[k] = (osh_balance){.name = g->modules[g->nodes[node].module].name, .scheme = scheme_of(p, node),
+                             .dtype = p->ck->tensors[w->tensor].e->dtype, .O = w->shape[0]};
+    }
+    *out = b;
+done:
+    return rc;
+}
+
+int64_t osh_fold_seen_bytes(const osh_plan *p, const osh_fold *f)
+{
+    size_t bytes = osh_mem_gross((size_t)f->n * 2 * sizeof(float)) + osh_mem_gross(sizeof(osh_tensor));
+    if (osh_fold_searches(p, f))
+        bytes += osh_mem_gross((size_t)(f->n * f->n) * sizeof(float)) + osh_mem_gross(sizeof(osh_tensor));
+    return (int64_t)bytes;
+}
+
+osh_status osh_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_plan *p, const osh_fold *f, bool reads)
+{
+    osh_status rc = OSH_OK;
+    const osh_modifier *m = &p->recipe->modifiers[f->modifier];
+    int n = osh_threads(cx);
+    osh_balance *b = NULL; // own
+    *bytes = (int64_t)(osh_mem_gross((size_t)(n * f->n) * sizeof(float)) +
+                       (reads ? (size_t)n * osh_mem_gross(OSH_FOLD_PIECE) : 0));
+    if (!m->type->search) goto done;
+    OSH_TRY(osh_fold_balance(cx, &b, p, f));
+    osh_search j = {.n = f->n, .balance = b, .n_balance = f->n_takes};
+    *bytes = (int64_t)(osh_mem_gross((size_t)f->n_takes * sizeof *b) + m->type->search_bytes(m, &j, n));
+done:
+    osh_free(cx, b);
+    return rc;
 }

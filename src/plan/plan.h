@@ -75,11 +75,11 @@ typedef struct osh_visit { // how a subgraph is worked on, and what that takes
 
 typedef struct osh_fold { // factors that a layer gives to the Linears behind it (folds.h)
     int modifier;       // index into the recipe's
-    int module, value;  // of the graph: the layer that gives, and what it makes
+    int module, value;  // of the graph: the layer that gives, and what is seen for it: what it makes (folds.h)
     int64_t n;          // its channels
     int gives[2], n_gives; // graph weights that are divided: the layer's weight, its bias
     float offset;       // that the layer adds to its weight
-    int *takes, n_takes;   // own: those of the Linears
+    int *takes, *nodes, n_takes; // own: those of the Linears, and these
     int subgraph;       // -1: not cut
     float *s;           // own [n]
     bool known;         // s is

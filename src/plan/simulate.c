@@ -378,7 +378,7 @@ static osh_status pass_on_card(osh_ctx *cx, sim *s, const osh_step *st)
         int64_t n = batch_tokens(s, b);
         if (n != last)
             OSH_TRY(osh_exec_peak_on_device(cx, &peak, &left, g, st->first, st->n, st->run, st->in, st->out,
-                                            st->observe ? s->hook : NULL, n));
+                                            st->observe || st->fold ? s->hook : NULL, n));
         last = n;
         note(s, (int64_t)(ways + peak), 0, now);
         OSH_TRY(batch_over(cx, s, st, b, ways + left, &now));
@@ -433,7 +433,7 @@ static osh_status sim_pass(osh_ctx *cx, void *user, const osh_range *r, const os
     (void)r;
     if (s->card) return pass_on_card(cx, s, st);
     int64_t ids = (int64_t)osh_mem_gross((size_t)s->batch_tokens * sizeof(int32_t));
-    const size_t *hook = st->observe ? s->hook : NULL;
+    const size_t *hook = st->observe || st->fold ? s->hook : NULL;
     if (s->n_kept) pass_kept(s, st, ids, hook);
     if (s->n_kept < s->p->n_batches) pass_others(s, st, ids, hook);
     return OSH_OK;
@@ -580,32 +580,38 @@ static osh_status sim_reload(osh_ctx *cx, void *user, const osh_range *r, int fi
     return OSH_OK;
 }
 
-static int64_t channels_bytes(int64_t n) // of what a layer makes
-{
-    return (int64_t)(osh_mem_gross((size_t)n * 2 * sizeof(float)) + osh_mem_gross(sizeof(osh_tensor)));
-}
-
 static osh_status sim_fold_open(osh_ctx *cx, void *user, const osh_range *r)
 {
     sim *s = user;
     (void)cx;
-    for (int i = 0; i < s->p->n_folds; i++)
-        if (osh_fold_inside(r, &s->p->folds[i])) s->stats += channels_bytes(s->p->folds[i].n);
+    for (int i = 0; i < s->p->n_folds; i++) {
+        const osh_fold *f = &s->p->folds[i];
+        if (!osh_fold_inside(r, f)) continue;
+        s->stats += osh_fold_seen_bytes(s->p, f);
+        if (osh_fold_searches(s->p, f)) s->hook[f->value] = accum_scratch(s, "hessian_accum", f->n);
+    }
     note(s, 0, 0, s->values);
     return OSH_OK;
 }
 
 static osh_status sim_fold(osh_ctx *cx, void *user, const osh_range *r)
 {
+    osh_status rc = OSH_OK;
     sim *s = user;
-    (void)cx;
+    int64_t bytes;
+    for (int i = 0; i < s->p->n_folds; i++) {
+        if (!osh_fold_inside(r, &s->p->folds[i])) continue;
+        OSH_TRY(osh_fold_scratch(cx, &bytes, s->p, &s->p->folds[i], s->to->segments));
+        note(s, bytes, 0, s->values);
+    }
     for (int i = 0; i < s->p->n_folds; i++) {
         const osh_fold *f = &s->p->folds[i];
-        if (osh_fold_inside(r, f)) note(s, osh_fold_scratch(f, s->n_threads, s->to->segments), 0, s->values);
+        if (!osh_fold_inside(r, f)) continue;
+        s->stats -= osh_fold_seen_bytes(s->p, f);
+        s->hook[f->value] = 0;
     }
-    for (int i = 0; i < s->p->n_folds; i++)
-        if (osh_fold_inside(r, &s->p->folds[i])) s->stats -= channels_bytes(s->p->folds[i].n);
-    return OSH_OK;
+done:
+    return rc;
 }
 
 static osh_status sim_release(osh_ctx *cx, void *user, int first, int n)

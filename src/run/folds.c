@@ -4,10 +4,15 @@
 #include <math.h>
 #include <string.h>
 
+#include "plan/lookup.h"
+
 struct osh_folding {
     const osh_plan *plan; // view
     osh_range range;
-    osh_tensor **seen;    // own [folds]: F32 [2, n] smallest and largest by channel; NULL: not of the range
+    osh_tensor **seen;    // own [folds]: F32 [2, n] smallest and largest by channel, or sums (channel_sum); NULL: of
+                          // another range
+    osh_tensor **squares; // own [folds]: F32 [n, n] X^T X, where factors are searched for
+    int64_t *n_tokens;    // own [folds]
 };
 
 osh_status osh_folding_new(osh_ctx *cx, osh_folding **out, const osh_plan *p, const osh_range *r)
@@ -17,12 +22,18 @@ osh_status osh_folding_new(osh_ctx *cx, osh_folding **out, const osh_plan *p, co
     OSH_NEW(cx, f, 1);
     f->plan = p, f->range = *r;
     OSH_NEW(cx, f->seen, p->n_folds);
+    OSH_NEW(cx, f->squares, p->n_folds);
+    OSH_NEW(cx, f->n_tokens, p->n_folds);
     for (int i = 0; i < p->n_folds; i++) {
         if (!osh_fold_inside(r, &p->folds[i])) continue;
         int64_t n = p->folds[i].n;
+        bool searches = osh_fold_searches(p, &p->folds[i]);
         OSH_TRY(osh_tensor_new(cx, &f->seen[i], OSH_F32, 2, (int64_t[]){2, n}));
         float *x = f->seen[i]->data;
-        for (int64_t c = 0; c < n; c++) x[c] = INFINITY, x[n + c] = -INFINITY;
+        for (int64_t c = 0; c < n; c++) x[c] = searches ? 0 : INFINITY, x[n + c] = searches ? 0 : -INFINITY;
+        if (!searches) continue;
+        OSH_TRY(osh_tensor_new(cx, &f->squares[i], OSH_F32, 2, (int64_t[]){n, n}));
+        OSH_TRY(osh_tensor_zero(cx, f->squares[i]));
     }
     *out = f, f = NULL; // give
 done:
@@ -34,7 +45,10 @@ void osh_folding_free(osh_ctx *cx, osh_folding *f)
 {
     if (!f) return;
     for (int i = 0; f->seen && i < f->plan->n_folds; i++) osh_tensor_free(cx, f->seen[i]);
+    for (int i = 0; f->squares && i < f->plan->n_folds; i++) osh_tensor_free(cx, f->squares[i]);
     osh_free(cx, f->seen);
+    osh_free(cx, f->squares);
+    osh_free(cx, f->n_tokens);
     osh_free(cx, f);
 }
 
@@ -45,7 +59,11 @@ osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor
     for (int i = 0; i < f->plan->n_folds; i++) {
         if (!f->seen[i] || f->plan->folds[i].value != value) continue;
         osh_op_args a = {.in = {x}, .out = {f->seen[i]}, .seqs = &b->seqs};
-        OSH_TRY(osh_op_run(cx, osh_op_find("channel_range"), &a));
+        OSH_TRY(osh_op_run(cx, osh_op_find(f->squares[i] ? "channel_sum" : "channel_range"), &a));
+        f->n_tokens[i] += x->shape[0];
+        if (!f->squares[i]) continue;
+        a.out[0] = f->squares[i];
+        OSH_TRY(osh_op_run(cx, osh_op_find("hessian_accum"), &a));
     }
 done:
     return rc;
@@ -63,6 +81,18 @@ typedef struct piece_work {
     osh_fold_rule rule;   // of a fold into w
 } piece_work;
 
+/* Elements [first, first + n) of a weight of the source, factors that are known folded in. */
+static osh_status read_elements(osh_ctx *cx, const osh_plan *p, int64_t tensor, void *to, int64_t first, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    const osh_ckpt_tensor *t = &p->ck->tensors[tensor];
+    int64_t size = (int64_t)osh_dtype_bytes(t->e->dtype);
+    OSH_TRY(osh_st_read_part(cx, to, p->ck->shards[t->shard], t->e, first * size, (size_t)(n * size)));
+    osh_checkpoint_apply(p->ck, tensor, to, first, n);
+done:
+    return rc;
+}
+
 static osh_status most_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -73,8 +103,7 @@ static osh_status most_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     const uint8_t *from = k->w ? (const uint8_t *)k->w->data + (size_t)first * size : NULL;
     if (!from) {
         uint8_t *room = k->rooms + (size_t)worker * OSH_FOLD_PIECE;
-        OSH_TRY(osh_st_read_part(cx, room, k->p->ck->shards[t->shard], t->e, first * (int64_t)size, (size_t)n * size));
-        osh_checkpoint_apply(k->p->ck, k->tensor, room, first, n);
+        OSH_TRY(read_elements(cx, k->p, k->tensor, room, first, n));
         from = room;
     }
     osh_fold_most(k->most + (int64_t)worker * k->I, from, t->e->dtype, k->I, first, n);
@@ -136,25 +165,84 @@ static osh_status fold_into(osh_ctx *cx, const osh_plan *p, const osh_weights *w
     return k.w ? osh_parallel_for(cx, n_chunks(&k), fold_chunk, &k) : OSH_OK;
 }
 
-static osh_status make_factors(osh_ctx *cx, const osh_plan *p, osh_fold *f, const osh_tensor *seen,
-                               const osh_weights *w)
+static osh_status factors_by_range(osh_ctx *cx, const osh_plan *p, osh_fold *f, const osh_tensor *seen,
+                                   const osh_weights *w)
 {
     osh_status rc = OSH_OK;
     const osh_modifier *m = &p->recipe->modifiers[f->modifier];
-    const char *name = p->graph->modules[f->module].name;
     float *most = osh_alloc(cx, (size_t)(osh_threads(cx) * f->n) * sizeof *most); // own
     const float *lo = seen->data;
-    if (!most) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the factors of %s", name);
-    if (!(lo[0] <= lo[f->n])) OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its factors are unknown", name);
+    if (!most) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the factors of %s", p->graph->modules[f->module].name);
     OSH_TRY(find_most(cx, most, p, f, w));
     osh_channels c = {.lo = lo, .hi = lo + f->n, .most = most, .n = f->n, .dtype = p->graph->dtype};
     m->type->factors(m, f->s, &c);
+done:
+    osh_free(cx, most);
+    return rc;
+}
+
+typedef struct source { // of a search's weights
+    const osh_plan *p;
+    const osh_fold *f;
+    const osh_weights *w;
+} source;
+
+static osh_status source_rows(osh_ctx *cx, const osh_search *j, int k, void *to, int64_t first, int64_t n)
+{
+    const source *s = j->user;
+    int weight = s->f->takes[k];
+    const osh_tensor *w = s->w->w[weight];
+    if (!w) return read_elements(cx, s->p, s->p->graph->weights[weight].tensor, to, first * j->n, n * j->n);
+    size_t row = (size_t)j->n * osh_dtype_bytes(w->dtype);
+    memcpy(to, (const char *)w->data + (size_t)first * row, (size_t)n * row);
+    return OSH_OK;
+}
+
+static void double_lower(float *h, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < i; k++) h[i * n + k] *= 2;
+}
+
+static osh_status factors_by_search(osh_ctx *cx, const osh_folding *g, int fold, const osh_weights *w)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = g->plan;
+    osh_fold *f = &p->folds[fold];
+    const osh_modifier *m = &p->recipe->modifiers[f->modifier];
+    const char *name = p->graph->modules[f->module].name;
+    source from = {p, f, w};
+    osh_balance *balance = NULL; // own
+    float *mean = g->seen[fold]->data, *h = g->squares[fold]->data;
+    OSH_TRY(osh_fold_balance(cx, &balance, p, f));
+    for (int64_t c = 0; c < f->n; c++) mean[c] = (mean[c] - mean[f->n + c]) / (float)g->n_tokens[fold];
+    double_lower(h, f->n);
+    osh_search j = {.name = name, .n = f->n, .mean = mean, .h = h, .balance = balance, .n_balance = f->n_takes,
+                    .rows = source_rows, .user = &from};
+    OSH_TRY(m->type->search(cx, m, f->s, &j));
+    osh_log(cx, OSH_LOG_INFO, "%s of %s: %.4f of the error without factors", m->type->name, name,
+            j.before > 0 ? j.after / j.before : 1);
+done:
+    osh_free(cx, balance);
+    return rc;
+}
+
+static osh_status make_factors(osh_ctx *cx, const osh_folding *g, int fold, const osh_weights *w)
+{
+    osh_status rc = OSH_OK;
+    osh_fold *f = &g->plan->folds[fold];
+    const osh_modifier *m = &g->plan->recipe->modifiers[f->modifier];
+    const char *name = g->plan->graph->modules[f->module].name;
+    const float *lo = g->seen[fold]->data;
+    if (!g->n_tokens[fold] || (!g->squares[fold] && !(lo[0] <= lo[f->n])))
+        OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its factors are unknown", name);
+    OSH_TRY(g->squares[fold] ? factors_by_search(cx, g, fold, w)
+                             : factors_by_range(cx, g->plan, f, g->seen[fold], w));
     for (int64_t i = 0; i < f->n; i++)
         if (!(f->s[i] > 0 && isfinite(f->s[i])))
             OSH_FAIL(cx, OSH_E_NUMERIC, "%s: the factor of channel %ld of %s is %g", m->type->name, (long)i, name,
                      (double)f->s[i]);
 done:
-    osh_free(cx, most);
     return rc;
 }
 
@@ -162,15 +250,26 @@ osh_status osh_run_fold(osh_ctx *cx, osh_run *r, const osh_folding *g, const osh
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = r->plan;
+    double all = 0, work = 0;
+    for (int i = 0; i < p->n_folds; i++)
+        if (g->seen[i]) all += osh_cost_of_fold(p, &p->folds[i]);
+    double phase = r->pace.cost[g->range.first_subgraph].work[OSH_PHASE_SOLVE];
+    osh_scope scope = 0;
+    if (all > 0) // a search, which takes its time
+        scope = osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, g->range.first_subgraph, phase > all ? all / phase : 1);
     for (int i = 0; i < p->n_folds; i++) {
         osh_fold *f = &p->folds[i];
         if (!g->seen[i]) continue;
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(make_factors(cx, p, f, g->seen[i], w));
+        r->progress.name = p->graph->modules[f->module].name;
+        if (all > 0) osh_run_step(cx, r, work / all, 0);
+        work += osh_cost_of_fold(p, f);
+        OSH_TRY(make_factors(cx, g, i, w));
         for (int k = 0; k < f->n_takes; k++) OSH_TRY(fold_into(cx, p, w, f->takes[k], osh_fold_taking(p, f, k)));
         for (int k = 0; k < f->n_gives; k++) OSH_TRY(fold_into(cx, p, w, f->gives[k], osh_fold_giving(p, f, k)));
         OSH_TRY(osh_fold_known(cx, p, i));
     }
+    if (all > 0) osh_run_end(cx, r, scope);
     OSH_TRY(osh_emit_folds(cx, r->emitter, g->range.first_subgraph, g->range.n_subgraphs));
 done:
     return rc;

@@ -46,7 +46,7 @@ static void test_every_modifier(void **state)
 {
     (void)state;
     for (size_t i = 0; i < osh_modifier_count(); i++) {
-        if (osh_modifier_at(i)->factors) continue; // test_transforms
+        if (osh_modifier_at(i)->keys) continue; // test_transforms
         osh_recipe *r = parse_weights(osh_modifier_at(i)->name, "", "num_bits: 4, group_size: 128");
         assert_int_equal(r->n, 1);
         const osh_modifier *m = &r->modifiers[0];
@@ -68,24 +68,27 @@ static void test_transforms(void **state)
     char text[1024];
     osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
     for (size_t i = 0; i < osh_modifier_count(); i++) {
-        if (!osh_modifier_at(i)->factors) continue;
-        snprintf(text, sizeof text, "s_stage: {s_modifiers: {%s: {ignore: [a, b], num_calibration_steps: 3, "
-                 "calibration_function: null, mappings: [[[\"re:.*q\", k], [n]], [v, m]], smoothing_strength: 0.8}, %s",
-                 osh_modifier_at(i)->name, after);
+        const osh_modifier_type *type = osh_modifier_at(i);
+        if (!type->keys) continue;
+        snprintf(text, sizeof text, "s_stage: {s_modifiers: {%s: {mappings: [[[\"re:.*q\", k], [n]], "
+                 "{balance_layers: v, smooth_layer: m}], %s}, %s", type->name,
+                 type->search ? "duo_scaling: both, offload_device: cpu, n_grid: 9"
+                              : "ignore: [a, b], num_calibration_steps: 3, calibration_function: null, "
+                                "smoothing_strength: 0.8", after);
         osh_recipe *r = parse(text);
         const osh_modifier *m = &r->modifiers[0];
         size_t n = 0;
         const osh_mapping *maps = m->type->mappings(m, &n);
         assert_int_equal(r->n, 2);
         assert_int_equal(m->n_schemes, 0);
-        assert_int_equal(m->ignore.n, 2);
+        assert_int_equal(m->ignore.n, type->search ? 0 : 2);
         assert_int_equal(n, 2);
         assert_int_equal(maps[0].balance.n, 2);
         assert_string_equal(maps[0].balance.items[0], "re:.*q");
         assert_string_equal(maps[0].smooth, "n");
         assert_string_equal(maps[1].balance.items[0], "v");
         osh_recipe_free(cx, r);
-        snprintf(text, sizeof text, "s_stage: {s_modifiers: {%s: {}, %s", osh_modifier_at(i)->name, after);
+        snprintf(text, sizeof text, "s_stage: {s_modifiers: {%s: {}, %s", type->name, after);
         r = parse(text);
         assert_null(r->modifiers[0].type->mappings(&r->modifiers[0], &n)); // inferred
         osh_recipe_free(cx, r);

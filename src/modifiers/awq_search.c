@@ -1,0 +1,312 @@
+/* awq_search.c - AWQ's grid of factors, judged by statistics.
+ *
+ *   x[c] = mean |X[., c]|
+ *   w[c] = mean over the Linears' rows of |W[., c]| over the largest of what shares a scale with it
+ *   s = x^r / (w^(1 - r) + 1e-4) with duo scaling, x^r without, at least 1e-4; then s / sqrt(max s min s)
+ *   W' = Q(W s) / s    Q: rounded to nearest, scales of the whole range
+ *   loss = sum over the Linears of |X (W' - W)^T|^2 = tr(dW H dW^T)
+ *
+ * Upstream runs the module around the Linears on all inputs for each point of the grid: for a Linear alone (o_proj,
+ * down_proj) that is this loss; for q, k, v and for gate and up it is that of attention's or the MLP's output, where
+ * here each Linear's output counts.
+ *
+ * Weights go by in bands of rows, each on one thread through the whole grid; sums of bands are added in their order. */
+#include "base/elementary.h"
+#include "modifiers/awq.h"
+#include "ops/cpu/blas.h"
+#include "ops/cpu/gemm.h"
+#include "ops/kernel.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { ROWS = 128, COLUMNS = 192, LANES = 8 };
+
+typedef struct band { int k; int64_t first, n; } band; // rows of the k-th Linear
+
+typedef struct search {
+    osh_search *j;
+    const osh_awq_point *grid;
+    int n_grid;
+    osh_arithmetic arithmetic;
+    band *bands;    // own
+    int64_t n_bands, n_rows, widest; // rows: of all that are quantized; widest: of a band
+    double *sums;   // own: [bands, n] what makes w
+    float *most;    // own: [bands, n] largest |W| of each column; then [n] of all bands
+    double *mean;   // own: [n] w
+    float *s;       // own: [grid, n]
+    float *global;  // own: [grid] of strategy tensor_group
+    double *loss;   // own: [bands, grid]
+} search;
+
+static int64_t rows_of_band(const osh_q_args *a)
+{
+    int64_t block = a->strategy == OSH_Q_BLOCK ? a->block[0] : 1;
+    return osh_div_up(ROWS, block) * block;
+}
+
+static bool counts(const osh_balance *b) { return b->scheme && b->scheme->weights.present; }
+
+static void cut_bands(search *t)
+{
+    const osh_search *j = t->j;
+    t->n_bands = t->n_rows = t->widest = 0;
+    for (int k = 0; k < j->n_balance; k++) {
+        const osh_balance *b = &j->balance[k];
+        if (!counts(b)) continue;
+        int64_t each = rows_of_band(&b->scheme->weights);
+        for (int64_t r = 0; r < b->O; r += each) {
+            band d = {k, r, osh_min64(each, b->O - r)};
+            if (t->bands) t->bands[t->n_bands] = d;
+            t->n_bands++, t->n_rows += d.n;
+            if (d.n > t->widest) t->widest = d.n;
+        }
+    }
+}
+
+/* ---- w ---- */
+
+/* |W| of rows F32 [n, I] over the largest of what shares a scale with it, steps rounded as torch's; added to sums. */
+static void add_shares(double *sums, const float *rows, const osh_q_args *a, osh_dtype dt, int64_t n, int64_t I)
+{
+    int64_t high = a->strategy == OSH_Q_BLOCK ? a->block[0] : 1;
+    int64_t seg = osh_q_in_groups(a) ? a->group_size : a->strategy == OSH_Q_BLOCK ? a->block[1] : I;
+    for (int64_t r = 0; r < n; r += high)
+        for (int64_t c = 0; c < I; c += seg) {
+            int64_t r1 = osh_min64(r + high, n), c1 = osh_min64(c + seg, I);
+            float amax = 0;
+            for (int64_t y = r; y < r1; y++)
+                for (int64_t x = c; x < c1; x++) amax = fmaxf(amax, fabsf(rows[y * I + x]));
+            amax = osh_round_to(amax + 1e-6f, dt);
+            for (int64_t y = r; y < r1; y++)
+                for (int64_t x = c; x < c1; x++) sums[x] += osh_round_to(fabsf(rows[y * I + x]) / amax, dt);
+        }
+}
+
+static osh_status look_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    osh_status rc = OSH_OK;
+    search *t = user;
+    const band *d = &t->bands[chunk];
+    const osh_balance *b = &t->j->balance[d->k];
+    int64_t I = t->j->n, n = d->n * I;
+    char *raw = osh_alloc(cx, (size_t)n * osh_dtype_bytes(b->dtype)); // own
+    float *w = NULL, *most = t->most + chunk * I; // own; view
+    (void)worker;
+    if (!raw) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through %s", b->name);
+    OSH_NEW(cx, w, n);
+    OSH_TRY(t->j->rows(cx, t->j, d->k, raw, d->first, d->n));
+    osh_to_f32(w, raw, b->dtype, n);
+    for (int64_t i = 0; i < n; i += I)
+        for (int64_t c = 0; c < I; c++) most[c] = fmaxf(most[c], fabsf(w[i + c]));
+    add_shares(t->sums + chunk * I, w, &b->scheme->weights, b->dtype, d->n, I);
+done:
+    osh_free(cx, raw);
+    osh_free(cx, w);
+    return rc;
+}
+
+static osh_status find_mean(osh_ctx *cx, search *t)
+{
+    osh_status rc = OSH_OK;
+    int64_t I = t->j->n;
+    OSH_TRY(osh_parallel_for(cx, t->n_bands, look_chunk, t));
+    for (int64_t c = 0; c < I; c++) {
+        for (int64_t b = 0; b < t->n_bands; b++) t->mean[c] += t->sums[b * I + c];
+        for (int64_t b = 1; b < t->n_bands; b++) t->most[c] = fmaxf(t->most[c], t->most[b * I + c]);
+        t->mean[c] /= (double)t->n_rows;
+    }
+done:
+    return rc;
+}
+
+/* ---- factors ---- */
+
+static double power(double x, double p) { return x > 0 ? osh_math_pow(x, p) : p > 0 ? 0 : 1; }
+
+static void make_factors(float *s, const search *t, const osh_awq_point *p)
+{
+    const float least = 1e-4f;
+    int64_t I = t->j->n;
+    float lo = INFINITY, hi = 0;
+    for (int64_t c = 0; c < I; c++) {
+        float x = (float)power(t->j->mean[c], p->ratio);
+        if (p->duo) x = (float)(x / (power(t->mean[c], 1 - p->ratio) + 1e-4));
+        s[c] = x < least ? least : x;
+        lo = fminf(lo, s[c]), hi = fmaxf(hi, s[c]);
+    }
+    float middle = sqrtf(hi * lo);
+    for (int64_t c = 0; c < I; c++) {
+        s[c] /= middle;
+        if (!(isfinite(s[c]) && s[c] > 0)) s[c] = 1;
+    }
+}
+
+static void make_points(search *t)
+{
+    int64_t I = t->j->n;
+    osh_dtype dt = t->j->balance[t->bands[0].k].dtype;
+    for (int g = 0; g < t->n_grid; g++) {
+        float amax = 0;
+        make_factors(t->s + g * I, t, &t->grid[g]);
+        for (int64_t c = 0; c < I; c++) amax = fmaxf(amax, osh_round_to(t->most[c] * t->s[g * I + c], dt));
+        t->global[g] = osh_q_global_scale(amax, dt);
+    }
+}
+
+/* ---- loss ---- */
+
+typedef struct room { // of a band
+    osh_tensor *stored;         // own: [n, I] as stored
+    void *codes;                // own: [n, I]
+    float *w, *dw, *product;    // own: [n, I]
+} room;
+
+static osh_status room_new(osh_ctx *cx, room *r, osh_dtype dt, int64_t n, int64_t I)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_tensor_new(cx, &r->stored, dt, 2, (int64_t[]){n, I}));
+    if (!(r->codes = osh_alloc(cx, (size_t)(n * I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes of a search");
+    OSH_NEW(cx, r->w, n * I);
+    OSH_NEW(cx, r->dw, n * I);
+    OSH_NEW(cx, r->product, n * I);
+done:
+    return rc;
+}
+
+static void room_deinit(osh_ctx *cx, room *r)
+{
+    osh_tensor_free(cx, r->stored);
+    osh_free(cx, r->codes);
+    osh_free(cx, r->w);
+    osh_free(cx, r->dw);
+    osh_free(cx, r->product);
+}
+
+/* dw = Q(w s) / s - w, through stored and codes. */
+static osh_status round_band(osh_ctx *cx, room *r, const search *t, const band *d, int point)
+{
+    osh_status rc = OSH_OK;
+    const osh_balance *b = &t->j->balance[d->k];
+    const osh_q_args *a = &b->scheme->weights;
+    const float *s = t->s + point * t->j->n;
+    int64_t I = t->j->n, n = d->n * I;
+    void *stored = r->stored->data;
+    osh_qparams p = {.global = a->strategy == OSH_Q_TENSOR_GROUP ? t->global[point] : 0}; // own
+    for (int64_t i = 0; i < n; i += I)
+        for (int64_t c = 0; c < I; c++) r->dw[i + c] = r->w[i + c] * s[c];
+    osh_from_f32(stored, b->dtype, r->dw, n);
+    OSH_TRY(osh_q_weight_params(cx, &p, r->stored, a, t->arithmetic, b->name));
+    OSH_TRY(osh_q_encode(cx, r->codes, r->stored, &p, a, t->arithmetic));
+    osh_q_decode_rows(stored, b->dtype, r->codes, &p, a, d->n, I, 0, d->n);
+    osh_to_f32(r->dw, stored, b->dtype, n);
+    for (int64_t i = 0; i < n; i += I)
+        for (int64_t c = 0; c < I; c++) r->dw[i + c] /= s[c];
+    osh_from_f32(stored, b->dtype, r->dw, n); // rounded as the weight is
+    osh_to_f32(r->dw, stored, b->dtype, n);
+    for (int64_t i = 0; i < n; i++) r->dw[i] -= r->w[i];
+done:
+    osh_qparams_deinit(cx, &p);
+    return rc;
+}
+
+/* tr(dW H dW^T) = sum of dW o (dW L), L the lower triangle with all but the diagonal doubled. */
+static double loss_of(const room *r, const float *h, int64_t n, int64_t I)
+{
+    double sum[LANES] = {0};
+    for (int64_t c = 0; c < I; c += COLUMNS) {
+        int64_t m = osh_min64(COLUMNS, I - c);
+        osh_gemm_nn(r->product + c, I, (osh_mat){r->dw + c, I}, (osh_mat){h + c * I + c, I}, n, m, I - c, 0);
+    }
+    for (int64_t i = 0; i < n * I; i += LANES)
+        for (int64_t k = 0; k < LANES && i + k < n * I; k++) sum[k] += (double)r->dw[i + k] * r->product[i + k];
+    for (int k = 1; k < LANES; k++) sum[0] += sum[k];
+    return sum[0];
+}
+
+static osh_status loss_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    osh_status rc = OSH_OK;
+    const search *t = user;
+    const band *d = &t->bands[chunk];
+    osh_dtype dt = t->j->balance[d->k].dtype;
+    int64_t I = t->j->n;
+    room r = {0}; // own
+    (void)worker;
+    OSH_TRY(room_new(cx, &r, dt, d->n, I));
+    OSH_TRY(t->j->rows(cx, t->j, d->k, r.stored->data, d->first, d->n));
+    osh_to_f32(r.w, r.stored->data, dt, d->n * I);
+    for (int g = 0; g < t->n_grid; g++) {
+        OSH_TRY(osh_check_interrupt(cx));
+        OSH_TRY(round_band(cx, &r, t, d, g));
+        t->loss[chunk * t->n_grid + g] = loss_of(&r, t->j->h, d->n, I);
+    }
+done:
+    room_deinit(cx, &r);
+    return rc;
+}
+
+/* The first of the smallest. */
+static osh_status choose(osh_ctx *cx, int *best, const search *t)
+{
+    osh_status rc = OSH_OK;
+    double least = INFINITY;
+    *best = -1;
+    for (int g = 0; g < t->n_grid; g++) {
+        double sum = 0;
+        for (int64_t b = 0; b < t->n_bands; b++) sum += t->loss[b * t->n_grid + g];
+        if (!t->grid[g].duo && t->grid[g].ratio == 0) t->j->before = sum;
+        if (sum < least) least = sum, *best = g;
+    }
+    if (*best < 0) OSH_FAIL(cx, OSH_E_NUMERIC, "%s: no factors give a loss that is a number", t->j->name);
+    t->j->after = least;
+done:
+    return rc;
+}
+
+osh_status osh_awq_search(osh_ctx *cx, float *s, osh_search *j, const osh_awq_point *grid, int n_grid,
+                          osh_arithmetic arithmetic)
+{
+    osh_status rc = OSH_OK;
+    search t = {.j = j, .grid = grid, .n_grid = n_grid, .arithmetic = arithmetic};
+    int64_t I = j->n;
+    int best = -1;
+    cut_bands(&t);
+    OSH_TRY(osh_blas_open(cx));
+    OSH_NEW(cx, t.bands, t.n_bands);
+    cut_bands(&t);
+    OSH_NEW(cx, t.sums, t.n_bands * I);
+    OSH_NEW(cx, t.most, t.n_bands * I);
+    OSH_NEW(cx, t.mean, I);
+    OSH_NEW(cx, t.s, n_grid * I);
+    OSH_NEW(cx, t.global, n_grid);
+    OSH_NEW(cx, t.loss, t.n_bands * n_grid);
+    OSH_TRY(find_mean(cx, &t));
+    make_points(&t);
+    OSH_TRY(osh_parallel_for(cx, t.n_bands, loss_chunk, &t));
+    OSH_TRY(choose(cx, &best, &t));
+    memcpy(s, t.s + best * I, (size_t)I * sizeof *s);
+done:
+    osh_free(cx, t.bands);
+    osh_free(cx, t.sums);
+    osh_free(cx, t.most);
+    osh_free(cx, t.mean);
+    osh_free(cx, t.s);
+    osh_free(cx, t.global);
+    osh_free(cx, t.loss);
+    return rc;
+}
+
+size_t osh_awq_search_bytes(const osh_search *j, int n_grid, int n_threads)
+{
+    search t = {.j = (osh_search *)j};
+    size_t I = (size_t)j->n, bytes = 0;
+    cut_bands(&t);
+    size_t n = (size_t)t.n_bands, at_once = t.n_bands < n_threads ? n : (size_t)n_threads, each = (size_t)t.widest * I;
+    bytes += osh_mem_gross(n * sizeof(band)) + osh_mem_gross(n * I * sizeof(double));
+    bytes += osh_mem_gross(n * I * sizeof(float));
+    bytes += osh_mem_gross(I * sizeof(double)) + osh_mem_gross((size_t)n_grid * I * sizeof(float));
+    bytes += osh_mem_gross((size_t)n_grid * sizeof(float)) + osh_mem_gross(n * (size_t)n_grid * sizeof(double));
+    /* weights as F32 at most, codes, dw and product; scales, ranges and zero points of a group of one row and column */
+    return bytes + at_once * (4 * osh_mem_gross(each * sizeof(float)) + 3 * osh_mem_gross(each));
+}

@@ -1,0 +1,58 @@
+/* channel_sum.c - the sum of |x| of each channel, over all tokens.
+ *
+ *   in[0] x [N, D]     out s F32 [2, D], in place: the sum is s[0] - s[1]
+ *
+ * The statistic of AWQ (llmcompressor awq/base.py cache_smooth_activations_hook). s[1] is what s[0] has too much by its
+ * roundings (Kahan), so that a million tokens lose no digit; tokens are added one by one, so batches do not show. */
+#include "ops/kernel.h"
+
+#include <assert.h>
+#include <math.h>
+
+enum { COLUMNS = 256 }; // of a chunk
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]);
+    float *x = NULL, *sum = a->out[0]->data, *much = sum + D; // own: [N, D]; views
+
+    OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
+    for (int64_t c = 0; c < D; c++) {
+        double all = (double)sum[c] - much[c];
+        for (int64_t i = 0; i < N; i++) all += fabs((double)x[i * D + c]);
+        sum[c] = (float)all;
+        much[c] = (float)(sum[c] - all);
+    }
+done:
+    osh_free(cx, x);
+    return rc;
+}
+
+static osh_status columns(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const osh_op_args *a = user;
+    int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), c = chunk * COLUMNS, n = osh_min64(COLUMNS, D - c);
+    float x[COLUMNS], *sum = (float *)a->out[0]->data + c, *much = sum + D;
+    (void)cx, (void)worker;
+    for (int64_t r = 0; r < N; r++) {
+        osh_to_f32(x, osh_elem(a->in[0], r * D + c), a->in[0]->dtype, n);
+        for (int64_t i = 0; i < n; i++) {
+            float more = fabsf(x[i]) - much[i], now = sum[i] + more;
+            much[i] = now - sum[i] - more;
+            sum[i] = now;
+        }
+    }
+    return OSH_OK;
+}
+
+static osh_status fast(osh_ctx *cx, const osh_op_args *a)
+{
+    int64_t D = osh_width(a->in[0]);
+    assert(a->out[0]->dtype == OSH_F32 && a->out[0]->shape[0] == 2 && a->out[0]->shape[1] == D);
+    return osh_parallel_for(cx, osh_div_up(D, COLUMNS), columns, (void *)a);
+}
+
+const osh_op osh_op_channel_sum = {
+    .name = "channel_sum", .n_in = 1, .n_weights = 0, .n_out = 1, .run = {[OSH_REF] = ref, [OSH_CPU] = fast},
+};

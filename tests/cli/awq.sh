@@ -1,0 +1,107 @@
+# AWQ before rounding and before GPTQ, in one traversal: the same bytes for any threads, batch, tier, budget and kill; what
+# it takes is predicted; verify knows what was changed; rounded weights come nearer to the model's outputs than without
+# it; mappings in both spellings; what cannot be is refused, what upstream passes over is passed over.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+fail() { echo "$*"; exit 1; }
+recipe() { # file, keys of AWQModifier, what comes behind it
+    printf 's_stage:\n  s_modifiers:\n    AWQModifier: {%s}\n    %s\n' "$2" "$3" >"$1.yaml"
+}
+rtn="QuantizationModifier: {scheme: W4A16, ignore: [lm_head]}"
+gptq="GPTQModifier: {scheme: W4A16, ignore: [lm_head]}"
+recipe rtn "n_grid: 8" "$rtn"
+recipe gptq "n_grid: 6, duo_scaling: both" "$gptq"
+recipe given 'n_grid: 5, duo_scaling: false, mappings: [{smooth_layer: "re:.*v_proj$", balance_layers: ["re:.*o_proj$"]},
+        {smooth_layer: "re:.*up_proj$", balance_layers: ["re:.*down_proj$"], activation_hook_target: null},
+        [["re:.*gate_proj$", "re:.*up_proj$"], "re:.*post_attention_layernorm$"]]' "$rtn"
+printf 's_stage:\n  s_modifiers:\n    %s\n' "$rtn" >plain.yaml
+# heads with values of their own, so that v_proj gives to o_proj; a width at which the memory of the search is to be seen
+"$OSH_TOOLS/make_model" heads hidden=256 intermediate=640 heads=4 kv=4 layers=2 vocab=512 samples=6 tokens=64
+declare -A from=([docs]="$model" [heads]=heads)
+declare -A data=([docs]="$model/data/calibration.jsonl" [heads]=heads/calibration.jsonl)
+one() { # recipe, model, output
+    "$ONESHOT" --model "${from[$2]}" --dataset "${data[$2]}" --recipe "$1.yaml" --num-calibration-samples 6 \
+        --max-seq-length 64 --progress none --output "$3" "${@:4}"
+}
+plan() { # recipe, model
+    "$ONESHOT" plan --model "${from[$2]}" --dataset "${data[$2]}" --recipe "$1.yaml" --num-calibration-samples 6 \
+        --max-seq-length 64 "${@:3}"
+}
+sums() { (cd "$1" && find . -type f ! -name 'oneshot-report.*' ! -name oneshot.log -print0 | sort -z | xargs -0 sha256sum); }
+same() { # output, name of what is wanted, what was done
+    sums "$1" | diff -u "$2" - >diff.txt || { cat diff.txt; fail "$3: other bytes"; }
+    rm -rf "$1"
+}
+
+plan rtn docs >plan.txt
+grep -q 'AWQModifier: factors of 12 layers, such as model.layers.0.input_layernorm, for 24 modules' plan.txt ||
+    { cat plan.txt; fail "docs: not what is inferred where heads share their values"; }
+plan rtn heads >plan.txt
+grep -q 'AWQModifier: factors of 8 layers, such as model.layers.0.input_layernorm, for 14 modules' plan.txt ||
+    { cat plan.txt; fail "heads: not what is inferred where each head has its values"; }
+plan given docs >plan.txt 2>log # of v_proj and o_proj nothing: upstream's choice
+grep -q 'AWQModifier: factors of 8 layers, such as model.layers.0.mlp.up_proj, for 12 modules' plan.txt ||
+    { cat plan.txt; fail "docs: not the mappings that are given"; }
+
+declare -A how=([layer]="" [Linear]="--sequential-targets Linear" [basic]="--pipeline basic")
+runs=("rtn docs layer" "gptq heads Linear" "given heads basic")
+[ -z "$SANITIZED" ] || runs=("gptq heads Linear")
+for what in "${runs[@]}"; do
+    read -r r m t <<<"$what"
+    flags=(${how[$t]})
+    one $r $m plain "${flags[@]}" --threads 1 >/dev/null
+    sums plain >want
+    "$ONESHOT" verify plain --model "${from[$m]}" >verify.txt || { cat verify.txt; fail "$what: verify"; }
+    grep -q 'rule": "changed"' plain/oneshot-manifest.json || fail "$what: nothing is called changed"
+    rm -rf "out.$r" && mv plain "out.$r"
+    one $r $m out "${flags[@]}" --threads 3 --batch-size 4 >/dev/null
+    same out want "$what, threads and batch"
+    least=$(plan $r $m "${flags[@]}" --json | sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')
+    one $r $m out "${flags[@]}" --mem-opt-level 2 --threads 2 --device-memory $((least + 60000)) >/dev/null
+    python3 - <<'P'
+import json, os
+m = json.load(open("out/oneshot-report.json"))["memory"]
+assert os.environ["SANITIZED"] or m["peak_bytes"] <= m["predicted_peak_bytes"], m
+P
+    same out want "$what, the smallest device memory"
+    INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one $r $m out "${flags[@]}" --mem-opt-level 2 >log 2>&1
+    same out want "$what, counted"
+    for share in 50 85; do
+        if INJECT_AT=$(($(cat calls) * share / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
+            one $r $m out "${flags[@]}" --mem-opt-level 2 >log 2>&1; then fail "$what: not killed"; fi
+        one $r $m out "${flags[@]}" --mem-opt-level 2 >log 2>&1 || { cat log; fail "$what: does not go on"; }
+        same out want "$what, killed at $share %"
+    done
+done
+echo "same bytes"
+
+if [ -z "$SANITIZED" ]; then # nearer to the model than what is rounded without it
+    one plain docs out.plain >/dev/null
+    head -c 40000 "$model/data/evaluation.txt" >evaluation.txt
+    kl() {
+        "$ONESHOT" eval --model "$1" --reference "$model" --dataset evaluation.txt --max-seq-length 128 --progress none |
+            sed -n 's/^kl divergence \([0-9.]*\).*/\1/p'
+    }
+    awq=$(kl out.rtn) rounded=$(kl out.plain)
+    awk "BEGIN {exit !($awq < 0.98 * $rounded)}" || fail "KL divergence $awq, without AWQ $rounded"
+fi
+
+refused() { # keys, what comes behind, part of the message, flags
+    recipe bad "$1" "$2"
+    code=0
+    plan bad docs "${@:4}" >msg 2>&1 || code=$?
+    [ $code -gt 0 ] && grep -qF -- "$3" msg || { cat msg; fail "not refused: $1"; }
+}
+refused 'n_grid: 1' "$rtn" "n_grid"
+refused 'n_grid: 3, duo_scaling: both' "$rtn" "n_grid: 3 with duo_scaling both: want at least 4"
+refused 'duo_scaling: some' "$rtn" "duo_scaling: want true, false or both"
+refused 'scheme: W4A16' "$rtn" "scheme"
+refused 'mappings: [{smooth_layer: a, balanced: [b]}]' "$rtn" "unknown key 'balanced'"
+refused 'mappings: [{smooth_layer: a}]' "$rtn" "mappings: want a list of pairs"
+refused '' "QuantizationModifier: {ignore: [lm_head], config_groups: {g: {targets: [Linear], weights: {num_bits: 8, strategy: tensor}}}}" \
+    "one scale for the whole weight"
+refused 'mappings: [[["re:.*q_proj"], "re:.*input_layernorm"]]' "$rtn" "reads what it makes, too"
+refused '' "$rtn" "is not made on a card" --device-model h100
+refused '' "$rtn" "needs calibration data" --pipeline datafree
+echo "refused what cannot be"
