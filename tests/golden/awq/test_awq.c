@@ -22,7 +22,7 @@ static osh_st *st;
 static const struct { const char *name, *weights; } schemes[] = {
     {"int4_g32", "num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32"},
     {"int3_asym_g16", "num_bits: 3, type: int, symmetric: false, strategy: group, group_size: 16"},
-    {"int4_channel", "num_bits: 4, type: int, symmetric: true, strategy: channel"},
+    {"int4_channel", "num_bits: 4, type: int, symmetric: true, strategy: channel, observer: mse"},
     {"fp8_block", "num_bits: 8, type: float, symmetric: true, strategy: block, block_structure: [16, 16]"},
     {"nvfp4", "num_bits: 4, type: float, symmetric: true, strategy: tensor_group, group_size: 16, scale_dtype: "
               "torch.float8_e4m3fn, zp_dtype: torch.float8_e4m3fn"},
