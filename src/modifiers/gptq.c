@@ -106,8 +106,7 @@ static unsigned wants(const osh_modifier *m, const osh_q_scheme *s)
 {
     unsigned w = s->weights.present ? OSH_STAT_HESSIAN : 0;
     if (w && is_original(m->args)) w |= OSH_STAT_SHIFT;
-    if (s->inputs.present && s->inputs.dynamic != OSH_Q_DYNAMIC) w |= OSH_STAT_RANGE;
-    return w;
+    return w | osh_scheme_wants(s);
 }
 
 static unsigned freedom(const osh_modifier *m)

@@ -155,3 +155,9 @@ size_t osh_job_search_bytes(const osh_linear_job *j)
 {
     return osh_observer_bytes(&j->scheme->weights, j->w->shape[0], j->w->shape[1], j->w->dtype);
 }
+
+unsigned osh_scheme_wants(const osh_q_scheme *s)
+{
+    return (osh_observer_weighs(&s->weights) ? OSH_STAT_SQUARES : 0) |
+           (s->inputs.present && s->inputs.dynamic != OSH_Q_DYNAMIC ? OSH_STAT_RANGE : 0);
+}

@@ -15,7 +15,8 @@
 enum { // statistics of a value, bit set
     OSH_STAT_HESSIAN = 1, // X^T X, f32 [I, I], lower triangle
     OSH_STAT_RANGE = 2,   // what the scheme's static input observer needs
-    OSH_STAT_SHIFT = 4    // (X0 - X)^T X, f32 [I, I], X0: what it is in the original model
+    OSH_STAT_SHIFT = 4,   // (X0 - X)^T X, f32 [I, I], X0: what it is in the original model
+    OSH_STAT_SQUARES = 8  // sum of X^2 of each channel, f64 [I]; a search of ranges weighs channels by it
 };
 
 enum { // in what a solve is free, bit set
@@ -158,5 +159,6 @@ size_t osh_job_finish_bytes(const osh_linear_job *j, int n_threads); // scratch
 size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed);
 size_t osh_job_result_bytes(const osh_linear_job *j);                // codes and params
 size_t osh_job_params_bytes(const osh_linear_job *j);                // scratch of osh_q_weight_params
+unsigned osh_scheme_wants(const osh_q_scheme *s); // the statistics of its observers
 size_t osh_job_search_bytes(const osh_linear_job *j);                // the same: of an observer's search
 #endif

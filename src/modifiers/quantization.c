@@ -3,13 +3,13 @@
  * Same as llmcompressor/modifiers/quantization/quantization/base.py: scales come from the whole
  * weight (memoryless min/max, whatever minmax observer is named), codes are rounded where the
  * checkpoint is written. The weights that later layers see stay unrounded, so a rounding error is
- * never propagated. Needs data only for static input activations. */
+ * never propagated. Needs data only where an observer does: of static input activations, and imatrix_mse. */
 #include "modifiers/modifier.h"
 
 static unsigned wants(const osh_modifier *m, const osh_q_scheme *s)
 {
     (void)m;
-    return s->inputs.present && s->inputs.dynamic != OSH_Q_DYNAMIC ? OSH_STAT_RANGE : 0;
+    return osh_scheme_wants(s);
 }
 
 static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,

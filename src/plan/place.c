@@ -33,6 +33,13 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
                      p->recipe->modifiers[p->folds[0].modifier].type->name);
         goto done;
     }
+    for (int i = 0; i < p->n_linears; i++) {
+        if (!(p->linears[i].wants & OSH_STAT_SQUARES)) continue;
+        if (p->opt->device_model || (!is_auto(text) && strcmp(text, "cpu")))
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "observer %s is not served on a card by this version: want --device cpu",
+                     p->linears[i].scheme->weights.observer);
+        goto done;
+    }
     if (p->opt->device_model) {
         if (text && !strcmp(text, "cpu"))
             OSH_FAIL(cx, OSH_E_USAGE, "--device cpu and --device-model exclude each other");

@@ -30,6 +30,7 @@ typedef struct sim {
     int64_t lists;  // device: what statistics and a solve keep for each Linear and value
     int64_t frame;  // host: a sample of the widest value, compressed; on its way from the card
     bool *loaded, *open, *stored, *held; // own: weights, Hessians by value, values in the tier, values that are kept
+    bool *squares;  // own: sums of squares by value
     size_t *hook;   // own: [values] bytes that statistics take while they are fed
     bool *ever;     // own: weights that some visit loads
     bool *kept;     // own: weights with a copy in host memory, with a card: until written or solved
@@ -54,6 +55,7 @@ static osh_status sim_init(osh_ctx *cx, sim *s, const osh_plan *p)
     OSH_NEW(cx, s->ever, g->n_weights);
     OSH_NEW(cx, s->want, g->n_weights);
     OSH_NEW(cx, s->open, g->n_values);
+    OSH_NEW(cx, s->squares, g->n_values);
     OSH_NEW(cx, s->stored, g->n_values);
     OSH_NEW(cx, s->held, g->n_values);
     OSH_NEW(cx, s->lent, g->n_values);
@@ -84,6 +86,7 @@ static void sim_deinit(osh_ctx *cx, sim *s)
     osh_free(cx, s->ever);
     osh_free(cx, s->want);
     osh_free(cx, s->open);
+    osh_free(cx, s->squares);
     osh_free(cx, s->stored);
     osh_free(cx, s->held);
     osh_free(cx, s->lent);
@@ -174,6 +177,13 @@ static int64_t hessian_bytes(const sim *s, const osh_linear *l)
     return s->card ? osh_layout_bytes(s->card, OSH_LAYOUT_HESSIAN, l->input) : osh_stats_hessian_bytes(l->I);
 }
 
+/* And, while it is solved, what they weigh. */
+static int64_t squares_bytes(const osh_linear *l)
+{
+    return (int64_t)(osh_mem_gross((size_t)l->I * sizeof(double)) + osh_mem_gross(sizeof(osh_tensor)) +
+                     osh_mem_gross((size_t)l->I * sizeof(float)));
+}
+
 static size_t *hook_of(const sim *s, const osh_linear *l)
 {
     return &s->hook[osh_observed(s->p->graph, s->r->same, l->input)];
@@ -194,6 +204,8 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
         const osh_linear *l = &s->p->linears[i];
         if (!l->wants || !values[l->input]) continue;
         if (s->card && (l->wants & OSH_STAT_RANGE)) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_RANGE, l->input));
+        if ((l->wants & OSH_STAT_SQUARES) && !s->squares[l->input])
+            s->squares[l->input] = true, s->stats += squares_bytes(l);
         if (!(l->wants & OSH_STAT_HESSIAN) || s->open[l->input]) continue;
         s->open[l->input] = true;
         s->stats += hessian_bytes(s, l) * (1 + l->shift);
@@ -553,7 +565,9 @@ static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const b
         if (s->card) note(s, (int64_t)on_card + (others ? h : 0), work, s->values);
         else note(s, work + (others ? h : 0), 0, s->values);
         note_packing(s, &g, n, lead, work, pack, others ? h : 0);
-        if (others || !hessian) continue;
+        if (others) continue;
+        if (s->squares[lead->input]) s->squares[lead->input] = false, s->stats -= squares_bytes(lead);
+        if (!hessian) continue;
         s->stats -= h, s->open[lead->input] = false, *hook_of(s, lead) = 0;
         if (s->card) osh_layout_give(s->card, OSH_LAYOUT_HESSIAN, lead->input);
         if (s->card) osh_layout_give(s->card, OSH_LAYOUT_SHIFT, lead->input);

@@ -241,7 +241,7 @@ osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
     osh_status rc = OSH_OK;
     int64_t shape[2], n;
     int ndim;
-    osh_qparams q = {.global = p->global}; // own
+    osh_qparams q = {.global = p->global, .importance = p->importance}; // own
     job j = {
         .a = a, .ar = ar, .dt = dt, .from = w->dtype, .k = osh_q_kernels_best(), .w = w->data, .what = what};
 
@@ -268,7 +268,7 @@ osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
     }
     if (j.whole) {
         osh_range_job r = {.a = a, .arithmetic = ar, .dt = dt, .from = w->dtype, .w = w->data,
-                           .O = w->shape[0], .I = w->shape[1], .min = j.min, .max = j.max};
+                           .O = w->shape[0], .I = w->shape[1], .importance = p->importance, .min = j.min, .max = j.max};
         OSH_TRY(round_ranges(cx, &j, 0, osh_tensor_numel(q.scale)));
         OSH_TRY(osh_observer_search(cx, &r));
         params_of(&j, 0, osh_tensor_numel(q.scale));

@@ -11,6 +11,7 @@ typedef struct osh_qparams {
     osh_tensor *scale; // own: [rows, cols], dtype of the weight; tensor strategy: [1]; tensor_group: FP8
     osh_tensor *zero;  // own: I8, like scale; NULL where symmetric
     float global;      // tensor_group: a scale stands for scale / global; else 0
+    const float *importance; // view, given: [I] what input channels weigh in a search; NULL: all the same
 } osh_qparams;
 void osh_qparams_deinit(osh_ctx *cx, osh_qparams *p);
 /* Shape of scale for w [O, I]: returns ndim (1 or 2). Indivisible group: error naming module (what). */

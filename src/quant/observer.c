@@ -125,6 +125,14 @@ osh_status osh_q_observer_check(osh_ctx *cx, const osh_q_args *a, const char *wh
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "%s: observer %s does not search ranges of %s yet: want minmax, static_minmax or memoryless_minmax",
                  where, o->name, is_weight ? "strategy tensor_group (NVFP4)" : "activations");
+    bool weighted = o->search && o->search(a).weighted;
+    if (weighted && !osh_observer_weighs(a)) {
+        if (osh_observer_value(a, "strict") != 0)
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: observer %s with strict: true wants weights of strategy channel or group",
+                     where, o->name);
+        osh_log(cx, OSH_LOG_WARN, "%s: observer %s: input channels all weigh the same with this strategy", where,
+                o->name);
+    }
     for (int i = 0; i < a->n_kwargs; i++) {
         const osh_q_kwarg *given = &a->kwargs[i];
         const osh_observer_key *k = key_of(o, given->name);

@@ -18,6 +18,7 @@ typedef struct osh_observer_key { // one of observer_kwargs
 typedef struct osh_range_search {
     double expand, grid, norm;
     int64_t steps, patience; // it ends behind so many steps in which no range of the tensor got better
+    bool weighted; // by the mean square of the input channel; errors are those of f32, not of the weight's dtype
 } osh_range_search;
 
 typedef struct osh_observer {
@@ -53,11 +54,13 @@ typedef struct osh_range_job {
     osh_dtype dt, from; // of the scales, of w
     const void *w;      // [O, I]
     int64_t O, I;
+    const float *importance; // [I]; NULL: all channels weigh the same
     float *min, *max;   // [scales]: in: of the values, in dt; out: what the search found
 } osh_range_job;
 /* Nothing where the observer of a has no search. */
 osh_status osh_observer_search(osh_ctx *cx, const osh_range_job *j);
 size_t osh_observer_bytes(const osh_q_args *a, int64_t O, int64_t I, osh_dtype dt); // scratch
+bool osh_observer_weighs(const osh_q_args *a); // it wants the mean squares of input channels
 /* Rows of a weight cannot be searched apart from each other: the search of all ends with that of the last. */
 bool osh_observer_by_rows(const osh_q_args *a);
 #endif

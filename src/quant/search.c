@@ -116,6 +116,7 @@ typedef struct search {
     const osh_range_job *j;
     osh_range_search rule;
     const osh_q_kernels *k;
+    osh_dtype dt; // of errors
     int64_t band, seg, per_band, n; // which scale governs w[r, c]: r / band * per_band + c / seg; scales
     int64_t chunk, n_chunks;        // bands, or of one range values, of a chunk
     float *error; // own: [n] the least so far
@@ -152,14 +153,14 @@ static void errors_of(const search *s, float *out, int64_t at, int64_t n, const 
         from = narrow;
     }
     s->k->encode(codes, from, j->dt, n, code);
-    if (j->dt == OSH_F32) {
-        s->k->decode(y, j->dt, codes, n, code);
-        for (int64_t i = 0; i < n; i++) out[i] = power_of(fabsf(y[i] - x[i]), s->rule.norm, OSH_F32);
+    s->k->decode(j->dt == OSH_F32 ? (void *)y : narrow, j->dt, codes, n, code);
+    if (j->dt != OSH_F32) osh_to_f32(y, narrow, j->dt, n);
+    for (int64_t i = 0; i < n; i++) y[i] -= x[i];
+    if (s->dt == OSH_F32) {
+        for (int64_t i = 0; i < n; i++) out[i] = power_of(fabsf(y[i]), s->rule.norm, OSH_F32);
+        for (int64_t i = 0; j->importance && i < n; i++) out[i] *= j->importance[at % j->I + i];
         return;
     }
-    s->k->decode(narrow, j->dt, codes, n, code);
-    osh_to_f32(y, narrow, j->dt, n);
-    for (int64_t i = 0; i < n; i++) y[i] -= x[i];
     osh_from_f32(narrow, j->dt, y, n);
     for (int64_t i = 0; i < n; i++) out[i] = s->power[narrow[i] & 0x7fff];
 }
@@ -182,7 +183,7 @@ static void candidates(const search *s, osh_q_code *code, int64_t first, int64_t
 /* A range's error with this step; true: the least so far. */
 static bool judge(const search *s, int64_t range, float error)
 {
-    error = osh_q_round_to(error, s->j->dt);
+    error = osh_q_round_to(error, s->dt);
     if (!(error < s->error[range])) return false;
     s->error[range] = error, s->best[range] = s->p;
     return true;
@@ -195,7 +196,7 @@ static float error_of(const search *s, int64_t range, const osh_q_code *code)
     float out[PIECE];
     sum all;
     int64_t r0 = range / s->per_band * s->band, c0 = range % s->per_band * s->seg;
-    sum_begin(&all, s->band * s->seg, j->dt);
+    sum_begin(&all, s->band * s->seg, s->dt);
     for (int64_t r = r0; r < r0 + s->band; r++) {
         int64_t inside = r < j->O ? j->I - c0 < s->seg ? j->I - c0 : s->seg : 0;
         for (int64_t c = 0, m; c < s->seg; c += m) {
@@ -236,7 +237,7 @@ static osh_status sum_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     (void)cx, (void)worker;
     last = last < all ? last : all;
     candidates(s, &code, 0, 1);
-    sum_begin(&s->sums[chunk], all, s->j->dt);
+    sum_begin(&s->sums[chunk], all, s->dt);
     for (int64_t i = first; i < last; i += PIECE) {
         int64_t n = last - i < PIECE ? last - i : PIECE;
         errors_of(s, out, i, n, &code);
@@ -284,6 +285,8 @@ static void search_shape(search *s)
 {
     const osh_range_job *j = s->j;
     const osh_q_args *a = j->a;
+    s->rule = osh_observer_of(a)->search(a);
+    s->dt = s->rule.weighted ? OSH_F32 : j->dt;
     bool block = a->strategy == OSH_Q_BLOCK;
     s->band = block ? a->block[0] : 1;
     s->seg = block ? a->block[1] : osh_q_in_groups(a) ? a->group_size : j->I;
@@ -295,7 +298,7 @@ static void search_shape(search *s)
     s->n_chunks = (bands + s->chunk - 1) / s->chunk;
     if (a->strategy != OSH_Q_TENSOR) return;
     sum one;
-    sum_begin(&one, j->O * j->I, j->dt);
+    sum_begin(&one, j->O * j->I, s->dt);
     s->n = 1;
     s->chunk = block_of(one.power) * SIDE * one.vector;
     s->n_chunks = (j->O * j->I + s->chunk - 1) / s->chunk;
@@ -304,7 +307,7 @@ static void search_shape(search *s)
 static osh_status search_new(osh_ctx *cx, search *s)
 {
     osh_status rc = OSH_OK;
-    osh_dtype dt = s->j->dt;
+    osh_dtype dt = s->dt;
     OSH_NEW(cx, s->error, s->n);
     OSH_NEW(cx, s->best, s->n);
     if (s->j->a->strategy == OSH_Q_TENSOR) OSH_NEW(cx, s->sums, s->n_chunks);
@@ -331,7 +334,6 @@ osh_status osh_observer_search(osh_ctx *cx, const osh_range_job *j)
     const osh_observer *o = osh_observer_of(j->a);
     search s = {.j = j, .k = osh_q_kernels_best()};
     if (!o->search) return OSH_OK;
-    s.rule = o->search(j->a);
     search_shape(&s);
     OSH_TRY(search_new(cx, &s));
     s.p = (float)s.rule.expand;
@@ -363,7 +365,14 @@ size_t osh_observer_bytes(const osh_q_args *a, int64_t O, int64_t I, osh_dtype d
     search_shape(&s);
     size_t n = (size_t)s.n_chunks * (a->strategy == OSH_Q_TENSOR ? sizeof *s.sums : sizeof *s.better);
     return 2 * osh_mem_gross((size_t)s.n * sizeof(float)) + osh_mem_gross(n) +
-           (dt == OSH_F32 ? 0 : osh_mem_gross((size_t)(1 << 15) * sizeof(float)));
+           (s.dt == OSH_F32 ? 0 : osh_mem_gross((size_t)(1 << 15) * sizeof(float)));
+}
+
+bool osh_observer_weighs(const osh_q_args *a)
+{
+    const osh_observer *o = osh_observer_of(a);
+    bool channels = a->strategy == OSH_Q_CHANNEL || osh_q_in_groups(a);
+    return a->present && channels && o->search && o->search(a).weighted;
 }
 
 bool osh_observer_by_rows(const osh_q_args *a) { return !osh_observer_of(a)->search; }

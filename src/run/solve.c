@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "plan/lookup.h"
+#include "quant/observer.h"
 #include "run/run.h"
 
 static void finish(osh_ctx *cx, osh_run *r, int linear, const osh_linear_job *j)
@@ -66,6 +67,19 @@ static int n_waiting(const osh_run *r, int value, int s0, int s1)
     return n;
 }
 
+/* Its channels were to be weighed, and all their values were 0, or no token came by. */
+static osh_status weighs_nothing(osh_ctx *cx, const osh_linear_job *j)
+{
+    const osh_q_args *a = &j->scheme->weights;
+    if (!osh_observer_weighs(a)) return OSH_OK;
+    if (osh_observer_value(a, "strict") != 0)
+        return osh_fail(cx, OSH_E_NUMERIC, "%s: observer %s with strict: true, but its inputs were all 0", j->name,
+                        a->observer);
+    osh_log(cx, OSH_LOG_WARN, "%s: its inputs were all 0: observer %s lets its channels weigh the same", j->name,
+            a->observer);
+    return OSH_OK;
+}
+
 static osh_status new_copy(osh_ctx *cx, osh_tensor **out, const osh_tensor *t)
 {
     osh_status rc = osh_tensor_new_on(cx, out, t->device, OSH_LIFE_LONG, t->dtype, t->ndim, t->shape);
@@ -83,6 +97,7 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
     osh_tensor *h = osh_stats_hessian(stats, lead->input), *d = osh_stats_shift(stats, lead->input); // view
     osh_tensor *copy[2] = {NULL}; // own: of h and d, where another modifier needs them
     int *which = NULL, n = 0;    // own
+    float *importance = NULL;    // own
     sink s = {.r = r, .stats = stats, .in_memory = in_memory};
     int most = n_waiting(r, lead->input, s0, s1);
     OSH_NEW(cx, jobs, most);
@@ -98,6 +113,9 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
     }
     s.jobs = jobs, s.which = which;
     OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), which, n));
+    OSH_TRY(osh_stats_importance(cx, &importance, stats, lead->input));
+    for (int k = 0; k < n; k++) jobs[k].params.importance = importance;
+    for (int k = 0; k < n && !importance; k++) OSH_TRY(weighs_nothing(cx, &jobs[k]));
     for (int k = 0; k < n; k++) jobs[k].params.global = osh_globals_of(osh_emit_globals(r->emitter), which[k]);
     bool last = most == n;
     if (h && !last) OSH_TRY(new_copy(cx, &copy[0], h));
@@ -115,6 +133,7 @@ done:
     for (int k = 0; jobs && k < n; k++) osh_linear_job_deinit(cx, &jobs[k]);
     osh_free(cx, jobs);
     osh_free(cx, which);
+    osh_free(cx, importance);
     return rc;
 }
 

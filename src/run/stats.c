@@ -14,6 +14,7 @@ struct osh_stats {
     bool *wanted;         // own [values]
     osh_tensor **hessian; // own [values]
     osh_tensor **shift;   // own [values]
+    osh_tensor **squares; // own [values]: F64 [I]
     osh_act_observer *ranges; // own [linears]
     osh_tensor **minmax;  // own [values]: on a device, F32 [samples, 2]
     int first, n;         // subgraphs
@@ -79,6 +80,7 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
     OSH_NEW(cx, s->wanted, p->graph->n_values);
     OSH_NEW(cx, s->hessian, p->graph->n_values);
     OSH_NEW(cx, s->shift, p->graph->n_values);
+    OSH_NEW(cx, s->squares, p->graph->n_values);
     s->same = p->passes[first_subgraph].same;
     OSH_NEW(cx, s->ranges, p->n_linears);
     OSH_NEW(cx, s->minmax, p->graph->n_values);
@@ -90,6 +92,10 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
         if (l->wants & OSH_STAT_RANGE) {
             OSH_TRY(osh_act_observer_init(cx, &s->ranges[i], &l->scheme->inputs));
             OSH_TRY(new_minmax(cx, s, l->input));
+        }
+        if ((l->wants & OSH_STAT_SQUARES) && !s->squares[l->input]) {
+            OSH_TRY(osh_tensor_new(cx, &s->squares[l->input], OSH_F64, 1, &l->I));
+            OSH_TRY(osh_tensor_zero(cx, s->squares[l->input]));
         }
         if (l->wants & OSH_STAT_HESSIAN) OSH_TRY(new_square(cx, s, OSH_LAYOUT_HESSIAN, l->input, l->I));
         if (l->shift) OSH_TRY(new_square(cx, s, OSH_LAYOUT_SHIFT, l->input, l->I));
@@ -105,10 +111,12 @@ void osh_stats_free(osh_ctx *cx, osh_stats *s)
     if (!s) return;
     for (int v = 0; s->hessian && v < s->plan->graph->n_values; v++) osh_tensor_free(cx, s->hessian[v]);
     for (int v = 0; s->shift && v < s->plan->graph->n_values; v++) osh_tensor_free(cx, s->shift[v]);
+    for (int v = 0; s->squares && v < s->plan->graph->n_values; v++) osh_tensor_free(cx, s->squares[v]);
     for (int v = 0; s->minmax && v < s->plan->graph->n_values; v++) osh_tensor_free(cx, s->minmax[v]);
     osh_free(cx, s->minmax);
     osh_free(cx, s->hessian);
     osh_free(cx, s->shift);
+    osh_free(cx, s->squares);
     osh_free(cx, s->wanted);
     osh_free(cx, s->ranges);
     osh_free(cx, s);
@@ -124,7 +132,23 @@ void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value)
     if (value < 0) return;
     osh_tensor_free(cx, s->hessian[value]);
     osh_tensor_free(cx, s->shift[value]);
-    s->hessian[value] = s->shift[value] = NULL;
+    osh_tensor_free(cx, s->squares[value]);
+    s->hessian[value] = s->shift[value] = s->squares[value] = NULL;
+}
+
+osh_status osh_stats_importance(osh_ctx *cx, float **out, const osh_stats *s, int value)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *t = value < 0 ? NULL : s->squares[value];
+    const double *sum = t ? t->data : NULL;
+    double all = 0;
+    *out = NULL;
+    for (int64_t i = 0; t && i < t->shape[0]; i++) all += sum[i];
+    if (!(all > 0)) goto done; // no token, or only zeros
+    OSH_NEW(cx, *out, t->shape[0]);
+    for (int64_t i = 0; i < t->shape[0]; i++) (*out)[i] = (float)(sum[i] * (double)t->shape[0] / all);
+done:
+    return rc;
 }
 
 static void feed_ranges(osh_stats *s, int linear, const osh_tensor *x, const osh_batch *b)
@@ -163,6 +187,10 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
     if (s->shift[value]) {
         osh_op_args a = {.in = {x, b->values[v->original]}, .out = {s->shift[value]}, .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("shift_accum"), &a));
+    }
+    if (s->squares[value]) {
+        osh_op_args a = {.in = {x}, .out = {s->squares[value]}, .seqs = &b->seqs};
+        OSH_TRY(osh_op_run(cx, osh_op_find("channel_squares"), &a));
     }
     if (s->minmax[value]) OSH_TRY(feed_minmax(cx, s, value, x, b));
     int i = s->minmax[value] ? -1 : ranged(s, osh_first_reader(s->plan, value));

@@ -15,7 +15,9 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
 osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s); // all samples are fed: what a device has of ranges comes here
 osh_tensor *osh_stats_hessian(const osh_stats *s, int value); // view; NULL: none
 osh_tensor *osh_stats_shift(const osh_stats *s, int value);   // the same of (X0 - X)^T X
-void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value);    // the memory of both
+/* What channels of a value weigh: their mean squares over the mean of all. own; NULL: not wanted, or all are 0. */
+osh_status osh_stats_importance(osh_ctx *cx, float **out, const osh_stats *s, int value);
+void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value); // the memory of these three
 /* Scale and zero point of a Linear's static input; both NULL where the scheme has none. own. */
 osh_status osh_stats_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero, const osh_stats *s, int linear);
 #endif

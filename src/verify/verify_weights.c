@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "quant/observer.h"
 #include "verify/verify.h"
 
 #define FACTOR 16.0
@@ -288,6 +289,7 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     const osh_modifier *m = &p->recipe->modifiers[l->modifier];
     bool solved = m->type->propagates;
     unsigned freedom = m->type->freedom ? m->type->freedom(m) : 0;
+    if (osh_observer_weighs(a)) freedom |= OSH_FREE_SCALES; // by data
     stored s = {0};        // own
     osh_qparams want = {0}; // own
     errors e = {0};        // own

@@ -7,6 +7,7 @@ cases.json          <case>: rows, cols, dtype, stream, and the recipe that descr
 
     w[r, c] = u u' m[r] of two uniform numbers in [-1, 1), rounded to the dtype; m is 0.25, or of row r of 8:
               1: all above 0     2: all below 0     3: 2^-20 (denormal F16)     4: zeros     5: one 3 among small ones
+    E[x_c^2] = (u u)^2 of channel c with u of stream + 2, 0 where c mod 11 = 3, where the observer wants it
 
 torch adds on one thread: of strategy tensor its order of sums depends on that.
 """
@@ -65,6 +66,10 @@ CASES = [
     (16, 128, dict(num_bits=4, type="float", strategy="group", group_size=32, symmetric=True, scale_dtype="torch.uint8"),
      "mse", dict(maxshrink=0.8, grid=10)),
     (16, 128, ints(4, "group", group_size=64), "static_minmax", {}),
+    (24, 256, ints(4, "group", group_size=64), "imatrix_mse", {}),
+    (24, 96, ints(3, "channel", False), "imatrix_mse", dict(norm=2.4, grid=50, maxshrink=0.5, patience=0)),
+    (24, 96, fp8("channel"), "imatrix_mse", dict(norm=2, patience=1, maxshrink=0)),
+    (24, 96, ints(4, "tensor"), "imatrix_mse", {}),
 ]
 
 
@@ -79,6 +84,10 @@ def main():
             w = make_weight(stream, rows, cols, dtype)
             q = QuantizationArgs(**args)
             o = Observer.load_from_registry(observer, base_name="weight", args=q, **kwargs)
+            if observer == "imatrix_mse":
+                u = rng_sym(SEED, stream + 2, cols)
+                squares = np.where(np.arange(cols) % 11 == 3, 0, (u * u) ** 2).astype(np.float32)
+                o._imatrix_sum, o._imatrix_count = torch.from_numpy(squares), torch.tensor(1)
             o(w)
             p = o.get_qparams()
             tensors[name + ".scale"] = p["scale"].contiguous()

@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "io/safetensors.h"
 #include "modifiers/recipe.h"
+#include "quant/observer.h"
 #include "text/json.h"
 
 static const uint64_t seed = 20261123;
@@ -69,6 +70,20 @@ static osh_tensor *make_weight(const cJSON *c)
     return w;
 }
 
+static float *make_importance(const cJSON *c)
+{
+    int64_t I = number(c, "cols");
+    float *x = malloc((size_t)I * sizeof *x);
+    double all = 0;
+    for (int64_t i = 0; i < I; i++) {
+        float u = osh_rng_sym(seed, (uint64_t)number(c, "stream") + 2, (uint64_t)i);
+        x[i] = i % 11 == 3 ? 0 : (u * u) * (u * u);
+        all += x[i];
+    }
+    for (int64_t i = 0; i < I; i++) x[i] = (float)(x[i] * (double)I / all);
+    return x;
+}
+
 static void same(const osh_st *st, const char *name, const char *leaf, const osh_tensor *t)
 {
     char full[64];
@@ -97,10 +112,13 @@ static void check(const osh_st *st, const cJSON *c, osh_ctx *cx)
     assert_ok(one, osh_recipe_parse(one, &r, text, strlen(text), c->string));
     osh_tensor *w = make_weight(c);
     const osh_q_args *a = &r->modifiers[0].schemes[0].weights;
+    float *importance = make_importance(c);
+    if (osh_observer_weighs(a)) p.importance = importance;
     assert_ok(cx, osh_q_weight_params(cx, &p, w, a, OSH_ARITH_REFERENCE, "w"));
     same(st, c->string, "scale", p.scale);
     if (p.zero) same(st, c->string, "zero", p.zero);
     osh_qparams_deinit(cx, &p);
+    free(importance);
     osh_tensor_free(one, w);
     osh_recipe_free(one, r);
 }
@@ -116,7 +134,7 @@ static void test_weights(void **state)
     assert_ok(one, osh_json_read(one, &cases, path, 1 << 20, 0));
     snprintf(path, sizeof path, "%s/params.safetensors", folder);
     assert_ok(one, osh_st_open(one, &st, path));
-    assert_int_equal(cJSON_GetArraySize(cases), 38);
+    assert_int_equal(cJSON_GetArraySize(cases), 50);
     cJSON_ArrayForEach(c, cases)
     {
         check(st, c, one);

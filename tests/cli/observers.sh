@@ -1,0 +1,43 @@
+# Observers that need data, in whole runs: imatrix_mse by rounding and by GPTQ. Same bytes for any threads, batches and
+# budget; verify accepts them; what cannot be is said.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64 --progress none)
+recipe() { # name, modifier, weights' arguments, more
+    printf 's_stage:\n  s_modifiers:\n    %s:\n      ignore: [lm_head]\n      config_groups:\n        group_0:\n          targets: [Linear]\n          weights: {%s}\n%s' "$2" "$3" "${4:-}" >"$1.yaml"
+}
+same() { # name: two more runs
+    "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --output "$1" >/dev/null
+    "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --output "$1.1" --threads 1 --batch-size 4 >/dev/null
+    "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --output "$1.2" --threads 3 \
+        --host-memory 32MiB --scratch-dir . >/dev/null
+    for k in 1 2; do cmp "$1/model.safetensors" "$1.$k/model.safetensors" || { echo "$1: run $k differs"; exit 1; }; done
+    "$ONESHOT" verify "$1" --model "$model" >log || { echo "$1: verify found something"; cat log; exit 1; }
+    rm -r "$1.1" "$1.2"
+}
+group='num_bits: 4, type: int, strategy: group, group_size: 64, symmetric: true'
+recipe rtn QuantizationModifier "$group, observer: imatrix_mse"
+recipe plain QuantizationModifier "$group, observer: mse, observer_kwargs: {norm: 3.0, grid: 20, maxshrink: 0.95}"
+recipe gptq GPTQModifier "$group, observer: imatrix_mse, observer_kwargs: {grid: 40}"
+same rtn
+same gptq
+grep -q '"observer": "imatrix_mse"' rtn/config.json
+grep -A2 '"observer_kwargs"' gptq/config.json | grep -q '"grid": 40'
+"$ONESHOT" --model "$model" --recipe plain.yaml --output plain --progress none >/dev/null
+! cmp -s rtn/model.safetensors plain/model.safetensors || { echo "the inputs weigh nothing"; exit 1; }
+
+want() { # message, flags
+    local pattern=$1
+    shift
+    if "$ONESHOT" --model "$model" --output none "$@" >log 2>&1; then echo "accepted: $*"; exit 1; fi
+    grep -qE "$pattern" log || { echo "want /$pattern/:"; cat log; exit 1; }
+}
+want 'needs calibration data' --recipe rtn.yaml
+want 'observer imatrix_mse is not served on a card.*--device cpu' --recipe rtn.yaml "${data[@]}" --device cuda
+recipe strict QuantizationModifier 'num_bits: 8, strategy: tensor, observer: imatrix_mse, observer_kwargs: {strict: true}'
+want 'strict: true wants weights of strategy channel or group' --recipe strict.yaml "${data[@]}"
+recipe loose QuantizationModifier 'num_bits: 8, strategy: tensor, observer: imatrix_mse'
+"$ONESHOT" --model "$model" --recipe loose.yaml --output loose --progress none >log 2>&1
+grep -q 'group_0.weights: observer imatrix_mse: input channels all weigh the same' log
+recipe both GPTQModifier "$group, observer: mse" $'      scale_search: mse\n'
+want 'scale_search and observer mse of group_0 both choose scales' --recipe both.yaml "${data[@]}"
