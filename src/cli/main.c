@@ -302,25 +302,6 @@ static const char *text_option(const line *l, const char *name)
     return at ? *(char *const *)at : NULL;
 }
 
-/* Names of models become their directories. cx: of the options; work: of the job. */
-static osh_status find_models(osh_ctx *cx, osh_ctx *work, const line *l)
-{
-    osh_status rc = OSH_OK;
-    static const char *const names[] = {"model", "reference"};
-    char *dir = NULL; // own
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char **at = (char **)(uintptr_t)option(l, names[i]);
-        if (!at || !*at) continue;
-        OSH_TRY(osh_hub_model(work, &dir, *at, from_env));
-        osh_free(cx, *at);
-        if (!(*at = osh_strdup(cx, dir))) OSH_TRY(OSH_E_NOMEM);
-        osh_free(work, dir), dir = NULL;
-    }
-done:
-    osh_free(work, dir);
-    return rc;
-}
-
 static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int first, out_state *st)
 {
     osh_status rc = OSH_OK;
@@ -341,7 +322,8 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     OSH_TRY(in_context(&work, threads ? *threads : 1, text_option(l, "log_level"), progress));
     OSH_TRY(osh_log_command(work, argc, argv));
     OSH_TRY(listen(work, l, st));
-    if (!(rc = find_models(cx, work, l))) rc = c->run(work, l, st);
+    rc = c->fields ? osh_models_find(cx, work, c->fields, &l->options, from_env) : OSH_OK;
+    if (!rc) rc = c->run(work, l, st);
     signal(SIGALRM, SIG_IGN); // it has stopped
     if (rc) osh_fail(cx, rc, "%s", osh_error_text(work));
     bool again = rc && rc != OSH_E_USAGE && rc != OSH_E_NUMERIC; // the same numbers would end it in the same place

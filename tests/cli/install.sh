@@ -37,7 +37,8 @@ sed -n 's/^ONESHOT_API .*[ *]\(oneshot_[a-z_]*\)(.*/\1/p' $header | sort >declar
 [ "$(wc -l <declared)" -ge 10 ]
 diff -u declared shown
 nm -D --defined-only "$library" | grep -v '@@ONESHOT_0$\| A ONESHOT_0$' && exit 1
-readelf -d "$library" | grep -q 'SONAME.*\[liboneshot\.so\.0\]'
+readelf -d "$library" >dynamic
+grep -q 'SONAME.*\[liboneshot\.so\.0\]' dynamic
 [ "$(readlink "usr/$libdir/liboneshot.so")" = liboneshot.so.0 ]
 grep '#include' $header | grep -v '<std\(def\|int\)\.h>' && exit 1
 echo '#include <oneshot.h>' >alone.c
@@ -55,7 +56,8 @@ export PKG_CONFIG_PATH=$PWD/moved/$libdir/pkgconfig
 cc "$source/compress.c" -o by_pkg_config $(pkg-config --cflags --libs oneshot)
 cmake -S "$source" -B by_cmake -DCMAKE_PREFIX_PATH="$PWD/moved" >cmake.log
 cmake --build by_cmake >>cmake.log
-ldd by_cmake/compress | grep -q "$PWD/moved/$libdir/liboneshot.so.0 "
+ldd by_cmake/compress >libraries # no pipe: it ends where grep has found what it wants
+grep -q "$PWD/moved/$libdir/liboneshot.so.0 " libraries
 for program in ./by_pkg_config by_cmake/compress; do
     LD_LIBRARY_PATH=$PWD/moved/$libdir "$program" "$model" "$model/data/calibration.jsonl" out profile.yaml >run.log
     grep -q '^6 of 6: the output$' run.log

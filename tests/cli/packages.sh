@@ -19,13 +19,15 @@ for file in $(strings "$ONESHOT" | grep -oE '^lib(openblas|dnnl|curl)\.so\.[0-9]
     grep -qE "[ ,]${package%-pthread}( \([^)]*\))?(,|$)" control || { cat control; exit 1; }
 done
 dpkg-deb -x "$deb" deb
-deb/usr/bin/oneshot --version | grep -q '^oneshot 0.1.0$'
+deb/usr/bin/oneshot --version >version
+grep -q '^oneshot 0.1.0$' version
 [ -e deb/usr/lib/liboneshot.so.0 ] && [ -e deb/usr/share/doc/oneshot/LICENSE ]
 
 # tarball
 tree=$name-0.1.0-linux-x86_64
 tar xzf "$tree.tar.gz"
-readelf -l "$tree/bin/oneshot" | grep INTERP && exit 1
+readelf -l "$tree/bin/oneshot" >segments
+grep INTERP segments && exit 1
 [ "$(find "$tree/share/doc/oneshot/licences" -type f -size +100c | wc -l)" -ge 8 ]
 args=(--model /model --dataset /model/data/calibration.jsonl --scheme W4A16 --method gptq --num-calibration-samples 4
       --max-seq-length 64 --output /out --progress none --threads 2)
@@ -40,7 +42,8 @@ PATH=$PATH:/usr/sbin
     exit 1
 }
 grep -q '^oneshot 0.1.0$' version
-"${inside[@]}" chroot root /tree/bin/oneshot "${args[@]}" | grep -q '^/out: 28 modules'
+"${inside[@]}" chroot root /tree/bin/oneshot "${args[@]}" >made
+grep -q '^/out: 28 modules' made
 "${inside[@]}" chroot root /tree/bin/oneshot verify /out --model /model >verified
 "$ONESHOT" "${args[@]/#\/model/$model}" --output out >/dev/null
 cmp out/model.safetensors root/out/model.safetensors

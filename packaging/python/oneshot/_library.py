@@ -1,0 +1,112 @@
+"""_library.py - include/oneshot.h in ctypes."""
+import ctypes
+import os
+
+# ONESHOT_LIBRARY: another than the one that is installed here, for tests and for those who build their own.
+_here = os.path.join(os.path.dirname(__file__), "lib")
+_path = os.environ.get("ONESHOT_LIBRARY") or os.path.join(_here, "liboneshot.so.0")
+_lib = ctypes.CDLL(_path)
+if _path.startswith(_here):  # packaging/wheel.py has written which, and in which order
+    with open(os.path.join(_here, "first"), encoding="ascii") as _names:
+        _first = [ctypes.CDLL(os.path.join(_here, _name.strip())) for _name in _names]
+
+LEVELS = ("error", "warn", "info", "debug")
+
+
+class _Progress(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("step", ctypes.c_int64), ("n_steps", ctypes.c_int64),
+                ("name", ctypes.c_char_p), ("phase", ctypes.c_char_p), ("done", ctypes.c_int64),
+                ("total", ctypes.c_int64), ("fraction", ctypes.c_double), ("eta_s", ctypes.c_double),
+                ("tokens_per_s", ctypes.c_double), ("error", ctypes.c_double), ("finished", ctypes.c_int)]
+
+
+_on_log = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
+_on_progress = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(_Progress))
+_on_text = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_char), ctypes.c_size_t)
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("threads", ctypes.c_int), ("log_level", ctypes.c_int), ("on_log", _on_log),
+                ("on_progress", _on_progress), ("on_text", _on_text), ("user", ctypes.c_void_p),
+                ("owns_process", ctypes.c_int), ("variable", ctypes.c_void_p)]
+
+
+class _Argument(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("value", ctypes.c_char_p)]
+
+
+def _declare(name, result, *arguments):
+    f = getattr(_lib, name)
+    f.restype, f.argtypes = result, arguments
+    return f
+
+
+_new = _declare("oneshot_new", ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(_Options))
+_free = _declare("oneshot_free", None, ctypes.c_void_p)
+_error = _declare("oneshot_error", ctypes.c_char_p, ctypes.c_void_p)
+_version = _declare("oneshot_version", ctypes.c_char_p)
+_interrupt = _declare("oneshot_interrupt", None, ctypes.c_void_p)
+_jobs = {name: _declare("oneshot_" + name, ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_Argument))
+         for name in ("compress", "plan", "eval")}
+_verify = _declare("oneshot_verify", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(_Argument))
+
+
+def version():
+    return _version().decode()
+
+
+def _text(value):
+    return value.decode("utf-8", "replace") if value is not None else None
+
+
+class Context:
+    """One job at a time. What a callback raises ends the job, and is in `raised`."""
+
+    def __init__(self, threads, log_level, log, progress):
+        self.raised, self._texts, self._o = None, [], ctypes.c_void_p()
+        self._log = _on_log(lambda user, level, text: self._call(log, LEVELS[level], _text(text))) if log else _on_log()
+        self._progress = _on_progress(
+            lambda user, p: self._call(progress, self._values(p.contents))) if progress else _on_progress()
+        self._on_text = _on_text(lambda user, text, n: self._texts.append(ctypes.string_at(text, n)))
+        if log_level not in LEVELS:
+            raise ValueError("log_level: want one of %s, got %r" % (", ".join(LEVELS), log_level))
+        getenv = ctypes.cast(ctypes.CDLL(None).getenv, ctypes.c_void_p)
+        options = _Options(ctypes.sizeof(_Options), threads, LEVELS.index(log_level), self._log, self._progress,
+                           self._on_text, None, 0, getenv)
+        status = _new(ctypes.byref(self._o), ctypes.byref(options))
+        if status:
+            raise MemoryError("no memory") if status == -1 else ValueError("threads: got %r" % threads)
+
+    def _call(self, function, *arguments):
+        try:
+            if not self.raised:
+                function(*arguments)
+        except BaseException as e:  # nothing may pass through C
+            self.raised = e
+            self.interrupt()
+
+    @staticmethod
+    def _values(p):
+        return (p.step, p.n_steps, _text(p.name), _text(p.phase), p.done, p.total,
+                p.fraction if p.fraction >= 0 else None, p.eta_s if p.eta_s >= 0 else None,
+                p.tokens_per_s if p.tokens_per_s > 0 else None, p.error if p.error >= 0 else None, bool(p.finished))
+
+    def run(self, job, words, directory=None):
+        self._texts.clear()
+        arguments = (_Argument * (len(words) + 1))(*[(n.encode(), os.fsencode(v)) for n, v in words])
+        if job == "verify":
+            return _verify(self._o, os.fsencode(directory), arguments)
+        return _jobs[job](self._o, arguments)
+
+    def interrupt(self):
+        _interrupt(self._o)
+
+    def error(self):
+        return _text(_error(self._o))
+
+    def text(self):
+        return b"".join(self._texts).decode("utf-8", "replace")
+
+    def close(self):
+        _free(self._o)
+        self._o = ctypes.c_void_p()

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""wheel.py - a Python wheel with liboneshot and what it links and opens, from a build; nothing is compiled again.
+
+The C library, libgcc_s and libstdc++ stay the system's; the wheel's tag says which C library is old enough for all.
+Usage: wheel.py BUILD [--out DIR]      BUILD: such as build/release"""
+import argparse
+import base64
+import hashlib
+import pathlib
+import re
+import subprocess
+import tempfile
+import zipfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+SYSTEM = ["libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libgcc_s.so.1", "libstdc++.so.6", "libpthread.so.0",
+          "libdl.so.2", "librt.so.1"]
+
+
+def run(*command):
+    return subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True).stdout
+
+
+def newest_glibc(files):
+    """The highest GLIBC_2.x that any of the libraries wants."""
+    wanted = re.findall(r"\(GLIBC_2\.(\d+)", run("readelf", "-W", "--dyn-syms", *files).replace("@GLIBC", "(GLIBC"))
+    return max(int(n) for n in wanted)
+
+
+def needs_of_opened(lib):
+    """What the libraries that are opened link of the wheel, each behind what it links itself: the loader looks for these
+    on the system, unless they are there."""
+    there, order = {p.name for p in lib.iterdir()}, []
+
+    def visit(name):
+        for needed in re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", lib / name)):
+            if needed in there and needed not in order:
+                visit(needed)
+                order.append(needed)
+
+    for name in sorted(there):
+        if re.match(r"lib(openblas|dnnl)\.so", name):
+            visit(name)
+    return order
+
+
+def collect(build, to):
+    """Files of the wheel: name -> path."""
+    run("cmake", "--install", build, "--prefix", to / "tree", "--strip")
+    library = next((to / "tree").rglob("liboneshot.so.0"))
+    run("bash", HERE / "bundle.sh", library, to / "lib", to / "licences", *SYSTEM)
+    (to / "lib/first").write_text("".join(name + "\n" for name in needs_of_opened(to / "lib")))
+    files = {f"oneshot/{p.name}": p for p in (HERE / "python/oneshot").glob("*.py")}
+    files.update({f"oneshot/lib/{p.name}": p for p in (to / "lib").iterdir()})
+    files["oneshot/lib/liboneshot.so.0"] = library.resolve()
+    return files
+
+
+def metadata(version, tag):
+    about = f"""Metadata-Version: 2.1
+Name: oneshot
+Version: {version}
+Summary: compresses Hugging Face checkpoints to compressed-tensors, one decoder layer at a time
+License: Apache-2.0
+Requires-Python: >=3.8
+"""
+    wheel = f"Wheel-Version: 1.0\nGenerator: wheel.py\nRoot-Is-Purelib: false\nTag: {tag}\n"
+    return {"METADATA": about, "WHEEL": wheel}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("."))
+    args = parser.parse_args()
+    cache = (args.build / "CMakeCache.txt").read_text()
+    version = re.search(r"^CMAKE_PROJECT_VERSION:\w+=(.*)$", cache, re.M).group(1)
+    with tempfile.TemporaryDirectory() as there:
+        files = collect(args.build, pathlib.Path(there))
+        glibc = newest_glibc([p for n, p in files.items() if ".so" in n])
+        tag = f"py3-none-manylinux_2_{glibc}_x86_64"
+        info = f"oneshot-{version}.dist-info"
+        name = args.out / f"oneshot-{version}-{tag}.whl"
+        data = {n: p.read_bytes() for n, p in files.items()}
+        data.update({f"{info}/{n}": text.encode() for n, text in metadata(version, tag).items()})
+        for p in [HERE.parent / "LICENSE", HERE.parent / "NOTICE", *(pathlib.Path(there) / "licences").iterdir()]:
+            data[f"{info}/licenses/{p.name}"] = p.read_bytes()
+        record = ""
+        with zipfile.ZipFile(name, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as z:
+            for n in sorted(data):
+                digest = base64.urlsafe_b64encode(hashlib.sha256(data[n]).digest()).rstrip(b"=").decode()
+                record += f"{n},sha256={digest},{len(data[n])}\n"
+                entry = zipfile.ZipInfo(n, (2020, 1, 1, 0, 0, 0))  # the same files make the same bytes
+                entry.external_attr = (0o755 if "/lib/" in n else 0o644) << 16
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                z.writestr(entry, data[n])
+            z.writestr(zipfile.ZipInfo(f"{info}/RECORD", (2020, 1, 1, 0, 0, 0)), record + f"{info}/RECORD,,\n")
+    print(name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+# packaging/wheel.py: the wheel holds what its list says, and works where it is unpacked, with the bytes of the program.
+set -euo pipefail
+build=$(dirname "$ONESHOT") model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+[ -z "$SANITIZED" ] || { echo "the sanitizers' runtime is no library of the wheel"; exit 77; }
+mkdir site
+python3 "$OSH_SOURCE_DIR/packaging/wheel.py" "$build" --out .
+python3 -m zipfile -e oneshot-0.1.0-py3-none-manylinux_2_*_x86_64.whl site
+rm ./*.whl
+"$ONESHOT" --model "$model" --dataset "$model/data/calibration.jsonl" --scheme W4A16 --method gptq \
+    --num-calibration-samples 8 --max-seq-length 64 --output cli --progress none --threads 2 >/dev/null
+env -u ONESHOT_LIBRARY PYTHONPATH=site python3 - "$model" <<'END'
+import base64, ctypes, csv, hashlib, json, pathlib, sys
+
+def loaded():
+    return {pathlib.Path(line.split()[-1]) for line in open("/proc/self/maps") if line.split()[-1].startswith("/")}
+
+before = loaded()
+import oneshot as o
+
+model = sys.argv[1]
+data = model + "/data/calibration.jsonl"
+few = dict(num_calibration_samples=8, max_seq_length=64, threads=2)
+recipe = {"quant_stage": {"quant_modifiers": {"GPTQModifier": {"scheme": "W4A16", "targets": ["Linear"],
+                                                               "ignore": ["lm_head"]}}}}
+
+def refused(status, part, call):
+    try:
+        call()
+    except o.OneshotError as e:
+        assert e.status == status and part in str(e), (e.status, str(e))
+    else:
+        raise AssertionError("was taken")
+
+# The list of the wheel.
+site = pathlib.Path("site")
+rows = list(csv.reader(open(next(site.glob("*.dist-info")) / "RECORD")))
+assert {r[0] for r in rows} == {str(p.relative_to(site)) for p in site.rglob("*") if p.is_file() and p.suffix != ".pyc"}
+for name, digest, size in rows:
+    if digest:
+        got = base64.urlsafe_b64encode(hashlib.sha256((site / name).read_bytes()).digest()).rstrip(b"=").decode()
+        assert digest == "sha256=" + got and int(size) == (site / name).stat().st_size, name
+assert o.version() == "0.1.0"
+
+# What a callback raises ends the job; the same call goes on. Recipe as dicts, rows as texts: their files are new ones.
+rows = [json.loads(line)["text"] for line in open(data)][:8]
+class Enough(Exception):
+    pass
+def stop(p):
+    if p.finished and p.step == 2:
+        raise Enough
+try:
+    o.oneshot(model, recipe, rows, "out", progress=stop, **few)
+    raise AssertionError("was not ended")
+except Enough:
+    pass
+assert not pathlib.Path("out").exists()
+seen, log = [], []
+assert o.oneshot(model, recipe, rows, "out", progress=seen.append, log=lambda *said: log.append(said), log_level="info",
+                 **few) == "out"
+assert any("going on from" in text for level, text in log), log
+assert seen[-1].fraction == 1 and seen[-1].name == "the output"
+assert pathlib.Path("out/model.safetensors").read_bytes() == pathlib.Path("cli/model.safetensors").read_bytes()
+
+# What was loaded is the wheel's, whatever the system has, but for what Python had before.
+ours = {p.name.split(".so")[0] for p in site.glob("oneshot/lib/*")}
+for name in loaded() - before:
+    if name.name.split(".so")[0] in ours or "openblas" in name.name: # libgfortran.so.5.0.0
+        assert name.parent == (site / "oneshot/lib").resolve(), name
+
+# The other jobs, and what is refused.
+assert o.plan(model, scheme="W4A16")["memory"]
+e = o.evaluate("out", data, max_windows=2, max_seq_length=64, reference=model)
+assert 1 < e["perplexity"] < 1e4
+assert "no findings" in o.verify(pathlib.Path("out"), model)
+with open("out/config.json", "a") as f:
+    f.write(" ")
+refused(o.OneshotError.FORMAT, "config.json", lambda: o.verify("out"))
+refused(o.OneshotError.USAGE, "did you mean scheme?", lambda: o.plan(model, schema="W4A16"))
+refused(o.OneshotError.IO, "nowhere", lambda: o.oneshot("nowhere", scheme="W4A16", output_dir="out2"))
+END
