@@ -1,9 +1,9 @@
-/* process.c - what a job takes of the process around it: variables, and what models are called there. */
+/* process.c - what a job takes of the process around it: variables, and what models and data are called there. */
 #include <stdlib.h>
 
 #include "api/api.h"
 
-osh_status osh_models_find(osh_ctx *cx, osh_ctx *work, const osh_field *fields, void *options, osh_env_fn env)
+static osh_status find_models(osh_ctx *cx, osh_ctx *work, const osh_field *fields, void *options, osh_env_fn env)
 {
     osh_status rc = OSH_OK;
     static const char *const names[] = {"model", "reference"};
@@ -19,6 +19,37 @@ osh_status osh_models_find(osh_ctx *cx, osh_ctx *work, const osh_field *fields, 
     }
 done:
     osh_free(work, dir);
+    return rc;
+}
+
+/* A data set's name becomes a file of the rows that are wanted, and of no others. */
+static osh_status find_data(osh_ctx *cx, osh_ctx *work, osh_options *o, osh_env_fn env)
+{
+    osh_status rc = OSH_OK;
+    char *path = NULL; // own
+    const osh_hub_data d = {.dataset = o->dataset, .config = o->dataset_config_name, .splits = o->splits,
+                            .n_samples = o->num_calibration_samples, .shuffle = o->shuffle_calibration_samples,
+                            .concatenate = o->concatenate_data};
+    OSH_TRY(osh_hub_dataset(work, &path, &d, env));
+    if (!path && o->dataset_config_name)
+        OSH_FAIL(work, OSH_E_USAGE, "--dataset-config-name %s: --dataset %s is a file, which has no configurations",
+                 o->dataset_config_name, o->dataset);
+    if (!path) goto done;
+    osh_free(cx, o->dataset), o->dataset = NULL;
+    osh_free(cx, o->splits), o->splits = NULL;
+    if (!(o->dataset = osh_strdup(cx, path))) OSH_TRY(OSH_E_NOMEM);
+done:
+    osh_free(work, path);
+    return rc;
+}
+
+osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_field *fields, void *options, osh_env_fn env)
+{
+    osh_status rc = OSH_OK;
+    osh_options *o = fields == osh_option_fields ? options : NULL;
+    OSH_TRY(find_models(cx, work, fields, options, env));
+    if (o && o->dataset) OSH_TRY(find_data(cx, work, o, env));
+done:
     return rc;
 }
 

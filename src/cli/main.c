@@ -322,7 +322,7 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     OSH_TRY(in_context(&work, threads ? *threads : 1, text_option(l, "log_level"), progress));
     OSH_TRY(osh_log_command(work, argc, argv));
     OSH_TRY(listen(work, l, st));
-    rc = c->fields ? osh_models_find(cx, work, c->fields, &l->options, from_env) : OSH_OK;
+    rc = c->fields ? osh_names_find(cx, work, c->fields, &l->options, from_env) : OSH_OK;
     if (!rc) rc = c->run(work, l, st);
     signal(SIGALRM, SIG_IGN); // it has stopped
     if (rc) osh_fail(cx, rc, "%s", osh_error_text(work));

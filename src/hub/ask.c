@@ -14,10 +14,10 @@ enum { MAX_REDIRECTS = 20, MAX_WAIT_S = 600 };
 static bool token_may_go(const osh_hub *hub, const char *url)
 {
     static const char *const hosts[] = {"https://huggingface.co", "https://hub-ci.huggingface.co", "https://hf.co"};
-    if (osh_http_same_host(url, hub->endpoint))
-        return !strncasecmp(url, hub->endpoint, 6) || !strncasecmp(url, "https:", 6);
+    bool safe = !strncasecmp(url, "https:", 6); // or as the endpoint is
+    if (osh_http_same_host(url, hub->endpoint)) return safe || !strncasecmp(url, hub->endpoint, 6);
     for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
-        if (!strncasecmp(url, "https:", 6) && osh_http_same_host(url, hosts[i])) return true;
+        if (safe && osh_http_same_host(url, hosts[i])) return true;
     return false;
 }
 
@@ -106,7 +106,8 @@ osh_status osh_hub_refused(osh_ctx *cx, const osh_hub *hub, const osh_http_reply
     if (!strcmp(words, "Invalid credentials in Authorization header"))
         return osh_fail(cx, OSH_E_IO, "%s: %s rejects the token of HF_TOKEN or of its file%s", what,
                         hub->endpoint, request);
-    if (r->status == 401 || osh_http_header_is(r, "X-Error-Code", "RepoNotFound"))
+    if (r->status == 401 || osh_http_header_is(r, "X-Error-Code", "RepoNotFound") ||
+        osh_http_header_is(r, "X-Error-Code", "ExternalAuthenticatedError"))
         return osh_fail(
             cx, OSH_E_IO,
             "%s: not found at %s, or private: want its name, and HF_TOKEN of who may read it%s%s",

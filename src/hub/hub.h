@@ -10,8 +10,10 @@
 #include "base/base.h"
 
 typedef struct osh_hub { // what the environment says
+    char *home;     // own: HF_HOME
     char *cache;    // own: HF_HUB_CACHE, else HF_HOME/hub
     char *endpoint; // own: HF_ENDPOINT, no slash at its end
+    char *rows;     // own: the server of rows: HF_DATASETS_SERVER, else datasets-server. and the endpoint
     char *token;    // own: HF_TOKEN, else of its file; NULL: none. Never logged
     bool offline;   // HF_HUB_OFFLINE
     bool no_links;  // HF_HUB_DISABLE_SYMLINKS: snapshots have files
@@ -43,4 +45,13 @@ osh_status osh_hub_pull(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_h
 /* The directory that `model` means: itself, if it is there or no name; else its snapshot, pulled where the cache has
  * none that is whole. own */
 osh_status osh_hub_model(osh_ctx *cx, char **dir, const char *model, osh_env_fn env);
+
+typedef struct osh_hub_data { // rows that a job wants
+    const char *dataset, *config, *splits; // "gsm8k" or "org/name"; config, splits NULL: not given
+    int64_t n_samples;
+    bool shuffle, concatenate;
+} osh_hub_data;
+/* *path: a .jsonl with these rows and no others, own, asked for once and kept in HF_HOME. NULL: d->dataset is a file,
+ * or no name. */
+osh_status osh_hub_dataset(osh_ctx *cx, char **path, const osh_hub_data *d, osh_env_fn env);
 #endif

@@ -106,6 +106,16 @@ done:
     return rc;
 }
 
+/* https://huggingface.co: https://datasets-server.huggingface.co */
+static char *rows_server(osh_ctx *cx, const char *endpoint, osh_env_fn env)
+{
+    const char *given = env_text(env, "HF_DATASETS_SERVER"), *host = strstr(endpoint, "://");
+    size_t n = given ? strlen(given) : 0;
+    while (n && given[n - 1] == '/') n--;
+    if (given || !host) return osh_sprintf(cx, "%.*s", (int)n, given ? given : "");
+    return osh_sprintf(cx, "%.*s://datasets-server.%s", (int)(host - endpoint), endpoint, host + 3);
+}
+
 osh_status osh_hub_open(osh_ctx *cx, osh_hub **out, osh_env_fn env)
 {
     osh_status rc = OSH_OK;
@@ -123,7 +133,9 @@ osh_status osh_hub_open(osh_ctx *cx, osh_hub **out, osh_env_fn env)
     else if (!(hub->cache = osh_path_join(cx, home, "hub"))) OSH_TRY(OSH_E_NOMEM);
     if (!(hub->endpoint = osh_strdup(cx, endpoint ? endpoint : "https://huggingface.co"))) OSH_TRY(OSH_E_NOMEM);
     for (size_t n = strlen(hub->endpoint); n && hub->endpoint[n - 1] == '/'; n--) hub->endpoint[n - 1] = 0;
+    if (!(hub->rows = rows_server(cx, hub->endpoint, env))) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(find_token(cx, &hub->token, home, env));
+    hub->home = home, home = NULL; // give
     *out = hub, hub = NULL; // give
 done:
     osh_free(cx, home);
@@ -134,7 +146,9 @@ done:
 void osh_hub_close(osh_ctx *cx, osh_hub *hub)
 {
     if (!hub) return;
+    osh_free(cx, hub->home);
     osh_free(cx, hub->cache);
+    osh_free(cx, hub->rows);
     osh_free(cx, hub->endpoint);
     osh_free(cx, hub->token);
     osh_free(cx, hub);

@@ -10,7 +10,7 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     osh_strs targets, ignore;
     int64_t num_bits, group_size; // 0: the scheme's; group_size < 0: one scale for a row
     char *symmetric;              // "true", "false"; NULL: the scheme's
-    char *text_column, *splits, *data_collator;
+    char *text_column, *dataset_config_name, *splits, *data_collator;
     int64_t num_calibration_samples, max_seq_length, batch_size, seed;
     bool shuffle_calibration_samples, concatenate_data, pad_to_max_length;
     char *pipeline;

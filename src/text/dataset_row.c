@@ -33,6 +33,11 @@ osh_status osh_row_reader_init(osh_ctx *cx, osh_row_reader *r, const osh_dataset
     const char *kind = osh_data_kind(opt->path);
 
     *r = (osh_row_reader){.opt = opt, .tok = tok, .cut_ids = true};
+    if (osh_data_is_columns(opt->path))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: rows in columns are not read: python3 -c \"import datasets; "
+                 "datasets.load_dataset('%s', data_files='%s')['train'].to_json('rows.jsonl')\" makes a .jsonl of it",
+                 opt->path, osh_name_ends(opt->path, ".arrow") ? "arrow" : "parquet", opt->path);
     if (!kind)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "%s: unknown kind of dataset, wanted .jsonl, .json, .csv or .txt, each also .zst or .gz", opt->path);

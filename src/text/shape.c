@@ -44,6 +44,8 @@ const char *osh_data_kind(const char *path)
     return NULL;
 }
 
+bool osh_data_is_columns(const char *path) { return osh_name_ends(path, ".parquet") || osh_name_ends(path, ".arrow"); }
+
 /* ---- .json ---- */
 
 static osh_status put_byte(osh_ctx *cx, osh_buf *to, char c) { return osh_buf_append(cx, to, &c, 1); }

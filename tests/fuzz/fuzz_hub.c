@@ -1,7 +1,8 @@
 /* fuzz_hub.c - any bytes as the Hub's list of a repository's files: refused with a message, or each name stays in a
- * directory, each hash is one, and no size is beyond a disk's. */
+ * directory, each hash is one, and no size is beyond a disk's. And as a page of rows: refused, or a line for each. */
 #include "fuzz/fuzz.h"
 #include "hub/pull.h"
+#include "hub/rows.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
@@ -17,6 +18,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         osh_hub_is_side_file(f->path);
     }
     osh_hub_tree_deinit(cx, &t);
+    osh_error_clear(cx);
+    osh_hub_rows rows = {.id = "a/b", .splits = "train", .text = n % 2 ? "<{text}>" : NULL};
+    osh_buf lines;
+    int64_t n_rows = 0, n_lines = 0;
+    osh_buf_init(&lines, 0);
+    if (osh_hub_rows_read(cx, &lines, &n_rows, (const char *)data, n, &rows, 0)) {
+        CHECK(*osh_error_text(cx));
+    } else {
+        for (size_t i = 0; i < lines.len; i++) n_lines += lines.data[i] == '\n';
+        CHECK(n_lines == n_rows);
+    }
+    osh_buf_deinit(cx, &lines);
     fuzz_ctx_free(cx);
     return 0;
 }

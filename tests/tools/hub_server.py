@@ -44,6 +44,11 @@ def files(fault):
     return out
 
 
+def row(i):
+    return {"text": f"row {i}: \u00e9 \"x\"\n{'word ' * (i % 7 + 3)}", "question": f"{i} {{plus}} {i}?",
+            "answer": f"#### {2 * i}", "article": f"News {i}", "highlights": f"short {i}", "n": i, "list": [1, {"a": None}]}
+
+
 def is_large(name):
     return name.endswith((".safetensors", ".bin")) or name == "tokenizer.json"
 
@@ -105,7 +110,31 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.api(parts[2], parts[3], parts[4], parts[5:], url)
         if len(parts) >= 5 and parts[2] == "resolve":
             return self.resolve(parts[0], parts[1], parts[3], "/".join(parts[4:]), url)
+        if parts[0] in ("splits", "rows"):
+            return self.data(parts[0], dict(urllib.parse.parse_qsl(url.query)))
         self.say(404, {"error": "no such page"})
+
+    def data(self, what, q):
+        """The server of rows: FAULT/NAME has 250 rows in train and 3 in test."""
+        fault = q["dataset"].split("/")[0]
+        rows = {"train": 250, "test": 3}
+        if fault == "gone":
+            return self.say(404, {"error": "The dataset does not exist."}, X_Error_Code="ExternalAuthenticatedError")
+        if fault == "unready" and first(self.path):
+            return self.say(500, {"error": "The server is busy."}, X_Error_Code="ResponseNotReady")
+        if what == "splits":
+            configs = ["main", "socratic"] if fault in ("openai", "two") else ["default"]
+            return self.say(200, {"splits": [{"dataset": q["dataset"], "config": c, "split": s}
+                                             for c in configs for s in rows if not q.get("config") or c == q["config"]]})
+        at, n = int(q["offset"]), int(q["length"])
+        if fault == "big" and n > 30:
+            return self.say(500, {"error": "Too big."}, X_Error_Code="TooBigContentError")
+        if n > 100:
+            return self.say(422, {"error": "Parameter 'length' must not be greater than 100"})
+        out = [{"row_idx": i + (fault == "other"), "row": row(i), "truncated_cells": ["text"] if fault == "short" else []}
+               for i in range(at, min(at + n, rows[q["split"]]))]
+        self.say(200, {"features": [], "rows": out, "num_rows_total": rows[q["split"]], "num_rows_per_page": 100,
+                       "partial": fault == "part"}, X_Revision=COMMIT)
 
     def refuse(self, fault, key):
         """Answers where the fault is one of whole requests."""

@@ -136,6 +136,8 @@ static void test_environment(void **state)
         if (rows[i].token) assert_string_equal(hub->token, rows[i].token);
         else assert_null(hub->token);
         assert_int_equal(hub->offline, rows[i].offline);
+        assert_string_equal(hub->rows, !strcmp(hub->endpoint, "http://h:1") ? "http://datasets-server.h:1"
+                                                                            : "https://datasets-server.huggingface.co");
         osh_hub_close(f->cx, hub);
     }
 }

@@ -1,6 +1,7 @@
 /* test_hub_pull.c - what a pull stands on: hashes, addresses, headers, the list of files. */
 #include "dir_fixture.h"
 #include "hub/pull.h"
+#include "hub/rows.h"
 #include "hub/sha.h"
 #include "torture.h"
 
@@ -154,6 +155,62 @@ static void test_tree(void **state)
     }
 }
 
+#define PAGE                                                                                       \
+    "{\"rows\": [{\"row_idx\": 7, \"row\": {\"q\": \"a{q}\\n\", \"r\": \"\\u00e9\", \"n\": [1, "   \
+    "2.5, null]}, "                                                                                \
+    "\"truncated_cells\": []}, {\"row_idx\": 8, \"row\": {\"q\": \"\", \"r\": \"z\"}}], "          \
+    "\"num_rows_total\": 9}"
+
+static osh_status page_once(osh_ctx *cx, void *user)
+{
+    osh_buf b;
+    int64_t n = 0;
+    osh_hub_rows rows = {.id = "a/b", .splits = "train", .text = user};
+    osh_buf_init(&b, 0);
+    osh_status rc = osh_hub_rows_read(cx, &b, &n, PAGE, sizeof PAGE - 1, &rows, 7);
+    if (!rc && n != 2) rc = OSH_E_INTERNAL;
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+static void test_rows(void **state)
+{
+    fixture *f = *state;
+    static const struct { const char *text, *lines; } rows[] = {
+        {NULL, "{\"q\":\"a{q}\\n\",\"r\":\"\303\251\",\"n\":[1,2.5,null]}\n{\"q\":\"\",\"r\":\"z\"}\n"},
+        {"<{r}>{q}{r}", "{\"text\":\"<\303\251>a{q}\\n\303\251\"}\n{\"text\":\"<z>z\"}\n"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        osh_buf b;
+        int64_t n = 0;
+        osh_hub_rows ask = {.id = "a/b", .splits = "train", .text = rows[i].text};
+        osh_buf_init(&b, 0);
+        assert_ok(f->cx, osh_hub_rows_read(f->cx, &b, &n, PAGE, sizeof PAGE - 1, &ask, 7));
+        assert_int_equal(n, 2);
+        assert_string_equal(b.data, rows[i].lines);
+        osh_buf_deinit(f->cx, &b);
+        assert_true(torture(page_once, (void *)(uintptr_t)rows[i].text) >= 1);
+    }
+    static const char *const bad[][2] = {
+        {"[]", "wanted a list of rows"},
+        {"{\"rows\": 1}", "wanted a list of rows"},
+        {"{\"rows\": [1]}", "row 7 is no object"},
+        {"{\"rows\": [{\"row\": {}}]}", "has no 'row_idx'"},
+        {"{\"rows\": [{\"row_idx\": 8, \"row\": {}}]}", "asked for row 7, got row 8"},
+        {"{\"rows\": [{\"row_idx\": 7, \"row\": {\"q\": 1}}]}", "row 7: the column 'q' holds no string"},
+        {"{\"rows\": [{\"row_idx\": 7, \"row\": {\"q\": \"\"}, \"truncated_cells\": [\"q\"]}]}", "row 7 is cut off"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        osh_buf b;
+        int64_t n = 0;
+        osh_hub_rows ask = {.id = "a/b", .splits = "train", .text = "{q}"};
+        osh_buf_init(&b, 0);
+        assert_fails(f->cx, OSH_E_FORMAT,
+                     osh_hub_rows_read(f->cx, &b, &n, bad[i][0], strlen(bad[i][0]), &ask, 7), bad[i][1]);
+        osh_buf_deinit(f->cx, &b);
+    }
+}
+
 static void test_side_files(void **state)
 {
     (void)state;
@@ -180,6 +237,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_addresses, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_headers, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_tree, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(test_rows, setup_dir, teardown_dir),
         cmocka_unit_test(test_side_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

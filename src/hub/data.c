@@ -1,0 +1,130 @@
+/* data.c - data sets by name: those that LLM Compressor knows, with its text of a row, and org/name of the Hub.
+ *
+ *   HF_HOME/oneshot/rows/openai--gsm8k/main/train%5B%3A512%5D.512.jsonl      rows that were asked for once */
+#include <ctype.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "hub/rows.h"
+#include "text/shape.h"
+#include "text/split.h"
+
+typedef struct registered {
+    const char *name, *id;
+    const char *config, *split; // where none is given
+    const char *text;           // of a row (rows.h)
+    const char *refused;        // why it is not taken
+} registered;
+static const char wants_template[] =
+    "its rows get fixed prompts around them in LLM Compressor, which are not made here: "
+    "want its name on the Hub and --text-column";
+static const char wants_chat[] = "its rows are conversations: want its name on the Hub, where chat rows are read";
+static const char no_text[] = "it holds images or sound, and text is what is read";
+static const registered known[] = { // names as LLM Compressor spells them, with - for _
+    {.name = "c4", .id = "allenai/c4", .split = "train"},
+    {.name = "wikitext", .id = "Salesforce/wikitext", .split = "train"},
+    {.name = "cnn-dailymail", .id = "abisee/cnn_dailymail", .config = "3.0.0", .split = "train",
+     .text = "Article:\n{article}\n\n### Summarization:\n{highlights}\n"},
+    {.name = "gsm8k", .id = "openai/gsm8k", .split = "train", .text = "Question: {question}\nAnswer: {answer}"},
+    {.name = "ultrachat-200k", .id = "HuggingFaceH4/ultrachat_200k", .refused = wants_chat},
+    {.name = "ultrachat", .id = "HuggingFaceH4/ultrachat_200k", .refused = wants_chat},
+    {.name = "perfectblend", .id = "mlabonne/open-perfectblend", .refused = wants_chat},
+    {.name = "open-platypus", .id = "garage-bAInd/Open-Platypus", .refused = wants_template},
+    {.name = "evolcodealpaca", .id = "theblackcat102/evol-codealpaca-v1", .refused = wants_template},
+    {.name = "flickr", .id = "lmms-lab/flickr30k", .refused = no_text},
+    {.name = "flickr30k", .id = "lmms-lab/flickr30k", .refused = no_text},
+    {.name = "peoples-speech", .id = "MLCommons/peoples_speech", .refused = no_text},
+};
+
+static const registered *find_registered(const char *name)
+{
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const char *a = known[i].name, *b = name;
+        for (; *a && *b; a++, b++)
+            if (*a != (*b == '_' || *b == ' ' ? '-' : tolower((unsigned char)*b))) break;
+        if (!*a && !*b) return &known[i];
+    }
+    return NULL;
+}
+
+/* A part of a path for any text. */
+static osh_status add_part(osh_ctx *cx, osh_buf *b, const char *text)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_buf_printf(cx, b, "/%s", text[0] == '.' ? "%2E" : ""));
+    OSH_TRY(osh_http_encode(cx, b, text + (text[0] == '.'), ""));
+done:
+    return rc;
+}
+
+/* What is asked for decides the name, so that what was asked for once is found without a network. */
+static osh_status rows_path(osh_ctx *cx, char **out, const osh_hub *hub, const osh_hub_rows *rows)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b; // own
+    int n = (int)strcspn(rows->id, "/");
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_buf_printf(cx, &b, "%s/oneshot/rows/%.*s--%s%s", hub->home, n, rows->id, rows->id + n + 1,
+                           rows->text ? "--text" : ""));
+    OSH_TRY(add_part(cx, &b, rows->config ? rows->config : "-"));
+    OSH_TRY(osh_dir_make(cx, b.data));
+    OSH_TRY(add_part(cx, &b, rows->splits));
+    if (rows->most) OSH_TRY(osh_buf_printf(cx, &b, ".%lld", (long long)rows->most));
+    OSH_TRY(osh_buf_printf(cx, &b, ".jsonl"));
+    if (!(*out = osh_strdup(cx, b.data))) rc = OSH_E_NOMEM;
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+static osh_status check_request(osh_ctx *cx, const osh_hub_data *d, const osh_hub_rows *rows, const char *revision)
+{
+    osh_status rc = OSH_OK;
+    bool unused;
+    if (strcmp(revision, "main"))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: the server of rows has revision main only", d->dataset);
+    OSH_TRY(osh_split_check(cx, &unused, rows->splits));
+    if (d->shuffle && !strchr(rows->splits, '['))
+        OSH_FAIL(
+            cx, OSH_E_USAGE,
+            "%s: a shuffle of a data set by name wants the rows to choose from: --splits '%s[:N]'",
+            d->dataset, rows->splits);
+done:
+    return rc;
+}
+
+osh_status osh_hub_dataset(osh_ctx *cx, char **path, const osh_hub_data *d, osh_env_fn env)
+{
+    osh_status rc = OSH_OK;
+    osh_hub_name name = {0}; // own
+    osh_hub *hub = NULL;     // own
+    char *to = NULL;         // own
+    bool is_name = false;
+    const registered *r = NULL;
+    *path = NULL;
+    if (osh_file_exists(d->dataset) || osh_dir_exists(d->dataset)) goto done;
+    if (!(r = find_registered(d->dataset)) && !osh_data_kind(d->dataset) && !osh_data_is_columns(d->dataset))
+        OSH_TRY(osh_hub_name_read(cx, &name, &is_name, d->dataset));
+    if (!r && !is_name) goto done; // a file that is not there
+    if (r && r->refused) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is %s: %s", d->dataset, r->id, r->refused);
+    osh_hub_rows rows = {.id = r ? r->id : name.id, .config = d->config ? d->config : r ? r->config : NULL,
+                         .splits = d->splits ? d->splits : r ? r->split : "train", .text = r ? r->text : NULL};
+    bool sliced = strchr(rows.splits, '[') != NULL;
+    rows.most = sliced && (d->shuffle || d->concatenate) ? 0 : d->n_samples; // more would be read by nobody
+    OSH_TRY(check_request(cx, d, &rows, r ? "main" : name.revision));
+    OSH_TRY(osh_hub_open(cx, &hub, env));
+    OSH_TRY(rows_path(cx, &to, hub, &rows));
+    if (!osh_file_exists(to)) {
+        if (hub->offline)
+            OSH_FAIL(cx, OSH_E_IO, "%s: is no file, its rows are not in %s/oneshot/rows, and HF_HUB_OFFLINE is set",
+                     d->dataset, hub->home);
+        OSH_TRY(osh_hub_rows_get(cx, to, hub, &rows));
+    }
+    osh_log(cx, OSH_LOG_INFO, "%s is %s", d->dataset, to);
+    *path = to, to = NULL; // give
+done:
+    osh_free(cx, to);
+    osh_hub_close(cx, hub);
+    osh_hub_name_deinit(cx, &name);
+    return rc;
+}

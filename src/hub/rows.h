@@ -1,0 +1,18 @@
+/* rows.h - rows of a data set of the Hub, from its server of rows, into a .jsonl. */
+#ifndef OSH_HUB_ROWS_H
+#define OSH_HUB_ROWS_H
+#include "hub/ask.h"
+
+typedef struct osh_hub_rows { // which
+    const char *id, *config; // config NULL: the only one that there is
+    const char *splits;      // "train", "train[:512]", ...
+    const char *text;        // of each row only this becomes "text", "{column}" in it replaced; NULL: rows as they are
+    int64_t most;            // rows; 0: all of the split
+} osh_hub_rows;
+osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub, const osh_hub_rows *rows);
+
+/* A page of the server's answer: its rows appended as lines of JSON. *n: how many; first: the number of the first that
+ * was asked for. */
+osh_status osh_hub_rows_read(osh_ctx *cx, osh_buf *to, int64_t *n, const char *page, size_t n_page,
+                             const osh_hub_rows *rows, int64_t first);
+#endif

@@ -1,0 +1,87 @@
+# Data sets by name, from a server of rows on the loopback (tests/tools/hub_server.py): the same bytes as from a file with
+# these rows; LLM Compressor's names and texts; rows that were asked for once need no network; what is refused says why.
+set -euo pipefail
+fail() { echo "$*"; exit 1; }
+command -v python3 >/dev/null || exit 77
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+mkdir empty
+python3 "$OSH_SOURCE_DIR/tests/tools/hub_server.py" empty log ports &
+server=$!
+trap 'kill $server 2>/dev/null || true' EXIT
+while [ ! -e ports ]; do sleep 0.02; done
+read -r hub cdn <ports
+unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY HF_TOKEN_PATH
+export HF_DATASETS_SERVER=http://127.0.0.1:$hub HF_HOME=$PWD/home HF_HUB_OFFLINE=0 HF_TOKEN=hf_good NO_PROXY=127.0.0.1
+run() { # output, data
+    "$ONESHOT" --model "$model" --scheme W4A16 --method gptq --max-seq-length 32 --progress none --output "$@" >/dev/null
+}
+rows() { echo "home/oneshot/rows/$1.jsonl"; }
+
+# Rows as they are, in pages; a slice; LLM Compressor's text.
+run a --dataset ok/data --splits 'train[:4]'
+file=$(rows "ok--data/-/train%5B%3A4%5D.512")
+[ "$(wc -l <"$file")" = 4 ] || fail "$(wc -l <"$file") rows"
+python3 - "$file" "$OSH_SOURCE_DIR/tests/tools/hub_server.py" <<'PY' || fail "rows"
+import ast, json, sys
+lines = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
+tree = ast.parse(open(sys.argv[2], encoding="utf-8").read())
+space = {}
+exec(compile(ast.Module([n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "row"], []), "", "exec"), space)
+assert lines == [space["row"](i) for i in range(4)], lines
+PY
+cp "$file" local.jsonl
+run b --dataset local.jsonl
+cmp a/model.safetensors b/model.safetensors
+cmp "$file.revision" <(printf c0ffee0000000000000000000000000000000000) || fail "no revision"
+run c --dataset gsm8k --dataset-config-name main --splits 'train[10:13]'
+[ "$(sed -n 1p "$(rows "openai--gsm8k--text/main/train%5B10%3A13%5D.512")")" = '{"text":"Question: 10 {plus} 10?\nAnswer: #### 20"}' ] ||
+    fail "$(cat home/oneshot/rows/openai--gsm8k--text/main/*)"
+run d --dataset CNN_DailyMail --splits 'test[-2:]' --dataset-config-name default
+[ "$(tail -n 1 "$(rows "abisee--cnn_dailymail--text/default/test%5B-2%3A%5D.512")")" = '{"text":"Article:\nNews 2\n\n### Summarization:\nshort 2\n"}' ] || fail "cnn_dailymail"
+
+# No more rows than are wanted; all of a split; percents; smaller pages where the server cannot; a busy server.
+plan() { "$ONESHOT" plan --model "$model" --scheme W4A16 --method gptq "$@" >out 2>err || fail "$*: $(cat err)"; }
+plan --dataset ok/data --num-calibration-samples 130
+[ "$(wc -l <"$(rows "ok--data/-/train.130")")" = 130 ] || fail "130"
+plan --dataset ok/data
+[ "$(wc -l <"$(rows "ok--data/-/train.512")")" = 250 ] || fail "all"
+plan --dataset ok/data --splits 'train[10%:20%]'
+[ "$(sed -n 's/.*"n":\([0-9]*\).*/\1/p' "$(rows "ok--data/-/train%5B10%25%3A20%25%5D.512")" | tr '\n' ' ')" = "$(seq -s ' ' 25 49) " ] || fail "percents"
+plan --dataset big/data --splits 'train[:90]' --shuffle-calibration-samples --num-calibration-samples 5
+[ "$(wc -l <"$(rows "big--data/-/train%5B%3A90%5D")")" = 90 ] || fail "big"
+plan --dataset unready/data --splits 'train[:2]'
+grep -q '^hub /rows.* auth=Bearer hf_good' log || fail "no token"
+
+refused() { # exit code, what is said, arguments
+    local want=$1 says=$2 code=0
+    shift 2
+    "$ONESHOT" plan --model "$model" --scheme W4A16 --method gptq "$@" >out 2>err || code=$?
+    [ $code = "$want" ] && grep -qF -- "$says" err || fail "$*: exit $code, $(cat err), wanted: $says"
+}
+refused 2 "openai/gsm8k has several configurations: want --dataset-config-name, one of main, socratic" --dataset gsm8k
+refused 2 "two/data has no configuration 'x', but main, socratic" --dataset two/data --dataset-config-name x
+refused 2 "has no split 'val': want --splits with one of train, test" --dataset ok/data --splits val
+refused 2 "splits 'train[300:]' has no row" --dataset ok/data --splits 'train[300:]'
+refused 2 "wants the rows to choose from: --splits 'train[:N]'" --dataset ok/data --shuffle-calibration-samples true
+refused 2 "want one split" --dataset ok/data --splits 'train+test'
+refused 2 "is a file, which has no configurations" --dataset local.jsonl --dataset-config-name x
+refused 1 "not found at $HF_DATASETS_SERVER, or private" --dataset gone/data
+refused 1 "is cut off by the server" --dataset short/data
+refused 1 "asked for row 0, got row 1" --dataset other/data
+refused 1 "has a part of the rows only: want --splits 'train[:N]'" --dataset part/data --splits 'train[-5:]'
+refused 1 "conversations" --dataset ultrachat
+refused 1 "fixed prompts" --dataset open_platypus
+refused 1 "images or sound" --dataset flickr
+refused 1 "rows.jsonl" --dataset some/rows.parquet
+refused 1 "no column 'story'" --dataset ok/data --splits 'train[:3]' --text-column story
+refused 1 "missing/data.jsonl" --dataset missing/data.jsonl
+
+# What was asked for once is there without a network.
+kill $server
+: >log
+run e --dataset ok/data --splits 'train[:4]'
+cmp a/model.safetensors e/model.safetensors
+HF_HUB_OFFLINE=1 run f --dataset ok/data --splits 'train[:4]'
+refused 1 "does not answer" --dataset ok/data --splits 'train[:5]'
+export HF_HUB_OFFLINE=1
+refused 1 "its rows are not in $PWD/home/oneshot/rows, and HF_HUB_OFFLINE is set" --dataset ok/data --splits 'train[:5]'
