@@ -245,7 +245,7 @@ static osh_status fill_observers(osh_ctx *cx, osh_modifier *m, const osh_recipe_
             if (a->dynamic == OSH_Q_DYNAMIC) continue;
             osh_q_observer_default(a, k == 0);
             snprintf(where, sizeof where, "%.80s: %.40s.%s", what, s->group_name, keys[k]);
-            OSH_TRY(osh_q_observer_check(cx, a, where, k == 0));
+            OSH_TRY(osh_q_observer_check(cx, a, where));
         }
     }
 done:

@@ -9,6 +9,7 @@
 #include "ops/cuda/cuda.h"
 #include "plan/cards.h"
 #include "plan/memory.h"
+#include "quant/observer.h"
 
 osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text)
 {
@@ -34,10 +35,13 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
         goto done;
     }
     for (int i = 0; i < p->n_linears; i++) {
-        if (!(p->linears[i].wants & OSH_STAT_SQUARES)) continue;
+        const osh_linear *l = &p->linears[i];
+        bool weighs = l->wants & OSH_STAT_SQUARES, searched = l->wants & OSH_STAT_RANGE &&
+                                                              !osh_observer_by_rows(&l->scheme->inputs);
+        if (!weighs && !searched) continue;
         if (p->opt->device_model || (!is_auto(text) && strcmp(text, "cpu")))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "observer %s is not served on a card by this version: want --device cpu",
-                     p->linears[i].scheme->weights.observer);
+                     weighs ? l->scheme->weights.observer : l->scheme->inputs.observer);
         goto done;
     }
     if (p->opt->device_model) {

@@ -17,6 +17,7 @@
 #include "plan/folds.h"
 #include "plan/layout.h"
 #include "plan/memory.h"
+#include "quant/observer.h"
 #include "store/activations.h"
 
 typedef struct sim {
@@ -184,6 +185,11 @@ static int64_t squares_bytes(const osh_linear *l)
                      osh_mem_gross((size_t)l->I * sizeof(float)));
 }
 
+static size_t range_scratch(const sim *s, const osh_linear *l)
+{
+    return osh_observer_bytes(&l->scheme->inputs, s->batch_tokens, l->I, s->p->graph->dtype);
+}
+
 static size_t *hook_of(const sim *s, const osh_linear *l)
 {
     return &s->hook[osh_observed(s->p->graph, s->r->same, l->input)];
@@ -206,11 +212,13 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
         if (s->card && (l->wants & OSH_STAT_RANGE)) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_RANGE, l->input));
         if ((l->wants & OSH_STAT_SQUARES) && !s->squares[l->input])
             s->squares[l->input] = true, s->stats += squares_bytes(l);
+        size_t *hook = hook_of(s, l), range = l->wants & OSH_STAT_RANGE ? range_scratch(s, l) : 0;
+        if (range > *hook) *hook = range;
         if (!(l->wants & OSH_STAT_HESSIAN) || s->open[l->input]) continue;
         s->open[l->input] = true;
         s->stats += hessian_bytes(s, l) * (1 + l->shift);
-        size_t *hook = hook_of(s, l);
-        *hook = accum_scratch(s, "hessian_accum", l->I);
+        size_t accum = accum_scratch(s, "hessian_accum", l->I);
+        if (accum > *hook) *hook = accum;
         if (s->card) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_HESSIAN, l->input));
         if (!l->shift) continue;
         size_t more = accum_scratch(s, "shift_accum", l->I);
@@ -567,8 +575,9 @@ static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const b
         note_packing(s, &g, n, lead, work, pack, others ? h : 0);
         if (others) continue;
         if (s->squares[lead->input]) s->squares[lead->input] = false, s->stats -= squares_bytes(lead);
+        *hook_of(s, lead) = 0;
         if (!hessian) continue;
-        s->stats -= h, s->open[lead->input] = false, *hook_of(s, lead) = 0;
+        s->stats -= h, s->open[lead->input] = false;
         if (s->card) osh_layout_give(s->card, OSH_LAYOUT_HESSIAN, lead->input);
         if (s->card) osh_layout_give(s->card, OSH_LAYOUT_SHIFT, lead->input);
     }

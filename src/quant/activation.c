@@ -15,24 +15,18 @@
 
 #include "base/num.h"
 
-osh_status osh_act_observer_init(osh_ctx *cx, osh_act_observer *o, const osh_q_args *a)
+osh_status osh_act_range(osh_ctx *cx, float *lo, float *hi, const osh_tensor *x, const osh_q_args *a)
 {
-    *o = (osh_act_observer){.a = a};
-    return osh_q_observer_check(cx, a, "an activation", false);
+    osh_range_job j = {.a = a, .arithmetic = OSH_ARITH_REFERENCE, .dt = x->dtype, .from = x->dtype, .w = x->data,
+                       .O = x->shape[0], .I = x->shape[1], .min = lo, .max = hi};
+    osh_q_kernels_best()->range(lo, hi, x->data, x->dtype, osh_tensor_numel(x));
+    return isfinite(*lo) && isfinite(*hi) ? osh_observer_search(cx, &j) : OSH_OK; // others say what is wrong
 }
 
-void osh_act_observer_feed(osh_act_observer *o, const void *x, osh_dtype dt, int64_t n)
+void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, float hi, osh_dtype dt)
 {
-    float lo, hi;
-    if (n < 1) return;
-    osh_q_kernels_best()->range(&lo, &hi, x, dt, n);
-    osh_act_observer_feed_range(o, lo, hi, dt);
-}
-
-void osh_act_observer_feed_range(osh_act_observer *o, float lo, float hi, osh_dtype dt)
-{
-    const osh_observer *row = osh_observer_of(o->a);
-    if (o->seen && row->update) row->update(&o->min, &o->max, lo, hi, o->a, dt);
+    const osh_observer *row = osh_observer_of(a);
+    if (o->seen && row->update) row->update(&o->min, &o->max, lo, hi, a, dt);
     else o->min = lo, o->max = hi;
     o->seen = true;
 }

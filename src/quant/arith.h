@@ -46,14 +46,12 @@ void osh_q_row_error(double sum[2], const void *a, const void *b, osh_dtype dt, 
 
 /* Static activation observers over a value: fed sample by sample in order. */
 typedef struct osh_act_observer {
-    const osh_q_args *a; // view
     bool seen;
     float min, max;
 } osh_act_observer;
-osh_status osh_act_observer_init(osh_ctx *cx, osh_act_observer *o, const osh_q_args *a);
-void osh_act_observer_feed(osh_act_observer *o, const void *x, osh_dtype dt,
-                           int64_t n); // one sample's values of one linear's input
-void osh_act_observer_feed_range(osh_act_observer *o, float lo, float hi, osh_dtype dt); // the same, from their range
+/* The range of a sample x [N, I], narrowed where the observer of a searches. */
+osh_status osh_act_range(osh_ctx *cx, float *lo, float *hi, const osh_tensor *x, const osh_q_args *a);
+void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, float hi, osh_dtype dt); // one sample's
 /* Fake quantization of activations in place, x [N, I]: dynamic (token, group, tensor per sample: seqs of 1), static
  * with the stored scale, or local with the stored global scale. */
 osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a, const osh_tensor *scale,

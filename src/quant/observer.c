@@ -116,15 +116,16 @@ static osh_status unknown_kwarg(osh_ctx *cx, const osh_observer *o, const char *
     return rc;
 }
 
-osh_status osh_q_observer_check(osh_ctx *cx, const osh_q_args *a, const char *where, bool is_weight)
+osh_status osh_q_observer_check(osh_ctx *cx, const osh_q_args *a, const char *where)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_q_observer_known(cx, osh_observer_of(a) ? "minmax" : a->observer, where));
     const osh_observer *o = osh_observer_of(a);
-    if (o->search && (!is_weight || a->strategy == OSH_Q_TENSOR_GROUP))
+    if (o->search && a->strategy == OSH_Q_TENSOR_GROUP)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: observer %s does not search ranges of %s yet: want minmax, static_minmax or memoryless_minmax",
-                 where, o->name, is_weight ? "strategy tensor_group (NVFP4)" : "activations");
+                 "%s: observer %s does not search ranges of strategy tensor_group (NVFP4) yet: want minmax, "
+                 "static_minmax or memoryless_minmax",
+                 where, o->name);
     bool weighted = o->search && o->search(a).weighted;
     if (weighted && !osh_observer_weighs(a)) {
         if (osh_observer_value(a, "strict") != 0)

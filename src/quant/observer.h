@@ -41,7 +41,7 @@ osh_status osh_q_observer_kwarg(osh_ctx *cx, osh_q_args *a, const osh_q_kwarg *g
 /* Else: an error that names those that are. */
 osh_status osh_q_observer_known(osh_ctx *cx, const char *name, const char *where);
 /* The observer is there for such arguments, and its kwargs are its own and in their ranges. */
-osh_status osh_q_observer_check(osh_ctx *cx, const osh_q_args *a, const char *where, bool is_weight);
+osh_status osh_q_observer_check(osh_ctx *cx, const osh_q_args *a, const char *where);
 double osh_observer_value(const osh_q_args *a, const char *key); // as given, else its default
 /* An update: the moving average with averaging_constant. */
 void osh_observer_average(float *min, float *max, float lo, float hi, const osh_q_args *a, osh_dtype dt);

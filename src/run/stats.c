@@ -90,7 +90,6 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
         if (!l->wants || (values && !values[l->input])) continue;
         s->wanted[l->input] = true;
         if (l->wants & OSH_STAT_RANGE) {
-            OSH_TRY(osh_act_observer_init(cx, &s->ranges[i], &l->scheme->inputs));
             OSH_TRY(new_minmax(cx, s, l->input));
         }
         if ((l->wants & OSH_STAT_SQUARES) && !s->squares[l->input]) {
@@ -151,14 +150,23 @@ done:
     return rc;
 }
 
-static void feed_ranges(osh_stats *s, int linear, const osh_tensor *x, const osh_batch *b)
+/* A sample's rows of x, [at[0], at[1]). Readers of one scheme share its range. */
+static osh_status feed_sample(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x, const int64_t *at)
 {
-    int64_t width = x->shape[1];
-    size_t row = (size_t)width * osh_dtype_bytes(x->dtype);
-    for (int64_t k = 0; k < b->seqs.n; k++) {
-        int64_t first = b->seqs.offsets[k], n = b->seqs.offsets[k + 1] - first;
-        osh_act_observer_feed(&s->ranges[linear], (const char *)x->data + (size_t)first * row, x->dtype, n * width);
+    osh_status rc = OSH_OK;
+    osh_tensor part = *x;
+    const osh_q_scheme *of = NULL;
+    float lo = 0, hi = 0;
+    part.data = (char *)x->data + (size_t)(at[0] * x->shape[1]) * osh_dtype_bytes(x->dtype);
+    if (!(part.shape[0] = at[1] - at[0])) goto done;
+    for (int i = ranged(s, osh_first_reader(s->plan, value)); i >= 0; i = ranged(s, osh_next_reader(s->plan, i))) {
+        const osh_q_scheme *scheme = s->plan->linears[i].scheme;
+        if (scheme != of) OSH_TRY(osh_act_range(cx, &lo, &hi, &part, &scheme->inputs));
+        of = scheme;
+        osh_act_observer_feed(&s->ranges[i], &scheme->inputs, lo, hi, x->dtype);
     }
+done:
+    return rc;
 }
 
 static osh_status feed_minmax(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x, const osh_batch *b)
@@ -193,8 +201,8 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
         OSH_TRY(osh_op_run(cx, osh_op_find("channel_squares"), &a));
     }
     if (s->minmax[value]) OSH_TRY(feed_minmax(cx, s, value, x, b));
-    int i = s->minmax[value] ? -1 : ranged(s, osh_first_reader(s->plan, value));
-    for (; i >= 0; i = ranged(s, osh_next_reader(s->plan, i))) feed_ranges(s, i, x, b);
+    if (!s->minmax[value])
+        for (int64_t k = 0; k < b->seqs.n; k++) OSH_TRY(feed_sample(cx, s, value, x, &b->seqs.offsets[k]));
 done:
     return rc;
 }
@@ -212,7 +220,8 @@ osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s)
         for (int i = ranged(s, osh_first_reader(p, v)); i >= 0; i = ranged(s, osh_next_reader(p, i)))
             for (int64_t k = 0; k < p->data.n; k++)
                 if (minmax[2 * k] <= minmax[2 * k + 1]) // it has tokens
-                    osh_act_observer_feed_range(&s->ranges[i], minmax[2 * k], minmax[2 * k + 1], p->graph->dtype);
+                    osh_act_observer_feed(&s->ranges[i], &p->linears[i].scheme->inputs, minmax[2 * k],
+                                          minmax[2 * k + 1], p->graph->dtype);
     }
 done:
     osh_free(cx, minmax);

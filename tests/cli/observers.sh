@@ -1,4 +1,4 @@
-# Observers that need data, in whole runs: imatrix_mse by rounding and by GPTQ. Same bytes for any threads, batches and
+# Observers that need data, in whole runs: imatrix_mse by rounding and by GPTQ, static activations. Same bytes for any threads, batches and
 # budget; verify accepts them; what cannot be is said.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -25,6 +25,22 @@ grep -q '"observer": "imatrix_mse"' rtn/config.json
 grep -A2 '"observer_kwargs"' gptq/config.json | grep -q '"grid": 40'
 "$ONESHOT" --model "$model" --recipe plain.yaml --output plain --progress none >/dev/null
 ! cmp -s rtn/model.safetensors plain/model.safetensors || { echo "the inputs weigh nothing"; exit 1; }
+static() { # observer, its arguments
+    printf '          input_activations: {num_bits: 8, symmetric: false, dynamic: false, observer: %s, observer_kwargs: {%s}}\n' "$@"
+}
+int8='num_bits: 8, strategy: channel'
+recipe static GPTQModifier "$int8, observer: imatrix_mse" "$(static mse 'averaging_constant: 0.5')"
+recipe narrow QuantizationModifier "$int8" "$(static minmax '')"
+same static
+same narrow
+for out in static narrow; do
+    for leaf in input_scale input_zero_point; do
+        grep -q "model.layers.3.mlp.down_proj.$leaf" $out/oneshot-manifest.json || { echo "$out has no $leaf"; exit 1; }
+    done
+done
+head -4 "$model/data/calibration.jsonl" >four.jsonl
+"$ONESHOT" eval --model narrow --dataset four.jsonl --max-seq-length 64 --progress none >log || { cat log; exit 1; }
+grep -q '^perplexity' log
 
 want() { # message, flags
     local pattern=$1
@@ -34,6 +50,7 @@ want() { # message, flags
 }
 want 'needs calibration data' --recipe rtn.yaml
 want 'observer imatrix_mse is not served on a card.*--device cpu' --recipe rtn.yaml "${data[@]}" --device cuda
+want 'observer (mse|imatrix_mse) is not served on a card' --recipe static.yaml "${data[@]}" --device cuda
 recipe strict QuantizationModifier 'num_bits: 8, strategy: tensor, observer: imatrix_mse, observer_kwargs: {strict: true}'
 want 'strict: true wants weights of strategy channel or group' --recipe strict.yaml "${data[@]}"
 recipe loose QuantizationModifier 'num_bits: 8, strategy: tensor, observer: imatrix_mse'

@@ -1,9 +1,10 @@
-"""gen.py - scales and zero points that LLM Compressor's observers find, of weights that both languages make from a counter RNG.
+"""gen.py - scales and zero points that LLM Compressor's observers find, of weights and activations that both languages make from a counter RNG.
 
 usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors, torch)
 
 params.safetensors  <case>.scale, <case>.zero where asymmetric
-cases.json          <case>: rows, cols, dtype, stream, and the recipe that describes the same to oneshot
+cases.json          <case>: rows, cols, dtype, stream, and the recipe that describes the same to oneshot;
+                    of an activation the number of samples, too: sample k is that weight of stream + 3 k, rows + 5 k
 
     w[r, c] = u u' m[r] of two uniform numbers in [-1, 1), rounded to the dtype; m is 0.25, or of row r of 8:
               1: all above 0     2: all below 0     3: 2^-20 (denormal F16)     4: zeros     5: one 3 among small ones
@@ -73,9 +74,48 @@ CASES = [
 ]
 
 
+# the same of static input activations, behind the number of samples
+ACTIVATIONS = [
+    (9, 7, 96, ints(8, "tensor"), "minmax", {}),
+    (9, 7, 96, ints(8, "tensor", False), "minmax", dict(averaging_constant=0.25)),
+    (9, 7, 96, ints(8, "tensor", False), "minmax", dict(averaging_constant=1)),
+    (9, 7, 96, fp8("tensor"), "static_minmax", {}),
+    (9, 3, 200, ints(8, "tensor"), "mse", {}),
+    (4, 130, 300, ints(8, "tensor", False), "mse", dict(maxshrink=0.6, averaging_constant=0.5)),
+    (9, 3, 200, ints(4, "tensor", False), "memoryless_mse", dict(norm=2.0)),
+    (9, 3, 200, fp8("tensor"), "imatrix_mse", {}),
+]
+
+
+def recipe_of(weights, inputs=None):
+    group = dict(targets=["Linear"], weights=weights, input_activations=inputs)
+    return json.dumps({"s_stage": {"q_modifiers": {"QuantizationModifier": {"config_groups": {"g": group}}}}})
+
+
+def add_params(tensors, name, q, p):
+    tensors[name + ".scale"] = p["scale"].contiguous()
+    if not q.symmetric:
+        tensors[name + ".zero"] = p["zero_point"].to(torch.int8).contiguous()
+
+
+def activations(tensors, cases):
+    for i, (samples, rows, cols, args, observer, kwargs) in enumerate(ACTIVATIONS):
+        for tag, dtype in DTYPES.items():
+            name, stream = f"a{i}_{tag}", 1000 * (i + 1)
+            q = QuantizationArgs(**args, dynamic=False)
+            o = Observer.load_from_registry(observer, base_name="input", args=q, **kwargs)
+            for k in range(samples):
+                o(make_weight(stream + 3 * k, rows + 5 * k, cols, dtype).unsqueeze(0))
+            add_params(tensors, name, q, o.get_qparams())
+            inputs = dict(args, dynamic=False, observer=observer, observer_kwargs=kwargs)
+            cases[name] = dict(samples=samples, rows=rows, cols=cols, dtype=tag, stream=stream,
+                               recipe=recipe_of(ints(8, "channel") if args["type"] == "int" else fp8("channel"), inputs))
+
+
 def main():
     torch.set_num_threads(1)
     tensors, cases = {}, {}
+    activations(tensors, cases)
     for i, (rows, cols, args, observer, kwargs) in enumerate(CASES):
         for tag, dtype in DTYPES.items():
             if tag == "F16" and "scale_dtype" in args:
@@ -89,14 +129,9 @@ def main():
                 squares = np.where(np.arange(cols) % 11 == 3, 0, (u * u) ** 2).astype(np.float32)
                 o._imatrix_sum, o._imatrix_count = torch.from_numpy(squares), torch.tensor(1)
             o(w)
-            p = o.get_qparams()
-            tensors[name + ".scale"] = p["scale"].contiguous()
-            if not q.symmetric:
-                tensors[name + ".zero"] = p["zero_point"].to(torch.int8).contiguous()
-            weights = dict(args, observer=observer, observer_kwargs=kwargs)
-            group = dict(targets=["Linear"], weights=weights)
-            cases[name] = dict(rows=rows, cols=cols, dtype=tag, stream=stream, recipe=json.dumps(
-                {"s_stage": {"q_modifiers": {"QuantizationModifier": {"config_groups": {"g": group}}}}}))
+            add_params(tensors, name, q, o.get_qparams())
+            cases[name] = dict(rows=rows, cols=cols, dtype=tag, stream=stream,
+                               recipe=recipe_of(dict(args, observer=observer, observer_kwargs=kwargs)))
     save_file(tensors, HERE / "params.safetensors")
     (HERE / "cases.json").write_text(json.dumps(cases, indent=1) + "\n")
     versions = {p: importlib.metadata.version(p) for p in ("torch", "compressed-tensors", "llmcompressor", "numpy")}

@@ -1,7 +1,7 @@
-/* test_observers.c - scales and zero points of weights against LLM Compressor's observers (gen.py): byte for byte,
- * under each instruction set (cmake/tests.cmake), with two numbers of threads. |x|^norm of F32 is torch's but for a
- * unit in the last place, so that a search may end elsewhere where two steps lose the same to 1e-7 of it: in none of
- * these cases. */
+/* test_observers.c - scales and zero points of weights and activations against LLM Compressor's observers (gen.py):
+ * byte for byte, under each instruction set (cmake/tests.cmake), with two numbers of threads. |x|^norm of F32 is
+ * torch's but for a unit in the last place, so that a search may end elsewhere where two steps lose the same to 1e-7 of
+ * it: in none of these cases. */
 #include "torture.h"
 #include "kernels/kernel_test.h"
 
@@ -56,14 +56,15 @@ static float weight_at(uint64_t stream, int64_t r, int64_t c, int64_t cols)
     }
 }
 
-static osh_tensor *make_weight(const cJSON *c)
+static osh_tensor *make_values(const cJSON *c, int sample)
 {
     osh_tensor *w = NULL;
-    int64_t rows = number(c, "rows"), cols = number(c, "cols");
+    int64_t rows = number(c, "rows") + 5 * sample, cols = number(c, "cols");
+    uint64_t stream = (uint64_t)(number(c, "stream") + 3 * sample);
     osh_dtype dt = osh_dtype_of_name(cJSON_GetObjectItem(c, "dtype")->valuestring);
     float *f = malloc((size_t)(rows * cols) * sizeof *f);
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t k = 0; k < cols; k++) f[r * cols + k] = weight_at((uint64_t)number(c, "stream"), r, k, cols);
+        for (int64_t k = 0; k < cols; k++) f[r * cols + k] = weight_at(stream, r, k, cols);
     assert_ok(one, osh_tensor_new(one, &w, dt, 2, (int64_t[]){rows, cols}));
     osh_from_f32(w->data, dt, f, rows * cols);
     free(f);
@@ -104,13 +105,37 @@ static void same(const osh_st *st, const char *name, const char *leaf, const osh
     fail_msg("%s is not in the golden", full);
 }
 
+static void check_activation(const osh_st *st, const cJSON *c, const osh_q_args *a, osh_ctx *cx)
+{
+    osh_act_observer o = {0};
+    osh_dtype dt = osh_dtype_of_name(cJSON_GetObjectItem(c, "dtype")->valuestring);
+    float lo, hi, room;
+    int8_t zero;
+    for (int k = 0; k < number(c, "samples"); k++) {
+        osh_tensor *x = make_values(c, k);
+        assert_ok(cx, osh_act_range(cx, &lo, &hi, x, a));
+        osh_act_observer_feed(&o, a, lo, hi, dt);
+        osh_tensor_free(one, x);
+    }
+    osh_q_scale_zp(&room, &zero, &o.min, &o.max, 1, a, dt, OSH_ARITH_REFERENCE);
+    osh_tensor scale = osh_tensor_view(dt, 1, (int64_t[]){1}, &room);
+    osh_tensor z = osh_tensor_view(OSH_I8, 1, scale.shape, &zero);
+    same(st, c->string, "scale", &scale);
+    if (!a->symmetric) same(st, c->string, "zero", &z);
+}
+
 static void check(const osh_st *st, const cJSON *c, osh_ctx *cx)
 {
     osh_recipe *r = NULL;
     osh_qparams p = {0};
     const char *text = cJSON_GetObjectItem(c, "recipe")->valuestring;
     assert_ok(one, osh_recipe_parse(one, &r, text, strlen(text), c->string));
-    osh_tensor *w = make_weight(c);
+    if (cJSON_GetObjectItem(c, "samples")) {
+        check_activation(st, c, &r->modifiers[0].schemes[0].inputs, cx);
+        osh_recipe_free(one, r);
+        return;
+    }
+    osh_tensor *w = make_values(c, 0);
     const osh_q_args *a = &r->modifiers[0].schemes[0].weights;
     float *importance = make_importance(c);
     if (osh_observer_weighs(a)) p.importance = importance;
@@ -134,7 +159,7 @@ static void test_weights(void **state)
     assert_ok(one, osh_json_read(one, &cases, path, 1 << 20, 0));
     snprintf(path, sizeof path, "%s/params.safetensors", folder);
     assert_ok(one, osh_st_open(one, &st, path));
-    assert_int_equal(cJSON_GetArraySize(cases), 50);
+    assert_int_equal(cJSON_GetArraySize(cases), 74);
     cJSON_ArrayForEach(c, cases)
     {
         check(st, c, one);

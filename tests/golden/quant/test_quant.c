@@ -331,15 +331,16 @@ static void test_observers(void **state)
         osh_q_config *q = config_of_inputs(c);
         const osh_q_args *a = &q->schemes[0].inputs;
         osh_dtype dt = osh_dtype_of_name(string(c, "dtype"));
-        osh_act_observer o;
+        osh_act_observer o = {0};
         uint32_t room = 0;
         float scale;
         int8_t zero = 0;
-        assert_ok(cx, osh_act_observer_init(cx, &o, a));
         for (int64_t k = 0; k < number(c, "samples"); k++) {
             osh_tensor *x =
                 make_activation(number(c, "stream") + k, 3 + k % 5, number(c, "cols"), dt);
-            osh_act_observer_feed(&o, x->data, dt, osh_tensor_numel(x));
+            float lo, hi;
+            assert_ok(cx, osh_act_range(cx, &lo, &hi, x, a));
+            osh_act_observer_feed(&o, a, lo, hi, dt);
             osh_tensor_free(cx, x);
         }
         osh_q_scale_zp(&room, &zero, &o.min, &o.max, 1, a, dt, OSH_ARITH_REFERENCE);
