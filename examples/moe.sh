@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# moe.sh - a mixture of experts, here one of random weights: every expert is calibrated on every token, the router
+# stays as it is. The report says how many tokens each expert's router would have sent it.
+# Usage: examples/moe.sh [directory of the checkpoint that is made]
+# Last line: moe-w4a16: 181 checksums agree, 56 modules looked at, 9 tensors equal the source's; no findings
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+oneshot=${ONESHOT:-$here/../build/release/oneshot}
+model=$here/docs-llama-3m
+moe=${1:-moe}
+
+python3 "$here/make-model.py" "$moe" --layers 2 --experts 8
+"$oneshot" --model "$moe" --recipe "$here/moe.yaml" --dataset "$model/data/calibration.jsonl" \
+    --num-calibration-samples 8 --max-seq-length 128 --output "$moe-w4a16" --overwrite
+"$oneshot" verify "$moe-w4a16" --model "$moe"
