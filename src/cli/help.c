@@ -21,6 +21,7 @@ const char *osh_flag_kind(const osh_field *f)
         {"dir", "DIR"},       {"reference", "DIR"},  {"recipe", "FILE"},    {"dataset", "FILE"},
         {"log_file", "FILE"}, {"profile", "FILE"},   {"per_token", "FILE"}, {"text_column", "KEY"},
         {"device", "PLACE"},  {"checkpoint", "NAME=SUBGRAPH"},
+        {"text_template", "JINJA"}, {"chat_date", "YYYY-MM-DD"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!strcmp(rows[i][0], f->name)) return rows[i][1];

@@ -49,7 +49,12 @@ const osh_field osh_option_fields[] = {
      .type = OSH_F_INT, .min = 0, .max = 1e9, .dflt = "0",
      .doc = "tokens a sample is cut to; 0: what tokenizer and model allow"},
     {ROW(text_column), .type = OSH_F_STR,
-     .doc = "key of the text in a row, or column of a .csv (default: input_ids where a row has them, else text)"},
+     .doc = "key of the text in a row, or column of a .csv (default: input_ids where a row has them, else text, else a "
+            "conversation: messages, conversations, or prompt and response)"},
+    {ROW(text_template), .type = OSH_F_STR,
+     .doc = "Jinja over the columns of a row, instead of one column: '{{ question }} {{ answer }}'"},
+    {ROW(chat_date), .type = OSH_F_STR, .dflt = "2024-07-26",
+     .doc = "day that chat templates which print today's are given, so that the same command gives the same bytes"},
     {ROW(dataset_config_name), .type = OSH_F_STR,
      .doc = "of a data set by name: which of its configurations; default: the only one"},
     {ROW(splits), .type = OSH_F_STR,
@@ -166,8 +171,10 @@ const osh_field osh_eval_fields[] = {
     {ROW(per_token), .type = OSH_F_STR,
      .doc = "write the NLL of every scored token, f32, to this .npy"},
     {ROW(text_column), .type = OSH_F_STR,
-     .doc = "key of the text in a row, or column of a .csv (default: input_ids where a row has "
-            "them, else text)"},
+     .doc = "key of the text in a row, or column of a .csv (default: input_ids, text or a conversation, whichever a "
+            "row has)"},
+    {ROW(text_template), .type = OSH_F_STR, .doc = "Jinja over the columns of a row"},
+    {ROW(chat_date), .type = OSH_F_STR, .dflt = "2024-07-26", .doc = "day that chat templates are given"},
     {ROW(models_dir), .type = OSH_F_STR,
      .doc = "directory of architecture templates to use beside the built-in ones"},
     {ROW(max_seq_length), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 1e9,

@@ -10,7 +10,7 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     osh_strs targets, ignore;
     int64_t num_bits, group_size; // 0: the scheme's; group_size < 0: one scale for a row
     char *symmetric;              // "true", "false"; NULL: the scheme's
-    char *text_column, *dataset_config_name, *splits, *data_collator;
+    char *text_column, *text_template, *chat_date, *dataset_config_name, *splits, *data_collator;
     int64_t num_calibration_samples, max_seq_length, batch_size, seed;
     bool shuffle_calibration_samples, concatenate_data, pad_to_max_length;
     char *pipeline;
@@ -43,7 +43,7 @@ extern const osh_field osh_python_fields[];
 osh_status osh_option_python(osh_ctx *cx, const osh_field *f, const char *value);
 
 typedef struct osh_eval_options {
-    char *model, *dataset, *reference, *per_token, *text_column, *models_dir;
+    char *model, *dataset, *reference, *per_token, *text_column, *text_template, *chat_date, *models_dir;
     int64_t max_seq_length, stride, first_window, max_windows, batch_size, threads;
     int64_t host_memory, device_memory; // bytes; 0: no budget
     char *isa, *device;

@@ -144,7 +144,8 @@ osh_status osh_plan_data(osh_ctx *cx, osh_plan *p)
         if (t && t < p->max_seq_length) p->max_seq_length = t;
     }
     osh_dataset_options d = {
-        .path = o->dataset, .text_column = o->text_column, .split = o->splits,
+        .path = o->dataset, .text_column = o->text_column, .text_template = o->text_template, .split = o->splits,
+        .model_dir = o->model, .chat_date = o->chat_date,
         .num_samples = o->num_calibration_samples,
         .max_seq_length = p->max_seq_length, .batch_size = o->batch_size, .shuffle = o->shuffle_calibration_samples,
         .seed = (uint64_t)o->seed, .concatenate = o->concatenate_data, .pad_to_max_length = o->pad_to_max_length,

@@ -71,7 +71,7 @@ static osh_status count_rows(osh_ctx *cx, int64_t *n_rows, const osh_dataset_opt
     bool any = true, blank = true;
 
     *n_rows = 0;
-    OSH_TRY(osh_lines_open_rows(cx, &lines, opt->path, opt->text_column));
+    OSH_TRY(osh_row_lines_open(cx, &lines, opt));
     for (;; *n_rows += !blank) {
         OSH_TRY(osh_lines_begin(cx, lines, &any));
         if (!any) break;
@@ -104,7 +104,7 @@ static bool is_full(const loader *l, int64_t limit)
     return l->opt->concatenate ? l->ids.n / l->opt->max_seq_length >= limit : l->n_seen >= limit;
 }
 
-/* Goes on to the row that decides whether rows hold text or ids: the n-th, of those that are not blank. */
+/* Goes on to the row that decides what rows hold: the n-th, of those that are not blank. */
 static osh_status look_at_row(osh_ctx *cx, loader *l, int64_t which)
 {
     osh_status rc = OSH_OK;
@@ -112,7 +112,7 @@ static osh_status look_at_row(osh_ctx *cx, loader *l, int64_t which)
     bool any = true, blank = true;
 
     if (l->rows.kind != OSH_ROW_UNKNOWN) goto done;
-    OSH_TRY(osh_lines_open_rows(cx, &lines, l->opt->path, l->opt->text_column));
+    OSH_TRY(osh_row_lines_open(cx, &lines, l->opt));
     for (int64_t i = 0; l->rows.kind == OSH_ROW_UNKNOWN;) {
         OSH_TRY(osh_lines_begin(cx, lines, &any));
         if (!any) break;
@@ -134,7 +134,7 @@ static osh_status read_in_order(osh_ctx *cx, loader *l, int64_t limit)
 
     OSH_TRY(find_split(cx, l, &n_rows, false));
     OSH_TRY(look_at_row(cx, l, l->from));
-    OSH_TRY(osh_lines_open_rows(cx, &lines, l->opt->path, l->opt->text_column));
+    OSH_TRY(osh_row_lines_open(cx, &lines, l->opt));
     for (; row < l->to && !is_full(l, limit); row += !blank) {
         OSH_TRY(osh_lines_begin(cx, lines, &any));
         if (!any) break;
@@ -185,7 +185,7 @@ static osh_status read_places(osh_ctx *cx, loader *l, osh_ids *ids, span *spans,
     osh_lines *lines = NULL; // own
     bool any = true, blank = false;
 
-    OSH_TRY(osh_lines_open_rows(cx, &lines, l->opt->path, l->opt->text_column));
+    OSH_TRY(osh_row_lines_open(cx, &lines, l->opt));
     for (int64_t i = 0, n_read = 0; n_read < end - first; i += !blank) {
         OSH_TRY(osh_lines_begin(cx, lines, &any));
         if (!any || i >= l->to) OSH_FAIL(cx, OSH_E_IO, "%s: was changed while it was read", l->opt->path);
@@ -428,7 +428,7 @@ static osh_status encode_whole(osh_ctx *cx, loader *l, int64_t n_wanted)
     size_t n = 0, n_text = 0;
 
     if (!tok) OSH_FAIL(cx, OSH_E_USAGE, "%s: a text needs a tokenizer, and there is none", l->opt->path);
-    OSH_TRY(osh_lines_open_rows(cx, &lines, l->opt->path, l->opt->text_column));
+    OSH_TRY(osh_row_lines_open(cx, &lines, l->opt));
     osh_tokenizer_begin(tok);
     do {
         OSH_TRY(osh_lines_bytes(cx, lines, &text, &n));
@@ -469,7 +469,9 @@ osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *t
     osh_status rc = OSH_OK;
     loader l = {0}; // own
     osh_dataset_options plain = {.path = opt->path, .text_column = opt->text_column,
-                                 .max_seq_length = opt->max_seq_length, .n_vocab = opt->n_vocab};
+                                 .text_template = opt->text_template, .model_dir = opt->model_dir,
+                                 .chat_date = opt->chat_date, .max_seq_length = opt->max_seq_length,
+                                 .n_vocab = opt->n_vocab};
 
     dataset_windows w = {first_window, max_windows, stride ? stride : opt->max_seq_length};
 

@@ -2,7 +2,9 @@
  *
  * A row of a .jsonl or .json holds text (the column text_column, or "text") or input_ids, then its attention_mask, if
  * any, says which of them count; the first row decides for all. Without text_column input_ids win over text. Lines of
- * white space are no rows. A record of a .csv holds text, in the column text_column, or "text". */
+ * white space are no rows. A record of a .csv holds text, in the column text_column, or "text". Rows with neither, but
+ * with a conversation (chat.h), become what the model's chat template makes of it, with no special token added; with
+ * text_template rows become what that makes of their columns. */
 #ifndef OSH_DATASET_H
 #define OSH_DATASET_H
 #include "text/tokenizer.h"
@@ -16,6 +18,9 @@ typedef struct osh_dataset {
 typedef struct osh_dataset_options { // LLM Compressor's arguments
     const char *path;        // .jsonl .json .csv .txt, each also .zst or .gz
     const char *text_column; // NULL: input_ids, else "text"
+    const char *text_template; // over the columns of a row; NULL: none
+    const char *model_dir;   // whose chat template renders conversations; NULL: they are not read
+    const char *chat_date;   // that templates see (jinja.h)
     const char *split;       // rows, such as "train[:512]" (split.h); NULL: all
     int64_t num_samples;     // 0: all; rows, or blocks when concatenating
     int64_t max_seq_length;  // tokens, > 0

@@ -1,9 +1,11 @@
 /* dataset_row.c - one line of a data file to token ids, in pieces: neither the line nor its text is ever held.
  *
  * Text is tokenized with special tokens and cut as a Hugging Face tokenizer's truncation does: what the template puts
- * behind the text (an end-of-sequence token) stays, the text before it is shortened. What goes is not tokenized. */
+ * behind the text (an end-of-sequence token) stays, the text before it is shortened. What goes is not tokenized. A row
+ * that a template renders is held whole; a conversation gets no special tokens, its template has written them. */
 #include "text/dataset_row.h"
 #include "base/map.h"
+#include "text/chat.h"
 #include "text/json_scan.h"
 #include "text/shape.h"
 #include <math.h>
@@ -23,8 +25,45 @@ typedef struct row {
     size_t n_piece;
     osh_ids list, mask; // own: input_ids, attention_mask
     int64_t bad_id, bad_mask; // 1-based places; 0: none
+    bool bare; // nothing is added around the text
     bool has_text, has_list, has_mask, is_string, is_list, is_mask_list;
 } row;
+
+static bool names_conversation(const char *column)
+{
+    return !strcmp(column, "messages") || !strcmp(column, "conversations");
+}
+
+static osh_status open_chat(osh_ctx *cx, osh_row_reader *r)
+{
+    osh_status rc = OSH_OK;
+    if (!r->opt->model_dir)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: rows hold conversations, and there is no chat template", r->opt->path);
+    OSH_TRY(osh_chat_open(cx, &r->chat, r->opt->model_dir, r->opt->chat_date));
+    r->kind = OSH_ROW_CHAT;
+    osh_log(cx, OSH_LOG_INFO, "%s: conversations, rendered by the chat template of %s", r->opt->path,
+            r->opt->model_dir);
+done:
+    return rc;
+}
+
+static osh_status open_columns(osh_ctx *cx, osh_row_reader *r)
+{
+    osh_status rc = OSH_OK;
+    if (!r->json) OSH_FAIL(cx, OSH_E_USAGE, "%s: lines of text have no columns for a text template", r->opt->path);
+    if (r->opt->text_column)
+        OSH_FAIL(cx, OSH_E_USAGE, "a text template and the text column '%s' were given, want one of them",
+                 r->opt->text_column);
+    OSH_TRY(osh_chat_of_columns(cx, &r->chat, r->opt->text_template, r->opt->chat_date));
+    r->kind = OSH_ROW_COLUMNS;
+done:
+    return rc;
+}
+
+osh_status osh_row_lines_open(osh_ctx *cx, osh_lines **out, const osh_dataset_options *opt)
+{
+    return osh_lines_open_rows(cx, out, opt->path, opt->text_template ? osh_all_columns : opt->text_column);
+}
 
 osh_status osh_row_reader_init(osh_ctx *cx, osh_row_reader *r, const osh_dataset_options *opt,
                                osh_tokenizer *tok)
@@ -42,7 +81,10 @@ osh_status osh_row_reader_init(osh_ctx *cx, osh_row_reader *r, const osh_dataset
         OSH_FAIL(cx, OSH_E_USAGE,
                  "%s: unknown kind of dataset, wanted .jsonl, .json, .csv or .txt, each also .zst or .gz", opt->path);
     r->json = strcmp(kind, "txt") != 0; // rows of a .csv become objects
-    if (!r->json || (opt->text_column && strcmp(opt->text_column, "input_ids"))) r->kind = OSH_ROW_TEXT;
+    if (opt->text_template) OSH_TRY(open_columns(cx, r));
+    else if (!r->json) r->kind = OSH_ROW_TEXT;
+    else if (opt->text_column && names_conversation(opt->text_column)) OSH_TRY(open_chat(cx, r));
+    else if (opt->text_column && strcmp(opt->text_column, "input_ids")) r->kind = OSH_ROW_TEXT;
     if (tok) OSH_TRY(osh_tokenizer_special(cx, tok, &r->special, false));
     r->n_before = r->special.n;
     if (tok) OSH_TRY(osh_tokenizer_special(cx, tok, &r->special, true));
@@ -50,7 +92,11 @@ done:
     return rc;
 }
 
-void osh_row_reader_deinit(osh_ctx *cx, osh_row_reader *r) { osh_ids_deinit(cx, &r->special); }
+void osh_row_reader_deinit(osh_ctx *cx, osh_row_reader *r)
+{
+    osh_ids_deinit(cx, &r->special);
+    osh_chat_free(cx, r->chat);
+}
 
 osh_status osh_ids_check(osh_ctx *cx, const osh_ids *ids, int64_t from, int64_t n_vocab,
                          const char *where)
@@ -79,13 +125,15 @@ static osh_status text_begin(osh_ctx *cx, row *w)
     if (!w->r->tok)
         return osh_fail(cx, OSH_E_USAGE, "the rows hold text and there is no tokenizer, wanted input_ids");
     osh_tokenizer_begin(w->r->tok);
-    return ids_append(cx, w->ids, w->r->special.ids, w->r->n_before);
+    return w->bare ? OSH_OK : ids_append(cx, w->ids, w->r->special.ids, w->r->n_before);
 }
+
+static int64_t n_behind(const row *w) { return w->bare ? 0 : w->r->special.n - w->r->n_before; }
 
 /* Tokens before what stands behind the text. */
 static int64_t text_room(const row *w)
 {
-    int64_t limit = w->r->opt->max_seq_length, behind = w->r->special.n - w->r->n_before;
+    int64_t limit = w->r->opt->max_seq_length, behind = n_behind(w);
     return behind < limit ? limit - behind : limit;
 }
 
@@ -103,7 +151,7 @@ static osh_status text_end(osh_ctx *cx, row *w)
 
     if (!text_is_full(w)) OSH_TRY(osh_tokenizer_end(cx, w->r->tok, w->ids));
     if (text_is_full(w)) w->ids->n = w->start + text_room(w);
-    OSH_TRY(ids_append(cx, w->ids, w->r->special.ids + w->r->n_before, w->r->special.n - w->r->n_before));
+    OSH_TRY(ids_append(cx, w->ids, w->r->special.ids + w->r->n_before, n_behind(w)));
     if (w->ids->n > most) w->ids->n = most;
 done:
     return rc;
@@ -330,6 +378,29 @@ static osh_status note_line(osh_ctx *cx, const osh_row_reader *r, const osh_line
     return rc;
 }
 
+/* All of the line, by a template. */
+static osh_status read_rendered(osh_ctx *cx, row *w, osh_lines *lines, bool *blank)
+{
+    osh_status rc = OSH_OK;
+    osh_buf text; // own
+    const char *line = NULL;
+    size_t n = 0;
+    bool end = false;
+
+    osh_buf_init(&text, 0);
+    while (!end) OSH_TRY(osh_lines_more(cx, lines, 0, &line, &n, &end));
+    *blank = osh_is_blank(line, n);
+    if (*blank) goto done;
+    w->bare = w->r->kind == OSH_ROW_CHAT;
+    OSH_TRY(osh_chat_render(cx, w->r->chat, &text, line, n, w->r->opt->text_column));
+    OSH_TRY(text_begin(cx, w));
+    if (text.len) OSH_TRY(text_more(cx, w, text.data, text.len));
+    OSH_TRY(text_end(cx, w));
+done:
+    osh_buf_deinit(cx, &text);
+    return rc;
+}
+
 static osh_status read_json(osh_ctx *cx, row *w, osh_lines *lines, bool *blank)
 {
     osh_status rc = OSH_OK;
@@ -349,6 +420,12 @@ done:
     return rc;
 }
 
+static bool has_key(const row *w, const char *key)
+{
+    int64_t unused;
+    return osh_map_get(w->keys, key, strlen(key), &unused);
+}
+
 osh_status osh_row_look(osh_ctx *cx, osh_row_reader *r, osh_lines *lines)
 {
     osh_status rc = OSH_OK;
@@ -356,7 +433,11 @@ osh_status osh_row_look(osh_ctx *cx, osh_row_reader *r, osh_lines *lines)
     row w = {.cx = cx, .r = r}; // own
 
     if (r->kind == OSH_ROW_UNKNOWN) OSH_TRY(scan_row(cx, &w, lines, &blank));
-    if (r->kind == OSH_ROW_UNKNOWN && !blank) r->kind = w.has_list ? OSH_ROW_IDS : OSH_ROW_TEXT;
+    if (r->kind != OSH_ROW_UNKNOWN || blank) goto done;
+    bool pair = has_key(&w, "prompt") && has_key(&w, "response");
+    bool talk = pair || has_key(&w, "messages") || has_key(&w, "conversations");
+    if (!w.has_list && !has_key(&w, "text") && talk && r->opt->model_dir) OSH_TRY(open_chat(cx, r));
+    else r->kind = w.has_list ? OSH_ROW_IDS : OSH_ROW_TEXT;
 done:
     row_deinit(cx, &w);
     return note_line(cx, r, lines, rc);
@@ -367,7 +448,8 @@ osh_status osh_row_read(osh_ctx *cx, osh_row_reader *r, osh_ids *ids, osh_lines 
     osh_status rc = OSH_OK;
     row w = {.cx = cx, .r = r, .ids = ids, .start = ids->n}; // own
 
-    OSH_TRY(r->json ? read_json(cx, &w, lines, blank) : read_text(cx, &w, lines, blank));
+    if (r->chat) OSH_TRY(read_rendered(cx, &w, lines, blank));
+    else OSH_TRY(r->json ? read_json(cx, &w, lines, blank) : read_text(cx, &w, lines, blank));
     OSH_TRY(osh_ids_check(cx, ids, w.start, r->opt->n_vocab, "the row"));
 done:
     row_deinit(cx, &w);

@@ -4,7 +4,9 @@
 #include "text/dataset.h"
 #include "text/lines.h"
 
-typedef enum { OSH_ROW_UNKNOWN, OSH_ROW_TEXT, OSH_ROW_IDS } osh_row_kind;
+struct osh_chat;
+
+typedef enum { OSH_ROW_UNKNOWN, OSH_ROW_TEXT, OSH_ROW_IDS, OSH_ROW_CHAT, OSH_ROW_COLUMNS } osh_row_kind;
 
 typedef struct osh_row_reader {
     const osh_dataset_options *opt; // view
@@ -12,6 +14,7 @@ typedef struct osh_row_reader {
     bool json;                      // rows are JSON objects; otherwise text as it stands
     bool cut_ids;                   // input_ids are cut to max_seq_length, as text always is
     osh_row_kind kind;              // of all rows, once the first one was looked at
+    struct osh_chat *chat;          // own: of OSH_ROW_CHAT and OSH_ROW_COLUMNS
     osh_ids special;                // own: ids before and behind a text
     int64_t n_before;               // of these, before it
 } osh_row_reader;
@@ -19,8 +22,9 @@ typedef struct osh_row_reader {
 /* Any name but those of shape.h's kinds is an error. */
 osh_status osh_row_reader_init(osh_ctx *cx, osh_row_reader *r, const osh_dataset_options *opt, osh_tokenizer *tok);
 void osh_row_reader_deinit(osh_ctx *cx, osh_row_reader *r);
-/* Whether the rows hold text or ids, by this line. Nothing where that is known. */
+/* What the rows hold, by this line. Nothing where that is known. */
 osh_status osh_row_look(osh_ctx *cx, osh_row_reader *r, osh_lines *lines);
+osh_status osh_row_lines_open(osh_ctx *cx, osh_lines **out, const osh_dataset_options *opt);
 /* Appends the tokens of this line to ids. *blank: it is white space and no row. */
 osh_status osh_row_read(osh_ctx *cx, osh_row_reader *r, osh_ids *ids, osh_lines *lines, bool *blank);
 /* Every id from ids[from] on must be in [0, n_vocab). where names the place. */

@@ -41,6 +41,7 @@ osh_status osh_jinja_render(osh_ctx *cx, const osh_jinja *t, osh_buf *out, const
 {
     osh_jarena arena = {0}; // own
     osh_jrun r = {.cx = cx, .arena = &arena, .what = t->what, .out = out, .strict = vars->strict,
+                  .max_steps = vars->max_steps,
                   .date = vars->date ? vars->date : OSH_JINJA_DATE};
     osh_jrun_vars(&r, osh_jv_json(&r, vars->json, vars->n_json));
     osh_jrun_vars(&r, osh_jv_dict(&r, OSH_JV_DICT)); // what the template sets

@@ -17,6 +17,7 @@ typedef struct osh_jinja_vars {
     size_t n_json;
     const char *date; // "2024-07-26": what strftime_now gives, at midnight; NULL: OSH_JINJA_DATE
     bool strict;      // an undefined value that is printed is an error
+    int64_t max_steps; // for tests; 0: 20 million
 } osh_jinja_vars;
 #define OSH_JINJA_DATE "2024-07-26"
 osh_status osh_jinja_check_date(osh_ctx *cx, const char *date);

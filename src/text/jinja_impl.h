@@ -151,7 +151,7 @@ typedef struct osh_jrun {
     const char *what;  // view
     int line;          // where we are; 0: not in the template
     int depth, n_loops;
-    int64_t steps;
+    int64_t steps, max_steps; // max_steps 0: OSH_JINJA_MAX_STEPS
     osh_buf *out;      // view: where text goes
     osh_jscope *scope;
     osh_jflow flow;

@@ -55,9 +55,10 @@ bool osh_jrun_step(osh_jrun *r, size_t n)
 {
     if (r->rc) return false;
     r->steps += 1 + (int64_t)(n / 64);
-    if (r->steps > OSH_JINJA_MAX_STEPS)
-        osh_jrun_fail(r, OSH_E_UNSUPPORTED, "more than %d steps: the template does not end, or the row is too large",
-                      OSH_JINJA_MAX_STEPS);
+    int64_t most = r->max_steps ? r->max_steps : OSH_JINJA_MAX_STEPS;
+    if (r->steps > most)
+        osh_jrun_fail(r, OSH_E_UNSUPPORTED, "more than %lld steps: the template does not end, or the row is too large",
+                      (long long)most);
     else if (r->arena->n_bytes > OSH_JINJA_MAX_BYTES || (r->out && r->out->len > OSH_JINJA_MAX_BYTES))
         osh_jrun_fail(r, OSH_E_UNSUPPORTED, "more than %d MiB of values", OSH_JINJA_MAX_BYTES >> 20);
     return !r->rc;

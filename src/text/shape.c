@@ -7,6 +7,8 @@
 
 enum { HEADER_BYTES = 1 << 16 };
 
+const char osh_all_columns[] = "*";
+
 struct osh_shape {
     const char *path;   // view
     osh_status (*byte)(osh_ctx *cx, osh_shape *s, osh_buf *to, char c);
@@ -20,6 +22,9 @@ struct osh_shape {
     /* .csv */
     const char *column; // view
     osh_buf header, name; // own: names so far, for a message; the one that is read
+    osh_buf keys;         // own: of all columns, as text of JSON, each with a NUL behind it
+    size_t key;           // in keys: of the field that is read
+    bool all;
     int64_t n_columns, which, at; // which: the one that is wanted, -1: not seen yet; at: the field that is read
     bool in_header, quoted, closing, cr; // closing: a quote in quotes, which may be one of two; cr: a \r that waits
     bool any;           // bytes of this record
@@ -122,7 +127,7 @@ static osh_status put_escaped(osh_ctx *cx, osh_buf *to, char c)
 static osh_status csv_put(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
 {
     s->any = true;
-    if (!s->in_header) return s->at == s->which ? put_escaped(cx, to, c) : OSH_OK;
+    if (!s->in_header) return s->all || s->at == s->which ? put_escaped(cx, to, c) : OSH_OK;
     if (s->name.len + s->header.len >= HEADER_BYTES)
         return osh_fail(cx, OSH_E_FORMAT, "%s: the line that names the columns is longer than 64 KiB", s->path);
     return put_byte(cx, &s->name, c);
@@ -132,7 +137,12 @@ static osh_status csv_put(osh_ctx *cx, osh_shape *s, osh_buf *to, char c)
 static osh_status csv_begin(osh_ctx *cx, osh_shape *s, osh_buf *to)
 {
     osh_status rc = OSH_OK;
-    if (s->in_header || s->at != s->which) goto done;
+    if (s->in_header || (s->all ? s->at >= s->n_columns : s->at != s->which)) goto done;
+    if (s->all) {
+        OSH_TRY(osh_buf_printf(cx, to, "%s\"%s\": \"", s->at ? ", " : "{", s->keys.data + s->key));
+        s->key += strlen(s->keys.data + s->key) + 1;
+        goto done;
+    }
     OSH_TRY(osh_buf_append(cx, to, "{\"", 2));
     for (const char *c = s->column; *c; c++) OSH_TRY(put_escaped(cx, to, *c));
     OSH_TRY(osh_buf_append(cx, to, "\": \"", 4));
@@ -147,9 +157,11 @@ static osh_status csv_field(osh_ctx *cx, osh_shape *s, osh_buf *to)
         const char *name = s->name.data ? s->name.data : "";
         if (s->which < 0 && !strcmp(name, s->column)) s->which = s->at;
         OSH_TRY(osh_buf_printf(cx, &s->header, "%s%s", s->at ? ", " : "", name));
+        for (const char *c = name; s->all && *c; c++) OSH_TRY(put_escaped(cx, &s->keys, *c));
+        if (s->all) OSH_TRY(put_byte(cx, &s->keys, 0));
         osh_buf_clear(&s->name);
-    } else if (s->at == s->which) {
-        OSH_TRY(osh_buf_append(cx, to, "\"}", 2));
+    } else if (s->all || s->at == s->which) {
+        OSH_TRY(osh_buf_append(cx, to, "\"}", s->all ? 1 : 2));
     }
     s->at++, s->quoted = s->closing = false;
 done:
@@ -175,17 +187,17 @@ static osh_status csv_record(osh_ctx *cx, osh_shape *s, osh_buf *to)
     if (!s->any && !s->at) goto done; // an empty line
     OSH_TRY(csv_field(cx, s, to));
     if (s->in_header) {
-        if (s->which < 0) OSH_TRY(csv_no_column(cx, s));
+        if (s->which < 0 && !s->all) OSH_TRY(csv_no_column(cx, s));
         s->n_columns = s->at, s->in_header = false;
     } else if (s->at != s->n_columns) {
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: record %lld has %lld fields, want the %lld of the first line", s->path,
                  (long long)s->row, (long long)s->at, (long long)s->n_columns);
     } else {
         s->row++;
-        OSH_TRY(put_byte(cx, to, '\n'));
+        OSH_TRY(osh_buf_append(cx, to, "}\n" + !s->all, 1 + s->all));
     }
 done:
-    s->at = 0, s->any = false;
+    s->at = 0, s->key = 0, s->any = false;
     return rc;
 }
 
@@ -259,9 +271,10 @@ osh_status osh_shape_new(osh_ctx *cx, osh_shape **out, const char *path, const c
     OSH_NEW(cx, s, 1);
     s->path = path, s->column = column ? column : "text", s->row = 1;
     s->byte = json ? json_byte : csv_byte, s->end = json ? json_end : csv_end;
-    s->in_header = csv, s->which = -1;
+    s->in_header = csv, s->which = -1, s->all = column == osh_all_columns;
     osh_buf_init(&s->header, 0);
     osh_buf_init(&s->name, 0);
+    osh_buf_init(&s->keys, 0);
     *out = s, s = NULL; // give
 done:
     osh_shape_free(cx, s);
@@ -273,6 +286,7 @@ void osh_shape_free(osh_ctx *cx, osh_shape *s)
     if (!s) return;
     osh_buf_deinit(cx, &s->header);
     osh_buf_deinit(cx, &s->name);
+    osh_buf_deinit(cx, &s->keys);
     osh_free(cx, s);
 }
 

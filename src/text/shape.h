@@ -1,12 +1,13 @@
 /* shape.h - files whose rows are no lines, as lines of JSON objects: for lines.c, a piece at a time.
  *
  *   .json    [{"text": "a"}, {"text": "b"}], or objects one after the other, over several lines: a line for each
- *   .csv     a header, then records as RFC 4180 has them: {"text": "a"}, of the one column that is wanted */
+ *   .csv     a header, then records as RFC 4180 has them: {"text": "a"}, of the one column that is wanted, or of all */
 #ifndef OSH_SHAPE_H
 #define OSH_SHAPE_H
 #include "base/buf.h"
 
 typedef struct osh_shape osh_shape;
+extern const char osh_all_columns[]; // as a column: all of them
 /* *out NULL: the rows of a file of this name are lines. column: of a .csv, NULL: "text". path lives longer. */
 osh_status osh_shape_new(osh_ctx *cx, osh_shape **out, const char *path, const char *column);
 void osh_shape_free(osh_ctx *cx, osh_shape *s);
