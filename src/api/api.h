@@ -13,9 +13,13 @@
 /* osh_isa_select, and the variables of OpenBLAS. It reads them when it is opened, which the first job that multiplies
  * does. */
 osh_status osh_isa_of_process(osh_ctx *cx, const char *isa);
-/* Names of models and of data in the struct that fields fill become directories and files. cx: of its strings; work: of
- * the job. */
-osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_field *fields, void *options, osh_env_fn env);
+typedef struct osh_named { // what may be called by names
+    const osh_field *fields;
+    void *options; // the struct that they fill
+    bool headers;  // the job reads no weights
+} osh_named;
+/* Names of models and of data become directories and files. cx: of the options' strings; work: of the job. */
+osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_env_fn env);
 
 osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 char *osh_partial_dir(osh_ctx *cx, const osh_options *opt); // own: where the output grows; NULL: none is given

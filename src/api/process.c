@@ -3,16 +3,16 @@
 
 #include "api/api.h"
 
-static osh_status find_models(osh_ctx *cx, osh_ctx *work, const osh_field *fields, void *options, osh_env_fn env)
+static osh_status find_models(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_env_fn env)
 {
     osh_status rc = OSH_OK;
     static const char *const names[] = {"model", "reference"};
     char *dir = NULL; // own
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const osh_field *f = osh_field_find(fields, names[i]);
-        char **at = f ? (char **)(void *)((char *)options + f->offset) : NULL;
+        const osh_field *f = osh_field_find(n->fields, names[i]);
+        char **at = f ? (char **)(void *)((char *)n->options + f->offset) : NULL;
         if (!at || !*at) continue;
-        OSH_TRY(osh_hub_model(work, &dir, *at, env));
+        OSH_TRY(osh_hub_model(work, &dir, *at, n->headers, env));
         osh_free(cx, *at);
         if (!(*at = osh_strdup(cx, dir))) OSH_TRY(OSH_E_NOMEM);
         osh_free(work, dir), dir = NULL;
@@ -43,11 +43,11 @@ done:
     return rc;
 }
 
-osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_field *fields, void *options, osh_env_fn env)
+osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_env_fn env)
 {
     osh_status rc = OSH_OK;
-    osh_options *o = fields == osh_option_fields ? options : NULL;
-    OSH_TRY(find_models(cx, work, fields, options, env));
+    osh_options *o = n->fields == osh_option_fields ? n->options : NULL;
+    OSH_TRY(find_models(cx, work, n, env));
     if (o && o->dataset) OSH_TRY(find_data(cx, work, o, env));
 done:
     return rc;

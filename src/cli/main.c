@@ -178,7 +178,7 @@ static osh_status run_bench(osh_ctx *cx, const line *l, out_state *st)
 static osh_status run_inspect(osh_ctx *cx, const line *l, out_state *st)
 {
     char *dir = NULL; // own
-    osh_status rc = osh_hub_model(cx, &dir, l->words[0], from_env);
+    osh_status rc = osh_hub_model(cx, &dir, l->words[0], true, from_env);
     if (!rc) rc = osh_inspect(cx, dir, l->json, to_stdout, st);
     osh_free(cx, dir);
     return rc;
@@ -322,7 +322,8 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     OSH_TRY(in_context(&work, threads ? *threads : 1, text_option(l, "log_level"), progress));
     OSH_TRY(osh_log_command(work, argc, argv));
     OSH_TRY(listen(work, l, st));
-    rc = c->fields ? osh_names_find(cx, work, c->fields, &l->options, from_env) : OSH_OK;
+    const osh_named named = {c->fields, &l->options, c->run == run_plan || c->run == run_graph};
+    rc = c->fields ? osh_names_find(cx, work, &named, from_env) : OSH_OK;
     if (!rc) rc = c->run(work, l, st);
     signal(SIGALRM, SIG_IGN); // it has stopped
     if (rc) osh_fail(cx, rc, "%s", osh_error_text(work));

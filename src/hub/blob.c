@@ -102,7 +102,7 @@ done:
     return rc;
 }
 
-static osh_status file_url(osh_ctx *cx, char **out, const osh_hub_place *p, const osh_hub_file *f)
+osh_status osh_hub_file_url(osh_ctx *cx, char **out, const osh_hub_place *p, const osh_hub_file *f)
 {
     osh_status rc = OSH_OK;
     osh_buf b; // own
@@ -124,7 +124,7 @@ static osh_status fetch_bytes(osh_ctx *cx, osh_http *http, fetch *x)
     char *url = NULL, *what = NULL; // own
     int64_t n = x->f->n_bytes;
     bool elsewhere;
-    OSH_TRY(file_url(cx, &url, x->p, x->f));
+    OSH_TRY(osh_hub_file_url(cx, &url, x->p, x->f));
     if (!(what = osh_sprintf(cx, "%s of %s", x->f->path, x->p->name->id))) OSH_TRY(OSH_E_NOMEM);
     for (int tried = 0; x->at < n;) {
         int64_t before = x->at;
@@ -197,7 +197,7 @@ done:
     return rc;
 }
 
-static osh_status make_parent(osh_ctx *cx, const char *path)
+osh_status osh_hub_parent_make(osh_ctx *cx, const char *path)
 {
     char *dir = osh_strdup(cx, path); // own
     if (!dir) return OSH_E_NOMEM;
@@ -207,27 +207,35 @@ static osh_status make_parent(osh_ctx *cx, const char *path)
     return rc;
 }
 
-/* "../../blobs/<etag>", with one more ../ for each folder of the path. */
-static osh_status link_file(osh_ctx *cx, const char *link, const osh_hub_file *f)
+osh_status osh_hub_link(osh_ctx *cx, const char *link, const char *to)
 {
     osh_status rc = OSH_OK;
     char *temp = osh_sprintf(cx, "%s.oneshot-%ld", link, (long)getpid()); // own
-    osh_buf b; // own
-    osh_buf_init(&b, 0);
     if (!temp) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(osh_buf_printf(cx, &b, "../../"));
-    for (const char *s = f->path; (s = strchr(s, '/')); s++) OSH_TRY(osh_buf_printf(cx, &b, "../"));
-    OSH_TRY(osh_buf_printf(cx, &b, "blobs/%s", f->etag));
     OSH_TRY(osh_file_remove(cx, temp));
-    if (symlink(b.data, temp)) {
+    if (symlink(to, temp)) {
         char why[128];
         OSH_FAIL(cx, OSH_E_IO, "cannot link %s: %s; HF_HUB_DISABLE_SYMLINKS=1 does without", link,
                  strerror_r(errno, why, sizeof why));
     }
     OSH_TRY(osh_rename(cx, temp, link));
 done:
-    osh_buf_deinit(cx, &b);
     osh_free(cx, temp);
+    return rc;
+}
+
+/* "../../blobs/<etag>", with one more ../ for each folder of the path. */
+static osh_status link_file(osh_ctx *cx, const char *link, const osh_hub_file *f)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b; // own
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_buf_printf(cx, &b, "../../"));
+    for (const char *s = f->path; (s = strchr(s, '/')); s++) OSH_TRY(osh_buf_printf(cx, &b, "../"));
+    OSH_TRY(osh_buf_printf(cx, &b, "blobs/%s", f->etag));
+    OSH_TRY(osh_hub_link(cx, link, b.data));
+done:
+    osh_buf_deinit(cx, &b);
     return rc;
 }
 
@@ -242,7 +250,7 @@ osh_status osh_hub_file_pull(osh_ctx *cx, osh_http *http, osh_hub_place *p, cons
     if (!there) {
         OSH_TRY(take_lock(cx, &lock, p, f));
         there = has_size(blob, f->n_bytes);
-        OSH_TRY(make_parent(cx, link));
+        OSH_TRY(osh_hub_parent_make(cx, link));
         if (!there) OSH_TRY(fetch_file(cx, http, p, f, p->hub->no_links ? link : blob));
         if (!p->hub->no_links) OSH_TRY(link_file(cx, link, f));
         else if (there) OSH_TRY(osh_file_copy(cx, link, blob));

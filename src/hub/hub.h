@@ -42,9 +42,11 @@ osh_status osh_hub_find(osh_ctx *cx, char **dir, char **missing, const osh_hub *
 /* Asks the Hub what the revision means now, downloads what the cache lacks of that, checks it, and moves the revision
  * there when all is whole. *dir: the snapshot, own. */
 osh_status osh_hub_pull(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_hub_name *name);
+/* So, but of dense weights their headers only: *dir is for a plan, and is not in the cache. */
+osh_status osh_hub_pull_headers(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_hub_name *name);
 /* The directory that `model` means: itself, if it is there or no name; else its snapshot, pulled where the cache has
- * none that is whole. own */
-osh_status osh_hub_model(osh_ctx *cx, char **dir, const char *model, osh_env_fn env);
+ * none that is whole; headers: no weight will be read, so their headers will do. own */
+osh_status osh_hub_model(osh_ctx *cx, char **dir, const char *model, bool headers, osh_env_fn env);
 
 typedef struct osh_hub_data { // rows that a job wants
     const char *dataset, *config, *splits; // "gsm8k" or "org/name"; config, splits NULL: not given

@@ -15,6 +15,7 @@ static const char index_name[] = "model.safetensors.index.json", single_name[] =
 
 typedef struct batch {
     osh_hub_place *p;
+    osh_status (*one)(osh_ctx *, osh_http *, osh_hub_place *, const osh_hub_file *);
     const osh_hub_file **files; // own
     size_t n;
     int64_t n_bytes; // of all
@@ -40,7 +41,7 @@ static void work_files(osh_ctx *cx, batch *b)
     while (!rc && b->next < b->n && !b->rc) {
         const osh_hub_file *f = b->files[b->next++];
         pthread_mutex_unlock(&b->lock);
-        rc = osh_hub_file_pull(cx, http, b->p, f);
+        rc = b->one(cx, http, b->p, f);
         pthread_mutex_lock(&b->lock);
         b->finished += !rc;
     }
@@ -66,7 +67,8 @@ static void show(osh_ctx *cx, batch *b, bool last)
     int64_t done = atomic_load(&b->p->done);
     size_t at = b->finished < b->n ? b->finished + 1 : b->n;
     osh_progress_show(cx, &(osh_progress){
-        .step = (int64_t)at, .n_steps = (int64_t)b->n, .name = b->p->name->id, .phase = "MB", .done = done / 1000000,
+        .step = (int64_t)at, .n_steps = (int64_t)b->n, .name = b->p->name->id, .phase = b->n_bytes ? "MB" : "headers",
+        .done = done / 1000000,
         .total = (b->n_bytes + 999999) / 1000000, .work_done = (double)done, .work_total = (double)b->n_bytes,
         .error = -1, .finished = last});
 }
@@ -111,7 +113,7 @@ static osh_status run_batch(osh_ctx *cx, batch *b, bool visible)
     pthread_cond_init(&b->changed, NULL);
     b->next = b->finished = 0, b->rc = 0, b->at_work = 0, b->n_bytes = 0;
     atomic_store(&b->p->stop, false), atomic_store(&b->p->done, 0);
-    OSH_TRY(check_disk(cx, b));
+    if (b->one == osh_hub_file_pull) OSH_TRY(check_disk(cx, b));
     for (; n < most; n++) {
         w[n].b = b;
         OSH_TRY(osh_ctx_fork(&w[n].cx, cx));
@@ -178,10 +180,27 @@ static bool has_pickles(const osh_hub_tree *t)
     return false;
 }
 
+/* Of compressed weights a plan reads more than the header: their shapes are tensors. */
+static osh_status look_at_config(osh_ctx *cx, osh_hub_place *p)
+{
+    osh_status rc = OSH_OK;
+    cJSON *config = NULL; // own
+    char *path = osh_path_join(cx, p->snapshot, "config.json"); // own
+    if (!path) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_json_read(cx, &config, path, MAX_INDEX_BYTES, OSH_JSON_NAN));
+    const cJSON *text = cJSON_GetObjectItemCaseSensitive(config, "text_config");
+    if (cJSON_HasObjectItem(config, "quantization_config") || cJSON_HasObjectItem(text, "quantization_config"))
+        p->headers = NULL;
+done:
+    cJSON_Delete(config);
+    osh_free(cx, path);
+    return rc;
+}
+
 static osh_status pull_files(osh_ctx *cx, osh_hub_place *p, const osh_hub_tree *t)
 {
     osh_status rc = OSH_OK;
-    batch b = {.p = p};
+    batch b = {.p = p, .one = osh_hub_file_pull};
     const osh_hub_file *config = osh_hub_tree_find(t, "config.json"), *single = osh_hub_tree_find(t, single_name);
     const osh_hub_file *index = single ? NULL : osh_hub_tree_find(t, index_name);
     OSH_NEW(cx, b.files, 2 * t->n + 2);
@@ -195,10 +214,16 @@ static osh_status pull_files(osh_ctx *cx, osh_hub_place *p, const osh_hub_tree *
     if (index) b.files[b.n++] = index;
     OSH_TRY(run_batch(cx, &b, false));
     b.n = 0;
-    if (single) b.files[b.n++] = single;
-    else OSH_TRY(add_shards(cx, &b, t));
+    if (p->headers) OSH_TRY(look_at_config(cx, p));
     for (size_t i = 0; i < t->n; i++)
         if (osh_hub_is_side_file(t->files[i].path)) b.files[b.n++] = &t->files[i];
+    if (p->headers) {
+        OSH_TRY(run_batch(cx, &b, false));
+        for (size_t i = 0; i < b.n; i++) OSH_TRY(osh_hub_header_link(cx, p, b.files[i]));
+        b.n = 0, b.one = osh_hub_header_pull;
+    }
+    if (single) b.files[b.n++] = single;
+    else OSH_TRY(add_shards(cx, &b, t));
     OSH_TRY(run_batch(cx, &b, true));
 done:
     osh_free(cx, b.files);
@@ -246,12 +271,13 @@ done:
     return rc;
 }
 
-osh_status osh_hub_pull(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_hub_name *name)
+/* As osh_hub_pull says; headers: as osh_hub_pull_headers does. */
+static osh_status pull(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_hub_name *name, bool headers)
 {
     osh_status rc = OSH_OK;
     osh_http *http = NULL;                               // own
     osh_hub_tree t = {0};                                // own
-    char *repo = NULL, *snapshot = NULL, *locks = NULL;  // own
+    char *repo = NULL, *snapshot = NULL, *locks = NULL, *heads = NULL; // own
     osh_hub_place p = {.hub = hub, .name = name};
     if (hub->offline)
         OSH_FAIL(cx, OSH_E_IO,
@@ -265,16 +291,30 @@ osh_status osh_hub_pull(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_h
     if (!(repo = osh_hub_repo_dir(cx, hub, name))) OSH_TRY(OSH_E_NOMEM);
     if (!(snapshot = osh_sprintf(cx, "%s/snapshots/%s", repo, t.commit))) OSH_TRY(OSH_E_NOMEM);
     if (!(locks = osh_sprintf(cx, "%s/.locks/%s", hub->cache, strrchr(repo, '/') + 1))) OSH_TRY(OSH_E_NOMEM);
-    p.repo = repo, p.snapshot = snapshot, p.locks = locks;
+    if (headers && !(heads = osh_sprintf(cx, "%s/oneshot/headers%s/%s", hub->home, strrchr(repo, '/'), t.commit)))
+        OSH_TRY(OSH_E_NOMEM);
+    p.repo = repo, p.snapshot = snapshot, p.locks = locks, p.headers = heads;
     OSH_TRY(make_dirs(cx, &p));
     OSH_TRY(pull_files(cx, &p, &t));
-    OSH_TRY(write_ref(cx, &p));
-    *dir = snapshot, snapshot = NULL; // give
+    if (!p.headers) OSH_TRY(write_ref(cx, &p));
+    *dir = p.headers ? heads : snapshot;
+    *(p.headers ? &heads : &snapshot) = NULL; // give
 done:
     osh_hub_tree_deinit(cx, &t);
     osh_http_close(cx, http);
     osh_free(cx, locks);
     osh_free(cx, snapshot);
+    osh_free(cx, heads);
     osh_free(cx, repo);
     return rc;
+}
+
+osh_status osh_hub_pull(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_hub_name *name)
+{
+    return pull(cx, dir, hub, name, false);
+}
+
+osh_status osh_hub_pull_headers(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_hub_name *name)
+{
+    return pull(cx, dir, hub, name, true);
 }

@@ -26,10 +26,16 @@ typedef struct osh_hub_place { // where files go, and what is common to those th
     const osh_hub *hub;
     const osh_hub_name *name;
     const char *commit, *repo, *snapshot, *locks; // repo, snapshot, locks: directories
+    const char *headers; // NULL: whole files are wanted; else the directory of files that have a header only
     atomic_bool stop;    // one failed: the others end
     atomic_llong done;   // bytes
 } osh_hub_place;
 /* Downloads what is not there, checks it and links it into the snapshot. */
 osh_status osh_hub_file_pull(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f);
 osh_status osh_hub_file_lacks(osh_ctx *cx, int64_t *n_bytes, const osh_hub_place *p, const osh_hub_file *f);
+osh_status osh_hub_file_url(osh_ctx *cx, char **out, const osh_hub_place *p, const osh_hub_file *f);
+osh_status osh_hub_parent_make(osh_ctx *cx, const char *path); // the directory of path
+osh_status osh_hub_link(osh_ctx *cx, const char *link, const char *to); // in the place of what is there
+osh_status osh_hub_header_pull(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f); // headers.c
+osh_status osh_hub_header_link(osh_ctx *cx, const osh_hub_place *p, const osh_hub_file *f); // to what was pulled
 #endif

@@ -115,7 +115,7 @@ done:
     return rc;
 }
 
-osh_status osh_hub_model(osh_ctx *cx, char **dir, const char *model, osh_env_fn env)
+osh_status osh_hub_model(osh_ctx *cx, char **dir, const char *model, bool headers, osh_env_fn env)
 {
     osh_status rc = OSH_OK;
     osh_hub_name name = {0};                // own
@@ -135,7 +135,7 @@ osh_status osh_hub_model(osh_ctx *cx, char **dir, const char *model, osh_env_fn 
     if (missing && hub->offline) OSH_FAIL(cx, OSH_E_IO, "%s: its snapshot lacks %s, in %s", model, missing, found);
     if (!found || missing) {
         osh_free(cx, found), found = NULL;
-        rc = osh_hub_pull(cx, &found, hub, &name);
+        rc = (headers ? osh_hub_pull_headers : osh_hub_pull)(cx, &found, hub, &name);
         if (rc) osh_note(cx, "looking for a model that is no directory here and not whole in %s", hub->cache);
         OSH_TRY(rc);
     }

@@ -173,7 +173,10 @@ static int job_run(oneshot *o, const job *j, const oneshot_argument *args)
     const osh_field *isa = osh_field_find(j->fields, "isa");
     if (isa) OSH_TRY(osh_isa_of_process(cx, *(char *const *)((const char *)&a + isa->offset)));
     OSH_TRY(command_tell(cx, j, args));
-    if (o->options.variable) OSH_TRY(osh_names_find(cx, cx, j->fields, &a, o->options.variable));
+    if (o->options.variable) {
+        const osh_named named = {j->fields, &a, !strcmp(j->name, "plan")};
+        OSH_TRY(osh_names_find(cx, cx, &named, o->options.variable));
+    }
     rc = j->run(o, j, &a);
 done:
     osh_fields_deinit(cx, j->fields, &a);

@@ -48,10 +48,10 @@ for fault in $good $bad; do pull $fault; done
 pull gated HF_TOKEN=
 pull private
 pull slower # two at once
-(code=0; "$ONESHOT" plan --model slower/tiny --scheme W4A16 >plan.out 2>plan.err || code=$?; echo $code >plan.exit) &
+(code=0; "$ONESHOT" --model slower/tiny --scheme W4A16 --output both --progress none >run.out 2>run.err || code=$?; echo $code >run.exit) &
 for job in $(jobs -p); do [ "$job" = $server ] || wait "$job"; done
 for fault in $good slower; do whole $fault; done
-[ "$(cat plan.exit)" = 0 ] || fail "$(cat plan.err)"
+[ "$(cat run.exit)" = 0 ] || fail "$(cat run.err)"
 refused wrong "its SHA-256 is"
 refused disabled "Access to this resource is disabled."
 refused evil "'../../../evil.json' is no name that a file may have"
@@ -88,7 +88,7 @@ lines=$(grep -c /resolve/ log)
 "$ONESHOT" pull ok/tiny >/dev/null
 [ "$(grep -c /resolve/ log)" = "$lines" ] || fail "asked for what is there"
 rm "$at"/model-00002* # the blob stays
-"$ONESHOT" plan --model ok/tiny --scheme W4A16 >/dev/null
+"$ONESHOT" --model ok/tiny --scheme W4A16 --output again --progress none >/dev/null
 [ "$(grep -c /resolve/ log)" = "$lines" ] || fail "asked for a blob that is there"
 "$ONESHOT" pull ok/tiny@refs/pr/1 >/dev/null
 [ "$(cat "$(repo ok)/refs/refs/pr/1")" = $second ] && [ -e "$(repo ok)/snapshots/$second/config.json" ] || fail "refs/pr/1"
@@ -96,6 +96,27 @@ HF_HUB_CACHE=$PWD/plain HF_HUB_DISABLE_SYMLINKS=1 "$ONESHOT" pull "ok/tiny@$firs
 [ -z "$(find plain -type l)" ] && cmp m/config.json "plain/models--ok--tiny/snapshots/$first/config.json" || fail "links"
 "$ONESHOT" pull ok/tiny@v9 2>err && fail "v9 is there"
 grep -q "ok/tiny@v9: there is no such revision" err || fail "$(cat err)"
+
+# A plan reads the headers of weights alone, once; what it prints is the plan of the whole model.
+: >log
+"$ONESHOT" plan --model m --scheme W4A16 --json >plan.here
+HF_HOME=$PWD/headers "$ONESHOT" plan --model ok/planned --scheme W4A16 --json >plan.there
+same() { sed "s|$PWD/headers/[^\"]*|m|g; /host_bytes\|base_bytes/d" "$1"; } # the process that asks a network is larger
+diff <(same plan.there) <(same plan.here) || fail "another plan"
+! grep '^cdn.*safetensors' log | grep -v 'range=bytes=[0-9]*-[0-9]* ' || fail "whole files"
+at=headers/oneshot/headers/models--ok--planned/$first
+[ "$(stat -c %s "$at/model-00001-of-00003.safetensors")" = "$(stat -c %s m/model-00001-of-00003.safetensors)" ] || fail "size"
+[ "$(du -k "$at/model-00001-of-00003.safetensors" | cut -f1)" -le 16 ] || fail "$(du -k "$at"/*)"
+[ ! -e headers/hub/models--ok--planned/refs ] && [ -z "$(find headers/hub -name 'model-*')" ] || fail "headers in the cache"
+HF_HOME=$PWD/headers "$ONESHOT" inspect ok/planned >there
+"$ONESHOT" inspect m >here
+diff <(sed 1d there) <(sed 1d here) || fail "inspect"
+HF_HOME=$PWD/headers "$ONESHOT" plan --model ok/planned --scheme W4A16 >/dev/null
+for shard in m/*.safetensors; do
+    [ "$(grep -c "^cdn /ok/$(basename "$shard")" log)" -le 2 ] || fail "$shard: asked for again"
+done
+"$ONESHOT" plan --model norange/planned --scheme W4A16 2>err && fail "no ranges, and a plan"
+grep -q "does not send the part that is asked for" err || fail "$(cat err)"
 
 # Killed in the middle: the next one goes on where the parts end.
 blobs=killed/models--slow--tiny/blobs

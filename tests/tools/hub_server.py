@@ -207,7 +207,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         data = files(fault)[path]
         if fault == "expired" and first((fault, path)):
             return self.say(403, b"<Error>Request has expired</Error>")
-        at, status, extra = 0, 200, {}
+        at, end, status, extra = 0, len(data) - 1, 200, {}
         asked = self.headers.get("Range", "")
         if asked.startswith("bytes=") and fault != "norange":
             low, high = asked[6:].split("-")
@@ -217,7 +217,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if fault == "offset":
                 at += 1
             status, extra = 206, {"Content_Range": f"bytes {at}-{end}/{len(data)}"}
-        body = data[at:]
+        body = data[at:end + 1]
         if fault == "wrong" or (fault == "wrongonce" and first((fault, path))):
             body = body[:-1] + bytes([body[-1] ^ 1])
         if fault == "long":

@@ -156,7 +156,7 @@ static void put_in(fixture *f, const char *dir, const char *name, const char *te
 static osh_status find_once(osh_ctx *cx, void *user)
 {
     char *dir = NULL;
-    osh_status rc = osh_hub_model(cx, &dir, user, env);
+    osh_status rc = osh_hub_model(cx, &dir, user, false, env);
     if (!rc && !strstr(dir, "models--org--name/snapshots/" COMMIT)) rc = OSH_E_INTERNAL;
     osh_free(cx, dir);
     return rc;
@@ -169,27 +169,28 @@ static void test_find(void **state)
     const char *where[][2] = {{"HF_HUB_CACHE", f->dir}, {"HF_HUB_OFFLINE", "1"}, {NULL, NULL}};
     char *dir = NULL, all[2048] = "{\"weight_map\": {";
     vars = where;
-    assert_ok(cx, osh_hub_model(cx, &dir, "no/model/name", env)); // a path, and stays one
+    assert_ok(cx, osh_hub_model(cx, &dir, "no/model/name", false, env)); // a path, and stays one
     assert_string_equal(dir, "no/model/name");
     osh_free(cx, dir);
-    assert_fails(cx, OSH_E_IO, osh_hub_model(cx, &dir, "org/name", env), "has no org/name at revision main");
+    assert_fails(cx, OSH_E_IO, osh_hub_model(cx, &dir, "org/name", false, env), "has no org/name at revision main");
     put_in(f, "models--org--name/refs", "main", "../../x");
-    assert_fails(cx, OSH_E_FORMAT, osh_hub_model(cx, &dir, "org/name", env),
+    assert_fails(cx, OSH_E_FORMAT, osh_hub_model(cx, &dir, "org/name", false, env),
                  "wanted a commit of 40 hex digits, got '../../x'");
     put_in(f, "models--org--name/refs", "main", COMMIT);
-    assert_fails(cx, OSH_E_IO, osh_hub_model(cx, &dir, "org/name", env), "has no org/name");
+    assert_fails(cx, OSH_E_IO, osh_hub_model(cx, &dir, "org/name", false, env), "has no org/name");
     put_in(f, "models--org--name/snapshots/" COMMIT, "tokenizer.json", "{}");
-    assert_fails(cx, OSH_E_IO, osh_hub_model(cx, &dir, "org/name", env), "lacks config.json, model.safetensors, in ");
+    assert_fails(cx, OSH_E_IO, osh_hub_model(cx, &dir, "org/name", false, env),
+                 "lacks config.json, model.safetensors, in ");
     put_in(f, "models--org--name/snapshots/" COMMIT, "config.json", "{}");
     for (int i = 0; i < 12; i++)
         snprintf(all + strlen(all), sizeof all - strlen(all), "%s\"t%d\": \"s%d.safetensors\"", i ? "," : "", i, i % 6);
     strcat(all, "}}");
     put_in(f, "models--org--name/snapshots/" COMMIT, "model.safetensors.index.json", all);
-    assert_fails(cx, OSH_E_IO, osh_hub_model(cx, &dir, "org/name", env),
+    assert_fails(cx, OSH_E_IO, osh_hub_model(cx, &dir, "org/name", false, env),
                  "lacks s0.safetensors, s1.safetensors, s2.safetensors, s3.safetensors and 2 more, in ");
     put_in(f, "models--org--name/snapshots/" COMMIT, "model.safetensors.index.json",
            "{\"weight_map\": {\"t\": \"../x\"}}");
-    assert_fails(cx, OSH_E_FORMAT, osh_hub_model(cx, &dir, "org/name", env), "'../x' is no name of a file");
+    assert_fails(cx, OSH_E_FORMAT, osh_hub_model(cx, &dir, "org/name", false, env), "'../x' is no name of a file");
     put_in(f, "models--org--name/snapshots/" COMMIT, "model.safetensors.index.json",
            "{\"weight_map\": {\"t\": \"s.safetensors\"}}");
     put_in(f, "models--org--name/snapshots/" COMMIT, "s.safetensors", "x");
@@ -197,7 +198,7 @@ static void test_find(void **state)
     static const char *const names[] = {"org/name", "org/name@" COMMIT, "org/name@refs/pr/1"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         assert_true(torture(find_once, (void *)(uintptr_t)names[i]) > 5);
-    assert_fails(cx, OSH_E_IO, osh_hub_model(cx, &dir, "org/name@v2", env), "at revision v2");
+    assert_fails(cx, OSH_E_IO, osh_hub_model(cx, &dir, "org/name@v2", false, env), "at revision v2");
 }
 
 int main(void)
