@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""man_options.py - the options of the man page from `oneshot help all` and `oneshot help all eval`, and the page as roff.
+"""man_options.py - what the program's tables say, as pages: the options of the man page from `oneshot help all` and
+`oneshot help all eval`, the page as roff, and docs/reference.md.
 
 docs/oneshot.1.md is written by hand but for the lines between `<!-- oneshot help all -->` and `<!-- end -->`; those are
 made here, then the whole is turned into docs/oneshot.1. The Markdown is a small part of it: headings, paragraphs, code
@@ -11,7 +12,7 @@ import subprocess
 import sys
 
 DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
-PAGE, ROFF = DOCS / "oneshot.1.md", DOCS / "oneshot.1"
+PAGE, ROFF, REFERENCE = DOCS / "oneshot.1.md", DOCS / "oneshot.1", DOCS / "reference.md"
 SECTION = re.compile(r"(<!-- oneshot help all( \w+)? -->\n).*?(<!-- end -->)", re.S)
 OPTION = re.compile(r"^  --([a-z0-9-]+) +(.*)$")
 
@@ -66,20 +67,47 @@ def roff(page, version):
     return "\n".join(out) + "\n"
 
 
+def table(help_text):
+    """Flags in tables, a heading for each group."""
+    out = []
+    for line in help_text.splitlines():
+        m = OPTION.match(line)
+        if m:
+            text = m.group(2).replace("|", "\\|").replace("*", "\\*")
+            out += [] if out and out[-1].startswith("| `") else ["| | |", "|---|---|"]
+            out.append(f"| `--{m.group(1)}` | {text} |")
+        elif line.strip():
+            out += ["", f"### {line.strip()}", ""]
+    return "\n".join(out).strip("\n")
+
+
+def reference(binary):
+    page = ["# Reference", "", "Made by `scripts/man_options.py` from the tables of the program; `oneshot help` prints them, "
+            "too. A value in brackets is", "the default.", ""]
+    for title, command in (("Flags of `oneshot` and `oneshot plan`", ()), ("Flags of `oneshot eval`", ("eval",)),
+                           ("Flags of `oneshot verify`", ("verify",)), ("Flags of `oneshot bench`", ("bench",))):
+        page += [f"## {title}", "", table(run(binary, "help", "all", *command)), ""]
+    for title, topic in (("Schemes", "schemes"), ("Modifiers of a recipe", "modifiers"), ("Architectures", "models"),
+                         ("Arguments of LLM Compressor's oneshot()", "python")):
+        text = run(binary, "help", topic).rstrip("\n")
+        page += [f"## {title}", "", "\n".join(("    " + line).rstrip() for line in text.splitlines()), ""]
+    return "\n".join(page)
+
+
 def main():
     args = [a for a in sys.argv[1:] if a != "--check"]
     if len(args) != 1:
         print(__doc__)
         return 2
     page = filled(PAGE.read_text(), args[0])
-    made = {PAGE: page, ROFF: roff(page, run(args[0], "--version").split()[1])}
+    made = {PAGE: page, ROFF: roff(page, run(args[0], "--version").split()[1]), REFERENCE: reference(args[0])}
     stale = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
     if "--check" not in sys.argv:
         for path in stale:
             path.write_text(made[path])
     for path in stale:
         print(f"{path.name}: " + ("written" if "--check" not in sys.argv else
-                                  "differs from `help all`: run scripts/man_options.py BINARY"))
+                                  "differs from `help`: run scripts/man_options.py BINARY"))
     return 1 if stale and "--check" in sys.argv else 0
 
 
