@@ -64,6 +64,8 @@ void osh_checkpoint_unwatch(osh_ctx *cx, osh_checkpoint *ck);
 /* From any thread. Fails where this tensor was seen with another sum. */
 osh_status osh_checkpoint_saw(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor, uint64_t sum);
 bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum); // false: not yet
+/* The at-th of those that were read, in the order in which that was first; false: there are no more yet. */
+bool osh_checkpoint_next_seen(const osh_checkpoint *ck, int64_t at, int64_t *tensor, uint64_t *sum);
 /* Whether the file of that shard has the header that was read, and in each tensor that was seen the same bytes. *diff:
  * what is another, own; NULL: nothing. *stamp: the file's, when all of that was read again. */
 osh_status osh_checkpoint_reread(osh_ctx *cx, char **diff, osh_stamp *stamp, const osh_checkpoint *ck, int shard);

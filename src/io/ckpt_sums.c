@@ -10,7 +10,8 @@ struct osh_ckpt_sums {
     pthread_mutex_t lock;
     uint64_t *sums; // own [n]
     bool *seen;     // own [n]
-    int64_t n;      // stored tensors
+    int64_t *order; // own [n]: tensors as they were first seen
+    int64_t n, n_seen; // stored tensors; in order
 };
 
 osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck)
@@ -23,6 +24,7 @@ osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck)
     ck->sums = s; // give: unwatch frees what is there
     OSH_NEW(cx, s->sums, ck->n_tensors);
     OSH_NEW(cx, s->seen, ck->n_tensors);
+    OSH_NEW(cx, s->order, ck->n_tensors);
     s->n = ck->n_tensors;
 done:
     if (rc) osh_checkpoint_unwatch(cx, ck);
@@ -35,6 +37,7 @@ void osh_checkpoint_unwatch(osh_ctx *cx, osh_checkpoint *ck)
     pthread_mutex_destroy(&ck->sums->lock);
     osh_free(cx, ck->sums->sums);
     osh_free(cx, ck->sums->seen);
+    osh_free(cx, ck->sums->order);
     osh_free(cx, ck->sums);
     ck->sums = NULL;
 }
@@ -46,6 +49,7 @@ osh_status osh_checkpoint_saw(osh_ctx *cx, const osh_checkpoint *ck, int64_t ten
     if (!s || tensor >= s->n) return OSH_OK;
     pthread_mutex_lock(&s->lock);
     if (s->seen[tensor]) was = s->sums[tensor];
+    else s->order[s->n_seen++] = tensor;
     s->sums[tensor] = was, s->seen[tensor] = true;
     pthread_mutex_unlock(&s->lock);
     if (was == sum) return OSH_OK;
@@ -63,6 +67,17 @@ bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum
     *sum = s->sums[tensor];
     pthread_mutex_unlock(&s->lock);
     return seen;
+}
+
+bool osh_checkpoint_next_seen(const osh_checkpoint *ck, int64_t at, int64_t *tensor, uint64_t *sum)
+{
+    struct osh_ckpt_sums *s = ck->sums;
+    if (!s) return false;
+    pthread_mutex_lock(&s->lock);
+    bool more = at < s->n_seen;
+    if (more) *tensor = s->order[at], *sum = s->sums[*tensor];
+    pthread_mutex_unlock(&s->lock);
+    return more;
 }
 
 static void add_bytes(void *user, const void *p, size_t n) { XXH3_64bits_update(user, p, n); }

@@ -266,9 +266,9 @@ static osh_status record_sources(osh_ctx *cx, osh_emitter *e)
     osh_status rc = OSH_OK;
     osh_buf b;
     osh_buf_init(&b, 0);
-    for (int64_t i = 0; i < e->plan->ck->n_tensors; i++) {
-        uint64_t sum;
-        if (e->told[i] || !osh_checkpoint_seen(e->plan->ck, i, &sum)) continue;
+    uint64_t sum;
+    for (int64_t i; osh_checkpoint_next_seen(e->plan->ck, e->n_looked, &i, &sum); e->n_looked++) {
+        if (e->told[i]) continue;
         OSH_TRY(osh_put_u64(cx, &b, (uint64_t)i));
         OSH_TRY(osh_put_u64(cx, &b, sum));
         e->told[i] = true;

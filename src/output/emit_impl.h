@@ -88,6 +88,7 @@ struct osh_emitter {
     bool *dirty;           // own: by shard: written since the last barrier
     osh_stamp *stamps;     // own: of the source's shards, when they held what was read
     bool *told;            // own: by tensor of the source: the journal has its sum
+    int64_t n_looked;      // tensors of the source that were looked at for told, in the order in which they were read
     char **fallbacks;      // own: texts of results from the journal
     size_t n_fallbacks;
     int64_t unsynced;      // bytes since the last barrier

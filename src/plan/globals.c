@@ -8,11 +8,11 @@
 #include "base/map.h"
 #include "quant/kernels.h"
 
-enum { PIECE_BYTES = 1 << 18 };
+enum { PIECE_BYTES = 1 << 18, UNKNOWN = -1, QUEUED = -2 };
 
 struct osh_globals {
     const osh_plan *plan; // view
-    float *amax;          // own [linears]: of the weight alone; < 0: not known
+    float *amax;          // own [linears]: of the weight alone, or UNKNOWN, or QUEUED: about to be read
     float *global;        // own [linears]: 0: not known, or none
 };
 
@@ -34,9 +34,12 @@ osh_status osh_plan_joint(osh_ctx *cx, osh_plan *p)
     osh_status rc = OSH_OK;
     osh_map *first = NULL; // own: parent and first sibling -> Linear
     char *key = NULL;      // own
+    int *last = NULL;      // own [linears]: of the first, the last that shares with it
     OSH_TRY(osh_map_new(cx, &first, 64));
+    OSH_NEW(cx, last, p->n_linears);
     for (int i = 0; i < p->n_linears; i++) {
         osh_linear *l = &p->linears[i];
+        l->next_joint = -1, last[i] = i;
         l->joint = l->scheme->weights.strategy == OSH_Q_TENSOR_GROUP ? i : -1;
         const char *dot = strrchr(l->name, '.'), *leaf = dot ? dot + 1 : l->name, *sibling = first_sibling(leaf);
         int64_t at;
@@ -44,11 +47,16 @@ osh_status osh_plan_joint(osh_ctx *cx, osh_plan *p)
         osh_free(cx, key);
         if (!(key = osh_sprintf(cx, "%.*s%s", (int)(leaf - l->name), l->name, sibling)))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
-        if (osh_map_get(first, key, strlen(key), &at)) l->joint = (int)at;
-        else OSH_TRY(osh_map_put(cx, first, key, strlen(key), i));
+        if (osh_map_get(first, key, strlen(key), &at)) {
+            l->joint = (int)at;
+            p->linears[last[at]].next_joint = i, last[at] = i;
+        } else {
+            OSH_TRY(osh_map_put(cx, first, key, strlen(key), i));
+        }
     }
 done:
     osh_map_free(cx, first);
+    osh_free(cx, last);
     osh_free(cx, key);
     return rc;
 }
@@ -70,7 +78,7 @@ osh_status osh_globals_new(osh_ctx *cx, osh_globals **out, const osh_plan *p)
     g->plan = p;
     OSH_NEW(cx, g->amax, p->n_linears);
     OSH_NEW(cx, g->global, p->n_linears);
-    for (int i = 0; i < p->n_linears; i++) g->amax[i] = -1;
+    for (int i = 0; i < p->n_linears; i++) g->amax[i] = UNKNOWN;
     *out = g, g = NULL; // give
 done:
     osh_globals_free(cx, g);
@@ -119,36 +127,44 @@ done:
     return rc;
 }
 
+/* Those that share their scale with one of linears and whose largest weight is not known: to which, if given. */
+static int unknown_siblings(int *which, const osh_globals *g, const int *linears, int n)
+{
+    const osh_plan *p = g->plan;
+    int n_which = 0;
+    for (int k = 0; k < n; k++)
+        for (int i = p->linears[linears[k]].joint; i >= 0; i = p->linears[i].next_joint) {
+            if (g->amax[i] >= 0 || (which && g->amax[i] == QUEUED)) continue;
+            if (which) which[n_which] = i, g->amax[i] = QUEUED;
+            n_which++;
+        }
+    return n_which;
+}
+
 osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int n)
 {
     osh_status rc = OSH_OK;
     scan s = {.g = g};
-    bool *wanted = NULL; // own [linears]: by first sibling
-    float *joint = NULL; // own [linears]: likewise
     int n_which = 0;
     if (!g) goto done;
     const osh_plan *p = g->plan;
-    OSH_NEW(cx, wanted, p->n_linears);
-    OSH_NEW(cx, joint, p->n_linears);
-    OSH_NEW(cx, s.which, p->n_linears);
-    for (int k = 0; k < n; k++)
-        if (p->linears[linears[k]].joint >= 0 && !g->global[linears[k]]) wanted[p->linears[linears[k]].joint] = true;
-    for (int i = 0; i < p->n_linears; i++)
-        if (p->linears[i].joint >= 0 && wanted[p->linears[i].joint] && g->amax[i] < 0) s.which[n_which++] = i;
-    if (!(s.rooms = osh_alloc(cx, (size_t)osh_threads(cx) * PIECE_BYTES)))
+    OSH_NEW(cx, s.which, unknown_siblings(NULL, g, linears, n));
+    n_which = unknown_siblings(s.which, g, linears, n);
+    if (n_which && !(s.rooms = osh_alloc(cx, (size_t)osh_threads(cx) * PIECE_BYTES)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through weights");
     OSH_TRY(osh_parallel_for(cx, n_which, scan_one, &s));
-    for (int i = 0; i < p->n_linears; i++) {
-        int first = p->linears[i].joint;
-        if (first >= 0 && wanted[first] && g->amax[i] > joint[first]) joint[first] = g->amax[i];
-    }
-    for (int i = 0; i < p->n_linears; i++) {
-        int first = p->linears[i].joint;
-        if (first >= 0 && wanted[first]) g->global[i] = osh_q_global_scale(joint[first], p->linears[i].dtype);
+    for (int k = 0; k < n; k++) {
+        int first = p->linears[linears[k]].joint;
+        float joint = 0;
+        if (first < 0 || g->global[linears[k]] > 0) continue;
+        for (int i = first; i >= 0; i = p->linears[i].next_joint)
+            if (g->amax[i] > joint) joint = g->amax[i];
+        for (int i = first; i >= 0; i = p->linears[i].next_joint)
+            g->global[i] = osh_q_global_scale(joint, p->linears[i].dtype);
     }
 done:
-    osh_free(cx, wanted);
-    osh_free(cx, joint);
+    for (int i = 0; i < n_which; i++)
+        if (g->amax[s.which[i]] == QUEUED) g->amax[s.which[i]] = UNKNOWN; // not read
     osh_free(cx, s.which);
     osh_free(cx, s.rooms);
     return rc;

@@ -26,7 +26,7 @@ typedef struct osh_linear { // a module that is quantized
     int subgraph;           // -1: no graph
     int next_reader, next_user; // lookup.h: of the same value, of the same weight; -1: none
     unsigned wants;         // OSH_STAT_*
-    int joint;              // first of the Linears that share its global scale (globals.h); -1: it has none
+    int joint, next_joint;  // first of the Linears that share its global scale (globals.h), the one behind it; -1: none
     bool shift;             // OSH_STAT_SHIFT is collected of its input, which is another one in the original model
     int64_t first_out;      // output tensors [first_out, first_out + n_out)
     int n_out;

@@ -9,3 +9,9 @@ for what in samples layers tokens; do grep -Eq "^$what +seconds +on the line +of
 [ "$(grep -Ec '^-?[0-9.]+ s \+ -?[0-9.]+ s each, at most [0-9.]+ % off$' table)" = 3 ] || { cat table; exit 1; }
 if bash "$OSH_SOURCE_DIR/scripts/linearity.sh" --out out 2>stderr; then exit 1; fi
 grep -q 'linearity.sh: --make-model is not given' stderr
+
+# scripts/proportion.sh: a row for each size
+bash "$OSH_SOURCE_DIR/scripts/proportion.sh" --oneshot "$ONESHOT" --make-model "$OSH_TOOLS/make_model" --out tiny \
+    --runs 1 --layers "1 2" --experts 4 >table
+grep -Eq '^ +Linears +total s +plan s +MB +us a Linear +us to plan +ms a batch$' table || { cat table; exit 1; }
+[ "$(grep -Ec '^ +(16|32)( +[0-9.]+){6}$' table)" = 2 ] || { cat table; exit 1; }

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# proportion.sh - GPTQ on mixtures of tiny experts: what a batch and a Linear take where the model has a thousand
+# Linears, ten and forty thousand. Nothing that is done for one of them looks at all, so the columns are flat.
+#
+# Usage: scripts/proportion.sh --make-model BINARY --out DIR [options] [-- flags of oneshot]
+#   --oneshot BINARY     build/release/oneshot;  --make-model is built with the tests (build/release/tests/make_model)
+#   --layers "3 26 105"  of the models;  --experts 128  of a layer: 388 Linears with 128
+#   --runs N             3       the run with the least time counts
+# A minute on two idle cores.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+oneshot=$here/../build/release/oneshot make_model= out= runs=3 layers="3 26 105" experts=128
+. "$here/options.sh"
+options "oneshot make_model out layers experts runs" "$@"
+needed make_model out
+mkdir -p "$out"
+printf '%8s %10s %10s %10s %12s %12s %12s\n' Linears "total s" "plan s" MB "us a Linear" "us to plan" "ms a batch"
+for n in $layers; do
+    dir=$out/model.$n
+    rm -rf "$dir"
+    "$make_model" "$dir" hidden=32 intermediate=32 heads=2 kv=2 head_dim=16 layers="$n" experts="$experts" topk=2 \
+        vocab=64 samples=4 tokens=16
+    for ((run = 0; run < runs; run++)); do
+        "$oneshot" --model "$dir" --scheme W4A16 --group-size 32 --method gptq --threads 1 \
+            --dataset "$dir/calibration.jsonl" --progress none --overwrite --output "$out/compressed" ${flags[@]+"${flags[@]}"} >"$out/log" 2>&1 ||
+            { cat "$out/log" >&2; exit 1; }
+        cp "$out/compressed/oneshot-report.json" "$out/report.$n.$run.json"
+    done
+    # of a layer and a batch: both passes; of a Linear: its solve, and what the plan took
+    python3 - "$n" "$out"/report."$n".*.json <<'P'
+import json, sys
+layers = int(sys.argv[1])
+r = min((json.load(open(f)) for f in sys.argv[2:]), key=lambda r: r["seconds"]["total"])
+s, n, batches = r["seconds"], len(r["modules"]), r["samples"]
+print("%8d %10.2f %10.2f %10.1f %12.1f %12.1f %12.3f" % (
+    n, s["total"], s["plan"], r["memory"]["peak_bytes"] / 1e6, 1e6 * s["solve"] / n, 1e6 * s["plan"] / n,
+    1e3 * (s["observe"] + s["propagate"]) / (layers * batches)))
+P
+    rm -rf "$dir"
+done
