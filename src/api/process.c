@@ -29,7 +29,8 @@ static osh_status find_data(osh_ctx *cx, osh_ctx *work, osh_options *o, osh_env_
     char *path = NULL; // own
     const osh_hub_data d = {.dataset = o->dataset, .config = o->dataset_config_name, .splits = o->splits,
                             .n_samples = o->num_calibration_samples, .shuffle = o->shuffle_calibration_samples,
-                            .concatenate = o->concatenate_data};
+                            .concatenate = o->concatenate_data,
+                            .own_text = o->text_column || o->text_template};
     OSH_TRY(osh_hub_dataset(work, &path, &d, env));
     if (!path && o->dataset_config_name)
         OSH_FAIL(work, OSH_E_USAGE, "--dataset-config-name %s: --dataset %s is a file, which has no configurations",

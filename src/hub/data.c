@@ -11,29 +11,32 @@
 
 typedef struct registered {
     const char *name, *id;
-    const char *config, *split; // where none is given
-    const char *text;           // of a row (rows.h)
-    const char *refused;        // why it is not taken
+    const char *config;  // where none is given
+    const char *text;    // of a row (rows.h)
+    const char *chat;    // a column of conversations
+    const char *suffix;  // of the splits train and test
+    bool system_first;
+    const char *refused; // why it is not taken as LLM Compressor takes it
+    bool never;          // in no other way either
 } registered;
-static const char wants_template[] =
-    "its rows get fixed prompts around them in LLM Compressor, which are not made here: "
-    "want its name on the Hub and --text-column";
-static const char wants_chat[] = "its rows are conversations: want its name on the Hub, where chat rows are read";
+static const char fixed_prompts[] = "LLM Compressor puts fixed prompts around its rows, which are not made here: want "
+                                    "--text-template, such as '{{ instruction }}\n{{ output }}'";
 static const char no_text[] = "it holds images or sound, and text is what is read";
+#define CNN "Article:\n{article}\n\n### Summarization:\n{highlights}\n"
+#define ULTRACHAT "HuggingFaceH4/ultrachat_200k", .chat = "messages", .suffix = "_sft", .system_first = true
 static const registered known[] = { // names as LLM Compressor spells them, with - for _
-    {.name = "c4", .id = "allenai/c4", .split = "train"},
-    {.name = "wikitext", .id = "Salesforce/wikitext", .split = "train"},
-    {.name = "cnn-dailymail", .id = "abisee/cnn_dailymail", .config = "3.0.0", .split = "train",
-     .text = "Article:\n{article}\n\n### Summarization:\n{highlights}\n"},
-    {.name = "gsm8k", .id = "openai/gsm8k", .split = "train", .text = "Question: {question}\nAnswer: {answer}"},
-    {.name = "ultrachat-200k", .id = "HuggingFaceH4/ultrachat_200k", .refused = wants_chat},
-    {.name = "ultrachat", .id = "HuggingFaceH4/ultrachat_200k", .refused = wants_chat},
-    {.name = "perfectblend", .id = "mlabonne/open-perfectblend", .refused = wants_chat},
-    {.name = "open-platypus", .id = "garage-bAInd/Open-Platypus", .refused = wants_template},
-    {.name = "evolcodealpaca", .id = "theblackcat102/evol-codealpaca-v1", .refused = wants_template},
-    {.name = "flickr", .id = "lmms-lab/flickr30k", .refused = no_text},
-    {.name = "flickr30k", .id = "lmms-lab/flickr30k", .refused = no_text},
-    {.name = "peoples-speech", .id = "MLCommons/peoples_speech", .refused = no_text},
+    {.name = "c4", .id = "allenai/c4"},
+    {.name = "wikitext", .id = "Salesforce/wikitext"},
+    {.name = "cnn-dailymail", .id = "abisee/cnn_dailymail", .config = "3.0.0", .text = CNN},
+    {.name = "gsm8k", .id = "openai/gsm8k", .text = "Question: {question}\nAnswer: {answer}"},
+    {.name = "ultrachat-200k", .id = ULTRACHAT},
+    {.name = "ultrachat", .id = ULTRACHAT},
+    {.name = "perfectblend", .id = "mlabonne/open-perfectblend", .chat = "conversations"},
+    {.name = "open-platypus", .id = "garage-bAInd/Open-Platypus", .refused = fixed_prompts},
+    {.name = "evolcodealpaca", .id = "theblackcat102/evol-codealpaca-v1", .refused = fixed_prompts},
+    {.name = "flickr", .id = "lmms-lab/flickr30k", .refused = no_text, .never = true},
+    {.name = "flickr30k", .id = "lmms-lab/flickr30k", .refused = no_text, .never = true},
+    {.name = "peoples-speech", .id = "MLCommons/peoples_speech", .refused = no_text, .never = true},
 };
 
 static const registered *find_registered(const char *name)
@@ -65,7 +68,7 @@ static osh_status rows_path(osh_ctx *cx, char **out, const osh_hub *hub, const o
     int n = (int)strcspn(rows->id, "/");
     osh_buf_init(&b, 0);
     OSH_TRY(osh_buf_printf(cx, &b, "%s/oneshot/rows/%.*s--%s%s", hub->home, n, rows->id, rows->id + n + 1,
-                           rows->text ? "--text" : ""));
+                           rows->text ? "--text" : rows->chat ? "--chat" : ""));
     OSH_TRY(add_part(cx, &b, rows->config ? rows->config : "-"));
     OSH_TRY(osh_dir_make(cx, b.data));
     OSH_TRY(add_part(cx, &b, rows->splits));
@@ -93,12 +96,44 @@ done:
     return rc;
 }
 
+/* "train[:8]" of a set whose splits are train_sft, ..: "train_sft[:8]". own */
+static char *splits_of(osh_ctx *cx, const registered *r, const char *splits)
+{
+    const char *given = splits ? splits : "train";
+    int n = (int)strcspn(given, "[");
+    bool bare = (n == 5 && !memcmp(given, "train", 5)) || (n == 4 && !memcmp(given, "test", 4));
+    if (!r || !r->suffix || !bare) return osh_strdup(cx, given);
+    osh_log(cx, OSH_LOG_INFO, "%s: the split %.*s is %.*s%s", r->id, n, given, n, given, r->suffix);
+    return osh_sprintf(cx, "%.*s%s%s", n, given, r->suffix, given + n);
+}
+
+/* The file of these rows; asks for them where it is not there. */
+static osh_status find_rows(osh_ctx *cx, char **path, const osh_hub_rows *rows, const char *dataset, osh_env_fn env)
+{
+    osh_status rc = OSH_OK;
+    osh_hub *hub = NULL; // own
+    char *to = NULL;     // own
+    OSH_TRY(osh_hub_open(cx, &hub, env));
+    OSH_TRY(rows_path(cx, &to, hub, rows));
+    if (!osh_file_exists(to)) {
+        if (hub->offline)
+            OSH_FAIL(cx, OSH_E_IO, "%s: is no file, its rows are not in %s/oneshot/rows, and HF_HUB_OFFLINE is set",
+                     dataset, hub->home);
+        OSH_TRY(osh_hub_rows_get(cx, to, hub, rows));
+    }
+    osh_log(cx, OSH_LOG_INFO, "%s is %s", dataset, to);
+    *path = to, to = NULL; // give
+done:
+    osh_free(cx, to);
+    osh_hub_close(cx, hub);
+    return rc;
+}
+
 osh_status osh_hub_dataset(osh_ctx *cx, char **path, const osh_hub_data *d, osh_env_fn env)
 {
     osh_status rc = OSH_OK;
     osh_hub_name name = {0}; // own
-    osh_hub *hub = NULL;     // own
-    char *to = NULL;         // own
+    char *splits = NULL;     // own
     bool is_name = false;
     const registered *r = NULL;
     *path = NULL;
@@ -106,25 +141,17 @@ osh_status osh_hub_dataset(osh_ctx *cx, char **path, const osh_hub_data *d, osh_
     if (!(r = find_registered(d->dataset)) && !osh_data_kind(d->dataset) && !osh_data_is_columns(d->dataset))
         OSH_TRY(osh_hub_name_read(cx, &name, &is_name, d->dataset));
     if (!r && !is_name) goto done; // a file that is not there
-    if (r && r->refused) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is %s: %s", d->dataset, r->id, r->refused);
-    osh_hub_rows rows = {.id = r ? r->id : name.id, .config = d->config ? d->config : r ? r->config : NULL,
-                         .splits = d->splits ? d->splits : r ? r->split : "train", .text = r ? r->text : NULL};
-    bool sliced = strchr(rows.splits, '[') != NULL;
-    rows.most = sliced && (d->shuffle || d->concatenate) ? 0 : d->n_samples; // more would be read by nobody
+    if (r && r->refused && (r->never || !d->own_text))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is %s: %s", d->dataset, r->id, r->refused);
+    if (!(splits = splits_of(cx, r, d->splits))) OSH_TRY(OSH_E_NOMEM);
+    osh_hub_rows rows = {.id = r ? r->id : name.id, .config = d->config, .splits = splits, .most = d->n_samples};
+    if (r && !rows.config) rows.config = r->config;
+    if (r && !d->own_text) rows.text = r->text, rows.chat = r->chat, rows.system_first = r->system_first;
+    if (strchr(splits, '[') && (d->shuffle || d->concatenate)) rows.most = 0; // else more would be read by nobody
     OSH_TRY(check_request(cx, d, &rows, r ? "main" : name.revision));
-    OSH_TRY(osh_hub_open(cx, &hub, env));
-    OSH_TRY(rows_path(cx, &to, hub, &rows));
-    if (!osh_file_exists(to)) {
-        if (hub->offline)
-            OSH_FAIL(cx, OSH_E_IO, "%s: is no file, its rows are not in %s/oneshot/rows, and HF_HUB_OFFLINE is set",
-                     d->dataset, hub->home);
-        OSH_TRY(osh_hub_rows_get(cx, to, hub, &rows));
-    }
-    osh_log(cx, OSH_LOG_INFO, "%s is %s", d->dataset, to);
-    *path = to, to = NULL; // give
+    OSH_TRY(find_rows(cx, path, &rows, d->dataset, env));
 done:
-    osh_free(cx, to);
-    osh_hub_close(cx, hub);
+    osh_free(cx, splits);
     osh_hub_name_deinit(cx, &name);
     return rc;
 }

@@ -52,6 +52,7 @@ typedef struct osh_hub_data { // rows that a job wants
     const char *dataset, *config, *splits; // "gsm8k" or "org/name"; config, splits NULL: not given
     int64_t n_samples;
     bool shuffle, concatenate;
+    bool own_text; // a column or template was given: rows as they are, whatever the name
 } osh_hub_data;
 /* *path: a .jsonl with these rows and no others, own, asked for once and kept in HF_HOME. NULL: d->dataset is a file,
  * or no name. */

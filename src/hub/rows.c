@@ -155,26 +155,62 @@ done:
     return rc;
 }
 
+/* {"messages": [...]} of the row, as LLM Compressor's preprocessing leaves it. */
+static osh_status chat_row(osh_ctx *cx, cJSON **out, const osh_hub_rows *rows, const cJSON *row, int64_t number)
+{
+    osh_status rc = OSH_OK;
+    cJSON *list = cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(row, rows->chat), true); // own
+    cJSON *object = cJSON_CreateObject(), *system = NULL;                                  // own
+    if (!cJSON_IsArray(list) || !cJSON_GetArraySize(list))
+        OSH_FAIL(cx, OSH_E_FORMAT, "row %lld: the column '%s' holds no conversation", (long long)number, rows->chat);
+    const char *role = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(list->child, "role"));
+    if (rows->system_first && role && strcmp(role, "system")) {
+        system = cJSON_CreateObject();
+        bool made = system && cJSON_AddStringToObject(system, "role", "system") &&
+                    cJSON_AddStringToObject(system, "content", "");
+        if (!made || !cJSON_InsertItemInArray(list, 0, system)) OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate a row");
+        system = NULL; // given
+    }
+    if (!object || !cJSON_AddItemToObject(object, rows->chat, list)) OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate a row");
+    list = NULL; // given
+    *out = object, object = NULL;
+done:
+    cJSON_Delete(system);
+    cJSON_Delete(list);
+    cJSON_Delete(object);
+    return rc;
+}
+
+/* {"text": "..."} of the row. */
+static osh_status text_row(osh_ctx *cx, cJSON **out, const osh_hub_rows *rows, const cJSON *row, int64_t number)
+{
+    osh_status rc = OSH_OK;
+    cJSON *object = cJSON_CreateObject(); // own
+    osh_buf text;                         // own
+    osh_buf_init(&text, 0);
+    OSH_TRY(fill_text(cx, &text, rows->text, row, number));
+    if (!object || !cJSON_AddStringToObject(object, "text", text.data ? text.data : ""))
+        OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate a row");
+    *out = object, object = NULL;
+done:
+    cJSON_Delete(object);
+    osh_buf_deinit(cx, &text);
+    return rc;
+}
+
 static osh_status add_line(osh_ctx *cx, osh_buf *to, const osh_hub_rows *rows, const cJSON *row, int64_t number)
 {
     osh_status rc = OSH_OK;
     char *line = NULL;  // own: of cJSON
     cJSON *made = NULL; // own
-    osh_buf text;       // own
-    osh_buf_init(&text, 0);
-    if (rows->text) {
-        OSH_TRY(fill_text(cx, &text, rows->text, row, number));
-        made = cJSON_CreateObject();
-        if (!made || !cJSON_AddStringToObject(made, "text", text.data ? text.data : ""))
-            OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate a row");
-    }
+    if (rows->text) OSH_TRY(text_row(cx, &made, rows, row, number));
+    else if (rows->chat) OSH_TRY(chat_row(cx, &made, rows, row, number));
     if (!(line = cJSON_PrintUnformatted(made ? made : row))) OSH_FAIL(cx, OSH_E_NOMEM, "cannot allocate a row");
     OSH_TRY(osh_buf_append(cx, to, line, strlen(line)));
     OSH_TRY(osh_buf_append(cx, to, "\n", 1));
 done:
     cJSON_free(line);
     cJSON_Delete(made);
-    osh_buf_deinit(cx, &text);
     return rc;
 }
 

@@ -7,6 +7,8 @@ typedef struct osh_hub_rows { // which
     const char *id, *config; // config NULL: the only one that there is
     const char *splits;      // "train", "train[:512]", ...
     const char *text;        // of each row only this becomes "text", "{column}" in it replaced; NULL: rows as they are
+    const char *chat;        // of each row only this column, a conversation; NULL: see text
+    bool system_first;       // a conversation that begins without one gets an empty system message
     int64_t most;            // rows; 0: all of the split
 } osh_hub_rows;
 osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub, const osh_hub_rows *rows);

@@ -39,6 +39,19 @@ run c --dataset gsm8k --dataset-config-name main --splits 'train[10:13]'
 run d --dataset CNN_DailyMail --splits 'test[-2:]' --dataset-config-name default
 [ "$(tail -n 1 "$(rows "abisee--cnn_dailymail--text/default/test%5B-2%3A%5D.512")")" = '{"text":"Article:\nNews 2\n\n### Summarization:\nshort 2\n"}' ] || fail "cnn_dailymail"
 
+# Conversations, by the model's chat template; other texts by one of the user's.
+run g --dataset ultrachat --splits 'train[:3]' 2>err
+file=$(rows "HuggingFaceH4--ultrachat_200k--chat/-/train_sft%5B%3A3%5D.512")
+[ "$(sed -n 1p "$file")" = '{"messages":[{"role":"system","content":""},{"role":"user","content":"ask 0"},{"role":"assistant","content":"say 0 é"}]}' ] ||
+    fail "$(cat "$file")"
+grep -q '^{"messages":\[{"role":"system","content":""},{"role":"assistant"' "$file" && [ "$(wc -l <"$file")" = 3 ] || fail "$(cat "$file")"
+run h --dataset perfectblend --splits 'train[:3]' 2>err
+[ "$(head -n 1 "$(rows "mlabonne--open-perfectblend--chat/-/train%5B%3A3%5D.512")")" = '{"conversations":[{"from":"human","value":"ask 0"},{"from":"gpt","value":"say"}]}' ] || fail "perfectblend"
+run i --dataset open_platypus --splits 'train[:3]' --text-template '{{ instruction }}: {{ answer }}'
+for k in 0 1 2; do echo "{\"text\": \"do $k: #### $((2 * k))\"}"; done >filled.jsonl
+run j --dataset filled.jsonl
+cmp i/model.safetensors j/model.safetensors
+
 # No more rows than are wanted; all of a split; percents; smaller pages where the server cannot; a busy server.
 plan() { "$ONESHOT" plan --model "$model" --scheme W4A16 --method gptq "$@" >out 2>err || fail "$*: $(cat err)"; }
 plan --dataset ok/data --num-calibration-samples 130
@@ -69,8 +82,7 @@ refused 1 "not found at $HF_DATASETS_SERVER, or private" --dataset gone/data
 refused 1 "is cut off by the server" --dataset short/data
 refused 1 "asked for row 0, got row 1" --dataset other/data
 refused 1 "has a part of the rows only: want --splits 'train[:N]'" --dataset part/data --splits 'train[-5:]'
-refused 1 "conversations" --dataset ultrachat
-refused 1 "fixed prompts" --dataset open_platypus
+refused 1 "want --text-template" --dataset open_platypus
 refused 1 "images or sound" --dataset flickr
 refused 1 "rows.jsonl" --dataset some/rows.parquet
 refused 1 "no column 'story'" --dataset ok/data --splits 'train[:3]' --text-column story

@@ -19,7 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     osh_hub_tree_deinit(cx, &t);
     osh_error_clear(cx);
-    osh_hub_rows rows = {.id = "a/b", .splits = "train", .text = n % 2 ? "<{text}>" : NULL};
+    osh_hub_rows rows = {.id = "a/b", .splits = "train", .text = n % 3 == 1 ? "<{text}>" : NULL,
+                         .chat = n % 3 == 2 ? "messages" : NULL, .system_first = true};
     osh_buf lines;
     int64_t n_rows = 0, n_lines = 0;
     osh_buf_init(&lines, 0);

@@ -46,7 +46,9 @@ def files(fault):
 
 def row(i):
     return {"text": f"row {i}: \u00e9 \"x\"\n{'word ' * (i % 7 + 3)}", "question": f"{i} {{plus}} {i}?",
-            "answer": f"#### {2 * i}", "article": f"News {i}", "highlights": f"short {i}", "n": i, "list": [1, {"a": None}]}
+            "answer": f"#### {2 * i}", "article": f"News {i}", "highlights": f"short {i}", "instruction": f"do {i}",
+            "messages": [{"role": "user", "content": f"ask {i}"}, {"role": "assistant", "content": f"say {i} \u00e9"}][i % 3 == 2:],
+            "conversations": [{"from": "human", "value": f"ask {i}"}, {"from": "gpt", "value": "say"}], "n": i, "list": [1, {"a": None}]}
 
 
 def is_large(name):
@@ -117,7 +119,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def data(self, what, q):
         """The server of rows: FAULT/NAME has 250 rows in train and 3 in test."""
         fault = q["dataset"].split("/")[0]
-        rows = {"train": 250, "test": 3}
+        rows = {"train": 250, "test": 3} if fault != "HuggingFaceH4" else {"train_sft": 250, "test_gen": 3}
         if fault == "gone":
             return self.say(404, {"error": "The dataset does not exist."}, X_Error_Code="ExternalAuthenticatedError")
         if fault == "unready" and first(self.path):

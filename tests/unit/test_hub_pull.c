@@ -211,6 +211,34 @@ static void test_rows(void **state)
     }
 }
 
+static osh_status chat_once(osh_ctx *cx, void *user)
+{
+    osh_buf b;
+    int64_t n = 0;
+    osh_hub_rows rows = {.id = "a/b", .splits = "train", .chat = "m", .system_first = true};
+    osh_buf_init(&b, 0);
+    osh_status rc = osh_hub_rows_read(cx, &b, &n, user, strlen(user), &rows, 0);
+    if (!rc && strcmp(b.data, "{\"m\":[{\"role\":\"system\",\"content\":\"\"},{\"role\":\"user\"}]}\n"
+                              "{\"m\":[{\"role\":\"system\",\"content\":\"s\"}]}\n"))
+        rc = OSH_E_INTERNAL;
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+static void test_chat_rows(void **state)
+{
+    fixture *f = *state;
+    static char page[] = "{\"rows\": [{\"row_idx\": 0, \"row\": {\"text\": \"x\", \"m\": [{\"role\": \"user\"}]}}, "
+                         "{\"row_idx\": 1, \"row\": {\"m\": [{\"role\": \"system\", \"content\": \"s\"}]}}]}";
+    assert_true(torture(chat_once, page) >= 1);
+    static const char *const bad[] = {"{\"text\": \"x\"}", "{\"m\": []}", "{\"m\": \"x\"}", "{\"m\": null}"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char text[200];
+        snprintf(text, sizeof text, "{\"rows\": [{\"row_idx\": 0, \"row\": %s}]}", bad[i]);
+        assert_fails(f->cx, OSH_E_FORMAT, chat_once(f->cx, text), "row 0: the column 'm' holds no conversation");
+    }
+}
+
 static void test_side_files(void **state)
 {
     (void)state;
@@ -238,6 +266,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_headers, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_tree, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_rows, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(test_chat_rows, setup_dir, teardown_dir),
         cmocka_unit_test(test_side_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
