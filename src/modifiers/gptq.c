@@ -88,7 +88,7 @@ static osh_status resolve(osh_ctx *cx, osh_modifier *m)
         if (a->scale_dtype)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "GPTQModifier does not make NVFP4 and MX schemes (%s) yet: want "
                      "QuantizationModifier", m->schemes[i].group_name);
-        if (g->scale_search && !osh_observer_by_rows(a))
+        if (g->scale_search && osh_observer_searches(a))
             OSH_FAIL(cx, OSH_E_USAGE, "GPTQModifier.scale_search and observer %s of %s both choose scales: want one of "
                      "them", a->observer, m->schemes[i].group_name);
         if (a->actorder == OSH_ACTORDER_UNSET) a->actorder = as_scheme[g->actorder];

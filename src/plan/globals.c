@@ -2,11 +2,11 @@
  * update_fused_layer_weight_global_scales takes them. */
 #include "plan/globals.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/map.h"
-#include "quant/kernels.h"
+#include "quant/arith.h"
+#include "quant/observer.h"
 
 enum { PIECE_BYTES = 1 << 18, UNKNOWN = -1, QUEUED = -2 };
 
@@ -109,17 +109,16 @@ static osh_status scan_one(osh_ctx *cx, void *user, int64_t chunk, int worker)
     uint8_t *room = s->rooms + (size_t)worker * PIECE_BYTES;
     float amax = 0;
     for (int64_t at = 0, all = t->e->end - t->e->begin; at < all;) {
-        float lo, hi;
+        float piece;
         size_t n = all - at < PIECE_BYTES ? (size_t)(all - at) : PIECE_BYTES;
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
         OSH_TRY(osh_st_read_part(cx, room, p->ck->shards[t->shard], t->e, at, n));
         osh_checkpoint_apply(p->ck, p->linears[i].tensor, room, at / (int64_t)osh_dtype_bytes(t->e->dtype),
                              (int64_t)(n / osh_dtype_bytes(t->e->dtype)));
-        osh_q_kernels_best()->range(&lo, &hi, room, t->e->dtype, (int64_t)(n / osh_dtype_bytes(t->e->dtype)));
-        if (!isfinite(lo) || !isfinite(hi))
-            OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds a value that is not finite", t->e->name);
-        if (-lo > amax) amax = -lo;
-        if (hi > amax) amax = hi;
+        int64_t m = (int64_t)(n / osh_dtype_bytes(t->e->dtype));
+        osh_tensor part = osh_tensor_view(t->e->dtype, 2, (int64_t[]){1, m}, room);
+        OSH_TRY(osh_q_weight_amax(cx, &piece, &part, &p->linears[i].scheme->weights, t->e->name));
+        if (piece > amax) amax = piece;
         at += (int64_t)n;
     }
     s->g->amax[i] = amax;
@@ -141,6 +140,11 @@ static int unknown_siblings(int *which, const osh_globals *g, const int *linears
     return n_which;
 }
 
+static bool searched(const osh_plan *p, int linear)
+{
+    return osh_observer_searches(&p->linears[linear].scheme->weights);
+}
+
 osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int n)
 {
     osh_status rc = OSH_OK;
@@ -152,6 +156,11 @@ osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int
     n_which = unknown_siblings(s.which, g, linears, n);
     if (n_which && !(s.rooms = osh_alloc(cx, (size_t)osh_threads(cx) * PIECE_BYTES)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through weights");
+    for (int k = 0; k < n_which; k++) {
+        if (!searched(p, s.which[k])) continue;
+        OSH_TRY(scan_one(cx, &s, k, 0)); // all threads search
+        s.which[k--] = s.which[--n_which];
+    }
     OSH_TRY(osh_parallel_for(cx, n_which, scan_one, &s));
     for (int k = 0; k < n; k++) {
         int first = p->linears[linears[k]].joint;
@@ -175,5 +184,14 @@ float osh_globals_of(const osh_globals *g, int linear) { return g ? g->global[li
 int64_t osh_globals_bytes(const osh_plan *p, int n_threads)
 {
     if (!any_global(p)) return 0;
-    return (int64_t)osh_mem_gross((size_t)n_threads * PIECE_BYTES) + 16 * (int64_t)p->n_linears + 1024;
+    size_t search = 0; // of a piece
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        int64_t n = PIECE_BYTES / (int64_t)osh_dtype_bytes(l->dtype);
+        if (l->joint < 0 || !searched(p, i)) continue;
+        size_t one = osh_observer_bytes(&l->scheme->weights, 1, n, l->dtype) +
+                     2 * osh_mem_gross((size_t)(n / l->scheme->weights.group_size) * sizeof(float));
+        search = one > search ? one : search;
+    }
+    return (int64_t)(search + osh_mem_gross((size_t)n_threads * PIECE_BYTES)) + 16 * (int64_t)p->n_linears + 1024;
 }

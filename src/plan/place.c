@@ -37,7 +37,7 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         bool weighs = l->wants & OSH_STAT_SQUARES, searched = l->wants & OSH_STAT_RANGE &&
-                                                              !osh_observer_by_rows(&l->scheme->inputs);
+                                                              osh_observer_searches(&l->scheme->inputs);
         if (!weighs && !searched) continue;
         if (p->opt->device_model || (!is_auto(text) && strcmp(text, "cpu")))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "observer %s is not served on a card by this version: want --device cpu",

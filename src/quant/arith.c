@@ -220,13 +220,30 @@ static osh_status check_weight(osh_ctx *cx, const osh_tensor *w, const char *wha
                     w->ndim, osh_dtype_name(w->dtype));
 }
 
-static osh_status global_of(osh_ctx *cx, float *global, const osh_tensor *w, const char *what)
+osh_status osh_q_weight_amax(osh_ctx *cx, float *amax, const osh_tensor *w, const osh_q_args *a, const char *what)
 {
-    float lo, hi;
-    osh_q_kernels_best()->range(&lo, &hi, w->data, w->dtype, osh_tensor_numel(w));
-    if (!isfinite(lo) || !isfinite(hi)) return osh_fail(cx, OSH_E_NUMERIC, "%s holds a NaN or an infinity", what);
-    *global = osh_q_global_scale(-lo > hi ? -lo : hi, w->dtype);
-    return OSH_OK;
+    osh_status rc = OSH_OK;
+    int64_t seg = osh_observer_searches(a) ? a->group_size : osh_tensor_numel(w), n = osh_tensor_numel(w) / seg;
+    float *min = NULL, *max = NULL; // own: [n]
+    OSH_NEW(cx, min, n);
+    OSH_NEW(cx, max, n);
+    for (int64_t i = 0; i < n; i++) {
+        const char *at = (const char *)w->data + (size_t)(i * seg) * osh_dtype_bytes(w->dtype);
+        osh_q_kernels_best()->range(&min[i], &max[i], at, w->dtype, seg);
+        if (!isfinite(min[i]) || !isfinite(max[i])) OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds a NaN or an infinity", what);
+    }
+    osh_range_job j = {.a = a, .arithmetic = OSH_ARITH_REFERENCE, .dt = w->dtype, .from = w->dtype, .w = w->data,
+                       .O = w->shape[0], .I = w->shape[1], .min = min, .max = max};
+    OSH_TRY(osh_observer_search(cx, &j));
+    *amax = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (-min[i] > *amax) *amax = -min[i];
+        if (max[i] > *amax) *amax = max[i];
+    }
+done:
+    osh_free(cx, min);
+    osh_free(cx, max);
+    return rc;
 }
 
 osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
@@ -241,6 +258,7 @@ osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
     osh_status rc = OSH_OK;
     int64_t shape[2], n;
     int ndim;
+    float amax = 0;
     osh_qparams q = {.global = p->global, .importance = p->importance}; // own
     job j = {
         .a = a, .ar = ar, .dt = dt, .from = w->dtype, .k = osh_q_kernels_best(), .w = w->data, .what = what};
@@ -250,13 +268,14 @@ osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
     j.g = grid_of(a, w->shape[0], w->shape[1]);
     j.chunk_rows = chunk_rows_of(&j.g, a->strategy == OSH_Q_TENSOR ? 1 : j.g.band);
     bool relative = a->strategy == OSH_Q_TENSOR_GROUP;
-    if (relative && !q.global) OSH_TRY(global_of(cx, &q.global, w, what));
+    if (relative && !q.global) OSH_TRY(osh_q_weight_amax(cx, &amax, w, a, what));
+    if (relative && !q.global) q.global = osh_q_global_scale(amax, w->dtype);
     OSH_TRY(osh_tensor_new(cx, &q.scale, relative ? OSH_FP8 : dt, ndim, shape));
     if (!a->symmetric) OSH_TRY(osh_tensor_new(cx, &q.zero, OSH_I8, ndim, shape));
     n = osh_tensor_numel(q.scale);
     if (a->strategy == OSH_Q_TENSOR && n_chunks_of(&j) > n) n = n_chunks_of(&j);
     j.p = &q;
-    j.whole = a->strategy == OSH_Q_TENSOR || !osh_observer_by_rows(a);
+    j.whole = a->strategy == OSH_Q_TENSOR || osh_observer_searches(a);
     OSH_NEW(cx, j.min, n);
     OSH_NEW(cx, j.max, n);
     OSH_TRY(osh_parallel_for(cx, n_chunks_of(&j), range_chunk, &j));

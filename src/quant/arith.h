@@ -31,6 +31,8 @@ osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
 /* The same of w [O, I] F32 that stands for a weight of dtype dt: its ranges are rounded to dt, and scales are in dt. */
 osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w, osh_dtype dt, const osh_q_args *a,
                                osh_arithmetic ar, const char *what);
+/* Strategy tensor_group: the largest magnitude of the ranges that a's observer finds in w, or in whole groups of it. */
+osh_status osh_q_weight_amax(osh_ctx *cx, float *amax, const osh_tensor *w, const osh_q_args *a, const char *what);
 /* codes I8 [O, I] (int), FP8 bytes, or FP4 in the low 4 bits of a byte: w / scale + zp, clamped, rounded half to even,
  * as the CPU save path does. */
 osh_status osh_q_encode(osh_ctx *cx, void *codes, const osh_tensor *w, const osh_qparams *p, const osh_q_args *a,

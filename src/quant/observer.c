@@ -116,16 +116,28 @@ static osh_status unknown_kwarg(osh_ctx *cx, const osh_observer *o, const char *
     return rc;
 }
 
+/* NVFP4: the global scale is that of the ranges of several weights, which are found in pieces. */
+static osh_status check_relative(osh_ctx *cx, const osh_observer *o, const osh_q_args *a, const char *where)
+{
+    if (!o->search) return OSH_OK;
+    if (a->dynamic == OSH_Q_LOCAL || o->search(a).weighted)
+        return osh_fail(cx, OSH_E_UNSUPPORTED,
+                        "%s: observer %s does not search ranges of strategy tensor_group (NVFP4) yet: want minmax, "
+                        "static_minmax%s",
+                        where, o->name, a->dynamic == OSH_Q_LOCAL ? "" : " or nvfp4_expanded_mse");
+    if (osh_observer_by_rows(a)) return OSH_OK;
+    return osh_fail(cx, OSH_E_UNSUPPORTED,
+                    "%s: observer %s of strategy tensor_group (NVFP4) may end before its %ld steps: want "
+                    "nvfp4_expanded_mse, or observer_kwargs with patience: %ld",
+                    where, o->name, (long)o->search(a).steps, (long)o->search(a).steps);
+}
+
 osh_status osh_q_observer_check(osh_ctx *cx, const osh_q_args *a, const char *where)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_q_observer_known(cx, osh_observer_of(a) ? "minmax" : a->observer, where));
     const osh_observer *o = osh_observer_of(a);
-    if (o->search && a->strategy == OSH_Q_TENSOR_GROUP)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: observer %s does not search ranges of strategy tensor_group (NVFP4) yet: want minmax, "
-                 "static_minmax or memoryless_minmax",
-                 where, o->name);
+    if (a->strategy == OSH_Q_TENSOR_GROUP) OSH_TRY(check_relative(cx, o, a, where));
     bool weighted = o->search && o->search(a).weighted;
     if (weighted && !osh_observer_weighs(a)) {
         if (osh_observer_value(a, "strict") != 0)

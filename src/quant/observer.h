@@ -61,6 +61,8 @@ typedef struct osh_range_job {
 osh_status osh_observer_search(osh_ctx *cx, const osh_range_job *j);
 size_t osh_observer_bytes(const osh_q_args *a, int64_t O, int64_t I, osh_dtype dt); // scratch
 bool osh_observer_weighs(const osh_q_args *a); // it wants the mean squares of input channels
-/* Rows of a weight cannot be searched apart from each other: the search of all ends with that of the last. */
+bool osh_observer_searches(const osh_q_args *a);
+/* Ranges of rows are found without the other rows. Of a search that may end before its last step they are not: all of a
+ * tensor end together. */
 bool osh_observer_by_rows(const osh_q_args *a);
 #endif

@@ -375,4 +375,12 @@ bool osh_observer_weighs(const osh_q_args *a)
     return a->present && channels && o->search && o->search(a).weighted;
 }
 
-bool osh_observer_by_rows(const osh_q_args *a) { return !osh_observer_of(a)->search; }
+bool osh_observer_by_rows(const osh_q_args *a)
+{
+    const osh_observer *o = osh_observer_of(a);
+    if (!o->search) return true;
+    osh_range_search s = o->search(a);
+    return a->strategy != OSH_Q_TENSOR && s.patience >= s.steps;
+}
+
+bool osh_observer_searches(const osh_q_args *a) { return osh_observer_of(a)->search != NULL; }

@@ -17,6 +17,8 @@ group MSE_INT8_CHANNEL 'num_bits: 8, type: int, strategy: channel, symmetric: tr
 group MSE_INT4_TENSOR_ASYM 'num_bits: 4, type: int, strategy: tensor, symmetric: false, observer: mse'
 group MSE_FP8_BLOCK 'num_bits: 8, type: float, strategy: block, block_structure: [128, 128], symmetric: true, observer: mse, observer_kwargs: {expand: 1.5, maxshrink: 0.4}'
 group MSE_MXFP4 'num_bits: 4, type: float, strategy: group, group_size: 32, symmetric: true, scale_dtype: torch.uint8, observer: mse'
+nvfp4='num_bits: 4, type: float, strategy: tensor_group, group_size: 16, symmetric: true, scale_dtype: torch.float8_e4m3fn'
+group FOUROVERSIX_NVFP4 "$nvfp4, observer: fouroversix, observer_kwargs: {norm: 2.0, grid: 50}"
 n=0
 # NVFP4 with activations needs data, and their largest magnitude may differ by a rounding from CPU to CPU: no checksum.
 "$ONESHOT" --model "$model" --scheme NVFP4 --ignore lm_head --dataset "$model/data/calibration.jsonl" \
@@ -30,4 +32,4 @@ while read -r sum name; do
     [ "$got" = "$sum" ] || { echo "$name: got $got, want $sum"; exit 1; }
     n=$((n + 1))
 done <"$want"
-[ $n = 22 ] || { echo "only $n of 22 schemes were compared"; exit 1; }
+[ $n = 23 ] || { echo "only $n of 23 schemes were compared"; exit 1; }

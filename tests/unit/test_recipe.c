@@ -269,7 +269,10 @@ static void test_refused(void **state)
         {"observer: mse, observer_kwargs: {norm: two}", "norm: want a number, true or false, got 'two'", OSH_E_USAGE},
         {"observer: mse, observer_kwargs: [0.2]", "observer_kwargs: want a map", OSH_E_USAGE},
         {"num_bits: 4, type: float, strategy: tensor_group, group_size: 16, scale_dtype: torch.float8_e4m3fn, "
-         "observer: mse", "does not search ranges of strategy tensor_group", OSH_E_UNSUPPORTED},
+         "observer: mse", "may end before its 20 steps: want nvfp4_expanded_mse, or observer_kwargs with patience: 20",
+         OSH_E_UNSUPPORTED},
+        {"num_bits: 4, type: float, strategy: tensor_group, group_size: 16, scale_dtype: torch.float8_e4m3fn, "
+         "observer: imatrix_mse", "does not search ranges of strategy tensor_group", OSH_E_UNSUPPORTED},
         {"scale_dtype: torch.int8", "scale_dtype", OSH_E_UNSUPPORTED},
         {"dynamic: local", "dynamic weights", OSH_E_UNSUPPORTED},
         {"num_bits: 9", "int of 9 bits", OSH_E_UNSUPPORTED},

@@ -67,6 +67,7 @@ CASES = [
     (16, 128, dict(num_bits=4, type="float", strategy="group", group_size=32, symmetric=True, scale_dtype="torch.uint8"),
      "mse", dict(maxshrink=0.8, grid=10)),
     (16, 128, ints(4, "group", group_size=64), "static_minmax", {}),
+    (16, 128, ints(4, "group", group_size=64), "nvfp4_expanded_mse", {}),
     (24, 256, ints(4, "group", group_size=64), "imatrix_mse", {}),
     (24, 96, ints(3, "channel", False), "imatrix_mse", dict(norm=2.4, grid=50, maxshrink=0.5, patience=0)),
     (24, 96, fp8("channel"), "imatrix_mse", dict(norm=2, patience=1, maxshrink=0)),

@@ -159,7 +159,7 @@ static void test_weights(void **state)
     assert_ok(one, osh_json_read(one, &cases, path, 1 << 20, 0));
     snprintf(path, sizeof path, "%s/params.safetensors", folder);
     assert_ok(one, osh_st_open(one, &st, path));
-    assert_int_equal(cJSON_GetArraySize(cases), 74);
+    assert_int_equal(cJSON_GetArraySize(cases), 77);
     cJSON_ArrayForEach(c, cases)
     {
         check(st, c, one);
