@@ -12,21 +12,25 @@ opened=$(strings "$program" | grep -oE '^lib(openblas|dnnl|curl)\.so\.[0-9]+$' |
 [ "$(wc -w <<<"$opened")" = 3 ] || { echo "bundle.sh: $program opens \"$opened\", wanted OpenBLAS, oneDNN and libcurl"; exit 1; }
 files=("$program")
 for name in $opened; do
+    [[ $without == *" $name "* ]] && continue
     file=$(ldconfig -p | sed -n "s|^\s*$name .*x86-64.* => ||p" | head -1)
     [ -n "$file" ] || { echo "bundle.sh: $name is not installed"; exit 1; }
     files+=("$file")
 done
 if ldd "${files[@]}" | grep 'not found'; then exit 1; fi
-{
-    printf '%s\n' "${files[@]:1}" | sed 's|.*/\(.*\)|\1 &|'
+rows=$({
+    for file in "${files[@]:1}"; do echo "$(basename "$file") $file"; done
     ldd "${files[@]}" | sed -n 's|^\s*\(\S*\) => \(/\S*\) .*|\1 \2|p; s|^\s*\(/\S*/\)\(ld-linux\S*\) .*|\2 \1\2|p'
-} | sort -u | while read -r name file; do
+} | sort -u)
+mapfile -t reals < <(while read -r _ file; do realpath "$file"; done <<<"$rows")
+owners=$(dpkg-query -S "${reals[@]}" "${reals[@]#/usr}" 2>/dev/null || true) # that of a merged /usr has two names
+while read -r name file; do
     [[ $without == *" $name "* || $name == liboneshot* ]] && continue
     cp -L "$file" "$dir/$name"
-    real=$(realpath "$file") # that of a merged /usr has two names
-    package=$({ dpkg-query -S "$real" "${real#/usr}" 2>/dev/null || true; } | head -1 | cut -d: -f1)
+    real=$(realpath "$file")
+    package=$(sed -n "s|^\([^:]*\):.* \(/usr\)\?${real#/usr}$|\1|p" <<<"$owners" | head -1)
     [ -n "$package" ] || { echo "bundle.sh: no package has $real: its licence is not known"; exit 1; }
     cp "/usr/share/doc/$package/copyright" "$licences/$package"
-done
+done <<<"$rows"
 chmod 755 "$dir"/*.so*
 strip --strip-unneeded "$dir"/*.so*

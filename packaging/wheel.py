@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """wheel.py - a Python wheel with liboneshot and what it links and opens, from a build; nothing is compiled again.
 
-The C library, libgcc_s and libstdc++ stay the system's; the wheel's tag says which C library is old enough for all.
+The C library, libgcc_s and libstdc++ stay the system's; the wheel's tag says which C library is old enough for all. So does
+libcurl: what it links is what Python's own ssl links, and a process has room for one of each.
 Usage: wheel.py BUILD [--out DIR]      BUILD: such as build/release"""
 import argparse
 import base64
@@ -14,7 +15,7 @@ import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 SYSTEM = ["libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libgcc_s.so.1", "libstdc++.so.6", "libpthread.so.0",
-          "libdl.so.2", "librt.so.1", "libresolv.so.2"]
+          "libdl.so.2", "librt.so.1", "libresolv.so.2", "libcurl.so.4"]
 
 
 def run(*command):

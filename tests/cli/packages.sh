@@ -37,6 +37,7 @@ mkdir root
 cp -r "$model" root/model
 mv "$tree" root/tree
 PATH=$PATH:/usr/sbin
+export HF_HOME=/hub HF_ENDPOINT=http://127.0.0.1:9 HF_HUB_OFFLINE=0 TRANSFORMERS_OFFLINE=0
 "${inside[@]}" chroot root /tree/bin/oneshot --version >version || {
     "${inside[@]}" chroot / true || { echo "nobody may change the root directory here"; exit 77; }
     exit 1
@@ -45,6 +46,8 @@ grep -q '^oneshot 0.1.0$' version
 "${inside[@]}" chroot root /tree/bin/oneshot "${args[@]}" >made
 grep -q '^/out: 28 modules' made
 "${inside[@]}" chroot root /tree/bin/oneshot verify /out --model /model >verified
+"${inside[@]}" chroot root /tree/bin/oneshot pull org/name 2>refused && exit 1 # libcurl works, but there is nobody
+grep -q 'Connection refused\|Could not connect\|Couldn.t connect' refused || { cat refused; exit 1; }
 "$ONESHOT" "${args[@]/#\/model/$model}" --output out >/dev/null
 cmp out/model.safetensors root/out/model.safetensors
 rm -rf root _CPack_Packages "$tree.tar.gz"

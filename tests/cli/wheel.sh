@@ -9,7 +9,7 @@ rm ./*.whl
 "$ONESHOT" --model "$model" --dataset "$model/data/calibration.jsonl" --scheme W4A16 --method gptq \
     --num-calibration-samples 8 --max-seq-length 64 --output cli --progress none --threads 2 >/dev/null
 env -u ONESHOT_LIBRARY PYTHONPATH=site python3 - "$model" <<'END'
-import base64, ctypes, csv, hashlib, json, pathlib, sys
+import base64, ctypes, csv, hashlib, json, os, pathlib, signal, sys, threading
 
 def loaded():
     return {pathlib.Path(line.split()[-1]) for line in open("/proc/self/maps") if line.split()[-1].startswith("/")}
@@ -60,6 +60,20 @@ assert o.oneshot(model, recipe, rows, "out", progress=seen.append, log=lambda *s
 assert any("going on from" in text for level, text in log), log
 assert seen[-1].fraction == 1 and seen[-1].name == "the output"
 assert pathlib.Path("out/model.safetensors").read_bytes() == pathlib.Path("cli/model.safetensors").read_bytes()
+
+# Ctrl-C. The job waits meanwhile: it is a short one.
+passed_on, pass_on = threading.Event(), o._library.Context.interrupt
+o._library.Context.interrupt = lambda self: (pass_on(self), passed_on.set())
+def interrupt(p):
+    if p.finished and p.step == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert passed_on.wait(100)
+try:
+    o.oneshot(model, recipe, rows, "out3", progress=interrupt, **few)
+    raise AssertionError("was not interrupted")
+except KeyboardInterrupt:
+    pass
+assert not pathlib.Path("out3").exists() and pathlib.Path("out3.oneshot-partial").exists()
 
 # What was loaded is the wheel's, whatever the system has, but for what Python had before.
 ours = {p.name.split(".so")[0] for p in site.glob("oneshot/lib/*")}

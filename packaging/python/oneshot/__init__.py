@@ -105,17 +105,29 @@ def _run(job, arguments, directory=None, progress=None, log=None, threads=0, log
     """The job on a thread of its own, so that Ctrl-C is heard; its text."""
     context = _library.Context(threads, log_level, log, progress and (lambda values: progress(Progress(*values))))
     try:
-        done = {}
+        done, ended = {}, threading.Event()
         words = list(_words(arguments))
         if directory is not None:
             directory = os.fspath(directory)
-        thread = threading.Thread(target=lambda: done.update(status=context.run(job, words, directory)), name="oneshot")
-        thread.start()
+
+        def work():
+            try:
+                done["status"] = context.run(job, words, directory)
+            except BaseException as e:
+                context.raised = e
+            finally:
+                ended.set()
+
+        threading.Thread(target=work, name="oneshot").start()
         try:
-            thread.join()
+            ended.wait()  # not join(), which takes a thread for ended when it is interrupted (seen in 3.11)
         except BaseException:
             context.interrupt()
-            thread.join()
+            while not ended.is_set():  # it uses the context until then
+                try:
+                    ended.wait()
+                except KeyboardInterrupt:
+                    pass
             raise
         if context.raised:
             raise context.raised
