@@ -40,8 +40,8 @@ const osh_field osh_option_fields[] = {
      .doc = "of scales and codes: compressed-tensors' rounding, or more accurate"},
     {ROW(dataset), .group = "Data", .brief = "a file, or a name: wikitext, org/name",
      .type = OSH_F_STR, .alias = "dataset_path",
-     .doc = "calibration data: .jsonl or .json (text or input_ids), .csv or .txt, each also .zst or .gz; or a name: "
-            "c4, wikitext, gsm8k, cnn_dailymail, org/name of the Hub (docs/hub.md)"},
+     .doc = "calibration data: .jsonl or .json (text or input_ids), .csv or .txt, each also .zst or .gz; or a "
+            "folder of these; or a name: c4, wikitext, gsm8k, cnn_dailymail, org/name of the Hub (docs/hub.md)"},
     {ROW(num_calibration_samples), .brief = "at most [512]",
      .type = OSH_F_INT, .dflt = "512", .min = 1, .max = 1e12,
      .doc = "samples to calibrate on, at most"},

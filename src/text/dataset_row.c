@@ -4,8 +4,10 @@
  * behind the text (an end-of-sequence token) stays, the text before it is shortened. What goes is not tokenized. A row
  * that a template renders is held whole; a conversation gets no special tokens, its template has written them. */
 #include "text/dataset_row.h"
+#include "base/file.h"
 #include "base/map.h"
 #include "text/chat.h"
+#include "text/folder.h"
 #include "text/json_scan.h"
 #include "text/shape.h"
 #include <math.h>
@@ -69,17 +71,12 @@ osh_status osh_row_reader_init(osh_ctx *cx, osh_row_reader *r, const osh_dataset
                                osh_tokenizer *tok)
 {
     osh_status rc = OSH_OK;
-    const char *kind = osh_data_kind(opt->path);
+    const char *kind = NULL;
+    char **files = NULL; // own
+    size_t n_files = 0;
 
     *r = (osh_row_reader){.opt = opt, .tok = tok, .cut_ids = true};
-    if (osh_data_is_columns(opt->path))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: rows in columns are not read: python3 -c \"import datasets; "
-                 "datasets.load_dataset('%s', data_files='%s')['train'].to_json('rows.jsonl')\" makes a .jsonl of it",
-                 opt->path, osh_name_ends(opt->path, ".arrow") ? "arrow" : "parquet", opt->path);
-    if (!kind)
-        OSH_FAIL(cx, OSH_E_USAGE,
-                 "%s: unknown kind of dataset, wanted .jsonl, .json, .csv or .txt, each also .zst or .gz", opt->path);
+    OSH_TRY(osh_folder_files(cx, &files, &n_files, &kind, opt->path));
     r->json = strcmp(kind, "txt") != 0; // rows of a .csv become objects
     if (opt->text_template) OSH_TRY(open_columns(cx, r));
     else if (!r->json) r->kind = OSH_ROW_TEXT;
@@ -89,6 +86,7 @@ osh_status osh_row_reader_init(osh_ctx *cx, osh_row_reader *r, const osh_dataset
     r->n_before = r->special.n;
     if (tok) OSH_TRY(osh_tokenizer_special(cx, tok, &r->special, true));
 done:
+    osh_strings_free(cx, files, n_files);
     return rc;
 }
 

@@ -4,6 +4,7 @@
  * all, and zstd's own 128 MiB for its window. */
 #include "text/lines.h"
 #include "base/file.h"
+#include "text/folder.h"
 #include "text/shape.h"
 #include <string.h>
 #include <zlib.h>
@@ -21,6 +22,11 @@ struct osh_lines {
     z_stream *gz;       // own; NULL: not compressed so
     osh_shape *shape;   // own; NULL: rows are lines
     size_t zstd_bytes;  // that were counted for it
+    char **files;       // own [n_files]: one after the other; NULL: the file is the only one
+    size_t n_files, n_open;
+    const char *column; // of rows
+    bool rows;          // of any kind of file; else lines
+    char last;          // byte that came out
     char *packed;       // own [CHUNK]; compressed bytes
     char *chunk;        // own [CHUNK]
     ZSTD_inBuffer in;   // view of packed
@@ -50,6 +56,35 @@ done:
     return rc;
 }
 
+static void part_close(osh_ctx *cx, osh_lines *l)
+{
+    if (l->gz) inflateEnd(l->gz);
+    osh_free(cx, l->gz), l->gz = NULL;
+    osh_shape_free(cx, l->shape), l->shape = NULL;
+    osh_file_close(cx, l->file), l->file = NULL;
+    ZSTD_freeDCtx(l->zstd), l->zstd = NULL;
+    osh_mem_uncount(cx, l->zstd_bytes), l->zstd_bytes = 0;
+}
+
+/* One file; of a directory they come one after the other. */
+static osh_status part_open(osh_ctx *cx, osh_lines *l, const char *path)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_file_open(cx, &l->file, path));
+    l->at = 0, l->in = (ZSTD_inBuffer){0}, l->more_to_flush = l->in_frame = false;
+    if (!l->chunk) OSH_NEW(cx, l->chunk, CHUNK);
+    bool gz = osh_name_ends(path, ".gz"), zst = osh_name_ends(path, ".zst");
+    if ((gz || zst) && !l->packed) OSH_NEW(cx, l->packed, CHUNK);
+    if (gz) OSH_TRY(gz_open(cx, l, path));
+    if (zst) {
+        l->zstd = ZSTD_createDCtx();
+        if (!l->zstd) OSH_FAIL(cx, OSH_E_NOMEM, "%s: cannot allocate the decompressor", path);
+    }
+    if (l->rows) OSH_TRY(osh_shape_new(cx, &l->shape, path, l->column));
+done:
+    return rc;
+}
+
 osh_status osh_lines_open(osh_ctx *cx, osh_lines **out, const char *path)
 {
     osh_status rc = OSH_OK;
@@ -57,15 +92,7 @@ osh_status osh_lines_open(osh_ctx *cx, osh_lines **out, const char *path)
 
     OSH_NEW(cx, l, 1);
     osh_buf_init(&l->text, 0);
-    OSH_TRY(osh_file_open(cx, &l->file, path));
-    OSH_NEW(cx, l->chunk, CHUNK);
-    bool gz = osh_name_ends(path, ".gz"), zst = osh_name_ends(path, ".zst");
-    if (gz || zst) OSH_NEW(cx, l->packed, CHUNK);
-    if (gz) OSH_TRY(gz_open(cx, l, path));
-    if (zst) {
-        l->zstd = ZSTD_createDCtx();
-        if (!l->zstd) OSH_FAIL(cx, OSH_E_NOMEM, "%s: cannot allocate the decompressor", path);
-    }
+    OSH_TRY(part_open(cx, l, path));
     *out = l, l = NULL; // give
 done:
     osh_lines_close(cx, l);
@@ -76,8 +103,12 @@ osh_status osh_lines_open_rows(osh_ctx *cx, osh_lines **out, const char *path, c
 {
     osh_status rc = OSH_OK;
     osh_lines *l = NULL; // own
-    OSH_TRY(osh_lines_open(cx, &l, path));
-    OSH_TRY(osh_shape_new(cx, &l->shape, path, column));
+    const char *kind = NULL;
+    OSH_NEW(cx, l, 1);
+    osh_buf_init(&l->text, 0);
+    l->rows = true, l->column = column;
+    OSH_TRY(osh_folder_files(cx, &l->files, &l->n_files, &kind, path));
+    OSH_TRY(part_open(cx, l, l->files[l->n_open++]));
     *out = l, l = NULL; // give
 done:
     osh_lines_close(cx, l);
@@ -87,12 +118,8 @@ done:
 void osh_lines_close(osh_ctx *cx, osh_lines *l)
 {
     if (!l) return;
-    if (l->gz) inflateEnd(l->gz);
-    osh_free(cx, l->gz);
-    osh_shape_free(cx, l->shape);
-    osh_file_close(cx, l->file);
-    ZSTD_freeDCtx(l->zstd);
-    osh_mem_uncount(cx, l->zstd_bytes);
+    part_close(cx, l);
+    osh_strings_free(cx, l->files, l->n_files);
     osh_free(cx, l->packed);
     osh_free(cx, l->chunk);
     osh_buf_deinit(cx, &l->text);
@@ -179,6 +206,18 @@ done:
 
 void osh_lines_as_they_are(osh_lines *l) { l->as_they_are = true; }
 
+/* The next file of a directory: no line goes over its begin. */
+static osh_status next_part(osh_ctx *cx, osh_lines *l)
+{
+    osh_status rc = OSH_OK;
+    if (l->last && l->last != '\n') OSH_TRY(osh_buf_append(cx, &l->text, "\n", 1));
+    l->last = '\n';
+    part_close(cx, l);
+    OSH_TRY(part_open(cx, l, l->files[l->n_open++]));
+done:
+    return rc;
+}
+
 /* Appends what comes next to l->text. */
 static osh_status fill(osh_ctx *cx, osh_lines *l)
 {
@@ -202,7 +241,9 @@ static osh_status fill(osh_ctx *cx, osh_lines *l)
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: more than 64 GiB of text", osh_file_path(l->file));
         if (l->shape) OSH_TRY(osh_shape_feed(cx, l->shape, &l->text, l->chunk, n));
         else OSH_TRY(osh_buf_append(cx, &l->text, l->chunk, n));
-        l->file_ends = n == 0;
+        if (l->text.len > had) l->last = l->text.data[l->text.len - 1];
+        l->file_ends = n == 0 && l->n_open >= l->n_files;
+        if (!n && !l->file_ends) OSH_TRY(next_part(cx, l));
     } while (l->text.len == had && !l->file_ends); // of other columns nothing comes out
 done:
     return rc;

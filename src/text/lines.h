@@ -5,7 +5,8 @@
 
 typedef struct osh_lines osh_lines;
 osh_status osh_lines_open(osh_ctx *cx, osh_lines **out, const char *path); // .zst and .gz are decompressed
-/* The rows of a .json or .csv, of its column, as lines of JSON objects (shape.h); path and column live longer. */
+/* Lines of a data file, or of the files of a directory (folder.h): rows of a .json or .csv, of its column, become lines
+ * of JSON objects (shape.h). column lives longer. */
 osh_status osh_lines_open_rows(osh_ctx *cx, osh_lines **out, const char *path, const char *column);
 void osh_lines_close(osh_ctx *cx, osh_lines *l);
 /* Lines end with their \n only, not with \r\n, and are of any length; else 64 MiB is the most. */

@@ -24,6 +24,11 @@ for data in c.jsonl c.json c.json.gz c.json.zst c.csv c.csv.gz c.csv.zst; do
     [ -e want ] || cp out/model.safetensors want
     cmp out/model.safetensors want || fail "$data: other bytes"
 done
+mkdir folder
+head -n 15 c.jsonl | head -c -1 >folder/1.jsonl # without its last newline
+tail -n 25 c.jsonl | gzip >folder/2.jsonl.gz
+"$ONESHOT" "${job[@]}" --dataset folder --output out --overwrite --restart >/dev/null
+cmp out/model.safetensors want || fail "a folder: other bytes"
 if "$ONESHOT" "${job[@]}" --dataset c.csv --output other 2>err; then fail "a column that is not there"; fi
 grep -q "c.csv: no column 'text' among id, body: want its name as --text-column" err || fail "$(cat err)"
 [ ! -e other ] || fail "an output"
