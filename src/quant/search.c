@@ -110,6 +110,17 @@ static float sum_end(sum *s)
     return all;
 }
 
+/* The same of fewer values than a group has. */
+static float sum_of_few(const float *x, int n, osh_dtype dt)
+{
+    int vector = dt == OSH_F32 ? LANES : 2 * LANES, k = 0;
+    float lanes[LANES] = {0}, all = 0;
+    for (; k + vector <= n; k += vector) add_vector(lanes, x + k, vector);
+    for (; k < n; k++) all += x[k];
+    for (int j = 0; j < LANES; j++) all += lanes[j];
+    return all;
+}
+
 /* ---- one step ---- */
 
 typedef struct search {
@@ -196,6 +207,10 @@ static float error_of(const search *s, int64_t range, const osh_q_code *code)
     float out[PIECE];
     sum all;
     int64_t r0 = range / s->per_band * s->band, c0 = range % s->per_band * s->seg;
+    if (s->band == 1 && s->seg < SIDE * LANES) {
+        errors_of(s, out, r0 * j->I + c0, s->seg, code);
+        return sum_of_few(out, (int)s->seg, s->dt);
+    }
     sum_begin(&all, s->band * s->seg, s->dt);
     for (int64_t r = r0; r < r0 + s->band; r++) {
         int64_t inside = r < j->O ? j->I - c0 < s->seg ? j->I - c0 : s->seg : 0;

@@ -25,6 +25,18 @@ check wide 256 $gptq
 echo 's_modifiers: {SmoothQuantModifier: {}, GPTQModifier: {scheme: W8A8, ignore: [lm_head]}}' >smooth.yaml
 check wide 256 --recipe smooth.yaml
 check wide 256 --scheme W4A16 --method gptq --ignore lm_head --pipeline basic --num-calibration-samples 1
+# ranges of weights and activations that are searched, channels weighed by their squares
+cat >searched.yaml <<'YAML'
+s_modifiers:
+  GPTQModifier:
+    ignore: [lm_head]
+    config_groups:
+      g:
+        targets: [Linear]
+        weights: {num_bits: 8, strategy: channel, observer: imatrix_mse, observer_kwargs: {grid: 4}}
+        input_activations: {num_bits: 8, dynamic: false, observer: mse}
+YAML
+check wide 256 --recipe searched.yaml
 # experts
 "$OSH_TOOLS/make_model" moe hidden=512 intermediate=512 heads=8 kv=4 layers=2 vocab=1024 samples=8 tokens=32 experts=96 topk=8
 check moe 256 $gptq
