@@ -16,6 +16,7 @@ for file in $(strings "$ONESHOT" | grep -oE '^lib(openblas|dnnl|curl)\.so\.[0-9]
     at=$(realpath "$at")
     package=$({ dpkg-query -S "$at" "${at#/usr}" 2>/dev/null || true; } | head -1 | cut -d: -f1)
     echo "$file: ${package:-?}"
+    package=${package//+/[+]}
     grep -qE "[ ,]${package%-pthread}( \([^)]*\))?(,|$)" control || { cat control; exit 1; }
 done
 dpkg-deb -x "$deb" deb
