@@ -68,7 +68,7 @@ static void show(osh_ctx *cx, batch *b, bool last)
     size_t at = b->finished < b->n ? b->finished + 1 : b->n;
     osh_progress_show(cx, &(osh_progress){
         .step = (int64_t)at, .n_steps = (int64_t)b->n, .name = b->p->name->id, .phase = b->n_bytes ? "MB" : "headers",
-        .done = done / 1000000,
+        .done = (done + 999999) / 1000000,
         .total = (b->n_bytes + 999999) / 1000000, .work_done = (double)done, .work_total = (double)b->n_bytes,
         .error = -1, .finished = last});
 }
