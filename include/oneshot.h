@@ -45,8 +45,9 @@ typedef struct oneshot_progress {
     double fraction;       /* of the whole job, in [0, 1]; < 0: unknown */
     double eta_s;          /* seconds to go; < 0: unknown */
     double tokens_per_s;   /* lately; <= 0: unknown */
-    double error;          /* of the finished subgraph; < 0: none yet */
+    double error;          /* of the weights of the subgraph so far, relative and squared; < 0: none yet */
     int finished;          /* the subgraph is complete */
+    double loss;           /* of its layers' outputs, as a part of what rounding to nearest loses; <= 0: unknown */
 } oneshot_progress;
 
 /* Callbacks must be quick, and may call of this library oneshot_interrupt, oneshot_checkpoint and oneshot_version. What

@@ -166,10 +166,12 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
     OSH_TRY(check_resumed(cx, &r));
     if (p->pipeline != OSH_PIPELINE_DATAFREE) {
         OSH_TRY(osh_run_calibrated(cx, &r));
-        r.progress.step = r.progress.n_steps, r.progress.name = "the output", r.progress.error = -1;
+        r.progress.step = r.progress.n_steps, r.progress.name = "the output";
+        osh_run_no_error(&r);
     }
     OSH_TRY(osh_run_datafree(cx, &r)); // in every pipeline: Linears whose modifier wants no data
-    r.progress.step = r.progress.n_steps, r.progress.name = "the output", r.progress.error = -1;
+    r.progress.step = r.progress.n_steps, r.progress.name = "the output";
+    osh_run_no_error(&r);
     OSH_TRY(copy(cx, &r));
     OSH_TRY(seal(cx, &r));
     OSH_TRY(summary(cx, &r, sink, user));

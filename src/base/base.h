@@ -141,7 +141,8 @@ typedef struct osh_progress {
     double eta_s;           // seconds to go, where the caller knows better; <= 0: by work_done and work_total
     double tokens_per_s;    // through the passes, lately; <= 0: unknown
     int64_t budget_bytes;   // of host memory; 0: none
-    double error;           // of the finished subgraph; < 0: none yet
+    double error;           // of the weights of the subgraph so far, relative and squared; < 0: none yet
+    double loss;            // of its layers' outputs, as a part of what rounding to nearest loses; <= 0: unknown
     bool finished;          // the subgraph is complete: a line of its own where there is no terminal
     bool small;             // it is one of very many: no line of its own but in the log file and as JSON
 } osh_progress;

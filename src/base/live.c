@@ -67,7 +67,8 @@ static void fill_pieces(char piece[N_PIECES][PIECE], const osh_live *live)
     else if (p->phase) snprintf(piece[PHASE], PIECE, "%.60s", p->phase);
     if (p->tokens_per_s > 0) snprintf(piece[RATE], PIECE, "%.0f tok/s", p->tokens_per_s);
     osh_show_bytes(piece[MEMORY], PIECE, live->peak, p->budget_bytes);
-    if (p->error >= 0) snprintf(piece[ERROR], PIECE, "err %.1e", p->error);
+    if (p->loss > 0) snprintf(piece[ERROR], PIECE, "loss %.2f of rtn", p->loss);
+    else if (p->error >= 0) snprintf(piece[ERROR], PIECE, "err %.1e", p->error);
 }
 
 /* Of a name its end, at most `room` bytes; no character is cut. */

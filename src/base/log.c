@@ -218,7 +218,8 @@ static size_t line_text(char *to, size_t room, const osh_log_state *l, const osh
     if (p->phase) add(to, room, &n, "   %s", p->phase);
     if (p->total > 0) add(to, room, &n, "%s%lld/%lld", p->phase ? " " : "   ", (long long)p->done, (long long)p->total);
     if (p->tokens_per_s > 0) add(to, room, &n, "   %.0f tok/s", p->tokens_per_s);
-    if (p->error >= 0) add(to, room, &n, "   err %.1e", p->error);
+    if (p->loss > 0) add(to, room, &n, "   loss %.2f of rtn", p->loss);
+    else if (p->error >= 0) add(to, room, &n, "   err %.1e", p->error);
     osh_show_bytes(t, sizeof t, m->peak, p->budget_bytes);
     add(to, room, &n, "   peak %s", t);
     if (p->finished && p->work_total > 0 && p->work_done >= p->work_total) {
@@ -250,6 +251,7 @@ static size_t json_text(char *to, size_t room, const osh_log_state *l, const osh
         (long long)p->step, (long long)p->n_steps, name, phase);
     add(to, room, &n, ",\"done\":%lld,\"total\":%lld", (long long)p->done, (long long)p->total);
     if (p->error >= 0 && p->error < 1e300) add(to, room, &n, ",\"error\":%.6e", p->error);
+    if (p->loss > 0 && p->loss < 1e300) add(to, room, &n, ",\"loss_of_rtn\":%.6f", p->loss);
     if (p->tokens_per_s > 0) add(to, room, &n, ",\"tokens_per_s\":%.1f", p->tokens_per_s);
     if (m->left >= 0)
         add(to, room, &n, ",\"eta_s\":%.2f,\"fraction\":%.4f", m->left,

@@ -25,7 +25,7 @@ static void tell_progress(void *user, const osh_progress *p)
         .size = sizeof seen, .step = p->step, .n_steps = p->n_steps, .name = p->name, .phase = p->phase,
         .done = p->done, .total = p->total, .fraction = p->work_total > 0 ? p->work_done / p->work_total : -1,
         .eta_s = p->eta_s > 0 ? p->eta_s : -1, .tokens_per_s = p->tokens_per_s, .error = p->error,
-        .finished = p->finished};
+        .finished = p->finished, .loss = p->loss};
     o->options.on_progress(o->options.user, &seen);
 }
 

@@ -388,6 +388,22 @@ done:
     return rc;
 }
 
+/* What rounding to nearest would lose, under the same H. */
+static osh_status judge_nearest(osh_ctx *cx, const gptq *g, const factor *f, osh_linear_job *j)
+{
+    osh_status rc = OSH_OK;
+    solve s = {0}; // own
+    osh_gptq_solve_args a;
+    OSH_TRY(prepare(cx, &a, &s, g, f, j));
+    a.nearest = true;
+    OSH_TRY(osh_gptq_solve(cx, &a));
+    j->nearest = 0;
+    for (int64_t o = 0; o < a.O; o++) j->nearest += 2 * s.loss[o];
+done:
+    solve_deinit(cx, &s);
+    return rc;
+}
+
 /* Target, scales, zero points and room for the codes. */
 static osh_status begin_job(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *j, bool packed)
 {
@@ -402,6 +418,7 @@ static osh_status begin_job(osh_ctx *cx, const osh_modifier *m, const factor *f,
     }
     if (rc) goto done;
     if (!j->target) OSH_TRY(osh_q_weight_params(cx, &j->params, j->w, &j->scheme->weights, m->arithmetic, j->name));
+    if (f->u && !f->device) OSH_TRY(judge_nearest(cx, g, f, j));
     if (g->scale_search && f->u) OSH_TRY(osh_gptq_search_scales(cx, g, f, j));
     j->packed = packed;
     j->codes = osh_alloc(cx, osh_job_codes_bytes(j, packed));
@@ -528,7 +545,7 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
     osh_tensor *stats[2] = {h, n && is_original(m->args) ? jobs->shift : NULL};
     osh_tensor *copy[2] = {NULL}; // own: where both orderings need them
     int count[2];
-    for (int k = 0; k < n; k++) jobs[k].objective = -1, jobs[k].losses = (osh_losses){0};
+    for (int k = 0; k < n; k++) jobs[k].objective = jobs[k].nearest = -1, jobs[k].losses = (osh_losses){0};
     count_orderings(count, jobs, n);
     for (int k = 0; k < 2 && count[0] && count[1]; k++) {
         if (!stats[k]) continue;

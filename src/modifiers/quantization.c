@@ -20,7 +20,7 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
     for (int k = 0; k < n; k++) {
         osh_linear_job *j = &jobs[k];
         const osh_q_args *a = &j->scheme->weights;
-        j->objective = -1;
+        j->objective = j->nearest = -1;
         if (!a->present) continue;
         OSH_TRY(osh_q_weight_params(cx, &j->params, j->w, a, m->arithmetic, j->name));
         if (!j->room && !(j->codes = osh_alloc(cx, (size_t)osh_tensor_numel(j->w))))

@@ -34,20 +34,37 @@ static void load_row(const osh_gptq_solve_args *a, int64_t row, float *line, flo
     }
 }
 
+static float dequantize_ref(const osh_gptq_solve_args *a, float q, float s, float zp)
+{
+    return osh_round_to(osh_round_to(q - zp, a->dq_dtype) * s, a->dq_dtype);
+}
+
+/* What rounding to nearest leaves of each weight. Pushed through the loop as if its codes were zeros, it shows what it
+ * costs: with U^T U = H^-1 and e = d U^-1 the sum of e^2 is d H d^T. */
+static void leave_rest(const osh_gptq_solve_args *a, int64_t row, float *w)
+{
+    int64_t scale_row = row / a->row_block * a->n_scale_cols;
+    for (int64_t i = 0; i < a->I; i++) {
+        float s = a->scale[scale_row + a->col_scale[i]], zp = a->zero ? a->zero[scale_row + a->col_scale[i]] : 0;
+        w[i] -= dequantize_ref(a, quantize_ref(a, w[i], s, zp), s, zp);
+    }
+}
+
 static void solve_row(const osh_gptq_solve_args *a, int64_t row, float *err, float *w)
 {
-    int8_t *codes = a->codes + row * a->I;
     int64_t scale_row = row / a->row_block * a->n_scale_cols;
 
     a->loss[row] = 0;
+    if (a->nearest) leave_rest(a, row, w);
     for (int64_t i1 = 0; i1 < a->I; i1 += a->block_size) {
         int64_t i2 = osh_min64(i1 + a->block_size, a->I);
         for (int64_t i = i1; i < i2; i++) {
             const float *u = a->u + i * a->I;
             float s = a->scale[scale_row + a->col_scale[i]], zp = a->zero ? a->zero[scale_row + a->col_scale[i]] : 0;
             float q = quantize_ref(a, w[i], s, zp);
-            float dq = osh_round_to(osh_round_to(q - zp, a->dq_dtype) * s, a->dq_dtype);
-            codes[a->perm ? a->perm[i] : i] = a->fp8 ? (int8_t)osh_fp8_of_f32(q) : (int8_t)q;
+            float dq = a->nearest ? 0 : dequantize_ref(a, q, s, zp);
+            int64_t at = row * a->I + (a->perm ? a->perm[i] : i);
+            if (!a->nearest) a->codes[at] = a->fp8 ? (int8_t)osh_fp8_of_f32(q) : (int8_t)q;
             err[i] = (w[i] - dq) / u[i];
             a->loss[row] += (double)err[i] * err[i] / 2;
             w[i] = dq;

@@ -170,6 +170,7 @@ static osh_status record_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job 
     OSH_TRY(osh_put_u32(cx, &b, (uint32_t)l->n_out));
     OSH_TRY(osh_put_f64(cx, &b, j->result.nmse));
     OSH_TRY(osh_put_f64(cx, &b, j->result.objective));
+    OSH_TRY(osh_put_f64(cx, &b, j->result.nearest));
     for (int64_t i = l->first_out; i < l->first_out + l->n_out; i++) {
         OSH_TRY(osh_put_u64(cx, &b, e->sums[i]));
         n_bytes += e->plan->out[i].end - e->plan->out[i].begin;
@@ -410,7 +411,8 @@ osh_status osh_emit_piece(osh_ctx *cx, osh_emitter *e, int64_t out, const void *
 osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, double nmse, const uint64_t *sums)
 {
     const osh_linear *l = &e->plan->linears[linear];
-    osh_emit_job j = {.kind = OSH_EMIT_WRITTEN, .index = linear, .result = {.nmse = nmse, .objective = -1}};
+    osh_emit_job j = {.kind = OSH_EMIT_WRITTEN, .index = linear,
+                      .result = {.nmse = nmse, .objective = -1, .nearest = -1}};
     for (int k = 0; k < l->n_out; k++) e->sums[l->first_out + k] = sums[k], e->taken[l->first_out + k] = true;
     return osh_emit_push(cx, e, &j, 0);
 }

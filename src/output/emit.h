@@ -8,7 +8,7 @@
 #include "plan/globals.h"
 
 typedef struct osh_result { // of a Linear
-    double nmse, objective;
+    double nmse, objective, nearest; // as of osh_linear_job
     osh_losses losses;
     const char *fallback; // view: static, or of the emitter; NULL: none
     bool done;

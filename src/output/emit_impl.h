@@ -18,8 +18,8 @@ enum { OSH_EMIT_CHUNK = 2 << 20 }; // bytes
 
 enum { // records; docs/resume.md draws them
     OSH_REC_IDENTITY = 1, // JSON object
-    OSH_REC_LINEAR,       // u32 linear, u32 n, f64 nmse, f64 objective, u64 sums[n], u64 sum of the weight,
-                          // text fallback ("": none), u32 m, f64 losses[m], f64 loss of all
+    OSH_REC_LINEAR,       // u32 linear, u32 n, f64 nmse, f64 objective, f64 nearest, u64 sums[n], u64 sum of
+                          // the weight, text fallback ("": none), u32 m, f64 losses[m], f64 loss of all
     OSH_REC_COPY,         // u64 output tensor, u64 sum
     OSH_REC_VOID,         // u64 output tensor: what the disk holds is not what was written
     OSH_REC_SUBGRAPH,     // u32 subgraph, u64 generation of its activations on disk (~0: none)

@@ -137,7 +137,8 @@ static osh_status take_linear(osh_ctx *cx, replay *r, osh_reader *in)
     osh_status rc = OSH_OK;
     osh_emitter *e = r->e;
     uint32_t linear = osh_read_u32(in), n = osh_read_u32(in);
-    osh_result res = {.nmse = osh_read_f64(in), .objective = osh_read_f64(in), .done = true, .earlier = true};
+    osh_result res = {.done = true, .earlier = true};
+    res.nmse = osh_read_f64(in), res.objective = osh_read_f64(in), res.nearest = osh_read_f64(in);
     if (linear >= (uint32_t)e->plan->n_linears || n != (uint32_t)e->plan->linears[linear].n_out) {
         in->bad = true;
         goto done;

@@ -2,7 +2,7 @@
  *
  * Per token: a Linear 2 I O; attention 2 H Dh (t + 1) twice at position t, so 2 H Dh T (T + 1) for a sample of T tokens
  * (a sliding window W cuts t + 1 at W); a Hessian I (I + 1). Per input: the factor 2/3 I^3 (a Cholesky and a triangular
- * inverse). Per Linear: O I^2 for the solve. Experts see all
+ * inverse). Per Linear: O I^2 for the solve, and for judging it. Experts see all
  * tokens for the sake of their statistics, and those that go to them when these are complete: more is done, and not
  * counted. */
 #include "plan/cost.h"
@@ -116,14 +116,18 @@ static bool leads(const osh_plan *p, int linear)
 
 static double cube(const osh_linear *l, int64_t O) { return (double)O * (double)l->I * (double)l->I; }
 static double factor_flops(const osh_linear *l) { return (2.0 / 3 + 2 * l->shift) * cube(l, l->I); } // with gptq_shift
-static double solve_flops(const osh_linear *l) { return (1 + 2 * l->shift) * cube(l, l->O); }        // gptq_target
+/* The column loop, on the host another one that judges rounding to nearest, and gptq_target. */
+static double solve_flops(const osh_plan *p, const osh_linear *l)
+{
+    return (1 + !p->device + 2 * l->shift) * cube(l, l->O);
+}
 
 double osh_cost_of_linear(const osh_plan *p, int linear)
 {
     const osh_linear *l = &p->linears[linear];
     double work = (double)l->O * (double)l->I / codes_per_s;
     if (!l->wants) return work + (double)l->O * (double)l->I * (double)osh_dtype_bytes(l->dtype) / bytes_per_s;
-    if (l->wants & OSH_STAT_HESSIAN) work += solve_flops(l) / solves_per_s;
+    if (l->wants & OSH_STAT_HESSIAN) work += solve_flops(p, l) / solves_per_s;
     if (leads(p, linear)) work += factor_flops(l) / factors_per_s;
     return work;
 }
@@ -138,7 +142,7 @@ static void add_linears(osh_cost *cost, int n, const osh_plan *p)
             continue;
         }
         c->work[OSH_PHASE_SOLVE] += osh_cost_of_linear(p, i);
-        if (l->wants & OSH_STAT_HESSIAN) c->flops[OSH_PHASE_SOLVE] += solve_flops(l);
+        if (l->wants & OSH_STAT_HESSIAN) c->flops[OSH_PHASE_SOLVE] += solve_flops(p, l);
         if (leads(p, i)) c->flops[OSH_PHASE_SOLVE] += factor_flops(l), c->factor_flops += factor_flops(l);
     }
 }

@@ -106,6 +106,7 @@ static bool add_modules(cJSON *root, const osh_run *r)
         ok = ok && o && add_string(o, "name", l->name) && add_string(o, "group", l->scheme->group_name) &&
              add_string(o, "format", l->format->name) && add_number(o, "relative_squared_error", r->results[i].nmse);
         if (ok && r->results[i].objective >= 0) ok = add_number(o, "objective", r->results[i].objective);
+        if (ok && r->results[i].nearest >= 0) ok = add_number(o, "nearest_objective", r->results[i].nearest);
         ok = ok && add_losses(o, r, i);
         if (ok && r->results[i].fallback) {
             f = cJSON_CreateObject();

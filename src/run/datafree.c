@@ -25,7 +25,7 @@ static void show(const progress *p, int linear)
 {
     osh_run *r = p->r;
     if (p->all_of_it)
-        r->progress.step++, r->progress.name = r->plan->linears[linear].name, r->progress.error = -1;
+        r->progress.step++, r->progress.name = r->plan->linears[linear].name, osh_run_no_error(r);
 }
 
 static osh_status streamed(osh_ctx *cx, void *user, int linear, double nmse)

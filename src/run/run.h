@@ -12,6 +12,7 @@ typedef struct osh_run {
     osh_emitter *emitter; // own
     osh_result *results;  // own [linears]
     osh_progress progress;
+    double lost, lost_nearest; // by the subgraph's Linears so far, and rounded to nearest
     osh_pace pace; // own
     double started;
     bool profiling;       // the profile was started here, not by the caller
@@ -30,6 +31,7 @@ osh_scope osh_run_begin_part(osh_ctx *cx, osh_run *r, osh_phase phase, int subgr
 /* fraction of the phase that is done; n_tokens went through since the last step. Shows the progress. */
 void osh_run_step(osh_ctx *cx, osh_run *r, double fraction, int64_t n_tokens);
 void osh_run_end(osh_ctx *cx, osh_run *r, osh_scope scope);
+void osh_run_no_error(osh_run *r); // of what comes now
 void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name); // a subgraph is complete: its line
 
 /* Compresses and emits every Linear of the subgraphs that the statistics cover; w holds their weights. in_memory

@@ -497,7 +497,8 @@ static osh_status visits(osh_ctx *cx, engine *e)
         if (!r.observe && !r.propagate && !r.fold) continue;
         bool did = !solved(e, &r, NULL) || !folded(e, &r);
         e->index = i, e->began = false;
-        pr->step = i + 1, pr->name = r.name, pr->error = -1;
+        pr->step = i + 1, pr->name = r.name;
+        osh_run_no_error(e->r);
         OSH_TRY(osh_visit_walk(cx, p, i, &v));
         OSH_TRY(finish(cx, e, did));
         osh_run_finished(cx, e->r, r.name);
@@ -552,7 +553,8 @@ osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index)
     engine e = {.r = r, .p = r->plan, .index = index};
     osh_visitor v = visitor_of(&e);
     osh_range range = osh_range_at(r->plan, index);
-    r->progress.n_steps = r->progress.step = 1, r->progress.name = range.name, r->progress.error = -1;
+    r->progress.n_steps = r->progress.step = 1, r->progress.name = range.name;
+    osh_run_no_error(r);
     OSH_TRY(begin(cx, &e));
     OSH_TRY(make_up(cx, &e, &range));
     OSH_TRY(osh_visit_walk(cx, r->plan, index, &v));

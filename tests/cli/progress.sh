@@ -13,7 +13,7 @@ import json, os, sys
 events = [json.loads(line) for line in open("progress.jsonl")]
 keys = {"event": str, "step": int, "n_steps": int, "name": str, "phase": str, "done": int, "total": int,
         "elapsed_s": float, "cpu_s": float, "peak_bytes": int, "finished": bool}
-also = {"error": float, "tokens_per_s": float, "eta_s": float, "fraction": float, "budget_bytes": int}
+also = {"error": float, "loss_of_rtn": float, "tokens_per_s": float, "eta_s": float, "fraction": float, "budget_bytes": int}
 for e in events:
     assert e["event"] == "progress", e
     for k, t in keys.items():

@@ -223,6 +223,44 @@ static void check_card(osh_ctx *cx, osh_device *const d[2], const problem *p, co
     solution_close(cx, &first);
 }
 
+/* A weight rounded to nearest costs tr(dW H dW^T), in the reference and in the kernel; no code is written. */
+static void check_nearest(osh_ctx *cx, const problem *p)
+{
+    solution s;
+    double loss[2] = {0};
+    solution_open(cx, &s, p);
+    memset(s.codes, 77, (size_t)(p->O * p->I));
+    s.a.nearest = true;
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(k ? osh_gptq_solve(cx, &s.a) : osh_gptq_solve_ref(cx, &s.a), OSH_OK);
+        for (int64_t o = 0; o < p->O; o++) loss[k] += 2 * s.loss[o];
+    }
+    for (int64_t i = 0; i < p->O * p->I; i++) assert_int_equal(s.codes[i], 77);
+    float most = (float)((1 << (p->bits - 1)) - 1);
+    for (int64_t o = 0; o < p->O; o++)
+        for (int64_t i = 0; i < p->I; i++) {
+            int64_t at = o / s.a.row_block * s.a.n_scale_cols + s.a.col_scale[i];
+            float scale = s.a.scale[at], zero = s.a.zero ? s.a.zero[at] : 0, q = s.from[o * p->I + i] / scale;
+            if (p->fp8) q = osh_f32_of_fp8(osh_fp8_of_f32(fminf(fmaxf(q, -448), 448)));
+            else q = nearbyintf(fminf(fmaxf(q + zero, -most - 1), most));
+            s.w[o * p->I + i] = osh_round_to(osh_round_to(q - zero, p->dq) * scale, p->dq);
+        }
+    double want = objective(&s);
+    printf("nearest %ld x %ld: %g, reference %g, tr(dW H dW^T) %g\n", (long)p->O, (long)p->I, loss[1], loss[0], want);
+    assert_true(fabs(loss[0] - want) <= 1e-3 * want + 1e-12 && fabs(loss[1] - want) <= 1e-3 * want + 1e-12);
+    solution_close(cx, &s);
+}
+
+static void test_nearest(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) check_nearest(cx, &problems[i]);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
 static void test_solve(void **state)
 {
     (void)state;
@@ -432,7 +470,8 @@ int main(void)
     int unable = pin_isa();
     if (unable) return unable;
     printf("seed %d\n", SEED);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_solve), cmocka_unit_test(test_solve_order),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_solve), cmocka_unit_test(test_nearest),
+                                       cmocka_unit_test(test_solve_order),
                                        cmocka_unit_test(test_solve_ties), cmocka_unit_test(test_solve_together)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

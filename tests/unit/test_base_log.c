@@ -276,7 +276,7 @@ static void count_calls(void *user, const osh_progress *p) { *(int *)user += p->
 
 static void rate_budget_and_eta(void **state)
 {
-    char line[1500];
+    char line[3000];
     int told = 0;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     redirect(false);
@@ -292,6 +292,10 @@ static void rate_budget_and_eta(void **state)
     osh_progress_tell(cx, NULL, NULL);
     p.finished = false;
     osh_progress_show(cx, &p);
+    p.finished = true, p.loss = 0.4249;
+    osh_progress_show(cx, &p);
+    osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_LINE);
+    osh_progress_show(cx, &p);
     take(line, sizeof line);
     restore();
     osh_ctx_free(cx);
@@ -300,6 +304,8 @@ static void rate_budget_and_eta(void **state)
     assert_non_null(strstr(line, " of 2048 MiB   eta 4m12s\n"));
     assert_non_null(strstr(line, " of 24.0 GiB   eta 4m12s\n"));
     assert_non_null(strstr(line, ",\"tokens_per_s\":3100.4,\"eta_s\":252.30,\"fraction\":0."));
+    assert_non_null(strstr(line, ",\"error\":1.800000e-03,\"loss_of_rtn\":0.424900,"));
+    assert_non_null(strstr(line, "3100 tok/s   loss 0.42 of rtn   peak "));
     assert_non_null(strstr(line, ",\"budget_bytes\":25769803776,\"elapsed_s\":"));
 }
 

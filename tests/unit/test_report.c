@@ -40,7 +40,8 @@ static void make(made_up *m, int n)
         snprintf(name, sizeof name, "model.layers.%d.<b>&\"up'", i);
         m->linears[i] = (osh_linear){.name = strdup(name), .scheme = &m->scheme, .subgraph = i % 2,
                                      .format = osh_format_find("pack-quantized")};
-        m->results[i] = (osh_result){.nmse = 0.001 * (1 + i % 7), .objective = i % 3 ? 12.5 : -1, .done = true};
+        m->results[i] = (osh_result){.nmse = 0.001 * (1 + i % 7), .objective = i % 3 ? 12.5 : -1,
+                                     .nearest = i % 3 ? 25 : -1, .done = true};
     }
     m->subgraphs[0].name = "model.<i>";
     m->subgraphs[1].name = "model.layers.1";

@@ -7,6 +7,8 @@
 #include "ops/kernel.h"
 
 #include <assert.h>
+#include <float.h>
+#include <math.h>
 
 typedef struct solve_worker { // own: w of p, tile and loss; the others point behind p.w
     osh_panel p;              // of a block: weights, negated errors, quantized values before scaling; scales of all
@@ -51,6 +53,21 @@ static void load_tile(const osh_gptq_solve_args *a, solve_worker *me, int64_t ro
     }
 }
 
+/* Of the tile's rows what rounding to nearest leaves (gptq_solve.c), and scales of which every code is 0. */
+static void leave_rest(const osh_gptq_solve_args *a, solve_worker *me, int64_t n, int64_t rows)
+{
+    float lo = -(float)(1 << (a->bits - 1)), hi = (float)((1 << (a->bits - 1)) - 1);
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t i = 0; i < a->I; i++) {
+            float s = me->p.scale[a->col_scale[i] * rows + r], zp = me->p.zero[a->col_scale[i] * rows + r];
+            float *w = &me->tile[r * a->I + i], q = *w / s + zp;
+            if (a->fp8) q = osh_f32_of_fp8(osh_fp8_of_f32(fminf(fmaxf(q, -448), 448)));
+            else q = nearbyintf(fminf(fmaxf(q, lo), hi));
+            *w -= osh_round_to(osh_round_to(q - zp, a->dq_dtype) * s, a->dq_dtype);
+        }
+    for (int64_t i = 0; i < a->n_scale_cols * rows; i++) me->p.scale[i] = FLT_MAX, me->p.zero[i] = 0;
+}
+
 static void load_block(const osh_gptq_solve_args *a, solve_worker *me, int64_t n, int64_t rows, int64_t i1,
                        int64_t cols)
 {
@@ -81,7 +98,7 @@ static void store_block(const osh_gptq_solve_args *a, solve_worker *me, int64_t 
             loss += (double)e * e / 2;
         }
         me->loss[r] += loss;
-        store_codes(a, me, row + r, i1, cols);
+        if (!a->nearest) store_codes(a, me, row + r, i1, cols);
         for (int64_t j = 0; a->dq && j < cols; j++) a->dq[(row + r) * a->I + i1 + j] = me->p.w[j * rows + r];
     }
 }
@@ -96,6 +113,7 @@ static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
 
     load_scales(a, me, row, n, rows);
     load_tile(a, me, row, n);
+    if (a->nearest) leave_rest(a, me, n, rows);
     memset(me->loss, 0, (size_t)rows * sizeof *me->loss);
     for (int64_t i1 = 0; i1 < a->I; i1 += a->block_size) {
         int64_t cols = osh_min64(a->block_size, a->I - i1), i2 = i1 + cols;
