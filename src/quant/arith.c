@@ -290,6 +290,9 @@ osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
                            .O = w->shape[0], .I = w->shape[1], .importance = p->importance, .min = j.min, .max = j.max};
         OSH_TRY(round_ranges(cx, &j, 0, osh_tensor_numel(q.scale)));
         OSH_TRY(osh_observer_search(cx, &r));
+        for (int64_t i = 0; i < osh_tensor_numel(q.scale); i++)
+            if (!isfinite(j.min[i]) || !isfinite(j.max[i])) // it was expanded
+                OSH_FAIL(cx, OSH_E_NUMERIC, "the range that observer %s finds in %s is not finite", a->observer, what);
         params_of(&j, 0, osh_tensor_numel(q.scale));
     }
     *p = q, q = (osh_qparams){0}; // give

@@ -46,7 +46,7 @@ double osh_observer_value(const osh_q_args *a, const char *key); // as given, el
 /* An update: the moving average with averaging_constant. */
 void osh_observer_average(float *min, float *max, float lo, float hi, const osh_q_args *a, osh_dtype dt);
 
-/* ---- the search, of weights ---- */
+/* ---- the search, of a weight or of a sample ---- */
 
 typedef struct osh_range_job {
     const osh_q_args *a;
@@ -54,7 +54,7 @@ typedef struct osh_range_job {
     osh_dtype dt, from; // of the scales, of w
     const void *w;      // [O, I]
     int64_t O, I;
-    const float *importance; // [I]; NULL: all channels weigh the same
+    const float *importance; // [I], of a search that is weighted; NULL: all channels weigh the same
     float *min, *max;   // [scales]: in: of the values, in dt; out: what the search found
 } osh_range_job;
 /* Nothing where the observer of a has no search. */

@@ -130,6 +130,7 @@ typedef struct search {
     osh_dtype dt; // of errors
     int64_t band, seg, per_band, n; // which scale governs w[r, c]: r / band * per_band + c / seg; scales
     int64_t chunk, n_chunks;        // bands, or of one range values, of a chunk
+    const float *importance; // view: [I]; NULL: all channels weigh the same
     float *error; // own: [n] the least so far
     float *best;  // own: [n] p of it
     float *power; // own: [32768] |x|^norm by the bits of a 16-bit x; NULL: F32
@@ -169,7 +170,7 @@ static void errors_of(const search *s, float *out, int64_t at, int64_t n, const 
     for (int64_t i = 0; i < n; i++) y[i] -= x[i];
     if (s->dt == OSH_F32) {
         for (int64_t i = 0; i < n; i++) out[i] = power_of(fabsf(y[i]), s->rule.norm, OSH_F32);
-        for (int64_t i = 0; j->importance && i < n; i++) out[i] *= j->importance[at % j->I + i];
+        for (int64_t i = 0; s->importance && i < n; i++) out[i] *= s->importance[at % j->I + i];
         return;
     }
     osh_from_f32(narrow, j->dt, y, n);
@@ -350,6 +351,7 @@ osh_status osh_observer_search(osh_ctx *cx, const osh_range_job *j)
     search s = {.j = j, .k = osh_q_kernels_best()};
     if (!o->search) return OSH_OK;
     search_shape(&s);
+    if (osh_observer_weighs(j->a)) s.importance = j->importance;
     OSH_TRY(search_new(cx, &s));
     s.p = (float)s.rule.expand;
     for (int64_t i = 0; i < s.n; i++) j->min[i] = narrowed(&s, j->min[i]), j->max[i] = narrowed(&s, j->max[i]);

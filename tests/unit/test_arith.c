@@ -275,6 +275,12 @@ static void test_refusals(void **state)
                      osh_q_weight_params(cx, &p, x, &a, OSH_ARITH_REFERENCE, "m.q_proj"),
                      "m.q_proj holds a NaN");
     }
+    osh_q_args wide = args_of(OSH_Q_INT, 4, OSH_Q_CHANNEL, 0, true);
+    snprintf(wide.observer, sizeof wide.observer, "fouroversix"); // from 1.8 times the range on
+    uint16_t half[] = {0x7b00, 0x3c00}; // 57344, 1 in F16
+    osh_tensor huge = osh_tensor_view(OSH_F16, 2, (int64_t[]){1, 2}, half);
+    assert_fails(cx, OSH_E_NUMERIC, osh_q_weight_params(cx, &p, &huge, &wide, OSH_ARITH_REFERENCE, "m"),
+                 "the range that observer fouroversix finds in m is not finite");
     a.strategy = OSH_Q_TOKEN;
     assert_fails(cx, OSH_E_USAGE, osh_q_weight_params(cx, &p, x, &a, OSH_ARITH_REFERENCE, "m"),
                  "for activations");
