@@ -63,8 +63,8 @@ typedef struct oneshot_options {
     void *user;       /* the first argument of each */
     int owns_process; /* not 0: the process is there for its jobs, so malloc is tuned for host_memory to hold to the
                          page; once, and for good. 0: malloc is left as it is, and may keep some memory more */
-    const char *(*variable)(const char *name); /* such as getenv: models may be names, "org/name", that are looked up
-                                                  where the Hub's variables say; NULL: models are directories */
+    const char *(*variable)(const char *name); /* such as getenv: models and data sets may be names, "org/name", that
+                                                  are looked up where the Hub's variables say; NULL: they are files */
 } oneshot_options;
 #define ONESHOT_OPTIONS_INIT {sizeof(oneshot_options), 0, ONESHOT_LOG_WARN, NULL, NULL, NULL, NULL, 0, NULL}
 

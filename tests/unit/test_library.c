@@ -144,6 +144,27 @@ static void test_jobs(void **state)
     assert_int_equal(oneshot_verify(s->o, out, NULL), ONESHOT_OK);
 }
 
+static const char *variable(const char *name)
+{
+    return !strcmp(name, "HF_HOME") ? dir : !strcmp(name, "HF_HUB_OFFLINE") ? "1" : NULL;
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    const oneshot_argument args[] = {{"model", "org/name"}, {"scheme", "W4A16"}, {0}};
+    oneshot_options opt = ONESHOT_OPTIONS_INIT;
+    for (int named = 0; named < 2; named++) {
+        seen s = {0};
+        opt.variable = named ? variable : NULL;
+        assert_int_equal(oneshot_new(&s.o, &opt), ONESHOT_OK);
+        assert_int_not_equal(oneshot_plan(s.o, args), ONESHOT_OK);
+        const char *why = named ? "has no org/name" : "wanted a model's";
+        if (!strstr(oneshot_error(s.o), why)) fail_msg("message '%s'", oneshot_error(s.o));
+        oneshot_free(s.o);
+    }
+}
+
 static void test_warning(void **state)
 {
     seen *s = *state;
@@ -157,6 +178,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_options),
+        cmocka_unit_test(test_names),
         cmocka_unit_test_setup_teardown(test_refused, begin, end),
         cmocka_unit_test_setup_teardown(test_jobs, begin, end),
         cmocka_unit_test_setup_teardown(test_warning, begin, end),
