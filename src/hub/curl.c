@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 static struct {
@@ -31,6 +32,8 @@ static osh_status load(osh_ctx *cx)
         memcpy((char *)&curl.table + symbols[i].at, &p, sizeof p); // ISO C has no cast to a function pointer
     }
     if (curl.table.curl_global_init(CURL_GLOBAL_DEFAULT)) OSH_FAIL(cx, OSH_E_NOMEM, "libcurl does not start");
+    const char *version = curl.table.curl_version(); // "libcurl/7.88.1 OpenSSL/..."
+    snprintf(curl.table.version, sizeof curl.table.version, "%.*s", (int)strcspn(version, " "), version);
     curl.open = true;
 done:
     return rc;

@@ -15,6 +15,7 @@
 #define OSH_CURL_MEMBER(name) __typeof__(&(name)) name;
 typedef struct osh_curl {
     OSH_CURL_FUNCTIONS(OSH_CURL_MEMBER)
+    char version[40]; // "libcurl/7.88.1"; curl_version itself is for one thread at a time
 } osh_curl;
 /* Opens the library at the first call of the process; it stays open. */
 osh_status osh_curl_open(osh_ctx *cx, const osh_curl **out);

@@ -49,8 +49,7 @@ osh_status osh_http_open(osh_ctx *cx, osh_http **out, const osh_hub *hub, const 
     OSH_TRY(osh_curl_open(cx, &h->curl));
     h->hub = hub, h->stop = stop;
     h->idle_s = idle && atol(idle) > 0 && atol(idle) < 86400 ? atol(idle) : IDLE_S;
-    const char *version = h->curl->curl_version(); // "libcurl/7.88.1 OpenSSL/..."
-    snprintf(h->agent, sizeof h->agent, "oneshot/%s; %.*s", osh_version(), (int)strcspn(version, " "), version);
+    snprintf(h->agent, sizeof h->agent, "oneshot/%s; %s", osh_version(), h->curl->version);
     h->plain = add_header(h, NULL, "Accept-Encoding: identity");
     if (hub->token) {
         if (!(bearer = osh_sprintf(cx, "Authorization: Bearer %s", hub->token))) OSH_TRY(OSH_E_NOMEM);

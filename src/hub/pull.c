@@ -64,8 +64,10 @@ static void *work(void *user)
 
 static void show(osh_ctx *cx, batch *b, bool last)
 {
+    pthread_mutex_lock(&b->lock);
     int64_t done = atomic_load(&b->p->done);
     size_t at = b->finished < b->n ? b->finished + 1 : b->n;
+    pthread_mutex_unlock(&b->lock);
     osh_progress_show(cx, &(osh_progress){
         .step = (int64_t)at, .n_steps = (int64_t)b->n, .name = b->p->name->id, .phase = b->n_bytes ? "MB" : "headers",
         .done = (done + 999999) / 1000000,
