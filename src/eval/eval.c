@@ -17,6 +17,7 @@
 
 typedef struct scores {
     double nll, kl;
+    double ref_nll; // of the reference
     int64_t n, agree;
     float *per_token; // own: scored tokens in order
 } scores;
@@ -65,23 +66,29 @@ done:
 }
 
 static osh_status score_on_host(osh_ctx *cx, const osh_forward *f, const osh_forward *ref, int64_t at,
-                                osh_tensor *targets, osh_tensor *nll, osh_tensor *kl, osh_tensor *same)
+                                osh_tensor *targets, osh_tensor *const out[4])
 {
     osh_status rc = OSH_OK;
     const osh_batch *b = f->batches[at];
     osh_vocab_attr rules = {{f->graph->logits, ref ? ref->graph->logits : f->graph->logits}};
     osh_op_args a = {.in = {b->values[f->graph->hidden], f->head, targets},
-                     .out = {nll},
+                     .out = {out[0]},
                      .attr = &rules,
                      .seqs = &b->seqs};
     OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &a));
     if (ref) {
         osh_op_args k = {.in = {b->values[f->graph->hidden], f->head,
                                 ref->batches[at]->values[ref->graph->hidden], ref->head},
-                         .out = {kl, same},
+                         .out = {out[1], out[2]},
                          .attr = &rules,
                          .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("kl"), &k));
+        osh_vocab_attr own = {{ref->graph->logits, ref->graph->logits}};
+        osh_op_args n = {.in = {ref->batches[at]->values[ref->graph->hidden], ref->head, targets},
+                         .out = {out[3]},
+                         .attr = &own,
+                         .seqs = &b->seqs};
+        OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &n));
     }
 done:
     return rc;
@@ -96,31 +103,27 @@ typedef struct models {
 static osh_status score_batch(osh_ctx *cx, scores *sc, models *m, int64_t at)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *targets = NULL, *nll = NULL, *kl = NULL, *same = NULL; // own
+    osh_tensor *targets = NULL, *out[4] = {NULL}; // own: out: nll, kl, same, nll of the reference
     int64_t first, n;
     if (m->card) osh_eval_card_batch(m->card, at, &first, &n);
     else first = m->f->batches[at]->first_sample, n = m->f->batches[at]->seqs.n;
     OSH_TRY(make_targets(cx, &targets, first, n, &m->d));
     const int64_t *shape = targets->shape;
-    OSH_TRY(osh_tensor_new(cx, &nll, OSH_F32, 1, shape));
-    if (m->ref) {
-        OSH_TRY(osh_tensor_new(cx, &kl, OSH_F32, 1, shape));
-        OSH_TRY(osh_tensor_new(cx, &same, OSH_F32, 1, shape));
-    }
-    if (m->card) OSH_TRY(osh_eval_card_score(cx, m->card, at, targets, nll, kl, same));
-    else OSH_TRY(score_on_host(cx, m->f, m->ref, at, targets, nll, kl, same));
+    for (int i = 0; i < (m->ref ? 4 : 1); i++) OSH_TRY(osh_tensor_new(cx, &out[i], OSH_F32, 1, shape));
+    if (m->card) OSH_TRY(osh_eval_card_score(cx, m->card, at, targets, out));
+    else OSH_TRY(score_on_host(cx, m->f, m->ref, at, targets, out));
     for (int64_t i = 0; i < shape[0]; i++) {
         if (((int32_t *)targets->data)[i] < 0) continue;
-        float v = ((float *)nll->data)[i];
+        float v = ((float *)out[0]->data)[i];
         sc->per_token[sc->n++] = v;
         sc->nll += v;
-        if (kl) sc->kl += ((float *)kl->data)[i], sc->agree += ((float *)same->data)[i] > 0.5f;
+        if (!m->ref) continue;
+        sc->kl += ((float *)out[1]->data)[i], sc->agree += ((float *)out[2]->data)[i] > 0.5f;
+        sc->ref_nll += ((float *)out[3]->data)[i];
     }
 done:
     osh_tensor_free(cx, targets);
-    osh_tensor_free(cx, nll);
-    osh_tensor_free(cx, kl);
-    osh_tensor_free(cx, same);
+    for (int i = 0; i < 4; i++) osh_tensor_free(cx, out[i]);
     return rc;
 }
 
@@ -164,14 +167,16 @@ static osh_status print(osh_ctx *cx, const scores *sc, const osh_dataset *d,
             "{\"samples\": %ld, \"scored_tokens\": %ld, \"nll\": %.8f, \"perplexity\": %.6f",
             (long)d->n, (long)sc->n, mean, osh_math_exp(mean)));
         if (o->reference)
-            OSH_TRY(osh_buf_printf(cx, &b, ", \"kl_divergence\": %.8f, \"top1_agreement\": %.6f",
-                                   sc->kl / (double)sc->n, (double)sc->agree / (double)sc->n));
+            OSH_TRY(osh_buf_printf(
+                cx, &b, ", \"kl_divergence\": %.8f, \"top1_agreement\": %.6f, \"reference_perplexity\": %.6f",
+                sc->kl / (double)sc->n, (double)sc->agree / (double)sc->n, osh_math_exp(sc->ref_nll / (double)sc->n)));
         OSH_TRY(osh_buf_printf(cx, &b, "}\n"));
     } else {
         OSH_TRY(osh_buf_printf(cx, &b, "samples %ld  scored tokens %ld  nll %.6f\n", (long)d->n, (long)sc->n, mean));
         if (o->reference)
-            OSH_TRY(osh_buf_printf(cx, &b, "kl divergence %.6f  top-1 agreement %.4f\n",
-                                   sc->kl / (double)sc->n, (double)sc->agree / (double)sc->n));
+            OSH_TRY(osh_buf_printf(cx, &b, "kl divergence %.6f  top-1 agreement %.4f\nreference perplexity %.4f\n",
+                                   sc->kl / (double)sc->n, (double)sc->agree / (double)sc->n,
+                                   osh_math_exp(sc->ref_nll / (double)sc->n)));
         OSH_TRY(osh_buf_printf(cx, &b, "perplexity %.4f\n", osh_math_exp(mean)));
     }
     sink(user, b.data, b.len);

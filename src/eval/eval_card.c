@@ -406,12 +406,11 @@ void osh_eval_card_batch(const osh_eval_card *c, int64_t b, int64_t *first, int6
     *first = c->batch_at[b], *n = c->batch_at[b + 1] - c->batch_at[b];
 }
 
-osh_status osh_eval_card_score(osh_ctx *cx, osh_eval_card *c, int64_t b, const osh_tensor *targets, osh_tensor *nll,
-                               osh_tensor *kl, osh_tensor *same)
+osh_status osh_eval_card_score(osh_ctx *cx, osh_eval_card *c, int64_t b, const osh_tensor *targets,
+                               osh_tensor *const out[4])
 {
     osh_status rc = OSH_OK;
     osh_tensor **values[2] = {NULL, NULL}, *x[2] = {NULL, NULL}, *to[4] = {NULL, NULL, NULL, NULL}; // own
-    osh_tensor *host[4] = {NULL, nll, kl, same};
     const int64_t *at = c->d->offsets + c->batch_at[b];
     osh_seqs seqs = {c->batch_at[b + 1] - c->batch_at[b], NULL};
     int64_t *offsets = NULL; // own
@@ -435,7 +434,13 @@ osh_status osh_eval_card_score(osh_ctx *cx, osh_eval_card *c, int64_t b, const o
     OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &a));
     osh_op_args k = {.in = {x[0], head[0], x[1], head[1]}, .out = {to[2], to[3]}, .attr = &rules, .seqs = &seqs};
     if (c->n_sides > 1) OSH_TRY(osh_op_run(cx, osh_op_find("kl"), &k));
-    for (int i = 1; i < 2 * c->n_sides; i++) OSH_TRY(osh_tensor_copy(cx, host[i], to[i]));
+    for (int i = 1; i < 2 * c->n_sides; i++) OSH_TRY(osh_tensor_copy(cx, out[i - 1], to[i]));
+    if (c->n_sides > 1) { // the first nll is on the host: the other takes its place
+        osh_vocab_attr own = {{c->side[1].f->graph->logits, c->side[1].f->graph->logits}};
+        osh_op_args n = {.in = {x[1], head[1], to[0]}, .out = {to[1]}, .attr = &own, .seqs = &seqs};
+        OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &n));
+        OSH_TRY(osh_tensor_copy(cx, out[3], to[1]));
+    }
 done:
     for (int s = 0; s < 2; s++) {
         for (int v = 0; values[s] && v < c->side[s].f->graph->n_values; v++) osh_tensor_free(cx, values[s][v]);

@@ -25,7 +25,8 @@ osh_status osh_eval_card_run(osh_ctx *cx, osh_eval_card *c, osh_progress *pr);
 int64_t osh_eval_card_batches(const osh_eval_card *c);
 /* Samples [*first, *first + *n) are batch b. */
 void osh_eval_card_batch(const osh_eval_card *c, int64_t b, int64_t *first, int64_t *n);
-/* targets [tokens of the batch]; nll and, with a reference, kl and same are filled in. All in host memory. */
-osh_status osh_eval_card_score(osh_ctx *cx, osh_eval_card *c, int64_t b, const osh_tensor *targets, osh_tensor *nll,
-                               osh_tensor *kl, osh_tensor *same);
+/* targets [tokens of the batch]; out: nll and, with a reference, kl, same and its nll are filled in. All in host
+ * memory. */
+osh_status osh_eval_card_score(osh_ctx *cx, osh_eval_card *c, int64_t b, const osh_tensor *targets,
+                               osh_tensor *const out[4]);
 #endif

@@ -167,7 +167,7 @@ const osh_field osh_eval_fields[] = {
             "sample), each also .zst or "
             ".gz"},
     {ROW(reference), .type = OSH_F_STR,
-     .doc = "another checkpoint: adds KL divergence and top-1 agreement"},
+     .doc = "another checkpoint: adds KL divergence, top-1 agreement and its perplexity"},
     {ROW(per_token), .type = OSH_F_STR,
      .doc = "write the NLL of every scored token, f32, to this .npy"},
     {ROW(text_column), .type = OSH_F_STR,

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "plan/dense.h"
@@ -77,6 +79,82 @@ done:
     cJSON_Delete(o);
     osh_fields_deinit(cx, osh_option_fields, &dflt);
     return rc;
+}
+
+/* ---- which run it was ---- */
+
+static osh_status put_word(osh_ctx *cx, osh_buf *b, const char *s)
+{
+    osh_status rc = OSH_OK;
+    size_t plain = strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./:=,+@%");
+    bool quoted = s[plain] || !plain;
+    OSH_TRY(osh_buf_append(cx, b, " '", quoted ? 2 : 1));
+    for (const char *c = s; *c; c++) OSH_TRY(osh_buf_append(cx, b, *c == '\'' ? "'\\''" : c, *c == '\'' ? 4 : 1));
+    if (quoted) OSH_TRY(osh_buf_append(cx, b, "'", 1));
+done:
+    return rc;
+}
+
+/* The flags that say the same, with the last part of each path. */
+static osh_status put_flag(osh_ctx *cx, osh_buf *b, const cJSON *o)
+{
+    osh_status rc = OSH_OK;
+    char flag[80] = "--";
+    char *text = cJSON_IsString(o) || cJSON_IsArray(o) ? NULL : cJSON_PrintUnformatted(o); // own
+    for (size_t i = 0; o->string[i] && i < sizeof flag - 3; i++) flag[i + 2] = o->string[i] == '_' ? '-' : o->string[i];
+    if (cJSON_IsArray(o)) {
+        for (const cJSON *c = o->child; c; c = c->next) {
+            OSH_TRY(put_word(cx, b, flag));
+            OSH_TRY(put_word(cx, b, cJSON_IsString(c) ? c->valuestring : ""));
+        }
+        goto done;
+    }
+    OSH_TRY(put_word(cx, b, flag));
+    if (!cJSON_IsTrue(o)) OSH_TRY(put_word(cx, b, cJSON_IsString(o) ? o->valuestring : text ? text : ""));
+done:
+    cJSON_free(text);
+    return rc;
+}
+
+static osh_status find_command(osh_ctx *cx, char **out, const cJSON *options)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b; // own
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_buf_append(cx, &b, "oneshot", 7));
+    for (const cJSON *o = options->child; o; o = o->next) OSH_TRY(put_flag(cx, &b, o));
+    *out = b.data, b.data = NULL; // give
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+/* Its processor, threads and instruction set; not its name. */
+static osh_status find_machine(osh_ctx *cx, char **out)
+{
+    static const char key[] = "model name";
+    char text[16384], *at, *end;
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f) fclose(f);
+    text[n] = 0;
+    at = strstr(text, key);
+    at = at ? strchr(at, ':') : NULL;
+    if (at) at += 1 + strspn(at + 1, " \t");
+    if (at && (end = strchr(at, '\n'))) *end = 0;
+    *out = osh_sprintf(cx, "%.100s, %d threads, %.1f GiB", at ? at : "a processor that is not known", osh_threads(cx),
+                       (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (1 << 30));
+    return *out ? OSH_OK : OSH_E_NOMEM;
+}
+
+static bool add_identity(cJSON *root, const osh_report *r)
+{
+    const osh_plan *p = r->run->plan;
+    const char *arch = p->ck->config ? p->ck->config->architecture : NULL;
+    bool ok = add_string(root, "model", r->model) &&
+              add_string(root, "architecture", arch ? arch : "") && add_string(root, "command", r->command) &&
+              add_string(root, "date", r->date) && add_string(root, "machine", r->machine);
+    return ok && (!r->n_experts || add_number(root, "expert_modules", r->n_experts));
 }
 
 /* ---- what was measured ---- */
@@ -290,7 +368,15 @@ static osh_status collect(osh_ctx *cx, osh_report *out, const osh_run *r)
     }
     for (int64_t i = 0; i < p->ck->n_tensors; i++)
         out->source_bytes += p->ck->tensors[i].e->end - p->ck->tensors[i].e->begin;
-    for (int i = 0; i < p->n_linears; i++) out->n_fallbacks += r->results[i].fallback != NULL;
+    for (int i = 0; i < p->n_linears; i++) {
+        out->n_fallbacks += r->results[i].fallback != NULL;
+        out->n_experts += strstr(p->linears[i].name, ".experts.") != NULL;
+    }
+    out->model = p->opt->model ? base_name(p->opt->model) : "";
+    time_t now = time(NULL);
+    struct tm day;
+    if (gmtime_r(&now, &day)) strftime(out->date, sizeof out->date, "%Y-%m-%d %H:%M UTC", &day);
+    OSH_TRY(find_machine(cx, &out->machine));
     if (p->device) OSH_TRY(osh_cuda_count(cx, p->device, &out->copies));
     OSH_TRY(osh_profile_read(cx, &out->d));
     out->seconds = out->d.seconds;
@@ -310,8 +396,9 @@ osh_status osh_run_report(osh_ctx *cx, char **json, char **html, const osh_run *
     OSH_TRY(options_json(cx, &options, p->opt));
     bool ok = root && cJSON_AddItemToObject(root, "options", options);
     if (!ok) cJSON_Delete(options);
+    if (ok) OSH_TRY(find_command(cx, &r.command, options));
     ok = ok && add_string(root, "program", "oneshot") && add_string(root, "version", osh_version()) &&
-         add_string(root, "pipeline", osh_pipeline_name(p->pipeline)) &&
+         add_identity(root, &r) && add_string(root, "pipeline", osh_pipeline_name(p->pipeline)) &&
          add_number(root, "samples", (double)p->data.n) &&
          add_number(root, "tokens", p->data.n ? (double)p->data.offsets[p->data.n] : 0) &&
          add_number(root, "output_bytes", (double)p->total_bytes) && add_modules(root, run) &&
@@ -323,6 +410,8 @@ osh_status osh_run_report(osh_ctx *cx, char **json, char **html, const osh_run *
     OSH_TRY(osh_report_html(cx, html, &r, options));
 done:
     osh_profile_data_deinit(cx, &r.d);
+    osh_free(cx, r.command);
+    osh_free(cx, r.machine);
     cJSON_Delete(root);
     return rc;
 }

@@ -13,6 +13,10 @@ typedef struct osh_report {
     int64_t budget_bytes, predicted_bytes; // of host memory; 0: none
     osh_cuda_counters copies; // of the device
     int n_fallbacks;
+    int n_experts;        // modules of experts
+    const char *model;    // view: the last part of its path
+    char *command, *machine; // own
+    char date[32];        // of the report, UTC
 } osh_report;
 
 osh_status osh_run_report(osh_ctx *cx, char **json, char **html, const osh_run *r); // own both

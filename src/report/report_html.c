@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHART_W = 920, CHART_H = 240, LEFT = 64, BOTTOM = 28, TOP = 12, MAX_BARS = 1500, MAX_ROWS = 1000 };
+enum { CHART_W = 920, CHART_H = 240, LEFT = 64, BOTTOM = 28, TOP = 24, MAX_BARS = 1500, MAX_ROWS = 1000 };
 
 static const char style[] =
     ":root{--ink:#1d2733;--soft:#5d6b7a;--line:#d9e0e7;--back:#fff;--card:#f5f7f9;--bar:#3867b8;--"
@@ -35,7 +35,10 @@ static const char style[] =
     "height:auto;display:block}svg "
     "text{font-size:11px;fill:var(--soft)}.grid{stroke:var(--line)}details{margin:.6rem 0}"
     ".key i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin:0 .3em 0 "
-    "1em}td{word-break:break-word}";
+    "1em}td{overflow-wrap:anywhere}td.n,th{white-space:nowrap;overflow-wrap:normal}"
+    ".wide{overflow-x:auto}.wide svg{min-width:900px}code{overflow-wrap:anywhere}.cards{margin-top:1rem}"
+    ":root{color-scheme:light dark}#errors td:first-child{min-width:13em}"
+    "#about th{font-weight:normal;color:var(--soft);vertical-align:top}#about td{width:100%}";
 
 typedef struct page {
     osh_ctx *cx;
@@ -72,6 +75,35 @@ static void put_seconds(page *pg, double s)
 
 static void card(page *pg, const char *label) { PUT(pg, "</b><span>%s</span></div>\n", label); }
 
+static void about_row(page *pg, const char *what, const char *text, bool code)
+{
+    if (!text || !*text) return;
+    PUT(pg, "<tr><th>%s</th><td>%s", what, code ? "<code>" : "");
+    escape(pg, text);
+    PUT(pg, "%s</td></tr>\n", code ? "</code>" : "");
+}
+
+static const char *last_part(const char *path)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+/* Which run this was. */
+static void about(page *pg, const osh_report *r)
+{
+    const osh_plan *p = r->run->plan;
+    PUT(pg, "<div class=\"wide\"><table id=\"about\">\n");
+    about_row(pg, "model", r->model, false);
+    about_row(pg, "architecture", p->ck->config ? p->ck->config->architecture : NULL, false);
+    about_row(pg, "scheme", p->opt->scheme, false);
+    about_row(pg, "recipe", last_part(p->opt->recipe), false);
+    about_row(pg, "date", r->date, false);
+    about_row(pg, "machine", r->machine, false);
+    about_row(pg, "command", r->command, true);
+    PUT(pg, "</table></div>\n");
+}
+
 static void head(page *pg, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
@@ -82,8 +114,10 @@ static void head(page *pg, const osh_report *r)
         "<meta name=\"viewport\" content=\"width=device-width\"><title>oneshot "
         "report</title>\n<style>%s</style>"
         "</head><body>\n<h1>oneshot report</h1>\n<p class=\"soft\">oneshot %s, pipeline "
-        "%s</p>\n<div class=\"cards\">\n",
+        "%s</p>\n",
         style, osh_version(), osh_pipeline_name(p->pipeline));
+    about(pg, r);
+    PUT(pg, "<div class=\"cards\">\n");
     PUT(pg, "<div><b id=\"modules\">%d", p->n_linears);
     card(pg, "modules quantized");
     PUT(pg, "<div><b>");
@@ -110,14 +144,28 @@ static void head(page *pg, const osh_report *r)
 
 static double error_at(const osh_run *r, int i) { return r->results[i].nmse > 0 ? r->results[i].nmse : 0; }
 
+/* Of what the layer's output loses, the part of what rounding to nearest would. */
+static double share_at(const osh_run *r, int i)
+{
+    const osh_result *x = &r->results[i];
+    return x->objective > 0 && x->nearest > 0 ? x->objective / x->nearest : 0;
+}
+
+static bool has_shares(const osh_run *r)
+{
+    for (int i = 0; i < r->plan->n_linears; i++)
+        if (share_at(r, i) > 0) return true;
+    return false;
+}
+
 /* One bar per module in order of execution, or the worst of each of MAX_BARS ranges; logarithmic. */
-static void error_chart(page *pg, const osh_run *r)
+static void error_chart(page *pg, const osh_run *r, double (*value)(const osh_run *r, int i), const char *what)
 {
     const osh_plan *p = r->plan;
     int n = p->n_linears, bars = n < MAX_BARS ? n : MAX_BARS;
     double lo = HUGE_VAL, hi = 0;
     for (int i = 0; i < n; i++) {
-        double e = error_at(r, i);
+        double e = value(r, i);
         if (e > 0 && e < lo) lo = e;
         if (e > hi) hi = e;
     }
@@ -125,8 +173,9 @@ static void error_chart(page *pg, const osh_run *r)
     int d0 = (int)floor(log10(lo) - 0.01), d1 = (int)ceil(log10(hi));
     if (d1 <= d0) d1 = d0 + 1;
     double h = CHART_H - TOP - BOTTOM, w = CHART_W - LEFT, step = w / bars;
-    PUT(pg, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"relative squared error of each module\">\n", CHART_W,
-        CHART_H);
+    PUT(pg, "<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" "
+        "role=\"img\" aria-label=\"%s of each module\">\n<text x=\"0\" "
+        "y=\"12\">%s</text>\n", CHART_W, CHART_H, what, what);
     for (int d = d0; d <= d1; d++) {
         double y = TOP + h * (d1 - d) / (d1 - d0);
         PUT(pg, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" "
@@ -135,15 +184,21 @@ static void error_chart(page *pg, const osh_run *r)
     for (int k = 0; k < bars; k++) {
         int worst = (int)((int64_t)k * n / bars);
         for (int i = worst; i < (int)((int64_t)(k + 1) * n / bars); i++)
-            if (error_at(r, i) > error_at(r, worst)) worst = i;
-        double e = error_at(r, worst), top = e > 0 ? (d1 - log10(e)) / (d1 - d0) : 1;
+            if (value(r, i) > value(r, worst)) worst = i;
+        double e = value(r, worst), top = e > 0 ? (d1 - log10(e)) / (d1 - d0) : 1;
         PUT(pg, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"var(--%s)\"><title>",
             LEFT + k * step, TOP + h * top, step > 3 ? step - 1 : step, h * (1 - top),
             r->results[worst].fallback ? "warn" : "bar");
         escape(pg, p->linears[worst].name);
         PUT(pg, ": %.3e</title></rect>\n", e);
     }
-    PUT(pg, "<text x=\"%d\" y=\"%d\">modules in the order of execution%s</text></svg>\n", LEFT, CHART_H - 8,
+    if (value == share_at && d0 <= 0 && d1 >= 0) {
+        double y = TOP + h * d1 / (d1 - d0);
+        PUT(pg, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"var(--warn)\" stroke-dasharray=\"8 4\"/>"
+                "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">rounded to nearest</text>\n", LEFT, CHART_W, y, y,
+            CHART_W - 4, y - 4);
+    }
+    PUT(pg, "<text x=\"%d\" y=\"%d\">modules in the order of execution%s</text></svg></div>\n", LEFT, CHART_H - 8,
         bars < n ? "; each bar is the worst of a few" : "");
 }
 
@@ -159,18 +214,22 @@ static void error_table(page *pg, const osh_run *r, const ranked *order)
 {
     const osh_plan *p = r->plan;
     int n = p->n_linears < MAX_ROWS ? p->n_linears : MAX_ROWS;
-    PUT(pg, "<details%s><summary>%d modules, the worst first</summary>\n<table id=\"errors\"><tr><th>module</th>"
-            "<th>format</th><th class=\"n\">relative squared error</th><th class=\"n\">objective</th>"
-            "<th>by step</th><th class=\"n\">relative output error</th></tr>\n",
+    PUT(pg, "<details%s><summary>%d modules, the worst first</summary>\n"
+            "<div class=\"wide\"><table id=\"errors\"><tr><th>module</th>"
+            "<th>format</th><th class=\"n\">loss</th><th class=\"n\">rounded to nearest</th><th class=\"n\">part</th>"
+            "<th class=\"n\">weight error</th><th>by step</th><th class=\"n\">relative output error</th></tr>\n",
         n <= 40 ? " open" : "", n);
     for (int k = 0; k < n; k++) {
         const osh_result *x = &r->results[order[k].i];
         PUT(pg, "<tr><td>");
         escape(pg, p->linears[order[k].i].name);
-        PUT(pg, "</td><td>%s</td><td class=\"n\">%.3e</td><td class=\"n\">",
-            p->linears[order[k].i].format->name, x->nmse);
+        PUT(pg, "</td><td>%s</td><td class=\"n\">", p->linears[order[k].i].format->name);
         if (x->objective >= 0) PUT(pg, "%.4g", x->objective);
-        PUT(pg, "</td><td>");
+        PUT(pg, "</td><td class=\"n\">");
+        if (x->objective >= 0 && x->nearest >= 0) PUT(pg, "%.4g", x->nearest);
+        PUT(pg, "</td><td class=\"n\">");
+        if (share_at(r, order[k].i) > 0) PUT(pg, "%.3f", share_at(r, order[k].i));
+        PUT(pg, "</td><td class=\"n\">%.3e</td><td>", x->nmse);
         const osh_modifier *m = x->losses.n ? &p->recipe->modifiers[p->linears[order[k].i].modifier] : NULL;
         for (int i = 0; i < x->losses.n; i++)
             PUT(pg, "%s%s %.4g", i ? ", " : "", m->type->step(m, i), x->losses.of[i]);
@@ -178,9 +237,20 @@ static void error_table(page *pg, const osh_run *r, const ranked *order)
         if (x->losses.all > 0) PUT(pg, "%.3e", x->losses.of[x->losses.n - 1] / x->losses.all);
         PUT(pg, "</td></tr>\n");
     }
-    PUT(pg, "</table>\n");
+    PUT(pg, "</table></div>\n");
     if (n < p->n_linears) PUT(pg, "<p class=\"soft\">All %d are in oneshot-report.json.</p>\n", p->n_linears);
     PUT(pg, "</details>\n");
+}
+
+static void experts(page *pg, const osh_report *r)
+{
+    const osh_dataset *d = &r->run->plan->data;
+    if (!r->n_experts) return;
+    PUT(pg, "<h2>Experts</h2>\n<p id=\"experts\" class=\"soft\">%d modules of experts", r->n_experts);
+    if (d->n)
+        PUT(pg, ", each calibrated on all %lld tokens, whichever expert the router chose",
+            (long long)d->offsets[d->n]);
+    PUT(pg, ".</p>\n");
 }
 
 static void fallbacks(page *pg, const osh_report *r)
@@ -191,7 +261,7 @@ static void fallbacks(page *pg, const osh_report *r)
         PUT(pg, "<p class=\"soft\">None: every module was solved as asked.</p>\n");
         return;
     }
-    PUT(pg, "<table id=\"fallbacks\"><tr><th>module</th><th>what was done instead</th></tr>\n");
+    PUT(pg, "<div class=\"wide\"><table id=\"fallbacks\"><tr><th>module</th><th>what was done instead</th></tr>\n");
     for (int i = 0; i < run->plan->n_linears; i++) {
         if (!run->results[i].fallback) continue;
         PUT(pg, "<tr><td>");
@@ -200,14 +270,15 @@ static void fallbacks(page *pg, const osh_report *r)
         escape(pg, run->results[i].fallback);
         PUT(pg, "</td></tr>\n");
     }
-    PUT(pg, "</table>\n");
+    PUT(pg, "</table></div>\n");
 }
 
 static void left_dense(page *pg, const osh_plan *p)
 {
     PUT(pg, "<h2>Left dense</h2>\n<p id=\"dense-share\"%s>%.1f %% of the decoder blocks' weight bytes</p>\n",
         p->dense_share > OSH_DENSE_MUCH ? " class=\"warn\"" : " class=\"soft\"", 100 * p->dense_share);
-    PUT(pg, "<details><summary>what, and why</summary><table><tr><th>modules</th><th>tensors</th><th>bytes</th>"
+    PUT(pg, "<details><summary>what, and why</summary>"
+            "<div class=\"wide\"><table><tr><th>modules</th><th>tensors</th><th>bytes</th>"
             "<th>why</th></tr>\n");
     for (int64_t i = 0; i < p->n_dense && i < MAX_ROWS; i++) {
         PUT(pg, "<tr><td>");
@@ -216,7 +287,7 @@ static void left_dense(page *pg, const osh_plan *p)
         put_bytes(pg, (double)p->dense[i].bytes);
         PUT(pg, "</td><td>%s</td></tr>\n", p->dense[i].why);
     }
-    PUT(pg, "</table></details>\n");
+    PUT(pg, "</table></div></details>\n");
 }
 
 /* ---- time ---- */
@@ -251,7 +322,7 @@ static void time_table(page *pg, const osh_report *r)
     phase_sum sums[32];
     size_t n = sum_phases(sums, 32, &r->d);
     double total = r->d.seconds > 0 ? r->d.seconds : 1, x = 0, known = 0;
-    PUT(pg, "<svg viewBox=\"0 0 %d 30\" role=\"img\" aria-label=\"time per phase\">\n", CHART_W);
+    PUT(pg, "<div class=\"wide\"><svg viewBox=\"0 0 %d 30\" role=\"img\" aria-label=\"time per phase\">\n", CHART_W);
     for (size_t i = 0; i < n; i++) {
         double w = CHART_W * sums[i].seconds / total;
         if (sums[i].background) continue;
@@ -261,7 +332,9 @@ static void time_table(page *pg, const osh_report *r)
         PUT(pg, " %.2f s</title></rect>\n", sums[i].seconds);
         x += w, known += sums[i].seconds;
     }
-    PUT(pg, "</svg>\n<table id=\"phases\"><tr><th>phase</th><th class=\"n\">seconds</th><th class=\"n\">share</th>"
+    PUT(pg, "</svg></div>\n"
+            "<div class=\"wide\"><table id=\"phases\"><tr><th>phase</th><th class=\"n\">seconds</th>"
+            "<th class=\"n\">share</th>"
             "<th class=\"n\">times</th><th class=\"n\">GFLOP/s</th></tr>\n");
     for (size_t i = 0; i < n; i++) {
         PUT(pg, "<tr><td class=\"key\"><i style=\"background:var(--%s);margin-left:0\"></i>", colour(sums[i].name));
@@ -275,7 +348,8 @@ static void time_table(page *pg, const osh_report *r)
         PUT(pg, "</td></tr>\n");
     }
     double other = total > known ? total - known : 0;
-    PUT(pg, "<tr><td>other</td><td class=\"n\">%.3f</td><td class=\"n\">%.1f %%</td><td></td><td></td></tr></table>\n",
+    PUT(pg, "<tr><td>other</td><td class=\"n\">%.3f</td><td class=\"n\">%.1f %%</td><td></td><td></td></tr>"
+            "</table></div>\n",
         other, 100 * other / total);
 }
 
@@ -296,7 +370,9 @@ static void subgraph_chart(page *pg, const osh_report *r)
     for (int s = 0; s < p->parts->n; s++) most = fmax(most, seconds_of(&r->d, p->parts->parts[s].name));
     if (most <= 0) return;
     double step = (double)(CHART_W - LEFT) / p->parts->n;
-    PUT(pg, "<h3>Per subgraph</h3>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"time per subgraph\">\n"
+    PUT(pg, "<h3>Per subgraph</h3>\n"
+            "<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"time per subgraph\">\n"
+            "<text x=\"0\" y=\"12\">seconds</text>"
             "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"/><text x=\"%d\" y=\"%d\" text-anchor=\"end\">"
             "%.3g s</text><text x=\"%d\" y=\"%.0f\" text-anchor=\"end\">0</text>\n",
         CHART_W, CHART_H, LEFT, CHART_W, TOP, TOP, LEFT - 6, TOP + 4, most, LEFT - 6, TOP + h);
@@ -315,7 +391,7 @@ static void subgraph_chart(page *pg, const osh_report *r)
             PUT(pg, ": %.3f s</title></rect>\n", row->seconds);
         }
     }
-    PUT(pg, "<text x=\"%d\" y=\"%d\">subgraphs in order</text></svg>\n", LEFT, CHART_H - 8);
+    PUT(pg, "<text x=\"%d\" y=\"%d\">subgraphs in order</text></svg></div>\n", LEFT, CHART_H - 8);
 }
 
 /* ---- memory, bytes, options ---- */
@@ -339,8 +415,8 @@ static void memory_chart(page *pg, const osh_report *r)
     if (r->predicted_bytes > top) top = (double)r->predicted_bytes;
     top *= 1.08;
     PUT(pg,
-        "<svg id=\"memory\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"memory against "
-        "time\">\n",
+        "<div class=\"wide\"><svg id=\"memory\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"memory against "
+        "time\">\n<text x=\"0\" y=\"12\">bytes in memory</text>\n",
         CHART_W, CHART_H);
     for (int k = 0; k <= 4; k++) {
         double y = TOP + h * (4 - k) / 4;
@@ -365,10 +441,11 @@ static void memory_chart(page *pg, const osh_report *r)
         escape(pg, d->marks[i].name);
         PUT(pg, "</title></line>\n");
     }
-    PUT(pg, "<text x=\"%d\" y=\"%d\">0</text><text x=\"%d\" y=\"%d\" text-anchor=\"end\">", LEFT, CHART_H - 8, CHART_W,
-        CHART_H - 8);
+    PUT(pg, "<text x=\"%d\" y=\"%d\">0</text><text x=\"%d\" y=\"%d\" text-anchor=\"middle\">time since the start</text>"
+            "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", LEFT, CHART_H - 8, LEFT + (CHART_W - LEFT) / 2, CHART_H - 8,
+        CHART_W, CHART_H - 8);
     put_seconds(pg, d->seconds);
-    PUT(pg, "</text></svg>\n<p class=\"soft\">Anonymous and shared memory of the process, the "
+    PUT(pg, "</text></svg></div>\n<p class=\"soft\">Anonymous and shared memory of the process, the "
             "highest of each interval.</p>\n");
 }
 
@@ -382,7 +459,8 @@ static void bytes_row(page *pg, const char *what, double n)
 
 static void bytes_table(page *pg, const osh_report *r)
 {
-    PUT(pg, "<h2>Bytes</h2>\n<table id=\"bytes\"><tr><th></th><th class=\"n\">bytes</th><th></th></tr>\n");
+    PUT(pg, "<h2>Bytes</h2>\n"
+            "<div class=\"wide\"><table id=\"bytes\"><tr><th></th><th class=\"n\">bytes</th><th></th></tr>\n");
     bytes_row(pg, "tensors of the source", (double)r->source_bytes);
     bytes_row(pg, "tensors of the output", (double)r->run->plan->total_bytes);
     bytes_row(pg, "read by the program, the check of the output included", (double)r->d.io.read_bytes);
@@ -391,7 +469,7 @@ static void bytes_table(page *pg, const osh_report *r)
     bytes_row(pg, "planned: written", (double)r->run->plan->memory.write_bytes);
     bytes_row(pg, "read from storage by the process", (double)r->storage_read);
     bytes_row(pg, "written to storage by the process so far", (double)r->storage_written);
-    PUT(pg, "</table>\n");
+    PUT(pg, "</table></div>\n");
 }
 
 static void copies_row(page *pg, const char *what, int64_t bytes, double seconds)
@@ -408,7 +486,7 @@ static void device_table(page *pg, const osh_report *r)
     const osh_plan *p = r->run->plan;
     const osh_cuda_counters *c = &r->copies;
     if (!p->device) return;
-    PUT(pg, "<h2>Device</h2>\n<table id=\"device\"><tr><th>");
+    PUT(pg, "<h2>Device</h2>\n<div class=\"wide\"><table id=\"device\"><tr><th>");
     escape(pg, p->device->text);
     PUT(pg, "</th><th></th><th></th></tr>\n");
     copies_row(pg, "highest memory", (int64_t)osh_arena_peak(p->device->arena), 0);
@@ -436,12 +514,12 @@ static void device_table(page *pg, const osh_report *r)
         if (c->detours[k])
             PUT(pg, "<tr class=\"warn\"><td>%s</td><td class=\"n\">%lld times</td><td></td></tr>\n",
                 osh_cuda_detour_text((osh_cuda_detour)k), (long long)c->detours[k]);
-    PUT(pg, "</table>\n");
+    PUT(pg, "</table></div>\n");
 }
 
 static void options_table(page *pg, const cJSON *options)
 {
-    PUT(pg, "<h2>Options</h2>\n<table id=\"options\">\n");
+    PUT(pg, "<h2>Options</h2>\n<div class=\"wide\"><table id=\"options\">\n");
     for (const cJSON *o = options->child; o; o = o->next) {
         char *text = cJSON_IsString(o) ? NULL : cJSON_PrintUnformatted(o); // own
         PUT(pg, "<tr><td>");
@@ -451,7 +529,7 @@ static void options_table(page *pg, const cJSON *options)
         PUT(pg, "</td></tr>\n");
         cJSON_free(text);
     }
-    PUT(pg, "</table>\n");
+    PUT(pg, "</table></div>\n");
 }
 
 osh_status osh_report_html(osh_ctx *cx, char **html, const osh_report *r, cJSON *options)
@@ -462,13 +540,23 @@ osh_status osh_report_html(osh_ctx *cx, char **html, const osh_report *r, cJSON 
     int n = r->run->plan->n_linears;
     osh_buf_init(&pg.b, 0);
     OSH_NEW(cx, order, n);
-    for (int i = 0; i < n; i++) order[i] = (ranked){r->run->results[i].nmse, i};
+    bool shares = has_shares(r->run);
+    for (int i = 0; i < n; i++)
+        order[i] = (ranked){shares ? r->run->results[i].objective : r->run->results[i].nmse, i};
     qsort(order, (size_t)n, sizeof *order, by_error);
     head(&pg, r);
-    PUT(&pg, "<h2>Error per module</h2>\n"
-             "<p class=\"soft\">Squared error of the weight, relative to its square; logarithmic.</p>\n");
-    error_chart(&pg, r->run);
+    if (shares) {
+        PUT(&pg, "<h2>Loss per module</h2>\n<p class=\"soft\">What the layer's output loses on the calibration "
+                 "data, as a part "
+                 "of what it would with the weight rounded to nearest; logarithmic.</p>\n");
+        error_chart(&pg, r->run, share_at, "loss, 1 = rounded to nearest");
+    } else {
+        PUT(&pg, "<h2>Error per module</h2>\n<p class=\"soft\">Squared error of the weight, relative to its square; "
+                 "logarithmic.</p>\n");
+        error_chart(&pg, r->run, error_at, "relative squared error");
+    }
     error_table(&pg, r->run, order);
+    experts(&pg, r);
     fallbacks(&pg, r);
     left_dense(&pg, r->run->plan);
     PUT(&pg, "<h2>Time per phase</h2>\n");

@@ -41,3 +41,9 @@ for data in c.json c.csv; do
         --max-seq-length 64 --max-windows 4 --progress none >$data.eval
 done
 tail -n 1 c.json.eval | grep -q '^perplexity [0-9]' && cmp c.json.eval c.csv.eval || fail "eval: $(cat c.json.eval c.csv.eval)"
+# with a reference: its perplexity beside the model's
+"$ONESHOT" eval --model out --reference "$model" --dataset c.json --max-seq-length 64 --max-windows 4 --progress none >both.eval
+[ "$(sed -n 's/^reference //p' both.eval)" = "$(tail -n 1 c.json.eval)" ] || fail "not the reference's: $(cat both.eval)"
+if tail -n 1 both.eval | cmp -s - <(tail -n 1 c.json.eval); then fail "one perplexity for both: $(cat both.eval)"; fi
+"$ONESHOT" eval --model out --reference "$model" --dataset c.json --max-seq-length 64 --max-windows 4 --progress none --json >both.json
+python3 -c 'import json; e = json.load(open("both.json")); assert 1 < e["reference_perplexity"] != e["perplexity"] > 1, e'

@@ -51,6 +51,23 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
     --dataset "$model/data/calibration.jsonl" --num-calibration-samples 4 --max-seq-length 64 --progress none >/dev/null
 grep -q 'aria-label="time per subgraph"' run/oneshot-report.html
 grep -q '<svg id="memory"' run/oneshot-report.html
+python3 - <<'P' # the run, and what its layers' outputs lose against rounding to nearest, the most first
+import json, re
+page, d = open("run/oneshot-report.html").read(), json.load(open("run/oneshot-report.json"))
+assert d["model"] == "docs-llama-3m" and d["architecture"] == "LlamaForCausalLM" and " threads, " in d["machine"], d
+assert d["command"].startswith("oneshot --") and "--dataset calibration.jsonl" in d["command"] and "/" not in d["command"], d["command"]
+assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", d["date"]), d["date"]
+for key in ["architecture", "date", "machine", "command"]:
+    assert d[key] in page, key
+loss, nearest = (sum(m[k] for m in d["modules"]) for k in ["objective", "nearest_objective"])
+assert 0 < loss < 0.7 * nearest, (loss, nearest)
+rows = re.findall(r"<tr><td>(model[^<]*)</td><td>[^<]*</td><td class=\"n\">([^<]*)</td><td class=\"n\">([^<]*)</td>", page)
+want = sorted(((m["name"], m["objective"], m["nearest_objective"]) for m in d["modules"]), key=lambda m: -m[1])
+assert rows == [(n, f"{a:.4g}", f"{b:.4g}") for n, a, b in want], rows
+for label in ["loss, 1 = rounded to nearest", "modules in the order of execution", "seconds", "subgraphs in order", "bytes in memory",
+              "time since the start"]:
+    assert f">{label}<" in page, label
+P
 
 [ "${1:-}" = browser ] || exit 0
 shoot() { # page, what
@@ -65,5 +82,16 @@ assert "<title>oneshot report</title>" in dom, "the page's title was changed, or
 assert "<script" not in dom and "<img" not in dom
 assert dom.count("<rect") >= 4 and re.search(r'id="errors"', dom)
 P
-shoot "$PWD/run/oneshot-report.html" --window-size=1000,2200 --screenshot="$PWD/shot.png" >/dev/null
-[ "$(stat -c %s shot.png)" -gt 20000 ] || { echo "the screenshot is empty"; exit 1; }
+for width in 420 1000; do # nothing stands out of the window
+    cat >frame.html <<H
+<!doctype html><body><iframe src="run/oneshot-report.html" width="$width" height="900" style="border:0"></iframe><p id="said"></p><script>
+onload = () => { const d = document.querySelector("iframe").contentDocument.documentElement;
+                 document.getElementById("said").textContent = "wide " + d.scrollWidth + " of " + d.clientWidth + ", high " + d.scrollHeight; }
+</script></body>
+H
+    shoot "$PWD/frame.html" --allow-file-access-from-files --disable-web-security --dump-dom >frame.dom || { cat browser.log; exit 1; }
+    grep -oE 'wide [0-9]+ of [0-9]+, high [0-9]+' frame.dom | tee said
+    awk -v w=$width '{ seen = $4 + 0; exit !($2 + 0 <= seen && seen <= w && seen > w - 40 && $6 > 1500) }' said || { echo "at $width: $(cat said)"; exit 1; }
+    shoot "$PWD/run/oneshot-report.html" --window-size=$width,2200 --screenshot="$PWD/shot.png" >/dev/null
+    [ "$(stat -c %s shot.png)" -gt 20000 ] || { echo "the screenshot at $width is empty"; exit 1; }
+done

@@ -99,7 +99,8 @@ static void few_modules(void **state)
     assert_int_equal(count(html, "model.<i>"), 0);
     assert_int_equal(count(html, ">budget 1.1 GB<"), 1);
     assert_int_equal(count(html, "secret"), 0);
-    assert_int_equal(count(html, "the &lt;model&gt;"), 1);
+    assert_int_equal(count(html, "the &lt;model&gt;"), 3); // name, option and command
+    assert_non_null(strstr(json, "\"command\": \"oneshot --model 'the <model>/' --ignore lm_head\""));
     assert_int_equal(count(html, "nan\""), 0); // no coordinate is one
     assert_non_null(strstr(json, "\"budget_bytes\": 1073741824"));
     assert_non_null(strstr(json, "\"fallback\": \"rounded <to> nearest\""));
@@ -123,9 +124,9 @@ static void many_modules(void **state)
     char *json, *html;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     make(&m, 6000);
-    m.results[4321].nmse = 0.5; // the worst must not fall through the sieve
+    m.results[4321].objective = 40; // the worst must not fall through the sieve
     write_both(cx, &m, &json, &html, 0);
-    assert_int_equal(count(html, ": 5.000e-01</title>"), 1);
+    assert_int_equal(count(html, ": 1.600e+00</title>"), 1);
     assert_non_null(strstr(html, "<tr><td>model.layers.4321."));
     assert_true(count(html, "<tr><td>model.layers.") == 1000 && strlen(html) < 600000);
     assert_non_null(strstr(html, "All 6000 are in oneshot-report.json"));
