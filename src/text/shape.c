@@ -194,7 +194,7 @@ static osh_status csv_record(osh_ctx *cx, osh_shape *s, osh_buf *to)
                  (long long)s->row, (long long)s->at, (long long)s->n_columns);
     } else {
         s->row++;
-        OSH_TRY(osh_buf_append(cx, to, "}\n" + !s->all, 1 + s->all));
+        OSH_TRY(osh_buf_append(cx, to, s->all ? "}\n" : "\n", 1 + s->all));
     }
 done:
     s->at = 0, s->key = 0, s->any = false;

@@ -4,6 +4,14 @@
 #include "hub/pull.h"
 #include "hub/rows.h"
 
+/* A part between slashes is "..": "a../b" is none. */
+static int leaves(const char *path)
+{
+    size_t n = strlen(path);
+    return !strcmp(path, "..") || !strncmp(path, "../", 3) || strstr(path, "/../") ||
+           (n > 2 && !strcmp(path + n - 3, "/.."));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     osh_ctx *cx = fuzz_ctx();
@@ -12,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     for (size_t i = 0; i < t.n; i++) {
         const osh_hub_file *f = &t.files[i];
         size_t k = strlen(f->etag);
-        CHECK(f->path[0] != '/' && !strstr(f->path, "../") && !strchr(f->path, '\\') && strcmp(f->path, ".."));
+        CHECK(f->path[0] != '/' && !strchr(f->path, '\\') && !leaves(f->path));
         CHECK((k == 40 || k == 64) && strspn(f->etag, "0123456789abcdef") == k);
         CHECK(f->n_bytes >= 0 && f->n_bytes <= (int64_t)1 << 50);
         osh_hub_is_side_file(f->path);
