@@ -217,7 +217,8 @@ static osh_jv eval_slice(osh_jrun *r, osh_jv object, const osh_jnode *n)
     r->line = n->line;
     if (r->rc) return object;
     if (object.kind == OSH_JV_UNDEF) return refuse_op(r, "[:]", object, object);
-    if (!is_sequence(object) && !osh_jv_is_range(object)) return osh_jv_undef("slice", 5);
+    if (!is_sequence(object) && !osh_jv_is_range(object))
+        return osh_jrun_fail(r, OSH_E_FORMAT, "a slice of %s", osh_jv_type(object));
     int64_t len = osh_jv_length(r, object).u.i, step = b[2].kind == OSH_JV_NONE ? 1 : osh_jv_whole(r, b[2], "a step");
     if (!r->rc && !step) return osh_jrun_fail(r, OSH_E_FORMAT, "a slice with step 0");
     if (step < -len - 1) step = -len - 1;

@@ -84,9 +84,15 @@ static bool parse_float(osh_jrun *r, osh_jv s, double *out)
     return !*end;
 }
 
+static osh_jv refuse_undefined(osh_jrun *r, osh_jv v)
+{
+    return osh_jrun_fail(r, OSH_E_FORMAT, "'%.*s' is undefined, want a number", (int)v.n, v.u.s);
+}
+
 static osh_jv filter_float(osh_jrun *r, const osh_jargs *a)
 {
     double f;
+    if (a->self.kind == OSH_JV_UNDEF) return refuse_undefined(r, a->self);
     if (osh_jv_is_num(a->self)) return osh_jv_float(osh_jv_num(a->self));
     if (a->self.kind == OSH_JV_STR && parse_float(r, a->self, &f)) return osh_jv_float(f);
     return arg_or(a->at[0], osh_jv_float(0));
@@ -96,6 +102,7 @@ static osh_jv filter_int(osh_jrun *r, const osh_jargs *a)
 {
     double f = 0;
     osh_jv dflt = arg_or(a->at[0], osh_jv_int(0)), t = a->self;
+    if (t.kind == OSH_JV_UNDEF) return refuse_undefined(r, t);
     if (osh_jarg_given(a->at[1])) return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "int: another base is not supported");
     if (t.kind == OSH_JV_INT || t.kind == OSH_JV_BOOL) return osh_jv_int(osh_jv_whole(r, t, ""));
     if (t.kind == OSH_JV_FLOAT) f = t.u.f;
@@ -121,7 +128,7 @@ static osh_jv filter_round(osh_jrun *r, const osh_jargs *a)
     if (!osh_jv_is_num(a->self)) return osh_jrun_fail(r, OSH_E_FORMAT, "round of %s", osh_jv_type(a->self));
     if (osh_jv_whole(r, digits, "the precision of round") || !osh_jv_is(how, "common"))
         return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "round with a precision or a method is not supported");
-    return a->self.kind == OSH_JV_FLOAT ? osh_jv_float(rint(a->self.u.f)) : a->self;
+    return a->self.kind == OSH_JV_FLOAT ? osh_jv_float(rint(a->self.u.f)) : osh_jv_int(osh_jv_whole(r, a->self, ""));
 }
 
 /* ---- strings ---- */
@@ -156,9 +163,21 @@ static void append(osh_jrun *r, osh_buf *b, osh_jv s)
     if (osh_jrun_step(r, s.n)) r->rc = osh_buf_append(r->cx, b, s.u.s, s.n);
 }
 
+/* Python ends lines at these, too, and indent joins them with \n. */
+static bool has_other_lines(osh_jv s)
+{
+    static const char *const ends[] = {"\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\xc2\x85", "\xe2\x80\xa8",
+                                       "\xe2\x80\xa9"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (osh_jstr_find(s, osh_jv_word(ends[i]), 0) != SIZE_MAX) return true;
+    return false;
+}
+
 static osh_jv filter_indent(osh_jrun *r, const osh_jargs *a)
 {
-    osh_jv s = osh_jv_to_str(r, a->self), width = arg_or(a->at[0], osh_jv_int(4));
+    osh_jv s = a->self, width = arg_or(a->at[0], osh_jv_int(4));
+    if (s.kind != OSH_JV_STR) return osh_jrun_fail(r, OSH_E_FORMAT, "indent of %s, want a string", osh_jv_type(s));
+    if (has_other_lines(s)) return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "indent of lines that end in other than \\n");
     int64_t n = width.kind == OSH_JV_STR ? 1 : osh_jv_whole(r, width, "the width of indent");
     bool blank = osh_jv_true(a->at[2]);
     osh_buf out;

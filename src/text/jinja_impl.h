@@ -187,9 +187,7 @@ void osh_jparse_want_op(osh_jparser *p, const char *op);
 osh_jv osh_jparse_want_name(osh_jparser *p);
 void osh_jparse_fail(osh_jparser *p, const char *wanted); // found, wanted
 osh_jnode *osh_jparse_expr(osh_jparser *p);
-osh_jnode *osh_jparse_no_cond(osh_jparser *p);       // an expression without if
 osh_jnode *osh_jparse_tuple(osh_jparser *p, bool cond); // an expression, or several with commas
-osh_jnode *osh_jparse_unary(osh_jparser *p);
 osh_jnode *osh_jparse_filters(osh_jparser *p, osh_jnode *operand); // | name(...) | name, is name
 osh_jnode *osh_jparse_filter(osh_jparser *p, osh_jnode *operand);  // name(...), behind the |; NULL: of a block
 

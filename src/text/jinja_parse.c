@@ -336,13 +336,11 @@ static osh_jnode *parse_signed(osh_jparser *p, bool filters)
     return n;
 }
 
-osh_jnode *osh_jparse_unary(osh_jparser *p) { return parse_signed(p, true); }
-
 /* left op right op right ..., of a level of binding; 0: **, 1: * / // %, 2: ~, 3: + - */
 static osh_jnode *parse_level(osh_jparser *p, int level)
 {
     static const char *const ops[4][5] = {{"**"}, {"*", "/", "//", "%"}, {"~"}, {"+", "-"}};
-    osh_jnode *left = level ? parse_level(p, level - 1) : osh_jparse_unary(p);
+    osh_jnode *left = level ? parse_level(p, level - 1) : parse_signed(p, true);
     for (bool any = true; any && !p->r->rc;) {
         any = false;
         for (int i = 0; ops[level][i] && !any; i++) any = osh_jparse_is_op(p, ops[level][i]);
@@ -355,7 +353,7 @@ static osh_jnode *parse_level(osh_jparser *p, int level)
         }
         go_on(p);
         if (n) n->op = op;
-        osh_jparse_add(n, level ? parse_level(p, level - 1) : osh_jparse_unary(p));
+        osh_jparse_add(n, level ? parse_level(p, level - 1) : parse_signed(p, true));
         left = n;
     }
     return left;
@@ -415,8 +413,6 @@ static osh_jnode *parse_logic(osh_jparser *p, bool is_or)
     return n ? n : left;
 }
 
-osh_jnode *osh_jparse_no_cond(osh_jparser *p) { return parse_logic(p, true); }
-
 osh_jnode *osh_jparse_expr(osh_jparser *p)
 {
     if (!deeper(p)) return NULL;
@@ -440,14 +436,14 @@ static bool tuple_ends(const osh_jparser *p)
 
 osh_jnode *osh_jparse_tuple(osh_jparser *p, bool cond)
 {
-    osh_jnode *first = cond ? osh_jparse_expr(p) : osh_jparse_no_cond(p), *n = NULL;
+    osh_jnode *first = cond ? osh_jparse_expr(p) : parse_logic(p, true), *n = NULL;
     while (!p->r->rc && osh_jparse_take_op(p, ",")) {
         if (!n) {
             n = osh_jparse_new(p, OSH_JN_TUPLE);
             osh_jparse_add(n, first);
         }
         if (tuple_ends(p)) break;
-        osh_jparse_add(n, cond ? osh_jparse_expr(p) : osh_jparse_no_cond(p));
+        osh_jparse_add(n, cond ? osh_jparse_expr(p) : parse_logic(p, true));
     }
     return n ? n : first;
 }
