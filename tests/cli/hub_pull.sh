@@ -16,6 +16,7 @@ trap 'kill $server 2>/dev/null || true' EXIT
 while [ ! -e ports ]; do sleep 0.02; done
 read -r hub cdn <ports
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY HF_HUB_CACHE HUGGINGFACE_HUB_CACHE
+export HF_HUB_DOWNLOAD_TIMEOUT=600 # a busy machine is no lost connection
 unset HUGGING_FACE_HUB_TOKEN HF_TOKEN_PATH HF_HUB_DISABLE_SYMLINKS
 export HF_ENDPOINT=http://127.0.0.1:$hub/ HF_HOME=$PWD/home HF_HUB_OFFLINE=0 HF_TOKEN=hf_good NO_PROXY=127.0.0.1
 first=c0ffee0000000000000000000000000000000000 second=c0ffee1111111111111111111111111111111111

@@ -245,6 +245,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 512  # dozens of programs ask at once
 
     def handle_error(self, request, address):
         pass  # the other side went away
