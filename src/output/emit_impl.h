@@ -16,7 +16,7 @@ enum { OSH_EMIT_CHUNK = 2 << 20 }; // bytes
 #define OSH_MANIFEST_NAME "oneshot-manifest.json"
 #define OSH_JOURNAL_NAME "oneshot-journal"
 
-enum { // records; docs/resume.md draws them
+enum { // records; docs/resume.md draws them. Where one changes OSH_IDENTITY_JOURNAL does
     OSH_REC_IDENTITY = 1, // JSON object
     OSH_REC_LINEAR,       // u32 linear, u32 n, f64 nmse, f64 objective, f64 nearest, u64 sums[n], u64 sum of
                           // the weight, text fallback ("": none), u32 m, f64 losses[m], f64 loss of all

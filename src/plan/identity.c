@@ -185,7 +185,7 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
     osh_identity *id = NULL; // own
     char *isa = NULL;        // own
     OSH_NEW(cx, id, 1);
-    FIELD("program", "oneshot %s", osh_version());
+    FIELD("program", "oneshot %s, journal %d", osh_version(), OSH_IDENTITY_JOURNAL);
     FIELD("source config.json", "%zu bytes, %016llx", p->ck->config->n_text,
           (ull)XXH3_64bits(p->ck->config->text, p->ck->config->n_text));
     OSH_TRY(add_source(cx, id, p->ck));

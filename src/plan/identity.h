@@ -4,6 +4,9 @@
 #define OSH_IDENTITY_H
 #include "plan/plan.h"
 
+/* What the journal's records have: one more where one of them changes, as a run of another program cannot go on. */
+enum { OSH_IDENTITY_JOURNAL = 2 };
+
 typedef struct osh_identity {
     char **names, **values; // own [n]
     bool *here;             // own: a file's stamp, which another copy of the same file has otherwise
