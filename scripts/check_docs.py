@@ -29,6 +29,7 @@ FOREIGN = {
     "bench-gpu.sh": {"like"},
     "check-gpu.sh": {"out", "steps", "build-dir", "lib-dir", "time-limit", "pack", "results", "scale"},
     "linearity.sh": {"make-model", "samples", "layers", "tokens", "at", "shape", "runs", "out"},
+    "proportion.sh": {"make-model", "layers", "experts", "runs", "out"},
 }
 ENTRIES = {"dot", "no-special-tokens", "json", "help", "version"}  # main.c reads these itself
 

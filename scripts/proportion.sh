@@ -21,8 +21,8 @@ for n in $layers; do
     "$make_model" "$dir" hidden=32 intermediate=32 heads=2 kv=2 head_dim=16 layers="$n" experts="$experts" topk=2 \
         vocab=64 samples=4 tokens=16
     for ((run = 0; run < runs; run++)); do
-        "$oneshot" --model "$dir" --scheme W4A16 --group-size 32 --method gptq --threads 1 \
-            --dataset "$dir/calibration.jsonl" --progress none --overwrite --output "$out/compressed" ${flags[@]+"${flags[@]}"} >"$out/log" 2>&1 ||
+        "$oneshot" --model "$dir" --scheme W4A16 --group-size 32 --method gptq --threads 1 --progress none --overwrite \
+            --dataset "$dir/calibration.jsonl" --output "$out/compressed" ${flags[@]+"${flags[@]}"} >"$out/log" 2>&1 ||
             { cat "$out/log" >&2; exit 1; }
         cp "$out/compressed/oneshot-report.json" "$out/report.$n.$run.json"
     done
