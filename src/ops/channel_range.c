@@ -8,8 +8,6 @@
 
 #include <assert.h>
 
-enum { COLUMNS = 256 }; // of a chunk
-
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
@@ -26,27 +24,20 @@ done:
     return rc;
 }
 
-static osh_status columns(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static void widen(const osh_tensor *out, const float *x, int64_t c, int64_t n)
 {
-    const osh_op_args *a = user;
-    int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), c = chunk * COLUMNS, n = osh_min64(COLUMNS, D - c);
-    float x[COLUMNS], *lo = (float *)a->out[0]->data + c, *hi = lo + D;
-    (void)cx, (void)worker;
-    for (int64_t r = 0; r < N; r++) {
-        osh_to_f32(x, osh_elem(a->in[0], r * D + c), a->in[0]->dtype, n);
-        for (int64_t i = 0; i < n; i++) {
-            lo[i] = x[i] < lo[i] ? x[i] : lo[i];
-            hi[i] = x[i] > hi[i] ? x[i] : hi[i];
-        }
+    float *lo = (float *)out->data + c, *hi = lo + out->shape[1];
+    for (int64_t i = 0; i < n; i++) {
+        lo[i] = x[i] < lo[i] ? x[i] : lo[i];
+        hi[i] = x[i] > hi[i] ? x[i] : hi[i];
     }
-    return OSH_OK;
 }
 
 static osh_status fast(osh_ctx *cx, const osh_op_args *a)
 {
     int64_t D = osh_width(a->in[0]);
     assert(a->out[0]->dtype == OSH_F32 && a->out[0]->shape[0] == 2 && a->out[0]->shape[1] == D);
-    return osh_parallel_for(cx, osh_div_up(D, COLUMNS), columns, (void *)a);
+    return osh_by_channel(cx, a, widen);
 }
 
 const osh_op osh_op_channel_range = {

@@ -9,8 +9,6 @@
 #include <assert.h>
 #include <math.h>
 
-enum { COLUMNS = 256 }; // of a chunk
-
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
@@ -29,28 +27,21 @@ done:
     return rc;
 }
 
-static osh_status columns(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static void add(const osh_tensor *out, const float *x, int64_t c, int64_t n)
 {
-    const osh_op_args *a = user;
-    int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), c = chunk * COLUMNS, n = osh_min64(COLUMNS, D - c);
-    float x[COLUMNS], *sum = (float *)a->out[0]->data + c, *much = sum + D;
-    (void)cx, (void)worker;
-    for (int64_t r = 0; r < N; r++) {
-        osh_to_f32(x, osh_elem(a->in[0], r * D + c), a->in[0]->dtype, n);
-        for (int64_t i = 0; i < n; i++) {
-            float more = fabsf(x[i]) - much[i], now = sum[i] + more;
-            much[i] = now - sum[i] - more;
-            sum[i] = now;
-        }
+    float *sum = (float *)out->data + c, *much = sum + out->shape[1];
+    for (int64_t i = 0; i < n; i++) {
+        float more = fabsf(x[i]) - much[i], now = sum[i] + more;
+        much[i] = now - sum[i] - more;
+        sum[i] = now;
     }
-    return OSH_OK;
 }
 
 static osh_status fast(osh_ctx *cx, const osh_op_args *a)
 {
     int64_t D = osh_width(a->in[0]);
     assert(a->out[0]->dtype == OSH_F32 && a->out[0]->shape[0] == 2 && a->out[0]->shape[1] == D);
-    return osh_parallel_for(cx, osh_div_up(D, COLUMNS), columns, (void *)a);
+    return osh_by_channel(cx, a, add);
 }
 
 const osh_op osh_op_channel_sum = {

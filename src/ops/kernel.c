@@ -82,3 +82,30 @@ int64_t osh_tiles_panel(const osh_tile *tiles, int64_t n_tiles, int64_t first, i
     while (end < n_tiles && (end == first || rows + tiles[end].n <= max_rows)) rows += tiles[end++].n;
     return end;
 }
+
+enum { CHANNELS = 256 }; // of a chunk
+
+typedef struct channel_job {
+    const osh_op_args *a;
+    osh_channel_step step;
+} channel_job;
+
+static osh_status channel_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const channel_job *j = user;
+    const osh_tensor *x = j->a->in[0];
+    int64_t N = osh_rows(x), D = osh_width(x), c = chunk * CHANNELS, n = osh_min64(CHANNELS, D - c);
+    float row[CHANNELS];
+    (void)cx, (void)worker;
+    for (int64_t r = 0; r < N; r++) {
+        osh_to_f32(row, osh_elem(x, r * D + c), x->dtype, n);
+        j->step(j->a->out[0], row, c, n);
+    }
+    return OSH_OK;
+}
+
+osh_status osh_by_channel(osh_ctx *cx, const osh_op_args *a, osh_channel_step step)
+{
+    channel_job j = {a, step};
+    return osh_parallel_for(cx, osh_div_up(osh_width(a->in[0]), CHANNELS), channel_chunk, &j);
+}

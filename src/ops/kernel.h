@@ -51,4 +51,8 @@ osh_status osh_tiles_new(osh_ctx *cx, osh_tile **out, int64_t *n_tiles, const os
                          int64_t N, int64_t tile_rows);
 /* Tiles [first, return) hold at most max_rows rows together, and at least one tile. */
 int64_t osh_tiles_panel(const osh_tile *tiles, int64_t n_tiles, int64_t first, int64_t max_rows);
+/* A statistic of each channel of in[0] x [N, D]: rows one after the other, columns in chunks on all threads. step adds
+ * to out[0] what columns [c, c + n) of a row hold, so neither batches nor threads show. */
+typedef void (*osh_channel_step)(const osh_tensor *out, const float *x, int64_t c, int64_t n);
+osh_status osh_by_channel(osh_ctx *cx, const osh_op_args *a, osh_channel_step step);
 #endif
