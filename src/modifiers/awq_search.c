@@ -16,6 +16,7 @@
 #include "ops/cpu/blas.h"
 #include "ops/cpu/gemm.h"
 #include "ops/kernel.h"
+#include "tensor/fold.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -92,14 +93,13 @@ static osh_status look_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     const osh_balance *b = &t->j->balance[d->k];
     int64_t I = t->j->n, n = d->n * I;
     char *raw = osh_alloc(cx, (size_t)n * osh_dtype_bytes(b->dtype)); // own
-    float *w = NULL, *most = t->most + chunk * I; // own; view
+    float *w = NULL, *most = t->most + chunk * I; // own: F32 [n]; view
     (void)worker;
     if (!raw) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through %s", b->name);
     OSH_NEW(cx, w, n);
     OSH_TRY(t->j->rows(cx, t->j, d->k, raw, d->first, d->n));
     osh_to_f32(w, raw, b->dtype, n);
-    for (int64_t i = 0; i < n; i += I)
-        for (int64_t c = 0; c < I; c++) most[c] = fmaxf(most[c], fabsf(w[i + c]));
+    osh_fold_most(most, raw, b->dtype, I, 0, n);
     add_shares(t->sums + chunk * I, w, &b->scheme->weights, b->dtype, d->n, I);
 done:
     osh_free(cx, raw);

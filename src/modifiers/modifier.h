@@ -75,7 +75,7 @@ typedef struct osh_channels { // of what a layer makes, by channel; views [n]
 } osh_channels;
 
 typedef struct osh_balance { // a Linear that reads what a layer makes
-    const char *name;           // view: module name
+    const char *name;           // view: of the module, or of its weight where that stays dense
     const osh_q_scheme *scheme; // view; NULL: it stays dense
     osh_dtype dtype;            // stored
     int64_t O;                  // rows

@@ -154,19 +154,19 @@ static void join(osh_graph *g, const found *f)
 }
 
 /* What the Linears read is to be seen, and their schemes are to be such that a search can have them. */
-static osh_status see_input(osh_ctx *cx, const osh_plan *p, osh_fold *o)
+static osh_status see_input(osh_ctx *cx, const osh_plan *p, const found *f, osh_fold *o)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
-    const osh_modifier *m = &p->recipe->modifiers[o->modifier];
-    o->value = g->nodes[o->nodes[0]].in[0];
-    for (int k = 0; k < o->n_takes; k++) {
-        const osh_node *n = &g->nodes[o->nodes[k]];
-        const osh_q_scheme *s = scheme_of(p, o->nodes[k]);
+    o->value = node_of(p, f->takes[0])->in[0];
+    for (int k = 0; k < f->n_takes; k++) {
+        const osh_module *t = &g->modules[f->takes[k]];
+        const osh_node *n = &g->nodes[t->node];
+        const osh_q_scheme *s = scheme_of(p, t->node);
         if (n->in[0] != o->value)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s does not read what the other balance layers of %s read",
-                     m->type->name, g->modules[n->module].name, g->modules[o->module].name);
-        if (s) OSH_TRY(m->type->takes(cx, m, g->modules[n->module].name, s));
+                     f->m->type->name, t->name, g->modules[o->module].name);
+        if (s) OSH_TRY(f->m->type->takes(cx, f->m, t->name, s));
     }
 done:
     return rc;
@@ -191,12 +191,8 @@ static osh_status add(osh_ctx *cx, osh_plan *p, const found *f)
     OSH_NEW(cx, o->takes, f->n_takes);
     for (int k = 0; k < 2 && k < s->op->n_weights; k++)
         if (s->w[k] >= 0) o->gives[o->n_gives++] = s->w[k];
-    OSH_NEW(cx, o->nodes, f->n_takes);
-    for (int k = 0; k < f->n_takes; k++) {
-        o->nodes[k] = g->modules[f->takes[k]].node;
-        o->takes[o->n_takes++] = g->nodes[o->nodes[k]].w[0];
-    }
-    if (osh_fold_searches(p, o)) OSH_TRY(see_input(cx, p, o));
+    for (int k = 0; k < f->n_takes; k++) o->takes[o->n_takes++] = node_of(p, f->takes[k])->w[0];
+    if (osh_fold_searches(p, o)) OSH_TRY(see_input(cx, p, f, o));
     join(p->graph, f);
     for (int k = 0; k < o->n_gives; k++) OSH_TRY(mark(cx, p, f, OSH_FOLD_ROWS, o->gives[k]));
     for (int k = 0; k < o->n_takes; k++) OSH_TRY(mark(cx, p, f, OSH_FOLD_COLUMNS, o->takes[k]));
@@ -476,7 +472,6 @@ void osh_plan_folds_free(osh_ctx *cx, osh_plan *p)
     for (int i = 0; i < p->n_folds; i++) {
         osh_free(cx, p->folds[i].s);
         osh_free(cx, p->folds[i].takes);
-        osh_free(cx, p->folds[i].nodes);
     }
     osh_free(cx, p->folds);
     osh_free(cx, p->folded);
@@ -537,8 +532,9 @@ osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_plan *p, c
     OSH_NEW(cx, b, f->n_takes);
     for (int k = 0; k < f->n_takes; k++) {
         const osh_weight *w = &g->weights[f->takes[k]];
-        int node = f->nodes[k];
-        b[k] = (osh_balance){.name = g->modules[g->nodes[node].module].name, .scheme = scheme_of(p, node),
+        int i = osh_first_user(p, f->takes[k]); // there is one at most
+        const osh_linear *l = i < 0 ? NULL : &p->linears[i];
+        b[k] = (osh_balance){.name = l ? l->name : w->name, .scheme = l ? l->scheme : NULL,
                              .dtype = p->ck->tensors[w->tensor].e->dtype, .O = w->shape[0]};
     }
     *out = b;

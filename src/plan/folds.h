@@ -21,7 +21,8 @@ osh_status osh_fold_known(osh_ctx *cx, const osh_plan *p, int fold);
 enum { OSH_FOLD_PIECE = 1 << 20 }; // bytes of a weight that are read at a time, where memory does not have it
 /* Its factors come of a search over what the Linears read: f->value is that, and no longer what the layer makes. */
 bool osh_fold_searches(const osh_plan *p, const osh_fold *f);
-osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_plan *p, const osh_fold *f); // own [f->n_takes]
+/* Its Linears, of a model that is cut; own [f->n_takes]. */
+osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_plan *p, const osh_fold *f);
 int64_t osh_fold_seen_bytes(const osh_plan *p, const osh_fold *f); // gross: of what is collected for its factors
 /* Bytes (gross) that its factors take while they are made; reads: weights may have to be read for it. */
 osh_status osh_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_plan *p, const osh_fold *f, bool reads);

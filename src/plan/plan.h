@@ -79,7 +79,7 @@ typedef struct osh_fold { // factors that a layer gives to the Linears behind it
     int64_t n;          // its channels
     int gives[2], n_gives; // graph weights that are divided: the layer's weight, its bias
     float offset;       // that the layer adds to its weight
-    int *takes, *nodes, n_takes; // own: those of the Linears, and these
+    int *takes, n_takes;   // own: those of the Linears
     int subgraph;       // -1: not cut
     float *s;           // own [n]
     bool known;         // s is

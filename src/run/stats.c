@@ -89,9 +89,7 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
         const osh_linear *l = &p->linears[i];
         if (!l->wants || (values && !values[l->input])) continue;
         s->wanted[l->input] = true;
-        if (l->wants & OSH_STAT_RANGE) {
-            OSH_TRY(new_minmax(cx, s, l->input));
-        }
+        if (l->wants & OSH_STAT_RANGE) OSH_TRY(new_minmax(cx, s, l->input));
         if ((l->wants & OSH_STAT_SQUARES) && !s->squares[l->input]) {
             OSH_TRY(osh_tensor_new(cx, &s->squares[l->input], OSH_F64, 1, &l->I));
             OSH_TRY(osh_tensor_zero(cx, s->squares[l->input]));
@@ -200,9 +198,11 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
         osh_op_args a = {.in = {x}, .out = {s->squares[value]}, .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("channel_squares"), &a));
     }
-    if (s->minmax[value]) OSH_TRY(feed_minmax(cx, s, value, x, b));
-    if (!s->minmax[value])
-        for (int64_t k = 0; k < b->seqs.n; k++) OSH_TRY(feed_sample(cx, s, value, x, &b->seqs.offsets[k]));
+    if (s->minmax[value]) {
+        OSH_TRY(feed_minmax(cx, s, value, x, b));
+        goto done;
+    }
+    for (int64_t k = 0; k < b->seqs.n; k++) OSH_TRY(feed_sample(cx, s, value, x, &b->seqs.offsets[k]));
 done:
     return rc;
 }

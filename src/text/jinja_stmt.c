@@ -147,17 +147,24 @@ static osh_jnode *parse_params(osh_jparser *p)
     return list;
 }
 
+/* Behind the tag: a body of its own, in which no loop around it can be left. */
+static osh_jnode *body_apart(osh_jparser *p, const char *end)
+{
+    want_end(p);
+    int loops = p->n_loops;
+    p->n_loops = 0;
+    osh_jnode *body = body_until(p, end);
+    p->n_loops = loops;
+    return body;
+}
+
 static osh_jnode *parse_macro(osh_jparser *p)
 {
     osh_jnode *n = osh_jparse_new(p, OSH_JN_MACRO);
     if (!n) return NULL;
     n->value = osh_jparse_want_name(p);
     n->target = parse_params(p);
-    want_end(p);
-    int loops = p->n_loops;
-    p->n_loops = 0;
-    n->body = body_until(p, "endmacro");
-    p->n_loops = loops;
+    n->body = body_apart(p, "endmacro");
     return n;
 }
 
@@ -170,11 +177,7 @@ static osh_jnode *parse_call(osh_jparser *p)
     osh_jnode *call = osh_jparse_expr(p);
     if (!p->r->rc && call->kind != OSH_JN_CALL) osh_jrun_fail(p->r, OSH_E_FORMAT, "'call' without a call");
     osh_jparse_add(n, call);
-    want_end(p);
-    int loops = p->n_loops;
-    p->n_loops = 0;
-    n->body = body_until(p, "endcall");
-    p->n_loops = loops;
+    n->body = body_apart(p, "endcall");
     return n;
 }
 

@@ -28,7 +28,7 @@ plan() { # recipe, model
     "$ONESHOT" plan --model "${from[$2]}" --dataset "${data[$2]}" --recipe "$1.yaml" --num-calibration-samples 6 \
         --max-seq-length 64 "${@:3}"
 }
-sums() { (cd "$1" && find . -type f ! -name 'oneshot-report.*' ! -name oneshot.log -print0 | sort -z | xargs -0 sha256sum); }
+. "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 same() { # output, name of what is wanted, what was done
     sums "$1" | diff -u "$2" - >diff.txt || { cat diff.txt; fail "$3: other bytes"; }
     rm -rf "$1"

@@ -6,7 +6,7 @@ one() {
         --num-calibration-samples 2 --max-seq-length 32 --max-shard-size 2MB --progress line --log-level info --threads 2 \
         --output "$@"
 }
-sums() { (cd "$1" && find . -type f ! -name 'oneshot-report.*' ! -name oneshot.log -print0 | sort -z | xargs -0 sha256sum); }
+. "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 one plain >plain.said 2>plain.told
 [ -s plain.said ] && [ -s plain.told ] || { echo "nothing is said: the test would see nothing"; exit 1; }
 sums plain >want

@@ -16,7 +16,7 @@ stopped() { # what happened, words of the command: asked to stop, it stops
     [ $code = 0 ] && [ "$may_be" ] || { [ $code = 1 ] && grep -qE '^(oneshot: |.*"exit":1,"text":")interrupted' log; } || fail "$1: exit $code: $(tail -c 500 log)"
     awk -v s="$(cat after)" -v most=$most 'BEGIN { exit !(s < most) }' || fail "$1: $(cat after) s from the signal to the end"
 }
-sums() { (cd out && find . -type f ! -name 'oneshot-report.*' ! -name oneshot.log -print0 | sort -z | xargs -0 sha256sum); }
+. "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 
 # a run
 calibrated=(--scheme W4A16 --method gptq --mem-opt-level 2 --dataset "$model/data/calibration.jsonl"
@@ -30,7 +30,7 @@ for kind in calibrated rounded; do
     if [ $kind = calibrated ]; then job+=("${calibrated[@]}"); else job+=(--scheme W8A16); fi
     rm -rf out
     "$ONESHOT" "${job[@]}" >/dev/null
-    sums >want
+    sums out >want
     grep -o '^- step: ".* Start"$' profile.yaml >all || true
     IFS='|' read -r -d '' -a list <<<"${steps[$kind]//$'\n'/}" || true
     for step in "${list[@]}"; do
@@ -44,7 +44,7 @@ for kind in calibrated rounded; do
         [ ! -e out.oneshot-partial ] || grep -q '^hint: the same command goes on from out.oneshot-partial$' log ||
             fail "$step: no hint: $(cat log)"
         "$ONESHOT" "${job[@]}" >log 2>&1 || fail "$step: the same command: $(cat log)"
-        sums | cmp - want || fail "$step: other bytes"
+        sums out | cmp - want || fail "$step: other bytes"
     done
 done
 
@@ -54,7 +54,7 @@ INJECT_CALLS=pwrite INJECT_AT=10 INJECT_WHAT=hang stopped "a call that hangs" "$
 grep -q 'ended in the middle of its work' log && grep -q '^hint: the same command goes on' log || fail "$(cat log)"
 INJECT_CALLS=pwrite INJECT_AT=10 INJECT_WHAT=hang stopped "a call that hangs" "${job[@]}" --progress json
 tail -n 1 log | grep -q '"resume":"out.oneshot-partial"}$' || fail "$(cat log)"
-"$ONESHOT" "${job[@]}" >log 2>&1 && sums | cmp - want || fail "behind a call that hangs: $(cat log)"
+"$ONESHOT" "${job[@]}" >log 2>&1 && sums out | cmp - want || fail "behind a call that hangs: $(cat log)"
 
 # other commands, at their first read and in the middle
 reads() { # words of the command: how many

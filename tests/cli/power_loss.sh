@@ -20,7 +20,7 @@ one() { # how, flags: in the working directory
     timeout -s KILL 60 "$ONESHOT" --model "$here/tiny" ${how[$1]} --ignore lm_head --max-shard-size 200kB --progress none \
         --threads 1 --output out "${@:2}"
 }
-sums() { (cd "$1" && find . -type f ! -name 'oneshot-report.*' ! -name oneshot.log -print0 | sort -z | xargs -0 sha256sum); }
+. "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 # States are made in memory where there is some: a sync there costs nothing.
 room=$(mktemp -d "$([ -w /dev/shm ] && echo /dev/shm || echo "$here")/power_loss.XXXXXX")
 trap 'rm -rf "$room"' EXIT

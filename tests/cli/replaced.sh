@@ -6,7 +6,7 @@ export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
 job=(--model "$model" --scheme W4A16 --ignore lm_head --max-shard-size 1MB --progress none --threads 1)
 one() { "$ONESHOT" "${job[@]}" "$@"; }
-sums() { (cd "$1" && find . -type f ! -name 'oneshot-report.*' ! -name oneshot.log -print0 | sort -z | xargs -0 sha256sum); }
+. "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one --output plain >/dev/null
 sums plain >want
 calls=$(cat calls)

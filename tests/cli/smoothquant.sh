@@ -17,7 +17,7 @@ data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --ma
 one() { # recipe, output
     "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --progress none --output "$2" "${@:3}"
 }
-sums() { (cd "$1" && find . -type f ! -name 'oneshot-report.*' ! -name oneshot.log -print0 | sort -z | xargs -0 sha256sum); }
+. "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 same() { # output, name of what is wanted, what was done
     sums "$1" | diff -u "$2" - >diff.txt || { cat diff.txt; fail "$3: other bytes"; }
     rm -rf "$1"
