@@ -27,15 +27,15 @@ add_custom_command(
   DEPENDS ${model_files} ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
   VERBATIM)
 
-osh_layer(base LIBS Threads::Threads m)
+osh_layer(base LIBS Threads::Threads m ${CMAKE_DL_LIBS})
 osh_layer(text DEPS base LIBS PkgConfig::cjson PkgConfig::yaml PkgConfig::pcre2 PkgConfig::utf8proc PkgConfig::zstd PkgConfig::zlib)
 osh_layer(tensor DEPS base)
 osh_layer(ops DEPS tensor text LIBS ${CMAKE_DL_LIBS}) # OpenBLAS and oneDNN are opened when they are needed
 target_include_directories(osh_ops PUBLIC ${openblas_INCLUDE_DIRS} ${DNNL_INCLUDE_DIR})
 osh_cuda_sources(osh_ops)
 osh_layer(io DEPS tensor text LIBS PkgConfig::xxhash)
-osh_layer(hub DEPS text LIBS ${CMAKE_DL_LIBS}) # libcurl is opened when something is asked of a network
-target_include_directories(osh_hub PRIVATE ${curl_INCLUDE_DIRS})
+osh_layer(hub DEPS text LIBS ${CMAKE_DL_LIBS}) # libcurl and libcrypto are opened when something is asked of a network
+target_include_directories(osh_hub PRIVATE ${curl_INCLUDE_DIRS} ${crypto_INCLUDE_DIRS})
 osh_layer(graph DEPS ops io SOURCES ${model_source})
 osh_layer(quant DEPS ops io)
 osh_layer(store DEPS graph)

@@ -36,7 +36,7 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 # What is opened when a job wants it, by the names of the files that this build opens; shlibdeps does not see it.
 file(READ ${DNNL_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h text)
 string(REGEX MATCH "DNNL_VERSION_MAJOR +([0-9]+)" text "${text}")
-set(CPACK_DEBIAN_PACKAGE_DEPENDS "libopenblas0, libdnnl${CMAKE_MATCH_1}, libcurl4")
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libopenblas0, libdnnl${CMAKE_MATCH_1}, libcurl4, libssl3")
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS ca-certificates)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 include(CPack)

@@ -15,7 +15,8 @@ import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 SYSTEM = ["libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libgcc_s.so.1", "libstdc++.so.6", "libpthread.so.0",
-          "libdl.so.2", "librt.so.1", "libresolv.so.2", "libcurl.so.4"]
+          "libdl.so.2", "librt.so.1", "libresolv.so.2", "libcurl.so.4",
+          "libcrypto.so.3"]
 
 
 def run(*command):

@@ -19,12 +19,8 @@ typedef struct batch {
     const osh_hub_file **files; // own
     size_t n;
     int64_t n_bytes; // of all
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    size_t next, finished; // under the lock, like the rest
+    size_t next, finished; // under p->lock, like the next
     int at_work;
-    osh_status rc;         // of the first that failed
-    char text[4096];       // its message
 } batch;
 
 typedef struct worker {
@@ -33,41 +29,48 @@ typedef struct worker {
     batch *b;
 } worker;
 
-static void work_files(osh_ctx *cx, batch *b)
+/* The next file, else a part of one that another thread is at; until all are there, or one failed. */
+static osh_status work_files(osh_ctx *cx, batch *b, osh_http *http)
 {
-    osh_http *http = NULL; // own
-    osh_status rc = osh_http_open(cx, &http, b->p->hub, &b->p->stop);
-    pthread_mutex_lock(&b->lock);
-    while (!rc && b->next < b->n && !b->rc) {
-        const osh_hub_file *f = b->files[b->next++];
-        pthread_mutex_unlock(&b->lock);
-        rc = b->one(cx, http, b->p, f);
-        pthread_mutex_lock(&b->lock);
-        b->finished += !rc;
+    osh_status rc = OSH_OK;
+    osh_hub_place *p = b->p;
+    pthread_mutex_lock(&p->lock);
+    while (!rc && !p->rc && b->finished < b->n) {
+        const osh_hub_file *f = b->next < b->n ? b->files[b->next++] : NULL;
+        bool did = true;
+        pthread_mutex_unlock(&p->lock);
+        rc = f ? b->one(cx, http, p, f) : osh_hub_fetch_help(cx, http, p, &did);
+        pthread_mutex_lock(&p->lock);
+        b->finished += f && !rc;
+        if (!did && !p->rc && b->finished < b->n) osh_hub_place_wait(p);
     }
-    if (rc && !b->rc) b->rc = rc, snprintf(b->text, sizeof b->text, "%s", osh_error_text(cx));
-    if (rc) atomic_store(&b->p->stop, true);
-    pthread_mutex_unlock(&b->lock);
-    osh_http_close(cx, http);
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+    return rc;
 }
 
 static void *work(void *user)
 {
     worker *w = user;
-    work_files(w->cx, w->b);
-    pthread_mutex_lock(&w->b->lock);
+    osh_http *http = NULL; // own
+    osh_hub_place *p = w->b->p;
+    osh_status rc = osh_http_open(w->cx, &http, p->hub, &p->stop);
+    if (!rc) rc = work_files(w->cx, w->b, http);
+    if (rc) osh_hub_place_fail(w->cx, p, rc);
+    osh_http_close(w->cx, http);
+    pthread_mutex_lock(&p->lock);
     w->b->at_work--;
-    pthread_cond_signal(&w->b->changed);
-    pthread_mutex_unlock(&w->b->lock);
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
     return NULL;
 }
 
 static void show(osh_ctx *cx, batch *b, bool last)
 {
-    pthread_mutex_lock(&b->lock);
+    pthread_mutex_lock(&b->p->lock);
     int64_t done = atomic_load(&b->p->done);
     size_t at = b->finished < b->n ? b->finished + 1 : b->n;
-    pthread_mutex_unlock(&b->lock);
+    pthread_mutex_unlock(&b->p->lock);
     osh_progress_show(cx, &(osh_progress){
         .step = (int64_t)at, .n_steps = (int64_t)b->n, .name = b->p->name->id, .phase = b->n_bytes ? "MB" : "headers",
         .done = (done + 999999) / 1000000,
@@ -77,18 +80,14 @@ static void show(osh_ctx *cx, batch *b, bool last)
 
 static void wait_for_all(osh_ctx *cx, batch *b)
 {
-    struct timespec until;
-    pthread_mutex_lock(&b->lock);
+    pthread_mutex_lock(&b->p->lock);
     while (b->at_work) {
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += 100000000;
-        if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
-        pthread_cond_timedwait(&b->changed, &b->lock, &until);
-        pthread_mutex_unlock(&b->lock);
+        osh_hub_place_wait(b->p);
+        pthread_mutex_unlock(&b->p->lock);
         show(cx, b, false);
-        pthread_mutex_lock(&b->lock);
+        pthread_mutex_lock(&b->p->lock);
     }
-    pthread_mutex_unlock(&b->lock);
+    pthread_mutex_unlock(&b->p->lock);
 }
 
 static osh_status check_disk(osh_ctx *cx, batch *b)
@@ -111,33 +110,35 @@ static osh_status run_batch(osh_ctx *cx, batch *b, bool visible)
     osh_status rc = OSH_OK;
     worker w[AT_ONCE] = {0};
     int n = 0, most = b->n < AT_ONCE ? (int)b->n : AT_ONCE;
-    pthread_mutex_init(&b->lock, NULL);
-    pthread_cond_init(&b->changed, NULL);
-    b->next = b->finished = 0, b->rc = 0, b->at_work = 0, b->n_bytes = 0;
+    pthread_mutex_init(&b->p->lock, NULL);
+    pthread_cond_init(&b->p->changed, NULL);
+    b->next = b->finished = 0, b->p->rc = 0, b->at_work = 0, b->n_bytes = 0;
+    for (size_t i = 0; i < b->n; i++)
+        if (b->one == osh_hub_file_pull && osh_hub_fetch_has_parts(b->files[i])) most = AT_ONCE;
     atomic_store(&b->p->stop, false), atomic_store(&b->p->done, 0);
     if (b->one == osh_hub_file_pull) OSH_TRY(check_disk(cx, b));
     for (; n < most; n++) {
         w[n].b = b;
         OSH_TRY(osh_ctx_fork(&w[n].cx, cx));
         osh_ctx_alone(w[n].cx);
-        pthread_mutex_lock(&b->lock);
+        pthread_mutex_lock(&b->p->lock);
         bool made = !pthread_create(&w[n].thread, NULL, work, &w[n]);
         b->at_work += made;
-        pthread_mutex_unlock(&b->lock);
+        pthread_mutex_unlock(&b->p->lock);
         if (made) continue;
         osh_ctx_free(w[n].cx), w[n].cx = NULL;
         if (!n) OSH_FAIL(cx, OSH_E_NOMEM, "the system gives no thread");
         break;
     }
     wait_for_all(cx, b);
-    if (b->rc) OSH_FAIL(cx, b->rc, "%s", b->text);
+    if (b->p->rc) OSH_FAIL(cx, b->p->rc, "%s", b->p->text);
     if (visible) show(cx, b, true);
 done:
     if (rc) atomic_store(&b->p->stop, true);
     for (int i = 0; i < n; i++) pthread_join(w[i].thread, NULL);
     for (int i = 0; i < AT_ONCE; i++) osh_ctx_free(w[i].cx);
-    pthread_mutex_destroy(&b->lock);
-    pthread_cond_destroy(&b->changed);
+    pthread_mutex_destroy(&b->p->lock);
+    pthread_cond_destroy(&b->p->changed);
     return rc;
 }
 

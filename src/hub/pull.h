@@ -1,6 +1,9 @@
-/* pull.h - what a pull is made of: the list of a repository's files (tree.c), a file (blob.c), all of them (pull.c). */
+/* pull.h - what a pull is made of: the list of a repository's files (tree.c), a file (blob.c), its bytes (fetch.c),
+ * all of them (pull.c). */
 #ifndef OSH_HUB_PULL_H
 #define OSH_HUB_PULL_H
+#include <pthread.h>
+
 #include "hub/ask.h"
 
 typedef struct osh_hub_file {
@@ -29,10 +32,22 @@ typedef struct osh_hub_place { // where files go, and what is common to those th
     const char *headers; // NULL: whole files are wanted; else the directory of files that have a header only
     atomic_bool stop;    // one failed: the others end
     atomic_llong done;   // bytes
+    pthread_mutex_t lock;
+    pthread_cond_t changed;   // something below, or of a fetch
+    struct osh_fetch *open;   // under the lock: files of which others may fetch parts
+    osh_status rc;            // under the lock: of what failed first
+    char text[4096];          // its message
 } osh_hub_place;
+void osh_hub_place_fail(osh_ctx *cx, osh_hub_place *p, osh_status rc); // the first is kept; all others end
+void osh_hub_place_wait(osh_hub_place *p); // until something changed, or a moment; the lock is held
 /* Downloads what is not there, checks it and links it into the snapshot. */
 osh_status osh_hub_file_pull(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f);
 osh_status osh_hub_file_lacks(osh_ctx *cx, int64_t *n_bytes, const osh_hub_place *p, const osh_hub_file *f);
+/* The bytes of a file, checked, at `to`. What an earlier run left of it stays where it is right. */
+osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f, const char *to);
+/* Fetches a part of a file that another thread is at; *did false: there is none. */
+osh_status osh_hub_fetch_help(osh_ctx *cx, osh_http *http, osh_hub_place *p, bool *did);
+bool osh_hub_fetch_has_parts(const osh_hub_file *f); // several threads can fetch it
 osh_status osh_hub_file_url(osh_ctx *cx, char **out, const osh_hub_place *p, const osh_hub_file *f);
 osh_status osh_hub_parent_make(osh_ctx *cx, const char *path); // the directory of path
 osh_status osh_hub_link(osh_ctx *cx, const char *link, const char *to); // in the place of what is there

@@ -76,7 +76,7 @@ grep -q '^hub .*auth=Bearer hf_good' log || fail "no token"
 ! grep -v ' agent=oneshot/[0-9.]*; libcurl/[0-9.]*$' log || fail "agent"
 grep -q '^cdn /cut/.* range=bytes=[1-9][0-9]*- ' log || fail "no range"
 for shard in m/*.safetensors; do
-    [ "$(grep -c "^cdn /slower/$(basename "$shard")" log)" = 1 ] || fail "$shard: asked for by both"
+    [ "$(grep -c "^cdn /slower/tiny/$(basename "$shard")" log)" = 1 ] || fail "$shard: asked for by both"
 done
 
 # The layout: links to blobs by hash, nothing asked for twice, a commit, another revision, no links.
@@ -114,7 +114,7 @@ HF_HOME=$PWD/headers "$ONESHOT" inspect ok/planned >there
 diff <(sed 1d there) <(sed 1d here) || fail "inspect"
 HF_HOME=$PWD/headers "$ONESHOT" plan --model ok/planned --scheme W4A16 >/dev/null
 for shard in m/*.safetensors; do
-    [ "$(grep -c "^cdn /ok/$(basename "$shard")" log)" -le 2 ] || fail "$shard: asked for again"
+    [ "$(grep -c "^cdn /ok/planned/$(basename "$shard")" log)" -le 2 ] || fail "$shard: asked for again"
 done
 "$ONESHOT" plan --model norange/planned --scheme W4A16 2>err && fail "no ranges, and a plan"
 grep -q "does not send the part that is asked for" err || fail "$(cat err)"
@@ -130,6 +130,31 @@ wait $job 2>/dev/null || true
 HF_HUB_CACHE=$PWD/killed "$ONESHOT" pull slow/tiny --progress none >/dev/null
 cmp m/model-00001-of-00003.safetensors "killed/models--slow--tiny/snapshots/$first/model-00001-of-00003.safetensors"
 grep -q '^cdn .*range=bytes=[1-9][0-9]*- ' log || fail "from the start: $(cat log)"
+
+# A large file in ranges at once, no byte of it different and none of it in memory: where one of them is cut, where the first
+# has a wrong byte, where the server looks at no range, and after a kill.
+large() { # fault: into large/
+    HF_HUB_CACHE=$PWD/large "$ONESHOT" pull "$1/large" --progress none >"$1.out" 2>"$1.err" || fail "$1/large: $(cat "$1.err")"
+    [ "$(sha256sum <"$(cat "$1.out")/model.safetensors" | cut -c1-64)" = "$noise" ] || fail "$1/large: other bytes"
+    [ "$(ls "large/models--$1--large/blobs" | wc -l)" = 2 ] || fail "$1/large: $(ls "large/models--$1--large/blobs")"
+    rm -r "large/models--$1--large"
+}
+starts() { sed -n "s|^cdn /$1/large/.* range=bytes=\([0-9]*\)-[0-9]* .*|\1|p" log | sort -nu; }
+noise=$(python3 -c 'import hashlib, random; print(hashlib.sha256(random.Random(1).randbytes(40 << 20)).hexdigest())')
+for fault in ok cutone wrongonce norange; do large $fault; done
+[ "$(starts ok | wc -l)" -ge 3 ] || fail "ranges begin at $(starts ok)"
+[ "$(grep -c '^cdn /wrongonce/large/.* range=bytes=0-' log)" = 2 ] || fail "$(grep wrongonce/large log)"
+grep -q '^cdn /norange/large/.* range=- ' log || fail "no stream"
+HF_HUB_CACHE=$PWD/large "$ONESHOT" pull slow/large --progress none >/dev/null 2>&1 &
+job=$!
+while [ -z "$(find large -name '*.incomplete' -size +0 2>/dev/null)" ] ||
+    [ "$(du -k large/models--slow--large/blobs | cut -f1)" -lt 16384 ]; do sleep 0.01; done
+kill -9 $job
+wait $job 2>/dev/null || true
+[ -s "large/models--slow--large/blobs/$noise.oneshot.ranges" ] || fail "$(ls -l large/models--slow--large/blobs)"
+: >log
+large slow
+[ "$(starts slow | wc -l)" -ge 2 ] && [ "$(starts slow | head -1)" -gt 0 ] || fail "from the start: $(starts slow)"
 
 # Through a proxy, whose variable is in capitals; without a network, the cache; a path is never asked for.
 HF_ENDPOINT=http://hub.invalid HF_HOME=$PWD/other NO_PROXY='' HTTP_PROXY=http://127.0.0.1:$hub "$ONESHOT" pull ok/tiny >/dev/null 2>err || fail "$(cat err)"

@@ -6,6 +6,7 @@ Usage: hub_server.py MODEL_DIR LOG PORTS     PORTS: a file that gets both port n
 A repository is FAULT/NAME, each with the files of MODEL_DIR; what is wrong with it is its FAULT:
   ok      nothing; branch main, also refs/pr/1       paged    the list of files in pages of two
   busy    429 to each first request                  flaky    500 to each first request, and to the API
+  cutone  the first range behind the start ends early
   cut     every answer of a large file ends early    norange  the first does, and ranges are not looked at
   slow    a byte a moment                            slower   larger pieces, for two at once
   wrong   large files have a wrong byte              wrongonce so at the first request only
@@ -15,11 +16,15 @@ A repository is FAULT/NAME, each with the files of MODEL_DIR; what is wrong with
   evil    a file named ../../../evil                 evilpath one at /tmp/evil          evilid   a hash that is a path
   huge    a file larger than any disk                loop     redirects to itself       long     more bytes than it has
   away    lists its files on another host            pickle   weights in .bin only      moved    renamed to ok/NAME
-  offset  another range than the one asked for       junk     no JSON              gone      is not there"""
+  offset  another range than the one asked for       junk     no JSON              gone      is not there
+A repository FAULT/large is a config.json and a model.safetensors of 40 MiB of noise."""
+import copy
+import functools
 import hashlib
 import http.server
 import json
 import os
+import random
 import sys
 import threading
 import time
@@ -32,8 +37,13 @@ seen = {}
 hub = cdn = None
 
 
-def files(fault):
+large_files = {"config.json": b"{}", "model.safetensors": random.Random(1).randbytes(40 << 20)}
+
+
+def files(fault, name):
     out = {}
+    if name == "large":
+        return large_files
     for folder, _, names in os.walk(ROOT):
         for name in names:
             path = os.path.join(folder, name)
@@ -55,7 +65,8 @@ def is_large(name):
     return name.endswith((".safetensors", ".bin")) or name == "tokenizer.json"
 
 
-def entry(name, data):
+@functools.cache
+def entry_of(name, data):
     git = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
     e = {"type": "file", "path": name, "size": len(data), "oid": git}
     if is_large(name):
@@ -63,6 +74,10 @@ def entry(name, data):
         e["oid"] = hashlib.sha1(pointer).hexdigest()
         e["lfs"] = {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 134}
     return e
+
+
+def entry(name, data):
+    return copy.deepcopy(entry_of(name, data))
 
 
 def first(key):
@@ -173,7 +188,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if rest[0] not in commits:
                 return self.say(404, {"error": "Invalid rev id"}, X_Error_Code="RevisionNotFound")
             return self.say(200, {"id": f"{fault}/{name}", "sha": commits[rest[0]], "siblings": []})
-        entries = [entry(k, v) for k, v in sorted(files(fault).items())] + [{"type": "directory", "path": "sub", "oid": "0" * 40}]
+        entries = [entry(k, v) for k, v in sorted(files(fault, name).items())] + [{"type": "directory", "path": "sub", "oid": "0" * 40}]
         for e in entries:
             if fault == "evilid" and "lfs" in e:
                 e["lfs"]["oid"] = "../../../../" + "a" * 52
@@ -192,7 +207,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def resolve(self, fault, name, commit, path, url):
         if self.refuse(fault, self.path):
             return
-        data = files(fault).get(path)
+        data = files(fault, name).get(path)
         if data is None or commit not in (COMMIT, SECOND):
             return self.say(404, b"", X_Error_Code="EntryNotFound")
         if fault == "loop":
@@ -201,13 +216,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if not is_large(path):
             return self.say(200, data, ETag=f'"{e["oid"]}"', X_Repo_Commit=commit)
         n = str(time.time_ns())
-        self.say(302, b"Found. Redirecting", Location=f"http://127.0.0.1:{cdn.server_port}/{fault}/{path}?Signature={n}",
+        self.say(302, b"Found. Redirecting", Location=f"http://127.0.0.1:{cdn.server_port}/{fault}/{name}/{path}?Signature={n}",
                  X_Repo_Commit=commit, X_Linked_Etag=f'"{e["lfs"]["oid"]}"', X_Linked_Size=str(len(data)))
 
     def large(self, parts, url):
-        fault, path = parts[0], "/".join(parts[1:])
-        data = files(fault)[path]
-        if fault == "expired" and first((fault, path)):
+        fault, name, path = parts[0], parts[1], "/".join(parts[2:])
+        data = files(fault, name)[path]
+        if fault == "expired" and first((fault, name, path)):
             return self.say(403, b"<Error>Request has expired</Error>")
         at, end, status, extra = 0, len(data) - 1, 200, {}
         asked = self.headers.get("Range", "")
@@ -220,8 +235,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 at += 1
             status, extra = 206, {"Content_Range": f"bytes {at}-{end}/{len(data)}"}
         body = data[at:end + 1]
-        if fault == "wrong" or (fault == "wrongonce" and first((fault, path))):
-            body = body[:-1] + bytes([body[-1] ^ 1])
+        if fault == "wrong" or (fault == "wrongonce" and first((fault, name, path))):
+            body = bytes([body[0] ^ 1]) + body[1:]  # the part of the file that no other request is for
         if fault == "long":
             body += b"more"
         self.send_response(status)
@@ -230,7 +245,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("ETag", '"of-the-cdn"')
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if fault in ("cut", "offset") or (fault == "norange" and first((fault, path))):
+        if fault in ("cut", "offset") or (fault == "cutone" and at and first((fault, name, path))) or (fault == "norange" and first((fault, name, path))):
             self.wfile.write(body[:len(body) // 2 if len(body) > 60000 else len(body)])
             self.close_connection = True
         elif fault in ("slow", "slower"):

@@ -1,15 +1,27 @@
 /* test_hub_pull.c - what a pull stands on: hashes, addresses, headers, the list of files. */
 #include "dir_fixture.h"
 #include "hub/pull.h"
+#include "hub/ranges.h"
 #include "hub/rows.h"
 #include "hub/sha.h"
 #include "torture.h"
 
 #include <stdio.h>
 
+static osh_status sha_once(osh_ctx *cx, void *user)
+{
+    osh_sha *s = NULL;
+    char hex[65];
+    (void)user;
+    osh_status rc = osh_sha_new(cx, &s, 256);
+    if (!rc) osh_sha_feed(s, "abc", 3), rc = osh_sha_end(cx, s, hex);
+    osh_sha_free(cx, s);
+    return rc;
+}
+
 static void test_sha(void **state)
 {
-    (void)state;
+    fixture *f = *state;
     static const struct { int n; const char *text, *sha1, *sha256;
     } rows[] = {
         // text n times
@@ -28,19 +40,68 @@ static void test_sha(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (int cut = 0; cut < 3; cut++) {
-            osh_sha a, b;
+            osh_sha *a = NULL, *b = NULL;
             char hex[65];
-            osh_sha1_begin(&a), osh_sha256_begin(&b);
+            assert_ok(f->cx, osh_sha_new(f->cx, &a, 160));
+            assert_ok(f->cx, osh_sha_new(f->cx, &b, 256));
             for (int k = 0; k < rows[i].n; k++) {
                 size_t n = strlen(rows[i].text), at = n * (size_t)cut / 2;
-                osh_sha_feed(&a, rows[i].text, at), osh_sha_feed(&a, rows[i].text + at, n - at);
-                osh_sha_feed(&b, rows[i].text, at), osh_sha_feed(&b, rows[i].text + at, n - at);
+                osh_sha_feed(a, rows[i].text, at), osh_sha_feed(a, rows[i].text + at, n - at);
+                osh_sha_feed(b, rows[i].text, at), osh_sha_feed(b, rows[i].text + at, n - at);
             }
-            osh_sha_end(&a, hex);
+            assert_ok(f->cx, osh_sha_end(f->cx, a, hex));
             assert_string_equal(hex, rows[i].sha1);
-            osh_sha_end(&b, hex);
+            assert_ok(f->cx, osh_sha_end(f->cx, b, hex));
             assert_string_equal(hex, rows[i].sha256);
+            osh_sha_free(f->cx, a);
+            osh_sha_free(f->cx, b);
         }
+    assert_true(torture(sha_once, NULL) >= 1);
+}
+
+/* Threads take and fill parts in any order, and a run may end at any point: no byte is asked for twice or left out. */
+static void test_ranges(void **state)
+{
+    (void)state;
+    const int64_t sizes[] = {1, 2 * OSH_LEAST_PART - 1, 2 * OSH_LEAST_PART, 5 * OSH_LEAST_PART + 7, (int64_t)1 << 40};
+    char text[OSH_RANGES_BYTES];
+    uint64_t seed = 1;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        osh_ranges r;
+        int64_t came = sizes[i] / 3, n = sizes[i];
+        int at_work = 0, most = 0, busy[OSH_MOST_PARTS];
+        osh_ranges_init(&r, n, came);
+        while (osh_ranges_done(&r) < n) {
+            int part = at_work < 8 ? osh_ranges_take(&r) : -1;
+            if (part >= 0) busy[at_work++] = part;
+            if (at_work > most) most = at_work;
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            int who = (int)(seed >> 33) % at_work;
+            osh_part *p = &r.parts[busy[who]];
+            int64_t left = p->end - p->at, step = (seed >> 20) % 4 ? left / 7 + 1 : left;
+            p->at += step, came += step;
+            if (p->at == p->end) p->busy = false, busy[who] = busy[--at_work];
+            assert_int_equal(osh_ranges_done(&r), came);
+            if ((seed >> 40) % 32) continue;
+            assert_int_equal(osh_ranges_write(text, &r), OSH_RANGES_BYTES); // killed, and on
+            assert_true(osh_ranges_read(&r, text, sizeof text, n));
+            assert_int_equal(osh_ranges_done(&r), came);
+            at_work = 0;
+        }
+        assert_int_equal(came, n);
+        assert_true(n < 2 * OSH_LEAST_PART ? most == 1 : n < (int64_t)1 << 40 || most > 3);
+        assert_true(r.n <= OSH_MOST_PARTS);
+    }
+    const int64_t whole = 100;
+    const int64_t bad[][6] = {{99, 1, 0, 99}, {100, 0}, {100, 65}, {100, 1, -1, 100}, {100, 1, 0, 99},
+                              {100, 1, 101, 100}, {100, 2, 0, 50, 49, 100}, {100, 2, 0, 50, 60, 90}, {100, -1, 0, 100}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        osh_ranges r;
+        memset(text, 0, sizeof text);
+        memcpy(text, bad[i], sizeof bad[i]);
+        assert_false(osh_ranges_read(&r, text, sizeof text, whole));
+    }
+    assert_false(osh_ranges_read(&(osh_ranges){0}, text, 5, whole));
 }
 
 static void test_addresses(void **state)
@@ -261,7 +322,8 @@ static void test_side_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sha),
+        cmocka_unit_test_setup_teardown(test_sha, setup_dir, teardown_dir),
+        cmocka_unit_test(test_ranges),
         cmocka_unit_test_setup_teardown(test_addresses, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_headers, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_tree, setup_dir, teardown_dir),

@@ -5,7 +5,7 @@
  * threads are made here, each behind a mapping that shows that there is room. They stay: what runs together later finds
  * them. */
 #include "ops/cpu/blas.h"
-#include "ops/cpu/library.h"
+#include "base/library.h"
 #include "ops/isa.h"
 
 #include <dlfcn.h>
@@ -68,8 +68,10 @@ static osh_status open_blas(osh_ctx *cx)
 {
     osh_status rc = OSH_OK;
     void *handle;
-    OSH_TRY(osh_library_open(cx, &handle, &used, "libopenblas.so.0", "libopenblas0", symbols,
-                             sizeof symbols / sizeof *symbols));
+    static const osh_library library = {.sonames = {"libopenblas.so.0"}, .use = "matrix products",
+                                        .package = "libopenblas0", .symbols = symbols,
+                                        .n = sizeof symbols / sizeof *symbols};
+    OSH_TRY(osh_library_open(cx, &handle, &used, &library));
     used.set_num_threads(1);
     void *make = dlsym(handle, "blas_memory_alloc"), *release = dlsym(handle, "blas_memory_free");
     if (make && release) { // ISO C has no cast to a function pointer

@@ -13,7 +13,7 @@
 #include "ops/cpu/dnnl.h"
 #include "base/isa.h"
 #include "ops/cpu/gemm.h"
-#include "ops/cpu/library.h"
+#include "base/library.h"
 #include "ops/kernel.h"
 
 #include <dlfcn.h>
@@ -55,8 +55,10 @@ static osh_status open_dnnl(osh_ctx *cx)
 {
     osh_status rc = OSH_OK;
     void *handle;
-    OSH_TRY(osh_library_open(cx, &handle, &lib, "libdnnl.so." TEXT(DNNL_VERSION_MAJOR),
-                             "libdnnl" TEXT(DNNL_VERSION_MAJOR), symbols, sizeof symbols / sizeof *symbols));
+    static const osh_library library = {.sonames = {"libdnnl.so." TEXT(DNNL_VERSION_MAJOR)}, .use = "matrix products",
+                                        .package = "libdnnl" TEXT(DNNL_VERSION_MAJOR), .symbols = symbols,
+                                        .n = sizeof symbols / sizeof *symbols};
+    OSH_TRY(osh_library_open(cx, &handle, &lib, &library));
     void *symbol = dlsym(handle, "omp_set_num_threads");
     memcpy(&set_threads, &symbol, sizeof symbol); // ISO C has no cast from an object pointer to a function
     lib.set_max_cpu_isa(sets[osh_isa_used()].isa);

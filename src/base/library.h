@@ -11,6 +11,13 @@ typedef struct osh_symbol {
     size_t at; // of the pointer in the table of functions
 } osh_symbol;
 
+typedef struct osh_library {
+    const char *sonames[2];    // the second where the first is not there; may be NULL
+    const char *use, *package; // who wants it, and what to install where it is missing
+    const osh_symbol *symbols;
+    size_t n;
+} osh_library;
+
 typedef struct osh_once_state {
     pthread_mutex_t lock;
     atomic_bool done;
@@ -19,8 +26,7 @@ typedef struct osh_once_state {
 /* fn until it succeeds once in this process, from any thread. */
 osh_status osh_once(osh_ctx *cx, osh_once_state *o, osh_status (*fn)(osh_ctx *cx));
 
-/* Fills the pointers of a table from the library of that soname, which stays open. package: what to install where it is
- * missing. OSH_E_UNSUPPORTED naming the library, the function or the package. */
-osh_status osh_library_open(osh_ctx *cx, void **handle, void *table, const char *soname, const char *package,
-                            const osh_symbol *symbols, size_t n);
+/* Fills the pointers of a table from the library, which stays open. OSH_E_UNSUPPORTED naming the library, the function
+ * or the package. */
+osh_status osh_library_open(osh_ctx *cx, void **handle, void *table, const osh_library *library);
 #endif

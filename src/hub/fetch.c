@@ -1,0 +1,302 @@
+/* fetch.c - the bytes of one file, in as many streams as there are idle threads:
+ *
+ *   blobs/<etag>.oneshot.incomplete     grows; of a large file with holes where parts are missing
+ *   blobs/<etag>.oneshot.ranges         which parts of a large one are there (ranges.h); none: all up to its end
+ *
+ * Both stay when a run ends, and the next one goes on. What they say need not be true: the hash of all bytes is taken
+ * from the file in the end. A server that does not look at ranges sends one stream.
+ * A request begins at the Hub each time: the address it redirects to is signed, and expires. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "hub/pull.h"
+#include "hub/ranges.h"
+#include "hub/sha.h"
+
+static const int64_t MOST_ASKED = 8000000000; // at once: servers refuse one answer of more than 50 GB
+
+typedef struct osh_fetch { // a file that grows
+    osh_hub_place *p;
+    const osh_hub_file *f;
+    osh_file *out, *record; // own; record NULL: one stream
+    char *partial, *ranges; // own: their paths
+    struct osh_fetch *next; // of those that are open
+    osh_ranges parts;       // this and what follows: under p->lock
+    int at_work;            // threads that help
+    bool no_ranges;         // the server does not look at them
+} osh_fetch;
+
+typedef struct stream { // one request for a part
+    osh_fetch *x;
+    osh_part *part;
+    int64_t asked_end;
+    bool over; // it needs no more of this answer
+} stream;
+
+bool osh_hub_fetch_has_parts(const osh_hub_file *f) { return f->n_bytes >= 2 * OSH_LEAST_PART; }
+
+/* Under the lock, but while no other thread knows x. */
+static osh_status save_ranges(osh_ctx *cx, osh_fetch *x)
+{
+    char text[OSH_RANGES_BYTES];
+    if (!x->record) return OSH_OK;
+    return osh_file_pwrite(cx, x->record, text, osh_ranges_write(text, &x->parts), 0);
+}
+
+/* The file has its size at once where parts come in any order. */
+static osh_status start_over(osh_ctx *cx, osh_fetch *x)
+{
+    osh_status rc = OSH_OK;
+    pthread_mutex_lock(&x->p->lock);
+    atomic_fetch_sub(&x->p->done, (long long)osh_ranges_done(&x->parts));
+    osh_ranges_init(&x->parts, x->f->n_bytes, 0);
+    OSH_TRY(save_ranges(cx, x));
+    OSH_TRY(osh_file_truncate(cx, x->out, 0));
+    if (x->record) OSH_TRY(osh_file_truncate(cx, x->out, x->f->n_bytes));
+done:
+    pthread_mutex_unlock(&x->p->lock);
+    return rc;
+}
+
+/* What an earlier run left. */
+static osh_status open_partial(osh_ctx *cx, osh_fetch *x)
+{
+    osh_status rc = OSH_OK;
+    char text[OSH_RANGES_BYTES];
+    int64_t total = x->f->n_bytes;
+    OSH_TRY(osh_file_open_or_create(cx, &x->out, x->partial));
+    int64_t has = osh_file_bytes(x->out), n;
+    osh_ranges_init(&x->parts, total, has > total ? 0 : has);
+    if (has > total) OSH_TRY(osh_file_truncate(cx, x->out, 0));
+    if (osh_hub_fetch_has_parts(x->f)) {
+        OSH_TRY(osh_file_open_or_create(cx, &x->record, x->ranges));
+        if ((n = osh_file_bytes(x->record)) == OSH_RANGES_BYTES) {
+            OSH_TRY(osh_file_pread(cx, x->record, text, (size_t)n, 0));
+            osh_ranges parts;
+            if (osh_ranges_read(&parts, text, (size_t)n, total) && osh_ranges_done(&parts) <= has) x->parts = parts;
+        } else if (n) OSH_TRY(osh_file_truncate(cx, x->record, 0));
+        OSH_TRY(save_ranges(cx, x));
+        OSH_TRY(osh_file_truncate(cx, x->out, total));
+    }
+    atomic_fetch_add(&x->p->done, (long long)osh_ranges_done(&x->parts));
+done:
+    return rc;
+}
+
+static osh_status on_begin(osh_ctx *cx, void *user, const osh_http_reply *r)
+{
+    osh_status rc = OSH_OK;
+    stream *s = user;
+    osh_fetch *x = s->x;
+    if (r->status == 200 && x->record) { // all of it, from its start
+        pthread_mutex_lock(&x->p->lock);
+        x->no_ranges = s->over = true;
+        pthread_mutex_unlock(&x->p->lock);
+        return OSH_E_IO;
+    }
+    if (r->status == 200) return s->part->at ? start_over(cx, x) : OSH_OK; // the range was not looked at
+    if (r->range_from != s->part->at || r->range_total != x->f->n_bytes)
+        OSH_FAIL(cx, OSH_E_IO, "%s of %s: asked for bytes from %lld of %lld on, got them from %lld of %lld on",
+                 x->f->path, x->p->name->id, (long long)s->part->at, (long long)x->f->n_bytes, (long long)r->range_from,
+                 (long long)r->range_total);
+done:
+    return rc;
+}
+
+static osh_status on_take(osh_ctx *cx, void *user, const void *bytes, size_t n)
+{
+    osh_status rc = OSH_OK;
+    stream *s = user;
+    osh_fetch *x = s->x;
+    pthread_mutex_lock(&x->p->lock);
+    int64_t at = s->part->at, left = s->part->end - at; // the end comes nearer when another thread takes the rest
+    s->over |= x->no_ranges;
+    pthread_mutex_unlock(&x->p->lock);
+    if (s->over) return OSH_E_IO;
+    if ((int64_t)n > s->asked_end - at)
+        OSH_FAIL(cx, OSH_E_IO, "%s of %s: more than the %lld bytes that it has came", x->f->path, x->p->name->id,
+                 (long long)x->f->n_bytes);
+    if ((int64_t)n > left) n = (size_t)left;
+    OSH_TRY(osh_file_pwrite(cx, x->out, bytes, n, at));
+    pthread_mutex_lock(&x->p->lock);
+    s->part->at += (int64_t)n;
+    s->over = s->part->at >= s->part->end && s->part->end < s->asked_end;
+    rc = save_ranges(cx, x);
+    pthread_mutex_unlock(&x->p->lock);
+    atomic_fetch_add(&x->p->done, (long long)n);
+    if (!rc && s->over) rc = OSH_E_IO; // nothing is wrong: the rest is another thread's
+done:
+    return rc;
+}
+
+/* Requests until the part has all its bytes. Each that brings some counts as a new beginning. */
+static osh_status fetch_part(osh_ctx *cx, osh_http *http, osh_fetch *x, int i)
+{
+    osh_status rc = OSH_OK;
+    osh_http_reply r = {0};         // own
+    char *url = NULL, *what = NULL; // own
+    bool elsewhere;
+    stream s = {.x = x, .part = &x->parts.parts[i]};
+    OSH_TRY(osh_hub_file_url(cx, &url, x->p, x->f));
+    if (!(what = osh_sprintf(cx, "%s of %s", x->f->path, x->p->name->id))) OSH_TRY(OSH_E_NOMEM);
+    for (int tried = 0;; tried++) {
+        pthread_mutex_lock(&x->p->lock);
+        osh_part before = *s.part;
+        s.over = x->no_ranges;
+        pthread_mutex_unlock(&x->p->lock);
+        if (before.at >= before.end || s.over) break;
+        osh_http_request q = {.url = url, .from = before.at, .begin = on_begin, .take = on_take, .user = &s};
+        s.asked_end = before.end;
+        if (x->record) q.to = s.asked_end = before.end - before.at < MOST_ASKED ? before.end : before.at + MOST_ASKED;
+        rc = osh_hub_follow(cx, http, &r, &elsewhere, x->p->hub, &q);
+        if (s.over) rc = OSH_OK;
+        OSH_TRY(rc);
+        if (s.part->at > before.at) tried = 0; // only this thread moves it
+        if (s.over || s.part->at == s.asked_end) continue;
+        bool cut = r.status == 200 || r.status == 206, expired = elsewhere && (r.status == 403 || r.status == 400);
+        if (!cut && !expired && !osh_hub_passes(&r)) OSH_TRY(osh_hub_refused(cx, x->p->hub, &r, what));
+        if (tried == OSH_HUB_RETRIES && cut)
+            OSH_FAIL(cx, OSH_E_IO, "%s: %lld of the bytes from %lld to %lld came", what,
+                     (long long)(s.part->at - before.at), (long long)before.at, (long long)before.end);
+        if (tried == OSH_HUB_RETRIES) OSH_TRY(osh_hub_refused(cx, x->p->hub, &r, what));
+        OSH_TRY(osh_hub_pause(cx, &r, tried, &x->p->stop));
+    }
+done:
+    osh_http_reply_deinit(cx, &r);
+    osh_free(cx, what);
+    osh_free(cx, url);
+    return rc;
+}
+
+/* A part that no one is at, or a half of one; -1: there is none. Under the lock. */
+static int part_take(osh_fetch *x) { return x->no_ranges ? -1 : osh_ranges_take(&x->parts); }
+
+static void part_give(osh_fetch *x, int i)
+{
+    pthread_mutex_lock(&x->p->lock);
+    x->parts.parts[i].busy = false;
+    pthread_mutex_unlock(&x->p->lock);
+}
+
+osh_status osh_hub_fetch_help(osh_ctx *cx, osh_http *http, osh_hub_place *p, bool *did)
+{
+    int i = -1;
+    pthread_mutex_lock(&p->lock);
+    osh_fetch *x = p->open;
+    for (; x; x = x->next)
+        if ((i = part_take(x)) >= 0) break;
+    if (x) x->at_work++;
+    pthread_mutex_unlock(&p->lock);
+    *did = x;
+    if (!x) return OSH_OK;
+    osh_status rc = fetch_part(cx, http, x, i);
+    part_give(x, i);
+    if (rc) osh_hub_place_fail(cx, p, rc); // before the file's own thread learns of it
+    pthread_mutex_lock(&p->lock);
+    x->at_work--;
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
+static void fetch_open(osh_fetch *x)
+{
+    pthread_mutex_lock(&x->p->lock);
+    x->next = x->p->open, x->p->open = x;
+    pthread_cond_broadcast(&x->p->changed);
+    pthread_mutex_unlock(&x->p->lock);
+}
+
+/* Until no other thread is at it. */
+static void fetch_shut(osh_fetch *x)
+{
+    pthread_mutex_lock(&x->p->lock);
+    osh_fetch **at = &x->p->open;
+    while (*at && *at != x) at = &(*at)->next;
+    if (*at) *at = x->next;
+    while (x->at_work) osh_hub_place_wait(x->p);
+    pthread_mutex_unlock(&x->p->lock);
+}
+
+/* All parts that this thread can take, while others help; then the server's one stream where it sends no parts. */
+static osh_status fetch_parts(osh_ctx *cx, osh_http *http, osh_fetch *x)
+{
+    osh_status rc = OSH_OK;
+    if (x->record) fetch_open(x);
+    for (int i = 0; !rc && i >= 0;) {
+        pthread_mutex_lock(&x->p->lock);
+        i = part_take(x);
+        pthread_mutex_unlock(&x->p->lock);
+        if (i < 0) break;
+        rc = fetch_part(cx, http, x, i);
+        part_give(x, i);
+    }
+    if (rc) osh_hub_place_fail(cx, x->p, rc); // those who help end
+    fetch_shut(x);
+    OSH_TRY(rc);
+    if (atomic_load(&x->p->stop)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "another file failed");
+    if (!x->no_ranges) goto done;
+    x->no_ranges = false;
+    osh_file_close(cx, x->record), x->record = NULL;
+    OSH_TRY(osh_file_remove(cx, x->ranges));
+    OSH_TRY(start_over(cx, x));
+    rc = fetch_part(cx, http, x, 0);
+done:
+    return rc;
+}
+
+static osh_status hash_file(osh_ctx *cx, osh_fetch *x, char hex[65])
+{
+    enum { STEP = 1 << 20 };
+    osh_status rc = OSH_OK;
+    osh_sha *sha = NULL; // own
+    char *bytes = NULL;  // own
+    char head[40];       // git's object has one
+    int64_t n = x->f->n_bytes;
+    bool large = strlen(x->f->etag) == 64;
+    OSH_TRY(osh_sha_new(cx, &sha, large ? 256 : 160));
+    OSH_NEW(cx, bytes, STEP);
+    if (!large) osh_sha_feed(sha, head, 1 + (size_t)snprintf(head, sizeof head, "blob %lld", (long long)n));
+    for (int64_t at = 0; at < n; at += STEP) {
+        size_t k = n - at < STEP ? (size_t)(n - at) : STEP;
+        OSH_TRY(osh_check_interrupt(cx));
+        OSH_TRY(osh_file_pread(cx, x->out, bytes, k, at));
+        osh_sha_feed(sha, bytes, k);
+    }
+    OSH_TRY(osh_sha_end(cx, sha, hex));
+done:
+    osh_free(cx, bytes);
+    osh_sha_free(cx, sha);
+    return rc;
+}
+
+/* Where the hash is another, once more from the start: what was left of an earlier run may be to blame. */
+osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f, const char *to)
+{
+    osh_status rc = OSH_OK;
+    osh_fetch x = {.p = p, .f = f};
+    char hex[65];
+    if (!(x.partial = osh_sprintf(cx, "%s/blobs/%s.oneshot.incomplete", p->repo, f->etag))) OSH_TRY(OSH_E_NOMEM);
+    if (!(x.ranges = osh_sprintf(cx, "%s/blobs/%s.oneshot.ranges", p->repo, f->etag))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(open_partial(cx, &x));
+    for (int tried = 0;; tried++) {
+        OSH_TRY(fetch_parts(cx, http, &x));
+        OSH_TRY(hash_file(cx, &x, hex));
+        if (!strcmp(hex, f->etag)) break;
+        OSH_TRY(start_over(cx, &x));
+        if (tried)
+            OSH_FAIL(cx, OSH_E_IO, "%s of %s: its SHA-%s is %s, wanted %s", f->path, p->name->id,
+                     strlen(f->etag) == 64 ? "256" : "1", hex, f->etag);
+        osh_log(cx, OSH_LOG_INFO, "%s of %s: the checksum is wrong: again from its start", f->path, p->name->id);
+    }
+    OSH_TRY(osh_file_sync(cx, x.out));
+    OSH_TRY(osh_file_remove(cx, x.ranges)); // first: without it the file counts as whole, which it is
+    OSH_TRY(osh_rename(cx, x.partial, to));
+done:
+    osh_file_close(cx, x.out);
+    osh_file_close(cx, x.record);
+    osh_free(cx, x.partial);
+    osh_free(cx, x.ranges);
+    return rc;
+}
