@@ -4,9 +4,9 @@
  *   head h reads kv head h / (H/K)
  *
  * Query i sees key j of its own sample where j <= i and, with a window, i - j < sliding_window.
- * transformers' eager_attention_forward, rounding to the dtype of q at its points: q k^T, times
- * scale, (mask), softmax in f32, its result, the sum over v. softcap c (Gemma2's eager_attention_forward): behind the
- * scale, score / c, its tanh, and that times c, each rounded. */
+ * As FlashAttention, which transformers' sdpa uses: scores, mask and softmax in f32, its result rounded to the dtype of q
+ * for the sum over v, and that sum rounded. softcap c (Gemma2's eager_attention_forward): a score s behind the scale
+ * becomes c tanh(s / c), in f32. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -59,8 +59,7 @@ static void attend_ref(float *y, double *p, const float *q, const float *k, cons
     for (int64_t j = first; j <= i; j++) {
         double dot = 0;
         for (int64_t d = 0; d < Dh; d++) dot += (double)q[d] * k[j * kv + d];
-        p[j] = osh_round_to(osh_round_to((float)dot, dt) * scale, dt);
-        if (cap > 0) p[j] = osh_round_to(cap * osh_round_to((float)tanh(osh_round_to((float)p[j] / cap, dt)), dt), dt);
+        p[j] = cap > 0 ? cap * tanh(dot * scale / cap) : dot * scale;
         max = fmax(max, p[j]);
     }
     for (int64_t j = first; j <= i; j++) sum += p[j] = exp(p[j] - max);

@@ -1,5 +1,5 @@
 /* test_attention.c - the card's fused attention (src/ops/cuda/attention_fused.cuh) against its definition in double,
- * with P rounded where the kernel rounds it, and, more loosely, against the reference, which rounds scores as well.
+ * with P rounded where the kernel rounds it, and, more loosely, against the reference, which rounds P behind the quotient.
  *
  * Odd lengths around the tiles of 64 keys and 128 queries, heads of all four sizes of the kernel and between, groups,
  * windows, more samples than one launch takes. */
@@ -114,7 +114,7 @@ static void define(batch *b, const osh_attention_attr *at)
 }
 
 /* One batch, in bf16 under every order of the threads: the definition within what a flipped rounding adds, the
- * reference within what its roundings of scores and probabilities do; no scratch. */
+ * reference within what rounding probabilities at another point does; no scratch. */
 static void check(osh_ctx *cx, osh_device *d, const osh_attention_attr *at, const int64_t *T, int64_t n, float amp,
                   osh_dtype dt)
 {

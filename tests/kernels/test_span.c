@@ -80,7 +80,7 @@ static void test_same_bytes_without_avx2(void **state)
     assert_true(osh_span_sum_exp_diff(x, y, N, 20) == base_sum_exp_diff(x, y, N, 20));
 }
 
-/* Scaling by a power of two takes a way of its own; scores hidden by causality are -inf; a NaN must not get lost. */
+/* Scores hidden by causality are -inf; a NaN must not get lost. */
 static void test_softmax(void **state)
 {
     (void)state;
@@ -92,10 +92,10 @@ static void test_softmax(void **state)
         double max = -INFINITY, sum = 0, worst = 0;
         memcpy(y, x, sizeof x);
         osh_span_softmax(y, N, 0.125f, dts[d]);
-        for (int i = 0; i < N; i++) max = fmax(max, osh_round_to(osh_round_to(x[i], dts[d]) * 0.125f, dts[d]));
-        for (int i = 0; i < N; i++) sum += exp(osh_round_to(osh_round_to(x[i], dts[d]) * 0.125f, dts[d]) - max);
+        for (int i = 0; i < N; i++) max = fmax(max, x[i] * 0.125f);
+        for (int i = 0; i < N; i++) sum += exp(x[i] * 0.125f - max);
         for (int i = 0; i < N; i++) {
-            double want = exp(osh_round_to(osh_round_to(x[i], dts[d]) * 0.125f, dts[d]) - max) / sum;
+            double want = exp(x[i] * 0.125f - max) / sum;
             double half = dts[d] == OSH_BF16 ? want / 256 : dts[d] == OSH_F16 ? fmax(want / 2048, 0x1p-25) : 0;
             worst = fmax(worst, fabs(y[i] - want) - half - 2e-6 * want);
             if (i >= 900) assert_true(y[i] == 0);

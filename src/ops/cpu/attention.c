@@ -105,7 +105,7 @@ static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, const 
 {
     int64_t from = lo & ~(int64_t)7, to = osh_pad8(hi);
 
-    if (o->softcap > 0) osh_span_softcap(s + from, to - from, o->scale, o->softcap, o->dt);
+    if (o->softcap > 0) osh_span_softcap(s + from, to - from, o->scale, o->softcap, OSH_F32);
     for (int64_t i = from; i < lo; i++) s[i] = -INFINITY;
     for (int64_t i = hi; i < to; i++) s[i] = -INFINITY;
     osh_span_softmax(s + from, to - from, o->softcap > 0 ? 1 : o->scale, o->dt);

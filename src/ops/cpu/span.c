@@ -114,7 +114,7 @@ OSH_VEC_FN void round_sum(osh_v8f *x, osh_dtype dt)
     else v8_round(x, dt);
 }
 
-OSH_VEC_FN void softmax_body(float *s, int64_t n, float scale, bool round_scaled, osh_dtype dt)
+OSH_VEC_FN void softmax_body(float *s, int64_t n, float scale, osh_dtype dt)
 {
     osh_v8f v, m, sum;
     osh_v8i greater;
@@ -122,9 +122,7 @@ OSH_VEC_FN void softmax_body(float *s, int64_t n, float scale, bool round_scaled
     v8_set(&m, -INFINITY);
     for (int64_t i = 0; i < n; i += OSH_LANES) {
         v8_load(&v, s + i);
-        round_sum(&v, dt);
         v = v * scale;
-        if (round_scaled) round_sum(&v, dt);
         v8_store(s + i, &v);
         greater = v > m;
         v8_select(&m, &greater, &v, &m);
@@ -146,14 +144,11 @@ OSH_VEC_FN void softmax_body(float *s, int64_t n, float scale, bool round_scaled
         v8_store(s + i, &v);
     }
 }
-/* Bodies of their own for bf16: constants leave the loops. A power of two as factor rounds nothing there that e^x
- * sees. */
+/* A body of its own for bf16: constants leave the loops. */
 OSH_VEC_FN void softmax_any(float *s, int64_t n, float scale, osh_dtype dt)
 {
-    int exponent;
-    if (dt != OSH_BF16) softmax_body(s, n, scale, true, dt);
-    else if (frexpf(scale, &exponent) == 0.5f) softmax_body(s, n, scale, false, OSH_BF16);
-    else softmax_body(s, n, scale, true, OSH_BF16);
+    if (dt == OSH_BF16) softmax_body(s, n, scale, OSH_BF16);
+    else softmax_body(s, n, scale, dt);
 }
 OSH_AVX2 static void softmax_avx2(float *s, int64_t n, float scale, osh_dtype dt) { softmax_any(s, n, scale, dt); }
 void osh_span_softmax(float *s, int64_t n, float scale, osh_dtype dt)

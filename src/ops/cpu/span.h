@@ -13,7 +13,7 @@ void osh_span_add(float *x, const float *y, int64_t n);                         
 void osh_span_glu(float *gate, const float *up, int64_t n, osh_act_kind act, osh_dtype dt); // gate = act(gate) * up
 /* x = round(x * rsqrt(sum(x^2) / n_real + eps)) * w; padding of x and w is zero. */
 void osh_span_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, float eps, osh_dtype dt);
-/* s = softmax(round(round(s) * scale)), rounded; -inf lanes become 0. */
+/* s = softmax(s * scale) in f32, rounded once; -inf lanes become 0. */
 void osh_span_softmax(float *s, int64_t n, float scale, osh_dtype dt);
 /* s = c tanh(round(round(s) * scale) / c), rounded after each step */
 void osh_span_softcap(float *s, int64_t n, float scale, float c, osh_dtype dt);

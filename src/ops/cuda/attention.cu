@@ -2,11 +2,12 @@
  * sample: scores of a chunk against the keys up to its last query, softmax row by row in their place, sum over v.
  *
  *   in[0] q [N, H*Dh]     in[1] k [N, K*Dh]     in[2] v [N, K*Dh]     out [N, H*Dh]
- *   scores [samples, heads, chunk, ld] of the dtype of q, in scratch of at most 128 MiB
+ *   scores [samples, heads, chunk, ld] in f32, in scratch of at most 128 MiB
  *
- *   q k^T          product with f32 sums, stored in the dtype: its rounding
- *   softmax        reads it, times scale, rounds, e^(s - max) / sum in f32, rounds; what is hidden becomes 0
- *   scores v       product with f32 sums, stored into out
+ *   q k^T          product with f32 sums, stored in f32
+ *   softmax        times scale, e^(s - max) / sum, rounded to the dtype of q, each row over its own beginning; what is
+ *                  hidden becomes 0
+ *   P v            product with f32 sums, stored into out
  *
  * One pass takes some samples of equal length that stand behind each other, some of their heads, and one chunk of their
  * queries. The chunk depends on the length of the sample alone, and so must the algorithm of its products, or a result
@@ -25,7 +26,7 @@ typedef struct attention_job {
     osh_dtype dt;
     int64_t group;   // query heads of a kv head
     int64_t row, T;  // first row and length of the samples at hand
-    char *scores;
+    float *scores;
 } attention_job;
 
 /* One pass: samples [sample, + n_samples), heads [head, + n_kv * n_heads), queries [pos, + n), keys [key, + n_keys). */
@@ -35,49 +36,51 @@ typedef struct attention_pass {
 
 
 /* Queries of a chunk, where a sample has T tokens: QUERIES, fewer where one head of them would be too large. */
-static int64_t chunk_of(int64_t T, int64_t elem_bytes)
+static int64_t chunk_of(int64_t T)
 {
-    int64_t most = (int64_t)OSH_ATTENTION_SCORES / (osh_attention_row(T) * elem_bytes), n = osh_min64(T, QUERIES);
+    int64_t most = (int64_t)OSH_ATTENTION_SCORES / (osh_attention_row(T) * (int64_t)sizeof(float)), n = osh_min64(T, QUERIES);
     return most < 1 ? 1 : osh_min64(n, most);
 }
 
 /* Scores of `rows` rows: [rows, ld], keys [0, n_keys) from `key` of the sample; row r is query pos + r % n. A team of
- * TEAM threads to a row. */
+ * TEAM threads to a row, which T overwrites from its beginning: what a round stores is what it or one before has read. */
 template <class T, int TEAM>
-static __global__ void softmax_kernel(T *scores, attention_pass p, int64_t rows, int64_t window, float scale,
+static __global__ void softmax_kernel(float *scores, attention_pass p, int64_t rows, int64_t window, float scale,
                                       float softcap)
 {
-    const int N = osh_cu_pack<T>::N, TEAMS = 256 / TEAM;
+    const int N = osh_cu_pack<float>::N, TEAMS = 256 / TEAM;
     __shared__ float shared[8];
     int64_t lane = threadIdx.x % TEAM;
 
     for (int64_t r = (int64_t)blockIdx.x * TEAMS + threadIdx.x / TEAM; r < rows; r += (int64_t)gridDim.x * TEAMS) {
         int64_t hi = p.pos + r % p.n + 1 - p.key, lo = window && hi > window ? hi - window : 0;
-        T *row = scores + r * p.ld;
-        float max = -INFINITY, sum = 0;
+        float *row = scores + r * p.ld, max = -INFINITY, sum = 0;
+        T *to = reinterpret_cast<T *>(row);
         for (int64_t j = lo / N * N + lane * N; j < hi; j += TEAM * N) {
-            osh_cu_pack<T> s = osh_cu_pack_load(row + j);
+            osh_cu_pack<float> s = osh_cu_pack_load(row + j);
             for (int k = 0; k < N; k++) {
-                osh_cu_store(&s.v[k], __fmul_rn(osh_cu_load(s.v[k]), scale));
+                s.v[k] = __fmul_rn(s.v[k], scale);
                 if (softcap > 0) osh_cu_softcap(&s.v[k], softcap);
-                if (j + k >= lo && j + k < hi) max = fmaxf(max, osh_cu_load(s.v[k]));
+                if (j + k >= lo && j + k < hi) max = fmaxf(max, s.v[k]);
             }
             osh_cu_pack_store(row + j, s);
         }
         max = osh_cu_team_max<TEAM>(max, shared);
         for (int64_t j = lo / N * N + lane * N; j < hi; j += TEAM * N) {
-            osh_cu_pack<T> s = osh_cu_pack_load(row + j);
+            osh_cu_pack<float> s = osh_cu_pack_load(row + j);
             for (int k = 0; k < N; k++)
-                if (j + k >= lo && j + k < hi) sum += expf(osh_cu_load(s.v[k]) - max);
+                if (j + k >= lo && j + k < hi) sum += expf(s.v[k] - max);
         }
         sum = osh_cu_team_sum<TEAM>(sum, shared);
-        for (int64_t j = lane * N; j < p.n_keys; j += TEAM * N) {
-            osh_cu_pack<T> s = osh_cu_pack_load(row + j);
-            for (int k = 0; k < N; k++) {
+        for (int64_t first = 0; first < p.n_keys; first += TEAM * N) {
+            int64_t j = first + lane * N;
+            osh_cu_pack<float> s = {};
+            if (j < p.n_keys) s = osh_cu_pack_load(row + j);
+            osh_cu_team_sync<TEAM>();
+            for (int k = 0; k < N && j < p.n_keys; k++) {
                 bool seen = j + k >= lo && j + k < hi;
-                osh_cu_store(&s.v[k], seen ? expf(osh_cu_load(s.v[k]) - max) / sum : 0.0f);
+                osh_cu_store(to + j + k, seen ? expf(s.v[k] - max) / sum : 0.0f);
             }
-            osh_cu_pack_store(row + j, s);
         }
     }
 }
@@ -85,13 +88,12 @@ static __global__ void softmax_kernel(T *scores, attention_pass p, int64_t rows,
 template <class T> static void softmax(const attention_job *j, const attention_pass *p, float scale)
 {
     int64_t rows = p->n_samples * p->n_kv * p->n_heads * p->n;
-    T *scores = reinterpret_cast<T *>(j->scores);
 
     if (p->n_keys <= 1024)
-        OSH_LAUNCH((softmax_kernel<T, 32>), osh_cu_grid(j->d, rows, 8), 256, 0, osh_cuda_stream(j->d), scores, *p,
+        OSH_LAUNCH((softmax_kernel<T, 32>), osh_cu_grid(j->d, rows, 8), 256, 0, osh_cuda_stream(j->d), j->scores, *p,
                    rows, j->at->sliding_window, scale, (float)j->at->softcap);
     else
-        OSH_LAUNCH((softmax_kernel<T, 256>), osh_cu_grid(j->d, rows, 1), 256, 0, osh_cuda_stream(j->d), scores, *p,
+        OSH_LAUNCH((softmax_kernel<T, 256>), osh_cu_grid(j->d, rows, 1), 256, 0, osh_cuda_stream(j->d), j->scores, *p,
                    rows, j->at->sliding_window, scale, (float)j->at->softcap);
 }
 
@@ -144,9 +146,11 @@ static osh_status run_pass(osh_ctx *cx, const attention_job *j, const attention_
     osh_cuda_mat y = {osh_elem(j->a->out[0], (first + p->pos) * q_width + p->head * Dh), q_width, 0, j->dt, false};
     osh_cuda_mat k = {osh_elem(j->a->in[1], (first + p->key) * kv_width + kv), kv_width, 0, j->dt, true};
     osh_cuda_mat v = {osh_elem(j->a->in[2], (first + p->key) * kv_width + kv), kv_width, 0, j->dt, false};
-    osh_cuda_mat s = {j->scores, p->ld, 0, j->dt, false};
-    osh_cuda_mat to_scores[3] = {s, q, k}, to_out[3] = {y, s, v};
-    strides scores_by[3] = {by_s, by_q, by_kv}, out_by[3] = {by_q, by_s, by_kv};
+    int64_t each = (int64_t)(sizeof(float) / osh_dtype_bytes(j->dt)); // probabilities in the place of a score
+    strides by_p = {{each * by_s.by[0], each * by_s.by[1], each * by_s.by[2]}};
+    osh_cuda_mat s = {j->scores, p->ld, 0, OSH_F32, false}, P = {j->scores, each * p->ld, 0, j->dt, false};
+    osh_cuda_mat to_scores[3] = {s, q, k}, to_out[3] = {y, P, v};
+    strides scores_by[3] = {by_s, by_q, by_kv}, out_by[3] = {by_q, by_p, by_kv};
 
     OSH_TRY(products(cx, j, p, to_scores, scores_by, p->n_keys, Dh));
     OSH_CU_BY_DTYPE(j->dt, T, softmax<T>(j, p, scale));
@@ -177,8 +181,8 @@ done:
 static osh_status run_samples(osh_ctx *cx, const attention_job *j, int64_t n_seqs)
 {
     osh_status rc = OSH_OK;
-    int64_t elem = (int64_t)osh_dtype_bytes(j->dt), chunk = chunk_of(j->T, elem), H = j->at->n_heads;
-    int64_t n = OSH_ATTENTION_SCORES / (chunk * osh_attention_row(j->T) * elem); // matrices of a chunk that fit
+    int64_t chunk = chunk_of(j->T), H = j->at->n_heads; // n: matrices of a chunk that fit
+    int64_t n = OSH_ATTENTION_SCORES / (chunk * osh_attention_row(j->T) * (int64_t)sizeof(float));
     int64_t heads = osh_min64(n < 1 ? 1 : n, H), samples = n / H < 1 ? 1 : n / H;
 
     if (heads >= j->group) heads -= heads % j->group;
@@ -206,8 +210,7 @@ osh_status osh_attention_cuda(osh_ctx *cx, const osh_op_args *a)
 
     if (!N) return OSH_OK;
     if (osh_attention_is_fused(at, j.dt)) return fused_run(cx, a);
-    j.scores = static_cast<char *>(
-        osh_device_alloc(cx, j.d, osh_attention_scores_bytes(at, N, (int64_t)osh_dtype_bytes(j.dt)), OSH_LIFE_SHORT));
+    j.scores = static_cast<float *>(osh_device_alloc(cx, j.d, osh_attention_scores_bytes(at, N), OSH_LIFE_SHORT));
     if (!j.scores) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N));
     for (int64_t s = 0; s < n_seqs; s = end) {

@@ -36,6 +36,13 @@ static inline unsigned osh_cu_grid(const osh_device *d, int64_t n, int64_t per_b
     return (unsigned)(want < 1 ? 1 : want < most ? want : most);
 }
 
+/* What a thread of the team read or wrote before is done for all of them. */
+template <int TEAM> static __device__ inline void osh_cu_team_sync()
+{
+    if (TEAM == 32) __syncwarp();
+    else __syncthreads();
+}
+
 /* Sum and maximum over a team of TEAM threads, the same in all of them; what one of them wrote before is there for the
  * others behind it, which a shuffle alone does not promise. TEAM is 32, or the size of the block; then shared holds a
  * float for each warp, and all threads of the block must be here. */

@@ -68,12 +68,12 @@ int64_t osh_attention_row(int64_t n_keys) { return (n_keys + 7) & ~(int64_t)7; }
 bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt)
 {
     return (dt == OSH_BF16 || dt == OSH_F16) && at->head_dim % 8 == 0 && at->head_dim <= OSH_ATTENTION_FUSED_DIM &&
-           at->softcap == 0; // scores in f32 have no rounding points
+           at->softcap == 0; // the fused kernel has no cap
 }
 
-size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens, int64_t elem_bytes)
+size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens)
 {
-    int64_t row = osh_attention_row(n_tokens) * elem_bytes, rows = at->n_heads * n_tokens;
+    int64_t row = osh_attention_row(n_tokens) * (int64_t)sizeof(float), rows = at->n_heads * n_tokens;
     if (row > OSH_ATTENTION_SCORES) return (size_t)row; // a single query
     return (size_t)(rows > OSH_ATTENTION_SCORES / row ? OSH_ATTENTION_SCORES : rows * row);
 }
@@ -83,7 +83,7 @@ size_t osh_attention_cuda_scratch(const void *attr, const int64_t *in_width, int
 {
     (void)in_width, (void)out_width;
     if (osh_attention_is_fused(attr, dt)) return 0;
-    return osh_arena_gross(osh_attention_scores_bytes(attr, n_tokens, (int64_t)osh_dtype_bytes(dt)));
+    return osh_arena_gross(osh_attention_scores_bytes(attr, n_tokens));
 }
 
 size_t osh_hessian_accum_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,

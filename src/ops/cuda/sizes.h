@@ -21,7 +21,7 @@ enum { OSH_ATTENTION_SCORES = 128 << 20 }; // bytes, where a row has no more
 enum { OSH_ATTENTION_FUSED_DIM = 128 }; // elements of a head, at most
 int64_t osh_attention_row(int64_t n_keys); // elements of a row of scores
 bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt); // by attention_fused.cuh: no scratch
-size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens, int64_t elem_bytes);
+size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens);
 
 /* Offsets, tables and frequencies of n_seqs samples with so many different lengths. */
 size_t osh_rope_samples_bytes(int64_t n_seqs, int64_t n_tables, int64_t half);
