@@ -4,8 +4,8 @@
  *   head h reads kv head h / (H/K)
  *
  * Query i sees key j of its own sample where j <= i and, with a window, i - j < sliding_window.
- * As FlashAttention, which transformers' sdpa uses: scores, mask and softmax in f32, its result rounded to the dtype of q
- * for the sum over v, and that sum rounded. softcap c (Gemma2's eager_attention_forward): a score s behind the scale
+ * As FlashAttention, which transformers' sdpa uses: scores, mask and softmax in f32, its result rounded to the dtype of
+ * q for the sum over v, and that sum rounded. softcap c (Gemma2's eager_attention_forward): a score s behind the scale
  * becomes c tanh(s / c), in f32. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"

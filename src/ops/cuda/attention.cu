@@ -38,8 +38,8 @@ typedef struct attention_pass {
 /* Queries of a chunk, where a sample has T tokens: QUERIES, fewer where one head of them would be too large. */
 static int64_t chunk_of(int64_t T)
 {
-    int64_t most = (int64_t)OSH_ATTENTION_SCORES / (osh_attention_row(T) * (int64_t)sizeof(float)), n = osh_min64(T, QUERIES);
-    return most < 1 ? 1 : osh_min64(n, most);
+    int64_t most = (int64_t)OSH_ATTENTION_SCORES / (osh_attention_row(T) * (int64_t)sizeof(float));
+    return most < 1 ? 1 : osh_min64(most, osh_min64(T, QUERIES));
 }
 
 /* Scores of `rows` rows: [rows, ld], keys [0, n_keys) from `key` of the sample; row r is query pos + r % n. A team of
