@@ -1,5 +1,6 @@
 /* test_attention.c - the card's fused attention (src/ops/cuda/attention_fused.cuh) against its definition in double,
- * with P rounded where the kernel rounds it, and, more loosely, against the reference, which rounds P behind the quotient.
+ * with P rounded where the kernel rounds it, and, more loosely, against the reference, which rounds it behind the
+ * quotient.
  *
  * Odd lengths around the tiles of 64 keys and 128 queries, heads of all four sizes of the kernel and between, groups,
  * windows, more samples than one launch takes. */

@@ -43,7 +43,7 @@ static int64_t chunk_of(int64_t T)
 }
 
 /* Scores of `rows` rows: [rows, ld], keys [0, n_keys) from `key` of the sample; row r is query pos + r % n. A team of
- * TEAM threads to a row, which T overwrites from its beginning: what a round stores is what it or one before has read. */
+ * TEAM threads to a row, which T overwrites from its beginning: a round stores over what it or one before has read. */
 template <class T, int TEAM>
 static __global__ void softmax_kernel(float *scores, attention_pass p, int64_t rows, int64_t window, float scale,
                                       float softcap)
