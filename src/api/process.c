@@ -23,33 +23,48 @@ done:
 }
 
 /* A data set's name becomes a file of the rows that are wanted, and of no others. */
-static osh_status find_data(osh_ctx *cx, osh_ctx *work, osh_options *o, osh_env_fn env)
+static osh_status find_data(osh_ctx *cx, osh_ctx *work, char **dataset, char **splits, const osh_hub_data *d,
+                            osh_env_fn env)
 {
     osh_status rc = OSH_OK;
     char *path = NULL; // own
-    const osh_hub_data d = {.dataset = o->dataset, .config = o->dataset_config_name, .splits = o->splits,
-                            .n_samples = o->num_calibration_samples, .shuffle = o->shuffle_calibration_samples,
-                            .concatenate = o->concatenate_data,
-                            .own_text = o->text_column || o->text_template};
-    OSH_TRY(osh_hub_dataset(work, &path, &d, env));
-    if (!path && o->dataset_config_name)
+    OSH_TRY(osh_hub_dataset(work, &path, d, env));
+    if (!path && d->config)
         OSH_FAIL(work, OSH_E_USAGE, "--dataset-config-name %s: --dataset %s is a file, which has no configurations",
-                 o->dataset_config_name, o->dataset);
+                 d->config, d->dataset);
     if (!path) goto done;
-    osh_free(cx, o->dataset), o->dataset = NULL;
-    osh_free(cx, o->splits), o->splits = NULL;
-    if (!(o->dataset = osh_strdup(cx, path))) OSH_TRY(OSH_E_NOMEM);
+    osh_free(cx, *dataset), *dataset = NULL;
+    osh_free(cx, *splits), *splits = NULL;
+    if (!(*dataset = osh_strdup(cx, path))) OSH_TRY(OSH_E_NOMEM);
 done:
     osh_free(work, path);
     return rc;
 }
 
+static osh_status find_calibration(osh_ctx *cx, osh_ctx *work, osh_options *o, osh_env_fn env)
+{
+    const osh_hub_data d = {.dataset = o->dataset, .config = o->dataset_config_name, .splits = o->splits,
+                            .n_samples = o->num_calibration_samples, .shuffle = o->shuffle_calibration_samples,
+                            .concatenate = o->concatenate_data,
+                            .own_text = o->text_column || o->text_template};
+    return o->dataset ? find_data(cx, work, &o->dataset, &o->splits, &d, env) : OSH_OK;
+}
+
+static osh_status find_evaluation(osh_ctx *cx, osh_ctx *work, osh_eval_options *o, osh_env_fn env)
+{
+    int64_t most = o->max_windows; // with those that are skipped
+    if (most && __builtin_add_overflow(most, o->first_window, &most)) most = 0;
+    const osh_hub_data d = {.dataset = o->dataset, .config = o->dataset_config_name, .splits = o->splits,
+                            .n_samples = most, .wants_split = true, .own_text = o->text_column || o->text_template};
+    return o->dataset ? find_data(cx, work, &o->dataset, &o->splits, &d, env) : OSH_OK;
+}
+
 osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_env_fn env)
 {
     osh_status rc = OSH_OK;
-    osh_options *o = n->fields == osh_option_fields ? n->options : NULL;
     OSH_TRY(find_models(cx, work, n, env));
-    if (o && o->dataset) OSH_TRY(find_data(cx, work, o, env));
+    if (n->fields == osh_option_fields) OSH_TRY(find_calibration(cx, work, n->options, env));
+    if (n->fields == osh_eval_fields) OSH_TRY(find_evaluation(cx, work, n->options, env));
 done:
     return rc;
 }

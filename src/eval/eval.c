@@ -145,6 +145,7 @@ static osh_status load_data(osh_ctx *cx, osh_dataset *d, const osh_eval_options 
                                .text_template = o->text_template,
                                .model_dir = o->model,
                                .chat_date = o->chat_date,
+                               .split = o->splits,
                                .max_seq_length = length,
                                .n_vocab = f->graph->n_vocab};
     OSH_TRY(osh_dataset_load_eval(cx, d, tok, &opt, o->stride, o->first_window, o->max_windows));

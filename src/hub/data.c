@@ -87,7 +87,7 @@ static osh_status check_request(osh_ctx *cx, const osh_hub_data *d, const osh_hu
     if (strcmp(revision, "main"))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: the server of rows has revision main only", d->dataset);
     OSH_TRY(osh_split_check(cx, &unused, rows->splits));
-    if (d->shuffle && !strchr(rows->splits, '['))
+    if (d->shuffle && !osh_split_is_sliced(rows->splits))
         OSH_FAIL(
             cx, OSH_E_USAGE,
             "%s: a shuffle of a data set by name wants the rows to choose from: --splits '%s[:N]'",
@@ -96,15 +96,28 @@ done:
     return rc;
 }
 
-/* "train[:8]" of a set whose splits are train_sft, ..: "train_sft[:8]". own */
-static char *splits_of(osh_ctx *cx, const registered *r, const char *splits)
+/* "train[:8]" of a set whose splits are train_sft, ..: "train_sft[:8]", and so each part of a sum. own */
+static osh_status splits_of(osh_ctx *cx, char **out, const registered *r, const char *splits)
 {
-    const char *given = splits ? splits : "train";
-    int n = (int)strcspn(given, "[");
-    bool bare = (n == 5 && !memcmp(given, "train", 5)) || (n == 4 && !memcmp(given, "test", 4));
-    if (!r || !r->suffix || !bare) return osh_strdup(cx, given);
-    osh_log(cx, OSH_LOG_INFO, "%s: the split %.*s is %.*s%s", r->id, n, given, n, given, r->suffix);
-    return osh_sprintf(cx, "%.*s%s%s", n, given, r->suffix, given + n);
+    osh_status rc = OSH_OK;
+    osh_buf b; // own
+    size_t n;
+    const char *part, *given = splits ? splits : "train";
+    osh_buf_init(&b, 0);
+    for (int i = 0; (part = osh_split_part(given, i, &n)); i++) {
+        size_t name = strcspn(part, "[+ ");
+        if (name > n) name = n;
+        bool bare = (name == 5 && !memcmp(part, "train", 5)) || (name == 4 && !memcmp(part, "test", 4));
+        const char *suffix = r && r->suffix && bare ? r->suffix : "";
+        OSH_TRY(osh_buf_printf(cx, &b, "%s%.*s%s%.*s", i ? "+" : "", (int)name, part, suffix, (int)(n - name),
+                               part + name));
+        if (*suffix)
+            osh_log(cx, OSH_LOG_INFO, "%s: the split %.*s is %.*s%s", r->id, (int)name, part, (int)name, part, suffix);
+    }
+    if (!(*out = osh_strdup(cx, b.data ? b.data : ""))) rc = OSH_E_NOMEM;
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
 }
 
 /* The file of these rows; asks for them where it is not there. */
@@ -143,11 +156,14 @@ osh_status osh_hub_dataset(osh_ctx *cx, char **path, const osh_hub_data *d, osh_
     if (!r && !is_name) goto done; // a file that is not there
     if (r && r->refused && (r->never || !d->own_text))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is %s: %s", d->dataset, r->id, r->refused);
-    if (!(splits = splits_of(cx, r, d->splits))) OSH_TRY(OSH_E_NOMEM);
+    if (d->wants_split && !d->splits)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s is a data set of the Hub: want --splits, such as 'test[:100]'", d->dataset);
+    OSH_TRY(splits_of(cx, &splits, r, d->splits));
     osh_hub_rows rows = {.id = r ? r->id : name.id, .config = d->config, .splits = splits, .most = d->n_samples};
     if (r && !rows.config) rows.config = r->config;
     if (r && !d->own_text) rows.text = r->text, rows.chat = r->chat, rows.system_first = r->system_first;
-    if (strchr(splits, '[') && (d->shuffle || d->concatenate)) rows.most = 0; // else more would be read by nobody
+    bool needs_all = osh_split_is_sliced(splits) && (d->shuffle || d->concatenate);
+    if (needs_all) rows.most = 0; // else more would be read by nobody
     OSH_TRY(check_request(cx, d, &rows, r ? "main" : name.revision));
     OSH_TRY(find_rows(cx, path, &rows, d->dataset, env));
 done:

@@ -50,8 +50,9 @@ osh_status osh_hub_model(osh_ctx *cx, char **dir, const char *model, bool header
 
 typedef struct osh_hub_data { // rows that a job wants
     const char *dataset, *config, *splits; // "gsm8k" or "org/name"; config, splits NULL: not given
-    int64_t n_samples;
+    int64_t n_samples; // 0: all of the splits
     bool shuffle, concatenate;
+    bool wants_split; // splits NULL is a mistake, and not train
     bool own_text; // a column or template was given: rows as they are, whatever the name
 } osh_hub_data;
 /* *path: a .jsonl with these rows and no others, own, asked for once and kept in HF_HOME. NULL: d->dataset is a file,

@@ -22,7 +22,9 @@ typedef struct reader { // of one data set
     const osh_hub_rows *rows;
     osh_http *http; // own
     osh_http_reply r; // own: the last answer
-    char *config, *split; // own
+    char *config, *split; // own: of the part of `splits` that is read
+    int part;
+    int64_t n_rows, n_bytes; // written
 } reader;
 
 /* "SERVER/what?dataset=..", and further parameters where there are. */
@@ -277,8 +279,9 @@ static osh_status find_range(osh_ctx *cx, reader *x, int64_t *first, int64_t *en
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: the server has a part of the rows only: want --splits '%s[:N]'",
                      x->rows->id, x->split);
     }
-    osh_split_rows(first, end, x->rows->splits, total);
-    if (x->rows->most && *end - *first > x->rows->most) *end = *first + x->rows->most;
+    osh_split_rows(first, end, x->rows->splits, x->part, total);
+    int64_t left = x->rows->most - x->n_rows;
+    if (x->rows->most && *end - *first > left) *end = *first + left;
 done:
     cJSON_Delete(json);
     return rc;
@@ -289,7 +292,7 @@ static osh_status write_rows(osh_ctx *cx, osh_file *out, reader *x, int64_t firs
 {
     osh_status rc = OSH_OK;
     osh_buf lines; // own
-    int64_t at = first, bytes = 0, n = 1, page = PAGE_ROWS;
+    int64_t at = first, n = 1, page = PAGE_ROWS;
     osh_buf_init(&lines, 0);
     for (; at < end && n; at += n) {
         int64_t length = end - at < page ? end - at : page, asked = length;
@@ -299,15 +302,14 @@ static osh_status write_rows(osh_ctx *cx, osh_file *out, reader *x, int64_t firs
         osh_buf_clear(&lines);
         OSH_TRY(osh_hub_rows_read(cx, &lines, &n, x->r.body.data ? x->r.body.data : "", x->r.body.len, x->rows, at));
         if (n > length) OSH_FAIL(cx, OSH_E_FORMAT, "asked for %lld rows, got %lld", (long long)length, (long long)n);
-        if (lines.len) OSH_TRY(osh_file_pwrite(cx, out, lines.data, lines.len, bytes));
-        bytes += (int64_t)lines.len;
+        if (lines.len) OSH_TRY(osh_file_pwrite(cx, out, lines.data, lines.len, x->n_bytes));
+        x->n_bytes += (int64_t)lines.len, x->n_rows += n;
         bool known = end != INT64_MAX; // else: to the end of the split, wherever that is
         osh_progress_show(cx, &(osh_progress){
             .step = 1, .n_steps = 1, .name = x->rows->id, .phase = "rows", .done = at + n - first,
             .total = known ? end - first : at + n - first, .work_done = (double)(at + n - first),
             .work_total = known ? (double)(end - first) : 0, .error = -1});
     }
-    if (!bytes) OSH_FAIL(cx, OSH_E_USAGE, "splits '%s' has no row", x->rows->splits);
 done:
     osh_buf_deinit(cx, &lines);
     return rc;
@@ -327,6 +329,21 @@ done:
     return rc;
 }
 
+/* Rows of one part of a sum, behind those of the parts before it. */
+static osh_status write_part(osh_ctx *cx, osh_file *out, reader *x, const char *part, size_t n)
+{
+    osh_status rc = OSH_OK;
+    int64_t first = 0, end = 0;
+    const char *slice = memchr(part, '[', n);
+    osh_free(cx, x->split), osh_free(cx, x->config), x->config = NULL;
+    if (!(x->split = osh_sprintf(cx, "%.*s", (int)(slice ? slice - part : (ptrdiff_t)n), part))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(ask_splits(cx, x));
+    OSH_TRY(find_range(cx, x, &first, &end));
+    OSH_TRY(write_rows(cx, out, x, first, end));
+done:
+    return rc;
+}
+
 osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub, const osh_hub_rows *rows)
 {
     osh_status rc = OSH_OK;
@@ -334,15 +351,15 @@ osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub, c
     reader x = {.hub = &server, .rows = rows};
     osh_file *out = NULL; // own
     char *temp = NULL;    // own
-    int64_t first = 0, end = 0;
+    size_t n;
+    const char *part;
     server.endpoint = hub->rows;
-    if (!(x.split = osh_sprintf(cx, "%.*s", (int)strcspn(rows->splits, "["), rows->splits))) OSH_TRY(OSH_E_NOMEM);
     if (!(temp = osh_sprintf(cx, "%s.%ld.tmp", path, (long)getpid()))) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_http_open(cx, &x.http, hub, NULL));
-    OSH_TRY(ask_splits(cx, &x));
-    OSH_TRY(find_range(cx, &x, &first, &end));
     OSH_TRY(osh_file_create(cx, &out, temp));
-    OSH_TRY(write_rows(cx, out, &x, first, end));
+    for (; (!rows->most || x.n_rows < rows->most) && (part = osh_split_part(rows->splits, x.part, &n)); x.part++)
+        OSH_TRY(write_part(cx, out, &x, part, n));
+    if (!x.n_rows) OSH_FAIL(cx, OSH_E_USAGE, "splits '%s' has no row", rows->splits);
     OSH_TRY(osh_file_sync(cx, out));
     OSH_TRY(write_revision(cx, path, &x));
     OSH_TRY(osh_rename(cx, temp, path));

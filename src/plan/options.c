@@ -164,8 +164,10 @@ const osh_field osh_eval_fields[] = {
             "Hub"},
     {ROW(dataset), .type = OSH_F_STR,
      .doc = ".txt (tokenized whole, cut into windows), or .jsonl, .json or .csv (a row is a "
-            "sample), each also .zst or "
-            ".gz"},
+            "sample), each also .zst or .gz; or a data set of the Hub: org/name, wikitext, c4, ..."},
+    {ROW(dataset_config_name), .type = OSH_F_STR, .doc = "configuration of a data set of the Hub"},
+    {ROW(splits), .type = OSH_F_STR,
+     .doc = "rows, such as 'test[:100]' or 'test[:50%]+validation[:50]'; of a data set of the Hub the split is wanted"},
     {ROW(reference), .type = OSH_F_STR,
      .doc = "another checkpoint: adds KL divergence, top-1 agreement and its perplexity"},
     {ROW(per_token), .type = OSH_F_STR,

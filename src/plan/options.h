@@ -43,7 +43,8 @@ extern const osh_field osh_python_fields[];
 osh_status osh_option_python(osh_ctx *cx, const osh_field *f, const char *value);
 
 typedef struct osh_eval_options {
-    char *model, *dataset, *reference, *per_token, *text_column, *text_template, *chat_date, *models_dir;
+    char *model, *dataset, *dataset_config_name, *splits;
+    char *reference, *per_token, *text_column, *text_template, *chat_date, *models_dir;
     int64_t max_seq_length, stride, first_window, max_windows, batch_size, threads;
     int64_t host_memory, device_memory; // bytes; 0: no budget
     char *isa, *device;

@@ -82,17 +82,17 @@ done:
     return rc;
 }
 
-/* Which rows of the file the split means; *n_rows: how many it has, where that decides, or `count` asks for it. */
+/* *n_rows: how many the file has, where that decides which of them the split means, or `count` asks for it. */
 static osh_status find_split(osh_ctx *cx, loader *l, int64_t *n_rows, bool count)
 {
     osh_status rc = OSH_OK;
-    bool wants = false;
+    bool wants = false, any = !l->opt->split;
     *n_rows = INT64_MAX;
     OSH_TRY(osh_split_check(cx, &wants, l->opt->split));
     if (wants || count) OSH_TRY(count_rows(cx, n_rows, l->opt));
-    osh_split_rows(&l->from, &l->to, l->opt->split, *n_rows);
-    if (l->opt->split && l->from == l->to)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s: splits '%s' has no row", l->opt->path, l->opt->split);
+    for (int i = 0; osh_split_rows(&l->from, &l->to, l->opt->split, i, *n_rows); i++) any |= l->from < l->to;
+    if (!any) OSH_FAIL(cx, OSH_E_USAGE, "%s: splits '%s' has no row", l->opt->path, l->opt->split);
+    osh_split_rows(&l->from, &l->to, l->opt->split, 0, *n_rows);
 done:
     return rc;
 }
@@ -125,14 +125,14 @@ done:
     return rc;
 }
 
-static osh_status read_in_order(osh_ctx *cx, loader *l, int64_t limit)
+/* Rows [l->from, l->to), in one reading. */
+static osh_status read_slice(osh_ctx *cx, loader *l, int64_t limit)
 {
     osh_status rc = OSH_OK;
     osh_lines *lines = NULL; // own
     bool any = true, blank = false;
-    int64_t row = 0, n_rows = 0;
+    int64_t row = 0;
 
-    OSH_TRY(find_split(cx, l, &n_rows, false));
     OSH_TRY(look_at_row(cx, l, l->from));
     OSH_TRY(osh_row_lines_open(cx, &lines, l->opt));
     for (; row < l->to && !is_full(l, limit); row += !blank) {
@@ -149,6 +149,18 @@ static osh_status read_in_order(osh_ctx *cx, loader *l, int64_t limit)
     }
 done:
     osh_lines_close(cx, lines);
+    return rc;
+}
+
+static osh_status read_in_order(osh_ctx *cx, loader *l, int64_t limit)
+{
+    osh_status rc = OSH_OK;
+    int64_t n_rows = 0;
+
+    OSH_TRY(find_split(cx, l, &n_rows, false));
+    for (int i = 0; osh_split_rows(&l->from, &l->to, l->opt->split, i, n_rows) && !is_full(l, limit); i++)
+        if (l->from < l->to) OSH_TRY(read_slice(cx, l, limit));
+done:
     return rc;
 }
 
@@ -245,6 +257,9 @@ static osh_status read_shuffled(osh_ctx *cx, loader *l, int64_t limit)
     int64_t n_rows = 0, row = 0;
     uint32_t *place = NULL; // own
 
+    if (l->opt->split && strchr(l->opt->split, '+'))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: splits '%s' is a sum, and rows of one slice are shuffled", l->opt->path,
+                 l->opt->split);
     OSH_TRY(find_split(cx, l, &n_rows, true));
     n_rows = l->to - l->from;
     if (n_rows > UINT32_MAX)
@@ -471,7 +486,7 @@ osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *t
     osh_dataset_options plain = {.path = opt->path, .text_column = opt->text_column,
                                  .text_template = opt->text_template, .model_dir = opt->model_dir,
                                  .chat_date = opt->chat_date, .max_seq_length = opt->max_seq_length,
-                                 .n_vocab = opt->n_vocab};
+                                 .split = opt->split, .n_vocab = opt->n_vocab};
 
     dataset_windows w = {first_window, max_windows, stride ? stride : opt->max_seq_length};
 
@@ -484,6 +499,7 @@ osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *t
             OSH_FAIL(cx, OSH_E_USAGE, "%s: a stride is for a text, and every row here is a sample", opt->path);
         OSH_TRY(load_rows(cx, out, &l, &w));
     } else {
+        if (opt->split) OSH_FAIL(cx, OSH_E_USAGE, "%s: splits are of rows, and this is one text", opt->path);
         OSH_TRY(encode_whole(cx, &l, tokens_wanted(&w, opt->max_seq_length)));
         OSH_TRY(cut_windows(cx, out, &l, &w));
     }

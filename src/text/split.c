@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_PART = 256 };
+
 typedef struct bound {
     bool given, percent;
     int64_t value;
@@ -35,13 +37,26 @@ static bool read_bound(bound *b, const char **at)
     return true;
 }
 
-/* A name, and its rows in brackets. */
-static bool read_split(bound *from, bound *to, const char *text)
+const char *osh_split_part(const char *text, int i, size_t *n)
 {
     const char *s = text;
+    for (; s && i--; s += s != NULL) s = strchr(s, '+');
+    *n = s ? strcspn(s, "+") : 0;
+    for (; *n && *s == ' '; s++) --*n;
+    while (*n && s[*n - 1] == ' ') --*n;
+    return s;
+}
+
+/* A name, and its rows in brackets; of n bytes. */
+static bool read_split(bound *from, bound *to, const char *text, size_t n)
+{
+    char part[MAX_PART];
+    const char *s = part;
     *from = *to = (bound){0};
-    while (isalnum((unsigned char)*s) || *s == '_' || (*s == '.' && s > text && s[-1] != '.')) s++;
-    if (s == text || s[-1] == '.') return false;
+    if (n >= sizeof part) return false;
+    memcpy(part, text, n), part[n] = 0;
+    while (isalnum((unsigned char)*s) || *s == '_' || (*s == '.' && s > part && s[-1] != '.')) s++;
+    if (s == part || s[-1] == '.') return false;
     if (!*s) return true;
     if (*s++ != '[' || !read_bound(from, &s) || *s++ != ':' || !read_bound(to, &s)) return false;
     return !strcmp(s, "]");
@@ -57,24 +72,39 @@ static int64_t row_of(const bound *b, bool percent, int64_t n, int64_t missing)
 osh_status osh_split_check(osh_ctx *cx, bool *wants_count, const char *text)
 {
     bound from, to;
+    size_t n;
+    const char *part;
     *wants_count = false;
-    if (!text) return OSH_OK;
-    if (!read_split(&from, &to, text))
-        return osh_fail(cx, OSH_E_USAGE,
-                        "splits is '%s': want one split, such as train, train[:512] or train[10%%:20%%]", text);
-    bool percent = from.percent || to.percent;
-    if (percent && (llabs(from.value) > 100 || llabs(to.value) > 100))
-        return osh_fail(cx, OSH_E_USAGE, "splits is '%s': want percents up to 100", text);
-    *wants_count = percent || from.value < 0 || to.value < 0;
+    for (int i = 0; text && (part = osh_split_part(text, i, &n)); i++) {
+        if (!read_split(&from, &to, part, n))
+            return osh_fail(cx, OSH_E_USAGE, "splits is '%s': want a split, such as train, train[:512] or "
+                            "train[10%%:20%%], or a sum, such as train[:50]+test[:50]", text);
+        bool percent = from.percent || to.percent;
+        if (percent && (llabs(from.value) > 100 || llabs(to.value) > 100))
+            return osh_fail(cx, OSH_E_USAGE, "splits is '%s': want percents up to 100", text);
+        *wants_count |= percent || from.value < 0 || to.value < 0;
+    }
     return OSH_OK;
 }
 
-void osh_split_rows(int64_t *first, int64_t *end, const char *text, int64_t n_rows)
+bool osh_split_is_sliced(const char *text)
+{
+    size_t n;
+    const char *part;
+    for (int i = 0; (part = osh_split_part(text, i, &n)); i++)
+        if (!memchr(part, '[', n)) return false;
+    return true;
+}
+
+bool osh_split_rows(int64_t *first, int64_t *end, const char *text, int i, int64_t n_rows)
 {
     bound from = {0}, to = {0};
-    if (text) read_split(&from, &to, text);
+    size_t n = 0;
+    const char *part = text ? osh_split_part(text, i, &n) : NULL;
+    if (part) read_split(&from, &to, part, n);
     bool percent = from.percent || to.percent;
     *first = row_of(&from, percent, n_rows, 0);
     *end = row_of(&to, percent, n_rows, n_rows);
     if (*end < *first) *end = *first;
+    return part || (!text && !i);
 }

@@ -63,6 +63,10 @@ plan --dataset ok/data --splits 'train[10%:20%]'
 [ "$(sed -n 's/.*"n":\([0-9]*\).*/\1/p' "$(rows "ok--data/-/train%5B10%25%3A20%25%5D.512")" | tr '\n' ' ')" = "$(seq -s ' ' 25 49) " ] || fail "percents"
 plan --dataset big/data --splits 'train[:90]' --shuffle-calibration-samples --num-calibration-samples 5
 [ "$(wc -l <"$(rows "big--data/-/train%5B%3A90%5D")")" = 90 ] || fail "big"
+plan --dataset ok/data --splits 'train[10%:12%]+test[-2:] + train[:3]' --num-calibration-samples 9
+[ "$(sed -n 's/.*"n":\([0-9]*\).*/\1/p' home/oneshot/rows/ok--data/-/*%2B*.9.jsonl | tr '\n' ' ')" = "25 26 27 28 29 1 2 0 1 " ] || fail "a sum"
+plan --dataset ultrachat --splits 'train[:1]+test_gen[:1]'
+ls home/oneshot/rows/HuggingFaceH4--ultrachat_200k--chat/-/train_sft%5B%3A1%5D%2Btest_gen%5B%3A1%5D.512.jsonl >/dev/null
 plan --dataset unready/data --splits 'train[:2]'
 grep -q '^hub /rows.* auth=Bearer hf_good' log || fail "no token"
 
@@ -77,7 +81,8 @@ refused 2 "two/data has no configuration 'x', but main, socratic" --dataset two/
 refused 2 "has no split 'val': want --splits with one of train, test" --dataset ok/data --splits val
 refused 2 "splits 'train[300:]' has no row" --dataset ok/data --splits 'train[300:]'
 refused 2 "wants the rows to choose from: --splits 'train[:N]'" --dataset ok/data --shuffle-calibration-samples true
-refused 2 "want one split" --dataset ok/data --splits 'train+test'
+refused 2 "want a split" --dataset ok/data --splits 'train+'
+refused 2 "has no split 'val'" --dataset ok/data --splits 'train[:2]+val'
 refused 2 "is a file, which has no configurations" --dataset local.jsonl --dataset-config-name x
 refused 1 "not found at $HF_DATASETS_SERVER, or private" --dataset gone/data
 refused 1 "is cut off by the server" --dataset short/data
@@ -88,6 +93,22 @@ refused 1 "images or sound" --dataset flickr
 refused 1 "rows.jsonl" --dataset some/rows.parquet
 refused 1 "no column 'story'" --dataset ok/data --splits 'train[:3]' --text-column story
 refused 1 "missing/data.jsonl" --dataset missing/data.jsonl
+
+# Perplexity on rows by name, as on a file with these rows.
+eval() { # arguments
+    "$ONESHOT" eval --model "$model" --progress none "$@" 2>err || fail "eval $*: $(cat err)"
+}
+"$ONESHOT" eval --model "$model" --dataset ok/data 2>err && fail "all of some split"
+grep -qF "ok/data is a data set of the Hub: want --splits, such as 'test[:100]'" err || fail "$(cat err)"
+eval --dataset ok/data --splits 'train[2:5]+test[:1]' >by_name
+eval --dataset home/oneshot/rows/ok--data/-/train%5B2%3A5%5D%2Btest%5B%3A1%5D.jsonl >by_file
+diff by_name by_file || fail "another perplexity"
+grep -q '^samples 4 ' by_name || fail "$(cat by_name)"
+eval --dataset gsm8k --dataset-config-name main --splits train --first-window 1 --max-windows 2 >two
+[ "$(wc -l <"$(rows openai--gsm8k--text/main/train.3)")" = 3 ] && grep -q '^samples 2 ' two || fail "$(cat two)"
+cp home/oneshot/rows/ok--data/-/train%5B2%3A5%5D%2Btest%5B%3A1%5D.jsonl local4.jsonl
+eval --dataset local4.jsonl --splits 'x[1:3]' >sliced
+grep -q '^samples 2 ' sliced || fail "$(cat sliced)"
 
 # What was asked for once is there without a network.
 kill $server

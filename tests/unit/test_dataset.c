@@ -631,9 +631,11 @@ static void test_split(void **state)
         {"train[:-5]", "1|2"},            {"train[3:100]", "4|5|6|7"},   {"train[:50%]", "1|2|3|4"}, // 3.5: to even
         {"train[50%:]", "5|6|7"},         {"train[10%:36]", "2|3"},      {"train[-30%:]", "6|7"},
         {"train[:1_0]", "1|2|3|4|5|6|7"}, {"train[-100:1]", "1"},
+        {"train[:2]+train[5:]", "1|2|6|7"}, {"a[-1:] + a[:1] + a[4:2]", "7|1"}, {"a[:2]+a[1:50%]", "1|2|1|2|3|4"},
     };
     static const char *const bad[] = {"", "train[", "train[]", "train[3]", "train[:3", "train[:3]x", "train[1:2:3]",
-                                      "a+b", "train[:3](closest)", "tr ain", ".a", "a.", "train[x:]", "train[--1:]",
+                                      "a+", "+a", "a++b", "train[:3](closest)",
+                                      "tr ain", ".a", "a.", "train[x:]", "train[--1:]",
                                       "train[1.5%:]", "train[:99999999999999999999]"};
     file(cx, "x.jsonl", "{\"input_ids\": [1]}\n\n{\"input_ids\": [2]}\n{\"input_ids\": [3]}\n \n{\"input_ids\": [4]}\n"
                         "{\"input_ids\": [5]}\n{\"input_ids\": [6]}\n{\"input_ids\": [7]}");
@@ -643,12 +645,14 @@ static void test_split(void **state)
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         opt.split = bad[i];
-        refuses(cx, NULL, &opt, OSH_E_USAGE, "want one split, such as train");
+        refuses(cx, NULL, &opt, OSH_E_USAGE, "want a split, such as train");
     }
     opt.split = "train[:101%]";
     refuses(cx, NULL, &opt, OSH_E_USAGE, "want percents up to 100");
     opt.split = "train[4:2]";
     refuses(cx, NULL, &opt, OSH_E_USAGE, "splits 'train[4:2]' has no row");
+    opt.split = "train[4:2]+train[3:3]";
+    refuses(cx, NULL, &opt, OSH_E_USAGE, "splits 'train[4:2]+train[3:3]' has no row");
     opt.split = "train[9:]"; // known when the file ends
     refuses(cx, NULL, &opt, OSH_E_FORMAT, "the dataset is empty");
     opt.split = "train[2:5]", opt.num_samples = 2;
