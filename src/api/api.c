@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "api/evaluate.h"
 #include "api/largest.h"
 #include "base/buf.h"
 #include "base/file.h"
@@ -135,7 +136,7 @@ char *osh_resume_dir(osh_ctx *cx, const osh_options *opt)
     return NULL;
 }
 
-osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
+static osh_status compress(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
     osh_plan *p = NULL;  // own
@@ -180,6 +181,17 @@ done:
     osh_emitter_free(cx, r.emitter);
     osh_free(cx, r.results);
     osh_plan_free(cx, p);
+    return rc;
+}
+
+osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    if (opt->eval && !osh_file_exists(opt->eval) && !osh_dir_exists(opt->eval))
+        OSH_FAIL(cx, OSH_E_USAGE, "--eval %s: no such file", opt->eval);
+    OSH_TRY(compress(cx, opt, sink, user));
+    if (opt->eval && !opt->only_largest_layer) OSH_TRY(osh_evaluate(cx, opt, sink, user));
+done:
     return rc;
 }
 

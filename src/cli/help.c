@@ -20,7 +20,7 @@ const char *osh_flag_kind(const osh_field *f)
         {"model", "DIR"},     {"output", "DIR"},     {"models_dir", "DIR"}, {"scratch_dir", "DIR"},
         {"dir", "DIR"},       {"reference", "DIR"},  {"recipe", "FILE"},    {"dataset", "FILE"},
         {"log_file", "FILE"}, {"profile", "FILE"},   {"per_token", "FILE"}, {"text_column", "KEY"},
-        {"device", "PLACE"},  {"checkpoint", "NAME=SUBGRAPH"},
+        {"device", "PLACE"},  {"checkpoint", "NAME=SUBGRAPH"}, {"eval", "FILE"},
         {"text_template", "JINJA"}, {"chat_date", "YYYY-MM-DD"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

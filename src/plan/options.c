@@ -126,6 +126,9 @@ const osh_field osh_option_fields[] = {
     {ROW(checkpoint), .type = OSH_F_STRS,
      .doc = "NAME=SUBGRAPH: a record NAME in profile and report when that subgraph (a module name or re:) is finished; "
             "may be repeated"},
+    {ROW(eval), .type = OSH_F_STR,
+     .doc = "a text or data file: of the finished output and of the source the perplexity on it is printed, and is in "
+            "the report; windows of --max-seq-length tokens"},
     {ROW(json), .group = "Trying", .brief = "the plan as JSON",
      .type = OSH_F_BOOL, .dflt = "false", .doc = "plan: print JSON"},
     {ROW(only_largest_layer), .brief = "its memory against the prediction",
@@ -163,11 +166,10 @@ const osh_field osh_eval_fields[] = {
      .doc = "checkpoint, dense or compressed-tensors: its directory, or org/name[@revision] of the "
             "Hub"},
     {ROW(dataset), .type = OSH_F_STR,
-     .doc = ".txt (tokenized whole, cut into windows), or .jsonl, .json or .csv (a row is a "
-            "sample), each also .zst or .gz; or a data set of the Hub: org/name, wikitext, c4, ..."},
-    {ROW(dataset_config_name), .type = OSH_F_STR, .doc = "configuration of a data set of the Hub"},
-    {ROW(splits), .type = OSH_F_STR,
-     .doc = "rows, such as 'test[:100]' or 'test[:50%]+validation[:50]'; of a data set of the Hub the split is wanted"},
+     .doc = ".txt (tokenized whole, cut into windows) or rows (.jsonl, .json, .csv), each also .zst or .gz; or "
+            "org/name"},
+    {ROW(dataset_config_name), .type = OSH_F_STR, .doc = "of a data set by name"},
+    {ROW(splits), .type = OSH_F_STR, .doc = "rows, such as 'test[:100]'; wanted with a name"},
     {ROW(reference), .type = OSH_F_STR,
      .doc = "another checkpoint: adds KL divergence, top-1 agreement and its perplexity"},
     {ROW(per_token), .type = OSH_F_STR,

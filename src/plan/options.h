@@ -31,6 +31,7 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     bool strict;
     char *progress, *log_level, *log_file, *profile;
     osh_strs checkpoint;
+    char *eval; // a text; NULL: none
 } osh_options;
 extern const osh_field osh_option_fields[];
 /* One option of a table from its text, by its name with underscores or dashes; of a list, items more. The struct is

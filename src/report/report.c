@@ -23,7 +23,7 @@ static bool add_string(cJSON *o, const char *key, const char *s) { return cJSON_
 static bool is_path(const char *name)
 {
     static const char *const paths[] = {"model", "recipe", "dataset", "output", "models_dir", "profile", "log_file",
-                                        "scratch_dir"};
+                                        "scratch_dir", "eval"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         if (!strcmp(name, paths[i])) return true;
     return false;

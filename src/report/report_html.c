@@ -137,7 +137,7 @@ static void head(page *pg, const osh_report *r)
     }
     PUT(pg, "<div><b id=\"n-fallbacks\"%s>%d", r->n_fallbacks ? " class=\"warn\"" : "", r->n_fallbacks);
     card(pg, "fallbacks");
-    PUT(pg, "</div>\n");
+    PUT(pg, "<!-- evaluation --></div>\n"); // --eval puts its numbers there
 }
 
 /* ---- error per module ---- */

@@ -47,10 +47,29 @@ assert "http" not in text.replace('http-equiv="Content-Security-Policy"', ""), "
 P
 
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+head -c 4000 "$model/data/evaluation.txt" >text.txt
 "$ONESHOT" --model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --output run --overwrite \
-    --dataset "$model/data/calibration.jsonl" --num-calibration-samples 4 --max-seq-length 64 --progress none >/dev/null
+    --dataset "$model/data/calibration.jsonl" --num-calibration-samples 4 --max-seq-length 64 --progress none \
+    --eval text.txt >said
 grep -q 'aria-label="time per subgraph"' run/oneshot-report.html
 grep -q '<svg id="memory"' run/oneshot-report.html
+"$ONESHOT" eval --model run --reference "$model" --dataset text.txt --max-seq-length 64 --json >eval.json
+python3 - <<'P' # perplexity before and after, as `oneshot eval` measures it
+import json
+page, d, want = open("run/oneshot-report.html").read(), json.load(open("run/oneshot-report.json")), json.load(open("eval.json"))
+assert d["evaluation"] == want, (d["evaluation"], want)
+assert f'<b id="perplexity">{want["reference_perplexity"]:.4f} → {want["perplexity"]:.4f}</b>' in page
+assert f'perplexity {want["perplexity"]:.4f}, of the source {want["reference_perplexity"]:.4f}' in open("said").read()
+P
+cp run/oneshot-report.json before.json
+"$ONESHOT" --model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --output run --progress none --eval text.txt \
+    --dataset "$model/data/calibration.jsonl" --num-calibration-samples 4 --max-seq-length 64 >again
+cmp before.json run/oneshot-report.json
+[ "$(tail -n 1 again)" = "$(tail -n 1 said)" ] || { cat again; exit 1; }
+"$ONESHOT" verify run --model "$model" >/dev/null
+code=0
+"$ONESHOT" --model "$model" --scheme W4A16 --output none --progress none --eval nowhere.txt >/dev/null 2>err || code=$?
+[ $code = 2 ] && grep -q -- '--eval nowhere.txt: no such file' err && [ ! -e none ] || { echo "$code $(cat err)"; exit 1; }
 python3 - <<'P' # the run, and what its layers' outputs lose against rounding to nearest, the most first
 import json, re
 page, d = open("run/oneshot-report.html").read(), json.load(open("run/oneshot-report.json"))

@@ -1,0 +1,121 @@
+/* evaluate.c - perplexity of a finished output and of its source on a text (--eval), into the output's reports. */
+#include "api/evaluate.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "text/json.h"
+
+static const char place[] = "<!-- evaluation -->"; // of the page
+enum { MAX_REPORT_BYTES = 1 << 30 };
+
+typedef struct kept {
+    char text[1024];
+    size_t n;
+} kept;
+
+static void keep_text(void *user, const char *text, size_t n)
+{
+    kept *k = user;
+    if (k->n + n < sizeof k->text) memcpy(k->text + k->n, text, n), k->n += n;
+}
+
+/* What `oneshot eval --reference --json` prints. */
+static osh_status measure(osh_ctx *cx, kept *out, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    osh_eval_options e = {0}; // own
+    OSH_TRY(osh_fields_default(cx, osh_eval_fields, &e));
+    const char *const values[][2] = {{"model", opt->output}, {"reference", opt->model}, {"dataset", opt->eval},
+                                     {"models_dir", opt->models_dir}, {"device", opt->device}, {"isa", opt->isa},
+                                     {"text_column", opt->text_column}, {"text_template", opt->text_template},
+                                     {"chat_date", opt->chat_date}, {"json", "true"}};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        if (values[i][1]) OSH_TRY(osh_argument_set(cx, osh_eval_fields, &e, values[i][0], values[i][1]));
+    e.max_seq_length = opt->max_seq_length, e.batch_size = opt->batch_size;
+    e.host_memory = opt->host_memory, e.device_memory = opt->device_memory;
+    OSH_TRY(osh_eval(cx, &e, keep_text, out));
+    while (out->n && out->text[out->n - 1] == '\n') out->text[--out->n] = 0;
+done:
+    osh_fields_deinit(cx, osh_eval_fields, &e);
+    return rc;
+}
+
+static double number_of(const cJSON *o, const char *key)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
+    return cJSON_IsNumber(v) ? v->valuedouble : NAN;
+}
+
+static osh_status into_html(osh_ctx *cx, const char *path, const cJSON *e)
+{
+    osh_status rc = OSH_OK;
+    char *text = NULL; // own
+    size_t n = 0;
+    osh_buf b; // own
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_file_read_all(cx, &text, &n, path, MAX_REPORT_BYTES));
+    char *at = strstr(text, place);
+    if (!at) OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no place for the evaluation", path);
+    OSH_TRY(osh_buf_append(cx, &b, text, (size_t)(at - text)));
+    OSH_TRY(osh_buf_printf(cx, &b,
+                           "<div><b id=\"perplexity\">%.4f → %.4f</b><span>perplexity, source and output</span></div>\n"
+                           "<div><b>%.5f</b><span>KL divergence; %.1f %% agree on the next token</span></div>\n",
+                           number_of(e, "reference_perplexity"), number_of(e, "perplexity"),
+                           number_of(e, "kl_divergence"), 100 * number_of(e, "top1_agreement")));
+    OSH_TRY(osh_buf_append(cx, &b, at + sizeof place - 1, n - (size_t)(at - text) - (sizeof place - 1)));
+    OSH_TRY(osh_file_write_all(cx, path, b.data, b.len));
+done:
+    osh_buf_deinit(cx, &b);
+    osh_free(cx, text);
+    return rc;
+}
+
+static osh_status say(osh_ctx *cx, const osh_options *opt, const cJSON *e, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b; // own
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_buf_line(cx, &b, "%s: perplexity %.4f, of the source %.4f; KL divergence %.6f; %.0f tokens", opt->eval,
+                         number_of(e, "perplexity"), number_of(e, "reference_perplexity"),
+                         number_of(e, "kl_divergence"), number_of(e, "scored_tokens")));
+    if (sink) sink(user, b.data, b.len);
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+/* The page first: what the other one has is not measured again. */
+osh_status osh_evaluate(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    cJSON *root = NULL, *made = NULL; // own
+    char *json = osh_path_join(cx, opt->output, "oneshot-report.json"), *text = NULL, *with = NULL; // own
+    char *html = osh_path_join(cx, opt->output, "oneshot-report.html"); // own
+    size_t n = 0;
+    if (!json || !html) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_file_read_all(cx, &text, &n, json, MAX_REPORT_BYTES));
+    OSH_TRY(osh_json_parse(cx, &root, text, n, json, 0));
+    const cJSON *e = cJSON_GetObjectItemCaseSensitive(root, "evaluation");
+    if (!e) {
+        kept k = {.n = 0};
+        OSH_TRY(measure(cx, &k, opt));
+        OSH_TRY(osh_json_parse(cx, &made, k.text, k.n, "the evaluation", 0));
+        OSH_TRY(osh_json_edit(cx, &with, text, n, "evaluation", k.text, json));
+        OSH_TRY(into_html(cx, html, made));
+        OSH_TRY(osh_file_write_all(cx, json, with, strlen(with)));
+        e = made;
+    }
+    OSH_TRY(say(cx, opt, e, sink, user));
+done:
+    if (rc) osh_note(cx, "evaluating %s, which is finished", opt->output);
+    cJSON_Delete(root);
+    cJSON_Delete(made);
+    osh_free(cx, with);
+    osh_free(cx, text);
+    osh_free(cx, json);
+    osh_free(cx, html);
+    return rc;
+}
