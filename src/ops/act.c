@@ -40,9 +40,30 @@ done:
     return rc;
 }
 
+static double slope(const char *act, double x)
+{
+    if (!strcmp(act, "relu")) return x > 0;
+    if (!strcmp(act, "relu2")) return x > 0 ? 2 * x : 0;
+    return osh_act_slope(act, x);
+}
+
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    const char *act = ((const osh_act_attr *)a->attr)->act;
+    const float *dy = a->dout[0]->data;
+    float *x = NULL; // own: [N, F]
+
+    OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
+    for (int64_t i = 0; i < osh_tensor_numel(a->in[0]); i++) osh_grad_add(a->din[0], i, dy[i] * slope(act, x[i]));
+done:
+    osh_free(cx, x);
+    return rc;
+}
+
 const osh_op osh_op_act = {
     .name = "act", .n_in = 1, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_act_attr), .infer = osh_infer_same,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_act_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_act_cuda)},
-    .tol = 1e-12, .scratch = osh_elementwise_scratch,
+    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref},
 };

@@ -32,9 +32,18 @@ done:
     return rc;
 }
 
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    const float *dy = a->dout[0]->data;
+    (void)cx;
+    for (int k = 0; k < 2; k++)
+        for (int64_t i = 0; i < osh_tensor_numel(a->dout[0]); i++) osh_grad_add(a->din[k], i, dy[i]);
+    return OSH_OK;
+}
+
 const osh_op osh_op_add = {
     .name = "add", .n_in = 2, .n_weights = 0, .n_out = 1,
     .attrs = NULL, .attr_bytes = 0, .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_add_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_add_cuda)},
-    .tol = 0, .scratch = osh_elementwise_scratch,
+    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref},
 };

@@ -105,10 +105,82 @@ done:
     return rc;
 }
 
+typedef struct query { // one row of one head: in and out
+    const float *q, *k, *v, *dy; // [Dh]; k, v at the sample's first token
+    float *dq, *dk, *dv;         // the same of gradients, [Dh]; NULL: not wanted
+    int64_t i, kv;               // position; stride of k and v
+    double *p, *dp;              // [len] scratch
+} query;
+
+/* With s the capped score, p = softmax(s): dv_j = p_j dy, dp_j = dy v_j, ds_j = p_j (dp_j - sum p dp), and a score's
+ * derivative is scale, times 1 - tanh^2 where it is capped. */
+static void attend_back_ref(const query *r, const osh_attention_attr *at)
+{
+    int64_t Dh = at->head_dim, first = 0;
+    double scale = at->scale > 0 ? at->scale : 1 / sqrt((double)Dh), max = -INFINITY, sum = 0, mean = 0;
+
+    if (at->sliding_window && r->i - at->sliding_window + 1 > 0) first = r->i - at->sliding_window + 1;
+    for (int64_t j = first; j <= r->i; j++) {
+        double dot = 0, dp = 0;
+        for (int64_t d = 0; d < Dh; d++) {
+            dot += (double)r->q[d] * r->k[j * r->kv + d];
+            dp += (double)r->dy[d] * r->v[j * r->kv + d];
+        }
+        r->p[j] = at->softcap > 0 ? at->softcap * tanh(dot * scale / at->softcap) : dot * scale;
+        r->dp[j] = dp, max = fmax(max, r->p[j]);
+    }
+    for (int64_t j = first; j <= r->i; j++) sum += exp(r->p[j] - max);
+    for (int64_t j = first; j <= r->i; j++) mean += exp(r->p[j] - max) / sum * r->dp[j];
+    for (int64_t j = first; j <= r->i; j++) {
+        double t = at->softcap > 0 ? r->p[j] / at->softcap : 0, p = exp(r->p[j] - max) / sum;
+        double ds = p * (r->dp[j] - mean) * scale * (1 - t * t);
+        for (int64_t d = 0; d < Dh; d++) {
+            if (r->dq) r->dq[d] += (float)(ds * r->k[j * r->kv + d]);
+            if (r->dk) r->dk[j * r->kv + d] += (float)(ds * r->q[d]);
+            if (r->dv) r->dv[j * r->kv + d] += (float)(p * r->dy[d]);
+        }
+    }
+}
+
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_attention_attr *at = a->attr;
+    int64_t N = osh_rows(a->in[0]), H = at->n_heads, Dh = at->head_dim, kv = at->n_kv_heads * Dh, n_seqs = 0;
+    float *q = NULL, *k = NULL, *v = NULL; // own: [N, H*Dh], [N, K*Dh] x 2
+    double *p = NULL;                      // own: [2, N]
+    osh_tile *seq = NULL;                  // own: one whole sample each
+    float *d[3];
+
+    for (int m = 0; m < 3; m++) d[m] = a->din[m] ? a->din[m]->data : NULL;
+    OSH_TRY(osh_f32_copy(cx, &q, a->in[0]));
+    OSH_TRY(osh_f32_copy(cx, &k, a->in[1]));
+    OSH_TRY(osh_f32_copy(cx, &v, a->in[2]));
+    OSH_NEW(cx, p, 2 * N);
+    OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
+    for (int64_t s = 0; s < n_seqs; s++)
+        for (int64_t i = 0; i < seq[s].n; i++)
+            for (int64_t h = 0; h < H; h++) {
+                int64_t at_q = ((seq[s].row + i) * H + h) * Dh;
+                int64_t at_kv = seq[s].row * kv + h / (H / at->n_kv_heads) * Dh;
+                query r = {q + at_q, k + at_kv, v + at_kv, (float *)a->dout[0]->data + at_q, d[0] ? d[0] + at_q : NULL,
+                           d[1] ? d[1] + at_kv : NULL, d[2] ? d[2] + at_kv : NULL, i, kv, p, p + N};
+                attend_back_ref(&r, at);
+            }
+done:
+    osh_free(cx, seq);
+    osh_free(cx, p);
+    osh_free(cx, v);
+    osh_free(cx, k);
+    osh_free(cx, q);
+    return rc;
+}
+
 const osh_op osh_op_attention = {
     .name = "attention", .n_in = 3, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_attention_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_attention_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_attention_cuda)},
     .tol = 1e-11, .scratch = osh_attention_scratch,
     .scratch_cuda = osh_attention_cuda_scratch,
+    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_attention_grad_cpu}, .grad_scratch = osh_attention_grad_scratch,
 };

@@ -46,9 +46,29 @@ done:
     return rc;
 }
 
+/* d gate = dy up act'(gate), d up = dy act(gate) */
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    const char *act = ((const osh_glu_attr *)a->attr)->act;
+    const float *dy = a->dout[0]->data;
+    float *gate = NULL, *up = NULL; // own: [N, F] each
+
+    OSH_TRY(osh_f32_copy(cx, &gate, a->in[0]));
+    OSH_TRY(osh_f32_copy(cx, &up, a->in[1]));
+    for (int64_t i = 0; i < osh_tensor_numel(a->in[0]); i++) {
+        osh_grad_add(a->din[0], i, dy[i] * up[i] * osh_act_slope(act, gate[i]));
+        osh_grad_add(a->din[1], i, dy[i] * osh_act_ref(act, gate[i]));
+    }
+done:
+    osh_free(cx, up);
+    osh_free(cx, gate);
+    return rc;
+}
+
 const osh_op osh_op_glu = {
     .name = "glu", .n_in = 2, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_glu_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_glu_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_glu_cuda)},
-    .tol = 1e-12, .scratch = osh_elementwise_scratch,
+    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref},
 };

@@ -30,6 +30,23 @@ double osh_act_ref(const char *act, double x)
     return x / (1 + exp(-x));
 }
 
+double osh_act_slope(const char *act, double x)
+{
+    if (!strcmp(act, "gelu"))
+        return (1 + erf(x * 0.70710678118654752440)) / 2 + x * 0.39894228040143267794 * exp(-x * x / 2);
+    if (!strcmp(act, "gelu_pytorch_tanh")) {
+        double t = tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x));
+        return (1 + t) / 2 + x / 2 * (1 - t * t) * 0.79788456080286535588 * (1 + 3 * 0.044715 * x * x);
+    }
+    double s = 1 / (1 + exp(-x));
+    return s * (1 + x * (1 - s));
+}
+
+void osh_grad_add(osh_tensor *din, int64_t at, double more)
+{
+    if (din) ((float *)din->data)[at] = (float)(((float *)din->data)[at] + more);
+}
+
 float osh_logit_of(float sum, const osh_logits_rule *rule, osh_dtype dt)
 {
     float x = osh_round_to(sum, dt);

@@ -39,8 +39,14 @@ osh_status osh_f32_weight(osh_ctx *cx, float **out, const osh_tensor *w, osh_dty
 
 /* silu, gelu, gelu_pytorch_tanh as glu.c says them, for the reference kernels. */
 double osh_act_ref(const char *act, double x);
+double osh_act_slope(const char *act, double x); // its derivative
 /* What the logit of an f32 sum is under a rule (NULL: none): rounded after each step. */
 float osh_logit_of(float sum, const osh_logits_rule *rule, osh_dtype dt);
+
+/* The gradient of kl, or of nll: of in[0]; logits are not rounded. For the reference kernels. */
+osh_status osh_logits_grad_ref(osh_ctx *cx, const osh_grad_args *a, bool kl);
+/* Gradients, for the references: what a tensor gets (NULL: nothing). */
+void osh_grad_add(osh_tensor *din, int64_t at, double more);
 
 typedef struct osh_tile {
     int64_t row, n;    // rows [row, row + n) of the batch

@@ -69,10 +69,17 @@ done:
     return rc;
 }
 
+/* Of x alone: dx = dkl (p - r) W, through the rule. */
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    return osh_logits_grad_ref(cx, a, true);
+}
+
 const osh_op osh_op_kl = {
     .name = "kl", .n_in = 4, .n_weights = 0, .n_out = 2,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_kl_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_kl_cuda)},
     .tol = 1e-9, // a small difference of large numbers
     .scratch = osh_kl_scratch,
+    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_kl_grad_cpu}, .grad_scratch = osh_kl_grad_scratch,
     .scratch_cuda = OSH_CUDA_FN(osh_kl_cuda_scratch),
 };

@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 static const osh_field attrs[] = {
     {"eps", OSH_F_FLOAT, offsetof(osh_layer_norm_attr, eps), "1e-5", 0, 1, "added to the variance", NULL, NULL},
@@ -55,9 +56,50 @@ done:
     return rc;
 }
 
+/* With n = (x - mean) / sqrt(variance + eps), g = dy w:
+ *   dx = (g - mean(g) - n mean(g n)) / sqrt(variance + eps)     dw = sum over rows of dy n     db = that of dy */
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    const float *dy = a->dout[0]->data;
+    int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), n_seqs = 0;
+    double eps = ((const osh_layer_norm_attr *)a->attr)->eps;
+    float *x = NULL, *w = NULL; // own: [N, D], [D]
+    double *sums = NULL;        // own: [2, D]: dw and db of a sample
+    osh_tile *seq = NULL;       // own: one whole sample each
+
+    OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
+    OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));
+    OSH_NEW(cx, sums, 2 * D);
+    OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
+    for (int64_t s = 0; s < n_seqs; s++) {
+        memset(sums, 0, (size_t)(2 * D) * sizeof *sums);
+        for (int64_t row = seq[s].row * D; row < (seq[s].row + seq[s].n) * D; row += D) {
+            double mean = 0, square = 0, g1 = 0, gn = 0;
+            for (int64_t i = 0; i < D; i++) mean += x[row + i] / (double)D;
+            for (int64_t i = 0; i < D; i++) square += (x[row + i] - mean) * (x[row + i] - mean);
+            double r = 1 / sqrt(square / (double)D + eps);
+            for (int64_t i = 0; i < D; i++) {
+                double n = (x[row + i] - mean) * r;
+                g1 += dy[row + i] * w[i] / (double)D, gn += dy[row + i] * w[i] * n / (double)D;
+                sums[i] += dy[row + i] * n, sums[D + i] += dy[row + i];
+            }
+            for (int64_t i = 0; i < D; i++)
+                osh_grad_add(a->din[0], row + i, (dy[row + i] * w[i] - g1 - (x[row + i] - mean) * r * gn) * r);
+        }
+        for (int64_t i = 0; i < D; i++) osh_grad_add(a->din[1], i, sums[i]), osh_grad_add(a->din[2], i, sums[D + i]);
+    }
+done:
+    osh_free(cx, seq);
+    osh_free(cx, sums);
+    osh_free(cx, w);
+    osh_free(cx, x);
+    return rc;
+}
+
 const osh_op osh_op_layer_norm = {
     .name = "layer_norm", .n_in = 1, .n_weights = 2, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_layer_norm_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_layer_norm_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_layer_norm_cuda)},
-    .tol = 1e-12, .scratch = osh_layer_norm_scratch,
+    .tol = 1e-12, .scratch = osh_layer_norm_scratch, .grad = {[OSH_REF] = grad_ref},
 };

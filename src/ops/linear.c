@@ -63,9 +63,43 @@ done:
     return rc;
 }
 
+/* dx = dy W     dw = dy^T x     db = sum over rows of dy; the latter two sample by sample */
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    const float *dy = a->dout[0]->data;
+    int64_t N = osh_rows(a->in[0]), I = osh_width(a->in[0]), O = a->in[1]->shape[0], n_seqs = 0;
+    float *x = NULL, *w = NULL; // own: [N, I], [O, I]
+    osh_tile *seq = NULL;       // own: one whole sample each
+
+    OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
+    OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));
+    OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t i = 0; i < I; i++) {
+            double sum = 0;
+            for (int64_t o = 0; o < O; o++) sum += (double)dy[n * O + o] * w[o * I + i];
+            osh_grad_add(a->din[0], n * I + i, sum);
+        }
+    for (int64_t s = 0; s < n_seqs; s++)
+        for (int64_t o = 0; o < O; o++)
+            for (int64_t i = -1; i < I; i++) { // -1: of the bias
+                double sum = 0;
+                for (int64_t n = seq[s].row; n < seq[s].row + seq[s].n; n++)
+                    sum += (double)dy[n * O + o] * (i < 0 ? 1 : x[n * I + i]);
+                osh_grad_add(a->din[i < 0 ? 2 : 1], i < 0 ? o : o * I + i, sum);
+            }
+done:
+    osh_free(cx, seq);
+    osh_free(cx, w);
+    osh_free(cx, x);
+    return rc;
+}
+
 const osh_op osh_op_linear = {
     .name = "linear", .n_in = 1, .n_weights = 2, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_linear_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_linear_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_linear_cuda)},
     .tol = 1e-11, .scratch = osh_linear_scratch, .scratch_cuda = osh_linear_cuda_scratch,
+    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_linear_grad_cpu}, .grad_scratch = osh_linear_grad_scratch,
 };

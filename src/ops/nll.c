@@ -44,9 +44,16 @@ done:
     return rc;
 }
 
+/* Of x alone: dx = dnll (p - 1 at the target) W, through the rule. */
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    return osh_logits_grad_ref(cx, a, false);
+}
+
 const osh_op osh_op_nll = {
     .name = "nll", .n_in = 3, .n_weights = 0, .n_out = 1,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_nll_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_nll_cuda)},
     .tol = 1e-12, .scratch = osh_nll_scratch,
+    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_nll_grad_cpu}, .grad_scratch = osh_nll_grad_scratch,
     .scratch_cuda = OSH_CUDA_FN(osh_nll_cuda_scratch),
 };

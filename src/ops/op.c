@@ -1,5 +1,5 @@
 /* op.c - the table of ops, in the order of ops.def. */
-#include "ops/op.h"
+#include "ops/kernel.h"
 
 #include <string.h>
 
@@ -21,6 +21,26 @@ const osh_op *osh_op_find(const char *name)
     for (size_t i = 0; i < osh_op_count(); i++)
         if (!strcmp(ops[i]->name, name)) return ops[i];
     return NULL;
+}
+
+size_t osh_op_grad_scratch(const osh_op *op, const void *attr, const int64_t *in_width, int64_t out_width,
+                           int64_t n_tokens, int n_threads)
+{
+    if (op->grad_scratch) return op->grad_scratch(attr, in_width, out_width, n_tokens, n_threads);
+    int64_t values = out_width, weights = 3 * in_width[0]; // of a norm: one in f32, sums of two in f64
+    for (int k = 0; k < op->n_in; k++) values += in_width[k];
+    return (size_t)(values * n_tokens) * sizeof(float) + (size_t)weights * sizeof(double) +
+           (size_t)(n_tokens + 2) * sizeof(osh_tile);
+}
+
+osh_status osh_op_grad(osh_ctx *cx, const osh_op *op, const osh_grad_args *a)
+{
+    osh_grad_fn fn = op->grad[OSH_CPU] ? op->grad[OSH_CPU] : op->grad[OSH_REF];
+    if (!fn) return osh_fail(cx, OSH_E_UNSUPPORTED, "%s has no gradient", op->name);
+    osh_status rc = fn(cx, a);
+
+    if (rc) osh_note(cx, "computing the gradient of %s", op->name);
+    return rc;
 }
 
 osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a)

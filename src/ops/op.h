@@ -28,6 +28,18 @@ typedef struct osh_op_args {
 } osh_op_args;
 
 typedef osh_status (*osh_op_fn)(osh_ctx *cx, const osh_op_args *a);
+
+/* Of a scalar loss L: dout holds dL/dout, F32 [N, width]; dL/din is added to din, F32, of values and of weights. The
+ * derivative is that of the formula at what in[] holds: roundings of the forward pass count as none. What a weight gets
+ * is summed sample by sample, so that a batch gives what its samples give one after the other. */
+typedef struct osh_grad_args {
+    const osh_tensor *in[OSH_OP_MAX_IN];
+    const osh_tensor *dout[OSH_OP_MAX_OUT];
+    osh_tensor *din[OSH_OP_MAX_IN]; // NULL: not wanted
+    const void *attr;
+    const osh_seqs *seqs;
+} osh_grad_args;
+typedef osh_status (*osh_grad_fn)(osh_ctx *cx, const osh_grad_args *a);
 typedef struct osh_op {
     const char *name;
     int n_in, n_weights, n_out;   // in[0..n_in) are values, in[n_in..n_in+n_weights) weights (trailing ones optional)
@@ -45,6 +57,10 @@ typedef struct osh_op {
     /* The same of the device's arena, gross, for run[OSH_CUDA] with x of dtype dt; NULL: none. */
     size_t (*scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
+    osh_grad_fn grad[OSH_N_BACKENDS]; // [OSH_REF] NULL: it has no gradient; [OSH_CPU] NULL: the reference serves
+    /* As scratch, of its gradients; NULL: what the reference takes, which copies values to f32. */
+    size_t (*grad_scratch)(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                           int n_threads);
     unsigned masked; // bit k: rows of in[k] may be passed over, so that what is not finite there means nothing
 } osh_op;
 
@@ -53,6 +69,11 @@ size_t osh_op_count(void);
 const osh_op *osh_op_at(size_t i);
 /* The fastest CPU column, or where out[0] lies on a device the CUDA column; OSH_E_INTERNAL: it has none. */
 osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a);
+/* Bytes that its gradients take for n_tokens tokens, an upper bound: net, in up to 8 blocks. */
+size_t osh_op_grad_scratch(const osh_op *op, const void *attr, const int64_t *in_width, int64_t out_width,
+                           int64_t n_tokens, int n_threads);
+/* Adds to a->din; in host memory. OSH_E_UNSUPPORTED: the op has no gradient. */
+osh_status osh_op_grad(osh_ctx *cx, const osh_op *op, const osh_grad_args *a);
 /* Index of the first element that is a NaN or an infinity, -1: there is none. On all threads. */
 osh_status osh_first_nonfinite(osh_ctx *cx, int64_t *at, const osh_tensor *x);
 

@@ -11,6 +11,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 static const osh_field attrs[] = {
     {"eps", OSH_F_FLOAT, offsetof(osh_rms_norm_attr, eps), "1e-6", 0, 1, "added to the mean square",
@@ -64,9 +65,48 @@ done:
     return rc;
 }
 
+/* With n = x / sqrt(mean(x^2) + eps), y = n f, f = offset + w, g = dy f:
+ *   dx = (g - n mean(g n)) / sqrt(mean(x^2) + eps)     dw = sum over rows of dy n */
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_rms_norm_attr *at = a->attr;
+    const float *dy = a->dout[0]->data;
+    int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]), D = at->head_dim ? at->head_dim : width, n_seqs = 0;
+    float *x = NULL, *w = NULL; // own: [N, width], [D]
+    double *dw = NULL;          // own: [D], of a sample
+    osh_tile *seq = NULL;       // own: one whole sample each
+
+    OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
+    OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));
+    OSH_NEW(cx, dw, D);
+    OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
+    for (int64_t s = 0; s < n_seqs; s++) {
+        memset(dw, 0, (size_t)D * sizeof *dw);
+        for (int64_t at_x = seq[s].row * width; at_x < (seq[s].row + seq[s].n) * width; at_x += D) {
+            double sum = 0, dot = 0;
+            for (int64_t i = 0; i < D; i++) sum += (double)x[at_x + i] * x[at_x + i];
+            double r = 1 / sqrt(sum / (double)D + at->eps);
+            for (int64_t i = 0; i < D; i++) dot += dy[at_x + i] * (w[i] + at->offset) * x[at_x + i] * r;
+            for (int64_t i = 0; i < D; i++) {
+                double n = x[at_x + i] * r, g = dy[at_x + i] * (w[i] + at->offset);
+                osh_grad_add(a->din[0], at_x + i, (g - n * dot / (double)D) * r);
+                dw[i] += dy[at_x + i] * n;
+            }
+        }
+        for (int64_t i = 0; i < D; i++) osh_grad_add(a->din[1], i, dw[i]);
+    }
+done:
+    osh_free(cx, seq);
+    osh_free(cx, dw);
+    osh_free(cx, w);
+    osh_free(cx, x);
+    return rc;
+}
+
 const osh_op osh_op_rms_norm = {
     .name = "rms_norm", .n_in = 1, .n_weights = 1, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_rms_norm_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rms_norm_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rms_norm_cuda)},
-    .tol = 1e-12, .scratch = osh_rms_norm_scratch,
+    .tol = 1e-12, .scratch = osh_rms_norm_scratch, .grad = {[OSH_REF] = grad_ref},
 };

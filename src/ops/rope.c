@@ -68,7 +68,9 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-static void rotate_ref(float *head, const float *inv_freq, const osh_rope_attr *at, int64_t pos, osh_dtype dtype)
+/* way -1: the other way round, which is what gradients do. */
+static void rotate_ref(float *head, const float *inv_freq, const osh_rope_attr *at, int64_t pos, osh_dtype dtype,
+                       int way)
 {
     int64_t half = at->rotary_dim / 2, step = at->interleaved ? 2 : 1, apart = at->interleaved ? 1 : half;
     osh_dtype dt = at->f32 ? OSH_F32 : dtype;
@@ -77,6 +79,7 @@ static void rotate_ref(float *head, const float *inv_freq, const osh_rope_attr *
     for (int64_t i = 0; i < half; i++) {
         float angle = inv_freq[i] * (float)pos, scaling = (float)at->attention_scaling;
         float c = osh_round_to((float)cos(angle) * scaling, dt), s = osh_round_to((float)sin(angle) * scaling, dt);
+        s *= (float)way;
         float *a = head + step * i, *b = a + apart, lo = *a, hi = *b;
         *a = osh_round_to(lo * c, dt) + osh_round_to(-hi * s, dt);
         *b = osh_round_to(hi * c, dt) + osh_round_to(lo * s, dt);
@@ -100,7 +103,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
         osh_rope_freqs(inv_freq, at, seq[s].len);
         for (int64_t t = 0; t < seq[s].n; t++)
             for (int64_t h = 0; h < width; h += at->head_dim)
-                rotate_ref(x + (seq[s].row + t) * width + h, inv_freq, at, t, dt);
+                rotate_ref(x + (seq[s].row + t) * width + h, inv_freq, at, t, dt, 1);
     }
     osh_from_f32(a->out[0]->data, dt, x, N * width);
 done:
@@ -109,10 +112,34 @@ done:
     return rc;
 }
 
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_rope_attr *at = a->attr;
+    int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]), n_seqs = 0;
+    float inv_freq[OSH_ROPE_MAX_FREQS];
+    float *dy = NULL;     // own: [N, H*Dh]
+    osh_tile *seq = NULL; // own: one whole sample each
+
+    OSH_TRY(osh_f32_copy(cx, &dy, a->dout[0]));
+    OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
+    for (int64_t s = 0; s < n_seqs; s++) {
+        osh_rope_freqs(inv_freq, at, seq[s].len);
+        for (int64_t t = 0; t < seq[s].n; t++)
+            for (int64_t h = 0; h < width; h += at->head_dim)
+                rotate_ref(dy + (seq[s].row + t) * width + h, inv_freq, at, t, OSH_F32, -1);
+    }
+    for (int64_t i = 0; i < N * width; i++) osh_grad_add(a->din[0], i, dy[i]);
+done:
+    osh_free(cx, seq);
+    osh_free(cx, dy);
+    return rc;
+}
+
 const osh_op osh_op_rope = {
     .name = "rope", .n_in = 1, .n_weights = 0, .n_out = 1,
     .attrs = NULL, .attr_bytes = sizeof(osh_rope_attr), .infer = infer, // attr is computed by the graph
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rope_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rope_cuda)},
     .tol = 1e-12, .scratch = osh_rope_scratch,
-    .scratch_cuda = osh_rope_cuda_scratch,
+    .scratch_cuda = osh_rope_cuda_scratch, .grad = {[OSH_REF] = grad_ref},
 };

@@ -31,9 +31,19 @@ done:
     return rc;
 }
 
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    const osh_scale_attr *at = a->attr;
+    const float *dy = a->dout[0]->data;
+    float by = osh_round_to((float)at->by, at->rounded ? a->in[0]->dtype : OSH_F32);
+    (void)cx;
+    for (int64_t i = 0; i < osh_tensor_numel(a->dout[0]); i++) osh_grad_add(a->din[0], i, (double)by * dy[i]);
+    return OSH_OK;
+}
+
 const osh_op osh_op_scale = {
     .name = "scale", .n_in = 1, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_scale_attr), .infer = osh_infer_same,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_scale_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_scale_cuda)},
-    .tol = 0, .scratch = osh_elementwise_scratch,
+    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref},
 };

@@ -20,7 +20,21 @@ osh_status osh_gptq_factor_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_shift_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_target_cpu(osh_ctx *cx, const osh_op_args *a);
 
+/* Gradients that have a fast column. */
+osh_status osh_linear_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_attention_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_kl_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_nll_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
+
 /* Upper bounds, as osh_op.scratch. */
+size_t osh_linear_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                               int n_threads);
+size_t osh_attention_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                                  int n_threads);
+size_t osh_kl_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                           int n_threads); // in_width, out_width: as osh_kl_scratch
+size_t osh_nll_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                            int n_threads);
 size_t osh_rms_norm_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                             int64_t n_tokens, int n_threads);
 size_t osh_layer_norm_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,

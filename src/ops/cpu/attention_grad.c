@@ -1,0 +1,151 @@
+/* attention_grad.c - gradients of attention: each sample and kv head is a chunk, whose heads and tiles of 128 queries
+ * come one after the other. With scores and their softmax made again for a tile,
+ *
+ *   dp = dy v^T     ds = p (dp - rowsum(p dp)) slope     dq += ds k     dk += ds^T q     dv += p^T dy
+ *
+ * are products on OpenBLAS over the keys that the tile sees. */
+#include "ops/cpu/blas.h"
+#include "ops/cpu/cpu.h"
+#include "ops/cpu/gemm.h"
+#include "ops/cpu/span.h"
+#include "ops/cpu/vec.h"
+#include "ops/kernel.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { QUERIES = 128 };
+
+typedef struct attention_grad_job {
+    const osh_grad_args *a;
+    const osh_tile *seq; // one whole sample each
+    int64_t longest;     // tokens of one
+    float *room;         // own: [threads, worker_floats]
+} attention_grad_job;
+
+typedef struct back_room {
+    float *k, *v, *dk, *dv;  // [longest, Dh]
+    float *q, *dy, *dq;      // [QUERIES, Dh]
+    float *p, *ds;           // [QUERIES, padded longest]
+    float *slope;            // [padded longest], of a row
+    float scale, cap;        // cap 0: none
+    int64_t ld;
+} back_room;
+
+static int64_t worker_floats(int64_t Dh, int64_t longest)
+{
+    return (4 * longest + 3 * QUERIES) * Dh + (2 * QUERIES + 1) * osh_pad8(longest);
+}
+
+static back_room room_of(const attention_grad_job *j, int worker)
+{
+    const osh_attention_attr *at = j->a->attr;
+    int64_t Dh = at->head_dim, L = j->longest, ld = osh_pad8(L);
+    float *p = j->room + worker * worker_floats(Dh, L), *q = p + 4 * L * Dh, *s = q + 3 * QUERIES * Dh;
+    double scale = at->scale > 0 ? at->scale : 1 / sqrt((double)Dh);
+
+    return (back_room){p, p + L * Dh, p + 2 * L * Dh, p + 3 * L * Dh, q, q + QUERIES * Dh, q + 2 * QUERIES * Dh,
+                       s, s + QUERIES * ld, s + 2 * QUERIES * ld, (float)scale, (float)at->softcap, ld};
+}
+
+static void head_load(float *to, const osh_tensor *x, int64_t row, int64_t n, int64_t at, int64_t Dh)
+{
+    for (int64_t r = 0; r < n; r++) osh_to_f32(to + r * Dh, osh_elem(x, (row + r) * osh_width(x) + at), x->dtype, Dh);
+}
+
+static void head_add(osh_tensor *to, const float *x, int64_t row, int64_t n, int64_t at, int64_t Dh)
+{
+    for (int64_t r = 0; to && r < n; r++) {
+        float *y = (float *)to->data + (row + r) * osh_width(to) + at;
+        for (int64_t d = 0; d < Dh; d++) y[d] += x[r * Dh + d];
+    }
+}
+
+/* Row i of the sample: s, products with n_keys keys, becomes p; slope, of the capped score: ds / d product. */
+static void row_softmax(const back_room *me, float *s, float *slope, int64_t i, int64_t n_keys, int64_t window)
+{
+    int64_t first = window && i - window + 1 > 0 ? i - window + 1 : 0, padded = osh_pad8(n_keys);
+
+    for (int64_t j = n_keys; j < padded; j++) s[j] = 0;
+    if (me->cap > 0) osh_span_softcap(s, padded, me->scale, me->cap, OSH_F32);
+    for (int64_t j = 0; j < padded; j++) {
+        float t = me->cap > 0 ? s[j] / me->cap : 0;
+        slope[j] = me->scale * (1 - t * t);
+        if (j < first || j > i) s[j] = -INFINITY;
+    }
+    osh_span_softmax(s, padded, me->cap > 0 ? 1 : me->scale, OSH_F32);
+}
+
+/* n queries from position pos on of one head; n_keys: pos + n. */
+static void tile_back(back_room *me, int64_t pos, int64_t n, int64_t Dh, int64_t window)
+{
+    int64_t n_keys = pos + n, ld = me->ld;
+
+    osh_gemm_nt(me->p, ld, (osh_mat){me->q, Dh}, (osh_mat){me->k, Dh}, n, n_keys, Dh, 0);
+    osh_gemm_nt(me->ds, ld, (osh_mat){me->dy, Dh}, (osh_mat){me->v, Dh}, n, n_keys, Dh, 0);
+    for (int64_t r = 0; r < n; r++) {
+        float *p = me->p + r * ld, *ds = me->ds + r * ld, *slope = me->slope;
+        double mean = 0;
+        row_softmax(me, p, slope, pos + r, n_keys, window);
+        for (int64_t j = 0; j < n_keys; j++) mean += (double)p[j] * ds[j];
+        for (int64_t j = 0; j < n_keys; j++) ds[j] = p[j] * (ds[j] - (float)mean) * slope[j];
+    }
+    osh_gemm_nn(me->dq, Dh, (osh_mat){me->ds, ld}, (osh_mat){me->k, Dh}, n, Dh, n_keys, 0);
+    osh_gemm_tn(me->dk, Dh, (osh_mat){me->ds, ld}, (osh_mat){me->q, Dh}, n_keys, Dh, n, 1);
+    osh_gemm_tn(me->dv, Dh, (osh_mat){me->p, ld}, (osh_mat){me->dy, Dh}, n_keys, Dh, n, 1);
+}
+
+static osh_status attention_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const attention_grad_job *j = user;
+    const osh_grad_args *a = j->a;
+    const osh_attention_attr *at = a->attr;
+    const osh_tile *s = &j->seq[chunk / at->n_kv_heads];
+    int64_t Dh = at->head_dim, kv = chunk % at->n_kv_heads, group = at->n_heads / at->n_kv_heads;
+    back_room me = room_of(j, worker);
+
+    (void)cx;
+    head_load(me.k, a->in[1], s->row, s->n, kv * Dh, Dh);
+    head_load(me.v, a->in[2], s->row, s->n, kv * Dh, Dh);
+    memset(me.dk, 0, (size_t)(s->n * Dh) * sizeof *me.dk);
+    memset(me.dv, 0, (size_t)(s->n * Dh) * sizeof *me.dv);
+    for (int64_t h = kv * group; h < (kv + 1) * group; h++)
+        for (int64_t pos = 0; pos < s->n; pos += QUERIES) {
+            int64_t n = osh_min64(QUERIES, s->n - pos);
+            head_load(me.q, a->in[0], s->row + pos, n, h * Dh, Dh);
+            head_load(me.dy, a->dout[0], s->row + pos, n, h * Dh, Dh);
+            tile_back(&me, pos, n, Dh, at->sliding_window);
+            head_add(a->din[0], me.dq, s->row + pos, n, h * Dh, Dh);
+        }
+    head_add(a->din[1], me.dk, s->row, s->n, kv * Dh, Dh);
+    head_add(a->din[2], me.dv, s->row, s->n, kv * Dh, Dh);
+    return OSH_OK;
+}
+
+osh_status osh_attention_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_attention_attr *at = a->attr;
+    int64_t N = osh_rows(a->in[0]), n_seqs = 0;
+    osh_tile *seq = NULL; // own
+    attention_grad_job j = {.a = a};
+
+    OSH_TRY(osh_blas_open(cx));
+    OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
+    for (int64_t s = 0; s < n_seqs; s++) j.longest = seq[s].n > j.longest ? seq[s].n : j.longest;
+    j.seq = seq;
+    OSH_NEW(cx, j.room, osh_threads(cx) * worker_floats(at->head_dim, j.longest));
+    OSH_TRY(osh_parallel_for(cx, n_seqs * at->n_kv_heads, attention_grad_chunk, &j));
+done:
+    osh_free(cx, j.room);
+    osh_free(cx, seq);
+    return rc;
+}
+
+size_t osh_attention_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                                  int n_threads)
+{
+    (void)in_width, (void)out_width;
+    int64_t each = worker_floats(((const osh_attention_attr *)attr)->head_dim, n_tokens);
+    return (size_t)(n_threads * each) * sizeof(float) + (size_t)(n_tokens + 1) * sizeof(osh_tile);
+}

@@ -1,0 +1,131 @@
+/* logits_grad.c - gradients of kl and nll for x: tiles of 32 tokens from each sample's first one, with all logits of a
+ * tile; products on OpenBLAS over blocks of 192 tokens of the vocabulary, in their order. */
+#include "ops/cpu/blas.h"
+#include "ops/cpu/cpu.h"
+#include "ops/cpu/gemm.h"
+#include "ops/cpu/span.h"
+#include "ops/cpu/vec.h"
+#include "ops/kernel.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { TOKENS = 32, COLS = OSH_GEMM_COLS };
+
+typedef struct logits_grad_job {
+    const osh_grad_args *a;
+    const osh_tile *tiles;
+    bool kl;
+    int64_t V, D, D2, ld; // ld: V padded
+    float *room;          // own: [threads, worker_floats]
+} logits_grad_job;
+
+static int64_t worker_floats(int64_t V, int64_t D, int64_t D2)
+{
+    return (2 * TOKENS + 1) * osh_pad8(V) + (TOKENS + COLS) * (D > D2 ? D : D2);
+}
+
+/* logit [n, ld] = rule(x W^T), padded with what has no probability. block [COLS, D] scratch. */
+static void tile_logits(const logits_grad_job *j, float *logit, const float *x, float *block, int64_t n, int side)
+{
+    const osh_tensor *w = j->a->in[2 * side + 1];
+    int64_t D = side ? j->D2 : j->D;
+    const osh_vocab_attr *at = j->a->attr;
+    float divide = at ? (float)at->rule[side].divide : 0, cap = at ? (float)at->rule[side].cap : 0;
+
+    for (int64_t v = 0; v < j->V; v += COLS) {
+        int64_t m = osh_min64(COLS, j->V - v);
+        osh_load_weight(block, w, v * D, m * D, j->a->in[2 * side]->dtype);
+        osh_gemm_nt(logit + v, j->ld, (osh_mat){x, D}, (osh_mat){block, D}, n, m, D, 0);
+    }
+    for (int64_t r = 0; r < n; r++) {
+        float *row = logit + r * j->ld;
+        for (int64_t v = j->V; v < j->ld; v++) row[v] = 0;
+        for (int64_t v = 0; divide > 0 && v < j->V; v++) row[v] /= divide;
+        if (cap > 0) osh_span_softcap(row, j->ld, 1, cap, OSH_F32);
+        for (int64_t v = j->V; v < j->ld; v++) row[v] = -INFINITY;
+    }
+}
+
+/* Row n: logits, under the rule, become dz; other: those of the reference model (kl). keep [ld] scratch. */
+static void row_grad(const logits_grad_job *j, float *row, float *other, float *keep, int64_t n)
+{
+    const osh_grad_args *a = j->a;
+    const osh_vocab_attr *at = a->attr;
+    float divide = at && at->rule[0].divide > 0 ? (float)at->rule[0].divide : 1, cap = at ? (float)at->rule[0].cap : 0;
+    float g = ((const float *)a->dout[0]->data)[n];
+    int32_t target = j->kl ? -1 : ((const int32_t *)a->in[2]->data)[n];
+
+    if (!j->kl && target < 0) g = 0;
+    memcpy(keep, row, (size_t)j->ld * sizeof *keep);
+    osh_span_softmax(row, j->ld, 1, OSH_F32);
+    if (j->kl) osh_span_softmax(other, j->ld, 1, OSH_F32);
+    for (int64_t v = 0; v < j->V; v++) {
+        float t = cap > 0 ? keep[v] / cap : 0;
+        row[v] = g * (row[v] - (j->kl ? other[v] : v == target)) * (1 - t * t) / divide;
+    }
+}
+
+static osh_status logits_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const logits_grad_job *j = user;
+    const osh_tile *t = &j->tiles[chunk];
+    float *logit = j->room + worker * worker_floats(j->V, j->D, j->D2), *other = logit + TOKENS * j->ld;
+    float *keep = other + TOKENS * j->ld, *x = keep + j->ld, *block = x + TOKENS * (j->D > j->D2 ? j->D : j->D2);
+    float *dx = (float *)j->a->din[0]->data + t->row * j->D;
+
+    (void)cx;
+    for (int side = j->kl; side >= 0; side--) {
+        const osh_tensor *in = j->a->in[2 * side];
+        osh_to_f32(x, osh_elem(in, t->row * osh_width(in)), in->dtype, t->n * osh_width(in));
+        tile_logits(j, side ? other : logit, x, block, t->n, side);
+    }
+    for (int64_t r = 0; r < t->n; r++) row_grad(j, logit + r * j->ld, other + r * j->ld, keep, t->row + r);
+    for (int64_t v = 0; v < j->V; v += COLS) {
+        int64_t m = osh_min64(COLS, j->V - v);
+        osh_load_weight(block, j->a->in[1], v * j->D, m * j->D, j->a->in[0]->dtype);
+        osh_gemm_nn(dx, j->D, (osh_mat){logit + v, j->ld}, (osh_mat){block, j->D}, t->n, j->D, m, 1);
+    }
+    return OSH_OK;
+}
+
+static osh_status logits_grad(osh_ctx *cx, const osh_grad_args *a, bool kl)
+{
+    osh_status rc = OSH_OK;
+    int64_t n_tiles = 0, V = a->in[1]->shape[0];
+    osh_tile *tiles = NULL; // own
+    logits_grad_job j = {.a = a, .kl = kl, .V = V, .D = osh_width(a->in[0]), .D2 = kl ? osh_width(a->in[2]) : 0,
+                         .ld = osh_pad8(V)};
+
+    OSH_TRY(osh_blas_open(cx));
+    OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, osh_rows(a->in[0]), TOKENS));
+    j.tiles = tiles;
+    OSH_NEW(cx, j.room, osh_threads(cx) * worker_floats(V, j.D, j.D2));
+    OSH_TRY(osh_parallel_for(cx, n_tiles, logits_grad_chunk, &j));
+done:
+    osh_free(cx, j.room);
+    osh_free(cx, tiles);
+    return rc;
+}
+
+osh_status osh_kl_grad_cpu(osh_ctx *cx, const osh_grad_args *a) { return logits_grad(cx, a, true); }
+osh_status osh_nll_grad_cpu(osh_ctx *cx, const osh_grad_args *a) { return logits_grad(cx, a, false); }
+
+static size_t grad_bytes(int64_t V, int64_t D, int64_t D2, int64_t n_tokens, int n_threads)
+{
+    return (size_t)(n_threads * worker_floats(V, D, D2)) * sizeof(float) + (size_t)(n_tokens + 1) * sizeof(osh_tile);
+}
+
+size_t osh_kl_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                           int n_threads)
+{
+    (void)attr;
+    return grad_bytes(out_width, in_width[0], in_width[2], n_tokens, n_threads);
+}
+
+size_t osh_nll_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                            int n_threads)
+{
+    (void)attr;
+    return grad_bytes(out_width, in_width[0], 0, n_tokens, n_threads);
+}

@@ -1,0 +1,349 @@
+/* test_gradients.c - ops with a gradient: the reference against finite differences of the reference of the
+ * forward pass, in F32; the fast column against the reference; a batch against its samples, three threads against one;
+ * and no more memory than the op says. Ops without one are refused. */
+#include "kernel_test.h"
+
+typedef struct grad_case {
+    const char *op;
+    int64_t n, split[2]; // tokens; samples begin at 0 and at these (0: no more)
+    int64_t in[4][2];    // widths of values, behind them shapes of weights ([1] 0: 1-D)
+    int64_t out;         // width; 0: the output is [n]
+    const void *attr;
+    float amp;           // of the inputs; 0: 1
+    int n_out;           // outputs of the forward pass; 0: 1
+    unsigned fixed;      // bit k: in[k] has no gradient
+    unsigned ids;        // bit k: in[k] is I32 [n], targets
+} grad_case;
+
+static char silu[] = "silu", gelu[] = "gelu", gelu_tanh[] = "gelu_pytorch_tanh", relu2[] = "relu2", relu[] = "relu";
+static const osh_glu_attr g_silu = {silu}, g_gelu = {gelu}, g_tanh = {gelu_tanh};
+static const osh_act_attr f_relu2 = {relu2}, f_silu = {silu}, f_relu = {relu};
+static const osh_rms_norm_attr rms = {.eps = 1e-2}, rms_heads = {.eps = 1e-6, .head_dim = 8},
+                               gemma = {.eps = 1e-5, .offset = 1, .late = true};
+static const osh_layer_norm_attr ln = {.eps = 1e-2}, ln_bias = {.eps = 1e-5, .bias = true};
+static const osh_linear_attr lin = {0}, lin_bias = {.bias = true};
+static const osh_scale_attr by3 = {0.3, false};
+static const osh_rope_attr rope_halves = {
+    .head_dim = 8, .rotary_dim = 6, .inv_freq = {1, 0.3f, 0.1f}, .attention_scaling = 1.2};
+static const osh_rope_attr rope_pairs = {.head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.3f, 0.1f, 0.03f},
+    .attention_scaling = 1, .interleaved = true, .position_beta = 0.5, .position_original = 4};
+static const osh_attention_attr att = {6, 2, 7, 0, 0.9, 0}, att_window = {6, 2, 7, 3, 0, 0},
+                                att_cap = {4, 1, 8, 0, 0.9, 1.5}, att_one = {1, 1, 1, 0, 0, 0},
+                                att_cap_window = {2, 2, 64, 100, 0, 2};
+static const osh_vocab_attr rules = {{{2, 3}, {0.5, 2}}};
+
+static const grad_case cases[] = {
+    {"add", 7, {3}, {{7, 0}, {7, 0}}, 7},
+    {"scale", 7, {3}, {{129, 0}}, 129, &by3},
+    {"act", 7, {0}, {{129, 0}}, 129, &f_silu, 3},
+    {"act", 7, {0}, {{129, 0}}, 129, &f_relu2, 3},
+    {"act", 7, {0}, {{129, 0}}, 129, &f_relu, 3},
+    {"glu", 1, {0}, {{1, 0}, {1, 0}}, 1, &g_silu},
+    {"glu", 7, {3}, {{129, 0}, {129, 0}}, 129, &g_silu, 4},
+    {"glu", 7, {3}, {{129, 0}, {129, 0}}, 129, &g_gelu, 3},
+    {"glu", 7, {3}, {{129, 0}, {129, 0}}, 129, &g_tanh, 3},
+    {"rms_norm", 1, {0}, {{1, 0}, {1, 0}}, 1, &rms},
+    {"rms_norm", 13, {5, 6}, {{129, 0}, {129, 0}}, 129, &rms, 0.1f},
+    {"rms_norm", 7, {2}, {{24, 0}, {8, 0}}, 24, &rms_heads},
+    {"rms_norm", 7, {2}, {{24, 0}, {24, 0}}, 24, &gemma},
+    {"layer_norm", 13, {5, 6}, {{129, 0}, {129, 0}}, 129, &ln, 0.1f},
+    {"layer_norm", 7, {2}, {{24, 0}, {24, 0}, {24, 0}}, 24, &ln_bias},
+    {"linear", 1, {0}, {{1, 0}, {1, 1}}, 1, &lin},
+    {"linear", 13, {5, 6}, {{7, 0}, {9, 7}, {9, 0}}, 9, &lin_bias},
+    {"linear", 515, {257}, {{65, 0}, {200, 65}}, 200, &lin},
+    {"linear", 7, {2}, {{200, 0}, {5, 200}, {5, 0}}, 5, &lin_bias},
+    {"rope", 7, {3}, {{24, 0}}, 24, &rope_halves},
+    {"rope", 13, {3}, {{24, 0}}, 24, &rope_pairs},
+    {"attention", 1, {0}, {{1, 0}, {1, 0}, {1, 0}}, 1, &att_one},
+    {"attention", 13, {5, 6}, {{42, 0}, {14, 0}, {14, 0}}, 42, &att, 1.5f},
+    {"attention", 13, {5, 6}, {{42, 0}, {14, 0}, {14, 0}}, 42, &att_window, 1.5f},
+    {"attention", 13, {5}, {{32, 0}, {8, 0}, {8, 0}}, 32, &att_cap, 1.5f},
+    {"attention", 300, {129}, {{128, 0}, {128, 0}, {128, 0}}, 128, &att_cap_window, 1.5f}, // more than one tile
+    {"kl", 13, {5}, {{16, 0}, {200, 16}, {12, 0}, {200, 12}}, 0, NULL, 0, 2, 0xe},
+    {"kl", 40, {1}, {{16, 0}, {67, 16}, {12, 0}, {67, 12}}, 0, &rules, 2, 2, 0xe},
+    {"nll", 40, {5}, {{16, 0}, {200, 16}, {1, 0}}, 0, NULL, 0, 1, 6, 4},
+    {"nll", 13, {5}, {{16, 0}, {67, 16}, {1, 0}}, 0, &rules, 2, 1, 6, 4},
+};
+enum { N_CASES = sizeof cases / sizeof *cases, MOST_IN = 4 };
+
+typedef struct grad_run {
+    const osh_op *op;
+    const grad_case *c;
+    int n_in;
+    osh_dtype dt; // of the values
+    osh_tensor *in[MOST_IN], *dout, *din[MOST_IN], *out[2]; // own
+    int64_t offsets[4];
+    osh_seqs seqs;
+} grad_run;
+
+static osh_tensor *filled(osh_ctx *cx, osh_dtype dt, int64_t a, int64_t b, uint64_t stream, float amp)
+{
+    osh_tensor *t = NULL;
+    assert_int_equal(osh_tensor_new(cx, &t, dt, b ? 2 : 1, (int64_t[]){a, b}), OSH_OK);
+    for (int64_t i = 0; i < osh_tensor_numel(t); i++) {
+        float f = amp * osh_rng_sym(SEED, stream, (uint64_t)i);
+        osh_from_f32(osh_elem(t, i), dt, &f, 1);
+    }
+    return t;
+}
+
+static void zero_din(grad_run *r)
+{
+    for (int k = 0; k < r->n_in; k++)
+        if (r->din[k]) memset(r->din[k]->data, 0, osh_tensor_bytes(r->din[k]));
+}
+
+static void grad_run_open(osh_ctx *cx, grad_run *r, const grad_case *c, osh_dtype dt)
+{
+    *r = (grad_run){.op = osh_op_find(c->op), .c = c, .dt = dt};
+    assert_non_null(r->op);
+    r->offsets[r->seqs.n++] = 0;
+    for (int i = 0; i < 2 && c->split[i]; i++) r->offsets[r->seqs.n++] = c->split[i];
+    r->offsets[r->seqs.n] = c->n, r->seqs.offsets = r->offsets;
+    bool loss = !c->out;
+    for (int k = 0; k < MOST_IN && c->in[k][0]; k++, r->n_in++) {
+        bool weight = loss ? k % 2 == 1 : k >= r->op->n_in;
+        if (c->ids >> k & 1) {
+            assert_int_equal(osh_tensor_new(cx, &r->in[k], OSH_I32, 1, (int64_t[]){c->n}), OSH_OK);
+            for (int64_t i = 0; i < c->n; i++) ((int32_t *)r->in[k]->data)[i] = i % 4 ? (int32_t)(i * 7 % 67) : -1;
+        } else if (weight) {
+            r->in[k] = filled(cx, dt, c->in[k][0], c->in[k][1], (uint64_t)k, 1);
+        } else {
+            r->in[k] = filled(cx, dt, c->n, c->in[k][0], (uint64_t)k, c->amp > 0 ? c->amp : 1);
+        }
+        if (c->fixed >> k & 1) continue;
+        r->din[k] = filled(cx, OSH_F32, r->in[k]->shape[0], r->in[k]->ndim > 1 ? r->in[k]->shape[1] : 0, 9, 0);
+    }
+    zero_din(r);
+    r->dout = filled(cx, OSH_F32, c->n, loss ? 0 : c->out, 20, 1);
+    for (int k = 0; k < (c->n_out ? c->n_out : 1); k++)
+        r->out[k] = filled(cx, loss ? OSH_F32 : dt, c->n, loss ? 0 : c->out, 0, 0);
+}
+
+static void grad_run_close(osh_ctx *cx, grad_run *r)
+{
+    for (int k = 0; k < MOST_IN; k++) osh_tensor_free(cx, r->in[k]), osh_tensor_free(cx, r->din[k]);
+    osh_tensor_free(cx, r->dout);
+    for (int k = 0; k < 2; k++) osh_tensor_free(cx, r->out[k]);
+}
+
+static osh_grad_args args_of(const grad_run *r)
+{
+    osh_grad_args a = {.dout = {r->dout}, .attr = r->c->attr, .seqs = &r->seqs};
+    for (int k = 0; k < r->n_in; k++) a.in[k] = r->in[k], a.din[k] = r->din[k];
+    return a;
+}
+
+/* sum dout * out, with in[k] moved by h along `way`. */
+static double loss_at(osh_ctx *cx, grad_run *r, int k, const float *way, double h)
+{
+    osh_op_args a = {.attr = r->c->attr, .seqs = &r->seqs, .out = {r->out[0], r->out[1]}};
+    int64_t n = osh_tensor_numel(r->in[k]);
+    float *x = r->in[k]->data, *old = NULL;
+    double sum = 0;
+    assert_int_equal(osh_f32_copy(cx, &old, r->in[k]), OSH_OK);
+    for (int64_t i = 0; i < n; i++) x[i] = (float)(old[i] + h * way[i]);
+    for (int i = 0; i < r->n_in; i++) a.in[i] = r->in[i];
+    assert_int_equal(r->op->run[OSH_REF](cx, &a), OSH_OK);
+    for (int64_t i = 0; i < osh_tensor_numel(r->dout); i++)
+        sum += (double)((float *)r->dout->data)[i] * ((float *)r->out[0]->data)[i];
+    memcpy(x, old, (size_t)n * sizeof *x);
+    osh_free(cx, old);
+    return sum;
+}
+
+/* A central difference with step h errs by h^2 times the third derivative, which is of the loss's own size here, and by
+ * the outputs' roundings, 6e-8 each, over h; those of many outputs add up as their root. */
+static void check_direction(osh_ctx *cx, grad_run *r, int k, const float *way)
+{
+    const float *d = r->din[k]->data;
+    double h = 2e-3, want = (loss_at(cx, r, k, way, h) - loss_at(cx, r, k, way, -h)) / (2 * h), got = 0, size = 0;
+    for (int64_t i = 0; i < osh_tensor_numel(r->in[k]); i++) {
+        got += (double)d[i] * way[i];
+        size += fabs((double)d[i] * way[i]);
+    }
+    double noise = 6e-8 / h * sqrt((double)osh_tensor_numel(r->dout)) * (r->c->amp > 1 ? 10 * r->c->amp : 10);
+    if (fabs(got - want) > 2e-3 * size + noise)
+        fail_msg("%s, case %d, input %d: gradient %g, difference %g (terms %g, noise %g)", r->c->op,
+                 (int)(r->c - cases), k, got, want, size, noise);
+}
+
+static void test_differences(void **state)
+{
+    osh_ctx *cx = *state;
+    for (int i = 0; i < N_CASES; i++) {
+        grad_run r;
+        grad_run_open(cx, &r, &cases[i], OSH_F32);
+        osh_grad_args a = args_of(&r);
+        assert_int_equal(r.op->grad[OSH_REF](cx, &a), OSH_OK);
+        for (int k = 0; k < r.n_in; k++) {
+            if (!r.din[k]) continue;
+            int64_t n = osh_tensor_numel(r.in[k]), most = 0;
+            osh_tensor *way = filled(cx, OSH_F32, n, 0, 30, 1);
+            float *u = way->data, *d = r.din[k]->data;
+            check_direction(cx, &r, k, u);
+            for (int64_t e = 0; e < n; e++) u[e] = d[e] > 0 ? 1 : -1; // no term may hide behind another's sign
+            if (n < 2000) check_direction(cx, &r, k, u);
+            for (int64_t e = 0; e < n; e++) most = fabsf(d[e]) > fabsf(d[most]) ? e : most;
+            for (int64_t e = 0; e < n; e++) u[e] = e == most;
+            check_direction(cx, &r, k, u);
+            for (int64_t e = 0; e < n; e++) u[e] = e == n - 1;
+            check_direction(cx, &r, k, u);
+            osh_tensor_free(cx, way);
+        }
+        grad_run_close(cx, &r);
+    }
+}
+
+static void copy_din(osh_ctx *cx, const grad_run *r, osh_tensor **to)
+{
+    for (int k = 0; k < r->n_in; k++) {
+        if (!r->din[k]) continue;
+        if (!to[k]) assert_int_equal(osh_tensor_new(cx, &to[k], OSH_F32, r->din[k]->ndim, r->din[k]->shape), OSH_OK);
+        memcpy(to[k]->data, r->din[k]->data, osh_tensor_bytes(to[k]));
+    }
+}
+
+/* The fast column sums in f32: a sum of n terms errs by less than n 2^-24 of its terms' size, so NMSE stays under
+ * (1e3 * 6e-8)^2 but where terms cancel, as p - r does. */
+static void test_fast(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_dtype dts[] = {OSH_F32, OSH_BF16};
+    for (int i = 0; i < 2 * N_CASES; i++) {
+        grad_run r;
+        osh_tensor *want[MOST_IN] = {0};
+        grad_run_open(cx, &r, &cases[i / 2], dts[i % 2]);
+        osh_grad_args a = args_of(&r);
+        assert_int_equal(r.op->grad[OSH_REF](cx, &a), OSH_OK);
+        copy_din(cx, &r, want);
+        zero_din(&r);
+        assert_int_equal(osh_op_grad(cx, r.op, &a), OSH_OK);
+        for (int k = 0; k < r.n_in; k++) {
+            double error = 0, square = 1e-30;
+            for (int64_t e = 0; want[k] && e < osh_tensor_numel(want[k]); e++) {
+                double x = ((float *)r.din[k]->data)[e], y = ((float *)want[k]->data)[e];
+                error += (x - y) * (x - y), square += y * y;
+            }
+            if (!(error <= 1e-9 * square))
+                fail_msg("%s, case %d, input %d: NMSE %g", r.c->op, i / 2, k, error / square);
+            osh_tensor_free(cx, want[k]);
+        }
+        grad_run_close(cx, &r);
+    }
+}
+
+/* Rows [first, first + n) of a tensor; else the whole. */
+static osh_tensor rows_view(const osh_tensor *t, bool rows, int64_t first, int64_t n)
+{
+    osh_tensor v = *t;
+    if (!rows) return v;
+    v.data = osh_elem(t, first * osh_width(t)), v.shape[0] = n;
+    return v;
+}
+
+/* A batch gives the bytes of its samples one after the other, and three threads those of one. */
+static void test_alone(void **state)
+{
+    osh_ctx *cx = *state, *three = NULL;
+    assert_int_equal(osh_ctx_new(&three, 3), OSH_OK);
+    for (int i = 0; i < N_CASES; i++) {
+        grad_run r;
+        osh_tensor *want[MOST_IN] = {0};
+        grad_run_open(cx, &r, &cases[i], OSH_BF16);
+        osh_grad_args a = args_of(&r);
+        assert_int_equal(osh_op_grad(three, r.op, &a), OSH_OK);
+        copy_din(cx, &r, want);
+        zero_din(&r);
+        for (int64_t s = 0; s < r.seqs.n; s++) {
+            int64_t first = r.offsets[s], n = r.offsets[s + 1] - first;
+            osh_tensor in[MOST_IN], din[MOST_IN], dout = rows_view(r.dout, true, first, n);
+            osh_grad_args one = {.dout = {&dout}, .attr = a.attr};
+            for (int k = 0; k < r.n_in; k++) {
+                bool weight = !r.c->out ? k % 2 == 1 : k >= r.op->n_in;
+                in[k] = rows_view(r.in[k], !weight, first, n), one.in[k] = &in[k];
+                if (r.din[k]) din[k] = rows_view(r.din[k], !weight, first, n), one.din[k] = &din[k];
+            }
+            assert_int_equal(osh_op_grad(cx, r.op, &one), OSH_OK);
+        }
+        for (int k = 0; k < r.n_in; k++) {
+            if (want[k] && memcmp(want[k]->data, r.din[k]->data, osh_tensor_bytes(want[k])))
+                fail_msg("%s, case %d, input %d: a batch is not its samples", r.c->op, i, k);
+            osh_tensor_free(cx, want[k]);
+        }
+        grad_run_close(cx, &r);
+    }
+    osh_ctx_free(three);
+}
+
+static void test_scratch(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_CASES; i++) {
+        grad_run r;
+        osh_ctx *cx = NULL;
+        int64_t width[MOST_IN] = {0};
+        assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+        grad_run_open(cx, &r, &cases[i], OSH_BF16);
+        osh_grad_args a = args_of(&r);
+        for (int k = 0; k < r.n_in; k++) width[k] = osh_width(r.in[k]);
+        int64_t out = r.c->out ? r.c->out : r.in[1]->shape[0];
+        size_t live = osh_mem_live(cx), blocks = 8 * osh_mem_gross(4096);
+        assert_int_equal(osh_op_grad(cx, r.op, &a), OSH_OK);
+        size_t took = osh_mem_peak(cx) - live, said = osh_op_grad_scratch(r.op, a.attr, width, out, r.c->n, 2);
+        if (took > said + blocks)
+            fail_msg("%s, case %d: takes %zu bytes, says %zu", r.c->op, i, took, said);
+        grad_run_close(cx, &r);
+        osh_ctx_free(cx);
+    }
+}
+
+/* Under the n-th failing allocation: OSH_E_NOMEM, nothing leaks. */
+static void test_torture(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2 * N_CASES; i++) {
+        osh_grad_fn fn = osh_op_find(cases[i / 2].op)->grad[i % 2];
+        osh_status rc = fn && cases[i / 2].n < 100 ? OSH_E_NOMEM : OSH_OK;
+        for (int64_t nth = 1; rc; nth++) {
+            osh_ctx *cx = NULL;
+            grad_run r;
+            assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+            grad_run_open(cx, &r, &cases[i / 2], OSH_BF16);
+            osh_grad_args a = args_of(&r);
+            osh_mem_fail_after(cx, nth);
+            rc = fn(cx, &a);
+            assert_true(rc == OSH_OK || rc == OSH_E_NOMEM);
+            osh_mem_fail_after(cx, -1);
+            grad_run_close(cx, &r);
+            assert_int_equal(osh_mem_live(cx), 0);
+            osh_ctx_free(cx);
+            assert_true(nth < 40);
+        }
+    }
+}
+
+static void test_none(void **state)
+{
+    osh_ctx *cx = *state;
+    osh_grad_args a = {0};
+    assert_int_equal(osh_op_grad(cx, osh_op_find("moe_router"), &a), OSH_E_UNSUPPORTED);
+    assert_string_equal(osh_error_text(cx), "moe_router has no gradient");
+}
+
+int main(void)
+{
+    int skip = pin_isa();
+    if (skip) return skip;
+    osh_ctx *cx = NULL;
+    if (osh_ctx_new(&cx, 1)) return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(test_differences, cx), cmocka_unit_test_prestate(test_fast, cx),
+        cmocka_unit_test_prestate(test_alone, cx),       cmocka_unit_test_prestate(test_scratch, cx),
+        cmocka_unit_test_prestate(test_none, cx),
+        cmocka_unit_test(test_torture),
+    };
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    osh_ctx_free(cx);
+    return rc;
+}
