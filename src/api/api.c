@@ -21,7 +21,7 @@ static osh_status copy(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_COPY, -1);
-    OSH_TRY(osh_stream_copies(cx, r->emitter));
+    OSH_TRY(osh_stream_copies(cx, r->emitter, NULL));
     OSH_TRY(osh_check_interrupt(cx)); // there may be nothing to copy
 done:
     osh_run_end(cx, r, scope);

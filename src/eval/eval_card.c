@@ -354,6 +354,7 @@ static osh_status run_part(osh_ctx *cx, osh_eval_card *c, side *s, int index, bo
     double work = osh_cost_of_nodes(g, c->d, part->first, part->n_nodes, run), all = (double)c->d->offsets[c->d->n];
     double start = osh_now(), seen = 0;
     OSH_TRY(osh_weights_new(cx, &w, g));
+    w->rows = osh_source_checkpoint(s->f->source);
     OSH_TRY(osh_eval_weights_next(cx, c->weights, w));
     pr->step++, pr->name = part->name, pr->phase = "forward", pr->total = c->n_batches;
     for (int64_t b = 0; b < c->n_batches; b++) {

@@ -6,6 +6,7 @@
 
 #include "base/profile.h"
 #include "base/thread.h"
+#include "graph/picked.h"
 #include "tensor/device.h"
 
 typedef struct placed {
@@ -81,7 +82,7 @@ static osh_status add_model(osh_ctx *cx, osh_eval_weights *e, const osh_forward 
         for (int k = 0; k < part->n_nodes; k++) {
             const osh_node *n = &g->nodes[part->first + k];
             for (int j = 0; run[k] && j < n->op->n_weights; j++)
-                if (n->w[j] >= 0) add_weight(e, f, n->w[j]);
+                if (n->w[j] >= 0 && !osh_is_picked(g, n, j)) add_weight(e, f, n->w[j]);
         }
         end_step(e);
     }

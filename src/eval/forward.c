@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "graph/picked.h"
 #include "plan/cost.h"
 #include "tensor/device.h"
 
@@ -162,7 +163,8 @@ static int64_t weight_bytes(const osh_forward *f, const osh_subgraph *s, const b
     for (int i = 0; i < s->n_nodes; i++) {
         const osh_node *n = &g->nodes[s->first + i];
         for (int k = 0; run[i] && k < n->op->n_weights; k++)
-            if (n->w[k] >= 0) sum += (int64_t)osh_weight_bytes(g, osh_source_checkpoint(f->source), n->w[k]);
+            if (n->w[k] >= 0 && !osh_is_picked(g, n, k))
+                sum += (int64_t)osh_weight_bytes(g, osh_source_checkpoint(f->source), n->w[k]);
         if (run[i] && n->op->n_weights && n->in[0] >= 0 && g->values[n->in[0]].width > *width)
             *width = g->values[n->in[0]].width;
     }

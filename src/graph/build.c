@@ -195,6 +195,7 @@ static osh_status add_weight(osh_ctx *cx, builder *b, int *index, const char *mo
     *w = (osh_weight){.name = name,
                       .ndim = ndim,
                       .tensor = t ? t - b->ck->tensors : -1,
+                      .by_rows = t && t->shard >= 0 && ndim == 2 ? t->e->dtype : OSH_DTYPE_NONE,
                       .compressed = compressed};
     memcpy(w->shape, shape, (size_t)ndim * sizeof *shape);
     *index = g->n_weights++, name = NULL; // give

@@ -1,6 +1,7 @@
 /* exec.c - runs a range of nodes on one ragged batch; a value is freed behind the last node of the
  * run that reads it. */
 #include "graph/exec.h"
+#include "graph/picked.h"
 
 #include <string.h>
 
@@ -26,6 +27,7 @@ osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const o
     for (int64_t i = 0; i <= n_samples; i++) b->offsets[i] = offsets[i] - offsets[0];
     b->seqs = (osh_seqs){n_samples, b->offsets};
     b->device = d;
+    b->ids = ids + offsets[0];
     OSH_TRY(osh_tensor_new_on(cx, &b->values[g->input_ids], d, OSH_LIFE_SHORT, OSH_I32, 1, &n_tokens));
     OSH_TRY(osh_tensor_put(cx, b->values[g->input_ids], 0, ids + offsets[0], (size_t)n_tokens * sizeof *ids));
     *out = b, b = NULL; // give
@@ -130,7 +132,8 @@ done:
     return rc;
 }
 
-static osh_status gather(osh_ctx *cx, const job *j, int node, osh_op_args *a)
+/* rows: of a lookup, for deinit. */
+static osh_status gather(osh_ctx *cx, const job *j, int node, osh_op_args *a, osh_picked *rows)
 {
     const osh_node *n = &j->g->nodes[node];
     for (int k = 0; k < n->op->n_in; k++) {
@@ -142,6 +145,12 @@ static osh_status gather(osh_ctx *cx, const job *j, int node, osh_op_args *a)
     }
     for (int k = 0; k < n->op->n_weights; k++) {
         if (n->w[k] < 0) continue;
+        if (!j->w->w[n->w[k]] && j->w->rows && osh_is_picked(j->g, n, k)) {
+            osh_status rc = osh_picked_read(cx, rows, &j->g->weights[n->w[k]], j->w->rows, j->b->ids, j->b->n_tokens,
+                                          j->b->device);
+            a->in[0] = rows->ids, a->in[1] = rows->w;
+            return rc;
+        }
         a->in[n->op->n_in + k] = j->w->w[n->w[k]];
         if (!a->in[n->op->n_in + k])
             return osh_fail(cx, OSH_E_INTERNAL, "%s: weight %s is not loaded",
@@ -156,9 +165,10 @@ static osh_status run_node(osh_ctx *cx, job *j, int node)
     const osh_node *n = &j->g->nodes[node];
     const osh_exec_hooks *h = j->hooks;
     osh_op_args a = {.attr = n->attr, .seqs = &j->b->seqs};
+    osh_picked rows = {0}; // own
 
     OSH_TRY(osh_check_interrupt(cx));
-    OSH_TRY(gather(cx, j, node, &a));
+    OSH_TRY(gather(cx, j, node, &a, &rows));
     if (h && h->linear_input && strcmp(n->op->name, "linear") == 0)
         OSH_TRY(h->linear_input(cx, h->user, node, &a.in[0], j->b));
     for (int k = 0; k < n->op->n_out; k++) {
@@ -170,6 +180,7 @@ static osh_status run_node(osh_ctx *cx, job *j, int node)
         a.out[k] = j->b->values[v];
     }
     OSH_TRY(osh_op_run(cx, n->op, &a));
+    osh_picked_deinit(cx, &rows);
     for (int k = 0; k < n->op->n_out && j->check; k++)
         if (!is_masked(j->g, n->out[k])) OSH_TRY(check_finite(cx, j, node, k, a.out[k]));
     for (int k = 0; k < n->op->n_in; k++) drop(cx, j, n->in[k], node);
@@ -179,6 +190,7 @@ static osh_status run_node(osh_ctx *cx, job *j, int node)
         drop(cx, j, j->g->values[n->out[k]].original, node);
     }
 done:
+    osh_picked_deinit(cx, &rows);
     if (rc && rc != OSH_E_INTERRUPTED && rc != OSH_E_NUMERIC)
         osh_note(cx, "running %s", j->g->modules[n->module].name);
     return rc;
@@ -247,11 +259,18 @@ static size_t scratch_bytes(const tally *t, const osh_node *n)
 {
     int64_t in_width[OSH_OP_MAX_IN] = {0}, out_width = t->g->values[n->out[0]].width;
     for (int k = 0; k < n->op->n_in; k++) in_width[k] = t->g->values[n->in[k]].width;
-    if (t->arena)
-        return n->op->scratch_cuda ? n->op->scratch_cuda(n->attr, in_width, out_width, t->n_tokens, t->g->dtype) : 0;
-    if (!n->op->scratch) return 0;
-    size_t scratch = n->op->scratch(n->attr, in_width, out_width, t->n_tokens, t->n_threads);
-    return scratch ? scratch + (size_t)(2 * t->n_threads + 4) * osh_mem_gross(4096) : 0; // in so many blocks
+    size_t scratch = 0, rows = 0;
+    if (osh_is_picked(t->g, n, 0)) {
+        const osh_weight *w = &t->g->weights[n->w[0]];
+        rows = t->arena ? osh_picked_arena_bytes(w, t->n_tokens) : osh_picked_bytes(w, t->n_tokens);
+    }
+    if (t->arena) {
+        if (n->op->scratch_cuda)
+            scratch = n->op->scratch_cuda(n->attr, in_width, out_width, t->n_tokens, t->g->dtype);
+        return rows + scratch;
+    }
+    if (n->op->scratch) scratch = n->op->scratch(n->attr, in_width, out_width, t->n_tokens, t->n_threads);
+    return rows + (scratch ? scratch + (size_t)(2 * t->n_threads + 4) * osh_mem_gross(4096) : 0); // in so many blocks
 }
 
 static size_t value_bytes(const tally *t, int v)

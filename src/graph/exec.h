@@ -12,10 +12,11 @@ typedef struct osh_weights {
     osh_tensor **host;  // own: with a device, the copies that a solve and the output still need; else all NULL
     int n;
     osh_device *device; // view; NULL: host memory. Set by the caller
+    const osh_checkpoint *rows; // view: has the rows of lookups' tables (picked.h); NULL: w has the whole
 } osh_weights;
 osh_status osh_weights_new(osh_ctx *cx, osh_weights **out, const osh_graph *g);
 void osh_weights_free(osh_ctx *cx, osh_weights *w);
-/* Those that are missing; a non-finite element fails naming tensor and index. */
+/* Those that are missing, but for tables of lookups (picked.h); a non-finite element fails naming tensor and index. */
 osh_status osh_weights_load(osh_ctx *cx, osh_weights *w, const osh_graph *g,
                             const osh_checkpoint *ck, int first_node, int n_nodes);
 osh_status osh_weight_load(osh_ctx *cx, osh_tensor **out, const osh_graph *g, const osh_checkpoint *ck, int weight);
@@ -32,9 +33,10 @@ typedef struct osh_batch {
     osh_seqs seqs;    // view of offsets
     int64_t n_tokens, first_sample;
     osh_device *device; // view: where its values lie and its nodes run; NULL: host
+    const int32_t *ids; // view of the caller's [n_tokens]
 } osh_batch;
 osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const int32_t *ids,
-                         const int64_t *offsets, int64_t n_samples); // copies ids
+                         const int64_t *offsets, int64_t n_samples); // ids: stay while it lives
 osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const osh_graph *g, const int32_t *ids,
                             const int64_t *offsets, int64_t n_samples);
 void osh_batch_free(osh_ctx *cx, osh_batch *b);

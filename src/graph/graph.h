@@ -31,6 +31,7 @@ typedef struct osh_weight {
     int ndim;
     int64_t shape[2];
     int64_t tensor;  // index into the checkpoint's tensors; -1: none of this name (compressed)
+    osh_dtype by_rows; // its stored dtype, where single rows can be read; OSH_DTYPE_NONE: it has none, or is made
     bool compressed; // codes and scales stand for it: the caller fills osh_weights
 } osh_weight;
 

@@ -1,6 +1,7 @@
 /* weights.c - the weights of a range of nodes, read from the shards when they are needed and freed
  * behind. */
 #include "graph/exec.h"
+#include "graph/picked.h"
 
 osh_status osh_weights_new(osh_ctx *cx, osh_weights **out, const osh_graph *g)
 {
@@ -49,10 +50,11 @@ osh_status osh_weights_load(osh_ctx *cx, osh_weights *w, const osh_graph *g,
                             const osh_checkpoint *ck, int first_node, int n_nodes)
 {
     osh_status rc = OSH_OK;
+    w->rows = ck;
     for (int i = first_node; i < first_node + n_nodes; i++)
         for (int k = 0; k < g->nodes[i].op->n_weights; k++) {
             int index = g->nodes[i].w[k];
-            if (index >= 0 && !w->w[index])
+            if (index >= 0 && !w->w[index] && !osh_is_picked(g, &g->nodes[i], k))
                 OSH_TRY(load_one(cx, &w->w[index], &g->weights[index], ck));
         }
 done:

@@ -63,6 +63,8 @@ osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck); // forgets wha
 void osh_checkpoint_unwatch(osh_ctx *cx, osh_checkpoint *ck);
 /* From any thread. Fails where this tensor was seen with another sum. */
 osh_status osh_checkpoint_saw(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor, uint64_t sum);
+/* Reads a stored tensor for its checksum alone, where that is watched and was not seen yet. */
+osh_status osh_checkpoint_see(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor);
 bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum); // false: not yet
 /* The at-th of those that were read, in the order in which that was first; false: there are no more yet. */
 bool osh_checkpoint_next_seen(const osh_checkpoint *ck, int64_t at, int64_t *tensor, uint64_t *sum);

@@ -96,6 +96,21 @@ done:
     return rc;
 }
 
+osh_status osh_checkpoint_see(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor)
+{
+    osh_status rc = OSH_OK;
+    const osh_ckpt_tensor *t = &ck->tensors[tensor];
+    osh_file *f = NULL; // own
+    uint64_t sum;
+    if (!ck->sums || osh_checkpoint_seen(ck, tensor, &sum)) goto done;
+    OSH_TRY(osh_st_reopen(cx, &f, ck->shards[t->shard]));
+    OSH_TRY(sum_of_bytes(cx, &sum, f, t->e->begin, t->e->end));
+    OSH_TRY(osh_checkpoint_saw(cx, ck, tensor, sum));
+done:
+    osh_file_close(cx, f);
+    return rc;
+}
+
 osh_status osh_sum_of_file(osh_ctx *cx, uint64_t *sum, int64_t *n_bytes, const char *path)
 {
     osh_status rc = OSH_OK;

@@ -422,10 +422,23 @@ static osh_status follow(osh_ctx *cx, stream *s, osh_stream_fn fn, void *user)
     return rc;
 }
 
+/* No more threads than bands. */
+static int most_workers(const stream *s)
+{
+    const osh_plan *p = s->e->plan;
+    int64_t bands = 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        const osh_out_tensor *o = &p->out_info[s->ids[i]];
+        const osh_st_entry *e = p->ck->tensors[o->source >= 0 ? o->source : p->linears[o->linear].tensor].e;
+        bands += (e->end - e->begin) / OSH_BAND_BYTES + 1;
+    }
+    return bands < p->memory.n_stream ? (int)bands : p->memory.n_stream;
+}
+
 static osh_status run(osh_ctx *cx, stream *s, const osh_band_room *r, osh_stream_fn fn, void *user)
 {
     osh_status rc = OSH_OK;
-    int most = s->e->plan->memory.n_stream;
+    int most = most_workers(s);
     if (!s->n) return OSH_OK;
     s->n_computing = osh_threads(cx);
     pthread_mutex_init(&s->lock, NULL);
@@ -458,11 +471,11 @@ done:
     return rc;
 }
 
-static int64_t add_copies(const osh_emitter *e, int64_t *ids, int64_t n, osh_band_room *r)
+static int64_t add_copies(const osh_emitter *e, const bool *which, int64_t *ids, int64_t n, osh_band_room *r)
 {
     const osh_plan *p = e->plan;
     for (int64_t i = 0; i < p->n_out; i++) {
-        if (p->out_info[i].source < 0 || e->taken[i]) continue;
+        if (p->out_info[i].source < 0 || e->taken[i] || (which && !which[i])) continue;
         e->taken[i] = true;
         osh_band_room_copy(r, p, i);
         ids[n++] = i;
@@ -490,7 +503,7 @@ osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const int *linears, i
     OSH_NEW(cx, ids, n + (copies ? p->n_out : 0));
     for (int i = 0; i < n; i++) osh_band_room_linear(&r, p, linears[i]), ids[i] = p->linears[linears[i]].first_out;
     OSH_TRY(osh_globals_find(cx, e->globals, linears, n));
-    if (copies) s.n = add_copies(e, ids, n, &r);
+    if (copies) s.n = add_copies(e, NULL, ids, n, &r);
     qsort_r(ids, (size_t)s.n, sizeof *ids, by_name, (void *)p);
     s.ids = ids;
     OSH_TRY(run(cx, &s, &r, fn, user));
@@ -499,14 +512,14 @@ done:
     return rc;
 }
 
-osh_status osh_stream_copies(osh_ctx *cx, osh_emitter *e)
+osh_status osh_stream_copies(osh_ctx *cx, osh_emitter *e, const bool *which)
 {
     osh_status rc = OSH_OK;
     stream s = {.e = e, .class = OSH_MEM_HOST};
     int64_t *ids = NULL; // own
     osh_band_room r = {0};
     OSH_NEW(cx, ids, e->plan->n_out);
-    s.n = add_copies(e, ids, 0, &r), s.ids = ids;
+    s.n = add_copies(e, which, ids, 0, &r), s.ids = ids;
     OSH_TRY(run(cx, &s, &r, NULL, NULL));
 done:
     osh_free(cx, ids);

@@ -15,5 +15,6 @@ typedef osh_status (*osh_stream_fn)(osh_ctx *cx, void *user, int linear, double 
 /* Rounds and emits Linears [n] of the plan; copies: and does what osh_stream_copies does. */
 osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const int *linears, int n, bool copies, osh_stream_fn fn,
                               void *user);
-osh_status osh_stream_copies(osh_ctx *cx, osh_emitter *e); // every tensor that is copied bit for bit
+/* Every tensor that is copied bit for bit and is not yet; which [n_out of the plan], NULL: all: of these. */
+osh_status osh_stream_copies(osh_ctx *cx, osh_emitter *e, const bool *which);
 #endif

@@ -6,6 +6,7 @@
  * tokens for the sake of their statistics, and those that go to them when these are complete: more is done, and not
  * counted. */
 #include "plan/cost.h"
+#include "graph/picked.h"
 #include "plan/folds.h"
 
 #include <string.h>
@@ -76,7 +77,7 @@ static double node_bytes(const osh_graph *g, const osh_node *n)
 {
     double bytes = 0;
     for (int k = 0; k < n->op->n_weights; k++)
-        if (n->w[k] >= 0) bytes += weight_bytes(g, n->w[k]);
+        if (n->w[k] >= 0 && !osh_is_picked(g, n, k)) bytes += weight_bytes(g, n->w[k]);
     return bytes;
 }
 
@@ -254,7 +255,7 @@ static osh_status count_load(osh_ctx *cx, void *user, const osh_range *r, const 
     for (int i = 0; i < s->n; i++)
         for (int k = 0; s->run[i] && k < g->nodes[s->first + i].op->n_weights; k++) {
             int w = g->nodes[s->first + i].w[k];
-            if (w < 0 || c->loaded[w]) continue;
+            if (w < 0 || c->loaded[w] || osh_is_picked(g, &g->nodes[s->first + i], k)) continue;
             c->loaded[w] = true;
             c->reading += weight_bytes(g, w);
         }

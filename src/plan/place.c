@@ -87,6 +87,22 @@ static int64_t batch_end(const osh_plan *p, int64_t first)
     return osh_batch_end_on_device(d, first);
 }
 
+static osh_status count_looked_up(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_dataset *d = &p->data;
+    int64_t *batch = NULL, V = p->graph ? p->graph->n_vocab : 0; // own [V]: number of the last one that named it
+    OSH_NEW(cx, batch, V);
+    for (int64_t b = 0; b < p->n_batches; b++)
+        for (int64_t i = d->offsets[p->batch_at[b]]; i < d->offsets[p->batch_at[b + 1]]; i++) {
+            if (d->ids[i] < 0 || d->ids[i] >= V || batch[d->ids[i]] == b + 1) continue;
+            batch[d->ids[i]] = b + 1, p->looked_up++;
+        }
+done:
+    osh_free(cx, batch);
+    return rc;
+}
+
 osh_status osh_plan_batches(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -97,6 +113,7 @@ osh_status osh_plan_batches(osh_ctx *cx, osh_plan *p)
         if (n > p->batch_tokens) p->batch_tokens = n;
         p->batch_at[p->n_batches + 1] = first = end;
     }
+    OSH_TRY(count_looked_up(cx, p));
 done:
     return rc;
 }

@@ -147,6 +147,7 @@ typedef struct osh_plan {
     osh_device *device;      // own: that card; NULL: none, or not opened
     int64_t *batch_at;       // own [n_batches + 1]: samples that go through the model together
     int64_t n_batches, batch_tokens; // tokens of the largest
+    int64_t looked_up;       // different tokens of each batch, all batches together
     osh_memory memory;
     osh_matcher **marks;     // own: of each --checkpoint
 } osh_plan;

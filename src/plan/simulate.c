@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/picked.h"
 #include "plan/bytes.h"
 #include "plan/folds.h"
 #include "plan/layout.h"
@@ -280,7 +281,7 @@ static void want_weights(const sim *s, bool *want, const osh_range *r, const osh
     memset(want + r->w0, 0, (size_t)(r->w1 - r->w0) * sizeof *want);
     for (int i = st->first; i < st->first + st->n; i++)
         for (int k = 0; st->run[i - st->first] && k < g->nodes[i].op->n_weights; k++)
-            want_one(s, want, g->nodes[i].w[k]);
+            if (!osh_is_picked(g, &g->nodes[i], k)) want_one(s, want, g->nodes[i].w[k]);
     for (int i = r->l0; values && i < r->l1; i++) {
         const osh_linear *l = &s->p->linears[i];
         if (l->wants && values[l->input]) want_one(s, want, l->weight);
@@ -382,6 +383,20 @@ static size_t way_bytes(const sim *s, const osh_step *st)
     return n;
 }
 
+/* Reads of the tables whose rows a step looks up; with a card, what that takes in host memory for a batch. */
+static int64_t look_up(const sim *s, const osh_step *st)
+{
+    const osh_graph *g = s->p->graph;
+    int64_t most = 0;
+    for (int i = st->first; i < st->first + st->n; i++) {
+        if (!st->run[i - st->first] || !osh_is_picked(g, &g->nodes[i], 0)) continue;
+        const osh_weight *w = &g->weights[g->nodes[i].w[0]];
+        s->to->read_bytes += s->p->looked_up * w->shape[1] * (int64_t)osh_dtype_bytes(w->by_rows);
+        raise_to(&most, (int64_t)osh_picked_bytes(w, s->batch_tokens));
+    }
+    return s->card ? most : 0;
+}
+
 static osh_status pass_on_card(osh_ctx *cx, sim *s, const osh_step *st)
 {
     osh_status rc = OSH_OK;
@@ -394,13 +409,14 @@ static osh_status pass_on_card(osh_ctx *cx, sim *s, const osh_step *st)
     for (int v = s->r->v0; v < s->r->v1; v++) now += st->out[v] ? list_rest(s, v) : 0;
     if (s->tier == OSH_TIER_DISK) now += out;
     size_t ways = way_bytes(s, st); // nearest to the end of the arena
+    int64_t rows = look_up(s, st);
     for (int64_t b = 0; b < p->n_batches; b++) {
         int64_t n = batch_tokens(s, b);
         if (n != last)
             OSH_TRY(osh_exec_peak_on_device(cx, &peak, &left, g, st->first, st->n, st->run, st->in, st->out,
                                             st->observe || st->fold ? s->hook : NULL, n));
         last = n;
-        note(s, (int64_t)(ways + peak), 0, now);
+        note(s, (int64_t)(ways + peak), rows, now);
         OSH_TRY(batch_over(cx, s, st, b, ways + left, &now));
     }
     s->values += out - taken;
@@ -454,6 +470,7 @@ static osh_status sim_pass(osh_ctx *cx, void *user, const osh_range *r, const os
     if (s->card) return pass_on_card(cx, s, st);
     int64_t ids = (int64_t)osh_mem_gross((size_t)s->batch_tokens * sizeof(int32_t));
     const size_t *hook = st->observe || st->fold ? s->hook : NULL;
+    look_up(s, st);
     if (s->n_kept) pass_kept(s, st, ids, hook);
     if (s->n_kept < s->p->n_batches) pass_others(s, st, ids, hook);
     return OSH_OK;

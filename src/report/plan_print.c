@@ -7,6 +7,7 @@
 #include "base/live.h"
 #include "base/map.h"
 #include "output/manifest_text.h"
+#include "graph/picked.h"
 #include "plan/bytes.h"
 #include "plan/cards.h"
 #include "plan/cost.h"
@@ -16,11 +17,11 @@
 static int64_t weight_bytes(const osh_plan *p, const osh_range *r)
 {
     const osh_graph *g = p->graph;
-    int64_t bytes = 0, embedding = g->nodes[0].w[0] < 0 ? -1 : g->weights[g->nodes[0].w[0]].tensor;
+    int64_t bytes = 0;
     for (int n = r->first; n < r->first + r->n_nodes; n++)
         for (int k = 0; k < OSH_OP_MAX_IN && !g->nodes[n].original; k++) { // that one has the next one's
             int w = g->nodes[n].w[k];
-            if (w < 0 || (n == g->head && n > r->first && r->first == 0 && g->weights[w].tensor == embedding)) continue;
+            if (w < 0 || osh_is_picked(g, &g->nodes[n], k)) continue;
             const osh_st_entry *e = p->ck->tensors[g->weights[w].tensor].e;
             bytes += e->end - e->begin;
         }

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "graph/picked.h"
+#include "output/stream.h"
 #include "plan/layout.h"
 #include "plan/lookup.h"
 #include "plan/memory.h"
@@ -61,7 +63,7 @@ static osh_status begin(osh_ctx *cx, engine *e)
     char *dir = NULL; // own
     OSH_TRY(osh_scratch_dir(cx, &dir, p->opt->scratch_dir, osh_emit_dir(e->r->emitter)));
     OSH_TRY(osh_weights_new(cx, &e->w, p->graph));
-    e->w->device = p->device;
+    e->w->device = p->device, e->w->rows = p->ck;
     if (p->device) e->missed = osh_arena_missed(p->device->arena);
     OSH_TRY(osh_acts_new(cx, &e->acts, p->graph, &p->data, p->memory.tier, dir,
                          p->opt->scratch_compression && !strcmp(p->opt->scratch_compression, "zstd")));
@@ -123,7 +125,7 @@ static void want_weights(bool *want, const osh_plan *p, const osh_range *r, cons
     const osh_graph *g = p->graph;
     for (int i = s->first; i < s->first + s->n; i++)
         for (int k = 0; s->run[i - s->first] && k < g->nodes[i].op->n_weights; k++)
-            if (g->nodes[i].w[k] >= 0) want[g->nodes[i].w[k]] = true;
+            if (g->nodes[i].w[k] >= 0 && !osh_is_picked(g, &g->nodes[i], k)) want[g->nodes[i].w[k]] = true;
     for (int i = r->l0; values && i < r->l1; i++) {
         const osh_linear *l = &p->linears[i];
         if (l->wants && values[l->input]) want[l->weight] = true;
@@ -420,6 +422,28 @@ static osh_status drop(osh_ctx *cx, void *user, const bool *keep)
 
 /* ---- visits ---- */
 
+/* Tables of which only rows are read: what the output has of them comes first, and each is read whole once, so that it
+ * shows where one changes under the run. */
+static osh_status copy_tables(osh_ctx *cx, engine *e)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = e->p->graph;
+    bool *which = NULL; // own [n_out]
+    osh_scope scope = osh_profile_begin(cx, "copy", "tables");
+    OSH_NEW(cx, which, e->p->n_out);
+    for (int i = 0; i < g->n_nodes; i++)
+        if (osh_is_picked(g, &g->nodes[i], 0) && e->copy_at[g->nodes[i].w[0]] >= 0)
+            which[e->copy_at[g->nodes[i].w[0]]] = true;
+    OSH_TRY(osh_stream_copies(cx, e->r->emitter, which));
+    for (int i = 0; i < g->n_nodes; i++)
+        if (osh_is_picked(g, &g->nodes[i], 0))
+            OSH_TRY(osh_checkpoint_see(cx, e->p->ck, g->weights[g->nodes[i].w[0]].tensor));
+done:
+    osh_profile_end(cx, scope);
+    osh_free(cx, which);
+    return rc;
+}
+
 /* What a later process can take up. */
 static bool whole_on_disk(const osh_plan *p) { return p->memory.tier == OSH_TIER_DISK && !p->memory.n_kept; }
 
@@ -489,6 +513,7 @@ static osh_status visits(osh_ctx *cx, engine *e)
     int n = osh_n_ranges(p), start;
     pr->n_steps = n + 1; // and the output
     OSH_TRY(take_up(cx, e, &start));
+    if (!osh_run_solved(e->r, 0, p->parts->n) || !osh_folds_known(p, 0, p->parts->n)) OSH_TRY(copy_tables(cx, e));
     for (int i = start; i < n; i++) {
         osh_range r = osh_range_at(p, i);
         int left = p->parts->n - r.first_subgraph;

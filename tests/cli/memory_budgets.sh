@@ -58,6 +58,22 @@ least=$(sed -n "s/.*, or --host-memory \([0-9]*MiB\) with --sequential-targets L
     fail "--host-memory $least is too little for Linears"
 if "$ONESHOT" plan "${long[@]}" "${pair[@]}" --host-memory "$least" 2>err; then fail "layers do with $least, too"; fi
 
+# of an embedding the rows that tokens name: no budget needs the table, and Linears as targets need no more than layers
+"$OSH_TOOLS/make_model" tall hidden=64 intermediate=128 heads=2 kv=2 layers=2 vocab=120000 samples=4 tokens=32
+job=(--model tall --scheme W4A16 --group-size 32 --method gptq --ignore lm_head --dataset tall/calibration.jsonl --threads 2)
+whole=$(run)
+of_layers=0
+for targets in "" "--sequential-targets Linear"; do
+    "$ONESHOT" plan "${job[@]}" $targets --json >plan.json
+    least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
+    [ "$least" -lt $((120000 * 64)) ] || fail "$least bytes beside a table of $((120000 * 128)) $targets"
+    got=$(run --device-memory "$least" $targets)
+    [ "$targets" ] || [ "$got" = "$whole" ] || fail "--device-memory $least changes the bytes"
+    [ "$of_layers" = 0 ] || [ "$least" -le $((of_layers + 1024)) ] || fail "Linears need $least, layers $of_layers" # a norm
+    of_layers=$least
+done
+rm -r tall
+
 # a little less than everything in memory: the values of most batches stay there
 "$OSH_TOOLS/make_model" narrow hidden=256 intermediate=512 heads=4 kv=4 layers=2 vocab=512 samples=64 tokens=256
 job=(--model narrow --scheme W4A16 --method gptq --ignore lm_head --dataset narrow/calibration.jsonl --threads 2
@@ -90,7 +106,8 @@ source=0
 for f in "$model"/*.safetensors; do source=$((source + $(stat -L -c %s "$f"))); done
 output=$(stat -c %s out/model.safetensors)
 planned=$(field plan.json read_bytes)
-[ "$planned" -le "$source" ] || fail "the plan reads $planned of $source bytes"
+rows=$((6 * 64 * $(sed -n 's/.*"hidden_size": \([0-9]*\).*/\1/p' "$model/config.json") * 2)) # of the embedding, looked up
+[ "$planned" -le $((source + rows)) ] || fail "the plan reads $planned of $source bytes and $rows of rows"
 counted=$(field out/oneshot-report.json read_bytes)
 extra=$((counted - planned - output))
 [ $extra -ge 0 ] && [ $extra -lt 3000000 ] || fail "read $counted, of which $extra are neither source nor the seal's"

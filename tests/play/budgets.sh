@@ -18,8 +18,8 @@ device=$(sed -n '/"memory"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.jso
 least=$(least_of)
 [ "$least" -lt "$device" ] || fail "the smallest budget, $least, is not below $device"
 export OSH_PLAY=protect=0
-for i in $(seq 15 -1 1); do # the largest that leads to rounds
-    between=$(((i * device + (16 - i) * least) / 16))
+for i in $(seq 24 -1 1); do # the largest that leads to rounds
+    between=$(((i * device + (40 - i) * least) / 40))
     plan --device-memory $between
     if grep -q 'several rounds' plan.json; then break; fi
 done

@@ -28,8 +28,8 @@ printf 'quant_stage:\n  quant_modifiers:\n    GPTQModifier: {scheme: W4A16, targ
 [ "$(run --recipe plain.yaml)" != "$base" ] || fail "the target changes nothing"
 figures
 rounds=0 segments=0
-all=("--mem-opt-level 1" "--mem-opt-level 2" "--device-memory $(((device + least) / 2))"
-     "--device-memory $(((device + 3 * least) / 4)) --mem-opt-level 0")
+all=("--mem-opt-level 1" "--mem-opt-level 2" "--device-memory $(((3 * device + 7 * least) / 10))"
+     "--device-memory $(((2 * device + 3 * least) / 5)) --mem-opt-level 0")
 [ -z "$SANITIZED" ] || all=("${all[1]}") # sanitizers are slow
 for flags in "${all[@]}"; do
     "$PLAY_BATCHES" plan "${job[@]}" $flags --json >plan.json || continue

@@ -411,6 +411,8 @@ static void nonfinite_is_named(void **state)
     open_model(&m, "llama_default", 1);
     tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes));
     const osh_node *embed = &m.g->nodes[0];
+    const osh_weight *table = &m.g->weights[embed->w[0]]; // whole in memory
+    tiny_check(m.cx, osh_checkpoint_load(m.cx, &m.w->w[embed->w[0]], m.ck, table->name, 2, table->shape));
     uint16_t *row = m.w->w[embed->w[0]]->data; // poison the row of a token that only sample 2 holds
     int32_t id = -1;
     for (int64_t i = m.t.offsets[2]; i < m.t.offsets[3] && id < 0; i++) {
@@ -432,23 +434,66 @@ static void nonfinite_is_named(void **state)
     close_model(&m);
 }
 
+/* An element of a tensor becomes a NaN. */
+static void spoil(model *m, const char *name, int64_t element)
+{
+    char path[64], *text = NULL;
+    size_t n = 0;
+    int64_t at = osh_checkpoint_find(m->ck, name)->e->begin + 2 * element;
+    snprintf(path, sizeof path, "%s/model.safetensors", m->dir);
+    tiny_check(m->cx, osh_file_read_all(m->cx, &text, &n, path, 1 << 24));
+    text[at] = (char)0xc0, text[at + 1] = 0x7f;
+    tiny_check(m->cx, osh_file_write_all(m->cx, path, text, n));
+    osh_free(m->cx, text);
+    osh_checkpoint_close(m->cx, m->ck);
+    tiny_check(m->cx, osh_checkpoint_open(m->cx, &m->ck, m->dir));
+}
+
 static void nonfinite_weight_is_named(void **state)
 {
     model m;
-    char path[64], *text = NULL;
-    size_t n = 0;
     open_model(&m, "llama_default", 1);
-    const osh_ckpt_tensor *t = osh_checkpoint_find(m.ck, "model.layers.1.mlp.up_proj.weight");
-    int64_t at = t->e->begin + 2 * 33;
-    snprintf(path, sizeof path, "%s/model.safetensors", m.dir);
-    tiny_check(m.cx, osh_file_read_all(m.cx, &text, &n, path, 1 << 24));
-    text[at] = (char)0xc0, text[at + 1] = 0x7f;
-    tiny_check(m.cx, osh_file_write_all(m.cx, path, text, n));
-    osh_free(m.cx, text);
-    osh_checkpoint_close(m.cx, m.ck);
-    tiny_check(m.cx, osh_checkpoint_open(m.cx, &m.ck, m.dir));
+    spoil(&m, "model.layers.1.mlp.up_proj.weight", 33);
     assert_int_equal(osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes), OSH_E_NUMERIC);
     assert_non_null(strstr(osh_error_text(m.cx), "model.layers.1.mlp.up_proj.weight: element 33"));
+    close_model(&m);
+}
+
+/* Of the embedding the rows that tokens name, and no other: the same bits as from the whole table. */
+static void only_named_rows_are_read(void **state)
+{
+    const int32_t ids[] = {7, 3, 4, 7, 41, 3};
+    const int64_t offsets[] = {0, 2, 6};
+    model m;
+    osh_batch *b = NULL, *from_table = NULL;
+    open_model(&m, "llama_default", 2);
+    int h = m.g->nodes[0].out[0];
+    const osh_weight *w = &m.g->weights[m.g->nodes[0].w[0]];
+    spoil(&m, w->name, 5 * w->shape[1] + 1);
+    tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, 1));
+    assert_null(m.w->w[m.g->nodes[0].w[0]]);
+    tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, ids, offsets, 2));
+    tiny_check(m.cx, osh_exec_run(m.cx, m.g, 0, 1, NULL, m.w, b, NULL, NULL, true));
+    osh_tensor *table = NULL;
+    tiny_check(m.cx, osh_checkpoint_load(m.cx, &table, m.ck, w->name, w->ndim, w->shape));
+    m.w->w[m.g->nodes[0].w[0]] = table;
+    tiny_check(m.cx, osh_batch_new(m.cx, &from_table, m.g, ids, offsets, 2));
+    tiny_check(m.cx, osh_exec_run(m.cx, m.g, 0, 1, NULL, m.w, from_table, NULL, NULL, true));
+    assert_memory_equal(b->values[h]->data, from_table->values[h]->data, osh_tensor_bytes(b->values[h]));
+    osh_weights_release(m.cx, m.w, m.g, 0, 1);
+    osh_batch_free(m.cx, b), osh_batch_free(m.cx, from_table);
+
+    tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, (int32_t[]){9, 5}, (int64_t[]){0, 2}, 1));
+    assert_int_equal(osh_exec_run(m.cx, m.g, 0, 1, NULL, m.w, b, NULL, NULL, true), OSH_E_NUMERIC);
+    char want[64];
+    snprintf(want, sizeof want, "embed_tokens.weight: element %d is not finite", (int)(5 * w->shape[1] + 1));
+    assert_non_null(strstr(osh_error_text(m.cx), want));
+    osh_error_clear(m.cx);
+    osh_batch_free(m.cx, b);
+    tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, (int32_t[]){9, (int32_t)w->shape[0]}, (int64_t[]){0, 2}, 1));
+    assert_int_equal(osh_exec_run(m.cx, m.g, 0, 1, NULL, m.w, b, NULL, NULL, true), OSH_E_FORMAT);
+    osh_error_clear(m.cx);
+    osh_batch_free(m.cx, b);
     close_model(&m);
 }
 
@@ -501,6 +546,7 @@ int main(void)
         cmocka_unit_test(memory_is_what_was_predicted),
         cmocka_unit_test(nonfinite_is_named),
         cmocka_unit_test(nonfinite_weight_is_named),
+        cmocka_unit_test(only_named_rows_are_read),
         cmocka_unit_test(missing_pieces_are_named),
         cmocka_unit_test(out_of_memory),
     };

@@ -1,0 +1,127 @@
+/* picked.c - see picked.h. A table of the vocabulary's size, 4 bytes a token, tells which rows are wanted; they are
+ * read in its order, neighbours in one piece, on all threads. */
+#include "graph/picked.h"
+
+#include <string.h>
+
+#include "base/profile.h"
+#include "ops/kernel.h"
+
+enum { PIECE = 32 }; // rows of a chunk
+
+typedef struct reading {
+    const osh_checkpoint *ck;
+    const osh_ckpt_tensor *t;
+    osh_file *f;     // own
+    osh_tensor *rows; // own: [m, D], in host memory
+    int32_t *at;     // own [V]: number of the row among those that are read; -1: not wanted
+    int32_t *wanted; // own [m]: rows of the table, ascending
+    int64_t m;
+} reading;
+
+bool osh_is_picked(const osh_graph *g, const osh_node *n, int k)
+{
+    return n->op->lookup && k == 0 && n->w[0] >= 0 && g->weights[n->w[0]].by_rows != OSH_DTYPE_NONE;
+}
+
+static size_t row_bytes(const osh_tensor *rows) { return (size_t)rows->shape[1] * osh_dtype_bytes(rows->dtype); }
+
+static osh_status find_wanted(osh_ctx *cx, reading *r, const int32_t *ids, int64_t n, int64_t V)
+{
+    osh_status rc = OSH_OK;
+    OSH_NEW(cx, r->at, V);
+    memset(r->at, -1, (size_t)V * sizeof *r->at);
+    for (int64_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || ids[i] >= V)
+            OSH_FAIL(cx, OSH_E_FORMAT, "token id %d at position %lld, want an id in [0, %lld)", (int)ids[i],
+                     (long long)i, (long long)V);
+        r->m += r->at[ids[i]] < 0;
+        r->at[ids[i]] = 0;
+    }
+    OSH_NEW(cx, r->wanted, r->m);
+    for (int32_t v = 0, k = 0; v < V; v++)
+        if (r->at[v] == 0) r->wanted[k] = v, r->at[v] = k++;
+done:
+    return rc;
+}
+
+static osh_status read_piece(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    osh_status rc = OSH_OK;
+    const reading *r = user;
+    size_t row = row_bytes(r->rows);
+    int64_t D = r->rows->shape[1], end = osh_min64(r->m, (chunk + 1) * PIECE);
+    (void)worker;
+    for (int64_t i = chunk * PIECE, n; i < end; i += n) {
+        char *to = (char *)r->rows->data + (size_t)i * row;
+        for (n = 1; i + n < end && r->wanted[i + n] == r->wanted[i] + n; n++) {}
+        OSH_TRY(osh_file_pread(cx, r->f, to, (size_t)n * row, r->t->e->begin + (int64_t)row * r->wanted[i]));
+        osh_checkpoint_apply(r->ck, r->t - r->ck->tensors, to, r->wanted[i] * D, n * D);
+    }
+done:
+    return rc;
+}
+
+static osh_status read_rows(osh_ctx *cx, reading *r, const osh_weight *w)
+{
+    osh_status rc = OSH_OK;
+    int64_t D = w->shape[1], bad;
+    OSH_TRY(osh_tensor_new(cx, &r->rows, r->t->e->dtype, 2, (int64_t[]){r->m, D}));
+    OSH_TRY(osh_st_reopen(cx, &r->f, r->ck->shards[r->t->shard]));
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(r->m, PIECE), read_piece, r));
+    if ((bad = osh_find_nonfinite(r->rows->data, r->rows->dtype, r->m * D)) >= 0)
+        OSH_FAIL(cx, OSH_E_NUMERIC, "tensor %s: element %lld is not finite", w->name,
+                 (long long)(r->wanted[bad / D] * D + bad % D));
+done:
+    return rc;
+}
+
+osh_status osh_picked_read(osh_ctx *cx, osh_picked *out, const osh_weight *w, const osh_checkpoint *ck,
+                           const int32_t *ids, int64_t n, osh_device *d)
+{
+    osh_status rc = OSH_OK;
+    reading r = {.ck = ck, .t = &ck->tensors[w->tensor]};
+    osh_scope scope = osh_profile_time(cx, "read", NULL);
+    *out = (osh_picked){0};
+    OSH_TRY(find_wanted(cx, &r, ids, n, w->shape[0]));
+    OSH_TRY(read_rows(cx, &r, w));
+    OSH_TRY(osh_tensor_new(cx, &out->ids, OSH_I32, 1, &n));
+    for (int64_t i = 0; i < n; i++) ((int32_t *)out->ids->data)[i] = r.at[ids[i]];
+    if (d) {
+        OSH_TRY(osh_tensor_new_on(cx, &out->w, d, OSH_LIFE_SHORT, r.rows->dtype, 2, r.rows->shape));
+        OSH_TRY(osh_tensor_copy(cx, out->w, r.rows));
+    } else {
+        out->w = r.rows, r.rows = NULL; // give
+    }
+done:
+    osh_profile_end(cx, scope);
+    osh_file_close(cx, r.f);
+    osh_tensor_free(cx, r.rows);
+    osh_free(cx, r.wanted);
+    osh_free(cx, r.at);
+    return rc;
+}
+
+void osh_picked_deinit(osh_ctx *cx, osh_picked *r)
+{
+    osh_tensor_free(cx, r->ids);
+    osh_tensor_free(cx, r->w);
+    *r = (osh_picked){0};
+}
+
+static size_t table_bytes(const osh_weight *w, int64_t n)
+{
+    return (size_t)osh_min64(n, w->shape[0]) * (size_t)w->shape[1] * osh_dtype_bytes(w->by_rows);
+}
+
+size_t osh_picked_bytes(const osh_weight *w, int64_t n)
+{
+    size_t lists = osh_mem_gross((size_t)w->shape[0] * sizeof(int32_t));
+    lists += 2 * osh_mem_gross((size_t)n * sizeof(int32_t));
+    return osh_mem_gross(table_bytes(w, n)) + lists + 2 * osh_mem_gross(sizeof(osh_tensor)) + 4 * osh_mem_gross(256);
+}
+
+size_t osh_picked_arena_bytes(const osh_weight *w, int64_t n)
+{
+    return osh_arena_gross(table_bytes(w, n)) + osh_arena_gross((size_t)n * sizeof(int32_t));
+}
