@@ -100,12 +100,12 @@ static osh_status modifiers_print(osh_ctx *cx, osh_buf *b)
     for (size_t i = 0; i < osh_modifier_count(); i++) {
         const osh_modifier_type *m = osh_modifier_at(i);
         const osh_modifier one = {.type = m};
-        bool transform = osh_modifier_is_transform(&one);
+        bool quantizes = osh_modifier_quantizes(&one);
         OSH_TRY(osh_buf_printf(cx, b, "%s%s\n  %s%s\n", i ? "\n" : "", m->name,
-                               transform ? "mappings, ignore"
-                                         : "scheme or config_groups, targets, ignore, weight_observer, input_observer, "
-                                           "quality",
-                               !transform && m->key ? ", actorder, scale_search, refine" : ""));
+                               !quantizes ? m->keys
+                                          : "scheme or config_groups, targets, ignore, weight_observer, "
+                                            "input_observer, quality",
+                               quantizes && m->key ? ", actorder, scale_search, refine" : ""));
         for (const osh_field *f = m->fields; f && f->name; f++) {
             OSH_TRY(osh_buf_printf(cx, b, "  %-22s %s", f->name, f->doc));
             if (f->values) OSH_TRY(osh_buf_printf(cx, b, " (%s)", f->values));

@@ -181,8 +181,10 @@ osh_status osh_hf_config_with_quantization(osh_ctx *cx, char **out, const osh_hf
     osh_status rc = OSH_OK;
     char *text = NULL; // own
 
-    OSH_TRY(osh_json_edit(cx, &text, c->text, c->n_text, "quantization_config", quantization_json,
-                          c->path));
+    if (*quantization_json)
+        OSH_TRY(osh_json_edit(cx, &text, c->text, c->n_text, "quantization_config", quantization_json, c->path));
+    else if (!(text = osh_sprintf(cx, "%.*s", (int)c->n_text, c->text)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for config.json");
     if (untie) {
         char *tied = text; // own
         text = NULL;

@@ -43,8 +43,8 @@ void osh_hf_config_close(osh_ctx *cx, osh_hf_config *c);
 /* A number or bool of config.json by key. *found false: absent or null. Bools read as 0 and 1. */
 osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf_config *c, const char *key);
 const char *osh_hf_config_str(const osh_hf_config *c, const char *key); // view; NULL: absent
-/* config.json with quantization_config set (JSON text, indented for depth 1) and, where untie, tie_word_embeddings
- * false; all other bytes kept. own. */
+/* config.json with quantization_config set (JSON text, indented for depth 1; "": it is not) and, where untie,
+ * tie_word_embeddings false; all other bytes kept. own. */
 osh_status osh_hf_config_with_quantization(osh_ctx *cx, char **out, const osh_hf_config *c,
                                            const char *quantization_json, bool untie);
 #endif

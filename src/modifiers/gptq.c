@@ -113,7 +113,8 @@ static unsigned freedom(const osh_modifier *m)
 {
     const gptq *g = m->args;
     unsigned scales = is_original(g) || g->scale_search || g->n_refine ? OSH_FREE_SCALES : 0;
-    return scales | (is_original(g) ? OSH_FREE_TARGET : 0);
+    unsigned zeros = is_original(g) || g->n_refine ? OSH_FREE_ZEROS : 0;
+    return scales | zeros | (is_original(g) ? OSH_FREE_TARGET : 0);
 }
 
 enum { STEPS = 4 };
@@ -338,6 +339,7 @@ static osh_status prepare(osh_ctx *cx, osh_gptq_solve_args *a, solve *s, const g
         .fp8 = q->type == OSH_Q_FLOAT,
         .dq_dtype = sc->dtype,
         .loss = s->loss,
+        .keep_zeros = j->pruned,
         .w_out = f->device && !j->keep_w && osh_gptq_is_plain(g) ? j->device_w : NULL, // else osh_job_finish does it
         .squares = f->device ? s->squares : NULL,
         .packed = j->packed,

@@ -44,6 +44,7 @@ done:
 }
 
 bool osh_modifier_is_transform(const osh_modifier *m) { return m->type->factors || m->type->search; }
+bool osh_modifier_quantizes(const osh_modifier *m) { return !osh_modifier_is_transform(m) && !m->type->prunes; }
 
 void osh_modifier_deinit(osh_ctx *cx, osh_modifier *m)
 {
@@ -138,6 +139,7 @@ size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed)
 
 size_t osh_job_result_bytes(const osh_linear_job *j)
 {
+    if (!j->scheme->weights.present) return osh_mem_gross(osh_tensor_bytes(j->w)); // pruned, and dense
     size_t n = (size_t)n_scales(j), codes = osh_job_codes_bytes(j, false), packed = osh_job_codes_bytes(j, true);
     if (j->pack && packed > codes) codes = packed; // they may be either
     return (j->room ? 0 : osh_mem_gross(codes)) + osh_mem_gross(n * osh_dtype_bytes(j->w->dtype)) +

@@ -1,7 +1,7 @@
-/* modifier.h - what a recipe names. A quantizer declares the statistics it needs of a Linear's input and, when they are
- * complete, turns weights into codes. A transform makes factors, one for each channel between a layer and the Linears
- * that read what it makes, which are folded into the weights before anything is quantized. Neither touches the forward
- * pass.
+/* modifier.h - what a recipe names. A quantizer (or what makes weights 0) declares the statistics it needs of a
+ * Linear's input and, when they are complete, turns weights into codes. A transform makes factors, one for each channel
+ * between a layer and the Linears that read what it makes, which are folded into the weights before anything is
+ * quantized. Neither touches the forward pass.
  *
  * Adding one: src/modifiers/foo.c with `const osh_modifier_type osh_modifier_foo`, and a row in modifiers.def. */
 #ifndef OSH_MODIFIER_H
@@ -20,6 +20,7 @@ enum { // statistics of a value, bit set
 };
 
 enum { // in what a solve is free, bit set
+    OSH_FREE_ZEROS = 4,  // of a weight that was pruned they may become others
     OSH_FREE_SCALES = 1, // scales and zero points are not those that the observer finds in the weight
     OSH_FREE_TARGET = 2  // codes come close to another weight than the source's
 };
@@ -41,12 +42,14 @@ struct osh_linear_job { // one Linear to be quantized
                                 // input's modifiers wants it, or it is 0
     osh_tensor *target;         // own: in between, where h lies: F32 [O, I] that a solve comes close to; NULL: w
     bool keep_w;                // w stays as it is, also where the modifier propagates
+    bool pruned;                // what is 0 in w stays 0, and w is left as a modifier that propagates leaves it
+    double sparsity;            // for a modifier that prunes
     void *room;                 // view: for codes, [O, I] bytes, where the modifier works by rows; NULL: codes is made
     double *sums;               // view: out, [O, 2] |w - dq|^2 and |w|^2 of each row; NULL: not wanted
     bool pack;                  // codes may be packed: the output has them as pack-quantized
     bool packed;                // out: they are
-    void *codes;                // own: out, [O, I] bytes; packed: [O, words] u32, weight_packed as it is stored; NULL
-                                // where room has them
+    void *codes;                // own: out, [O, I] bytes; packed: the first output tensor as it is stored; NULL where
+                                // room has them
     osh_qparams params;         // own: out
     double nmse;                // out: |w - dq|^2 / |w|^2
     double objective;           // out: tr(dW H dW^T) with the damped H, dW against the target; < 0: no Hessian
@@ -118,7 +121,7 @@ struct osh_modifier_type {
     /* A key that the field table cannot express. *known false: not one of this modifier's. */
     osh_status (*key)(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *value,
                       bool *known, const char *what);
-    const char *keys; // of a transform: those of key, for messages
+    const char *keys; // of a transform, or one that prunes: those of key, for messages
     osh_status (*best)(osh_ctx *cx, osh_modifier *m); // arguments for the least loss, before any key; NULL: none
     osh_status (*resolve)(osh_ctx *cx, osh_modifier *m); // after the last key; may be NULL
     unsigned (*wants)(const osh_modifier *m, const osh_q_scheme *s);
@@ -129,6 +132,9 @@ struct osh_modifier_type {
                            int64_t n_samples);
     const char *(*step)(const osh_modifier *m, int k); // name of the k-th of osh_losses; NULL: it has none
     bool by_rows; // of bands of whole rows (strategy block: of whole blocks) it makes what it makes of them together
+    /* It makes weights 0: codes are then w's bytes, and packed. The one scheme has its targets, modules that a Linear
+     * may be inside of, and nothing to quantize. A quantizer may come behind it. */
+    bool prunes;
     bool propagates; // compress leaves the dequantized weight in w, or in device_w (but for keep_w): later ones see it
     /* Bytes (gross, an upper bound) that compress takes at most beside w and h, what it leaves in jobs included. Of a
      * job scheme and w's shape and dtype are read. device: NULL, or h lies on one: given what there is room for in its
@@ -147,6 +153,7 @@ struct osh_modifier_type {
     void (*end)(osh_ctx *cx, osh_modifier *m); // frees what args has beside its fields; NULL: nothing
 };
 bool osh_modifier_is_transform(const osh_modifier *m);
+bool osh_modifier_quantizes(const osh_modifier *m); // neither that, nor does it prune
 const osh_modifier_type *osh_modifier_find(const char *name); // NULL: unknown
 size_t osh_modifier_count(void);
 const osh_modifier_type *osh_modifier_at(size_t i);

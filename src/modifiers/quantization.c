@@ -26,7 +26,7 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
         if (!j->room && !(j->codes = osh_alloc(cx, (size_t)osh_tensor_numel(j->w))))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the codes of %s", j->name);
         OSH_TRY(osh_q_encode(cx, j->room ? j->room : j->codes, j->w, &j->params, a, m->arithmetic));
-        OSH_TRY(osh_job_finish(cx, j, false));
+        OSH_TRY(osh_job_finish(cx, j, j->pruned && !j->keep_w));
         OSH_TRY(osh_linear_job_done(cx, j));
     }
 done:

@@ -79,19 +79,19 @@ static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml
     osh_buf b;
     osh_near near;
     osh_buf_init(&b, 4096);
-    bool transform = osh_modifier_is_transform(m);
+    bool own = !osh_modifier_quantizes(m); // has keys of its own alone
     osh_near_init(&near, k->text ? k->text : "");
-    for (size_t i = 0; i < sizeof shared / sizeof *shared && !transform; i++) osh_near_see(&near, shared[i]);
-    if (transform) osh_near_see(&near, "mappings"), osh_near_see(&near, "ignore");
+    for (size_t i = 0; i < sizeof shared / sizeof *shared && !own; i++) osh_near_see(&near, shared[i]);
+    if (own) osh_near_see(&near, "mappings"), osh_near_see(&near, "ignore"), osh_near_see(&near, "targets");
     for (const osh_field *f = m->type->fields; f->name; f++) {
         osh_buf_printf(cx, &b, ", %s", f->name);
         osh_near_see(&near, f->name);
     }
-    const char *more = transform ? "" : m->type->key ? ", actorder, scale_search, refine, quality" : ", quality";
+    const char *more = own ? "" : m->type->key ? ", actorder, scale_search, refine, quality" : ", quality";
     osh_status rc =
         osh_fail(cx, OSH_E_USAGE, "%s:%d:%d: unknown key '%s' of %s: want %s%s%s%s", what, k->line, k->column,
                  near.word, m->type->name,
-                 transform ? m->type->keys : "config_groups, scheme, targets, ignore, observer",
+                 own ? m->type->keys : "config_groups, scheme, targets, ignore, observer",
                  b.data ? b.data : "", more, osh_near_hint(&near, ""));
     osh_buf_deinit(cx, &b);
     return rc;
@@ -135,7 +135,7 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
         osh_buf_deinit(cx, &b);
         goto done;
     }
-    if (!osh_modifier_is_transform(m)) OSH_TRY(quality_of(cx, &level, body, quality, what));
+    if (osh_modifier_quantizes(m)) OSH_TRY(quality_of(cx, &level, body, quality, what));
     if (level) m->type = osh_modifier_find(level->type);
     m->args = osh_calloc(cx, 1, m->type->bytes);
     if (!m->args) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", m->type->name);
@@ -147,12 +147,12 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
         const osh_yaml *k = body->keys[i], *v = body->items[i];
         const char *key = k->text ? k->text : "";
         bool known = false;
-        if (!strcmp(key, "quality") && !osh_modifier_is_transform(m)) continue;
+        if (!strcmp(key, "quality") && osh_modifier_quantizes(m)) continue;
         if (in_list(without_effect, key)) {
             osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing here and is ignored", what, k->line, key);
             continue;
         }
-        if (!osh_modifier_is_transform(m)) OSH_TRY(osh_recipe_quant_key(cx, &q, key, v, &known, what));
+        if (osh_modifier_quantizes(m)) OSH_TRY(osh_recipe_quant_key(cx, &q, key, v, &known, what));
         if (!known && m->type->key) OSH_TRY(m->type->key(cx, m, key, v, &known, what));
         if (!known) OSH_TRY(set_field(cx, m, key, v, &known, what));
         if (!known) OSH_TRY(unknown_key(cx, m, k, what));
@@ -198,16 +198,20 @@ done:
 static osh_status finish(osh_ctx *cx, osh_recipe *r, const char *what)
 {
     osh_status rc = OSH_OK;
-    bool quantizes = false;
+    bool does = false;
     for (size_t i = 0; i < r->n; i++) {
         osh_modifier *m = &r->modifiers[i];
-        osh_modifier *earlier = NULL;
-        for (size_t k = 0; k < i; k++)
-            if (r->modifiers[k].n_schemes && !r->modifiers[k].replaced) earlier = &r->modifiers[k];
-        if (osh_modifier_is_transform(m)) {
-            if (earlier)
-                OSH_FAIL(cx, OSH_E_USAGE, "%s: %s comes behind %s, which quantizes the weights: want it before", what,
-                         m->type->name, earlier->type->name);
+        osh_modifier *earlier = NULL; // a quantizer
+        const osh_modifier *pruner = NULL;
+        for (size_t k = 0; k < i; k++) {
+            if (r->modifiers[k].type->prunes) pruner = &r->modifiers[k];
+            else if (r->modifiers[k].n_schemes && !r->modifiers[k].replaced) earlier = &r->modifiers[k];
+        }
+        if (!osh_modifier_quantizes(m)) {
+            const osh_modifier *before = earlier ? earlier : m->type->prunes ? NULL : pruner;
+            if (before)
+                OSH_FAIL(cx, OSH_E_USAGE, "%s: %s comes behind %s, which %s the weights: want it before", what,
+                         m->type->name, before->type->name, earlier ? "quantizes" : "prunes");
             if (m->type->resolve) OSH_TRY(m->type->resolve(cx, m));
         } else if (m->has_config) {
             if (m->type->resolve) OSH_TRY(m->type->resolve(cx, m));
@@ -219,9 +223,9 @@ static osh_status finish(osh_ctx *cx, osh_recipe *r, const char *what)
                      what, m->type->name);
         }
         OSH_TRY(osh_recipe_quant_matchers(cx, m));
-        quantizes |= !osh_modifier_is_transform(m);
+        does |= !osh_modifier_is_transform(m);
     }
-    if (!quantizes)
+    if (!does)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s alone quantizes nothing: want a QuantizationModifier or GPTQModifier "
                  "behind it", what, r->modifiers[0].type->name);
 done:

@@ -1,6 +1,6 @@
 /* gptq_solve.c - the GPTQ column loop in plain loops, one row of the weight after another.
  *
- *   q     = clamp(round(w / s + zp), qmin, qmax)
+ *   q     = clamp(round(w / s + zp), qmin, qmax); zp where keep_zeros holds it
  *   dq    = round(round(q - zp) s), in the dtype of the scale
  *   err   = (w - dq) / U[i, i]
  *   w[j] -= err U[i, j]                     for the later columns j of the block
@@ -50,7 +50,8 @@ static void leave_rest(const osh_gptq_solve_args *a, int64_t row, float *w)
     }
 }
 
-static void solve_row(const osh_gptq_solve_args *a, int64_t row, float *err, float *w)
+/* line [I]: the row in file order. */
+static void solve_row(const osh_gptq_solve_args *a, int64_t row, const float *line, float *err, float *w)
 {
     int64_t scale_row = row / a->row_block * a->n_scale_cols;
 
@@ -61,7 +62,8 @@ static void solve_row(const osh_gptq_solve_args *a, int64_t row, float *err, flo
         for (int64_t i = i1; i < i2; i++) {
             const float *u = a->u + i * a->I;
             float s = a->scale[scale_row + a->col_scale[i]], zp = a->zero ? a->zero[scale_row + a->col_scale[i]] : 0;
-            float q = quantize_ref(a, w[i], s, zp);
+            bool zero = a->keep_zeros && line[a->perm ? a->perm[i] : i] == 0;
+            float q = zero ? zp : quantize_ref(a, w[i], s, zp);
             float dq = a->nearest ? 0 : dequantize_ref(a, q, s, zp);
             int64_t at = row * a->I + (a->perm ? a->perm[i] : i);
             if (!a->nearest) a->codes[at] = a->fp8 ? (int8_t)osh_fp8_of_f32(q) : (int8_t)q;
@@ -87,7 +89,7 @@ osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a)
     for (int64_t row = 0; row < a->O; row++) {
         float *w = err + 2 * a->I;
         load_row(a, row, err + a->I, w);
-        solve_row(a, row, err, w);
+        solve_row(a, row, err + a->I, err, w);
         if (a->dq) memcpy(a->dq + row * a->I, w, (size_t)a->I * sizeof *w);
     }
 done:

@@ -22,6 +22,7 @@ typedef struct osh_gptq_solve_args {
     bool fp8;
     osh_dtype dq_dtype;   // q - zp and its product with the scale are rounded to this dtype before the error is formed
     double *loss;         // [O] out: sum over columns of err^2 / 2
+    bool keep_zeros;      // a weight that is 0 has the code of 0, whatever comes to it (not on a device)
     bool nearest;         // loss alone: of each weight rounded to nearest, no error pushed on (w not on a device)
     /* With w on a device, NULL: not wanted. */
     osh_tensor *w_out;    // [O, I] out there, file order, dtype of w (w itself will do): the dequantized weight

@@ -250,6 +250,10 @@ osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *
         OSH_FAIL(cx, OSH_E_IO, "%s of %s: what the disk holds is not what was written", t->name,
                  osh_file_path(e->shards[p->out_info[i].shard]));
     }
+    if (l->scheme_index < 0) {
+        memcpy(w->data, raw[0]->data, osh_tensor_bytes(w));
+        goto done;
+    }
     if (!(codes = osh_alloc(cx, (size_t)(l->O * l->I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
     OSH_TRY(l->format->unpack(cx, codes, &params, l->scheme, l->O, l->I, (const osh_tensor *const *)raw));
     OSH_TRY(osh_q_decode(cx, w, codes, &params, &l->scheme->weights));

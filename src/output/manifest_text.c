@@ -15,7 +15,7 @@ static const char *rule_of(const osh_plan *p, int64_t i, const char **source)
     const osh_out_tensor *o = &p->out_info[i];
     int64_t s = o->source >= 0 ? o->source : p->linears[o->linear].tensor;
     *source = p->ck->tensors[s].e->name;
-    if (o->source < 0) return "quantized";
+    if (o->source < 0) return p->linears[o->linear].scheme_index < 0 ? "pruned" : "quantized";
     if (osh_is_folded(p, s)) return "changed";
     return strcmp(*source, p->out[i].name) ? "untied" : "copied";
 }
@@ -62,6 +62,7 @@ static osh_status put_module(osh_ctx *cx, osh_buf *b, const osh_plan *p, int i, 
     OSH_TRY(put_text(cx, b, "group", l->scheme->group_name));
     OSH_TRY(put_text(cx, b, "format", l->format->name));
     OSH_TRY(put_text(cx, b, "modifier", p->recipe->modifiers[l->modifier].type->name));
+    if (l->pruner >= 0) OSH_TRY(put_text(cx, b, "pruned_by", p->recipe->modifiers[l->pruner].type->name));
     OSH_TRY(osh_buf_printf(cx, b, ", \"relative_squared_error\": %.17g", r->nmse));
     if (r->fallback) OSH_TRY(put_text(cx, b, "fallback", r->fallback));
     OSH_TRY(osh_buf_printf(cx, b, "}"));

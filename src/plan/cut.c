@@ -2,9 +2,14 @@
  * do. */
 #include "plan/lookup.h"
 
+bool osh_linear_propagates(const osh_plan *p, const osh_linear *l)
+{
+    return l->pruner >= 0 || p->recipe->modifiers[l->modifier].type->propagates;
+}
+
 static bool is_changed(const osh_plan *p, const osh_linear *l) // later ones see it
 {
-    return l->wants && p->recipe->modifiers[l->modifier].type->propagates;
+    return l->wants && osh_linear_propagates(p, l);
 }
 
 osh_status osh_plan_carry(osh_ctx *cx, osh_plan *p)
@@ -106,7 +111,7 @@ osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, si
         bool changes = false;
         osh_span own = osh_linears_of(p, s, 1);
         for (int i = own.first; i < own.end; i++)
-            changes |= p->recipe->modifiers[p->linears[i].modifier].type->propagates;
+            changes |= osh_linear_propagates(p, &p->linears[i]);
         p->passes[s].merged = p->passes[s].observe && p->passes[s].propagate && (!p->propagate_error || !changes);
     }
 done:

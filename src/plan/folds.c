@@ -129,7 +129,7 @@ done:
 static const osh_q_scheme *scheme_of(const osh_plan *p, int node)
 {
     osh_span own = osh_linears_of_nodes(p, node, 1);
-    return own.first < own.end ? p->linears[own.first].scheme : NULL;
+    return own.first < own.end && p->linears[own.first].scheme_index >= 0 ? p->linears[own.first].scheme : NULL;
 }
 
 static osh_status mark(osh_ctx *cx, const osh_plan *p, const found *f, osh_fold_way way, int weight)
@@ -534,7 +534,7 @@ osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_plan *p, c
         const osh_weight *w = &g->weights[f->takes[k]];
         int i = osh_first_user(p, f->takes[k]); // there is one at most
         const osh_linear *l = i < 0 ? NULL : &p->linears[i];
-        b[k] = (osh_balance){.name = l ? l->name : w->name, .scheme = l ? l->scheme : NULL,
+        b[k] = (osh_balance){.name = l ? l->name : w->name, .scheme = l && l->scheme_index >= 0 ? l->scheme : NULL,
                              .dtype = p->ck->tensors[w->tensor].e->dtype, .O = w->shape[0]};
     }
     *out = b;

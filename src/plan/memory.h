@@ -20,8 +20,9 @@ typedef struct osh_budget {
 osh_status osh_memory_simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever);
 osh_status osh_memory_place(osh_ctx *cx, osh_plan *p); // once more, for p->memory.places
 int64_t osh_memory_pack_bytes(const osh_plan *p, const osh_linear *l); // buffers that a Linear is packed into
-/* What a modifier's compress takes. device: of a card's arena; NULL: all is host memory. */
-int64_t osh_memory_compress_bytes(const osh_plan *p, const osh_linear_job *jobs, int n, int modifier, int n_threads,
+/* What a modifier's compress takes, and that of the one that prunes before it; jobs are left as they are.
+ * device: of a card's arena; NULL: all is host memory. */
+int64_t osh_memory_compress_bytes(const osh_plan *p, osh_linear_job *jobs, int n, const osh_linear *lead, int n_threads,
                                   size_t *device);
 /* Fills in the smallest budgets of p->memory, without its base, for what runs inside of visits: everything cold and in
  * small pieces. */

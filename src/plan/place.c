@@ -34,6 +34,13 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
                      p->recipe->modifiers[p->folds[0].modifier].type->name);
         goto done;
     }
+    for (size_t m = 0; m < p->recipe->n; m++) {
+        if (!p->recipe->modifiers[m].type->prunes) continue;
+        if (p->opt->device_model || (!is_auto(text) && strcmp(text, "cpu")))
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is not made on a card by this version: want --device cpu",
+                     p->recipe->modifiers[m].type->name);
+        goto done;
+    }
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         bool weighs = l->wants & OSH_STAT_SQUARES, searched = l->wants & OSH_STAT_RANGE &&

@@ -19,9 +19,11 @@ typedef struct osh_linear { // a module that is quantized
     int64_t O, I;
     osh_dtype dtype;
     int modifier;           // index into the recipe's
-    const osh_q_scheme *scheme; // view: plan's schemes
+    int pruner;             // the one that prunes before that; -1: none
+    double sparsity;        // for the one that prunes
+    const osh_q_scheme *scheme; // view: plan's schemes; weights.present false: pruned, and written dense
     const osh_format *format;
-    int scheme_index;       // into the plan's schemes
+    int scheme_index;       // into the plan's schemes; -1: none of them
     int node, weight, input; // of the graph: node, weight, input value; -1: no graph
     int subgraph;           // -1: no graph
     int next_reader, next_user; // lookup.h: of the same value, of the same weight; -1: none
@@ -152,6 +154,7 @@ typedef struct osh_plan {
     osh_matcher **marks;     // own: of each --checkpoint
 } osh_plan;
 
+bool osh_linear_propagates(const osh_plan *p, const osh_linear *l); // what it becomes is seen by later ones
 osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt);
 /* Of a finished output: opt names the source and the output's recipe. No data, passes or budgets. */
 osh_status osh_plan_of_output(osh_ctx *cx, osh_plan **out, const osh_options *opt);

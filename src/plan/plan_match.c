@@ -8,6 +8,7 @@
 #include "graph/kind.h"
 #include "plan/dense.h"
 #include "plan/globals.h"
+#include "plan/pruned.h"
 
 typedef struct candidate { // a module that could be quantized
     char *name;            // own
@@ -15,6 +16,8 @@ typedef struct candidate { // a module that could be quantized
     int64_t tensor;
     int module;
     int scheme;            // global index, -1
+    int pruner;            // index into the recipe's, -1
+    double sparsity;       // for that
     const char *why;       // static: it stays dense; NULL: it does not, or nothing is known against it yet
     bool never;            // copied, whatever the targets are
     bool reached;          // by a target as loaders read it, though it stays dense
@@ -36,7 +39,7 @@ static osh_status add(osh_ctx *cx, candidates *cs, const char *name, size_t n, c
     candidate *c = &cs->c[cs->n];
     c->name = osh_sprintf(cx, "%.*s", (int)n, name);
     if (!c->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of %s", name);
-    c->cls = cls, c->tensor = tensor, c->module = module, c->scheme = -1;
+    c->cls = cls, c->tensor = tensor, c->module = module, c->scheme = c->pruner = -1;
     cs->n++;
 done:
     return rc;
@@ -181,7 +184,7 @@ static osh_status collect_schemes(osh_ctx *cx, osh_plan *p, int *first_of)
     size_t n = 0;
     int n_active = 0;
     for (size_t m = 0; m < p->recipe->n; m++) {
-        if (p->recipe->modifiers[m].replaced || osh_modifier_is_transform(&p->recipe->modifiers[m])) continue;
+        if (p->recipe->modifiers[m].replaced || !osh_modifier_quantizes(&p->recipe->modifiers[m])) continue;
         n += p->recipe->modifiers[m].n_schemes;
         n_active++;
     }
@@ -189,7 +192,7 @@ static osh_status collect_schemes(osh_ctx *cx, osh_plan *p, int *first_of)
     for (size_t m = 0; m < p->recipe->n; m++) {
         const osh_modifier *mod = &p->recipe->modifiers[m];
         first_of[m] = (int)p->n_schemes;
-        for (size_t i = 0; !mod->replaced && i < mod->n_schemes; i++) {
+        for (size_t i = 0; osh_modifier_quantizes(mod) && !mod->replaced && i < mod->n_schemes; i++) {
             char *name = n_active == 1 ? osh_strdup(cx, mod->schemes[i].group_name)
                                        : osh_sprintf(cx, "group_%zu", p->n_schemes);
             rc = scheme_copy(cx, &p->schemes[p->n_schemes], &mod->schemes[i], name);
@@ -235,7 +238,7 @@ static osh_status match_one(osh_ctx *cx, osh_plan *p, candidate *c, const int *f
         osh_modifier *mod = &p->recipe->modifiers[m];
         int s = -1;
         int64_t hit = -1;
-        if (mod->replaced || osh_modifier_is_transform(mod)) continue;
+        if (mod->replaced || !osh_modifier_quantizes(mod)) continue;
         if (c->never) OSH_TRY(refuse_named(cx, mod, c));
         if (c->never || (c->by_name && !is_named(mod, c))) {
             if (mod->targets) OSH_TRY(osh_matcher_find(cx, &hit, mod->targets, c->name, NULL));
@@ -265,11 +268,11 @@ static osh_status make_linear(osh_ctx *cx, osh_plan *p, const candidate *c, int 
     osh_linear *l = &p->linears[p->n_linears];
     const osh_st_entry *e = p->ck->tensors[c->tensor].e;
     const osh_modifier *m = &p->recipe->modifiers[modifier];
-    const osh_q_scheme *s = &p->schemes[c->scheme];
+    const osh_q_scheme *s = c->scheme >= 0 ? &p->schemes[c->scheme] : &osh_pruned_scheme;
     int64_t shape[2];
     int ndim;
 
-    if (!s->weights.present)
+    if (!s->weights.present && c->scheme >= 0)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "%s: group %s quantizes no weights: want weights, or the module in ignore",
                  c->name, s->group_name);
@@ -282,6 +285,8 @@ static osh_status make_linear(osh_ctx *cx, osh_plan *p, const candidate *c, int 
                       .modifier = modifier,
                       .scheme = s,
                       .scheme_index = c->scheme,
+                      .pruner = c->scheme >= 0 ? c->pruner : -1,
+                      .sparsity = c->sparsity,
                       .node = -1,
                       .weight = -1,
                       .input = -1,
@@ -299,7 +304,9 @@ static osh_status make_linear(osh_ctx *cx, osh_plan *p, const candidate *c, int 
     }
     bool divides = !osh_q_in_groups(&s->weights) || l->I % s->weights.group_size == 0; // refuse_groups, if not
     if (divides) OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, &s->weights, l->O, l->I, l->name));
-    OSH_TRY(osh_format_infer(cx, &l->format, s, l->name));
+    if (c->scheme < 0) l->format = &osh_format_dense;
+    else OSH_TRY(osh_format_infer(cx, &l->format, s, l->name));
+    if (c->pruner >= 0) OSH_TRY(osh_plan_pruned(cx, p, l, c->pruner));
 done:
     return rc;
 }
@@ -400,11 +407,15 @@ static osh_status make_config(osh_ctx *cx, osh_plan *p)
     const char *top = NULL;
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
+        if (l->scheme_index < 0) continue;
         snprintf(p->schemes[l->scheme_index].format, sizeof p->schemes[0].format, "%s", l->format->name);
         if (!top) top = l->format->name;
         else if (strcmp(top, l->format->name)) top = "mixed-precision";
     }
     if (!(p->format = osh_strdup(cx, top ? top : "dense"))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the format");
+    if (!p->n_schemes && !(p->quantization_json = osh_strdup(cx, ""))) // pruned alone: a dense model's config
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a config");
+    if (!p->n_schemes) goto done;
     OSH_TRY(osh_q_config_print(cx, &p->quantization_json, p->schemes, p->n_schemes,
                                (const char *const *)p->ignore.items, p->ignore.n, p->format));
 done:
@@ -541,6 +552,23 @@ done:
     return rc;
 }
 
+static osh_status match_pruners(osh_ctx *cx, osh_plan *p, candidates *cs)
+{
+    osh_status rc = OSH_OK;
+    osh_prunable *of = NULL; // own
+    OSH_NEW(cx, of, cs->n);
+    for (int64_t i = 0; i < cs->n; i++) {
+        const candidate *c = &cs->c[i];
+        of[i] = (osh_prunable){.name = c->name, .cls = c->by_name ? NULL : c->cls,
+                               .never = c->never || is_embedding(c)};
+    }
+    OSH_TRY(osh_plan_prune(cx, p, of, cs->n));
+    for (int64_t i = 0; i < cs->n; i++) cs->c[i].pruner = of[i].modifier, cs->c[i].sparsity = of[i].sparsity;
+done:
+    osh_free(cx, of);
+    return rc;
+}
+
 static osh_status match_all(osh_ctx *cx, osh_plan *p, candidates *cs)
 {
     osh_status rc = OSH_OK;
@@ -548,10 +576,12 @@ static osh_status match_all(osh_ctx *cx, osh_plan *p, candidates *cs)
     OSH_NEW(cx, first_of, p->recipe->n);
     OSH_TRY(collect_schemes(cx, p, first_of));
     OSH_NEW(cx, p->linears, cs->n);
+    OSH_TRY(match_pruners(cx, p, cs));
     for (int64_t i = 0; i < cs->n; i++) {
         int modifier = -1;
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(match_one(cx, p, &cs->c[i], first_of, &modifier));
+        if (modifier < 0) modifier = cs->c[i].pruner;
         if (modifier >= 0) OSH_TRY(make_linear(cx, p, &cs->c[i], modifier));
     }
     for (int i = 0; i < p->n_linears; i++) {
@@ -598,7 +628,7 @@ osh_status osh_plan_match(osh_ctx *cx, osh_plan *p)
     OSH_TRY(osh_plan_joint(cx, p));
     OSH_TRY(make_ignore(cx, p, &cs));
     OSH_TRY(make_config(cx, p));
-    OSH_TRY(check_vllm(cx, p, &cs));
+    if (p->n_schemes) OSH_TRY(check_vllm(cx, p, &cs));
 done:
     candidates_deinit(cx, &cs);
     return rc;

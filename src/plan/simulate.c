@@ -487,12 +487,32 @@ int64_t osh_memory_pack_bytes(const osh_plan *p, const osh_linear *l)
     return n;
 }
 
-/* device: of its arena; NULL: everything is host memory. */
-int64_t osh_memory_compress_bytes(const osh_plan *p, const osh_linear_job *jobs, int n, int modifier, int n_threads,
-                              size_t *device)
+/* What comes before a quantizer: all that is pruned waits for it, and it may want the Hessian, too. */
+static int64_t prune_bytes(const osh_plan *p, osh_linear_job *jobs, int n, const osh_linear *lead, int n_threads,
+                           int64_t *kept)
 {
-    const osh_modifier *m = &p->recipe->modifiers[modifier];
-    return (int64_t)m->type->needs(m, jobs, n, n_threads, device);
+    const osh_modifier *m = &p->recipe->modifiers[lead->pruner], *q = &p->recipe->modifiers[lead->modifier];
+    osh_status (*done)(osh_ctx *cx, osh_linear_job *j) = jobs->done;
+    bool copy = m->type->wants(m, lead->scheme) & q->type->wants(q, lead->scheme) & OSH_STAT_HESSIAN;
+    for (int k = 0; k < n; k++) jobs[k].done = NULL;
+    int64_t work = (int64_t)m->type->needs(m, jobs, n, n_threads, NULL);
+    *kept = (int64_t)osh_mem_gross((size_t)n * sizeof(osh_tensor));
+    for (int k = 0; k < n; k++) {
+        jobs[k].done = done;
+        if (jobs[k].keep_w) *kept += (int64_t)osh_mem_gross(osh_tensor_bytes(jobs[k].w));
+    }
+    return work + (copy ? osh_stats_hessian_bytes(lead->I) : 0);
+}
+
+/* device: of its arena; NULL: everything is host memory. */
+int64_t osh_memory_compress_bytes(const osh_plan *p, osh_linear_job *jobs, int n, const osh_linear *lead, int n_threads,
+                                  size_t *device)
+{
+    const osh_modifier *m = &p->recipe->modifiers[lead->modifier];
+    int64_t work = (int64_t)m->type->needs(m, jobs, n, n_threads, device), kept = 0;
+    if (lead->pruner < 0) return work;
+    int64_t before = prune_bytes(p, jobs, n, lead, n_threads, &kept);
+    return before > work + kept ? before : work + kept;
 }
 
 typedef struct group { // of Linears that are solved in one call
@@ -565,7 +585,6 @@ static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const b
     sim *s = user;
     const osh_plan *p = s->p;
     group g; // own
-    (void)keep;
     OSH_TRY(group_init(cx, &g, r));
     sim_drop_copies(s);
     for (int i = r->l0; i < r->l1; i++) {
@@ -576,17 +595,19 @@ static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const b
         for (int k = i; k < r->l1; k++) {
             const osh_linear *l = &p->linears[k];
             if (l->input != lead->input || g.done[k - r->l0]) continue;
-            others += l->modifier != lead->modifier;
-            if (l->modifier != lead->modifier) continue;
+            bool other = l->modifier != lead->modifier || l->pruner != lead->pruner;
+            others += other;
+            if (other) continue;
             g.done[k - r->l0] = true;
             group_add(&g, &n, l, s->card && l->format->pack_rows);
-            raise_to(&pack, osh_memory_pack_bytes(p, l));
+            g.jobs[n - 1].keep_w = keep;
+            if (l->scheme_index >= 0) raise_to(&pack, osh_memory_pack_bytes(p, l));
         }
         bool hessian = s->open[lead->input];
         int64_t h = hessian ? hessian_bytes(s, lead) * (1 + lead->shift) : 0;
         int64_t there = s->card ? osh_layout_extent(s->card) + (others ? h : 0) : 0, limit = p->memory.solve_limit;
         size_t on_card = limit > there ? (size_t)(limit - there) : 0; // room; what is taken of it
-        int64_t work = osh_memory_compress_bytes(p, g.jobs, n, lead->modifier, s->n_threads, s->card ? &on_card : NULL);
+        int64_t work = osh_memory_compress_bytes(p, g.jobs, n, lead, s->n_threads, s->card ? &on_card : NULL);
         if (s->card) note(s, (int64_t)on_card + (others ? h : 0), work, s->values);
         else note(s, work + (others ? h : 0), 0, s->values);
         note_packing(s, &g, n, lead, work, pack, others ? h : 0);

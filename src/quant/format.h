@@ -30,6 +30,7 @@ typedef struct osh_format {
                          const osh_tensor *const *data);
 } osh_format;
 extern const osh_format *const osh_formats[]; // all; ends with NULL
+extern const osh_format osh_format_dense;     // of what is pruned and not quantized: the weight; none of them
 /* Bit stream of the pack-quantized format along a row (compressed-tensors 0.18 and later): element i of bits b takes
  * the bits [i*b, (i+1)*b), lowest first, of 32-bit words; stored as code + 2^(b-1). *_step: elements from one to the
  * next, so that columns (zero points) pack as well. */

@@ -422,7 +422,8 @@ static bool json_factors(cJSON *root, const osh_plan *p)
 
 static bool json_rest(cJSON *root, const osh_plan *p)
 {
-    cJSON *q = cJSON_Parse(p->quantization_json), *mods = NULL, *files = NULL;
+    cJSON *q = *p->quantization_json ? cJSON_Parse(p->quantization_json) : cJSON_CreateNull();
+    cJSON *mods = NULL, *files = NULL;
     bool ok = q && cJSON_AddItemToObject(root, "quantization_config", q);
     ok = ok && (mods = cJSON_AddArrayToObject(root, "modules")) && (files = cJSON_AddArrayToObject(root, "files"));
     for (int i = 0; ok && i < p->n_linears; i++)

@@ -273,7 +273,7 @@ static osh_status reload(osh_ctx *cx, void *user, const osh_range *r, int first,
     for (int i = own.first; i < own.end; i++) {
         const osh_linear *l = &p->linears[i];
         if (!l->wants) continue;
-        if (e->in_memory[i] || !e->r->results[i].done || !p->recipe->modifiers[l->modifier].type->propagates) continue;
+        if (e->in_memory[i] || !e->r->results[i].done || !osh_linear_propagates(p, l)) continue;
         OSH_TRY(reload_one(cx, e, i));
         e->in_memory[i] = true;
     }

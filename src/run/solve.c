@@ -95,6 +95,49 @@ static osh_status new_copy(osh_ctx *cx, osh_tensor **out, const osh_tensor *t)
     return rc ? rc : osh_tensor_copy(cx, *out, t);
 }
 
+typedef struct pruned { // weights that wait for their quantizer; own
+    osh_tensor *w;      // [n]; data NULL: in the place of the weight
+    int n;
+} pruned;
+
+static void pruned_deinit(osh_ctx *cx, pruned *x)
+{
+    for (int k = 0; x->w && k < x->n; k++) osh_free(cx, x->w[k].data);
+    osh_free(cx, x->w);
+}
+
+/* The jobs' weights become those of the modifier that prunes before the quantizer; h is left as it is. */
+static osh_status prune_first(osh_ctx *cx, osh_run *r, pruned *x, const osh_linear *lead, osh_linear_job *jobs, int n,
+                              osh_tensor *h)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = r->plan;
+    const osh_modifier *m = &p->recipe->modifiers[lead->pruner];
+    osh_status (*done)(osh_ctx *cx, osh_linear_job *j) = jobs->done;
+    osh_tensor *copy = NULL; // own
+    OSH_NEW(cx, x->w, n);
+    x->n = n;
+    if (h && (m->type->wants(m, lead->scheme) & OSH_STAT_HESSIAN)) OSH_TRY(new_copy(cx, &copy, h));
+    for (int k = 0; k < n; k++) jobs[k].done = NULL;
+    OSH_TRY(m->type->compress(cx, m, jobs, n, copy, p->data.n));
+    for (int k = 0; k < n; k++) {
+        osh_linear_job *j = &jobs[k];
+        if (j->fallback && p->opt->strict)
+            OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name, j->fallback);
+        if (j->fallback) osh_log(cx, OSH_LOG_WARN, "%s: %s", j->name, j->fallback);
+        if (j->keep_w) {
+            x->w[k] = *j->w, x->w[k].data = j->codes;
+            j->w = &x->w[k];
+        } else {
+            osh_free(cx, j->codes);
+        }
+        j->codes = NULL, j->packed = false, j->fallback = NULL, j->pruned = true, j->done = done;
+    }
+done:
+    osh_tensor_free(cx, copy);
+    return rc;
+}
+
 /* All Linears of the range with the same input and modifier as linears[first] that are not done yet. */
 static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w, int first, int s0, int s1,
                               bool *in_memory)
@@ -107,15 +150,18 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
     osh_tensor *copy[2] = {NULL}; // own: of h and d, where another modifier needs them
     int *which = NULL, n = 0;    // own
     float *importance = NULL;    // own
+    pruned x = {0};              // own
     sink s = {.r = r, .stats = stats, .in_memory = in_memory};
     int most = n_waiting(r, lead->input, s0, s1);
     OSH_NEW(cx, jobs, most);
     OSH_NEW(cx, which, most);
     for (int i = first; i >= 0; i = osh_next_reader(p, i)) {
         const osh_linear *l = &p->linears[i];
-        if (l->subgraph < s0 || l->subgraph >= s1 || l->modifier != lead->modifier || r->results[i].done) continue;
+        if (l->subgraph < s0 || l->subgraph >= s1 || l->modifier != lead->modifier || l->pruner != lead->pruner ||
+            r->results[i].done)
+            continue;
         jobs[n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w->w[l->weight], .shift = d,
-                                   .keep_w = !in_memory, .done = take, .user = &s};
+                                   .keep_w = !in_memory, .done = take, .user = &s, .sparsity = l->sparsity};
         if (w->device) jobs[n].w = w->host[l->weight], jobs[n].device_w = w->w[l->weight];
         jobs[n].pack = w->device && l->format->pack_rows;
         which[n++] = i;
@@ -127,6 +173,7 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
     for (int k = 0; k < n && !importance; k++) OSH_TRY(weighs_nothing(cx, &jobs[k]));
     for (int k = 0; k < n; k++) jobs[k].params.global = osh_globals_of(osh_emit_globals(r->emitter), which[k]);
     bool last = most == n;
+    if (lead->pruner >= 0) OSH_TRY(prune_first(cx, r, &x, lead, jobs, n, h));
     if (h && !last) OSH_TRY(new_copy(cx, &copy[0], h));
     if (d && !last) OSH_TRY(new_copy(cx, &copy[1], d));
     for (int k = 0; copy[1] && k < n; k++) jobs[k].shift = copy[1];
@@ -140,6 +187,7 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
 done:
     for (int k = 0; k < 2; k++) osh_tensor_free(cx, copy[k]);
     for (int k = 0; jobs && k < n; k++) osh_linear_job_deinit(cx, &jobs[k]);
+    pruned_deinit(cx, &x);
     osh_free(cx, jobs);
     osh_free(cx, which);
     osh_free(cx, importance);
@@ -193,7 +241,8 @@ osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w)
     const osh_plan *p = r->plan;
     const osh_linear *l = &p->linears[linear];
     osh_modifier *m = &p->recipe->modifiers[l->modifier];
-    osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = *w};
+    osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = *w, .sparsity = l->sparsity};
+    pruned x = {0}; // own
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
     int64_t bad = osh_find_nonfinite((*w)->data, (*w)->dtype, osh_tensor_numel(*w));
     if (bad >= 0)
@@ -201,11 +250,13 @@ osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w)
                  p->ck->tensors[l->tensor].e->name, (long)(bad / l->I), (long)(bad % l->I));
     OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), &linear, 1));
     job.params.global = osh_globals_of(osh_emit_globals(r->emitter), linear);
+    if (l->pruner >= 0) OSH_TRY(prune_first(cx, r, &x, l, &job, 1, NULL));
     OSH_TRY(m->type->compress(cx, m, &job, 1, NULL, 0));
     osh_tensor_free(cx, *w), *w = NULL; // before its codes are packed
     OSH_TRY(emit(cx, r, NULL, linear, &job));
 done:
     osh_mem_use(cx, old);
+    pruned_deinit(cx, &x);
     osh_linear_job_deinit(cx, &job);
     return rc;
 }

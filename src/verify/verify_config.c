@@ -258,12 +258,26 @@ done:
     return rc;
 }
 
+/* The manifest knows of nothing that is quantized. */
+static bool pruned_alone(const osh_verify *v)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(v->manifest, "tensors");
+    bool pruned = false;
+    for (const cJSON *m = cJSON_IsArray(list) ? list->child : NULL; m; m = m->next) {
+        const cJSON *rule = cJSON_GetObjectItemCaseSensitive(m, "rule");
+        if (cJSON_IsString(rule) && !strcmp(rule->valuestring, "quantized")) return false;
+        pruned |= cJSON_IsString(rule) && !strcmp(rule->valuestring, "pruned");
+    }
+    return pruned;
+}
+
 osh_status osh_verify_config(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
     osh_q_config *c = NULL; // own
     modules ms = {0};       // own
     if (!v->ck->config->quantization_config) {
+        if (pruned_alone(v)) goto done;
         OSH_TRY(osh_verify_add(cx, v, "config.json", "a quantization_config", "has none"));
         goto done;
     }

@@ -196,7 +196,8 @@ static void measure_row(errors *e, const osh_linear *l, const osh_qparams *p, in
     e->n_bad += err > ROW_FACTOR * expected;
 }
 
-static osh_status measure(osh_ctx *cx, errors *e, const osh_linear *l, const stored *s, const uint8_t *nearest)
+static osh_status measure(osh_ctx *cx, osh_verify *v, errors *e, const osh_linear *l, const stored *s,
+                          const uint8_t *nearest)
 {
     osh_status rc = OSH_OK;
     osh_tensor *dq = NULL, *rtn = NULL; // own
@@ -209,6 +210,7 @@ static osh_status measure(osh_ctx *cx, errors *e, const osh_linear *l, const sto
     OSH_TRY(osh_tensor_new(cx, &rtn, dt, 2, s->w->shape));
     OSH_TRY(osh_q_decode(cx, dq, s->codes, &s->params, &l->scheme->weights));
     OSH_TRY(osh_q_decode(cx, rtn, nearest, &s->params, &l->scheme->weights));
+    if (l->pruner >= 0) OSH_TRY(osh_verify_zeros(cx, v, (int)(l - v->plan->linears), dq, NULL));
     for (int64_t r = 0; r < l->O; r++) {
         row_of(e->dq, dq, r, l->I);
         for (int64_t c = 0; c < l->I; c++) e->live[c] |= e->dq[c] != 0;
@@ -225,8 +227,8 @@ done:
     return rc;
 }
 
-/* What a run recorded of this module; < 0: nothing. The manifest has the modules in the plan's order. */
-static double recorded(osh_verify *v, const char *name)
+/* The manifest has the modules in the plan's order. */
+double osh_verify_recorded(osh_verify *v, const char *name)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(v->manifest, "modules");
     const cJSON *first = cJSON_IsArray(list) ? list->child : NULL;
@@ -247,11 +249,11 @@ static osh_status check_errors(osh_ctx *cx, osh_verify *v, const osh_linear *l, 
 {
     osh_status rc = OSH_OK;
     const osh_q_args *a = &l->scheme->weights;
-    double nmse = e->norm > 0 ? e->err / e->norm : 0, was = recorded(v, l->name);
+    double nmse = e->norm > 0 ? e->err / e->norm : 0, was = osh_verify_recorded(v, l->name);
     double steps = a->type == OSH_Q_FLOAT ? 448 : a->bits > 5 ? 1 << (a->bits - 1) : 16;
     double ratio = e->expected > 0 ? e->live_err / e->expected : 0;
     char text[80];
-    if (v->manifest && !(fabs(nmse - was) <= 1e-9 * was + 1e-30)) {
+    if (l->pruner < 0 && v->manifest && !(fabs(nmse - was) <= 1e-9 * was + 1e-30)) {
         snprintf(text, sizeof text, "%.9g, which the run recorded", was);
         OSH_TRY(osh_verify_add(cx, v, l->name, text, "the relative squared error is %.9g", nmse));
     }
@@ -287,8 +289,10 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     const osh_linear *l = &p->linears[linear];
     const osh_q_args *a = &l->scheme->weights;
     const osh_modifier *m = &p->recipe->modifiers[l->modifier];
-    bool solved = m->type->propagates;
+    bool solved = m->type->propagates || l->pruner >= 0;
     unsigned freedom = m->type->freedom ? m->type->freedom(m) : 0;
+    if (l->scheme_index < 0) return osh_verify_pruned(cx, v, linear);
+    if (l->pruner >= 0) freedom |= OSH_FREE_SCALES | OSH_FREE_TARGET; // of another weight than the source's
     if (osh_observer_weighs(a)) freedom |= OSH_FREE_SCALES; // by data
     stored s = {0};        // own
     osh_qparams want = {0}; // own
@@ -304,7 +308,7 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     OSH_TRY(osh_q_encode(cx, nearest, s.w, freedom & OSH_FREE_SCALES ? &s.params : &want, a, p->arithmetic));
     if (v->n == before && !solved) OSH_TRY(compare_codes(cx, v, l, &s, nearest));
     if (v->n == before) {
-        OSH_TRY(measure(cx, &e, l, &s, nearest));
+        OSH_TRY(measure(cx, v, &e, l, &s, nearest));
         OSH_TRY(check_errors(cx, v, l, &e, solved, freedom & OSH_FREE_TARGET));
     }
 done:

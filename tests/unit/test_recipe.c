@@ -46,7 +46,7 @@ static void test_every_modifier(void **state)
 {
     (void)state;
     for (size_t i = 0; i < osh_modifier_count(); i++) {
-        if (osh_modifier_at(i)->keys) continue; // test_transforms
+        if (osh_modifier_at(i)->keys) continue; // test_transforms, test_pruners
         osh_recipe *r = parse_weights(osh_modifier_at(i)->name, "", "num_bits: 4, group_size: 128");
         assert_int_equal(r->n, 1);
         const osh_modifier *m = &r->modifiers[0];
@@ -69,7 +69,7 @@ static void test_transforms(void **state)
     osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
     for (size_t i = 0; i < osh_modifier_count(); i++) {
         const osh_modifier_type *type = osh_modifier_at(i);
-        if (!type->keys) continue;
+        if (!type->keys || type->prunes) continue;
         snprintf(text, sizeof text, "s_stage: {s_modifiers: {%s: {mappings: [[[\"re:.*q\", k], [n]], "
                  "{balance_layers: v, smooth_layer: m}], %s}, %s", type->name,
                  type->search ? "duo_scaling: both, offload_device: cpu, n_grid: 9"
@@ -93,6 +93,41 @@ static void test_transforms(void **state)
         assert_null(r->modifiers[0].type->mappings(&r->modifiers[0], &n)); // inferred
         osh_recipe_free(cx, r);
     }
+}
+
+/* What makes weights 0 has targets of its own, and may stand alone or before a quantizer. */
+static void test_pruners(void **state)
+{
+    (void)state;
+    char text[1024];
+    int n = 0;
+    osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
+    for (size_t i = 0; i < osh_modifier_count(); i++) {
+        const osh_modifier_type *type = osh_modifier_at(i);
+        if (!type->prunes) continue;
+        bool schedule = strstr(type->keys, "final_sparsity"), mask = strstr(type->keys, " sparsity");
+        for (int alone = 0; alone < 2; alone++, n++) {
+            snprintf(text, sizeof text, "s_stage: {s_modifiers: {%s: {targets: [a, 're:b'], ignore: c%s}%s}}",
+                     type->name,
+                     schedule ? ", init_sparsity: 0, final_sparsity: 0.5, update_scheduler: cubic, start: 0.0, end: "
+                                "1.0, scheduler_args: {}, mask_structure: unstructured, leave_enabled: false"
+                     : mask   ? ", sparsity: 0.5, mask_structure: '2:4', owl_m: null, sparsity_profile: null, "
+                                "sequential_update: true"
+                              : "",
+                     alone ? "" : ", GPTQModifier: {scheme: W4A16}");
+            osh_recipe *r = parse(text);
+            const osh_modifier *m = &r->modifiers[0];
+            assert_int_equal(r->n, 2 - alone);
+            assert_false(osh_modifier_quantizes(m) || osh_modifier_is_transform(m));
+            assert_int_equal(m->n_schemes, 1);
+            assert_int_equal(m->schemes[0].targets.n, 2);
+            assert_false(m->schemes[0].weights.present);
+            assert_int_equal(m->ignore.n, 1);
+            if (!alone) assert_int_equal(r->modifiers[1].n_schemes, 1); // not taken over
+            osh_recipe_free(cx, r);
+        }
+    }
+    assert_int_equal(n, 8);
 }
 
 static void test_values(void **state)
@@ -361,6 +396,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_modifier), cmocka_unit_test(test_transforms),
+        cmocka_unit_test(test_pruners),
         cmocka_unit_test(test_values), cmocka_unit_test(test_actorder),
         cmocka_unit_test(test_quality), cmocka_unit_test(test_levels),
         cmocka_unit_test(test_written_back), cmocka_unit_test(test_scheme_and_observers),

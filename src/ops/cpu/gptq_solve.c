@@ -11,7 +11,7 @@
 #include <math.h>
 
 typedef struct solve_worker { // own: w of p, tile and loss; the others point behind p.w
-    osh_panel p;              // of a block: weights, negated errors, quantized values before scaling; scales of all
+    osh_panel p;              // of a block: weights, errors negated, values before scaling, zeros; scales of all
     float *line;              // [I] a row of q, a row of the weight
     float *tile;              // own: [rows, I] the weight, solving order
     double *loss;             // own: [rows]
@@ -75,6 +75,18 @@ static void load_block(const osh_gptq_solve_args *a, solve_worker *me, int64_t n
         for (int64_t j = 0; j < cols; j++) me->p.w[j * rows + r] = r < n ? me->tile[r * a->I + i1 + j] : 0;
 }
 
+/* Which of the block's weights are 0 in the file. */
+static void load_zeros(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, int64_t n, int64_t i1, int64_t cols)
+{
+    int64_t rows = me->p.rows;
+    memset(me->p.zeros, 0, (size_t)(cols * rows) * sizeof *me->p.zeros);
+    for (int64_t r = 0; r < n; r++) {
+        osh_to_f32(me->line, osh_elem(a->w, (row + r) * a->I), a->w->dtype, a->I);
+        for (int64_t j = 0; j < cols; j++)
+            me->p.zeros[j * rows + r] = me->line[a->perm ? a->perm[i1 + j] : i1 + j] == 0;
+    }
+}
+
 static void store_codes(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, int64_t i1, int64_t cols)
 {
     int8_t bytes[256], *to = a->codes + row * a->I;
@@ -119,6 +131,7 @@ static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
         int64_t cols = osh_min64(a->block_size, a->I - i1), i2 = i1 + cols;
         OSH_TRY(osh_check_interrupt(cx)); // of 28,672 columns a chunk takes seconds
         load_block(a, me, n, rows, i1, cols);
+        if (me->p.zeros) load_zeros(a, me, row, n, i1, cols);
         osh_panel_solve(&me->p, a->u + i1 * a->I + i1, a->I, a->col_scale + i1, cols);
         store_block(a, me, row, n, rows, i1, cols);
         if (i2 < a->I)
@@ -136,7 +149,7 @@ static int64_t tile_rows(int64_t O) { return O < 1024 ? 64 : 128; } // by shape 
 static int64_t block_floats(int64_t I, int64_t n_scale_cols, int64_t block_size, int64_t rows)
 {
     int64_t block = osh_min64(block_size, I);
-    return (3 * block + 2 * n_scale_cols) * rows + OSH_PANEL_STRIP * block + I;
+    return (4 * block + 2 * n_scale_cols) * rows + OSH_PANEL_STRIP * block + I;
 }
 
 static osh_status worker_open(osh_ctx *cx, solve_worker *w, const osh_gptq_solve_args *a, int64_t rows)
@@ -149,7 +162,8 @@ static osh_status worker_open(osh_ctx *cx, solve_worker *w, const osh_gptq_solve
     OSH_NEW(cx, w->p.w, block_floats(a->I, a->n_scale_cols, a->block_size, rows));
     w->p.ne = w->p.w + block * rows;
     w->p.q = w->p.ne + block * rows;
-    w->p.scale = w->p.q + block * rows;
+    w->p.zeros = a->keep_zeros && !a->nearest ? w->p.q + block * rows : NULL;
+    w->p.scale = w->p.q + 2 * block * rows;
     w->p.zero = w->p.scale + a->n_scale_cols * rows;
     w->p.strip = w->p.zero + a->n_scale_cols * rows;
     w->line = w->p.strip + OSH_PANEL_STRIP * block;

@@ -48,6 +48,12 @@ OSH_VEC_FN void quantize_8(const osh_panel *p, int64_t at, int64_t scale_at, flo
     v8_set(&hi, p->grid.hi);
     v8_clamp(&q, &lo, &hi);
     v8_on_grid(&q, &p->grid);
+    if (p->zeros) {
+        osh_v8f z;
+        v8_load(&z, p->zeros + at);
+        osh_v8i m = z != 0;
+        v8_select(&q, &m, &zp, &q);
+    }
     v8_store(p->q + at, &q);
     d = q - zp;
     v8_round(&d, p->dtype);

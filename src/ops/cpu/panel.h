@@ -11,6 +11,7 @@ typedef struct osh_panel {
     float *w;            // [n, rows] in: weights; out: dequantized
     float *ne;           // [n, rows] out: negated errors
     float *q;            // [n, rows] out: values on the grid
+    float *zeros;        // [n, rows] not 0: becomes 0, whatever w is; NULL: none
     float *scale, *zero; // [scale columns, rows]
     float *strip;        // [STRIP, n] room
     osh_grid grid;

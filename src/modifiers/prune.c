@@ -1,0 +1,382 @@
+/* prune.c - SparseGPTModifier, WandaPruningModifier, MagnitudePruningModifier and ConstantPruningModifier, as
+ * llmcompressor/modifiers/pruning has them: Frantar and Alistarh, "SparseGPT: Massive Language Models Can Be Accurately
+ * Pruned in One-Shot" (arXiv 2301.00774), Sun et al., "A Simple and Effective Pruning Approach for Large Language
+ * Models" (arXiv 2306.11695).
+ *
+ * What becomes 0, and what is pushed on to later columns, is ops/prune.h. A weight that nothing quantizes is written
+ * dense, with its zeros; behind a quantizer's codes they stay (osh_linear_job.pruned).
+ *
+ * SparseGPT's H is GPTQ's: dead columns have diag 1 and weights 0, diag += dampening_frac mean(diag). Where it
+ * cannot be factored the identity stands for it, as upstream. A sparsity for each module that the targets name may be
+ * given as a list. In one shot there is no schedule: MagnitudePruningModifier has final_sparsity at once. */
+#include "modifiers/prune.h"
+#include "modifiers/recipe_quant.h"
+#include "ops/prune.h"
+#include "ops/gptq_solve.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum { PRUNE_SPARSEGPT, PRUNE_WANDA, PRUNE_MAGNITUDE, PRUNE_CONSTANT } prune_kind;
+extern const osh_modifier_type osh_modifier_sparsegpt, osh_modifier_wanda, osh_modifier_magnitude,
+    osh_modifier_constant;
+
+typedef struct prune {
+    int64_t block_size;
+    double dampening_frac;
+    bool keep;        // preserve_sparsity_mask
+    double *sparsity; // own [n]
+    size_t n;
+    int64_t of, each; // so many of each so many columns; 0: any
+    osh_strs targets; // own: until there is a scheme
+    bool aimed;       // targets are given
+} prune;
+
+static const osh_field sparsegpt_fields[] = {
+    {.name = "block_size", .type = OSH_F_INT, .offset = offsetof(prune, block_size), .dflt = "128", .min = 1,
+     .max = 65536, .doc = "columns of which the cheapest weights become 0"},
+    {.name = "dampening_frac", .type = OSH_F_FLOAT, .offset = offsetof(prune, dampening_frac), .dflt = "0.01",
+     .min = 0, .max = 1, .doc = "share of mean(diag H) added to diag H"},
+    {.name = "preserve_sparsity_mask", .type = OSH_F_BOOL, .offset = offsetof(prune, keep), .dflt = "false",
+     .doc = "weights that are 0 stay 0"},
+    {0},
+};
+static const osh_field no_fields[] = {{0}};
+
+static prune_kind kind_of(const osh_modifier *m)
+{
+    return m->type == &osh_modifier_sparsegpt   ? PRUNE_SPARSEGPT
+           : m->type == &osh_modifier_wanda     ? PRUNE_WANDA
+           : m->type == &osh_modifier_magnitude ? PRUNE_MAGNITUDE
+                                                : PRUNE_CONSTANT;
+}
+
+/* ---- keys ---- */
+
+static osh_status one_share(osh_ctx *cx, double *out, const osh_yaml *v, const char *key, const char *what)
+{
+    char *end = NULL;
+    double x = v->text ? strtod(v->text, &end) : -1;
+    if (!v->text || end == v->text || *end || !(x >= 0 && x < 1))
+        return osh_fail(cx, OSH_E_USAGE, "%s:%d:%d: %s: want a number from 0 to below 1, got %s%s%s", what, v->line,
+                        v->column, key, v->text ? "'" : "", v->text ? v->text : "a list or map", v->text ? "'" : "");
+    *out = x;
+    return OSH_OK;
+}
+
+static osh_status read_sparsity(osh_ctx *cx, prune *p, const osh_yaml *v, const char *key, const char *what)
+{
+    osh_status rc = OSH_OK;
+    size_t n = v->kind == OSH_Y_SEQ ? v->n : v->kind == OSH_Y_NULL ? 0 : 1;
+    osh_free(cx, p->sparsity);
+    p->sparsity = NULL, p->n = 0;
+    OSH_NEW(cx, p->sparsity, n ? n : 1);
+    for (; p->n < n; p->n++)
+        OSH_TRY(one_share(cx, &p->sparsity[p->n], v->kind == OSH_Y_SEQ ? v->items[p->n] : v, key, what));
+done:
+    return rc;
+}
+
+static osh_status read_structure(osh_ctx *cx, prune *p, const osh_modifier *m, const osh_yaml *v, const char *what)
+{
+    char *end = NULL;
+    const char *text = v->text ? v->text : "";
+    if (kind_of(m) == PRUNE_MAGNITUDE) {
+        if (!strcmp(text, "unstructured")) return OSH_OK;
+        return osh_fail(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: mask_structure '%s': channel, filter and block masks are of "
+                        "convolutions: want unstructured", what, v->line, v->column, text);
+    }
+    long long n = strtoll(text, &end, 10), each = *end == ':' && end > text ? strtoll(end + 1, &end, 10) : -1;
+    if (*end || n < 0 || each < 0 || each > 64 || (each && n >= each) || (!each && n))
+        return osh_fail(cx, OSH_E_USAGE, "%s:%d:%d: mask_structure '%s': want N:M with N below M, and M up to 64, or "
+                        "0:0", what, v->line, v->column, text);
+    p->of = n ? n : 0, p->each = n ? each : 0;
+    return OSH_OK;
+}
+
+static osh_status refuse_owl(osh_ctx *cx, const osh_yaml *v, const char *key, const char *what)
+{
+    if (v->kind == OSH_Y_NULL) return OSH_OK;
+    return osh_fail(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: %s: what OWL makes of a model's outliers takes a traversal of "
+                    "its own, which this version does not make: want sparsity as a list, one for each target", what,
+                    v->line, v->column, key);
+}
+
+/* Keys of a schedule: what they decide is over when there is one step. */
+static osh_status of_schedule(osh_ctx *cx, const osh_yaml *v, const char *key, bool *known, const char *what)
+{
+    static const char *const keys[] = {"init_sparsity", "update_scheduler", "scheduler_args", "leave_enabled", NULL};
+    *known = false;
+    for (int i = 0; keys[i]; i++) *known |= !strcmp(keys[i], key);
+    if (*known) osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing in one shot and is ignored", what, v->line, key);
+    if (strcmp(key, "apply_globally")) return OSH_OK;
+    *known = true;
+    if (v->kind == OSH_Y_NULL || (v->kind == OSH_Y_BOOL && !v->b)) return OSH_OK;
+    return osh_fail(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: apply_globally: one threshold for all weights is not made by "
+                    "this version, nor by upstream: want false", what, v->line, v->column);
+}
+
+static osh_status prune_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v, bool *known,
+                            const char *what)
+{
+    osh_status rc = OSH_OK;
+    prune *p = m->args;
+    prune_kind kind = kind_of(m);
+    bool mask = kind == PRUNE_SPARSEGPT || kind == PRUNE_WANDA;
+    *known = true;
+    if (!strcmp(key, "targets")) {
+        osh_strs_deinit(cx, &p->targets);
+        OSH_TRY(osh_recipe_strs(cx, &p->targets, v, key, what));
+        p->aimed = p->targets.n > 0;
+    } else if (!strcmp(key, "ignore")) {
+        osh_strs_deinit(cx, &m->ignore);
+        OSH_TRY(osh_recipe_strs(cx, &m->ignore, v, key, what));
+    } else if (kind == PRUNE_CONSTANT) {
+        *known = false;
+    } else if (!strcmp(key, "mask_structure")) {
+        OSH_TRY(read_structure(cx, p, m, v, what));
+    } else if (!strcmp(key, mask ? "sparsity" : "final_sparsity")) {
+        OSH_TRY(read_sparsity(cx, p, v, key, what));
+    } else if (mask && (!strcmp(key, "sparsity_profile") || !strcmp(key, "owl_m") || !strcmp(key, "owl_lmbda"))) {
+        OSH_TRY(refuse_owl(cx, v, key, what));
+    } else if (kind == PRUNE_MAGNITUDE) {
+        OSH_TRY(of_schedule(cx, v, key, known, what));
+    } else {
+        *known = false;
+    }
+done:
+    return rc;
+}
+
+/* "__ALL__" is upstream's word for every layer. */
+static osh_status prune_resolve(osh_ctx *cx, osh_modifier *m)
+{
+    osh_status rc = OSH_OK;
+    prune *p = m->args;
+    if (!p->n && !p->each && kind_of(m) != PRUNE_CONSTANT)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s says neither %s nor mask_structure N:M: want one of them", m->type->name,
+                 kind_of(m) == PRUNE_MAGNITUDE ? "final_sparsity" : "sparsity");
+    if (p->each && p->block_size % p->each && kind_of(m) == PRUNE_SPARSEGPT)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: block_size %lld is no multiple of the %lld columns of mask_structure",
+                 m->type->name, (long long)p->block_size, (long long)p->each);
+    if (!p->aimed) {
+        OSH_NEW(cx, p->targets.items, 1);
+        if (!(p->targets.items[0] = osh_strdup(cx, "Linear"))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for targets");
+        p->targets.n = 1;
+    }
+    for (size_t i = 0; i < p->targets.n; i++) {
+        if (strcmp(p->targets.items[i], "__ALL__")) continue;
+        osh_free(cx, p->targets.items[i]);
+        if (!(p->targets.items[i] = osh_strdup(cx, "Linear"))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for targets");
+    }
+    OSH_NEW(cx, m->schemes, 1);
+    m->n_schemes = 1;
+    m->schemes[0].targets = p->targets, p->targets = (osh_strs){0}; // give
+    if (!(m->schemes[0].group_name = osh_strdup(cx, "pruned"))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a name");
+done:
+    return rc;
+}
+
+static void prune_end(osh_ctx *cx, osh_modifier *m)
+{
+    prune *p = m->args;
+    osh_free(cx, p->sparsity);
+    osh_strs_deinit(cx, &p->targets);
+}
+
+osh_prune_rule osh_prune_rule_of(const osh_modifier *m, double sparsity)
+{
+    const prune *p = m->args;
+    prune_kind kind = kind_of(m);
+    return (osh_prune_rule){.sparsity = kind == PRUNE_CONSTANT ? 0 : sparsity, .n = p->of, .m = p->each,
+                            .exact = kind != PRUNE_SPARSEGPT};
+}
+
+osh_status osh_prune_sparsity(osh_ctx *cx, double *out, const osh_modifier *m, int k, int n)
+{
+    const prune *p = m->args;
+    *out = p->n == 1 ? p->sparsity[0] : 0;
+    if (p->n < 2) return OSH_OK;
+    if ((size_t)n != p->n)
+        return osh_fail(cx, OSH_E_USAGE, "%s has %zu sparsities, and its targets are %d modules: want one for each",
+                        m->type->name, p->n, n);
+    *out = p->sparsity[k];
+    return OSH_OK;
+}
+
+osh_status osh_prune_takes(osh_ctx *cx, const osh_modifier *m, const char *name, int64_t I)
+{
+    const prune *p = m->args;
+    if (!p->each || I % p->each == 0) return OSH_OK;
+    return osh_fail(cx, OSH_E_USAGE, "%s has %lld input features, which mask_structure %lld:%lld does not divide: want "
+                    "it in ignore", name, (long long)I, (long long)p->of, (long long)p->each);
+}
+
+/* ---- pruning ---- */
+
+static unsigned prune_wants(const osh_modifier *m, const osh_q_scheme *s)
+{
+    (void)s;
+    return kind_of(m) == PRUNE_SPARSEGPT ? OSH_STAT_HESSIAN : kind_of(m) == PRUNE_WANDA ? OSH_STAT_SQUARES : 0;
+}
+
+/* H in the place of its factor; dead [I]: columns that no token reached. *u NULL: it has none. */
+static osh_status factor(osh_ctx *cx, const float **u, bool *dead, const prune *p, osh_tensor *h, int64_t n_samples)
+{
+    osh_status rc = OSH_OK;
+    int64_t I = h->shape[0];
+    float *d = h->data;
+    double mean = 0;
+    osh_op_args a = {.out = {h}};
+    *u = NULL;
+    for (int64_t i = 0; i < I; i++) {
+        dead[i] = d[i * (I + 1)] == 0;
+        if (dead[i]) d[i * (I + 1)] = 0.5f * (float)n_samples; // 1 of H by its samples, halved
+        mean += d[i * (I + 1)];
+    }
+    float damp = (float)(p->dampening_frac * mean / (double)I);
+    bool finite = true;
+    for (int64_t i = 0; i < I; i++) finite &= isfinite(d[i * (I + 1)] += damp) != 0;
+    if (!finite) goto done;
+    OSH_TRY(osh_gptq_permute(cx, d, I, NULL));
+    rc = osh_op_run(cx, osh_op_find("gptq_factor"), &a);
+    if (!rc) *u = d;
+    if (rc == OSH_E_NUMERIC) rc = OSH_OK, osh_error_clear(cx);
+done:
+    return rc;
+}
+
+static void clear_columns(float *w, const bool *dead, int64_t O, int64_t I)
+{
+    for (int64_t o = 0; o < O; o++)
+        for (int64_t i = 0; i < I; i++)
+            if (dead[i]) w[o * I + i] = 0;
+}
+
+static osh_status refuse_sparser(osh_ctx *cx, const osh_linear_job *j, const float *w, int64_t n)
+{
+    int64_t zeros = 0;
+    for (int64_t i = 0; i < n; i++) zeros += w[i] == 0;
+    if ((double)zeros / (double)n <= j->sparsity) return OSH_OK;
+    return osh_fail(cx, OSH_E_USAGE, "%s: %.4f of it is 0, more than the sparsity %g: want preserve_sparsity_mask "
+                    "false, or more sparsity", j->name, (double)zeros / (double)n, j->sparsity);
+}
+
+static osh_status solve_sparse(osh_ctx *cx, const prune *p, osh_linear_job *j, float *w, const float *u,
+                               const bool *dead)
+{
+    osh_status rc = OSH_OK;
+    int64_t O = j->w->shape[0], I = j->w->shape[1];
+    double *loss = NULL; // own: [O]
+    OSH_NEW(cx, loss, O);
+    clear_columns(w, dead, O, I);
+    if (p->keep) OSH_TRY(refuse_sparser(cx, j, w, O * I));
+    osh_prune_solve_args a = {.w = w, .u = u, .O = O, .I = I, .block_size = p->block_size, .sparsity = j->sparsity,
+                              .n = p->of, .m = p->each, .keep = p->keep, .loss = loss};
+    OSH_TRY(osh_prune_solve(cx, &a));
+    if (!u) j->fallback = "Hessian not positive definite: pruned by magnitude";
+    j->objective = 0;
+    for (int64_t o = 0; o < O && u; o++) j->objective += 2 * loss[o];
+    if (!u) j->objective = -1;
+done:
+    osh_free(cx, loss);
+    return rc;
+}
+
+static osh_status mask_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, float *w)
+{
+    const prune *p = m->args;
+    int64_t O = j->w->shape[0], I = j->w->shape[1];
+    const float epsilon = 1e-8f; // 10e-9 upstream
+    j->objective = -1;
+    if (kind_of(m) == PRUNE_MAGNITUDE) return osh_prune_all(cx, w, O, I, j->sparsity);
+    if (kind_of(m) == PRUNE_WANDA) {
+        if (!j->params.importance) j->fallback = "its inputs were all 0: pruned by magnitude";
+        return osh_prune_rows(cx, w, j->params.importance, O, I, j->sparsity, p->of, p->each);
+    }
+    for (int64_t i = 0; i < O * I; i++)
+        if (!(fabsf(w[i]) > epsilon)) w[i] = 0;
+    return OSH_OK;
+}
+
+/* What is written: w in the weight's dtype, and what that changed. */
+static osh_status leave(osh_ctx *cx, osh_linear_job *j, const float *w)
+{
+    osh_status rc = OSH_OK;
+    int64_t O = j->w->shape[0], I = j->w->shape[1];
+    size_t row = (size_t)I * osh_dtype_bytes(j->w->dtype);
+    double sum[2], err = 0, all = 0;
+    if (!(j->codes = osh_alloc(cx, (size_t)O * row))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", j->name);
+    j->packed = true;
+    for (int64_t o = 0; o < O; o++) {
+        char *to = (char *)j->codes + (size_t)o * row, *was = (char *)j->w->data + (size_t)o * row;
+        osh_from_f32(to, j->w->dtype, w + o * I, I);
+        osh_q_row_error(sum, was, to, j->w->dtype, I);
+        err += sum[0], all += sum[1];
+        if (!j->keep_w) memcpy(was, to, row);
+    }
+    j->nmse = all > 0 ? err / all : 0;
+done:
+    return rc;
+}
+
+static osh_status prune_compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
+                                 int64_t n_samples)
+{
+    osh_status rc = OSH_OK;
+    const float *u = NULL; // view of h
+    bool *dead = NULL;     // own: [I]
+    float *w = NULL;       // own: [O, I]
+    bool sparsegpt = kind_of(m) == PRUNE_SPARSEGPT;
+    if (sparsegpt) {
+        OSH_NEW(cx, dead, h->shape[0]);
+        OSH_TRY(factor(cx, &u, dead, m->args, h, n_samples));
+    }
+    for (int k = 0; k < n; k++) {
+        osh_linear_job *j = &jobs[k];
+        int64_t numel = osh_tensor_numel(j->w);
+        j->nearest = -1, j->losses = (osh_losses){0}, j->fallback = NULL;
+        if (!(w = osh_alloc(cx, (size_t)numel * sizeof *w)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory to prune %s", j->name);
+        osh_to_f32(w, j->w->data, j->w->dtype, numel);
+        OSH_TRY(sparsegpt ? solve_sparse(cx, m->args, j, w, u, dead) : mask_job(cx, m, j, w));
+        OSH_TRY(leave(cx, j, w));
+        osh_free(cx, w), w = NULL;
+        OSH_TRY(osh_linear_job_done(cx, j));
+    }
+done:
+    osh_free(cx, dead);
+    osh_free(cx, w);
+    return rc;
+}
+
+static size_t prune_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device)
+{
+    const prune *p = m->args;
+    size_t kept = 0, peak = 0;
+    if (device) *device = 0;
+    for (int k = 0; k < n; k++) {
+        int64_t O = jobs[k].w->shape[0], I = jobs[k].w->shape[1];
+        osh_prune_solve_args a = {.O = O, .I = I, .block_size = p->block_size, .keep = p->keep};
+        size_t result = osh_mem_gross(osh_tensor_bytes(jobs[k].w));
+        size_t run = osh_mem_gross((size_t)(O * I) * sizeof(float)) + osh_mem_gross((size_t)I);
+        if (kind_of(m) == PRUNE_SPARSEGPT)
+            run += osh_prune_solve_bytes(&a, n_threads) + osh_mem_gross((size_t)O * sizeof(double));
+        if (kind_of(m) == PRUNE_WANDA) run += osh_prune_rows_bytes(I, n_threads);
+        if (kept + result + run > peak) peak = kept + result + run;
+        if (!jobs[k].done) kept += result;
+    }
+    return peak;
+}
+
+#define PRUNE(x, called, table, more)                                                                               \
+    const osh_modifier_type osh_modifier_##x = {                                                                    \
+        .name = called, .fields = table, .bytes = sizeof(prune), .key = prune_key, .keys = "targets, ignore" more,  \
+        .resolve = prune_resolve, .wants = prune_wants, .compress = prune_compress, .needs = prune_needs,           \
+        .propagates = true, .prunes = true, .end = prune_end,                                                       \
+    }
+PRUNE(sparsegpt, "SparseGPTModifier", sparsegpt_fields, ", sparsity, mask_structure");
+PRUNE(wanda, "WandaPruningModifier", no_fields, ", sparsity, mask_structure");
+PRUNE(magnitude, "MagnitudePruningModifier", no_fields, ", final_sparsity, mask_structure");
+PRUNE(constant, "ConstantPruningModifier", no_fields, "");

@@ -1,0 +1,103 @@
+/* pruned.c - see pruned.h. As upstream (sgpt_base.py) the targets name modules, and every Linear inside of one is
+ * pruned; a list of sparsities has one for each such module, in the model's order. */
+#include "plan/pruned.h"
+
+#include <string.h>
+
+#include "base/map.h"
+#include "modifiers/prune.h"
+
+static char pruned_name[] = "pruned";
+const osh_q_scheme osh_pruned_scheme = {.group_name = pruned_name};
+
+/* The module around it, or itself, that a target of the modifier names: the length of its name; 0: none. */
+static osh_status aimed_at(osh_ctx *cx, size_t *len, const osh_plan *p, const osh_map *modules, osh_modifier *mod,
+                           const osh_prunable *of)
+{
+    osh_status rc = OSH_OK;
+    const char *cls = of->cls;
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    *len = 0;
+    for (size_t n = strlen(of->name); n;) {
+        int64_t at, hit = -1;
+        osh_buf_clear(&b);
+        OSH_TRY(osh_buf_append(cx, &b, of->name, n));
+        if (modules && osh_map_get(modules, of->name, n, &at)) cls = p->graph->modules[at].cls;
+        OSH_TRY(osh_matcher_find(cx, &hit, mod->targets, b.data, cls));
+        if (hit >= 0) {
+            *len = n;
+            break;
+        }
+        while (n && of->name[n - 1] != '.') n--;
+        if (n) n--;
+        cls = NULL;
+    }
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+static osh_status prune_by(osh_ctx *cx, osh_plan *p, const osh_map *modules, int m, osh_prunable *of, int64_t n_of)
+{
+    osh_status rc = OSH_OK;
+    osh_modifier *mod = &p->recipe->modifiers[m];
+    const char *last = NULL; // view: the module that was named last
+    size_t n_last = 0;
+    int n = 0;
+    for (int64_t i = 0; i < n_of; i++) {
+        osh_prunable *c = &of[i];
+        size_t len;
+        int64_t out = -1;
+        if (c->never) continue;
+        OSH_TRY(aimed_at(cx, &len, p, modules, mod, c));
+        if (!len) continue;
+        if (!last || n_last != len || memcmp(last, c->name, len)) n++;
+        last = c->name, n_last = len;
+        OSH_TRY(osh_matcher_find(cx, &out, mod->ignored, c->name, c->cls));
+        if (out >= 0) continue;
+        if (c->modifier >= 0)
+            OSH_FAIL(cx, OSH_E_USAGE, "%s is a target of %s and of %s: want one of them to prune it", c->name,
+                     p->recipe->modifiers[c->modifier].type->name, mod->type->name);
+        c->modifier = m, c->aimed = n - 1;
+    }
+    for (int64_t i = 0; i < n_of; i++)
+        if (of[i].modifier == m) OSH_TRY(osh_prune_sparsity(cx, &of[i].sparsity, mod, of[i].aimed, n));
+done:
+    return rc;
+}
+
+osh_status osh_plan_prune(osh_ctx *cx, osh_plan *p, osh_prunable *of, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    osh_map *modules = NULL; // own: of the graph
+    bool any = false;
+    for (int64_t i = 0; i < n; i++) of[i].modifier = -1, of[i].sparsity = 0;
+    for (size_t m = 0; m < p->recipe->n; m++) any |= p->recipe->modifiers[m].type->prunes;
+    if (!any) goto done;
+    if (p->graph) {
+        OSH_TRY(osh_map_new(cx, &modules, (size_t)p->graph->n_modules));
+        for (int i = 0; i < p->graph->n_modules; i++) {
+            const char *name = p->graph->modules[i].name;
+            OSH_TRY(osh_map_put(cx, modules, name, strlen(name), i));
+        }
+    }
+    for (size_t m = 0; m < p->recipe->n; m++)
+        if (p->recipe->modifiers[m].type->prunes) OSH_TRY(prune_by(cx, p, modules, (int)m, of, n));
+done:
+    osh_map_free(cx, modules);
+    return rc;
+}
+
+osh_status osh_plan_pruned(osh_ctx *cx, const osh_plan *p, osh_linear *l, int pruner)
+{
+    osh_status rc = OSH_OK;
+    const osh_modifier *m = &p->recipe->modifiers[l->modifier], *by = &p->recipe->modifiers[pruner];
+    l->wants |= by->type->wants(by, l->scheme);
+    OSH_TRY(osh_prune_takes(cx, by, l->name, l->I));
+    if (m != by && m->type->freedom && (m->type->freedom(m) & OSH_FREE_ZEROS))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is pruned by %s, and target 'original' or refine of %s would make others "
+                 "of its zeros: want neither (--quality gptq)", l->name, by->type->name, m->type->name);
+done:
+    return rc;
+}

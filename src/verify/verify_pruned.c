@@ -1,0 +1,104 @@
+/* verify_pruned.c - a weight that was pruned: zeros where the mask wants them, what is not 0 as the source has it where
+ * the method changes nothing else, and the error that the run recorded. Of codes behind it the zeros alone. */
+#include <math.h>
+#include <stdio.h>
+
+#include "modifiers/prune.h"
+#include "verify/verify.h"
+
+
+typedef struct pruned_seen {
+    int64_t zeros, bad_groups, bad_values;
+    int64_t group_row, group_at, value_row, value_at; // the first of them
+} pruned_seen;
+
+static void look_at_row(pruned_seen *s, const osh_prune_rule *rule, const float *row, const float *was, int64_t r,
+                        int64_t I)
+{
+    for (int64_t i = 0; i < I; i++) {
+        s->zeros += row[i] == 0;
+        if (!was || !rule->exact || row[i] == 0 || row[i] == was[i]) continue;
+        if (!s->bad_values++) s->value_row = r, s->value_at = i;
+    }
+    for (int64_t i = 0; rule->m && i + rule->m <= I; i += rule->m) {
+        int64_t n = 0;
+        for (int64_t k = 0; k < rule->m; k++) n += row[i + k] == 0;
+        if (n < rule->n && !s->bad_groups++) s->group_row = r, s->group_at = i;
+    }
+}
+
+static osh_status say(osh_ctx *cx, osh_verify *v, const char *name, const osh_prune_rule *rule, const pruned_seen *s,
+                      int64_t O, int64_t I)
+{
+    osh_status rc = OSH_OK;
+    char text[96];
+    double n = (double)(O * I);
+    if (s->bad_groups) {
+        snprintf(text, sizeof text, "%lld zeros in each %lld", (long long)rule->n, (long long)rule->m);
+        OSH_TRY(osh_verify_add(cx, v, name, text, "row %lld has fewer from column %lld on, and %lld groups more",
+                               (long long)s->group_row, (long long)s->group_at, (long long)s->bad_groups - 1));
+    }
+    if (!rule->m && (double)s->zeros + (double)(O + I) < n * rule->sparsity) { // shares are cut to whole numbers
+        snprintf(text, sizeof text, "%g", rule->sparsity);
+        OSH_TRY(osh_verify_add(cx, v, name, text, "a share of %g is 0", (double)s->zeros / n));
+    }
+    if (s->bad_values)
+        OSH_TRY(osh_verify_add(cx, v, name, "the source's value, or 0",
+                               "row %lld, column %lld is neither, and %lld weights more", (long long)s->value_row,
+                               (long long)s->value_at, (long long)s->bad_values - 1));
+done:
+    return rc;
+}
+
+osh_status osh_verify_zeros(osh_ctx *cx, osh_verify *v, int linear, const osh_tensor *w, const osh_tensor *source)
+{
+    osh_status rc = OSH_OK;
+    const osh_linear *l = &v->plan->linears[linear];
+    int pruner = l->pruner >= 0 ? l->pruner : l->modifier;
+    osh_prune_rule rule = osh_prune_rule_of(&v->plan->recipe->modifiers[pruner], l->sparsity);
+    pruned_seen seen = {0};
+    float *row = NULL; // own: [2, I]
+    OSH_NEW(cx, row, 2 * l->I);
+    for (int64_t r = 0; r < l->O; r++) {
+        size_t at = (size_t)(r * l->I) * osh_dtype_bytes(w->dtype);
+        osh_to_f32(row, (const char *)w->data + at, w->dtype, l->I);
+        if (source) osh_to_f32(row + l->I, (const char *)source->data + at, source->dtype, l->I);
+        look_at_row(&seen, &rule, row, source ? row + l->I : NULL, r, l->I);
+    }
+    OSH_TRY(say(cx, v, l->name, &rule, &seen, l->O, l->I));
+done:
+    osh_free(cx, row);
+    return rc;
+}
+
+osh_status osh_verify_pruned(osh_ctx *cx, osh_verify *v, int linear)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = v->plan;
+    const osh_linear *l = &p->linears[linear];
+    const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, p->out[l->first_out].name);
+    osh_tensor *w = NULL, *source = NULL; // own
+    double err = 0, all = 0, was = osh_verify_recorded(v, l->name);
+    char text[64];
+    OSH_TRY(osh_tensor_new(cx, &w, t->e->dtype, 2, (int64_t[]){l->O, l->I}));
+    OSH_TRY(osh_tensor_new(cx, &source, l->dtype, 2, (int64_t[]){l->O, l->I}));
+    OSH_TRY(osh_checkpoint_read(cx, w->data, v->ck, t));
+    OSH_TRY(osh_checkpoint_read(cx, source->data, p->ck, &p->ck->tensors[l->tensor]));
+    OSH_TRY(osh_verify_zeros(cx, v, linear, w, source));
+    v->n_modules++;
+    for (int64_t r = 0; r < l->O; r++) {
+        size_t at = (size_t)(r * l->I) * osh_dtype_bytes(l->dtype);
+        double sum[2];
+        osh_q_row_error(sum, (char *)source->data + at, (char *)w->data + at, l->dtype, l->I);
+        err += sum[0], all += sum[1];
+    }
+    double nmse = all > 0 ? err / all : 0;
+    if (v->manifest && !(fabs(nmse - was) <= 1e-9 * was + 1e-30)) {
+        snprintf(text, sizeof text, "%.9g, which the run recorded", was);
+        OSH_TRY(osh_verify_add(cx, v, l->name, text, "the relative squared error is %.9g", nmse));
+    }
+done:
+    osh_tensor_free(cx, w);
+    osh_tensor_free(cx, source);
+    return rc;
+}

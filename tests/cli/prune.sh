@@ -1,0 +1,110 @@
+# Weights that become 0, alone and before a quantizer, in one traversal: the same bytes for any threads, batch, tier,
+# budget and kill; what it takes is predicted; zeros stay where they are behind codes; verify finds one that does not;
+# what cannot be is refused.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+fail() { echo "$*"; exit 1; }
+recipe() { # file, modifiers
+    printf 's_stage:\n  s_modifiers:\n    %s\n    %s\n' "$2" "${3:-}" >"$1.yaml"
+}
+sparse='SparseGPTModifier: {sparsity: 0.5, mask_structure: "2:4", ignore: ["re:.*lm_head"]}'
+recipe alone "$sparse"
+recipe codes "$sparse" "GPTQModifier: {scheme: W4A16_ASYM, ignore: [lm_head]}"
+recipe wanda "WandaPruningModifier: {sparsity: [0.3, 0.4, 0.5, 0.6], targets: LlamaDecoderLayer}" \
+    "QuantizationModifier: {scheme: FP8_DYNAMIC, ignore: [lm_head, 're:.*down_proj']}"
+recipe any "SparseGPTModifier: {sparsity: 0.6, block_size: 64, preserve_sparsity_mask: true, targets: ['re:.*mlp']}"
+recipe least "MagnitudePruningModifier: {init_sparsity: 0.0, final_sparsity: 0.4, targets: ['re:.*layers.*']}"
+data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64)
+one() { # recipe, output
+    local d=("${data[@]}")
+    [ "$1" != least ] || d=()
+    "$ONESHOT" --model "$model" --recipe "$1.yaml" "${d[@]}" --progress none --output "$2" "${@:3}"
+}
+. "$OSH_SOURCE_DIR/tests/tools/sums.sh"
+same() { # output, name of what is wanted, what was done
+    sums "$1" | diff -u "$2" - >diff.txt || { cat diff.txt; fail "$3: other bytes"; }
+    rm -rf "$1"
+}
+declare -A how=([layer]="" [Linear]="--sequential-targets Linear" [basic]="--pipeline basic")
+runs=("alone layer" "codes Linear" "wanda basic" "any layer" "least layer")
+[ -z "$SANITIZED" ] || runs=("codes Linear" "least layer")
+for what in "${runs[@]}"; do
+    read -r r t <<<"$what"
+    flags=(${how[$t]})
+    one $r plain "${flags[@]}" --threads 1 >/dev/null
+    sums plain >want
+    "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$what: verify"; }
+    grep -q '28 modules looked at\|12 modules looked at' verify.txt || { cat verify.txt; fail "$what: not looked at"; }
+    rm -rf "out.$r" && mv plain "out.$r"
+    one $r out "${flags[@]}" --threads 3 --batch-size 4 >/dev/null
+    same out want "$what, threads and batch"
+    [ $r != least ] || continue
+    least=$("$ONESHOT" plan --model "$model" --recipe "$r.yaml" "${data[@]}" "${flags[@]}" --json |
+        sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')
+    one $r out "${flags[@]}" --mem-opt-level 2 --threads 2 --device-memory $((least + 60000)) >/dev/null
+    python3 - <<'P'
+import json, os
+m = json.load(open("out/oneshot-report.json"))["memory"]
+assert os.environ["SANITIZED"] or m["peak_bytes"] <= m["predicted_peak_bytes"], m
+P
+    same out want "$what, the smallest device memory"
+    INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one $r out "${flags[@]}" --mem-opt-level 2 >log 2>&1
+    same out want "$what, counted"
+    for share in 50 85; do
+        if INJECT_AT=$(($(cat calls) * share / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
+            one $r out "${flags[@]}" --mem-opt-level 2 >log 2>&1; then fail "$what: not killed"; fi
+        one $r out "${flags[@]}" --mem-opt-level 2 >log 2>&1 || { cat log; fail "$what: does not go on"; }
+        same out want "$what, killed at $share %"
+    done
+done
+echo "same bytes"
+
+# what is pruned alone is a dense model; its zeros are where they were wanted, and a value that is not the run's is found
+python3 - <<'P'
+import json, os, struct
+if os.environ["SANITIZED"]:
+    raise SystemExit
+for name in ("alone", "least", "any"):
+    config = json.load(open(f"out.{name}/config.json"))
+    assert "quantization_config" not in config, name
+    path = f"out.{name}/model.safetensors"
+    with open(path, "r+b") as f:
+        n = struct.unpack("<Q", f.read(8))[0]
+        header = json.loads(f.read(n))
+        entry = header["model.layers.1.mlp.up_proj.weight"]
+        f.seek(8 + n + entry["data_offsets"][0])
+        words = struct.unpack(f"<{entry['shape'][1]}H", f.read(2 * entry["shape"][1]))
+        zero = next(i for i, w in enumerate(words) if w & 0x7fff == 0)
+        f.seek(8 + n + entry["data_offsets"][0] + 2 * zero)
+        f.write(b"\x80\x3f")
+P
+if [ -z "$SANITIZED" ]; then
+    for r in alone least; do
+        ! "$ONESHOT" verify out.$r --model "$model" >verify.txt || fail "$r: a 1 in the place of a 0 is not found"
+        grep -q 'model.layers.1.mlp.up_proj: \(row 0 has fewer\|row 0, column\)' verify.txt || { cat verify.txt; fail "$r: not said"; }
+    done
+fi
+
+refused() { # modifiers, part of the message, flags
+    recipe bad "$1" "${4:-}"
+    code=0
+    "$ONESHOT" plan --model "$model" --recipe bad.yaml "${data[@]}" ${3:-} >msg 2>&1 || code=$?
+    [ $code -gt 0 ] && grep -qF -- "$2" msg || { cat msg; fail "not refused: $1"; }
+}
+refused 'SparseGPTModifier: {sparsity: 1}' "sparsity: want a number from 0 to below 1, got '1'"
+refused 'SparseGPTModifier: {}' "says neither sparsity nor mask_structure N:M"
+refused 'SparseGPTModifier: {sparsity: 0.5, mask_structure: "4:4"}' "mask_structure '4:4': want N:M with N below M"
+refused 'SparseGPTModifier: {sparsity: 0.5, mask_structure: "2:24"}' "block_size 128 is no multiple of the 24 columns"
+refused 'WandaPruningModifier: {sparsity: 0.5, mask_structure: "2:7"}' "which mask_structure 2:7 does not divide"
+refused 'SparseGPTModifier: {sparsity: 0.5, sparsity_profile: owl, owl_m: 5, owl_lmbda: 0.1}' "OWL"
+refused 'WandaPruningModifier: {sparsity: [0.5, 0.6], targets: LlamaDecoderLayer}' "has 2 sparsities, and its targets are 4"
+refused 'WandaPruningModifier: {sparsity: 0.5, block_size: 3}' "unknown key 'block_size'"
+refused 'MagnitudePruningModifier: {final_sparsity: 0.5, mask_structure: filter}' "want unstructured"
+refused 'MagnitudePruningModifier: {final_sparsity: 0.5, apply_globally: true}' "apply_globally"
+refused "$sparse" "is not made on a card" "--device-model h100"
+refused "$sparse" "would make others of its zeros" "" "GPTQModifier: {scheme: W4A16, quality: best}"
+refused "$sparse" "is a target of SparseGPTModifier and of WandaPruningModifier" "" "WandaPruningModifier: {sparsity: 0.5}"
+refused "GPTQModifier: {scheme: W4A16}" "comes behind GPTQModifier, which quantizes" "" "$sparse"
+refused "$sparse" "comes behind SparseGPTModifier, which prunes" "" "AWQModifier: {}"
+echo "refused what cannot be"

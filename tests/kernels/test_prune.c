@@ -1,0 +1,196 @@
+/* test_prune.c - prune_solve against plain loops, masks against sorting, and GPTQ's loop that keeps the zeros. */
+#include "gptq_hessian.h"
+#include "ops/gptq_solve.h"
+#include "ops/prune.h"
+
+typedef struct prune_problem {
+    int64_t O, I, block;
+    double sparsity;
+    int64_t n, m;
+    bool keep, identity;
+    int zeros; // every so many of the weights is 0 already; 0: none
+} prune_problem;
+
+static const prune_problem problems[] = {
+    {1, 1, 128, 0.5},
+    {7, 7, 3, 0.3},
+    {70, 129, 128, 0.5},
+    {129, 130, 32, 0.75, .zeros = 5},
+    {129, 130, 32, 0.5, .keep = true, .zeros = 5},
+    {129, 130, 32, 0.1, .keep = true, .zeros = 11}, // in some blocks there are more than that already
+    {65, 64, 16, 0.5, .identity = true},
+    {65, 128, 128, 0, .n = 2, .m = 4},
+    {3, 96, 32, 0, .n = 5, .m = 8},
+    {65, 128, 64, 0, .n = 1, .m = 4, .keep = true, .zeros = 3},
+    {130, 256, 128, 0, .n = 2, .m = 4, .zeros = 7},
+};
+
+static void fill(float *w, const prune_problem *p)
+{
+    for (int64_t i = 0; i < p->O * p->I; i++)
+        w[i] = p->zeros && i % p->zeros == 0 ? 0 : osh_rng_sym(SEED, 30, (uint64_t)i);
+}
+
+static void check_mask(const prune_problem *p, const float *w, const float *was)
+{
+    int64_t zeros = 0;
+    for (int64_t i = 0; i < p->O * p->I; i++) {
+        zeros += w[i] == 0;
+        if (p->keep && was[i] == 0) assert_true(w[i] == 0);
+    }
+    for (int64_t i = 0; p->m && i < p->O * p->I; i += p->m) {
+        int64_t n = 0;
+        for (int64_t k = 0; k < p->m; k++) n += w[i + k] == 0;
+        assert_true(n >= p->n);
+    }
+    if (!p->m) assert_true((double)zeros >= p->sparsity * (double)(p->O * p->I) - (double)(p->I / p->block + 1));
+}
+
+static void test_solve(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    assert_int_equal(osh_ctx_new(&cx, 1), 0);
+    for (size_t k = 0; k < sizeof problems / sizeof *problems; k++) {
+        const prune_problem *p = &problems[k];
+        size_t n = (size_t)(p->O * p->I), differ = 0;
+        float *w[3], *was = osh_alloc(cx, n * 4), *u = osh_alloc(cx, (size_t)(p->I * p->I) * 4);
+        double *loss = osh_alloc(cx, (size_t)p->O * 8), sum[3] = {0}, err = 0, all = 0;
+        make_hessian(u, p->I);
+        osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){p->I, p->I}, u);
+        osh_op_args f = {.out = {&t}};
+        assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &f), OSH_OK);
+        fill(was, p);
+        for (int i = 0; i < 3; i++) {
+            osh_ctx *c = NULL;
+            assert_int_equal(osh_ctx_new(&c, i == 2 ? 3 : 1), 0);
+            w[i] = osh_alloc(cx, n * 4);
+            memcpy(w[i], was, n * 4);
+            osh_prune_solve_args a = {.w = w[i], .u = p->identity ? NULL : u, .O = p->O, .I = p->I,
+                                      .block_size = p->block, .sparsity = p->sparsity, .n = p->n, .m = p->m,
+                                      .keep = p->keep, .loss = loss};
+            assert_int_equal((i ? osh_prune_solve : osh_prune_solve_ref)(c, &a), OSH_OK);
+            if (i) assert_true(osh_mem_peak(c) <= osh_prune_solve_bytes(&a, i == 2 ? 3 : 1));
+            osh_ctx_free(c);
+            for (int64_t o = 0; o < p->O; o++) sum[i] += loss[o];
+            check_mask(p, w[i], was);
+        }
+        for (size_t i = 0; i < n; i++) {
+            double d = (double)w[1][i] - w[0][i];
+            differ += (w[1][i] == 0) != (w[0][i] == 0);
+            err += d * d, all += (double)w[0][i] * w[0][i];
+        }
+        /* A sum behind a block is f32 in one and double in the other: two costs that are as near as that may change
+         * places, once in many thousands. */
+        if (differ > n / 2000 || err > (differ ? 1e-4 : 1e-10) * all)
+            fail_msg("case %zu: %zu other zeros, NMSE %g", k, differ, err / all);
+        assert_true(fabs(sum[1] - sum[0]) <= 1e-3 * sum[0] + 1e-12);
+        assert_memory_equal(w[1], w[2], n * 4);
+        for (int i = 0; i < 3; i++) osh_free(cx, w[i]);
+        osh_free(cx, was), osh_free(cx, u), osh_free(cx, loss);
+    }
+    osh_ctx_free(cx);
+}
+
+/* 1 4 2 8 | 5 5 7 6 with weights 9 1 1 1 ...: by |w| 3, 4, 2, 8 */
+static void test_rows(void **state)
+{
+    (void)state;
+    osh_ctx *cx = NULL;
+    assert_int_equal(osh_ctx_new(&cx, 2), 0);
+    static const float row[8] = {1, -4, 2, 8, 5, -5, 7, 6}, weight[8] = {9, 1, 1, 1, 1, 1, 1, 1};
+    static const struct { double s; int64_t n, m; bool weigh; float want[8]; } cases[] = {
+        {0.5, 0, 0, false, {0, 0, 0, 8, 0, -5, 7, 6}}, // of equal ones the first
+        {0.5, 0, 0, true, {0, 0, 0, 8, 0, -5, 7, 6}},
+        {0.13, 0, 0, true, {1, -4, 0, 8, 5, -5, 7, 6}}, // 8 times 0.13 is 1 and a bit
+        {0, 2, 4, true, {0, -4, 0, 8, 0, 0, 7, 6}},
+        {0, 1, 2, false, {0, -4, 0, 8, 0, -5, 7, 0}},
+        {0, 0, 0, false, {1, -4, 2, 8, 5, -5, 7, 6}},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        float w[40 * 8];
+        for (int i = 0; i < 40 * 8; i++) w[i] = row[i % 8];
+        assert_int_equal(osh_prune_rows(cx, w, cases[k].weigh ? weight : NULL, 40, 8, cases[k].s, cases[k].n,
+                                        cases[k].m), OSH_OK);
+        for (int i = 0; i < 40 * 8; i++)
+            if (w[i] != cases[k].want[i % 8]) fail_msg("case %zu, element %d: %g", k, i, (double)w[i]);
+    }
+    float all[16] = {1, -4, 2, 8, 5, -5, 7, 6, 3, 3, 3, 3, 9, 9, 9, 9};
+    assert_int_equal(osh_prune_all(cx, all, 2, 8, 0.25), OSH_OK); // the fourth smallest is 3, and there are four
+    static const float want[16] = {0, -4, 0, 8, 5, -5, 7, 6, 0, 0, 0, 0, 9, 9, 9, 9};
+    assert_memory_equal(all, want, sizeof all);
+    osh_ctx_free(cx);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void test_kth(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    float x[N], sorted[N];
+    for (int i = 0; i < N; i++) x[i] = osh_rng_sym(SEED, 31, (uint64_t)i / 2) * (i % 7 ? 1 : 1e-30f);
+    for (int i = 0; i < N; i++) sorted[i] = fabsf(x[i]);
+    qsort(sorted, N, sizeof *sorted, by_value);
+    for (int k = 0; k < N; k += 13) {
+        int64_t less, want = 0;
+        assert_true(osh_kth(x, N, k, &less) == sorted[k]);
+        while (sorted[want] < sorted[k]) want++;
+        assert_int_equal(less, want);
+    }
+}
+
+/* Codes of weights that are 0 are those of 0, in the same places as in plain loops, and the loss is that of dW. */
+static void test_keep_zeros(void **state)
+{
+    (void)state;
+    enum { O = 70, I = 96 };
+    osh_ctx *cx = NULL;
+    assert_int_equal(osh_ctx_new(&cx, 2), 0);
+    for (int way = 0; way < 4; way++) { // asymmetric; in another order
+        static float h[I * I], u[I * I], w[O * I], dq[2][O * I], scale[O], zero[O];
+        static int8_t codes[2][O * I];
+        static int32_t perm[I], col[I];
+        double loss[2][O], sum = 0, want = 0;
+        make_hessian(h, I);
+        for (int i = 0; i < I; i++) perm[i] = way & 2 ? I - 1 - i : i;
+        for (int i = 0; i < I * I; i++) u[i] = h[perm[i / I] * I + perm[i % I]];
+        osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, u);
+        osh_op_args f = {.out = {&t}};
+        assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &f), OSH_OK);
+        for (int i = 0; i < O * I; i++) w[i] = i % 4 < 2 ? 0 : osh_rng_sym(SEED, 32, (uint64_t)i);
+        for (int o = 0; o < O; o++) scale[o] = 0.13f, zero[o] = (float)(o % 5 - 2);
+        osh_tensor wt = osh_tensor_view(OSH_F32, 2, (int64_t[]){O, I}, w);
+        for (int k = 0; k < 2; k++) {
+            osh_gptq_solve_args a = {.w = &wt, .perm = way & 2 ? perm : NULL, .codes = codes[k], .dq = dq[k], .u = u,
+                                     .scale = scale, .zero = way & 1 ? zero : NULL, .col_scale = col, .O = O, .I = I,
+                                     .n_scale_cols = 1, .row_block = 1, .block_size = 32, .bits = 4,
+                                     .dq_dtype = OSH_F32, .loss = loss[k], .keep_zeros = true};
+            assert_int_equal((k ? osh_gptq_solve : osh_gptq_solve_ref)(cx, &a), OSH_OK);
+            for (int i = 0; i < O * I; i++)
+                if (i % 4 < 2) assert_int_equal(codes[k][i], way & 1 ? (int)zero[i / I] : 0);
+        }
+        assert_memory_equal(codes[0], codes[1], sizeof codes[0]);
+        for (int o = 0; o < O; o++) {
+            sum += 2 * loss[1][o];
+            for (int i = 0; i < I; i++)
+                for (int j = 0; j < I; j++)
+                    want += ((double)dq[1][o * I + i] - w[o * I + perm[i]]) * h[perm[i] * I + perm[j]] *
+                            ((double)dq[1][o * I + j] - w[o * I + perm[j]]);
+        }
+        assert_true(fabs(sum - want) <= 1e-3 * want);
+    }
+    osh_ctx_free(cx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_solve), cmocka_unit_test(test_rows),
+                                       cmocka_unit_test(test_kth), cmocka_unit_test(test_keep_zeros)};
+    int rc = pin_isa();
+    return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
+}
