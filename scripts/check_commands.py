@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""check_commands.py - the commands of all pages: each is run by a test, or stands in a short list with the reason.
+
+A command is a line of a code block that begins with a program or a script. Of blocks ```sh tests/examples/pages.sh runs
+all but ```sh elsewhere (run_page.py). Of indented blocks tests/examples/commands.sh runs those of oneshot, in a folder
+where the names that the pages use mean something small: DIR is a model, calib.jsonl data, OUT a place for an output.
+What neither runs is in NOT_RUN, where a row that no page has any more is an error, too.
+Usage: check_commands.py [--run]      --run: in such a folder, the commands of oneshot"""
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RUN_BY_PAGES = {"docs/tutorial.md", "docs/how-to.md"}
+COMMAND = re.compile(r"(oneshot|ctest|cmake|cpack|python3?|pip3?|docker|bash|man|sudo|vllm|cd|export|(\./)?\S+\.(sh|py))"
+                     r"(\s|$)")
+INSTALLS = "installs packages; CI runs it"
+NOT_RUN = [  # page, the command's beginning, why
+    ("README.md", "scripts/quickstart.sh", INSTALLS),
+    ("README.md", "scripts/test.sh", INSTALLS),
+    ("README.md", "scripts/install-deps.sh", INSTALLS),
+    ("README.md", "cmake --preset release", "a build, which scripts/test.sh makes"),
+    ("README.md", "cmake --build --preset release", "a build, which scripts/test.sh makes"),
+    ("README.md", "ctest --preset release", "all tests, which scripts/test.sh runs"),
+    ("README.md", "cmake --install", "tests/cli/install.sh installs, into a folder"),
+    ("CONTRIBUTING.md", "scripts/test.sh", INSTALLS),
+    ("CONTRIBUTING.md", "cmake --preset asan", "a build and all tests, which scripts/test.sh makes"),
+    ("docs/tutorial.md", "scripts/install-deps.sh", INSTALLS),
+    ("docs/tutorial.md", "cmake --preset release", "a build, which scripts/test.sh makes"),
+    ("docs/tutorial.md", "export PATH", "of the reader's shell"),
+    ("docs/tutorial.md", "vllm serve", "needs vLLM; by hand, docs/quality.md"),
+    ("docs/hub.md", "oneshot pull", "needs a network; tests/cli/hub_pull.sh pulls from one that is played"),
+    ("docs/cuda.md", "scripts/check-gpu.sh", "needs a card; tests/cli/check_gpu.sh and tests/play/check_gpu.sh run its steps"),
+    ("docs/cuda.md", "ctest --preset asan -R play", "tests, which scripts/test.sh runs"),
+    ("docs/packages.md", "cd build/release", "of the reader's shell"),
+    ("docs/packages.md", "cpack", "tests/cli/packages.sh runs it"),
+    ("docs/packages.md", "python3 packaging/wheel.py", "tests/cli/wheel.sh runs it"),
+    ("docs/performance.md", "scripts/bench.sh", "an hour, and another program to compare with; by hand"),
+    ("docs/performance.md", "scripts/linearity.sh", "minutes of an idle machine; tests/cli/linearity.sh runs a small one"),
+    ("docs/performance.md", "scripts/proportion.sh", "minutes of an idle machine; by hand"),
+    ("docs/quality.md", "oneshot eval", "windows of a data set that is not here; docs/how-to.md has one that is run"),
+]
+
+
+def pages():
+    return sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")]
+                  if p.name != "reference.md")  # that is help
+
+
+def commands(page):
+    """(line, command, run by pages.sh) of each; a command goes on behind a backslash."""
+    fence, text, start = None, "", 0
+    for i, line in enumerate(page.read_text(encoding="utf-8").split("\n"), 1):
+        if line.startswith("```"):
+            fence = None if fence is not None else line[3:].strip()
+            continue
+        is_shell = fence.startswith("sh") if fence is not None else line.startswith("    ")
+        if text:
+            text += "\n" + line.strip()
+        elif is_shell and COMMAND.match(line.strip()):
+            text, start = line.strip(), i
+        if text and not text.endswith("\\"):
+            yield start, text, fence is not None and "elsewhere" not in fence
+            text = ""
+
+
+def reason(name, command):
+    for row in NOT_RUN:
+        if row[0] == name and command.startswith(row[1]):
+            return row
+    return None
+
+
+def check():
+    wrong, used, n, n_listed = [], set(), 0, 0
+    for page in pages():
+        name = str(page.relative_to(ROOT))
+        for line, command, by_pages in commands(page):
+            n += 1
+            row = reason(name, command)
+            if row:
+                used.add(row)
+                n_listed += 1
+            elif by_pages and name not in RUN_BY_PAGES:
+                wrong.append(f"{name}:{line}: tests/examples/pages.sh does not run this page: {command}")
+            elif not by_pages and not command.startswith("oneshot "):
+                wrong.append(f"{name}:{line}: is run by no test, and not in the list of check_commands.py: {command}")
+    wrong += [f"check_commands.py: no page has '{row[1]}' in {row[0]}" for row in NOT_RUN if row not in used]
+    print("\n".join(wrong + [f"{n} commands, {n_listed} of them listed as not run, {len(wrong)} wrong"]))
+    return 1 if wrong else 0
+
+
+def value_of(command, flag):
+    m = re.search(flag + r"\s+(\S+)", command)
+    return m.group(1) if m else None
+
+
+def make_output(path):
+    subprocess.run(["oneshot", "--model", "DIR", "--scheme", "W4A16", "--output", path, "--progress", "none"], check=True,
+                   stdout=subprocess.DEVNULL)
+
+
+def run():
+    """In a folder that has what the names mean (tests/examples/commands.sh)."""
+    n, last = 0, {}
+    for page in pages():
+        name = str(page.relative_to(ROOT))
+        for line, command, by_pages in commands(page):
+            if by_pages or not command.startswith("oneshot ") or reason(name, command):
+                continue
+            output, reads = value_of(command, "--output"), value_of(command, "verify")
+            if output and last.get(output) != command.split("  #")[0]:
+                shutil.rmtree(output, ignore_errors=True)
+            last[output] = command.split("  #")[0]
+            if command.startswith("oneshot eval"):
+                reads = value_of(command, "--model")
+            if reads and not pathlib.Path(reads).exists():
+                make_output(reads)
+            done = subprocess.run(["bash", "-euo", "pipefail", "-c", command], stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, check=False)
+            if done.returncode:
+                sys.exit(f"{name}:{line}: exit code {done.returncode}: {command}\n{done.stdout}")
+            n += 1
+    print(f"{n} commands")
+    if n < 10:
+        sys.exit("too few commands were found")
+    return 0
+
+
+sys.exit(run() if sys.argv[1:] == ["--run"] else check() if len(sys.argv) == 1 else __doc__)
