@@ -97,7 +97,7 @@ struct osh_partition {
 
 /* targets: class, name, re:; n 0: the decoder layer. A target that matches nothing is an error that
  * names it. Linears that share an input stay together and count as one target; where they do not stand next to each
- * other (experts), so does all of the smallest module that they are in. */
+ * other, so does all of the smallest module that they are in; of experts each one's gate and up. */
 osh_status osh_partition_new(osh_ctx *cx, osh_partition **out, const osh_graph *g,
                              const char *const *targets, size_t n, int64_t per_subgraph);
 void osh_partition_free(osh_ctx *cx, osh_partition *p);

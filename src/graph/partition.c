@@ -58,14 +58,43 @@ static bool is_inside(const osh_graph *g, int module, int outer)
     return module == outer;
 }
 
+static bool reads_it(const osh_node *n, int v) { return is_linear(n) && n->in[0] == v; }
+
+/* Whether readers of v lie in modules of one class beside each other: experts, which are as good as independent. */
+static bool is_for_experts(const osh_graph *g, int v)
+{
+    int one = -1;
+    for (int i = g->values[v].first_use; i >= 0 && i <= g->values[v].last_use; i++) {
+        if (!reads_it(&g->nodes[i], v)) continue;
+        int parent = g->modules[g->nodes[i].module].parent, other = one < 0 ? parent : one;
+        if (parent < 0) continue;
+        if (parent != other && g->modules[parent].parent == g->modules[other].parent &&
+            !strcmp(g->modules[parent].cls, g->modules[other].cls)) return true;
+        one = parent;
+    }
+    return false;
+}
+
+/* An expert's gate and up, which stand next to each other, belong together. */
+static void mark_experts(int *reach, const osh_graph *g, int v)
+{
+    for (int i = g->values[v].first_use, end; i <= g->values[v].last_use; i = end + 1) {
+        end = i;
+        while (reads_it(&g->nodes[i], v) && end < g->values[v].last_use &&
+               (reads_it(&g->nodes[end + 1], v) || g->nodes[end + 1].original)) end++;
+        while (end > i && !reads_it(&g->nodes[end], v)) end--;
+        if (end > reach[i]) reach[i] = end;
+    }
+}
+
 /* reach[i]: the last node that belongs together with node i and all between them, for the sake of Linears that read
  * value v, of which i is the first: the last of these, where they stand next to each other; else the nodes of the
- * smallest module that they are in. */
+ * smallest module that they are in, but for experts. */
 static void mark_readers(int *reach, const osh_graph *g, int v)
 {
     int first = -1, last = -1, n = 0, others = 0, between = 0, common = -1;
     for (int i = g->values[v].first_use; i >= 0 && i <= g->values[v].last_use; i++) {
-        bool reads = is_linear(&g->nodes[i]) && g->nodes[i].in[0] == v;
+        bool reads = reads_it(&g->nodes[i], v);
         others += n && !reads && !g->nodes[i].original;
         if (!reads) continue;
         if (n++ == 0) first = i, common = g->nodes[i].module;
@@ -73,6 +102,10 @@ static void mark_readers(int *reach, const osh_graph *g, int v)
         last = i, between = others;
     }
     if (n < 2) return;
+    if (between && is_for_experts(g, v)) {
+        mark_experts(reach, g, v);
+        return;
+    }
     if (between) {
         while (first > 0 && is_inside(g, g->nodes[first - 1].module, common)) first--;
         while (last + 1 < g->n_nodes && is_inside(g, g->nodes[last + 1].module, common)) last++;

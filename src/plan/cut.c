@@ -60,10 +60,10 @@ static osh_status choose_compared(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
-    bool *changed = NULL, *compared = NULL; // own: [nodes], [values]
+    bool *changed = NULL, *compared = NULL; // own: [nodes], [linears]
     int *moves = NULL; // own: [values] 1 + the last subgraph in which something solved changes it
     OSH_NEW(cx, changed, g->n_nodes);
-    OSH_NEW(cx, compared, g->n_values);
+    OSH_NEW(cx, compared, p->n_linears);
     OSH_NEW(cx, moves, g->n_values);
     for (int i = 0; i < p->n_linears; i++) changed[p->linears[i].node] |= is_changed(p, &p->linears[i]);
     for (int s = 0; s < p->parts->n; s++)
@@ -74,10 +74,12 @@ static osh_status choose_compared(osh_ctx *cx, osh_plan *p)
         }
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
-        compared[l->input] |= (l->wants & OSH_STAT_SHIFT) && g->values[l->input].original >= 0 &&
-                              !p->passes[l->subgraph].same && moves[l->input] != l->subgraph + 1;
+        compared[i] = (l->wants & OSH_STAT_SHIFT) && g->values[l->input].original >= 0 &&
+                      !p->passes[l->subgraph].same && moves[l->input] != l->subgraph + 1;
     }
-    for (int i = 0; i < p->n_linears; i++) p->linears[i].shift = compared[p->linears[i].input];
+    for (int i = 0; i < p->n_linears; i++) // all that share the statistic
+        for (int k = osh_first_reader(p, p->linears[i].input); k >= 0; k = osh_next_reader(p, k))
+            if (p->linears[k].subgraph == p->linears[i].subgraph) p->linears[i].shift |= compared[k];
 done:
     osh_free(cx, changed);
     osh_free(cx, compared);

@@ -26,9 +26,21 @@ for flags in "--threads 1" "--batch-size 5" "--mem-opt-level 2" "--mem-opt-level
     [ "$(run $flags)" = "$base" ] || fail "$flags changes the bytes"
 done
 [ $rounds = 1 ] && [ $segments = 1 ] || fail "no budget led to rounds ($rounds) or to segments ($segments)"
-# Linears as targets: the experts of a layer are one subgraph
+# Linears as targets: each expert's gate and up, and its down, or of any number of experts
 "$ONESHOT" plan "${job[@]}" --sequential-targets Linear --json >plan.json
-[ "$(grep -c '"name": "model.layers.2.mlp.*_proj",' plan.json)" = 1 ] || fail "experts in several subgraphs"
+[ "$(grep -c '"name": "model.layers.2.mlp.*_proj",' plan.json)" = 12 ] || fail "experts are not cut: $(grep '"name"' plan.json)"
+"$ONESHOT" plan "${job[@]}" --sequential-targets Linear --sequential-targets-per-subgraph 6 --json >plan.json
+[ "$(grep -c '"name": "model.layers.2.mlp.*_proj",' plan.json)" -le 3 ] || fail "not six in one: $(grep '"name"' plan.json)"
+"$OSH_TOOLS/make_model" many hidden=128 intermediate=128 heads=4 kv=2 layers=1 vocab=256 samples=4 tokens=48 experts=64 topk=4
+many=(--model many --recipe recipe.yaml --dataset many/calibration.jsonl --threads 2)
+"$ONESHOT" plan "${many[@]}" --json >plan.json
+layer=$(field plan.json device_bytes)
+"$ONESHOT" plan "${many[@]}" --sequential-targets Linear --json >plan.json
+cut=$(field plan.json device_bytes)
+[ $((cut * 8)) -le "$layer" ] || fail "64 experts take $cut bytes, and $layer by layers"
+"$ONESHOT" "${many[@]}" --sequential-targets Linear --device-memory "$cut" --mem-opt-level 0 --progress none --output out >/dev/null ||
+    fail "$cut bytes are not kept"
+rm -r out many
 linear=$(run --sequential-targets Linear --threads 2)
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
 [ "$(run --sequential-targets Linear --device-memory "$least" --mem-opt-level 2)" = "$linear" ] || fail "Linears under a budget"

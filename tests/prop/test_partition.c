@@ -63,6 +63,12 @@ static void check_cover(const osh_graph *g, const osh_partition *p, int64_t per)
     assert_int_equal(next, g->n_nodes);
 }
 
+static bool is_expert(const osh_graph *g, const osh_node *n) // one of its Linears
+{
+    int parent = g->modules[n->module].parent;
+    return parent >= 0 && !strcmp(g->modules[parent].cls, "ExpertMLPWithGate");
+}
+
 static void check_siblings(const osh_graph *g, const osh_partition *p)
 {
     for (int s = 0; s < p->n; s++)
@@ -70,6 +76,9 @@ static void check_siblings(const osh_graph *g, const osh_partition *p)
             for (int k = 0; k < g->n_nodes; k++) {
                 const osh_node *a = &g->nodes[i], *b = &g->nodes[k];
                 if (strcmp(a->op->name, "linear") || a->op != b->op || a->in[0] != b->in[0]) continue;
+                if (is_expert(g, a) != is_expert(g, b)) continue; // the router
+                bool beside = g->modules[a->module].parent == g->modules[b->module].parent;
+                if (is_expert(g, a) && !beside) continue;
                 assert_in_range(k, p->parts[s].first, p->parts[s].first + p->parts[s].n_nodes - 1);
             }
 }
@@ -108,12 +117,12 @@ static const target_row rows[] = {
 
 static const target_row moe_rows[] = { // qwen3_moe: 3 layers, of which the second has an MLP
     {{NULL}, 0, 3},
-    {{"Linear"}, 1, 3 * 2 + 2 + 2 + 1}, // qkv, o each; the experts as one; gate-up, down; the head
+    {{"Linear"}, 1, 3 * 2 + 2 * 12 + 2 + 1}, // qkv, o each; gate-up, down of each expert; of the MLP; the head
     {{"Qwen3MoeSparseMoeBlock"}, 1, 2},
-    {{"ExpertMLPWithGate"}, 1, 2},      // all experts of a layer
+    {{"ExpertMLPWithGate"}, 1, 2 * 6},
     {{"re:.*experts\\.3\\.down_proj$"}, 1, 2},
-    {{"Qwen3MoeTopKRouter", "Linear"}, 2, 3 * 2 + 2 + 2 + 1},
-    {{"re:.*layers\\.0\\..*_proj$"}, 1, 3},
+    {{"Qwen3MoeTopKRouter", "Linear"}, 2, 3 * 2 + 2 * 13 + 2 + 1},
+    {{"re:.*layers\\.0\\..*_proj$"}, 1, 2 + 12},
 };
 
 typedef struct model {
@@ -178,8 +187,8 @@ static void every_node_once(void **state)
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) check_row(*state, &rows[r]);
 }
 
-/* All experts of a layer read one value: from the router to the last of them it is one target. */
-static void experts_stay_together(void **state)
+/* All experts of a layer read one value: gate and up of each are a target, and its down. */
+static void experts_are_cut(void **state)
 {
     (void)state;
     model m;
@@ -188,10 +197,12 @@ static void experts_stay_together(void **state)
     open_model(&m, "qwen3_moe");
     for (size_t r = 0; r < sizeof moe_rows / sizeof *moe_rows; r++) check_row(&m, &moe_rows[r]);
     tiny_check(m.cx, osh_partition_new(m.cx, &p, m.g, &linear, 1, 1));
-    const osh_subgraph *s = &p->parts[3]; // behind embedding, qkv, o
+    const osh_subgraph *s = &p->parts[3]; // behind embedding, qkv, o with the router
     assert_string_equal(s->name, "model.layers.0.mlp.experts.0.gate_proj");
-    assert_string_equal(m.g->modules[m.g->nodes[s->first].module].name, "model.layers.0.mlp.gate");
-    assert_string_equal(m.g->modules[m.g->nodes[s->first + 3 + 5 * 6 - 1].module].name, "model.layers.0.mlp.experts.5");
+    assert_int_equal(s->n_nodes, 3); // gate, up and their product
+    assert_string_equal(s[1].name, "model.layers.0.mlp.experts.0.down_proj");
+    assert_int_equal(s[1].n_nodes, 2);
+    assert_string_equal(s[11].name, "model.layers.0.mlp.experts.5.down_proj");
     osh_partition_free(m.cx, p);
     close_model(&m);
 }
@@ -285,7 +296,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_node_once),
         cmocka_unit_test(cut_with_the_original),
-        cmocka_unit_test(experts_stay_together),
+        cmocka_unit_test(experts_are_cut),
         cmocka_unit_test(decoder_layers),
         cmocka_unit_test(refused),
     };
