@@ -12,5 +12,5 @@ target_include_directories(liboneshot INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE
 set_target_properties(liboneshot PROPERTIES OUTPUT_NAME oneshot EXPORT_NAME oneshot VERSION ${PROJECT_VERSION}
                       SOVERSION ${PROJECT_VERSION_MAJOR} LINK_DEPENDS ${OSH_LIBRARY_MAP}
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
-                      INSTALL_RPATH $ORIGIN) # of the wheel, where what it links and opens lies beside it
+                      INSTALL_RPATH "$ORIGIN;$ORIGIN/oneshot") # where wheel and tarball have what it links and opens
 target_link_options(liboneshot PRIVATE LINKER:--disable-new-dtags) # DT_RPATH: that of what it opens, too

@@ -1,6 +1,6 @@
 # tarball.cmake - cpack -G TGZ: the installed tree becomes one that needs nothing of the system but the kernel: the program
-# with its libraries and its loader below lib/oneshot, and a launcher in bin. The library for other programs is left out:
-# it would need their C library.
+# with its libraries below lib/oneshot, the C library and its loader in lib/oneshot/libc, and a launcher in bin. liboneshot
+# finds the first of these beside it (cmake/library.cmake); it runs with the C library of the program that links it.
 if(NOT CPACK_GENERATOR STREQUAL "TGZ")
   return()
 endif()
@@ -8,13 +8,17 @@ set(tree ${CPACK_TEMPORARY_INSTALL_DIRECTORY})
 set(home ${tree}/lib/oneshot)
 file(MAKE_DIRECTORY ${home})
 file(RENAME ${tree}/bin/oneshot ${home}/oneshot)
-file(REMOVE_RECURSE ${tree}/include ${tree}/lib/cmake ${tree}/lib/pkgconfig)
-file(GLOB libraries ${tree}/lib/liboneshot*)
-file(REMOVE ${libraries})
 foreach(command IN ITEMS "bash;${CPACK_OSH_SOURCE}/packaging/bundle.sh;${home}/oneshot;${home};${tree}/share/doc/oneshot/licences"
                          "cp;${CPACK_OSH_BUILD}/oneshot_launcher;${tree}/bin/oneshot")
   execute_process(COMMAND ${command} RESULT_VARIABLE result)
   if(result)
     message(FATAL_ERROR "${command}: ${result}")
+  endif()
+endforeach()
+file(MAKE_DIRECTORY ${home}/libc)
+foreach(name IN ITEMS ld-linux-x86-64.so.2 libc.so.6 libm.so.6 libgcc_s.so.1 libstdc++.so.6 libpthread.so.0 libdl.so.2
+                      librt.so.1 libresolv.so.2)
+  if(EXISTS ${home}/${name})
+    file(RENAME ${home}/${name} ${home}/libc/${name})
   endif()
 endforeach()

@@ -11,7 +11,7 @@ libdir=$(sed -n 's/^CMAKE_INSTALL_LIBDIR:.*=//p' "$build/CMakeCache.txt")
     echo ./bin/oneshot
     echo ./include/oneshot.h
     printf './lib/%s\n' cmake/oneshot/oneshot{Config,ConfigVersion,Targets,Targets-"$type"}.cmake pkgconfig/oneshot.pc \
-        liboneshot.so.0.1.0
+        "liboneshot.so.$("$ONESHOT" --version | sed -n "s/^oneshot //p")"
     echo ./share/man/man1/oneshot.1
     printf './share/doc/oneshot/%s\n' CHANGELOG.md LICENSE NOTICE
     (cd "$OSH_SOURCE_DIR/models" && find . -name '*.json' | sed 's|^\./|./share/oneshot/models/|')
@@ -51,7 +51,7 @@ c++ -std=c++11 -pedantic -Wall -Wextra -Werror -Iusr/include -fsyntax-only alone
 mv usr moved
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m source=$OSH_SOURCE_DIR/examples/c-api
 export PKG_CONFIG_PATH=$PWD/moved/$libdir/pkgconfig
-[ "$(pkg-config --modversion oneshot)" = 0.1.0 ]
+[ "$(pkg-config --modversion oneshot)" = "$("$ONESHOT" --version | sed -n "s/^oneshot //p")" ]
 # shellcheck disable=SC2046
 cc "$source/compress.c" -o by_pkg_config $(pkg-config --cflags --libs oneshot)
 cmake -S "$source" -B by_cmake -DCMAKE_PREFIX_PATH="$PWD/moved" >cmake.log

@@ -7,7 +7,8 @@ name=$(sed -n 's/^set(CPACK_PACKAGE_NAME "\(.*\)")/\1/p' "$build/CPackConfig.cma
 cpack --config "$build/CPackConfig.cmake" >log || { cat log; exit 1; }
 
 # .deb
-deb=${name}_0.1.0_amd64.deb
+version=$("$ONESHOT" --version | sed -n "s/^oneshot //p")
+deb=${name}_${version}_amd64.deb
 dpkg-deb -f "$deb" Package Depends >control
 grep -qx "Package: $name" control
 for file in $(strings "$ONESHOT" | grep -oE '^lib(openblas|dnnl|curl|crypto)\.so\.[0-9]+$') \
@@ -21,11 +22,11 @@ for file in $(strings "$ONESHOT" | grep -oE '^lib(openblas|dnnl|curl|crypto)\.so
 done
 dpkg-deb -x "$deb" deb
 deb/usr/bin/oneshot --version >version
-grep -q '^oneshot 0.1.0$' version
+grep -qx "oneshot $version" version
 [ -e deb/usr/lib/liboneshot.so.0 ] && [ -e deb/usr/share/doc/oneshot/LICENSE ]
 
 # tarball
-tree=$name-0.1.0-linux-x86_64
+tree=$name-$version-linux-x86_64
 tar xzf "$tree.tar.gz"
 readelf -l "$tree/bin/oneshot" >segments
 grep INTERP segments && exit 1
@@ -43,12 +44,22 @@ export HF_HOME=/hub HF_ENDPOINT=http://127.0.0.1:9 HF_HUB_OFFLINE=0 TRANSFORMERS
     "${inside[@]}" chroot / true || { echo "nobody may change the root directory here"; exit 77; }
     exit 1
 }
-grep -q '^oneshot 0.1.0$' version
+grep -qx "oneshot $version" version
 "${inside[@]}" chroot root /tree/bin/oneshot "${args[@]}" >made
 grep -q '^/out: 28 modules' made
 "${inside[@]}" chroot root /tree/bin/oneshot verify /out --model /model >verified
 "${inside[@]}" chroot root /tree/bin/oneshot pull org/name 2>refused && exit 1 # libcurl works, but there is nobody
 grep -q 'Connection refused\|Could not connect\|Couldn.t connect' refused || { cat refused; exit 1; }
+# The library of the tarball in a program of this system: it opens what lies beside it.
+libs=$PWD/root/tree/lib
+cc "$OSH_SOURCE_DIR/examples/c-api/compress.c" -o compress \
+    $(PKG_CONFIG_PATH=$libs/pkgconfig pkg-config --cflags --libs oneshot) "-Wl,-rpath,$libs"
+LD_DEBUG=files LD_DEBUG_OUTPUT=opened ./compress "$model" "$model/data/calibration.jsonl" by_library profile.yaml >said
+[ -s by_library/model.safetensors ] || { cat said; exit 1; }
+for name in libopenblas libpcre2; do
+    cat opened.* | grep -q "calling init: $libs/oneshot/$name" || { echo "$name is not the tarball's"; exit 1; }
+done
+if cat opened.* | grep 'calling init.*/libc\.so' | grep "$libs"; then exit 1; fi
 "$ONESHOT" "${args[@]/#\/model/$model}" --output out >/dev/null
 cmp out/model.safetensors root/out/model.safetensors
 rm -rf root _CPack_Packages "$tree.tar.gz"

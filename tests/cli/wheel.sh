@@ -4,11 +4,11 @@ build=$(dirname "$ONESHOT") model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 [ -z "$SANITIZED" ] || { echo "the sanitizers' runtime is no library of the wheel"; exit 77; }
 mkdir site
 python3 "$OSH_SOURCE_DIR/packaging/wheel.py" "$build" --out .
-python3 -m zipfile -e oneshot-0.1.0-py3-none-manylinux_2_*_x86_64.whl site
+python3 -m zipfile -e oneshot-*-py3-none-manylinux_2_*_x86_64.whl site
 rm ./*.whl
 "$ONESHOT" --model "$model" --dataset "$model/data/calibration.jsonl" --scheme W4A16 --method gptq \
     --num-calibration-samples 8 --max-seq-length 64 --output cli --progress none --threads 2 >/dev/null
-env -u ONESHOT_LIBRARY PYTHONPATH=site python3 - "$model" <<'END'
+env -u ONESHOT_LIBRARY PYTHONPATH=site python3 - "$model" "$("$ONESHOT" --version | sed -n "s/^oneshot //p")" <<'END'
 import base64, ctypes, csv, hashlib, json, os, pathlib, signal, sys, threading
 
 def loaded():
@@ -39,7 +39,7 @@ for name, digest, size in rows:
     if digest:
         got = base64.urlsafe_b64encode(hashlib.sha256((site / name).read_bytes()).digest()).rstrip(b"=").decode()
         assert digest == "sha256=" + got and int(size) == (site / name).stat().st_size, name
-assert o.version() == "0.1.0"
+assert o.version() == sys.argv[2]
 
 # What a callback raises ends the job; the same call goes on. Recipe as dicts, rows as texts: their files are new ones.
 rows = [json.loads(line)["text"] for line in open(data)][:8]

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""release.py - the version number, which stands in several files, and the tag of a release.
+
+Without arguments (a lint): fails where a file names another version than CMakeLists.txt, where CHANGELOG.md does not begin
+with it, or where the Dockerfile or the workflow call a script, a preset or an option that is not there.
+Usage: release.py             checks
+       release.py --set X.Y.Z  writes it everywhere; a new head in CHANGELOG.md where the last one has a date
+       release.py --tag        of a clean tree whose CHANGELOG.md has a date: makes the tag vX.Y.Z here; pushes nothing"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+NUMBER = r"\d+\.\d+\.\d+"
+PLACES = {  # file: what stands around the number
+    "CMakeLists.txt": r"(project\(oneshot VERSION )({})( )",
+    "docs/oneshot.1": r'(^\.TH ONESHOT 1 "" "oneshot )({})(")',
+    "docs/packages.md": r"(oneshot[_-])({})([_-](?:amd64|linux|py3))",
+}
+HEAD = re.compile(rf"^## ({NUMBER}), (not released|\d{{4}}-\d\d-\d\d)$", re.M)
+
+
+def read(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def places(name):
+    return re.compile(PLACES[name].replace("{}", NUMBER), re.M)
+
+
+def current():
+    return places("CMakeLists.txt").search(read("CMakeLists.txt")).group(2)
+
+
+def check_numbers(version, wrong):
+    for name in PLACES:
+        found = [m.group(2) for m in places(name).finditer(read(name))]
+        wrong += [f"{name}: {n}, wanted {version} of CMakeLists.txt" for n in found if n != version]
+        if not found:
+            wrong.append(f"{name}: names no version")
+    heads = HEAD.findall(read("CHANGELOG.md"))
+    if not heads or heads[0][0] != version:
+        wrong.append(f"CHANGELOG.md: begins with {heads[0][0] if heads else 'no version'}, wanted {version}")
+    wrong += [f"CHANGELOG.md: {n} is behind {version} and not released" for n, date in heads[1:] if date == "not released"]
+
+
+def check_calls(wrong):
+    """Of the files that only other machines run."""
+    presets = {p["name"] for p in json.loads(read("CMakePresets.json"))["configurePresets"]}
+    cmake = "\n".join(p.read_text(encoding="utf-8") for p in [ROOT / "CMakeLists.txt", *(ROOT / "cmake").glob("*.cmake")])
+    for name in ("Dockerfile", ".github/workflows/ci.yml", ".ci/run", "scripts/test.sh"):
+        text = "\n".join(line for line in read(name).split("\n") if not line.lstrip().startswith("#"))
+        for script in re.findall(r"(?<![\w/$])((?:scripts|packaging)/[\w.-]+|\.ci/\w+)", text):
+            if not (ROOT / script).exists():
+                wrong.append(f"{name}: calls {script}, which is not there")
+        for preset in re.findall(r"--preset ([a-z]+)", text):
+            if preset not in presets:
+                wrong.append(f"{name}: no preset {preset}")
+        for option in re.findall(r"-D(OSH_\w+)=", text):
+            if not re.search(rf"option\({option}\b|set\({option}\b", cmake):
+                wrong.append(f"{name}: no option {option}")
+    deb = re.search(r"COPY --from=build \S+/(oneshot\S+\.deb)", read("Dockerfile")).group(1)
+    if not pathlib.PurePath(f"oneshot_{current()}_amd64.deb").match(deb):
+        wrong.append(f"Dockerfile: copies {deb}, which cpack does not make")
+
+
+def check():
+    wrong = []
+    check_numbers(current(), wrong)
+    check_calls(wrong)
+    print("\n".join(wrong + [f"version {current()}, {len(wrong)} wrong"]))
+    return 1 if wrong else 0
+
+
+def set_version(version):
+    if not re.fullmatch(NUMBER, version):
+        return f"release.py: '{version}' is no X.Y.Z"
+    for name in PLACES:
+        (ROOT / name).write_text(places(name).sub(rf"\g<1>{version}\g<3>", read(name)), encoding="utf-8")
+    log = read("CHANGELOG.md")
+    last, date = HEAD.search(log).groups()
+    if last != version:  # what was never released gets another number
+        rest = "" if date == "not released" else f"\n\n## {last}, {date}"
+        log = HEAD.sub(f"## {version}, not released{rest}", log, count=1)
+        (ROOT / "CHANGELOG.md").write_text(log, encoding="utf-8")
+    return check()
+
+
+def git(*words):
+    return subprocess.run(["git", "-C", str(ROOT), *words], check=True, capture_output=True, text=True).stdout
+
+
+def tag():
+    if check():
+        return 1
+    version, date = HEAD.search(read("CHANGELOG.md")).groups()
+    if date == "not released":
+        return f"release.py: CHANGELOG.md says '{version}, not released': want the day, such as {version}, 2026-01-31"
+    if git("status", "--porcelain"):
+        return "release.py: the tree has changes that are not committed"
+    text = re.split(rf"^## {NUMBER}", read("CHANGELOG.md"), flags=re.M)[1].split("\n", 1)[1].strip()
+    git("tag", "-a", f"v{version}", "--cleanup=verbatim", "-m", f"oneshot {version}\n\n{text}")
+    print(f"made v{version}; it is published with: git push origin v{version}")
+    return 0
+
+
+def main():
+    if sys.argv[1:2] == ["--set"] and len(sys.argv) == 3:
+        return set_version(sys.argv[2])
+    if sys.argv[1:] == ["--tag"]:
+        return tag()
+    return check() if len(sys.argv) == 1 else __doc__
+
+
+sys.exit(main())
