@@ -59,9 +59,21 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), slice_chunk, (void *)(uintptr_t)a);
 }
 
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    const osh_slice_attr *at = a->attr;
+    int64_t W = osh_width(a->in[0]), period = at->period ? at->period : W, parts = osh_rows(a->in[0]) * (W / period);
+    const float *dy = a->dout[0]->data;
+    (void)cx;
+    for (int64_t p = 0; p < parts; p++)
+        for (int64_t i = 0; i < at->width; i++)
+            osh_grad_add(a->din[0], p * period + at->first + i, dy[p * at->width + i]);
+    return OSH_OK;
+}
+
 const osh_op osh_op_slice = {
     .name = "slice", .n_in = 1, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_slice_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_cuda)}, // on a CPU a copy: nothing to gain
-    .tol = 0, .scratch = osh_elementwise_scratch,
+    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref},
 };

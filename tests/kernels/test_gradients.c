@@ -23,6 +23,7 @@ static const osh_rms_norm_attr rms = {.eps = 1e-2}, rms_heads = {.eps = 1e-6, .h
 static const osh_layer_norm_attr ln = {.eps = 1e-2}, ln_bias = {.eps = 1e-5, .bias = true};
 static const osh_linear_attr lin = {0}, lin_bias = {.bias = true};
 static const osh_scale_attr by3 = {0.3, false};
+static const osh_slice_attr slice_row = {3, 5, 0}, slice_heads = {3, 3, 9};
 static const osh_rope_attr rope_halves = {
     .head_dim = 8, .rotary_dim = 6, .inv_freq = {1, 0.3f, 0.1f}, .attention_scaling = 1.2};
 static const osh_rope_attr rope_pairs = {.head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.3f, 0.1f, 0.03f},
@@ -35,6 +36,8 @@ static const osh_vocab_attr rules = {{{2, 3}, {0.5, 2}}};
 static const grad_case cases[] = {
     {"add", 7, {3}, {{7, 0}, {7, 0}}, 7},
     {"scale", 7, {3}, {{129, 0}}, 129, &by3},
+    {"slice", 7, {3}, {{9, 0}}, 5, &slice_row},
+    {"slice", 7, {3}, {{18, 0}}, 6, &slice_heads},
     {"act", 7, {0}, {{129, 0}}, 129, &f_silu, 3},
     {"act", 7, {0}, {{129, 0}}, 129, &f_relu2, 3},
     {"act", 7, {0}, {{129, 0}}, 129, &f_relu, 3},

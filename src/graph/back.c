@@ -1,0 +1,194 @@
+/* back.c - from the last node of a range to the first: dL/dout of a node gives dL/din to the values that it reads,
+ * which other nodes may have given to before. A value and its gradient are freed behind the node that made it. */
+#include "graph/back.h"
+
+#include <string.h>
+
+static bool runs(const osh_back *k, int node) { return !k->run || k->run[node - k->first]; }
+
+static bool wants_weight(const osh_back *k, const osh_node *n)
+{
+    for (int i = 0; i < n->op->n_weights; i++)
+        if (n->w[i] >= 0 && k->weights[n->w[i]]) return true;
+    return false;
+}
+
+/* needs [values]: whether something that is wanted lies behind the value. made [values]: whether a node made it. */
+static void find_needs(bool *needs, bool *made, const osh_back *k)
+{
+    memcpy(needs, k->in, (size_t)k->g->n_values * sizeof *needs);
+    for (int i = k->first; i < k->first + k->n; i++) {
+        const osh_node *n = &k->g->nodes[i];
+        bool need = wants_weight(k, n);
+        for (int m = 0; m < n->op->n_in; m++) need |= needs[n->in[m]];
+        for (int m = 0; runs(k, i) && m < n->op->n_out; m++) needs[n->out[m]] = need, made[n->out[m]] = true;
+    }
+}
+
+static osh_status needs_new(osh_ctx *cx, bool **needs, bool **made, const osh_back *k)
+{
+    osh_status rc = OSH_OK;
+    OSH_NEW(cx, *needs, k->g->n_values);
+    OSH_NEW(cx, *made, k->g->n_values);
+    find_needs(*needs, *made, k);
+done:
+    return rc;
+}
+
+osh_status osh_back_check(osh_ctx *cx, const osh_back *k)
+{
+    osh_status rc = OSH_OK;
+    bool *needs = NULL, *made = NULL; // own
+    OSH_TRY(needs_new(cx, &needs, &made, k));
+    for (int i = k->first; i < k->first + k->n; i++) {
+        const osh_node *n = &k->g->nodes[i];
+        if (runs(k, i) && needs[n->out[0]] && (!n->op->grad[OSH_REF] || n->op->n_out != 1))
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s has no gradient", k->g->modules[n->module].name, n->op->name);
+    }
+done:
+    osh_free(cx, needs);
+    osh_free(cx, made);
+    return rc;
+}
+
+static osh_status zeros_new(osh_ctx *cx, osh_tensor **t, int ndim, const int64_t *shape)
+{
+    osh_status rc = osh_tensor_new(cx, t, OSH_F32, ndim, shape);
+    if (!rc) memset((*t)->data, 0, osh_tensor_bytes(*t));
+    return rc;
+}
+
+static osh_status back_node(osh_ctx *cx, const osh_back *k, const osh_weights *w, int node, const bool *needs,
+                            osh_batch *b, osh_tensor **dv)
+{
+    osh_status rc = OSH_OK;
+    const osh_node *n = &k->g->nodes[node];
+    osh_tensor *dw[OSH_OP_MAX_IN] = {NULL}; // own: of its weights
+    osh_grad_args a = {.dout = {dv[n->out[0]]}, .attr = n->attr, .seqs = &b->seqs};
+    OSH_TRY(osh_check_interrupt(cx));
+    for (int m = 0; m < n->op->n_in; m++) {
+        int v = n->in[m];
+        a.in[m] = b->values[v];
+        if (!needs[v]) continue;
+        if (!dv[v]) OSH_TRY(zeros_new(cx, &dv[v], 2, (int64_t[]){b->n_tokens, k->g->values[v].width}));
+        a.din[m] = dv[v];
+    }
+    for (int m = 0; m < n->op->n_weights; m++) {
+        const osh_weight *x = n->w[m] < 0 ? NULL : &k->g->weights[n->w[m]];
+        if (!x) continue;
+        a.in[n->op->n_in + m] = w->w[n->w[m]];
+        if (k->weights[n->w[m]]) OSH_TRY(zeros_new(cx, &dw[m], x->ndim, x->shape));
+        a.din[n->op->n_in + m] = dw[m];
+    }
+    OSH_TRY(osh_op_grad(cx, n->op, &a));
+    for (int m = 0; m < n->op->n_weights; m++)
+        if (dw[m]) OSH_TRY(k->weight(cx, k->user, n->w[m], dw[m]));
+done:
+    for (int m = 0; m < n->op->n_weights; m++) osh_tensor_free(cx, dw[m]);
+    if (rc && rc != OSH_E_INTERRUPTED) osh_note(cx, "going back through %s", k->g->modules[n->module].name);
+    return rc;
+}
+
+osh_status osh_back_run(osh_ctx *cx, const osh_back *k, const osh_weights *w, osh_batch *b, osh_tensor **dv)
+{
+    osh_status rc = OSH_OK;
+    bool *needs = NULL, *made = NULL; // own
+    OSH_TRY(needs_new(cx, &needs, &made, k));
+    for (int i = k->first + k->n - 1; i >= k->first; i--) {
+        const osh_node *n = &k->g->nodes[i];
+        if (!runs(k, i)) continue;
+        if (needs[n->out[0]] && dv[n->out[0]]) OSH_TRY(back_node(cx, k, w, i, needs, b, dv));
+        for (int m = 0; m < n->op->n_out; m++) {
+            osh_tensor_free(cx, b->values[n->out[m]]), b->values[n->out[m]] = NULL;
+            osh_tensor_free(cx, dv[n->out[m]]), dv[n->out[m]] = NULL;
+        }
+    }
+done:
+    osh_free(cx, needs);
+    osh_free(cx, made);
+    return rc;
+}
+
+/* ---- what that needs ---- */
+
+typedef struct tally {
+    const osh_back *k;
+    int64_t n_tokens;
+    int n_threads;
+    size_t live, peak;
+    bool *needs, *made, *has; // own: [values]; has: a gradient
+} tally;
+
+static size_t tensor_gross(size_t n_bytes) { return osh_mem_gross(n_bytes) + osh_mem_gross(sizeof(osh_tensor)); }
+
+static size_t value_gross(const tally *t, int v)
+{
+    const osh_value *x = &t->k->g->values[v];
+    size_t each = x->is_ids ? sizeof(int32_t) : (size_t)x->width * osh_dtype_bytes(t->k->g->dtype);
+    return tensor_gross((size_t)t->n_tokens * each);
+}
+
+static size_t gradient_gross(const tally *t, int v)
+{
+    return tensor_gross((size_t)(t->n_tokens * t->k->g->values[v].width) * sizeof(float));
+}
+
+static void count_node(tally *t, int node)
+{
+    const osh_graph *g = t->k->g;
+    const osh_node *n = &g->nodes[node];
+    int64_t in_width[OSH_OP_MAX_IN] = {0};
+    size_t dw = 0;
+    if (!t->needs[n->out[0]] || !t->has[n->out[0]]) return;
+    for (int m = 0; m < n->op->n_in; m++) {
+        int v = n->in[m];
+        in_width[m] = g->values[v].width;
+        if (!t->needs[v] || t->has[v]) continue;
+        t->has[v] = true, t->live += gradient_gross(t, v);
+    }
+    for (int m = 0; m < n->op->n_weights; m++) {
+        const osh_weight *x = n->w[m] < 0 ? NULL : &g->weights[n->w[m]];
+        if (!x || !t->k->weights[n->w[m]]) continue;
+        dw += tensor_gross((size_t)(x->shape[0] * (x->ndim > 1 ? x->shape[1] : 1)) * sizeof(float));
+    }
+    size_t scratch = osh_op_grad_scratch(n->op, n->attr, in_width, g->values[n->out[0]].width, t->n_tokens,
+                                         t->n_threads) + 8 * osh_mem_gross(0);
+    if (t->live + dw + scratch > t->peak) t->peak = t->live + dw + scratch;
+}
+
+osh_status osh_back_peak(osh_ctx *cx, size_t *peak, const osh_back *k, const bool *leaves, int64_t n_tokens,
+                         int n_threads)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = k->g;
+    tally t = {.k = k, .n_tokens = n_tokens, .n_threads = n_threads};
+    bool *read = NULL; // own: [values] by a node, and not made
+    OSH_TRY(needs_new(cx, &t.needs, &t.made, k));
+    OSH_NEW(cx, t.has, g->n_values);
+    OSH_NEW(cx, read, g->n_values);
+    for (int i = k->first; i < k->first + k->n; i++)
+        for (int m = 0; runs(k, i) && m < g->nodes[i].op->n_in; m++) read[g->nodes[i].in[m]] = true;
+    t.live = 2 * osh_mem_gross((size_t)g->n_values * sizeof(bool));
+    for (int v = 0; v < g->n_values; v++) {
+        t.has[v] = leaves[v];
+        if (t.made[v] || read[v]) t.live += value_gross(&t, v);
+        if (leaves[v]) t.live += gradient_gross(&t, v);
+    }
+    t.peak = t.live;
+    for (int i = k->first + k->n - 1; i >= k->first; i--) {
+        const osh_node *n = &g->nodes[i];
+        if (!runs(k, i)) continue;
+        count_node(&t, i);
+        for (int m = 0; m < n->op->n_out; m++) {
+            t.live -= value_gross(&t, n->out[m]);
+            if (t.has[n->out[m]]) t.live -= gradient_gross(&t, n->out[m]);
+        }
+    }
+    *peak = t.peak;
+done:
+    osh_free(cx, read);
+    osh_free(cx, t.has);
+    osh_free(cx, t.needs);
+    osh_free(cx, t.made);
+    return rc;
+}

@@ -1,0 +1,274 @@
+/* test_back.c - gradients through whole tiny models: against finite differences of the loss, in parts against the
+ * whole, a batch against its samples; what is predicted is kept, and what has no gradient is refused by name. */
+#include "golden/models/tiny.h"
+#include "graph/back.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+typedef struct model {
+    osh_ctx *cx;
+    tiny_case t;
+    osh_checkpoint *ck;
+    osh_graph *g;
+    osh_weights *w;
+    osh_tensor **dw; // own [weights]: sums of what the hook got; NULL: nothing
+    bool *wants;     // own [weights]
+    char dir[32];
+} model;
+
+static void model_open(model *m, const char *name, osh_dtype dt, int n_threads)
+{
+    memset(m, 0, sizeof *m);
+    assert_int_equal(osh_ctx_new(&m->cx, n_threads), OSH_OK);
+    snprintf(m->dir, sizeof m->dir, "back-XXXXXX");
+    assert_non_null(mkdtemp(m->dir));
+    tiny_open(m->cx, &m->t, name);
+    tiny_write(m->cx, &m->t, m->dir, dt);
+    tiny_check(m->cx, osh_checkpoint_open(m->cx, &m->ck, m->dir));
+    tiny_check(m->cx, osh_graph_new(m->cx, &m->g, m->ck, NULL));
+    tiny_check(m->cx, osh_weights_new(m->cx, &m->w, m->g));
+    tiny_check(m->cx, osh_weights_load(m->cx, m->w, m->g, m->ck, 0, m->g->n_nodes));
+    m->dw = calloc((size_t)m->g->n_weights, sizeof(osh_tensor *));
+    m->wants = calloc((size_t)m->g->n_weights, sizeof *m->wants);
+    for (int i = 0; i < m->g->n_nodes; i++) { // of all but the embedding and the head
+        const osh_node *n = &m->g->nodes[i];
+        for (int k = 0; i != m->g->head && n->op->grad[OSH_REF] && k < n->op->n_weights; k++)
+            if (n->w[k] >= 0) m->wants[n->w[k]] = true;
+    }
+}
+
+static void model_close(model *m)
+{
+    for (int i = 0; i < m->g->n_weights; i++) osh_tensor_free(m->cx, m->dw[i]);
+    free(m->dw);
+    free(m->wants);
+    osh_weights_free(m->cx, m->w);
+    osh_graph_free(m->cx, m->g);
+    osh_checkpoint_close(m->cx, m->ck);
+    tiny_check(m->cx, osh_dir_remove(m->cx, m->dir));
+    tiny_close(&m->t);
+    assert_int_equal(osh_mem_live(m->cx), 0);
+    osh_ctx_free(m->cx);
+}
+
+static float probe(int64_t row, int64_t i) { return osh_rng_sym(3, (uint64_t)row, (uint64_t)i); }
+
+/* sum of probe * hidden over all samples */
+static double loss(model *m)
+{
+    osh_batch *b = NULL;
+    double sum = 0;
+    tiny_check(m->cx, osh_batch_new(m->cx, &b, m->g, m->t.ids, m->t.offsets, m->t.n_samples));
+    tiny_check(m->cx, osh_exec_run(m->cx, m->g, 0, m->g->head, NULL, m->w, b, NULL, NULL, true));
+    const osh_tensor *h = b->values[m->g->hidden];
+    for (int64_t i = 0; i < osh_tensor_numel(h); i++)
+        sum += (double)((float *)h->data)[i] * probe(i / h->shape[1], i % h->shape[1]);
+    osh_batch_free(m->cx, b);
+    return sum;
+}
+
+static osh_status add_weight(osh_ctx *cx, void *user, int weight, const osh_tensor *dw)
+{
+    osh_status rc = OSH_OK;
+    model *m = user;
+    if (!m->dw[weight]) {
+        OSH_TRY(osh_tensor_new(cx, &m->dw[weight], OSH_F32, dw->ndim, dw->shape));
+        memset(m->dw[weight]->data, 0, osh_tensor_bytes(dw));
+    }
+    for (int64_t i = 0; i < osh_tensor_numel(dw); i++)
+        ((float *)m->dw[weight]->data)[i] += ((const float *)dw->data)[i];
+done:
+    return rc;
+}
+
+/* Forward and back over samples [first, first + n); cut: the range is nodes [0, cut) and those behind; 0: one range. In
+ * parts, values that the first one makes and the second reads wait as copies do in a store. */
+static osh_status go_back(osh_ctx *cx, model *m, int first, int n, int cut)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = m->g;
+    osh_batch *b = NULL;                                                          // own
+    bool *in = NULL;                                                              // own
+    osh_tensor **dv = NULL;                                                       // own
+    osh_back k = {.g = g, .weights = m->wants, .weight = add_weight, .user = m};
+    OSH_NEW(cx, in, g->n_values);
+    OSH_NEW(cx, dv, g->n_values);
+    k.in = in;
+    OSH_TRY(osh_batch_new(cx, &b, g, m->t.ids, m->t.offsets + first, n));
+    OSH_TRY(osh_exec_run(cx, g, 0, g->head, NULL, m->w, b, NULL, NULL, true));
+    OSH_TRY(osh_tensor_new(cx, &dv[g->hidden], OSH_F32, 2, b->values[g->hidden]->shape));
+    for (int64_t i = 0, D = g->values[g->hidden].width; i < b->n_tokens * D; i++)
+        ((float *)dv[g->hidden]->data)[i] = probe(m->t.offsets[first] + i / D, i % D);
+    for (int part = cut ? 1 : 0; part >= 0; part--) {
+        k.first = part ? cut : 0, k.n = (part || !cut ? g->head : cut) - k.first;
+        for (int v = 0; v < g->n_values; v++) in[v] = part && g->values[v].producer < cut && !g->values[v].is_ids;
+        OSH_TRY(osh_back_check(cx, &k));
+        OSH_TRY(osh_back_run(cx, &k, m->w, b, dv));
+    }
+    for (int v = 0; v < g->n_values; v++) assert_true(!dv[v]);
+done:
+    for (int v = 0; dv && v < g->n_values; v++) osh_tensor_free(cx, dv[v]);
+    osh_free(cx, dv);
+    osh_free(cx, in);
+    osh_batch_free(cx, b);
+    return rc;
+}
+
+/* Along dw / |dw| and, so that no large weight hides the others, along the sign of dw. */
+static void check_weight(model *m, int weight, bool sign)
+{
+    const osh_tensor *d = m->dw[weight];
+    float *x = m->w->w[weight]->data;
+    int64_t n = osh_tensor_numel(d);
+    float *old = malloc((size_t)n * sizeof *old), *way = malloc((size_t)n * sizeof *way);
+    double size = 0, at[2], want, got = 0;
+    memcpy(old, x, (size_t)n * sizeof *old);
+    for (int64_t i = 0; i < n; i++) size += (double)((float *)d->data)[i] * ((float *)d->data)[i];
+    for (int64_t i = 0; i < n; i++) {
+        float g = ((float *)d->data)[i];
+        way[i] = sign ? (g > 0 ? 1 : -1) / sqrtf((float)n) : g / (float)sqrt(size);
+        got += (double)g * way[i];
+    }
+    for (int side = 0; side < 2; side++) {
+        for (int64_t i = 0; i < n; i++) x[i] = old[i] + (side ? -1e-3f : 1e-3f) * way[i];
+        at[side] = loss(m);
+    }
+    want = (at[0] - at[1]) / 2e-3;
+    memcpy(x, old, (size_t)n * sizeof *old);
+    /* an F32 loss of this size errs by 1e-6 or so, over a step of 1e-3 */
+    if (fabs(got - want) > 0.01 * fabs(got) + 0.02)
+        fail_msg("%s: gradient %g, difference %g", m->g->weights[weight].name, got, want);
+    free(old);
+    free(way);
+}
+
+static const char *const names[] = {"llama_dynamic", "qwen3_layer_types", "gemma2", "gpt_neox", "olmo2",  "granite",
+                                    "opt",           "phi3",              "gemma3", "falcon",   "glm4"};
+enum { N_NAMES = sizeof names / sizeof *names };
+
+static void gradients_are_differences(void **state)
+{
+    (void)state;
+    for (int k = 0; k < N_NAMES; k++) {
+        model m;
+        int n = 0;
+        model_open(&m, names[k], OSH_F32, 2);
+        tiny_check(m.cx, go_back(m.cx, &m, 0, m.t.n_samples, 0));
+        for (int i = 0; i < m.g->n_weights; i++) {
+            if (!m.wants[i]) continue;
+            assert_non_null(m.dw[i]);
+            check_weight(&m, i, n++ % 2);
+        }
+        assert_true(n > 8);
+        model_close(&m);
+    }
+}
+
+/* BF16, so that values are rounded as in a run. */
+static void parts_threads_and_samples_do_not_matter(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        model a, b, c;
+        model_open(&a, names[k], OSH_BF16, 2);
+        model_open(&b, names[k], OSH_BF16, 1);
+        model_open(&c, names[k], OSH_BF16, 3);
+        int cut = a.g->head / 2 + 1;
+        tiny_check(a.cx, go_back(a.cx, &a, 0, a.t.n_samples, 0));
+        tiny_check(b.cx, go_back(b.cx, &b, 0, b.t.n_samples, cut));
+        for (int s = 0; s < c.t.n_samples; s++) tiny_check(c.cx, go_back(c.cx, &c, s, 1, s % 2 ? cut : 3));
+        for (int i = 0; i < a.g->n_weights; i++) {
+            if (!a.wants[i]) continue;
+            assert_memory_equal(a.dw[i]->data, b.dw[i]->data, osh_tensor_bytes(a.dw[i]));
+            double error = 0, square = 1e-30; // sums of samples, each rounded to f32
+            for (int64_t e = 0; e < osh_tensor_numel(a.dw[i]); e++) {
+                double x = ((float *)a.dw[i]->data)[e], y = ((float *)c.dw[i]->data)[e];
+                error += (x - y) * (x - y), square += y * y;
+            }
+            assert_true(error <= 1e-11 * square);
+        }
+        model_close(&a);
+        model_close(&b);
+        model_close(&c);
+    }
+}
+
+/* What b's values and the gradients take of the longest sample is what is predicted. */
+static void the_peak_is_kept(void **state)
+{
+    (void)state;
+    for (int k = 0; k < N_NAMES; k++) {
+        model m;
+        model_open(&m, names[k], OSH_BF16, 2);
+        const osh_graph *g = m.g;
+        osh_batch *b = NULL;
+        size_t said = 0;
+        bool *in = calloc((size_t)g->n_values, 1), *leaves = calloc((size_t)g->n_values, 1);
+        osh_tensor **dv = calloc((size_t)g->n_values, sizeof *dv);
+        leaves[g->hidden] = true;
+        for (int i = 0; i < g->n_weights; i++) // what the hook keeps is not counted
+            if (m.wants[i]) {
+                tiny_check(m.cx, osh_tensor_new(m.cx, &m.dw[i], OSH_F32, g->weights[i].ndim, g->weights[i].shape));
+                memset(m.dw[i]->data, 0, osh_tensor_bytes(m.dw[i]));
+            }
+        osh_back way = {.g = g, .n = g->head, .weights = m.wants, .in = in, .weight = add_weight, .user = &m};
+        int longest = 0;
+        for (int s = 1; s < m.t.n_samples; s++)
+            if (m.t.offsets[s + 1] - m.t.offsets[s] > m.t.offsets[longest + 1] - m.t.offsets[longest]) longest = s;
+        size_t base = osh_mem_used(m.cx, OSH_MEM_HOST);
+        tiny_check(m.cx, osh_batch_new(m.cx, &b, g, m.t.ids, m.t.offsets + longest, 1));
+        tiny_check(m.cx, osh_exec_run(m.cx, g, 0, g->head, NULL, m.w, b, NULL, NULL, true));
+        tiny_check(m.cx, osh_tensor_new(m.cx, &dv[g->hidden], OSH_F32, 2, b->values[g->hidden]->shape));
+        memset(dv[g->hidden]->data, 0, osh_tensor_bytes(dv[g->hidden]));
+        tiny_check(m.cx, osh_back_peak(m.cx, &said, &way, leaves, b->n_tokens, 2));
+        tiny_check(m.cx, osh_back_run(m.cx, &way, m.w, b, dv));
+        size_t took = osh_mem_used_peak(m.cx, OSH_MEM_HOST) - base; // more than the forward pass
+        if (took > said || (double)said > 1.01 * (double)took) fail_msg("%s takes %zu, said %zu", names[k], took, said);
+        osh_batch_free(m.cx, b);
+        free(dv);
+        free(leaves);
+        free(in);
+        model_close(&m);
+    }
+}
+
+static void experts_are_refused(void **state)
+{
+    (void)state;
+    model m;
+    model_open(&m, "qwen3_moe", OSH_BF16, 1);
+    assert_int_equal(go_back(m.cx, &m, 0, 1, 0), OSH_E_UNSUPPORTED);
+    if (!strstr(osh_error_text(m.cx), "model.layers.0.mlp.gate: moe_router has no gradient"))
+        fail_msg("%s", osh_error_text(m.cx));
+    model_close(&m);
+}
+
+static void allocations_fail(void **state)
+{
+    (void)state;
+    osh_status rc = OSH_E_NOMEM;
+    for (int64_t nth = 1; rc; nth += 7) { // few hundred of them
+        model m;
+        model_open(&m, "llama_tied", OSH_BF16, 1);
+        osh_mem_fail_after(m.cx, nth);
+        rc = go_back(m.cx, &m, 0, 1, 3);
+        osh_mem_fail_after(m.cx, -1);
+        assert_true(rc == OSH_OK || rc == OSH_E_NOMEM);
+        model_close(&m);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_are_differences),
+        cmocka_unit_test(parts_threads_and_samples_do_not_matter),
+        cmocka_unit_test(the_peak_is_kept),
+        cmocka_unit_test(experts_are_refused),
+        cmocka_unit_test(allocations_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
