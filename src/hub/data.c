@@ -50,6 +50,20 @@ static const registered *find_registered(const char *name)
     return NULL;
 }
 
+static void take_registered(osh_hub_rows *rows, const registered *r)
+{
+    rows->text = r->text, rows->chat = r->chat, rows->system_first = r->system_first;
+}
+
+bool osh_hub_rows_registered(osh_hub_rows *rows, const char *name)
+{
+    const registered *r = find_registered(name);
+    if (!r || r->refused) return false;
+    *rows = (osh_hub_rows){.id = r->id, .config = r->config};
+    take_registered(rows, r);
+    return true;
+}
+
 /* A part of a path for any text. */
 static osh_status add_part(osh_ctx *cx, osh_buf *b, const char *text)
 {
@@ -161,7 +175,7 @@ osh_status osh_hub_dataset(osh_ctx *cx, char **path, const osh_hub_data *d, osh_
     OSH_TRY(splits_of(cx, &splits, r, d->splits));
     osh_hub_rows rows = {.id = r ? r->id : name.id, .config = d->config, .splits = splits, .most = d->n_samples};
     if (r && !rows.config) rows.config = r->config;
-    if (r && !d->own_text) rows.text = r->text, rows.chat = r->chat, rows.system_first = r->system_first;
+    if (r && !d->own_text) take_registered(&rows, r);
     bool needs_all = osh_split_is_sliced(splits) && (d->shuffle || d->concatenate);
     if (needs_all) rows.most = 0; // else more would be read by nobody
     OSH_TRY(check_request(cx, d, &rows, r ? "main" : name.revision));

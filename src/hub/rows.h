@@ -13,6 +13,9 @@ typedef struct osh_hub_rows { // which
 } osh_hub_rows;
 osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub, const osh_hub_rows *rows);
 
+/* What LLM Compressor's name of a data set means there: all but splits and most; false: no such name, or one whose
+ * texts are not made here. */
+bool osh_hub_rows_registered(osh_hub_rows *rows, const char *name);
 /* A page of the server's answer: its rows appended as lines of JSON. *n: how many; first: the number of the first that
  * was asked for. */
 osh_status osh_hub_rows_read(osh_ctx *cx, osh_buf *to, int64_t *n, const char *page, size_t n_page,
