@@ -1,5 +1,5 @@
 # install.cmake - program, library with header, pkg-config file and CMake package, models, licence and, when it is there,
-# the man page.
+# the man pages.
 include(CMakePackageConfigHelpers)
 set(OSH_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/oneshot)
 if(TARGET oneshot)
@@ -20,3 +20,4 @@ install(FILES ${CMAKE_BINARY_DIR}/oneshot.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}
 install(DIRECTORY models/ DESTINATION ${CMAKE_INSTALL_DATADIR}/oneshot/models FILES_MATCHING PATTERN "*.json")
 install(FILES LICENSE NOTICE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES docs/oneshot.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL)
+install(DIRECTORY docs/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 FILES_MATCHING PATTERN "*.1")

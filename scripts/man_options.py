@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """man_options.py - what the program's tables say, as pages: the options of the man page from `oneshot help all` and
-`oneshot help all eval`, the page as roff, and docs/reference.md.
+`oneshot help all eval`, the page as roff, a page docs/man/oneshot-COMMAND.1 for each command, and docs/reference.md.
 
 docs/oneshot.1.md is written by hand but for the lines between `<!-- oneshot help all -->` and `<!-- end -->`; those are
 made here, then the whole is turned into docs/oneshot.1. The Markdown is a small part of it: headings, paragraphs, code
@@ -14,6 +14,8 @@ import sys
 DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
 PAGE, ROFF, REFERENCE = DOCS / "oneshot.1.md", DOCS / "oneshot.1", DOCS / "reference.md"
 SECTION = re.compile(r"(<!-- oneshot help all( \w+)? -->\n).*?(<!-- end -->)", re.S)
+MAN, OPTIONED = DOCS / "man", re.compile(r"^\S* +--[a-z-]+ [A-Z]", re.M)
+SHOWN = {"graph", "tokenize"}  # commands that take some flags of the table
 OPTION = re.compile(r"^  --([a-z0-9-]+) +(.*)$")
 
 
@@ -67,6 +69,37 @@ def roff(page, version):
     return "\n".join(out) + "\n"
 
 
+def commands(binary):
+    """Those that `oneshot help` lists: the lines between its first two empty ones and the groups of flags."""
+    block = run(binary, "help").split("\n\n")[2]
+    return [line.split(None, 1) for line in block.splitlines()]
+
+
+def command_page(binary, name, does, version):
+    """What `oneshot COMMAND --help` says, and all its flags, as roff."""
+    first, _, rest = run(binary, "help", name).partition("\n")
+    about = [line for line in rest.strip("\n").split("\n\n")[0].split("\n") if line and not line.startswith(" ")]
+    out = ['.\\" made by scripts/man_options.py',
+           f'.TH ONESHOT-{name.upper()} 1 "" "oneshot {version}" "User Commands"', ".SH NAME",
+           inline(f"oneshot-{name}") + " \\- " + inline(does), ".SH SYNOPSIS", inline(first.rstrip()).replace(
+               "oneshot " + inline(name), "\\fBoneshot " + inline(name) + "\\fR", 1)]
+    if about and " ".join(about) != does:
+        out += [".SH DESCRIPTION", inline(" ".join(about))]
+    own = re.findall(r"^ +(--[a-z-]+)   (\S.*)$", rest, re.M)  # of the command alone
+    flags = rows(run(binary, "help", "all", name)).split("\n\n") if name != "plan" and OPTIONED.search(rest) else []
+    if name == "plan":
+        out += [".SH OPTIONS", "Those of \\fBoneshot\\fR(1)."]
+    elif own or flags:
+        out.append(".SH OPTIONS")
+        for flag, text in own:
+            out += [".TP", inline(f"`{flag}`"), inline(text)]
+        for row in flags:
+            term, _, text = row.strip("\n").partition("\n:   ")
+            if name not in SHOWN or term.strip("`") in rest:
+                out += [".TP", inline(term), inline(text)]
+    return "\n".join(out + [".SH SEE ALSO", "\\fBoneshot\\fR(1)"]) + "\n"
+
+
 def table(help_text):
     """Flags in tables, a heading for each group."""
     out = []
@@ -100,9 +133,12 @@ def main():
         print(__doc__)
         return 2
     page = filled(PAGE.read_text(), args[0])
-    made = {PAGE: page, ROFF: roff(page, run(args[0], "--version").split()[1]), REFERENCE: reference(args[0])}
+    version = run(args[0], "--version").split()[1]
+    made = {PAGE: page, ROFF: roff(page, version), REFERENCE: reference(args[0])}
+    made |= {MAN / f"oneshot-{name}.1": command_page(args[0], name, does, version) for name, does in commands(args[0])}
     stale = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
     if "--check" not in sys.argv:
+        MAN.mkdir(exist_ok=True)
         for path in stale:
             path.write_text(made[path])
     for path in stale:
