@@ -12,9 +12,9 @@
  *   {"if", "refuse"}                              what the template cannot do, in words
  * with "weight": dims, "bias": a bool or its config key, "attr": {field: expression, or config key
  * of a string}, "tied": the module whose weight serves where the checkpoint has none of this
- * name, and "tensors": what the checkpoint calls the module. Inside a layer, and inside what is
- * repeated, names are relative. An output that has the name of a value from outside replaces it for
- * what follows; so the residual stream is one name. */
+ * name, "tensors": what the checkpoint calls the module, and "leaves": what it calls its weight and
+ * bias. Inside a layer, and inside what is repeated, names are relative. An output that has the name
+ * of a value from outside replaces it for what follows; so the residual stream is one name. */
 #include "base/map.h"
 #include "graph/template.h"
 
@@ -245,6 +245,13 @@ done:
     return rc;
 }
 
+/* What the checkpoint calls the k-th weight of a module. */
+static const char *leaf_of(const cJSON *leaves, int k)
+{
+    const cJSON *given = cJSON_GetArrayItem(leaves, k);
+    return cJSON_IsString(given) ? given->valuestring : k ? "bias" : "weight";
+}
+
 static osh_status wire_weights(osh_ctx *cx, builder *b, osh_node *node, const cJSON *entry,
                                const int64_t *in_width, int64_t *out_width, const osh_entry_shape *shape)
 {
@@ -252,6 +259,7 @@ static osh_status wire_weights(osh_ctx *cx, builder *b, osh_node *node, const cJ
     const osh_op *op = node->op;
     int64_t want[OSH_OP_MAX_IN][2] = {{0}};
     int want_ndim[OSH_OP_MAX_IN] = {0};
+    const cJSON *leaves = cJSON_GetObjectItemCaseSensitive(entry, "leaves");
     const char *given = text_of(entry, "tensors"), *module = given ? given : b->g->modules[node->module].name;
     OSH_TRY(op->infer(cx, out_width, want, want_ndim, in_width, node->attr));
     if (op->n_weights > 0 &&
@@ -259,8 +267,8 @@ static osh_status wire_weights(osh_ctx *cx, builder *b, osh_node *node, const cJ
         OSH_FAIL(cx, OSH_E_FORMAT, "the weight's dims are not those that op %s wants", op->name);
     for (int k = 0; k < op->n_weights && k < 2; k++)
         if (want_ndim[k])
-            OSH_TRY(add_weight(cx, b, &node->w[k], module, k ? "bias" : "weight",
-                               text_of(entry, "tied"), want_ndim[k], want[k]));
+            OSH_TRY(add_weight(cx, b, &node->w[k], module, leaf_of(leaves, k), text_of(entry, "tied"), want_ndim[k],
+                               want[k]));
 done:
     return rc;
 }

@@ -81,6 +81,11 @@ static void fill_yarn(osh_rope_attr *attr, const float *p, const osh_rope *r, do
     }
 }
 
+double osh_rope_mscale(const osh_rope *r)
+{
+    return r->type == OSH_ROPE_DEFAULT || r->mscale_all_dim == 0 ? 1 : yarn_mscale(r->factor, r->mscale_all_dim);
+}
+
 static osh_status check(osh_ctx *cx, const osh_rope *r, int64_t head_dim, double original,
                         const char *path)
 {

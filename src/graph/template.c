@@ -3,6 +3,7 @@
  *
  * Expressions are sums and differences of products and quotients of names, numbers and square roots of names; so
  * that a template stays data, nothing else. */
+#include "graph/rope_freq.h"
 #include "graph/template.h"
 
 #include "base/buf.h"
@@ -157,7 +158,8 @@ static osh_status name_at(osh_ctx *cx, double *out, const osh_scope *s, const ch
     if (depth > MAX_DEPTH)
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s is defined by itself", s->tpl->name, name);
     const struct { const char *name; double value; } own[] = {
-        {"window", (double)s->window}, {"sliding", s->sliding}, {"sparse", s->sparse}, {"e", (double)s->e}};
+        {"window", (double)s->window}, {"sliding", s->sliding}, {"sparse", s->sparse}, {"e", (double)s->e},
+        {"rope_mscale", osh_rope_mscale(&s->config->rope)}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(name, own[i].name) == 0) {
             *out = own[i].value;
@@ -367,16 +369,18 @@ osh_status osh_scope_sparse(osh_ctx *cx, bool *out, const osh_scope *s, int64_t 
     const cJSON *row = cJSON_GetObjectItemCaseSensitive(s->tpl->json, "sparse");
     const cJSON *when = cJSON_GetObjectItemCaseSensitive(row, "when"),
                 *every = cJSON_GetObjectItemCaseSensitive(row, "every"),
+                *from = cJSON_GetObjectItemCaseSensitive(row, "from"),
                 *except = cJSON_GetObjectItemCaseSensitive(row, "except");
     double on = 1;
-    int64_t step = 1;
+    int64_t step = 1, first = 0;
     bool dense = false;
     *out = false;
     if (!row) return OSH_OK;
     if (when) OSH_TRY(osh_scope_num(cx, &on, s, when));
     if (every) OSH_TRY(osh_scope_int(cx, &step, s, every, 1));
+    if (from) OSH_TRY(osh_scope_int(cx, &first, s, from, 0));
     if (cJSON_IsString(except)) OSH_TRY(listed(cx, &dense, s, except->valuestring, layer));
-    *out = on > 0 && !dense && (layer + 1) % step == 0;
+    *out = on > 0 && !dense && layer >= first && (layer + 1) % step == 0;
 done:
     return rc;
 }

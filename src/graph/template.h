@@ -1,10 +1,10 @@
 /* template.h - finds the template of an architecture and evaluates its names against config.json.
  *
  * A name stands for, in this order: the layer's window ("window"), whether the layer is one with a
- * window ("sliding") or with experts ("sparse"), the number of the repeated module ("e"), a row of
- * "flags", which the layer has or not, a row of "dims", a key of config.json, a row of "defaults"
- * (the key is absent) or of "nulls" (it is null: transformers' configuration classes tell the two
- * apart). */
+ * window ("sliding") or with experts ("sparse"), the number of the repeated module ("e"), by what yarn
+ * scales the scores of latent attention ("rope_mscale"), a row of "flags", which the layer has or not,
+ * a row of "dims", a key of config.json, a row of "defaults" (the key is absent) or of "nulls" (it is
+ * null: transformers' configuration classes tell the two apart). */
 #ifndef OSH_TEMPLATE_H
 #define OSH_TEMPLATE_H
 #include "graph/graph.h"
@@ -54,6 +54,6 @@ osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s,
 /* The window of layer i after the template's "window" row {"size", "when", "layers", "from", "every"}; 0:
  * full attention. */
 osh_status osh_scope_window(osh_ctx *cx, int64_t *out, bool *sliding, const osh_scope *s, int64_t layer);
-/* Whether layer i has experts after the template's "sparse" row {"when", "every", "except"}; no row: false. */
+/* Whether layer i has experts after the template's "sparse" row {"when", "every", "from", "except"}; no row: false. */
 osh_status osh_scope_sparse(osh_ctx *cx, bool *out, const osh_scope *s, int64_t layer);
 #endif

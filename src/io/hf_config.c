@@ -40,6 +40,10 @@ static const family families[] = {
     {"opt", "OPTForCausalLM", {2048}, true},
     {"mixtral", "MixtralForCausalLM", {4096 * 32, .theta = 1e6}, false},
     {"qwen2_moe", "Qwen2MoeForCausalLM", {32768}, false},
+    {"glm4_moe", "Glm4MoeForCausalLM", {131072, .partial_rotary_factor = 0.5}, false},
+    {"deepseek_v2", "DeepseekV2ForCausalLM", {2048}, false},
+    {"deepseek_v3", "DeepseekV3ForCausalLM", {4096}, false},
+    {"kimi_k2", "DeepseekV3ForCausalLM", {4096}, false},
     {"gpt_neox", "GPTNeoXForCausalLM",
      {2048, .partial_rotary_factor = 0.25, .theta_key = "rotary_emb_base", .partial_key = "rotary_pct"}, false},
 };

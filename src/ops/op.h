@@ -88,7 +88,8 @@ typedef struct {
 typedef struct { double eps; bool bias; } osh_layer_norm_attr;
 typedef struct { int64_t out_features; bool bias; } osh_linear_attr;
 typedef struct { int64_t hidden_size, vocab_size; } osh_embedding_attr;
-typedef struct { int64_t first, width, period; } osh_slice_attr; /* period 0: the whole row */
+typedef struct { int64_t first, width, period, pad; } osh_slice_attr; /* period 0: the whole row */
+typedef struct { int64_t width, second; } osh_join_attr;
 typedef struct { double by; bool rounded; } osh_scale_attr;      /* rounded: by, to the compute dtype */
 typedef struct { int64_t rows, offset; } osh_positions_attr;
 #define OSH_ROPE_MAX_FREQS 512
@@ -114,6 +115,14 @@ typedef struct { char *act; /* silu | gelu | gelu_pytorch_tanh */ } osh_glu_attr
 typedef struct { char *act; /* as osh_glu_attr, and relu, relu2 */ } osh_act_attr;
 enum { OSH_MOE_MAX_EXPERTS = 1024 };
 typedef struct { int64_t top_k; bool norm_topk_prob; } osh_moe_router_attr;
+typedef struct {
+    osh_moe_router_attr route;
+    int64_t experts, n_group, topk_group;
+    double scale; // of the weights
+    bool sigmoid, bias;
+    char *method; /* greedy: groups mean nothing */
+} osh_moe_gate_attr;
+bool osh_moe_gate_is_grouped(const osh_moe_gate_attr *at); // not every group is left
 typedef struct { int64_t expert; } osh_moe_combine_attr;
 /* What becomes of logits behind the head: rounded, divided, capped as scores are; 0: not. */
 typedef struct { double divide, cap; } osh_logits_rule;
@@ -129,12 +138,14 @@ typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // of nll and kl: of
  *   add         in a [N, D], b [N, D]                                out [N, D]
  *   layer_norm  in x [N, D], w [D], bias [D] optional                out [N, D]
  *   slice       in x [N, W]                                          out [N, S]     some columns of each period
+ *   join        in a [N, H*A], b [N, H*B] or [N, B]                  out [N, H*(A+B)]  head by head
  *   scale       in x [N, D]                                          out [N, D]     x * by
  *   act         in x [N, F]                                          out [N, F]     act(x)
  *   positions   in x [N, D], w [P, D]                                out [N, D]     x + w[position + offset]
  *   sigmoid_gate in gate [N, 1], x [N, D]                            out [N, D]     sigmoid(gate) x
  *   zeros       in x [N, D], for its shape                           out [N, D]
  *   moe_router  in logits [N, E]                                     out [N, E]     weights of the experts chosen
+ *   moe_gate    in x [N, D], w [E, D], b [E] optional                out [N, E]     the same, of logits in f32
  *   moe_combine in sum [N, D], y [N, D], route [N, E]                out [N, D]     sum + y * route[:, expert]
  * Statistics and solver ops:
  *   hessian_accum  in x [N, I]; H F32 [I, I] in place: H += X^T X, lower triangle, sample by sample in order

@@ -1,12 +1,13 @@
 /* slice.c - some columns of each row: a part of what a fused projection makes.
  *
- *   in[0] x [N, W]     out y [N, W / period * width]     columns c with first <= c mod period < first + width
+ *   in[0] x [N, W]     out y [N, W / period * (width + pad)]     columns c with first <= c mod period < first + width
  *
  * With heads of 3 that are q, k, v of one head after the other (GPT-NeoX) k is {first 3, width 3, period 9}:
  *
  *   x  q q q k k k v v v | q q q k k k v v v        y  k k k | k k k
  *
- * period 0 is the whole row (Phi-3). Bytes are copied. */
+ * period 0 is the whole row (Phi-3). Behind each part stand `pad` zeros: DeepSeek's values are narrower than its keys,
+ * and attention wants one width. Bytes are copied. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -20,6 +21,7 @@ static const osh_field attrs[] = {
     {"width", OSH_F_INT, offsetof(osh_slice_attr, width), NULL, 1, 1e9, "columns of a period", NULL, NULL},
     {"period", OSH_F_INT, offsetof(osh_slice_attr, period), "0", 0, 1e9, "columns that repeat; 0: the row", NULL,
      NULL},
+    {"pad", OSH_F_INT, offsetof(osh_slice_attr, pad), "0", 0, 1e9, "zeros behind each part", NULL, NULL},
     {0},
 };
 
@@ -34,7 +36,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
         return osh_fail(cx, OSH_E_FORMAT, "slice: columns [%lld, %lld) of %lld, in a width of %lld: want a part of "
                         "each period, and whole periods", (long long)at->first, (long long)(at->first + at->width),
                         (long long)period, (long long)in_width[0]);
-    out_width[0] = in_width[0] / period * at->width;
+    out_width[0] = in_width[0] / period * (at->width + at->pad);
     return OSH_OK;
 }
 
@@ -45,12 +47,15 @@ static osh_status slice_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     int64_t W = osh_width(a->in[0]), S = osh_width(a->out[0]), period = at->period ? at->period : W;
     int64_t end = osh_min64(osh_rows(a->in[0]), (chunk + 1) * ROWS);
     const osh_tensor *x = a->in[0], *y = a->out[0];
-    size_t bytes = (size_t)at->width * osh_dtype_bytes(x->dtype);
+    int64_t each = at->width + at->pad;
+    size_t bytes = (size_t)at->width * osh_dtype_bytes(x->dtype), zeros = (size_t)at->pad * osh_dtype_bytes(x->dtype);
 
     (void)cx, (void)worker;
     for (int64_t n = chunk * ROWS; n < end; n++)
-        for (int64_t p = 0; p < W / period; p++)
-            memcpy(osh_elem(y, n * S + p * at->width), osh_elem(x, n * W + p * period + at->first), bytes);
+        for (int64_t p = 0; p < W / period; p++) {
+            memcpy(osh_elem(y, n * S + p * each), osh_elem(x, n * W + p * period + at->first), bytes);
+            memset(osh_elem(y, n * S + p * each + at->width), 0, zeros);
+        }
     return OSH_OK;
 }
 

@@ -40,7 +40,7 @@ static double attended_pairs(const osh_dataset *d, int64_t window)
 
 static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_node *n, double tokens)
 {
-    if (is_op(n, "linear"))
+    if (is_op(n, "linear") || is_op(n, "moe_gate"))
         return 2 * tokens * (double)g->values[n->in[0]].width * (double)g->values[n->out[0]].width;
     if (is_op(n, "attention")) {
         const osh_attention_attr *a = n->attr;
@@ -60,8 +60,9 @@ static double routed_share(const osh_graph *g, const osh_node *n)
         if (is_op(reader, "moe_combine") && reader->in[1] == n->out[0]) {
             const osh_value *route = &g->values[reader->in[2]];
             const osh_node *router = &g->nodes[route->producer];
-            const osh_moe_router_attr *a = router->attr;
-            return is_op(router, "moe_router") ? (double)a->top_k / (double)route->width : 1;
+            const osh_moe_router_attr *a = router->attr; // of moe_gate its first member
+            bool routes = is_op(router, "moe_router") || is_op(router, "moe_gate");
+            return routes ? (double)a->top_k / (double)route->width : 1;
         }
         n = reader;
     }

@@ -48,6 +48,9 @@ check falcon_new 4 2
 check falcon_old 4 2
 check mixtral 16 2
 check qwen2_moe 19 2 -12
+check glm4_moe 7 2 18 # a dense layer, and one with 6 experts and a shared one
+check deepseek_v2 7 2 18
+check deepseek_v3 8 2 18
 
 # what a template cannot do is said before anything runs; rounding needs no template
 "$OSH_TOOLS/tiny_model" stablelm s

@@ -20,7 +20,9 @@ static const osh_glu_attr act_silu = {silu}, act_gelu = {gelu}, act_tanh = {gelu
 static const osh_rms_norm_attr eps = {.eps = 1e-5}, eps0 = {.eps = 0}, heads8 = {.eps = 1e-6, .head_dim = 8};
 static const osh_rms_norm_attr late = {.eps = 1e-5, .late = true}, gemma = {.eps = 1e-5, .offset = 1, .late = true};
 static const osh_layer_norm_attr ln = {.eps = 1e-5}, ln_bias = {.eps = 1e-5, .bias = true}, ln_eps = {.eps = 0.5};
-static const osh_slice_attr slice7 = {0, 7, 0}, slice_k = {3, 3, 9}, slice_q = {0, 3, 9}, slice64 = {128, 64, 256};
+static const osh_slice_attr slice7 = {0, 7, 0}, slice_k = {3, 3, 9}, slice_q = {0, 3, 9}, slice64 = {128, 64, 256},
+                            slice_pad = {3, 3, 9, 2};
+static const osh_join_attr join1 = {1, 1}, join_each = {4, 3}, join_one = {12, 6}, join64 = {128, 64};
 static const osh_scale_attr by3 = {0.3, false}, by3r = {0.3, true}, by2 = {0.2, false};
 static const osh_positions_attr pos = {131, 0}, pos2 = {131, 2};
 static char relu[] = "relu", relu2[] = "relu2";
@@ -68,6 +70,19 @@ static const osh_attention_attr att7c = {6, 2, 7, 0, 0.9, 1.5}, att64c = {9, 3, 
 static const osh_attention_attr att16 = {2, 1, 16, 0, 0}, att16w = {2, 1, 16, 300, 0};
 static const osh_moe_router_attr top1 = {1, false}, top2 = {2, false}, top2n = {2, true}, top8 = {8, false},
                                  top8n = {8, true};
+#define GATE(e, groups, left, by, sigmoid, bias, ...) {{__VA_ARGS__}, e, groups, left, by, sigmoid, bias, NULL}
+static char greedy[] = "greedy";
+static const osh_moe_gate_attr gate1 = GATE(1, 1, 1, 1, false, false, 1, false),
+                               gate7 = GATE(7, 1, 1, 2.5, true, true, 2, true),
+                               gate7_plain = GATE(7, 1, 1, 1, true, true, 2, true),
+                               gate7_raw = GATE(7, 1, 1, 2.5, true, true, 2, false),
+                               gate7_soft = GATE(7, 1, 1, 2.5, false, true, 2, true),
+                               gate36 = GATE(36, 6, 2, 1, false, false, 4, false),
+                               gate36_all = GATE(36, 6, 3, 1, false, false, 4, false),
+                               gate36_greedy = {{4, false}, 36, 6, 2, 1, false, false, greedy},
+                               gate256 = GATE(256, 8, 4, 2.5, true, true, 8, true),
+                               gate256_one = GATE(256, 1, 1, 2.5, true, true, 8, true),
+                               gate1024 = GATE(1024, 1, 1, 1, true, false, 8, true);
 static const osh_moe_combine_attr expert0 = {0}, expert6 = {6};
 static osh_rope_attr rope64, rope258; // filled by main
 
@@ -90,6 +105,11 @@ static const op_case cases[] = {
     {"slice", 1, {7}, .out = 7, .attr = &slice7},
     {"slice", 7, {18}, .out = 6, {3}, .attr = &slice_k, .without = &slice_q},
     {"slice", 129, {512}, .out = 128, {3}, .attr = &slice64},
+    {"slice", 7, {18}, .out = 10, {3}, .attr = &slice_pad},
+    {"join", 1, {1, 1}, .out = 2, .attr = &join1},
+    {"join", 7, {12, 9}, .out = 21, {3}, .attr = &join_each},
+    {"join", 7, {12, 6}, .out = 18, {3}, .attr = &join_one},
+    {"join", 129, {2048, 64}, .out = 3072, .attr = &join64},
     {"scale", 1, {1}, .out = 1, .attr = &by3},
     {"scale", 129, {129}, .out = 129, {3}, .attr = &by3r, .without = &by2},
     {"act", 1, {1}, .out = 1, .amp = 4, .attr = &f_silu},
@@ -148,6 +168,14 @@ static const op_case cases[] = {
     {"moe_router", 130, {128}, .out = 128, {65}, .amp = 3, .attr = &top8n, .without = &top8},
     {"moe_router", 3, {8}, .out = 8, .amp = 3, .attr = &top8},
     {"moe_router", 3, {1024}, .out = 1024, .amp = 3, .attr = &top8, .without = &top2},
+    {"moe_gate", 1, {1}, {{1, 1}}, 1, .attr = &gate1},
+    {"moe_gate", 7, {7}, {{7, 7}, {7}}, 7, {3}, .attr = &gate7, .without = &gate7_plain},
+    {"moe_gate", 7, {7}, {{7, 7}, {7}}, 7, .attr = &gate7, .without = &gate7_raw},
+    {"moe_gate", 7, {7}, {{7, 7}, {7}}, 7, .attr = &gate7, .without = &gate7_soft},
+    {"moe_gate", 67, {129}, {{36, 129}}, 36, {65}, .attr = &gate36, .without = &gate36_all},
+    {"moe_gate", 67, {129}, {{36, 129}}, 36, {65}, .attr = &gate36_greedy, .without = &gate36},
+    {"moe_gate", 9, {576}, {{256, 576}, {256}}, 256, {4}, .attr = &gate256, .without = &gate256_one},
+    {"moe_gate", 3, {129}, {{1024, 129}}, 1024, .attr = &gate1024},
     {"moe_combine", 1, {1, 1, 1}, .out = 1, .attr = &expert0},
     {"moe_combine", 7, {7, 7, 7}, .out = 7, {3}, .attr = &expert6, .without = &expert0},
     {"moe_combine", 129, {129, 129, 8}, .out = 129, {3}, .attr = &expert6, .without = &expert0},

@@ -87,11 +87,13 @@ osh_status osh_glu_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_add_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_layer_norm_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_slice_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_join_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_scale_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_positions_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_sigmoid_gate_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_act_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_moe_router_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_moe_gate_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_moe_combine_cuda(osh_ctx *cx, const osh_op_args *a);
 /* Products of the tokens of all samples at once. Squares on the diagonal of H are written whole: above the diagonal
  * there is nothing to rely on behind it. */

@@ -1,6 +1,6 @@
-/* map.cu - scale, act and slice: each element of the output from one of the input.
+/* map.cu - scale, act, slice and join: each element of the output from one of an input.
  *
- *   scale   by x             act   max(x, 0), its square, and of act.cuh           slice   columns of each period
+ *   scale   by x             act   max(x, 0), its square, and of act.cuh           slice, join   columns of each period
  *
  * Computed in f32, one rounding. x [N, W], y [N, S]; y of scale and act may be x. */
 #include "ops/cuda/act.cuh"
@@ -67,8 +67,9 @@ template <class T>
 static __global__ void slice_kernel(T *y, const T *x, int64_t n, int64_t W, int64_t S, osh_slice_attr at)
 {
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
-        int64_t row = i / S, c = i % S;
-        y[i] = x[row * W + c / at.width * at.period + at.first + c % at.width];
+        int64_t row = i / S, each = at.width + at.pad, p = i % S / each, c = i % S % each;
+        if (c < at.width) y[i] = x[row * W + p * at.period + at.first + c];
+        else osh_cu_store(&y[i], 0);
     }
 }
 
@@ -85,6 +86,34 @@ osh_status osh_slice_cuda(osh_ctx *cx, const osh_op_args *a)
                     OSH_LAUNCH(slice_kernel<T>, osh_cu_grid(y->device, n, 256), 256, 0, osh_cuda_stream(y->device),
                                static_cast<T *>(y->data), static_cast<const T *>(x->data), n, osh_width(x),
                                osh_width(y), at));
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}
+
+/* to [N, O], x [N, A], y [N, B] */
+template <class T>
+static __global__ void join_kernel(T *to, const T *x, const T *y, int64_t n, int64_t A, int64_t B, osh_join_attr at)
+{
+    int64_t each = at.width + at.second, O = A / at.width * each;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
+        int64_t row = i / O, head = i % O / each, c = i % O % each, shared = B == at.second ? 0 : head;
+        to[i] = c < at.width ? x[row * A + head * at.width + c] : y[row * B + shared * at.second + c - at.width];
+    }
+}
+
+osh_status osh_join_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *x = a->in[0], *y = a->in[1], *to = a->out[0];
+    int64_t n = osh_tensor_numel(to);
+
+    if (!n) return OSH_OK;
+    OSH_CU_BY_DTYPE(x->dtype, T,
+                    OSH_LAUNCH(join_kernel<T>, osh_cu_grid(to->device, n, 256), 256, 0, osh_cuda_stream(to->device),
+                               static_cast<T *>(to->data), static_cast<const T *>(x->data),
+                               static_cast<const T *>(y->data), n, osh_width(x), osh_width(y),
+                               *static_cast<const osh_join_attr *>(a->attr)));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

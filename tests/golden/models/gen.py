@@ -39,7 +39,7 @@ def weight(name, shape):
     u = rng_sym(SEED, stream(name), math.prod(shape)).reshape(shape)
     if name.endswith("norm.weight") or (".ln_" in name and name.endswith(".weight")):
         return np.float32(1) + np.float32(0.25) * u
-    if name.endswith(".bias"):
+    if name.endswith((".bias", "_bias")):
         return np.float32(0.5) * u
     if name.endswith("embed_tokens.weight"):
         return u
@@ -52,7 +52,8 @@ def tokens(vocab):
     return np.split(ids, np.cumsum(LENS)[:-1])
 
 
-TYPES = {"GPTNeoX": "gpt_neox", "Gemma3": "gemma3_text", "Qwen2Moe": "qwen2_moe", "Qwen3Moe": "qwen3_moe"}
+TYPES = {"GPTNeoX": "gpt_neox", "Gemma3": "gemma3_text", "Qwen2Moe": "qwen2_moe", "Qwen3Moe": "qwen3_moe", "Glm4Moe": "glm4_moe",
+         "DeepseekV2": "deepseek_v2", "DeepseekV3": "deepseek_v3"}
 
 
 def model_type(arch):
@@ -79,10 +80,13 @@ def size(**kw):
 
 
 L, M, Q2, Q3, Q3M = (f"{x}ForCausalLM" for x in ("Llama", "Mistral", "Qwen2", "Qwen3", "Qwen3Moe"))
-S3, GR, O2, O3, M3, ST, P3, G4, GE2, GE3, NX, OP, MX, Q2M, FA = (f"{x}ForCausalLM" for x in (
+S3, GR, O2, O3, M3, ST, P3, G4, GE2, GE3, NX, OP, MX, Q2M, FA, G4M, D2, D3 = (f"{x}ForCausalLM" for x in (
     "SmolLM3", "Granite", "Olmo2", "Olmo3", "Ministral3", "StableLm", "Phi3", "Glm4", "Gemma2", "Gemma3", "GPTNeoX", "OPT", "Mixtral",
-    "Qwen2Moe", "Falcon"))
+    "Qwen2Moe", "Falcon", "Glm4Moe", "DeepseekV2", "DeepseekV3"))
 ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
+GROUPS = dict(n_routed_experts=6, n_shared_experts=1, num_experts_per_tok=2, moe_intermediate_size=24, n_group=2, topk_group=1,
+              first_k_dense_replace=1)
+LATENT = dict(kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=6, v_head_dim=12)
 NO_PAD = dict(pad_token_id=None, bos_token_id=0, eos_token_id=0)
 LONG = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.1, 1.5, 2.0, 2.5, 3.0],
         "long_factor": [1.0, 1.5, 3.0, 5.0, 8.0, 9.0], "original_max_position_embeddings": 64}
@@ -195,6 +199,13 @@ CASES = {
     "qwen2_moe": (four(Q2M, **size(), **NO_PAD, rope_theta=10000.0, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
                        shared_expert_intermediate_size=40, decoder_sparse_step=1, mlp_only_layers=[1], use_sliding_window=False,
                        norm_topk_prob=True), {"norm_topk_prob": False}),
+    "glm4_moe": (five(G4M, **size(**DH16, attention_bias=True, use_qk_norm=True), **NO_PAD, **GROUPS, routed_scaling_factor=1.5,
+                      rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}),
+                 {"topk_group": 2}),
+    "deepseek_v3": (four(D3, **size(num_key_value_heads=4, **LATENT, q_lora_rank=24), **NO_PAD, **GROUPS, rope_theta=10000.0, rope_scaling={
+        "type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "mscale": 1.0, "mscale_all_dim": 1.0}), {"topk_group": 2}),
+    "deepseek_v2": (five(D2, **size(num_key_value_heads=4, **LATENT, q_lora_rank=None), **NO_PAD, **GROUPS, topk_method="group_limited_greedy",
+                         routed_scaling_factor=2.0, **ROPE), {"topk_method": "greedy"}),
 }
 
 

@@ -172,6 +172,9 @@ int main(void)
         CASE(falcon_old),
         CASE(mixtral),
         CASE(qwen2_moe),
+        CASE(glm4_moe),
+        CASE(deepseek_v2),
+        CASE(deepseek_v3),
         cmocka_unit_test(test_mean_ratio), // behind all cases
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* tiny.h - writes the tiny random checkpoints of gen.py: config.json as stored in <case>.json,
  * weights from the counter RNG.
  *
- *   u uniform in [-1, 1):  norms 1 + u/4,  biases u/2,  embeddings u,  linears u sqrt(3 / in),
+ *   u uniform in [-1, 1):  norms 1 + u/4,  biases (x.bias, x_bias) u/2,  embeddings u,  linears u sqrt(3 / in),
  *                          q and k twice that
  *
  * stream of a tensor: FNV-1a (32 bits) of its name, so that no order matters. Every failure aborts
@@ -71,7 +71,7 @@ static inline void tiny_fill(float *w, const char *name, int64_t n, int64_t n_in
     uint32_t stream = 2166136261u;
     for (const char *p = name; *p; p++) stream = (stream ^ (unsigned char)*p) * 16777619u;
     bool norm = tiny_ends(name, "norm.weight") || (strstr(name, ".ln_") && tiny_ends(name, ".weight"));
-    bool bias = tiny_ends(name, ".bias"),
+    bool bias = tiny_ends(name, ".bias") || tiny_ends(name, "_bias"),
          embed = tiny_ends(name, "embed_tokens.weight");
     double gain = tiny_ends(name, "q_proj.weight") || tiny_ends(name, "k_proj.weight") ? 2.0 : 1.0;
     float scale = norm    ? 0.25f

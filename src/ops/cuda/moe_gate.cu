@@ -1,0 +1,108 @@
+/* moe_gate.cu - moe_gate: a warp for each token; lane l has the experts l, l + 32, ...
+ *
+ *   in[0] x [N, D]     in[1] w [E, D]     in[2] b [E] optional     out route [N, E]
+ *
+ * A logit is the sum of the lanes' products as the warp's butterfly adds them; logits, scores and what the choice is
+ * made by lie in shared memory. All in f32. */
+#include "ops/cuda/pack.cuh"
+
+#include <assert.h>
+
+enum { WARPS = 4, MOST_GROUPS = OSH_MOE_MAX_EXPERTS / 2 };
+
+/* How many of the n before or behind x[at] are larger, or as large and before it. */
+static __device__ inline int rank_of(const float *x, int at, int n)
+{
+    int before = 0;
+    for (int i = 0; i < n; i++) before += x[i] > x[at] || (x[i] == x[at] && i < at);
+    return before;
+}
+
+/* choice [E] shared: of groups that are not kept it becomes -infinity. worth [n_group] shared */
+static __device__ inline void keep_groups(float *choice, float *worth, const osh_moe_gate_attr &at, int lane)
+{
+    int groups = (int)at.n_group, each = (int)(at.experts / at.n_group);
+    for (int g = lane; g < groups; g += 32) {
+        float first = -INFINITY, second = -INFINITY;
+        for (int e = g * each; e < (g + 1) * each; e++) {
+            float c = choice[e];
+            if (c > first) second = first, first = c;
+            else if (c > second) second = c;
+        }
+        worth[g] = at.sigmoid ? __fadd_rn(first, second) : first;
+    }
+    __syncwarp();
+    for (int g = lane; g < groups; g += 32)
+        if (rank_of(worth, g, groups) >= at.topk_group)
+            for (int e = g * each; e < (g + 1) * each; e++) choice[e] = -INFINITY;
+    __syncwarp();
+}
+
+/* x [n, D], w [E, D], bias [E] or NULL, route [n, E] */
+template <class T, class S, class B>
+static __global__ void gate_kernel(T *route, const T *x, const S *w, const B *bias, int64_t n, int64_t D,
+                                   osh_moe_gate_attr at, bool grouped)
+{
+    __shared__ float scores[WARPS][OSH_MOE_MAX_EXPERTS], choices[WARPS][OSH_MOE_MAX_EXPERTS];
+    __shared__ float worths[WARPS][MOST_GROUPS];
+    int lane = (int)(threadIdx.x % 32), warp = (int)(threadIdx.x / 32), E = (int)at.experts;
+    float *score = scores[warp], *choice = choices[warp];
+
+    for (int64_t r = (int64_t)blockIdx.x * WARPS + warp; r < n; r += (int64_t)gridDim.x * WARPS) {
+        const T *row = x + r * D;
+        float max = -INFINITY, sum = 0, top = 0;
+        for (int e = 0; e < E; e++) {
+            float dot = 0;
+            for (int64_t i = lane; i < D; i += 32) dot = fmaf(osh_cu_load(row[i]), osh_cu_load(w[e * D + i]), dot);
+            dot = osh_cu_warp_sum(dot);
+            if (lane == e % 32) score[e] = dot;
+            max = fmaxf(max, dot);
+        }
+        __syncwarp();
+        for (int e = lane; e < E; e += 32) sum += expf(score[e] - max);
+        sum = osh_cu_warp_sum(sum);
+        for (int e = lane; e < E; e += 32) {
+            float logit = score[e], s = at.sigmoid ? 1.0f / (1.0f + expf(-logit)) : expf(logit - max) / sum;
+            score[e] = s;
+            choice[e] = bias ? __fadd_rn(s, osh_cu_load(bias[e])) : at.sigmoid ? s : logit;
+        }
+        __syncwarp();
+        if (grouped) keep_groups(choice, worths[warp], at, lane);
+        for (int e = lane; e < E; e += 32) {
+            if (rank_of(choice, e, E) >= at.route.top_k) score[e] = 0;
+            top += score[e];
+        }
+        top = osh_cu_warp_sum(top);
+        for (int e = lane; e < E; e += 32) {
+            float s = at.route.norm_topk_prob ? score[e] / (top + 1e-20f) : score[e];
+            osh_cu_store(&route[r * E + e], __fmul_rn(s, (float)at.scale));
+        }
+        __syncwarp();
+    }
+}
+
+template <class T, class S, class B> static void launch(const osh_op_args *a)
+{
+    const osh_moe_gate_attr *at = static_cast<const osh_moe_gate_attr *>(a->attr);
+    const osh_tensor *x = a->in[0], *y = a->out[0], *b = a->in[2];
+    OSH_LAUNCH((gate_kernel<T, S, B>), osh_cu_grid(y->device, osh_rows(x), WARPS), 32 * WARPS, 0,
+               osh_cuda_stream(y->device), static_cast<T *>(y->data), static_cast<const T *>(x->data),
+               static_cast<const S *>(a->in[1]->data), b ? static_cast<const B *>(b->data) : nullptr, osh_rows(x),
+               osh_width(x), *at, osh_moe_gate_is_grouped(at));
+}
+
+osh_status osh_moe_gate_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *x = a->in[0], *b = a->in[2];
+
+    assert(osh_width(a->out[0]) <= OSH_MOE_MAX_EXPERTS);
+    if (!osh_rows(x)) return OSH_OK;
+    OSH_TRY(osh_cu_readable(cx, a->in[1]->dtype));
+    if (b) OSH_TRY(osh_cu_readable(cx, b->dtype));
+    OSH_CU_BY_DTYPE(x->dtype, T, OSH_CU_BY_STORED(a->in[1]->dtype, S,
+                    OSH_CU_BY_STORED((b ? b->dtype : OSH_F32), B, launch<T, S, B>(a))));
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}

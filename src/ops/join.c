@@ -1,0 +1,71 @@
+/* join.c - two values side by side, head by head.
+ *
+ *   in[0] a [N, H*width]     in[1] b [N, H*S], or [N, S] for all heads     out [N, H*(width + S)]
+ *
+ * H = 2, width 2, S 1 (DeepSeek's keys: a part of each head's own, and one that is turned by position and shared):
+ *
+ *   a  a a | a a     b  r     out  a a r | a a r
+ *
+ * Bytes are copied. */
+#include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
+#include "ops/kernel.h"
+
+#include <string.h>
+
+enum { ROWS = 64 }; // of one chunk
+
+static const osh_field attrs[] = {
+    {"width", OSH_F_INT, offsetof(osh_join_attr, width), NULL, 1, 1e9, "columns of a head of the first value", NULL,
+     NULL},
+    {"second", OSH_F_INT, offsetof(osh_join_attr, second), NULL, 1, 1e9, "S, columns of a head of the other", NULL,
+     NULL},
+    {0},
+};
+
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
+                        const void *attr)
+{
+    const osh_join_attr *at = attr;
+    int64_t heads = in_width[0] / at->width;
+
+    (void)w_shape, (void)w_ndim;
+    if (in_width[0] % at->width || (in_width[1] != heads * at->second && in_width[1] != at->second))
+        return osh_fail(cx, OSH_E_FORMAT, "join: widths %lld and %lld, want heads of %lld and, for each or for all, "
+                        "%lld", (long long)in_width[0], (long long)in_width[1], (long long)at->width,
+                        (long long)at->second);
+    out_width[0] = in_width[0] + heads * at->second;
+    return OSH_OK;
+}
+
+static osh_status join_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const osh_op_args *a = user;
+    const osh_join_attr *at = a->attr;
+    const osh_tensor *x = a->in[0], *y = a->in[1], *to = a->out[0];
+    int64_t A = osh_width(x), B = osh_width(y), O = osh_width(to), heads = A / at->width;
+    int64_t end = osh_min64(osh_rows(x), (chunk + 1) * ROWS), both = at->width + at->second;
+    size_t bytes = osh_dtype_bytes(x->dtype);
+
+    (void)cx, (void)worker;
+    for (int64_t n = chunk * ROWS; n < end; n++)
+        for (int64_t h = 0; h < heads; h++) {
+            int64_t second = B == at->second ? 0 : h * at->second;
+            memcpy(osh_elem(to, n * O + h * both), osh_elem(x, n * A + h * at->width), (size_t)at->width * bytes);
+            memcpy(osh_elem(to, n * O + h * both + at->width), osh_elem(y, n * B + second),
+                   (size_t)at->second * bytes);
+        }
+    return OSH_OK;
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), join_chunk, (void *)(uintptr_t)a);
+}
+
+const osh_op osh_op_join = {
+    .name = "join", .n_in = 2, .n_weights = 0, .n_out = 1,
+    .attrs = attrs, .attr_bytes = sizeof(osh_join_attr), .infer = infer,
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_join_cuda)}, // on a CPU a copy: nothing to gain
+    .tol = 0, .scratch = osh_elementwise_scratch,
+};

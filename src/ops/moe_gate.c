@@ -1,0 +1,162 @@
+/* moe_gate.c - a router whose logits stay f32: which experts a token goes to, and with what weight.
+ *
+ *   in[0] x [N, D]     in[1] w [E, D]     in[2] b [E] optional     out route [N, E], 0 where the token does not go
+ *
+ *   s = softmax(x w^T), or sigmoid(x w^T); the choice is made by c = s + b
+ *   n_group: the experts stand in groups of E / n_group. A group is worth the sum of its two largest c, of softmax its
+ *   largest; experts of the topk_group best groups alone are left
+ *   the top_k of these with the largest c; of equal ones the lower index first
+ *   route = s, divided by the sum of those chosen (norm_topk_prob), times scale
+ *
+ * E = 4 in 2 groups, topk_group 1, top_k 1, b = 0: s = .9 .1 .6 .7 has groups of 1.0 and 1.3, so expert 3 and not 0.
+ *
+ * transformers' DeepseekV3TopkRouter and Glm4MoeTopkRouter (sigmoid), DeepseekV2TopkRouter (softmax; greedy is one
+ * group): x and w are widened, everything is f32, the weights are rounded to the dtype of x at the end. Sums are double
+ * here, in a fixed order. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/elementary.h"
+#include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
+#include "ops/kernel.h"
+
+enum { ROWS = 4, PIECE = 512, LANES = 8 }; // rows of one chunk; columns in f32 at a time; sums beside each other
+
+static const osh_field attrs[] = {
+    {"top_k", OSH_F_INT, offsetof(osh_moe_gate_attr, route.top_k), "1", 1, OSH_MOE_MAX_EXPERTS, "experts of a token",
+     NULL, NULL},
+    {"norm_topk_prob", OSH_F_BOOL, offsetof(osh_moe_gate_attr, route.norm_topk_prob), "false", 0, 0,
+     "their weights are divided by their sum", NULL, NULL},
+    {"sigmoid", OSH_F_BOOL, offsetof(osh_moe_gate_attr, sigmoid), "false", 0, 0, "of each logit; else the softmax",
+     NULL, NULL},
+    {"scale", OSH_F_FLOAT, offsetof(osh_moe_gate_attr, scale), "1", 0, 1e6, "factor of the weights", NULL, NULL},
+    {"n_group", OSH_F_INT, offsetof(osh_moe_gate_attr, n_group), "1", 1, OSH_MOE_MAX_EXPERTS, "groups of experts", NULL,
+     NULL},
+    {"topk_group", OSH_F_INT, offsetof(osh_moe_gate_attr, topk_group), "1", 1, OSH_MOE_MAX_EXPERTS,
+     "groups that a token may go to", NULL, NULL},
+    {"method", OSH_F_STR, offsetof(osh_moe_gate_attr, method), "groups", 0, 0, "greedy: groups mean nothing", NULL,
+     "groups|group_limited_greedy|greedy"},
+    {"rows", OSH_F_INT, offsetof(osh_moe_gate_attr, experts), "0", 0, 1e9, "E", NULL, NULL},
+    {"bias", OSH_F_BOOL, offsetof(osh_moe_gate_attr, bias), "false", 0, 0, "b is there", NULL, NULL},
+    {0},
+};
+
+bool osh_moe_gate_is_grouped(const osh_moe_gate_attr *at)
+{
+    return at->topk_group < at->n_group && !(at->method && !strcmp(at->method, "greedy"));
+}
+
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
+                        const void *attr)
+{
+    const osh_moe_gate_attr *at = attr;
+    int64_t E = at->experts, each = E / at->n_group;
+
+    if (E < 1 || E > OSH_MOE_MAX_EXPERTS || E % at->n_group || at->topk_group > at->n_group ||
+        at->route.top_k > at->topk_group * each || (at->n_group > 1 && each < 2))
+        return osh_fail(cx, OSH_E_UNSUPPORTED, "moe_gate: %lld of %lld experts, in %lld of %lld groups: want groups of "
+                        "equal size, no more than there are, and %d experts at most", (long long)at->route.top_k,
+                        (long long)E, (long long)at->topk_group, (long long)at->n_group, OSH_MOE_MAX_EXPERTS);
+    w_ndim[0] = 2, w_shape[0][0] = E, w_shape[0][1] = in_width[0];
+    w_ndim[1] = at->bias, w_shape[1][0] = E;
+    out_width[0] = E;
+    return OSH_OK;
+}
+
+/* c [E]: the experts of all groups but the topk_group best get -infinity. */
+static void keep_groups(float *c, const osh_moe_gate_attr *at)
+{
+    float worth[OSH_MOE_MAX_EXPERTS];
+    int64_t each = at->experts / at->n_group;
+    for (int64_t g = 0; g < at->n_group; g++) {
+        float first = -INFINITY, second = -INFINITY;
+        for (int64_t e = g * each; e < (g + 1) * each; e++) {
+            if (c[e] > first) second = first, first = c[e];
+            else if (c[e] > second) second = c[e];
+        }
+        worth[g] = at->sigmoid ? first + second : first;
+    }
+    for (int64_t g = 0; g < at->n_group; g++) {
+        int64_t before = 0;
+        for (int64_t o = 0; o < at->n_group; o++) before += worth[o] > worth[g] || (worth[o] == worth[g] && o < g);
+        for (int64_t e = g * each; before >= at->topk_group && e < (g + 1) * each; e++) c[e] = -INFINITY;
+    }
+}
+
+/* s [E]: logits, which become the route's weights. bias [E] f32 or NULL */
+static void route_row(float *s, const double *logits, const float *bias, const osh_moe_gate_attr *at)
+{
+    float c[OSH_MOE_MAX_EXPERTS];
+    double max = logits[0], sum = 0, top = 0;
+    int64_t E = at->experts;
+    for (int64_t e = 1; e < E; e++) max = logits[e] > max ? logits[e] : max;
+    for (int64_t e = 0; e < E; e++) sum += osh_math_exp(logits[e] - max);
+    for (int64_t e = 0; e < E; e++) {
+        s[e] = (float)(at->sigmoid ? 1 / (1 + osh_math_exp(-logits[e])) : osh_math_exp(logits[e] - max) / sum);
+        c[e] = bias ? s[e] + bias[e] : at->sigmoid ? s[e] : (float)logits[e]; // no exponential makes these equal
+    }
+    if (osh_moe_gate_is_grouped(at)) keep_groups(c, at);
+    for (int64_t e = 0; e < E; e++) {
+        int64_t before = 0;
+        for (int64_t o = 0; o < E && before < at->route.top_k; o++) before += c[o] > c[e] || (c[o] == c[e] && o < e);
+        if (before >= at->route.top_k) s[e] = 0;
+        top += s[e];
+    }
+    for (int64_t e = 0; e < E; e++)
+        s[e] = (float)((at->route.norm_topk_prob ? s[e] / (top + 1e-20) : s[e]) * at->scale);
+}
+
+/* The sum over n elements of x w, LANES sums of every LANES-th. */
+static double dot(const float *x, const float *w, int64_t n)
+{
+    double sum[LANES] = {0}, all = 0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++) sum[k] += (double)x[i + k] * w[i + k];
+    for (int k = 0; i + k < n; k++) sum[k] += (double)x[i + k] * w[i + k];
+    for (int k = 0; k < LANES; k++) all += sum[k];
+    return all;
+}
+
+static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const osh_op_args *a = user;
+    const osh_moe_gate_attr *at = a->attr;
+    const osh_tensor *x = a->in[0], *w = a->in[1], *b = a->in[2];
+    int64_t E = at->experts, D = osh_width(x), first = chunk * ROWS, n_rows = osh_min64(ROWS, osh_rows(x) - first);
+    double logits[ROWS][OSH_MOE_MAX_EXPERTS];
+    float xs[ROWS][PIECE], ws[PIECE], route[OSH_MOE_MAX_EXPERTS], bias[OSH_MOE_MAX_EXPERTS];
+
+    (void)cx, (void)worker;
+    memset(logits, 0, sizeof logits);
+    for (int64_t from = 0, n; from < D; from += n) {
+        n = osh_min64(PIECE, D - from);
+        for (int64_t r = 0; r < n_rows; r++) osh_to_f32(xs[r], osh_elem(x, (first + r) * D + from), x->dtype, n);
+        for (int64_t e = 0; e < E; e++) {
+            osh_to_f32(ws, osh_elem(w, e * D + from), w->dtype, n);
+            for (int64_t r = 0; r < n_rows; r++) logits[r][e] += dot(xs[r], ws, n);
+        }
+    }
+    if (b) osh_to_f32(bias, b->data, b->dtype, E);
+    for (int64_t r = 0; r < n_rows; r++) {
+        route_row(route, logits[r], b ? bias : NULL, at);
+        osh_from_f32(osh_elem(a->out[0], (first + r) * E), a->out[0]->dtype, route, E);
+    }
+    return OSH_OK;
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    const osh_moe_gate_attr *at = a->attr;
+    assert(at->experts <= OSH_MOE_MAX_EXPERTS && osh_width(a->out[0]) == at->experts), (void)at;
+    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), run_chunk, (void *)(uintptr_t)a);
+}
+
+const osh_op osh_op_moe_gate = {
+    .name = "moe_gate", .n_in = 1, .n_weights = 2, .n_out = 1,
+    .attrs = attrs, .attr_bytes = sizeof(osh_moe_gate_attr), .infer = infer,
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_moe_gate_cuda)},
+    .tol = 1e-12, .scratch = osh_elementwise_scratch,
+};
