@@ -36,6 +36,7 @@ typedef struct builder {
     osh_map *modules, *weights; // own: name -> index
     binding *bound;             // own
     int n_bound;
+    const char *inner, *outer; // view: what stands for "model." in names, and before other names
     const char *prefix;   // "model.layers.3." or "" or "model.layers.3.mlp.experts.7."
 } builder;
 
@@ -111,6 +112,50 @@ static osh_status bind(osh_ctx *cx, builder *b, const char *name, int value)
     return OSH_OK;
 }
 
+/* ---- names of a model around the text model ---- */
+
+/* own: what the checkpoint calls a module of the text model: model.language_model.layers.3 is model.layers.3. NULL: no
+ * memory. */
+static char *wrapped_name(osh_ctx *cx, const builder *b, const char *name)
+{
+    static const char model[] = "model";
+    size_t n = sizeof model - 1, inner = strlen(b->inner);
+    bool inside = !strncmp(name, model, n) && (!name[n] || name[n] == '.');
+    if (!inside) return osh_sprintf(cx, "%s%s", b->outer, name);
+    return name[n] ? osh_sprintf(cx, "%s%s", b->inner, name + n + 1)
+                   : osh_sprintf(cx, "%.*s", (int)(inner - (inner > 0)), b->inner);
+}
+
+/* own: the whole name of an entry. */
+static char *full_name(osh_ctx *cx, const builder *b, const char *name)
+{
+    return *b->prefix ? osh_sprintf(cx, "%s%s", b->prefix, name) : wrapped_name(cx, b, name);
+}
+
+/* The first of the wrapper's pairs of prefixes under which the checkpoint has the embedding. */
+static osh_status choose_prefixes(osh_ctx *cx, builder *b)
+{
+    const cJSON *names = cJSON_GetObjectItemCaseSensitive(b->scope.tpl->wrap, "names"), *pair;
+    b->inner = "model.", b->outer = "";
+    cJSON_ArrayForEach(pair, names)
+    {
+        const cJSON *inner = cJSON_GetArrayItem(pair, 0), *outer = cJSON_GetArrayItem(pair, 1);
+        if (!cJSON_IsString(inner) || !cJSON_IsString(outer))
+            return osh_fail(cx, OSH_E_FORMAT, "%s: \"names\" is not a list of pairs", b->scope.tpl->name);
+        char *name = osh_sprintf(cx, "%sembed_tokens.weight", inner->valuestring); // own
+        if (!name) return OSH_E_NOMEM;
+        bool there = osh_checkpoint_find(b->ck, name);
+        osh_free(cx, name);
+        if (!there) continue;
+        b->inner = inner->valuestring, b->outer = outer->valuestring;
+        break;
+    }
+    b->g->wrapped = names != NULL;
+    b->g->inner = osh_strdup(cx, b->inner);
+    b->g->outer = osh_strdup(cx, b->outer);
+    return b->g->inner && b->g->outer ? OSH_OK : OSH_E_NOMEM;
+}
+
 /* ---- weights ---- */
 
 /* A Linear of a compressed-tensors checkpoint: its numbers stand in other tensors, or in weight
@@ -170,7 +215,9 @@ static osh_status add_weight(osh_ctx *cx, builder *b, int *index, const char *mo
     const osh_ckpt_tensor *t = osh_checkpoint_find(b->ck, name);
     bool compressed = strcmp(leaf, "weight") == 0 && is_compressed(cx, b, module, t);
     if (!t && !compressed && tied && ties(b)) {
-        other = osh_sprintf(cx, "%s.%s", tied, leaf);
+        char *whole = wrapped_name(cx, b, tied); // own
+        other = whole ? osh_sprintf(cx, "%s.%s", whole, leaf) : NULL;
+        osh_free(cx, whole);
         if (!other) {
             rc = OSH_E_NOMEM;
             goto done;
@@ -310,13 +357,15 @@ static osh_status add_entries(osh_ctx *cx, builder *b, const cJSON *entries);
 static osh_status add_instance(osh_ctx *cx, builder *b, const cJSON *entry, const char *hole, int64_t i)
 {
     osh_status rc = OSH_OK;
-    const char *pattern = text_of(entry, "name"), *cls = text_of(entry, "class"), *outer_prefix = b->prefix;
+    const char *pattern = text_of(entry, "name"), *outer_prefix = b->prefix;
+    const char *cls = strcmp(hole, "{i}") ? text_of(entry, "class") : b->g->layer_class;
     const char *at = pattern ? strstr(pattern, hole) : NULL;
-    char *name = NULL, *prefix = NULL; // own
+    char *name = NULL, *prefix = NULL, *relative = NULL; // own
     int outer = b->n_bound, module = -1;
     if (!at || !cls) OSH_FAIL(cx, OSH_E_FORMAT, "%s: what is repeated needs a name with %s, class and nodes",
                               b->scope.tpl->name, hole);
-    name = osh_sprintf(cx, "%s%.*s%lld%s", b->prefix, (int)(at - pattern), pattern, (long long)i, at + strlen(hole));
+    relative = osh_sprintf(cx, "%.*s%lld%s", (int)(at - pattern), pattern, (long long)i, at + strlen(hole));
+    name = relative ? full_name(cx, b, relative) : NULL;
     prefix = name ? osh_sprintf(cx, "%s.", name) : NULL;
     if (!prefix) {
         rc = OSH_E_NOMEM;
@@ -328,6 +377,7 @@ static osh_status add_instance(osh_ctx *cx, builder *b, const cJSON *entry, cons
     b->n_bound = outer; // names of the module end here; what it rebound stays
 done:
     b->prefix = outer_prefix;
+    osh_free(cx, relative);
     osh_free(cx, name);
     osh_free(cx, prefix);
     return rc;
@@ -370,7 +420,7 @@ static osh_status add_entry(osh_ctx *cx, builder *b, const cJSON *entry)
     if (cJSON_GetObjectItemCaseSensitive(entry, "repeat")) return add_repeated(cx, b, entry);
     if (!leaf || (name && !cls) || (!name && !op))
         OSH_FAIL(cx, OSH_E_FORMAT, "an entry needs name and class, or of and op");
-    full = osh_sprintf(cx, "%s%s", b->prefix, leaf);
+    full = full_name(cx, b, leaf);
     if (!full) {
         rc = OSH_E_NOMEM;
         goto done;
@@ -407,7 +457,7 @@ done:
 static osh_status add_layers(osh_ctx *cx, builder *b, const cJSON *layer)
 {
     osh_status rc = OSH_OK;
-    const char *cls = text_of(layer, "class");
+    const char *around = text_of(b->scope.tpl->wrap, "class"), *cls = around ? around : text_of(layer, "class");
     if (!cls)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"layer\" needs name, class, repeat and nodes",
                  b->scope.tpl->name);
@@ -467,10 +517,13 @@ static osh_status read_positions(osh_ctx *cx, builder *b)
 static osh_status find_head(osh_ctx *cx, builder *b)
 {
     osh_graph *g = b->g;
-    const char *name = text_of(b->scope.tpl->json, "head");
+    const char *given = text_of(b->scope.tpl->json, "head");
+    char *name = given ? wrapped_name(cx, b, given) : NULL; // own
     int64_t module = -1;
-    if (!name || !osh_map_get(b->modules, name, strlen(name), &module) ||
-        g->modules[module].node < 0 ||
+    if (given && !name) return OSH_E_NOMEM;
+    bool found = name && osh_map_get(b->modules, name, strlen(name), &module);
+    osh_free(cx, name);
+    if (!found || g->modules[module].node < 0 ||
         strcmp(g->nodes[g->modules[module].node].op->name, "linear") != 0)
         return osh_fail(cx, OSH_E_FORMAT, "%s: \"head\" names no linear", b->scope.tpl->name);
     g->head = g->modules[module].node;
@@ -499,6 +552,7 @@ static osh_status build(osh_ctx *cx, builder *b)
 {
     osh_status rc = OSH_OK;
     const cJSON *json = b->scope.tpl->json;
+    OSH_TRY(choose_prefixes(cx, b));
     OSH_TRY(choose_dtype(cx, b));
     OSH_TRY(read_positions(cx, b));
     OSH_TRY(add_value(cx, b, &b->g->input_ids, "input_ids", 1, -1));

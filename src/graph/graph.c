@@ -12,8 +12,9 @@ osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
 {
     osh_status rc = OSH_OK;
     const osh_hf_config *config = ck->config;
-    osh_template *tpl = NULL; // own
-    char *known = NULL;       // own
+    osh_template *tpl = NULL, *around = NULL; // own
+    char *known = NULL;                       // own
+    const cJSON *wraps;                       // view
 
     if (!config->architecture)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s names no architecture", config->path);
@@ -21,8 +22,19 @@ osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
     if (!tpl)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: architecture %s is not known; known are %s",
                  config->path, config->architecture, known);
+    wraps = cJSON_GetObjectItemCaseSensitive(tpl->json, "wraps");
+    if (wraps) {
+        around = tpl, tpl = NULL;
+        if (!config->text_architecture)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: the model_type of text_config is none that a template serves",
+                     config->path);
+        OSH_TRY(osh_template_find(cx, &tpl, NULL, config->text_architecture, models_dir));
+        if (!tpl) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: no template of %s", config->path, config->text_architecture);
+        tpl->wrap = wraps;
+    }
     OSH_TRY(osh_graph_from_template(cx, out, ck, tpl));
 done:
+    osh_template_free(cx, around);
     osh_free(cx, known);
     osh_template_free(cx, tpl);
     return rc;
@@ -49,6 +61,8 @@ void osh_graph_free(osh_ctx *cx, osh_graph *g)
     osh_free(cx, g->nodes);
     osh_free(cx, g->layer_class);
     osh_free(cx, g->joined);
+    osh_free(cx, g->inner);
+    osh_free(cx, g->outer);
     osh_free(cx, g);
 }
 
@@ -72,6 +86,16 @@ bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_d
     osh_template_free(cx, t);
     if (rc) osh_error_clear(cx); // a broken template file is reported by osh_graph_new
     return yes;
+}
+
+char *osh_graph_loaded_name(osh_ctx *cx, const osh_graph *g, const char *name)
+{
+    static const char text[] = "model.language_model.";
+    if (!g->wrapped) return NULL;
+    size_t inner = strlen(g->inner), outer = strlen(g->outer);
+    if (!strncmp(name, g->inner, inner))
+        return strcmp(g->inner, text) ? osh_sprintf(cx, "%s%s", text, name + inner) : NULL;
+    return outer && !strncmp(name, g->outer, outer) ? osh_strdup(cx, name + outer) : NULL;
 }
 
 int osh_graph_module(const osh_graph *g, const char *name)

@@ -62,6 +62,8 @@ typedef struct osh_graph {
     int64_t max_positions; // that a sample may have (rope dynamic: times its factor)
     osh_dtype dtype;       // compute dtype
     char *layer_class;     // own: default sequential target, "LlamaDecoderLayer"
+    bool wrapped;          // the text model of one that sees or hears
+    char *inner, *outer;   // own: what names of its layers and of its head begin with in the checkpoint
     int *joined;           // own [nodes]: the last node that must be in the same part; NULL: none. Set by the caller
 } osh_graph;
 
@@ -72,6 +74,9 @@ osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
 void osh_graph_free(osh_ctx *cx, osh_graph *g);
 void osh_graph_link_uses(osh_graph *g); // first and last use of every value, from the nodes
 bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_dir);
+/* own: what transformers calls a module that the checkpoint calls name: model.language_model.layers.0 is
+ * language_model.model.layers.0, lm_head language_model.lm_head. NULL: the same, or no memory. */
+char *osh_graph_loaded_name(osh_ctx *cx, const osh_graph *g, const char *name);
 int osh_graph_module(const osh_graph *g, const char *name); // -1: none
 /* A model and what is made of it, side by side: changed[i] tells that the weights of node i are going to be others.
  * What depends on one of these nodes is there twice from here on: before each node that makes it stands one of the

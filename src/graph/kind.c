@@ -8,6 +8,7 @@
  *   - no part that says what else it is:               router, vision_tower
  *   - a bias, if any, as long as the weight has rows:  [3D] beside a c_attn of [D, 3D] is that of a Conv1D
  *
+ * or what stands in the catalogue of a known family.
  * tests/golden/families has what transformers' own classes are. */
 #include "graph/kind.h"
 
@@ -193,6 +194,7 @@ osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, 
     static const char transposed[] = "a Conv1D, stored transposed";
     part leaf = last_part(name, n);
     int64_t bias;
+    if (osh_catalogue_has(k->family, name, n)) return *why = NULL, OSH_KIND_LINEAR;
     if (is_norm(leaf)) return *why = "a norm", OSH_KIND_NORM;
     if (is_positions(leaf)) return *why = "a table of positions", OSH_KIND_POSITIONS;
     if (some_part(name, n, is_router)) return *why = "a router", OSH_KIND_ROUTER;
@@ -241,8 +243,10 @@ void osh_kinds_init(osh_kinds *k, const osh_checkpoint *ck)
 {
     static const char *const counts[] = {"num_hidden_layers", "n_layer", "n_layers", "num_layers"};
     const cJSON *text = member(ck->config->json, "text_config"), *c = text ? text : ck->config->json;
-    const cJSON *type = member(c, "model_type"), *both = member(c, "is_encoder_decoder");
-    *k = (osh_kinds){.ck = ck, .model_type = cJSON_IsString(type) ? type->valuestring : "", .n_layers = -1};
+    const cJSON *family = member(ck->config->json, "model_type"), *type = member(c, "model_type");
+    const cJSON *both = member(c, "is_encoder_decoder");
+    *k = (osh_kinds){.ck = ck, .model_type = cJSON_IsString(type) ? type->valuestring : "", .n_layers = -1,
+                    .family = cJSON_IsString(family) ? family->valuestring : ""};
     for (size_t i = 0; i < sizeof counts / sizeof *counts && k->n_layers < 0; i++) {
         const cJSON *v = member(c, counts[i]);
         if (cJSON_IsNumber(v) && v->valuedouble >= 1 && v->valuedouble <= 1e6) k->n_layers = (int64_t)v->valuedouble;

@@ -15,7 +15,8 @@ typedef enum osh_kind {
 
 typedef struct osh_kinds { // of one checkpoint
     const osh_checkpoint *ck; // view
-    const char *model_type;   // view of its config; "" where it has none
+    const char *model_type;   // view of its config; "" where it has none: of the text model
+    const char *family;       // and of the whole
     int64_t n_layers;         // < 0: not known
 } osh_kinds;
 
@@ -23,6 +24,8 @@ void osh_kinds_init(osh_kinds *k, const osh_checkpoint *ck);
 /* Of the module with the first n bytes of name, whose weight has the shape [O, I]. *why, static: what else than
  * certainly a Linear it is. */
 osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, int64_t I, const char **why);
+/* Whether transformers' classes of the family have a Linear of that name. (catalogue.c) */
+bool osh_catalogue_has(const char *family, const char *name, size_t n);
 /* transformers may hold a module under another name than the file: what of it stays, n bytes, for a regex. "lm_head" of
  * any head, "vision_tower" of what is in one, else the last two parts; NULL: the name itself, as in decoder blocks. */
 const char *osh_kind_lasting_name(const char *name, size_t *n);

@@ -135,7 +135,7 @@ static osh_status flag_at(osh_ctx *cx, double *out, const osh_scope *s, const cJ
     const cJSON *key = cJSON_GetObjectItemCaseSensitive(row, "list"), *list, *item;
     double every = 0;
     if (!cJSON_IsString(key)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: a flag without \"list\"", s->tpl->name);
-    list = cJSON_GetObjectItemCaseSensitive(s->config->json, key->valuestring);
+    list = cJSON_GetObjectItemCaseSensitive(s->config->model, key->valuestring);
     if (list && !cJSON_IsNull(list)) {
         item = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, (int)s->layer) : NULL;
         if (!cJSON_IsNumber(item) && !cJSON_IsBool(item))
@@ -169,7 +169,7 @@ static osh_status name_at(osh_ctx *cx, double *out, const osh_scope *s, const ch
     if (row) return flag_at(cx, out, s, row, depth + 1);
     row = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(json, "dims"), name);
     if (row) return num_at(cx, out, s, row, depth + 1);
-    row = cJSON_GetObjectItemCaseSensitive(s->config->json, name);
+    row = cJSON_GetObjectItemCaseSensitive(s->config->model, name);
     if (cJSON_IsNumber(row) && !isfinite(row->valuedouble))
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not finite", s->config->path, name);
     if (cJSON_IsNumber(row) || cJSON_IsBool(row)) {
@@ -181,6 +181,8 @@ static osh_status name_at(osh_ctx *cx, double *out, const osh_scope *s, const ch
     const char *table = row ? "nulls" : "defaults";
     const cJSON *dflt =
         cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(json, table), name);
+    if (!dflt && !row && s->tpl->wrap)
+        dflt = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(json, "wrapped_defaults"), name);
     if (!dflt)
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s is %s", s->config->path, name,
                         row ? "null" : "missing");
@@ -282,7 +284,7 @@ osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJ
 
 osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s, const char *key)
 {
-    const cJSON *row = cJSON_GetObjectItemCaseSensitive(s->config->json, key);
+    const cJSON *row = cJSON_GetObjectItemCaseSensitive(s->config->model, key);
     if (!row)
         row = cJSON_GetObjectItemCaseSensitive(
             cJSON_GetObjectItemCaseSensitive(s->tpl->json, "defaults"), key);
@@ -303,7 +305,7 @@ static osh_status layer_slides(osh_ctx *cx, bool *yes, const osh_scope *s, const
                 *from = cJSON_GetObjectItemCaseSensitive(row, "from"),
                 *every = cJSON_GetObjectItemCaseSensitive(row, "every");
     const cJSON *types = cJSON_IsString(key)
-                             ? cJSON_GetObjectItemCaseSensitive(s->config->json, key->valuestring)
+                             ? cJSON_GetObjectItemCaseSensitive(s->config->model, key->valuestring)
                              : NULL;
     *yes = true;
     if (types && !cJSON_IsNull(types)) {
@@ -349,7 +351,7 @@ done:
 /* Whether the list of config.json under this key has the layer; absent or null: an empty list. */
 static osh_status listed(osh_ctx *cx, bool *yes, const osh_scope *s, const char *key, int64_t layer)
 {
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(s->config->json, key), *item;
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(s->config->model, key), *item;
     *yes = false;
     if (!list || cJSON_IsNull(list)) return OSH_OK;
     if (!cJSON_IsArray(list))

@@ -12,6 +12,7 @@
 typedef struct osh_template {
     char *name;  // own: for messages, "llama.json"
     cJSON *json; // own
+    const cJSON *wrap; // view: what the template of the model around this one says of names; NULL: there is none
 } osh_template;
 
 /* models_dir NULL: the embedded templates; else its files win over those. *out NULL: no template

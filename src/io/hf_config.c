@@ -44,6 +44,10 @@ static const family families[] = {
     {"deepseek_v2", "DeepseekV2ForCausalLM", {2048}, false},
     {"deepseek_v3", "DeepseekV3ForCausalLM", {4096}, false},
     {"kimi_k2", "DeepseekV3ForCausalLM", {4096}, false},
+    {"qwen2_5_vl", "Qwen2ForCausalLM", {32768, .theta = 1e6}, false}, // flat: a config.json of transformers 4
+    {"qwen2_5_vl_text", "Qwen2ForCausalLM", {32768, .theta = 1e6}, false},
+    {"qwen3_vl_text", "Qwen3ForCausalLM", {128000, .theta = 5e5}, false},
+    {"mllama_text_model", "MllamaForCausalLM", {131072, .theta = 5e5}, false},
     {"gpt_neox", "GPTNeoXForCausalLM",
      {2048, .partial_rotary_factor = 0.25, .theta_key = "rotary_emb_base", .partial_key = "rotary_pct"}, false},
 };
@@ -57,7 +61,8 @@ static const cJSON *member(const cJSON *o, const char *key)
 /* model_type chooses the class; a file may have the architecture alone. NULL: none of ours. */
 static const family *find_family(const osh_hf_config *c)
 {
-    const char *type = osh_hf_config_str(c, "model_type");
+    const cJSON *v = member(c->model, "model_type");
+    const char *type = cJSON_IsString(v) ? v->valuestring : NULL;
 
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         if (type && !strcmp(type, families[i].model_type)) return &families[i];
@@ -70,11 +75,12 @@ static const family *find_family(const osh_hf_config *c)
 /* dtype wins over torch_dtype, as in transformers 5. */
 static osh_status take_dtype(osh_ctx *cx, osh_hf_config *c)
 {
-    const char *key = member(c->json, "dtype") ? "dtype" : "torch_dtype", *name = NULL;
+    const cJSON *json = member(c->json, "dtype") || member(c->json, "torch_dtype") ? c->json : c->model;
+    const char *key = member(json, "dtype") ? "dtype" : "torch_dtype", *name = NULL;
     osh_status rc = OSH_OK;
 
     c->dtype = OSH_DTYPE_NONE;
-    OSH_TRY(osh_json_str_or(cx, &name, c->json, key, NULL, c->path));
+    OSH_TRY(osh_json_str_or(cx, &name, json, key, NULL, c->path));
     if (!name) goto done;
     c->dtype = osh_dtype_of_name(name);
     if (c->dtype == OSH_DTYPE_NONE)
@@ -107,21 +113,34 @@ static osh_status take_quantization(osh_ctx *cx, osh_hf_config *c)
     return OSH_OK;
 }
 
+/* Of a model around a text model. */
+static bool ties_by_default(const osh_hf_config *c)
+{
+    static const char *const tied[] = {"gemma3", "mistral3"};
+    const char *type = osh_hf_config_str(c, "model_type");
+    for (size_t i = 0; i < sizeof tied / sizeof *tied; i++)
+        if (type && !strcmp(type, tied[i])) return true;
+    return false;
+}
+
 static osh_status take_all(osh_ctx *cx, osh_hf_config *c)
 {
     osh_status rc = OSH_OK;
     const osh_rope_defaults none = {0};
     const family *fam;
+    const cJSON *text = member(c->json, "text_config");
     osh_rope rope[2];
 
+    c->model = cJSON_IsObject(text) ? text : c->json;
     OSH_TRY(take_architecture(cx, c));
     OSH_TRY(take_dtype(cx, c));
     OSH_TRY(take_quantization(cx, c));
     fam = find_family(c);
+    c->text_architecture = fam ? fam->architecture : NULL;
     c->has_tie_word_embeddings = member(c->json, "tie_word_embeddings") != NULL;
-    OSH_TRY(osh_json_bool_or(cx, &c->tie_word_embeddings, c->json, "tie_word_embeddings", fam ? fam->tied : true,
-                             c->path));
-    OSH_TRY(osh_hf_rope_read(cx, rope, &c->rope_unknown, c->json, fam ? &fam->rope : &none));
+    OSH_TRY(osh_json_bool_or(cx, &c->tie_word_embeddings, c->json, "tie_word_embeddings",
+                             c->model != c->json ? ties_by_default(c) : fam ? fam->tied : true, c->path));
+    OSH_TRY(osh_hf_rope_read(cx, rope, &c->rope_unknown, c->model, fam ? &fam->rope : &none));
     c->rope = rope[0], c->rope_sliding = rope[1];
 done:
     return rc;

@@ -28,6 +28,8 @@ typedef struct osh_hf_config {
     char *text;  // own: the file's bytes
     size_t n_text;
     cJSON *json; // own
+    const cJSON *model;       // view of json: text_config of a model that sees or hears, else all of it
+    const char *text_architecture; // static: of the family that model_type of text_config names; NULL: none of ours
     const char *architecture; // view of json: architectures[0]; NULL: none
     osh_dtype dtype;          // of torch_dtype / dtype; OSH_DTYPE_NONE: not given
     bool tie_word_embeddings; // of the file, else the family's default: see hf_config.c

@@ -106,6 +106,7 @@ static osh_rope_type find_type(reader *r)
         const char *name;
         osh_rope_type type;
     } types[] = {{"default", OSH_ROPE_DEFAULT},
+                 {"mrope", OSH_ROPE_DEFAULT}, // three positions, which are one where there is text alone
                  {"linear", OSH_ROPE_LINEAR},
                  {"llama3", OSH_ROPE_LLAMA3},
                  {"dynamic", OSH_ROPE_DYNAMIC},

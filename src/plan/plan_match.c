@@ -12,6 +12,7 @@
 
 typedef struct candidate { // a module that could be quantized
     char *name;            // own
+    char *loaded;          // own: what transformers calls it; NULL: the same
     const char *cls;       // static or view of the graph: what loaders make of it
     int64_t tensor;
     int module;
@@ -21,6 +22,7 @@ typedef struct candidate { // a module that could be quantized
     const char *why;       // static: it stays dense; NULL: it does not, or nothing is known against it yet
     bool never;            // copied, whatever the targets are
     bool reached;          // by a target as loaders read it, though it stays dense
+    bool unseen;           // text alone does not reach it: rounded, or dense
     bool by_name;          // the class Linear does not reach it, nor any regex
 } candidate;
 
@@ -28,7 +30,7 @@ typedef struct candidates { candidate *c; int64_t n; } candidates;
 
 static void candidates_deinit(osh_ctx *cx, candidates *cs)
 {
-    for (int64_t i = 0; i < cs->n; i++) osh_free(cx, cs->c[i].name);
+    for (int64_t i = 0; i < cs->n; i++) osh_free(cx, cs->c[i].name), osh_free(cx, cs->c[i].loaded);
     osh_free(cx, cs->c);
 }
 
@@ -82,7 +84,9 @@ static osh_status add_unknown(osh_ctx *cx, candidates *cs, const osh_plan *p)
         osh_kind kind = osh_kind_of(&kinds, e->name, n, e->shape[0], e->shape[1], &why);
         if (kind == OSH_KIND_EMBEDDING || kind == OSH_KIND_POSITIONS || kind == OSH_KIND_NORM) continue;
         OSH_TRY(add(cx, cs, e->name, n, "Linear", i, -1));
-        cs->c[cs->n - 1].never = true, cs->c[cs->n - 1].why = "not in the architecture's template";
+        candidate *c = &cs->c[cs->n - 1];
+        c->never = !p->graph->wrapped || kind != OSH_KIND_LINEAR, c->unseen = !c->never;
+        c->why = c->never ? "not in the architecture's template" : NULL;
     }
 done:
     osh_map_free(cx, known);
@@ -104,6 +108,7 @@ static osh_status from_graph(osh_ctx *cx, candidates *cs, const osh_plan *p)
         if (mod->node < 0 || (strcmp(mod->cls, "Linear") && strcmp(mod->cls, "Embedding") && !router)) continue;
         int w = g->nodes[mod->node].w[0];
         OSH_TRY(add(cx, cs, mod->name, strlen(mod->name), router ? "Linear" : mod->cls, g->weights[w].tensor, m));
+        cs->c[cs->n - 1].loaded = osh_graph_loaded_name(cx, g, mod->name);
         if (router) cs->c[cs->n - 1].never = true, cs->c[cs->n - 1].why = "a router";
     }
     OSH_TRY(add_unknown(cx, cs, p));
@@ -229,6 +234,17 @@ done:
     return rc;
 }
 
+/* A recipe may have either name: *hit >= 0: ignored. */
+static osh_status match_loaded(osh_ctx *cx, int *scheme, int64_t *hit, osh_modifier *mod, const candidate *c)
+{
+    osh_status rc = OSH_OK;
+    if (mod->ignored) OSH_TRY(osh_matcher_find(cx, hit, mod->ignored, c->loaded, c->cls));
+    if (*hit >= 0) *scheme = -1;
+    else if (*scheme < 0) OSH_TRY(osh_modifier_match(cx, scheme, mod, c->loaded, c->cls));
+done:
+    return rc;
+}
+
 static osh_status match_one(osh_ctx *cx, osh_plan *p, candidate *c, const int *first_of, int *modifier)
 {
     osh_status rc = OSH_OK;
@@ -247,8 +263,13 @@ static osh_status match_one(osh_ctx *cx, osh_plan *p, candidate *c, const int *f
         }
         OSH_TRY(osh_modifier_match(cx, &s, mod, c->name, c->by_name && !is_embedding(c) ? NULL : c->cls));
         if (s < 0 && mod->ignored) OSH_TRY(osh_matcher_find(cx, &hit, mod->ignored, c->name, c->cls));
+        if (hit < 0 && c->loaded) OSH_TRY(match_loaded(cx, &s, &hit, mod, c));
         ignored |= hit >= 0;
         if (s < 0) continue;
+        if (c->unseen && mod->type->wants(mod, &mod->schemes[s])) {
+            c->why = "no text reaches it";
+            continue;
+        }
         if (c->scheme >= 0)
             OSH_FAIL(cx, OSH_E_USAGE, "%s is a target of %s and of %s: want one modifier for each module", c->name,
                      p->recipe->modifiers[*modifier].type->name, mod->type->name);
@@ -344,12 +365,14 @@ static osh_status ignore_renamed(osh_ctx *cx, osh_plan *p, const candidates *cs)
     osh_status rc = OSH_OK;
     osh_buf b;
     osh_buf_init(&b, 0);
-    for (int64_t i = 0; !p->graph && i < cs->n; i++) {
+    for (int64_t i = 0; (!p->graph || p->graph->wrapped) && i < cs->n; i++) {
         size_t n = 0;
-        const char *text = osh_kind_lasting_name(cs->c[i].name, &n);
-        if (cs->c[i].scheme >= 0 || is_embedding(&cs->c[i]) || !text || !strcmp(cs->c[i].name, "lm_head")) continue;
+        const char *text = osh_kind_lasting_name(cs->c[i].name, &n), *block = strstr(cs->c[i].name, "layers.");
+        if (cs->c[i].scheme >= 0 || is_embedding(&cs->c[i]) || !strcmp(cs->c[i].name, "lm_head")) continue;
+        if (!text && !(p->graph && block)) continue;
         osh_buf_clear(&b);
-        OSH_TRY(osh_buf_printf(cx, &b, "re:.*%.*s.*", (int)n, text));
+        if (text) OSH_TRY(osh_buf_printf(cx, &b, "re:.*%.*s.*", (int)n, text));
+        else OSH_TRY(osh_buf_printf(cx, &b, "re:.*%s$", block));
         OSH_TRY(ignore_once(cx, p, b.data));
     }
 done:
@@ -470,8 +493,10 @@ static osh_status match_ignored(osh_ctx *cx, const osh_plan *p, const osh_modifi
     int64_t unused;
     for (int m = 0; p->graph && m < p->graph->n_modules; m++)
         OSH_TRY(osh_matcher_find(cx, &unused, mod->ignored, p->graph->modules[m].name, p->graph->modules[m].cls));
-    for (int64_t i = 0; !p->graph && i < cs->n; i++)
+    for (int64_t i = 0; (!p->graph || p->graph->wrapped) && i < cs->n; i++) {
         OSH_TRY(osh_matcher_find(cx, &unused, mod->ignored, cs->c[i].name, cs->c[i].cls));
+        if (cs->c[i].loaded) OSH_TRY(osh_matcher_find(cx, &unused, mod->ignored, cs->c[i].loaded, cs->c[i].cls));
+    }
 done:
     return rc;
 }

@@ -51,6 +51,11 @@ check qwen2_moe 19 2 -12
 check glm4_moe 7 2 18 # a dense layer, and one with 6 experts and a shared one
 check deepseek_v2 7 2 18
 check deepseek_v3 8 2 18
+check llava 7 2 # text models of models that see
+check gemma3_vision 7 3
+check qwen2_5_vl 7 2
+check qwen3_vl 7 2
+check mllama 7 2 # of 3 layers: no text reaches the other
 
 # what a template cannot do is said before anything runs; rounding needs no template
 "$OSH_TOOLS/tiny_model" stablelm s

@@ -41,7 +41,7 @@ static const family families[] = {
      {0}, true, false},
     {"llama4", "model.layers.*.feed_forward.experts.down_proj: experts in one tensor",
      {0}, true, false},
-    {"llava", "vision_tower.encoder.layers.*.mlp.fc1: in a tower for images or sound",
+    {"llava", "language_model.lm_head: a head",
      {0}, false, false},
     {"phimoe", "model.layers.*.block_sparse_moe.gate: a router",
      {0}, false, false},

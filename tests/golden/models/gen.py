@@ -16,8 +16,9 @@ import tempfile
 import numpy as np
 import torch
 import transformers
+from safetensors import safe_open
 from safetensors.torch import save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
@@ -44,7 +45,7 @@ def weight(name, shape):
     if name.endswith("embed_tokens.weight"):
         return u
     gain = 2.0 if name.endswith(("q_proj.weight", "k_proj.weight")) else 1.0
-    return np.float32(gain * 1.7320508 / math.sqrt(shape[1])) * u
+    return np.float32(gain * 1.7320508 / math.sqrt(shape[-1] if shape else 1)) * u
 
 
 def tokens(vocab):
@@ -106,6 +107,13 @@ def falcon(**kw):
 def opt(**kw):
     return dict(vocab_size=48, hidden_size=32, ffn_dim=56, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=128,
                 word_embed_proj_dim=32, **NO_PAD) | kw
+
+
+TOWER = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4)
+
+
+def around(arch, kind, text, vision=TOWER, **kw):  # a model that sees, its text model with these members
+    return {"architectures": [arch], "model_type": kind, "dtype": "float32", "text_config": text, "vision_config": vision, **kw}
 
 
 def layer_norms(**kw):  # of models with layer_norm_eps
@@ -202,14 +210,45 @@ CASES = {
     "glm4_moe": (five(G4M, **size(**DH16, attention_bias=True, use_qk_norm=True), **NO_PAD, **GROUPS, routed_scaling_factor=1.5,
                       rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}),
                  {"topk_group": 2}),
-    "deepseek_v3": (four(D3, **size(num_key_value_heads=4, **LATENT, q_lora_rank=24), **NO_PAD, **GROUPS, rope_theta=10000.0, rope_scaling={
+    "deepseek_v3": (four(D3, **size(num_key_value_heads=4, **LATENT, q_lora_rank=16), **NO_PAD, **GROUPS, rope_theta=10000.0, rope_scaling={
         "type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "mscale": 1.0, "mscale_all_dim": 1.0}), {"topk_group": 2}),
     "deepseek_v2": (five(D2, **size(num_key_value_heads=4, **LATENT, q_lora_rank=None), **NO_PAD, **GROUPS, topk_method="group_limited_greedy",
                          routed_scaling_factor=2.0, **ROPE), {"topk_method": "greedy"}),
+    "llava": (around("LlavaForConditionalGeneration", "llava", dict(size(hidden_act="gelu"), model_type="llama", **NO_PAD, rope_theta=10000.0),
+                     dict(TOWER, model_type="clip_vision_model"), image_token_index=47), {"text_config": {"hidden_act": "silu"}}),
+    "gemma3_vision": (around("Gemma3ForConditionalGeneration", "gemma3", dict(gemma(sliding_window=16, num_hidden_layers=3, sliding_window_pattern=3),
+                             model_type="gemma3_text", tie_word_embeddings=True), mm_tokens_per_image=4, image_token_index=47, boi_token_index=45, eoi_token_index=46),
+                      {"text_config": {"sliding_window": 24}}),
+    "qwen2_5_vl": (around("Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl", dict(size(), model_type="qwen2_5_vl_text", **NO_PAD, rope_theta=10000.0,
+                          rope_scaling={"type": "mrope", "mrope_section": [1, 1, 2]}), dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2,
+                          patch_size=4, out_hidden_size=32), image_token_id=47, video_token_id=46, vision_start_token_id=45),
+                   {"text_config": {"hidden_act": "gelu"}}),
+    "qwen3_vl": (around("Qwen3VLForConditionalGeneration", "qwen3_vl", dict(size(**DH16), model_type="qwen3_vl_text", **NO_PAD, rope_parameters={
+        "rope_type": "default", "rope_theta": 10000.0, "mrope_interleaved": True, "mrope_section": [4, 2, 2]}),
+        dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2, patch_size=4, out_hidden_size=40, deepstack_visual_indexes=[0]),
+        image_token_id=47, video_token_id=46, vision_start_token_id=45), {"text_config": {"hidden_act": "gelu"}}),
+    "mllama": (around("MllamaForConditionalGeneration", "mllama", dict(size(num_hidden_layers=3, cross_attention_layers=[1]), model_type="mllama_text_model",
+                      **NO_PAD, rope_theta=10000.0), dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_global_layers=1, attention_heads=2,
+                      image_size=8, patch_size=4, vision_output_dim=32, intermediate_layers_indices=[0], max_num_tiles=2,
+                      supported_aspect_ratios=[[1, 1], [1, 2], [2, 1]]), image_token_index=47), {"text_config": {"hidden_act": "gelu"}}),
 }
 
 
+def loader(config):  # of a text model, or of one that sees, too
+    return AutoModelForImageTextToText if "text_config" in config else AutoModelForCausalLM
+
+
+def saved_names(directory):
+    """What save_pretrained calls the tensors: around a text model that is not what they are called in memory."""
+    with tempfile.TemporaryDirectory() as d:
+        AutoModelForImageTextToText.from_config(AutoConfig.from_pretrained(directory)).save_pretrained(d)
+        with safe_open(pathlib.Path(d) / "model.safetensors", "pt") as f:
+            return [[n, f.get_slice(n).get_shape()] for n in sorted(f.keys())]
+
+
 def names_and_shapes(directory):
+    if "text_config" in json.loads((pathlib.Path(directory) / "config.json").read_text()):
+        return saved_names(directory)
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(directory))
     tied = model.config.tie_word_embeddings
     rows = [[n, list(p.shape)] for n, p in model.state_dict().items() if not (tied and n == "lm_head.weight")]
@@ -238,7 +277,7 @@ def run(config, tensors, stored, computed, samples):
         save_file({n: torch.from_numpy(weight(n, s)).to(stored) for n, s in tensors}, pathlib.Path(d) / "model.safetensors")
         out = []
         for ids in samples:
-            model = AutoModelForCausalLM.from_pretrained(d, dtype=computed, attn_implementation="eager", experts_implementation="eager").eval()
+            model = loader(config).from_pretrained(d, dtype=computed, attn_implementation="eager", experts_implementation="eager").eval()
             assert all(m.dtype == torch.float32 for n, m in model.named_buffers() if n.endswith("inv_freq"))
             with torch.no_grad():
                 out.append(model(torch.from_numpy(ids)[None], use_cache=False).logits[0])
@@ -258,10 +297,11 @@ def make(case):
     with tempfile.TemporaryDirectory() as d:
         (pathlib.Path(d) / "config.json").write_text(json.dumps(config))
         tensors = names_and_shapes(d)
-    samples = tokens(config["vocab_size"])
+    samples = tokens(config.get("text_config", config)["vocab_size"])
     logits = run(config, tensors, torch.float32, torch.float32, samples[:LOGIT_SAMPLES])
     other = copy.deepcopy(config)
-    other.update(without)
+    for k, v in without.items():
+        other[k] = {**other[k], **v} if k == "text_config" else v
     changed = run(other, tensors, torch.float32, torch.float32, samples[:1])[0]
     matters = float((changed - logits[0]).abs().max() / logits[0].abs().max())
     assert matters > 1e-2, (case, matters)

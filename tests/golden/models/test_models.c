@@ -175,6 +175,11 @@ int main(void)
         CASE(glm4_moe),
         CASE(deepseek_v2),
         CASE(deepseek_v3),
+        CASE(llava),
+        CASE(gemma3_vision),
+        CASE(qwen2_5_vl),
+        CASE(qwen3_vl),
+        CASE(mllama),
         cmocka_unit_test(test_mean_ratio), // behind all cases
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

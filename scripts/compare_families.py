@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""compare_families.py - tiny random checkpoints of many families, by transformers' own classes, compressed by LLM Compressor
+and by this program; what differs.
+
+usage: compare_families.py BINARY FOLDER [--gptq] [FAMILY...]
+       in an environment with compressed-tensors, llmcompressor, safetensors, torch, transformers
+  without --gptq   round to nearest, W4 in groups of 32, BF16: tensor by tensor; norms must be the source's
+  --gptq           GPTQ W4 in groups of 32, F32, 16 samples of 128 tokens, pipeline basic: share of codes that differ
+
+Checkpoints and outputs stay in FOLDER/FAMILY. Exit code 1 where a family differs in another way than ACCEPTED tells."""
+import argparse
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import torch
+import transformers
+from safetensors import safe_open
+
+N = dict(vocab_size=256, pad_token_id=0)
+TINY = dict(N, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+            max_position_embeddings=256)
+MOE = dict(num_experts=4, num_local_experts=4, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=64, n_shared_experts=1,
+           shared_expert_intermediate_size=64, first_k_dense_replace=1, n_group=1, topk_group=1)
+FEW = dict(num_local_experts=4, num_experts_per_tok=2)
+MLA = dict(q_lora_rank=32, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=16, v_head_dim=16, num_key_value_heads=4)
+DELTA = dict(layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16,
+             linear_value_head_dim=16)
+SSM = dict(mamba_n_heads=8, mamba_d_head=16, mamba_d_state=16, mamba_expand=2, mamba_n_groups=1)
+TOWER = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4, image_size=8, patch_size=4)
+PLAIN = {k: v for k, v in TINY.items() if k != "head_dim"}
+PIXTRAL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4, image_size=8, patch_size=4, head_dim=16)
+QWEN_TOWER = dict(depth=1, hidden_size=64, intermediate_size=128, num_heads=4, patch_size=4, out_hidden_size=64)
+GEMMA4 = dict(TINY, global_head_dim=16, hidden_size_per_layer_input=0, layer_types=["sliding_attention", "full_attention"], sliding_window=16)
+FAMILIES = {
+    "llama": TINY, "mistral": TINY, "ministral3": TINY, "qwen2": PLAIN, "qwen3": TINY, "gemma2": TINY, "gemma3_text": TINY,
+    "olmo2": PLAIN, "olmo3": PLAIN, "granite": PLAIN, "smollm3": TINY, "stablelm": PLAIN, "phi3": PLAIN, "glm4": TINY,
+    "mixtral": dict(TINY, **FEW), "qwen2_moe": dict(TINY, **MOE), "qwen3_moe": dict(TINY, **MOE), "glm4_moe": dict(TINY, **MOE),
+    "deepseek_v2": dict(TINY, **MOE, **{k: v for k, v in MLA.items() if k != "num_key_value_heads"}) | dict(num_key_value_heads=4),
+    "deepseek_v3": dict(TINY, **MOE) | MLA,
+    "gpt_oss": dict(TINY, **FEW),
+    "minimax_m2": dict(TINY, **FEW),
+    "hunyuan_v1_moe": dict(TINY, num_experts=4, moe_topk=2),
+    "qwen3_next": dict(TINY, **MOE, **DELTA),
+    "qwen3_5_text": dict(TINY, **DELTA),
+    "qwen3_5_moe_text": dict(TINY, **MOE, **DELTA),
+    "granitemoehybrid": dict(PLAIN, **(MOE | dict(num_local_experts=0)), **SSM, layer_types=["mamba", "attention"],
+                             shared_intermediate_size=64),
+    "lfm2": dict(PLAIN, layer_types=["conv", "full_attention"]),
+    "jamba": dict(PLAIN, num_experts=4, num_experts_per_tok=2, attn_layer_period=2, attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=1,
+                  use_mamba_kernels=False, mamba_d_state=16, mamba_dt_rank=32),
+    "mamba2": dict(N, hidden_size=64, num_hidden_layers=2, state_size=16, num_heads=8, head_dim=16, n_groups=1),
+    "nemotron_h": dict(TINY, **MOE, layers_block_type=["mamba", "attention", "mlp", "moe"], mamba_num_heads=8, mamba_head_dim=16,
+                       ssm_state_size=16, n_groups=1, num_hidden_layers=4, moe_shared_expert_intermediate_size=64) | dict(moe_latent_size=None),
+    "gpt_neox": PLAIN, "opt": dict(PLAIN, ffn_dim=128, word_embed_proj_dim=64), "falcon": PLAIN,
+    "gpt2": dict(N, n_embd=64, n_layer=2, n_head=4, n_positions=256),
+    "gemma4_text": GEMMA4,
+    "gemma4_moe": dict(GEMMA4, model_type="gemma4_text", enable_moe_block=True, top_k_experts=2, **MOE),
+    "llama4": dict(text_config=dict(TINY, **FEW, intermediate_size_mlp=128, interleave_moe_layer_step=2),
+                   vision_config=dict(TOWER, vision_output_dim=64, projector_input_dim=64, projector_output_dim=64)),
+    "llava": dict(text_config=dict(TINY, model_type="llama"), vision_config=dict(TOWER, model_type="clip_vision_model")),
+    "mistral3": dict(text_config=dict(TINY, model_type="mistral"), vision_config=dict(PIXTRAL, model_type="pixtral")),
+    "gemma3": dict(text_config=TINY, vision_config=TOWER, mm_tokens_per_image=4),
+    "mllama": dict(text_config=dict(PLAIN, cross_attention_layers=[1]),
+                   vision_config=dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_global_layers=1, attention_heads=4,
+                                      image_size=8, patch_size=4, vision_output_dim=128, intermediate_layers_indices=[0], max_num_tiles=2,
+                                      supported_aspect_ratios=[[1, 1], [1, 2], [2, 1]])),
+    "qwen2_5_vl": dict(text_config=dict(PLAIN, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 3, 3])), vision_config=QWEN_TOWER),
+    "qwen3_vl": dict(text_config=TINY, vision_config=dict(QWEN_TOWER, deepstack_visual_indexes=[0])),
+}
+# What differs from upstream on purpose.
+ACCEPTED = {}
+AUTO = (transformers.AutoModelForImageTextToText, transformers.AutoModelForCausalLM)
+
+
+def make(family, folder, dtype):
+    """A checkpoint whose norms, biases and gates are not what a new model has: those would hide mistakes."""
+    members = dict(FAMILIES[family])
+    config = transformers.AutoConfig.for_model(members.pop("model_type", family), **members)
+    torch.manual_seed(1)
+    model = next(auto for auto in AUTO if type(config) in auto._model_mapping).from_config(config, dtype=dtype)
+    with torch.no_grad():
+        for name, p in list(model.named_parameters()) + [b for b in model.named_buffers() if b[0].endswith("bias")]:
+            if p.dim() == 1:
+                p.add_(0.2 * torch.randn(p.shape).to(p.dtype))
+            elif name.endswith(("weight", "proj")):
+                p.copy_((torch.randn(p.shape) * p.shape[-1] ** -0.5).to(p.dtype))
+    model.save_pretrained(folder)
+    return model
+
+
+def calibration(path):
+    generator = torch.Generator().manual_seed(2)
+    rows = torch.randint(1, 256, (16, 128), generator=generator).tolist()
+    path.write_text("".join(json.dumps({"input_ids": r}) + "\n" for r in rows))
+    return rows
+
+
+def recipe(path, gptq):
+    kind = "GPTQModifier" if gptq else "QuantizationModifier"
+    path.write_text(f"""quant_stage:
+  quant_modifiers:
+    {kind}:
+      ignore: ["re:.*lm_head"]
+      config_groups:
+        group_0:
+          targets: [Linear]
+          weights: {{num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32}}
+""")
+
+
+def upstream(folder, out, rows, auto):
+    from datasets import Dataset
+    from llmcompressor import oneshot
+    from loguru import logger
+    logger.remove()
+    model = auto.from_pretrained(folder, dtype="auto")
+    more = {}
+    if rows:
+        data = Dataset.from_dict({"input_ids": rows, "attention_mask": [[1] * len(r) for r in rows]})
+        more = dict(dataset=data, num_calibration_samples=len(rows), max_seq_length=128, shuffle_calibration_samples=False, pipeline="basic")
+    oneshot(model=model, recipe=str(folder.parent / "recipe.yaml"), **more)
+    model.save_pretrained(out, save_compressed=True)
+
+
+def tensors(folder):
+    out = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, "pt") as f:
+            out |= {name: f.get_tensor(name) for name in f.keys()}
+    return out
+
+
+def nibbles(t):
+    return torch.stack([(t >> s) & 15 for s in range(0, 32, 4)])
+
+
+def compare(source, theirs, ours, gptq):
+    """Lines on what differs."""
+    lines = []
+    for name in sorted(theirs.keys() - ours.keys()):
+        lines.append(f"only upstream: {name}")
+    for name in sorted(ours.keys() - theirs.keys()):
+        lines.append(f"only here: {name}")
+    codes = wrong = 0
+    for name in sorted(theirs.keys() & ours.keys()):
+        a, b = theirs[name], ours[name]
+        if name in source:
+            if b.shape != source[name].shape or not torch.equal(b, source[name]):
+                lines.append(f"not the source's: {name}")
+        elif gptq and name.endswith("weight_packed"):
+            codes, wrong = codes + nibbles(a).numel(), wrong + int((nibbles(a) != nibbles(b)).sum())
+        elif not gptq and (a.shape != b.shape or a.dtype != b.dtype or not torch.equal(a, b)):
+            lines.append(f"other values: {name}")
+    if gptq:
+        print(f"    {wrong} of {codes} codes differ")
+        if wrong * 10000 > codes or not codes:
+            lines.append(f"{wrong} of {codes} codes differ")
+    return lines
+
+
+def load(folder, auto):
+    """The model that transformers makes of a folder, and the names that it misses."""
+    model, info = auto.from_pretrained(folder, dtype="auto", output_loading_info=True)
+    return model.eval(), sorted(info["missing_keys"])
+
+
+def reload(source, ours, auto):
+    """Lines on what transformers makes of the output: what it misses, or logits further off than quantization brings."""
+    try:
+        (dense, _), (packed, missing) = load(source, auto), load(ours, auto)
+        ids = torch.arange(1, 65)[None]
+        with torch.no_grad():
+            a, b = dense(input_ids=ids).logits.float(), packed(input_ids=ids).logits.float()
+    except Exception as e:
+        return [f"transformers does not load or run it: {type(e).__name__} {str(e)[:200]}"]
+    off = float((a - b).norm() / a.norm())
+    print(f"    transformers misses {len(missing)} tensors; logits are off by {off:.3f}")
+    return [f"transformers misses {name}" for name in missing[:3]] + ([] if off < 0.5 else [f"logits are off by {off:.3f}"])
+
+
+def one(family, root, binary, gptq):
+    home = root / family
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    model = make(family, home / "source", torch.float32 if gptq else torch.bfloat16)
+    auto = next(a for a in AUTO if type(model.config) in a._model_mapping)
+    rows = calibration(home / "data.jsonl") if gptq else None
+    recipe(home / "recipe.yaml", gptq)
+    lines = []
+    try:
+        upstream(home / "source", home / "upstream", rows, auto)
+    except Exception as e:  # what upstream cannot do is a result
+        lines.append(f"upstream fails: {type(e).__name__} {str(e)[:200]}")
+    data = ["--dataset", home / "data.jsonl", "--max-seq-length", "128", "--num-calibration-samples", "16", "--pipeline", "basic"] if gptq else []
+    command = [binary, "--model", home / "source", "--recipe", home / "recipe.yaml", *data, "--output", home / "ours", "--progress", "none"]
+    run = subprocess.run([str(x) for x in command], capture_output=True, text=True)
+    (home / "ours.log").write_text(run.stdout + run.stderr)
+    if run.returncode:
+        lines.append(f"fails here: {run.stderr.strip()[:300]}")
+    if lines:
+        return lines
+    lines = compare(tensors(home / "source"), tensors(home / "upstream"), tensors(home / "ours"), gptq)
+    return lines + ([] if gptq else reload(home / "source", home / "ours", auto))
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("binary", type=pathlib.Path)
+    p.add_argument("folder", type=pathlib.Path)
+    p.add_argument("--gptq", action="store_true")
+    p.add_argument("families", nargs="*")
+    a = p.parse_args()
+    equal, names = 0, a.families or list(FAMILIES)
+    for family in names:
+        lines = one(family, a.folder, a.binary.resolve(), a.gptq)
+        accepted = ACCEPTED.get(family) if lines else None
+        equal += not lines
+        print(f"{family:20s} {'equal' if not lines else accepted or 'DIFFERS'}", flush=True)
+        for line in lines[:8]:
+            print(f"    {line}", flush=True)
+        if len(lines) > 8:
+            print(f"    and {len(lines) - 8} more", flush=True)
+    print(f"{equal} of {len(names)} equal")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

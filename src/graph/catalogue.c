@@ -1,0 +1,53 @@
+/* catalogue.c - Linears of known families that their names alone do not prove: towers for images, what joins them to
+ * the text model. Of transformers' classes; scripts/compare_families.py compares with LLM Compressor. */
+#include "graph/kind.h"
+
+#include <string.h>
+
+typedef struct row {
+    const char *family, *inside; // model_type; a part of the name
+    const char *tails[8];        // and one of its ends
+} row;
+
+#define CLIP                                                                                                           \
+    {".self_attn.q_proj", ".self_attn.k_proj", ".self_attn.v_proj", ".self_attn.out_proj", ".mlp.fc1", ".mlp.fc2"}
+static const row rows[] = {
+    {"llava", "vision_tower.", CLIP},
+    {"llava", "multi_modal_projector.", {".linear_1", ".linear_2"}},
+    {"mistral3", "vision_tower.", {".attention.q_proj", ".attention.k_proj", ".attention.v_proj", ".attention.o_proj",
+                                   ".feed_forward.gate_proj", ".feed_forward.up_proj", ".feed_forward.down_proj"}},
+    {"mistral3", "multi_modal_projector.", {".linear_1", ".linear_2", ".patch_merger.merging_layer"}},
+    {"gemma3", "vision_tower.encoder.", CLIP},
+    {"gemma3", "vision_tower.head.", {".mlp.fc1", ".mlp.fc2"}}, // its attention reads out_proj's weight
+    {"mllama", "vision_model.", {".self_attn.q_proj", ".self_attn.k_proj", ".self_attn.v_proj", ".self_attn.o_proj",
+                                 ".mlp.fc1", ".mlp.fc2"}},
+    {"mllama", "multi_modal_projector", {"multi_modal_projector"}},
+    {"qwen2_5_vl", "visual.blocks.", {".attn.qkv", ".attn.proj", ".mlp.gate_proj", ".mlp.up_proj", ".mlp.down_proj"}},
+    {"qwen2_5_vl", "visual.merger.", {".mlp.0", ".mlp.2"}},
+    {"qwen3_vl", "visual.blocks.", {".attn.qkv", ".attn.proj", ".mlp.linear_fc1", ".mlp.linear_fc2"}},
+    {"qwen3_vl", "visual.merger.", {".linear_fc1", ".linear_fc2"}},
+    {"qwen3_vl", "visual.deepstack_merger_list.", {".linear_fc1", ".linear_fc2"}},
+};
+
+static bool is_inside(const char *name, size_t n, const char *part)
+{
+    const char *at = strstr(name, part);
+    return at && (size_t)(at - name) + strlen(part) <= n;
+}
+
+static bool ends_in(const char *name, size_t n, const char *tail)
+{
+    size_t t = strlen(tail);
+    return n >= t && !memcmp(name + n - t, tail, t);
+}
+
+bool osh_catalogue_has(const char *family, const char *name, size_t n)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const row *r = &rows[i];
+        if (strcmp(r->family, family) != 0 || !is_inside(name, n, r->inside)) continue;
+        for (size_t k = 0; k < sizeof r->tails / sizeof *r->tails && r->tails[k]; k++)
+            if (ends_in(name, n, r->tails[k])) return true;
+    }
+    return false;
+}
