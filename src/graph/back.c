@@ -168,7 +168,8 @@ osh_status osh_back_peak(osh_ctx *cx, size_t *peak, const osh_back *k, const boo
     OSH_NEW(cx, read, g->n_values);
     for (int i = k->first; i < k->first + k->n; i++)
         for (int m = 0; runs(k, i) && m < g->nodes[i].op->n_in; m++) read[g->nodes[i].in[m]] = true;
-    t.live = 2 * osh_mem_gross((size_t)g->n_values * sizeof(bool));
+    t.live = 2 * osh_mem_gross((size_t)g->n_values * sizeof(bool)) + osh_mem_gross(sizeof(osh_batch)) +
+             osh_mem_gross((size_t)g->n_values * sizeof(void *)) + osh_mem_gross((size_t)(n_tokens + 1) * 8); // offsets
     for (int v = 0; v < g->n_values; v++) {
         t.has[v] = leaves[v];
         if (t.made[v] || read[v]) t.live += value_gross(&t, v);

@@ -74,9 +74,36 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), run_chunk, (void *)(uintptr_t)a);
 }
 
+/* dsum = dy     dy of the expert = dy * route     droute = sum dy y; the latter two where route is not 0 */
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), E = osh_width(a->in[2]);
+    int64_t expert = ((const osh_moe_combine_attr *)a->attr)->expert;
+    const float *dy = a->dout[0]->data;
+    float *y = NULL, *route = NULL; // own: [N, D], [N, E]
+
+    OSH_TRY(osh_f32_copy(cx, &y, a->in[1]));
+    OSH_TRY(osh_f32_copy(cx, &route, a->in[2]));
+    for (int64_t n = 0; n < N; n++) {
+        double weight = route[n * E + expert], sum = 0;
+        for (int64_t i = n * D; i < (n + 1) * D; i++) {
+            osh_grad_add(a->din[0], i, dy[i]);
+            if (weight == 0) continue;
+            osh_grad_add(a->din[1], i, dy[i] * weight);
+            sum += (double)dy[i] * y[i];
+        }
+        osh_grad_add(a->din[2], n * E + expert, sum);
+    }
+done:
+    osh_free(cx, route);
+    osh_free(cx, y);
+    return rc;
+}
+
 const osh_op osh_op_moe_combine = {
     .name = "moe_combine", .n_in = 3, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_moe_combine_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_moe_combine_cuda)},
-    .tol = 0, .scratch = osh_elementwise_scratch, .masked = 1 << 1,
+    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref}, .masked = 1 << 1,
 };

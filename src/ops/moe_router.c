@@ -81,9 +81,42 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), run_chunk, (void *)(uintptr_t)a);
 }
 
+/* Of one row, g [E]: dx_i = p_i (g_i - sum over the chosen of g p), g_i = 0 where i is not chosen. Divided by their
+ * sum, the chosen ones are a softmax of their own, and the others get nothing. */
+static void route_back(const osh_grad_args *a, int64_t n, float *x, float *route, int64_t E)
+{
+    const osh_moe_router_attr *at = a->attr;
+    const float *g = (const float *)a->dout[0]->data + n * E;
+    double p[OSH_MOE_MAX_EXPERTS], max = x[0], sum = 0, dot = 0;
+
+    memcpy(route, x, (size_t)E * sizeof *route);
+    route_row(route, E, at);
+    for (int64_t e = 1; e < E; e++) max = x[e] > max ? x[e] : max;
+    for (int64_t e = 0; e < E; e++)
+        sum += p[e] = at->norm_topk_prob && route[e] == 0 ? 0 : osh_math_exp((double)x[e] - max);
+    for (int64_t e = 0; e < E; e++) {
+        p[e] /= sum;
+        if (route[e] != 0) dot += g[e] * p[e];
+    }
+    for (int64_t e = 0; e < E; e++) osh_grad_add(a->din[0], n * E + e, p[e] * ((route[e] != 0 ? g[e] : 0) - dot));
+}
+
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    int64_t N = osh_rows(a->in[0]), E = osh_width(a->in[0]);
+    float x[OSH_MOE_MAX_EXPERTS], route[OSH_MOE_MAX_EXPERTS];
+
+    (void)cx;
+    for (int64_t n = 0; n < N; n++) {
+        osh_to_f32(x, osh_elem(a->in[0], n * E), a->in[0]->dtype, E);
+        route_back(a, n, x, route, E);
+    }
+    return OSH_OK;
+}
+
 const osh_op osh_op_moe_router = {
     .name = "moe_router", .n_in = 1, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_moe_router_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_moe_router_cuda)},
-    .tol = 1e-12, .scratch = osh_elementwise_scratch,
+    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref},
 };

@@ -70,6 +70,25 @@ done:
     return rc;
 }
 
+/* dx = dy     dw = the row of dy at its position, sample by sample */
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    int64_t D = osh_width(a->in[0]), offset = ((const osh_positions_attr *)a->attr)->offset, n_tiles = 0;
+    const float *dy = a->dout[0]->data;
+    osh_tile *tiles = NULL; // own
+
+    OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, osh_rows(a->in[0]), ROWS));
+    for (int64_t t = 0; t < n_tiles; t++)
+        for (int64_t i = 0; i < tiles[t].n * D; i++) {
+            osh_grad_add(a->din[0], tiles[t].row * D + i, dy[tiles[t].row * D + i]);
+            osh_grad_add(a->din[1], (tiles[t].pos + offset) * D + i, dy[tiles[t].row * D + i]);
+        }
+done:
+    osh_free(cx, tiles);
+    return rc;
+}
+
 static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
 {
     (void)attr, (void)in_width, (void)out_width, (void)n_threads;
@@ -80,5 +99,5 @@ const osh_op osh_op_positions = {
     .name = "positions", .n_in = 1, .n_weights = 1, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_positions_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_positions_cuda)},
-    .tol = 0, .scratch = scratch,
+    .tol = 0, .scratch = scratch, .grad = {[OSH_REF] = grad_ref},
 };

@@ -46,9 +46,33 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[1]), ROWS), gate_chunk, (void *)(uintptr_t)a);
 }
 
+/* With s = sigmoid(gate): dgate = s (1 - s) sum dy x     dx = dy s */
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    int64_t N = osh_rows(a->in[1]), D = osh_width(a->in[1]);
+    const float *dy = a->dout[0]->data;
+    float *gate = NULL, *x = NULL; // own: [N], [N, D]
+
+    OSH_TRY(osh_f32_copy(cx, &gate, a->in[0]));
+    OSH_TRY(osh_f32_copy(cx, &x, a->in[1]));
+    for (int64_t n = 0; n < N; n++) {
+        double s = 1 / (1 + osh_math_exp(-(double)gate[n])), sum = 0;
+        for (int64_t i = n * D; i < (n + 1) * D; i++) {
+            sum += (double)dy[i] * x[i];
+            osh_grad_add(a->din[1], i, dy[i] * s);
+        }
+        osh_grad_add(a->din[0], n, s * (1 - s) * sum);
+    }
+done:
+    osh_free(cx, x);
+    osh_free(cx, gate);
+    return rc;
+}
+
 const osh_op osh_op_sigmoid_gate = {
     .name = "sigmoid_gate", .n_in = 2, .n_weights = 0, .n_out = 1,
     .attrs = NULL, .attr_bytes = 0, .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_sigmoid_gate_cuda)},
-    .tol = 1e-12, .scratch = osh_elementwise_scratch,
+    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref},
 };

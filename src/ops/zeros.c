@@ -8,9 +8,11 @@
 
 static osh_status run(osh_ctx *cx, const osh_op_args *a) { return osh_tensor_zero(cx, a->out[0]); } // anywhere
 
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a) { return (void)cx, (void)a, OSH_OK; } // x is not read
+
 const osh_op osh_op_zeros = {
     .name = "zeros", .n_in = 1, .n_weights = 0, .n_out = 1,
     .attrs = NULL, .attr_bytes = 0, .infer = osh_infer_same,
     .run = {[OSH_REF] = run, [OSH_CUDA] = OSH_CUDA_FN(run)},
-    .tol = 0, .scratch = osh_elementwise_scratch,
+    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref},
 };

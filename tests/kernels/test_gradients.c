@@ -31,6 +31,9 @@ static const osh_rope_attr rope_pairs = {.head_dim = 8, .rotary_dim = 8, .inv_fr
 static const osh_attention_attr att = {6, 2, 7, 0, 0.9, 0}, att_window = {6, 2, 7, 3, 0, 0},
                                 att_cap = {4, 1, 8, 0, 0.9, 1.5}, att_one = {1, 1, 1, 0, 0, 0},
                                 att_cap_window = {2, 2, 64, 100, 0, 2};
+static const osh_moe_router_attr top2 = {2, false}, top2n = {2, true};
+static const osh_moe_combine_attr expert1 = {1};
+static const osh_positions_attr pos = {20, 2};
 static const osh_vocab_attr rules = {{{2, 3}, {0.5, 2}}};
 
 static const grad_case cases[] = {
@@ -38,6 +41,12 @@ static const grad_case cases[] = {
     {"scale", 7, {3}, {{129, 0}}, 129, &by3},
     {"slice", 7, {3}, {{9, 0}}, 5, &slice_row},
     {"slice", 7, {3}, {{18, 0}}, 6, &slice_heads},
+    {"positions", 13, {5, 6}, {{9, 0}, {20, 9}}, 9, &pos},
+    {"sigmoid_gate", 7, {3}, {{1, 0}, {129, 0}}, 129, NULL, 2},
+    {"zeros", 7, {3}, {{9, 0}}, 9},
+    {"moe_router", 7, {3}, {{8, 0}}, 8, &top2, 4},
+    {"moe_router", 7, {3}, {{8, 0}}, 8, &top2n, 4},
+    {"moe_combine", 7, {3}, {{9, 0}, {9, 0}, {3, 0}}, 9, &expert1},
     {"act", 7, {0}, {{129, 0}}, 129, &f_silu, 3},
     {"act", 7, {0}, {{129, 0}}, 129, &f_relu2, 3},
     {"act", 7, {0}, {{129, 0}}, 129, &f_relu, 3},
@@ -330,8 +339,8 @@ static void test_none(void **state)
 {
     osh_ctx *cx = *state;
     osh_grad_args a = {0};
-    assert_int_equal(osh_op_grad(cx, osh_op_find("moe_router"), &a), OSH_E_UNSUPPORTED);
-    assert_string_equal(osh_error_text(cx), "moe_router has no gradient");
+    assert_int_equal(osh_op_grad(cx, osh_op_find("embedding"), &a), OSH_E_UNSUPPORTED);
+    assert_string_equal(osh_error_text(cx), "embedding has no gradient");
 }
 
 int main(void)

@@ -117,36 +117,48 @@ done:
     return rc;
 }
 
-/* Along dw / |dw| and, so that no large weight hides the others, along the sign of dw. */
+/* Along `way`, with that step: an F32 loss of this size errs by 1e-6 or so. */
+static bool agrees(model *m, int weight, const float *way, double got, double step, double *want)
+{
+    float *x = m->w->w[weight]->data;
+    int64_t n = osh_tensor_numel(m->w->w[weight]);
+    float *old = malloc((size_t)n * sizeof *old);
+    double at[2];
+    memcpy(old, x, (size_t)n * sizeof *old);
+    for (int side = 0; side < 2; side++) {
+        for (int64_t i = 0; i < n; i++) x[i] = old[i] + (float)(side ? -step : step) * way[i];
+        at[side] = loss(m);
+    }
+    memcpy(x, old, (size_t)n * sizeof *old);
+    free(old);
+    *want = (at[0] - at[1]) / (2 * step);
+    return fabs(got - *want) <= 0.01 * fabs(got) + 2e-5 / step;
+}
+
+/* Along dw / |dw| or, so that no large element hides the others, along the sign of dw. Within a long step a router may
+ * choose other experts, which no gradient tells. */
 static void check_weight(model *m, int weight, bool sign)
 {
     const osh_tensor *d = m->dw[weight];
-    float *x = m->w->w[weight]->data;
     int64_t n = osh_tensor_numel(d);
-    float *old = malloc((size_t)n * sizeof *old), *way = malloc((size_t)n * sizeof *way);
-    double size = 0, at[2], want, got = 0;
-    memcpy(old, x, (size_t)n * sizeof *old);
+    float *way = malloc((size_t)n * sizeof *way);
+    double size = 0, want[3], got = 0;
     for (int64_t i = 0; i < n; i++) size += (double)((float *)d->data)[i] * ((float *)d->data)[i];
     for (int64_t i = 0; i < n; i++) {
         float g = ((float *)d->data)[i];
         way[i] = sign ? (g > 0 ? 1 : -1) / sqrtf((float)n) : g / (float)sqrt(size);
         got += (double)g * way[i];
     }
-    for (int side = 0; side < 2; side++) {
-        for (int64_t i = 0; i < n; i++) x[i] = old[i] + (side ? -1e-3f : 1e-3f) * way[i];
-        at[side] = loss(m);
-    }
-    want = (at[0] - at[1]) / 2e-3;
-    memcpy(x, old, (size_t)n * sizeof *old);
-    /* an F32 loss of this size errs by 1e-6 or so, over a step of 1e-3 */
-    if (fabs(got - want) > 0.01 * fabs(got) + 0.02)
-        fail_msg("%s: gradient %g, difference %g", m->g->weights[weight].name, got, want);
-    free(old);
+    bool good = agrees(m, weight, way, got, 1e-3, &want[0]) || agrees(m, weight, way, got, 2e-4, &want[1]) ||
+                agrees(m, weight, way, got, 5e-5, &want[2]);
+    if (!good)
+        fail_msg("%s: gradient %g, differences %g, %g, %g", m->g->weights[weight].name, got, want[0], want[1], want[2]);
     free(way);
 }
 
 static const char *const names[] = {"llama_dynamic", "qwen3_layer_types", "gemma2", "gpt_neox", "olmo2",  "granite",
-                                    "opt",           "phi3",              "gemma3", "falcon",   "glm4"};
+                                    "opt",           "phi3",              "gemma3", "falcon",   "glm4",
+                                    "qwen3_moe",     "qwen2_moe",         "mixtral"};
 enum { N_NAMES = sizeof names / sizeof *names };
 
 static void gradients_are_differences(void **state)
@@ -226,7 +238,7 @@ static void the_peak_is_kept(void **state)
         tiny_check(m.cx, osh_back_peak(m.cx, &said, &way, leaves, b->n_tokens, 2));
         tiny_check(m.cx, osh_back_run(m.cx, &way, m.w, b, dv));
         size_t took = osh_mem_used_peak(m.cx, OSH_MEM_HOST) - base; // more than the forward pass
-        if (took > said || (double)said > 1.01 * (double)took) fail_msg("%s takes %zu, said %zu", names[k], took, said);
+        if (took > said || (double)said > 1.05 * (double)took) fail_msg("%s takes %zu, said %zu", names[k], took, said);
         osh_batch_free(m.cx, b);
         free(dv);
         free(leaves);
@@ -235,13 +247,15 @@ static void the_peak_is_kept(void **state)
     }
 }
 
-static void experts_are_refused(void **state)
+static void what_has_no_gradient_is_refused(void **state)
 {
     (void)state;
     model m;
-    model_open(&m, "qwen3_moe", OSH_BF16, 1);
+    model_open(&m, "llama_tied", OSH_BF16, 1);
+    for (int i = 0; i < m.g->n_nodes; i++)
+        if (!strcmp(m.g->nodes[i].op->name, "embedding")) m.wants[m.g->nodes[i].w[0]] = true;
     assert_int_equal(go_back(m.cx, &m, 0, 1, 0), OSH_E_UNSUPPORTED);
-    if (!strstr(osh_error_text(m.cx), "model.layers.0.mlp.gate: moe_router has no gradient"))
+    if (!strstr(osh_error_text(m.cx), "model.embed_tokens: embedding has no gradient"))
         fail_msg("%s", osh_error_text(m.cx));
     model_close(&m);
 }
@@ -267,7 +281,7 @@ int main(void)
         cmocka_unit_test(gradients_are_differences),
         cmocka_unit_test(parts_threads_and_samples_do_not_matter),
         cmocka_unit_test(the_peak_is_kept),
-        cmocka_unit_test(experts_are_refused),
+        cmocka_unit_test(what_has_no_gradient_is_refused),
         cmocka_unit_test(allocations_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
