@@ -70,8 +70,8 @@ def roff(page, version):
 
 
 def commands(binary):
-    """Those that `oneshot help` lists: the lines between its first two empty ones and the groups of flags."""
-    block = run(binary, "help").split("\n\n")[2]
+    """Those that `oneshot help` lists: the lines behind "COMMAND ..." up to an empty one."""
+    block = run(binary, "help").partition("COMMAND ...")[2].strip("\n").partition("\n\n")[0]
     return [line.split(None, 1) for line in block.splitlines()]
 
 

@@ -29,6 +29,8 @@ osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, voi
 osh_status osh_show_graph(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user); // Graphviz
 osh_status osh_bench(osh_ctx *cx, const osh_bench_options *opt, osh_sink sink, void *user); // this machine's peaks
 osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, void *user);
+/* Whether a checkpoint has what its template wants, and the template reads what it has; the loss of a sample. */
+osh_status osh_check_model(osh_ctx *cx, const char *dir, const osh_check_options *opt, osh_sink sink, void *user);
 /* A model of the Hub into its cache; the sink gets the snapshot's directory. */
 osh_status osh_pull(osh_ctx *cx, const char *name, osh_env_fn env, osh_sink sink, void *user);
 osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bool special_tokens,

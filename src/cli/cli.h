@@ -11,6 +11,7 @@ typedef struct line { // a command line
         osh_eval_options eval;
         osh_bench_options bench;
         osh_verify_options verify;
+        osh_check_options check;
         osh_pull_options pull;
     } options; // own: what the command's fields fill
     const char **words; // own: positional arguments

@@ -115,9 +115,9 @@ void osh_help_usage(void)
 {
     puts("oneshot compresses Hugging Face checkpoints to compressed-tensors checkpoints.\n\n"
          "  oneshot --model DIR --scheme NAME|--recipe FILE [--dataset FILE] --output DIR\n"
-         "  oneshot COMMAND ...\n");
+         "  oneshot COMMAND ...");
     for (const command *c = osh_commands; c->name; c++)
-        if (*c->name) printf("%-*s%s\n", GROUP, c->name, c->does);
+        if (*c->name) printf("%-*s %s\n", GROUP, c->name, c->does);
     putchar('\n');
     print_flags(osh_command_find(""));
 }

@@ -183,6 +183,14 @@ static osh_status run_inspect(osh_ctx *cx, const line *l, out_state *st)
     osh_free(cx, dir);
     return rc;
 }
+static osh_status run_check_model(osh_ctx *cx, const line *l, out_state *st)
+{
+    char *dir = NULL; // own
+    osh_status rc = osh_hub_model(cx, &dir, l->words[0], false, from_env);
+    if (!rc) rc = osh_check_model(cx, dir, &l->options.check, to_stdout, st);
+    osh_free(cx, dir);
+    return rc;
+}
 static osh_status run_pull(osh_ctx *cx, const line *l, out_state *st)
 {
     return osh_pull(cx, l->words[0], from_env, to_stdout, st);
@@ -227,6 +235,11 @@ const command osh_commands[] = {
      .fields = osh_eval_fields, .run = run_eval},
     {.name = "inspect", .arguments = "[--json] DIR", .does = "tensors, dtypes and schemes of a checkpoint",
      .most = 1, .want = "checkpoint directory", .more = "--json   as JSON", .run = run_inspect},
+    {.name = "check-model", .arguments = "DIR [--models-dir DIR]",
+     .does = "a checkpoint against its template, and a sample's loss",
+     .about = "For who writes a template: tensors that are missing or another, that no node reads, and the loss of a "
+              "sample; exit code 1 where the two do not belong together.",
+     .fields = osh_check_fields, .most = 1, .want = "checkpoint directory", .run = run_check_model},
     {.name = "pull", .arguments = "ORG/NAME[@REVISION]", .does = "a model of the Hugging Face Hub into its cache",
      .about = "Downloads what the cache lacks of a model, and prints the directory that it is then in.",
      .fields = osh_pull_fields, .most = 1, .want = "name of a model", .run = run_pull},

@@ -38,6 +38,7 @@ typedef struct builder {
     int n_bound;
     const char *inner, *outer; // view: what stands for "model." in names, and before other names
     const char *prefix;   // "model.layers.3." or "" or "model.layers.3.mlp.experts.7."
+    osh_graph_faults *faults; // view: where tensors that are missing or another are listed; NULL: they fail
 } builder;
 
 /* Room for one more behind n items: NULL where there is no memory. Arrays grow at powers of two. */
@@ -202,6 +203,16 @@ static osh_status check_weight(osh_ctx *cx, const osh_ckpt_tensor *t, const char
     return OSH_OK;
 }
 
+/* rc: of a tensor that is not as the template wants it. */
+static osh_status fault(osh_ctx *cx, builder *b, osh_status rc)
+{
+    if (rc != OSH_E_FORMAT || !b->faults) return rc;
+    b->faults->n++;
+    rc = osh_buf_line(cx, &b->faults->text, "wrong  %s", osh_error_text(cx));
+    if (!rc) osh_error_clear(cx);
+    return rc;
+}
+
 /* The weight <module>.<leaf>, or that of the tied module where the checkpoint has none. */
 static osh_status add_weight(osh_ctx *cx, builder *b, int *index, const char *module,
                              const char *leaf, const char *tied, int ndim, const int64_t *shape)
@@ -226,8 +237,8 @@ static osh_status add_weight(osh_ctx *cx, builder *b, int *index, const char *mo
         if (t) osh_free(cx, name), name = other, other = NULL;
     }
     if (!t && !compressed)
-        OSH_FAIL(cx, OSH_E_FORMAT, "tensor %s is missing in %s", name, b->ck->dir);
-    if (!compressed) OSH_TRY(check_weight(cx, t, name, ndim, shape));
+        OSH_TRY(fault(cx, b, osh_fail(cx, OSH_E_FORMAT, "tensor %s is missing in %s", name, b->ck->dir)));
+    if (t && !compressed) OSH_TRY(fault(cx, b, check_weight(cx, t, name, ndim, shape)));
     if (osh_map_get(b->weights, name, strlen(name), &known)) {
         *index = (int)known; // a tied pair is one weight
         goto done;
@@ -570,10 +581,10 @@ done:
 }
 
 osh_status osh_graph_from_template(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
-                                   const osh_template *tpl)
+                                   const osh_template *tpl, osh_graph_faults *faults)
 {
     osh_status rc = OSH_OK;
-    builder b = {.ck = ck, .prefix = "", .scope = {.tpl = tpl, .config = ck->config}};
+    builder b = {.ck = ck, .prefix = "", .faults = faults, .scope = {.tpl = tpl, .config = ck->config}};
 
     OSH_NEW(cx, b.g, 1);
     OSH_TRY(osh_map_new(cx, &b.modules, 256));

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
-                         const char *models_dir)
+osh_status osh_graph_check(osh_ctx *cx, osh_graph **out, osh_graph_faults *faults, const osh_checkpoint *ck,
+                           const char *models_dir)
 {
     osh_status rc = OSH_OK;
     const osh_hf_config *config = ck->config;
@@ -32,12 +32,18 @@ osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
         if (!tpl) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: no template of %s", config->path, config->text_architecture);
         tpl->wrap = wraps;
     }
-    OSH_TRY(osh_graph_from_template(cx, out, ck, tpl));
+    OSH_TRY(osh_graph_from_template(cx, out, ck, tpl, faults));
 done:
     osh_template_free(cx, around);
     osh_free(cx, known);
     osh_template_free(cx, tpl);
     return rc;
+}
+
+osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
+                         const char *models_dir)
+{
+    return osh_graph_check(cx, out, NULL, ck, models_dir);
 }
 
 void osh_graph_free(osh_ctx *cx, osh_graph *g)

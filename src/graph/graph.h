@@ -2,6 +2,7 @@
  * models/<name>.json and config.json. */
 #ifndef OSH_GRAPH_H
 #define OSH_GRAPH_H
+#include "base/buf.h"
 #include "io/checkpoint.h"
 #include "ops/op.h"
 #include "text/match.h"
@@ -71,6 +72,14 @@ typedef struct osh_graph {
  * ones. Checks every weight's presence, shape and dtype. */
 osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
                          const char *models_dir);
+/* The same for who writes a template: tensors that are missing, or of another shape or dtype than wanted, are listed,
+ * and the graph is made all the same. */
+typedef struct osh_graph_faults {
+    osh_buf text; // own: a line for each
+    int64_t n;
+} osh_graph_faults;
+osh_status osh_graph_check(osh_ctx *cx, osh_graph **out, osh_graph_faults *faults, const osh_checkpoint *ck,
+                           const char *models_dir);
 void osh_graph_free(osh_ctx *cx, osh_graph *g);
 void osh_graph_link_uses(osh_graph *g); // first and last use of every value, from the nodes
 bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_dir);

@@ -23,7 +23,7 @@ osh_status osh_template_parse(osh_ctx *cx, osh_template **out, const char *name,
                               size_t n);
 void osh_template_free(osh_ctx *cx, osh_template *t);
 osh_status osh_graph_from_template(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
-                                   const osh_template *tpl); // build.c
+                                   const osh_template *tpl, osh_graph_faults *faults); // build.c
 
 typedef struct osh_scope {
     const osh_template *tpl;

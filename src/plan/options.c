@@ -242,6 +242,23 @@ const osh_field osh_verify_fields[] = {
 
 #undef ROW
 
+#define ROW(field) .name = #field, .offset = offsetof(osh_check_options, field)
+const osh_field osh_check_fields[] = {
+    {ROW(models_dir), .type = OSH_F_STR,
+     .doc = "directory of architecture templates to use beside the built-in ones"},
+    {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096, .doc = "0: one per core"},
+    {ROW(isa), .type = OSH_F_STR, .dflt = "auto",
+     .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
+     .doc = "instruction set of all kernels, the libraries' too: decides last bits; auto: the "
+            "CPU's best"},
+    {ROW(progress), .type = OSH_F_STR, .dflt = "none", .values = "auto|line|json|none", .doc = "progress on stderr"},
+    {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",
+     .doc = "messages on stderr"},
+    {0},
+};
+
+#undef ROW
+
 #define ROW(field) .name = #field, .offset = offsetof(osh_pull_options, field)
 const osh_field osh_pull_fields[] = {
     {ROW(progress), .type = OSH_F_STR, .dflt = "auto", .values = "auto|line|json|none", .doc = "progress on stderr"},

@@ -67,6 +67,13 @@ typedef struct osh_pull_options {
 } osh_pull_options;
 extern const osh_field osh_pull_fields[];
 
+typedef struct osh_check_options {
+    char *models_dir;
+    int64_t threads;
+    char *isa, *progress, *log_level;
+} osh_check_options;
+extern const osh_field osh_check_fields[];
+
 typedef struct osh_verify_options {
     char *model, *models_dir;
     int64_t threads;

@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     open_once();
     size_t before = osh_mem_live(cx);
     osh_status rc = osh_template_parse(cx, &t, "fuzz.json", (const char *)data, n);
-    if (!rc) rc = osh_graph_from_template(cx, &g, ck, t);
+    if (!rc) rc = osh_graph_from_template(cx, &g, ck, t, NULL);
     if (!rc) rc = osh_partition_new(cx, &p, g, NULL, 0, 1);
     if (!rc) rc = osh_graph_dot(cx, &dot, g, p);
     if (rc && !*osh_error_text(cx)) abort(); // refused without a reason
