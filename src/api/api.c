@@ -178,6 +178,7 @@ static osh_status compress(osh_ctx *cx, const osh_options *opt, osh_sink sink, v
     OSH_TRY(summary(cx, &r, sink, user));
 done:
     osh_run_unwatch(cx, &r, rc);
+    osh_coverage_free(cx, r.coverage);
     osh_emitter_free(cx, r.emitter);
     osh_free(cx, r.results);
     osh_plan_free(cx, p);

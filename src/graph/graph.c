@@ -104,6 +104,11 @@ char *osh_graph_loaded_name(osh_ctx *cx, const osh_graph *g, const char *name)
     return outer && !strncmp(name, g->outer, outer) ? osh_strdup(cx, name + outer) : NULL;
 }
 
+bool osh_node_routes(const osh_node *n)
+{
+    return !strcmp(n->op->name, "moe_router") || !strcmp(n->op->name, "moe_gate");
+}
+
 int osh_graph_module(const osh_graph *g, const char *name)
 {
     for (int i = 0; i < g->n_modules; i++)

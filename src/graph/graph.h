@@ -86,6 +86,7 @@ bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_d
 /* own: what transformers calls a module that the checkpoint calls name: model.language_model.layers.0 is
  * language_model.model.layers.0, lm_head language_model.lm_head. NULL: the same, or no memory. */
 char *osh_graph_loaded_name(osh_ctx *cx, const osh_graph *g, const char *name);
+bool osh_node_routes(const osh_node *n); // its output says which experts a token goes to
 int osh_graph_module(const osh_graph *g, const char *name); // -1: none
 /* A model and what is made of it, side by side: changed[i] tells that the weights of node i are going to be others.
  * What depends on one of these nodes is there twice from here on: before each node that makes it stands one of the

@@ -61,8 +61,7 @@ static double routed_share(const osh_graph *g, const osh_node *n)
             const osh_value *route = &g->values[reader->in[2]];
             const osh_node *router = &g->nodes[route->producer];
             const osh_moe_router_attr *a = router->attr; // of moe_gate its first member
-            bool routes = is_op(router, "moe_router") || is_op(router, "moe_gate");
-            return routes ? (double)a->top_k / (double)route->width : 1;
+            return osh_node_routes(router) ? (double)a->top_k / (double)route->width : 1;
         }
         n = reader;
     }

@@ -161,6 +161,13 @@ static void add_observed(const walk *w, bool *values, const bool *stats)
     }
 }
 
+/* Where statistics are collected on the host, where each token goes is counted (run/coverage.h). */
+static void want_routes(walk *w)
+{
+    for (int i = w->r.first; !w->p->device && i < w->r.first + w->r.n_nodes; i++)
+        if (osh_node_routes(&w->g->nodes[i]) && !w->g->nodes[i].original) w->want[w->g->nodes[i].out[0]] = true;
+}
+
 /* in: what the running nodes of the step, and its statistics, take from outside. */
 static osh_step make_step(walk *w, int first, int n, const bool *stats)
 {
@@ -220,6 +227,7 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
     OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
     clear(w, w->want);
     add_observed(w, w->want, w->stats);
+    want_routes(w);
     if (outputs) want_live_out(w, w->r.merged ? OF_BOTH : OF_ORIGINAL);
     needed(w);
     osh_step s = make_step(w, w->r.first, w->r.n_nodes, w->stats);
@@ -392,6 +400,7 @@ static osh_status walk_way(osh_ctx *cx, walk *w, bool first_way)
     for (int i = w->r.l0; observing && i < w->r.l1; i++)
         if (w->p->linears[i].wants) w->stats[w->p->linears[i].input] = true;
     add_observed(w, w->want, w->stats);
+    if (observing) want_routes(w);
     if (first_way && w->carries) want_live_out(w, OF_ORIGINAL);
     else if (!first_way || w->r.merged) want_live_out(w, w->r.merged || w->plain ? OF_BOTH : OF_QUANTIZED);
     needed(w);

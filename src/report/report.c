@@ -174,6 +174,26 @@ static bool add_losses(cJSON *o, const osh_run *r, int i)
     return ok && (!(x->all > 0) || add_number(o, "relative_output_error", x->of[x->n - 1] / x->all));
 }
 
+/* How many tokens each router of the run's last part sent where. */
+static bool add_experts(cJSON *root, const osh_run *r)
+{
+    const osh_coverage *c = r->coverage;
+    cJSON *list = c ? cJSON_AddArrayToObject(root, "experts") : NULL;
+    bool ok = !c || list;
+    for (int i = 0; ok && c && i < c->n; i++) {
+        const osh_routed *x = &c->routers[i];
+        cJSON *o = x->n_tokens ? cJSON_CreateObject() : NULL, *tokens = NULL;
+        if (!x->n_tokens) continue;
+        cJSON_AddItemToArray(list, o);
+        const osh_graph *g = r->plan->graph;
+        ok = o && add_string(o, "router", g->modules[g->nodes[x->node].module].name) &&
+             add_number(o, "tokens", (double)x->n_tokens) && (tokens = cJSON_AddArrayToObject(o, "tokens_of_experts"));
+        for (int64_t e = 0; ok && e < x->n_experts; e++)
+            ok = cJSON_AddItemToArray(tokens, cJSON_CreateNumber((double)x->tokens[e]));
+    }
+    return ok;
+}
+
 static bool add_modules(cJSON *root, const osh_run *r)
 {
     bool ok = true;
@@ -402,6 +422,7 @@ osh_status osh_run_report(osh_ctx *cx, char **json, char **html, const osh_run *
          add_number(root, "samples", (double)p->data.n) &&
          add_number(root, "tokens", p->data.n ? (double)p->data.offsets[p->data.n] : 0) &&
          add_number(root, "output_bytes", (double)p->total_bytes) && add_modules(root, run) &&
+         add_experts(root, run) &&
          osh_dense_json(root, p) && add_seconds(root, &r) &&
          add_subgraphs(root, &r) && add_memory(cx, root, &r) && add_device(root, &r) &&
          add_io(root, &r) && add_checkpoints(root, &r);

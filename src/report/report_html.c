@@ -242,6 +242,49 @@ static void error_table(page *pg, const osh_run *r, const ranked *order)
     PUT(pg, "</details>\n");
 }
 
+/* Experts that fewer tokens than an eighth of an even share went to. */
+static void starved(page *pg, const osh_routed *x, int64_t share)
+{
+    int n = 0;
+    for (int64_t e = 0; e < x->n_experts; e++) {
+        if (x->tokens[e] * 8 >= share || n++ >= 16) continue;
+        PUT(pg, "%s%lld (%lld)", n > 1 ? ", " : "", (long long)e, (long long)x->tokens[e]);
+    }
+    if (n > 16) PUT(pg, " and %d more", n - 16);
+    if (!n) PUT(pg, "none");
+}
+
+static void router_row(page *pg, const osh_graph *g, const osh_routed *x)
+{
+    int64_t least = x->tokens[0], most = least, all = 0;
+    for (int64_t e = 0; e < x->n_experts; e++) {
+        if (x->tokens[e] < least) least = x->tokens[e];
+        if (x->tokens[e] > most) most = x->tokens[e];
+        all += x->tokens[e];
+    }
+    PUT(pg, "<tr><td>");
+    escape(pg, g->modules[g->nodes[x->node].module].name);
+    PUT(pg, "</td>");
+    const int64_t cells[] = {x->n_experts, least, all / x->n_experts, most};
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
+        PUT(pg, "<td class=\"n\">%lld</td>", (long long)cells[i]);
+    PUT(pg, "<td>");
+    starved(pg, x, all / x->n_experts);
+    PUT(pg, "</td></tr>\n");
+}
+
+static void coverage(page *pg, const osh_run *run)
+{
+    const osh_coverage *c = run->coverage;
+    PUT(pg, "<div class=\"wide\"><table id=\"coverage\"><tr><th>router</th><th class=\"n\">experts</th>"
+            "<th class=\"n\">tokens, least</th><th class=\"n\">mean</th><th class=\"n\">most</th>"
+            "<th>starved: expert (tokens)</th></tr>\n");
+    for (int i = 0; i < c->n; i++)
+        if (c->routers[i].n_tokens) router_row(pg, run->plan->graph, &c->routers[i]);
+    PUT(pg, "</table></div>\n<p class=\"soft\">Tokens that the router sends to an expert; starved: less than an eighth "
+            "of the mean.</p>\n");
+}
+
 static void experts(page *pg, const osh_report *r)
 {
     const osh_dataset *d = &r->run->plan->data;
@@ -251,6 +294,7 @@ static void experts(page *pg, const osh_report *r)
         PUT(pg, ", each calibrated on all %lld tokens, whichever expert the router chose",
             (long long)d->offsets[d->n]);
     PUT(pg, ".</p>\n");
+    if (r->run->coverage) coverage(pg, r->run);
 }
 
 static void fallbacks(page *pg, const osh_report *r)

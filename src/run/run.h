@@ -4,6 +4,7 @@
 #include "base/profile.h"
 #include "ops/cuda/cuda.h"
 #include "output/emit.h"
+#include "run/coverage.h"
 #include "run/pace.h"
 #include "run/stats.h"
 
@@ -14,6 +15,7 @@ typedef struct osh_run {
     osh_progress progress;
     double lost, lost_nearest; // by the subgraph's Linears so far, and rounded to nearest
     osh_pace pace; // own
+    osh_coverage *coverage; // own; NULL: no experts are counted
     double started;
     bool profiling;       // the profile was started here, not by the caller
     bool logging;         // so was the log file

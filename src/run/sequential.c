@@ -32,6 +32,7 @@ typedef struct engine {
     bool *next;             // own [weights]: what the next visit loads first
     int64_t *copy_at;       // own [weights]: output tensor that is its copy, or -1
     size_t missed;          // places of the card's arena, when it began
+    const osh_step *step;   // view: of the pass
     int index;              // of the visit
     bool began;             // it has loaded
     bool last;              // no later pass of the visit makes what this one makes
@@ -319,14 +320,22 @@ done:
     return rc;
 }
 
+/* A value exists: for the statistics that are open, and for experts' coverage. */
+static osh_status feed(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
+{
+    engine *e = user;
+    osh_coverage_feed(e->r->coverage, value, x, b);
+    if (e->step->fold) return osh_folding_feed(cx, e->folding, value, x, b);
+    return e->step->observe ? osh_stats_feed(cx, e->stats, value, x, b) : OSH_OK;
+}
+
 static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k, int64_t *n_tokens)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
     int64_t first = p->batch_at[k], n = p->batch_at[k + 1] - first;
     const osh_graph *g = p->graph;
-    osh_exec_hooks hooks = {.value = osh_stats_feed, .user = e->stats};
-    if (s->fold) hooks = (osh_exec_hooks){.value = osh_folding_feed, .user = e->folding};
+    osh_exec_hooks hooks = {.value = feed, .user = e};
     osh_batch *b = NULL; // own
     OSH_TRY(osh_batch_new_on(cx, &b, p->device, g, p->data.ids, p->data.offsets + first, n));
     b->first_sample = first;
@@ -335,8 +344,9 @@ static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k
         OSH_TRY(osh_acts_get(cx, e->acts, v, first, n, s->consume[v], p->device, &b->values[v]));
     }
     OSH_TRY(ask_next(cx, e, s, k));
+    e->step = s;
     OSH_TRY(osh_exec_run(cx, g, s->first, s->n, s->run, e->w, b, s->out,
-                         s->observe || s->fold ? &hooks : NULL, true));
+                         s->observe || s->fold || e->r->coverage ? &hooks : NULL, true));
     for (int v = 0; v < g->n_values; v++) // what comes may lie where it lay
         if (s->consume[v]) osh_acts_forget(cx, e->acts, v, first, n);
     for (int v = 0; v < g->n_values; v++)
@@ -594,6 +604,7 @@ osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
     engine e = {.r = r, .p = r->plan};
+    OSH_TRY(osh_coverage_new(cx, &r->coverage, r->plan));
     OSH_TRY(begin(cx, &e));
     OSH_TRY(visits(cx, &e));
 done:

@@ -1,0 +1,52 @@
+/* coverage.c - see coverage.h. */
+#include "run/coverage.h"
+
+#include "ops/kernel.h"
+
+osh_status osh_coverage_new(osh_ctx *cx, osh_coverage **out, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_coverage *c = NULL; // own
+    const osh_graph *g = p->graph;
+    int n = 0;
+    *out = NULL;
+    for (int i = 0; i < g->n_nodes && !p->device; i++) n += osh_node_routes(&g->nodes[i]) && !g->nodes[i].original;
+    if (!n) goto done;
+    OSH_NEW(cx, c, 1);
+    OSH_NEW(cx, c->routers, n);
+    OSH_NEW(cx, c->router, g->n_values);
+    for (int v = 0; v < g->n_values; v++) c->router[v] = -1;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const osh_node *node = &g->nodes[i];
+        if (!osh_node_routes(node) || node->original) continue;
+        osh_routed *r = &c->routers[c->n];
+        *r = (osh_routed){.node = i, .value = node->out[0], .n_experts = g->values[node->out[0]].width};
+        c->router[r->value] = c->n++;
+        OSH_NEW(cx, r->tokens, r->n_experts);
+    }
+    *out = c, c = NULL; // give
+done:
+    osh_coverage_free(cx, c);
+    return rc;
+}
+
+void osh_coverage_free(osh_ctx *cx, osh_coverage *c)
+{
+    if (!c) return;
+    for (int i = 0; i < c->n; i++) osh_free(cx, c->routers[i].tokens);
+    osh_free(cx, c->routers);
+    osh_free(cx, c->router);
+    osh_free(cx, c);
+}
+
+void osh_coverage_feed(osh_coverage *c, int value, const osh_tensor *x, const osh_batch *b)
+{
+    osh_routed *r = c && c->router[value] >= 0 ? &c->routers[c->router[value]] : NULL;
+    float row[OSH_MOE_MAX_EXPERTS];
+    if (!r || r->n_samples != b->first_sample) return;
+    for (int64_t t = 0; t < b->n_tokens; t++) {
+        osh_to_f32(row, osh_elem(x, t * r->n_experts), x->dtype, r->n_experts);
+        for (int64_t e = 0; e < r->n_experts; e++) r->tokens[e] += row[e] != 0;
+    }
+    r->n_samples += b->seqs.n, r->n_tokens += b->n_tokens;
+}

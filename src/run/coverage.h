@@ -1,0 +1,23 @@
+/* coverage.h - how many tokens of the calibration data the routers of a mixture send to each expert. Every expert is
+ * calibrated on all tokens; this says what the data is like. */
+#ifndef OSH_COVERAGE_H
+#define OSH_COVERAGE_H
+#include "plan/plan.h"
+
+typedef struct osh_routed { // of one router
+    int node, value;
+    int64_t n_experts, *tokens; // own [n_experts]
+    int64_t n_samples, n_tokens; // that were counted
+} osh_routed;
+typedef struct osh_coverage {
+    osh_routed *routers; // own
+    int n;
+    int *router;         // own [graph values]; -1: the value is no route
+} osh_coverage;
+/* *out NULL: there is no router, or a card does the work. */
+osh_status osh_coverage_new(osh_ctx *cx, osh_coverage **out, const osh_plan *p);
+void osh_coverage_free(osh_ctx *cx, osh_coverage *c);
+/* A route [N, E] of a batch. Batches come in their order; those that came before are not counted again. c NULL: nothing
+ * is done. */
+void osh_coverage_feed(osh_coverage *c, int value, const osh_tensor *x, const osh_batch *b);
+#endif
