@@ -54,6 +54,27 @@ head -c 4000 "$model/data/evaluation.txt" >text.txt
 grep -q 'aria-label="time per subgraph"' run/oneshot-report.html
 grep -q '<svg id="memory"' run/oneshot-report.html
 "$ONESHOT" eval --model run --reference "$model" --dataset text.txt --max-seq-length 64 --json >eval.json
+python3 - <<'P' # light and dark: words stand out from what is behind them as WCAG's AA wants, marks as it wants of graphics
+import re
+page = open("run/oneshot-report.html").read()
+themes = re.findall(r":root\{(--ink:[^}]*)\}", page)
+assert len(themes) == 2 and "prefers-color-scheme:dark" in page, themes
+light = dict(re.findall(r"(--[a-z]+):#([0-9a-f]+)", themes[0]))
+dark = light | dict(re.findall(r"(--[a-z]+):#([0-9a-f]+)", themes[1]))
+def luminance(colour):
+    colour = colour if len(colour) == 6 else "".join(2 * c for c in colour)
+    parts = [int(colour[i:i + 2], 16) / 255 for i in (0, 2, 4)]
+    parts = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+def contrast(a, b):
+    a, b = sorted((luminance(a), luminance(b)))
+    return (b + 0.05) / (a + 0.05)
+for name, t in (("light", light), ("dark", dark)):
+    for behind in ("--back", "--card"):
+        for word in ("--ink", "--soft", "--warn"):
+            assert contrast(t[word], t[behind]) >= 4.5, (name, word, behind, contrast(t[word], t[behind]))
+    assert contrast(t["--bar"], t["--back"]) >= 3, (name, "--bar")
+P
 python3 - <<'P' # perplexity before and after, as `oneshot eval` measures it
 import json
 page, d, want = open("run/oneshot-report.html").read(), json.load(open("run/oneshot-report.json")), json.load(open("eval.json"))
