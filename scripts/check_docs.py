@@ -30,6 +30,7 @@ FOREIGN = {
     "release.py": {"set", "tag"},
     "check-gpu.sh": {"out", "steps", "build-dir", "lib-dir", "time-limit", "pack", "results", "scale"},
     "linearity.sh": {"make-model", "samples", "layers", "tokens", "at", "shape", "runs", "out"},
+    "compare_families.py": {"gptq"},
     "proportion.sh": {"make-model", "layers", "experts", "runs", "out"},
 }
 ENTRIES = {"dot", "no-special-tokens", "json", "help", "version"}  # main.c reads these itself

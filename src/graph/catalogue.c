@@ -1,5 +1,6 @@
 /* catalogue.c - Linears of known families that their names alone do not prove: towers for images, what joins them to
- * the text model. Of transformers' classes; scripts/compare_families.py compares with LLM Compressor. */
+ * the text model. Gemma 3's tower is not here: its class looks at the weights of its Linears when it is loaded, which
+ * packed ones do not have. Of transformers' classes; scripts/compare_families.py compares with LLM Compressor. */
 #include "graph/kind.h"
 
 #include <string.h>
@@ -17,8 +18,6 @@ static const row rows[] = {
     {"mistral3", "vision_tower.", {".attention.q_proj", ".attention.k_proj", ".attention.v_proj", ".attention.o_proj",
                                    ".feed_forward.gate_proj", ".feed_forward.up_proj", ".feed_forward.down_proj"}},
     {"mistral3", "multi_modal_projector.", {".linear_1", ".linear_2", ".patch_merger.merging_layer"}},
-    {"gemma3", "vision_tower.encoder.", CLIP},
-    {"gemma3", "vision_tower.head.", {".mlp.fc1", ".mlp.fc2"}}, // its attention reads out_proj's weight
     {"mllama", "vision_model.", {".self_attn.q_proj", ".self_attn.k_proj", ".self_attn.v_proj", ".self_attn.o_proj",
                                  ".mlp.fc1", ".mlp.fc2"}},
     {"mllama", "multi_modal_projector", {"multi_modal_projector"}},

@@ -359,7 +359,17 @@ static osh_status ignore_once(osh_ctx *cx, osh_plan *p, const char *text)
     return OSH_OK;
 }
 
-/* Heads, towers and what else is outside the blocks: transformers may know them by other names than the file. */
+/* Whether a module with codes has these n bytes in its name. */
+static bool has_codes_inside(const candidates *cs, const char *text, size_t n)
+{
+    for (int64_t i = 0; i < cs->n; i++)
+        for (const char *s = cs->c[i].name; cs->c[i].scheme >= 0 && strlen(s) >= n; s++)
+            if (!memcmp(s, text, n)) return true;
+    return false;
+}
+
+/* Heads, towers and what else is outside the blocks: transformers may know them by other names than the file. Of a
+ * tower with codes each module that has none. */
 static osh_status ignore_renamed(osh_ctx *cx, osh_plan *p, const candidates *cs)
 {
     osh_status rc = OSH_OK;
@@ -371,7 +381,8 @@ static osh_status ignore_renamed(osh_ctx *cx, osh_plan *p, const candidates *cs)
         if (cs->c[i].scheme >= 0 || is_embedding(&cs->c[i]) || !strcmp(cs->c[i].name, "lm_head")) continue;
         if (!text && !(p->graph && block)) continue;
         osh_buf_clear(&b);
-        if (text) OSH_TRY(osh_buf_printf(cx, &b, "re:.*%.*s.*", (int)n, text));
+        if (text && !has_codes_inside(cs, text, n)) OSH_TRY(osh_buf_printf(cx, &b, "re:.*%.*s.*", (int)n, text));
+        else if (text) OSH_TRY(osh_buf_printf(cx, &b, "re:.*%s$", strstr(cs->c[i].name, text) ? text : cs->c[i].name));
         else OSH_TRY(osh_buf_printf(cx, &b, "re:.*%s$", block));
         OSH_TRY(ignore_once(cx, p, b.data));
     }

@@ -43,6 +43,7 @@ static const fusion fusions[] = {
     // packed_modules_mapping of the Llama, Mistral, Qwen2 and Qwen3 models
     {"qkv_proj", "QKVParallelLinear", 3, {"q_proj", "k_proj", "v_proj"}},
     {"gate_up_proj", "MergedColumnParallelLinear", 2, {"gate_proj", "up_proj"}},
+    {"fused_qkv_a_proj", "MergedColumnParallelLinear", 2, {"q_a_proj", "kv_a_proj_with_mqa"}}, // of DeepSeek's
 };
 
 static osh_status pattern_init(osh_ctx *cx, pattern *p, const char *text, int scheme)

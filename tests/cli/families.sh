@@ -57,6 +57,17 @@ check qwen2_5_vl 7 2
 check qwen3_vl 7 2
 check mllama 7 2 # of 3 layers: no text reaches the other
 
+# without data towers are rounded, too: 7 Linears in each of 2 layers, 6 in the tower and 2 behind it, but for what is ignored;
+# and the config says so in words that fit names in the file and in memory
+"$OSH_TOOLS/tiny_model" llava sees
+sed 's/GPTQModifier/QuantizationModifier/; s/lm_head/lm_head, "re:.*mlp.fc1"/' recipe.yaml >tower.yaml
+"$ONESHOT" --model sees --recipe tower.yaml --progress none --output seen >/dev/null || fail "a part of a tower is not left out"
+[ "$(codes seen)" = 21 ] || fail "$(codes seen) Linears of a model that sees have codes, want 21"
+for want in '"re:.*lm_head.*"' '"re:.*vision_tower.encoder.layers.0.mlp.fc1$"'; do
+    grep -qF "$want" seen/config.json || fail "no $want in ignore"
+done
+"$ONESHOT" verify seen --model sees >/dev/null || fail "a tower with codes does not verify"
+
 # what a template cannot do is said before anything runs; rounding needs no template
 "$OSH_TOOLS/tiny_model" stablelm s
 sed -i 's/{/{"qk_layernorm": true,/' s/config.json

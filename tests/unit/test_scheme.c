@@ -376,6 +376,18 @@ static void test_vllm_order(void **state)
                  "(QKVParallelLinear), would take group_2");
 }
 
+/* DeepSeek's two first projections are one layer there. */
+static void test_vllm_latent(void **state)
+{
+    static const char *const modules[] = {"0.q_a_proj", "0.kv_a_proj_with_mqa", "0.kv_b_proj"};
+    char *targets[] = {"Linear", "re:.*kv_.*"}, name0[] = "group_0", name1[] = "group_1";
+    osh_q_scheme s[2] = {{.group_name = name0, .targets = {targets, 1}},
+                         {.group_name = name1, .targets = {targets + 1, 1}}};
+    assert_ok(cx, osh_q_vllm_check(cx, s, 1, NULL, 0, modules, NULL, (const int[]){0, 0, 0}, 3));
+    assert_fails(cx, OSH_E_UNSUPPORTED,
+                 osh_q_vllm_check(cx, s, 2, NULL, 0, modules, NULL, (const int[]){0, 1, 1}, 3), "0.fused_qkv_a_proj");
+}
+
 /* The experts of a layer have one scheme; those of another layer may have another. */
 static void test_vllm_experts(void **state)
 {
@@ -468,6 +480,7 @@ int main(void)
         cmocka_unit_test(test_print_order), cmocka_unit_test(test_vllm_lookup),
         cmocka_unit_test(test_who_loads),   cmocka_unit_test(test_torture),
         cmocka_unit_test(test_vllm_order), cmocka_unit_test(test_vllm_experts),
+        cmocka_unit_test(test_vllm_latent),
         cmocka_unit_test(test_print_fills_observers),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
