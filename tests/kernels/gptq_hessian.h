@@ -4,21 +4,37 @@
 #include "kernel_test.h"
 
 /* X^T X / n of n = 2 I correlated rows, damped: what a modifier hands to gptq_factor. Full symmetric. */
-static inline void make_hessian(float *h, int64_t I)
+static inline void hessian_of(float *h, int64_t I)
 {
+    float *x = malloc((size_t)I * sizeof *x); // own: a row
+    assert_non_null(x);
     for (int64_t i = 0; i < I * I; i++) h[i] = 0;
     for (int64_t n = 0; n < 2 * I; n++) {
         float common = osh_rng_sym(SEED, 10, (uint64_t)n);
+        for (int64_t i = 0; i < I; i++) x[i] = common + osh_rng_sym(SEED, 11, (uint64_t)(n * I + i));
         for (int64_t i = 0; i < I; i++)
-            for (int64_t j = 0; j <= i; j++) {
-                float a = common + osh_rng_sym(SEED, 11, (uint64_t)(n * I + i)),
-                      b = common + osh_rng_sym(SEED, 11, (uint64_t)(n * I + j));
-                h[i * I + j] += a * b / (float)(2 * I);
-            }
+            for (int64_t j = 0; j <= i; j++) h[i * I + j] += x[i] * x[j] / (float)(2 * I);
     }
     for (int64_t i = 0; i < I; i++) {
         h[i * I + i] += 0.01f;
         for (int64_t j = 0; j < i; j++) h[j * I + i] = h[i * I + j];
     }
+    free(x);
+}
+
+/* A copy of hessian_of, which takes long under sanitizers and is made once for each size. */
+static inline void make_hessian(float *h, int64_t I)
+{
+    static struct { int64_t I; float *h; } made[16]; // own: until the process ends
+    size_t k = 0, n = (size_t)(I * I) * sizeof *h;
+
+    while (k < 15 && made[k].I && made[k].I != I) k++;
+    if (made[k].I != I) {
+        free(made[k].h);
+        made[k].I = I, made[k].h = malloc(n);
+        assert_non_null(made[k].h);
+        hessian_of(made[k].h, I);
+    }
+    memcpy(h, made[k].h, n);
 }
 #endif
