@@ -46,29 +46,36 @@ done:
     return rc;
 }
 
+enum { PIECE = 1024 }; // elements of one chunk
+
 /* d gate = dy up act'(gate), d up = dy act(gate) */
+static osh_status grad_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const osh_grad_args *a = user;
+    const char *act = ((const osh_glu_attr *)a->attr)->act;
+    int64_t first = chunk * PIECE, n = osh_min64(PIECE, osh_tensor_numel(a->in[0]) - first);
+    const float *dy = (const float *)a->dout[0]->data + first;
+    float gate[PIECE], up[PIECE];
+
+    (void)cx, (void)worker;
+    osh_to_f32(gate, osh_elem(a->in[0], first), a->in[0]->dtype, n);
+    osh_to_f32(up, osh_elem(a->in[1], first), a->in[1]->dtype, n);
+    for (int64_t i = 0; i < n; i++) {
+        osh_grad_add(a->din[0], first + i, dy[i] * up[i] * osh_act_slope(act, gate[i]));
+        osh_grad_add(a->din[1], first + i, dy[i] * osh_act_ref(act, gate[i]));
+    }
+    return OSH_OK;
+}
+
 static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
-    osh_status rc = OSH_OK;
-    const char *act = ((const osh_glu_attr *)a->attr)->act;
-    const float *dy = a->dout[0]->data;
-    float *gate = NULL, *up = NULL; // own: [N, F] each
-
-    OSH_TRY(osh_f32_copy(cx, &gate, a->in[0]));
-    OSH_TRY(osh_f32_copy(cx, &up, a->in[1]));
-    for (int64_t i = 0; i < osh_tensor_numel(a->in[0]); i++) {
-        osh_grad_add(a->din[0], i, dy[i] * up[i] * osh_act_slope(act, gate[i]));
-        osh_grad_add(a->din[1], i, dy[i] * osh_act_ref(act, gate[i]));
-    }
-done:
-    osh_free(cx, up);
-    osh_free(cx, gate);
-    return rc;
+    return osh_parallel_for(cx, osh_div_up(osh_tensor_numel(a->in[0]), PIECE), grad_chunk, (void *)(uintptr_t)a);
 }
 
 const osh_op osh_op_glu = {
     .name = "glu", .n_in = 2, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_glu_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_glu_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_glu_cuda)},
-    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref},
+    .tol = 1e-12, .scratch = osh_elementwise_scratch,
+    .grad = {[OSH_REF] = grad_ref}, .grad_scratch = osh_elementwise_scratch,
 };

@@ -236,9 +236,13 @@ static void the_peak_is_kept(void **state)
         tiny_check(m.cx, osh_tensor_new(m.cx, &dv[g->hidden], OSH_F32, 2, b->values[g->hidden]->shape));
         memset(dv[g->hidden]->data, 0, osh_tensor_bytes(dv[g->hidden]));
         tiny_check(m.cx, osh_back_peak(m.cx, &said, &way, leaves, b->n_tokens, 2));
+        size_t forward = osh_mem_used_peak(m.cx, OSH_MEM_HOST); // which grows with other instruction sets
+        osh_mem_limit(m.cx, OSH_MEM_HOST, base + said);
         tiny_check(m.cx, osh_back_run(m.cx, &way, m.w, b, dv));
-        size_t took = osh_mem_used_peak(m.cx, OSH_MEM_HOST) - base; // more than the forward pass
-        if (took > said || (double)said > 1.05 * (double)took) fail_msg("%s takes %zu, said %zu", names[k], took, said);
+        osh_mem_limit(m.cx, OSH_MEM_HOST, 0);
+        size_t took = osh_mem_used_peak(m.cx, OSH_MEM_HOST);
+        if (took > forward && (double)said > 1.05 * (double)(took - base))
+            fail_msg("%s takes %zu, said %zu", names[k], took - base, said);
         osh_batch_free(m.cx, b);
         free(dv);
         free(leaves);
