@@ -85,9 +85,9 @@ static osh_status resolve(osh_ctx *cx, osh_modifier *m)
     for (size_t i = 0; i < m->n_schemes; i++) {
         osh_q_args *a = &m->schemes[i].weights;
         if (!a->present) continue;
-        if (a->scale_dtype)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "GPTQModifier does not make NVFP4 and MX schemes (%s) yet: want "
-                     "QuantizationModifier", m->schemes[i].group_name);
+        if (a->scale_dtype && !osh_gptq_is_plain(g))
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "GPTQModifier: scale_search and refine (quality best) do not make scales "
+                     "of NVFP4 and MX (%s) in this version: want neither", m->schemes[i].group_name);
         if (g->scale_search && osh_observer_searches(a))
             OSH_FAIL(cx, OSH_E_USAGE, "GPTQModifier.scale_search and observer %s of %s both choose scales: want one of "
                      "them", a->observer, m->schemes[i].group_name);
@@ -278,7 +278,7 @@ done:
 /* Scale column of a weight column. */
 static int64_t scale_column(const osh_q_args *a, int64_t column)
 {
-    if (a->strategy == OSH_Q_GROUP) return column / a->group_size;
+    if (osh_q_in_groups(a)) return column / a->group_size;
     if (a->strategy == OSH_Q_BLOCK) return column / a->block[1];
     return 0;
 }
@@ -299,7 +299,7 @@ static osh_status fill(osh_ctx *cx, solve *s, const factor *f, const osh_linear_
     OSH_NEW(cx, s->col_scale, I);
     OSH_NEW(cx, s->loss, O);
     OSH_NEW(cx, s->scale, n_scales);
-    osh_to_f32(s->scale, sc->data, sc->dtype, n_scales);
+    for (int64_t i = 0; i < n_scales; i++) s->scale[i] = osh_q_scale_value(&j->params, i);
     if (j->params.zero) {
         OSH_NEW(cx, s->zero, n_scales);
         for (int64_t i = 0; i < n_scales; i++) s->zero[i] = ((const int8_t *)j->params.zero->data)[i];
@@ -337,7 +337,7 @@ static osh_status prepare(osh_ctx *cx, osh_gptq_solve_args *a, solve *s, const g
         .block_size = g->block_size,
         .bits = q->bits,
         .fp8 = q->type == OSH_Q_FLOAT,
-        .dq_dtype = sc->dtype,
+        .dq_dtype = q->strategy == OSH_Q_TENSOR_GROUP ? OSH_F32 : sc->dtype, // as the scale's quotient is
         .loss = s->loss,
         .keep_zeros = j->pruned,
         .w_out = f->device && !j->keep_w && osh_gptq_is_plain(g) ? j->device_w : NULL, // else osh_job_finish does it

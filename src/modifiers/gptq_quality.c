@@ -83,7 +83,7 @@ osh_status osh_gptq_quality_key(osh_ctx *cx, osh_gptq *g, const char *key, const
 
 int64_t osh_gptq_scale_columns(const osh_q_args *q, int64_t I)
 {
-    return q->strategy == OSH_Q_GROUP ? I / q->group_size
+    return osh_q_in_groups(q) ? I / q->group_size
            : q->strategy == OSH_Q_BLOCK ? (I + q->block[1] - 1) / q->block[1] : 1;
 }
 

@@ -10,6 +10,7 @@
  * it is subtracted. The sum behind a block is a matrix product there; here it is taken in double.
  */
 #include "ops/gptq_solve.h"
+#include "ops/grid.h"
 #include "ops/kernel.h"
 
 #include <math.h>
@@ -18,8 +19,9 @@
 static float quantize_ref(const osh_gptq_solve_args *a, float w, float s, float zp)
 {
     float q = w / s, lo = -(float)(1 << (a->bits - 1)), hi = (float)((1 << (a->bits - 1)) - 1);
+    osh_grid g = osh_grid_of(a->bits, a->fp8);
 
-    if (a->fp8) return osh_f32_of_fp8(osh_fp8_of_f32(fminf(fmaxf(q, -448), 448)));
+    if (a->fp8) return osh_grid_nearest(&g, fminf(fmaxf(q, g.lo), g.hi));
     q += zp;
     return nearbyintf(fminf(fmaxf(q, lo), hi));
 }
@@ -66,7 +68,8 @@ static void solve_row(const osh_gptq_solve_args *a, int64_t row, const float *li
             float q = zero ? zp : quantize_ref(a, w[i], s, zp);
             float dq = a->nearest ? 0 : dequantize_ref(a, q, s, zp);
             int64_t at = row * a->I + (a->perm ? a->perm[i] : i);
-            if (!a->nearest) a->codes[at] = a->fp8 ? (int8_t)osh_fp8_of_f32(q) : (int8_t)q;
+            osh_grid g = osh_grid_of(a->bits, a->fp8);
+            if (!a->nearest) a->codes[at] = osh_grid_code(&g, q);
             err[i] = (w[i] - dq) / u[i];
             a->loss[row] += (double)err[i] * err[i] / 2;
             w[i] = dq;

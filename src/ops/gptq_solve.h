@@ -9,7 +9,7 @@ typedef struct osh_gptq_solve_args {
     const osh_tensor *target; // [O, I] F32 where w lies: what the codes come close to; NULL: w
     const int32_t *perm;  // [I] solving order -> column; NULL: file order
     const bool *dead;     // [I] by column: its weights are taken as 0; NULL: none
-    int8_t *codes;        // [O, I] out, file order (int: signed code; fp8: the byte)
+    int8_t *codes;        // [O, I] out, file order (int: signed code; fp8: its bits)
     float *dq;            // [O, I] out, solving order: the dequantized weight; NULL: not wanted
     const float *u;       // [I, I] f32 upper factor of H^-1, row-major, solving order
     const float *scale;   // [rows, n_scale_cols] f32 values of the stored (rounded) scale
@@ -18,8 +18,8 @@ typedef struct osh_gptq_solve_args {
     int64_t O, I, n_scale_cols;
     int64_t row_block;    // rows that share a scale row: 1 (channel, group), O (tensor), block height (block)
     int64_t block_size;
-    int bits;             // int: qmin = -2^(bits-1); 8 with fp8
-    bool fp8;
+    int bits;             // int: qmin = -2^(bits-1); fp8: 8, or 4 for FP4 (not on a device)
+    bool fp8;             // a floating type
     osh_dtype dq_dtype;   // q - zp and its product with the scale are rounded to this dtype before the error is formed
     double *loss;         // [O] out: sum over columns of err^2 / 2
     bool keep_zeros;      // a weight that is 0 has the code of 0, whatever comes to it (not on a device)

@@ -3,7 +3,9 @@
  *   int4      -8 ... 7, whole numbers                     {.lo = -8, .hi = 7, .bits = 4}
  *   FP8 E4M3  4 significant bits, multiples of 2^-9       {.lo = -448, .hi = 448, .bits = 8, .digits = 4, .least = -9}
  *
- * A floating type is a row: E2M1 would be {-6, 6, 4, 2, -1}. Codes are two's complement, or sign, exponent and fraction
+ *   FP4 E2M1  2 significant bits, multiples of 2^-1       {.lo = -6, .hi = 6, .bits = 4, .digits = 2, .least = -1}
+ *
+ * Codes are two's complement, or sign, exponent and fraction
  * in `bits` bits. */
 #ifndef OSH_GRID_H
 #define OSH_GRID_H
@@ -25,11 +27,13 @@ typedef struct osh_grid {
     int least;  // values of a floating type are multiples of 2^least
 } osh_grid;
 
-static inline osh_grid osh_grid_of(int bits, bool fp8)
+/* Whole numbers, or the floating type of so many bits. */
+static inline osh_grid osh_grid_of(int bits, bool floats)
 {
     float steps = (float)(1 << (bits - 1));
     osh_grid whole = {-steps, steps - 1, bits, 0, 0}, e4m3 = {-448, 448, 8, 4, -9};
-    return fp8 ? e4m3 : whole;
+    osh_grid e2m1 = {-6, 6, 4, 2, -1};
+    return !floats ? whole : bits == 4 ? e2m1 : e4m3;
 }
 
 /* The nearest value, ties to even, of x between lo and hi. */

@@ -303,8 +303,7 @@ done:
     return rc;
 }
 
-/* What a code is multiplied by. */
-static float scale_at(const osh_qparams *p, int64_t i)
+float osh_q_scale_value(const osh_qparams *p, int64_t i)
 {
     const osh_tensor *t = p->scale;
     if (t->dtype == OSH_FP8) return osh_f32_of_fp8(((const uint8_t *)t->data)[i]) / p->global;
@@ -356,7 +355,7 @@ static osh_status code_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
         for (int64_t s = 0; s < g->per_band; s++) {
             int64_t col = s * g->seg, n = g->seg < g->I - col ? g->seg : g->I - col;
             int64_t at = r / g->band * g->per_band + s, e = r * g->I + col;
-            q.scale = scale_at(j->p, at);
+            q.scale = osh_q_scale_value(j->p, at);
             q.zero = j->p->zero ? ((const int8_t *)j->p->zero->data)[at] : 0;
             if (j->out)
                 j->k->decode((uint8_t *)j->out->data + (size_t)e * size, j->dt, j->codes + e, n,
@@ -400,7 +399,7 @@ void osh_q_decode_rows(void *to, osh_dtype dt, const void *codes, const osh_qpar
     for (int64_t r = first; r < first + n; r++)
         for (int64_t s = 0; s < g.per_band; s++) {
             int64_t col = s * g.seg, width = g.seg < I - col ? g.seg : I - col, at = r / g.band * g.per_band + s;
-            q.scale = scale_at(p, at);
+            q.scale = osh_q_scale_value(p, at);
             q.zero = p->zero ? ((const int8_t *)p->zero->data)[at] : 0;
             k->decode((uint8_t *)to + (size_t)((r - first) * I + col) * osh_dtype_bytes(dt), dt, from + r * I + col,
                       width, &q);

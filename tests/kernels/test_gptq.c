@@ -101,7 +101,7 @@ static const problem problems[] = {
     {65, 129, 128, 3, 0, .row_block = 65, .dq = OSH_F16},
     {130, 256, 128, 8, 64, .order = true, .row_block = 1, .dq = OSH_BF16},
     {70, 256, 64, 8, 128, .fp8 = true, .row_block = 32, .dq = OSH_BF16},
-    {33, 130, 1000, 4, 0, .fp8 = true, .row_block = 1, .dq = OSH_F32},
+    {33, 130, 1000, 8, 0, .fp8 = true, .row_block = 1, .dq = OSH_F32},
     {33, 130, 1, 2, 13, .zero = true, .row_block = 1, .dq = OSH_F32},
     {192, 576, 128, 4, 64, .order = true, .row_block = 1, .dq = OSH_BF16},
     {1030, 64, 32, 4, 32, .row_block = 1, .dq = OSH_BF16},

@@ -61,7 +61,7 @@ static void leave_rest(const osh_gptq_solve_args *a, solve_worker *me, int64_t n
         for (int64_t i = 0; i < a->I; i++) {
             float s = me->p.scale[a->col_scale[i] * rows + r], zp = me->p.zero[a->col_scale[i] * rows + r];
             float *w = &me->tile[r * a->I + i], q = *w / s + zp;
-            if (a->fp8) q = osh_f32_of_fp8(osh_fp8_of_f32(fminf(fmaxf(q, -448), 448)));
+            if (a->fp8) q = osh_grid_nearest(&me->p.grid, fminf(fmaxf(q, me->p.grid.lo), me->p.grid.hi));
             else q = nearbyintf(fminf(fmaxf(q, lo), hi));
             *w -= osh_round_to(osh_round_to(q - zp, a->dq_dtype) * s, a->dq_dtype);
         }
@@ -92,9 +92,9 @@ static void store_codes(const osh_gptq_solve_args *a, solve_worker *me, int64_t 
     int8_t bytes[256], *to = a->codes + row * a->I;
     for (int64_t at = 0; at < cols; at += (int64_t)sizeof bytes) {
         int64_t n = osh_min64((int64_t)sizeof bytes, cols - at);
-        if (a->fp8) osh_from_f32(bytes, OSH_FP8, me->line + at, n);
+        if (a->fp8 && a->bits == 8) osh_from_f32(bytes, OSH_FP8, me->line + at, n);
         else
-            for (int64_t j = 0; j < n; j++) bytes[j] = (int8_t)me->line[at + j];
+            for (int64_t j = 0; j < n; j++) bytes[j] = osh_grid_code(&me->p.grid, me->line[at + j]);
         for (int64_t j = 0; j < n; j++) to[a->perm ? a->perm[i1 + at + j] : i1 + at + j] = bytes[j];
     }
 }

@@ -2,7 +2,7 @@
 
 usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors, torch)
 
-codes.safetensors  <case>.codes as stored (packed, or FP8 bytes), <case>.scale, <case>.zero where asymmetric
+codes.safetensors  <case>.codes as stored (packed, FP8 bytes, or a byte with the bits of each FP4 code), <case>.scale, <case>.zero where asymmetric
 cases.json         <case>: shape, dtype, tokens, samples, dead, and the recipe that describes the same to oneshot;
                    changed_by_saving: codes that LLM Compressor's second quantization at saving makes others of
 
@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
 from compressed_tensors.quantization import QuantizationArgs
+from compressed_tensors.quantization import preset_name_to_scheme
 from compressed_tensors.quantization.lifecycle.forward import quantize
 from llmcompressor.modifiers.gptq.gptq_quantize import quantize_weight
 from llmcompressor.observers import Observer
@@ -62,6 +63,12 @@ def make_hessian(c):
     return torch.from_numpy(h.astype(np.float32))
 
 
+def preset(name):
+    a = preset_name_to_scheme(name, ["Linear"]).weights
+    return dict(num_bits=a.num_bits, type="float", strategy=str(getattr(a.strategy, "value", a.strategy)), symmetric=True,
+                group_size=a.group_size, scale_dtype=str(a.scale_dtype), zp_dtype=str(a.zp_dtype))
+
+
 def ints(bits, strategy, symmetric=True, group=None):
     return dict(num_bits=bits, type="int", strategy=strategy, symmetric=symmetric, group_size=group)
 
@@ -87,6 +94,11 @@ CASES = {
                            "static", {}),
     "mse_g64_asym_static": (48, 256, "BF16", 512, False, ints(4, "group", False, 64) | {"observer": "memoryless_mse"},
                             "static", {}),
+    "nvfp4_static": (32, 256, "BF16", 512, False, preset("NVFP4A16"), "static", {}),
+    "nvfp4_dead_none_f16": (32, 256, "F16", 512, True, preset("NVFP4A16"), None, {}),
+    "mxfp4_static": (32, 256, "BF16", 512, False, preset("MXFP4A16"), "static", {}),
+    "mxfp4_none_f32": (24, 256, "F32", 512, False, preset("MXFP4A16"), None, {"block_size": 64}),
+    "mxfp8_static": (12, 256, "BF16", 512, True, preset("MXFP8A16"), "static", {}),
 }
 SAMPLES = 32
 
@@ -95,9 +107,14 @@ def solved_codes(q, scale, zero, args):
     """The codes that the solver chose. Saving quantizes the dequantized weight once more, in its own dtype, and with 7
     or 8 bits in BF16 that changes some of them (changed_by_saving): (q - zero) scale has 8 bits of mantissa left."""
     s, z = scale.double(), zero.double()
-    if args.strategy == "group":
+    if args.strategy in ("group", "tensor_group"):
         s, z = (t.repeat_interleave(args.group_size, dim=1) for t in (s, z))
     x = q.double() / s
+    if args.type == "float" and args.num_bits == 4:
+        values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
+        distance, code = (x.abs()[..., None] - values).abs().min(dim=-1)
+        assert distance.max() < 0.1
+        return (code + 8 * torch.signbit(q)).to(torch.uint8)
     if args.type == "float":
         return x.to(torch.float8_e4m3fn)
     codes = torch.round(x) + z
@@ -107,17 +124,25 @@ def solved_codes(q, scale, zero, args):
 
 def run(c, weights, actorder, modifier):
     w, h = make_weight(c), make_hessian(c)
-    args = QuantizationArgs(**weights, actorder=actorder)
+    dtypes = {k: getattr(torch, v.removeprefix("torch.")) for k, v in weights.items() if k.endswith("_dtype")}
+    args = QuantizationArgs(**{**weights, **dtypes}, actorder=actorder)
     observer = Observer.load_from_registry(args.observer or "memoryless_minmax", base_name="weight", args=args)
     observer(w)
     p = observer.get_qparams()
-    scale, zero = p["scale"], p["zero_point"]
+    scale, zero, glob = p["scale"], p["zero_point"], p["global_scale"]
     q, _, fallback = quantize_weight(
-        w.to(torch.float32)[None], (h * (2 / SAMPLES))[None], scale[None], zero[None], None, args,
+        w.to(torch.float32)[None], (h * (2 / SAMPLES))[None], scale[None], zero[None], glob, args,
         blocksize=modifier.get("block_size", 128), percdamp=modifier.get("dampening_frac", 0.01))
     assert not fallback.any()
+    if glob is not None:
+        codes = solved_codes(q[0], scale / glob, zero, args)
+        c["changed_by_saving"] = None
+        return {"codes": codes.contiguous(), "scale": scale.to(torch.float8_e4m3fn).contiguous(), "global": glob}
     scale = scale.to(w.dtype)
     codes = solved_codes(q[0], scale, zero, args)
+    if args.scale_dtype is not None:
+        c["changed_by_saving"] = None
+        return {"codes": codes.view(torch.uint8).contiguous(), "scale": scale.contiguous()}
     resaved = quantize(q[0].to(w.dtype), scale, zero, args, dtype=codes.dtype)
     c["changed_by_saving"] = int((codes.view(torch.uint8) != resaved.view(torch.uint8)).sum())
     if weights["type"] == "float":

@@ -1,0 +1,60 @@
+# GPTQ on the grids of NVFP4 and MX: the same bytes for any threads, batch, budget and kill; what it takes is predicted;
+# verify finds nothing; nearer to the model's outputs than rounding; refused on a card.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+fail() { echo "$*"; exit 1; }
+data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64)
+one() { # scheme, quality, output
+    "$ONESHOT" --model "$model" --scheme $1 --quality $2 "${data[@]}" --progress none --output "$3" "${@:4}"
+}
+. "$OSH_SOURCE_DIR/tests/tools/sums.sh"
+same() { # output, name of what is wanted, what was done
+    sums "$1" | diff -u "$2" - >diff.txt || { cat diff.txt; fail "$3: other bytes"; }
+    rm -rf "$1"
+}
+head -c 20000 "$model/data/evaluation.txt" >evaluation.txt
+kl() {
+    "$ONESHOT" eval --model "$1" --reference "$model" --dataset evaluation.txt --max-seq-length 128 --progress none |
+        sed -n 's/^kl divergence \([0-9.]*\).*/\1/p'
+}
+schemes=(NVFP4 MXFP4A16)
+[ -z "$SANITIZED" ] || schemes=(NVFP4)
+for scheme in "${schemes[@]}"; do
+    one $scheme gptq plain --threads 1 >/dev/null
+    sums plain >want
+    "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$scheme: verify"; }
+    if [ -z "$SANITIZED" ]; then
+        one $scheme fast rounded >/dev/null
+        a=$(kl plain) b=$(kl rounded)
+        awk "BEGIN {exit !($a < $b)}" || fail "$scheme: KL divergence $a, rounded $b"
+        rm -rf rounded
+    fi
+    rm -rf plain
+    [ $scheme = NVFP4 ] || continue
+    one $scheme gptq out --threads 3 --batch-size 4 >/dev/null
+    same out want "$scheme, threads and batch"
+    least=$("$ONESHOT" plan --model "$model" --scheme $scheme --quality gptq "${data[@]}" --json |
+        sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')
+    one $scheme gptq out --mem-opt-level 2 --device-memory $((least + 60000)) >/dev/null
+    python3 - <<'P'
+import json, os
+m = json.load(open("out/oneshot-report.json"))["memory"]
+assert os.environ["SANITIZED"] or m["peak_bytes"] <= m["predicted_peak_bytes"], m
+P
+    same out want "$scheme, the smallest device memory"
+    INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one $scheme gptq out --mem-opt-level 2 >log 2>&1
+    same out want "$scheme, counted"
+    if INJECT_AT=$(($(cat calls) * 70 / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
+        one $scheme gptq out --mem-opt-level 2 >log 2>&1; then fail "$scheme: not killed"; fi
+    one $scheme gptq out --mem-opt-level 2 >log 2>&1 || { cat log; fail "$scheme: does not go on"; }
+    same out want "$scheme, killed"
+done
+code=0
+"$ONESHOT" plan --model "$model" --scheme NVFP4A16 --quality gptq "${data[@]}" --device-model h100 >msg 2>&1 || code=$?
+[ $code -gt 0 ] && grep -q "not solved on a card" msg || { cat msg; fail "not refused on a card"; }
+code=0
+"$ONESHOT" plan --model "$model" --scheme MXFP4A16 --quality best "${data[@]}" >msg 2>&1 || code=$?
+[ $code -gt 0 ] && grep -q "scale_search and refine (quality best) do not make scales of NVFP4 and MX" msg ||
+    { cat msg; fail "quality best is not refused"; }
+echo "the same bytes, nearer than rounded"
