@@ -28,6 +28,10 @@ static const char *const without_effect[] = {
     NULL,
 };
 
+/* Modifiers of LLM Compressor that are not made here. */
+static const char *const absent[] = {"SpinQuantModifier", "QuIPModifier", "REAPPruningModifier", "AutoRoundModifier",
+                                     "PruningSparseGPTModifier", NULL};
+
 static const struct quality {
     const char *name, *type;
     bool best;
@@ -121,6 +125,9 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
     osh_recipe_quant q = {0};
     const struct quality *level = NULL;
     m->type = osh_modifier_find(name->text ? name->text : "");
+    if (!m->type && in_list(absent, name->text ? name->text : ""))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: %s is not made by this version; `oneshot help modifiers` lists "
+                 "those that are", what, name->line, name->column, name->text);
     if (!m->type) {
         osh_buf b;
         osh_buf_init(&b, 4096);
