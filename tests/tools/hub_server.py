@@ -2,7 +2,8 @@
 """hub_server.py - plays the Hugging Face Hub on two ports of the loopback: the Hub, and the host that its large files
 are at.
 
-Usage: hub_server.py MODEL_DIR LOG PORTS     PORTS: a file that gets both port numbers; LOG: one that gets a line a request
+Usage: hub_server.py MODEL_DIR LOG PORTS [HOST]     PORTS: a file that gets both port numbers; LOG: one that gets a line a
+request; HOST: what the second is called (127.0.0.1)
 A repository is FAULT/NAME, each with the files of MODEL_DIR; what is wrong with it is its FAULT:
   ok      nothing; branch main, also refs/pr/1       paged    the list of files in pages of two
   busy    429 to each first request                  flaky    500 to each first request, and to the API
@@ -30,7 +31,7 @@ import threading
 import time
 import urllib.parse
 
-ROOT, LOG, PORTS = sys.argv[1:4]
+ROOT, LOG, PORTS, HOST = [*sys.argv[1:], "127.0.0.1"][:4]
 COMMIT, SECOND = "c0ffee" + "0" * 34, "c0ffee" + "1" * 34
 lock = threading.Lock()
 seen = {}
@@ -216,7 +217,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if not is_large(path):
             return self.say(200, data, ETag=f'"{e["oid"]}"', X_Repo_Commit=commit)
         n = str(time.time_ns())
-        self.say(302, b"Found. Redirecting", Location=f"http://127.0.0.1:{cdn.server_port}/{fault}/{name}/{path}?Signature={n}",
+        self.say(302, b"Found. Redirecting", Location=f"http://{HOST}:{cdn.server_port}/{fault}/{name}/{path}?Signature={n}",
                  X_Repo_Commit=commit, X_Linked_Etag=f'"{e["lfs"]["oid"]}"', X_Linked_Size=str(len(data)))
 
     def large(self, parts, url):

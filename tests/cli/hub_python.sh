@@ -1,0 +1,40 @@
+# The cache is shared with huggingface_hub in both directions, where Python has it: snapshot_download of the Hub that is
+# played, then this program without a network; and the other way round. OSH_PYTHON: a Python that has the library.
+set -euo pipefail
+fail() { echo "$*" >&2; exit 1; } # also from $( )
+python=${OSH_PYTHON:-python3}
+"$python" -c 'import huggingface_hub' 2>/dev/null || { echo "no huggingface_hub"; exit 77; }
+"$OSH_TOOLS/make_model" m hidden=128 intermediate=128 heads=4 kv=2 layers=1 vocab=96 samples=1 tokens=8 >/dev/null
+rm m/calibration.jsonl
+echo '{"model": {}}' >m/tokenizer.json
+"$python" "$OSH_SOURCE_DIR/tests/tools/hub_server.py" m log ports localhost & # it takes another port for the same host
+server=$!
+trap 'kill $server 2>/dev/null || true' EXIT
+while [ ! -e ports ]; do sleep 0.02; done
+read -r hub cdn <ports
+unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY HF_HUB_CACHE HUGGINGFACE_HUB_CACHE HF_TOKEN HF_HOME
+export HF_ENDPOINT=http://127.0.0.1:$hub NO_PROXY=127.0.0.1,localhost HF_HUB_DISABLE_XET=1 HF_HUB_DOWNLOAD_TIMEOUT=600 HF_HUB_ETAG_TIMEOUT=600
+snapshot() { # cache, repository, offline
+    HF_HOME=$PWD/$1 HF_HUB_OFFLINE=$3 "$python" -c 'import sys; from huggingface_hub import snapshot_download
+print(snapshot_download(sys.argv[1], local_files_only=sys.argv[2] == "1"))' "$2" "$3" 2>err || fail "$2: $(cat err)"
+}
+same() { # directory
+    for file in m/*; do cmp "$file" "$1/$(basename "$file")" || fail "$1: $file"; done
+}
+
+# It pulls, we find; and pull nothing again.
+theirs=$(snapshot theirs ok/tiny 0)
+same "$theirs"
+HF_HOME=$PWD/theirs HF_HUB_OFFLINE=1 "$ONESHOT" plan --model ok/tiny --scheme W4A16 >plan
+grep -q 'modules quantized' plan || fail "$(cat plan)"
+lines=$(grep -c '^cdn' log)
+[ "$(HF_HOME=$PWD/theirs HF_HUB_OFFLINE=0 "$ONESHOT" pull ok/tiny 2>/dev/null)" = "$theirs" ] || fail "another snapshot"
+[ "$(grep -c '^cdn' log)" = "$lines" ] || fail "asked for what is there"
+
+# We pull, also a file in ranges; it finds without a network, at the same place.
+ours=$(HF_HOME=$PWD/ours HF_HUB_OFFLINE=0 "$ONESHOT" pull ok/tiny 2>/dev/null)
+[ "$(snapshot ours ok/tiny 1)" = "$ours" ] || fail "$(snapshot ours ok/tiny 1), and ours is $ours"
+same "$ours"
+large=$(HF_HOME=$PWD/ours HF_HUB_OFFLINE=0 "$ONESHOT" pull ok/large 2>/dev/null)
+[ "$(snapshot ours ok/large 1)" = "$large" ] || fail "ok/large: $large"
+kill $server
