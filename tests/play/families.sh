@@ -9,7 +9,7 @@ perplexity() { # device, model
     "$PLAY" eval --model "$2" --dataset "$case/calibration.jsonl" --device "$1" --threads 1 --progress none |
         sed -n 's/^perplexity \([0-9.]*\).*/\1/p'
 }
-for case in gemma2 phi3_longrope glm4 ministral3 gpt_neox granite opt qwen2_moe; do
+for case in gemma2 phi3_longrope glm4 ministral3 gpt_neox granite opt qwen2_moe deepseek_v3; do
     "$OSH_TOOLS/tiny_model" $case $case float32
     "$PLAY" --model $case --recipe recipe.yaml --dataset $case/calibration.jsonl --device cuda --threads 1 --progress none \
         --output $case.out >/dev/null || fail "$case does not run"

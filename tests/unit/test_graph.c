@@ -264,6 +264,12 @@ static void bad_configs(void **state)
         {"qwen3_moe", "decoder_sparse_step", "0", OSH_E_FORMAT, "decoder_sparse_step"},
         {"qwen3_moe", "mlp_only_layers", "1", OSH_E_FORMAT, "mlp_only_layers is not a list"},
         {"qwen3_moe", "mlp_only_layers", "[\"1\"]", OSH_E_FORMAT, "mlp_only_layers is not a list"},
+        {"glm4_moe", "n_group", "4", OSH_E_UNSUPPORTED, "2 of 6 experts, in 1 of 4 groups"},
+        {"glm4_moe", "num_experts_per_tok", "4", OSH_E_UNSUPPORTED, "4 of 6 experts, in 1 of 2 groups"},
+        {"glm4_moe", "first_k_dense_replace", "0", OSH_E_FORMAT, "model.layers.0.mlp.gate.weight is missing"},
+        {"deepseek_v3", "q_lora_rank", "null", OSH_E_FORMAT, "q_proj.weight is missing"},
+        {"llava", "text_config", "{\"model_type\": \"bert\"}", OSH_E_UNSUPPORTED, "none that a template serves"},
+        {"llava", "text_config", "{\"model_type\": \"llama\"}", OSH_E_FORMAT, "wants [32000, 4096]"},
         {"qwen3_moe", "mlp_only_layers", "[]", OSH_E_FORMAT, "model.layers.1.mlp.gate.weight is missing"},
     };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
@@ -450,6 +456,7 @@ static void out_of_memory(void **state)
     (void)state;
     out_of_memory_of("qwen3_layer_types");
     out_of_memory_of("qwen3_moe");
+    out_of_memory_of("llava");
 }
 
 int main(void)
