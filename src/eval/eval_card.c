@@ -223,6 +223,10 @@ osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, const osh_eval_o
     int ordinal = 0;
     *out = NULL;
     if (!strcmp(text, "cpu") || (!strcmp(text, "auto") && !osh_cuda_present())) goto done;
+    bool cached = f->cache || (ref && ref->cache);
+    if (cached && !strcmp(text, "auto")) goto done;
+    if (cached)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme is not made on a card by this version: want --device cpu");
     if (strcmp(text, "auto")) OSH_TRY(osh_device_ordinal(cx, &ordinal, text));
     OSH_NEW(cx, c, 1);
     if (!osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &c->device, ordinal, 0)); // says what is missing

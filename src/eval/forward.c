@@ -39,6 +39,52 @@ static osh_status quantize_input(osh_ctx *cx, void *user, int node, const osh_te
     return rc;
 }
 
+/* The module around the Linear that reads the value: the length of its name; 0: none does. */
+static size_t module_around(const osh_graph *g, int value, const char **name)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const osh_node *n = &g->nodes[i];
+        if (strcmp(n->op->name, "linear") || n->in[0] != value) continue;
+        const char *dot = strrchr(*name = g->modules[n->module].name, '.');
+        return dot ? (size_t)(dot - *name) : 0;
+    }
+    return 0;
+}
+
+/* k_scale and v_scale of each attention, by the values that it reads. */
+static osh_status load_cache(osh_ctx *cx, osh_forward *f)
+{
+    osh_status rc = OSH_OK;
+    char *leaf = NULL; // own
+    OSH_NEW(cx, f->cache, f->graph->n_values);
+    for (int i = 0; i < f->graph->n_nodes; i++) {
+        const osh_node *n = &f->graph->nodes[i];
+        const char *name = "";
+        if (strcmp(n->op->name, "attention")) continue;
+        size_t len = module_around(f->graph, n->out[0], &name);
+        for (int k = 0; k < 2; k++) {
+            osh_free(cx, leaf);
+            if (!(leaf = osh_sprintf(cx, "%.*s.%c_scale", (int)len, name, k ? 'v' : 'k')))
+                OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a scale's name");
+            if (f->cache[n->in[1 + k]]) continue;
+            OSH_TRY(osh_checkpoint_load(cx, &f->cache[n->in[1 + k]], osh_source_checkpoint(f->source), leaf, 1,
+                                        (int64_t[]){1}));
+        }
+    }
+done:
+    osh_free(cx, leaf);
+    return rc;
+}
+
+/* Keys and values become what a cache of 8 bits has of them. */
+static osh_status round_cached(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
+{
+    const act_quant *a = user;
+    (void)x;
+    if (!a->f->cache || !a->f->cache[value]) return OSH_OK;
+    return osh_q_fake_quant_act(cx, b->values[value], osh_source_cache(a->f->source), a->f->cache[value], NULL);
+}
+
 osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model, const char *models_dir)
 {
     osh_status rc = OSH_OK;
@@ -47,6 +93,7 @@ osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model, c
     OSH_TRY(osh_source_open(cx, &f->source, model));
     OSH_TRY(osh_graph_new(cx, &f->graph, osh_source_checkpoint(f->source), models_dir));
     OSH_TRY(osh_partition_new(cx, &f->parts, f->graph, NULL, 0, 1));
+    if (osh_source_cache(f->source)) OSH_TRY(load_cache(cx, f));
     *out = f, f = NULL;
 done:
     osh_forward_close(cx, f);
@@ -117,7 +164,7 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
     const osh_graph *g = f->graph;
     bool *run = NULL, *keep = NULL; // own
     act_quant aq = {.f = f};
-    osh_exec_hooks hooks = {.linear_input = quantize_input, .user = &aq};
+    osh_exec_hooks hooks = {.linear_input = quantize_input, .value = round_cached, .user = &aq};
     int64_t size = batch_size > 0 ? batch_size : 1, n = (d->n + size - 1) / size;
     OSH_NEW(cx, run, g->n_nodes);
     OSH_NEW(cx, keep, g->n_values);
@@ -216,6 +263,8 @@ void osh_forward_close(osh_ctx *cx, osh_forward *f)
     for (int64_t b = 0; b < f->n_batches; b++) osh_batch_free(cx, f->batches[b]);
     osh_free(cx, f->batches);
     osh_tensor_free(cx, f->head);
+    for (int v = 0; f->cache && v < f->graph->n_values; v++) osh_tensor_free(cx, f->cache[v]);
+    osh_free(cx, f->cache);
     osh_partition_free(cx, f->parts);
     osh_graph_free(cx, f->graph);
     osh_source_close(cx, f->source);

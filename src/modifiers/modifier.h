@@ -16,7 +16,8 @@ enum { // statistics of a value, bit set
     OSH_STAT_HESSIAN = 1, // X^T X, f32 [I, I], lower triangle
     OSH_STAT_RANGE = 2,   // what the scheme's static input observer needs
     OSH_STAT_SHIFT = 4,   // (X0 - X)^T X, f32 [I, I], X0: what it is in the original model
-    OSH_STAT_SQUARES = 8  // sum of X^2 of each channel, f64 [I]; a search of ranges weighs channels by it
+    OSH_STAT_SQUARES = 8, // sum of X^2 of each channel, f64 [I]; a search of ranges weighs channels by it
+    OSH_STAT_CACHE = 16   // range of the keys and of the values of the attention that makes it
 };
 
 enum { // in what a solve is free, bit set
@@ -44,6 +45,7 @@ struct osh_linear_job { // one Linear to be quantized
     bool keep_w;                // w stays as it is, also where the modifier propagates
     bool pruned;                // what is 0 in w stays 0, and w is left as a modifier that propagates leaves it
     double sparsity;            // for a modifier that prunes
+    uint8_t cache[2][4];        // k_scale and v_scale as they are stored, of a Linear that has them
     void *room;                 // view: for codes, [O, I] bytes, where the modifier works by rows; NULL: codes is made
     double *sums;               // view: out, [O, 2] |w - dq|^2 and |w|^2 of each row; NULL: not wanted
     bool pack;                  // codes may be packed: the output has them as pack-quantized
@@ -109,6 +111,7 @@ typedef struct osh_modifier {
     osh_matcher *ignored;   // own
     osh_matcher *targets;   // own: targets of all schemes behind each other
     int *target_scheme;     // own: scheme of each of these
+    osh_q_args cache;       // kv_cache_scheme
     bool has_config;        // the recipe gave it schemes or targets of its own
     bool replaced;          // a later bare GPTQModifier took its schemes over
     osh_arithmetic arithmetic;

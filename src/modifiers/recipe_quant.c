@@ -196,12 +196,8 @@ osh_status osh_recipe_quant_key(osh_ctx *cx, osh_recipe_quant *q, const char *ke
     else if (!strcmp(key, "scheme")) q->scheme = null ? NULL : value;
     else if (!strcmp(key, "targets")) q->targets = null ? NULL : value;
     else if (!strcmp(key, "ignore")) q->ignore = null ? NULL : value;
-    else if (!strcmp(key, "kv_cache_scheme")) {
-        if (!null)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s:%d:%d: kv_cache_scheme is not made by this version: want null", what,
-                     value->line, value->column);
-    } else if (!strcmp(key, "bypass_divisibility_checks")) {
+    else if (!strcmp(key, "kv_cache_scheme")) q->cache = null ? NULL : value;
+    else if (!strcmp(key, "bypass_divisibility_checks")) {
         bool on = false;
         if (!null) OSH_TRY(as_bool(cx, &on, value, key, what));
         if (on)
@@ -280,6 +276,22 @@ done:
     return rc;
 }
 
+static osh_status read_cache(osh_ctx *cx, osh_modifier *m, const osh_yaml *y, const char *what)
+{
+    osh_status rc = OSH_OK;
+    char where[160];
+    snprintf(where, sizeof where, "%.100s:%d:%d", what, y->line, y->column);
+    OSH_TRY(read_args(cx, &m->cache, y, "kv_cache_scheme", false, what));
+    OSH_TRY(osh_q_cache_check(cx, &m->cache, where));
+    bool named = false; // else config.json has null, as upstream, and minmax it is
+    for (size_t i = 0; y->kind == OSH_Y_MAP && i < y->n; i++)
+        named |= y->keys[i]->text && !strcmp(y->keys[i]->text, "observer") && y->items[i]->kind == OSH_Y_STR;
+    if (!named) m->cache.observer[0] = 0;
+    OSH_TRY(osh_q_observer_check(cx, &m->cache, where));
+done:
+    return rc;
+}
+
 osh_status osh_recipe_quant_build(osh_ctx *cx, osh_modifier *m, const osh_recipe_quant *q, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -287,6 +299,7 @@ osh_status osh_recipe_quant_build(osh_ctx *cx, osh_modifier *m, const osh_recipe
         OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: scheme and config_groups exclude each other", what,
                  q->scheme->line, q->scheme->column);
     if (q->ignore) OSH_TRY(osh_recipe_strs(cx, &m->ignore, q->ignore, "ignore", what));
+    if (q->cache) OSH_TRY(read_cache(cx, m, q->cache, what));
     m->has_config = q->scheme || q->config_groups;
     if (q->config_groups || (q->scheme && q->scheme->kind == OSH_Y_MAP)) {
         OSH_TRY(build_groups(cx, m, q, what));

@@ -197,6 +197,8 @@ static osh_status do_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
     const osh_linear *l = &e->plan->linears[j->index];
     OSH_TRY(l->format->pack(cx, j->packed, l->scheme, l->O, l->I, l->dtype, j->result.codes, &j->result.params,
                             j->in_scale, j->in_zero));
+    for (int k = 0; k < 2 && l->cache[k] >= 0; k++)
+        memcpy(j->packed[l->n_out - 2 + k], j->result.cache[k], osh_dtype_bytes(l->dtype));
     for (int k = 0; k < l->n_out; k++) OSH_TRY(write_tensor(cx, e, l->first_out + k, j->packed[k]));
     OSH_TRY(record_linear(cx, e, j));
 done:

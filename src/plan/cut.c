@@ -98,6 +98,9 @@ osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, si
         osh_linear *l = &p->linears[i];
         l->subgraph = osh_subgraph_of(p, l->node);
         if (l->wants) p->passes[l->subgraph].observe = true;
+        if (l->cache[0] >= 0 && osh_subgraph_of(p, p->graph->values[l->input].producer) != l->subgraph)
+            OSH_FAIL(cx, OSH_E_USAGE, "kv_cache_scheme: %s and the attention before it are in two subgraphs: want "
+                     "decoder layers as --sequential-targets", l->name);
     }
     for (int i = 0; i < p->n_folds; i++) {
         osh_fold *f = &p->folds[i];

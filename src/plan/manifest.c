@@ -38,6 +38,10 @@ static osh_status push_linear(osh_ctx *cx, osh_plan *p, const builder *b, int li
     for (int k = 0; k < l->n_out; k++)
         OSH_TRY(push(cx, p, b, osh_sprintf(cx, "%s.%s", l->name, t[k].leaf), t[k].dtype, t[k].ndim, t[k].shape,
                      (osh_out_tensor){.source = -1, .linear = li, .leaf = k}));
+    const char *dot = strrchr(l->name, '.');
+    for (int k = 0; k < 2 && l->cache[k] >= 0; k++, l->n_out++)
+        OSH_TRY(push(cx, p, b, osh_sprintf(cx, "%.*s.%c_scale", dot ? (int)(dot - l->name) : 0, l->name, k ? 'v' : 'k'),
+                     l->dtype, 1, (int64_t[]){1}, (osh_out_tensor){.source = -1, .linear = li, .leaf = l->n_out}));
 done:
     return rc;
 }

@@ -34,6 +34,11 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
                      p->recipe->modifiers[p->folds[0].modifier].type->name);
         goto done;
     }
+    if (p->cache.present) {
+        if (p->opt->device_model || (!is_auto(text) && strcmp(text, "cpu")))
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme is not made on a card by this version: want --device cpu");
+        goto done;
+    }
     for (size_t m = 0; m < p->recipe->n; m++) {
         if (!p->recipe->modifiers[m].type->prunes) continue;
         if (p->opt->device_model || (!is_auto(text) && strcmp(text, "cpu")))

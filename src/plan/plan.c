@@ -72,7 +72,7 @@ done:
 static bool recipe_wants_data(const osh_recipe *r)
 {
     for (size_t m = 0; m < r->n; m++)
-        if (osh_modifier_is_transform(&r->modifiers[m])) return true;
+        if (osh_modifier_is_transform(&r->modifiers[m]) || r->modifiers[m].cache.present) return true;
     for (size_t m = 0; m < r->n; m++)
         for (size_t i = 0; !r->modifiers[m].replaced && i < r->modifiers[m].n_schemes; i++)
             if (r->modifiers[m].type->wants(&r->modifiers[m], &r->modifiers[m].schemes[i])) return true;

@@ -29,6 +29,8 @@ typedef struct osh_linear { // a module that is quantized
     int next_reader, next_user; // lookup.h: of the same value, of the same weight; -1: none
     unsigned wants;         // OSH_STAT_*
     int joint, next_joint;  // first of the Linears that share its global scale (globals.h), the one behind it; -1: none
+    int cache[2];           // values: keys and values of the attention that makes its input, whose scales the output
+                            // has beside it (cache.c); -1: none
     bool shift;             // OSH_STAT_SHIFT is collected of its input, which is another one in the original model
     int64_t first_out;      // output tensors [first_out, first_out + n_out)
     int n_out;
@@ -118,6 +120,7 @@ typedef struct osh_plan {
     bool propagate_error;
     osh_q_scheme *schemes;   // own: all groups as they will be written
     size_t n_schemes;
+    osh_q_args cache;        // kv_cache_scheme; not present: none
     osh_linear *linears;     // own, in execution order
     int n_linears;
     int *readers, *users;    // own: [values], [weights]: the first Linear (lookup.h), -1: none; NULL: not cut
@@ -165,6 +168,7 @@ osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text); // o
 
 /* The parts of osh_plan_new, each in its own file. */
 osh_status osh_plan_match(osh_ctx *cx, osh_plan *p);    // plan_match.c: schemes, linears, ignore list, vLLM's lookup
+osh_status osh_plan_cache(osh_ctx *cx, osh_plan *p);    // cache.c, when Linears are matched: scales of keys and values
 osh_status osh_plan_manifest(osh_ctx *cx, osh_plan *p); // manifest.c: out, shards, config.json
 /* cut.c: subgraphs cut at targets (n 0: decoder layers), which of them each Linear is in, what they do. */
 osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, size_t n, int64_t per_subgraph);

@@ -450,8 +450,9 @@ static osh_status make_config(osh_ctx *cx, osh_plan *p)
     if (!p->n_schemes && !(p->quantization_json = osh_strdup(cx, ""))) // pruned alone: a dense model's config
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a config");
     if (!p->n_schemes) goto done;
-    OSH_TRY(osh_q_config_print(cx, &p->quantization_json, p->schemes, p->n_schemes,
-                               (const char *const *)p->ignore.items, p->ignore.n, p->format));
+    OSH_TRY(osh_q_config_print_cache(cx, &p->quantization_json, p->schemes, p->n_schemes,
+                                     (const char *const *)p->ignore.items, p->ignore.n, p->format,
+                                     p->cache.present ? &p->cache : NULL));
 done:
     return rc;
 }
@@ -660,6 +661,7 @@ osh_status osh_plan_match(osh_ctx *cx, osh_plan *p)
     OSH_TRY(match_all(cx, p, &cs));
     OSH_TRY(list_dense(cx, p, &cs));
     if (!p->n_linears) OSH_TRY(refuse_nothing(cx, p));
+    OSH_TRY(osh_plan_cache(cx, p));
     drop_unused_schemes(cx, p, &cs);
     OSH_TRY(osh_plan_joint(cx, p));
     OSH_TRY(make_ignore(cx, p, &cs));

@@ -110,8 +110,26 @@ static cJSON *group_object(const osh_q_scheme *s, const char *format)
     return NULL;
 }
 
+/* An observer that is not named stays so: unlike those of groups. */
+static cJSON *cache_object(const osh_q_args *a)
+{
+    cJSON *o = a ? args_object(a, false) : cJSON_CreateNull();
+    if (o && a && !a->observer[0] && !cJSON_ReplaceItemInObjectCaseSensitive(o, "observer", cJSON_CreateNull())) {
+        cJSON_Delete(o);
+        return NULL;
+    }
+    return o;
+}
+
 osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_scheme *schemes, size_t n,
                               const char *const *ignore, size_t n_ignore, const char *format)
+{
+    return osh_q_config_print_cache(cx, out, schemes, n, ignore, n_ignore, format, NULL);
+}
+
+osh_status osh_q_config_print_cache(osh_ctx *cx, char **out, const osh_q_scheme *schemes, size_t n,
+                                    const char *const *ignore, size_t n_ignore, const char *format,
+                                    const osh_q_args *cache)
 {
     osh_status rc = OSH_OK;
     cJSON *root = cJSON_CreateObject(), *groups = cJSON_CreateObject(); // own
@@ -130,7 +148,7 @@ osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_scheme *schem
     }
     ok = ok && add_str(root, "format", format ? format : top) &&
          add_str(root, "global_compression_ratio", NULL) &&
-         add(root, "ignore", list_of(ignore, n_ignore)) && add_str(root, "kv_cache_scheme", NULL) &&
+         add(root, "ignore", list_of(ignore, n_ignore)) && add(root, "kv_cache_scheme", cache_object(cache)) &&
          add_str(root, "quant_method", "compressed-tensors") &&
          add_str(root, "quantization_status", "compressed") &&
          add(root, "sparsity_config", cJSON_CreateObject()) &&

@@ -480,7 +480,6 @@ static osh_status refuse_foreign(osh_ctx *cx, const cJSON *q, const char *what)
     const char *method = NULL, *status = NULL;
     const cJSON *sparse = cJSON_GetObjectItemCaseSensitive(q, "sparsity_config");     // view
     const cJSON *transform = cJSON_GetObjectItemCaseSensitive(q, "transform_config"); // view
-    const cJSON *kv = cJSON_GetObjectItemCaseSensitive(q, "kv_cache_scheme");         // view
 
     OSH_TRY(osh_json_str_or(cx, &method, q, "quant_method", "compressed-tensors", what));
     if (strcmp(method, "compressed-tensors"))
@@ -490,8 +489,6 @@ static osh_status refuse_foreign(osh_ctx *cx, const cJSON *q, const char *what)
     if (strcmp(status, "compressed"))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: quantization_status is '%s', want compressed", what,
                  status);
-    if (kv && !cJSON_IsNull(kv))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: kv_cache_scheme is not supported yet", what);
     if (transform && transform->child)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: transform_config is not supported yet", what);
     if (sparse && sparse->child) {
@@ -501,6 +498,25 @@ static osh_status refuse_foreign(osh_ctx *cx, const cJSON *q, const char *what)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: sparsity_config of format %s is not supported",
                      what, f);
     }
+done:
+    return rc;
+}
+
+osh_status osh_q_cache_check(osh_ctx *cx, osh_q_args *a, const char *where)
+{
+    osh_status rc = OSH_OK;
+    if (!a->present) goto done;
+    if (a->strategy == OSH_Q_STRATEGY_NONE) a->strategy = OSH_Q_TENSOR;
+    if (a->strategy != OSH_Q_TENSOR || a->group_size > 0)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: kv_cache_scheme by another strategy than tensor is not made by this "
+                 "version", where);
+    if (a->bits != 8) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: kv_cache_scheme of %d bits: want 8", where, a->bits);
+    if (!a->symmetric)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: kv_cache_scheme with zero points, which no engine reads: want "
+                 "symmetric true", where);
+    if (a->dynamic != OSH_Q_STATIC)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: kv_cache_scheme that is dynamic has no scales to store: want dynamic "
+                 "false", where);
 done:
     return rc;
 }
@@ -521,6 +537,9 @@ osh_status osh_q_config_parse(osh_ctx *cx, osh_q_config **out, const cJSON *quan
     if (format && strlen(format) >= sizeof c->format)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: unknown format '%s'", what, format);
     if (format) snprintf(c->format, sizeof c->format, "%s", format);
+    OSH_TRY(parse_args(cx, &c->cache, cJSON_GetObjectItemCaseSensitive(quantization_config, "kv_cache_scheme"),
+                       "kv_cache_scheme"));
+    OSH_TRY(osh_q_cache_check(cx, &c->cache, what));
     groups = cJSON_GetObjectItemCaseSensitive(quantization_config, "config_groups");
     if (!cJSON_IsObject(groups) || !groups->child)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: quantization_config has no config_groups", what);

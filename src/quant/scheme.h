@@ -61,6 +61,7 @@ typedef struct osh_q_config {
     size_t n;
     osh_strs ignore; // own
     char format[32]; // of a config that was read
+    osh_q_args cache; // kv_cache_scheme
 } osh_q_config;
 
 /* One QuantizationArgs key at a time, from JSON or from a recipe. text: scalars as written ("true", "4", "int"), a
@@ -88,6 +89,12 @@ void osh_q_scheme_deinit(osh_ctx *cx, osh_q_scheme *s);
  * own. ignore is the generated list. status: "compressed". */
 osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_scheme *schemes, size_t n,
                               const char *const *ignore, size_t n_ignore, const char *format);
+/* The same with a kv_cache_scheme; NULL: null. */
+osh_status osh_q_config_print_cache(osh_ctx *cx, char **out, const osh_q_scheme *schemes, size_t n,
+                                    const char *const *ignore, size_t n_ignore, const char *format,
+                                    const osh_q_args *cache);
+/* Of a kv_cache_scheme that was read: 8 bits, symmetric, static, one scale for all of keys or values. Normalizes. */
+osh_status osh_q_cache_check(osh_ctx *cx, osh_q_args *a, const char *where);
 /* One line for the plan: which engine loads this scheme in this format (vLLM CUDA / CPU, transformers), or why none
  * does. own. stranger: an architecture of which nothing says which layers it has there; NULL: a known one */
 char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger);

@@ -254,3 +254,8 @@ const osh_q_scheme *osh_source_scheme(const osh_source *s, const char *module,
     *in_scale = s->mods[i].in_scale, *in_zero = s->mods[i].in_zero;
     return s->mods[i].scheme;
 }
+
+const osh_q_args *osh_source_cache(const osh_source *s)
+{
+    return s->config && s->config->cache.present ? &s->config->cache : NULL;
+}

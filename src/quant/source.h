@@ -14,4 +14,5 @@ size_t osh_source_scratch(const osh_source *s); // bytes (gross) that reading a 
 /* Scheme of a module, NULL: dense. in_scale, in_zero: stored static input parameters or NULL; views. */
 const osh_q_scheme *osh_source_scheme(const osh_source *s, const char *module,
                                       const osh_tensor **in_scale, const osh_tensor **in_zero);
+const osh_q_args *osh_source_cache(const osh_source *s); // its kv_cache_scheme; NULL: none
 #endif

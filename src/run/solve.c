@@ -36,6 +36,7 @@ static osh_status emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int line
     if (j->fallback && r->plan->opt->strict)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name, j->fallback);
     if (stats) OSH_TRY(osh_stats_input_params(cx, &scale, &zero, stats, linear));
+    if (stats) OSH_TRY(osh_stats_cache_scales(cx, j->cache, stats, linear));
     OSH_TRY(osh_emit_linear(cx, r->emitter, linear, j, &scale, &zero));
     finish(cx, r, linear, j);
 done:

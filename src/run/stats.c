@@ -16,6 +16,8 @@ struct osh_stats {
     osh_tensor **shift;   // own [values]
     osh_tensor **squares; // own [values]: F64 [I]
     osh_act_observer *ranges; // own [linears]
+    int *cached;          // own [values]: 1 + 2 times the Linear that keeps their scale, and 1 more for values; 0: none
+    osh_act_observer *caches; // own [linears, 2]
     osh_tensor **minmax;  // own [values]: on a device, F32 [samples, 2]
     int first, n;         // subgraphs
     bool same;            // osh_pass.same
@@ -84,11 +86,14 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
     s->same = p->passes[first_subgraph].same;
     OSH_NEW(cx, s->ranges, p->n_linears);
     OSH_NEW(cx, s->minmax, p->graph->n_values);
+    OSH_NEW(cx, s->cached, p->graph->n_values);
+    OSH_NEW(cx, s->caches, 2 * p->n_linears);
     osh_span own = osh_linears_of(p, first_subgraph, n_subgraphs);
     for (int i = own.first; i < own.end; i++) {
         const osh_linear *l = &p->linears[i];
         if (!l->wants || (values && !values[l->input])) continue;
         s->wanted[l->input] = true;
+        for (int k = 0; k < 2 && l->cache[k] >= 0; k++) s->cached[l->cache[k]] = 1 + 2 * i + k;
         if (l->wants & OSH_STAT_RANGE) OSH_TRY(new_minmax(cx, s, l->input));
         if ((l->wants & OSH_STAT_SQUARES) && !s->squares[l->input]) {
             OSH_TRY(osh_tensor_new(cx, &s->squares[l->input], OSH_F64, 1, &l->I));
@@ -116,6 +121,8 @@ void osh_stats_free(osh_ctx *cx, osh_stats *s)
     osh_free(cx, s->squares);
     osh_free(cx, s->wanted);
     osh_free(cx, s->ranges);
+    osh_free(cx, s->cached);
+    osh_free(cx, s->caches);
     osh_free(cx, s);
 }
 
@@ -179,12 +186,30 @@ done:
     return rc;
 }
 
+/* Keys or values: a range for each sample, as a static activation's. */
+static osh_status feed_cache(osh_ctx *cx, osh_stats *s, int which, const osh_tensor *x, const osh_batch *b)
+{
+    osh_status rc = OSH_OK;
+    const osh_q_args *a = &s->plan->cache;
+    for (int64_t k = 0; k < b->seqs.n; k++) {
+        osh_tensor part = *x;
+        float lo = 0, hi = 0;
+        part.data = (char *)x->data + (size_t)(b->seqs.offsets[k] * x->shape[1]) * osh_dtype_bytes(x->dtype);
+        if (!(part.shape[0] = b->seqs.offsets[k + 1] - b->seqs.offsets[k])) continue;
+        OSH_TRY(osh_act_range(cx, &lo, &hi, &part, a));
+        osh_act_observer_feed(&s->caches[which], a, lo, hi, x->dtype);
+    }
+done:
+    return rc;
+}
+
 osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
 {
     osh_status rc = OSH_OK;
     osh_stats *s = user;
     const osh_value *v = &s->plan->graph->values[value];
     if (s->same && v->quantized >= 0) value = v->quantized; // it is what this one would be
+    if (s->cached[value]) OSH_TRY(feed_cache(cx, s, s->cached[value] - 1, x, b));
     if (!s->wanted[value]) goto done;
     if (s->hessian[value]) {
         osh_op_args a = {.in = {x}, .out = {s->hessian[value]}, .seqs = &b->seqs};
@@ -245,6 +270,19 @@ osh_status osh_stats_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **
     if (!l->scheme->inputs.symmetric) OSH_TRY(osh_tensor_new(cx, zero, OSH_I8, 1, (int64_t[]){1}));
     osh_q_scale_zp((*scale)->data, *zero ? (*zero)->data : NULL, &o->min, &o->max, 1,
                    &l->scheme->inputs, l->dtype, s->plan->arithmetic);
+done:
+    return rc;
+}
+
+osh_status osh_stats_cache_scales(osh_ctx *cx, uint8_t to[2][4], const osh_stats *s, int linear)
+{
+    osh_status rc = OSH_OK;
+    const osh_linear *l = &s->plan->linears[linear];
+    for (int k = 0; k < 2 && l->cache[k] >= 0; k++) {
+        const osh_act_observer *o = &s->caches[2 * linear + k];
+        if (!o->seen) OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: the scales of its cache are unknown", l->name);
+        osh_q_scale_zp(to[k], NULL, &o->min, &o->max, 1, &s->plan->cache, l->dtype, s->plan->arithmetic);
+    }
 done:
     return rc;
 }

@@ -81,7 +81,7 @@ static void stored_deinit(osh_ctx *cx, stored *s)
     osh_tensor_free(cx, s->w);
 }
 
-static osh_status load(osh_ctx *cx, stored *s, const osh_verify *v, const osh_linear *l)
+static osh_status load(osh_ctx *cx, stored *s, osh_verify *v, const osh_linear *l)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = v->plan;
@@ -92,6 +92,12 @@ static osh_status load(osh_ctx *cx, stored *s, const osh_verify *v, const osh_li
     }
     if (!(s->codes = osh_alloc(cx, (size_t)(l->O * l->I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
     OSH_TRY(l->format->unpack(cx, s->codes, &s->params, l->scheme, l->O, l->I, (const osh_tensor *const *)s->raw));
+    for (int k = 0; k < 2 && l->cache[k] >= 0; k++) {
+        float scale = number_at(s->raw[l->n_out - 2 + k], 0);
+        if (!(scale > 0 && isfinite(scale)))
+            OSH_TRY(osh_verify_add(cx, v, p->out[l->first_out + l->n_out - 2 + k].name, "a positive number", "is %g",
+                                   (double)scale));
+    }
     OSH_TRY(osh_tensor_new(cx, &s->w, l->dtype, 2, (int64_t[]){l->O, l->I}));
     OSH_TRY(osh_checkpoint_read(cx, s->w->data, p->ck, &p->ck->tensors[l->tensor]));
 done:

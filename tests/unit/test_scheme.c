@@ -232,7 +232,7 @@ static void test_parse_refuses(void **state)
         {"{\"config_groups\":{}}", "no config_groups"},
         {"{\"quant_method\":\"gptq\",\"config_groups\":{}}", "quant_method is 'gptq'"},
         {"{\"quantization_status\":\"frozen\",\"config_groups\":{}}", "'frozen', want compressed"},
-        {"{\"kv_cache_scheme\":{\"num_bits\":8},\"config_groups\":{}}", "kv_cache_scheme"},
+        {"{\"kv_cache_scheme\":{\"num_bits\":8,\"symmetric\":false},\"config_groups\":{}}", "kv_cache_scheme"},
         {"{\"transform_config\":{\"config_groups\":{}},\"config_groups\":{}}", "transform_config"},
         {"{\"sparsity_config\":{\"format\":\"sparse-24-bitmask\"},\"config_groups\":{}}",
          "sparse-24-bitmask"},
