@@ -11,7 +11,8 @@
 #include "base/file.h"
 #include "hub/pull.h"
 
-enum { FIRST_BYTES = 128 << 10, MAX_HEADER_BYTES = 100 << 20 };
+enum { FIRST_BYTES = 16 << 10, // of a dense model all of a header; of many experts' the rest is asked for, and no more
+       MAX_HEADER_BYTES = 100 << 20 };
 
 typedef struct head { // the beginning of a file
     const osh_hub_file *f;

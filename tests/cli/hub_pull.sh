@@ -105,6 +105,10 @@ HF_HOME=$PWD/headers "$ONESHOT" plan --model ok/planned --scheme W4A16 --json >p
 same() { sed "s|$PWD/headers/[^\"]*|m|g; /host_bytes\|base_bytes/d" "$1"; } # the process that asks a network is larger
 diff <(same plan.there) <(same plan.here) || fail "another plan"
 ! grep '^cdn.*safetensors' log | grep -v 'range=bytes=[0-9]*-[0-9]* ' || fail "whole files"
+for shard in m/*.safetensors; do # no more than the header, and 16 KiB
+    asked=$(sed -n "s|^cdn /ok/planned/$(basename "$shard").* range=bytes=\([0-9]*\)-\([0-9]*\) .*|\2 \1|p" log | awk '{ n += $1 - $2 + 1 } END { print n }')
+    [ "$asked" -le $((16384 + $(od -An -N8 -tu8 "$shard"))) ] || fail "$shard: $asked bytes were asked for"
+done
 at=headers/oneshot/headers/models--ok--planned/$first
 [ "$(stat -c %s "$at/model-00001-of-00003.safetensors")" = "$(stat -c %s m/model-00001-of-00003.safetensors)" ] || fail "size"
 [ "$(du -k "$at/model-00001-of-00003.safetensors" | cut -f1)" -le 16 ] || fail "$(du -k "$at"/*)"
@@ -134,9 +138,10 @@ grep -q '^cdn .*range=bytes=[1-9][0-9]*- ' log || fail "from the start: $(cat lo
 # A large file in ranges at once, no byte of it different and none of it in memory: where one of them is cut, where the first
 # has a wrong byte, where the server looks at no range, and after a kill.
 large() { # fault: into large/
-    HF_HUB_CACHE=$PWD/large "$ONESHOT" pull "$1/large" --progress none >"$1.out" 2>"$1.err" || fail "$1/large: $(cat "$1.err")"
+    HF_HUB_CACHE=$PWD/large "$ONESHOT" pull "$1/large" --progress line >"$1.out" 2>"$1.err" || fail "$1/large: $(cat "$1.err")"
     [ "$(sha256sum <"$(cat "$1.out")/model.safetensors" | cut -c1-64)" = "$noise" ] || fail "$1/large: other bytes"
     [ "$(ls "large/models--$1--large/blobs" | wc -l)" = 2 ] || fail "$1/large: $(ls "large/models--$1--large/blobs")"
+    [ "$SANITIZED" ] || [ "$(sed -n '$s/.*peak \([0-9]*\) MiB.*/\1/p' "$1.err")" -le 36 ] || fail "$1/large: $(tail -n 1 "$1.err")"
     rm -r "large/models--$1--large"
 }
 starts() { sed -n "s|^cdn /$1/large/.* range=bytes=\([0-9]*\)-[0-9]* .*|\1|p" log | sort -nu; }
