@@ -373,6 +373,9 @@ static bool has_codes_inside(const candidates *cs, const char *text, size_t n)
 static osh_status ignore_renamed(osh_ctx *cx, osh_plan *p, const candidates *cs)
 {
     osh_status rc = OSH_OK;
+    const char *last = ""; // n_last bytes: looked at before, as towers have many modules
+    size_t n_last = 0;
+    bool partly = false;   // some of what has it in its name has codes
     osh_buf b;
     osh_buf_init(&b, 0);
     for (int64_t i = 0; (!p->graph || p->graph->wrapped) && i < cs->n; i++) {
@@ -380,10 +383,12 @@ static osh_status ignore_renamed(osh_ctx *cx, osh_plan *p, const candidates *cs)
         const char *text = osh_kind_lasting_name(cs->c[i].name, &n), *block = strstr(cs->c[i].name, "layers.");
         if (cs->c[i].scheme >= 0 || is_embedding(&cs->c[i]) || !strcmp(cs->c[i].name, "lm_head")) continue;
         if (!text && !(p->graph && block)) continue;
+        if (text && (n != n_last || strncmp(text, last, n)))
+            last = text, n_last = n, partly = has_codes_inside(cs, text, n);
         osh_buf_clear(&b);
-        if (text && !has_codes_inside(cs, text, n)) OSH_TRY(osh_buf_printf(cx, &b, "re:.*%.*s.*", (int)n, text));
+        if (text && !partly) OSH_TRY(osh_buf_printf(cx, &b, "re:.*%.*s.*", (int)n, text));
         else if (text) OSH_TRY(osh_buf_printf(cx, &b, "re:.*%s$", strstr(cs->c[i].name, text) ? text : cs->c[i].name));
-        else OSH_TRY(osh_buf_printf(cx, &b, "re:.*%s$", block));
+        else OSH_TRY(osh_buf_printf(cx, &b, "re:.*language_model.*%s$", block)); // a tower has layers, too
         OSH_TRY(ignore_once(cx, p, b.data));
     }
 done:
