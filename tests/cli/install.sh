@@ -13,7 +13,7 @@ libdir=$(sed -n 's/^CMAKE_INSTALL_LIBDIR:.*=//p' "$build/CMakeCache.txt")
     printf './lib/%s\n' cmake/oneshot/oneshot{Config,ConfigVersion,Targets,Targets-"$type"}.cmake pkgconfig/oneshot.pc \
         "liboneshot.so.$("$ONESHOT" --version | sed -n "s/^oneshot //p")"
     echo ./share/man/man1/oneshot.1
-    "$ONESHOT" help | sed -n '6,/^$/s|^\([a-z]*\) .*|./share/man/man1/oneshot-\1.1|p' # of each command
+    "$ONESHOT" help | sed -n '/^  oneshot COMMAND/,/^$/s|^\([a-z-]*\)  *[^ ].*|./share/man/man1/oneshot-\1.1|p' | grep -v 'oneshot-\.1' # of each
     printf './share/doc/oneshot/%s\n' CHANGELOG.md LICENSE NOTICE
     (cd "$OSH_SOURCE_DIR/models" && find . -name '*.json' | sed 's|^\./|./share/oneshot/models/|')
 } | sort >want
