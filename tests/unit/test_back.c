@@ -1,57 +1,33 @@
 /* test_back.c - gradients through whole tiny models: against finite differences of the loss, in parts against the
  * whole, a batch against its samples; what is predicted is kept, and what has no gradient is refused by name. */
-#include "golden/models/tiny.h"
 #include "graph/back.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <unistd.h>
-#include <cmocka.h>
+#include "tiny_model.h"
 
 typedef struct model {
-    osh_ctx *cx;
-    tiny_case t;
-    osh_checkpoint *ck;
-    osh_graph *g;
-    osh_weights *w;
+    tiny_model at;
     osh_tensor **dw; // own [weights]: sums of what the hook got; NULL: nothing
     bool *wants;     // own [weights]
-    char dir[32];
 } model;
 
 static void model_open(model *m, const char *name, osh_dtype dt, int n_threads)
 {
-    memset(m, 0, sizeof *m);
-    assert_int_equal(osh_ctx_new(&m->cx, n_threads), OSH_OK);
-    snprintf(m->dir, sizeof m->dir, "back-XXXXXX");
-    assert_non_null(mkdtemp(m->dir));
-    tiny_open(m->cx, &m->t, name);
-    tiny_write(m->cx, &m->t, m->dir, dt);
-    tiny_check(m->cx, osh_checkpoint_open(m->cx, &m->ck, m->dir));
-    tiny_check(m->cx, osh_graph_new(m->cx, &m->g, m->ck, NULL));
-    tiny_check(m->cx, osh_weights_new(m->cx, &m->w, m->g));
-    tiny_check(m->cx, osh_weights_load(m->cx, m->w, m->g, m->ck, 0, m->g->n_nodes));
-    m->dw = calloc((size_t)m->g->n_weights, sizeof(osh_tensor *));
-    m->wants = calloc((size_t)m->g->n_weights, sizeof *m->wants);
-    for (int i = 0; i < m->g->n_nodes; i++) { // of all but the embedding and the head
-        const osh_node *n = &m->g->nodes[i];
-        for (int k = 0; i != m->g->head && n->op->grad[OSH_REF] && k < n->op->n_weights; k++)
+    tiny_model_open(&m->at, name, dt, n_threads);
+    tiny_check(m->at.cx, osh_weights_load(m->at.cx, m->at.w, m->at.g, m->at.ck, 0, m->at.g->n_nodes));
+    m->dw = calloc((size_t)m->at.g->n_weights, sizeof(osh_tensor *));
+    m->wants = calloc((size_t)m->at.g->n_weights, sizeof *m->wants);
+    for (int i = 0; i < m->at.g->n_nodes; i++) { // of all but the embedding and the head
+        const osh_node *n = &m->at.g->nodes[i];
+        for (int k = 0; i != m->at.g->head && n->op->grad[OSH_REF] && k < n->op->n_weights; k++)
             if (n->w[k] >= 0) m->wants[n->w[k]] = true;
     }
 }
 
 static void model_close(model *m)
 {
-    for (int i = 0; i < m->g->n_weights; i++) osh_tensor_free(m->cx, m->dw[i]);
+    for (int i = 0; i < m->at.g->n_weights; i++) osh_tensor_free(m->at.cx, m->dw[i]);
     free(m->dw);
     free(m->wants);
-    osh_weights_free(m->cx, m->w);
-    osh_graph_free(m->cx, m->g);
-    osh_checkpoint_close(m->cx, m->ck);
-    tiny_check(m->cx, osh_dir_remove(m->cx, m->dir));
-    tiny_close(&m->t);
-    assert_int_equal(osh_mem_live(m->cx), 0);
-    osh_ctx_free(m->cx);
+    tiny_model_close(&m->at);
 }
 
 static float probe(int64_t row, int64_t i) { return osh_rng_sym(3, (uint64_t)row, (uint64_t)i); }
@@ -61,12 +37,12 @@ static double loss(model *m)
 {
     osh_batch *b = NULL;
     double sum = 0;
-    tiny_check(m->cx, osh_batch_new(m->cx, &b, m->g, m->t.ids, m->t.offsets, m->t.n_samples));
-    tiny_check(m->cx, osh_exec_run(m->cx, m->g, 0, m->g->head, NULL, m->w, b, NULL, NULL, true));
-    const osh_tensor *h = b->values[m->g->hidden];
+    tiny_check(m->at.cx, osh_batch_new(m->at.cx, &b, m->at.g, m->at.t.ids, m->at.t.offsets, m->at.t.n_samples));
+    tiny_check(m->at.cx, osh_exec_run(m->at.cx, m->at.g, 0, m->at.g->head, NULL, m->at.w, b, NULL, NULL, true));
+    const osh_tensor *h = b->values[m->at.g->hidden];
     for (int64_t i = 0; i < osh_tensor_numel(h); i++)
         sum += (double)((float *)h->data)[i] * probe(i / h->shape[1], i % h->shape[1]);
-    osh_batch_free(m->cx, b);
+    osh_batch_free(m->at.cx, b);
     return sum;
 }
 
@@ -89,7 +65,7 @@ done:
 static osh_status go_back(osh_ctx *cx, model *m, int first, int n, int cut)
 {
     osh_status rc = OSH_OK;
-    const osh_graph *g = m->g;
+    const osh_graph *g = m->at.g;
     osh_batch *b = NULL;                                                          // own
     bool *in = NULL;                                                              // own
     osh_tensor **dv = NULL;                                                       // own
@@ -97,16 +73,16 @@ static osh_status go_back(osh_ctx *cx, model *m, int first, int n, int cut)
     OSH_NEW(cx, in, g->n_values);
     OSH_NEW(cx, dv, g->n_values);
     k.in = in;
-    OSH_TRY(osh_batch_new(cx, &b, g, m->t.ids, m->t.offsets + first, n));
-    OSH_TRY(osh_exec_run(cx, g, 0, g->head, NULL, m->w, b, NULL, NULL, true));
+    OSH_TRY(osh_batch_new(cx, &b, g, m->at.t.ids, m->at.t.offsets + first, n));
+    OSH_TRY(osh_exec_run(cx, g, 0, g->head, NULL, m->at.w, b, NULL, NULL, true));
     OSH_TRY(osh_tensor_new(cx, &dv[g->hidden], OSH_F32, 2, b->values[g->hidden]->shape));
     for (int64_t i = 0, D = g->values[g->hidden].width; i < b->n_tokens * D; i++)
-        ((float *)dv[g->hidden]->data)[i] = probe(m->t.offsets[first] + i / D, i % D);
+        ((float *)dv[g->hidden]->data)[i] = probe(m->at.t.offsets[first] + i / D, i % D);
     for (int part = cut ? 1 : 0; part >= 0; part--) {
         k.first = part ? cut : 0, k.n = (part || !cut ? g->head : cut) - k.first;
         for (int v = 0; v < g->n_values; v++) in[v] = part && g->values[v].producer < cut && !g->values[v].is_ids;
         OSH_TRY(osh_back_check(cx, &k));
-        OSH_TRY(osh_back_run(cx, &k, m->w, b, dv));
+        OSH_TRY(osh_back_run(cx, &k, m->at.w, b, dv));
     }
     for (int v = 0; v < g->n_values; v++) assert_true(!dv[v]);
 done:
@@ -120,8 +96,8 @@ done:
 /* Along `way`, with that step: an F32 loss of this size errs by 1e-6 or so. */
 static bool agrees(model *m, int weight, const float *way, double got, double step, double *want)
 {
-    float *x = m->w->w[weight]->data;
-    int64_t n = osh_tensor_numel(m->w->w[weight]);
+    float *x = m->at.w->w[weight]->data;
+    int64_t n = osh_tensor_numel(m->at.w->w[weight]);
     float *old = malloc((size_t)n * sizeof *old);
     double at[2];
     memcpy(old, x, (size_t)n * sizeof *old);
@@ -152,7 +128,8 @@ static void check_weight(model *m, int weight, bool sign)
     bool good = agrees(m, weight, way, got, 1e-3, &want[0]) || agrees(m, weight, way, got, 2e-4, &want[1]) ||
                 agrees(m, weight, way, got, 5e-5, &want[2]);
     if (!good)
-        fail_msg("%s: gradient %g, differences %g, %g, %g", m->g->weights[weight].name, got, want[0], want[1], want[2]);
+        fail_msg("%s: gradient %g, differences %g, %g, %g", m->at.g->weights[weight].name, got, want[0], want[1],
+                 want[2]);
     free(way);
 }
 
@@ -168,8 +145,8 @@ static void gradients_are_differences(void **state)
         model m;
         int n = 0;
         model_open(&m, names[k], OSH_F32, 2);
-        tiny_check(m.cx, go_back(m.cx, &m, 0, m.t.n_samples, 0));
-        for (int i = 0; i < m.g->n_weights; i++) {
+        tiny_check(m.at.cx, go_back(m.at.cx, &m, 0, m.at.t.n_samples, 0));
+        for (int i = 0; i < m.at.g->n_weights; i++) {
             if (!m.wants[i]) continue;
             assert_non_null(m.dw[i]);
             check_weight(&m, i, n++ % 2);
@@ -188,11 +165,11 @@ static void parts_threads_and_samples_do_not_matter(void **state)
         model_open(&a, names[k], OSH_BF16, 2);
         model_open(&b, names[k], OSH_BF16, 1);
         model_open(&c, names[k], OSH_BF16, 3);
-        int cut = a.g->head / 2 + 1;
-        tiny_check(a.cx, go_back(a.cx, &a, 0, a.t.n_samples, 0));
-        tiny_check(b.cx, go_back(b.cx, &b, 0, b.t.n_samples, cut));
-        for (int s = 0; s < c.t.n_samples; s++) tiny_check(c.cx, go_back(c.cx, &c, s, 1, s % 2 ? cut : 3));
-        for (int i = 0; i < a.g->n_weights; i++) {
+        int cut = a.at.g->head / 2 + 1;
+        tiny_check(a.at.cx, go_back(a.at.cx, &a, 0, a.at.t.n_samples, 0));
+        tiny_check(b.at.cx, go_back(b.at.cx, &b, 0, b.at.t.n_samples, cut));
+        for (int s = 0; s < c.at.t.n_samples; s++) tiny_check(c.at.cx, go_back(c.at.cx, &c, s, 1, s % 2 ? cut : 3));
+        for (int i = 0; i < a.at.g->n_weights; i++) {
             if (!a.wants[i]) continue;
             assert_memory_equal(a.dw[i]->data, b.dw[i]->data, osh_tensor_bytes(a.dw[i]));
             double error = 0, square = 1e-30; // sums of samples, each rounded to f32
@@ -215,7 +192,7 @@ static void the_peak_is_kept(void **state)
     for (int k = 0; k < N_NAMES; k++) {
         model m;
         model_open(&m, names[k], OSH_BF16, 2);
-        const osh_graph *g = m.g;
+        const osh_graph *g = m.at.g;
         osh_batch *b = NULL;
         size_t said = 0;
         bool *in = calloc((size_t)g->n_values, 1), *leaves = calloc((size_t)g->n_values, 1);
@@ -223,27 +200,29 @@ static void the_peak_is_kept(void **state)
         leaves[g->hidden] = true;
         for (int i = 0; i < g->n_weights; i++) // what the hook keeps is not counted
             if (m.wants[i]) {
-                tiny_check(m.cx, osh_tensor_new(m.cx, &m.dw[i], OSH_F32, g->weights[i].ndim, g->weights[i].shape));
+                const osh_weight *w = &g->weights[i];
+                tiny_check(m.at.cx, osh_tensor_new(m.at.cx, &m.dw[i], OSH_F32, w->ndim, w->shape));
                 memset(m.dw[i]->data, 0, osh_tensor_bytes(m.dw[i]));
             }
         osh_back way = {.g = g, .n = g->head, .weights = m.wants, .in = in, .weight = add_weight, .user = &m};
+        const int64_t *at = m.at.t.offsets;
         int longest = 0;
-        for (int s = 1; s < m.t.n_samples; s++)
-            if (m.t.offsets[s + 1] - m.t.offsets[s] > m.t.offsets[longest + 1] - m.t.offsets[longest]) longest = s;
-        size_t base = osh_mem_used(m.cx, OSH_MEM_HOST);
-        tiny_check(m.cx, osh_batch_new(m.cx, &b, g, m.t.ids, m.t.offsets + longest, 1));
-        tiny_check(m.cx, osh_exec_run(m.cx, g, 0, g->head, NULL, m.w, b, NULL, NULL, true));
-        tiny_check(m.cx, osh_tensor_new(m.cx, &dv[g->hidden], OSH_F32, 2, b->values[g->hidden]->shape));
+        for (int s = 1; s < m.at.t.n_samples; s++)
+            if (at[s + 1] - at[s] > at[longest + 1] - at[longest]) longest = s;
+        size_t base = osh_mem_used(m.at.cx, OSH_MEM_HOST);
+        tiny_check(m.at.cx, osh_batch_new(m.at.cx, &b, g, m.at.t.ids, at + longest, 1));
+        tiny_check(m.at.cx, osh_exec_run(m.at.cx, g, 0, g->head, NULL, m.at.w, b, NULL, NULL, true));
+        tiny_check(m.at.cx, osh_tensor_new(m.at.cx, &dv[g->hidden], OSH_F32, 2, b->values[g->hidden]->shape));
         memset(dv[g->hidden]->data, 0, osh_tensor_bytes(dv[g->hidden]));
-        tiny_check(m.cx, osh_back_peak(m.cx, &said, &way, leaves, b->n_tokens, 2));
-        size_t forward = osh_mem_used_peak(m.cx, OSH_MEM_HOST); // which grows with other instruction sets
-        osh_mem_limit(m.cx, OSH_MEM_HOST, base + said);
-        tiny_check(m.cx, osh_back_run(m.cx, &way, m.w, b, dv));
-        osh_mem_limit(m.cx, OSH_MEM_HOST, 0);
-        size_t took = osh_mem_used_peak(m.cx, OSH_MEM_HOST);
+        tiny_check(m.at.cx, osh_back_peak(m.at.cx, &said, &way, leaves, b->n_tokens, 2));
+        size_t forward = osh_mem_used_peak(m.at.cx, OSH_MEM_HOST); // which grows with other instruction sets
+        osh_mem_limit(m.at.cx, OSH_MEM_HOST, base + said);
+        tiny_check(m.at.cx, osh_back_run(m.at.cx, &way, m.at.w, b, dv));
+        osh_mem_limit(m.at.cx, OSH_MEM_HOST, 0);
+        size_t took = osh_mem_used_peak(m.at.cx, OSH_MEM_HOST);
         if (took > forward && (double)said > 1.05 * (double)(took - base))
             fail_msg("%s takes %zu, said %zu", names[k], took - base, said);
-        osh_batch_free(m.cx, b);
+        osh_batch_free(m.at.cx, b);
         free(dv);
         free(leaves);
         free(in);
@@ -256,11 +235,11 @@ static void what_has_no_gradient_is_refused(void **state)
     (void)state;
     model m;
     model_open(&m, "llama_tied", OSH_BF16, 1);
-    for (int i = 0; i < m.g->n_nodes; i++)
-        if (!strcmp(m.g->nodes[i].op->name, "embedding")) m.wants[m.g->nodes[i].w[0]] = true;
-    assert_int_equal(go_back(m.cx, &m, 0, 1, 0), OSH_E_UNSUPPORTED);
-    if (!strstr(osh_error_text(m.cx), "model.embed_tokens: embedding has no gradient"))
-        fail_msg("%s", osh_error_text(m.cx));
+    for (int i = 0; i < m.at.g->n_nodes; i++)
+        if (!strcmp(m.at.g->nodes[i].op->name, "embedding")) m.wants[m.at.g->nodes[i].w[0]] = true;
+    assert_int_equal(go_back(m.at.cx, &m, 0, 1, 0), OSH_E_UNSUPPORTED);
+    if (!strstr(osh_error_text(m.at.cx), "model.embed_tokens: embedding has no gradient"))
+        fail_msg("%s", osh_error_text(m.at.cx));
     model_close(&m);
 }
 
@@ -271,9 +250,9 @@ static void allocations_fail(void **state)
     for (int64_t nth = 1; rc; nth += 7) { // few hundred of them
         model m;
         model_open(&m, "llama_tied", OSH_BF16, 1);
-        osh_mem_fail_after(m.cx, nth);
-        rc = go_back(m.cx, &m, 0, 1, 3);
-        osh_mem_fail_after(m.cx, -1);
+        osh_mem_fail_after(m.at.cx, nth);
+        rc = go_back(m.at.cx, &m, 0, 1, 3);
+        osh_mem_fail_after(m.at.cx, -1);
         assert_true(rc == OSH_OK || rc == OSH_E_NOMEM);
         model_close(&m);
     }

@@ -1,45 +1,8 @@
 /* test_exec.c - running ranges of nodes: what stays live, which hooks are called when, pieces
  * against the whole. */
-#include "golden/models/tiny.h"
-#include "graph/exec.h"
+#include "tiny_model.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <unistd.h>
-#include <cmocka.h>
-
-typedef struct model {
-    osh_ctx *cx;
-    tiny_case t;
-    osh_checkpoint *ck;
-    osh_graph *g;
-    osh_weights *w;
-    char dir[32];
-} model;
-
-static void open_model(model *m, const char *name, int n_threads)
-{
-    memset(m, 0, sizeof *m);
-    assert_int_equal(osh_ctx_new(&m->cx, n_threads), OSH_OK);
-    snprintf(m->dir, sizeof m->dir, "exec-XXXXXX");
-    assert_non_null(mkdtemp(m->dir));
-    tiny_open(m->cx, &m->t, name);
-    tiny_write(m->cx, &m->t, m->dir, OSH_BF16);
-    tiny_check(m->cx, osh_checkpoint_open(m->cx, &m->ck, m->dir));
-    tiny_check(m->cx, osh_graph_new(m->cx, &m->g, m->ck, NULL));
-    tiny_check(m->cx, osh_weights_new(m->cx, &m->w, m->g));
-}
-
-static void close_model(model *m)
-{
-    osh_weights_free(m->cx, m->w);
-    osh_graph_free(m->cx, m->g);
-    osh_checkpoint_close(m->cx, m->ck);
-    tiny_check(m->cx, osh_dir_remove(m->cx, m->dir));
-    tiny_close(&m->t);
-    assert_int_equal(osh_mem_live(m->cx), 0);
-    osh_ctx_free(m->cx);
-}
+typedef tiny_model model;
 
 static int logits_of(const osh_graph *g)
 {
@@ -97,7 +60,7 @@ static void assert_same(model *m, const osh_batch *a, const osh_batch *b)
 static void check_pieces(const char *name, const char *const *targets, size_t n)
 {
     model m;
-    open_model(&m, name, 2);
+    tiny_model_open(&m, name, OSH_BF16, 2);
     osh_batch *a = whole(&m, 0, m.t.n_samples);
     for (size_t i = 0; i < n; i++) {
         osh_batch *b = in_parts(&m, targets[i], 0, m.t.n_samples);
@@ -105,7 +68,7 @@ static void check_pieces(const char *name, const char *const *targets, size_t n)
         osh_batch_free(m.cx, b);
     }
     osh_batch_free(m.cx, a);
-    close_model(&m);
+    tiny_model_close(&m);
 }
 
 static void pieces_are_the_whole(void **state)
@@ -119,8 +82,8 @@ static void pieces_are_the_whole(void **state)
 static void check_batches_and_threads(const char *name)
 {
     model m, one;
-    open_model(&m, name, 2);
-    open_model(&one, name, 1);
+    tiny_model_open(&m, name, OSH_BF16, 2);
+    tiny_model_open(&one, name, OSH_BF16, 1);
     osh_batch *a = whole(&m, 0, m.t.n_samples), *b = whole(&one, 0, m.t.n_samples);
     assert_same(&m, a, b);
     const osh_tensor *all = a->values[logits_of(m.g)];
@@ -134,8 +97,8 @@ static void check_batches_and_threads(const char *name)
     }
     osh_batch_free(m.cx, a);
     osh_batch_free(one.cx, b);
-    close_model(&m);
-    close_model(&one);
+    tiny_model_close(&m);
+    tiny_model_close(&one);
 }
 
 static void batches_and_threads_do_not_matter(void **state)
@@ -193,7 +156,7 @@ static void hooks_are_called_once(void **state)
 {
     model m;
     osh_batch *b = NULL;
-    open_model(&m, "llama_default", 1);
+    tiny_model_open(&m, "llama_default", OSH_BF16, 1);
     trace t = {.g = m.g, .seen = calloc((size_t)m.g->n_values, sizeof(int))};
     osh_exec_hooks hooks = {on_value, on_linear, &t};
     tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes));
@@ -206,14 +169,14 @@ static void hooks_are_called_once(void **state)
     assert_int_equal(t.n_linear, 2 * 7 + 1);
     osh_batch_free(m.cx, b);
     free(t.seen);
-    close_model(&m);
+    tiny_model_close(&m);
 }
 
 static void linear_input_is_replaced(void **state)
 {
     model m;
     osh_batch *b = NULL;
-    open_model(&m, "llama_default", 1);
+    tiny_model_open(&m, "llama_default", OSH_BF16, 1);
     osh_batch *plain = whole(&m, 0, 1);
     trace t = {.g = m.g, .seen = calloc((size_t)m.g->n_values, sizeof(int)), .double_input = true};
     osh_exec_hooks hooks = {NULL, on_linear, &t};
@@ -230,7 +193,7 @@ static void linear_input_is_replaced(void **state)
     osh_batch_free(m.cx, b);
     osh_batch_free(m.cx, plain);
     free(t.seen);
-    close_model(&m);
+    tiny_model_close(&m);
 }
 
 /* ---- what must run ---- */
@@ -240,7 +203,7 @@ static void only_needed_nodes(void **state)
     model m;
     osh_batch *b = NULL;
     osh_partition *p = NULL;
-    open_model(&m, "llama_default", 1);
+    tiny_model_open(&m, "llama_default", OSH_BF16, 1);
     tiny_check(m.cx, osh_partition_new(m.cx, &p, m.g, NULL, 0, 1));
     const osh_subgraph *s = &p->parts[1];
     bool *want = calloc((size_t)m.g->n_values, sizeof *want),
@@ -281,7 +244,7 @@ static void only_needed_nodes(void **state)
     free(t.seen);
     free(want);
     free(run);
-    close_model(&m);
+    tiny_model_close(&m);
 }
 
 /* The original model beside it, as if weight after weight of Linears changed. */
@@ -320,7 +283,7 @@ static void originals_are_beside(void **state)
     (void)state;
     model m;
     osh_batch *b = NULL, *plain;
-    open_model(&m, "llama_default", 1);
+    tiny_model_open(&m, "llama_default", OSH_BF16, 1);
     plain = whole(&m, 0, m.t.n_samples);
     osh_tensor *logits = plain->values[logits_of(m.g)];
     plain->values[logits_of(m.g)] = NULL;
@@ -356,7 +319,7 @@ static void originals_are_beside(void **state)
     for (int v = 0; v < m.g->n_values; v++) assert_null(b->values[v]);
     osh_batch_free(m.cx, b);
     free(keep), free(run);
-    close_model(&m);
+    tiny_model_close(&m);
 }
 
 /* The run is held to what osh_exec_peak says: it must do with that, and not with much less. */
@@ -369,7 +332,7 @@ static void memory_is_what_was_predicted(void **state)
         model m;
         osh_partition *p = NULL;
         osh_batch *b = NULL;
-        open_model(&m, k < 3 ? "llama_yarn" : "qwen3_moe_step", 2);
+        tiny_model_open(&m, k < 3 ? "llama_yarn" : "qwen3_moe_step", OSH_BF16, 2);
         if (at >= N) add_original(&m);
         bool *keep = calloc((size_t)m.g->n_values, sizeof *keep), *in = calloc((size_t)m.g->n_values, sizeof *in);
         bool *run = calloc((size_t)m.g->n_nodes, sizeof *run);
@@ -398,7 +361,7 @@ static void memory_is_what_was_predicted(void **state)
         osh_batch_free(m.cx, b);
         osh_partition_free(m.cx, p);
         free(keep), free(in), free(run);
-        close_model(&m);
+        tiny_model_close(&m);
     }
 }
 
@@ -408,7 +371,7 @@ static void nonfinite_is_named(void **state)
 {
     model m;
     osh_batch *b = NULL;
-    open_model(&m, "llama_default", 1);
+    tiny_model_open(&m, "llama_default", OSH_BF16, 1);
     tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes));
     const osh_node *embed = &m.g->nodes[0];
     const osh_weight *table = &m.g->weights[embed->w[0]]; // whole in memory
@@ -431,7 +394,7 @@ static void nonfinite_is_named(void **state)
     assert_non_null(strstr(osh_error_text(m.cx), "sample 11"));
     assert_non_null(strstr(osh_error_text(m.cx), "channel 5"));
     osh_batch_free(m.cx, b);
-    close_model(&m);
+    tiny_model_close(&m);
 }
 
 /* An element of a tensor becomes a NaN. */
@@ -452,11 +415,11 @@ static void spoil(model *m, const char *name, int64_t element)
 static void nonfinite_weight_is_named(void **state)
 {
     model m;
-    open_model(&m, "llama_default", 1);
+    tiny_model_open(&m, "llama_default", OSH_BF16, 1);
     spoil(&m, "model.layers.1.mlp.up_proj.weight", 33);
     assert_int_equal(osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes), OSH_E_NUMERIC);
     assert_non_null(strstr(osh_error_text(m.cx), "model.layers.1.mlp.up_proj.weight: element 33"));
-    close_model(&m);
+    tiny_model_close(&m);
 }
 
 /* Of the embedding the rows that tokens name, and no other: the same bits as from the whole table. */
@@ -466,7 +429,7 @@ static void only_named_rows_are_read(void **state)
     const int64_t offsets[] = {0, 2, 6};
     model m;
     osh_batch *b = NULL, *from_table = NULL;
-    open_model(&m, "llama_default", 2);
+    tiny_model_open(&m, "llama_default", OSH_BF16, 2);
     int h = m.g->nodes[0].out[0];
     const osh_weight *w = &m.g->weights[m.g->nodes[0].w[0]];
     spoil(&m, w->name, 5 * w->shape[1] + 1);
@@ -494,14 +457,14 @@ static void only_named_rows_are_read(void **state)
     assert_int_equal(osh_exec_run(m.cx, m.g, 0, 1, NULL, m.w, b, NULL, NULL, true), OSH_E_FORMAT);
     osh_error_clear(m.cx);
     osh_batch_free(m.cx, b);
-    close_model(&m);
+    tiny_model_close(&m);
 }
 
 static void missing_pieces_are_named(void **state)
 {
     model m;
     osh_batch *b = NULL;
-    open_model(&m, "llama_default", 1);
+    tiny_model_open(&m, "llama_default", OSH_BF16, 1);
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, 1));
     assert_int_equal(osh_exec_run(m.cx, m.g, 0, 1, NULL, m.w, b, NULL, NULL, true), OSH_E_INTERNAL);
     assert_non_null(strstr(osh_error_text(m.cx), "model.embed_tokens.weight is not loaded"));
@@ -509,14 +472,14 @@ static void missing_pieces_are_named(void **state)
     assert_int_equal(osh_exec_run(m.cx, m.g, 1, 1, NULL, m.w, b, NULL, NULL, true), OSH_E_INTERNAL);
     assert_non_null(strstr(osh_error_text(m.cx), "value h is not live"));
     osh_batch_free(m.cx, b);
-    close_model(&m);
+    tiny_model_close(&m);
 }
 
 static void out_of_memory(void **state)
 {
     model m;
     osh_status rc = OSH_E_NOMEM;
-    open_model(&m, "llama_default", 1);
+    tiny_model_open(&m, "llama_default", OSH_BF16, 1);
     int64_t n = 0;
     while (rc == OSH_E_NOMEM) {
         osh_batch *b = NULL;
@@ -531,7 +494,7 @@ static void out_of_memory(void **state)
     }
     assert_int_equal(rc, OSH_OK);
     assert_true(n > 10);
-    close_model(&m);
+    tiny_model_close(&m);
 }
 
 int main(void)
