@@ -65,6 +65,14 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
+/* Whether at least `most` of x [n] are larger than x[at], or as large and before it. */
+static bool is_behind(const float *x, int64_t at, int64_t n, int64_t most)
+{
+    int64_t before = 0;
+    for (int64_t i = 0; i < n && before < most; i++) before += x[i] > x[at] || (x[i] == x[at] && i < at);
+    return before >= most;
+}
+
 /* c [E]: the experts of all groups but the topk_group best get -infinity. */
 static void keep_groups(float *c, const osh_moe_gate_attr *at)
 {
@@ -78,11 +86,9 @@ static void keep_groups(float *c, const osh_moe_gate_attr *at)
         }
         worth[g] = at->sigmoid ? first + second : first;
     }
-    for (int64_t g = 0; g < at->n_group; g++) {
-        int64_t before = 0;
-        for (int64_t o = 0; o < at->n_group; o++) before += worth[o] > worth[g] || (worth[o] == worth[g] && o < g);
-        for (int64_t e = g * each; before >= at->topk_group && e < (g + 1) * each; e++) c[e] = -INFINITY;
-    }
+    for (int64_t g = 0; g < at->n_group; g++)
+        for (int64_t e = g * each; e < (g + 1) * each && is_behind(worth, g, at->n_group, at->topk_group); e++)
+            c[e] = -INFINITY;
 }
 
 /* s [E]: logits, which become the route's weights. bias [E] f32 or NULL */
@@ -99,9 +105,7 @@ static void route_row(float *s, const double *logits, const float *bias, const o
     }
     if (osh_moe_gate_is_grouped(at)) keep_groups(c, at);
     for (int64_t e = 0; e < E; e++) {
-        int64_t before = 0;
-        for (int64_t o = 0; o < E && before < at->route.top_k; o++) before += c[o] > c[e] || (c[o] == c[e] && o < e);
-        if (before >= at->route.top_k) s[e] = 0;
+        if (is_behind(c, e, E, at->route.top_k)) s[e] = 0;
         top += s[e];
     }
     for (int64_t e = 0; e < E; e++)

@@ -10,7 +10,7 @@
 
 enum { WARPS = 4, MOST_GROUPS = OSH_MOE_MAX_EXPERTS / 2 };
 
-/* How many of the n before or behind x[at] are larger, or as large and before it. */
+/* How many of x [n] are larger than x[at], or as large and before it. */
 static __device__ inline int rank_of(const float *x, int at, int n)
 {
     int before = 0;
