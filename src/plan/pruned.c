@@ -60,6 +60,9 @@ static osh_status prune_by(osh_ctx *cx, osh_plan *p, const osh_map *modules, int
             OSH_FAIL(cx, OSH_E_USAGE, "%s is a target of %s and of %s: want one of them to prune it", c->name,
                      p->recipe->modifiers[c->modifier].type->name, mod->type->name);
         c->modifier = m, c->aimed = n - 1;
+        if (!strcmp(c->name, "lm_head"))
+            osh_log(cx, OSH_LOG_WARN, "lm_head is pruned, too, as %s of LLM Compressor does it: want it in ignore to "
+                    "keep it", mod->type->name);
     }
     for (int64_t i = 0; i < n_of; i++)
         if (of[i].modifier == m) OSH_TRY(osh_prune_sparsity(cx, &of[i].sparsity, mod, of[i].aimed, n));
