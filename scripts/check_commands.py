@@ -16,9 +16,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUN_BY_PAGES = {"docs/tutorial.md", "docs/how-to.md"}
 COMMAND = re.compile(r"(oneshot|ctest|cmake|cpack|python3?|pip3?|docker|bash|man|sudo|vllm|cd|export|(\./)?\S+\.(sh|py))"
                      r"(\s|$)")
-INSTALLS = "installs packages; CI runs it"
+INSTALLS = "installs packages; .ci/run calls it"
 NOT_RUN = [  # page, the command's beginning, why
-    ("README.md", "scripts/quickstart.sh", INSTALLS),
+    ("README.md", "scripts/quickstart.sh", "installs packages and builds; by hand, in a clean clone"),
     ("README.md", "scripts/test.sh", INSTALLS),
     ("README.md", "scripts/install-deps.sh", INSTALLS),
     ("README.md", "cmake --preset release", "a build, which scripts/test.sh makes"),
