@@ -74,7 +74,7 @@ FAMILIES = {
 GATE = "vLLM reads the shared expert's gate dense: it stays dense"
 ACCEPTED = {
     "qwen2_moe": GATE, "qwen3_next": GATE, "qwen3_5_moe_text": GATE,
-    "hunyuan_v1_moe": "a router stays dense", "llama4": "routers and experts in one tensor stay dense",
+    "hunyuan_v1_moe": "a router stays dense", "llama4": "refused: transformers takes the experts apart",
     "jamba": "a router and parts of the scan stay dense",
     "falcon": "upstream writes scales beside dense weights",
     "gpt2": "there is no Linear: refused, where upstream writes a copy",
