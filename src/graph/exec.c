@@ -2,6 +2,7 @@
  * run that reads it. */
 #include "graph/exec.h"
 #include "graph/picked.h"
+#include "graph/routed.h"
 
 #include <string.h>
 
@@ -56,6 +57,7 @@ typedef struct job {
     bool check;
     int *last; // own: [n_values] the last node of this run that reads it; -1: none
     int first, n;      // its nodes
+    osh_expert_rows routed; // own: rows of the expert at work
     osh_tensor *found; // own: on a device, I64 [n, OSH_OP_MAX_OUT] the first non-finite element of each output
 } job;
 
@@ -93,6 +95,12 @@ static osh_status not_finite(osh_ctx *cx, const job *j, int node, int k, int64_t
                     (long long)(token - j->b->offsets[s]), (long long)(at % width));
 }
 
+static bool is_routed(const job *j, int node)
+{
+    return j->hooks && j->hooks->routed && !j->b->device && node >= j->first && node < j->first + j->n &&
+           j->hooks->routed[node - j->first];
+}
+
 /* On a device the finding is only noted: asking for it would wait. */
 static osh_status check_finite(osh_ctx *cx, const job *j, int node, int k, const osh_tensor *x)
 {
@@ -102,7 +110,10 @@ static osh_status check_finite(osh_ctx *cx, const job *j, int node, int k, const
         return osh_cuda_finite(cx, here, x, 0);
     }
     osh_status rc = osh_first_nonfinite(cx, &at, x);
-    return rc || at < 0 ? rc : not_finite(cx, j, node, k, at);
+    if (rc || at < 0) return rc;
+    int64_t width = x->shape[1];
+    if (is_routed(j, node)) at = j->routed.rows[at / width] * width + at % width;
+    return not_finite(cx, j, node, k, at);
 }
 
 static osh_status begin_findings(osh_ctx *cx, job *j)
@@ -129,6 +140,43 @@ static osh_status read_findings(osh_ctx *cx, const job *j)
             OSH_TRY(not_finite(cx, j, j->first + i / OSH_OP_MAX_OUT, i % OSH_OP_MAX_OUT, at[i]));
 done:
     osh_free(cx, at);
+    return rc;
+}
+
+/* The rows of the node's expert, and of what it reads. */
+static osh_status route(osh_ctx *cx, job *j, int node, osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_node *n = &j->g->nodes[node];
+    int combine = osh_routed_to(j->g, node), value = j->g->nodes[combine].in[2];
+    const osh_tensor *weights = j->b->values[value];
+    if (!weights) OSH_FAIL(cx, OSH_E_INTERNAL, "value %s is not live", j->g->values[value].name);
+    if (j->routed.combine != combine || !j->routed.rows)
+        OSH_TRY(osh_routed_begin(cx, &j->routed, j->g, combine, weights, &j->b->seqs));
+    for (int k = 0; k < n->op->n_in; k++) {
+        if (is_routed(j, j->g->values[n->in[k]].producer)) continue; // has no other rows
+        OSH_TRY(osh_routed_gather(cx, &j->routed, k, n->in[k], a->in[k]));
+        a->in[k] = j->routed.x[k];
+    }
+    a->seqs = &j->routed.seqs;
+done:
+    return rc;
+}
+
+/* What a routed node made goes to its rows where others read it, or it stays. */
+static osh_status spread(osh_ctx *cx, job *j, int v)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *whole = NULL; // own
+    int64_t shape[2] = {j->b->n_tokens, j->g->values[v].width};
+    if (is_routed(j, j->g->values[v].first_use) && !(j->keep && j->keep[v])) goto done;
+    OSH_TRY(osh_tensor_new(cx, &whole, j->g->dtype, 2, shape));
+    if (!is_masked(j->g, v)) OSH_TRY(osh_tensor_zero(cx, whole)); // else nobody looks at them
+    osh_routed_scatter(&j->routed, whole, j->b->values[v]);
+    osh_tensor_free(cx, j->b->values[v]);
+    j->b->values[v] = whole, whole = NULL; // give
+done:
+    osh_tensor_free(cx, whole);
     return rc;
 }
 
@@ -159,6 +207,12 @@ static osh_status gather(osh_ctx *cx, const job *j, int node, osh_op_args *a, os
     return OSH_OK;
 }
 
+/* Its one input [0] has the memory of its output, since nothing else reads it from here on. */
+static bool is_last(const job *j, int node, int v)
+{
+    return j->g->nodes[node].op->in_place && !j->b->device && j->last[v] == node && !(j->keep ? j->keep[v] : true);
+}
+
 static osh_status run_node(osh_ctx *cx, job *j, int node)
 {
     osh_status rc = OSH_OK;
@@ -169,23 +223,31 @@ static osh_status run_node(osh_ctx *cx, job *j, int node)
 
     OSH_TRY(osh_check_interrupt(cx));
     OSH_TRY(gather(cx, j, node, &a, &rows));
+    bool routed = is_routed(j, node);
+    if (routed) OSH_TRY(route(cx, j, node, &a));
     if (h && h->linear_input && strcmp(n->op->name, "linear") == 0)
         OSH_TRY(h->linear_input(cx, h->user, node, &a.in[0], j->b));
     for (int k = 0; k < n->op->n_out; k++) {
         int v = n->out[k];
-        int64_t shape[2] = {j->b->n_tokens, j->g->values[v].width};
+        int64_t shape[2] = {routed ? j->routed.n : j->b->n_tokens, j->g->values[v].width};
         osh_tensor_free(cx, j->b->values[v]); // of an earlier run that kept it
         j->b->values[v] = NULL;
+        if (k == 0 && is_last(j, node, n->in[0])) { // what goes becomes what comes
+            j->b->values[v] = j->b->values[n->in[0]], j->b->values[n->in[0]] = NULL;
+            a.out[k] = j->b->values[v];
+            continue;
+        }
         OSH_TRY(osh_tensor_new_on(cx, &j->b->values[v], j->b->device, OSH_LIFE_SHORT, j->g->dtype, 2, shape));
         a.out[k] = j->b->values[v];
     }
-    OSH_TRY(osh_op_run(cx, n->op, &a));
+    if (!routed || j->routed.n) OSH_TRY(osh_op_run(cx, n->op, &a));
     osh_picked_deinit(cx, &rows);
     for (int k = 0; k < n->op->n_out && j->check; k++)
         if (!is_masked(j->g, n->out[k])) OSH_TRY(check_finite(cx, j, node, k, a.out[k]));
+    for (int k = 0; routed && k < n->op->n_out; k++) OSH_TRY(spread(cx, j, n->out[k]));
     for (int k = 0; k < n->op->n_in; k++) drop(cx, j, n->in[k], node);
     for (int k = 0; k < n->op->n_out; k++) {
-        if (h && h->value) OSH_TRY(h->value(cx, h->user, n->out[k], a.out[k], j->b));
+        if (h && h->value && !routed) OSH_TRY(h->value(cx, h->user, n->out[k], a.out[k], j->b));
         drop(cx, j, n->out[k], node);
         drop(cx, j, j->g->values[n->out[k]].original, node);
     }
@@ -211,6 +273,10 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_graph *g, int first, int n, const
         int beside = g->values[v].quantized, i = beside < 0 ? -1 : g->values[beside].producer;
         if (i >= first && i < first + n && (!run || run[i - first]) && i > j.last[v]) j.last[v] = i;
     }
+    for (int i = first; i < first + n; i++) { // and what tells an expert's rows
+        int route = is_routed(&j, i) ? g->nodes[osh_routed_to(g, i)].in[2] : -1;
+        if (route >= 0 && i > j.last[route]) j.last[route] = i;
+    }
     OSH_TRY(begin_findings(cx, &j));
 
     for (int v = 0; v < g->n_values; v++) { // what the caller brought
@@ -222,6 +288,7 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_graph *g, int first, int n, const
         if (!run || run[i - first]) OSH_TRY(run_node(cx, &j, i));
     OSH_TRY(read_findings(cx, &j));
 done:
+    osh_routed_deinit(cx, &j.routed);
     osh_tensor_free(cx, j.found);
     osh_free(cx, j.last);
     return rc;
@@ -269,6 +336,7 @@ static size_t scratch_bytes(const tally *t, const osh_node *n)
             scratch = n->op->scratch_cuda(n->attr, in_width, out_width, t->n_tokens, t->g->dtype);
         return rows + scratch;
     }
+    rows += osh_routed_bytes(t->g, (int)(n - t->g->nodes), t->n_tokens);
     if (n->op->scratch) scratch = n->op->scratch(n->attr, in_width, out_width, t->n_tokens, t->n_threads);
     return rows + (scratch ? scratch + (size_t)(2 * t->n_threads + 4) * osh_mem_gross(4096) : 0); // in so many blocks
 }

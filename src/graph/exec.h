@@ -51,6 +51,7 @@ typedef struct osh_exec_hooks {
     osh_status (*linear_input)(osh_ctx *cx, void *user, int node, const osh_tensor **x,
                                const osh_batch *b);
     void *user;
+    const bool *routed; // [n] nodes that run on the rows alone that go to their expert, on the host; NULL: none
 } osh_exec_hooks;
 
 /* Runs those nodes of [first, first + n) for which run[i - first] is true (run NULL: all).

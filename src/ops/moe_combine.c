@@ -5,7 +5,8 @@
  *   out = sum + y * route[:, expert]     where that is not 0; sum elsewhere, whatever y is
  *
  * transformers' Qwen3MoeExperts: the product is rounded to the dtype, index_add_ adds in it, expert after expert from
- * zeros. What an expert makes of tokens that do not go to it, even an infinity, leaves no trace. */
+ * zeros. What an expert makes of tokens that do not go to it, even an infinity, leaves no trace.
+ * out may be sum itself. */
 #include <assert.h>
 #include <string.h>
 
@@ -63,7 +64,7 @@ static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
         float weight;
         osh_to_f32(&weight, osh_elem(a->in[2], n * E + at->expert), a->in[2]->dtype, 1);
         if (weight != 0) add_row(a, n, weight);
-        else memcpy(osh_elem(a->out[0], n * D), osh_elem(a->in[0], n * D), row);
+        else if (a->out[0] != a->in[0]) memcpy(osh_elem(a->out[0], n * D), osh_elem(a->in[0], n * D), row);
     }
     return OSH_OK;
 }
@@ -105,5 +106,5 @@ const osh_op osh_op_moe_combine = {
     .name = "moe_combine", .n_in = 3, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_moe_combine_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_moe_combine_cuda)},
-    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref}, .masked = 1 << 1,
+    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref}, .masked = 1 << 1, .in_place = true,
 };

@@ -62,6 +62,7 @@ typedef struct osh_op {
     size_t (*grad_scratch)(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
                            int n_threads);
     unsigned masked; // bit k: rows of in[k] may be passed over, so that what is not finite there means nothing
+    bool in_place;   // on the host out[0] may be in[0]
     bool lookup;     // in[0] are numbers of rows of in[1]: it needs no others
 } osh_op;
 

@@ -217,7 +217,9 @@ static double step_work(const osh_plan *p, const osh_step *s, const fed *open)
     double tokens = (double)p->data.offsets[p->data.n];
     double work = s->observe || s->fold ? stats_flops(p, open) / products_per_s : 0;
     for (int i = 0; i < s->n; i++)
-        if (s->run[i]) work += node_work(p->graph, &p->data, &p->graph->nodes[s->first + i], tokens);
+        if (s->run[i])
+            work += node_work(p->graph, &p->data, &p->graph->nodes[s->first + i], tokens) *
+                    (s->routed && s->routed[i] ? routed_share(p->graph, &p->graph->nodes[s->first + i]) : 1);
     return work;
 }
 

@@ -1,5 +1,6 @@
 /* visit.c - see visit.h. */
 #include "plan/visit.h"
+#include "graph/routed.h"
 #include "plan/folds.h"
 #include "plan/lookup.h"
 
@@ -83,6 +84,7 @@ typedef struct walk {
     bool plain;   // later subgraphs see the weights as they were
     bool carries; // it makes values of the original model, which a pass through solved weights does not
     bool *run;    // own: [r.n_nodes]
+    bool *routed; // own: [r.n_nodes]; of the way through the solved weights
     int *wanted; // own: [values] node of the first Linear that wants statistics of it; -1: none
     bool *want, *stats, *shift, *in, *out, *consume, *keep; // own: [values]; shift: the original's are compared
 } walk;
@@ -96,6 +98,7 @@ static osh_status walk_init(osh_ctx *cx, walk *w)
     osh_status rc = OSH_OK;
     bool **lists[] = {&w->want, &w->stats, &w->shift, &w->in, &w->out, &w->consume, &w->keep};
     OSH_NEW(cx, w->run, w->r.n_nodes);
+    OSH_NEW(cx, w->routed, w->r.n_nodes);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) OSH_NEW(cx, *lists[i], w->g->n_values);
     OSH_NEW(cx, w->wanted, w->g->n_values);
     for (int v = 0; v < w->g->n_values; v++) w->wanted[v] = -1;
@@ -113,7 +116,7 @@ done:
 
 static void walk_deinit(osh_ctx *cx, walk *w)
 {
-    bool *lists[] = {w->run, w->want, w->stats, w->shift, w->in, w->out, w->consume, w->keep};
+    bool *lists[] = {w->run, w->routed, w->want, w->stats, w->shift, w->in, w->out, w->consume, w->keep};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) osh_free(cx, lists[i]);
     osh_free(cx, w->wanted);
 }
@@ -190,6 +193,26 @@ static void want_live_out(walk *w, whose which)
     for (int i = 0; i < w->r.n_live_out; i++) {
         int v = w->r.live_out[i];
         if (which == OF_BOTH || is_original(w, v) == (which == OF_ORIGINAL)) w->want[v] = true;
+    }
+}
+
+/* Of the way behind the solve: nothing but their combine reads what these nodes make, and it runs, too. */
+static void choose_routed(walk *w)
+{
+    for (int i = 0; i < w->r.n_nodes; i++) {
+        int combine = w->run[i] && !w->p->on_device ? osh_routed_to(w->g, w->r.first + i) : -1;
+        w->routed[i] = combine >= 0 && runs(w, combine);
+    }
+}
+
+/* The step's part of them, whose rows the router's weights tell. */
+static void take_routed(walk *w, osh_step *s)
+{
+    s->routed = w->routed + (s->first - w->r.first);
+    for (int i = 0; i < s->n; i++) {
+        if (!s->routed[i]) continue;
+        int route = w->g->nodes[osh_routed_to(w->g, s->first + i)].in[2];
+        if (w->g->values[route].producer < s->first) w->in[route] = true;
     }
 }
 
@@ -270,8 +293,10 @@ static osh_status walk_propagate(osh_ctx *cx, walk *w)
     clear(w, w->want);
     want_live_out(w, w->plain ? OF_BOTH : OF_QUANTIZED);
     needed(w);
+    choose_routed(w);
     osh_step s = make_step(w, w->r.first, w->r.n_nodes, NULL);
     s.again = true;
+    take_routed(w, &s);
     for (int x = w->r.v0; x < w->r.v1; x++) {
         bool after = has(w->r.live_out, w->r.n_live_out, x);
         w->out[x] = after && runs(w, w->g->values[x].producer);
@@ -378,6 +403,7 @@ static osh_status run_segment(osh_ctx *cx, walk *w, int first, int end, bool fir
     if (!any) goto done;
     osh_step s = make_step(w, first, end - first, NULL);
     s.again = !first_way;
+    if (!first_way) take_routed(w, &s);
     for (int x = w->r.v0; x < w->r.v1; x++) {
         int producer = w->g->values[x].producer;
         w->out[x] = w->keep[x] && producer >= first && producer < end && runs(w, producer);
@@ -404,6 +430,7 @@ static osh_status walk_way(osh_ctx *cx, walk *w, bool first_way)
     if (first_way && w->carries) want_live_out(w, OF_ORIGINAL);
     else if (!first_way || w->r.merged) want_live_out(w, w->r.merged || w->plain ? OF_BOTH : OF_QUANTIZED);
     needed(w);
+    if (!first_way) choose_routed(w);
     for (int first = w->r.first, end; first < w->r.first + w->r.n_nodes; first = end) {
         end = segment_end(w, first);
         if (observing) OSH_TRY(solve_segment(cx, w, first, end));

@@ -46,6 +46,7 @@ struct osh_step { // all by graph value or, from first on, by node
     bool observe;        // feeds the statistics that are open
     bool again;          // the way through the solved weights
     bool fold;           // the way before all others: feeds what factors are made of
+    const bool *routed;  // nodes that run on the rows alone that go to their expert (graph/routed.h); NULL: none
 };
 
 typedef struct osh_visitor {

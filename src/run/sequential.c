@@ -335,7 +335,9 @@ static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k
     const osh_plan *p = e->p;
     int64_t first = p->batch_at[k], n = p->batch_at[k + 1] - first;
     const osh_graph *g = p->graph;
-    osh_exec_hooks hooks = {.value = feed, .user = e};
+    bool collects = s->observe || s->fold;
+    osh_exec_hooks hooks = {.value = collects || e->r->coverage ? feed : NULL, .user = e};
+    if (!collects) hooks.routed = s->routed;
     osh_batch *b = NULL; // own
     OSH_TRY(osh_batch_new_on(cx, &b, p->device, g, p->data.ids, p->data.offsets + first, n));
     b->first_sample = first;
@@ -345,8 +347,7 @@ static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k
     }
     OSH_TRY(ask_next(cx, e, s, k));
     e->step = s;
-    OSH_TRY(osh_exec_run(cx, g, s->first, s->n, s->run, e->w, b, s->out,
-                         s->observe || s->fold || e->r->coverage ? &hooks : NULL, true));
+    OSH_TRY(osh_exec_run(cx, g, s->first, s->n, s->run, e->w, b, s->out, &hooks, true));
     for (int v = 0; v < g->n_values; v++) // what comes may lie where it lay
         if (s->consume[v]) osh_acts_forget(cx, e->acts, v, first, n);
     for (int v = 0; v < g->n_values; v++)
