@@ -487,13 +487,13 @@ int64_t osh_memory_pack_bytes(const osh_plan *p, const osh_linear *l)
     return n;
 }
 
-/* What comes before a quantizer: all that is pruned waits for it, and it may want the Hessian, too. */
+/* What comes before a quantizer: all that is pruned waits for it, and the Hessian stays for those behind it. */
 static int64_t prune_bytes(const osh_plan *p, osh_linear_job *jobs, int n, const osh_linear *lead, int n_threads,
                            int64_t *kept)
 {
-    const osh_modifier *m = &p->recipe->modifiers[lead->pruner], *q = &p->recipe->modifiers[lead->modifier];
+    const osh_modifier *m = &p->recipe->modifiers[lead->pruner];
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j) = jobs->done;
-    bool copy = m->type->wants(m, lead->scheme) & q->type->wants(q, lead->scheme) & OSH_STAT_HESSIAN;
+    bool copy = m->type->wants(m, lead->scheme) & OSH_STAT_HESSIAN;
     for (int k = 0; k < n; k++) jobs[k].done = NULL;
     int64_t work = (int64_t)m->type->needs(m, jobs, n, n_threads, NULL);
     *kept = (int64_t)osh_mem_gross((size_t)n * sizeof(osh_tensor));

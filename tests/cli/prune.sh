@@ -60,6 +60,20 @@ P
 done
 echo "same bytes"
 
+if [ -z "$SANITIZED" ]; then # a Hessian that is large beside everything else, and a quantizer that wants none
+    "$OSH_TOOLS/make_model" wide hidden=64 intermediate=3072 heads=2 kv=2 layers=1 vocab=512 samples=2 tokens=64
+    recipe wide "SparseGPTModifier: {sparsity: 0.5, targets: [LlamaDecoderLayer]}" \
+        "QuantizationModifier: {scheme: FP8_DYNAMIC, ignore: [lm_head]}"
+    "$ONESHOT" --model wide --dataset wide/calibration.jsonl --recipe wide.yaml --num-calibration-samples 2 \
+        --max-seq-length 64 --progress none --output out >/dev/null
+    python3 - <<'P'
+import json
+m = json.load(open("out/oneshot-report.json"))["memory"]
+assert m["peak_bytes"] <= m["predicted_peak_bytes"], m
+P
+    rm -rf out wide
+fi
+
 # what is pruned alone is a dense model; its zeros are where they were wanted, and a value that is not the run's is found
 python3 - <<'P'
 import json, os, struct
