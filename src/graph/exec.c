@@ -207,9 +207,11 @@ static osh_status gather(osh_ctx *cx, const job *j, int node, osh_op_args *a, os
     return OSH_OK;
 }
 
-/* Its one input [0] has the memory of its output, since nothing else reads it from here on. */
+/* Input [0] may become output [0]: this run made it, nothing else reads it from here on. What the caller brought may be
+ * lent, and others read it later. */
 static bool is_last(const job *j, int node, int v)
 {
+    if (j->g->values[v].producer < j->first) return false;
     return j->g->nodes[node].op->in_place && !j->b->device && j->last[v] == node && !(j->keep ? j->keep[v] : true);
 }
 

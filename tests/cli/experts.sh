@@ -31,6 +31,11 @@ done
 [ "$(grep -c '"name": "model.layers.2.mlp.*_proj",' plan.json)" = 12 ] || fail "experts are not cut: $(grep '"name"' plan.json)"
 "$ONESHOT" plan "${job[@]}" --sequential-targets Linear --sequential-targets-per-subgraph 6 --json >plan.json
 [ "$(grep -c '"name": "model.layers.2.mlp.*_proj",' plan.json)" -le 3 ] || fail "not six in one: $(grep '"name"' plan.json)"
+for per in 3 9; do # experts of several targets in one: a sum of experts is lent from memory, or read from the disk
+    several=$(run --sequential-targets Linear --sequential-targets-per-subgraph $per --mem-opt-level 0)
+    [ "$(run --sequential-targets Linear --sequential-targets-per-subgraph $per --mem-opt-level 2)" = "$several" ] ||
+        fail "$per targets in a subgraph: the tier changes the bytes"
+done
 "$OSH_TOOLS/make_model" many hidden=128 intermediate=128 heads=4 kv=2 layers=1 vocab=256 samples=4 tokens=48 experts=64 topk=4
 many=(--model many --recipe recipe.yaml --dataset many/calibration.jsonl --threads 2)
 "$ONESHOT" plan "${many[@]}" --json >plan.json
