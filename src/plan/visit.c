@@ -164,10 +164,10 @@ static void add_observed(const walk *w, bool *values, const bool *stats)
     }
 }
 
-/* Where statistics are collected on the host, where each token goes is counted (run/coverage.h). */
+/* Where statistics are collected, where each token goes is counted (run/coverage.h). */
 static void want_routes(walk *w)
 {
-    for (int i = w->r.first; !w->p->device && i < w->r.first + w->r.n_nodes; i++)
+    for (int i = w->r.first; i < w->r.first + w->r.n_nodes; i++)
         if (osh_node_routes(&w->g->nodes[i]) && !w->g->nodes[i].original) w->want[w->g->nodes[i].out[0]] = true;
 }
 

@@ -10,7 +10,7 @@ osh_status osh_coverage_new(osh_ctx *cx, osh_coverage **out, const osh_plan *p)
     const osh_graph *g = p->graph;
     int n = 0;
     *out = NULL;
-    for (int i = 0; i < g->n_nodes && !p->device; i++) n += osh_node_routes(&g->nodes[i]) && !g->nodes[i].original;
+    for (int i = 0; i < g->n_nodes; i++) n += osh_node_routes(&g->nodes[i]) && !g->nodes[i].original;
     if (!n) goto done;
     OSH_NEW(cx, c, 1);
     OSH_NEW(cx, c->routers, n);
@@ -39,14 +39,22 @@ void osh_coverage_free(osh_ctx *cx, osh_coverage *c)
     osh_free(cx, c);
 }
 
-void osh_coverage_feed(osh_coverage *c, int value, const osh_tensor *x, const osh_batch *b)
+osh_status osh_coverage_feed(osh_ctx *cx, osh_coverage *c, int value, const osh_tensor *x, const osh_batch *b)
 {
+    osh_status rc = OSH_OK;
     osh_routed *r = c && c->router[value] >= 0 ? &c->routers[c->router[value]] : NULL;
     float row[OSH_MOE_MAX_EXPERTS];
-    if (!r || r->n_samples != b->first_sample) return;
-    for (int64_t t = 0; t < b->n_tokens; t++) {
-        osh_to_f32(row, osh_elem(x, t * r->n_experts), x->dtype, r->n_experts);
-        for (int64_t e = 0; e < r->n_experts; e++) r->tokens[e] += row[e] != 0;
+    if (!r || r->n_samples != b->first_sample) return OSH_OK;
+    size_t each = (size_t)r->n_experts * osh_dtype_bytes(x->dtype), most = sizeof c->room / each;
+    for (int64_t t = 0, n; t < b->n_tokens; t += n) {
+        n = osh_min64((int64_t)most, b->n_tokens - t);
+        OSH_TRY(osh_tensor_get(cx, c->room, x, (size_t)t * each, (size_t)n * each));
+        for (int64_t i = 0; i < n; i++) {
+            osh_to_f32(row, c->room + (size_t)i * each, x->dtype, r->n_experts);
+            for (int64_t e = 0; e < r->n_experts; e++) r->tokens[e] += row[e] != 0;
+        }
     }
     r->n_samples += b->seqs.n, r->n_tokens += b->n_tokens;
+done:
+    return rc;
 }

@@ -13,11 +13,12 @@ typedef struct osh_coverage {
     osh_routed *routers; // own
     int n;
     int *router;         // own [graph values]; -1: the value is no route
+    char room[1 << 16];  // rows that a card holds pass through here
 } osh_coverage;
-/* *out NULL: there is no router, or a card does the work. */
+/* *out NULL: there is no router. */
 osh_status osh_coverage_new(osh_ctx *cx, osh_coverage **out, const osh_plan *p);
 void osh_coverage_free(osh_ctx *cx, osh_coverage *c);
-/* A route [N, E] of a batch. Batches come in their order; those that came before are not counted again. c NULL: nothing
- * is done. */
-void osh_coverage_feed(osh_coverage *c, int value, const osh_tensor *x, const osh_batch *b);
+/* A route [N, E] of a batch, on the host or a card. Batches come in their order; those that came before are not counted
+ * again. c NULL: nothing is done. */
+osh_status osh_coverage_feed(osh_ctx *cx, osh_coverage *c, int value, const osh_tensor *x, const osh_batch *b);
 #endif

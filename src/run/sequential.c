@@ -324,7 +324,8 @@ done:
 static osh_status feed(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
 {
     engine *e = user;
-    osh_coverage_feed(e->r->coverage, value, x, b);
+    osh_status rc = osh_coverage_feed(cx, e->r->coverage, value, x, b);
+    if (rc) return rc;
     if (e->step->fold) return osh_folding_feed(cx, e->folding, value, x, b);
     return e->step->observe ? osh_stats_feed(cx, e->stats, value, x, b) : OSH_OK;
 }

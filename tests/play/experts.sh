@@ -10,6 +10,15 @@ job=(--model model --recipe recipe.yaml --dataset model/calibration.jsonl --thre
 errors() { grep -o '"relative_squared_error": [0-9.e-]*' "$1/oneshot-report.json" | cut -d' ' -f2; }
 paste <(errors card) <(errors host) | awk '{ d = $1 / $2 - 1; if (d > 0.06 || d < -0.06) { print; bad = 1 } n++; sum += d }
     END { mean = sum / n; exit bad || n < 51 || mean > 0.01 || mean < -0.01 }' || fail "modules with another error"
+python3 - <<'P' || fail "the card counts other tokens for the experts than the host"
+import json
+card, host = (json.load(open(d + "/oneshot-report.json"))["experts"] for d in ("card", "host"))
+assert len(card) == len(host) > 0
+for a, b in zip(card, host): # a token whose experts were nearly even may go elsewhere
+    pairs = list(zip(a["tokens_of_experts"], b["tokens_of_experts"]))
+    assert a["router"] == b["router"] and a["tokens"] == b["tokens"] and sum(x for x, _ in pairs) == sum(y for _, y in pairs)
+    assert all(abs(x - y) <= 0.03 * a["tokens"] for x, y in pairs), pairs
+P
 perplexity() { "$PLAY" eval --model "$1" --dataset model/calibration.jsonl --max-seq-length 48 --threads 1 --progress none "${@:2}" |
     sed -n 's/^perplexity //p'; }
 a=$(perplexity card) b=$(perplexity host --device cpu)
