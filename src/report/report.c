@@ -181,7 +181,7 @@ static bool add_experts(cJSON *root, const osh_run *r)
     cJSON *list = c ? cJSON_AddArrayToObject(root, "experts") : NULL;
     bool ok = !c || list;
     for (int i = 0; ok && c && i < c->n; i++) {
-        const osh_routed *x = &c->routers[i];
+        const osh_router_tokens *x = &c->routers[i];
         cJSON *o = x->n_tokens ? cJSON_CreateObject() : NULL, *tokens = NULL;
         if (!x->n_tokens) continue;
         cJSON_AddItemToArray(list, o);

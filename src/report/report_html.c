@@ -243,7 +243,7 @@ static void error_table(page *pg, const osh_run *r, const ranked *order)
 }
 
 /* Experts that fewer tokens than an eighth of an even share went to. */
-static void starved(page *pg, const osh_routed *x, int64_t share)
+static void starved(page *pg, const osh_router_tokens *x, int64_t share)
 {
     int n = 0;
     for (int64_t e = 0; e < x->n_experts; e++) {
@@ -254,7 +254,7 @@ static void starved(page *pg, const osh_routed *x, int64_t share)
     if (!n) PUT(pg, "none");
 }
 
-static void router_row(page *pg, const osh_graph *g, const osh_routed *x)
+static void router_row(page *pg, const osh_graph *g, const osh_router_tokens *x)
 {
     int64_t least = x->tokens[0], most = least, all = 0;
     for (int64_t e = 0; e < x->n_experts; e++) {

@@ -19,8 +19,8 @@ osh_status osh_coverage_new(osh_ctx *cx, osh_coverage **out, const osh_plan *p)
     for (int i = 0; i < g->n_nodes; i++) {
         const osh_node *node = &g->nodes[i];
         if (!osh_node_routes(node) || node->original) continue;
-        osh_routed *r = &c->routers[c->n];
-        *r = (osh_routed){.node = i, .value = node->out[0], .n_experts = g->values[node->out[0]].width};
+        osh_router_tokens *r = &c->routers[c->n];
+        *r = (osh_router_tokens){.node = i, .value = node->out[0], .n_experts = g->values[node->out[0]].width};
         c->router[r->value] = c->n++;
         OSH_NEW(cx, r->tokens, r->n_experts);
     }
@@ -42,7 +42,7 @@ void osh_coverage_free(osh_ctx *cx, osh_coverage *c)
 osh_status osh_coverage_feed(osh_ctx *cx, osh_coverage *c, int value, const osh_tensor *x, const osh_batch *b)
 {
     osh_status rc = OSH_OK;
-    osh_routed *r = c && c->router[value] >= 0 ? &c->routers[c->router[value]] : NULL;
+    osh_router_tokens *r = c && c->router[value] >= 0 ? &c->routers[c->router[value]] : NULL;
     float row[OSH_MOE_MAX_EXPERTS];
     if (!r || r->n_samples != b->first_sample) return OSH_OK;
     size_t each = (size_t)r->n_experts * osh_dtype_bytes(x->dtype), most = sizeof c->room / each;

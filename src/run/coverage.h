@@ -4,13 +4,13 @@
 #define OSH_COVERAGE_H
 #include "plan/plan.h"
 
-typedef struct osh_routed { // of one router
+typedef struct osh_router_tokens { // of one router
     int node, value;
     int64_t n_experts, *tokens; // own [n_experts]
     int64_t n_samples, n_tokens; // that were counted
-} osh_routed;
+} osh_router_tokens;
 typedef struct osh_coverage {
-    osh_routed *routers; // own
+    osh_router_tokens *routers; // own
     int n;
     int *router;         // own [graph values]; -1: the value is no route
     char room[1 << 16];  // rows that a card holds pass through here
