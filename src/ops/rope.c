@@ -87,27 +87,37 @@ static void rotate_ref(float *head, const float *inv_freq, const osh_rope_attr *
     for (int64_t i = 0; factor != 1 && i < at->head_dim; i++) head[i] = osh_round_to(head[i], dtype) * factor;
 }
 
-static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+/* Turns all heads of x, of the shape of `like`; way as rotate_ref's, and gradients are not rounded. */
+static osh_status turn_ref(osh_ctx *cx, float *x, const osh_tensor *like, const osh_seqs *seqs,
+                           const osh_rope_attr *at, int way)
 {
     osh_status rc = OSH_OK;
-    const osh_rope_attr *at = a->attr;
-    osh_dtype dt = a->in[0]->dtype;
-    int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]), n_seqs = 0;
+    osh_dtype dt = way > 0 ? like->dtype : OSH_F32;
+    int64_t N = osh_rows(like), width = osh_width(like), n_seqs = 0;
     float inv_freq[OSH_ROPE_MAX_FREQS];
-    float *x = NULL;      // own: [N, H*Dh]
     osh_tile *seq = NULL; // own: one whole sample each
 
-    OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
-    OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
+    OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) {
         osh_rope_freqs(inv_freq, at, seq[s].len);
         for (int64_t t = 0; t < seq[s].n; t++)
             for (int64_t h = 0; h < width; h += at->head_dim)
-                rotate_ref(x + (seq[s].row + t) * width + h, inv_freq, at, t, dt, 1);
+                rotate_ref(x + (seq[s].row + t) * width + h, inv_freq, at, t, dt, way);
     }
-    osh_from_f32(a->out[0]->data, dt, x, N * width);
 done:
     osh_free(cx, seq);
+    return rc;
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    float *x = NULL; // own: [N, H*Dh]
+
+    OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
+    OSH_TRY(turn_ref(cx, x, a->in[0], a->seqs, a->attr, 1));
+    osh_from_f32(a->out[0]->data, a->in[0]->dtype, x, osh_tensor_numel(a->in[0]));
+done:
     osh_free(cx, x);
     return rc;
 }
@@ -115,23 +125,12 @@ done:
 static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
-    const osh_rope_attr *at = a->attr;
-    int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]), n_seqs = 0;
-    float inv_freq[OSH_ROPE_MAX_FREQS];
-    float *dy = NULL;     // own: [N, H*Dh]
-    osh_tile *seq = NULL; // own: one whole sample each
+    float *dy = NULL; // own: [N, H*Dh]
 
     OSH_TRY(osh_f32_copy(cx, &dy, a->dout[0]));
-    OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
-    for (int64_t s = 0; s < n_seqs; s++) {
-        osh_rope_freqs(inv_freq, at, seq[s].len);
-        for (int64_t t = 0; t < seq[s].n; t++)
-            for (int64_t h = 0; h < width; h += at->head_dim)
-                rotate_ref(dy + (seq[s].row + t) * width + h, inv_freq, at, t, OSH_F32, -1);
-    }
-    for (int64_t i = 0; i < N * width; i++) osh_grad_add(a->din[0], i, dy[i]);
+    OSH_TRY(turn_ref(cx, dy, a->in[0], a->seqs, a->attr, -1));
+    for (int64_t i = 0; i < osh_tensor_numel(a->in[0]); i++) osh_grad_add(a->din[0], i, dy[i]);
 done:
-    osh_free(cx, seq);
     osh_free(cx, dy);
     return rc;
 }

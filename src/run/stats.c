@@ -16,7 +16,8 @@ struct osh_stats {
     osh_tensor **shift;   // own [values]
     osh_tensor **squares; // own [values]: F64 [I]
     osh_act_observer *ranges; // own [linears]
-    int *cached;          // own [values]: 1 + 2 times the Linear that keeps their scale, and 1 more for values; 0: none
+    int *cached;          // own [values]: 1 + 2 times the Linear that keeps their scale, one more for values; 0: none.
+                          // NULL: no cache is observed
     osh_act_observer *caches; // own [linears, 2]
     osh_tensor **minmax;  // own [values]: on a device, F32 [samples, 2]
     int first, n;         // subgraphs
@@ -86,8 +87,10 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
     s->same = p->passes[first_subgraph].same;
     OSH_NEW(cx, s->ranges, p->n_linears);
     OSH_NEW(cx, s->minmax, p->graph->n_values);
-    OSH_NEW(cx, s->cached, p->graph->n_values);
-    OSH_NEW(cx, s->caches, 2 * p->n_linears);
+    if (p->cache.present) {
+        OSH_NEW(cx, s->cached, p->graph->n_values);
+        OSH_NEW(cx, s->caches, 2 * p->n_linears);
+    }
     osh_span own = osh_linears_of(p, first_subgraph, n_subgraphs);
     for (int i = own.first; i < own.end; i++) {
         const osh_linear *l = &p->linears[i];
@@ -209,7 +212,7 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
     osh_stats *s = user;
     const osh_value *v = &s->plan->graph->values[value];
     if (s->same && v->quantized >= 0) value = v->quantized; // it is what this one would be
-    if (s->cached[value]) OSH_TRY(feed_cache(cx, s, s->cached[value] - 1, x, b));
+    if (s->cached && s->cached[value]) OSH_TRY(feed_cache(cx, s, s->cached[value] - 1, x, b));
     if (!s->wanted[value]) goto done;
     if (s->hessian[value]) {
         osh_op_args a = {.in = {x}, .out = {s->hessian[value]}, .seqs = &b->seqs};
