@@ -90,6 +90,7 @@ static bool reserve(osh_ctx *cx, osh_mem_class c, size_t gross)
         above = 0;
     }
     raise(&sh->used_peak[c], now);
+    if (c == OSH_MEM_HOST) raise(&sh->used_high, now);
     return true;
 }
 
@@ -245,6 +246,12 @@ size_t osh_mem_used(const osh_ctx *cx, osh_mem_class c)
 size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c)
 {
     return atomic_load(&cx->sh->used_peak[c]);
+}
+
+int64_t osh_mem_used_high(osh_shared *sh)
+{
+    size_t high = atomic_exchange(&sh->used_high, 0), now = atomic_load(&sh->used[OSH_MEM_HOST]);
+    return (int64_t)(high > now ? high : now);
 }
 
 void osh_mem_trim(osh_ctx *cx)

@@ -74,6 +74,7 @@ void osh_kept_drop(osh_kept *k, size_t n); // back to the system, until at most 
 typedef struct osh_shared {
     _Atomic size_t live, peak;
     _Atomic size_t used[OSH_MEM_N], used_peak[OSH_MEM_N], limit[OSH_MEM_N]; // gross; HOST: of all classes
+    _Atomic size_t used_high; // of HOST, since osh_mem_used_high
     _Atomic size_t give_above; // 0: nobody gives
     bool (*give)(void *user);  // set before give_above
     void *give_user;
@@ -103,6 +104,7 @@ void osh_pool_free(osh_pool *pool);
 void osh_log_close(osh_shared *sh);
 void osh_log_stage(osh_shared *sh, const char *step, int64_t bytes); // a line of the log file
 void osh_profile_free(osh_profile *p);
+int64_t osh_mem_used_high(osh_shared *sh); // highest of used[HOST] since the call before
 
 enum { OSH_STATUS_BYTES = 4096 };
 bool osh_proc_status(char text[OSH_STATUS_BYTES]); // what the kernel says of this process; allocates nothing

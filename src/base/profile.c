@@ -3,10 +3,7 @@
  * Wall time of a scope goes to the row of its phase without the time of the scopes inside, so the rows of the job's
  * thread and what no scope covers add up to the whole. Memory points: the highest value of each interval; when 1000 are
  * there, neighbours are merged and the interval doubles, so no peak is lost. */
-#include "base/profile.h"
-#include "base/ctx.h"
-#include "base/file.h"
-#include "base/quote.h"
+#include "base/profile_impl.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -16,45 +13,25 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_POINTS = 1000 };
 static const double sample_gap = 0.02; // seconds
-static const double mb = 1 << 20;      // Quark's MB
 
-struct osh_profile {
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    pthread_t sampler;
-    bool running, stop;
-    int fd;      // -1: no file
-    int64_t at;  // its end
-    bool failed; // a write did; said once
-    double start;
-    osh_io_counts io0;
-    osh_profile_row *rows; // own
-    size_t n_rows, cap_rows;
-    osh_profile_mark *marks; // own
-    size_t n_marks, cap_marks;
-    osh_profile_point points[MAX_POINTS];
-    size_t n_points;
-    double interval;
-    int64_t peak;
-    osh_profile_gauge device; // NULL: none
-    void *device_user;        // view
-};
-
-static double device_mb(const osh_profile *p, bool peak)
+osh_profile_card osh_profile_card_now(const osh_profile *p)
 {
-    int64_t now = 0, highest = 0;
-    if (p->device) p->device(p->device_user, &now, &highest);
-    return (double)(peak ? highest : now) / mb;
+    osh_profile_card card = {.driver = -1};
+    if (p->device) p->device(p->device_user, &card);
+    return card;
+}
+
+static int64_t anon_of(const char *status)
+{
+    int64_t anon = osh_proc_status_bytes(status, "RssAnon:"), shm = osh_proc_status_bytes(status, "RssShmem:");
+    return anon < 0 ? -1 : anon + (shm > 0 ? shm : 0);
 }
 
 int64_t osh_mem_anon(void)
 {
     char text[OSH_STATUS_BYTES];
-    if (!osh_proc_status(text)) return -1;
-    int64_t anon = osh_proc_status_bytes(text, "RssAnon:"), shm = osh_proc_status_bytes(text, "RssShmem:");
-    return anon < 0 ? -1 : anon + (shm > 0 ? shm : 0);
+    return osh_proc_status(text) ? anon_of(text) : -1;
 }
 
 enum { HOLD_MORE = 2 << 20 }; // of regular expressions, normal forms, stdio
@@ -89,27 +66,48 @@ osh_status osh_mem_refused(osh_ctx *cx, osh_status rc, int64_t n_bytes)
 
 /* ---- memory against time; under the lock ---- */
 
+static void raise_to(int64_t *most, int64_t now)
+{
+    if (now > *most) *most = now;
+}
+
 static void merge_points(osh_profile *p)
 {
-    for (size_t i = 0; i < MAX_POINTS / 2; i++) {
+    for (size_t i = 0; i < OSH_MAX_POINTS / 2; i++) {
         osh_profile_point a = p->points[2 * i], b = p->points[2 * i + 1];
-        p->points[i] = (osh_profile_point){a.seconds, a.bytes > b.bytes ? a.bytes : b.bytes};
+        raise_to(&a.bytes, b.bytes);
+        raise_to(&a.live, b.live);
+        p->points[i] = a;
     }
-    p->n_points = MAX_POINTS / 2;
+    p->n_points = OSH_MAX_POINTS / 2;
     p->interval *= 2;
 }
 
-static void add_point(osh_profile *p, double t, int64_t bytes)
+static void add_point(osh_profile *p, double t, int64_t bytes, int64_t live)
 {
-    if (bytes < 0) return;
-    if (bytes > p->peak) p->peak = bytes;
     osh_profile_point *last = p->n_points ? &p->points[p->n_points - 1] : NULL;
     if (last && t < last->seconds + p->interval) {
-        if (bytes > last->bytes) last->bytes = bytes;
+        raise_to(&last->bytes, bytes);
+        raise_to(&last->live, live);
         return;
     }
-    if (p->n_points == MAX_POINTS) merge_points(p);
-    p->points[p->n_points++] = (osh_profile_point){t, bytes};
+    if (p->n_points == OSH_MAX_POINTS) merge_points(p);
+    p->points[p->n_points++] = (osh_profile_point){t, bytes, live, p->n_open ? p->open[p->n_open - 1] : -1};
+}
+
+/* Everything that was highest since the call before goes to whatever is open. */
+static void look(osh_profile *p, int64_t anon)
+{
+    int64_t live = osh_mem_used_high(p->sh);
+    raise_to(&p->live_peak, live);
+    raise_to(&p->live_high, live);
+    raise_to(&p->peak, anon);
+    raise_to(&p->high, anon);
+    for (int i = 0; i < p->n_open; i++) {
+        raise_to(&p->rows[p->open[i]].peak_bytes, anon);
+        raise_to(&p->rows[p->open[i]].live_bytes, live);
+    }
+    if (anon >= 0) add_point(p, osh_now() - p->start, anon, live);
 }
 
 static void *sampler_main(void *user)
@@ -122,7 +120,7 @@ static void *sampler_main(void *user)
         t.tv_nsec += (long)(sample_gap * 1e9);
         if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
         pthread_cond_timedwait(&p->wake, &p->lock, &t);
-        if (!p->stop) add_point(p, osh_now() - p->start, osh_mem_anon());
+        if (!p->stop) look(p, osh_mem_anon());
     }
     pthread_mutex_unlock(&p->lock);
     return NULL;
@@ -133,46 +131,15 @@ int64_t osh_mem_sampled_peak(osh_ctx *cx)
     osh_profile *p = cx->sh->profile;
     if (!p) return -1;
     pthread_mutex_lock(&p->lock);
-    if (p->running) add_point(p, osh_now() - p->start, osh_mem_anon());
+    if (p->running) look(p, osh_mem_anon());
     int64_t peak = p->peak;
     pthread_mutex_unlock(&p->lock);
     return peak;
 }
 
-/* ---- the file; under the lock ---- */
+/* ---- records; under the lock ---- */
 
-static void put_bytes(osh_ctx *cx, osh_profile *p, const char *text, size_t n)
-{
-    char why[128];
-    while (n && p->fd >= 0 && !p->failed) {
-        ssize_t k = write(p->fd, text, n);
-        if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) { // a profile is no reason to stop a run
-            p->failed = true;
-            osh_log(cx, OSH_LOG_WARN, "the profile ends here: cannot write it: %s", strerror_r(errno, why, sizeof why));
-            return;
-        }
-        p->at += k;
-        text += k;
-        n -= (size_t)k;
-    }
-}
-
-/* What is whole lies in one page of the file: a kill may cut a write(2) where a page ends, and nowhere else. What is
- * left of a page in front of it is a comment. */
-static void put(osh_ctx *cx, osh_profile *p, const char *text, size_t n)
-{
-    char fill[OSH_PAGE];
-    size_t left = OSH_PAGE - (size_t)(p->at % OSH_PAGE);
-    if (n > left && n <= OSH_PAGE) {
-        memset(fill, '.', left);
-        fill[0] = '#', fill[left - 1] = '\n'; // the newline alone where one byte is left
-        put_bytes(cx, p, fill, left);
-    }
-    put_bytes(cx, p, text, n);
-}
-
-static osh_io_counts io_since(const osh_ctx *cx, const osh_profile *p)
+osh_io_counts osh_profile_io(const osh_ctx *cx, const osh_profile *p)
 {
     osh_io_counts c = osh_io_counted(cx);
     return (osh_io_counts){c.read_bytes - p->io0.read_bytes, c.written_bytes - p->io0.written_bytes};
@@ -180,74 +147,17 @@ static osh_io_counts io_since(const osh_ctx *cx, const osh_profile *p)
 
 static int64_t record(osh_ctx *cx, osh_profile *p, const char *step, double now)
 {
-    char name[1024], item[2048];
-    struct timespec t;
-    int64_t bytes = osh_mem_anon();
-    add_point(p, now, bytes);
-    osh_log_stage(cx->sh, step, bytes);
-    if (p->fd < 0) return bytes;
-    osh_io_counts io = io_since(cx, p);
-    clock_gettime(CLOCK_REALTIME, &t);
-    osh_quote(name, sizeof name, step);
-    int n = snprintf(item, sizeof item,
-                     "- step: \"%s\"\n  timestamp: %.3f\n  relative_time_secs: %.3f\n  cpu_memory_mb: %.2f\n"
-                     "  gpu_memory_mb: %.2f\n  disk_read_mb: %.2f\n  disk_write_mb: %.2f\n",
-                     name, (double)t.tv_sec + 1e-9 * (double)t.tv_nsec, now, (double)(bytes < 0 ? 0 : bytes) / mb,
-                     device_mb(p, false), (double)io.read_bytes / mb, (double)io.written_bytes / mb);
-    put(cx, p, item, (size_t)n);
-    return bytes;
-}
-
-static const char head[] =
-    "# oneshot profile. Per record:\n"
-    "# - step: the stage, and whether it starts or ends; or a checkpoint's name\n"
-    "# - timestamp: seconds since the epoch\n"
-    "# - relative_time_secs: seconds since profiling started\n"
-    "# - cpu_memory_mb: anonymous and shared memory of the process (RssAnon + RssShmem), MB of 2^20 bytes\n"
-    "# - gpu_memory_mb: of the card's arena in use; 0 on the CPU\n"
-    "# - disk_read_mb, disk_write_mb: read from and written to files by this program since profiling started\n"
-    "# Summary: peak_memory_mb is the highest cpu_memory_mb, sampled every 20 ms and at each record; phases: seconds\n"
-    "# without those of the stages inside, and floating-point operations where they are counted.\n"
-    "memory_usage:\n";
-
-static void summary_of_phases(osh_ctx *cx, osh_profile *p)
-{
-    char line[256], name[128];
-    put(cx, p, "phases:\n", 8);
-    for (size_t i = 0; i < p->n_rows; i++) {
-        const osh_profile_row *r = &p->rows[i];
-        double seconds = 0, flops = 0;
-        int64_t n = 0;
-        bool first = true;
-        for (size_t k = 0; k < p->n_rows; k++) {
-            const osh_profile_row *s = &p->rows[k];
-            if (s->background != r->background || strcmp(s->phase, r->phase)) continue;
-            if (k < i) first = false;
-            seconds += s->seconds, flops += s->flops, n += s->n;
-        }
-        if (!first) continue;
-        osh_quote(name, sizeof name, r->phase);
-        int k = snprintf(line, sizeof line, "- {phase: \"%s\", seconds: %.3f, scopes: %lld, background: %s", name,
-                         seconds, (long long)n, r->background ? "true" : "false");
-        if (flops > 0)
-            k += snprintf(line + k, sizeof line - (size_t)k, ", gflop: %.3f, gflop_per_s: %.2f", flops / 1e9,
-                          seconds > 0 ? flops / 1e9 / seconds : 0);
-        k += snprintf(line + k, sizeof line - (size_t)k, "}\n");
-        put(cx, p, line, (size_t)k);
-    }
-}
-
-static void summary(osh_ctx *cx, osh_profile *p, double seconds)
-{
-    char text[1024];
-    osh_io_counts io = io_since(cx, p);
-    int n = snprintf(text, sizeof text,
-                     "\n# Summary Metrics\ntotal_quantization_time_seconds: %.3f\npeak_memory_mb: %.2f\n"
-                     "peak_gpu_memory_mb: %.2f\ntotal_disk_read_mb: %.2f\ntotal_disk_write_mb: %.2f\n",
-                     seconds, (double)p->peak / mb, device_mb(p, true), (double)io.read_bytes / mb,
-                     (double)io.written_bytes / mb);
-    put(cx, p, text, (size_t)n);
-    if (p->n_rows) summary_of_phases(cx, p);
+    char text[OSH_STATUS_BYTES];
+    osh_profile_memory m = {.anon = -1, .rss = -1, .card = osh_profile_card_now(p)};
+    if (osh_proc_status(text)) m.anon = anon_of(text), m.rss = osh_proc_status_bytes(text, "VmRSS:");
+    look(p, m.anon);
+    m.live = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
+    m.high = p->high, m.live_high = p->live_high;
+    p->high = m.anon, p->live_high = m.live;
+    raise_to(&p->driver_peak, m.card.driver);
+    osh_log_stage(cx->sh, step, m.anon);
+    osh_profile_put_record(cx, p, step, now, &m);
+    return m.anon;
 }
 
 /* ---- start, stop ---- */
@@ -257,7 +167,8 @@ static void clear(osh_profile *p)
     for (size_t i = 0; i < p->n_rows; i++) free(p->rows[i].phase), free(p->rows[i].of);
     for (size_t i = 0; i < p->n_marks; i++) free(p->marks[i].name);
     p->n_rows = p->n_marks = p->n_points = 0;
-    p->peak = -1;
+    p->n_open = 0;
+    p->peak = p->live_peak = p->driver_peak = p->high = p->live_high = -1;
     p->interval = sample_gap;
     p->failed = p->stop = false;
     p->at = 0;
@@ -304,7 +215,9 @@ osh_status osh_profile_start(osh_ctx *cx, const char *path)
     p->start = osh_now();
     p->io0 = osh_io_counted(cx);
     pthread_mutex_lock(&p->lock);
-    put(cx, p, head, sizeof head - 1);
+    p->sh = cx->sh;
+    osh_mem_used_high(p->sh); // from here on
+    osh_profile_put_head(cx, p);
     record(cx, p, "Start", 0);
     pthread_mutex_unlock(&p->lock);
     p->running = osh_thread_start(&p->sampler, sampler_main, p);
@@ -335,7 +248,7 @@ void osh_profile_stop(osh_ctx *cx)
     pthread_mutex_lock(&p->lock);
     double now = osh_now() - p->start;
     record(cx, p, "End", now);
-    summary(cx, p, now);
+    osh_profile_put_summary(cx, p, now);
     p->running = false;
     if (p->fd >= 0) close(p->fd);
     p->fd = -1;
@@ -352,6 +265,24 @@ void osh_profile_device(osh_ctx *cx, osh_profile_gauge fn, void *user)
 }
 
 /* ---- scopes ---- */
+
+static const char *const stage_names[OSH_N_STAGES] = {"Pre-process", "Calibration", "Quantization", "Fast Finetune",
+                                                      "Post-process"};
+static const struct { const char *phase; osh_stage stage; } stages[] = {
+    {"plan", OSH_STAGE_BEFORE},       {"load", OSH_STAGE_CALIBRATE}, {"observe", OSH_STAGE_CALIBRATE},
+    {"propagate", OSH_STAGE_CALIBRATE}, {"solve", OSH_STAGE_QUANTIZE}, {"round", OSH_STAGE_QUANTIZE},
+    {"read", OSH_STAGE_QUANTIZE},     {"write", OSH_STAGE_QUANTIZE}, {"tune", OSH_STAGE_TUNE},
+    {"copy", OSH_STAGE_AFTER},        {"seal", OSH_STAGE_AFTER},
+};
+
+osh_stage osh_profile_stage(const char *phase)
+{
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
+        if (!strcmp(stages[i].phase, phase)) return stages[i].stage;
+    return OSH_N_STAGES;
+}
+
+const char *osh_stage_name(osh_stage s) { return stage_names[s]; }
 
 static bool same(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 
@@ -396,6 +327,7 @@ static osh_scope begin(osh_ctx *cx, const char *phase, const char *of, bool reco
     if (row >= 0) {
         p->rows[row].n++;
         if (records) record_scope(cx, p, row, "Start", now);
+        if (records && cx->root) p->open[p->n_open++] = row;
         cx->scopes[cx->n_scopes++] = (osh_open_scope){.row = row, .records = records, .start = now};
     }
     pthread_mutex_unlock(&p->lock);
@@ -417,6 +349,7 @@ void osh_profile_end(osh_ctx *cx, osh_scope scope)
         p->rows[s->row].seconds += seconds - s->inside;
         if (cx->n_scopes) cx->scopes[cx->n_scopes - 1].inside += seconds;
         if (s->records) record_scope(cx, p, s->row, "End", now);
+        if (s->records && cx->root && p->n_open) p->n_open--;
     }
     pthread_mutex_unlock(&p->lock);
 }
@@ -489,13 +422,13 @@ static void add_open(const osh_ctx *cx, osh_profile_data *d, double now)
 osh_status osh_profile_read(osh_ctx *cx, osh_profile_data *out)
 {
     osh_status rc = OSH_OK;
-    osh_profile_data d = {.peak_bytes = -1}; // own
+    osh_profile_data d = {.peak_bytes = -1, .live_peak = -1}; // own
     osh_profile *p = cx->sh->profile;
     if (p) {
         pthread_mutex_lock(&p->lock);
         double now = osh_now() - p->start;
-        if (p->running) add_point(p, now, osh_mem_anon());
-        d.seconds = now, d.peak_bytes = p->peak, d.io = io_since(cx, p);
+        if (p->running) look(p, osh_mem_anon());
+        d.seconds = now, d.peak_bytes = p->peak, d.live_peak = p->live_peak, d.io = osh_profile_io(cx, p);
         rc = copy_rows(cx, &d, p);
         if (!rc && p->running) add_open(cx, &d, now);
         pthread_mutex_unlock(&p->lock);

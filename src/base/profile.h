@@ -24,8 +24,19 @@ void osh_profile_end(osh_ctx *cx, osh_scope scope); // and every scope that is s
 void osh_profile_flops(osh_ctx *cx, double flops);  // done by the innermost open scope
 void osh_profile_checkpoint(osh_ctx *cx, const char *name); // a record of the caller's own
 
-/* Where records take the device's memory in use, and its peak, from; NULL: none. Called by any thread that records. */
-typedef void (*osh_profile_gauge)(void *user, int64_t *now, int64_t *peak); // bytes
+/* The stages that AMD Quark's profiler names; each phase of ours belongs to one. */
+typedef enum osh_stage {
+    OSH_STAGE_BEFORE, OSH_STAGE_CALIBRATE, OSH_STAGE_QUANTIZE, OSH_STAGE_TUNE, OSH_STAGE_AFTER, OSH_N_STAGES
+} osh_stage;
+osh_stage osh_profile_stage(const char *phase); // OSH_N_STAGES: of none, such as a program's own
+const char *osh_stage_name(osh_stage s);        // "Pre-process", "Calibration", ...
+
+typedef struct osh_profile_card { // bytes
+    int64_t now, peak; // of the arena
+    int64_t driver;    // in use on the whole card, as the driver reports it; < 0: it does not
+} osh_profile_card;
+/* Where records take the device's memory from; NULL: none. Called by any thread that records. */
+typedef void (*osh_profile_gauge)(void *user, osh_profile_card *out);
 void osh_profile_device(osh_ctx *cx, osh_profile_gauge fn, void *user);
 
 /* Anonymous and shared memory of the process now (RssAnon + RssShmem of /proc/self/status): pages of mapped files are
@@ -49,8 +60,14 @@ typedef struct osh_profile_row { // one phase of one subgraph, all its scopes
     double flops;
     int64_t n;        // scopes
     bool background;  // of a thread beside the job's own: its time overlaps other rows'
+    int64_t peak_bytes, live_bytes; // the highest while a scope with records was open; 0: there was none
 } osh_profile_row;
-typedef struct osh_profile_point { double seconds; int64_t bytes; } osh_profile_point; // since the start; highest
+typedef struct osh_profile_point {
+    double seconds; // since the start; until the next
+    int64_t bytes;  // highest osh_mem_anon
+    int64_t live;   // highest that was allocated; < 0: unknown
+    int row;        // the stage with records that the job's thread is in; -1: none
+} osh_profile_point;
 typedef struct osh_profile_mark { char *name; double seconds; int64_t bytes; } osh_profile_mark; // checkpoint; name own
 typedef struct osh_profile_data {
     osh_profile_row *rows; // own, in the order of their first begin
@@ -61,6 +78,7 @@ typedef struct osh_profile_data {
     size_t n_marks;
     double seconds;     // since the start
     int64_t peak_bytes; // osh_mem_sampled_peak
+    int64_t live_peak;  // highest that was allocated; < 0: unknown
     osh_io_counts io;   // since the start
 } osh_profile_data;
 osh_status osh_profile_read(osh_ctx *cx, osh_profile_data *out); // a copy, also while it runs

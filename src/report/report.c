@@ -268,14 +268,16 @@ static bool add_memory(osh_ctx *cx, cJSON *root, const osh_report *r)
     cJSON *o = cJSON_AddObjectToObject(root, "memory"), *list = NULL;
     bool ok = o && add_string(o, "measure", "RssAnon + RssShmem") &&
               add_number(o, "peak_bytes", (double)r->d.peak_bytes) &&
-              add_number(o, "allocated_peak_bytes", (double)osh_mem_peak(cx));
+              add_number(o, "allocated_peak_bytes", (double)osh_mem_peak(cx)) &&
+              add_number(o, "used_peak_bytes", (double)r->d.live_peak);
     if (ok && r->budget_bytes) ok = add_number(o, "budget_bytes", (double)r->budget_bytes);
     if (ok && r->predicted_bytes) ok = add_number(o, "predicted_peak_bytes", (double)r->predicted_bytes);
     ok = ok && (list = cJSON_AddArrayToObject(o, "points"));
     for (size_t i = 0; ok && i < r->d.n_points; i++) {
-        char pair[64]; // on one line each
-        snprintf(pair, sizeof pair, "[%.3f, %lld]", r->d.points[i].seconds, (long long)r->d.points[i].bytes);
-        cJSON *item = cJSON_CreateRaw(pair);
+        char triple[80]; // on one line each
+        const osh_profile_point *x = &r->d.points[i];
+        snprintf(triple, sizeof triple, "[%.3f, %lld, %lld]", x->seconds, (long long)x->bytes, (long long)x->live);
+        cJSON *item = cJSON_CreateRaw(triple);
         ok = item && cJSON_AddItemToArray(list, item);
     }
     return ok;

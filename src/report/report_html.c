@@ -1,85 +1,26 @@
-/* report_html.c - oneshot-report.html: one file without script, network or fonts; charts are inline
- * SVG. Every text that came from a file or the command line goes through escape(). */
+/* report_html.c - oneshot-report.html: a page (page.h) of what a run did; charts are inline SVG. */
 #include "plan/dense.h"
+#include "report/page.h"
 #include "report/report.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHART_W = 920, CHART_H = 240, LEFT = 64, BOTTOM = 28, TOP = 24, MAX_BARS = 1500, MAX_ROWS = 1000 };
+enum {
+    MAX_BARS = 1500, MAX_ROWS = 1000,
+    CHART_W = OSH_CHART_W, CHART_H = OSH_CHART_H, LEFT = OSH_CHART_LEFT, BOTTOM = OSH_CHART_BOTTOM, TOP = OSH_CHART_TOP
+};
 
-static const char style[] =
-    ":root{--ink:#1d2733;--soft:#5d6b7a;--line:#d9e0e7;--back:#fff;--card:#f5f7f9;--bar:#3867b8;--"
-    "warn:#b3541e;"
-    "--observe:#3867b8;--solve:#c98a1b;--propagate:#3f8f6b;--load:#7b6bb0;--write:#b3541e;--round:#"
-    "c98a1b;"
-    "--copy:#5b9bb5;--seal:#8a6d3b;--plan:#9aa5b1;--other:#c5ccd3}"
-    "@media(prefers-color-scheme:dark){:root{--ink:#e6ebf0;--soft:#9fb0c0;--line:#36414d;--back:#"
-    "14191f;--card:#1d242c;"
-    "--bar:#7ba4e8;--warn:#e89a66;--observe:#7ba4e8;--solve:#e0b25a;--propagate:#6cc49b;--load:#"
-    "a99ae0;--write:#e89a66}}"
-    "body{font:15px/1.5 "
-    "system-ui,sans-serif;color:var(--ink);background:var(--back);max-width:960px;margin:2rem auto;"
-    "padding:0 "
-    "1rem}h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2.2rem}table{border-collapse:collapse;"
-    "width:100%;"
-    "font-size:.9rem}th,td{text-align:left;padding:.25rem .6rem;border-bottom:1px solid "
-    "var(--line)}"
-    "td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}.cards{display:flex;flex-wrap:"
-    "wrap;gap:.8rem}"
-    ".cards div{background:var(--card);border-radius:6px;padding:.6rem 1rem;min-width:8rem}.cards "
-    "b{display:block;"
-    "font-size:1.2rem}.soft,.cards "
-    "span{color:var(--soft);font-size:.85rem}.warn{color:var(--warn)}svg{width:100%;"
-    "height:auto;display:block}svg "
-    "text{font-size:11px;fill:var(--soft)}.grid{stroke:var(--line)}details{margin:.6rem 0}"
-    ".key i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin:0 .3em 0 "
-    "1em}td{overflow-wrap:anywhere}td.n,th{white-space:nowrap;overflow-wrap:normal}"
-    ".wide{overflow-x:auto}.wide svg{min-width:900px}code{overflow-wrap:anywhere}.cards{margin-top:1rem}"
-    ":root{color-scheme:light dark}#errors td:first-child{min-width:13em}"
-    "#about th{font-weight:normal;color:var(--soft);vertical-align:top}#about td{width:100%}";
+#define PUT OSH_PUT
 
-typedef struct page {
-    osh_ctx *cx;
-    osh_buf b; // own
-    osh_status rc;
-} page;
+static void card(osh_page *pg, const char *label) { PUT(pg, "</b><span>%s</span></div>\n", label); }
 
-#define PUT(pg, ...) ((pg)->rc = (pg)->rc ? (pg)->rc : osh_buf_printf((pg)->cx, &(pg)->b, __VA_ARGS__))
-
-static void escape(page *pg, const char *text)
-{
-    for (const char *s = text; *s; s++) {
-        const char *as = *s == '&' ? "&amp;" : *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : *s == '"' ? "&quot;"
-                         : *s == '\'' ? "&#39;" : NULL;
-        if (as) PUT(pg, "%s", as);
-        else if (!pg->rc) pg->rc = osh_buf_append(pg->cx, &pg->b, s, 1);
-    }
-}
-
-static void put_bytes(page *pg, double n)
-{
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
-    int u = 0;
-    while (n >= 999.5 && u < 4) n /= 1000, u++;
-    PUT(pg, u && n < 99.95 ? "%.1f %s" : "%.0f %s", n, units[u]);
-}
-
-static void put_seconds(page *pg, double s)
-{
-    if (s < 100) PUT(pg, "%.2f s", s);
-    else if (s < 6000) PUT(pg, "%.0f min %02.0f s", floor(s / 60), fmod(s, 60));
-    else PUT(pg, "%.0f h %02.0f min", floor(s / 3600), floor(fmod(s, 3600) / 60));
-}
-
-static void card(page *pg, const char *label) { PUT(pg, "</b><span>%s</span></div>\n", label); }
-
-static void about_row(page *pg, const char *what, const char *text, bool code)
+static void about_row(osh_page *pg, const char *what, const char *text, bool code)
 {
     if (!text || !*text) return;
     PUT(pg, "<tr><th>%s</th><td>%s", what, code ? "<code>" : "");
-    escape(pg, text);
+    osh_page_escape(pg, text);
     PUT(pg, "%s</td></tr>\n", code ? "</code>" : "");
 }
 
@@ -90,7 +31,7 @@ static const char *last_part(const char *path)
 }
 
 /* Which run this was. */
-static void about(page *pg, const osh_report *r)
+static void about(osh_page *pg, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
     PUT(pg, "<div class=\"wide\"><table id=\"about\">\n");
@@ -104,32 +45,24 @@ static void about(page *pg, const osh_report *r)
     PUT(pg, "</table></div>\n");
 }
 
-static void head(page *pg, const osh_report *r)
+static void head(osh_page *pg, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
-    PUT(pg,
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-        "'unsafe-inline'\">\n"
-        "<meta name=\"viewport\" content=\"width=device-width\"><title>oneshot "
-        "report</title>\n<style>%s</style>"
-        "</head><body>\n<h1>oneshot report</h1>\n<p class=\"soft\">oneshot %s, pipeline "
-        "%s</p>\n",
-        style, osh_version(), osh_pipeline_name(p->pipeline));
+    PUT(pg, "<p class=\"soft\">oneshot %s, pipeline %s</p>\n", osh_version(), osh_pipeline_name(p->pipeline));
     about(pg, r);
     PUT(pg, "<div class=\"cards\">\n");
     PUT(pg, "<div><b id=\"modules\">%d", p->n_linears);
     card(pg, "modules quantized");
     PUT(pg, "<div><b>");
-    put_bytes(pg, (double)r->source_bytes);
+    osh_page_bytes(pg, (double)r->source_bytes);
     PUT(pg, " → ");
-    put_bytes(pg, (double)p->total_bytes);
+    osh_page_bytes(pg, (double)p->total_bytes);
     card(pg, "tensors, source and output");
     PUT(pg, "<div><b>");
-    put_seconds(pg, r->d.seconds);
+    osh_page_seconds(pg, r->d.seconds);
     card(pg, "until the report was written");
     PUT(pg, "<div><b>");
-    put_bytes(pg, (double)r->d.peak_bytes);
+    osh_page_bytes(pg, (double)r->d.peak_bytes);
     card(pg, "highest memory");
     if (p->data.n) {
         PUT(pg, "<div><b>%lld", (long long)p->data.offsets[p->data.n]);
@@ -159,7 +92,7 @@ static bool has_shares(const osh_run *r)
 }
 
 /* One bar per module in order of execution, or the worst of each of MAX_BARS ranges; logarithmic. */
-static void error_chart(page *pg, const osh_run *r, double (*value)(const osh_run *r, int i), const char *what)
+static void error_chart(osh_page *pg, const osh_run *r, double (*value)(const osh_run *r, int i), const char *what)
 {
     const osh_plan *p = r->plan;
     int n = p->n_linears, bars = n < MAX_BARS ? n : MAX_BARS;
@@ -189,7 +122,7 @@ static void error_chart(page *pg, const osh_run *r, double (*value)(const osh_ru
         PUT(pg, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"var(--%s)\"><title>",
             LEFT + k * step, TOP + h * top, step > 3 ? step - 1 : step, h * (1 - top),
             r->results[worst].fallback ? "warn" : "bar");
-        escape(pg, p->linears[worst].name);
+        osh_page_escape(pg, p->linears[worst].name);
         PUT(pg, ": %.3e</title></rect>\n", e);
     }
     if (value == share_at && d0 <= 0 && d1 >= 0) {
@@ -210,7 +143,7 @@ static int by_error(const void *a, const void *b)
     return x->i < y->i ? -1 : x->i > y->i;
 }
 
-static void error_table(page *pg, const osh_run *r, const ranked *order)
+static void error_table(osh_page *pg, const osh_run *r, const ranked *order)
 {
     const osh_plan *p = r->plan;
     int n = p->n_linears < MAX_ROWS ? p->n_linears : MAX_ROWS;
@@ -222,7 +155,7 @@ static void error_table(page *pg, const osh_run *r, const ranked *order)
     for (int k = 0; k < n; k++) {
         const osh_result *x = &r->results[order[k].i];
         PUT(pg, "<tr><td>");
-        escape(pg, p->linears[order[k].i].name);
+        osh_page_escape(pg, p->linears[order[k].i].name);
         PUT(pg, "</td><td>%s</td><td class=\"n\">", p->linears[order[k].i].format->name);
         if (x->objective >= 0) PUT(pg, "%.4g", x->objective);
         PUT(pg, "</td><td class=\"n\">");
@@ -243,7 +176,7 @@ static void error_table(page *pg, const osh_run *r, const ranked *order)
 }
 
 /* Experts that fewer tokens than an eighth of an even share went to. */
-static void starved(page *pg, const osh_router_tokens *x, int64_t share)
+static void starved(osh_page *pg, const osh_router_tokens *x, int64_t share)
 {
     int n = 0;
     for (int64_t e = 0; e < x->n_experts; e++) {
@@ -254,7 +187,7 @@ static void starved(page *pg, const osh_router_tokens *x, int64_t share)
     if (!n) PUT(pg, "none");
 }
 
-static void router_row(page *pg, const osh_graph *g, const osh_router_tokens *x)
+static void router_row(osh_page *pg, const osh_graph *g, const osh_router_tokens *x)
 {
     int64_t least = x->tokens[0], most = least, all = 0;
     for (int64_t e = 0; e < x->n_experts; e++) {
@@ -263,7 +196,7 @@ static void router_row(page *pg, const osh_graph *g, const osh_router_tokens *x)
         all += x->tokens[e];
     }
     PUT(pg, "<tr><td>");
-    escape(pg, g->modules[g->nodes[x->node].module].name);
+    osh_page_escape(pg, g->modules[g->nodes[x->node].module].name);
     PUT(pg, "</td>");
     const int64_t cells[] = {x->n_experts, least, all / x->n_experts, most};
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
@@ -273,7 +206,7 @@ static void router_row(page *pg, const osh_graph *g, const osh_router_tokens *x)
     PUT(pg, "</td></tr>\n");
 }
 
-static void coverage(page *pg, const osh_run *run)
+static void coverage(osh_page *pg, const osh_run *run)
 {
     const osh_coverage *c = run->coverage;
     PUT(pg, "<div class=\"wide\"><table id=\"coverage\"><tr><th>router</th><th class=\"n\">experts</th>"
@@ -285,7 +218,7 @@ static void coverage(page *pg, const osh_run *run)
             "of the mean.</p>\n");
 }
 
-static void experts(page *pg, const osh_report *r)
+static void experts(osh_page *pg, const osh_report *r)
 {
     const osh_dataset *d = &r->run->plan->data;
     if (!r->n_experts) return;
@@ -297,7 +230,7 @@ static void experts(page *pg, const osh_report *r)
     if (r->run->coverage) coverage(pg, r->run);
 }
 
-static void fallbacks(page *pg, const osh_report *r)
+static void fallbacks(osh_page *pg, const osh_report *r)
 {
     const osh_run *run = r->run;
     PUT(pg, "<h2>Fallbacks</h2>\n");
@@ -309,15 +242,15 @@ static void fallbacks(page *pg, const osh_report *r)
     for (int i = 0; i < run->plan->n_linears; i++) {
         if (!run->results[i].fallback) continue;
         PUT(pg, "<tr><td>");
-        escape(pg, run->plan->linears[i].name);
+        osh_page_escape(pg, run->plan->linears[i].name);
         PUT(pg, "</td><td class=\"warn\">");
-        escape(pg, run->results[i].fallback);
+        osh_page_escape(pg, run->results[i].fallback);
         PUT(pg, "</td></tr>\n");
     }
     PUT(pg, "</table></div>\n");
 }
 
-static void left_dense(page *pg, const osh_plan *p)
+static void left_dense(osh_page *pg, const osh_plan *p)
 {
     PUT(pg, "<h2>Left dense</h2>\n<p id=\"dense-share\"%s>%.1f %% of the decoder blocks' weight bytes</p>\n",
         p->dense_share > OSH_DENSE_MUCH ? " class=\"warn\"" : " class=\"soft\"", 100 * p->dense_share);
@@ -326,76 +259,15 @@ static void left_dense(page *pg, const osh_plan *p)
             "<th>why</th></tr>\n");
     for (int64_t i = 0; i < p->n_dense && i < MAX_ROWS; i++) {
         PUT(pg, "<tr><td>");
-        escape(pg, p->dense[i].names);
+        osh_page_escape(pg, p->dense[i].names);
         PUT(pg, "</td><td>%lld</td><td>", (long long)p->dense[i].n);
-        put_bytes(pg, (double)p->dense[i].bytes);
+        osh_page_bytes(pg, (double)p->dense[i].bytes);
         PUT(pg, "</td><td>%s</td></tr>\n", p->dense[i].why);
     }
     PUT(pg, "</table></div></details>\n");
 }
 
 /* ---- time ---- */
-
-static const char *colour(const char *phase)
-{
-    static const char *const known[] = {"observe", "solve", "propagate", "load", "write",
-                                        "round",   "copy",  "seal",      "plan"};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (!strcmp(known[i], phase)) return known[i];
-    return "other";
-}
-
-typedef struct phase_sum { const char *name; double seconds, flops; int64_t n; bool background; } phase_sum;
-
-static size_t sum_phases(phase_sum *sums, size_t cap, const osh_profile_data *d)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < d->n_rows; i++) {
-        const osh_profile_row *row = &d->rows[i];
-        size_t k = 0;
-        while (k < n && (strcmp(sums[k].name, row->phase) || sums[k].background != row->background)) k++;
-        if (k == cap) continue;
-        if (k == n) sums[n++] = (phase_sum){.name = row->phase, .background = row->background};
-        sums[k].seconds += row->seconds, sums[k].flops += row->flops, sums[k].n += row->n;
-    }
-    return n;
-}
-
-static void time_table(page *pg, const osh_report *r)
-{
-    phase_sum sums[32];
-    size_t n = sum_phases(sums, 32, &r->d);
-    double total = r->d.seconds > 0 ? r->d.seconds : 1, x = 0, known = 0;
-    PUT(pg, "<div class=\"wide\"><svg viewBox=\"0 0 %d 30\" role=\"img\" aria-label=\"time per phase\">\n", CHART_W);
-    for (size_t i = 0; i < n; i++) {
-        double w = CHART_W * sums[i].seconds / total;
-        if (sums[i].background) continue;
-        PUT(pg, "<rect x=\"%.2f\" y=\"2\" width=\"%.2f\" height=\"26\" fill=\"var(--%s)\"><title>", x, w,
-            colour(sums[i].name));
-        escape(pg, sums[i].name);
-        PUT(pg, " %.2f s</title></rect>\n", sums[i].seconds);
-        x += w, known += sums[i].seconds;
-    }
-    PUT(pg, "</svg></div>\n"
-            "<div class=\"wide\"><table id=\"phases\"><tr><th>phase</th><th class=\"n\">seconds</th>"
-            "<th class=\"n\">share</th>"
-            "<th class=\"n\">times</th><th class=\"n\">GFLOP/s</th></tr>\n");
-    for (size_t i = 0; i < n; i++) {
-        PUT(pg, "<tr><td class=\"key\"><i style=\"background:var(--%s);margin-left:0\"></i>", colour(sums[i].name));
-        escape(pg, sums[i].name);
-        PUT(pg,
-            "%s</td><td class=\"n\">%.3f</td><td class=\"n\">%.1f %%</td><td "
-            "class=\"n\">%lld</td><td class=\"n\">",
-            sums[i].background ? " (beside)" : "", sums[i].seconds, 100 * sums[i].seconds / total,
-            (long long)sums[i].n);
-        if (sums[i].flops > 0 && sums[i].seconds > 0) PUT(pg, "%.1f", sums[i].flops / sums[i].seconds / 1e9);
-        PUT(pg, "</td></tr>\n");
-    }
-    double other = total > known ? total - known : 0;
-    PUT(pg, "<tr><td>other</td><td class=\"n\">%.3f</td><td class=\"n\">%.1f %%</td><td></td><td></td></tr>"
-            "</table></div>\n",
-        other, 100 * other / total);
-}
 
 static double seconds_of(const osh_profile_data *d, const char *name)
 {
@@ -406,7 +278,7 @@ static double seconds_of(const osh_profile_data *d, const char *name)
 }
 
 /* One stacked column per subgraph. */
-static void subgraph_chart(page *pg, const osh_report *r)
+static void subgraph_chart(osh_page *pg, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
     double most = 0, h = CHART_H - TOP - BOTTOM;
@@ -428,10 +300,10 @@ static void subgraph_chart(page *pg, const osh_report *r)
             double part = h * row->seconds / most;
             y -= part;
             PUT(pg, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"var(--%s)\"><title>",
-                LEFT + s * step, y, step > 3 ? step - 1 : step, part, colour(row->phase));
-            escape(pg, p->parts->parts[s].name);
+                LEFT + s * step, y, step > 3 ? step - 1 : step, part, osh_page_colour(row->phase));
+            osh_page_escape(pg, p->parts->parts[s].name);
             PUT(pg, ", ");
-            escape(pg, row->phase);
+            osh_page_escape(pg, row->phase);
             PUT(pg, ": %.3f s</title></rect>\n", row->seconds);
         }
     }
@@ -440,68 +312,15 @@ static void subgraph_chart(page *pg, const osh_report *r)
 
 /* ---- memory, bytes, options ---- */
 
-/* The label of one stands at the left, of the other at the right: the lines may be the same. */
-static void memory_line(page *pg, double y, const char *what, double bytes, bool left)
-{
-    PUT(pg, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"var(--%s)\" stroke-dasharray=\"%s\"/>"
-            "<text x=\"%d\" y=\"%.1f\" text-anchor=\"%s\">%s ", LEFT, CHART_W, y, y, left ? "soft" : "warn",
-        left ? "2 4" : "8 4", left ? LEFT + 4 : CHART_W - 4, y - 4, left ? "start" : "end", what);
-    put_bytes(pg, bytes);
-    PUT(pg, "</text>\n");
-}
-
-static void memory_chart(page *pg, const osh_report *r)
-{
-    const osh_profile_data *d = &r->d;
-    double top = (double)d->peak_bytes, h = CHART_H - TOP - BOTTOM, w = CHART_W - LEFT;
-    if (!d->n_points || d->seconds <= 0 || top <= 0) return;
-    if (r->budget_bytes > top) top = (double)r->budget_bytes;
-    if (r->predicted_bytes > top) top = (double)r->predicted_bytes;
-    top *= 1.08;
-    PUT(pg,
-        "<div class=\"wide\"><svg id=\"memory\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"memory against "
-        "time\">\n<text x=\"0\" y=\"12\">bytes in memory</text>\n",
-        CHART_W, CHART_H);
-    for (int k = 0; k <= 4; k++) {
-        double y = TOP + h * (4 - k) / 4;
-        PUT(pg, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" "
-                "text-anchor=\"end\">", LEFT, CHART_W, y, y, LEFT - 6, y + 4);
-        put_bytes(pg, top * k / 4);
-        PUT(pg, "</text>\n");
-    }
-    PUT(pg, "<polyline fill=\"none\" stroke=\"var(--bar)\" stroke-width=\"1.5\" points=\"");
-    for (size_t i = 0; i < d->n_points; i++)
-        PUT(pg, "%.1f,%.1f ", LEFT + w * d->points[i].seconds / d->seconds,
-            TOP + h * (1 - (double)d->points[i].bytes / top));
-    PUT(pg, "\"/>\n");
-    if (r->predicted_bytes)
-        memory_line(pg, TOP + h * (1 - (double)r->predicted_bytes / top), "predicted",
-                    (double)r->predicted_bytes, true);
-    if (r->budget_bytes)
-        memory_line(pg, TOP + h * (1 - (double)r->budget_bytes / top), "budget", (double)r->budget_bytes, false);
-    for (size_t i = 0; i < d->n_marks && i < 50; i++) {
-        double x = LEFT + w * d->marks[i].seconds / d->seconds;
-        PUT(pg, "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%.1f\"><title>", x, x, TOP, TOP + h);
-        escape(pg, d->marks[i].name);
-        PUT(pg, "</title></line>\n");
-    }
-    PUT(pg, "<text x=\"%d\" y=\"%d\">0</text><text x=\"%d\" y=\"%d\" text-anchor=\"middle\">time since the start</text>"
-            "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", LEFT, CHART_H - 8, LEFT + (CHART_W - LEFT) / 2, CHART_H - 8,
-        CHART_W, CHART_H - 8);
-    put_seconds(pg, d->seconds);
-    PUT(pg, "</text></svg></div>\n<p class=\"soft\">Anonymous and shared memory of the process, the "
-            "highest of each interval.</p>\n");
-}
-
-static void bytes_row(page *pg, const char *what, double n)
+static void bytes_row(osh_page *pg, const char *what, double n)
 {
     if (n < 0) return;
     PUT(pg, "<tr><td>%s</td><td class=\"n\">%.0f</td><td class=\"n\">", what, n);
-    put_bytes(pg, n);
+    osh_page_bytes(pg, n);
     PUT(pg, "</td></tr>\n");
 }
 
-static void bytes_table(page *pg, const osh_report *r)
+static void bytes_table(osh_page *pg, const osh_report *r)
 {
     PUT(pg, "<h2>Bytes</h2>\n"
             "<div class=\"wide\"><table id=\"bytes\"><tr><th></th><th class=\"n\">bytes</th><th></th></tr>\n");
@@ -516,22 +335,22 @@ static void bytes_table(page *pg, const osh_report *r)
     PUT(pg, "</table></div>\n");
 }
 
-static void copies_row(page *pg, const char *what, int64_t bytes, double seconds)
+static void copies_row(osh_page *pg, const char *what, int64_t bytes, double seconds)
 {
     PUT(pg, "<tr><td>%s</td><td class=\"n\">", what);
-    put_bytes(pg, (double)bytes);
+    osh_page_bytes(pg, (double)bytes);
     PUT(pg, "</td><td class=\"n\">");
     if (seconds > 0) PUT(pg, "%.1f GB/s", (double)bytes / seconds / 1e9);
     PUT(pg, "</td></tr>\n");
 }
 
-static void device_table(page *pg, const osh_report *r)
+static void device_table(osh_page *pg, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
     const osh_cuda_counters *c = &r->copies;
     if (!p->device) return;
     PUT(pg, "<h2>Device</h2>\n<div class=\"wide\"><table id=\"device\"><tr><th>");
-    escape(pg, p->device->text);
+    osh_page_escape(pg, p->device->text);
     PUT(pg, "</th><th></th><th></th></tr>\n");
     copies_row(pg, "highest memory", (int64_t)osh_arena_peak(p->device->arena), 0);
     copies_row(pg, "predicted", p->memory.device_peak, 0);
@@ -551,7 +370,7 @@ static void device_table(page *pg, const osh_report *r)
             100 * c->get_hidden_s / c->get_s);
     for (int k = OSH_PHASE_OBSERVE; k <= OSH_PHASE_PROPAGATE; k++) {
         PUT(pg, "<tr><td>%s, by its clock</td><td class=\"n\">", osh_phase_name((osh_phase)k));
-        put_seconds(pg, r->run->device_seconds[k]);
+        osh_page_seconds(pg, r->run->device_seconds[k]);
         PUT(pg, "</td><td></td></tr>\n");
     }
     for (int k = 0; k < OSH_N_DETOURS; k++)
@@ -561,15 +380,15 @@ static void device_table(page *pg, const osh_report *r)
     PUT(pg, "</table></div>\n");
 }
 
-static void options_table(page *pg, const cJSON *options)
+static void options_table(osh_page *pg, const cJSON *options)
 {
     PUT(pg, "<h2>Options</h2>\n<div class=\"wide\"><table id=\"options\">\n");
     for (const cJSON *o = options->child; o; o = o->next) {
         char *text = cJSON_IsString(o) ? NULL : cJSON_PrintUnformatted(o); // own
         PUT(pg, "<tr><td>");
-        escape(pg, o->string);
+        osh_page_escape(pg, o->string);
         PUT(pg, "</td><td>");
-        escape(pg, cJSON_IsString(o) ? o->valuestring : text ? text : "");
+        osh_page_escape(pg, cJSON_IsString(o) ? o->valuestring : text ? text : "");
         PUT(pg, "</td></tr>\n");
         cJSON_free(text);
     }
@@ -579,10 +398,10 @@ static void options_table(page *pg, const cJSON *options)
 osh_status osh_report_html(osh_ctx *cx, char **html, const osh_report *r, cJSON *options)
 {
     osh_status rc = OSH_OK;
-    page pg = {.cx = cx};
+    osh_page pg;
     ranked *order = NULL; // own
     int n = r->run->plan->n_linears;
-    osh_buf_init(&pg.b, 0);
+    osh_page_begin(&pg, cx, "oneshot report");
     OSH_NEW(cx, order, n);
     bool shares = has_shares(r->run);
     for (int i = 0; i < n; i++)
@@ -604,18 +423,16 @@ osh_status osh_report_html(osh_ctx *cx, char **html, const osh_report *r, cJSON 
     fallbacks(&pg, r);
     left_dense(&pg, r->run->plan);
     PUT(&pg, "<h2>Time per phase</h2>\n");
-    time_table(&pg, r);
+    osh_page_times(&pg, &r->d);
     subgraph_chart(&pg, r);
     PUT(&pg, "<h2>Memory against time</h2>\n");
-    memory_chart(&pg, r);
+    osh_page_memory(&pg, &r->d, r->predicted_bytes, r->budget_bytes);
     bytes_table(&pg, r);
     device_table(&pg, r);
     options_table(&pg, options);
-    PUT(&pg, "</body></html>\n");
-    OSH_TRY(pg.rc);
-    *html = pg.b.data, pg.b.data = NULL; // give
 done:
+    pg.rc = rc ? rc : pg.rc;
+    osh_page_end(&pg, html);
     osh_free(cx, order);
-    osh_buf_deinit(cx, &pg.b);
-    return rc;
+    return pg.rc;
 }

@@ -61,10 +61,10 @@ static void forget_done(osh_run *r)
         if (r->results[i].done && !p->linears[i].wants) last->work[OSH_PHASE_ROUND] -= osh_cost_of_linear(p, i);
 }
 
-static void read_arena(void *user, int64_t *now, int64_t *peak)
+static void read_arena(void *user, osh_profile_card *out)
 {
     const osh_device *d = user;
-    *now = (int64_t)osh_arena_used(d->arena), *peak = (int64_t)osh_arena_peak(d->arena);
+    out->now = (int64_t)osh_arena_used(d->arena), out->peak = (int64_t)osh_arena_peak(d->arena);
 }
 
 osh_status osh_run_start(osh_ctx *cx, osh_run *r)

@@ -71,7 +71,8 @@ report = json.load(open("out/oneshot-report.json"))
 assert [c["name"] for c in report["checkpoints"]] == ["model.layers.0", "model.layers.1", "half"]
 s = report["seconds"]
 assert abs(sum(v for k, v in s.items() if k != "total") - s["total"]) < 0.01 * s["total"], s
-assert report["memory"]["peak_bytes"] >= max(b for _, b in report["memory"]["points"]) > 0
+assert report["memory"]["peak_bytes"] >= max(b for _, b, live in report["memory"]["points"]) > 0
+assert max(live for _, _, live in report["memory"]["points"]) == report["memory"]["used_peak_bytes"] > 0
 assert len(report["memory"]["points"]) <= 1000
 assert report["io"]["written_bytes"] >= os.path.getsize("out/model.safetensors")
 assert report["options"]["checkpoint"] == ["half=model.layers.2", "re:model.layers.[01]$"]

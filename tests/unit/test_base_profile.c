@@ -55,24 +55,29 @@ static void records_and_summary(void **state)
                                         "load a \"b\"\\ \n\xef\xbf\xbd: # End",
                                         "mine", "observe model.layers.0 End", "End"};
     static const char *const keys[] = {"timestamp", "relative_time_secs", "cpu_memory_mb", "gpu_memory_mb",
-                                       "disk_read_mb", "disk_write_mb"};
+                                       "disk_read_mb", "disk_write_mb", "rss_mb", "live_mb", "cpu_memory_high_mb",
+                                       "live_high_mb"};
+    enum { N_KEYS = sizeof keys / sizeof *keys };
     assert_int_equal(list->n, 7); // "pack" has no records
     double last = -1;
     for (size_t i = 0; i < list->n; i++) {
         assert_string_equal(osh_yaml_get(list->items[i], "step")->text, steps[i]);
-        assert_int_equal(list->items[i]->n, 7);
-        for (size_t k = 0; k < 6; k++) assert_true(number(list->items[i], keys[k]) >= 0);
+        assert_int_equal(list->items[i]->n, N_KEYS + 1);
+        for (size_t k = 0; k < N_KEYS; k++) assert_true(number(list->items[i], keys[k]) >= 0);
         assert_true(number(list->items[i], "relative_time_secs") >= last);
         last = number(list->items[i], "relative_time_secs");
         assert_true(number(list->items[i], "cpu_memory_mb") > 0);
     }
     static const char *const sums[] = {"total_quantization_time_seconds", "peak_memory_mb", "peak_gpu_memory_mb",
-                                       "total_disk_read_mb", "total_disk_write_mb"};
-    for (size_t k = 0; k < 5; k++) assert_true(number(y, sums[k]) >= 0);
+                                       "total_disk_read_mb", "total_disk_write_mb", "peak_live_mb", "peak_rss_mb"};
+    for (size_t k = 0; k < sizeof sums / sizeof *sums; k++) assert_true(number(y, sums[k]) >= 0);
     const osh_yaml *phases = osh_yaml_get(y, "phases");
     assert_int_equal(phases->n, 3);
     assert_string_equal(osh_yaml_get(phases->items[1], "phase")->text, "load");
     assert_true(number(phases->items[1], "gflop") > 1.99);
+    const osh_yaml *stages = osh_yaml_get(y, "stages");
+    assert_int_equal(stages->n, 1); // "pack" is of none
+    assert_string_equal(osh_yaml_get(stages->items[0], "stage")->text, "Calibration");
     osh_yaml_free(cx, y);
     osh_free(cx, text);
     osh_ctx_free(cx);
@@ -109,6 +114,47 @@ static void own_time_only(void **state)
     osh_profile_data_deinit(cx, &d);
     assert_fails(cx, OSH_E_USAGE, osh_profile_start(cx, NULL), "running already");
     osh_ctx_free(cx); // stops it
+}
+
+static const osh_profile_row *row_of(const osh_profile_data *d, const char *phase)
+{
+    for (size_t i = 0; i < d->n_rows; i++)
+        if (!strcmp(d->rows[i].phase, phase)) return &d->rows[i];
+    fail_msg("no row %s", phase);
+    return NULL;
+}
+
+/* What a stage allocated is its own and that of the stages around it, even where it was freed before anybody looked. */
+static void live_bytes_of_stages(void **state)
+{
+    enum { BYTES = 3 << 20 };
+    osh_ctx *cx;
+    osh_profile_data d;
+    char *p = NULL;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    assert_ok(cx, osh_profile_start(cx, NULL));
+    osh_scope around = osh_profile_begin(cx, "observe", "x");
+    osh_profile_end(cx, osh_profile_begin(cx, "load", "x"));
+    osh_scope inner = osh_profile_begin(cx, "solve", "x");
+    p = osh_alloc(cx, BYTES);
+    assert_non_null(p);
+    osh_free(cx, p);
+    osh_profile_end(cx, inner);
+    osh_profile_end(cx, osh_profile_begin(cx, "copy", "x"));
+    osh_profile_end(cx, around);
+    osh_profile_end(cx, osh_profile_begin(cx, "seal", "x"));
+    assert_ok(cx, osh_profile_read(cx, &d));
+    assert_true(d.live_peak >= BYTES && d.live_peak < BYTES + BYTES / 2);
+    assert_int_equal(row_of(&d, "solve")->live_bytes, d.live_peak);
+    assert_int_equal(row_of(&d, "observe")->live_bytes, d.live_peak);
+    static const char *const others[] = {"load", "copy", "seal"};
+    for (size_t i = 0; i < 3; i++) assert_true(row_of(&d, others[i])->live_bytes < BYTES / 2);
+    assert_true(row_of(&d, "seal")->peak_bytes > 0 && row_of(&d, "seal")->peak_bytes <= d.peak_bytes);
+    int64_t most = -1;
+    for (size_t i = 0; i < d.n_points; i++) most = d.points[i].live > most ? d.points[i].live : most;
+    assert_int_equal(most, d.live_peak);
+    osh_profile_data_deinit(cx, &d);
+    osh_ctx_free(cx);
 }
 
 /* A peak between two records is in the samples. */
@@ -157,7 +203,7 @@ static void check_records(osh_ctx *cx, const char *text, size_t n)
     osh_yaml *y = NULL;
     assert_ok(cx, osh_yaml_parse(cx, &y, text, n, path));
     const osh_yaml *list = y->kind == OSH_Y_MAP ? osh_yaml_get(y, "memory_usage") : NULL;
-    for (size_t i = 0; list && list->kind == OSH_Y_SEQ && i < list->n; i++) assert_int_equal(list->items[i]->n, 7);
+    for (size_t i = 0; list && list->kind == OSH_Y_SEQ && i < list->n; i++) assert_int_equal(list->items[i]->n, 11);
     osh_yaml_free(cx, y);
 }
 
@@ -267,7 +313,8 @@ static void quoting(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(records_and_summary), cmocka_unit_test(own_time_only), cmocka_unit_test(short_peak_is_seen),
+        cmocka_unit_test(records_and_summary), cmocka_unit_test(own_time_only),
+        cmocka_unit_test(live_bytes_of_stages), cmocka_unit_test(short_peak_is_seen),
         cmocka_unit_test(whole_at_each_page),
         cmocka_unit_test(valid_when_killed),   cmocka_unit_test(cannot_create), cmocka_unit_test(no_memory),
         cmocka_unit_test(quoting),

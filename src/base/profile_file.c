@@ -1,0 +1,161 @@
+/* profile_file.c - the YAML of a profile. */
+#include "base/profile_impl.h"
+#include "base/quote.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const double mb = 1 << 20; // Quark's MB
+
+static double in_mb(int64_t bytes) { return (double)(bytes < 0 ? 0 : bytes) / mb; }
+
+static void put_bytes(osh_ctx *cx, osh_profile *p, const char *text, size_t n)
+{
+    char why[128];
+    while (n && p->fd >= 0 && !p->failed) {
+        ssize_t k = write(p->fd, text, n);
+        if (k < 0 && errno == EINTR) continue;
+        if (k <= 0) { // a profile is no reason to stop a run
+            p->failed = true;
+            osh_log(cx, OSH_LOG_WARN, "the profile ends here: cannot write it: %s", strerror_r(errno, why, sizeof why));
+            return;
+        }
+        p->at += k;
+        text += k;
+        n -= (size_t)k;
+    }
+}
+
+/* What is whole lies in one page of the file: a kill may cut a write(2) where a page ends, and nowhere else. What is
+ * left of a page in front of it is a comment. */
+static void put(osh_ctx *cx, osh_profile *p, const char *text, size_t n)
+{
+    char fill[OSH_PAGE];
+    size_t left = OSH_PAGE - (size_t)(p->at % OSH_PAGE);
+    if (n > left && n <= OSH_PAGE) {
+        memset(fill, '.', left);
+        fill[0] = '#', fill[left - 1] = '\n'; // the newline alone where one byte is left
+        put_bytes(cx, p, fill, left);
+    }
+    put_bytes(cx, p, text, n);
+}
+
+static const char head[] =
+    "# oneshot profile. Per record:\n"
+    "# - step: the stage, and whether it starts or ends; or a checkpoint's name\n"
+    "# - timestamp: seconds since the epoch\n"
+    "# - relative_time_secs: seconds since profiling started\n"
+    "# - cpu_memory_mb: anonymous and shared memory of the process (RssAnon + RssShmem), MB of 2^20 bytes\n"
+    "# - gpu_memory_mb: of the card's arena in use; 0 on the CPU\n"
+    "# - disk_read_mb, disk_write_mb: read from and written to files by this program since profiling started\n"
+    "# - rss_mb: the resident set as the system counts it, pages of mapped files included\n"
+    "# - live_mb: allocated by the program and not yet freed\n"
+    "# - cpu_memory_high_mb, live_high_mb: the highest of both since the record before\n"
+    "# - gpu_device_mb: in use on the whole card, as its driver reports it; absent where it does not\n"
+    "# Summary: peak_memory_mb is the highest cpu_memory_mb, sampled every 20 ms and at each record; phases: seconds\n"
+    "# without those of the stages inside, highest memory, and floating-point operations where they are counted;\n"
+    "# stages: totals of phases.\n"
+    "memory_usage:\n";
+
+void osh_profile_put_head(osh_ctx *cx, osh_profile *p) { put(cx, p, head, sizeof head - 1); }
+
+void osh_profile_put_record(osh_ctx *cx, osh_profile *p, const char *step, double now, const osh_profile_memory *m)
+{
+    char name[1024], item[2048];
+    struct timespec t;
+    if (p->fd < 0) return;
+    osh_io_counts io = osh_profile_io(cx, p);
+    clock_gettime(CLOCK_REALTIME, &t);
+    osh_quote(name, sizeof name, step);
+    int n = snprintf(item, sizeof item,
+                     "- step: \"%s\"\n  timestamp: %.3f\n  relative_time_secs: %.3f\n  cpu_memory_mb: %.2f\n"
+                     "  gpu_memory_mb: %.2f\n  disk_read_mb: %.2f\n  disk_write_mb: %.2f\n  rss_mb: %.2f\n"
+                     "  live_mb: %.2f\n  cpu_memory_high_mb: %.2f\n  live_high_mb: %.2f\n",
+                     name, (double)t.tv_sec + 1e-9 * (double)t.tv_nsec, now, in_mb(m->anon), in_mb(m->card.now),
+                     in_mb(io.read_bytes), in_mb(io.written_bytes), in_mb(m->rss), in_mb(m->live), in_mb(m->high),
+                     in_mb(m->live_high));
+    if (m->card.driver >= 0)
+        n += snprintf(item + n, sizeof item - (size_t)n, "  gpu_device_mb: %.2f\n", in_mb(m->card.driver));
+    put(cx, p, item, (size_t)n);
+}
+
+/* ---- the summary ---- */
+
+typedef struct total { double seconds, flops; int64_t n, peak, live; } total;
+
+static void add(total *t, const osh_profile_row *r)
+{
+    t->seconds += r->seconds, t->flops += r->flops, t->n += r->n;
+    if (r->peak_bytes > t->peak) t->peak = r->peak_bytes;
+    if (r->live_bytes > t->live) t->live = r->live_bytes;
+}
+
+static void summary_of_stages(osh_ctx *cx, osh_profile *p)
+{
+    char line[256];
+    put(cx, p, "stages:\n", 8);
+    for (int k = 0; k < OSH_N_STAGES; k++) {
+        total t = {0};
+        for (size_t i = 0; i < p->n_rows; i++)
+            if (!p->rows[i].background && osh_profile_stage(p->rows[i].phase) == (osh_stage)k) add(&t, &p->rows[i]);
+        if (!t.n) continue;
+        int n = snprintf(line, sizeof line,
+                         "- {stage: \"%s\", seconds: %.3f, peak_memory_mb: %.2f, peak_live_mb: %.2f}\n",
+                         osh_stage_name((osh_stage)k), t.seconds, in_mb(t.peak), in_mb(t.live));
+        put(cx, p, line, (size_t)n);
+    }
+}
+
+static void put_phase(osh_ctx *cx, osh_profile *p, const osh_profile_row *r, const total *t)
+{
+    char line[512], name[128];
+    osh_quote(name, sizeof name, r->phase);
+    int k = snprintf(line, sizeof line, "- {phase: \"%s\", seconds: %.3f, scopes: %lld, background: %s", name,
+                     t->seconds, (long long)t->n, r->background ? "true" : "false");
+    if (t->peak > 0)
+        k += snprintf(line + k, sizeof line - (size_t)k, ", peak_memory_mb: %.2f, peak_live_mb: %.2f", in_mb(t->peak),
+                      in_mb(t->live));
+    if (t->flops > 0)
+        k += snprintf(line + k, sizeof line - (size_t)k, ", gflop: %.3f, gflop_per_s: %.2f", t->flops / 1e9,
+                      t->seconds > 0 ? t->flops / 1e9 / t->seconds : 0);
+    k += snprintf(line + k, sizeof line - (size_t)k, "}\n");
+    put(cx, p, line, (size_t)k);
+}
+
+static void summary_of_phases(osh_ctx *cx, osh_profile *p)
+{
+    put(cx, p, "phases:\n", 8);
+    for (size_t i = 0; i < p->n_rows; i++) {
+        const osh_profile_row *r = &p->rows[i];
+        total t = {0};
+        bool first = true;
+        for (size_t k = 0; k < p->n_rows; k++) {
+            if (p->rows[k].background != r->background || strcmp(p->rows[k].phase, r->phase)) continue;
+            if (k < i) first = false;
+            add(&t, &p->rows[k]);
+        }
+        if (first) put_phase(cx, p, r, &t);
+    }
+}
+
+void osh_profile_put_summary(osh_ctx *cx, osh_profile *p, double seconds)
+{
+    char text[1024];
+    osh_io_counts io = osh_profile_io(cx, p);
+    osh_profile_card card = osh_profile_card_now(p);
+    int n = snprintf(text, sizeof text,
+                     "\n# Summary Metrics\ntotal_quantization_time_seconds: %.3f\npeak_memory_mb: %.2f\n"
+                     "peak_gpu_memory_mb: %.2f\ntotal_disk_read_mb: %.2f\ntotal_disk_write_mb: %.2f\n"
+                     "peak_live_mb: %.2f\npeak_rss_mb: %.2f\n",
+                     seconds, in_mb(p->peak), in_mb(card.peak), in_mb(io.read_bytes), in_mb(io.written_bytes),
+                     in_mb(p->live_peak), in_mb(osh_rss_peak()));
+    if (p->driver_peak >= 0)
+        n += snprintf(text + n, sizeof text - (size_t)n, "peak_gpu_device_mb: %.2f\n", in_mb(p->driver_peak));
+    put(cx, p, text, (size_t)n);
+    if (!p->n_rows) return;
+    summary_of_stages(cx, p);
+    summary_of_phases(cx, p);
+}

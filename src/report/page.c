@@ -1,0 +1,95 @@
+/* page.c - see page.h. */
+#include "report/page.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char style[] =
+    ":root{--ink:#1d2733;--soft:#5d6b7a;--line:#d9e0e7;--back:#fff;--card:#f5f7f9;--bar:#3867b8;--"
+    "warn:#b3541e;"
+    "--observe:#3867b8;--solve:#c98a1b;--propagate:#3f8f6b;--load:#7b6bb0;--write:#b3541e;--round:#"
+    "c98a1b;"
+    "--copy:#5b9bb5;--seal:#8a6d3b;--tune:#b04a7a;--plan:#9aa5b1;--other:#c5ccd3}"
+    "@media(prefers-color-scheme:dark){:root{--ink:#e6ebf0;--soft:#9fb0c0;--line:#36414d;--back:#"
+    "14191f;--card:#1d242c;"
+    "--bar:#7ba4e8;--warn:#e89a66;--observe:#7ba4e8;--solve:#e0b25a;--propagate:#6cc49b;--load:#"
+    "a99ae0;--write:#e89a66}}"
+    "body{font:15px/1.5 "
+    "system-ui,sans-serif;color:var(--ink);background:var(--back);max-width:960px;margin:2rem auto;"
+    "padding:0 "
+    "1rem}h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2.2rem}table{border-collapse:collapse;"
+    "width:100%;"
+    "font-size:.9rem}th,td{text-align:left;padding:.25rem .6rem;border-bottom:1px solid "
+    "var(--line)}"
+    "td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}.cards{display:flex;flex-wrap:"
+    "wrap;gap:.8rem}"
+    ".cards div{background:var(--card);border-radius:6px;padding:.6rem 1rem;min-width:8rem}.cards "
+    "b{display:block;"
+    "font-size:1.2rem}.soft,.cards "
+    "span{color:var(--soft);font-size:.85rem}.warn{color:var(--warn)}svg{width:100%;"
+    "height:auto;display:block}svg "
+    "text{font-size:11px;fill:var(--soft)}.grid{stroke:var(--line)}details{margin:.6rem 0}"
+    ".key i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin:0 .3em 0 "
+    "1em}td{overflow-wrap:anywhere}td.n,th{white-space:nowrap;overflow-wrap:normal}"
+    ".wide{overflow-x:auto}.wide svg{min-width:900px}code{overflow-wrap:anywhere}.cards{margin-top:1rem}"
+    ":root{color-scheme:light dark}#errors td:first-child{min-width:13em}"
+    "#about th{font-weight:normal;color:var(--soft);vertical-align:top}#about td{width:100%}";
+
+void osh_page_begin(osh_page *pg, osh_ctx *cx, const char *title)
+{
+    *pg = (osh_page){.cx = cx};
+    osh_buf_init(&pg->b, 0);
+    OSH_PUT(pg,
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+            "'unsafe-inline'\">\n"
+            "<meta name=\"viewport\" content=\"width=device-width\"><title>%s</title>\n<style>%s</style>"
+            "</head><body>\n<h1>%s</h1>\n",
+            title, style, title);
+}
+
+void osh_page_end(osh_page *pg, char **html)
+{
+    OSH_PUT(pg, "</body></html>\n");
+    if (!pg->rc) *html = pg->b.data, pg->b.data = NULL; // give
+    osh_buf_deinit(pg->cx, &pg->b);
+}
+
+void osh_page_escape(osh_page *pg, const char *text)
+{
+    for (const char *s = text; *s; s++) {
+        const char *as = *s == '&' ? "&amp;" : *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : *s == '"' ? "&quot;"
+                         : *s == '\'' ? "&#39;" : NULL;
+        if (as) OSH_PUT(pg, "%s", as);
+        else if (!pg->rc) pg->rc = osh_buf_append(pg->cx, &pg->b, s, 1);
+    }
+}
+
+void osh_page_bytes(osh_page *pg, double n)
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    int u = 0;
+    while (n >= 999.5 && u < 4) n /= 1000, u++;
+    OSH_PUT(pg, u && n < 99.95 ? "%.1f %s" : "%.0f %s", n, units[u]);
+}
+
+void osh_page_seconds(osh_page *pg, double s)
+{
+    if (s < 100) OSH_PUT(pg, "%.2f s", s);
+    else if (s < 6000) OSH_PUT(pg, "%.0f min %02.0f s", floor(s / 60), fmod(s, 60));
+    else OSH_PUT(pg, "%.0f h %02.0f min", floor(s / 3600), floor(fmod(s, 3600) / 60));
+}
+
+const char *osh_page_colour(const char *phase)
+{
+    static const char *const known[] = {"observe", "solve", "propagate", "load", "write", "round",
+                                        "copy", "seal", "plan", "tune"};
+    static const char *const quarks[][2] = {{"Pre-process", "plan"}, {"Calibration", "observe"},
+                                            {"Quantization", "solve"}, {"Fast Finetune", "tune"},
+                                            {"Post-process", "copy"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(known[i], phase)) return known[i];
+    for (size_t i = 0; i < sizeof quarks / sizeof *quarks; i++)
+        if (!strncmp(quarks[i][0], phase, strlen(quarks[i][0]))) return quarks[i][1];
+    return "other";
+}

@@ -1,0 +1,248 @@
+/* profile_html.c - what a profile tells, as charts and tables. */
+#include "report/page.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- time ---- */
+
+typedef struct phase_sum {
+    const char *name;
+    double seconds, flops;
+    int64_t n, peak, live; // 0: not known
+    bool background;
+} phase_sum;
+
+static void sum_row(phase_sum *sum, const osh_profile_row *row)
+{
+    sum->seconds += row->seconds, sum->flops += row->flops, sum->n += row->n;
+    if (row->peak_bytes > sum->peak) sum->peak = row->peak_bytes;
+    if (row->live_bytes > sum->live) sum->live = row->live_bytes;
+}
+
+static size_t sum_phases(phase_sum *sums, size_t cap, const osh_profile_data *d)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < d->n_rows; i++) {
+        const osh_profile_row *row = &d->rows[i];
+        size_t k = 0;
+        while (k < n && (strcmp(sums[k].name, row->phase) || sums[k].background != row->background)) k++;
+        if (k == cap) continue;
+        if (k == n) sums[n++] = (phase_sum){.name = row->phase, .background = row->background};
+        sum_row(&sums[k], row);
+    }
+    return n;
+}
+
+static void sum_stages(phase_sum sums[OSH_N_STAGES], const osh_profile_data *d)
+{
+    for (int k = 0; k < OSH_N_STAGES; k++) sums[k] = (phase_sum){.name = osh_stage_name((osh_stage)k)};
+    for (size_t i = 0; i < d->n_rows; i++) {
+        osh_stage stage = osh_profile_stage(d->rows[i].phase);
+        if (stage != OSH_N_STAGES && !d->rows[i].background) sum_row(&sums[stage], &d->rows[i]);
+    }
+}
+
+static void bytes_cell(osh_page *pg, int64_t bytes)
+{
+    OSH_PUT(pg, "<td class=\"n\">");
+    if (bytes > 0) osh_page_bytes(pg, (double)bytes);
+    OSH_PUT(pg, "</td>");
+}
+
+static void sum_cells(osh_page *pg, const phase_sum *sum, double total)
+{
+    OSH_PUT(pg, "%s</td><td class=\"n\">%.3f</td><td class=\"n\">%.1f %%</td><td class=\"n\">%lld</td>",
+            sum->background ? " (beside)" : "", sum->seconds, 100 * sum->seconds / total, (long long)sum->n);
+    bytes_cell(pg, sum->peak);
+    bytes_cell(pg, sum->live);
+    OSH_PUT(pg, "<td class=\"n\">");
+    if (sum->flops > 0 && sum->seconds > 0) OSH_PUT(pg, "%.1f", sum->flops / sum->seconds / 1e9);
+    OSH_PUT(pg, "</td></tr>\n");
+}
+
+static void table_head(osh_page *pg, const char *id, const char *what)
+{
+    OSH_PUT(pg, "<div class=\"wide\"><table id=\"%s\"><tr><th>%s</th><th class=\"n\">seconds</th>"
+                "<th class=\"n\">share</th><th class=\"n\">times</th><th class=\"n\">highest memory</th>"
+                "<th class=\"n\">of it in use</th><th class=\"n\">GFLOP/s</th></tr>\n", id, what);
+}
+
+static void stages_table(osh_page *pg, const osh_profile_data *d, double total)
+{
+    phase_sum sums[OSH_N_STAGES];
+    int64_t n = 0;
+    sum_stages(sums, d);
+    for (int k = 0; k < OSH_N_STAGES; k++) n += sums[k].n;
+    if (!n) return;
+    table_head(pg, "stages", "stage");
+    for (int k = 0; k < OSH_N_STAGES; k++) {
+        if (!sums[k].n) continue;
+        OSH_PUT(pg, "<tr><td>%s", sums[k].name);
+        sum_cells(pg, &sums[k], total);
+    }
+    OSH_PUT(pg, "</table></div>\n");
+}
+
+void osh_page_times(osh_page *pg, const osh_profile_data *d)
+{
+    phase_sum sums[32];
+    size_t n = sum_phases(sums, 32, d);
+    double total = d->seconds > 0 ? d->seconds : 1, x = 0, known = 0;
+    OSH_PUT(pg, "<div class=\"wide\"><svg viewBox=\"0 0 %d 30\" role=\"img\" aria-label=\"time per phase\">\n",
+            OSH_CHART_W);
+    for (size_t i = 0; i < n; i++) {
+        double w = OSH_CHART_W * sums[i].seconds / total;
+        if (sums[i].background) continue;
+        OSH_PUT(pg, "<rect x=\"%.2f\" y=\"2\" width=\"%.2f\" height=\"26\" fill=\"var(--%s)\"><title>", x, w,
+                osh_page_colour(sums[i].name));
+        osh_page_escape(pg, sums[i].name);
+        OSH_PUT(pg, " %.2f s</title></rect>\n", sums[i].seconds);
+        x += w, known += sums[i].seconds;
+    }
+    OSH_PUT(pg, "</svg></div>\n");
+    stages_table(pg, d, total);
+    table_head(pg, "phases", "phase");
+    for (size_t i = 0; i < n; i++) {
+        OSH_PUT(pg, "<tr><td class=\"key\"><i style=\"background:var(--%s);margin-left:0\"></i>",
+                osh_page_colour(sums[i].name));
+        osh_page_escape(pg, sums[i].name);
+        sum_cells(pg, &sums[i], total);
+    }
+    phase_sum other = {.seconds = total > known ? total - known : 0};
+    OSH_PUT(pg, "<tr><td>other</td><td class=\"n\">%.3f</td><td class=\"n\">%.1f %%</td><td></td><td></td><td></td>"
+                "<td></td></tr></table></div>\n", other.seconds, 100 * other.seconds / total);
+}
+
+/* ---- memory against time ---- */
+
+enum { STRIP_H = 7, LABEL_W = 112, LABEL_CHARS = 18 };
+
+typedef struct axes { double seconds, top; } axes; // what the right edge and the upper one stand for
+
+static double at_x(const axes *a, double seconds)
+{
+    return OSH_CHART_LEFT + (OSH_CHART_W - OSH_CHART_LEFT) * fmin(seconds / a->seconds, 1);
+}
+static double at_y(const axes *a, double bytes)
+{
+    return OSH_CHART_TOP + (OSH_CHART_H - OSH_CHART_TOP - OSH_CHART_BOTTOM) * (1 - bytes / a->top);
+}
+
+/* The label of one stands at the left, of the other at the right: the lines may be the same. */
+static void memory_line(osh_page *pg, double y, const char *what, double bytes, bool left)
+{
+    OSH_PUT(pg, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"var(--%s)\" stroke-dasharray=\"%s\"/>"
+                "<text x=\"%d\" y=\"%.1f\" text-anchor=\"%s\">%s ", OSH_CHART_LEFT, OSH_CHART_W, y, y,
+            left ? "soft" : "warn", left ? "2 4" : "8 4", left ? OSH_CHART_LEFT + 4 : OSH_CHART_W - 4, y - 4,
+            left ? "start" : "end", what);
+    osh_page_bytes(pg, bytes);
+    OSH_PUT(pg, "</text>\n");
+}
+
+static void grid(osh_page *pg, const axes *a)
+{
+    for (int k = 0; k <= 4; k++) {
+        double y = at_y(a, a->top * k / 4);
+        OSH_PUT(pg, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" "
+                    "text-anchor=\"end\">", OSH_CHART_LEFT, OSH_CHART_W, y, y, OSH_CHART_LEFT - 6, y + 4);
+        osh_page_bytes(pg, a->top * k / 4);
+        OSH_PUT(pg, "</text>\n");
+    }
+}
+
+static void curves(osh_page *pg, const osh_profile_data *d, const axes *a)
+{
+    if (d->live_peak >= 0) {
+        OSH_PUT(pg, "<polygon fill=\"var(--propagate)\" fill-opacity=\".3\" points=\"%.1f,%.1f ",
+                at_x(a, d->points[0].seconds), at_y(a, 0));
+        for (size_t i = 0; i < d->n_points; i++)
+            OSH_PUT(pg, "%.1f,%.1f ", at_x(a, d->points[i].seconds), at_y(a, fmax((double)d->points[i].live, 0)));
+        OSH_PUT(pg, "%.1f,%.1f\"/>\n", at_x(a, d->points[d->n_points - 1].seconds), at_y(a, 0));
+    }
+    OSH_PUT(pg, "<polyline fill=\"none\" stroke=\"var(--bar)\" stroke-width=\"1.5\" points=\"");
+    for (size_t i = 0; i < d->n_points; i++)
+        OSH_PUT(pg, "%.1f,%.1f ", at_x(a, d->points[i].seconds), at_y(a, (double)d->points[i].bytes));
+    OSH_PUT(pg, "\"/>\n");
+}
+
+/* The end of a name, which is what tells it from others. */
+static void label(osh_page *pg, double x, double y, const char *name)
+{
+    size_t n = strlen(name);
+    const char *from = n > LABEL_CHARS ? name + n - LABEL_CHARS : name;
+    while ((*from & 0xc0) == 0x80) from++; // not within a character
+    OSH_PUT(pg, "<text x=\"%.1f\" y=\"%.1f\">%s", x + 2, y, from == name ? "" : "…");
+    osh_page_escape(pg, from);
+    OSH_PUT(pg, "</text>\n");
+}
+
+/* A stage that the points are in, from one of them to where another begins. */
+static void stage(osh_page *pg, const axes *a, const osh_profile_row *row, double from, double to)
+{
+    OSH_PUT(pg, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"var(--%s)\"><title>", at_x(a, from),
+            at_y(a, 0) + 2, fmax(at_x(a, to) - at_x(a, from), 0.5), STRIP_H, osh_page_colour(row->phase));
+    osh_page_escape(pg, row->phase);
+    if (row->of) OSH_PUT(pg, " ");
+    if (row->of) osh_page_escape(pg, row->of);
+    OSH_PUT(pg, "</title></rect>\n");
+}
+
+static void stages(osh_page *pg, const osh_profile_data *d, const axes *a)
+{
+    double labelled = 0;
+    const char *of = NULL;
+    for (size_t i = 0, k; i < d->n_points; i = k) {
+        int r = d->points[i].row;
+        for (k = i + 1; k < d->n_points && d->points[k].row == r; k++) {}
+        if (r < 0 || (size_t)r >= d->n_rows) continue;
+        const osh_profile_row *row = &d->rows[r];
+        double from = d->points[i].seconds, x = at_x(a, from);
+        stage(pg, a, row, from, k < d->n_points ? d->points[k].seconds : d->seconds);
+        if (!row->of || (of && !strcmp(of, row->of))) continue;
+        of = row->of;
+        if (x < labelled || x + LABEL_W > OSH_CHART_W + 8) continue;
+        OSH_PUT(pg, "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%.1f\"/>", x, x, OSH_CHART_TOP,
+                at_y(a, 0));
+        label(pg, x, OSH_CHART_TOP + 9, row->of);
+        labelled = x + LABEL_W;
+    }
+}
+
+static void checkpoints(osh_page *pg, const osh_profile_data *d, const axes *a)
+{
+    double labelled = 0;
+    for (size_t i = 0; i < d->n_marks && i < 50; i++) {
+        double x = at_x(a, d->marks[i].seconds);
+        OSH_PUT(pg, "<line stroke=\"var(--warn)\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%.1f\"><title>", x, x,
+                OSH_CHART_TOP, at_y(a, 0));
+        osh_page_escape(pg, d->marks[i].name);
+        OSH_PUT(pg, "</title></line>\n");
+        if (x < labelled) continue;
+        label(pg, fmin(x, OSH_CHART_W - LABEL_W), at_y(a, 0) - 4, d->marks[i].name);
+        labelled = x + LABEL_W;
+    }
+}
+
+void osh_page_memory(osh_page *pg, const osh_profile_data *d, int64_t predicted, int64_t budget)
+{
+    axes a = {.seconds = d->seconds, .top = fmax((double)d->peak_bytes, (double)d->live_peak)};
+    if (!d->n_points || d->seconds <= 0 || a.top <= 0) return;
+    a.top = 1.08 * fmax(a.top, fmax((double)budget, (double)predicted));
+    OSH_PUT(pg, "<div class=\"wide\"><svg id=\"memory\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"memory against "
+                "time\">\n<text x=\"0\" y=\"12\">bytes in memory</text>\n", OSH_CHART_W, OSH_CHART_H);
+    grid(pg, &a);
+    stages(pg, d, &a);
+    curves(pg, d, &a);
+    if (predicted) memory_line(pg, at_y(&a, (double)predicted), "predicted", (double)predicted, true);
+    if (budget) memory_line(pg, at_y(&a, (double)budget), "budget", (double)budget, false);
+    checkpoints(pg, d, &a);
+    OSH_PUT(pg, "<text x=\"%d\" y=\"%d\">0</text><text x=\"%d\" y=\"%d\" text-anchor=\"middle\">time since the start"
+                "</text><text x=\"%d\" y=\"%d\" text-anchor=\"end\">", OSH_CHART_LEFT, OSH_CHART_H - 6,
+            OSH_CHART_LEFT + (OSH_CHART_W - OSH_CHART_LEFT) / 2, OSH_CHART_H - 6, OSH_CHART_W, OSH_CHART_H - 6);
+    osh_page_seconds(pg, d->seconds);
+    OSH_PUT(pg, "</text></svg></div>\n<p class=\"soft key\">The line is the anonymous and shared memory of the "
+                "process, the highest of each interval");
+    if (d->live_peak >= 0) OSH_PUT(pg, "; the area what the program had allocated of it, and did use");
+    OSH_PUT(pg, ". Below it the stages, in the colours of the table.</p>\n");
+}
