@@ -25,6 +25,9 @@ static const row rows[] = {
     {"qwen2_5_vl", "visual.merger.", {".mlp.0", ".mlp.2"}},
     {"qwen3_vl", "visual.blocks.", {".attn.qkv", ".attn.proj", ".mlp.linear_fc1", ".mlp.linear_fc2"}},
     {"qwen3_vl", "visual.merger.", {".linear_fc1", ".linear_fc2"}},
+    {"llama4", "vision_model.", {".self_attn.q_proj", ".self_attn.k_proj", ".self_attn.v_proj", ".self_attn.o_proj",
+                                 ".mlp.fc1", ".mlp.fc2", ".patch_embedding.linear"}},
+    {"llama4", "multi_modal_projector.", {".linear_1"}},
     {"qwen3_vl", "visual.deepstack_merger_list.", {".linear_fc1", ".linear_fc2"}},
 };
 

@@ -196,6 +196,7 @@ osh_status osh_checkpoint_open(osh_ctx *cx, osh_checkpoint **out, const char *di
         OSH_TRY(open_indexed(cx, ck, index));
     } else
         OSH_FAIL(cx, OSH_E_IO, "%s: has neither %s nor %s", dir, single_name, index_name);
+    OSH_TRY(osh_checkpoint_part_experts(cx, ck));
     *out = ck, ck = NULL; // give
 done:
     osh_free(cx, index);
@@ -208,6 +209,7 @@ void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck)
 {
     if (!ck) return;
     osh_checkpoint_free_virtuals(cx, ck);
+    osh_checkpoint_free_parts(cx, ck);
     osh_checkpoint_free_changes(cx, ck);
     osh_checkpoint_unwatch(cx, ck);
     for (int i = 0; i < ck->n_shards; i++) {

@@ -32,6 +32,8 @@ typedef struct osh_checkpoint {
     struct osh_ckpt_sums *sums; // own: of the tensors that were read; NULL: nobody asks
     int n_virtuals;
     struct osh_ckpt_changes *changes; // own: of tensors; NULL: none
+    osh_st_entry *parts;        // own, names own: of experts that lie in one tensor
+    int64_t n_parts;
 } osh_checkpoint;
 
 /* model.safetensors, or else model.safetensors.index.json with its shards. A tensor in the index and not in its shard,
@@ -73,6 +75,9 @@ bool osh_checkpoint_next_seen(const osh_checkpoint *ck, int64_t at, int64_t *ten
 osh_status osh_checkpoint_reread(osh_ctx *cx, char **diff, osh_stamp *stamp, const osh_checkpoint *ck, int shard);
 osh_status osh_sum_of_file(osh_ctx *cx, uint64_t *sum, int64_t *n_bytes, const char *path); // XXH3 of all of it
 void osh_checkpoint_free_virtuals(osh_ctx *cx, osh_checkpoint *ck); // called by close
+/* Called by open: of families whose loaders know experts by name, each is a tensor of its own. ckpt_experts.c */
+osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck);
+void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // called by close
 /* Files of dir to carry along byte for byte: not weights (*.safetensors, *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5,
  * *.msgpack, *.ot, *.ckpt), their *.index.json, recipe.yaml, config.json, nor directories. sorted; own:
  * osh_strings_free. */

@@ -6,6 +6,8 @@
 #include "base/xxh3.h"
 #include "io/checkpoint.h"
 
+enum { GATHERED = 256 << 10 }; // bytes at a time of a tensor whose elements lie apart
+
 struct osh_ckpt_sums {
     pthread_mutex_t lock;
     uint64_t *sums; // own [n]
@@ -96,6 +98,31 @@ done:
     return rc;
 }
 
+/* The sum of a tensor's bytes as a reader gets them. */
+static osh_status sum_of_tensor(osh_ctx *cx, uint64_t *sum, osh_file *f, const osh_st_entry *e)
+{
+    osh_status rc = OSH_OK;
+    size_t all = (size_t)(e->end - e->begin);
+    char *room = NULL; // own
+    XXH3_state_t *state = NULL; // own
+    if (!e->row) return sum_of_bytes(cx, sum, f, e->begin, e->end);
+    room = osh_alloc(cx, GATHERED);
+    state = XXH3_createState();
+    if (!state || !room) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
+    XXH3_64bits_reset(state);
+    for (size_t at = 0, n; at < all; at += n) {
+        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        n = all - at < GATHERED ? all - at : GATHERED;
+        OSH_TRY(osh_st_gather(cx, room, f, e, (int64_t)at, n));
+        XXH3_64bits_update(state, room, n);
+    }
+    *sum = XXH3_64bits_digest(state);
+done:
+    XXH3_freeState(state);
+    osh_free(cx, room);
+    return rc;
+}
+
 osh_status osh_checkpoint_see(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor)
 {
     osh_status rc = OSH_OK;
@@ -104,7 +131,7 @@ osh_status osh_checkpoint_see(osh_ctx *cx, const osh_checkpoint *ck, int64_t ten
     uint64_t sum;
     if (!ck->sums || osh_checkpoint_seen(ck, tensor, &sum)) goto done;
     OSH_TRY(osh_st_reopen(cx, &f, ck->shards[t->shard]));
-    OSH_TRY(sum_of_bytes(cx, &sum, f, t->e->begin, t->e->end));
+    OSH_TRY(sum_of_tensor(cx, &sum, f, t->e));
     OSH_TRY(osh_checkpoint_saw(cx, ck, tensor, sum));
 done:
     osh_file_close(cx, f);
@@ -123,25 +150,20 @@ done:
     return rc;
 }
 
-/* Whether the bytes [begin, end) of f have that sum. *diff, where they have not: about what, of which file. */
-static osh_status compare_bytes(osh_ctx *cx, char **diff, osh_file *f, int64_t begin, int64_t end, uint64_t was,
-                                const char *what)
+/* *diff, where two sums are not the same: about what, of which file. */
+static osh_status compare_sums(osh_ctx *cx, char **diff, const osh_file *f, uint64_t now, uint64_t was,
+                               const char *what)
 {
-    osh_status rc = OSH_OK;
-    uint64_t now;
-    OSH_TRY(sum_of_bytes(cx, &now, f, begin, end));
-    if (now == was) goto done;
+    if (now == was) return OSH_OK;
     *diff = osh_sprintf(cx, "%s: %.200s has checksum %016llx, had %016llx", osh_file_path(f), what,
                         (unsigned long long)now, (unsigned long long)was);
-    if (!*diff) rc = OSH_E_NOMEM;
-done:
-    return rc;
+    return *diff ? OSH_OK : OSH_E_NOMEM;
 }
 
 static osh_status compare_file(osh_ctx *cx, char **diff, osh_file *f, const osh_checkpoint *ck, int shard)
 {
     osh_status rc = OSH_OK;
-    uint64_t was;
+    uint64_t was, now;
     int64_t n = osh_st_header(ck->shards[shard], &was), size = osh_file_bytes(f);
     int64_t had = osh_st_stamp(ck->shards[shard])->n_bytes;
     if (size != had) {
@@ -149,11 +171,13 @@ static osh_status compare_file(osh_ctx *cx, char **diff, osh_file *f, const osh_
         if (!*diff) rc = OSH_E_NOMEM;
         goto done;
     }
-    OSH_TRY(compare_bytes(cx, diff, f, 0, n, was, "the header"));
+    OSH_TRY(sum_of_bytes(cx, &now, f, 0, n));
+    OSH_TRY(compare_sums(cx, diff, f, now, was, "the header"));
     for (int64_t i = 0; i < ck->n_tensors && !*diff; i++) {
         const osh_ckpt_tensor *t = &ck->tensors[i];
-        if (t->shard == shard && osh_checkpoint_seen(ck, i, &was))
-            OSH_TRY(compare_bytes(cx, diff, f, t->e->begin, t->e->end, was, t->e->name));
+        if (t->shard != shard || !osh_checkpoint_seen(ck, i, &was)) continue;
+        OSH_TRY(sum_of_tensor(cx, &now, f, t->e));
+        OSH_TRY(compare_sums(cx, diff, f, now, was, t->e->name));
     }
 done:
     return rc;

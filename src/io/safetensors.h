@@ -11,6 +11,8 @@ typedef struct osh_st_entry {
     int ndim;
     int64_t shape[OSH_MAX_DIMS];
     int64_t begin, end; // bytes, from the start of the file
+    int64_t at, row, column; // of a part of another tensor whose elements lie apart: where in the file the first one
+                             // is, and bytes from one row, one column to the next; begin is 0. row 0: it is none
 } osh_st_entry;
 
 typedef struct osh_st osh_st;
@@ -30,6 +32,8 @@ osh_status osh_st_reopen(osh_ctx *cx, osh_file **f, const osh_st *st);
  * OSH_BLOCK_BYTES. */
 osh_status osh_st_read_blocks(osh_ctx *cx, void *room, osh_file *f, const osh_st_entry *e, int64_t offset,
                               size_t n_bytes);
+/* Bytes [offset, offset + n_bytes), whole elements, of a part whose elements lie apart. st_part.c */
+osh_status osh_st_gather(osh_ctx *cx, void *to, osh_file *f, const osh_st_entry *e, int64_t offset, size_t n_bytes);
 const char *osh_st_path(const osh_st *st);
 const osh_stamp *osh_st_stamp(const osh_st *st); // of the file, before its header was read
 int64_t osh_st_header(const osh_st *st, uint64_t *sum); // bytes in front of the data, and their XXH3

@@ -331,7 +331,8 @@ osh_status osh_st_read_part(osh_ctx *cx, void *to, const osh_st *st, const osh_s
            n_bytes <= (uint64_t)(e->end - e->begin - offset));
     if (n_bytes == 0) goto done;
     OSH_TRY(open_again(cx, &f, st));
-    if (st->direct) OSH_TRY(osh_file_pread_direct(cx, f, to, n_bytes, e->begin + offset));
+    if (e->row) OSH_TRY(osh_st_gather(cx, to, f, e, offset, n_bytes));
+    else if (st->direct) OSH_TRY(osh_file_pread_direct(cx, f, to, n_bytes, e->begin + offset));
     else OSH_TRY(osh_file_pread(cx, f, to, n_bytes, e->begin + offset));
 done:
     if (rc) osh_note(cx, "reading %.200s", e->name);
@@ -351,7 +352,8 @@ osh_status osh_st_read_blocks(osh_ctx *cx, void *room, osh_file *f, const osh_st
 {
     osh_status rc = OSH_OK;
     assert(offset >= 0 && offset <= e->end - e->begin && n_bytes <= (uint64_t)(e->end - e->begin - offset));
-    if (n_bytes) rc = osh_file_read_blocks(cx, f, room, n_bytes, e->begin + offset);
+    if (n_bytes && e->row) rc = osh_st_gather(cx, (char *)room + offset % OSH_BLOCK_BYTES, f, e, offset, n_bytes);
+    else if (n_bytes) rc = osh_file_read_blocks(cx, f, room, n_bytes, e->begin + offset);
     if (rc) osh_note(cx, "reading %.200s", e->name);
     return rc;
 }

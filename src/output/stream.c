@@ -118,7 +118,8 @@ static osh_status item_new(osh_ctx *cx, item **out, const stream *s, int64_t id)
         bool changed = osh_checkpoint_is_changed(p->ck, p->out_info[id].source); // element by element; a copy: byte
         if (changed && !(it->source = XXH3_createState())) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
         if (changed) XXH3_64bits_reset(it->source);
-        it->row_in = it->row_out = changed ? osh_dtype_bytes(p->out[id].dtype) : 1;
+        bool elements = changed || p->ck->tensors[p->out_info[id].source].e->row;
+        it->row_in = it->row_out = elements ? osh_dtype_bytes(p->out[id].dtype) : 1;
         it->n_rows = (p->out[id].end - p->out[id].begin) / (int64_t)it->row_in;
         it->band = osh_band_rows(it->n_rows, it->row_in, 1);
     }

@@ -26,13 +26,6 @@ static const char *by_shape(const osh_st_entry *e)
     return e->ndim == 3 ? "of three dimensions" : "not the weight of a module";
 }
 
-/* Whether loaders would look for what this tensor holds under other names. */
-static bool is_lost(const osh_kinds *k, const osh_st_entry *e)
-{
-    return e->ndim == 3 && strstr(e->name, "experts") &&
-           (osh_catalogue_parts_experts(k->model_type) || osh_catalogue_parts_experts(k->family));
-}
-
 /* "model.layers.3.mlp.gate.weight" to "model.layers.*.mlp.gate" */
 static osh_status pattern_of(osh_ctx *cx, osh_buf *b, const char *name)
 {
@@ -80,10 +73,8 @@ osh_status osh_plan_dense(osh_ctx *cx, osh_plan *p, const char *const *why)
     bool *quantized = NULL; // own
     osh_map *rows = NULL;   // own
     int64_t all = 0, dense = 0;
-    osh_kinds kinds;
     osh_buf key;
     osh_buf_init(&key, 0);
-    osh_kinds_init(&kinds, p->ck);
     OSH_NEW(cx, quantized, p->ck->n_tensors);
     OSH_NEW(cx, p->dense, p->ck->n_tensors);
     OSH_TRY(osh_map_new(cx, &rows, 64));
@@ -96,10 +87,6 @@ osh_status osh_plan_dense(osh_ctx *cx, osh_plan *p, const char *const *why)
         if (quantized[i]) continue;
         dense += in_block;
         OSH_TRY(row_count(cx, p, rows, e, why[i] ? why[i] : by_shape(e), &key));
-        if (!is_lost(&kinds, e)) continue;
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s: transformers takes the experts of a quantized %s apart and would not "
-                 "find them: this version writes no such checkpoint", p->dense[p->n_dense - 1].names, by_shape(e),
-                 kinds.model_type);
     }
     p->dense_share = all ? (double)dense / (double)all : 0;
 done:

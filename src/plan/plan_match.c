@@ -439,6 +439,14 @@ done:
     return rc;
 }
 
+/* model_type of the text model. */
+static const char *text_type(const osh_plan *p)
+{
+    osh_kinds k;
+    osh_kinds_init(&k, p->ck);
+    return k.model_type;
+}
+
 /* Formats into the groups (a group whose modules infer different ones cannot be), the top-level format, the JSON. */
 static osh_status make_config(osh_ctx *cx, osh_plan *p)
 {
@@ -452,6 +460,9 @@ static osh_status make_config(osh_ctx *cx, osh_plan *p)
         else if (strcmp(top, l->format->name)) top = "mixed-precision";
     }
     if (!(p->format = osh_strdup(cx, top ? top : "dense"))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the format");
+    if (!p->n_schemes && p->ck->n_parts && osh_catalogue_parts_experts(text_type(p)))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s has its experts in one tensor, and transformers takes those of a quantized "
+                 "model alone apart: want a recipe that quantizes", p->ck->dir);
     if (!p->n_schemes && !(p->quantization_json = osh_strdup(cx, ""))) // pruned alone: a dense model's config
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a config");
     if (!p->n_schemes) goto done;

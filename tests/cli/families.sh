@@ -47,6 +47,7 @@ check falcon 4 2
 check falcon_new 4 2
 check falcon_old 4 2
 check mixtral 16 2
+check qwen3_moe_stacked 16 2
 check qwen2_moe 19 2 -12
 check glm4_moe 7 2 18 # a dense layer, and one with 6 experts and a shared one
 check deepseek_v2 7 2 18

@@ -168,6 +168,8 @@ CASES = {
                             moe_intermediate_size=8, norm_topk_prob=False, mlp_only_layers=[], decoder_sparse_step=2,
                             use_sliding_window=True, sliding_window=16, max_window_layers=4,
                             rope_parameters={"rope_type": "default", "rope_theta": 10000.0}), {"num_experts_per_tok": 4}),
+    "qwen3_moe_stacked": (five(Q3M, **size(head_dim=16), **ROPE, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+                               norm_topk_prob=True, mlp_only_layers=[], decoder_sparse_step=1), {"norm_topk_prob": False}),
     "smollm3": (five(S3, **size(num_hidden_layers=3, no_rope_layers=[1, 0, 1]), **NO_PAD, **ROPE), {"no_rope_layers": [1, 1, 0]}),
     "granite": (four(GR, **size(**DH16), **NO_PAD, rope_theta=10000.0, embedding_multiplier=3.0, residual_multiplier=0.3,
                      attention_multiplier=0.15, logits_scaling=3.0), {"residual_multiplier": 0.4}),
@@ -246,7 +248,7 @@ def saved_names(directory):
             return [[n, f.get_slice(n).get_shape()] for n in sorted(f.keys())]
 
 
-def names_and_shapes(directory):
+def names_and_shapes(directory, stacked):
     if "text_config" in json.loads((pathlib.Path(directory) / "config.json").read_text()):
         return saved_names(directory)
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(directory))
@@ -256,7 +258,7 @@ def names_and_shapes(directory):
         rows = [["embed_out.weight" if n == "lm_head.weight" else n, s] for n, s in rows]
     mixtral = model.config.model_type == "mixtral"
     rows = [[n.replace(".mlp.gate.", ".block_sparse_moe.gate.") if mixtral else n, s] for n, s in rows]
-    return [row for n, s in rows for row in split_experts(n, s, mixtral)]
+    return rows if stacked else [row for n, s in rows for row in split_experts(n, s, mixtral)]
 
 
 def split_experts(name, shape, mixtral):
@@ -296,7 +298,7 @@ def make(case):
     config, without = CASES[case]
     with tempfile.TemporaryDirectory() as d:
         (pathlib.Path(d) / "config.json").write_text(json.dumps(config))
-        tensors = names_and_shapes(d)
+        tensors = names_and_shapes(d, case.endswith("_stacked"))
     samples = tokens(config.get("text_config", config)["vocab_size"])
     logits = run(config, tensors, torch.float32, torch.float32, samples[:LOGIT_SAMPLES])
     other = copy.deepcopy(config)

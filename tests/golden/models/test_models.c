@@ -151,6 +151,7 @@ int main(void)
         CASE(qwen3_layer_types),
         CASE(qwen3_moe),
         CASE(qwen3_moe_step),
+        CASE(qwen3_moe_stacked),
         CASE(smollm3),
         CASE(granite),
         CASE(olmo2),

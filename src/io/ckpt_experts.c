@@ -1,0 +1,202 @@
+/* ckpt_experts.c - experts that lie in one tensor read as tensors of their own, under the names by which loaders know
+ * the experts of a quantized model.
+ *
+ *   experts.gate_up_proj [E, 2F, D]      gate's rows, then up's             experts.3.gate_proj.weight [F, D]
+ *   experts.down_proj    [E, D, F]                                          experts.3.up_proj.weight   [F, D]
+ *   or both transposed:  [E, D, 2F], [E, F, D]                              experts.3.down_proj.weight [D, F]
+ *
+ * No four sizes are both. What stands in a row in the file is a range of it; a transposed matrix is gathered as it is
+ * read (st_part.c). The tensor that held them is no longer one of the checkpoint's. */
+#include <string.h>
+
+#include "io/checkpoint.h"
+
+/* transformers and vLLM find the experts of a quantized one by these names: of Qwen's, GLM's and DeepSeek's by the
+ * conversions of its conversion_mapping.py, of Llama 4 because its quantizers/base.py takes them apart. */
+static const char *const families[] = {
+    "deepseek_v2", "deepseek_v3", "glm4_moe", "llama4", "llama4_text", "qwen2_moe", "qwen3_5_moe", "qwen3_5_moe_text",
+    "qwen3_moe", "qwen3_next",
+};
+
+typedef struct stack { // the two tensors of a layer
+    const osh_st_entry *up, *down; // view: gate and up; down
+    int shard_up, shard_down;
+    int64_t n, F, D;
+    bool transposed;
+} stack;
+
+typedef struct parting {
+    osh_checkpoint *ck;       // view
+    osh_ckpt_tensor *tensors; // own: the new list
+    int64_t n;
+    osh_st_entry *parts;      // own, names own
+    int64_t n_parts;
+} parting;
+
+static const char up_tail[] = ".experts.gate_up_proj", down_tail[] = ".experts.down_proj";
+
+static bool name_ends(const char *name, const char *tail)
+{
+    size_t n = strlen(name), t = strlen(tail);
+    return n >= t && !strcmp(name + n - t, tail);
+}
+
+static bool is_known(const osh_hf_config *c)
+{
+    const cJSON *type = cJSON_IsObject(c->model) ? cJSON_GetObjectItemCaseSensitive(c->model, "model_type") : NULL;
+    for (size_t i = 0; cJSON_IsString(type) && i < sizeof families / sizeof *families; i++)
+        if (!strcmp(type->valuestring, families[i])) return true;
+    return false;
+}
+
+/* The tensor whose name has `to` in the place of its end `from`. */
+static osh_status find_other(osh_ctx *cx, const osh_ckpt_tensor **other, const osh_checkpoint *ck, const char *name,
+                             const char *from, const char *to)
+{
+    char *text = osh_sprintf(cx, "%.*s%s", (int)(strlen(name) - strlen(from)), name, to); // own
+    if (!text) return OSH_E_NOMEM;
+    *other = osh_checkpoint_find(ck, text);
+    osh_free(cx, text);
+    return OSH_OK;
+}
+
+static bool read_stack(stack *s, const osh_ckpt_tensor *up, const osh_ckpt_tensor *down)
+{
+    const int64_t *a = up->e->shape, *b = down->e->shape;
+    if (up->e->ndim != 3 || down->e->ndim != 3 || a[0] != b[0] || a[0] < 1) return false;
+    *s = (stack){.up = up->e, .down = down->e, .shard_up = up->shard, .shard_down = down->shard, .n = a[0]};
+    s->transposed = !(a[1] == 2 * b[2] && a[2] == b[1]);
+    s->F = b[s->transposed ? 1 : 2], s->D = b[s->transposed ? 2 : 1];
+    return s->F > 0 && s->D > 0 && (!s->transposed || (a[1] == s->D && a[2] == 2 * s->F));
+}
+
+/* The stack of which tensor t is one, *s without up: of none. */
+static osh_status find_stack(osh_ctx *cx, stack *s, const osh_checkpoint *ck, const osh_ckpt_tensor *t)
+{
+    osh_status rc = OSH_OK;
+    bool up = name_ends(t->e->name, up_tail);
+    const osh_ckpt_tensor *other = NULL;
+    *s = (stack){0};
+    if (!up && !name_ends(t->e->name, down_tail)) goto done;
+    OSH_TRY(find_other(cx, &other, ck, t->e->name, up ? up_tail : down_tail, up ? down_tail : up_tail));
+    if (!other || read_stack(s, up ? t : other, up ? other : t)) goto done;
+    OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s and %s are no experts of one size: want [E, 2F, D] and [E, D, F], or both "
+             "transposed", ck->dir, t->e->name, other->e->name);
+done:
+    if (rc || !other) *s = (stack){0};
+    return rc;
+}
+
+/* Appends the part `leaf` of expert e: [rows, columns] of a tensor whose expert begins at `at`, with `width` of its own
+ * elements in a row, from its row or, where it is transposed, its column `first` on. */
+static osh_status add_part(osh_ctx *cx, parting *p, const stack *s, int64_t e, const char *leaf, int64_t first)
+{
+    osh_status rc = OSH_OK;
+    bool down = !strcmp(leaf, "down_proj");
+    const osh_st_entry *of = down ? s->down : s->up;
+    int64_t size = (int64_t)osh_dtype_bytes(of->dtype), width = of->shape[2] * size;
+    int64_t rows = down ? s->D : s->F, columns = down ? s->F : s->D;
+    int64_t at = of->begin + e * of->shape[1] * width;
+    size_t stem = strlen(of->name) - strlen(down ? down_tail : up_tail);
+    osh_st_entry *part = &p->parts[p->n_parts];
+    *part = (osh_st_entry){.dtype = of->dtype, .ndim = 2, .shape = {rows, columns}};
+    if (s->transposed)
+        part->at = at + first * size, part->row = size, part->column = width, part->end = rows * columns * size;
+    else
+        part->begin = at + first * width, part->end = part->begin + rows * width;
+    part->name = osh_sprintf(cx, "%.*s.experts.%lld.%s.weight", (int)stem, of->name, (long long)e, leaf);
+    if (!part->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of a tensor");
+    p->n_parts++; // counted: its name is freed from here on
+    p->tensors[p->n++] = (osh_ckpt_tensor){part, down ? s->shard_down : s->shard_up};
+done:
+    return rc;
+}
+
+static osh_status part_all(osh_ctx *cx, parting *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_checkpoint *ck = p->ck;
+    for (int64_t i = 0; i < ck->n_tensors; i++) {
+        const osh_ckpt_tensor *t = &ck->tensors[i];
+        stack s;
+        OSH_TRY(find_stack(cx, &s, ck, t));
+        if (!s.up) p->tensors[p->n++] = *t;
+        for (int64_t e = 0; s.up && e < s.n; e++) {
+            if (t->e == s.down) {
+                OSH_TRY(add_part(cx, p, &s, e, "down_proj", 0));
+                continue;
+            }
+            OSH_TRY(add_part(cx, p, &s, e, "gate_proj", 0));
+            OSH_TRY(add_part(cx, p, &s, e, "up_proj", s.F));
+        }
+    }
+done:
+    return rc;
+}
+
+static osh_status count_parts(osh_ctx *cx, int64_t *n, const osh_checkpoint *ck)
+{
+    osh_status rc = OSH_OK;
+    *n = 0;
+    for (int64_t i = 0; i < ck->n_tensors; i++) {
+        stack s;
+        OSH_TRY(find_stack(cx, &s, ck, &ck->tensors[i]));
+        if (s.up) *n += s.n * (ck->tensors[i].e == s.up ? 2 : 1);
+    }
+done:
+    return rc;
+}
+
+/* Names to their places in the new list. */
+static osh_status name_all(osh_ctx *cx, osh_map **out, const parting *p)
+{
+    osh_status rc = OSH_OK;
+    osh_map *m = NULL; // own
+    OSH_TRY(osh_map_new(cx, &m, (size_t)p->n));
+    for (int64_t i = 0; i < p->n; i++) {
+        const char *name = p->tensors[i].e->name;
+        if (osh_map_get(m, name, strlen(name), &(int64_t){0}))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is there by itself and in one tensor with others", p->ck->dir, name);
+        OSH_TRY(osh_map_put(cx, m, name, strlen(name), i));
+    }
+    *out = m, m = NULL; // give
+done:
+    osh_map_free(cx, m);
+    return rc;
+}
+
+static void free_parts(osh_ctx *cx, osh_st_entry *parts, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) osh_free(cx, parts[i].name);
+    osh_free(cx, parts);
+}
+
+osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck)
+{
+    osh_status rc = OSH_OK;
+    parting p = {.ck = ck};
+    osh_map *names = NULL; // own
+    int64_t n;
+    if (!is_known(ck->config)) goto done;
+    OSH_TRY(count_parts(cx, &n, ck));
+    if (!n) goto done;
+    OSH_NEW(cx, p.parts, n);
+    OSH_NEW(cx, p.tensors, ck->n_tensors + n);
+    OSH_TRY(part_all(cx, &p));
+    OSH_TRY(name_all(cx, &names, &p));
+    osh_map_free(cx, ck->by_name);
+    osh_free(cx, ck->tensors);
+    ck->by_name = names, ck->tensors = p.tensors, ck->n_tensors = p.n; // give
+    ck->parts = p.parts, ck->n_parts = p.n_parts;
+    return OSH_OK;
+done:
+    free_parts(cx, p.parts, p.n_parts);
+    osh_free(cx, p.tensors);
+    return rc;
+}
+
+void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck)
+{
+    free_parts(cx, ck->parts, ck->n_parts);
+    ck->parts = NULL, ck->n_parts = 0;
+}

@@ -1,0 +1,80 @@
+/* st_part.c - a part of a stored tensor whose elements lie apart: one expert's gate in [E, D, 2F], transposed, each
+ * second column.
+ *
+ *   stored, of one expert:   g u g u g u g u      gate [4, 3]:   column by column of what is stored,
+ *                            g u g u g u g u                     strips of which are read and
+ *                            g u g u g u g u                     put where they belong
+ *
+ * Read is what lies between the first and the last element of a strip, into a room of one size: reading takes no memory
+ * that a plan would have to count. */
+#include <assert.h>
+#include <string.h>
+
+#include "io/safetensors.h"
+
+enum { ROOM = 32 << 10, STRIPS = 16 };
+
+typedef struct axis { // near: neighbours in the file; far
+    int64_t n, step;  // elements; bytes from one to the next in the file
+    int64_t pitch;    // and where they go
+} axis;
+
+static void put_element(char *to, const char *from, size_t size)
+{
+    if (size == 2) memcpy(to, from, 2);
+    else if (size == 4) memcpy(to, from, 4);
+    else memcpy(to, from, size);
+}
+
+/* The block of all elements of both axes. */
+static osh_status gather_block(osh_ctx *cx, char *to, osh_file *f, int64_t at, axis near, axis far, size_t size)
+{
+    osh_status rc = OSH_OK;
+    char room[ROOM];
+    int64_t most = ROOM / STRIPS / near.step;
+    if (most < 1) most = 1;
+    for (int64_t j0 = 0; j0 < far.n; j0 += STRIPS) {
+        int64_t nj = far.n - j0 < STRIPS ? far.n - j0 : STRIPS;
+        for (int64_t i0 = 0; i0 < near.n; i0 += most) {
+            int64_t ni = near.n - i0 < most ? near.n - i0 : most;
+            size_t strip = (size_t)((ni - 1) * near.step) + size;
+            for (int64_t j = 0; j < nj; j++)
+                OSH_TRY(osh_file_pread(cx, f, room + (size_t)j * strip, strip,
+                                       at + (j0 + j) * far.step + i0 * near.step));
+            for (int64_t i = 0; i < ni; i++)
+                for (int64_t j = 0; j < nj; j++)
+                    put_element(to + (i0 + i) * near.pitch + (j0 + j) * far.pitch,
+                                room + (size_t)j * strip + (size_t)(i * near.step), size);
+        }
+    }
+done:
+    return rc;
+}
+
+/* Rows [r, r + n_r), columns [c, c + n_c), to where a row has n_c elements. */
+static osh_status gather_rows(osh_ctx *cx, char *to, osh_file *f, const osh_st_entry *e, const int64_t r[2],
+                              const int64_t c[2])
+{
+    size_t size = osh_dtype_bytes(e->dtype);
+    int64_t at = e->at + r[0] * e->row + c[0] * e->column;
+    axis rows = {r[1], e->row, c[1] * (int64_t)size}, columns = {c[1], e->column, (int64_t)size};
+    return e->row < e->column ? gather_block(cx, to, f, at, rows, columns, size)
+                              : gather_block(cx, to, f, at, columns, rows, size);
+}
+
+osh_status osh_st_gather(osh_ctx *cx, void *to, osh_file *f, const osh_st_entry *e, int64_t offset, size_t n_bytes)
+{
+    osh_status rc = OSH_OK;
+    int64_t size = (int64_t)osh_dtype_bytes(e->dtype), columns = e->ndim > 1 ? e->shape[1] : 1;
+    int64_t first = offset / size, end = (offset + (int64_t)n_bytes) / size;
+    assert(offset % size == 0 && (int64_t)n_bytes % size == 0 && e->row >= size && e->column >= size);
+    for (int64_t i = first, n; i < end; i += n) {
+        int64_t row = i / columns, column = i % columns, left = end - i, n_rows = 1;
+        n = columns - column < left ? columns - column : left; // of a row of which the range has a part
+        if (!column && left >= columns) n_rows = left / columns, n = n_rows * columns;
+        OSH_TRY(gather_rows(cx, (char *)to + (i - first) * size, f, e, (int64_t[]){row, n_rows},
+                            (int64_t[]){column, n / n_rows}));
+    }
+done:
+    return rc;
+}

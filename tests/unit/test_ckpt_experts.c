@@ -1,0 +1,164 @@
+/* test_ckpt_experts.c - experts that lie in one tensor read as tensors of their own: each element where it belongs, in
+ * both layouts, whole and by any range; a file that changed is found; sizes that fit no layout are refused. */
+#include <stdio.h>
+
+#include "io/checkpoint.h"
+#include "torture.h"
+#include "unit/dir_fixture.h"
+
+enum { E = 2, F = 70, D = 37, N_UP = E * 2 * F * D, N_DOWN = E * F * D };
+
+static char up_name[] = "model.layers.0.mlp.experts.gate_up_proj", down_name[] = "model.layers.0.mlp.experts.down_proj",
+            other_name[] = "model.layers.0.mlp.experts.1.up_proj.weight";
+
+/* Element i of gate_up is i, of down -1 - i. */
+static void put_experts(fixture *f, const char *type, bool transposed, bool bad, bool twice)
+{
+    int rows[2] = {transposed ? D : 2 * F, transposed ? F : D};
+    int columns[2] = {transposed ? 2 * F : D, transposed ? D : F};
+    osh_st_entry e[3] = {{.name = up_name, .dtype = OSH_F32, .ndim = 3, .shape = {E, rows[0], columns[0]}},
+                         {.name = down_name, .dtype = OSH_F32, .ndim = 3, .shape = {E, rows[1], columns[1]}},
+                         {.name = other_name, .dtype = OSH_F32, .ndim = 1, .shape = {0}}};
+    float *data = malloc((N_UP + N_DOWN + 4096) * sizeof *data);
+    char *header = NULL, config[128];
+    size_t n = 0;
+    if (bad) e[0].shape[1] -= 1, e[0].shape[2] += 1;
+    assert_int_equal(osh_st_layout(f->cx, &header, &n, e, twice ? 3 : 2), OSH_OK);
+    memcpy(data, header, n);
+    for (int k = 0; k < 3; k++) {
+        float *to = (float *)((char *)data + e[k].begin);
+        for (int64_t i = 0; i < (e[k].end - e[k].begin) / 4; i++)
+            to[i] = e[k].name == up_name ? (float)i : (float)(-1 - i);
+    }
+    snprintf(config, sizeof config, "{\"architectures\": [\"X\"], \"model_type\": \"%s\"}", type);
+    put_text(f, "config.json", config);
+    int64_t end = 0;
+    for (int k = 0; k < 3; k++) end = e[k].end > end ? e[k].end : end;
+    put(f, "model.safetensors", data, (size_t)end);
+    osh_free(f->cx, header);
+    free(data);
+}
+
+/* What stands in expert e's gate (0), up (1) or down (2) at row r, column c. */
+static float want(bool transposed, int e, int part, int r, int c)
+{
+    if (part == 2) return (float)(-1 - (transposed ? (e * F + c) * D + r : (e * D + r) * F + c));
+    return (float)(transposed ? (e * D + c) * 2 * F + part * F + r : (e * 2 * F + part * F + r) * D + c);
+}
+
+static void check_part(fixture *f, osh_checkpoint *ck, bool transposed, int e, int part)
+{
+    static const char *const leaves[] = {"gate", "up", "down"};
+    int rows = part == 2 ? D : F, columns = part == 2 ? F : D;
+    char name[128];
+    osh_tensor *t = NULL;
+    snprintf(name, sizeof name, "model.layers.0.mlp.experts.%d.%s_proj.weight", e, leaves[part]);
+    assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, name, 2, (int64_t[]){rows, columns}), OSH_OK);
+    for (int i = 0; i < rows * columns; i++)
+        assert_true(((float *)t->data)[i] == want(transposed, e, part, i / columns, i % columns));
+    const osh_ckpt_tensor *at = osh_checkpoint_find(ck, name);
+    float some[F * D];
+    for (int first = 0; first < rows * columns; first += 101)
+        for (int n = 1; first + n <= rows * columns; n = 3 * n + 7) {
+            memset(some, 0, sizeof some);
+            assert_int_equal(osh_st_read_part(f->cx, some, ck->shards[0], at->e, 4 * first, (size_t)(4 * n)), OSH_OK);
+            assert_memory_equal(some, (float *)t->data + first, 4 * n);
+        }
+    osh_tensor_free(f->cx, t);
+}
+
+static void test_layouts(void **state)
+{
+    fixture *f = *state;
+    for (int transposed = 0; transposed < 2; transposed++) {
+        osh_checkpoint *ck = NULL;
+        put_experts(f, transposed ? "llama4_text" : "qwen3_moe", transposed, false, false);
+        assert_int_equal(osh_checkpoint_open(f->cx, &ck, f->dir), OSH_OK);
+        assert_int_equal(ck->n_tensors, 3 * E);
+        assert_null(osh_checkpoint_find(ck, up_name));
+        assert_null(osh_checkpoint_find(ck, down_name));
+        for (int i = 0; i < 3 * E; i++) check_part(f, ck, transposed, i / 3, i % 3);
+        osh_checkpoint_close(f->cx, ck);
+    }
+}
+
+/* The sum of an expert is that of the bytes that a reader gets; one element that changes is one expert that changed. */
+static void test_sums(void **state)
+{
+    fixture *f = *state;
+    for (int transposed = 0; transposed < 2; transposed++) {
+        osh_checkpoint *ck = NULL;
+        osh_tensor *t = NULL;
+        osh_stamp stamp;
+        char *diff = NULL, path[128];
+        put_experts(f, "qwen3_moe", transposed, false, false);
+        assert_int_equal(osh_checkpoint_open(f->cx, &ck, f->dir), OSH_OK);
+        assert_int_equal(osh_checkpoint_watch(f->cx, ck), OSH_OK);
+        for (int64_t i = 0; i < ck->n_tensors; i++) {
+            assert_int_equal(osh_checkpoint_see(f->cx, ck, i), OSH_OK);
+            assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, ck->tensors[i].e->name, -1, NULL), OSH_OK);
+            osh_tensor_free(f->cx, t), t = NULL;
+        }
+        assert_int_equal(osh_checkpoint_reread(f->cx, &diff, &stamp, ck, 0), OSH_OK);
+        assert_null(diff);
+        const osh_st_entry *e = osh_checkpoint_find(ck, "model.layers.0.mlp.experts.1.up_proj.weight")->e;
+        osh_file *file = NULL;
+        snprintf(path, sizeof path, "%s/model.safetensors", f->dir);
+        assert_int_equal(osh_file_open_rw(f->cx, &file, path), OSH_OK);
+        assert_int_equal(osh_file_pwrite(f->cx, file, "x", 1, e->row ? e->at + e->column : e->begin + 4), OSH_OK);
+        osh_file_close(f->cx, file);
+        assert_int_equal(osh_checkpoint_reread(f->cx, &diff, &stamp, ck, 0), OSH_OK);
+        assert_non_null(diff);
+        assert_non_null(strstr(diff, "experts.1.up_proj.weight"));
+        osh_free(f->cx, diff);
+        osh_checkpoint_close(f->cx, ck);
+    }
+}
+
+static void check_refused(fixture *f, const char *words)
+{
+    osh_checkpoint *ck = NULL;
+    assert_int_equal(osh_checkpoint_open(f->cx, &ck, f->dir), OSH_E_FORMAT);
+    if (!strstr(osh_error_text(f->cx), words)) fail_msg("no '%s' in: %s", words, osh_error_text(f->cx));
+    osh_error_clear(f->cx);
+}
+
+static void test_refused(void **state)
+{
+    fixture *f = *state;
+    osh_checkpoint *ck = NULL;
+    put_experts(f, "qwen3_moe", false, true, false);
+    check_refused(f, "are no experts of one size: want [E, 2F, D] and [E, D, F], or both transposed");
+    put_experts(f, "qwen3_moe", false, false, true);
+    check_refused(f, "experts.1.up_proj.weight is there by itself and in one tensor with others");
+    put_experts(f, "gpt_oss", true, false, false); // whose loaders want one tensor
+    assert_int_equal(osh_checkpoint_open(f->cx, &ck, f->dir), OSH_OK);
+    assert_int_equal(ck->n_tensors, 2);
+    osh_checkpoint_close(f->cx, ck);
+}
+
+static osh_status open_it(osh_ctx *cx, void *user)
+{
+    osh_checkpoint *ck = NULL;
+    osh_status rc = osh_checkpoint_open(cx, &ck, user);
+    osh_checkpoint_close(cx, ck);
+    return rc;
+}
+
+static void test_torture(void **state)
+{
+    fixture *f = *state;
+    put_experts(f, "qwen3_moe", true, false, false);
+    torture(open_it, f->dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_layouts, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(test_sums, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(test_refused, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(test_torture, setup_dir, teardown_dir),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
