@@ -1,0 +1,459 @@
+/* tune.c - see tune.h. */
+#include "learn/tune.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "graph/back.h"
+#include "graph/picked.h"
+#include "ops/kernel.h"
+
+enum { WARM = 4, HELD = 8 }; // steps; one row of so many is held back
+#define FROM_CODE 0.4f // a code's number begins no further than that from it
+
+typedef enum { FIXED, LINEAR, NORM } role;
+
+typedef struct learner { // of a weight
+    role role;
+    osh_tune_codes c;
+    osh_tune_norm n;
+    float *room;       // own: all f32 numbers of c or n
+    int8_t *zero;      // own; of c
+    int8_t *start;     // own: codes at the beginning
+} learner;
+
+struct osh_tune {
+    const osh_graph *g;
+    const osh_checkpoint *ck;
+    const osh_dataset *data;
+    osh_tune_rule rule;
+    osh_weights *w;      // own
+    learner *of;         // own [weights]
+    bool *wants, *in;    // own: [weights], [values]: none
+    osh_tensor **hidden; // own [rows]: of the original
+    osh_tensor *head;    // view: of both
+    int64_t n_train;     // rows in front of those that are held back
+    osh_tensor **dv;     // own [values]: gradients, while one goes back
+};
+
+bool osh_tune_can(const osh_q_args *q)
+{
+    return q->present && q->type == OSH_Q_INT && (q->strategy == OSH_Q_GROUP || q->strategy == OSH_Q_CHANNEL);
+}
+
+int64_t osh_tune_held(const osh_dataset *d) { return d->n < 2 ? 0 : d->n < HELD ? 1 : d->n / HELD; }
+
+/* ---- what learns ---- */
+
+static const char *const norm_ops[] = {"rms_norm", "layer_norm"};
+
+static bool is_norm(const osh_node *n, int k)
+{
+    bool is = false;
+    for (size_t i = 0; k == 0 && i < sizeof norm_ops / sizeof *norm_ops; i++) is |= !strcmp(n->op->name, norm_ops[i]);
+    return is;
+}
+
+static float norm_offset(const osh_node *n)
+{
+    return strcmp(n->op->name, "rms_norm") ? 0 : (float)((const osh_rms_norm_attr *)n->attr)->offset;
+}
+
+void osh_tune_norms(bool *wants, const osh_graph *g)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; i != g->head && k < g->nodes[i].op->n_weights; k++)
+            if (g->nodes[i].w[k] >= 0 && is_norm(&g->nodes[i], k)) wants[g->nodes[i].w[k]] = true;
+}
+
+osh_status osh_tune_check(osh_ctx *cx, const osh_graph *g, const bool *linear)
+{
+    osh_status rc = OSH_OK;
+    bool *wants = NULL, *in = NULL; // own
+    OSH_NEW(cx, wants, g->n_weights);
+    OSH_NEW(cx, in, g->n_values);
+    memcpy(wants, linear, (size_t)g->n_weights * sizeof *wants);
+    osh_tune_norms(wants, g);
+    OSH_TRY(osh_back_check(cx, &(osh_back){.g = g, .n = g->head, .weights = wants, .in = in}));
+done:
+    osh_free(cx, in);
+    osh_free(cx, wants);
+    return rc;
+}
+
+/* Numbers of a norm's weight, of n elements. */
+static osh_status take_norm(osh_ctx *cx, osh_tune *t, int weight, float offset)
+{
+    osh_status rc = OSH_OK;
+    learner *l = &t->of[weight];
+    osh_tensor *w = t->w->w[weight];
+    int64_t n = osh_tensor_numel(w);
+    if (l->role != FIXED) goto done; // two nodes have it
+    OSH_NEW(cx, l->room, 5 * n);
+    float *r = l->room;
+    l->n = (osh_tune_norm){r, r + n, r + 2 * n, r + 3 * n, r + 4 * n, offset, n, w};
+    osh_to_f32(l->n.w0, w->data, w->dtype, n);
+    l->role = NORM, t->wants[weight] = true;
+done:
+    return rc;
+}
+
+static int64_t codes_floats(int64_t O, int64_t I, int64_t G) { return 4 * O * I + 4 * O * G; }
+
+osh_status osh_tune_take(osh_ctx *cx, osh_tune *t, int weight, const osh_q_args *q, const int8_t *codes,
+                         const osh_qparams *params)
+{
+    osh_status rc = OSH_OK;
+    learner *l = &t->of[weight];
+    osh_tensor *w = t->w->w[weight];
+    int64_t O = w->shape[0], I = w->shape[1], G = osh_tensor_numel(params->scale) / O;
+    float top = (float)(1 << (q->bits - 1));
+    OSH_NEW(cx, l->room, codes_floats(O, I, G));
+    float *r = l->room, *s = r + 4 * O * I;
+    l->c = (osh_tune_codes){.v = r, .mean = r + O * I, .square = r + 2 * O * I, .grad = r + 3 * O * I, .s0 = s,
+                            .d = s + O * G, .d_mean = s + 2 * O * G, .d_square = s + 3 * O * G, .O = O, .I = I, .G = G,
+                            .lo = -top, .hi = top - 1, .w = w};
+    if (!(l->start = osh_alloc(cx, (size_t)(O * I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
+    memcpy(l->start, codes, (size_t)(O * I));
+    if (params->zero) {
+        OSH_NEW(cx, l->zero, O * G);
+        memcpy(l->zero, params->zero->data, (size_t)(O * G));
+        l->c.zero = l->zero;
+    }
+    osh_to_f32(l->c.s0, params->scale->data, params->scale->dtype, O * G);
+    osh_to_f32(l->c.v, w->data, w->dtype, O * I);
+    for (int64_t i = 0; i < O * I; i++) {
+        int64_t k = i / (I / G);
+        float c = codes[i], u = l->c.v[i] / l->c.s0[k] + (l->zero ? (float)l->zero[k] : 0) - c;
+        l->c.v[i] = c + (u > FROM_CODE ? FROM_CODE : u < -FROM_CODE ? -FROM_CODE : u == u ? u : 0);
+    }
+    if (w->dtype != params->scale->dtype)
+        OSH_FAIL(cx, OSH_E_INTERNAL, "%s and its scales have two dtypes", t->g->weights[weight].name);
+    OSH_TRY(osh_tune_codes_step(cx, &l->c, NULL));
+    l->role = LINEAR, t->wants[weight] = true;
+done:
+    return rc;
+}
+
+/* ---- rows ---- */
+
+static int64_t row_tokens(const osh_tune *t, int64_t row) { return t->data->offsets[row + 1] - t->data->offsets[row]; }
+
+/* Forward, with all values (keep NULL) or with those of keep. */
+static osh_status forward(osh_ctx *cx, osh_batch **b, osh_tune *t, int64_t row, const bool *keep)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_batch_new(cx, b, t->g, t->data->ids, t->data->offsets + row, 1));
+    (*b)->first_sample = row;
+    OSH_TRY(osh_exec_run(cx, t->g, 0, t->g->head, NULL, t->w, *b, keep, NULL, true));
+done:
+    return rc;
+}
+
+/* What the original makes of each row. */
+static osh_status teach(osh_ctx *cx, osh_tune *t)
+{
+    osh_status rc = OSH_OK;
+    bool *keep = NULL; // own
+    OSH_NEW(cx, keep, t->g->n_values);
+    OSH_NEW(cx, t->hidden, t->data->n);
+    keep[t->g->hidden] = true;
+    for (int64_t i = 0; i < t->data->n; i++) {
+        osh_batch *b = NULL; // own
+        OSH_TRY(osh_check_interrupt(cx));
+        rc = forward(cx, &b, t, i, keep);
+        if (!rc) t->hidden[i] = b->values[t->g->hidden], b->values[t->g->hidden] = NULL; // give
+        osh_batch_free(cx, b);
+        if (rc) goto done;
+    }
+done:
+    osh_free(cx, keep);
+    return rc;
+}
+
+osh_status osh_tune_new(osh_ctx *cx, osh_tune **out, const osh_graph *g, const osh_checkpoint *ck,
+                        const osh_dataset *data, const osh_tune_rule *rule)
+{
+    osh_status rc = OSH_OK;
+    osh_tune *t = NULL; // own
+    OSH_NEW(cx, t, 1);
+    *t = (osh_tune){.g = g, .ck = ck, .data = data, .rule = *rule, .n_train = data->n - osh_tune_held(data)};
+    OSH_NEW(cx, t->of, g->n_weights);
+    OSH_NEW(cx, t->wants, g->n_weights);
+    OSH_NEW(cx, t->in, g->n_values);
+    OSH_NEW(cx, t->dv, g->n_values);
+    OSH_TRY(osh_weights_new(cx, &t->w, g));
+    OSH_TRY(osh_weights_load(cx, t->w, g, ck, 0, g->n_nodes));
+    t->head = t->w->w[g->nodes[g->head].w[0]];
+    OSH_TRY(teach(cx, t));
+    for (int i = 0; i < g->head; i++)
+        for (int k = 0; k < g->nodes[i].op->n_weights; k++)
+            if (g->nodes[i].w[k] >= 0 && is_norm(&g->nodes[i], k))
+                OSH_TRY(take_norm(cx, t, g->nodes[i].w[k], norm_offset(&g->nodes[i])));
+    *out = t, t = NULL; // give
+done:
+    osh_tune_free(cx, t);
+    return rc;
+}
+
+void osh_tune_free(osh_ctx *cx, osh_tune *t)
+{
+    if (!t) return;
+    for (int i = 0; t->of && i < t->g->n_weights; i++) 
+        osh_free(cx, t->of[i].room), osh_free(cx, t->of[i].zero), osh_free(cx, t->of[i].start);
+    for (int64_t i = 0; t->hidden && i < t->data->n; i++) osh_tensor_free(cx, t->hidden[i]);
+    for (int v = 0; t->dv && v < t->g->n_values; v++) osh_tensor_free(cx, t->dv[v]);
+    osh_weights_free(cx, t->w);
+    osh_free(cx, t->dv);
+    osh_free(cx, t->hidden);
+    osh_free(cx, t->of);
+    osh_free(cx, t->wants);
+    osh_free(cx, t->in);
+    osh_free(cx, t);
+}
+
+/* Sum of the divergences of b's tokens but the last, which predicts nothing that is known. */
+static osh_status row_loss(osh_ctx *cx, double *sum, const osh_tune *t, const osh_batch *b, int64_t row)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *kl = NULL, *same = NULL; // own
+    int64_t n = b->n_tokens;
+    osh_vocab_attr rules = {{t->g->logits, t->g->logits}};
+    OSH_TRY(osh_tensor_new(cx, &kl, OSH_F32, 1, &n));
+    OSH_TRY(osh_tensor_new(cx, &same, OSH_F32, 1, &n));
+    osh_op_args a = {.in = {b->values[t->g->hidden], t->head, t->hidden[row], t->head}, .out = {kl, same},
+                     .attr = &rules, .seqs = &b->seqs};
+    OSH_TRY(osh_op_run(cx, osh_op_find("kl"), &a));
+    for (int64_t i = 0; i + 1 < n; i++) *sum += ((const float *)kl->data)[i];
+done:
+    osh_tensor_free(cx, same);
+    osh_tensor_free(cx, kl);
+    return rc;
+}
+
+/* The gradient of the row's divergences by the hidden values, each token with this part. */
+static osh_status hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b, int64_t row, float part)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *parts = NULL; // own
+    int64_t n = b->n_tokens, h = t->g->hidden;
+    osh_vocab_attr rules = {{t->g->logits, t->g->logits}};
+    OSH_TRY(osh_tensor_new(cx, &parts, OSH_F32, 1, &n));
+    for (int64_t i = 0; i < n; i++) ((float *)parts->data)[i] = i + 1 < n ? part : 0;
+    OSH_TRY(osh_tensor_new(cx, &t->dv[h], OSH_F32, 2, b->values[h]->shape));
+    memset(t->dv[h]->data, 0, osh_tensor_bytes(t->dv[h]));
+    osh_grad_args a = {.in = {b->values[h], t->head, t->hidden[row], t->head}, .dout = {parts}, .din = {t->dv[h]},
+                       .attr = &rules, .seqs = &b->seqs};
+    OSH_TRY(osh_op_grad(cx, osh_op_find("kl"), &a));
+done:
+    osh_tensor_free(cx, parts);
+    return rc;
+}
+
+static osh_status add_grad(osh_ctx *cx, void *user, int weight, const osh_tensor *dw)
+{
+    learner *l = &((osh_tune *)user)->of[weight];
+    return osh_tune_add(cx, l->role == LINEAR ? l->c.grad : l->n.grad, dw);
+}
+
+static osh_status learn_row(osh_ctx *cx, osh_tune *t, int64_t row, float part, double *loss)
+{
+    osh_status rc = OSH_OK;
+    osh_batch *b = NULL; // own
+    osh_back k = {.g = t->g, .n = t->g->head, .weights = t->wants, .in = t->in, .weight = add_grad, .user = t};
+    OSH_TRY(forward(cx, &b, t, row, NULL));
+    if (loss) OSH_TRY(row_loss(cx, loss, t, b, row));
+    OSH_TRY(hidden_grad(cx, t, b, row, part));
+    OSH_TRY(osh_back_run(cx, &k, t->w, b, t->dv));
+done:
+    osh_batch_free(cx, b);
+    return rc;
+}
+
+/* ---- steps ---- */
+
+/* cos(pi u), 0 <= u <= 1: the same bits with every C library. */
+static double cosine(double u)
+{
+    double x = M_PI * (0.5 - u), term = x, sum = x;
+    for (int k = 1; k < 12; k++) sum += term *= -x * x / (double)(2 * k * (2 * k + 1));
+    return sum;
+}
+
+static double rate_part(int64_t at, int64_t n)
+{
+    if (at < WARM) return (double)(at + 1) / WARM;
+    return 0.05 + 0.95 * (1 + cosine((double)(at - WARM) / (double)(n - WARM))) / 2;
+}
+
+static osh_status move(osh_ctx *cx, osh_tune *t, int64_t at)
+{
+    osh_status rc = OSH_OK;
+    double part = rate_part(at, t->rule.steps);
+    osh_tune_step s = {at + 1, (float)(part * t->rule.code_rate), (float)(part * t->rule.rate)};
+    for (int i = 0; i < t->g->n_weights; i++) {
+        const learner *l = &t->of[i];
+        OSH_TRY(osh_check_interrupt(cx));
+        if (l->role == LINEAR) OSH_TRY(osh_tune_codes_step(cx, &l->c, &s));
+        if (l->role == NORM) OSH_TRY(osh_tune_norm_step(cx, &l->n, &s));
+    }
+done:
+    return rc;
+}
+
+static osh_status one_step(osh_ctx *cx, osh_tune *t, int64_t at, double *loss)
+{
+    osh_status rc = OSH_OK;
+    int64_t first = at * t->rule.rows, n = 0;
+    double sum = 0;
+    for (int64_t i = first; i < first + t->rule.rows; i++) n += row_tokens(t, i % t->n_train) - 1;
+    for (int64_t i = first; n && i < first + t->rule.rows; i++)
+        OSH_TRY(learn_row(cx, t, i % t->n_train, (float)(1 / (double)n), loss ? &sum : NULL));
+    if (loss) *loss = n ? sum / (double)n : 0;
+    OSH_TRY(move(cx, t, at));
+done:
+    return rc;
+}
+
+static osh_status look(osh_ctx *cx, osh_tune *t, double *mean)
+{
+    osh_status rc = OSH_OK;
+    bool *keep = NULL; // own
+    double sum = 0;
+    int64_t n = 0;
+    OSH_NEW(cx, keep, t->g->n_values);
+    keep[t->g->hidden] = true;
+    for (int64_t i = t->n_train; i < t->data->n; i++) {
+        osh_batch *b = NULL; // own
+        rc = forward(cx, &b, t, i, keep);
+        if (!rc) rc = row_loss(cx, &sum, t, b, i);
+        osh_batch_free(cx, b);
+        if (rc) goto done;
+        n += row_tokens(t, i) - 1;
+    }
+    *mean = n ? sum / (double)n : 0;
+done:
+    osh_free(cx, keep);
+    return rc;
+}
+
+osh_status osh_tune_run(osh_ctx *cx, osh_tune *t, osh_tune_result *r,
+                        void (*step)(osh_ctx *cx, void *user, int64_t t), void *user)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(look(cx, t, &r->before));
+    for (int64_t i = 0; i < t->rule.steps; i++) {
+        if (step) step(cx, user, i);
+        OSH_TRY(one_step(cx, t, i, r->curve ? &r->curve[i] : NULL));
+    }
+    if (step) step(cx, user, t->rule.steps);
+    OSH_TRY(look(cx, t, &r->after));
+    for (int i = 0; i < t->g->n_weights; i++) {
+        const learner *l = &t->of[i];
+        for (int64_t k = 0; l->role == LINEAR && k < l->c.O * l->c.I; k++)
+            r->n_codes++, r->n_changed += osh_tune_code(&l->c, k) != l->start[k];
+    }
+done:
+    return rc;
+}
+
+void osh_tune_codes_of(const osh_tune *t, int weight, int8_t *codes, osh_qparams *params)
+{
+    const osh_tune_codes *c = &t->of[weight].c;
+    for (int64_t i = 0; i < c->O * c->I; i++) codes[i] = osh_tune_code(c, i);
+    for (int64_t i = 0; i < c->O * c->G; i++) {
+        float s = osh_tune_scale(c, i);
+        osh_from_f32((char *)params->scale->data + (size_t)i * osh_dtype_bytes(params->scale->dtype),
+                     params->scale->dtype, &s, 1);
+    }
+}
+
+const osh_tensor *osh_tune_norm_of(const osh_tune *t, int weight)
+{
+    return t->of[weight].role == NORM ? t->of[weight].n.w : NULL;
+}
+
+/* ---- what that needs ---- */
+
+static size_t tensor_gross(size_t n_bytes) { return osh_mem_gross(n_bytes) + osh_mem_gross(sizeof(osh_tensor)); }
+
+/* What stays from beginning to end. */
+static size_t kept_bytes(const osh_graph *g, const osh_checkpoint *ck, const osh_dataset *d, const bool *wants,
+                         const bool *loaded, const int64_t *n_scales)
+{
+    size_t sum = osh_mem_gross((size_t)g->n_weights * sizeof(learner)) + 2 * osh_mem_gross((size_t)g->n_weights * 8) +
+                 3 * osh_mem_gross((size_t)g->n_values * 8) + osh_mem_gross((size_t)d->n * 8) + (1 << 16);
+    for (int i = 0; i < g->n_weights; i++) {
+        const osh_weight *w = &g->weights[i];
+        int64_t O = w->shape[0], I = w->ndim > 1 ? w->shape[1] : 1;
+        if (n_scales[i])
+            sum += osh_mem_gross((size_t)codes_floats(O, I, n_scales[i] / O) * sizeof(float)) +
+                   osh_mem_gross((size_t)n_scales[i]) + osh_mem_gross((size_t)(O * I));
+        else if (wants[i]) sum += osh_mem_gross(5 * (size_t)(O * I) * sizeof(float));
+        if (loaded[i]) sum += osh_weight_bytes(g, ck, i);
+    }
+    for (int64_t i = 0; i < d->n; i++) {
+        size_t n = (size_t)(d->offsets[i + 1] - d->offsets[i]) * (size_t)g->values[g->hidden].width;
+        sum += tensor_gross(n * osh_dtype_bytes(g->dtype));
+    }
+    return sum;
+}
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+/* Of one row of n_tokens: forward with all values, the divergence and its gradient, and the way back. */
+static osh_status row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, const bool *wants, int64_t n_tokens)
+{
+    osh_status rc = OSH_OK;
+    bool *none = NULL, *leaves = NULL, *all = NULL, *run = NULL; // own: run: [nodes], the others [values]
+    const osh_op *kl = osh_op_find("kl");
+    int64_t D = g->values[g->hidden].width, width[4] = {D, D, D, D};
+    size_t back = 0, values = 0, dh = tensor_gross((size_t)(n_tokens * D) * sizeof(float));
+    OSH_NEW(cx, none, g->n_values);
+    OSH_NEW(cx, leaves, g->n_values);
+    OSH_NEW(cx, all, g->n_values);
+    OSH_NEW(cx, run, g->n_nodes);
+    memset(all, true, (size_t)g->n_values);
+    memset(run, true, (size_t)g->n_nodes);
+    leaves[g->hidden] = true;
+    osh_back k = {.g = g, .n = g->head, .weights = wants, .in = none};
+    OSH_TRY(osh_back_peak(cx, &back, &k, leaves, n_tokens, osh_threads(cx)));
+    size_t forth = osh_exec_peak(g, 0, g->head, run, none, NULL, all, NULL, n_tokens, osh_threads(cx), &values);
+    size_t score = osh_mem_gross(kl->scratch(NULL, width, g->n_vocab, n_tokens, osh_threads(cx)));
+    size_t grad = osh_op_grad_scratch(kl, NULL, width, g->n_vocab, n_tokens, osh_threads(cx)) + 8 * osh_mem_gross(0);
+    size_t lists = 3 * tensor_gross((size_t)n_tokens * sizeof(float));
+    *peak = larger(larger(back, forth), values + dh + lists + larger(score, grad));
+done:
+    osh_free(cx, run);
+    osh_free(cx, all);
+    osh_free(cx, leaves);
+    osh_free(cx, none);
+    return rc;
+}
+
+osh_status osh_tune_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, const osh_checkpoint *ck,
+                          const osh_dataset *data, const int64_t *n_scales)
+{
+    osh_status rc = OSH_OK;
+    bool *linear = NULL, *wants = NULL, *loaded = NULL; // own
+    int64_t most = 0;
+    size_t row = 0;
+    OSH_NEW(cx, linear, g->n_weights);
+    OSH_NEW(cx, wants, g->n_weights);
+    OSH_NEW(cx, loaded, g->n_weights);
+    for (int i = 0; i < g->n_weights; i++) linear[i] = n_scales[i] > 0;
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].op->n_weights; k++)
+            if (g->nodes[i].w[k] >= 0 && !osh_is_picked(g, &g->nodes[i], k)) loaded[g->nodes[i].w[k]] = true;
+    memcpy(wants, linear, (size_t)g->n_weights * sizeof *wants);
+    osh_tune_norms(wants, g);
+    for (int64_t i = 0; i < data->n; i++)
+        if (data->offsets[i + 1] - data->offsets[i] > most) most = data->offsets[i + 1] - data->offsets[i];
+    OSH_TRY(row_bytes(cx, &row, g, wants, most));
+    *peak = kept_bytes(g, ck, data, wants, loaded, n_scales) + row;
+done:
+    osh_free(cx, loaded);
+    osh_free(cx, wants);
+    osh_free(cx, linear);
+    return rc;
+}
