@@ -35,6 +35,9 @@ osh_status osh_check_model(osh_ctx *cx, const char *dir, const osh_check_options
 osh_status osh_pull(osh_ctx *cx, const char *name, osh_env_fn env, osh_sink sink, void *user);
 osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bool special_tokens,
                         osh_sink sink, void *user);
+/* Profiles as a page, or as tables, to the sink; with opt->output the page into that file, and the tables. */
+osh_status osh_report_profiles(osh_ctx *cx, const char *const *files, int n, const osh_report_options *opt,
+                               osh_sink sink, void *user);
 osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user); // version, compiler, libraries
 /* what: "schemes", "modifiers" or "models". */
 osh_status osh_list(osh_ctx *cx, const char *what, osh_sink sink, void *user);

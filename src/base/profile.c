@@ -4,6 +4,7 @@
  * thread and what no scope covers add up to the whole. Memory points: the highest value of each interval; when 1000 are
  * there, neighbours are merged and the interval doubles, so no peak is lost. */
 #include "base/profile_impl.h"
+#include "base/quote.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -202,6 +203,18 @@ static osh_status make(osh_ctx *cx)
     return OSH_OK;
 }
 
+osh_status osh_profile_about(osh_ctx *cx, const char *model, const char *method)
+{
+    osh_status rc = OSH_OK;
+    char of[2][400];
+    OSH_TRY(make(cx));
+    osh_quote(of[0], sizeof of[0], model);
+    osh_quote(of[1], sizeof of[1], method);
+    snprintf(cx->sh->profile->about, sizeof cx->sh->profile->about, "model: \"%s\"\nmethod: \"%s\"\n", of[0], of[1]);
+done:
+    return rc;
+}
+
 osh_status osh_profile_start(osh_ctx *cx, const char *path)
 {
     osh_status rc = OSH_OK;
@@ -218,6 +231,7 @@ osh_status osh_profile_start(osh_ctx *cx, const char *path)
     p->sh = cx->sh;
     osh_mem_used_high(p->sh); // from here on
     osh_profile_put_head(cx, p);
+    *p->about = 0;
     record(cx, p, "Start", 0);
     pthread_mutex_unlock(&p->lock);
     p->running = osh_thread_start(&p->sampler, sampler_main, p);

@@ -10,6 +10,8 @@
 
 /* path NULL: collects for the report and writes no file. Starts one thread, which samples the memory. */
 osh_status osh_profile_start(osh_ctx *cx, const char *path);
+/* Before it: what the file says of the job, in front of the records; forgotten with that start. */
+osh_status osh_profile_about(osh_ctx *cx, const char *model, const char *method);
 bool osh_profile_running(const osh_ctx *cx);
 /* The record "End" and the summary. What was collected stays until the next start. */
 void osh_profile_stop(osh_ctx *cx);

@@ -57,10 +57,15 @@ static const char head[] =
     "# - gpu_device_mb: in use on the whole card, as its driver reports it; absent where it does not\n"
     "# Summary: peak_memory_mb is the highest cpu_memory_mb, sampled every 20 ms and at each record; phases: seconds\n"
     "# without those of the stages inside, highest memory, and floating-point operations where they are counted;\n"
-    "# stages: totals of phases.\n"
-    "memory_usage:\n";
+    "# stages: totals of phases.\n";
+static const char list[] = "memory_usage:\n";
 
-void osh_profile_put_head(osh_ctx *cx, osh_profile *p) { put(cx, p, head, sizeof head - 1); }
+void osh_profile_put_head(osh_ctx *cx, osh_profile *p)
+{
+    put(cx, p, head, sizeof head - 1);
+    if (*p->about) put(cx, p, p->about, strlen(p->about));
+    put(cx, p, list, sizeof list - 1);
+}
 
 void osh_profile_put_record(osh_ctx *cx, osh_profile *p, const char *step, double now, const osh_profile_memory *m)
 {

@@ -19,6 +19,7 @@ struct osh_profile {
     pthread_t sampler;
     osh_shared *sh; // view: whose memory is counted
     bool running, stop;
+    char about[1024]; // lines of the file's head
     int fd;      // -1: no file
     int64_t at;  // its end
     bool failed; // a write did; said once

@@ -13,6 +13,7 @@ typedef struct line { // a command line
         osh_verify_options verify;
         osh_check_options check;
         osh_pull_options pull;
+        osh_report_options report;
     } options; // own: what the command's fields fill
     const char **words; // own: positional arguments
     int n_words;

@@ -151,6 +151,15 @@ static osh_status in_context(osh_ctx **cx, int64_t threads, const char *level, c
 
 static const char *from_env(const char *name) { return getenv(name); }
 
+/* ONESHOT_PROFILING names the profile of a run whose command line has none; 1: a name of ours; 0 and nothing: none. */
+static osh_status profile_of_env(osh_ctx *cx, osh_options *opt)
+{
+    const char *file = from_env("ONESHOT_PROFILING");
+    if (opt->profile || !file || !*file || !strcmp(file, "0")) return OSH_OK;
+    opt->profile = osh_strdup(cx, strcmp(file, "1") ? file : "oneshot_profile.yaml");
+    return opt->profile ? OSH_OK : OSH_E_NOMEM;
+}
+
 static osh_status run_compress(osh_ctx *cx, const line *l, out_state *st)
 {
     return osh_oneshot(cx, &l->options.run, to_stdout, st);
@@ -194,6 +203,11 @@ static osh_status run_check_model(osh_ctx *cx, const line *l, out_state *st)
 static osh_status run_pull(osh_ctx *cx, const line *l, out_state *st)
 {
     return osh_pull(cx, l->words[0], from_env, to_stdout, st);
+}
+static osh_status run_report(osh_ctx *cx, const line *l, out_state *st)
+{
+    if (!l->n_words) return osh_fail(cx, OSH_E_USAGE, "report wants files that --profile wrote, got none");
+    return osh_report_profiles(cx, l->words, l->n_words, &l->options.report, to_stdout, st);
 }
 static osh_status run_tokenize(osh_ctx *cx, const line *l, out_state *st)
 {
@@ -251,6 +265,11 @@ const command osh_commands[] = {
      .does = "a line of ids for each line of a file", .fields = osh_option_fields, .shown = "|model|host_memory|",
      .most = 1, .want = "text file", .more = "--no-special-tokens   none at the begin and the end",
      .run = run_tokenize},
+    {.name = "report", .arguments = "PROFILE.yaml... [--output FILE]",
+     .does = "what --profile wrote, drawn; several side by side",
+     .about = "A page of what runs took, finished or not: memory against time, stages, and of several profiles their "
+              "peaks by model and method. AMD Quark's profiles are read, too.",
+     .fields = osh_report_fields, .most = 1000, .run = run_report},
     {.name = "bench", .arguments = "[--dir DIR] [--device cuda] [--json]",
      .does = "what this machine can do: products, memory, disk",
      .about = "Matrix products, memory and disk, measured in this process.", .fields = osh_bench_fields,
@@ -321,6 +340,7 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     osh_ctx *work = cx;
     const command *c = l->command;
     OSH_TRY(parse(cx, l, argc, argv, first));
+    if (c->run == run_compress) OSH_TRY(profile_of_env(cx, &l->options.run));
     if (l->help) {
         osh_help_command(c);
         goto done;

@@ -125,14 +125,13 @@ const osh_field osh_option_fields[] = {
      .doc = "YAML file that is written while the run goes: time, memory and bytes at each stage"},
     {ROW(checkpoint), .type = OSH_F_STRS,
      .doc = "NAME=SUBGRAPH: a record NAME in profile and report when that subgraph (a module name or re:) is finished; "
-            "may be repeated"},
+            "NAME=FIRST..LAST: a stage, with records where it starts and ends; may be repeated"},
     {ROW(eval), .type = OSH_F_STR,
      .doc = "a text or data file: of the finished output and of the source the perplexity on it is printed, and is in "
             "the report; windows of --max-seq-length tokens"},
     {ROW(json), .group = "Trying", .brief = "the plan as JSON",
      .type = OSH_F_BOOL, .dflt = "false", .doc = "plan: print JSON"},
-    {ROW(only_largest_layer), .brief = "its memory against the prediction",
-     .type = OSH_F_BOOL, .dflt = "false",
+    {ROW(only_largest_layer), .type = OSH_F_BOOL, .dflt = "false",
      .doc = "run that subgraph alone, on made-up activations, print its memory against the prediction, keep nothing"},
     {ROW(largest_layer), .type = OSH_F_BOOL, .dflt = "false",
      .doc = "plan: print the subgraph with the highest predicted memory, and nothing else"},
@@ -254,6 +253,16 @@ const osh_field osh_check_fields[] = {
     {ROW(progress), .type = OSH_F_STR, .dflt = "none", .values = "auto|line|json|none", .doc = "progress on stderr"},
     {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",
      .doc = "messages on stderr"},
+    {0},
+};
+
+#undef ROW
+
+#define ROW(field) .name = #field, .offset = offsetof(osh_report_options, field)
+const osh_field osh_report_fields[] = {
+    {ROW(output), .type = OSH_F_STR, .doc = "file for the page; the tables go to standard output then"},
+    {ROW(format), .type = OSH_F_STR, .dflt = "html", .values = "html|text",
+     .doc = "what goes to standard output: the page, or its tables as text"},
     {0},
 };
 

@@ -67,6 +67,11 @@ typedef struct osh_pull_options {
 } osh_pull_options;
 extern const osh_field osh_pull_fields[];
 
+typedef struct osh_report_options {
+    char *output, *format;
+} osh_report_options;
+extern const osh_field osh_report_fields[];
+
 typedef struct osh_check_options {
     char *models_dir;
     int64_t threads;

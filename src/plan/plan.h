@@ -154,7 +154,7 @@ typedef struct osh_plan {
     int64_t n_batches, batch_tokens; // tokens of the largest
     int64_t looked_up;       // different tokens of each batch, all batches together
     osh_memory memory;
-    osh_matcher **marks;     // own: of each --checkpoint
+    struct osh_mark *marks;  // own: of each --checkpoint (marks.h)
 } osh_plan;
 
 bool osh_linear_propagates(const osh_plan *p, const osh_linear *l); // what it becomes is seen by later ones

@@ -32,7 +32,7 @@ static const char style[] =
     ".key i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin:0 .3em 0 "
     "1em}td{overflow-wrap:anywhere}td.n,th{white-space:nowrap;overflow-wrap:normal}"
     ".wide{overflow-x:auto}.wide svg{min-width:900px}code{overflow-wrap:anywhere}.cards{margin-top:1rem}"
-    ":root{color-scheme:light dark}#errors td:first-child{min-width:13em}"
+    ":root{color-scheme:light dark}#profiles td:nth-child(-n+3){min-width:8em}#errors td:first-child{min-width:13em}"
     "#about th{font-weight:normal;color:var(--soft);vertical-align:top}#about td{width:100%}";
 
 void osh_page_begin(osh_page *pg, osh_ctx *cx, const char *title)

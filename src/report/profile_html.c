@@ -151,18 +151,23 @@ static void grid(osh_page *pg, const axes *a)
     }
 }
 
+/* A point holds until the next. */
+static void step(osh_page *pg, const osh_profile_data *d, const axes *a, size_t i, double bytes)
+{
+    double to = i + 1 < d->n_points ? d->points[i + 1].seconds : d->seconds;
+    OSH_PUT(pg, "%.1f,%.1f %.1f,%.1f ", at_x(a, d->points[i].seconds), at_y(a, bytes), at_x(a, to), at_y(a, bytes));
+}
+
 static void curves(osh_page *pg, const osh_profile_data *d, const axes *a)
 {
     if (d->live_peak >= 0) {
         OSH_PUT(pg, "<polygon fill=\"var(--propagate)\" fill-opacity=\".3\" points=\"%.1f,%.1f ",
                 at_x(a, d->points[0].seconds), at_y(a, 0));
-        for (size_t i = 0; i < d->n_points; i++)
-            OSH_PUT(pg, "%.1f,%.1f ", at_x(a, d->points[i].seconds), at_y(a, fmax((double)d->points[i].live, 0)));
-        OSH_PUT(pg, "%.1f,%.1f\"/>\n", at_x(a, d->points[d->n_points - 1].seconds), at_y(a, 0));
+        for (size_t i = 0; i < d->n_points; i++) step(pg, d, a, i, fmax((double)d->points[i].live, 0));
+        OSH_PUT(pg, "%.1f,%.1f\"/>\n", at_x(a, d->seconds), at_y(a, 0));
     }
     OSH_PUT(pg, "<polyline fill=\"none\" stroke=\"var(--bar)\" stroke-width=\"1.5\" points=\"");
-    for (size_t i = 0; i < d->n_points; i++)
-        OSH_PUT(pg, "%.1f,%.1f ", at_x(a, d->points[i].seconds), at_y(a, (double)d->points[i].bytes));
+    for (size_t i = 0; i < d->n_points; i++) step(pg, d, a, i, (double)d->points[i].bytes);
     OSH_PUT(pg, "\"/>\n");
 }
 

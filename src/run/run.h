@@ -17,6 +17,7 @@ typedef struct osh_run {
     osh_pace pace; // own
     osh_coverage *coverage; // own; NULL: no experts are counted
     double started;
+    bool entered;         // a subgraph
     bool profiling;       // the profile was started here, not by the caller
     bool logging;         // so was the log file
     osh_cuda_mark *phase_begin; // own: with a device, of the phase that is open
@@ -34,6 +35,7 @@ osh_scope osh_run_begin_part(osh_ctx *cx, osh_run *r, osh_phase phase, int subgr
 void osh_run_step(osh_ctx *cx, osh_run *r, double fraction, int64_t n_tokens);
 void osh_run_end(osh_ctx *cx, osh_run *r, osh_scope scope);
 void osh_run_no_error(osh_run *r); // of what comes now
+void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name);  // a subgraph is about to begin
 void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name); // a subgraph is complete: its line
 
 /* Compresses and emits every Linear of the subgraphs that the statistics cover; w holds their weights. in_memory

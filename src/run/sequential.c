@@ -536,6 +536,7 @@ static osh_status visits(osh_ctx *cx, engine *e)
         e->index = i, e->began = false;
         pr->step = i + 1, pr->name = r.name;
         osh_run_no_error(e->r);
+        osh_run_entered(cx, e->r, r.name);
         OSH_TRY(osh_visit_walk(cx, p, i, &v));
         OSH_TRY(finish(cx, e, did));
         osh_run_finished(cx, e->r, r.name);
@@ -592,6 +593,7 @@ osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index)
     osh_range range = osh_range_at(r->plan, index);
     r->progress.n_steps = r->progress.step = 1, r->progress.name = range.name;
     osh_run_no_error(r);
+    osh_run_entered(cx, r, range.name);
     OSH_TRY(begin(cx, &e));
     OSH_TRY(make_up(cx, &e, &range));
     OSH_TRY(osh_visit_walk(cx, r->plan, index, &v));

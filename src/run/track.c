@@ -12,23 +12,74 @@
 /* ---- checkpoints ---- */
 
 /* A record for each checkpoint that names this subgraph: its own name, or with re: that and the subgraph's. */
-static void mark(osh_ctx *cx, const osh_run *r, const char *subgraph)
+static void mark(osh_ctx *cx, const char *item, const osh_mark *m, const char *subgraph)
+{
+    char step[512];
+    int64_t which = -1;
+    int n = osh_mark_name_length(item);
+    bool many = !strncmp(osh_mark_pattern(item), "re:", 3);
+    if (osh_matcher_find(cx, &which, m->match, subgraph, NULL)) osh_error_clear(cx);
+    if (which < 0) return;
+    snprintf(step, sizeof step, "%.*s%s%s", n, item, n && many ? " " : "", !n || many ? subgraph : "");
+    osh_profile_checkpoint(cx, step);
+}
+
+/* The stage's begin is where the run comes into it, which may be behind its first subgraph where an earlier run was
+ * there. */
+static void stage_edge(osh_ctx *cx, const char *item, const char *edge)
+{
+    char step[512];
+    snprintf(step, sizeof step, "%.*s %s", osh_mark_name_length(item), item, edge);
+    osh_profile_checkpoint(cx, step);
+}
+
+void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name)
 {
     const osh_strs *items = &r->plan->opt->checkpoint;
     for (size_t k = 0; k < items->n; k++) {
-        const char *item = items->items[k], *pattern = osh_mark_pattern(item);
-        char step[512];
-        int64_t which = -1;
-        if (osh_matcher_find(cx, &which, r->plan->marks[k], subgraph, NULL)) osh_error_clear(cx);
-        if (which < 0) continue;
-        int n = pattern > item ? (int)(pattern - item) - 1 : 0;
-        bool many = !strncmp(pattern, "re:", 3);
-        snprintf(step, sizeof step, "%.*s%s%s", n, item, n && many ? " " : "", !n || many ? subgraph : "");
-        osh_profile_checkpoint(cx, step);
+        const osh_mark *m = &r->plan->marks[k];
+        if (m->match) continue;
+        int at = osh_mark_index(r->plan, name);
+        if (at == m->first || (!r->entered && at > m->first && at <= m->last)) stage_edge(cx, items->items[k], "Start");
+    }
+    r->entered = true;
+}
+
+static void marks(osh_ctx *cx, const osh_run *r, const char *subgraph)
+{
+    const osh_strs *items = &r->plan->opt->checkpoint;
+    for (size_t k = 0; k < items->n; k++) {
+        const osh_mark *m = &r->plan->marks[k];
+        if (m->match) mark(cx, items->items[k], m, subgraph);
+        else if (osh_mark_index(r->plan, subgraph) == m->last) stage_edge(cx, items->items[k], "End");
     }
 }
 
 /* ---- begin and end of a run ---- */
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+/* What tells this run from others of the same model. */
+static osh_status say_method(osh_ctx *cx, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b; // own
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_buf_printf(cx, &b, "%s", opt->recipe ? last_part(opt->recipe) : opt->scheme ? opt->scheme : "dense"));
+    if (opt->method) OSH_TRY(osh_buf_printf(cx, &b, ", %s", opt->method));
+    if (opt->quality) OSH_TRY(osh_buf_printf(cx, &b, ", %s", opt->quality));
+    if (opt->pipeline) OSH_TRY(osh_buf_printf(cx, &b, ", %s", opt->pipeline));
+    for (size_t i = 0; i < opt->sequential_targets.n; i++)
+        OSH_TRY(osh_buf_printf(cx, &b, ", %s", opt->sequential_targets.items[i]));
+    OSH_TRY(osh_profile_about(cx, last_part(opt->model), b.data));
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
 
 osh_status osh_run_watch(osh_ctx *cx, osh_run *r, const osh_options *opt)
 {
@@ -40,6 +91,7 @@ osh_status osh_run_watch(osh_ctx *cx, osh_run *r, const osh_options *opt)
     if (osh_profile_running(cx)) {
         if (opt->profile) OSH_FAIL(cx, OSH_E_USAGE, "--profile %s: the caller has started a profile", opt->profile);
     } else {
+        OSH_TRY(say_method(cx, opt));
         OSH_TRY(osh_profile_start(cx, opt->profile));
         r->profiling = true;
     }
@@ -169,5 +221,5 @@ void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name)
     if (r->progress.step >= r->progress.n_steps) r->progress.work_done = r->progress.work_total = 1; // "took"
     show(cx, r);
     r->progress.finished = false;
-    mark(cx, r, name);
+    marks(cx, r, name);
 }

@@ -7,7 +7,7 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 "$ONESHOT" --help >usage
 "$ONESHOT" | cmp - usage
 "$ONESHOT" help | cmp - usage
-for c in '' plan verify eval inspect check-model graph tokenize bench doctor help completion; do
+for c in '' plan verify eval inspect check-model graph tokenize report bench doctor help completion; do
     "$ONESHOT" $c --help >help
     awk -v c="$c" 'length($0) > 80 { print c ": " $0; bad = 1 } END { exit bad || NR > 48 || NR < 3 }' help || fail "$c --help: $(cat help)"
     [ -z "$c" ] || { "$ONESHOT" help $c | cmp - help; grep -q "^$c " usage || fail "$c is not in the usage"; }

@@ -100,4 +100,4 @@ for i in $(seq 6000); do grep -q 'observe model.layers.0 Start' k.log 2>/dev/nul
 kill -9 $pid
 wait $pid || true
 [ "$(tail -c 1 k.log | od -An -c | tr -d ' ')" = '\n' ] || [ $(($(stat -c %s k.log) % 4096)) = 0 ]
-[ $(($(grep -vcE '^(#|$)' k.yaml) % 7)) = 1 ] # memory_usage: and records of seven lines
+[ $(($(grep -vcE '^(#|$)' k.yaml) % 11)) = 3 ] # model, method, memory_usage: and records of eleven lines

@@ -1,4 +1,6 @@
-/* test_report.c - both reports of a made-up run: many modules, fallbacks, an error that is no number, a budget. */
+/* test_report.c - both reports of a made-up run: many modules, fallbacks, an error that is no number, a budget; a
+ * profile that is written and read again. */
+#include "report/profiles.h"
 #include "report/report.h"
 #include "torture.h"
 
@@ -6,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct made_up { // a plan and a run without a model
     osh_options opt;
@@ -159,12 +162,72 @@ static void no_memory(void **state)
     drop(&m);
 }
 
+static const char profile[] = "test_report_profile.yaml";
+
+static osh_status profiles(osh_ctx *cx, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_profiled of[2] = {0};            // own
+    char *html = NULL, *text = NULL;     // own
+    OSH_TRY(osh_profiled_read(cx, &of[0], profile));
+    OSH_TRY(osh_profiled_read(cx, &of[1], profile));
+    OSH_TRY(osh_profiles_html(cx, &html, of, 2));
+    OSH_TRY(osh_profiles_text(cx, &text, of, 2));
+done:
+    for (int i = 0; i < 2; i++) osh_profiled_deinit(cx, &of[i]);
+    osh_free(cx, html);
+    osh_free(cx, text);
+    return rc;
+}
+
+/* What was written is read back: stages, their own time, checkpoints, names of the job. */
+static void profile_comes_back(void **state)
+{
+    osh_ctx *cx;
+    osh_profiled p;
+    osh_profile_data d;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    assert_ok(cx, osh_profile_about(cx, "a \"model\"", "<method>"));
+    assert_ok(cx, osh_profile_start(cx, profile));
+    osh_scope outer = osh_profile_begin(cx, "observe", "model.layers.0");
+    osh_scope inner = osh_profile_begin(cx, "load", "model.layers.0");
+    char *block = osh_alloc(cx, 3 << 20);
+    osh_free(cx, block);
+    usleep(20000);
+    osh_profile_end(cx, inner);
+    osh_profile_checkpoint(cx, "mine: \xe2\x80\xa6");
+    osh_profile_end(cx, outer);
+    osh_profile_end(cx, osh_profile_begin(cx, "my own stage", NULL));
+    osh_profile_stop(cx);
+    assert_ok(cx, osh_profile_read(cx, &d));
+    assert_ok(cx, osh_profiled_read(cx, &p, profile));
+    assert_true(p.whole);
+    assert_string_equal(p.model, "a \"model\"");
+    assert_string_equal(p.method, "<method>");
+    assert_string_equal(p.name, profile);
+    assert_int_equal(p.d.n_rows, d.n_rows);
+    for (size_t i = 0; i < d.n_rows; i++) {
+        assert_string_equal(p.d.rows[i].phase, d.rows[i].phase);
+        assert_int_equal(!p.d.rows[i].of, !d.rows[i].of);
+        assert_true(fabs(p.d.rows[i].seconds - d.rows[i].seconds) < 0.003); // records have milliseconds
+        assert_true(llabs(p.d.rows[i].live_bytes - d.rows[i].live_bytes) < 20000); // and hundredths of a MB
+    }
+    assert_int_equal(p.d.n_marks, 1);
+    assert_string_equal(p.d.marks[0].name, "mine: \xe2\x80\xa6");
+    osh_profiled_deinit(cx, &p);
+    osh_profile_data_deinit(cx, &d);
+    osh_ctx_free(cx);
+    assert_true(torture(profiles, NULL) > 40);
+    unlink(profile);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(few_modules),
         cmocka_unit_test(many_modules),
         cmocka_unit_test(no_memory),
+        cmocka_unit_test(profile_comes_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

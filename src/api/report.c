@@ -1,0 +1,50 @@
+/* report.c - profiles that were written, as a page or as tables (`oneshot report`). */
+#include "api/api.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "report/profiles.h"
+
+static const char begin[] = "<!doctype html>";
+
+/* A page may take the place of a page: of nothing else that a user may have there. */
+static osh_status check_output(osh_ctx *cx, const char *path)
+{
+    osh_status rc = OSH_OK;
+    char head[sizeof begin] = "";
+    osh_file *f = NULL; // own
+    if (!osh_file_exists(path)) return OSH_OK;
+    OSH_TRY(osh_file_open(cx, &f, path));
+    size_t n = (size_t)osh_file_bytes(f) < sizeof begin - 1 ? (size_t)osh_file_bytes(f) : sizeof begin - 1;
+    OSH_TRY(osh_file_pread(cx, f, head, n, 0));
+    if (strcmp(head, begin))
+        OSH_FAIL(cx, OSH_E_USAGE, "--output %s: there is a file that is no page; it is left as it is", path);
+done:
+    osh_file_close(cx, f);
+    return rc;
+}
+
+osh_status osh_report_profiles(osh_ctx *cx, const char *const *files, int n, const osh_report_options *opt,
+                               osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_profiled *of = NULL;   // own
+    char *text = NULL, *html = NULL; // own
+    int n_read = 0;
+    bool tables = !strcmp(opt->format, "text");
+    if (opt->output) OSH_TRY(check_output(cx, opt->output));
+    OSH_NEW(cx, of, n);
+    for (; n_read < n; n_read++) OSH_TRY(osh_profiled_read(cx, &of[n_read], files[n_read]));
+    if (tables || opt->output) OSH_TRY(osh_profiles_text(cx, &text, of, n));
+    if (!tables || opt->output) OSH_TRY(osh_profiles_html(cx, &html, of, n));
+    if (opt->output) OSH_TRY(osh_file_write_all(cx, opt->output, html, strlen(html)));
+    const char *said = text ? text : html;
+    sink(user, said, strlen(said));
+done:
+    for (int i = 0; i < n_read; i++) osh_profiled_deinit(cx, &of[i]);
+    osh_free(cx, of);
+    osh_free(cx, text);
+    osh_free(cx, html);
+    return rc;
+}

@@ -1,0 +1,311 @@
+/* profile_read.c - a profile's YAML back to what it was written from.
+ *
+ * A record holds the highest memory since the one before, so between two records the picture has that value. Stages are
+ * the records "X Start" and "X End"; what has neither ending is a checkpoint. Stages of a thread beside the job's own
+ * overlap: they are known by name, and their time is none of the job's. */
+#include "base/file.h"
+#include "base/map.h"
+#include "report/profiles.h"
+#include "text/yaml.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_BYTES = 256 << 20, MAX_OPEN = 64 };
+static const double mb = 1 << 20;
+
+typedef struct open_stage {
+    int row;
+    double start, inside; // seconds
+} open_stage;
+
+typedef struct reader {
+    osh_ctx *cx;
+    osh_map *rows;         // own: stage -> row
+    osh_profile_data *d; // view
+    const char *path;
+    open_stage open[MAX_OPEN]; // the outermost first
+    int n_open;
+    double beside; // start of the one that is open on the other thread
+} reader;
+
+/* ---- values ---- */
+
+static bool number(const osh_yaml *map, const char *key, double *out)
+{
+    const osh_yaml *v = map->kind == OSH_Y_MAP ? osh_yaml_get(map, key) : NULL;
+    if (!v || (v->kind != OSH_Y_INT && v->kind != OSH_Y_FLOAT)) return false;
+    *out = v->kind == OSH_Y_INT ? (double)v->i : v->f;
+    return isfinite(*out) && *out >= 0 && *out < 1e15;
+}
+
+static int64_t bytes(const osh_yaml *map, const char *key)
+{
+    double v;
+    return number(map, key, &v) ? (int64_t)(v * mb) : -1;
+}
+
+static bool ends_with(const char *text, const char *end, size_t *n)
+{
+    size_t all = strlen(text), k = strlen(end);
+    *n = all > k ? all - k : 0;
+    return *n && !strcmp(text + *n, end);
+}
+
+/* ---- stages ---- */
+
+static const char beside[] = "read ahead";
+
+/* Our phases are a word, and what they are of follows; of anybody else's stages the whole is the phase. */
+static size_t phase_length(const char *stage)
+{
+    char word[32];
+    size_t n = strcspn(stage, " ");
+    if (!strncmp(stage, beside, sizeof beside - 1)) return sizeof beside - 1;
+    if (n >= sizeof word) return strlen(stage);
+    memcpy(word, stage, n), word[n] = 0;
+    return osh_profile_stage(word) == OSH_N_STAGES ? strlen(stage) : n;
+}
+
+static osh_status row_of(reader *r, const char *stage, size_t n, int *row)
+{
+    osh_status rc = OSH_OK;
+    osh_profile_data *d = r->d;
+    osh_profile_row made = {0}; // own
+    char *name = NULL;          // own
+    int64_t at;
+    if (osh_map_get(r->rows, stage, n, &at)) {
+        *row = (int)at;
+        return OSH_OK;
+    }
+    if (!(name = osh_sprintf(r->cx, "%.*s", (int)n, stage))) OSH_TRY(OSH_E_NOMEM);
+    size_t k = phase_length(name);
+    made.background = !strncmp(name, beside, sizeof beside - 1);
+    if (!(made.phase = osh_sprintf(r->cx, "%.*s", (int)k, name))) OSH_TRY(OSH_E_NOMEM);
+    if (name[k] == ' ' && !(made.of = osh_strdup(r->cx, name + k + 1))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_map_put(r->cx, r->rows, stage, n, (int64_t)d->n_rows));
+    *row = (int)d->n_rows;
+    d->rows[d->n_rows++] = made;
+    made = (osh_profile_row){0};
+done:
+    osh_free(r->cx, name);
+    osh_free(r->cx, made.phase);
+    osh_free(r->cx, made.of);
+    return rc;
+}
+
+static void begin(reader *r, int row, double t)
+{
+    osh_profile_row *x = &r->d->rows[row];
+    x->n++;
+    if (x->background) r->beside = t;
+    else if (r->n_open < MAX_OPEN) r->open[r->n_open++] = (open_stage){row, t, 0};
+}
+
+/* An end without its begin is of a file that somebody cut. */
+static void end(reader *r, int row, double t)
+{
+    osh_profile_row *x = &r->d->rows[row];
+    int k = r->n_open;
+    if (x->background) {
+        x->seconds += t - r->beside;
+        return;
+    }
+    while (--k >= 0 && r->open[k].row != row) {}
+    if (k < 0) return;
+    double all = t - r->open[k].start;
+    x->seconds += all - r->open[k].inside;
+    r->n_open--; // stages of the user's may overlap others
+    memmove(&r->open[k], &r->open[k + 1], (size_t)(r->n_open - k) * sizeof *r->open);
+    if (k) r->open[k - 1].inside += all;
+}
+
+/* ---- records ---- */
+
+static void seen(reader *r, int64_t high, int64_t live)
+{
+    for (int i = 0; i < r->n_open; i++) {
+        osh_profile_row *x = &r->d->rows[r->open[i].row];
+        if (high > x->peak_bytes) x->peak_bytes = high;
+        if (live > x->live_bytes) x->live_bytes = live;
+    }
+    if (high > r->d->peak_bytes) r->d->peak_bytes = high;
+    if (live > r->d->live_peak) r->d->live_peak = live;
+}
+
+static osh_status read_step(reader *r, const char *step, double t, int64_t now)
+{
+    osh_status rc = OSH_OK;
+    osh_profile_data *d = r->d;
+    size_t n;
+    int row;
+    if (!strcmp(step, "Start") || !strcmp(step, "End")) return OSH_OK;
+    bool begins = ends_with(step, " Start", &n);
+    if (begins || ends_with(step, " End", &n)) {
+        OSH_TRY(row_of(r, step, n, &row));
+        (begins ? begin : end)(r, row, t);
+        goto done;
+    }
+    d->marks[d->n_marks] = (osh_profile_mark){osh_strdup(r->cx, step), t, now};
+    if (!d->marks[d->n_marks++].name) OSH_TRY(OSH_E_NOMEM);
+done:
+    return rc;
+}
+
+static bool is_record(const osh_yaml *item)
+{
+    const osh_yaml *step = item->kind == OSH_Y_MAP ? osh_yaml_get(item, "step") : NULL;
+    double t;
+    return step && step->text && number(item, "relative_time_secs", &t) && bytes(item, "cpu_memory_mb") >= 0;
+}
+
+static osh_status read_record(reader *r, const osh_yaml *item)
+{
+    osh_status rc = OSH_OK;
+    osh_profile_data *d = r->d;
+    double t = 0;
+    int64_t now = bytes(item, "cpu_memory_mb"), high = bytes(item, "cpu_memory_high_mb");
+    int64_t live = bytes(item, "live_high_mb"), read = bytes(item, "disk_read_mb");
+    int64_t written = bytes(item, "disk_write_mb");
+    if (!is_record(item))
+        OSH_FAIL(r->cx, OSH_E_FORMAT, "%s:%d: want a record with step, relative_time_secs and cpu_memory_mb", r->path,
+                 item->line);
+    number(item, "relative_time_secs", &t);
+    if (t < d->seconds)
+        OSH_FAIL(r->cx, OSH_E_FORMAT, "%s:%d: relative_time_secs %.3f behind %.3f", r->path, item->line, t, d->seconds);
+    seen(r, high > now ? high : now, live);
+    int row = r->n_open ? r->open[r->n_open - 1].row : -1; // of the interval that ends here
+    if (d->n_points) {
+        osh_profile_point *before = &d->points[d->n_points - 1];
+        if (high > before->bytes) before->bytes = high;
+        if (live > before->live) before->live = live;
+        before->row = row;
+    }
+    d->seconds = t;
+    if (read > d->io.read_bytes) d->io.read_bytes = read;
+    if (written > d->io.written_bytes) d->io.written_bytes = written;
+    OSH_TRY(read_step(r, osh_yaml_get(item, "step")->text, t, now));
+    d->points[d->n_points++] = (osh_profile_point){t, now, bytes(item, "live_mb"), -1};
+done:
+    return rc;
+}
+
+/* At most 1000 points: of neighbours the highest. */
+static void thin(osh_profile_data *d)
+{
+    enum { MOST = 1000 };
+    size_t per = (d->n_points + MOST - 1) / MOST, n = 0;
+    for (size_t i = 0; per > 1 && i < d->n_points; i += per, n++) {
+        osh_profile_point x = d->points[i];
+        for (size_t k = i + 1; k < i + per && k < d->n_points; k++) {
+            if (d->points[k].bytes > x.bytes) x.bytes = d->points[k].bytes;
+            if (d->points[k].live > x.live) x.live = d->points[k].live;
+        }
+        d->points[n] = x;
+    }
+    if (per > 1) d->n_points = n;
+}
+
+static osh_status read_records(osh_ctx *cx, osh_profile_data *d, const osh_yaml *list, const char *path)
+{
+    osh_status rc = OSH_OK;
+    reader r = {.cx = cx, .d = d, .path = path};
+    size_t n = list->kind == OSH_Y_SEQ ? list->n : 0;
+    OSH_TRY(osh_map_new(cx, &r.rows, n));
+    OSH_NEW(cx, d->rows, n + 1);
+    OSH_NEW(cx, d->marks, n + 1);
+    OSH_NEW(cx, d->points, n + 1);
+    if (n && !is_record(list->items[n - 1])) n--; // cut short
+    for (size_t i = 0; i < n; i++) OSH_TRY(read_record(&r, list->items[i]));
+    while (r.n_open) end(&r, r.open[r.n_open - 1].row, d->seconds); // of a run that was killed
+    thin(d);
+done:
+    osh_map_free(cx, r.rows);
+    return rc;
+}
+
+/* ---- the file ---- */
+
+/* Operations stand in the summary, by phase. */
+static void read_flops(osh_profile_data *d, const osh_yaml *phases)
+{
+    for (size_t i = 0; phases && phases->kind == OSH_Y_SEQ && i < phases->n; i++) {
+        const osh_yaml *item = phases->items[i], *name = item->kind == OSH_Y_MAP ? osh_yaml_get(item, "phase") : NULL;
+        double gflop;
+        if (!name || !name->text || !number(item, "gflop", &gflop)) continue;
+        for (size_t k = 0; k < d->n_rows; k++) {
+            if (strcmp(d->rows[k].phase, name->text) || d->rows[k].background) continue;
+            d->rows[k].flops += gflop * 1e9;
+            break;
+        }
+    }
+}
+
+static osh_status read_name(osh_ctx *cx, char **to, const osh_yaml *y, const char *key)
+{
+    const osh_yaml *v = osh_yaml_get(y, key);
+    if (!v || !v->text || !*v->text) return OSH_OK;
+    return (*to = osh_strdup(cx, v->text)) ? OSH_OK : OSH_E_NOMEM;
+}
+
+static void read_summary(osh_profiled *out, const osh_yaml *y)
+{
+    double t;
+    int64_t peak = bytes(y, "peak_memory_mb");
+    out->whole = number(y, "total_quantization_time_seconds", &t);
+    if (out->whole && t > out->d.seconds) out->d.seconds = t;
+    if (peak > out->d.peak_bytes) out->d.peak_bytes = peak;
+    if (bytes(y, "peak_live_mb") > out->d.live_peak) out->d.live_peak = bytes(y, "peak_live_mb");
+    out->rss_peak = bytes(y, "peak_rss_mb");
+    out->driver_peak = bytes(y, "peak_gpu_device_mb");
+    out->card_peak = bytes(y, "peak_gpu_memory_mb");
+    if (out->card_peak < 0) out->card_peak = bytes(y, "gpu_peak_memory_mb");
+    read_flops(&out->d, osh_yaml_get(y, "phases"));
+}
+
+/* Quark's files are not written record by record: where the end does not parse, it is left out. */
+static osh_status parse(osh_ctx *cx, osh_yaml **y, const char *text, size_t n, const char *path)
+{
+    static const char item[] = "\n- step:";
+    size_t k = n > sizeof item ? n - sizeof item : 0;
+    osh_status rc = osh_yaml_parse(cx, y, text, n, path);
+    if (rc != OSH_E_FORMAT) return rc;
+    while (k && strncmp(text + k, item, sizeof item - 1)) k--;
+    if (!k) return rc;
+    osh_error_clear(cx);
+    return osh_yaml_parse(cx, y, text, k + 1, path);
+}
+
+osh_status osh_profiled_read(osh_ctx *cx, osh_profiled *out, const char *path)
+{
+    osh_status rc = OSH_OK;
+    char *text = NULL;  // own
+    osh_yaml *y = NULL; // own
+    size_t n;
+    const char *slash = strrchr(path, '/');
+    *out = (osh_profiled){.d = {.peak_bytes = -1, .live_peak = -1}};
+    if (!(out->name = osh_strdup(cx, slash ? slash + 1 : path))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_file_read_all(cx, &text, &n, path, MAX_BYTES));
+    OSH_TRY(parse(cx, &y, text, n, path));
+    const osh_yaml *list = y->kind == OSH_Y_MAP ? osh_yaml_get(y, "memory_usage") : NULL;
+    if (!list) OSH_FAIL(cx, OSH_E_FORMAT, "%s is no profile: it has no list memory_usage", path);
+    OSH_TRY(read_records(cx, &out->d, list, path));
+    if (!out->d.n_points) OSH_FAIL(cx, OSH_E_FORMAT, "%s: the list memory_usage has no records", path);
+    OSH_TRY(read_name(cx, &out->model, y, "model"));
+    OSH_TRY(read_name(cx, &out->method, y, "method"));
+    read_summary(out, y);
+done:
+    osh_yaml_free(cx, y);
+    osh_free(cx, text);
+    if (rc) osh_profiled_deinit(cx, out);
+    return rc;
+}
+
+void osh_profiled_deinit(osh_ctx *cx, osh_profiled *p)
+{
+    osh_profile_data_deinit(cx, &p->d);
+    osh_free(cx, p->name);
+    osh_free(cx, p->model);
+    osh_free(cx, p->method);
+    *p = (osh_profiled){0};
+}
