@@ -55,20 +55,25 @@ static size_t module_around(const osh_graph *g, int value, const char **name)
 static osh_status load_cache(osh_ctx *cx, osh_forward *f)
 {
     osh_status rc = OSH_OK;
+    const osh_q_args *a = osh_source_cache(f->source);
     char *leaf = NULL; // own
     OSH_NEW(cx, f->cache, f->graph->n_values);
+    OSH_NEW(cx, f->cache_zero, f->graph->n_values);
     for (int i = 0; i < f->graph->n_nodes; i++) {
         const osh_node *n = &f->graph->nodes[i];
         const char *name = "";
         if (strcmp(n->op->name, "attention")) continue;
         size_t len = module_around(f->graph, n->out[0], &name);
-        for (int k = 0; k < 2; k++) {
+        const osh_attention_attr *at = n->attr;
+        int ndim = a->strategy == OSH_Q_ATTN_HEAD ? 3 : 1;
+        for (int k = 0; k < 2 * (2 - a->symmetric); k++) {
+            osh_tensor **to = k < 2 ? f->cache : f->cache_zero;
             osh_free(cx, leaf);
-            if (!(leaf = osh_sprintf(cx, "%.*s.%c_scale", (int)len, name, k ? 'v' : 'k')))
+            if (!(leaf = osh_sprintf(cx, "%.*s.%c_%s", (int)len, name, "kv"[k % 2], k < 2 ? "scale" : "zero_point")))
                 OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a scale's name");
-            if (f->cache[n->in[1 + k]]) continue;
-            OSH_TRY(osh_checkpoint_load(cx, &f->cache[n->in[1 + k]], osh_source_checkpoint(f->source), leaf, 1,
-                                        (int64_t[]){1}));
+            if (to[n->in[1 + k % 2]]) continue;
+            OSH_TRY(osh_checkpoint_load(cx, &to[n->in[1 + k % 2]], osh_source_checkpoint(f->source), leaf, ndim,
+                                        (int64_t[]){ndim == 3 ? at->n_kv_heads : 1, 1, 1}));
         }
     }
 done:
@@ -82,7 +87,8 @@ static osh_status round_cached(osh_ctx *cx, void *user, int value, const osh_ten
     const act_quant *a = user;
     (void)x;
     if (!a->f->cache || !a->f->cache[value]) return OSH_OK;
-    return osh_q_fake_quant_act(cx, b->values[value], osh_source_cache(a->f->source), a->f->cache[value], NULL);
+    return osh_q_fake_quant_act(cx, b->values[value], osh_source_cache(a->f->source), a->f->cache[value],
+                                a->f->cache_zero[value]);
 }
 
 osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model, const char *models_dir)
@@ -175,7 +181,7 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
         f->batches[b]->first_sample = first;
         f->n_batches = b + 1;
     }
-    bool quantized = quantize_activations && osh_source_n_quantized(f->source) > 0;
+    bool quantized = quantize_activations && (osh_source_n_quantized(f->source) > 0 || f->cache);
     for (int i = 0; i < f->parts->n; i++) OSH_TRY(run_subgraph(cx, f, d, i, run, keep, quantized ? &hooks : NULL, pr));
     const osh_weight *hw = &g->weights[g->nodes[g->head].w[0]];
     OSH_TRY(osh_checkpoint_load(cx, &f->head, osh_source_checkpoint(f->source), hw->name, hw->ndim, hw->shape));
@@ -264,7 +270,9 @@ void osh_forward_close(osh_ctx *cx, osh_forward *f)
     osh_free(cx, f->batches);
     osh_tensor_free(cx, f->head);
     for (int v = 0; f->cache && v < f->graph->n_values; v++) osh_tensor_free(cx, f->cache[v]);
+    for (int v = 0; f->cache_zero && v < f->graph->n_values; v++) osh_tensor_free(cx, f->cache_zero[v]);
     osh_free(cx, f->cache);
+    osh_free(cx, f->cache_zero);
     osh_partition_free(cx, f->parts);
     osh_graph_free(cx, f->graph);
     osh_source_close(cx, f->source);

@@ -14,6 +14,7 @@ typedef struct osh_forward {
     int64_t n_batches;
     osh_tensor *head;    // own: weight of lm_head
     osh_tensor **cache;  // own [values]: scales of keys and values that a kv_cache_scheme rounds; NULL: it has none
+    osh_tensor **cache_zero; // own [values]: their zero points; NULL: none
 } osh_forward;
 
 osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model, const char *models_dir);

@@ -45,7 +45,8 @@ struct osh_linear_job { // one Linear to be quantized
     bool keep_w;                // w stays as it is, also where the modifier propagates
     bool pruned;                // what is 0 in w stays 0, and w is left as a modifier that propagates leaves it
     double sparsity;            // for a modifier that prunes
-    uint8_t cache[2][4];        // k_scale and v_scale as they are stored, of a Linear that has them
+    void *cache;                // own: scales and zero points of keys and values, as they are stored behind each
+                                // other; NULL: the Linear has none
     void *room;                 // view: for codes, [O, I] bytes, where the modifier works by rows; NULL: codes is made
     double *sums;               // view: out, [O, 2] |w - dq|^2 and |w|^2 of each row; NULL: not wanted
     bool pack;                  // codes may be packed: the output has them as pack-quantized

@@ -220,7 +220,7 @@ static osh_status finish(osh_ctx *cx, osh_recipe *r, const char *what)
                 OSH_FAIL(cx, OSH_E_USAGE, "%s: %s comes behind %s, which %s the weights: want it before", what,
                          m->type->name, before->type->name, earlier ? "quantizes" : "prunes");
             if (m->type->resolve) OSH_TRY(m->type->resolve(cx, m));
-        } else if (m->has_config) {
+        } else if (m->has_config || m->cache.present) {
             if (m->type->resolve) OSH_TRY(m->type->resolve(cx, m));
         } else if (earlier && m->type->propagates && !m->ignore.n) {
             OSH_TRY(take_over(cx, m, earlier));

@@ -7,6 +7,7 @@
 #include "base/num.h"
 #include "output/emit_impl.h"
 #include "output/known.h"
+#include "plan/cache.h"
 #include "plan/folds.h"
 
 enum { BARRIER_BYTES = 256 << 20, BARRIER_SECONDS = 5 }; // at most this much is checked again after a crash
@@ -195,10 +196,12 @@ static osh_status do_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     osh_status rc = OSH_OK;
     const osh_linear *l = &e->plan->linears[j->index];
+    osh_cache_leaf c[OSH_CACHE_LEAVES];
     OSH_TRY(l->format->pack(cx, j->packed, l->scheme, l->O, l->I, l->dtype, j->result.codes, &j->result.params,
                             j->in_scale, j->in_zero));
-    for (int k = 0; k < 2 && l->cache[k] >= 0; k++)
-        memcpy(j->packed[l->n_out - 2 + k], j->result.cache[k], osh_dtype_bytes(l->dtype));
+    int n = osh_cache_leaves(c, e->plan, l);
+    const char *at = j->result.cache;
+    for (int k = 0; k < n; at += c[k++].bytes) memcpy(j->packed[l->n_out - n + k], at, c[k].bytes);
     for (int k = 0; k < l->n_out; k++) OSH_TRY(write_tensor(cx, e, l->first_out + k, j->packed[k]));
     OSH_TRY(record_linear(cx, e, j));
 done:
@@ -219,8 +222,9 @@ osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_j
     }
     for (int k = 0; k < l->n_out; k++) e->taken[l->first_out + k] = true;
     j.result = *job, j.in_scale = *in_scale, j.in_zero = *in_zero;
-    job->codes = NULL, job->params = (osh_qparams){0}, *in_scale = *in_zero = NULL; // give
+    job->codes = job->cache = NULL, job->params = (osh_qparams){0}, *in_scale = *in_zero = NULL; // give
     osh_mem_move(cx, j.result.codes, OSH_MEM_HOST);
+    osh_mem_move(cx, j.result.cache, OSH_MEM_HOST);
     osh_tensor *const waiting[] = {j.result.params.scale, j.result.params.zero, j.in_scale, j.in_zero};
     for (size_t k = 0; k < sizeof waiting / sizeof *waiting; k++)
         if (waiting[k]) osh_mem_move(cx, waiting[k]->data, OSH_MEM_HOST), osh_mem_move(cx, waiting[k], OSH_MEM_HOST);

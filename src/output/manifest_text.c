@@ -15,7 +15,9 @@ static const char *rule_of(const osh_plan *p, int64_t i, const char **source)
     const osh_out_tensor *o = &p->out_info[i];
     int64_t s = o->source >= 0 ? o->source : p->linears[o->linear].tensor;
     *source = p->ck->tensors[s].e->name;
-    if (o->source < 0) return p->linears[o->linear].scheme_index < 0 ? "pruned" : "quantized";
+    bool kept = o->source < 0 && p->linears[o->linear].kept && !o->leaf;
+    if (o->source < 0 && !kept && p->linears[o->linear].kept) return "quantized"; // a scale beside it
+    if (o->source < 0 && !kept) return p->linears[o->linear].scheme_index < 0 ? "pruned" : "quantized";
     if (osh_is_folded(p, s)) return "changed";
     return strcmp(*source, p->out[i].name) ? "untied" : "copied";
 }

@@ -1,9 +1,52 @@
-/* cache.c - kv_cache_scheme: one scale for the keys and one for the values of each attention, `k_scale` and `v_scale`
- * of the module around it. They are observed where attention reads them, behind rope, and come with the Linear that
- * reads what attention makes: it is solved when they are complete, and its record has them. */
-#include "plan/plan.h"
+/* cache.c - kv_cache_scheme: scales for the keys and for the values of each attention, `k_scale` and `v_scale` of the
+ * module around it, one ([1]) or one for each head ([heads, 1, 1]), and zero points where the scheme has them. They are
+ * observed where attention reads them, behind rope, and come with the Linear that reads what attention makes: it is
+ * solved when they are complete, and its record has them. A Linear that nothing quantizes is kept for them: its weight
+ * goes through the run as it is. */
+#include "plan/cache.h"
 
+#include <stdio.h>
 #include <string.h>
+
+static char kept_name[] = "kept";
+const osh_q_scheme osh_kept_scheme = {.group_name = kept_name};
+
+int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_plan *p, const osh_linear *l)
+{
+    int n = 0;
+    for (int k = 0; k < OSH_CACHED; k++)
+        for (int zero = 0; l->cache[k] >= 0 && zero < 2 - p->cache.symmetric; zero++) {
+            osh_cache_leaf *t = &out[n++];
+            *t = (osh_cache_leaf){.of = k, .zero = zero, .dtype = zero ? OSH_I8 : l->dtype, .ndim = 1,
+                                  .shape = {l->heads[k], 1, 1}, .bytes = (size_t)l->heads[k]};
+            if (p->cache.strategy == OSH_Q_ATTN_HEAD) t->ndim = 3;
+            t->bytes *= osh_dtype_bytes(t->dtype);
+            snprintf(t->name, sizeof t->name, "%c_%s", "kv"[k], zero ? "zero_point" : "scale");
+        }
+    return n;
+}
+
+int osh_cache_modifier(const osh_plan *p, int node)
+{
+    const osh_graph *g = p->graph;
+    if (node < 0 || strcmp(g->nodes[node].op->name, "linear")) return -1;
+    int from = g->values[g->nodes[node].in[0]].producer;
+    if (from < 0 || strcmp(g->nodes[from].op->name, "attention")) return -1;
+    for (size_t m = 0; m < p->recipe->n; m++)
+        if (p->recipe->modifiers[m].cache.present) return (int)m;
+    return -1;
+}
+
+size_t osh_cache_scratch(const osh_plan *p, const osh_linear *l, int64_t tokens)
+{
+    size_t most = 0;
+    for (int k = 0; k < OSH_CACHED && l->cache[k] >= 0; k++) {
+        size_t one = osh_act_ranges_bytes(&p->cache, tokens, p->graph->values[l->cache[k]].width, l->heads[k],
+                                          p->graph->dtype);
+        if (one > most) most = one;
+    }
+    return most;
+}
 
 static osh_linear *reader_of(osh_plan *p, int value)
 {
@@ -15,16 +58,14 @@ static osh_linear *reader_of(osh_plan *p, int value)
 static osh_status attach(osh_ctx *cx, osh_plan *p, const osh_node *n)
 {
     osh_status rc = OSH_OK;
+    const osh_attention_attr *at = n->attr;
     osh_linear *l = reader_of(p, n->out[0]);
     if (!l)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme: what %s makes is read by no Linear that is quantized, whose "
-                 "tensors its scales are kept with in this version: want it among the targets",
-                 p->graph->modules[n->module].name);
-    l->cache[0] = n->in[1], l->cache[1] = n->in[2];
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme: what %s makes is read by no Linear, whose tensors its scales "
+                 "would stand with: this is not made by this version", p->graph->modules[n->module].name);
+    bool head = p->cache.strategy == OSH_Q_ATTN_HEAD;
+    for (int k = 0; k < OSH_CACHED; k++) l->cache[k] = n->in[1 + k], l->heads[k] = head ? at->n_kv_heads : 1;
     l->wants |= OSH_STAT_CACHE;
-    if (l->wants & OSH_STAT_SHIFT)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme together with target 'original' (quality best) is not made by "
-                 "this version: want one of them");
 done:
     return rc;
 }
@@ -33,7 +74,8 @@ osh_status osh_plan_cache(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     int n = 0;
-    for (int i = 0; i < p->n_linears; i++) p->linears[i].cache[0] = p->linears[i].cache[1] = -1;
+    for (int i = 0; i < p->n_linears; i++)
+        for (int k = 0; k < OSH_CACHED; k++) p->linears[i].cache[k] = -1;
     for (size_t m = 0; m < p->recipe->n; m++) {
         if (!p->recipe->modifiers[m].cache.present) continue;
         if (p->cache.present)
@@ -41,6 +83,10 @@ osh_status osh_plan_cache(osh_ctx *cx, osh_plan *p)
         p->cache = p->recipe->modifiers[m].cache;
     }
     if (!p->cache.present) goto done;
+    for (int i = 0; i < p->n_linears; i++)
+        if (p->linears[i].wants & OSH_STAT_SHIFT)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme together with target 'original' (quality best) is not "
+                     "made by this version: want one of them");
     if (!p->graph)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme needs an architecture that is known, and data");
     for (int i = 0; i < p->graph->n_nodes; i++) {
@@ -49,6 +95,9 @@ osh_status osh_plan_cache(osh_ctx *cx, osh_plan *p)
         n++;
     }
     if (!n) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme: the model has no attention with keys and values");
+    if (!p->cache.symmetric)
+        osh_log(cx, OSH_LOG_WARN, "kv_cache_scheme has zero points, which no engine reads: keys and values that are "
+                "cached without them are others");
 done:
     return rc;
 }

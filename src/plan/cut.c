@@ -4,7 +4,7 @@
 
 bool osh_linear_propagates(const osh_plan *p, const osh_linear *l)
 {
-    return l->pruner >= 0 || p->recipe->modifiers[l->modifier].type->propagates;
+    return !l->kept && (l->pruner >= 0 || p->recipe->modifiers[l->modifier].type->propagates);
 }
 
 static bool is_changed(const osh_plan *p, const osh_linear *l) // later ones see it

@@ -78,7 +78,7 @@ osh_status osh_plan_dense(osh_ctx *cx, osh_plan *p, const char *const *why)
     OSH_NEW(cx, quantized, p->ck->n_tensors);
     OSH_NEW(cx, p->dense, p->ck->n_tensors);
     OSH_TRY(osh_map_new(cx, &rows, 64));
-    for (int i = 0; i < p->n_linears; i++) quantized[p->linears[i].tensor] = true;
+    for (int i = 0; i < p->n_linears; i++) quantized[p->linears[i].tensor] = !p->linears[i].kept;
     for (int64_t i = 0; i < p->ck->n_tensors; i++) {
         const osh_st_entry *e = p->ck->tensors[i].e;
         if (!is_weight(e)) continue;
@@ -119,7 +119,9 @@ bool osh_dense_json(cJSON *root, const osh_plan *p)
 osh_status osh_dense_warning(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     int64_t most = -1;
-    if (p->dense_share <= OSH_DENSE_MUCH) return OSH_OK;
+    bool all = true; // nothing was to be quantized but caches
+    for (int i = 0; i < p->n_linears; i++) all &= p->linears[i].kept;
+    if (all || p->dense_share <= OSH_DENSE_MUCH) return OSH_OK;
     for (int64_t i = 0; i < p->n_dense; i++)
         if (p->dense[i].in_block && (most < 0 || p->dense[i].bytes > p->dense[most].bytes)) most = i;
     const osh_dense *d = &p->dense[most];

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "plan/cache.h"
 #include "plan/folds.h"
 #include "plan/manifest.h"
 
@@ -33,15 +34,18 @@ static osh_status push_linear(osh_ctx *cx, osh_plan *p, const builder *b, int li
     osh_status rc = OSH_OK;
     osh_linear *l = &p->linears[li];
     osh_format_tensor t[OSH_FORMAT_MAX_TENSORS];
+    osh_cache_leaf c[OSH_CACHE_LEAVES];
     OSH_TRY(l->format->tensors(cx, t, &l->n_out, l->scheme, l->O, l->I, l->dtype));
     l->first_out = p->n_out;
     for (int k = 0; k < l->n_out; k++)
         OSH_TRY(push(cx, p, b, osh_sprintf(cx, "%s.%s", l->name, t[k].leaf), t[k].dtype, t[k].ndim, t[k].shape,
                      (osh_out_tensor){.source = -1, .linear = li, .leaf = k}));
     const char *dot = strrchr(l->name, '.');
-    for (int k = 0; k < 2 && l->cache[k] >= 0; k++, l->n_out++)
-        OSH_TRY(push(cx, p, b, osh_sprintf(cx, "%.*s.%c_scale", dot ? (int)(dot - l->name) : 0, l->name, k ? 'v' : 'k'),
-                     l->dtype, 1, (int64_t[]){1}, (osh_out_tensor){.source = -1, .linear = li, .leaf = l->n_out}));
+    int n = osh_cache_leaves(c, p, l);
+    for (int k = 0; k < n; k++, l->n_out++)
+        OSH_TRY(push(cx, p, b, osh_sprintf(cx, "%.*s.%s", dot ? (int)(dot - l->name) : 0, l->name, c[k].name),
+                     c[k].dtype, c[k].ndim, c[k].shape,
+                     (osh_out_tensor){.source = -1, .linear = li, .leaf = l->n_out}));
 done:
     return rc;
 }

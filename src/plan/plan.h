@@ -13,6 +13,7 @@
 typedef enum { OSH_PIPELINE_SEQUENTIAL, OSH_PIPELINE_BASIC, OSH_PIPELINE_DATAFREE } osh_pipeline_kind;
 const char *osh_pipeline_name(osh_pipeline_kind k);
 
+enum { OSH_CACHED = 2 }; // of what attention reads: keys, values
 typedef struct osh_linear { // a module that is quantized
     char *name;             // own
     int64_t tensor;         // its weight in the source checkpoint
@@ -29,8 +30,10 @@ typedef struct osh_linear { // a module that is quantized
     int next_reader, next_user; // lookup.h: of the same value, of the same weight; -1: none
     unsigned wants;         // OSH_STAT_*
     int joint, next_joint;  // first of the Linears that share its global scale (globals.h), the one behind it; -1: none
-    int cache[2];           // values: keys and values of the attention that makes its input, whose scales the output
-                            // has beside it (cache.c); -1: none
+    int cache[OSH_CACHED];  // values: keys and values of the attention that makes its input, whose scales the output
+                            // has beside it (cache.h); -1: none
+    int64_t heads[OSH_CACHED]; // scales of each
+    bool kept;              // nothing quantizes it: it is there for these scales, and its weight stays
     bool shift;             // OSH_STAT_SHIFT is collected of its input, which is another one in the original model
     int64_t first_out;      // output tensors [first_out, first_out + n_out)
     int n_out;

@@ -6,6 +6,7 @@
 
 #include "base/near.h"
 #include "graph/kind.h"
+#include "plan/cache.h"
 #include "plan/dense.h"
 #include "plan/globals.h"
 #include "plan/pruned.h"
@@ -289,7 +290,8 @@ static osh_status make_linear(osh_ctx *cx, osh_plan *p, const candidate *c, int 
     osh_linear *l = &p->linears[p->n_linears];
     const osh_st_entry *e = p->ck->tensors[c->tensor].e;
     const osh_modifier *m = &p->recipe->modifiers[modifier];
-    const osh_q_scheme *s = c->scheme >= 0 ? &p->schemes[c->scheme] : &osh_pruned_scheme;
+    bool kept = c->scheme < 0 && c->pruner < 0;
+    const osh_q_scheme *s = c->scheme >= 0 ? &p->schemes[c->scheme] : kept ? &osh_kept_scheme : &osh_pruned_scheme;
     int64_t shape[2];
     int ndim;
 
@@ -308,13 +310,14 @@ static osh_status make_linear(osh_ctx *cx, osh_plan *p, const candidate *c, int 
                       .scheme_index = c->scheme,
                       .pruner = c->scheme >= 0 ? c->pruner : -1,
                       .sparsity = c->sparsity,
+                      .kept = kept,
                       .node = -1,
                       .weight = -1,
                       .input = -1,
                       .subgraph = -1};
     if (!(l->name = osh_strdup(cx, c->name))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", c->name);
     p->n_linears++;
-    l->wants = m->type->wants(m, s);
+    l->wants = kept ? 0 : m->type->wants(m, s);
     if (!strcmp(c->cls, "Embedding") && l->wants)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "%s is an Embedding: %s needs statistics of its input, which is token ids",
@@ -463,9 +466,9 @@ static osh_status make_config(osh_ctx *cx, osh_plan *p)
     if (!p->n_schemes && p->ck->n_parts && osh_catalogue_parts_experts(text_type(p)))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s has its experts in one tensor, and transformers takes those of a quantized "
                  "model alone apart: want a recipe that quantizes", p->ck->dir);
-    if (!p->n_schemes && !(p->quantization_json = osh_strdup(cx, ""))) // pruned alone: a dense model's config
-        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a config");
-    if (!p->n_schemes) goto done;
+    bool any = p->n_schemes || p->cache.present; // else pruned alone: a dense model's config
+    if (!any && !(p->quantization_json = osh_strdup(cx, ""))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a config");
+    if (!any) goto done;
     OSH_TRY(osh_q_config_print_cache(cx, &p->quantization_json, p->schemes, p->n_schemes,
                                      (const char *const *)p->ignore.items, p->ignore.n, p->format,
                                      p->cache.present ? &p->cache : NULL));
@@ -635,6 +638,8 @@ static osh_status match_all(osh_ctx *cx, osh_plan *p, candidates *cs)
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(match_one(cx, p, &cs->c[i], first_of, &modifier));
         if (modifier < 0) modifier = cs->c[i].pruner;
+        if (modifier < 0 && cs->c[i].module >= 0)
+            modifier = osh_cache_modifier(p, p->graph->modules[cs->c[i].module].node);
         if (modifier >= 0) OSH_TRY(make_linear(cx, p, &cs->c[i], modifier));
     }
     for (int i = 0; i < p->n_linears; i++) {

@@ -15,6 +15,7 @@
 
 #include "graph/picked.h"
 #include "plan/bytes.h"
+#include "plan/cache.h"
 #include "plan/folds.h"
 #include "plan/layout.h"
 #include "plan/memory.h"
@@ -191,9 +192,9 @@ static size_t range_scratch(const sim *s, const osh_linear *l)
     return osh_observer_bytes(&l->scheme->inputs, s->batch_tokens, l->I, s->p->graph->dtype);
 }
 
-static size_t *hook_of(const sim *s, const osh_linear *l)
+static size_t *hook_of(const sim *s, int value)
 {
-    return &s->hook[osh_observed(s->p->graph, s->r->same, l->input)];
+    return &s->hook[osh_observed(s->p->graph, s->r->same, value)];
 }
 
 static void enter(const sim *s, int visit, osh_way way)
@@ -213,7 +214,9 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
         if (s->card && (l->wants & OSH_STAT_RANGE)) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_RANGE, l->input));
         if ((l->wants & OSH_STAT_SQUARES) && !s->squares[l->input])
             s->squares[l->input] = true, s->stats += squares_bytes(l);
-        size_t *hook = hook_of(s, l), range = l->wants & OSH_STAT_RANGE ? range_scratch(s, l) : 0;
+        size_t cached = osh_cache_scratch(s->p, l, s->batch_tokens);
+        for (int k = 0; k < OSH_CACHED && l->cache[k] >= 0; k++) *hook_of(s, l->cache[k]) = cached;
+        size_t *hook = hook_of(s, l->input), range = l->wants & OSH_STAT_RANGE ? range_scratch(s, l) : 0;
         if (range > *hook) *hook = range;
         if (!(l->wants & OSH_STAT_HESSIAN) || s->open[l->input]) continue;
         s->open[l->input] = true;
@@ -509,6 +512,7 @@ int64_t osh_memory_compress_bytes(const osh_plan *p, osh_linear_job *jobs, int n
                                   size_t *device)
 {
     const osh_modifier *m = &p->recipe->modifiers[lead->modifier];
+    if (lead->kept) return (int64_t)osh_job_result_bytes(jobs);
     int64_t work = (int64_t)m->type->needs(m, jobs, n, n_threads, device), kept = 0;
     if (lead->pruner < 0) return work;
     int64_t before = prune_bytes(p, jobs, n, lead, n_threads, &kept);
@@ -613,7 +617,8 @@ static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const b
         note_packing(s, &g, n, lead, work, pack, others ? h : 0);
         if (others) continue;
         if (s->squares[lead->input]) s->squares[lead->input] = false, s->stats -= squares_bytes(lead);
-        *hook_of(s, lead) = 0;
+        *hook_of(s, lead->input) = 0;
+        for (int k = 0; k < OSH_CACHED && lead->cache[k] >= 0; k++) *hook_of(s, lead->cache[k]) = 0;
         if (!hessian) continue;
         s->stats -= h, s->open[lead->input] = false;
         if (s->card) osh_layout_give(s->card, OSH_LAYOUT_HESSIAN, lead->input);

@@ -23,6 +23,48 @@ osh_status osh_act_range(osh_ctx *cx, float *lo, float *hi, const osh_tensor *x,
     return isfinite(*lo) && isfinite(*hi) ? osh_observer_search(cx, &j) : OSH_OK; // others say what is wrong
 }
 
+/* A search sees the heads of a sample as the rows of a weight: as there, all of them end together. */
+static osh_q_args by_heads(const osh_q_args *a)
+{
+    osh_q_args rows = *a;
+    rows.strategy = OSH_Q_CHANNEL;
+    return rows;
+}
+
+osh_status osh_act_ranges(osh_ctx *cx, float *lo, float *hi, const osh_tensor *x, int64_t heads, const osh_q_args *a)
+{
+    osh_status rc = OSH_OK;
+    uint8_t *rows = NULL; // own: [heads, tokens, head_dim]
+    int64_t tokens = x->shape[0], row = tokens * (x->shape[1] / heads);
+    size_t size = osh_dtype_bytes(x->dtype), one = (size_t)(x->shape[1] / heads) * size;
+    osh_q_args rule = by_heads(a);
+    bool finite = true;
+    if (heads == 1) return osh_act_range(cx, lo, hi, x, a);
+    if (!(rows = osh_alloc(cx, (size_t)osh_tensor_numel(x) * size))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for heads");
+    for (int64_t h = 0; h < heads; h++)
+        for (int64_t t = 0; t < tokens; t++)
+            memcpy(rows + (size_t)(h * tokens + t) * one, (const uint8_t *)x->data + (size_t)(t * heads + h) * one,
+                   one);
+    for (int64_t h = 0; h < heads; h++) {
+        osh_q_kernels_best()->range(&lo[h], &hi[h], rows + (size_t)(h * row) * size, x->dtype, row);
+        finite &= isfinite(lo[h]) && isfinite(hi[h]);
+    }
+    osh_range_job j = {.a = &rule, .arithmetic = OSH_ARITH_REFERENCE, .dt = x->dtype, .from = x->dtype, .w = rows,
+                       .O = heads, .I = row, .min = lo, .max = hi};
+    if (finite) OSH_TRY(osh_observer_search(cx, &j));
+done:
+    osh_free(cx, rows);
+    return rc;
+}
+
+size_t osh_act_ranges_bytes(const osh_q_args *a, int64_t tokens, int64_t width, int64_t heads, osh_dtype dt)
+{
+    osh_q_args rule = by_heads(a);
+    if (heads == 1) return osh_observer_bytes(a, tokens, width, dt);
+    return osh_mem_gross((size_t)(tokens * width) * osh_dtype_bytes(dt)) +
+           osh_observer_bytes(&rule, heads, tokens * (width / heads), dt);
+}
+
 void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, float hi, osh_dtype dt)
 {
     const osh_observer *row = osh_observer_of(a);
@@ -40,6 +82,7 @@ typedef struct fake {
     int64_t N, I, seg;
     int64_t chunk_rows;
     bool fixed; // scale and zero are given
+    const osh_tensor *scales, *zeros; // view: one for each segment, of attention's heads; NULL: code has them
     float global; // 0: none; scales are relative to it
 } fake;
 
@@ -72,6 +115,13 @@ static void set_params(osh_q_code *code, const osh_q_args *a, float lo, float hi
     code->zero = zp;
 }
 
+static float number_at(const osh_tensor *t, int64_t i)
+{
+    float v;
+    osh_to_f32(&v, (const char *)t->data + (size_t)i * osh_dtype_bytes(t->dtype), t->dtype, 1);
+    return v;
+}
+
 static osh_status fake_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const fake *f = user;
@@ -88,17 +138,12 @@ static osh_status fake_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
             OSH_TRY(range_of(cx, f, &lo, &hi, x, f->seg));
             if (f->global) code.scale = osh_q_scale_e4m3(lo, hi, f->global, f->dt) / f->global;
             else if (!f->fixed) set_params(&code, f->a, lo, hi, f->dt, false);
+            if (f->scales) code.scale = number_at(f->scales, c / f->seg);
+            if (f->scales) code.zero = f->zeros ? ((const int8_t *)f->zeros->data)[c / f->seg] : 0;
             fake_segment(f, x, f->seg, &code);
         }
 done:
     return rc;
-}
-
-static float first_of(const osh_tensor *t)
-{
-    float v;
-    osh_to_f32(&v, t->data, t->dtype, 1);
-    return v;
 }
 
 osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,
@@ -122,13 +167,18 @@ osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,
                  (long long)f.I, (long long)f.seg);
     f.fixed = a->dynamic == OSH_Q_STATIC || a->strategy == OSH_Q_TENSOR;
     if (a->dynamic == OSH_Q_LOCAL) {
-        if (!scale || osh_tensor_numel(scale) != 1 || !(first_of(scale) > 0))
+        if (!scale || osh_tensor_numel(scale) != 1 || !(number_at(scale, 0) > 0))
             OSH_FAIL(cx, OSH_E_FORMAT, "input_global_scale is not one positive number");
-        f.global = first_of(scale), f.code.round = OSH_F32;
+        f.global = number_at(scale, 0), f.code.round = OSH_F32;
+    } else if (a->strategy == OSH_Q_ATTN_HEAD) {
+        int64_t heads = scale ? osh_tensor_numel(scale) : 0;
+        if (heads < 1 || f.I % heads || (zero && osh_tensor_numel(zero) != heads))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%lld scales of heads are for %lld features", (long long)heads, (long long)f.I);
+        f.seg = f.I / heads, f.scales = scale, f.zeros = zero;
     } else if (a->dynamic == OSH_Q_STATIC) {
         if (!scale || osh_tensor_numel(scale) != 1 || (zero && osh_tensor_numel(zero) != 1))
             OSH_FAIL(cx, OSH_E_FORMAT, "input_scale is not one number");
-        f.code.scale = first_of(scale);
+        f.code.scale = number_at(scale, 0);
         f.code.zero = zero ? ((const int8_t *)zero->data)[0] : 0;
     } else if (a->strategy == OSH_Q_TENSOR) { // one range for the whole sample
         float lo, hi;

@@ -54,6 +54,9 @@ typedef struct osh_act_observer {
 } osh_act_observer;
 /* The range of a sample x [N, I], narrowed where the observer of a searches. */
 osh_status osh_act_range(osh_ctx *cx, float *lo, float *hi, const osh_tensor *x, const osh_q_args *a);
+/* The same of each head, [heads]: x is [tokens, heads * head_dim]. */
+osh_status osh_act_ranges(osh_ctx *cx, float *lo, float *hi, const osh_tensor *x, int64_t heads, const osh_q_args *a);
+size_t osh_act_ranges_bytes(const osh_q_args *a, int64_t tokens, int64_t width, int64_t heads, osh_dtype dt); // scratch
 void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, float hi, osh_dtype dt); // one sample's
 /* Fake quantization of activations in place, x [N, I]: dynamic (token, group, tensor per sample: seqs of 1), static
  * with the stored scale, or local with the stored global scale. */

@@ -73,7 +73,8 @@ static cJSON *kwargs_object(const osh_q_args *a)
 
 static cJSON *args_object(const osh_q_args *given, bool is_weight)
 {
-    static const char *const strategies[] = {"tensor", "channel", "group", "block", "token", "tensor_group", NULL};
+    static const char *const strategies[] = {"tensor", "channel",      "group",     "block",
+                                             "token",  "tensor_group", "attn_head", NULL};
     static const char *const scales[] = {NULL, "torch.float8_e4m3fn", "torch.uint8"};
     static const char *const orders[] = {NULL, "static", "weight"};
     osh_q_args a = *given;

@@ -4,7 +4,7 @@
 #define OSH_FORMAT_H
 #include "quant/arith.h"
 
-enum { OSH_FORMAT_MAX_TENSORS = 8 };
+enum { OSH_FORMAT_MAX_TENSORS = 12 }; // and of an attention's scales beside it
 typedef struct osh_format_tensor {
     const char *leaf; // "weight_packed"
     osh_dtype dtype;

@@ -73,7 +73,7 @@ static osh_status set_symmetric(osh_ctx *cx, osh_q_args *a, const char *text, co
 
 static osh_status set_strategy(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
 {
-    static const char *const names[] = {"tensor", "channel", "group", "block", "token", "tensor_group"};
+    static const char *const names[] = {"tensor", "channel", "group", "block", "token", "tensor_group", "attn_head"};
     a->strategy = OSH_Q_STRATEGY_NONE;
     if (!text) return OSH_OK;
     for (int i = 0; i < OSH_Q_STRATEGY_NONE; i++)
@@ -81,13 +81,9 @@ static osh_status set_strategy(osh_ctx *cx, osh_q_args *a, const char *text, con
             a->strategy = (osh_q_strategy)i;
             return OSH_OK;
         }
-    if (!strcasecmp(text, "attn_head"))
-        return osh_fail(cx, OSH_E_UNSUPPORTED,
-                        "%s: strategy %s is not supported yet, want tensor, channel, group, block, token or "
-                        "tensor_group",
-                        where, text);
-    return osh_fail(cx, OSH_E_USAGE, "%s: strategy is '%s', want tensor, channel, group, block, token or tensor_group",
-                    where, text);
+    return osh_fail(cx, OSH_E_USAGE,
+                    "%s: strategy is '%s', want tensor, channel, group, block, token, tensor_group or attn_head", where,
+                    text);
 }
 
 static osh_status set_group_size(osh_ctx *cx, osh_q_args *a, const char *text, const char *where)
@@ -235,6 +231,8 @@ static osh_status check_strategy(osh_ctx *cx, osh_q_args *a, const char *where, 
     if (is_weight) {
         if (a->strategy == OSH_Q_TOKEN)
             OSH_FAIL(cx, OSH_E_USAGE, "%s: strategy token is for activations", where);
+        if (a->strategy == OSH_Q_ATTN_HEAD)
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: strategy attn_head is for what attention reads, not for weights", where);
         if (a->dynamic != OSH_Q_STATIC)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s: dynamic weights are not supported, want dynamic: false", where);
@@ -245,6 +243,8 @@ static osh_status check_strategy(osh_ctx *cx, osh_q_args *a, const char *where, 
                  where, a->strategy == OSH_Q_CHANNEL ? "channel" : "block");
     if (a->strategy == OSH_Q_TOKEN && !dynamic)
         OSH_FAIL(cx, OSH_E_USAGE, "%s: strategy token needs dynamic: true", where);
+    if (a->strategy == OSH_Q_ATTN_HEAD && a->dynamic != OSH_Q_STATIC)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: strategy attn_head needs dynamic: false", where);
     if (a->strategy == OSH_Q_TENSOR_GROUP && a->dynamic != OSH_Q_LOCAL)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: strategy tensor_group of activations wants dynamic: local", where);
     if (a->dynamic == OSH_Q_LOCAL && a->strategy != OSH_Q_TENSOR_GROUP)
@@ -342,6 +342,9 @@ static osh_status check_scheme(osh_ctx *cx, osh_q_scheme *s, const char *where,
             cx, OSH_E_UNSUPPORTED,
             "%s: input_activations without weights (attention quantization) are not supported yet",
             where);
+    if (s->inputs.strategy == OSH_Q_ATTN_HEAD && s->weights.present)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s: input_activations of a Linear have no heads: want another strategy than attn_head", where);
     if (s->weights.present) OSH_TRY(osh_format_infer(cx, &f, s, where));
 done:
     return rc;
@@ -507,13 +510,10 @@ osh_status osh_q_cache_check(osh_ctx *cx, osh_q_args *a, const char *where)
     osh_status rc = OSH_OK;
     if (!a->present) goto done;
     if (a->strategy == OSH_Q_STRATEGY_NONE) a->strategy = OSH_Q_TENSOR;
-    if (a->strategy != OSH_Q_TENSOR || a->group_size > 0)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: kv_cache_scheme by another strategy than tensor is not made by this "
-                 "version", where);
+    if ((a->strategy != OSH_Q_TENSOR && a->strategy != OSH_Q_ATTN_HEAD) || a->group_size > 0)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: keys and values are quantized by strategy tensor or attn_head: want one of "
+                 "these", where);
     if (a->bits != 8) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: kv_cache_scheme of %d bits: want 8", where, a->bits);
-    if (!a->symmetric)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: kv_cache_scheme with zero points, which no engine reads: want "
-                 "symmetric true", where);
     if (a->dynamic != OSH_Q_STATIC)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: kv_cache_scheme that is dynamic has no scales to store: want dynamic "
                  "false", where);
@@ -541,9 +541,9 @@ osh_status osh_q_config_parse(osh_ctx *cx, osh_q_config **out, const cJSON *quan
                        "kv_cache_scheme"));
     OSH_TRY(osh_q_cache_check(cx, &c->cache, what));
     groups = cJSON_GetObjectItemCaseSensitive(quantization_config, "config_groups");
-    if (!cJSON_IsObject(groups) || !groups->child)
+    if (!cJSON_IsObject(groups) || (!groups->child && !c->cache.present))
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: quantization_config has no config_groups", what);
-    OSH_NEW(cx, c->schemes, cJSON_GetArraySize(groups));
+    OSH_NEW(cx, c->schemes, cJSON_GetArraySize(groups) + 1);
     cJSON_ArrayForEach(g, groups) OSH_TRY(parse_scheme(cx, &c->schemes[c->n++], g, format, what));
     OSH_TRY(parse_strs(cx, &c->ignore,
                        cJSON_GetObjectItemCaseSensitive(quantization_config, "ignore"), what,

@@ -13,6 +13,7 @@ typedef enum {
     OSH_Q_BLOCK,
     OSH_Q_TOKEN,
     OSH_Q_TENSOR_GROUP, // groups whose scales are relative to one global scale of the tensor (NVFP4)
+    OSH_Q_ATTN_HEAD,    // a scale for each head, of what attention reads
     OSH_Q_STRATEGY_NONE
 } osh_q_strategy;
 /* local: the global scale is stored, those of the groups are made when the model runs. */
@@ -66,7 +67,7 @@ typedef struct osh_q_config {
 
 /* One QuantizationArgs key at a time, from JSON or from a recipe. text: scalars as written ("true", "4", "int"), a
  * list of two numbers as "128x128"; NULL: null. where names the object in messages. Keys and values that exist
- * elsewhere but not here (strategy attn_head, ...) are refused by name; an unknown key is an error. */
+ * elsewhere but not here (actorder group, ...) are refused by name; an unknown key is an error. */
 void osh_q_args_init(osh_q_args *a); // QuantizationArgs' defaults, present
 static inline bool osh_q_in_groups(const osh_q_args *a)
 {
@@ -93,7 +94,8 @@ osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_scheme *schem
 osh_status osh_q_config_print_cache(osh_ctx *cx, char **out, const osh_q_scheme *schemes, size_t n,
                                     const char *const *ignore, size_t n_ignore, const char *format,
                                     const osh_q_args *cache);
-/* Of a kv_cache_scheme that was read: 8 bits, symmetric, static, one scale for all of keys or values. Normalizes. */
+/* Of a kv_cache_scheme that was read: 8 bits, static, one scale for all of keys or values, or one for each head.
+ * Normalizes. */
 osh_status osh_q_cache_check(osh_ctx *cx, osh_q_args *a, const char *where);
 /* One line for the plan: which engine loads this scheme in this format (vLLM CUDA / CPU, transformers), or why none
  * does. own. stranger: an architecture of which nothing says which layers it has there; NULL: a known one */

@@ -206,7 +206,8 @@ static osh_status find_modules(osh_ctx *cx, osh_source *s)
         const char *name = s->ck->tensors[i].e->name;
         if (split(name, ".weight_scale", &n)) OSH_TRY(add_module(cx, s, m, name, n));
     }
-    if (!s->n) osh_log(cx, OSH_LOG_WARN, "%s has a quantization_config and no quantized tensor", s->ck->dir);
+    if (!s->n && !s->config->cache.present)
+        osh_log(cx, OSH_LOG_WARN, "%s has a quantization_config and no quantized tensor", s->ck->dir);
 done:
     for (size_t i = 0; m && i < s->config->n; i++) osh_matcher_free(cx, m[i]);
     osh_free(cx, m);

@@ -36,7 +36,7 @@ static osh_status emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int line
     if (j->fallback && r->plan->opt->strict)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name, j->fallback);
     if (stats) OSH_TRY(osh_stats_input_params(cx, &scale, &zero, stats, linear));
-    if (stats) OSH_TRY(osh_stats_cache_scales(cx, j->cache, stats, linear));
+    if (stats) OSH_TRY(osh_stats_cache_params(cx, &j->cache, stats, linear));
     OSH_TRY(osh_emit_linear(cx, r->emitter, linear, j, &scale, &zero));
     finish(cx, r, linear, j);
 done:
@@ -139,6 +139,19 @@ done:
     return rc;
 }
 
+/* A weight that nothing quantizes, with the scales of a cache beside it. */
+static osh_status keep_weight(osh_ctx *cx, osh_linear_job *j)
+{
+    osh_status rc = OSH_OK;
+    j->objective = j->nearest = -1;
+    if (!(j->codes = osh_alloc(cx, osh_tensor_bytes(j->w)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", j->name);
+    memcpy(j->codes, j->w->data, osh_tensor_bytes(j->w));
+    j->packed = true;
+    OSH_TRY(osh_linear_job_done(cx, j));
+done:
+    return rc;
+}
+
 /* All Linears of the range with the same input and modifier as linears[first] that are not done yet. */
 static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w, int first, int s0, int s1,
                               bool *in_memory)
@@ -171,6 +184,8 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
     OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), which, n));
     OSH_TRY(osh_stats_importance(cx, &importance, stats, lead->input));
     for (int k = 0; k < n; k++) jobs[k].params.importance = importance;
+    for (int k = 0; k < n && lead->kept; k++) OSH_TRY(keep_weight(cx, &jobs[k]));
+    if (lead->kept) goto done;
     for (int k = 0; k < n && !importance; k++) OSH_TRY(weighs_nothing(cx, &jobs[k]));
     for (int k = 0; k < n; k++) jobs[k].params.global = osh_globals_of(osh_emit_globals(r->emitter), which[k]);
     bool last = most == n;

@@ -8,6 +8,7 @@
 #include "ops/cuda/cuda.h"
 #include "plan/layout.h"
 #include "plan/lookup.h"
+#include "run/cached.h"
 
 struct osh_stats {
     const osh_plan *plan; // view
@@ -16,9 +17,7 @@ struct osh_stats {
     osh_tensor **shift;   // own [values]
     osh_tensor **squares; // own [values]: F64 [I]
     osh_act_observer *ranges; // own [linears]
-    int *cached;          // own [values]: 1 + 2 times the Linear that keeps their scale, one more for values; 0: none.
-                          // NULL: no cache is observed
-    osh_act_observer *caches; // own [linears, 2]
+    osh_cached *cached;   // own; NULL: no cache is observed
     osh_tensor **minmax;  // own [values]: on a device, F32 [samples, 2]
     int first, n;         // subgraphs
     bool same;            // osh_pass.same
@@ -87,16 +86,13 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
     s->same = p->passes[first_subgraph].same;
     OSH_NEW(cx, s->ranges, p->n_linears);
     OSH_NEW(cx, s->minmax, p->graph->n_values);
-    if (p->cache.present) {
-        OSH_NEW(cx, s->cached, p->graph->n_values);
-        OSH_NEW(cx, s->caches, 2 * p->n_linears);
-    }
+    if (p->cache.present) OSH_TRY(osh_cached_new(cx, &s->cached, p));
     osh_span own = osh_linears_of(p, first_subgraph, n_subgraphs);
     for (int i = own.first; i < own.end; i++) {
         const osh_linear *l = &p->linears[i];
         if (!l->wants || (values && !values[l->input])) continue;
         s->wanted[l->input] = true;
-        for (int k = 0; k < 2 && l->cache[k] >= 0; k++) s->cached[l->cache[k]] = 1 + 2 * i + k;
+        if (s->cached) OSH_TRY(osh_cached_want(cx, s->cached, i));
         if (l->wants & OSH_STAT_RANGE) OSH_TRY(new_minmax(cx, s, l->input));
         if ((l->wants & OSH_STAT_SQUARES) && !s->squares[l->input]) {
             OSH_TRY(osh_tensor_new(cx, &s->squares[l->input], OSH_F64, 1, &l->I));
@@ -124,8 +120,7 @@ void osh_stats_free(osh_ctx *cx, osh_stats *s)
     osh_free(cx, s->squares);
     osh_free(cx, s->wanted);
     osh_free(cx, s->ranges);
-    osh_free(cx, s->cached);
-    osh_free(cx, s->caches);
+    osh_cached_free(cx, s->cached);
     osh_free(cx, s);
 }
 
@@ -189,30 +184,13 @@ done:
     return rc;
 }
 
-/* Keys or values: a range for each sample, as a static activation's. */
-static osh_status feed_cache(osh_ctx *cx, osh_stats *s, int which, const osh_tensor *x, const osh_batch *b)
-{
-    osh_status rc = OSH_OK;
-    const osh_q_args *a = &s->plan->cache;
-    for (int64_t k = 0; k < b->seqs.n; k++) {
-        osh_tensor part = *x;
-        float lo = 0, hi = 0;
-        part.data = (char *)x->data + (size_t)(b->seqs.offsets[k] * x->shape[1]) * osh_dtype_bytes(x->dtype);
-        if (!(part.shape[0] = b->seqs.offsets[k + 1] - b->seqs.offsets[k])) continue;
-        OSH_TRY(osh_act_range(cx, &lo, &hi, &part, a));
-        osh_act_observer_feed(&s->caches[which], a, lo, hi, x->dtype);
-    }
-done:
-    return rc;
-}
-
 osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
 {
     osh_status rc = OSH_OK;
     osh_stats *s = user;
     const osh_value *v = &s->plan->graph->values[value];
     if (s->same && v->quantized >= 0) value = v->quantized; // it is what this one would be
-    if (s->cached && s->cached[value]) OSH_TRY(feed_cache(cx, s, s->cached[value] - 1, x, b));
+    if (s->cached) OSH_TRY(osh_cached_feed(cx, s->cached, value, x, &b->seqs));
     if (!s->wanted[value]) goto done;
     if (s->hessian[value]) {
         osh_op_args a = {.in = {x}, .out = {s->hessian[value]}, .seqs = &b->seqs};
@@ -277,15 +255,8 @@ done:
     return rc;
 }
 
-osh_status osh_stats_cache_scales(osh_ctx *cx, uint8_t to[2][4], const osh_stats *s, int linear)
+osh_status osh_stats_cache_params(osh_ctx *cx, void **out, const osh_stats *s, int linear)
 {
-    osh_status rc = OSH_OK;
-    const osh_linear *l = &s->plan->linears[linear];
-    for (int k = 0; k < 2 && l->cache[k] >= 0; k++) {
-        const osh_act_observer *o = &s->caches[2 * linear + k];
-        if (!o->seen) OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: the scales of its cache are unknown", l->name);
-        osh_q_scale_zp(to[k], NULL, &o->min, &o->max, 1, &s->plan->cache, l->dtype, s->plan->arithmetic);
-    }
-done:
-    return rc;
+    *out = NULL;
+    return s->cached ? osh_cached_params(cx, out, s->cached, linear) : OSH_OK;
 }

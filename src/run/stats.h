@@ -20,6 +20,6 @@ osh_status osh_stats_importance(osh_ctx *cx, float **out, const osh_stats *s, in
 void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value); // the memory of these three
 /* Scale and zero point of a Linear's static input; both NULL where the scheme has none. own. */
 osh_status osh_stats_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero, const osh_stats *s, int linear);
-/* k_scale and v_scale of the attention whose output the Linear reads, where it keeps them. */
-osh_status osh_stats_cache_scales(osh_ctx *cx, uint8_t to[2][4], const osh_stats *s, int linear);
+/* osh_linear_job.cache, own; NULL: no cache's scales stand beside the Linear. */
+osh_status osh_stats_cache_params(osh_ctx *cx, void **out, const osh_stats *s, int linear);
 #endif

@@ -40,6 +40,8 @@ osh_status osh_verify_values(osh_ctx *cx, osh_verify *v, const char *module, con
                              int64_t O, int64_t I, const osh_qparams *p);
 /* What the run recorded as the relative squared error of this module; < 0: nothing. */
 double osh_verify_recorded(osh_verify *v, const char *name);
+osh_status osh_verify_cache(osh_ctx *cx, osh_verify *v, int linear); // verify_cache.c: scales of its attention's cache
+osh_status osh_verify_kept(osh_ctx *cx, osh_verify *v, int linear);  // a weight that only stands beside such scales
 osh_status osh_verify_pruned(osh_ctx *cx, osh_verify *v, int linear); // verify_pruned.c: one that is written dense
 /* Zeros of a weight that was pruned; source: and what is not 0, where the method leaves that alone. */
 osh_status osh_verify_zeros(osh_ctx *cx, osh_verify *v, int linear, const osh_tensor *w, const osh_tensor *source);

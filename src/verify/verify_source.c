@@ -271,7 +271,8 @@ osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v)
         OSH_TRY(osh_check_interrupt(cx));
         for (int k = 0; k < p->linears[l].n_out; k++) all &= present[p->linears[l].first_out + k];
         if (!all) continue;
-        rc = osh_verify_linear(cx, v, l);
+        rc = osh_verify_cache(cx, v, l);
+        if (!rc) rc = osh_verify_linear(cx, v, l);
         OSH_TRY(osh_verify_failed(cx, v, rc, p->linears[l].name, "codes and scales of the source's weight"));
     }
     if (v->manifest) OSH_TRY(check_sums(cx, v));

@@ -92,12 +92,6 @@ static osh_status load(osh_ctx *cx, stored *s, osh_verify *v, const osh_linear *
     }
     if (!(s->codes = osh_alloc(cx, (size_t)(l->O * l->I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
     OSH_TRY(l->format->unpack(cx, s->codes, &s->params, l->scheme, l->O, l->I, (const osh_tensor *const *)s->raw));
-    for (int k = 0; k < 2 && l->cache[k] >= 0; k++) {
-        float scale = number_at(s->raw[l->n_out - 2 + k], 0);
-        if (!(scale > 0 && isfinite(scale)))
-            OSH_TRY(osh_verify_add(cx, v, p->out[l->first_out + l->n_out - 2 + k].name, "a positive number", "is %g",
-                                   (double)scale));
-    }
     OSH_TRY(osh_tensor_new(cx, &s->w, l->dtype, 2, (int64_t[]){l->O, l->I}));
     OSH_TRY(osh_checkpoint_read(cx, s->w->data, p->ck, &p->ck->tensors[l->tensor]));
 done:
@@ -297,6 +291,7 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     const osh_modifier *m = &p->recipe->modifiers[l->modifier];
     bool solved = m->type->propagates || l->pruner >= 0;
     unsigned freedom = m->type->freedom ? m->type->freedom(m) : 0;
+    if (l->kept) return osh_verify_kept(cx, v, linear);
     if (l->scheme_index < 0) return osh_verify_pruned(cx, v, linear);
     if (l->pruner >= 0) freedom |= OSH_FREE_SCALES | OSH_FREE_TARGET; // of another weight than the source's
     if (osh_observer_weighs(a)) freedom |= OSH_FREE_SCALES; // by data

@@ -1,0 +1,24 @@
+/* cache.h - kv_cache_scheme: which tensors the output has of an attention, beside the Linear that reads what it
+ * makes. */
+#ifndef OSH_CACHE_H
+#define OSH_CACHE_H
+#include "plan/plan.h"
+
+extern const osh_q_scheme osh_kept_scheme; // of a Linear that is kept
+
+enum { OSH_CACHE_LEAVES = 2 * OSH_CACHED };
+typedef struct osh_cache_leaf {
+    int of;        // of OSH_CACHED
+    bool zero;     // zero points, not scales
+    char name[16]; // "k_scale"
+    osh_dtype dtype;
+    int ndim;
+    int64_t shape[3]; // [1], or [heads, 1, 1]
+    size_t bytes;
+} osh_cache_leaf;
+/* Those of the Linear, in the order in which they stand behind its own tensors. Returns how many. */
+int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_plan *p, const osh_linear *l);
+/* Where this node is a Linear that reads what an attention makes: the modifier with a kv_cache_scheme; -1: none. */
+int osh_cache_modifier(const osh_plan *p, int node);
+size_t osh_cache_scratch(const osh_plan *p, const osh_linear *l, int64_t tokens); // of a sample's ranges
+#endif

@@ -1,0 +1,60 @@
+/* verify_cache.c - scales of a cache of keys and values, and the weight that they stand beside where nothing quantizes
+ * it: it is the source's. */
+#include <math.h>
+#include <string.h>
+
+#include "plan/cache.h"
+#include "verify/verify.h"
+
+static osh_status load_output(osh_ctx *cx, osh_tensor **out, osh_verify *v, int64_t i)
+{
+    osh_status rc = OSH_OK;
+    const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, v->plan->out[i].name);
+    OSH_TRY(osh_tensor_new(cx, out, t->e->dtype, t->e->ndim, t->e->shape));
+    OSH_TRY(osh_checkpoint_read(cx, (*out)->data, v->ck, t));
+done:
+    return rc;
+}
+
+osh_status osh_verify_cache(osh_ctx *cx, osh_verify *v, int linear)
+{
+    osh_status rc = OSH_OK;
+    const osh_linear *l = &v->plan->linears[linear];
+    osh_cache_leaf leaf[OSH_CACHE_LEAVES];
+    osh_tensor *t = NULL; // own
+    int n = osh_cache_leaves(leaf, v->plan, l);
+    for (int k = 0; k < n; k++) {
+        int64_t i = l->first_out + l->n_out - n + k;
+        if (leaf[k].zero) continue; // any byte is one
+        osh_tensor_free(cx, t), t = NULL;
+        OSH_TRY(load_output(cx, &t, v, i));
+        for (int64_t h = 0; h < osh_tensor_numel(t); h++) {
+            float scale;
+            osh_to_f32(&scale, (const char *)t->data + (size_t)h * osh_dtype_bytes(t->dtype), t->dtype, 1);
+            if (scale > 0 && isfinite(scale)) continue;
+            OSH_TRY(osh_verify_add(cx, v, v->plan->out[i].name, "a positive number", "is %g", (double)scale));
+            break;
+        }
+    }
+done:
+    osh_tensor_free(cx, t);
+    return rc;
+}
+
+osh_status osh_verify_kept(osh_ctx *cx, osh_verify *v, int linear)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = v->plan;
+    const osh_linear *l = &p->linears[linear];
+    osh_tensor *w = NULL, *source = NULL; // own
+    v->n_modules++;
+    OSH_TRY(load_output(cx, &w, v, l->first_out));
+    OSH_TRY(osh_tensor_new(cx, &source, l->dtype, 2, (int64_t[]){l->O, l->I}));
+    OSH_TRY(osh_checkpoint_read(cx, source->data, p->ck, &p->ck->tensors[l->tensor]));
+    if (memcmp(w->data, source->data, osh_tensor_bytes(w)))
+        OSH_TRY(osh_verify_add(cx, v, p->out[l->first_out].name, "the source's bytes", "differs from the source"));
+done:
+    osh_tensor_free(cx, w);
+    osh_tensor_free(cx, source);
+    return rc;
+}
