@@ -23,7 +23,7 @@ for scheme in W4A16 FP8_DYNAMIC; do
 done
 ln -s "$model" dense
 jobs=(dense FP8_DYNAMIC "W4A16 --reference dense")
-if [ "$SANITIZED" ]; then jobs=("${jobs[2]}"); fi # sanitizers are slow
+if [ "$SANITIZED" ]; then jobs=(); fi # they make no figure another
 for job in "${jobs[@]}"; do
     name=${job// /.}
     eval_on cuda --model $job --max-windows 30 --per-token card.npy >"card.$name" # of 7 the noise alone is more
@@ -31,8 +31,10 @@ for job in "${jobs[@]}"; do
     near perplexity 0.002 "card.$name" "host.$name"
     cmp -s card.npy host.npy && fail "$job: the card has the host's very bytes: did it run?"
 done
-near kl_divergence 0.02 "card.W4A16.--reference.dense" "host.W4A16.--reference.dense"
-near top1_agreement 0.02 "card.W4A16.--reference.dense" "host.W4A16.--reference.dense"
+if [ -z "$SANITIZED" ]; then
+    near kl_divergence 0.02 "card.W4A16.--reference.dense" "host.W4A16.--reference.dense"
+    near top1_agreement 0.02 "card.W4A16.--reference.dense" "host.W4A16.--reference.dense"
+fi
 
 job=(--model W4A16 --reference dense)
 eval_on auto "${job[@]}" --per-token want.npy >want

@@ -44,7 +44,9 @@ finish "lost, refused on the host"
 # kill -9 at calls that change the disk
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one >/dev/null
 rm -rf out
-for part in 2 3 4; do
+parts=(2 3 4)
+[ -z "$SANITIZED" ] || parts=(3)
+for part in "${parts[@]}"; do
     for tier in 0 2; do
         if INJECT_AT=$(($(cat calls) * part / 6)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one --mem-opt-level $tier \
             >/dev/null 2>&1; then fail "it was not killed"; fi
