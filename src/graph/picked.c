@@ -56,7 +56,7 @@ static osh_status read_piece(osh_ctx *cx, void *user, int64_t chunk, int worker)
         char *to = (char *)r->rows->data + (size_t)i * row;
         for (n = 1; i + n < end && r->wanted[i + n] == r->wanted[i] + n; n++) {}
         OSH_TRY(osh_file_pread(cx, r->f, to, (size_t)n * row, r->t->e->begin + (int64_t)row * r->wanted[i]));
-        osh_checkpoint_apply(r->ck, r->t - r->ck->tensors, to, r->wanted[i] * D, n * D);
+        OSH_TRY(osh_checkpoint_apply(cx, r->ck, r->t - r->ck->tensors, to, r->wanted[i] * D, n * D));
     }
 done:
     return rc;

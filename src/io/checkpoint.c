@@ -245,7 +245,7 @@ osh_status osh_checkpoint_read(osh_ctx *cx, void *to, const osh_checkpoint *ck,
     if (!rc && osh_checkpoint_is_changed(ck, t - ck->tensors)) {
         int64_t n = 0;
         osh_shape_numel(&n, t->e->ndim, t->e->shape);
-        osh_checkpoint_apply(ck, t - ck->tensors, to, 0, n);
+        rc = osh_checkpoint_apply(cx, ck, t - ck->tensors, to, 0, n);
     }
     return rc;
 }

@@ -5,6 +5,7 @@
 #include "io/hf_config.h"
 #include "io/safetensors.h"
 #include "tensor/fold.h"
+#include "tensor/rotation.h"
 
 typedef struct osh_ckpt_tensor {
     const osh_st_entry *e; // view: lives as long as the checkpoint
@@ -15,7 +16,7 @@ typedef struct osh_ckpt_tensor {
 typedef osh_status (*osh_ckpt_make)(osh_ctx *cx, void *to, void *user, const osh_st_entry *e);
 typedef struct osh_ckpt_virtual {
     osh_st_entry *e; // own, name own
-    osh_ckpt_make make;
+    osh_ckpt_make make; // NULL: an alias
     void *user;
 } osh_ckpt_virtual;
 
@@ -55,9 +56,32 @@ osh_status osh_checkpoint_expect_changes(osh_ctx *cx, osh_checkpoint *ck);
  * after those that were there before. Not while another thread reads it. ckpt_changes.c */
 osh_status osh_checkpoint_change(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor, const osh_fold_rule *r);
 bool osh_checkpoint_is_changed(const osh_checkpoint *ck, int64_t tensor);
-/* Who reads a tensor in parts folds them in: elements [first, first + n), as they are stored, at data. Nothing where
- * it is not changed. */
-void osh_checkpoint_apply(const osh_checkpoint *ck, int64_t tensor, void *data, int64_t first, int64_t n);
+/* A step of what is known of a tensor before anything is read, each rounded to its dtype. A row of a tensor of one
+ * dimension has one element. */
+typedef enum {
+    OSH_REWRITE_FILL,   // all elements become value
+    OSH_REWRITE_CENTRE, // each row loses its mean
+    OSH_REWRITE_NORM,   // column c is multiplied by element c of the tensor norm, plus value
+    OSH_REWRITE_ROWS,   // osh_rotate_rows
+    OSH_REWRITE_COLUMNS // osh_rotate_columns
+} osh_rewrite_kind;
+typedef struct osh_rewrite {
+    osh_rewrite_kind kind;
+    bool transposed;
+    const osh_rotation *r; // view: while the checkpoint lives
+    int64_t norm;          // tensor
+    double value;
+} osh_rewrite;
+/* The same of such a step; those of a tensor come before all factors, in the order in which they were added. */
+osh_status osh_checkpoint_rewrite(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor, const osh_rewrite *w);
+int64_t osh_checkpoint_unit(const osh_checkpoint *ck, int64_t tensor); // elements that are changed together, 1 or more
+size_t osh_checkpoint_rewrite_bytes(const osh_checkpoint *ck); // gross: that one reader takes meanwhile, at most
+/* Who reads a tensor in parts has them changed: elements [first, first + n), as they are stored, at data; first and n
+ * are multiples of its unit. Nothing where it is not changed. */
+osh_status osh_checkpoint_apply(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor, void *data, int64_t first,
+                                int64_t n);
+/* A name more for the bytes of a stored tensor, which is then changed for itself. */
+osh_status osh_checkpoint_add_alias(osh_ctx *cx, osh_checkpoint *ck, const char *name, int64_t of);
 void osh_checkpoint_free_changes(osh_ctx *cx, osh_checkpoint *ck); // called by close
 /* What was read of each tensor, from here on: XXH3 of its bytes. Of tensors that are read in parts the reader says it;
  * two reads of one tensor must give the same. ckpt_sums.c */

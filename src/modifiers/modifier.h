@@ -139,6 +139,7 @@ struct osh_modifier_type {
     /* It makes weights 0: codes are then w's bytes, and packed. The one scheme has its targets, modules that a Linear
      * may be inside of, and nothing to quantize. A quantizer may come behind it. */
     bool prunes;
+    bool rotates; // weights are multiplied by orthogonal matrices before all else; args are osh_rotate (rotate.h)
     bool propagates; // compress leaves the dequantized weight in w, or in device_w (but for keep_w): later ones see it
     /* Bytes (gross, an upper bound) that compress takes at most beside w and h, what it leaves in jobs included. Of a
      * job scheme and w's shape and dtype are read. device: NULL, or h lies on one: given what there is room for in its
@@ -157,7 +158,7 @@ struct osh_modifier_type {
     void (*end)(osh_ctx *cx, osh_modifier *m); // frees what args has beside its fields; NULL: nothing
 };
 bool osh_modifier_is_transform(const osh_modifier *m);
-bool osh_modifier_quantizes(const osh_modifier *m); // neither that, nor does it prune
+bool osh_modifier_quantizes(const osh_modifier *m); // neither that, nor does it prune or rotate
 const osh_modifier_type *osh_modifier_find(const char *name); // NULL: unknown
 size_t osh_modifier_count(void);
 const osh_modifier_type *osh_modifier_at(size_t i);

@@ -29,7 +29,7 @@ static const char *const without_effect[] = {
 };
 
 /* Modifiers of LLM Compressor that are not made here. */
-static const char *const absent[] = {"SpinQuantModifier", "QuIPModifier", "REAPPruningModifier", "AutoRoundModifier",
+static const char *const absent[] = {"QuIPModifier", "REAPPruningModifier", "AutoRoundModifier",
                                      "PruningSparseGPTModifier", NULL};
 
 static const struct quality {
@@ -209,11 +209,15 @@ static osh_status finish(osh_ctx *cx, osh_recipe *r, const char *what)
     for (size_t i = 0; i < r->n; i++) {
         osh_modifier *m = &r->modifiers[i];
         osh_modifier *earlier = NULL; // a quantizer
-        const osh_modifier *pruner = NULL;
+        const osh_modifier *pruner = NULL, *transform = NULL;
         for (size_t k = 0; k < i; k++) {
             if (r->modifiers[k].type->prunes) pruner = &r->modifiers[k];
+            else if (!osh_modifier_quantizes(&r->modifiers[k])) transform = &r->modifiers[k];
             else if (r->modifiers[k].n_schemes && !r->modifiers[k].replaced) earlier = &r->modifiers[k];
         }
+        if (transform && (m->type->rotates || (transform->type->rotates && !osh_modifier_quantizes(m))))
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s beside %s is not made by this version: want one of them", what,
+                     m->type->name, transform->type->name);
         if (!osh_modifier_quantizes(m)) {
             const osh_modifier *before = earlier ? earlier : m->type->prunes ? NULL : pruner;
             if (before)
@@ -230,7 +234,7 @@ static osh_status finish(osh_ctx *cx, osh_recipe *r, const char *what)
                      what, m->type->name);
         }
         OSH_TRY(osh_recipe_quant_matchers(cx, m));
-        does |= !osh_modifier_is_transform(m);
+        does |= !osh_modifier_is_transform(m); // a rotation alone writes a dense model
     }
     if (!does)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s alone quantizes nothing: want a QuantizationModifier or GPTQModifier "

@@ -115,11 +115,11 @@ static osh_status item_new(osh_ctx *cx, item **out, const stream *s, int64_t id)
         it->band = osh_band_rows(l->O, it->row_in, osh_band_unit(l));
         OSH_TRY(new_params(cx, &it->params, l, osh_globals_of(s->e->globals, it->linear)));
     } else {
-        bool changed = osh_checkpoint_is_changed(p->ck, p->out_info[id].source); // element by element; a copy: byte
+        bool changed = osh_checkpoint_is_changed(p->ck, p->out_info[id].source); // unit by unit; a copy: byte
         if (changed && !(it->source = XXH3_createState())) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
         if (changed) XXH3_64bits_reset(it->source);
         bool elements = changed || p->ck->tensors[p->out_info[id].source].e->row;
-        it->row_in = it->row_out = elements ? osh_dtype_bytes(p->out[id].dtype) : 1;
+        it->row_in = it->row_out = elements ? osh_band_unit_bytes(p, p->out_info[id].source) : 1;
         it->n_rows = (p->out[id].end - p->out[id].begin) / (int64_t)it->row_in;
         it->band = osh_band_rows(it->n_rows, it->row_in, 1);
     }
@@ -216,8 +216,12 @@ static osh_status compute(osh_ctx *cx, worker *w, band *b, uint8_t *from, uint8_
         osh_profile_end(cx, scope);
     } else {
         const osh_plan *p = s->e->plan;
+        int64_t source = p->out_info[b->it->out].source;
         memcpy(to, from, b->n_out);
-        if (b->it->source) osh_checkpoint_apply(p->ck, p->out_info[b->it->out].source, to, b->first, b->n);
+        if (b->it->source) {
+            int64_t unit = osh_checkpoint_unit(p->ck, source);
+            rc = osh_checkpoint_apply(cx, p->ck, source, to, b->first * unit, b->n * unit);
+        }
     }
     b->from = to, b->in = from;
     pthread_mutex_lock(&s->lock);

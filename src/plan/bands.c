@@ -61,9 +61,16 @@ void osh_band_room_linear(osh_band_room *r, const osh_plan *p, int linear)
     r->sums = band_larger(r->sums, (size_t)(2 * n) * sizeof(double));
 }
 
+size_t osh_band_unit_bytes(const osh_plan *p, int64_t tensor)
+{
+    return (size_t)osh_checkpoint_unit(p->ck, tensor) * osh_dtype_bytes(p->ck->tensors[tensor].e->dtype);
+}
+
 void osh_band_room_copy(osh_band_room *r, const osh_plan *p, int64_t out)
 {
+    size_t unit = osh_band_unit_bytes(p, p->out_info[out].source);
     size_t n = (size_t)band_lower(p->out[out].end - p->out[out].begin, OSH_BAND_BYTES);
+    n = band_larger(n, unit);
     r->in = band_larger(r->in, n);
     r->out = band_larger(r->out, n ? n : 1);
 }

@@ -25,6 +25,7 @@ typedef struct osh_band_room { // bytes of a worker's buffers
 } osh_band_room;
 void osh_band_room_linear(osh_band_room *r, const osh_plan *p, int linear); // grows to what it needs
 void osh_band_room_copy(osh_band_room *r, const osh_plan *p, int64_t out);
+size_t osh_band_unit_bytes(const osh_plan *p, int64_t tensor); // of the source: what is changed together
 size_t osh_band_room_blocks(const osh_band_room *r); // of one worker: in and out
 
 int64_t osh_check_chunk(const osh_plan *p); // bytes of a chunk

@@ -458,7 +458,7 @@ osh_status osh_plan_folds(osh_ctx *cx, osh_plan *p)
     if (!p->graph)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is of no known architecture: a recipe that changes its layers needs one",
                  p->ck->dir);
-    OSH_NEW(cx, p->folded, p->ck->n_tensors);
+    if (!p->folded) OSH_NEW(cx, p->folded, p->ck->n_tensors);
     OSH_NEW(cx, p->graph->joined, p->graph->n_nodes);
     OSH_TRY(osh_checkpoint_expect_changes(cx, p->ck));
     for (size_t m = 0; m < p->recipe->n; m++)

@@ -93,10 +93,27 @@ void osh_globals_free(osh_ctx *cx, osh_globals *g)
     osh_free(cx, g);
 }
 
+/* Bytes of a piece of its weight: whole units of what is changed together. */
+static size_t piece_of(const osh_plan *p, int linear)
+{
+    const osh_linear *l = &p->linears[linear];
+    size_t unit = (size_t)osh_checkpoint_unit(p->ck, l->tensor) * osh_dtype_bytes(l->dtype);
+    return unit < PIECE_BYTES ? PIECE_BYTES / unit * unit : unit;
+}
+
+static size_t largest_piece(const osh_plan *p)
+{
+    size_t most = 0;
+    for (int i = 0; i < p->n_linears; i++)
+        if (p->linears[i].joint >= 0 && piece_of(p, i) > most) most = piece_of(p, i);
+    return most;
+}
+
 typedef struct scan {
     osh_globals *g;
     int *which;     // own [n]: Linears whose weights are read
-    uint8_t *rooms; // own [threads, PIECE_BYTES]
+    uint8_t *rooms; // own [threads, room]
+    size_t room;
 } scan;
 
 static osh_status scan_one(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -106,15 +123,17 @@ static osh_status scan_one(osh_ctx *cx, void *user, int64_t chunk, int worker)
     const osh_plan *p = s->g->plan;
     int i = s->which[chunk];
     const osh_ckpt_tensor *t = &p->ck->tensors[p->linears[i].tensor];
-    uint8_t *room = s->rooms + (size_t)worker * PIECE_BYTES;
+    uint8_t *room = s->rooms + (size_t)worker * s->room;
+    int64_t most = (int64_t)piece_of(p, i);
     float amax = 0;
     for (int64_t at = 0, all = t->e->end - t->e->begin; at < all;) {
         float piece;
-        size_t n = all - at < PIECE_BYTES ? (size_t)(all - at) : PIECE_BYTES;
+        size_t n = (size_t)(all - at < most ? all - at : most);
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
         OSH_TRY(osh_st_read_part(cx, room, p->ck->shards[t->shard], t->e, at, n));
-        osh_checkpoint_apply(p->ck, p->linears[i].tensor, room, at / (int64_t)osh_dtype_bytes(t->e->dtype),
-                             (int64_t)(n / osh_dtype_bytes(t->e->dtype)));
+        OSH_TRY(osh_checkpoint_apply(cx, p->ck, p->linears[i].tensor, room,
+                                     at / (int64_t)osh_dtype_bytes(t->e->dtype),
+                                     (int64_t)(n / osh_dtype_bytes(t->e->dtype))));
         int64_t m = (int64_t)(n / osh_dtype_bytes(t->e->dtype));
         osh_tensor part = osh_tensor_view(t->e->dtype, 2, (int64_t[]){1, m}, room);
         OSH_TRY(osh_q_weight_amax(cx, &piece, &part, &p->linears[i].scheme->weights, t->e->name));
@@ -154,7 +173,8 @@ osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int
     const osh_plan *p = g->plan;
     OSH_NEW(cx, s.which, unknown_siblings(NULL, g, linears, n));
     n_which = unknown_siblings(s.which, g, linears, n);
-    if (n_which && !(s.rooms = osh_alloc(cx, (size_t)osh_threads(cx) * PIECE_BYTES)))
+    s.room = largest_piece(p);
+    if (n_which && !(s.rooms = osh_alloc(cx, (size_t)osh_threads(cx) * s.room)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through weights");
     for (int k = 0; k < n_which; k++) {
         if (!searched(p, s.which[k])) continue;
@@ -187,11 +207,11 @@ int64_t osh_globals_bytes(const osh_plan *p, int n_threads)
     size_t search = 0; // of a piece
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
-        int64_t n = PIECE_BYTES / (int64_t)osh_dtype_bytes(l->dtype);
+        int64_t n = (int64_t)(piece_of(p, i) / osh_dtype_bytes(l->dtype));
         if (l->joint < 0 || !searched(p, i)) continue;
         size_t one = osh_observer_bytes(&l->scheme->weights, 1, n, l->dtype) +
                      2 * osh_mem_gross((size_t)(n / l->scheme->weights.group_size) * sizeof(float));
         search = one > search ? one : search;
     }
-    return (int64_t)(search + osh_mem_gross((size_t)n_threads * PIECE_BYTES)) + 16 * (int64_t)p->n_linears + 1024;
+    return (int64_t)(search + osh_mem_gross((size_t)n_threads * largest_piece(p))) + 16 * (int64_t)p->n_linears + 1024;
 }

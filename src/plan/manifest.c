@@ -8,6 +8,7 @@
 #include "plan/cache.h"
 #include "plan/folds.h"
 #include "plan/manifest.h"
+#include "plan/rotations.h"
 
 typedef struct builder {
     int64_t cap;
@@ -190,6 +191,7 @@ osh_status osh_plan_manifest(osh_ctx *cx, osh_plan *p)
     osh_status rc = OSH_OK;
     builder b = {0};
     osh_fate *fates = NULL; // own
+    p->untie |= osh_is_untied(p);
     OSH_TRY(push_all(cx, p, &b));
     OSH_TRY(osh_plan_fates(cx, &fates, p));
     OSH_TRY(check_unique(cx, p));

@@ -405,6 +405,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     m->base_bytes = m->uncounted + used + small_bytes(p, osh_threads(cx)) +
                     READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + 4096);
     if (p->on_device) m->base_bytes += OSH_CUDA_PLAN_BYTES;
+    m->base_bytes += (osh_threads(cx) + 1) * (int64_t)osh_checkpoint_rewrite_bytes(p->ck); // one reads ahead
     m->highest = -1;
     osh_budget b = {.device = p->opt->device_memory, .host = p->opt->host_memory - m->base_bytes,
                 .scratch = p->opt->scratch_size, .device_given = p->opt->device_memory > 0,

@@ -12,6 +12,7 @@
 #include "plan/layout.h"
 #include "plan/marks.h"
 #include "plan/memory.h"
+#include "plan/rotations.h"
 
 const char *osh_pipeline_name(osh_pipeline_kind k)
 {
@@ -188,6 +189,7 @@ static osh_status begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool t
     p->opt = opt;
     OSH_TRY(open_source(cx, p));
     OSH_TRY(open_recipe(cx, p));
+    OSH_TRY(osh_plan_rotations(cx, p));
     if (to_run) OSH_TRY(choose_pipeline(cx, p));
     OSH_TRY(osh_plan_match(cx, p));
     OSH_TRY(osh_plan_folds(cx, p));
@@ -287,5 +289,6 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
     osh_graph_free(cx, p->graph);
     osh_recipe_free(cx, p->recipe);
     osh_checkpoint_close(cx, p->ck);
+    osh_plan_rotations_free(cx, p);
     osh_free(cx, p);
 }

@@ -92,6 +92,7 @@ typedef struct osh_fold { // factors that a layer gives to the Linears behind it
     bool known;         // s is
 } osh_fold;
 
+typedef struct osh_rotated osh_rotated; // rotations.h
 typedef struct osh_places osh_places; // layout.h
 typedef struct osh_memory {
     osh_tier tier;
@@ -129,7 +130,8 @@ typedef struct osh_plan {
     int *readers, *users;    // own: [values], [weights]: the first Linear (lookup.h), -1: none; NULL: not cut
     osh_fold *folds;         // own, in the order in which they are made
     int n_folds;
-    uint8_t *folded;         // own [tensors of the source]: not 0: a fold changes it; NULL: none does
+    uint8_t *folded;         // own [tensors of the source]: not 0: a fold changes it, or a rotation; NULL: none does
+    osh_rotated *rotated;    // own: what weights are rotated by; NULL: the recipe has no such modifier
     osh_strs ignore;         // own: generated list
     osh_dense *dense;        // own: weights of two and three dimensions that stay as they are
     int64_t n_dense;

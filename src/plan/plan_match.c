@@ -558,7 +558,7 @@ static osh_status warn_unmatched(osh_ctx *cx, const osh_plan *p, const candidate
     for (size_t m = 0; m < p->recipe->n; m++) {
         const osh_modifier *mod = &p->recipe->modifiers[m];
         size_t k = 0; // the matcher has each once
-        if (mod->replaced || osh_modifier_is_transform(mod)) continue;
+        if (mod->replaced || osh_modifier_is_transform(mod) || mod->type->rotates) continue;
         const osh_strs *targets = &mod->schemes[0].targets;
         for (size_t i = 0; mod->n_schemes == 1 && i < targets->n; i++) {
             bool again = false;
@@ -674,6 +674,13 @@ static osh_status refuse_nothing(osh_ctx *cx, const osh_plan *p)
                     d ? "; " : "", d ? d->names : "", d ? ": " : "", d ? d->why : "");
 }
 
+static bool rotates_alone(const osh_plan *p)
+{
+    bool alone = p->rotated != NULL;
+    for (size_t m = 0; m < p->recipe->n; m++) alone &= p->recipe->modifiers[m].type->rotates;
+    return alone;
+}
+
 osh_status osh_plan_match(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -681,7 +688,7 @@ osh_status osh_plan_match(osh_ctx *cx, osh_plan *p)
     OSH_TRY(p->graph ? from_graph(cx, &cs, p) : from_names(cx, &cs, p));
     OSH_TRY(match_all(cx, p, &cs));
     OSH_TRY(list_dense(cx, p, &cs));
-    if (!p->n_linears) OSH_TRY(refuse_nothing(cx, p));
+    if (!p->n_linears && !rotates_alone(p)) OSH_TRY(refuse_nothing(cx, p));
     OSH_TRY(osh_plan_cache(cx, p));
     drop_unused_schemes(cx, p, &cs);
     OSH_TRY(osh_plan_joint(cx, p));

@@ -13,6 +13,7 @@
 #include "plan/cost.h"
 #include "plan/dense.h"
 #include "plan/memory.h"
+#include "plan/rotations.h"
 
 static int64_t weight_bytes(const osh_plan *p, const osh_range *r)
 {
@@ -254,6 +255,22 @@ done:
     return rc;
 }
 
+static osh_status print_rotations(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_rotated *r = p->rotated;
+    if (!r) goto done;
+    for (size_t m = 0; m < p->recipe->n; m++)
+        if (p->recipe->modifiers[m].type->rotates)
+            OSH_TRY(osh_buf_printf(cx, b, "%s: ", p->recipe->modifiers[m].type->name));
+    for (int i = 0; i < r->n; i++)
+        OSH_TRY(osh_buf_printf(cx, b, "%s in blocks of %lld, ", r->names[i], (long long)r->of[i].n));
+    OSH_TRY(osh_buf_line(cx, b, "%d weights rotated or fused with norms%s", r->n_weights,
+                         r->untied ? "; the head gets a weight of its own" : ""));
+done:
+    return rc;
+}
+
 /* Weights that stay dense, and why: a line for each kind. */
 static osh_status print_dense(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
@@ -310,6 +327,7 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     if (p->spared)
         OSH_TRY(osh_buf_line(cx, b, "%s, the output head, stays dense; --targets Linear,%s would quantize it",
                              p->spared, p->spared));
+    OSH_TRY(print_rotations(cx, b, p));
     OSH_TRY(print_factors(cx, b, p));
     OSH_TRY(print_dense(cx, b, p));
     if (p->pipeline != OSH_PIPELINE_DATAFREE)

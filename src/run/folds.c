@@ -88,7 +88,7 @@ static osh_status read_elements(osh_ctx *cx, const osh_plan *p, int64_t tensor, 
     const osh_ckpt_tensor *t = &p->ck->tensors[tensor];
     int64_t size = (int64_t)osh_dtype_bytes(t->e->dtype);
     OSH_TRY(osh_st_read_part(cx, to, p->ck->shards[t->shard], t->e, first * size, (size_t)(n * size)));
-    osh_checkpoint_apply(p->ck, tensor, to, first, n);
+    OSH_TRY(osh_checkpoint_apply(cx, p->ck, tensor, to, first, n));
 done:
     return rc;
 }

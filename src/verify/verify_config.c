@@ -259,16 +259,16 @@ done:
 }
 
 /* The manifest knows of nothing that is quantized. */
-static bool pruned_alone(const osh_verify *v)
+static bool stays_dense(const osh_verify *v)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(v->manifest, "tensors");
-    bool pruned = false;
+    bool made = false;
     for (const cJSON *m = cJSON_IsArray(list) ? list->child : NULL; m; m = m->next) {
         const cJSON *rule = cJSON_GetObjectItemCaseSensitive(m, "rule");
         if (cJSON_IsString(rule) && !strcmp(rule->valuestring, "quantized")) return false;
-        pruned |= cJSON_IsString(rule) && !strcmp(rule->valuestring, "pruned");
+        made |= cJSON_IsString(rule) && (!strcmp(rule->valuestring, "pruned") || !strcmp(rule->valuestring, "changed"));
     }
-    return pruned;
+    return made;
 }
 
 osh_status osh_verify_config(osh_ctx *cx, osh_verify *v)
@@ -277,7 +277,7 @@ osh_status osh_verify_config(osh_ctx *cx, osh_verify *v)
     osh_q_config *c = NULL; // own
     modules ms = {0};       // own
     if (!v->ck->config->quantization_config) {
-        if (pruned_alone(v)) goto done;
+        if (stays_dense(v)) goto done;
         OSH_TRY(osh_verify_add(cx, v, "config.json", "a quantization_config", "has none"));
         goto done;
     }

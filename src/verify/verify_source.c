@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/num.h"
 #include "output/emit_impl.h"
+#include "plan/bands.h"
 #include "plan/folds.h"
 #include "verify/verify.h"
 
@@ -214,15 +215,19 @@ done:
     return rc;
 }
 
-static osh_status check_copy(osh_ctx *cx, osh_verify *v, int64_t i, char *chunk)
+static osh_status check_copy(osh_ctx *cx, osh_verify *v, int64_t i)
 {
     osh_status rc = OSH_OK;
     bool differs = false;
+    char *chunk = NULL; // own: of both
     XXH3_state_t *state = XXH3_createState(); // own
     const osh_plan *p = v->plan;
     const osh_ckpt_tensor *src = &p->ck->tensors[p->out_info[i].source];
     const osh_ckpt_tensor *out = osh_checkpoint_find(v->ck, p->out[i].name);
     int64_t n_bytes = out->e->end - out->e->begin, half = OSH_EMIT_CHUNK / 2;
+    int64_t unit = (int64_t)osh_band_unit_bytes(p, src - p->ck->tensors);
+    half = unit < half ? half / unit * unit : unit;
+    if (!(chunk = osh_alloc(cx, (size_t)half * 2))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to compare tensors");
     if (!state) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
     XXH3_64bits_reset(state);
     for (int64_t at = 0; at < n_bytes; at += half) {
@@ -231,7 +236,7 @@ static osh_status check_copy(osh_ctx *cx, osh_verify *v, int64_t i, char *chunk)
         OSH_TRY(osh_st_read_part(cx, chunk + half, v->ck->shards[out->shard], out->e, at, n));
         XXH3_64bits_update(state, chunk, n);
         size_t size = osh_dtype_bytes(src->e->dtype);
-        osh_checkpoint_apply(p->ck, src - p->ck->tensors, chunk, at / (int64_t)size, (int64_t)(n / size));
+        OSH_TRY(osh_checkpoint_apply(cx, p->ck, src - p->ck->tensors, chunk, at / (int64_t)size, (int64_t)(n / size)));
         if (differs || !memcmp(chunk, chunk + half, n)) continue;
         differs = true;
         while (chunk[k] == chunk[half + (int64_t)k]) k++;
@@ -241,6 +246,7 @@ static osh_status check_copy(osh_ctx *cx, osh_verify *v, int64_t i, char *chunk)
     v->n_compared += !differs;
     OSH_TRY(osh_checkpoint_saw(cx, p->ck, src - p->ck->tensors, XXH3_64bits_digest(state)));
 done:
+    osh_free(cx, chunk);
     XXH3_freeState(state);
     return rc;
 }
@@ -249,13 +255,11 @@ osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
     bool *present = NULL; // own
-    char *chunk = NULL;   // own
     OSH_TRY(make_plan(cx, v));
     if (!v->plan) goto done;
     const osh_plan *p = v->plan;
     OSH_NEW(cx, present, p->n_out);
     OSH_TRY(osh_checkpoint_watch(cx, p->ck));
-    if (!(chunk = osh_alloc(cx, OSH_EMIT_CHUNK))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to compare tensors");
     OSH_TRY(check_identity(cx, v));
     OSH_TRY(check_config_text(cx, v));
     OSH_TRY(check_names(cx, v, present));
@@ -264,7 +268,7 @@ osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v)
     if (!known) goto done; // nothing can be compared
     for (int64_t i = 0; i < p->n_out; i++) {
         OSH_TRY(osh_check_interrupt(cx));
-        if (present[i] && p->out_info[i].source >= 0) OSH_TRY(check_copy(cx, v, i, chunk));
+        if (present[i] && p->out_info[i].source >= 0) OSH_TRY(check_copy(cx, v, i));
     }
     for (int l = 0; l < p->n_linears; l++) {
         bool all = true;
@@ -278,6 +282,5 @@ osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v)
     if (v->manifest) OSH_TRY(check_sums(cx, v));
 done:
     osh_free(cx, present);
-    osh_free(cx, chunk);
     return rc;
 }

@@ -1,0 +1,124 @@
+/* rotate.c - SpinQuantModifier: Liu et al., "SpinQuant: LLM Quantization with Learned Rotations" (arXiv 2405.16406), as
+ * llmcompressor/modifiers/transform/spinquant/base.py has it: nothing is learned. What is rotated is decided by
+ * src/plan/rotations.c. */
+#include "modifiers/rotate.h"
+
+#include <string.h>
+#include <strings.h>
+
+static const struct {
+    const char *name;
+    unsigned bit;
+} rotations[] = {{"R1", OSH_ROTATE_R1}, {"R2", OSH_ROTATE_R2}, {"R3", OSH_ROTATE_R3}, {"R4", OSH_ROTATE_R4},
+                 {"v", OSH_ROTATE_V},   {"u", OSH_ROTATE_U}};
+enum { N_ROTATIONS = sizeof rotations / sizeof *rotations };
+
+const char *osh_rotate_name(unsigned one)
+{
+    for (int i = 0; i < N_ROTATIONS; i++)
+        if (rotations[i].bit == one) return rotations[i].name;
+    return "";
+}
+
+osh_rotation_kind osh_rotate_kind(const osh_rotate *a)
+{
+    return !strcmp(a->type, "hadamard")          ? OSH_ROTATION_HADAMARD
+           : !strcmp(a->type, "random-hadamard") ? OSH_ROTATION_RANDOM_HADAMARD
+                                                 : OSH_ROTATION_RANDOM_MATRIX;
+}
+
+static const osh_field spinquant_fields[] = {
+    {.name = "transform_type", .type = OSH_F_STR, .offset = offsetof(osh_rotate, type), .dflt = "hadamard",
+     .values = "hadamard|random-hadamard|random-matrix", .doc = "which matrices"},
+    {.name = "seed", .type = OSH_F_INT, .offset = offsetof(osh_rotate, seed), .dflt = "0", .min = 0, .max = 4294967295,
+     .doc = "of the signs of random ones"},
+    {.name = "center_embeddings", .type = OSH_F_BOOL, .offset = offsetof(osh_rotate, centre), .dflt = "false",
+     .doc = "embeddings lose their mean, which changes what the model says"},
+    {0},
+};
+
+/* A name or a list of names. */
+static osh_status rotations_read(osh_ctx *cx, osh_rotate *a, const osh_yaml *v, unsigned may, const char *what)
+{
+    osh_status rc = OSH_OK;
+    a->which = 0;
+    for (size_t i = 0; i < (v->kind == OSH_Y_SEQ ? v->n : 1); i++) {
+        const osh_yaml *one = v->kind == OSH_Y_SEQ ? v->items[i] : v;
+        unsigned bit = 0;
+        for (int k = 0; k < N_ROTATIONS && one->text; k++)
+            if (!strcasecmp(rotations[k].name, one->text)) bit = rotations[k].bit & may;
+        if (!bit)
+            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: rotations: '%s': want some of %s", what, one->line, one->column,
+                     one->text ? one->text : "", may & OSH_ROTATE_R1 ? "R1, R2, R3, R4" : "v, u");
+        a->which |= bit;
+    }
+done:
+    return rc;
+}
+
+static osh_status block_read(osh_ctx *cx, osh_rotate *a, const osh_yaml *v, const char *what)
+{
+    osh_status rc = OSH_OK;
+    if (v->kind == OSH_Y_NULL) goto done;
+    if (v->kind != OSH_Y_INT || v->i < 1)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: transform_block_size: '%s': want a whole number above 0, or null", what,
+                 v->line, v->column, v->text ? v->text : "");
+    a->block = v->i;
+done:
+    return rc;
+}
+
+/* Keys of both; those that are not there, or decide nothing. */
+static osh_status rotate_key(osh_ctx *cx, osh_rotate *a, const char *key, const osh_yaml *v, bool *known,
+                             const char *what)
+{
+    osh_status rc = OSH_OK;
+    *known = true;
+    if (!strcmp(key, "transform_block_size")) {
+        OSH_TRY(block_read(cx, a, v, what));
+    } else if (!strcmp(key, "randomize") || !strcmp(key, "learnable")) { // neither does upstream have them
+        if (v->kind != OSH_Y_BOOL || v->b)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: %s: want false: upstream has no other value, either", what,
+                     v->line, v->column, key);
+    } else if (!strcmp(key, "precision")) {
+        const char *text = v->text ? v->text : "";
+        if (!strncmp(text, "torch.", 6)) text += 6;
+        if (strcmp(text, "float64") && strcmp(text, "float32"))
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: precision: '%s': want float64 or float32", what, v->line,
+                     v->column, text);
+        if (strcmp(text, "float64"))
+            osh_log(cx, OSH_LOG_WARN, "%s:%d: precision decides nothing: weights are rotated in f64", what, v->line);
+    } else if (!strcmp(key, "mappings") || !strcmp(key, "norm_mappings") || !strcmp(key, "transform_config")) {
+        if (v->kind != OSH_Y_NULL)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: %s: want null: what is rotated follows from the model's graph",
+                     what, v->line, v->column, key);
+    } else {
+        *known = false;
+    }
+done:
+    return rc;
+}
+
+static osh_status spinquant_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v, bool *known,
+                                const char *what)
+{
+    osh_rotate *a = m->args;
+    *known = true;
+    if (strcmp(key, "rotations")) return rotate_key(cx, a, key, v, known, what);
+    return rotations_read(cx, a, v, OSH_ROTATE_R1 | OSH_ROTATE_R2 | OSH_ROTATE_R3 | OSH_ROTATE_R4, what);
+}
+
+static osh_status rotate_resolve(osh_ctx *cx, osh_modifier *m)
+{
+    osh_rotate *a = m->args;
+    if (!a->which) a->which = OSH_ROTATE_R1 | OSH_ROTATE_R2;
+    if (a->which & OSH_ROTATE_ONLINE)
+        return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: rotation %s is not made by this version: want R1, R2",
+                        m->type->name, a->which & OSH_ROTATE_R3 ? "R3" : "R4");
+    return OSH_OK;
+}
+
+const osh_modifier_type osh_modifier_spinquant = {
+    .name = "SpinQuantModifier", .fields = spinquant_fields, .bytes = sizeof(osh_rotate), .key = spinquant_key,
+    .keys = "rotations, transform_block_size, precision", .resolve = rotate_resolve, .rotates = true,
+};

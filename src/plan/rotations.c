@@ -1,0 +1,317 @@
+/* rotations.c - see rotations.h. */
+#include "plan/rotations.h"
+
+#include <string.h>
+
+#include "modifiers/rotate.h"
+
+typedef struct turning {
+    osh_plan *p;
+    const osh_modifier *m;
+    const osh_rotate *args;
+    bool *residual; // own [values]: it is the residual stream
+    int *normed;    // own [values]: node of the norm that made it of the residual stream; -1: none did
+    bool *outs;     // own [nodes]: Linears that are added to the residual stream
+    const osh_rotation *r1, *r2; // view; NULL: not in the recipe
+} turning;
+
+static bool op_is(const osh_node *n, const char *name) { return !strcmp(n->op->name, name); }
+
+/* It multiplies what it reads by a weight [., D]: a Linear, or a router that has one. */
+static bool has_columns(const osh_node *n) { return op_is(n, "linear") || op_is(n, "moe_gate"); }
+
+static const char *module_of(const turning *t, const osh_node *n)
+{
+    const char *name = t->p->graph->modules[n->module].name;
+    return *name ? name : "the model";
+}
+
+static osh_status refuse_node(osh_ctx *cx, const turning *t, const osh_node *n, const char *why)
+{
+    return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: the residual stream cannot be rotated: %s (%s) %s", t->m->type->name,
+                    module_of(t, n), n->op->name, why);
+}
+
+/* ---- the residual stream ---- */
+
+/* All that makes a value that is added to the residual stream. */
+static osh_status follow_outs(osh_ctx *cx, turning *t, int value)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = t->p->graph;
+    int at = g->values[value].producer;
+    const osh_node *n = at < 0 ? NULL : &g->nodes[at];
+    if (!n) OSH_FAIL(cx, OSH_E_INTERNAL, "%s is made by nothing", g->values[value].name);
+    if (op_is(n, "linear")) {
+        t->outs[at] = true;
+    } else if (op_is(n, "scale")) {
+        OSH_TRY(follow_outs(cx, t, n->in[0]));
+    } else if (op_is(n, "sigmoid_gate")) { // in[0]: a number for each token
+        OSH_TRY(follow_outs(cx, t, n->in[1]));
+    } else if (op_is(n, "add") || op_is(n, "moe_combine")) {
+        OSH_TRY(follow_outs(cx, t, n->in[0]));
+        OSH_TRY(follow_outs(cx, t, n->in[1]));
+    } else if (!op_is(n, "zeros")) {
+        OSH_TRY(refuse_node(cx, t, n, "stands between a Linear and what it is added to"));
+    }
+done:
+    return rc;
+}
+
+static osh_status mark_node(osh_ctx *cx, turning *t, const osh_node *n)
+{
+    osh_status rc = OSH_OK;
+    int n_residual = 0, n_normed = 0, norm = -1, out = n->out[0];
+    for (int k = 0; k < n->op->n_in; k++) {
+        if (n->in[k] < 0) continue;
+        n_residual += t->residual[n->in[k]];
+        if (t->normed[n->in[k]] >= 0) n_normed++, norm = t->normed[n->in[k]];
+    }
+    if (op_is(n, "embedding") && n->out[0] >= 0) {
+        t->residual[out] = true;
+    } else if (op_is(n, "zeros") || !(n_residual + n_normed)) {
+        goto done;
+    } else if (op_is(n, "add") && n_residual && !n_normed) {
+        for (int k = 0; k < 2; k++)
+            if (!t->residual[n->in[k]]) OSH_TRY(follow_outs(cx, t, n->in[k]));
+        t->residual[out] = true;
+    } else if (op_is(n, "scale")) {
+        t->residual[out] = n_residual > 0, t->normed[out] = norm;
+    } else if (op_is(n, "rms_norm") && n_residual && !((const osh_rms_norm_attr *)n->attr)->head_dim) {
+        t->normed[out] = (int)(n - t->p->graph->nodes);
+    } else if (op_is(n, "layer_norm")) {
+        OSH_TRY(refuse_node(cx, t, n, "subtracts means, which a rotation does not keep"));
+    } else if (!has_columns(n) || n_residual) {
+        OSH_TRY(refuse_node(cx, t, n, "reads it"));
+    }
+done:
+    return rc;
+}
+
+/* ---- steps ---- */
+
+static osh_status add_step(osh_ctx *cx, const turning *t, int weight, const osh_rewrite *w)
+{
+    osh_status rc = OSH_OK;
+    osh_plan *p = t->p;
+    int64_t tensor = p->graph->weights[weight].tensor;
+    OSH_TRY(osh_checkpoint_rewrite(cx, p->ck, tensor, w));
+    p->rotated->n_weights += !p->folded[tensor];
+    p->folded[tensor] = true;
+done:
+    return rc;
+}
+
+/* Rows of a Linear's weight and its bias. */
+static osh_status turn_output(osh_ctx *cx, const turning *t, const osh_node *n, const osh_rotation *r)
+{
+    osh_status rc = OSH_OK;
+    osh_rewrite w = {.kind = OSH_REWRITE_COLUMNS, .r = r};
+    for (int k = 0; k < n->op->n_weights; k++)
+        if (n->w[k] >= 0) OSH_TRY(add_step(cx, t, n->w[k], &w));
+done:
+    return rc;
+}
+
+static osh_status turn_input(osh_ctx *cx, const turning *t, const osh_node *n, const osh_rotation *r)
+{
+    return add_step(cx, t, n->w[0], &(osh_rewrite){.kind = OSH_REWRITE_ROWS, .r = r});
+}
+
+static osh_status fuse_norm(osh_ctx *cx, const turning *t, const osh_node *n)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = t->p->graph;
+    const osh_node *norm = &g->nodes[t->normed[n->in[0]]];
+    double offset = ((const osh_rms_norm_attr *)norm->attr)->offset;
+    if (norm->w[0] < 0) goto done;
+    osh_rewrite w = {.kind = OSH_REWRITE_NORM, .norm = g->weights[norm->w[0]].tensor, .value = offset};
+    OSH_TRY(add_step(cx, t, n->w[0], &w));
+    if (t->p->folded[w.norm]) goto done;
+    OSH_TRY(add_step(cx, t, norm->w[0], &(osh_rewrite){.kind = OSH_REWRITE_FILL, .value = 1 - offset}));
+done:
+    return rc;
+}
+
+/* As upstream: embeddings, norms, R1 of what makes the stream, R1 of what reads it. */
+static osh_status turn_stream(osh_ctx *cx, turning *t)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = t->p->graph;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const osh_node *n = &g->nodes[i];
+        if (op_is(n, "embedding")) {
+            if (t->args->centre) OSH_TRY(add_step(cx, t, n->w[0], &(osh_rewrite){.kind = OSH_REWRITE_CENTRE}));
+            if (t->r1) OSH_TRY(turn_input(cx, t, n, t->r1));
+        }
+        if (has_columns(n) && t->normed[n->in[0]] >= 0) OSH_TRY(fuse_norm(cx, t, n));
+    }
+    for (int i = 0; i < g->n_nodes && t->r1; i++)
+        if (t->outs[i]) OSH_TRY(turn_output(cx, t, &g->nodes[i], t->r1));
+    for (int i = 0; i < g->n_nodes && t->r1; i++) {
+        const osh_node *n = &g->nodes[i];
+        if (has_columns(n) && t->normed[n->in[0]] >= 0) OSH_TRY(turn_input(cx, t, n, t->r1));
+    }
+done:
+    return rc;
+}
+
+static osh_status refuse_values(osh_ctx *cx, const turning *t, const osh_node *n)
+{
+    return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: R2 cannot rotate the values of %s: they go from one Linear through the "
+                    "attention to another in models that it can", t->m->type->name, module_of(t, n));
+}
+
+static osh_status turn_values(osh_ctx *cx, turning *t)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = t->p->graph;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const osh_node *n = &g->nodes[i];
+        if (!op_is(n, "attention")) continue;
+        const osh_value *v = &g->values[n->in[2]], *c = &g->values[n->out[0]];
+        const osh_node *from = v->producer < 0 ? n : &g->nodes[v->producer];
+        const osh_node *to = c->first_use < 0 ? n : &g->nodes[c->first_use];
+        bool right = op_is(from, "linear") && op_is(to, "linear") && c->last_use == c->first_use;
+        if (!right || v->first_use != i || v->last_use != i || n->in[0] == n->in[2] || n->in[1] == n->in[2] ||
+            v->width % t->r2->n || c->width % t->r2->n)
+            OSH_TRY(refuse_values(cx, t, n));
+        OSH_TRY(turn_output(cx, t, from, t->r2));
+        OSH_TRY(turn_input(cx, t, to, t->r2));
+    }
+done:
+    return rc;
+}
+
+/* ---- matrices ---- */
+
+static int64_t head_dim(const osh_graph *g)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        if (op_is(&g->nodes[i], "attention")) return ((const osh_attention_attr *)g->nodes[i].attr)->head_dim;
+    return 0;
+}
+
+static osh_status make_matrix(osh_ctx *cx, turning *t, const osh_rotation **out, int64_t n, const char *what)
+{
+    osh_status rc = OSH_OK;
+    osh_rotated *r = t->p->rotated;
+    osh_rotation *one = &r->of[r->n];
+    rc = osh_rotation_init(cx, one, osh_rotate_kind(t->args), n, (uint64_t)t->args->seed, what);
+    if (rc == OSH_E_USAGE && n / (n & -n) > 1 && !strcmp(what, "R1"))
+        osh_note(cx, "transform_block_size is not given; %ld divides them", (long)(n & -n));
+    if (rc) osh_note(cx, "making the rotation of %s", t->m->type->name);
+    if (rc) goto done;
+    r->names[r->n++] = what;
+    *out = one;
+done:
+    return rc;
+}
+
+static osh_status make_matrices(osh_ctx *cx, turning *t)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = t->p->graph;
+    int64_t D = g->values[g->hidden].width, block = t->args->block ? t->args->block : D;
+    OSH_NEW(cx, t->p->rotated->of, 2);
+    if (D % block)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: transform_block_size %ld does not divide the hidden size %ld", t->m->type->name,
+                 (long)block, (long)D);
+    if (t->args->which & OSH_ROTATE_R1) OSH_TRY(make_matrix(cx, t, &t->r1, block, "R1"));
+    if (t->args->which & OSH_ROTATE_R2) OSH_TRY(make_matrix(cx, t, &t->r2, head_dim(g), "R2"));
+done:
+    return rc;
+}
+
+/* ---- what comes before ---- */
+
+/* Weights that no node of the graph has may read the stream, too: heads for more tokens, towers. */
+static osh_status check_strangers(osh_ctx *cx, const turning *t)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = t->p;
+    bool *known = NULL; // own [tensors]
+    if (p->graph->wrapped)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s has a tower whose outputs join the residual stream: rotations of such "
+                 "models are not made by this version", t->m->type->name, p->ck->dir);
+    OSH_NEW(cx, known, p->ck->n_tensors);
+    for (int w = 0; w < p->graph->n_weights; w++)
+        if (p->graph->weights[w].tensor >= 0) known[p->graph->weights[w].tensor] = true;
+    for (int64_t i = 0; i < p->ck->n_tensors; i++)
+        if (!known[i] && p->ck->tensors[i].e->ndim > 1)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is not in the architecture's template, and would read a stream "
+                     "that is rotated", t->m->type->name, p->ck->tensors[i].e->name);
+done:
+    osh_free(cx, known);
+    return rc;
+}
+
+/* A head that reads the embedding's weight gets one of its own, under its own name. */
+static osh_status untie_head(osh_ctx *cx, turning *t)
+{
+    osh_status rc = OSH_OK;
+    osh_plan *p = t->p;
+    const osh_graph *g = p->graph;
+    char *name = osh_sprintf(cx, "%s.weight", g->modules[g->nodes[g->head].module].name); // own
+    const osh_weight *w = &g->weights[g->nodes[g->head].w[0]];
+    if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a tensor's name");
+    bool tied = false;
+    for (int i = 0; i < g->n_nodes; i++) tied |= op_is(&g->nodes[i], "embedding") && &g->weights[g->nodes[i].w[0]] == w;
+    if (!tied) goto done;
+    OSH_TRY(osh_checkpoint_add_alias(cx, p->ck, name, w->tensor));
+    osh_graph_free(cx, p->graph), p->graph = NULL;
+    OSH_TRY(osh_graph_new(cx, &p->graph, p->ck, p->opt->models_dir));
+    p->rotated->untied = true;
+done:
+    osh_free(cx, name);
+    return rc;
+}
+
+static osh_status turn_by(osh_ctx *cx, turning *t)
+{
+    osh_status rc = OSH_OK;
+    osh_plan *p = t->p;
+    if (!p->graph)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is of no known architecture: rotations need one", t->m->type->name,
+                 p->ck->dir);
+    OSH_TRY(untie_head(cx, t));
+    const osh_graph *g = p->graph;
+    OSH_TRY(check_strangers(cx, t));
+    OSH_NEW(cx, p->folded, p->ck->n_tensors);
+    OSH_TRY(osh_checkpoint_expect_changes(cx, p->ck));
+    OSH_NEW(cx, t->residual, g->n_values);
+    OSH_NEW(cx, t->normed, g->n_values);
+    OSH_NEW(cx, t->outs, g->n_nodes);
+    for (int i = 0; i < g->n_values; i++) t->normed[i] = -1;
+    for (int i = 0; i < g->n_nodes; i++) OSH_TRY(mark_node(cx, t, &g->nodes[i]));
+    OSH_TRY(make_matrices(cx, t));
+    OSH_TRY(turn_stream(cx, t));
+    if (t->r2) OSH_TRY(turn_values(cx, t));
+done:
+    osh_free(cx, t->residual);
+    osh_free(cx, t->normed);
+    osh_free(cx, t->outs);
+    return rc;
+}
+
+osh_status osh_plan_rotations(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    for (size_t m = 0; m < p->recipe->n; m++) {
+        turning t = {.p = p, .m = &p->recipe->modifiers[m]};
+        if (!t.m->type->rotates) continue;
+        t.args = t.m->args;
+        OSH_NEW(cx, p->rotated, 1); // a recipe has one
+        OSH_TRY(turn_by(cx, &t));
+    }
+done:
+    return rc;
+}
+
+void osh_plan_rotations_free(osh_ctx *cx, osh_plan *p)
+{
+    for (int i = 0; p->rotated && i < p->rotated->n; i++) osh_rotation_deinit(cx, &p->rotated->of[i]);
+    if (p->rotated) osh_free(cx, p->rotated->of);
+    osh_free(cx, p->rotated);
+    p->rotated = NULL;
+}

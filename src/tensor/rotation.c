@@ -1,0 +1,313 @@
+/* rotation.c - see rotation.h. LANES rows, or columns, go through a matrix at a time, side by side. */
+#include "tensor/rotation.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/rng.h"
+
+enum { LANES = 8, MOST_DEGREE = 3 };
+
+/* ---- Hadamard matrices by Paley: R. E. A. C. Paley, "On Orthogonal Matrices", 1933 ---- */
+
+/* q = p^e of a prime p; e 0: it is none, or e is too high. */
+static int power_of_prime(int64_t q, int64_t *p)
+{
+    int e = 0;
+    for (*p = 2; *p * *p <= q && q % *p; ++*p) {}
+    if (*p * *p > q) *p = q;
+    for (; q > 1 && q % *p == 0; q /= *p) e++;
+    return q == 1 && e <= MOST_DEGREE ? e : 0;
+}
+
+/* Elements of the field of p^e are polynomials, their coefficients the digits of a number in base p. */
+typedef struct field {
+    int64_t p, q;
+    int e;
+    int64_t tail[MOST_DEGREE]; // X^e = -(tail): of a polynomial without roots, so irreducible as e <= 3
+} field;
+
+static bool has_root(const field *f)
+{
+    for (int64_t x = 0; x < f->p; x++) {
+        int64_t y = 1;
+        for (int k = f->e - 1; k >= 0; k--) y = (y * x + f->tail[k]) % f->p;
+        if (!y) return true;
+    }
+    return false;
+}
+
+static void field_init(field *f, int64_t p, int e)
+{
+    *f = (field){.p = p, .q = 1, .e = e};
+    for (int k = 0; k < e; k++) f->q *= p;
+    for (int64_t c = 1; e > 1 && c < f->q; c++) {
+        for (int64_t k = 0, left = c; k < e; k++, left /= p) f->tail[k] = left % p;
+        if (!has_root(f)) break;
+    }
+}
+
+static int64_t field_square(const field *f, int64_t x)
+{
+    int64_t a[MOST_DEGREE] = {0}, y[2 * MOST_DEGREE] = {0}, out = 0;
+    for (int k = 0; k < f->e; k++, x /= f->p) a[k] = x % f->p;
+    for (int i = 0; i < f->e; i++)
+        for (int k = 0; k < f->e; k++) y[i + k] = (y[i + k] + a[i] * a[k]) % f->p;
+    for (int k = 2 * f->e - 2; k >= f->e; k--)
+        for (int i = 0; i < f->e && f->e > 1; i++)
+            y[k - f->e + i] = (y[k - f->e + i] + (f->p - f->tail[i]) * y[k]) % f->p;
+    for (int k = f->e - 1; k >= 0; k--) out = out * f->p + y[k];
+    return out;
+}
+
+static int64_t field_minus(const field *f, int64_t x, int64_t y)
+{
+    int64_t out = 0;
+    for (int64_t k = 0, unit = 1; k < f->e; k++, unit *= f->p, x /= f->p, y /= f->p)
+        out += (x % f->p - y % f->p + f->p) % f->p * unit;
+    return out;
+}
+
+/* q = K - 1 = 3 modulo 4, or q = K / 2 - 1 = 1 modulo 4, a power of a prime; 0: neither. */
+static int64_t paley_field(int64_t K, int64_t *p, int *e)
+{
+    if ((*e = power_of_prime(K - 1, p)) && (K - 1) % 4 == 3) return K - 1;
+    if ((*e = power_of_prime(K / 2 - 1, p)) && (K / 2 - 1) % 4 == 1) return K / 2 - 1;
+    return 0;
+}
+
+static osh_status paley(osh_ctx *cx, int8_t *h, int64_t K)
+{
+    osh_status rc = OSH_OK;
+    int64_t p, q;
+    int e;
+    int8_t *chi = NULL; // own [q]: 1 of squares, -1 of others, 0 of 0
+    field f;
+    q = paley_field(K, &p, &e);
+    field_init(&f, p, e);
+    OSH_NEW(cx, chi, q);
+    memset(chi, -1, (size_t)q);
+    for (int64_t x = 1; x < q; x++) chi[field_square(&f, x)] = 1;
+    chi[0] = 0;
+    bool twice = q != K - 1;
+    for (int64_t i = 0; i <= q; i++)
+        for (int64_t k = 0; k <= q; k++) {
+            int c = !i || !k ? i != k : chi[field_minus(&f, i - 1, k - 1)];
+            if (!twice) { // I + S, S skew
+                h[i * K + k] = (int8_t)(i == k ? 1 : i && !k ? -1 : c);
+                continue;
+            }
+            int same = i == k; // C x [1 1; 1 -1] + I x [1 -1; -1 -1], C symmetric
+            int8_t *at = h + 2 * i * K + 2 * k;
+            at[0] = (int8_t)(c + same), at[1] = (int8_t)(c - same);
+            at[K] = (int8_t)(c - same), at[K + 1] = (int8_t)(-c - same);
+        }
+done:
+    osh_free(cx, chi);
+    return rc;
+}
+
+/* ---- a matrix ---- */
+
+/* cos + sin of 2 pi i / K, i < K, by additions and products alone, so the same bits with every C library: Taylor's sums
+ * of an angle below pi / 4, then turns by eighths. */
+static double cos_plus_sin(int64_t i, int64_t K)
+{
+    int64_t eighths = 8 * i / K;
+    double x = 6.283185307179586476925 * (double)(8 * i - eighths * K) / (8.0 * (double)K);
+    double c = 0, s = 0, term = 1;
+    for (int n = 0; n < 20; term *= x / ++n) {
+        if (n % 2) s += n % 4 == 1 ? term : -term;
+        else c += n % 4 == 0 ? term : -term;
+    }
+    for (; eighths > 0; eighths--) {
+        double turned = (c - s) * sqrt(0.5);
+        s = (c + s) * sqrt(0.5), c = turned;
+    }
+    return c + s;
+}
+
+static osh_status find_factor(osh_ctx *cx, osh_rotation *r, const char *what)
+{
+    osh_status rc = OSH_OK;
+    int64_t odd = r->n, p;
+    int e;
+    while (odd && odd % 2 == 0) odd /= 2;
+    if (r->n < 1) OSH_FAIL(cx, OSH_E_USAGE, "%s: a rotation of %ld rows: want 1 or more", what, (long)r->n);
+    r->factor = odd;
+    if (odd == 1 || r->kind == OSH_ROTATION_RANDOM_MATRIX) goto done;
+    if (r->kind == OSH_ROTATION_HADAMARD)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s has %ld channels, and transform_type hadamard wants a power of two: want random-hadamard or "
+                 "random-matrix",
+                 what, (long)r->n);
+    for (r->factor = 4 * odd; r->factor <= r->n && !paley_field(r->factor, &p, &e); r->factor *= 2) {}
+    if (r->factor > r->n)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s has %ld channels, %ld times a power of two, and Paley's constructions make no Hadamard matrix of "
+                 "that: want transform_type random-matrix",
+                 what, (long)r->n, (long)odd);
+done:
+    return rc;
+}
+
+osh_status osh_rotation_init(osh_ctx *cx, osh_rotation *r, osh_rotation_kind kind, int64_t n, uint64_t seed,
+                             const char *what)
+{
+    osh_status rc = OSH_OK;
+    *r = (osh_rotation){.kind = kind, .n = n};
+    OSH_TRY(find_factor(cx, r, what));
+    int64_t K = r->factor;
+    if (K > 1 && kind == OSH_ROTATION_RANDOM_HADAMARD) {
+        OSH_NEW(cx, r->had, K * K);
+        OSH_TRY(paley(cx, r->had, K));
+    } else if (K > 1) {
+        OSH_NEW(cx, r->cas, K);
+        for (int64_t i = 0; i < K; i++) r->cas[i] = cos_plus_sin(i, K);
+    }
+    if (kind == OSH_ROTATION_HADAMARD) goto done;
+    OSH_NEW(cx, r->sign, n);
+    for (int64_t i = 0; i < n; i++) r->sign[i] = osh_rng_u64(seed, (uint64_t)n, (uint64_t)i) >> 63 ? -1 : 1;
+done:
+    if (rc) osh_rotation_deinit(cx, r);
+    return rc;
+}
+
+void osh_rotation_deinit(osh_ctx *cx, osh_rotation *r)
+{
+    osh_free(cx, r->had);
+    osh_free(cx, r->cas);
+    osh_free(cx, r->sign);
+    *r = (osh_rotation){0};
+}
+
+/* ---- products ---- */
+
+size_t osh_rotation_room(const osh_rotation *r)
+{
+    return osh_mem_gross((size_t)((r->n + r->factor) * LANES) * sizeof(double));
+}
+
+static void rotate_signs(double *x, const osh_rotation *r)
+{
+    for (int64_t i = 0; r->sign && i < r->n; i++)
+        for (int l = 0; l < LANES; l++) x[i * LANES + l] *= r->sign[i];
+}
+
+/* x [2^k, width] becomes H x. */
+static void rotate_sylvester(double *x, int64_t n, int64_t width)
+{
+    for (int64_t half = 1; half < n; half *= 2)
+        for (int64_t at = 0; at < n; at += 2 * half) {
+            double *a = x + at * width, *b = a + half * width;
+            for (int64_t i = 0; i < half * width; i++) {
+                double u = a[i], v = b[i];
+                a[i] = u + v, b[i] = u - v;
+            }
+        }
+}
+
+static double factor_at(const osh_rotation *r, int64_t b, int64_t c)
+{
+    return r->had ? r->had[b * r->factor + c] : r->cas[b * c % r->factor];
+}
+
+/* y [K] = x F, transposed: x F^T. */
+static void rotate_factor(double *y, const double *x, const osh_rotation *r, bool transposed)
+{
+    int64_t K = r->factor;
+    memset(y, 0, (size_t)(K * LANES) * sizeof *y);
+    for (int64_t b = 0; b < K; b++)
+        for (int64_t c = 0; c < K; c++) {
+            double f = transposed ? factor_at(r, c, b) : factor_at(r, b, c);
+            for (int l = 0; l < LANES; l++) y[c * LANES + l] += f * x[b * LANES + l];
+        }
+}
+
+/* x [n, LANES]; behind it K more lines. */
+static void rotate_lanes(double *x, const osh_rotation *r, bool transposed)
+{
+    int64_t K = r->factor, line = K * LANES;
+    double root = sqrt((double)r->n), *y = x + r->n * LANES;
+    if (!transposed) rotate_signs(x, r);
+    rotate_sylvester(x, r->n / K, line);
+    for (int64_t a = 0; K > 1 && a < r->n / K; a++) {
+        rotate_factor(y, x + a * line, r, transposed);
+        memcpy(x + a * line, y, (size_t)line * sizeof *y);
+    }
+    for (int64_t i = 0; i < r->n * LANES; i++) x[i] /= root;
+    if (transposed) rotate_signs(x, r);
+}
+
+typedef struct strip { // where n x LANES elements lie
+    char *at;          // view
+    osh_dtype dt;
+    int64_t step, lane; // elements between neighbours of a vector, between lanes
+    int64_t n, lanes;   // lanes: at most LANES
+} strip;
+
+/* Through pieces of f32, along what lies side by side. */
+static void strip_move(double *x, const strip *s, bool store)
+{
+    enum { PIECE = 256 };
+    float piece[PIECE];
+    size_t size = osh_dtype_bytes(s->dt);
+    bool rows = s->step == 1; // a vector lies in one piece, else the lanes do
+    int64_t outer = rows ? s->lanes : s->n, inner = rows ? s->n : s->lanes;
+    for (int64_t o = 0; o < outer; o++)
+        for (int64_t i = 0, k; i < inner; i += k) {
+            char *at = s->at + (size_t)(o * (rows ? s->lane : s->step) + i) * size;
+            double *to = x + (rows ? i * LANES + o : o * LANES + i);
+            int64_t gap = rows ? LANES : 1;
+            k = inner - i < PIECE ? inner - i : PIECE;
+            if (!store) osh_to_f32(piece, at, s->dt, k);
+            for (int64_t e = 0; e < k && !store; e++) to[e * gap] = piece[e];
+            for (int64_t e = 0; e < k && store; e++) piece[e] = (float)to[e * gap];
+            if (store) osh_from_f32(at, s->dt, piece, k);
+        }
+}
+
+static void strip_rotate(double *x, const strip *s, const osh_rotation *r, bool transposed)
+{
+    if (s->lanes < LANES) memset(x, 0, (size_t)(r->n * LANES) * sizeof *x);
+    strip_move(x, s, false);
+    rotate_lanes(x, r, transposed);
+    strip_move(x, s, true);
+}
+
+static double *rotate_room(osh_ctx *cx, const osh_rotation *r)
+{
+    double *x = osh_alloc(cx, (size_t)((r->n + r->factor) * LANES) * sizeof *x);
+    if (!x) osh_fail(cx, OSH_E_NOMEM, "no memory to rotate by %ld channels", (long)r->n);
+    return x;
+}
+
+osh_status osh_rotate_rows(osh_ctx *cx, void *data, osh_dtype dt, int64_t rows, int64_t width, const osh_rotation *r,
+                           bool transposed)
+{
+    double *x = rotate_room(cx, r); // own
+    if (!x) return OSH_E_NOMEM;
+    for (int64_t row = 0; row < rows; row += LANES)
+        for (int64_t at = 0; at < width; at += r->n) {
+            strip s = {(char *)data + (size_t)(row * width + at) * osh_dtype_bytes(dt), dt, 1, width, r->n,
+                       rows - row < LANES ? rows - row : LANES};
+            strip_rotate(x, &s, r, transposed);
+        }
+    osh_free(cx, x);
+    return OSH_OK;
+}
+
+osh_status osh_rotate_columns(osh_ctx *cx, void *data, osh_dtype dt, int64_t rows, int64_t width,
+                              const osh_rotation *r, bool transposed)
+{
+    double *x = rotate_room(cx, r); // own
+    if (!x) return OSH_E_NOMEM;
+    for (int64_t row = 0; row < rows; row += r->n)
+        for (int64_t at = 0; at < width; at += LANES) {
+            strip s = {(char *)data + (size_t)(row * width + at) * osh_dtype_bytes(dt), dt, width, 1, r->n,
+                       width - at < LANES ? width - at : LANES};
+            strip_rotate(x, &s, r, transposed);
+        }
+    osh_free(cx, x);
+    return OSH_OK;
+}

@@ -1,0 +1,97 @@
+/* test_rotate.c - rotated weights against LLM Compressor's SpinQuantModifier: R1 and R2 by Sylvester's matrices, norms
+ * fused, embeddings centred or not, each step rounded to the weight's dtype. Sums are of f64 in another order, 1e-16 of
+ * what they sum, so after rounding an element may be its neighbour in one case of 1e8 (F32), or of 1e13 (BF16): here
+ * all are equal. */
+#include "golden/models/tiny.h"
+#include "plan/rotations.h"
+#include "torture.h"
+
+#include <unistd.h>
+
+static osh_ctx *cx;
+static osh_st *st;
+
+static int compare(osh_plan *p, const char *dtype, const char *leaf, const osh_st_entry *want)
+{
+    osh_tensor *got = NULL;
+    size_t n = (size_t)(want->end - want->begin);
+    void *raw = malloc(n);
+    assert_ok(cx, osh_checkpoint_load(cx, &got, p->ck, leaf, want->ndim, want->shape));
+    assert_ok(cx, osh_st_read(cx, raw, st, want));
+    assert_int_equal(got->dtype, want->dtype);
+    for (size_t i = 0; i < n; i++)
+        if (((uint8_t *)raw)[i] != ((uint8_t *)got->data)[i]) fail_msg("%s/%s: byte %zu differs", dtype, leaf, i);
+    osh_tensor_free(cx, got);
+    free(raw);
+    return 1;
+}
+
+static int case_of(const char *dtype, osh_dtype dt, bool centred)
+{
+    osh_plan p = {0};
+    osh_options opt = {0};
+    tiny_case t;
+    char dir[] = "rotate-XXXXXX", text[300];
+    size_t n_prefix = strlen(dtype) + 1;
+    int n = 0;
+    assert_non_null(mkdtemp(dir));
+    tiny_open(cx, &t, "qwen2");
+    tiny_write(cx, &t, dir, dt);
+    assert_ok(cx, osh_checkpoint_open(cx, &p.ck, dir));
+    assert_ok(cx, osh_graph_new(cx, &p.graph, p.ck, NULL));
+    snprintf(text, sizeof text, "s_modifiers: {SpinQuantModifier: {transform_block_size: 16, center_embeddings: %s}}",
+             centred ? "true" : "false");
+    assert_ok(cx, osh_recipe_parse(cx, &p.recipe, text, strlen(text), "r.yaml"));
+    p.opt = &opt;
+    assert_ok(cx, osh_plan_rotations(cx, &p));
+    for (int64_t i = 0; i < osh_st_count(st); i++) {
+        const osh_st_entry *e = osh_st_at(st, i);
+        if (strncmp(e->name, dtype, n_prefix - 1) || e->name[n_prefix - 1] != '/') continue;
+        if (strcmp(e->name + n_prefix, "centred") == 0) {
+            if (centred) n += compare(&p, dtype, "model.embed_tokens.weight", e);
+        } else if (!centred) {
+            n += compare(&p, dtype, e->name + n_prefix, e);
+        }
+    }
+    osh_recipe_free(cx, p.recipe);
+    osh_graph_free(cx, p.graph);
+    osh_checkpoint_close(cx, p.ck);
+    osh_plan_rotations_free(cx, &p);
+    osh_free(cx, p.folded);
+    assert_ok(cx, osh_dir_remove(cx, dir));
+    tiny_close(&t);
+    return n;
+}
+
+static void test_weights(void **state)
+{
+    (void)state;
+    assert_int_equal(case_of("BF16", OSH_BF16, false), 15);
+    assert_int_equal(case_of("F32", OSH_F32, false), 4);
+    assert_int_equal(case_of("BF16", OSH_BF16, true), 1);
+    assert_int_equal(case_of("F32", OSH_F32, true), 1);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    static const char path[] = OSH_SOURCE_DIR "/tests/golden/rotate/weights.safetensors";
+    if (osh_ctx_new(&cx, 1) || osh_st_open(cx, &st, path)) return 1;
+    osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    osh_st_close(cx, st);
+    int live = osh_mem_live(cx) != 0;
+    osh_ctx_free(cx);
+    return live;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_weights)};
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

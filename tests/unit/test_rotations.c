@@ -1,0 +1,250 @@
+/* test_rotations.c - matrices are orthogonal and those that they say they are; a model whose weights are rotated says
+ * what it said; what cannot be rotated is refused with the reason. */
+#include "golden/models/tiny.h"
+#include "modifiers/rotate.h"
+#include "plan/rotations.h"
+#include "torture.h"
+
+#include <unistd.h>
+
+/* ---- matrices ---- */
+
+/* Rows of M, or of its transpose: what becomes of the unit vectors. */
+static double *matrix(osh_ctx *cx, const osh_rotation *r, bool transposed, bool columns)
+{
+    int64_t n = r->n;
+    float *x = calloc((size_t)(n * n), sizeof *x);
+    double *m = malloc((size_t)(n * n) * sizeof *m);
+    for (int64_t i = 0; i < n; i++) x[i * n + i] = 1;
+    assert_ok(cx, columns ? osh_rotate_columns(cx, x, OSH_F32, n, n, r, transposed)
+                          : osh_rotate_rows(cx, x, OSH_F32, n, n, r, transposed));
+    for (int64_t i = 0; i < n * n; i++) m[i] = x[i];
+    free(x);
+    return m;
+}
+
+/* Elements are rounded to f32, so a sum of n products of them is within n 2^-23 of its value. */
+static void check_matrix(osh_ctx *cx, osh_rotation_kind kind, int64_t n, int64_t factor)
+{
+    osh_rotation r;
+    assert_ok(cx, osh_rotation_init(cx, &r, kind, n, 3, "a test"));
+    if (r.factor != factor) fail_msg("kind %d, n %ld: factor %ld", kind, (long)n, (long)r.factor);
+    double *m = matrix(cx, &r, false, false), *t = matrix(cx, &r, true, false), *c = matrix(cx, &r, false, true);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < n; k++) {
+            double dot = 0, want = i == k;
+            for (int64_t j = 0; j < n; j++) dot += m[i * n + j] * m[k * n + j];
+            if (!(fabs(dot - want) < (double)n * 1.2e-7)) fail_msg("kind %d, n %ld: row %ld by %ld: %g", kind, (long)n,
+                                                                    (long)i, (long)k, dot);
+            assert_true(m[i * n + k] == t[k * n + i] && m[i * n + k] == c[k * n + i]);
+            bool flat = fabs(fabs(m[i * n + k]) * sqrt((double)n) - 1) < 1e-6; // Hadamard: 1 and -1
+            if (kind != OSH_ROTATION_RANDOM_MATRIX && !flat) fail_msg("n %ld: %g is no sign", (long)n, m[i * n + k]);
+            if (kind == OSH_ROTATION_HADAMARD)
+                assert_true((m[i * n + k] < 0) == (__builtin_popcountll((unsigned long long)(i & k)) % 2 == 1));
+        }
+    free(m);
+    free(t);
+    free(c);
+    osh_rotation_deinit(cx, &r);
+}
+
+static void test_matrices(void **state)
+{
+    static const struct {
+        osh_rotation_kind kind;
+        int64_t n, factor;
+    } rows[] = {
+        {OSH_ROTATION_HADAMARD, 1, 1},          {OSH_ROTATION_HADAMARD, 64, 1},
+        {OSH_ROTATION_RANDOM_HADAMARD, 32, 1},  {OSH_ROTATION_RANDOM_HADAMARD, 12, 12},
+        {OSH_ROTATION_RANDOM_HADAMARD, 24, 12}, {OSH_ROTATION_RANDOM_HADAMARD, 28, 28},  // a field of 27
+        {OSH_ROTATION_RANDOM_HADAMARD, 72, 36}, {OSH_ROTATION_RANDOM_HADAMARD, 100, 100}, // of 17; of 49
+        {OSH_ROTATION_RANDOM_HADAMARD, 52, 52}, {OSH_ROTATION_RANDOM_HADAMARD, 344, 344}, // of 25; of 343
+        {OSH_ROTATION_RANDOM_MATRIX, 7, 7},     {OSH_ROTATION_RANDOM_MATRIX, 40, 5},
+        {OSH_ROTATION_RANDOM_MATRIX, 16, 1},
+    };
+    osh_ctx *cx = NULL;
+    (void)state;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check_matrix(cx, rows[i].kind, rows[i].n, rows[i].factor);
+    assert_int_equal(osh_mem_live(cx), 0);
+    osh_ctx_free(cx);
+}
+
+static void test_no_matrix(void **state)
+{
+    static const struct {
+        osh_rotation_kind kind;
+        int64_t n;
+        const char *part;
+    } rows[] = {{OSH_ROTATION_HADAMARD, 576, "wants a power of two: want random-hadamard or random-matrix"},
+                {OSH_ROTATION_RANDOM_HADAMARD, 92, "92 channels, 23 times a power of two"},
+                {OSH_ROTATION_RANDOM_HADAMARD, 9, "9 channels"}};
+    osh_ctx *cx = NULL;
+    (void)state;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        osh_rotation r;
+        assert_true(osh_rotation_init(cx, &r, rows[i].kind, rows[i].n, 0, "R1") < 0);
+        if (!strstr(osh_error_text(cx), rows[i].part)) fail_msg("'%s'", osh_error_text(cx));
+        osh_error_clear(cx);
+    }
+    osh_ctx_free(cx);
+}
+
+/* ---- models ---- */
+
+typedef struct fixture {
+    osh_ctx *cx;
+    char dir[24];
+    tiny_case t;
+    osh_options opt;
+    osh_plan p;
+} fixture;
+
+static void fixture_open(fixture *f, const char *model, const char *keys)
+{
+    char text[512];
+    memset(f, 0, sizeof *f);
+    strcpy(f->dir, "rotations-XXXXXX");
+    assert_int_equal(osh_ctx_new(&f->cx, 1), OSH_OK);
+    osh_log_setup(f->cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
+    assert_non_null(mkdtemp(f->dir));
+    tiny_open(f->cx, &f->t, model);
+    tiny_write(f->cx, &f->t, f->dir, OSH_F32);
+    assert_ok(f->cx, osh_checkpoint_open(f->cx, &f->p.ck, f->dir));
+    assert_ok(f->cx, osh_graph_new(f->cx, &f->p.graph, f->p.ck, NULL));
+    snprintf(text, sizeof text, "s_modifiers: {SpinQuantModifier: {%s}}", keys);
+    assert_ok(f->cx, osh_recipe_parse(f->cx, &f->p.recipe, text, strlen(text), "r.yaml"));
+    f->p.opt = &f->opt;
+}
+
+static void fixture_close(fixture *f)
+{
+    osh_recipe_free(f->cx, f->p.recipe);
+    osh_graph_free(f->cx, f->p.graph);
+    osh_checkpoint_close(f->cx, f->p.ck);
+    osh_plan_rotations_free(f->cx, &f->p);
+    osh_free(f->cx, f->p.folded);
+    assert_ok(f->cx, osh_dir_remove(f->cx, f->dir));
+    tiny_close(&f->t);
+    assert_int_equal(osh_mem_live(f->cx), 0);
+    osh_ctx_free(f->cx);
+}
+
+static float *logits(fixture *f)
+{
+    const osh_graph *g = f->p.graph;
+    osh_weights *w = NULL;
+    osh_batch *b = NULL;
+    int out = g->nodes[g->head].out[0];
+    bool *keep = calloc((size_t)g->n_values, sizeof *keep);
+    keep[out] = true;
+    assert_ok(f->cx, osh_weights_new(f->cx, &w, g));
+    assert_ok(f->cx, osh_weights_load(f->cx, w, g, f->p.ck, 0, g->n_nodes));
+    assert_ok(f->cx, osh_batch_new(f->cx, &b, g, f->t.ids, f->t.offsets, 2));
+    assert_ok(f->cx, osh_exec_run(f->cx, g, 0, g->n_nodes, NULL, w, b, keep, NULL, true));
+    float *to = malloc(osh_tensor_bytes(b->values[out]));
+    memcpy(to, b->values[out]->data, osh_tensor_bytes(b->values[out]));
+    osh_batch_free(f->cx, b);
+    osh_weights_free(f->cx, w);
+    free(keep);
+    return to;
+}
+
+/* F32 weights are rounded after each step, some 1e-7 of what the model computes with. */
+static void same_model(const char *model, const char *keys)
+{
+    fixture f;
+    fixture_open(&f, model, keys);
+    float *before = logits(&f), most = 0, differ = 0;
+    assert_ok(f.cx, osh_plan_rotations(f.cx, &f.p));
+    assert_true(f.p.rotated->n_weights > 10);
+    float *after = logits(&f);
+    for (int64_t i = 0; i < f.t.offsets[2] * f.p.graph->n_vocab; i++) {
+        if (fabsf(before[i]) > most) most = fabsf(before[i]);
+        if (fabsf(before[i] - after[i]) > differ) differ = fabsf(before[i] - after[i]);
+    }
+    if (!(differ > 0 && differ < 1e-5f * most))
+        fail_msg("%s {%s}: logits up to %g differ by %g", model, keys, (double)most, (double)differ);
+    free(before);
+    free(after);
+    fixture_close(&f);
+}
+
+static void test_same_model(void **state)
+{
+    (void)state;
+    same_model("llama_default", "");
+    same_model("llama_default", "rotations: [R1], transform_type: random-matrix");
+    same_model("llama_default", "rotations: R2");
+    same_model("llama_default", "transform_block_size: 8");
+    same_model("llama_bias", "transform_type: random-hadamard, seed: 7"); // heads of 12
+    same_model("llama_tied", "");
+    same_model("qwen2", "transform_type: random-hadamard");
+    same_model("qwen3", "");
+    same_model("granite", "transform_type: random-hadamard"); // 40 channels
+    same_model("qwen3_moe", "transform_type: random-hadamard");
+    same_model("mixtral", "");
+    same_model("smollm3", "");
+    same_model("ministral3", "transform_type: random-hadamard");
+    same_model("mistral_window", "");
+    same_model("glm4_moe", "transform_type: random-hadamard");
+    same_model("qwen2_moe", ""); // a gate over the shared expert
+    same_model("deepseek_v2", "rotations: [R1], transform_type: random-matrix");
+}
+
+static void test_refused(void **state)
+{
+    static const struct {
+        const char *model, *keys, *part;
+    } rows[] = {
+        {"gemma2", "", "post_attention_layernorm (rms_norm) stands between a Linear and what it is added to"},
+        {"gpt_neox", "", "(layer_norm) subtracts means"},
+        {"llama_default", "transform_block_size: 12", "12 does not divide the hidden size 32"},
+        {"granite", "", "transform_block_size is not given; 8 divides them"},
+        {"phi3", "transform_type: random-hadamard", "R2 cannot rotate the values of model.layers.0.self_attn"},
+        {"deepseek_v2", "transform_type: random-matrix", "R2 cannot rotate the values"},
+        {"olmo2", "", "(linear) reads it"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        fixture f;
+        fixture_open(&f, rows[i].model, rows[i].keys);
+        osh_status rc = osh_plan_rotations(f.cx, &f.p);
+        if (!rc || !strstr(osh_error_text(f.cx), rows[i].part))
+            fail_msg("%s {%s}: '%s', want '%s'", rows[i].model, rows[i].keys, rc ? osh_error_text(f.cx) : "",
+                     rows[i].part);
+        fixture_close(&f);
+    }
+}
+
+static osh_status make_again(osh_ctx *cx, void *user)
+{
+    fixture *f = user;
+    osh_tensor *t = NULL;
+    osh_status rc = osh_plan_rotations(cx, &f->p);
+    if (!rc) rc = osh_checkpoint_load(cx, &t, f->p.ck, "model.layers.0.self_attn.v_proj.weight", -1, NULL);
+    osh_tensor_free(cx, t);
+    osh_plan_rotations_free(cx, &f->p);
+    osh_free(cx, f->p.folded), f->p.folded = NULL;
+    osh_checkpoint_free_changes(cx, f->p.ck);
+    return rc;
+}
+
+static void test_torture(void **state)
+{
+    fixture f;
+    (void)state;
+    fixture_open(&f, "llama_default", "transform_type: random-hadamard");
+    assert_true(torture(make_again, &f) > 10);
+    fixture_close(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_matrices),   cmocka_unit_test(test_no_matrix), cmocka_unit_test(test_same_model),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_torture),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
