@@ -224,7 +224,11 @@ osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, const osh_eval_o
     *out = NULL;
     if (!strcmp(text, "cpu") || (!strcmp(text, "auto") && !osh_cuda_present())) goto done;
     bool cached = f->cache || (ref && ref->cache);
-    if (cached && !strcmp(text, "auto")) goto done;
+    int on_host = osh_graph_host_only(f->graph);
+    if ((cached || on_host >= 0) && !strcmp(text, "auto")) goto done;
+    if (on_host >= 0)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is not made on a card by this version: want --device cpu",
+                 f->graph->nodes[on_host].op->name);
     if (cached)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme is not made on a card by this version: want --device cpu");
     if (strcmp(text, "auto")) OSH_TRY(osh_device_ordinal(cx, &ordinal, text));

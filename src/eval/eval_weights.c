@@ -37,7 +37,7 @@ struct osh_eval_weights {
 
 static const osh_st_entry *entry_of(const placed *p)
 {
-    return osh_source_checkpoint(p->f->source)->tensors[p->f->graph->weights[p->weight].tensor].e;
+    return osh_weight_entry(p->f->graph, osh_source_checkpoint(p->f->source), p->weight);
 }
 
 static int64_t stored_bytes(const placed *p)

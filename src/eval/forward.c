@@ -62,7 +62,7 @@ static osh_status load_cache(osh_ctx *cx, osh_forward *f)
     for (int i = 0; i < f->graph->n_nodes; i++) {
         const osh_node *n = &f->graph->nodes[i];
         const char *name = "";
-        if (strcmp(n->op->name, "attention")) continue;
+        if (!n->op->attends) continue;
         size_t len = module_around(f->graph, n->out[0], &name);
         const osh_attention_attr *at = n->attr;
         int ndim = a->strategy == OSH_Q_ATTN_HEAD ? 3 : 1;

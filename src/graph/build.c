@@ -12,9 +12,10 @@
  *   {"if", "refuse"}                              what the template cannot do, in words
  * with "weight": dims, "bias": a bool or its config key, "attr": {field: expression, or config key
  * of a string}, "tied": the module whose weight serves where the checkpoint has none of this
- * name, "tensors": what the checkpoint calls the module, and "leaves": what it calls its weight and
- * bias. Inside a layer, and inside what is repeated, names are relative. An output that has the name
- * of a value from outside replaces it for what follows; so the residual stream is one name. */
+ * name, "tensors": what the checkpoint calls the module, "leaves": what it calls its weight and
+ * bias, and "part": of what tensors they are a part (parts.c). Inside a layer, and inside what is
+ * repeated, names are relative. An output that has the name of a value from
+ * outside replaces it for what follows; so the residual stream is one name. */
 #include "base/map.h"
 #include "graph/template.h"
 
@@ -38,6 +39,7 @@ typedef struct builder {
     int n_bound;
     const char *inner, *outer; // view: what stands for "model." in names, and before other names
     const char *prefix;   // "model.layers.3." or "" or "model.layers.3.mlp.experts.7."
+    const char *layer;    // "model.layers.3.", or ""
     osh_graph_faults *faults; // view: where tensors that are missing or another are listed; NULL: they fail
 } builder;
 
@@ -264,6 +266,28 @@ done:
     return rc;
 }
 
+/* The k-th weight of a node whose entry has "part": json. */
+static osh_status add_part(osh_ctx *cx, builder *b, int *index, const cJSON *json, int k, const osh_weight *shape)
+{
+    osh_status rc = OSH_OK;
+    osh_graph *g = b->g;
+    int64_t known = 0;
+    const char *given = text_of(json, k ? "bias" : "weight");
+    char *tensor = osh_sprintf(cx, "%s%s", b->layer, given ? given : ""); // own
+    osh_weight *w = grown(cx, g->weights, g->n_weights, sizeof *w);
+    if (w) g->weights = w, w += g->n_weights, *w = *shape, g->n_weights++; // counted: the graph frees it from here on
+    if (!w || !tensor) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a weight");
+    if (!given) OSH_FAIL(cx, OSH_E_FORMAT, "\"part\" has no %s", k ? "bias" : "weight");
+    OSH_TRY(fault(cx, b, osh_part_new(cx, w, &b->scope, b->ck, tensor, json)));
+    *index = g->n_weights - 1;
+    if (osh_map_get(b->weights, w->name, strlen(w->name), &known))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is the weight of two modules", b->scope.tpl->name, w->name);
+    OSH_TRY(osh_map_put(cx, b->weights, w->name, strlen(w->name), *index));
+done:
+    osh_free(cx, tensor);
+    return rc;
+}
+
 /* ---- nodes ---- */
 
 static osh_status wire_inputs(osh_ctx *cx, builder *b, osh_node *node, int64_t *width,
@@ -317,14 +341,18 @@ static osh_status wire_weights(osh_ctx *cx, builder *b, osh_node *node, const cJ
     const osh_op *op = node->op;
     int64_t want[OSH_OP_MAX_IN][2] = {{0}};
     int want_ndim[OSH_OP_MAX_IN] = {0};
-    const cJSON *leaves = cJSON_GetObjectItemCaseSensitive(entry, "leaves");
+    const cJSON *leaves = cJSON_GetObjectItemCaseSensitive(entry, "leaves"),
+                *part = cJSON_GetObjectItemCaseSensitive(entry, "part");
     const char *given = text_of(entry, "tensors"), *module = given ? given : b->g->modules[node->module].name;
     OSH_TRY(op->infer(cx, out_width, want, want_ndim, in_width, node->attr));
     if (op->n_weights > 0 &&
         (shape->ndim != want_ndim[0] || memcmp(shape->dims, want[0], (size_t)shape->ndim * sizeof *want[0]) != 0))
         OSH_FAIL(cx, OSH_E_FORMAT, "the weight's dims are not those that op %s wants", op->name);
     for (int k = 0; k < op->n_weights && k < 2; k++)
-        if (want_ndim[k])
+        if (want_ndim[k] && part)
+            OSH_TRY(add_part(cx, b, &node->w[k], part, k,
+                             &(osh_weight){.ndim = want_ndim[k], .shape = {want[k][0], want[k][1]}}));
+        else if (want_ndim[k])
             OSH_TRY(add_weight(cx, b, &node->w[k], module, leaf_of(leaves, k), text_of(entry, "tied"), want_ndim[k],
                                want[k]));
 done:
@@ -384,10 +412,12 @@ static osh_status add_instance(osh_ctx *cx, builder *b, const cJSON *entry, cons
     }
     OSH_TRY(add_module(cx, b, &module, name, cls));
     b->prefix = prefix;
+    if (!strcmp(hole, "{i}")) b->layer = prefix;
     OSH_TRY(add_entries(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes")));
     b->n_bound = outer; // names of the module end here; what it rebound stays
 done:
     b->prefix = outer_prefix;
+    if (!strcmp(hole, "{i}")) b->layer = "";
     osh_free(cx, relative);
     osh_free(cx, name);
     osh_free(cx, prefix);
@@ -584,7 +614,7 @@ osh_status osh_graph_from_template(osh_ctx *cx, osh_graph **out, const osh_check
                                    const osh_template *tpl, osh_graph_faults *faults)
 {
     osh_status rc = OSH_OK;
-    builder b = {.ck = ck, .prefix = "", .faults = faults, .scope = {.tpl = tpl, .config = ck->config}};
+    builder b = {.ck = ck, .prefix = "", .layer = "", .faults = faults, .scope = {.tpl = tpl, .config = ck->config}};
 
     OSH_NEW(cx, b.g, 1);
     OSH_TRY(osh_map_new(cx, &b.modules, 256));

@@ -54,7 +54,7 @@ void osh_graph_free(osh_ctx *cx, osh_graph *g)
         osh_free(cx, g->modules[i].cls);
     }
     for (int i = 0; i < g->n_values; i++) osh_free(cx, g->values[i].name);
-    for (int i = 0; i < g->n_weights; i++) osh_free(cx, g->weights[i].name);
+    for (int i = 0; i < g->n_weights; i++) osh_free(cx, g->weights[i].name), osh_free(cx, g->weights[i].part);
     for (int i = 0; i < g->n_nodes; i++) {
         const osh_node *n = &g->nodes[i];
         if (n->original) continue;
@@ -102,6 +102,13 @@ char *osh_graph_loaded_name(osh_ctx *cx, const osh_graph *g, const char *name)
     if (!strncmp(name, g->inner, inner))
         return strcmp(g->inner, text) ? osh_sprintf(cx, "%s%s", text, name + inner) : NULL;
     return outer && !strncmp(name, g->outer, outer) ? osh_strdup(cx, name + outer) : NULL;
+}
+
+int osh_graph_host_only(const osh_graph *g)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op->host_only) return i;
+    return -1;
 }
 
 bool osh_node_routes(const osh_node *n)

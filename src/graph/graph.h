@@ -34,6 +34,7 @@ typedef struct osh_weight {
     int64_t tensor;  // index into the checkpoint's tensors; -1: none of this name (compressed)
     osh_dtype by_rows; // its stored dtype, where single rows can be read; OSH_DTYPE_NONE: it has none, or is made
     bool compressed; // codes and scales stand for it: the caller fills osh_weights
+    osh_st_entry *part; // own: what of the tensor it is; NULL: all of it
 } osh_weight;
 
 typedef struct osh_node {
@@ -86,7 +87,9 @@ bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_d
 /* own: what transformers calls a module that the checkpoint calls name: model.language_model.layers.0 is
  * language_model.model.layers.0, lm_head language_model.lm_head. NULL: the same, or no memory. */
 char *osh_graph_loaded_name(osh_ctx *cx, const osh_graph *g, const char *name);
+int osh_graph_host_only(const osh_graph *g); // the first node whose op is not for a card; -1: none
 bool osh_node_routes(const osh_node *n); // its output says which experts a token goes to
+const osh_st_entry *osh_weight_entry(const osh_graph *g, const osh_checkpoint *ck, int weight); // what is read. parts.c
 int osh_graph_module(const osh_graph *g, const char *name); // -1: none
 /* A model and what is made of it, side by side: changed[i] tells that the weights of node i are going to be others.
  * What depends on one of these nodes is there twice from here on: before each node that makes it stands one of the

@@ -45,6 +45,10 @@ typedef struct osh_entry_shape { // "weight" and "bias" of an entry
 osh_status osh_scope_attr(osh_ctx *cx, void **attr, const osh_scope *s, const osh_op *op, const cJSON *entry,
                           const osh_entry_shape *w);
 
+/* A weight's name, tensor and part, where its ndim and shape are given: what `json` says of that tensor. (parts.c) */
+osh_status osh_part_new(osh_ctx *cx, osh_weight *w, const osh_scope *s, const osh_checkpoint *ck, const char *tensor,
+                        const cJSON *json);
+
 osh_status osh_scope_num(osh_ctx *cx, double *out, const osh_scope *s,
                          const cJSON *expr); // number, bool, "a*b/2+sqrt(c)"
 osh_status osh_scope_name(osh_ctx *cx, double *out, const osh_scope *s, const char *name);

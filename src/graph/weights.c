@@ -35,7 +35,12 @@ static osh_status load_one(osh_ctx *cx, osh_tensor **out, const osh_weight *w,
     if (w->compressed)
         OSH_FAIL(cx, OSH_E_INTERNAL,
                  "tensor %s is compressed and was not decompressed before the run", w->name);
-    OSH_TRY(osh_checkpoint_load(cx, &t, ck, w->name, w->ndim, w->shape));
+    if (w->part) {
+        OSH_TRY(osh_tensor_new(cx, &t, w->part->dtype, w->ndim, w->shape));
+        OSH_TRY(osh_st_read(cx, t->data, ck->shards[ck->tensors[w->tensor].shard], w->part));
+    } else {
+        OSH_TRY(osh_checkpoint_load(cx, &t, ck, w->name, w->ndim, w->shape));
+    }
     bad = osh_find_nonfinite(t->data, t->dtype, osh_tensor_numel(t));
     if (bad >= 0)
         OSH_FAIL(cx, OSH_E_NUMERIC, "tensor %s: element %lld is not finite", w->name,
@@ -87,7 +92,7 @@ done:
 
 size_t osh_weight_bytes(const osh_graph *g, const osh_checkpoint *ck, int weight)
 {
-    const osh_st_entry *e = ck->tensors[g->weights[weight].tensor].e;
+    const osh_st_entry *e = osh_weight_entry(g, ck, weight);
     return osh_mem_gross((size_t)(e->end - e->begin)) + osh_mem_gross(sizeof(osh_tensor));
 }
 

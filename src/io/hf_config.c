@@ -48,6 +48,7 @@ static const family families[] = {
     {"qwen2_5_vl_text", "Qwen2ForCausalLM", {32768, .theta = 1e6}, false},
     {"qwen3_vl_text", "Qwen3ForCausalLM", {128000, .theta = 5e5}, false},
     {"mllama_text_model", "MllamaForCausalLM", {131072, .theta = 5e5}, false},
+    {"gpt_oss", "GptOssForCausalLM", {131072, .theta = 1.5e5}, false},
     {"gpt_neox", "GPTNeoXForCausalLM",
      {2048, .partial_rotary_factor = 0.25, .theta_key = "rotary_emb_base", .partial_key = "rotary_pct"}, false},
 };

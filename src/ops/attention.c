@@ -6,7 +6,10 @@
  * Query i sees key j of its own sample where j <= i and, with a window, i - j < sliding_window.
  * As FlashAttention, which transformers' sdpa uses: scores, mask and softmax in f32, its result rounded to the dtype of
  * q for the sum over v, and that sum rounded. softcap c (Gemma2's eager_attention_forward): a score s behind the scale
- * becomes c tanh(s / c), in f32. */
+ * becomes c tanh(s / c), in f32.
+ *
+ * attention_sinks has in[3] sinks [H] too: the softmax of head h has sinks[h] as one more score, behind scale and cap,
+ * whose probability is dropped. transformers' GptOssAttention. On a card there is none. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -46,14 +49,23 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* One query row of one head: q [Dh]; k, v at the sample's first token, stride kv; p [len] scratch; y [Dh]. */
-static void attend_ref(float *y, double *p, const float *q, const float *k, const float *v, int64_t i, int64_t kv,
-                       const osh_attention_attr *at, osh_dtype dt)
+typedef struct query { // one row of one head: in and out
+    const float *q, *k, *v, *dy; // [Dh]; k, v at the sample's first token
+    float *dq, *dk, *dv;         // the same of gradients, [Dh]; NULL: not wanted
+    int64_t i, kv;               // position; stride of k and v
+    double *p, *dp;              // [len] scratch
+} query;
+
+/* y [Dh]; sink: -INFINITY where there is none. */
+static void attend_ref(const query *r, float *y, double sink, const osh_attention_attr *at, osh_dtype dt)
 {
+    const float *q = r->q, *k = r->k, *v = r->v;
+    double *p = r->p;
+    int64_t i = r->i, kv = r->kv;
     int64_t Dh = at->head_dim, first = 0;
     float scale = (float)(at->scale > 0 ? at->scale : 1 / sqrt((double)Dh));
     float cap = (float)at->softcap;
-    double max = -INFINITY, sum = 0;
+    double max = sink, sum;
 
     if (at->sliding_window && i - at->sliding_window + 1 > 0) first = i - at->sliding_window + 1;
     for (int64_t j = first; j <= i; j++) {
@@ -62,6 +74,7 @@ static void attend_ref(float *y, double *p, const float *q, const float *k, cons
         p[j] = cap > 0 ? cap * tanh(dot * scale / cap) : dot * scale;
         max = fmax(max, p[j]);
     }
+    sum = exp(sink - max);
     for (int64_t j = first; j <= i; j++) sum += p[j] = exp(p[j] - max);
     for (int64_t j = first; j <= i; j++) p[j] = osh_round_to((float)(p[j] / sum), dt);
     for (int64_t d = 0; d < Dh; d++) {
@@ -78,12 +91,14 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), H = at->n_heads, Dh = at->head_dim, kv = at->n_kv_heads * Dh, n_seqs = 0;
     float *q = NULL, *k = NULL, *v = NULL, *y = NULL; // own: [N, H*Dh], [N, K*Dh] x 2, [N, H*Dh]
+    float *sinks = NULL;                              // own: [H]; NULL: there are none
     double *p = NULL;                                 // own: [N]
     osh_tile *seq = NULL;                             // own: one whole sample each
 
     OSH_TRY(osh_f32_copy(cx, &q, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &k, a->in[1]));
     OSH_TRY(osh_f32_copy(cx, &v, a->in[2]));
+    if (a->in[3]) OSH_TRY(osh_f32_copy(cx, &sinks, a->in[3]));
     OSH_NEW(cx, y, N * H * Dh);
     OSH_NEW(cx, p, N);
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
@@ -92,11 +107,13 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
             for (int64_t h = 0; h < H; h++) {
                 int64_t at_q = ((seq[s].row + i) * H + h) * Dh;
                 int64_t at_kv = seq[s].row * kv + h / (H / at->n_kv_heads) * Dh;
-                attend_ref(y + at_q, p, q + at_q, k + at_kv, v + at_kv, i, kv, at, dt);
+                query r = {.q = q + at_q, .k = k + at_kv, .v = v + at_kv, .i = i, .kv = kv, .p = p};
+                attend_ref(&r, y + at_q, sinks ? sinks[h] : -INFINITY, at, dt);
             }
     osh_from_f32(a->out[0]->data, dt, y, N * H * Dh);
 done:
     osh_free(cx, seq);
+    osh_free(cx, sinks);
     osh_free(cx, p);
     osh_free(cx, y);
     osh_free(cx, v);
@@ -104,13 +121,6 @@ done:
     osh_free(cx, q);
     return rc;
 }
-
-typedef struct query { // one row of one head: in and out
-    const float *q, *k, *v, *dy; // [Dh]; k, v at the sample's first token
-    float *dq, *dk, *dv;         // the same of gradients, [Dh]; NULL: not wanted
-    int64_t i, kv;               // position; stride of k and v
-    double *p, *dp;              // [len] scratch
-} query;
 
 /* With s the capped score, p = softmax(s): dv_j = p_j dy, dp_j = dy v_j, ds_j = p_j (dp_j - sum p dp), and a score's
  * derivative is scale, times 1 - tanh^2 where it is capped. */
@@ -180,7 +190,21 @@ const osh_op osh_op_attention = {
     .name = "attention", .n_in = 3, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_attention_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_attention_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_attention_cuda)},
-    .tol = 1e-11, .scratch = osh_attention_scratch,
+    .tol = 1e-11, .scratch = osh_attention_scratch, .attends = true,
     .scratch_cuda = osh_attention_cuda_scratch,
     .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_attention_grad_cpu}, .grad_scratch = osh_attention_grad_scratch,
+};
+
+static osh_status infer_sinks(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
+                              const int64_t *in_width, const void *attr)
+{
+    w_ndim[0] = 1, w_shape[0][0] = ((const osh_attention_attr *)attr)->n_heads;
+    return infer(cx, out_width, w_shape, w_ndim, in_width, attr);
+}
+
+const osh_op osh_op_attention_sinks = {
+    .name = "attention_sinks", .n_in = 3, .n_weights = 1, .n_out = 1,
+    .attrs = attrs, .attr_bytes = sizeof(osh_attention_attr), .infer = infer_sinks,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_attention_cpu},
+    .tol = 1e-11, .scratch = osh_attention_scratch, .attends = true, .host_only = true,
 };

@@ -6,7 +6,13 @@
  *   gelu               x/2 (1 + erf(x / sqrt 2))
  *   gelu_pytorch_tanh  x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
  *
- * transformers' LlamaMLP: act is computed in f32 and rounded to the dtype of x, then the product is rounded. */
+ * With a limit l and alpha a, transformers' GptOssExperts:
+ *
+ *   y = (up + 1) gate sigmoid(a gate)     gate at most l, up within [-l, l]
+ *
+ * transformers' LlamaMLP: act is computed in f32 and rounded to the dtype of x, then the product is rounded. The
+ * other is rounded once here. */
+#include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -14,6 +20,8 @@
 static const osh_field attrs[] = {
     {"act", OSH_F_STR, offsetof(osh_glu_attr, act), "silu", 0, 0, "activation of the gate", NULL,
      "silu|gelu|gelu_pytorch_tanh"},
+    {"limit", OSH_F_FLOAT, offsetof(osh_glu_attr, limit), "0", 0, 1e30, "of gate and up; 0: none", NULL, NULL},
+    {"alpha", OSH_F_FLOAT, offsetof(osh_glu_attr, alpha), "1", 0, 1e6, "of the clamped gate's sigmoid", NULL, NULL},
     {0},
 };
 
@@ -28,6 +36,12 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
+static float clamped_ref(const osh_glu_attr *at, float gate, float up)
+{
+    double g = gate > at->limit ? at->limit : gate, u = up > at->limit ? at->limit : up < -at->limit ? -at->limit : up;
+    return (float)((u + 1) * g / (1 + osh_math_exp(-at->alpha * g)));
+}
+
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
@@ -38,7 +52,9 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 
     OSH_TRY(osh_f32_copy(cx, &gate, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &up, a->in[1]));
-    for (int64_t i = 0; i < n; i++) gate[i] = osh_round_to((float)osh_act_ref(at->act, gate[i]), dt) * up[i];
+    for (int64_t i = 0; i < n; i++)
+        gate[i] = at->limit > 0 ? clamped_ref(at, gate[i], up[i])
+                                : osh_round_to((float)osh_act_ref(at->act, gate[i]), dt) * up[i];
     osh_from_f32(a->out[0]->data, dt, gate, n);
 done:
     osh_free(cx, up);
@@ -48,11 +64,20 @@ done:
 
 enum { PIECE = 1024 }; // elements of one chunk
 
+/* dy, [0] to the gate, [1] to up: nothing where it is clamped. */
+static void clamped_back(double d[2], const osh_glu_attr *at, float gate, float up, float dy)
+{
+    double g = gate > at->limit ? at->limit : gate, u = up > at->limit ? at->limit : up < -at->limit ? -at->limit : up;
+    double s = 1 / (1 + osh_math_exp(-at->alpha * g));
+    d[0] = gate > at->limit ? 0 : dy * (u + 1) * s * (1 + at->alpha * g * (1 - s));
+    d[1] = u != up ? 0 : dy * g * s;
+}
+
 /* d gate = dy up act'(gate), d up = dy act(gate) */
 static osh_status grad_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_grad_args *a = user;
-    const char *act = ((const osh_glu_attr *)a->attr)->act;
+    const osh_glu_attr *at = a->attr;
     int64_t first = chunk * PIECE, n = osh_min64(PIECE, osh_tensor_numel(a->in[0]) - first);
     const float *dy = (const float *)a->dout[0]->data + first;
     float gate[PIECE], up[PIECE];
@@ -61,8 +86,10 @@ static osh_status grad_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     osh_to_f32(gate, osh_elem(a->in[0], first), a->in[0]->dtype, n);
     osh_to_f32(up, osh_elem(a->in[1], first), a->in[1]->dtype, n);
     for (int64_t i = 0; i < n; i++) {
-        osh_grad_add(a->din[0], first + i, dy[i] * up[i] * osh_act_slope(act, gate[i]));
-        osh_grad_add(a->din[1], first + i, dy[i] * osh_act_ref(act, gate[i]));
+        double d[2] = {dy[i] * up[i] * osh_act_slope(at->act, gate[i]), dy[i] * osh_act_ref(at->act, gate[i])};
+        if (at->limit > 0) clamped_back(d, at, gate[i], up[i], dy[i]);
+        osh_grad_add(a->din[0], first + i, d[0]);
+        osh_grad_add(a->din[1], first + i, d[1]);
     }
     return OSH_OK;
 }

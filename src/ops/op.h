@@ -64,6 +64,8 @@ typedef struct osh_op {
     unsigned masked; // bit k: rows of in[k] may be passed over, so that what is not finite there means nothing
     bool in_place;   // on the host out[0] may be in[0]
     bool lookup;     // in[0] are numbers of rows of in[1]: it needs no others
+    bool host_only;  // there is none for a card, and no plan puts it there
+    bool attends;    // in[0..2] are q, k, v, attr is osh_attention_attr
 } osh_op;
 
 const osh_op *osh_op_find(const char *name); // NULL: unknown
@@ -112,7 +114,11 @@ typedef struct {
     double scale;
     double softcap; /* 0: none; else c tanh(score / c) */
 } osh_attention_attr;
-typedef struct { char *act; /* silu | gelu | gelu_pytorch_tanh */ } osh_glu_attr;
+typedef struct {
+    char *act;    /* silu | gelu | gelu_pytorch_tanh */
+    double limit; /* 0: none; else clamped, as glu.c says */
+    double alpha; /* of the sigmoid then */
+} osh_glu_attr;
 typedef struct { char *act; /* as osh_glu_attr, and relu, relu2 */ } osh_act_attr;
 enum { OSH_MOE_MAX_EXPERTS = 1024 };
 typedef struct { int64_t top_k; bool norm_topk_prob; } osh_moe_router_attr;
@@ -135,6 +141,7 @@ typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // of nll and kl: of
  *   rope        in q [N, H*Dh]                                       out [N, H*Dh]  halves or neighbours are turned;
  *                                                                                   position = index in the sample
  *   attention   in q [N, H*Dh], k [N, K*Dh], v [N, K*Dh]             out [N, H*Dh]  causal, eager's rounding points
+ *   attention_sinks  the same, and sinks [H]                         out [N, H*Dh]  a key of no value to each head
  *   glu         in gate [N, F], up [N, F]                            out [N, F]     act(gate) * up
  *   add         in a [N, D], b [N, D]                                out [N, D]
  *   layer_norm  in x [N, D], w [D], bias [D] optional                out [N, D]

@@ -31,7 +31,7 @@ int osh_cache_modifier(const osh_plan *p, int node)
     const osh_graph *g = p->graph;
     if (node < 0 || strcmp(g->nodes[node].op->name, "linear")) return -1;
     int from = g->values[g->nodes[node].in[0]].producer;
-    if (from < 0 || strcmp(g->nodes[from].op->name, "attention")) return -1;
+    if (from < 0 || !g->nodes[from].op->attends) return -1;
     for (size_t m = 0; m < p->recipe->n; m++)
         if (p->recipe->modifiers[m].cache.present) return (int)m;
     return -1;
@@ -90,7 +90,7 @@ osh_status osh_plan_cache(osh_ctx *cx, osh_plan *p)
     if (!p->graph)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme needs an architecture that is known, and data");
     for (int i = 0; i < p->graph->n_nodes; i++) {
-        if (strcmp(p->graph->nodes[i].op->name, "attention")) continue;
+        if (!p->graph->nodes[i].op->attends) continue;
         OSH_TRY(attach(cx, p, &p->graph->nodes[i]));
         n++;
     }

@@ -42,7 +42,7 @@ static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_nod
 {
     if (is_op(n, "linear") || is_op(n, "moe_gate"))
         return 2 * tokens * (double)g->values[n->in[0]].width * (double)g->values[n->out[0]].width;
-    if (is_op(n, "attention")) {
+    if (n->op->attends) {
         const osh_attention_attr *a = n->attr;
         return 4 * (double)a->n_heads * (double)a->head_dim * attended_pairs(d, a->sliding_window);
     }

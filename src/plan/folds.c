@@ -55,7 +55,7 @@ static bool passes_on(const osh_node *n, int value)
     if (is_op(n, "scale")) return true;
     if (is_op(n, "glu")) return n->in[1] == value && n->in[0] != value;
     const osh_attention_attr *a = n->attr;
-    return is_op(n, "attention") && n->in[2] == value && n->in[0] != value && n->in[1] != value &&
+    return n->op->attends && n->in[2] == value && n->in[0] != value && n->in[1] != value &&
            a->n_heads == a->n_kv_heads;
 }
 

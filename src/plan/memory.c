@@ -97,7 +97,8 @@ static osh_status rest(osh_ctx *cx, osh_plan *p, const bool *ever, const osh_bud
     bool *seen = NULL; // own: tensors of the source that a visit loads: copied from there
     OSH_NEW(cx, seen, p->ck->n_tensors);
     for (int w = 0; ever && w < p->graph->n_weights; w++)
-        if (ever[w] && p->graph->weights[w].tensor >= 0) seen[p->graph->weights[w].tensor] = true;
+        if (ever[w] && p->graph->weights[w].tensor >= 0 && !p->graph->weights[w].part)
+            seen[p->graph->weights[w].tensor] = true;
     *least = (osh_budget){0};
     stream_peaks(p, 1, least);
     osh_budget more = *least;

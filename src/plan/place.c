@@ -28,6 +28,13 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const char *text = p->opt->device;
+    int on_host = p->pipeline == OSH_PIPELINE_DATAFREE ? -1 : osh_graph_host_only(p->graph);
+    if (on_host >= 0) {
+        if (p->opt->device_model || (!is_auto(text) && strcmp(text, "cpu")))
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is not made on a card by this version: want --device cpu",
+                     p->graph->modules[p->graph->nodes[on_host].module].name, p->graph->nodes[on_host].op->name);
+        goto done;
+    }
     if (p->n_folds) { // where nobody asked for a card the host does it
         if (p->opt->device_model || (!is_auto(text) && strcmp(text, "cpu")))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is not made on a card by this version: want --device cpu",

@@ -405,7 +405,7 @@ static osh_status ignore_experts(osh_ctx *cx, osh_plan *p)
     osh_status rc = OSH_OK;
     osh_buf b;
     osh_buf_init(&b, 0);
-    for (int64_t i = 0; !p->graph && i < p->ck->n_tensors; i++) {
+    for (int64_t i = 0; i < p->ck->n_tensors; i++) {
         const osh_st_entry *e = p->ck->tensors[i].e;
         bool experts = e->ndim == 3 && e->shape[0] > 1 && e->shape[1] > 1 && e->shape[2] > 1;
         if (!experts || !osh_in_decoder_block(e->name) || strstr(e->name, "conv")) continue;

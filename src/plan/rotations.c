@@ -95,6 +95,9 @@ static osh_status add_step(osh_ctx *cx, const turning *t, int weight, const osh_
     osh_status rc = OSH_OK;
     osh_plan *p = t->p;
     int64_t tensor = p->graph->weights[weight].tensor;
+    if (p->graph->weights[weight].part)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is a part of a tensor that stays as it is", t->m->type->name,
+                 p->graph->weights[weight].name);
     OSH_TRY(osh_checkpoint_rewrite(cx, p->ck, tensor, w));
     p->rotated->n_weights += !p->folded[tensor];
     p->folded[tensor] = true;
@@ -168,7 +171,7 @@ static osh_status turn_values(osh_ctx *cx, turning *t)
     const osh_graph *g = t->p->graph;
     for (int i = 0; i < g->n_nodes; i++) {
         const osh_node *n = &g->nodes[i];
-        if (!op_is(n, "attention")) continue;
+        if (!n->op->attends) continue;
         const osh_value *v = &g->values[n->in[2]], *c = &g->values[n->out[0]];
         const osh_node *from = v->producer < 0 ? n : &g->nodes[v->producer];
         const osh_node *to = c->first_use < 0 ? n : &g->nodes[c->first_use];

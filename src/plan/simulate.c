@@ -242,7 +242,7 @@ static int64_t weight_bytes(const sim *s, int w)
 
 static void sim_load_one(sim *s, int w)
 {
-    const osh_st_entry *e = s->p->ck->tensors[s->p->graph->weights[w].tensor].e;
+    const osh_st_entry *e = osh_weight_entry(s->p->graph, s->p->ck, w);
     s->loaded[w] = s->ever[w] = true;
     s->weights += weight_bytes(s, w);
     if (!s->began) s->to->first_load += (int64_t)osh_weight_bytes(s->p->graph, s->p->ck, w);

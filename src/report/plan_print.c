@@ -23,7 +23,7 @@ static int64_t weight_bytes(const osh_plan *p, const osh_range *r)
         for (int k = 0; k < OSH_OP_MAX_IN && !g->nodes[n].original; k++) { // that one has the next one's
             int w = g->nodes[n].w[k];
             if (w < 0 || osh_is_picked(g, &g->nodes[n], k)) continue;
-            const osh_st_entry *e = p->ck->tensors[g->weights[w].tensor].e;
+            const osh_st_entry *e = osh_weight_entry(g, p->ck, w);
             bytes += e->end - e->begin;
         }
     return bytes;

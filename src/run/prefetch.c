@@ -62,7 +62,7 @@ static void take_places(osh_ctx *cx, osh_prefetch *f, const osh_plan *p, int vis
     for (int i = 0; i < f->g->n_weights && all; i++) {
         if (!f->want[i] || !has_place(p, visit, solved, i)) continue;
         osh_places_aim(p, visit, OSH_WAY_AHEAD, OSH_LAYOUT_WEIGHT, i);
-        const osh_st_entry *e = f->ck->tensors[f->g->weights[i].tensor].e;
+        const osh_st_entry *e = osh_weight_entry(f->g, f->ck, i);
         all = !osh_tensor_new_on(cx, &f->w->w[i], f->device, OSH_LIFE_LONG, e->dtype, e->ndim, e->shape);
     }
     if (all) return;

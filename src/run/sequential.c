@@ -50,7 +50,7 @@ static osh_status find_copies(osh_ctx *cx, engine *e)
     OSH_NEW(cx, e->copy_at, p->graph->n_weights);
     for (int w = 0; w < p->graph->n_weights; w++) {
         int64_t tensor = p->graph->weights[w].tensor;
-        e->copy_at[w] = tensor < 0 ? -1 : of[tensor];
+        e->copy_at[w] = tensor < 0 || p->graph->weights[w].part ? -1 : of[tensor];
     }
 done:
     osh_free(cx, of);

@@ -47,6 +47,7 @@ check falcon 4 2
 check falcon_new 4 2
 check falcon_old 4 2
 check mixtral 16 2
+check gpt_oss 4 2 # of experts none has codes
 check qwen3_moe_stacked 16 2
 check qwen2_moe 19 2 -12
 check glm4_moe 7 2 18 # a dense layer, and one with 6 experts and a shared one
@@ -78,3 +79,11 @@ grep -q 'qk_layernorm is true: want false' err || fail "$(cat err)"
 sed -i 's/GPTQModifier/QuantizationModifier/' recipe.yaml
 "$ONESHOT" --model s --recipe recipe.yaml --progress none --output rounded >/dev/null || fail "not rounded"
 [ "$(codes rounded)" = 14 ] || fail "rounded: other Linears"
+
+# attention with sinks is not for a card, and the experts that stay in one tensor are in ignore
+"$OSH_TOOLS/tiny_model" gpt_oss g
+gptq_recipe 8 8 >recipe.yaml
+if "$ONESHOT" plan --model g --recipe recipe.yaml --dataset g/calibration.jsonl --device-model h100 2>err; then fail "sinks on a card"; fi
+grep -q 'self_attn: attention_sinks is not made on a card by this version: want --device cpu' err || fail "$(cat err)"
+"$ONESHOT" --model g --recipe recipe.yaml --dataset g/calibration.jsonl --progress none --output sunk >/dev/null || fail "gpt-oss"
+grep -qF '"re:.*\\.mlp\\.experts\\..*"' sunk/config.json || fail "experts are not in ignore: $(cat sunk/config.json)"

@@ -16,7 +16,8 @@ typedef struct grad_case {
 } grad_case;
 
 static char silu[] = "silu", gelu[] = "gelu", gelu_tanh[] = "gelu_pytorch_tanh", relu2[] = "relu2", relu[] = "relu";
-static const osh_glu_attr g_silu = {silu}, g_gelu = {gelu}, g_tanh = {gelu_tanh};
+static const osh_glu_attr g_silu = {silu}, g_gelu = {gelu}, g_tanh = {gelu_tanh},
+                          g_clamped = {silu, 7, 1.702};
 static const osh_act_attr f_relu2 = {relu2}, f_silu = {silu}, f_relu = {relu};
 static const osh_rms_norm_attr rms = {.eps = 1e-2}, rms_heads = {.eps = 1e-6, .head_dim = 8},
                                gemma = {.eps = 1e-5, .offset = 1, .late = true};
@@ -54,6 +55,7 @@ static const grad_case cases[] = {
     {"glu", 7, {3}, {{129, 0}, {129, 0}}, 129, &g_silu, 4},
     {"glu", 7, {3}, {{129, 0}, {129, 0}}, 129, &g_gelu, 3},
     {"glu", 7, {3}, {{129, 0}, {129, 0}}, 129, &g_tanh, 3},
+    {"glu", 7, {3}, {{129, 0}, {129, 0}}, 129, &g_clamped, 9},
     {"rms_norm", 1, {0}, {{1, 0}, {1, 0}}, 1, &rms},
     {"rms_norm", 13, {5, 6}, {{129, 0}, {129, 0}}, 129, &rms, 0.1f},
     {"rms_norm", 7, {2}, {{24, 0}, {8, 0}}, 24, &rms_heads},

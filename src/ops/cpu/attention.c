@@ -39,6 +39,7 @@ typedef struct attention_job {
     way way;
     const osh_tile *tiles;
     int64_t n_tiles, longest; // tokens of the longest sample
+    const float *sinks;       // [H]; NULL: none
     attention_worker *workers;
 } attention_job;
 
@@ -98,17 +99,35 @@ typedef struct rows_of {
     int64_t rows, window; // 0: no window
     float scale, softcap; // 0: no cap
     osh_dtype dt;
+    const float *sinks; // of the heads; NULL: none
 } rows_of;
 
-/* s [n_keys]: raw products with keys first_key...; visible are [lo, hi) of them. Hidden ones become 0. */
-static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, const rows_of *o)
+/* Visible keys' raw products s [from, to) become probabilities beside a sink. Their softmax p is made as without, in
+ * f32; with its largest score m, whose p is 1 / sum e^(s - m), the sink's share makes each of them
+ * p / (1 + e^(sink - m) p_m). */
+static void softmax_sink(float *s, int64_t from, int64_t to, float scale, float sink, osh_dtype dt)
+{
+    int64_t top = from;
+    for (int64_t i = from; i < to; i++)
+        if (s[i] > s[top]) top = i;
+    float m = s[top] * scale;
+    osh_span_softmax(s + from, to - from, scale, OSH_F32);
+    float share = 1 / (1 + expf(sink - m) * s[top]);
+    for (int64_t i = from; i < to; i++) s[i] = osh_round_to(s[i] * share, dt);
+}
+
+/* s [n_keys]: raw products with keys first_key..., of head `head` of o; visible are [lo, hi) of them. Hidden ones
+ * become 0. */
+static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, const rows_of *o, int64_t head)
 {
     int64_t from = lo & ~(int64_t)7, to = osh_pad8(hi);
 
     if (o->softcap > 0) osh_span_softcap(s + from, to - from, o->scale, o->softcap, OSH_F32);
     for (int64_t i = from; i < lo; i++) s[i] = -INFINITY;
     for (int64_t i = hi; i < to; i++) s[i] = -INFINITY;
-    osh_span_softmax(s + from, to - from, o->softcap > 0 ? 1 : o->scale, o->dt);
+    float scale = o->softcap > 0 ? 1 : o->scale;
+    if (o->sinks) softmax_sink(s, from, to, scale, o->sinks[head], o->dt);
+    else osh_span_softmax(s + from, to - from, scale, o->dt);
     memset(s, 0, (size_t)from * sizeof *s);
     if (to < n_keys) memset(s + to, 0, (size_t)(n_keys - to) * sizeof *s);
 }
@@ -123,7 +142,7 @@ static void by_blas(attention_worker *me, const rows_of *o, int64_t Dh)
     osh_gemm_nt(me->s, ld, (osh_mat){me->q, Dh}, (osh_mat){me->k + first * Dh, Dh}, o->rows, n_keys, Dh, 0);
     for (int64_t r = 0; r < o->rows; r++) {
         int64_t i = query(o, r), lo = first_key(o, i);
-        softmax_row(me->s + r * ld, n_keys, lo > first ? lo - first : 0, i + 1 - first, o);
+        softmax_row(me->s + r * ld, n_keys, lo > first ? lo - first : 0, i + 1 - first, o, r / o->t->n);
     }
     osh_gemm_nn(me->y, Dh, (osh_mat){me->s, ld}, (osh_mat){me->v + first * Dh, Dh}, o->rows, Dh, n_keys, 0);
 }
@@ -143,7 +162,7 @@ static void by_tiles(attention_worker *me, const rows_of *o, int64_t Dh, int64_t
         osh_tile_product(me->s, n, q, me->k + lo * Dh, OSH_TILE_COLS * Dh, OSH_TILE_COLS, m, n, Dh, false);
         for (int64_t k = 0; k < m; k++) {
             int64_t i = query(o, r + k);
-            softmax_row(me->s + k * n, n, first_key(o, i) - lo, i + 1 - lo, o);
+            softmax_row(me->s + k * n, n, first_key(o, i) - lo, i + 1 - lo, o, (r + k) / o->t->n);
         }
         osh_tile_product(me->y + r * Dh, Dh, s, me->v + lo * OSH_TILE_COLS,
                          longest * OSH_TILE_COLS, OSH_TILE_COLS, m, Dh, hi - lo, false);
@@ -181,7 +200,7 @@ static osh_status by_dnnl(osh_ctx *cx, attention_worker *me, const attention_job
         OSH_TRY(osh_dnnl_gemm(cx, s, from, keys, t->n, n_keys, Dh));
         for (int64_t r = 0; r < t->n; r++) {
             int64_t i = t->pos + r, lo = first_key(o, i);
-            softmax_row(me->s + r * ld, n_keys, lo > first ? lo - first : 0, i + 1 - first, o);
+            softmax_row(me->s + r * ld, n_keys, lo > first ? lo - first : 0, i + 1 - first, o, h - kv_head * heads);
             narrow_row(me->s + r * ld, n_keys, dt);
         }
         OSH_TRY(osh_dnnl_gemm(cx, to, p, values, t->n, Dh, n_keys));
@@ -200,7 +219,7 @@ static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     const osh_tile *t = &j->tiles[j->n_tiles - 1 - chunk % j->n_tiles];
     int64_t kv_head = chunk / j->n_tiles, heads = group_of(at), Dh = at->head_dim, sample = t->row - t->pos;
     rows_of o = {t, heads * t->n, at->sliding_window, (float)(at->scale > 0 ? at->scale : 1 / sqrt((double)Dh)),
-                 (float)at->softcap, j->a->in[0]->dtype};
+                 (float)at->softcap, j->a->in[0]->dtype, j->sinks ? j->sinks + kv_head * heads : NULL};
     osh_tensor *out = j->a->out[0];
 
     if (j->way == DNNL) return by_dnnl(cx, me, j, t, kv_head, &o);
@@ -233,8 +252,11 @@ static osh_status attend(osh_ctx *cx, const osh_op_args *a, way how)
     osh_tile *tiles = NULL;           // own
     attention_worker *workers = NULL; // own
     float *room = NULL;               // own: what the workers point into
+    float *sinks = NULL;              // own
     attention_job j = {.at = at, .a = a, .way = how};
 
+    if (a->in[3]) OSH_TRY(osh_f32_copy(cx, &sinks, a->in[3]));
+    j.sinks = sinks;
     OSH_TRY(how == DNNL ? osh_dnnl_open(cx) : osh_blas_open(cx));
     OSH_TRY(osh_tiles_new(cx, &tiles, &j.n_tiles, a->seqs, osh_rows(a->in[0]), tile_queries(at, how)));
     for (int64_t t = 0; t < j.n_tiles; t++)
@@ -256,6 +278,7 @@ static osh_status attend(osh_ctx *cx, const osh_op_args *a, way how)
     j.tiles = tiles, j.workers = workers;
     OSH_TRY(osh_parallel_for(cx, j.n_tiles * at->n_kv_heads, attend_chunk, &j));
 done:
+    osh_free(cx, sinks);
     osh_free(cx, room);
     osh_free(cx, workers);
     osh_free(cx, tiles);
@@ -275,6 +298,6 @@ size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t 
     (void)in_width, (void)out_width; // n_tokens bounds the longest sample
     int64_t floats = worker_floats(attr, BLAS, n_tokens), dnnl = worker_floats(attr, DNNL, n_tokens);
     if (osh_isa_used() >= OSH_ISA_AVX512_BF16 && dnnl > floats) floats = dnnl;
-    return (size_t)(n_threads * floats) * sizeof(float) +
+    return (size_t)(n_threads * floats + ((const osh_attention_attr *)attr)->n_heads) * sizeof(float) +
            (size_t)n_tokens * sizeof(osh_tile) + (size_t)n_threads * sizeof(attention_worker);
 }

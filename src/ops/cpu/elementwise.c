@@ -16,7 +16,7 @@ struct elementwise_job {
     osh_tensor *out;
     int64_t n;
     osh_act_kind act;
-    float by;
+    float by, limit;
     bool square;
 };
 
@@ -29,6 +29,17 @@ static void add_piece(float *x, float *y, int64_t n, const elementwise_job *j)
 static void glu_piece(float *x, float *y, int64_t n, const elementwise_job *j)
 {
     osh_span_glu(x, y, n, j->act, j->x->dtype);
+}
+
+/* silu(a g) = a g sigmoid(a g): of a gate times alpha, divided by it again. */
+static void clamped_piece(float *x, float *y, int64_t n, const elementwise_job *j)
+{
+    float l = j->limit, a = j->by;
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = (x[i] > l ? l : x[i]) * a;
+        y[i] = ((y[i] > l ? l : y[i] < -l ? -l : y[i]) + 1) / a;
+    }
+    osh_span_glu(x, y, n, OSH_ACT_SILU, OSH_F32);
 }
 
 static void scale_piece(float *x, float *y, int64_t n, const elementwise_job *j)
@@ -96,7 +107,9 @@ osh_status osh_add_cpu(osh_ctx *cx, const osh_op_args *a)
 
 osh_status osh_glu_cpu(osh_ctx *cx, const osh_op_args *a)
 {
-    elementwise_job j = {.piece = glu_piece, .act = act_kind(((const osh_glu_attr *)a->attr)->act)};
+    const osh_glu_attr *at = a->attr;
+    elementwise_job j = {.piece = glu_piece, .act = act_kind(at->act)};
+    if (at->limit > 0) j.piece = clamped_piece, j.limit = (float)at->limit, j.by = (float)at->alpha;
     return run_job(cx, &j, a);
 }
 

@@ -54,7 +54,7 @@ def tokens(vocab):
 
 
 TYPES = {"GPTNeoX": "gpt_neox", "Gemma3": "gemma3_text", "Qwen2Moe": "qwen2_moe", "Qwen3Moe": "qwen3_moe", "Glm4Moe": "glm4_moe",
-         "DeepseekV2": "deepseek_v2", "DeepseekV3": "deepseek_v3"}
+         "DeepseekV2": "deepseek_v2", "DeepseekV3": "deepseek_v3", "GptOss": "gpt_oss"}
 
 
 def model_type(arch):
@@ -81,9 +81,9 @@ def size(**kw):
 
 
 L, M, Q2, Q3, Q3M = (f"{x}ForCausalLM" for x in ("Llama", "Mistral", "Qwen2", "Qwen3", "Qwen3Moe"))
-S3, GR, O2, O3, M3, ST, P3, G4, GE2, GE3, NX, OP, MX, Q2M, FA, G4M, D2, D3 = (f"{x}ForCausalLM" for x in (
+S3, GR, O2, O3, M3, ST, P3, G4, GE2, GE3, NX, OP, MX, Q2M, FA, G4M, D2, D3, GO = (f"{x}ForCausalLM" for x in (
     "SmolLM3", "Granite", "Olmo2", "Olmo3", "Ministral3", "StableLm", "Phi3", "Glm4", "Gemma2", "Gemma3", "GPTNeoX", "OPT", "Mixtral",
-    "Qwen2Moe", "Falcon", "Glm4Moe", "DeepseekV2", "DeepseekV3"))
+    "Qwen2Moe", "Falcon", "Glm4Moe", "DeepseekV2", "DeepseekV3", "GptOss"))
 ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
 GROUPS = dict(n_routed_experts=6, n_shared_experts=1, num_experts_per_tok=2, moe_intermediate_size=24, n_group=2, topk_group=1,
               first_k_dense_replace=1)
@@ -216,6 +216,9 @@ CASES = {
         "type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "mscale": 1.0, "mscale_all_dim": 1.0}), {"topk_group": 2}),
     "deepseek_v2": (five(D2, **size(num_key_value_heads=4, **LATENT, q_lora_rank=None), **NO_PAD, **GROUPS, topk_method="group_limited_greedy",
                          routed_scaling_factor=2.0, **ROPE), {"topk_method": "greedy"}),
+    "gpt_oss": (five(GO, **size(**DH16, sliding_window=16, num_local_experts=4, num_experts_per_tok=2), **NO_PAD, rope_parameters={
+        "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32, "beta_fast": 32.0, "beta_slow": 1.0,
+        "truncate": False}), {"sliding_window": 24}),
     "llava": (around("LlavaForConditionalGeneration", "llava", dict(size(hidden_act="gelu"), model_type="llama", **NO_PAD, rope_theta=10000.0),
                      dict(TOWER, model_type="clip_vision_model"), image_token_index=47), {"text_config": {"hidden_act": "silu"}}),
     "gemma3_vision": (around("Gemma3ForConditionalGeneration", "gemma3", dict(gemma(sliding_window=16, num_hidden_layers=3, sliding_window_pattern=3),
@@ -258,7 +261,7 @@ def names_and_shapes(directory, stacked):
         rows = [["embed_out.weight" if n == "lm_head.weight" else n, s] for n, s in rows]
     mixtral = model.config.model_type == "mixtral"
     rows = [[n.replace(".mlp.gate.", ".block_sparse_moe.gate.") if mixtral else n, s] for n, s in rows]
-    return rows if stacked else [row for n, s in rows for row in split_experts(n, s, mixtral)]
+    return rows if stacked or model.config.model_type == "gpt_oss" else [row for n, s in rows for row in split_experts(n, s, mixtral)]
 
 
 def split_experts(name, shape, mixtral):

@@ -176,6 +176,7 @@ int main(void)
         CASE(glm4_moe),
         CASE(deepseek_v2),
         CASE(deepseek_v3),
+        CASE(gpt_oss),
         CASE(llava),
         CASE(gemma3_vision),
         CASE(qwen2_5_vl),
