@@ -183,6 +183,7 @@ static osh_status round_band(osh_ctx *cx, worker *w, band *b, uint8_t *from, uin
     const osh_modifier *m = &p->recipe->modifiers[l->modifier];
     osh_tensor part = osh_tensor_view(l->dtype, 2, (int64_t[]){b->n, l->I}, from);
     osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &part, .sums = w->sums,
+                          .keep_w = true, // the source's checksum is made of it behind this
                           .room = l->format->pack_rows ? w->codes : to};
     job.params.global = b->it->params.global;
     rc = m->type->compress(cx, m, &job, 1, NULL, 0);
