@@ -54,8 +54,10 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck, con
     for (size_t i = 0; q && i < q->n; i++) {
         const osh_q_scheme *s = &q->schemes[i];
         char *who = osh_q_who_loads(cx, s, stranger); // own
-        rc = osh_buf_line(cx, b, "%s: %d-bit %s weights, format %s; %s", s->group_name, s->weights.bits,
-                          s->weights.type == OSH_Q_FLOAT ? "float" : "int", s->format[0] ? s->format : q->format,
+        const osh_q_args *a = osh_q_of_attention(s) ? &s->inputs : &s->weights;
+        rc = osh_buf_line(cx, b, "%s: %d-bit %s %s, format %s; %s", s->group_name, a->bits,
+                          a->type == OSH_Q_FLOAT ? "float" : "int", a == &s->inputs ? "attention" : "weights",
+                          s->format[0] ? s->format : q->format,
                           who ? who : "");
         osh_free(cx, who);
         if (rc) goto done;

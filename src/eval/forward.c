@@ -51,7 +51,7 @@ static size_t module_around(const osh_graph *g, int value, const char **name)
     return 0;
 }
 
-/* k_scale and v_scale of each attention, by the values that it reads. */
+/* k_scale, v_scale, and where it has one q_scale of each attention, by the values that it reads. */
 static osh_status load_cache(osh_ctx *cx, osh_forward *f)
 {
     osh_status rc = OSH_OK;
@@ -66,14 +66,15 @@ static osh_status load_cache(osh_ctx *cx, osh_forward *f)
         size_t len = module_around(f->graph, n->out[0], &name);
         const osh_attention_attr *at = n->attr;
         int ndim = a->strategy == OSH_Q_ATTN_HEAD ? 3 : 1;
-        for (int k = 0; k < 2 * (2 - a->symmetric); k++) {
-            osh_tensor **to = k < 2 ? f->cache : f->cache_zero;
+        for (int k = 0; k < 3 * (2 - a->symmetric); k++) {
+            int from = k % 3; // in: queries, keys, values
+            osh_tensor **to = (k < 3 ? f->cache : f->cache_zero) + n->in[from];
+            if ((!from && !osh_source_queries(f->source)) || *to) continue;
             osh_free(cx, leaf);
-            if (!(leaf = osh_sprintf(cx, "%.*s.%c_%s", (int)len, name, "kv"[k % 2], k < 2 ? "scale" : "zero_point")))
+            if (!(leaf = osh_sprintf(cx, "%.*s.%c_%s", (int)len, name, "qkv"[from], k < 3 ? "scale" : "zero_point")))
                 OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a scale's name");
-            if (to[n->in[1 + k % 2]]) continue;
-            OSH_TRY(osh_checkpoint_load(cx, &to[n->in[1 + k % 2]], osh_source_checkpoint(f->source), leaf, ndim,
-                                        (int64_t[]){ndim == 3 ? at->n_kv_heads : 1, 1, 1}));
+            OSH_TRY(osh_checkpoint_load(cx, to, osh_source_checkpoint(f->source), leaf, ndim,
+                                        (int64_t[]){ndim == 1 ? 1 : from ? at->n_kv_heads : at->n_heads, 1, 1}));
         }
     }
 done:
@@ -81,7 +82,7 @@ done:
     return rc;
 }
 
-/* Keys and values become what a cache of 8 bits has of them. */
+/* Keys and values become what a cache of 8 bits has of them, queries what attention has. */
 static osh_status round_cached(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
 {
     const act_quant *a = user;

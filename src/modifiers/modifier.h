@@ -112,7 +112,8 @@ typedef struct osh_modifier {
     osh_matcher *ignored;   // own
     osh_matcher *targets;   // own: targets of all schemes behind each other
     int *target_scheme;     // own: scheme of each of these
-    osh_q_args cache;       // kv_cache_scheme
+    osh_q_args cache;       // kv_cache_scheme, or the input_activations of its group of attention
+    bool queries;           // it is such a group's
     bool has_config;        // the recipe gave it schemes or targets of its own
     bool replaced;          // a later bare GPTQModifier took its schemes over
     osh_arithmetic arithmetic;

@@ -292,6 +292,22 @@ done:
     return rc;
 }
 
+/* A group of attention: queries, keys and values. */
+static osh_status take_attention(osh_ctx *cx, osh_modifier *m, const char *what)
+{
+    osh_status rc = OSH_OK;
+    for (size_t i = 0; i < m->n_schemes; i++) {
+        const osh_q_scheme *s = &m->schemes[i];
+        if (!osh_q_of_attention(s)) continue;
+        if (m->cache.present)
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: %s quantizes what attention reads, and so does %s: want one of them", what,
+                     s->group_name, m->queries ? "another group" : "kv_cache_scheme");
+        m->cache = s->inputs, m->queries = true;
+    }
+done:
+    return rc;
+}
+
 osh_status osh_recipe_quant_build(osh_ctx *cx, osh_modifier *m, const osh_recipe_quant *q, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -321,6 +337,7 @@ osh_status osh_recipe_quant_build(osh_ctx *cx, osh_modifier *m, const osh_recipe
                  q->targets->line, q->targets->column);
     }
     OSH_TRY(fill_observers(cx, m, q, what));
+    OSH_TRY(take_attention(cx, m, what));
 done:
     return rc;
 }

@@ -21,7 +21,7 @@ int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_plan *p, co
                                   .shape = {l->heads[k], 1, 1}, .bytes = (size_t)l->heads[k]};
             if (p->cache.strategy == OSH_Q_ATTN_HEAD) t->ndim = 3;
             t->bytes *= osh_dtype_bytes(t->dtype);
-            snprintf(t->name, sizeof t->name, "%c_%s", "kv"[k], zero ? "zero_point" : "scale");
+            snprintf(t->name, sizeof t->name, "%c_%s", "kvq"[k], zero ? "zero_point" : "scale");
         }
     return n;
 }
@@ -64,8 +64,29 @@ static osh_status attach(osh_ctx *cx, osh_plan *p, const osh_node *n)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme: what %s makes is read by no Linear, whose tensors its scales "
                  "would stand with: this is not made by this version", p->graph->modules[n->module].name);
     bool head = p->cache.strategy == OSH_Q_ATTN_HEAD;
-    for (int k = 0; k < OSH_CACHED; k++) l->cache[k] = n->in[1 + k], l->heads[k] = head ? at->n_kv_heads : 1;
+    for (int k = 0; k < OSH_CACHED; k++) {
+        int from = (k + 1) % OSH_CACHED; // in: queries, keys, values
+        if (!from && !p->queries) continue;
+        l->cache[k] = n->in[from], l->heads[k] = !head ? 1 : from ? at->n_kv_heads : at->n_heads;
+    }
     l->wants |= OSH_STAT_CACHE;
+done:
+    return rc;
+}
+
+/* As a group of attention is written, and kv_cache_scheme with it, it is one of all attentions. */
+static osh_status match_attention(osh_ctx *cx, osh_plan *p, osh_modifier *m, const osh_node *n)
+{
+    osh_status rc = OSH_OK;
+    const osh_module *mod = &p->graph->modules[n->module];
+    const osh_q_scheme *s = NULL;
+    int which = -1;
+    for (size_t i = 0; i < m->n_schemes; i++)
+        if (osh_q_of_attention(&m->schemes[i])) s = &m->schemes[i];
+    OSH_TRY(osh_modifier_match(cx, &which, m, mod->name, mod->cls));
+    if (which < 0 || &m->schemes[which] != s)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s quantizes what attention reads, and no target of it reaches %s, a %s, where "
+                 "engines would look for scales: want %s as its target", s->group_name, mod->name, mod->cls, mod->cls);
 done:
     return rc;
 }
@@ -73,6 +94,7 @@ done:
 osh_status osh_plan_cache(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
+    osh_modifier *of = NULL; // view
     int n = 0;
     for (int i = 0; i < p->n_linears; i++)
         for (int k = 0; k < OSH_CACHED; k++) p->linears[i].cache[k] = -1;
@@ -80,7 +102,8 @@ osh_status osh_plan_cache(osh_ctx *cx, osh_plan *p)
         if (!p->recipe->modifiers[m].cache.present) continue;
         if (p->cache.present)
             OSH_FAIL(cx, OSH_E_USAGE, "two modifiers have a kv_cache_scheme: want one of them");
-        p->cache = p->recipe->modifiers[m].cache;
+        of = &p->recipe->modifiers[m];
+        p->cache = of->cache, p->queries = of->queries;
     }
     if (!p->cache.present) goto done;
     for (int i = 0; i < p->n_linears; i++)
@@ -91,6 +114,7 @@ osh_status osh_plan_cache(osh_ctx *cx, osh_plan *p)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme needs an architecture that is known, and data");
     for (int i = 0; i < p->graph->n_nodes; i++) {
         if (!p->graph->nodes[i].op->attends) continue;
+        if (p->queries) OSH_TRY(match_attention(cx, p, of, &p->graph->nodes[i]));
         OSH_TRY(attach(cx, p, &p->graph->nodes[i]));
         n++;
     }

@@ -13,7 +13,7 @@
 typedef enum { OSH_PIPELINE_SEQUENTIAL, OSH_PIPELINE_BASIC, OSH_PIPELINE_DATAFREE } osh_pipeline_kind;
 const char *osh_pipeline_name(osh_pipeline_kind k);
 
-enum { OSH_CACHED = 2 }; // of what attention reads: keys, values
+enum { OSH_CACHED = 3 }; // of what attention reads: keys, values, queries
 typedef struct osh_linear { // a module that is quantized
     char *name;             // own
     int64_t tensor;         // its weight in the source checkpoint
@@ -30,8 +30,8 @@ typedef struct osh_linear { // a module that is quantized
     int next_reader, next_user; // lookup.h: of the same value, of the same weight; -1: none
     unsigned wants;         // OSH_STAT_*
     int joint, next_joint;  // first of the Linears that share its global scale (globals.h), the one behind it; -1: none
-    int cache[OSH_CACHED];  // values: keys and values of the attention that makes its input, whose scales the output
-                            // has beside it (cache.h); -1: none
+    int cache[OSH_CACHED];  // values: keys, values, and where they are rounded queries, of the attention that makes
+                            // its input, whose scales the output has beside it (cache.h); -1: none
     int64_t heads[OSH_CACHED]; // scales of each
     bool kept;              // nothing quantizes it: it is there for these scales, and its weight stays
     bool shift;             // OSH_STAT_SHIFT is collected of its input, which is another one in the original model
@@ -124,7 +124,8 @@ typedef struct osh_plan {
     bool propagate_error;
     osh_q_scheme *schemes;   // own: all groups as they will be written
     size_t n_schemes;
-    osh_q_args cache;        // kv_cache_scheme; not present: none
+    osh_q_args cache;        // kv_cache_scheme, or what a group of attention has; not present: neither
+    bool queries;            // it is of queries, too
     osh_linear *linears;     // own, in execution order
     int n_linears;
     int *readers, *users;    // own: [values], [weights]: the first Linear (lookup.h), -1: none; NULL: not cut

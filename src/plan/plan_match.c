@@ -295,6 +295,9 @@ static osh_status make_linear(osh_ctx *cx, osh_plan *p, const candidate *c, int 
     int64_t shape[2];
     int ndim;
 
+    if (osh_q_of_attention(s))
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: group %s quantizes what attention reads: want targets that reach no Linear, "
+                 "LlamaAttention say, or re:.*self_attn$", c->name, s->group_name);
     if (!s->weights.present && c->scheme >= 0)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "%s: group %s quantizes no weights: want weights, or the module in ignore",
@@ -462,6 +465,8 @@ static osh_status make_config(osh_ctx *cx, osh_plan *p)
         if (!top) top = l->format->name;
         else if (strcmp(top, l->format->name)) top = "mixed-precision";
     }
+    for (size_t i = 0; i < p->n_schemes; i++)
+        if (osh_q_of_attention(&p->schemes[i])) snprintf(p->schemes[i].format, sizeof p->schemes[i].format, "dense");
     if (!(p->format = osh_strdup(cx, top ? top : "dense"))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the format");
     if (!p->n_schemes && p->ck->n_parts && osh_catalogue_parts_experts(text_type(p)))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s has its experts in one tensor, and transformers takes those of a quantized "
@@ -499,7 +504,7 @@ static void drop_unused_schemes(osh_ctx *cx, osh_plan *p, candidates *cs)
 {
     size_t kept = 0;
     for (size_t i = 0; i < p->n_schemes; i++) {
-        bool used = false;
+        bool used = osh_q_of_attention(&p->schemes[i]); // else it was refused
         for (int64_t k = 0; k < cs->n; k++) used |= cs->c[k].scheme == (int)i;
         if (!used) {
             osh_log(cx, OSH_LOG_WARN, "%s matches no module", p->schemes[i].group_name);
@@ -559,6 +564,7 @@ static osh_status warn_unmatched(osh_ctx *cx, const osh_plan *p, const candidate
         const osh_modifier *mod = &p->recipe->modifiers[m];
         size_t k = 0; // the matcher has each once
         if (mod->replaced || osh_modifier_is_transform(mod) || mod->type->rotates) continue;
+        if (mod->n_schemes == 1 && osh_q_of_attention(mod->schemes)) continue; // cache.c
         const osh_strs *targets = &mod->schemes[0].targets;
         for (size_t i = 0; mod->n_schemes == 1 && i < targets->n; i++) {
             bool again = false;

@@ -141,13 +141,17 @@ osh_status osh_q_config_print_cache(osh_ctx *cx, char **out, const osh_q_scheme 
         const osh_format *f = NULL; // view: a table row
         char name[32];
         snprintf(name, sizeof name, "group_%zu", i);
+        if (osh_q_of_attention(&schemes[i])) { // decides nothing for the top level
+            ok = add(groups, schemes[i].group_name ? schemes[i].group_name : name, group_object(&schemes[i], "dense"));
+            continue;
+        }
         OSH_TRY(osh_format_infer(cx, &f, &schemes[i],
                                  schemes[i].group_name ? schemes[i].group_name : name));
         top = !top || !strcmp(top, f->name) ? f->name : "mixed-precision";
         ok = add(groups, schemes[i].group_name ? schemes[i].group_name : name,
                  group_object(&schemes[i], f->name));
     }
-    ok = ok && add_str(root, "format", format ? format : top) &&
+    ok = ok && add_str(root, "format", format ? format : top ? top : "dense") &&
          add_str(root, "global_compression_ratio", NULL) &&
          add(root, "ignore", list_of(ignore, n_ignore)) && add(root, "kv_cache_scheme", cache_object(cache)) &&
          add_str(root, "quant_method", "compressed-tensors") &&

@@ -337,11 +337,7 @@ static osh_status check_scheme(osh_ctx *cx, osh_q_scheme *s, const char *where,
     }
     if (s->outputs.present)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: output_activations are not supported yet", where);
-    if (s->inputs.present && !s->weights.present)
-        OSH_FAIL(
-            cx, OSH_E_UNSUPPORTED,
-            "%s: input_activations without weights (attention quantization) are not supported yet",
-            where);
+    if (osh_q_of_attention(s)) OSH_TRY(osh_q_cache_check(cx, &s->inputs, where));
     if (s->inputs.strategy == OSH_Q_ATTN_HEAD && s->weights.present)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "%s: input_activations of a Linear have no heads: want another strategy than attn_head", where);
@@ -465,7 +461,7 @@ static osh_status parse_scheme(osh_ctx *cx, osh_q_scheme *s, const cJSON *o, con
                 OSH_FAIL(cx, OSH_E_FORMAT, "%s: unknown key '%s'", where, v->string);
         }
     if (!s->targets.n) OSH_FAIL(cx, OSH_E_FORMAT, "%s has no targets", where);
-    if (!s->weights.present)
+    if (!s->weights.present && !s->inputs.present)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: a group without weights is not supported yet", where);
     if (!format && top_format && strcmp(top_format, "mixed-precision")) format = top_format;
     if (format && strlen(format) >= sizeof s->format)
@@ -513,12 +509,19 @@ osh_status osh_q_cache_check(osh_ctx *cx, osh_q_args *a, const char *where)
     if ((a->strategy != OSH_Q_TENSOR && a->strategy != OSH_Q_ATTN_HEAD) || a->group_size > 0)
         OSH_FAIL(cx, OSH_E_USAGE, "%s: keys and values are quantized by strategy tensor or attn_head: want one of "
                  "these", where);
-    if (a->bits != 8) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: kv_cache_scheme of %d bits: want 8", where, a->bits);
+    if (a->bits != 8) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: a cache of %d bits: want 8", where, a->bits);
     if (a->dynamic != OSH_Q_STATIC)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: kv_cache_scheme that is dynamic has no scales to store: want dynamic "
-                 "false", where);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: a cache that is dynamic has no scales to store: want dynamic false",
+                 where);
 done:
     return rc;
+}
+
+bool osh_q_config_queries(const osh_q_config *c)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (osh_q_of_attention(&c->schemes[i])) return true;
+    return false;
 }
 
 osh_status osh_q_config_parse(osh_ctx *cx, osh_q_config **out, const cJSON *quantization_config,

@@ -73,6 +73,8 @@ static inline bool osh_q_in_groups(const osh_q_args *a)
 {
     return a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_TENSOR_GROUP;
 }
+/* Of a group: it is of what attention reads, queries, keys and values, and of no weights. */
+static inline bool osh_q_of_attention(const osh_q_scheme *s) { return s->inputs.present && !s->weights.present; }
 static inline bool osh_q_is_fp4(const osh_q_args *a) { return a->type == OSH_Q_FLOAT && a->bits == 4; }
 osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const char *text, const char *where);
 osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out,
@@ -94,8 +96,9 @@ osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_scheme *schem
 osh_status osh_q_config_print_cache(osh_ctx *cx, char **out, const osh_q_scheme *schemes, size_t n,
                                     const char *const *ignore, size_t n_ignore, const char *format,
                                     const osh_q_args *cache);
-/* Of a kv_cache_scheme that was read: 8 bits, static, one scale for all of keys or values, or one for each head.
- * Normalizes. */
+bool osh_q_config_queries(const osh_q_config *c); // one of its groups is of attention
+/* Of a kv_cache_scheme, or a group of attention, that was read: 8 bits, static, one scale for all of keys or values, or
+ * one for each head. Normalizes. */
 osh_status osh_q_cache_check(osh_ctx *cx, osh_q_args *a, const char *where);
 /* One line for the plan: which engine loads this scheme in this format (vLLM CUDA / CPU, transformers), or why none
  * does. own. stranger: an architecture of which nothing says which layers it has there; NULL: a known one */

@@ -260,3 +260,5 @@ const osh_q_args *osh_source_cache(const osh_source *s)
 {
     return s->config && s->config->cache.present ? &s->config->cache : NULL;
 }
+
+bool osh_source_queries(const osh_source *s) { return s->config && osh_q_config_queries(s->config); }

@@ -14,5 +14,6 @@ size_t osh_source_scratch(const osh_source *s); // bytes (gross) that reading a 
 /* Scheme of a module, NULL: dense. in_scale, in_zero: stored static input parameters or NULL; views. */
 const osh_q_scheme *osh_source_scheme(const osh_source *s, const char *module,
                                       const osh_tensor **in_scale, const osh_tensor **in_zero);
+bool osh_source_queries(const osh_source *s); // it rounds queries as it rounds keys and values
 const osh_q_args *osh_source_cache(const osh_source *s); // its kv_cache_scheme; NULL: none
 #endif

@@ -96,7 +96,7 @@ static osh_status add_targets(osh_ctx *cx, lookup *l, const osh_q_scheme *scheme
     size_t total = 0;
     const char *last = NULL; // group done before this one
 
-    for (size_t i = 0; i < n; i++) total += schemes[i].targets.n;
+    for (size_t i = 0; i < n; i++) total += schemes[i].targets.n; // those of attention, too, which it passes over
     OSH_NEW(cx, l->targets, total);
     for (size_t done_groups = 0; done_groups < n; done_groups++) {
         size_t k = n;
@@ -107,6 +107,7 @@ static osh_status add_targets(osh_ctx *cx, lookup *l, const osh_q_scheme *scheme
         if (k == n)
             OSH_FAIL(cx, OSH_E_USAGE, "two config groups have the name '%s'", last ? last : "");
         last = group_name(&schemes[k]);
+        if (osh_q_of_attention(&schemes[k])) continue;
         for (size_t t = 0; t < schemes[k].targets.n; t++) {
             const char *text = schemes[k].targets.items[t];
             size_t at = 0;
@@ -400,6 +401,8 @@ static engines fp8(const osh_q_args *w, const osh_q_args *in)
 char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger)
 {
     const osh_format *f = NULL; // view: a table row
+    if (osh_q_of_attention(s))
+        return osh_strdup(cx, "vLLM caches keys and values so, and leaves queries; transformers rounds all three");
     if (osh_format_infer(cx, &f, s, group_name(s))) return NULL;
     if (stranger)
         return osh_sprintf(cx, "%s: whether vLLM or transformers loads %s so is not known (no template of it)", f->name,

@@ -319,8 +319,10 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     for (size_t i = 0; i < p->n_schemes; i++) {
         char *who = osh_q_who_loads(cx, &p->schemes[i], p->graph ? NULL : arch); // own
         if (!who) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
-        rc = osh_buf_line(cx, b, "%s: %s, %d-bit %s weights; %s", p->schemes[i].group_name, p->schemes[i].format,
-                          p->schemes[i].weights.bits, p->schemes[i].weights.type == OSH_Q_FLOAT ? "float" : "int", who);
+        bool attention = osh_q_of_attention(&p->schemes[i]);
+        const osh_q_args *a = attention ? &p->schemes[i].inputs : &p->schemes[i].weights;
+        rc = osh_buf_line(cx, b, "%s: %s, %d-bit %s %s; %s", p->schemes[i].group_name, p->schemes[i].format, a->bits,
+                          a->type == OSH_Q_FLOAT ? "float" : "int", attention ? "attention" : "weights", who);
         osh_free(cx, who);
         if (rc) goto done;
     }

@@ -30,12 +30,13 @@ same() { # output, name of what is wanted, what was done
     rm -rf "$1"
 }
 # A sum over a row of activations is rounded in another order: a unit in the last place of BF16. A search may end one step
-# of 1 % apart then, which is up to 2.56 such units.
+# of 1 % apart then, which is up to 2.56 such units. The largest query is a sum of which most cancels: in BF16 it is up to
+# 2.5 % from that in F32, which is 3.2 units.
 compare() {
     python3 - "$1" <<'P'
 import json, os, struct, sys
 want = json.load(open(os.environ["OSH_SOURCE_DIR"] + "/tests/golden/cache/scales.json"))[sys.argv[1]]
-off = all = 0
+off = n_all = 0
 most = 3 if "mse" in want["keys"] else 1
 with open("out/model.safetensors", "rb") as f:
     n = struct.unpack("<Q", f.read(8))[0]
@@ -46,17 +47,22 @@ with open("out/model.safetensors", "rb") as f:
         assert e["shape"] == shape and (kind == "b") == name.endswith("zero_point"), (name, e)
         f.seek(8 + n + e["data_offsets"][0])
         got = struct.unpack("<%d%s" % (len(values), kind), f.read(len(values) * struct.calcsize(kind)))
-        assert max(abs(g - w) for g, w in zip(got, values)) <= most, (name, got, values)
-        off, all = off + sum(g != w for g, w in zip(got, values)), all + len(values)
-assert not [k for k in header if "k_" in k.split(".")[-1] or "v_" in k.split(".")[-1]], header
-print("%d of %d a unit apart" % (off, all), file=sys.stderr)
+        assert max(abs(g - w) for g, w in zip(got, values)) <= max(most, 4 * ("q_scale" in name)), (name, got, values)
+        off, n_all = off + sum(g != w for g, w in zip(got, values)), n_all + len(values)
+assert not [k for k in header if k.split(".")[-1][:2] in ("q_", "k_", "v_")], header
+print("%d of %d a unit apart" % (off, n_all), file=sys.stderr)
 config = json.load(open("out/config.json"))["quantization_config"]
 cache = config["kv_cache_scheme"]
 for key in ("strategy", "type"): assert "%s: %s" % (key, cache[key]) in want["keys"], config
 assert cache["num_bits"] == 8 and "symmetric: %s" % str(cache["symmetric"]).lower() in want["keys"], config
-assert "observer: %s" % cache["observer"] in want["keys"] or cache["observer"] is None, config
-assert bool(config["config_groups"]) == ("scheme: FP8" in want["keys"]), config
-assert config["config_groups"] or config["format"] == "dense" and config["ignore"] == [], config
+groups = config["config_groups"]
+attention = [g for g in groups.values() if not g["weights"]]
+default = "minmax" if attention else None
+assert "observer: %s" % cache["observer"] in want["keys"] or cache["observer"] == default, config
+assert all(g["input_activations"] == cache and g["format"] == "dense" for g in attention), config
+assert len(attention) == ("Attention" in want["keys"] or "self_attn" in want["keys"]), config
+assert (len(groups) > len(attention)) == ("scheme: FP8" in want["keys"] or "Linear" in want["keys"]), config
+assert len(groups) > len(attention) or config["format"] == "dense" and config["ignore"] == [], config
 P
 }
 for r in $names; do

@@ -349,7 +349,7 @@ static void test_refused(void **state)
         {"q_modifiers: {GPTQModifier: {scheme: W4A16, refine: [descend, descend, descend, descend, descend, descend, "
          "descend, descend, descend]}}", "at most 8"},
         {"q_modifiers: {QuantizationModifier: {scheme: W4A16, kv_cache_scheme: {num_bits: 4}}}",
-         "kv_cache_scheme of 4 bits: want 8"},
+         "a cache of 4 bits: want 8"},
         {"q_modifiers: {QuantizationModifier: {scheme: W4A16, ignore: [4]}}", "a string or a list of strings"},
         {"q_modifiers: {QuantizationModifier: {scheme: W4A16, ignore: ['re:(']}}", "("},
         {"q_modifiers: {GPTQModifier: {scheme: NVFP4A16, quality: best}}", "do not make scales of NVFP4 and MX"},

@@ -5,6 +5,9 @@ usage: python gen.py      (in an environment with llmcompressor, transformers, t
 
 scales.json  name of the recipe: its keys, and of each tensor its shape and values, a BF16 scale as its bits.
              tests/cli/kv_cache.sh runs the recipes and compares.
+
+While it calibrates, LLM Compressor 0.14.0.1 takes the attention away that observes queries, and writes a q_scale of memory that
+nothing has filled. Those here are of its observers, fed with the queries of the same samples.
 """
 import importlib.metadata
 import json
@@ -13,7 +16,9 @@ import pathlib
 import torch
 from datasets import Dataset
 from llmcompressor import oneshot
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from llmcompressor.observers import Observer
+from transformers import AttentionInterface, AutoModelForCausalLM, AutoTokenizer
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 HERE = pathlib.Path(__file__).parent
 MODEL = HERE.parents[2] / "examples" / "docs-llama-3m"
@@ -24,8 +29,30 @@ RECIPES = {
     "int-static_minmax": FP8 + CACHE % "type: int, strategy: tensor, symmetric: true, observer: static_minmax",
     "float-heads": FP8 + CACHE % "type: float, strategy: attn_head, symmetric: true",
     "int-zeros": FP8 + CACHE % "type: int, strategy: tensor, symmetric: false",
+    "attention": "config_groups: {group_0: {targets: [LlamaAttention], input_activations: {num_bits: 8, type: float, "
+                 "strategy: tensor, symmetric: true}}}",
+    "attention-heads": "config_groups: {group_0: {targets: [Linear], weights: {num_bits: 8, strategy: channel}}, "
+                       "group_1: {targets: ['re:.*self_attn$'], input_activations: {num_bits: 8, type: int, strategy: "
+                       "attn_head, symmetric: true, observer: static_minmax}}}, ignore: [lm_head]",
     "alone": CACHE % "type: int, strategy: attn_head, symmetric: false, observer: mse",
 }
+
+
+def query_scales(rows, args):
+    """Of each layer, sample by sample."""
+    model = AutoModelForCausalLM.from_pretrained(MODEL, dtype="auto")
+    layers = [Observer.load_from_registry(args.observer, base_name="q", args=args) for _ in model.model.layers]
+
+    def observed(module, query, *rest, **more):
+        layers[module.layer_idx](query)
+        return sdpa_attention_forward(module, query, *rest, **more)
+
+    AttentionInterface.register("observed", observed)
+    model.set_attn_implementation("observed")
+    with torch.no_grad():
+        for row in rows:
+            model(torch.tensor([row]))
+    return {f"model.layers.{i}.self_attn.q_scale": o.get_qparams()["scale"] for i, o in enumerate(layers)}
 
 
 def main():
@@ -40,8 +67,14 @@ def main():
         oneshot(model=model, recipe=recipe, dataset=data, num_calibration_samples=len(rows), batch_size=1,
                 max_seq_length=64, shuffle_calibration_samples=False)
         found = {}
-        for k, v in model.state_dict().items():
+        state = dict(model.state_dict())
+        attention = [m for n, m in model.named_modules() if n + ".q_scale" in state]
+        if attention:
+            state |= query_scales(rows, attention[0].quantization_scheme.input_activations)
+        for k, v in state.items():
             if not k.endswith(("k_scale", "v_scale", "q_scale", "k_zero_point", "v_zero_point", "q_zero_point")):
+                continue
+            if k.endswith("zero_point") and "symmetric: true" in keys:  # written, and expected by no loader
                 continue
             bits = v.view(torch.int16).int() & 0xffff if v.dtype == torch.bfloat16 else v.to(torch.int32)
             found[k] = [list(v.shape), bits.flatten().tolist()]
