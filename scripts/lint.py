@@ -2,7 +2,8 @@
 """lint.py - habits of size are printed; what must not be in the repository fails.
 
 Fails: tabs in C; lines over 120 characters; exit, getenv or printing to stdout in src/ outside src/cli; paths of a
-development machine; notes of unfinished work; a .c or .h that does not open with its own name.
+development machine; notes of unfinished work; a .c or .h that does not open with its own name; a function of src/ with
+more than six parameters that scripts/many_parameters.txt does not have.
 Usage: lint.py [source folder]"""
 import pathlib
 import re
@@ -11,7 +12,7 @@ import sys
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
 C_FILES = {".c", ".h", ".cu", ".cuh", ".def"}
 TEXT_FILES = C_FILES | {".py", ".sh", ".md", ".cmake", ".txt", ".yaml", ".yml", ".1"}
-MAX_LINE, MAX_FILE, MAX_FUNCTION = 120, 600, 80
+MAX_LINE, MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS = 120, 600, 80, 6
 
 # Written in pieces, so that this file does not contain what it looks for.
 UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"]) + r")\b")
@@ -37,7 +38,28 @@ def function_sizes(code):
             start = 0
 
 
-def check(path, wrong, large):
+def parameters(code):
+    """(line, name, number of parameters) of each function that is declared or defined in column 0."""
+    for m in re.finditer(r"^(?!#)[A-Za-z_][\w \t*\n]*?\b(\w+)\(", code, re.M):
+        depth, n = 0, 1
+        for c in code[m.end() - 1:]:
+            depth += (c in "([{") - (c in ")]}")
+            n += c == "," and depth == 1
+            if not depth:
+                break
+        yield code.count("\n", 0, m.start()) + 1, m.group(1), n
+
+
+def check_parameters(here, code, wrong, many):
+    for line, name, n in parameters(code):
+        if n > MAX_PARAMETERS:
+            if name in many:
+                many[name] = True
+            else:
+                wrong.append(f"{here}:{line}: {name} has {n} parameters, at most {MAX_PARAMETERS}")
+
+
+def check(path, wrong, large, many):
     here = path.relative_to(ROOT)
     text = path.read_text(encoding="utf-8")
     lines = text.split("\n")
@@ -61,6 +83,8 @@ def check(path, wrong, large):
             m = CALL.search(line)
             if m and not line.lstrip().startswith("#"):
                 wrong.append(f"{here}:{i}: {m.group(0).rstrip('( ')} outside src/cli")
+    if here.parts[0] == "src":
+        check_parameters(here, code, wrong, many)
     if len(lines) > MAX_FILE:
         large.append(f"{here}: {len(lines)} lines")
     for start, n in function_sizes(code):
@@ -70,14 +94,17 @@ def check(path, wrong, large):
 
 def main():
     wrong, large, n = [], [], 0
+    listed = ROOT / "scripts/many_parameters.txt"
+    many = dict.fromkeys(listed.read_text().split(), False) if listed.exists() else {}
     for top in ["src", "include", "tests", "scripts", "docs", "cmake", "packaging"]:
         for path in sorted((ROOT / top).rglob("*")):
             generated = any(p in {"fixtures", "corpus", "data", "__pycache__"} for p in path.parts)
             if path.is_file() and path.suffix in TEXT_FILES and not generated:
                 if top == "tests" and path.suffix not in C_FILES | {".py", ".sh"}:
                     continue  # inputs of tests may hold anything
-                check(path, wrong, large)
+                check(path, wrong, large, many)
                 n += 1
+    large += [f"scripts/many_parameters.txt: {x}, which is not" for x, found in many.items() if not found]
     print("\n".join(["larger than usual: " + x for x in large] + wrong + [f"{n} files, {len(wrong)} wrong"]))
     return 1 if wrong else 0
 
