@@ -267,14 +267,15 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_graph *g, int first, int n, const
     osh_status rc = OSH_OK;
     job j = {g, w, b, keep, hooks, check, .first = first, .n = n};
     OSH_NEW(cx, j.last, g->n_values);
-    for (int v = 0; v < g->n_values; v++) j.last[v] = -1;
+    memset(j.last, 0xff, (size_t)g->n_values * sizeof *j.last); // -1
     for (int i = first; i < first + n; i++)
         for (int k = 0; k < g->nodes[i].op->n_in; k++)
             if (!run || run[i - first]) j.last[g->nodes[i].in[k]] = i;
-    for (int v = 0; v < g->n_values; v++) { // an original is there when the hook sees what it is beside
-        int beside = g->values[v].quantized, i = beside < 0 ? -1 : g->values[beside].producer;
-        if (i >= first && i < first + n && (!run || run[i - first]) && i > j.last[v]) j.last[v] = i;
-    }
+    for (int i = first; i < first + n; i++) // an original is there when the hook sees what it is beside
+        for (int k = 0; k < g->nodes[i].op->n_out; k++) {
+            int v = g->values[g->nodes[i].out[k]].original;
+            if (v >= 0 && (!run || run[i - first]) && i > j.last[v]) j.last[v] = i;
+        }
     for (int i = first; i < first + n; i++) { // and what tells an expert's rows
         int route = is_routed(&j, i) ? g->nodes[osh_routed_to(g, i)].in[2] : -1;
         if (route >= 0 && i > j.last[route]) j.last[route] = i;
@@ -376,8 +377,7 @@ static void disappear(tally *t, int v)
     else t->live -= osh_mem_gross(is_lent(t, v) ? 0 : value_bytes(t, v)) + osh_mem_gross(sizeof(osh_tensor));
 }
 
-/* The first that is set from `from` on; n: none. Few of many are. */
-static int next_set(const bool *set, int from, int n)
+int osh_next_set(const bool *set, int from, int n)
 {
     const bool *at = from < n ? memchr(set + from, true, (size_t)(n - from)) : NULL;
     return at ? (int)(at - set) : n;
@@ -388,7 +388,7 @@ static void count_brought(tally *t, int first, int n, const bool *run, const boo
                           const size_t *hook)
 {
     const osh_graph *g = t->g;
-    for (int v = next_set(in, 0, g->n_values); v < g->n_values; v = next_set(in, v + 1, g->n_values)) {
+    for (int v = osh_next_set(in, 0, g->n_values); v < g->n_values; v = osh_next_set(in, v + 1, g->n_values)) {
         bool read = keep[v];
         touch(t, hook ? hook[v] : 0);
         for (int i = first; i < first + n && !read; i++)
@@ -450,7 +450,8 @@ size_t osh_exec_peak(const osh_graph *g, int first, int n, const bool *run, cons
     size_t arrays = osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
                     osh_mem_gross((size_t)g->n_values * sizeof(int)) + 4 * osh_mem_gross(0) +
                     osh_mem_gross((size_t)n_tokens * sizeof(int64_t)); // offsets: no more samples than tokens
-    for (int v = next_set(in, 0, g->n_values); v < g->n_values; v = next_set(in, v + 1, g->n_values)) appear(&t, v);
+    for (int v = osh_next_set(in, 0, g->n_values); v < g->n_values; v = osh_next_set(in, v + 1, g->n_values))
+        appear(&t, v);
     count_brought(&t, first, n, run, in, keep, hook);
     count_nodes(&t, first, n, run, keep, hook);
     if (left) *left = t.live + arrays;

@@ -60,6 +60,8 @@ typedef struct osh_exec_hooks {
 osh_status osh_exec_run(osh_ctx *cx, const osh_graph *g, int first, int n, const bool *run,
                         const osh_weights *w, osh_batch *b, const bool *keep,
                         const osh_exec_hooks *hooks, bool check);
+/* The first that is set from `from` on; n: none. Of many few are, so that a loop over those takes next to nothing. */
+int osh_next_set(const bool *set, int from, int n);
 /* Which nodes of the subgraph must run so that the values with want[v] exist. run: [n_nodes]. */
 void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool *want);
 /* What osh_exec_run takes (bytes gross, an upper bound) for a batch of n_tokens tokens: in[v]: the caller brings it;

@@ -314,8 +314,9 @@ static osh_status ask_next(osh_ctx *cx, engine *e, const osh_step *s, int64_t k)
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
     int64_t first = p->batch_at[k + 1], n = k + 1 < p->n_batches ? p->batch_at[k + 2] - first : 0;
-    for (int v = 0; n && v < p->graph->n_values; v++)
-        if (s->in[v] && v != p->graph->input_ids) OSH_TRY(osh_acts_ask(cx, e->acts, v, first, n));
+    int n_values = n ? p->graph->n_values : 0;
+    for (int v = osh_next_set(s->in, 0, n_values); v < n_values; v = osh_next_set(s->in, v + 1, n_values))
+        if (v != p->graph->input_ids) OSH_TRY(osh_acts_ask(cx, e->acts, v, first, n));
 done:
     return rc;
 }
@@ -336,23 +337,24 @@ static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k
     const osh_plan *p = e->p;
     int64_t first = p->batch_at[k], n = p->batch_at[k + 1] - first;
     const osh_graph *g = p->graph;
+    int end = g->n_values;
     bool collects = s->observe || s->fold;
     osh_exec_hooks hooks = {.value = collects || e->r->coverage ? feed : NULL, .user = e};
     if (!collects) hooks.routed = s->routed;
     osh_batch *b = NULL; // own
     OSH_TRY(osh_batch_new_on(cx, &b, p->device, g, p->data.ids, p->data.offsets + first, n));
     b->first_sample = first;
-    for (int v = 0; v < g->n_values; v++) {
-        if (!s->in[v] || v == g->input_ids) continue;
+    for (int v = osh_next_set(s->in, 0, end); v < end; v = osh_next_set(s->in, v + 1, end)) {
+        if (v == g->input_ids) continue;
         OSH_TRY(osh_acts_get(cx, e->acts, v, first, n, s->consume[v], p->device, &b->values[v]));
     }
     OSH_TRY(ask_next(cx, e, s, k));
     e->step = s;
     OSH_TRY(osh_exec_run(cx, g, s->first, s->n, s->run, e->w, b, s->out, &hooks, true));
-    for (int v = 0; v < g->n_values; v++) // what comes may lie where it lay
-        if (s->consume[v]) osh_acts_forget(cx, e->acts, v, first, n);
-    for (int v = 0; v < g->n_values; v++)
-        if (s->out[v]) OSH_TRY(store(cx, e, s, v, k, b));
+    for (int v = osh_next_set(s->consume, 0, end); v < end; v = osh_next_set(s->consume, v + 1, end))
+        osh_acts_forget(cx, e->acts, v, first, n); // what comes may lie where it lay
+    for (int v = osh_next_set(s->out, 0, end); v < end; v = osh_next_set(s->out, v + 1, end))
+        OSH_TRY(store(cx, e, s, v, k, b));
     *n_tokens = b->n_tokens;
 done:
     osh_batch_free(cx, b);

@@ -10,18 +10,29 @@
 #include "plan/lookup.h"
 #include "run/cached.h"
 
+typedef struct sums {     // of a value; own
+    osh_tensor *hessian, *shift;
+    osh_tensor *squares;  // F64 [I]
+    osh_tensor *minmax;   // on a device, F32 [samples, 2]
+} sums;
+
 struct osh_stats {
     const osh_plan *plan; // view
     bool *wanted;         // own [values]
-    osh_tensor **hessian; // own [values]
-    osh_tensor **shift;   // own [values]
-    osh_tensor **squares; // own [values]: F64 [I]
-    osh_act_observer *ranges; // own [linears]
+    sums *of;             // own [n_of]: of the values from first_value on, which the subgraphs' Linears read
+    int first_value, n_of;
+    osh_act_observer *ranges; // own: of the subgraphs' Linears
+    osh_span own;         // these
     osh_cached *cached;   // own; NULL: no cache is observed
-    osh_tensor **minmax;  // own [values]: on a device, F32 [samples, 2]
     int first, n;         // subgraphs
     bool same;            // osh_pass.same
 };
+
+static sums *sums_of(const osh_stats *s, int value) // view; NULL: none of them reads it
+{
+    int k = value - s->first_value;
+    return value >= 0 && k >= 0 && k < s->n_of ? &s->of[k] : NULL;
+}
 
 static bool mine(const osh_stats *s, const osh_linear *l)
 {
@@ -45,7 +56,7 @@ static void aim(const osh_stats *s, osh_layout_kind kind, int value)
 static osh_status new_square(osh_ctx *cx, osh_stats *s, osh_layout_kind kind, int value, int64_t I)
 {
     osh_status rc = OSH_OK;
-    osh_tensor **h = kind == OSH_LAYOUT_SHIFT ? &s->shift[value] : &s->hessian[value];
+    osh_tensor **h = kind == OSH_LAYOUT_SHIFT ? &sums_of(s, value)->shift : &sums_of(s, value)->hessian;
     if (*h) goto done;
     aim(s, kind, value);
     OSH_TRY(osh_tensor_new_on(cx, h, s->plan->device, OSH_LIFE_LONG, OSH_F32, 2, (int64_t[]){I, I}));
@@ -59,7 +70,7 @@ static osh_status new_minmax(osh_ctx *cx, osh_stats *s, int value)
 {
     osh_status rc = OSH_OK;
     int64_t n = s->plan->data.n;
-    osh_tensor **t = &s->minmax[value];
+    osh_tensor **t = &sums_of(s, value)->minmax;
     float *empty = NULL; // own
     if (*t || !s->plan->device) goto done;
     OSH_NEW(cx, empty, 2 * n);
@@ -80,23 +91,29 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
     OSH_NEW(cx, s, 1);
     s->plan = p, s->first = first_subgraph, s->n = n_subgraphs;
     OSH_NEW(cx, s->wanted, p->graph->n_values);
-    OSH_NEW(cx, s->hessian, p->graph->n_values);
-    OSH_NEW(cx, s->shift, p->graph->n_values);
-    OSH_NEW(cx, s->squares, p->graph->n_values);
     s->same = p->passes[first_subgraph].same;
-    OSH_NEW(cx, s->ranges, p->n_linears);
-    OSH_NEW(cx, s->minmax, p->graph->n_values);
     if (p->cache.present) OSH_TRY(osh_cached_new(cx, &s->cached, p));
-    osh_span own = osh_linears_of(p, first_subgraph, n_subgraphs);
-    for (int i = own.first; i < own.end; i++) {
+    s->own = osh_linears_of(p, first_subgraph, n_subgraphs);
+    int end = 0;
+    s->first_value = p->graph->n_values;
+    for (int i = s->own.first; i < s->own.end; i++) {
+        int v = p->linears[i].input;
+        if (v >= 0 && v < s->first_value) s->first_value = v;
+        if (v >= end) end = v + 1;
+    }
+    s->n_of = end > s->first_value ? end - s->first_value : 0;
+    OSH_NEW(cx, s->of, s->n_of);
+    OSH_NEW(cx, s->ranges, s->own.end - s->own.first);
+    for (int i = s->own.first; i < s->own.end; i++) {
         const osh_linear *l = &p->linears[i];
         if (!l->wants || (values && !values[l->input])) continue;
         s->wanted[l->input] = true;
         if (s->cached) OSH_TRY(osh_cached_want(cx, s->cached, i));
         if (l->wants & OSH_STAT_RANGE) OSH_TRY(new_minmax(cx, s, l->input));
-        if ((l->wants & OSH_STAT_SQUARES) && !s->squares[l->input]) {
-            OSH_TRY(osh_tensor_new(cx, &s->squares[l->input], OSH_F64, 1, &l->I));
-            OSH_TRY(osh_tensor_zero(cx, s->squares[l->input]));
+        sums *of = sums_of(s, l->input);
+        if ((l->wants & OSH_STAT_SQUARES) && !of->squares) {
+            OSH_TRY(osh_tensor_new(cx, &of->squares, OSH_F64, 1, &l->I));
+            OSH_TRY(osh_tensor_zero(cx, of->squares));
         }
         if (l->wants & OSH_STAT_HESSIAN) OSH_TRY(new_square(cx, s, OSH_LAYOUT_HESSIAN, l->input, l->I));
         if (l->shift) OSH_TRY(new_square(cx, s, OSH_LAYOUT_SHIFT, l->input, l->I));
@@ -110,14 +127,11 @@ done:
 void osh_stats_free(osh_ctx *cx, osh_stats *s)
 {
     if (!s) return;
-    for (int v = 0; s->hessian && v < s->plan->graph->n_values; v++) osh_tensor_free(cx, s->hessian[v]);
-    for (int v = 0; s->shift && v < s->plan->graph->n_values; v++) osh_tensor_free(cx, s->shift[v]);
-    for (int v = 0; s->squares && v < s->plan->graph->n_values; v++) osh_tensor_free(cx, s->squares[v]);
-    for (int v = 0; s->minmax && v < s->plan->graph->n_values; v++) osh_tensor_free(cx, s->minmax[v]);
-    osh_free(cx, s->minmax);
-    osh_free(cx, s->hessian);
-    osh_free(cx, s->shift);
-    osh_free(cx, s->squares);
+    for (int k = 0; s->of && k < s->n_of; k++) {
+        osh_stats_drop(cx, s, s->first_value + k);
+        osh_tensor_free(cx, s->of[k].minmax);
+    }
+    osh_free(cx, s->of);
     osh_free(cx, s->wanted);
     osh_free(cx, s->ranges);
     osh_cached_free(cx, s->cached);
@@ -125,23 +139,34 @@ void osh_stats_free(osh_ctx *cx, osh_stats *s)
 }
 
 const bool *osh_stats_wanted(const osh_stats *s) { return s->wanted; }
-osh_tensor *osh_stats_hessian(const osh_stats *s, int value) { return value < 0 ? NULL : s->hessian[value]; }
 
-osh_tensor *osh_stats_shift(const osh_stats *s, int value) { return value < 0 ? NULL : s->shift[value]; }
+osh_tensor *osh_stats_hessian(const osh_stats *s, int value)
+{
+    const sums *of = sums_of(s, value);
+    return of ? of->hessian : NULL;
+}
+
+osh_tensor *osh_stats_shift(const osh_stats *s, int value)
+{
+    const sums *of = sums_of(s, value);
+    return of ? of->shift : NULL;
+}
 
 void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value)
 {
-    if (value < 0) return;
-    osh_tensor_free(cx, s->hessian[value]);
-    osh_tensor_free(cx, s->shift[value]);
-    osh_tensor_free(cx, s->squares[value]);
-    s->hessian[value] = s->shift[value] = s->squares[value] = NULL;
+    sums *of = sums_of(s, value);
+    if (!of) return;
+    osh_tensor_free(cx, of->hessian);
+    osh_tensor_free(cx, of->shift);
+    osh_tensor_free(cx, of->squares);
+    of->hessian = of->shift = of->squares = NULL;
 }
 
 osh_status osh_stats_importance(osh_ctx *cx, float **out, const osh_stats *s, int value)
 {
     osh_status rc = OSH_OK;
-    const osh_tensor *t = value < 0 ? NULL : s->squares[value];
+    const sums *of = sums_of(s, value);
+    const osh_tensor *t = of ? of->squares : NULL;
     const double *sum = t ? t->data : NULL;
     double all = 0;
     *out = NULL;
@@ -166,7 +191,7 @@ static osh_status feed_sample(osh_ctx *cx, osh_stats *s, int value, const osh_te
         const osh_q_scheme *scheme = s->plan->linears[i].scheme;
         if (scheme != of) OSH_TRY(osh_act_range(cx, &lo, &hi, &part, &scheme->inputs));
         of = scheme;
-        osh_act_observer_feed(&s->ranges[i], &scheme->inputs, lo, hi, x->dtype);
+        osh_act_observer_feed(&s->ranges[i - s->own.first], &scheme->inputs, lo, hi, x->dtype);
     }
 done:
     return rc;
@@ -175,7 +200,7 @@ done:
 static osh_status feed_minmax(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x, const osh_batch *b)
 {
     osh_status rc = OSH_OK;
-    float *at = (float *)s->minmax[value]->data + 2 * b->first_sample;
+    float *at = (float *)sums_of(s, value)->minmax->data + 2 * b->first_sample;
     for (int64_t k = 0; k < b->seqs.n; k++) {
         int64_t first = b->seqs.offsets[k], n = b->seqs.offsets[k + 1] - first;
         if (n > 0) OSH_TRY(osh_cuda_minmax(cx, at + 2 * k, x, first, n));
@@ -192,19 +217,20 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
     if (s->same && v->quantized >= 0) value = v->quantized; // it is what this one would be
     if (s->cached) OSH_TRY(osh_cached_feed(cx, s->cached, value, x, &b->seqs));
     if (!s->wanted[value]) goto done;
-    if (s->hessian[value]) {
-        osh_op_args a = {.in = {x}, .out = {s->hessian[value]}, .seqs = &b->seqs};
+    const sums *of = sums_of(s, value);
+    if (of->hessian) {
+        osh_op_args a = {.in = {x}, .out = {of->hessian}, .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("hessian_accum"), &a));
     }
-    if (s->shift[value]) {
-        osh_op_args a = {.in = {x, b->values[v->original]}, .out = {s->shift[value]}, .seqs = &b->seqs};
+    if (of->shift) {
+        osh_op_args a = {.in = {x, b->values[v->original]}, .out = {of->shift}, .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("shift_accum"), &a));
     }
-    if (s->squares[value]) {
-        osh_op_args a = {.in = {x}, .out = {s->squares[value]}, .seqs = &b->seqs};
+    if (of->squares) {
+        osh_op_args a = {.in = {x}, .out = {of->squares}, .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("channel_squares"), &a));
     }
-    if (s->minmax[value]) {
+    if (of->minmax) {
         OSH_TRY(feed_minmax(cx, s, value, x, b));
         goto done;
     }
@@ -220,14 +246,15 @@ osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s)
     float *minmax = NULL; // own: [samples, 2]
     if (!p->device) goto done;
     OSH_NEW(cx, minmax, 2 * p->data.n);
-    for (int v = 0; v < p->graph->n_values; v++) {
-        if (!s->minmax[v]) continue;
-        OSH_TRY(osh_tensor_get(cx, minmax, s->minmax[v], 0, osh_tensor_bytes(s->minmax[v])));
+    for (int v = s->first_value; v < s->first_value + s->n_of; v++) {
+        const osh_tensor *t = sums_of(s, v)->minmax;
+        if (!t) continue;
+        OSH_TRY(osh_tensor_get(cx, minmax, t, 0, osh_tensor_bytes(t)));
         for (int i = ranged(s, osh_first_reader(p, v)); i >= 0; i = ranged(s, osh_next_reader(p, i)))
             for (int64_t k = 0; k < p->data.n; k++)
                 if (minmax[2 * k] <= minmax[2 * k + 1]) // it has tokens
-                    osh_act_observer_feed(&s->ranges[i], &p->linears[i].scheme->inputs, minmax[2 * k],
-                                          minmax[2 * k + 1], p->graph->dtype);
+                    osh_act_observer_feed(&s->ranges[i - s->own.first], &p->linears[i].scheme->inputs,
+                                          minmax[2 * k], minmax[2 * k + 1], p->graph->dtype);
     }
 done:
     osh_free(cx, minmax);
@@ -238,7 +265,7 @@ osh_status osh_stats_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **
 {
     osh_status rc = OSH_OK;
     const osh_linear *l = &s->plan->linears[linear];
-    const osh_act_observer *o = &s->ranges[linear];
+    const osh_act_observer *o = &s->ranges[linear - s->own.first];
     *scale = NULL, *zero = NULL;
     if (!(l->wants & OSH_STAT_RANGE)) goto done;
     if (!o->seen) OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its input scale is unknown", l->name);
