@@ -29,7 +29,7 @@ static const char *const without_effect[] = {
 };
 
 /* Modifiers of LLM Compressor that are not made here. */
-static const char *const absent[] = {"QuIPModifier", "REAPPruningModifier", "AutoRoundModifier",
+static const char *const absent[] = {"REAPPruningModifier", "AutoRoundModifier",
                                      "PruningSparseGPTModifier", NULL};
 
 static const struct quality {
@@ -125,6 +125,10 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
     osh_recipe_quant q = {0};
     const struct quality *level = NULL;
     m->type = osh_modifier_find(name->text ? name->text : "");
+    if (!strcmp(name->text ? name->text : "", "QuIPModifier"))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: QuIPModifier rotates what Linears read while the model runs, which "
+                 "transformers does not apply when it loads a model; SpinQuantModifier with R1 and R2 is folded into "
+                 "the weights", what, name->line, name->column);
     if (!m->type && in_list(absent, name->text ? name->text : ""))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: %s is not made by this version; `oneshot help modifiers` lists "
                  "those that are", what, name->line, name->column, name->text);
@@ -215,7 +219,7 @@ static osh_status finish(osh_ctx *cx, osh_recipe *r, const char *what)
             else if (!osh_modifier_quantizes(&r->modifiers[k])) transform = &r->modifiers[k];
             else if (r->modifiers[k].n_schemes && !r->modifiers[k].replaced) earlier = &r->modifiers[k];
         }
-        if (transform && (m->type->rotates || (transform->type->rotates && !osh_modifier_quantizes(m))))
+        if (transform && (m->type->rotates || (transform->type->rotates && osh_modifier_is_transform(m))))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s beside %s is not made by this version: want one of them", what,
                      m->type->name, transform->type->name);
         if (!osh_modifier_quantizes(m)) {

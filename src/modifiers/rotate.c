@@ -113,7 +113,8 @@ static osh_status rotate_resolve(osh_ctx *cx, osh_modifier *m)
     osh_rotate *a = m->args;
     if (!a->which) a->which = OSH_ROTATE_R1 | OSH_ROTATE_R2;
     if (a->which & OSH_ROTATE_ONLINE)
-        return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: rotation %s is not made by this version: want R1, R2",
+        return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: rotation %s acts while the model runs, which transformers does not "
+                        "apply when it loads a model: want R1, R2, which are folded into the weights",
                         m->type->name, a->which & OSH_ROTATE_R3 ? "R3" : "R4");
     return OSH_OK;
 }

@@ -472,6 +472,23 @@ done:
     return rc;
 }
 
+/* Transforms of weights are in the stored ones; the others act while the model runs. */
+static osh_status refuse_online(osh_ctx *cx, const cJSON *transform, const char *what)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *group, *args;
+    const char *at = NULL;
+    cJSON_ArrayForEach(group, cJSON_GetObjectItemCaseSensitive(transform, "config_groups"))
+        cJSON_ArrayForEach(args, cJSON_GetObjectItemCaseSensitive(group, "apply")) {
+            OSH_TRY(osh_json_str_or(cx, &at, args, "location", "input", what));
+            if (strcmp(at, "weight_input") && strcmp(at, "weight_output"))
+                OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: transform_config: %s has location %s, which acts while the model "
+                         "runs: want weight_input or weight_output", what, group->string, at);
+        }
+done:
+    return rc;
+}
+
 /* Parts of quantization_config that change what the stored tensors mean and that are not read here. */
 static osh_status refuse_foreign(osh_ctx *cx, const cJSON *q, const char *what)
 {
@@ -488,8 +505,7 @@ static osh_status refuse_foreign(osh_ctx *cx, const cJSON *q, const char *what)
     if (strcmp(status, "compressed"))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: quantization_status is '%s', want compressed", what,
                  status);
-    if (transform && transform->child)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: transform_config is not supported yet", what);
+    OSH_TRY(refuse_online(cx, transform, what));
     if (sparse && sparse->child) {
         const char *f = NULL;
         OSH_TRY(osh_json_str_or(cx, &f, sparse, "format", "dense", what));

@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 
-enum { LANES = 8, MOST_DEGREE = 3 };
+enum { LANES = 8, GROUPS = 8, MOST_DEGREE = 3 }; // groups of lanes of a chunk
 
 /* ---- Hadamard matrices by Paley: R. E. A. C. Paley, "On Orthogonal Matrices", 1933 ---- */
 
@@ -216,12 +216,14 @@ static double factor_at(const osh_rotation *r, int64_t b, int64_t c)
 static void rotate_factor(double *y, const double *x, const osh_rotation *r, bool transposed)
 {
     int64_t K = r->factor;
-    memset(y, 0, (size_t)(K * LANES) * sizeof *y);
-    for (int64_t b = 0; b < K; b++)
-        for (int64_t c = 0; c < K; c++) {
+    for (int64_t c = 0; c < K; c++) {
+        double sum[LANES] = {0};
+        for (int64_t b = 0; b < K; b++) {
             double f = transposed ? factor_at(r, c, b) : factor_at(r, b, c);
-            for (int l = 0; l < LANES; l++) y[c * LANES + l] += f * x[b * LANES + l];
+            for (int l = 0; l < LANES; l++) sum[l] += f * x[b * LANES + l];
         }
+        memcpy(y + c * LANES, sum, sizeof sum);
+    }
 }
 
 /* x [n, LANES]; behind it K more lines. */
@@ -275,39 +277,59 @@ static void strip_rotate(double *x, const strip *s, const osh_rotation *r, bool 
     strip_move(x, s, true);
 }
 
-static double *rotate_room(osh_ctx *cx, const osh_rotation *r)
+typedef struct rotate_job {
+    char *data;
+    osh_dtype dt;
+    int64_t rows, width;
+    const osh_rotation *r;
+    bool transposed, columns;
+    int64_t groups; // of LANES rows, or columns of one block of rows
+} rotate_job;
+
+static strip strip_at(const rotate_job *j, int64_t group, int64_t block)
 {
-    double *x = osh_alloc(cx, (size_t)((r->n + r->factor) * LANES) * sizeof *x);
-    if (!x) osh_fail(cx, OSH_E_NOMEM, "no memory to rotate by %ld channels", (long)r->n);
-    return x;
+    int64_t lane = group * LANES, lanes = (j->columns ? j->width : j->rows) - lane;
+    int64_t row = j->columns ? block * j->r->n : lane, column = j->columns ? lane : block * j->r->n;
+    return (strip){j->data + (size_t)(row * j->width + column) * osh_dtype_bytes(j->dt), j->dt,
+                   j->columns ? j->width : 1, j->columns ? 1 : j->width, j->r->n, lanes < LANES ? lanes : LANES};
+}
+
+static osh_status rotate_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    osh_status rc = OSH_OK;
+    const rotate_job *j = user;
+    const osh_rotation *r = j->r;
+    int64_t n_blocks = (j->columns ? j->rows : j->width) / r->n, end = (chunk + 1) * GROUPS;
+    double *x = osh_alloc(cx, (size_t)((r->n + r->factor) * LANES) * sizeof *x); // own
+    (void)worker;
+    if (!x) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to rotate by %ld channels", (long)r->n);
+    for (int64_t g = chunk * GROUPS; g < end && g < j->groups; g++)
+        for (int64_t b = 0; b < n_blocks; b++) {
+            strip s = strip_at(j, g, b);
+            strip_rotate(x, &s, r, j->transposed);
+        }
+done:
+    osh_free(cx, x);
+    return rc;
+}
+
+static osh_status rotate_all(osh_ctx *cx, rotate_job *j)
+{
+    j->groups = ((j->columns ? j->width : j->rows) + LANES - 1) / LANES;
+    return osh_parallel_for(cx, (j->groups + GROUPS - 1) / GROUPS, rotate_chunk, j);
 }
 
 osh_status osh_rotate_rows(osh_ctx *cx, void *data, osh_dtype dt, int64_t rows, int64_t width, const osh_rotation *r,
                            bool transposed)
 {
-    double *x = rotate_room(cx, r); // own
-    if (!x) return OSH_E_NOMEM;
-    for (int64_t row = 0; row < rows; row += LANES)
-        for (int64_t at = 0; at < width; at += r->n) {
-            strip s = {(char *)data + (size_t)(row * width + at) * osh_dtype_bytes(dt), dt, 1, width, r->n,
-                       rows - row < LANES ? rows - row : LANES};
-            strip_rotate(x, &s, r, transposed);
-        }
-    osh_free(cx, x);
-    return OSH_OK;
+    rotate_job j = {.data = data, .dt = dt, .rows = rows, .width = width, .r = r, .transposed = transposed};
+    return rotate_all(cx, &j);
 }
 
 osh_status osh_rotate_columns(osh_ctx *cx, void *data, osh_dtype dt, int64_t rows, int64_t width,
                               const osh_rotation *r, bool transposed)
 {
-    double *x = rotate_room(cx, r); // own
-    if (!x) return OSH_E_NOMEM;
-    for (int64_t row = 0; row < rows; row += r->n)
-        for (int64_t at = 0; at < width; at += LANES) {
-            strip s = {(char *)data + (size_t)(row * width + at) * osh_dtype_bytes(dt), dt, width, 1, r->n,
-                       width - at < LANES ? width - at : LANES};
-            strip_rotate(x, &s, r, transposed);
-        }
-    osh_free(cx, x);
-    return OSH_OK;
+    rotate_job j = {.data = data, .dt = dt, .rows = rows, .width = width, .r = r, .transposed = transposed,
+                    .columns = true};
+    return rotate_all(cx, &j);
 }

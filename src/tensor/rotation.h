@@ -28,7 +28,7 @@ typedef struct osh_rotation {
 osh_status osh_rotation_init(osh_ctx *cx, osh_rotation *r, osh_rotation_kind kind, int64_t n, uint64_t seed,
                              const char *what);
 void osh_rotation_deinit(osh_ctx *cx, osh_rotation *r);
-size_t osh_rotation_room(const osh_rotation *r); // bytes (gross) that the calls below take meanwhile
+size_t osh_rotation_room(const osh_rotation *r); // bytes (gross) that each thread of the calls below takes meanwhile
 /* Each n elements of a row x become x M, transposed: x M^T. data [rows, width], width a multiple of n. Products and
  * sums are of f64, rounded to dt at the end. */
 osh_status osh_rotate_rows(osh_ctx *cx, void *data, osh_dtype dt, int64_t rows, int64_t width, const osh_rotation *r,

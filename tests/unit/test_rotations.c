@@ -185,6 +185,7 @@ static void test_same_model(void **state)
     same_model("granite", "transform_type: random-hadamard"); // 40 channels
     same_model("qwen3_moe", "transform_type: random-hadamard");
     same_model("mixtral", "");
+    same_model("qwen3_moe_stacked", ""); // experts in one tensor
     same_model("smollm3", "");
     same_model("ministral3", "transform_type: random-hadamard");
     same_model("mistral_window", "");

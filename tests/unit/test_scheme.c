@@ -201,7 +201,8 @@ static void test_parse_good(void **state)
         parse(&q,
               "{\"quant_method\":\"compressed-tensors\",\"format\":\"mixed-precision\",\"ignore\":["
               "\"lm_head\"],"
-              "\"sparsity_config\":{},\"transform_config\":{},\"kv_cache_scheme\":null,\"run_"
+              "\"sparsity_config\":{},\"transform_config\":{\"config_groups\":{\"R1\":{\"apply\":[{\"location\":"
+              "\"weight_output\"}]}}},\"kv_cache_scheme\":null,\"run_"
               "compressed\":true,"
               "\"config_groups\":{\"a\":{\"targets\":[\"Linear\",\"re:x\"],\"weights\":{\"num_"
               "bits\":4,\"group_size\":32,"
@@ -233,7 +234,8 @@ static void test_parse_refuses(void **state)
         {"{\"quant_method\":\"gptq\",\"config_groups\":{}}", "quant_method is 'gptq'"},
         {"{\"quantization_status\":\"frozen\",\"config_groups\":{}}", "'frozen', want compressed"},
         {"{\"kv_cache_scheme\":{\"num_bits\":4},\"config_groups\":{}}", "of 4 bits"},
-        {"{\"transform_config\":{\"config_groups\":{}},\"config_groups\":{}}", "transform_config"},
+        {"{\"transform_config\":{\"config_groups\":{\"R4\":{\"apply\":[{\"location\":\"weight_input\"},"
+         "{\"location\":\"input\"}]}}},\"config_groups\":{}}", "transform_config: R4 has location input"},
         {"{\"sparsity_config\":{\"format\":\"sparse-24-bitmask\"},\"config_groups\":{}}",
          "sparse-24-bitmask"},
         {"{\"config_groups\":{\"g\":3}}", "neither an object nor a list"},
