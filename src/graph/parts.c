@@ -5,7 +5,7 @@
  *
  * names the tensor inside the layer. "at": which of those along its first dimension; without it the tensor is the
  * matrix. Row r of the weight is row, or where it is transposed column, f + r s of that; element r of the bias element
- * f + r s. */
+ * f + r s. A convolution's [C, 1, K] is a matrix [C, K]. */
 #include "graph/template.h"
 
 #include <string.h>
@@ -31,11 +31,14 @@ done:
 }
 
 /* The part's rows lie along dimension rows of the tensor, its columns (of a weight) along the other. */
-static osh_status place(osh_ctx *cx, osh_st_entry *part, const osh_st_entry *e, const rule *r, int ndim,
+static osh_status place(osh_ctx *cx, osh_st_entry *part, const osh_st_entry *stored, const rule *r, int ndim,
                         const int64_t *shape)
 {
     osh_status rc = OSH_OK;
     int lead = r->at >= 0, rows = lead + (ndim > 1 && r->transposed), columns = lead + !r->transposed;
+    osh_st_entry whole = *stored; // view: without dimensions of 1 in the middle, as a convolution's
+    const osh_st_entry *e = &whole;
+    while (whole.ndim == 3 && ndim == 2 && !lead && whole.shape[1] == 1) whole.shape[1] = whole.shape[2], whole.ndim--;
     int64_t size = (int64_t)osh_dtype_bytes(e->dtype), matrix = size, step[OSH_MAX_DIMS] = {0};
     bool fits = e->ndim == lead + ndim && (!lead || r->at < e->shape[0]) &&
                 r->first + (shape[0] - 1) * r->step < e->shape[rows] && (ndim == 1 || e->shape[columns] == shape[1]);

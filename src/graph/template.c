@@ -127,17 +127,23 @@ done:
 static osh_status num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr,
                          int depth);
 
-/* {"list", "every"}: whether the layer's item of this list of config.json is not 0; without the list, whether the
- * number of the layer, from 1, is no multiple of every. */
+/* {"list", "is", "every"}: whether the layer's item of this list of config.json is not 0, or is this word; without the
+ * list, whether the number of the layer, from 1, is no multiple of every. */
 static osh_status flag_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
 {
     osh_status rc = OSH_OK;
     const cJSON *key = cJSON_GetObjectItemCaseSensitive(row, "list"), *list, *item;
+    const cJSON *is = cJSON_GetObjectItemCaseSensitive(row, "is");
     double every = 0;
     if (!cJSON_IsString(key)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: a flag without \"list\"", s->tpl->name);
     list = cJSON_GetObjectItemCaseSensitive(s->config->model, key->valuestring);
     if (list && !cJSON_IsNull(list)) {
         item = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, (int)s->layer) : NULL;
+        if (cJSON_IsString(is) && !cJSON_IsString(item))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s[%lld] is not a word", s->config->path, key->valuestring,
+                     (long long)s->layer);
+        *out = cJSON_IsString(is) && !strcmp(item->valuestring, is->valuestring);
+        if (cJSON_IsString(is)) goto done;
         if (!cJSON_IsNumber(item) && !cJSON_IsBool(item))
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s[%lld] is not a number", s->config->path, key->valuestring,
                      (long long)s->layer);

@@ -1,6 +1,6 @@
-/* sigmoid_gate.c - y = sigmoid(gate) x, one gate for each row.
+/* sigmoid_gate.c - y = sigmoid(gate) x, one gate for each row, or for each element.
  *
- *   in[0] gate [N, 1]     in[1] x [N, D]     out y [N, D]     y may be x
+ *   in[0] gate [N, 1] or [N, D]     in[1] x [N, D]     out y [N, D]     y may be x
  *
  * transformers' Qwen2MoeSparseMoeBlock of its shared expert: the sigmoid is rounded to the dtype, then the product. */
 #include "base/elementary.h"
@@ -14,10 +14,17 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
                         const void *attr)
 {
     (void)attr, (void)w_shape, (void)w_ndim;
-    if (in_width[0] != 1)
-        return osh_fail(cx, OSH_E_FORMAT, "sigmoid_gate: the gate has width %lld, want 1", (long long)in_width[0]);
+    if (in_width[0] != 1 && in_width[0] != in_width[1])
+        return osh_fail(cx, OSH_E_FORMAT, "sigmoid_gate: the gate has width %lld, want 1 or %lld",
+                        (long long)in_width[0], (long long)in_width[1]);
     out_width[0] = in_width[1];
     return OSH_OK;
+}
+
+static void load_gates(float *by, const osh_tensor *gate, int64_t at, int64_t n)
+{
+    osh_to_f32(by, osh_elem(gate, at), gate->dtype, n);
+    for (int64_t i = 0; i < n; i++) by[i] = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)by[i]))), gate->dtype);
 }
 
 static osh_status gate_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -25,16 +32,17 @@ static osh_status gate_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     const osh_op_args *a = user;
     const osh_tensor *x = a->in[1];
     int64_t D = osh_width(x), end = osh_min64(osh_rows(x), (chunk + 1) * ROWS);
-    float by, y[PIECE];
+    bool each = osh_width(a->in[0]) > 1;
+    float by[PIECE], y[PIECE];
 
     (void)cx, (void)worker;
     for (int64_t row = chunk * ROWS; row < end; row++) {
-        osh_to_f32(&by, osh_elem(a->in[0], row), x->dtype, 1);
-        by = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)by))), x->dtype);
+        if (!each) load_gates(by, a->in[0], row, 1);
         for (int64_t at = row * D, n; at < (row + 1) * D; at += n) {
             n = osh_min64(PIECE, (row + 1) * D - at);
+            if (each) load_gates(by, a->in[0], at, n);
             osh_to_f32(y, osh_elem(x, at), x->dtype, n);
-            for (int64_t i = 0; i < n; i++) y[i] *= by;
+            for (int64_t i = 0; i < n; i++) y[i] *= by[each ? i : 0];
             osh_from_f32(osh_elem(a->out[0], at), x->dtype, y, n);
         }
     }
@@ -46,17 +54,17 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[1]), ROWS), gate_chunk, (void *)(uintptr_t)a);
 }
 
-/* With s = sigmoid(gate): dgate = s (1 - s) sum dy x     dx = dy s */
+/* With s = sigmoid(gate): dgate = s (1 - s) dy x, summed over what it gates     dx = dy s */
 static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
-    int64_t N = osh_rows(a->in[1]), D = osh_width(a->in[1]);
+    int64_t n_gates = osh_tensor_numel(a->in[0]), D = osh_width(a->in[1]) / osh_width(a->in[0]);
     const float *dy = a->dout[0]->data;
-    float *gate = NULL, *x = NULL; // own: [N], [N, D]
+    float *gate = NULL, *x = NULL; // own: [N] or [N, D], [N, D]
 
     OSH_TRY(osh_f32_copy(cx, &gate, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &x, a->in[1]));
-    for (int64_t n = 0; n < N; n++) {
+    for (int64_t n = 0; n < n_gates; n++) {
         double s = 1 / (1 + osh_math_exp(-(double)gate[n])), sum = 0;
         for (int64_t i = n * D; i < (n + 1) * D; i++) {
             sum += (double)dy[i] * x[i];

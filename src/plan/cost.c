@@ -7,6 +7,7 @@
  * counted. */
 #include "plan/cost.h"
 #include "graph/picked.h"
+#include "ops/scan.h"
 #include "plan/folds.h"
 
 #include <string.h>
@@ -46,6 +47,10 @@ static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_nod
         const osh_attention_attr *a = n->attr;
         return 4 * (double)a->n_heads * (double)a->head_dim * attended_pairs(d, a->sliding_window);
     }
+    if (is_op(n, "conv1d"))
+        return 2 * tokens * (double)((const osh_conv1d_attr *)n->attr)->kernel * (double)g->values[n->out[0]].width;
+    if (is_op(n, "delta_rule")) // the matrix of a head fades, is asked, corrected and read
+        return 7 * tokens * (double)((const osh_delta_rule_attr *)n->attr)->k_dim * (double)g->values[n->out[0]].width;
     return 0;
 }
 

@@ -48,6 +48,9 @@ check falcon_new 4 2
 check falcon_old 4 2
 check mixtral 16 2
 check gpt_oss 4 2 # of experts none has codes
+check qwen3_5 7 2 1 # 8 of the layer that keeps a state
+check qwen3_next 6 2 13
+check qwen3_5_moe 19 2 1
 check qwen3_moe_stacked 16 2
 check qwen2_moe 19 2 -12
 check glm4_moe 7 2 18 # a dense layer, and one with 6 experts and a shared one

@@ -4,6 +4,7 @@
  * those of three, and each attribute is load-bearing: its case differs from the same case without
  * it. */
 #include "card.h"
+#include "ops/scan.h"
 
 typedef struct op_case {
     const char *op;
@@ -85,6 +86,11 @@ static const osh_moe_gate_attr gate1 = GATE(1, 1, 1, 1, false, false, 1, false),
                                gate256 = GATE(256, 8, 4, 2.5, true, true, 8, true),
                                gate256_one = GATE(256, 1, 1, 2.5, true, true, 8, true),
                                gate1024 = GATE(1024, 1, 1, 1, true, false, 8, true);
+static const osh_conv1d_attr conv4 = {4, false, false}, conv4b = {4, false, true}, conv4s = {4, true, true},
+                             conv4u = {4, true, false};
+static const osh_delta_rule_attr delta1 = {1, 1, 1, 1}, delta7 = {2, 6, 7, 13}, delta64 = {2, 4, 64, 64};
+static const osh_gated_norm_attr gated1 = {1e-5, 1}, gated13 = {1e-6, 13}, gated129 = {1e-5, 129},
+                                 gated129_0 = {0, 129};
 static const osh_moe_combine_attr expert0 = {0}, expert6 = {6};
 static osh_rope_attr rope64, rope258; // filled by main
 
@@ -155,6 +161,17 @@ static const op_case cases[] = {
     {"attention", 515, {576, 192, 192}, .out = 576, {130}, .attr = &att64w, .without = &att64},
     {"attention", 130, {576, 64, 64}, .out = 576, {41}, .attr = &att64m},
     {"attention", 300, {192, 192, 192}, .out = 192, {7}, .attr = &att96},
+    {"sigmoid_gate", 129, {1030, 1030}, .out = 1030, {3}, .amp = 4},
+    {"conv1d", 1, {1}, {{1, 4}}, 1, .attr = &conv4},
+    {"conv1d", 29, {7}, {{7, 4}}, 7, {3}, .attr = &conv4u, .without = &conv4},
+    {"conv1d", 7, {7}, {{7, 4}, {7}}, 7, {3}, .attr = &conv4b},
+    {"conv1d", 129, {700}, {{700, 4}, {700}}, 700, {2, 66}, .attr = &conv4s, .without = &conv4b},
+    {"delta_rule", 1, {3, 1, 1}, {{1}, {1}}, 1, .attr = &delta1},
+    {"delta_rule", 29, {2 * 2 * 7 + 6 * 13, 6, 6}, {{6}, {6}}, 78, {11}, .attr = &delta7},
+    {"delta_rule", 130, {2 * 2 * 64 + 4 * 64, 4, 4}, {{4}, {4}}, 256, {41}, .amp = 2, .attr = &delta64},
+    {"gated_norm", 1, {1, 1}, {{1}}, 1, .attr = &gated1},
+    {"gated_norm", 67, {78, 78}, {{13}}, 78, {9, 11}, .attr = &gated13},
+    {"gated_norm", 3, {129, 129}, {{129}}, 129, .amp = 3e-3f, .attr = &gated129, .without = &gated129_0},
     {"attention_sinks", 1, {1, 1, 1}, {{1}}, 1, .attr = &att1},
     {"attention_sinks", 29, {42, 14, 14}, {{6}}, 42, {11}, .amp = 2, .attr = &att7c, .without = &att7s},
     {"attention_sinks", 300, {42, 14, 14}, {{6}}, 42, {11}, .attr = &att7w, .without = &att7},

@@ -1,6 +1,6 @@
 /* rows.cu - positions and sigmoid_gate: each row with one of a table, or with one number.
  *
- *   positions      x [N, D] + w[position + offset]      sigmoid_gate   sigmoid(gate [N, 1]) x [N, D]
+ *   positions      x [N, D] + w[position + offset]      sigmoid_gate   sigmoid(gate [N, 1] or [N, D]) x [N, D]
  *
  * f32, rounded as in the reference; out may be x. */
 #include "ops/cuda/pack.cuh"
@@ -46,10 +46,10 @@ done:
 
 /* y, x [N, D], gate [N] */
 template <class T>
-static __global__ void sigmoid_gate_kernel(T *y, const T *x, const T *gate, int64_t n, int64_t D)
+static __global__ void sigmoid_gate_kernel(T *y, const T *x, const T *gate, int64_t n, int64_t share)
 {
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
-        float by = osh_cu_round<T>(1.0f / (1.0f + expf(-osh_cu_load(gate[i / D]))));
+        float by = osh_cu_round<T>(1.0f / (1.0f + expf(-osh_cu_load(gate[i / share]))));
         osh_cu_store(&y[i], __fmul_rn(osh_cu_load(x[i]), by));
     }
 }
@@ -64,7 +64,7 @@ osh_status osh_sigmoid_gate_cuda(osh_ctx *cx, const osh_op_args *a)
     OSH_CU_BY_DTYPE(x->dtype, T,
                     OSH_LAUNCH(sigmoid_gate_kernel<T>, osh_cu_grid(y->device, n, 256), 256, 0,
                                osh_cuda_stream(y->device), static_cast<T *>(y->data), static_cast<const T *>(x->data),
-                               static_cast<const T *>(gate->data), n, osh_width(x)));
+                               static_cast<const T *>(gate->data), n, osh_width(x) / osh_width(gate)));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

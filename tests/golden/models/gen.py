@@ -54,7 +54,8 @@ def tokens(vocab):
 
 
 TYPES = {"GPTNeoX": "gpt_neox", "Gemma3": "gemma3_text", "Qwen2Moe": "qwen2_moe", "Qwen3Moe": "qwen3_moe", "Glm4Moe": "glm4_moe",
-         "DeepseekV2": "deepseek_v2", "DeepseekV3": "deepseek_v3", "GptOss": "gpt_oss"}
+         "DeepseekV2": "deepseek_v2", "DeepseekV3": "deepseek_v3", "GptOss": "gpt_oss", "Qwen3Next": "qwen3_next",
+         "Qwen3_5": "qwen3_5_text", "Qwen3_5Moe": "qwen3_5_moe_text"}
 
 
 def model_type(arch):
@@ -81,14 +82,18 @@ def size(**kw):
 
 
 L, M, Q2, Q3, Q3M = (f"{x}ForCausalLM" for x in ("Llama", "Mistral", "Qwen2", "Qwen3", "Qwen3Moe"))
-S3, GR, O2, O3, M3, ST, P3, G4, GE2, GE3, NX, OP, MX, Q2M, FA, G4M, D2, D3, GO = (f"{x}ForCausalLM" for x in (
+S3, GR, O2, O3, M3, ST, P3, G4, GE2, GE3, NX, OP, MX, Q2M, FA, G4M, D2, D3, GO, Q3N, Q35, Q35M = (f"{x}ForCausalLM" for x in (
     "SmolLM3", "Granite", "Olmo2", "Olmo3", "Ministral3", "StableLm", "Phi3", "Glm4", "Gemma2", "Gemma3", "GPTNeoX", "OPT", "Mixtral",
-    "Qwen2Moe", "Falcon", "Glm4Moe", "DeepseekV2", "DeepseekV3", "GptOss"))
+    "Qwen2Moe", "Falcon", "Glm4Moe", "DeepseekV2", "DeepseekV3", "GptOss", "Qwen3Next",
+    "Qwen3_5", "Qwen3_5Moe"))
 ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
 GROUPS = dict(n_routed_experts=6, n_shared_experts=1, num_experts_per_tok=2, moe_intermediate_size=24, n_group=2, topk_group=1,
               first_k_dense_replace=1)
 LATENT = dict(kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=6, v_head_dim=12)
 NO_PAD = dict(pad_token_id=None, bos_token_id=0, eos_token_id=0)
+DELTA = dict(layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2, linear_num_value_heads=4,
+             linear_key_head_dim=8, linear_value_head_dim=12, linear_conv_kernel_dim=4, rope_parameters={
+                 "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5})
 LONG = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.1, 1.5, 2.0, 2.5, 3.0],
         "long_factor": [1.0, 1.5, 3.0, 5.0, 8.0, 9.0], "original_max_position_embeddings": 64}
 
@@ -216,6 +221,13 @@ CASES = {
         "type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "mscale": 1.0, "mscale_all_dim": 1.0}), {"topk_group": 2}),
     "deepseek_v2": (five(D2, **size(num_key_value_heads=4, **LATENT, q_lora_rank=None), **NO_PAD, **GROUPS, topk_method="group_limited_greedy",
                          routed_scaling_factor=2.0, **ROPE), {"topk_method": "greedy"}),
+    "qwen3_next": (five(Q3N, **size(**DH16), **NO_PAD, **DELTA, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+                        shared_expert_intermediate_size=40, decoder_sparse_step=1, mlp_only_layers=[1], norm_topk_prob=True)
+                   | dict(linear_key_head_dim=16), {"norm_topk_prob": False}),
+    "qwen3_5": (five(Q35, **size(**DH16), **NO_PAD, **DELTA), {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0,
+                                                                                   "partial_rotary_factor": 1.0}}),
+    "qwen3_5_moe": (five(Q35M, **size(**DH16), **NO_PAD, **DELTA, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+                         shared_expert_intermediate_size=40), {"num_experts_per_tok": 3}),
     "gpt_oss": (five(GO, **size(**DH16, sliding_window=16, num_local_experts=4, num_experts_per_tok=2), **NO_PAD, rope_parameters={
         "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32, "beta_fast": 32.0, "beta_slow": 1.0,
         "truncate": False}), {"sliding_window": 24}),

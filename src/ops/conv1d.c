@@ -1,0 +1,99 @@
+/* conv1d.c - each channel's last tokens, weighted: a causal convolution by channel.
+ *
+ *   in[0] x [N, C]     in[1] w [C, K]     in[2] bias [C] optional     out y [N, C]
+ *
+ *   y[t] = act(b + sum over k of w[k] x[t - K + 1 + k])     of its own sample; 0 before the first token
+ *
+ * K = 2, w = (10, 1), x = 1 2 3: y = 1 12 23. transformers' causal_conv1d_fn: the sum is rounded to the dtype, then
+ * silu of it (`silu`). Sums are double here. On a card there is none. */
+#include "base/elementary.h"
+#include "ops/cpu/cpu.h"
+#include "ops/kernel.h"
+#include "ops/scan.h"
+
+#include <string.h>
+
+enum { ROWS = 64, PIECE = 256, MOST = 16 }; // tokens of a chunk; channels at a time; K
+
+static const osh_field attrs[] = {
+    {"kernel", OSH_F_INT, offsetof(osh_conv1d_attr, kernel), NULL, 1, MOST, "K", NULL, NULL},
+    {"silu", OSH_F_BOOL, offsetof(osh_conv1d_attr, silu), "false", 0, 0, "act is silu; else nothing", NULL, NULL},
+    {"bias", OSH_F_BOOL, offsetof(osh_conv1d_attr, bias), "false", 0, 0, "b is there", NULL, NULL},
+    {0},
+};
+
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
+                        const void *attr)
+{
+    const osh_conv1d_attr *at = attr;
+    (void)cx;
+    w_ndim[0] = 2, w_shape[0][0] = in_width[0], w_shape[0][1] = at->kernel;
+    w_ndim[1] = at->bias, w_shape[1][0] = in_width[0];
+    out_width[0] = in_width[0];
+    return OSH_OK;
+}
+
+typedef struct conv_job {
+    const osh_op_args *a;
+    const osh_tile *tiles;
+} conv_job;
+
+/* Channels [c, c + n) of a tile: a ring of K rows. */
+static void conv_piece(const conv_job *j, const osh_tile *t, int64_t c, int64_t n)
+{
+    const osh_conv1d_attr *at = j->a->attr;
+    const osh_tensor *x = j->a->in[0];
+    int64_t K = at->kernel, C = osh_width(x), before = osh_min64(t->pos, K - 1);
+    float ring[MOST][PIECE], w[PIECE * MOST], bias[PIECE] = {0}, y[PIECE];
+
+    osh_load_weight(w, j->a->in[1], c * K, n * K, x->dtype);
+    if (j->a->in[2]) osh_load_weight(bias, j->a->in[2], c, n, x->dtype);
+    memset(ring, 0, sizeof ring);
+    for (int64_t r = -before; r < t->n; r++) {
+        int64_t row = t->row + r, slot = (t->pos + r) % K;
+        osh_to_f32(ring[slot], osh_elem(x, row * C + c), x->dtype, n);
+        for (int64_t i = 0; r >= 0 && i < n; i++) {
+            double sum = bias[i];
+            for (int64_t k = 0; k < K; k++) sum += (double)w[i * K + k] * ring[(slot + 1 + k) % K][i];
+            y[i] = osh_round_to((float)sum, x->dtype);
+            if (at->silu) y[i] = (float)(y[i] / (1 + osh_math_exp(-(double)y[i])));
+        }
+        if (r >= 0) osh_from_f32(osh_elem(j->a->out[0], row * C + c), x->dtype, y, n);
+    }
+}
+
+static osh_status conv_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const conv_job *j = user;
+    int64_t C = osh_width(j->a->in[0]);
+    (void)cx, (void)worker;
+    for (int64_t c = 0; c < C; c += PIECE) conv_piece(j, &j->tiles[chunk], c, osh_min64(PIECE, C - c));
+    return OSH_OK;
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    int64_t n_tiles = 0;
+    osh_tile *tiles = NULL; // own
+    conv_job j = {.a = a};
+
+    OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, osh_rows(a->in[0]), ROWS));
+    j.tiles = tiles;
+    OSH_TRY(osh_parallel_for(cx, n_tiles, conv_chunk, &j));
+done:
+    osh_free(cx, tiles);
+    return rc;
+}
+
+static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
+{
+    (void)attr, (void)in_width, (void)out_width, (void)n_threads;
+    return (size_t)(n_tokens + 2) * sizeof(osh_tile);
+}
+
+const osh_op osh_op_conv1d = {
+    .name = "conv1d", .n_in = 1, .n_weights = 2, .n_out = 1,
+    .attrs = attrs, .attr_bytes = sizeof(osh_conv1d_attr), .infer = infer,
+    .run = {[OSH_REF] = ref}, .tol = 1e-12, .scratch = scratch, .host_only = true,
+};

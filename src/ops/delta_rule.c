@@ -1,0 +1,141 @@
+/* delta_rule.c - gated DeltaNet (Yang et al. 2024, "Gated Delta Networks"): a head keeps a matrix that says which value
+ * a key has; a token lets it fade, corrects what its key says, and reads it with its query.
+ *
+ *   in[0] x [N, 2 Nk Dk + Nv Dv]: queries and keys of Nk heads, values of Nv     in[1] a [N, Nv]     in[2] b [N, Nv]
+ *   in[3] A_log [Nv]     in[4] dt_bias [Nv]                                       out y [N, Nv Dv]
+ *
+ *   q = q / sqrt(q q + 1e-6) / sqrt(Dk)     k = k / sqrt(k k + 1e-6)     head h reads key head h / (Nv / Nk)
+ *   S = exp(-exp(A_log) softplus(a + dt_bias)) S        S [Dk, Dv], 0 before the sample's first token
+ *   S = S + k (sigmoid(b) (v - k S))
+ *   y = q S
+ *
+ * transformers' torch_recurrent_gated_delta_rule (torch_chunk_gated_delta_rule makes the same sums in another order):
+ * all in f32 but sigmoid(b), which is rounded to the dtype of x, as y is at the end. On a card there is none. */
+#include "base/elementary.h"
+#include "ops/cpu/cpu.h"
+#include "ops/kernel.h"
+#include "ops/scan.h"
+
+#include <math.h>
+#include <string.h>
+
+static const osh_field attrs[] = {
+    {"k_heads", OSH_F_INT, offsetof(osh_delta_rule_attr, k_heads), NULL, 1, 1e6, "Nk", NULL, NULL},
+    {"v_heads", OSH_F_INT, offsetof(osh_delta_rule_attr, v_heads), NULL, 1, 1e6, "Nv", NULL, NULL},
+    {"k_dim", OSH_F_INT, offsetof(osh_delta_rule_attr, k_dim), NULL, 1, 1e6, "Dk", NULL, NULL},
+    {"v_dim", OSH_F_INT, offsetof(osh_delta_rule_attr, v_dim), NULL, 1, 1e6, "Dv", NULL, NULL},
+    {0},
+};
+
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
+                        const void *attr)
+{
+    const osh_delta_rule_attr *at = attr;
+    int64_t want = 2 * at->k_heads * at->k_dim + at->v_heads * at->v_dim;
+
+    if (at->v_heads % at->k_heads)
+        return osh_fail(cx, OSH_E_FORMAT, "delta_rule: %lld heads, want a multiple of %lld key heads",
+                        (long long)at->v_heads, (long long)at->k_heads);
+    if (in_width[0] != want || in_width[1] != at->v_heads || in_width[2] != at->v_heads)
+        return osh_fail(cx, OSH_E_FORMAT, "delta_rule: widths %lld, %lld, %lld, want %lld, %lld, %lld",
+                        (long long)in_width[0], (long long)in_width[1], (long long)in_width[2], (long long)want,
+                        (long long)at->v_heads, (long long)at->v_heads);
+    w_ndim[0] = w_ndim[1] = 1;
+    w_shape[0][0] = w_shape[1][0] = at->v_heads;
+    out_width[0] = at->v_heads * at->v_dim;
+    return OSH_OK;
+}
+
+void osh_delta_gates(float *decay, float *beta, float a, float b, float A_log, float dt_bias, osh_dtype dt)
+{
+    double x = (double)a + dt_bias, soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x)); // softplus as torch has it
+    *decay = (float)osh_math_exp(-osh_math_exp(A_log) * soft);
+    *beta = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)b))), dt);
+}
+
+/* One token of one head: S [Dk, Dv]; q, k [Dk]; v, y [Dv]. */
+static void step_ref(double *S, float *y, const double *q, const double *k, const float *v, const float gates[2],
+                     const osh_delta_rule_attr *at)
+{
+    int64_t Dk = at->k_dim, Dv = at->v_dim;
+    for (int64_t c = 0; c < Dv; c++) {
+        double says = 0, read = 0;
+        for (int64_t i = 0; i < Dk; i++) S[i * Dv + c] *= gates[0], says += k[i] * S[i * Dv + c];
+        for (int64_t i = 0; i < Dk; i++) {
+            S[i * Dv + c] += k[i] * gates[1] * (v[c] - says);
+            read += q[i] * S[i * Dv + c];
+        }
+        y[c] = (float)read;
+    }
+}
+
+static void unit_ref(double *to, const float *x, int64_t n, double by)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
+    for (int64_t i = 0; i < n; i++) to[i] = x[i] / sqrt(sum + 1e-6) * by;
+}
+
+typedef struct whole { // all in f32
+    float *x, *a, *b, *A_log, *dt_bias, *y; // own
+    double *S, *q, *k;                      // own: of a head
+} whole;
+
+/* Head h of the sample at rows [row, row + n). */
+static void head_ref(const whole *w, const osh_delta_rule_attr *at, int64_t row, int64_t n, int64_t h, osh_dtype dt)
+{
+    int64_t Dk = at->k_dim, Dv = at->v_dim, keys = at->k_heads * Dk, width = 2 * keys + at->v_heads * Dv;
+    memset(w->S, 0, (size_t)(Dk * Dv) * sizeof *w->S);
+    for (int64_t t = row; t < row + n; t++) {
+        const float *x = w->x + t * width, *q = x + h / (at->v_heads / at->k_heads) * Dk;
+        float gates[2];
+        osh_delta_gates(&gates[0], &gates[1], w->a[t * at->v_heads + h], w->b[t * at->v_heads + h], w->A_log[h],
+                        w->dt_bias[h], dt);
+        unit_ref(w->q, q, Dk, 1 / sqrt((double)Dk));
+        unit_ref(w->k, q + keys, Dk, 1);
+        step_ref(w->S, w->y + (t * at->v_heads + h) * Dv, w->q, w->k, x + 2 * keys + h * Dv, gates, at);
+    }
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_delta_rule_attr *at = a->attr;
+    osh_dtype dt = a->in[0]->dtype;
+    int64_t N = osh_rows(a->in[0]), n_seqs = 0;
+    osh_tile *seq = NULL; // own: one whole sample each
+    whole w = {0};        // own
+
+    OSH_TRY(osh_f32_copy(cx, &w.x, a->in[0]));
+    OSH_TRY(osh_f32_copy(cx, &w.a, a->in[1]));
+    OSH_TRY(osh_f32_copy(cx, &w.b, a->in[2]));
+    OSH_TRY(osh_f32_weight(cx, &w.A_log, a->in[3], dt));
+    OSH_TRY(osh_f32_weight(cx, &w.dt_bias, a->in[4], dt));
+    OSH_NEW(cx, w.y, N * at->v_heads * at->v_dim);
+    OSH_NEW(cx, w.S, at->k_dim * at->v_dim);
+    OSH_NEW(cx, w.q, at->k_dim);
+    OSH_NEW(cx, w.k, at->k_dim);
+    OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
+    for (int64_t s = 0; s < n_seqs; s++)
+        for (int64_t h = 0; h < at->v_heads; h++) head_ref(&w, at, seq[s].row, seq[s].n, h, dt);
+    osh_from_f32(a->out[0]->data, dt, w.y, N * at->v_heads * at->v_dim);
+done:
+    osh_free(cx, seq);
+    osh_free(cx, w.k);
+    osh_free(cx, w.q);
+    osh_free(cx, w.S);
+    osh_free(cx, w.y);
+    osh_free(cx, w.dt_bias);
+    osh_free(cx, w.A_log);
+    osh_free(cx, w.b);
+    osh_free(cx, w.a);
+    osh_free(cx, w.x);
+    return rc;
+}
+
+const osh_op osh_op_delta_rule = {
+    .name = "delta_rule", .n_in = 3, .n_weights = 2, .n_out = 1,
+    .attrs = attrs, .attr_bytes = sizeof(osh_delta_rule_attr), .infer = infer,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_delta_rule_cpu},
+    .tol = 1e-11, .scratch = osh_delta_rule_scratch, .host_only = true,
+};

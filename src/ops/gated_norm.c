@@ -1,0 +1,72 @@
+/* gated_norm.c - RMSNorm of each head, then a gate: y = w x / sqrt(mean(x^2) + eps) silu(z).
+ *
+ *   in[0] x [N, H*D]     in[1] z [N, H*D]     in[2] w [D]     out y [N, H*D]     D = head_dim
+ *
+ * transformers' Qwen3NextRMSNormGated: the normalized value is rounded to the dtype, its product with w, and what the
+ * gate in f32 makes of that. Sums are double here. On a card there is none. */
+#include "base/elementary.h"
+#include "ops/cpu/cpu.h"
+#include "ops/kernel.h"
+#include "ops/scan.h"
+
+#include <math.h>
+
+enum { ROWS = 16, MOST = 4096 }; // rows of a chunk; D
+
+static const osh_field attrs[] = {
+    {"eps", OSH_F_FLOAT, offsetof(osh_gated_norm_attr, eps), "1e-6", 0, 1, "added to the mean of squares", NULL, NULL},
+    {"head_dim", OSH_F_INT, offsetof(osh_gated_norm_attr, head_dim), NULL, 1, MOST, "D", NULL, NULL},
+    {0},
+};
+
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
+                        const void *attr)
+{
+    int64_t D = ((const osh_gated_norm_attr *)attr)->head_dim;
+    if (in_width[0] % D || in_width[1] != in_width[0])
+        return osh_fail(cx, OSH_E_FORMAT, "gated_norm: widths %lld and %lld, want the same, a multiple of %lld",
+                        (long long)in_width[0], (long long)in_width[1], (long long)D);
+    w_ndim[0] = 1, w_shape[0][0] = D;
+    out_width[0] = in_width[0];
+    return OSH_OK;
+}
+
+static void norm_head(const osh_op_args *a, int64_t first, const float *w, int64_t D)
+{
+    const osh_gated_norm_attr *at = a->attr;
+    osh_dtype dt = a->in[0]->dtype;
+    float x[MOST], z[MOST];
+    double sum = 0;
+    osh_to_f32(x, osh_elem(a->in[0], first), dt, D);
+    osh_to_f32(z, osh_elem(a->in[1], first), dt, D);
+    for (int64_t i = 0; i < D; i++) sum += (double)x[i] * x[i];
+    double r = 1 / sqrt(sum / (double)D + at->eps);
+    for (int64_t i = 0; i < D; i++) {
+        float n = osh_round_to(w[i] * osh_round_to((float)(x[i] * r), dt), dt);
+        x[i] = n * (float)(z[i] / (1 + osh_math_exp(-(double)z[i])));
+    }
+    osh_from_f32(osh_elem(a->out[0], first), dt, x, D);
+}
+
+static osh_status norm_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const osh_op_args *a = user;
+    int64_t width = osh_width(a->in[0]), D = ((const osh_gated_norm_attr *)a->attr)->head_dim;
+    int64_t end = osh_min64(osh_rows(a->in[0]), (chunk + 1) * ROWS) * width;
+    float w[MOST];
+    (void)cx, (void)worker;
+    osh_load_weight(w, a->in[2], 0, D, a->in[0]->dtype);
+    for (int64_t at = chunk * ROWS * width; at < end; at += D) norm_head(a, at, w, D);
+    return OSH_OK;
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), norm_chunk, (void *)(uintptr_t)a);
+}
+
+const osh_op osh_op_gated_norm = {
+    .name = "gated_norm", .n_in = 2, .n_weights = 1, .n_out = 1,
+    .attrs = attrs, .attr_bytes = sizeof(osh_gated_norm_attr), .infer = infer,
+    .run = {[OSH_REF] = ref}, .tol = 1e-12, .scratch = osh_elementwise_scratch, .host_only = true,
+};
