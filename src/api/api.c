@@ -238,14 +238,20 @@ done:
 enum { PRINT_IDS = 4096 };
 
 /* The ids that there are, and none are left; *first: of this line none was printed. */
-static osh_status print_ids(osh_ctx *cx, osh_ids *ids, bool *first, osh_sink sink, void *user)
+typedef struct id_line { // that is printed
+    bool first;          // no id yet
+    osh_sink sink;
+    void *user;
+} id_line;
+
+static osh_status print_ids(osh_ctx *cx, osh_ids *ids, id_line *to)
 {
     osh_status rc = OSH_OK;
     osh_buf b; // own
     osh_buf_init(&b, 0);
-    for (int64_t i = 0; i < ids->n; i++, *first = false)
-        OSH_TRY(osh_buf_printf(cx, &b, *first ? "%d" : " %d", ids->ids[i]));
-    if (b.len) sink(user, b.data, b.len);
+    for (int64_t i = 0; i < ids->n; i++, to->first = false)
+        OSH_TRY(osh_buf_printf(cx, &b, to->first ? "%d" : " %d", ids->ids[i]));
+    if (b.len) to->sink(to->user, b.data, b.len);
     ids->n = 0;
 done:
     osh_buf_deinit(cx, &b);
@@ -253,24 +259,25 @@ done:
 }
 
 static osh_status tokenize_line(osh_ctx *cx, osh_ids *ids, osh_tokenizer *tok, osh_lines *lines, bool special,
-                                osh_sink sink, void *user)
+                                id_line *to)
 {
     osh_status rc = OSH_OK;
     const char *text = NULL;
     size_t n = 0;
-    bool end = false, first = true;
+    bool end = false;
+    to->first = true;
     ids->n = 0;
     osh_tokenizer_begin(tok);
     if (special) OSH_TRY(osh_tokenizer_special(cx, tok, ids, false));
     while (!end) {
         OSH_TRY(osh_lines_more(cx, lines, n, &text, &n, &end));
         OSH_TRY(osh_tokenizer_feed(cx, tok, ids, text, n));
-        if (ids->n >= PRINT_IDS) OSH_TRY(print_ids(cx, ids, &first, sink, user));
+        if (ids->n >= PRINT_IDS) OSH_TRY(print_ids(cx, ids, to));
     }
     OSH_TRY(osh_tokenizer_end(cx, tok, ids));
     if (special) OSH_TRY(osh_tokenizer_special(cx, tok, ids, true));
-    OSH_TRY(print_ids(cx, ids, &first, sink, user));
-    sink(user, "\n", 1);
+    OSH_TRY(print_ids(cx, ids, to));
+    to->sink(to->user, "\n", 1);
 done:
     return rc;
 }
@@ -281,6 +288,7 @@ osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bo
     osh_status rc = OSH_OK;
     osh_tokenizer *tok = NULL; // own
     osh_lines *lines = NULL;   // own
+    id_line to = {.sink = sink, .user = user};
     osh_ids ids = {0};         // own
     bool any = true;
     OSH_TRY(osh_tokenizer_open(cx, &tok, model_dir));
@@ -289,7 +297,7 @@ osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bo
     for (;;) {
         OSH_TRY(osh_lines_begin(cx, lines, &any));
         if (!any) break;
-        OSH_TRY(tokenize_line(cx, &ids, tok, lines, special_tokens, sink, user));
+        OSH_TRY(tokenize_line(cx, &ids, tok, lines, special_tokens, &to));
     }
 done:
     if (rc && lines) osh_note(cx, "reading %s line %lld", file, (long long)osh_lines_number(lines));

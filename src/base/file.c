@@ -138,22 +138,30 @@ osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t 
 
 enum { DIRECT_ALIGN = OSH_BLOCK_BYTES, DIRECT_LEAST = 1 << 20 }; // of memory, offset and size
 
-/* Whole blocks through room [room_bytes], aligned, as far as the system goes along: *got of n bytes. */
-static osh_status scan_direct(osh_ctx *cx, osh_file *f, int fd, char *room, size_t room_bytes, size_t n, int64_t offset,
-                              void (*fn)(void *user, const void *p, size_t n), void *user, size_t *got)
+typedef struct scan { // n bytes of f from offset on, to fn
+    osh_file *f;
+    char *room;       // aligned [room_bytes]
+    size_t room_bytes, n, got;
+    int64_t offset;
+    void (*fn)(void *user, const void *p, size_t n);
+    void *user;
+} scan;
+
+/* Whole blocks, as far as the system goes along; fd: of the file, opened for that. */
+static osh_status scan_direct(osh_ctx *cx, scan *s, int fd)
 {
-    int64_t at = offset / DIRECT_ALIGN * DIRECT_ALIGN, end = offset + (int64_t)n;
+    int64_t at = s->offset / DIRECT_ALIGN * DIRECT_ALIGN, end = s->offset + (int64_t)s->n;
     while (at < end) {
         size_t want = (size_t)((end - at + DIRECT_ALIGN - 1) / DIRECT_ALIGN * DIRECT_ALIGN);
         if (osh_interrupted(cx)) return osh_check_interrupt(cx);
-        ssize_t k = pread(fd, room, want < room_bytes ? want : room_bytes, (off_t)at);
+        ssize_t k = pread(fd, s->room, want < s->room_bytes ? want : s->room_bytes, (off_t)at);
         if (k < 0 && errno == EINTR) continue;
         if (k < 0 && errno == EINVAL) return OSH_OK; // it takes the flag and cannot do it
-        if (k < 0) return fail_os(cx, "read", f->path);
-        int64_t from = at > offset ? at : offset, to_end = at + k < end ? at + k : end;
+        if (k < 0) return fail_os(cx, "read", s->f->path);
+        int64_t from = at > s->offset ? at : s->offset, to_end = at + k < end ? at + k : end;
         if (to_end > from) {
-            fn(user, room + (from - at), (size_t)(to_end - from));
-            *got = (size_t)(to_end - offset);
+            s->fn(s->user, s->room + (from - at), (size_t)(to_end - from));
+            s->got = (size_t)(to_end - s->offset);
             atomic_fetch_add(&cx->sh->read_bytes, to_end - from);
         }
         if (k % DIRECT_ALIGN || k == 0) return OSH_OK; // the end of the file
@@ -167,23 +175,23 @@ osh_status osh_file_scan(osh_ctx *cx, osh_file *f, size_t n, int64_t offset,
 {
     osh_status rc = OSH_OK;
     char *block = NULL; // own
-    size_t got = 0, room_bytes = n < OSH_DIRECT_BYTES ? osh_file_room(n) : OSH_DIRECT_BYTES;
+    scan s = {.f = f, .n = n, .offset = offset, .fn = fn, .user = user,
+              .room_bytes = n < OSH_DIRECT_BYTES ? osh_file_room(n) : OSH_DIRECT_BYTES};
     osh_file again = {.fd = f->fd, .direct = f->direct};
 
     if (n >= DIRECT_LEAST) osh_file_use_direct(&again);
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
-    block = osh_alloc(cx, room_bytes + DIRECT_ALIGN);
+    block = osh_alloc(cx, s.room_bytes + DIRECT_ALIGN);
     osh_mem_use(cx, old);
     if (!block) OSH_TRY(OSH_E_NOMEM);
-    char *room = osh_file_align(block);
-    if (n >= DIRECT_LEAST && again.direct >= 0)
-        OSH_TRY(scan_direct(cx, f, again.direct, room, room_bytes, n, offset, fn, user, &got));
-    while (got < n) {
-        size_t k = n - got < room_bytes ? n - got : room_bytes;
+    s.room = osh_file_align(block);
+    if (n >= DIRECT_LEAST && again.direct >= 0) OSH_TRY(scan_direct(cx, &s, again.direct));
+    while (s.got < n) {
+        size_t k = n - s.got < s.room_bytes ? n - s.got : s.room_bytes;
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(osh_file_pread(cx, f, room, k, offset + (int64_t)got));
-        fn(user, room, k);
-        got += k;
+        OSH_TRY(osh_file_pread(cx, f, s.room, k, offset + (int64_t)s.got));
+        fn(user, s.room, k);
+        s.got += k;
     }
 done:
     if (again.direct >= 0 && again.direct != f->direct) close(again.direct);

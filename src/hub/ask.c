@@ -116,13 +116,13 @@ osh_status osh_hub_refused(osh_ctx *cx, const osh_hub *hub, const osh_http_reply
                     *words ? ": " : "", words, request);
 }
 
-osh_status osh_hub_ask(osh_ctx *cx, osh_http *http, osh_http_reply *r, const osh_hub *hub, const char *url,
-                       const char *what, size_t max_body)
+osh_status osh_hub_ask(osh_ctx *cx, osh_http *http, osh_http_reply *r, const osh_hub *hub, const osh_http_request *q,
+                       const char *what)
 {
     osh_status rc = OSH_OK;
     bool elsewhere;
     for (int tried = 0;; tried++) {
-        OSH_TRY(osh_hub_follow(cx, http, r, &elsewhere, hub, &(osh_http_request){.url = url, .max_body = max_body}));
+        OSH_TRY(osh_hub_follow(cx, http, r, &elsewhere, hub, q));
         if (r->status == 200) break;
         int most = r->unreached ? 1 : OSH_HUB_RETRIES; // no network is known at once
         if (!osh_hub_passes(r) || tried == most) OSH_TRY(osh_hub_refused(cx, hub, r, what));

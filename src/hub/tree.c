@@ -106,7 +106,7 @@ static osh_status find_commit(osh_ctx *cx, char commit[41], osh_http *http, cons
     }
     if (!(what = osh_sprintf(cx, "%s@%s", name->id, name->revision))) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(api_url(cx, &url, hub, name, "revision", name->revision));
-    OSH_TRY(osh_hub_ask(cx, http, &r, hub, url, what, MAX_PAGE_BYTES));
+    OSH_TRY(osh_hub_ask(cx, http, &r, hub, &(osh_http_request){.url = url, .max_body = MAX_PAGE_BYTES}, what));
     OSH_TRY(osh_json_parse(cx, &json, r.body.data ? r.body.data : "", r.body.len, url, 0));
     OSH_TRY(osh_json_str_or(cx, &sha, json, "sha", "", url));
     if (!osh_hub_is_commit(sha))
@@ -151,7 +151,7 @@ osh_status osh_hub_tree_get(osh_ctx *cx, osh_hub_tree *out, osh_http *http, cons
     if (!(next = osh_sprintf(cx, "%s?recursive=true", url))) OSH_TRY(OSH_E_NOMEM);
     for (int page = 0; next; page++) {
         if (page == MAX_PAGES) OSH_FAIL(cx, OSH_E_FORMAT, "%s: more than %d pages of files", url, MAX_PAGES);
-        OSH_TRY(osh_hub_ask(cx, http, &r, hub, next, name->id, MAX_PAGE_BYTES));
+        OSH_TRY(osh_hub_ask(cx, http, &r, hub, &(osh_http_request){.url = next, .max_body = MAX_PAGE_BYTES}, name->id));
         OSH_TRY(osh_hub_tree_read(cx, out, r.body.data ? r.body.data : "", r.body.len, url));
         OSH_TRY(next_page(cx, &next, &r, hub));
     }

@@ -18,6 +18,8 @@ typedef struct layout {
     member first, last; // key 0: there are none
     member found;       // the one that is asked for; key 0: absent
     size_t before;      // end of the member before found, or 0: it is the first
+    const char *text;   // view [n]
+    size_t n;
 } layout;
 
 /* The key as cJSON reads it, so that an escaped spelling is found too. */
@@ -97,27 +99,26 @@ done:
 }
 
 /* Behind the last member, indented as the first one; an object without members gets lines of its own. */
-static osh_status add(osh_ctx *cx, osh_buf *b, const layout *l, const char *text, size_t n,
-                      const char *key, const char *value)
+static osh_status member_add(osh_ctx *cx, osh_buf *b, const layout *l, const char *key, const char *value)
 {
     osh_status rc = OSH_OK;
     bool empty = !l->first.key;
     size_t at = empty ? l->open + 1 : l->last.end;
     size_t rest = empty ? l->close : l->last.end;
 
-    OSH_TRY(osh_buf_append(cx, b, text, at));
+    OSH_TRY(osh_buf_append(cx, b, l->text, at));
     if (empty) {
         OSH_TRY(osh_buf_append(cx, b, "\n  ", 3));
     } else {
         size_t space = l->first.key - l->open - 1;
         OSH_TRY(osh_buf_append(cx, b, ",", 1));
-        OSH_TRY(osh_buf_append(cx, b, text + l->open + 1, space));
+        OSH_TRY(osh_buf_append(cx, b, l->text + l->open + 1, space));
         if (!space) OSH_TRY(osh_buf_append(cx, b, " ", 1));
     }
     OSH_TRY(put_key(cx, b, key));
     OSH_TRY(osh_buf_append(cx, b, value, strlen(value)));
     if (empty) OSH_TRY(osh_buf_append(cx, b, "\n", 1));
-    OSH_TRY(osh_buf_append(cx, b, text + rest, n - rest));
+    OSH_TRY(osh_buf_append(cx, b, l->text + rest, l->n - rest));
 done:
     return rc;
 }
@@ -151,7 +152,7 @@ osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, co
                          const char *value, const char *what)
 {
     osh_status rc = OSH_OK;
-    layout l = {0};
+    layout l = {.text = text, .n = n};
     osh_buf b;
 
     osh_buf_init(&b, 0);
@@ -161,7 +162,7 @@ osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, co
     } else if (!value) {
         OSH_TRY(cut(cx, &b, &l, text, n, what));
     } else if (!l.found.key) {
-        OSH_TRY(add(cx, &b, &l, text, n, key, value));
+        OSH_TRY(member_add(cx, &b, &l, key, value));
     } else {
         OSH_TRY(osh_buf_append(cx, &b, text, l.found.value));
         OSH_TRY(osh_buf_append(cx, &b, value, strlen(value)));

@@ -160,14 +160,22 @@ done:
     return rc;
 }
 
-static osh_status check_values(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_scheme *s,
-                               const osh_format *format, const int64_t shape[2], const osh_format_tensor *f, int n)
+typedef struct stored { // how a module's codes and scales lie in the output
+    const osh_format *format;
+    osh_format_tensor f[OSH_FORMAT_MAX_TENSORS];
+    int n;
+    int64_t shape[2];
+} stored;
+
+static osh_status check_values(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_scheme *s, const stored *as)
 {
     osh_status rc = OSH_OK;
+    const osh_format_tensor *f = as->f;
+    int64_t O = as->shape[0], I = as->shape[1];
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS] = {0}; // own
     osh_qparams params = {0};                      // own
     uint8_t *codes = NULL;                         // own
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < as->n; k++) {
         const osh_ckpt_tensor *t = find_leaf(cx, v, module, f[k].leaf);
         OSH_TRY(read_leaf(cx, &raw[k], v, t));
         if (strcmp(f[k].leaf, "input_scale") && strcmp(f[k].leaf, "input_global_scale")) continue;
@@ -176,9 +184,9 @@ static osh_status check_values(osh_ctx *cx, osh_verify *v, const char *module, c
         if (!(x > 0 && x < 1e30f))
             OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "%s is %g", f[k].leaf, (double)x));
     }
-    if (!(codes = osh_alloc(cx, (size_t)(shape[0] * shape[1])))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
-    OSH_TRY(format->unpack(cx, codes, &params, s, shape[0], shape[1], (const osh_tensor *const *)raw));
-    OSH_TRY(osh_verify_values(cx, v, module, &s->weights, codes, shape[0], shape[1], &params));
+    if (!(codes = osh_alloc(cx, (size_t)(O * I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
+    OSH_TRY(as->format->unpack(cx, codes, &params, s, O, I, (const osh_tensor *const *)raw));
+    OSH_TRY(osh_verify_values(cx, v, module, &s->weights, codes, O, I, &params));
 done:
     for (int k = 0; k < OSH_FORMAT_MAX_TENSORS; k++) osh_tensor_free(cx, raw[k]);
     osh_qparams_deinit(cx, &params);
@@ -189,27 +197,24 @@ done:
 static osh_status check_quantized(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_scheme *s)
 {
     osh_status rc = OSH_OK;
-    const osh_format *format = NULL;
-    osh_format_tensor f[OSH_FORMAT_MAX_TENSORS];
-    int n = 0;
-    int64_t shape[2];
+    stored as = {0};
     size_t before = v->n;
     const osh_ckpt_tensor *scale = find_leaf(cx, v, module, "weight_scale");
     osh_dtype dt = v->ck->config->dtype;
     if (dt == OSH_DTYPE_NONE) dt = scale ? scale->e->dtype : OSH_BF16;
     if (scale && scale->e->dtype == OSH_F32) dt = OSH_F32; // a weight may be wider than the config's dtype
-    OSH_TRY(osh_format_infer(cx, &format, s, module));
-    OSH_TRY(shape_of(cx, shape, v, module));
-    if (shape[0] < 1 || shape[1] < 1 || shape[0] > INT32_MAX || shape[1] > INT32_MAX)
+    OSH_TRY(osh_format_infer(cx, &as.format, s, module));
+    OSH_TRY(shape_of(cx, as.shape, v, module));
+    if (as.shape[0] < 1 || as.shape[1] < 1 || as.shape[0] > INT32_MAX || as.shape[1] > INT32_MAX)
         OSH_FAIL(cx, OSH_E_FORMAT, "has neither a weight_shape nor a weight of two dimensions");
-    OSH_TRY(format->tensors(cx, f, &n, s, shape[0], shape[1], dt));
-    for (int k = 0; k < n; k++) OSH_TRY(check_leaf(cx, v, module, &f[k]));
+    OSH_TRY(as.format->tensors(cx, as.f, &as.n, s, as.shape[0], as.shape[1], dt));
+    for (int k = 0; k < as.n; k++) OSH_TRY(check_leaf(cx, v, module, &as.f[k]));
     for (size_t k = 0; k < sizeof quantized_leaves / sizeof *quantized_leaves; k++) {
         bool wanted = !find_leaf(cx, v, module, quantized_leaves[k]);
-        for (int i = 0; i < n; i++) wanted |= !strcmp(quantized_leaves[k], f[i].leaf);
-        if (!wanted) OSH_TRY(osh_verify_add(cx, v, module, format->name, "has a %s", quantized_leaves[k]));
+        for (int i = 0; i < as.n; i++) wanted |= !strcmp(quantized_leaves[k], as.f[i].leaf);
+        if (!wanted) OSH_TRY(osh_verify_add(cx, v, module, as.format->name, "has a %s", quantized_leaves[k]));
     }
-    if (v->n == before) OSH_TRY(check_values(cx, v, module, s, format, shape, f, n));
+    if (v->n == before) OSH_TRY(check_values(cx, v, module, s, &as));
     v->n_modules++;
 done:
     return rc;

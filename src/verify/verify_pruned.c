@@ -27,23 +27,23 @@ static void look_at_row(pruned_seen *s, const osh_prune_rule *rule, const float 
     }
 }
 
-static osh_status say(osh_ctx *cx, osh_verify *v, const char *name, const osh_prune_rule *rule, const pruned_seen *s,
-                      int64_t O, int64_t I)
+static osh_status pruned_say(osh_ctx *cx, osh_verify *v, const osh_linear *l, const osh_prune_rule *rule,
+                             const pruned_seen *s)
 {
     osh_status rc = OSH_OK;
     char text[96];
-    double n = (double)(O * I);
+    double n = (double)(l->O * l->I);
     if (s->bad_groups) {
         snprintf(text, sizeof text, "%lld zeros in each %lld", (long long)rule->n, (long long)rule->m);
-        OSH_TRY(osh_verify_add(cx, v, name, text, "row %lld has fewer from column %lld on, and %lld groups more",
+        OSH_TRY(osh_verify_add(cx, v, l->name, text, "row %lld has fewer from column %lld on, and %lld groups more",
                                (long long)s->group_row, (long long)s->group_at, (long long)s->bad_groups - 1));
     }
-    if (!rule->m && (double)s->zeros + (double)(O + I) < n * rule->sparsity) { // shares are cut to whole numbers
+    if (!rule->m && (double)s->zeros + (double)(l->O + l->I) < n * rule->sparsity) { // shares are cut to whole numbers
         snprintf(text, sizeof text, "%g", rule->sparsity);
-        OSH_TRY(osh_verify_add(cx, v, name, text, "a share of %g is 0", (double)s->zeros / n));
+        OSH_TRY(osh_verify_add(cx, v, l->name, text, "a share of %g is 0", (double)s->zeros / n));
     }
     if (s->bad_values)
-        OSH_TRY(osh_verify_add(cx, v, name, "the source's value, or 0",
+        OSH_TRY(osh_verify_add(cx, v, l->name, "the source's value, or 0",
                                "row %lld, column %lld is neither, and %lld weights more", (long long)s->value_row,
                                (long long)s->value_at, (long long)s->bad_values - 1));
 done:
@@ -65,7 +65,7 @@ osh_status osh_verify_zeros(osh_ctx *cx, osh_verify *v, int linear, const osh_te
         if (source) osh_to_f32(row + l->I, (const char *)source->data + at, source->dtype, l->I);
         look_at_row(&seen, &rule, row, source ? row + l->I : NULL, r, l->I);
     }
-    OSH_TRY(say(cx, v, l->name, &rule, &seen, l->O, l->I));
+    OSH_TRY(pruned_say(cx, v, l, &rule, &seen));
 done:
     osh_free(cx, row);
     return rc;

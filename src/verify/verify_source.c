@@ -38,34 +38,39 @@ done:
     return rc;
 }
 
-/* The first place where two JSON values differ, as "a.b[2]". false: nowhere. */
-static bool json_differs(char *path, size_t room, const cJSON *a, const cJSON *b, char *has, char *want, size_t room_v)
+typedef struct json_place { // where two JSON values differ
+    char path[256];         // "a.b[2]"
+    char has[160], want[160];
+} json_place;
+
+/* The first place where they do. false: nowhere. */
+static bool json_differs(json_place *at, const cJSON *a, const cJSON *b)
 {
-    size_t n = strlen(path);
+    size_t n = strlen(at->path), room = sizeof at->path - n;
     if (cJSON_IsObject(a) && cJSON_IsObject(b)) {
         for (int side = 0; side < 2; side++)
             for (const cJSON *x = (side ? b : a)->child; x; x = x->next) {
                 const cJSON *y = cJSON_GetObjectItemCaseSensitive(side ? a : b, x->string);
                 if (side && y) continue;
-                snprintf(path + n, room - n, "%s%s", n ? "." : "", x->string);
-                if (json_differs(path, room, side ? y : x, side ? x : y, has, want, room_v)) return true;
-                path[n] = 0;
+                snprintf(at->path + n, room, "%s%s", n ? "." : "", x->string);
+                if (json_differs(at, side ? y : x, side ? x : y)) return true;
+                at->path[n] = 0;
             }
         return false;
     }
     if (cJSON_IsArray(a) && cJSON_IsArray(b) && cJSON_GetArraySize(a) == cJSON_GetArraySize(b)) {
         int i = 0;
         for (const cJSON *x = a->child, *y = b->child; x; x = x->next, y = y->next, i++) {
-            snprintf(path + n, room - n, "[%d]", i);
-            if (json_differs(path, room, x, y, has, want, room_v)) return true;
-            path[n] = 0;
+            snprintf(at->path + n, room, "[%d]", i);
+            if (json_differs(at, x, y)) return true;
+            at->path[n] = 0;
         }
         return false;
     }
     if (a && b && cJSON_Compare(a, b, true)) return false;
     char *s = a ? cJSON_PrintUnformatted(a) : NULL, *t = b ? cJSON_PrintUnformatted(b) : NULL; // own
-    snprintf(has, room_v, "%s", s ? s : "not there");
-    snprintf(want, room_v, "%s", t ? t : "no such key");
+    snprintf(at->has, sizeof at->has, "%s", s ? s : "not there");
+    snprintf(at->want, sizeof at->want, "%s", t ? t : "no such key");
     cJSON_free(s);
     cJSON_free(t);
     return true;
@@ -75,14 +80,15 @@ static osh_status check_config_text(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
     cJSON *want = NULL; // own
-    char path[256] = "", has[160], wanted[160], where[300];
+    json_place at = {0};
+    char where[300];
     const osh_hf_config *c = v->ck->config;
     size_t n = strlen(v->plan->config_text);
     if (c->n_text == n && !memcmp(c->text, v->plan->config_text, n)) goto done;
     OSH_TRY(osh_json_parse(cx, &want, v->plan->config_text, n, "config.json", 0));
-    if (json_differs(path, sizeof path, c->json, want, has, wanted, sizeof has)) {
-        snprintf(where, sizeof where, "config.json: %s", path);
-        OSH_TRY(osh_verify_add(cx, v, where, wanted, "is %s", has));
+    if (json_differs(&at, c->json, want)) {
+        snprintf(where, sizeof where, "config.json: %s", at.path);
+        OSH_TRY(osh_verify_add(cx, v, where, at.want, "is %s", at.has));
     } else {
         OSH_TRY(osh_verify_add(cx, v, "config.json", "the bytes that source and recipe.yaml make",
                                "is spelled otherwise"));
