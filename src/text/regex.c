@@ -101,17 +101,20 @@ void osh_regex_free(osh_ctx *cx, osh_regex *r)
     osh_free(cx, r);
 }
 
+typedef struct search {
+    uint32_t options;
+    bool found, partial; // out
+} search;
+
 /* One match. The JIT has a small stack of its own; the interpreter takes over where that is too small. */
-static osh_status run(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
-                      uint32_t options, bool *found, bool *partial)
+static osh_status run(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from, search *q)
 {
-    int got = pcre2_match(r->code, (PCRE2_SPTR)s, n, from, options, r->match, r->limits);
+    int got = pcre2_match(r->code, (PCRE2_SPTR)s, n, from, q->options, r->match, r->limits);
 
     if (got == PCRE2_ERROR_JIT_STACKLIMIT)
-        got = pcre2_match(r->code, (PCRE2_SPTR)s, n, from, options | PCRE2_NO_JIT, r->match,
-                          r->limits);
-    *found = got >= 0 || got == PCRE2_ERROR_PARTIAL;
-    *partial = got == PCRE2_ERROR_PARTIAL;
+        got = pcre2_match(r->code, (PCRE2_SPTR)s, n, from, q->options | PCRE2_NO_JIT, r->match, r->limits);
+    q->found = got >= 0 || got == PCRE2_ERROR_PARTIAL;
+    q->partial = got == PCRE2_ERROR_PARTIAL;
     if (got >= 0 || got == PCRE2_ERROR_NOMATCH || got == PCRE2_ERROR_PARTIAL) return OSH_OK;
     char why[200] = "";
     pcre2_get_error_message(got, (PCRE2_UCHAR *)why, sizeof why);
@@ -124,50 +127,47 @@ static osh_status run(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t
                     why);
 }
 
-static osh_status find(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
-                       uint32_t options, size_t *start, size_t *end)
+static osh_hit hit_of(const osh_regex *r, const search *q)
 {
-    bool found = false, partial;
-    osh_status rc = run(cx, r, s, n, from, options, &found, &partial);
-
-    *start = *end = SIZE_MAX;
-    if (rc || !found) return rc;
     const PCRE2_SIZE *at = pcre2_get_ovector_pointer(r->match);
-    *end = at[1];
-    *start = at[0] < at[1] ? at[0] : at[1]; // \K inside a lookahead can put the start behind the end
-    return OSH_OK;
+    if (!q->found) return (osh_hit){SIZE_MAX, SIZE_MAX};
+    return (osh_hit){at[0] < at[1] ? at[0] : at[1], at[1]}; // \K inside a lookahead can put the start behind the end
 }
 
-osh_status osh_regex_find(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
-                          size_t *start, size_t *end)
+osh_status osh_regex_find(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from, osh_hit *at)
 {
-    return find(cx, r, s, n, from, 0, start, end);
+    search q = {0};
+    osh_status rc = run(cx, r, s, n, from, &q);
+    *at = hit_of(r, &q);
+    return rc;
 }
 
-osh_status osh_regex_find_valid(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
-                                size_t *start, size_t *end)
+osh_status osh_regex_find_valid(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from, osh_hit *at)
 {
-    return find(cx, r, s, n, from, PCRE2_NO_UTF_CHECK, start, end);
+    search q = {.options = PCRE2_NO_UTF_CHECK};
+    osh_status rc = run(cx, r, s, n, from, &q);
+    *at = hit_of(r, &q);
+    return rc;
 }
 
 osh_status osh_regex_match(osh_ctx *cx, osh_regex *r, const char *s, size_t n, bool *yes)
 {
-    bool partial;
-
-    return run(cx, r, s, n, 0, PCRE2_ANCHORED, yes, &partial);
+    search q = {.options = PCRE2_ANCHORED};
+    osh_status rc = run(cx, r, s, n, 0, &q);
+    *yes = q.found;
+    return rc;
 }
 
-osh_status osh_regex_find_open(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from, size_t *start,
-                               size_t *end)
+osh_status osh_regex_find_open(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from, osh_hit *at)
 {
-    bool found = false, partial = false;
+    search q = {.options = PCRE2_NO_UTF_CHECK | PCRE2_PARTIAL_HARD};
 
     if (!r->open && r->stack) pcre2_jit_compile(r->code, PCRE2_JIT_PARTIAL_HARD); // without it the interpreter does
     r->open = true;
-    osh_status rc = run(cx, r, s, n, from, PCRE2_NO_UTF_CHECK | PCRE2_PARTIAL_HARD, &found, &partial);
-    const PCRE2_SIZE *at = pcre2_get_ovector_pointer(r->match);
-    *start = found && !partial ? at[0] : SIZE_MAX;
-    *end = !found ? n : partial ? at[0] : at[1];
+    osh_status rc = run(cx, r, s, n, from, &q);
+    const PCRE2_SIZE *match = pcre2_get_ovector_pointer(r->match);
+    at->start = q.found && !q.partial ? match[0] : SIZE_MAX;
+    at->end = !q.found ? n : q.partial ? match[0] : match[1];
     return rc;
 }
 

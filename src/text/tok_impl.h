@@ -85,11 +85,11 @@ osh_status osh_tok_pattern_load(osh_ctx *cx, osh_tok_pattern *p, const cJSON *o,
 osh_status osh_tok_pattern_regex(osh_ctx *cx, osh_tok_pattern *p, const char *onig,
                                  const char *what);
 osh_status osh_tok_pattern_find(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n,
-                                size_t from, size_t *start, size_t *end);
-/* The same where more text will follow. *start == SIZE_MAX: the next match starts at *end or behind it, and cannot be
+                                size_t from, osh_hit *at);
+/* The same where more text will follow. at->start SIZE_MAX: the next match starts at at->end or behind it, and cannot be
  * told yet. */
 osh_status osh_tok_pattern_find_open(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n, size_t from,
-                                     size_t *start, size_t *end);
+                                     osh_hit *at);
 void osh_tok_pattern_deinit(osh_ctx *cx, osh_tok_pattern *p);
 
 /* One normalizer or pre-tokenizer; sequences are flattened when they are loaded. */

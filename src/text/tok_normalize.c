@@ -187,11 +187,13 @@ static osh_status replace(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out
                           size_t n, osh_tok_piece *p)
 {
     osh_status rc = OSH_OK;
-    size_t done_to = 0, from = 0, start = 0, end = 0;
+    size_t done_to = 0, from = 0;
     uint32_t cp = 0;
 
     while (from <= n) {
-        OSH_TRY(osh_tok_pattern_find(cx, &st->pattern, s, n, from, &start, &end));
+        osh_hit at;
+        OSH_TRY(osh_tok_pattern_find(cx, &st->pattern, s, n, from, &at));
+        size_t start = at.start, end = at.end;
         if (start == SIZE_MAX) break;
         bool again = start == end && start == done_to && start > 0; // empty, right behind a match
         if (!again) {

@@ -318,31 +318,31 @@ osh_status osh_tok_pattern_load(osh_ctx *cx, osh_tok_pattern *p, const cJSON *o,
 }
 
 osh_status osh_tok_pattern_find(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n,
-                                size_t from, size_t *start, size_t *end)
+                                size_t from, osh_hit *at)
 {
     osh_status rc = OSH_OK;
 
     if (!p->re) {
         const char *hit = from < n ? memmem(s + from, n - from, p->literal, p->n_literal) : NULL;
-        *start = hit ? (size_t)(hit - s) : SIZE_MAX;
-        *end = hit ? *start + p->n_literal : SIZE_MAX;
+        at->start = hit ? (size_t)(hit - s) : SIZE_MAX;
+        at->end = hit ? at->start + p->n_literal : SIZE_MAX;
         return OSH_OK;
     }
-    OSH_TRY(osh_regex_find_valid(cx, p->re, s, n, from, start, end));
+    OSH_TRY(osh_regex_find_valid(cx, p->re, s, n, from, at));
 done:
     return rc;
 }
 
 osh_status osh_tok_pattern_find_open(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n, size_t from,
-                                     size_t *start, size_t *end)
+                                     osh_hit *at)
 {
-    if (p->re && p->local) return osh_regex_find_open(cx, p->re, s, n, from, start, end);
-    *start = SIZE_MAX, *end = from;
+    if (p->re && p->local) return osh_regex_find_open(cx, p->re, s, n, from, at);
+    *at = (osh_hit){SIZE_MAX, from};
     if (p->re) return OSH_OK;
-    osh_status rc = osh_tok_pattern_find(cx, p, s, n, from, start, end);
-    if (*start != SIZE_MAX) return rc;
-    *end = n - from < p->n_literal ? from : n - p->n_literal + 1; // what is behind may begin one
-    while (*end > from && *end < n && ((unsigned char)s[*end] & 0xC0) == 0x80) --*end;
+    osh_status rc = osh_tok_pattern_find(cx, p, s, n, from, at);
+    if (at->start != SIZE_MAX) return rc;
+    at->end = n - from < p->n_literal ? from : n - p->n_literal + 1; // what is behind may begin one
+    while (at->end > from && at->end < n && ((unsigned char)s[at->end] & 0xC0) == 0x80) --at->end;
     return rc;
 }
 

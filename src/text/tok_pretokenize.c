@@ -184,8 +184,11 @@ done:
 static osh_status by_pattern(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from, size_t *start,
                              size_t *end)
 {
-    if (h->open) return osh_tok_pattern_find_open(cx, &st->pattern, h->s, h->n, from, start, end);
-    return osh_tok_pattern_find(cx, &st->pattern, h->s, h->n, from, start, end);
+    osh_hit at;
+    osh_status rc = h->open ? osh_tok_pattern_find_open(cx, &st->pattern, h->s, h->n, from, &at)
+                            : osh_tok_pattern_find(cx, &st->pattern, h->s, h->n, from, &at);
+    *start = at.start, *end = at.end;
+    return rc;
 }
 
 static osh_status by_class(const haystack *h, size_t from, size_t *start, size_t *end, bool (*is)(uint32_t cp))

@@ -22,20 +22,20 @@ static void test_find(void **state)
 {
     osh_ctx *cx = *state;
     osh_regex *r = compile(cx, "b+");
-    size_t start, end;
+    osh_hit at;
 
-    assert_ok(cx, osh_regex_find(cx, r, "abba b", 6, 0, &start, &end));
-    assert_int_equal(start, 1);
-    assert_int_equal(end, 3);
-    assert_ok(cx, osh_regex_find(cx, r, "abba b", 6, 3, &start, &end));
-    assert_int_equal(start, 5);
-    assert_int_equal(end, 6);
-    assert_ok(cx, osh_regex_find_valid(cx, r, "abba b", 6, 2, &start, &end));
-    assert_int_equal(start, 2);
-    assert_ok(cx, osh_regex_find(cx, r, "abba b", 6, 6, &start, &end));
-    assert_true(start == SIZE_MAX);
-    assert_ok(cx, osh_regex_find(cx, r, "", 0, 0, &start, &end));
-    assert_true(start == SIZE_MAX);
+    assert_ok(cx, osh_regex_find(cx, r, "abba b", 6, 0, &at));
+    assert_int_equal(at.start, 1);
+    assert_int_equal(at.end, 3);
+    assert_ok(cx, osh_regex_find(cx, r, "abba b", 6, 3, &at));
+    assert_int_equal(at.start, 5);
+    assert_int_equal(at.end, 6);
+    assert_ok(cx, osh_regex_find_valid(cx, r, "abba b", 6, 2, &at));
+    assert_int_equal(at.start, 2);
+    assert_ok(cx, osh_regex_find(cx, r, "abba b", 6, 6, &at));
+    assert_true(at.start == SIZE_MAX);
+    assert_ok(cx, osh_regex_find(cx, r, "", 0, 0, &at));
+    assert_true(at.start == SIZE_MAX);
     osh_regex_free(cx, r);
     osh_regex_free(cx, NULL);
 }
@@ -44,10 +44,10 @@ static void test_lookbehind_sees_before_from(void **state)
 {
     osh_ctx *cx = *state;
     osh_regex *r = compile(cx, "(?<=a)b");
-    size_t start, end;
+    osh_hit at;
 
-    assert_ok(cx, osh_regex_find(cx, r, "ab", 2, 1, &start, &end));
-    assert_int_equal(start, 1);
+    assert_ok(cx, osh_regex_find(cx, r, "ab", 2, 1, &at));
+    assert_int_equal(at.start, 1);
     osh_regex_free(cx, r);
 }
 
@@ -77,9 +77,9 @@ static void test_bad_utf8(void **state)
 {
     osh_ctx *cx = *state;
     osh_regex *r = compile(cx, "a");
-    size_t start, end;
+    osh_hit at;
 
-    assert_fails(cx, OSH_E_FORMAT, "UTF-8", osh_regex_find(cx, r, "\xff" "a", 2, 0, &start, &end));
+    assert_fails(cx, OSH_E_FORMAT, "UTF-8", osh_regex_find(cx, r, "\xff" "a", 2, 0, &at));
     osh_regex_free(cx, r);
 }
 
@@ -111,15 +111,16 @@ static void test_long_subject(void **state)
 {
     osh_ctx *cx = *state;
     osh_regex *r = compile(cx, "(?:a|b)*c");
-    size_t n = 150000, start, end;
+    size_t n = 150000;
+    osh_hit at;
     char *s = malloc(n);
     bool yes = false;
 
     memset(s, 'a', n);
     s[n - 1] = 'c';
-    assert_ok(cx, osh_regex_find(cx, r, s, n, 0, &start, &end));
-    assert_int_equal(start, 0);
-    assert_int_equal(end, n);
+    assert_ok(cx, osh_regex_find(cx, r, s, n, 0, &at));
+    assert_int_equal(at.start, 0);
+    assert_int_equal(at.end, n);
     assert_ok(cx, osh_regex_match(cx, r, s, n, &yes));
     assert_true(yes);
     free(s);
