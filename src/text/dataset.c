@@ -188,10 +188,14 @@ typedef struct span { // of a row in the ids of a reading
     int64_t at, n, line;
 } span;
 
+typedef struct reading {
+    osh_ids ids; // own
+    span *spans; // own: by place, from the first that is read on
+} reading;
+
 /* One reading of the file: the rows whose places are [first, end), each tokenized as it comes; ids in file order,
  * spans by place. place is of the rows of the split. */
-static osh_status read_places(osh_ctx *cx, loader *l, osh_ids *ids, span *spans, const uint32_t *place, int64_t first,
-                              int64_t end)
+static osh_status read_places(osh_ctx *cx, loader *l, reading *r, const uint32_t *place, int64_t first, int64_t end)
 {
     osh_status rc = OSH_OK;
     osh_lines *lines = NULL; // own
@@ -201,14 +205,14 @@ static osh_status read_places(osh_ctx *cx, loader *l, osh_ids *ids, span *spans,
     for (int64_t i = 0, n_read = 0; n_read < end - first; i += !blank) {
         OSH_TRY(osh_lines_begin(cx, lines, &any));
         if (!any || i >= l->to) OSH_FAIL(cx, OSH_E_IO, "%s: was changed while it was read", l->opt->path);
-        int64_t at = ids->n, to = i < l->from ? -1 : (int64_t)place[i - l->from];
+        int64_t at = r->ids.n, to = i < l->from ? -1 : (int64_t)place[i - l->from];
         if (to < first || to >= end) {
             OSH_TRY(osh_lines_skip(cx, lines, &blank));
             continue;
         }
-        OSH_TRY(osh_row_read(cx, &l->rows, ids, lines, &blank));
+        OSH_TRY(osh_row_read(cx, &l->rows, &r->ids, lines, &blank));
         if (blank) continue;
-        spans[to - first] = (span){at, ids->n - at, osh_lines_number(lines)};
+        r->spans[to - first] = (span){at, r->ids.n - at, osh_lines_number(lines)};
         n_read++;
     }
 done:
@@ -220,20 +224,20 @@ done:
 static osh_status add_places(osh_ctx *cx, loader *l, const uint32_t *place, int64_t first, int64_t end, int64_t limit)
 {
     osh_status rc = OSH_OK;
-    osh_ids ids = {0};  // own
-    span *spans = NULL; // own
+    reading r = {0}; // own
 
-    OSH_NEW(cx, spans, end - first);
-    OSH_TRY(read_places(cx, l, &ids, spans, place, first, end));
-    OSH_TRY(osh_ids_reserve(cx, &l->ids, ids.n));
+    OSH_NEW(cx, r.spans, end - first);
+    OSH_TRY(read_places(cx, l, &r, place, first, end));
+    OSH_TRY(osh_ids_reserve(cx, &l->ids, r.ids.n));
     for (int64_t i = 0; i < end - first && !is_full(l, limit); i++, l->n_seen++) {
-        if (spans[i].n) memcpy(l->ids.ids + l->ids.n, ids.ids + spans[i].at, (size_t)spans[i].n * sizeof *ids.ids);
-        l->ids.n += spans[i].n;
-        OSH_TRY(end_sample(cx, l, spans[i].line));
+        const span *s = &r.spans[i];
+        if (s->n) memcpy(l->ids.ids + l->ids.n, r.ids.ids + s->at, (size_t)s->n * sizeof *r.ids.ids);
+        l->ids.n += s->n;
+        OSH_TRY(end_sample(cx, l, s->line));
     }
 done:
-    osh_ids_deinit(cx, &ids);
-    osh_free(cx, spans);
+    osh_ids_deinit(cx, &r.ids);
+    osh_free(cx, r.spans);
     return rc;
 }
 

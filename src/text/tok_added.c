@@ -76,8 +76,8 @@ done:
 }
 
 /* Leftmost-longest match at or after from. */
-static const token *find(const osh_tok_added *a, const trie *t, const char *s, size_t n,
-                         size_t from, size_t *start, size_t *end)
+static const token *added_find(const osh_tok_added *a, const trie *t, const char *s, size_t n, size_t from,
+                               osh_hit *at)
 {
     for (size_t i = from; i < n; i++) {
         const token *best = NULL;
@@ -91,10 +91,10 @@ static const token *find(const osh_tok_added *a, const trie *t, const char *s, s
             e = osh_tok_pairs_get(&t->edges, TERMINAL | node);
             if (!e) continue;
             best = &a->tokens[e->a];
-            *end = k + 1;
+            at->end = k + 1;
         }
         if (best) {
-            *start = i;
+            at->start = i;
             return best;
         }
     }
@@ -148,10 +148,12 @@ static osh_status split_piece(osh_ctx *cx, const osh_tok_added *a, const trie *t
 {
     osh_status rc = OSH_OK;
     const char *s = base + p.at;
-    size_t done_to = 0, from = 0, start = 0, end = 0;
+    size_t done_to = 0, from = 0;
+    osh_hit at;
     const token *k = NULL;
 
-    while ((k = find(a, t, s, p.len, from, &start, &end))) {
+    while ((k = added_find(a, t, s, p.len, from, &at))) {
+        size_t start = at.start, end = at.end;
         from = end; // the search goes on here even where white space is swallowed
         if (k->single_word && beside_word(s, p.len, start, end)) continue;
         swallow_spaces(k, s, p.len, &start, &end);

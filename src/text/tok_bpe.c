@@ -245,20 +245,26 @@ done:
 
 /* ---- characters to symbols ---- */
 
-static bool char_id(const osh_bpe *m, const char *s, size_t n, uint32_t cp, bool head, bool tail,
-                    int32_t *id)
+typedef struct character { // of a piece of text
+    const char *s;       // its bytes [n]
+    size_t n;
+    uint32_t cp;
+    bool head, tail;     // it is the first, the last
+} character;
+
+static bool char_id(const osh_bpe *m, const character *c, int32_t *id)
 {
     char key[128];
     size_t k = 0;
 
-    if (m->char_ids && cp < BMP) {
-        *id = m->char_ids[cp];
+    if (m->char_ids && c->cp < BMP) {
+        *id = m->char_ids[c->cp];
         return *id >= 0;
     }
-    if (m->prefix && !head) memcpy(key, m->prefix, k = m->n_prefix);
-    memcpy(key + k, s, n);
-    k += n;
-    if (m->suffix && tail) {
+    if (m->prefix && !c->head) memcpy(key, m->prefix, k = m->n_prefix);
+    memcpy(key + k, c->s, c->n);
+    k += c->n;
+    if (m->suffix && c->tail) {
         memcpy(key + k, m->suffix, m->n_suffix);
         k += m->n_suffix;
     }
@@ -266,11 +272,10 @@ static bool char_id(const osh_bpe *m, const char *s, size_t n, uint32_t cp, bool
 }
 
 /* The bytes of the character, with prefix and suffix where there are any, as <0x..> tokens. */
-static bool fall_back(const osh_bpe *m, const char *s, size_t n, bool head, bool tail, symbol *to,
-                      size_t *k)
+static bool fall_back(const osh_bpe *m, const character *c, symbol *to, size_t *k)
 {
-    const char *parts[3] = {head ? NULL : m->prefix, s, tail ? m->suffix : NULL};
-    size_t sizes[3] = {m->n_prefix, n, m->n_suffix}, at = *k;
+    const char *parts[3] = {c->head ? NULL : m->prefix, c->s, c->tail ? m->suffix : NULL};
+    size_t sizes[3] = {m->n_prefix, c->n, m->n_suffix}, at = *k;
 
     if (!m->byte_fallback) return false;
     for (int j = 0; j < 3; j++)
@@ -293,11 +298,12 @@ static osh_status to_symbols(osh_ctx *cx, osh_bpe *m, const char *s, size_t n, s
     for (size_t i = 0, len = 0; i < n; i += len) {
         int32_t id = -1;
         len = osh_utf8_decode(s + i, n - i, &cp);
-        if (char_id(m, s + i, len, cp, i == 0, i + len == n, &id)) {
+        character c = {s + i, len, cp, i == 0, i + len == n};
+        if (char_id(m, &c, &id)) {
             if (pending) m->symbols[k++].id = m->unk_id;
             pending = 0;
             m->symbols[k++].id = id;
-        } else if (fall_back(m, s + i, len, i == 0, i + len == n, m->symbols, &k)) {
+        } else if (fall_back(m, &c, m->symbols, &k)) {
             continue; // a pending unknown token stays pending, as in the original
         } else if (m->unk) {
             if (m->unk_id < 0)

@@ -86,8 +86,8 @@ osh_status osh_tok_pattern_regex(osh_ctx *cx, osh_tok_pattern *p, const char *on
                                  const char *what);
 osh_status osh_tok_pattern_find(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n,
                                 size_t from, osh_hit *at);
-/* The same where more text will follow. at->start SIZE_MAX: the next match starts at at->end or behind it, and cannot be
- * told yet. */
+/* The same where more text will follow. at->start SIZE_MAX: the next match starts at at->end or behind it, and cannot
+ * be told yet. */
 osh_status osh_tok_pattern_find_open(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n, size_t from,
                                      osh_hit *at);
 void osh_tok_pattern_deinit(osh_ctx *cx, osh_tok_pattern *p);
@@ -145,11 +145,14 @@ typedef struct osh_tok_component {
     osh_tok_step_fn run;
     osh_cut_kind cuts; // of a normalizer; load may change it
 } osh_tok_component;
-/* Appends what o describes: role is "normalizer" or "pre_tokenizer", list_key the key of a
- * Sequence's members. */
-osh_status osh_tok_steps_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
-                              const osh_tok_component *table, const char *role,
-                              const char *list_key, const char *what);
+typedef struct osh_tok_role {
+    const char *name;     // "normalizer" or "pre_tokenizer"
+    const char *list_key; // of a Sequence's members
+    const osh_tok_component *table;
+} osh_tok_role;
+/* Appends what o describes. */
+osh_status osh_tok_steps_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o, const osh_tok_role *role,
+                              const char *what);
 void osh_tok_steps_deinit(osh_ctx *cx, osh_tok_steps *steps);
 osh_status osh_tok_steps_run(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w);
 /* Normalizers: what they make is bounded by what they are given. */

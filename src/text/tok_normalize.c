@@ -291,7 +291,7 @@ osh_status osh_tok_normalizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJS
         {"ByteLevel", NULL, run_osh_tok_map_bytes, OSH_CUT_ANYWHERE},
         {NULL, NULL, NULL, OSH_CUT_NEVER}};
 
-    return osh_tok_steps_load(cx, steps, o, table, "normalizer", "normalizers", what);
+    return osh_tok_steps_load(cx, steps, o, &(osh_tok_role){"normalizer", "normalizers", table}, what);
 }
 
 /* A form is of the characters that come, so what comes before it may but lower them or take marks away; a Prepend is

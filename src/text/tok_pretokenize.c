@@ -533,5 +533,5 @@ osh_status osh_tok_pretokenizers_load(osh_ctx *cx, osh_tok_steps *steps, const c
         {"BertPreTokenizer", NULL, run_bert, OSH_CUT_NEVER},
         {NULL, NULL, NULL, OSH_CUT_NEVER}};
 
-    return osh_tok_steps_load(cx, steps, o, table, "pre_tokenizer", "pretokenizers", what);
+    return osh_tok_steps_load(cx, steps, o, &(osh_tok_role){"pre_tokenizer", "pretokenizers", table}, what);
 }

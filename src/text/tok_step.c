@@ -51,13 +51,13 @@ void osh_tok_steps_deinit(osh_ctx *cx, osh_tok_steps *steps)
 }
 
 static osh_status load_one(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o, const char *type,
-                           const osh_tok_component *table, const char *role, const char *what)
+                           const osh_tok_role *role, const char *what)
 {
-    const osh_tok_component *row = table;
+    const osh_tok_component *row = role->table;
 
     while (row->type && strcmp(row->type, type)) row++;
     if (!row->type)
-        return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: %s \"%s\" is not supported", what, role, type);
+        return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: %s \"%s\" is not supported", what, role->name, type);
     if (steps->n == steps->cap) {
         size_t cap = steps->cap * 2 + 4;
         osh_tok_step *p = osh_realloc(cx, steps->items, cap * sizeof *p);
@@ -68,38 +68,37 @@ static osh_status load_one(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o, co
     osh_tok_step *st = &steps->items[steps->n++];
     *st = (osh_tok_step){.run = row->run, .index = steps->n - 1, .cuts = row->cuts};
     osh_status rc = row->load ? row->load(cx, st, o, what) : OSH_OK;
-    if (rc) osh_note(cx, "loading %s \"%s\"", role, type);
+    if (rc) osh_note(cx, "loading %s \"%s\"", role->name, type);
     return rc;
 }
 
-static osh_status load_nested(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
-                              const osh_tok_component *table, const char *role,
-                              const char *list_key, const char *what, int depth)
+static osh_status load_nested(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o, const osh_tok_role *role,
+                              const char *what, int depth)
 {
     osh_status rc = OSH_OK;
     const char *type = NULL;
 
-    OSH_TRY(osh_tok_type(cx, &type, o, role, what));
+    OSH_TRY(osh_tok_type(cx, &type, o, role->name, what));
     if (strcmp(type, "Sequence")) {
-        OSH_TRY(load_one(cx, steps, o, type, table, role, what));
+        OSH_TRY(load_one(cx, steps, o, type, role, what));
         goto done;
     }
-    if (depth > 8) OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s sequences nest too deeply", what, role);
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, list_key), *item = NULL;
+    if (depth > 8) OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s sequences nest too deeply", what, role->name);
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, role->list_key), *item = NULL;
     if (!cJSON_IsArray(list))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: a %s Sequence without a list \"%s\"", what, role, list_key);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: a %s Sequence without a list \"%s\"", what, role->name,
+                 role->list_key);
     cJSON_ArrayForEach(item, list)
-        OSH_TRY(load_nested(cx, steps, item, table, role, list_key, what, depth + 1));
+        OSH_TRY(load_nested(cx, steps, item, role, what, depth + 1));
 done:
     return rc;
 }
 
-osh_status osh_tok_steps_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
-                              const osh_tok_component *table, const char *role,
-                              const char *list_key, const char *what)
+osh_status osh_tok_steps_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o, const osh_tok_role *role,
+                              const char *what)
 {
     if (!o || cJSON_IsNull(o)) return OSH_OK;
-    return load_nested(cx, steps, o, table, role, list_key, what, 0);
+    return load_nested(cx, steps, o, role, what, 0);
 }
 
 osh_status osh_tok_steps_run(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w)
