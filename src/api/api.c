@@ -9,6 +9,7 @@
 #include "output/stream.h"
 #include "plan/dense.h"
 #include "plan/memory.h"
+#include "quant/source.h"
 #include "report/report.h"
 #include "run/run.h"
 #include "text/lines.h"
@@ -60,10 +61,8 @@ static osh_status summary(osh_ctx *cx, const osh_run *r, osh_sink sink, void *us
 {
     osh_status rc = OSH_OK;
     osh_buf b;
-    int64_t in = 0;
+    int64_t in = osh_checkpoint_stored_bytes(r->plan->ck);
     osh_buf_init(&b, 4096);
-    for (int64_t i = 0; i < r->plan->ck->n_tensors; i++)
-        in += r->plan->ck->tensors[i].e->end - r->plan->ck->tensors[i].e->begin;
     OSH_TRY(osh_buf_line(cx, &b, "%s: %d modules, %.1f MB to %.1f MB (%.2f times smaller), %.1f s%s%s",
                          r->plan->opt->output, r->plan->n_linears, (double)in / 1e6,
                          (double)r->plan->total_bytes / 1e6,
@@ -215,13 +214,13 @@ done:
 osh_status osh_show_graph(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
-    osh_checkpoint *ck = NULL;    // own
+    osh_source *source = NULL;    // own
     osh_graph *g = NULL;          // own
     osh_partition *parts = NULL;  // own
     char *dot = NULL;             // own
     OSH_TRY(check_model(cx, opt));
-    OSH_TRY(osh_checkpoint_open(cx, &ck, opt->model));
-    OSH_TRY(osh_graph_new(cx, &g, ck, opt->models_dir));
+    OSH_TRY(osh_source_open(cx, &source, opt->model));
+    OSH_TRY(osh_graph_new(cx, &g, osh_source_checkpoint(source), opt->models_dir));
     OSH_TRY(osh_partition_new(cx, &parts, g, (const char *const *)opt->sequential_targets.items,
                               opt->sequential_targets.n, opt->sequential_targets_per_subgraph));
     OSH_TRY(osh_check_interrupt(cx));
@@ -231,7 +230,7 @@ done:
     osh_free(cx, dot);
     osh_partition_free(cx, parts);
     osh_graph_free(cx, g);
-    osh_checkpoint_close(cx, ck);
+    osh_source_close(cx, source);
     return rc;
 }
 

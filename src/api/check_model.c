@@ -58,17 +58,6 @@ static bool is_forgotten(const checked *c, const char *name)
     return names_module(c, name, module) || (osh_in_decoder_block(name) && names_module(c, name, around));
 }
 
-/* Codes and scales of a Linear that the source dequantizes. */
-static bool is_dequantized(const checked *c, const char *name)
-{
-    char module[512];
-    const osh_tensor *scale, *zero;
-    size_t n = without_last(name, strlen(name));
-    if (n >= sizeof module) return false;
-    memcpy(module, name, n), module[n] = 0;
-    return osh_source_scheme(c->source, module, &scale, &zero) != NULL;
-}
-
 static osh_status list_unread(osh_ctx *cx, checked *c, osh_buf *b)
 {
     osh_status rc = OSH_OK;
@@ -79,7 +68,7 @@ static osh_status list_unread(osh_ctx *cx, checked *c, osh_buf *b)
         if (c->graph->weights[i].tensor >= 0) read[c->graph->weights[i].tensor] = true;
     for (int64_t i = 0; i < ck->n_tensors; i++) {
         const osh_st_entry *e = ck->tensors[i].e;
-        if (read[i] || ck->tensors[i].shard < 0 || is_dequantized(c, e->name)) continue;
+        if (read[i]) continue;
         bool forgotten = is_forgotten(c, e->name);
         c->n_unread++, c->n_forgotten += forgotten;
         char shape[OSH_MAX_DIMS * 24] = "";

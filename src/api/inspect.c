@@ -103,7 +103,11 @@ osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, v
     osh_buf b;
     osh_buf_init(&b, 0);
     OSH_TRY(osh_checkpoint_open(cx, &ck, dir));
+    const char *method = NULL;
     if (ck->config->quantization_config)
+        OSH_TRY(osh_json_str_or(cx, &method, ck->config->quantization_config, "quant_method", "compressed-tensors",
+                                ck->config->path));
+    if (method && !strcmp(method, "compressed-tensors"))
         OSH_TRY(osh_q_config_parse(cx, &q, ck->config->quantization_config, ck->config->path));
     OSH_TRY(osh_check_interrupt(cx));
     OSH_TRY(json ? as_json(cx, &b, ck) : as_text(cx, &b, ck, q));

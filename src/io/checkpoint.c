@@ -225,21 +225,10 @@ void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck)
     osh_free(cx, ck);
 }
 
-const osh_ckpt_tensor *osh_checkpoint_find(const osh_checkpoint *ck, const char *name)
-{
-    int64_t i;
-    return osh_map_get(ck->by_name, name, strlen(name), &i) ? &ck->tensors[i] : NULL;
-}
-
 osh_status osh_checkpoint_read(osh_ctx *cx, void *to, const osh_checkpoint *ck,
                                const osh_ckpt_tensor *t)
 {
-    osh_status rc;
-    if (t->shard < 0) {
-        const osh_ckpt_virtual *v = &ck->virtuals[-1 - t->shard];
-        return v->make(cx, to, v->user, v->e);
-    }
-    rc = osh_st_read(cx, to, ck->shards[t->shard], t->e);
+    osh_status rc = osh_checkpoint_read_part(cx, to, ck, t, 0, (size_t)(t->e->end - t->e->begin));
     if (!rc && ck->sums)
         rc = osh_checkpoint_saw(cx, ck, t - ck->tensors, XXH3_64bits(to, (size_t)(t->e->end - t->e->begin)));
     if (!rc && osh_checkpoint_is_changed(ck, t - ck->tensors)) {
@@ -248,6 +237,15 @@ osh_status osh_checkpoint_read(osh_ctx *cx, void *to, const osh_checkpoint *ck,
         rc = osh_checkpoint_apply(cx, ck, t - ck->tensors, to, 0, n);
     }
     return rc;
+}
+
+int64_t osh_checkpoint_stored_bytes(const osh_checkpoint *ck)
+{
+    int64_t sum = 0;
+    for (int s = 0; s < ck->n_shards; s++)
+        for (int64_t i = 0; i < osh_st_count(ck->shards[s]); i++)
+            sum += osh_st_at(ck->shards[s], i)->end - osh_st_at(ck->shards[s], i)->begin;
+    return sum;
 }
 
 /* "[576, 1536]" */

@@ -12,12 +12,17 @@ typedef struct osh_ckpt_tensor {
     int shard;             // < 0: virtual tensor -1 - shard
 } osh_ckpt_tensor;
 
-/* Fills to with a tensor that no shard holds: a weight that is dequantized as it is read. */
-typedef osh_status (*osh_ckpt_make)(osh_ctx *cx, void *to, void *user, const osh_st_entry *e);
+/* Fills to with rows [first, first + n) of a tensor that no shard holds, a weight that is dequantized as it is read. A
+ * row is what the last dimension has: [8, 32, 64] has 256 of them. */
+typedef osh_status (*osh_ckpt_make)(osh_ctx *cx, void *to, void *user, const osh_st_entry *e, int64_t first,
+                                    int64_t n);
 typedef struct osh_ckpt_virtual {
     osh_st_entry *e; // own, name own
     osh_ckpt_make make; // NULL: an alias
     void *user;
+    bool kept;      // what it is made of is in the list, too, and is what is to be copied
+    int64_t stored; // tensor of its name in the list; -1: none
+    int first_shard, last_shard; // what it is made of is there, and in none outside; last < first: in none
 } osh_ckpt_virtual;
 
 typedef struct osh_checkpoint {
@@ -50,6 +55,16 @@ osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoi
  * from a stored one. ckpt_virtual.c */
 osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name, osh_dtype dtype, int ndim,
                                       const int64_t *shape, osh_ckpt_make make, void *user);
+/* What a virtual tensor is made of: [tensors] the virtual one that takes its place in the list, -1: it stays, < -1: it
+ * goes. Indices of tensors change. ckpt_virtual.c */
+osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *by);
+/* Bytes [offset, offset + n_bytes) of a tensor, stored or virtual, without changes and not seen (see below). */
+osh_status osh_checkpoint_read_part(osh_ctx *cx, void *to, const osh_checkpoint *ck, const osh_ckpt_tensor *t,
+                                    int64_t offset, size_t n_bytes);
+bool osh_checkpoint_is_kept(const osh_checkpoint *ck, int64_t tensor); // a virtual tensor that is kept
+const osh_ckpt_tensor *osh_checkpoint_find_copied(const osh_checkpoint *ck, const char *name); // find, but no kept one
+int64_t osh_ckpt_columns(const osh_st_entry *e); // of the last dimension: elements of a row
+int64_t osh_checkpoint_stored_bytes(const osh_checkpoint *ck); // of all tensors in the shards
 /* Tensors may be changed, as below. */
 osh_status osh_checkpoint_expect_changes(osh_ctx *cx, osh_checkpoint *ck);
 /* Whoever reads this tensor from here on gets it with these factors folded in (a view: while the checkpoint lives),
@@ -89,7 +104,7 @@ osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck); // forgets wha
 void osh_checkpoint_unwatch(osh_ctx *cx, osh_checkpoint *ck);
 /* From any thread. Fails where this tensor was seen with another sum. */
 osh_status osh_checkpoint_saw(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor, uint64_t sum);
-/* Reads a stored tensor for its checksum alone, where that is watched and was not seen yet. */
+/* Reads a tensor for its checksum alone, where that is watched and was not seen yet. */
 osh_status osh_checkpoint_see(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor);
 bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum); // false: not yet
 /* The at-th of those that were read, in the order in which that was first; false: there are no more yet. */

@@ -6,7 +6,7 @@
 #include "base/xxh3.h"
 #include "io/checkpoint.h"
 
-enum { GATHERED = 256 << 10 }; // bytes at a time of a tensor whose elements lie apart
+enum { PIECE_BYTES = 256 << 10 }; // at a time, about, of a tensor that is no range of a file
 
 struct osh_ckpt_sums {
     pthread_mutex_t lock;
@@ -57,7 +57,8 @@ osh_status osh_checkpoint_saw(osh_ctx *cx, const osh_checkpoint *ck, int64_t ten
     if (was == sum) return OSH_OK;
     const osh_ckpt_tensor *t = &ck->tensors[tensor];
     return osh_fail(cx, OSH_E_IO, "%s changed while it was read: %.200s has checksum %016llx, had %016llx before",
-                    osh_st_path(ck->shards[t->shard]), t->e->name, (unsigned long long)sum, (unsigned long long)was);
+                    t->shard < 0 ? ck->dir : osh_st_path(ck->shards[t->shard]), t->e->name, (unsigned long long)sum,
+                    (unsigned long long)was);
 }
 
 bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum)
@@ -98,22 +99,24 @@ done:
     return rc;
 }
 
-/* The sum of a tensor's bytes as a reader gets them. */
-static osh_status sum_of_tensor(osh_ctx *cx, uint64_t *sum, osh_file *f, const osh_st_entry *e)
+/* The sum of a tensor's bytes as a reader gets them; f is its shard. */
+static osh_status sum_of_tensor(osh_ctx *cx, uint64_t *sum, osh_file *f, const osh_checkpoint *ck,
+                                const osh_ckpt_tensor *t)
 {
     osh_status rc = OSH_OK;
-    size_t all = (size_t)(e->end - e->begin);
+    int64_t all = t->e->end - t->e->begin, piece = osh_ckpt_columns(t->e) * (int64_t)osh_dtype_bytes(t->e->dtype);
     char *room = NULL; // own
     XXH3_state_t *state = NULL; // own
-    if (!e->row) return sum_of_bytes(cx, sum, f, e->begin, e->end);
-    room = osh_alloc(cx, GATHERED);
+    if (t->shard >= 0 && !t->e->row) return sum_of_bytes(cx, sum, f, t->e->begin, t->e->end);
+    if (piece > 0 && piece < PIECE_BYTES) piece *= PIECE_BYTES / piece;
+    room = osh_alloc(cx, (size_t)piece);
     state = XXH3_createState();
     if (!state || !room) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
     XXH3_64bits_reset(state);
-    for (size_t at = 0, n; at < all; at += n) {
+    for (int64_t at = 0; at < all; at += piece) {
+        size_t n = (size_t)(all - at < piece ? all - at : piece);
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
-        n = all - at < GATHERED ? all - at : GATHERED;
-        OSH_TRY(osh_st_gather(cx, room, f, e, (int64_t)at, n));
+        OSH_TRY(osh_checkpoint_read_part(cx, room, ck, t, at, n));
         XXH3_64bits_update(state, room, n);
     }
     *sum = XXH3_64bits_digest(state);
@@ -130,8 +133,8 @@ osh_status osh_checkpoint_see(osh_ctx *cx, const osh_checkpoint *ck, int64_t ten
     osh_file *f = NULL; // own
     uint64_t sum;
     if (!ck->sums || osh_checkpoint_seen(ck, tensor, &sum)) goto done;
-    OSH_TRY(osh_st_reopen(cx, &f, ck->shards[t->shard]));
-    OSH_TRY(sum_of_tensor(cx, &sum, f, t->e));
+    if (t->shard >= 0) OSH_TRY(osh_st_reopen(cx, &f, ck->shards[t->shard]));
+    OSH_TRY(sum_of_tensor(cx, &sum, f, ck, t));
     OSH_TRY(osh_checkpoint_saw(cx, ck, tensor, sum));
 done:
     osh_file_close(cx, f);
@@ -160,6 +163,13 @@ static osh_status compare_sums(osh_ctx *cx, char **diff, const osh_file *f, uint
     return *diff ? OSH_OK : OSH_E_NOMEM;
 }
 
+static bool is_in_shard(const osh_checkpoint *ck, const osh_ckpt_tensor *t, int shard)
+{
+    if (t->shard >= 0) return t->shard == shard;
+    const osh_ckpt_virtual *v = &ck->virtuals[-1 - t->shard];
+    return v->first_shard <= shard && shard <= v->last_shard;
+}
+
 static osh_status compare_file(osh_ctx *cx, char **diff, osh_file *f, const osh_checkpoint *ck, int shard)
 {
     osh_status rc = OSH_OK;
@@ -175,8 +185,8 @@ static osh_status compare_file(osh_ctx *cx, char **diff, osh_file *f, const osh_
     OSH_TRY(compare_sums(cx, diff, f, now, was, "the header"));
     for (int64_t i = 0; i < ck->n_tensors && !*diff; i++) {
         const osh_ckpt_tensor *t = &ck->tensors[i];
-        if (t->shard != shard || !osh_checkpoint_seen(ck, i, &was)) continue;
-        OSH_TRY(sum_of_tensor(cx, &now, f, t->e));
+        if (!is_in_shard(ck, t, shard) || !osh_checkpoint_seen(ck, i, &was)) continue;
+        OSH_TRY(sum_of_tensor(cx, &now, f, ck, t));
         OSH_TRY(compare_sums(cx, diff, f, now, was, t->e->name));
     }
 done:

@@ -49,7 +49,8 @@ osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const cha
     if (old && old->shard < 0) OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is made twice", ck->dir, name);
     for (int i = 0; i < ndim; i++) like.shape[i] = shape[i];
     OSH_TRY(entry_new(cx, &e, name, &like));
-    OSH_TRY(add_entry(cx, ck, e, -1 - ck->n_virtuals, &(osh_ckpt_virtual){.make = make, .user = user}));
+    const osh_ckpt_virtual as = {.make = make, .user = user, .stored = -1, .last_shard = -1};
+    OSH_TRY(add_entry(cx, ck, e, -1 - ck->n_virtuals, &as));
 done:
     return rc;
 }
@@ -61,6 +62,42 @@ osh_status osh_checkpoint_add_alias(osh_ctx *cx, osh_checkpoint *ck, const char 
     OSH_TRY(entry_new(cx, &e, name, ck->tensors[of].e));
     OSH_TRY(add_entry(cx, ck, e, ck->tensors[of].shard, &(osh_ckpt_virtual){0}));
 done:
+    return rc;
+}
+
+osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *by)
+{
+    osh_status rc = OSH_OK;
+    osh_ckpt_tensor *list = NULL; // own
+    osh_map *names = NULL;        // own
+    bool *placed = NULL;          // own [tensors]: virtual ones that are in the list
+    int64_t n = 0;
+    OSH_NEW(cx, list, ck->n_tensors);
+    OSH_NEW(cx, placed, ck->n_tensors);
+    OSH_TRY(osh_map_new(cx, &names, (size_t)ck->n_tensors));
+    for (int64_t i = 0; i < ck->n_tensors; i++) {
+        int64_t from = by[i] >= 0 ? by[i] : i;
+        if (by[i] < -1 || placed[from]) continue;
+        placed[from] = true;
+        list[n++] = ck->tensors[from];
+    }
+    for (int64_t i = 0; i < n; i++) // a virtual one behind a stored one of its name takes the name
+        if (list[i].shard >= 0) OSH_TRY(osh_map_put(cx, names, list[i].e->name, strlen(list[i].e->name), i));
+    for (int64_t i = 0; i < n; i++) {
+        if (list[i].shard >= 0) continue;
+        int64_t *stored = &ck->virtuals[-1 - list[i].shard].stored;
+        if (!osh_map_get(names, list[i].e->name, strlen(list[i].e->name), stored)) *stored = -1;
+        OSH_TRY(osh_map_put(cx, names, list[i].e->name, strlen(list[i].e->name), i));
+    }
+    osh_free(cx, ck->tensors);
+    osh_map_free(cx, ck->by_name);
+    ck->tensors = list, list = NULL;  // give
+    ck->by_name = names, names = NULL; // give
+    ck->n_tensors = n;
+done:
+    osh_free(cx, list);
+    osh_free(cx, placed);
+    osh_map_free(cx, names);
     return rc;
 }
 

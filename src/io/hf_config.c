@@ -202,23 +202,44 @@ const char *osh_hf_config_str(const osh_hf_config *c, const char *key)
     return v && cJSON_IsString(v) ? v->valuestring : NULL;
 }
 
+static osh_status edit_again(osh_ctx *cx, char **text, const char *key, const char *value, const char *path)
+{
+    char *old = *text; // own
+    *text = NULL;
+    osh_status rc = osh_json_edit(cx, text, old, strlen(old), key, value, path);
+    osh_free(cx, old);
+    return rc;
+}
+
+/* A quantized source may say so inside text_config: it is printed anew without. */
+static osh_status drop_of_text_config(osh_ctx *cx, char **text, const osh_hf_config *c)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *inner = member(c->json, "text_config");
+    cJSON *copy = NULL;    // own
+    char *printed = NULL;  // own
+    if (!member(inner, "quantization_config")) goto done;
+    if (!(copy = cJSON_Duplicate(inner, 1))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for config.json");
+    cJSON_DeleteItemFromObjectCaseSensitive(copy, "quantization_config");
+    OSH_TRY(osh_json_print(cx, &printed, copy, 2));
+    OSH_TRY(edit_again(cx, text, "text_config", printed, c->path));
+done:
+    cJSON_Delete(copy);
+    osh_free(cx, printed);
+    return rc;
+}
+
 osh_status osh_hf_config_with_quantization(osh_ctx *cx, char **out, const osh_hf_config *c,
                                            const char *quantization_json, bool untie)
 {
     osh_status rc = OSH_OK;
     char *text = NULL; // own
 
-    if (*quantization_json)
-        OSH_TRY(osh_json_edit(cx, &text, c->text, c->n_text, "quantization_config", quantization_json, c->path));
-    else if (!(text = osh_sprintf(cx, "%.*s", (int)c->n_text, c->text)))
-        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for config.json");
-    if (untie) {
-        char *tied = text; // own
-        text = NULL;
-        rc = osh_json_edit(cx, &text, tied, strlen(tied), "tie_word_embeddings", "false", c->path);
-        osh_free(cx, tied);
-        if (rc) goto done;
-    }
+    OSH_TRY(osh_json_edit(cx, &text, c->text, c->n_text, "quantization_config",
+                          *quantization_json ? quantization_json : NULL, c->path));
+    OSH_TRY(edit_again(cx, &text, "compression_config", NULL, c->path));
+    OSH_TRY(drop_of_text_config(cx, &text, c));
+    if (untie) OSH_TRY(edit_again(cx, &text, "tie_word_embeddings", "false", c->path));
     *out = text, text = NULL; // give
 done:
     osh_free(cx, text);

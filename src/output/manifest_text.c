@@ -19,7 +19,8 @@ static const char *rule_of(const osh_plan *p, int64_t i, const char **source)
     if (o->source < 0 && !kept && p->linears[o->linear].kept) return "quantized"; // a scale beside it
     if (o->source < 0 && !kept) return p->linears[o->linear].scheme_index < 0 ? "pruned" : "quantized";
     if (osh_is_folded(p, s)) return "changed";
-    return strcmp(*source, p->out[i].name) ? "untied" : "copied";
+    if (strcmp(*source, p->out[i].name)) return "untied";
+    return p->ck->tensors[s].shard < 0 ? "dequantized" : "copied";
 }
 
 static osh_status put_text(osh_ctx *cx, osh_buf *b, const char *key, const char *value)

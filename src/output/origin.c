@@ -116,7 +116,7 @@ static osh_status take_sums(osh_ctx *cx, const osh_emitter *e, const cJSON *mani
     for (const cJSON *m = cJSON_IsArray(list) ? list->child : NULL; m; m = m->next) {
         const cJSON *name = cJSON_GetObjectItemCaseSensitive(m, "source");
         const cJSON *sum = cJSON_GetObjectItemCaseSensitive(m, "source_xxh3");
-        const osh_ckpt_tensor *t = cJSON_IsString(name) ? osh_checkpoint_find(ck, name->valuestring) : NULL;
+        const osh_ckpt_tensor *t = cJSON_IsString(name) ? osh_checkpoint_find_copied(ck, name->valuestring) : NULL;
         if (t && cJSON_IsString(sum))
             OSH_TRY(osh_checkpoint_saw(cx, ck, t - ck->tensors, strtoull(sum->valuestring, NULL, 16)));
     }

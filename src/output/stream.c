@@ -20,6 +20,7 @@ typedef struct item { // a tensor on its way
     int64_t out;          // its bytes are those of this output tensor
     int64_t n_rows, band; // rows of a band
     size_t row_in, row_out;
+    int64_t columns;      // of a copy that is changed or made: elements of a row
     int64_t taken, left;  // rows; bands that are not done
     XXH3_state_t *sum;    // own
     XXH3_state_t *source; // own: of a Linear, and of a copy that is changed: of what was read
@@ -115,11 +116,10 @@ static osh_status item_new(osh_ctx *cx, item **out, const stream *s, int64_t id)
         it->band = osh_band_rows(l->O, it->row_in, osh_band_unit(l));
         OSH_TRY(new_params(cx, &it->params, l, osh_globals_of(s->e->globals, it->linear)));
     } else {
-        bool changed = osh_checkpoint_is_changed(p->ck, p->out_info[id].source); // unit by unit; a copy: byte
+        bool changed = osh_checkpoint_is_changed(p->ck, p->out_info[id].source);
         if (changed && !(it->source = XXH3_createState())) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
         if (changed) XXH3_64bits_reset(it->source);
-        bool elements = changed || p->ck->tensors[p->out_info[id].source].e->row;
-        it->row_in = it->row_out = elements ? osh_band_unit_bytes(p, p->out_info[id].source) : 1;
+        it->row_in = it->row_out = osh_band_row_copy(p, id, &it->columns);
         it->n_rows = (p->out[id].end - p->out[id].begin) / (int64_t)it->row_in;
         it->band = osh_band_rows(it->n_rows, it->row_in, 1);
     }
@@ -153,16 +153,25 @@ done:
 
 /* ---- one band ---- */
 
+static const osh_ckpt_tensor *source_of(const osh_plan *p, const item *it)
+{
+    return &p->ck->tensors[it->linear >= 0 ? p->linears[it->linear].tensor : p->out_info[it->out].source];
+}
+
 static osh_status read_band(osh_ctx *cx, worker *w, const band *b, uint8_t **from)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = w->s->e->plan;
     const item *it = b->it;
-    const osh_ckpt_tensor *t =
-        &p->ck->tensors[it->linear >= 0 ? p->linears[it->linear].tensor : p->out_info[it->out].source];
+    const osh_ckpt_tensor *t = source_of(p, it);
     int64_t first = b->first * (int64_t)it->row_in;
     size_t lead = (size_t)((t->e->begin + first) % OSH_BLOCK_BYTES), n = (size_t)b->n * it->row_in;
     osh_scope scope = osh_profile_time(cx, "read", NULL);
+    if (t->shard < 0) {
+        *from = w->in;
+        OSH_TRY(osh_checkpoint_read_part(cx, w->in, p->ck, t, first, n));
+        goto done;
+    }
     if (w->source && w->shard != t->shard) osh_file_close(cx, w->source), w->source = NULL;
     w->shard = t->shard;
     if (!w->source) OSH_TRY(osh_st_reopen(cx, &w->source, p->ck->shards[t->shard]));
@@ -202,29 +211,29 @@ done:
     return rc;
 }
 
-/* At most so many threads work on bands as the program has: the others wait for the disk. */
+/* At most so many threads work on bands as the program has: the others wait for the disk. from NULL: it is decoded. */
 static osh_status compute(osh_ctx *cx, worker *w, band *b, uint8_t *from, uint8_t *to)
 {
     osh_status rc = OSH_OK;
     stream *s = w->s;
+    const osh_plan *p = s->e->plan;
     pthread_mutex_lock(&s->lock);
     while (s->computing == s->n_computing) pthread_cond_wait(&s->may_compute, &s->lock);
     s->computing++;
     pthread_mutex_unlock(&s->lock);
+    if (!from && (rc = read_band(cx, w, b, &from))) goto done;
     if (b->it->linear >= 0) {
         osh_scope scope = osh_profile_time(cx, "round", NULL);
         rc = round_band(cx, w, b, from, to);
         osh_profile_end(cx, scope);
     } else {
-        const osh_plan *p = s->e->plan;
-        int64_t source = p->out_info[b->it->out].source;
         memcpy(to, from, b->n_out);
-        if (b->it->source) {
-            int64_t unit = osh_checkpoint_unit(p->ck, source);
-            rc = osh_checkpoint_apply(cx, p->ck, source, to, b->first * unit, b->n * unit);
-        }
+        if (b->it->source)
+            rc = osh_checkpoint_apply(cx, p->ck, p->out_info[b->it->out].source, to, b->first * b->it->columns,
+                                      b->n * b->it->columns);
     }
     b->from = to, b->in = from;
+done:
     pthread_mutex_lock(&s->lock);
     s->computing--;
     pthread_cond_signal(&s->may_compute);
@@ -326,7 +335,7 @@ static void take_turn(worker *w, band *b, osh_status *rc, const uint8_t **from, 
 
 static void do_band(worker *w, band *b)
 {
-    osh_status rc;
+    osh_status rc = OSH_OK;
     stream *s = w->s;
     osh_ctx *cx = w->cx;
     item *it = b->it;
@@ -335,7 +344,8 @@ static void do_band(worker *w, band *b)
     size_t n = 0;
     int64_t at = 0;
     uint8_t *to = w->out + (s->e->plan->out[it->out].begin + b->first * (int64_t)it->row_out) % OSH_BLOCK_BYTES;
-    if (!(rc = read_band(cx, w, b, &in))) rc = compute(cx, w, b, in, to);
+    if (source_of(s->e->plan, it)->shard >= 0) rc = read_band(cx, w, b, &in); // else it is decoded: that is work
+    if (!rc) rc = compute(cx, w, b, in, to);
     take_turn(w, b, &rc, &from, &n, &at);
     osh_qparams_deinit(cx, &b->params);
     if (!rc && n) {

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "plan/folds.h"
 #include "quant/observer.h"
+#include "quant/source.h"
 
 enum { MOST_COMPUTING = 8, WAITING = 14 }; // beyond it no disk keeps up; for the disk beside those that compute
 enum { BAND_MOST = 64 << 20 };            // of a Linear whose blocks of rows are large
@@ -42,7 +43,7 @@ bool osh_stream_takes(const osh_plan *p, int linear)
     if (!osh_observer_by_rows(a)) return false;
     if (!p->recipe->modifiers[l->modifier].type->by_rows || !a->present || a->strategy == OSH_Q_TENSOR || l->wants)
         return false;
-    return p->ck->tensors[l->tensor].shard >= 0 && osh_band_unit(l) <= BAND_MOST / (int64_t)osh_band_row_in(l);
+    return osh_band_unit(l) <= BAND_MOST / (int64_t)osh_band_row_in(l);
 }
 
 size_t osh_band_row_out(const osh_plan *p, const osh_linear *l)
@@ -66,11 +67,20 @@ size_t osh_band_unit_bytes(const osh_plan *p, int64_t tensor)
     return (size_t)osh_checkpoint_unit(p->ck, tensor) * osh_dtype_bytes(p->ck->tensors[tensor].e->dtype);
 }
 
+size_t osh_band_row_copy(const osh_plan *p, int64_t out, int64_t *columns)
+{
+    int64_t source = p->out_info[out].source, unit = osh_checkpoint_unit(p->ck, source);
+    const osh_ckpt_tensor *t = &p->ck->tensors[source];
+    bool bytes = t->shard >= 0 && !t->e->row && !osh_checkpoint_is_changed(p->ck, source);
+    *columns = t->shard < 0 && osh_ckpt_columns(t->e) > unit ? osh_ckpt_columns(t->e) : unit; // one divides the other
+    return bytes ? 1 : (size_t)*columns * osh_dtype_bytes(t->e->dtype);
+}
+
 void osh_band_room_copy(osh_band_room *r, const osh_plan *p, int64_t out)
 {
-    size_t unit = osh_band_unit_bytes(p, p->out_info[out].source);
+    int64_t columns;
     size_t n = (size_t)band_lower(p->out[out].end - p->out[out].begin, OSH_BAND_BYTES);
-    n = band_larger(n, unit);
+    n = band_larger(n, osh_band_row_copy(p, out, &columns));
     r->in = band_larger(r->in, n);
     r->out = band_larger(r->out, n ? n : 1);
 }
@@ -105,7 +115,7 @@ static int64_t linear_bytes(const osh_plan *p, int linear)
     return (int64_t)bytes;
 }
 
-int64_t osh_stream_bytes(const osh_plan *p, int n_workers, int64_t *device)
+int64_t osh_stream_bytes(const osh_plan *p, int n_workers, int n_threads, int64_t *device)
 {
     osh_band_room linears = {0}, copies = {0};
     int64_t kept = 0;
@@ -121,7 +131,8 @@ int64_t osh_stream_bytes(const osh_plan *p, int n_workers, int64_t *device)
     }
     *device = any ? room_bytes(&linears, n_workers) + n_workers * kept : 0;
     int64_t other = room_bytes(&copies, n_workers) + n_workers * (int64_t)osh_mem_gross(OSH_BAND_ITEM_BYTES);
-    return other > *device ? other : *device;
+    int n_decoding = n_workers < n_threads ? n_workers : n_threads;
+    return (other > *device ? other : *device) + n_decoding * (int64_t)osh_source_scratch(p->source);
 }
 
 /* ---- the output, read again ---- */

@@ -13,11 +13,13 @@ enum { OSH_BAND_ITEM_BYTES = 4608 }; // at most, of what is known of a tensor on
 int osh_stream_most(const osh_ctx *cx);
 bool osh_stream_takes(const osh_plan *p, int linear); // else it is rounded in one piece
 /* Host memory of a stream of n_workers, Linears' or any other's; device: the part of Linears. */
-int64_t osh_stream_bytes(const osh_plan *p, int n_workers, int64_t *device);
+int64_t osh_stream_bytes(const osh_plan *p, int n_workers, int n_threads, int64_t *device);
 
 int64_t osh_band_unit(const osh_linear *l); // rows that belong together
 int64_t osh_band_rows(int64_t n_rows, size_t row_bytes, int64_t unit); // of a band
 size_t osh_band_row_in(const osh_linear *l);
+/* Of a copy: a byte; an element where it is changed; columns of them where it is dequantized. */
+size_t osh_band_row_copy(const osh_plan *p, int64_t out, int64_t *columns);
 size_t osh_band_row_out(const osh_plan *p, const osh_linear *l);
 
 typedef struct osh_band_room { // bytes of a worker's buffers

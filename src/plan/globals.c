@@ -130,7 +130,7 @@ static osh_status scan_one(osh_ctx *cx, void *user, int64_t chunk, int worker)
         float piece;
         size_t n = (size_t)(all - at < most ? all - at : most);
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
-        OSH_TRY(osh_st_read_part(cx, room, p->ck->shards[t->shard], t->e, at, n));
+        OSH_TRY(osh_checkpoint_read_part(cx, room, p->ck, t, at, n));
         OSH_TRY(osh_checkpoint_apply(cx, p->ck, p->linears[i].tensor, room,
                                      at / (int64_t)osh_dtype_bytes(t->e->dtype),
                                      (int64_t)(n / osh_dtype_bytes(t->e->dtype))));

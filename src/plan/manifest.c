@@ -90,6 +90,7 @@ static osh_status push_all(osh_ctx *cx, osh_plan *p, builder *b)
     }
     for (int64_t i = 0; i < p->ck->n_tensors; i++) {
         const osh_st_entry *e = p->ck->tensors[i].e;
+        if (osh_checkpoint_is_kept(p->ck, i)) continue; // what it is made of is copied
         if (b->at_linear[i] >= 0) OSH_TRY(push_linear(cx, p, b, (int)b->at_linear[i]));
         else
             OSH_TRY(push(cx, p, b, osh_strdup(cx, e->name), e->dtype, e->ndim, e->shape,
@@ -230,7 +231,7 @@ osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_plan *p)
         f[s] = osh_is_folded(p, s) ? OSH_FATE_CHANGED : OSH_FATE_COPIED;
     }
     for (int64_t s = 0; s < p->ck->n_tensors; s++)
-        if (f[s] == OSH_FATE_NONE)
+        if (f[s] == OSH_FATE_NONE && !osh_checkpoint_is_kept(p->ck, s))
             OSH_FAIL(cx, OSH_E_INTERNAL, "%s is neither quantized nor copied, and no rule drops it",
                      p->ck->tensors[s].e->name);
     *out = f, f = NULL; // give

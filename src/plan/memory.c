@@ -18,6 +18,7 @@
 #include "plan/bands.h"
 #include "plan/globals.h"
 #include "plan/layout.h"
+#include "quant/source.h"
 
 enum { READERS = 2 }; // the run and the one that reads ahead: a block each where they read past the page cache
 enum { LISTS_BYTES = 1 << 20 };
@@ -44,6 +45,8 @@ static void raise_to(int64_t *peak, int64_t now)
 static void round_peaks(const osh_plan *p, int threads, bool ahead, int64_t *device, int64_t *host)
 {
     int64_t before = 0; // weight and work of the one before
+    bool datafree = p->pipeline == OSH_PIPELINE_DATAFREE; // else the base has it
+    int64_t reading = datafree ? (int64_t)osh_source_scratch(p->source) : 0;
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         if ((p->pipeline != OSH_PIPELINE_DATAFREE && l->wants) || osh_stream_takes(p, i)) continue;
@@ -52,8 +55,8 @@ static void round_peaks(const osh_plan *p, int threads, bool ahead, int64_t *dev
         osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &w};
         int64_t weight = (int64_t)osh_mem_gross((size_t)(e->end - e->begin)) + (int64_t)osh_mem_gross(sizeof w);
         int64_t now = weight + osh_memory_compress_bytes(p, &job, 1, l, threads, NULL);
-        if (ahead) raise_to(device, before + weight), raise_to(host, before + weight);
-        raise_to(device, now), raise_to(host, now);
+        if (ahead) raise_to(device, before + weight), raise_to(host, before + weight + reading);
+        raise_to(device, now), raise_to(host, now), raise_to(host, weight + reading);
         raise_to(host, (int64_t)osh_job_result_bytes(&job) + osh_memory_pack_bytes(p, l));
         before = now;
     }
@@ -76,9 +79,9 @@ static void count_io(const osh_plan *p, osh_memory *m, bool *seen)
     m->reread_bytes = p->total_bytes;
 }
 
-static void stream_peaks(const osh_plan *p, int n_workers, osh_budget *b)
+static void stream_peaks(const osh_plan *p, int n_workers, int n_threads, osh_budget *b)
 {
-    int64_t device, host = osh_stream_bytes(p, n_workers, &device);
+    int64_t device, host = osh_stream_bytes(p, n_workers, n_threads, &device);
     raise_to(&b->device, device), raise_to(&b->host, host);
     raise_to(&b->host, (int64_t)osh_mem_gross(osh_check_blocks(p, n_workers)));
 }
@@ -100,11 +103,11 @@ static osh_status rest(osh_ctx *cx, osh_plan *p, const bool *ever, const osh_bud
         if (ever[w] && p->graph->weights[w].tensor >= 0 && !p->graph->weights[w].part)
             seen[p->graph->weights[w].tensor] = true;
     *least = (osh_budget){0};
-    stream_peaks(p, 1, least);
+    stream_peaks(p, 1, threads, least);
     osh_budget more = *least;
     for (m->n_stream = p->opt->prefetch ? osh_stream_most(cx) : 1; m->n_stream > 1; m->n_stream--) {
         osh_budget all = {0};
-        stream_peaks(p, m->n_stream, &all);
+        stream_peaks(p, m->n_stream, threads, &all);
         if (p->on_device) all.device = 0; // without data: on the host in any case
         if (!within(b, &all)) continue;
         more = all;
@@ -405,6 +408,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     if (p->on_device) m->uncounted += OSH_CUDA_HOST_BYTES;
     m->base_bytes = m->uncounted + used + small_bytes(p, osh_threads(cx)) +
                     READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + 4096);
+    if (p->pipeline != OSH_PIPELINE_DATAFREE) m->base_bytes += READERS * (int64_t)osh_source_scratch(p->source);
     if (p->on_device) m->base_bytes += OSH_CUDA_PLAN_BYTES;
     m->base_bytes += (osh_threads(cx) + 1) * (int64_t)osh_checkpoint_rewrite_bytes(p->ck); // one reads ahead
     m->highest = -1;

@@ -24,6 +24,9 @@ const osh_field osh_option_fields[] = {
     {ROW(ignore), .brief = "modules to leave dense",
      .type = OSH_F_STRS,
      .doc = "with --scheme: modules to leave dense, with commas between them; may be repeated"},
+    {ROW(only), .type = OSH_F_STRS,
+     .doc = "modules by name or re:..., with commas between them; may be repeated: no others are quantized, and all "
+            "else is copied bit for bit, codes of a compressed-tensors source too"},
     {ROW(group_size), .brief = "columns with one scale; -1: a row's",
      .type = OSH_F_INT, .dflt = "0", .min = -1, .max = 1e9,
      .doc = "with --scheme of integer weights: columns that share a scale; -1: all of a row; 0: the scheme's"},

@@ -7,7 +7,7 @@
 typedef struct osh_options { // one row of osh_option_fields each; names are LLM Compressor's arguments
     char *model, *recipe, *dataset, *output;
     char *scheme, *method, *quality;
-    osh_strs targets, ignore;
+    osh_strs targets, ignore, only;
     int64_t num_bits, group_size; // 0: the scheme's; group_size < 0: one scale for a row
     char *symmetric;              // "true", "false"; NULL: the scheme's
     char *text_column, *text_template, *chat_date, *dataset_config_name, *splits, *data_collator;

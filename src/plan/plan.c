@@ -12,7 +12,9 @@
 #include "plan/layout.h"
 #include "plan/marks.h"
 #include "plan/memory.h"
+#include "plan/only.h"
 #include "plan/rotations.h"
+#include "quant/source.h"
 
 const char *osh_pipeline_name(osh_pipeline_kind k)
 {
@@ -23,12 +25,9 @@ const char *osh_pipeline_name(osh_pipeline_kind k)
 static osh_status open_source(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(osh_checkpoint_open(cx, &p->ck, p->opt->model));
-    if (p->ck->config->quantization_config)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s is quantized already (it has a quantization_config): want the dense "
-                 "checkpoint that it was made of",
-                 p->opt->model);
+    OSH_TRY(osh_only_open(cx, p));
+    OSH_TRY(osh_source_open_to_compress(cx, &p->source, p->opt->model, p->only));
+    p->ck = osh_source_checkpoint(p->source);
     const char *arch = p->ck->config->architecture;
     if (arch && osh_graph_knows(cx, arch, p->opt->models_dir)) {
         rc = osh_graph_new(cx, &p->graph, p->ck, p->opt->models_dir);
@@ -189,6 +188,7 @@ static osh_status begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool t
     p->opt = opt;
     OSH_TRY(open_source(cx, p));
     OSH_TRY(open_recipe(cx, p));
+    OSH_TRY(osh_only_check(cx, p));
     OSH_TRY(osh_plan_rotations(cx, p));
     if (to_run) OSH_TRY(choose_pipeline(cx, p));
     OSH_TRY(osh_plan_match(cx, p));
@@ -288,7 +288,8 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
     osh_partition_free(cx, p->parts);
     osh_graph_free(cx, p->graph);
     osh_recipe_free(cx, p->recipe);
-    osh_checkpoint_close(cx, p->ck);
+    osh_source_close(cx, p->source);
+    osh_matcher_free(cx, p->only);
     osh_plan_rotations_free(cx, p);
     osh_free(cx, p);
 }

@@ -115,7 +115,9 @@ typedef struct osh_memory {
 
 typedef struct osh_plan {
     const osh_options *opt;  // view
-    osh_checkpoint *ck;      // own
+    struct osh_source *source; // own
+    osh_matcher *only;       // own: --only; NULL: not given
+    osh_checkpoint *ck;      // view: the source's
     osh_recipe *recipe;      // own
     osh_graph *graph;        // own; NULL: data-free without a known architecture
     osh_partition *parts;    // own; NULL with graph
@@ -124,6 +126,7 @@ typedef struct osh_plan {
     bool propagate_error;
     osh_q_scheme *schemes;   // own: all groups as they will be written
     size_t n_schemes;
+    size_t n_kept_schemes;   // the first ones are the source's
     osh_q_args cache;        // kv_cache_scheme, or what a group of attention has; not present: neither
     bool queries;            // it is of queries, too
     osh_linear *linears;     // own, in execution order

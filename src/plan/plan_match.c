@@ -9,7 +9,9 @@
 #include "plan/cache.h"
 #include "plan/dense.h"
 #include "plan/globals.h"
+#include "plan/only.h"
 #include "plan/pruned.h"
+#include "quant/source.h"
 
 typedef struct candidate { // a module that could be quantized
     char *name;            // own
@@ -24,6 +26,8 @@ typedef struct candidate { // a module that could be quantized
     bool never;            // copied, whatever the targets are
     bool reached;          // by a target as loaders read it, though it stays dense
     bool unseen;           // text alone does not reach it: rounded, or dense
+    bool kept;             // the source's codes and group stay: scheme is that group, and it is no osh_linear
+    bool left;             // --only does not name it
     bool by_name;          // the class Linear does not reach it, nor any regex
 } candidate;
 
@@ -194,7 +198,9 @@ static osh_status collect_schemes(osh_ctx *cx, osh_plan *p, int *first_of)
         n += p->recipe->modifiers[m].n_schemes;
         n_active++;
     }
-    OSH_NEW(cx, p->schemes, n);
+    const osh_q_config *kept = p->only ? osh_source_config(p->source) : NULL;
+    OSH_NEW(cx, p->schemes, n + (kept ? kept->n : 0));
+    OSH_TRY(osh_only_schemes(cx, p));
     for (size_t m = 0; m < p->recipe->n; m++) {
         const osh_modifier *mod = &p->recipe->modifiers[m];
         first_of[m] = (int)p->n_schemes;
@@ -251,6 +257,8 @@ static osh_status match_one(osh_ctx *cx, osh_plan *p, candidate *c, const int *f
     osh_status rc = OSH_OK;
     bool ignored = false;
     *modifier = -1;
+    if (c->left) c->why = "not among --only";
+    if (c->left) goto done;
     for (size_t m = 0; m < p->recipe->n; m++) {
         osh_modifier *mod = &p->recipe->modifiers[m];
         int s = -1;
@@ -458,6 +466,9 @@ static osh_status make_config(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const char *top = NULL;
+    const osh_q_args *cache = p->cache.present ? &p->cache : p->only ? osh_source_cache(p->source) : NULL;
+    for (size_t i = 0; i < p->n_kept_schemes; i++)
+        top = !top || !strcmp(top, p->schemes[i].format) ? p->schemes[i].format : "mixed-precision";
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         if (l->scheme_index < 0) continue;
@@ -475,9 +486,24 @@ static osh_status make_config(osh_ctx *cx, osh_plan *p)
     if (!any && !(p->quantization_json = osh_strdup(cx, ""))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a config");
     if (!any) goto done;
     OSH_TRY(osh_q_config_print_cache(cx, &p->quantization_json, p->schemes, p->n_schemes,
-                                     (const char *const *)p->ignore.items, p->ignore.n, p->format,
-                                     p->cache.present ? &p->cache : NULL));
+                                     (const char *const *)p->ignore.items, p->ignore.n, p->format, cache));
 done:
+    return rc;
+}
+
+/* Beside groups of the source. */
+static osh_status name_groups(osh_ctx *cx, osh_plan *p, const candidates *cs)
+{
+    osh_status rc = OSH_OK;
+    const char **names = NULL; // own; items are views
+    int *which = NULL;         // own
+    OSH_NEW(cx, names, cs->n);
+    OSH_NEW(cx, which, cs->n);
+    for (int64_t i = 0; i < cs->n; i++) names[i] = cs->c[i].name, which[i] = cs->c[i].scheme;
+    OSH_TRY(osh_only_name(cx, p, names, which, cs->n));
+done:
+    osh_free(cx, names);
+    osh_free(cx, which);
     return rc;
 }
 
@@ -502,12 +528,13 @@ done:
 /* A group that reached no module is not written, as in the reference. */
 static void drop_unused_schemes(osh_ctx *cx, osh_plan *p, candidates *cs)
 {
-    size_t kept = 0;
+    size_t kept = 0, kept_source = p->n_kept_schemes;
     for (size_t i = 0; i < p->n_schemes; i++) {
         bool used = osh_q_of_attention(&p->schemes[i]); // else it was refused
         for (int64_t k = 0; k < cs->n; k++) used |= cs->c[k].scheme == (int)i;
         if (!used) {
-            osh_log(cx, OSH_LOG_WARN, "%s matches no module", p->schemes[i].group_name);
+            if (i >= p->n_kept_schemes) osh_log(cx, OSH_LOG_WARN, "%s matches no module", p->schemes[i].group_name);
+            else kept_source--;
             osh_q_scheme_deinit(cx, &p->schemes[i]);
             continue;
         }
@@ -519,7 +546,7 @@ static void drop_unused_schemes(osh_ctx *cx, osh_plan *p, candidates *cs)
         if (kept != i) p->schemes[kept] = p->schemes[i];
         kept++;
     }
-    p->n_schemes = kept;
+    p->n_schemes = kept, p->n_kept_schemes = kept_source;
 }
 
 /* Counts what an ignore list matches among all modules, targets or not: "lm_head" is right in a recipe for the MLPs. */
@@ -614,6 +641,37 @@ done:
     return rc;
 }
 
+/* What --only leaves: a module with codes keeps them. */
+static osh_status match_only(osh_ctx *cx, const osh_plan *p, candidates *cs)
+{
+    osh_status rc = OSH_OK;
+    for (int64_t i = 0; i < cs->n; i++) {
+        candidate *c = &cs->c[i];
+        bool takes;
+        OSH_TRY(osh_only_takes(cx, &takes, p, c->name));
+        c->left = !takes;
+        int group = osh_only_kept(p, c->tensor, c->name);
+        if (group >= 0) c->kept = true, c->scheme = group;
+    }
+    OSH_TRY(osh_only_warn(cx, p));
+done:
+    return rc;
+}
+
+/* Codes that --only names are gone: what the recipe leaves there would be neither copied nor quantized. */
+static osh_status refuse_left(osh_ctx *cx, const osh_plan *p, const candidates *cs)
+{
+    osh_status rc = OSH_OK;
+    for (int64_t i = 0; p->only && i < cs->n; i++) {
+        const candidate *c = &cs->c[i];
+        if (c->left || c->scheme >= 0 || p->ck->tensors[c->tensor].shard >= 0) continue;
+        OSH_FAIL(cx, OSH_E_USAGE, "--only names %s, which the source has quantized and the recipe leaves dense: want "
+                 "it out of --only, where its codes stay, or among the targets", c->name);
+    }
+done:
+    return rc;
+}
+
 static osh_status match_pruners(osh_ctx *cx, osh_plan *p, candidates *cs)
 {
     osh_status rc = OSH_OK;
@@ -622,7 +680,7 @@ static osh_status match_pruners(osh_ctx *cx, osh_plan *p, candidates *cs)
     for (int64_t i = 0; i < cs->n; i++) {
         const candidate *c = &cs->c[i];
         of[i] = (osh_prunable){.name = c->name, .cls = c->by_name ? NULL : c->cls,
-                               .never = c->never || is_embedding(c)};
+                               .never = c->never || c->left || is_embedding(c)};
     }
     OSH_TRY(osh_plan_prune(cx, p, of, cs->n));
     for (int64_t i = 0; i < cs->n; i++) cs->c[i].pruner = of[i].modifier, cs->c[i].sparsity = of[i].sparsity;
@@ -638,6 +696,7 @@ static osh_status match_all(osh_ctx *cx, osh_plan *p, candidates *cs)
     OSH_NEW(cx, first_of, p->recipe->n);
     OSH_TRY(collect_schemes(cx, p, first_of));
     OSH_NEW(cx, p->linears, cs->n);
+    OSH_TRY(match_only(cx, p, cs));
     OSH_TRY(match_pruners(cx, p, cs));
     for (int64_t i = 0; i < cs->n; i++) {
         int modifier = -1;
@@ -652,6 +711,7 @@ static osh_status match_all(osh_ctx *cx, osh_plan *p, candidates *cs)
         const osh_q_args *a = &p->linears[i].scheme->weights;
         if (osh_q_in_groups(a) && p->linears[i].I % a->group_size) OSH_TRY(refuse_groups(cx, p, &p->linears[i]));
     }
+    OSH_TRY(refuse_left(cx, p, cs));
     OSH_TRY(warn_unmatched(cx, p, cs));
 done:
     osh_free(cx, first_of);
@@ -697,6 +757,7 @@ osh_status osh_plan_match(osh_ctx *cx, osh_plan *p)
     if (!p->n_linears && !rotates_alone(p)) OSH_TRY(refuse_nothing(cx, p));
     OSH_TRY(osh_plan_cache(cx, p));
     drop_unused_schemes(cx, p, &cs);
+    OSH_TRY(name_groups(cx, p, &cs));
     OSH_TRY(osh_plan_joint(cx, p));
     OSH_TRY(make_ignore(cx, p, &cs));
     OSH_TRY(make_config(cx, p));

@@ -98,8 +98,20 @@ static cJSON *args_object(const osh_q_args *given, bool is_weight)
     return NULL;
 }
 
+/* Of a source's group: as it stands there, with its format. */
+static cJSON *group_again(const cJSON *raw, const char *format)
+{
+    cJSON *o = cJSON_Duplicate(raw, 1);
+    if (!o || cJSON_IsString(cJSON_GetObjectItemCaseSensitive(o, "format"))) return o;
+    cJSON_DeleteItemFromObjectCaseSensitive(o, "format");
+    if (add_str(o, "format", format)) return o;
+    cJSON_Delete(o);
+    return NULL;
+}
+
 static cJSON *group_object(const osh_q_scheme *s, const char *format)
 {
+    if (cJSON_IsObject(s->raw)) return group_again(s->raw, format);
     cJSON *o = cJSON_CreateObject();
     if (o && add_str(o, "format", format) &&
         add(o, "input_activations", args_object(&s->inputs, false)) &&

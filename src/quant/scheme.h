@@ -55,6 +55,7 @@ typedef struct osh_q_scheme { // a config group
     osh_strs targets;         // own
     osh_q_args weights, inputs, outputs;
     char format[32]; // "": to be inferred
+    const cJSON *raw; // view: of a source's config: how the group is to be printed; NULL: as its arguments say
 } osh_q_scheme;
 
 typedef struct osh_q_config {

@@ -1,234 +1,176 @@
-/* source.c - finds the quantized modules of a compressed-tensors checkpoint and puts a virtual
- * dense weight in the place of each. */
-#include "quant/source.h"
+/* source.c - puts a virtual dense weight in the place of each quantized module of a checkpoint, and hides what that is
+ * made of. */
+#include "quant/source_impl.h"
 
 #include <string.h>
 
-typedef struct quantized {
-    char *name; // own: module
-    const osh_q_scheme *scheme; // view: config
-    const osh_format *format;
-    const osh_checkpoint *ck;   // view
-    int64_t O, I;
-    osh_format_tensor leaves[OSH_FORMAT_MAX_TENSORS];
-    int64_t index[OSH_FORMAT_MAX_TENSORS]; // into ck->tensors; -1: absent
-    int n_leaves;
-    osh_tensor *in_scale, *in_zero; // own
-} quantized;
-
-struct osh_source {
-    osh_checkpoint *ck;   // own
-    osh_q_config *config; // own; NULL: dense
-    quantized *mods;      // own
-    int n;
-    osh_map *by_name;     // own: module -> mods
-};
-
 osh_checkpoint *osh_source_checkpoint(const osh_source *s) { return s->ck; }
 int osh_source_n_quantized(const osh_source *s) { return s->n; }
-
-/* Weight of one module, dequantized: (code - zero) * scale, as compressed-tensors decompresses. */
-static osh_status make_weight(osh_ctx *cx, void *to, void *user, const osh_st_entry *e)
-{
-    osh_status rc = OSH_OK;
-    const quantized *q = user;
-    osh_tensor *raw[OSH_FORMAT_MAX_TENSORS] = {0}; // own
-    osh_tensor *made = NULL; // own: where the scale's dtype is another
-    void *codes = NULL;      // own
-    osh_qparams params = {0}; // own
-    for (int i = 0; i < q->n_leaves; i++) {
-        if (q->index[i] < 0) continue;
-        const osh_ckpt_tensor *t = &q->ck->tensors[q->index[i]];
-        OSH_TRY(osh_tensor_new(cx, &raw[i], t->e->dtype, t->e->ndim, t->e->shape));
-        OSH_TRY(osh_st_read(cx, raw[i]->data, q->ck->shards[t->shard], t->e));
-    }
-    codes = osh_alloc(cx, (size_t)(q->O * q->I));
-    if (!codes) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the codes of %s", q->name);
-    OSH_TRY(q->format->unpack(cx, codes, &params, q->scheme, q->O, q->I, (const osh_tensor *const *)raw));
-    osh_dtype dt = q->scheme->weights.scale_dtype ? OSH_F32 : params.scale->dtype;
-    OSH_TRY(osh_tensor_new(cx, &made, dt, 2, e->shape));
-    OSH_TRY(osh_q_decode(cx, made, codes, &params, &q->scheme->weights));
-    if (made->dtype == e->dtype) memcpy(to, made->data, osh_tensor_bytes(made));
-    else if (made->dtype == OSH_F32) osh_from_f32(to, e->dtype, made->data, q->O * q->I);
-    else
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s has scales in %s: want %s or F32", q->name,
-                 osh_dtype_name(made->dtype), osh_dtype_name(e->dtype));
-done:
-    if (rc) osh_note(cx, "dequantizing %s", q->name);
-    for (int i = 0; i < OSH_FORMAT_MAX_TENSORS; i++) osh_tensor_free(cx, raw[i]);
-    osh_tensor_free(cx, made);
-    osh_free(cx, codes);
-    osh_qparams_deinit(cx, &params);
-    return rc;
-}
+const char *osh_source_method(const osh_source *s) { return s->n ? s->method : NULL; }
 
 size_t osh_source_scratch(const osh_source *s)
 {
     size_t most = 0;
     for (int k = 0; k < s->n; k++) {
-        const quantized *q = &s->mods[k];
-        size_t sum = osh_mem_gross((size_t)(q->O * q->I)) + osh_mem_gross((size_t)(q->O * q->I) * sizeof(float));
-        for (int i = 0; i < q->n_leaves; i++) {
-            if (q->index[i] < 0) continue;
-            const osh_st_entry *e = q->ck->tensors[q->index[i]].e;
-            sum += 2 * (osh_mem_gross((size_t)(e->end - e->begin)) + osh_mem_gross(sizeof(osh_tensor))); // and params
-        }
-        most = sum > most ? sum : most;
+        size_t n = osh_source_module_bytes(&s->mods[k]);
+        most = n > most ? n : most;
     }
     return most;
 }
 
-static bool split(const char *name, const char *leaf, size_t *n)
-{
-    size_t a = strlen(name), b = strlen(leaf);
-    *n = a > b ? a - b : 0;
-    return a > b && !strcmp(name + a - b, leaf);
-}
+/* ---- what the config says ---- */
 
-static osh_status find_scheme(osh_ctx *cx, const osh_q_scheme **out, const osh_q_config *c,
-                              osh_matcher **m, const char *name, bool embedding)
+static osh_status read_block(osh_ctx *cx, osh_source *s, const cJSON *q)
 {
     osh_status rc = OSH_OK;
-    *out = NULL;
-    for (size_t i = 0; i < c->n && !*out; i++) {
-        int64_t which = -1;
-        OSH_TRY(osh_matcher_find(cx, &which, m[i], name, embedding ? "Embedding" : "Linear"));
-        if (which >= 0) *out = &c->schemes[i];
+    const cJSON *size = cJSON_GetObjectItemCaseSensitive(q, "weight_block_size");
+    if (!size || cJSON_IsNull(size)) goto done;
+    for (int d = 0; d < 2; d++) {
+        const cJSON *n = cJSON_GetArrayItem(size, d);
+        if (!cJSON_IsNumber(n) || !(n->valuedouble >= 1 && n->valuedouble <= 1 << 20) || cJSON_GetArraySize(size) != 2)
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: weight_block_size is no list of two positive numbers", s->ck->config->path);
+        s->block[d] = (int64_t)n->valuedouble;
     }
-    if (!*out)
-        OSH_FAIL(cx, OSH_E_FORMAT,
-                 "%s is stored quantized, but no group of quantization_config has it as a target",
-                 name);
 done:
     return rc;
 }
 
-/* Rows and columns: of weight_shape where the format has it, else of the codes' tensor. */
-static osh_status find_shape(osh_ctx *cx, quantized *q)
+static osh_status read_config(osh_ctx *cx, osh_source *s)
 {
     osh_status rc = OSH_OK;
-    int64_t shape[2];
-    char *name = osh_sprintf(cx, "%s.weight_shape", q->name); // own
-    osh_tensor *t = NULL;                                     // own
+    static const char *const others[] = {"fp8", "fbgemm_fp8", "modelopt", "mxfp4"};
+    const cJSON *q = s->ck->config->quantization_config;
+    const char *path = s->ck->config->path, *algo = NULL;
+    bool known = false;
+    OSH_TRY(osh_json_str_or(cx, &s->method, q, "quant_method", "compressed-tensors", path));
+    if (!strcmp(s->method, "compressed-tensors")) {
+        OSH_TRY(osh_q_config_parse(cx, &s->config, q, path));
+        goto done;
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) known |= !strcmp(s->method, others[i]);
+    if (!known)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: quant_method is '%s', want compressed-tensors, fp8, fbgemm_fp8, modelopt or mxfp4", path,
+                 s->method);
+    OSH_TRY(osh_json_str_or(cx, &algo, q, "quant_algo", "FP8", path));
+    if (strcmp(algo, "FP8"))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: quant_method %s with quant_algo '%s': want FP8", path, s->method, algo);
+    OSH_TRY(read_block(cx, s, q));
+done:
+    return rc;
+}
+
+/* ---- what is seen ---- */
+
+static osh_status add_weight(osh_ctx *cx, osh_source *s, osh_source_module *q)
+{
+    osh_status rc = OSH_OK;
+    char *name = q->scheme ? osh_sprintf(cx, "%s.weight", q->name) : osh_strdup(cx, q->name); // own
+    int64_t linear[] = {q->O, q->I}, experts[] = {q->scheme ? 0 : q->parts[0].e->shape[0], q->O, q->I};
     if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", q->name);
-    const osh_ckpt_tensor *s = osh_checkpoint_find(q->ck, name);
-    if (s) {
-        OSH_TRY(osh_checkpoint_load(cx, &t, q->ck, name, 1, (int64_t[]){2}));
-        if (t->dtype == OSH_I64) memcpy(shape, t->data, sizeof shape);
-        else if (t->dtype == OSH_I32) shape[0] = ((int32_t *)t->data)[0], shape[1] = ((int32_t *)t->data)[1];
-        else OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s: want I64", name, osh_dtype_name(t->dtype));
-    } else {
-        bool halves = osh_q_is_fp4(&q->scheme->weights); // two codes in a byte
-        osh_free(cx, name);
-        if (!(name = osh_sprintf(cx, "%s.%s", q->name, halves ? "weight_packed" : "weight")))
-            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", q->name);
-        if (!(s = osh_checkpoint_find(q->ck, name)) || s->e->ndim != 2)
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s has neither weight_shape nor a 2-D %s", q->name,
-                     halves ? "weight_packed" : "weight");
-        shape[0] = s->e->shape[0], shape[1] = s->e->shape[1] * (halves ? 2 : 1);
-    }
-    if (shape[0] < 1 || shape[1] < 1 || shape[0] > INT32_MAX || shape[1] > INT32_MAX)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s has %ld rows and %ld columns", q->name, (long)shape[0], (long)shape[1]);
-    q->O = shape[0], q->I = shape[1];
-done:
-    osh_free(cx, name);
-    osh_tensor_free(cx, t);
-    return rc;
-}
-
-/* The stored tensors of a module, in the order of its format; shapes must be the format's. */
-static osh_status bind(osh_ctx *cx, osh_source *s, quantized *q, osh_dtype dt)
-{
-    osh_status rc = OSH_OK;
-    char *name = NULL; // own
-    OSH_TRY(osh_format_infer(cx, &q->format, q->scheme, q->name));
-    OSH_TRY(q->format->tensors(cx, q->leaves, &q->n_leaves, q->scheme, q->O, q->I, dt));
+    OSH_TRY(osh_checkpoint_add_virtual(cx, s->ck, name, q->dtype, q->scheme ? 2 : 3, q->scheme ? linear : experts,
+                                       osh_source_make, q));
+    osh_ckpt_virtual *v = &s->ck->virtuals[s->ck->n_virtuals - 1];
+    v->first_shard = INT32_MAX;
     for (int i = 0; i < q->n_leaves; i++) {
-        const osh_format_tensor *f = &q->leaves[i];
-        bool input = !strncmp(f->leaf, "input_", 6);
-        osh_free(cx, name);
-        if (!(name = osh_sprintf(cx, "%s.%s", q->name, f->leaf)))
-            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", q->name);
-        q->index[i] = -1;
-        const osh_ckpt_tensor *t = osh_checkpoint_find(s->ck, name);
-        if (!t) OSH_FAIL(cx, OSH_E_FORMAT, "%s is missing: want it for %s", name, q->format->name);
-        int64_t numel = 0, want = 0;
-        osh_shape_numel(&numel, t->e->ndim, t->e->shape);
-        osh_shape_numel(&want, f->ndim, f->shape);
-        if (numel != want)
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s has %ld elements, %s wants %ld", name, (long)numel,
-                     q->format->name, (long)want);
-        osh_tensor **to = strcmp(f->leaf, "input_zero_point") ? &q->in_scale : &q->in_zero;
-        if (!input) q->index[i] = t - s->ck->tensors;
-        else OSH_TRY(osh_checkpoint_load(cx, to, s->ck, name, -1, NULL));
+        if (!q->parts[i].e) continue;
+        if (q->parts[i].shard < v->first_shard) v->first_shard = q->parts[i].shard;
+        if (q->parts[i].shard > v->last_shard) v->last_shard = q->parts[i].shard;
     }
 done:
     osh_free(cx, name);
     return rc;
 }
 
-static osh_status add_module(osh_ctx *cx, osh_source *s, osh_matcher **m, const char *name, size_t n)
+/* The module that a stored tensor belongs to, as codes or parameters of its weight and its input; -1: none. */
+static int64_t module_of(const osh_source *s, const char *name)
 {
-    osh_status rc = OSH_OK;
-    quantized *q = &s->mods[s->n++];
-    char *scale = NULL; // own
-    if (!(q->name = osh_sprintf(cx, "%.*s", (int)n, name))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
-    q->ck = s->ck;
-    OSH_TRY(osh_map_put(cx, s->by_name, q->name, n, s->n - 1));
-    OSH_TRY(find_scheme(cx, &q->scheme, s->config, m, q->name, strstr(q->name, "embed") != NULL));
-    OSH_TRY(find_shape(cx, q));
-    osh_dtype dt = s->ck->config->dtype;
-    if (!(scale = osh_sprintf(cx, "%s.weight_scale", q->name))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", q->name);
-    const osh_ckpt_tensor *t = osh_checkpoint_find(s->ck, scale);
-    if (!t) OSH_FAIL(cx, OSH_E_FORMAT, "%s is missing", scale);
-    if (dt == OSH_DTYPE_NONE) dt = t->e->dtype;
-    OSH_TRY(bind(cx, s, q, dt));
-    osh_free(cx, scale);
-    if (!(scale = osh_sprintf(cx, "%s.weight", q->name))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", q->name);
-    OSH_TRY(osh_checkpoint_add_virtual(cx, s->ck, scale, dt, 2, (int64_t[]){q->O, q->I}, make_weight, q));
-done:
-    osh_free(cx, scale);
-    return rc;
+    static const char *const leaves[] = {"weight", "weight_packed", "weight_scale", "weight_scale_inv",
+                                         "weight_zero_point", "weight_shape", "weight_global_scale", "input_scale",
+                                         "input_zero_point", "input_global_scale", "input_scale_ub",
+                                         "activation_scale", "output_scale", "output_zero_point"};
+    const char *dot = strrchr(name, '.'), *under = strrchr(name, '_');
+    int64_t i = -1;
+    if (under && (!strcmp(under, "_blocks") || !strcmp(under, "_scales")) &&
+        osh_map_get(s->by_name, name, (size_t)(under - name), &i))
+        return i;
+    for (size_t k = 0; dot && k < sizeof leaves / sizeof *leaves; k++)
+        if (!strcmp(dot + 1, leaves[k]) && osh_map_get(s->by_name, name, (size_t)(dot - name), &i)) return i;
+    return -1;
 }
 
-static osh_status find_modules(osh_ctx *cx, osh_source *s)
+static bool is_of_cache(const char *tensor)
+{
+    static const char *const leaves[] = {".k_scale", ".v_scale", ".q_scale", ".k_zero_point", ".v_zero_point"};
+    const char *dot = strrchr(tensor, '.');
+    for (size_t i = 0; dot && i < sizeof leaves / sizeof *leaves; i++)
+        if (!strcmp(dot, leaves[i])) return true;
+    return false;
+}
+
+static osh_status keep_rest(osh_ctx *cx, osh_source *s, osh_matcher *only)
 {
     osh_status rc = OSH_OK;
-    osh_matcher **m = NULL; // own
-    int64_t n_stored = s->ck->n_tensors;
-    OSH_NEW(cx, m, s->config->n);
-    for (size_t i = 0; i < s->config->n; i++)
-        OSH_TRY(osh_matcher_new(cx, &m[i], (const char *const *)s->config->schemes[i].targets.items,
-                                s->config->schemes[i].targets.n));
-    OSH_NEW(cx, s->mods, n_stored);
-    for (int64_t i = 0; i < n_stored; i++) {
-        size_t n;
-        const char *name = s->ck->tensors[i].e->name;
-        if (split(name, ".weight_scale", &n)) OSH_TRY(add_module(cx, s, m, name, n));
+    if (!s->config)
+        OSH_FAIL(cx, OSH_E_USAGE, "--only would keep codes of quant_method %s beside those of compressed-tensors, and "
+                 "no engine reads both: want all of the model, without --only", s->method);
+    for (int i = 0; i < s->n; i++) {
+        int64_t which;
+        OSH_TRY(osh_matcher_find(cx, &which, only, s->mods[i].name, NULL));
+        s->ck->virtuals[i].kept = which < 0;
     }
-    if (!s->n && !s->config->cache.present)
-        osh_log(cx, OSH_LOG_WARN, "%s has a quantization_config and no quantized tensor", s->ck->dir);
 done:
-    for (size_t i = 0; m && i < s->config->n; i++) osh_matcher_free(cx, m[i]);
-    osh_free(cx, m);
     return rc;
 }
 
-osh_status osh_source_open(osh_ctx *cx, osh_source **out, const char *dir)
+static osh_status hide_parts(osh_ctx *cx, osh_source *s, bool compress, osh_matcher *only)
+{
+    osh_status rc = OSH_OK;
+    int64_t n_stored = s->ck->n_tensors, *by = NULL; // own
+    for (int i = 0; i < s->n; i++) OSH_TRY(add_weight(cx, s, &s->mods[i]));
+    if (only) OSH_TRY(keep_rest(cx, s, only));
+    OSH_NEW(cx, by, s->ck->n_tensors);
+    for (int64_t i = 0; i < s->ck->n_tensors; i++) by[i] = -1;
+    for (int64_t i = 0; i < n_stored; i++) {
+        const osh_st_entry *e = s->ck->tensors[i].e;
+        int64_t module = module_of(s, e->name);
+        if (module >= 0 && s->ck->virtuals[module].kept) continue;
+        if (module >= 0) by[i] = n_stored + module;
+        else if (compress && !only && is_of_cache(e->name)) by[i] = -2;
+    }
+    OSH_TRY(osh_checkpoint_hide(cx, s->ck, by));
+done:
+    osh_free(cx, by);
+    return rc;
+}
+
+static osh_status source_open(osh_ctx *cx, osh_source **out, const char *dir, bool compress, osh_matcher *only)
 {
     osh_status rc = OSH_OK;
     osh_source *s = NULL; // own
     OSH_NEW(cx, s, 1);
+    pthread_mutex_init(&s->lock, NULL);
     OSH_TRY(osh_map_new(cx, &s->by_name, 64));
     OSH_TRY(osh_checkpoint_open(cx, &s->ck, dir));
     if (s->ck->config->quantization_config) {
-        OSH_TRY(osh_q_config_parse(cx, &s->config, s->ck->config->quantization_config, s->ck->config->path));
-        OSH_TRY(find_modules(cx, s));
+        OSH_TRY(read_config(cx, s));
+        OSH_TRY(osh_source_find_modules(cx, s));
+        OSH_TRY(hide_parts(cx, s, compress, only));
     }
     *out = s, s = NULL;
 done:
     osh_source_close(cx, s);
     return rc;
+}
+
+osh_status osh_source_open(osh_ctx *cx, osh_source **out, const char *dir)
+{
+    return source_open(cx, out, dir, false, NULL);
+}
+
+osh_status osh_source_open_to_compress(osh_ctx *cx, osh_source **out, const char *dir, osh_matcher *only)
+{
+    return source_open(cx, out, dir, true, only);
 }
 
 void osh_source_close(osh_ctx *cx, osh_source *s)
@@ -240,9 +182,11 @@ void osh_source_close(osh_ctx *cx, osh_source *s)
         osh_tensor_free(cx, s->mods[i].in_zero);
     }
     osh_free(cx, s->mods);
+    osh_free(cx, s->blocks);
     osh_map_free(cx, s->by_name);
     osh_q_config_free(cx, s->config);
     osh_checkpoint_close(cx, s->ck);
+    pthread_mutex_destroy(&s->lock);
     osh_free(cx, s);
 }
 
@@ -251,10 +195,13 @@ const osh_q_scheme *osh_source_scheme(const osh_source *s, const char *module,
 {
     int64_t i = 0;
     *in_scale = *in_zero = NULL;
-    if (!osh_map_get(s->by_name, module, strlen(module), &i)) return NULL;
+    if (!s->config || !osh_map_get(s->by_name, module, strlen(module), &i)) return NULL;
     *in_scale = s->mods[i].in_scale, *in_zero = s->mods[i].in_zero;
     return s->mods[i].scheme;
 }
+
+const osh_q_config *osh_source_config(const osh_source *s) { return s->config; }
+bool osh_source_has_part(const osh_source *s, const char *tensor) { return module_of(s, tensor) >= 0; }
 
 const osh_q_args *osh_source_cache(const osh_source *s)
 {

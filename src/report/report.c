@@ -388,8 +388,7 @@ static osh_status collect(osh_ctx *cx, osh_report *out, const osh_run *r)
         out->storage_read = number_after(io, "\nread_bytes: ");
         out->storage_written = number_after(io, "\nwrite_bytes: ");
     }
-    for (int64_t i = 0; i < p->ck->n_tensors; i++)
-        out->source_bytes += p->ck->tensors[i].e->end - p->ck->tensors[i].e->begin;
+    out->source_bytes = osh_checkpoint_stored_bytes(p->ck);
     for (int i = 0; i < p->n_linears; i++) {
         out->n_fallbacks += r->results[i].fallback != NULL;
         out->n_experts += strstr(p->linears[i].name, ".experts.") != NULL;

@@ -87,7 +87,7 @@ static osh_status read_elements(osh_ctx *cx, const osh_plan *p, int64_t tensor, 
     osh_status rc = OSH_OK;
     const osh_ckpt_tensor *t = &p->ck->tensors[tensor];
     int64_t size = (int64_t)osh_dtype_bytes(t->e->dtype);
-    OSH_TRY(osh_st_read_part(cx, to, p->ck->shards[t->shard], t->e, first * size, (size_t)(n * size)));
+    OSH_TRY(osh_checkpoint_read_part(cx, to, p->ck, t, first * size, (size_t)(n * size)));
     OSH_TRY(osh_checkpoint_apply(cx, p->ck, tensor, to, first, n));
 done:
     return rc;

@@ -100,6 +100,7 @@ static void deinit(osh_ctx *cx, osh_verify *v)
     osh_globals_free(cx, v->globals);
     osh_plan_free(cx, v->plan);
     osh_free(cx, v->plan_options.recipe);
+    osh_strs_deinit(cx, &v->plan_options.only);
     osh_checkpoint_close(cx, v->ck);
     cJSON_Delete(v->manifest);
 }

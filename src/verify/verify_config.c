@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "graph/kind.h"
+#include "quant/groups.h"
 #include "verify/verify.h"
 
 typedef struct modules { // everything that has a weight
@@ -116,27 +117,21 @@ static void modules_deinit(osh_ctx *cx, modules *ms)
     osh_free(cx, ms->which);
 }
 
-/* Group of a module by compressed-tensors' own lookup: the first whose targets match, unless it is ignored. */
+/* Group of a module by compressed-tensors' own lookup, unless it is ignored. */
 static osh_status find_groups(osh_ctx *cx, modules *ms, const osh_q_config *c)
 {
     osh_status rc = OSH_OK;
-    osh_matcher **m = NULL, *ignored = NULL; // own
-    OSH_NEW(cx, m, c->n);
+    osh_groups *g = NULL;        // own
+    osh_matcher *ignored = NULL; // own
+    OSH_TRY(osh_groups_new(cx, &g, c));
     OSH_TRY(osh_matcher_new(cx, &ignored, (const char *const *)c->ignore.items, c->ignore.n));
-    for (size_t g = 0; g < c->n; g++)
-        OSH_TRY(osh_matcher_new(cx, &m[g], (const char *const *)c->schemes[g].targets.items, c->schemes[g].targets.n));
     for (int i = 0; i < ms->n; i++) {
         int64_t hit = -1;
         OSH_TRY(osh_matcher_find(cx, &hit, ignored, ms->names[i], ms->classes[i]));
-        for (size_t g = 0; hit < 0 && g < c->n && ms->which[i] < 0; g++) {
-            int64_t target = -1;
-            OSH_TRY(osh_matcher_find(cx, &target, m[g], ms->names[i], ms->classes[i]));
-            if (target >= 0) ms->which[i] = (int)g;
-        }
+        if (hit < 0) OSH_TRY(osh_groups_find(cx, &ms->which[i], g, ms->names[i], ms->classes[i]));
     }
 done:
-    for (size_t g = 0; m && g < c->n; g++) osh_matcher_free(cx, m[g]);
-    osh_free(cx, m);
+    osh_groups_free(cx, g);
     osh_matcher_free(cx, ignored);
     return rc;
 }

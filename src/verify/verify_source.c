@@ -17,6 +17,24 @@ static const cJSON *made_of(const osh_verify *v, const char *key)
     return cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(v->manifest, "made_of"), key);
 }
 
+/* --only of the run, a line each. */
+static osh_status take_only(osh_ctx *cx, osh_strs *to, const cJSON *text)
+{
+    osh_status rc = OSH_OK;
+    if (!cJSON_IsString(text)) goto done;
+    size_t n = 1;
+    for (const char *s = text->valuestring; *s; s++) n += *s == '\n';
+    OSH_NEW(cx, to->items, n);
+    for (const char *s = text->valuestring, *end; s; s = *end ? end + 1 : NULL) {
+        end = s + strcspn(s, "\n");
+        if (!(to->items[to->n] = osh_sprintf(cx, "%.*s", (int)(end - s), s)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for --only");
+        to->n++;
+    }
+done:
+    return rc;
+}
+
 static osh_status make_plan(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
@@ -27,6 +45,7 @@ static osh_status make_plan(osh_ctx *cx, osh_verify *v)
     if (cJSON_IsString(arithmetic)) o->arithmetic = arithmetic->valuestring;
     if (cJSON_IsString(size) && strtoll(size->valuestring, NULL, 10) > 0)
         o->max_shard_size = strtoll(size->valuestring, NULL, 10);
+    OSH_TRY(take_only(cx, &o->only, made_of(v, "only")));
     if (!osh_file_exists(o->recipe)) {
         OSH_TRY(osh_verify_add(cx, v, "recipe.yaml", "the recipe that made the output", "is not there"));
         goto done;
@@ -165,7 +184,7 @@ static osh_status check_sums(osh_ctx *cx, osh_verify *v)
     for (const cJSON *m = cJSON_IsArray(list) ? list->child : NULL; m; m = m->next) {
         const cJSON *name = cJSON_GetObjectItemCaseSensitive(m, "source");
         const cJSON *was = cJSON_GetObjectItemCaseSensitive(m, "source_xxh3");
-        const osh_ckpt_tensor *t = cJSON_IsString(name) ? osh_checkpoint_find(ck, name->valuestring) : NULL;
+        const osh_ckpt_tensor *t = cJSON_IsString(name) ? osh_checkpoint_find_copied(ck, name->valuestring) : NULL;
         uint64_t sum;
         char text[24];
         if (!t || listed[t - ck->tensors] || !osh_checkpoint_seen(ck, t - ck->tensors, &sum)) continue;
@@ -238,7 +257,7 @@ static osh_status check_copy(osh_ctx *cx, osh_verify *v, int64_t i)
     XXH3_64bits_reset(state);
     for (int64_t at = 0; at < n_bytes; at += half) {
         size_t n = (size_t)(n_bytes - at < half ? n_bytes - at : half), k = 0;
-        OSH_TRY(osh_st_read_part(cx, chunk, p->ck->shards[src->shard], src->e, at, n));
+        OSH_TRY(osh_checkpoint_read_part(cx, chunk, p->ck, src, at, n));
         OSH_TRY(osh_st_read_part(cx, chunk + half, v->ck->shards[out->shard], out->e, at, n));
         XXH3_64bits_update(state, chunk, n);
         size_t size = osh_dtype_bytes(src->e->dtype);

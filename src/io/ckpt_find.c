@@ -1,0 +1,57 @@
+/* ckpt_find.c - tensors of a checkpoint by name, and bytes of one, whether a shard holds it or it is made. */
+#include <string.h>
+
+#include "io/checkpoint.h"
+
+const osh_ckpt_tensor *osh_checkpoint_find(const osh_checkpoint *ck, const char *name)
+{
+    int64_t i;
+    return osh_map_get(ck->by_name, name, strlen(name), &i) ? &ck->tensors[i] : NULL;
+}
+
+bool osh_checkpoint_is_kept(const osh_checkpoint *ck, int64_t tensor)
+{
+    return ck->tensors[tensor].shard < 0 && ck->virtuals[-1 - ck->tensors[tensor].shard].kept;
+}
+
+const osh_ckpt_tensor *osh_checkpoint_find_copied(const osh_checkpoint *ck, const char *name)
+{
+    const osh_ckpt_tensor *t = osh_checkpoint_find(ck, name);
+    if (!t || !osh_checkpoint_is_kept(ck, t - ck->tensors)) return t;
+    int64_t stored = ck->virtuals[-1 - t->shard].stored;
+    return stored < 0 ? NULL : &ck->tensors[stored];
+}
+
+int64_t osh_ckpt_columns(const osh_st_entry *e) { return e->ndim ? e->shape[e->ndim - 1] : 1; }
+
+/* Bytes of rows of which the first and the last may be wanted in part. */
+static osh_status virtual_read(osh_ctx *cx, char *to, const osh_ckpt_virtual *v, int64_t offset, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    char *row = NULL; // own
+    int64_t size = osh_ckpt_columns(v->e) * (int64_t)osh_dtype_bytes(v->e->dtype);
+    while (n > 0) {
+        int64_t at = offset % size, take = n < size - at ? n : size - at;
+        if (take == size) {
+            take = n / size * size;
+            OSH_TRY(v->make(cx, to, v->user, v->e, offset / size, n / size));
+        } else {
+            if (!row && !(row = osh_alloc(cx, (size_t)size))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a row");
+            OSH_TRY(v->make(cx, row, v->user, v->e, offset / size, 1));
+            memcpy(to, row + at, (size_t)take);
+        }
+        to += take, offset += take, n -= take;
+    }
+done:
+    osh_free(cx, row);
+    return rc;
+}
+
+osh_status osh_checkpoint_read_part(osh_ctx *cx, void *to, const osh_checkpoint *ck, const osh_ckpt_tensor *t,
+                                    int64_t offset, size_t n_bytes)
+{
+    if (t->shard >= 0) return osh_st_read_part(cx, to, ck->shards[t->shard], t->e, offset, n_bytes);
+    osh_status rc = virtual_read(cx, to, &ck->virtuals[-1 - t->shard], offset, (int64_t)n_bytes);
+    if (rc) osh_note(cx, "reading %.200s", t->e->name);
+    return rc;
+}

@@ -1,0 +1,225 @@
+/* source_rows.c - rows of a dense weight, decoded from what the source stores: (code - zero) * scale.
+ *
+ *   compressed-tensors   in the dtype of the scale, as compressed-tensors decompresses
+ *   FP8                  in F32, then rounded to the model's dtype, as transformers' Fp8Dequantize
+ *   experts in MXFP4     blocks [E, R, G, 16], scales [E, R, G] to [E, 32 G, R]: transformers'
+ *                        convert_moe_packed_tensors, which turns each expert over
+ *
+ * Rows are decoded in pieces of about PIECE elements: a weight of 4,096 x 14,336 takes 3 MB beside itself. Rows that
+ * share a scale (blocks) or a word of zero points are decoded together. */
+#include "quant/source_impl.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/num.h"
+
+enum { PIECE = 1 << 18, ZERO_ROWS = 32 }; // elements; rows whose packed zero points fill whole words
+
+static bool is_per_row(const osh_format_tensor *f)
+{
+    return !strcmp(f->leaf, "weight_scale") || !strcmp(f->leaf, "weight_zero_point");
+}
+
+static bool is_packed_zero(const osh_format_tensor *f)
+{
+    return !strcmp(f->leaf, "weight_zero_point") && f->dtype == OSH_I32;
+}
+
+/* Rows that cannot be decoded apart. */
+static int64_t rows_together(const osh_source_module *q)
+{
+    int64_t n = q->scheme->weights.strategy == OSH_Q_BLOCK ? q->scheme->weights.block[0] : 1;
+    for (int i = 0; i < q->n_leaves; i++)
+        if (is_packed_zero(&q->leaves[i])) n *= ZERO_ROWS;
+    return n;
+}
+
+static int64_t piece_rows(const osh_source_module *q)
+{
+    int64_t unit = rows_together(q), n = PIECE / q->I / unit * unit;
+    if (n < unit) n = unit;
+    return n < q->O ? n : q->O;
+}
+
+/* Rows [*at, *at + *n) of a stored tensor, for rows [first, first + rows) of the weight. */
+static void rows_of_part(const osh_source_module *q, int leaf, int64_t first, int64_t rows, int64_t *at, int64_t *n)
+{
+    const osh_format_tensor *f = &q->leaves[leaf];
+    const osh_q_args *a = &q->scheme->weights;
+    *at = 0, *n = f->shape[0];
+    if (leaf == 0) *at = first, *n = rows;
+    else if (is_packed_zero(f)) *at = first * a->bits / 32, *n = osh_pack_words(rows, a->bits);
+    else if (is_per_row(f) && a->strategy == OSH_Q_BLOCK)
+        *at = first / a->block[0], *n = (rows + a->block[0] - 1) / a->block[0];
+    else if (is_per_row(f) && a->strategy != OSH_Q_TENSOR) *at = first, *n = rows;
+}
+
+static osh_status read_part(osh_ctx *cx, osh_tensor **out, const osh_source_module *q, int leaf, int64_t first,
+                            int64_t rows)
+{
+    osh_status rc = OSH_OK;
+    const osh_ckpt_tensor *t = &q->parts[leaf];
+    const osh_format_tensor *f = &q->leaves[leaf];
+    int64_t at, n;
+    rows_of_part(q, leaf, first, rows, &at, &n);
+    int64_t shape[2] = {n, f->shape[1]}, row = (t->e->end - t->e->begin) / (f->shape[0] ? f->shape[0] : 1);
+    OSH_TRY(osh_tensor_new(cx, out, t->e->dtype, f->ndim, shape));
+    OSH_TRY(osh_st_read_part(cx, (*out)->data, q->source->ck->shards[t->shard], t->e, at * row, (size_t)(n * row)));
+    if (!strcmp(f->leaf, "weight_shape")) { // of these rows
+        if (t->e->dtype == OSH_I64) ((int64_t *)(*out)->data)[0] = rows;
+        else ((int32_t *)(*out)->data)[0] = (int32_t)rows;
+    }
+done:
+    return rc;
+}
+
+/* to [rows, I] in the dense weight's dtype. */
+static osh_status decode_rows(osh_ctx *cx, void *to, const osh_source_module *q, int64_t first, int64_t rows)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *raw[OSH_FORMAT_MAX_TENSORS] = {0}; // own
+    osh_tensor *made = NULL;  // own: where it is not rounded yet
+    void *codes = NULL;       // own
+    osh_qparams params = {0}; // own
+    for (int i = 0; i < q->n_leaves; i++)
+        if (q->parts[i].e) OSH_TRY(read_part(cx, &raw[i], q, i, first, rows));
+    if (!(codes = osh_alloc(cx, (size_t)(rows * q->I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
+    OSH_TRY(q->format->unpack(cx, codes, &params, q->scheme, rows, q->I, (const osh_tensor *const *)raw));
+    for (int i = 0; i < q->n_leaves; i++) osh_tensor_free(cx, raw[i]), raw[i] = NULL;
+    osh_dtype dt = q->scheme->weights.scale_dtype || q->scheme == &q->own ? OSH_F32 : params.scale->dtype;
+    osh_tensor view = osh_tensor_view(dt, 2, (int64_t[]){rows, q->I}, to);
+    if (dt != q->dtype) OSH_TRY(osh_tensor_new(cx, &made, dt, 2, view.shape));
+    OSH_TRY(osh_q_decode(cx, made ? made : &view, codes, &params, &q->scheme->weights));
+    if (made) osh_from_f32(to, q->dtype, made->data, rows * q->I);
+done:
+    for (int i = 0; i < OSH_FORMAT_MAX_TENSORS; i++) osh_tensor_free(cx, raw[i]);
+    osh_tensor_free(cx, made);
+    osh_free(cx, codes);
+    osh_qparams_deinit(cx, &params);
+    return rc;
+}
+
+static osh_status make_linear(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    int64_t unit = rows_together(q), piece = piece_rows(q), end = first + n, rows;
+    size_t row = (size_t)q->I * osh_dtype_bytes(q->dtype);
+    void *room = NULL; // own: of rows that are wanted in part
+    for (int64_t at = first / unit * unit; at < end; at += rows) {
+        rows = (end - at + unit - 1) / unit * unit;
+        if (rows > piece) rows = piece;
+        if (rows > q->O - at) rows = q->O - at;
+        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        if (at >= first && at + rows <= end) {
+            OSH_TRY(decode_rows(cx, to + (size_t)(at - first) * row, q, at, rows));
+            continue;
+        }
+        if (!room && !(room = osh_alloc(cx, (size_t)piece * row))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for rows");
+        OSH_TRY(decode_rows(cx, room, q, at, rows));
+        int64_t from = at > first ? at : first, to_row = at + rows < end ? at + rows : end;
+        memcpy(to + (size_t)(from - first) * row, (char *)room + (size_t)(from - at) * row,
+               (size_t)(to_row - from) * row);
+    }
+done:
+    osh_free(cx, room);
+    return rc;
+}
+
+/* ---- experts in MXFP4 ---- */
+
+static const float fp4[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+
+static size_t block_bytes(const osh_source_module *q) { return (size_t)(q->I * q->O / 2); } // of one expert
+
+/* With the lock. Blocks and scales of one expert; neighbouring pieces of it are asked for one after the other. */
+static osh_status take_expert(osh_ctx *cx, const osh_source_module *q, int64_t expert)
+{
+    osh_status rc = OSH_OK;
+    osh_source *s = q->source;
+    size_t n = block_bytes(q), n_scales = n / 16;
+    if (s->last == q && s->last_expert == expert) goto done;
+    osh_free(cx, s->blocks);
+    s->last = NULL;
+    if (!(s->blocks = osh_alloc(cx, n + n_scales))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for an expert's blocks");
+    for (int i = 0; i < 2; i++) {
+        const osh_ckpt_tensor *t = &q->parts[i];
+        OSH_TRY(osh_st_read_part(cx, s->blocks + (i ? n : 0), s->ck->shards[t->shard], t->e,
+                                 expert * (int64_t)(i ? n_scales : n), i ? n_scales : n));
+    }
+    s->last = q, s->last_expert = expert;
+done:
+    return rc;
+}
+
+/* Columns [first, first + n) of the blocks' rows: rows of what is made. */
+static osh_status decode_expert(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    const uint8_t *blocks = q->source->blocks, *scales = blocks + block_bytes(q);
+    int64_t R = q->I, C = q->O; // of what is made [C, R]
+    float *row = osh_alloc(cx, (size_t)R * sizeof *row); // own
+    if (!row) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a row");
+    for (int64_t c = first; c < first + n; c++) {
+        for (int64_t r = 0; r < R; r++) {
+            uint8_t byte = blocks[(r * C + c) / 2], e = scales[(r * C + c) / 32];
+            float scale = e == 255 ? INFINITY : ldexpf(1, e - 127);
+            row[r] = fp4[c % 2 ? byte >> 4 : byte & 15] * scale;
+        }
+        osh_from_f32(to + (size_t)((c - first) * R) * osh_dtype_bytes(q->dtype), q->dtype, row, R);
+    }
+done:
+    osh_free(cx, row);
+    return rc;
+}
+
+static osh_status make_experts(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    pthread_mutex_lock(&q->source->lock);
+    for (int64_t end = first + n, k; first < end; first += k) {
+        int64_t expert = first / q->O;
+        k = (expert + 1) * q->O < end ? (expert + 1) * q->O - first : end - first;
+        OSH_TRY(take_expert(cx, q, expert));
+        OSH_TRY(decode_expert(cx, to, q, first % q->O, k));
+        to += (size_t)(k * q->I) * osh_dtype_bytes(q->dtype);
+    }
+done:
+    pthread_mutex_unlock(&q->source->lock);
+    return rc;
+}
+
+/* ---- both ---- */
+
+osh_status osh_source_make(osh_ctx *cx, void *to, void *user, const osh_st_entry *e, int64_t first, int64_t n)
+{
+    const osh_source_module *q = user;
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
+    osh_status rc = q->scheme ? make_linear(cx, to, q, first, n) : make_experts(cx, to, q, first, n);
+    osh_mem_use(cx, old);
+    if (rc) osh_note(cx, "dequantizing %s", e->name);
+    return rc;
+}
+
+size_t osh_source_module_bytes(const osh_source_module *q)
+{
+    size_t sum = 0, longest = 0; // of parts
+    if (!q->scheme)
+        return osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES) + osh_mem_gross(block_bytes(q) / 16 * 17) +
+               osh_mem_gross((size_t)q->I * sizeof(float));
+    int64_t rows = piece_rows(q);
+    size_t n = (size_t)(rows * q->I);
+    sum += osh_mem_gross(n) + osh_mem_gross(n * sizeof(float));
+    if (rows_together(q) > 1) sum += osh_mem_gross(n * osh_dtype_bytes(q->dtype));
+    for (int i = 0; i < q->n_leaves; i++) {
+        if (!q->parts[i].e) continue;
+        int64_t at, k, all = q->leaves[i].shape[0] ? q->leaves[i].shape[0] : 1;
+        rows_of_part(q, i, 0, rows, &at, &k);
+        size_t part = (size_t)((q->parts[i].e->end - q->parts[i].e->begin) / all * k);
+        sum += (i ? 2 : 1) * (osh_mem_gross(part) + osh_mem_gross(sizeof(osh_tensor))); // and in params
+        longest = part > longest ? part : longest;
+    }
+    longest = osh_file_room(longest); // past the page cache a block on the way
+    return sum + osh_mem_gross((longest < OSH_DIRECT_BYTES ? longest : OSH_DIRECT_BYTES) + OSH_BLOCK_BYTES);
+}

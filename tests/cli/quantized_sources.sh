@@ -1,0 +1,81 @@
+# Sources that are quantized already: codes of compressed-tensors and the same as FP8 with weight_scale_inv give the same
+# output, with data and without; one quantization_config; what stays dense is dequantized; budgets hold; a source that
+# changes is seen by what it stands for; methods that are not read are refused by name.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+data=$model/data/calibration.jsonl
+fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
+one() { "$ONESHOT" --progress none --group-size 32 --scheme W4A16 "$@" >log 2>&1 || fail "exit $?: $*"; }
+gptq() { one --quality gptq --dataset "$data" --num-calibration-samples 4 --max-seq-length 64 "$@"; }
+refused() { # exit code, what is said, arguments
+    local code=0
+    "$ONESHOT" --progress none "${@:3}" >log 2>&1 || code=$?
+    [ $code = "$1" ] && grep -q -- "$2" log || fail "exit $code, wanted $1 and '$2': ${*:3}"
+}
+same() { cmp "$1/model.safetensors" "$2/model.safetensors"; cmp "$1/config.json" "$2/config.json"; }
+"$ONESHOT" --model "$model" --scheme FP8_BLOCK --progress none --output packed >/dev/null
+cp -r packed fp8
+for name in $("$ONESHOT" inspect packed | awk '$1 ~ /\.weight_scale$/ {print $1}'); do
+    "$OSH_TOOLS/st_edit" fp8 rename "$name" "${name}_inv"
+done
+config() { # what quantization_config is
+    python3 - "$1" "$2" <<'P'
+import json, sys
+path = sys.argv[1] + "/config.json"
+c = json.load(open(path))
+c["quantization_config"] = json.loads(sys.argv[2])
+open(path, "w").write(json.dumps(c, indent=2) + "\n")
+P
+}
+config fp8 '{"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}'
+
+one --model packed --output a
+one --model fp8 --output b
+same a b
+python3 -c '
+import json
+c = json.load(open("b/config.json"))["quantization_config"]
+assert c["quant_method"] == "compressed-tensors" and list(c["config_groups"]) == ["group_0"], c'
+"$ONESHOT" verify b --model fp8 >log || fail "verify"
+gptq --model packed --output c
+gptq --model fp8 --output d --threads 1 --batch-size 2
+same c d
+"$ONESHOT" verify d --model fp8 >log || fail "verify"
+"$ONESHOT" check-model fp8 >log || fail "check-model"
+grep -q '^38 tensors, 4 layers: 0 wrong, 0 forgotten by the template, 0 aside$' log || fail "check-model says otherwise"
+
+# what no target reaches is written dense; prefetch and bands make no difference
+one --model fp8 --ignore lm_head,re:.*down_proj$ --output e
+one --model fp8 --ignore lm_head,re:.*down_proj$ --output e1 --threads 1 --prefetch false
+same e e1
+"$ONESHOT" inspect e >log
+grep -q 'layers.0.mlp.down_proj.weight  *BF16' log || fail "down_proj is not dense"
+grep -q '"rule": "dequantized", "source": "model.layers.0.mlp.down_proj.weight"' e/oneshot-manifest.json ||
+    fail "the manifest does not say what became of it"
+"$ONESHOT" verify e --model fp8 >log || fail "verify"
+
+# the smallest budget that the plan names will do
+for how in "" "--quality gptq --dataset $data --num-calibration-samples 4 --max-seq-length 64"; do
+    refused 2 'smallest that would do' --model fp8 --scheme W4A16 --group-size 32 $how --output f --host-memory 5MiB
+    least=$(grep -o 'host-memory [0-9]*MiB' log | tail -1)
+    one --model fp8 $how --output f --$least
+    rm -r f
+done
+
+# the same source under another time; then another scale
+touch fp8/model.safetensors
+one --model fp8 --output b
+cp -r fp8 other
+"$OSH_TOOLS/st_edit" fp8 flip model.layers.1.mlp.up_proj.weight_scale_inv 0 0
+refused 2 'up_proj.weight has checksum' --model fp8 --scheme W4A16 --group-size 32 --output b
+if "$ONESHOT" verify b --model fp8 >log 2>&1; then fail "another source is not seen"; fi
+
+config other '{"quant_method": "gptq", "bits": 4}'
+refused 1 "quant_method is 'gptq', want compressed-tensors, fp8" --model other --scheme W4A16 --output g
+config other '{"quant_method": "modelopt", "quant_algo": "NVFP4"}'
+refused 1 "quant_algo 'NVFP4': want FP8" --model other --scheme W4A16 --output g
+config other '{"quant_method": "fp8", "weight_block_size": [64, 128]}'
+refused 1 'weight_scale_inv has the shape .*, which blocks of .64, 128. of a weight' --model other --scheme W4A16 --output g
+config other '{"quant_method": "fp8"}'
+"$OSH_TOOLS/st_edit" other drop model.layers.1.mlp.up_proj.weight_scale_inv
+refused 1 'up_proj.weight is F8_E4M3, but there is neither' --model other --scheme W4A16 --output g

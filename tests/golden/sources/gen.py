@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Small quantized sources, each with what transformers or compressed-tensors makes of its weights (expected.safetensors).
+
+    gen.py        writes the folders beside it and MANIFEST.json
+"""
+import json
+import os
+
+import compressed_tensors
+import torch
+import transformers
+from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
+from compressed_tensors.quantization import QuantizationArgs
+from compressed_tensors.quantization.lifecycle.forward import dequantize
+from safetensors.torch import save_file
+from transformers.integrations.finegrained_fp8 import Fp8Dequantize
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+SEED = 20260711
+HERE = os.path.dirname(os.path.abspath(__file__))
+FP8 = torch.float8_e4m3fn
+BF16 = torch.bfloat16
+
+
+def codes(*shape):
+    """Every finite code of E4M3 occurs."""
+    raw = torch.randint(0, 256, shape, dtype=torch.uint8)
+    raw[(raw & 127) == 127] = 0
+    return raw.view(FP8)
+
+
+def write(name, quantization, shards, expected, dtype="bfloat16"):
+    folder = os.path.join(HERE, name)
+    os.makedirs(folder, exist_ok=True)
+    config = {"architectures": ["LlamaForCausalLM"], "dtype": dtype, "quantization_config": quantization}
+    with open(os.path.join(folder, "config.json"), "w") as f:
+        json.dump(config, f, indent=2)
+    where = {}
+    for i, tensors in enumerate(shards):
+        file = f"model-{i + 1:05}-of-{len(shards):05}.safetensors"
+        save_file({k: v.contiguous() for k, v in tensors.items()}, os.path.join(folder, file))
+        where.update({k: file for k in tensors})
+    with open(os.path.join(folder, "model.safetensors.index.json"), "w") as f:
+        json.dump({"weight_map": where}, f, indent=1, sort_keys=True)
+    save_file({k: v.contiguous() for k, v in expected.items()}, os.path.join(folder, "expected.safetensors"))
+
+
+def theirs(weight, scale, dtype=BF16):
+    return Fp8Dequantize(None)._dequantize_one(weight, scale, output_dtype=dtype)
+
+
+def block():
+    """Scales in another shard; the second weight's last blocks are cut, as DeepSeek V3's kv_a_proj: the formula of its
+    own weight_dequant."""
+    even, cut = codes(96, 64), codes(80, 40)
+    s_even, s_cut = torch.rand(3, 2) * 0.02, torch.rand(3, 2) * 0.02
+    grid = s_cut.repeat_interleave(32, 0)[:80].repeat_interleave(32, 1)[:, :40]
+    norm = torch.randn(64).to(BF16)
+    write("fp8_block", {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [32, 32]},
+          [{"model.a.weight": even, "model.b.weight": cut},
+           {"model.a.weight_scale_inv": s_even, "model.b.weight_scale_inv": s_cut, "model.norm.weight": norm}],
+          {"model.a.weight": theirs(even, s_even), "model.b.weight": (cut.float() * grid).to(BF16),
+           "model.norm.weight": norm})
+
+
+def by_tensor_and_channel():
+    tensor, channel, flat, half = codes(24, 40), codes(24, 40), codes(24, 40), codes(24, 40)
+    s = [torch.tensor(0.0123), torch.rand(24, 1) * 0.1, torch.rand(24) * 0.1, (torch.rand(24, 1) * 0.1).to(BF16)]
+    bias = torch.randn(24).to(BF16)
+    write("fp8_scales", {"quant_method": "fbgemm_fp8", "modules_to_not_convert": ["lm_head"]},
+          [{"t.weight": tensor, "t.weight_scale": s[0], "t.input_scale": torch.tensor(0.5), "t.bias": bias,
+            "c.weight": channel, "c.weight_scale": s[1], "f.weight": flat, "f.weight_scale": s[2],
+            "h.weight": half, "h.weight_scale_inv": s[3]}],
+          {"t.weight": theirs(tensor, s[0]), "t.bias": bias, "c.weight": theirs(channel, s[1]),
+           "f.weight": theirs(flat, s[2].unsqueeze(1)), "h.weight": theirs(half, s[3])})
+
+
+def mxfp4():
+    blocks = torch.randint(0, 256, (3, 20, 2, 16), dtype=torch.uint8)
+    scales = torch.randint(110, 135, (3, 20, 2), dtype=torch.uint8)
+    scales[0, 0, 0], scales[0, 1, 0] = 0, 250
+    bias = torch.randn(3, 20).to(BF16)
+    write("mxfp4", {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]},
+          [{"mlp.experts.up_proj_blocks": blocks, "mlp.experts.up_proj_bias": bias},
+           {"mlp.experts.up_proj_scales": scales}],
+          {"mlp.experts.up_proj": convert_moe_packed_tensors(blocks, scales), "mlp.experts.up_proj_bias": bias})
+
+
+def packed():
+    """Zero points are packed down the columns: rows are read 32 at a time."""
+    args = QuantizationArgs(num_bits=3, type="int", strategy="group", group_size=16, symmetric=False)
+    rows, columns = 77, 48
+    q = torch.randint(-4, 4, (rows, columns), dtype=torch.int8)
+    zero = torch.randint(-4, 4, (rows, columns // 16), dtype=torch.int8)
+    scale = (torch.rand(rows, columns // 16) * 0.1).to(BF16)
+    group = {"targets": ["Linear"], "format": "pack-quantized",
+             "weights": {"num_bits": 3, "type": "int", "strategy": "group", "group_size": 16, "symmetric": False}}
+    write("packed", {"quant_method": "compressed-tensors", "quantization_status": "compressed", "format": "pack-quantized",
+                     "config_groups": {"group_0": group}, "ignore": []},
+          [{"x.weight_packed": pack_to_int32(q, 3), "x.weight_scale": scale,
+            "x.weight_zero_point": pack_to_int32(zero, 3, packed_dim=0), "x.weight_shape": torch.tensor([rows, columns])}],
+          {"x.weight": dequantize(q, scale, zero, args).to(BF16)})
+
+
+def main():
+    torch.manual_seed(SEED)
+    block()
+    by_tensor_and_channel()
+    mxfp4()
+    packed()
+    with open(os.path.join(HERE, "MANIFEST.json"), "w") as f:
+        json.dump({"seed": SEED, "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__,
+                   "compressed-tensors": compressed_tensors.__version__}, f, indent=1)
+
+
+main()
