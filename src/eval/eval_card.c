@@ -290,11 +290,9 @@ done:
     return rc;
 }
 
-/* A batch's rows of value v, `at` bytes into what rests of the batch. */
-static osh_status move_rows(osh_ctx *cx, const osh_eval_card *c, const side *s, int64_t b, osh_tensor *t, size_t at,
-                            bool out)
+/* A batch's rows of a value, to or from where they rest. */
+static osh_status move_rows(osh_ctx *cx, const osh_eval_card *c, osh_tensor *t, char *rest, bool out)
 {
-    char *rest = s->rest[b] + at;
     if (!c->rest_on_card)
         return out ? osh_tensor_get(cx, rest, t, 0, osh_tensor_bytes(t))
                    : osh_tensor_put(cx, t, 0, rest, osh_tensor_bytes(t));
@@ -311,7 +309,7 @@ static osh_status bring(osh_ctx *cx, const osh_eval_card *c, const side *s, int6
         if (!s->now[v]) continue;
         OSH_TRY(osh_tensor_new_on(cx, &values[v], c->device, OSH_LIFE_SHORT, g->dtype, 2,
                                   (int64_t[]){tokens_of(c, b), g->values[v].width}));
-        OSH_TRY(move_rows(cx, c, s, b, values[v], at, false));
+        OSH_TRY(move_rows(cx, c, values[v], s->rest[b] + at, false));
         at += osh_tensor_bytes(values[v]);
     }
 done:
@@ -325,7 +323,7 @@ static osh_status leave(osh_ctx *cx, const osh_eval_card *c, side *s, int64_t b,
     if (!s->rest[b] && !(s->rest[b] = osh_alloc(cx, n ? n : 1))) OSH_TRY(OSH_E_NOMEM);
     for (int v = 0; v < s->f->graph->n_values; v++) {
         if (!keep[v]) continue;
-        OSH_TRY(move_rows(cx, c, s, b, values[v], at, true));
+        OSH_TRY(move_rows(cx, c, values[v], s->rest[b] + at, true));
         at += osh_tensor_bytes(values[v]);
     }
 done:

@@ -342,11 +342,11 @@ done:
     return rc;
 }
 
-/* n bytes from byte `at` of a tensor on a device: to their place on the disk. */
-static osh_status put_from_device(osh_ctx *cx, osh_acts *a, int value, int64_t sample, const osh_tensor *t, size_t at,
-                                  size_t n)
+/* A sample's rows, from byte `at` of a tensor on a device on: to their place on the disk. */
+static osh_status put_from_device(osh_ctx *cx, osh_acts *a, int value, int64_t sample, const osh_tensor *t, size_t at)
 {
     osh_status rc = OSH_OK;
+    size_t n = (size_t)tokens(a->d, sample) * row_bytes(a->g, value);
     OSH_TRY(want_transit(cx, a, n));
     osh_cuda_values_add(t->device, 0, n);
     OSH_TRY(osh_tensor_get(cx, a->transit, t, at, n));
@@ -370,7 +370,7 @@ osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, in
     }
     for (int64_t s = first; s < first + n; s++) {
         size_t bytes = (size_t)tokens(a->d, s) * row_bytes(a->g, value);
-        if (t->device) OSH_TRY(put_from_device(cx, a, value, s, t, at, bytes));
+        if (t->device) OSH_TRY(put_from_device(cx, a, value, s, t, at));
         else OSH_TRY(put(cx, a, value, s, (const char *)t->data + at, bytes));
         at += bytes;
     }
@@ -379,9 +379,10 @@ done:
     return rc;
 }
 
-static osh_status get_to_device(osh_ctx *cx, osh_acts *a, int value, int64_t sample, osh_tensor *t, size_t at, size_t n)
+static osh_status get_to_device(osh_ctx *cx, osh_acts *a, int value, int64_t sample, osh_tensor *t, size_t at)
 {
     osh_status rc = OSH_OK;
+    size_t n = (size_t)tokens(a->d, sample) * row_bytes(a->g, value);
     OSH_TRY(want_transit(cx, a, n));
     OSH_TRY(get(cx, a, value, sample, a->transit, n));
     osh_cuda_values_add(t->device, n, 0);
@@ -473,7 +474,7 @@ osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int
     }
     for (int64_t s = first; s < first + n; s++) {
         size_t bytes = (size_t)tokens(a->d, s) * row_bytes(a->g, value);
-        if (t->device) OSH_TRY(get_to_device(cx, a, value, s, t, at, bytes));
+        if (t->device) OSH_TRY(get_to_device(cx, a, value, s, t, at));
         else OSH_TRY(get(cx, a, value, s, (char *)t->data + at, bytes));
         at += bytes;
     }
