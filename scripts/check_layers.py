@@ -54,18 +54,20 @@ def check_file(path, rank, wrong):
 
 def read_objects(build):
     """file of src/ -> (functions that it defines, symbols that it wants)."""
-    objects = {}
+    objects, names = {}, {}
     for path in sorted(pathlib.Path(build, "CMakeFiles").glob("osh_*.dir/src/**/*.o")):
         name = re.sub(r"^.*?\.dir/src/(.*)\.o$", r"\1", str(path))
-        if not (SRC / name).exists():
-            continue # of a file that is gone
-        defines, wants = objects.setdefault(name, (set(), set()))
-        for line in subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout.splitlines():
-            kind, symbol = line.split()[-2:]
-            if kind in "TW":
-                defines.add(symbol)
-            elif kind == "U":
-                wants.add(symbol)
+        if (SRC / name).exists():  # else it is of a file that is gone
+            names[str(path)] = objects.setdefault(name, (set(), set()))
+    if not names:
+        return objects
+    for line in subprocess.run(["nm", "-A", *names], capture_output=True, text=True, check=True).stdout.splitlines():
+        path, _, symbol = line.partition(":")
+        kind, symbol = symbol.split()[-2:]
+        if kind in "TW":
+            names[path][0].add(symbol)
+        elif kind == "U":
+            names[path][1].add(symbol)
     return objects
 
 
