@@ -42,6 +42,8 @@ static osh_status follow_outs(osh_ctx *cx, turning *t, int value)
     int at = g->values[value].producer;
     const osh_node *n = at < 0 ? NULL : &g->nodes[at];
     if (!n) OSH_FAIL(cx, OSH_E_INTERNAL, "%s is made by nothing", g->values[value].name);
+    if (g->values[value].first_use != g->values[value].last_use)
+        OSH_TRY(refuse_node(cx, t, n, "makes what is added to it, and what is read elsewhere, too"));
     if (op_is(n, "linear")) {
         t->outs[at] = true;
     } else if (op_is(n, "scale")) {
@@ -191,7 +193,7 @@ done:
 static int64_t head_dim(const osh_graph *g)
 {
     for (int i = 0; i < g->n_nodes; i++)
-        if (op_is(&g->nodes[i], "attention")) return ((const osh_attention_attr *)g->nodes[i].attr)->head_dim;
+        if (g->nodes[i].op->attends) return ((const osh_attention_attr *)g->nodes[i].attr)->head_dim;
     return 0;
 }
 
@@ -201,7 +203,7 @@ static osh_status make_matrix(osh_ctx *cx, turning *t, const osh_rotation **out,
     osh_rotated *r = t->p->rotated;
     osh_rotation *one = &r->of[r->n];
     rc = osh_rotation_init(cx, one, osh_rotate_kind(t->args), n, (uint64_t)t->args->seed, what);
-    if (rc == OSH_E_USAGE && n / (n & -n) > 1 && !strcmp(what, "R1"))
+    if (rc == OSH_E_USAGE && n > 0 && !strcmp(what, "R1"))
         osh_note(cx, "transform_block_size is not given; %ld divides them", (long)(n & -n));
     if (rc) osh_note(cx, "making the rotation of %s", t->m->type->name);
     if (rc) goto done;
@@ -249,7 +251,8 @@ done:
     return rc;
 }
 
-/* A head that reads the embedding's weight gets one of its own, under its own name. */
+/* A head that reads the embedding's weight gets one of its own, under its own name. One that has its own where the
+ * config ties them is read so, and must be in the output. */
 static osh_status untie_head(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;
@@ -260,11 +263,11 @@ static osh_status untie_head(osh_ctx *cx, turning *t)
     if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a tensor's name");
     bool tied = false;
     for (int i = 0; i < g->n_nodes; i++) tied |= op_is(&g->nodes[i], "embedding") && &g->weights[g->nodes[i].w[0]] == w;
+    p->rotated->untied = tied || p->ck->config->tie_word_embeddings;
     if (!tied) goto done;
     OSH_TRY(osh_checkpoint_add_alias(cx, p->ck, name, w->tensor));
     osh_graph_free(cx, p->graph), p->graph = NULL;
     OSH_TRY(osh_graph_new(cx, &p->graph, p->ck, p->opt->models_dir));
-    p->rotated->untied = true;
 done:
     osh_free(cx, name);
     return rc;

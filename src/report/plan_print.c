@@ -266,7 +266,7 @@ static osh_status print_rotations(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     for (int i = 0; i < r->n; i++)
         OSH_TRY(osh_buf_printf(cx, b, "%s in blocks of %lld, ", r->names[i], (long long)r->of[i].n));
     OSH_TRY(osh_buf_line(cx, b, "%d weights rotated or fused with norms%s", r->n_weights,
-                         r->untied ? "; the head gets a weight of its own" : ""));
+                         r->untied ? "; the head is no longer tied" : ""));
 done:
     return rc;
 }

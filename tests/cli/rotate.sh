@@ -22,7 +22,7 @@ same() { # output, name of what is wanted, what was done
 }
 
 "$ONESHOT" plan --model "$model" --recipe gptq.yaml "${data[@]}" >plan.txt
-grep -q 'SpinQuantModifier: R1 in blocks of 256, R2 in blocks of 64, 39 weights rotated or fused with norms; the head gets' \
+grep -q 'SpinQuantModifier: R1 in blocks of 256, R2 in blocks of 64, 39 weights rotated or fused with norms; the head is no' \
     plan.txt || { cat plan.txt; fail "the plan does not say what is rotated"; }
 
 for r in gptq rtn nvfp4 alone; do

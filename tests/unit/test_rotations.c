@@ -194,6 +194,21 @@ static void test_same_model(void **state)
     same_model("deepseek_v2", "rotations: [R1], transform_type: random-matrix");
 }
 
+/* A loader ties what config.json ties, also where the checkpoint has a head. */
+static void test_untied(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        fixture f;
+        fixture_open(&f, k ? "llama_default" : "llama_tied", "");
+        if (k == 1) f.p.ck->config->tie_word_embeddings = true;
+        assert_ok(f.cx, osh_plan_rotations(f.cx, &f.p));
+        assert_int_equal(osh_is_untied(&f.p), k < 2);
+        assert_non_null(osh_checkpoint_find(f.p.ck, "lm_head.weight"));
+        fixture_close(&f);
+    }
+}
+
 static void test_refused(void **state)
 {
     static const struct {
@@ -205,6 +220,9 @@ static void test_refused(void **state)
         {"granite", "", "transform_block_size is not given; 8 divides them"},
         {"phi3", "transform_type: random-hadamard", "R2 cannot rotate the values of model.layers.0.self_attn"},
         {"deepseek_v2", "transform_type: random-matrix", "R2 cannot rotate the values"},
+        {"llava", "", "has a tower whose outputs join the residual stream"},
+        {"opt", "", "(positions) reads it"},
+        {"gpt_oss", "transform_type: random-hadamard", "is a part of a tensor that stays as it is"},
         {"olmo2", "", "(linear) reads it"},
     };
     (void)state;
@@ -245,7 +263,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_matrices),   cmocka_unit_test(test_no_matrix), cmocka_unit_test(test_same_model),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_torture),
+        cmocka_unit_test(test_untied),     cmocka_unit_test(test_refused),   cmocka_unit_test(test_torture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
