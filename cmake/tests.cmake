@@ -41,7 +41,7 @@ function(osh_play_exe target ops)
   target_compile_definitions(${target} PRIVATE OSH_SOURCE_DIR="${CMAKE_SOURCE_DIR}" OSH_PLAY)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests LINKER_LANGUAGE CXX
                         LINK_DEPENDS $<TARGET_FILE:${ops}>)
-  add_dependencies(${target} ${ops} play_cublaslt play_cusolver)
+  add_dependencies(${target} ${ops} play_cublaslt play_cusolver play_nvml)
 endfunction()
 
 # Where a thread's block of a library's thread-local storage happens to begin 16 bytes into a page, LeakSanitizer of

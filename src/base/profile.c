@@ -436,13 +436,14 @@ static void add_open(const osh_ctx *cx, osh_profile_data *d, double now)
 osh_status osh_profile_read(osh_ctx *cx, osh_profile_data *out)
 {
     osh_status rc = OSH_OK;
-    osh_profile_data d = {.peak_bytes = -1, .live_peak = -1}; // own
+    osh_profile_data d = {.peak_bytes = -1, .live_peak = -1, .driver_peak = -1}; // own
     osh_profile *p = cx->sh->profile;
     if (p) {
         pthread_mutex_lock(&p->lock);
         double now = osh_now() - p->start;
         if (p->running) look(p, osh_mem_anon());
-        d.seconds = now, d.peak_bytes = p->peak, d.live_peak = p->live_peak, d.io = osh_profile_io(cx, p);
+        d.seconds = now, d.peak_bytes = p->peak, d.live_peak = p->live_peak,
+        d.driver_peak = p->driver_peak, d.io = osh_profile_io(cx, p);
         rc = copy_rows(cx, &d, p);
         if (!rc && p->running) add_open(cx, &d, now);
         pthread_mutex_unlock(&p->lock);

@@ -81,6 +81,7 @@ typedef struct osh_profile_data {
     double seconds;     // since the start
     int64_t peak_bytes; // osh_mem_sampled_peak
     int64_t live_peak;  // highest that was allocated; < 0: unknown
+    int64_t driver_peak; // highest of a card at records, as its driver reports it; < 0: unknown
     osh_io_counts io;   // since the start
 } osh_profile_data;
 osh_status osh_profile_read(osh_ctx *cx, osh_profile_data *out); // a copy, also while it runs

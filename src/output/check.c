@@ -132,7 +132,7 @@ done:
 static osh_status read_all(osh_ctx *cx, check *c)
 {
     osh_status rc = OSH_OK;
-    int most = c->e->plan->memory.n_stream;
+    int most = osh_stream_workers(c->e->plan->memory.n_stream, c->e->plan->total_bytes);
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
     OSH_NEW(cx, c->readers, most);
     if (!(c->blocks = osh_alloc(cx, osh_check_blocks(c->e->plan, most))))

@@ -438,17 +438,16 @@ static osh_status follow(osh_ctx *cx, stream *s, osh_stream_fn fn, void *user)
     return rc;
 }
 
-/* No more threads than bands. */
 static int most_workers(const stream *s)
 {
     const osh_plan *p = s->e->plan;
-    int64_t bands = 0;
+    int64_t n_bytes = 0;
     for (int64_t i = 0; i < s->n; i++) {
         const osh_out_tensor *o = &p->out_info[s->ids[i]];
         const osh_st_entry *e = p->ck->tensors[o->source >= 0 ? o->source : p->linears[o->linear].tensor].e;
-        bands += (e->end - e->begin) / OSH_BAND_BYTES + 1;
+        n_bytes += e->end - e->begin;
     }
-    return bands < p->memory.n_stream ? (int)bands : p->memory.n_stream;
+    return osh_stream_workers(p->memory.n_stream, n_bytes);
 }
 
 static osh_status run(osh_ctx *cx, stream *s, const osh_band_room *r, osh_stream_fn fn, void *user)

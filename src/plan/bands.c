@@ -18,6 +18,12 @@ int osh_stream_most(const osh_ctx *cx)
     return (n < MOST_COMPUTING ? n : MOST_COMPUTING) + WAITING;
 }
 
+int osh_stream_workers(int most, int64_t n_bytes)
+{
+    int64_t bands = n_bytes / OSH_BAND_BYTES + 1;
+    return bands < most ? (int)bands : most;
+}
+
 int64_t osh_band_unit(const osh_linear *l)
 {
     const osh_q_args *a = &l->scheme->weights;
@@ -118,20 +124,28 @@ static int64_t linear_bytes(const osh_plan *p, int linear)
 int64_t osh_stream_bytes(const osh_plan *p, int n_workers, int n_threads, int64_t *device)
 {
     osh_band_room linears = {0}, copies = {0};
-    int64_t kept = 0;
+    int64_t kept = 0, n_bytes = 0;
     bool any = false;
-    for (int64_t i = 0; i < p->n_out; i++)
-        if (p->out_info[i].source >= 0) osh_band_room_copy(&copies, p, i);
+    for (int64_t i = 0; i < p->n_out; i++) {
+        if (p->out_info[i].source < 0) continue;
+        osh_band_room_copy(&copies, p, i);
+        n_bytes += p->out[i].end - p->out[i].begin;
+    }
+    int n_copying = osh_stream_workers(n_workers, n_bytes);
     if (p->pipeline == OSH_PIPELINE_DATAFREE) linears = copies; // they go together
     for (int i = 0; i < p->n_linears; i++) {
         if (!osh_stream_takes(p, i)) continue;
         osh_band_room_linear(&linears, p, i);
         int64_t bytes = linear_bytes(p, i);
         any = true, kept = bytes > kept ? bytes : kept;
+        const osh_st_entry *e = p->ck->tensors[p->linears[i].tensor].e;
+        n_bytes += e->end - e->begin;
     }
+    n_workers = osh_stream_workers(n_workers, n_bytes);
+    if (p->pipeline == OSH_PIPELINE_DATAFREE) n_copying = n_workers;
     *device = any ? room_bytes(&linears, n_workers) + n_workers * kept : 0;
-    int64_t other = room_bytes(&copies, n_workers) + n_workers * (int64_t)osh_mem_gross(OSH_BAND_ITEM_BYTES);
-    int n_decoding = n_workers < n_threads ? n_workers : n_threads;
+    int64_t other = room_bytes(&copies, n_copying) + n_copying * (int64_t)osh_mem_gross(OSH_BAND_ITEM_BYTES);
+    int most = n_workers > n_copying ? n_workers : n_copying, n_decoding = most < n_threads ? most : n_threads;
     return (other > *device ? other : *device) + n_decoding * (int64_t)osh_source_scratch(p->source);
 }
 
@@ -147,5 +161,6 @@ int64_t osh_check_chunk(const osh_plan *p)
 
 size_t osh_check_blocks(const osh_plan *p, int n_threads)
 {
+    n_threads = osh_stream_workers(n_threads, p->total_bytes);
     return (size_t)n_threads * osh_file_room((size_t)osh_check_chunk(p)) + OSH_BLOCK_BYTES;
 }

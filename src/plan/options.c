@@ -264,8 +264,8 @@ const osh_field osh_check_fields[] = {
 #define ROW(field) .name = #field, .offset = offsetof(osh_report_options, field)
 const osh_field osh_report_fields[] = {
     {ROW(output), .type = OSH_F_STR, .doc = "file for the page; the tables go to standard output then"},
-    {ROW(format), .type = OSH_F_STR, .dflt = "html", .values = "html|text",
-     .doc = "what goes to standard output: the page, or its tables as text"},
+    {ROW(format), .type = OSH_F_STR, .dflt = "html", .values = "html|text|svg",
+     .doc = "what goes to standard output: the page, its tables as text, or of one profile the picture alone"},
     {0},
 };
 

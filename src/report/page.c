@@ -35,10 +35,18 @@ static const char style[] =
     ":root{color-scheme:light dark}#profiles td:nth-child(-n+3){min-width:8em}#errors td:first-child{min-width:13em}"
     "#about th{font-weight:normal;color:var(--soft);vertical-align:top}#about td{width:100%}";
 
+void osh_page_bare(osh_page *pg, osh_ctx *cx)
+{
+    *pg = (osh_page){.cx = cx, .bare = true};
+    osh_buf_init(&pg->b, 0);
+}
+
+void osh_page_style(osh_page *pg) { OSH_PUT(pg, "%s", style); }
+
 void osh_page_begin(osh_page *pg, osh_ctx *cx, const char *title)
 {
-    *pg = (osh_page){.cx = cx};
-    osh_buf_init(&pg->b, 0);
+    osh_page_bare(pg, cx);
+    pg->bare = false;
     OSH_PUT(pg,
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
             "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
@@ -50,7 +58,7 @@ void osh_page_begin(osh_page *pg, osh_ctx *cx, const char *title)
 
 void osh_page_end(osh_page *pg, char **html)
 {
-    OSH_PUT(pg, "</body></html>\n");
+    if (!pg->bare) OSH_PUT(pg, "</body></html>\n");
     if (!pg->rc) *html = pg->b.data, pg->b.data = NULL; // give
     osh_buf_deinit(pg->cx, &pg->b);
 }

@@ -116,7 +116,7 @@ void osh_page_times(osh_page *pg, const osh_profile_data *d)
 
 /* ---- memory against time ---- */
 
-enum { STRIP_H = 7, LABEL_W = 112, LABEL_CHARS = 18 };
+enum { STRIP_H = 7, LABEL_W = 112, LABEL_CHARS = 18, LEAST_W = 1 };
 
 typedef struct axes { double seconds, top; } axes; // what the right edge and the upper one stand for
 
@@ -195,7 +195,7 @@ static void stage(osh_page *pg, const axes *a, const osh_profile_row *row, doubl
 
 static void stages(osh_page *pg, const osh_profile_data *d, const axes *a)
 {
-    double labelled = 0;
+    double labelled = 0, drawn = 0; // up to where
     const char *of = NULL;
     for (size_t i = 0, k; i < d->n_points; i = k) {
         int r = d->points[i].row;
@@ -203,7 +203,8 @@ static void stages(osh_page *pg, const osh_profile_data *d, const axes *a)
         if (r < 0 || (size_t)r >= d->n_rows) continue;
         const osh_profile_row *row = &d->rows[r];
         double from = d->points[i].seconds, x = at_x(a, from);
-        stage(pg, a, row, from, k < d->n_points ? d->points[k].seconds : d->seconds);
+        double to = k < d->n_points ? d->points[k].seconds : d->seconds;
+        if (at_x(a, to) - drawn >= LEAST_W) stage(pg, a, row, from, to), drawn = at_x(a, to); // else too thin to see
         if (!row->of || (of && !strcmp(of, row->of))) continue;
         of = row->of;
         if (x < labelled || x + LABEL_W > OSH_CHART_W + 8) continue;
@@ -229,25 +230,53 @@ static void checkpoints(osh_page *pg, const osh_profile_data *d, const axes *a)
     }
 }
 
-void osh_page_memory(osh_page *pg, const osh_profile_data *d, int64_t predicted, int64_t budget)
+static bool axes_of(axes *a, const osh_profile_data *d, int64_t predicted, int64_t budget)
 {
-    axes a = {.seconds = d->seconds, .top = fmax((double)d->peak_bytes, (double)d->live_peak)};
-    if (!d->n_points || d->seconds <= 0 || a.top <= 0) return;
-    a.top = 1.08 * fmax(a.top, fmax((double)budget, (double)predicted));
-    OSH_PUT(pg, "<div class=\"wide\"><svg id=\"memory\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"memory against "
-                "time\">\n<text x=\"0\" y=\"12\">bytes in memory</text>\n", OSH_CHART_W, OSH_CHART_H);
-    grid(pg, &a);
-    stages(pg, d, &a);
-    curves(pg, d, &a);
-    if (predicted) memory_line(pg, at_y(&a, (double)predicted), "predicted", (double)predicted, true);
-    if (budget) memory_line(pg, at_y(&a, (double)budget), "budget", (double)budget, false);
-    checkpoints(pg, d, &a);
+    *a = (axes){.seconds = d->seconds, .top = fmax((double)d->peak_bytes, (double)d->live_peak)};
+    bool any = d->n_points && d->seconds > 0 && a->top > 0;
+    a->top = 1.08 * fmax(a->top, fmax((double)budget, (double)predicted));
+    return any;
+}
+
+/* What is inside of the svg element. */
+static void picture(osh_page *pg, const osh_profile_data *d, const axes *a, int64_t predicted, int64_t budget)
+{
+    OSH_PUT(pg, "<text x=\"0\" y=\"12\">bytes in memory</text>\n");
+    grid(pg, a);
+    stages(pg, d, a);
+    curves(pg, d, a);
+    if (predicted) memory_line(pg, at_y(a, (double)predicted), "predicted", (double)predicted, true);
+    if (budget) memory_line(pg, at_y(a, (double)budget), "budget", (double)budget, false);
+    checkpoints(pg, d, a);
     OSH_PUT(pg, "<text x=\"%d\" y=\"%d\">0</text><text x=\"%d\" y=\"%d\" text-anchor=\"middle\">time since the start"
                 "</text><text x=\"%d\" y=\"%d\" text-anchor=\"end\">", OSH_CHART_LEFT, OSH_CHART_H - 6,
             OSH_CHART_LEFT + (OSH_CHART_W - OSH_CHART_LEFT) / 2, OSH_CHART_H - 6, OSH_CHART_W, OSH_CHART_H - 6);
     osh_page_seconds(pg, d->seconds);
-    OSH_PUT(pg, "</text></svg></div>\n<p class=\"soft key\">The line is the anonymous and shared memory of the "
-                "process, the highest of each interval");
+    OSH_PUT(pg, "</text>");
+}
+
+void osh_page_memory(osh_page *pg, const osh_profile_data *d, int64_t predicted, int64_t budget)
+{
+    axes a;
+    if (!axes_of(&a, d, predicted, budget)) return;
+    OSH_PUT(pg, "<div class=\"wide\"><svg id=\"memory\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"memory against "
+                "time\">\n", OSH_CHART_W, OSH_CHART_H);
+    picture(pg, d, &a, predicted, budget);
+    OSH_PUT(pg, "</svg></div>\n<p class=\"soft key\">The line is the anonymous and shared memory of the process, the "
+                "highest of each interval");
     if (d->live_peak >= 0) OSH_PUT(pg, "; the area what the program had allocated of it, and did use");
     OSH_PUT(pg, ". Below it the stages, in the colours of the table.</p>\n");
+}
+
+void osh_page_picture(osh_page *pg, const osh_profile_data *d)
+{
+    axes a;
+    if (!axes_of(&a, d, 0, 0)) return;
+    OSH_PUT(pg, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
+                "role=\"img\" aria-label=\"memory against time\">\n<style>", OSH_CHART_W, OSH_CHART_H, OSH_CHART_W,
+            OSH_CHART_H);
+    osh_page_style(pg);
+    OSH_PUT(pg, "svg{background:var(--back);font-family:system-ui,sans-serif}</style>\n");
+    picture(pg, d, &a, 0, 0);
+    OSH_PUT(pg, "</svg>\n");
 }

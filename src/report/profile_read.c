@@ -257,7 +257,7 @@ static void read_summary(osh_profiled *out, const osh_yaml *y)
     if (peak > out->d.peak_bytes) out->d.peak_bytes = peak;
     if (bytes(y, "peak_live_mb") > out->d.live_peak) out->d.live_peak = bytes(y, "peak_live_mb");
     out->rss_peak = bytes(y, "peak_rss_mb");
-    out->driver_peak = bytes(y, "peak_gpu_device_mb");
+    out->d.driver_peak = bytes(y, "peak_gpu_device_mb");
     out->card_peak = bytes(y, "peak_gpu_memory_mb");
     if (out->card_peak < 0) out->card_peak = bytes(y, "gpu_peak_memory_mb");
     read_flops(&out->d, osh_yaml_get(y, "phases"));
@@ -283,7 +283,7 @@ osh_status osh_profiled_read(osh_ctx *cx, osh_profiled *out, const char *path)
     osh_yaml *y = NULL; // own
     size_t n;
     const char *slash = strrchr(path, '/');
-    *out = (osh_profiled){.d = {.peak_bytes = -1, .live_peak = -1}};
+    *out = (osh_profiled){.d = {.peak_bytes = -1, .live_peak = -1, .driver_peak = -1}};
     if (!(out->name = osh_strdup(cx, slash ? slash + 1 : path))) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_file_read_all(cx, &text, &n, path, MAX_BYTES));
     OSH_TRY(parse(cx, &y, text, n, path));

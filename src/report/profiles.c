@@ -43,7 +43,7 @@ static void profile_row(osh_page *pg, const osh_profiled *p)
     OSH_PUT(pg, "</td><td class=\"n\">");
     osh_page_seconds(pg, p->d.seconds);
     OSH_PUT(pg, "%s</td>", p->whole ? "" : ", then ended");
-    const int64_t cells[] = {p->d.peak_bytes, p->d.live_peak, p->rss_peak, p->card_peak, p->driver_peak,
+    const int64_t cells[] = {p->d.peak_bytes, p->d.live_peak, p->rss_peak, p->card_peak, p->d.driver_peak,
                              p->d.io.read_bytes, p->d.io.written_bytes};
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) bytes_cell(pg, cells[i]);
     OSH_PUT(pg, "</tr>\n");
@@ -105,6 +105,15 @@ osh_status osh_profiles_html(osh_ctx *cx, char **html, const osh_profiled *of, i
     return pg.rc;
 }
 
+osh_status osh_profile_svg(osh_ctx *cx, char **svg, const osh_profiled *p)
+{
+    osh_page pg;
+    osh_page_bare(&pg, cx);
+    osh_page_picture(&pg, &p->d);
+    osh_page_end(&pg, svg);
+    return pg.rc;
+}
+
 /* ---- text ---- */
 
 enum { WIDE = 40 };
@@ -118,7 +127,7 @@ static osh_status put_mb(osh_ctx *cx, osh_buf *b, int64_t n)
 static osh_status put_profile(osh_ctx *cx, osh_buf *b, const osh_profiled *p)
 {
     osh_status rc = OSH_OK;
-    const int64_t cells[] = {p->d.peak_bytes, p->d.live_peak, p->rss_peak, p->card_peak, p->driver_peak,
+    const int64_t cells[] = {p->d.peak_bytes, p->d.live_peak, p->rss_peak, p->card_peak, p->d.driver_peak,
                              p->d.io.read_bytes, p->d.io.written_bytes};
     OSH_TRY(osh_buf_printf(cx, b, "%10.2f%s", p->d.seconds, p->whole ? " " : "+"));
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) OSH_TRY(put_mb(cx, b, cells[i]));

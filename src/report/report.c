@@ -319,6 +319,7 @@ static bool add_device(cJSON *root, const osh_report *r)
     bool ok = o && add_string(o, "name", p->device->text) &&
               add_number(o, "peak_bytes", (double)osh_arena_peak(p->device->arena)) &&
               add_number(o, "predicted_peak_bytes", (double)p->memory.device_peak) &&
+              (r->d.driver_peak < 0 || add_number(o, "driver_peak_bytes", (double)r->d.driver_peak)) &&
               (!p->opt->device_memory || add_number(o, "budget_bytes", (double)p->opt->device_memory)) &&
               add_copies(o, "to_device", c->put_bytes, c->put_s) &&
               add_copies(o, "to_device_ahead", c->ahead_bytes, c->ahead_s) &&

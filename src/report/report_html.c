@@ -353,6 +353,7 @@ static void device_table(osh_page *pg, const osh_report *r)
     osh_page_escape(pg, p->device->text);
     PUT(pg, "</th><th></th><th></th></tr>\n");
     copies_row(pg, "highest memory", (int64_t)osh_arena_peak(p->device->arena), 0);
+    if (r->d.driver_peak >= 0) copies_row(pg, "highest on the whole card, by its driver", r->d.driver_peak, 0);
     copies_row(pg, "predicted", p->memory.device_peak, 0);
     if (p->opt->device_memory) copies_row(pg, "budget", p->opt->device_memory, 0);
     copies_row(pg, "copied to it", c->put_bytes, c->put_s);

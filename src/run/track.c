@@ -117,6 +117,7 @@ static void read_arena(void *user, osh_profile_card *out)
 {
     const osh_device *d = user;
     out->now = (int64_t)osh_arena_used(d->arena), out->peak = (int64_t)osh_arena_peak(d->arena);
+    out->driver = osh_cuda_driver_bytes(d);
 }
 
 osh_status osh_run_start(osh_ctx *cx, osh_run *r)

@@ -37,6 +37,7 @@ Y
 report layers.yaml linear.yaml killed.yaml quark.yaml --output page.html >table.txt
 report layers.yaml linear.yaml killed.yaml quark.yaml --format text | cmp - table.txt
 report killed.yaml >alone.html
+report layers.yaml --format svg >picture.svg
 cat >check.py <<'P'
 import html.parser, re
 table = open("table.txt").read()
@@ -77,6 +78,9 @@ assert len(p.tables["profiles"]) == 5 and len(p.tables["peaks"]) == 3, p.tables[
 assert p.tables["peaks"][0] == ["", "w4a16-gptq.yaml", "w4a16-gptq.yaml, Linear", ""]
 assert p.tables["peaks"][2][0] == "quark.yaml" and p.tables["peaks"][2][3] == "805 MB"
 a = page("alone.html")
+import xml.etree.ElementTree
+svg = xml.etree.ElementTree.parse("picture.svg").getroot()
+assert svg.tag == "{http://www.w3.org/2000/svg}svg" and len(svg.findall(".//{*}polyline")) == 1
 assert "did not end by itself" in a.text and "model.layers.1" in a.text
 stages = {row[0]: row for row in a.tables["stages"][1:]}
 assert list(stages) == ["Pre-process", "Calibration", "Quantization", "Post-process"], stages
@@ -95,9 +99,17 @@ fails 1 'other.yaml is no profile' report other.yaml
 fails 1 'wrong.yaml:2: want a record' report wrong.yaml
 fails 1 'empty.yaml: the list memory_usage has no records' report empty.yaml
 fails 1 'nowhere.yaml' report layers.yaml nowhere.yaml
+fails 2 'svg draws one profile, got 2' report layers.yaml linear.yaml --format svg
+fails 2 'output is for the page' report layers.yaml --format text --output x.txt
 fails 2 'report wants files' report
 fails 2 'layers.yaml: there is a file that is no page' report layers.yaml --output layers.yaml
 report layers.yaml --output page.html >/dev/null
 fails 2 "a=model.layers.2..model.layers.1: model.layers.1 comes before model.layers.2" one --checkpoint a=model.layers.2..model.layers.1
 fails 2 'names no subgraph' one --checkpoint a=model.layers.2..x
 fails 2 'want a name for the stage' one --checkpoint model.layers.1..model.layers.2
+
+# the same job in three ways: a table and three pictures
+"$OSH_SOURCE_DIR/scripts/onloading.sh" --oneshot "$ONESHOT" --model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" \
+    --dataset "$model/data/calibration.jsonl" --out ways --title small --samples 4 --length 64 >ways.md
+[ "$(grep -cE '^\| (basic, 1 subgraph|layer, 5 subgraphs|linear, 18 subgraphs) \| [0-9.]+ MB' ways.md)" = 3 ] || { cat ways.md; exit 1; }
+for way in basic layer linear; do grep -q '<polyline' ways/small-$way.svg; done

@@ -12,8 +12,13 @@ refused() { # exit code, words, flags
     "$@" >/dev/null 2>err || got=$?
     [ "$got" = "$code" ] && grep -q -- "$want" err || fail "exit $got (wanted $code) without '$want': $(cat err)"
 }
-"$PLAY" "${job[@]}" --output card >/dev/null # auto: there is a card
-"$PLAY" "${job[@]}" --output host --device cpu >/dev/null
+"$PLAY" "${job[@]}" --output card --profile card.yaml >/dev/null # auto: there is a card
+# the driver's figure (nvml.cc: 3 GiB) beside the arena's, from where the card is open; of the host's run none
+[ "$(grep -c gpu_device_mb card.yaml)" -gt 20 ] && ! grep 'gpu_device_mb' card.yaml | grep -v '^#' | grep -qv 3072.00 ||
+    fail "the driver's figures: $(grep gpu_device_mb card.yaml)"
+grep -q '"driver_peak_bytes": 3221225472' card/oneshot-report.json || fail "the report has no figure of the driver"
+"$PLAY" "${job[@]}" --output host --device cpu --profile host.yaml >/dev/null
+if grep -v '^#' host.yaml | grep -q gpu_device_mb; then fail "a run on the host has figures of a card"; fi
 grep -q '"back_end": "cuda"' card/oneshot-manifest.json || fail "the manifest does not name the back end"
 grep -q '"device": "played card, compute capability' card/oneshot-manifest.json || fail "the manifest does not name the card"
 grep -q '"isa"' card/oneshot-manifest.json && fail "the host's instruction set decides nothing on a card"

@@ -24,6 +24,12 @@ osh_status osh_cuda_free_bytes(osh_ctx *cx, size_t *n_bytes, int ordinal)
     return absent(cx);
 }
 
+int64_t osh_cuda_driver_bytes(const osh_device *d)
+{
+    (void)d;
+    return -1;
+}
+
 osh_status osh_cuda_count(osh_ctx *cx, osh_device *d, osh_cuda_counters *out)
 {
     (void)cx, (void)d;

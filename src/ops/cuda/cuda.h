@@ -28,6 +28,8 @@ osh_status osh_cuda_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_by
 bool osh_cuda_built(void); // this binary has the kernels
 bool osh_cuda_present(void); // built with CUDA, and a driver with a card is there
 osh_status osh_cuda_free_bytes(osh_ctx *cx, size_t *n_bytes, int ordinal);
+/* In use on the whole card, whoever uses it, as its driver reports it (NVML); from any thread. < 0: it does not. */
+int64_t osh_cuda_driver_bytes(const osh_device *d);
 
 /* What went another way than it should: the output is right, and takes longer. */
 typedef enum osh_cuda_detour {

@@ -1,6 +1,8 @@
 /* device.cu - opens a card: one allocation for the arena, a stream for all work, one for the copies beside it. */
 #include "ops/cuda/card.h"
 
+#include "base/nvml.h"
+
 bool osh_cuda_built(void) { return true; }
 
 /* Driver and cards are there, and `ordinal` is one of them. */
@@ -66,6 +68,8 @@ static osh_status describe(osh_ctx *cx, osh_device *d, osh_card *c)
                      " %d%d in CMAKE_CUDA_ARCHITECTURES", p.name, p.major, p.minor, p.major, p.minor);
         OSH_TRY(osh_cuda_check(cx, e, "cudaFuncGetAttributes"));
     }
+    OSH_CUDA(cx, cudaDeviceGetPCIBusId(c->bus_id, (int)sizeof c->bus_id, c->ordinal));
+    osh_nvml_open(cx);
     c->n_multiprocessors = p.multiProcessorCount, c->major = p.major, c->minor = p.minor;
     OSH_CUDA(cx, cudaRuntimeGetVersion(&version));
     OSH_TRY(osh_cuda_blas_open(cx, &c->blas, &libraries, c->compute));
@@ -97,6 +101,12 @@ static osh_status take_memory(osh_ctx *cx, osh_device *d, osh_card *c, size_t n_
     OSH_TRY(osh_card_lanes_init(cx, c));
 done:
     return rc;
+}
+
+int64_t osh_cuda_driver_bytes(const osh_device *d)
+{
+    const osh_card *c = (const osh_card *)d->impl;
+    return osh_nvml_used(c->bus_id);
 }
 
 osh_status osh_cuda_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_bytes)

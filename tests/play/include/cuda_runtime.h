@@ -221,6 +221,7 @@ cudaError_t cudaGetDeviceCount(int *n);
 cudaError_t cudaSetDevice(int ordinal);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal);
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int ordinal);
+cudaError_t cudaDeviceGetPCIBusId(char *id, int room, int ordinal);
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total);
 cudaError_t osh_play_malloc(void **out, size_t n_bytes);
 cudaError_t osh_play_host_alloc(void **out, size_t n_bytes);

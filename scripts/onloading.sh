@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# onloading.sh - one job in three ways, for docs/sequential-onloading.md: the whole model at once, layer by layer, Linear
+# by Linear. Prints a table in Markdown, and draws memory against time of each into OUT/TITLE-{basic,layer,linear}.svg.
+#
+# Usage: scripts/onloading.sh --model DIR --recipe FILE --dataset FILE --out DIR [options] [-- flags of oneshot]
+#   --oneshot BINARY     build/release/oneshot
+#   --title TITLE        the model's directory, in the pictures' names
+#   --samples N          16      --length N          512
+#   --targets LIST       Linear  the third way's --sequential-targets
+# Leave the machine alone while it runs, or believe the memory alone.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+oneshot=$here/../build/release/oneshot model= recipe= dataset= out= title= samples=16 length=512 targets=Linear
+. "$here/options.sh"
+options "oneshot model recipe dataset out title samples length targets" "$@"
+needed model recipe dataset out
+title=${title:-$(basename "$model")}
+mkdir -p "$out"
+echo "| | weights | statistics | values at rest | peak, predicted | peak, measured | time |"
+echo "|---|---|---|---|---|---|---|"
+for way in basic layer linear; do
+    case $way in
+        basic) cut=(--pipeline basic) ;;
+        layer) cut=() ;;
+        linear) cut=(--sequential-targets "$targets") ;;
+    esac
+    job=(--model "$model" --recipe "$recipe" --dataset "$dataset" --num-calibration-samples "$samples"
+         --max-seq-length "$length" ${cut[@]+"${cut[@]}"} ${flags[@]+"${flags[@]}"})
+    "$oneshot" plan "${job[@]}" --json >"$out/plan.json"
+    rm -f "$out/$way.yaml"
+    "$oneshot" "${job[@]}" --output "$out/compressed" --overwrite --progress none --profile "$out/$way.yaml" >"$out/log" 2>&1 ||
+        { cat "$out/log" >&2; exit 1; }
+    "$oneshot" report "$out/$way.yaml" --format svg >"$out/$title-$way.svg"
+    python3 - "$way" "$out/plan.json" "$out/compressed/oneshot-report.json" <<'P'
+import json
+import sys
+way, (plan, report) = sys.argv[1], (json.load(open(f)) for f in sys.argv[2:])
+most = [max(s[key] for s in plan["subgraphs"]) for key in ("peak_weight_bytes", "statistics_bytes", "value_bytes")]
+peaks = report["memory"]["predicted_peak_bytes"], report["memory"]["peak_bytes"]
+cells = [f"{n / 1e6:.1f} MB" for n in (*most, *peaks)] + [f"{report['seconds']['total']:.1f} s"]
+n = len(plan["subgraphs"])
+print(f"| {way}, {n} subgraph{'s' * (n > 1)} | " + " | ".join(cells) + " |")
+P
+done
