@@ -391,6 +391,37 @@ done:
 }
 
 static osh_status add_entries(osh_ctx *cx, builder *b, const cJSON *entries);
+static osh_status add_entry(osh_ctx *cx, builder *b, const cJSON *entry);
+
+/* Of an expert, which ends in moe_combine: its first input from here on has only the rows that are routed to it.
+ * *whole: what the name of the input stood for. */
+static osh_status add_route(osh_ctx *cx, builder *b, const cJSON *nodes, binding *whole)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *n, *first = cJSON_IsArray(nodes) ? nodes->child : NULL;
+    const char *x = NULL, *route = NULL;
+    char *text = NULL;   // own
+    cJSON *entry = NULL; // own
+    cJSON_ArrayForEach(n, nodes) {
+        const char *op = text_of(n, "op");
+        const cJSON *in = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(n, "in"), 2);
+        if (op && !strcmp(op, "moe_combine") && cJSON_IsString(in)) route = in->valuestring;
+    }
+    const cJSON *in = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(first, "in"), 0);
+    if (!route || !cJSON_IsString(in)) goto done;
+    x = in->valuestring;
+    for (int i = 0; i < b->n_bound; i++)
+        if (!strcmp(b->bound[i].name, x)) *whole = b->bound[i];
+    text = osh_sprintf(cx, "{\"of\": \"\", \"op\": \"routed_rows\", \"in\": [\"%s\", \"%s\"], \"out\": \"%s\", "
+                       "\"attr\": {\"expert\": \"e\"}}", x, route, x);
+    if (!text) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_json_parse(cx, &entry, text, strlen(text), "routed_rows", 0));
+    OSH_TRY(add_entry(cx, b, entry));
+done:
+    cJSON_Delete(entry);
+    osh_free(cx, text);
+    return rc;
+}
 
 /* The i-th of a module that is there many times: its name with the number in the place of `hole`, and what is in it. */
 static osh_status add_instance(osh_ctx *cx, builder *b, const cJSON *entry, const char *hole, int64_t i)
@@ -401,6 +432,7 @@ static osh_status add_instance(osh_ctx *cx, builder *b, const cJSON *entry, cons
     const char *at = pattern ? strstr(pattern, hole) : NULL;
     char *name = NULL, *prefix = NULL, *relative = NULL; // own
     int outer = b->n_bound, module = -1;
+    binding whole = {0};
     if (!at || !cls) OSH_FAIL(cx, OSH_E_FORMAT, "%s: what is repeated needs a name with %s, class and nodes",
                               b->scope.tpl->name, hole);
     relative = osh_sprintf(cx, "%.*s%lld%s", (int)(at - pattern), pattern, (long long)i, at + strlen(hole));
@@ -413,7 +445,9 @@ static osh_status add_instance(osh_ctx *cx, builder *b, const cJSON *entry, cons
     OSH_TRY(add_module(cx, b, &module, name, cls));
     b->prefix = prefix;
     if (!strcmp(hole, "{i}")) b->layer = prefix;
+    if (b->scope.tpl->by_route) OSH_TRY(add_route(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes"), &whole));
     OSH_TRY(add_entries(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes")));
+    if (whole.name) OSH_TRY(bind(cx, b, whole.name, whole.value));
     b->n_bound = outer; // names of the module end here; what it rebound stays
 done:
     b->prefix = outer_prefix;

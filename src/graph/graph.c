@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-osh_status osh_graph_check(osh_ctx *cx, osh_graph **out, osh_graph_faults *faults, const osh_checkpoint *ck,
-                           const char *models_dir)
+static osh_status graph_make(osh_ctx *cx, osh_graph **out, osh_graph_faults *faults, const osh_checkpoint *ck,
+                             const char *models_dir, bool by_route)
 {
     osh_status rc = OSH_OK;
     const osh_hf_config *config = ck->config;
@@ -32,6 +32,7 @@ osh_status osh_graph_check(osh_ctx *cx, osh_graph **out, osh_graph_faults *fault
         if (!tpl) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: no template of %s", config->path, config->text_architecture);
         tpl->wrap = wraps;
     }
+    tpl->by_route = by_route;
     OSH_TRY(osh_graph_from_template(cx, out, ck, tpl, faults));
 done:
     osh_template_free(cx, around);
@@ -43,7 +44,33 @@ done:
 osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
                          const char *models_dir)
 {
-    return osh_graph_check(cx, out, NULL, ck, models_dir);
+    return graph_make(cx, out, NULL, ck, models_dir, false);
+}
+
+osh_status osh_graph_new_by_route(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck, const char *models_dir)
+{
+    return graph_make(cx, out, NULL, ck, models_dir, true);
+}
+
+osh_status osh_graph_check(osh_ctx *cx, osh_graph **out, osh_graph_faults *faults, const osh_checkpoint *ck,
+                           const char *models_dir)
+{
+    return graph_make(cx, out, faults, ck, models_dir, false);
+}
+
+/* Of a product with a bias the other rows are not zeros. */
+bool osh_is_by_route(const osh_graph *g, int value)
+{
+    static const char *const by_rows[] = {"linear", "glu", "act", "slice"};
+    while (value >= 0 && g->values[value].producer >= 0) {
+        const osh_node *n = &g->nodes[g->values[value].producer];
+        bool follows = false;
+        if (!strcmp(n->op->name, "routed_rows")) return true;
+        for (size_t i = 0; i < sizeof by_rows / sizeof *by_rows; i++) follows |= !strcmp(n->op->name, by_rows[i]);
+        if (!follows || (n->op->n_weights > 1 && n->w[1] >= 0)) return false;
+        value = n->in[0];
+    }
+    return false;
 }
 
 void osh_graph_free(osh_ctx *cx, osh_graph *g)

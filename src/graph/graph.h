@@ -73,6 +73,10 @@ typedef struct osh_graph {
  * ones. Checks every weight's presence, shape and dtype. */
 osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
                          const char *models_dir);
+/* The same, where experts see only the tokens that the router sends to them: routed_rows before each. */
+osh_status osh_graph_new_by_route(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck, const char *models_dir);
+/* The value is such rows, or what is made of them row by row: its other rows are zeros. */
+bool osh_is_by_route(const osh_graph *g, int value);
 /* The same for who writes a template: tensors that are missing, or of another shape or dtype than wanted, are listed,
  * and the graph is made all the same. */
 typedef struct osh_graph_faults {

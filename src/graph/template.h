@@ -12,6 +12,7 @@
 typedef struct osh_template {
     char *name;  // own: for messages, "llama.json"
     cJSON *json; // own
+    bool by_route; // experts see the tokens that are routed to them, no others
     const cJSON *wrap; // view: what the template of the model around this one says of names; NULL: there is none
 } osh_template;
 

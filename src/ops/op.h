@@ -154,6 +154,7 @@ typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // of nll and kl: of
  *   zeros       in x [N, D], for its shape                           out [N, D]
  *   moe_router  in logits [N, E]                                     out [N, E]     weights of the experts chosen
  *   moe_gate    in x [N, D], w [E, D], b [E] optional                out [N, E]     the same, of logits in f32
+ *   routed_rows in x [N, D], route [N, E]                            out [N, D]     x where route[:, expert] is not 0
  *   moe_combine in sum [N, D], y [N, D], route [N, E]                out [N, D]     sum + y * route[:, expert]
  * Statistics and solver ops:
  *   hessian_accum  in x [N, I]; H F32 [I, I] in place: H += X^T X, lower triangle, sample by sample in order

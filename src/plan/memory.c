@@ -408,6 +408,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     if (p->on_device) m->uncounted += OSH_CUDA_HOST_BYTES;
     m->base_bytes = m->uncounted + used + small_bytes(p, osh_threads(cx)) +
                     READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + 4096);
+    if (p->pipeline != OSH_PIPELINE_DATAFREE) m->base_bytes += osh_by_route_bytes(p);
     if (p->pipeline != OSH_PIPELINE_DATAFREE) m->base_bytes += READERS * (int64_t)osh_source_scratch(p->source);
     if (p->on_device) m->base_bytes += OSH_CUDA_PLAN_BYTES;
     m->base_bytes += (osh_threads(cx) + 1) * (int64_t)osh_checkpoint_rewrite_bytes(p->ck); // one reads ahead

@@ -81,6 +81,9 @@ const osh_field osh_option_fields[] = {
      .doc = "targets in one subgraph"},
     {ROW(pipeline), .type = OSH_F_STR, .values = "sequential|basic|datafree|independent",
      .doc = "default: sequential when data is needed, else datafree"},
+    {ROW(moe_calibrate_all_experts), .type = OSH_F_BOOL, .dflt = "true",
+     .doc = "experts are calibrated on all tokens; false: on those that the router sends to them, and an expert that "
+            "gets none is rounded to nearest"},
     {ROW(propagate_error), .type = OSH_F_STR, .dflt = "true", .values = "true|false",
      .doc = "later subgraphs see the quantized weights of earlier ones"},
     {ROW(strict), .type = OSH_F_BOOL, .dflt = "false",

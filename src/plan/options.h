@@ -17,6 +17,7 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     osh_strs sequential_targets;
     int64_t sequential_targets_per_subgraph;
     char *propagate_error;
+    bool moe_calibrate_all_experts;
     int64_t max_shard_size;
     char *arithmetic;
     bool overwrite, restart, json, largest_layer, only_largest_layer;

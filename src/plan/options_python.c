@@ -10,7 +10,6 @@
 const osh_field osh_python_fields[] = {
     SWITCH("save_compressed", "true", "the output is a compressed-tensors checkpoint"),
     SWITCH("trust_remote_code_model", NULL, "no code of a model is ever run"),
-    SWITCH("moe_calibrate_all_experts", "true", "every expert sees every token, the outputs are those of the router"),
     SWITCH("tie_word_embeddings", "true", "a head is untied where a target has its name: --targets Linear,lm_head"),
     SWITCH("clear_sparse_session", NULL, "there is no session"),
     SWITCH("streaming", NULL, "data are always read as a stream"),

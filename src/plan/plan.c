@@ -30,7 +30,8 @@ static osh_status open_source(osh_ctx *cx, osh_plan *p)
     p->ck = osh_source_checkpoint(p->source);
     const char *arch = p->ck->config->architecture;
     if (arch && osh_graph_knows(cx, arch, p->opt->models_dir)) {
-        rc = osh_graph_new(cx, &p->graph, p->ck, p->opt->models_dir);
+        p->by_route = !p->opt->moe_calibrate_all_experts;
+        rc = (p->by_route ? osh_graph_new_by_route : osh_graph_new)(cx, &p->graph, p->ck, p->opt->models_dir);
         if (rc == OSH_E_UNSUPPORTED) rc = OSH_OK, osh_error_clear(cx); // rounding needs no graph: choose_pipeline
         if (rc) goto done;
     }
@@ -192,6 +193,7 @@ static osh_status begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool t
     OSH_TRY(osh_plan_rotations(cx, p));
     if (to_run) OSH_TRY(choose_pipeline(cx, p));
     OSH_TRY(osh_plan_match(cx, p));
+    OSH_TRY(osh_plan_by_route(cx, p));
     OSH_TRY(osh_plan_folds(cx, p));
     const osh_strs *cut = &opt->sequential_targets;
     if (to_run) OSH_TRY(osh_plan_carry(cx, p));

@@ -124,6 +124,7 @@ typedef struct osh_plan {
     osh_pass *passes;        // own [parts->n]
     osh_pipeline_kind pipeline;
     bool propagate_error;
+    bool by_route;           // experts are calibrated on the tokens that are routed to them
     osh_q_scheme *schemes;   // own: all groups as they will be written
     size_t n_schemes;
     size_t n_kept_schemes;   // the first ones are the source's
@@ -184,6 +185,9 @@ osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, si
 osh_status osh_plan_index(osh_ctx *cx, osh_plan *p);    // lookup.c, when it is cut
 /* cut.c, before it: where a modifier compares with the original model, its values are carried, too. */
 osh_status osh_plan_carry(osh_ctx *cx, osh_plan *p);
+osh_status osh_plan_by_route(osh_ctx *cx, osh_plan *p); // by_route.c, when Linears are matched: what does not go with
+                                                       // that way
+int64_t osh_by_route_bytes(const osh_plan *p); // host: of the rows that are picked out for a statistic
 osh_status osh_plan_data(osh_ctx *cx, osh_plan *p);     // plan.c: calibration samples
 osh_status osh_plan_device(osh_ctx *cx, osh_plan *p);   // place.c: what --device means
 osh_status osh_plan_batches(osh_ctx *cx, osh_plan *p);  // place.c

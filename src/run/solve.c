@@ -152,6 +152,24 @@ done:
     return rc;
 }
 
+/* An expert to which no token was routed: there is nothing to solve for. */
+static bool is_starved(const osh_plan *p, const osh_linear *l, const osh_tensor *h)
+{
+    if (!p->by_route || !h || !osh_is_by_route(p->graph, l->input)) return false;
+    const float *x = h->data;
+    for (int64_t i = 0; i < h->shape[0]; i++)
+        if (x[i * h->shape[1] + i] != 0) return false;
+    return true;
+}
+
+static osh_status round_starved(osh_ctx *cx, const osh_plan *p, const osh_linear *lead, osh_linear_job *jobs, int n)
+{
+    osh_modifier rounding = p->recipe->modifiers[lead->modifier];
+    rounding.type = osh_modifier_find("QuantizationModifier");
+    for (int k = 0; k < n; k++) jobs[k].fallback = "no token is routed to this expert: rounded to nearest";
+    return rounding.type->compress(cx, &rounding, jobs, n, NULL, 0);
+}
+
 /* All Linears of the range with the same input and modifier as linears[first] that are not done yet. */
 static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w, int first, int s0, int s1,
                               bool *in_memory)
@@ -189,6 +207,11 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
     for (int k = 0; k < n && !importance; k++) OSH_TRY(weighs_nothing(cx, &jobs[k]));
     for (int k = 0; k < n; k++) jobs[k].params.global = osh_globals_of(osh_emit_globals(r->emitter), which[k]);
     bool last = most == n;
+    if (is_starved(p, lead, h) && lead->scheme_index >= 0 && lead->pruner < 0) {
+        OSH_TRY(round_starved(cx, p, lead, jobs, n));
+        if (last) osh_stats_drop(cx, stats, lead->input);
+        goto done;
+    }
     if (lead->pruner >= 0) OSH_TRY(prune_first(cx, r, &x, lead, jobs, n, h));
     if (h && !last) OSH_TRY(new_copy(cx, &copy[0], h));
     if (d && !last) OSH_TRY(new_copy(cx, &copy[1], d));

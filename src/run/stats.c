@@ -209,21 +209,18 @@ done:
     return rc;
 }
 
-osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
+/* original: of the value that x is of. */
+static osh_status feed_wanted(osh_ctx *cx, osh_stats *s, int value, int original, const osh_tensor *x,
+                              const osh_batch *b)
 {
     osh_status rc = OSH_OK;
-    osh_stats *s = user;
-    const osh_value *v = &s->plan->graph->values[value];
-    if (s->same && v->quantized >= 0) value = v->quantized; // it is what this one would be
-    if (s->cached) OSH_TRY(osh_cached_feed(cx, s->cached, value, x, &b->seqs));
-    if (!s->wanted[value]) goto done;
     const sums *of = sums_of(s, value);
     if (of->hessian) {
         osh_op_args a = {.in = {x}, .out = {of->hessian}, .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("hessian_accum"), &a));
     }
     if (of->shift) {
-        osh_op_args a = {.in = {x, b->values[v->original]}, .out = {of->shift}, .seqs = &b->seqs};
+        osh_op_args a = {.in = {x, b->values[original]}, .out = {of->shift}, .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("shift_accum"), &a));
     }
     if (of->squares) {
@@ -235,6 +232,49 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
         goto done;
     }
     for (int64_t k = 0; k < b->seqs.n; k++) OSH_TRY(feed_sample(cx, s, value, x, &b->seqs.offsets[k]));
+done:
+    return rc;
+}
+
+/* An expert's tokens: the rows of x that are not zeros, which stay with their samples. */
+static osh_status feed_routed(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x, const osh_batch *b)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *rows = NULL; // own
+    osh_batch part = *b;
+    size_t row = (size_t)x->shape[1] * osh_dtype_bytes(x->dtype);
+    int64_t *offsets = NULL, n = 0; // own: offsets
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
+    OSH_NEW(cx, offsets, b->seqs.n + 1);
+    OSH_TRY(osh_tensor_new(cx, &rows, x->dtype, 2, x->shape));
+    for (int64_t k = 0; k < b->seqs.n; k++) {
+        for (int64_t t = b->seqs.offsets[k]; t < b->seqs.offsets[k + 1]; t++) {
+            const char *from = (const char *)x->data + (size_t)t * row;
+            if (!from[0] && !memcmp(from, from + 1, row - 1)) continue; // all bytes are the first one
+            memcpy((char *)rows->data + (size_t)n++ * row, from, row);
+        }
+        offsets[k + 1] = n;
+    }
+    rows->shape[0] = n, part.n_tokens = n, part.seqs.offsets = offsets;
+    osh_mem_use(cx, old);
+    if (n) OSH_TRY(feed_wanted(cx, s, value, -1, rows, &part)); // by_route.c: none is compared with its original
+done:
+    osh_mem_use(cx, old);
+    osh_tensor_free(cx, rows);
+    osh_free(cx, offsets);
+    return rc;
+}
+
+osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
+{
+    osh_status rc = OSH_OK;
+    osh_stats *s = user;
+    const osh_value *v = &s->plan->graph->values[value];
+    if (s->same && v->quantized >= 0) value = v->quantized; // it is what this one would be
+    if (s->cached) OSH_TRY(osh_cached_feed(cx, s->cached, value, x, &b->seqs));
+    if (!s->wanted[value]) goto done;
+    bool routed = s->plan->by_route && osh_is_by_route(s->plan->graph, value);
+    OSH_TRY(routed ? feed_routed(cx, s, value, x, b) : feed_wanted(cx, s, value, v->original, x, b));
 done:
     return rc;
 }

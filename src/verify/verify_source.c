@@ -40,7 +40,8 @@ static osh_status make_plan(osh_ctx *cx, osh_verify *v)
     osh_status rc = OSH_OK;
     osh_options *o = &v->plan_options;
     const cJSON *arithmetic = made_of(v, "arithmetic"), *size = made_of(v, "max_shard_size");
-    *o = (osh_options){.model = v->opt->model, .models_dir = v->opt->models_dir, .max_shard_size = 20000000000};
+    *o = (osh_options){.model = v->opt->model, .models_dir = v->opt->models_dir, .max_shard_size = 20000000000,
+                       .moe_calibrate_all_experts = true};
     if (!(o->recipe = osh_path_join(cx, v->dir, "recipe.yaml"))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (cJSON_IsString(arithmetic)) o->arithmetic = arithmetic->valuestring;
     if (cJSON_IsString(size) && strtoll(size->valuestring, NULL, 10) > 0)

@@ -48,6 +48,7 @@ static const grad_case cases[] = {
     {"zeros", 7, {3}, {{9, 0}}, 9},
     {"moe_router", 7, {3}, {{8, 0}}, 8, &top2, 4},
     {"moe_router", 7, {3}, {{8, 0}}, 8, &top2n, 4},
+    {"routed_rows", 7, {3}, {{9, 0}, {3, 0}}, 9, &expert1},
     {"moe_combine", 7, {3}, {{9, 0}, {9, 0}, {3, 0}}, 9, &expert1},
     {"act", 7, {0}, {{129, 0}}, 129, &f_silu, 3},
     {"act", 7, {0}, {{129, 0}}, 129, &f_relu2, 3},

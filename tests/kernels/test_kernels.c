@@ -201,6 +201,9 @@ static const op_case cases[] = {
     {"moe_gate", 67, {129}, {{36, 129}}, 36, {65}, .attr = &gate36_greedy, .without = &gate36},
     {"moe_gate", 9, {576}, {{256, 576}, {256}}, 256, {4}, .attr = &gate256, .without = &gate256_one},
     {"moe_gate", 3, {129}, {{1024, 129}}, 1024, .attr = &gate1024},
+    {"routed_rows", 1, {1, 1}, .out = 1, .attr = &expert0},
+    {"routed_rows", 7, {7, 7}, .out = 7, {3}, .attr = &expert6, .without = &expert0},
+    {"routed_rows", 129, {129, 8}, .out = 129, {3}, .attr = &expert6, .without = &expert0},
     {"moe_combine", 1, {1, 1, 1}, .out = 1, .attr = &expert0},
     {"moe_combine", 7, {7, 7, 7}, .out = 7, {3}, .attr = &expert6, .without = &expert0},
     {"moe_combine", 129, {129, 129, 8}, .out = 129, {3}, .attr = &expert6, .without = &expert0},
@@ -248,6 +251,8 @@ static void op_run_open_as(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype d
             guarded_fill(&r->in[i], (uint64_t)i, c->amp > 0 && !weight ? c->amp : 1);
         r->a.in[i] = &r->in[i].t;
     }
+    for (int64_t i = 0; !strcmp(c->op, "routed_rows") && i < c->n * c->in[1]; i += 5) // not all go to each expert
+        memset(osh_elem(&r->in[1].t, i), 0, osh_dtype_bytes(dt));
     r->out = guarded_new(cx, dt, 2, c->n, c->out);
     r->a.out[0] = &r->out.t;
     r->seqs = (osh_seqs){.n = 1, .offsets = r->offsets};

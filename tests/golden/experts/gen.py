@@ -1,14 +1,17 @@
 """gen.py - codes and scales of GPTQ on a tiny Qwen3-MoE, layer after layer as LLM Compressor goes through them, by its own
-quantize_weight and its own experts, all of which see all tokens.
+quantize_weight and its own experts, all of which see all tokens; and once more those that the router sends to them, as with
+moe_calibrate_all_experts=False.
 
 usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors, torch, transformers)
 
 codes.safetensors   <module>.codes U8, 8 above each, the first of two in the low bits; <module>.scale F32 for every Linear but lm_head of the case qwen3_moe of
                     tests/golden/models (its weights and tokens), in F32: 4 bits in groups of 8, symmetric, actorder static
+routed.safetensors  the same with experts that see their own tokens
 
 A layer's Hessians come from its weights as they were and the inputs that the solved layers before it make. In double, so
 that what is compared is the algorithm and not the order of a sum.
 """
+import contextlib
 import importlib.metadata
 import importlib.util
 import json
@@ -30,13 +33,14 @@ spec = importlib.util.spec_from_file_location("models", HERE.parent / "models" /
 models = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(models)
 
+SPARSE = (0, 2)  # layers with experts
 ARGS = QuantizationArgs(num_bits=4, type="int", symmetric=True, strategy="group", group_size=8, actorder="static")
 
 
 def load(config):
     with tempfile.TemporaryDirectory() as d:
         (pathlib.Path(d) / "config.json").write_text(json.dumps(config))
-        tensors = models.names_and_shapes(d)
+        tensors = models.names_and_shapes(d, False)
         save_file({n: torch.from_numpy(models.weight(n, s)) for n, s in tensors}, pathlib.Path(d) / "model.safetensors")
         model = AutoModelForCausalLM.from_pretrained(d, dtype=torch.float32, attn_implementation="eager").eval()
     linearize_moe(model)
@@ -59,31 +63,39 @@ def solve(linear, h, n_samples):
     return nibbles[::2] | nibbles[1::2] << 4, scale
 
 
-def main():
-    torch.set_num_threads(1)
+def run(all_experts):
     config, _ = models.CASES["qwen3_moe"]
     model, samples, out = load(config), models.tokens(config["vocab_size"]), {}
+    context = moe_calibration_context if all_experts else contextlib.nullcontext
     for i in range(config["num_hidden_layers"]):
-        hessians, hooks = {}, []
+        hessians, hooks, seen = {}, [], [False, False]
         for name, module in model.named_modules():
             if not name.startswith(f"model.layers.{i}.") or type(module) is not torch.nn.Linear:
                 continue
 
             def add(_, args, name=name):
                 x = args[0].reshape(-1, args[0].shape[-1]).double()
-                assert x.shape[0] == length, (name, x.shape)  # experts, too, see every token
+                assert x.shape[0] == length or not all_experts, (name, x.shape)  # experts, too, see every token
+                seen[".experts." in name] |= x.shape[0] != length
                 hessians[name] = hessians.get(name, 0) + x.T @ x
             hooks.append(module.register_forward_pre_hook(add))
-        with torch.no_grad(), moe_calibration_context():
+        with torch.no_grad(), context():
             for ids in samples:
                 length = len(ids)
                 model(torch.from_numpy(ids)[None], use_cache=False)
         for hook in hooks:
             hook.remove()
+        assert not seen[0] and (all_experts or i not in SPARSE or seen[1]), seen
         with torch.no_grad():
             for name, h in hessians.items():
                 out[f"{name}.codes"], out[f"{name}.scale"] = solve(model.get_submodule(name), h, len(samples))
-    save_file(out, HERE / "codes.safetensors")
+    return out
+
+
+def main():
+    torch.set_num_threads(1)
+    save_file(run(True), HERE / "codes.safetensors")
+    save_file(run(False), HERE / "routed.safetensors")
     versions = {p: importlib.metadata.version(p) for p in ("torch", "transformers", "compressed-tensors", "llmcompressor")}
     (HERE / "MANIFEST.json").write_text(json.dumps({"seed": models.SEED, **versions}, indent=1) + "\n")
 

@@ -85,22 +85,23 @@ static int64_t compare(osh_ctx *cx, const osh_st *out, const osh_st *want, const
     return differ;
 }
 
-static void codes_of_a_run(void **state)
+static void compare_run(const char *all_experts, const char *golden)
 {
-    (void)state;
     osh_ctx *cx = NULL;
     osh_options opt = {0};
     osh_st *out = NULL, *want = NULL;
-    char dir[] = "experts-XXXXXX", path[64];
+    char dir[] = "experts-XXXXXX", path[300];
     int64_t differ = 0, all = 0;
     int modules = 0;
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
     assert_non_null(mkdtemp(dir));
     write_job(cx, &opt, dir);
+    assert_ok(cx, osh_option_set(cx, &opt, "moe-calibrate-all-experts", all_experts));
     assert_ok(cx, osh_oneshot(cx, &opt, ignore, NULL));
     snprintf(path, sizeof path, "%s/out/model.safetensors", dir);
     assert_ok(cx, osh_st_open(cx, &out, path));
-    assert_ok(cx, osh_st_open(cx, &want, OSH_SOURCE_DIR "/tests/golden/experts/codes.safetensors"));
+    snprintf(path, sizeof path, "%s/tests/golden/experts/%s", OSH_SOURCE_DIR, golden);
+    assert_ok(cx, osh_st_open(cx, &want, path));
     for (int64_t i = 0; i < osh_st_count(want); i++) {
         char module[128];
         const osh_st_entry *e = osh_st_at(want, i);
@@ -121,6 +122,11 @@ static void codes_of_a_run(void **state)
     assert_int_equal(osh_mem_live(cx), 0);
     osh_ctx_free(cx);
 }
+
+static void codes_of_a_run(void **state) { (void)state, compare_run("true", "codes.safetensors"); }
+
+/* Experts see the tokens that the router sends to them. */
+static void codes_of_routed_tokens(void **state) { (void)state, compare_run("false", "routed.safetensors"); }
 
 /* All tokens go through the experts where their statistics are collected, and through the router, whose choices are
  * counted; behind them those that are routed count. */
@@ -160,6 +166,7 @@ int main(void)
 {
     int unable = pin_isa();
     if (unable) return unable;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(codes_of_a_run), cmocka_unit_test(flops_of_experts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(codes_of_a_run), cmocka_unit_test(codes_of_routed_tokens),
+                                       cmocka_unit_test(flops_of_experts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

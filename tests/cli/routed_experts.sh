@@ -1,0 +1,61 @@
+# --moe-calibrate-all-experts false: experts are calibrated on the tokens that the router sends to them, the same bytes however
+# the run goes; one that gets none is rounded to nearest, and is named. A router of zeros sends all to the first experts.
+set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/experts.sh"
+fail() { echo "$*"; exit 1; }
+python3 - <<'P'
+import glob, json, struct
+name = "model.layers.2.mlp.gate.weight"
+for path in glob.glob("model/*.safetensors"):
+    with open(path, "r+b") as f:
+        n = struct.unpack("<Q", f.read(8))[0]
+        head = json.loads(f.read(n))
+        if name in head:
+            first, end = head[name]["data_offsets"]
+            f.seek(8 + n + first)
+            f.write(bytes(end - first))
+            break
+else:
+    raise SystemExit("no router")
+P
+run() { # output, flags
+    "$ONESHOT" --model model --recipe recipe.yaml --dataset model/calibration.jsonl --progress none --output "$@" >log 2>&1 || {
+        cat log
+        fail "exit $?: $*"
+    }
+}
+routed=(--moe-calibrate-all-experts false)
+run all
+! cmp -s all/model.safetensors model/model.safetensors || fail "nothing was done"
+run out "${routed[@]}"
+[ "$(grep -c 'no token is routed to this expert: rounded to nearest' log)" = 12 ] || { cat log; fail "not 4 experts of 3 modules"; }
+! cmp -s all/model.safetensors out/model.safetensors || fail "all tokens or routed ones are the same"
+"$ONESHOT" verify out --model model >log || { cat log; fail verify; }
+python3 - <<'P'
+import json
+d = json.load(open("out/oneshot-report.json"))
+named = sorted(m["name"] for m in d["modules"] if m.get("fallback"))
+want = sorted(f"model.layers.2.mlp.experts.{e}.{p}_proj" for e in range(2, 6) for p in ("gate", "up", "down"))
+assert named == want, named
+P
+for flags in "--batch-size 5 --threads 1" "--mem-opt-level 2" "--prefetch false"; do
+    rm -rf again
+    run again "${routed[@]}" $flags
+    cmp out/model.safetensors again/model.safetensors || fail "$flags makes other bytes"
+done
+
+# the smallest budget that is named will do
+code=0
+"$ONESHOT" --model model --recipe recipe.yaml --dataset model/calibration.jsonl --output small "${routed[@]}" --host-memory 10MiB \
+    >log 2>&1 || code=$?
+[ $code = 2 ] || { cat log; fail "exit $code for 10 MiB"; }
+run small "${routed[@]}" --$(grep -o 'host-memory [0-9]*MiB' log | tail -1)
+cmp out/model.safetensors small/model.safetensors || fail "a budget makes other bytes"
+
+code=0
+"$ONESHOT" --model model --recipe recipe.yaml --dataset model/calibration.jsonl --output all "${routed[@]}" >log 2>&1 || code=$?
+[ $code = 2 ] && grep -q moe_calibrate_all_experts log || { cat log; fail "exit $code where another run's output is"; }
+code=0
+"$ONESHOT" --model model --recipe recipe.yaml --dataset model/calibration.jsonl --output strict "${routed[@]}" --strict >log 2>&1 ||
+    code=$?
+[ $code = 1 ] && grep -q 'strict allows no fallback' log || { cat log; fail "exit $code with --strict"; }
