@@ -4,6 +4,7 @@
 #include "api/api.h"
 #include "api/evaluate.h"
 #include "api/largest.h"
+#include "api/mixed.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "output/stream.h"
@@ -184,12 +185,32 @@ done:
     return rc;
 }
 
+/* With a target: a survey first, whose records go when the output is complete. */
+static osh_status compress_chosen(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_choice c = {0}; // own
+    osh_options with = *opt; // views
+    OSH_TRY(check_model(cx, opt));
+    OSH_TRY(osh_isa_use(cx, opt->isa));
+    if (!opt->output) OSH_FAIL(cx, OSH_E_USAGE, "--output is not given");
+    OSH_TRY(osh_output_claim(cx, opt));
+    OSH_TRY(osh_choice_make(cx, &c, opt, sink, user));
+    with.chosen = c.recipe, with.mixed = c.mixed;
+    OSH_TRY(compress(cx, &with, sink, user));
+    OSH_TRY(osh_choice_end(cx, opt));
+done:
+    osh_choice_deinit(cx, &c);
+    return rc;
+}
+
 osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
     if (opt->eval && !osh_file_exists(opt->eval) && !osh_dir_exists(opt->eval))
         OSH_FAIL(cx, OSH_E_USAGE, "--eval %s: no such file", opt->eval);
-    OSH_TRY(compress(cx, opt, sink, user));
+    bool chosen = osh_wants_choice(opt) && !opt->only_largest_layer;
+    OSH_TRY(chosen ? compress_chosen(cx, opt, sink, user) : compress(cx, opt, sink, user));
     if (opt->eval && !opt->only_largest_layer) OSH_TRY(osh_evaluate(cx, opt, sink, user));
 done:
     return rc;
@@ -199,13 +220,16 @@ osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, voi
 {
     osh_status rc = OSH_OK;
     osh_plan *p = NULL; // own
-    char *text = NULL;  // own
+    char *text = NULL, *before = NULL; // own
     OSH_TRY(check_model(cx, opt));
+    if (osh_wants_choice(opt)) OSH_TRY(osh_choice_plan(cx, &before, opt));
     if (opt->output) OSH_TRY(osh_output_claim(cx, opt));
     OSH_TRY(osh_plan_new(cx, &p, opt));
     OSH_TRY(opt->largest_layer ? osh_print_largest(cx, &text, p, opt->json) : osh_plan_print(cx, &text, p, opt->json));
+    if (before && !opt->json && !opt->largest_layer) sink(user, before, strlen(before));
     sink(user, text, strlen(text));
 done:
+    osh_free(cx, before);
     osh_free(cx, text);
     osh_plan_free(cx, p);
     return rc;

@@ -1,6 +1,7 @@
 /* field.c - texts into the members that a field table describes; every refusal says what was wanted
  * and what was found. */
 #include "base/field.h"
+#include "base/number.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -57,7 +58,7 @@ static bool parse_int(const char *s, int64_t *v)
     return !errno && end != s && !*end;
 }
 
-static bool parse_float(const char *s, double *v)
+bool osh_text_is_number(const char *s, double *v)
 {
     char *end;
     if (!starts_number(s) || strpbrk(s, "xX")) return false; // hexadecimal is a typing error here
@@ -77,7 +78,7 @@ static bool parse_bool(const char *s, bool *v)
 }
 
 /* 20GB is 20 * 10^9, 512MiB is 512 * 2^20, a bare number is bytes. Upper or lower case. */
-static bool parse_bytes(const char *s, int64_t *v)
+bool osh_text_is_bytes(const char *s, int64_t *v)
 {
     static const char *const units[] = {"", "B", "KB", "MB", "GB", "TB", "PB", "KiB", "MiB", "GiB", "TiB", "PiB"};
     static const int64_t factors[] = {1, 1, 1000, 1000000, 1000000000, 1000000000000, 1000000000000000,
@@ -189,13 +190,13 @@ osh_status osh_field_set(osh_ctx *cx, const osh_field *f, void *object, const ch
         *(int64_t *)to = i;
         return OSH_OK;
     case OSH_F_FLOAT:
-        if (!parse_float(text, &x) || !in_range(f, x)) return refuse(cx, f, "a number", text);
+        if (!osh_text_is_number(text, &x) || !in_range(f, x)) return refuse(cx, f, "a number", text);
         *(double *)to = x;
         return OSH_OK;
     case OSH_F_BOOL:
         return parse_bool(text, to) ? OSH_OK : refuse(cx, f, "true or false", text);
     case OSH_F_BYTES:
-        if (!parse_bytes(text, &i) || !in_range(f, (double)i))
+        if (!osh_text_is_bytes(text, &i) || !in_range(f, (double)i))
             return refuse(cx, f, "a size such as 20GB or 512MiB", text);
         *(int64_t *)to = i;
         return OSH_OK;

@@ -562,7 +562,39 @@ done:
     return rc;
 }
 
+osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs, osh_tensor *h,
+                          int64_t n_samples)
+{
+    osh_status rc = OSH_OK;
+    gptq g = *(const gptq *)m->args; // view of its strings
+    factor f = {.I = h->shape[0], .device = h->device}; // own
+    g.scale_search = SEARCH_LDL, g.n_refine = 0;
+    OSH_TRY(make_factor(cx, &f, h, is_ordered(jobs), &g, 0.5f * (float)n_samples));
+    for (int64_t i = 0; f.u && i < f.I; i++) cost[i] = f.dead[i] ? 0 : f.cost[i];
+done:
+    factor_deinit(cx, &f);
+    return rc;
+}
+
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+static size_t needs_of_order(int64_t I) // what stays of a factor
+{
+    return osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)I) + osh_mem_gross((size_t)I * 4);
+}
+
+/* Beside it while it is made. */
+static size_t needs_of_factor(int64_t I, int n_threads, bool device)
+{
+    size_t ranks = osh_mem_gross((size_t)I * sizeof(ranked)), damped = osh_mem_gross((size_t)I * 4);
+    return damped + larger(ranks, device ? 0 : osh_gptq_permute_bytes(I, n_threads));
+}
+
+size_t osh_gptq_costs_bytes(int64_t I, int n_threads)
+{
+    size_t column = osh_mem_gross((size_t)I * 4);
+    return needs_of_order(I) + larger(needs_of_factor(I, n_threads, false), 3 * column); // damped, diagonal, cost
+}
 
 /* What one call on a device takes. */
 static osh_gptq_group group_of(const gptq *g, const osh_linear_job *jobs, int lead, int from, int end)
@@ -683,11 +715,8 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
 {
     const gptq *g = m->args;
     int64_t I = n ? jobs[0].w->shape[1] : 0;
-    size_t ranks = osh_mem_gross((size_t)I * sizeof(ranked)), damped = osh_mem_gross((size_t)I * 4);
-    size_t order = osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)I) + osh_mem_gross((size_t)I * 4);
-    size_t arena;
-    order += osh_gptq_kept_bytes(g, I, device ? &arena : NULL);
-    size_t kept = order, peak = order + damped + larger(ranks, device ? 0 : osh_gptq_permute_bytes(I, n_threads));
+    size_t arena, order = needs_of_order(I) + osh_gptq_kept_bytes(g, I, device ? &arena : NULL);
+    size_t kept = order, peak = order + needs_of_factor(I, n_threads, device);
     int count[2];
     count_orderings(count, jobs, n);
     if (count[0] && count[1] && !device)

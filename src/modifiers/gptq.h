@@ -44,6 +44,12 @@ typedef struct osh_gptq_job { // of one weight
 
 int64_t osh_gptq_scale_columns(const osh_q_args *q, int64_t I); // scales of a row
 
+/* What a squared error in each column costs when GPTQ solves a weight with Hessian h, which is lost: cost [I], given
+ * the diagonal of h, which it stays where h cannot be factored. */
+osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs, osh_tensor *h,
+                          int64_t n_samples);
+size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
+
 /* ---- gptq_quality.c: better than GPTQ in the same format ---- */
 
 /* Keys scale_search and refine. */

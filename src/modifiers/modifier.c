@@ -51,6 +51,7 @@ bool osh_modifier_quantizes(const osh_modifier *m)
 
 void osh_modifier_deinit(osh_ctx *cx, osh_modifier *m)
 {
+    if (m->surveyed) m->type = m->surveyed;
     if (m->args && m->type && m->type->end) m->type->end(cx, m);
     for (size_t i = 0; i < m->n_schemes; i++) osh_q_scheme_deinit(cx, &m->schemes[i]);
     osh_free(cx, m->schemes);

@@ -102,6 +102,7 @@ struct osh_search { // for the factors of one layer, by what they do to the Line
     double before, after;       // out: |X dW^T|^2 without factors, and with those found
 };
 
+enum { OSH_CANDIDATES = 7 }; // of a survey: 2 to 8 bits
 typedef struct osh_modifier_type osh_modifier_type;
 typedef struct osh_modifier {
     const osh_modifier_type *type;
@@ -116,6 +117,8 @@ typedef struct osh_modifier {
     bool queries;           // it is such a group's
     bool has_config;        // the recipe gave it schemes or targets of its own
     bool replaced;          // a later bare GPTQModifier took its schemes over
+    int candidates[OSH_CANDIDATES], n_candidates; // bits that its weights may have; n 0: any
+    const osh_modifier_type *surveyed; // the quantizer in whose place a survey stands (survey.h); NULL: none does
     osh_arithmetic arithmetic;
 } osh_modifier;
 

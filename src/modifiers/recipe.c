@@ -79,7 +79,8 @@ done:
 
 static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml *k, const char *what)
 {
-    static const char *const shared[] = {"config_groups", "scheme", "targets", "ignore", "quality", "kv_cache_scheme"};
+    static const char *const shared[] = {"config_groups", "scheme", "targets", "ignore", "quality", "kv_cache_scheme",
+                                         "candidates"};
     osh_buf b;
     osh_near near;
     osh_buf_init(&b, 4096);
@@ -95,7 +96,7 @@ static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml
     osh_status rc =
         osh_fail(cx, OSH_E_USAGE, "%s:%d:%d: unknown key '%s' of %s: want %s%s%s%s", what, k->line, k->column,
                  near.word, m->type->name,
-                 own ? m->type->keys : "config_groups, scheme, targets, ignore, observer, kv_cache_scheme",
+                 own ? m->type->keys : "config_groups, scheme, targets, ignore, observer, kv_cache_scheme, candidates",
                  b.data ? b.data : "", more, osh_near_hint(&near, ""));
     osh_buf_deinit(cx, &b);
     return rc;
@@ -328,6 +329,12 @@ done:
 osh_status osh_recipe_parse(osh_ctx *cx, osh_recipe **out, const char *text, size_t n, const char *what)
 {
     return parse(cx, out, text, n, NULL, what);
+}
+
+osh_status osh_recipe_parse_as(osh_ctx *cx, osh_recipe **out, const char *text, size_t n, const char *quality,
+                               const char *what)
+{
+    return parse(cx, out, text, n, quality, what);
 }
 
 osh_status osh_recipe_open(osh_ctx *cx, osh_recipe **out, const char *path, const char *quality)

@@ -15,6 +15,8 @@ typedef struct osh_recipe {
  * key `quality` of a modifier says so; `quality`, or NULL, is for those without it. */
 
 osh_status osh_recipe_parse(osh_ctx *cx, osh_recipe **out, const char *text, size_t n, const char *what);
+osh_status osh_recipe_parse_as(osh_ctx *cx, osh_recipe **out, const char *text, size_t n, const char *quality,
+                               const char *what);
 osh_status osh_recipe_open(osh_ctx *cx, osh_recipe **out, const char *path, const char *quality);
 
 typedef struct osh_recipe_flags { // --scheme W4A16 --method gptq --ignore lm_head: views
@@ -25,5 +27,16 @@ typedef struct osh_recipe_flags { // --scheme W4A16 --method gptq --ignore lm_he
     const char *head;             // the output head: ignored where no target has its name; NULL: none
 } osh_recipe_flags;
 osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared, const osh_recipe_flags *flags);
+
+typedef struct osh_recipe_group { // modules that get one scheme
+    int modifier;               // of the recipe
+    const char *name;           // view
+    const osh_q_scheme *scheme; // view; its name and targets are not looked at
+    const char *const *modules; // views
+    size_t n;
+} osh_recipe_group;
+/* The text of r with these groups in the place of its quantizers' schemes. head: lines that it begins with. own */
+osh_status osh_recipe_with_groups(osh_ctx *cx, char **out, const osh_recipe *r, const char *head,
+                                  const osh_recipe_group *groups, size_t n);
 void osh_recipe_free(osh_ctx *cx, osh_recipe *r);
 #endif

@@ -197,6 +197,7 @@ osh_status osh_recipe_quant_key(osh_ctx *cx, osh_recipe_quant *q, const char *ke
     else if (!strcmp(key, "targets")) q->targets = null ? NULL : value;
     else if (!strcmp(key, "ignore")) q->ignore = null ? NULL : value;
     else if (!strcmp(key, "kv_cache_scheme")) q->cache = null ? NULL : value;
+    else if (!strcmp(key, "candidates")) q->candidates = null ? NULL : value;
     else if (!strcmp(key, "bypass_divisibility_checks")) {
         bool on = false;
         if (!null) OSH_TRY(as_bool(cx, &on, value, key, what));
@@ -308,6 +309,24 @@ done:
     return rc;
 }
 
+/* Numbers of bits, by rising ones. */
+static osh_status read_candidates(osh_ctx *cx, osh_modifier *m, const osh_yaml *y, const char *what)
+{
+    osh_status rc = OSH_OK;
+    bool has[9] = {false};
+    if (y->kind != OSH_Y_SEQ || !y->n) OSH_TRY(bad(cx, y, what, "candidates", "a list of bits, such as [3, 4, 8]"));
+    for (size_t i = 0; i < y->n; i++) {
+        const osh_yaml *v = y->items[i];
+        if (v->kind != OSH_Y_INT || v->i < 2 || v->i > 8 || has[v->i])
+            OSH_TRY(bad(cx, v, what, "candidates", "bits from 2 to 8, each once"));
+        has[v->i] = true;
+    }
+    for (int b = 2; b <= 8; b++)
+        if (has[b]) m->candidates[m->n_candidates++] = b;
+done:
+    return rc;
+}
+
 osh_status osh_recipe_quant_build(osh_ctx *cx, osh_modifier *m, const osh_recipe_quant *q, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -316,6 +335,7 @@ osh_status osh_recipe_quant_build(osh_ctx *cx, osh_modifier *m, const osh_recipe
                  q->scheme->line, q->scheme->column);
     if (q->ignore) OSH_TRY(osh_recipe_strs(cx, &m->ignore, q->ignore, "ignore", what));
     if (q->cache) OSH_TRY(read_cache(cx, m, q->cache, what));
+    if (q->candidates) OSH_TRY(read_candidates(cx, m, q->candidates, what));
     m->has_config = q->scheme || q->config_groups;
     if (q->config_groups || (q->scheme && q->scheme->kind == OSH_Y_MAP)) {
         OSH_TRY(build_groups(cx, m, q, what));

@@ -5,7 +5,7 @@
 #include "modifiers/modifier.h"
 
 typedef struct osh_recipe_quant { // what was read so far; views of the YAML tree
-    const osh_yaml *config_groups, *scheme, *targets, *ignore, *cache;
+    const osh_yaml *config_groups, *scheme, *targets, *ignore, *cache, *candidates;
     char observers[3][32]; // weight_observer, input_observer, output_observer; "": not given
 } osh_recipe_quant;
 

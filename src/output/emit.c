@@ -128,7 +128,7 @@ bool osh_emitter_holds_work(const osh_emitter *e)
 {
     for (int64_t i = 0; e->written && i < e->plan->n_out; i++)
         if (e->written[i]) return true;
-    return false;
+    return e->looked;
 }
 
 int osh_emit_boundary(const osh_emitter *e, int64_t *generation)
@@ -186,6 +186,7 @@ static osh_status record_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job 
     OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_LINEAR, b.data, b.len));
     e->told[l->tensor] = true;
     for (int k = 0; k < l->n_out; k++) e->written[l->first_out + k] = true;
+    e->looked |= !l->n_out;
     OSH_TRY(tick(cx, e, n_bytes));
 done:
     osh_buf_deinit(cx, &b);
@@ -197,6 +198,7 @@ static osh_status do_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
     osh_status rc = OSH_OK;
     const osh_linear *l = &e->plan->linears[j->index];
     osh_cache_leaf c[OSH_CACHE_LEAVES];
+    if (!l->n_out) return record_linear(cx, e, j); // of a survey
     OSH_TRY(l->format->pack(cx, j->packed, l->scheme, l->O, l->I, l->dtype, j->result.codes, &j->result.params,
                             j->in_scale, j->in_zero));
     int n = osh_cache_leaves(c, e->plan, l);

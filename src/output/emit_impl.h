@@ -96,6 +96,7 @@ struct osh_emitter {
     int boundary;          // -1: none
     int64_t generation;
     bool ours;             // the partial directory is this run's, and nothing is known to be done in it
+    bool looked;           // of a survey: a Linear is recorded
     bool discard;          // whatever is done in it
     uint64_t replaced_sum; // of OSH_REC_REPLACED; 0: none
     bool sealed, replaces, resumed, complete; // complete: only the name is missing

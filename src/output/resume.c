@@ -167,7 +167,8 @@ static osh_status take_linear(osh_ctx *cx, replay *r, osh_reader *in)
         res.fallback = s;
     }
     if (!res.done) res = (osh_result){0}, r->n_bad++;
-    r->lost[l->first_out] = !res.done;
+    if (n) r->lost[l->first_out] = !res.done;
+    e->looked |= !n;
     r->results[linear] = res;
     for (uint32_t k = 0; k < n; k++) e->written[l->first_out + k] = res.done;
 done:

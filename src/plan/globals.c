@@ -16,8 +16,7 @@ struct osh_globals {
     float *global;        // own [linears]: 0: not known, or none
 };
 
-/* The name under which a module's siblings are found: that of the first of them; NULL: it has none. */
-static const char *first_sibling(const char *leaf)
+const char *osh_first_sibling(const char *leaf)
 {
     static const char *const sets[][3] = {{"q_proj", "k_proj", "v_proj"},
                                           {"gate_proj", "up_proj", NULL},
@@ -41,7 +40,7 @@ osh_status osh_plan_joint(osh_ctx *cx, osh_plan *p)
         osh_linear *l = &p->linears[i];
         l->next_joint = -1, last[i] = i;
         l->joint = l->scheme->weights.strategy == OSH_Q_TENSOR_GROUP ? i : -1;
-        const char *dot = strrchr(l->name, '.'), *leaf = dot ? dot + 1 : l->name, *sibling = first_sibling(leaf);
+        const char *dot = strrchr(l->name, '.'), *leaf = dot ? dot + 1 : l->name, *sibling = osh_first_sibling(leaf);
         int64_t at;
         if (l->joint < 0 || !sibling) continue;
         osh_free(cx, key);

@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/xxh3.h"
+#include "modifiers/survey.h"
 #include "ops/isa.h"
 
 typedef unsigned long long ull;
@@ -167,6 +168,20 @@ done:
     return rc;
 }
 
+/* A survey has no output: what its Linears are compared under. */
+static osh_status add_survey(osh_ctx *cx, osh_identity *id, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    FIELD("schemes", "%016llx", (ull)XXH3_64bits(p->quantization_json, strlen(p->quantization_json)));
+    for (size_t i = 0; i < p->recipe->n; i++) {
+        char bits[64];
+        osh_survey_name(bits, sizeof bits, &p->recipe->modifiers[i]);
+        OSH_TRY(add(cx, id, osh_sprintf(cx, "survey of modifier %zu", i), osh_strdup(cx, bits), false));
+    }
+done:
+    return rc;
+}
+
 osh_status osh_identity_of_source(osh_ctx *cx, osh_identity **out, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
@@ -216,7 +231,7 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
             FIELD("isa", "%s", isa);
         }
     }
-    OSH_TRY(add_output(cx, id, p));
+    OSH_TRY(p->opt->survey ? add_survey(cx, id, p) : add_output(cx, id, p));
     FIELD("back_end", "%s", p->device ? p->device->type->name : "cpu");
     if (p->device) {
         FIELD("device", "%s", p->device->text);

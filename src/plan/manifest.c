@@ -199,11 +199,25 @@ osh_status osh_plan_manifest(osh_ctx *cx, osh_plan *p)
     p->n_shards = assign_shards(p);
     OSH_NEW(cx, p->shards, p->n_shards);
     for (int s = 0; s < p->n_shards; s++) OSH_TRY(lay_out(cx, p, s));
+    for (int64_t i = 0; i < p->n_out; i++)
+        if (p->out_info[i].source >= 0) p->dense_bytes += p->out[i].end - p->out[i].begin;
     OSH_TRY(osh_hf_config_with_quantization(cx, &p->config_text, p->ck->config, p->quantization_json, p->untie));
 done:
     osh_free(cx, fates);
     osh_free(cx, b.at_linear);
     return rc;
+}
+
+void osh_plan_drop_output(osh_ctx *cx, osh_plan *p)
+{
+    for (int64_t i = 0; i < p->n_out; i++) osh_free(cx, p->out[i].name);
+    for (int s = 0; p->shards && s < p->n_shards; s++)
+        osh_free(cx, p->shards[s].name), osh_free(cx, p->shards[s].header);
+    for (int i = 0; i < p->n_linears; i++) p->linears[i].first_out = 0, p->linears[i].n_out = 0;
+    osh_free(cx, p->out), p->out = NULL;
+    osh_free(cx, p->out_info), p->out_info = NULL;
+    osh_free(cx, p->shards), p->shards = NULL;
+    p->n_out = 0, p->n_shards = 0;
 }
 
 /* ---- fates ---- */

@@ -13,6 +13,13 @@ const osh_field osh_option_fields[] = {
      .doc = "directory of architecture templates to use beside the built-in ones"},
     {ROW(max_shard_size), .type = OSH_F_BYTES, .dflt = "20GB", .min = 1, .max = 1e15,
      .doc = "bytes of an output file, decimal units"},
+    {ROW(target_bits),
+     .type = OSH_F_FLOAT, .dflt = "0", .min = 0, .max = 16,
+     .doc = "choose bits for each module so that a weight takes no more than these on average, scales included, and "
+            "least is lost (docs/mixed-precision.md); 0: the scheme's"},
+    {ROW(target_size), .type = OSH_F_STR,
+     .doc = "the same by size: 0.35x of the source's bytes of what is quantized, or bytes of the whole output, such "
+            "as 90MB"},
     {ROW(scheme), .group = "Scheme", .brief = "such as W4A16: oneshot help schemes",
      .type = OSH_F_STR, .doc = "without a recipe: a preset such as W4A16"},
     {ROW(quality), .brief = "fast, gptq, or best: the least loss",

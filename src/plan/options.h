@@ -33,6 +33,12 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     char *progress, *log_level, *log_file, *profile;
     osh_strs checkpoint;
     char *eval; // a text; NULL: none
+    double target_bits; // mean bits of a weight; 0: none
+    char *target_size;  // NULL: none
+    /* Not of a user: */
+    bool survey;        // what each candidate would lose, and no output
+    const char *chosen; // view: recipe in the place of recipe and scheme, which it was made of; NULL: none
+    const struct osh_mixed *mixed; // view: the choice in it, for the report
 } osh_options;
 extern const osh_field osh_option_fields[];
 /* One option of a table from its text, by its name with underscores or dashes; of a list, items more. The struct is

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/profile.h"
+#include "modifiers/survey.h"
 #include "plan/dense.h"
 #include "plan/folds.h"
 #include "plan/layout.h"
@@ -39,6 +40,34 @@ done:
     return rc;
 }
 
+/* The choice stands for the recipe that it was made of. */
+static osh_status take_choice(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_options *o = p->opt;
+    osh_recipe_free(cx, p->recipe), p->recipe = NULL;
+    rc = osh_recipe_parse_as(cx, &p->recipe, o->chosen, strlen(o->chosen), o->recipe ? o->quality : NULL, "the choice");
+    return rc;
+}
+
+static osh_status begin_survey(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    for (size_t i = 0; i < p->recipe->n; i++) {
+        osh_modifier *m = &p->recipe->modifiers[i];
+        if (!osh_modifier_quantizes(m))
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s changes weights before they are quantized, and --target-bits and "
+                     "--target-size look at them as they are: want quantizers alone", m->type->name);
+        if (m->queries)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: --target-bits and --target-size write the groups anew, and those of "
+                     "attention they do not write: want kv_cache_scheme, or none", m->type->name);
+        m->cache.present = false; // of what is seen no weight depends on it
+        if (!m->replaced) OSH_TRY(osh_survey_begin(cx, m));
+    }
+done:
+    return rc;
+}
+
 static osh_status open_recipe(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -63,6 +92,11 @@ static osh_status open_recipe(osh_ctx *cx, osh_plan *p)
     OSH_TRY(o->recipe ? osh_recipe_open(cx, &p->recipe, o->recipe, o->quality)
                       : osh_recipe_of_flags(cx, &p->recipe, &spared, &flags));
     p->spared = spared ? head : NULL;
+    if (o->chosen) OSH_TRY(take_choice(cx, p));
+    if (o->survey) OSH_TRY(begin_survey(cx, p));
+    for (size_t i = 0; i < p->recipe->n; i++)
+        if (p->recipe->modifiers[i].n_candidates && !(o->target_bits > 0) && !o->target_size)
+            osh_log(cx, OSH_LOG_INFO, "candidates decides nothing without --target-bits or --target-size");
     p->arithmetic = o->arithmetic && !strcmp(o->arithmetic, "f32") ? OSH_ARITH_F32 : OSH_ARITH_REFERENCE;
     for (size_t i = 0; i < p->recipe->n; i++) p->recipe->modifiers[i].arithmetic = p->arithmetic;
 done:
@@ -106,7 +140,7 @@ static osh_status choose_pipeline(osh_ctx *cx, osh_plan *p)
     bool wants = recipe_wants_data(p->recipe);
     int active = 0;
     for (size_t m = 0; m < p->recipe->n; m++) active += !p->recipe->modifiers[m].replaced;
-    p->propagate_error = !p->opt->propagate_error || !strcmp(p->opt->propagate_error, "true");
+    p->propagate_error = !p->opt->survey && (!p->opt->propagate_error || !strcmp(p->opt->propagate_error, "true"));
     p->pipeline = wants ? OSH_PIPELINE_SEQUENTIAL : OSH_PIPELINE_DATAFREE;
     if (asked && !strcmp(asked, "independent") && active > 1)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
@@ -201,6 +235,7 @@ static osh_status begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool t
         OSH_TRY(osh_plan_cut(cx, p, (const char *const *)cut->items, cut->n, opt->sequential_targets_per_subgraph));
     if (to_run && p->parts) say_compared(cx, p);
     OSH_TRY(osh_plan_manifest(cx, p));
+    if (opt->survey) osh_plan_drop_output(cx, p);
 done:
     return rc;
 }
@@ -263,16 +298,11 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
     if (!p) return;
     for (size_t i = 0; i < p->n_schemes; i++) osh_q_scheme_deinit(cx, &p->schemes[i]);
     for (int i = 0; i < p->n_linears; i++) osh_free(cx, p->linears[i].name);
-    for (int64_t i = 0; i < p->n_out; i++) osh_free(cx, p->out[i].name);
-    for (int s = 0; p->shards && s < p->n_shards; s++)
-        osh_free(cx, p->shards[s].name), osh_free(cx, p->shards[s].header);
+    osh_plan_drop_output(cx, p);
     osh_free(cx, p->schemes);
     osh_free(cx, p->linears);
     osh_free(cx, p->readers);
     osh_free(cx, p->users);
-    osh_free(cx, p->out);
-    osh_free(cx, p->out_info);
-    osh_free(cx, p->shards);
     osh_free(cx, p->passes);
     osh_free(cx, p->memory.visits);
     osh_places_free(cx, p->memory.places);

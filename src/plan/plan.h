@@ -147,6 +147,7 @@ typedef struct osh_plan {
     osh_shard *shards;       // own
     int n_shards;
     int64_t total_bytes;     // of all tensors
+    int64_t dense_bytes;     // of those that are copies
     char *format;            // own: top-level format
     char *quantization_json; // own
     char *config_text;       // own: config.json as it will be written
@@ -182,6 +183,7 @@ osh_status osh_plan_cache(osh_ctx *cx, osh_plan *p);    // cache.c, when Linears
 osh_status osh_plan_manifest(osh_ctx *cx, osh_plan *p); // manifest.c: out, shards, config.json
 /* cut.c: subgraphs cut at targets (n 0: decoder layers), which of them each Linear is in, what they do. */
 osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, size_t n, int64_t per_subgraph);
+void osh_plan_drop_output(osh_ctx *cx, osh_plan *p);    // manifest.c: its lists, so that the plan has none
 osh_status osh_plan_index(osh_ctx *cx, osh_plan *p);    // lookup.c, when it is cut
 /* cut.c, before it: where a modifier compares with the original model, its values are carried, too. */
 osh_status osh_plan_carry(osh_ctx *cx, osh_plan *p);

@@ -109,6 +109,18 @@ static cJSON *group_again(const cJSON *raw, const char *format)
     return NULL;
 }
 
+osh_status osh_q_args_print(osh_ctx *cx, char **out, const osh_q_args *a, bool is_weight)
+{
+    osh_status rc = OSH_OK;
+    cJSON *o = args_object(a, is_weight);                // own
+    char *text = o ? cJSON_PrintUnformatted(o) : NULL;   // own, cJSON's
+    if (!text || !(*out = osh_strdup(cx, text))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a scheme's arguments");
+done:
+    cJSON_free(text);
+    cJSON_Delete(o);
+    return rc;
+}
+
 static cJSON *group_object(const osh_q_scheme *s, const char *format)
 {
     if (cJSON_IsObject(s->raw)) return group_again(s->raw, format);

@@ -89,6 +89,8 @@ osh_status osh_q_config_parse(osh_ctx *cx, osh_q_config **out, const cJSON *quan
                               const char *what); // a checkpoint's
 void osh_q_config_free(osh_ctx *cx, osh_q_config *c);
 void osh_q_scheme_deinit(osh_ctx *cx, osh_q_scheme *s);
+/* QuantizationArgs as config.json has them, in one line. own */
+osh_status osh_q_args_print(osh_ctx *cx, char **out, const osh_q_args *a, bool is_weight);
 /* What will be written: keys sorted, nulls written, indented by 2 per level for a value at depth 1 of config.json.
  * own. ignore is the generated list. status: "compressed". */
 osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_scheme *schemes, size_t n,

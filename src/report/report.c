@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "plan/dense.h"
+#include "report/report_mixed.h"
 
 static bool add_number(cJSON *o, const char *key, double v) // JSON has no NaN
 {
@@ -424,7 +425,7 @@ osh_status osh_run_report(osh_ctx *cx, char **json, char **html, const osh_run *
          add_number(root, "samples", (double)p->data.n) &&
          add_number(root, "tokens", p->data.n ? (double)p->data.offsets[p->data.n] : 0) &&
          add_number(root, "output_bytes", (double)p->total_bytes) && add_modules(root, run) &&
-         add_experts(root, run) &&
+         osh_mixed_json(root, p->opt->mixed) && add_experts(root, run) &&
          osh_dense_json(root, p) && add_seconds(root, &r) &&
          add_subgraphs(root, &r) && add_memory(cx, root, &r) && add_device(root, &r) &&
          add_io(root, &r) && add_checkpoints(root, &r);

@@ -2,6 +2,7 @@
 #include "plan/dense.h"
 #include "report/page.h"
 #include "report/report.h"
+#include "report/report_mixed.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -420,6 +421,7 @@ osh_status osh_report_html(osh_ctx *cx, char **html, const osh_report *r, cJSON 
         error_chart(&pg, r->run, error_at, "relative squared error");
     }
     error_table(&pg, r->run, order);
+    osh_mixed_page(&pg, r->run->plan->opt->mixed);
     experts(&pg, r);
     fallbacks(&pg, r);
     left_dense(&pg, r->run->plan);

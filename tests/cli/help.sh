@@ -30,7 +30,7 @@ if grep -q -- --scheme help; then fail "tokenize has no --scheme"; fi
 grep -q '^W4A16_ASYM  weights 4-bit integer, a scale for each group of 128 and a zero point$' list || fail "$(cat list)"
 grep -q '^FP8 .*, from --dataset$' list
 "$ONESHOT" help modifiers | grep -A 9 '^GPTQModifier' >list
-grep -q 'dampening_frac .*\[0.01\]' list && grep -q '^  scheme or config_groups, .*, quality, actorder, ' list || fail "$(cat list)"
+grep -q 'dampening_frac .*\[0.01\]' list && grep -q '^  scheme or config_groups, .*, quality, candidates, actorder, ' list || fail "$(cat list)"
 "$ONESHOT" help modifiers | grep -A 3 '^SmoothQuantModifier' >list
 grep -q '^  mappings, ignore$' list && grep -q 'smoothing_strength .*\[0.5\]' list || fail "$(cat list)"
 "$ONESHOT" help models >list

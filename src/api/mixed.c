@@ -1,0 +1,308 @@
+/* mixed.c - see mixed.h. The survey is a run of its own, with a journal and no output: OUT.oneshot-survey. It sees the
+ * model's own values, and changes no weight, so it is one pass through the model. */
+#include "api/mixed.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/xxh3.h"
+#include "eval/effect.h"
+#include "ops/isa.h"
+#include "plan/identity.h"
+#include "plan/memory.h"
+#include "run/run.h"
+
+bool osh_wants_choice(const osh_options *opt) { return opt->target_bits > 0 || opt->target_size; }
+
+static double mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
+
+typedef struct survey {
+    osh_options opt; // views of the job's, but for the output
+    char *output;    // own
+    osh_plan *p;     // own
+    osh_run r;
+    uint64_t of, id; // of what its records follow from; with the target: the choice
+    int64_t peak;    // host bytes, predicted
+} survey;
+
+static void survey_end(osh_ctx *cx, survey *s)
+{
+    osh_coverage_free(cx, s->r.coverage);
+    osh_emitter_free(cx, s->r.emitter);
+    osh_free(cx, s->r.results);
+    osh_plan_free(cx, s->p);
+    osh_free(cx, s->output);
+}
+
+static osh_status find_id(osh_ctx *cx, survey *s, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    osh_identity *id = NULL; // own
+    char *text = NULL;       // own
+    OSH_TRY(osh_identity_new(cx, &id, s->p));
+    OSH_TRY(osh_identity_json(cx, &text, id, OSH_IDENTITY_FIELDS));
+    s->of = XXH3_64bits(text, strlen(text));
+    s->id = XXH3_64bits_withSeed(&opt->target_bits, sizeof opt->target_bits, s->of);
+    if (opt->target_size) s->id = XXH3_64bits_withSeed(opt->target_size, strlen(opt->target_size), s->id);
+done:
+    osh_identity_free(cx, id);
+    osh_free(cx, text);
+    return rc;
+}
+
+static osh_status survey_begin(osh_ctx *cx, survey *s, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    size_t n = strlen(opt->output ? opt->output : "");
+    *s = (survey){.opt = *opt, .r = {.started = osh_now()}};
+    if (opt->target_bits > 0 && opt->target_size)
+        OSH_FAIL(cx, OSH_E_USAGE, "--target-bits and --target-size exclude each other");
+    while (n > 1 && opt->output[n - 1] == '/') n--;
+    if (!(s->output = osh_sprintf(cx, "%.*s.oneshot-survey", (int)n, n ? opt->output : ""))) OSH_TRY(OSH_E_NOMEM);
+    s->opt.output = s->output, s->opt.survey = true, s->opt.device = "cpu", s->opt.device_memory = 0;
+    s->opt.profile = NULL, s->opt.overwrite = false, s->opt.eval = NULL;
+    OSH_TRY(osh_output_claim(cx, &s->opt));
+    OSH_TRY(osh_plan_new(cx, &s->p, &s->opt));
+    s->r.plan = s->p;
+    OSH_TRY(find_id(cx, s, opt));
+done:
+    return rc;
+}
+
+/* Before the work: whether the target can be met, and the peak of a survey and of what measures effects behind it. Its
+ * units have no losses yet. */
+static osh_status predict(osh_ctx *cx, survey *s)
+{
+    osh_status rc = OSH_OK;
+    static const osh_losses none = {0};
+    const osh_losses **losses = NULL; // own; items are views
+    osh_mixed *m = NULL;              // own
+    osh_effect *e = NULL;             // own
+    int64_t effects = 0, limit;
+    OSH_NEW(cx, losses, s->p->n_linears);
+    for (int i = 0; i < s->p->n_linears; i++) losses[i] = &none;
+    OSH_TRY(osh_mixed_new(cx, &m, s->p, losses));
+    OSH_TRY(osh_mixed_limit(cx, &limit, m, s->p));
+    OSH_TRY(osh_mixed_choose(cx, m, limit));
+    OSH_TRY(osh_effect_open(cx, &e, s->p, m->unit_of, m->n_units));
+    OSH_TRY(osh_effect_bytes(cx, &effects, e));
+    effects += s->p->memory.base_bytes;
+    s->peak = s->p->memory.host_peak > effects ? s->p->memory.host_peak : effects;
+    if (s->opt.host_memory > 0 && effects + OSH_ISA_NOISE_BYTES > s->opt.host_memory)
+        OSH_FAIL(cx, OSH_E_USAGE, "--host-memory %.0fMiB cannot be held where the effects of %d units of modules are "
+                 "measured: the smallest that would do is --host-memory %.0fMiB", mib(s->opt.host_memory), m->n_units,
+                 mib(effects + OSH_ISA_NOISE_BYTES));
+done:
+    osh_effect_close(cx, e);
+    osh_mixed_free(cx, m);
+    osh_free(cx, losses);
+    return rc;
+}
+
+static osh_status survey_run(osh_ctx *cx, survey *s)
+{
+    osh_status rc = OSH_OK;
+    bool finished = false;
+    OSH_TRY(osh_run_watch(cx, &s->r, &s->opt));
+    osh_memory_enforce(cx, s->p);
+    s->r.progress.budget_bytes = s->opt.host_memory;
+    OSH_NEW(cx, s->r.results, s->p->n_linears);
+    OSH_TRY(osh_emitter_new(cx, &s->r.emitter, s->p, s->r.results, &finished));
+    OSH_TRY(osh_run_start(cx, &s->r));
+    if (!osh_run_solved(&s->r, 0, s->p->parts->n)) OSH_TRY(osh_run_calibrated(cx, &s->r));
+    OSH_TRY(osh_emit_wait(cx, s->r.emitter));
+done:
+    osh_run_unwatch(cx, &s->r, rc);
+    return rc;
+}
+
+/* The line of a recipe by which its choice is known. own; NULL: no memory */
+static char *mark_of(osh_ctx *cx, uint64_t id)
+{
+    return osh_sprintf(cx, "# choice %016llx\n", (unsigned long long)id);
+}
+
+/* An output with this choice is there: its recipe. */
+static osh_status look_for_output(osh_ctx *cx, osh_choice *c, const survey *s, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    char *path = osh_path_join(cx, opt->output, "recipe.yaml"), *mark = mark_of(cx, s->id), *text = NULL; // own
+    size_t n = 0;
+    if (!path || !mark) OSH_TRY(OSH_E_NOMEM);
+    if (opt->overwrite || opt->restart || !osh_file_exists(path)) goto done;
+    OSH_TRY(osh_file_read_all(cx, &text, &n, path, 1u << 20));
+    if (strstr(text, mark)) c->recipe = text, text = NULL;
+done:
+    osh_free(cx, path);
+    osh_free(cx, mark);
+    osh_free(cx, text);
+    return rc;
+}
+
+/* ---- effects: a file beside the survey's journal has them when they are known ---- */
+
+static osh_status keep_effects(osh_ctx *cx, const char *path, const survey *s, const double *effect, int n)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b; // own
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_buf_printf(cx, &b, "{\"survey\": \"%016llx\", \"effects\": [", (unsigned long long)s->of));
+    for (int i = 0; i < n; i++) OSH_TRY(osh_buf_printf(cx, &b, "%s\"%a\"", i ? ", " : "", effect[i]));
+    OSH_TRY(osh_buf_printf(cx, &b, "]}\n"));
+    OSH_TRY(osh_file_write_all(cx, path, b.data, b.len));
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+/* *found false: there is no such file, or it is another survey's. */
+static osh_status find_effects(osh_ctx *cx, const char *path, const survey *s, double *effect, int n, bool *found)
+{
+    osh_status rc = OSH_OK;
+    cJSON *root = NULL; // own
+    char want[24];
+    *found = false;
+    if (!osh_file_exists(path)) goto done;
+    snprintf(want, sizeof want, "%016llx", (unsigned long long)s->of);
+    OSH_TRY(osh_json_read(cx, &root, path, (size_t)1 << 26, 0));
+    const cJSON *of = cJSON_GetObjectItemCaseSensitive(root, "survey");
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(root, "effects");
+    *found = cJSON_IsString(of) && !strcmp(of->valuestring, want) && cJSON_IsArray(list) &&
+             cJSON_GetArraySize(list) == n;
+    for (const cJSON *e = *found ? list->child : NULL; e; e = e->next)
+        *effect++ = cJSON_IsString(e) ? strtod(e->valuestring, NULL) : 0;
+done:
+    cJSON_Delete(root);
+    return rc;
+}
+
+/* What rounding each unit does to the model's predictions. */
+static osh_status weigh(osh_ctx *cx, osh_mixed *m, survey *s)
+{
+    osh_status rc = OSH_OK;
+    osh_effect *e = NULL;  // own
+    double *effect = NULL; // own
+    char *path = osh_path_join(cx, osh_emit_dir(s->r.emitter), "oneshot-report.json"); // own
+    bool found = false;
+    if (!path) OSH_TRY(OSH_E_NOMEM);
+    OSH_NEW(cx, effect, m->n_units);
+    OSH_TRY(find_effects(cx, path, s, effect, m->n_units, &found));
+    if (!found) {
+        OSH_TRY(osh_effect_open(cx, &e, s->p, m->unit_of, m->n_units));
+        OSH_TRY(osh_effect_run(cx, e, effect, &s->r.progress));
+        OSH_TRY(keep_effects(cx, path, s, effect, m->n_units));
+    }
+    osh_mixed_weigh(m, effect);
+done:
+    osh_free(cx, path);
+    osh_effect_close(cx, e);
+    osh_free(cx, effect);
+    return rc;
+}
+
+static osh_status choose(osh_ctx *cx, osh_choice *c, survey *s)
+{
+    osh_status rc = OSH_OK;
+    int64_t limit = 0;
+    const osh_losses **losses = NULL; // own; items are views
+    char *head = NULL, *mark = mark_of(cx, s->id); // own
+    const osh_options *o = &s->opt;
+    OSH_NEW(cx, losses, s->p->n_linears);
+    for (int i = 0; i < s->p->n_linears; i++) losses[i] = &s->r.results[i].losses;
+    OSH_TRY(osh_mixed_new(cx, &c->mixed, s->p, losses));
+    OSH_TRY(weigh(cx, c->mixed, s));
+    OSH_TRY(osh_mixed_limit(cx, &limit, c->mixed, s->p));
+    OSH_TRY(osh_mixed_choose(cx, c->mixed, limit));
+    if (!mark) OSH_TRY(OSH_E_NOMEM);
+    head = o->target_size ? osh_sprintf(cx, "# chosen for --target-size %s\n%s", o->target_size, mark)
+                          : osh_sprintf(cx, "# chosen for --target-bits %.10g\n%s", o->target_bits, mark);
+    if (!head) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_mixed_recipe(cx, &c->recipe, c->mixed, s->p, head));
+done:
+    osh_free(cx, losses);
+    osh_free(cx, head);
+    osh_free(cx, mark);
+    return rc;
+}
+
+static osh_status say(osh_ctx *cx, const osh_mixed *m, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b; // own
+    int n[9] = {0};
+    osh_buf_init(&b, 0);
+    for (int i = 0; i < m->n_units; i++) n[m->units[i].bits[m->units[i].chosen]]++;
+    OSH_TRY(osh_buf_printf(cx, &b, "chosen: %.4f bits a weight, %.1f MB;",
+                           8.0 * (double)m->bytes / (double)m->n_weights, (double)m->bytes / 1e6));
+    for (int k = 2; k <= 8; k++)
+        if (n[k]) OSH_TRY(osh_buf_printf(cx, &b, " %d bits for %d,", k, n[k]));
+    b.len--;
+    OSH_TRY(osh_buf_printf(cx, &b, " of %d units; loss %.4g, no choice below %.4g\n", m->n_units, m->loss, m->bound));
+    if (sink) sink(user, b.data, b.len);
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+osh_status osh_choice_make(osh_ctx *cx, osh_choice *c, const osh_options *opt, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    survey s; // own
+    *c = (osh_choice){0};
+    OSH_TRY(survey_begin(cx, &s, opt));
+    OSH_TRY(look_for_output(cx, c, &s, opt));
+    if (c->recipe) goto done;
+    OSH_TRY(predict(cx, &s));
+    OSH_TRY(survey_run(cx, &s));
+    OSH_TRY(choose(cx, c, &s));
+    OSH_TRY(say(cx, c->mixed, sink, user));
+done:
+    survey_end(cx, &s);
+    return rc;
+}
+
+/* Whatever is done in it. */
+osh_status osh_choice_end(osh_ctx *cx, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    survey s; // own
+    char *final = NULL, *partial = NULL; // own
+    bool finished = false;
+    OSH_TRY(survey_begin(cx, &s, opt));
+    OSH_TRY(osh_output_dirs(cx, &final, &partial, s.output));
+    if (!osh_dir_exists(partial)) goto done;
+    s.opt.restart = false;
+    OSH_NEW(cx, s.r.results, s.p->n_linears);
+    OSH_TRY(osh_emitter_new(cx, &s.r.emitter, s.p, s.r.results, &finished));
+    osh_emitter_discard(s.r.emitter);
+done:
+    osh_free(cx, final);
+    osh_free(cx, partial);
+    survey_end(cx, &s);
+    return rc;
+}
+
+void osh_choice_deinit(osh_ctx *cx, osh_choice *c)
+{
+    osh_free(cx, c->recipe);
+    osh_mixed_free(cx, c->mixed);
+    *c = (osh_choice){0};
+}
+
+osh_status osh_choice_plan(osh_ctx *cx, char **text, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    survey s; // own
+    *text = NULL;
+    OSH_TRY(survey_begin(cx, &s, opt));
+    OSH_TRY(predict(cx, &s));
+    *text = osh_sprintf(cx, "a survey comes first: %d modules, host memory %.1f MB, predicted; below, as if the scheme "
+                        "were that of all\n\n", s.p->n_linears, (double)s.peak / 1e6);
+    if (!*text) rc = OSH_E_NOMEM;
+done:
+    survey_end(cx, &s);
+    return rc;
+}

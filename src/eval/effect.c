@@ -1,0 +1,282 @@
+/* effect.c - see effect.h.
+ *
+ *   subgraph 0     clean ──┬─────────────► clean ──┬─────────► clean ──► scores
+ *   its units              ├─ q k v rounded ──────────────────► ...  ──► KL with the clean ones
+ *                          └─ o rounded ──────────────────────► ...
+ *   subgraph 1                                     └─ ...
+ *
+ * The weights of a subgraph are read once for the clean values and all copies, and once more for each of its units. */
+#include "eval/effect.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "eval/forward.h"
+#include "modifiers/modifier.h"
+
+typedef struct stream { // the values of one unit
+    osh_batch *batch[OSH_EFFECT_SAMPLES]; // own; NULL: its subgraph has not come
+} stream;
+
+struct osh_effect {
+    const osh_plan *p;  // view
+    const int *unit_of; // view
+    int n_units;
+    osh_forward *f;     // own
+    osh_dataset d;      // own: the first tokens of the first samples
+    stream clean;
+    stream *of;         // own [units]
+    bool *run, *keep;   // own: of the subgraph
+};
+
+static osh_status cut_data(osh_ctx *cx, osh_effect *e)
+{
+    osh_status rc = OSH_OK;
+    const osh_dataset *d = &e->p->data;
+    int64_t n = 0;
+    OSH_NEW(cx, e->d.ids, OSH_EFFECT_SAMPLES * OSH_EFFECT_LENGTH);
+    OSH_NEW(cx, e->d.offsets, OSH_EFFECT_SAMPLES + 1);
+    for (int64_t s = 0; s < d->n && s < OSH_EFFECT_SAMPLES; s++) {
+        int64_t length = d->offsets[s + 1] - d->offsets[s];
+        if (length > OSH_EFFECT_LENGTH) length = OSH_EFFECT_LENGTH;
+        memcpy(e->d.ids + n, d->ids + d->offsets[s], (size_t)length * sizeof *d->ids);
+        e->d.offsets[++e->d.n] = n += length;
+    }
+done:
+    return rc;
+}
+
+osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, const int *unit_of, int n_units)
+{
+    osh_status rc = OSH_OK;
+    osh_effect *e = NULL; // own
+    OSH_NEW(cx, e, 1);
+    e->p = p, e->unit_of = unit_of, e->n_units = n_units;
+    OSH_TRY(osh_forward_open(cx, &e->f, p->opt->model, p->opt->models_dir));
+    OSH_TRY(cut_data(cx, e));
+    OSH_NEW(cx, e->of, n_units);
+    OSH_NEW(cx, e->run, e->f->graph->n_nodes);
+    OSH_NEW(cx, e->keep, e->f->graph->n_values);
+    *out = e, e = NULL; // give
+done:
+    osh_effect_close(cx, e);
+    return rc;
+}
+
+static void stream_free(osh_ctx *cx, stream *s)
+{
+    for (int b = 0; b < OSH_EFFECT_SAMPLES; b++) osh_batch_free(cx, s->batch[b]), s->batch[b] = NULL;
+}
+
+void osh_effect_close(osh_ctx *cx, osh_effect *e)
+{
+    if (!e) return;
+    stream_free(cx, &e->clean);
+    for (int u = 0; e->of && u < e->n_units; u++) stream_free(cx, &e->of[u]);
+    osh_forward_close(cx, e->f);
+    osh_free(cx, e->d.ids);
+    osh_free(cx, e->d.offsets);
+    osh_free(cx, e->of);
+    osh_free(cx, e->run);
+    osh_free(cx, e->keep);
+    osh_free(cx, e);
+}
+
+/* from NULL: empty, for the tokens to go in. */
+static osh_status stream_new(osh_ctx *cx, stream *s, const osh_effect *e, const stream *from)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = e->f->graph;
+    for (int64_t b = 0; b < e->d.n; b++) {
+        OSH_TRY(osh_batch_new(cx, &s->batch[b], g, e->d.ids, e->d.offsets + b, 1));
+        for (int v = 0; from && v < g->n_values; v++) {
+            const osh_tensor *t = from->batch[b]->values[v];
+            if (!t || s->batch[b]->values[v]) continue;
+            OSH_TRY(osh_tensor_new(cx, &s->batch[b]->values[v], t->dtype, t->ndim, t->shape));
+            OSH_TRY(osh_tensor_copy(cx, s->batch[b]->values[v], t));
+        }
+    }
+done:
+    return rc;
+}
+
+static osh_status stream_run(osh_ctx *cx, const osh_effect *e, const stream *s, int subgraph, const osh_weights *w)
+{
+    osh_status rc = OSH_OK;
+    const osh_subgraph *sub = &e->f->parts->parts[subgraph];
+    for (int64_t b = 0; b < e->d.n; b++) {
+        OSH_TRY(osh_check_interrupt(cx));
+        OSH_TRY(osh_exec_run(cx, e->f->graph, sub->first, sub->n_nodes, e->run, w, s->batch[b], e->keep, NULL, true));
+    }
+done:
+    return rc;
+}
+
+/* w becomes what the Linear's scheme makes of it with OSH_EFFECT_BITS bits. */
+static osh_status round_weight(osh_ctx *cx, const osh_plan *p, const osh_linear *l, osh_tensor *w)
+{
+    osh_status rc = OSH_OK;
+    osh_q_args a = l->scheme->weights;
+    osh_qparams params = {.global = 0}; // own
+    void *codes = NULL;                 // own
+    a.bits = OSH_EFFECT_BITS;
+    snprintf(a.observer, sizeof a.observer, "memoryless_minmax");
+    a.n_kwargs = 0;
+    OSH_TRY(osh_q_weight_params(cx, &params, w, &a, p->arithmetic, l->name));
+    if (!(codes = osh_alloc(cx, (size_t)osh_tensor_numel(w)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
+    OSH_TRY(osh_q_encode(cx, codes, w, &params, &a, p->arithmetic));
+    OSH_TRY(osh_q_decode(cx, w, codes, &params, &a));
+done:
+    osh_free(cx, codes);
+    osh_qparams_deinit(cx, &params);
+    return rc;
+}
+
+static bool is_within(const osh_effect *e, const osh_linear *l, int subgraph)
+{
+    const osh_subgraph *s = &e->f->parts->parts[subgraph];
+    return l->node >= s->first && l->node < s->first + s->n_nodes && l->node != e->f->graph->head;
+}
+
+/* Those that are missing of the nodes that run. */
+static osh_status load_weights(osh_ctx *cx, const osh_effect *e, const osh_subgraph *s, osh_weights *w)
+{
+    osh_status rc = OSH_OK;
+    const osh_checkpoint *ck = osh_source_checkpoint(e->f->source);
+    for (int i = 0; i < s->n_nodes; i++)
+        if (e->run[i]) OSH_TRY(osh_weights_load(cx, w, e->f->graph, ck, s->first + i, 1));
+done:
+    return rc;
+}
+
+/* The unit's copy begins here: the clean values through its rounded weights. */
+static osh_status fork_unit(osh_ctx *cx, osh_effect *e, int unit, int subgraph, osh_weights *w)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = e->p;
+    const osh_subgraph *s = &e->f->parts->parts[subgraph];
+    OSH_TRY(stream_new(cx, &e->of[unit], e, &e->clean));
+    for (int i = 0; i < p->n_linears; i++)
+        if (e->unit_of[i] == unit && is_within(e, &p->linears[i], subgraph) && w->w[p->linears[i].weight])
+            OSH_TRY(round_weight(cx, p, &p->linears[i], w->w[p->linears[i].weight]));
+    OSH_TRY(stream_run(cx, e, &e->of[unit], subgraph, w));
+    for (int i = 0; i < p->n_linears; i++) {
+        osh_tensor **t = &w->w[p->linears[i].weight];
+        if (e->unit_of[i] == unit) osh_tensor_free(cx, *t), *t = NULL;
+    }
+    OSH_TRY(load_weights(cx, e, s, w));
+done:
+    return rc;
+}
+
+static osh_status run_subgraph(osh_ctx *cx, osh_effect *e, int subgraph)
+{
+    osh_status rc = OSH_OK;
+    const osh_subgraph *s = &e->f->parts->parts[subgraph];
+    osh_weights *w = NULL; // own
+    osh_forward_choose(e->f, subgraph, e->run, e->keep);
+    OSH_TRY(osh_weights_new(cx, &w, e->f->graph));
+    OSH_TRY(load_weights(cx, e, s, w));
+    for (int u = 0; u < e->n_units; u++)
+        if (e->of[u].batch[0]) OSH_TRY(stream_run(cx, e, &e->of[u], subgraph, w));
+    for (int i = 0; i < e->p->n_linears; i++) {
+        int u = e->unit_of[i];
+        if (is_within(e, &e->p->linears[i], subgraph) && !e->of[u].batch[0])
+            OSH_TRY(fork_unit(cx, e, u, subgraph, w));
+    }
+    OSH_TRY(stream_run(cx, e, &e->clean, subgraph, w));
+done:
+    osh_weights_free(cx, w);
+    return rc;
+}
+
+/* Sum over tokens of the KL divergence of x through the head w from the clean values through the model's own. */
+static osh_status score(osh_ctx *cx, double *sum, const osh_effect *e, const stream *s, const osh_tensor *head)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = e->f->graph;
+    osh_tensor *kl = NULL, *same = NULL; // own
+    osh_vocab_attr rules = {{g->logits, g->logits}};
+    *sum = 0;
+    for (int64_t b = 0; b < e->d.n; b++) {
+        const osh_batch *x = s->batch[b];
+        OSH_TRY(osh_tensor_new(cx, &kl, OSH_F32, 1, &x->n_tokens));
+        OSH_TRY(osh_tensor_new(cx, &same, OSH_F32, 1, &x->n_tokens));
+        osh_op_args a = {.in = {x->values[g->hidden], head, e->clean.batch[b]->values[g->hidden], e->f->head},
+                         .out = {kl, same}, .attr = &rules, .seqs = &x->seqs};
+        OSH_TRY(osh_op_run(cx, osh_op_find("kl"), &a));
+        for (int64_t i = 0; i < x->n_tokens; i++) *sum += ((const float *)kl->data)[i];
+        osh_tensor_free(cx, kl), kl = NULL;
+        osh_tensor_free(cx, same), same = NULL;
+    }
+done:
+    osh_tensor_free(cx, kl);
+    osh_tensor_free(cx, same);
+    return rc;
+}
+
+/* The head runs behind all subgraphs: its unit, if it has one, reads the clean values through a rounded head. */
+static osh_status score_head(osh_ctx *cx, double *sum, const osh_effect *e, int unit)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = e->p;
+    osh_tensor *w = NULL; // own
+    *sum = 0;
+    for (int i = 0; i < p->n_linears; i++) {
+        if (e->unit_of[i] != unit || p->linears[i].node != e->f->graph->head) continue;
+        OSH_TRY(osh_tensor_new(cx, &w, e->f->head->dtype, 2, e->f->head->shape));
+        OSH_TRY(osh_tensor_copy(cx, w, e->f->head));
+        OSH_TRY(round_weight(cx, p, &p->linears[i], w));
+        OSH_TRY(score(cx, sum, e, &e->clean, w));
+    }
+done:
+    osh_tensor_free(cx, w);
+    return rc;
+}
+
+osh_status osh_effect_run(osh_ctx *cx, osh_effect *e, double *effect, osh_progress *pr)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = e->f->graph;
+    const osh_weight *hw = &g->weights[g->nodes[g->head].w[0]];
+    OSH_TRY(stream_new(cx, &e->clean, e, NULL));
+    pr->n_steps = e->f->parts->n + 1, pr->phase = "effects", pr->error = -1, pr->loss = 0;
+    for (int i = 0; i < e->f->parts->n; i++) {
+        pr->step = i + 1, pr->name = e->f->parts->parts[i].name, pr->done = i, pr->total = e->f->parts->n;
+        OSH_TRY(run_subgraph(cx, e, i));
+        pr->finished = true;
+        osh_progress_show(cx, pr);
+        pr->finished = false;
+    }
+    OSH_TRY(osh_checkpoint_load(cx, &e->f->head, osh_source_checkpoint(e->f->source), hw->name, hw->ndim, hw->shape));
+    for (int u = 0; u < e->n_units; u++) {
+        OSH_TRY(osh_check_interrupt(cx));
+        if (e->of[u].batch[0]) OSH_TRY(score(cx, &effect[u], e, &e->of[u], e->f->head));
+        else OSH_TRY(score_head(cx, &effect[u], e, u));
+        effect[u] /= (double)e->d.offsets[e->d.n];
+    }
+done:
+    return rc;
+}
+
+osh_status osh_effect_bytes(osh_ctx *cx, int64_t *peak, const osh_effect *e)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = e->f->graph;
+    const osh_checkpoint *ck = osh_source_checkpoint(e->f->source);
+    int64_t left = 0, most = 0, D = g->values[g->hidden].width, width[4] = {D, D, D, D};
+    int64_t head = (int64_t)osh_weight_bytes(g, ck, g->nodes[g->head].w[0]);
+    OSH_TRY(osh_forward_bytes(cx, peak, &left, e->f, &e->d, e->d.n, 1));
+    for (int i = 0; i < e->p->n_linears; i++) {
+        const osh_linear *l = &e->p->linears[i];
+        int64_t n = l->O * l->I * (l->node == g->head ? 1 + (int64_t)osh_dtype_bytes(l->dtype) : 1);
+        n += 2 * l->O * l->I / 4; // scales, and ranges of groups of 8 and more
+        most = n > most ? n : most;
+    }
+    int64_t scores = (int64_t)osh_mem_gross(osh_op_find("kl")->scratch(NULL, width, g->n_vocab, OSH_EFFECT_LENGTH,
+                                                                       osh_threads(cx)));
+    int64_t streams = (left - head) * (e->n_units + 1);
+    *peak = streams + (*peak + most > head + scores + most ? *peak + most : head + scores + most);
+done:
+    return rc;
+}

@@ -1,0 +1,365 @@
+/* mixed.c - the choice. Of each unit the candidates on the lower convex hull of (bytes, loss) are a chain of steps,
+ * each of which saves less per byte than the one before. All steps of all units, by falling savings per byte, are taken
+ * while they fit. Where the first does not fit, the choice so far with a fraction of that step would be the best of the
+ * relaxed problem, in which a unit may be between two candidates: its loss is the bound. What is left is given to
+ * single units while something fits. */
+#include "plan/mixed.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/map.h"
+#include "base/number.h"
+#include "modifiers/survey.h"
+#include "plan/globals.h"
+
+/* ---- units ---- */
+
+/* The part of a name that all experts of a layer share, up to "experts"; 0: it is none of an expert. */
+static size_t experts_prefix(const char *name)
+{
+    static const char mark[] = ".experts.";
+    const char *at = strstr(name, mark);
+    return at && isdigit((unsigned char)at[sizeof mark - 1]) ? (size_t)(at - name) + sizeof mark - 2 : 0;
+}
+
+/* own; NULL: no memory. */
+static char *unit_name(osh_ctx *cx, const char *name)
+{
+    size_t n = experts_prefix(name);
+    if (n) return osh_sprintf(cx, "%.*s", (int)n, name);
+    const char *dot = strrchr(name, '.'), *leaf = dot ? dot + 1 : name, *sibling = osh_first_sibling(leaf);
+    return osh_sprintf(cx, "%.*s%s", (int)(leaf - name), name, sibling ? sibling : leaf);
+}
+
+static osh_status tensor_bytes(osh_ctx *cx, int64_t *bytes, const osh_linear *l, const osh_q_scheme *s)
+{
+    osh_status rc = OSH_OK;
+    const osh_format *f = NULL; // view
+    osh_format_tensor t[OSH_FORMAT_MAX_TENSORS];
+    int n = 0;
+    *bytes = 0;
+    OSH_TRY(osh_format_infer(cx, &f, s, l->name));
+    OSH_TRY(f->tensors(cx, t, &n, s, l->O, l->I, l->dtype));
+    for (int k = 0; k < n; k++) {
+        int64_t numel = 0;
+        osh_shape_numel(&numel, t[k].ndim, t[k].shape);
+        *bytes += numel * (int64_t)osh_dtype_bytes(t[k].dtype);
+    }
+done:
+    return rc;
+}
+
+static osh_status add_linear(osh_ctx *cx, osh_mixed *m, const osh_plan *p, int linear, const osh_losses *losses)
+{
+    osh_status rc = OSH_OK;
+    const osh_linear *l = &p->linears[linear];
+    osh_mixed_unit *u = &m->units[m->unit_of[linear]];
+    osh_q_scheme s;
+    int k = 0;
+    for (; osh_survey_scheme(&s, &p->recipe->modifiers[l->modifier], l->scheme, k); k++) {
+        int64_t bytes = 0;
+        OSH_TRY(tensor_bytes(cx, &bytes, l, &s));
+        u->bits[k] = s.weights.bits, u->bytes[k] += bytes, u->loss[k] += losses->of[k];
+    }
+    u->n = k, u->rounded += losses->all;
+    u->n_weights += l->O * l->I, m->n_weights += l->O * l->I;
+done:
+    return rc;
+}
+
+osh_status osh_mixed_new(osh_ctx *cx, osh_mixed **out, const osh_plan *p, const osh_losses *const *losses)
+{
+    osh_status rc = OSH_OK;
+    osh_mixed *m = NULL;  // own
+    osh_map *first = NULL; // own: name and scheme -> unit
+    char *name = NULL, *key = NULL; // own
+    OSH_NEW(cx, m, 1);
+    OSH_NEW(cx, m->units, p->n_linears);
+    OSH_NEW(cx, m->unit_of, p->n_linears);
+    OSH_TRY(osh_map_new(cx, &first, (size_t)p->n_linears));
+    for (int i = 0; i < p->n_linears; i++) {
+        int64_t at;
+        osh_free(cx, key);
+        key = NULL;
+        if (!(name = unit_name(cx, p->linears[i].name)) ||
+            !(key = osh_sprintf(cx, "%s %d", name, p->linears[i].scheme_index)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
+        if (!osh_map_get(first, key, strlen(key), &at)) {
+            at = m->n_units;
+            OSH_TRY(osh_map_put(cx, first, key, strlen(key), at));
+            m->units[m->n_units++] = (osh_mixed_unit){.name = name};
+            name = NULL; // give
+        }
+        osh_free(cx, name), name = NULL;
+        m->unit_of[i] = (int)at;
+        OSH_TRY(add_linear(cx, m, p, i, losses[i]));
+    }
+    *out = m, m = NULL; // give
+done:
+    osh_map_free(cx, first);
+    osh_free(cx, name);
+    osh_free(cx, key);
+    osh_mixed_free(cx, m);
+    return rc;
+}
+
+void osh_mixed_weigh(osh_mixed *m, const double *effect)
+{
+    for (int i = 0; i < m->n_units; i++) {
+        osh_mixed_unit *u = &m->units[i];
+        double worth = u->rounded > 0 ? effect[i] / u->rounded : 0;
+        u->effect = effect[i];
+        for (int k = 0; k < u->n; k++) u->loss[k] *= worth > 0 ? worth : 0;
+    }
+}
+
+void osh_mixed_free(osh_ctx *cx, osh_mixed *m)
+{
+    if (!m) return;
+    for (int i = 0; i < m->n_units; i++) osh_free(cx, m->units[i].name);
+    osh_free(cx, m->units);
+    osh_free(cx, m->unit_of);
+    osh_free(cx, m->curve);
+    osh_free(cx, m);
+}
+
+/* ---- the choice ---- */
+
+typedef struct step { // of a unit, from one candidate to a larger one
+    double per_byte;  // that it saves
+    int unit, from, to;
+} step;
+
+static int by_savings(const void *a, const void *b)
+{
+    const step *x = a, *y = b;
+    if (x->per_byte != y->per_byte) return x->per_byte > y->per_byte ? -1 : 1;
+    if (x->unit != y->unit) return x->unit < y->unit ? -1 : 1;
+    return x->from - y->from;
+}
+
+static double saved_per_byte(const osh_mixed_unit *u, int from, int to)
+{
+    return (u->loss[from] - u->loss[to]) / (double)(u->bytes[to] - u->bytes[from]);
+}
+
+/* Candidates on the lower hull, by rising bytes and falling loss. Returns how many. */
+static int hull_of(int *hull, const osh_mixed_unit *u)
+{
+    int n = 0;
+    for (int k = 0; k < u->n; k++) {
+        if (n && (u->loss[k] >= u->loss[hull[n - 1]] || u->bytes[k] <= u->bytes[hull[n - 1]])) continue;
+        while (n > 1 && saved_per_byte(u, hull[n - 2], hull[n - 1]) <= saved_per_byte(u, hull[n - 1], k)) n--;
+        hull[n++] = k;
+    }
+    return n;
+}
+
+static void take_choice(osh_mixed *m, int unit, int to)
+{
+    osh_mixed_unit *u = &m->units[unit];
+    m->bytes += u->bytes[to] - u->bytes[u->chosen];
+    m->loss += u->loss[to] - u->loss[u->chosen];
+    u->chosen = to;
+}
+
+/* The single change that saves most of those that fit; false: none saves anything. */
+static bool fill(osh_mixed *m)
+{
+    int unit = -1, to = 0;
+    double most = 0;
+    for (int i = 0; i < m->n_units; i++) {
+        const osh_mixed_unit *u = &m->units[i];
+        for (int k = 0; k < u->n; k++) {
+            double saved = u->loss[u->chosen] - u->loss[k];
+            if (m->bytes + u->bytes[k] - u->bytes[u->chosen] > m->limit || saved <= most) continue;
+            most = saved, unit = i, to = k;
+        }
+    }
+    if (unit >= 0) take_choice(m, unit, to);
+    return unit >= 0;
+}
+
+static osh_status add_steps(osh_ctx *cx, osh_mixed *m, step **out, int *n)
+{
+    osh_status rc = OSH_OK;
+    OSH_NEW(cx, *out, (size_t)m->n_units * OSH_CANDIDATES);
+    *n = 0, m->bytes = 0, m->loss = 0;
+    for (int i = 0; i < m->n_units; i++) {
+        osh_mixed_unit *u = &m->units[i];
+        int hull[OSH_CANDIDATES] = {0}, n_hull = hull_of(hull, u);
+        u->chosen = hull[0];
+        m->bytes += u->bytes[u->chosen], m->loss += u->loss[u->chosen];
+        for (int k = 0; k + 1 < n_hull; k++)
+            (*out)[(*n)++] = (step){saved_per_byte(u, hull[k], hull[k + 1]), i, hull[k], hull[k + 1]};
+    }
+    qsort(*out, (size_t)*n, sizeof **out, by_savings);
+done:
+    return rc;
+}
+
+static osh_status draw_curve(osh_ctx *cx, osh_mixed *m, const step *steps, int n)
+{
+    osh_status rc = OSH_OK;
+    osh_mixed_step at = {m->bytes, m->loss};
+    OSH_NEW(cx, m->curve, n + 1);
+    m->n_curve = n + 1;
+    m->curve[0] = at;
+    for (int k = 0; k < n; k++) {
+        const osh_mixed_unit *u = &m->units[steps[k].unit];
+        at.bytes += u->bytes[steps[k].to] - u->bytes[steps[k].from];
+        at.loss += u->loss[steps[k].to] - u->loss[steps[k].from];
+        m->curve[k + 1] = at;
+    }
+done:
+    return rc;
+}
+
+osh_status osh_mixed_choose(osh_ctx *cx, osh_mixed *m, int64_t limit)
+{
+    osh_status rc = OSH_OK;
+    step *steps = NULL; // own
+    bool relaxed = false;
+    int n = 0;
+    OSH_TRY(add_steps(cx, m, &steps, &n));
+    m->limit = limit;
+    if (m->bytes > limit)
+        OSH_FAIL(cx, OSH_E_USAGE, "what is quantized may take %lld bytes, and with the fewest bits of each module it "
+                 "takes %lld, %.4f bits a weight: want a larger target, or fewer bits in candidates",
+                 (long long)limit, (long long)m->bytes, 8.0 * (double)m->bytes / (double)m->n_weights);
+    OSH_TRY(draw_curve(cx, m, steps, n));
+    for (int k = 0; k < n; k++) {
+        osh_mixed_unit *u = &m->units[steps[k].unit];
+        int64_t more = u->bytes[steps[k].to] - u->bytes[steps[k].from], room = limit - m->bytes;
+        if (more > room && !relaxed) m->bound = m->loss - steps[k].per_byte * (double)room, relaxed = true;
+        if (more <= room && u->chosen == steps[k].from) take_choice(m, steps[k].unit, steps[k].to);
+    }
+    while (fill(m)) {}
+    if (!relaxed) m->bound = m->loss;
+done:
+    osh_free(cx, steps);
+    return rc;
+}
+
+osh_status osh_mixed_limit(osh_ctx *cx, int64_t *limit, const osh_mixed *m, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_options *o = p->opt;
+    int64_t source = 0, total = 0;
+    double share;
+    if (o->target_bits > 0) {
+        *limit = (int64_t)floor(o->target_bits * (double)m->n_weights / 8);
+        goto done;
+    }
+    for (int i = 0; i < p->n_linears; i++)
+        source += p->linears[i].O * p->linears[i].I * (int64_t)osh_dtype_bytes(p->linears[i].dtype);
+    size_t n = strlen(o->target_size);
+    if (n && o->target_size[n - 1] == 'x') {
+        char *text = osh_sprintf(cx, "%.*s", (int)n - 1, o->target_size); // own
+        bool ok = text && osh_text_is_number(text, &share) && share > 0 && share <= 1;
+        osh_free(cx, text);
+        if (!ok) OSH_FAIL(cx, OSH_E_USAGE, "--target-size %s: want a share above 0 and up to 1x", o->target_size);
+        *limit = (int64_t)floor(share * (double)source);
+        goto done;
+    }
+    if (!osh_text_is_bytes(o->target_size, &total))
+        OSH_FAIL(cx, OSH_E_USAGE, "--target-size %s: want bytes, such as 90MB, or a share of the source's, such as "
+                 "0.35x", o->target_size);
+    *limit = total - p->dense_bytes;
+    if (*limit <= 0)
+        OSH_FAIL(cx, OSH_E_USAGE, "--target-size %s: what stays dense takes %lld bytes alone", o->target_size,
+                 (long long)p->dense_bytes);
+done:
+    return rc;
+}
+
+/* ---- the recipe ---- */
+
+typedef struct lists { // of the targets of each group
+    osh_recipe_group *groups; // own; names and modules too
+    size_t n;
+} lists;
+
+static void lists_deinit(osh_ctx *cx, lists *l)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        for (size_t k = 0; k < l->groups[i].n; k++) osh_free(cx, (char *)l->groups[i].modules[k]);
+        osh_free(cx, (void *)l->groups[i].modules);
+        osh_free(cx, (char *)l->groups[i].name);
+    }
+    osh_free(cx, l->groups);
+}
+
+/* A module's target. Experts: all of a layer with that leaf at once, as there are many. own; NULL: no memory */
+static char *target_of(osh_ctx *cx, const char *name)
+{
+    size_t n = experts_prefix(name);
+    const char *leaf = n ? strchr(name + n + 1, '.') : NULL;
+    if (!leaf) return osh_strdup(cx, name);
+    osh_buf b; // own
+    char *out = NULL;
+    osh_buf_init(&b, 0);
+    osh_status rc = osh_buf_append(cx, &b, "re:^", 4);
+    for (const char *c = name; !rc && *c; c++) {
+        if (c == name + n + 1) rc = osh_buf_append(cx, &b, "\\d+", 3), c = leaf;
+        if (!rc) rc = osh_buf_append(cx, &b, *c == '.' ? "\\." : c, *c == '.' ? 2 : 1);
+    }
+    if (!rc) rc = osh_buf_append(cx, &b, "$", 1);
+    if (!rc) out = osh_strdup(cx, b.data);
+    osh_buf_deinit(cx, &b);
+    return out;
+}
+
+/* Takes target. */
+static osh_status add_target(osh_ctx *cx, osh_recipe_group *g, char *target)
+{
+    osh_status rc = OSH_OK;
+    if (!target) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a target");
+    for (size_t i = 0; i < g->n; i++)
+        if (!strcmp(g->modules[i], target)) {
+            osh_free(cx, target);
+            return OSH_OK;
+        }
+    const char **more = osh_realloc(cx, (void *)g->modules, (g->n + 1) * sizeof *more);
+    if (!more) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a target");
+    more[g->n++] = target;
+    g->modules = more;
+    return OSH_OK;
+done:
+    osh_free(cx, target);
+    return rc;
+}
+
+osh_status osh_mixed_recipe(osh_ctx *cx, char **out, const osh_mixed *m, const osh_plan *p, const char *head)
+{
+    osh_status rc = OSH_OK;
+    lists l = {0}; // own
+    osh_q_scheme *schemes = NULL; // own; strings are views
+    OSH_NEW(cx, l.groups, p->n_schemes * OSH_CANDIDATES);
+    OSH_NEW(cx, schemes, p->n_schemes * OSH_CANDIDATES);
+    for (size_t s = 0; s < p->n_schemes; s++)
+        for (int k = 0; k < OSH_CANDIDATES; k++) {
+            osh_recipe_group *g = &l.groups[l.n];
+            for (int i = 0; i < p->n_linears; i++) {
+                const osh_linear *x = &p->linears[i];
+                if (x->scheme_index != (int)s || m->units[m->unit_of[i]].chosen != k) continue;
+                if (!g->n) osh_survey_scheme(&schemes[l.n], &p->recipe->modifiers[x->modifier], x->scheme, k);
+                g->modifier = x->modifier, g->scheme = &schemes[l.n];
+                OSH_TRY(add_target(cx, g, target_of(cx, x->name)));
+            }
+            if (!g->n) continue;
+            l.n++;
+            if (!(g->name = osh_sprintf(cx, "%s_%dbit", p->schemes[s].group_name, g->scheme->weights.bits)))
+                OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
+        }
+    OSH_TRY(osh_recipe_with_groups(cx, out, p->recipe, head, l.groups, l.n));
+done:
+    if (rc && l.groups) l.n = p->n_schemes * OSH_CANDIDATES; // one may be half made
+    lists_deinit(cx, &l);
+    osh_free(cx, schemes);
+    return rc;
+}

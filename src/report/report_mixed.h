@@ -1,0 +1,9 @@
+/* report_mixed.h - the choice of bits in both reports (plan/mixed.h). m NULL: there was none. */
+#ifndef OSH_REPORT_MIXED_H
+#define OSH_REPORT_MIXED_H
+#include "plan/mixed.h"
+#include "report/page.h"
+
+bool osh_mixed_json(cJSON *root, const osh_mixed *m); // false: no memory
+void osh_mixed_page(osh_page *pg, const osh_mixed *m);
+#endif

@@ -1,0 +1,95 @@
+# Bits for each module (docs/mixed-precision.md): the size promised is kept, modules that runtimes fuse get the same, the
+# bytes depend on neither threads nor batch nor where a run was killed, and what cannot be is refused before the work.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 96)
+plain=(--model "$model" --scheme W4A16 --group-size 64 --quality gptq --progress none)
+job=("${plain[@]}" "${data[@]}" --threads 1)
+fail() { echo "$*"; exit 1; }
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+
+"$ONESHOT" "${job[@]}" --target-bits 3.7 --output out >said
+grep -q 'chosen: 3\.[0-9]* bits a weight' said || fail "$(cat said)"
+[ ! -e out.oneshot-survey.oneshot-partial ] || fail "the survey is left"
+"$ONESHOT" verify out --model "$model" >found || fail "$(cat found)"
+"$ONESHOT" "${job[@]}" --target-bits 3.7 --output out | grep -q 'nothing to do' || fail "it is not known to be finished"
+python3 - out 3.7 <<'P'
+import json, struct, sys
+out, most = sys.argv[1], float(sys.argv[2])
+with open(out + "/model.safetensors", "rb") as f:
+    head = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+head.pop("__metadata__", None)
+size = lambda t: t["data_offsets"][1] - t["data_offsets"][0]
+coded = {n[:-len(".weight_packed")] for n in head if n.endswith(".weight_packed")}
+taken = sum(size(t) for n, t in head.items() if n.rsplit(".", 1)[0] in coded)
+shapes = {m: head[m + ".weight_scale"]["shape"] for m in coded}
+weights = sum(s[0] * s[1] * 64 for s in shapes.values())
+assert taken * 8 <= most * weights, (taken * 8 / weights, most)
+assert taken * 8 > (most - 0.3) * weights, (taken * 8 / weights, most)
+groups = json.load(open(out + "/config.json"))["quantization_config"]["config_groups"]
+bits = {m: g["weights"]["num_bits"] for g in groups.values() for m in g["targets"]}
+assert set(bits) == coded and len(set(bits.values())) > 1, bits
+for m, b in bits.items():
+    for fused in (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj")):
+        parent, leaf = m.rsplit(".", 1)
+        if leaf in fused: assert all(bits[parent + "." + x] == b for x in fused), m
+P
+python3 - out <<'P' # the report has the choice: its units' bytes, a curve that falls
+import json, sys
+c = json.load(open(sys.argv[1] + "/oneshot-report.json"))["choice"]
+assert c["bound"] <= c["loss"] * (1 + 1e-9) and c["bytes"] <= c["limit_bytes"], c
+at = {u["name"]: {b: n for b, n, loss in u["candidates"]}[u["bits"]] for u in c["units"]}
+assert len(at) == 16 and sum(at.values()) == c["bytes"], at
+assert all(a[0] < b[0] and a[1] > b[1] for a, b in zip(c["curve"], c["curve"][1:])), c["curve"]
+page = open(sys.argv[1] + "/oneshot-report.html").read()
+assert '<svg id="choice"' in page and "model.layers.0.self_attn.q_proj" in page
+P
+want=$(sha256sum <out/model.safetensors)
+"$ONESHOT" "${plain[@]}" "${data[@]}" --threads 3 --batch-size 4 --target-bits 3.7 --output other >/dev/null
+[ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "threads and batch: other bytes"
+
+# killed in the survey, and in the run behind it
+INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" --target-bits 3.7 --output all >/dev/null
+for at in 3 8; do
+    if INJECT_AT=$(($(cat calls) * at / 10)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" \
+        --target-bits 3.7 --output killed >/dev/null 2>&1; then fail "it was not killed"; fi
+    "$ONESHOT" "${job[@]}" --target-bits 3.7 --output killed >/dev/null
+    [ "$(sha256sum <killed/model.safetensors)" = "$want" ] || fail "killed at $at tenths: other bytes"
+    [ ! -e killed.oneshot-survey.oneshot-partial ] || fail "killed at $at tenths: the survey is left"
+    rm -rf killed
+done
+
+# by size: of what is quantized, and of all
+"$ONESHOT" "${job[@]}" --target-size 0.2x --output share | grep -q 'bits a weight' || fail "no choice by share"
+"$ONESHOT" "${job[@]}" --target-size 3MB --output whole >/dev/null
+[ "$(stat -c %s whole/model.safetensors)" -le 3020000 ] || fail "$(stat -c %s whole/model.safetensors) bytes" # with header
+cat >recipe.yaml <<'R'
+default_stage:
+  default_modifiers:
+    QuantizationModifier:
+      targets: [Linear]
+      scheme: W8A16
+      candidates: [8, 4]
+      ignore: [lm_head]
+R
+"$ONESHOT" --model "$model" --recipe recipe.yaml "${data[@]}" --threads 1 --progress none --target-size 0.4x --output rtn >said
+grep -q ' 4 bits for [0-9]*, 8 bits for' said || fail "$(cat said)"
+grep -q 'QuantizationModifier' rtn/recipe.yaml && ! grep -q candidates rtn/recipe.yaml || fail "$(cat rtn/recipe.yaml)"
+
+refused() { # TEXT, arguments
+    local text=$1 rc=0
+    shift
+    "$ONESHOT" "$@" --output refused >said 2>&1 || rc=$?
+    [ "$rc" != 0 ] && grep -q -- "$text" said || fail "'$text' is not in: $(cat said)"
+    [ -z "$(ls -d refused* 2>/dev/null)" ] || fail "refused: $(ls -d refused*) is left"
+}
+refused 'exclude each other' "${job[@]}" --target-bits 4 --target-size 0.3x
+refused 'want bytes, such as' "${job[@]}" --target-size little
+refused 'want a share above 0' "${job[@]}" --target-size 2x
+refused 'stays dense takes' "${job[@]}" --target-size 1MB
+refused 'want --dataset' "${plain[@]}" --target-bits 4
+refused 'with the fewest bits' "${job[@]}" --target-bits 2.1
+refused 'are none: want integers' --model "$model" --scheme FP8 "${data[@]}" --target-bits 4
+refused 'cannot be held' "${job[@]}" --target-bits 4 --host-memory 1MiB
+"$ONESHOT" plan "${job[@]}" --target-bits 4 >plan
+grep -q 'a survey comes first: 28 modules' plan || fail "$(cat plan)"
