@@ -207,10 +207,32 @@ static void only_linears_are_quantized(void **state)
     cJSON_Delete(all);
 }
 
+/* Pruned and not quantized: transformers would look for Llama 4's experts in one tensor. */
+static void experts_apart_want_codes(void **state)
+{
+    fixture *x = *state;
+    cJSON *all = NULL;     // own
+    osh_options opt = {0}; // own
+    osh_plan *p = NULL;
+    char recipe[128];
+    assert_ok(x->cx, osh_json_read(x->cx, &all, OSH_SOURCE_DIR "/tests/golden/families/families.json", 1 << 20, 0));
+    write_family(x->cx, x->dir, cJSON_GetObjectItemCaseSensitive(all, "llama4"));
+    put_text(x, "recipe.yaml", "quant_stage:\n  quant_modifiers:\n    MagnitudePruningModifier: {init_sparsity: 0.0, "
+                               "final_sparsity: 0.5, targets: ['re:.*proj']}\n");
+    snprintf(recipe, sizeof recipe, "%s/recipe.yaml", x->dir);
+    assert_ok(x->cx, osh_fields_default(x->cx, osh_option_fields, &opt));
+    assert_ok(x->cx, osh_option_set(x->cx, &opt, "model", x->dir));
+    assert_ok(x->cx, osh_option_set(x->cx, &opt, "recipe", recipe));
+    assert_fails(x->cx, OSH_E_UNSUPPORTED, osh_plan_new(x->cx, &p, &opt), "want a recipe that quantizes");
+    osh_fields_deinit(x->cx, osh_option_fields, &opt);
+    cJSON_Delete(all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(only_linears_are_quantized, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(experts_apart_want_codes, setup_dir, teardown_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
