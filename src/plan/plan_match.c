@@ -26,8 +26,7 @@ typedef struct candidate { // a module that could be quantized
     bool never;            // copied, whatever the targets are
     bool reached;          // by a target as loaders read it, though it stays dense
     bool unseen;           // text alone does not reach it: rounded, or dense
-    bool kept;             // the source's codes and group stay: scheme is that group, and it is no osh_linear
-    bool left;             // --only does not name it
+    bool left;             // --only does not name it; where the source has it quantized, scheme is the group it keeps
     bool by_name;          // the class Linear does not reach it, nor any regex
 } candidate;
 
@@ -651,7 +650,7 @@ static osh_status match_only(osh_ctx *cx, const osh_plan *p, candidates *cs)
         OSH_TRY(osh_only_takes(cx, &takes, p, c->name));
         c->left = !takes;
         int group = osh_only_kept(p, c->tensor, c->name);
-        if (group >= 0) c->kept = true, c->scheme = group;
+        if (group >= 0) c->scheme = group;
     }
     OSH_TRY(osh_only_warn(cx, p));
 done:
