@@ -46,6 +46,10 @@ NOT_RUN = [  # page, the command's beginning, why
 ]
 
 
+PROFILE = ("memory_usage:\n" + "".join(f'- {{step: "{step}", relative_time_secs: {t}, cpu_memory_mb: {t + 1}}}\n'
+                                       for t, step in enumerate(("Start", "Calibration Start", "Calibration End"))))
+
+
 def pages():
     return sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")]
                   if p.name != "reference.md")  # that is help
@@ -120,6 +124,8 @@ def run():
                 reads = value_of(command, "--model")
             if reads and not pathlib.Path(reads).exists():
                 make_output(reads)
+            for profile in re.findall(r"\S+\.yaml", command) if command.startswith("oneshot report") else []:
+                pathlib.Path(profile).write_text(PROFILE)
             done = subprocess.run(["bash", "-euo", "pipefail", "-c", command], stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True, check=False)
             if done.returncode:
