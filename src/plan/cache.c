@@ -41,11 +41,19 @@ size_t osh_cache_scratch(const osh_plan *p, const osh_linear *l, int64_t tokens)
 {
     size_t most = 0;
     for (int k = 0; k < OSH_CACHED && l->cache[k] >= 0; k++) {
-        size_t one = osh_act_ranges_bytes(&p->cache, tokens, p->graph->values[l->cache[k]].width, l->heads[k],
-                                          p->graph->dtype);
+        size_t one = osh_act_observe_bytes(&p->cache, tokens, p->graph->values[l->cache[k]].width, l->heads[k],
+                                           p->graph->dtype);
         if (one > most) most = one;
     }
     return most;
+}
+
+size_t osh_cache_counts(const osh_plan *p, const osh_linear *l)
+{
+    size_t sum = 0;
+    for (int k = 0; k < OSH_CACHED && l->cache[k] >= 0; k++)
+        sum += (size_t)l->heads[k] * osh_act_observer_bytes(&p->cache);
+    return sum;
 }
 
 static osh_linear *reader_of(osh_plan *p, int value)
@@ -119,9 +127,9 @@ osh_status osh_plan_cache(osh_ctx *cx, osh_plan *p)
         n++;
     }
     if (!n) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme: the model has no attention with keys and values");
-    if (!p->cache.symmetric)
-        osh_log(cx, OSH_LOG_WARN, "kv_cache_scheme has zero points, which no engine reads: keys and values that are "
-                "cached without them are others");
+    if (p->cache.type != OSH_Q_FLOAT)
+        osh_log(cx, OSH_LOG_WARN, "caches of integers%s: transformers loads them, vLLM does not, whose caches are FP8",
+                p->cache.symmetric ? "" : " with zero points");
 done:
     return rc;
 }

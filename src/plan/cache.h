@@ -21,4 +21,5 @@ int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_plan *p, co
 /* Where this node is a Linear that reads what an attention makes: the modifier with a kv_cache_scheme; -1: none. */
 int osh_cache_modifier(const osh_plan *p, int node);
 size_t osh_cache_scratch(const osh_plan *p, const osh_linear *l, int64_t tokens); // of a sample's ranges
+size_t osh_cache_counts(const osh_plan *p, const osh_linear *l); // what its observers keep beside a range
 #endif

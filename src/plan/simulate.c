@@ -34,6 +34,7 @@ typedef struct sim {
     int64_t frame;  // host: a sample of the widest value, compressed; on its way from the card
     bool *loaded, *open, *stored, *held; // own: weights, Hessians by value, values in the tier, values that are kept
     bool *squares;  // own: sums of squares by value
+    bool *counts;   // own: histograms by value
     size_t *hook;   // own: [values] bytes that statistics take while they are fed
     bool *ever;     // own: weights that some visit loads
     bool *kept;     // own: weights with a copy in host memory, with a card: until written or solved
@@ -59,6 +60,7 @@ static osh_status sim_init(osh_ctx *cx, sim *s, const osh_plan *p)
     OSH_NEW(cx, s->want, g->n_weights);
     OSH_NEW(cx, s->open, g->n_values);
     OSH_NEW(cx, s->squares, g->n_values);
+    OSH_NEW(cx, s->counts, g->n_values);
     OSH_NEW(cx, s->stored, g->n_values);
     OSH_NEW(cx, s->held, g->n_values);
     OSH_NEW(cx, s->lent, g->n_values);
@@ -90,6 +92,7 @@ static void sim_deinit(osh_ctx *cx, sim *s)
     osh_free(cx, s->want);
     osh_free(cx, s->open);
     osh_free(cx, s->squares);
+    osh_free(cx, s->counts);
     osh_free(cx, s->stored);
     osh_free(cx, s->held);
     osh_free(cx, s->lent);
@@ -189,7 +192,14 @@ static int64_t squares_bytes(const osh_linear *l)
 
 static size_t range_scratch(const sim *s, const osh_linear *l)
 {
-    return osh_observer_bytes(&l->scheme->inputs, s->batch_tokens, l->I, s->p->graph->dtype);
+    return osh_act_observe_bytes(&l->scheme->inputs, s->batch_tokens, l->I, 1, s->p->graph->dtype);
+}
+
+/* Histograms of its input, and of a cache beside it. */
+static int64_t counts_bytes(const sim *s, const osh_linear *l)
+{
+    size_t of_input = l->wants & OSH_STAT_RANGE ? osh_act_observer_bytes(&l->scheme->inputs) : 0;
+    return (int64_t)(osh_cache_counts(s->p, l) + of_input);
 }
 
 static size_t *hook_of(const sim *s, int value)
@@ -214,6 +224,7 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
         if (s->card && (l->wants & OSH_STAT_RANGE)) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_RANGE, l->input));
         if ((l->wants & OSH_STAT_SQUARES) && !s->squares[l->input])
             s->squares[l->input] = true, s->stats += squares_bytes(l);
+        if (!s->counts[l->input]) s->counts[l->input] = true, s->stats += counts_bytes(s, l);
         size_t cached = osh_cache_scratch(s->p, l, s->batch_tokens);
         for (int k = 0; k < OSH_CACHED && l->cache[k] >= 0; k++) *hook_of(s, l->cache[k]) = cached;
         size_t *hook = hook_of(s, l->input), range = l->wants & OSH_STAT_RANGE ? range_scratch(s, l) : 0;
@@ -561,6 +572,7 @@ static void sim_close(sim *s, const osh_range *r, const bool *values)
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->linears[i];
         if (!l->wants || !values[l->input]) continue;
+        if (s->counts[l->input]) s->counts[l->input] = false, s->stats -= counts_bytes(s, l);
         s->solved[i] = true;
         sim_drop_copy(s, l->weight);
         if (s->card) osh_layout_give(s->card, OSH_LAYOUT_RANGE, l->input);

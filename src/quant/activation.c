@@ -6,6 +6,7 @@
  *   fake quantization   y = rnd((code - zp) * s) with s, zp stored (static) or of x itself (dynamic)
  */
 #include "quant/arith.h"
+#include "quant/calibrate.h"
 #include "quant/kernels.h"
 #include "quant/observer.h"
 
@@ -15,12 +16,12 @@
 
 #include "base/num.h"
 
-osh_status osh_act_range(osh_ctx *cx, float *lo, float *hi, const osh_tensor *x, const osh_q_args *a)
+void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, float hi, osh_dtype dt)
 {
-    osh_range_job j = {.a = a, .arithmetic = OSH_ARITH_REFERENCE, .dt = x->dtype, .from = x->dtype, .w = x->data,
-                       .O = x->shape[0], .I = x->shape[1], .min = lo, .max = hi};
-    osh_q_kernels_best()->range(lo, hi, x->data, x->dtype, osh_tensor_numel(x));
-    return isfinite(*lo) && isfinite(*hi) ? osh_observer_search(cx, &j) : OSH_OK; // others say what is wrong
+    const osh_observer *row = osh_observer_of(a);
+    if (o->seen && row->update) row->update(&o->min, &o->max, lo, hi, a, dt);
+    else o->min = lo, o->max = hi;
+    o->seen = true;
 }
 
 /* A search sees the heads of a sample as the rows of a weight: as there, all of them end together. */
@@ -31,46 +32,98 @@ static osh_q_args by_heads(const osh_q_args *a)
     return rows;
 }
 
-osh_status osh_act_ranges(osh_ctx *cx, float *lo, float *hi, const osh_tensor *x, int64_t heads, const osh_q_args *a)
+/* Values x [n] of one head, the last ones that o was fed the range of. */
+static osh_status count_sample(osh_ctx *cx, osh_act_observer *o, const osh_q_args *a, const osh_tensor *x,
+                               const float range[2])
 {
     osh_status rc = OSH_OK;
-    uint8_t *rows = NULL; // own: [heads, tokens, head_dim]
-    int64_t tokens = x->shape[0], row = tokens * (x->shape[1] / heads);
-    size_t size = osh_dtype_bytes(x->dtype), one = (size_t)(x->shape[1] / heads) * size;
-    osh_q_args rule = by_heads(a);
-    bool finite = true;
-    if (heads == 1) return osh_act_range(cx, lo, hi, x, a);
-    if (!(rows = osh_alloc(cx, (size_t)osh_tensor_numel(x) * size))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for heads");
+    if (!osh_observer_counts(a) || !isfinite(range[0]) || !isfinite(range[1])) goto done;
+    if (!o->counts) {
+        OSH_NEW(cx, o->counts, 1);
+        OSH_TRY(osh_histogram_init(cx, o->counts, osh_observer_bins(a), OSH_CALIBRATE_GROW));
+    }
+    osh_histogram_widen(o->counts, range[0], range[1]);
+    osh_histogram_count(o->counts, x->data, x->dtype, osh_tensor_numel(x));
+done:
+    return rc;
+}
+
+/* [tokens, heads, head_dim] to [heads, tokens, head_dim] */
+static void part_heads(uint8_t *rows, const osh_tensor *x, int64_t heads)
+{
+    int64_t tokens = x->shape[0];
+    size_t one = (size_t)(x->shape[1] / heads) * osh_dtype_bytes(x->dtype);
     for (int64_t h = 0; h < heads; h++)
         for (int64_t t = 0; t < tokens; t++)
             memcpy(rows + (size_t)(h * tokens + t) * one, (const uint8_t *)x->data + (size_t)(t * heads + h) * one,
                    one);
-    for (int64_t h = 0; h < heads; h++) {
-        osh_q_kernels_best()->range(&lo[h], &hi[h], rows + (size_t)(h * row) * size, x->dtype, row);
-        finite &= isfinite(lo[h]) && isfinite(hi[h]);
+}
+
+osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, const osh_tensor *x, const osh_q_args *a)
+{
+    osh_status rc = OSH_OK;
+    uint8_t *rows = NULL; // own: [heads, tokens, head_dim]
+    float *range = NULL;  // own: [2, heads]
+    int64_t n = osh_tensor_numel(x) / heads;
+    size_t size = osh_dtype_bytes(x->dtype);
+    osh_q_args rule = heads == 1 ? *a : by_heads(a);
+    bool finite = true;
+    OSH_NEW(cx, range, 2 * heads);
+    if (heads > 1) {
+        if (!(rows = osh_alloc(cx, (size_t)(n * heads) * size))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for heads");
+        part_heads(rows, x, heads);
     }
-    osh_range_job j = {.a = &rule, .arithmetic = OSH_ARITH_REFERENCE, .dt = x->dtype, .from = x->dtype, .w = rows,
-                       .O = heads, .I = row, .min = lo, .max = hi};
-    if (finite) OSH_TRY(osh_observer_search(cx, &j));
+    const uint8_t *at = heads > 1 ? rows : x->data;
+    for (int64_t h = 0; h < heads; h++) {
+        osh_q_kernels_best()->range(&range[h], &range[heads + h], at + (size_t)(h * n) * size, x->dtype, n);
+        finite &= isfinite(range[h]) && isfinite(range[heads + h]);
+    }
+    osh_range_job j = {.a = &rule, .arithmetic = OSH_ARITH_REFERENCE, .dt = x->dtype, .from = x->dtype, .w = at,
+                       .O = heads > 1 ? heads : x->shape[0], .I = heads > 1 ? n : x->shape[1], .min = range,
+                       .max = range + heads};
+    if (finite && !osh_observer_counts(a)) OSH_TRY(osh_observer_search(cx, &j));
+    for (int64_t h = 0; h < heads; h++) {
+        osh_act_observer_feed(&o[h], a, range[h], range[heads + h], x->dtype);
+        osh_tensor head = osh_tensor_view(x->dtype, 1, &n, (uint8_t *)at + (size_t)(h * n) * size);
+        OSH_TRY(count_sample(cx, &o[h], a, &head, (float[]){range[h], range[heads + h]}));
+    }
 done:
     osh_free(cx, rows);
+    osh_free(cx, range);
     return rc;
 }
 
-size_t osh_act_ranges_bytes(const osh_q_args *a, int64_t tokens, int64_t width, int64_t heads, osh_dtype dt)
+void osh_act_observed(float *lo, float *hi, const osh_act_observer *o, const osh_q_args *a, osh_dtype dt)
 {
-    osh_q_args rule = by_heads(a);
-    if (heads == 1) return osh_observer_bytes(a, tokens, width, dt);
-    return osh_mem_gross((size_t)(tokens * width) * osh_dtype_bytes(dt)) +
-           osh_observer_bytes(&rule, heads, tokens * (width / heads), dt);
+    double l, u;
+    *lo = o->min, *hi = o->max;
+    if (!o->counts) return;
+    l = *lo = o->counts->min, u = *hi = o->counts->max;
+    if (o->counts->width > 0) osh_observer_of(a)->choose(&l, &u, o->counts, a);
+    *lo = osh_q_round_to((float)l, dt), *hi = osh_q_round_to((float)u, dt);
 }
 
-void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, float hi, osh_dtype dt)
+void osh_act_observer_deinit(osh_ctx *cx, osh_act_observer *o)
 {
-    const osh_observer *row = osh_observer_of(a);
-    if (o->seen && row->update) row->update(&o->min, &o->max, lo, hi, a, dt);
-    else o->min = lo, o->max = hi;
-    o->seen = true;
+    if (o->counts) osh_histogram_deinit(cx, o->counts);
+    osh_free(cx, o->counts);
+    o->counts = NULL;
+}
+
+size_t osh_act_observer_bytes(const osh_q_args *a)
+{
+    if (!osh_observer_counts(a)) return 0;
+    return osh_mem_gross(sizeof(osh_histogram)) + osh_histogram_bytes(osh_observer_bins(a), OSH_CALIBRATE_GROW);
+}
+
+size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width, int64_t heads, osh_dtype dt)
+{
+    osh_q_args rule = by_heads(a);
+    size_t range = osh_mem_gross((size_t)(2 * heads) * sizeof(float));
+    size_t search = osh_observer_counts(a) ? 0
+                    : heads == 1 ? osh_observer_bytes(a, tokens, width, dt)
+                                 : osh_observer_bytes(&rule, heads, tokens * (width / heads), dt);
+    return range + search + (heads > 1 ? osh_mem_gross((size_t)(tokens * width) * osh_dtype_bytes(dt)) : 0);
 }
 
 typedef struct fake {

@@ -51,12 +51,15 @@ void osh_q_row_error(double sum[2], const void *a, const void *b, osh_dtype dt, 
 typedef struct osh_act_observer {
     bool seen;
     float min, max;
+    struct osh_histogram *counts; // own; NULL: its observer counts nothing, or nothing was seen
 } osh_act_observer;
-/* The range of a sample x [N, I], narrowed where the observer of a searches. */
-osh_status osh_act_range(osh_ctx *cx, float *lo, float *hi, const osh_tensor *x, const osh_q_args *a);
-/* The same of each head, [heads]: x is [tokens, heads * head_dim]. */
-osh_status osh_act_ranges(osh_ctx *cx, float *lo, float *hi, const osh_tensor *x, int64_t heads, const osh_q_args *a);
-size_t osh_act_ranges_bytes(const osh_q_args *a, int64_t tokens, int64_t width, int64_t heads, osh_dtype dt); // scratch
+/* One sample x [tokens, heads * head_dim], of o [heads]. */
+osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, const osh_tensor *x, const osh_q_args *a);
+void osh_act_observed(float *lo, float *hi, const osh_act_observer *o, const osh_q_args *a, osh_dtype dt); // the range
+void osh_act_observer_deinit(osh_ctx *cx, osh_act_observer *o);
+size_t osh_act_observer_bytes(const osh_q_args *a); // what it counts, of one head
+/* Of a sample: scratch. */
+size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width, int64_t heads, osh_dtype dt);
 void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, float hi, osh_dtype dt); // one sample's
 /* Fake quantization of activations in place, x [N, I]: dynamic (token, group, tensor per sample: seqs of 1), static
  * with the stored scale, or local with the stored global scale. */

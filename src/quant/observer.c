@@ -62,6 +62,13 @@ double osh_observer_value(const osh_q_args *a, const char *key)
     return given ? given->value : key_of(osh_observer_of(a), key)->dflt;
 }
 
+int64_t osh_observer_bins(const osh_q_args *a)
+{
+    const osh_observer *o = osh_observer_of(a);
+    int64_t bins = (int64_t)osh_observer_value(a, "bins");
+    return o->halves(a) ? bins / 2 : bins;
+}
+
 static float average(float old, float now, double share, osh_dtype dt)
 {
     return osh_q_round_to(osh_q_round_to(old * (float)(1 - share), dt) + osh_q_round_to(now * (float)share, dt), dt);
@@ -119,6 +126,9 @@ static osh_status unknown_kwarg(osh_ctx *cx, const osh_observer *o, const char *
 /* NVFP4: the global scale is that of the ranges of several weights, which are found in pieces. */
 static osh_status check_relative(osh_ctx *cx, const osh_observer *o, const osh_q_args *a, const char *where)
 {
+    if (o->choose)
+        return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: observer %s with strategy tensor_group (NVFP4) is not made by this "
+                        "version: want minmax or static_minmax", where, o->name);
     if (!o->search) return OSH_OK;
     if (a->dynamic == OSH_Q_LOCAL || o->search(a).weighted)
         return osh_fail(cx, OSH_E_UNSUPPORTED,

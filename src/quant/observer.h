@@ -21,6 +21,7 @@ typedef struct osh_range_search {
     bool weighted; // by the mean square of the input channel; errors are those of f32, not of the weight's dtype
 } osh_range_search;
 
+struct osh_histogram;
 typedef struct osh_observer {
     const char *name;
     const osh_observer_key *keys;
@@ -28,6 +29,11 @@ typedef struct osh_observer {
     /* The range after one more sample: *min, *max before it; lo, hi of the sample, all values of dtype dt. NULL: the
      * sample's. */
     void (*update)(float *min, float *max, float lo, float hi, const osh_q_args *a, osh_dtype dt);
+    /* The range of values that are counted (calibrate.h), all samples of an activation or what has one scale of a
+     * weight; not all of them are 0. NULL: nothing is counted. halves: bins are from -max |x| to max |x|, not from 0.
+     */
+    void (*choose)(double *lo, double *hi, const struct osh_histogram *h, const osh_q_args *a);
+    bool (*halves)(const osh_q_args *a);
 } osh_observer;
 
 size_t osh_observer_count(void);
@@ -61,7 +67,9 @@ typedef struct osh_range_job {
 osh_status osh_observer_search(osh_ctx *cx, const osh_range_job *j);
 size_t osh_observer_bytes(const osh_q_args *a, int64_t O, int64_t I, osh_dtype dt); // scratch
 bool osh_observer_weighs(const osh_q_args *a); // it wants the mean squares of input channels
-bool osh_observer_searches(const osh_q_args *a);
+bool osh_observer_searches(const osh_q_args *a); // or counts
+bool osh_observer_counts(const osh_q_args *a);
+int64_t osh_observer_bins(const osh_q_args *a); // at first, of a half of its histogram
 /* Ranges of rows are found without the other rows. Of a search that may end before its last step they are not: all of a
  * tensor end together. */
 bool osh_observer_by_rows(const osh_q_args *a);

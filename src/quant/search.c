@@ -16,6 +16,7 @@
 #include "base/elementary.h"
 #include "base/num.h"
 #include "quant/arith.h"
+#include "quant/histogram.h"
 #include "quant/kernels.h"
 #include "quant/observer.h"
 
@@ -344,11 +345,47 @@ done:
     return rc;
 }
 
+/* ---- histograms of weights ---- */
+
+/* The scale's values are rows [r0, r0 + rows) and columns [c0, c0 + cols). */
+static void count_weight(const osh_range_job *j, osh_histogram *h, int64_t scale, const int64_t at[4])
+{
+    osh_histogram_clear(h);
+    osh_histogram_widen(h, j->min[scale], j->max[scale]);
+    for (int64_t r = at[0]; r < at[0] + at[1]; r++)
+        osh_histogram_count(h, (const char *)j->w + (size_t)(r * j->I + at[2]) * osh_dtype_bytes(j->from), j->from,
+                            at[3]);
+    double lo = j->min[scale], hi = j->max[scale];
+    if (h->width > 0) osh_observer_of(j->a)->choose(&lo, &hi, h, j->a);
+    j->min[scale] = osh_q_round_to((float)lo, j->dt);
+    j->max[scale] = osh_q_round_to((float)hi, j->dt);
+}
+
+static osh_status count_weights(osh_ctx *cx, const osh_range_job *j)
+{
+    osh_status rc = OSH_OK;
+    const osh_q_args *a = j->a;
+    osh_histogram h;
+    bool block = a->strategy == OSH_Q_BLOCK;
+    int64_t band = block ? a->block[0] : a->strategy == OSH_Q_TENSOR ? j->O : 1, scale = 0;
+    int64_t seg = block ? a->block[1] : osh_q_in_groups(a) ? a->group_size : j->I;
+    OSH_TRY(osh_histogram_init(cx, &h, osh_observer_bins(a), 1));
+    for (int64_t r = 0; r < j->O; r += band)
+        for (int64_t c = 0; c < j->I; c += seg, scale++) {
+            int64_t at[] = {r, j->O - r < band ? j->O - r : band, c, j->I - c < seg ? j->I - c : seg};
+            if (isfinite(j->min[scale]) && isfinite(j->max[scale])) count_weight(j, &h, scale, at);
+        }
+done:
+    osh_histogram_deinit(cx, &h);
+    return rc;
+}
+
 osh_status osh_observer_search(osh_ctx *cx, const osh_range_job *j)
 {
     osh_status rc = OSH_OK;
     const osh_observer *o = osh_observer_of(j->a);
     search s = {.j = j, .k = osh_q_kernels_best()};
+    if (o->choose) return count_weights(cx, j);
     if (!o->search) return OSH_OK;
     search_shape(&s);
     if (osh_observer_weighs(j->a)) s.importance = j->importance;
@@ -378,6 +415,7 @@ size_t osh_observer_bytes(const osh_q_args *a, int64_t O, int64_t I, osh_dtype d
 {
     osh_range_job j = {.a = a, .dt = dt, .O = O, .I = I};
     search s = {.j = &j};
+    if (osh_observer_counts(a)) return osh_histogram_bytes(osh_observer_bins(a), 1);
     if (!osh_observer_of(a)->search) return 0;
     search_shape(&s);
     size_t n = (size_t)s.n_chunks * (a->strategy == OSH_Q_TENSOR ? sizeof *s.sums : sizeof *s.better);
@@ -395,9 +433,11 @@ bool osh_observer_weighs(const osh_q_args *a)
 bool osh_observer_by_rows(const osh_q_args *a)
 {
     const osh_observer *o = osh_observer_of(a);
-    if (!o->search) return true;
+    if (!o->search) return !o->choose || a->strategy != OSH_Q_TENSOR;
     osh_range_search s = o->search(a);
     return a->strategy != OSH_Q_TENSOR && s.patience >= s.steps;
 }
 
-bool osh_observer_searches(const osh_q_args *a) { return osh_observer_of(a)->search != NULL; }
+bool osh_observer_counts(const osh_q_args *a) { return osh_observer_of(a)->choose != NULL; }
+
+bool osh_observer_searches(const osh_q_args *a) { return osh_observer_of(a)->search || osh_observer_counts(a); }

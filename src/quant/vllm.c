@@ -402,7 +402,9 @@ char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger)
 {
     const osh_format *f = NULL; // view: a table row
     if (osh_q_of_attention(s))
-        return osh_strdup(cx, "vLLM caches keys and values so, and leaves queries; transformers rounds all three");
+        return osh_strdup(cx, s->inputs.type == OSH_Q_FLOAT
+                                  ? "vLLM caches keys and values so, and leaves queries; transformers rounds all three"
+                                  : "not by vLLM, whose caches are FP8; transformers with compressed-tensors");
     if (osh_format_infer(cx, &f, s, group_name(s))) return NULL;
     if (stranger)
         return osh_sprintf(cx, "%s: whether vLLM or transformers loads %s so is not known (no template of it)", f->name,

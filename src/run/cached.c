@@ -12,8 +12,6 @@ struct osh_cached {
     const osh_plan *plan;  // view
     int *at;               // own [values]: 1 + index into ranges; 0: not observed
     cached_range *ranges;  // own [OSH_CACHED * linears]
-    float *lo, *hi;        // own [most heads]
-    int64_t most;
 };
 
 osh_status osh_cached_new(osh_ctx *cx, osh_cached **out, const osh_plan *p)
@@ -24,11 +22,6 @@ osh_status osh_cached_new(osh_ctx *cx, osh_cached **out, const osh_plan *p)
     c->plan = p;
     OSH_NEW(cx, c->at, p->graph->n_values);
     OSH_NEW(cx, c->ranges, OSH_CACHED * p->n_linears);
-    for (int i = 0; i < p->n_linears; i++)
-        for (int k = 0; k < OSH_CACHED; k++)
-            if (p->linears[i].heads[k] > c->most) c->most = p->linears[i].heads[k];
-    OSH_NEW(cx, c->lo, c->most);
-    OSH_NEW(cx, c->hi, c->most);
     *out = c, c = NULL;
 done:
     osh_cached_free(cx, c);
@@ -38,12 +31,20 @@ done:
 void osh_cached_free(osh_ctx *cx, osh_cached *c)
 {
     if (!c) return;
-    for (int i = 0; c->ranges && i < OSH_CACHED * c->plan->n_linears; i++) osh_free(cx, c->ranges[i].heads);
+    for (int i = 0; c->ranges && i < c->plan->n_linears; i++) osh_cached_drop(cx, c, i);
     osh_free(cx, c->ranges);
     osh_free(cx, c->at);
-    osh_free(cx, c->lo);
-    osh_free(cx, c->hi);
     osh_free(cx, c);
+}
+
+void osh_cached_drop(osh_ctx *cx, osh_cached *c, int linear)
+{
+    for (int k = 0; k < OSH_CACHED; k++) {
+        cached_range *r = &c->ranges[OSH_CACHED * linear + k];
+        for (int64_t h = 0; r->heads && h < c->plan->linears[linear].heads[k]; h++)
+            osh_act_observer_deinit(cx, &r->heads[h]);
+        osh_free(cx, r->heads), r->heads = NULL;
+    }
 }
 
 osh_status osh_cached_want(osh_ctx *cx, osh_cached *c, int linear)
@@ -68,12 +69,12 @@ osh_status osh_cached_feed(osh_ctx *cx, osh_cached *c, int value, const osh_tens
     const cached_range *r = &c->ranges[which];
     const osh_q_args *a = &c->plan->cache;
     int64_t heads = c->plan->linears[r->linear].heads[which % OSH_CACHED];
+    if (!r->heads) goto done; // its scales are made
     for (int64_t k = 0; k < seqs->n; k++) {
         osh_tensor part = *x;
         part.data = (char *)x->data + (size_t)(seqs->offsets[k] * x->shape[1]) * osh_dtype_bytes(x->dtype);
         if (!(part.shape[0] = seqs->offsets[k + 1] - seqs->offsets[k])) continue;
-        OSH_TRY(osh_act_ranges(cx, c->lo, c->hi, &part, heads, a));
-        for (int64_t h = 0; h < heads; h++) osh_act_observer_feed(&r->heads[h], a, c->lo[h], c->hi[h], x->dtype);
+        OSH_TRY(osh_act_observe(cx, r->heads, heads, &part, a));
     }
 done:
     return rc;
@@ -99,9 +100,12 @@ osh_status osh_cached_params(osh_ctx *cx, void **out, const osh_cached *c, int l
         bool zeros = k + 1 < n && leaf[k + 1].zero;
         int8_t *zero = zeros ? (int8_t *)at + leaf[k].bytes : NULL;
         if (!o[0].seen) OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: the scales of its cache are unknown", l->name);
-        for (int64_t h = 0; h < l->heads[leaf[k].of]; h++)
-            osh_q_scale_zp(at + (size_t)h * osh_dtype_bytes(l->dtype), zero ? zero + h : NULL, &o[h].min, &o[h].max, 1,
-                           &p->cache, l->dtype, p->arithmetic);
+        for (int64_t h = 0; h < l->heads[leaf[k].of]; h++) {
+            float lo, hi;
+            osh_act_observed(&lo, &hi, &o[h], &p->cache, p->graph->dtype);
+            osh_q_scale_zp(at + (size_t)h * osh_dtype_bytes(l->dtype), zero ? zero + h : NULL, &lo, &hi, 1, &p->cache,
+                           l->dtype, p->arithmetic);
+        }
         at += leaf[k].bytes + (zeros ? leaf[k + 1].bytes : 0);
     }
     *out = all, all = NULL;

@@ -39,6 +39,8 @@ static bool mine(const osh_stats *s, const osh_linear *l)
     return l->subgraph >= s->first && l->subgraph < s->first + s->n;
 }
 
+static osh_act_observer *range_at(const osh_stats *s, int linear) { return &s->ranges[linear - s->own.first]; }
+
 /* The first Linear from i on, among the readers of its input, whose range is wanted here; -1: none. */
 static int ranged(const osh_stats *s, int i)
 {
@@ -160,6 +162,10 @@ void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value)
     osh_tensor_free(cx, of->shift);
     osh_tensor_free(cx, of->squares);
     of->hessian = of->shift = of->squares = NULL;
+    for (int i = osh_first_reader(s->plan, value); i >= 0; i = osh_next_reader(s->plan, i)) {
+        if (s->ranges && mine(s, &s->plan->linears[i])) osh_act_observer_deinit(cx, range_at(s, i));
+        if (s->cached) osh_cached_drop(cx, s->cached, i);
+    }
 }
 
 osh_status osh_stats_importance(osh_ctx *cx, float **out, const osh_stats *s, int value)
@@ -178,20 +184,25 @@ done:
     return rc;
 }
 
-/* A sample's rows of x, [at[0], at[1]). Readers of one scheme share its range. */
+/* The Linear that has the range of this one's input: the first reader with its scheme. */
+static int range_of(const osh_stats *s, int linear)
+{
+    const osh_linear *l = &s->plan->linears[linear];
+    int i = ranged(s, osh_first_reader(s->plan, l->input));
+    while (s->plan->linears[i].scheme != l->scheme) i = ranged(s, osh_next_reader(s->plan, i));
+    return i;
+}
+
+/* A sample's rows of x, [at[0], at[1]). */
 static osh_status feed_sample(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x, const int64_t *at)
 {
     osh_status rc = OSH_OK;
     osh_tensor part = *x;
-    const osh_q_scheme *of = NULL;
-    float lo = 0, hi = 0;
     part.data = (char *)x->data + (size_t)(at[0] * x->shape[1]) * osh_dtype_bytes(x->dtype);
     if (!(part.shape[0] = at[1] - at[0])) goto done;
     for (int i = ranged(s, osh_first_reader(s->plan, value)); i >= 0; i = ranged(s, osh_next_reader(s->plan, i))) {
-        const osh_q_scheme *scheme = s->plan->linears[i].scheme;
-        if (scheme != of) OSH_TRY(osh_act_range(cx, &lo, &hi, &part, &scheme->inputs));
-        of = scheme;
-        osh_act_observer_feed(&s->ranges[i - s->own.first], &scheme->inputs, lo, hi, x->dtype);
+        if (range_of(s, i) != i) continue;
+        OSH_TRY(osh_act_observe(cx, range_at(s, i), 1, &part, &s->plan->linears[i].scheme->inputs));
     }
 done:
     return rc;
@@ -293,7 +304,7 @@ osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s)
         for (int i = ranged(s, osh_first_reader(p, v)); i >= 0; i = ranged(s, osh_next_reader(p, i)))
             for (int64_t k = 0; k < p->data.n; k++)
                 if (minmax[2 * k] <= minmax[2 * k + 1]) // it has tokens
-                    osh_act_observer_feed(&s->ranges[i - s->own.first], &p->linears[i].scheme->inputs,
+                    osh_act_observer_feed(range_at(s, i), &p->linears[i].scheme->inputs,
                                           minmax[2 * k], minmax[2 * k + 1], p->graph->dtype);
     }
 done:
@@ -305,9 +316,10 @@ osh_status osh_stats_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **
 {
     osh_status rc = OSH_OK;
     const osh_linear *l = &s->plan->linears[linear];
-    const osh_act_observer *o = &s->ranges[linear - s->own.first];
+    float lo, hi;
     *scale = NULL, *zero = NULL;
     if (!(l->wants & OSH_STAT_RANGE)) goto done;
+    const osh_act_observer *o = range_at(s, range_of(s, linear));
     if (!o->seen) OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its input scale is unknown", l->name);
     if (l->scheme->inputs.dynamic == OSH_Q_LOCAL) { // the global scale; those of the groups are made at run time
         OSH_TRY(osh_tensor_new(cx, scale, OSH_F32, 1, (int64_t[]){1}));
@@ -316,8 +328,9 @@ osh_status osh_stats_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **
     }
     OSH_TRY(osh_tensor_new(cx, scale, l->dtype, 1, (int64_t[]){1}));
     if (!l->scheme->inputs.symmetric) OSH_TRY(osh_tensor_new(cx, zero, OSH_I8, 1, (int64_t[]){1}));
-    osh_q_scale_zp((*scale)->data, *zero ? (*zero)->data : NULL, &o->min, &o->max, 1,
-                   &l->scheme->inputs, l->dtype, s->plan->arithmetic);
+    osh_act_observed(&lo, &hi, o, &l->scheme->inputs, s->plan->graph->dtype);
+    osh_q_scale_zp((*scale)->data, *zero ? (*zero)->data : NULL, &lo, &hi, 1, &l->scheme->inputs, l->dtype,
+                   s->plan->arithmetic);
 done:
     return rc;
 }

@@ -9,8 +9,10 @@ recipe() { # file, modifier, keys
     printf 's_stage:\n  s_modifiers:\n    %s: {%s}\n' "$2" "$3" >"$1.yaml"
 }
 recipe gptq GPTQModifier "scheme: W4A16, ignore: [lm_head], kv_cache_scheme: {num_bits: 8, type: float}"
-recipe mlp GPTQModifier "scheme: W4A16, targets: ['re:.*mlp.*'],
-      kv_cache_scheme: {num_bits: 8, strategy: attn_head, symmetric: false, observer: mse}"
+recipe mlp GPTQModifier "config_groups: {a: {targets: ['re:.*mlp.*'], weights: {num_bits: 8, strategy: channel, observer: min_mse,
+      observer_kwargs: {bins: 64, grid: 10}},
+      input_activations: {num_bits: 8, strategy: tensor, observer: percentile}}},
+      kv_cache_scheme: {num_bits: 8, strategy: attn_head, symmetric: false, observer: layerwise_percentile}"
 golden=$OSH_SOURCE_DIR/tests/golden/cache/scales.json
 names=$(python3 - "$golden" <<'P'
 import json, sys

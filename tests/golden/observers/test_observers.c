@@ -109,12 +109,11 @@ static void check_activation(const osh_st *st, const cJSON *c, const osh_q_args 
 {
     osh_act_observer o = {0};
     osh_dtype dt = osh_dtype_of_name(cJSON_GetObjectItem(c, "dtype")->valuestring);
-    float lo, hi, room;
+    float room;
     int8_t zero;
     for (int k = 0; k < number(c, "samples"); k++) {
         osh_tensor *x = make_values(c, k);
-        assert_ok(cx, osh_act_range(cx, &lo, &hi, x, a));
-        osh_act_observer_feed(&o, a, lo, hi, dt);
+        assert_ok(cx, osh_act_observe(cx, &o, 1, x, a));
         osh_tensor_free(one, x);
     }
     osh_q_scale_zp(&room, &zero, &o.min, &o.max, 1, a, dt, OSH_ARITH_REFERENCE);

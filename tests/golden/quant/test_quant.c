@@ -338,9 +338,7 @@ static void test_observers(void **state)
         for (int64_t k = 0; k < number(c, "samples"); k++) {
             osh_tensor *x =
                 make_activation(number(c, "stream") + k, 3 + k % 5, number(c, "cols"), dt);
-            float lo, hi;
-            assert_ok(cx, osh_act_range(cx, &lo, &hi, x, a));
-            osh_act_observer_feed(&o, a, lo, hi, dt);
+            assert_ok(cx, osh_act_observe(cx, &o, 1, x, a));
             osh_tensor_free(cx, x);
         }
         osh_q_scale_zp(&room, &zero, &o.min, &o.max, 1, a, dt, OSH_ARITH_REFERENCE);
