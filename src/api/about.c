@@ -105,7 +105,7 @@ static osh_status modifiers_print(osh_ctx *cx, osh_buf *b)
                                !quantizes ? m->keys
                                           : "scheme or config_groups, targets, ignore, weight_observer, "
                                             "input_observer, kv_cache_scheme, quality, candidates",
-                               quantizes && m->key ? ", actorder, scale_search, refine" : ""));
+                               quantizes && m->key ? ", actorder, scale_search, refine, tune" : ""));
         for (const osh_field *f = m->fields; f && f->name; f++) {
             OSH_TRY(osh_buf_printf(cx, b, "  %-22s %s", f->name, f->doc));
             if (f->values) OSH_TRY(osh_buf_printf(cx, b, " (%s)", f->values));

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "output/stream.h"
+#include "output/tuned.h"
 #include "plan/dense.h"
 #include "plan/memory.h"
 #include "quant/source.h"
@@ -165,15 +166,17 @@ static osh_status compress(osh_ctx *cx, const osh_options *opt, osh_sink sink, v
     OSH_TRY(warn_dense(cx, p)); // now, and once more at the end
     OSH_TRY(osh_run_start(cx, &r));
     OSH_TRY(check_resumed(cx, &r));
-    if (p->pipeline != OSH_PIPELINE_DATAFREE) {
+    bool learned = osh_emit_tuned(r.emitter)->known; // then all Linears are done, and not as they were solved
+    if (p->pipeline != OSH_PIPELINE_DATAFREE && !learned) {
         OSH_TRY(osh_run_calibrated(cx, &r));
         r.progress.step = r.progress.n_steps, r.progress.name = "the output";
         osh_run_no_error(&r);
     }
-    OSH_TRY(osh_run_datafree(cx, &r)); // in every pipeline: Linears whose modifier wants no data
+    if (!learned) OSH_TRY(osh_run_datafree(cx, &r)); // in every pipeline: Linears whose modifier wants no data
     r.progress.step = r.progress.n_steps, r.progress.name = "the output";
     osh_run_no_error(&r);
     OSH_TRY(copy(cx, &r));
+    OSH_TRY(osh_run_tune(cx, &r));
     OSH_TRY(seal(cx, &r));
     OSH_TRY(summary(cx, &r, sink, user));
 done:

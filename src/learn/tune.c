@@ -431,13 +431,12 @@ done:
     return rc;
 }
 
-osh_status osh_tune_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, const osh_checkpoint *ck,
+osh_status osh_tune_bytes(osh_ctx *cx, size_t *kept, size_t *row, const osh_graph *g, const osh_checkpoint *ck,
                           const osh_dataset *data, const int64_t *n_scales)
 {
     osh_status rc = OSH_OK;
     bool *linear = NULL, *wants = NULL, *loaded = NULL; // own
     int64_t most = 0;
-    size_t row = 0;
     OSH_NEW(cx, linear, g->n_weights);
     OSH_NEW(cx, wants, g->n_weights);
     OSH_NEW(cx, loaded, g->n_weights);
@@ -449,8 +448,8 @@ osh_status osh_tune_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, const o
     osh_tune_norms(wants, g);
     for (int64_t i = 0; i < data->n; i++)
         if (data->offsets[i + 1] - data->offsets[i] > most) most = data->offsets[i + 1] - data->offsets[i];
-    OSH_TRY(row_bytes(cx, &row, g, wants, most));
-    *peak = kept_bytes(g, ck, data, wants, loaded, n_scales) + row;
+    OSH_TRY(row_bytes(cx, row, g, wants, most));
+    *kept = kept_bytes(g, ck, data, wants, loaded, n_scales);
 done:
     osh_free(cx, loaded);
     osh_free(cx, wants);

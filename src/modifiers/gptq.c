@@ -112,9 +112,10 @@ static unsigned wants(const osh_modifier *m, const osh_q_scheme *s)
 static unsigned freedom(const osh_modifier *m)
 {
     const gptq *g = m->args;
-    unsigned scales = is_original(g) || g->scale_search || g->n_refine ? OSH_FREE_SCALES : 0;
-    unsigned zeros = is_original(g) || g->n_refine ? OSH_FREE_ZEROS : 0;
-    return scales | zeros | (is_original(g) ? OSH_FREE_TARGET : 0);
+    bool free = is_original(g) || g->tune.steps;
+    unsigned scales = free || g->scale_search || g->n_refine ? OSH_FREE_SCALES : 0;
+    unsigned zeros = free || g->n_refine ? OSH_FREE_ZEROS : 0;
+    return scales | zeros | (free ? OSH_FREE_TARGET : 0);
 }
 
 enum { STEPS = 4 };
@@ -746,5 +747,5 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
 const osh_modifier_type osh_modifier_gptq = {
     .name = "GPTQModifier", .fields = fields, .bytes = sizeof(gptq), .key = key, .best = osh_gptq_best,
     .resolve = resolve, .wants = wants, .freedom = freedom, .compress = compress, .propagates = true, .needs = needs,
-    .step = osh_gptq_step_name,
+    .step = osh_gptq_step_name, .tunes = osh_gptq_tunes,
 };

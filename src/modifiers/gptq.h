@@ -4,6 +4,7 @@
 #include "modifiers/modifier.h"
 #include "ops/gptq_refine.h"
 #include "ops/gptq_solve.h"
+#include "ops/tune.h"
 
 typedef enum { ACTORDER_DEFAULT, ACTORDER_NULL, ACTORDER_STATIC, ACTORDER_WEIGHT } osh_actorder_arg;
 typedef enum { SEARCH_NONE, SEARCH_MSE, SEARCH_LDL } osh_scale_search;
@@ -17,6 +18,7 @@ typedef struct osh_gptq { // arguments of the modifier
     int64_t scale_search; // osh_scale_search
     osh_refine refine[OSH_GPTQ_REFINES];
     int n_refine;
+    osh_tune_rule tune;
 } osh_gptq;
 
 typedef struct osh_gptq_ladder osh_gptq_ladder; // of dampings; gptq.c
@@ -52,7 +54,8 @@ size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
 
 /* ---- gptq_quality.c: better than GPTQ in the same format ---- */
 
-/* Keys scale_search and refine. */
+const osh_tune_rule *osh_gptq_tunes(const osh_modifier *m);
+/* Keys scale_search, refine and tune. */
 osh_status osh_gptq_quality_key(osh_ctx *cx, osh_gptq *g, const char *key, const osh_yaml *v, bool *known,
                                 const char *what);
 osh_status osh_gptq_best(osh_ctx *cx, osh_modifier *m);

@@ -4,7 +4,8 @@
  *   scale_search: none                 scales of the whole range, as upstream
  *                 mse                  those that lose least of the weights themselves
  *                 ldl                  the same, an error in column j costs 1 / U_jj^2
- *   refine: [rescale, descend, fit_scales]   in the order given, eight at most; ops/gptq_refine.h */
+ *   refine: [rescale, descend, fit_scales]   in the order given, eight at most; ops/gptq_refine.h
+ *   tune: {steps: 192, rows: 4, code_rate: 0.01, rate: 0.0015}   learn/tune.h, behind the solves of all layers */
 #include "modifiers/gptq.h"
 #include "modifiers/target.h"
 #include "ops/cuda/cuda.h"
@@ -24,13 +25,29 @@ const char *osh_gptq_step_name(const osh_modifier *m, int k)
     return k == 0 ? "solve" : steps[g->refine[k - 1]];
 }
 
+static const osh_field tune_fields[] = {
+    {.name = "steps", .type = OSH_F_INT, .offset = offsetof(osh_tune_rule, steps), .dflt = "192", .min = 0,
+     .max = 1000000, .doc = "steps; 0: it is not done"},
+    {.name = "rows", .type = OSH_F_INT, .offset = offsetof(osh_tune_rule, rows), .dflt = "4", .min = 1, .max = 65536,
+     .doc = "samples that a step learns from"},
+    {.name = "code_rate", .type = OSH_F_FLOAT, .offset = offsetof(osh_tune_rule, code_rate), .dflt = "0.01", .min = 0,
+     .max = 1, .doc = "how far a step moves a code at most, about"},
+    {.name = "rate", .type = OSH_F_FLOAT, .offset = offsetof(osh_tune_rule, rate), .dflt = "0.0015", .min = 0, .max = 1,
+     .doc = "the same of a scale and of a norm's weight, a part of what it is"},
+    {0},
+};
+
+const osh_tune_rule *osh_gptq_tunes(const osh_modifier *m) { return &((const osh_gptq *)m->args)->tune; }
+
 osh_status osh_gptq_best(osh_ctx *cx, osh_modifier *m)
 {
     osh_gptq *g = m->args;
     g->scale_search = SEARCH_LDL;
     g->refine[0] = OSH_REFINE_RESCALE, g->refine[1] = OSH_REFINE_DESCEND, g->refine[2] = OSH_REFINE_FIT_SCALES;
     g->n_refine = 3;
-    return osh_field_set(cx, osh_field_find(m->type->fields, "target"), g, "original");
+    osh_status rc = osh_fields_default(cx, tune_fields, &g->tune);
+    g->tune.may = true;
+    return rc ? rc : osh_field_set(cx, osh_field_find(m->type->fields, "target"), g, "original");
 }
 
 static osh_status read_search(osh_ctx *cx, osh_gptq *g, const osh_yaml *v, const char *what)
@@ -69,12 +86,37 @@ done:
     return rc;
 }
 
+/* A number of steps, or a map. */
+static osh_status read_tune(osh_ctx *cx, osh_gptq *g, const osh_yaml *v, const char *what)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_fields_default(cx, tune_fields, &g->tune));
+    g->tune.may = false;
+    if (v->kind == OSH_Y_NULL || (v->kind == OSH_Y_BOOL && !v->b)) g->tune.steps = 0;
+    else if (v->kind == OSH_Y_INT) OSH_TRY(osh_field_set(cx, tune_fields, &g->tune, v->text));
+    else if (v->kind != OSH_Y_MAP)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: tune '%s': want a number of steps, or a map of steps, rows, code_rate and "
+                 "rate", what, v->line, v->column, v->text ? v->text : "(a list)");
+    for (size_t k = 0; v->kind == OSH_Y_MAP && k < v->n; k++) {
+        const osh_yaml *x = v->items[k];
+        const osh_field *f = osh_field_find(tune_fields, v->keys[k]->text);
+        if (!f || !x->text)
+            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: tune has no '%s' like this: want numbers for steps, rows, code_rate "
+                     "and rate", what, x->line, x->column, v->keys[k]->text);
+        OSH_TRY(osh_field_set(cx, f, &g->tune, x->text));
+    }
+done:
+    if (rc) osh_note(cx, "reading tune at %s:%d:%d", what, v->line, v->column);
+    return rc;
+}
+
 osh_status osh_gptq_quality_key(osh_ctx *cx, osh_gptq *g, const char *key, const osh_yaml *v, bool *known,
                                 const char *what)
 {
     *known = true;
     if (!strcmp(key, "scale_search")) return read_search(cx, g, v, what);
     if (!strcmp(key, "refine")) return read_refine(cx, g, v, what);
+    if (!strcmp(key, "tune")) return read_tune(cx, g, v, what);
     *known = false;
     return OSH_OK;
 }

@@ -139,6 +139,7 @@ struct osh_modifier_type {
     osh_status (*compress)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
                            int64_t n_samples);
     const char *(*step)(const osh_modifier *m, int k); // name of the k-th of osh_losses; NULL: it has none
+    const struct osh_tune_rule *(*tunes)(const osh_modifier *m); // view: what comes behind all solves; NULL: nothing
     bool by_rows; // of bands of whole rows (strategy block: of whole blocks) it makes what it makes of them together
     /* It makes weights 0: codes are then w's bytes, and packed. The one scheme has its targets, modules that a Linear
      * may be inside of, and nothing to quantize. A quantizer may come behind it. */

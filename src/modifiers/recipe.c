@@ -92,7 +92,7 @@ static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml
         osh_buf_printf(cx, &b, ", %s", f->name);
         osh_near_see(&near, f->name);
     }
-    const char *more = own ? "" : m->type->key ? ", actorder, scale_search, refine, quality" : ", quality";
+    const char *more = own ? "" : m->type->key ? ", actorder, scale_search, refine, tune, quality" : ", quality";
     osh_status rc =
         osh_fail(cx, OSH_E_USAGE, "%s:%d:%d: unknown key '%s' of %s: want %s%s%s%s", what, k->line, k->column,
                  near.word, m->type->name,

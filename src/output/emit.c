@@ -242,22 +242,11 @@ done:
 osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *w)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = e->plan;
-    const osh_linear *l = &p->linears[linear];
+    const osh_linear *l = &e->plan->linears[linear];
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS] = {0}; // own
     osh_qparams params = {0};                      // own
     void *codes = NULL;                            // own
-    OSH_TRY(osh_emit_wait(cx, e));
-    for (int k = 0; k < l->n_out; k++) {
-        int64_t i = l->first_out + k;
-        const osh_st_entry *t = &p->out[i];
-        OSH_TRY(osh_tensor_new(cx, &raw[k], t->dtype, t->ndim, t->shape));
-        OSH_TRY(osh_file_pread(cx, e->shards[p->out_info[i].shard], raw[k]->data, osh_tensor_bytes(raw[k]), t->begin));
-        if (XXH3_64bits(raw[k]->data, osh_tensor_bytes(raw[k])) == e->sums[i]) continue;
-        OSH_TRY(osh_emit_void(cx, e, i));
-        OSH_FAIL(cx, OSH_E_IO, "%s of %s: what the disk holds is not what was written", t->name,
-                 osh_file_path(e->shards[p->out_info[i].shard]));
-    }
+    OSH_TRY(osh_emit_read_linear(cx, e, linear, raw));
     if (l->scheme_index < 0) {
         memcpy(w->data, raw[0]->data, osh_tensor_bytes(w));
         goto done;

@@ -8,7 +8,7 @@
 #include "base/xxh3.h"
 #include "io/edges.h"
 #include "io/journal.h"
-#include "output/emit.h"
+#include "output/tuned.h"
 #include "plan/identity.h"
 
 enum { OSH_EMIT_CHUNK = 2 << 20 }; // bytes
@@ -31,7 +31,9 @@ enum { // records; docs/resume.md draws them. Where one changes OSH_IDENTITY_JOU
     OSH_REC_REPLACED,     // u64 sum of the manifest of the output that is called OUT.oneshot-replaced now
     OSH_REC_DISCARDED,    // what stands before it counts for nothing; the files that it speaks of are being removed
     OSH_REC_FOLDS,        // u32 fold, u32 n, u32 bits of its factors[n]; and so on: all of one visit
-    OSH_REC_CHANGED       // u64 output tensor, u64 sum, u64 sum of its source: a copy with factors folded in
+    OSH_REC_CHANGED,      // u64 output tensor, u64 sum, u64 sum of its source: a copy with factors folded in
+    OSH_REC_TUNED,        // what was learned, and OSH_REC_APPLIED: the output has it; tuned.c draws them
+    OSH_REC_APPLIED
 };
 
 typedef enum {
@@ -98,6 +100,10 @@ struct osh_emitter {
     bool ours;             // the partial directory is this run's, and nothing is known to be done in it
     bool looked;           // of a survey: a Linear is recorded
     bool discard;          // whatever is done in it
+    osh_tuned tuned;       // of OSH_REC_TUNED
+    bool applied;          // OSH_REC_APPLIED
+    int64_t tuned_bytes;   // of the file, and its sum
+    uint64_t tuned_sum;
     uint64_t replaced_sum; // of OSH_REC_REPLACED; 0: none
     bool sealed, replaces, resumed, complete; // complete: only the name is missing
 };
@@ -141,6 +147,8 @@ osh_status osh_origin_resume(osh_ctx *cx, osh_emitter *e); // when the journal's
 osh_status osh_origin_check_files(osh_ctx *cx, const osh_emitter *e); // config.json and what is carried along
 /* *diff, own: in what the source is not the one that the manifest names; NULL: in nothing. */
 osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const cJSON *manifest);
+/* tuned.c: a record of its two types is taken up. */
+osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader *in, osh_result *results);
 /* resume.c */
 osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results);
 osh_status osh_emit_is_finished(osh_ctx *cx, osh_emitter *e, bool *finished);

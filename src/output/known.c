@@ -27,6 +27,7 @@ static osh_status add_written(osh_ctx *cx, osh_known *k, bool temporary)
 {
     static const char *const names[] = {"config.json",     "recipe.yaml", "model.safetensors.index.json",
                                         OSH_MANIFEST_NAME, OSH_MARK_NAME, "oneshot-report.html"};
+    static const char *const passing[] = {OSH_TUNED_NAME, OSH_TUNED_NAME ".tmp"};
     osh_status rc = OSH_OK;
     char *temp = NULL; // own
     OSH_TRY(known_add(cx, k, OSH_LOG_NAME, LASTING));
@@ -37,6 +38,8 @@ static osh_status add_written(osh_ctx *cx, osh_known *k, bool temporary)
         if (!(temp = osh_sprintf(cx, "%s.tmp", names[i]))) OSH_TRY(OSH_E_NOMEM);
         OSH_TRY(known_add(cx, k, temp, TEMPORARY));
     }
+    for (size_t i = 0; temporary && i < sizeof passing / sizeof *passing; i++)
+        OSH_TRY(known_add(cx, k, passing[i], TEMPORARY));
 done:
     osh_free(cx, temp);
     return rc;

@@ -7,6 +7,7 @@
 #include "base/num.h"
 #include "output/emit_impl.h"
 #include "plan/folds.h"
+#include "plan/tuning.h"
 
 typedef unsigned long long ull;
 
@@ -18,7 +19,7 @@ static const char *rule_of(const osh_plan *p, int64_t i, const char **source)
     bool kept = o->source < 0 && p->linears[o->linear].kept && !o->leaf;
     if (o->source < 0 && !kept && p->linears[o->linear].kept) return "quantized"; // a scale beside it
     if (o->source < 0 && !kept) return p->linears[o->linear].scheme_index < 0 ? "pruned" : "quantized";
-    if (osh_is_folded(p, s)) return "changed";
+    if (osh_is_folded(p, s) || osh_is_tuned(p, s)) return "changed";
     if (strcmp(*source, p->out[i].name)) return "untied";
     return p->ck->tensors[s].shard < 0 ? "dequantized" : "copied";
 }

@@ -10,6 +10,7 @@
 #include "output/emit_impl.h"
 #include "output/known.h"
 #include "plan/folds.h"
+#include "plan/tuning.h"
 #include "store/scratch.h"
 
 enum { DIRECT_SHARDS = 256 }; // a second descriptor for each: a process may have 1024
@@ -233,8 +234,10 @@ static void take_void(replay *r, osh_reader *in)
     if (i >= (uint64_t)e->plan->n_out) in->bad = true;
     if (in->bad) return;
     int linear = e->plan->out_info[i].linear;
-    e->written[i] = false;
-    if (linear < 0) return;
+    bool tuned = e->tuned.kept && (linear >= 0 || osh_is_tuned(e->plan, e->plan->out_info[i].source));
+    if (tuned) e->applied = false; // the file has it
+    e->written[i] = tuned;
+    if (linear < 0 || tuned) return;
     const osh_linear *l = &e->plan->linears[linear];
     for (int k = 0; k < l->n_out; k++) e->written[l->first_out + k] = false;
     r->results[linear] = (osh_result){0};
@@ -280,6 +283,8 @@ static osh_status take_record(osh_ctx *cx, replay *r, const osh_journal_record *
     case OSH_REC_COPY: OSH_TRY(take_copy(cx, r, &in)); break;
     case OSH_REC_CHANGED: OSH_TRY(take_changed(cx, r, &in)); break;
     case OSH_REC_FOLDS: OSH_TRY(take_folds(cx, r, &in)); break;
+    case OSH_REC_TUNED:
+    case OSH_REC_APPLIED: OSH_TRY(osh_tuned_take(cx, r->e, rec->type, &in, r->results)); break;
     case OSH_REC_VOID: take_void(r, &in); break;
     case OSH_REC_SUBGRAPH: take_subgraph(r, &in); break;
     case OSH_REC_SOURCES: OSH_TRY(take_sources(cx, r, &in)); break;

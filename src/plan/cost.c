@@ -9,6 +9,7 @@
 #include "graph/picked.h"
 #include "ops/scan.h"
 #include "plan/folds.h"
+#include "plan/tuning.h"
 
 #include <string.h>
 
@@ -22,7 +23,7 @@ static const double codes_per_s = 0.15e9;  // rounding and packing, each weight 
 
 const char *osh_phase_name(osh_phase p)
 {
-    static const char *const names[] = {"observe", "solve", "propagate", "round", "copy", "seal"};
+    static const char *const names[] = {"observe", "solve", "propagate", "round", "copy", "tune", "seal"};
     return names[p];
 }
 
@@ -181,6 +182,7 @@ static void add_files(osh_cost *c, const osh_plan *p)
     for (int64_t i = 0; i < p->n_out; i++)
         if (p->out_info[i].source >= 0)
             c->work[OSH_PHASE_COPY] += 2 * (double)(p->out[i].end - p->out[i].begin) / bytes_per_s;
+    c->flops[OSH_PHASE_TUNE] += osh_tuning_flops(p), c->work[OSH_PHASE_TUNE] += osh_tuning_flops(p) / products_per_s;
     c->work[OSH_PHASE_SEAL] += (double)p->total_bytes / bytes_per_s;
 }
 

@@ -10,6 +10,7 @@ typedef enum {
     OSH_PHASE_PROPAGATE,
     OSH_PHASE_ROUND, // Linears that want no data, each read, rounded, written
     OSH_PHASE_COPY,  // tensors that are copied bit for bit
+    OSH_PHASE_TUNE,  // codes, scales and norms learn from the original's predictions
     OSH_PHASE_SEAL,  // fsync, the output read again
     OSH_N_PHASES
 } osh_phase;

@@ -18,6 +18,7 @@
 #include "plan/bands.h"
 #include "plan/globals.h"
 #include "plan/layout.h"
+#include "plan/tuning.h"
 #include "quant/source.h"
 
 enum { READERS = 2 }; // the run and the one that reads ahead: a block each where they read past the page cache
@@ -402,6 +403,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     bool *ever = NULL; // own
+    int64_t tuning = 0;
     if (p->pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(osh_isa_load(cx)); // whose own memory is part of the base
     m->uncounted = osh_isa_uncounted(cx);
     int64_t used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
@@ -425,6 +427,8 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     }
     osh_budget outside;
     OSH_TRY(rest(cx, p, ever, &b, &outside));
+    OSH_TRY(osh_tuning_bytes(cx, &tuning, p));
+    raise_to(&outside.host, tuning), raise_to(&m->host_peak, tuning);
     raise_to(&outside.host, m->load_bytes - m->base_bytes);
     raise_to(&m->least_host, outside.host), raise_to(&m->least_device, outside.device);
     for (int i = 0; i + 1 < m->n_visits; i++)

@@ -15,6 +15,7 @@
 #include "plan/memory.h"
 #include "plan/only.h"
 #include "plan/rotations.h"
+#include "plan/tuning.h"
 #include "quant/source.h"
 
 const char *osh_pipeline_name(osh_pipeline_kind k)
@@ -274,6 +275,7 @@ osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt)
         p->memory.load_bytes = osh_mem_held(cx);
     }
     osh_mem_limit(cx, OSH_MEM_HOST, 0); // the plan's own lists; the run is held to what it predicts
+    OSH_TRY(osh_plan_tune(cx, p));
     OSH_TRY(osh_plan_memory(cx, p));
     *out = p, p = NULL;
 done:
@@ -304,6 +306,9 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
     osh_free(cx, p->readers);
     osh_free(cx, p->users);
     osh_free(cx, p->passes);
+    osh_free(cx, p->tune_not);
+    osh_graph_free(cx, p->tune_graph);
+    osh_free(cx, p->tuned);
     osh_free(cx, p->memory.visits);
     osh_places_free(cx, p->memory.places);
     osh_free(cx, p->batch_at);

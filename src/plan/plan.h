@@ -4,6 +4,7 @@
 #define OSH_PLAN_H
 #include "graph/exec.h"
 #include "modifiers/recipe.h"
+#include "ops/tune.h"
 #include "plan/options.h"
 #include "quant/format.h"
 #include "store/tier.h"
@@ -135,6 +136,10 @@ typedef struct osh_plan {
     int *readers, *users;    // own: [values], [weights]: the first Linear (lookup.h), -1: none; NULL: not cut
     osh_fold *folds;         // own, in the order in which they are made
     int n_folds;
+    osh_tune_rule tune;      // behind all solves (tuning.h); steps 0: not
+    osh_graph *tune_graph;   // own: of the original alone, whose weights have graph's numbers; NULL: nothing is tuned
+    char *tune_not;          // own: why quality best leaves it out; NULL: it does not
+    bool *tuned;             // own [tensors of the source]: norms that it changed; NULL: none, or not known yet
     uint8_t *folded;         // own [tensors of the source]: not 0: a fold changes it, or a rotation; NULL: none does
     osh_rotated *rotated;    // own: what weights are rotated by; NULL: the recipe has no such modifier
     osh_strs ignore;         // own: generated list

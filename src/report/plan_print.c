@@ -14,6 +14,7 @@
 #include "plan/dense.h"
 #include "plan/memory.h"
 #include "plan/rotations.h"
+#include "plan/tuning.h"
 
 static int64_t weight_bytes(const osh_plan *p, const osh_range *r)
 {
@@ -339,6 +340,11 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         OSH_TRY(osh_buf_printf(cx, b, "on the card cuda:%d, in %ld batches of at most %ld tokens\n", p->ordinal,
                                (long)p->n_batches, (long)p->batch_tokens));
     OSH_TRY(print_subgraphs(cx, b, p));
+    if (p->tune.steps)
+        OSH_TRY(osh_buf_line(cx, b, "then codes, scales and norms are tuned: %lld steps of %lld samples, %lld held "
+                             "back", (long long)p->tune.steps, (long long)p->tune.rows,
+                             (long long)osh_tune_held(&p->data)));
+    if (p->tune_not) OSH_TRY(osh_buf_line(cx, b, "codes, scales and norms are not tuned: %s", p->tune_not));
     OSH_TRY(print_memory(cx, b, p));
     if (p->card_model) OSH_TRY(print_card_model(cx, b, p));
     for (int s = 0; s < p->n_shards; s++)
@@ -440,6 +446,14 @@ static bool json_factors(cJSON *root, const osh_plan *p)
     return ok;
 }
 
+static bool json_tune(cJSON *root, const osh_plan *p)
+{
+    cJSON *o = p->tune.steps || p->tune_not ? cJSON_AddObjectToObject(root, "tune") : NULL;
+    if (!p->tune.steps) return !p->tune_not || (o && cJSON_AddStringToObject(o, "left_out", p->tune_not));
+    return o && json_number(o, "steps", p->tune.steps) && json_number(o, "rows", p->tune.rows) &&
+           json_number(o, "held_back", osh_tune_held(&p->data));
+}
+
 static bool json_rest(cJSON *root, const osh_plan *p)
 {
     cJSON *q = *p->quantization_json ? cJSON_Parse(p->quantization_json) : cJSON_CreateNull();
@@ -475,7 +489,7 @@ osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
                   cJSON_AddNumberToObject(root, "output_bytes", (double)p->total_bytes) &&
                   cJSON_AddNumberToObject(root, "output_tensors", (double)p->n_out) &&
                   (!p->n_folds || json_factors(root, p)) && json_subgraphs(root, p) && json_memory(root, p) &&
-                  json_card_model(cx, root, p) && json_rest(root, p) && osh_dense_json(root, p);
+                  json_card_model(cx, root, p) && json_tune(root, p) && json_rest(root, p) && osh_dense_json(root, p);
         if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
         OSH_TRY(osh_manifest_list(cx, cJSON_AddArrayToObject(root, "tensors"), p));
         OSH_TRY(osh_json_print(cx, &text, root, 0));

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "output/tuned.h"
 #include "plan/dense.h"
 #include "report/report_mixed.h"
 
@@ -350,6 +351,19 @@ static bool add_io(cJSON *root, const osh_report *r)
     return ok;
 }
 
+/* What codes, scales and norms learned. */
+static bool add_tuned(cJSON *root, const osh_run *r)
+{
+    const osh_tune_rule *rule = &r->plan->tune;
+    const osh_tuned none = {0}, *t = r->emitter ? osh_emit_tuned(r->emitter) : &none;
+    cJSON *o = t->known ? cJSON_AddObjectToObject(root, "tuned") : NULL;
+    if (!t->known) return !r->plan->tune_not || add_string(root, "not_tuned", r->plan->tune_not);
+    return o && add_number(o, "steps", (double)rule->steps) && add_number(o, "rows", (double)rule->rows) &&
+           add_number(o, "kl_divergence_before", t->before) && add_number(o, "kl_divergence", t->after) &&
+           add_number(o, "codes", (double)t->n_codes) && add_number(o, "codes_changed", (double)t->n_changed) &&
+           cJSON_AddBoolToObject(o, "kept", t->kept);
+}
+
 static bool add_checkpoints(cJSON *root, const osh_report *r)
 {
     cJSON *list = cJSON_AddArrayToObject(root, "checkpoints");
@@ -425,7 +439,7 @@ osh_status osh_run_report(osh_ctx *cx, char **json, char **html, const osh_run *
          add_number(root, "samples", (double)p->data.n) &&
          add_number(root, "tokens", p->data.n ? (double)p->data.offsets[p->data.n] : 0) &&
          add_number(root, "output_bytes", (double)p->total_bytes) && add_modules(root, run) &&
-         osh_mixed_json(root, p->opt->mixed) && add_experts(root, run) &&
+         osh_mixed_json(root, p->opt->mixed) && add_experts(root, run) && add_tuned(root, run) &&
          osh_dense_json(root, p) && add_seconds(root, &r) &&
          add_subgraphs(root, &r) && add_memory(cx, root, &r) && add_device(root, &r) &&
          add_io(root, &r) && add_checkpoints(root, &r);

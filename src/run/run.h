@@ -50,5 +50,6 @@ bool osh_run_solved(const osh_run *r, int first, int n);
 osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r); // sequential.c: sequential and basic
 /* One visit on made-up activations, everything else as in the run: its memory is the run's. */
 osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index);
+osh_status osh_run_tune(osh_ctx *cx, osh_run *r);       // tune.c: behind both, and behind copies
 osh_status osh_run_datafree(osh_ctx *cx, osh_run *r);   // datafree.c: every Linear that is not done
 #endif

@@ -1,0 +1,148 @@
+/* tuning.c - see tuning.h. */
+#include "plan/tuning.h"
+
+#include <string.h>
+
+#include "plan/memory.h"
+
+#define MOST_WORK 2e13 // multiplications and additions that quality best spends: minutes
+enum { MOST_PASSES = 7, LEAST_ROWS = 128 }; // over the rows; of quality best
+
+static const osh_tune_rule *rule_of(const osh_plan *p, int linear)
+{
+    const osh_modifier *m = &p->recipe->modifiers[p->linears[linear].modifier];
+    const osh_tune_rule *r = m->type->tunes ? m->type->tunes(m) : NULL;
+    return r && r->steps ? r : NULL;
+}
+
+bool osh_tuning_asked(const osh_plan *p)
+{
+    for (int i = 0; i < p->n_linears; i++)
+        if (rule_of(p, i)) return true;
+    return false;
+}
+
+static int64_t rows_tokens(const osh_plan *p) { return p->data.n ? p->data.offsets[p->data.n] : 0; }
+
+double osh_tuning_flops(const osh_plan *p)
+{
+    double weights = 0, rows = p->data.n ? (double)p->data.n : 1;
+    for (int i = 0; i < p->n_linears; i++) weights += (double)p->linears[i].O * (double)p->linears[i].I;
+    return 6 * weights * (double)rows_tokens(p) / rows * (double)(p->tune.rows * p->tune.steps);
+}
+
+/* Why the model, the recipe or the data are not such as can be tuned; NULL: they are. */
+static const char *hinders(const osh_plan *p, const osh_graph *g)
+{
+    if (p->on_device) return "it runs on the CPU alone, want --device cpu";
+    if (p->pipeline == OSH_PIPELINE_DATAFREE || !g) return "it wants data, and an architecture that is known";
+    if (!osh_tune_held(&p->data)) return "it wants two samples at least";
+    if (p->n_folds) return "factors are folded into weights";
+    if (p->rotated) return "weights are rotated";
+    if (p->cache.present) return "keys and values are rounded, which it does not see";
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (l->pruner >= 0 || l->scheme_index < 0) return "weights are pruned";
+        if (l->scheme->inputs.present) return "activations are rounded, which it does not see";
+        if (!osh_tune_can(&l->scheme->weights)) return "not all weights are integers by group or channel";
+        if (!rule_of(p, i) || memcmp(rule_of(p, i), rule_of(p, 0), sizeof p->tune))
+            return "not all modules are to be tuned alike";
+        if (p->linears[i].node < 0 || !strcmp(l->name, g->modules[g->nodes[g->head].module].name))
+            return "the output head is quantized";
+    }
+    return NULL;
+}
+
+static osh_status check_model(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    bool *linear = NULL; // own
+    OSH_TRY(osh_graph_new(cx, &p->tune_graph, p->ck, p->opt->models_dir));
+    const osh_graph *g = p->tune_graph;
+    OSH_NEW(cx, linear, g->n_weights);
+    for (int i = 0; i < p->n_linears; i++) linear[p->linears[i].weight] = true;
+    OSH_TRY(osh_tune_check(cx, g, linear));
+done:
+    osh_free(cx, linear);
+    return rc;
+}
+
+/* Of quality best: as many steps as the rows are worth. Why it is not worth its time then; NULL: it is. */
+static const char *shorten(osh_plan *p)
+{
+    int64_t most = MOST_PASSES * (p->data.n - osh_tune_held(&p->data)) / p->tune.rows;
+    if (p->data.n < LEAST_ROWS) return "quality best wants 128 samples for it";
+    if (p->tune.steps > most) p->tune.steps = most;
+    if (osh_tuning_flops(p) <= MOST_WORK) return NULL;
+    return "quality best spends 2e13 operations on it at most, and this model takes more";
+}
+
+osh_status osh_plan_tune(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const char *why = NULL;
+    for (int i = 0; i < p->n_linears && !p->tune.steps; i++)
+        if (rule_of(p, i)) p->tune = *rule_of(p, i);
+    if (!p->tune.steps) goto done;
+    why = hinders(p, p->graph);
+    if (!why) {
+        rc = check_model(cx, p);
+        if (rc == OSH_E_UNSUPPORTED) rc = OSH_OK, why = osh_error_text(cx);
+        if (rc) goto done;
+    }
+    if (why && !p->tune.may) {
+        if (!osh_error_text(cx)[0]) osh_fail(cx, OSH_E_UNSUPPORTED, "%s", why);
+        osh_note(cx, "planning to tune codes, scales and norms (key tune)");
+        rc = OSH_E_UNSUPPORTED;
+        goto done;
+    }
+    if (!why && p->tune.may) why = shorten(p);
+    if (!why) goto done;
+    if (!(p->tune_not = osh_strdup(cx, why))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a text");
+    osh_error_clear(cx);
+    p->tune.steps = 0;
+    osh_graph_free(cx, p->tune_graph), p->tune_graph = NULL;
+done:
+    return rc;
+}
+
+osh_status osh_tuning_bytes(osh_ctx *cx, int64_t *n_bytes, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    int64_t *n_scales = NULL; // own
+    size_t kept = 0, row = 0, most = 0;
+    *n_bytes = 0;
+    if (!p->tune.steps) goto done;
+    OSH_NEW(cx, n_scales, p->graph->n_weights);
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        int64_t shape[2] = {0, 1};
+        int ndim;
+        OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, &l->scheme->weights, l->O, l->I, l->name));
+        n_scales[l->weight] = shape[0] * (ndim > 1 ? shape[1] : 1);
+        size_t one = osh_mem_gross((size_t)(l->O * l->I)) + (size_t)osh_memory_pack_bytes(p, l) +
+                     osh_mem_gross((size_t)n_scales[l->weight] * 8) +
+                     osh_mem_gross((size_t)(l->O * l->I) * osh_dtype_bytes(l->dtype));
+        if (one > most) most = one; // its codes, what they are packed to, and the source's weight
+    }
+    OSH_TRY(osh_tune_bytes(cx, &kept, &row, p->tune_graph, p->ck, &p->data, n_scales));
+    *n_bytes = (int64_t)(kept + (row > most ? row : most) + (size_t)p->n_out * 32);
+done:
+    osh_free(cx, n_scales);
+    return rc;
+}
+
+osh_status osh_tuning_kept(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    bool *norms = NULL; // own
+    if (p->tuned) goto done;
+    OSH_NEW(cx, norms, p->graph->n_weights);
+    OSH_NEW(cx, p->tuned, p->ck->n_tensors);
+    osh_tune_norms(norms, p->graph);
+    for (int w = 0; w < p->graph->n_weights; w++)
+        if (norms[w] && p->graph->weights[w].tensor >= 0) p->tuned[p->graph->weights[w].tensor] = true;
+done:
+    osh_free(cx, norms);
+    return rc;
+}

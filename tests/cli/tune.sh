@@ -1,0 +1,96 @@
+# Key tune of GPTQModifier: the same bytes for any threads, batch, tier, budget and kill; memory is predicted and held;
+# what is learned is better on what is held back, or nothing of it stays; verify knows norms that were changed; what
+# cannot be tuned is refused, or left out of quality best, in plain words.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+fail() { echo "$*"; exit 1; }
+recipe() { # name, scheme, keys of tune
+    printf 's_stage:\n  s_modifiers:\n    GPTQModifier: {scheme: %s, ignore: [lm_head], scale_search: ldl,
+        refine: [rescale, descend, fit_scales], tune: %s}\n' "$2" "$3" >"$1.yaml"
+}
+recipe good W2A16 '{steps: 8, rows: 2, code_rate: 0.02, rate: 0.004}'
+recipe wild W2A16 '{steps: 3, rows: 1, code_rate: 0.5, rate: 0.2}'
+recipe none W2A16 0
+job() { # recipe, output, flags
+    "$ONESHOT" --model "$model" --dataset "$model/data/calibration.jsonl" --recipe "$1.yaml" --num-calibration-samples 24 \
+        --max-seq-length 96 --progress none --output "$2" "${@:3}"
+}
+. "$OSH_SOURCE_DIR/tests/tools/sums.sh"
+same() { # output, what was done
+    sums "$1" | diff -u want - >diff.txt || { cat diff.txt; fail "$2: other bytes"; }
+    rm -rf "$1"
+}
+field() { sed -n "/\"tuned\"/,/}/s/^ *\"$2\": \([^,]*\),*$/\1/p" "$1/oneshot-report.json"; }
+
+INJECT_CALLS=pwrite INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so job good base --threads 1 >/dev/null
+sums base >want
+"$ONESHOT" verify base --model "$model" >verify.txt || { cat verify.txt; fail "verify"; }
+grep -q '"rule": "changed"' base/oneshot-manifest.json || fail "no norm is called changed"
+[ "$(field base kept)" = true ] || fail "what was learned is not kept"
+awk -v a="$(field base kl_divergence)" -v b="$(field base kl_divergence_before)" 'BEGIN { exit !(a < b && a > 0) }' ||
+    fail "$(grep -A8 '"tuned"' base/oneshot-report.json)"
+job none none --threads 1 >/dev/null
+job wild wild --threads 1 >/dev/null
+[ "$(field wild kept)" = false ] || fail "kept: $(grep -A8 '"tuned"' wild/oneshot-report.json)"
+cmp none/model.safetensors wild/model.safetensors || fail "what was not better has left something"
+! cmp -s none/model.safetensors base/model.safetensors || fail "what was learned is not in the output"
+"$ONESHOT" verify wild --model "$model" >verify.txt || { cat verify.txt; fail "verify of what was not better"; }
+rm -rf none wild
+
+# killed while the new tensors go to their file, before it has its name, while they take their places, and behind that
+kills=("pwrite $(($(cat calls) - 150))" "rename 2")
+[ -z "$SANITIZED" ] || kills=()
+for kill in "${kills[@]}" "pwrite $(($(cat calls) - 60))"; do
+    if INJECT_CALLS=${kill% *} INJECT_AT=${kill#* } INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
+        job good out --threads 1 >log 2>&1; then fail "not killed at $kill"; fi
+    ls out.oneshot-partial >left
+    if [ "$kill" = "pwrite $(($(cat calls) - 60))" ]; then # in the middle of taking their places
+        tuned=out.oneshot-partial/oneshot-tuned
+        cp $tuned keep
+        printf x | dd of=$tuned bs=1 seek=1000 conv=notrunc status=none
+        code=0
+        job good out >log 2>&1 || code=$?
+        [ $code = 1 ] && grep -q 'oneshot-tuned is not what was written there: want --restart' log || { cat log; fail "another file"; }
+        cp keep $tuned
+    fi
+    job good out --threads 2 >log 2>&1 || { cat log; fail "killed at $kill: does not go on"; }
+    same out "killed at $kill, with $(tr '\n' ' ' <left)"
+done
+
+plan() { "$ONESHOT" plan --model "$model" --dataset "$model/data/calibration.jsonl" --recipe "$1.yaml" \
+    --num-calibration-samples 24 --max-seq-length 96 "${@:2}"; }
+plan good --threads 2 >plan.txt
+grep -q 'then codes, scales and norms are tuned: 8 steps of 2 samples, 3 held back' plan.txt || { cat plan.txt; fail "plan"; }
+plan none >plan.txt
+! grep -q tuned plan.txt || { cat plan.txt; fail "tune: 0 is planned"; }
+
+if [ -z "$SANITIZED" ]; then # the smallest host memory that would do is held; one MiB less is refused
+    plan good --threads 3 --host-memory 30MiB >msg 2>&1 && fail "30 MiB will do"
+    least=$(sed -n 's/.*--host-memory \([0-9]*\)MiB$/\1/p' msg | tail -1)
+    [ "$least" ] || fail "30 MiB: $(cat msg)"
+    job good out --threads 3 --batch-size 4 --host-memory "${least}MiB" >log 2>&1 || { cat log; fail "--host-memory ${least}MiB"; }
+    same out "threads, batch and the smallest host memory"
+    "$OSH_TOOLS/make_model" wide hidden=640 intermediate=2048 heads=5 kv=5 layers=1 vocab=512 samples=4 tokens=16
+    recipe wide W4A16 '{steps: 1, rows: 1}'
+    wide=(--model wide --dataset wide/calibration.jsonl --recipe wide.yaml --threads 2)
+    predicted=$("$ONESHOT" plan "${wide[@]}" --json | sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' | head -1)
+    "$OSH_TOOLS/watch_memory" watched "$ONESHOT" "${wide[@]}" --progress none --output out >/dev/null
+    read -r peak _ <watched
+    echo "predicted $predicted, measured $peak"
+    [ "$peak" -le "$predicted" ] && [ $((predicted * 100)) -le $((peak * 115)) ] || fail "predicted $predicted, measured $peak"
+    rm -rf out
+fi
+
+refused() { # recipe text behind GPTQModifier, part of the message, flags
+    printf 's_stage:\n  s_modifiers:\n    GPTQModifier: {ignore: [lm_head], %s}\n' "$1" >bad.yaml
+    code=0
+    plan bad "${@:3}" >msg 2>&1 || code=$?
+    [ $code -gt 0 ] && grep -qF -- "$2" msg || { cat msg; fail "not refused: $1"; }
+}
+refused 'scheme: W8A8, tune: 4' 'activations are rounded, which it does not see'
+refused 'scheme: FP8_DYNAMIC, tune: 4' 'which it does not see'
+refused 'scheme: W4A16, tune: fast' "tune 'fast': want a number of steps, or a map"
+refused 'scheme: W4A16, tune: {step: 4}' "tune has no 'step'"
+refused 'scheme: W4A16, tune: {steps: 4, rate: 3}' 'rate'
+refused 'scheme: W4A16, tune: 4' 'it runs on the CPU alone' --device-model h100
