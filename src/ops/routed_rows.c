@@ -62,4 +62,5 @@ const osh_op osh_op_routed_rows = {
     .name = "routed_rows", .n_in = 2, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_moe_combine_attr), .infer = infer,
     .run = {[OSH_REF] = ref}, .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref},
+    .host_only = true,
 };

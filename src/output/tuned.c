@@ -234,6 +234,10 @@ done:
 osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader *in, osh_result *results)
 {
     osh_status rc = OSH_OK;
+    if (!e->plan->tune.steps) { // of another run: this one does not learn
+        in->bad = true;
+        goto done;
+    }
     if (type == OSH_REC_TUNED) {
         take(e, in, results);
         goto done;
