@@ -591,8 +591,8 @@ static osh_status warn_unmatched(osh_ctx *cx, const osh_plan *p, const candidate
         size_t k = 0; // the matcher has each once
         if (mod->replaced || osh_modifier_is_transform(mod) || mod->type->rotates) continue;
         if (mod->n_schemes == 1 && osh_q_of_attention(mod->schemes)) continue; // cache.c
-        const osh_strs *targets = &mod->schemes[0].targets;
-        for (size_t i = 0; mod->n_schemes == 1 && i < targets->n; i++) {
+        const osh_strs none = {0}, *targets = mod->n_schemes == 1 ? &mod->schemes[0].targets : &none;
+        for (size_t i = 0; i < targets->n; i++) {
             bool again = false;
             for (size_t h = 0; h < i; h++) again |= !strcmp(targets->items[h], targets->items[i]);
             if (!again && !osh_matcher_hits(mod->targets, k++))
