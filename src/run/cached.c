@@ -1,6 +1,8 @@
 /* cached.c - see cached.h. A range, or one for each head, follows the samples as a static activation's does. */
 #include "run/cached.h"
 
+#include <string.h>
+
 #include "plan/cache.h"
 
 typedef struct cached_range {
@@ -101,10 +103,10 @@ osh_status osh_cached_params(osh_ctx *cx, void **out, const osh_cached *c, int l
         int8_t *zero = zeros ? (int8_t *)at + leaf[k].bytes : NULL;
         if (!o[0].seen) OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: the scales of its cache are unknown", l->name);
         for (int64_t h = 0; h < l->heads[leaf[k].of]; h++) {
-            float lo, hi;
+            float lo, hi, scale; // room for one of any dtype: behind zero points it may lie anywhere
             osh_act_observed(&lo, &hi, &o[h], &p->cache, p->graph->dtype);
-            osh_q_scale_zp(at + (size_t)h * osh_dtype_bytes(l->dtype), zero ? zero + h : NULL, &lo, &hi, 1, &p->cache,
-                           l->dtype, p->arithmetic);
+            osh_q_scale_zp(&scale, zero ? zero + h : NULL, &lo, &hi, 1, &p->cache, l->dtype, p->arithmetic);
+            memcpy(at + (size_t)h * osh_dtype_bytes(l->dtype), &scale, osh_dtype_bytes(l->dtype));
         }
         at += leaf[k].bytes + (zeros ? leaf[k + 1].bytes : 0);
     }
