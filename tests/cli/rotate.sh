@@ -36,7 +36,7 @@ for r in gptq rtn nvfp4 alone; do
     same out want.$r "$r, threads and tier"
     least=$("$ONESHOT" plan --model "$model" --recipe $r.yaml "${data[@]}" --threads 1 2>/dev/null |
         sed -n 's/^smallest budgets: .*host memory \([0-9.]*\) MB.*/\1/p')
-    one $r out --threads 1 --host-memory "$(awk "BEGIN {printf \"%d\", $least * 1e6 + 200000}")" >/dev/null 2>&1
+    one $r out --threads 1 --host-memory "$(awk "BEGIN {printf \"%d\", $least * 1e6 + ${SANITIZED:+8e6 + }2e6}")" >/dev/null 2>&1
     same out want.$r "$r, host memory"
 done
 echo "same bytes"
