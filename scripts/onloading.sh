@@ -28,7 +28,7 @@ for way in basic layer linear; do
          --max-seq-length "$length" ${cut[@]+"${cut[@]}"} ${flags[@]+"${flags[@]}"})
     "$oneshot" plan "${job[@]}" --json >"$out/plan.json"
     rm -f "$out/$way.yaml"
-    "$oneshot" "${job[@]}" --output "$out/compressed" --overwrite --progress none --profile "$out/$way.yaml" >"$out/log" 2>&1 ||
+    "$oneshot" "${job[@]}" --output "$out/compressed" --overwrite --restart --progress none --profile "$out/$way.yaml" >"$out/log" 2>&1 ||
         { cat "$out/log" >&2; exit 1; }
     "$oneshot" report "$out/$way.yaml" --format svg >"$out/$title-$way.svg"
     python3 - "$way" "$out/plan.json" "$out/compressed/oneshot-report.json" <<'P'
