@@ -18,4 +18,9 @@ float osh_f32_of_f16(uint16_t h);
 uint16_t osh_f16_of_f32(float f);
 float osh_f32_of_fp8(uint8_t b);
 uint8_t osh_fp8_of_f32(float f);
+static inline float osh_f32_of_fp4(uint8_t code) // E2M1, in the lower four bits
+{
+    static const float values[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+    return values[code & 15];
+}
 #endif

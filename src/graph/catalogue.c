@@ -1,6 +1,7 @@
 /* catalogue.c - Linears of known families that their names alone do not prove: towers for images, what joins them to
  * the text model. Gemma 3's tower is not here: its class looks at the weights of its Linears when it is loaded, which
  * packed ones do not have. Of transformers' classes; scripts/compare_families.py compares with LLM Compressor. */
+#include "base/name.h"
 #include "graph/kind.h"
 
 #include <string.h>
@@ -37,19 +38,13 @@ static bool is_inside(const char *name, size_t n, const char *part)
     return at && (size_t)(at - name) + strlen(part) <= n;
 }
 
-static bool ends_in(const char *name, size_t n, const char *tail)
-{
-    size_t t = strlen(tail);
-    return n >= t && !memcmp(name + n - t, tail, t);
-}
-
 bool osh_catalogue_has(const char *family, const char *name, size_t n)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const row *r = &rows[i];
         if (strcmp(r->family, family) != 0 || !is_inside(name, n, r->inside)) continue;
         for (size_t k = 0; k < sizeof r->tails / sizeof *r->tails && r->tails[k]; k++)
-            if (ends_in(name, n, r->tails[k])) return true;
+            if (osh_ends_with(name, n, r->tails[k])) return true;
     }
     return false;
 }

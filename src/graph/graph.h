@@ -2,6 +2,8 @@
  * models/<name>.json and config.json. */
 #ifndef OSH_GRAPH_H
 #define OSH_GRAPH_H
+#include <string.h>
+
 #include "base/buf.h"
 #include "io/checkpoint.h"
 #include "ops/op.h"
@@ -46,6 +48,7 @@ typedef struct osh_node {
     void *attr;           // own; of a node of the original model: view, the next node's
     bool original;        // makes values of the original model alone
 } osh_node;
+static inline bool osh_node_is(const osh_node *n, const char *op) { return !strcmp(n->op->name, op); }
 
 typedef struct osh_graph {
     osh_module *modules;

@@ -50,7 +50,7 @@ done:
     return rc;
 }
 
-static bool is_linear(const osh_node *n) { return !n->original && strcmp(n->op->name, "linear") == 0; }
+static bool is_linear(const osh_node *n) { return !n->original && osh_node_is(n, "linear"); }
 
 static bool is_inside(const osh_graph *g, int module, int outer)
 {

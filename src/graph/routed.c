@@ -5,12 +5,10 @@
 
 #include <string.h>
 
-static bool is_op(const osh_node *n, const char *name) { return !strcmp(n->op->name, name); }
-
 /* Row r of what it makes comes from row r of what it reads. */
 static bool is_by_rows(const osh_node *n)
 {
-    return is_op(n, "linear") || is_op(n, "glu") || is_op(n, "act") || is_op(n, "slice");
+    return osh_node_is(n, "linear") || osh_node_is(n, "glu") || osh_node_is(n, "act") || osh_node_is(n, "slice");
 }
 
 int osh_routed_to(const osh_graph *g, int node)
@@ -19,7 +17,7 @@ int osh_routed_to(const osh_graph *g, int node)
         const osh_value *v = &g->values[n->out[0]];
         if (v->first_use < 0 || v->first_use != v->last_use) break;
         const osh_node *reader = &g->nodes[v->first_use];
-        if (is_op(reader, "moe_combine")) return reader->in[1] == n->out[0] ? v->first_use : -1;
+        if (osh_node_is(reader, "moe_combine")) return reader->in[1] == n->out[0] ? v->first_use : -1;
         n = reader;
     }
     return -1;

@@ -4,6 +4,7 @@
  * index decides nothing that the shards do not say too, so every disagreement is an error.
  */
 #include "io/checkpoint.h"
+#include "base/name.h"
 #include "base/xxh3.h"
 
 #include <stdio.h>
@@ -284,12 +285,6 @@ done:
     return rc;
 }
 
-static bool ends_with(const char *s, const char *tail)
-{
-    size_t n = strlen(s), k = strlen(tail);
-    return n >= k && !strcmp(s + n - k, tail);
-}
-
 /* Weights in any format, their indexes, and what this program writes anew. */
 static bool is_replaced(const char *name)
 {
@@ -297,7 +292,7 @@ static bool is_replaced(const char *name)
                                         ".gguf",        ".onnx", ".h5",        ".msgpack",
                                         ".ot",          ".ckpt", ".index.json"};
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
-        if (ends_with(name, tails[i])) return true;
+        if (osh_ends_with(name, strlen(name), tails[i])) return true;
     return !strcmp(name, "config.json") || !strcmp(name, "recipe.yaml") || !strcmp(name, "oneshot.log") ||
            !strncmp(name, "oneshot-", 8); // reports of the run that made the source
 }

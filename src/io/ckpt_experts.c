@@ -9,6 +9,7 @@
  * read (st_part.c). The tensor that held them is no longer one of the checkpoint's. */
 #include <string.h>
 
+#include "base/name.h"
 #include "io/checkpoint.h"
 
 /* transformers and vLLM find the experts of a quantized one by these names: of Qwen's, GLM's and DeepSeek's by the
@@ -34,12 +35,6 @@ typedef struct parting {
 } parting;
 
 static const char up_tail[] = ".experts.gate_up_proj", down_tail[] = ".experts.down_proj";
-
-static bool name_ends(const char *name, const char *tail)
-{
-    size_t n = strlen(name), t = strlen(tail);
-    return n >= t && !strcmp(name + n - t, tail);
-}
 
 static bool is_known(const osh_hf_config *c)
 {
@@ -74,10 +69,11 @@ static bool read_stack(stack *s, const osh_ckpt_tensor *up, const osh_ckpt_tenso
 static osh_status find_stack(osh_ctx *cx, stack *s, const osh_checkpoint *ck, const osh_ckpt_tensor *t)
 {
     osh_status rc = OSH_OK;
-    bool up = name_ends(t->e->name, up_tail);
+    size_t n = strlen(t->e->name);
+    bool up = osh_ends_with(t->e->name, n, up_tail);
     const osh_ckpt_tensor *other = NULL;
     *s = (stack){0};
-    if (!up && !name_ends(t->e->name, down_tail)) goto done;
+    if (!up && !osh_ends_with(t->e->name, n, down_tail)) goto done;
     OSH_TRY(find_other(cx, &other, ck, t->e->name, up ? up_tail : down_tail, up ? down_tail : up_tail));
     if (!other || read_stack(s, up ? t : other, up ? other : t)) goto done;
     OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s and %s are no experts of one size: want [E, 2F, D] and [E, D, F], or both "

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/name.h"
 #include "base/near.h"
 #include "modifiers/recipe_quant.h"
 
@@ -47,12 +48,6 @@ static const struct quality *find_quality(const char *name)
     for (const struct quality *q = qualities; q->name; q++)
         if (!strcmp(q->name, name)) return q;
     return NULL;
-}
-
-static bool ends_with(const char *s, const char *tail)
-{
-    size_t n = strlen(s), t = strlen(tail);
-    return n >= t && !strcmp(s + n - t, tail);
 }
 
 static bool in_list(const char *const *list, const char *s)
@@ -275,11 +270,11 @@ static osh_status read_stages(osh_ctx *cx, osh_recipe *r, const osh_yaml *y, con
     for (size_t s = 0; s < y->n; s++) {
         const osh_yaml *k = y->keys[s], *stage = y->items[s];
         const char *key = k->text ? k->text : "";
-        if (ends_with(key, "_modifiers")) { // a stage left out
+        if (osh_ends_with(key, strlen(key), "_modifiers")) { // a stage left out
             OSH_TRY(append(cx, r, stage, what));
             continue;
         }
-        if (!ends_with(key, "_stage"))
+        if (!osh_ends_with(key, strlen(key), "_stage"))
             OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: unknown key '%s': want a name ending in _stage",
                      what, k->line, k->column, key);
         if (stage->kind != OSH_Y_MAP)
@@ -289,7 +284,7 @@ static osh_status read_stages(osh_ctx *cx, osh_recipe *r, const osh_yaml *y, con
             const osh_yaml *g = stage->keys[i];
             const char *group = g->text ? g->text : "";
             if (!strcmp(group, "run_type")) continue;
-            if (!ends_with(group, "modifiers"))
+            if (!osh_ends_with(group, strlen(group), "modifiers"))
                 OSH_FAIL(cx, OSH_E_USAGE,
                          "%s:%d:%d: unknown key '%s': want a name ending in _modifiers", what,
                          g->line, g->column, group);

@@ -27,8 +27,6 @@ const char *osh_phase_name(osh_phase p)
     return names[p];
 }
 
-static bool is_op(const osh_node *n, const char *name) { return !strcmp(n->op->name, name); }
-
 /* Sum over the samples of the pairs (query, key) that a causal window leaves. */
 static double attended_pairs(const osh_dataset *d, int64_t window)
 {
@@ -42,15 +40,15 @@ static double attended_pairs(const osh_dataset *d, int64_t window)
 
 static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_node *n, double tokens)
 {
-    if (is_op(n, "linear") || is_op(n, "moe_gate"))
+    if (osh_node_is(n, "linear") || osh_node_is(n, "moe_gate"))
         return 2 * tokens * (double)g->values[n->in[0]].width * (double)g->values[n->out[0]].width;
     if (n->op->attends) {
         const osh_attention_attr *a = n->attr;
         return 4 * (double)a->n_heads * (double)a->head_dim * attended_pairs(d, a->sliding_window);
     }
-    if (is_op(n, "conv1d"))
+    if (osh_node_is(n, "conv1d"))
         return 2 * tokens * (double)((const osh_conv1d_attr *)n->attr)->kernel * (double)g->values[n->out[0]].width;
-    if (is_op(n, "delta_rule")) // the matrix of a head fades, is asked, corrected and read
+    if (osh_node_is(n, "delta_rule")) // the matrix of a head fades, is asked, corrected and read
         return 7 * tokens * (double)((const osh_delta_rule_attr *)n->attr)->k_dim * (double)g->values[n->out[0]].width;
     return 0;
 }
@@ -63,7 +61,7 @@ static double routed_share(const osh_graph *g, const osh_node *n)
         const osh_value *v = &g->values[n->out[0]];
         if (v->first_use < 0 || v->first_use != v->last_use) return 1;
         const osh_node *reader = &g->nodes[v->first_use];
-        if (is_op(reader, "moe_combine") && reader->in[1] == n->out[0]) {
+        if (osh_node_is(reader, "moe_combine") && reader->in[1] == n->out[0]) {
             const osh_value *route = &g->values[reader->in[2]];
             const osh_node *router = &g->nodes[route->producer];
             const osh_moe_router_attr *a = router->attr; // of moe_gate its first member

@@ -6,17 +6,14 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/name.h"
 #include "graph/kind.h"
-
-static bool name_ends(const char *s, const char *tail)
-{
-    size_t n = strlen(s), t = strlen(tail);
-    return n >= t && !memcmp(s + n - t, tail, t);
-}
 
 static bool is_weight(const osh_st_entry *e)
 {
-    return (e->ndim == 2 || e->ndim == 3) && !name_ends(e->name, "bias") && !name_ends(e->name, "norm.weight");
+    size_t n = strlen(e->name);
+    return (e->ndim == 2 || e->ndim == 3) && !osh_ends_with(e->name, n, "bias") &&
+           !osh_ends_with(e->name, n, "norm.weight");
 }
 
 /* Of what could be no module's weight. */
@@ -31,7 +28,7 @@ static const char *by_shape(const osh_st_entry *e)
 static osh_status pattern_of(osh_ctx *cx, osh_buf *b, const char *name)
 {
     osh_status rc = OSH_OK;
-    size_t n = strlen(name) - (name_ends(name, ".weight") ? strlen(".weight") : 0);
+    size_t n = strlen(name) - (osh_ends_with(name, strlen(name), ".weight") ? strlen(".weight") : 0);
     osh_buf_clear(b);
     for (size_t at = 0; at < n;) {
         size_t len = strcspn(name + at, "."), digits = strspn(name + at, "0123456789");

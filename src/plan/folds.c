@@ -15,7 +15,6 @@ static const osh_node *node_of(const osh_plan *p, int module)
     return &p->graph->nodes[p->graph->modules[module].node];
 }
 
-static bool is_op(const osh_node *n, const char *name) { return !strcmp(n->op->name, name); }
 static bool is_router(const char *cls) { return strstr(cls, "Router") != NULL; }
 
 static bool module_inside(const osh_graph *g, int module, int outer)
@@ -47,13 +46,13 @@ static bool reads(const osh_node *n, int value)
 {
     bool any = false;
     for (int k = 0; k < n->op->n_in; k++) any |= n->in[k] == value;
-    return any && !is_op(n, "zeros");
+    return any && !osh_node_is(n, "zeros");
 }
 
 static bool passes_on(const osh_node *n, int value)
 {
-    if (is_op(n, "scale")) return true;
-    if (is_op(n, "glu")) return n->in[1] == value && n->in[0] != value;
+    if (osh_node_is(n, "scale")) return true;
+    if (osh_node_is(n, "glu")) return n->in[1] == value && n->in[0] != value;
     const osh_attention_attr *a = n->attr;
     return n->op->attends && n->in[2] == value && n->in[0] != value && n->in[1] != value &&
            a->n_heads == a->n_kv_heads;
@@ -68,7 +67,7 @@ static osh_status follow(osh_ctx *cx, const osh_plan *p, const found *f, int val
     for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
         const osh_node *n = &g->nodes[i];
         if (!reads(n, value)) continue;
-        if (is_op(n, "linear") && has_take(f, n->module)) {
+        if (osh_node_is(n, "linear") && has_take(f, n->module)) {
             for (int k = 0; k < f->n_takes; k++) reached[k] |= f->takes[k] == n->module;
         } else if (passes_on(n, value)) {
             OSH_TRY(follow(cx, p, f, n->out[0], reached));
@@ -106,7 +105,7 @@ static osh_status check(osh_ctx *cx, const osh_plan *p, const found *f)
     const char *name = g->modules[f->smooth].name, *who = f->m->type->name;
     OSH_NEW(cx, reached, f->n_takes);
     const osh_weight *w = s->w[0] < 0 ? NULL : &g->weights[s->w[0]];
-    if (!w || !(is_op(s, "rms_norm") || is_op(s, "layer_norm") || is_op(s, "linear")) ||
+    if (!w || !(osh_node_is(s, "rms_norm") || osh_node_is(s, "layer_norm") || osh_node_is(s, "linear")) ||
         w->shape[0] != g->values[s->out[0]].width)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: smooth layer %s is a %s (%s): want a norm of whole rows, or a Linear", who,
                  name, g->modules[f->smooth].cls, s->op->name);
@@ -186,7 +185,7 @@ static osh_status add(osh_ctx *cx, osh_plan *p, const found *f)
     *o = (osh_fold){.modifier = f->modifier, .module = f->smooth, .value = s->out[0], .n = g->values[s->out[0]].width,
                     .subgraph = -1};
     p->n_folds++;
-    if (is_op(s, "rms_norm")) o->offset = (float)((const osh_rms_norm_attr *)s->attr)->offset;
+    if (osh_node_is(s, "rms_norm")) o->offset = (float)((const osh_rms_norm_attr *)s->attr)->offset;
     OSH_NEW(cx, o->s, o->n);
     OSH_NEW(cx, o->takes, f->n_takes);
     for (int k = 0; k < 2 && k < s->op->n_weights; k++)
@@ -297,7 +296,7 @@ static osh_status find_takes(osh_ctx *cx, const osh_plan *p, found *f, const osh
                  f->m->type->name, map->smooth, g->modules[f->smooth].name, map->balance.items[0]);
     for (int m = 0; m < g->n_modules; m++) {
         if (!hits[m]) continue;
-        if (!is_op(&g->nodes[g->modules[m].node], "linear"))
+        if (!osh_node_is(&g->nodes[g->modules[m].node], "linear"))
             OSH_FAIL(cx, OSH_E_USAGE, "%s: balance layer %s is a %s: want a Linear", f->m->type->name,
                      g->modules[m].name, g->modules[m].cls);
         f->takes[f->n_takes++] = m;
@@ -357,7 +356,7 @@ static bool is_layer_norm(const osh_plan *p, int module)
     const osh_graph *g = p->graph;
     if (g->modules[module].node < 0 || !in_layer(g, module)) return false;
     const osh_node *n = node_of(p, module);
-    return (is_op(n, "rms_norm") || is_op(n, "layer_norm")) && n->w[0] >= 0 &&
+    return (osh_node_is(n, "rms_norm") || osh_node_is(n, "layer_norm")) && n->w[0] >= 0 &&
            g->weights[n->w[0]].shape[0] == g->values[g->hidden].width &&
            g->values[n->out[0]].width == g->values[g->hidden].width;
 }
@@ -372,7 +371,7 @@ static bool only_linears(const osh_plan *p, found *f, int module)
     for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
         const osh_node *n = &g->nodes[i];
         if (!reads(n, s->out[0])) continue;
-        if (!is_op(n, "linear") || is_router(g->modules[n->module].cls)) return false;
+        if (!osh_node_is(n, "linear") || is_router(g->modules[n->module].cls)) return false;
         f->takes[f->n_takes++] = n->module;
     }
     return f->n_takes > 0;
@@ -382,7 +381,7 @@ static bool only_linears(const osh_plan *p, found *f, int module)
 static bool passes_to_one(const osh_plan *p, found *f, int module)
 {
     const osh_graph *g = p->graph;
-    if (g->modules[module].node < 0 || !in_layer(g, module) || !is_op(node_of(p, module), "linear")) return false;
+    if (g->modules[module].node < 0 || !in_layer(g, module) || !osh_node_is(node_of(p, module), "linear")) return false;
     int value = node_of(p, module)->out[0];
     f->smooth = module, f->n_takes = 0;
     for (bool passed = false;; passed = true) {
@@ -394,7 +393,7 @@ static bool passes_to_one(const osh_plan *p, found *f, int module)
             reader = &g->nodes[i];
         }
         if (!reader) return false;
-        if (passed && is_op(reader, "linear") && !is_router(g->modules[reader->module].cls)) {
+        if (passed && osh_node_is(reader, "linear") && !is_router(g->modules[reader->module].cls)) {
             f->takes[f->n_takes++] = reader->module;
             return true;
         }

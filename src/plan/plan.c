@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/name.h"
 #include "base/profile.h"
 #include "modifiers/survey.h"
 #include "plan/dense.h"
@@ -250,7 +251,7 @@ static osh_status check_output_name(osh_ctx *cx, const char *output)
     if (!output) goto done;
     if (!*output) OSH_FAIL(cx, OSH_E_USAGE, "--output is empty: want the name of a directory");
     OSH_TRY(osh_path_resolve(cx, &final, output));
-    const char *slash = strrchr(final, '/'), *name = slash ? slash + 1 : final;
+    const char *name = osh_path_last(final);
     if (strlen(name) > most)
         OSH_FAIL(cx, OSH_E_USAGE, "--output %s: a name of %zu bytes, want %zu at most, as it gets a suffix meanwhile",
                  output, strlen(name), most);

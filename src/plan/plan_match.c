@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/name.h"
 #include "base/near.h"
 #include "graph/kind.h"
 #include "plan/cache.h"
@@ -53,17 +54,11 @@ done:
 
 static bool is_embedding(const candidate *c) { return !strcmp(c->cls, "Embedding"); }
 
-static bool ends_with(const char *s, size_t n, const char *tail)
-{
-    size_t t = strlen(tail);
-    return n >= t && !memcmp(s + n - t, tail, t);
-}
-
 /* A 2-D floating `weight`: n becomes the length of its module's name. */
 static bool is_module(const osh_st_entry *e, size_t *n)
 {
     *n = strlen(e->name);
-    if (e->ndim != 2 || !ends_with(e->name, *n, ".weight")) return false;
+    if (e->ndim != 2 || !osh_ends_with(e->name, *n, ".weight")) return false;
     if (e->dtype != OSH_BF16 && e->dtype != OSH_F16 && e->dtype != OSH_F32) return false;
     *n -= strlen(".weight");
     return true;
@@ -126,11 +121,11 @@ static osh_status add_tied_head(osh_ctx *cx, candidates *cs, const osh_plan *p)
     const osh_hf_config *c = p->ck->config;
     const char *arch = c->architecture ? c->architecture : "";
     size_t n = strlen(arch);
-    if (!ends_with(arch, n, "ForCausalLM") && !ends_with(arch, n, "LMHeadModel")) return OSH_OK;
+    if (!osh_ends_with(arch, n, "ForCausalLM") && !osh_ends_with(arch, n, "LMHeadModel")) return OSH_OK;
     if (!c->tie_word_embeddings || osh_checkpoint_find(p->ck, "lm_head.weight")) return OSH_OK;
     for (int64_t i = 0; i < cs->n; i++) {
         const char *name = cs->c[i].name;
-        if (ends_with(name, strlen(name), "embed_tokens") || ends_with(name, strlen(name), "wte"))
+        if (osh_ends_with(name, strlen(name), "embed_tokens") || osh_ends_with(name, strlen(name), "wte"))
             return add(cx, cs, "lm_head", strlen("lm_head"), "Linear", cs->c[i].tensor, -1);
     }
     return OSH_OK;
@@ -350,14 +345,14 @@ static osh_status experts_pattern(osh_ctx *cx, osh_buf *b, const char *name)
 {
     osh_status rc = OSH_OK;
     size_t n = strlen(name);
-    if (ends_with(name, n, ".weight")) n -= strlen(".weight");
+    if (osh_ends_with(name, n, ".weight")) n -= strlen(".weight");
     while (n > 0 && name[--n] != '.') continue; // the last part goes
     size_t at = n;
     while (at > 0 && (name[at - 1] < '0' || name[at - 1] > '9')) at--; // behind the number of the block
     osh_buf_clear(b);
     OSH_TRY(osh_buf_printf(cx, b, "re:.*"));
     for (; at < n; at++) OSH_TRY(osh_buf_printf(cx, b, name[at] == '.' ? "\\%c" : "%c", name[at]));
-    OSH_TRY(osh_buf_printf(cx, b, ends_with(name, n, ".experts") ? "\\..*" : "\\.experts\\..*"));
+    OSH_TRY(osh_buf_printf(cx, b, osh_ends_with(name, n, ".experts") ? "\\..*" : "\\.experts\\..*"));
 done:
     return rc;
 }

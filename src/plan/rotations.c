@@ -15,10 +15,8 @@ typedef struct turning {
     const osh_rotation *r1, *r2; // view; NULL: not in the recipe
 } turning;
 
-static bool op_is(const osh_node *n, const char *name) { return !strcmp(n->op->name, name); }
-
 /* It multiplies what it reads by a weight [., D]: a Linear, or a router that has one. */
-static bool has_columns(const osh_node *n) { return op_is(n, "linear") || op_is(n, "moe_gate"); }
+static bool has_columns(const osh_node *n) { return osh_node_is(n, "linear") || osh_node_is(n, "moe_gate"); }
 
 static const char *module_of(const turning *t, const osh_node *n)
 {
@@ -44,16 +42,16 @@ static osh_status follow_outs(osh_ctx *cx, turning *t, int value)
     if (!n) OSH_FAIL(cx, OSH_E_INTERNAL, "%s is made by nothing", g->values[value].name);
     if (g->values[value].first_use != g->values[value].last_use)
         OSH_TRY(refuse_node(cx, t, n, "makes what is added to it, and what is read elsewhere, too"));
-    if (op_is(n, "linear")) {
+    if (osh_node_is(n, "linear")) {
         t->outs[at] = true;
-    } else if (op_is(n, "scale")) {
+    } else if (osh_node_is(n, "scale")) {
         OSH_TRY(follow_outs(cx, t, n->in[0]));
-    } else if (op_is(n, "sigmoid_gate")) { // in[0]: a number for each token
+    } else if (osh_node_is(n, "sigmoid_gate")) { // in[0]: a number for each token
         OSH_TRY(follow_outs(cx, t, n->in[1]));
-    } else if (op_is(n, "add") || op_is(n, "moe_combine")) {
+    } else if (osh_node_is(n, "add") || osh_node_is(n, "moe_combine")) {
         OSH_TRY(follow_outs(cx, t, n->in[0]));
         OSH_TRY(follow_outs(cx, t, n->in[1]));
-    } else if (!op_is(n, "zeros")) {
+    } else if (!osh_node_is(n, "zeros")) {
         OSH_TRY(refuse_node(cx, t, n, "stands between a Linear and what it is added to"));
     }
 done:
@@ -69,19 +67,19 @@ static osh_status mark_node(osh_ctx *cx, turning *t, const osh_node *n)
         n_residual += t->residual[n->in[k]];
         if (t->normed[n->in[k]] >= 0) n_normed++, norm = t->normed[n->in[k]];
     }
-    if (op_is(n, "embedding") && n->out[0] >= 0) {
+    if (osh_node_is(n, "embedding") && n->out[0] >= 0) {
         t->residual[out] = true;
-    } else if (op_is(n, "zeros") || !(n_residual + n_normed)) {
+    } else if (osh_node_is(n, "zeros") || !(n_residual + n_normed)) {
         goto done;
-    } else if (op_is(n, "add") && n_residual && !n_normed) {
+    } else if (osh_node_is(n, "add") && n_residual && !n_normed) {
         for (int k = 0; k < 2; k++)
             if (!t->residual[n->in[k]]) OSH_TRY(follow_outs(cx, t, n->in[k]));
         t->residual[out] = true;
-    } else if (op_is(n, "scale")) {
+    } else if (osh_node_is(n, "scale")) {
         t->residual[out] = n_residual > 0, t->normed[out] = norm;
-    } else if (op_is(n, "rms_norm") && n_residual && !((const osh_rms_norm_attr *)n->attr)->head_dim) {
+    } else if (osh_node_is(n, "rms_norm") && n_residual && !((const osh_rms_norm_attr *)n->attr)->head_dim) {
         t->normed[out] = (int)(n - t->p->graph->nodes);
-    } else if (op_is(n, "layer_norm")) {
+    } else if (osh_node_is(n, "layer_norm")) {
         OSH_TRY(refuse_node(cx, t, n, "subtracts means, which a rotation does not keep"));
     } else if (!has_columns(n) || n_residual) {
         OSH_TRY(refuse_node(cx, t, n, "reads it"));
@@ -145,7 +143,7 @@ static osh_status turn_stream(osh_ctx *cx, turning *t)
     const osh_graph *g = t->p->graph;
     for (int i = 0; i < g->n_nodes; i++) {
         const osh_node *n = &g->nodes[i];
-        if (op_is(n, "embedding")) {
+        if (osh_node_is(n, "embedding")) {
             if (t->args->centre) OSH_TRY(add_step(cx, t, n->w[0], &(osh_rewrite){.kind = OSH_REWRITE_CENTRE}));
             if (t->r1) OSH_TRY(turn_input(cx, t, n, t->r1));
         }
@@ -177,7 +175,7 @@ static osh_status turn_values(osh_ctx *cx, turning *t)
         const osh_value *v = &g->values[n->in[2]], *c = &g->values[n->out[0]];
         const osh_node *from = v->producer < 0 ? n : &g->nodes[v->producer];
         const osh_node *to = c->first_use < 0 ? n : &g->nodes[c->first_use];
-        bool right = op_is(from, "linear") && op_is(to, "linear") && c->last_use == c->first_use;
+        bool right = osh_node_is(from, "linear") && osh_node_is(to, "linear") && c->last_use == c->first_use;
         if (!right || v->first_use != i || v->last_use != i || n->in[0] == n->in[2] || n->in[1] == n->in[2] ||
             v->width % t->r2->n || c->width % t->r2->n)
             OSH_TRY(refuse_values(cx, t, n));
@@ -262,7 +260,8 @@ static osh_status untie_head(osh_ctx *cx, turning *t)
     const osh_weight *w = &g->weights[g->nodes[g->head].w[0]];
     if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a tensor's name");
     bool tied = false;
-    for (int i = 0; i < g->n_nodes; i++) tied |= op_is(&g->nodes[i], "embedding") && &g->weights[g->nodes[i].w[0]] == w;
+    for (int i = 0; i < g->n_nodes; i++)
+        tied |= osh_node_is(&g->nodes[i], "embedding") && &g->weights[g->nodes[i].w[0]] == w;
     p->rotated->untied = tied || p->ck->config->tie_word_embeddings;
     if (!tied) goto done;
     OSH_TRY(osh_checkpoint_add_alias(cx, p->ck, name, w->tensor));

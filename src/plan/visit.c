@@ -332,7 +332,7 @@ static const osh_node *beside(const walk *w, int i)
     return n->original ? n + 1 : n;
 }
 
-static bool is_linear(const osh_node *n) { return !strcmp(n->op->name, "linear"); }
+static bool is_linear(const osh_node *n) { return osh_node_is(n, "linear"); }
 
 /* Where the segment that begins at first ends: before the next group of Linears with one input. */
 static int segment_end(const walk *w, int first)

@@ -108,12 +108,6 @@ static uint8_t fp4_of_f32(float y)
     return (uint8_t)(index | (y < 0 ? 8 : 0));
 }
 
-static float f32_of_fp4(uint8_t code)
-{
-    static const float values[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
-    return values[code & 15];
-}
-
 static void encode_c(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -132,7 +126,7 @@ static void decode_c(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, con
 {
     for (int64_t i = 0; i < n; i++) {
         float q = c->kind == OSH_Q_CODE_FP8   ? osh_f32_of_fp8(codes[i])
-                  : c->kind == OSH_Q_CODE_FP4 ? f32_of_fp4(codes[i])
+                  : c->kind == OSH_Q_CODE_FP4 ? osh_f32_of_fp4(codes[i])
                                               : (float)(int8_t)codes[i];
         q = (q - c->zero) * c->scale; // the difference is exact in every dtype here: at most 8 bits
         if (dt == OSH_BF16)

@@ -6,6 +6,7 @@
  *   mxfp4                       X_blocks, X_scales: experts in one tensor
  *
  * A scale may lie in another shard than the codes. */
+#include "base/name.h"
 #include "quant/groups.h"
 #include "quant/source_impl.h"
 
@@ -213,14 +214,6 @@ done:
     return rc;
 }
 
-/* The name ends with tail, and something is before it: so many bytes. */
-static bool has_tail(const char *name, const char *tail, size_t *n)
-{
-    size_t a = strlen(name), b = strlen(tail);
-    *n = a > b ? a - b : 0;
-    return a > b && !strcmp(name + a - b, tail);
-}
-
 static osh_status find_compressed(osh_ctx *cx, osh_source *s)
 {
     osh_status rc = OSH_OK;
@@ -229,7 +222,7 @@ static osh_status find_compressed(osh_ctx *cx, osh_source *s)
     size_t n;
     OSH_TRY(osh_groups_new(cx, &g, s->config));
     for (int64_t i = 0; i < n_stored; i++)
-        if (has_tail(s->ck->tensors[i].e->name, ".weight_scale", &n))
+        if ((n = osh_before_tail(s->ck->tensors[i].e->name, ".weight_scale")))
             OSH_TRY(add_compressed(cx, s, g, &s->ck->tensors[i], n));
 done:
     osh_groups_free(cx, g);
@@ -245,8 +238,8 @@ osh_status osh_source_find_modules(osh_ctx *cx, osh_source *s)
     for (int64_t i = 0; i < n_stored && !s->config; i++) {
         const osh_ckpt_tensor *t = &s->ck->tensors[i];
         size_t n;
-        if (t->e->dtype == OSH_FP8 && has_tail(t->e->name, ".weight", &n)) OSH_TRY(add_fp8(cx, s, t, n));
-        else if (has_tail(t->e->name, "_blocks", &n)) OSH_TRY(add_mxfp4(cx, s, t, n));
+        if (t->e->dtype == OSH_FP8 && (n = osh_before_tail(t->e->name, ".weight"))) OSH_TRY(add_fp8(cx, s, t, n));
+        else if ((n = osh_before_tail(t->e->name, "_blocks"))) OSH_TRY(add_mxfp4(cx, s, t, n));
         else if (t->e->dtype == OSH_FP8)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is F8_E4M3 and the weight of no module: it is not read", t->e->name);
     }

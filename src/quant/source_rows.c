@@ -129,8 +129,6 @@ done:
 
 /* ---- experts in MXFP4 ---- */
 
-static const float fp4[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
-
 static size_t block_bytes(const osh_source_module *q) { return (size_t)(q->I * q->O / 2); } // of one expert
 
 /* With the lock. Blocks and scales of one expert; neighbouring pieces of it are asked for one after the other. */
@@ -165,7 +163,7 @@ static osh_status decode_expert(osh_ctx *cx, char *to, const osh_source_module *
         for (int64_t r = 0; r < R; r++) {
             uint8_t byte = blocks[(r * C + c) / 2], e = scales[(r * C + c) / 32];
             float scale = e == 255 ? INFINITY : ldexpf(1, e - 127);
-            row[r] = fp4[c % 2 ? byte >> 4 : byte & 15] * scale;
+            row[r] = osh_f32_of_fp4(c % 2 ? byte >> 4 : byte) * scale;
         }
         osh_from_f32(to + (size_t)((c - first) * R) * osh_dtype_bytes(q->dtype), q->dtype, row, R);
     }

@@ -5,6 +5,7 @@
  * overlap: they are known by name, and their time is none of the job's. */
 #include "base/file.h"
 #include "base/map.h"
+#include "base/name.h"
 #include "report/profiles.h"
 #include "text/yaml.h"
 
@@ -43,13 +44,6 @@ static int64_t bytes(const osh_yaml *map, const char *key)
 {
     double v;
     return number(map, key, &v) ? (int64_t)(v * mb) : -1;
-}
-
-static bool ends_with(const char *text, const char *end, size_t *n)
-{
-    size_t all = strlen(text), k = strlen(end);
-    *n = all > k ? all - k : 0;
-    return *n && !strcmp(text + *n, end);
 }
 
 /* ---- stages ---- */
@@ -137,12 +131,11 @@ static osh_status read_step(reader *r, const char *step, double t, int64_t now)
 {
     osh_status rc = OSH_OK;
     osh_profile_data *d = r->d;
-    size_t n;
+    size_t begins = osh_before_tail(step, " Start"), ends = osh_before_tail(step, " End");
     int row;
     if (!strcmp(step, "Start") || !strcmp(step, "End")) return OSH_OK;
-    bool begins = ends_with(step, " Start", &n);
-    if (begins || ends_with(step, " End", &n)) {
-        OSH_TRY(row_of(r, step, n, &row));
+    if (begins || ends) {
+        OSH_TRY(row_of(r, step, begins ? begins : ends, &row));
         (begins ? begin : end)(r, row, t);
         goto done;
     }
@@ -282,9 +275,8 @@ osh_status osh_profiled_read(osh_ctx *cx, osh_profiled *out, const char *path)
     char *text = NULL;  // own
     osh_yaml *y = NULL; // own
     size_t n;
-    const char *slash = strrchr(path, '/');
     *out = (osh_profiled){.d = {.peak_bytes = -1, .live_peak = -1, .driver_peak = -1}};
-    if (!(out->name = osh_strdup(cx, slash ? slash + 1 : path))) OSH_TRY(OSH_E_NOMEM);
+    if (!(out->name = osh_strdup(cx, osh_path_last(path)))) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_file_read_all(cx, &text, &n, path, MAX_BYTES));
     OSH_TRY(parse(cx, &y, text, n, path));
     const osh_yaml *list = y->kind == OSH_Y_MAP ? osh_yaml_get(y, "memory_usage") : NULL;

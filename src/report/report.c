@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/name.h"
 #include "output/tuned.h"
 #include "plan/dense.h"
 #include "report/report_mixed.h"
@@ -31,15 +32,6 @@ static bool is_path(const char *name)
     return false;
 }
 
-/* The last part of a path: an output is published, the directories of a machine are not. */
-static const char *base_name(const char *path)
-{
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/') n--;
-    while (n > 0 && path[n - 1] != '/') n--;
-    return path + n;
-}
-
 static bool add_strs(cJSON *o, const char *key, const osh_strs *s)
 {
     cJSON *list = s->n ? cJSON_AddArrayToObject(o, key) : NULL;
@@ -57,7 +49,8 @@ static bool add_option(cJSON *o, const osh_field *f, const void *v, const void *
     case OSH_F_STR:
         text = *(char *const *)v;
         if (!text || (*(char *const *)dflt && !strcmp(text, *(char *const *)dflt))) return true;
-        return add_string(o, f->name, is_path(f->name) ? base_name(text) : text);
+        /* An output is published, the directories of a machine are not. */
+        return add_string(o, f->name, is_path(f->name) ? osh_path_last(text) : text);
     default: break;
     }
     if (!memcmp(v, dflt, sizes[f->type])) return true;
@@ -409,7 +402,7 @@ static osh_status collect(osh_ctx *cx, osh_report *out, const osh_run *r)
         out->n_fallbacks += r->results[i].fallback != NULL;
         out->n_experts += strstr(p->linears[i].name, ".experts.") != NULL;
     }
-    out->model = p->opt->model ? base_name(p->opt->model) : "";
+    out->model = p->opt->model ? osh_path_last(p->opt->model) : "";
     time_t now = time(NULL);
     struct tm day;
     if (gmtime_r(&now, &day)) strftime(out->date, sizeof out->date, "%Y-%m-%d %H:%M UTC", &day);

@@ -1,4 +1,5 @@
 /* report_html.c - oneshot-report.html: a page (page.h) of what a run did; charts are inline SVG. */
+#include "base/name.h"
 #include "plan/dense.h"
 #include "report/page.h"
 #include "report/report.h"
@@ -25,12 +26,6 @@ static void about_row(osh_page *pg, const char *what, const char *text, bool cod
     PUT(pg, "%s</td></tr>\n", code ? "</code>" : "");
 }
 
-static const char *last_part(const char *path)
-{
-    const char *slash = path ? strrchr(path, '/') : NULL;
-    return slash && slash[1] ? slash + 1 : path;
-}
-
 /* Which run this was. */
 static void about(osh_page *pg, const osh_report *r)
 {
@@ -39,7 +34,7 @@ static void about(osh_page *pg, const osh_report *r)
     about_row(pg, "model", r->model, false);
     about_row(pg, "architecture", p->ck->config ? p->ck->config->architecture : NULL, false);
     about_row(pg, "scheme", p->opt->scheme, false);
-    about_row(pg, "recipe", last_part(p->opt->recipe), false);
+    about_row(pg, "recipe", p->opt->recipe ? osh_path_last(p->opt->recipe) : NULL, false);
     about_row(pg, "date", r->date, false);
     about_row(pg, "machine", r->machine, false);
     about_row(pg, "command", r->command, true);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/name.h"
 #include "plan/marks.h"
 
 /* ---- checkpoints ---- */
@@ -57,25 +58,20 @@ static void marks(osh_ctx *cx, const osh_run *r, const char *subgraph)
 
 /* ---- begin and end of a run ---- */
 
-static const char *last_part(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
-
 /* What tells this run from others of the same model. */
 static osh_status say_method(osh_ctx *cx, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
     osh_buf b; // own
     osh_buf_init(&b, 0);
-    OSH_TRY(osh_buf_printf(cx, &b, "%s", opt->recipe ? last_part(opt->recipe) : opt->scheme ? opt->scheme : "dense"));
+    const char *scheme = opt->scheme ? opt->scheme : "dense";
+    OSH_TRY(osh_buf_printf(cx, &b, "%s", opt->recipe ? osh_path_last(opt->recipe) : scheme));
     if (opt->method) OSH_TRY(osh_buf_printf(cx, &b, ", %s", opt->method));
     if (opt->quality) OSH_TRY(osh_buf_printf(cx, &b, ", %s", opt->quality));
     if (opt->pipeline) OSH_TRY(osh_buf_printf(cx, &b, ", %s", opt->pipeline));
     for (size_t i = 0; i < opt->sequential_targets.n; i++)
         OSH_TRY(osh_buf_printf(cx, &b, ", %s", opt->sequential_targets.items[i]));
-    OSH_TRY(osh_profile_about(cx, last_part(opt->model), b.data));
+    OSH_TRY(osh_profile_about(cx, osh_path_last(opt->model), b.data));
 done:
     osh_buf_deinit(cx, &b);
     return rc;

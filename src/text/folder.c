@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/name.h"
 #include "text/shape.h"
 
 static osh_status refuse_columns(osh_ctx *cx, const char *path)
@@ -11,7 +12,7 @@ static osh_status refuse_columns(osh_ctx *cx, const char *path)
     return osh_fail(cx, OSH_E_UNSUPPORTED,
                     "%s: rows in columns are not read: python3 -c \"import datasets; datasets.load_dataset('%s', "
                     "data_files='%s')['train'].to_json('rows.jsonl')\" makes a .jsonl of it",
-                    path, osh_name_ends(path, ".arrow") ? "arrow" : "parquet", path);
+                    path, osh_before_tail(path, ".arrow") ? "arrow" : "parquet", path);
 }
 
 static osh_status refuse_kind(osh_ctx *cx, const char *path)

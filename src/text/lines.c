@@ -4,6 +4,7 @@
  * all, and zstd's own 128 MiB for its window. */
 #include "text/lines.h"
 #include "base/file.h"
+#include "base/name.h"
 #include "text/folder.h"
 #include "text/shape.h"
 #include <string.h>
@@ -73,7 +74,7 @@ static osh_status part_open(osh_ctx *cx, osh_lines *l, const char *path)
     OSH_TRY(osh_file_open(cx, &l->file, path));
     l->at = 0, l->in = (ZSTD_inBuffer){0}, l->more_to_flush = l->in_frame = false;
     if (!l->chunk) OSH_NEW(cx, l->chunk, CHUNK);
-    bool gz = osh_name_ends(path, ".gz"), zst = osh_name_ends(path, ".zst");
+    bool gz = osh_before_tail(path, ".gz"), zst = osh_before_tail(path, ".zst");
     if ((gz || zst) && !l->packed) OSH_NEW(cx, l->packed, CHUNK);
     if (gz) OSH_TRY(gz_open(cx, l, path));
     if (zst) {

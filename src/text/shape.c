@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/name.h"
 #include "base/near.h"
 
 enum { HEADER_BYTES = 1 << 16 };
@@ -31,12 +32,6 @@ struct osh_shape {
     size_t bom;         // bytes of the mark at the beginning that were seen
 };
 
-bool osh_name_ends(const char *path, const char *tail)
-{
-    size_t n = strlen(path), t = strlen(tail);
-    return n > t && !memcmp(path + n - t, tail, t);
-}
-
 const char *osh_data_kind(const char *path)
 {
     static const char *const kinds[] = {"jsonl", "json", "csv", "txt"}, *const packed[] = {"", ".zst", ".gz"};
@@ -44,12 +39,15 @@ const char *osh_data_kind(const char *path)
         for (size_t p = 0; p < sizeof packed / sizeof *packed; p++) {
             char tail[16] = ".";
             strcat(strcat(tail, kinds[k]), packed[p]);
-            if (osh_name_ends(path, tail)) return kinds[k];
+            if (osh_before_tail(path, tail)) return kinds[k];
         }
     return NULL;
 }
 
-bool osh_data_is_columns(const char *path) { return osh_name_ends(path, ".parquet") || osh_name_ends(path, ".arrow"); }
+bool osh_data_is_columns(const char *path)
+{
+    return osh_before_tail(path, ".parquet") || osh_before_tail(path, ".arrow");
+}
 
 /* ---- .json ---- */
 

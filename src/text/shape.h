@@ -17,5 +17,4 @@ osh_status osh_shape_feed(osh_ctx *cx, osh_shape *s, osh_buf *to, const char *by
 /* What a data file is by its name, without .zst or .gz: "jsonl", "json", "csv" or "txt"; NULL: none of them. */
 const char *osh_data_kind(const char *path);
 bool osh_data_is_columns(const char *path); // .parquet, .arrow: refused with the line that converts it
-bool osh_name_ends(const char *path, const char *tail);
 #endif
