@@ -278,6 +278,42 @@ void osh_profile_device(osh_ctx *cx, osh_profile_gauge fn, void *user)
     pthread_mutex_unlock(&p->lock);
 }
 
+/* ---- totals ---- */
+
+static void add_row(osh_profile_total *t, const osh_profile_row *r)
+{
+    t->seconds += r->seconds, t->flops += r->flops, t->n += r->n;
+    raise_to(&t->peak_bytes, r->peak_bytes);
+    raise_to(&t->live_bytes, r->live_bytes);
+}
+
+void osh_profile_stages(osh_profile_total to[OSH_N_STAGES], const osh_profile_row *rows, size_t n_rows)
+{
+    for (int k = 0; k < OSH_N_STAGES; k++) to[k] = (osh_profile_total){.name = osh_stage_name((osh_stage)k)};
+    for (size_t i = 0; i < n_rows; i++) {
+        osh_stage stage = osh_profile_stage(rows[i].phase);
+        if (stage != OSH_N_STAGES && !rows[i].background) add_row(&to[stage], &rows[i]);
+    }
+}
+
+osh_profile_total *osh_profile_phases(size_t *n, const osh_profile_row *rows, size_t n_rows)
+{
+    osh_profile_total *to = calloc(1, sizeof *to); // own
+    *n = 0;
+    for (size_t i = 0; to && i < n_rows; i++) {
+        size_t k = 0;
+        while (k < *n && (strcmp(to[k].name, rows[i].phase) || to[k].background != rows[i].background)) k++;
+        if (k == *n) {
+            osh_profile_total *more = realloc(to, (k + 1) * sizeof *more);
+            if (!more) free(to);
+            if (!(to = more)) break;
+            to[(*n)++] = (osh_profile_total){.name = rows[i].phase, .background = rows[i].background};
+        }
+        add_row(&to[k], &rows[i]);
+    }
+    return to;
+}
+
 /* ---- scopes ---- */
 
 static const char *const stage_names[OSH_N_STAGES] = {"Pre-process", "Calibration", "Quantization", "Fast Finetune",

@@ -64,6 +64,15 @@ typedef struct osh_profile_row { // one phase of one subgraph, all its scopes
     bool background;  // of a thread beside the job's own: its time overlaps other rows'
     int64_t peak_bytes, live_bytes; // the highest while a scope with records was open; 0: there was none
 } osh_profile_row;
+typedef struct osh_profile_total { // of the rows of one phase, or of one stage
+    const char *name; // view: the phase's
+    double seconds, flops;
+    int64_t n, peak_bytes, live_bytes; // 0: not known
+    bool background;
+} osh_profile_total;
+void osh_profile_stages(osh_profile_total to[OSH_N_STAGES], const osh_profile_row *rows, size_t n_rows);
+/* Phases in the order of their first begin; those beside the job apart. For free(3); NULL: no memory. */
+osh_profile_total *osh_profile_phases(size_t *n, const osh_profile_row *rows, size_t n_rows);
 typedef struct osh_profile_point {
     double seconds; // since the start; until the next
     int64_t bytes;  // highest osh_mem_anon

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -89,40 +90,30 @@ void osh_profile_put_record(osh_ctx *cx, osh_profile *p, const char *step, doubl
 
 /* ---- the summary ---- */
 
-typedef struct total { double seconds, flops; int64_t n, peak, live; } total;
-
-static void add(total *t, const osh_profile_row *r)
-{
-    t->seconds += r->seconds, t->flops += r->flops, t->n += r->n;
-    if (r->peak_bytes > t->peak) t->peak = r->peak_bytes;
-    if (r->live_bytes > t->live) t->live = r->live_bytes;
-}
-
 static void summary_of_stages(osh_ctx *cx, osh_profile *p)
 {
     char line[256];
+    osh_profile_total of[OSH_N_STAGES];
+    osh_profile_stages(of, p->rows, p->n_rows);
     put(cx, p, "stages:\n", 8);
     for (int k = 0; k < OSH_N_STAGES; k++) {
-        total t = {0};
-        for (size_t i = 0; i < p->n_rows; i++)
-            if (!p->rows[i].background && osh_profile_stage(p->rows[i].phase) == (osh_stage)k) add(&t, &p->rows[i]);
-        if (!t.n) continue;
+        if (!of[k].n) continue;
         int n = snprintf(line, sizeof line,
-                         "- {stage: \"%s\", seconds: %.3f, peak_memory_mb: %.2f, peak_live_mb: %.2f}\n",
-                         osh_stage_name((osh_stage)k), t.seconds, in_mb(t.peak), in_mb(t.live));
+                         "- {stage: \"%s\", seconds: %.3f, peak_memory_mb: %.2f, peak_live_mb: %.2f}\n", of[k].name,
+                         of[k].seconds, in_mb(of[k].peak_bytes), in_mb(of[k].live_bytes));
         put(cx, p, line, (size_t)n);
     }
 }
 
-static void put_phase(osh_ctx *cx, osh_profile *p, const osh_profile_row *r, const total *t)
+static void put_phase(osh_ctx *cx, osh_profile *p, const osh_profile_total *t)
 {
     char line[512], name[128];
-    osh_quote(name, sizeof name, r->phase);
+    osh_quote(name, sizeof name, t->name);
     int k = snprintf(line, sizeof line, "- {phase: \"%s\", seconds: %.3f, scopes: %lld, background: %s", name,
-                     t->seconds, (long long)t->n, r->background ? "true" : "false");
-    if (t->peak > 0)
-        k += snprintf(line + k, sizeof line - (size_t)k, ", peak_memory_mb: %.2f, peak_live_mb: %.2f", in_mb(t->peak),
-                      in_mb(t->live));
+                     t->seconds, (long long)t->n, t->background ? "true" : "false");
+    if (t->peak_bytes > 0)
+        k += snprintf(line + k, sizeof line - (size_t)k, ", peak_memory_mb: %.2f, peak_live_mb: %.2f",
+                      in_mb(t->peak_bytes), in_mb(t->live_bytes));
     if (t->flops > 0)
         k += snprintf(line + k, sizeof line - (size_t)k, ", gflop: %.3f, gflop_per_s: %.2f", t->flops / 1e9,
                       t->seconds > 0 ? t->flops / 1e9 / t->seconds : 0);
@@ -132,18 +123,11 @@ static void put_phase(osh_ctx *cx, osh_profile *p, const osh_profile_row *r, con
 
 static void summary_of_phases(osh_ctx *cx, osh_profile *p)
 {
+    size_t n;
+    osh_profile_total *of = osh_profile_phases(&n, p->rows, p->n_rows); // own
     put(cx, p, "phases:\n", 8);
-    for (size_t i = 0; i < p->n_rows; i++) {
-        const osh_profile_row *r = &p->rows[i];
-        total t = {0};
-        bool first = true;
-        for (size_t k = 0; k < p->n_rows; k++) {
-            if (p->rows[k].background != r->background || strcmp(p->rows[k].phase, r->phase)) continue;
-            if (k < i) first = false;
-            add(&t, &p->rows[k]);
-        }
-        if (first) put_phase(cx, p, r, &t);
-    }
+    for (size_t i = 0; of && i < n; i++) put_phase(cx, p, &of[i]);
+    free(of);
 }
 
 void osh_profile_put_summary(osh_ctx *cx, osh_profile *p, double seconds)

@@ -199,7 +199,7 @@ done:
 void osh_tune_free(osh_ctx *cx, osh_tune *t)
 {
     if (!t) return;
-    for (int i = 0; t->of && i < t->g->n_weights; i++) 
+    for (int i = 0; t->of && i < t->g->n_weights; i++)
         osh_free(cx, t->of[i].room), osh_free(cx, t->of[i].zero), osh_free(cx, t->of[i].start);
     for (int64_t i = 0; t->hidden && i < t->data->n; i++) osh_tensor_free(cx, t->hidden[i]);
     for (int v = 0; t->dv && v < t->g->n_values; v++) osh_tensor_free(cx, t->dv[v]);

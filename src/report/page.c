@@ -81,6 +81,13 @@ void osh_page_bytes(osh_page *pg, double n)
     OSH_PUT(pg, u && n < 99.95 ? "%.1f %s" : "%.0f %s", n, units[u]);
 }
 
+void osh_page_bytes_cell(osh_page *pg, int64_t n)
+{
+    OSH_PUT(pg, "<td class=\"n\">");
+    if (n >= 0) osh_page_bytes(pg, (double)n);
+    OSH_PUT(pg, "</td>");
+}
+
 void osh_page_seconds(osh_page *pg, double s)
 {
     if (s < 100) OSH_PUT(pg, "%.2f s", s);

@@ -22,6 +22,7 @@ void osh_page_bare(osh_page *pg, osh_ctx *cx);    // nothing yet, and nothing co
 void osh_page_style(osh_page *pg);
 void osh_page_escape(osh_page *pg, const char *text);
 void osh_page_bytes(osh_page *pg, double n);   // "1.2 MB"
+void osh_page_bytes_cell(osh_page *pg, int64_t n); // of a table; < 0: nothing in it
 void osh_page_seconds(osh_page *pg, double s); // "3 min 05 s"
 const char *osh_page_colour(const char *phase); // a variable of the page's style
 

@@ -2,60 +2,17 @@
 #include "report/page.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- time ---- */
 
-typedef struct phase_sum {
-    const char *name;
-    double seconds, flops;
-    int64_t n, peak, live; // 0: not known
-    bool background;
-} phase_sum;
-
-static void sum_row(phase_sum *sum, const osh_profile_row *row)
-{
-    sum->seconds += row->seconds, sum->flops += row->flops, sum->n += row->n;
-    if (row->peak_bytes > sum->peak) sum->peak = row->peak_bytes;
-    if (row->live_bytes > sum->live) sum->live = row->live_bytes;
-}
-
-static size_t sum_phases(phase_sum *sums, size_t cap, const osh_profile_data *d)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < d->n_rows; i++) {
-        const osh_profile_row *row = &d->rows[i];
-        size_t k = 0;
-        while (k < n && (strcmp(sums[k].name, row->phase) || sums[k].background != row->background)) k++;
-        if (k == cap) continue;
-        if (k == n) sums[n++] = (phase_sum){.name = row->phase, .background = row->background};
-        sum_row(&sums[k], row);
-    }
-    return n;
-}
-
-static void sum_stages(phase_sum sums[OSH_N_STAGES], const osh_profile_data *d)
-{
-    for (int k = 0; k < OSH_N_STAGES; k++) sums[k] = (phase_sum){.name = osh_stage_name((osh_stage)k)};
-    for (size_t i = 0; i < d->n_rows; i++) {
-        osh_stage stage = osh_profile_stage(d->rows[i].phase);
-        if (stage != OSH_N_STAGES && !d->rows[i].background) sum_row(&sums[stage], &d->rows[i]);
-    }
-}
-
-static void bytes_cell(osh_page *pg, int64_t bytes)
-{
-    OSH_PUT(pg, "<td class=\"n\">");
-    if (bytes > 0) osh_page_bytes(pg, (double)bytes);
-    OSH_PUT(pg, "</td>");
-}
-
-static void sum_cells(osh_page *pg, const phase_sum *sum, double total)
+static void sum_cells(osh_page *pg, const osh_profile_total *sum, double total)
 {
     OSH_PUT(pg, "%s</td><td class=\"n\">%.3f</td><td class=\"n\">%.1f %%</td><td class=\"n\">%lld</td>",
             sum->background ? " (beside)" : "", sum->seconds, 100 * sum->seconds / total, (long long)sum->n);
-    bytes_cell(pg, sum->peak);
-    bytes_cell(pg, sum->live);
+    osh_page_bytes_cell(pg, sum->peak_bytes ? sum->peak_bytes : -1);
+    osh_page_bytes_cell(pg, sum->live_bytes ? sum->live_bytes : -1);
     OSH_PUT(pg, "<td class=\"n\">");
     if (sum->flops > 0 && sum->seconds > 0) OSH_PUT(pg, "%.1f", sum->flops / sum->seconds / 1e9);
     OSH_PUT(pg, "</td></tr>\n");
@@ -70,9 +27,9 @@ static void table_head(osh_page *pg, const char *id, const char *what)
 
 static void stages_table(osh_page *pg, const osh_profile_data *d, double total)
 {
-    phase_sum sums[OSH_N_STAGES];
+    osh_profile_total sums[OSH_N_STAGES];
     int64_t n = 0;
-    sum_stages(sums, d);
+    osh_profile_stages(sums, d->rows, d->n_rows);
     for (int k = 0; k < OSH_N_STAGES; k++) n += sums[k].n;
     if (!n) return;
     table_head(pg, "stages", "stage");
@@ -86,8 +43,12 @@ static void stages_table(osh_page *pg, const osh_profile_data *d, double total)
 
 void osh_page_times(osh_page *pg, const osh_profile_data *d)
 {
-    phase_sum sums[32];
-    size_t n = sum_phases(sums, 32, d);
+    size_t n;
+    osh_profile_total *sums = osh_profile_phases(&n, d->rows, d->n_rows); // own
+    if (!sums) {
+        if (!pg->rc) pg->rc = osh_fail(pg->cx, OSH_E_NOMEM, "no memory for the phases of a profile");
+        return;
+    }
     double total = d->seconds > 0 ? d->seconds : 1, x = 0, known = 0;
     OSH_PUT(pg, "<div class=\"wide\"><svg viewBox=\"0 0 %d 30\" role=\"img\" aria-label=\"time per phase\">\n",
             OSH_CHART_W);
@@ -109,9 +70,10 @@ void osh_page_times(osh_page *pg, const osh_profile_data *d)
         osh_page_escape(pg, sums[i].name);
         sum_cells(pg, &sums[i], total);
     }
-    phase_sum other = {.seconds = total > known ? total - known : 0};
+    double other = total > known ? total - known : 0;
     OSH_PUT(pg, "<tr><td>other</td><td class=\"n\">%.3f</td><td class=\"n\">%.1f %%</td><td></td><td></td><td></td>"
-                "<td></td></tr></table></div>\n", other.seconds, 100 * other.seconds / total);
+                "<td></td></tr></table></div>\n", other, 100 * other / total);
+    free(sums);
 }
 
 /* ---- memory against time ---- */

@@ -7,6 +7,15 @@
 static const char *model_of(const osh_profiled *p) { return p->model ? p->model : p->name; }
 static const char *method_of(const osh_profiled *p) { return p->method ? p->method : ""; }
 
+enum { N_FIGURES = 7 };
+typedef struct figures { int64_t of[N_FIGURES]; } figures; // bytes, as the tables have them; < 0: unknown
+
+static figures figures_of(const osh_profiled *p)
+{
+    return (figures){{p->d.peak_bytes, p->d.live_peak, p->rss_peak, p->card_peak, p->d.driver_peak, p->d.io.read_bytes,
+                      p->d.io.written_bytes}};
+}
+
 /* The first profile of the same model, or method. */
 static int first_of(const osh_profiled *of, int n, const char *(*what)(const osh_profiled *), int i)
 {
@@ -25,13 +34,6 @@ static int find(const osh_profiled *of, int n, int model, int method)
 
 /* ---- the page ---- */
 
-static void bytes_cell(osh_page *pg, int64_t n)
-{
-    OSH_PUT(pg, "<td class=\"n\">");
-    if (n >= 0) osh_page_bytes(pg, (double)n);
-    OSH_PUT(pg, "</td>");
-}
-
 static void profile_row(osh_page *pg, const osh_profiled *p)
 {
     OSH_PUT(pg, "<tr><td>");
@@ -43,9 +45,8 @@ static void profile_row(osh_page *pg, const osh_profiled *p)
     OSH_PUT(pg, "</td><td class=\"n\">");
     osh_page_seconds(pg, p->d.seconds);
     OSH_PUT(pg, "%s</td>", p->whole ? "" : ", then ended");
-    const int64_t cells[] = {p->d.peak_bytes, p->d.live_peak, p->rss_peak, p->card_peak, p->d.driver_peak,
-                             p->d.io.read_bytes, p->d.io.written_bytes};
-    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) bytes_cell(pg, cells[i]);
+    figures f = figures_of(p);
+    for (int i = 0; i < N_FIGURES; i++) osh_page_bytes_cell(pg, f.of[i]);
     OSH_PUT(pg, "</tr>\n");
 }
 
@@ -77,7 +78,7 @@ static void cross_table(osh_page *pg, const osh_profiled *of, int n)
         for (int m = 0; m < n; m++) {
             if (first_of(of, n, method_of, m) != m) continue;
             int at = find(of, n, i, m);
-            bytes_cell(pg, at >= 0 ? of[at].d.peak_bytes : -1);
+            osh_page_bytes_cell(pg, at >= 0 ? of[at].d.peak_bytes : -1);
         }
     }
     OSH_PUT(pg, "</tr></table></div>\n");
@@ -127,10 +128,9 @@ static osh_status put_mb(osh_ctx *cx, osh_buf *b, int64_t n)
 static osh_status put_profile(osh_ctx *cx, osh_buf *b, const osh_profiled *p)
 {
     osh_status rc = OSH_OK;
-    const int64_t cells[] = {p->d.peak_bytes, p->d.live_peak, p->rss_peak, p->card_peak, p->d.driver_peak,
-                             p->d.io.read_bytes, p->d.io.written_bytes};
+    figures f = figures_of(p);
     OSH_TRY(osh_buf_printf(cx, b, "%10.2f%s", p->d.seconds, p->whole ? " " : "+"));
-    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) OSH_TRY(put_mb(cx, b, cells[i]));
+    for (int i = 0; i < N_FIGURES; i++) OSH_TRY(put_mb(cx, b, f.of[i]));
     OSH_TRY(osh_buf_printf(cx, b, "  %s", p->name));
     if (p->model || p->method) OSH_TRY(osh_buf_printf(cx, b, " (%s; %s)", model_of(p), method_of(p)));
     OSH_TRY(osh_buf_line(cx, b, "%s", ""));

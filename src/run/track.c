@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/name.h"
+#include "base/nvml.h"
 #include "plan/marks.h"
 
 /* ---- checkpoints ---- */
@@ -123,6 +124,7 @@ osh_status osh_run_start(osh_ctx *cx, osh_run *r)
     const osh_plan *p = r->plan;
     OSH_TRY(osh_pace_init(cx, &r->pace, p));
     forget_done(r);
+    if (p->device) osh_nvml_open(cx);
     if (p->device) osh_profile_device(cx, read_arena, p->device);
     if (!p->opt->log_file && !osh_log_has_file(cx)) { // a caller may have opened one
         if (!(path = osh_path_join(cx, osh_emit_dir(r->emitter), OSH_LOG_NAME))) OSH_TRY(OSH_E_NOMEM);

@@ -69,7 +69,6 @@ static osh_status describe(osh_ctx *cx, osh_device *d, osh_card *c)
         OSH_TRY(osh_cuda_check(cx, e, "cudaFuncGetAttributes"));
     }
     OSH_CUDA(cx, cudaDeviceGetPCIBusId(c->bus_id, (int)sizeof c->bus_id, c->ordinal));
-    osh_nvml_open(cx);
     c->n_multiprocessors = p.multiProcessorCount, c->major = p.major, c->minor = p.minor;
     OSH_CUDA(cx, cudaRuntimeGetVersion(&version));
     OSH_TRY(osh_cuda_blas_open(cx, &c->blas, &libraries, c->compute));
