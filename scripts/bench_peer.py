@@ -19,7 +19,11 @@ def token_ids(tokenizer, dataset, samples, length):
 def compress(model_dir, out, recipe, dataset, samples, length):
     from datasets import Dataset
     from llmcompressor import oneshot
+    from llmcompressor.pipelines.cache import IntermediatesCache
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    import torch
+    if not torch.cuda.is_available(): # AWQModifier pins what it has cached, and torch built for CUDA fails at that
+        IntermediatesCache.pin_memory = lambda self, *args: None
     model = AutoModelForCausalLM.from_pretrained(model_dir, dtype="auto")
     tokenizer = AutoTokenizer.from_pretrained(model_dir)
     ids = token_ids(tokenizer, dataset, samples, length)
