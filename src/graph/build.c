@@ -37,6 +37,7 @@ typedef struct builder {
     osh_map *modules, *weights; // own: name -> index
     binding *bound;             // own
     int n_bound;
+    const char *root;          // view: the text model's module, "model"
     const char *inner, *outer; // view: what stands for "model." in names, and before other names
     const char *prefix;   // "model.layers.3." or "" or "model.layers.3.mlp.experts.7."
     const char *layer;    // "model.layers.3.", or ""
@@ -121,9 +122,8 @@ static osh_status bind(osh_ctx *cx, builder *b, const char *name, int value)
  * memory. */
 static char *wrapped_name(osh_ctx *cx, const builder *b, const char *name)
 {
-    static const char model[] = "model";
-    size_t n = sizeof model - 1, inner = strlen(b->inner);
-    bool inside = !strncmp(name, model, n) && (!name[n] || name[n] == '.');
+    size_t n = strlen(b->root), inner = strlen(b->inner);
+    bool inside = !strncmp(name, b->root, n) && (!name[n] || name[n] == '.');
     if (!inside) return osh_sprintf(cx, "%s%s", b->outer, name);
     return name[n] ? osh_sprintf(cx, "%s%s", b->inner, name + n + 1)
                    : osh_sprintf(cx, "%.*s", (int)(inner - (inner > 0)), b->inner);
@@ -135,17 +135,25 @@ static char *full_name(osh_ctx *cx, const builder *b, const char *name)
     return *b->prefix ? osh_sprintf(cx, "%s%s", b->prefix, name) : wrapped_name(cx, b, name);
 }
 
-/* The first of the wrapper's pairs of prefixes under which the checkpoint has the embedding. */
+/* The first pair of prefixes under which the checkpoint has the embedding: the wrapper's "names", or the template's own
+ * {"root", "embedding", "pairs"}. Without one of them names are the template's. */
 static osh_status choose_prefixes(osh_ctx *cx, builder *b)
 {
-    const cJSON *names = cJSON_GetObjectItemCaseSensitive(b->scope.tpl->wrap, "names"), *pair;
-    b->inner = "model.", b->outer = "";
-    cJSON_ArrayForEach(pair, names)
+    const cJSON *own = cJSON_GetObjectItemCaseSensitive(b->scope.tpl->json, "names"),
+                *around = cJSON_GetObjectItemCaseSensitive(b->scope.tpl->wrap, "names"), *pair,
+                *pairs = around ? around : cJSON_GetObjectItemCaseSensitive(own, "pairs");
+    const char *root = text_of(own, "root"), *embedding = text_of(own, "embedding");
+    b->root = root ? root : "model";
+    char *plain = osh_sprintf(cx, "%s.", b->root); // own: the graph's, or until another is found
+    if (!plain) return OSH_E_NOMEM;
+    b->g->inner = plain;
+    b->inner = plain, b->outer = "";
+    cJSON_ArrayForEach(pair, pairs)
     {
         const cJSON *inner = cJSON_GetArrayItem(pair, 0), *outer = cJSON_GetArrayItem(pair, 1);
         if (!cJSON_IsString(inner) || !cJSON_IsString(outer))
-            return osh_fail(cx, OSH_E_FORMAT, "%s: \"names\" is not a list of pairs", b->scope.tpl->name);
-        char *name = osh_sprintf(cx, "%sembed_tokens.weight", inner->valuestring); // own
+            return osh_fail(cx, OSH_E_FORMAT, "%s: \"names\" has no list of pairs", b->scope.tpl->name);
+        char *name = osh_sprintf(cx, "%s%s.weight", inner->valuestring, embedding ? embedding : "embed_tokens"); // own
         if (!name) return OSH_E_NOMEM;
         bool there = osh_checkpoint_find(b->ck, name);
         osh_free(cx, name);
@@ -153,9 +161,11 @@ static osh_status choose_prefixes(osh_ctx *cx, builder *b)
         b->inner = inner->valuestring, b->outer = outer->valuestring;
         break;
     }
-    b->g->wrapped = names != NULL;
-    b->g->inner = osh_strdup(cx, b->inner);
+    b->g->wrapped = around != NULL;
     b->g->outer = osh_strdup(cx, b->outer);
+    if (b->inner == plain) return b->g->outer ? OSH_OK : OSH_E_NOMEM;
+    b->g->inner = osh_strdup(cx, b->inner);
+    osh_free(cx, plain);
     return b->g->inner && b->g->outer ? OSH_OK : OSH_E_NOMEM;
 }
 

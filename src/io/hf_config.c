@@ -38,6 +38,7 @@ static const family families[] = {
      {131072, .theta = 1e6, .sliding_theta = 1e4, .sliding_key = "rope_local_base_freq"}, true},
     {"falcon", "FalconForCausalLM", {2048}, true},
     {"opt", "OPTForCausalLM", {2048}, true},
+    {"gpt2", "GPT2LMHeadModel", {1024}, true},
     {"mixtral", "MixtralForCausalLM", {4096 * 32, .theta = 1e6}, false},
     {"qwen2_moe", "Qwen2MoeForCausalLM", {32768}, false},
     {"glm4_moe", "Glm4MoeForCausalLM", {131072, .partial_rotary_factor = 0.5}, false},

@@ -15,7 +15,7 @@
 
 static const osh_field attrs[] = {
     {"act", OSH_F_STR, offsetof(osh_act_attr, act), "gelu", 0, 0, "activation", NULL,
-     "silu|gelu|gelu_pytorch_tanh|relu|relu2"},
+     "silu|gelu|gelu_pytorch_tanh|gelu_new|relu|relu2"},
     {0},
 };
 

@@ -4,7 +4,7 @@
  *
  *   silu               x / (1 + exp(-x))
  *   gelu               x/2 (1 + erf(x / sqrt 2))
- *   gelu_pytorch_tanh  x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+ *   gelu_pytorch_tanh  x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), of which gelu_new is another name here
  *
  * With a limit l and alpha a, transformers' GptOssExperts:
  *
@@ -19,7 +19,7 @@
 
 static const osh_field attrs[] = {
     {"act", OSH_F_STR, offsetof(osh_glu_attr, act), "silu", 0, 0, "activation of the gate", NULL,
-     "silu|gelu|gelu_pytorch_tanh"},
+     "silu|gelu|gelu_pytorch_tanh|gelu_new"},
     {"limit", OSH_F_FLOAT, offsetof(osh_glu_attr, limit), "0", 0, 1e30, "of gate and up; 0: none", NULL, NULL},
     {"alpha", OSH_F_FLOAT, offsetof(osh_glu_attr, alpha), "1", 0, 1e6, "of the clamped gate's sigmoid", NULL, NULL},
     {0},

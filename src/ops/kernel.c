@@ -25,7 +25,7 @@ osh_status osh_f32_weight(osh_ctx *cx, float **out, const osh_tensor *w, osh_dty
 double osh_act_ref(const char *act, double x)
 {
     if (!strcmp(act, "gelu")) return x / 2 * (1 + erf(x * 0.70710678118654752440));
-    if (!strcmp(act, "gelu_pytorch_tanh"))
+    if (osh_act_is_tanh(act))
         return x / 2 * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
     return x / (1 + exp(-x));
 }
@@ -34,7 +34,7 @@ double osh_act_slope(const char *act, double x)
 {
     if (!strcmp(act, "gelu"))
         return (1 + erf(x * 0.70710678118654752440)) / 2 + x * 0.39894228040143267794 * exp(-x * x / 2);
-    if (!strcmp(act, "gelu_pytorch_tanh")) {
+    if (osh_act_is_tanh(act)) {
         double t = tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x));
         return (1 + t) / 2 + x / 2 * (1 - t * t) * 0.79788456080286535588 * (1 + 3 * 0.044715 * x * x);
     }

@@ -9,6 +9,8 @@
  * and rounds where transformers rounds. Weights come in their stored dtype. */
 #ifndef OSH_OP_H
 #define OSH_OP_H
+#include <string.h>
+
 #include "base/field.h"
 #include "tensor/tensor.h"
 
@@ -115,10 +117,14 @@ typedef struct {
     double softcap; /* 0: none; else c tanh(score / c) */
 } osh_attention_attr;
 typedef struct {
-    char *act;    /* silu | gelu | gelu_pytorch_tanh */
+    char *act;    /* silu | gelu | gelu_pytorch_tanh | gelu_new */
     double limit; /* 0: none; else clamped, as glu.c says */
     double alpha; /* of the sigmoid then */
 } osh_glu_attr;
+static inline bool osh_act_is_tanh(const char *act)
+{
+    return !strcmp(act, "gelu_pytorch_tanh") || !strcmp(act, "gelu_new");
+}
 typedef struct { char *act; /* as osh_glu_attr, and relu, relu2 */ } osh_act_attr;
 enum { OSH_MOE_MAX_EXPERTS = 1024 };
 typedef struct { int64_t top_k; bool norm_topk_prob; } osh_moe_router_attr;

@@ -85,7 +85,7 @@ static osh_status add_unknown(osh_ctx *cx, candidates *cs, const osh_plan *p)
         OSH_TRY(add(cx, cs, e->name, n, "Linear", i, -1));
         candidate *c = &cs->c[cs->n - 1];
         c->never = !p->graph->wrapped || kind != OSH_KIND_LINEAR, c->unseen = !c->never;
-        c->why = c->never ? "not in the architecture's template" : NULL;
+        c->why = !c->never ? NULL : kind == OSH_KIND_CONV1D ? why : "not in the architecture's template";
     }
 done:
     osh_map_free(cx, known);

@@ -83,6 +83,18 @@ sed -i 's/GPTQModifier/QuantizationModifier/' recipe.yaml
 "$ONESHOT" --model s --recipe recipe.yaml --progress none --output rounded >/dev/null || fail "not rounded"
 [ "$(codes rounded)" = 14 ] || fail "rounded: other Linears"
 
+# of a family without a Linear nothing is quantized, which is said; eval reads its transposed weights, and a checkpoint with
+# nothing before its names, as the one that was released, is the same model
+"$OSH_TOOLS/tiny_model" gpt2 conv
+case=conv
+mkdir bare
+cp conv/config.json bare
+LC_ALL=C sed 's/"transformer\.\([^"]*\)"/"\1"            /g' conv/model.safetensors >bare/model.safetensors
+n=$(perplexity conv)
+[ -n "$n" ] && [ "$n" = "$(perplexity bare)" ] || fail "without transformer. in its names: $(perplexity bare), want $n"
+if "$ONESHOT" plan --model conv --recipe recipe.yaml --dataset conv/calibration.jsonl 2>err; then fail "Conv1D is quantized"; fi
+grep -q 'c_attn: a Conv1D, stored transposed' err || fail "$(cat err)"
+
 # attention with sinks is not for a card, and the experts that stay in one tensor are in ignore
 "$OSH_TOOLS/tiny_model" gpt_oss g
 gptq_recipe 8 8 >recipe.yaml

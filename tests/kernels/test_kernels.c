@@ -16,7 +16,7 @@ typedef struct op_case {
     const void *without;         // the same attr less one property: must change the result
 } op_case;
 
-static char silu[] = "silu", gelu[] = "gelu", gelu_tanh[] = "gelu_pytorch_tanh";
+static char silu[] = "silu", gelu[] = "gelu", gelu_tanh[] = "gelu_pytorch_tanh", gelu_new[] = "gelu_new";
 static const osh_glu_attr act_silu = {silu}, act_gelu = {gelu}, act_tanh = {gelu_tanh},
                           act_clamped = {silu, 7, 1.702}, act_clamped_1 = {silu, 7, 1},
                           act_clamped_9 = {silu, 9, 1.702};
@@ -29,7 +29,8 @@ static const osh_join_attr join1 = {1, 1}, join_each = {4, 3}, join_one = {12, 6
 static const osh_scale_attr by3 = {0.3, false}, by3r = {0.3, true}, by2 = {0.2, false};
 static const osh_positions_attr pos = {131, 0}, pos2 = {131, 2};
 static char relu[] = "relu", relu2[] = "relu2";
-static const osh_act_attr f_silu = {silu}, f_gelu = {gelu}, f_tanh = {gelu_tanh}, f_relu = {relu}, f_relu2 = {relu2};
+static const osh_act_attr f_silu = {silu}, f_gelu = {gelu}, f_tanh = {gelu_tanh}, f_new = {gelu_new},
+                          f_relu = {relu}, f_relu2 = {relu2};
 static const osh_rms_norm_attr heads129 = {.eps = 1e-6, .head_dim = 129};
 static const osh_rms_norm_attr heads128 = {.eps = 1e-6, .head_dim = 128};
 static const osh_linear_attr lin = {0}, lin_bias = {.bias = true};
@@ -123,6 +124,7 @@ static const op_case cases[] = {
     {"act", 1, {1}, .out = 1, .amp = 4, .attr = &f_silu},
     {"act", 7, {7}, .out = 7, .amp = 4, .attr = &f_gelu, .without = &f_silu},
     {"act", 129, {129}, .out = 129, {3}, .amp = 6, .attr = &f_tanh, .without = &f_gelu},
+    {"act", 129, {129}, .out = 129, .amp = 6, .attr = &f_new, .without = &f_silu},
     {"act", 129, {129}, .out = 129, .amp = 4, .attr = &f_relu, .without = &f_gelu},
     {"act", 129, {129}, .out = 129, .amp = 4, .attr = &f_relu2, .without = &f_relu},
     {"positions", 1, {1}, {{131, 1}}, 1, .attr = &pos},

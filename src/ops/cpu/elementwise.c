@@ -96,7 +96,7 @@ static osh_status run_job(osh_ctx *cx, elementwise_job *j, const osh_op_args *a)
 static osh_act_kind act_kind(const char *act)
 {
     if (!strcmp(act, "gelu")) return OSH_ACT_GELU;
-    return !strcmp(act, "gelu_pytorch_tanh") ? OSH_ACT_GELU_TANH : OSH_ACT_SILU;
+    return osh_act_is_tanh(act) ? OSH_ACT_GELU_TANH : OSH_ACT_SILU;
 }
 
 osh_status osh_add_cpu(osh_ctx *cx, const osh_op_args *a)

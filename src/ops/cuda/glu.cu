@@ -30,7 +30,7 @@ template <class T> static osh_status glu(osh_ctx *cx, const osh_op_args *a)
 
     if (at->limit > 0) return osh_cu_zip<T>(cx, a, osh_cu_clamped_fn{(float)at->limit, (float)at->alpha});
     if (!strcmp(act, "gelu")) return osh_cu_zip<T>(cx, a, osh_cu_glu_fn<T, osh_cu_gelu>());
-    if (!strcmp(act, "gelu_pytorch_tanh")) return osh_cu_zip<T>(cx, a, osh_cu_glu_fn<T, osh_cu_gelu_tanh>());
+    if (osh_act_is_tanh(act)) return osh_cu_zip<T>(cx, a, osh_cu_glu_fn<T, osh_cu_gelu_tanh>());
     return osh_cu_zip<T>(cx, a, osh_cu_glu_fn<T, osh_cu_silu>());
 }
 

@@ -58,7 +58,7 @@ osh_status osh_act_cuda(osh_ctx *cx, const osh_op_args *a)
 
     if (!strncmp(act, "relu", strlen("relu"))) return map(cx, a, relu);
     if (!strcmp(act, "gelu")) return map(cx, a, osh_cu_gelu());
-    if (!strcmp(act, "gelu_pytorch_tanh")) return map(cx, a, osh_cu_gelu_tanh());
+    if (osh_act_is_tanh(act)) return map(cx, a, osh_cu_gelu_tanh());
     return map(cx, a, osh_cu_silu());
 }
 

@@ -59,7 +59,7 @@ TYPES = {"GPTNeoX": "gpt_neox", "Gemma3": "gemma3_text", "Qwen2Moe": "qwen2_moe"
 
 
 def model_type(arch):
-    name = arch[: -len("ForCausalLM")]
+    name = arch.removesuffix("ForCausalLM").removesuffix("LMHeadModel")
     return TYPES.get(name, name.lower())
 
 
@@ -112,6 +112,10 @@ def falcon(**kw):
 def opt(**kw):
     return dict(vocab_size=48, hidden_size=32, ffn_dim=56, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=128,
                 word_embed_proj_dim=32, **NO_PAD) | kw
+
+
+def gpt2(**kw):
+    return dict(vocab_size=48, n_embd=32, n_inner=56, n_layer=2, n_head=4, n_positions=128, tie_word_embeddings=True, **NO_PAD) | kw
 
 
 TOWER = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4)
@@ -205,6 +209,7 @@ CASES = {
                              use_parallel_residual=False, **ROPE), {"use_parallel_residual": True}),
     "opt": (four(OP, **opt(tie_word_embeddings=True)), {"activation_function": "gelu"}),
     "opt_after": (four(OP, **opt(word_embed_proj_dim=24, do_layer_norm_before=False)), {"activation_function": "gelu"}),
+    "gpt2": (four("GPT2LMHeadModel", **gpt2()), {"activation_function": "relu"}),
     "falcon": (five(FA, **falcon(), **ROPE), {"activation": "relu"}),
     "falcon_new": (five(FA, **falcon(new_decoder_architecture=True, num_kv_heads=2, tie_word_embeddings=False), **ROPE),
                    {"activation": "relu"}),

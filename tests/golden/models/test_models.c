@@ -168,6 +168,7 @@ int main(void)
         CASE(gpt_neox_serial),
         CASE(opt),
         CASE(opt_after),
+        CASE(gpt2),
         CASE(falcon),
         CASE(falcon_new),
         CASE(falcon_old),
