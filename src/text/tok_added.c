@@ -254,18 +254,18 @@ done:
 
 /* The id is the vocabulary's, or the next free one: tokenizers does not believe the "id" of the
  * file. */
-static osh_status number_tokens(osh_ctx *cx, osh_tok_added *a, const osh_bpe *m)
+static osh_status number_tokens(osh_ctx *cx, osh_tok_added *a, const osh_tok_model *m)
 {
     osh_status rc = OSH_OK;
     osh_map *seen = NULL; // own
-    int64_t top = -1, size = (int64_t)osh_bpe_size(m), known = 0;
+    int64_t top = -1, size = (int64_t)osh_tok_model_size(m), known = 0;
 
     OSH_TRY(osh_map_new(cx, &seen, a->n));
     for (size_t i = 0; i < a->n; i++) {
         token *k = &a->tokens[i];
         if (osh_map_get(seen, content_of(a, k), k->n, &known)) {
             k->id = (int32_t)known;
-        } else if (!osh_bpe_find(m, content_of(a, k), k->n, &k->id)) {
+        } else if (!osh_tok_model_find(m, content_of(a, k), k->n, &k->id)) {
             k->id = (int32_t)(top < 0 ? size : top >= size || size == 0 ? top + 1 : size);
         }
         OSH_TRY(osh_map_put(cx, seen, content_of(a, k), k->n, k->id));
@@ -320,7 +320,7 @@ done:
     return rc;
 }
 
-osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const osh_tok_file *f, const osh_bpe *m,
+osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const osh_tok_file *f, const osh_tok_model *m,
                               const osh_tok_steps *normalizers, const char *what)
 {
     osh_status rc = OSH_OK;

@@ -1,29 +1,18 @@
-/* tok_bpe.c - byte-pair merging of one word, with byte fallback, unknown tokens and a word cache.
+/* tok_bpe.c - byte-pair merging of one word, with byte fallback and unknown tokens.
  *
  * Agrees with tokenizers/src/models/bpe: of all neighbours that can merge, the pair with the lowest
  * rank does, the leftmost first. Short words are scanned (the minimum of an array of ranks); from
  * HEAP_FROM symbols on a heap of (rank, position) is kept, so that a text without a single cut
  * costs O(n log n). */
 #include "base/map.h"
-#include "text/tok_impl.h"
+#include "text/tok_model.h"
 #include <string.h>
 
 #define HEAP_FROM 48
 #define NO_RANK UINT32_MAX
-#define CACHE_SLOTS 16384
-#define CACHE_KEY 78
-#define CACHE_IDS 10
 #define BMP 0x10000
 #define CHECK_EVERY ((size_t)1 << 18) // symbols or merges, for an interrupt
 #define JOINED_BITS ((size_t)1 << 20)
-
-typedef struct cached { // 128 bytes
-    uint32_t hash;
-    uint8_t len, n_ids; // len 0: free
-    char key[CACHE_KEY];
-    int32_t ids[CACHE_IDS];
-    uint32_t unused;
-} cached;
 
 typedef struct symbol {
     int32_t id;
@@ -35,7 +24,7 @@ typedef struct candidate {
     uint32_t rank, pos, id;
 } candidate;
 
-struct osh_bpe {
+typedef struct bpe {
     osh_map *vocab;      // own; token -> id
     osh_tok_pairs pairs; // own; (left, right) -> rank, merged id
     int32_t *char_ids;   // own; [BMP] id of each character as a token, -1: none; -2: look it up
@@ -49,11 +38,11 @@ struct osh_bpe {
     uint32_t *ranks; // own; scratch of the scan: [HEAP_FROM]
     candidate *heap; // own; scratch
     size_t cap_symbols, n_heap, cap_heap;
-    cached *cache; // own
-};
+} bpe;
 
-bool osh_bpe_find(const osh_bpe *m, const char *token, size_t n, int32_t *id)
+static bool bpe_find(const void *state, const char *token, size_t n, int32_t *id)
 {
+    const bpe *m = state;
     int64_t v = 0;
 
     if (!osh_map_get(m->vocab, token, n, &v)) return false;
@@ -61,13 +50,14 @@ bool osh_bpe_find(const osh_bpe *m, const char *token, size_t n, int32_t *id)
     return true;
 }
 
-size_t osh_bpe_size(const osh_bpe *m) { return osh_map_count(m->vocab); }
+static size_t bpe_size(const void *state) { return osh_map_count(((const bpe *)state)->vocab); }
 
-int32_t osh_bpe_max_id(const osh_bpe *m) { return m->max_id; }
+static int32_t bpe_max_id(const void *state) { return ((const bpe *)state)->max_id; }
 
-void osh_bpe_free(osh_ctx *cx, osh_bpe *m)
+static void bpe_free(osh_ctx *cx, void *state)
 {
-    if (!m) return;
+    bpe *m = state;
+
     osh_map_free(cx, m->vocab);
     osh_free(cx, m->pairs.slots);
     osh_free(cx, m->char_ids);
@@ -78,11 +68,10 @@ void osh_bpe_free(osh_ctx *cx, osh_bpe *m)
     osh_free(cx, m->symbols);
     osh_free(cx, m->ranks);
     osh_free(cx, m->heap);
-    osh_free(cx, m->cache);
     osh_free(cx, m);
 }
 
-static const struct osh_tok_pair *pair_of(const osh_bpe *m, int32_t a, int32_t b)
+static const struct osh_tok_pair *pair_of(const bpe *m, int32_t a, int32_t b)
 {
     return osh_tok_pairs_get(&m->pairs, (uint64_t)(uint32_t)a << 32 | (uint32_t)b);
 }
@@ -95,15 +84,16 @@ static size_t joined_bit(uint32_t x, uint32_t y)
 }
 
 /* A token across the cut would come of a merge of one that ends with x and one that begins with y. */
-bool osh_bpe_parts(const osh_bpe *m, uint32_t x, uint32_t y)
+static bool bpe_parts(const void *state, uint32_t x, uint32_t y)
 {
+    const bpe *m = state;
     size_t bit = joined_bit(x, y);
 
     if (m->prefix || m->suffix || m->ignore_merges || x >= BMP || y >= BMP) return false;
     return m->char_ids[x] >= 0 && m->char_ids[y] >= 0 && !(m->joined[bit >> 3] >> (bit & 7) & 1);
 }
 
-static void note_joined(osh_bpe *m, const char *left, size_t n_left, const char *right, size_t n_right)
+static void note_joined(bpe *m, const char *left, size_t n_left, const char *right, size_t n_right)
 {
     uint32_t x = 0, y = 0;
 
@@ -117,7 +107,7 @@ static void note_joined(osh_bpe *m, const char *left, size_t n_left, const char 
 
 /* ---- merging ---- */
 
-static osh_status room_for(osh_ctx *cx, osh_bpe *m, size_t n)
+static osh_status room_for(osh_ctx *cx, bpe *m, size_t n)
 {
     if (n <= m->cap_symbols) return OSH_OK;
     size_t cap = n + n / 2 + 256;
@@ -129,7 +119,7 @@ static osh_status room_for(osh_ctx *cx, osh_bpe *m, size_t n)
 }
 
 /* n < HEAP_FROM: symbols stay packed, ranks[i] is that of (i, i + 1). */
-static size_t merge_scan(osh_bpe *m, size_t n)
+static size_t merge_scan(bpe *m, size_t n)
 {
     symbol *s = m->symbols;
     uint32_t *ranks = m->ranks;
@@ -161,7 +151,7 @@ static bool sooner(candidate a, candidate b)
     return a.rank != b.rank ? a.rank < b.rank : a.pos < b.pos;
 }
 
-static osh_status heap_push(osh_ctx *cx, osh_bpe *m, candidate c)
+static osh_status heap_push(osh_ctx *cx, bpe *m, candidate c)
 {
     if (m->n_heap == m->cap_heap) {
         size_t cap = m->cap_heap * 2 + 256;
@@ -179,7 +169,7 @@ static osh_status heap_push(osh_ctx *cx, osh_bpe *m, candidate c)
     return OSH_OK;
 }
 
-static candidate heap_pop(osh_bpe *m)
+static candidate heap_pop(bpe *m)
 {
     candidate top = m->heap[0], last = m->heap[--m->n_heap];
     size_t i = 0;
@@ -196,14 +186,14 @@ static candidate heap_pop(osh_bpe *m)
     return top;
 }
 
-static osh_status push_pair(osh_ctx *cx, osh_bpe *m, int32_t left, int32_t right)
+static osh_status push_pair(osh_ctx *cx, bpe *m, int32_t left, int32_t right)
 {
     if (left < 0 || right < 0) return OSH_OK;
     const struct osh_tok_pair *p = pair_of(m, m->symbols[left].id, m->symbols[right].id);
     return p ? heap_push(cx, m, (candidate){p->a, (uint32_t)left, p->b}) : OSH_OK;
 }
 
-static osh_status merge_heap(osh_ctx *cx, osh_bpe *m, size_t *n)
+static osh_status merge_heap(osh_ctx *cx, bpe *m, size_t *n)
 {
     osh_status rc = OSH_OK;
     symbol *s = m->symbols;
@@ -252,7 +242,7 @@ typedef struct character { // of a piece of text
     bool head, tail;     // it is the first, the last
 } character;
 
-static bool char_id(const osh_bpe *m, const character *c, int32_t *id)
+static bool char_id(const bpe *m, const character *c, int32_t *id)
 {
     char key[128];
     size_t k = 0;
@@ -268,11 +258,11 @@ static bool char_id(const osh_bpe *m, const character *c, int32_t *id)
         memcpy(key + k, m->suffix, m->n_suffix);
         k += m->n_suffix;
     }
-    return osh_bpe_find(m, key, k, id);
+    return bpe_find(m, key, k, id);
 }
 
 /* The bytes of the character, with prefix and suffix where there are any, as <0x..> tokens. */
-static bool fall_back(const osh_bpe *m, const character *c, symbol *to, size_t *k)
+static bool fall_back(const bpe *m, const character *c, symbol *to, size_t *k)
 {
     const char *parts[3] = {c->head ? NULL : m->prefix, c->s, c->tail ? m->suffix : NULL};
     size_t sizes[3] = {m->n_prefix, c->n, m->n_suffix}, at = *k;
@@ -288,7 +278,7 @@ static bool fall_back(const osh_bpe *m, const character *c, symbol *to, size_t *
     return true;
 }
 
-static osh_status to_symbols(osh_ctx *cx, osh_bpe *m, const char *s, size_t n, size_t *n_symbols)
+static osh_status to_symbols(osh_ctx *cx, bpe *m, const char *s, size_t n, size_t *n_symbols)
 {
     osh_status rc = OSH_OK;
     size_t k = 0, pending = 0; // pending: unknown tokens not yet written (0 or 1)
@@ -319,21 +309,6 @@ done:
     return rc;
 }
 
-static uint32_t hash_of(const char *s, size_t n)
-{
-    uint64_t h = n * 0x9E3779B97F4A7C15ull, x = 0;
-
-    for (; n >= 8; s += 8, n -= 8) {
-        memcpy(&x, s, 8);
-        h = (h ^ x) * 0xBF58476D1CE4E5B9ull;
-        h ^= h >> 29;
-    }
-    x = 0;
-    memcpy(&x, s, n);
-    h = (h ^ x) * 0x94D049BB133111EBull;
-    return (uint32_t)(h >> 32);
-}
-
 static osh_status append(osh_ctx *cx, osh_ids *ids, const symbol *s, size_t n)
 {
     osh_status rc = osh_ids_reserve(cx, ids, (int64_t)n);
@@ -342,21 +317,14 @@ static osh_status append(osh_ctx *cx, osh_ids *ids, const symbol *s, size_t n)
     return rc;
 }
 
-osh_status osh_bpe_encode(osh_ctx *cx, osh_bpe *m, osh_ids *ids, const char *word, size_t n)
+static osh_status bpe_encode(osh_ctx *cx, void *state, osh_ids *ids, const char *word, size_t n)
 {
     osh_status rc = OSH_OK;
-    uint32_t hash = hash_of(word, n);
-    cached *c = n <= CACHE_KEY ? &m->cache[hash % CACHE_SLOTS] : NULL;
+    bpe *m = state;
     int32_t id = -1;
-
-    if (n == 0) return OSH_OK;
-    if (c && c->len == n && c->hash == hash && !memcmp(c->key, word, n)) {
-        OSH_TRY(osh_ids_reserve(cx, ids, c->n_ids));
-        for (int i = 0; i < c->n_ids; i++) ids->ids[ids->n++] = c->ids[i];
-        goto done;
-    }
     size_t k = 1;
-    if (m->ignore_merges && osh_bpe_find(m, word, n, &id)) {
+
+    if (m->ignore_merges && bpe_find(m, word, n, &id)) {
         OSH_TRY(room_for(cx, m, 1));
         m->symbols[0].id = id;
     } else {
@@ -367,20 +335,13 @@ osh_status osh_bpe_encode(osh_ctx *cx, osh_bpe *m, osh_ids *ids, const char *wor
             OSH_TRY(merge_heap(cx, m, &k));
     }
     OSH_TRY(append(cx, ids, m->symbols, k));
-    if (c && k <= CACHE_IDS) {
-        c->hash = hash;
-        c->len = (uint8_t)n;
-        c->n_ids = (uint8_t)k;
-        memcpy(c->key, word, n);
-        for (size_t i = 0; i < k; i++) c->ids[i] = m->symbols[i].id;
-    }
 done:
     return rc;
 }
 
 /* ---- loading ---- */
 
-static osh_status load_vocab(osh_ctx *cx, osh_bpe *m, const osh_tok_list *list, const char *what)
+static osh_status load_vocab(osh_ctx *cx, bpe *m, const osh_tok_list *list, const char *what)
 {
     osh_status rc = OSH_OK;
     osh_tok_items it; // own
@@ -395,13 +356,12 @@ static osh_status load_vocab(osh_ctx *cx, osh_bpe *m, const osh_tok_list *list, 
         OSH_TRY(osh_tok_items_next(&it, &any));
         if (!any) break;
         const char *token = it.key.data ? it.key.data : "";
-        double v = it.number;
-        if (!(v >= 0 && v <= INT32_MAX - 1 && v == (double)(int32_t)v))
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: the id of token '%.80s' must be an integer from 0", what, token);
+        int32_t id = -1;
+        OSH_TRY(osh_tok_item_id(cx, &it, &id, what));
         if (osh_map_get(m->vocab, token, it.key.len, &unused))
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: the key '%s' occurs twice in one object", what, token);
-        OSH_TRY(osh_map_put(cx, m->vocab, token, it.key.len, (int64_t)v));
-        if ((int32_t)v > m->max_id) m->max_id = (int32_t)v;
+        OSH_TRY(osh_map_put(cx, m->vocab, token, it.key.len, id));
+        if (id > m->max_id) m->max_id = id;
     }
 done:
     osh_tok_items_deinit(cx, &it);
@@ -409,7 +369,7 @@ done:
 }
 
 /* One merge "a b" or ["a", "b"] to its three ids. */
-static osh_status load_merge(osh_ctx *cx, osh_bpe *m, osh_tok_items *it, int64_t rank, const char *what)
+static osh_status load_merge(osh_ctx *cx, bpe *m, osh_tok_items *it, int64_t rank, const char *what)
 {
     osh_status rc = OSH_OK;
     int32_t left, right, both;
@@ -434,10 +394,10 @@ static osh_status load_merge(osh_ctx *cx, osh_bpe *m, osh_tok_items *it, int64_t
     if (!n) OSH_FAIL(cx, OSH_E_FORMAT, "%s: merge %lld is empty", what, (long long)rank);
     if (memchr(w, 0, n)) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: merge %lld holds U+0000", what, (long long)rank);
     note_joined(m, w, n_a, w + n_a, n_b);
-    bool known = osh_bpe_find(m, w, n_a, &left) && osh_bpe_find(m, w + n_a, n_b, &right) &&
+    bool known = bpe_find(m, w, n_a, &left) && bpe_find(m, w + n_a, n_b, &right) &&
                  n_b >= m->n_prefix;
     if (known && m->n_prefix) memmove(w + n_a, w + n_a + m->n_prefix, n_b - m->n_prefix);
-    if (!known || !osh_bpe_find(m, w, n_a + n_b - m->n_prefix, &both))
+    if (!known || !bpe_find(m, w, n_a + n_b - m->n_prefix, &both))
         OSH_FAIL(cx, OSH_E_FORMAT,
                  "%s: merge %lld '%.80s' uses a token that is not in the vocabulary", what,
                  (long long)rank, w);
@@ -447,7 +407,7 @@ done:
     return rc;
 }
 
-static osh_status load_merges(osh_ctx *cx, osh_bpe *m, const osh_tok_list *list, const char *what)
+static osh_status load_merges(osh_ctx *cx, bpe *m, const osh_tok_list *list, const char *what)
 {
     osh_status rc = OSH_OK;
     osh_tok_items it; // own
@@ -484,7 +444,7 @@ done:
 }
 
 /* Ids of single characters and of the byte tokens, so that the hot loop hashes no strings. */
-static osh_status index_chars(osh_ctx *cx, osh_bpe *m)
+static osh_status index_chars(osh_ctx *cx, bpe *m)
 {
     osh_status rc = OSH_OK;
     char s[8];
@@ -492,28 +452,28 @@ static osh_status index_chars(osh_ctx *cx, osh_bpe *m)
     for (int b = 0; b < 256; b++) {
         static const char hex[] = "0123456789ABCDEF";
         char code[6] = {'<', '0', 'x', hex[b >> 4], hex[b & 15], '>'};
-        if (!osh_bpe_find(m, code, 6, &m->byte_ids[b])) m->byte_ids[b] = -1;
+        if (!bpe_find(m, code, 6, &m->byte_ids[b])) m->byte_ids[b] = -1;
     }
     if (m->prefix || m->suffix) goto done; // then a character has up to four forms
     OSH_NEW(cx, m->char_ids, BMP);
     for (uint32_t cp = 0; cp < BMP; cp++)
-        if (!osh_bpe_find(m, s, osh_utf8_encode(s, cp), &m->char_ids[cp])) m->char_ids[cp] = -1;
+        if (!bpe_find(m, s, osh_utf8_encode(s, cp), &m->char_ids[cp])) m->char_ids[cp] = -1;
 done:
     return rc;
 }
 
-osh_status osh_bpe_load(osh_ctx *cx, osh_bpe **out, const osh_tok_file *f, const char *what)
+static osh_status bpe_load(osh_ctx *cx, void **state, const osh_tok_file *f, const char *what)
 {
     osh_status rc = OSH_OK;
     const cJSON *model = cJSON_GetObjectItemCaseSensitive(f->tree, "model");
-    osh_bpe *m = NULL; // own
-    const char *type = NULL;
+    bpe *m = NULL; // own
+    double dropout = 0;
 
     OSH_NEW(cx, m, 1);
-    OSH_TRY(osh_json_str_or(cx, &type, model, "type", NULL, what));
-    if (type ? strcmp(type, "BPE") != 0 : !f->merges.text && !cJSON_GetObjectItemCaseSensitive(model, "merges"))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: model \"%s\" is not supported, only \"BPE\"", what,
-                 type ? type : "without a type");
+    OSH_TRY(osh_json_num_or(cx, &dropout, model, "dropout", 0, what));
+    if (dropout != 0)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: \"dropout\" is %g and makes ids random; 0 or null is wanted", what, dropout);
     OSH_TRY(osh_json_bool_or(cx, &m->byte_fallback, model, "byte_fallback", false, what));
     OSH_TRY(osh_json_bool_or(cx, &m->fuse_unk, model, "fuse_unk", false, what));
     OSH_TRY(osh_json_bool_or(cx, &m->ignore_merges, model, "ignore_merges", false, what));
@@ -522,12 +482,15 @@ osh_status osh_bpe_load(osh_ctx *cx, osh_bpe **out, const osh_tok_file *f, const
     OSH_TRY(load_affix(cx, &m->unk, &m->n_unk, model, "unk_token", what));
     OSH_TRY(load_vocab(cx, m, &f->vocab, what));
     OSH_TRY(load_merges(cx, m, &f->merges, what));
-    if (!m->unk || !osh_bpe_find(m, m->unk, m->n_unk, &m->unk_id)) m->unk_id = -1;
+    if (!m->unk || !bpe_find(m, m->unk, m->n_unk, &m->unk_id)) m->unk_id = -1;
     OSH_TRY(index_chars(cx, m));
     OSH_NEW(cx, m->ranks, HEAP_FROM);
-    OSH_NEW(cx, m->cache, CACHE_SLOTS);
-    *out = m, m = NULL; // give
+    *state = m, m = NULL; // give
 done:
-    osh_bpe_free(cx, m);
+    if (m) bpe_free(cx, m);
     return rc;
 }
+
+const osh_tok_model_type osh_tok_bpe = {
+    .name = "BPE", .load = bpe_load, .free = bpe_free, .encode = bpe_encode, .find = bpe_find, .size = bpe_size,
+    .max_id = bpe_max_id, .parts = bpe_parts};

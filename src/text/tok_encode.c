@@ -11,7 +11,7 @@ enum { PART_BYTES = 64 << 10, CHECK_EVERY = 4096 }; // pieces, for an interrupt
 
 struct osh_tokenizer {
     osh_tok_steps normalizers, pretokenizers; // own
-    osh_bpe *model;                           // own
+    osh_tok_model *model;                     // own
     osh_tok_added *added;                     // own
     osh_tok_post post;                        // own
     osh_tok_text texts[2];                    // own; scratch
@@ -31,7 +31,7 @@ void osh_tokenizer_close(osh_ctx *cx, osh_tokenizer *t)
     if (!t) return;
     osh_tok_steps_deinit(cx, &t->normalizers);
     osh_tok_steps_deinit(cx, &t->pretokenizers);
-    osh_bpe_free(cx, t->model);
+    osh_tok_model_free(cx, t->model);
     osh_tok_added_free(cx, t->added);
     osh_tok_post_deinit(cx, &t->post);
     for (int i = 0; i < 2; i++) osh_tok_text_deinit(cx, &t->texts[i]);
@@ -57,7 +57,7 @@ static osh_status build(osh_ctx *cx, osh_tokenizer **out, const osh_tok_file *f,
                                        cJSON_GetObjectItemCaseSensitive(o, "pre_tokenizer"), what));
     OSH_TRY(osh_tok_post_load(cx, &t->post, cJSON_GetObjectItemCaseSensitive(o, "post_processor"),
                               what));
-    OSH_TRY(osh_bpe_load(cx, &t->model, f, what));
+    OSH_TRY(osh_tok_model_load(cx, &t->model, f, what));
     OSH_TRY(osh_tok_added_load(cx, &t->added, f, t->model, &t->normalizers, what));
     *out = t, t = NULL; // give
 done:
@@ -218,7 +218,7 @@ static osh_status encode_pieces(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, con
         if (i % CHECK_EVERY == 0 && osh_interrupted(cx))
             OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted while tokenizing");
         if (p.id < 0) {
-            OSH_TRY(osh_bpe_encode(cx, t->model, ids, from->s + p.at, p.len));
+            OSH_TRY(osh_tok_model_encode(cx, t->model, ids, from->s + p.at, p.len));
             continue;
         }
         OSH_TRY(osh_ids_reserve(cx, ids, 1));
@@ -351,7 +351,7 @@ int64_t osh_tokenizer_model_max_length(const osh_tokenizer *t) { return t->model
 
 int64_t osh_tokenizer_n_vocab(const osh_tokenizer *t)
 {
-    int32_t a = osh_bpe_max_id(t->model), b = osh_tok_added_max_id(t->added);
+    int32_t a = osh_tok_model_max_id(t->model), b = osh_tok_added_max_id(t->added);
 
     return (int64_t)(a > b ? a : b) + 1;
 }

@@ -15,10 +15,11 @@ static osh_status take_bytes(osh_ctx *cx, void *user, const char *s, size_t n)
 static const char *bytes_of(const osh_buf *b) { return b->data ? b->data : ""; }
 
 typedef struct lists { // of one object: members that stay text
-    const char *names[2];
-    char opens[2];
-    osh_tok_list *to[2];
+    const char *names[3];
+    char opens[3];
+    osh_tok_list *to[3];
 } lists;
+enum { MOST_LISTS = 3 };
 
 /* The object at s; *rest gets its text without the lists. inner: those of its member "model", or NULL. */
 static osh_status split_object(osh_json_scan *s, osh_buf *rest, const lists *own, const lists *inner)
@@ -46,11 +47,11 @@ static osh_status split_object(osh_json_scan *s, osh_buf *rest, const lists *own
         osh_json_scan_space(s);
         size_t value = s->at, which = 0;
         char open = (char)osh_json_scan_peek(s);
-        while (which < 2 && !(own->names[which] && !strcmp(bytes_of(&key), own->names[which]) &&
+        while (which < MOST_LISTS && !(own->names[which] && !strcmp(bytes_of(&key), own->names[which]) &&
                               open == own->opens[which]))
             which++;
         bool is_model = inner && open == '{' && !strcmp(bytes_of(&key), "model");
-        if (which == 2) {
+        if (which == MOST_LISTS) {
             if (!first) OSH_TRY(osh_buf_append(cx, rest, ",", 1));
             OSH_TRY(osh_buf_append(cx, rest, s->text + from, value - from));
             first = false;
@@ -58,7 +59,8 @@ static osh_status split_object(osh_json_scan *s, osh_buf *rest, const lists *own
         s->n_commas = 0;
         if (is_model) OSH_TRY(split_object(s, rest, inner, NULL));
         else OSH_TRY(osh_json_scan_value(s));
-        if (which < 2) *own->to[which] = (osh_tok_list){s->text + value, s->at - value, s->n_commas + 1, s->what};
+        if (which < MOST_LISTS)
+            *own->to[which] = (osh_tok_list){s->text + value, s->at - value, s->n_commas + 1, s->what};
         else if (!is_model) OSH_TRY(osh_buf_append(cx, rest, s->text + value, s->at - value));
         osh_json_scan_space(s);
         int c = osh_json_scan_peek(s);
@@ -82,8 +84,8 @@ osh_status osh_tok_file_parse(osh_ctx *cx, osh_tok_file *f, const char *text, si
     osh_status rc = OSH_OK;
     osh_buf rest; // own
     osh_json_scan s = {.cx = cx, .what = what, .text = text, .n = n, .allow_nul = true};
-    lists outer = {{"added_tokens", NULL}, {'[', 0}, {&f->added, NULL}};
-    lists model = {{"vocab", "merges"}, {'{', '['}, {&f->vocab, &f->merges}};
+    lists outer = {{"added_tokens"}, {'['}, {&f->added}};
+    lists model = {{"vocab", "merges", "vocab"}, {'{', '[', '['}, {&f->vocab, &f->merges, &f->scores}};
 
     *f = (osh_tok_file){.tree = NULL};
     osh_buf_init(&rest, 0);
@@ -165,7 +167,6 @@ done:
     return rc;
 }
 
-/* Of an item that is a list of strings: joined in it->text. */
 osh_status osh_tok_items_join(osh_tok_items *it)
 {
     osh_status rc = OSH_OK;
@@ -186,6 +187,31 @@ osh_status osh_tok_items_join(osh_tok_items *it)
         OSH_TRY(string_to(&s, &it->text));
         if (++it->n_strings == 1) it->n_first = it->text.len;
     }
+done:
+    return rc;
+}
+
+osh_status osh_tok_items_pair(osh_tok_items *it, char number[OSH_JSON_MAX_NUMBER + 1])
+{
+    osh_status rc = OSH_OK;
+    osh_json_scan s = it->scan;
+
+    s.text = it->value, s.n = it->n_value, s.at = 1;
+    osh_buf_clear(&it->text);
+    it->n_strings = 0;
+    if (it->value[0] != '[') return OSH_OK;
+    osh_json_scan_space(&s);
+    if (osh_json_scan_peek(&s) != '"') return OSH_OK;
+    OSH_TRY(string_to(&s, &it->text));
+    osh_json_scan_space(&s);
+    if (osh_json_scan_peek(&s) != ',') return OSH_OK;
+    s.at++;
+    osh_json_scan_space(&s);
+    int c = osh_json_scan_peek(&s);
+    if (c != '-' && (c < '0' || c > '9')) return OSH_OK;
+    OSH_TRY(osh_json_scan_number(&s, number));
+    osh_json_scan_space(&s);
+    it->n_strings = osh_json_scan_peek(&s) == ']';
 done:
     return rc;
 }

@@ -1,7 +1,7 @@
 /* tok_impl.h - the parts of a tokenizer, seen by tok_*.c only.
  *
  *   bytes -> UTF-8 clean-up -> added tokens (raw) -> normalizers -> added tokens (normalized)
- *         -> pre-tokenizers -> BPE -> ids of the post-processor around it
+ *         -> pre-tokenizers -> model -> ids of the post-processor around it
  *
  * Text between two stages is a byte array and a list of pieces of it. A piece is either text or an
  * added token that was already found (id >= 0), which no later stage touches. The order is that of
@@ -21,7 +21,7 @@ typedef struct osh_tok_list {
 } osh_tok_list;
 typedef struct osh_tok_file {
     cJSON *tree; // own: all but the lists
-    osh_tok_list added, vocab, merges;
+    osh_tok_list added, vocab, merges, scores; // scores: a vocabulary that is a list
 } osh_tok_file;
 osh_status osh_tok_file_parse(osh_ctx *cx, osh_tok_file *f, const char *text, size_t n, const char *what);
 void osh_tok_file_deinit(osh_tok_file *f);
@@ -37,6 +37,8 @@ void osh_tok_items_deinit(osh_ctx *cx, osh_tok_items *it);
 osh_status osh_tok_items_next(osh_tok_items *it, bool *any);
 /* Of an item that is a list of strings: joined in it->text, n_first bytes of the first; n_strings 0: it is not. */
 osh_status osh_tok_items_join(osh_tok_items *it);
+/* Of one that is [string, number]: the string in it->text; n_strings 0: it is not. */
+osh_status osh_tok_items_pair(osh_tok_items *it, char number[OSH_JSON_MAX_NUMBER + 1]);
 
 #define OSH_TOK_MAX_BYTES ((size_t)1 << 30) // of one text at any stage
 
@@ -109,7 +111,7 @@ typedef enum {
     OSH_CUT_COMPAT   // or a compatibility form
 } osh_cut_kind;
 typedef struct osh_tok_step osh_tok_step;
-typedef struct osh_bpe osh_bpe;
+typedef struct osh_tok_model osh_tok_model;
 /* open: more text follows behind the last piece, whose end is not known. What pre-tokenizers cannot tell yet stays. */
 typedef struct osh_tok_work {
     osh_tok_text *cur, *next; // cur is read, next is written and then swapped in
@@ -117,7 +119,7 @@ typedef struct osh_tok_work {
     size_t left;         // bytes at the end of the text that stay
     size_t made_up;      // bytes at the start of the open piece that are not of the text
     osh_tok_piece tail;  // what the text that stays begins with: first and cont
-    const osh_bpe *model;
+    const osh_tok_model *model;
 } osh_tok_work;
 typedef osh_status (*osh_tok_step_fn)(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w);
 struct osh_tok_step {
@@ -194,21 +196,21 @@ static inline const struct osh_tok_pair *osh_tok_pairs_get(const osh_tok_pairs *
     return NULL;
 }
 
-/* The model. */
-osh_status osh_bpe_load(osh_ctx *cx, osh_bpe **out, const osh_tok_file *f, const char *what);
-void osh_bpe_free(osh_ctx *cx, osh_bpe *m);
-bool osh_bpe_find(const osh_bpe *m, const char *token, size_t n, int32_t *id);
-size_t osh_bpe_size(const osh_bpe *m); // entries
-int32_t osh_bpe_max_id(const osh_bpe *m);
-/* In a text of which x ends one part and y begins the next, no merge joins the two. Where a whole word may be a token
+/* tok_model.c: the model. */
+osh_status osh_tok_model_load(osh_ctx *cx, osh_tok_model **out, const osh_tok_file *f, const char *what);
+void osh_tok_model_free(osh_ctx *cx, osh_tok_model *m);
+bool osh_tok_model_find(const osh_tok_model *m, const char *token, size_t n, int32_t *id);
+size_t osh_tok_model_size(const osh_tok_model *m); // entries
+int32_t osh_tok_model_max_id(const osh_tok_model *m);
+/* In a text of which x ends one part and y begins the next, no token is made across. Where a whole word may be a token
  * that merges do not make, the answer is no. */
-bool osh_bpe_parts(const osh_bpe *m, uint32_t x, uint32_t y);
+bool osh_tok_model_parts(const osh_tok_model *m, uint32_t x, uint32_t y);
+osh_status osh_tok_model_encode(osh_ctx *cx, osh_tok_model *m, osh_ids *ids, const char *word, size_t n);
 uint32_t osh_tok_byte_char(unsigned char b); // GPT-2's
-osh_status osh_bpe_encode(osh_ctx *cx, osh_bpe *m, osh_ids *ids, const char *word, size_t n);
 
 /* Added tokens. */
 typedef struct osh_tok_added osh_tok_added;
-osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const osh_tok_file *f, const osh_bpe *m,
+osh_status osh_tok_added_load(osh_ctx *cx, osh_tok_added **out, const osh_tok_file *f, const osh_tok_model *m,
                               const osh_tok_steps *normalizers, const char *what);
 void osh_tok_added_free(osh_ctx *cx, osh_tok_added *a);
 osh_status osh_tok_added_split(osh_ctx *cx, const osh_tok_added *a, bool normalized,

@@ -509,7 +509,7 @@ void osh_tok_close_open(osh_tok_work *w, const char *space, bool bytes)
         osh_utf8_decode(s + q, p->len - q, &y);
         if (bytes) x = osh_tok_byte_char((unsigned char)s[q - 1]), y = osh_tok_byte_char((unsigned char)s[q]);
         else x = x == ' ' ? content : x, y = y == ' ' ? content : y;
-        if (osh_bpe_parts(w->model, x, y)) break;
+        if (osh_tok_model_parts(w->model, x, y)) break;
     }
     bool cuts = q > w->made_up;
     osh_tok_piece begin = {.id = -1, .cont = 255};

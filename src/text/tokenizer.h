@@ -2,8 +2,8 @@
  *
  * Only tokenizer.json decides the ids; tokenizer_config.json gives the maximum length and nothing
  * else (transformers 5 also ignores add_bos_token there when a tokenizer.json is present).
- * Truncation, padding, dropout and the decoder in the file are ignored. A tokenizer holds caches:
- * one thread at a time. */
+ * Truncation, padding and the decoder in the file are ignored; what is not known is refused by name. A tokenizer holds
+ * caches: one thread at a time. */
 #ifndef OSH_TOKENIZER_H
 #define OSH_TOKENIZER_H
 #include "base/base.h"

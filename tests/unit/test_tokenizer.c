@@ -225,12 +225,46 @@ typedef struct bad_file {
 
 #define BPE "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[]}"
 
+static void refused(osh_ctx *cx, const bad_file *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        osh_tokenizer *t = NULL;
+        assert_fails(cx, rows[i].code, rows[i].holds,
+                     osh_tokenizer_parse(cx, &t, rows[i].text, strlen(rows[i].text), "bad.json"));
+        assert_null(t);
+    }
+}
+
+static void bad_models_are_named(void **state)
+{
+    static const bad_file rows[] = {
+        {"{\"model\":{\"type\":\"Odd\",\"vocab\":[]}}", "model \"Odd\"", OSH_E_UNSUPPORTED},
+        {"{\"model\":{\"vocab\":{}}}", "without a type", OSH_E_UNSUPPORTED},
+        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":{}}}", "\"vocab\" list", OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1],[\"b\"]]}}", "entry 1", OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1,2]]}}", "entry 0", OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",1e999]]}}", "entry 0", OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":[[\"a\",-1]]}}", "unk_id", OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}", "unk_token", OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"a\",\"vocab\":{\"a\":0}}}", "subword_prefix",
+         OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":0,\"a\":2}}}", "'a' occurs twice",
+         OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":1.5}}}", "'a'", OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":[\"a\"]}}", "\"vocab\" object",
+         OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"BPE\",\"dropout\":0.1,\"vocab\":{\"a\":0},\"merges\":[]}}", "dropout",
+         OSH_E_UNSUPPORTED},
+    };
+
+    refused(*state, rows, sizeof rows / sizeof *rows);
+}
+
 static void bad_files_are_named(void **state)
 {
     static const bad_file rows[] = {
         {"[]", "model", OSH_E_FORMAT},
         {"{", "", OSH_E_FORMAT},
-        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}", "Unigram", OSH_E_UNSUPPORTED},
         {"{\"model\":{\"type\":\"BPE\",\"merges\":[]}}", "vocab", OSH_E_FORMAT},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}", "merges", OSH_E_FORMAT},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", "'a'", OSH_E_FORMAT},
@@ -293,12 +327,7 @@ static void bad_files_are_named(void **state)
     };
     osh_ctx *cx = *state;
 
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        osh_tokenizer *t = NULL;
-        assert_fails(cx, rows[i].code, rows[i].holds,
-                     osh_tokenizer_parse(cx, &t, rows[i].text, strlen(rows[i].text), "bad.json"));
-        assert_null(t);
-    }
+    refused(cx, rows, sizeof rows / sizeof *rows);
     osh_tokenizer *t = NULL;
     assert_fails(cx, OSH_E_IO, "tokenizer.json",
                  osh_tokenizer_open(cx, &t, OSH_SOURCE_DIR "/tests"));
@@ -317,6 +346,33 @@ static void an_unknown_token_outside_the_vocabulary_is_an_error(void **state)
     assert_int_equal(ids.n, 2);
     assert_fails(cx, OSH_E_FORMAT, "<u>", osh_tokenizer_encode(cx, t, &ids, "b", 1, true));
     osh_ids_deinit(cx, &ids);
+    osh_tokenizer_close(cx, t);
+    static const char *const others[] = {
+        "{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1]]}}",
+        "{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"<u>\",\"vocab\":{\"a\":0}}}",
+        "{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"<u>\",\"continuing_subword_prefix\":\"\","
+        "\"max_input_chars_per_word\":9,\"vocab\":{\"a\":0}}}"};
+    for (size_t i = 0; i < 3; i++) {
+        assert_ok(cx, osh_tokenizer_parse(cx, &t, others[i], strlen(others[i]), "unk"));
+        assert_ok(cx, osh_tokenizer_encode(cx, t, &ids, "a", 1, true));
+        assert_fails(cx, OSH_E_FORMAT, i ? "<u>" : "unk_id", osh_tokenizer_encode(cx, t, &ids, "b", 1, true));
+        osh_ids_deinit(cx, &ids);
+        osh_tokenizer_close(cx, t);
+    }
+}
+
+/* Both numbers have the same nearest double; the library reads the one of fewer digits a bit higher, and so chooses
+ * a, b (tokenizers 0.23.3: [1, 2]). */
+static void scores_are_read_as_the_library_reads_them(void **state)
+{
+    static const char spec[] = "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":["
+                               "[\"ab\",-1.506164240235239316],"
+                               "[\"a\",-1.5061642402352393],[\"b\",0]]}}";
+    osh_ctx *cx = *state;
+    osh_tokenizer *t = NULL;
+
+    assert_ok(cx, osh_tokenizer_parse(cx, &t, spec, strlen(spec), "scores"));
+    check(cx, t, "scores", "ab", 2, true, "1 2");
     osh_tokenizer_close(cx, t);
 }
 
@@ -349,7 +405,16 @@ static void allocation_failures_are_reported_and_leak_nothing(void **state)
                          "\"type\":\"RobertaProcessing\","
                          "\"cls\":[\"a\",0],\"sep\":[\"b\",1]}}";
 
+    static char unigram[] = "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"byte_fallback\":true,\"vocab\":"
+                            "[[\"<unk>\",0],[\"a\",-1.5],[\"el\",-2],[\"<0x20>\",-9]]}}";
+    static char wordpiece[] = "{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"u\","
+                              "\"continuing_subword_prefix\":\"##\","
+                              "\"max_input_chars_per_word\":20,\"vocab\":{\"u\":0,\"ab\":1,\"H\":2,\"##ello\":3}},"
+                              "\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"}}";
+
     torture(*state, everything, spec);
+    torture(*state, everything, unigram);
+    torture(*state, everything, wordpiece);
 }
 
 int main(void)
@@ -361,9 +426,11 @@ int main(void)
                                         drop_context),
         cmocka_unit_test_setup_teardown(merging_follows_its_definition, make_context, drop_context),
         cmocka_unit_test_setup_teardown(long_words_are_not_quadratic, make_context, drop_context),
+        cmocka_unit_test_setup_teardown(bad_models_are_named, make_context, drop_context),
         cmocka_unit_test_setup_teardown(bad_files_are_named, make_context, drop_context),
         cmocka_unit_test_setup_teardown(an_unknown_token_outside_the_vocabulary_is_an_error,
                                         make_context, drop_context),
+        cmocka_unit_test_setup_teardown(scores_are_read_as_the_library_reads_them, make_context, drop_context),
         cmocka_unit_test_setup_teardown(allocation_failures_are_reported_and_leak_nothing,
                                         make_context, drop_context),
     };

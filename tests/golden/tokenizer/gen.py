@@ -58,6 +58,14 @@ def models():
     plain = bpe(vocab, merges, unk_token="<unk>")
     sub = {"<unk>": 0, "a": 1, "b": 2, "c": 3, "##a": 4, "##b": 5, "##c": 6, "a</w>": 7, "##c</w>": 8, "ab": 9, "##bc</w>": 10,
            "abc</w>": 11, "##b</w>": 12, "ab##c": 13, "b</w>": 14}
+    pieces = {"<unk>": 0, "<s>": 0.0, "\u2581": -3.4635426998138428, "\u2581a": -4.25, "a": -5.125, "b": -6.0, "ab": -9.0001, "aba": -11.5,
+              "ba": -8.0, "\u2581hello": -7.1, "hell": -9.3, "o": -5.5, "\u2581world": -8.75, "l": -6.0, "he": -7.25, "h": -6.5, "e": -4.0,
+              "\u4f60": -11.000000953674316, "\u4f60\u597d": -12.1, "\u00e9": -9.123456789012345678, "zz": -22.5, "<0x5A>": -12.0}
+    uni = {"type": "Unigram", "unk_id": 0, "vocab": [[k, v] for k, v in pieces.items()], "byte_fallback": False}
+    byte_pieces = [[f"<0x{i:02X}>", 0] for i in range(256)]
+    wp = {w: i for i, w in enumerate(["[PAD]", "[UNK]", "hello", "he", "##llo", "##l", "##o", "w", "wor", "##ld", "world", "##worlds", "##s", "a", "##",
+                                      "b", "##\u00e9", "caf", "\u4f60", "##\u597d", "##b", "aa", "##aa", "##a"])}
+    wordpiece = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": wp}
     chars = gpt2_chars()
     bv = {c: i for i, c in enumerate(chars)}
     bm = ["\u0120 t", "h e", "l l", "he ll", "\u0120 w", "1 2", "12 3", "\u0120 \u0120", "a b", "\u00c3 \u00a9", "' s"]
@@ -76,6 +84,13 @@ def models():
         "affixes": bpe(sub, [["##b", "##c</w>"], ["a", "##bc</w>"], ["a", "##b"]], unk_token="<unk>", continuing_subword_prefix="##",
                        end_of_word_suffix="</w>"),
         "bytes": bpe(bv, bm),
+        "unigram": uni,
+        "unigram_fallback": {**uni, "byte_fallback": True, "vocab": uni["vocab"] + byte_pieces},
+        "unigram_fallback_partial": {**uni, "byte_fallback": True},
+        "unigram_other_unk": {**uni, "unk_id": 4, "vocab": uni["vocab"] + [["a", -5.0], ["ab", -2.0]]},
+        "wordpiece": wordpiece,
+        "wordpiece_short": {**wordpiece, "max_input_chars_per_word": 5, "continuing_subword_prefix": ""},
+        "wordlevel": {"type": "WordLevel", "unk_token": "[UNK]", "vocab": wp},
         "bytes_ignore_merges": {**bpe(bv, bm), "ignore_merges": True},
     }
 
@@ -200,6 +215,16 @@ def cases():
         case("model " + m + " by words", model=m, texts=extra, pre_tokenizer={"type": "WhitespaceSplit"})
     case("model affixes", model="affixes", texts=["abc", "a", "ab", "b", "abcabc", "xabc", "c", "abx", "aab bc abc"],
          pre_tokenizer={"type": "WhitespaceSplit"})
+    words = ["hello world", "abab ababa baab", " a  b", "xyzzy hello\u4f60\u597d\u597d", "\u00e9\u00e8 zz zzz ZZ", "<unk> a<unk>q q<unk><s>", "hellohello worlds",
+             "aaaaaaaaab" * 9]
+    for m in ("unigram", "unigram_fallback", "unigram_fallback_partial", "unigram_other_unk"):
+        case("model " + m, model=m, texts=words, pre_tokenizer=metaspace("always", True))
+        case("model " + m + " without cuts", model=m, texts=words + ["", "q"])
+    for m in ("wordpiece", "wordpiece_short", "wordlevel"):
+        case("model " + m, model=m, texts=["hello world", "worlds hellos helloworlds", "a b ab ba aaa aaaa", "caf\u00e9 \u00e9 \u4f60\u597d\u4f60", "hellox x [UNK]", "##a", "##llo",
+                                           "worlds wor ld", "a" * 100, "a" * 101, "\u00e9" * 5, "aaaaa aaaaaa"], pre_tokenizer={"type": "WhitespaceSplit"})
+    case("model wordlevel by added tokens", model="wordlevel", texts=["hello world x", "[UNK]hello [PAD] caf"], pre_tokenizer={"type": "Whitespace"},
+         added_tokens=[added("[UNK]", special=True), added("[PAD]", special=True), added("xx")])
     for m in ("bytes", "bytes_ignore_merges"):
         case("model " + m, model=m, pre_tokenizer=byte_level(False, True), texts=["hello the world 1234 \u00e9\u00e9 it's abc abcabc", "   x\u00ff\u0000\u00a0"])
     return out

@@ -1,0 +1,50 @@
+/* tok_trie.h - tokens as a trie of bytes, built once: children of a node stand side by side. */
+#ifndef OSH_TOK_TRIE_H
+#define OSH_TOK_TRIE_H
+#include "base/buf.h"
+
+/* Tokens as they are read. */
+typedef struct osh_tok_words {
+    osh_buf bytes;    // own: of all of them, side by side
+    struct osh_tok_word {
+        const char *s; // view of bytes, once the trie is built
+        size_t at;
+        uint32_t n;
+        int32_t id;
+    } *items;         // own
+    size_t n, cap;
+} osh_tok_words;
+void osh_tok_words_init(osh_tok_words *w);
+void osh_tok_words_deinit(osh_ctx *cx, osh_tok_words *w);
+osh_status osh_tok_words_add(osh_ctx *cx, osh_tok_words *w, const char *s, size_t n, int32_t id);
+
+/* Node 0 is the root; the children of node i are child[i] .. child[i + 1] - 1, by label. */
+typedef struct osh_tok_trie {
+    uint32_t *child; // own; [n + 1]
+    int32_t *id;     // own; [n]; -1: no token ends here
+    uint8_t *label;  // own; [n]: byte that leads here
+    size_t n;
+} osh_tok_trie;
+/* Sorts the words. Of two that are equal the one with the higher id stays; *twice shows one of such, if there are. */
+osh_status osh_tok_trie_build(osh_ctx *cx, osh_tok_trie *t, osh_tok_words *w, const struct osh_tok_word **twice);
+void osh_tok_trie_deinit(osh_ctx *cx, osh_tok_trie *t);
+/* The id of a token, or -1. */
+int32_t osh_tok_trie_find(const osh_tok_trie *t, const char *s, size_t n);
+/* The node behind *node by byte c; false: there is none. */
+static inline bool osh_tok_trie_step(const osh_tok_trie *t, uint32_t *node, unsigned char c)
+{
+    uint32_t from = t->child[*node], to = t->child[*node + 1];
+
+    while (to - from > 8) { // halves of a range that is sorted
+        uint32_t mid = from + (to - from) / 2;
+        if (t->label[mid] <= c) from = mid;
+        else to = mid;
+    }
+    for (; from < to; from++)
+        if (t->label[from] == c) {
+            *node = from;
+            return true;
+        }
+    return false;
+}
+#endif
