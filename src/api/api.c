@@ -201,7 +201,7 @@ static osh_status compress_chosen(osh_ctx *cx, const osh_options *opt, osh_sink 
     OSH_TRY(osh_choice_make(cx, &c, opt, sink, user));
     with.chosen = c.recipe, with.mixed = c.mixed;
     OSH_TRY(compress(cx, &with, sink, user));
-    OSH_TRY(osh_choice_end(cx, opt));
+    OSH_TRY(osh_choice_end(cx, &c, opt));
 done:
     osh_choice_deinit(cx, &c);
     return rc;

@@ -10,7 +10,10 @@
 #include "base/file.h"
 #include "base/xxh3.h"
 #include "eval/effect.h"
+#include "eval/gradients.h"
 #include "ops/isa.h"
+#include "output/emit_impl.h"
+#include "output/known.h"
 #include "plan/identity.h"
 #include "plan/memory.h"
 #include "run/run.h"
@@ -53,15 +56,22 @@ done:
     return rc;
 }
 
+/* own */
+static osh_status survey_output(osh_ctx *cx, char **out, const osh_options *opt)
+{
+    size_t n = strlen(opt->output ? opt->output : "");
+    while (n > 1 && opt->output[n - 1] == '/') n--;
+    *out = osh_sprintf(cx, "%.*s.oneshot-survey", (int)n, n ? opt->output : "");
+    return *out ? OSH_OK : OSH_E_NOMEM;
+}
+
 static osh_status survey_begin(osh_ctx *cx, survey *s, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
-    size_t n = strlen(opt->output ? opt->output : "");
     *s = (survey){.opt = *opt, .r = {.started = osh_now()}};
     if (opt->target_bits > 0 && opt->target_size)
         OSH_FAIL(cx, OSH_E_USAGE, "--target-bits and --target-size exclude each other");
-    while (n > 1 && opt->output[n - 1] == '/') n--;
-    if (!(s->output = osh_sprintf(cx, "%.*s.oneshot-survey", (int)n, n ? opt->output : ""))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(survey_output(cx, &s->output, opt));
     s->opt.output = s->output, s->opt.survey = true, s->opt.device = "cpu", s->opt.device_memory = 0;
     s->opt.profile = NULL, s->opt.overwrite = false, s->opt.eval = NULL;
     OSH_TRY(osh_output_claim(cx, &s->opt));
@@ -81,24 +91,45 @@ static osh_status predict(osh_ctx *cx, survey *s)
     const osh_losses **losses = NULL; // own; items are views
     osh_mixed *m = NULL;              // own
     osh_effect *e = NULL;             // own
+    osh_gradients *g = NULL;          // own
     int64_t effects = 0, limit;
     OSH_NEW(cx, losses, s->p->n_linears);
     for (int i = 0; i < s->p->n_linears; i++) losses[i] = &none;
     OSH_TRY(osh_mixed_new(cx, &m, s->p, losses));
     OSH_TRY(osh_mixed_limit(cx, &limit, m, s->p));
     OSH_TRY(osh_mixed_choose(cx, m, limit));
-    OSH_TRY(osh_effect_open(cx, &e, s->p, m->unit_of, m->n_units));
-    OSH_TRY(osh_effect_bytes(cx, &effects, e));
+    if (s->p->gradients) {
+        OSH_TRY(osh_gradients_open(cx, &g, s->p));
+        OSH_TRY(osh_gradients_bytes(cx, &effects, g));
+    } else {
+        OSH_TRY(osh_effect_open(cx, &e, s->p, m->unit_of, m->n_units));
+        OSH_TRY(osh_effect_bytes(cx, &effects, e));
+    }
     effects += s->p->memory.base_bytes;
     s->peak = s->p->memory.host_peak > effects ? s->p->memory.host_peak : effects;
     if (s->opt.host_memory > 0 && effects + OSH_ISA_NOISE_BYTES > s->opt.host_memory)
-        OSH_FAIL(cx, OSH_E_USAGE, "--host-memory %.0fMiB cannot be held where the effects of %d units of modules are "
-                 "measured: the smallest that would do is --host-memory %.0fMiB", mib(s->opt.host_memory), m->n_units,
+        OSH_FAIL(cx, OSH_E_USAGE, "--host-memory %.0fMiB cannot be held where %s %d units of modules are "
+                 "measured: the smallest that would do is --host-memory %.0fMiB", mib(s->opt.host_memory),
+                 s->p->gradients ? "gradients at" : "the effects of", m->n_units,
                  mib(effects + OSH_ISA_NOISE_BYTES));
 done:
+    osh_gradients_close(cx, g);
     osh_effect_close(cx, e);
     osh_mixed_free(cx, m);
     osh_free(cx, losses);
+    return rc;
+}
+
+/* Before the survey, whose losses they weigh. */
+static osh_status measure_gradients(osh_ctx *cx, survey *s)
+{
+    osh_status rc = OSH_OK;
+    osh_gradients *g = NULL; // own
+    osh_progress progress = s->r.progress;
+    OSH_TRY(osh_gradients_open(cx, &g, s->p));
+    OSH_TRY(osh_gradients_run(cx, g, &progress));
+done:
+    osh_gradients_close(cx, g);
     return rc;
 }
 
@@ -112,7 +143,10 @@ static osh_status survey_run(osh_ctx *cx, survey *s)
     OSH_NEW(cx, s->r.results, s->p->n_linears);
     OSH_TRY(osh_emitter_new(cx, &s->r.emitter, s->p, s->r.results, &finished));
     OSH_TRY(osh_run_start(cx, &s->r));
-    if (!osh_run_solved(&s->r, 0, s->p->parts->n)) OSH_TRY(osh_run_calibrated(cx, &s->r));
+    if (!osh_run_solved(&s->r, 0, s->p->parts->n)) {
+        if (s->p->gradients) OSH_TRY(measure_gradients(cx, s));
+        OSH_TRY(osh_run_calibrated(cx, &s->r));
+    }
     OSH_TRY(osh_emit_wait(cx, s->r.emitter));
 done:
     osh_run_unwatch(cx, &s->r, rc);
@@ -213,7 +247,11 @@ static osh_status choose(osh_ctx *cx, osh_choice *c, survey *s)
     OSH_NEW(cx, losses, s->p->n_linears);
     for (int i = 0; i < s->p->n_linears; i++) losses[i] = &s->r.results[i].losses;
     OSH_TRY(osh_mixed_new(cx, &c->mixed, s->p, losses));
-    OSH_TRY(weigh(cx, c->mixed, s));
+    if (s->p->gradients_not)
+        osh_log(cx, OSH_LOG_INFO, "losses are weighed by the effects of rounding, not by gradients: %s",
+                s->p->gradients_not);
+    if (s->p->gradients) osh_mixed_by_gradients(c->mixed, s->p);
+    else OSH_TRY(weigh(cx, c->mixed, s));
     OSH_TRY(osh_mixed_limit(cx, &limit, c->mixed, s->p));
     OSH_TRY(osh_mixed_choose(cx, c->mixed, limit));
     if (!mark) OSH_TRY(OSH_E_NOMEM);
@@ -264,24 +302,45 @@ done:
     return rc;
 }
 
-/* Whatever is done in it. */
-osh_status osh_choice_end(osh_ctx *cx, const osh_options *opt)
+/* Its records, which no run of the job needs any more. */
+static osh_status remove_survey(osh_ctx *cx, const char *dir)
+{
+    osh_status rc = OSH_OK;
+    osh_known k = {0}; // own
+    OSH_TRY(osh_known_of_survey(cx, &k));
+    OSH_TRY(osh_known_remove(cx, &k, dir, OSH_JOURNAL_NAME, false));
+done:
+    osh_known_deinit(cx, &k);
+    return rc;
+}
+
+/* A survey that an earlier process left behind its output: it may be another job's. */
+static osh_status discard_survey(osh_ctx *cx, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
     survey s; // own
-    char *final = NULL, *partial = NULL; // own
     bool finished = false;
     OSH_TRY(survey_begin(cx, &s, opt));
-    OSH_TRY(osh_output_dirs(cx, &final, &partial, s.output));
-    if (!osh_dir_exists(partial)) goto done;
     s.opt.restart = false;
     OSH_NEW(cx, s.r.results, s.p->n_linears);
     OSH_TRY(osh_emitter_new(cx, &s.r.emitter, s.p, s.r.results, &finished));
     osh_emitter_discard(s.r.emitter);
 done:
+    survey_end(cx, &s);
+    return rc;
+}
+
+osh_status osh_choice_end(osh_ctx *cx, const osh_choice *c, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    char *output = NULL, *final = NULL, *partial = NULL; // own
+    OSH_TRY(survey_output(cx, &output, opt));
+    OSH_TRY(osh_output_dirs(cx, &final, &partial, output));
+    if (osh_dir_exists(partial)) rc = c->mixed ? remove_survey(cx, partial) : discard_survey(cx, opt);
+done:
+    osh_free(cx, output);
     osh_free(cx, final);
     osh_free(cx, partial);
-    survey_end(cx, &s);
     return rc;
 }
 
@@ -299,8 +358,10 @@ osh_status osh_choice_plan(osh_ctx *cx, char **text, const osh_options *opt)
     *text = NULL;
     OSH_TRY(survey_begin(cx, &s, opt));
     OSH_TRY(predict(cx, &s));
-    *text = osh_sprintf(cx, "a survey comes first: %d modules, host memory %.1f MB, predicted; below, as if the scheme "
-                        "were that of all\n\n", s.p->n_linears, (double)s.peak / 1e6);
+    *text = osh_sprintf(cx, "a survey comes first: %d modules, host memory %.1f MB, predicted; losses weighed by %s%s; "
+                        "below, as if the scheme were that of all\n\n", s.p->n_linears, (double)s.peak / 1e6,
+                        s.p->gradients ? "gradients" : "the effects of rounding, and not by gradients: ",
+                        s.p->gradients ? "" : s.p->gradients_not);
     if (!*text) rc = OSH_E_NOMEM;
 done:
     survey_end(cx, &s);

@@ -29,23 +29,6 @@ struct osh_effect {
     bool *run, *keep;   // own: of the subgraph
 };
 
-static osh_status cut_data(osh_ctx *cx, osh_effect *e)
-{
-    osh_status rc = OSH_OK;
-    const osh_dataset *d = &e->p->data;
-    int64_t n = 0;
-    OSH_NEW(cx, e->d.ids, OSH_EFFECT_SAMPLES * OSH_EFFECT_LENGTH);
-    OSH_NEW(cx, e->d.offsets, OSH_EFFECT_SAMPLES + 1);
-    for (int64_t s = 0; s < d->n && s < OSH_EFFECT_SAMPLES; s++) {
-        int64_t length = d->offsets[s + 1] - d->offsets[s];
-        if (length > OSH_EFFECT_LENGTH) length = OSH_EFFECT_LENGTH;
-        memcpy(e->d.ids + n, d->ids + d->offsets[s], (size_t)length * sizeof *d->ids);
-        e->d.offsets[++e->d.n] = n += length;
-    }
-done:
-    return rc;
-}
-
 osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, const int *unit_of, int n_units)
 {
     osh_status rc = OSH_OK;
@@ -53,7 +36,7 @@ osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, con
     OSH_NEW(cx, e, 1);
     e->p = p, e->unit_of = unit_of, e->n_units = n_units;
     OSH_TRY(osh_forward_open(cx, &e->f, p->opt->model, p->opt->models_dir));
-    OSH_TRY(cut_data(cx, e));
+    OSH_TRY(osh_dataset_head(cx, &e->d, &p->data, OSH_EFFECT_SAMPLES, OSH_EFFECT_LENGTH));
     OSH_NEW(cx, e->of, n_units);
     OSH_NEW(cx, e->run, e->f->graph->n_nodes);
     OSH_NEW(cx, e->keep, e->f->graph->n_values);
@@ -74,8 +57,7 @@ void osh_effect_close(osh_ctx *cx, osh_effect *e)
     stream_free(cx, &e->clean);
     for (int u = 0; e->of && u < e->n_units; u++) stream_free(cx, &e->of[u]);
     osh_forward_close(cx, e->f);
-    osh_free(cx, e->d.ids);
-    osh_free(cx, e->d.offsets);
+    osh_dataset_deinit(cx, &e->d);
     osh_free(cx, e->of);
     osh_free(cx, e->run);
     osh_free(cx, e->keep);

@@ -52,19 +52,6 @@ done:
     return rc;
 }
 
-/* Target of each position: the next token of its sample; -1 for a sample's last. */
-static osh_status make_targets(osh_ctx *cx, osh_tensor **out, int64_t first, int64_t n, const osh_dataset *d)
-{
-    osh_status rc = OSH_OK;
-    OSH_TRY(osh_tensor_new(cx, out, OSH_I32, 1, (int64_t[]){d->offsets[first + n] - d->offsets[first]}));
-    int32_t *t = (*out)->data;
-    for (int64_t s = first; s < first + n; s++)
-        for (int64_t i = d->offsets[s]; i < d->offsets[s + 1]; i++)
-            t[i - d->offsets[first]] = i + 1 < d->offsets[s + 1] ? d->ids[i + 1] : -1;
-done:
-    return rc;
-}
-
 static osh_status score_on_host(osh_ctx *cx, const osh_forward *f, const osh_forward *ref, int64_t at,
                                 osh_tensor *targets, osh_tensor *const out[4])
 {
@@ -107,7 +94,7 @@ static osh_status score_batch(osh_ctx *cx, scores *sc, models *m, int64_t at)
     int64_t first, n;
     if (m->card) osh_eval_card_batch(m->card, at, &first, &n);
     else first = m->f->batches[at]->first_sample, n = m->f->batches[at]->seqs.n;
-    OSH_TRY(make_targets(cx, &targets, first, n, &m->d));
+    OSH_TRY(osh_next_tokens(cx, &targets, &m->d, first, n));
     const int64_t *shape = targets->shape;
     for (int i = 0; i < (m->ref ? 4 : 1); i++) OSH_TRY(osh_tensor_new(cx, &out[i], OSH_F32, 1, shape));
     if (m->card) OSH_TRY(osh_eval_card_score(cx, m->card, at, targets, out));

@@ -114,6 +114,7 @@ void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep)
     memset(keep, 0, (size_t)g->n_values * sizeof *keep);
     for (int i = 0; i < s->n_live_out; i++) keep[s->live_out[i]] = true;
     if (index == f->parts->n - 1) keep[g->hidden] = true;
+    for (int v = 0; f->stay && v < g->n_values; v++) keep[v] |= f->stay[v];
     osh_exec_needed(run, g, s->first, s->n_nodes, keep);
 }
 
@@ -193,8 +194,21 @@ done:
     return rc;
 }
 
+osh_status osh_next_tokens(osh_ctx *cx, osh_tensor **out, const osh_dataset *d, int64_t first, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_tensor_new(cx, out, OSH_I32, 1, (int64_t[]){d->offsets[first + n] - d->offsets[first]}));
+    int32_t *t = (*out)->data;
+    for (int64_t s = first; s < first + n; s++)
+        for (int64_t i = d->offsets[s]; i < d->offsets[s + 1]; i++)
+            t[i - d->offsets[first]] = i + 1 < d->offsets[s + 1] ? d->ids[i + 1] : -1;
+done:
+    return rc;
+}
+
 /* Bytes that value v takes in all batches; v -1: what a batch is besides. *most: tokens of the largest. */
-static int64_t rest_bytes(const osh_graph *g, const osh_dataset *d, int64_t n, int64_t size, int v, int64_t *most)
+int64_t osh_forward_values_bytes(const osh_graph *g, const osh_dataset *d, int64_t n, int64_t size, int v,
+                                 int64_t *most)
 {
     int64_t sum = 0, each = (int64_t)(osh_mem_gross(sizeof(osh_batch)) + osh_mem_gross(sizeof(osh_tensor)) +
                                       osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
@@ -210,7 +224,7 @@ static int64_t rest_bytes(const osh_graph *g, const osh_dataset *d, int64_t n, i
 }
 
 /* Weights of the nodes that run; *width: of the widest value that goes into one of these. */
-static int64_t weight_bytes(const osh_forward *f, const osh_subgraph *s, const bool *run, int64_t *width)
+int64_t osh_forward_weight_bytes(const osh_forward *f, const osh_subgraph *s, const bool *run, int64_t *width)
 {
     const osh_graph *g = f->graph;
     int64_t sum = 0;
@@ -233,7 +247,7 @@ osh_status osh_forward_bytes(osh_ctx *cx, int64_t *peak, int64_t *left, const os
     const osh_checkpoint *ck = osh_source_checkpoint(f->source);
     bool *run = NULL, *keep = NULL, *in = NULL; // own
     int64_t size = batch_size > 0 ? batch_size : 1, most = 0, width = 0, before = 0;
-    int64_t base = rest_bytes(g, d, n, size, -1, &most), reading = (int64_t)osh_source_scratch(f->source);
+    int64_t base = osh_forward_values_bytes(g, d, n, size, -1, &most), reading = (int64_t)osh_source_scratch(f->source);
     OSH_NEW(cx, run, g->n_nodes);
     OSH_NEW(cx, keep, g->n_values);
     OSH_NEW(cx, in, g->n_values);
@@ -246,8 +260,8 @@ osh_status osh_forward_bytes(osh_ctx *cx, int64_t *peak, int64_t *left, const os
         memset(in, 0, (size_t)g->n_values * sizeof *in);
         for (int k = 0; k < s->n_live_in; k++) in[s->live_in[k]] = true;
         for (int v = 0; v < g->n_values; v++)
-            if (keep[v] && v != g->input_ids) after += rest_bytes(g, d, n, size, v, &most);
-        int64_t weights = weight_bytes(f, s, run, &width), now = before > after ? before : after;
+            if (keep[v] && v != g->input_ids) after += osh_forward_values_bytes(g, d, n, size, v, &most);
+        int64_t weights = osh_forward_weight_bytes(f, s, run, &width), now = before > after ? before : after;
         now += (int64_t)osh_exec_peak(g, s->first, s->n_nodes, run, in, NULL, keep, NULL, most, osh_threads(cx), NULL);
         if (osh_source_n_quantized(f->source)) // inputs are rounded in a copy
             now += (int64_t)osh_mem_gross((size_t)(most * width) * osh_dtype_bytes(g->dtype));
@@ -270,6 +284,7 @@ void osh_forward_close(osh_ctx *cx, osh_forward *f)
     for (int64_t b = 0; b < f->n_batches; b++) osh_batch_free(cx, f->batches[b]);
     osh_free(cx, f->batches);
     osh_tensor_free(cx, f->head);
+    osh_free(cx, f->stay);
     for (int v = 0; f->cache && v < f->graph->n_values; v++) osh_tensor_free(cx, f->cache[v]);
     for (int v = 0; f->cache_zero && v < f->graph->n_values; v++) osh_tensor_free(cx, f->cache_zero[v]);
     osh_free(cx, f->cache);

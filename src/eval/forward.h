@@ -13,6 +13,7 @@ typedef struct osh_forward {
     osh_batch **batches; // own; after osh_forward_run each holds graph->hidden
     int64_t n_batches;
     osh_tensor *head;    // own: weight of lm_head
+    bool *stay;          // own [values]: that stay in the batches whoever reads them; NULL: none
     osh_tensor **cache;  // own [values]: scales of keys and values that a kv_cache_scheme rounds; NULL: it has none
     osh_tensor **cache_zero; // own [values]: their zero points; NULL: none
 } osh_forward;
@@ -25,6 +26,8 @@ osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded
 /* pr: its work_done grows by osh_forward_work, whatever else the caller counts in it. */
 osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size,
                            bool quantize_activations, osh_progress *pr);
+/* For each token of samples [first, first + n) of d the one behind it, I32 [tokens]; -1: the last of its sample. own */
+osh_status osh_next_tokens(osh_ctx *cx, osh_tensor **out, const osh_dataset *d, int64_t first, int64_t n);
 /* Nodes of subgraph `index` that run [its n_nodes], and the values that live behind it [values]. */
 void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep);
 /* Of osh_forward_run and, with_head, of the scores behind it. */
@@ -33,5 +36,10 @@ osh_status osh_forward_work(osh_ctx *cx, double *work, const osh_forward *f, con
  * osh_forward_close. */
 osh_status osh_forward_bytes(osh_ctx *cx, int64_t *peak, int64_t *left, const osh_forward *f, const osh_dataset *d,
                              int64_t n, int64_t batch_size);
+/* Parts of that: values v of all batches (v -1: what a batch is besides), *most becomes at least the tokens of the
+ * largest; weights of the nodes that run, *width at least that of the widest value that goes into one of these. */
+int64_t osh_forward_values_bytes(const osh_graph *g, const osh_dataset *d, int64_t n, int64_t size, int v,
+                                 int64_t *most);
+int64_t osh_forward_weight_bytes(const osh_forward *f, const osh_subgraph *s, const bool *run, int64_t *width);
 void osh_forward_close(osh_ctx *cx, osh_forward *f);
 #endif

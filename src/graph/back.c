@@ -13,15 +13,25 @@ static bool wants_weight(const osh_back *k, const osh_node *n)
     return false;
 }
 
+static bool is_seen(const osh_back *k, int v) { return k->seen && k->seen[v]; }
+
+/* Something that is wanted lies behind the node. */
+static bool leads_on(const osh_back *k, const osh_node *n, const bool *needs)
+{
+    bool on = wants_weight(k, n);
+    for (int m = 0; m < n->op->n_in; m++) on |= needs[n->in[m]];
+    return on;
+}
+
 /* needs [values]: whether something that is wanted lies behind the value. made [values]: whether a node made it. */
 static void find_needs(bool *needs, bool *made, const osh_back *k)
 {
     memcpy(needs, k->in, (size_t)k->g->n_values * sizeof *needs);
     for (int i = k->first; i < k->first + k->n; i++) {
         const osh_node *n = &k->g->nodes[i];
-        bool need = wants_weight(k, n);
-        for (int m = 0; m < n->op->n_in; m++) need |= needs[n->in[m]];
-        for (int m = 0; runs(k, i) && m < n->op->n_out; m++) needs[n->out[m]] = need, made[n->out[m]] = true;
+        bool need = leads_on(k, n, needs);
+        for (int m = 0; runs(k, i) && m < n->op->n_out; m++)
+            needs[n->out[m]] = need || is_seen(k, n->out[m]), made[n->out[m]] = true;
     }
 }
 
@@ -42,7 +52,7 @@ osh_status osh_back_check(osh_ctx *cx, const osh_back *k)
     OSH_TRY(needs_new(cx, &needs, &made, k));
     for (int i = k->first; i < k->first + k->n; i++) {
         const osh_node *n = &k->g->nodes[i];
-        if (runs(k, i) && needs[n->out[0]] && (!n->op->grad[OSH_REF] || n->op->n_out != 1))
+        if (runs(k, i) && leads_on(k, n, needs) && (!n->op->grad[OSH_REF] || n->op->n_out != 1))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s has no gradient", k->g->modules[n->module].name, n->op->name);
     }
 done:
@@ -97,7 +107,9 @@ osh_status osh_back_run(osh_ctx *cx, const osh_back *k, const osh_weights *w, os
     for (int i = k->first + k->n - 1; i >= k->first; i--) {
         const osh_node *n = &k->g->nodes[i];
         if (!runs(k, i)) continue;
-        if (needs[n->out[0]] && dv[n->out[0]]) OSH_TRY(back_node(cx, k, w, i, needs, b, dv));
+        for (int m = 0; m < n->op->n_out; m++)
+            if (is_seen(k, n->out[m]) && dv[n->out[m]]) OSH_TRY(k->value(cx, k->user, n->out[m], dv[n->out[m]]));
+        if (leads_on(k, n, needs) && dv[n->out[0]]) OSH_TRY(back_node(cx, k, w, i, needs, b, dv));
         for (int m = 0; m < n->op->n_out; m++) {
             osh_tensor_free(cx, b->values[n->out[m]]), b->values[n->out[m]] = NULL;
             osh_tensor_free(cx, dv[n->out[m]]), dv[n->out[m]] = NULL;
@@ -139,7 +151,7 @@ static void count_node(tally *t, int node)
     const osh_node *n = &g->nodes[node];
     int64_t in_width[OSH_OP_MAX_IN] = {0};
     size_t dw = 0;
-    if (!t->needs[n->out[0]] || !t->has[n->out[0]]) return;
+    if (!leads_on(t->k, n, t->needs) || !t->has[n->out[0]]) return;
     for (int m = 0; m < n->op->n_in; m++) {
         int v = n->in[m];
         in_width[m] = g->values[v].width;

@@ -45,6 +45,7 @@ struct osh_linear_job { // one Linear to be quantized
     bool keep_w;                // w stays as it is, also where the modifier propagates
     bool pruned;                // what is 0 in w stays 0, and w is left as a modifier that propagates leaves it
     double sparsity;            // for a modifier that prunes
+    const double *care;         // view [O]: what the square of an error of each output is worth; NULL: 1
     void *cache;                // own: scales and zero points of keys and values, as they are stored behind each
                                 // other; NULL: the Linear has none
     void *room;                 // view: for codes, [O, I] bytes, where the modifier works by rows; NULL: codes is made

@@ -2,6 +2,7 @@
  *
  *   sum over rows and columns of (Q - W)^2 c_j
  *
+ * each row times what the model's loss cares for its output, where that is known (osh_linear_job's care).
  * GPTQ: c_j = 1 / U_jj^2 with U of gptq.c. The column loop leaves at each column a rounding error of its own, which is
  * as large as that of rounding to nearest, and what it costs when the columns behind it make up for what they can is
  * c_j: so one factorization serves all candidates. Rounding to nearest: c_j = H_jj, as if errors of different columns
@@ -88,7 +89,7 @@ static osh_status lose(osh_ctx *cx, double *loss, const osh_modifier *m, const o
     s.codes = codes;
     OSH_TRY(osh_parallel_for(cx, (O + ROWS - 1) / ROWS, scan_rows, &s));
     *loss = 0;
-    for (int64_t o = 0; o < O; o++) *loss += s.loss[o];
+    for (int64_t o = 0; o < O; o++) *loss += s.loss[o] * (j->care ? j->care[o] : 1);
 done:
     osh_qparams_deinit(cx, &params);
     osh_free(cx, codes);

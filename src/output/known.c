@@ -60,16 +60,25 @@ done:
     return rc;
 }
 
+osh_status osh_known_of_survey(osh_ctx *cx, osh_known *k)
+{
+    osh_status rc = OSH_OK;
+    *k = (osh_known){.in_place = true};
+    OSH_TRY(osh_map_new(cx, &k->names, 64));
+    OSH_TRY(add_written(cx, k, true));
+    OSH_TRY(known_add(cx, k, OSH_JOURNAL_NAME, LASTING));
+    OSH_TRY(known_add(cx, k, OSH_SCRATCH_NAME, LASTING));
+done:
+    return rc;
+}
+
 osh_status osh_known_of_run(osh_ctx *cx, osh_known *k, const osh_plan *p, const osh_journal *was)
 {
     osh_status rc = OSH_OK;
     char **names = NULL; // own
     size_t n = 0;
-    *k = (osh_known){.any_shard = was != NULL, .in_place = true};
-    OSH_TRY(osh_map_new(cx, &k->names, 64));
-    OSH_TRY(add_written(cx, k, true));
-    OSH_TRY(known_add(cx, k, OSH_JOURNAL_NAME, LASTING));
-    OSH_TRY(known_add(cx, k, OSH_SCRATCH_NAME, LASTING));
+    OSH_TRY(osh_known_of_survey(cx, k));
+    k->any_shard = was != NULL;
     for (int s = 0; s < p->n_shards; s++) OSH_TRY(known_add(cx, k, p->shards[s].name, LASTING));
     OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, p->ck));
     for (size_t i = 0; i < n; i++) OSH_TRY(known_add(cx, k, names[i], LASTING));

@@ -15,6 +15,7 @@ void osh_known_deinit(osh_ctx *cx, osh_known *k);
 /* What a run of this plan puts into its partial directory, its temporary files included. was: the journal of an earlier
  * run of another plan that began it; NULL: it was this plan. */
 osh_status osh_known_of_run(osh_ctx *cx, osh_known *k, const osh_plan *p, const osh_journal *was);
+osh_status osh_known_of_survey(osh_ctx *cx, osh_known *k); // a run that writes no output
 osh_status osh_known_of_output(osh_ctx *cx, osh_known *k, const char *dir); // a finished one, by its manifest
 /* Fails with `code` and the path of the first one that is not known. */
 osh_status osh_known_check(osh_ctx *cx, const osh_known *k, const char *dir, osh_status code);

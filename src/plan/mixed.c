@@ -80,6 +80,7 @@ osh_status osh_mixed_new(osh_ctx *cx, osh_mixed **out, const osh_plan *p, const 
     OSH_NEW(cx, m, 1);
     OSH_NEW(cx, m->units, p->n_linears);
     OSH_NEW(cx, m->unit_of, p->n_linears);
+    if (p->gradients_not && !(m->gradients_not = osh_strdup(cx, p->gradients_not))) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_map_new(cx, &first, (size_t)p->n_linears));
     for (int i = 0; i < p->n_linears; i++) {
         int64_t at;
@@ -117,6 +118,16 @@ void osh_mixed_weigh(osh_mixed *m, const double *effect)
     }
 }
 
+void osh_mixed_by_gradients(osh_mixed *m, const osh_plan *p)
+{
+    double each = 0.5 / (double)p->data.offsets[p->data.n];
+    for (int i = 0; i < m->n_units; i++) {
+        osh_mixed_unit *u = &m->units[i];
+        u->effect = each * u->rounded;
+        for (int k = 0; k < u->n; k++) u->loss[k] *= each;
+    }
+}
+
 void osh_mixed_free(osh_ctx *cx, osh_mixed *m)
 {
     if (!m) return;
@@ -124,6 +135,7 @@ void osh_mixed_free(osh_ctx *cx, osh_mixed *m)
     osh_free(cx, m->units);
     osh_free(cx, m->unit_of);
     osh_free(cx, m->curve);
+    osh_free(cx, m->gradients_not);
     osh_free(cx, m);
 }
 

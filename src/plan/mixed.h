@@ -29,10 +29,13 @@ typedef struct osh_mixed {
     double loss, bound;    // of what is chosen; no choice within the limit can lose less than bound
     osh_mixed_step *curve; // own: from the least size to the largest, along the convex hull
     int n_curve;
+    char *gradients_not;   // own: why losses are not weighed by gradients, but by effects; NULL: they are
 } osh_mixed;
 
 /* Units of a survey's Linears, and what each candidate takes. losses [linears]: of each candidate. */
 osh_status osh_mixed_new(osh_ctx *cx, osh_mixed **out, const osh_plan *p, const osh_losses *const *losses);
+/* Of a survey with gradients: losses become those of a token's -log p, and so does the effect, which nobody measures */
+void osh_mixed_by_gradients(osh_mixed *m, const osh_plan *p);
 /* effect [units]: of rounding them. A candidate's is that times its loss over the loss of that rounding. */
 void osh_mixed_weigh(osh_mixed *m, const double *effect);
 void osh_mixed_free(osh_ctx *cx, osh_mixed *m);

@@ -11,6 +11,7 @@
 #include "modifiers/survey.h"
 #include "plan/dense.h"
 #include "plan/folds.h"
+#include "plan/gradients.h"
 #include "plan/layout.h"
 #include "plan/marks.h"
 #include "plan/memory.h"
@@ -277,6 +278,7 @@ osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt)
     }
     osh_mem_limit(cx, OSH_MEM_HOST, 0); // the plan's own lists; the run is held to what it predicts
     OSH_TRY(osh_plan_tune(cx, p));
+    if (opt->survey) OSH_TRY(osh_plan_gradients(cx, p));
     OSH_TRY(osh_plan_memory(cx, p));
     *out = p, p = NULL;
 done:
@@ -300,7 +302,8 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
 {
     if (!p) return;
     for (size_t i = 0; i < p->n_schemes; i++) osh_q_scheme_deinit(cx, &p->schemes[i]);
-    for (int i = 0; i < p->n_linears; i++) osh_free(cx, p->linears[i].name);
+    for (int i = 0; i < p->n_linears; i++)
+        osh_free(cx, p->linears[i].name), osh_tensor_free(cx, p->linears[i].care);
     osh_plan_drop_output(cx, p);
     osh_free(cx, p->schemes);
     osh_free(cx, p->linears);
@@ -308,6 +311,7 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
     osh_free(cx, p->users);
     osh_free(cx, p->passes);
     osh_free(cx, p->tune_not);
+    osh_free(cx, p->gradients_not);
     osh_graph_free(cx, p->tune_graph);
     osh_free(cx, p->tuned);
     osh_free(cx, p->memory.visits);

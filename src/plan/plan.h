@@ -38,6 +38,7 @@ typedef struct osh_linear { // a module that is quantized
     bool shift;             // OSH_STAT_SHIFT is collected of its input, which is another one in the original model
     int64_t first_out;      // output tensors [first_out, first_out + n_out)
     int n_out;
+    osh_tensor *care;       // own: F64 [O], of a survey with gradients (gradients.h); NULL: there are none
 } osh_linear;
 
 typedef struct osh_dense { // weights that stay dense, alike but for the numbers in their names
@@ -170,6 +171,8 @@ typedef struct osh_plan {
     int64_t n_batches, batch_tokens; // tokens of the largest
     int64_t looked_up;       // different tokens of each batch, all batches together
     osh_memory memory;
+    bool gradients;          // of a survey: losses are weighed by them
+    char *gradients_not;     // own: why not; NULL: they are, or it is no survey
     struct osh_mark *marks;  // own: of each --checkpoint (marks.h)
 } osh_plan;
 

@@ -28,7 +28,10 @@ bool osh_mixed_json(cJSON *root, const osh_mixed *m)
     bool ok = o && cJSON_AddNumberToObject(o, "limit_bytes", (double)m->limit) &&
               cJSON_AddNumberToObject(o, "bytes", (double)m->bytes) &&
               cJSON_AddNumberToObject(o, "bits", 8.0 * (double)m->bytes / (double)m->n_weights) &&
-              cJSON_AddNumberToObject(o, "loss", m->loss) && cJSON_AddNumberToObject(o, "bound", m->bound) &&
+              cJSON_AddNumberToObject(o, "loss", m->loss) &&
+              cJSON_AddStringToObject(o, "weighed_by", m->gradients_not ? "effects" : "gradients") &&
+              (!m->gradients_not || cJSON_AddStringToObject(o, "not_by_gradients", m->gradients_not)) &&
+              cJSON_AddNumberToObject(o, "bound", m->bound) &&
               (units = cJSON_AddArrayToObject(o, "units")) && (curve = cJSON_AddArrayToObject(o, "curve"));
     for (int i = 0; ok && i < m->n_units; i++) ok = add_unit(units, &m->units[i]);
     for (int i = 0; ok && i < m->n_curve; i++)
@@ -84,6 +87,11 @@ void osh_mixed_page(osh_page *pg, const osh_mixed *m)
     OSH_PUT(pg, "<h2>Bits for each module</h2>\n<p class=\"soft\">%.4f bits a weight; loss %.4g, and no choice of this "
             "size below %.4g. The line: least loss at each size, logarithmic.</p>\n", bits_at(m, (double)m->bytes),
             m->loss, m->bound);
+    if (m->gradients_not) {
+        OSH_PUT(pg, "<p class=\"soft\">Weighed by the effects of rounding, not by gradients: ");
+        osh_page_escape(pg, m->gradients_not);
+        OSH_PUT(pg, ".</p>\n");
+    }
     draw(pg, m);
     OSH_PUT(pg, "<details><summary>%d units</summary><div class=\"wide\"><table id=\"units\"><tr><th>unit</th><th>bits"
             "</th><th>loss</th><th>effect of 3 bits</th></tr>\n", m->n_units);

@@ -512,6 +512,26 @@ done:
     return rc;
 }
 
+osh_status osh_dataset_head(osh_ctx *cx, osh_dataset *out, const osh_dataset *d, int64_t n, int64_t length)
+{
+    osh_status rc = OSH_OK;
+    osh_dataset h = {0}; // own
+    int64_t at = 0;
+    if (n > d->n) n = d->n;
+    OSH_NEW(cx, h.ids, n * length);
+    OSH_NEW(cx, h.offsets, n + 1);
+    for (; h.n < n; h.n++) {
+        int64_t size = d->offsets[h.n + 1] - d->offsets[h.n];
+        if (size > length) size = length;
+        memcpy(h.ids + at, d->ids + d->offsets[h.n], (size_t)size * sizeof *d->ids);
+        h.offsets[h.n + 1] = at += size;
+    }
+    *out = h, h = (osh_dataset){0}; // give
+done:
+    osh_dataset_deinit(cx, &h);
+    return rc;
+}
+
 void osh_dataset_deinit(osh_ctx *cx, osh_dataset *d)
 {
     osh_free(cx, d->ids);

@@ -40,5 +40,7 @@ osh_status osh_dataset_load(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok, c
  * shuffle, concatenate, pad_to_max_length and collator are not looked at. */
 osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok, const osh_dataset_options *opt,
                                  int64_t stride, int64_t first_window, int64_t max_windows);
+/* At most the first `length` tokens of the first n samples of d. */
+osh_status osh_dataset_head(osh_ctx *cx, osh_dataset *out, const osh_dataset *d, int64_t n, int64_t length);
 void osh_dataset_deinit(osh_ctx *cx, osh_dataset *d);
 #endif

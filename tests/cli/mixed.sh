@@ -37,6 +37,7 @@ P
 python3 - out <<'P' # the report has the choice: its units' bytes, a curve that falls
 import json, sys
 c = json.load(open(sys.argv[1] + "/oneshot-report.json"))["choice"]
+assert c["weighed_by"] == "gradients" and "not_by_gradients" not in c, c
 assert c["bound"] <= c["loss"] * (1 + 1e-9) and c["bytes"] <= c["limit_bytes"], c
 at = {u["name"]: {b: n for b, n, loss in u["candidates"]}[u["bits"]] for u in c["units"]}
 assert len(at) == 16 and sum(at.values()) == c["bytes"], at
@@ -74,6 +75,15 @@ default_stage:
 R
 "$ONESHOT" --model "$model" --recipe recipe.yaml "${data[@]}" --threads 1 --progress none --target-size 0.4x --output rtn >said
 grep -q ' 4 bits for [0-9]*, 8 bits for' said || fail "$(cat said)"
+sed '/candidates/s/8, 4/4, 3/; /ignore/d; s/\[Linear\]/[Linear, lm_head]/' recipe.yaml >head.yaml # the output's gradient is not made
+head=(--model "$model" --recipe head.yaml "${data[@]}" --threads 1 --progress none --target-bits 3.9)
+"$ONESHOT" "${head[@]}" --output head >said
+python3 - head <<'P'
+import json, sys
+c = json.load(open(sys.argv[1] + "/oneshot-report.json"))["choice"]
+assert c["weighed_by"] == "effects" and c["not_by_gradients"] == "lm_head is the output head", c
+P
+"$ONESHOT" plan "${head[@]}" | grep -q 'effects of rounding, and not by gradients: lm_head is the output head' || fail "no word in the plan"
 grep -q 'QuantizationModifier' rtn/recipe.yaml && ! grep -q candidates rtn/recipe.yaml || fail "$(cat rtn/recipe.yaml)"
 
 refused() { # TEXT, arguments
@@ -92,4 +102,4 @@ refused 'with the fewest bits' "${job[@]}" --target-bits 2.1
 refused 'are none: want integers' --model "$model" --scheme FP8 "${data[@]}" --target-bits 4
 refused 'cannot be held' "${job[@]}" --target-bits 4 --host-memory 1MiB
 "$ONESHOT" plan "${job[@]}" --target-bits 4 >plan
-grep -q 'a survey comes first: 28 modules' plan || fail "$(cat plan)"
+grep -q 'a survey comes first: 28 modules.*weighed by gradients' plan || fail "$(cat plan)"

@@ -1,0 +1,252 @@
+/* gradients.c - see gradients.h.
+ *
+ *   forward     subgraph 0 ──h0──► 1 ──h1──► 2 ──h2──► head ──► loss        h0, h1, h2 stay
+ *   backward               ◄─dh0── 1 ◄─dh1── 2 ◄─dh2── head                 values between them are made again
+ *
+ * One subgraph's weights at a time, one sample at a time within it: a model's weights are read twice, and what is held
+ * is the values between subgraphs. Samples are added in their order, so that threads do not show. */
+#include "eval/gradients.h"
+
+#include <string.h>
+
+#include "eval/forward.h"
+#include "graph/back.h"
+
+struct osh_gradients {
+    osh_plan *p;      // view
+    osh_forward *f;   // own
+    osh_dataset d;    // own
+    osh_tensor ***dv; // own [samples][values]
+    bool *run, *keep, *in, *none, *seen; // own: [nodes], [values], [values], [weights], [values]
+    int *linear_of;   // own [values]: the Linear that makes it; -1: none
+    int stop;         // the subgraph with the first Linear: none behind it has to be gone back through
+};
+
+static osh_status find_linears(osh_ctx *cx, osh_gradients *s)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = s->f->graph;
+    OSH_NEW(cx, s->seen, g->n_values);
+    OSH_NEW(cx, s->linear_of, g->n_values);
+    memset(s->linear_of, 0xff, (size_t)g->n_values * sizeof *s->linear_of);
+    int first = g->n_nodes;
+    for (int i = 0; i < s->p->n_linears; i++) {
+        int node = s->p->linears[i].node, v = g->nodes[node].out[0];
+        s->seen[v] = true, s->linear_of[v] = i;
+        if (node < first) first = node;
+    }
+    while (s->stop + 1 < s->f->parts->n && s->f->parts->parts[s->stop + 1].first <= first) s->stop++;
+done:
+    return rc;
+}
+
+osh_status osh_gradients_open(osh_ctx *cx, osh_gradients **out, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_gradients *s = NULL; // own
+    OSH_NEW(cx, s, 1);
+    s->p = p;
+    OSH_TRY(osh_forward_open(cx, &s->f, p->opt->model, p->opt->models_dir));
+    OSH_TRY(osh_dataset_head(cx, &s->d, &p->data, OSH_GRADIENTS_SAMPLES, OSH_GRADIENTS_LENGTH));
+    const osh_graph *g = s->f->graph;
+    OSH_NEW(cx, s->run, g->n_nodes);
+    OSH_NEW(cx, s->keep, g->n_values);
+    OSH_NEW(cx, s->in, g->n_values);
+    OSH_NEW(cx, s->none, g->n_weights);
+    OSH_NEW(cx, s->f->stay, g->n_values);
+    OSH_TRY(find_linears(cx, s));
+    for (int i = 0; i < s->f->parts->n; i++)
+        for (int k = 0; k < s->f->parts->parts[i].n_live_in; k++) s->f->stay[s->f->parts->parts[i].live_in[k]] = true;
+    OSH_NEW(cx, s->dv, OSH_GRADIENTS_SAMPLES);
+    for (int64_t b = 0; b < s->d.n; b++) OSH_NEW(cx, s->dv[b], g->n_values);
+    *out = s, s = NULL; // give
+done:
+    osh_gradients_close(cx, s);
+    return rc;
+}
+
+void osh_gradients_close(osh_ctx *cx, osh_gradients *s)
+{
+    if (!s) return;
+    for (int b = 0; s->dv && b < OSH_GRADIENTS_SAMPLES; b++) {
+        for (int v = 0; s->dv[b] && v < s->f->graph->n_values; v++) osh_tensor_free(cx, s->dv[b][v]);
+        osh_free(cx, s->dv[b]);
+    }
+    osh_free(cx, s->dv);
+    osh_forward_close(cx, s->f);
+    osh_dataset_deinit(cx, &s->d);
+    osh_free(cx, s->run);
+    osh_free(cx, s->keep);
+    osh_free(cx, s->in);
+    osh_free(cx, s->none);
+    osh_free(cx, s->seen);
+    osh_free(cx, s->linear_of);
+    osh_free(cx, s);
+}
+
+/* dL/dh of one sample, h what the head reads. */
+static osh_status head_gradient(osh_ctx *cx, osh_gradients *s, int64_t at)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = s->f->graph;
+    const osh_batch *b = s->f->batches[at];
+    osh_tensor *targets = NULL, *ones = NULL, **dh = &s->dv[at][g->hidden]; // own, own, view
+    osh_vocab_attr rules = {{g->logits, g->logits}};
+    OSH_TRY(osh_next_tokens(cx, &targets, &s->d, at, 1));
+    OSH_TRY(osh_tensor_new(cx, &ones, OSH_F32, 1, &b->n_tokens));
+    for (int64_t i = 0; i < b->n_tokens; i++) ((float *)ones->data)[i] = 1;
+    OSH_TRY(osh_tensor_new(cx, dh, OSH_F32, 2, b->values[g->hidden]->shape));
+    OSH_TRY(osh_tensor_zero(cx, *dh));
+    osh_grad_args a = {.in = {b->values[g->hidden], s->f->head, targets}, .dout = {ones}, .din = {*dh}, .attr = &rules,
+                       .seqs = &b->seqs};
+    OSH_TRY(osh_op_grad(cx, osh_op_find("nll"), &a));
+done:
+    osh_tensor_free(cx, targets);
+    osh_tensor_free(cx, ones);
+    return rc;
+}
+
+static osh_status add_squares(osh_ctx *cx, void *user, int value, const osh_tensor *dv)
+{
+    const osh_gradients *s = user;
+    osh_op_args a = {.in = {dv}, .out = {s->p->linears[s->linear_of[value]].care}};
+    return osh_op_run(cx, osh_op_find("channel_squares"), &a);
+}
+
+/* What the way back through a subgraph is. Gradients of what it reads are wanted where a Linear lies before it. */
+static osh_back way_back(const osh_gradients *s, int subgraph)
+{
+    const osh_subgraph *sub = &s->f->parts->parts[subgraph];
+    memset(s->in, 0, (size_t)s->f->graph->n_values * sizeof *s->in);
+    for (int k = 0; subgraph > s->stop && k < sub->n_live_in; k++)
+        s->in[sub->live_in[k]] = !s->f->graph->values[sub->live_in[k]].is_ids;
+    osh_forward_choose(s->f, subgraph, s->run, s->keep);
+    return (osh_back){.g = s->f->graph, .first = sub->first, .n = sub->n_nodes, .run = s->run, .weights = s->none,
+                      .in = s->in, .seen = s->seen, .value = add_squares, .user = (void *)s};
+}
+
+static osh_status back_subgraph(osh_ctx *cx, osh_gradients *s, int subgraph)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = s->f->graph;
+    osh_back k = way_back(s, subgraph);
+    osh_weights *w = NULL; // own
+    OSH_TRY(osh_weights_new(cx, &w, g));
+    for (int i = 0; i < k.n; i++)
+        if (s->run[i]) OSH_TRY(osh_weights_load(cx, w, g, osh_source_checkpoint(s->f->source), k.first + i, 1));
+    for (int64_t b = 0; b < s->d.n; b++) {
+        OSH_TRY(osh_check_interrupt(cx));
+        OSH_TRY(osh_exec_run(cx, g, k.first, k.n, s->run, w, s->f->batches[b], NULL, NULL, true));
+        OSH_TRY(osh_back_run(cx, &k, w, s->f->batches[b], s->dv[b]));
+    }
+done:
+    osh_weights_free(cx, w);
+    return rc;
+}
+
+osh_status osh_gradients_run(osh_ctx *cx, osh_gradients *s, osh_progress *pr)
+{
+    osh_status rc = OSH_OK;
+    const osh_partition *parts = s->f->parts;
+    for (int i = 0; i < s->p->n_linears; i++) OSH_TRY(osh_tensor_zero(cx, s->p->linears[i].care));
+    pr->n_steps = 2 * parts->n - s->stop, pr->step = 0, pr->error = -1, pr->loss = 0;
+    OSH_TRY(osh_forward_run(cx, s->f, &s->d, 1, false, pr));
+    for (int64_t b = 0; b < s->d.n; b++) OSH_TRY(head_gradient(cx, s, b));
+    osh_tensor_free(cx, s->f->head), s->f->head = NULL;
+    pr->phase = "gradients", pr->done = 0, pr->total = parts->n - s->stop;
+    for (int i = parts->n - 1; i >= s->stop; i--) {
+        OSH_TRY(back_subgraph(cx, s, i));
+        pr->step++, pr->name = parts->parts[i].name, pr->done++, pr->finished = true;
+        osh_progress_show(cx, pr);
+        pr->finished = false;
+    }
+    for (int i = 0; i < s->p->n_linears; i++) {
+        double *c = s->p->linears[i].care->data;
+        for (int64_t o = 0; o < s->p->linears[i].O; o++) c[o] /= (double)s->d.offsets[s->d.n];
+    }
+done:
+    return rc;
+}
+
+/* ---- what that needs ---- */
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Gradients of the value, of all samples. */
+static int64_t gradient_bytes(const osh_gradients *s, int v)
+{
+    int64_t sum = 0, each = s->f->graph->values[v].width * (int64_t)sizeof(float);
+    for (int64_t b = 0; b < s->d.n; b++)
+        sum += (int64_t)osh_mem_gross((size_t)((s->d.offsets[b + 1] - s->d.offsets[b]) * each)) +
+               (int64_t)osh_mem_gross(sizeof(osh_tensor));
+    return sum;
+}
+
+/* Of one sample: logits and their gradient, tile by tile. */
+static int64_t head_bytes(osh_ctx *cx, const osh_gradients *s, int64_t n_tokens)
+{
+    const osh_graph *g = s->f->graph;
+    int64_t D = g->values[g->hidden].width, width[4] = {D, D, D, D};
+    size_t lists = 2 * (osh_mem_gross((size_t)n_tokens * sizeof(float)) + osh_mem_gross(sizeof(osh_tensor)));
+    return (int64_t)(lists + 8 * osh_mem_gross(0) +
+                     osh_op_grad_scratch(osh_op_find("nll"), NULL, width, g->n_vocab, n_tokens, osh_threads(cx)));
+}
+
+typedef struct masks { // own
+    bool *in, *leaves, *all; // [values]
+} masks;
+
+/* Weights of the subgraph, one sample's way forth and back, and the gradients that wait between subgraphs. */
+static osh_status subgraph_bytes(osh_ctx *cx, int64_t *sum, const osh_gradients *s, int subgraph, const masks *m,
+                                 int64_t n_tokens)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = s->f->graph;
+    const osh_subgraph *sub = &s->f->parts->parts[subgraph];
+    osh_back k = way_back(s, subgraph);
+    int64_t width = 0, waiting = 0, reading = (int64_t)osh_source_scratch(s->f->source);
+    size_t back = 0;
+    for (int v = 0; v < g->n_values; v++) {
+        m->in[v] = m->leaves[v] = false;
+        for (int i = 0; i < sub->n_live_in; i++) m->in[v] |= sub->live_in[i] == v;
+        for (int i = 0; i < sub->n_live_out; i++) m->leaves[v] |= sub->live_out[i] == v && !g->values[v].is_ids;
+        m->leaves[v] |= subgraph == s->f->parts->n - 1 && v == g->hidden;
+        if (m->leaves[v]) waiting += gradient_bytes(s, v);
+    }
+    OSH_TRY(osh_back_peak(cx, &back, &k, m->leaves, n_tokens, osh_threads(cx)));
+    size_t forth = osh_exec_peak(g, sub->first, sub->n_nodes, s->run, m->in, NULL, m->all, NULL, n_tokens,
+                                 osh_threads(cx), NULL);
+    int64_t work = larger((int64_t)(back > forth ? back : forth), reading);
+    *sum = osh_forward_weight_bytes(s->f, sub, s->run, &width) + waiting + work;
+done:
+    return rc;
+}
+
+osh_status osh_gradients_bytes(osh_ctx *cx, int64_t *peak, const osh_gradients *s)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = s->f->graph;
+    masks m = {0}; // own
+    int64_t left = 0, most = 0, sum = 0;
+    OSH_NEW(cx, m.in, g->n_values);
+    OSH_NEW(cx, m.leaves, g->n_values);
+    OSH_NEW(cx, m.all, g->n_values);
+    memset(m.all, true, (size_t)g->n_values);
+    for (int64_t b = 0; b < s->d.n; b++) most = larger(most, s->d.offsets[b + 1] - s->d.offsets[b]);
+    OSH_TRY(osh_forward_bytes(cx, peak, &left, s->f, &s->d, s->d.n, 1));
+    *peak = larger(*peak, left + gradient_bytes(s, g->hidden) + head_bytes(cx, s, most));
+    left -= (int64_t)osh_weight_bytes(g, osh_source_checkpoint(s->f->source), g->nodes[g->head].w[0]);
+    for (int i = s->f->parts->n - 1; i >= s->stop; i--) {
+        const osh_subgraph *sub = &s->f->parts->parts[i];
+        OSH_TRY(subgraph_bytes(cx, &sum, s, i, &m, most));
+        *peak = larger(*peak, left + sum);
+        for (int v = 0; v < g->n_values; v++) // what it makes is gone
+            if (m.leaves[v] && g->values[v].producer >= sub->first)
+                left -= osh_forward_values_bytes(g, &s->d, s->d.n, 1, v, &most);
+    }
+done:
+    osh_free(cx, m.in);
+    osh_free(cx, m.leaves);
+    osh_free(cx, m.all);
+    return rc;
+}

@@ -1,0 +1,59 @@
+/* gradients.c - see gradients.h. Every op between a Linear and the output head has to have a gradient. */
+#include "plan/gradients.h"
+
+#include "graph/back.h"
+
+static osh_status say_not(osh_ctx *cx, osh_plan *p, const char *why, const char *module)
+{
+    p->gradients_not = osh_sprintf(cx, "%s%s%s", module ? module : "", module ? " " : "", why);
+    return p->gradients_not ? OSH_OK : OSH_E_NOMEM;
+}
+
+/* Values that Linears make; p->gradients_not where one's gradient is not made. */
+static osh_status find_outputs(osh_ctx *cx, osh_plan *p, bool *seen)
+{
+    const osh_graph *g = p->graph;
+    if (p->by_route) return say_not(cx, p, "experts are calibrated on their own tokens", NULL);
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (l->node == g->head) return say_not(cx, p, "is the output head", l->name);
+        if (l->node < 0 || g->values[g->nodes[l->node].out[0]].width != l->O)
+            return say_not(cx, p, "is a part of a layer's weight", l->name);
+        seen[g->nodes[l->node].out[0]] = true;
+    }
+    return OSH_OK;
+}
+
+static osh_status check_ops(osh_ctx *cx, osh_plan *p, const bool *seen)
+{
+    osh_status rc = OSH_OK;
+    bool *weights = NULL, *in = NULL; // own: none
+    OSH_NEW(cx, weights, p->graph->n_weights);
+    OSH_NEW(cx, in, p->graph->n_values);
+    osh_back all = {.g = p->graph, .n = p->graph->head, .weights = weights, .in = in, .seen = seen};
+    rc = osh_back_check(cx, &all);
+    if (rc == OSH_E_UNSUPPORTED) {
+        rc = say_not(cx, p, osh_error_text(cx), NULL);
+        osh_error_clear(cx);
+    }
+done:
+    osh_free(cx, in);
+    osh_free(cx, weights);
+    return rc;
+}
+
+osh_status osh_plan_gradients(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    bool *seen = NULL; // own
+    if (!p->graph) goto done;
+    OSH_NEW(cx, seen, p->graph->n_values);
+    OSH_TRY(find_outputs(cx, p, seen));
+    if (!p->gradients_not) OSH_TRY(check_ops(cx, p, seen));
+    p->gradients = !p->gradients_not;
+    for (int i = 0; p->gradients && i < p->n_linears; i++)
+        OSH_TRY(osh_tensor_new(cx, &p->linears[i].care, OSH_F64, 1, &p->linears[i].O));
+done:
+    osh_free(cx, seen);
+    return rc;
+}
