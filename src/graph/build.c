@@ -341,7 +341,7 @@ done:
 static const char *leaf_of(const cJSON *leaves, int k)
 {
     const cJSON *given = cJSON_GetArrayItem(leaves, k);
-    return cJSON_IsString(given) ? given->valuestring : k ? "bias" : "weight";
+    return cJSON_IsString(given) ? given->valuestring : k ? "bias" : "weight"; // two at most have no name
 }
 
 static osh_status wire_weights(osh_ctx *cx, builder *b, osh_node *node, const cJSON *entry,
@@ -358,7 +358,7 @@ static osh_status wire_weights(osh_ctx *cx, builder *b, osh_node *node, const cJ
     if (op->n_weights > 0 &&
         (shape->ndim != want_ndim[0] || memcmp(shape->dims, want[0], (size_t)shape->ndim * sizeof *want[0]) != 0))
         OSH_FAIL(cx, OSH_E_FORMAT, "the weight's dims are not those that op %s wants", op->name);
-    for (int k = 0; k < op->n_weights && k < 2; k++)
+    for (int k = 0; k < op->n_weights; k++)
         if (want_ndim[k] && part)
             OSH_TRY(add_part(cx, b, &node->w[k], part, k,
                              &(osh_weight){.ndim = want_ndim[k], .shape = {want[k][0], want[k][1]}}));

@@ -127,8 +127,38 @@ done:
 static osh_status num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr,
                          int depth);
 
-/* {"list", "is", "every"}: whether the layer's item of this list of config.json is not 0, or is this word; without the
- * list, whether the number of the layer, from 1, is no multiple of every. */
+static bool is_word(const cJSON *is, const char *text)
+{
+    const cJSON *w;
+    if (cJSON_IsString(is)) return !strcmp(is->valuestring, text);
+    cJSON_ArrayForEach(w, is)
+        if (cJSON_IsString(w) && !strcmp(w->valuestring, text)) return true;
+    return false;
+}
+
+/* {"list", "at", "else"}: an item of a list of config.json; else, where there is no list or the item is infinite, which
+ * transformers 5 writes as {"__float__": "Infinity"}. */
+static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
+{
+    const cJSON *key = cJSON_GetObjectItemCaseSensitive(row, "list"), *at = cJSON_GetObjectItemCaseSensitive(row, "at");
+    const char *name = cJSON_IsString(key) ? key->valuestring : "";
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(s->config->model, name);
+    const cJSON *item = cJSON_IsArray(list) && cJSON_IsNumber(at) ? cJSON_GetArrayItem(list, at->valueint) : NULL;
+    const cJSON *named = cJSON_GetObjectItemCaseSensitive(item, "__float__");
+    bool infinite = cJSON_IsNumber(item) ? isinf(item->valuedouble)
+                                         : cJSON_IsString(named) && !strcmp(named->valuestring, "Infinity");
+    if (!list || cJSON_IsNull(list) || infinite)
+        return num_at(cx, out, s, cJSON_GetObjectItemCaseSensitive(row, "else"), depth);
+    if (!cJSON_IsNumber(item) || !isfinite(item->valuedouble))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: %s[%d] is not a number", s->config->path, name,
+                        cJSON_IsNumber(at) ? at->valueint : 0);
+    *out = item->valuedouble;
+    return OSH_OK;
+}
+
+/* {"list", "is", "every"}: whether the layer's item of this list of config.json, or the word that stands there for all,
+ * is not 0, or is this word, or one of these; without the list, whether the number of the layer, from 1, is no multiple
+ * of every. */
 static osh_status flag_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
 {
     osh_status rc = OSH_OK;
@@ -138,12 +168,12 @@ static osh_status flag_at(osh_ctx *cx, double *out, const osh_scope *s, const cJ
     if (!cJSON_IsString(key)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: a flag without \"list\"", s->tpl->name);
     list = cJSON_GetObjectItemCaseSensitive(s->config->model, key->valuestring);
     if (list && !cJSON_IsNull(list)) {
-        item = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, (int)s->layer) : NULL;
-        if (cJSON_IsString(is) && !cJSON_IsString(item))
+        item = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, (int)s->layer) : cJSON_IsString(list) ? list : NULL;
+        if (is && !cJSON_IsString(item))
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s[%lld] is not a word", s->config->path, key->valuestring,
                      (long long)s->layer);
-        *out = cJSON_IsString(is) && !strcmp(item->valuestring, is->valuestring);
-        if (cJSON_IsString(is)) goto done;
+        *out = is && is_word(is, item->valuestring);
+        if (is) goto done;
         if (!cJSON_IsNumber(item) && !cJSON_IsBool(item))
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s[%lld] is not a number", s->config->path, key->valuestring,
                      (long long)s->layer);
@@ -251,6 +281,7 @@ static osh_status num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJS
         return OSH_OK;
     }
     if (cJSON_IsString(expr)) return text_at(cx, out, s, expr->valuestring, depth);
+    if (cJSON_IsObject(expr) && depth <= MAX_DEPTH) return item_at(cx, out, s, expr, depth + 1);
     return osh_fail(cx, OSH_E_FORMAT, "%s: a value is neither a number nor an expression",
                     s->tpl->name);
 }

@@ -39,6 +39,8 @@ static const family families[] = {
     {"falcon", "FalconForCausalLM", {2048}, true},
     {"opt", "OPTForCausalLM", {2048}, true},
     {"gpt2", "GPT2LMHeadModel", {1024}, true},
+    {"mamba2", "Mamba2ForCausalLM", {0}, false},
+    {"granitemoehybrid", "GraniteMoeHybridForCausalLM", {2048}, false},
     {"mixtral", "MixtralForCausalLM", {4096 * 32, .theta = 1e6}, false},
     {"qwen2_moe", "Qwen2MoeForCausalLM", {32768}, false},
     {"glm4_moe", "Glm4MoeForCausalLM", {131072, .partial_rotary_factor = 0.5}, false},

@@ -3,7 +3,8 @@
  *   in[0] x [N, H*D]     in[1] z [N, H*D]     in[2] w [D]     out y [N, H*D]     D = head_dim
  *
  * transformers' Qwen3NextRMSNormGated: the normalized value is rounded to the dtype, its product with w, and what the
- * gate in f32 makes of that. Sums are double here. On a card there is none. */
+ * gate in f32 makes of that. before: its MambaRMSNormGated, the norm of x silu(z), all in f32. Sums are double here.
+ * On a card there is none. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
@@ -11,11 +12,13 @@
 
 #include <math.h>
 
-enum { ROWS = 16, MOST = 4096 }; // rows of a chunk; D
+enum { ROWS = 16, MOST = 16384 }; // rows of a chunk; D
 
 static const osh_field attrs[] = {
     {"eps", OSH_F_FLOAT, offsetof(osh_gated_norm_attr, eps), "1e-6", 0, 1, "added to the mean of squares", NULL, NULL},
     {"head_dim", OSH_F_INT, offsetof(osh_gated_norm_attr, head_dim), NULL, 1, MOST, "D", NULL, NULL},
+    {"before", OSH_F_BOOL, offsetof(osh_gated_norm_attr, before), "false", 0, 0, "the gate stands before it",
+     NULL, NULL},
     {0},
 };
 
@@ -39,11 +42,13 @@ static void norm_head(const osh_op_args *a, int64_t first, const float *w, int64
     double sum = 0;
     osh_to_f32(x, osh_elem(a->in[0], first), dt, D);
     osh_to_f32(z, osh_elem(a->in[1], first), dt, D);
+    for (int64_t i = 0; i < D; i++) z[i] = (float)(z[i] / (1 + osh_math_exp(-(double)z[i])));
+    for (int64_t i = 0; i < D && at->before; i++) x[i] *= z[i];
     for (int64_t i = 0; i < D; i++) sum += (double)x[i] * x[i];
     double r = 1 / sqrt(sum / (double)D + at->eps);
     for (int64_t i = 0; i < D; i++) {
-        float n = osh_round_to(w[i] * osh_round_to((float)(x[i] * r), dt), dt);
-        x[i] = n * (float)(z[i] / (1 + osh_math_exp(-(double)z[i])));
+        x[i] = at->before ? w[i] * (float)(x[i] * r)
+                          : osh_round_to(w[i] * osh_round_to((float)(x[i] * r), dt), dt) * z[i];
     }
     osh_from_f32(osh_elem(a->out[0], first), dt, x, D);
 }

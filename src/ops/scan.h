@@ -2,6 +2,7 @@
  *
  *   conv1d      in x [N, C], w [C, K], bias [C] optional                    out [N, C]     each channel's last K tokens
  *   delta_rule  in x [N, 2 Nk Dk + Nv Dv], a, b [N, Nv], A_log, dt_bias [Nv]  out [N, Nv*Dv] gated DeltaNet
+ *   ssm_scan    in x [N, H P + 2 G S], dt [N, H], A_log, D, dt_bias [H]     out [N, H*P]   Mamba 2's scan
  *   gated_norm  in x, z [N, H*D], w [D]                                     out [N, H*D]   w norm(x) silu(z) */
 #ifndef OSH_SCAN_H
 #define OSH_SCAN_H
@@ -9,11 +10,19 @@
 
 typedef struct { int64_t kernel; bool silu, bias; } osh_conv1d_attr;
 typedef struct { int64_t k_heads, v_heads, k_dim, v_dim; } osh_delta_rule_attr;
-typedef struct { double eps; int64_t head_dim; } osh_gated_norm_attr;
+typedef struct { int64_t heads, head_dim, state, groups; double dt_min, dt_max; } osh_ssm_scan_attr;
+typedef struct { double eps; int64_t head_dim; bool before; } osh_gated_norm_attr; /* before: the gate, then the norm */
 
 osh_status osh_delta_rule_cpu(osh_ctx *cx, const osh_op_args *a); // cpu/delta_rule.c
 size_t osh_delta_rule_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
                               int n_threads);
 /* By what a head's matrix fades, and how much of a correction it takes. */
 void osh_delta_gates(float *decay, float *beta, float a, float b, float A_log, float dt_bias, osh_dtype dt);
+
+osh_status osh_ssm_scan_cpu(osh_ctx *cx, const osh_op_args *a); // cpu/ssm_scan.c
+size_t osh_ssm_scan_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                            int n_threads);
+/* By what a head's vectors fade, and how much of a token they take. weights: its A_log, D, dt_bias. */
+void osh_ssm_gates(float *decay, float *step, const osh_ssm_scan_attr *at, float dt, const float weights[3],
+                   osh_dtype dtype);
 #endif

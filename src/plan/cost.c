@@ -48,6 +48,8 @@ static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_nod
     }
     if (osh_node_is(n, "conv1d"))
         return 2 * tokens * (double)((const osh_conv1d_attr *)n->attr)->kernel * (double)g->values[n->out[0]].width;
+    if (osh_node_is(n, "ssm_scan")) // the vectors of a head fade, take in and are read
+        return 5 * tokens * (double)((const osh_ssm_scan_attr *)n->attr)->state * (double)g->values[n->out[0]].width;
     if (osh_node_is(n, "delta_rule")) // the matrix of a head fades, is asked, corrected and read
         return 7 * tokens * (double)((const osh_delta_rule_attr *)n->attr)->k_dim * (double)g->values[n->out[0]].width;
     return 0;

@@ -52,6 +52,9 @@ check qwen3_5 7 2 1 # 8 of the layer that keeps a state
 check qwen3_next 6 2 13
 check qwen3_5_moe 19 2 1
 check qwen3_moe_stacked 16 2
+check mamba2 2 2
+check granite_hybrid 4 2 6 # of the layer with attention
+check granite_hybrid_moe 4 2 6 # experts stay in their tensors
 check qwen2_moe 19 2 -12
 check glm4_moe 7 2 18 # a dense layer, and one with 6 experts and a shared one
 check deepseek_v2 7 2 18

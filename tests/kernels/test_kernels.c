@@ -9,7 +9,7 @@
 typedef struct op_case {
     const char *op;
     int64_t n;                   // tokens
-    int64_t in[3], w[2][2], out; // widths of inputs, weight shapes (0: absent; [1] 0: 1-D), output width
+    int64_t in[3], w[3][2], out; // widths of inputs, weight shapes (0: absent; [1] 0: 1-D), output width
     int64_t split[2];            // samples begin at 0 and at these (0: no more)
     float amp;                   // values in amp * [-1, 1); 0: 1
     const void *attr;            // NULL: the op's own defaults do
@@ -90,8 +90,10 @@ static const osh_moe_gate_attr gate1 = GATE(1, 1, 1, 1, false, false, 1, false),
 static const osh_conv1d_attr conv4 = {4, false, false}, conv4b = {4, false, true}, conv4s = {4, true, true},
                              conv4u = {4, true, false};
 static const osh_delta_rule_attr delta1 = {1, 1, 1, 1}, delta7 = {2, 6, 7, 13}, delta64 = {2, 4, 64, 64};
+static const osh_ssm_scan_attr ssm1 = {1, 1, 1, 1, 0, 0}, ssm7 = {6, 7, 5, 2, 0, 0}, ssm7c = {6, 7, 5, 2, 0.7, 0.9},
+                               ssm64 = {3, 64, 129, 1, 0, 0};
 static const osh_gated_norm_attr gated1 = {1e-5, 1}, gated13 = {1e-6, 13}, gated129 = {1e-5, 129},
-                                 gated129_0 = {0, 129};
+                                 gated129_0 = {0, 129}, gated78 = {1e-6, 78, false}, gated78b = {1e-6, 78, true};
 static const osh_moe_combine_attr expert0 = {0}, expert6 = {6};
 static osh_rope_attr rope64, rope258; // filled by main
 
@@ -171,6 +173,11 @@ static const op_case cases[] = {
     {"delta_rule", 1, {3, 1, 1}, {{1}, {1}}, 1, .attr = &delta1},
     {"delta_rule", 29, {2 * 2 * 7 + 6 * 13, 6, 6}, {{6}, {6}}, 78, {11}, .attr = &delta7},
     {"delta_rule", 130, {2 * 2 * 64 + 4 * 64, 4, 4}, {{4}, {4}}, 256, {41}, .amp = 2, .attr = &delta64},
+    {"ssm_scan", 1, {3, 1}, {{1}, {1}, {1}}, 1, .attr = &ssm1},
+    {"ssm_scan", 29, {6 * 7 + 2 * 2 * 5, 6}, {{6}, {6}, {6}}, 42, {11}, .attr = &ssm7},
+    {"ssm_scan", 29, {6 * 7 + 2 * 2 * 5, 6}, {{6}, {6}, {6}}, 42, {11}, .attr = &ssm7c, .without = &ssm7},
+    {"ssm_scan", 130, {3 * 64 + 2 * 129, 3}, {{3}, {3}, {3}}, 192, {41}, .attr = &ssm64},
+    {"gated_norm", 67, {78, 78}, {{78}}, 78, {9, 11}, .attr = &gated78b, .without = &gated78},
     {"gated_norm", 1, {1, 1}, {{1}}, 1, .attr = &gated1},
     {"gated_norm", 67, {78, 78}, {{13}}, 78, {9, 11}, .attr = &gated13},
     {"gated_norm", 3, {129, 129}, {{129}}, 129, .amp = 3e-3f, .attr = &gated129, .without = &gated129_0},
@@ -368,8 +375,8 @@ static void test_scratch_and_shapes(void **state)
         const osh_op *op = osh_op_find(c->op);
         osh_ctx *cx = NULL;
         op_run r;
-        int64_t width = c->out, shape[2][2] = {{0}};
-        int ndim[2] = {0};
+        int64_t width = c->out, shape[3][2] = {{0}};
+        int ndim[3] = {0};
 
         assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
         assert_int_equal(op->infer(cx, &width, shape, ndim, c->in, c->attr), OSH_OK);

@@ -55,7 +55,8 @@ def tokens(vocab):
 
 TYPES = {"GPTNeoX": "gpt_neox", "Gemma3": "gemma3_text", "Qwen2Moe": "qwen2_moe", "Qwen3Moe": "qwen3_moe", "Glm4Moe": "glm4_moe",
          "DeepseekV2": "deepseek_v2", "DeepseekV3": "deepseek_v3", "GptOss": "gpt_oss", "Qwen3Next": "qwen3_next",
-         "Qwen3_5": "qwen3_5_text", "Qwen3_5Moe": "qwen3_5_moe_text"}
+         "Qwen3_5": "qwen3_5_text", "Qwen3_5Moe": "qwen3_5_moe_text",
+         "GraniteMoeHybrid": "granitemoehybrid"}
 
 
 def model_type(arch):
@@ -116,6 +117,11 @@ def opt(**kw):
 
 def gpt2(**kw):
     return dict(vocab_size=48, n_embd=32, n_inner=56, n_layer=2, n_head=4, n_positions=128, tie_word_embeddings=True, **NO_PAD) | kw
+
+
+GRH = "GraniteMoeHybridForCausalLM"
+SSM = dict(num_hidden_layers=3, mamba_n_heads=8, mamba_d_state=12, mamba_expand=2, mamba_n_groups=2, shared_intermediate_size=40,
+           embedding_multiplier=3.0, residual_multiplier=0.3, attention_multiplier=0.15, logits_scaling=3.0)
 
 
 TOWER = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4)
@@ -210,6 +216,14 @@ CASES = {
     "opt": (four(OP, **opt(tie_word_embeddings=True)), {"activation_function": "gelu"}),
     "opt_after": (four(OP, **opt(word_embed_proj_dim=24, do_layer_norm_before=False)), {"activation_function": "gelu"}),
     "gpt2": (four("GPT2LMHeadModel", **gpt2()), {"activation_function": "relu"}),
+    "mamba2": (five("Mamba2ForCausalLM", vocab_size=48, hidden_size=32, num_hidden_layers=2, state_size=12, num_heads=8, head_dim=8, n_groups=2,
+                    tie_word_embeddings=False, time_step_limit=[0.0, {"__float__": "Infinity"}], **NO_PAD), {"time_step_limit": [0.1, 0.5]}),
+    "mamba2_limit": (five("Mamba2ForCausalLM", vocab_size=48, hidden_size=32, num_hidden_layers=2, state_size=12, num_heads=8, head_dim=8, n_groups=1,
+                          tie_word_embeddings=True, use_bias=True, time_step_limit=[0.6, 0.8], **NO_PAD), {"time_step_limit": [0.0, 1.0]}),
+    "granite_hybrid": (five(GRH, **size(**SSM, num_local_experts=0, layer_types=["mamba", "attention", "mamba"]), **NO_PAD),
+                       {"residual_multiplier": 0.4}),
+    "granite_hybrid_moe": (five(GRH, **size(**SSM, num_local_experts=4, num_experts_per_tok=2, layer_types=["mamba", "attention", "mamba"],
+                                            position_embedding_type="rope"), **NO_PAD, **ROPE), {"num_experts_per_tok": 3}),
     "falcon": (five(FA, **falcon(), **ROPE), {"activation": "relu"}),
     "falcon_new": (five(FA, **falcon(new_decoder_architecture=True, num_kv_heads=2, tie_word_embeddings=False), **ROPE),
                    {"activation": "relu"}),
@@ -261,15 +275,17 @@ def loader(config):  # of a text model, or of one that sees, too
 
 
 def saved_names(directory):
-    """What save_pretrained calls the tensors: around a text model that is not what they are called in memory."""
+    """What save_pretrained calls the tensors, where that is not what they are called in memory."""
+    config = json.loads((pathlib.Path(directory) / "config.json").read_text())
     with tempfile.TemporaryDirectory() as d:
-        AutoModelForImageTextToText.from_config(AutoConfig.from_pretrained(directory)).save_pretrained(d)
+        loader(config).from_config(AutoConfig.from_pretrained(directory)).save_pretrained(d)
         with safe_open(pathlib.Path(d) / "model.safetensors", "pt") as f:
             return [[n, f.get_slice(n).get_shape()] for n in sorted(f.keys())]
 
 
 def names_and_shapes(directory, stacked):
-    if "text_config" in json.loads((pathlib.Path(directory) / "config.json").read_text()):
+    config = json.loads((pathlib.Path(directory) / "config.json").read_text())
+    if "text_config" in config or config["model_type"] == "granitemoehybrid":
         return saved_names(directory)
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(directory))
     tied = model.config.tie_word_embeddings

@@ -1,0 +1,119 @@
+/* ssm_scan.c - the selective scan of Mamba 2 (Dao, Gu 2024, "Transformers are SSMs"): a head keeps a vector for each of
+ * its channels; a token lets them fade, adds what its B says, and reads them with its C.
+ *
+ *   in[0] x [N, H P + 2 G S]: H heads of P channels, then B and C of G groups of S     in[1] dt [N, H]
+ *   in[2] A_log [H]     in[3] D [H]     in[4] dt_bias [H]                             out y [N, H P]
+ *
+ *   d = softplus(dt + dt_bias), at least dt_min, at most dt_max where that is not 0
+ *   Z = exp(-exp(A_log) d) Z + d x B        Z [P, S], 0 before the sample's first token; head h reads group h / (H / G)
+ *   y = Z C + D x
+ *
+ * transformers' mamba2_chunk_scan, which makes the same sums in another order: dt + dt_bias and softplus are rounded to
+ * the dtype of x, the rest is f32. There the result stays f32 up to the gated norm; here y is rounded. */
+#include "base/elementary.h"
+#include "ops/cpu/cpu.h"
+#include "ops/kernel.h"
+#include "ops/scan.h"
+
+#include <string.h>
+
+static const osh_field attrs[] = {
+    {"heads", OSH_F_INT, offsetof(osh_ssm_scan_attr, heads), NULL, 1, 1e6, "H", NULL, NULL},
+    {"head_dim", OSH_F_INT, offsetof(osh_ssm_scan_attr, head_dim), NULL, 1, 1e6, "P", NULL, NULL},
+    {"state", OSH_F_INT, offsetof(osh_ssm_scan_attr, state), NULL, 1, 1e6, "S", NULL, NULL},
+    {"groups", OSH_F_INT, offsetof(osh_ssm_scan_attr, groups), "1", 1, 1e6, "G", NULL, NULL},
+    {"dt_min", OSH_F_FLOAT, offsetof(osh_ssm_scan_attr, dt_min), "0", 0, 1e30, "least d", NULL, NULL},
+    {"dt_max", OSH_F_FLOAT, offsetof(osh_ssm_scan_attr, dt_max), "0", 0, 1e30, "largest d; 0: none", NULL, NULL},
+    {0},
+};
+
+static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim, const int64_t *in_width,
+                        const void *attr)
+{
+    const osh_ssm_scan_attr *at = attr;
+    int64_t want = at->heads * at->head_dim + 2 * at->groups * at->state;
+
+    if (at->heads % at->groups)
+        return osh_fail(cx, OSH_E_FORMAT, "ssm_scan: %lld heads, want a multiple of %lld groups", (long long)at->heads,
+                        (long long)at->groups);
+    if (in_width[0] != want || in_width[1] != at->heads)
+        return osh_fail(cx, OSH_E_FORMAT, "ssm_scan: widths %lld and %lld, want %lld and %lld", (long long)in_width[0],
+                        (long long)in_width[1], (long long)want, (long long)at->heads);
+    for (int k = 0; k < 3; k++) w_ndim[k] = 1, w_shape[k][0] = at->heads;
+    out_width[0] = at->heads * at->head_dim;
+    return OSH_OK;
+}
+
+void osh_ssm_gates(float *decay, float *step, const osh_ssm_scan_attr *at, float dt, const float weights[3],
+                   osh_dtype dtype)
+{
+    double x = osh_round_to(dt + weights[2], dtype), soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x));
+    float d = osh_round_to((float)soft, dtype);
+    if (d < (float)at->dt_min) d = (float)at->dt_min;
+    if (at->dt_max > 0 && d > (float)at->dt_max) d = (float)at->dt_max;
+    *step = d;
+    *decay = (float)osh_math_exp(-osh_math_exp(weights[0]) * d);
+}
+
+typedef struct whole { // all in f32
+    float *x, *dt, *w[3], *y; // own
+    double *Z;                // own: of a head
+} whole;
+
+/* Head h of the sample at rows [row, row + n). */
+static void head_ref(const whole *w, const osh_ssm_scan_attr *at, int64_t row, int64_t n, int64_t h, osh_dtype dtype)
+{
+    int64_t P = at->head_dim, S = at->state, inner = at->heads * P, width = inner + 2 * at->groups * S;
+    const float weights[3] = {w->w[0][h], w->w[1][h], w->w[2][h]};
+    memset(w->Z, 0, (size_t)(P * S) * sizeof *w->Z);
+    for (int64_t t = row; t < row + n; t++) {
+        const float *x = w->x + t * width + h * P, *B = w->x + t * width + inner + h / (at->heads / at->groups) * S;
+        const float *C = B + at->groups * S;
+        float decay, step;
+        osh_ssm_gates(&decay, &step, at, w->dt[t * at->heads + h], weights, dtype);
+        for (int64_t p = 0; p < P; p++) {
+            double read = 0;
+            for (int64_t i = 0; i < S; i++) {
+                double *z = w->Z + p * S + i;
+                *z = *z * decay + (double)step * x[p] * B[i];
+                read += *z * C[i];
+            }
+            w->y[t * inner + h * P + p] = (float)(read + (double)weights[1] * x[p]);
+        }
+    }
+}
+
+static osh_status ref(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_ssm_scan_attr *at = a->attr;
+    osh_dtype dtype = a->in[0]->dtype;
+    int64_t N = osh_rows(a->in[0]), n_seqs = 0;
+    osh_tile *seq = NULL; // own: one whole sample each
+    whole w = {0};        // own
+
+    OSH_TRY(osh_f32_copy(cx, &w.x, a->in[0]));
+    OSH_TRY(osh_f32_copy(cx, &w.dt, a->in[1]));
+    for (int k = 0; k < 3; k++) OSH_TRY(osh_f32_weight(cx, &w.w[k], a->in[2 + k], dtype));
+    OSH_NEW(cx, w.y, N * at->heads * at->head_dim);
+    OSH_NEW(cx, w.Z, at->head_dim * at->state);
+    OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
+    for (int64_t s = 0; s < n_seqs; s++)
+        for (int64_t h = 0; h < at->heads; h++) head_ref(&w, at, seq[s].row, seq[s].n, h, dtype);
+    osh_from_f32(a->out[0]->data, dtype, w.y, N * at->heads * at->head_dim);
+done:
+    osh_free(cx, seq);
+    osh_free(cx, w.Z);
+    osh_free(cx, w.y);
+    for (int k = 0; k < 3; k++) osh_free(cx, w.w[k]);
+    osh_free(cx, w.dt);
+    osh_free(cx, w.x);
+    return rc;
+}
+
+const osh_op osh_op_ssm_scan = {
+    .name = "ssm_scan", .n_in = 2, .n_weights = 3, .n_out = 1,
+    .attrs = attrs, .attr_bytes = sizeof(osh_ssm_scan_attr), .infer = infer,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_ssm_scan_cpu},
+    .tol = 1e-11, .scratch = osh_ssm_scan_scratch, .host_only = true,
+};
