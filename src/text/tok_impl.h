@@ -112,6 +112,7 @@ typedef enum {
 } osh_cut_kind;
 typedef struct osh_tok_step osh_tok_step;
 typedef struct osh_tok_model osh_tok_model;
+typedef struct osh_tok_charsmap osh_tok_charsmap;
 /* open: more text follows behind the last piece, whose end is not known. What pre-tokenizers cannot tell yet stays. */
 typedef struct osh_tok_work {
     osh_tok_text *cur, *next; // cur is read, next is written and then swapped in
@@ -136,6 +137,9 @@ struct osh_tok_step {
     bool add_prefix;  // ByteLevel; Metaspace: prepend_scheme always
     bool first_only;  // Metaspace: prepend_scheme first
     bool do_split;    // ByteLevel: use_regex; Metaspace: split
+    bool clean, ideographs, accents, lower; // BertNormalizer
+    osh_tok_charsmap *charsmap; // own: Precompiled
+    size_t n_chars;   // FixedLength
 };
 typedef struct osh_tok_steps { osh_tok_step *items; size_t n, cap; } osh_tok_steps; // own
 
@@ -170,6 +174,14 @@ typedef osh_status (*osh_tok_map_fn)(osh_ctx *cx, const osh_tok_step *st, osh_to
                                      const char *s, size_t n, osh_tok_piece *p);
 osh_status osh_tok_map_pieces(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w,
                               osh_tok_map_fn fn);
+osh_status osh_tok_map_nfd(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s, size_t n,
+                           osh_tok_piece *p);
+osh_status osh_tok_map_lowercase(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s, size_t n,
+                                 osh_tok_piece *p);
+/* tok_clean.c */
+osh_status osh_tok_load_bert(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *what);
+osh_status osh_tok_run_bert(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w);
+osh_status osh_tok_run_nmt(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w);
 /* Such a function: bytes to GPT-2's printable characters. */
 osh_status osh_tok_map_bytes(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
                              size_t n, osh_tok_piece *p);

@@ -3,7 +3,7 @@
  * NFC, NFD, NFKC, NFKD by utf8proc; Lowercase maps character by character (no final sigma), as
  * char::to_lowercase. Every single character normalizes as it does there, which tok_unicode.c's
  * tables see to. */
-#include "text/tok_impl.h"
+#include "text/tok_charsmap.h"
 #include "text/tok_unicode.h"
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +65,7 @@ static osh_status nfc(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, co
     return unicode_form(cx, out, s, n, UTF8PROC_COMPOSE);
 }
 
-static osh_status nfd(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
+osh_status osh_tok_map_nfd(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
                       size_t n, osh_tok_piece *p)
 {
     (void)st, (void)p;
@@ -112,7 +112,7 @@ static uint32_t lower_of(uint32_t cp)
     }
 }
 
-static osh_status lowercase(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
+osh_status osh_tok_map_lowercase(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
                             size_t n, osh_tok_piece *p)
 {
     osh_status rc = OSH_OK;
@@ -149,6 +149,13 @@ static osh_status strip_accents(osh_ctx *cx, const osh_tok_step *st, osh_tok_tex
     }
 done:
     return rc;
+}
+
+static osh_status precompiled(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s, size_t n,
+                              osh_tok_piece *p)
+{
+    (void)p;
+    return osh_tok_charsmap_apply(cx, st->charsmap, out, s, n);
 }
 
 static osh_status strip(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out, const char *s,
@@ -230,12 +237,13 @@ osh_status osh_tok_normalize(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_wo
         return osh_tok_map_pieces(cx, st, w, fn);                                                  \
     }
 OSH_RUN(nfc)
-OSH_RUN(nfd)
+OSH_RUN(osh_tok_map_nfd)
 OSH_RUN(nfkc)
 OSH_RUN(nfkd)
-OSH_RUN(lowercase)
+OSH_RUN(osh_tok_map_lowercase)
 OSH_RUN(strip_accents)
 OSH_RUN(strip)
+OSH_RUN(precompiled)
 OSH_RUN(prepend)
 OSH_RUN(replace)
 OSH_RUN(osh_tok_map_bytes)
@@ -268,6 +276,15 @@ done:
     return rc;
 }
 
+static osh_status load_precompiled(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *what)
+{
+    const cJSON *s = cJSON_GetObjectItemCaseSensitive(o, "precompiled_charsmap");
+
+    if (!cJSON_IsString(s))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: a string \"precompiled_charsmap\" is wanted", what);
+    return osh_tok_charsmap_load(cx, &st->charsmap, s->valuestring, what);
+}
+
 static osh_status load_strip(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *what)
 {
     osh_status rc = osh_json_bool_or(cx, &st->left, o, "strip_left", true, what);
@@ -280,11 +297,14 @@ osh_status osh_tok_normalizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJS
 {
     static const osh_tok_component table[] = {
         {"NFC", NULL, run_nfc, OSH_CUT_STARTER},
-        {"NFD", NULL, run_nfd, OSH_CUT_STARTER},
+        {"NFD", NULL, run_osh_tok_map_nfd, OSH_CUT_STARTER},
         {"NFKC", NULL, run_nfkc, OSH_CUT_COMPAT},
         {"NFKD", NULL, run_nfkd, OSH_CUT_COMPAT},
-        {"Lowercase", NULL, run_lowercase, OSH_CUT_ANYWHERE},
+        {"Lowercase", NULL, run_osh_tok_map_lowercase, OSH_CUT_ANYWHERE},
         {"StripAccents", NULL, run_strip_accents, OSH_CUT_ANYWHERE},
+        {"BertNormalizer", osh_tok_load_bert, osh_tok_run_bert, OSH_CUT_NEVER},
+        {"Nmt", NULL, osh_tok_run_nmt, OSH_CUT_ANYWHERE},
+        {"Precompiled", load_precompiled, run_precompiled, OSH_CUT_NEVER},
         {"Strip", load_strip, run_strip, OSH_CUT_NEVER},
         {"Prepend", load_prepend, run_prepend, OSH_CUT_ANYWHERE},
         {"Replace", load_replace, run_replace, OSH_CUT_NEVER}, // or anywhere, of one character
@@ -307,8 +327,8 @@ osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps)
         bool prepends = st->run == run_prepend, strips = st->run == run_strip_accents;
         if (st->cuts == OSH_CUT_NEVER || (form && changed) || (prepends && fewer)) return OSH_CUT_NEVER;
         if (st->cuts > all) all = st->cuts;
-        changed |= !form && !strips && st->run != run_lowercase;
-        fewer |= strips || (st->run == run_replace && !st->n_content);
+        changed |= !form && !strips && st->run != run_osh_tok_map_lowercase;
+        fewer |= strips || st->run == osh_tok_run_nmt || (st->run == run_replace && !st->n_content);
     }
     return all;
 }

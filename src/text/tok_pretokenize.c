@@ -1,9 +1,8 @@
 /* tok_pretokenize.c - pre-tokenizers of tokenizer.json: they cut pieces and never look across a
- * cut.
- *
- * All cuts go through one function with the five behaviours of NormalizedString::split. ByteLevel
+ * cut. All cuts go through one function with the five behaviours of NormalizedString::split. ByteLevel
  * and Metaspace also change the bytes. Patterns are those of tokenizers/src/pre_tokenizers. */
 #include "text/tok_impl.h"
+#include "text/tok_unicode.h"
 #include <string.h>
 
 enum { CHECK_EVERY = 4096 }; // pieces, for an interrupt
@@ -251,6 +250,54 @@ static osh_status by_word(osh_ctx *cx, const osh_tok_step *st, const haystack *h
     return OSH_OK;
 }
 
+/* A run of one script. What is of any script belongs to the run before it, and goes where there is none. */
+static osh_status by_script(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from, size_t *start,
+                            size_t *end)
+{
+    unsigned run = 0;
+    uint32_t cp = 0;
+
+    (void)cx, (void)st;
+    *start = SIZE_MAX;
+    *end = h->n;
+    for (size_t i = from, len = 0; i < h->n; i += len) {
+        len = osh_utf8_decode(h->s + i, h->n - i, &cp);
+        unsigned script = osh_cp_script(cp);
+        if (!script || script == run) continue;
+        if (run) {
+            *end = i;
+            return OSH_OK;
+        }
+        run = script;
+        *start = i;
+    }
+    if (h->open) *end = run ? *start : from, *start = SIZE_MAX; // it may go on
+    return OSH_OK;
+}
+
+static osh_status by_length(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from, size_t *start,
+                            size_t *end)
+{
+    uint32_t cp = 0;
+    size_t at = from, k = 0;
+
+    (void)cx;
+    for (; k < st->n_chars && at < h->n; k++) at += osh_utf8_decode(h->s + at, h->n - at, &cp);
+    *start = k == 0 || (h->open && k < st->n_chars) ? SIZE_MAX : from;
+    *end = *start == SIZE_MAX ? from : at;
+    return OSH_OK;
+}
+
+static osh_status run_scripts(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
+{
+    return cut(cx, st, w, OSH_SPLIT_REMOVED, true, by_script);
+}
+
+static osh_status run_length(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
+{
+    return cut(cx, st, w, OSH_SPLIT_ISOLATED, false, by_length);
+}
+
 static osh_status run_split(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
     return cut(cx, st, w, st->split, st->invert, by_pattern);
@@ -439,6 +486,18 @@ static osh_status load_digits(osh_ctx *cx, osh_tok_step *st, const cJSON *o, con
     return osh_json_bool_or(cx, &st->each, o, "individual_digits", false, what);
 }
 
+static osh_status load_length(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *what)
+{
+    osh_status rc = OSH_OK;
+    int64_t n = 0;
+
+    OSH_TRY(osh_json_int_or(cx, &n, o, "length", 5, what));
+    if (n < 1) OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"length\" is %lld, a number from 1 is wanted", what, (long long)n);
+    st->n_chars = (size_t)n;
+done:
+    return rc;
+}
+
 static osh_status load_punctuation(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *what)
 {
     return load_behavior(cx, st, o, "Isolated", what);
@@ -530,6 +589,8 @@ osh_status osh_tok_pretokenizers_load(osh_ctx *cx, osh_tok_steps *steps, const c
         {"WhitespaceSplit", NULL, run_whitespace_split, OSH_CUT_NEVER},
         {"Punctuation", load_punctuation, run_punctuation, OSH_CUT_NEVER},
         {"CharDelimiterSplit", load_delimiter, run_split, OSH_CUT_NEVER},
+        {"UnicodeScripts", NULL, run_scripts, OSH_CUT_NEVER},
+        {"FixedLength", load_length, run_length, OSH_CUT_NEVER},
         {"BertPreTokenizer", NULL, run_bert, OSH_CUT_NEVER},
         {NULL, NULL, NULL, OSH_CUT_NEVER}};
 

@@ -1,6 +1,6 @@
 /* tok_step.c - lists of normalizers and pre-tokenizers: loading by type, flattening of sequences,
  * running. */
-#include "text/tok_impl.h"
+#include "text/tok_charsmap.h"
 #include <string.h>
 
 osh_status osh_tok_string(osh_ctx *cx, char **out, size_t *n, const char *s)
@@ -41,6 +41,7 @@ static void step_deinit(osh_ctx *cx, osh_tok_step *st)
 {
     osh_tok_pattern_deinit(cx, &st->pattern);
     osh_free(cx, st->content);
+    osh_tok_charsmap_free(cx, st->charsmap);
 }
 
 void osh_tok_steps_deinit(osh_ctx *cx, osh_tok_steps *steps)

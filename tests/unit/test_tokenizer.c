@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <time.h>
+#include <zlib.h>
 
 #define GOLDEN OSH_SOURCE_DIR "/tests/golden/tokenizer/"
 #define MODEL OSH_SOURCE_DIR "/examples/docs-llama-3m"
@@ -85,6 +86,56 @@ static void components_give_the_library_ids(void **state)
     assert_ok(cx, osh_json_read(cx, &manifest, GOLDEN "MANIFEST.json", 1 << 16, 0));
     assert_int_equal(n_rows, member(manifest, "checks")->valueint);
     cJSON_Delete(manifest);
+    cJSON_Delete(root);
+}
+
+/* Characters of some ranges, each before an "a", as gen.py has them. malloc'ed. */
+static char *sweep_text(size_t *n)
+{
+    static const uint32_t parts[][2] = {{1, 0xD800}, {0xE000, 0x20000}, {0x2A6D0, 0x2A710}, {0x2B730, 0x2B930},
+                                        {0x2CE90, 0x2CEC0}, {0x2F7F0, 0x2FA30}, {0xE0000, 0xE0200},
+                                        {0xFFFF0, 0x100010}, {0x10FFF0, 0x110000}};
+    char *s = malloc(1 << 20);
+
+    assert_non_null(s);
+    *n = 0;
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+        for (uint32_t c = parts[k][0]; c < parts[k][1]; c++) {
+            *n += osh_utf8_encode(s + *n, c);
+            s[(*n)++] = 'a';
+        }
+    assert_true(*n < 1 << 20);
+    return s;
+}
+
+/* Classes of characters: the ids of a text of all of them, by number and checksum. */
+static void every_character_is_treated_as_the_library_does(void **state)
+{
+    osh_ctx *cx = *state;
+    cJSON *root = NULL, *sweeps = NULL;
+    const cJSON *c = NULL;
+    size_t n = 0;
+    char *text = sweep_text(&n);
+
+    assert_ok(cx, osh_json_read(cx, &root, GOLDEN "components.json", 1 << 20, OSH_JSON_NUL));
+    assert_ok(cx, osh_json_read(cx, &sweeps, GOLDEN "sweeps.json", 1 << 20, 0));
+    cJSON_ArrayForEach(c, sweeps) {
+        char *spec = spec_of(root, c);
+        const char *name = member(c, "name")->valuestring;
+        osh_tokenizer *t = NULL;
+        osh_ids ids = {0};
+        assert_ok(cx, osh_tokenizer_parse(cx, &t, spec, strlen(spec), name));
+        assert_ok(cx, osh_tokenizer_encode(cx, t, &ids, text, n, true));
+        uLong crc = crc32(0, (const Bytef *)ids.ids, (uInt)((size_t)ids.n * sizeof *ids.ids));
+        if (ids.n != member(c, "n")->valueint || (double)crc != member(c, "crc32")->valuedouble)
+            fail_msg("%s: %d ids with checksum %lu, wanted %d with %.0f", name, (int)ids.n, crc,
+                     member(c, "n")->valueint, member(c, "crc32")->valuedouble);
+        osh_ids_deinit(cx, &ids);
+        osh_tokenizer_close(cx, t);
+        free(spec);
+    }
+    free(text);
+    cJSON_Delete(sweeps);
     cJSON_Delete(root);
 }
 
@@ -225,6 +276,8 @@ typedef struct bad_file {
 
 #define BPE "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[]}"
 
+#define CHARSMAP(s) ",\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"" s "\"}}"
+
 static void refused(osh_ctx *cx, const bad_file *rows, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -279,16 +332,21 @@ static void bad_files_are_named(void **state)
          OSH_E_FORMAT},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[7]}}", "merge 0",
          OSH_E_FORMAT},
-        {"{" BPE ",\"normalizer\":{\"type\":\"Precompiled\"}}", "normalizer \"Precompiled\"",
-         OSH_E_UNSUPPORTED},
+        {"{" BPE ",\"normalizer\":{\"type\":\"Odd\"}}", "normalizer \"Odd\"", OSH_E_UNSUPPORTED},
+        {"{" BPE ",\"normalizer\":{\"type\":\"Precompiled\"}}", "precompiled_charsmap", OSH_E_FORMAT},
+        {"{" BPE CHARSMAP("AAA"), "not base64", OSH_E_FORMAT},
+        {"{" BPE CHARSMAP("AA?A"), "not base64", OSH_E_FORMAT},
+        {"{" BPE CHARSMAP(""), "0 bytes", OSH_E_FORMAT},
+        {"{" BPE CHARSMAP("CAAAAAAAAAA="), "8 bytes cannot hold", OSH_E_FORMAT}, // a trie of 8
+        {"{" BPE CHARSMAP("BAAAAAEAAAD/"), "not UTF-8", OSH_E_FORMAT},
         {"{" BPE ",\"normalizer\":{}}", "type", OSH_E_FORMAT},
         {"{" BPE ",\"normalizer\":{\"type\":\"Sequence\"}}", "normalizers", OSH_E_FORMAT},
         {"{" BPE ",\"normalizer\":{\"type\":\"Prepend\"}}", "prepend", OSH_E_FORMAT},
         {"{" BPE
          ",\"normalizer\":{\"type\":\"Replace\",\"content\":\"\",\"pattern\":{\"String\":\"\"}}}",
          "pattern", OSH_E_FORMAT},
-        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}}", "UnicodeScripts",
-         OSH_E_UNSUPPORTED},
+        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Odd\"}}", "pre_tokenizer \"Odd\"", OSH_E_UNSUPPORTED},
+        {"{" BPE ",\"pre_tokenizer\":{\"type\":\"FixedLength\",\"length\":0}}", "length", OSH_E_FORMAT},
         {"{" BPE ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Cut\",\"pattern\":{"
                  "\"String\":\"a\"}}}",
          "Cut", OSH_E_UNSUPPORTED},
@@ -422,6 +480,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(components_give_the_library_ids, make_context,
                                         drop_context),
+        cmocka_unit_test_setup_teardown(every_character_is_treated_as_the_library_does, make_context, drop_context),
         cmocka_unit_test_setup_teardown(a_real_tokenizer_gives_the_library_ids, make_context,
                                         drop_context),
         cmocka_unit_test_setup_teardown(merging_follows_its_definition, make_context, drop_context),

@@ -6,9 +6,12 @@
 components.json: tiny tokenizers that each exercise one component. The model "probe" has no vocabulary but the 256 byte tokens
 and appends "|" to every word, so that its ids spell out the exact bytes of every piece and show every cut.
 """
+import base64
 import json
 import os
+import struct
 import sys
+import zlib
 
 import tokenizers
 from tokenizers import Tokenizer
@@ -119,6 +122,61 @@ def sequence(kind, *parts):
     return {"type": "Sequence", kind: list(parts)}
 
 
+def charsmap(pairs):
+    """A precompiled_charsmap of SentencePiece: a double array of UTF-8 keys, and the texts that they become."""
+    texts, at = b"", {}
+    for new in pairs.values():
+        if new not in at:
+            at[new] = len(texts)
+            texts += new.encode() + b"\0"
+    trie = {}
+    for old, new in pairs.items():
+        node = trie
+        for c in old.encode():
+            node = node.setdefault(c, {})
+        node[0] = at[new]
+    units, used = {0: 0}, {0}
+
+    def place(pos, node, label):
+        base = next(b for b in range(1 << 20) if (pos ^ b) < 1 << 21 and not any(b ^ c in used for c in node))
+        used.update(base ^ c for c in node)
+        units[pos] = (pos ^ base) << 10 | (0 in node) << 8 | label
+        for c, child in node.items():
+            if c:
+                place(base ^ c, child, c)
+            else:
+                units[base] = child | 1 << 31
+
+    place(0, trie, 0)
+    n = (max(units) | 255) + 1
+    blob = b"".join(struct.pack("<I", units.get(i, 1)) for i in range(n))
+    return base64.b64encode(struct.pack("<I", len(blob)) + blob + texts).decode()
+
+
+def precompiled(pairs):
+    return {"type": "Precompiled", "precompiled_charsmap": charsmap(pairs)}
+
+
+def bert(clean, chinese, strip, lower):
+    return {"type": "BertNormalizer", "clean_text": clean, "handle_chinese_chars": chinese, "strip_accents": strip, "lowercase": lower}
+
+
+def sweep_text():
+    """Almost every character that some table treats apart, each before an "a"."""
+    parts = [(1, 0xD800), (0xE000, 0x20000), (0x2A6D0, 0x2A710), (0x2B730, 0x2B930), (0x2CE90, 0x2CEC0), (0x2F7F0, 0x2FA30),
+             (0xE0000, 0xE0200), (0xFFFF0, 0x100010), (0x10FFF0, 0x110000)]
+    return "".join(chr(c) + "a" for lo, hi in parts for c in range(lo, hi))
+
+
+def sweeps():
+    yield "BertNormalizer cleans", {"normalizer": bert(True, False, False, False)}
+    yield "BertNormalizer spaces ideographs", {"normalizer": bert(False, True, False, False)}
+    yield "BertNormalizer strips and lowers", {"normalizer": bert(False, False, None, True)}
+    yield "Nmt", {"normalizer": {"type": "Nmt"}}
+    yield "UnicodeScripts", {"pre_tokenizer": {"type": "UnicodeScripts"}}
+    yield "Precompiled, graphemes", {"normalizer": precompiled({"a": "X"})}
+
+
 def added(content, **flags):
     return {"id": flags.pop("id", 0), "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
             "special": False, **flags}
@@ -154,6 +212,26 @@ def cases():
     case("normalizer Replace empty matches", normalizer=replace({"Regex": "l*"}, "_"), texts=[0, 3, 4])
     case("normalizer Sequence", normalizer=sequence("normalizers", {"type": "NFKC"}, {"type": "Lowercase"}, replace({"String": " "}, "\u2581"),
                                                     {"type": "Prepend", "prepend": "\u2581"}))
+    for flags in ((True, True, None, True), (True, True, None, False), (False, True, True, False), (True, False, False, True),
+                  (False, False, False, False)):
+        case("normalizer BertNormalizer %s %s %s %s" % flags, normalizer=bert(*flags))
+    case("BertNormalizer by its defaults", normalizer=bert(True, True, None, True), pre_tokenizer={"type": "BertPreTokenizer"},
+         texts=[4, 5, 9, 10, 12, 13, "\u0301a\u0301\u200b\u0323 \u0e01\u0e33\u0e49", "x\ufffdy\u0000z\u00ad"])
+    case("normalizer Nmt", normalizer={"type": "Nmt"}, texts=[4, 6, 12, 16, "\u0001a\u007fb\u008fc\u009fd\u0085e\ufffd"])
+    odd = {"a": "X", "e\u0301": "\u00e9", "\ufb01": "fi", "\u3000": " ", "\u200b": "", "\r": "", "\u00bd": "1\u20442", "ab": "no", "\u0915": "K", "\U0001f469": "w",
+           "\u0e33": "\u0e4d\u0e32", "s\u0323\u0307": "\u1e69", "\u0600": "P"}
+    case("normalizer Precompiled", normalizer=precompiled(odd))
+    case("normalizer Precompiled, graphemes", normalizer=precompiled(odd),
+         texts=["a\u0301b", "ab", "e\u0301e\u0300", "\r\n\ra", "s\u0323\u0307s\u0323", "\u0917\u094d\u0915\u0301x", "\u0915\u0301x", "\u0917\u094d\u200d\u0915\u0301", "\u0e01\u0e33a\u0e33",
+                "\u0600ax", "\u0600\u0061\u0301", "\U0001f1e9a\U0001f1ea", "a\u200da", "a\ufe0f\u20e3", "\u0917\u094da\u0301", "\u0917\u093e\u094d\u0915\u0301", "a\u0903b",
+                "\u1100a", "\u200b\u0301a"])
+    case("Precompiled and Metaspace first", normalizer=precompiled(odd), pre_tokenizer=metaspace("first", True),
+         texts=["\u200ba b", "a\u0301 b", "\ufb01x y", 3, 4])
+    case("Nmt and Metaspace first", normalizer={"type": "Nmt"}, pre_tokenizer=metaspace("first", True), texts=["\u0001a b", "\u200b\u0001a b", 4])
+    case("UnicodeScripts", pre_tokenizer={"type": "UnicodeScripts"}, texts=list(range(len(TEXTS))) + [
+        "  abc \u0430\u0431 c\u3000\u30ab\u30fc\u6f22\u3042", "\u0378\u0378a\u0378\u0430", "a \u0430 b\u0301\u0430\u0301"])
+    for n in (1, 3, 5):
+        case(f"FixedLength {n}", pre_tokenizer={"type": "FixedLength", "length": n}, texts=[0, 1, 4, 9, 13, 14])
     for b in ("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"):
         for invert in (False, True):
             case(f"Split {b} invert {invert}", pre_tokenizer=split({"Regex": "\\w|[!?]"}, b, invert), texts=[4, 5, 6, 9, 15])
@@ -257,6 +335,15 @@ def main():
         f.write('{"texts": ' + json.dumps(TEXTS) + ',\n"models": {\n')
         f.write(",\n".join(f"{json.dumps(k)}: {json.dumps(v, separators=(',', ':'))}" for k, v in table.items()))
         f.write('},\n"cases": [\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in done) + "]}\n")
+    text = sweep_text()
+    swept = []
+    for name, parts in sweeps():
+        spec = {"version": "1.0", "added_tokens": [], "model": table["probe"], "normalizer": None, "pre_tokenizer": None, "post_processor": None,
+                "decoder": None, **parts}
+        ids = Tokenizer.from_str(json.dumps(spec)).encode(text).ids
+        swept.append({"name": name, "model": "probe", "parts": parts, "n": len(ids), "crc32": zlib.crc32(struct.pack("<%di" % len(ids), *ids))})
+    with open(os.path.join(HERE, "sweeps.json"), "w") as f:
+        f.write("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in swept) + "]\n")
     tok = Tokenizer.from_file(os.path.join(docs, "tokenizer.json"))
     for name in ("mixed", "invalid"):
         data = open(os.path.join(HERE, name + ".txt"), "rb").read()
