@@ -9,6 +9,7 @@
 #include "graph/picked.h"
 #include "ops/scan.h"
 #include "plan/folds.h"
+#include "plan/looks.h"
 #include "plan/tuning.h"
 
 #include <string.h>
@@ -208,9 +209,11 @@ static double stats_flops(const osh_plan *p, const fed *open)
     return flops;
 }
 
+static bool feeds(const osh_step *s) { return (s->observe && !s->first_look) || s->fold; }
+
 static double step_flops(const osh_plan *p, const osh_step *s, const fed *open)
 {
-    double tokens = (double)p->data.offsets[p->data.n], flops = s->observe || s->fold ? stats_flops(p, open) : 0;
+    double tokens = (double)p->data.offsets[p->data.n], flops = feeds(s) ? stats_flops(p, open) : 0;
     for (int i = 0; i < s->n; i++) {
         const osh_node *n = &p->graph->nodes[s->first + i];
         double f = s->run[i] ? node_flops(p->graph, &p->data, n, tokens) : 0;
@@ -222,7 +225,7 @@ static double step_flops(const osh_plan *p, const osh_step *s, const fed *open)
 static double step_work(const osh_plan *p, const osh_step *s, const fed *open)
 {
     double tokens = (double)p->data.offsets[p->data.n];
-    double work = s->observe || s->fold ? stats_flops(p, open) / products_per_s : 0;
+    double work = feeds(s) ? stats_flops(p, open) / products_per_s : 0;
     for (int i = 0; i < s->n; i++)
         if (s->run[i])
             work += node_work(p->graph, &p->data, &p->graph->nodes[s->first + i], tokens) *
@@ -297,7 +300,7 @@ static osh_status count_pass(osh_ctx *cx, void *user, const osh_range *r, const 
     c->c->work[phase] += step_work(c->p, s, c->open) + c->reading / bytes_per_s;
     c->c->loaded[phase] += c->reading;
     count_traffic(c->c, phase, c->p, r, s);
-    c->c->done[phase] += s->observe || s->fold ? stats_flops(c->p, c->open) : 0;
+    c->c->done[phase] += feeds(s) ? stats_flops(c->p, c->open) : 0;
     c->reading = 0;
     return OSH_OK;
 }
@@ -352,7 +355,7 @@ osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_plan *p, const o
     double all = cost[index].work[s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE];
     osh_range r = osh_range_at(p, index);
     *share = 1;
-    if ((!how->segments && !how->round_bytes && !r.fold) || all <= 0) goto done;
+    if ((!how->segments && !how->round_bytes && !r.fold && !osh_looks_twice(p)) || all <= 0) goto done;
     OSH_NEW(cx, open, p->graph->n_values);
     if (stats) open_stats(open, p, &r, stats);
     if (s->fold) open_folds(open, p, &r);

@@ -18,6 +18,7 @@
 #include "plan/bands.h"
 #include "plan/globals.h"
 #include "plan/layout.h"
+#include "plan/looks.h"
 #include "plan/tuning.h"
 #include "quant/source.h"
 
@@ -349,21 +350,46 @@ done:
     return rc;
 }
 
+/* Those that --calib-cache leaves; one where nothing is looked at twice. */
+static void looks(const osh_plan *p, osh_look *first, osh_look *last)
+{
+    *first = OSH_LOOK_RAM, *last = OSH_LOOK_AGAIN;
+    for (osh_look l = OSH_LOOK_RAM; p->opt->calib_cache && l <= OSH_LOOK_AGAIN; l++)
+        if (!strcmp(p->opt->calib_cache, osh_look_name(l))) *first = *last = l;
+    if (!osh_looks_twice(p)) *first = *last;
+}
+
+/* Subgraphs are worked on whole; the fastest way for values that holds the budget. */
+static osh_status choose_whole(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ever, bool *fit)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    osh_tier first, last;
+    osh_look first_look, last_look;
+    tiers(p, &first, &last), looks(p, &first_look, &last_look);
+    for (osh_tier t = first; t <= last; t++)
+        for (m->looks = first_look;; m->looks++) {
+            OSH_TRY(whole(cx, p, t, ever));
+            *fit = all_fit(m, b);
+            if (*fit) goto done;
+            if (m->looks == last_look) break;
+        }
+done:
+    return rc;
+}
+
 static osh_status choose(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ever)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     osh_tier first, last;
+    osh_look first_look;
     bool fit = false;
-    tiers(p, &first, &last);
+    tiers(p, &first, &last), looks(p, &first_look, &m->looks);
     m->n_kept = 0;
     OSH_TRY(osh_memory_least(cx, p));
     m->solve_limit = b->device_given ? b->device : INT64_MAX;
-    for (osh_tier t = first; t <= last; t++) {
-        OSH_TRY(whole(cx, p, t, ever));
-        fit = all_fit(m, b);
-        if (fit) break;
-    }
+    OSH_TRY(choose_whole(cx, p, b, ever, &fit));
     if (!fit) OSH_TRY(try_phases(cx, p, b, &fit));
     else if (m->tier == OSH_TIER_DISK && first != OSH_TIER_DISK && !p->on_device) OSH_TRY(choose_kept(cx, p, b));
     for (int i = 0; i + 1 < m->n_visits; i++) {

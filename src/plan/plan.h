@@ -14,6 +14,8 @@
 typedef enum { OSH_PIPELINE_SEQUENTIAL, OSH_PIPELINE_BASIC, OSH_PIPELINE_DATAFREE } osh_pipeline_kind;
 const char *osh_pipeline_name(osh_pipeline_kind k);
 
+typedef enum { OSH_LOOK_RAM, OSH_LOOK_DISK, OSH_LOOK_AGAIN } osh_look; // looks.h
+
 enum { OSH_CACHED = 3 }; // of what attention reads: keys, values, queries
 typedef struct osh_linear { // a module that is quantized
     char *name;             // own
@@ -98,6 +100,7 @@ typedef struct osh_rotated osh_rotated; // rotations.h
 typedef struct osh_places osh_places; // layout.h
 typedef struct osh_memory {
     osh_tier tier;
+    osh_look looks;      // of what is looked at twice (looks.h)
     int64_t n_kept;      // of tier disk: batches whose values stay in memory
     osh_visit *visits;   // own; one for each range of visit.h
     int n_visits;

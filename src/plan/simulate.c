@@ -18,6 +18,7 @@
 #include "plan/cache.h"
 #include "plan/folds.h"
 #include "plan/layout.h"
+#include "plan/looks.h"
 #include "plan/memory.h"
 #include "quant/observer.h"
 #include "store/activations.h"
@@ -42,6 +43,8 @@ typedef struct sim {
     int64_t copies; // live bytes of those copies
     int64_t weights, stats, values, kept_values; // live bytes; values: in the tier
     int64_t n_kept; // batches
+    bool *looks;    // own: [values] kept for a second look
+    int64_t looked, to_look; // bytes of these, in memory or on the disk: now, and what the next pass adds
     int64_t most_values; // so far
     bool *lent;     // own: [values] of a step
     bool began;     // the visit has loaded
@@ -65,6 +68,7 @@ static osh_status sim_init(osh_ctx *cx, sim *s, const osh_plan *p)
     OSH_NEW(cx, s->held, g->n_values);
     OSH_NEW(cx, s->lent, g->n_values);
     OSH_NEW(cx, s->hook, g->n_values);
+    OSH_NEW(cx, s->looks, g->n_values);
     OSH_NEW(cx, s->kept, g->n_weights);
     OSH_NEW(cx, s->solved, p->n_linears);
     size_t nl = (size_t)p->n_linears, nv = (size_t)g->n_values;
@@ -97,6 +101,7 @@ static void sim_deinit(osh_ctx *cx, sim *s)
     osh_free(cx, s->held);
     osh_free(cx, s->lent);
     osh_free(cx, s->hook);
+    osh_free(cx, s->looks);
     osh_free(cx, s->kept);
     osh_layout_free(cx, s->card);
     osh_free(cx, s->solved);
@@ -110,9 +115,10 @@ static void raise_to(int64_t *peak, int64_t now)
 /* device, host: what is there beside weights, their copies, statistics and resting values. */
 static void note(sim *s, int64_t device, int64_t host, int64_t values)
 {
-    bool disk = s->tier == OSH_TIER_DISK;
+    bool disk = s->tier == OSH_TIER_DISK, looks_disk = s->looked && s->p->memory.looks == OSH_LOOK_DISK;
     int64_t dev = s->weights + s->stats + device + s->kept_values + (s->tier == OSH_TIER_DEVICE ? values : 0);
     host += s->copies + s->lists;
+    if (s->looked) host += osh_acts_own_bytes(s->p->graph) + (looks_disk ? s->frame : s->looked);
     if (s->card) dev = osh_layout_extent(s->card) + device;
     else dev += s->lists, host += dev - s->lists;
     raise_to(&s->to->weight_bytes, s->weights);
@@ -123,7 +129,7 @@ static void note(sim *s, int64_t device, int64_t host, int64_t values)
     if (s->tier == OSH_TIER_HOST) host += s->card ? s->most_values : values;
     raise_to(&s->to->host_peak, host);
     if (disk) raise_to(&s->to->host_peak, host + s->frame);
-    if (disk) raise_to(&s->to->scratch_peak, values);
+    raise_to(&s->to->scratch_peak, (disk ? values : 0) + (looks_disk ? s->looked : 0));
 }
 
 static int64_t batch_tokens(const sim *s, int64_t b)
@@ -212,6 +218,31 @@ static void enter(const sim *s, int visit, osh_way way)
     if (s->card) osh_layout_enter(s->card, visit, way);
 }
 
+/* Kept for a second look. */
+static int64_t looked_bytes(const sim *s)
+{
+    osh_tier tier = s->p->memory.looks == OSH_LOOK_DISK ? OSH_TIER_DISK : OSH_TIER_HOST;
+    int64_t n = 0;
+    for (int v = s->r->v0; v < s->r->v1; v++)
+        if (s->looks[v]) n += osh_acts_bytes(s->p->graph, &s->p->data, tier, v, 0);
+    return n;
+}
+
+/* The second look at what is kept, sample by sample, before anything is solved; then it goes. */
+static void sim_look(sim *s)
+{
+    const osh_plan *p = s->p;
+    int64_t tokens = 0;
+    for (int64_t k = 0; s->looked && k < p->data.n; k++) raise_to(&tokens, p->data.offsets[k + 1] - p->data.offsets[k]);
+    for (int v = s->r->v0; s->looked && v < s->r->v1; v++) {
+        size_t row = (size_t)p->graph->values[v].width * osh_dtype_bytes(p->graph->dtype);
+        int64_t sample = (int64_t)(osh_mem_gross((size_t)tokens * row) + osh_mem_gross(sizeof(osh_tensor)));
+        if (s->looks[v]) note(s, sample + (int64_t)*hook_of(s, v), 0, s->values);
+        s->looks[v] = false;
+    }
+    s->looked = 0;
+}
+
 static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
 {
     osh_status rc = OSH_OK;
@@ -240,6 +271,8 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
         if (more > *hook) *hook = more;
         if (s->card) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_SHIFT, l->input));
     }
+    osh_looks_of(s->looks, NULL, s->p, r, values);
+    s->to_look = looked_bytes(s);
     note(s, 0, 0, s->values);
 done:
     return rc;
@@ -440,8 +473,9 @@ done:
 }
 
 /* Batches that are kept: what comes in is lent, or given away where it is read for the last time, and what is made
- * stays. Bytes grow and shrink evenly with the tokens that are done: the most is at one end. */
-static void pass_kept(sim *s, const osh_step *st, int64_t ids, const size_t *hook)
+ * stays. Bytes grow and shrink evenly with the tokens that are done: the most is at one end. grow: of what is kept for
+ * a second look. */
+static void pass_kept(sim *s, const osh_step *st, int64_t ids, const size_t *hook, int64_t grow)
 {
     const osh_graph *g = s->p->graph;
     int64_t out = 0, taken = 0, new = 0, old = 0, before = s->kept_values;
@@ -453,14 +487,15 @@ static void pass_kept(sim *s, const osh_step *st, int64_t ids, const size_t *hoo
     }
     int64_t exec = ids + (int64_t)osh_exec_peak(g, st->first, st->n, st->run, st->in, s->lent, st->out, hook,
                                                 s->batch_tokens, s->n_threads, NULL);
-    int64_t early = before - old, late = before + out - taken - new;
-    s->kept_values = early > late ? early : late;
+    s->kept_values = before - old;
+    note(s, exec, 0, s->values);
+    s->kept_values = before + out - taken - new, s->looked += grow;
     note(s, exec, 0, s->values);
     s->kept_values = before + out - taken;
     note(s, 0, 0, s->values);
 }
 
-static void pass_others(sim *s, const osh_step *st, int64_t ids, const size_t *hook)
+static void pass_others(sim *s, const osh_step *st, int64_t ids, const size_t *hook, int64_t grow)
 {
     int64_t out, taken, n = s->p->data.n - s->p->batch_at[s->n_kept];
     int64_t size = s->p->opt->batch_size > 0 ? s->p->opt->batch_size : 1;
@@ -471,8 +506,11 @@ static void pass_others(sim *s, const osh_step *st, int64_t ids, const size_t *h
     /* Rows come and go batch by batch: the first batch sees nothing of the new ones, the last all but its own. */
     int64_t share = size < n ? size : n, new = (out + n - 1) / n * share, old = (taken + n - 1) / n * share;
     int64_t early = s->values, late = s->values + out - taken - new + old;
-    note(s, exec, 0, early > late ? early : late);
-    note(s, (int64_t)left, 0, (early > late ? early : late) + new);
+    note(s, exec, 0, early);
+    note(s, (int64_t)left, 0, early + new);
+    s->looked += grow;
+    note(s, exec, 0, late);
+    note(s, (int64_t)left, 0, late + new);
     s->values += out - taken;
     note(s, 0, 0, s->values);
 }
@@ -485,8 +523,12 @@ static osh_status sim_pass(osh_ctx *cx, void *user, const osh_range *r, const os
     int64_t ids = (int64_t)osh_mem_gross((size_t)s->batch_tokens * sizeof(int32_t));
     const size_t *hook = st->observe || st->fold ? s->hook : NULL;
     look_up(s, st);
-    if (s->n_kept) pass_kept(s, st, ids, hook);
-    if (s->n_kept < s->p->n_batches) pass_others(s, st, ids, hook);
+    int64_t grow = st->observe && !st->first_look ? s->to_look : 0, tokens = s->p->data.offsets[s->p->data.n];
+    double share = tokens ? (double)s->p->data.offsets[s->p->batch_at[s->n_kept]] / (double)tokens : 0;
+    int64_t of_kept = (int64_t)((double)grow * share);
+    if (s->n_kept) pass_kept(s, st, ids, hook, of_kept);
+    if (s->n_kept < s->p->n_batches) pass_others(s, st, ids, hook, grow - of_kept);
+    s->to_look -= grow;
     return OSH_OK;
 }
 
@@ -601,6 +643,7 @@ static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const b
     sim *s = user;
     const osh_plan *p = s->p;
     group g; // own
+    sim_look(s);
     OSH_TRY(group_init(cx, &g, r));
     sim_drop_copies(s);
     for (int i = r->l0; i < r->l1; i++) {

@@ -2,6 +2,7 @@
 #include "plan/visit.h"
 #include "graph/routed.h"
 #include "plan/folds.h"
+#include "plan/looks.h"
 #include "plan/lookup.h"
 
 #include <string.h>
@@ -87,6 +88,7 @@ typedef struct walk {
     bool *routed; // own: [r.n_nodes]; of the way through the solved weights
     int *wanted; // own: [values] node of the first Linear that wants statistics of it; -1: none
     bool *want, *stats, *shift, *in, *out, *consume, *keep; // own: [values]; shift: the original's are compared
+    bool *look;   // own: [values] looked at for the first time
 } walk;
 
 static bool is_original(const walk *w, int v) { return w->g->values[v].quantized >= 0; }
@@ -96,7 +98,7 @@ static int observed(const walk *w, int v) { return osh_observed(w->g, w->r.same,
 static osh_status walk_init(osh_ctx *cx, walk *w)
 {
     osh_status rc = OSH_OK;
-    bool **lists[] = {&w->want, &w->stats, &w->shift, &w->in, &w->out, &w->consume, &w->keep};
+    bool **lists[] = {&w->want, &w->stats, &w->shift, &w->in, &w->out, &w->consume, &w->keep, &w->look};
     OSH_NEW(cx, w->run, w->r.n_nodes);
     OSH_NEW(cx, w->routed, w->r.n_nodes);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) OSH_NEW(cx, *lists[i], w->g->n_values);
@@ -116,7 +118,7 @@ done:
 
 static void walk_deinit(osh_ctx *cx, walk *w)
 {
-    bool *lists[] = {w->run, w->routed, w->want, w->stats, w->shift, w->in, w->out, w->consume, w->keep};
+    bool *lists[] = {w->run, w->routed, w->want, w->stats, w->shift, w->in, w->out, w->consume, w->keep, w->look};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) osh_free(cx, lists[i]);
     osh_free(cx, w->wanted);
 }
@@ -160,7 +162,7 @@ static void add_observed(const walk *w, bool *values, const bool *stats)
     for (int v = w->r.v0; v < w->r.v1; v++) {
         if (!stats[v]) continue;
         values[observed(w, v)] = true;
-        if (w->shift[v]) values[w->g->values[v].original] = true;
+        if (w->shift[v] && stats != w->look) values[w->g->values[v].original] = true;
     }
 }
 
@@ -240,6 +242,27 @@ static void choose_round(walk *w, int64_t round_bytes, int from, int *next)
     }
 }
 
+/* What looks twice at values that are not kept for it: the first time, before the pass that all statistics see. n 0:
+ * the values come in. */
+static osh_status walk_look(osh_ctx *cx, walk *w, int first, int n)
+{
+    osh_status rc = OSH_OK;
+    const osh_visitor *v = w->v;
+    clear(w, w->look);
+    if (!osh_looks_of(NULL, w->look, w->p, &w->r, w->stats)) goto done;
+    if (n) {
+        clear(w, w->want);
+        add_observed(w, w->want, w->look);
+        needed(w);
+    }
+    osh_step s = make_step(w, first, n, w->look);
+    s.first_look = true;
+    OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
+    OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+done:
+    return rc;
+}
+
 static osh_status walk_round(osh_ctx *cx, walk *w, int next)
 {
     osh_status rc = OSH_OK;
@@ -248,6 +271,7 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
     bool over = last && !(w->r.propagate && !w->r.merged); // the values that came in are read for the last time
     if (v->solved && v->solved(v->user, &w->r, w->stats) && !outputs) goto done;
     OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
+    OSH_TRY(walk_look(cx, w, w->r.first, w->r.n_nodes));
     clear(w, w->want);
     add_observed(w, w->want, w->stats);
     want_routes(w);
@@ -385,6 +409,7 @@ static osh_status solve_segment(osh_ctx *cx, walk *w, int first, int end)
     if (!segment_stats(w, first, end)) goto done;
     if (v->solved && v->solved(v->user, &w->r, w->stats)) goto done;
     OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
+    OSH_TRY(walk_look(cx, w, first, 0));
     osh_step s = make_step(w, first, 0, w->stats); // no node: the statistics of what comes in
     OSH_TRY(v->pass(cx, v->user, &w->r, &s));
     OSH_TRY(v->load(cx, v->user, &w->r, &s, w->stats));

@@ -44,6 +44,7 @@ struct osh_step { // all by graph value or, from first on, by node
     const bool *out;     // values that go there
     const bool *consume; // of in: the store may let a row go behind the batch that read it
     bool observe;        // feeds the statistics that are open
+    bool first_look;     // of these alone what looks at a value twice, for the first time (looks.h)
     bool again;          // the way through the solved weights
     bool fold;           // the way before all others: feeds what factors are made of
     const bool *routed;  // nodes that run on the rows alone that go to their expert (graph/routed.h); NULL: none

@@ -59,6 +59,16 @@ static void part_heads(uint8_t *rows, const osh_tensor *x, int64_t heads)
                    one);
 }
 
+static osh_status own_heads(osh_ctx *cx, uint8_t **rows, const osh_tensor *x, int64_t heads)
+{
+    *rows = NULL;
+    if (heads == 1) return OSH_OK;
+    *rows = osh_alloc(cx, (size_t)osh_tensor_numel(x) * osh_dtype_bytes(x->dtype));
+    if (!*rows) return osh_fail(cx, OSH_E_NOMEM, "no memory for heads");
+    part_heads(*rows, x, heads);
+    return OSH_OK;
+}
+
 osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, const osh_tensor *x, const osh_q_args *a)
 {
     osh_status rc = OSH_OK;
@@ -69,10 +79,7 @@ osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, cons
     osh_q_args rule = heads == 1 ? *a : by_heads(a);
     bool finite = true;
     OSH_NEW(cx, range, 2 * heads);
-    if (heads > 1) {
-        if (!(rows = osh_alloc(cx, (size_t)(n * heads) * size))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for heads");
-        part_heads(rows, x, heads);
-    }
+    OSH_TRY(own_heads(cx, &rows, x, heads));
     const uint8_t *at = heads > 1 ? rows : x->data;
     for (int64_t h = 0; h < heads; h++) {
         osh_q_kernels_best()->range(&range[h], &range[heads + h], at + (size_t)(h * n) * size, x->dtype, n);
@@ -93,13 +100,54 @@ done:
     return rc;
 }
 
+typedef struct looking { // the second look at a sample
+    osh_act_observer *o; // [heads]
+    const osh_q_args *a;
+    const uint8_t *at; // [heads, n]
+    osh_dtype dt;
+    int64_t n, candidates;
+} looking;
+
+static osh_status look_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const looking *l = user;
+    const osh_observer *row = osh_observer_of(l->a);
+    int64_t head = chunk / l->candidates, i = chunk % l->candidates;
+    const osh_act_observer *o = &l->o[head];
+    double lo, hi;
+    (void)cx, (void)worker;
+    if (!o->losses) return OSH_OK;
+    osh_tensor x = osh_tensor_view(l->dt, 1, &l->n, (uint8_t *)l->at + (size_t)(head * l->n) * osh_dtype_bytes(l->dt));
+    row->candidate(&lo, &hi, o->counts, l->a, i);
+    o->losses[i] += row->exact(&x, l->a, lo, hi);
+    return OSH_OK;
+}
+
+osh_status osh_act_observe_again(osh_ctx *cx, osh_act_observer *o, int64_t heads, const osh_tensor *x,
+                                 const osh_q_args *a)
+{
+    osh_status rc = OSH_OK;
+    uint8_t *rows = NULL; // own: [heads, tokens, head_dim]
+    looking l = {.o = o, .a = a, .dt = x->dtype, .n = osh_tensor_numel(x) / heads,
+                 .candidates = osh_observer_of(a)->candidates(a)};
+    OSH_TRY(own_heads(cx, &rows, x, heads));
+    l.at = heads > 1 ? rows : x->data;
+    for (int64_t h = 0; h < heads; h++) // of zeros alone nothing is chosen
+        if (o[h].counts && o[h].counts->width > 0 && !o[h].losses) OSH_NEW(cx, o[h].losses, l.candidates);
+    OSH_TRY(osh_parallel_for(cx, heads * l.candidates, look_chunk, &l));
+done:
+    osh_free(cx, rows);
+    return rc;
+}
+
 void osh_act_observed(float *lo, float *hi, const osh_act_observer *o, const osh_q_args *a, osh_dtype dt)
 {
     double l, u;
     *lo = o->min, *hi = o->max;
     if (!o->counts) return;
     l = *lo = o->counts->min, u = *hi = o->counts->max;
-    if (o->counts->width > 0) osh_observer_of(a)->choose(&l, &u, o->counts, a);
+    if (o->losses) osh_calibrate_least_of(&l, &u, o->counts, a, o->losses);
+    else if (o->counts->width > 0) osh_observer_of(a)->choose(&l, &u, o->counts, a);
     *lo = osh_q_round_to((float)l, dt), *hi = osh_q_round_to((float)u, dt);
 }
 
@@ -107,13 +155,16 @@ void osh_act_observer_deinit(osh_ctx *cx, osh_act_observer *o)
 {
     if (o->counts) osh_histogram_deinit(cx, o->counts);
     osh_free(cx, o->counts);
-    o->counts = NULL;
+    osh_free(cx, o->losses);
+    o->counts = NULL, o->losses = NULL;
 }
 
 size_t osh_act_observer_bytes(const osh_q_args *a)
 {
     if (!osh_observer_counts(a)) return 0;
-    return osh_mem_gross(sizeof(osh_histogram)) + osh_histogram_bytes(osh_observer_bins(a), OSH_CALIBRATE_GROW);
+    size_t losses = osh_observer_twice(a) ? (size_t)osh_observer_of(a)->candidates(a) * sizeof(double) : 0;
+    return osh_mem_gross(sizeof(osh_histogram)) + osh_histogram_bytes(osh_observer_bins(a), OSH_CALIBRATE_GROW) +
+           (losses ? osh_mem_gross(losses) : 0);
 }
 
 size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width, int64_t heads, osh_dtype dt)

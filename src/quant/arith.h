@@ -52,9 +52,13 @@ typedef struct osh_act_observer {
     bool seen;
     float min, max;
     struct osh_histogram *counts; // own; NULL: its observer counts nothing, or nothing was seen
+    double *losses;               // own [candidates]; of an observer that looks twice, in the second look
 } osh_act_observer;
 /* One sample x [tokens, heads * head_dim], of o [heads]. */
 osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, const osh_tensor *x, const osh_q_args *a);
+/* The same sample once more, when all have been observed: of observers that look twice. */
+osh_status osh_act_observe_again(osh_ctx *cx, osh_act_observer *o, int64_t heads, const osh_tensor *x,
+                                 const osh_q_args *a);
 void osh_act_observed(float *lo, float *hi, const osh_act_observer *o, const osh_q_args *a, osh_dtype dt); // the range
 void osh_act_observer_deinit(osh_ctx *cx, osh_act_observer *o);
 size_t osh_act_observer_bytes(const osh_q_args *a); // what it counts, of one head

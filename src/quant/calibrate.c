@@ -6,31 +6,79 @@
 
 #include "quant/arith.h"
 
-double osh_calibrate_loss(const osh_histogram *h, const osh_q_args *a, double lo, double hi, int power)
+enum { PIECE = 256 };
+
+static osh_q_code code_of_range(const osh_q_args *a, double lo, double hi)
 {
-    enum { PIECE = 256 };
-    const osh_q_kernels *k = osh_q_kernels_best();
     osh_q_code code = osh_q_code_of(a, OSH_F32);
-    float x[PIECE], y[PIECE];
-    double counts[PIECE];
-    uint8_t codes[PIECE];
     int8_t zero = 0;
-    double loss = 0;
     osh_q_scale_zp_one(&code.scale, &zero, (float)lo, (float)hi, a, OSH_F32, false);
     code.zero = a->symmetric ? 0 : zero;
+    return code;
+}
+
+/* Of n <= PIECE values; counts NULL: one of each. */
+static double piece_loss(const float *x, const double *counts, int64_t n, const osh_q_code *code, int power)
+{
+    const osh_q_kernels *k = osh_q_kernels_best();
+    float y[PIECE];
+    uint8_t codes[PIECE];
+    double loss = 0;
+    k->encode(codes, x, OSH_F32, n, code);
+    k->decode(y, OSH_F32, codes, n, code);
+    for (int64_t i = 0; i < n; i++) {
+        double off = fabs((double)x[i] - (double)y[i]);
+        loss += (counts ? counts[i] : 1) * (power == 1 ? off : off * off);
+    }
+    return loss;
+}
+
+double osh_calibrate_loss(const osh_histogram *h, const osh_q_args *a, double lo, double hi, int power)
+{
+    osh_q_code code = code_of_range(a, lo, hi);
+    float x[PIECE];
+    double counts[PIECE], loss = 0;
     for (int64_t at = -h->n, m = 0; at < h->n; m = 0) {
         for (; m < PIECE && at < h->n; at++) { // most bins of a row are empty
             counts[m] = (double)osh_histogram_at(h, at);
             if (counts[m] > 0) x[m++] = (float)OSH_CALIBRATE_MIDDLE(h, at);
         }
-        k->encode(codes, x, OSH_F32, m, &code);
-        k->decode(y, OSH_F32, codes, m, &code);
-        for (int64_t i = 0; i < m; i++) {
-            double off = fabs((double)x[i] - (double)y[i]);
-            loss += counts[i] * (power == 1 ? off : off * off);
-        }
+        loss += piece_loss(x, counts, m, &code, power);
     }
     return loss;
+}
+
+double osh_calibrate_exact(const osh_tensor *x, const osh_q_args *a, double lo, double hi)
+{
+    osh_q_code code = code_of_range(a, lo, hi);
+    int power = osh_observer_of(a)->power(a);
+    float f[PIECE];
+    double loss = 0;
+    int64_t n = osh_tensor_numel(x);
+    for (int64_t at = 0; at < n; at += PIECE) {
+        int64_t m = n - at < PIECE ? n - at : PIECE;
+        osh_to_f32(f, (const char *)x->data + (size_t)at * osh_dtype_bytes(x->dtype), x->dtype, m);
+        loss += piece_loss(f, NULL, m, &code, power);
+    }
+    return n ? loss / (double)n : 0;
+}
+
+void osh_calibrate_least_of(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a, const double *losses)
+{
+    const osh_observer *o = osh_observer_of(a);
+    int64_t n = o->candidates(a);
+    double least = INFINITY;
+    for (int64_t i = 0; i < n; i++) {
+        double l, u, loss;
+        o->candidate(&l, &u, h, a, i);
+        loss = losses ? losses[i] : osh_calibrate_loss(h, a, l, u, o->power(a));
+        if (loss < least) least = loss, *lo = l, *hi = u;
+    }
+}
+
+void osh_calibrate_least(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a)
+{
+    osh_calibrate_least_of(lo, hi, h, a, NULL);
 }
 
 void osh_calibrate_percentile(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a, double percentile)

@@ -9,6 +9,11 @@
 /* What is lost of the values where [lo, hi] is the range: the sum over bins of the number of their values times the
  * error of the bin's middle, |c - dq(c)| to the power of 1 or 2. Scales and zero points are those of F32. */
 double osh_calibrate_loss(const osh_histogram *h, const osh_q_args *a, double lo, double hi, int power);
+/* The same of values themselves, the mean of a tensor's, with the observer's power. */
+double osh_calibrate_exact(const osh_tensor *x, const osh_q_args *a, double lo, double hi);
+/* Of the observer's candidates the one that loses least by the bins, or by these losses; the first of equal ones. */
+void osh_calibrate_least(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a);
+void osh_calibrate_least_of(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a, const double *losses);
 /* A range that holds so many percent of the values: of |x| where a is symmetric, else with half of the rest cut off on
  * either side. Inside of the smallest and the largest value. */
 void osh_calibrate_percentile(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a, double percentile);

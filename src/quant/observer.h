@@ -34,6 +34,13 @@ typedef struct osh_observer {
      */
     void (*choose)(double *lo, double *hi, const struct osh_histogram *h, const osh_q_args *a);
     bool (*halves)(const osh_q_args *a);
+    /* Of one that chooses what loses least (osh_calibrate_least): how many ranges it chooses from, the i-th of them,
+     * and the power of errors. With `exact` all values are looked at a second time, when the ranges are known. */
+    int64_t (*candidates)(const osh_q_args *a);
+    void (*candidate)(double *lo, double *hi, const struct osh_histogram *h, const osh_q_args *a, int64_t i);
+    int (*power)(const osh_q_args *a);
+    /* What a tensor's values lose in the mean where [lo, hi] is their range: osh_calibrate_exact. */
+    double (*exact)(const osh_tensor *x, const osh_q_args *a, double lo, double hi);
 } osh_observer;
 
 size_t osh_observer_count(void);
@@ -69,6 +76,7 @@ size_t osh_observer_bytes(const osh_q_args *a, int64_t O, int64_t I, osh_dtype d
 bool osh_observer_weighs(const osh_q_args *a); // it wants the mean squares of input channels
 bool osh_observer_searches(const osh_q_args *a); // or counts
 bool osh_observer_counts(const osh_q_args *a);
+bool osh_observer_twice(const osh_q_args *a); // it looks at each value twice: counts it, then measures what it loses
 int64_t osh_observer_bins(const osh_q_args *a); // at first, of a half of its histogram
 /* Ranges of rows are found without the other rows. Of a search that may end before its last step they are not: all of a
  * tensor end together. */

@@ -347,6 +347,23 @@ done:
 
 /* ---- histograms of weights ---- */
 
+/* Of the values themselves: what one candidate after the other loses. */
+static void least_of_weight(double *lo, double *hi, const osh_range_job *j, const osh_histogram *h, const int64_t at[4])
+{
+    const osh_observer *o = osh_observer_of(j->a);
+    double least = INFINITY;
+    for (int64_t i = 0; i < o->candidates(j->a); i++) {
+        double l, u, loss = 0;
+        o->candidate(&l, &u, h, j->a, i);
+        for (int64_t r = at[0]; r < at[0] + at[1]; r++) {
+            const char *from = (const char *)j->w + (size_t)(r * j->I + at[2]) * osh_dtype_bytes(j->from);
+            osh_tensor x = osh_tensor_view(j->from, 1, &at[3], (void *)from);
+            loss += o->exact(&x, j->a, l, u);
+        }
+        if (loss < least) least = loss, *lo = l, *hi = u;
+    }
+}
+
 /* The scale's values are rows [r0, r0 + rows) and columns [c0, c0 + cols). */
 static void count_weight(const osh_range_job *j, osh_histogram *h, int64_t scale, const int64_t at[4])
 {
@@ -356,7 +373,8 @@ static void count_weight(const osh_range_job *j, osh_histogram *h, int64_t scale
         osh_histogram_count(h, (const char *)j->w + (size_t)(r * j->I + at[2]) * osh_dtype_bytes(j->from), j->from,
                             at[3]);
     double lo = j->min[scale], hi = j->max[scale];
-    if (h->width > 0) osh_observer_of(j->a)->choose(&lo, &hi, h, j->a);
+    if (h->width > 0 && osh_observer_twice(j->a)) least_of_weight(&lo, &hi, j, h, at);
+    else if (h->width > 0) osh_observer_of(j->a)->choose(&lo, &hi, h, j->a);
     j->min[scale] = osh_q_round_to((float)lo, j->dt);
     j->max[scale] = osh_q_round_to((float)hi, j->dt);
 }
@@ -439,5 +457,10 @@ bool osh_observer_by_rows(const osh_q_args *a)
 }
 
 bool osh_observer_counts(const osh_q_args *a) { return osh_observer_of(a)->choose != NULL; }
+
+bool osh_observer_twice(const osh_q_args *a)
+{
+    return osh_observer_of(a)->candidates && osh_observer_value(a, "exact") != 0;
+}
 
 bool osh_observer_searches(const osh_q_args *a) { return osh_observer_of(a)->search || osh_observer_counts(a); }

@@ -12,6 +12,7 @@
 #include "plan/cards.h"
 #include "plan/cost.h"
 #include "plan/dense.h"
+#include "plan/looks.h"
 #include "plan/memory.h"
 #include "plan/rotations.h"
 #include "plan/tuning.h"
@@ -227,6 +228,11 @@ static osh_status print_memory(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         OSH_TRY(osh_buf_printf(cx, b, ", those of %lld of %lld batches in memory", (long long)m->n_kept,
                                (long long)p->n_batches));
     if (m->n_visits) OSH_TRY(osh_buf_printf(cx, b, ", read ahead in %d of %d subgraphs\n", ahead, m->n_visits));
+    if (m->n_visits && osh_looks_twice(p))
+        OSH_TRY(osh_buf_line(cx, b, "what observers look at twice: %s",
+                             m->looks == OSH_LOOK_AGAIN  ? "made again"
+                             : m->looks == OSH_LOOK_DISK ? "kept on the disk"
+                                                         : "kept in memory"));
     OSH_TRY(osh_buf_printf(cx, b,
                            "peaks: device memory %.1f MB, host memory %.1f MB (%.1f MB of it the base), scratch %.1f "
                            "MB\n",
@@ -385,6 +391,7 @@ static bool json_memory(cJSON *root, const osh_plan *p)
     int ahead = 0;
     for (int i = 0; i < m->n_visits; i++) ahead |= m->visits[i].prefetch;
     bool ok = o && cJSON_AddStringToObject(o, "activation_tier", osh_tier_name(m->tier)) &&
+              (!osh_looks_twice(p) || cJSON_AddStringToObject(o, "calib_cache", osh_look_name(m->looks))) &&
               json_number(o, "batches_in_memory", osh_memory_kept(p, m->tier)) &&
               json_number(o, "prefetch_depth", ahead) && json_number(o, "base_bytes", m->base_bytes) &&
               json_number(o, "device_bytes", m->device_peak) && json_number(o, "host_bytes", m->host_peak) &&

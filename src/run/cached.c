@@ -63,7 +63,8 @@ done:
     return rc;
 }
 
-osh_status osh_cached_feed(osh_ctx *cx, osh_cached *c, int value, const osh_tensor *x, const osh_seqs *seqs)
+osh_status osh_cached_feed(osh_ctx *cx, osh_cached *c, int value, const osh_tensor *x, const osh_seqs *seqs,
+                           bool again)
 {
     osh_status rc = OSH_OK;
     if (!c->at[value]) goto done;
@@ -76,7 +77,8 @@ osh_status osh_cached_feed(osh_ctx *cx, osh_cached *c, int value, const osh_tens
         osh_tensor part = *x;
         part.data = (char *)x->data + (size_t)(seqs->offsets[k] * x->shape[1]) * osh_dtype_bytes(x->dtype);
         if (!(part.shape[0] = seqs->offsets[k + 1] - seqs->offsets[k])) continue;
-        OSH_TRY(osh_act_observe(cx, r->heads, heads, &part, a));
+        if (again) OSH_TRY(osh_act_observe_again(cx, r->heads, heads, &part, a));
+        else OSH_TRY(osh_act_observe(cx, r->heads, heads, &part, a));
     }
 done:
     return rc;

@@ -8,8 +8,9 @@ typedef struct osh_cached osh_cached; // of the Linears of some subgraphs
 osh_status osh_cached_new(osh_ctx *cx, osh_cached **out, const osh_plan *p);
 void osh_cached_free(osh_ctx *cx, osh_cached *c);
 osh_status osh_cached_want(osh_ctx *cx, osh_cached *c, int linear); // its attention is observed
-/* Nothing where no cache reads the value. */
-osh_status osh_cached_feed(osh_ctx *cx, osh_cached *c, int value, const osh_tensor *x, const osh_seqs *seqs);
+/* Nothing where no cache reads the value. again: the second look at it. */
+osh_status osh_cached_feed(osh_ctx *cx, osh_cached *c, int value, const osh_tensor *x, const osh_seqs *seqs,
+                           bool again);
 void osh_cached_drop(osh_ctx *cx, osh_cached *c, int linear); // the memory of what it saw
 /* Of the Linear's attention: osh_linear_job.cache. own; NULL: it has none. */
 osh_status osh_cached_params(osh_ctx *cx, void **out, const osh_cached *c, int linear);

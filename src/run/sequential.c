@@ -25,6 +25,7 @@ typedef struct engine {
     const osh_plan *p;
     osh_weights *w;         // own
     osh_acts *acts;         // own
+    char *dir;              // own: of files of values
     osh_stats *stats;       // own; the open ones
     osh_folding *folding;   // own; what factors are made of, while it is open
     osh_prefetch *prefetch; // own; of the visit that comes
@@ -61,12 +62,11 @@ static osh_status begin(osh_ctx *cx, engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
-    char *dir = NULL; // own
-    OSH_TRY(osh_scratch_dir(cx, &dir, p->opt->scratch_dir, osh_emit_dir(e->r->emitter)));
+    OSH_TRY(osh_scratch_dir(cx, &e->dir, p->opt->scratch_dir, osh_emit_dir(e->r->emitter)));
     OSH_TRY(osh_weights_new(cx, &e->w, p->graph));
     e->w->device = p->device, e->w->rows = p->ck;
     if (p->device) e->missed = osh_arena_missed(p->device->arena);
-    OSH_TRY(osh_acts_new(cx, &e->acts, p->graph, &p->data, p->memory.tier, dir,
+    OSH_TRY(osh_acts_new(cx, &e->acts, p->graph, &p->data, p->memory.tier, e->dir,
                          p->opt->scratch_compression && !strcmp(p->opt->scratch_compression, "zstd")));
     osh_acts_of_run(e->acts, osh_emit_run(e->r->emitter));
     OSH_TRY(osh_acts_use(cx, e->acts, p->device));
@@ -75,7 +75,6 @@ static osh_status begin(osh_ctx *cx, engine *e)
     OSH_NEW(cx, e->next, p->graph->n_weights);
     OSH_TRY(find_copies(cx, e));
 done:
-    osh_free(cx, dir);
     return rc;
 }
 
@@ -93,6 +92,7 @@ static void end(osh_ctx *cx, engine *e, bool keep_files)
     osh_free(cx, e->in_memory);
     osh_free(cx, e->next);
     osh_free(cx, e->copy_at);
+    osh_free(cx, e->dir);
 }
 
 static bool solved(const void *user, const osh_range *r, const bool *values)
@@ -115,6 +115,7 @@ static osh_status open(osh_ctx *cx, void *user, const osh_range *r, const bool *
     engine *e = user;
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
     osh_status rc = osh_stats_new(cx, &e->stats, e->p, r->first_subgraph, r->n_subgraphs, values);
+    if (!rc) rc = osh_stats_keep(cx, e->stats, e->acts, e->dir);
     osh_mem_use(cx, old);
     return rc;
 }
@@ -350,6 +351,7 @@ static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k
     }
     OSH_TRY(ask_next(cx, e, s, k));
     e->step = s;
+    if (s->observe) osh_stats_first_look(e->stats, s->first_look);
     OSH_TRY(osh_exec_run(cx, g, s->first, s->n, s->run, e->w, b, s->out, &hooks, true));
     for (int v = osh_next_set(s->consume, 0, end); v < end; v = osh_next_set(s->consume, v + 1, end))
         osh_acts_forget(cx, e->acts, v, first, n); // what comes may lie where it lay

@@ -7,7 +7,9 @@
 
 #include "ops/cuda/cuda.h"
 #include "plan/layout.h"
+#include "plan/looks.h"
 #include "plan/lookup.h"
+#include "quant/observer.h"
 #include "run/cached.h"
 
 typedef struct sums {     // of a value; own
@@ -15,6 +17,8 @@ typedef struct sums {     // of a value; own
     osh_tensor *squares;  // F64 [I]
     osh_tensor *minmax;   // on a device, F32 [samples, 2]
 } sums;
+
+typedef enum { LOOK_ALL, LOOK_FIRST, LOOK_KEPT } look; // by all; of what looks twice the first, the second
 
 struct osh_stats {
     const osh_plan *plan; // view
@@ -26,6 +30,9 @@ struct osh_stats {
     osh_cached *cached;   // own; NULL: no cache is observed
     int first, n;         // subgraphs
     bool same;            // osh_pass.same
+    bool *kept, *again;   // own: [values] looked at twice: kept for it, seen twice
+    osh_acts *looks;      // own: what is kept; NULL: nothing
+    look look;            // of what is fed now
 };
 
 static sums *sums_of(const osh_stats *s, int value) // view; NULL: none of them reads it
@@ -120,11 +127,26 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
         if (l->wants & OSH_STAT_HESSIAN) OSH_TRY(new_square(cx, s, OSH_LAYOUT_HESSIAN, l->input, l->I));
         if (l->shift) OSH_TRY(new_square(cx, s, OSH_LAYOUT_SHIFT, l->input, l->I));
     }
+    OSH_NEW(cx, s->kept, p->graph->n_values);
+    OSH_NEW(cx, s->again, p->graph->n_values);
+    osh_range r = osh_range_at(p, p->pipeline == OSH_PIPELINE_BASIC ? 0 : first_subgraph);
+    osh_looks_of(s->kept, s->again, p, &r, s->wanted);
     *out = s, s = NULL;
 done:
     osh_stats_free(cx, s);
     return rc;
 }
+
+osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, const char *dir)
+{
+    bool any = false;
+    for (int v = 0; v < s->plan->graph->n_values; v++) any |= s->kept[v];
+    return any ? osh_acts_new_beside(cx, &s->looks, beside, s->plan->memory.looks == OSH_LOOK_DISK ? OSH_TIER_DISK
+                                                                                                   : OSH_TIER_HOST, dir)
+               : OSH_OK;
+}
+
+void osh_stats_first_look(osh_stats *s, bool first) { s->look = first ? LOOK_FIRST : LOOK_ALL; }
 
 void osh_stats_free(osh_ctx *cx, osh_stats *s)
 {
@@ -135,6 +157,9 @@ void osh_stats_free(osh_ctx *cx, osh_stats *s)
     }
     osh_free(cx, s->of);
     osh_free(cx, s->wanted);
+    osh_free(cx, s->kept);
+    osh_free(cx, s->again);
+    osh_acts_free(cx, s->looks, false);
     osh_free(cx, s->ranges);
     osh_cached_free(cx, s->cached);
     osh_free(cx, s);
@@ -193,6 +218,11 @@ static int range_of(const osh_stats *s, int linear)
     return i;
 }
 
+static bool looks_again(const osh_stats *s, const osh_q_args *a, int value)
+{
+    return osh_observer_twice(a) && (s->look == LOOK_KEPT || (s->look == LOOK_ALL && s->again[value]));
+}
+
 /* A sample's rows of x, [at[0], at[1]). */
 static osh_status feed_sample(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x, const int64_t *at)
 {
@@ -201,8 +231,10 @@ static osh_status feed_sample(osh_ctx *cx, osh_stats *s, int value, const osh_te
     part.data = (char *)x->data + (size_t)(at[0] * x->shape[1]) * osh_dtype_bytes(x->dtype);
     if (!(part.shape[0] = at[1] - at[0])) goto done;
     for (int i = ranged(s, osh_first_reader(s->plan, value)); i >= 0; i = ranged(s, osh_next_reader(s->plan, i))) {
-        if (range_of(s, i) != i) continue;
-        OSH_TRY(osh_act_observe(cx, range_at(s, i), 1, &part, &s->plan->linears[i].scheme->inputs));
+        const osh_q_args *a = &s->plan->linears[i].scheme->inputs;
+        if (range_of(s, i) != i || (s->look != LOOK_ALL && !osh_observer_twice(a))) continue;
+        if (looks_again(s, a, value)) OSH_TRY(osh_act_observe_again(cx, range_at(s, i), 1, &part, a));
+        else OSH_TRY(osh_act_observe(cx, range_at(s, i), 1, &part, a));
     }
 done:
     return rc;
@@ -226,15 +258,16 @@ static osh_status feed_wanted(osh_ctx *cx, osh_stats *s, int value, int original
 {
     osh_status rc = OSH_OK;
     const sums *of = sums_of(s, value);
-    if (of->hessian) {
+    bool all = s->look == LOOK_ALL;
+    if (of->hessian && all) {
         osh_op_args a = {.in = {x}, .out = {of->hessian}, .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("hessian_accum"), &a));
     }
-    if (of->shift) {
+    if (of->shift && all) {
         osh_op_args a = {.in = {x, b->values[original]}, .out = {of->shift}, .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("shift_accum"), &a));
     }
-    if (of->squares) {
+    if (of->squares && all) {
         osh_op_args a = {.in = {x}, .out = {of->squares}, .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("channel_squares"), &a));
     }
@@ -282,11 +315,40 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
     osh_stats *s = user;
     const osh_value *v = &s->plan->graph->values[value];
     if (s->same && v->quantized >= 0) value = v->quantized; // it is what this one would be
-    if (s->cached) OSH_TRY(osh_cached_feed(cx, s->cached, value, x, &b->seqs));
+    if (s->look == LOOK_FIRST && !s->again[value]) goto done;
+    if (s->kept[value] && s->look == LOOK_ALL)
+        OSH_TRY(osh_acts_store(cx, s->looks, value, b->first_sample, b->seqs.n, x));
+    bool twice = osh_observer_twice(&s->plan->cache);
+    if (s->cached && (twice || s->look == LOOK_ALL))
+        OSH_TRY(osh_cached_feed(cx, s->cached, value, x, &b->seqs, looks_again(s, &s->plan->cache, value)));
     if (!s->wanted[value]) goto done;
     bool routed = s->plan->by_route && osh_is_by_route(s->plan->graph, value);
     OSH_TRY(routed ? feed_routed(cx, s, value, x, b) : feed_wanted(cx, s, value, v->original, x, b));
 done:
+    return rc;
+}
+
+/* What is kept, sample by sample, and then no longer. */
+static osh_status look_at_kept(osh_ctx *cx, osh_stats *s)
+{
+    osh_status rc = OSH_OK;
+    const osh_dataset *d = &s->plan->data;
+    const osh_graph *g = s->plan->graph;
+    osh_tensor *x = NULL; // own
+    s->look = LOOK_KEPT;
+    for (int v = 0; v < g->n_values; v++)
+        for (int64_t k = 0; s->kept[v] && osh_acts_has(s->looks, v) && k < d->n; k++) {
+            int64_t offsets[] = {0, d->offsets[k + 1] - d->offsets[k]};
+            osh_batch b = {.first_sample = k, .n_tokens = offsets[1], .seqs = {.n = 1, .offsets = offsets}};
+            OSH_TRY(osh_check_interrupt(cx));
+            OSH_TRY(osh_acts_get(cx, s->looks, v, k, 1, false, NULL, &x));
+            OSH_TRY(osh_stats_feed(cx, s, v, x, &b));
+            osh_tensor_free(cx, x), x = NULL;
+        }
+done:
+    osh_tensor_free(cx, x);
+    osh_acts_free(cx, s->looks, false), s->looks = NULL;
+    s->look = LOOK_ALL;
     return rc;
 }
 
@@ -295,6 +357,7 @@ osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s)
     osh_status rc = OSH_OK;
     const osh_plan *p = s->plan;
     float *minmax = NULL; // own: [samples, 2]
+    if (s->looks) OSH_TRY(look_at_kept(cx, s));
     if (!p->device) goto done;
     OSH_NEW(cx, minmax, 2 * p->data.n);
     for (int v = s->first_value; v < s->first_value + s->n_of; v++) {

@@ -51,6 +51,8 @@ struct osh_acts {
     int64_t n_kept;        // samples
     bool zstd;
     osh_scratch *scratch;  // own: tier disk
+    const osh_scratch *in; // view: the same, or that of the one that this is beside
+    int first_file;        // of value 0
     uint64_t run, stage;   // of what is stored
     slot *slots;           // own [values]
     void *frame;           // own: [frame_room], for zstd
@@ -122,10 +124,29 @@ osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const o
     a->g = g, a->d = d, a->tier = tier, a->zstd = zstd;
     OSH_NEW(cx, a->slots, g->n_values);
     if (tier == OSH_TIER_DISK) OSH_TRY(osh_scratch_open(cx, &a->scratch, dir));
+    a->in = a->scratch;
     *out = a, a = NULL;
 done:
     osh_acts_free(cx, a, true);
     return rc;
+}
+
+osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier, const char *dir)
+{
+    osh_status rc = OSH_OK;
+    osh_acts *a = NULL; // own
+    bool open = tier == OSH_TIER_DISK && !beside->in;
+    OSH_TRY(osh_acts_new(cx, &a, beside->g, beside->d, open ? tier : OSH_TIER_HOST, dir, beside->zstd));
+    a->tier = tier, a->run = beside->run, a->first_file = beside->g->n_values;
+    if (!open) a->in = beside->in;
+    *out = a, a = NULL;
+done:
+    return rc;
+}
+
+int64_t osh_acts_own_bytes(const osh_graph *g)
+{
+    return (int64_t)(osh_mem_gross(sizeof(osh_acts)) + osh_mem_gross((size_t)g->n_values * sizeof(slot)));
 }
 
 osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d)
@@ -305,7 +326,7 @@ static osh_status begin(osh_ctx *cx, osh_acts *a, int value)
     char *path = NULL; // own
     bool rows = a->n_kept || (a->tier == OSH_TIER_DEVICE && a->device), others = a->n_kept < a->d->n;
     if (a->tier == OSH_TIER_DISK && others) {
-        OSH_TRY(osh_scratch_path(cx, &path, a->scratch, value));
+        OSH_TRY(osh_scratch_path(cx, &path, a->in, a->first_file + value));
         OSH_TRY(osh_file_create(cx, &s->file, path));
     }
     osh_mem_class old = osh_mem_use(cx, class_of(a));
@@ -574,7 +595,7 @@ osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, b
     int64_t most = 0;
     *found = false;
     if (a->tier != OSH_TIER_DISK) goto done;
-    OSH_TRY(osh_scratch_path(cx, &path, a->scratch, value));
+    OSH_TRY(osh_scratch_path(cx, &path, a->in, a->first_file + value));
     if (!osh_file_exists(path)) goto done;
     for (int64_t k = 0; k < a->d->n; k++) most = tokens(a->d, k) > most ? tokens(a->d, k) : most;
     sample = osh_alloc(cx, (size_t)most * row_bytes(a->g, value));

@@ -58,6 +58,18 @@ printf 'q_stage:\n  q_modifiers:\n    GPTQModifier: {scheme: W4A16, targets: [Li
 check long 256 --recipe original.yaml --sequential-targets Linear --batch-size 16
 check wide 256 --recipe original.yaml --sequential-targets Linear
 check long 256 $gptq --sequential-targets Linear --host-memory 280MiB # some values in memory, some on the disk
+# what is looked at twice, kept in memory
+cat >twice.yaml <<'YAML'
+s_modifiers:
+  QuantizationModifier:
+    ignore: [lm_head]
+    config_groups:
+      g:
+        targets: [Linear]
+        weights: {num_bits: 8, strategy: channel}
+        input_activations: {num_bits: 8, dynamic: false, observer: layerwise_percentile, observer_kwargs: {exact: true}}
+YAML
+check long 256 --recipe twice.yaml --calib-cache ram --num-calibration-samples 320
 # by rows they go through memory in bands, whatever a weight takes
 "$ONESHOT" plan --model wide --scheme W8A8 --targets Linear --targets lm_head --method rtn --threads 2 --json >plan.json
 predicted=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)

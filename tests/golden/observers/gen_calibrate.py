@@ -37,6 +37,14 @@ CASES = [
     ("entropy", {"bins": 64, "levels": 16}, "int", True, False, [(2000, 0.5), (2000, 7.0)]),
     ("distribution", {}, "float", True, False, GROWING),
     ("distribution", {"bins": 512}, "int", True, False, GROWING),
+    ("layerwise_percentile", {"first": 90, "second": 99, "third": 99.9, "bins": 64, "exact": True}, "int", True, False,
+     GROWING),
+    ("layerwise_percentile", {"first": 80, "second": 97, "third": 99, "mse": True, "exact": True}, "int", False, False,
+     GROWING),
+    ("layerwise_percentile", {"first": 95, "second": 90, "third": 99, "exact": True}, "float", True, False, GROWING),
+    ("min_mse", {"bins": 32, "exact": True}, "int", True, False, GROWING),
+    ("min_mse", {"grid": 40, "exact": True}, "int", False, True, [(500, 0.01), (500, 300.0)]),
+    ("min_mse", {"power_of_two": True, "exact": True}, "int", True, False, GROWING),
 ]
 E4M3 = []
 for code in range(127):
@@ -100,6 +108,14 @@ def loss(h, kind, symmetric, lo, hi, power):
     width, counts, _, _ = h
     n = len(counts) // 2
     c = ((np.arange(-n, n) + 0.5) * width).astype(np.float32)
+    return (counts * errors(c, kind, symmetric, lo, hi)**power).sum()
+
+
+def exact(samples, kind, symmetric, lo, hi, power):
+    return sum((errors(x.astype(np.float32), kind, symmetric, lo, hi)**power).mean() for x in samples)
+
+
+def errors(c, kind, symmetric, lo, hi):
     lo, hi = min(np.float32(lo), np.float32(0)), max(np.float32(hi), np.float32(0))
     if kind == "float":
         scale = np.float32(max(-lo, hi)) / np.float32(448)
@@ -115,8 +131,7 @@ def loss(h, kind, symmetric, lo, hi, power):
             scale = np.float32(hi - lo) / np.float32(255)
             zero = np.clip(np.round(np.float32(-128) - lo / scale), -128, 127).astype(np.float32)
         y = (np.clip(np.round(c / scale + zero), -128, 127) - zero).astype(np.float32) * scale
-    off = np.abs(c.astype(np.float64) - y.astype(np.float64))
-    return (counts * off**power).sum()
+    return np.abs(c.astype(np.float64) - y.astype(np.float64))
 
 
 def entropy(h, bins, levels):
@@ -153,12 +168,16 @@ def find(observer, kwargs, kind, symmetric, samples):
     h = histogram(samples, bins)
     width, counts, low, high = h
     n = len(counts) // 2
+
+    def lost(r, power):
+        return exact(samples, kind, symmetric, *r, power) if kwargs.get("exact") else loss(h, kind, symmetric, *r, power)
+
     if observer == "percentile":
         return percentile(h, symmetric, kwargs.get("percentile", 99.999))
     if observer == "layerwise_percentile":
         of = [kwargs.get(k, d) for k, d in (("first", 99.99), ("second", 99.999), ("third", 99.99999))]
         ranges = [percentile(h, symmetric, p) for p in of]
-        losses = [loss(h, kind, symmetric, *r, 2 if kwargs.get("mse") else 1) for r in ranges]
+        losses = [lost(r, 2 if kwargs.get("mse") else 1) for r in ranges]
         return ranges[int(np.argmin(losses))]
     if observer == "min_mse":
         grid, top = kwargs.get("grid", 100), 448 if kind == "float" else 127.5
@@ -167,7 +186,7 @@ def find(observer, kwargs, kind, symmetric, samples):
             ranges = [(-top * 2.0 ** (e + 1 - i), top * 2.0 ** (e + 1 - i)) for i in range(5)]
         else:
             ranges = [(low * (1 - i / grid), high * (1 - i / grid)) for i in range(int(kwargs.get("maxshrink", 0.8) * grid))]
-        return ranges[int(np.argmin([loss(h, kind, symmetric, *r, 2) for r in ranges]))]
+        return ranges[int(np.argmin([lost(r, 2) for r in ranges]))]
     if observer == "entropy":
         return entropy(h, bins, kwargs.get("levels", 128))
     most = max(-low, high)

@@ -1,0 +1,65 @@
+# Observers that look at values twice: what is between the looks - values in memory, on the disk, compressed, made again - shows
+# in no byte, whatever the pipeline, the tier, the batch, the budget, and where a run was killed; `auto` takes the fastest that
+# the budgets hold; no file of it stays.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+fail() { echo "$*"; exit 1; }
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+range='observer: layerwise_percentile, observer_kwargs: {first: 90, second: 99, third: 99.9, bins: 16'
+recipe() { # name, more kwargs, keys
+    printf 's_modifiers: {GPTQModifier: {ignore: [lm_head], config_groups: {g: {targets: [Linear], weights: {num_bits: 8, strategy: channel},
+        input_activations: {num_bits: 8, dynamic: false, strategy: tensor, %s%s}}}}%s}}\n' "$range" "$2" "${3:-}" >"$1.yaml"
+}
+recipe linears ', exact: true'
+recipe binned ''
+recipe caches ', exact: true' ', kv_cache_scheme: {num_bits: 8, strategy: attn_head, observer: min_mse, observer_kwargs: {exact: true, grid: 10}}'
+job=(--model "$model" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 5 --max-seq-length 64 --progress none)
+one() { # recipe, output, flags
+    "$ONESHOT" "${job[@]}" --recipe "$1.yaml" --output "$2" "${@:3}" >/dev/null 2>log || { cat log; fail "failed: $*"; }
+}
+sum() { sha256sum <"$1/model.safetensors"; }
+values() { find . -name '*.values' -o -name 'oneshot-scratch'; }
+same() { # recipe, flags
+    one "$1" out "${@:2}"
+    [ "$(sum out)" = "$want" ] || fail "other bytes: $*"
+    [ -z "$(values)" ] || fail "files are left: $*: $(values)"
+    rm -rf out
+}
+ways=("--calib-cache disk" "--calib-cache recompute --batch-size 3" "--calib-cache disk --mem-opt-level 2 --scratch-compression zstd --threads 1")
+for how in "caches" "linears --sequential-targets Linear" "linears --pipeline basic" "linears --propagate-error false"; do
+    read -r name flags <<<"$how"
+    one $name plain $flags --calib-cache ram
+    want=$(sum plain)
+    rm -rf plain
+    for way in "${ways[@]}"; do same $name $flags $way; done
+    [ -z "$SANITIZED" ] || break
+done
+one caches plain
+want=$(sum plain)
+"$ONESHOT" verify plain --model "$model" >log || { cat log; fail verify; }
+one linears exact
+one binned binned
+[ "$(sum exact)" != "$(sum binned)" ] || fail "exact decides nothing: the test would see nothing"
+
+# budgets: the smallest one makes again; with room for files they are on the disk
+more=(--model "$model" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 64 --max-seq-length 256 --progress none)
+plan() { "$ONESHOT" plan "${more[@]}" --recipe "$@" 2>&1 || true; }
+least=$(plan caches.yaml --host-memory 4MiB | sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p')
+[ -n "$least" ] || fail "no smallest budget: $(plan caches.yaml --host-memory 4MiB)"
+plan caches.yaml | grep -q 'look at twice: kept in memory' || fail "$(plan caches.yaml)"
+plan caches.yaml --host-memory "$least" | grep -q 'look at twice: made again' || fail "$least"
+plan caches.yaml --host-memory 60MB | grep -q 'look at twice: kept on the disk' || fail "60 MB are enough"
+plan caches.yaml --host-memory 60MB --scratch-size 1kB | grep -q 'look at twice: made again' || fail "1 kB is enough"
+plan caches.yaml --calib-cache disk --mem-opt-level 1 | grep -q 'look at twice: kept on the disk' || fail "no disk"
+plan caches.yaml --calib-cache disk --mem-opt-level 1 --scratch-size 1kB | grep -q -- '--scratch-size' || fail "1 kB is enough"
+if plan binned.yaml | grep -q 'look at twice'; then fail "nothing is looked at twice"; fi
+same caches --host-memory "$least"
+
+# killed between the looks, at calls of the disk that only this makes
+INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" --recipe caches.yaml --calib-cache disk --threads 1 --output all >/dev/null
+for at in 2 3 4; do
+    if INJECT_AT=$(($(cat calls) * at / 6)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" --recipe caches.yaml \
+        --calib-cache disk --threads 1 --output out >/dev/null 2>&1; then fail "it was not killed"; fi
+    way=(ram disk recompute)
+    same caches --calib-cache "${way[at - 2]}"
+done
