@@ -92,6 +92,20 @@ static osh_status round_cached(osh_ctx *cx, void *user, int value, const osh_ten
                                 a->f->cache_zero[value]);
 }
 
+static osh_status rotate_online(osh_ctx *cx, osh_forward *f)
+{
+    osh_status rc = OSH_OK;
+    const osh_checkpoint *ck = osh_source_checkpoint(f->source);
+    OSH_TRY(osh_online_find(cx, &f->online, f->graph, ck, osh_source_transforms(f->source), NULL));
+    for (int i = 0; i < f->online.n_turns; i++)
+        if (f->online.turns[i].node == f->graph->head)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: transform_config rotates the output head, which is not run so here",
+                     ck->config->path);
+    OSH_TRY(osh_online_insert(cx, &f->online, f->graph, ck));
+done:
+    return rc;
+}
+
 osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model, const char *models_dir)
 {
     osh_status rc = OSH_OK;
@@ -99,6 +113,7 @@ osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model, c
     OSH_NEW(cx, f, 1);
     OSH_TRY(osh_source_open(cx, &f->source, model));
     OSH_TRY(osh_graph_new(cx, &f->graph, osh_source_checkpoint(f->source), models_dir));
+    if (osh_source_transforms(f->source)) OSH_TRY(rotate_online(cx, f));
     OSH_TRY(osh_partition_new(cx, &f->parts, f->graph, NULL, 0, 1));
     if (osh_source_cache(f->source)) OSH_TRY(load_cache(cx, f));
     *out = f, f = NULL;
@@ -291,6 +306,7 @@ void osh_forward_close(osh_ctx *cx, osh_forward *f)
     osh_free(cx, f->cache_zero);
     osh_partition_free(cx, f->parts);
     osh_graph_free(cx, f->graph);
+    osh_online_deinit(cx, &f->online);
     osh_source_close(cx, f->source);
     osh_free(cx, f);
 }

@@ -3,12 +3,14 @@
 #ifndef OSH_FORWARD_H
 #define OSH_FORWARD_H
 #include "graph/exec.h"
+#include "plan/online.h"
 #include "quant/source.h"
 #include "text/dataset.h"
 
 typedef struct osh_forward {
     osh_source *source;  // own
     osh_graph *graph;    // own
+    osh_online online;   // own: rotations that act while it runs
     osh_partition *parts; // own
     osh_batch **batches; // own; after osh_forward_run each holds graph->hidden
     int64_t n_batches;

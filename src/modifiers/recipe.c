@@ -121,10 +121,6 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
     osh_recipe_quant q = {0};
     const struct quality *level = NULL;
     m->type = osh_modifier_find(name->text ? name->text : "");
-    if (!strcmp(name->text ? name->text : "", "QuIPModifier"))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: QuIPModifier rotates what Linears read while the model runs, which "
-                 "transformers does not apply when it loads a model; SpinQuantModifier with R1 and R2 is folded into "
-                 "the weights", what, name->line, name->column);
     if (!m->type && in_list(absent, name->text ? name->text : ""))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: %s is not made by this version; `oneshot help modifiers` lists "
                  "those that are", what, name->line, name->column, name->text);

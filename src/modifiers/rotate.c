@@ -1,10 +1,12 @@
 /* rotate.c - SpinQuantModifier: Liu et al., "SpinQuant: LLM Quantization with Learned Rotations" (arXiv 2405.16406), as
- * llmcompressor/modifiers/transform/spinquant/base.py has it: nothing is learned. What is rotated is decided by
- * src/plan/rotations.c. */
+ * llmcompressor/modifiers/transform/spinquant/base.py has it: nothing is learned. And QuIPModifier, below. What is
+ * rotated is decided by src/plan/rotations.c. */
 #include "modifiers/rotate.h"
 
 #include <string.h>
 #include <strings.h>
+
+#include "modifiers/recipe_quant.h"
 
 static const struct {
     const char *name;
@@ -86,8 +88,7 @@ static osh_status rotate_key(osh_ctx *cx, osh_rotate *a, const char *key, const 
         if (strcmp(text, "float64") && strcmp(text, "float32"))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: precision: '%s': want float64 or float32", what, v->line,
                      v->column, text);
-        if (strcmp(text, "float64"))
-            osh_log(cx, OSH_LOG_WARN, "%s:%d: precision decides nothing: weights are rotated in f64", what, v->line);
+        a->f32 = !strcmp(text, "float32"); // of stored matrices: what is multiplied is so in f64
     } else if (!strcmp(key, "mappings") || !strcmp(key, "norm_mappings") || !strcmp(key, "transform_config")) {
         if (v->kind != OSH_Y_NULL)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: %s: want null: what is rotated follows from the model's graph",
@@ -108,18 +109,66 @@ static osh_status spinquant_key(osh_ctx *cx, osh_modifier *m, const char *key, c
     return rotations_read(cx, a, v, OSH_ROTATE_R1 | OSH_ROTATE_R2 | OSH_ROTATE_R3 | OSH_ROTATE_R4, what);
 }
 
-static osh_status rotate_resolve(osh_ctx *cx, osh_modifier *m)
+static osh_status spinquant_resolve(osh_ctx *cx, osh_modifier *m)
 {
+    osh_status rc = OSH_OK;
     osh_rotate *a = m->args;
     if (!a->which) a->which = OSH_ROTATE_R1 | OSH_ROTATE_R2;
-    if (a->which & OSH_ROTATE_ONLINE)
-        return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: rotation %s acts while the model runs, which transformers does not "
-                        "apply when it loads a model: want R1, R2, which are folded into the weights",
-                        m->type->name, a->which & OSH_ROTATE_R3 ? "R3" : "R4");
-    return OSH_OK;
+    if (a->which & OSH_ROTATE_R3)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: R3 rotates queries and keys while the model runs, at q_attn and k_cache, "
+                 "and nothing that loads models applies that: neither transformers nor vLLM. Want R1, R2, R4",
+                 m->type->name);
+    if ((a->which & OSH_ROTATE_R4) && !strcmp(a->type, "random-matrix"))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: R4 by a random-matrix: vLLM divides by a root what compressed-tensors "
+                 "does not: want hadamard or random-hadamard", m->type->name);
+done:
+    return rc;
 }
+
+static osh_status quip_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v, bool *known,
+                           const char *what)
+{
+    osh_rotate *a = m->args;
+    *known = true;
+    if (!strcmp(key, "rotations")) return rotations_read(cx, a, v, OSH_ROTATE_V | OSH_ROTATE_U, what);
+    bool targets = !strcmp(key, "targets");
+    if (!targets && strcmp(key, "ignore")) return rotate_key(cx, a, key, v, known, what);
+    osh_strs *to = targets ? &a->targets : &a->ignore;
+    osh_strs_deinit(cx, to); // the default
+    return osh_recipe_strs(cx, to, v, key, what);
+}
+
+static osh_status quip_resolve(osh_ctx *cx, osh_modifier *m)
+{
+    osh_status rc = OSH_OK;
+    osh_rotate *a = m->args;
+    if (!a->which) a->which = OSH_ROTATE_V;
+    if (!strcmp(a->type, "random-matrix"))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: a random-matrix: vLLM divides by a root what compressed-tensors does not: "
+                 "want hadamard or random-hadamard", m->type->name);
+done:
+    return rc;
+}
+
+static const osh_field quip_fields[] = {
+    {.name = "transform_type", .type = OSH_F_STR, .offset = offsetof(osh_rotate, type), .dflt = "random-hadamard",
+     .values = "hadamard|random-hadamard|random-matrix", .doc = "which matrices"},
+    {.name = "seed", .type = OSH_F_INT, .offset = offsetof(osh_rotate, seed), .dflt = "0", .min = 0, .max = 4294967295,
+     .doc = "of the signs of random ones"},
+    {.name = "targets", .type = OSH_F_STRS, .offset = offsetof(osh_rotate, targets), .dflt = "Linear",
+     .doc = "Linears that are rotated"},
+    {.name = "ignore", .type = OSH_F_STRS, .offset = offsetof(osh_rotate, ignore), .dflt = "lm_head",
+     .doc = "those that are not"},
+    {0},
+};
 
 const osh_modifier_type osh_modifier_spinquant = {
     .name = "SpinQuantModifier", .fields = spinquant_fields, .bytes = sizeof(osh_rotate), .key = spinquant_key,
-    .keys = "rotations, transform_block_size, precision", .resolve = rotate_resolve, .rotates = true,
+    .keys = "rotations, transform_block_size, precision", .resolve = spinquant_resolve, .rotates = true,
+};
+/* Tseng et al., "QuIP#: Even Better LLM Quantization with Hadamard Incoherence and Lattice Codebooks" (arXiv
+ * 2402.04396), as llmcompressor/modifiers/transform/quip/base.py has it: its matrices alone. */
+const osh_modifier_type osh_modifier_quip = {
+    .name = "QuIPModifier", .fields = quip_fields, .bytes = sizeof(osh_rotate), .key = quip_key,
+    .keys = "rotations, transform_block_size, precision", .resolve = quip_resolve, .rotates = true,
 };

@@ -21,6 +21,8 @@ typedef struct osh_rotate { // args of such a modifier
     int64_t block;   // transform_block_size; 0: none
     int64_t seed;
     bool centre;     // embeddings
+    bool f32;        // precision: of matrices in the output; else f64
+    osh_strs targets, ignore; // own: of v and u
 } osh_rotate;
 osh_rotation_kind osh_rotate_kind(const osh_rotate *a);
 const char *osh_rotate_name(unsigned one); // "R1"

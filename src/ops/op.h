@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/field.h"
-#include "tensor/tensor.h"
+#include "tensor/rotation.h"
 
 typedef enum { OSH_REF, OSH_CPU, OSH_CUDA, OSH_N_BACKENDS } osh_backend_id;
 
@@ -137,6 +137,11 @@ typedef struct {
 } osh_moe_gate_attr;
 bool osh_moe_gate_is_grouped(const osh_moe_gate_attr *at); // not every group is left
 typedef struct { int64_t expert; } osh_moe_combine_attr;
+typedef struct { // no template has it: nodes are put between others (graph/insert.h)
+    int64_t n;
+    const osh_rotation *r; // view; NULL: the weight says it
+    bool transposed;
+} osh_rotate_attr;
 /* What becomes of logits behind the head: rounded, divided, capped as scores are; 0: not. */
 typedef struct { double divide, cap; } osh_logits_rule;
 typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // of nll and kl: of the model, of the reference
@@ -161,6 +166,7 @@ typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // of nll and kl: of
  *   moe_router  in logits [N, E]                                     out [N, E]     weights of the experts chosen
  *   moe_gate    in x [N, D], w [E, D], b [E] optional                out [N, E]     the same, of logits in f32
  *   routed_rows in x [N, D], route [N, E]                            out [N, D]     x where route[:, expert] is not 0
+ *   rotate      in x [N, D], T [n, n] optional                       out [N, D]     x M, n channels by themselves
  *   moe_combine in sum [N, D], y [N, D], route [N, E]                out [N, D]     sum + y * route[:, expert]
  * Statistics and solver ops:
  *   hessian_accum  in x [N, I]; H F32 [I, I] in place: H += X^T X, lower triangle, sample by sample in order

@@ -1,5 +1,6 @@
 /* dense.c - which weights stay dense, and why: alike ones as one row, with * for the numbers in their names. */
 #include "plan/dense.h"
+#include "plan/rotations.h"
 #include "quant/source.h"
 
 #include <stdio.h>
@@ -80,6 +81,7 @@ osh_status osh_plan_dense(osh_ctx *cx, osh_plan *p, const char *const *why)
     for (int64_t i = 0; i < p->ck->n_tensors; i++) {
         const osh_st_entry *e = p->ck->tensors[i].e;
         if (!is_weight(e) || osh_checkpoint_is_kept(p->ck, i) || osh_source_has_part(p->source, e->name)) continue;
+        if (p->rotated && osh_q_is_matrix(&p->rotated->transforms, e->name)) continue;
         int64_t in_block = osh_in_decoder_block(e->name) ? e->end - e->begin : 0;
         all += in_block;
         if (quantized[i]) continue;

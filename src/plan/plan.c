@@ -228,6 +228,7 @@ static osh_status begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool t
     OSH_TRY(open_recipe(cx, p));
     OSH_TRY(osh_only_check(cx, p));
     OSH_TRY(osh_plan_rotations(cx, p));
+    if (to_run) osh_online_warn(cx, p);
     if (to_run) OSH_TRY(choose_pipeline(cx, p));
     OSH_TRY(osh_plan_match(cx, p));
     OSH_TRY(osh_plan_by_route(cx, p));

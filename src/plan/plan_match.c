@@ -12,6 +12,7 @@
 #include "plan/globals.h"
 #include "plan/only.h"
 #include "plan/pruned.h"
+#include "plan/rotations.h"
 #include "quant/source.h"
 
 typedef struct candidate { // a module that could be quantized
@@ -80,6 +81,7 @@ static osh_status add_unknown(osh_ctx *cx, candidates *cs, const osh_plan *p)
         const char *why;
         size_t n;
         if (!is_module(e, &n) || osh_map_get(known, e->name, n, &at)) continue;
+        if (p->rotated && osh_q_is_matrix(&p->rotated->transforms, e->name)) continue;
         osh_kind kind = osh_kind_of(&kinds, e->name, n, e->shape[0], e->shape[1], &why);
         if (kind == OSH_KIND_EMBEDDING || kind == OSH_KIND_POSITIONS || kind == OSH_KIND_NORM) continue;
         OSH_TRY(add(cx, cs, e->name, n, "Linear", i, -1));
@@ -477,10 +479,15 @@ static osh_status make_config(osh_ctx *cx, osh_plan *p)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s has its experts in one tensor, and transformers takes those of a quantized "
                  "model alone apart: want a recipe that quantizes", p->ck->dir);
     bool any = p->n_schemes || p->cache.present; // else pruned alone: a dense model's config
+    const osh_q_beside beside = {cache, p->rotated ? &p->rotated->transforms : NULL};
+    if (!any && p->rotated && p->rotated->transforms.n) {
+        rc = osh_q_transforms_print(cx, &p->quantization_json, &p->rotated->transforms);
+        goto done;
+    }
     if (!any && !(p->quantization_json = osh_strdup(cx, ""))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a config");
     if (!any) goto done;
-    OSH_TRY(osh_q_config_print_cache(cx, &p->quantization_json, p->schemes, p->n_schemes,
-                                     (const char *const *)p->ignore.items, p->ignore.n, p->format, cache));
+    OSH_TRY(osh_q_config_print_with(cx, &p->quantization_json, p->schemes, p->n_schemes,
+                                    (const char *const *)p->ignore.items, p->ignore.n, p->format, &beside));
 done:
     return rc;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "modifiers/rotate.h"
+#include "plan/transforms.h"
 
 typedef struct turning {
     osh_plan *p;
@@ -272,26 +273,71 @@ done:
     return rc;
 }
 
-static osh_status turn_by(osh_ctx *cx, turning *t)
+/* Who makes the residual stream, and who reads it; then what transform_config says of that. */
+static osh_status find_online(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;
-    osh_plan *p = t->p;
-    if (!p->graph)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is of no known architecture: rotations need one", t->m->type->name,
-                 p->ck->dir);
+    const osh_graph *g = t->p->graph;
+    bool *makes = NULL, *reads = NULL; // own [nodes]
+    OSH_NEW(cx, makes, g->n_nodes);
+    OSH_NEW(cx, reads, g->n_nodes);
+    for (int i = 0; i < g->n_nodes && t->normed; i++) {
+        makes[i] = t->outs[i] || osh_node_is(&g->nodes[i], "embedding");
+        reads[i] = has_columns(&g->nodes[i]) && t->normed[g->nodes[i].in[0]] >= 0;
+    }
+    const osh_turned of = {.modifier = t->m->type->name, .args = t->args, .makes = makes, .reads = reads};
+    OSH_TRY(osh_plan_transforms(cx, t->p, &of));
+done:
+    osh_free(cx, makes);
+    osh_free(cx, reads);
+    return rc;
+}
+
+/* Weights of the Linears at which something is rotated while the model runs. */
+static osh_status turn_against(osh_ctx *cx, const turning *t)
+{
+    osh_status rc = OSH_OK;
+    const osh_online *o = &t->p->rotated->online;
+    for (int i = 0; i < o->n_turns; i++) {
+        const osh_node *n = &t->p->graph->nodes[o->turns[i].node];
+        OSH_TRY((o->turns[i].output ? turn_output : turn_input)(cx, t, n, &o->matrices[o->turns[i].matrix].r));
+    }
+done:
+    return rc;
+}
+
+static osh_status find_stream(osh_ctx *cx, turning *t)
+{
+    osh_status rc = OSH_OK;
     OSH_TRY(untie_head(cx, t));
-    const osh_graph *g = p->graph;
+    const osh_graph *g = t->p->graph;
     OSH_TRY(check_strangers(cx, t));
-    OSH_NEW(cx, p->folded, p->ck->n_tensors);
-    OSH_TRY(osh_checkpoint_expect_changes(cx, p->ck));
     OSH_NEW(cx, t->residual, g->n_values);
     OSH_NEW(cx, t->normed, g->n_values);
     OSH_NEW(cx, t->outs, g->n_nodes);
     for (int i = 0; i < g->n_values; i++) t->normed[i] = -1;
     for (int i = 0; i < g->n_nodes; i++) OSH_TRY(mark_node(cx, t, &g->nodes[i]));
     OSH_TRY(make_matrices(cx, t));
-    OSH_TRY(turn_stream(cx, t));
+done:
+    return rc;
+}
+
+static osh_status turn_by(osh_ctx *cx, turning *t)
+{
+    osh_status rc = OSH_OK;
+    osh_plan *p = t->p;
+    bool quip = t->args->which & (OSH_ROTATE_V | OSH_ROTATE_U);
+    if (!p->graph)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is of no known architecture: rotations need one", t->m->type->name,
+                 p->ck->dir);
+    if (!quip) OSH_TRY(find_stream(cx, t));
+    OSH_TRY(find_online(cx, t)); // adds tensors
+    OSH_NEW(cx, p->folded, p->ck->n_tensors);
+    OSH_TRY(osh_checkpoint_expect_changes(cx, p->ck));
+    if (!quip) OSH_TRY(turn_stream(cx, t));
     if (t->r2) OSH_TRY(turn_values(cx, t));
+    OSH_TRY(turn_against(cx, t));
+    OSH_TRY(osh_online_insert(cx, &p->rotated->online, p->graph, p->ck));
 done:
     osh_free(cx, t->residual);
     osh_free(cx, t->normed);
@@ -317,6 +363,7 @@ void osh_plan_rotations_free(osh_ctx *cx, osh_plan *p)
 {
     for (int i = 0; p->rotated && i < p->rotated->n; i++) osh_rotation_deinit(cx, &p->rotated->of[i]);
     if (p->rotated) osh_free(cx, p->rotated->of);
+    if (p->rotated) osh_online_deinit(cx, &p->rotated->online), osh_q_transforms_deinit(cx, &p->rotated->transforms);
     osh_free(cx, p->rotated);
     p->rotated = NULL;
 }

@@ -10,6 +10,7 @@
  * else reads or writes h is an error that names it. */
 #ifndef OSH_ROTATIONS_H
 #define OSH_ROTATIONS_H
+#include "plan/online.h"
 #include "plan/plan.h"
 
 struct osh_rotated {
@@ -17,9 +18,12 @@ struct osh_rotated {
     const char *names[2];
     int n;
     int n_weights;    // that they change
+    osh_q_transforms transforms; // own: transform_config, where some act while the model runs; else empty
+    osh_online online;           // own: those
     bool untied;      // the head was tied
 };
 osh_status osh_plan_rotations(osh_ctx *cx, osh_plan *p); // recipe and graph are there; the graph may be another then
+void osh_online_warn(osh_ctx *cx, const osh_plan *p); // that something acts while the model runs: who applies it
 void osh_plan_rotations_free(osh_ctx *cx, osh_plan *p);
 static inline bool osh_is_untied(const osh_plan *p) { return p->rotated && p->rotated->untied; }
 #endif

@@ -12,8 +12,6 @@
 #include "quant/observer.h"
 #include "quant/scheme.h"
 
-static const char version[] = "0.19.0"; // of the compressed-tensors whose format this is
-
 /* cJSON makes NULL of no memory, and adding NULL makes false: each step can be chained with &&. */
 static bool add(cJSON *to, const char *key, cJSON *item)
 {
@@ -149,12 +147,12 @@ static cJSON *cache_object(const osh_q_args *a)
 osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_scheme *schemes, size_t n,
                               const char *const *ignore, size_t n_ignore, const char *format)
 {
-    return osh_q_config_print_cache(cx, out, schemes, n, ignore, n_ignore, format, NULL);
+    return osh_q_config_print_with(cx, out, schemes, n, ignore, n_ignore, format, &(osh_q_beside){0});
 }
 
-osh_status osh_q_config_print_cache(osh_ctx *cx, char **out, const osh_q_scheme *schemes, size_t n,
-                                    const char *const *ignore, size_t n_ignore, const char *format,
-                                    const osh_q_args *cache)
+osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_scheme *schemes, size_t n,
+                                   const char *const *ignore, size_t n_ignore, const char *format,
+                                   const osh_q_beside *beside)
 {
     osh_status rc = OSH_OK;
     cJSON *root = cJSON_CreateObject(), *groups = cJSON_CreateObject(); // own
@@ -177,11 +175,13 @@ osh_status osh_q_config_print_cache(osh_ctx *cx, char **out, const osh_q_scheme 
     }
     ok = ok && add_str(root, "format", format ? format : top ? top : "dense") &&
          add_str(root, "global_compression_ratio", NULL) &&
-         add(root, "ignore", list_of(ignore, n_ignore)) && add(root, "kv_cache_scheme", cache_object(cache)) &&
+         add(root, "ignore", list_of(ignore, n_ignore)) && add(root, "kv_cache_scheme", cache_object(beside->cache)) &&
          add_str(root, "quant_method", "compressed-tensors") &&
          add_str(root, "quantization_status", "compressed") &&
          add(root, "sparsity_config", cJSON_CreateObject()) &&
-         add(root, "transform_config", cJSON_CreateObject()) && add_str(root, "version", version) &&
+         add(root, "transform_config",
+             beside->transforms ? osh_q_transforms_object(beside->transforms) : cJSON_CreateObject()) &&
+         add_str(root, "version", OSH_Q_VERSION) &&
          cJSON_AddItemToObject(root, "config_groups", groups);
     if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "cannot build quantization_config");
     groups = NULL; // give: root's now

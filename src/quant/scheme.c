@@ -366,6 +366,7 @@ void osh_q_config_free(osh_ctx *cx, osh_q_config *c)
     for (size_t i = 0; i < c->n; i++) osh_q_scheme_deinit(cx, &c->schemes[i]);
     for (size_t i = 0; i < c->ignore.n; i++) osh_free(cx, c->ignore.items[i]);
     osh_free(cx, c->ignore.items);
+    osh_q_transforms_deinit(cx, &c->transforms);
     osh_free(cx, c->schemes);
     osh_free(cx, c);
 }
@@ -472,30 +473,12 @@ done:
     return rc;
 }
 
-/* Transforms of weights are in the stored ones; the others act while the model runs. */
-static osh_status refuse_online(osh_ctx *cx, const cJSON *transform, const char *what)
-{
-    osh_status rc = OSH_OK;
-    const cJSON *group, *args;
-    const char *at = NULL;
-    cJSON_ArrayForEach(group, cJSON_GetObjectItemCaseSensitive(transform, "config_groups"))
-        cJSON_ArrayForEach(args, cJSON_GetObjectItemCaseSensitive(group, "apply")) {
-            OSH_TRY(osh_json_str_or(cx, &at, args, "location", "input", what));
-            if (strcmp(at, "weight_input") && strcmp(at, "weight_output"))
-                OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: transform_config: %s has location %s, which acts while the model "
-                         "runs: want weight_input or weight_output", what, group->string, at);
-        }
-done:
-    return rc;
-}
-
 /* Parts of quantization_config that change what the stored tensors mean and that are not read here. */
 static osh_status refuse_foreign(osh_ctx *cx, const cJSON *q, const char *what)
 {
     osh_status rc = OSH_OK;
     const char *method = NULL, *status = NULL;
     const cJSON *sparse = cJSON_GetObjectItemCaseSensitive(q, "sparsity_config");     // view
-    const cJSON *transform = cJSON_GetObjectItemCaseSensitive(q, "transform_config"); // view
 
     OSH_TRY(osh_json_str_or(cx, &method, q, "quant_method", "compressed-tensors", what));
     if (strcmp(method, "compressed-tensors"))
@@ -505,7 +488,6 @@ static osh_status refuse_foreign(osh_ctx *cx, const cJSON *q, const char *what)
     if (strcmp(status, "compressed"))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: quantization_status is '%s', want compressed", what,
                  status);
-    OSH_TRY(refuse_online(cx, transform, what));
     if (sparse && sparse->child) {
         const char *f = NULL;
         OSH_TRY(osh_json_str_or(cx, &f, sparse, "format", "dense", what));
@@ -560,7 +542,10 @@ osh_status osh_q_config_parse(osh_ctx *cx, osh_q_config **out, const cJSON *quan
                        "kv_cache_scheme"));
     OSH_TRY(osh_q_cache_check(cx, &c->cache, what));
     groups = cJSON_GetObjectItemCaseSensitive(quantization_config, "config_groups");
-    if (!cJSON_IsObject(groups) || (!groups->child && !c->cache.present))
+    OSH_TRY(osh_q_transforms_parse(cx, &c->transforms,
+                                   cJSON_GetObjectItemCaseSensitive(quantization_config, "transform_config"), what));
+    bool transforms_alone = !groups && c->transforms.n;
+    if (!transforms_alone && (!cJSON_IsObject(groups) || (!groups->child && !c->cache.present)))
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: quantization_config has no config_groups", what);
     OSH_NEW(cx, c->schemes, cJSON_GetArraySize(groups) + 1);
     cJSON_ArrayForEach(g, groups) OSH_TRY(parse_scheme(cx, &c->schemes[c->n++], g, format, what));

@@ -2,9 +2,11 @@
 #ifndef OSH_SCHEME_H
 #define OSH_SCHEME_H
 #include "base/field.h"
+#include "quant/transform.h"
 #include "tensor/tensor.h"
 #include "text/json.h"
 
+#define OSH_Q_VERSION "0.19.0" // of the compressed-tensors whose format is written
 typedef enum { OSH_Q_INT, OSH_Q_FLOAT } osh_q_type;
 typedef enum {
     OSH_Q_TENSOR,
@@ -64,6 +66,7 @@ typedef struct osh_q_config {
     osh_strs ignore; // own
     char format[32]; // of a config that was read
     osh_q_args cache; // kv_cache_scheme
+    osh_q_transforms transforms; // those that act while the model runs
 } osh_q_config;
 
 /* One QuantizationArgs key at a time, from JSON or from a recipe. text: scalars as written ("true", "4", "int"), a
@@ -95,10 +98,14 @@ osh_status osh_q_args_print(osh_ctx *cx, char **out, const osh_q_args *a, bool i
  * own. ignore is the generated list. status: "compressed". */
 osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_scheme *schemes, size_t n,
                               const char *const *ignore, size_t n_ignore, const char *format);
-/* The same with a kv_cache_scheme; NULL: null. */
-osh_status osh_q_config_print_cache(osh_ctx *cx, char **out, const osh_q_scheme *schemes, size_t n,
-                                    const char *const *ignore, size_t n_ignore, const char *format,
-                                    const osh_q_args *cache);
+/* The same with what stands beside the groups. */
+typedef struct osh_q_beside {
+    const osh_q_args *cache;            // kv_cache_scheme; NULL: null
+    const osh_q_transforms *transforms; // NULL: none
+} osh_q_beside;
+osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_scheme *schemes, size_t n,
+                                   const char *const *ignore, size_t n_ignore, const char *format,
+                                   const osh_q_beside *beside);
 bool osh_q_config_queries(const osh_q_config *c); // one of its groups is of attention
 /* Of a kv_cache_scheme, or a group of attention, that was read: 8 bits, static, one scale for all of keys or values, or
  * one for each head. Normalizes. */

@@ -154,6 +154,9 @@ static osh_status source_open(osh_ctx *cx, osh_source **out, const char *dir, bo
     OSH_TRY(osh_checkpoint_open(cx, &s->ck, dir));
     if (s->ck->config->quantization_config) {
         OSH_TRY(read_config(cx, s));
+        if (compress && osh_source_transforms(s))
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: transform_config: %s acts while the model runs: such a model is not "
+                     "compressed again", s->ck->config->path, s->config->transforms.of[0].name);
         OSH_TRY(osh_source_find_modules(cx, s));
         OSH_TRY(hide_parts(cx, s, compress, only));
     }
@@ -206,6 +209,11 @@ bool osh_source_has_part(const osh_source *s, const char *tensor) { return modul
 const osh_q_args *osh_source_cache(const osh_source *s)
 {
     return s->config && s->config->cache.present ? &s->config->cache : NULL;
+}
+
+const osh_q_transforms *osh_source_transforms(const osh_source *s)
+{
+    return s->config && s->config->transforms.n ? &s->config->transforms : NULL;
 }
 
 bool osh_source_queries(const osh_source *s) { return s->config && osh_q_config_queries(s->config); }

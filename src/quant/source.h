@@ -23,5 +23,6 @@ const osh_q_scheme *osh_source_scheme(const osh_source *s, const char *module,
 bool osh_source_queries(const osh_source *s); // it rounds queries as it rounds keys and values
 const osh_q_config *osh_source_config(const osh_source *s); // NULL: it has no groups
 bool osh_source_has_part(const osh_source *s, const char *tensor); // codes or parameters of a quantized module
+const osh_q_transforms *osh_source_transforms(const osh_source *s); // that act while it runs; NULL: none. view
 const osh_q_args *osh_source_cache(const osh_source *s); // its kv_cache_scheme; NULL: none
 #endif

@@ -243,7 +243,7 @@ osh_status osh_source_find_modules(osh_ctx *cx, osh_source *s)
         else if (t->e->dtype == OSH_FP8)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is F8_E4M3 and the weight of no module: it is not read", t->e->name);
     }
-    if (!s->n && !(s->config && s->config->cache.present))
+    if (!s->n && !(s->config && (s->config->cache.present || s->config->transforms.n)))
         osh_log(cx, OSH_LOG_WARN, "%s has a quantization_config and no quantized tensor", s->ck->dir);
 done:
     return rc;

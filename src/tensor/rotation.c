@@ -212,6 +212,17 @@ static double factor_at(const osh_rotation *r, int64_t b, int64_t c)
     return r->had ? r->had[b * r->factor + c] : r->cas[b * c % r->factor];
 }
 
+void osh_rotation_rows(double *to, const osh_rotation *r, int64_t first, int64_t rows)
+{
+    int64_t K = r->factor;
+    for (int64_t i = first; i < first + rows; i++)
+        for (int64_t j = 0; j < r->n; j++) {
+            double f = K > 1 ? factor_at(r, i % K, j % K) : 1, sign = r->sign ? r->sign[i] : 1;
+            bool minus = __builtin_popcountll((unsigned long long)(i / K & j / K)) % 2;
+            *to++ = minus ? -sign * f : sign * f;
+        }
+}
+
 /* y [K] = x F, transposed: x F^T. */
 static void rotate_factor(double *y, const double *x, const osh_rotation *r, bool transposed)
 {

@@ -28,6 +28,8 @@ typedef struct osh_rotation {
 osh_status osh_rotation_init(osh_ctx *cx, osh_rotation *r, osh_rotation_kind kind, int64_t n, uint64_t seed,
                              const char *what);
 void osh_rotation_deinit(osh_ctx *cx, osh_rotation *r);
+/* Rows [first, first + rows) of M sqrt(n): of a Hadamard matrix 1 and -1. */
+void osh_rotation_rows(double *to, const osh_rotation *r, int64_t first, int64_t rows);
 size_t osh_rotation_room(const osh_rotation *r); // bytes (gross) that each thread of the calls below takes meanwhile
 /* Each n elements of a row x become x M, transposed: x M^T. data [rows, width], width a multiple of n. Products and
  * sums are of f64, rounded to dt at the end. */

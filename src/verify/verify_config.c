@@ -87,8 +87,8 @@ done:
     return rc;
 }
 
-/* Modules with codes, and 2-D float weights that are no norms. */
-static osh_status list_modules(osh_ctx *cx, modules *ms, const osh_verify *v)
+/* Modules with codes, and 2-D float weights that are neither norms nor matrices of transforms. */
+static osh_status list_modules(osh_ctx *cx, modules *ms, const osh_verify *v, const osh_q_config *c)
 {
     osh_status rc = OSH_OK;
     osh_kinds kinds;
@@ -101,6 +101,7 @@ static osh_status list_modules(osh_ctx *cx, modules *ms, const osh_verify *v)
         const osh_st_entry *e = v->ck->tensors[i].e;
         size_t n;
         bool codes = split(e->name, "weight_packed", &n);
+        if (osh_q_is_matrix(&c->transforms, e->name)) continue;
         if (codes || (split(e->name, "weight", &n) && e->ndim == 2))
             OSH_TRY(add_module(cx, ms, v, &kinds, osh_sprintf(cx, "%.*s", (int)n, e->name)));
     }
@@ -289,7 +290,7 @@ osh_status osh_verify_config(osh_ctx *cx, osh_verify *v)
     for (size_t i = 0; i < c->n; i++)
         if (!c->schemes[i].format[0] && osh_format_find(c->format))
             snprintf(c->schemes[i].format, sizeof c->schemes[i].format, "%s", c->format);
-    OSH_TRY(list_modules(cx, &ms, v));
+    OSH_TRY(list_modules(cx, &ms, v, c));
     OSH_TRY(find_groups(cx, &ms, c));
     OSH_TRY(check_modules(cx, v, &ms, c));
     OSH_TRY(check_strays(cx, v));

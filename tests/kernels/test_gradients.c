@@ -34,6 +34,7 @@ static const osh_attention_attr att = {6, 2, 7, 0, 0.9, 0}, att_window = {6, 2, 
                                 att_cap_window = {2, 2, 64, 100, 0, 2};
 static const osh_moe_router_attr top2 = {2, false}, top2n = {2, true};
 static const osh_moe_combine_attr expert1 = {1};
+static const osh_rotate_attr turn7 = {.n = 7};
 static const osh_positions_attr pos = {20, 2};
 static const osh_vocab_attr rules = {{{2, 3}, {0.5, 2}}};
 
@@ -49,6 +50,7 @@ static const grad_case cases[] = {
     {"moe_router", 7, {3}, {{8, 0}}, 8, &top2, 4},
     {"moe_router", 7, {3}, {{8, 0}}, 8, &top2n, 4},
     {"routed_rows", 7, {3}, {{9, 0}, {3, 0}}, 9, &expert1},
+    {"rotate", 7, {3}, {{21, 0}, {7, 7}}, 21, &turn7, .fixed = 2},
     {"moe_combine", 7, {3}, {{9, 0}, {9, 0}, {3, 0}}, 9, &expert1},
     {"act", 7, {0}, {{129, 0}}, 129, &f_silu, 3},
     {"act", 7, {0}, {{129, 0}}, 129, &f_relu2, 3},

@@ -35,6 +35,8 @@ static const osh_rms_norm_attr heads129 = {.eps = 1e-6, .head_dim = 129};
 static const osh_rms_norm_attr heads128 = {.eps = 1e-6, .head_dim = 128};
 static const osh_linear_attr lin = {0}, lin_bias = {.bias = true};
 static const osh_embedding_attr emb = {.hidden_size = 129, .vocab_size = 33};
+static const osh_rotate_attr turn1 = {.n = 1}, turn7 = {.n = 7}, turn7t = {.n = 7, .transposed = true},
+                             turn129 = {.n = 129};
 static const osh_attention_attr att1 = {1, 1, 1, 0, 0}, att7 = {6, 2, 7, 0, 0},
                                 att7w = {6, 2, 7, 3, 0}, att7k = {6, 6, 7, 0, 0};
 static const osh_attention_attr att7s = {6, 2, 7, 0, 0.9}, att64 = {9, 3, 64, 0, 0}, att64w = {9, 3, 64, 100, 0},
@@ -213,6 +215,9 @@ static const op_case cases[] = {
     {"routed_rows", 1, {1, 1}, .out = 1, .attr = &expert0},
     {"routed_rows", 7, {7, 7}, .out = 7, {3}, .attr = &expert6, .without = &expert0},
     {"routed_rows", 129, {129, 8}, .out = 129, {3}, .attr = &expert6, .without = &expert0},
+    {"rotate", 1, {1}, {{1, 1}}, 1, .attr = &turn1},
+    {"rotate", 7, {21}, {{7, 7}}, 21, {3}, .attr = &turn7, .without = &turn7t},
+    {"rotate", 129, {129}, {{129, 129}}, 129, {3}, .attr = &turn129},
     {"moe_combine", 1, {1, 1, 1}, .out = 1, .attr = &expert0},
     {"moe_combine", 7, {7, 7, 7}, .out = 7, {3}, .attr = &expert6, .without = &expert0},
     {"moe_combine", 129, {129, 129, 8}, .out = 129, {3}, .attr = &expert6, .without = &expert0},

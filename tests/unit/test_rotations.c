@@ -113,7 +113,8 @@ static void fixture_open(fixture *f, const char *model, const char *keys)
     tiny_write(f->cx, &f->t, f->dir, OSH_F32);
     assert_ok(f->cx, osh_checkpoint_open(f->cx, &f->p.ck, f->dir));
     assert_ok(f->cx, osh_graph_new(f->cx, &f->p.graph, f->p.ck, NULL));
-    snprintf(text, sizeof text, "s_modifiers: {SpinQuantModifier: {%s}}", keys);
+    bool quip = !strncmp(keys, "QuIP ", 5);
+    snprintf(text, sizeof text, "s_modifiers: {%sModifier: {%s}}", quip ? "QuIP" : "SpinQuant", keys + (quip ? 5 : 0));
     assert_ok(f->cx, osh_recipe_parse(f->cx, &f->p.recipe, text, strlen(text), "r.yaml"));
     f->p.opt = &f->opt;
 }
@@ -192,6 +193,46 @@ static void test_same_model(void **state)
     same_model("glm4_moe", "transform_type: random-hadamard");
     same_model("qwen2_moe", ""); // a gate over the shared expert
     same_model("deepseek_v2", "rotations: [R1], transform_type: random-matrix");
+    same_model("llama_default", "rotations: [R1, R2, R4], transform_type: random-hadamard"); // and what acts
+    same_model("llama_tied", "rotations: [R4], transform_type: random-hadamard, transform_block_size: 4");
+    same_model("llama_default", "QuIP rotations: v, transform_type: hadamard, transform_block_size: 8");
+    same_model("llama_tied", "QuIP rotations: [v, u], seed: 3");
+    same_model("qwen3", "QuIP rotations: u, transform_block_size: 4, ignore: [lm_head, 're:.*k_proj']");
+}
+
+/* Tensors hold the matrices of what acts, one for each size, and config.json names the places. */
+static void test_matrices_of_outputs(void **state)
+{
+    fixture f;
+    osh_tensor *t = NULL;
+    char *text = NULL;
+    (void)state;
+    fixture_open(&f, "llama_default", "QuIP rotations: [v, u], seed: 5, precision: float32");
+    assert_ok(f.cx, osh_plan_rotations(f.cx, &f.p));
+    const osh_online *o = &f.p.rotated->online;
+    assert_true(o->n_matrices > 2);
+    for (int i = 0; i < o->n_matrices; i++) {
+        const osh_online_matrix *m = &o->matrices[i];
+        assert_ok(f.cx, osh_checkpoint_load(f.cx, &t, f.p.ck, m->name, 2, (int64_t[]){m->n, m->n}));
+        assert_int_equal(t->dtype, OSH_F32);
+        double *of = matrix(f.cx, &m->r, false, false), root = sqrt((double)m->n);
+        for (int64_t k = 0; k < m->n * m->n; k++) {
+            float sign = ((const float *)t->data)[k];
+            if (fabsf(sign) != 1 || fabs(of[k] * root - sign) > 1e-5) fail_msg("%s[%ld]: %g", m->name, (long)k, sign);
+        }
+        free(of);
+        osh_tensor_free(f.cx, t);
+    }
+    assert_string_equal(o->matrices[0].name, "model.layers.0.self_attn.q_proj.v_input.weight");
+    assert_true(osh_q_is_matrix(&f.p.rotated->transforms, o->matrices[0].name));
+    assert_false(osh_q_is_matrix(&f.p.rotated->transforms, "model.layers.0.self_attn.q_proj.weight"));
+    assert_ok(f.cx, osh_q_transforms_print(f.cx, &text, &f.p.rotated->transforms));
+    static const char *const parts[] = {"\"precision\": \"torch.float32\"", "\"location\": \"weight_output\"",
+                                        "\"type\": \"random-hadamard\"", "\"head_dim\": null"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!strstr(text, parts[i])) fail_msg("no %s in %s", parts[i], text);
+    osh_free(f.cx, text);
+    fixture_close(&f);
 }
 
 /* A loader ties what config.json ties, also where the checkpoint has a head. */
@@ -224,6 +265,13 @@ static void test_refused(void **state)
         {"opt", "", "(positions) reads it"},
         {"gpt_oss", "transform_type: random-hadamard", "is a part of a tensor that stays as it is"},
         {"olmo2", "", "(linear) reads it"},
+        {"llama_default", "QuIP ignore: []", "v acts on lm_head while the model runs, and no loader rotates what the"},
+        {"llama_default", "QuIP ignore: [lm_head, 're:.*k_proj']", "so want both as targets, or neither"},
+        {"llama_default", "QuIP targets: Embedding", "no Linear of"},
+        {"llama_default", "QuIP transform_block_size: 5", "32 channels, and blocks of 5 do not divide them"},
+        {"qwen2", "QuIP ", "vLLM rotates at no Linear that has a bias"},
+        {"mixtral", "QuIP ignore: [lm_head, 're:.*gate']", "vLLM runs experts by kernels that rotate nothing"},
+        {"mixtral", "rotations: [R4], transform_block_size: 8", "vLLM runs experts by kernels that rotate nothing"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -259,11 +307,38 @@ static void test_torture(void **state)
     fixture_close(&f);
 }
 
+/* The plan's graph and checkpoint are others behind a rotation that acts: each try begins with new ones. */
+static osh_status act_again(osh_ctx *cx, void *user)
+{
+    fixture *f = user;
+    osh_checkpoint *ck = NULL;
+    osh_plan p = {.recipe = f->p.recipe, .opt = &f->opt};
+    osh_status rc = osh_checkpoint_open(cx, &ck, f->dir);
+    p.ck = ck;
+    if (!rc) rc = osh_graph_new(cx, &p.graph, ck, NULL);
+    if (!rc) rc = osh_plan_rotations(cx, &p);
+    osh_graph_free(cx, p.graph);
+    osh_checkpoint_close(cx, ck);
+    osh_plan_rotations_free(cx, &p);
+    osh_free(cx, p.folded);
+    return rc;
+}
+
+static void test_torture_of_what_acts(void **state)
+{
+    fixture f;
+    (void)state;
+    fixture_open(&f, "llama_default", "QuIP rotations: [v, u]");
+    assert_true(torture(act_again, &f) > 10);
+    fixture_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_matrices),   cmocka_unit_test(test_no_matrix), cmocka_unit_test(test_same_model),
         cmocka_unit_test(test_untied),     cmocka_unit_test(test_refused),   cmocka_unit_test(test_torture),
+        cmocka_unit_test(test_matrices_of_outputs), cmocka_unit_test(test_torture_of_what_acts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

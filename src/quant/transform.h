@@ -1,0 +1,43 @@
+/* transform.h - transform_config of compressed-tensors: by which matrices weights were multiplied, and by which
+ * activations are while the model runs. */
+#ifndef OSH_TRANSFORM_H
+#define OSH_TRANSFORM_H
+#include <cjson/cJSON.h>
+
+#include "base/field.h"
+
+typedef enum { OSH_AT_INPUT, OSH_AT_OUTPUT, OSH_AT_WEIGHT_INPUT, OSH_AT_WEIGHT_OUTPUT, OSH_N_PLACES } osh_q_place;
+static inline bool osh_q_place_acts(osh_q_place at) { return at == OSH_AT_INPUT || at == OSH_AT_OUTPUT; }
+typedef struct osh_q_apply {
+    osh_q_place at;
+    bool inverse;
+    osh_strs targets, ignore; // own
+} osh_q_apply;
+typedef struct osh_q_transform { // a group
+    char *name, *type;  // own: "R4", "hadamard"
+    int64_t block;      // head_dim: channels that are multiplied together; 0: all of them
+    bool f32;           // precision: of the stored matrices; else f64
+    osh_q_apply *apply; // own
+    size_t n;
+} osh_q_transform;
+typedef struct osh_q_transforms {
+    osh_q_transform *of; // own
+    size_t n;
+} osh_q_transforms;
+
+const char *osh_q_place_name(osh_q_place at); // "weight_input"
+bool osh_q_transforms_act(const osh_q_transforms *t); // some of them while the model runs
+bool osh_q_is_matrix(const osh_q_transforms *t, const char *tensor); // of what acts: "...R4_input.weight"
+/* One more of them, and one more place of it. own: what they take is copied. */
+osh_status osh_q_transforms_add(osh_ctx *cx, osh_q_transforms *t, const char *name, const char *type, int64_t block,
+                                bool f32);
+osh_status osh_q_apply_add(osh_ctx *cx, osh_q_transform *t, osh_q_place at, bool inverse, const osh_strs *targets,
+                           const osh_strs *ignore);
+/* Of a checkpoint; t is empty before. Groups that only changed weights are left out. What acts while the model runs and
+ * is not known here is refused. */
+osh_status osh_q_transforms_parse(osh_ctx *cx, osh_q_transforms *t, const cJSON *transform_config, const char *what);
+cJSON *osh_q_transforms_object(const osh_q_transforms *t); // own; NULL: no memory
+/* quantization_config of a model that has transforms and nothing that is quantized. own */
+osh_status osh_q_transforms_print(osh_ctx *cx, char **out, const osh_q_transforms *t);
+void osh_q_transforms_deinit(osh_ctx *cx, osh_q_transforms *t);
+#endif
