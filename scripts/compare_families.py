@@ -59,7 +59,7 @@ FAMILIES = {
     "qwen3_moe_stacked": dict(TINY, **MOE, model_type="qwen3_moe"), "qwen3_5_moe_stacked": dict(TINY, **MOE, **DELTA, model_type="qwen3_5_moe_text"),
     "gemma4_text": GEMMA4,
     "gemma4_moe": dict(GEMMA4, model_type="gemma4_text", enable_moe_block=True, top_k_experts=2, **MOE),
-    "llama4": dict(text_config=dict(TINY, **FEW, intermediate_size_mlp=128, interleave_moe_layer_step=2),
+    "llama4": dict(text_config=dict(TINY, num_local_experts=4, intermediate_size_mlp=128, interleave_moe_layer_step=2),
                    vision_config=dict(TOWER, image_size=16, patch_size=8, vision_output_dim=64, projector_input_dim=64, projector_output_dim=64)),
     "llava": dict(text_config=dict(TINY, model_type="llama"), vision_config=dict(TOWER, model_type="clip_vision_model")),
     "mistral3": dict(text_config=dict(TINY, model_type="mistral"), vision_config=dict(PIXTRAL, model_type="pixtral")),

@@ -162,6 +162,7 @@ static osh_status choose_prefixes(osh_ctx *cx, builder *b)
         break;
     }
     b->g->wrapped = around != NULL;
+    b->g->renamed = around && !cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(b->scope.tpl->wrap, "renamed"));
     b->g->outer = osh_strdup(cx, b->outer);
     if (b->inner == plain) return b->g->outer ? OSH_OK : OSH_E_NOMEM;
     b->g->inner = osh_strdup(cx, b->inner);

@@ -48,9 +48,3 @@ bool osh_catalogue_has(const char *family, const char *name, size_t n)
     }
     return false;
 }
-
-/* SequentialLlama4TextExperts of transformers' quantizers/base.py. */
-bool osh_catalogue_parts_experts(const char *model_type)
-{
-    return !strcmp(model_type, "llama4") || !strcmp(model_type, "llama4_text");
-}

@@ -41,6 +41,16 @@ done:
     return rc;
 }
 
+osh_status osh_graph_is_stacked(osh_ctx *cx, bool *yes, const osh_checkpoint *ck, const char *models_dir)
+{
+    osh_template *tpl = NULL; // own
+    const char *text = ck->config->text_architecture;
+    osh_status rc = text ? osh_template_find(cx, &tpl, NULL, text, models_dir) : OSH_OK;
+    *yes = tpl && cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(tpl->json, "stacked"));
+    osh_template_free(cx, tpl);
+    return rc;
+}
+
 osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
                          const char *models_dir)
 {
@@ -124,7 +134,7 @@ bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_d
 char *osh_graph_loaded_name(osh_ctx *cx, const osh_graph *g, const char *name)
 {
     static const char text[] = "model.language_model.";
-    if (!g->wrapped) return NULL;
+    if (!g->renamed) return NULL;
     size_t inner = strlen(g->inner), outer = strlen(g->outer);
     if (!strncmp(name, g->inner, inner))
         return strcmp(g->inner, text) ? osh_sprintf(cx, "%s%s", text, name + inner) : NULL;

@@ -68,6 +68,7 @@ typedef struct osh_graph {
     osh_dtype dtype;       // compute dtype
     char *layer_class;     // own: default sequential target, "LlamaDecoderLayer"
     bool wrapped;          // the text model of one that sees or hears
+    bool renamed;          // of such a one: loaders call its modules otherwise than the checkpoint does
     char *inner, *outer;   // own: what names of its layers and of its head begin with in the checkpoint
     int *joined;           // own [nodes]: the last node that must be in the same part; NULL: none. Set by the caller
 } osh_graph;
@@ -91,6 +92,8 @@ osh_status osh_graph_check(osh_ctx *cx, osh_graph **out, osh_graph_faults *fault
 void osh_graph_free(osh_ctx *cx, osh_graph *g);
 void osh_graph_link_uses(osh_graph *g); // first and last use of every value, from the nodes
 bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_dir);
+/* Whether loaders want the experts of a dense model in one tensor: "stacked" of the text model's template. */
+osh_status osh_graph_is_stacked(osh_ctx *cx, bool *yes, const osh_checkpoint *ck, const char *models_dir);
 /* own: what transformers calls a module that the checkpoint calls name: model.language_model.layers.0 is
  * language_model.model.layers.0, lm_head language_model.lm_head. NULL: the same, or no memory. */
 char *osh_graph_loaded_name(osh_ctx *cx, const osh_graph *g, const char *name);

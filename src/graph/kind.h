@@ -26,9 +26,6 @@ void osh_kinds_init(osh_kinds *k, const osh_checkpoint *ck);
 osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, int64_t I, const char **why);
 /* Whether transformers' classes of the family have a Linear of that name. (catalogue.c) */
 bool osh_catalogue_has(const char *family, const char *name, size_t n);
-/* Whether transformers' class of a model_type has its experts apart only where there is a quantization_config.
- * (catalogue.c) */
-bool osh_catalogue_parts_experts(const char *model_type);
 /* transformers may hold a module under another name than the file: what of it stays, n bytes, for a regex. "lm_head" of
  * any head, "vision_tower" of what is in one, else the last two parts; NULL: the name itself, as in decoder blocks. */
 const char *osh_kind_lasting_name(const char *name, size_t *n);

@@ -156,18 +156,19 @@ static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJ
     return OSH_OK;
 }
 
-/* {"list", "is", "every"}: whether the layer's item of this list of config.json, or the word that stands there for all,
- * is not 0, or is this word, or one of these; without the list, whether the number of the layer, from 1, is no multiple
- * of every. */
+/* {"list", "is", "every", "else"}: whether the layer's item of this list of config.json, or the word that stands there
+ * for all, is not 0, or is this word, or one of these; without the list else, or whether the number of the layer, from
+ * 1, is no multiple of every. */
 static osh_status flag_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
 {
     osh_status rc = OSH_OK;
     const cJSON *key = cJSON_GetObjectItemCaseSensitive(row, "list"), *list, *item;
-    const cJSON *is = cJSON_GetObjectItemCaseSensitive(row, "is");
+    const cJSON *is = cJSON_GetObjectItemCaseSensitive(row, "is"),
+                *other = cJSON_GetObjectItemCaseSensitive(row, "else");
     double every = 0;
     if (!cJSON_IsString(key)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: a flag without \"list\"", s->tpl->name);
     list = cJSON_GetObjectItemCaseSensitive(s->config->model, key->valuestring);
-    if (list && !cJSON_IsNull(list)) {
+    if (list && !cJSON_IsNull(list) && !(cJSON_IsArray(list) && !list->child)) { // an empty one is none
         item = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, (int)s->layer) : cJSON_IsString(list) ? list : NULL;
         if (is && !cJSON_IsString(item))
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s[%lld] is not a word", s->config->path, key->valuestring,
@@ -178,6 +179,10 @@ static osh_status flag_at(osh_ctx *cx, double *out, const osh_scope *s, const cJ
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s[%lld] is not a number", s->config->path, key->valuestring,
                      (long long)s->layer);
         *out = cJSON_IsNumber(item) ? item->valuedouble != 0 : cJSON_IsTrue(item);
+        goto done;
+    }
+    if (other) {
+        OSH_TRY(num_at(cx, out, s, other, depth));
         goto done;
     }
     OSH_TRY(num_at(cx, &every, s, cJSON_GetObjectItemCaseSensitive(row, "every"), depth));
@@ -409,7 +414,8 @@ osh_status osh_scope_sparse(osh_ctx *cx, bool *out, const osh_scope *s, int64_t 
     const cJSON *when = cJSON_GetObjectItemCaseSensitive(row, "when"),
                 *every = cJSON_GetObjectItemCaseSensitive(row, "every"),
                 *from = cJSON_GetObjectItemCaseSensitive(row, "from"),
-                *except = cJSON_GetObjectItemCaseSensitive(row, "except");
+                *except = cJSON_GetObjectItemCaseSensitive(row, "except"),
+                *only = cJSON_GetObjectItemCaseSensitive(row, "only");
     double on = 1;
     int64_t step = 1, first = 0;
     bool dense = false;
@@ -419,6 +425,10 @@ osh_status osh_scope_sparse(osh_ctx *cx, bool *out, const osh_scope *s, int64_t 
     if (every) OSH_TRY(osh_scope_int(cx, &step, s, every, 1));
     if (from) OSH_TRY(osh_scope_int(cx, &first, s, from, 0));
     if (cJSON_IsString(except)) OSH_TRY(listed(cx, &dense, s, except->valuestring, layer));
+    if (cJSON_IsString(only) && cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(s->config->model, only->valuestring))) {
+        OSH_TRY(listed(cx, out, s, only->valuestring, layer));
+        goto done;
+    }
     *out = on > 0 && !dense && layer >= first && (layer + 1) % step == 0;
 done:
     return rc;

@@ -60,6 +60,7 @@ osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s,
 /* The window of layer i after the template's "window" row {"size", "when", "layers", "from", "every"}; 0:
  * full attention. */
 osh_status osh_scope_window(osh_ctx *cx, int64_t *out, bool *sliding, const osh_scope *s, int64_t layer);
-/* Whether layer i has experts after the template's "sparse" row {"when", "every", "from", "except"}; no row: false. */
+/* Whether layer i has experts after the template's "sparse" row {"when", "every", "from", "except", "only"}; no row:
+ * false. */
 osh_status osh_scope_sparse(osh_ctx *cx, bool *out, const osh_scope *s, int64_t layer);
 #endif

@@ -40,6 +40,7 @@ static const family families[] = {
     {"opt", "OPTForCausalLM", {2048}, true},
     {"gpt2", "GPT2LMHeadModel", {1024}, true},
     {"mamba2", "Mamba2ForCausalLM", {0}, false},
+    {"llama4_text", "Llama4ForCausalLM", {131072, .theta = 5e5}, false},
     {"granitemoehybrid", "GraniteMoeHybridForCausalLM", {2048}, false},
     {"mixtral", "MixtralForCausalLM", {4096 * 32, .theta = 1e6}, false},
     {"qwen2_moe", "Qwen2MoeForCausalLM", {32768}, false},

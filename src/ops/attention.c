@@ -3,7 +3,8 @@
  *   in[0] q [N, H*Dh]     in[1] k [N, K*Dh]     in[2] v [N, K*Dh]     out [N, H*Dh]
  *   head h reads kv head h / (H/K)
  *
- * Query i sees key j of its own sample where j <= i and, with a window, i - j < sliding_window.
+ * Query i sees key j of its own sample where j <= i and, with a window, i - j < sliding_window; with chunks,
+ * j / chunk = i / chunk.
  * As FlashAttention, which transformers' sdpa uses: scores, mask and softmax in f32, its result rounded to the dtype of
  * q for the sum over v, and that sum rounded. softcap c (Gemma2's eager_attention_forward): a score s behind the scale
  * becomes c tanh(s / c), in f32.
@@ -28,6 +29,8 @@ static const osh_field attrs[] = {
      "factor of q k^T; 0: 1 / sqrt(head_dim)", NULL, NULL},
     {"softcap", OSH_F_FLOAT, offsetof(osh_attention_attr, softcap), "0", 0, 1e6,
      "c: a score s becomes c tanh(s / c); 0: none", NULL, NULL},
+    {"chunk", OSH_F_INT, offsetof(osh_attention_attr, chunk), "0", 0, 1e12,
+     "keys of a chunk; a query sees those of its own; 0: all", NULL, NULL},
     {0},
 };
 
@@ -67,7 +70,7 @@ static void attend_ref(const query *r, float *y, double sink, const osh_attentio
     float cap = (float)at->softcap;
     double max = sink, sum;
 
-    if (at->sliding_window && i - at->sliding_window + 1 > 0) first = i - at->sliding_window + 1;
+    first = osh_first_key(at, i);
     for (int64_t j = first; j <= i; j++) {
         double dot = 0;
         for (int64_t d = 0; d < Dh; d++) dot += (double)q[d] * k[j * kv + d];
@@ -129,7 +132,7 @@ static void attend_back_ref(const query *r, const osh_attention_attr *at)
     int64_t Dh = at->head_dim, first = 0;
     double scale = at->scale > 0 ? at->scale : 1 / sqrt((double)Dh), max = -INFINITY, sum = 0, mean = 0;
 
-    if (at->sliding_window && r->i - at->sliding_window + 1 > 0) first = r->i - at->sliding_window + 1;
+    first = osh_first_key(at, r->i);
     for (int64_t j = first; j <= r->i; j++) {
         double dot = 0, dp = 0;
         for (int64_t d = 0; d < Dh; d++) {

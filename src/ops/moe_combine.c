@@ -3,6 +3,7 @@
  *   in[0] sum [N, D]     in[1] y [N, D]     in[2] route [N, E]     out [N, D]
  *
  *   out = sum + y * route[:, expert]     where that is not 0; sum elsewhere, whatever y is
+ *   plain: sum + y there (Llama 4, whose experts' inputs are weighted)
  *
  * transformers' Qwen3MoeExperts: the product is rounded to the dtype, index_add_ adds in it, expert after expert from
  * zeros. What an expert makes of tokens that do not go to it, even an infinity, leaves no trace.
@@ -19,6 +20,7 @@ enum { ROWS = 16, PIECE = 1024 }; // rows of one chunk; elements in f32 at a tim
 static const osh_field attrs[] = {
     {"expert", OSH_F_INT, offsetof(osh_moe_combine_attr, expert), "0", 0, OSH_MOE_MAX_EXPERTS - 1,
      "column of route", NULL, NULL},
+    {"plain", OSH_F_BOOL, offsetof(osh_moe_combine_attr, plain), "false", 0, 0, "the weight is 1", NULL, NULL},
     {0},
 };
 
@@ -63,7 +65,7 @@ static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     for (int64_t n = chunk * ROWS; n < end; n++) {
         float weight;
         osh_to_f32(&weight, osh_elem(a->in[2], n * E + at->expert), a->in[2]->dtype, 1);
-        if (weight != 0) add_row(a, n, weight);
+        if (weight != 0) add_row(a, n, at->plain ? 1 : weight);
         else if (a->out[0] != a->in[0]) memcpy(osh_elem(a->out[0], n * D), osh_elem(a->in[0], n * D), row);
     }
     return OSH_OK;
@@ -80,21 +82,21 @@ static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), E = osh_width(a->in[2]);
-    int64_t expert = ((const osh_moe_combine_attr *)a->attr)->expert;
+    const osh_moe_combine_attr *at = a->attr;
     const float *dy = a->dout[0]->data;
     float *y = NULL, *route = NULL; // own: [N, D], [N, E]
 
     OSH_TRY(osh_f32_copy(cx, &y, a->in[1]));
     OSH_TRY(osh_f32_copy(cx, &route, a->in[2]));
     for (int64_t n = 0; n < N; n++) {
-        double weight = route[n * E + expert], sum = 0;
+        double weight = route[n * E + at->expert], sum = 0;
         for (int64_t i = n * D; i < (n + 1) * D; i++) {
             osh_grad_add(a->din[0], i, dy[i]);
             if (weight == 0) continue;
-            osh_grad_add(a->din[1], i, dy[i] * weight);
-            sum += (double)dy[i] * y[i];
+            osh_grad_add(a->din[1], i, at->plain ? dy[i] : dy[i] * weight);
+            if (!at->plain) sum += (double)dy[i] * y[i];
         }
-        osh_grad_add(a->din[2], n * E + expert, sum);
+        osh_grad_add(a->din[2], n * E + at->expert, sum);
     }
 done:
     osh_free(cx, route);

@@ -5,6 +5,7 @@
  *   p = softmax(logits)     in f32, over all experts
  *   the top_k largest; of equal logits the lower index first
  *   norm_topk_prob: each divided by their sum
+ *   sigmoid: p = 1 / (1 + e^-logit) instead (Llama 4)
  *
  * transformers' Qwen3MoeTopKRouter: probabilities in f32, the weights rounded to the dtype of the logits at the end. It
  * chooses by the probabilities and leaves the order of equal ones to torch.topk. Here the logits decide, which no
@@ -25,6 +26,8 @@ static const osh_field attrs[] = {
      "experts of a token", NULL, NULL},
     {"norm_topk_prob", OSH_F_BOOL, offsetof(osh_moe_router_attr, norm_topk_prob), "false", 0, 0,
      "their weights are divided by their sum", NULL, NULL},
+    {"sigmoid", OSH_F_BOOL, offsetof(osh_moe_router_attr, sigmoid), "false", 0, 0,
+     "a weight is the sigmoid of the logit", NULL, NULL},
     {0},
 };
 
@@ -54,7 +57,8 @@ static void route_row(float *x, int64_t E, const osh_moe_router_attr *at)
         chosen[best] = true;
     }
     for (int64_t e = 0; e < E; e++) {
-        x[e] = chosen[e] ? (float)(osh_math_exp(x[e] - max) / sum) : 0;
+        double p = at->sigmoid ? 1 / (1 + osh_math_exp(-(double)x[e])) : osh_math_exp(x[e] - max) / sum;
+        x[e] = chosen[e] ? (float)p : 0;
         top += x[e];
     }
     for (int64_t e = 0; e < E && at->norm_topk_prob; e++) x[e] = (float)(x[e] / top);
@@ -91,6 +95,10 @@ static void route_back(const osh_grad_args *a, int64_t n, float *x, float *route
 
     memcpy(route, x, (size_t)E * sizeof *route);
     route_row(route, E, at);
+    if (at->sigmoid) {
+        for (int64_t e = 0; e < E; e++) osh_grad_add(a->din[0], n * E + e, (double)g[e] * route[e] * (1 - route[e]));
+        return;
+    }
     for (int64_t e = 1; e < E; e++) max = x[e] > max ? x[e] : max;
     for (int64_t e = 0; e < E; e++)
         sum += p[e] = at->norm_topk_prob && route[e] == 0 ? 0 : osh_math_exp((double)x[e] - max);

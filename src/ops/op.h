@@ -89,6 +89,7 @@ typedef struct {
     int64_t head_dim; /* 0: the whole row; else each slice of head_dim (q_norm, k_norm) */
     double offset;    /* added to the weight (Gemma: 1) */
     bool late;        /* rounded once, after the product with the weight (Gemma, OLMo) */
+    bool plain;       /* there is no weight (Llama 4) */
 } osh_rms_norm_attr;
 typedef struct { double eps; bool bias; } osh_layer_norm_attr;
 typedef struct { int64_t out_features; bool bias; } osh_linear_attr;
@@ -115,7 +116,17 @@ typedef struct {
     int64_t n_heads, n_kv_heads, head_dim, sliding_window; /* 0: none */
     double scale;
     double softcap; /* 0: none; else c tanh(score / c) */
+    int64_t chunk;  /* 0: none; else query i sees its own of the chunks of so many keys (Llama 4) */
 } osh_attention_attr;
+/* The first key of its sample that query i sees. */
+static inline int64_t osh_first_key(const osh_attention_attr *at, int64_t i)
+{
+    int64_t window = at->sliding_window, first = window && i >= window ? i - window + 1 : 0;
+    int64_t chunk = at->chunk ? i - i % at->chunk : 0;
+    return first > chunk ? first : chunk;
+}
+typedef struct { double beta, original; } osh_position_scale_attr;
+float osh_position_scale(const osh_position_scale_attr *at, int64_t pos); // position_scale.c
 typedef struct {
     char *act;    /* silu | gelu | gelu_pytorch_tanh | gelu_new */
     double limit; /* 0: none; else clamped, as glu.c says */
@@ -127,7 +138,7 @@ static inline bool osh_act_is_tanh(const char *act)
 }
 typedef struct { char *act; /* as osh_glu_attr, and relu, relu2 */ } osh_act_attr;
 enum { OSH_MOE_MAX_EXPERTS = 1024 };
-typedef struct { int64_t top_k; bool norm_topk_prob; } osh_moe_router_attr;
+typedef struct { int64_t top_k; bool norm_topk_prob, sigmoid; } osh_moe_router_attr;
 typedef struct {
     osh_moe_router_attr route;
     int64_t experts, n_group, topk_group;
@@ -136,7 +147,7 @@ typedef struct {
     char *method; /* greedy: groups mean nothing */
 } osh_moe_gate_attr;
 bool osh_moe_gate_is_grouped(const osh_moe_gate_attr *at); // not every group is left
-typedef struct { int64_t expert; } osh_moe_combine_attr;
+typedef struct { int64_t expert; bool plain; } osh_moe_combine_attr; /* plain: the weight is 1 */
 typedef struct { // no template has it: nodes are put between others (graph/insert.h)
     int64_t n;
     const osh_rotation *r; // view; NULL: the weight says it
@@ -165,6 +176,8 @@ typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // of nll and kl: of
  *   zeros       in x [N, D], for its shape                           out [N, D]
  *   moe_router  in logits [N, E]                                     out [N, E]     weights of the experts chosen
  *   moe_gate    in x [N, D], w [E, D], b [E] optional                out [N, E]     the same, of logits in f32
+ *   routed_scale in x [N, D], route [N, E]                           out [N, D]     x * sum of route[n, :]
+ *   position_scale in x [N, D]                                       out [N, D]     x * 1 + beta ln(...) by position
  *   routed_rows in x [N, D], route [N, E]                            out [N, D]     x where route[:, expert] is not 0
  *   rotate      in x [N, D], T [n, n] optional                       out [N, D]     x M, n channels by themselves
  *   moe_combine in sum [N, D], y [N, D], route [N, E]                out [N, D]     sum + y * route[:, expert]

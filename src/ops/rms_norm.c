@@ -4,7 +4,8 @@
  *
  * transformers' LlamaRMSNorm (and Qwen3RMSNorm for q_norm, k_norm): the mean is taken in f32, the normalized value is
  * rounded to the dtype of x, only then multiplied by w, and rounded again. late: the product is f32, and rounded once
- * (Olmo2RMSNorm); with offset 1 the factor is 1 + w (Gemma2RMSNorm). The reference sums in double. */
+ * (Olmo2RMSNorm); with offset 1 the factor is 1 + w (Gemma2RMSNorm). plain: there is no w (Llama4TextL2Norm). The
+ * reference sums in double. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -21,6 +22,7 @@ static const osh_field attrs[] = {
     {"offset", OSH_F_FLOAT, offsetof(osh_rms_norm_attr, offset), "0", -1e6, 1e6, "added to the weight", NULL, NULL},
     {"late", OSH_F_BOOL, offsetof(osh_rms_norm_attr, late), "false", 0, 0,
      "rounded once, after the product with the weight", NULL, NULL},
+    {"plain", OSH_F_BOOL, offsetof(osh_rms_norm_attr, plain), "false", 0, 0, "without a weight", NULL, NULL},
     {0},
 };
 
@@ -34,7 +36,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
                         (long long)in_width[0], (long long)at->head_dim);
     out_width[0] = in_width[0];
     w_shape[0][0] = at->head_dim ? at->head_dim : in_width[0];
-    w_ndim[0] = 1;
+    w_ndim[0] = !at->plain;
     return OSH_OK;
 }
 
@@ -47,16 +49,16 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     int64_t n_slices = osh_rows(a->in[0]) * (width / D);
     float *x = NULL, *w = NULL; // own: [n_slices, D], [D]
 
-    assert(width % D == 0 && osh_tensor_numel(a->in[1]) == D);
+    assert(width % D == 0 && (!a->in[1] || osh_tensor_numel(a->in[1]) == D));
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
-    OSH_TRY(osh_f32_weight(cx, &w, a->in[1], dt));
+    if (a->in[1]) OSH_TRY(osh_f32_weight(cx, &w, a->in[1], dt));
     for (int64_t s = 0; s < n_slices; s++) {
         float *row = x + s * D;
         double sum = 0;
         for (int64_t i = 0; i < D; i++) sum += (double)row[i] * row[i];
         double r = 1 / sqrt(sum / (double)D + at->eps);
         for (int64_t i = 0; i < D; i++)
-            row[i] = (w[i] + (float)at->offset) * osh_round_to((float)(row[i] * r), at->late ? OSH_F32 : dt);
+            row[i] = (w ? w[i] + (float)at->offset : 1) * osh_round_to((float)(row[i] * r), at->late ? OSH_F32 : dt);
     }
     osh_from_f32(a->out[0]->data, dt, x, n_slices * D);
 done:
@@ -78,7 +80,7 @@ static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_tile *seq = NULL;       // own: one whole sample each
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
-    OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));
+    if (a->in[1]) OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));
     OSH_NEW(cx, dw, D);
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) {
@@ -87,14 +89,14 @@ static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
             double sum = 0, dot = 0;
             for (int64_t i = 0; i < D; i++) sum += (double)x[at_x + i] * x[at_x + i];
             double r = 1 / sqrt(sum / (double)D + at->eps);
-            for (int64_t i = 0; i < D; i++) dot += dy[at_x + i] * (w[i] + at->offset) * x[at_x + i] * r;
+            for (int64_t i = 0; i < D; i++) dot += dy[at_x + i] * (w ? w[i] + at->offset : 1) * x[at_x + i] * r;
             for (int64_t i = 0; i < D; i++) {
-                double n = x[at_x + i] * r, g = dy[at_x + i] * (w[i] + at->offset);
+                double n = x[at_x + i] * r, g = dy[at_x + i] * (w ? w[i] + at->offset : 1);
                 osh_grad_add(a->din[0], at_x + i, (g - n * dot / (double)D) * r);
                 dw[i] += dy[at_x + i] * n;
             }
         }
-        for (int64_t i = 0; i < D; i++) osh_grad_add(a->din[1], i, dw[i]);
+        for (int64_t i = 0; w && i < D; i++) osh_grad_add(a->din[1], i, dw[i]);
     }
 done:
     osh_free(cx, seq);

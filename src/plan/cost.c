@@ -28,12 +28,17 @@ const char *osh_phase_name(osh_phase p)
     return names[p];
 }
 
-/* Sum over the samples of the pairs (query, key) that a causal window leaves. */
-static double attended_pairs(const osh_dataset *d, int64_t window)
+/* Sum over the samples of the pairs (query, key) that a causal window, or chunks, leave. */
+static double attended_pairs(const osh_dataset *d, int64_t window, int64_t chunk)
 {
     double sum = 0;
     for (int64_t s = 0; s < d->n; s++) {
-        double t = (double)(d->offsets[s + 1] - d->offsets[s]), w = (double)window;
+        int64_t n = d->offsets[s + 1] - d->offsets[s], rest = chunk ? n % chunk : 0;
+        double t = (double)n, w = (double)window, c = (double)chunk, r = (double)rest;
+        if (chunk && !window) {
+            sum += (t - r) * (c + 1) / 2 + r * (r + 1) / 2;
+            continue;
+        }
         sum += !window || t <= w ? t * (t + 1) / 2 : w * (w + 1) / 2 + (t - w) * w;
     }
     return sum;
@@ -45,7 +50,7 @@ static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_nod
         return 2 * tokens * (double)g->values[n->in[0]].width * (double)g->values[n->out[0]].width;
     if (n->op->attends) {
         const osh_attention_attr *a = n->attr;
-        return 4 * (double)a->n_heads * (double)a->head_dim * attended_pairs(d, a->sliding_window);
+        return 4 * (double)a->n_heads * (double)a->head_dim * attended_pairs(d, a->sliding_window, a->chunk);
     }
     if (osh_node_is(n, "conv1d"))
         return 2 * tokens * (double)((const osh_conv1d_attr *)n->attr)->kernel * (double)g->values[n->out[0]].width;

@@ -449,19 +449,12 @@ done:
     return rc;
 }
 
-/* model_type of the text model. */
-static const char *text_type(const osh_plan *p)
-{
-    osh_kinds k;
-    osh_kinds_init(&k, p->ck);
-    return k.model_type;
-}
-
 /* Formats into the groups (a group whose modules infer different ones cannot be), the top-level format, the JSON. */
 static osh_status make_config(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const char *top = NULL;
+    bool stacked = false;
     const osh_q_args *cache = p->cache.present ? &p->cache : p->only ? osh_source_cache(p->source) : NULL;
     for (size_t i = 0; i < p->n_kept_schemes; i++)
         top = !top || !strcmp(top, p->schemes[i].format) ? p->schemes[i].format : "mixed-precision";
@@ -475,7 +468,8 @@ static osh_status make_config(osh_ctx *cx, osh_plan *p)
     for (size_t i = 0; i < p->n_schemes; i++)
         if (osh_q_of_attention(&p->schemes[i])) snprintf(p->schemes[i].format, sizeof p->schemes[i].format, "dense");
     if (!(p->format = osh_strdup(cx, top ? top : "dense"))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the format");
-    if (!p->n_schemes && p->ck->n_parts && osh_catalogue_parts_experts(text_type(p)))
+    if (!p->n_schemes && p->ck->n_parts) OSH_TRY(osh_graph_is_stacked(cx, &stacked, p->ck, p->opt->models_dir));
+    if (stacked)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s has its experts in one tensor, and transformers takes those of a quantized "
                  "model alone apart: want a recipe that quantizes", p->ck->dir);
     bool any = p->n_schemes || p->cache.present; // else pruned alone: a dense model's config

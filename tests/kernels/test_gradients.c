@@ -32,8 +32,11 @@ static const osh_rope_attr rope_pairs = {.head_dim = 8, .rotary_dim = 8, .inv_fr
 static const osh_attention_attr att = {6, 2, 7, 0, 0.9, 0}, att_window = {6, 2, 7, 3, 0, 0},
                                 att_cap = {4, 1, 8, 0, 0.9, 1.5}, att_one = {1, 1, 1, 0, 0, 0},
                                 att_cap_window = {2, 2, 64, 100, 0, 2};
-static const osh_moe_router_attr top2 = {2, false}, top2n = {2, true};
-static const osh_moe_combine_attr expert1 = {1};
+static const osh_moe_router_attr top1s = {1, false, true}, top2 = {2, false}, top2n = {2, true};
+static const osh_moe_combine_attr expert1 = {1}, expert1p = {1, true};
+static const osh_position_scale_attr far4 = {0.5, 4};
+static const osh_rms_norm_attr rms_plain = {.eps = 1e-2, .plain = true};
+static const osh_attention_attr att_chunk = {6, 2, 7, 0, 0.9, 0, 5}, att_chunk64 = {2, 2, 64, 0, 0, 0, 100};
 static const osh_rotate_attr turn7 = {.n = 7};
 static const osh_positions_attr pos = {20, 2};
 static const osh_vocab_attr rules = {{{2, 3}, {0.5, 2}}};
@@ -49,9 +52,13 @@ static const grad_case cases[] = {
     {"zeros", 7, {3}, {{9, 0}}, 9},
     {"moe_router", 7, {3}, {{8, 0}}, 8, &top2, 4},
     {"moe_router", 7, {3}, {{8, 0}}, 8, &top2n, 4},
+    {"moe_router", 7, {3}, {{8, 0}}, 8, &top1s, 4},
+    {"routed_scale", 7, {3}, {{9, 0}, {3, 0}}, 9},
+    {"position_scale", 13, {5, 6}, {{9, 0}}, 9, &far4},
     {"routed_rows", 7, {3}, {{9, 0}, {3, 0}}, 9, &expert1},
     {"rotate", 7, {3}, {{21, 0}, {7, 7}}, 21, &turn7, .fixed = 2},
     {"moe_combine", 7, {3}, {{9, 0}, {9, 0}, {3, 0}}, 9, &expert1},
+    {"moe_combine", 7, {3}, {{9, 0}, {9, 0}, {3, 0}}, 9, &expert1p},
     {"act", 7, {0}, {{129, 0}}, 129, &f_silu, 3},
     {"act", 7, {0}, {{129, 0}}, 129, &f_relu2, 3},
     {"act", 7, {0}, {{129, 0}}, 129, &f_relu, 3},
@@ -63,6 +70,7 @@ static const grad_case cases[] = {
     {"rms_norm", 1, {0}, {{1, 0}, {1, 0}}, 1, &rms},
     {"rms_norm", 13, {5, 6}, {{129, 0}, {129, 0}}, 129, &rms, 0.1f},
     {"rms_norm", 7, {2}, {{24, 0}, {8, 0}}, 24, &rms_heads},
+    {"rms_norm", 7, {2}, {{24, 0}}, 24, &rms_plain},
     {"rms_norm", 7, {2}, {{24, 0}, {24, 0}}, 24, &gemma},
     {"layer_norm", 13, {5, 6}, {{129, 0}, {129, 0}}, 129, &ln, 0.1f},
     {"layer_norm", 7, {2}, {{24, 0}, {24, 0}, {24, 0}}, 24, &ln_bias},
@@ -76,6 +84,8 @@ static const grad_case cases[] = {
     {"attention", 13, {5, 6}, {{42, 0}, {14, 0}, {14, 0}}, 42, &att, 1.5f},
     {"attention", 13, {5, 6}, {{42, 0}, {14, 0}, {14, 0}}, 42, &att_window, 1.5f},
     {"attention", 13, {5}, {{32, 0}, {8, 0}, {8, 0}}, 32, &att_cap, 1.5f},
+    {"attention", 13, {1}, {{42, 0}, {14, 0}, {14, 0}}, 42, &att_chunk, 1.5f},
+    {"attention", 300, {129}, {{128, 0}, {128, 0}, {128, 0}}, 128, &att_chunk64, 1.5f},
     {"attention", 300, {129}, {{128, 0}, {128, 0}, {128, 0}}, 128, &att_cap_window, 1.5f}, // more than one tile
     {"kl", 13, {5}, {{16, 0}, {200, 16}, {12, 0}, {200, 12}}, 0, NULL, 0, 2, 0xe},
     {"kl", 40, {1}, {{16, 0}, {67, 16}, {12, 0}, {67, 12}}, 0, &rules, 2, 2, 0xe},

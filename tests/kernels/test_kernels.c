@@ -74,6 +74,7 @@ static const osh_rope_attr rope8b = {.head_dim = 8, .rotary_dim = 8, .inv_freq =
     .attention_scaling = 1, .position_beta = 0.5, .position_original = 16};
 static const osh_attention_attr att7c = {6, 2, 7, 0, 0.9, 1.5}, att64c = {9, 3, 64, 0, 0, 0.5};
 static const osh_attention_attr att16 = {2, 1, 16, 0, 0}, att16w = {2, 1, 16, 300, 0};
+static const osh_moe_router_attr top1s = {1, false, true};
 static const osh_moe_router_attr top1 = {1, false}, top2 = {2, false}, top2n = {2, true}, top8 = {8, false},
                                  top8n = {8, true};
 #define GATE(e, groups, left, by, sigmoid, bias, ...) {{__VA_ARGS__}, e, groups, left, by, sigmoid, bias, NULL}
@@ -96,7 +97,13 @@ static const osh_ssm_scan_attr ssm1 = {1, 1, 1, 1, 0, 0}, ssm7 = {6, 7, 5, 2, 0,
                                ssm64 = {3, 64, 129, 1, 0, 0};
 static const osh_gated_norm_attr gated1 = {1e-5, 1}, gated13 = {1e-6, 13}, gated129 = {1e-5, 129},
                                  gated129_0 = {0, 129}, gated78 = {1e-6, 78, false}, gated78b = {1e-6, 78, true};
-static const osh_moe_combine_attr expert0 = {0}, expert6 = {6};
+static const osh_moe_combine_attr expert0 = {0}, expert6 = {6}, expert6p = {6, true};
+static const osh_position_scale_attr far4 = {0.5, 4}, far9 = {0.5, 9}, far4b = {0.1, 4};
+static const osh_rms_norm_attr plain129 = {.eps = 1e-5, .plain = true},
+                               plain8 = {.eps = 1e-5, .head_dim = 8, .plain = true},
+                               plain129_0 = {.plain = true}, plain24 = {.eps = 1e-5, .plain = true};
+static const osh_attention_attr att7h = {6, 2, 7, 0, 0, 0, 5}, att7hw = {6, 2, 7, 3, 0, 0, 5},
+                                att64h = {9, 3, 64, 0, 0, 0, 100}, att16h = {2, 1, 16, 0, 0, 0, 600};
 static osh_rope_attr rope64, rope258; // filled by main
 
 static const op_case cases[] = {
@@ -108,6 +115,8 @@ static const op_case cases[] = {
     {"rms_norm", 67, {576}, {{576}}, 576, {9, 11}, .attr = &eps},
     {"rms_norm", 3, {129}, {{129}}, 129, .amp = 3e-3f, .attr = &eps, .without = &eps0}, // |x| ~ sqrt(eps)
     {"rms_norm", 5, {24}, {{8}}, 24, .attr = &heads8},
+    {"rms_norm", 5, {24}, .out = 24, {2}, .attr = &plain8, .without = &plain24},
+    {"rms_norm", 3, {129}, .out = 129, .amp = 3e-3f, .attr = &plain129, .without = &plain129_0},
     {"rms_norm", 5, {258}, {{129}}, 258, .attr = &heads129},
     {"rms_norm", 5, {129}, {{129}}, 129, {2}, .attr = &late},
     {"rms_norm", 5, {129}, {{129}}, 129, .attr = &gemma, .without = &late},
@@ -160,6 +169,9 @@ static const op_case cases[] = {
     {"attention", 129, {42, 14, 14}, .out = 42, {129 - 7}, .attr = &att7},
     {"attention", 129, {42, 42, 42}, .out = 42, {1}, .attr = &att7k},
     {"attention", 300, {42, 14, 14}, .out = 42, {11}, .attr = &att7w, .without = &att7},
+    {"attention", 29, {42, 14, 14}, .out = 42, {11}, .amp = 2, .attr = &att7h, .without = &att7},
+    {"attention", 29, {42, 14, 14}, .out = 42, {11}, .amp = 2, .attr = &att7hw, .without = &att7h},
+    {"attention", 300, {576, 192, 192}, .out = 576, {130}, .attr = &att64h, .without = &att64},
     {"attention", 29, {42, 14, 14}, .out = 42, {11}, .amp = 2, .attr = &att7s, .without = &att7},
     {"attention", 29, {42, 14, 14}, .out = 42, {11}, .amp = 2, .attr = &att7c, .without = &att7s},
     {"attention", 60, {576, 192, 192}, .out = 576, {41}, .amp = 2, .attr = &att64c, .without = &att64},
@@ -203,6 +215,12 @@ static const op_case cases[] = {
     {"moe_router", 129, {33}, .out = 33, {3}, .amp = 4, .attr = &top2n, .without = &top2},
     {"moe_router", 130, {128}, .out = 128, {65}, .amp = 3, .attr = &top8n, .without = &top8},
     {"moe_router", 3, {8}, .out = 8, .amp = 3, .attr = &top8},
+    {"moe_router", 129, {33}, .out = 33, {3}, .amp = 4, .attr = &top1s, .without = &top1},
+    {"routed_scale", 1, {1, 1}, .out = 1},
+    {"routed_scale", 67, {129, 7}, .out = 129, {9, 11}},
+    {"position_scale", 1, {1}, .out = 1, .attr = &far4},
+    {"position_scale", 67, {7}, .out = 7, {9, 11}, .attr = &far4, .without = &far9},
+    {"position_scale", 67, {129}, .out = 129, {9, 11}, .attr = &far4, .without = &far4b},
     {"moe_router", 3, {1024}, .out = 1024, .amp = 3, .attr = &top8, .without = &top2},
     {"moe_gate", 1, {1}, {{1, 1}}, 1, .attr = &gate1},
     {"moe_gate", 7, {7}, {{7, 7}, {7}}, 7, {3}, .attr = &gate7, .without = &gate7_plain},
@@ -222,6 +240,7 @@ static const op_case cases[] = {
     {"moe_combine", 7, {7, 7, 7}, .out = 7, {3}, .attr = &expert6, .without = &expert0},
     {"moe_combine", 129, {129, 129, 8}, .out = 129, {3}, .attr = &expert6, .without = &expert0},
     {"moe_combine", 130, {2048, 2048, 128}, .out = 2048, .attr = &expert6},
+    {"moe_combine", 29, {129, 129, 8}, .out = 129, {3}, .attr = &expert6p, .without = &expert6},
 };
 
 /* What only the card tells apart: rows that a block shares, positions far out, scores in more than one chunk. */
@@ -233,6 +252,7 @@ static const op_case card_cases[] = {
     {"rope", 70, {48}, .out = 48, {7}, .attr = &rope16p}, // packs in both halves
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16},
     {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16w},
+    {"attention", 1100, {32, 16, 16}, .out = 32, {3}, .attr = &att16h},
     {"attention", 60, {32, 16, 16}, .out = 32, {20, 40}, .attr = &att16}, // equal samples in one pass
 };
 

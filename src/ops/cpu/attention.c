@@ -96,7 +96,8 @@ static void pack_keys(attention_worker *me, const attention_job *j, int64_t samp
 /* Rows of a tile, each of one head and one query; t: where the tile is. */
 typedef struct rows_of {
     const osh_tile *t;
-    int64_t rows, window; // 0: no window
+    int64_t rows;
+    const osh_attention_attr *at;
     float scale, softcap; // 0: no cap
     osh_dtype dt;
     const float *sinks; // of the heads; NULL: none
@@ -133,15 +134,14 @@ static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, const 
 }
 
 static int64_t query(const rows_of *o, int64_t r) { return o->t->pos + r % o->t->n; }
-static int64_t first_key(const rows_of *o, int64_t i) { return o->window && i >= o->window ? i - o->window + 1 : 0; }
 
 static void by_blas(attention_worker *me, const rows_of *o, int64_t Dh)
 {
-    int64_t first = first_key(o, o->t->pos), n_keys = o->t->pos + o->t->n - first, ld = osh_pad8(n_keys);
+    int64_t first = osh_first_key(o->at, o->t->pos), n_keys = o->t->pos + o->t->n - first, ld = osh_pad8(n_keys);
 
     osh_gemm_nt(me->s, ld, (osh_mat){me->q, Dh}, (osh_mat){me->k + first * Dh, Dh}, o->rows, n_keys, Dh, 0);
     for (int64_t r = 0; r < o->rows; r++) {
-        int64_t i = query(o, r), lo = first_key(o, i);
+        int64_t i = query(o, r), lo = osh_first_key(o->at, i);
         softmax_row(me->s + r * ld, n_keys, lo > first ? lo - first : 0, i + 1 - first, o, r / o->t->n);
     }
     osh_gemm_nn(me->y, Dh, (osh_mat){me->s, ld}, (osh_mat){me->v + first * Dh, Dh}, o->rows, Dh, n_keys, 0);
@@ -154,7 +154,7 @@ static void by_tiles(attention_worker *me, const rows_of *o, int64_t Dh, int64_t
         int64_t m = osh_min64(GROUP, o->rows - r), lo = INT64_MAX, hi = 0;
         for (int64_t k = r; k < r + m; k++) {
             int64_t i = query(o, k);
-            lo = osh_min64(lo, first_key(o, i)), hi = i + 1 > hi ? i + 1 : hi;
+            lo = osh_min64(lo, osh_first_key(o->at, i)), hi = i + 1 > hi ? i + 1 : hi;
         }
         lo -= lo % OSH_TILE_COLS;
         int64_t n = pad_cols(hi - lo);
@@ -162,7 +162,7 @@ static void by_tiles(attention_worker *me, const rows_of *o, int64_t Dh, int64_t
         osh_tile_product(me->s, n, q, me->k + lo * Dh, OSH_TILE_COLS * Dh, OSH_TILE_COLS, m, n, Dh, false);
         for (int64_t k = 0; k < m; k++) {
             int64_t i = query(o, r + k);
-            softmax_row(me->s + k * n, n, first_key(o, i) - lo, i + 1 - lo, o, (r + k) / o->t->n);
+            softmax_row(me->s + k * n, n, osh_first_key(o->at, i) - lo, i + 1 - lo, o, (r + k) / o->t->n);
         }
         osh_tile_product(me->y + r * Dh, Dh, s, me->v + lo * OSH_TILE_COLS,
                          longest * OSH_TILE_COLS, OSH_TILE_COLS, m, Dh, hi - lo, false);
@@ -189,7 +189,7 @@ static osh_status by_dnnl(osh_ctx *cx, attention_worker *me, const attention_job
     osh_dtype dt = o->dt;
     const osh_tensor *q = j->a->in[0], *k = j->a->in[1], *v = j->a->in[2], *out = j->a->out[0];
     int64_t Dh = j->at->head_dim, wide = osh_width(q), narrow = osh_width(k), heads = group_of(j->at);
-    int64_t first = first_key(o, t->pos), n_keys = t->pos + t->n - first, ld = osh_pad8(n_keys);
+    int64_t first = osh_first_key(o->at, t->pos), n_keys = t->pos + t->n - first, ld = osh_pad8(n_keys);
     int64_t key = (t->row - t->pos + first) * narrow + kv_head * Dh, each = dt == OSH_F32 ? 1 : 2;
     osh_dnnl_mat keys = {osh_elem(k, key), dt, 1, narrow}, values = {osh_elem(v, key), dt, narrow, 1};
     osh_dnnl_mat s = {me->s, OSH_F32, ld, 1}, p = {me->s, dt, each * ld, 1};
@@ -199,7 +199,7 @@ static osh_status by_dnnl(osh_ctx *cx, attention_worker *me, const attention_job
         osh_dnnl_mat to = {osh_elem(out, t->row * wide + h * Dh), dt, wide, 1};
         OSH_TRY(osh_dnnl_gemm(cx, s, from, keys, t->n, n_keys, Dh));
         for (int64_t r = 0; r < t->n; r++) {
-            int64_t i = t->pos + r, lo = first_key(o, i);
+            int64_t i = t->pos + r, lo = osh_first_key(o->at, i);
             softmax_row(me->s + r * ld, n_keys, lo > first ? lo - first : 0, i + 1 - first, o, h - kv_head * heads);
             narrow_row(me->s + r * ld, n_keys, dt);
         }
@@ -218,7 +218,7 @@ static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     attention_worker *me = &j->workers[worker];
     const osh_tile *t = &j->tiles[j->n_tiles - 1 - chunk % j->n_tiles];
     int64_t kv_head = chunk / j->n_tiles, heads = group_of(at), Dh = at->head_dim, sample = t->row - t->pos;
-    rows_of o = {t, heads * t->n, at->sliding_window, (float)(at->scale > 0 ? at->scale : 1 / sqrt((double)Dh)),
+    rows_of o = {t, heads * t->n, at, (float)(at->scale > 0 ? at->scale : 1 / sqrt((double)Dh)),
                  (float)at->softcap, j->a->in[0]->dtype, j->sinks ? j->sinks + kv_head * heads : NULL};
     osh_tensor *out = j->a->out[0];
 

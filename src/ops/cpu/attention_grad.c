@@ -61,10 +61,11 @@ static void head_add(osh_tensor *to, const float *x, int64_t row, int64_t n, int
     }
 }
 
-/* Row i of the sample: s, products with n_keys keys, becomes p; slope, of the capped score: ds / d product. */
-static void row_softmax(const back_room *me, float *s, float *slope, int64_t i, int64_t n_keys, int64_t window)
+/* Row i of the sample: s, products with n_keys keys, of which it sees those from first, becomes p; slope, of the
+ * capped score: ds / d product. */
+static void row_softmax(const back_room *me, float *s, float *slope, int64_t i, int64_t n_keys, int64_t first)
 {
-    int64_t first = window && i - window + 1 > 0 ? i - window + 1 : 0, padded = osh_pad8(n_keys);
+    int64_t padded = osh_pad8(n_keys);
 
     for (int64_t j = n_keys; j < padded; j++) s[j] = 0;
     if (me->cap > 0) osh_span_softcap(s, padded, me->scale, me->cap, OSH_F32);
@@ -77,16 +78,16 @@ static void row_softmax(const back_room *me, float *s, float *slope, int64_t i, 
 }
 
 /* n queries from position pos on of one head; n_keys: pos + n. */
-static void tile_back(back_room *me, int64_t pos, int64_t n, int64_t Dh, int64_t window)
+static void tile_back(back_room *me, int64_t pos, int64_t n, const osh_attention_attr *at)
 {
-    int64_t n_keys = pos + n, ld = me->ld;
+    int64_t Dh = at->head_dim, n_keys = pos + n, ld = me->ld;
 
     osh_gemm_nt(me->p, ld, (osh_mat){me->q, Dh}, (osh_mat){me->k, Dh}, n, n_keys, Dh, 0);
     osh_gemm_nt(me->ds, ld, (osh_mat){me->dy, Dh}, (osh_mat){me->v, Dh}, n, n_keys, Dh, 0);
     for (int64_t r = 0; r < n; r++) {
         float *p = me->p + r * ld, *ds = me->ds + r * ld, *slope = me->slope;
         double mean = 0;
-        row_softmax(me, p, slope, pos + r, n_keys, window);
+        row_softmax(me, p, slope, pos + r, n_keys, osh_first_key(at, pos + r));
         for (int64_t j = 0; j < n_keys; j++) mean += (double)p[j] * ds[j];
         for (int64_t j = 0; j < n_keys; j++) ds[j] = p[j] * (ds[j] - (float)mean) * slope[j];
     }
@@ -114,7 +115,7 @@ static osh_status attention_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, i
             int64_t n = osh_min64(QUERIES, s->n - pos);
             head_load(me.q, a->in[0], s->row + pos, n, h * Dh, Dh);
             head_load(me.dy, a->dout[0], s->row + pos, n, h * Dh, Dh);
-            tile_back(&me, pos, n, Dh, at->sliding_window);
+            tile_back(&me, pos, n, at);
             head_add(a->din[0], me.dq, s->row + pos, n, h * Dh, Dh);
         }
     head_add(a->din[1], me.dk, s->row, s->n, kv * Dh, Dh);

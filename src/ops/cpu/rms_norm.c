@@ -44,8 +44,8 @@ osh_status osh_rms_norm_cpu(osh_ctx *cx, const osh_op_args *a)
 
     OSH_NEW(cx, w, padded);
     OSH_NEW(cx, rows, padded * osh_threads(cx));
-    osh_load_weight(w, a->in[1], 0, D, a->in[0]->dtype);
-    for (int64_t i = 0; i < D; i++) w[i] += (float)at->offset;
+    if (a->in[1]) osh_load_weight(w, a->in[1], 0, D, a->in[0]->dtype);
+    for (int64_t i = 0; i < D; i++) w[i] = a->in[1] ? w[i] + (float)at->offset : 1;
     rms_norm_job j = {.x = a->in[0], .y = a->out[0], .w = w, .rows = rows, .D = D, .padded = padded,
                       .n_slices = osh_rows(a->in[0]) * (width / D), .eps = (float)at->eps,
                       .rounded = at->late ? OSH_F32 : a->in[0]->dtype};

@@ -42,18 +42,26 @@ static int64_t chunk_of(int64_t T)
     return most < 1 ? 1 : osh_min64(most, osh_min64(T, QUERIES));
 }
 
+/* osh_first_key, on the device */
+static __device__ inline int64_t first_key(const osh_attention_attr &at, int64_t i)
+{
+    int64_t window = at.sliding_window, first = window && i >= window ? i - window + 1 : 0;
+    int64_t chunk = at.chunk ? i - i % at.chunk : 0;
+    return first > chunk ? first : chunk;
+}
+
 /* Scores of `rows` rows: [rows, ld], keys [0, n_keys) from `key` of the sample; row r is query pos + r % n. A team of
  * TEAM threads to a row, which T overwrites from its beginning: a round stores over what it or one before has read. */
 template <class T, int TEAM>
-static __global__ void softmax_kernel(float *scores, attention_pass p, int64_t rows, int64_t window, float scale,
-                                      float softcap)
+static __global__ void softmax_kernel(float *scores, attention_pass p, int64_t rows, osh_attention_attr at, float scale)
 {
     const int N = osh_cu_pack<float>::N, TEAMS = 256 / TEAM;
     __shared__ float shared[8];
     int64_t lane = threadIdx.x % TEAM;
 
     for (int64_t r = (int64_t)blockIdx.x * TEAMS + threadIdx.x / TEAM; r < rows; r += (int64_t)gridDim.x * TEAMS) {
-        int64_t hi = p.pos + r % p.n + 1 - p.key, lo = window && hi > window ? hi - window : 0;
+        int64_t query = p.pos + r % p.n, hi = query + 1 - p.key, lo = first_key(at, query) - p.key;
+        float softcap = (float)at.softcap;
         float *row = scores + r * p.ld, max = -INFINITY, sum = 0;
         T *to = reinterpret_cast<T *>(row);
         for (int64_t j = lo / N * N + lane * N; j < hi; j += TEAM * N) {
@@ -91,10 +99,10 @@ template <class T> static void softmax(const attention_job *j, const attention_p
 
     if (p->n_keys <= 1024)
         OSH_LAUNCH((softmax_kernel<T, 32>), osh_cu_grid(j->d, rows, 8), 256, 0, osh_cuda_stream(j->d), j->scores, *p,
-                   rows, j->at->sliding_window, scale, (float)j->at->softcap);
+                   rows, *j->at, scale);
     else
         OSH_LAUNCH((softmax_kernel<T, 256>), osh_cu_grid(j->d, rows, 1), 256, 0, osh_cuda_stream(j->d), j->scores, *p,
-                   rows, j->at->sliding_window, scale, (float)j->at->softcap);
+                   rows, *j->at, scale);
 }
 
 /* Elements from one sample, one kv head, one head of a group to the next. */
@@ -164,11 +172,9 @@ done:
 static osh_status run_heads(osh_ctx *cx, const attention_job *j, attention_pass *p, int64_t chunk)
 {
     osh_status rc = OSH_OK;
-    int64_t window = j->at->sliding_window;
-
     for (p->pos = 0; p->pos < j->T; p->pos += chunk) {
         p->n = osh_min64(chunk, j->T - p->pos);
-        p->key = window && p->pos + 1 > window ? p->pos + 1 - window : 0;
+        p->key = osh_first_key(j->at, p->pos);
         p->n_keys = p->pos + p->n - p->key;
         p->ld = osh_attention_row(p->n_keys);
         OSH_TRY(run_pass(cx, j, p));

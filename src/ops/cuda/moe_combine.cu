@@ -2,7 +2,8 @@
  *
  *   in[0] sum [N, D]     in[1] y [N, D]     in[2] route [N, E]     out [N, D]
  *
- * sum + round(y * weight), rounded, where the token's weight of the expert is not 0; else the bytes of sum. */
+ * sum + round(y * weight), rounded, where the token's weight of the expert is not 0; else the bytes of sum. plain: the
+ * weight is 1 there. */
 #include "ops/cuda/pack.cuh"
 
 #include <assert.h>
@@ -15,13 +16,14 @@ template <class T> static __device__ inline void add_one(T *out, T y, float weig
 /* out, sum, y [n, D], route [n, E] */
 template <class T>
 static __global__ void combine_kernel(T *out, const T *sum, const T *y, const T *route, int64_t n, int64_t D, int64_t E,
-                                      int64_t expert, bool packed)
+                                      osh_moe_combine_attr by, bool packed)
 {
     const int N = osh_cu_pack<T>::N;
     int64_t lane = threadIdx.x % 32, warps = blockDim.x / 32, n_packs = packed ? D / N : 0;
 
     for (int64_t r = (int64_t)blockIdx.x * warps + threadIdx.x / 32; r < n; r += (int64_t)gridDim.x * warps) {
-        float weight = osh_cu_load(route[r * E + expert]);
+        float weight = osh_cu_load(route[r * E + by.expert]);
+        if (by.plain && weight != 0) weight = 1;
         int64_t at = r * D;
         for (int64_t i = lane; i < n_packs; i += 32) {
             osh_cu_pack<T> p = osh_cu_pack_load(sum + at + i * N);
@@ -52,7 +54,7 @@ osh_status osh_moe_combine_cuda(osh_ctx *cx, const osh_op_args *a)
     OSH_CU_BY_DTYPE(out->dtype, T,
         OSH_LAUNCH(combine_kernel<T>, osh_cu_grid(out->device, n, 4), 128, 0, osh_cuda_stream(out->device),
                    static_cast<T *>(out->data), static_cast<const T *>(sum->data), static_cast<const T *>(y->data),
-                   static_cast<const T *>(route->data), n, D, E, at->expert, packed));
+                   static_cast<const T *>(route->data), n, D, E, *at, packed));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

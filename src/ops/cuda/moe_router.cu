@@ -28,7 +28,7 @@ template <class T> static __device__ inline int next_best(float *logit, const T 
 
 /* logits, route [n, E] */
 template <class T>
-static __global__ void router_kernel(T *route, const T *logits, int64_t n, int E, int top_k, bool normalize)
+static __global__ void router_kernel(T *route, const T *logits, int64_t n, int E, osh_moe_router_attr at)
 {
     int lane = (int)(threadIdx.x % 32), warps = (int)(blockDim.x / 32);
 
@@ -41,14 +41,15 @@ static __global__ void router_kernel(T *route, const T *logits, int64_t n, int E
         max = osh_cu_warp_max(max);
         for (int e = lane; e < E; e += 32) sum += expf(osh_cu_load(row[e]) - max);
         sum = osh_cu_warp_sum(sum);
-        for (int k = 0; k < top_k; k++) {
+        for (int k = 0; k < at.top_k; k++) {
             int e = next_best(&logit, row, E, taken, lane);
             if (e % 32 == lane) taken |= 1u << (e / 32);
             top += expf(logit - max) / sum;
         }
         for (int i = 0, e = lane; e < E; i++, e += 32) {
-            float p = taken >> i & 1 ? expf(osh_cu_load(row[e]) - max) / sum : 0;
-            osh_cu_store(&to[e], normalize ? p / top : p);
+            float x = osh_cu_load(row[e]), p = at.sigmoid ? 1.0f / (1.0f + expf(-x)) : expf(x - max) / sum;
+            if (!(taken >> i & 1)) p = 0;
+            osh_cu_store(&to[e], at.norm_topk_prob ? p / top : p);
         }
     }
 }
@@ -65,8 +66,7 @@ osh_status osh_moe_router_cuda(osh_ctx *cx, const osh_op_args *a)
     if (!n) return OSH_OK;
     OSH_CU_BY_DTYPE(x->dtype, T,
         OSH_LAUNCH(router_kernel<T>, osh_cu_grid(y->device, n, 4), 128, 0, osh_cuda_stream(y->device),
-                   static_cast<T *>(y->data), static_cast<const T *>(x->data), n, E, (int)at->top_k,
-                   at->norm_topk_prob));
+                   static_cast<T *>(y->data), static_cast<const T *>(x->data), n, E, *at));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

@@ -24,13 +24,19 @@ template <class T, class S> static __device__ inline void load_weights(float *to
 
 typedef struct norm_rule {
     float eps, offset;
-    bool late, packed, w_packed;
+    bool late, packed, w_packed, plain; // plain: w is 1, whatever is there
 } norm_rule;
 
 template <class T> static __device__ inline void normalize(T *y, T x, float r, float w, const norm_rule &p)
 {
     float n = __fmul_rn(osh_cu_load(x), r);
     osh_cu_store(y, __fmul_rn(__fadd_rn(w, p.offset), p.late ? n : osh_cu_round<T>(n)));
+}
+
+/* The same without a weight. */
+template <class T> static __device__ inline void normalize_plain(T *y, T x, float r)
+{
+    osh_cu_store(y, __fmul_rn(osh_cu_load(x), r));
 }
 
 /* x, y [n_slices, D], w [D]; TEAM threads for a slice. */
@@ -54,23 +60,27 @@ static __global__ void norm_kernel(T *y, const T *x, const S *w, int64_t n_slice
         float r = 1.0f / sqrtf(sum / (float)D + p.eps);
         for (int64_t i = lane; i < n_packs; i += TEAM) {
             osh_cu_pack<T> v = osh_cu_pack_load(from + i * N);
-            load_weights<T>(weights, w + i * N, p.w_packed);
-            for (int k = 0; k < N; k++) normalize(&v.v[k], v.v[k], r, weights[k], p);
+            if (!p.plain) load_weights<T>(weights, w + i * N, p.w_packed);
+            for (int k = 0; k < N; k++) {
+                if (p.plain) normalize_plain(&v.v[k], v.v[k], r);
+                else normalize(&v.v[k], v.v[k], r, weights[k], p);
+            }
             osh_cu_pack_store(to + i * N, v);
         }
         for (int64_t i = n_packs * N + lane; i < D; i += TEAM)
-            normalize(&to[i], from[i], r, osh_cu_round<T>(osh_cu_load(w[i])), p);
+            if (p.plain) normalize_plain(&to[i], from[i], r);
+            else normalize(&to[i], from[i], r, osh_cu_round<T>(osh_cu_load(w[i])), p);
     }
 }
 
 template <class T, class S> static void launch(const osh_op_args *a, int64_t D)
 {
     const osh_rms_norm_attr *at = static_cast<const osh_rms_norm_attr *>(a->attr);
-    const osh_tensor *x = a->in[0], *w = a->in[1], *y = a->out[0];
+    const osh_tensor *x = a->in[0], *w = a->in[1] ? a->in[1] : x, *y = a->out[0];
     osh_device *d = y->device;
     int64_t n_slices = osh_tensor_numel(x) / D;
     norm_rule p = {(float)at->eps, (float)at->offset, at->late, osh_cu_packed(x, D) && osh_cu_packed(y, D),
-                   w->dtype == x->dtype && osh_cu_aligned(w->data)};
+                   w->dtype == x->dtype && osh_cu_aligned(w->data), !a->in[1]};
     T *to = static_cast<T *>(y->data);
     const T *from = static_cast<const T *>(x->data);
     const S *weights = static_cast<const S *>(w->data);
@@ -89,10 +99,12 @@ osh_status osh_rms_norm_cuda(osh_ctx *cx, const osh_op_args *a)
     const osh_rms_norm_attr *at = static_cast<const osh_rms_norm_attr *>(a->attr);
     int64_t width = osh_width(a->in[0]), D = at->head_dim ? at->head_dim : width;
 
-    assert(width % D == 0 && osh_tensor_numel(a->in[1]) == D);
+    const osh_tensor *w = a->in[1] ? a->in[1] : a->in[0];
+
+    assert(width % D == 0 && (!a->in[1] || osh_tensor_numel(w) == D));
     if (!osh_tensor_numel(a->in[0])) return OSH_OK;
-    OSH_TRY(osh_cu_readable(cx, a->in[1]->dtype));
-    OSH_CU_BY_DTYPE(a->in[0]->dtype, T, OSH_CU_BY_STORED(a->in[1]->dtype, S, launch<T, S>(a, D)));
+    OSH_TRY(osh_cu_readable(cx, w->dtype));
+    OSH_CU_BY_DTYPE(a->in[0]->dtype, T, OSH_CU_BY_STORED(w->dtype, S, launch<T, S>(a, D)));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

@@ -1,6 +1,7 @@
-/* rows.cu - positions and sigmoid_gate: each row with one of a table, or with one number.
+/* rows.cu - positions, gates and scales: each row with one of a table, or with one number.
  *
  *   positions      x [N, D] + w[position + offset]      sigmoid_gate   sigmoid(gate [N, 1] or [N, D]) x [N, D]
+ *   routed_scale   x [N, D] sum of route [N, E]         position_scale x [N, D] a number by position
  *
  * f32, rounded as in the reference; out may be x. */
 #include "ops/cuda/pack.cuh"
@@ -65,6 +66,69 @@ osh_status osh_sigmoid_gate_cuda(osh_ctx *cx, const osh_op_args *a)
                     OSH_LAUNCH(sigmoid_gate_kernel<T>, osh_cu_grid(y->device, n, 256), 256, 0,
                                osh_cuda_stream(y->device), static_cast<T *>(y->data), static_cast<const T *>(x->data),
                                static_cast<const T *>(gate->data), n, osh_width(x) / osh_width(gate)));
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}
+
+/* y, x [n, D], route [n, E]: a warp for each token, which has one expert */
+template <class T>
+static __global__ void routed_scale_kernel(T *y, const T *x, const T *route, int64_t n, int64_t D, int64_t E)
+{
+    int64_t lane = threadIdx.x % 32, warps = blockDim.x / 32;
+
+    for (int64_t r = (int64_t)blockIdx.x * warps + threadIdx.x / 32; r < n; r += (int64_t)gridDim.x * warps) {
+        float by = 0;
+        for (int64_t e = lane; e < E; e += 32) by += osh_cu_load(route[r * E + e]);
+        by = osh_cu_warp_sum(by);
+        for (int64_t i = r * D + lane; i < (r + 1) * D; i += 32) osh_cu_store(&y[i], __fmul_rn(osh_cu_load(x[i]), by));
+    }
+}
+
+osh_status osh_routed_scale_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *x = a->in[0], *route = a->in[1], *y = a->out[0];
+    int64_t n = osh_rows(x);
+
+    if (!n) return OSH_OK;
+    OSH_CU_BY_DTYPE(x->dtype, T,
+                    OSH_LAUNCH(routed_scale_kernel<T>, osh_cu_grid(y->device, n, 4), 128, 0, osh_cuda_stream(y->device),
+                               static_cast<T *>(y->data), static_cast<const T *>(x->data),
+                               static_cast<const T *>(route->data), n, osh_width(x), osh_width(route)));
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}
+
+/* y, x [n, D] of one sample */
+template <class T>
+static __global__ void position_scale_kernel(T *y, const T *x, int64_t n, int64_t D, float beta, float original)
+{
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
+        float turns = floorf(((float)(i / D) + 1.0f) / original);
+        float by = __fadd_rn(__fmul_rn((float)log(1 + (double)turns), beta), 1.0f);
+        osh_cu_store(&y[i], __fmul_rn(osh_cu_load(x[i]), by));
+    }
+}
+
+osh_status osh_position_scale_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_position_scale_attr *at = static_cast<const osh_position_scale_attr *>(a->attr);
+    const osh_tensor *x = a->in[0], *y = a->out[0];
+    int64_t one[2] = {0, osh_rows(x)}, n_seqs = a->seqs ? a->seqs->n : 1, D = osh_width(x);
+    const int64_t *offsets = a->seqs ? a->seqs->offsets : one;
+
+    for (int64_t s = 0; s < n_seqs; s++) {
+        int64_t first = offsets[s] * D, n = (offsets[s + 1] - offsets[s]) * D;
+        if (!n) continue;
+        OSH_CU_BY_DTYPE(x->dtype, T,
+                        OSH_LAUNCH(position_scale_kernel<T>, osh_cu_grid(y->device, n, 256), 256, 0,
+                                   osh_cuda_stream(y->device), static_cast<T *>(y->data) + first,
+                                   static_cast<const T *>(x->data) + first, n, D, (float)at->beta,
+                                   (float)at->original));
+    }
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

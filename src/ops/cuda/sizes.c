@@ -68,7 +68,7 @@ int64_t osh_attention_row(int64_t n_keys) { return (n_keys + 7) & ~(int64_t)7; }
 bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt)
 {
     return (dt == OSH_BF16 || dt == OSH_F16) && at->head_dim % 8 == 0 && at->head_dim <= OSH_ATTENTION_FUSED_DIM &&
-           at->softcap == 0; // the fused kernel has no cap
+           at->softcap == 0 && !at->chunk; // the fused kernel has neither
 }
 
 size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens)

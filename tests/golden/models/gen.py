@@ -119,6 +119,8 @@ def gpt2(**kw):
     return dict(vocab_size=48, n_embd=32, n_inner=56, n_layer=2, n_head=4, n_positions=128, tie_word_embeddings=True, **NO_PAD) | kw
 
 
+LLAMA4 = dict(num_hidden_layers=4, intermediate_size_mlp=64, interleave_moe_layer_step=2, num_local_experts=4, num_experts_per_tok=1,
+              attention_chunk_size=24, no_rope_layer_interval=4, floor_scale=16, attn_scale=0.5, use_qk_norm=True)
 GRH = "GraniteMoeHybridForCausalLM"
 SSM = dict(num_hidden_layers=3, mamba_n_heads=8, mamba_d_state=12, mamba_expand=2, mamba_n_groups=2, shared_intermediate_size=40,
            embedding_multiplier=3.0, residual_multiplier=0.3, attention_multiplier=0.15, logits_scaling=3.0)
@@ -224,6 +226,10 @@ CASES = {
                        {"residual_multiplier": 0.4}),
     "granite_hybrid_moe": (five(GRH, **size(**SSM, num_local_experts=4, num_experts_per_tok=2, layer_types=["mamba", "attention", "mamba"],
                                             position_embedding_type="rope"), **NO_PAD, **ROPE), {"num_experts_per_tok": 3}),
+    "llama4": (around("Llama4ForConditionalGeneration", "llama4", dict(size(**DH16, **LLAMA4), model_type="llama4_text", **NO_PAD, **ROPE),
+                      dict(hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4,
+                           vision_output_dim=16, projector_input_dim=16, projector_output_dim=16), image_token_index=47),
+               {"text_config": {"attention_chunk_size": 64}}),
     "falcon": (five(FA, **falcon(), **ROPE), {"activation": "relu"}),
     "falcon_new": (five(FA, **falcon(new_decoder_architecture=True, num_kv_heads=2, tie_word_embeddings=False), **ROPE),
                    {"activation": "relu"}),

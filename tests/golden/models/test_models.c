@@ -169,6 +169,7 @@ int main(void)
         CASE(opt),
         CASE(opt_after),
         CASE(gpt2),
+        CASE(llama4),
         CASE(mamba2),
         CASE(mamba2_limit),
         CASE(granite_hybrid),
