@@ -210,22 +210,30 @@ static bool touches(const trie *t, const char *s, size_t n, size_t p)
     return false;
 }
 
-size_t osh_tok_added_cut(const osh_tok_added *a, bool normalized, const char *s, size_t n, osh_cut_kind cuts)
+osh_status osh_tok_added_cut(osh_ctx *cx, const osh_tok_added *a, osh_tok_cuts *cuts, const char *s, size_t n,
+                             size_t *cut)
 {
-    const trie *t = &a->sets[normalized];
+    osh_status rc = OSH_OK;
+    const trie *t = &a->sets[!cuts];
     uint32_t before = 0, after = 0;
+    bool may = true;
 
-    if (cuts == OSH_CUT_NEVER || (normalized && t->single_word)) return 0;
+    *cut = 0;
+    if (!cuts && t->single_word) goto done;
     for (size_t p = n > t->longest + 1 ? n - t->longest - 1 : 0; p > n / 2; p--) {
         if (((unsigned char)s[p] & 0xC0) == 0x80) continue;
         size_t at = osh_utf8_before(s, p);
         osh_utf8_decode(s + at, p - at, &before);
         osh_utf8_decode(s + p, n - p, &after);
-        if (cuts != OSH_CUT_ANYWHERE && !osh_cp_starts_form(after, cuts == OSH_CUT_COMPAT)) continue;
+        if (cuts) OSH_TRY(osh_tok_cuts_at(cx, cuts, s, n, p, &may));
+        if (!may) continue;
         if ((t->lstrip && osh_cp_is_space(before)) || (t->rstrip && osh_cp_is_space(after))) continue;
-        if (t->empty || !touches(t, s, n, p)) return p;
+        if (!t->empty && touches(t, s, n, p)) continue;
+        *cut = p;
+        break;
     }
-    return 0;
+done:
+    return rc;
 }
 
 static const char *content_of(const osh_tok_added *a, const token *k) { return a->contents.data + k->at; }

@@ -190,6 +190,12 @@ static size_t grapheme(const char *s, size_t n)
     return at;
 }
 
+bool osh_cp_is_grapheme(uint32_t cp)
+{
+    return as_known(cp) == cp && !joins_conjuncts(cp) &&
+           utf8proc_get_property((utf8proc_int32_t)cp)->boundclass == UTF8PROC_BOUNDCLASS_OTHER;
+}
+
 osh_status osh_tok_charsmap_apply(osh_ctx *cx, const osh_tok_charsmap *m, osh_tok_text *out, const char *s, size_t n)
 {
     osh_status rc = OSH_OK;

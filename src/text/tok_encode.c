@@ -16,7 +16,7 @@ struct osh_tokenizer {
     osh_tok_post post;                        // own
     osh_tok_text texts[2];                    // own; scratch
     int64_t model_max_length;
-    osh_cut_kind cuts; // of all normalizers
+    osh_tok_cuts *cuts; // own; of all normalizers
     osh_tok_text raw, norm;         // own; of the text at work: clean bytes, normalized pieces
     size_t raw_enough, norm_enough; // more than so many bytes go on
     size_t part_bytes;
@@ -29,6 +29,7 @@ struct osh_tokenizer {
 void osh_tokenizer_close(osh_ctx *cx, osh_tokenizer *t)
 {
     if (!t) return;
+    osh_tok_cuts_free(cx, t->cuts);
     osh_tok_steps_deinit(cx, &t->normalizers);
     osh_tok_steps_deinit(cx, &t->pretokenizers);
     osh_tok_model_free(cx, t->model);
@@ -52,7 +53,7 @@ static osh_status build(osh_ctx *cx, osh_tokenizer **out, const osh_tok_file *f,
     if (!cJSON_IsObject(model)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: no object \"model\"", what);
     OSH_TRY(osh_tok_normalizers_load(cx, &t->normalizers,
                                      cJSON_GetObjectItemCaseSensitive(o, "normalizer"), what));
-    t->cuts = osh_tok_normalizers_cut(&t->normalizers);
+    OSH_TRY(osh_tok_cuts_new(cx, &t->cuts, &t->normalizers));
     OSH_TRY(osh_tok_pretokenizers_load(cx, &t->pretokenizers,
                                        cJSON_GetObjectItemCaseSensitive(o, "pre_tokenizer"), what));
     OSH_TRY(osh_tok_post_load(cx, &t->post, cJSON_GetObjectItemCaseSensitive(o, "post_processor"),
@@ -176,8 +177,9 @@ static osh_status normalize(osh_ctx *cx, osh_tokenizer *t, bool last)
     osh_status rc = OSH_OK;
     osh_tok_work w = {.cur = &t->texts[0], .next = &t->texts[1]};
     osh_tok_text *raw = &t->raw;
-    size_t n = last ? raw->n : osh_tok_added_cut(t->added, false, raw->s, raw->n, t->cuts);
+    size_t n = raw->n;
 
+    if (!last) OSH_TRY(osh_tok_added_cut(cx, t->added, t->cuts, raw->s, raw->n, &n));
     t->raw_enough = enough(t, raw->n - n);
     if (!n) goto done;
     for (int i = 0; i < 2; i++) t->texts[i].n = t->texts[i].n_pieces = 0;
@@ -196,17 +198,21 @@ done:
 }
 
 /* A last piece of text that goes on is seen up to where an added token may begin; the rest of it stays. */
-static void show_open(const osh_tokenizer *t, osh_tok_work *w)
+static osh_status show_open(osh_ctx *cx, const osh_tokenizer *t, osh_tok_work *w)
 {
+    osh_status rc = OSH_OK;
     osh_tok_piece *p = w->cur->n_pieces ? &w->cur->pieces[w->cur->n_pieces - 1] : NULL;
+    size_t n = 0;
 
-    if (!p || p->id >= 0) return;
-    size_t n = osh_tok_added_cut(t->added, true, w->cur->s + p->at, p->len, OSH_CUT_ANYWHERE);
+    if (!p || p->id >= 0) goto done;
+    OSH_TRY(osh_tok_added_cut(cx, t->added, NULL, w->cur->s + p->at, p->len, &n));
     w->left = p->len - n;
     w->tail = *p;
     w->open = n > 0;
     p->len = (uint32_t)n;
     w->cur->n_pieces -= !n;
+done:
+    return rc;
 }
 
 static osh_status encode_pieces(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const osh_tok_text *from)
@@ -238,7 +244,7 @@ static osh_status encode_norm(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, bool 
     for (int i = 0; i < 2; i++) t->texts[i].n = t->texts[i].n_pieces = 0;
     OSH_TRY(osh_tok_text_add(cx, w.cur, norm->s, norm->n));
     for (size_t i = 0; i < norm->n_pieces; i++) OSH_TRY(osh_tok_piece_add(cx, w.cur, norm->pieces[i]));
-    if (!last) show_open(t, &w);
+    if (!last) OSH_TRY(show_open(cx, t, &w));
     OSH_TRY(osh_tok_added_split(cx, t->added, true, &w));
     if (w.open && w.cur->pieces[w.cur->n_pieces - 1].id >= 0) // it swallowed white space up to there
         w.open = false, w.tail = (osh_tok_piece){.id = -1};

@@ -80,6 +80,7 @@ typedef struct osh_tok_pattern {
     osh_regex *re; // own; NULL: the literal
     char *literal; // own
     size_t n_literal;
+    bool one_atom; // a regex of one character or class, or of such in a row, of three at most at least
     bool local; // a match depends on no text before the place where the search starts, and is not empty
 } osh_tok_pattern;
 osh_status osh_tok_pattern_load(osh_ctx *cx, osh_tok_pattern *p, const cJSON *o,
@@ -108,7 +109,8 @@ typedef enum {
     OSH_CUT_NEVER,
     OSH_CUT_ANYWHERE,
     OSH_CUT_STARTER, // before one that begins a canonical form
-    OSH_CUT_COMPAT   // or a compatibility form
+    OSH_CUT_COMPAT,  // or a compatibility form
+    OSH_CUT_CALM     // amid letters that stay as they are (tok_cut.c)
 } osh_cut_kind;
 typedef struct osh_tok_step osh_tok_step;
 typedef struct osh_tok_model osh_tok_model;
@@ -166,6 +168,11 @@ osh_status osh_tok_normalize(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_wo
 osh_status osh_tok_normalizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                                     const char *what);
 osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps); // of all of them
+typedef struct osh_tok_cuts osh_tok_cuts;
+osh_status osh_tok_cuts_new(osh_ctx *cx, osh_tok_cuts **out, const osh_tok_steps *normalizers); // view of normalizers
+void osh_tok_cuts_free(osh_ctx *cx, osh_tok_cuts *c);
+osh_status osh_tok_cuts_at(osh_ctx *cx, osh_tok_cuts *c, const char *s, size_t n, size_t at, bool *yes);
+bool osh_cp_is_grapheme(uint32_t cp); // by itself, between letters
 bool osh_cp_starts_form(uint32_t cp, bool compat); // nothing before it changes it or is changed by it in a normal form
 osh_status osh_tok_pretokenizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                                       const char *what);
@@ -229,8 +236,10 @@ osh_status osh_tok_added_split(osh_ctx *cx, const osh_tok_added *a, bool normali
                                osh_tok_work *w);
 int32_t osh_tok_added_max_id(const osh_tok_added *a); // -1: none
 /* The last place in s, in its second half and before its last character, where it may be cut: no token of the set
- * touches the place or swallows white space across it, whatever follows. cuts: of the normalizers. 0: none. */
-size_t osh_tok_added_cut(const osh_tok_added *a, bool normalized, const char *s, size_t n, osh_cut_kind cuts);
+ * touches the place or swallows white space across it, whatever follows. cuts: of the normalizers; NULL: they are done.
+ * *at 0: none. */
+osh_status osh_tok_added_cut(osh_ctx *cx, const osh_tok_added *a, osh_tok_cuts *cuts, const char *s, size_t n,
+                             size_t *at);
 
 /* The post-processor, for one sequence: ids before and after. */
 typedef struct osh_tok_post { osh_ids before, after; } osh_tok_post;

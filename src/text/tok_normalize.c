@@ -38,7 +38,8 @@ static osh_status unicode_form(osh_ctx *cx, osh_tok_text *out, const char *s, si
     if (i == n) return osh_tok_text_add(cx, out, s, n); // ASCII is in every normal form
     for (; i < n; i += len) {
         len = osh_utf8_decode(s + i, n - i, &cp);
-        bool stays = (form & UTF8PROC_COMPAT) ? osh_uni_in(osh_uni_not_nfk, cp) : false;
+        bool stays = cp >= 0x7FD && (osh_uni_in(osh_uni_no_class, cp) ||
+                                     ((form & UTF8PROC_COMPAT) && osh_uni_in(osh_uni_not_nfk, cp)));
         if (!stays && (cp != 0x11938 || (form & UTF8PROC_COMPOSE))) continue;
         if (i > from) OSH_TRY(map_form(cx, out, s + from, i - from, form));
         OSH_TRY(osh_tok_text_add(cx, out, s + i, len));
@@ -314,18 +315,34 @@ osh_status osh_tok_normalizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJS
     return osh_tok_steps_load(cx, steps, o, &(osh_tok_role){"normalizer", "normalizers", table}, what);
 }
 
+/* Whether no normalizer reaches across calm letters: after Precompiled, whose texts may be anything, none that joins
+ * characters comes; a Replace is of a string, or of one character in a row. */
+static bool leave_calm_letters(const osh_tok_steps *steps)
+{
+    bool anything = false;
+
+    for (size_t i = 0; i < steps->n; i++) {
+        const osh_tok_step *st = &steps->items[i];
+        bool form = st->cuts == OSH_CUT_STARTER || st->cuts == OSH_CUT_COMPAT || st->run == osh_tok_run_bert;
+        if (anything && (form || st->run == run_precompiled)) return false;
+        if (st->run == run_replace && !st->pattern.literal && !st->pattern.one_atom) return false;
+        anything |= st->run == run_precompiled;
+    }
+    return true;
+}
+
 /* A form is of the characters that come, so what comes before it may but lower them or take marks away; a Prepend is
  * for a text that is not empty, so nothing before it may take characters away. */
 osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps)
 {
-    osh_cut_kind all = OSH_CUT_ANYWHERE;
+    osh_cut_kind all = OSH_CUT_ANYWHERE, other = leave_calm_letters(steps) ? OSH_CUT_CALM : OSH_CUT_NEVER;
     bool changed = false, fewer = false;
 
     for (size_t i = 0; i < steps->n; i++) {
         const osh_tok_step *st = &steps->items[i];
         bool form = st->cuts == OSH_CUT_STARTER || st->cuts == OSH_CUT_COMPAT;
         bool prepends = st->run == run_prepend, strips = st->run == run_strip_accents;
-        if (st->cuts == OSH_CUT_NEVER || (form && changed) || (prepends && fewer)) return OSH_CUT_NEVER;
+        if (st->cuts == OSH_CUT_NEVER || (form && changed) || (prepends && fewer)) return other;
         if (st->cuts > all) all = st->cuts;
         changed |= !form && !strips && st->run != run_osh_tok_map_lowercase;
         fewer |= strips || st->run == osh_tok_run_nmt || (st->run == run_replace && !st->n_content);

@@ -284,6 +284,32 @@ done:
     return rc;
 }
 
+/* X, X+, X{n}, X{n,}, X{n,m} with n up to 3, of a character, of brackets without escapes, or of \s \d \n \r \t. */
+static bool is_one_atom(const char *s)
+{
+    uint32_t cp;
+
+    if (*s == '\\') {
+        if (!s[1] || !strchr("sdnrt", s[1])) return false;
+        s += 2;
+    } else if (*s == '[') {
+        size_t n = strcspn(s + 1, "[]\\&") + 1;
+        if (s[n] != ']' || n == 1 || (n == 2 && s[1] == '^')) return false;
+        s += n + 1;
+    } else {
+        size_t n = *s && !strchr("^$.|?*+(){}", *s) ? osh_utf8_decode(s, strlen(s), &cp) : 0;
+        if (!n) return false;
+        s += n;
+    }
+    if (*s == '+') return !s[1];
+    if (*s != '{') return !*s;
+    if (s[1] < '1' || s[1] > '3') return false;
+    s += 2;
+    s += *s == ',';
+    s += strspn(s, "0123456789");
+    return s[0] == '}' && !s[1];
+}
+
 osh_status osh_tok_pattern_regex(osh_ctx *cx, osh_tok_pattern *p, const char *onig,
                                  const char *what)
 {
@@ -296,6 +322,7 @@ osh_status osh_tok_pattern_regex(osh_ctx *cx, osh_tok_pattern *p, const char *on
     while (r.at < r.n) OSH_TRY(next(&r));
     OSH_TRY(osh_buf_printf(cx, &whole, "%s%s", r.lines ? "(?m)" : "", out.data ? out.data : ""));
     OSH_TRY(osh_regex_new(cx, &p->re, whole.data, whole.len));
+    p->one_atom = is_one_atom(onig);
     p->local = !r.lines && !r.looks && osh_regex_local(p->re);
 done:
     if (rc) osh_note(cx, "reading a regular expression of %s", what);

@@ -10,7 +10,7 @@ typedef struct osh_uni_range {
 } osh_uni_range; // a table ends with hi == 0
 extern const osh_uni_range osh_uni_newer[]; // general categories of what Unicode 15 to 16 assigned
 extern const osh_uni_range osh_uni_numeric[], osh_uni_not_punct[], osh_uni_not_mark[],
-    osh_uni_not_nfk[], osh_uni_not_mn[];
+    osh_uni_not_nfk[], osh_uni_not_mn[], osh_uni_no_class[];
 bool osh_uni_in(const osh_uni_range *table, uint32_t cp); // of a table in order
 unsigned osh_cp_script(uint32_t cp); // a number; 0: of any, which joins what is beside it
 #endif

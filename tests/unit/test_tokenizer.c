@@ -89,22 +89,23 @@ static void components_give_the_library_ids(void **state)
     cJSON_Delete(root);
 }
 
-/* Characters of some ranges, each before an "a", as gen.py has them. malloc'ed. */
-static char *sweep_text(size_t *n)
+/* Characters of some ranges, each before some text, as gen.py has them. malloc'ed. */
+static char *sweep_text(size_t *n, const char *behind)
 {
     static const uint32_t parts[][2] = {{1, 0xD800}, {0xE000, 0x20000}, {0x2A6D0, 0x2A710}, {0x2B730, 0x2B930},
                                         {0x2CE90, 0x2CEC0}, {0x2F7F0, 0x2FA30}, {0xE0000, 0xE0200},
                                         {0xFFFF0, 0x100010}, {0x10FFF0, 0x110000}};
-    char *s = malloc(1 << 20);
+    char *s = malloc(1 << 21);
 
     assert_non_null(s);
     *n = 0;
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
         for (uint32_t c = parts[k][0]; c < parts[k][1]; c++) {
             *n += osh_utf8_encode(s + *n, c);
-            s[(*n)++] = 'a';
+            memcpy(s + *n, behind, strlen(behind));
+            *n += strlen(behind);
         }
-    assert_true(*n < 1 << 20);
+    assert_true(*n < 1 << 21);
     return s;
 }
 
@@ -115,7 +116,6 @@ static void every_character_is_treated_as_the_library_does(void **state)
     cJSON *root = NULL, *sweeps = NULL;
     const cJSON *c = NULL;
     size_t n = 0;
-    char *text = sweep_text(&n);
 
     assert_ok(cx, osh_json_read(cx, &root, GOLDEN "components.json", 1 << 20, OSH_JSON_NUL));
     assert_ok(cx, osh_json_read(cx, &sweeps, GOLDEN "sweeps.json", 1 << 20, 0));
@@ -124,6 +124,7 @@ static void every_character_is_treated_as_the_library_does(void **state)
         const char *name = member(c, "name")->valuestring;
         osh_tokenizer *t = NULL;
         osh_ids ids = {0};
+        char *text = sweep_text(&n, member(c, "behind")->valuestring);
         assert_ok(cx, osh_tokenizer_parse(cx, &t, spec, strlen(spec), name));
         assert_ok(cx, osh_tokenizer_encode(cx, t, &ids, text, n, true));
         uLong crc = crc32(0, (const Bytef *)ids.ids, (uInt)((size_t)ids.n * sizeof *ids.ids));
@@ -133,8 +134,8 @@ static void every_character_is_treated_as_the_library_does(void **state)
         osh_ids_deinit(cx, &ids);
         osh_tokenizer_close(cx, t);
         free(spec);
+        free(text);
     }
-    free(text);
     cJSON_Delete(sweeps);
     cJSON_Delete(root);
 }

@@ -76,6 +76,11 @@ static void components_in_parts(void **state)
         char *spec = cJSON_PrintUnformatted(o);
         osh_tokenizer *t = parse(cx, spec);
         check(cx, t, member(c, "name")->valuestring, all.data, all.len);
+        cJSON_ArrayForEach(part, member(c, "rows")) {
+            const cJSON *text = member(part, "text");
+            const char *s = cJSON_IsString(text) ? text->valuestring : "";
+            check(cx, t, member(c, "name")->valuestring, s, strlen(s));
+        }
         osh_tokenizer_close(cx, t);
         free(spec);
         cJSON_Delete(o);
@@ -92,6 +97,12 @@ static void components_in_parts(void **state)
     "\",\"invert\":false}}"
 #define ADDED(how)                                                                                 \
     ",\"added_tokens\":[{\"content\":\"<a>\",\"normalized\":" how "},{\"content\":\"<a>b c\",\"normalized\":" how "}]"
+
+#define NORMALIZERS(s) ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[" s "]}"
+#define BERT "{\"type\":\"BertNormalizer\"}"
+#define STRIP "{\"type\":\"Strip\"}"
+#define SPACES "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" {2,}\"},\"content\":\" \"}"
+#define REPLACE(s) "{\"type\":\"Replace\",\"pattern\":{\"String\":\"" s "\"},\"content\":\"c\"}"
 
 /* Patterns that look back, ahead or at lines; added tokens that swallow white space or want none; what prepends. */
 static void hard_cases_in_parts(void **state)
@@ -122,6 +133,14 @@ static void hard_cases_in_parts(void **state)
         "{" LETTERS ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"b \"},\"content\":\"c\"}}",
         "{" LETTERS ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" +\"},\"content\":\"_\"}}",
         "{" LETTERS ",\"normalizer\":{\"type\":\"Strip\"}}",
+        "{" LETTERS NORMALIZERS(SPACES "," STRIP) "}",
+        "{" LETTERS NORMALIZERS(REPLACE("ab") "," STRIP) "}",
+        "{" LETTERS NORMALIZERS("{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"c{5,}\"},\"content\":\"a\"}") "}",
+        "{" LETTERS NORMALIZERS(REPLACE("__") ",{\"type\":\"NFC\"}," SPACES ",{\"type\":\"NFD\"}") "}",
+        "{" LETTERS NORMALIZERS(REPLACE("b ") "," BERT "," SPACES) "}",
+        "{" LETTERS NORMALIZERS("{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a{2}\"},\"content\":\"c\"}") "}",
+        "{" LETTERS NORMALIZERS("{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"[bc]{3,}\"},\"content\":\"b\"}") "}",
+        "{" LETTERS NORMALIZERS("{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"ab*c\"},\"content\":\"_\"}") "}",
         "{" LETTERS ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"always\"}}",
         "{" LETTERS ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"first\","
         "\"split\":false}}",
@@ -132,7 +151,8 @@ static void hard_cases_in_parts(void **state)
         "{" LETTERS ",\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":false}}",
         "{" LETTERS ",\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":true}}",
     };
-    static const char *const words[] = {"a", "b", "c", " ", "  ", "ab", "abc", "x", "1", "_", "<a>", "<", "cc", "\n"};
+    static const char *const words[] = {"a", "b", "c", " ", "  ", "ab", "abc", "x", "1", "_", "<a>", "<", "cc", "\n",
+                                        "\xcc\x81", "ccc", "e\xcc\x81"};
     uint64_t r = 7;
 
     for (size_t k = 0; k < sizeof specs / sizeof *specs; k++) {
@@ -179,8 +199,11 @@ static void a_part_is_held(void **state)
         "{" LETTERS ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},"
         "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}]}}",
         "{" LETTERS ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"first\"}}",
+        "{" LETTERS NORMALIZERS(STRIP "," REPLACE("``") ",{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"}," SPACES)
+        SPLIT(" ", "Removed"),
+        "{" LETTERS NORMALIZERS(BERT) ",\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}}",
     };
-    static const char text[] = "ab abc c  abx 1ab ";
+    static const char text[] = "ab abc c  abx 1abca ";
     size_t n = sizeof text - 1;
 
     for (size_t k = 0; k < sizeof specs / sizeof *specs; k++) {

@@ -161,11 +161,11 @@ def bert(clean, chinese, strip, lower):
     return {"type": "BertNormalizer", "clean_text": clean, "handle_chinese_chars": chinese, "strip_accents": strip, "lowercase": lower}
 
 
-def sweep_text():
-    """Almost every character that some table treats apart, each before an "a"."""
+def sweep_text(behind):
+    """Almost every character that some table treats apart, each with some text behind it."""
     parts = [(1, 0xD800), (0xE000, 0x20000), (0x2A6D0, 0x2A710), (0x2B730, 0x2B930), (0x2CE90, 0x2CEC0), (0x2F7F0, 0x2FA30),
              (0xE0000, 0xE0200), (0xFFFF0, 0x100010), (0x10FFF0, 0x110000)]
-    return "".join(chr(c) + "a" for lo, hi in parts for c in range(lo, hi))
+    return "".join(chr(c) + behind for lo, hi in parts for c in range(lo, hi))
 
 
 def sweeps():
@@ -175,6 +175,8 @@ def sweeps():
     yield "Nmt", {"normalizer": {"type": "Nmt"}}
     yield "UnicodeScripts", {"pre_tokenizer": {"type": "UnicodeScripts"}}
     yield "Precompiled, graphemes", {"normalizer": precompiled({"a": "X"})}
+    for name in ("NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Lowercase"):  # among marks of low and high classes
+        yield name, {"normalizer": {"type": name}}, "\u0334\u0301a\u0345"
 
 
 def added(content, **flags):
@@ -228,6 +230,9 @@ def cases():
     case("Precompiled and Metaspace first", normalizer=precompiled(odd), pre_tokenizer=metaspace("first", True),
          texts=["\u200ba b", "a\u0301 b", "\ufb01x y", 3, 4])
     case("Nmt and Metaspace first", normalizer={"type": "Nmt"}, pre_tokenizer=metaspace("first", True), texts=["\u0001a b", "\u200b\u0001a b", 4])
+    # A space of what joins the letter behind it, one of a letter with its mark: what is between them reaches across.
+    case("Precompiled makes spaces", normalizer=sequence("normalizers", precompiled({"\u0600": " ", "a\u0301": " "}), replace({"Regex": " {2,}"}, "_")),
+         texts=["ab\u0600ba\u0301ab" * 20, "\u0600ba\u0301", "abba\u0301\u0600abab"])
     case("UnicodeScripts", pre_tokenizer={"type": "UnicodeScripts"}, texts=list(range(len(TEXTS))) + [
         "  abc \u0430\u0431 c\u3000\u30ab\u30fc\u6f22\u3042", "\u0378\u0378a\u0378\u0430", "a \u0430 b\u0301\u0430\u0301"])
     for n in (1, 3, 5):
@@ -335,13 +340,13 @@ def main():
         f.write('{"texts": ' + json.dumps(TEXTS) + ',\n"models": {\n')
         f.write(",\n".join(f"{json.dumps(k)}: {json.dumps(v, separators=(',', ':'))}" for k, v in table.items()))
         f.write('},\n"cases": [\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in done) + "]}\n")
-    text = sweep_text()
     swept = []
-    for name, parts in sweeps():
+    for name, parts, *behind in sweeps():
+        behind = behind[0] if behind else "a"
         spec = {"version": "1.0", "added_tokens": [], "model": table["probe"], "normalizer": None, "pre_tokenizer": None, "post_processor": None,
                 "decoder": None, **parts}
-        ids = Tokenizer.from_str(json.dumps(spec)).encode(text).ids
-        swept.append({"name": name, "model": "probe", "parts": parts, "n": len(ids), "crc32": zlib.crc32(struct.pack("<%di" % len(ids), *ids))})
+        ids = Tokenizer.from_str(json.dumps(spec)).encode(sweep_text(behind)).ids
+        swept.append({"name": name, "behind": behind, "model": "probe", "parts": parts, "n": len(ids), "crc32": zlib.crc32(struct.pack("<%di" % len(ids), *ids))})
     with open(os.path.join(HERE, "sweeps.json"), "w") as f:
         f.write("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in swept) + "]\n")
     tok = Tokenizer.from_file(os.path.join(docs, "tokenizer.json"))
