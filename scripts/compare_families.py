@@ -58,6 +58,8 @@ FAMILIES = {
     "gpt2": dict(N, n_embd=64, n_layer=2, n_head=4, n_positions=256),
     "qwen3_moe_stacked": dict(TINY, **MOE, model_type="qwen3_moe"), "qwen3_5_moe_stacked": dict(TINY, **MOE, **DELTA, model_type="qwen3_5_moe_text"),
     "gemma4_text": GEMMA4,
+    "gemma4_shared": dict(GEMMA4, model_type="gemma4_text", num_hidden_layers=4, num_kv_shared_layers=2, hidden_size_per_layer_input=32,
+                          vocab_size_per_layer_input=256, layer_types=["sliding_attention", "full_attention"] * 2),
     "gemma4_moe": dict(GEMMA4, model_type="gemma4_text", enable_moe_block=True, top_k_experts=2, **MOE),
     "llama4": dict(text_config=dict(TINY, num_local_experts=4, intermediate_size_mlp=128, interleave_moe_layer_step=2),
                    vision_config=dict(TOWER, image_size=16, patch_size=8, vision_output_dim=64, projector_input_dim=64, projector_output_dim=64)),

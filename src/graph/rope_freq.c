@@ -144,7 +144,8 @@ osh_status osh_rope_attr_fill(osh_ctx *cx, osh_rope_attr *attr, const osh_rope *
         (double)(rope->original_max_position_embeddings ? rope->original_max_position_embeddings
                                                         : max_positions);
     double theta = rope->theta;
-    int64_t rotary_dim = (int64_t)((double)head_dim * rope->partial_rotary_factor);
+    int64_t rotary_dim = (int64_t)((double)head_dim * rope->partial_rotary_factor), turned = rotary_dim / 2;
+    if (rope->type == OSH_ROPE_PROPORTIONAL) rotary_dim = head_dim; // in halves of the head, of which some stay
     float p[OSH_ROPE_MAX_FREQS];
     osh_status rc = check(cx, rope, rotary_dim, original, path);
     if (rc) return rc;
@@ -165,8 +166,9 @@ osh_status osh_rope_attr_fill(osh_ctx *cx, osh_rope_attr *attr, const osh_rope *
         fill_longrope(attr, p, rope, original);
     else
         for (int64_t i = 0; i < rotary_dim / 2; i++) {
-            float inv = 1.0f / p[i];
-            attr->inv_freq[i] = rope->type == OSH_ROPE_LINEAR ? inv / (float)rope->factor : inv;
+            float inv = i < turned ? 1.0f / p[i] : 0;
+            bool divided = rope->type == OSH_ROPE_LINEAR || rope->type == OSH_ROPE_PROPORTIONAL;
+            attr->inv_freq[i] = divided ? inv / (float)rope->factor : inv;
         }
     return OSH_OK;
 }

@@ -12,6 +12,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,6 +128,27 @@ done:
 static osh_status num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr,
                          int depth);
 
+/* {"layers", "key", "same", "else"}: the key of the layer's own part of this object of config.json, whose keys are
+ * numbers of layers; same, where the layer has none; else, where there is no such object. */
+static osh_status layer_item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
+{
+    const cJSON *name = cJSON_GetObjectItemCaseSensitive(row, "layers"), *own,
+                *key = cJSON_GetObjectItemCaseSensitive(row, "key");
+    char number[24];
+    if (!cJSON_IsString(name) || !cJSON_IsString(key))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: \"layers\" and \"key\" are not words", s->tpl->name);
+    const cJSON *all = cJSON_GetObjectItemCaseSensitive(s->config->model, name->valuestring);
+    if (!cJSON_IsObject(all)) return num_at(cx, out, s, cJSON_GetObjectItemCaseSensitive(row, "else"), depth);
+    snprintf(number, sizeof number, "%lld", (long long)s->layer);
+    own = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(all, number), key->valuestring);
+    if (!own) return num_at(cx, out, s, cJSON_GetObjectItemCaseSensitive(row, "same"), depth);
+    if (!cJSON_IsNumber(own) || !isfinite(own->valuedouble))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: %s.%s.%s is not a number", s->config->path, name->valuestring, number,
+                        key->valuestring);
+    *out = own->valuedouble;
+    return OSH_OK;
+}
+
 static bool is_word(const cJSON *is, const char *text)
 {
     const cJSON *w;
@@ -158,14 +180,20 @@ static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJ
 
 /* {"list", "is", "every", "else"}: whether the layer's item of this list of config.json, or the word that stands there
  * for all, is not 0, or is this word, or one of these; without the list else, or whether the number of the layer, from
- * 1, is no multiple of every. */
+ * 1, is no multiple of every. {"from"}: whether the number of the layer, from 0, is at least that. */
 static osh_status flag_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
 {
     osh_status rc = OSH_OK;
     const cJSON *key = cJSON_GetObjectItemCaseSensitive(row, "list"), *list, *item;
     const cJSON *is = cJSON_GetObjectItemCaseSensitive(row, "is"),
-                *other = cJSON_GetObjectItemCaseSensitive(row, "else");
+                *other = cJSON_GetObjectItemCaseSensitive(row, "else"),
+                *from = cJSON_GetObjectItemCaseSensitive(row, "from");
     double every = 0;
+    if (from) {
+        OSH_TRY(num_at(cx, &every, s, from, depth));
+        *out = (double)s->layer >= every;
+        goto done;
+    }
     if (!cJSON_IsString(key)) OSH_FAIL(cx, OSH_E_FORMAT, "%s: a flag without \"list\"", s->tpl->name);
     list = cJSON_GetObjectItemCaseSensitive(s->config->model, key->valuestring);
     if (list && !cJSON_IsNull(list) && !(cJSON_IsArray(list) && !list->child)) { // an empty one is none
@@ -200,6 +228,7 @@ static osh_status name_at(osh_ctx *cx, double *out, const osh_scope *s, const ch
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s is defined by itself", s->tpl->name, name);
     const struct { const char *name; double value; } own[] = {
         {"window", (double)s->window}, {"sliding", s->sliding}, {"sparse", s->sparse}, {"e", (double)s->e},
+        {"i", (double)s->layer},
         {"rope_mscale", osh_rope_mscale(&s->config->rope)}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(name, own[i].name) == 0) {
@@ -286,7 +315,10 @@ static osh_status num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJS
         return OSH_OK;
     }
     if (cJSON_IsString(expr)) return text_at(cx, out, s, expr->valuestring, depth);
-    if (cJSON_IsObject(expr) && depth <= MAX_DEPTH) return item_at(cx, out, s, expr, depth + 1);
+    if (cJSON_IsObject(expr) && depth <= MAX_DEPTH) {
+        bool by_layer = cJSON_GetObjectItemCaseSensitive(expr, "layers") != NULL;
+        return (by_layer ? layer_item_at : item_at)(cx, out, s, expr, depth + 1);
+    }
     return osh_fail(cx, OSH_E_FORMAT, "%s: a value is neither a number nor an expression",
                     s->tpl->name);
 }

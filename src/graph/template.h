@@ -1,7 +1,7 @@
 /* template.h - finds the template of an architecture and evaluates its names against config.json.
  *
  * A name stands for, in this order: the layer's window ("window"), whether the layer is one with a
- * window ("sliding") or with experts ("sparse"), the number of the repeated module ("e"), by what yarn
+ * window ("sliding") or with experts ("sparse"), its number ("i"), that of the repeated module ("e"), by what yarn
  * scales the scores of latent attention ("rope_mscale"), a row of "flags", which the layer has or not,
  * a row of "dims", a key of config.json, a row of "defaults" (the key is absent) or of "nulls" (it is
  * null: transformers' configuration classes tell the two apart). */

@@ -36,6 +36,7 @@ static const family families[] = {
     {"gemma2", "Gemma2ForCausalLM", {8192}, true},
     {"gemma3_text", "Gemma3ForCausalLM",
      {131072, .theta = 1e6, .sliding_theta = 1e4, .sliding_key = "rope_local_base_freq"}, true},
+    {"gemma4_text", "Gemma4ForCausalLM", {131072, .theta = 1e6, .sliding_theta = 1e4, .proportional = 0.25}, true},
     {"falcon", "FalconForCausalLM", {2048}, true},
     {"opt", "OPTForCausalLM", {2048}, true},
     {"gpt2", "GPT2LMHeadModel", {1024}, true},
@@ -124,7 +125,7 @@ static osh_status take_quantization(osh_ctx *cx, osh_hf_config *c)
 /* Of a model around a text model. */
 static bool ties_by_default(const osh_hf_config *c)
 {
-    static const char *const tied[] = {"gemma3", "mistral3"};
+    static const char *const tied[] = {"gemma3", "gemma4", "mistral3"};
     const char *type = osh_hf_config_str(c, "model_type");
     for (size_t i = 0; i < sizeof tied / sizeof *tied; i++)
         if (type && !strcmp(type, tied[i])) return true;

@@ -6,7 +6,8 @@
 #include "text/json.h"
 
 typedef enum {
-    OSH_ROPE_DEFAULT, OSH_ROPE_LINEAR, OSH_ROPE_LLAMA3, OSH_ROPE_DYNAMIC, OSH_ROPE_YARN, OSH_ROPE_LONGROPE
+    OSH_ROPE_DEFAULT, OSH_ROPE_LINEAR, OSH_ROPE_LLAMA3, OSH_ROPE_DYNAMIC, OSH_ROPE_YARN, OSH_ROPE_LONGROPE,
+    OSH_ROPE_PROPORTIONAL
 } osh_rope_type;
 typedef struct osh_rope { // transformers modeling_rope_utils.py
     osh_rope_type type;

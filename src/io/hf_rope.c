@@ -111,7 +111,8 @@ static osh_rope_type find_type(reader *r)
                  {"llama3", OSH_ROPE_LLAMA3},
                  {"dynamic", OSH_ROPE_DYNAMIC},
                  {"yarn", OSH_ROPE_YARN},
-                 {"longrope", OSH_ROPE_LONGROPE}};
+                 {"longrope", OSH_ROPE_LONGROPE},
+                 {"proportional", OSH_ROPE_PROPORTIONAL}};
     const cJSON *v = member(r->dict, "rope_type");
 
     if (!v) v = member(r->dict, "type");
@@ -247,6 +248,9 @@ static osh_status read_rope(osh_ctx *cx, osh_rope *rope, char **unknown, const c
     if (p.partial_rotary_factor <= 0 || p.partial_rotary_factor > 1)
         set_problem(&r, "partial_rotary_factor", "is not in (0, 1]");
 
+    if (!r.dict && family->proportional > 0 && !sliding)
+        p.type = OSH_ROPE_PROPORTIONAL, p.partial_rotary_factor = family->proportional;
+    if (p.type == OSH_ROPE_PROPORTIONAL) p.factor = take_num(&r, r.dict, "factor", 1);
     if (p.type == OSH_ROPE_LINEAR || p.type == OSH_ROPE_DYNAMIC)
         p.factor = need_positive(&r, "factor");
     if (p.type == OSH_ROPE_LLAMA3) read_llama3(&r, &p);

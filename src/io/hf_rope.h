@@ -11,6 +11,7 @@ typedef struct osh_rope_defaults { // of a family, where config.json has no such
     const char *theta_key, *partial_key; // what older files call these; NULL: the same
     double sliding_theta;    // not 0: layers with a sliding window have a rope of their own, with this theta
     const char *sliding_key; // key of that theta; NULL: none
+    double proportional;     // not 0: of full layers whose rope config.json does not have, this part of them
     bool longrope;           // "su" and "yarn" are names of longrope
 } osh_rope_defaults;
 /* rope [2]: of full layers, of sliding ones. */

@@ -177,6 +177,7 @@ typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // of nll and kl: of
  *   moe_router  in logits [N, E]                                     out [N, E]     weights of the experts chosen
  *   moe_gate    in x [N, D], w [E, D], b [E] optional                out [N, E]     the same, of logits in f32
  *   routed_scale in x [N, D], route [N, E]                           out [N, D]     x * sum of route[n, :]
+ *   gain        in x [N, D], w [1]                                   out [N, D]     x * w
  *   position_scale in x [N, D]                                       out [N, D]     x * 1 + beta ln(...) by position
  *   routed_rows in x [N, D], route [N, E]                            out [N, D]     x where route[:, expert] is not 0
  *   rotate      in x [N, D], T [n, n] optional                       out [N, D]     x M, n channels by themselves

@@ -39,6 +39,8 @@ check phi3_longrope 4 2
 check glm4 6 2
 check gemma2 7 2
 check gemma3 7 3
+check gemma4 9 4 -3 # two layers read the keys and values of others; a projection stands before the first
+check gemma4_k_eq_v 7 4 -2 # of the whole layers values are keys
 check gpt_neox 4 2
 check gpt_neox_serial 4 2
 check opt 6 2

@@ -55,6 +55,7 @@ static const grad_case cases[] = {
     {"moe_router", 7, {3}, {{8, 0}}, 8, &top1s, 4},
     {"routed_scale", 7, {3}, {{9, 0}, {3, 0}}, 9},
     {"position_scale", 13, {5, 6}, {{9, 0}}, 9, &far4},
+    {"gain", 13, {5, 6}, {{9, 0}, {1, 0}}, 9},
     {"routed_rows", 7, {3}, {{9, 0}, {3, 0}}, 9, &expert1},
     {"rotate", 7, {3}, {{21, 0}, {7, 7}}, 21, &turn7, .fixed = 2},
     {"moe_combine", 7, {3}, {{9, 0}, {9, 0}, {3, 0}}, 9, &expert1},

@@ -219,6 +219,8 @@ static const op_case cases[] = {
     {"routed_scale", 1, {1, 1}, .out = 1},
     {"routed_scale", 67, {129, 7}, .out = 129, {9, 11}},
     {"position_scale", 1, {1}, .out = 1, .attr = &far4},
+    {"gain", 1, {1}, {{1}}, 1},
+    {"gain", 67, {129}, {{1}}, 129, {9, 11}},
     {"position_scale", 67, {7}, .out = 7, {9, 11}, .attr = &far4, .without = &far9},
     {"position_scale", 67, {129}, .out = 129, {9, 11}, .attr = &far4, .without = &far4b},
     {"moe_router", 3, {1024}, .out = 1024, .amp = 3, .attr = &top8, .without = &top2},

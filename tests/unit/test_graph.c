@@ -363,6 +363,7 @@ static void broken_templates(void **state)
         {"[\"F\", \"D\"]", "[\"F\", \"D-D\"]", "whole number of at least 1"},
         {"\"head\":", "\"logits\": {\"cap\": \"D-D-D\"}, \"head\":", "capped at -"},
         {"\"head\":", "\"flags\": {\"F\": {\"every\": 2}}, \"head\":", "a flag without \"list\""},
+        {"\"F\": \"intermediate_size\"", "\"F\": {\"layers\": \"x\"}", "are not words"},
         {"\"head\":", "\"flags\": {\"F\": {\"list\": \"architectures\"}}, \"head\":",
          "architectures[0] is not a number"},
         {"\"F\": \"intermediate_size\"", "\"F\": {\"list\": \"architectures\", \"at\": 0, \"else\": 1}",

@@ -2,6 +2,7 @@
  *
  *   positions      x [N, D] + w[position + offset]      sigmoid_gate   sigmoid(gate [N, 1] or [N, D]) x [N, D]
  *   routed_scale   x [N, D] sum of route [N, E]         position_scale x [N, D] a number by position
+ *   gain           x [N, D] w [1]
  *
  * f32, rounded as in the reference; out may be x. */
 #include "ops/cuda/pack.cuh"
@@ -129,6 +130,34 @@ osh_status osh_position_scale_cuda(osh_ctx *cx, const osh_op_args *a)
                                    static_cast<const T *>(x->data) + first, n, D, (float)at->beta,
                                    (float)at->original));
     }
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}
+
+/* y, x [n] */
+template <class T, class S> static __global__ void gain_kernel(T *y, const T *x, const S *w, int64_t n)
+{
+    float by = osh_cu_round<T>(osh_cu_load(w[0]));
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
+        osh_cu_store(&y[i], __fmul_rn(osh_cu_load(x[i]), by));
+}
+
+template <class T, class S> static void gain_of(const osh_op_args *a)
+{
+    const osh_tensor *x = a->in[0], *y = a->out[0];
+    int64_t n = osh_tensor_numel(x);
+    OSH_LAUNCH((gain_kernel<T, S>), osh_cu_grid(y->device, n, 256), 256, 0, osh_cuda_stream(y->device),
+               static_cast<T *>(y->data), static_cast<const T *>(x->data), static_cast<const S *>(a->in[1]->data), n);
+}
+
+osh_status osh_gain_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+
+    if (!osh_tensor_numel(a->in[0])) return OSH_OK;
+    OSH_TRY(osh_cu_readable(cx, a->in[1]->dtype));
+    OSH_CU_BY_DTYPE(a->in[0]->dtype, T, OSH_CU_BY_STORED(a->in[1]->dtype, S, gain_of<T, S>(a)));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

@@ -56,7 +56,7 @@ def tokens(vocab):
 TYPES = {"GPTNeoX": "gpt_neox", "Gemma3": "gemma3_text", "Qwen2Moe": "qwen2_moe", "Qwen3Moe": "qwen3_moe", "Glm4Moe": "glm4_moe",
          "DeepseekV2": "deepseek_v2", "DeepseekV3": "deepseek_v3", "GptOss": "gpt_oss", "Qwen3Next": "qwen3_next",
          "Qwen3_5": "qwen3_5_text", "Qwen3_5Moe": "qwen3_5_moe_text",
-         "GraniteMoeHybrid": "granitemoehybrid"}
+         "GraniteMoeHybrid": "granitemoehybrid", "Gemma4": "gemma4_text"}
 
 
 def model_type(arch):
@@ -121,6 +121,18 @@ def gpt2(**kw):
 
 LLAMA4 = dict(num_hidden_layers=4, intermediate_size_mlp=64, interleave_moe_layer_step=2, num_local_experts=4, num_experts_per_tok=1,
               attention_chunk_size=24, no_rope_layer_interval=4, floor_scale=16, attn_scale=0.5, use_qk_norm=True)
+def gemma4_rope(partial):
+    return {"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            "full_attention": {"rope_type": "proportional", "rope_theta": 1000.0, "partial_rotary_factor": partial}}
+
+
+def gemma4(**kw):
+    d = dict(gemma(), layer_types=["sliding_attention", "full_attention"] * (kw["num_hidden_layers"] // 2), vocab_size_per_layer_input=48,
+             tie_word_embeddings=True, rope_parameters=gemma4_rope(0.25))
+    del d["query_pre_attn_scalar"]
+    return {**d, **kw}
+
+
 GRH = "GraniteMoeHybridForCausalLM"
 SSM = dict(num_hidden_layers=3, mamba_n_heads=8, mamba_d_state=12, mamba_expand=2, mamba_n_groups=2, shared_intermediate_size=40,
            embedding_multiplier=3.0, residual_multiplier=0.3, attention_multiplier=0.15, logits_scaling=3.0)
@@ -230,6 +242,10 @@ CASES = {
                       dict(hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4,
                            vision_output_dim=16, projector_input_dim=16, projector_output_dim=16), image_token_index=47),
                {"text_config": {"attention_chunk_size": 64}}),
+    "gemma4": (five("Gemma4ForCausalLM", **gemma4(num_hidden_layers=4, num_kv_shared_layers=2, hidden_size_per_layer_input=8, global_head_dim=24,
+                                                  use_double_wide_mlp=True, final_logit_softcapping=4.0)), {"rope_parameters": gemma4_rope(1.0)}),
+    "gemma4_k_eq_v": (five("Gemma4ForCausalLM", **gemma4(num_hidden_layers=4, attention_k_eq_v=True, num_global_key_value_heads=1, global_head_dim=16,
+                                                         hidden_size_per_layer_input=0)), {"sliding_window": 24}),
     "falcon": (five(FA, **falcon(), **ROPE), {"activation": "relu"}),
     "falcon_new": (five(FA, **falcon(new_decoder_architecture=True, num_kv_heads=2, tie_word_embeddings=False), **ROPE),
                    {"activation": "relu"}),

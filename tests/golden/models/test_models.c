@@ -170,6 +170,8 @@ int main(void)
         CASE(opt_after),
         CASE(gpt2),
         CASE(llama4),
+        CASE(gemma4),
+        CASE(gemma4_k_eq_v),
         CASE(mamba2),
         CASE(mamba2_limit),
         CASE(granite_hybrid),
