@@ -1,14 +1,16 @@
 /* prune_solve.c - SparseGPT's loop over tiles of rows: inside a block a lane is a row, behind it one sgemm per tile.
  * Which weights of a block become 0 is chosen over all rows, so that all tiles are through a block before the next. */
+#include "base/isa.h"
 #include "ops/prune.h"
 #include "ops/cpu/blas.h"
 #include "ops/cpu/gemm.h"
+#include "ops/cpu/vec.h"
 #include "ops/kernel.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { TILE_ROWS = 64 };
+enum { TILE_ROWS = 64, HALF_VECTORS = TILE_ROWS / 2 / OSH_LANES };
 
 typedef struct prune_job {
     const osh_prune_solve_args *a;
@@ -53,24 +55,52 @@ static osh_status cost_chunk(osh_ctx *cx, void *user, int64_t tile, int worker)
     return OSH_OK;
 }
 
-/* Of rows [0, n) of the panel n of columns [i, i + m): their costs become those of choose. */
-static void choose_of_each(const prune_job *j, const float *w, int64_t row, int64_t n, int64_t i)
+static bool is_kept(const prune_job *j, int64_t row, int64_t column)
+{
+    return j->zero && j->zero[row * j->a->I + column];
+}
+
+/* Of each row of the panel n of columns [i, i + m) are cheapest: cost is 0 there, and infinite elsewhere. A lane is a
+ * row; those behind the last row are not used. */
+OSH_VEC_FN void choose_body(const prune_job *j, const float *w, float *cost, int64_t row, int64_t n, int64_t i)
 {
     const osh_prune_solve_args *a = j->a;
-    float cost[64];
-    for (int64_t r = 0; r < n; r++) {
-        float *to = j->cost + (row + r) * j->cols + i;
+    osh_v8f of[64], inf, none = {0};
+    osh_v8i n_before = {0};
+    v8_set(&inf, INFINITY);
+    n_before += (int32_t)a->n;
+    for (int64_t r = 0; r < n; r += OSH_LANES) {
+        int64_t lanes = j->zero ? osh_min64(n - r, OSH_LANES) : 0;
         for (int64_t k = 0; k < a->m; k++) {
-            float x = w[(i + k) * TILE_ROWS + r], d = diag_at(a, j->i1 + i + k);
-            cost[k] = j->zero && j->zero[(row + r) * a->I + j->i1 + i + k] ? 0 : x * x / (d * d);
+            float d = diag_at(a, j->i1 + i + k);
+            osh_v8f x;
+            v8_load(&x, w + (i + k) * TILE_ROWS + r);
+            of[k] = x * x / (d * d);
+            for (int64_t l = 0; l < lanes; l++)
+                if (is_kept(j, row + r + l, j->i1 + i + k)) of[k][l] = 0;
         }
         for (int64_t k = 0; k < a->m; k++) {
-            int64_t before = 0;
-            for (int64_t o = 0; o < a->m; o++) before += cost[o] < cost[k] || (cost[o] == cost[k] && o < k);
-            bool kept = j->zero && j->zero[(row + r) * a->I + j->i1 + i + k];
-            to[k] = before < a->n || kept ? 0 : INFINITY;
+            osh_v8i before = {0}; // those that are cheaper, or as cheap and further to the left
+            for (int64_t o = 0; o < k; o++) before -= of[o] <= of[k];
+            for (int64_t o = k + 1; o < a->m; o++) before -= of[o] < of[k];
+            osh_v8i chosen = before < n_before;
+            for (int64_t l = 0; l < lanes; l++)
+                if (is_kept(j, row + r + l, j->i1 + i + k)) chosen[l] = -1;
+            osh_v8f x;
+            v8_select(&x, &chosen, &none, &inf);
+            v8_store(cost + (i + k) * TILE_ROWS + r, &x);
         }
     }
+}
+
+/* Costs of a block to a panel: where the pattern does not say them. */
+static void load_costs(const prune_job *j, float *cost, int64_t row, int64_t n)
+{
+    for (int64_t i = 0; i < j->cols; i++)
+        for (int64_t r = 0; r < TILE_ROWS; r++)
+            cost[i * TILE_ROWS + r] = r >= n     ? INFINITY
+                                      : j->more ? j->cost[(row + r) * j->cols + i]
+                                                : is_kept(j, row + r, j->i1 + i) ? 0 : INFINITY;
 }
 
 static void load_panel(const prune_job *j, float *w, int64_t row, int64_t n)
@@ -81,26 +111,57 @@ static void load_panel(const prune_job *j, float *w, int64_t row, int64_t n)
         for (int64_t i = 0; i < j->cols; i++) w[i * TILE_ROWS + r] = 0;
 }
 
-static void solve_panel(const prune_job *j, float *w, float *ne, int64_t row, int64_t n)
+/* Column i becomes 0 in the rows whose costs are low enough. Errors, negated, take the place of costs; 0 of others. */
+OSH_VEC_FN void drop_body(const prune_job *j, float *w, float *ne, int64_t row, int64_t n, int64_t i)
+{
+    float d = diag_at(j->a, j->i1 + i), *at = w + i * TILE_ROWS, *e = ne + i * TILE_ROWS;
+    double *loss = j->a->loss + row;
+    osh_v8f most, x, err, none = {0};
+    v8_set(&most, j->most);
+    for (int64_t r = 0; r < TILE_ROWS; r += OSH_LANES) {
+        v8_load(&err, e + r);
+        v8_load(&x, at + r);
+        osh_v8i drop = err <= most;
+        err = -(x / d);
+        v8_select(&err, &drop, &err, &none);
+        v8_select(&x, &drop, &none, &x);
+        v8_store(e + r, &err);
+        v8_store(at + r, &x);
+    }
+    for (int64_t r = 0; r < n; r++) loss[r] += (double)e[r] * e[r] / 2;
+}
+
+OSH_VEC_FN void solve_body(const prune_job *j, float *w, float *ne, int64_t row, int64_t n)
 {
     const osh_prune_solve_args *a = j->a;
     for (int64_t i = 0; i < j->cols; i++) {
-        float d = diag_at(a, j->i1 + i), *at = w + i * TILE_ROWS, *e = ne + i * TILE_ROWS;
-        if (a->n && i % a->m == 0) choose_of_each(j, w, row, n, i);
-        memset(e, 0, TILE_ROWS * sizeof *e);
-        for (int64_t r = 0; r < n; r++) {
-            bool kept = j->zero && j->zero[(row + r) * a->I + j->i1 + i];
-            if (!j->more ? !kept : !(j->cost[(row + r) * j->cols + i] <= j->most)) continue;
-            e[r] = -(at[r] / d), at[r] = 0;
-            a->loss[row + r] += (double)e[r] * e[r] / 2;
-        }
+        if (a->n && i % a->m == 0) choose_body(j, w, ne, row, n, i);
+        drop_body(j, w, ne, row, n, i);
         if (!a->u) continue;
         const float *u = a->u + (j->i1 + i) * a->I + j->i1;
-        for (int64_t k = i + 1; k < j->cols; k++) {
-            float *to = w + k * TILE_ROWS, uk = u[k];
-            for (int64_t r = 0; r < TILE_ROWS; r++) to[r] += e[r] * uk;
+        for (int64_t half = 0; half < TILE_ROWS; half += TILE_ROWS / 2) { // whose errors stay in registers
+            osh_v8f e[HALF_VECTORS], x;
+            for (int v = 0; v < HALF_VECTORS; v++) v8_load(&e[v], ne + i * TILE_ROWS + half + v * OSH_LANES);
+            for (int64_t k = i + 1; k < j->cols; k++)
+                for (int v = 0; v < HALF_VECTORS; v++) {
+                    float *to = w + k * TILE_ROWS + half + v * OSH_LANES;
+                    v8_load(&x, to);
+                    x += e[v] * u[k];
+                    v8_store(to, &x);
+                }
         }
     }
+}
+
+OSH_AVX2 static void solve_avx2(const prune_job *j, float *w, float *ne, int64_t row, int64_t n)
+{
+    solve_body(j, w, ne, row, n);
+}
+
+static void solve_panel(const prune_job *j, float *w, float *ne, int64_t row, int64_t n)
+{
+    if (osh_isa_used() >= OSH_ISA_AVX2) solve_avx2(j, w, ne, row, n);
+    else solve_body(j, w, ne, row, n);
 }
 
 static osh_status solve_tile(osh_ctx *cx, void *user, int64_t tile, int worker)
@@ -112,6 +173,7 @@ static osh_status solve_tile(osh_ctx *cx, void *user, int64_t tile, int worker)
     float *w = j->panels + 2 * worker * j->room, *ne = w + j->room;
     OSH_TRY(osh_check_interrupt(cx));
     load_panel(j, w, row, n);
+    if (!a->n) load_costs(j, ne, row, n);
     solve_panel(j, w, ne, row, n);
     for (int64_t r = 0; r < n; r++)
         for (int64_t i = 0; i < j->cols; i++) a->w[(row + r) * a->I + j->i1 + i] = w[i * TILE_ROWS + r];
