@@ -1,0 +1,70 @@
+# Several modifiers go through the model once: AWQ before rounding of attention and GPTQ of the MLP, two quantizers on
+# targets of their own, stages in the order of the file. What one of them makes is what it makes with the others left out,
+# as long as nothing that it sees is changed by them.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+fail() { echo "$*"; exit 1; }
+recipe() { # file, modifiers
+    printf 's_stage:\n  s_modifiers:\n' >"$1.yaml"
+    printf '    %s\n' "${@:2}" >>"$1.yaml"
+}
+awq="AWQModifier: {n_grid: 4}"
+attention="QuantizationModifier: {scheme: W4A16_ASYM, targets: ['re:.*self_attn.*']}"
+mlp="GPTQModifier: {scheme: W4A16, targets: ['re:.*mlp.*']}"
+recipe all "$awq" "$attention" "$mlp"
+recipe rounded "$awq" "$attention"
+recipe pair "$attention" "$mlp"
+recipe riap "$mlp" "$attention"
+recipe gptq "$mlp"
+recipe smooth "SmoothQuantModifier: {}" "GPTQModifier: {scheme: W8A8, ignore: [lm_head]}"
+printf '%s\n' 'a_stage:' '  x_modifiers:' '    SmoothQuantModifier: {}' 'b_stage:' '  y_modifiers:' \
+    '    GPTQModifier: {scheme: W8A8, ignore: [lm_head]}' >stages.yaml
+printf '%s\n' 'b_stage:' '  y_modifiers:' '    GPTQModifier: {scheme: W8A8, ignore: [lm_head]}' 'a_stage:' \
+    '  x_modifiers:' '    SmoothQuantModifier: {}' >backwards.yaml
+data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 4 --max-seq-length 64)
+one() { # recipe, flags
+    rm -rf "$1"
+    "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --progress none --output "$1" "${@:2}" >log 2>&1
+}
+cat >same.py <<'P'
+"""same.py A B PATTERN: the tensors whose names match are the same bytes in both; prints how many, and how many are not"""
+import json, pathlib, re, struct, sys
+def tensors(out):
+    raw = pathlib.Path(out, "model.safetensors").read_bytes()
+    n = struct.unpack("<Q", raw[:8])[0]
+    return {k: (v["dtype"], v["shape"], raw[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]])
+            for k, v in json.loads(raw[8:8 + n]).items() if k != "__metadata__" and re.search(sys.argv[3], k)}
+a, b = tensors(sys.argv[1]), tensors(sys.argv[2])
+print(len(a), sum(a[k] != b.get(k) for k in a) + len(b.keys() - a.keys()))
+P
+same() { [ "$(python3 same.py "$1" "$2" "$3")" = "$4 0" ] || fail "$1 and $2: $3: $(python3 same.py "$1" "$2" "$3")"; }
+. "$OSH_SOURCE_DIR/tests/tools/sums.sh"
+
+one all --profile profile.yaml || { cat log; fail "not made"; }
+for r in rounded pair riap gptq; do one $r || { cat log; fail "$r: not made"; }; done
+"$ONESHOT" verify all --model "$model" >verify.txt || { cat verify.txt; fail "verify"; }
+for i in 0 1 2; do
+    [ "$(grep -c "step: \"propagate model.layers.$i Start\"" profile.yaml)" = 1 ] || fail "layer $i is not left once"
+done
+# Attention of layer 0 reads nothing that GPTQ made. Without AWQ, whose factors are folded into both,
+# GPTQ sees the same model with rounding beside it and without, as that is not propagated.
+same all rounded 'layers\.0\.self_attn' 16
+same pair gptq 'mlp\.' 36
+same pair riap '.' 110
+echo "one traversal, the same tensors"
+
+one smooth
+one stages
+for r in smooth stages; do sums $r | grep -v 'recipe.yaml\|oneshot-manifest' >sums.$r; done
+diff sums.smooth sums.stages || fail "stages make other bytes"
+if one backwards; then fail "SmoothQuant behind GPTQ"; fi
+grep -q 'SmoothQuantModifier comes behind GPTQModifier, which quantizes the weights: want it before' log ||
+    { cat log; fail "no reason"; }
+echo "stages in the order of the file"
+
+one gptq --pipeline independent
+mv gptq independent && one gptq
+same gptq independent '.' 62
+if one all --pipeline independent; then fail "independent with three"; fi
+grep -q 'want sequential, which runs them together' log || { cat log; fail "no reason"; }
+echo "independent of one modifier"
