@@ -68,6 +68,7 @@ typedef struct osh_op {
     bool lookup;     // in[0] are numbers of rows of in[1]: it needs no others
     bool host_only;  // there is none for a card, and no plan puts it there
     bool attends;    // in[0..2] are q, k, v, attr is osh_attention_attr
+    bool passes;     // what it makes is of in[0], nothing else but zeros: that one's range holds it
 } osh_op;
 
 const osh_op *osh_op_find(const char *name); // NULL: unknown

@@ -196,13 +196,13 @@ done:
 }
 
 /* A line each. */
-static osh_status add_only(osh_ctx *cx, osh_identity *id, const osh_strs *only)
+static osh_status add_list(osh_ctx *cx, osh_identity *id, const char *name, const osh_strs *list)
 {
     osh_status rc = OSH_OK;
     osh_buf b;
     osh_buf_init(&b, 0);
-    for (size_t i = 0; i < only->n; i++) OSH_TRY(osh_buf_printf(cx, &b, "%s%s", i ? "\n" : "", only->items[i]));
-    FIELD("only", "%s", b.data);
+    for (size_t i = 0; i < list->n; i++) OSH_TRY(osh_buf_printf(cx, &b, "%s%s", i ? "\n" : "", list->items[i]));
+    FIELD(name, "%s", b.data);
 done:
     osh_buf_deinit(cx, &b);
     return rc;
@@ -221,7 +221,8 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
     FIELD("recipe", "%zu bytes, %016llx%s%s", p->recipe->n_text, (ull)XXH3_64bits(p->recipe->text, p->recipe->n_text),
           p->recipe->quality ? ", quality " : "", p->recipe->quality ? p->recipe->quality : "");
     FIELD("pipeline", "%s", osh_pipeline_name(p->pipeline));
-    if (p->opt->only.n) OSH_TRY(add_only(cx, id, &p->opt->only));
+    if (p->opt->only.n) OSH_TRY(add_list(cx, id, "only", &p->opt->only));
+    if (p->n_inherits) OSH_TRY(add_list(cx, id, "calib_passthrough", &p->opt->calib_passthrough));
     FIELD("arithmetic", "%s", p->arithmetic == OSH_ARITH_F32 ? "f32" : "reference");
     if (p->pipeline != OSH_PIPELINE_DATAFREE) {
         OSH_TRY(add_templates(cx, id, p));

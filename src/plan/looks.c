@@ -20,7 +20,7 @@ static bool cache_looks(const osh_plan *p, const osh_linear *l)
 
 bool osh_linear_looks(const osh_plan *p, const osh_linear *l, int value)
 {
-    if (l->input == value && input_looks(l)) return true;
+    if (l->ranged == value && input_looks(l)) return true;
     for (int k = 0; cache_looks(p, l) && k < OSH_CACHED && l->cache[k] >= 0; k++)
         if (l->cache[k] == value) return true;
     return false;
@@ -46,7 +46,7 @@ bool osh_looks_of(bool *kept, bool *again, const osh_plan *p, const osh_range *r
     bool any = false;
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &p->linears[i];
-        int seen[] = {l->input, l->cache[0], l->cache[1], l->cache[2]};
+        int seen[] = {l->ranged, l->cache[0], l->cache[1], l->cache[2]};
         for (int k = 0; l->wants && (!values || values[l->input]) && k <= OSH_CACHED && seen[k] >= 0; k++) {
             if (!osh_linear_looks(p, l, seen[k])) continue;
             bool *list = p->memory.looks == OSH_LOOK_AGAIN || rests(p, r, seen[k]) ? again : kept;

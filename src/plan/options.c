@@ -88,6 +88,9 @@ const osh_field osh_option_fields[] = {
      .doc = "targets in one subgraph"},
     {ROW(pipeline), .type = OSH_F_STR, .values = "sequential|basic|datafree|independent",
      .doc = "default: sequential when data is needed, else datafree"},
+    {ROW(calib_passthrough), .type = OSH_F_STRS,
+     .doc = "ops that hand a range on: slice. What they make has their input's range instead of being observed, with "
+            "commas between them; no-slice takes one out again"},
     {ROW(moe_calibrate_all_experts), .type = OSH_F_BOOL, .dflt = "true",
      .doc = "experts are calibrated on all tokens; false: on those that the router sends to them, and an expert that "
             "gets none is rounded to nearest"},

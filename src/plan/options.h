@@ -14,7 +14,7 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     int64_t num_calibration_samples, max_seq_length, batch_size, seed;
     bool shuffle_calibration_samples, concatenate_data, pad_to_max_length;
     char *pipeline;
-    osh_strs sequential_targets;
+    osh_strs sequential_targets, calib_passthrough;
     int64_t sequential_targets_per_subgraph;
     char *propagate_error;
     bool moe_calibrate_all_experts;

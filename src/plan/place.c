@@ -46,6 +46,12 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme is not made on a card by this version: want --device cpu");
         goto done;
     }
+    if (p->n_inherits) {
+        if (p->opt->device_model || (!is_auto(text) && strcmp(text, "cpu")))
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "--calib-passthrough is not served on a card by this version: want "
+                     "--device cpu");
+        goto done;
+    }
     for (size_t m = 0; m < p->recipe->n; m++) {
         if (!p->recipe->modifiers[m].type->prunes) continue;
         if (p->opt->device_model || (!is_auto(text) && strcmp(text, "cpu")))

@@ -16,6 +16,7 @@
 #include "plan/marks.h"
 #include "plan/memory.h"
 #include "plan/only.h"
+#include "plan/passthrough.h"
 #include "plan/rotations.h"
 #include "plan/tuning.h"
 #include "quant/source.h"
@@ -237,6 +238,7 @@ static osh_status begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool t
     if (to_run) OSH_TRY(osh_plan_carry(cx, p));
     if (to_run && p->pipeline != OSH_PIPELINE_DATAFREE)
         OSH_TRY(osh_plan_cut(cx, p, (const char *const *)cut->items, cut->n, opt->sequential_targets_per_subgraph));
+    if (to_run && p->pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(osh_plan_passthrough(cx, p));
     if (to_run && p->parts) say_compared(cx, p);
     OSH_TRY(osh_plan_manifest(cx, p));
     if (opt->survey) osh_plan_drop_output(cx, p);
@@ -308,6 +310,7 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
     osh_plan_drop_output(cx, p);
     osh_free(cx, p->schemes);
     osh_free(cx, p->linears);
+    osh_free(cx, p->inherits);
     osh_free(cx, p->readers);
     osh_free(cx, p->users);
     osh_free(cx, p->passes);

@@ -31,6 +31,7 @@ typedef struct osh_linear { // a module that is quantized
     int node, weight, input; // of the graph: node, weight, input value; -1: no graph
     int subgraph;           // -1: no graph
     int next_reader, next_user; // lookup.h: of the same value, of the same weight; -1: none
+    int ranged;             // value whose range its static input has: input, or its source (passthrough.h)
     unsigned wants;         // OSH_STAT_*
     int joint, next_joint;  // first of the Linears that share its global scale (globals.h), the one behind it; -1: none
     int cache[OSH_CACHED];  // values: keys, values, and where they are rounded queries, of the attention that makes
@@ -137,6 +138,8 @@ typedef struct osh_plan {
     bool queries;            // it is of queries, too
     osh_linear *linears;     // own, in execution order
     int n_linears;
+    struct osh_inherit *inherits; // own: passthrough.h
+    int n_inherits;
     int *readers, *users;    // own: [values], [weights]: the first Linear (lookup.h), -1: none; NULL: not cut
     osh_fold *folds;         // own, in the order in which they are made
     int n_folds;

@@ -17,7 +17,7 @@ static osh_status least_of_linears(osh_ctx *cx, osh_budget *out, const osh_plan 
     const char *targets[] = {"Linear"};
     osh_plan other = *p; // view: but for what follows
     other.parts = NULL, other.passes = NULL, other.linears = NULL; // own
-    other.readers = NULL, other.users = NULL;                      // own
+    other.readers = NULL, other.users = NULL, other.n_inherits = 0; // own
     other.memory = (osh_memory){0};
     *out = (osh_budget){.device = -1, .host = -1, };
     if (p->pipeline != OSH_PIPELINE_SEQUENTIAL || p->cache.present) goto done; // cache.c wants attention whole

@@ -198,7 +198,8 @@ static int64_t squares_bytes(const osh_linear *l)
 
 static size_t range_scratch(const sim *s, const osh_linear *l)
 {
-    return osh_act_observe_bytes(&l->scheme->inputs, s->batch_tokens, l->I, 1, s->p->graph->dtype);
+    int64_t width = s->p->graph->values[l->ranged].width;
+    return osh_act_observe_bytes(&l->scheme->inputs, s->batch_tokens, width, 1, s->p->graph->dtype);
 }
 
 /* Histograms of its input, and of a cache beside it. */
@@ -258,8 +259,9 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
         if (!s->counts[l->input]) s->counts[l->input] = true, s->stats += counts_bytes(s, l);
         size_t cached = osh_cache_scratch(s->p, l, s->batch_tokens);
         for (int k = 0; k < OSH_CACHED && l->cache[k] >= 0; k++) *hook_of(s, l->cache[k]) = cached;
-        size_t *hook = hook_of(s, l->input), range = l->wants & OSH_STAT_RANGE ? range_scratch(s, l) : 0;
-        if (range > *hook) *hook = range;
+        size_t *hook = hook_of(s, l->input), *ranged = hook_of(s, l->ranged);
+        size_t range = l->wants & OSH_STAT_RANGE ? range_scratch(s, l) : 0;
+        if (range > *ranged) *ranged = range;
         if (!(l->wants & OSH_STAT_HESSIAN) || s->open[l->input]) continue;
         s->open[l->input] = true;
         s->stats += hessian_bytes(s, l) * (1 + l->shift);
@@ -672,7 +674,7 @@ static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const b
         note_packing(s, &g, n, lead, work, pack, others ? h : 0);
         if (others) continue;
         if (s->squares[lead->input]) s->squares[lead->input] = false, s->stats -= squares_bytes(lead);
-        *hook_of(s, lead->input) = 0;
+        *hook_of(s, lead->input) = *hook_of(s, lead->ranged) = 0;
         for (int k = 0; k < OSH_CACHED && lead->cache[k] >= 0; k++) *hook_of(s, lead->cache[k]) = 0;
         if (!hessian) continue;
         s->stats -= h, s->open[lead->input] = false;

@@ -4,6 +4,7 @@
 #include "plan/folds.h"
 #include "plan/looks.h"
 #include "plan/lookup.h"
+#include "plan/passthrough.h"
 
 #include <string.h>
 
@@ -159,6 +160,11 @@ static bool read_from(const walk *w, int first, int v)
 /* The values that statistics are made of. */
 static void add_observed(const walk *w, bool *values, const bool *stats)
 {
+    for (int i = 0; i < w->p->n_inherits; i++) {
+        const osh_inherit *h = &w->p->inherits[i];
+        bool mine = h->linear >= w->r.l0 && h->linear < w->r.l1;
+        if (mine && (stats[w->p->linears[h->linear].input] || stats[h->from])) values[observed(w, h->from)] = true;
+    }
     for (int v = w->r.v0; v < w->r.v1; v++) {
         if (!stats[v]) continue;
         values[observed(w, v)] = true;
@@ -385,6 +391,11 @@ static bool segment_stats(walk *w, int first, int end)
 /* A statistic that waits behind node `end` is made of v. */
 static bool waits_for(const walk *w, int end, int v)
 {
+    for (int i = 0; i < w->p->n_inherits; i++) {
+        const osh_inherit *h = &w->p->inherits[i];
+        bool mine = h->linear >= w->r.l0 && h->linear < w->r.l1;
+        if (mine && observed(w, h->from) == v && w->wanted[w->p->linears[h->linear].input] >= end) return true;
+    }
     int beside = w->g->values[v].quantized;
     if (beside >= 0) return w->wanted[beside] >= end && (w->shift[beside] || observed(w, beside) == v);
     return w->wanted[v] >= end && observed(w, v) == v;

@@ -14,6 +14,7 @@
 #include "plan/dense.h"
 #include "plan/looks.h"
 #include "plan/memory.h"
+#include "plan/passthrough.h"
 #include "plan/rotations.h"
 #include "plan/tuning.h"
 
@@ -282,6 +283,36 @@ done:
     return rc;
 }
 
+/* What is not observed, and whose range it has: a line for each kind, the first of which stands for those behind it. */
+static osh_status print_inherits(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_map *seen = NULL; // own
+    char *text = NULL;    // own
+    OSH_TRY(osh_map_new(cx, &seen, 64));
+    for (int i = 0; i < p->n_inherits; i++) {
+        const osh_inherit *h = &p->inherits[i];
+        static const char *const caches[] = {"keys", "values", "queries"};
+        osh_buf line;
+        osh_buf_init(&line, 0);
+        rc = osh_buf_printf(cx, &line, "not observed: %s of %s, %s: the range is that of %s",
+                            h->cached < 0 ? "the input" : caches[h->cached], p->linears[h->linear].name,
+                            p->graph->values[h->value].name, p->graph->values[h->from].name);
+        if (!rc) rc = number_free(cx, &text, line.data);
+        osh_buf_deinit(cx, &line);
+        if (rc) goto done;
+        if (!osh_map_get(seen, text, strlen(text), &(int64_t){0})) {
+            OSH_TRY(osh_buf_line(cx, b, "%s", text));
+            OSH_TRY(osh_map_put(cx, seen, text, strlen(text), i));
+        }
+        osh_free(cx, text), text = NULL;
+    }
+done:
+    osh_free(cx, text);
+    osh_map_free(cx, seen);
+    return rc;
+}
+
 /* Weights that stay dense, and why: a line for each kind. */
 static osh_status print_dense(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
@@ -344,6 +375,7 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
                              p->spared, p->spared));
     OSH_TRY(print_rotations(cx, b, p));
     OSH_TRY(print_factors(cx, b, p));
+    OSH_TRY(print_inherits(cx, b, p));
     OSH_TRY(print_dense(cx, b, p));
     if (p->pipeline != OSH_PIPELINE_DATAFREE)
         OSH_TRY(osh_buf_printf(cx, b, "%ld samples, %ld tokens, at most %ld tokens a sample\n", (long)p->data.n,
@@ -459,6 +491,23 @@ static bool json_factors(cJSON *root, const osh_plan *p)
     return ok;
 }
 
+static bool json_inherits(cJSON *root, const osh_plan *p)
+{
+    cJSON *list = p->n_inherits ? cJSON_AddArrayToObject(root, "not_observed") : NULL;
+    bool ok = list || !p->n_inherits;
+    for (int i = 0; ok && i < p->n_inherits; i++) {
+        const osh_inherit *h = &p->inherits[i];
+        static const char *const leaves[] = {"input", "keys", "values", "queries"};
+        cJSON *o = cJSON_CreateObject();
+        cJSON_AddItemToArray(list, o);
+        ok = o && cJSON_AddStringToObject(o, "module", p->linears[h->linear].name) &&
+             cJSON_AddStringToObject(o, "what", leaves[h->cached + 1]) &&
+             cJSON_AddStringToObject(o, "value", p->graph->values[h->value].name) &&
+             cJSON_AddStringToObject(o, "range_of", p->graph->values[h->from].name);
+    }
+    return ok;
+}
+
 static bool json_tune(cJSON *root, const osh_plan *p)
 {
     cJSON *o = p->tune.steps || p->tune_not ? cJSON_AddObjectToObject(root, "tune") : NULL;
@@ -501,7 +550,8 @@ osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
                   cJSON_AddNumberToObject(root, "samples", (double)p->data.n) &&
                   cJSON_AddNumberToObject(root, "output_bytes", (double)p->total_bytes) &&
                   cJSON_AddNumberToObject(root, "output_tensors", (double)p->n_out) &&
-                  (!p->n_folds || json_factors(root, p)) && json_subgraphs(root, p) && json_memory(root, p) &&
+                  (!p->n_folds || json_factors(root, p)) && json_inherits(root, p) &&
+                  json_subgraphs(root, p) && json_memory(root, p) &&
                   json_card_model(cx, root, p) && json_tune(root, p) && json_rest(root, p) && osh_dense_json(root, p);
         if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
         OSH_TRY(osh_manifest_list(cx, cJSON_AddArrayToObject(root, "tensors"), p));

@@ -49,6 +49,14 @@ void osh_cached_drop(osh_ctx *cx, osh_cached *c, int linear)
     }
 }
 
+/* The first of a Linear's caches that has the range of this one: of values that a slice passes on, one source. */
+static int same_as(const osh_linear *l, int k)
+{
+    int first = 0;
+    while (l->cache[first] != l->cache[k]) first++;
+    return first;
+}
+
 osh_status osh_cached_want(osh_ctx *cx, osh_cached *c, int linear)
 {
     osh_status rc = OSH_OK;
@@ -56,6 +64,7 @@ osh_status osh_cached_want(osh_ctx *cx, osh_cached *c, int linear)
     for (int k = 0; k < OSH_CACHED && l->cache[k] >= 0; k++) {
         cached_range *r = &c->ranges[OSH_CACHED * linear + k];
         r->linear = linear;
+        if (same_as(l, k) != k) continue;
         OSH_NEW(cx, r->heads, l->heads[k]);
         c->at[l->cache[k]] = 1 + OSH_CACHED * linear + k;
     }
@@ -100,7 +109,7 @@ osh_status osh_cached_params(osh_ctx *cx, void **out, const osh_cached *c, int l
     char *at = all;
     for (int k = 0; k < n; k++) { // a scale, and behind all of them their zero points
         if (leaf[k].zero) continue;
-        const osh_act_observer *o = c->ranges[OSH_CACHED * linear + leaf[k].of].heads;
+        const osh_act_observer *o = c->ranges[OSH_CACHED * linear + same_as(l, leaf[k].of)].heads;
         bool zeros = k + 1 < n && leaf[k + 1].zero;
         int8_t *zero = zeros ? (int8_t *)at + leaf[k].bytes : NULL;
         if (!o[0].seen) OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: the scales of its cache are unknown", l->name);

@@ -9,6 +9,7 @@
 #include "plan/layout.h"
 #include "plan/looks.h"
 #include "plan/lookup.h"
+#include "plan/passthrough.h"
 #include "quant/observer.h"
 #include "run/cached.h"
 
@@ -106,9 +107,11 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
     int end = 0;
     s->first_value = p->graph->n_values;
     for (int i = s->own.first; i < s->own.end; i++) {
-        int v = p->linears[i].input;
-        if (v >= 0 && v < s->first_value) s->first_value = v;
-        if (v >= end) end = v + 1;
+        const int of[] = {p->linears[i].input, p->linears[i].ranged};
+        for (int k = 0; k < 2; k++) {
+            if (of[k] >= 0 && of[k] < s->first_value) s->first_value = of[k];
+            if (of[k] >= end) end = of[k] + 1;
+        }
     }
     s->n_of = end > s->first_value ? end - s->first_value : 0;
     OSH_NEW(cx, s->of, s->n_of);
@@ -223,6 +226,26 @@ static bool looks_again(const osh_stats *s, const osh_q_args *a, int value)
     return osh_observer_twice(a) && (s->look == LOOK_KEPT || (s->look == LOOK_ALL && s->again[value]));
 }
 
+/* An input that is wanted has its range from there. */
+static bool is_source(const osh_stats *s, int value)
+{
+    for (int i = 0; i < s->plan->n_inherits; i++) {
+        const osh_inherit *h = &s->plan->inherits[i];
+        const osh_linear *l = &s->plan->linears[h->linear];
+        if (h->from == value && h->cached < 0 && mine(s, l) && s->wanted[l->input]) return true;
+    }
+    return false;
+}
+
+/* Of the Linear, unless another one has it. */
+static osh_status feed_range(osh_ctx *cx, osh_stats *s, int linear, int value, const osh_tensor *sample)
+{
+    const osh_q_args *a = &s->plan->linears[linear].scheme->inputs;
+    if (range_of(s, linear) != linear || (s->look != LOOK_ALL && !osh_observer_twice(a))) return OSH_OK;
+    if (looks_again(s, a, value)) return osh_act_observe_again(cx, range_at(s, linear), 1, sample, a);
+    return osh_act_observe(cx, range_at(s, linear), 1, sample, a);
+}
+
 /* A sample's rows of x, [at[0], at[1]). */
 static osh_status feed_sample(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x, const int64_t *at)
 {
@@ -230,11 +253,13 @@ static osh_status feed_sample(osh_ctx *cx, osh_stats *s, int value, const osh_te
     osh_tensor part = *x;
     part.data = (char *)x->data + (size_t)(at[0] * x->shape[1]) * osh_dtype_bytes(x->dtype);
     if (!(part.shape[0] = at[1] - at[0])) goto done;
-    for (int i = ranged(s, osh_first_reader(s->plan, value)); i >= 0; i = ranged(s, osh_next_reader(s->plan, i))) {
-        const osh_q_args *a = &s->plan->linears[i].scheme->inputs;
-        if (range_of(s, i) != i || (s->look != LOOK_ALL && !osh_observer_twice(a))) continue;
-        if (looks_again(s, a, value)) OSH_TRY(osh_act_observe_again(cx, range_at(s, i), 1, &part, a));
-        else OSH_TRY(osh_act_observe(cx, range_at(s, i), 1, &part, a));
+    for (int i = ranged(s, osh_first_reader(s->plan, value)); i >= 0; i = ranged(s, osh_next_reader(s->plan, i)))
+        if (s->wanted[value] && s->plan->linears[i].ranged == value) OSH_TRY(feed_range(cx, s, i, value, &part));
+    for (int i = 0; i < s->plan->n_inherits; i++) {
+        const osh_inherit *h = &s->plan->inherits[i];
+        const osh_linear *l = &s->plan->linears[h->linear];
+        if (h->from == value && h->cached < 0 && mine(s, l) && s->wanted[l->input])
+            OSH_TRY(feed_range(cx, s, h->linear, value, &part));
     }
 done:
     return rc;
@@ -321,7 +346,7 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
     bool twice = osh_observer_twice(&s->plan->cache);
     if (s->cached && (twice || s->look == LOOK_ALL))
         OSH_TRY(osh_cached_feed(cx, s->cached, value, x, &b->seqs, looks_again(s, &s->plan->cache, value)));
-    if (!s->wanted[value]) goto done;
+    if (!s->wanted[value] && !is_source(s, value)) goto done;
     bool routed = s->plan->by_route && osh_is_by_route(s->plan->graph, value);
     OSH_TRY(routed ? feed_routed(cx, s, value, x, b) : feed_wanted(cx, s, value, v->original, x, b));
 done:

@@ -1,0 +1,92 @@
+/* passthrough.c - see passthrough.h. */
+#include "plan/passthrough.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+
+static osh_status say_unknown(osh_ctx *cx, const char *name)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b;
+    osh_buf_init(&b, 1024);
+    for (size_t i = 0; i < osh_op_count(); i++)
+        if (osh_op_at(i)->passes) OSH_TRY(osh_buf_printf(cx, &b, "%s%s", b.len ? ", " : "", osh_op_at(i)->name));
+    OSH_FAIL(cx, OSH_E_USAGE, "--calib-passthrough: %s %s: want %s", name,
+             osh_op_find(name) ? "makes values of its own, with another range" : "is no op", b.data);
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+static osh_status check_names(osh_ctx *cx, const osh_strs *names)
+{
+    osh_status rc = OSH_OK;
+    for (size_t i = 0; i < names->n; i++) {
+        const char *name = names->items[i] + (strncmp(names->items[i], "no-", 3) ? 0 : 3);
+        const osh_op *op = osh_op_find(name);
+        if (!op || !op->passes) OSH_TRY(say_unknown(cx, name));
+    }
+done:
+    return rc;
+}
+
+/* The last one that names it decides. */
+static bool hands_on(const osh_plan *p, const osh_op *op)
+{
+    const osh_strs *names = &p->opt->calib_passthrough;
+    bool on = false;
+    for (size_t i = 0; op->passes && i < names->n; i++) {
+        bool off = !strncmp(names->items[i], "no-", 3);
+        if (!strcmp(names->items[i] + (off ? 3 : 0), op->name)) on = !off;
+    }
+    return on;
+}
+
+/* It is made in the subgraph, or comes into it. */
+static bool there(const osh_plan *p, int subgraph, int value)
+{
+    const osh_subgraph *s = &p->parts->parts[subgraph];
+    int producer = p->graph->values[value].producer;
+    if (value == p->graph->input_ids) return false;
+    if (p->pipeline == OSH_PIPELINE_BASIC || (producer >= s->first && producer < s->first + s->n_nodes)) return true;
+    for (int i = 0; i < s->n_live_in; i++)
+        if (s->live_in[i] == value) return true;
+    return false;
+}
+
+static int source_of(const osh_plan *p, int subgraph, int value)
+{
+    for (;;) {
+        int producer = p->graph->values[value].producer;
+        const osh_node *n = producer >= 0 ? &p->graph->nodes[producer] : NULL;
+        if (!n || !hands_on(p, n->op) || !there(p, subgraph, n->in[0])) return value;
+        value = n->in[0];
+    }
+}
+
+static void inherit(osh_plan *p, int linear, int cached, int *value)
+{
+    int from = source_of(p, p->linears[linear].subgraph, *value);
+    if (from == *value) return;
+    p->inherits[p->n_inherits++] = (osh_inherit){linear, cached, *value, from};
+    *value = from;
+}
+
+osh_status osh_plan_passthrough(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    bool heads = p->cache.present && p->cache.strategy == OSH_Q_ATTN_HEAD; // a source has other heads, or none
+    for (int i = 0; i < p->n_linears; i++) p->linears[i].ranged = p->linears[i].input;
+    if (!p->opt->calib_passthrough.n) goto done;
+    OSH_TRY(check_names(cx, &p->opt->calib_passthrough));
+    OSH_NEW(cx, p->inherits, (size_t)p->n_linears * (1 + OSH_CACHED));
+    for (int i = 0; i < p->n_linears; i++) {
+        osh_linear *l = &p->linears[i];
+        if (l->subgraph < 0) continue;
+        if (l->wants & OSH_STAT_RANGE) inherit(p, i, -1, &l->ranged);
+        for (int k = 0; !heads && k < OSH_CACHED && l->cache[k] >= 0; k++) inherit(p, i, k, &l->cache[k]);
+    }
+done:
+    return rc;
+}

@@ -1,0 +1,82 @@
+# Ranges that are handed on: what a slice makes has the range of its source, where --calib-passthrough says so and the source is
+# seen in the same subgraph; the plan lists it; budgets, cuts and second looks change nothing of it.
+set -euo pipefail
+fail() { echo "$*"; exit 1; }
+scales() { # output, ending of the name: the F32 or BF16 numbers
+    python3 - "$@" <<'P'
+import json, struct, sys
+with open(sys.argv[1] + "/model.safetensors", "rb") as f:
+    n = struct.unpack("<Q", f.read(8))[0]
+    for name, e in sorted(json.loads(f.read(n)).items()):
+        if not name.endswith(sys.argv[2]): continue
+        f.seek(8 + n + e["data_offsets"][0])
+        raw = f.read(e["data_offsets"][1] - e["data_offsets"][0])
+        bits = struct.unpack("<H", raw)[0] << 16 if e["dtype"] == "BF16" else struct.unpack("<I", raw)[0]
+        print(struct.unpack("<f", struct.pack("<I", bits))[0])
+P
+}
+run() { # model, recipe, output, flags
+    "$ONESHOT" --model "$1" --recipe "$2.yaml" --dataset "$1/calibration.jsonl" --progress none --output "$3" "${@:4}" >/dev/null 2>log ||
+        { cat log; fail "failed: $*"; }
+}
+plan() { "$ONESHOT" plan --model "$1" --recipe "$2.yaml" --dataset "$1/calibration.jsonl" "${@:3}" 2>&1 || true; }
+"$OSH_TOOLS/tiny_model" phi3 phi3
+"$OSH_TOOLS/tiny_model" deepseek_v2 deepseek
+
+# queries, keys and values of one projection, in a model without rope: its range is theirs together
+mkdir models
+python3 - "$OSH_SOURCE_DIR/models/phi3.json" <<'P'
+import json, sys
+t = json.load(open(sys.argv[1]))
+nodes = t["layer"]["nodes"]
+kept = [n for n in nodes if n.get("op") != "rope"]
+assert len(kept) == len(nodes) - 2
+next(n for n in kept if n.get("op") == "attention")["in"] = ["q", "k", "v"]
+t["layer"]["nodes"] = kept
+json.dump(t, open("models/phi3.json", "w"))
+P
+group='input_activations: {num_bits: 8, type: float, strategy: tensor, dynamic: false, symmetric: true, observer: static_minmax}'
+echo "s_modifiers: {QuantizationModifier: {config_groups: {g: {targets: ['re:.*self_attn\$'], $group}}}}" >attention.yaml
+run phi3 attention seen --models-dir models
+run phi3 attention passed --models-dir models --calib-passthrough slice
+paste <(scales seen q_scale) <(scales seen k_scale) <(scales seen v_scale) |
+    awk '{ m = $1; if ($2 > m) m = $2; if ($3 > m) m = $3; print m }' >want.txt
+[ -s want.txt ] || fail "no scales"
+[ "$(scales seen q_scale)" != "$(scales seen k_scale)" ] || fail "all ranges are the same: the test would see nothing"
+for leaf in q_scale k_scale v_scale; do diff want.txt <(scales passed $leaf) || fail "$leaf"; done
+plan phi3 attention --models-dir models --calib-passthrough slice >plan.txt
+for what in keys values queries; do
+    grep -q "^not observed: $what of model.layers.\*.self_attn.o_proj, .*: the range is that of model.layers.\*.qkv" plan.txt || fail "$(cat plan.txt)"
+done
+
+# behind rope keys and queries are observed; heads are not a projection's; no- takes an op out again
+plan phi3 attention --calib-passthrough slice | grep '^not observed' >list.txt
+[ "$(wc -l <list.txt)" = 1 ] && grep -q '^not observed: values' list.txt || fail "$(cat list.txt)"
+sed 's/strategy: tensor/strategy: attn_head/' attention.yaml >heads.yaml
+if plan phi3 heads --calib-passthrough slice | grep '^not observed'; then fail "heads"; fi
+if plan phi3 attention --calib-passthrough slice,no-slice | grep '^not observed'; then fail "no-slice"; fi
+plan phi3 attention --calib-passthrough rope | grep -q 'rope makes values of its own, with another range: want slice' || fail "rope"
+plan phi3 attention --calib-passthrough slicer | grep -q 'slicer is no op: want slice' || fail "slicer"
+
+# an input: DeepSeek's attention makes zeros behind each head's values, which a slice leaves out. Ends are the same, percentiles not
+acts() { # observer, kwargs
+    echo "s_modifiers: {GPTQModifier: {ignore: [lm_head], config_groups: {g: {targets: [Linear], weights: {num_bits: 8, strategy: channel},
+        input_activations: {num_bits: 8, dynamic: false, strategy: tensor, observer: $1, observer_kwargs: {$2}}}}}}"
+}
+acts static_minmax '' >ends.yaml
+acts layerwise_percentile 'exact: true, first: 70, second: 80, third: 90' >percentiles.yaml
+run deepseek ends ends
+run deepseek ends ends.passed --calib-passthrough slice
+cmp ends/model.safetensors ends.passed/model.safetensors || fail "other ends"
+plan deepseek ends --calib-passthrough slice --json | grep -A3 '"module": "model.layers.1.self_attn.o_proj"' | grep -q '"range_of": "model.layers.1.c"' || fail json
+run deepseek percentiles seen.lwp
+run deepseek percentiles passed.lwp --calib-passthrough slice
+if cmp -s seen.lwp/model.safetensors passed.lwp/model.safetensors; then fail "o_proj's input is observed"; fi
+least=$(plan deepseek percentiles --calib-passthrough slice --host-memory 4MiB | sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p')
+for how in "--calib-cache disk --threads 1" "--calib-cache recompute --batch-size 3" "--host-memory $least"; do
+    run deepseek percentiles out --calib-passthrough slice $how
+    cmp out/model.safetensors passed.lwp/model.safetensors || fail "other bytes: $how"
+    rm -rf out
+done
+# with single Linears as targets the source is in an earlier subgraph
+if plan deepseek percentiles --calib-passthrough slice --sequential-targets Linear | grep '^not observed'; then fail "Linears"; fi
