@@ -101,11 +101,11 @@ static osh_status modifiers_print(osh_ctx *cx, osh_buf *b)
         const osh_modifier_type *m = osh_modifier_at(i);
         const osh_modifier one = {.type = m};
         bool quantizes = osh_modifier_quantizes(&one);
-        OSH_TRY(osh_buf_printf(cx, b, "%s%s\n  %s%s\n", i ? "\n" : "", m->name,
+        OSH_TRY(osh_buf_printf(cx, b, "%s%s\n  %s%s%s\n", i ? "\n" : "", m->name,
                                !quantizes ? m->keys
                                           : "scheme or config_groups, targets, ignore, weight_observer, "
                                             "input_observer, kv_cache_scheme, quality, candidates",
-                               quantizes && m->key ? ", actorder, scale_search, refine, tune" : ""));
+                               quantizes && m->keys ? ", " : "", quantizes && m->keys ? m->keys : ""));
         for (const osh_field *f = m->fields; f && f->name; f++) {
             OSH_TRY(osh_buf_printf(cx, b, "  %-22s %s", f->name, f->doc));
             if (f->values) OSH_TRY(osh_buf_printf(cx, b, " (%s)", f->values));

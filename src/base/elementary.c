@@ -86,3 +86,11 @@ double osh_math_erfc(double x)
     double tail = a > 27.5 ? 0 : t * osh_math_exp(-a * a) * (y * b0 - b1 + 0.5 * c[0]);
     return x < 0 ? 2 - tail : tail;
 }
+
+/* The series of sin(pi (1/2 - u)). */
+double osh_math_cos_pi(double u)
+{
+    double x = M_PI * (0.5 - u), term = x, sum = x;
+    for (int k = 1; k < 12; k++) sum += term *= -x * x / (double)(2 * k * (2 * k + 1));
+    return sum;
+}

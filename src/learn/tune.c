@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "graph/back.h"
+#include "base/elementary.h"
 #include "graph/picked.h"
 #include "ops/kernel.h"
 
@@ -272,18 +273,10 @@ done:
 
 /* ---- steps ---- */
 
-/* cos(pi u), 0 <= u <= 1: the same bits with every C library. */
-static double cosine(double u)
-{
-    double x = M_PI * (0.5 - u), term = x, sum = x;
-    for (int k = 1; k < 12; k++) sum += term *= -x * x / (double)(2 * k * (2 * k + 1));
-    return sum;
-}
-
 static double rate_part(int64_t at, int64_t n)
 {
     if (at < WARM) return (double)(at + 1) / WARM;
-    return 0.05 + 0.95 * (1 + cosine((double)(at - WARM) / (double)(n - WARM))) / 2;
+    return 0.05 + 0.95 * (1 + osh_math_cos_pi((double)(at - WARM) / (double)(n - WARM))) / 2;
 }
 
 static osh_status move(osh_ctx *cx, osh_tune *t, int64_t at)

@@ -745,7 +745,8 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
 }
 
 const osh_modifier_type osh_modifier_gptq = {
-    .name = "GPTQModifier", .fields = fields, .bytes = sizeof(gptq), .key = key, .best = osh_gptq_best,
+    .name = "GPTQModifier", .fields = fields, .bytes = sizeof(gptq), .key = key,
+    .keys = "actorder, scale_search, refine, tune", .best = osh_gptq_best,
     .resolve = resolve, .wants = wants, .freedom = freedom, .compress = compress, .propagates = true, .needs = needs,
     .step = osh_gptq_step_name, .tunes = osh_gptq_tunes,
 };

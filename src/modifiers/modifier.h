@@ -50,6 +50,7 @@ struct osh_linear_job { // one Linear to be quantized
                                 // other; NULL: the Linear has none
     void *room;                 // view: for codes, [O, I] bytes, where the modifier works by rows; NULL: codes is made
     double *sums;               // view: out, [O, 2] |w - dq|^2 and |w|^2 of each row; NULL: not wanted
+    int64_t n_tokens;           // that the statistics are of
     bool pack;                  // codes may be packed: the output has them as pack-quantized
     bool packed;                // out: they are
     void *codes;                // own: out, [O, I] bytes; packed: the first output tensor as it is stored; NULL where
@@ -130,7 +131,7 @@ struct osh_modifier_type {
     /* A key that the field table cannot express. *known false: not one of this modifier's. */
     osh_status (*key)(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *value,
                       bool *known, const char *what);
-    const char *keys; // of a transform, or one that prunes: those of key, for messages
+    const char *keys; // those of key, for messages
     osh_status (*best)(osh_ctx *cx, osh_modifier *m); // arguments for the least loss, before any key; NULL: none
     osh_status (*resolve)(osh_ctx *cx, osh_modifier *m); // after the last key; may be NULL
     unsigned (*wants)(const osh_modifier *m, const osh_q_scheme *s);
@@ -146,7 +147,10 @@ struct osh_modifier_type {
      * may be inside of, and nothing to quantize. A quantizer may come behind it. */
     bool prunes;
     bool rotates; // weights are multiplied by orthogonal matrices before all else; args are osh_rotate (rotate.h)
+    bool host_only; // it is not made on a card
     bool propagates; // compress leaves the dequantized weight in w, or in device_w (but for keep_w): later ones see it
+    /* Operations on a weight [O, I]; NULL: a product of it with h. */
+    double (*flops)(const osh_modifier *m, int64_t O, int64_t I);
     /* Bytes (gross, an upper bound) that compress takes at most beside w and h, what it leaves in jobs included. Of a
      * job scheme and w's shape and dtype are read. device: NULL, or h lies on one: given what there is room for in its
      * arena, gets what is taken of it; more than that: the least that will do. */

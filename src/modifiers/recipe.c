@@ -50,6 +50,13 @@ static const struct quality *find_quality(const char *name)
     return NULL;
 }
 
+static bool is_of_quality(const osh_modifier_type *t)
+{
+    for (const struct quality *q = qualities; q->name; q++)
+        if (!strcmp(q->type, t->name)) return true;
+    return false;
+}
+
 static bool in_list(const char *const *list, const char *s)
 {
     for (; *list; list++)
@@ -87,12 +94,12 @@ static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml
         osh_buf_printf(cx, &b, ", %s", f->name);
         osh_near_see(&near, f->name);
     }
-    const char *more = own ? "" : m->type->key ? ", actorder, scale_search, refine, tune, quality" : ", quality";
     osh_status rc =
-        osh_fail(cx, OSH_E_USAGE, "%s:%d:%d: unknown key '%s' of %s: want %s%s%s%s", what, k->line, k->column,
+        osh_fail(cx, OSH_E_USAGE, "%s:%d:%d: unknown key '%s' of %s: want %s%s%s%s%s%s", what, k->line, k->column,
                  near.word, m->type->name,
                  own ? m->type->keys : "config_groups, scheme, targets, ignore, observer, kv_cache_scheme, candidates",
-                 b.data ? b.data : "", more, osh_near_hint(&near, ""));
+                 b.data ? b.data : "", own || !m->type->keys ? "" : ", ", own || !m->type->keys ? "" : m->type->keys,
+                 own ? "" : ", quality", osh_near_hint(&near, ""));
     osh_buf_deinit(cx, &b);
     return rc;
 }
@@ -139,6 +146,9 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
         goto done;
     }
     if (osh_modifier_quantizes(m)) OSH_TRY(quality_of(cx, &level, body, quality, what));
+    if (level && !is_of_quality(m->type))
+        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: quality '%s' chooses between QuantizationModifier and GPTQModifier, and "
+                 "%s is neither: want one of the two", what, name->line, name->column, level->name, m->type->name);
     if (level) m->type = osh_modifier_find(level->type);
     m->args = osh_calloc(cx, 1, m->type->bytes);
     if (!m->args) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", m->type->name);

@@ -132,6 +132,8 @@ static double factor_flops(const osh_linear *l) { return (2.0 / 3 + 2 * l->shift
 /* The column loop, on the host another one that judges rounding to nearest, and gptq_target. */
 static double solve_flops(const osh_plan *p, const osh_linear *l)
 {
+    const osh_modifier *m = &p->recipe->modifiers[l->modifier];
+    if (m->type->flops) return m->type->flops(m, l->O, l->I);
     return (1 + !p->device + 2 * l->shift) * cube(l, l->O);
 }
 

@@ -53,7 +53,7 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
         goto done;
     }
     for (size_t m = 0; m < p->recipe->n; m++) {
-        if (!p->recipe->modifiers[m].type->prunes) continue;
+        if (!p->recipe->modifiers[m].type->prunes && !p->recipe->modifiers[m].type->host_only) continue;
         if (p->opt->device_model || (!is_auto(text) && strcmp(text, "cpu")))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is not made on a card by this version: want --device cpu",
                      p->recipe->modifiers[m].type->name);

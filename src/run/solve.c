@@ -194,7 +194,7 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
             continue;
         jobs[n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w->w[l->weight], .shift = d,
                                    .keep_w = !in_memory, .done = take, .user = &s, .sparsity = l->sparsity,
-                                   .care = l->care ? l->care->data : NULL};
+                                   .care = l->care ? l->care->data : NULL, .n_tokens = p->data.offsets[p->data.n]};
         if (w->device) jobs[n].w = w->host[l->weight], jobs[n].device_w = w->w[l->weight];
         jobs[n].pack = w->device && l->format->pack_rows;
         which[n++] = i;

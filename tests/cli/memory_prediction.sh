@@ -24,6 +24,8 @@ check() { # model, least MiB, flags
 check wide 256 $gptq
 echo 's_modifiers: {SmoothQuantModifier: {}, GPTQModifier: {scheme: W8A8, ignore: [lm_head]}}' >smooth.yaml
 check wide 256 --recipe smooth.yaml
+echo 's_modifiers: {AdaRoundModifier: {scheme: W4A16, ignore: [lm_head], num_iterations: 2}}' >learned.yaml
+check wide 256 --recipe learned.yaml
 check wide 256 --scheme W4A16 --method gptq --ignore lm_head --pipeline basic --num-calibration-samples 1
 # ranges of weights and activations that are searched, channels weighed by their squares
 cat >searched.yaml <<'YAML'

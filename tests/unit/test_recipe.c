@@ -46,7 +46,7 @@ static void test_every_modifier(void **state)
 {
     (void)state;
     for (size_t i = 0; i < osh_modifier_count(); i++) {
-        if (osh_modifier_at(i)->keys) continue; // test_transforms, test_pruners, test_recipes.c
+        if (!osh_modifier_quantizes(&(osh_modifier){.type = osh_modifier_at(i)})) continue; // the tests below
         osh_recipe *r = parse_weights(osh_modifier_at(i)->name, "", "num_bits: 4, group_size: 128");
         assert_int_equal(r->n, 1);
         const osh_modifier *m = &r->modifiers[0];
@@ -69,7 +69,7 @@ static void test_transforms(void **state)
     osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
     for (size_t i = 0; i < osh_modifier_count(); i++) {
         const osh_modifier_type *type = osh_modifier_at(i);
-        if (!type->keys || type->prunes || type->rotates) continue;
+        if (!osh_modifier_is_transform(&(osh_modifier){.type = type}) || type->rotates) continue;
         snprintf(text, sizeof text, "s_stage: {s_modifiers: {%s: {mappings: [[[\"re:.*q\", k], [n]], "
                  "{balance_layers: v, smooth_layer: m}], %s}, %s", type->name,
                  type->search ? "duo_scaling: both, offload_device: cpu, n_grid: 9"

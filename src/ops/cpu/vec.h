@@ -93,6 +93,22 @@ OSH_VEC_FN void v8_exp(osh_v8f *x)
     v8_exp_below(x);
 }
 
+/* x = ln x for x >= 2^-126, relative error under 3e-7 but near 1, absolute there under 1e-7: x = 2^n (1 + r) with
+ * 1 + r between sqrt 1/2 and sqrt 2; Cephes' polynomial. */
+OSH_VEC_FN void v8_log(osh_v8f *x)
+{
+    static const float part[] = {7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f,
+                                 1.4249322787e-1f, -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f,
+                                 3.3333331174e-1f};
+    osh_v8i bits = (osh_v8i)*x, e = ((bits - 0x3f3504f3) >> 23), rest = bits - (e << 23); // 0x3f3504f3: sqrt 1/2
+    osh_v8f r = (osh_v8f)rest - 1.0f, z = r * r, p, n;
+    v8_set(&p, part[0]);
+    for (int i = 1; i < 9; i++) p = p * r + part[i];
+    n = __builtin_convertvector(e, osh_v8f);
+    p = p * r * z + n * -2.12194440e-4f - z * 0.5f;
+    *x = r + p + n * 0.693359375f;
+}
+
 /* x = tanh x, relative error under 3e-7. Near 0 Cephes' polynomial x + x^3 P(x^2); else 1 - 2 / (e^2|x| + 1). */
 OSH_VEC_FN void v8_tanh(osh_v8f *x)
 {

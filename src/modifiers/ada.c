@@ -1,0 +1,315 @@
+/* ada.c - AdaRoundModifier and AdaQuantModifier: codes that learn from what a layer puts out (ops/ada.h has the
+ * formulas), with the arguments of AMD Quark's fast fine-tuning.
+ *
+ * Of a layer's inputs both read H = X^T X, GPTQ's statistic, and with target 'original' (X0 - X)^T X, GPTQ's other one:
+ * what the loss is of all inputs together is in these, so no input is kept, a step sees all samples, and nothing is
+ * drawn. Scales and zero points are those of rounding to nearest, but for the scales that AdaQuant learns. */
+#include "modifiers/modifier.h"
+#include "ops/ada.h"
+#include "ops/grid.h"
+#include "ops/gptq_solve.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct ada { // arguments
+    double learning_rate, scale_learning_rate, reg_param, warm_start, drop_ratio;
+    int64_t num_iterations, num_batches, log_period;
+    bool early_stop, selective_update;
+    char *target, *mode; // own
+    double beta[2];      // this and the next are read by ada_key(), not by the table
+    double adjust[2];    // lr_adjust: above this error of the first step, this rate; [1] 0: not
+} ada;
+
+#define SHARED(rate, steps)                                                                                           \
+    {.name = "learning_rate", .type = OSH_F_FLOAT, .offset = offsetof(ada, learning_rate), .dflt = rate, .min = 0,    \
+     .max = 10, .doc = "Adam's, of the numbers behind the codes"},                                                    \
+    {.name = "num_iterations", .type = OSH_F_INT, .offset = offsetof(ada, num_iterations), .dflt = steps, .min = 1,   \
+     .max = 1000000, .doc = "steps of each Linear"},                                                                  \
+    {.name = "warm_start", .type = OSH_F_FLOAT, .offset = offsetof(ada, warm_start), .dflt = "0.2", .min = 0,         \
+     .max = 1, .doc = "share of the steps without rounding term, and before which nothing stops early"},              \
+    {.name = "drop_ratio", .type = OSH_F_FLOAT, .offset = offsetof(ada, drop_ratio), .dflt = "1", .min = 0, .max = 1, \
+     .doc = "share of inputs that are the quantized model's; 1"},                                                     \
+    {.name = "early_stop", .type = OSH_F_BOOL, .offset = offsetof(ada, early_stop), .dflt = "false",                  \
+     .doc = "64 rows stop where the mean over a window of steps falls no more"},                                      \
+    {.name = "num_batches", .type = OSH_F_INT, .offset = offsetof(ada, num_batches), .dflt = "1", .min = 1,           \
+     .max = 1000000, .doc = "steps of that window; 1: a tenth of all"},                                               \
+    {.name = "selective_update", .type = OSH_F_BOOL, .offset = offsetof(ada, selective_update), .dflt = "false",      \
+     .doc = "a row whose loss did not fall stays rounded to nearest"},                                                \
+    {.name = "log_period", .type = OSH_F_INT, .offset = offsetof(ada, log_period), .dflt = "100", .min = 1,           \
+     .max = 1000000, .doc = "steps between two losses in the log (log level debug)"},                                 \
+    {.name = "target", .type = OSH_F_STR, .offset = offsetof(ada, target), .dflt = "original",                        \
+     .values = "original|quantized", .doc = "whose inputs the output of a layer is to be that of"}
+
+static const osh_field round_fields[] = {
+    SHARED("0.1", "1000"),
+    {.name = "reg_param", .type = OSH_F_FLOAT, .offset = offsetof(ada, reg_param), .dflt = "0.01", .min = 0,
+     .max = 1e6, .doc = "weight of the rounding term"},
+    {0},
+};
+static const osh_field quant_fields[] = {
+    SHARED("1e-5", "3000"),
+    {.name = "mode", .type = OSH_F_STR, .offset = offsetof(ada, mode), .dflt = "joint", .values = "joint|weights",
+     .doc = "what learns: weights and scales, or weights alone"},
+    {.name = "scale_learning_rate", .type = OSH_F_FLOAT, .offset = offsetof(ada, scale_learning_rate),
+     .dflt = "1e-3", .min = 0, .max = 1, .doc = "Adam's, of scales, a part of what they are"},
+    {0},
+};
+extern const osh_modifier_type osh_modifier_adaround, osh_modifier_adaquant;
+static bool is_round(const osh_modifier *m) { return m->type == &osh_modifier_adaround; }
+
+/* ---- keys ---- */
+
+/* Keys of Quark's that are not honoured, and why. */
+static const char *const refused[][2] = {
+    {"batch_size", "a step takes all samples at once, from sums over them: want it left out"},
+    {"data_size", "a step takes all samples: want --num-calibration-samples"},
+    {"dynamic_batch", "a step takes all samples at once: want it left out"},
+    {"update_bias", "biases stay as they are in this version: want it left out"},
+    {"output_qdq", "outputs are not quantized by this version: want it left out"},
+    {"output_index", "what is compared is a Linear's output: want it left out"},
+    {"target_op_type", "what is quantized are Linears: want targets"},
+    {"ref_model_path", "the reference is the model itself: want it left out"},
+    {"parallel", "inputs that ignore what earlier layers became are --propagate-error false"},
+    {"optim_device", "it runs on the CPU: want it left out"},
+    {"infer_device", "where the model runs is --device"},
+    {"cache_dir", "where files of the run lie is --scratch-dir"},
+    {"num_workers", "no inputs are read back: want it left out"},
+    {"pin_memory", "no inputs are read back: want it left out"},
+    {"use_gds", "no inputs are read back: want it left out"},
+    {"select_max_mem_layer", "the largest subgraph alone is --only-largest-layer"},
+};
+
+static osh_status read_pair(osh_ctx *cx, double to[2], const osh_yaml *v, const char *key, double least,
+                            const char *what)
+{
+    for (int k = 0; k < 2; k++) {
+        const char *text = v->kind == OSH_Y_SEQ && v->n == 2 ? v->items[k]->text : NULL;
+        char *end = NULL;
+        double x = text ? strtod(text, &end) : -1;
+        if (!text || end == text || *end || !(x >= least && x <= 1e6))
+            return osh_fail(cx, OSH_E_USAGE, "%s:%d:%d: %s: want a list of two numbers of at least %g", what, v->line,
+                            v->column, key, least);
+        to[k] = x;
+    }
+    return OSH_OK;
+}
+
+static osh_status ada_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v, bool *known,
+                          const char *what)
+{
+    ada *a = m->args;
+    *known = true;
+    if (is_round(m) && !strcmp(key, "beta_range")) return read_pair(cx, a->beta, v, key, 1, what);
+    if (!strcmp(key, "lr_adjust") && v->kind == OSH_Y_NULL) return OSH_OK;
+    if (!strcmp(key, "lr_adjust")) return read_pair(cx, a->adjust, v, key, 0, what);
+    if (!strcmp(key, "mem_opt_level") || !strcmp(key, "fixed_seed")) {
+        osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing here and is ignored: %s", what, v->line, key,
+                *key == 'f' ? "nothing is drawn" : "sums over the inputs are kept, and no input; where values between "
+                "subgraphs rest is --mem-opt-level");
+        return OSH_OK;
+    }
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (!strcmp(key, refused[i][0]))
+            return osh_fail(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: %s of %s: %s", what, v->line, v->column, key,
+                            m->type->name, refused[i][1]);
+    *known = false;
+    return OSH_OK;
+}
+
+static bool learns_scales(const osh_modifier *m)
+{
+    const ada *a = m->args;
+    return !is_round(m) && !strcmp(a->mode, "joint") && a->scale_learning_rate > 0;
+}
+
+static osh_status ada_resolve(osh_ctx *cx, osh_modifier *m)
+{
+    osh_status rc = OSH_OK;
+    ada *a = m->args;
+    if (a->beta[0] == 0) a->beta[0] = 20, a->beta[1] = 2;
+    if (a->learning_rate <= 0)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s.learning_rate is 0: nothing would be learned", m->type->name);
+    if (a->drop_ratio != 1)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s.drop_ratio is %g: inputs of both models mixed are not made by this "
+                 "version: want 1, or --propagate-error false in the place of 0", m->type->name, a->drop_ratio);
+    for (size_t i = 0; i < m->n_schemes; i++) {
+        const osh_q_args *q = &m->schemes[i].weights;
+        if (!q->present) continue;
+        if (q->type != OSH_Q_INT)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s learns codes that are whole numbers, and those of %s are none: want "
+                     "integers", m->type->name, m->schemes[i].group_name);
+        if (learns_scales(m) && (q->strategy == OSH_Q_TENSOR || q->strategy == OSH_Q_BLOCK))
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s learns scales of rows, and rows of %s share theirs: want strategy "
+                     "group or channel, or mode: weights", m->type->name, m->schemes[i].group_name);
+    }
+done:
+    return rc;
+}
+
+static unsigned ada_wants(const osh_modifier *m, const osh_q_scheme *s)
+{
+    unsigned w = s->weights.present ? OSH_STAT_HESSIAN : 0;
+    if (w && !strcmp(((const ada *)m->args)->target, "original")) w |= OSH_STAT_SHIFT;
+    return w | osh_scheme_wants(s);
+}
+
+static unsigned ada_freedom(const osh_modifier *m)
+{
+    return OSH_FREE_TARGET | (learns_scales(m) ? OSH_FREE_SCALES : 0);
+}
+
+static const char *ada_step_name(const osh_modifier *m, int k)
+{
+    (void)m;
+    return k ? "learned" : "nearest";
+}
+
+/* ---- work ---- */
+
+static int64_t columns_of_group(const osh_q_args *q, int64_t I)
+{
+    return q->strategy == OSH_Q_GROUP ? q->group_size : q->strategy == OSH_Q_BLOCK ? q->block[1] : I;
+}
+
+static int64_t rows_of_scale(const osh_q_args *q, int64_t O)
+{
+    return q->strategy == OSH_Q_TENSOR ? O : q->strategy == OSH_Q_BLOCK ? q->block[0] : 1;
+}
+
+static osh_ada_rule rule_of(const osh_modifier *m)
+{
+    const ada *a = m->args;
+    int64_t tenth = a->num_iterations > 10 ? a->num_iterations / 10 : 1;
+    return (osh_ada_rule){.kind = is_round(m) ? OSH_ADA_ROUND : OSH_ADA_QUANT, .steps = a->num_iterations,
+                          .rate = a->learning_rate, .scale_rate = learns_scales(m) ? a->scale_learning_rate : 0,
+                          .reg = a->reg_param, .from = a->beta[0], .to = a->beta[1], .warm = a->warm_start,
+                          .window = !a->early_stop ? 0 : a->num_batches > 1 ? a->num_batches : tenth,
+                          .selective = a->selective_update};
+}
+
+static double total(const double *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += x[i];
+    return sum;
+}
+
+/* The rate that lr_adjust says, by the mean squared error of an output that is rounded to nearest. */
+static osh_status adjust_rate(osh_ctx *cx, const ada *m, osh_ada_args *a)
+{
+    osh_ada_rule rule = a->rule;
+    osh_status rc = OSH_OK;
+    if (m->adjust[1] <= 0) return rc;
+    a->rule.steps = 0;
+    if ((rc = osh_ada(cx, a))) return rc;
+    a->rule = rule;
+    if (total(a->nearest, a->O) / (a->n_tokens * (double)a->O) > m->adjust[0]) a->rule.rate = m->adjust[1];
+    return rc;
+}
+
+static void log_curve(osh_ctx *cx, const osh_linear_job *j, const osh_ada_args *a)
+{
+    int64_t n = osh_ada_points(a->rule.steps, a->period);
+    for (int64_t k = 0; k < n; k++)
+        osh_log(cx, OSH_LOG_DEBUG, "%s: step %lld: loss %.7g", j->name, (long long)(k * a->period), a->curve[k]);
+}
+
+/* What the report has. Where the original model's inputs are others, the loss is one above that of the unrounded
+ * weight, which may be negative, and is no part of anything. */
+static void conclude(osh_linear_job *j, const osh_ada_args *a)
+{
+    j->losses = (osh_losses){.n = 2, .of = {total(a->nearest, a->O), total(a->learned, a->O)}};
+    j->objective = j->nearest = -1;
+    if (!a->shift) j->nearest = j->losses.of[0], j->objective = j->losses.of[1];
+}
+
+static osh_status learn_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, const osh_tensor *h)
+{
+    osh_status rc = OSH_OK;
+    const ada *args = m->args;
+    const osh_q_args *q = &j->scheme->weights;
+    osh_grid grid = osh_grid_of(q->bits, false);
+    int64_t O = j->w->shape[0], I = j->w->shape[1], n_scales = osh_tensor_numel(j->params.scale);
+    float *scale = NULL, *zero = NULL; // own
+    double *sums = NULL;               // own: [O] twice, then the curve
+    osh_ada_args a = {.rule = rule_of(m), .w = j->w, .h = h->data, .shift = j->shift ? j->shift->data : NULL,
+                      .n_tokens = (double)(j->n_tokens > 0 ? j->n_tokens : 1), .codes = j->codes, .O = O, .I = I,
+                      .group = columns_of_group(q, I), .row_block = rows_of_scale(q, O), .lo = grid.lo, .hi = grid.hi,
+                      .dtype = j->params.scale->dtype, .keep_zeros = j->pruned, .period = args->log_period};
+    OSH_NEW(cx, scale, n_scales);
+    OSH_NEW(cx, sums, 2 * O + osh_ada_points(a.rule.steps, a.period));
+    for (int64_t i = 0; i < n_scales; i++) scale[i] = osh_q_scale_value(&j->params, i);
+    if (j->params.zero) {
+        OSH_NEW(cx, zero, n_scales);
+        for (int64_t i = 0; i < n_scales; i++) zero[i] = ((const int8_t *)j->params.zero->data)[i];
+    }
+    a.scale = scale, a.zero = zero, a.nearest = sums, a.learned = sums + O, a.curve = sums + 2 * O;
+    OSH_TRY(adjust_rate(cx, args, &a));
+    OSH_TRY(osh_ada(cx, &a));
+    if (a.rule.scale_rate > 0) osh_from_f32(j->params.scale->data, a.dtype, scale, n_scales);
+    log_curve(cx, j, &a);
+    conclude(j, &a);
+done:
+    osh_free(cx, scale);
+    osh_free(cx, zero);
+    osh_free(cx, sums);
+    return rc;
+}
+
+static osh_status ada_compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
+                               int64_t n_samples)
+{
+    osh_status rc = OSH_OK;
+    (void)n_samples;
+    OSH_TRY(osh_gptq_permute(cx, h->data, h->shape[0], NULL));
+    for (osh_linear_job *j = jobs; j < jobs + n; j++) {
+        const osh_q_args *q = &j->scheme->weights;
+        OSH_TRY(osh_q_weight_params(cx, &j->params, j->w, q, m->arithmetic, j->name));
+        if (!(j->codes = osh_alloc(cx, (size_t)osh_tensor_numel(j->w))))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the codes of %s", j->name);
+        OSH_TRY(osh_q_encode(cx, j->codes, j->w, &j->params, q, m->arithmetic));
+        OSH_TRY(learn_job(cx, m, j, h));
+        OSH_TRY(osh_job_finish(cx, j, !j->keep_w));
+        OSH_TRY(osh_linear_job_done(cx, j));
+    }
+done:
+    if (rc) osh_note(cx, "learning the codes of %s", jobs->name);
+    return rc;
+}
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+static size_t ada_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device)
+{
+    const ada *args = m->args;
+    int64_t I = n ? jobs->w->shape[1] : 0, points = osh_ada_points(args->num_iterations, args->log_period);
+    size_t kept = 0, peak = osh_gptq_permute_bytes(I, n_threads);
+    if (device) *device = 0;
+    for (const osh_linear_job *j = jobs; j < jobs + n; j++) {
+        const osh_q_args *q = &j->scheme->weights;
+        int64_t O = j->w->shape[0];
+        size_t result = osh_job_result_bytes(j), scales = osh_job_params_bytes(j);
+        size_t learn = osh_mem_gross((size_t)(2 * O + points) * sizeof(double)) + scales +
+                       osh_ada_bytes(O, I, columns_of_group(q, I), points, n_threads);
+        size_t run = larger(larger(learn, scales + osh_job_search_bytes(j)), osh_job_finish_bytes(j, n_threads));
+        peak = larger(peak, kept + result + run);
+        if (!j->done) kept += result;
+    }
+    return peak;
+}
+
+/* A product with H for each step, and what is beside it for each element: some 20 operations, worth 40. */
+static double ada_flops(const osh_modifier *m, int64_t O, int64_t I)
+{
+    return (double)((const ada *)m->args)->num_iterations * (double)O * (double)I * (2 * (double)I + 80);
+}
+
+#define ADA(x, called, table, more)                                                                                 \
+    const osh_modifier_type osh_modifier_##x = {                                                                    \
+        .name = called, .fields = table, .bytes = sizeof(ada), .key = ada_key, .keys = more "lr_adjust",            \
+        .resolve = ada_resolve, .wants = ada_wants, .freedom = ada_freedom, .compress = ada_compress,               \
+        .step = ada_step_name, .needs = ada_needs, .flops = ada_flops, .propagates = true, .host_only = true,       \
+    }
+ADA(adaround, "AdaRoundModifier", round_fields, "beta_range, ");
+ADA(adaquant, "AdaQuantModifier", quant_fields, "");

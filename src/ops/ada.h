@@ -1,0 +1,49 @@
+/* ada.h - AdaRound and AdaQuant on one weight: codes that come near the outputs of the layer, by Adam.
+ *
+ * Of a layer's inputs x in the quantized model and x0 in the original one, over T tokens, both learn from
+ *
+ *   loss = 1/T sum |w^ x - w x0|^2 - 1/T sum |w x - w x0|^2 = 1/T (tr(E H E^T) - 2 tr(E C^T))     E = w^ - w
+ *   H = sum x x^T     C = w S     S = sum (x0 - x) x^T        dloss / dw^ = 2/T (E H - C)
+ *
+ * the mean squared error of a token's outputs above that of the weight as it was: 0 for w^ = w, and below 0 where w^
+ * makes up for errors of the layers before. All tokens are in H and S, so each step sees all of them, and rows of a
+ * weight are problems of their own. ops/cpu/ada.c has the two parametrizations. */
+#ifndef OSH_OPS_ADA_H
+#define OSH_OPS_ADA_H
+#include "tensor/tensor.h"
+
+typedef enum { OSH_ADA_ROUND, OSH_ADA_QUANT } osh_ada_kind;
+
+typedef struct osh_ada_rule {
+    osh_ada_kind kind;
+    int64_t steps;
+    double rate;          // of the numbers behind the codes
+    double scale_rate;    // of scales, a part of what they are; 0: they stay (OSH_ADA_QUANT)
+    double reg, from, to; // weight of the rounding term, its exponent at first and at last (OSH_ADA_ROUND)
+    double warm;          // share of the steps without that term, and before which nothing stops
+    int64_t window;       // a block of rows stops where the mean over so many steps falls no more; 0: it does not
+    bool selective;       // rows whose loss did not fall stay rounded to nearest
+} osh_ada_rule;
+
+typedef struct osh_ada_args {
+    osh_ada_rule rule;
+    const osh_tensor *w;  // [O, I]
+    const float *h;       // [I, I] H, symmetric
+    const float *shift;   // [I, I] S; NULL: 0
+    double n_tokens;      // T
+    int8_t *codes;        // [O, I] whole numbers; in: rounded to nearest
+    float *scale;         // [rows of scales, columns of scales]; changed where scale_rate > 0
+    const float *zero;    // the same; NULL: 0
+    int64_t O, I, group, row_block; // columns, rows that share a scale
+    float lo, hi;         // of codes
+    osh_dtype dtype;      // of the scales as they are stored
+    bool keep_zeros;      // what is 0 in w stays 0
+    int64_t period;       // steps between two points of the curve
+    double *curve;        // [osh_ada_points] out: loss and, behind the warm start, rounding term before each such step
+    double *nearest, *learned; // [O] out: T times the loss of codes in, and out
+} osh_ada_args;
+
+int64_t osh_ada_points(int64_t steps, int64_t period);
+osh_status osh_ada(osh_ctx *cx, const osh_ada_args *a);
+size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_threads); // scratch
+#endif

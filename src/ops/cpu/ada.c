@@ -1,0 +1,506 @@
+/* ada.c - the steps of ops/ada.h, a block of rows from first to last before the next one begins: all that a thread
+ * holds are the numbers of its block. The blocks know nothing of threads.
+ *
+ * AdaRound (Nagel et al., arXiv 2004.10568): a weight goes down or up, by a soft number h of v
+ *
+ *   h = clip(1.2 sigmoid(v) - 0.1, 0, 1)    q = clip(floor(w / s) + z + h, lo, hi)    w^ = (q - z) s
+ *   loss + reg sum (1 - |2 h - 1|^beta)     beta from `from` to `to` along half a cosine, behind the warm start
+ *
+ * v begins where h is the fraction of w / s; in the end h is v >= 0.
+ *
+ * AdaQuant (Hubara et al., arXiv 2006.10518): a weight x moves, and its scale, roundings counting as none
+ *
+ *   u = x / s    q = clip(round(u) + z, lo, hi)    w^ = (q - z) s    s = rnd(s0 (1 + d))
+ *   in range: dw^/dx = 1, dw^/ds = round(u) - u    clipped: dw^/dx = 0, dw^/ds = q - z
+ *
+ * Adam has decays 0.9 and 0.999 and 1e-8 beside the root. f32 but for losses, which are double. While it learns w^ is
+ * not rounded to the dtype that it is stored in; losses of codes are of rounded weights. */
+#include "ops/ada.h"
+
+#include "base/elementary.h"
+#include "base/isa.h"
+#include "ops/cpu/blas.h"
+#include "ops/cpu/gemm.h"
+#include "ops/cpu/vec.h"
+#include "ops/kernel.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { ROWS = 64, PARTS = 9, DOWN = -40 }; // of a block; arrays of a block; a v that no step moves: h is 0
+
+typedef struct ada_room { // of a thread
+    float *w, *e, *grad, *c;  // [rows, ld] weight, w^ - w, dloss / dw^ T / 2, C
+    float *x, *mean, *square; // [rows, ld] v, or the weight that moves; Adam's two means
+    float *base, *soft;       // [rows, ld] floor(w / s) + z; sigmoid(v)
+    float *s, *z;             // [ld] of a row, by column
+    float *s0, *d, *d_mean, *d_square; // [rows, groups]
+    double *curve;            // [points]
+} ada_room;
+
+typedef struct ada_job {
+    const osh_ada_args *a;
+    int64_t ld, groups, rows, points;
+    float *room;    // own: [threads, floats]
+    size_t floats;  // of a thread
+    double *curves; // own: [blocks, points]
+} ada_job;
+
+typedef struct ada_step { // what is the same for all elements
+    float rate, mean_part, root_part; // Adam: rate / (1 - 0.9^n); 1 / sqrt(1 - 0.999^n)
+    float by;                         // 2 / T
+    float reg, beta;                  // reg 0: no rounding term
+    float lo, hi;
+} ada_step;
+
+int64_t osh_ada_points(int64_t steps, int64_t period) { return steps > 0 ? (steps - 1) / period + 1 : 0; }
+
+static size_t floats_of(int64_t rows, int64_t I, int64_t groups)
+{
+    return (size_t)(PARTS * rows * osh_pad8(I) + 2 * osh_pad8(I) + 4 * rows * groups);
+}
+
+size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_threads)
+{
+    int64_t rows = osh_min64(ROWS, O), blocks = osh_div_up(O, ROWS);
+    return osh_mem_gross((size_t)n_threads * floats_of(rows, I, osh_div_up(I, group)) * sizeof(float)) +
+           osh_mem_gross((size_t)(blocks * points + 1) * sizeof(double));
+}
+
+static bool has_avx2(void) { return osh_isa_used() >= OSH_ISA_AVX2; }
+
+/* ---- AdaRound, one row ---- */
+
+/* E of a row, of soft. */
+OSH_VEC_FN void soft_error_body(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
+{
+    osh_v8f zero, one, lo, hi;
+    v8_set(&zero, 0), v8_set(&one, 1), v8_set(&lo, t->lo), v8_set(&hi, t->hi);
+    for (int64_t i = 0; i < n; i += OSH_LANES) {
+        osh_v8f h, base, s, z, w;
+        osh_v8i out;
+        v8_load(&h, m->soft + at + i), v8_load(&base, m->base + at + i), v8_load(&w, m->w + at + i);
+        v8_load(&s, m->s + i), v8_load(&z, m->z + i);
+        h = h * 1.2f - 0.1f;
+        out = h < zero, v8_select(&h, &out, &zero, &h);
+        out = h > one, v8_select(&h, &out, &one, &h);
+        h = base + h;
+        out = h < lo, v8_select(&h, &out, &lo, &h);
+        out = h > hi, v8_select(&h, &out, &hi, &h);
+        h = (h - z) * s;
+        h = h - w;
+        v8_store(m->e + at + i, &h);
+    }
+}
+OSH_AVX2 static void soft_error_avx2(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
+{
+    soft_error_body(m, at, n, t);
+}
+static void soft_error(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
+{
+    if (has_avx2()) soft_error_avx2(m, at, n, t);
+    else soft_error_body(m, at, n, t);
+}
+
+/* soft = sigmoid(v) */
+OSH_VEC_FN void sigmoid_body(const ada_room *m, int64_t at, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += OSH_LANES) {
+        osh_v8f v;
+        v8_load(&v, m->x + at + i);
+        v = -v;
+        v8_exp(&v);
+        v = 1.0f / (1.0f + v);
+        v8_store(m->soft + at + i, &v);
+    }
+}
+OSH_AVX2 static void sigmoid_avx2(const ada_room *m, int64_t at, int64_t n) { sigmoid_body(m, at, n); }
+static void sigmoid(const ada_room *m, int64_t at, int64_t n)
+{
+    if (has_avx2()) sigmoid_avx2(m, at, n);
+    else sigmoid_body(m, at, n);
+}
+
+OSH_VEC_FN void v8_root(osh_v8f *x)
+{
+    for (int i = 0; i < OSH_LANES; i++) (*x)[i] = sqrtf((*x)[i]);
+}
+
+/* x -= Adam's step of gradient g */
+OSH_VEC_FN void v8_adam(osh_v8f *x, float *mean, float *square, const osh_v8f *g, const ada_step *t)
+{
+    osh_v8f a, b, root;
+    v8_load(&a, mean), v8_load(&b, square);
+    a = a * 0.9f + *g * 0.1f;
+    b = b * 0.999f + *g * *g * 0.001f;
+    v8_store(mean, &a), v8_store(square, &b);
+    root = b;
+    v8_root(&root);
+    *x = *x - a * t->rate / (root * t->root_part + 1e-8f);
+}
+
+/* One step of a row. Returns the sum of 1 - |2 h - 1|^beta before it. */
+OSH_VEC_FN double round_step_body(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
+{
+    osh_v8f zero, one, lo, hi, least, sum;
+    v8_set(&zero, 0), v8_set(&one, 1), v8_set(&lo, t->lo), v8_set(&hi, t->hi), v8_set(&least, 1e-30f);
+    v8_set(&sum, 0);
+    for (int64_t i = 0; i < n; i += OSH_LANES) {
+        osh_v8f soft, h, base, s, g, v, q, slope;
+        osh_v8i in, inside, up;
+        v8_load(&soft, m->soft + at + i), v8_load(&base, m->base + at + i), v8_load(&s, m->s + i);
+        v8_load(&g, m->grad + at + i), v8_load(&v, m->x + at + i);
+        h = soft * 1.2f - 0.1f;
+        inside = (h > zero) & (h < one);
+        q = base + h;
+        in = (q >= lo) & (q <= hi);
+        g = (osh_v8f)((osh_v8i)(g * t->by * s) & in);
+        if (t->reg > 0) {
+            osh_v8f a = h + h - 1.0f, power;
+            up = a < zero;
+            osh_v8f minus = -a;
+            v8_select(&a, &up, &minus, &a);
+            in = a > one, v8_select(&a, &in, &one, &a);
+            in = a < least, v8_select(&power, &in, &least, &a);
+            v8_log(&power);
+            power = power * (t->beta - 1.0f);
+            v8_exp(&power);
+            sum = sum + (1.0f - power * a);
+            slope = power * (-2.0f * t->beta * t->reg);
+            minus = -slope;
+            v8_select(&slope, &up, &minus, &slope);
+            g = g + slope;
+        }
+        g = (osh_v8f)((osh_v8i)(g * (soft * (1.0f - soft) * 1.2f)) & inside);
+        v8_adam(&v, m->mean + at + i, m->square + at + i, &g, t);
+        v8_store(m->x + at + i, &v);
+    }
+    double all = 0;
+    for (int i = 0; i < OSH_LANES; i++) all += sum[i];
+    return all;
+}
+OSH_AVX2 static double round_step_avx2(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
+{
+    return round_step_body(m, at, n, t);
+}
+static double round_step(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
+{
+    return has_avx2() ? round_step_avx2(m, at, n, t) : round_step_body(m, at, n, t);
+}
+
+/* ---- AdaQuant, one row ---- */
+
+/* Of eight weights from column at[1] on of the row that begins at at[0]. in: not clipped. */
+OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const ada_room *m, const int64_t at[2],
+                          const ada_step *t)
+{
+    osh_v8f lo, hi, far, x, s, z;
+    osh_v8i out;
+    v8_load(&x, m->x + at[0] + at[1]), v8_load(&s, m->s + at[1]), v8_load(&z, m->z + at[1]);
+    v8_set(&lo, t->lo), v8_set(&hi, t->hi), v8_set(&far, 4096);
+    *u = x / s;
+    *q = *u;
+    out = *q > far, v8_select(q, &out, &far, q);
+    far = -far;
+    out = *q < far, v8_select(q, &out, &far, q);
+    v8_nearest(q);
+    *q = *q + z;
+    *in = (*q >= lo) & (*q <= hi);
+    out = *q < lo, v8_select(q, &out, &lo, q);
+    out = *q > hi, v8_select(q, &out, &hi, q);
+}
+
+OSH_VEC_FN void near_error_body(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
+{
+    for (int64_t i = 0; i < n; i += OSH_LANES) {
+        osh_v8f s, z, q, u, w;
+        osh_v8i in;
+        v8_load(&s, m->s + i), v8_load(&z, m->z + i), v8_load(&w, m->w + at + i);
+        near_code(&q, &u, &in, m, (int64_t[]){at, i}, t);
+        q = (q - z) * s;
+        q = q - w;
+        v8_store(m->e + at + i, &q);
+    }
+}
+OSH_AVX2 static void near_error_avx2(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
+{
+    near_error_body(m, at, n, t);
+}
+static void near_error(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
+{
+    if (has_avx2()) near_error_avx2(m, at, n, t);
+    else near_error_body(m, at, n, t);
+}
+
+/* grad becomes dloss / dw^ * dw^/ds, before the weights move. */
+OSH_VEC_FN void quant_step_body(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
+{
+    for (int64_t i = 0; i < n; i += OSH_LANES) {
+        osh_v8f x, z, q, u, g, ds, dx;
+        osh_v8i in;
+        v8_load(&x, m->x + at + i), v8_load(&z, m->z + i), v8_load(&g, m->grad + at + i);
+        near_code(&q, &u, &in, m, (int64_t[]){at, i}, t);
+        g = g * t->by;
+        dx = (osh_v8f)((osh_v8i)g & in);
+        q = q - z;
+        u = q - u;
+        v8_select(&ds, &in, &u, &q);
+        ds = ds * g;
+        v8_store(m->grad + at + i, &ds);
+        v8_adam(&x, m->mean + at + i, m->square + at + i, &dx, t);
+        v8_store(m->x + at + i, &x);
+    }
+}
+OSH_AVX2 static void quant_step_avx2(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
+{
+    quant_step_body(m, at, n, t);
+}
+static void quant_step(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
+{
+    if (has_avx2()) quant_step_avx2(m, at, n, t);
+    else quant_step_body(m, at, n, t);
+}
+
+/* ---- a block of rows ---- */
+
+static ada_room room_of(const ada_job *j, int worker, int64_t block)
+{
+    ada_room m;
+    float *at = j->room + (size_t)worker * j->floats;
+    float **whole[PARTS] = {&m.w, &m.e, &m.grad, &m.c, &m.x, &m.mean, &m.square, &m.base, &m.soft};
+    float **small[] = {&m.s0, &m.d, &m.d_mean, &m.d_square};
+    memset(at, 0, j->floats * sizeof *at);
+    for (int k = 0; k < PARTS; k++, at += j->rows * j->ld) *whole[k] = at;
+    m.s = at, m.z = at + j->ld, at += 2 * j->ld;
+    for (int k = 0; k < 4; k++, at += j->rows * j->groups) *small[k] = at;
+    m.curve = j->curves + block * j->points;
+    return m;
+}
+
+static int64_t scale_at(const ada_job *j, int64_t row, int64_t group)
+{
+    return row / j->a->row_block * j->groups + group;
+}
+
+static float scale_now(const ada_job *j, const ada_room *m, int64_t r, int64_t g)
+{
+    int64_t k = r * j->groups + g;
+    return m->d[k] == 0 ? m->s0[k] : osh_round_to(m->s0[k] * (1 + m->d[k]), j->a->dtype);
+}
+
+/* Scales and zero points of row r of the block by column. */
+static void spread(const ada_job *j, const ada_room *m, int64_t row, int64_t r)
+{
+    const osh_ada_args *a = j->a;
+    for (int64_t g = 0; g < j->groups; g++) {
+        float s = scale_now(j, m, r, g), z = a->zero ? a->zero[scale_at(j, row + r, g)] : 0;
+        for (int64_t i = g * a->group; i < osh_min64(a->I, (g + 1) * a->group); i++) m->s[i] = s, m->z[i] = z;
+    }
+    for (int64_t i = a->I; i < j->ld; i++) m->s[i] = 1, m->z[i] = 0;
+}
+
+/* grad = E H - C */
+static void pull(const ada_job *j, const ada_room *m, int64_t n)
+{
+    const osh_ada_args *a = j->a;
+    for (int64_t i = 0; a->shift && i < n * j->ld; i++) m->grad[i] = -m->c[i];
+    osh_gemm_nn(m->grad, j->ld, (osh_mat){m->e, j->ld}, (osh_mat){a->h, a->I}, n, a->I, a->I, a->shift ? 1 : 0);
+}
+
+/* T times the loss of row r, whose grad is there. */
+static double loss_of(const ada_job *j, const ada_room *m, int64_t r)
+{
+    double sum = 0;
+    for (int64_t i = r * j->ld; i < r * j->ld + j->a->I; i++) sum += (double)m->e[i] * ((double)m->grad[i] - m->c[i]);
+    return sum;
+}
+
+/* E of the codes in `codes`, with the scales that they had, and what they lose. */
+static void judge_codes(const ada_job *j, const ada_room *m, int64_t row, int64_t n, double *loss)
+{
+    const osh_ada_args *a = j->a;
+    for (int64_t r = 0; r < n; r++) {
+        spread(j, m, row, r);
+        for (int64_t i = 0; i < a->I; i++)
+            m->e[r * j->ld + i] =
+                osh_round_to((a->codes[(row + r) * a->I + i] - m->z[i]) * m->s[i], a->dtype) - m->w[r * j->ld + i];
+    }
+    pull(j, m, n);
+    for (int64_t r = 0; r < n; r++) loss[row + r] = loss_of(j, m, r);
+}
+
+static void block_begin(const ada_job *j, ada_room *m, int64_t row, int64_t n)
+{
+    const osh_ada_args *a = j->a;
+    for (int64_t r = 0; r < n; r++) {
+        osh_to_f32(m->w + r * j->ld, osh_elem(a->w, (row + r) * a->I), a->w->dtype, a->I);
+        for (int64_t g = 0; g < j->groups; g++) m->s0[r * j->groups + g] = a->scale[scale_at(j, row + r, g)];
+    }
+    if (a->shift)
+        osh_gemm_nn(m->c, j->ld, (osh_mat){m->w, j->ld}, (osh_mat){a->shift, a->I}, n, a->I, a->I, 0);
+    for (int64_t r = 0; r < n; r++) {
+        spread(j, m, row, r);
+        for (int64_t i = 0, at = r * j->ld; i < a->I; i++, at++) {
+            float u = m->w[at] / m->s[i], below = floorf(u), part = u - below;
+            m->base[at] = below + m->z[i];
+            if (a->rule.kind == OSH_ADA_QUANT) m->x[at] = m->w[at];
+            else if (a->keep_zeros && m->w[at] == 0) m->x[at] = DOWN;
+            else m->x[at] = (float)-osh_math_log(1.2 / ((double)part + 0.1) - 1);
+        }
+        for (int64_t i = a->I; i < j->ld; i++) m->x[r * j->ld + i] = a->rule.kind == OSH_ADA_ROUND ? DOWN : 0;
+    }
+}
+
+static ada_step step_at(const ada_job *j, int64_t t)
+{
+    const osh_ada_rule *u = &j->a->rule;
+    double n = (double)(t + 1), warm = floor(u->warm * (double)u->steps);
+    double along = (double)u->steps > warm ? ((double)t - warm) / ((double)u->steps - warm) : 1;
+    ada_step s = {.by = (float)(2 / j->a->n_tokens), .lo = j->a->lo, .hi = j->a->hi};
+    s.rate = (float)(u->rate / (1 - osh_math_pow(0.9, n)));
+    s.root_part = (float)(1 / sqrt(1 - osh_math_pow(0.999, n)));
+    if (u->kind == OSH_ADA_QUANT || (double)t < warm) return s;
+    s.reg = (float)u->reg;
+    s.beta = (float)(u->to + (u->from - u->to) / 2 * (1 + osh_math_cos_pi(along)));
+    return s;
+}
+
+/* Scales of row r follow the sums of grad. */
+static void move_scales(const ada_job *j, const ada_room *m, int64_t r, const ada_step *t)
+{
+    const osh_ada_args *a = j->a;
+    float rate = (float)(t->rate / a->rule.rate * a->rule.scale_rate);
+    for (int64_t g = 0; g < j->groups; g++) {
+        int64_t k = r * j->groups + g;
+        double sum = 0;
+        for (int64_t i = g * a->group; i < osh_min64(a->I, (g + 1) * a->group); i++) sum += m->grad[r * j->ld + i];
+        float by = (float)sum * m->s0[k];
+        m->d_mean[k] = 0.9f * m->d_mean[k] + 0.1f * by;
+        m->d_square[k] = 0.999f * m->d_square[k] + 0.001f * by * by;
+        m->d[k] -= rate * m->d_mean[k] / (sqrtf(m->d_square[k]) * t->root_part + 1e-8f);
+        if (m->d[k] < -0.5f) m->d[k] = -0.5f;
+    }
+}
+
+/* The mean over a window, and whether it fell. */
+typedef struct ada_watch {
+    double sum, last;
+    int64_t n;
+    bool any;
+} ada_watch;
+
+static bool is_over(ada_watch *w, double value, int64_t window)
+{
+    bool over;
+    w->sum += value;
+    if (++w->n < window) return false;
+    over = w->any && !(w->sum < w->last);
+    *w = (ada_watch){.last = w->sum, .any = true};
+    return over;
+}
+
+static void quant_row(const ada_job *j, const ada_room *m, int64_t r, const ada_step *s)
+{
+    const osh_ada_args *a = j->a;
+    quant_step(m, r * j->ld, j->ld, s);
+    if (a->rule.scale_rate > 0) move_scales(j, m, r, s);
+    for (int64_t i = r * j->ld; a->keep_zeros && i < (r + 1) * j->ld; i++)
+        if (m->w[i] == 0) m->x[i] = 0;
+}
+
+static void block_learn(const ada_job *j, const ada_room *m, int64_t row, int64_t n)
+{
+    const osh_ada_args *a = j->a;
+    const osh_ada_rule *u = &a->rule;
+    ada_watch watch = {0};
+    for (int64_t t = 0; t < u->steps; t++) {
+        ada_step s = step_at(j, t);
+        bool point = t % a->period == 0, watched = u->window && (double)t >= u->warm * (double)u->steps;
+        double loss = 0, rounding = 0;
+        for (int64_t r = 0; r < n; r++) {
+            spread(j, m, row, r);
+            if (u->kind == OSH_ADA_ROUND) sigmoid(m, r * j->ld, j->ld), soft_error(m, r * j->ld, j->ld, &s);
+            else near_error(m, r * j->ld, j->ld, &s);
+        }
+        pull(j, m, n);
+        for (int64_t r = 0; r < n && (point || watched); r++) loss += loss_of(j, m, r);
+        for (int64_t r = 0; r < n; r++) {
+            spread(j, m, row, r);
+            if (u->kind == OSH_ADA_ROUND) rounding += round_step(m, r * j->ld, j->ld, &s);
+            else quant_row(j, m, r, &s);
+        }
+        if (point) m->curve[t / a->period] = loss / a->n_tokens + s.reg * rounding;
+        if (!watched || !is_over(&watch, u->kind == OSH_ADA_ROUND ? rounding : loss, u->window)) continue;
+        for (int64_t k = t / a->period + 1; k < j->points; k++) m->curve[k] = loss / a->n_tokens + s.reg * rounding;
+        break;
+    }
+}
+
+/* The code that row r's element at column i stands for in the end. */
+static float last_code(const ada_job *j, const ada_room *m, int64_t r, int64_t i)
+{
+    const osh_ada_args *a = j->a;
+    int64_t at = r * j->ld + i;
+    float q = a->rule.kind == OSH_ADA_ROUND ? m->base[at] + (m->x[at] >= 0)
+                                            : nearbyintf(m->x[at] / m->s[i]) + m->z[i];
+    if (a->keep_zeros && m->w[at] == 0) q = m->z[i];
+    return q < a->lo ? a->lo : q > a->hi ? a->hi : q;
+}
+
+/* Codes and scales of the rows that are taken. */
+static void block_end(const ada_job *j, const ada_room *m, int64_t row, int64_t n)
+{
+    const osh_ada_args *a = j->a;
+    for (int64_t r = 0; r < n; r++) {
+        spread(j, m, row, r);
+        for (int64_t i = 0, at = r * j->ld; i < a->I; i++, at++) {
+            m->soft[at] = last_code(j, m, r, i);
+            m->e[at] = osh_round_to((m->soft[at] - m->z[i]) * m->s[i], a->dtype) - m->w[at];
+        }
+    }
+    pull(j, m, n);
+    for (int64_t r = 0; r < n; r++) {
+        double loss = loss_of(j, m, r);
+        bool taken = !(a->rule.selective && loss >= a->nearest[row + r]);
+        a->learned[row + r] = taken ? loss : a->nearest[row + r];
+        for (int64_t i = 0; taken && i < a->I; i++)
+            a->codes[(row + r) * a->I + i] = (int8_t)m->soft[r * j->ld + i];
+        for (int64_t g = 0; taken && a->rule.scale_rate > 0 && g < j->groups; g++)
+            a->scale[scale_at(j, row + r, g)] = scale_now(j, m, r, g);
+    }
+}
+
+static osh_status ada_block(osh_ctx *cx, void *user, int64_t block, int worker)
+{
+    const ada_job *j = user;
+    int64_t row = block * ROWS, n = osh_min64(ROWS, j->a->O - row);
+    ada_room m = room_of(j, worker, block);
+    osh_status rc = osh_check_interrupt(cx);
+    if (rc) return rc;
+    block_begin(j, &m, row, n);
+    judge_codes(j, &m, row, n, j->a->nearest);
+    block_learn(j, &m, row, n);
+    block_end(j, &m, row, n);
+    return OSH_OK;
+}
+
+osh_status osh_ada(osh_ctx *cx, const osh_ada_args *a)
+{
+    osh_status rc = OSH_OK;
+    int64_t blocks = osh_div_up(a->O, ROWS);
+    ada_job j = {.a = a, .ld = osh_pad8(a->I), .groups = osh_div_up(a->I, a->group), .rows = osh_min64(ROWS, a->O),
+                 .points = osh_ada_points(a->rule.steps, a->period)};
+    j.floats = floats_of(j.rows, a->I, j.groups);
+    OSH_TRY(osh_blas_open(cx));
+    OSH_NEW(cx, j.room, (size_t)osh_threads(cx) * j.floats);
+    OSH_NEW(cx, j.curves, blocks * j.points + 1);
+    OSH_TRY(osh_parallel_for(cx, blocks, ada_block, &j));
+    for (int64_t k = 0; k < j.points; k++) {
+        a->curve[k] = 0;
+        for (int64_t b = 0; b < blocks; b++) a->curve[k] += j.curves[b * j.points + k];
+    }
+done:
+    osh_free(cx, j.room);
+    osh_free(cx, j.curves);
+    return rc;
+}

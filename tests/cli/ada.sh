@@ -1,0 +1,66 @@
+# AdaRound and AdaQuant: the same bytes for any threads, batch, tier, budget and kill; what it takes is predicted; verify
+# finds nothing; nearer to the model's outputs than rounding; the report has losses; refused on a card.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+fail() { echo "$*"; exit 1; }
+data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64)
+recipe() { printf 's_stage:\n  s_modifiers:\n    %s: {scheme: %s, ignore: [lm_head, "re:.*layers.[23]"]%s}\n' "$2" "$3" "$4" >"$1.yaml"; }
+recipe rounded QuantizationModifier W3A16 ""
+recipe ar AdaRoundModifier W3A16 ", num_iterations: 40"
+recipe aq AdaQuantModifier W3A16 ", num_iterations: 20, learning_rate: 2e-4, selective_update: true"
+one() { # recipe, output
+    "$ONESHOT" --model "$model" --recipe $1.yaml "${data[@]}" --progress none --output "$2" "${@:3}"
+}
+. "$OSH_SOURCE_DIR/tests/tools/sums.sh"
+same() { # output, name of what is wanted, what was done
+    sums "$1" | diff -u "$2" - >diff.txt || { cat diff.txt; fail "$3: other bytes"; }
+    rm -rf "$1"
+}
+head -c 20000 "$model/data/evaluation.txt" >evaluation.txt
+kl() {
+    "$ONESHOT" eval --model "$1" --reference "$model" --dataset evaluation.txt --max-seq-length 128 --progress none |
+        sed -n 's/^kl divergence \([0-9.]*\).*/\1/p'
+}
+"$ONESHOT" --model "$model" --recipe rounded.yaml --progress none --output rounded >/dev/null
+[ -n "$SANITIZED" ] || b=$(kl rounded)
+recipes=(ar aq) # the same engine: the second one's bytes are compared once
+[ -z "$SANITIZED" ] || recipes=(ar)
+for r in "${recipes[@]}"; do
+    one $r plain --threads 1 --sequential-targets Linear --log-level debug >/dev/null 2>log
+    grep -q "layers.1.mlp.up_proj: step 0: loss" log || fail "$r: no losses in the log"
+    sums plain >want
+    "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "$r: verify"; }
+    python3 - $r <<'P'
+import json, os, sys
+report = json.load(open("plain/oneshot-report.json"))
+m = report["memory"]
+assert os.environ["SANITIZED"] or m["peak_bytes"] <= m["predicted_peak_bytes"], m["peak_bytes"]
+for x in report["modules"]:
+    before, after = (s["loss"] for s in x["losses"])
+    assert [s["step"] for s in x["losses"]] == ["nearest", "learned"] and after < before, x
+P
+    if [ -z "$SANITIZED" ]; then
+        a=$(kl plain)
+        awk "BEGIN {exit !($a < 0.95 * $b)}" || fail "$r: KL divergence $a, rounded $b"
+    fi
+    rm -rf plain
+    one $r out --threads 3 --batch-size 4 --sequential-targets Linear >/dev/null
+    same out want "$r, threads and batch"
+    [ $r = ar ] || continue
+    least=$("$ONESHOT" plan --model "$model" --recipe $r.yaml "${data[@]}" --sequential-targets Linear --json |
+        sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')
+    one $r out --mem-opt-level 2 --device-memory $((least + 60000)) --sequential-targets Linear >/dev/null
+    same out want "$r, the smallest device memory"
+    INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one $r out --mem-opt-level 2 --sequential-targets Linear \
+        >log 2>&1
+    same out want "$r, counted"
+    if INJECT_AT=$(($(cat calls) * 70 / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
+        one $r out --mem-opt-level 2 --sequential-targets Linear >log 2>&1; then fail "$r: not killed"; fi
+    one $r out --mem-opt-level 2 --sequential-targets Linear >log 2>&1 || { cat log; fail "$r: does not go on"; }
+    same out want "$r, killed"
+done
+code=0
+"$ONESHOT" plan --model "$model" --recipe ar.yaml "${data[@]}" --device-model h100 >msg 2>&1 || code=$?
+[ $code -gt 0 ] && grep -q "AdaRoundModifier is not made on a card" msg || { cat msg; fail "not refused on a card"; }
+echo "the same bytes, nearer than rounded"

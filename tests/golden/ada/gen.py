@@ -1,0 +1,117 @@
+"""gen.py - AdaRound and AdaQuant of src/ops/ada.h in PyTorch, by autograd and torch.optim.Adam on the inputs themselves.
+
+curves.json has of each case its numbers, the loss every tenth step before it moves, and the losses of rounding to
+nearest and of the codes in the end, all above that of the weight as it was; codes.bin the codes, a byte each, the cases
+behind each other. Weights and inputs come from rules that test_ada.c has, too:
+
+    w[o, i] = u u' / 4 of two uniform numbers in [-1, 1), rounded to the dtype
+    x[t, i] = (c[t] m[i] + e[t, i]) / 32, x0 = x + d[t, i] / 32, whole numbers: sums over them are exact in f32;
+              c, e in [-15, 15], m in [0, 3], d in [-4, 4], or 0 where the inputs are the same
+
+Run: python gen.py (torch, numpy)."""
+import json
+import pathlib
+import sys
+
+import numpy as np
+import torch
+
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+from rng import rng_sym, rng_u64  # noqa: E402
+
+SEED, T, PERIOD = 20261123, 256, 10
+DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16}
+CASES = {  # kind, O, I, group (0: the row), bits, zero points, dtype, other inputs, steps, rate, rate of scales
+    "round": ("round", 72, 64, 32, 4, False, "F32", True, 300, 0.1, 0),
+    "round_channel_zeros_shift": ("round", 40, 44, 0, 3, True, "F32", True, 300, 0.1, 0),
+    "round_bf16": ("round", 72, 64, 32, 4, False, "BF16", True, 300, 0.1, 0),
+    "quant_weights": ("quant", 72, 64, 0, 4, False, "F32", True, 60, 5e-5, 0),
+    "quant_joint": ("quant", 40, 44, 11, 3, True, "F32", False, 60, 5e-5, 1e-3),
+}
+REG, FROM, TO, WARM = 0.01, 20.0, 2.0, 0.2
+
+
+def whole(stream, n, below):
+    return (rng_u64(SEED, stream, n) % np.uint64(below)).astype(np.int64)
+
+
+def inputs(stream, columns, shift):
+    common = whole(stream + 2, T, 31) - 15
+    noise = whole(stream + 3, T * columns, 31).reshape(T, columns) - 15
+    x = common[:, None] * whole(stream + 4, columns, 4) + noise
+    d = whole(stream + 5, T * columns, 9).reshape(T, columns) - 4 if shift else 0 * noise
+    return torch.from_numpy((x / 32).astype(np.float32)), torch.from_numpy(((x + d) / 32).astype(np.float32))
+
+
+def near(x):  # rounded, exactly, with the gradient of what it was
+    return x.round().detach() + (x - x.detach())
+
+
+def clip(x, lo, hi):  # lo and hi themselves are inside: torch.clamp gives them no gradient
+    inside = ((x >= lo) & (x <= hi)).float()
+    return x.detach().clamp(lo, hi) + (x - x.detach()) * inside
+
+
+def learn(stream, kind, O, I, group, bits, zeros, dtype, shift, steps, rate, scale_rate):
+    dt, n, lo, hi = DTYPES[dtype], group or I, -(1 << bits - 1), (1 << bits - 1) - 1
+    w = torch.from_numpy((rng_sym(SEED, stream, O * I) * rng_sym(SEED, stream + 1, O * I) * np.float32(0.25)).reshape(O, I))
+    w = w.to(dt).float()
+    x, x0 = inputs(stream, I, shift)
+    s0 = (w.reshape(O, -1, n).abs().amax(-1) * 0.25).to(dt).float()
+    k = torch.arange(s0.numel()).reshape(s0.shape)
+    z = (k % 3 - 1).float() if zeros else torch.zeros_like(s0)
+    wide = lambda t: t.repeat_interleave(n, 1)  # noqa: E731
+    rnd = lambda t: t.to(dt).float()  # noqa: E731
+    y = x0 @ w.T
+    base = (x @ w.T - y).pow(2).sum(-1).mean()
+    loss_of = lambda h: (x @ h.T - y).pow(2).sum(-1).mean() - base  # noqa: E731
+    nearest = ((w / wide(s0)).round() + wide(z)).clamp(lo, hi)
+    before = loss_of(rnd((nearest - wide(z)) * wide(s0))).item()
+    below, frac = (w / wide(s0)).floor(), w / wide(s0) - (w / wide(s0)).floor()
+    v = torch.nn.Parameter(-torch.log(1.2 / (frac + 0.1) - 1) if kind == "round" else w.clone())
+    d = torch.nn.Parameter(torch.zeros_like(s0))
+    groups = [{"params": [v], "lr": rate}] + ([{"params": [d], "lr": scale_rate}] if scale_rate else [])
+    adam = torch.optim.Adam(groups)
+    warm, curve = int(WARM * steps), []
+    scale = lambda: near_dtype(s0 * (1 + d), dt) if scale_rate else s0  # noqa: E731
+    for t in range(steps):
+        s = scale()
+        if kind == "round":
+            h = (torch.sigmoid(v) * 1.2 - 0.1).clamp(0, 1)
+            q = clip(below + wide(z) + h, lo, hi)
+        else:
+            q = clip(near(v / wide(s)) + wide(z), lo, hi)
+        loss = loss_of((q - wide(z)) * wide(s))
+        if kind == "round" and t >= warm:
+            beta = TO + (FROM - TO) / 2 * (1 + np.cos(np.pi * (t - warm) / (steps - warm)))
+            loss = loss + REG * (1 - (2 * h - 1).abs().pow(beta)).sum()
+        if t % PERIOD == 0:
+            curve.append(loss.item())
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+    with torch.no_grad():
+        s = scale()
+        q = below + wide(z) + (v >= 0) if kind == "round" else (v / wide(s)).round() + wide(z)
+        q = q.clamp(lo, hi)
+        after = loss_of(rnd((q - wide(z)) * wide(s))).item()
+    print(kind, before, curve[0], curve[-1], after, f"{(q != nearest).float().mean().item():.3f} changed")
+    return q.to(torch.int8).numpy(), curve, before, after
+
+
+def near_dtype(x, dt):
+    return x.to(dt).float().detach() + (x - x.detach())
+
+
+if __name__ == "__main__":
+    keys = ["kind", "O", "I", "group", "bits", "zeros", "dtype", "shift", "steps", "rate", "scale_rate"]
+    out, codes = {}, b""
+    for i, (name, c) in enumerate(CASES.items()):
+        q, curve, before, after = learn(16 * i, *c)
+        out[name] = dict(zip(keys, c), stream=16 * i, nearest=before, learned=after, curve=curve)
+        codes += q.tobytes()
+    (HERE / "curves.json").write_text(json.dumps(out, indent=1) + "\n")
+    (HERE / "codes.bin").write_bytes(codes)
+    (HERE / "MANIFEST.json").write_text(json.dumps({"seed": SEED, "torch": torch.__version__.split("+")[0],
+                                                    "numpy": np.__version__}, indent=1) + "\n")
