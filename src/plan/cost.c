@@ -21,6 +21,7 @@ static const double solves_per_s = 15e9;   // the column loop
 static const double elements_per_s = 0.5e9; // elementwise ops, each value once
 static const double bytes_per_s = 1e9;     // files
 static const double codes_per_s = 0.15e9;  // rounding and packing, each weight once
+static const double picked_per_s = 0.4e6;  // rows of a table, each a read by itself
 
 const char *osh_phase_name(osh_phase p)
 {
@@ -97,6 +98,8 @@ static double node_work(const osh_graph *g, const osh_dataset *d, const osh_node
 {
     double work = node_flops(g, d, n, tokens) / products_per_s;
     for (int k = 0; k < n->op->n_out; k++) work += tokens * (double)g->values[n->out[k]].width / elements_per_s;
+    for (int k = 0; k < n->op->n_weights; k++)
+        if (n->w[k] >= 0 && osh_is_picked(g, n, k)) work += tokens / picked_per_s;
     return work;
 }
 
