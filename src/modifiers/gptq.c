@@ -85,9 +85,6 @@ static osh_status resolve(osh_ctx *cx, osh_modifier *m)
     for (size_t i = 0; i < m->n_schemes; i++) {
         osh_q_args *a = &m->schemes[i].weights;
         if (!a->present) continue;
-        if (a->scale_dtype && !osh_gptq_is_plain(g))
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "GPTQModifier: scale_search and refine (quality best) do not make scales "
-                     "of NVFP4 and MX (%s) in this version: want neither", m->schemes[i].group_name);
         if (g->scale_search && osh_observer_searches(a))
             OSH_FAIL(cx, OSH_E_USAGE, "GPTQModifier.scale_search and observer %s of %s both choose scales: want one of "
                      "them", a->observer, m->schemes[i].group_name);
@@ -338,7 +335,7 @@ static osh_status prepare(osh_ctx *cx, osh_gptq_solve_args *a, solve *s, const g
         .block_size = g->block_size,
         .bits = q->bits,
         .fp8 = q->type == OSH_Q_FLOAT,
-        .dq_dtype = q->strategy == OSH_Q_TENSOR_GROUP ? OSH_F32 : sc->dtype, // as the scale's quotient is
+        .dq_dtype = osh_gptq_dq_dtype(j),
         .loss = s->loss,
         .keep_zeros = j->pruned,
         .w_out = f->device && !j->keep_w && osh_gptq_is_plain(g) ? j->device_w : NULL, // else osh_job_finish does it

@@ -55,6 +55,8 @@ size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
 /* ---- gptq_quality.c: better than GPTQ in the same format ---- */
 
 const osh_tune_rule *osh_gptq_tunes(const osh_modifier *m);
+/* What the values of codes are rounded to: as the scale, or the quotient of scale and global scale, is. */
+osh_dtype osh_gptq_dq_dtype(const osh_linear_job *j);
 /* Keys scale_search, refine and tune. */
 osh_status osh_gptq_quality_key(osh_ctx *cx, osh_gptq *g, const char *key, const osh_yaml *v, bool *known,
                                 const char *what);

@@ -131,7 +131,7 @@ int64_t osh_gptq_scale_columns(const osh_q_args *q, int64_t I)
 
 static int64_t columns_of_group(const osh_q_args *q, int64_t I)
 {
-    return q->strategy == OSH_Q_GROUP ? q->group_size : q->strategy == OSH_Q_BLOCK ? q->block[1] : I;
+    return osh_q_in_groups(q) ? q->group_size : q->strategy == OSH_Q_BLOCK ? q->block[1] : I;
 }
 
 static int64_t rows_of_scale(const osh_q_args *q, int64_t O)
@@ -139,10 +139,19 @@ static int64_t rows_of_scale(const osh_q_args *q, int64_t O)
     return q->strategy == OSH_Q_TENSOR ? O : q->strategy == OSH_Q_BLOCK ? q->block[0] : 1;
 }
 
-static osh_scale_rule rule_of(const osh_q_args *q, osh_dtype dt)
+osh_dtype osh_gptq_dq_dtype(const osh_linear_job *j)
 {
+    return j->params.scale->dtype == OSH_FP8 ? OSH_F32 : j->params.scale->dtype;
+}
+
+static osh_scale_rule rule_of(const osh_linear_job *j)
+{
+    static const osh_scale_kind kinds[] = {[OSH_Q_SCALE_PLAIN] = OSH_SCALE_PLAIN, [OSH_Q_SCALE_E4M3] = OSH_SCALE_E4M3,
+                                           [OSH_Q_SCALE_E8M0] = OSH_SCALE_E8M0};
+    const osh_q_args *q = &j->scheme->weights;
     osh_grid grid = osh_grid_of(q->bits, q->type == OSH_Q_FLOAT);
-    return (osh_scale_rule){.grid = grid, .symmetric = q->symmetric, .dtype = dt};
+    return (osh_scale_rule){.grid = grid, .symmetric = q->symmetric, .dtype = osh_gptq_dq_dtype(j),
+                            .kind = kinds[q->scale_dtype], .global = j->params.global};
 }
 
 osh_status osh_gptq_keep_hessian(osh_ctx *cx, osh_gptq_factor *f, const osh_tensor *h)
@@ -157,12 +166,15 @@ done:
     return rc;
 }
 
-/* Values of scale and zero in f32 into the tensors of params. */
+/* Values of scale and zero in f32 into the tensors of params; those of E4M3 without the global scale. */
 static void put_params(osh_linear_job *j, const float *scale, const float *zero)
 {
     osh_tensor *s = j->params.scale;
     int64_t n = osh_tensor_numel(s);
-    osh_from_f32(s->data, s->dtype, scale, n);
+    for (int64_t i = 0; i < n; i++) {
+        float x = s->dtype == OSH_FP8 ? scale[i] * j->params.global : scale[i];
+        osh_from_f32((char *)s->data + (size_t)i * osh_dtype_bytes(s->dtype), s->dtype, &x, 1);
+    }
     for (int64_t i = 0; zero && i < n; i++) ((int8_t *)j->params.zero->data)[i] = (int8_t)zero[i];
 }
 
@@ -183,7 +195,7 @@ osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq
     const float *cost = g->scale_search == SEARCH_LDL ? f->cost : NULL;
     osh_gptq_scales_args a = {.w = weight_there(f, j), .dead = f->dead, .weight = cost,
                               .O = O, .I = I, .group = columns_of_group(q, I), .row_block = rows_of_scale(q, O),
-                              .rule = rule_of(q, j->params.scale->dtype), .scale = scale, .zero = zero};
+                              .rule = rule_of(j), .scale = scale, .zero = zero};
     OSH_TRY(f->device ? osh_gptq_scales_cuda(cx, f->device, &a) : osh_gptq_scales(cx, &a));
     put_params(j, scale, zero);
 done:
@@ -200,7 +212,7 @@ osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_fa
     osh_gptq_refine_args a = {.w = weight_there(f, j), .dead = f->dead, .h = f->h->data, .perm = f->perm,
                               .codes = j->codes,
                               .scale = s->scale, .zero = s->zero, .O = O, .I = I, .group = columns_of_group(q, I),
-                              .row_block = rows_of_scale(q, O), .rule = rule_of(q, j->params.scale->dtype),
+                              .row_block = rows_of_scale(q, O), .rule = rule_of(j),
                               .steps = g->refine, .n_steps = g->n_refine, .loss = j->losses.of,
                               .all = &j->losses.all};
     osh_status rc = f->device ? osh_gptq_refine_cuda(cx, f->device, &a) : osh_gptq_refine(cx, &a);

@@ -6,7 +6,7 @@
  *   A d = -b     A_gg' = sum over k in g, l in g' of c_k H_kl c_l,     b_g = sum over k in g of c_k G_k
  *
  * G = (w^ - w) H. A gets 1e-9 of its mean diagonal. Of more than OSH_FIT_GROUPS groups those many at a time, the others
- * given. Rows that share scales add their A and b. Scales are rounded to their dtype; one that would not be positive
+ * given. Rows that share scales add their A and b. Scales are rounded to what can be stored; one that would not be positive
  * stays. */
 #include "ops/gptq_refine.h"
 #include "ops/kernel.h"
@@ -32,7 +32,7 @@ static void window_ref(const osh_refine_row *r, int64_t g0, int64_t n, double *p
     }
     if (!osh_fit_solve(A, b, n, 1)) return;
     for (int64_t g = 0; g < n; g++) {
-        float s = osh_round_to((float)(r->s[g0 + g] + b[g]), a->rule.dtype);
+        float s = osh_scale_round(&a->rule, (float)(r->s[g0 + g] + b[g]));
         if (s > 0 && isfinite(s)) r->s[g0 + g] = s;
     }
 }

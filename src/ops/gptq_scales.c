@@ -7,6 +7,8 @@
  *   symmetric    s = rnd(p max(-lo, hi) / ((b - a) / 2))   z = 0
  *   asymmetric   s = rnd(p (hi - lo) / (b - a))            z = clamp(a - round(p lo / s) + {0, -1, 1}, a, b)
  *
+ * rnd: the nearest scale that can be stored (a tie between powers of two goes up).
+ *
  * p = 1 comes first and a tie keeps what came first, so the group never loses more than with the whole range. With
  * d_j = 1 / U_jj^2 (U: gptq_factor.c) the cost is what a rounding error of column j does to the output when the columns
  * behind it may still make up for it. */
@@ -15,12 +17,24 @@
 
 #include <math.h>
 
+float osh_scale_round(const osh_scale_rule *r, float s)
+{
+    osh_grid e4m3 = osh_scale_e4m3();
+    if (!(s > 0)) return 0;
+    if (r->kind == OSH_SCALE_PLAIN) return osh_round_to(s, r->dtype);
+    if (r->kind == OSH_SCALE_E4M3)
+        return osh_grid_nearest(&e4m3, fminf(fmaxf(s * r->global, e4m3.lo), e4m3.hi)) / r->global;
+    int e;
+    float power = frexpf(s, &e) < 0.75f ? 0.5f : 1; // s in [2^(e-1), 2^e)
+    return fminf(fmaxf(ldexpf(power, e), osh_power_least(r->dtype)), osh_power_most(r->dtype));
+}
+
 float osh_scale_of(float *zero, const osh_scale_rule *r, float share, float lo, float hi)
 {
     float steps = r->grid.hi - r->grid.lo;
     float s = r->symmetric ? share * fmaxf(-lo, hi) / (steps / 2) : share * (hi - lo) / steps;
-    s = osh_round_to(s, r->dtype);
-    if (s == 0) s = osh_scale_least(r->dtype);
+    s = osh_scale_round(r, s);
+    if (s == 0) s = r->kind == OSH_SCALE_PLAIN ? osh_scale_least(r->dtype) : osh_scale_round(r, 0x1p-126f);
     *zero = r->symmetric ? 0 : r->grid.lo - nearbyintf(share * lo / s);
     return s;
 }
@@ -58,7 +72,7 @@ static void search_ref(const group_ref *g, float *scale, float *zero)
         }
     for (int k = 0; k < (r->fixed ? 1 : OSH_SCALE_STEPS); k++) {
         static const float beside[OSH_SCALE_ZEROS] = {0, -1, 1};
-        float z, s = osh_scale_of(&z, r, osh_scale_share(k), lo, hi);
+        float z, s = osh_scale_of(&z, r, osh_scale_share(r->kind, k), lo, hi);
         for (int i = 0; i < (r->symmetric || r->fixed ? 1 : OSH_SCALE_ZEROS); i++) {
             float at = r->symmetric ? 0 : fminf(fmaxf(z + beside[i], r->grid.lo), r->grid.hi);
             double loss = loss_ref(g, s, at);

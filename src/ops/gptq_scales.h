@@ -5,14 +5,22 @@
 #include "ops/op.h"
 
 /* Candidates: the whole range of a group and 1.05 ... 0.475 of it, in steps of a fortieth; asymmetric with three zero
- * points each. */
+ * points each. Of scales that are coarse themselves 1.55 ... 0.4, in steps of a twentieth. */
 enum { OSH_SCALE_STEPS = 24, OSH_SCALE_ZEROS = 3, OSH_SCALE_CANDIDATES = OSH_SCALE_STEPS * OSH_SCALE_ZEROS };
+
+typedef enum {
+    OSH_SCALE_PLAIN, // any value of dtype
+    OSH_SCALE_E4M3,  // a positive value of FP8 E4M3 divided by `global` (NVFP4)
+    OSH_SCALE_E8M0,  // a power of two that dtype has, 2^-127 ... 2^127 (MX)
+} osh_scale_kind;
 
 typedef struct osh_scale_rule {
     osh_grid grid;
     bool symmetric;
-    osh_dtype dtype; // a scale is rounded to it
+    osh_dtype dtype; // a plain scale is rounded to it, and what codes stand for
     bool fixed;      // the whole range, without a search
+    osh_scale_kind kind;
+    float global;    // of OSH_SCALE_E4M3
 } osh_scale_rule;
 
 typedef struct osh_gptq_scales_args {
@@ -35,16 +43,27 @@ void osh_scale_search_ref(float *scale, float *zero, const osh_scale_rule *r, co
 size_t osh_gptq_scales_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads); // scratch
 
 /* Share of the range that candidate step k has: first the whole, then falling. */
-static inline float osh_scale_share(int k)
+OSH_EVERYWHERE float osh_scale_share(osh_scale_kind kind, int k)
 {
-    int i = k == 0 ? 2 : k <= 2 ? k - 1 : k;
-    return (float)(42 - i) / 40;
+    int whole = kind == OSH_SCALE_PLAIN ? 2 : 11, i = k == 0 ? whole : k <= whole ? k - 1 : k;
+    return (float)(kind == OSH_SCALE_PLAIN ? 42 - i : 62 - 2 * i) / 40;
 }
+/* The positive half of E4M3. */
+OSH_EVERYWHERE osh_grid osh_scale_e4m3(void)
+{
+    osh_grid g = {0x1p-9f, 448, 8, 4, -9};
+    return g;
+}
+/* Smallest and largest power of two of OSH_SCALE_E8M0. */
+OSH_EVERYWHERE float osh_power_least(osh_dtype dt) { return dt == OSH_F16 ? 0x1p-24f : 0x1p-126f; }
+OSH_EVERYWHERE float osh_power_most(osh_dtype dt) { return dt == OSH_F16 ? 0x1p15f : 0x1p127f; }
 /* What a scale of zero becomes (compressed-tensors' eps of the dtype). */
-static inline float osh_scale_least(osh_dtype dt)
+OSH_EVERYWHERE float osh_scale_least(osh_dtype dt)
 {
     return dt == OSH_BF16 ? 0x1p-7f : dt == OSH_F16 ? 0x1p-10f : 0x1p-23f;
 }
+/* The scale next to s that the rule can store; 0 where s is not above 0. */
+float osh_scale_round(const osh_scale_rule *r, float s);
 /* Scale of a candidate and the middle one of its zero points, before it is clamped. lo <= 0 <= hi. */
 float osh_scale_of(float *zero, const osh_scale_rule *r, float share, float lo, float hi);
 #endif

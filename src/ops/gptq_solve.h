@@ -18,7 +18,7 @@ typedef struct osh_gptq_solve_args {
     int64_t O, I, n_scale_cols;
     int64_t row_block;    // rows that share a scale row: 1 (channel, group), O (tensor), block height (block)
     int64_t block_size;
-    int bits;             // int: qmin = -2^(bits-1); fp8: 8, or 4 for FP4 (not on a device)
+    int bits;             // int: qmin = -2^(bits-1); a floating type: 8, or 4
     bool fp8;             // a floating type
     osh_dtype dq_dtype;   // q - zp and its product with the scale are rounded to this dtype before the error is formed
     double *loss;         // [O] out: sum over columns of err^2 / 2

@@ -63,11 +63,6 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
         const osh_linear *l = &p->linears[i];
         bool weighs = l->wants & OSH_STAT_SQUARES, searched = l->wants & OSH_STAT_RANGE &&
                                                               osh_observer_searches(&l->scheme->inputs);
-        bool floats = (l->wants & OSH_STAT_HESSIAN) && l->scheme->weights.scale_dtype;
-        if (floats && (p->opt->device_model || (!is_auto(text) && strcmp(text, "cpu"))))
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: NVFP4 and MX schemes are not solved on a card by this version: want "
-                     "--device cpu", l->name);
-        if (floats) goto done;
         if (!weighs && !searched) continue;
         if (p->opt->device_model || (!is_auto(text) && strcmp(text, "cpu")))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "observer %s is not served on a card by this version: want --device cpu",

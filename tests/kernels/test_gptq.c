@@ -47,7 +47,7 @@ static void solution_open(osh_ctx *cx, solution *s, const problem *p)
     for (int64_t i = 0; p->target && i < O * I; i++) s->from[i] = osh_rng_sym(SEED, 20, (uint64_t)i);
     s->target = osh_tensor_view(OSH_F32, 2, (int64_t[]){O, I}, s->from);
     for (int64_t i = 0; i < n_rows * n_cols; i++) {
-        float q_max = p->fp8 ? 448 : (float)(1 << (p->bits - 1));
+        float q_max = p->fp8 ? osh_grid_of(p->bits, true).hi : (float)(1 << (p->bits - 1));
         s->scale[i] = osh_round_to((0.9f + 0.1f * osh_rng_sym(SEED, 21, (uint64_t)i)) / q_max, p->dq);
         s->zero[i] = (float)(int)(osh_rng_sym(SEED, 22, (uint64_t)i) * 2.9f);
     }
@@ -113,6 +113,8 @@ static const problem problems[] = {
     {5, 70, 128, 4, 7, .row_block = 1, .dq = OSH_F32, .stored = OSH_F64},
     {33, 70, 32, 4, 7, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16, .target = true},
     {70, 129, 128, 8, 0, .fp8 = true, .row_block = 70, .dq = OSH_F32, .target = true},
+    {70, 96, 128, 4, 16, .fp8 = true, .order = true, .row_block = 1, .dq = OSH_F32, .stored = OSH_BF16}, // as NVFP4
+    {33, 70, 32, 4, 32, .fp8 = true, .row_block = 1, .dq = OSH_BF16, .target = true},
     {3, 640, 200, 4, 128, .order = true, .row_block = 1, .dq = OSH_BF16}, // a block of more than the kernel's panel
 };
 
@@ -241,7 +243,8 @@ static void check_nearest(osh_ctx *cx, const problem *p)
         for (int64_t i = 0; i < p->I; i++) {
             int64_t at = o / s.a.row_block * s.a.n_scale_cols + s.a.col_scale[i];
             float scale = s.a.scale[at], zero = s.a.zero ? s.a.zero[at] : 0, q = s.from[o * p->I + i] / scale;
-            if (p->fp8) q = osh_f32_of_fp8(osh_fp8_of_f32(fminf(fmaxf(q, -448), 448)));
+            osh_grid grid = osh_grid_of(p->bits, p->fp8);
+            if (p->fp8) q = osh_grid_nearest(&grid, fminf(fmaxf(q, grid.lo), grid.hi));
             else q = nearbyintf(fminf(fmaxf(q + zero, -most - 1), most));
             s.w[o * p->I + i] = osh_round_to(osh_round_to(q - zero, p->dq) * scale, p->dq);
         }
@@ -348,12 +351,19 @@ static void open_jobs(osh_ctx *cx, solution *s, osh_gptq_solve_args *a, const sa
     }
 }
 
-/* Integers leave the card as pack-quantized has them. */
+/* Of FP4 a byte has two codes, the first one low. */
+static void pack_floats(uint32_t *to, const int8_t *codes, int64_t n)
+{
+    memset(to, 0, (size_t)osh_pack_words(n, 4) * sizeof *to);
+    for (int64_t i = 0; i < n; i++) to[i / 8] |= (uint32_t)(codes[i] & 15) << i % 8 * 4;
+}
+
+/* Integers leave the card as pack-quantized has them, FP4 as nvfp4-pack-quantized. */
 static void packed_case(osh_ctx *cx, osh_device *d, const solution *bytes, const osh_gptq_solve_args *jobs)
 {
     osh_gptq_solve_args a[N_TOGETHER];
     for (int k = 0; k < N_TOGETHER; k++) {
-        a[k] = jobs[k], a[k].packed = !a[k].fp8, a[k].dq = NULL;
+        a[k] = jobs[k], a[k].packed = !a[k].fp8 || a[k].bits == 4, a[k].dq = NULL;
         a[k].codes = osh_calloc(cx, (size_t)(a[k].O * (a[k].I + 3)), 1);
     }
     if (a[0].dq_dtype == OSH_BF16) a[4].packed = false; // with one that is not
@@ -364,7 +374,8 @@ static void packed_case(osh_ctx *cx, osh_device *d, const solution *bytes, const
         uint32_t *want = osh_calloc(cx, (size_t)words, sizeof *want);
         for (int64_t o = 0; o < a[k].O; o++) {
             const int8_t *codes = bytes[k].codes + o * I;
-            osh_pack_row(want, 1, codes, 1, I, a[k].bits);
+            if (a[k].fp8) pack_floats(want, codes, I);
+            else osh_pack_row(want, 1, codes, 1, I, a[k].bits);
             if (a[k].packed) assert_memory_equal((uint32_t *)a[k].codes + o * words, want, (size_t)words * 4);
             else assert_memory_equal(a[k].codes + o * I, codes, (size_t)I);
         }
@@ -417,7 +428,7 @@ static void test_solve_together(void **state)
                    {65, 129, 32, 8, 5, .zero = true, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16}}},
         {513, 128, {{130, 513, 128, 4, 128, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
                     {40, 513, 128, 4, 128, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
-                    {3, 513, 128, 4, 64, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
+                    {3, 513, 128, 4, 32, .fp8 = true, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
                     {128, 513, 128, 4, 128, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
                     {7, 513, 128, 2, 0, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16}}},
     };
@@ -431,10 +442,10 @@ static void test_solve_together(void **state)
 }
 
 /* Weights half-way between two values, and beyond the last one: the only column, so nothing but the rounding counts. */
-static void ties_case(osh_ctx *cx, osh_device *d, bool fp8)
+static void ties_case(osh_ctx *cx, osh_device *d, bool fp8, int bits)
 {
     enum { O = 600 };
-    const problem p = {O, 1, 128, fp8 ? 8 : 4, 0, .fp8 = fp8, .row_block = O, .dq = OSH_F32};
+    const problem p = {O, 1, 128, bits, 0, .fp8 = fp8, .row_block = O, .dq = OSH_F32};
     solution s[OSH_N_BACKENDS];
     for (int column = OSH_REF; column < (d ? OSH_N_BACKENDS : OSH_CUDA); column++) {
         solution_open(cx, &s[column], &p);
@@ -442,7 +453,8 @@ static void ties_case(osh_ctx *cx, osh_device *d, bool fp8)
         for (int o = 0; o < O; o++) {
             uint8_t low = (uint8_t)(o / 2 % 127);
             float a = osh_f32_of_fp8(low), b = low == 126 ? 2 * a : osh_f32_of_fp8(low + 1);
-            ((float *)s[column].start->data)[o] = (o % 2 ? -1 : 1) * (fp8 ? (a + b) / 2 : (float)low / 8);
+            float x = bits == 8 ? (a + b) / 2 : (float)low / 8;
+            ((float *)s[column].start->data)[o] = o % 2 ? -x : x;
         }
         const osh_gptq_solve_args *a = &s[column].a;
         assert_int_equal(column == OSH_CUDA ? solve_on(cx, d, a, 1) : column ? osh_gptq_solve(cx, a)
@@ -458,8 +470,9 @@ static void test_solve_ties(void **state)
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     osh_device *d = card_open(cx, CARD_BYTES);
-    ties_case(cx, d, false);
-    ties_case(cx, d, true);
+    ties_case(cx, d, false, 4);
+    ties_case(cx, d, true, 8);
+    ties_case(cx, d, true, 4);
     osh_device_close(cx, d);
     assert_int_equal(osh_mem_live(cx), 0);
     osh_ctx_free(cx);

@@ -13,6 +13,8 @@ typedef struct problem {
     int bits;
     bool fp8, asymmetric, order;
     osh_dtype dtype;
+    osh_scale_kind kind;
+    float global;
 } problem;
 
 static const problem problems[] = {
@@ -32,6 +34,11 @@ static const problem problems[] = {
     {70, 100, 48, 32, 8, .fp8 = true, .dtype = OSH_BF16},        // blocks, the last ones smaller
     {3, 260, 2, 1, 4, .asymmetric = true, .dtype = OSH_BF16},    // more groups than are solved for at once
     {20, 576, 64, 1, 4, .asymmetric = true, .order = true, .dtype = OSH_BF16},
+    {40, 128, 16, 1, 4, .fp8 = true, .order = true, .dtype = OSH_F32, .kind = OSH_SCALE_E4M3, .global = 2389.3f}, // NVFP4
+    {33, 96, 16, 1, 4, .fp8 = true, .dtype = OSH_F32, .kind = OSH_SCALE_E4M3, .global = 3e-3f}, // the least scale of all
+    {40, 128, 32, 1, 4, .fp8 = true, .order = true, .dtype = OSH_BF16, .kind = OSH_SCALE_E8M0}, // MXFP4
+    {33, 96, 32, 1, 4, .fp8 = true, .dtype = OSH_F16, .kind = OSH_SCALE_E8M0},
+    {40, 128, 32, 1, 8, .fp8 = true, .dtype = OSH_F32, .kind = OSH_SCALE_E8M0},                 // MXFP8
 };
 
 typedef struct solution {
@@ -84,12 +91,17 @@ static void make_h(osh_ctx *cx, solution *s, kind k)
     }
 }
 
+static osh_scale_rule rule_of(const problem *p)
+{
+    return (osh_scale_rule){osh_grid_of(p->bits, p->fp8), !p->asymmetric, p->dtype, false, p->kind, p->global};
+}
+
 static osh_gptq_scales_args scales_args(solution *s)
 {
     const problem *p = s->p;
     return (osh_gptq_scales_args){.w = s->w, .dead = s->dead, .weight = s->weight, .O = p->O, .I = p->I,
                                   .group = p->group, .row_block = p->row_block,
-                                  .rule = {osh_grid_of(p->bits, p->fp8), !p->asymmetric, p->dtype, false},
+                                  .rule = rule_of(p),
                                   .scale = s->scale, .zero = p->asymmetric ? s->zero : NULL};
 }
 
@@ -99,7 +111,7 @@ static osh_gptq_refine_args refine_args(solution *s, const osh_refine *steps, in
     return (osh_gptq_refine_args){.w = s->w, .dead = s->dead, .h = s->h, .perm = p->order ? s->perm : NULL,
                                   .codes = s->codes, .scale = s->scale, .zero = p->asymmetric ? s->zero : NULL,
                                   .O = p->O, .I = p->I, .group = p->group, .row_block = p->row_block,
-                                  .rule = {osh_grid_of(p->bits, p->fp8), !p->asymmetric, p->dtype, false},
+                                  .rule = rule_of(p),
                                   .steps = steps, .n_steps = n_steps, .loss = loss};
 }
 
@@ -209,7 +221,7 @@ static void test_scales(void **state)
                 assert_int_equal(pass == 1 ? osh_gptq_scales_ref(cx, &a) : osh_gptq_scales(cx, &a), OSH_OK);
                 loss[pass] = search_loss(&s);
                 for (int64_t n = 0; n < s.n_scales; n++) {
-                    assert_true(s.scale[n] > 0 && s.scale[n] == osh_round_to(s.scale[n], problems[i].dtype));
+                    assert_true(s.scale[n] > 0 && s.scale[n] == osh_scale_round(&a.rule, s.scale[n]));
                     assert_true(s.zero[n] >= a.rule.grid.lo && s.zero[n] <= a.rule.grid.hi);
                 }
             }
@@ -355,6 +367,8 @@ static void test_card(void **state)
             assert_true(fabs(loss[0][n] - loss[2][n]) <= 0.05 * loss[2][n]);
             assert_true(!n || loss[0][n] <= loss[0][n - 1]);
         }
+        for (int64_t n = 0; n < s[0].n_scales; n++)
+            assert_true(s[0].scale[n] > 0 && s[0].scale[n] == osh_scale_round(&a.rule, s[0].scale[n]));
         double scatter, is = objective(cx, &s[0], &scatter);
         assert_true(fabs(is - loss[0][N_STEPS]) <= 1e-5 * scatter);
         assert_true(fabs(all[0] - all[2]) <= 1e-5 * all[2]);

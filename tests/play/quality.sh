@@ -1,5 +1,5 @@
 # --quality best on the played card: losses as on the host, none raised, the same bytes in another order of the threads,
-# and no more of the arena than the plan says.
+# and no more of the arena than the plan says. NVFP4 and MX with GPTQ and with best: as on the host.
 set -euo pipefail
 export OSH_PLAY=protect=0
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -20,3 +20,25 @@ for a, b in zip(card["modules"], host["modules"]):
     assert len(x) == 4 and x == sorted(x, reverse=True) and x[3] < x[0], a
     assert abs(x[3] / y[3] - 1) < 0.1, (a, b)
 PYTHON
+
+float4() { # scheme, quality, targets
+    job=(--model "$model" --scheme $1 --quality $2 --targets "$3" --ignore lm_head --overwrite --threads 1
+         --dataset "$model/data/calibration.jsonl" --num-calibration-samples 3 --max-seq-length 48 --progress none)
+    "$PLAY" "${job[@]}" --output card >/dev/null
+    "$PLAY" "${job[@]}" --output host --device cpu >/dev/null
+    "$ONESHOT" verify card --model "$model" >verify.txt || { cat verify.txt; fail "$1 $2: verify"; }
+    python3 - <<'PYTHON'
+import json
+card, host = (json.load(open(d + "/oneshot-report.json")) for d in ("card", "host"))
+assert 0 < card["device"]["peak_bytes"] <= card["device"]["predicted_peak_bytes"], card["device"]
+assert len(card["modules"]) == len(host["modules"]) > 1
+for a, b in zip(card["modules"], host["modules"]):
+    assert abs(a["relative_squared_error"] / b["relative_squared_error"] - 1) < 0.05, (a, b)
+    x, y = ([s["loss"] for s in m.get("losses", [])] for m in (a, b))
+    assert len(x) == len(y) and x == sorted(x, reverse=True), a
+    assert not x or abs(x[-1] / y[-1] - 1) < 0.1, (a, b)
+PYTHON
+}
+float4 NVFP4 gptq 're:model.layers.[01].*'
+float4 MXFP4A16 gptq 're:model.layers.0.*'
+float4 NVFP4A16 best 're:model.layers.0.self_attn.[qkv]_proj'

@@ -352,7 +352,6 @@ static void test_refused(void **state)
          "a cache of 4 bits: want 8"},
         {"q_modifiers: {QuantizationModifier: {scheme: W4A16, ignore: [4]}}", "a string or a list of strings"},
         {"q_modifiers: {QuantizationModifier: {scheme: W4A16, ignore: ['re:(']}}", "("},
-        {"q_modifiers: {GPTQModifier: {scheme: NVFP4A16, quality: best}}", "do not make scales of NVFP4 and MX"},
     };
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
         osh_recipe *r = NULL;

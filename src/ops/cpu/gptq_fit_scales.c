@@ -54,7 +54,7 @@ static void put_scales(osh_refine_tile *t, int64_t row, int64_t n_rows, int64_t 
     double *A = t->fit + row * n * (n + 1), *b = A + n * n;
     if (!osh_fit_solve(A, b, n, 1)) return;
     for (int64_t g = 0; g < n; g++) {
-        float s = osh_round_to((float)(t->scale[row * t->groups + g0 + g] + b[g]), t->a->rule.dtype);
+        float s = osh_scale_round(&t->a->rule, (float)(t->scale[row * t->groups + g0 + g] + b[g]));
         for (int64_t r = row; s > 0 && isfinite(s) && r < row + n_rows; r++) t->scale[r * t->groups + g0 + g] = s;
     }
 }

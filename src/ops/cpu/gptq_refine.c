@@ -223,7 +223,7 @@ static osh_status fit_all(osh_ctx *cx, refine_job *j, int k)
     for (int64_t i = 0; i < size; i++) j->sums[i] = sum_of(j->sums + i, j->n_tiles, size);
     if (osh_fit_solve(j->sums, j->sums + n * n, n, 1))
         for (int64_t g = 0; g < n; g++) {
-            float s = osh_round_to((float)(old[g] + j->sums[n * n + g]), a->rule.dtype);
+            float s = osh_scale_round(&a->rule, (float)(old[g] + j->sums[n * n + g]));
             if (s > 0 && isfinite(s)) a->scale[g] = s;
         }
     double was = sum_of(j->loss + k * j->n_tiles, j->n_tiles, 1);

@@ -53,7 +53,7 @@ static void choose(const osh_scale_rule *rule, const double *sums, float lo, flo
     for (int k = 0; k < OSH_SCALE_CANDIDATES && !rule->fixed; k++)
         if (k % OSH_SCALE_ZEROS < zeros && sums[k] < sums[best]) best = k;
     float z;
-    *scale = osh_scale_of(&z, rule, osh_scale_share(best / OSH_SCALE_ZEROS), lo, hi);
+    *scale = osh_scale_of(&z, rule, osh_scale_share(rule->kind, best / OSH_SCALE_ZEROS), lo, hi);
     z += rule->symmetric ? 0 : beside[best % OSH_SCALE_ZEROS];
     *zero = rule->symmetric ? 0 : fminf(fmaxf(z, rule->grid.lo), rule->grid.hi);
 }

@@ -133,19 +133,45 @@ void osh_panel_ranges(const osh_search *s, float *lo, float *hi)
     else ranges_body(s, lo, hi);
 }
 
+/* s >= 0 becomes what the rule stores for it, as in osh_scale_of. */
+OSH_VEC_FN void v8_stored(osh_v8f *s, const osh_scale_rule *rule)
+{
+    osh_grid e4m3 = osh_scale_e4m3();
+    osh_v8f least, most;
+    switch (rule->kind) {
+    case OSH_SCALE_PLAIN:
+        v8_round(s, rule->dtype);
+        v8_set(&least, osh_scale_least(rule->dtype));
+        osh_v8i m = *s == 0;
+        v8_select(s, &m, &least, s);
+        break;
+    case OSH_SCALE_E4M3:
+        *s = *s * rule->global;
+        v8_set(&least, e4m3.lo);
+        v8_set(&most, e4m3.hi);
+        v8_clamp(s, &least, &most);
+        v8_on_grid(s, &e4m3);
+        *s = *s / rule->global;
+        break;
+    case OSH_SCALE_E8M0:
+        *s = (osh_v8f)(((osh_v8u)*s + 0x400000u) & 0xff800000u);
+        v8_set(&least, osh_power_least(rule->dtype));
+        v8_set(&most, osh_power_most(rule->dtype));
+        v8_clamp(s, &least, &most);
+        break;
+    }
+}
+
 /* Scale and zero points of a candidate, as osh_scale_of. */
 OSH_VEC_FN void v8_scale(const osh_scale_rule *rule, float share, const osh_v8f *lo, const osh_v8f *hi, osh_v8f *s,
                          osh_v8f *zero)
 {
     float steps = rule->grid.hi - rule->grid.lo;
-    osh_v8f least, most = -*lo;
+    osh_v8f most = -*lo;
     osh_v8i m = most < *hi;
     v8_select(&most, &m, hi, &most);
     *s = rule->symmetric ? most * share / (steps / 2) : (*hi - *lo) * share / steps;
-    v8_round(s, rule->dtype);
-    v8_set(&least, osh_scale_least(rule->dtype));
-    m = *s == 0;
-    v8_select(s, &m, &least, s);
+    v8_stored(s, rule);
     for (int i = 0; i < OSH_SCALE_ZEROS; i++) zero[i] = *s * 0;
     if (rule->symmetric) return;
     osh_v8f z = *lo * share / *s, first, last;
@@ -193,7 +219,7 @@ OSH_VEC_FN void search_body(const osh_search *s, const float *lo, const float *h
         v8_load(&to, hi + r);
         v8_set(&least, INFINITY);
         for (int k = 0; k < OSH_SCALE_STEPS && !(s->rule.fixed && k); k++) {
-            v8_scale(&s->rule, osh_scale_share(k), &from, &to, &v, z);
+            v8_scale(&s->rule, osh_scale_share(s->rule.kind, k), &from, &to, &v, z);
             v8_losses(s, r, &v, z, n, loss);
             for (int i = 0; i < n; i++) {
                 osh_v8i better = loss[i] < least;
@@ -230,7 +256,7 @@ OSH_VEC_FN void candidates_body(const osh_search *s, const float *lo, const floa
         v8_load(&from, lo + r);
         v8_load(&to, hi + r);
         for (int k = 0; k < OSH_SCALE_STEPS; k++) {
-            v8_scale(&s->rule, osh_scale_share(k), &from, &to, &v, z);
+            v8_scale(&s->rule, osh_scale_share(s->rule.kind, k), &from, &to, &v, z);
             v8_losses(s, r, &v, z, OSH_SCALE_ZEROS, loss);
             for (int i = 0; i < OSH_SCALE_ZEROS; i++)
                 for (int64_t lane = 0; lane < OSH_LANES && r + lane < n_rows; lane++)

@@ -252,7 +252,7 @@ static osh_status fit_all(osh_ctx *cx, refiner *s, int k)
         }
     }
     if (osh_fit_solve(&sums[0], &sums[1], 1, 1)) {
-        float next = osh_round_to((float)(old + sums[1]), a->rule.dtype);
+        float next = osh_scale_round(&a->rule, (float)(old + sums[1]));
         if (next > 0 && isfinite(next)) a->scale[0] = next;
     }
     OSH_TRY(run(cx, s, k + 1, k + 1));

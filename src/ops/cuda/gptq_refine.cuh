@@ -6,6 +6,19 @@ extern "C" {
 #include "ops/gptq_refine.h"
 }
 
+/* As osh_scale_round. */
+template <class T> __device__ inline float osh_cu_stored(const osh_scale_rule &r, float s)
+{
+    if (!(s > 0)) return 0;
+    if (r.kind == OSH_SCALE_PLAIN) return osh_cu_round<T>(s);
+    if (r.kind == OSH_SCALE_E8M0) {
+        float power = __uint_as_float((__float_as_uint(s) + 0x400000u) & 0xff800000u);
+        return fminf(fmaxf(power, osh_power_least(r.dtype)), osh_power_most(r.dtype));
+    }
+    const osh_grid e4m3 = osh_scale_e4m3();
+    return __fdiv_rn(osh_cu_on_grid(e4m3, fminf(fmaxf(__fmul_rn(s, r.global), e4m3.lo), e4m3.hi)), r.global);
+}
+
 typedef struct osh_cu_search { // gptq_scales.cu; all of the device
     const void *w;         // element (row, col) at row row_step + col col_step
     const float *weight;   // [I]; NULL: 1

@@ -202,7 +202,7 @@ template <class T> static __global__ void fit(osh_cu_tile t, int64_t g0, int64_t
     double *a = t.fit + first, *b = a + n * n * t.n;
     if (!osh_fit_solve(a, b, n, t.n)) return;
     for (int64_t g = 0; g < n; g++) {
-        float s = osh_cu_round<T>((float)(t.scale[first * t.groups + g0 + g] + b[g * t.n]));
+        float s = osh_cu_stored<T>(t.rule, (float)(t.scale[first * t.groups + g0 + g] + b[g * t.n]));
         for (int64_t r = first; s > 0 && s < INFINITY && r < end; r++) t.scale[r * t.groups + g0 + g] = s;
     }
 }

@@ -9,11 +9,10 @@ enum { THREADS = 96, CHUNK = 512 }; // THREADS >= OSH_SCALE_CANDIDATES
 template <class T>
 __device__ static void candidate(const osh_scale_rule &r, int k, float lo, float hi, float *s, float *z)
 {
-    int step = k / OSH_SCALE_ZEROS, i = step == 0 ? 2 : step <= 2 ? step - 1 : step;
-    float share = __fdiv_rn((float)(42 - i), 40.0f), steps = r.grid.hi - r.grid.lo;
+    float share = osh_scale_share(r.kind, k / OSH_SCALE_ZEROS), steps = r.grid.hi - r.grid.lo;
     float range = r.symmetric ? __fmul_rn(share, fmaxf(-lo, hi)) : __fmul_rn(share, __fsub_rn(hi, lo));
-    *s = osh_cu_round<T>(__fdiv_rn(range, r.symmetric ? steps / 2 : steps));
-    if (*s == 0) *s = r.dtype == OSH_BF16 ? 0x1p-7f : r.dtype == OSH_F16 ? 0x1p-10f : 0x1p-23f;
+    *s = osh_cu_stored<T>(r, __fdiv_rn(range, r.symmetric ? steps / 2 : steps));
+    if (*s == 0) *s = r.kind == OSH_SCALE_PLAIN ? osh_scale_least(r.dtype) : osh_cu_stored<T>(r, 0x1p-126f);
     *z = 0;
     if (r.symmetric) return;
     int beside = k % OSH_SCALE_ZEROS == 0 ? 0 : k % OSH_SCALE_ZEROS == 1 ? -1 : 1;

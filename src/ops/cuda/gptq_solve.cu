@@ -44,14 +44,14 @@ __device__ static void load_u(float (*to)[WIDE], const float *u, int64_t I, int6
 template <class T>
 __device__ static void solve_columns(float *v, float *w, float *err, float *split, const float (*u)[WIDE],
                                      const float *scale, const float *zero, const int32_t *col, int64_t n, int64_t P,
-                                     const rule &r, int wide, double *loss)
+                                     const osh_grid &grid, int wide, double *loss)
 {
 #pragma unroll
     for (int j = 0; j < WIDE; j++) {
         if (j < wide) {
             float dq, s = scale[col[j] * P], z = zero ? zero[col[j] * P] : 0;
-            float q = quantize<T>(&dq, r, v[j], s, z), e = __fdiv_rn(__fsub_rn(v[j], dq), u[j][j]);
-            w[j * P] = r.fp8 ? (float)byte_of_fp8(q) : q;
+            float q = quantize<T>(&dq, grid, v[j], s, z), e = __fdiv_rn(__fsub_rn(v[j], dq), u[j][j]);
+            w[j * P] = (float)osh_cu_code(grid, q);
             err[j * P] = e;
             if (split) {
                 float hi = nearest_tf32(e);
@@ -99,7 +99,7 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block(ti
         __syncthreads(); // the corner is there
         if (mine)
             solve_columns<T>(v, w + (t.first + j0) * P, err + j0 * P, split ? split + j0 * P : NULL, corner, scale,
-                             zero, p.col + t.first + j0, t.n, P, p.r, wide, &sum);
+                             zero, p.col + t.first + j0, t.n, P, p.grid, wide, &sum);
         __syncthreads(); // corner and strip were read
     }
     if (mine) t.loss[b * P + row] = sum;
@@ -141,11 +141,11 @@ static osh_status put_job(osh_ctx *cx, solver *s, int k, int64_t *scales, int64_
     osh_status rc = OSH_OK;
     const osh_gptq_solve_args *a = &s->jobs[k];
     int64_t P = osh_gptq_panel_rows(a->I), n = osh_div_up(a->O, a->row_block) * a->n_scale_cols;
-    float *scale = array<float>(s, OSH_GPTQ_SCALE_GIVEN) + *scales, steps = (float)(1 << (a->bits - 1));
+    float *scale = array<float>(s, OSH_GPTQ_SCALE_GIVEN) + *scales;
     float *zero = a->zero ? array<float>(s, OSH_GPTQ_ZERO_GIVEN) + *scales : NULL;
     int32_t *col = array<int32_t>(s, OSH_GPTQ_COL) + k * a->I;
     int64_t n_words = a->packed ? (a->I * a->bits + 31) / 32 : 0;
-    rule r = {a->fp8 ? -448.0f : -steps, a->fp8 ? 448.0f : steps - 1, a->fp8};
+    osh_grid grid = osh_grid_of(a->bits, a->fp8);
 
     OSH_TRY(put(cx, s, col, a->col_scale, (size_t)a->I * sizeof *col));
     OSH_TRY(put(cx, s, scale, a->scale, (size_t)n * sizeof *scale));
@@ -154,7 +154,7 @@ static osh_status put_job(osh_ctx *cx, solver *s, int k, int64_t *scales, int64_
         const void *target = a->target ? osh_elem(a->target, row * a->I) : NULL;
         s->panels[*n_panels] = {osh_elem(a->w, row * a->I), static_cast<const float *>(target),
                                 a->w_out ? osh_elem(a->w_out, row * a->I) : NULL, scale, zero, col, row,
-                                osh_min64(P, a->O - row), a->row_block, a->n_scale_cols, n_words, a->bits, r};
+                                osh_min64(P, a->O - row), a->row_block, a->n_scale_cols, n_words, grid};
         s->job_of[*n_panels] = k;
     }
     *scales += a->O * a->n_scale_cols;
@@ -285,12 +285,12 @@ done:
 /* The codes' values, with the roundings of the kernel. */
 static void decode(const osh_gptq_solve_args *a)
 {
+    osh_grid grid = osh_grid_of(a->bits, a->fp8);
     for (int64_t row = 0; row < a->O; row++)
         for (int64_t i = 0; i < a->I; i++) {
             int8_t code = a->codes[row * a->I + (a->perm ? a->perm[i] : i)];
             int64_t at = row / a->row_block * a->n_scale_cols + a->col_scale[i];
-            float q = a->fp8 ? osh_f32_of_fp8((uint8_t)code) : code;
-            q = osh_round_to(q - (a->zero ? a->zero[at] : 0), a->dq_dtype);
+            float q = osh_round_to(osh_grid_value(&grid, code) - (a->zero ? a->zero[at] : 0), a->dq_dtype);
             a->dq[row * a->I + i] = osh_round_to(q * a->scale[at], a->dq_dtype);
         }
 }

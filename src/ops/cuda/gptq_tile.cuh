@@ -2,7 +2,7 @@
  * that bring rows into a tile and codes out of it. */
 #ifndef OSH_GPTQ_TILE_CUH
 #define OSH_GPTQ_TILE_CUH
-#include "ops/cuda/kernel.cuh"
+#include "ops/cuda/grid.cuh"
 #include "ops/cuda/sizes.h"
 
 #include <math.h>
@@ -10,7 +10,6 @@
 enum { ROWS = 64 };           // threads of a block, each with a row
 enum { TURN = 32, STEP = 8 }; // a square that is turned, by TURN x STEP threads
 
-typedef osh_gptq_rule rule;
 typedef osh_gptq_panel panel;
 
 typedef struct tile { // all arrays panel behind panel
@@ -30,43 +29,13 @@ typedef struct tile { // all arrays panel behind panel
 
 /* ---- codes ---- */
 
-/* The nearest E4M3 value, |x| <= 448: 4 significant bits, multiples of 2^-9 below 2^-6. */
-__device__ static float nearest_fp8(float x)
-{
-    uint32_t u = __float_as_uint(x), sign = u & 0x80000000u, a = u & 0x7fffffffu;
-    float r = __uint_as_float((a + 0x7ffffu + ((a >> 20) & 1)) & 0xfff00000u);
-    if (a < 0x3c800000u) r = __fsub_rn(__fadd_rn(__uint_as_float(a), 16384.0f), 16384.0f);
-    return __uint_as_float(__float_as_uint(r) | sign);
-}
-
-/* The byte of an E4M3 value. */
-__device__ static int byte_of_fp8(float x)
-{
-    uint32_t u = __float_as_uint(x), a = u & 0x7fffffffu;
-    int low = a < 0x3c800000u ? (int)(__uint_as_float(a) * 512.0f) : (int)((a >> 20) - ((127u - 7u) << 3));
-    return (int)(u >> 31) << 7 | low;
-}
-
-__device__ static float value_of_fp8(int byte)
-{
-    uint32_t low = (uint32_t)byte & 0x7f, sign = (uint32_t)(byte & 0x80) << 24;
-    float small = (float)low / 512.0f; // below 2^-6: a multiple of 2^-9
-    return __uint_as_float(sign | (low < 8 ? __float_as_uint(small) : (low << 20) + ((127u - 7u) << 23)));
-}
-
-/* Rounded to T at either step. */
-template <class T> __device__ static float dequantize(float q, float s, float zero)
-{
-    return osh_cu_round<T>(__fmul_rn(osh_cu_round<T>(__fsub_rn(q, zero)), s));
-}
-
-/* The quantized value before scaling; *dq: its value. */
-template <class T> __device__ static float quantize(float *dq, const rule &r, float w, float s, float zero)
+/* The value on the grid before scaling; *dq: with it. */
+template <class T> __device__ static float quantize(float *dq, const osh_grid &g, float w, float s, float zero)
 {
     float q = __fdiv_rn(w, s);
-    if (r.fp8) q = nearest_fp8(fminf(fmaxf(q, r.low), r.high));
-    else q = rintf(fminf(fmaxf(__fadd_rn(q, zero), r.low), r.high));
-    *dq = dequantize<T>(q, s, zero);
+    if (!g.digits) q = __fadd_rn(q, zero);
+    q = osh_cu_on_grid(g, fminf(fmaxf(q, g.lo), g.hi));
+    *dq = osh_cu_value<T>(q, s, zero);
     return q;
 }
 
@@ -140,10 +109,10 @@ template <class S, class T> static __global__ void decode_rows(tile t)
 
     for (int64_t c = threadIdx.x; c < t.I; c += ROWS) {
         int64_t i = t.place[c], at = scales + p.col[i < 0 ? ~i : i];
-        float q = p.r.fp8 ? value_of_fp8(codes[c] & 0xff) : (float)codes[c];
+        float q = osh_cu_value_of_code(p.grid, codes[c]);
         float was = osh_cu_load(w[c]);
         S kept;
-        osh_cu_store(&kept, dequantize<T>(q, p.scale[at], p.zero ? p.zero[at] : 0));
+        osh_cu_store(&kept, osh_cu_value<T>(q, p.scale[at], p.zero ? p.zero[at] : 0));
         double d = (double)was - osh_cu_load(kept);
         err += d * d, all += (double)was * was;
         if (out) out[c] = kept;
@@ -164,11 +133,12 @@ static __global__ void pack_rows(tile t)
     int64_t b = blockIdx.z, row = blockIdx.y, k = (int64_t)blockIdx.x * ROWS + threadIdx.x;
     if (row >= p.n_rows || k >= p.n_words) return;
     const int8_t *codes = t.codes + (b * t.P + row) * t.I;
-    uint32_t word = 0, mask = (1u << p.bits) - 1, zero = 1u << (p.bits - 1);
+    int bits = p.grid.bits; // a signed code is stored above its least
+    uint32_t word = 0, mask = (1u << bits) - 1, zero = p.grid.digits ? 0 : 1u << (bits - 1);
 
-    for (int64_t i = 32 * k / p.bits; i < t.I && i * p.bits < 32 * k + 32; i++) {
+    for (int64_t i = 32 * k / bits; i < t.I && i * bits < 32 * k + 32; i++) {
         uint32_t code = ((uint32_t)codes[i] + zero) & mask;
-        int at = (int)(i * p.bits - 32 * k); // < 0: its low bits are the word's before
+        int at = (int)(i * bits - 32 * k); // < 0: its low bits are the word's before
         word |= at < 0 ? code >> -at : code << at;
     }
     reinterpret_cast<uint32_t *>(t.w + b * t.I * t.P)[row * p.n_words + k] = word;

@@ -30,6 +30,17 @@ __device__ inline int osh_cu_code(const osh_grid &g, float x)
     return (int)(u >> 31) << (g.bits - 1) | low;
 }
 
+/* The value of a code. */
+__device__ inline float osh_cu_value_of_code(const osh_grid &g, int8_t code)
+{
+    if (!g.digits) return (float)code;
+    uint32_t sign = (uint32_t)(code >> (g.bits - 1) & 1) << 31, low = (uint32_t)code & ((1u << (g.bits - 1)) - 1);
+    uint32_t fraction = (uint32_t)g.digits - 1;
+    float whole = __fmul_rn((float)low, __uint_as_float((uint32_t)(127 + g.least) << 23)); // few digits: a multiple
+    uint32_t all = (low << (23 - fraction)) + ((uint32_t)(127 + g.least + (int)fraction - 1) << 23);
+    return __uint_as_float(sign | (low < 1u << fraction ? __float_as_uint(whole) : all));
+}
+
 /* Rounded to T at either step. */
 template <class T> __device__ inline float osh_cu_value(float q, float s, float zero)
 {

@@ -27,11 +27,6 @@ size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens
 size_t osh_rope_samples_bytes(int64_t n_seqs, int64_t n_tables, int64_t half);
 
 /* ---- gptq_solve.cu ---- */
-typedef struct osh_gptq_rule { // how a weight becomes a code
-    float low, high;
-    bool fp8;
-} osh_gptq_rule;
-
 typedef struct osh_gptq_panel { // rows of one weight
     const void *w; // [n_rows, I] stored dtype
     const float *target; // [n_rows, I] what the codes come close to; NULL: w
@@ -40,8 +35,7 @@ typedef struct osh_gptq_panel { // rows of one weight
     const int32_t *col;        // [I] scale column of each column in solving order
     int64_t row, n_rows, row_block, n_cols; // first row; rows that share a scale; scales of a row
     int64_t n_words; // of a packed row; 0: codes are wanted a byte each
-    int bits;
-    osh_gptq_rule r;
+    osh_grid grid;
 } osh_gptq_panel;
 
 enum { // arrays of a solve, in one block of the arena
