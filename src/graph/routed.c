@@ -43,9 +43,7 @@ osh_status osh_routed_begin(osh_ctx *cx, osh_expert_rows *r, const osh_graph *g,
     r->seqs = (osh_seqs){seqs->n, r->offsets};
     for (int64_t s = 0; s < seqs->n; s++) {
         for (int64_t t = seqs->offsets[s]; t < seqs->offsets[s + 1]; t++) {
-            float weight;
-            osh_to_f32(&weight, osh_elem(route, t * E + expert), route->dtype, 1);
-            if (weight != 0) r->rows[r->n++] = (int32_t)t;
+            if (osh_tensor_at(route, t * E + expert) != 0) r->rows[r->n++] = (int32_t)t;
         }
         r->offsets[s + 1] = r->n;
     }

@@ -5,17 +5,6 @@
 #include "base/buf.h"
 #include "modifiers/recipe.h"
 
-/* A YAML single-quoted scalar. */
-static osh_status put_quoted(osh_ctx *cx, osh_buf *b, const char *s)
-{
-    osh_status rc = OSH_OK;
-    OSH_TRY(osh_buf_append(cx, b, "'", 1));
-    for (; *s; s++) OSH_TRY(osh_buf_append(cx, b, *s == '\'' ? "''" : s, *s == '\'' ? 2 : 1));
-    OSH_TRY(osh_buf_append(cx, b, "'", 1));
-done:
-    return rc;
-}
-
 /* `indent` spaces, the key and its list, to which `more` belongs unless it is NULL. */
 static osh_status put_list(osh_ctx *cx, osh_buf *b, int indent, const char *key, const osh_strs *s, const char *more)
 {
@@ -23,7 +12,7 @@ static osh_status put_list(osh_ctx *cx, osh_buf *b, int indent, const char *key,
     OSH_TRY(osh_buf_printf(cx, b, "%*s%s: [", indent, "", key));
     for (size_t i = 0; i < s->n + (more != NULL); i++) {
         if (i) OSH_TRY(osh_buf_append(cx, b, ", ", 2));
-        OSH_TRY(put_quoted(cx, b, i < s->n ? s->items[i] : more));
+        OSH_TRY(osh_yaml_quote(cx, b, i < s->n ? s->items[i] : more));
     }
     OSH_TRY(osh_buf_printf(cx, b, "]\n"));
 done:
@@ -111,7 +100,7 @@ osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared, cons
         OSH_TRY(put_group(cx, &b, &scheme, f->targets));
     } else {
         OSH_TRY(osh_buf_printf(cx, &b, "      scheme: "));
-        OSH_TRY(put_quoted(cx, &b, f->scheme));
+        OSH_TRY(osh_yaml_quote(cx, &b, f->scheme));
         OSH_TRY(osh_buf_append(cx, &b, "\n", 1));
     }
     if (best) OSH_TRY(osh_buf_printf(cx, &b, "      quality: best\n"));

@@ -13,23 +13,13 @@ typedef struct writer {
     size_t at; // modifier of the recipe that comes next
 } writer;
 
-static osh_status put_text(osh_ctx *cx, osh_buf *b, const char *s)
-{
-    osh_status rc = OSH_OK;
-    OSH_TRY(osh_buf_append(cx, b, "'", 1));
-    for (; *s; s++) OSH_TRY(osh_buf_append(cx, b, *s == '\'' ? "''" : s, *s == '\'' ? 2 : 1));
-    OSH_TRY(osh_buf_append(cx, b, "'", 1));
-done:
-    return rc;
-}
-
 /* In flow style. An enum as Python's yaml writes it is its value. */
 static osh_status put_value(osh_ctx *cx, osh_buf *b, const osh_yaml *y)
 {
     osh_status rc = OSH_OK;
     bool map = y->kind == OSH_Y_MAP;
     if (y->kind == OSH_Y_NULL) return osh_buf_append(cx, b, "null", 4);
-    if (y->kind == OSH_Y_STR) return put_text(cx, b, y->text);
+    if (y->kind == OSH_Y_STR) return osh_yaml_quote(cx, b, y->text);
     if (!map && y->kind != OSH_Y_SEQ) return osh_buf_append(cx, b, y->text, strlen(y->text));
     if (!map && y->tag && y->n == 1) return put_value(cx, b, y->items[0]);
     OSH_TRY(osh_buf_append(cx, b, map ? "{" : "[", 1));
@@ -64,7 +54,7 @@ static osh_status put_group(osh_ctx *cx, osh_buf *b, int indent, const osh_recip
     OSH_TRY(osh_buf_printf(cx, b, "%*s%s:\n%*stargets:\n", indent, "", g->name, indent + 2, ""));
     for (size_t i = 0; i < g->n; i++) {
         OSH_TRY(osh_buf_printf(cx, b, "%*s- ", indent + 2, ""));
-        OSH_TRY(put_text(cx, b, g->modules[i]));
+        OSH_TRY(osh_yaml_quote(cx, b, g->modules[i]));
         OSH_TRY(osh_buf_append(cx, b, "\n", 1));
     }
     OSH_TRY(put_args(cx, b, indent + 2, "weights", &g->scheme->weights, true));
@@ -103,7 +93,7 @@ static osh_status put_modifier(osh_ctx *cx, writer *w, int indent, const osh_yam
         OSH_TRY(osh_buf_printf(cx, b, "%*signore: [", indent + 2, ""));
         for (size_t i = 0; i < m->ignore.n; i++) {
             if (i) OSH_TRY(osh_buf_append(cx, b, ", ", 2));
-            OSH_TRY(put_text(cx, b, m->ignore.items[i]));
+            OSH_TRY(osh_yaml_quote(cx, b, m->ignore.items[i]));
         }
         OSH_TRY(osh_buf_append(cx, b, "]\n", 2));
     }

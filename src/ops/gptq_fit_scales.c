@@ -6,8 +6,8 @@
  *   A d = -b     A_gg' = sum over k in g, l in g' of c_k H_kl c_l,     b_g = sum over k in g of c_k G_k
  *
  * G = (w^ - w) H. A gets 1e-9 of its mean diagonal. Of more than OSH_FIT_GROUPS groups those many at a time, the others
- * given. Rows that share scales add their A and b. Scales are rounded to what can be stored; one that would not be positive
- * stays. */
+ * given. Rows that share scales add their A and b. Scales are rounded to what can be stored; one that would not be
+ * positive stays. */
 #include "ops/gptq_refine.h"
 #include "ops/kernel.h"
 

@@ -63,8 +63,7 @@ static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 
     (void)cx, (void)worker;
     for (int64_t n = chunk * ROWS; n < end; n++) {
-        float weight;
-        osh_to_f32(&weight, osh_elem(a->in[2], n * E + at->expert), a->in[2]->dtype, 1);
+        float weight = osh_tensor_at(a->in[2], n * E + at->expert);
         if (weight != 0) add_row(a, n, at->plain ? 1 : weight);
         else if (a->out[0] != a->in[0]) memcpy(osh_elem(a->out[0], n * D), osh_elem(a->in[0], n * D), row);
     }

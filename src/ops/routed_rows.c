@@ -28,11 +28,9 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-static float routed_weight(const osh_tensor *route, int64_t row, int64_t expert)
+static bool is_routed(const osh_tensor *route, int64_t row, int64_t expert)
 {
-    float weight;
-    osh_to_f32(&weight, osh_elem(route, row * osh_width(route) + expert), route->dtype, 1);
-    return weight;
+    return osh_tensor_at(route, row * osh_width(route) + expert) != 0;
 }
 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
@@ -41,7 +39,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     size_t row = (size_t)D * osh_dtype_bytes(a->in[0]->dtype);
     (void)cx;
     for (int64_t n = 0; n < osh_rows(a->in[0]); n++) {
-        if (routed_weight(a->in[1], n, expert) == 0) memset(osh_elem(a->out[0], n * D), 0, row);
+        if (!is_routed(a->in[1], n, expert)) memset(osh_elem(a->out[0], n * D), 0, row);
         else memcpy(osh_elem(a->out[0], n * D), osh_elem(a->in[0], n * D), row);
     }
     return OSH_OK;
@@ -54,7 +52,7 @@ static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
     const float *dy = a->dout[0]->data;
     (void)cx;
     for (int64_t i = 0; i < osh_tensor_numel(a->in[0]); i++)
-        if (routed_weight(a->in[1], i / D, expert) != 0) osh_grad_add(a->din[0], i, dy[i]);
+        if (is_routed(a->in[1], i / D, expert)) osh_grad_add(a->din[0], i, dy[i]);
     return OSH_OK;
 }
 

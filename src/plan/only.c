@@ -118,11 +118,10 @@ done:
 
 osh_status osh_only_warn(osh_ctx *cx, const osh_plan *p)
 {
-    size_t k = 0; // the matcher has each once
     for (size_t i = 0; i < p->opt->only.n; i++) {
         bool again = false;
         for (size_t h = 0; h < i; h++) again |= !strcmp(p->opt->only.items[h], p->opt->only.items[i]);
-        if (!again && !osh_matcher_hits(p->only, k++))
+        if (!again && !osh_matcher_hits(p->only, i))
             osh_log(cx, OSH_LOG_WARN, "--only %s matches no module", p->opt->only.items[i]);
     }
     return OSH_OK;

@@ -219,13 +219,6 @@ static void set_params(osh_q_code *code, const osh_q_args *a, float lo, float hi
     code->zero = zp;
 }
 
-static float number_at(const osh_tensor *t, int64_t i)
-{
-    float v;
-    osh_to_f32(&v, (const char *)t->data + (size_t)i * osh_dtype_bytes(t->dtype), t->dtype, 1);
-    return v;
-}
-
 static osh_status fake_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const fake *f = user;
@@ -242,7 +235,7 @@ static osh_status fake_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
             OSH_TRY(range_of(cx, f, &lo, &hi, x, f->seg));
             if (f->global) code.scale = osh_q_scale_e4m3(lo, hi, f->global, f->dt) / f->global;
             else if (!f->fixed) set_params(&code, f->a, lo, hi, f->dt, false);
-            if (f->scales) code.scale = number_at(f->scales, c / f->seg);
+            if (f->scales) code.scale = osh_tensor_at(f->scales, c / f->seg);
             if (f->scales) code.zero = f->zeros ? ((const int8_t *)f->zeros->data)[c / f->seg] : 0;
             fake_segment(f, x, f->seg, &code);
         }
@@ -271,9 +264,9 @@ osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,
                  (long long)f.I, (long long)f.seg);
     f.fixed = a->dynamic == OSH_Q_STATIC || a->strategy == OSH_Q_TENSOR;
     if (a->dynamic == OSH_Q_LOCAL) {
-        if (!scale || osh_tensor_numel(scale) != 1 || !(number_at(scale, 0) > 0))
+        if (!scale || osh_tensor_numel(scale) != 1 || !(osh_tensor_at(scale, 0) > 0))
             OSH_FAIL(cx, OSH_E_FORMAT, "input_global_scale is not one positive number");
-        f.global = number_at(scale, 0), f.code.round = OSH_F32;
+        f.global = osh_tensor_at(scale, 0), f.code.round = OSH_F32;
     } else if (a->strategy == OSH_Q_ATTN_HEAD) {
         int64_t heads = scale ? osh_tensor_numel(scale) : 0;
         if (heads < 1 || f.I % heads || (zero && osh_tensor_numel(zero) != heads))
@@ -282,7 +275,7 @@ osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,
     } else if (a->dynamic == OSH_Q_STATIC) {
         if (!scale || osh_tensor_numel(scale) != 1 || (zero && osh_tensor_numel(zero) != 1))
             OSH_FAIL(cx, OSH_E_FORMAT, "input_scale is not one number");
-        f.code.scale = number_at(scale, 0);
+        f.code.scale = osh_tensor_at(scale, 0);
         f.code.zero = zero ? ((const int8_t *)zero->data)[0] : 0;
     } else if (a->strategy == OSH_Q_TENSOR) { // one range for the whole sample
         float lo, hi;

@@ -76,3 +76,10 @@ size_t osh_tensor_bytes(const osh_tensor *t)
 {
     return (size_t)osh_tensor_numel(t) * osh_dtype_bytes(t->dtype);
 }
+
+float osh_tensor_at(const osh_tensor *t, int64_t i)
+{
+    float x;
+    osh_to_f32(&x, (const char *)t->data + (size_t)i * osh_dtype_bytes(t->dtype), t->dtype, 1);
+    return x;
+}

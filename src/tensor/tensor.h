@@ -34,6 +34,7 @@ bool osh_shape_numel(int64_t *numel, int ndim, const int64_t *shape); // false: 
 /* Element conversion of n elements between F32 and F32, BF16, F16 (and FP8, F64); vectorized. */
 void osh_to_f32(float *to, const void *from, osh_dtype dt, int64_t n);
 void osh_from_f32(void *to, osh_dtype dt, const float *from, int64_t n); // round to nearest even
+float osh_tensor_at(const osh_tensor *t, int64_t i); // element i of a float tensor
 /* Index of the first non-finite element of a float tensor, or -1. */
 int64_t osh_find_nonfinite(const void *p, osh_dtype dt, int64_t n);
 #endif

@@ -295,3 +295,13 @@ const osh_yaml *osh_yaml_get(const osh_yaml *map, const char *key)
         if (!strcmp(map->keys[i]->text, key)) return map->items[i];
     return NULL;
 }
+
+osh_status osh_yaml_quote(osh_ctx *cx, osh_buf *b, const char *text)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_buf_append(cx, b, "'", 1));
+    for (; *text; text++) OSH_TRY(osh_buf_append(cx, b, *text == '\'' ? "''" : text, *text == '\'' ? 2 : 1));
+    OSH_TRY(osh_buf_append(cx, b, "'", 1));
+done:
+    return rc;
+}

@@ -5,6 +5,7 @@
 #ifndef OSH_YAML_H
 #define OSH_YAML_H
 #include "base/base.h"
+#include "base/buf.h"
 
 typedef enum { OSH_Y_NULL, OSH_Y_BOOL, OSH_Y_INT, OSH_Y_FLOAT, OSH_Y_STR, OSH_Y_SEQ, OSH_Y_MAP } osh_yaml_kind;
 typedef struct osh_yaml {
@@ -20,5 +21,7 @@ typedef struct osh_yaml {
 
 osh_status osh_yaml_parse(osh_ctx *cx, osh_yaml **out, const char *text, size_t n, const char *what);
 void osh_yaml_free(osh_ctx *cx, osh_yaml *y);
+/* text as a single-quoted scalar. */
+osh_status osh_yaml_quote(osh_ctx *cx, osh_buf *b, const char *text);
 const osh_yaml *osh_yaml_get(const osh_yaml *map, const char *key); // NULL: absent
 #endif

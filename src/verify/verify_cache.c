@@ -29,8 +29,7 @@ osh_status osh_verify_cache(osh_ctx *cx, osh_verify *v, int linear)
         osh_tensor_free(cx, t), t = NULL;
         OSH_TRY(load_output(cx, &t, v, i));
         for (int64_t h = 0; h < osh_tensor_numel(t); h++) {
-            float scale;
-            osh_to_f32(&scale, (const char *)t->data + (size_t)h * osh_dtype_bytes(t->dtype), t->dtype, 1);
+            float scale = osh_tensor_at(t, h);
             if (scale > 0 && isfinite(scale)) continue;
             OSH_TRY(osh_verify_add(cx, v, v->plan->out[i].name, "a positive number", "is %g", (double)scale));
             break;

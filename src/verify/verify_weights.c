@@ -25,13 +25,6 @@
 enum { ROWS = 64 };
 enum { MAX_PER_MODULE = 3 }; // findings of one kind
 
-static float number_at(const osh_tensor *t, int64_t i)
-{
-    float x;
-    osh_to_f32(&x, (const char *)t->data + (size_t)i * osh_dtype_bytes(t->dtype), t->dtype, 1);
-    return x;
-}
-
 osh_status osh_verify_values(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a, const uint8_t *codes,
                              int64_t O, int64_t I, const osh_qparams *p)
 {
@@ -41,7 +34,7 @@ osh_status osh_verify_values(osh_ctx *cx, osh_verify *v, const char *module, con
     if (a->strategy == OSH_Q_TENSOR_GROUP && !(p->global > 0 && isfinite(p->global)))
         OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "weight_global_scale is %g", (double)p->global));
     for (int64_t i = 0; i < osh_tensor_numel(p->scale) && n < MAX_PER_MODULE; i++) {
-        float s = number_at(p->scale, i);
+        float s = osh_tensor_at(p->scale, i);
         if (s > 0 && isfinite(s)) continue;
         n++;
         OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "weight_scale %lld is %g", (long long)i, (double)s));
@@ -109,7 +102,7 @@ static osh_status compare_params(osh_ctx *cx, osh_verify *v, const osh_linear *l
         OSH_TRY(osh_verify_add(cx, v, l->name, text, "weight_global_scale is %.9g", (double)s->params.global));
     }
     for (int64_t i = 0; i < osh_tensor_numel(want->scale) && n < MAX_PER_MODULE; i++) {
-        float a = number_at(s->params.scale, i), b = number_at(want->scale, i);
+        float a = osh_tensor_at(s->params.scale, i), b = osh_tensor_at(want->scale, i);
         if (a == b) continue;
         n++;
         snprintf(text, sizeof text, "%.9g, which the source's weight gives", (double)b);
@@ -182,7 +175,7 @@ static void measure_row(errors *e, const osh_linear *l, const osh_qparams *p, in
     }
     double err = 0, expected = 0;
     for (int64_t c0 = 0; c0 < l->I; c0 += seg) {
-        double s = (double)number_at(p->scale, r / band * per_band + c0 / seg) / (p->global ? p->global : 1);
+        double s = (double)osh_tensor_at(p->scale, r / band * per_band + c0 / seg) / (p->global ? p->global : 1);
         int64_t end = c0 + seg < l->I ? c0 + seg : l->I;
         for (int64_t c = c0; c < end; c++) {
             double d = (double)e->w[c] - e->dq[c], q = (double)e->w[c] - e->rtn[c];

@@ -64,6 +64,10 @@ refused 2 'the recipe leaves dense: want it out of --only' --model packed --sche
     --ignore 're:.*up_proj$' --output no
 refused 2 'matches no module' --model packed --scheme W4A16 --only nothing --output no
 grep -q 'warning: --only nothing matches no module' log || fail "no warning"
+# one that is given twice does not move those behind it
+"$ONESHOT" plan --model packed --scheme W4A16 --only nothing --only nothing --only 're:.*[.]0[.]mlp.*' \
+    --only 're:.*mlp.*' >log 2>&1 || { cat log; exit 1; }
+[ "$(grep 'matches no module' log)" = 'warning: --only nothing matches no module' ] || { cat log; fail "warnings"; }
 printf 's_stage:\n  s_modifiers:\n    SmoothQuantModifier: {}\n    QuantizationModifier: {scheme: W8A8, targets: Linear, ignore: [lm_head]}\n' >r.yaml
 refused 2 'SmoothQuantModifier changes weights beside' --model packed --recipe r.yaml --dataset "$data" \
     --only 're:.*mlp.*' --output no

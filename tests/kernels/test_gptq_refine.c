@@ -34,11 +34,12 @@ static const problem problems[] = {
     {70, 100, 48, 32, 8, .fp8 = true, .dtype = OSH_BF16},        // blocks, the last ones smaller
     {3, 260, 2, 1, 4, .asymmetric = true, .dtype = OSH_BF16},    // more groups than are solved for at once
     {20, 576, 64, 1, 4, .asymmetric = true, .order = true, .dtype = OSH_BF16},
-    {40, 128, 16, 1, 4, .fp8 = true, .order = true, .dtype = OSH_F32, .kind = OSH_SCALE_E4M3, .global = 2389.3f}, // NVFP4
-    {33, 96, 16, 1, 4, .fp8 = true, .dtype = OSH_F32, .kind = OSH_SCALE_E4M3, .global = 3e-3f}, // the least scale of all
-    {40, 128, 32, 1, 4, .fp8 = true, .order = true, .dtype = OSH_BF16, .kind = OSH_SCALE_E8M0}, // MXFP4
+    // NVFP4, NVFP4, MXFP4, MXFP4, MXFP8
+    {40, 128, 16, 1, 4, .fp8 = true, .order = true, .dtype = OSH_F32, .kind = OSH_SCALE_E4M3, .global = 2389.3f},
+    {33, 96, 16, 1, 4, .fp8 = true, .dtype = OSH_F32, .kind = OSH_SCALE_E4M3, .global = 3e-3f}, // all the least scale
+    {40, 128, 32, 1, 4, .fp8 = true, .order = true, .dtype = OSH_BF16, .kind = OSH_SCALE_E8M0},
     {33, 96, 32, 1, 4, .fp8 = true, .dtype = OSH_F16, .kind = OSH_SCALE_E8M0},
-    {40, 128, 32, 1, 8, .fp8 = true, .dtype = OSH_F32, .kind = OSH_SCALE_E8M0},                 // MXFP8
+    {40, 128, 32, 1, 8, .fp8 = true, .dtype = OSH_F32, .kind = OSH_SCALE_E8M0},
 };
 
 typedef struct solution {

@@ -107,9 +107,8 @@ static osh_status head_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     osh_load_weight(&dt_bias, j->a->in[4], h, 1, x->dtype);
     for (int64_t t = seq->row; t < seq->row + seq->n; t++) {
         int64_t row = t * osh_width(x), q = row + h / (at->v_heads / at->k_heads) * Dk;
-        float a, b, decay, beta;
-        osh_to_f32(&a, osh_elem(j->a->in[1], t * at->v_heads + h), x->dtype, 1);
-        osh_to_f32(&b, osh_elem(j->a->in[2], t * at->v_heads + h), x->dtype, 1);
+        float a = osh_tensor_at(j->a->in[1], t * at->v_heads + h), decay, beta;
+        float b = osh_tensor_at(j->a->in[2], t * at->v_heads + h);
         osh_delta_gates(&decay, &beta, a, b, A_log, dt_bias, x->dtype);
         osh_to_f32(m.q, osh_elem(x, q), x->dtype, Dk);
         osh_to_f32(m.k, osh_elem(x, q + keys), x->dtype, Dk);

@@ -75,11 +75,8 @@ static osh_status unpack_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
 /* The exponents of scales that are powers of two; 2^-127 is no normal number and has the field 0. */
 static void exponents_put(uint8_t *to, const osh_tensor *scale)
 {
-    for (int64_t i = 0; i < osh_tensor_numel(scale); i++) {
-        float s;
-        osh_to_f32(&s, (const char *)scale->data + (size_t)i * osh_dtype_bytes(scale->dtype), scale->dtype, 1);
-        to[i] = (uint8_t)(osh_bits_of_f32(s) >> 23);
-    }
+    for (int64_t i = 0; i < osh_tensor_numel(scale); i++)
+        to[i] = (uint8_t)(osh_bits_of_f32(osh_tensor_at(scale, i)) >> 23);
 }
 
 static osh_status float4_pack(osh_ctx *cx, void *const *data, const osh_q_scheme *s, int64_t O, int64_t I,
@@ -117,7 +114,7 @@ static osh_status float4_unpack(osh_ctx *cx, void *codes, osh_qparams *p, const 
     if (is_relative(s)) {
         OSH_TRY(osh_tensor_new(cx, &q.scale, OSH_FP8, 2, want[1].shape));
         memcpy(q.scale->data, data[1]->data, osh_tensor_bytes(q.scale));
-        osh_to_f32(&q.global, data[2]->data, data[2]->dtype, 1);
+        q.global = osh_tensor_at(data[2], 0);
     } else {
         const uint8_t *e = data[1]->data;
         OSH_TRY(osh_tensor_new(cx, &q.scale, OSH_BF16, 2, want[1].shape));
