@@ -35,6 +35,7 @@ NOT_RUN = [  # page, the command's beginning, why
     ("docs/tutorial.md", "vllm serve", "needs vLLM; by hand, docs/quality.md"),
     ("docs/hub.md", "oneshot pull", "needs a network; tests/cli/hub_pull.sh pulls from one that is played"),
     ("docs/cuda.md", "scripts/check-gpu.sh", "needs a card; tests/cli/check_gpu.sh and tests/play/check_gpu.sh run its steps"),
+    ("docs/calibration.md", "scripts/calibration.sh", "minutes; by hand"),
     ("docs/cuda.md", "ctest --preset asan -R play", "tests, which .ci/run runs"),
     ("docs/packages.md", "cd build/release", "of the reader's shell"),
     ("docs/packages.md", "cpack", "tests/cli/packages.sh runs it"),

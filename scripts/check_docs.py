@@ -31,6 +31,7 @@ FOREIGN = {
     "check-gpu.sh": {"out", "steps", "build-dir", "lib-dir", "time-limit", "pack", "results", "scale"},
     "linearity.sh": {"make-model", "samples", "layers", "tokens", "at", "shape", "runs", "out"},
     "compare_families.py": {"gptq"},
+    "calibration.sh": {"build", "out", "shape"},
     "onloading.sh": {"out", "title", "samples", "length", "targets"},
     "make-model.py": {"layers", "hidden", "intermediate", "experts", "seed"},
     "proportion.sh": {"make-model", "layers", "experts", "runs", "out"},

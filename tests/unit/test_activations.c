@@ -294,6 +294,38 @@ static void files_are_taken_up(void **state)
     osh_ctx_free(cx);
 }
 
+/* Values beside others, of the same numbers: in memory, in the other's directory, in one that only they have. */
+static osh_status beside_others(osh_ctx *cx, void *user)
+{
+    osh_status rc = OSH_OK;
+    const osh_tier *tiers = user; // of both
+    osh_acts *a = NULL, *b = NULL; // own
+    OSH_TRY(osh_acts_new(cx, &a, &graph, &data, tiers[0], dir, true));
+    OSH_TRY(osh_acts_new_beside(cx, &b, a, tiers[1], dir));
+    rows[0] = 1;
+    OSH_TRY(store_all(cx, a, 2));
+    rows[0] = 2;
+    OSH_TRY(store_all(cx, b, 1));
+    OSH_TRY(load_all(cx, b, 1));
+    assert_int_equal(back[0], 2);
+    osh_acts_free(cx, b, false), b = NULL;
+    OSH_TRY(load_all(cx, a, 1));
+    assert_int_equal(back[0], 1);
+    assert_memory_equal(rows + 1, back + 1, sizeof rows - sizeof *rows);
+done:
+    osh_acts_free(cx, b, false);
+    osh_acts_free(cx, a, false);
+    assert_false(!rc && osh_dir_exists(dir));
+    return rc;
+}
+
+static void values_beside_others(void **state)
+{
+    for (osh_tier first = OSH_TIER_HOST; first <= OSH_TIER_DISK; first++)
+        for (osh_tier second = OSH_TIER_HOST; second <= OSH_TIER_DISK; second++)
+            assert_true(torture(beside_others, (osh_tier[]){first, second}) > 4);
+}
+
 static osh_status whole(osh_ctx *cx, void *user)
 {
     osh_status rc = OSH_OK;
@@ -333,6 +365,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_tiers), cmocka_unit_test(forgotten_rows_are_gone),
                                        cmocka_unit_test(kept_rows),
+                                       cmocka_unit_test(values_beside_others),
                                        cmocka_unit_test(files_are_taken_up),
                                        cmocka_unit_test(slots_of_others_are_not_taken),
                                        cmocka_unit_test(other_directories_are_refused),

@@ -171,9 +171,33 @@ static void test_zeros(void **state)
     osh_act_observer_deinit(cx, &o);
 }
 
+/* Two heads, looked at twice. */
+static osh_status look_twice(osh_ctx *tortured, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_q_args a = {.present = true, .bits = 8, .symmetric = true, .observer = "min_mse", .n_kwargs = 1,
+                    .kwargs = {{.name = "exact", .value = 1}}};
+    osh_act_observer o[2] = {{0}};
+    for (int look = 0; look < 2; look++) {
+        if (look) OSH_TRY(osh_act_observe_again(tortured, o, 2, user, &a));
+        else OSH_TRY(osh_act_observe(tortured, o, 2, user, &a));
+    }
+done:
+    for (int h = 0; h < 2; h++) osh_act_observer_deinit(tortured, &o[h]);
+    return rc;
+}
+
+static void test_out_of_memory(void **state)
+{
+    osh_tensor *x = sample(5, 200, 1, false, 2);
+    (void)state;
+    assert_true(torture(look_twice, x) >= 11);
+    osh_tensor_free(cx, x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_numpy), cmocka_unit_test(test_weights),
-                                       cmocka_unit_test(test_zeros)};
+                                       cmocka_unit_test(test_zeros), cmocka_unit_test(test_out_of_memory)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# calibration.sh - what each way to calibrate static activations costs, for docs/calibration.md: a model whose values are far
+# larger than its weights, each observer, and one that looks twice with each --calib-cache. The last row keeps what every
+# layer makes until the end, as a calibrator does that holds all of it. Prints a table in Markdown.
+#
+# Usage: scripts/calibration.sh --build DIR --out DIR [options] [-- flags of oneshot]
+#   --build DIR       of tests/make_model and tests/watch_memory
+#   --shape SHAPE     "hidden=512 intermediate=1024 heads=8 kv=8 layers=8 vocab=1024 samples=256 tokens=256"
+# Memory is the highest RssAnon + RssShmem, disk the plan's figure of scratch files, time that of processors.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+build= out= shape="hidden=512 intermediate=1024 heads=8 kv=8 layers=8 vocab=1024 samples=256 tokens=256"
+. "$here/options.sh"
+options "build out shape" "$@"
+needed build out
+mkdir -p "$out"
+# shellcheck disable=SC2086 # words of the shape
+"$build/tests/make_model" "$out/model" $shape
+echo "| observer | kept | peak, predicted | peak, measured | scratch | time of processors |"
+echo "|---|---|---|---|---|---|"
+row() { # observer, kwargs, what is said of it, flags
+    local observer=$1 kwargs=$2 text=$3
+    shift 3
+    cat >"$out/recipe.yaml" <<YAML
+s_modifiers:
+  QuantizationModifier:
+    ignore: [lm_head]
+    config_groups:
+      g:
+        targets: [Linear]
+        weights: {num_bits: 8, strategy: channel}
+        input_activations: {num_bits: 8, dynamic: false, strategy: tensor, observer: $observer, observer_kwargs: {$kwargs}}
+YAML
+    job=(--model "$out/model" --recipe "$out/recipe.yaml" --dataset "$out/model/calibration.jsonl" --threads 2 "$@" ${flags[@]+"${flags[@]}"})
+    "$build/oneshot" plan "${job[@]}" --json >"$out/plan.json"
+    python3 - "$build" "$out" "$observer" "$text" "${job[@]}" <<'P'
+import json, os, subprocess, sys
+build, out, observer, text, *job = sys.argv[1:]
+plan = json.load(open(out + "/plan.json"))["memory"]
+run = subprocess.Popen([build + "/tests/watch_memory", out + "/watched", build + "/oneshot", *job, "--output", out + "/compressed",
+                        "--overwrite", "--restart", "--progress", "none"], stdout=subprocess.DEVNULL)
+_, status, used = os.wait4(run.pid, 0)
+assert status == 0, status
+peak = int(open(out + "/watched").read().split()[0])
+print(f"| {observer} | {text} | {plan['host_bytes'] / 1e6:.0f} MB | {peak / 1e6:.0f} MB | {plan['scratch_bytes'] / 1e6:.0f} MB | "
+      f"{used.ru_utime + used.ru_stime:.1f} s |", flush=True)
+P
+}
+row static_minmax "" "two numbers"
+for observer in percentile layerwise_percentile min_mse entropy distribution; do row $observer "" "a histogram"; done
+for cache in ram disk recompute; do row layerwise_percentile "exact: true" "exact, \`$cache\`" --calib-cache $cache; done
+row layerwise_percentile "exact: true" "exact, all layers in memory" --calib-cache ram --pipeline basic
