@@ -248,6 +248,8 @@ void osh_tok_post_deinit(osh_ctx *cx, osh_tok_post *p);
 
 /* Strings of the JSON tree: json.c writes U+0000 as C0 80; *out holds the real bytes. */
 osh_status osh_tok_string(osh_ctx *cx, char **out, size_t *n, const char *s); // own
+osh_status osh_tok_member(osh_ctx *cx, char **out, size_t *n, const cJSON *o, const char *key,
+                          const char *what); // own: of a member that must be there
 osh_status osh_tok_type(osh_ctx *cx, const char **type, const cJSON *o, const char *role,
                         const char *what); // view: of o
 #endif

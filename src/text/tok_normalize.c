@@ -249,19 +249,9 @@ OSH_RUN(prepend)
 OSH_RUN(replace)
 OSH_RUN(osh_tok_map_bytes)
 
-static osh_status load_string(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *key,
-                              const char *what)
-{
-    const cJSON *s = cJSON_GetObjectItemCaseSensitive(o, key);
-
-    if (!cJSON_IsString(s))
-        return osh_fail(cx, OSH_E_FORMAT, "%s: a string \"%s\" is wanted", what, key);
-    return osh_tok_string(cx, &st->content, &st->n_content, s->valuestring);
-}
-
 static osh_status load_prepend(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *what)
 {
-    return load_string(cx, st, o, "prepend", what);
+    return osh_tok_member(cx, &st->content, &st->n_content, o, "prepend", what);
 }
 
 static osh_status load_replace(osh_ctx *cx, osh_tok_step *st, const cJSON *o, const char *what)
@@ -269,7 +259,7 @@ static osh_status load_replace(osh_ctx *cx, osh_tok_step *st, const cJSON *o, co
     osh_status rc = OSH_OK;
     uint32_t cp = 0;
 
-    OSH_TRY(load_string(cx, st, o, "content", what));
+    OSH_TRY(osh_tok_member(cx, &st->content, &st->n_content, o, "content", what));
     OSH_TRY(osh_tok_pattern_load(cx, &st->pattern, cJSON_GetObjectItemCaseSensitive(o, "pattern"), what));
     const osh_tok_pattern *p = &st->pattern;
     if (!p->re && osh_utf8_decode(p->literal, p->n_literal, &cp) == p->n_literal) st->cuts = OSH_CUT_ANYWHERE;

@@ -26,6 +26,14 @@ done:
     return rc;
 }
 
+osh_status osh_tok_member(osh_ctx *cx, char **out, size_t *n, const cJSON *o, const char *key, const char *what)
+{
+    const cJSON *s = cJSON_GetObjectItemCaseSensitive(o, key);
+
+    if (!cJSON_IsString(s)) return osh_fail(cx, OSH_E_FORMAT, "%s: a string \"%s\" is wanted", what, key);
+    return osh_tok_string(cx, out, n, s->valuestring);
+}
+
 osh_status osh_tok_type(osh_ctx *cx, const char **type, const cJSON *o, const char *role,
                         const char *what)
 {

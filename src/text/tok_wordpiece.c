@@ -127,15 +127,6 @@ done:
     return rc;
 }
 
-/* A string that the library wants as well. */
-static osh_status load_string(osh_ctx *cx, char **out, size_t *n, const cJSON *o, const char *key, const char *what)
-{
-    const cJSON *s = cJSON_GetObjectItemCaseSensitive(o, key);
-
-    if (!cJSON_IsString(s)) return osh_fail(cx, OSH_E_FORMAT, "%s: a string \"%s\" is wanted", what, key);
-    return osh_tok_string(cx, out, n, s->valuestring);
-}
-
 static osh_status load(osh_ctx *cx, wordpiece **out, const osh_tok_file *f, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -144,7 +135,7 @@ static osh_status load(osh_ctx *cx, wordpiece **out, const osh_tok_file *f, cons
     size_t n = 0;
 
     OSH_NEW(cx, p, 1);
-    OSH_TRY(load_string(cx, &p->unk, &n, o, "unk_token", what));
+    OSH_TRY(osh_tok_member(cx, &p->unk, &n, o, "unk_token", what));
     OSH_TRY(load_vocab(cx, p, &f->vocab, what));
     p->unk_id = osh_tok_trie_find(&p->trie, p->unk, n);
     *out = p, p = NULL; // give
@@ -162,8 +153,11 @@ static osh_status wordpiece_load(osh_ctx *cx, void **state, const osh_tok_file *
     size_t n = 0;
 
     OSH_TRY(load(cx, &p, f, what));
-    OSH_TRY(load_string(cx, &prefix, &n, o, "continuing_subword_prefix", what));
+    OSH_TRY(osh_tok_member(cx, &prefix, &n, o, "continuing_subword_prefix", what));
     OSH_TRY(osh_json_int(cx, &p->max_chars, o, "max_input_chars_per_word", what));
+    if (p->max_chars < 0)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"max_input_chars_per_word\" is %lld, a number from 0 is wanted", what,
+                 (long long)p->max_chars);
     p->any_behind = true;
     for (size_t i = 0; i < n && p->any_behind; i++)
         p->any_behind = osh_tok_trie_step(&p->trie, &p->behind, (unsigned char)prefix[i]);

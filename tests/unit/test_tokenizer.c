@@ -302,6 +302,10 @@ static void bad_models_are_named(void **state)
         {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}", "unk_token", OSH_E_FORMAT},
         {"{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"a\",\"vocab\":{\"a\":0}}}", "subword_prefix",
          OSH_E_FORMAT},
+        {"{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"a\",\"vocab\":{\"a\":0},"
+         "\"continuing_subword_prefix\":\"\","
+         "\"max_input_chars_per_word\":-1}}",
+         "is -1", OSH_E_FORMAT},
         {"{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":0,\"a\":2}}}", "'a' occurs twice",
          OSH_E_FORMAT},
         {"{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":1.5}}}", "'a'", OSH_E_FORMAT},
