@@ -1,5 +1,5 @@
-/* ada.c - AdaRoundModifier and AdaQuantModifier: codes that learn from what a layer puts out (ops/ada.h has the
- * formulas), with the arguments of AMD Quark's fast fine-tuning.
+/* ada.c - AdaRoundModifier, AdaQuantModifier and AutoRoundModifier: codes that learn from what a layer puts out
+ * (ops/ada.h has the formulas), with the arguments of AMD Quark's fast fine-tuning and of LLM Compressor.
  *
  * Of a layer's inputs both read H = X^T X, GPTQ's statistic, and with target 'original' (X0 - X)^T X, GPTQ's other one:
  * what the loss is of all inputs together is in these, so no input is kept, a step sees all samples, and nothing is
@@ -19,6 +19,7 @@ typedef struct ada { // arguments
     char *target, *mode; // own
     double beta[2];      // this and the next are read by ada_key(), not by the table
     double adjust[2];    // lr_adjust: above this error of the first step, this rate; [1] 0: not
+    bool minmax;         // of AutoRound: ranges of groups learn, too
 } ada;
 
 #define SHARED(rate, steps)                                                                                           \
@@ -55,8 +56,20 @@ static const osh_field quant_fields[] = {
      .dflt = "1e-3", .min = 0, .max = 1, .doc = "Adam's, of scales, a part of what they are"},
     {0},
 };
-extern const osh_modifier_type osh_modifier_adaround, osh_modifier_adaquant;
+static const osh_field auto_fields[] = {
+    {.name = "iters", .type = OSH_F_INT, .offset = offsetof(ada, num_iterations), .dflt = "200", .min = 1,
+     .max = 1000000, .doc = "steps of each Linear"},
+    {.name = "enable_minmax_tuning", .type = OSH_F_BOOL, .offset = offsetof(ada, minmax), .dflt = "true",
+     .doc = "the range of a group learns, too, and with it its scale"},
+    {.name = "log_period", .type = OSH_F_INT, .offset = offsetof(ada, log_period), .dflt = "100", .min = 1,
+     .max = 1000000, .doc = "steps between two losses in the log (log level debug)"},
+    {.name = "target", .type = OSH_F_STR, .offset = offsetof(ada, target), .dflt = "quantized",
+     .values = "original|quantized", .doc = "whose inputs the output of a layer is to be that of"},
+    {0},
+};
+extern const osh_modifier_type osh_modifier_adaround, osh_modifier_adaquant, osh_modifier_autoround;
 static bool is_round(const osh_modifier *m) { return m->type == &osh_modifier_adaround; }
+static bool is_auto(const osh_modifier *m) { return m->type == &osh_modifier_autoround; }
 
 /* ---- keys ---- */
 
@@ -117,9 +130,62 @@ static osh_status ada_key(osh_ctx *cx, osh_modifier *m, const char *key, const o
     return OSH_OK;
 }
 
+/* Keys of AutoRoundModifier that the table does not express. */
+static osh_status auto_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v, bool *known,
+                           const char *what)
+{
+    static const char *const nothing[][2] = {
+        {"batch_size", "a step takes all samples at once"},
+        {"enable_torch_compile", "nothing is compiled"},
+        {"device_ids", "it runs on the CPU"},
+        {"disable_opt_rtn", "learning begins with what rounding to nearest gives"},
+    };
+    ada *a = m->args;
+    char *end = NULL;
+    *known = true;
+    for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++) {
+        if (strcmp(key, nothing[i][0])) continue;
+        osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing here and is ignored: %s", what, v->line, key,
+                nothing[i][1]);
+        return OSH_OK;
+    }
+    *known = !strcmp(key, "lr");
+    if (!*known || v->kind == OSH_Y_NULL) return OSH_OK;
+    a->learning_rate = v->text ? strtod(v->text, &end) : 0;
+    if (v->text && end != v->text && !*end && a->learning_rate > 0 && a->learning_rate <= 1) return OSH_OK;
+    return osh_fail(cx, OSH_E_USAGE, "%s:%d:%d: lr '%s': want a number above 0 and up to 1, or null", what, v->line,
+                    v->column, v->text ? v->text : "(a list or map)");
+}
+
+static osh_status auto_resolve(osh_ctx *cx, osh_modifier *m)
+{
+    osh_status rc = OSH_OK;
+    ada *a = m->args;
+    int bits = 8;
+    for (size_t i = 0; i < m->n_schemes; i++) {
+        const osh_q_args *q = &m->schemes[i].weights;
+        if (!q->present) continue;
+        if (q->bits < bits) bits = q->bits;
+        if (q->type != OSH_Q_INT)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s learns codes that are whole numbers, and those of %s are none: want "
+                     "integers", m->type->name, m->schemes[i].group_name);
+    }
+    if (a->learning_rate <= 0) a->learning_rate = (a->num_iterations >= 1000 && bits <= 3 ? 2.0 : 1.0) /
+                                                  (double)a->num_iterations;
+done:
+    return rc;
+}
+
+/* Rows whose scale is their own. */
+static bool learns_range(const osh_modifier *m, const osh_q_args *q)
+{
+    return is_auto(m) && ((const ada *)m->args)->minmax && q->strategy != OSH_Q_TENSOR && q->strategy != OSH_Q_BLOCK;
+}
+
 static bool learns_scales(const osh_modifier *m)
 {
     const ada *a = m->args;
+    if (is_auto(m)) return a->minmax;
     return !is_round(m) && !strcmp(a->mode, "joint") && a->scale_learning_rate > 0;
 }
 
@@ -181,8 +247,9 @@ static osh_ada_rule rule_of(const osh_modifier *m)
 {
     const ada *a = m->args;
     int64_t tenth = a->num_iterations > 10 ? a->num_iterations / 10 : 1;
-    return (osh_ada_rule){.kind = is_round(m) ? OSH_ADA_ROUND : OSH_ADA_QUANT, .steps = a->num_iterations,
-                          .rate = a->learning_rate, .scale_rate = learns_scales(m) ? a->scale_learning_rate : 0,
+    osh_ada_kind kind = is_auto(m) ? OSH_ADA_SIGN : is_round(m) ? OSH_ADA_ROUND : OSH_ADA_QUANT;
+    return (osh_ada_rule){.kind = kind, .steps = a->num_iterations, .rate = a->learning_rate,
+                          .scale_rate = learns_scales(m) ? a->scale_learning_rate : 0,
                           .reg = a->reg_param, .from = a->beta[0], .to = a->beta[1], .warm = a->warm_start,
                           .window = !a->early_stop ? 0 : a->num_batches > 1 ? a->num_batches : tenth,
                           .selective = a->selective_update};
@@ -237,6 +304,7 @@ static osh_status learn_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *
                       .n_tokens = (double)(j->n_tokens > 0 ? j->n_tokens : 1), .codes = j->codes, .O = O, .I = I,
                       .group = columns_of_group(q, I), .row_block = rows_of_scale(q, O), .lo = grid.lo, .hi = grid.hi,
                       .dtype = j->params.scale->dtype, .keep_zeros = j->pruned, .period = args->log_period};
+    if (is_auto(m)) a.rule.scale_rate = learns_range(m, q) ? args->learning_rate : 0;
     OSH_NEW(cx, scale, n_scales);
     OSH_NEW(cx, sums, 2 * O + osh_ada_points(a.rule.steps, a.period));
     for (int64_t i = 0; i < n_scales; i++) scale[i] = osh_q_scale_value(&j->params, i);
@@ -248,6 +316,7 @@ static osh_status learn_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *
     OSH_TRY(adjust_rate(cx, args, &a));
     OSH_TRY(osh_ada(cx, &a));
     if (a.rule.scale_rate > 0) osh_from_f32(j->params.scale->data, a.dtype, scale, n_scales);
+    for (int64_t i = 0; zero && i < n_scales; i++) ((int8_t *)j->params.zero->data)[i] = (int8_t)zero[i];
     log_curve(cx, j, &a);
     conclude(j, &a);
 done:
@@ -305,11 +374,12 @@ static double ada_flops(const osh_modifier *m, int64_t O, int64_t I)
     return (double)((const ada *)m->args)->num_iterations * (double)O * (double)I * (2 * (double)I + 80);
 }
 
-#define ADA(x, called, table, more)                                                                                 \
+#define ADA(x, called, table, own, keyed)                                                                           \
     const osh_modifier_type osh_modifier_##x = {                                                                    \
-        .name = called, .fields = table, .bytes = sizeof(ada), .key = ada_key, .keys = more "lr_adjust",            \
-        .resolve = ada_resolve, .wants = ada_wants, .freedom = ada_freedom, .compress = ada_compress,               \
+        .name = called, .fields = table, .bytes = sizeof(ada), .key = own##_key, .keys = keyed,                     \
+        .resolve = own##_resolve, .wants = ada_wants, .freedom = ada_freedom, .compress = ada_compress,             \
         .step = ada_step_name, .needs = ada_needs, .flops = ada_flops, .propagates = true, .host_only = true,       \
     }
-ADA(adaround, "AdaRoundModifier", round_fields, "beta_range, ");
-ADA(adaquant, "AdaQuantModifier", quant_fields, "");
+ADA(adaround, "AdaRoundModifier", round_fields, ada, "beta_range, lr_adjust");
+ADA(adaquant, "AdaQuantModifier", quant_fields, ada, "lr_adjust");
+ADA(autoround, "AutoRoundModifier", auto_fields, auto, "lr");

@@ -30,8 +30,7 @@ static const char *const without_effect[] = {
 };
 
 /* Modifiers of LLM Compressor that are not made here. */
-static const char *const absent[] = {"REAPPruningModifier", "AutoRoundModifier",
-                                     "PruningSparseGPTModifier", NULL};
+static const char *const absent[] = {"REAPPruningModifier", "PruningSparseGPTModifier", NULL};
 
 static const struct quality {
     const char *name, *type;

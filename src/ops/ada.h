@@ -1,24 +1,24 @@
-/* ada.h - AdaRound and AdaQuant on one weight: codes that come near the outputs of the layer, by Adam.
+/* ada.h - AdaRound, AdaQuant and AutoRound on one weight: codes that come near the outputs of the layer, by gradients.
  *
- * Of a layer's inputs x in the quantized model and x0 in the original one, over T tokens, both learn from
+ * Of a layer's inputs x in the quantized model and x0 in the original one, over T tokens, all learn from
  *
  *   loss = 1/T sum |w^ x - w x0|^2 - 1/T sum |w x - w x0|^2 = 1/T (tr(E H E^T) - 2 tr(E C^T))     E = w^ - w
  *   H = sum x x^T     C = w S     S = sum (x0 - x) x^T        dloss / dw^ = 2/T (E H - C)
  *
  * the mean squared error of a token's outputs above that of the weight as it was: 0 for w^ = w, and below 0 where w^
  * makes up for errors of the layers before. All tokens are in H and S, so each step sees all of them, and rows of a
- * weight are problems of their own. ops/cpu/ada.c has the two parametrizations. */
+ * weight are problems of their own. ops/cpu/ada.c has what learns. */
 #ifndef OSH_OPS_ADA_H
 #define OSH_OPS_ADA_H
 #include "tensor/tensor.h"
 
-typedef enum { OSH_ADA_ROUND, OSH_ADA_QUANT } osh_ada_kind;
+typedef enum { OSH_ADA_ROUND, OSH_ADA_QUANT, OSH_ADA_SIGN } osh_ada_kind;
 
 typedef struct osh_ada_rule {
     osh_ada_kind kind;
     int64_t steps;
     double rate;          // of the numbers behind the codes
-    double scale_rate;    // of scales, a part of what they are; 0: they stay (OSH_ADA_QUANT)
+    double scale_rate;    // of scales, a part of what they are; 0: they stay (not OSH_ADA_ROUND)
     double reg, from, to; // weight of the rounding term, its exponent at first and at last (OSH_ADA_ROUND)
     double warm;          // share of the steps without that term, and before which nothing stops
     int64_t window;       // a block of rows stops where the mean over so many steps falls no more; 0: it does not
@@ -33,7 +33,7 @@ typedef struct osh_ada_args {
     double n_tokens;      // T
     int8_t *codes;        // [O, I] whole numbers; in: rounded to nearest
     float *scale;         // [rows of scales, columns of scales]; changed where scale_rate > 0
-    const float *zero;    // the same; NULL: 0
+    float *zero;          // likewise; NULL: 0
     int64_t O, I, group, row_block; // columns, rows that share a scale
     float lo, hi;         // of codes
     osh_dtype dtype;      // of the scales as they are stored

@@ -13,6 +13,14 @@
  *   u = x / s    q = clip(round(u) + z, lo, hi)    w^ = (q - z) s    s = rnd(s0 (1 + d))
  *   in range: dw^/dx = 1, dw^/ds = round(u) - u    clipped: dw^/dx = 0, dw^/ds = q - z
  *
+ * AutoRound (Cheng et al., arXiv 2309.05516): an offset v of what is rounded, and shares a, b of a group's range
+ *
+ *   q = clip(round(w / s + v) + z, lo, hi)    -1/2 <= v <= 1/2, from 0    0 <= a, b <= 1, from 1
+ *   s = s0 max(a |least|, b |most|) / max(|least|, |most|), or with zero points, of least <= 0 <= most,
+ *   s = s0 (b most - a least) / (most - least), z = round(lo - a least / s)
+ *
+ * by the sign of the gradient, at a rate that falls to 0 in a line. Of a row the step is taken that lost least.
+ *
  * Adam has decays 0.9 and 0.999 and 1e-8 beside the root. f32 but for losses, which are double. While it learns w^ is
  * not rounded to the dtype that it is stored in; losses of codes are of rounded weights. */
 #include "ops/ada.h"
@@ -27,14 +35,17 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS = 64, PARTS = 9, DOWN = -40 }; // of a block; arrays of a block; a v that no step moves: h is 0
+enum { ROWS = 64, PARTS = 9, SMALL = 8 }; // of a block; arrays of a block, and small ones
+enum { DOWN = -40 };                      // a v of AdaRound that no step moves: h is 0
 
 typedef struct ada_room { // of a thread
     float *w, *e, *grad, *c;  // [rows, ld] weight, w^ - w, dloss / dw^ T / 2, C
     float *x, *mean, *square; // [rows, ld] v, or the weight that moves; Adam's two means
     float *base, *soft;       // [rows, ld] floor(w / s) + z; sigmoid(v)
     float *s, *z;             // [ld] of a row, by column
-    float *s0, *d, *d_mean, *d_square; // [rows, groups]
+    float *s0, *d, *d_mean, *d_square; // [rows, groups]; AutoRound: s0, a, b
+    float *least, *most;      // [rows, groups] of AutoRound
+    float *best_s, *best_z;   // the same, of the best step
     double *curve;            // [points]
 } ada_room;
 
@@ -51,13 +62,14 @@ typedef struct ada_step { // what is the same for all elements
     float by;                         // 2 / T
     float reg, beta;                  // reg 0: no rounding term
     float lo, hi;
+    float offset;                     // 1: what learns is an offset of w / s; 0: a weight
 } ada_step;
 
 int64_t osh_ada_points(int64_t steps, int64_t period) { return steps > 0 ? (steps - 1) / period + 1 : 0; }
 
 static size_t floats_of(int64_t rows, int64_t I, int64_t groups)
 {
-    return (size_t)(PARTS * rows * osh_pad8(I) + 2 * osh_pad8(I) + 4 * rows * groups);
+    return (size_t)(PARTS * rows * osh_pad8(I) + 2 * osh_pad8(I) + SMALL * rows * groups);
 }
 
 size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_threads)
@@ -196,10 +208,11 @@ OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const ada_room *m
 {
     osh_v8f lo, hi, far, x, s, z;
     osh_v8i out;
-    v8_load(&x, m->x + at[0] + at[1]), v8_load(&s, m->s + at[1]), v8_load(&z, m->z + at[1]);
+    v8_load(&x, (t->offset > 0 ? m->w : m->x) + at[0] + at[1]), v8_load(&s, m->s + at[1]), v8_load(&z, m->z + at[1]);
     v8_set(&lo, t->lo), v8_set(&hi, t->hi), v8_set(&far, 4096);
     *u = x / s;
     *q = *u;
+    if (t->offset > 0) v8_load(&x, m->x + at[0] + at[1]), *q = *q + x;
     out = *q > far, v8_select(q, &out, &far, q);
     far = -far;
     out = *q < far, v8_select(q, &out, &far, q);
@@ -261,6 +274,45 @@ static void quant_step(const ada_room *m, int64_t at, int64_t n, const ada_step 
     else quant_step_body(m, at, n, t);
 }
 
+/* ---- AutoRound, one row ---- */
+
+/* Offsets move; grad becomes dloss / ds, and e dloss / dz, of each element. */
+OSH_VEC_FN void sign_step_body(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
+{
+    osh_v8f zero, half;
+    v8_set(&zero, 0), v8_set(&half, 0.5f);
+    for (int64_t i = 0; i < n; i += OSH_LANES) {
+        osh_v8f v, s, z, q, u, g, ds, dz, low = -half;
+        osh_v8i in, out;
+        v8_load(&v, m->x + at + i), v8_load(&s, m->s + i), v8_load(&z, m->z + i), v8_load(&g, m->grad + at + i);
+        near_code(&q, &u, &in, m, (int64_t[]){at, i}, t);
+        g = g * t->by;
+        q = q - z;
+        u = q - u;
+        v8_select(&ds, &in, &u, &q);
+        ds = ds * g;
+        dz = (osh_v8f)(~in & (osh_v8i)(-g * s));
+        v8_store(m->grad + at + i, &ds);
+        v8_store(m->e + at + i, &dz);
+        g = (osh_v8f)((osh_v8i)g & in);
+        out = g > zero, ds = (osh_v8f)(out & (osh_v8i)(zero + t->rate));
+        out = g < zero, dz = (osh_v8f)(out & (osh_v8i)(zero + t->rate));
+        v = v - ds + dz;
+        out = v > half, v8_select(&v, &out, &half, &v);
+        out = v < low, v8_select(&v, &out, &low, &v);
+        v8_store(m->x + at + i, &v);
+    }
+}
+OSH_AVX2 static void sign_step_avx2(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
+{
+    sign_step_body(m, at, n, t);
+}
+static void sign_step(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
+{
+    if (has_avx2()) sign_step_avx2(m, at, n, t);
+    else sign_step_body(m, at, n, t);
+}
+
 /* ---- a block of rows ---- */
 
 static ada_room room_of(const ada_job *j, int worker, int64_t block)
@@ -268,11 +320,11 @@ static ada_room room_of(const ada_job *j, int worker, int64_t block)
     ada_room m;
     float *at = j->room + (size_t)worker * j->floats;
     float **whole[PARTS] = {&m.w, &m.e, &m.grad, &m.c, &m.x, &m.mean, &m.square, &m.base, &m.soft};
-    float **small[] = {&m.s0, &m.d, &m.d_mean, &m.d_square};
+    float **small[SMALL] = {&m.s0, &m.d, &m.d_mean, &m.d_square, &m.least, &m.most, &m.best_s, &m.best_z};
     memset(at, 0, j->floats * sizeof *at);
     for (int k = 0; k < PARTS; k++, at += j->rows * j->ld) *whole[k] = at;
     m.s = at, m.z = at + j->ld, at += 2 * j->ld;
-    for (int k = 0; k < 4; k++, at += j->rows * j->groups) *small[k] = at;
+    for (int k = 0; k < SMALL; k++, at += j->rows * j->groups) *small[k] = at;
     m.curve = j->curves + block * j->points;
     return m;
 }
@@ -288,12 +340,26 @@ static float scale_now(const ada_job *j, const ada_room *m, int64_t r, int64_t g
     return m->d[k] == 0 ? m->s0[k] : osh_round_to(m->s0[k] * (1 + m->d[k]), j->a->dtype);
 }
 
+/* Scale and zero point of AutoRound's shares a and b. */
+static void clipped_range(const ada_job *j, const ada_room *m, int64_t k, float *s, float *z)
+{
+    float low = -m->least[k], high = m->most[k], a = m->d[k], b = m->d_mean[k];
+    if (a == 1 && b == 1) return;
+    float all = j->a->zero ? high + low : fmaxf(low, high);
+    float now = j->a->zero ? b * high + a * low : fmaxf(a * low, b * high);
+    *s = osh_round_to(all > 0 ? m->s0[k] * now / all : m->s0[k], j->a->dtype);
+    if (!(*s > 0)) *s = m->s0[k];
+    if (j->a->zero) *z = fmaxf(j->a->lo, fminf(j->a->hi, nearbyintf(j->a->lo + a * low / *s)));
+}
+
 /* Scales and zero points of row r of the block by column. */
 static void spread(const ada_job *j, const ada_room *m, int64_t row, int64_t r)
 {
     const osh_ada_args *a = j->a;
     for (int64_t g = 0; g < j->groups; g++) {
-        float s = scale_now(j, m, r, g), z = a->zero ? a->zero[scale_at(j, row + r, g)] : 0;
+        float s = m->s0[r * j->groups + g], z = a->zero ? a->zero[scale_at(j, row + r, g)] : 0;
+        if (a->rule.kind == OSH_ADA_QUANT) s = scale_now(j, m, r, g);
+        if (a->rule.kind == OSH_ADA_SIGN) clipped_range(j, m, r * j->groups + g, &s, &z);
         for (int64_t i = g * a->group; i < osh_min64(a->I, (g + 1) * a->group); i++) m->s[i] = s, m->z[i] = z;
     }
     for (int64_t i = a->I; i < j->ld; i++) m->s[i] = 1, m->z[i] = 0;
@@ -344,6 +410,7 @@ static void block_begin(const ada_job *j, ada_room *m, int64_t row, int64_t n)
             float u = m->w[at] / m->s[i], below = floorf(u), part = u - below;
             m->base[at] = below + m->z[i];
             if (a->rule.kind == OSH_ADA_QUANT) m->x[at] = m->w[at];
+            else if (a->rule.kind == OSH_ADA_SIGN) m->x[at] = 0;
             else if (a->keep_zeros && m->w[at] == 0) m->x[at] = DOWN;
             else m->x[at] = (float)-osh_math_log(1.2 / ((double)part + 0.1) - 1);
         }
@@ -357,6 +424,10 @@ static ada_step step_at(const ada_job *j, int64_t t)
     double n = (double)(t + 1), warm = floor(u->warm * (double)u->steps);
     double along = (double)u->steps > warm ? ((double)t - warm) / ((double)u->steps - warm) : 1;
     ada_step s = {.by = (float)(2 / j->a->n_tokens), .lo = j->a->lo, .hi = j->a->hi};
+    if (u->kind == OSH_ADA_SIGN) {
+        s.rate = (float)(u->rate * (double)(u->steps - t) / (double)u->steps), s.offset = 1;
+        return s;
+    }
     s.rate = (float)(u->rate / (1 - osh_math_pow(0.9, n)));
     s.root_part = (float)(1 / sqrt(1 - osh_math_pow(0.999, n)));
     if (u->kind == OSH_ADA_QUANT || (double)t < warm) return s;
@@ -436,6 +507,83 @@ static void block_learn(const ada_job *j, const ada_room *m, int64_t row, int64_
     }
 }
 
+static float signed_rate(double gradient, float rate) { return gradient > 0 ? rate : gradient < 0 ? -rate : 0; }
+
+/* Shares of the ranges of row r follow the sums of grad and e. */
+static void move_shares(const ada_job *j, const ada_room *m, int64_t r, const ada_step *t)
+{
+    const osh_ada_args *a = j->a;
+    float rate = (float)(t->rate / a->rule.rate * a->rule.scale_rate);
+    for (int64_t g = 0; g < j->groups; g++) {
+        int64_t k = r * j->groups + g, first = g * a->group;
+        double ds = 0, dz = 0, low = -m->least[k], high = m->most[k], to_a, to_b, s = m->s[first];
+        for (int64_t i = first; i < osh_min64(a->I, first + a->group); i++)
+            ds += m->grad[r * j->ld + i], dz += m->e[r * j->ld + i];
+        double all = a->zero ? high + low : fmax(low, high), by = all > 0 ? m->s0[k] / all : 0;
+        bool lower = m->d[k] * low > m->d_mean[k] * high;
+        to_a = a->zero || lower ? low * by : 0, to_b = a->zero || !lower ? high * by : 0;
+        if (a->zero) ds -= dz * m->d[k] * low / (s * s); // z = lo + a low / s
+        double by_a = ds * to_a + (a->zero ? dz * low / s : 0), by_b = ds * to_b;
+        m->d[k] = fminf(1, fmaxf(0, m->d[k] - signed_rate(by_a, rate)));
+        m->d_mean[k] = fminf(1, fmaxf(0, m->d_mean[k] - signed_rate(by_b, rate)));
+    }
+}
+
+/* Codes of row r as they are now, with their scales: it is the best step so far. */
+static void keep_row(const ada_job *j, const ada_room *m, int64_t row, int64_t r)
+{
+    const osh_ada_args *a = j->a;
+    for (int64_t i = 0, at = r * j->ld; i < a->I; i++, at++) {
+        float q = nearbyintf((m->e[at] + m->w[at]) / m->s[i]) + m->z[i]; // e + w is (q - z) s
+        a->codes[(row + r) * a->I + i] = (int8_t)(a->keep_zeros && m->w[at] == 0 ? m->z[i] : q);
+    }
+    for (int64_t g = 0; g < j->groups; g++)
+        m->best_s[r * j->groups + g] = m->s[g * a->group], m->best_z[r * j->groups + g] = m->z[g * a->group];
+}
+
+static void sign_begin(const ada_job *j, const ada_room *m, int64_t row, int64_t n)
+{
+    const osh_ada_args *a = j->a;
+    for (int64_t k = 0; k < n * j->groups; k++) {
+        int64_t r = k / j->groups, g = k % j->groups;
+        m->d[k] = m->d_mean[k] = 1, m->best_s[k] = m->s0[k];
+        m->best_z[k] = a->zero ? a->zero[scale_at(j, row + r, g)] : 0;
+        for (int64_t i = g * a->group; i < osh_min64(a->I, (g + 1) * a->group); i++) {
+            m->least[k] = fminf(m->least[k], m->w[r * j->ld + i]);
+            m->most[k] = fmaxf(m->most[k], m->w[r * j->ld + i]);
+        }
+    }
+}
+
+static void sign_learn(const ada_job *j, const ada_room *m, int64_t row, int64_t n)
+{
+    const osh_ada_args *a = j->a;
+    for (int64_t r = 0; r < n; r++) a->learned[row + r] = a->nearest[row + r];
+    for (int64_t t = 0; t <= a->rule.steps; t++) {
+        ada_step s = step_at(j, t);
+        double all = 0;
+        for (int64_t r = 0; r < n; r++) spread(j, m, row, r), near_error(m, r * j->ld, j->ld, &s);
+        pull(j, m, n);
+        for (int64_t r = 0; r < n; r++) {
+            double loss = loss_of(j, m, r);
+            all += loss;
+            spread(j, m, row, r);
+            if (loss < a->learned[row + r]) a->learned[row + r] = loss, keep_row(j, m, row, r);
+            if (t == a->rule.steps) continue;
+            sign_step(m, r * j->ld, j->ld, &s);
+            if (a->rule.scale_rate > 0) move_shares(j, m, r, &s);
+        }
+        if (t < a->rule.steps && t % a->period == 0) m->curve[t / a->period] = all / a->n_tokens;
+    }
+    for (int64_t r = 0; r < n && a->rule.scale_rate > 0; r++)
+        for (int64_t g = 0; g < j->groups; g++) {
+            int64_t k = r * j->groups + g, to = scale_at(j, row + r, g);
+            a->scale[to] = m->s0[k] = m->best_s[k], m->d[k] = m->d_mean[k] = 1;
+            if (a->zero) a->zero[to] = m->best_z[k];
+        }
+    judge_codes(j, m, row, n, a->learned);
+}
+
 /* The code that row r's element at column i stands for in the end. */
 static float last_code(const ada_job *j, const ada_room *m, int64_t r, int64_t i)
 {
@@ -478,7 +626,12 @@ static osh_status ada_block(osh_ctx *cx, void *user, int64_t block, int worker)
     osh_status rc = osh_check_interrupt(cx);
     if (rc) return rc;
     block_begin(j, &m, row, n);
+    if (j->a->rule.kind == OSH_ADA_SIGN) sign_begin(j, &m, row, n);
     judge_codes(j, &m, row, n, j->a->nearest);
+    if (j->a->rule.kind == OSH_ADA_SIGN) {
+        sign_learn(j, &m, row, n);
+        return OSH_OK;
+    }
     block_learn(j, &m, row, n);
     block_end(j, &m, row, n);
     return OSH_OK;

@@ -1,4 +1,5 @@
-"""gen.py - AdaRound and AdaQuant of src/ops/ada.h in PyTorch, by autograd and torch.optim.Adam on the inputs themselves.
+"""gen.py - AdaRound, AdaQuant and AutoRound of src/ops/ada.h in PyTorch, by autograd on the inputs themselves; of the
+first two torch.optim.Adam takes the steps.
 
 curves.json has of each case its numbers, the loss every tenth step before it moves, and the losses of rounding to
 nearest and of the codes in the end, all above that of the weight as it was; codes.bin the codes, a byte each, the cases
@@ -27,6 +28,8 @@ CASES = {  # kind, O, I, group (0: the row), bits, zero points, dtype, other inp
     "round_channel_zeros_shift": ("round", 40, 44, 0, 3, True, "F32", True, 300, 0.1, 0),
     "round_bf16": ("round", 72, 64, 32, 4, False, "BF16", True, 300, 0.1, 0),
     "quant_weights": ("quant", 72, 64, 0, 4, False, "F32", True, 60, 5e-5, 0),
+    "auto": ("auto", 72, 64, 32, 4, False, "F32", True, 20, 1 / 100, 1 / 100),
+    "auto_zeros": ("auto", 40, 44, 11, 3, True, "F32", False, 20, 1 / 100, 1 / 100),
     "quant_joint": ("quant", 40, 44, 11, 3, True, "F32", False, 60, 5e-5, 1e-3),
 }
 REG, FROM, TO, WARM = 0.01, 20.0, 2.0, 0.2
@@ -64,6 +67,8 @@ def learn(stream, kind, O, I, group, bits, zeros, dtype, shift, steps, rate, sca
     wide = lambda t: t.repeat_interleave(n, 1)  # noqa: E731
     rnd = lambda t: t.to(dt).float()  # noqa: E731
     y = x0 @ w.T
+    if kind == "auto":
+        return auto(x, y, w, s0, z, n, lo, hi, zeros, steps, rate)
     base = (x @ w.T - y).pow(2).sum(-1).mean()
     loss_of = lambda h: (x @ h.T - y).pow(2).sum(-1).mean() - base  # noqa: E731
     nearest = ((w / wide(s0)).round() + wide(z)).clamp(lo, hi)
@@ -98,6 +103,53 @@ def learn(stream, kind, O, I, group, bits, zeros, dtype, shift, steps, rate, sca
         after = loss_of(rnd((q - wide(z)) * wide(s))).item()
     print(kind, before, curve[0], curve[-1], after, f"{(q != nearest).float().mean().item():.3f} changed")
     return q.to(torch.int8).numpy(), curve, before, after
+
+
+def rows_of(h, x, y):  # loss of each row
+    return (x @ h.T - y).pow(2).mean(0)
+
+
+def auto(x, y, w, s0, z0, n, lo, hi, zeros, steps, rate):
+    """Signs of gradients; of each row the codes of its best step."""
+    wide = lambda t: t.repeat_interleave(n, 1)  # noqa: E731
+    base, groups = rows_of(w, x, y), w.reshape(w.shape[0], -1, n)
+    low, high = -groups.amin(-1).clamp(max=0), groups.amax(-1).clamp(min=0)
+    v = torch.zeros_like(w, requires_grad=True)
+    a, b = torch.ones_like(s0, requires_grad=True), torch.ones_like(s0, requires_grad=True)
+
+    def codes():
+        moved = (a != 1) | (b != 1)
+        if zeros:
+            s = s0 * (b * high + a * low) / (high + low)
+            s = s + (torch.where(moved, s, s0) - s).detach()
+            z = lo + a * low / s
+            z = z + (torch.where(moved, z.round().clamp(lo, hi), z0) - z).detach()
+        else:
+            s = s0 * torch.where(a * low > b * high, a * low, b * high) / torch.maximum(low, high)
+            s, z = s + (torch.where(moved, s, s0) - s).detach(), z0
+        return clip(near(w / wide(s) + v) + wide(z), lo, hi), s, z
+
+    nearest = ((w / wide(s0)).round() + wide(z0)).clamp(lo, hi)
+    best, best_q = rows_of((nearest - wide(z0)) * wide(s0), x, y) - base, nearest.clone()
+    before, curve = best.sum().item(), []
+    for t in range(steps + 1):
+        q, s, z = codes()
+        loss = rows_of((q - wide(z)) * wide(s), x, y) - base
+        if t % PERIOD == 0 and t < steps:
+            curve.append(loss.sum().item())
+        better = loss.detach() < best
+        best, best_q = torch.where(better, loss.detach(), best), torch.where(better[:, None], q.detach(), best_q)
+        if t == steps:
+            break
+        v.grad = a.grad = b.grad = None
+        loss.sum().backward()
+        with torch.no_grad():
+            part = rate * (steps - t) / steps
+            v.sub_(part * v.grad.sign()).clamp_(-0.5, 0.5)
+            a.sub_(part * a.grad.sign()).clamp_(0, 1)
+            b.sub_(part * b.grad.sign()).clamp_(0, 1)
+    print("auto", before, curve[0], curve[-1], best.sum().item(), f"{(best_q != nearest).float().mean().item():.3f} changed")
+    return best_q.to(torch.int8).numpy(), curve, before, best.sum().item()
 
 
 def near_dtype(x, dt):

@@ -1,6 +1,6 @@
-/* test_ada.c - AdaRound and AdaQuant against the same in PyTorch (gen.py), which has the inputs themselves and autograd
- * where osh_ada has sums over the inputs and formulas: losses within 1 %, 99 % of the codes. Where a number is near a
- * half, or its gradient near 0, which Adam makes as large as any, the last bit of a sum decides. */
+/* test_ada.c - AdaRound, AdaQuant and AutoRound against the same in PyTorch (gen.py), which has the inputs themselves
+ * and autograd where osh_ada has sums over the inputs and formulas: losses within 1 %, 99 % of the codes. Where a
+ * number is near a half, or its gradient near 0, which Adam makes as large as any, the last bit of a sum decides. */
 #include "torture.h"
 
 #include <math.h>
@@ -69,13 +69,14 @@ static osh_status problem_open(osh_ctx *cx, problem *p, const cJSON *of)
     uint64_t stream = (uint64_t)number(of, "stream");
     int64_t O = (int64_t)number(of, "O"), I = (int64_t)number(of, "I"), group = (int64_t)number(of, "group");
     bool bf16 = !strcmp(cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(of, "dtype")), "BF16");
-    bool quant = !strcmp(cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(of, "kind")), "quant");
+    const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(of, "kind"));
     int64_t n = group ? group : I, G = I / n;
     osh_grid grid = osh_grid_of((int)number(of, "bits"), false);
     *p = (problem){.of = of};
     p->a = (osh_ada_args){
-        .rule = {.kind = quant ? OSH_ADA_QUANT : OSH_ADA_ROUND, .steps = (int64_t)number(of, "steps"), .reg = 0.01,
-                 .rate = number(of, "rate"), .scale_rate = number(of, "scale_rate"), .from = 20, .to = 2, .warm = 0.2},
+        .rule = {.kind = *kind == 'a' ? OSH_ADA_SIGN : *kind == 'q' ? OSH_ADA_QUANT : OSH_ADA_ROUND,
+                 .steps = (int64_t)number(of, "steps"), .reg = 0.01, .rate = number(of, "rate"),
+                 .scale_rate = number(of, "scale_rate"), .from = 20, .to = 2, .warm = 0.2},
         .n_tokens = T, .O = O, .I = I, .group = n, .row_block = 1, .lo = grid.lo, .hi = grid.hi,
         .dtype = bf16 ? OSH_BF16 : OSH_F32, .period = PERIOD, .nearest = p->nearest, .learned = p->learned,
         .curve = p->curve};
@@ -101,7 +102,7 @@ static osh_status problem_open(osh_ctx *cx, problem *p, const cJSON *of)
             p->codes[k * n + i] = (int8_t)fmaxf(grid.lo, fminf(grid.hi, nearbyintf(w[i] / p->scale[k]) + p->zero[k]));
     }
     p->a.w = p->w, p->a.h = p->h, p->a.shift = number(of, "shift") != 0 ? p->shift : NULL;
-    p->a.scale = p->scale, p->a.zero = p->zero, p->a.codes = p->codes;
+    p->a.scale = p->scale, p->a.zero = number(of, "zeros") != 0 ? p->zero : NULL, p->a.codes = p->codes;
 done:
     return rc;
 }
@@ -224,13 +225,13 @@ static void selective_rows_are_no_worse(void **state)
 /* 0 stays 0 where it has to, and threads show in no bit. */
 static void zeros_stay_and_threads_do_not_show(void **state)
 {
-    static const char *const names[] = {"round_channel_zeros_shift", "quant_joint"};
+    static const char *const names[] = {"round_channel_zeros_shift", "quant_joint", "auto_zeros"};
     (void)state;
     osh_ctx *cx[2] = {NULL};
     golden g = {0};
     for (int k = 0; k < 2; k++) assert_int_equal(osh_ctx_new(&cx[k], k ? 3 : 1), OSH_OK);
     golden_open(cx[0], &g);
-    for (int c = 0; c < 2; c++) {
+    for (int c = 0; c < 3; c++) {
         problem p[2];
         for (int k = 0; k < 2; k++) {
             assert_ok(cx[k], problem_open(cx[k], &p[k], cJSON_GetObjectItemCaseSensitive(g.json, names[c])));
@@ -246,7 +247,7 @@ static void zeros_stay_and_threads_do_not_show(void **state)
         assert_memory_equal(p[0].codes, p[1].codes, (size_t)n);
         assert_memory_equal(p[0].scale, p[1].scale, (size_t)(n / p[0].a.group) * sizeof(float));
         assert_memory_equal(p[0].learned, p[1].learned, (size_t)p[0].a.O * sizeof(double));
-        for (int64_t i = 0; i < n; i += 3) assert_true((float)p[0].codes[i] == p[0].zero[i / p[0].a.group]);
+        for (int64_t i = 0; i < n; i += 3) assert_true(p[0].codes[i] == p[0].zero[i / p[0].a.group]);
         for (int k = 0; k < 2; k++) problem_close(cx[k], &p[k]);
     }
     cJSON_Delete(g.json);
