@@ -101,7 +101,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     OSH_TRY(osh_f32_copy(cx, &q, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &k, a->in[1]));
     OSH_TRY(osh_f32_copy(cx, &v, a->in[2]));
-    if (a->in[3]) OSH_TRY(osh_f32_copy(cx, &sinks, a->in[3]));
+    if (a->in[3]) OSH_TRY(osh_f32_weight(cx, &sinks, a->in[3], a->in[0]->dtype));
     OSH_NEW(cx, y, N * H * Dh);
     OSH_NEW(cx, p, N);
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
@@ -208,6 +208,7 @@ static osh_status infer_sinks(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape
 const osh_op osh_op_attention_sinks = {
     .name = "attention_sinks", .n_in = 3, .n_weights = 1, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_attention_attr), .infer = infer_sinks,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_attention_cpu},
-    .tol = 1e-11, .scratch = osh_attention_scratch, .attends = true, .host_only = true,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_attention_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_attention_cuda)},
+    .tol = 1e-11, .scratch = osh_attention_scratch, .attends = true,
+    .scratch_cuda = osh_attention_sinks_cuda_scratch,
 };

@@ -5,9 +5,10 @@
  *   y[t] = act(b + sum over k of w[k] x[t - K + 1 + k])     of its own sample; 0 before the first token
  *
  * K = 2, w = (10, 1), x = 1 2 3: y = 1 12 23. transformers' causal_conv1d_fn: the sum is rounded to the dtype, then
- * silu of it (`silu`). Sums are double here. On a card there is none. */
+ * silu of it (`silu`). Sums are double here. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 #include "ops/scan.h"
 
@@ -95,5 +96,5 @@ static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_wid
 const osh_op osh_op_conv1d = {
     .name = "conv1d", .n_in = 1, .n_weights = 2, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_conv1d_attr), .infer = infer,
-    .run = {[OSH_REF] = ref}, .tol = 1e-12, .scratch = scratch, .host_only = true,
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_conv1d_cuda)}, .tol = 1e-12, .scratch = scratch,
 };

@@ -10,9 +10,10 @@
  *   y = q S
  *
  * transformers' torch_recurrent_gated_delta_rule (torch_chunk_gated_delta_rule makes the same sums in another order):
- * all in f32 but sigmoid(b), which is rounded to the dtype of x, as y is at the end. On a card there is none. */
+ * all in f32 but sigmoid(b), which is rounded to the dtype of x, as y is at the end. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 #include "ops/scan.h"
 
@@ -136,6 +137,7 @@ done:
 const osh_op osh_op_delta_rule = {
     .name = "delta_rule", .n_in = 3, .n_weights = 2, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_delta_rule_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_delta_rule_cpu},
-    .tol = 1e-11, .scratch = osh_delta_rule_scratch, .host_only = true,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_delta_rule_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_delta_rule_cuda)},
+    .tol = 1e-11, .scratch = osh_delta_rule_scratch,
+    .scratch_cuda = osh_delta_rule_cuda_scratch,
 };

@@ -3,10 +3,10 @@
  *   in[0] x [N, H*D]     in[1] z [N, H*D]     in[2] w [D]     out y [N, H*D]     D = head_dim
  *
  * transformers' Qwen3NextRMSNormGated: the normalized value is rounded to the dtype, its product with w, and what the
- * gate in f32 makes of that. before: its MambaRMSNormGated, the norm of x silu(z), all in f32. Sums are double here.
- * On a card there is none. */
+ * gate in f32 makes of that. before: its MambaRMSNormGated, the norm of x silu(z), all in f32. Sums are double here. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 #include "ops/scan.h"
 
@@ -73,5 +73,6 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 const osh_op osh_op_gated_norm = {
     .name = "gated_norm", .n_in = 2, .n_weights = 1, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_gated_norm_attr), .infer = infer,
-    .run = {[OSH_REF] = ref}, .tol = 1e-12, .scratch = osh_elementwise_scratch, .host_only = true,
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_gated_norm_cuda)},
+    .tol = 1e-12, .scratch = osh_elementwise_scratch,
 };

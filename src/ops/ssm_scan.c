@@ -12,6 +12,7 @@
  * the dtype of x, the rest is f32. There the result stays f32 up to the gated norm; here y is rounded. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 #include "ops/scan.h"
 
@@ -114,6 +115,7 @@ done:
 const osh_op osh_op_ssm_scan = {
     .name = "ssm_scan", .n_in = 2, .n_weights = 3, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_ssm_scan_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_ssm_scan_cpu},
-    .tol = 1e-11, .scratch = osh_ssm_scan_scratch, .host_only = true,
+    .run = {[OSH_REF] = ref, [OSH_CPU] = osh_ssm_scan_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_ssm_scan_cuda)},
+    .tol = 1e-11, .scratch = osh_ssm_scan_scratch,
+    .scratch_cuda = osh_ssm_scan_cuda_scratch,
 };

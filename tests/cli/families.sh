@@ -103,10 +103,12 @@ n=$(perplexity conv)
 if "$ONESHOT" plan --model conv --recipe recipe.yaml --dataset conv/calibration.jsonl 2>err; then fail "Conv1D is quantized"; fi
 grep -q 'c_attn: a Conv1D, stored transposed' err || fail "$(cat err)"
 
-# attention with sinks is not for a card, and the experts that stay in one tensor are in ignore
+# rows by route are not for a card, and experts that stay in one tensor are in ignore
 "$OSH_TOOLS/tiny_model" gpt_oss g
 gptq_recipe 8 8 >recipe.yaml
-if "$ONESHOT" plan --model g --recipe recipe.yaml --dataset g/calibration.jsonl --device-model h100 2>err; then fail "sinks on a card"; fi
-grep -q 'self_attn: attention_sinks is not made on a card by this version: want --device cpu' err || fail "$(cat err)"
+job=(--model g --recipe recipe.yaml --dataset g/calibration.jsonl --device-model h100)
+"$ONESHOT" plan "${job[@]}" >/dev/null || fail "sinks are not for a card"
+if "$ONESHOT" plan "${job[@]}" --moe-calibrate-all-experts false 2>err; then fail "rows by route on a card"; fi
+grep -q 'routed_rows is not made on a card by this version: want --device cpu' err || fail "$(cat err)"
 "$ONESHOT" --model g --recipe recipe.yaml --dataset g/calibration.jsonl --progress none --output sunk >/dev/null || fail "gpt-oss"
 grep -qF '"re:.*\\.mlp\\.experts\\..*"' sunk/config.json || fail "experts are not in ignore: $(cat sunk/config.json)"

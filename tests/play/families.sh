@@ -4,12 +4,13 @@ set -euo pipefail
 export OSH_PLAY=protect=0
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/recipe.sh"
-gptq_recipe 8 8 >recipe.yaml
+gptq_recipe 8 8 | sed 's/lm_head/"re:.*lm_head"/' >recipe.yaml
 perplexity() { # device, model
     "$PLAY" eval --model "$2" --dataset "$case/calibration.jsonl" --device "$1" --threads 1 --progress none |
         sed -n 's/^perplexity \([0-9.]*\).*/\1/p'
 }
-for case in gemma2 phi3_longrope glm4 ministral3 gpt_neox granite opt qwen2_moe deepseek_v3; do
+for case in gemma2 phi3_longrope glm4 ministral3 gpt_neox granite opt qwen2_moe deepseek_v3 \
+    gpt_oss qwen3_next mamba2 granite_hybrid_moe llama4 gemma4; do
     "$OSH_TOOLS/tiny_model" $case $case float32
     "$PLAY" --model $case --recipe recipe.yaml --dataset $case/calibration.jsonl --device cuda --threads 1 --progress none \
         --output $case.out >/dev/null || fail "$case does not run"

@@ -255,7 +255,7 @@ static osh_status attend(osh_ctx *cx, const osh_op_args *a, way how)
     float *sinks = NULL;              // own
     attention_job j = {.at = at, .a = a, .way = how};
 
-    if (a->in[3]) OSH_TRY(osh_f32_copy(cx, &sinks, a->in[3]));
+    if (a->in[3]) OSH_TRY(osh_f32_weight(cx, &sinks, a->in[3], a->in[0]->dtype));
     j.sinks = sinks;
     OSH_TRY(how == DNNL ? osh_dnnl_open(cx) : osh_blas_open(cx));
     OSH_TRY(osh_tiles_new(cx, &tiles, &j.n_tiles, a->seqs, osh_rows(a->in[0]), tile_queries(at, how)));

@@ -5,8 +5,8 @@
  *   scores [samples, heads, chunk, ld] in f32, in scratch of at most 128 MiB
  *
  *   q k^T          product with f32 sums, stored in f32
- *   softmax        times scale, e^(s - max) / sum, rounded to the dtype of q, each row over its own beginning; what is
- *                  hidden becomes 0
+ *   softmax        times scale, e^(s - max) / sum, which has the head's e^(sink - max) in attention_sinks, rounded to
+ *                  the dtype of q, each row over its own beginning; what is hidden becomes 0
  *   P v            product with f32 sums, stored into out
  *
  * One pass takes some samples of equal length that stand behind each other, some of their heads, and one chunk of their
@@ -42,6 +42,21 @@ static int64_t chunk_of(int64_t T)
     return most < 1 ? 1 : osh_min64(most, osh_min64(T, QUERIES));
 }
 
+typedef struct sink_weights { // [H]; NULL: none
+    const void *w;
+    osh_dtype dtype;
+} sink_weights;
+
+template <class T> static __device__ inline float sink_of(const sink_weights &s, int64_t head)
+{
+    float f = 0;
+    if (s.dtype == OSH_F64) f = osh_cu_load(static_cast<const double *>(s.w)[head]);
+    else if (s.dtype == OSH_F32) f = static_cast<const float *>(s.w)[head];
+    else if (s.dtype == OSH_BF16) f = osh_cu_load(static_cast<const osh_bf16_t *>(s.w)[head]);
+    else f = osh_cu_load(static_cast<const osh_f16_t *>(s.w)[head]);
+    return osh_cu_round<T>(f);
+}
+
 /* osh_first_key, on the device */
 static __device__ inline int64_t first_key(const osh_attention_attr &at, int64_t i)
 {
@@ -53,7 +68,8 @@ static __device__ inline int64_t first_key(const osh_attention_attr &at, int64_t
 /* Scores of `rows` rows: [rows, ld], keys [0, n_keys) from `key` of the sample; row r is query pos + r % n. A team of
  * TEAM threads to a row, which T overwrites from its beginning: a round stores over what it or one before has read. */
 template <class T, int TEAM>
-static __global__ void softmax_kernel(float *scores, attention_pass p, int64_t rows, osh_attention_attr at, float scale)
+static __global__ void softmax_kernel(float *scores, attention_pass p, int64_t rows, osh_attention_attr at, float scale,
+                                      sink_weights sinks)
 {
     const int N = osh_cu_pack<float>::N, TEAMS = 256 / TEAM;
     __shared__ float shared[8];
@@ -80,6 +96,7 @@ static __global__ void softmax_kernel(float *scores, attention_pass p, int64_t r
                 if (j + k >= lo && j + k < hi) sum += expf(s.v[k] - max);
         }
         sum = osh_cu_team_sum<TEAM>(sum, shared);
+        if (sinks.w) sum += expf(sink_of<T>(sinks, p.head + r / p.n % (p.n_kv * p.n_heads)) - max);
         for (int64_t first = 0; first < p.n_keys; first += TEAM * N) {
             int64_t j = first + lane * N;
             osh_cu_pack<float> s = {};
@@ -95,14 +112,16 @@ static __global__ void softmax_kernel(float *scores, attention_pass p, int64_t r
 
 template <class T> static void softmax(const attention_job *j, const attention_pass *p, float scale)
 {
+    const osh_tensor *w = j->a->in[3];
+    sink_weights sinks = {w ? w->data : NULL, w ? w->dtype : OSH_F32};
     int64_t rows = p->n_samples * p->n_kv * p->n_heads * p->n;
 
     if (p->n_keys <= 1024)
         OSH_LAUNCH((softmax_kernel<T, 32>), osh_cu_grid(j->d, rows, 8), 256, 0, osh_cuda_stream(j->d), j->scores, *p,
-                   rows, *j->at, scale);
+                   rows, *j->at, scale, sinks);
     else
         OSH_LAUNCH((softmax_kernel<T, 256>), osh_cu_grid(j->d, rows, 1), 256, 0, osh_cuda_stream(j->d), j->scores, *p,
-                   rows, *j->at, scale);
+                   rows, *j->at, scale, sinks);
 }
 
 /* Elements from one sample, one kv head, one head of a group to the next. */
@@ -215,7 +234,8 @@ osh_status osh_attention_cuda(osh_ctx *cx, const osh_op_args *a)
     attention_job j = {a->out[0]->device, a, at, a->in[0]->dtype, at->n_heads / at->n_kv_heads, 0, 0, NULL};
 
     if (!N) return OSH_OK;
-    if (osh_attention_is_fused(at, j.dt)) return fused_run(cx, a);
+    if (!a->in[3] && osh_attention_is_fused(at, j.dt)) return fused_run(cx, a);
+    if (a->in[3]) OSH_TRY(osh_cu_readable(cx, a->in[3]->dtype));
     j.scores = static_cast<float *>(osh_device_alloc(cx, j.d, osh_attention_scores_bytes(at, N), OSH_LIFE_SHORT));
     if (!j.scores) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N));

@@ -96,6 +96,10 @@ osh_status osh_sigmoid_gate_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_routed_scale_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_position_scale_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gain_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_conv1d_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_delta_rule_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_ssm_scan_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_gated_norm_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_act_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_moe_router_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_moe_gate_cuda(osh_ctx *cx, const osh_op_args *a);
@@ -117,6 +121,12 @@ size_t osh_linear_cuda_scratch(const void *attr, const int64_t *in_width, int64_
                                int64_t n_tokens, osh_dtype dt);
 size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                              int64_t n_tokens, osh_dtype dt);
+size_t osh_delta_rule_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                                   osh_dtype dt);
+size_t osh_ssm_scan_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                                 osh_dtype dt);
+size_t osh_attention_sinks_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                                        osh_dtype dt);
 size_t osh_attention_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                   int64_t n_tokens, osh_dtype dt);
 size_t osh_hessian_accum_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,

@@ -3,6 +3,7 @@
 #include "ops/cuda/sizes.h"
 
 #include "ops/kernel.h"
+#include "ops/scan.h"
 
 const char *osh_cuda_detour_name(osh_cuda_detour which)
 {
@@ -84,6 +85,34 @@ size_t osh_attention_cuda_scratch(const void *attr, const int64_t *in_width, int
     (void)in_width, (void)out_width;
     if (osh_attention_is_fused(attr, dt)) return 0;
     return osh_arena_gross(osh_attention_scores_bytes(attr, n_tokens));
+}
+
+size_t osh_attention_sinks_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                                        osh_dtype dt)
+{
+    (void)in_width, (void)out_width, (void)dt;
+    return osh_arena_gross(osh_attention_scores_bytes(attr, n_tokens));
+}
+
+int64_t osh_scan_blocks(int64_t n_tokens, int64_t heads)
+{
+    return n_tokens < OSH_SCAN_BLOCKS ? osh_min64(n_tokens * heads, OSH_SCAN_BLOCKS) : OSH_SCAN_BLOCKS;
+}
+
+size_t osh_delta_rule_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                                   osh_dtype dt)
+{
+    const osh_delta_rule_attr *at = attr;
+    (void)in_width, (void)out_width, (void)dt;
+    return osh_arena_gross((size_t)(osh_scan_blocks(n_tokens, at->v_heads) * at->k_dim * at->v_dim) * sizeof(float));
+}
+
+size_t osh_ssm_scan_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                                 osh_dtype dt)
+{
+    const osh_ssm_scan_attr *at = attr;
+    (void)in_width, (void)out_width, (void)dt;
+    return osh_arena_gross((size_t)(osh_scan_blocks(n_tokens, at->heads) * at->head_dim * at->state) * sizeof(float));
 }
 
 size_t osh_hessian_accum_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,

@@ -20,6 +20,9 @@ int64_t osh_linear_panel_rows(int64_t n, int64_t width); // of n, in a panel
 enum { OSH_ATTENTION_SCORES = 128 << 20 }; // bytes, where a row has no more
 enum { OSH_ATTENTION_FUSED_DIM = 128 }; // elements of a head, at most
 int64_t osh_attention_row(int64_t n_keys); // elements of a row of scores
+/* Blocks of a scan over heads, each with a state of its own; the longest key, or state, that there is. */
+enum { OSH_SCAN_BLOCKS = 256, OSH_SCAN_DIM = 4096 };
+int64_t osh_scan_blocks(int64_t n_tokens, int64_t heads);
 bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt); // by attention_fused.cuh: no scratch
 size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens);
 

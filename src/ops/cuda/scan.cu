@@ -1,0 +1,313 @@
+/* scan.cu - layers that keep a state: conv1d, delta_rule, ssm_scan, gated_norm.
+ *
+ *   conv1d       a thread for each channel of each token
+ *   delta_rule   a block for a head of a sample: its matrix [Dk, Dv] lies in scratch, a thread has columns of it; the
+ *                query and the key of the token at hand lie in shared memory
+ *   ssm_scan     the same of [S, P], B and C
+ *   gated_norm   a block for each head of each row
+ *
+ * f32, rounded as in the references; gates in double, by one thread. Sums over keys or the state run from the first to
+ * the last in one thread, so the number of blocks changes nothing. */
+#include "ops/cuda/pack.cuh"
+#include "ops/cuda/sizes.h"
+extern "C" {
+#include "ops/scan.h"
+}
+
+enum { THREADS = 256, SAMPLES = 64 }; // SAMPLES: of a launch
+
+typedef struct scan_samples {
+    int64_t row[SAMPLES], n[SAMPLES]; // first row; tokens
+    int count;
+} scan_samples;
+
+/* Runs f with all samples, SAMPLES of them at a time. */
+template <class F> static osh_status by_samples(osh_ctx *cx, const osh_op_args *a, F f)
+{
+    osh_status rc = OSH_OK;
+    int64_t one[2] = {0, osh_rows(a->in[0])}, n_seqs = a->seqs ? a->seqs->n : 1;
+    const int64_t *offsets = a->seqs ? a->seqs->offsets : one;
+    scan_samples of = {};
+
+    for (int64_t s = 0; s < n_seqs; s++) {
+        if (offsets[s + 1] > offsets[s]) {
+            of.row[of.count] = offsets[s], of.n[of.count] = offsets[s + 1] - offsets[s];
+            of.count++;
+        }
+        if (!of.count || (of.count < SAMPLES && s + 1 < n_seqs)) continue;
+        f(of);
+        OSH_CUDA(cx, cudaGetLastError());
+        of.count = 0;
+    }
+done:
+    return rc;
+}
+
+/* A stored weight as a value of the compute dtype T. */
+template <class T> static __device__ inline float weight_at(const void *w, osh_dtype stored, int64_t i)
+{
+    float f = 0;
+    if (stored == OSH_F64) f = osh_cu_load(static_cast<const double *>(w)[i]);
+    else if (stored == OSH_F32) f = static_cast<const float *>(w)[i];
+    else if (stored == OSH_BF16) f = osh_cu_load(static_cast<const osh_bf16_t *>(w)[i]);
+    else f = osh_cu_load(static_cast<const osh_f16_t *>(w)[i]);
+    return osh_cu_round<T>(f);
+}
+
+typedef struct weights { // of an op, as stored
+    const void *w[3]; // NULL: absent
+    osh_dtype dtype[3];
+} weights;
+
+static osh_status weights_of(osh_ctx *cx, weights *p, const osh_op_args *a, int first, int n)
+{
+    osh_status rc = OSH_OK;
+    for (int k = 0; k < n; k++) {
+        const osh_tensor *w = a->in[first + k];
+        p->w[k] = w ? w->data : NULL, p->dtype[k] = w ? w->dtype : OSH_F32;
+        OSH_TRY(osh_cu_readable(cx, p->dtype[k]));
+    }
+done:
+    return rc;
+}
+
+static __device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
+
+/* y, x [n, C] of one sample, w [C, K], bias [C] */
+template <class T>
+static __global__ void conv_kernel(T *y, const T *x, weights p, int64_t n, int64_t C, osh_conv1d_attr at)
+{
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n * C; i += (int64_t)gridDim.x * blockDim.x) {
+        int64_t t = i / C, c = i % C, K = at.kernel;
+        float sum = p.w[1] ? weight_at<T>(p.w[1], p.dtype[1], c) : 0;
+        for (int64_t k = t + 1 >= K ? 0 : K - 1 - t; k < K; k++)
+            sum += weight_at<T>(p.w[0], p.dtype[0], c * K + k) * osh_cu_load(x[(t - K + 1 + k) * C + c]);
+        sum = osh_cu_round<T>(sum);
+        osh_cu_store(&y[i], at.silu ? silu(sum) : sum);
+    }
+}
+
+osh_status osh_conv1d_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *x = a->in[0], *y = a->out[0];
+    osh_conv1d_attr at = *static_cast<const osh_conv1d_attr *>(a->attr);
+    int64_t C = osh_width(x);
+    weights p = {};
+
+    OSH_TRY(weights_of(cx, &p, a, 1, 2));
+    OSH_TRY(by_samples(cx, a, [&](const scan_samples &of) {
+        for (int s = 0; s < of.count; s++)
+            OSH_CU_BY_DTYPE(x->dtype, T,
+                            OSH_LAUNCH(conv_kernel<T>, osh_cu_grid(y->device, of.n[s] * C, THREADS), THREADS, 0,
+                                       osh_cuda_stream(y->device), static_cast<T *>(y->data) + of.row[s] * C,
+                                       static_cast<const T *>(x->data) + of.row[s] * C, p, of.n[s], C, at));
+    }));
+done:
+    return rc;
+}
+
+static __device__ inline double softplus(double x) { return x > 20 ? x : log(1 + exp(x)); }
+
+typedef struct scan_heads { // of a sample each
+    scan_samples of;
+    weights p;
+    float *state; // [blocks, rows, columns]
+} scan_heads;
+
+/* x [N, 2 Nk Dk + Nv Dv], a, b [N, Nv], y [N, Nv Dv]; shared: q, k [Dk], and the token's decay and beta */
+template <class T>
+static __global__ void delta_kernel(T *y, const T *x, const T *a, const T *b, scan_heads h,
+                                    osh_delta_rule_attr at)
+{
+    OSH_DYNAMIC_SHARED(float, shared);
+    __shared__ float sums[8];
+    int64_t Dk = at.k_dim, Dv = at.v_dim, keys = at.k_heads * Dk, width = 2 * keys + at.v_heads * Dv;
+    float *q = shared, *k = q + Dk, *gates = k + Dk, *S = h.state + (int64_t)blockIdx.x * Dk * Dv;
+
+    for (int64_t item = blockIdx.x; item < h.of.count * at.v_heads; item += gridDim.x) {
+        int64_t head = item % at.v_heads, sample = item / at.v_heads;
+        for (int64_t i = threadIdx.x; i < Dk * Dv; i += THREADS) S[i] = 0;
+        for (int64_t t = h.of.row[sample]; t < h.of.row[sample] + h.of.n[sample]; t++) {
+            const T *row = x + t * width, *from = row + head / (at.v_heads / at.k_heads) * Dk;
+            float qq = 0, kk = 0;
+            __syncthreads(); // nobody reads the last token's any more
+            for (int64_t i = threadIdx.x; i < Dk; i += THREADS) {
+                q[i] = osh_cu_load(from[i]), k[i] = osh_cu_load(from[keys + i]);
+                qq += q[i] * q[i], kk += k[i] * k[i];
+            }
+            qq = osh_cu_team_sum<THREADS>(qq, sums), kk = osh_cu_team_sum<THREADS>(kk, sums);
+            for (int64_t i = threadIdx.x; i < Dk; i += THREADS) {
+                q[i] *= 1.0f / sqrtf(qq + 1e-6f) / sqrtf((float)Dk);
+                k[i] *= 1.0f / sqrtf(kk + 1e-6f);
+            }
+            if (threadIdx.x == 0) {
+                double fade = -exp((double)weight_at<T>(h.p.w[0], h.p.dtype[0], head)) *
+                              softplus((double)osh_cu_load(a[t * at.v_heads + head]) +
+                                       weight_at<T>(h.p.w[1], h.p.dtype[1], head));
+                gates[0] = (float)exp(fade);
+                gates[1] = osh_cu_round<T>((float)(1 / (1 + exp(-(double)osh_cu_load(b[t * at.v_heads + head])))));
+            }
+            __syncthreads();
+            for (int64_t c = threadIdx.x; c < Dv; c += THREADS) {
+                float says = 0, read = 0;
+                for (int64_t i = 0; i < Dk; i++) {
+                    float s = S[i * Dv + c] * gates[0];
+                    S[i * Dv + c] = s, says += s * k[i];
+                }
+                float v = (osh_cu_load(row[2 * keys + head * Dv + c]) - says) * gates[1];
+                for (int64_t i = 0; i < Dk; i++) {
+                    float s = S[i * Dv + c] + v * k[i];
+                    S[i * Dv + c] = s, read += s * q[i];
+                }
+                osh_cu_store(&y[(t * at.v_heads + head) * Dv + c], read);
+            }
+        }
+        __syncthreads();
+    }
+}
+
+osh_status osh_delta_rule_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *x = a->in[0], *y = a->out[0];
+    osh_delta_rule_attr at = *static_cast<const osh_delta_rule_attr *>(a->attr);
+    osh_device *d = y->device;
+    int64_t blocks = osh_scan_blocks(osh_rows(x), at.v_heads);
+    scan_heads h = {};
+
+    if (!osh_rows(x)) return OSH_OK;
+    if (at.k_dim > OSH_SCAN_DIM)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "delta_rule: keys of %lld, want at most %d on a card", (long long)at.k_dim,
+                 OSH_SCAN_DIM);
+    OSH_TRY(weights_of(cx, &h.p, a, 3, 2));
+    h.state = static_cast<float *>(osh_device_alloc(cx, d, (size_t)(blocks * at.k_dim * at.v_dim) * sizeof(float),
+                                                    OSH_LIFE_SHORT));
+    if (!h.state) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(by_samples(cx, a, [&](const scan_samples &of) {
+        h.of = of;
+        OSH_CU_BY_DTYPE(x->dtype, T,
+                        OSH_LAUNCH(delta_kernel<T>, (unsigned)osh_min64(blocks, of.count * at.v_heads), THREADS,
+                                   (size_t)(2 * at.k_dim + 2) * sizeof(float), osh_cuda_stream(d),
+                                   static_cast<T *>(y->data), static_cast<const T *>(x->data),
+                                   static_cast<const T *>(a->in[1]->data), static_cast<const T *>(a->in[2]->data), h,
+                                   at));
+    }));
+done:
+    osh_device_free(d, h.state);
+    return rc;
+}
+
+/* x [N, H P + 2 G S], dt [N, H], y [N, H P]; shared: B, C [S], and the token's decay and step */
+template <class T>
+static __global__ void ssm_kernel(T *y, const T *x, const T *dt, scan_heads h, osh_ssm_scan_attr at)
+{
+    OSH_DYNAMIC_SHARED(float, shared);
+    int64_t P = at.head_dim, S = at.state, inner = at.heads * P, width = inner + 2 * at.groups * S;
+    float *B = shared, *C = B + S, *gates = C + S, *Z = h.state + (int64_t)blockIdx.x * P * S;
+
+    for (int64_t item = blockIdx.x; item < h.of.count * at.heads; item += gridDim.x) {
+        int64_t head = item % at.heads, sample = item / at.heads;
+        float D = weight_at<T>(h.p.w[1], h.p.dtype[1], head);
+        for (int64_t i = threadIdx.x; i < P * S; i += THREADS) Z[i] = 0;
+        for (int64_t t = h.of.row[sample]; t < h.of.row[sample] + h.of.n[sample]; t++) {
+            const T *row = x + t * width, *from = row + inner + head / (at.heads / at.groups) * S;
+            __syncthreads(); // nobody reads the last token's any more
+            for (int64_t i = threadIdx.x; i < S; i += THREADS)
+                B[i] = osh_cu_load(from[i]), C[i] = osh_cu_load(from[at.groups * S + i]);
+            if (threadIdx.x == 0) {
+                float bias = weight_at<T>(h.p.w[2], h.p.dtype[2], head);
+                float sum = osh_cu_round<T>(__fadd_rn(osh_cu_load(dt[t * at.heads + head]), bias));
+                float step = osh_cu_round<T>((float)softplus((double)sum));
+                if (step < (float)at.dt_min) step = (float)at.dt_min;
+                if (at.dt_max > 0 && step > (float)at.dt_max) step = (float)at.dt_max;
+                gates[0] = (float)exp(-exp((double)weight_at<T>(h.p.w[0], h.p.dtype[0], head)) * step), gates[1] = step;
+            }
+            __syncthreads();
+            for (int64_t c = threadIdx.x; c < P; c += THREADS) {
+                float value = osh_cu_load(row[head * P + c]), more = value * gates[1], read = 0;
+                for (int64_t i = 0; i < S; i++) {
+                    float z = Z[i * P + c] * gates[0] + more * B[i];
+                    Z[i * P + c] = z, read += z * C[i];
+                }
+                osh_cu_store(&y[t * inner + head * P + c], read + D * value);
+            }
+        }
+        __syncthreads();
+    }
+}
+
+osh_status osh_ssm_scan_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *x = a->in[0], *y = a->out[0];
+    osh_ssm_scan_attr at = *static_cast<const osh_ssm_scan_attr *>(a->attr);
+    osh_device *d = y->device;
+    int64_t blocks = osh_scan_blocks(osh_rows(x), at.heads);
+    scan_heads h = {};
+
+    if (!osh_rows(x)) return OSH_OK;
+    if (at.state > OSH_SCAN_DIM)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "ssm_scan: a state of %lld, want at most %d on a card", (long long)at.state,
+                 OSH_SCAN_DIM);
+    OSH_TRY(weights_of(cx, &h.p, a, 2, 3));
+    h.state = static_cast<float *>(osh_device_alloc(cx, d, (size_t)(blocks * at.head_dim * at.state) * sizeof(float),
+                                                    OSH_LIFE_SHORT));
+    if (!h.state) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(by_samples(cx, a, [&](const scan_samples &of) {
+        h.of = of;
+        OSH_CU_BY_DTYPE(x->dtype, T,
+                        OSH_LAUNCH(ssm_kernel<T>, (unsigned)osh_min64(blocks, of.count * at.heads), THREADS,
+                                   (size_t)(2 * at.state + 2) * sizeof(float), osh_cuda_stream(d),
+                                   static_cast<T *>(y->data), static_cast<const T *>(x->data),
+                                   static_cast<const T *>(a->in[1]->data), h, at));
+    }));
+done:
+    osh_device_free(d, h.state);
+    return rc;
+}
+
+/* x, z, y [n, D], w [D]: a block for each of the n */
+template <class T>
+static __global__ void gated_kernel(T *y, const T *x, const T *z, weights p, int64_t n, osh_gated_norm_attr at)
+{
+    __shared__ float shared[8];
+    int64_t D = at.head_dim;
+
+    for (int64_t r = blockIdx.x; r < n; r += gridDim.x) {
+        float sum = 0;
+        for (int64_t i = threadIdx.x; i < D; i += THREADS) {
+            float v = osh_cu_load(x[r * D + i]);
+            if (at.before) v *= silu(osh_cu_load(z[r * D + i]));
+            sum += v * v;
+        }
+        sum = osh_cu_team_sum<THREADS>(sum, shared);
+        float by = 1.0f / sqrtf(sum / (float)D + (float)at.eps);
+        for (int64_t i = threadIdx.x; i < D; i += THREADS) {
+            float v = osh_cu_load(x[r * D + i]), gate = silu(osh_cu_load(z[r * D + i]));
+            float w = weight_at<T>(p.w[0], p.dtype[0], i);
+            if (at.before) v = w * (v * gate * by);
+            else v = osh_cu_round<T>(w * osh_cu_round<T>(v * by)) * gate;
+            osh_cu_store(&y[r * D + i], v);
+        }
+    }
+}
+
+osh_status osh_gated_norm_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *x = a->in[0], *y = a->out[0];
+    osh_gated_norm_attr at = *static_cast<const osh_gated_norm_attr *>(a->attr);
+    int64_t n = osh_tensor_numel(x) / at.head_dim;
+    weights p = {};
+
+    if (!n) return OSH_OK;
+    OSH_TRY(weights_of(cx, &p, a, 2, 1));
+    OSH_CU_BY_DTYPE(x->dtype, T,
+                    OSH_LAUNCH(gated_kernel<T>, osh_cu_grid(y->device, n, 1), THREADS, 0, osh_cuda_stream(y->device),
+                               static_cast<T *>(y->data), static_cast<const T *>(x->data),
+                               static_cast<const T *>(a->in[1]->data), p, n, at));
+    OSH_CUDA(cx, cudaGetLastError());
+done:
+    return rc;
+}
