@@ -99,7 +99,8 @@ done:
     return rc;
 }
 
-static bool is_gptq(const osh_modifier *m) { return m->surveyed->propagates; }
+extern const osh_modifier_type osh_modifier_gptq;
+static bool is_gptq(const osh_modifier *m) { return m->surveyed == &osh_modifier_gptq; }
 
 static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
                            int64_t n_samples)

@@ -61,6 +61,14 @@ P
     one $r out --mem-opt-level 2 --sequential-targets Linear >log 2>&1 || { cat log; fail "$r: does not go on"; }
     same out want "$r, killed"
 done
+# Where bits are chosen, a module loses what rounding to nearest would.
+recipe few AutoRoundModifier W4A16 ", iters: 1"
+recipe near QuantizationModifier W4A16 ""
+for r in few near; do
+    one $r chosen --target-bits 3.5 2>/dev/null | grep 'bits a weight' >$r.chosen
+    rm -rf chosen
+done
+diff few.chosen near.chosen || fail "the losses of a survey are not those of rounding"
 code=0
 "$ONESHOT" plan --model "$model" --recipe ar.yaml "${data[@]}" --device-model h100 >msg 2>&1 || code=$?
 [ $code -gt 0 ] && grep -q "AdaRoundModifier is not made on a card" msg || { cat msg; fail "not refused on a card"; }

@@ -609,7 +609,7 @@ static void block_end(const ada_job *j, const ada_room *m, int64_t row, int64_t 
     pull(j, m, n);
     for (int64_t r = 0; r < n; r++) {
         double loss = loss_of(j, m, r);
-        bool taken = !(a->rule.selective && loss >= a->nearest[row + r]);
+        bool taken = isfinite(loss) && !(a->rule.selective && loss >= a->nearest[row + r]);
         a->learned[row + r] = taken ? loss : a->nearest[row + r];
         for (int64_t i = 0; taken && i < a->I; i++)
             a->codes[(row + r) * a->I + i] = (int8_t)m->soft[r * j->ld + i];
