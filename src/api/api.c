@@ -3,6 +3,7 @@
 
 #include "api/api.h"
 #include "api/evaluate.h"
+#include "api/experts.h"
 #include "api/largest.h"
 #include "api/mixed.h"
 #include "base/buf.h"
@@ -207,13 +208,38 @@ done:
     return rc;
 }
 
+/* With experts to leave out: they are measured first. */
+static osh_status compress_without_experts(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_options with = *opt; // views
+    char *recipe = NULL, *report = NULL; // own
+    OSH_TRY(check_model(cx, opt));
+    OSH_TRY(osh_isa_use(cx, opt->isa));
+    if (!opt->output) OSH_FAIL(cx, OSH_E_USAGE, "--output is not given");
+    if (osh_wants_choice(opt))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "--target-bits and --target-size do not go with REAPPruningModifier: want its "
+                 "output first, and them on that");
+    OSH_TRY(osh_output_claim(cx, opt));
+    OSH_TRY(osh_experts_choose(cx, &recipe, &report, opt, sink, user));
+    with.chosen = recipe;
+    OSH_TRY(compress(cx, &with, sink, user));
+    OSH_TRY(osh_experts_report(cx, recipe, report));
+done:
+    osh_free(cx, recipe);
+    osh_free(cx, report);
+    return rc;
+}
+
 osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
     if (opt->eval && !osh_file_exists(opt->eval) && !osh_dir_exists(opt->eval))
         OSH_FAIL(cx, OSH_E_USAGE, "--eval %s: no such file", opt->eval);
-    bool chosen = osh_wants_choice(opt) && !opt->only_largest_layer;
-    OSH_TRY(chosen ? compress_chosen(cx, opt, sink, user) : compress(cx, opt, sink, user));
+    bool chosen = osh_wants_choice(opt) && !opt->only_largest_layer, experts = false;
+    OSH_TRY(osh_wants_experts(cx, &experts, opt));
+    if (experts && !opt->only_largest_layer) OSH_TRY(compress_without_experts(cx, opt, sink, user));
+    else OSH_TRY(chosen ? compress_chosen(cx, opt, sink, user) : compress(cx, opt, sink, user));
     if (opt->eval && !opt->only_largest_layer) OSH_TRY(osh_evaluate(cx, opt, sink, user));
 done:
     return rc;
@@ -225,7 +251,10 @@ osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, voi
     osh_plan *p = NULL; // own
     char *text = NULL, *before = NULL; // own
     OSH_TRY(check_model(cx, opt));
+    bool experts = false;
     if (osh_wants_choice(opt)) OSH_TRY(osh_choice_plan(cx, &before, opt));
+    else OSH_TRY(osh_wants_experts(cx, &experts, opt));
+    if (experts) OSH_TRY(osh_experts_plan(cx, &before, opt));
     if (opt->output) OSH_TRY(osh_output_claim(cx, opt));
     OSH_TRY(osh_plan_new(cx, &p, opt));
     OSH_TRY(opt->largest_layer ? osh_print_largest(cx, &text, p, opt->json) : osh_plan_print(cx, &text, p, opt->json));

@@ -9,6 +9,7 @@
 #include "io/hf_rope.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { MAX_CONFIG_BYTES = 16 << 20 };
@@ -234,6 +235,45 @@ done:
     return rc;
 }
 
+/* Keys under which families have it. */
+static const char *const expert_keys[] = {"num_experts", "num_local_experts", "moe_num_experts", "n_routed_experts"};
+enum { N_EXPERT_KEYS = sizeof expert_keys / sizeof *expert_keys };
+
+osh_status osh_hf_config_set_experts(osh_ctx *cx, osh_hf_config *c, int64_t n_all, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    int n_set = 0;
+    if (c->model != c->json)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: has its number of experts in text_config, which is not made another",
+                 c->path);
+    for (int k = 0; k < N_EXPERT_KEYS; k++) {
+        cJSON *v = cJSON_GetObjectItemCaseSensitive(c->json, expert_keys[k]);
+        if (!cJSON_IsNumber(v) || v->valuedouble != (double)n_all) continue;
+        cJSON_SetNumberValue(v, (double)n);
+        n_set++;
+    }
+    if (!n_set)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: does not say that there are %lld experts: want num_experts or "
+                 "num_local_experts", c->path, (long long)n_all);
+    c->n_experts = n;
+done:
+    return rc;
+}
+
+static osh_status edit_experts(osh_ctx *cx, char **text, const osh_hf_config *c)
+{
+    osh_status rc = OSH_OK;
+    char n[24];
+    snprintf(n, sizeof n, "%lld", (long long)c->n_experts);
+    for (int k = 0; c->n_experts && k < N_EXPERT_KEYS; k++) {
+        const cJSON *v = member(c->json, expert_keys[k]);
+        if (cJSON_IsNumber(v) && v->valuedouble == (double)c->n_experts)
+            OSH_TRY(edit_again(cx, text, expert_keys[k], n, c->path));
+    }
+done:
+    return rc;
+}
+
 osh_status osh_hf_config_with_quantization(osh_ctx *cx, char **out, const osh_hf_config *c,
                                            const char *quantization_json, bool untie)
 {
@@ -244,6 +284,7 @@ osh_status osh_hf_config_with_quantization(osh_ctx *cx, char **out, const osh_hf
                           *quantization_json ? quantization_json : NULL, c->path));
     OSH_TRY(edit_again(cx, &text, "compression_config", NULL, c->path));
     OSH_TRY(drop_of_text_config(cx, &text, c));
+    OSH_TRY(edit_experts(cx, &text, c));
     if (untie) OSH_TRY(edit_again(cx, &text, "tie_word_embeddings", "false", c->path));
     *out = text, text = NULL; // give
 done:

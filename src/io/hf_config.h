@@ -38,6 +38,7 @@ typedef struct osh_hf_config {
     osh_rope rope;
     osh_rope rope_sliding; // of layers with a sliding window; of most families that of all
     char *rope_unknown; // own; NULL: rope is complete; else why not: "longrope", "yarn: 'factor' is missing"
+    int64_t n_experts; // that are left, as config.json is to say; 0: as it says
     const cJSON *quantization_config; // view: quantization_config or compression_config; NULL: none
 } osh_hf_config;
 
@@ -46,6 +47,8 @@ void osh_hf_config_close(osh_ctx *cx, osh_hf_config *c);
 /* A number or bool of config.json by key. *found false: absent or null. Bools read as 0 and 1. */
 osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf_config *c, const char *key);
 const char *osh_hf_config_str(const osh_hf_config *c, const char *key); // view; NULL: absent
+/* The model's number of experts, n_all, becomes n: for who asks for it from here on, and in what is written. */
+osh_status osh_hf_config_set_experts(osh_ctx *cx, osh_hf_config *c, int64_t n_all, int64_t n);
 /* config.json with quantization_config set (JSON text, indented for depth 1; "": it is not) and, where untie,
  * tie_word_embeddings false; all other bytes kept. own. */
 osh_status osh_hf_config_with_quantization(osh_ctx *cx, char **out, const osh_hf_config *c,

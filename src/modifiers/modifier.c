@@ -46,7 +46,7 @@ done:
 bool osh_modifier_is_transform(const osh_modifier *m) { return m->type->factors || m->type->search; }
 bool osh_modifier_quantizes(const osh_modifier *m)
 {
-    return !osh_modifier_is_transform(m) && !m->type->prunes && !m->type->rotates;
+    return !osh_modifier_is_transform(m) && !m->type->prunes && !m->type->rotates && !m->type->drops;
 }
 
 void osh_modifier_deinit(osh_ctx *cx, osh_modifier *m)

@@ -148,6 +148,7 @@ struct osh_modifier_type {
     bool prunes;
     bool rotates; // weights are multiplied by orthogonal matrices before all else; args are osh_rotate (rotate.h)
     bool host_only; // it is not made on a card
+    bool drops;   // experts, before all else; args are osh_reap (experts.h)
     bool propagates; // compress leaves the dequantized weight in w, or in device_w (but for keep_w): later ones see it
     /* Operations on a weight [O, I]; NULL: a product of it with h. */
     double (*flops)(const osh_modifier *m, int64_t O, int64_t I);
@@ -168,7 +169,7 @@ struct osh_modifier_type {
     void (*end)(osh_ctx *cx, osh_modifier *m); // frees what args has beside its fields; NULL: nothing
 };
 bool osh_modifier_is_transform(const osh_modifier *m);
-bool osh_modifier_quantizes(const osh_modifier *m); // neither that, nor does it prune or rotate
+bool osh_modifier_quantizes(const osh_modifier *m); // neither that, nor does it prune, rotate or drop
 const osh_modifier_type *osh_modifier_find(const char *name); // NULL: unknown
 size_t osh_modifier_count(void);
 const osh_modifier_type *osh_modifier_at(size_t i);

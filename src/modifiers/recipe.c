@@ -30,7 +30,7 @@ static const char *const without_effect[] = {
 };
 
 /* Modifiers of LLM Compressor that are not made here. */
-static const char *const absent[] = {"REAPPruningModifier", "PruningSparseGPTModifier", NULL};
+static const char *const absent[] = {"PruningSparseGPTModifier", NULL};
 
 static const struct quality {
     const char *name, *type;
@@ -217,9 +217,13 @@ static osh_status finish(osh_ctx *cx, osh_recipe *r, const char *what)
         const osh_modifier *pruner = NULL, *transform = NULL;
         for (size_t k = 0; k < i; k++) {
             if (r->modifiers[k].type->prunes) pruner = &r->modifiers[k];
+            else if (r->modifiers[k].type->drops) continue;
             else if (!osh_modifier_quantizes(&r->modifiers[k])) transform = &r->modifiers[k];
             else if (r->modifiers[k].n_schemes && !r->modifiers[k].replaced) earlier = &r->modifiers[k];
         }
+        if (m->type->drops && i)
+            OSH_FAIL(cx, OSH_E_USAGE, "%s: %s comes behind %s: want it first, as it changes the model that all others "
+                     "see", what, m->type->name, r->modifiers[0].type->name);
         if (transform && (m->type->rotates || (transform->type->rotates && osh_modifier_is_transform(m))))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s beside %s is not made by this version: want one of them", what,
                      m->type->name, transform->type->name);

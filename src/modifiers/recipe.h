@@ -38,5 +38,8 @@ typedef struct osh_recipe_group { // modules that get one scheme
 /* The text of r with these groups in the place of its quantizers' schemes. head: lines that it begins with. own */
 osh_status osh_recipe_with_groups(osh_ctx *cx, char **out, const osh_recipe *r, const char *head,
                                   const osh_recipe_group *groups, size_t n);
+/* The same with `line` as the last key of a modifier. */
+osh_status osh_recipe_with_line(osh_ctx *cx, char **out, const osh_recipe *r, const char *head, int modifier,
+                                const char *line);
 void osh_recipe_free(osh_ctx *cx, osh_recipe *r);
 #endif

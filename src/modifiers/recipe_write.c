@@ -10,6 +10,8 @@ typedef struct writer {
     const osh_recipe *r;
     const osh_recipe_group *groups;
     size_t n;
+    int more_of;      // modifier that gets a line more; -1: none
+    const char *more; // that, a view
     size_t at; // modifier of the recipe that comes next
 } writer;
 
@@ -79,7 +81,7 @@ static osh_status put_modifier(osh_ctx *cx, writer *w, int indent, const osh_yam
     const osh_modifier *m = &w->r->modifiers[which];
     osh_buf *b = &w->b;
     bool own = false;
-    if (m->replaced) goto done; // another one has its schemes
+    if (w->groups && m->replaced) goto done; // another one has its schemes
     OSH_TRY(osh_buf_printf(cx, b, "%*s", indent, ""));
     OSH_TRY(put_value(cx, b, name));
     OSH_TRY(osh_buf_append(cx, b, ":\n", 2));
@@ -99,13 +101,16 @@ static osh_status put_modifier(osh_ctx *cx, writer *w, int indent, const osh_yam
     }
     for (size_t i = 0; body->kind == OSH_Y_MAP && i < body->n; i++) {
         const char *key = body->keys[i]->text ? body->keys[i]->text : "";
-        if (osh_modifier_quantizes(m) && is_replaced_key(key)) continue;
+        if (w->groups && osh_modifier_quantizes(m) && is_replaced_key(key)) continue;
         OSH_TRY(osh_buf_printf(cx, b, "%*s", indent + 2, ""));
         OSH_TRY(put_value(cx, b, body->keys[i]));
         OSH_TRY(osh_buf_append(cx, b, ": ", 2));
         OSH_TRY(put_value(cx, b, body->items[i]));
         OSH_TRY(osh_buf_append(cx, b, "\n", 1));
     }
+    if (which == w->more_of) OSH_TRY(osh_buf_printf(cx, b, "%*s", indent + 2, ""));
+    if (which == w->more_of) OSH_TRY(osh_buf_append(cx, b, w->more, strlen(w->more)));
+    if (which == w->more_of) OSH_TRY(osh_buf_append(cx, b, "\n", 1));
 done:
     return rc;
 }
@@ -139,19 +144,29 @@ done:
     return rc;
 }
 
-osh_status osh_recipe_with_groups(osh_ctx *cx, char **out, const osh_recipe *r, const char *head,
-                                  const osh_recipe_group *groups, size_t n)
+static osh_status write_all(osh_ctx *cx, char **out, writer *w, const char *head)
 {
     osh_status rc = OSH_OK;
     osh_yaml *y = NULL; // own
-    writer w = {.r = r, .groups = groups, .n = n};
-    osh_buf_init(&w.b, 1u << 24);
-    OSH_TRY(osh_yaml_parse(cx, &y, r->text, r->n_text, "the recipe"));
-    OSH_TRY(osh_buf_append(cx, &w.b, head, strlen(head)));
-    OSH_TRY(put_stages(cx, &w, y));
-    if (!(*out = osh_strdup(cx, w.b.data))) OSH_TRY(OSH_E_NOMEM);
+    osh_buf_init(&w->b, 1u << 24);
+    OSH_TRY(osh_yaml_parse(cx, &y, w->r->text, w->r->n_text, "the recipe"));
+    OSH_TRY(osh_buf_append(cx, &w->b, head, strlen(head)));
+    OSH_TRY(put_stages(cx, w, y));
+    if (!(*out = osh_strdup(cx, w->b.data))) OSH_TRY(OSH_E_NOMEM);
 done:
     osh_yaml_free(cx, y);
-    osh_buf_deinit(cx, &w.b);
+    osh_buf_deinit(cx, &w->b);
     return rc;
+}
+
+osh_status osh_recipe_with_groups(osh_ctx *cx, char **out, const osh_recipe *r, const char *head,
+                                  const osh_recipe_group *groups, size_t n)
+{
+    return write_all(cx, out, &(writer){.r = r, .groups = groups, .n = n, .more_of = -1}, head);
+}
+
+osh_status osh_recipe_with_line(osh_ctx *cx, char **out, const osh_recipe *r, const char *head, int modifier,
+                                const char *line)
+{
+    return write_all(cx, out, &(writer){.r = r, .more_of = modifier, .more = line}, head);
 }

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/num.h"
 #include "output/emit_impl.h"
+#include "plan/experts.h"
 #include "plan/folds.h"
 #include "plan/tuning.h"
 
@@ -19,7 +20,7 @@ static const char *rule_of(const osh_plan *p, int64_t i, const char **source)
     bool kept = o->source < 0 && p->linears[o->linear].kept && !o->leaf;
     if (o->source < 0 && !kept && p->linears[o->linear].kept) return "quantized"; // a scale beside it
     if (o->source < 0 && !kept) return p->linears[o->linear].scheme_index < 0 ? "pruned" : "quantized";
-    if (osh_is_folded(p, s) || osh_is_tuned(p, s)) return "changed";
+    if (osh_is_folded(p, s) || osh_is_tuned(p, s) || osh_is_cut_router(p, s)) return "changed";
     if (strcmp(*source, p->out[i].name)) return "untied";
     return p->ck->tensors[s].shard < 0 ? "dequantized" : "copied";
 }
@@ -145,7 +146,10 @@ osh_status osh_manifest_text(osh_ctx *cx, osh_buf *b, const osh_plan *p, const o
     OSH_TRY(osh_identity_json(cx, &made_of, id, OSH_IDENTITY_FIELDS));
     OSH_TRY(osh_identity_json(cx, &stamps, id, OSH_IDENTITY_STAMPS));
     OSH_TRY(osh_buf_printf(cx, b, "{\n  \"format\": 1,\n  \"made_of\": %s,\n  \"read_from\": %s,\n", made_of, stamps));
-    OSH_TRY(osh_buf_printf(cx, b, "  \"dropped\": [],\n"));
+    OSH_TRY(osh_buf_printf(cx, b, "  \"dropped\": ["));
+    for (int i = 0; p->experts && i < p->experts->n_dropped; i++)
+        OSH_TRY(osh_buf_printf(cx, b, "%s\"%s\"", i ? ", " : "", p->experts->dropped[i]));
+    OSH_TRY(osh_buf_printf(cx, b, "],\n"));
     OSH_TRY(put_files(cx, b, p, dir));
     OSH_TRY(put_folds(cx, b, p));
     OSH_TRY(osh_buf_printf(cx, b, "  \"modules\": ["));

@@ -6,6 +6,7 @@
 
 #include "base/map.h"
 #include "plan/cache.h"
+#include "plan/experts.h"
 #include "plan/folds.h"
 #include "plan/manifest.h"
 #include "plan/rotations.h"
@@ -243,7 +244,8 @@ osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_plan *p)
         if (s < 0 || strcmp(p->ck->tensors[s].e->name, p->out[i].name)) continue; // made, or an untied head
         if (f[s] != OSH_FATE_NONE)
             OSH_FAIL(cx, OSH_E_INTERNAL, "%s would be both copied and quantized", p->out[i].name);
-        f[s] = osh_is_folded(p, s) || osh_is_tuned(p, s) ? OSH_FATE_CHANGED : OSH_FATE_COPIED;
+        bool changed = osh_is_folded(p, s) || osh_is_tuned(p, s) || osh_is_cut_router(p, s);
+        f[s] = changed ? OSH_FATE_CHANGED : OSH_FATE_COPIED;
     }
     for (int64_t s = 0; s < p->ck->n_tensors; s++)
         if (f[s] == OSH_FATE_NONE && !osh_checkpoint_is_kept(p->ck, s))

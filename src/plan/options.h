@@ -37,6 +37,7 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     char *target_size;  // NULL: none
     /* Not of a user: */
     bool survey;        // what each candidate would lose, and no output
+    bool measure;       // the whole model, of which experts are measured; nothing is left out
     const char *chosen; // view: recipe in the place of recipe and scheme, which it was made of; NULL: none
     const struct osh_mixed *mixed; // view: the choice in it, for the report
 } osh_options;

@@ -10,6 +10,7 @@
 #include "base/profile.h"
 #include "modifiers/survey.h"
 #include "plan/dense.h"
+#include "plan/experts.h"
 #include "plan/folds.h"
 #include "plan/gradients.h"
 #include "plan/layout.h"
@@ -141,7 +142,7 @@ static osh_status choose_pipeline(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const char *asked = p->opt->pipeline;
-    bool wants = recipe_wants_data(p->recipe);
+    bool wants = p->opt->measure || recipe_wants_data(p->recipe);
     int active = 0;
     for (size_t m = 0; m < p->recipe->n; m++) active += !p->recipe->modifiers[m].replaced;
     p->propagate_error = !p->opt->survey && (!p->opt->propagate_error || !strcmp(p->opt->propagate_error, "true"));
@@ -228,6 +229,7 @@ static osh_status begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool t
     OSH_TRY(open_source(cx, p));
     OSH_TRY(open_recipe(cx, p));
     OSH_TRY(osh_only_check(cx, p));
+    OSH_TRY(osh_plan_experts(cx, p));
     OSH_TRY(osh_plan_rotations(cx, p));
     if (to_run) osh_online_warn(cx, p);
     if (to_run) OSH_TRY(choose_pipeline(cx, p));
@@ -326,6 +328,7 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
     osh_plan_dense_free(cx, p);
     osh_plan_marks_free(cx, p);
     osh_plan_folds_free(cx, p);
+    osh_plan_experts_free(cx, p);
     osh_free(cx, p->format);
     osh_free(cx, p->quantization_json);
     osh_free(cx, p->config_text);

@@ -97,6 +97,7 @@ typedef struct osh_fold { // factors that a layer gives to the Linears behind it
     bool known;         // s is
 } osh_fold;
 
+typedef struct osh_experts osh_experts; // experts.h
 typedef struct osh_rotated osh_rotated; // rotations.h
 typedef struct osh_places osh_places; // layout.h
 typedef struct osh_memory {
@@ -148,6 +149,7 @@ typedef struct osh_plan {
     char *tune_not;          // own: why quality best leaves it out; NULL: it does not
     bool *tuned;             // own [tensors of the source]: norms that it changed; NULL: none, or not known yet
     uint8_t *folded;         // own [tensors of the source]: not 0: a fold changes it, or a rotation; NULL: none does
+    osh_experts *experts;    // own: layers whose experts are left out in part; NULL: the recipe has no such modifier
     osh_rotated *rotated;    // own: what weights are rotated by; NULL: the recipe has no such modifier
     osh_strs ignore;         // own: generated list
     osh_dense *dense;        // own: weights of two and three dimensions that stay as they are

@@ -735,10 +735,11 @@ static osh_status refuse_nothing(osh_ctx *cx, const osh_plan *p)
                     d ? "; " : "", d ? d->names : "", d ? ": " : "", d ? d->why : "");
 }
 
-static bool rotates_alone(const osh_plan *p)
+static bool changes_model_alone(const osh_plan *p)
 {
-    bool alone = p->rotated != NULL;
-    for (size_t m = 0; m < p->recipe->n; m++) alone &= p->recipe->modifiers[m].type->rotates;
+    bool alone = p->rotated || p->experts;
+    for (size_t m = 0; m < p->recipe->n; m++)
+        alone &= p->recipe->modifiers[m].type->rotates || p->recipe->modifiers[m].type->drops;
     return alone;
 }
 
@@ -749,7 +750,7 @@ osh_status osh_plan_match(osh_ctx *cx, osh_plan *p)
     OSH_TRY(p->graph ? from_graph(cx, &cs, p) : from_names(cx, &cs, p));
     OSH_TRY(match_all(cx, p, &cs));
     OSH_TRY(list_dense(cx, p, &cs));
-    if (!p->n_linears && !rotates_alone(p)) OSH_TRY(refuse_nothing(cx, p));
+    if (!p->n_linears && !changes_model_alone(p)) OSH_TRY(refuse_nothing(cx, p));
     OSH_TRY(osh_plan_cache(cx, p));
     drop_unused_schemes(cx, p, &cs);
     OSH_TRY(name_groups(cx, p, &cs));

@@ -1,0 +1,226 @@
+/* experts.c - see experts.h. */
+#include "plan/experts.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "modifiers/experts.h"
+#include "quant/source.h"
+
+typedef struct osh_kept_rows { // of a tensor of a router
+    const osh_checkpoint *ck; // view
+    osh_ckpt_tensor from;
+    const int *kept;          // view
+} osh_kept_rows;
+enum { ROUTER_TENSORS = 4 }; // at most: weight, bias
+
+/* ---- layers with experts ---- */
+
+static osh_status add_layer(osh_ctx *cx, osh_plan *p, const osh_reap *a, const osh_node *combine)
+{
+    osh_status rc = OSH_OK;
+    osh_experts *x = p->experts;
+    const osh_graph *g = p->graph;
+    const osh_node *route = &g->nodes[g->values[combine->in[2]].producer];
+    const char *expert = g->modules[g->nodes[g->values[combine->in[1]].producer].module].name;
+    const char *end = strstr(expert, ".experts.");
+    osh_expert_layer *l = &x->layers[x->n];
+    if (!osh_node_is(route, "moe_router") || !end)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "REAPPruningModifier: %s: its router (%s) is none that takes a softmax over "
+                 "all experts, and others are not made by this version", expert, route->op->name);
+    int n_all = (int)g->values[combine->in[2]].width, top_k = (int)((const osh_moe_router_attr *)route->attr)->top_k;
+    int n_drop = (int)(n_all * a->sparsity);
+    if (x->n && n_all != x->n_all)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "REAPPruningModifier: %s has %d experts, layers before it %d", expert, n_all,
+                 x->n_all);
+    if (!n_drop)
+        OSH_FAIL(cx, OSH_E_USAGE, "REAPPruningModifier: sparsity %g of %d experts is none: want %g or more",
+                 a->sparsity, n_all, 1.0 / n_all);
+    if (n_all - n_drop < top_k)
+        OSH_FAIL(cx, OSH_E_USAGE, "REAPPruningModifier: sparsity %g leaves %d of %d experts, and a token goes to %d: "
+                 "want less", a->sparsity, n_all - n_drop, n_all, top_k);
+    x->n_all = n_all, x->n_kept = n_all - n_drop;
+    l->route = combine->in[2], l->logits = route->in[0];
+    x->n++;
+    l->name = osh_sprintf(cx, "%.*s", (int)(end - expert), expert);
+    l->router = osh_strdup(cx, g->modules[g->nodes[g->values[l->logits].producer].module].name);
+    if (!l->name || !l->router) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a layer's name");
+    OSH_NEW(cx, l->kept, x->n_kept);
+    for (int k = 0; k < x->n_kept; k++) l->kept[k] = k;
+done:
+    return rc;
+}
+
+static osh_status find_layers(osh_ctx *cx, osh_plan *p, const osh_reap *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->graph;
+    OSH_NEW(cx, p->experts->layers, g->n_nodes);
+    for (int i = 0; i < g->n_nodes; i++) {
+        const osh_node *n = &g->nodes[i];
+        if (!osh_node_is(n, "moe_combine")) continue;
+        if (p->experts->n && p->experts->layers[p->experts->n - 1].route == n->in[2]) continue;
+        OSH_TRY(add_layer(cx, p, a, n));
+    }
+    if (!p->experts->n)
+        OSH_FAIL(cx, OSH_E_USAGE, "REAPPruningModifier: %s has no layer with experts", p->ck->dir);
+done:
+    return rc;
+}
+
+static osh_status take_kept(osh_ctx *cx, osh_plan *p, const osh_reap *a)
+{
+    osh_status rc = OSH_OK;
+    osh_experts *x = p->experts;
+    for (int i = 0; i < x->n; i++) {
+        const osh_kept_experts *k = NULL;
+        for (size_t j = 0; j < a->n_kept; j++)
+            if (!strcmp(a->kept[j].layer, x->layers[i].name)) k = &a->kept[j];
+        if (!k) OSH_FAIL(cx, OSH_E_USAGE, "retained: %s is not in it", x->layers[i].name);
+        if (k->n != x->n_kept || k->which[k->n - 1] >= x->n_all)
+            OSH_FAIL(cx, OSH_E_USAGE, "retained: %s: %d experts up to %d, want %d of %d", k->layer, k->n,
+                     k->which[k->n - 1], x->n_kept, x->n_all);
+        memcpy(x->layers[i].kept, k->which, (size_t)k->n * sizeof *k->which);
+    }
+    if ((size_t)x->n != a->n_kept)
+        OSH_FAIL(cx, OSH_E_USAGE, "retained has %zu layers, and %d have experts", a->n_kept, x->n);
+    x->known = true;
+done:
+    return rc;
+}
+
+/* ---- a checkpoint without the others ---- */
+
+static osh_status read_kept(osh_ctx *cx, void *to, void *user, const osh_st_entry *e, int64_t first, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    const osh_kept_rows *r = user;
+    size_t element = osh_dtype_bytes(e->dtype), each = element * (e->ndim > 1 ? (size_t)osh_ckpt_columns(e) : 1);
+    if (e->ndim < 2) first = 0, n = e->shape[0]; // its one row is all of it
+    for (int64_t i = 0; i < n; i++)
+        OSH_TRY(osh_checkpoint_read_part(cx, (char *)to + (size_t)i * each, r->ck, &r->from,
+                                         (int64_t)each * r->kept[first + i], each));
+done:
+    return rc;
+}
+
+typedef struct renaming {
+    osh_plan *p;
+    int64_t *by; // own: of each tensor, for osh_checkpoint_hide
+    int64_t n;   // tensors before
+    int n_rows;
+} renaming;
+
+/* A tensor of a router: its rows of the experts that are left. */
+static osh_status cut_router(osh_ctx *cx, renaming *r, const osh_expert_layer *l, int64_t tensor)
+{
+    osh_status rc = OSH_OK;
+    osh_checkpoint *ck = r->p->ck;
+    const osh_experts *x = r->p->experts;
+    const osh_ckpt_tensor from = ck->tensors[tensor];
+    osh_kept_rows *rows = &x->rows[r->n_rows++];
+    int64_t shape[OSH_MAX_DIMS];
+    if (from.e->shape[0] != x->n_all || from.e->ndim > 2 || r->n_rows > x->n * ROUTER_TENSORS)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "REAPPruningModifier: %s is no weight and no bias of a router of %d experts",
+                 from.e->name, x->n_all);
+    memcpy(shape, from.e->shape, sizeof shape);
+    shape[0] = x->n_kept;
+    *rows = (osh_kept_rows){ck, from, l->kept};
+    r->by[tensor] = ck->n_tensors;
+    OSH_TRY(osh_checkpoint_add_virtual(cx, ck, from.e->name, from.e->dtype, from.e->ndim, shape, read_kept, rows));
+    osh_ckpt_virtual *v = &ck->virtuals[ck->n_virtuals - 1];
+    v->first_shard = v->last_shard = from.shard;
+done:
+    return rc;
+}
+
+/* A tensor of an expert: under its new number, or not at all. rest: of its name, "7.gate_proj.weight". */
+static osh_status number_anew(osh_ctx *cx, renaming *r, const osh_expert_layer *l, int64_t tensor, const char *rest)
+{
+    osh_status rc = OSH_OK;
+    char *name = NULL; // own
+    char *leaf = NULL;
+    long expert = strtol(rest, &leaf, 10);
+    int at = 0, n = r->p->experts->n_kept;
+    if (!isdigit((unsigned char)*rest) || *leaf != '.') goto done; // of all of them
+    while (at < n && l->kept[at] != expert) at++;
+    r->by[tensor] = at < n ? -1 : -2;
+    if (at == n) r->p->experts->dropped[r->p->experts->n_dropped++] = r->p->ck->tensors[tensor].e->name;
+    if (at == n || at == expert) goto done;
+    if (!(name = osh_sprintf(cx, "%s.experts.%d%s", l->name, at, leaf)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for an expert's name");
+    r->by[tensor] = r->p->ck->n_tensors;
+    OSH_TRY(osh_checkpoint_add_alias(cx, r->p->ck, name, tensor));
+done:
+    osh_free(cx, name);
+    return rc;
+}
+
+static osh_status take_tensor(osh_ctx *cx, renaming *r, int64_t tensor)
+{
+    const osh_experts *x = r->p->experts;
+    const char *name = r->p->ck->tensors[tensor].e->name;
+    for (int i = 0; i < x->n; i++) {
+        const osh_expert_layer *l = &x->layers[i];
+        size_t n = strlen(l->name), router = strlen(l->router);
+        if (!strncmp(name, l->router, router) && name[router] == '.') return cut_router(cx, r, l, tensor);
+        if (!strncmp(name, l->name, n) && !strncmp(name + n, ".experts.", 9))
+            return number_anew(cx, r, l, tensor, name + n + 9);
+    }
+    return OSH_OK;
+}
+
+static osh_status leave_out(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_checkpoint *ck = p->ck;
+    renaming r = {.p = p, .n = ck->n_tensors};
+    OSH_NEW(cx, p->experts->rows, p->experts->n * ROUTER_TENSORS + 1);
+    OSH_NEW(cx, r.by, 2 * r.n);
+    OSH_NEW(cx, p->experts->dropped, r.n);
+    for (int64_t i = 0; i < 2 * r.n; i++) r.by[i] = -1;
+    for (int64_t i = 0; i < r.n; i++) OSH_TRY(take_tensor(cx, &r, i));
+    OSH_TRY(osh_checkpoint_hide(cx, ck, r.by));
+    OSH_TRY(osh_hf_config_set_experts(cx, ck->config, p->experts->n_all, p->experts->n_kept));
+    osh_graph_free(cx, p->graph), p->graph = NULL;
+    OSH_TRY((p->by_route ? osh_graph_new_by_route : osh_graph_new)(cx, &p->graph, ck, p->opt->models_dir));
+done:
+    osh_free(cx, r.by);
+    return rc;
+}
+
+osh_status osh_plan_experts(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_reap *a = NULL;
+    for (size_t m = 0; m < p->recipe->n && !a; m++) a = osh_reap_of(&p->recipe->modifiers[m]);
+    if (!a) goto done;
+    if (!p->graph || p->graph->wrapped)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "REAPPruningModifier: %s is of no architecture whose experts are known",
+                 p->ck->dir);
+    if (osh_source_n_quantized(p->source) || p->ck->n_parts)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "REAPPruningModifier: %s has %s: want BF16, F16 or F32 weights of each expert",
+                 p->ck->dir, p->ck->n_parts ? "experts that lie in one tensor" : "quantized weights");
+    if (p->only)
+        OSH_FAIL(cx, OSH_E_USAGE, "--only copies what it does not name, but REAPPruningModifier drops experts");
+    OSH_NEW(cx, p->experts, 1);
+    OSH_TRY(find_layers(cx, p, a));
+    if (a->n_kept) OSH_TRY(take_kept(cx, p, a));
+    if (!p->opt->measure) OSH_TRY(leave_out(cx, p));
+done:
+    return rc;
+}
+
+void osh_plan_experts_free(osh_ctx *cx, osh_plan *p)
+{
+    osh_experts *x = p->experts;
+    for (int i = 0; x && x->layers && i < x->n; i++) {
+        osh_free(cx, x->layers[i].name);
+        osh_free(cx, x->layers[i].router);
+        osh_free(cx, x->layers[i].kept);
+    }
+    if (x) osh_free(cx, x->layers), osh_free(cx, x->rows), osh_free(cx, (void *)x->dropped);
+    osh_free(cx, x);
+    p->experts = NULL;
+}
