@@ -7,6 +7,7 @@ more than six parameters that scripts/many_parameters.txt does not have.
 Usage: lint.py [source folder]"""
 import pathlib
 import re
+import subprocess
 import sys
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
@@ -92,8 +93,21 @@ def check(path, wrong, large, many):
             large.append(f"{here}:{start}: function of {n} lines")
 
 
+IN_ROOT = set('''.ci .clang-format .dockerignore .github .gitignore CHANGELOG.md CMakeLists.txt CMakePresets.json
+    CONTRIBUTING.md Dockerfile LICENSE NOTICE README.md cmake docs examples include models packaging scripts src
+    tests'''.split())
+
+
+def strays():
+    """What lies in the root and is tracked, but is none of the above: outputs of a run that somebody added."""
+    git = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True)
+    tracked = {line.split("/")[0] for line in git.stdout.splitlines()} if git.returncode == 0 else set()
+    return [f"{name}: what is this in the root? scripts/lint.py lists what belongs there"
+            for name in sorted(tracked - IN_ROOT)]
+
+
 def main():
-    wrong, large, n = [], [], 0
+    wrong, large, n = strays(), [], 0
     listed = ROOT / "scripts/many_parameters.txt"
     many = dict.fromkeys(listed.read_text().split(), False) if listed.exists() else {}
     for top in ["src", "include", "tests", "scripts", "docs", "cmake", "packaging"]:

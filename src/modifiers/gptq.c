@@ -97,19 +97,19 @@ done:
     return rc;
 }
 
-static bool is_original(const gptq *g) { return !strcmp(g->target, "original"); }
+bool osh_gptq_is_original(const gptq *g) { return !strcmp(g->target, "original"); }
 
 static unsigned wants(const osh_modifier *m, const osh_q_scheme *s)
 {
     unsigned w = s->weights.present ? OSH_STAT_HESSIAN : 0;
-    if (w && is_original(m->args)) w |= OSH_STAT_SHIFT;
+    if (w && osh_gptq_is_original(m->args)) w |= OSH_STAT_SHIFT;
     return w | osh_scheme_wants(s);
 }
 
 static unsigned freedom(const osh_modifier *m)
 {
     const gptq *g = m->args;
-    bool free = is_original(g) || g->tune.steps;
+    bool free = osh_gptq_is_original(g) || g->tune.steps;
     unsigned scales = free || g->scale_search || g->n_refine ? OSH_FREE_SCALES : 0;
     unsigned zeros = free || g->n_refine ? OSH_FREE_ZEROS : 0;
     return scales | zeros | (free ? OSH_FREE_TARGET : 0);
@@ -143,10 +143,9 @@ static void factor_deinit(osh_ctx *cx, factor *f)
     *f = (factor){0};
 }
 
-typedef struct ranked { float d; int32_t i; } ranked;
 static int by_falling_diag(const void *a, const void *b)
 {
-    const ranked *x = a, *y = b;
+    const osh_gptq_ranked *x = a, *y = b;
     if (x->d != y->d) return x->d > y->d ? -1 : 1;
     return x->i < y->i ? -1 : x->i > y->i;
 }
@@ -156,12 +155,12 @@ static osh_status order_columns(osh_ctx *cx, factor *f, const float *diag, bool 
 {
     osh_status rc = OSH_OK;
     int64_t I = f->I;
-    ranked *r = NULL; // own
+    osh_gptq_ranked *r = NULL; // own
     OSH_NEW(cx, f->perm, I);
     OSH_NEW(cx, f->dead, I);
     OSH_NEW(cx, r, I);
     for (int64_t i = 0; i < I; i++) {
-        r[i] = (ranked){diag[i], (int32_t)i};
+        r[i] = (osh_gptq_ranked){diag[i], (int32_t)i};
         f->dead[i] = diag[i] == 0;
     }
     if (actorder) qsort(r, (size_t)I, sizeof *r, by_falling_diag);
@@ -442,18 +441,16 @@ done:
 
 static bool is_ordered(const osh_linear_job *j) { return j->scheme->weights.actorder != OSH_ACTORDER_UNSET; }
 
-/* A device solves them in one call, as far as a piece goes. */
-static bool together(const osh_linear_job *a, const osh_linear_job *b)
+bool osh_gptq_together(const osh_linear_job *a, const osh_linear_job *b)
 {
     return a->scheme->weights.present && b->scheme->weights.present && is_ordered(a) == is_ordered(b) &&
            a->w->dtype == b->w->dtype;
 }
 
-/* None before it is solved in one call with it. */
-static bool is_first(const osh_linear_job *jobs, int k)
+bool osh_gptq_is_first(const osh_linear_job *jobs, int k)
 {
     for (int i = 0; i < k; i++)
-        if (together(&jobs[i], &jobs[k])) return false;
+        if (osh_gptq_together(&jobs[i], &jobs[k])) return false;
     return true;
 }
 
@@ -461,12 +458,11 @@ static bool is_first(const osh_linear_job *jobs, int k)
  * layer's experts do not pile up. */
 enum { PIECE_ROWS = 32768 };
 
-/* Where the call that begins with jobs[from] ends. */
-static int piece_end(const osh_linear_job *jobs, int n, int lead, int from)
+int osh_gptq_piece_end(const osh_linear_job *jobs, int n, int lead, int from)
 {
     int64_t rows = 0;
     for (int k = from; k < n; k++) {
-        if (!together(&jobs[lead], &jobs[k])) continue;
+        if (!osh_gptq_together(&jobs[lead], &jobs[k])) continue;
         if (rows && rows + jobs[k].w->shape[0] > PIECE_ROWS) return k;
         rows += jobs[k].w->shape[0];
     }
@@ -484,17 +480,17 @@ static osh_status compress_together(osh_ctx *cx, const osh_modifier *m, const fa
     OSH_NEW(cx, s, end - from);
     OSH_NEW(cx, a, end - from);
     for (int k = from; k < end; k++) {
-        if (!together(&jobs[lead], &jobs[k])) continue;
+        if (!osh_gptq_together(&jobs[lead], &jobs[k])) continue;
         OSH_TRY(begin_job(cx, m, f, &jobs[k], jobs[k].pack));
         OSH_TRY(prepare(cx, &a[n_calls], &s[n_calls], m->args, f, &jobs[k]));
         n_calls++;
     }
     OSH_TRY(osh_gptq_solve_cuda(cx, f->device, a, n_calls));
     for (int k = from; k < end; k++)
-        if (together(&jobs[lead], &jobs[k])) conclude(&jobs[k], &s[at++], f), osh_target_free(cx, &jobs[k]);
+        if (osh_gptq_together(&jobs[lead], &jobs[k])) conclude(&jobs[k], &s[at++], f), osh_target_free(cx, &jobs[k]);
     for (int k = 0; k < end - from; k++) solve_deinit(cx, &s[k]), s[k] = (solve){0};
     for (int k = from; k < end; k++)
-        if (together(&jobs[lead], &jobs[k])) OSH_TRY(osh_linear_job_done(cx, &jobs[k]));
+        if (osh_gptq_together(&jobs[lead], &jobs[k])) OSH_TRY(osh_linear_job_done(cx, &jobs[k]));
 done:
     if (rc) osh_note(cx, n_calls > 1 ? "solving %s and others of its input" : "solving %s", jobs[lead].name);
     for (int k = 0; s && k < end - from; k++) solve_deinit(cx, &s[k]);
@@ -520,8 +516,8 @@ static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linea
         if (!jobs[k].scheme->weights.present || is_ordered(&jobs[k]) != ordered) continue;
         bool alone = !f.u || !f.device || !osh_gptq_is_plain(g);
         if (alone) OSH_TRY(compress_job(cx, m, &f, &jobs[k]));
-        for (int from = k, end; !alone && is_first(jobs, k) && from < n; from = end) {
-            end = piece_end(jobs, n, k, from);
+        for (int from = k, end; !alone && osh_gptq_is_first(jobs, k) && from < n; from = end) {
+            end = osh_gptq_piece_end(jobs, n, k, from);
             OSH_TRY(compress_together(cx, m, &f, jobs, k, from, end));
         }
     }
@@ -530,8 +526,7 @@ done:
     return rc;
 }
 
-/* Jobs with and without an ordering. */
-static void count_orderings(int count[2], const osh_linear_job *jobs, int n)
+void osh_gptq_count_orderings(int count[2], const osh_linear_job *jobs, int n)
 {
     count[0] = count[1] = 0;
     for (int k = 0; k < n; k++)
@@ -542,11 +537,11 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
                            int64_t n_samples)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *stats[2] = {h, n && is_original(m->args) ? jobs->shift : NULL};
+    osh_tensor *stats[2] = {h, n && osh_gptq_is_original(m->args) ? jobs->shift : NULL};
     osh_tensor *copy[2] = {NULL}; // own: where both orderings need them
     int count[2];
     for (int k = 0; k < n; k++) jobs[k].objective = jobs[k].nearest = -1, jobs[k].losses = (osh_losses){0};
-    count_orderings(count, jobs, n);
+    osh_gptq_count_orderings(count, jobs, n);
     for (int k = 0; k < 2 && count[0] && count[1]; k++) {
         if (!stats[k]) continue;
         OSH_TRY(osh_tensor_new_on(cx, &copy[k], h->device, OSH_LIFE_LONG, OSH_F32, 2, h->shape));
@@ -574,176 +569,9 @@ done:
     return rc;
 }
 
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
-
-static size_t needs_of_order(int64_t I) // what stays of a factor
-{
-    return osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)I) + osh_mem_gross((size_t)I * 4);
-}
-
-/* Beside it while it is made. */
-static size_t needs_of_factor(int64_t I, int n_threads, bool device)
-{
-    size_t ranks = osh_mem_gross((size_t)I * sizeof(ranked)), damped = osh_mem_gross((size_t)I * 4);
-    return damped + larger(ranks, device ? 0 : osh_gptq_permute_bytes(I, n_threads));
-}
-
-size_t osh_gptq_costs_bytes(int64_t I, int n_threads)
-{
-    size_t column = osh_mem_gross((size_t)I * 4);
-    return needs_of_order(I) + larger(needs_of_factor(I, n_threads, false), 3 * column); // damped, diagonal, cost
-}
-
-/* What one call on a device takes. */
-static osh_gptq_group group_of(const gptq *g, const osh_linear_job *jobs, int lead, int from, int end)
-{
-    osh_gptq_group all = {.I = jobs[lead].w->shape[1], .block_size = g->block_size};
-    for (int k = from; k < end; k++)
-        if (together(&jobs[lead], &jobs[k]))
-            osh_gptq_group_add(&all, jobs[k].w->shape[0], osh_gptq_scale_columns(&jobs[k].scheme->weights, all.I));
-    return all;
-}
-
-static bool has_target(const gptq *g, const osh_linear_job *j) { return is_original(g) && j->shift; }
-
-/* The target of a call's weights; *scratch: what making one takes beside, at most. */
-static size_t needs_of_targets(const gptq *g, const osh_linear_job *jobs, int lead, int from, int end, size_t *scratch)
-{
-    size_t sum = 0;
-    *scratch = 0;
-    for (int k = from; k < end; k++) {
-        if (!has_target(g, &jobs[k]) || !together(&jobs[lead], &jobs[k])) continue;
-        sum += osh_target_bytes(&jobs[k], true);
-        *scratch = larger(*scratch, osh_target_scratch(&jobs[k], 1, true));
-    }
-    return sum;
-}
-
-/* What a call of one job takes. */
-static osh_gptq_group group_of_one(const gptq *g, const osh_linear_job *j)
-{
-    osh_gptq_group one = {.I = j->w->shape[1], .block_size = g->block_size};
-    osh_gptq_group_add(&one, j->w->shape[0], osh_gptq_scale_columns(&j->scheme->weights, one.I));
-    return one;
-}
-
-/* Of a device's arena, in which there is so much room, where jobs are solved one by one. */
-static size_t needs_one_by_one(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
-{
-    size_t peak = 0;
-    for (int k = 0; k < n; k++) {
-        if (!jobs[k].scheme->weights.present) continue;
-        osh_gptq_group one = group_of_one(g, &jobs[k]);
-        bool shift = has_target(g, &jobs[k]);
-        size_t beside, target = shift ? osh_target_bytes(&jobs[k], true) : 0;
-        osh_gptq_quality_bytes(g, &jobs[k], 1, &beside);
-        if (shift) beside = larger(beside, osh_target_scratch(&jobs[k], 1, true));
-        size_t solving = osh_gptq_solve_cuda_bytes(&one, room > target ? room - target : 0);
-        peak = larger(peak, target + larger(beside, solving));
-    }
-    return peak;
-}
-
-/* Of a device's arena, in which there is so much room. */
-static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
-{
-    int64_t I = n ? jobs[0].w->shape[1] : 0;
-    bool shift = n && has_target(g, jobs);
-    size_t factor_kept = 0;
-    size_t peak = larger(osh_gptq_permute_cuda_bytes(I), osh_gptq_factor_cuda_scratch(I)), copy = 0;
-    int count[2];
-    if (shift) peak = larger(peak, osh_target_shift_bytes(I, 1, true));
-    count_orderings(count, jobs, n);
-    bool both = count[0] && count[1];
-    if (both) copy = osh_arena_gross((size_t)(I * I) * sizeof(float)) * (1 + shift);
-    osh_gptq_kept_bytes(g, I, &factor_kept);
-    copy += factor_kept;
-    if (!osh_gptq_is_plain(g))
-        return copy + larger(peak, needs_one_by_one(g, jobs, n, room > copy ? room - copy : 0));
-    for (int k = 0; k < n; k++) {
-        if (!jobs[k].scheme->weights.present || !is_first(jobs, k)) continue;
-        for (int from = k, end; from < n; from = end) {
-            end = piece_end(jobs, n, k, from);
-            osh_gptq_group all = group_of(g, jobs, k, from, end);
-            size_t scratch, there = needs_of_targets(g, jobs, k, from, end, &scratch);
-            size_t left = room > copy + there ? room - copy - there : 0;
-            peak = larger(peak, there + larger(scratch, osh_gptq_solve_cuda_bytes(&all, left)));
-        }
-    }
-    return peak + copy;
-}
-
-/* Host bytes of a solve of one weight beside its results; device: while all of its call are there. */
-static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads, bool device)
-{
-    int64_t O = j->w->shape[0], I = j->w->shape[1];
-    size_t run = osh_job_params_bytes(j); // one half would do for the scales in f32, with zero points all
-    run += osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)O * sizeof(double));
-    int64_t n_cols = osh_gptq_scale_columns(&j->scheme->weights, I);
-    if (!device) run += osh_gptq_solve_bytes(O, I, n_cols, g->block_size, n_threads);
-    size_t arena;
-    run = larger(run, osh_gptq_quality_bytes(g, j, n_threads, device ? &arena : NULL));
-    if (!device) run = larger(run, osh_job_params_bytes(j) + osh_job_search_bytes(j));
-    if (!device && has_target(g, j))
-        run = osh_target_bytes(j, false) + larger(run, osh_target_scratch(j, n_threads, false));
-    return run;
-}
-
-/* Of a call on a device, as compress_together. kept: of the results of those before; grows. */
-static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, int lead, int from, int end, int n_threads,
-                            size_t *kept)
-{
-    osh_gptq_group all = group_of(g, jobs, lead, from, end);
-    size_t n = (size_t)(end - from), finish = 0, results = 0, copy = 0;
-    size_t run = osh_mem_gross(n * sizeof(solve)) + osh_mem_gross(n * sizeof(osh_gptq_solve_args));
-    for (int k = from; k < end; k++) {
-        if (!together(&jobs[lead], &jobs[k])) continue;
-        results += osh_job_result_bytes(&jobs[k]);
-        run += needs_of_job(g, &jobs[k], n_threads, true); // what its scales are found in is as large and goes before
-        finish = larger(finish, osh_job_finish_bytes(&jobs[k], n_threads));
-        copy = larger(copy, osh_job_search_bytes(&jobs[k]) +
-                                (has_target(g, &jobs[k]) ? osh_target_bytes(&jobs[k], false) : 0));
-    }
-    size_t peak = *kept + results + larger(run + larger(copy, osh_gptq_solve_cuda_host_bytes(&all)), finish);
-    if (!jobs[lead].done) *kept += results;
-    return peak;
-}
-
-static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device)
-{
-    const gptq *g = m->args;
-    int64_t I = n ? jobs[0].w->shape[1] : 0;
-    size_t arena, order = needs_of_order(I) + osh_gptq_kept_bytes(g, I, device ? &arena : NULL);
-    size_t kept = order, peak = order + needs_of_factor(I, n_threads, device);
-    int count[2];
-    count_orderings(count, jobs, n);
-    if (count[0] && count[1] && !device)
-        kept += osh_mem_gross((size_t)(I * I) * sizeof(float)) * (1 + has_target(g, jobs)), peak += kept;
-    if (!device && n && has_target(g, jobs)) peak = larger(peak, kept + osh_target_shift_bytes(I, n_threads, false));
-    for (int k = 0; k < n; k++) {
-        const osh_linear_job *j = &jobs[k];
-        bool together_there = device && osh_gptq_is_plain(g);
-        if (!j->scheme->weights.present || (together_there && !is_first(jobs, k))) continue;
-        for (int from = k, end; together_there && from < n; from = end) {
-            end = piece_end(jobs, n, k, from);
-            peak = larger(peak, needs_of_call(g, jobs, k, from, end, n_threads, &kept));
-        }
-        if (together_there) continue;
-        size_t result = osh_job_result_bytes(j), run = needs_of_job(g, j, n_threads, device);
-        osh_gptq_group one = group_of_one(g, j);
-        if (device)
-            run += larger(osh_gptq_solve_cuda_host_bytes(&one), osh_job_search_bytes(j)) +
-                   (has_target(g, j) ? osh_target_bytes(j, false) : 0);
-        peak = larger(peak, kept + result + larger(run, osh_job_finish_bytes(j, n_threads)));
-        if (!j->done) kept += result;
-    }
-    if (device) *device = needs_of_device(g, jobs, n, *device);
-    return peak;
-}
-
 const osh_modifier_type osh_modifier_gptq = {
     .name = "GPTQModifier", .fields = fields, .bytes = sizeof(gptq), .key = key,
     .keys = "actorder, scale_search, refine, tune", .best = osh_gptq_best,
-    .resolve = resolve, .wants = wants, .freedom = freedom, .compress = compress, .propagates = true, .needs = needs,
-    .step = osh_gptq_step_name, .tunes = osh_gptq_tunes,
+    .resolve = resolve, .wants = wants, .freedom = freedom, .compress = compress, .propagates = true,
+    .needs = osh_gptq_needs, .step = osh_gptq_step_name, .tunes = osh_gptq_tunes,
 };

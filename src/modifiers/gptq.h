@@ -37,6 +37,7 @@ typedef struct osh_gptq_factor { // of one input and one ordering
     bool overflow; // the diagonal, damped once, is beyond f32
 } osh_gptq_factor;
 
+typedef struct osh_gptq_ranked { float d; int32_t i; } osh_gptq_ranked; // a column while columns are ordered
 typedef struct osh_gptq_job { // of one weight
     float *scale, *zero; // own, and the next two
     int32_t *col_scale;
@@ -51,6 +52,19 @@ int64_t osh_gptq_scale_columns(const osh_q_args *q, int64_t I); // scales of a r
 osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs, osh_tensor *h,
                           int64_t n_samples);
 size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
+
+/* ---- how jobs of one input are put together ---- */
+
+bool osh_gptq_is_original(const osh_gptq *g);
+/* A device solves them in one call, as far as a piece goes. */
+bool osh_gptq_together(const osh_linear_job *a, const osh_linear_job *b);
+bool osh_gptq_is_first(const osh_linear_job *jobs, int k); // none before jobs[k] is solved in one call with it
+/* Where the call ends that begins with jobs[from], of those that are solved with jobs[lead]. */
+int osh_gptq_piece_end(const osh_linear_job *jobs, int n, int lead, int from);
+void osh_gptq_count_orderings(int count[2], const osh_linear_job *jobs, int n); // jobs without and with one
+
+/* gptq_needs.c: `needs` of the modifier (modifier.h). */
+size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device);
 
 /* ---- gptq_quality.c: better than GPTQ in the same format ---- */
 

@@ -1,0 +1,174 @@
+/* gptq_needs.c - bytes that a solve of GPTQModifier takes, of the host and of a device's arena, as gptq.c goes. */
+#include "modifiers/gptq.h"
+#include "modifiers/target.h"
+#include "ops/cuda/cuda.h"
+
+typedef osh_gptq gptq;
+typedef osh_gptq_job solve;
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+static size_t needs_of_order(int64_t I) // what stays of a factor
+{
+    return osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)I) + osh_mem_gross((size_t)I * 4);
+}
+
+/* Beside it while it is made. */
+static size_t needs_of_factor(int64_t I, int n_threads, bool device)
+{
+    size_t ranks = osh_mem_gross((size_t)I * sizeof(osh_gptq_ranked)), damped = osh_mem_gross((size_t)I * 4);
+    return damped + larger(ranks, device ? 0 : osh_gptq_permute_bytes(I, n_threads));
+}
+
+size_t osh_gptq_costs_bytes(int64_t I, int n_threads)
+{
+    size_t column = osh_mem_gross((size_t)I * 4);
+    return needs_of_order(I) + larger(needs_of_factor(I, n_threads, false), 3 * column); // damped, diagonal, cost
+}
+
+/* What one call on a device takes. */
+static osh_gptq_group group_of(const gptq *g, const osh_linear_job *jobs, int lead, int from, int end)
+{
+    osh_gptq_group all = {.I = jobs[lead].w->shape[1], .block_size = g->block_size};
+    for (int k = from; k < end; k++)
+        if (osh_gptq_together(&jobs[lead], &jobs[k]))
+            osh_gptq_group_add(&all, jobs[k].w->shape[0], osh_gptq_scale_columns(&jobs[k].scheme->weights, all.I));
+    return all;
+}
+
+static bool has_target(const gptq *g, const osh_linear_job *j) { return osh_gptq_is_original(g) && j->shift; }
+
+/* The target of a call's weights; *scratch: what making one takes beside, at most. */
+static size_t needs_of_targets(const gptq *g, const osh_linear_job *jobs, int lead, int from, int end, size_t *scratch)
+{
+    size_t sum = 0;
+    *scratch = 0;
+    for (int k = from; k < end; k++) {
+        if (!has_target(g, &jobs[k]) || !osh_gptq_together(&jobs[lead], &jobs[k])) continue;
+        sum += osh_target_bytes(&jobs[k], true);
+        *scratch = larger(*scratch, osh_target_scratch(&jobs[k], 1, true));
+    }
+    return sum;
+}
+
+/* What a call of one job takes. */
+static osh_gptq_group group_of_one(const gptq *g, const osh_linear_job *j)
+{
+    osh_gptq_group one = {.I = j->w->shape[1], .block_size = g->block_size};
+    osh_gptq_group_add(&one, j->w->shape[0], osh_gptq_scale_columns(&j->scheme->weights, one.I));
+    return one;
+}
+
+/* Of a device's arena, in which there is so much room, where jobs are solved one by one. */
+static size_t needs_one_by_one(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
+{
+    size_t peak = 0;
+    for (int k = 0; k < n; k++) {
+        if (!jobs[k].scheme->weights.present) continue;
+        osh_gptq_group one = group_of_one(g, &jobs[k]);
+        bool shift = has_target(g, &jobs[k]);
+        size_t beside, target = shift ? osh_target_bytes(&jobs[k], true) : 0;
+        osh_gptq_quality_bytes(g, &jobs[k], 1, &beside);
+        if (shift) beside = larger(beside, osh_target_scratch(&jobs[k], 1, true));
+        size_t solving = osh_gptq_solve_cuda_bytes(&one, room > target ? room - target : 0);
+        peak = larger(peak, target + larger(beside, solving));
+    }
+    return peak;
+}
+
+/* Of a device's arena, in which there is so much room. */
+static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, size_t room)
+{
+    int64_t I = n ? jobs[0].w->shape[1] : 0;
+    bool shift = n && has_target(g, jobs);
+    size_t factor_kept = 0;
+    size_t peak = larger(osh_gptq_permute_cuda_bytes(I), osh_gptq_factor_cuda_scratch(I)), copy = 0;
+    int count[2];
+    if (shift) peak = larger(peak, osh_target_shift_bytes(I, 1, true));
+    osh_gptq_count_orderings(count, jobs, n);
+    bool both = count[0] && count[1];
+    if (both) copy = osh_arena_gross((size_t)(I * I) * sizeof(float)) * (1 + shift);
+    osh_gptq_kept_bytes(g, I, &factor_kept);
+    copy += factor_kept;
+    if (!osh_gptq_is_plain(g))
+        return copy + larger(peak, needs_one_by_one(g, jobs, n, room > copy ? room - copy : 0));
+    for (int k = 0; k < n; k++) {
+        if (!jobs[k].scheme->weights.present || !osh_gptq_is_first(jobs, k)) continue;
+        for (int from = k, end; from < n; from = end) {
+            end = osh_gptq_piece_end(jobs, n, k, from);
+            osh_gptq_group all = group_of(g, jobs, k, from, end);
+            size_t scratch, there = needs_of_targets(g, jobs, k, from, end, &scratch);
+            size_t left = room > copy + there ? room - copy - there : 0;
+            peak = larger(peak, there + larger(scratch, osh_gptq_solve_cuda_bytes(&all, left)));
+        }
+    }
+    return peak + copy;
+}
+
+/* Host bytes of a solve of one weight beside its results; device: while all of its call are there. */
+static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads, bool device)
+{
+    int64_t O = j->w->shape[0], I = j->w->shape[1];
+    size_t run = osh_job_params_bytes(j); // one half would do for the scales in f32, with zero points all
+    run += osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)O * sizeof(double));
+    int64_t n_cols = osh_gptq_scale_columns(&j->scheme->weights, I);
+    if (!device) run += osh_gptq_solve_bytes(O, I, n_cols, g->block_size, n_threads);
+    size_t arena;
+    run = larger(run, osh_gptq_quality_bytes(g, j, n_threads, device ? &arena : NULL));
+    if (!device) run = larger(run, osh_job_params_bytes(j) + osh_job_search_bytes(j));
+    if (!device && has_target(g, j))
+        run = osh_target_bytes(j, false) + larger(run, osh_target_scratch(j, n_threads, false));
+    return run;
+}
+
+/* Of a call on a device, as compress_together. kept: of the results of those before; grows. */
+static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, int lead, int from, int end, int n_threads,
+                            size_t *kept)
+{
+    osh_gptq_group all = group_of(g, jobs, lead, from, end);
+    size_t n = (size_t)(end - from), finish = 0, results = 0, copy = 0;
+    size_t run = osh_mem_gross(n * sizeof(solve)) + osh_mem_gross(n * sizeof(osh_gptq_solve_args));
+    for (int k = from; k < end; k++) {
+        if (!osh_gptq_together(&jobs[lead], &jobs[k])) continue;
+        results += osh_job_result_bytes(&jobs[k]);
+        run += needs_of_job(g, &jobs[k], n_threads, true); // what its scales are found in is as large and goes before
+        finish = larger(finish, osh_job_finish_bytes(&jobs[k], n_threads));
+        copy = larger(copy, osh_job_search_bytes(&jobs[k]) +
+                                (has_target(g, &jobs[k]) ? osh_target_bytes(&jobs[k], false) : 0));
+    }
+    size_t peak = *kept + results + larger(run + larger(copy, osh_gptq_solve_cuda_host_bytes(&all)), finish);
+    if (!jobs[lead].done) *kept += results;
+    return peak;
+}
+
+size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads, size_t *device)
+{
+    const gptq *g = m->args;
+    int64_t I = n ? jobs[0].w->shape[1] : 0;
+    size_t arena, order = needs_of_order(I) + osh_gptq_kept_bytes(g, I, device ? &arena : NULL);
+    size_t kept = order, peak = order + needs_of_factor(I, n_threads, device);
+    int count[2];
+    osh_gptq_count_orderings(count, jobs, n);
+    if (count[0] && count[1] && !device)
+        kept += osh_mem_gross((size_t)(I * I) * sizeof(float)) * (1 + has_target(g, jobs)), peak += kept;
+    if (!device && n && has_target(g, jobs)) peak = larger(peak, kept + osh_target_shift_bytes(I, n_threads, false));
+    for (int k = 0; k < n; k++) {
+        const osh_linear_job *j = &jobs[k];
+        bool together_there = device && osh_gptq_is_plain(g);
+        if (!j->scheme->weights.present || (together_there && !osh_gptq_is_first(jobs, k))) continue;
+        for (int from = k, end; together_there && from < n; from = end) {
+            end = osh_gptq_piece_end(jobs, n, k, from);
+            peak = larger(peak, needs_of_call(g, jobs, k, from, end, n_threads, &kept));
+        }
+        if (together_there) continue;
+        size_t result = osh_job_result_bytes(j), run = needs_of_job(g, j, n_threads, device);
+        osh_gptq_group one = group_of_one(g, j);
+        if (device)
+            run += larger(osh_gptq_solve_cuda_host_bytes(&one), osh_job_search_bytes(j)) +
+                   (has_target(g, j) ? osh_target_bytes(j, false) : 0);
+        peak = larger(peak, kept + result + larger(run, osh_job_finish_bytes(j, n_threads)));
+        if (!j->done) kept += result;
+    }
+    if (device) *device = needs_of_device(g, jobs, n, *device);
+    return peak;
+}
