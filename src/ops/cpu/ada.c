@@ -26,7 +26,7 @@
 #include "ops/ada.h"
 
 #include "base/elementary.h"
-#include "base/isa.h"
+#include "ops/cpu/ada_rows.h"
 #include "ops/cpu/blas.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/vec.h"
@@ -38,17 +38,6 @@
 enum { ROWS = 64, PARTS = 9, SMALL = 8 }; // of a block; arrays of a block, and small ones
 enum { DOWN = -40 };                      // a v of AdaRound that no step moves: h is 0
 
-typedef struct ada_room { // of a thread
-    float *w, *e, *grad, *c;  // [rows, ld] weight, w^ - w, dloss / dw^ T / 2, C
-    float *x, *mean, *square; // [rows, ld] v, or the weight that moves; Adam's two means
-    float *base, *soft;       // [rows, ld] floor(w / s) + z; sigmoid(v)
-    float *s, *z;             // [ld] of a row, by column
-    float *s0, *d, *d_mean, *d_square; // [rows, groups]; AutoRound: s0, a, b
-    float *least, *most;      // [rows, groups] of AutoRound
-    float *best_s, *best_z;   // the same, of the best step
-    double *curve;            // [points]
-} ada_room;
-
 typedef struct ada_job {
     const osh_ada_args *a;
     int64_t ld, groups, rows, points;
@@ -56,14 +45,6 @@ typedef struct ada_job {
     size_t floats;  // of a thread
     double *curves; // own: [blocks, points]
 } ada_job;
-
-typedef struct ada_step { // what is the same for all elements
-    float rate, mean_part, root_part; // Adam: rate / (1 - 0.9^n); 1 / sqrt(1 - 0.999^n)
-    float by;                         // 2 / T
-    float reg, beta;                  // reg 0: no rounding term
-    float lo, hi;
-    float offset;                     // 1: what learns is an offset of w / s; 0: a weight
-} ada_step;
 
 int64_t osh_ada_points(int64_t steps, int64_t period) { return steps > 0 ? (steps - 1) / period + 1 : 0; }
 
@@ -79,245 +60,11 @@ size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_
            osh_mem_gross((size_t)(blocks * points + 1) * sizeof(double));
 }
 
-static bool has_avx2(void) { return osh_isa_used() >= OSH_ISA_AVX2; }
-
-/* ---- AdaRound, one row ---- */
-
-/* E of a row, of soft. */
-OSH_VEC_FN void soft_error_body(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
-{
-    osh_v8f zero, one, lo, hi;
-    v8_set(&zero, 0), v8_set(&one, 1), v8_set(&lo, t->lo), v8_set(&hi, t->hi);
-    for (int64_t i = 0; i < n; i += OSH_LANES) {
-        osh_v8f h, base, s, z, w;
-        osh_v8i out;
-        v8_load(&h, m->soft + at + i), v8_load(&base, m->base + at + i), v8_load(&w, m->w + at + i);
-        v8_load(&s, m->s + i), v8_load(&z, m->z + i);
-        h = h * 1.2f - 0.1f;
-        out = h < zero, v8_select(&h, &out, &zero, &h);
-        out = h > one, v8_select(&h, &out, &one, &h);
-        h = base + h;
-        out = h < lo, v8_select(&h, &out, &lo, &h);
-        out = h > hi, v8_select(&h, &out, &hi, &h);
-        h = (h - z) * s;
-        h = h - w;
-        v8_store(m->e + at + i, &h);
-    }
-}
-OSH_AVX2 static void soft_error_avx2(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
-{
-    soft_error_body(m, at, n, t);
-}
-static void soft_error(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
-{
-    if (has_avx2()) soft_error_avx2(m, at, n, t);
-    else soft_error_body(m, at, n, t);
-}
-
-/* soft = sigmoid(v) */
-OSH_VEC_FN void sigmoid_body(const ada_room *m, int64_t at, int64_t n)
-{
-    for (int64_t i = 0; i < n; i += OSH_LANES) {
-        osh_v8f v;
-        v8_load(&v, m->x + at + i);
-        v = -v;
-        v8_exp(&v);
-        v = 1.0f / (1.0f + v);
-        v8_store(m->soft + at + i, &v);
-    }
-}
-OSH_AVX2 static void sigmoid_avx2(const ada_room *m, int64_t at, int64_t n) { sigmoid_body(m, at, n); }
-static void sigmoid(const ada_room *m, int64_t at, int64_t n)
-{
-    if (has_avx2()) sigmoid_avx2(m, at, n);
-    else sigmoid_body(m, at, n);
-}
-
-OSH_VEC_FN void v8_root(osh_v8f *x)
-{
-    for (int i = 0; i < OSH_LANES; i++) (*x)[i] = sqrtf((*x)[i]);
-}
-
-/* x -= Adam's step of gradient g */
-OSH_VEC_FN void v8_adam(osh_v8f *x, float *mean, float *square, const osh_v8f *g, const ada_step *t)
-{
-    osh_v8f a, b, root;
-    v8_load(&a, mean), v8_load(&b, square);
-    a = a * 0.9f + *g * 0.1f;
-    b = b * 0.999f + *g * *g * 0.001f;
-    v8_store(mean, &a), v8_store(square, &b);
-    root = b;
-    v8_root(&root);
-    *x = *x - a * t->rate / (root * t->root_part + 1e-8f);
-}
-
-/* One step of a row. Returns the sum of 1 - |2 h - 1|^beta before it. */
-OSH_VEC_FN double round_step_body(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
-{
-    osh_v8f zero, one, lo, hi, least, sum;
-    v8_set(&zero, 0), v8_set(&one, 1), v8_set(&lo, t->lo), v8_set(&hi, t->hi), v8_set(&least, 1e-30f);
-    v8_set(&sum, 0);
-    for (int64_t i = 0; i < n; i += OSH_LANES) {
-        osh_v8f soft, h, base, s, g, v, q, slope;
-        osh_v8i in, inside, up;
-        v8_load(&soft, m->soft + at + i), v8_load(&base, m->base + at + i), v8_load(&s, m->s + i);
-        v8_load(&g, m->grad + at + i), v8_load(&v, m->x + at + i);
-        h = soft * 1.2f - 0.1f;
-        inside = (h > zero) & (h < one);
-        q = base + h;
-        in = (q >= lo) & (q <= hi);
-        g = (osh_v8f)((osh_v8i)(g * t->by * s) & in);
-        if (t->reg > 0) {
-            osh_v8f a = h + h - 1.0f, power;
-            up = a < zero;
-            osh_v8f minus = -a;
-            v8_select(&a, &up, &minus, &a);
-            in = a > one, v8_select(&a, &in, &one, &a);
-            in = a < least, v8_select(&power, &in, &least, &a);
-            v8_log(&power);
-            power = power * (t->beta - 1.0f);
-            v8_exp(&power);
-            sum = sum + (1.0f - power * a);
-            slope = power * (-2.0f * t->beta * t->reg);
-            minus = -slope;
-            v8_select(&slope, &up, &minus, &slope);
-            g = g + slope;
-        }
-        g = (osh_v8f)((osh_v8i)(g * (soft * (1.0f - soft) * 1.2f)) & inside);
-        v8_adam(&v, m->mean + at + i, m->square + at + i, &g, t);
-        v8_store(m->x + at + i, &v);
-    }
-    double all = 0;
-    for (int i = 0; i < OSH_LANES; i++) all += sum[i];
-    return all;
-}
-OSH_AVX2 static double round_step_avx2(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
-{
-    return round_step_body(m, at, n, t);
-}
-static double round_step(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
-{
-    return has_avx2() ? round_step_avx2(m, at, n, t) : round_step_body(m, at, n, t);
-}
-
-/* ---- AdaQuant, one row ---- */
-
-/* Of eight weights from column at[1] on of the row that begins at at[0]. in: not clipped. */
-OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const ada_room *m, const int64_t at[2],
-                          const ada_step *t)
-{
-    osh_v8f lo, hi, far, x, s, z;
-    osh_v8i out;
-    v8_load(&x, (t->offset > 0 ? m->w : m->x) + at[0] + at[1]), v8_load(&s, m->s + at[1]), v8_load(&z, m->z + at[1]);
-    v8_set(&lo, t->lo), v8_set(&hi, t->hi), v8_set(&far, 4096);
-    *u = x / s;
-    *q = *u;
-    if (t->offset > 0) v8_load(&x, m->x + at[0] + at[1]), *q = *q + x;
-    out = *q > far, v8_select(q, &out, &far, q);
-    far = -far;
-    out = *q < far, v8_select(q, &out, &far, q);
-    v8_nearest(q);
-    *q = *q + z;
-    *in = (*q >= lo) & (*q <= hi);
-    out = *q < lo, v8_select(q, &out, &lo, q);
-    out = *q > hi, v8_select(q, &out, &hi, q);
-}
-
-OSH_VEC_FN void near_error_body(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
-{
-    for (int64_t i = 0; i < n; i += OSH_LANES) {
-        osh_v8f s, z, q, u, w;
-        osh_v8i in;
-        v8_load(&s, m->s + i), v8_load(&z, m->z + i), v8_load(&w, m->w + at + i);
-        near_code(&q, &u, &in, m, (int64_t[]){at, i}, t);
-        q = (q - z) * s;
-        q = q - w;
-        v8_store(m->e + at + i, &q);
-    }
-}
-OSH_AVX2 static void near_error_avx2(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
-{
-    near_error_body(m, at, n, t);
-}
-static void near_error(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
-{
-    if (has_avx2()) near_error_avx2(m, at, n, t);
-    else near_error_body(m, at, n, t);
-}
-
-/* grad becomes dloss / dw^ * dw^/ds, before the weights move. */
-OSH_VEC_FN void quant_step_body(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
-{
-    for (int64_t i = 0; i < n; i += OSH_LANES) {
-        osh_v8f x, z, q, u, g, ds, dx;
-        osh_v8i in;
-        v8_load(&x, m->x + at + i), v8_load(&z, m->z + i), v8_load(&g, m->grad + at + i);
-        near_code(&q, &u, &in, m, (int64_t[]){at, i}, t);
-        g = g * t->by;
-        dx = (osh_v8f)((osh_v8i)g & in);
-        q = q - z;
-        u = q - u;
-        v8_select(&ds, &in, &u, &q);
-        ds = ds * g;
-        v8_store(m->grad + at + i, &ds);
-        v8_adam(&x, m->mean + at + i, m->square + at + i, &dx, t);
-        v8_store(m->x + at + i, &x);
-    }
-}
-OSH_AVX2 static void quant_step_avx2(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
-{
-    quant_step_body(m, at, n, t);
-}
-static void quant_step(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
-{
-    if (has_avx2()) quant_step_avx2(m, at, n, t);
-    else quant_step_body(m, at, n, t);
-}
-
-/* ---- AutoRound, one row ---- */
-
-/* Offsets move; grad becomes dloss / ds, and e dloss / dz, of each element. */
-OSH_VEC_FN void sign_step_body(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
-{
-    osh_v8f zero, half;
-    v8_set(&zero, 0), v8_set(&half, 0.5f);
-    for (int64_t i = 0; i < n; i += OSH_LANES) {
-        osh_v8f v, s, z, q, u, g, ds, dz, low = -half;
-        osh_v8i in, out;
-        v8_load(&v, m->x + at + i), v8_load(&s, m->s + i), v8_load(&z, m->z + i), v8_load(&g, m->grad + at + i);
-        near_code(&q, &u, &in, m, (int64_t[]){at, i}, t);
-        g = g * t->by;
-        q = q - z;
-        u = q - u;
-        v8_select(&ds, &in, &u, &q);
-        ds = ds * g;
-        dz = (osh_v8f)(~in & (osh_v8i)(-g * s));
-        v8_store(m->grad + at + i, &ds);
-        v8_store(m->e + at + i, &dz);
-        g = (osh_v8f)((osh_v8i)g & in);
-        out = g > zero, ds = (osh_v8f)(out & (osh_v8i)(zero + t->rate));
-        out = g < zero, dz = (osh_v8f)(out & (osh_v8i)(zero + t->rate));
-        v = v - ds + dz;
-        out = v > half, v8_select(&v, &out, &half, &v);
-        out = v < low, v8_select(&v, &out, &low, &v);
-        v8_store(m->x + at + i, &v);
-    }
-}
-OSH_AVX2 static void sign_step_avx2(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
-{
-    sign_step_body(m, at, n, t);
-}
-static void sign_step(const ada_room *m, int64_t at, int64_t n, const ada_step *t)
-{
-    if (has_avx2()) sign_step_avx2(m, at, n, t);
-    else sign_step_body(m, at, n, t);
-}
-
 /* ---- a block of rows ---- */
 
-static ada_room room_of(const ada_job *j, int worker, int64_t block)
+static osh_ada_room room_of(const ada_job *j, int worker, int64_t block)
 {
-    ada_room m;
+    osh_ada_room m;
     float *at = j->room + (size_t)worker * j->floats;
     float **whole[PARTS] = {&m.w, &m.e, &m.grad, &m.c, &m.x, &m.mean, &m.square, &m.base, &m.soft};
     float **small[SMALL] = {&m.s0, &m.d, &m.d_mean, &m.d_square, &m.least, &m.most, &m.best_s, &m.best_z};
@@ -334,14 +81,14 @@ static int64_t scale_at(const ada_job *j, int64_t row, int64_t group)
     return row / j->a->row_block * j->groups + group;
 }
 
-static float scale_now(const ada_job *j, const ada_room *m, int64_t r, int64_t g)
+static float scale_now(const ada_job *j, const osh_ada_room *m, int64_t r, int64_t g)
 {
     int64_t k = r * j->groups + g;
     return m->d[k] == 0 ? m->s0[k] : osh_round_to(m->s0[k] * (1 + m->d[k]), j->a->dtype);
 }
 
 /* Scale and zero point of AutoRound's shares a and b. */
-static void clipped_range(const ada_job *j, const ada_room *m, int64_t k, float *s, float *z)
+static void clipped_range(const ada_job *j, const osh_ada_room *m, int64_t k, float *s, float *z)
 {
     float low = -m->least[k], high = m->most[k], a = m->d[k], b = m->d_mean[k];
     if (a == 1 && b == 1) return;
@@ -353,7 +100,7 @@ static void clipped_range(const ada_job *j, const ada_room *m, int64_t k, float 
 }
 
 /* Scales and zero points of row r of the block by column. */
-static void spread(const ada_job *j, const ada_room *m, int64_t row, int64_t r)
+static void spread(const ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
 {
     const osh_ada_args *a = j->a;
     for (int64_t g = 0; g < j->groups; g++) {
@@ -366,7 +113,7 @@ static void spread(const ada_job *j, const ada_room *m, int64_t row, int64_t r)
 }
 
 /* grad = E H - C */
-static void pull(const ada_job *j, const ada_room *m, int64_t n)
+static void pull(const ada_job *j, const osh_ada_room *m, int64_t n)
 {
     const osh_ada_args *a = j->a;
     for (int64_t i = 0; a->shift && i < n * j->ld; i++) m->grad[i] = -m->c[i];
@@ -374,7 +121,7 @@ static void pull(const ada_job *j, const ada_room *m, int64_t n)
 }
 
 /* T times the loss of row r, whose grad is there. */
-static double loss_of(const ada_job *j, const ada_room *m, int64_t r)
+static double loss_of(const ada_job *j, const osh_ada_room *m, int64_t r)
 {
     double sum = 0;
     for (int64_t i = r * j->ld; i < r * j->ld + j->a->I; i++) sum += (double)m->e[i] * ((double)m->grad[i] - m->c[i]);
@@ -382,7 +129,7 @@ static double loss_of(const ada_job *j, const ada_room *m, int64_t r)
 }
 
 /* E of the codes in `codes`, with the scales that they had, and what they lose. */
-static void judge_codes(const ada_job *j, const ada_room *m, int64_t row, int64_t n, double *loss)
+static void judge_codes(const ada_job *j, const osh_ada_room *m, int64_t row, int64_t n, double *loss)
 {
     const osh_ada_args *a = j->a;
     for (int64_t r = 0; r < n; r++) {
@@ -395,7 +142,7 @@ static void judge_codes(const ada_job *j, const ada_room *m, int64_t row, int64_
     for (int64_t r = 0; r < n; r++) loss[row + r] = loss_of(j, m, r);
 }
 
-static void block_begin(const ada_job *j, ada_room *m, int64_t row, int64_t n)
+static void block_begin(const ada_job *j, osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
     for (int64_t r = 0; r < n; r++) {
@@ -418,12 +165,12 @@ static void block_begin(const ada_job *j, ada_room *m, int64_t row, int64_t n)
     }
 }
 
-static ada_step step_at(const ada_job *j, int64_t t)
+static osh_ada_row_step step_at(const ada_job *j, int64_t t)
 {
     const osh_ada_rule *u = &j->a->rule;
     double n = (double)(t + 1), warm = floor(u->warm * (double)u->steps);
     double along = (double)u->steps > warm ? ((double)t - warm) / ((double)u->steps - warm) : 1;
-    ada_step s = {.by = (float)(2 / j->a->n_tokens), .lo = j->a->lo, .hi = j->a->hi};
+    osh_ada_row_step s = {.by = (float)(2 / j->a->n_tokens), .lo = j->a->lo, .hi = j->a->hi};
     if (u->kind == OSH_ADA_SIGN) {
         s.rate = (float)(u->rate * (double)(u->steps - t) / (double)u->steps), s.offset = 1;
         return s;
@@ -437,7 +184,7 @@ static ada_step step_at(const ada_job *j, int64_t t)
 }
 
 /* Scales of row r follow the sums of grad. */
-static void move_scales(const ada_job *j, const ada_room *m, int64_t r, const ada_step *t)
+static void move_scales(const ada_job *j, const osh_ada_room *m, int64_t r, const osh_ada_row_step *t)
 {
     const osh_ada_args *a = j->a;
     float rate = (float)(t->rate / a->rule.rate * a->rule.scale_rate);
@@ -470,34 +217,34 @@ static bool is_over(ada_watch *w, double value, int64_t window)
     return over;
 }
 
-static void quant_row(const ada_job *j, const ada_room *m, int64_t r, const ada_step *s)
+static void quant_row(const ada_job *j, const osh_ada_room *m, int64_t r, const osh_ada_row_step *s)
 {
     const osh_ada_args *a = j->a;
-    quant_step(m, r * j->ld, j->ld, s);
+    osh_ada_quant_step(m, r * j->ld, j->ld, s);
     if (a->rule.scale_rate > 0) move_scales(j, m, r, s);
     for (int64_t i = r * j->ld; a->keep_zeros && i < (r + 1) * j->ld; i++)
         if (m->w[i] == 0) m->x[i] = 0;
 }
 
-static void block_learn(const ada_job *j, const ada_room *m, int64_t row, int64_t n)
+static void block_learn(const ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
     const osh_ada_rule *u = &a->rule;
     ada_watch watch = {0};
     for (int64_t t = 0; t < u->steps; t++) {
-        ada_step s = step_at(j, t);
+        osh_ada_row_step s = step_at(j, t);
         bool point = t % a->period == 0, watched = u->window && (double)t >= u->warm * (double)u->steps;
         double loss = 0, rounding = 0;
         for (int64_t r = 0; r < n; r++) {
             spread(j, m, row, r);
-            if (u->kind == OSH_ADA_ROUND) sigmoid(m, r * j->ld, j->ld), soft_error(m, r * j->ld, j->ld, &s);
-            else near_error(m, r * j->ld, j->ld, &s);
+            if (u->kind == OSH_ADA_ROUND) osh_ada_soft_error(m, r * j->ld, j->ld, &s);
+            else osh_ada_near_error(m, r * j->ld, j->ld, &s);
         }
         pull(j, m, n);
         for (int64_t r = 0; r < n && (point || watched); r++) loss += loss_of(j, m, r);
         for (int64_t r = 0; r < n; r++) {
             spread(j, m, row, r);
-            if (u->kind == OSH_ADA_ROUND) rounding += round_step(m, r * j->ld, j->ld, &s);
+            if (u->kind == OSH_ADA_ROUND) rounding += osh_ada_round_step(m, r * j->ld, j->ld, &s);
             else quant_row(j, m, r, &s);
         }
         if (point) m->curve[t / a->period] = loss / a->n_tokens + s.reg * rounding;
@@ -510,7 +257,7 @@ static void block_learn(const ada_job *j, const ada_room *m, int64_t row, int64_
 static float signed_rate(double gradient, float rate) { return gradient > 0 ? rate : gradient < 0 ? -rate : 0; }
 
 /* Shares of the ranges of row r follow the sums of grad and e. */
-static void move_shares(const ada_job *j, const ada_room *m, int64_t r, const ada_step *t)
+static void move_shares(const ada_job *j, const osh_ada_room *m, int64_t r, const osh_ada_row_step *t)
 {
     const osh_ada_args *a = j->a;
     float rate = (float)(t->rate / a->rule.rate * a->rule.scale_rate);
@@ -530,7 +277,7 @@ static void move_shares(const ada_job *j, const ada_room *m, int64_t r, const ad
 }
 
 /* Codes of row r as they are now, with their scales: it is the best step so far. */
-static void keep_row(const ada_job *j, const ada_room *m, int64_t row, int64_t r)
+static void keep_row(const ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
 {
     const osh_ada_args *a = j->a;
     for (int64_t i = 0, at = r * j->ld; i < a->I; i++, at++) {
@@ -541,7 +288,7 @@ static void keep_row(const ada_job *j, const ada_room *m, int64_t row, int64_t r
         m->best_s[r * j->groups + g] = m->s[g * a->group], m->best_z[r * j->groups + g] = m->z[g * a->group];
 }
 
-static void sign_begin(const ada_job *j, const ada_room *m, int64_t row, int64_t n)
+static void sign_begin(const ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
     for (int64_t k = 0; k < n * j->groups; k++) {
@@ -555,14 +302,14 @@ static void sign_begin(const ada_job *j, const ada_room *m, int64_t row, int64_t
     }
 }
 
-static void sign_learn(const ada_job *j, const ada_room *m, int64_t row, int64_t n)
+static void sign_learn(const ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
     for (int64_t r = 0; r < n; r++) a->learned[row + r] = a->nearest[row + r];
     for (int64_t t = 0; t <= a->rule.steps; t++) {
-        ada_step s = step_at(j, t);
+        osh_ada_row_step s = step_at(j, t);
         double all = 0;
-        for (int64_t r = 0; r < n; r++) spread(j, m, row, r), near_error(m, r * j->ld, j->ld, &s);
+        for (int64_t r = 0; r < n; r++) spread(j, m, row, r), osh_ada_near_error(m, r * j->ld, j->ld, &s);
         pull(j, m, n);
         for (int64_t r = 0; r < n; r++) {
             double loss = loss_of(j, m, r);
@@ -570,7 +317,7 @@ static void sign_learn(const ada_job *j, const ada_room *m, int64_t row, int64_t
             spread(j, m, row, r);
             if (loss < a->learned[row + r]) a->learned[row + r] = loss, keep_row(j, m, row, r);
             if (t == a->rule.steps) continue;
-            sign_step(m, r * j->ld, j->ld, &s);
+            osh_ada_sign_step(m, r * j->ld, j->ld, &s);
             if (a->rule.scale_rate > 0) move_shares(j, m, r, &s);
         }
         if (t < a->rule.steps && t % a->period == 0) m->curve[t / a->period] = all / a->n_tokens;
@@ -585,7 +332,7 @@ static void sign_learn(const ada_job *j, const ada_room *m, int64_t row, int64_t
 }
 
 /* The code that row r's element at column i stands for in the end. */
-static float last_code(const ada_job *j, const ada_room *m, int64_t r, int64_t i)
+static float last_code(const ada_job *j, const osh_ada_room *m, int64_t r, int64_t i)
 {
     const osh_ada_args *a = j->a;
     int64_t at = r * j->ld + i;
@@ -596,7 +343,7 @@ static float last_code(const ada_job *j, const ada_room *m, int64_t r, int64_t i
 }
 
 /* Codes and scales of the rows that are taken. */
-static void block_end(const ada_job *j, const ada_room *m, int64_t row, int64_t n)
+static void block_end(const ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
     for (int64_t r = 0; r < n; r++) {
@@ -622,7 +369,7 @@ static osh_status ada_block(osh_ctx *cx, void *user, int64_t block, int worker)
 {
     const ada_job *j = user;
     int64_t row = block * ROWS, n = osh_min64(ROWS, j->a->O - row);
-    ada_room m = room_of(j, worker, block);
+    osh_ada_room m = room_of(j, worker, block);
     osh_status rc = osh_check_interrupt(cx);
     if (rc) return rc;
     block_begin(j, &m, row, n);

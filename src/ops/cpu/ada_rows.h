@@ -1,0 +1,35 @@
+/* ada_rows.h - what a step of ada.c does to one row, eight elements at a time; formulas stand there. Rows begin at
+ * element `at` of a block's arrays and have n elements, a multiple of eight. */
+#ifndef OSH_CPU_ADA_ROWS_H
+#define OSH_CPU_ADA_ROWS_H
+#include "base/base.h"
+
+typedef struct osh_ada_room { // of a thread
+    float *w, *e, *grad, *c;  // [rows, ld] weight, w^ - w, dloss / dw^ T / 2, C
+    float *x, *mean, *square; // [rows, ld] v, or the weight that moves; Adam's two means
+    float *base, *soft;       // [rows, ld] floor(w / s) + z; sigmoid(v)
+    float *s, *z;             // [ld] of a row, by column
+    float *s0, *d, *d_mean, *d_square; // [rows, groups]; AutoRound: s0, a, b
+    float *least, *most;      // [rows, groups] of AutoRound
+    float *best_s, *best_z;   // the same, of the best step
+    double *curve;            // [points]
+} osh_ada_room;
+
+typedef struct osh_ada_row_step { // what is the same for all elements
+    float rate, mean_part, root_part; // Adam: rate / (1 - 0.9^n); 1 / sqrt(1 - 0.999^n)
+    float by;                         // 2 / T
+    float reg, beta;                  // reg 0: no rounding term
+    float lo, hi;
+    float offset;                     // 1: what learns is an offset of w / s; 0: a weight
+} osh_ada_row_step;
+
+/* AdaRound: soft and e from x; then x moves. The latter returns the sum of 1 - |2 h - 1|^beta before it. */
+void osh_ada_soft_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
+double osh_ada_round_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
+/* AdaQuant and AutoRound: e from x. */
+void osh_ada_near_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
+/* AdaQuant: x moves; grad becomes dloss / dw^ * dw^/ds as it was before. */
+void osh_ada_quant_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
+/* AutoRound: x moves; grad becomes dloss / ds, and e dloss / dz, of each element. */
+void osh_ada_sign_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t);
+#endif
