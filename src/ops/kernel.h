@@ -61,4 +61,8 @@ int64_t osh_tiles_panel(const osh_tile *tiles, int64_t n_tiles, int64_t first, i
  * to out[0] what columns [c, c + n) of a row hold, so neither batches nor threads show. */
 typedef void (*osh_channel_step)(const osh_tensor *out, const float *x, int64_t c, int64_t n);
 osh_status osh_by_channel(osh_ctx *cx, const osh_op_args *a, osh_channel_step step);
+/* A head of a sample at a time, on all threads: rows [seq->row, seq->row + seq->n), room [floats] 0. cpu/by_head.c */
+typedef void (*osh_head_fn)(const osh_op_args *a, const osh_tile *seq, int64_t head, float *room);
+osh_status osh_by_head(osh_ctx *cx, const osh_op_args *a, int64_t heads, int64_t floats, osh_head_fn fn);
+size_t osh_by_head_scratch(int64_t floats, int64_t n_tokens, int n_threads);
 #endif

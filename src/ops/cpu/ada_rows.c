@@ -173,21 +173,27 @@ void osh_ada_near_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_
     else near_error_body(m, at, n, t);
 }
 
+/* dloss / ds of near_code's q and u, g = dloss / dw^: g times round(u) - u, or what a clipped code is. */
+OSH_VEC_FN void store_scale_slope(float *to, const osh_v8f *q, const osh_v8f *u, const osh_v8f *z, const osh_v8i *in,
+                                  const osh_v8f *g)
+{
+    osh_v8f whole = *q - *z, part = whole - *u, slope;
+    v8_select(&slope, in, &part, &whole);
+    slope = slope * *g;
+    v8_store(to, &slope);
+}
+
 /* grad becomes dloss / dw^ * dw^/ds, before the weights move. */
 OSH_VEC_FN void quant_step_body(const osh_ada_room *m, int64_t at, int64_t n, const osh_ada_row_step *t)
 {
     for (int64_t i = 0; i < n; i += OSH_LANES) {
-        osh_v8f x, z, q, u, g, ds, dx;
+        osh_v8f x, z, q, u, g, dx;
         osh_v8i in;
         v8_load(&x, m->x + at + i), v8_load(&z, m->z + i), v8_load(&g, m->grad + at + i);
         near_code(&q, &u, &in, m, (int64_t[]){at, i}, t);
         g = g * t->by;
         dx = (osh_v8f)((osh_v8i)g & in);
-        q = q - z;
-        u = q - u;
-        v8_select(&ds, &in, &u, &q);
-        ds = ds * g;
-        v8_store(m->grad + at + i, &ds);
+        store_scale_slope(m->grad + at + i, &q, &u, &z, &in, &g);
         v8_adam(&x, m->mean + at + i, m->square + at + i, &dx, t);
         v8_store(m->x + at + i, &x);
     }
@@ -215,12 +221,8 @@ OSH_VEC_FN void sign_step_body(const osh_ada_room *m, int64_t at, int64_t n, con
         v8_load(&v, m->x + at + i), v8_load(&s, m->s + i), v8_load(&z, m->z + i), v8_load(&g, m->grad + at + i);
         near_code(&q, &u, &in, m, (int64_t[]){at, i}, t);
         g = g * t->by;
-        q = q - z;
-        u = q - u;
-        v8_select(&ds, &in, &u, &q);
-        ds = ds * g;
         dz = (osh_v8f)(~in & (osh_v8i)(-g * s));
-        v8_store(m->grad + at + i, &ds);
+        store_scale_slope(m->grad + at + i, &q, &u, &z, &in, &g);
         v8_store(m->e + at + i, &dz);
         g = (osh_v8f)((osh_v8i)g & in);
         out = g > zero, ds = (osh_v8f)(out & (osh_v8i)(zero + t->rate));

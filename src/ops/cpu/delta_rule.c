@@ -10,13 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct delta_job {
-    const osh_op_args *a;
-    const osh_delta_rule_attr *at;
-    const osh_tile *seq; // one whole sample each
-    float *room;         // view: [threads, room_floats]
-} delta_job;
-
 typedef struct delta_room {
     float *S;             // [Dk, padded Dv]
     float *q, *k;         // [Dk]
@@ -90,59 +83,41 @@ static void step(const delta_room *m, const osh_delta_rule_attr *at, float decay
     else correct_body(m->S, m->y, m->q, m->k, m->v, Dk, Dv);
 }
 
-static osh_status head_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static void delta_head(const osh_op_args *a, const osh_tile *seq, int64_t h, float *room)
 {
-    const delta_job *j = user;
-    const osh_delta_rule_attr *at = j->at;
-    const osh_tile *seq = &j->seq[chunk / at->v_heads];
-    const osh_tensor *x = j->a->in[0];
-    int64_t h = chunk % at->v_heads, Dk = at->k_dim, Dv = at->v_dim, keys = at->k_heads * Dk;
-    float *p = j->room + worker * room_floats(at), A_log, dt_bias;
-    delta_room m = {.S = p, .q = p + Dk * osh_pad8(Dv)};
+    const osh_delta_rule_attr *at = a->attr;
+    const osh_tensor *x = a->in[0];
+    int64_t Dk = at->k_dim, Dv = at->v_dim, keys = at->k_heads * Dk;
+    float A_log, dt_bias;
+    delta_room m = {.S = room, .q = room + Dk * osh_pad8(Dv)};
 
-    (void)cx;
     m.k = m.q + osh_pad8(Dk), m.v = m.k + osh_pad8(Dk), m.says = m.v + osh_pad8(Dv), m.y = m.says + osh_pad8(Dv);
-    memset(p, 0, (size_t)room_floats(at) * sizeof *p);
-    osh_load_weight(&A_log, j->a->in[3], h, 1, x->dtype);
-    osh_load_weight(&dt_bias, j->a->in[4], h, 1, x->dtype);
+    osh_load_weight(&A_log, a->in[3], h, 1, x->dtype);
+    osh_load_weight(&dt_bias, a->in[4], h, 1, x->dtype);
     for (int64_t t = seq->row; t < seq->row + seq->n; t++) {
         int64_t row = t * osh_width(x), q = row + h / (at->v_heads / at->k_heads) * Dk;
-        float a = osh_tensor_at(j->a->in[1], t * at->v_heads + h), decay, beta;
-        float b = osh_tensor_at(j->a->in[2], t * at->v_heads + h);
-        osh_delta_gates(&decay, &beta, a, b, A_log, dt_bias, x->dtype);
+        float to_fade = osh_tensor_at(a->in[1], t * at->v_heads + h), decay, beta;
+        float to_take = osh_tensor_at(a->in[2], t * at->v_heads + h);
+        osh_delta_gates(&decay, &beta, to_fade, to_take, A_log, dt_bias, x->dtype);
         osh_to_f32(m.q, osh_elem(x, q), x->dtype, Dk);
         osh_to_f32(m.k, osh_elem(x, q + keys), x->dtype, Dk);
         osh_to_f32(m.v, osh_elem(x, row + 2 * keys + h * Dv), x->dtype, Dv);
         unit(m.q, Dk, (float)(1 / sqrt((double)Dk)));
         unit(m.k, Dk, 1);
         step(&m, at, decay, beta);
-        osh_from_f32(osh_elem(j->a->out[0], (t * at->v_heads + h) * Dv), x->dtype, m.y, Dv);
+        osh_from_f32(osh_elem(a->out[0], (t * at->v_heads + h) * Dv), x->dtype, m.y, Dv);
     }
-    return OSH_OK;
 }
 
 osh_status osh_delta_rule_cpu(osh_ctx *cx, const osh_op_args *a)
 {
-    osh_status rc = OSH_OK;
-    int64_t N = osh_rows(a->in[0]), n_seqs = 0;
-    osh_tile *seq = NULL; // own
-    float *room = NULL;   // own
-    delta_job j = {.a = a, .at = a->attr};
-
-    OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
-    room = osh_alloc(cx, (size_t)(osh_threads(cx) * room_floats(j.at)) * sizeof *room);
-    if (!room) OSH_TRY(OSH_E_NOMEM);
-    j.seq = seq, j.room = room;
-    OSH_TRY(osh_parallel_for(cx, n_seqs * j.at->v_heads, head_chunk, &j));
-done:
-    osh_free(cx, room);
-    osh_free(cx, seq);
-    return rc;
+    const osh_delta_rule_attr *at = a->attr;
+    return osh_by_head(cx, a, at->v_heads, room_floats(at), delta_head);
 }
 
 size_t osh_delta_rule_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
                               int n_threads)
 {
-    (void)in_width, (void)out_width; // as many samples as tokens
-    return (size_t)(n_threads * room_floats(attr)) * sizeof(float) + (size_t)(n_tokens + 2) * sizeof(osh_tile);
+    (void)in_width, (void)out_width;
+    return osh_by_head_scratch(room_floats(attr), n_tokens, n_threads);
 }

@@ -9,13 +9,6 @@
 
 #include <string.h>
 
-typedef struct scan_job {
-    const osh_op_args *a;
-    const osh_ssm_scan_attr *at;
-    const osh_tile *seq; // one whole sample each
-    float *room;         // view: [threads, room_floats]
-} scan_job;
-
 typedef struct scan_room {
     float *Z;       // [S, padded P]
     float *B, *C;   // [S]
@@ -45,15 +38,14 @@ OSH_VEC_FN void step_body(const scan_room *m, float decay, int64_t S, int64_t P)
 }
 OSH_AVX2 static void step_avx2(const scan_room *m, float decay, int64_t S, int64_t P) { step_body(m, decay, S, P); }
 
-static void scan_token(const scan_job *j, const scan_room *m, int64_t t, int64_t h, const float weights[3])
+static void scan_token(const osh_op_args *a, const scan_room *m, int64_t t, int64_t h, const float weights[3])
 {
-    const osh_ssm_scan_attr *at = j->at;
-    const osh_tensor *x = j->a->in[0];
+    const osh_ssm_scan_attr *at = a->attr;
+    const osh_tensor *x = a->in[0];
     int64_t P = at->head_dim, S = at->state, padded = osh_pad8(P);
     int64_t row = t * osh_width(x), B = row + at->heads * P + h / (at->heads / at->groups) * S;
-    float dt, decay, step;
-    osh_to_f32(&dt, osh_elem(j->a->in[1], t * at->heads + h), x->dtype, 1);
-    osh_ssm_gates(&decay, &step, at, dt, weights, x->dtype);
+    float decay, step;
+    osh_ssm_gates(&decay, &step, at, osh_tensor_at(a->in[1], t * at->heads + h), weights, x->dtype);
     osh_to_f32(m->x, osh_elem(x, row + h * P), x->dtype, P);
     osh_to_f32(m->B, osh_elem(x, B), x->dtype, S);
     osh_to_f32(m->C, osh_elem(x, B + at->groups * S), x->dtype, S);
@@ -63,48 +55,30 @@ static void scan_token(const scan_job *j, const scan_room *m, int64_t t, int64_t
     else step_body(m, decay, S, padded);
     osh_to_f32(m->x, osh_elem(x, row + h * P), x->dtype, P);
     for (int64_t p = 0; p < P; p++) m->y[p] += weights[1] * m->x[p];
-    osh_from_f32(osh_elem(j->a->out[0], (t * at->heads + h) * P), x->dtype, m->y, P);
+    osh_from_f32(osh_elem(a->out[0], (t * at->heads + h) * P), x->dtype, m->y, P);
 }
 
-static osh_status head_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+static void scan_head(const osh_op_args *a, const osh_tile *seq, int64_t h, float *room)
 {
-    const scan_job *j = user;
-    const osh_ssm_scan_attr *at = j->at;
-    const osh_tile *seq = &j->seq[chunk / at->heads];
-    int64_t h = chunk % at->heads, P = osh_pad8(at->head_dim);
-    float *p = j->room + worker * room_floats(at), weights[3];
-    scan_room m = {.Z = p, .B = p + at->state * P};
+    const osh_ssm_scan_attr *at = a->attr;
+    int64_t P = osh_pad8(at->head_dim);
+    float weights[3];
+    scan_room m = {.Z = room, .B = room + at->state * P};
 
-    (void)cx;
     m.C = m.B + osh_pad8(at->state), m.x = m.C + osh_pad8(at->state), m.y = m.x + P;
-    memset(p, 0, (size_t)room_floats(at) * sizeof *p);
-    for (int k = 0; k < 3; k++) osh_load_weight(&weights[k], j->a->in[2 + k], h, 1, j->a->in[0]->dtype);
-    for (int64_t t = seq->row; t < seq->row + seq->n; t++) scan_token(j, &m, t, h, weights);
-    return OSH_OK;
+    for (int k = 0; k < 3; k++) osh_load_weight(&weights[k], a->in[2 + k], h, 1, a->in[0]->dtype);
+    for (int64_t t = seq->row; t < seq->row + seq->n; t++) scan_token(a, &m, t, h, weights);
 }
 
 osh_status osh_ssm_scan_cpu(osh_ctx *cx, const osh_op_args *a)
 {
-    osh_status rc = OSH_OK;
-    int64_t N = osh_rows(a->in[0]), n_seqs = 0;
-    osh_tile *seq = NULL; // own
-    float *room = NULL;   // own
-    scan_job j = {.a = a, .at = a->attr};
-
-    OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
-    room = osh_alloc(cx, (size_t)(osh_threads(cx) * room_floats(j.at)) * sizeof *room);
-    if (!room) OSH_TRY(OSH_E_NOMEM);
-    j.seq = seq, j.room = room;
-    OSH_TRY(osh_parallel_for(cx, n_seqs * j.at->heads, head_chunk, &j));
-done:
-    osh_free(cx, room);
-    osh_free(cx, seq);
-    return rc;
+    const osh_ssm_scan_attr *at = a->attr;
+    return osh_by_head(cx, a, at->heads, room_floats(at), scan_head);
 }
 
 size_t osh_ssm_scan_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
                             int n_threads)
 {
-    (void)in_width, (void)out_width; // as many samples as tokens
-    return (size_t)(n_threads * room_floats(attr)) * sizeof(float) + (size_t)(n_tokens + 2) * sizeof(osh_tile);
+    (void)in_width, (void)out_width;
+    return osh_by_head_scratch(room_floats(attr), n_tokens, n_threads);
 }
