@@ -354,11 +354,7 @@ void osh_tune_codes_of(const osh_tune *t, int weight, int8_t *codes, osh_qparams
 {
     const osh_tune_codes *c = &t->of[weight].c;
     for (int64_t i = 0; i < c->O * c->I; i++) codes[i] = osh_tune_code(c, i);
-    for (int64_t i = 0; i < c->O * c->G; i++) {
-        float s = osh_tune_scale(c, i);
-        osh_from_f32((char *)params->scale->data + (size_t)i * osh_dtype_bytes(params->scale->dtype),
-                     params->scale->dtype, &s, 1);
-    }
+    for (int64_t i = 0; i < c->O * c->G; i++) osh_q_scale_put(params, i, osh_tune_scale(c, i));
 }
 
 const osh_tensor *osh_tune_norm_of(const osh_tune *t, int weight)

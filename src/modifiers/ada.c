@@ -157,6 +157,13 @@ static osh_status auto_key(osh_ctx *cx, osh_modifier *m, const char *key, const 
                     v->column, v->text ? v->text : "(a list or map)");
 }
 
+static osh_status want_integers(osh_ctx *cx, const osh_modifier *m, const osh_q_scheme *s)
+{
+    if (s->weights.type == OSH_Q_INT) return OSH_OK;
+    return osh_fail(cx, OSH_E_UNSUPPORTED, "%s learns codes that are whole numbers, and those of %s are none: want "
+                    "integers", m->type->name, s->group_name);
+}
+
 static osh_status auto_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
@@ -166,9 +173,7 @@ static osh_status auto_resolve(osh_ctx *cx, osh_modifier *m)
         const osh_q_args *q = &m->schemes[i].weights;
         if (!q->present) continue;
         if (q->bits < bits) bits = q->bits;
-        if (q->type != OSH_Q_INT)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s learns codes that are whole numbers, and those of %s are none: want "
-                     "integers", m->type->name, m->schemes[i].group_name);
+        OSH_TRY(want_integers(cx, m, &m->schemes[i]));
     }
     if (a->learning_rate <= 0) a->learning_rate = (a->num_iterations >= 1000 && bits <= 3 ? 2.0 : 1.0) /
                                                   (double)a->num_iterations;
@@ -202,9 +207,7 @@ static osh_status ada_resolve(osh_ctx *cx, osh_modifier *m)
     for (size_t i = 0; i < m->n_schemes; i++) {
         const osh_q_args *q = &m->schemes[i].weights;
         if (!q->present) continue;
-        if (q->type != OSH_Q_INT)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s learns codes that are whole numbers, and those of %s are none: want "
-                     "integers", m->type->name, m->schemes[i].group_name);
+        OSH_TRY(want_integers(cx, m, &m->schemes[i]));
         if (learns_scales(m) && (q->strategy == OSH_Q_TENSOR || q->strategy == OSH_Q_BLOCK))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s learns scales of rows, and rows of %s share theirs: want strategy "
                      "group or channel, or mode: weights", m->type->name, m->schemes[i].group_name);
@@ -232,16 +235,6 @@ static const char *ada_step_name(const osh_modifier *m, int k)
 }
 
 /* ---- work ---- */
-
-static int64_t columns_of_group(const osh_q_args *q, int64_t I)
-{
-    return q->strategy == OSH_Q_GROUP ? q->group_size : q->strategy == OSH_Q_BLOCK ? q->block[1] : I;
-}
-
-static int64_t rows_of_scale(const osh_q_args *q, int64_t O)
-{
-    return q->strategy == OSH_Q_TENSOR ? O : q->strategy == OSH_Q_BLOCK ? q->block[0] : 1;
-}
 
 static osh_ada_rule rule_of(const osh_modifier *m)
 {
@@ -302,8 +295,9 @@ static osh_status learn_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *
     double *sums = NULL;               // own: [O] twice, then the curve
     osh_ada_args a = {.rule = rule_of(m), .w = j->w, .h = h->data, .shift = j->shift ? j->shift->data : NULL,
                       .n_tokens = (double)(j->n_tokens > 0 ? j->n_tokens : 1), .codes = j->codes, .O = O, .I = I,
-                      .group = columns_of_group(q, I), .row_block = rows_of_scale(q, O), .lo = grid.lo, .hi = grid.hi,
-                      .dtype = j->params.scale->dtype, .keep_zeros = j->pruned, .period = args->log_period};
+                      .group = osh_q_scale_cols(q, I), .row_block = osh_q_scale_rows(q, O),
+                      .lo = grid.lo, .hi = grid.hi, .dtype = j->params.scale->dtype,
+                      .keep_zeros = j->pruned, .period = args->log_period};
     if (is_auto(m)) a.rule.scale_rate = learns_range(m, q) ? args->learning_rate : 0;
     OSH_NEW(cx, scale, n_scales);
     OSH_NEW(cx, sums, 2 * O + osh_ada_points(a.rule.steps, a.period));
@@ -360,7 +354,7 @@ static size_t ada_needs(const osh_modifier *m, const osh_linear_job *jobs, int n
         int64_t O = j->w->shape[0];
         size_t result = osh_job_result_bytes(j), scales = osh_job_params_bytes(j);
         size_t learn = osh_mem_gross((size_t)(2 * O + points) * sizeof(double)) + scales +
-                       osh_ada_bytes(O, I, columns_of_group(q, I), points, n_threads);
+                       osh_ada_bytes(O, I, osh_q_scale_cols(q, I), points, n_threads);
         size_t run = larger(larger(learn, scales + osh_job_search_bytes(j)), osh_job_finish_bytes(j, n_threads));
         peak = larger(peak, kept + result + run);
         if (!j->done) kept += result;

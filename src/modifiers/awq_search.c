@@ -72,7 +72,7 @@ static void cut_bands(search *t)
 static void add_shares(double *sums, const float *rows, const osh_q_args *a, osh_dtype dt, int64_t n, int64_t I)
 {
     int64_t high = a->strategy == OSH_Q_BLOCK ? a->block[0] : 1;
-    int64_t seg = osh_q_in_groups(a) ? a->group_size : a->strategy == OSH_Q_BLOCK ? a->block[1] : I;
+    int64_t seg = osh_q_scale_cols(a, I);
     for (int64_t r = 0; r < n; r += high)
         for (int64_t c = 0; c < I; c += seg) {
             int64_t r1 = osh_min64(r + high, n), c1 = osh_min64(c + seg, I);

@@ -273,11 +273,9 @@ done:
 }
 
 /* Scale column of a weight column. */
-static int64_t scale_column(const osh_q_args *a, int64_t column)
+static int64_t scale_column(const osh_q_args *a, int64_t column, int64_t I)
 {
-    if (osh_q_in_groups(a)) return column / a->group_size;
-    if (a->strategy == OSH_Q_BLOCK) return column / a->block[1];
-    return 0;
+    return column / osh_q_scale_cols(a, I);
 }
 
 static void solve_deinit(osh_ctx *cx, solve *s)
@@ -301,7 +299,7 @@ static osh_status fill(osh_ctx *cx, solve *s, const factor *f, const osh_linear_
         OSH_NEW(cx, s->zero, n_scales);
         for (int64_t i = 0; i < n_scales; i++) s->zero[i] = ((const int8_t *)j->params.zero->data)[i];
     }
-    for (int64_t i = 0; i < I; i++) s->col_scale[i] = (int32_t)scale_column(&j->scheme->weights, f->perm[i]);
+    for (int64_t i = 0; i < I; i++) s->col_scale[i] = (int32_t)scale_column(&j->scheme->weights, f->perm[i], I);
 done:
     return rc;
 }
@@ -328,9 +326,7 @@ static osh_status prepare(osh_ctx *cx, osh_gptq_solve_args *a, solve *s, const g
         .O = O,
         .I = I,
         .n_scale_cols = sc->ndim == 2 ? sc->shape[1] : 1,
-        .row_block = q->strategy == OSH_Q_TENSOR  ? O
-                     : q->strategy == OSH_Q_BLOCK ? q->block[0]
-                                                  : 1,
+        .row_block = osh_q_scale_rows(q, O),
         .block_size = g->block_size,
         .bits = q->bits,
         .fp8 = q->type == OSH_Q_FLOAT,
@@ -377,11 +373,12 @@ static osh_status round_job(osh_ctx *cx, const osh_modifier *m, const factor *f,
     const osh_q_args *q = &j->scheme->weights;
     const int8_t *zero = j->params.zero ? j->params.zero->data : NULL;
     int64_t cols = j->params.scale->ndim == 2 ? j->params.scale->shape[1] : 1, O = j->w->shape[0];
-    int64_t band = q->strategy == OSH_Q_TENSOR ? O : q->strategy == OSH_Q_BLOCK ? q->block[0] : 1;
+    int64_t band = osh_q_scale_rows(q, O);
     OSH_TRY(osh_q_encode(cx, j->codes, j->w, &j->params, q, m->arithmetic));
     for (int64_t o = 0; o < O; o++)
         for (int64_t i = 0; i < f->I; i++)
-            if (f->dead[i]) ((int8_t *)j->codes)[o * f->I + i] = zero ? zero[o / band * cols + scale_column(q, i)] : 0;
+            if (f->dead[i])
+                ((int8_t *)j->codes)[o * f->I + i] = zero ? zero[o / band * cols + scale_column(q, i, f->I)] : 0;
     j->fallback = f->overflow ? "Hessian not finite, its inputs are too large: rounded to nearest" : f->ladder->gave_up;
 done:
     return rc;

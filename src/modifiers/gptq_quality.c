@@ -125,18 +125,8 @@ osh_status osh_gptq_quality_key(osh_ctx *cx, osh_gptq *g, const char *key, const
 
 int64_t osh_gptq_scale_columns(const osh_q_args *q, int64_t I)
 {
-    return osh_q_in_groups(q) ? I / q->group_size
-           : q->strategy == OSH_Q_BLOCK ? (I + q->block[1] - 1) / q->block[1] : 1;
-}
-
-static int64_t columns_of_group(const osh_q_args *q, int64_t I)
-{
-    return osh_q_in_groups(q) ? q->group_size : q->strategy == OSH_Q_BLOCK ? q->block[1] : I;
-}
-
-static int64_t rows_of_scale(const osh_q_args *q, int64_t O)
-{
-    return q->strategy == OSH_Q_TENSOR ? O : q->strategy == OSH_Q_BLOCK ? q->block[0] : 1;
+    int64_t n = osh_q_scale_cols(q, I);
+    return (I + n - 1) / n;
 }
 
 osh_dtype osh_gptq_dq_dtype(const osh_linear_job *j)
@@ -166,15 +156,11 @@ done:
     return rc;
 }
 
-/* Values of scale and zero in f32 into the tensors of params; those of E4M3 without the global scale. */
+/* Values of scale and zero in f32 into params. */
 static void put_params(osh_linear_job *j, const float *scale, const float *zero)
 {
-    osh_tensor *s = j->params.scale;
-    int64_t n = osh_tensor_numel(s);
-    for (int64_t i = 0; i < n; i++) {
-        float x = s->dtype == OSH_FP8 ? scale[i] * j->params.global : scale[i];
-        osh_from_f32((char *)s->data + (size_t)i * osh_dtype_bytes(s->dtype), s->dtype, &x, 1);
-    }
+    int64_t n = osh_tensor_numel(j->params.scale);
+    for (int64_t i = 0; i < n; i++) osh_q_scale_put(&j->params, i, scale[i]);
     for (int64_t i = 0; zero && i < n; i++) ((int8_t *)j->params.zero->data)[i] = (int8_t)zero[i];
 }
 
@@ -194,7 +180,7 @@ osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq
     if (!q->symmetric) OSH_NEW(cx, zero, n);
     const float *cost = g->scale_search == SEARCH_LDL ? f->cost : NULL;
     osh_gptq_scales_args a = {.w = weight_there(f, j), .dead = f->dead, .weight = cost,
-                              .O = O, .I = I, .group = columns_of_group(q, I), .row_block = rows_of_scale(q, O),
+                              .O = O, .I = I, .group = osh_q_scale_cols(q, I), .row_block = osh_q_scale_rows(q, O),
                               .rule = rule_of(j), .scale = scale, .zero = zero};
     OSH_TRY(f->device ? osh_gptq_scales_cuda(cx, f->device, &a) : osh_gptq_scales(cx, &a));
     put_params(j, scale, zero);
@@ -211,8 +197,8 @@ osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_fa
     int64_t O = j->w->shape[0], I = j->w->shape[1];
     osh_gptq_refine_args a = {.w = weight_there(f, j), .dead = f->dead, .h = f->h->data, .perm = f->perm,
                               .codes = j->codes,
-                              .scale = s->scale, .zero = s->zero, .O = O, .I = I, .group = columns_of_group(q, I),
-                              .row_block = rows_of_scale(q, O), .rule = rule_of(j),
+                              .scale = s->scale, .zero = s->zero, .O = O, .I = I, .group = osh_q_scale_cols(q, I),
+                              .row_block = osh_q_scale_rows(q, O), .rule = rule_of(j),
                               .steps = g->refine, .n_steps = g->n_refine, .loss = j->losses.of,
                               .all = &j->losses.all};
     osh_status rc = f->device ? osh_gptq_refine_cuda(cx, f->device, &a) : osh_gptq_refine(cx, &a);
@@ -227,7 +213,7 @@ static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads, size_t *arena)
 {
     const osh_q_args *q = &j->scheme->weights;
-    int64_t O = j->w->shape[0], I = j->w->shape[1], group = columns_of_group(q, I), rows = rows_of_scale(q, O);
+    int64_t O = j->w->shape[0], I = j->w->shape[1], group = osh_q_scale_cols(q, I), rows = osh_q_scale_rows(q, O);
     size_t params = osh_job_params_bytes(j), search = 0, refine = 0;
     if (arena) *arena = g->scale_search ? osh_gptq_scales_cuda_bytes(O, I, group, rows) : 0;
     if (arena && g->n_refine) *arena = larger(*arena, osh_gptq_refine_cuda_bytes(O, I, group, rows));

@@ -3,6 +3,7 @@
  * On a card a batch is a run of whole samples, in their order, that ends with the sample which brings it to
  * OSH_DEVICE_BATCH_TOKENS tokens: the shapes of all products, which decide their last bits, follow from the data alone.
  * The host's results do not depend on batches; they have --batch-size samples. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,51 +25,49 @@ osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text)
 
 static bool is_auto(const char *text) { return !text || !strcmp(text, "auto"); }
 
+/* Where nobody asked for a card the host does it. */
+static osh_status refuse_card(osh_ctx *cx, const osh_plan *p, const char *what, const char *done)
+{
+    const char *text = p->opt->device;
+    if (!p->opt->device_model && (is_auto(text) || !strcmp(text, "cpu"))) return OSH_OK;
+    return osh_fail(cx, OSH_E_UNSUPPORTED, "%s is not %s on a card by this version: want --device cpu", what, done);
+}
+
+/* What only the host does; NULL: nothing. room: for a name. */
+static const char *on_host_only(const osh_plan *p, char *room, size_t size, const char **done)
+{
+    const osh_graph *g = p->graph;
+    int node = p->pipeline == OSH_PIPELINE_DATAFREE ? -1 : osh_graph_host_only(g);
+    *done = "made";
+    if (node >= 0) {
+        snprintf(room, size, "%s: %s", g->modules[g->nodes[node].module].name, g->nodes[node].op->name);
+        return room;
+    }
+    if (p->n_folds) return p->recipe->modifiers[p->folds[0].modifier].type->name;
+    if (p->cache.present) return "kv_cache_scheme";
+    if (p->n_inherits) return *done = "served", "--calib-passthrough";
+    for (size_t m = 0; m < p->recipe->n; m++) {
+        const osh_modifier_type *type = p->recipe->modifiers[m].type;
+        if (type->prunes || type->host_only) return type->name;
+    }
+    *done = "served";
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        bool weighs = l->wants & OSH_STAT_SQUARES;
+        if (!weighs && !(l->wants & OSH_STAT_RANGE && osh_observer_searches(&l->scheme->inputs))) continue;
+        snprintf(room, size, "observer %s", weighs ? l->scheme->weights.observer : l->scheme->inputs.observer);
+        return room;
+    }
+    return NULL;
+}
+
 osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    const char *text = p->opt->device;
-    int on_host = p->pipeline == OSH_PIPELINE_DATAFREE ? -1 : osh_graph_host_only(p->graph);
-    if (on_host >= 0) {
-        if (p->opt->device_model || (!is_auto(text) && strcmp(text, "cpu")))
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is not made on a card by this version: want --device cpu",
-                     p->graph->modules[p->graph->nodes[on_host].module].name, p->graph->nodes[on_host].op->name);
-        goto done;
-    }
-    if (p->n_folds) { // where nobody asked for a card the host does it
-        if (p->opt->device_model || (!is_auto(text) && strcmp(text, "cpu")))
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is not made on a card by this version: want --device cpu",
-                     p->recipe->modifiers[p->folds[0].modifier].type->name);
-        goto done;
-    }
-    if (p->cache.present) {
-        if (p->opt->device_model || (!is_auto(text) && strcmp(text, "cpu")))
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme is not made on a card by this version: want --device cpu");
-        goto done;
-    }
-    if (p->n_inherits) {
-        if (p->opt->device_model || (!is_auto(text) && strcmp(text, "cpu")))
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "--calib-passthrough is not served on a card by this version: want "
-                     "--device cpu");
-        goto done;
-    }
-    for (size_t m = 0; m < p->recipe->n; m++) {
-        if (!p->recipe->modifiers[m].type->prunes && !p->recipe->modifiers[m].type->host_only) continue;
-        if (p->opt->device_model || (!is_auto(text) && strcmp(text, "cpu")))
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is not made on a card by this version: want --device cpu",
-                     p->recipe->modifiers[m].type->name);
-        goto done;
-    }
-    for (int i = 0; i < p->n_linears; i++) {
-        const osh_linear *l = &p->linears[i];
-        bool weighs = l->wants & OSH_STAT_SQUARES, searched = l->wants & OSH_STAT_RANGE &&
-                                                              osh_observer_searches(&l->scheme->inputs);
-        if (!weighs && !searched) continue;
-        if (p->opt->device_model || (!is_auto(text) && strcmp(text, "cpu")))
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "observer %s is not served on a card by this version: want --device cpu",
-                     weighs ? l->scheme->weights.observer : l->scheme->inputs.observer);
-        goto done;
-    }
+    const char *text = p->opt->device, *done;
+    char room[512];
+    const char *what = on_host_only(p, room, sizeof room, &done);
+    if (what) return refuse_card(cx, p, what, done);
     if (p->opt->device_model) {
         if (text && !strcmp(text, "cpu"))
             OSH_FAIL(cx, OSH_E_USAGE, "--device cpu and --device-model exclude each other");

@@ -67,10 +67,7 @@ typedef struct grid {
 
 static grid grid_of(const osh_q_args *a, int64_t O, int64_t I)
 {
-    grid g = {O, I, 1, I, 1};
-    if (a->strategy == OSH_Q_TENSOR) g.band = O;
-    if (osh_q_in_groups(a)) g.seg = a->group_size;
-    if (a->strategy == OSH_Q_BLOCK) g.band = a->block[0], g.seg = a->block[1];
+    grid g = {O, I, osh_q_scale_rows(a, O), osh_q_scale_cols(a, I), 1};
     g.per_band = (I + g.seg - 1) / g.seg;
     return g;
 }
@@ -310,6 +307,13 @@ float osh_q_scale_value(const osh_qparams *p, int64_t i)
     if (t->dtype == OSH_BF16) return osh_f32_of_bf16(((const uint16_t *)t->data)[i]);
     if (t->dtype == OSH_F16) return osh_f32_of_f16(((const uint16_t *)t->data)[i]);
     return ((const float *)t->data)[i];
+}
+
+void osh_q_scale_put(osh_qparams *p, int64_t i, float value)
+{
+    osh_tensor *t = p->scale;
+    float s = t->dtype == OSH_FP8 ? value * p->global : value;
+    osh_from_f32((char *)t->data + (size_t)i * osh_dtype_bytes(t->dtype), t->dtype, &s, 1);
 }
 
 /* Shapes of p against [O, I]: a wrong one would read past its end. */

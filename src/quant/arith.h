@@ -22,6 +22,7 @@ osh_status osh_q_scale_shape(osh_ctx *cx, int64_t shape[2], int *ndim, const osh
 void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max, int64_t n, const osh_q_args *a,
                     osh_dtype dt, osh_arithmetic ar);
 float osh_q_scale_value(const osh_qparams *p, int64_t i); // of a scale as it is stored: what a code is multiplied by
+void osh_q_scale_put(osh_qparams *p, int64_t i, float value); // the scale nearest to that value
 /* The global scale of values whose largest magnitude is amax: rnd(rnd(1 / amax) * 448 * 6) in dt, so that the largest
  * scale of a group is near the largest FP8; 1 where that is no number. Source: generate_gparam. */
 float osh_q_global_scale(float amax, osh_dtype dt);

@@ -77,6 +77,15 @@ static inline bool osh_q_in_groups(const osh_q_args *a)
 {
     return a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_TENSOR_GROUP;
 }
+/* Of a weight [O, I]: rows, and columns, that share a scale; the last ones may be fewer. */
+static inline int64_t osh_q_scale_rows(const osh_q_args *a, int64_t O)
+{
+    return a->strategy == OSH_Q_TENSOR ? O : a->strategy == OSH_Q_BLOCK ? a->block[0] : 1;
+}
+static inline int64_t osh_q_scale_cols(const osh_q_args *a, int64_t I)
+{
+    return osh_q_in_groups(a) ? a->group_size : a->strategy == OSH_Q_BLOCK ? a->block[1] : I;
+}
 /* Of a group: it is of what attention reads, queries, keys and values, and of no weights. */
 static inline bool osh_q_of_attention(const osh_q_scheme *s) { return s->inputs.present && !s->weights.present; }
 static inline bool osh_q_is_fp4(const osh_q_args *a) { return a->type == OSH_Q_FLOAT && a->bits == 4; }

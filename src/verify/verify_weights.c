@@ -166,8 +166,7 @@ static void row_of(float *to, const osh_tensor *t, int64_t r, int64_t I)
 static void measure_row(errors *e, const osh_linear *l, const osh_qparams *p, int64_t r)
 {
     const osh_q_args *a = &l->scheme->weights;
-    int64_t seg = osh_q_in_groups(a) ? a->group_size : a->strategy == OSH_Q_BLOCK ? a->block[1] : l->I;
-    int64_t band = a->strategy == OSH_Q_TENSOR ? l->O : a->strategy == OSH_Q_BLOCK ? a->block[0] : 1;
+    int64_t seg = osh_q_scale_cols(a, l->I), band = osh_q_scale_rows(a, l->O);
     int64_t per_band = (l->I + seg - 1) / seg;
     for (int64_t c = 0; c < l->I; c++) {
         double d = (double)e->w[c] - e->dq[c];
