@@ -246,6 +246,10 @@ CASES = {
                                                   use_double_wide_mlp=True, final_logit_softcapping=4.0)), {"rope_parameters": gemma4_rope(1.0)}),
     "gemma4_k_eq_v": (five("Gemma4ForCausalLM", **gemma4(num_hidden_layers=4, attention_k_eq_v=True, num_global_key_value_heads=1, global_head_dim=16,
                                                          hidden_size_per_layer_input=0)), {"sliding_window": 24}),
+    "gemma4_vision": (around("Gemma4ForConditionalGeneration", "gemma4", dict(gemma4(num_hidden_layers=2, hidden_size_per_layer_input=8,
+        num_kv_shared_layers=0, global_head_dim=24, use_bidirectional_attention="vision"), pad_token_id=0, model_type="gemma4_text"), dict(TOWER,
+        num_key_value_heads=2, head_dim=8, position_embedding_size=8), audio_config=dict(hidden_size=16, num_hidden_layers=1,
+        num_attention_heads=2, output_proj_dims=16, subsampling_conv_channels=[8, 4]), tie_word_embeddings=True), {"text_config": {"sliding_window": 24}}),
     "falcon": (five(FA, **falcon(), **ROPE), {"activation": "relu"}),
     "falcon_new": (five(FA, **falcon(new_decoder_architecture=True, num_kv_heads=2, tie_word_embeddings=False), **ROPE),
                    {"activation": "relu"}),
@@ -334,7 +338,7 @@ def run(config, tensors, stored, computed, samples):
     """Logits of each sample alone; a fresh model each, because the dynamic rope remembers the longest sample."""
     with tempfile.TemporaryDirectory() as d:
         (pathlib.Path(d) / "config.json").write_text(json.dumps(config))
-        save_file({n: torch.from_numpy(weight(n, s)).to(stored) for n, s in tensors}, pathlib.Path(d) / "model.safetensors")
+        save_file({n: torch.from_numpy(np.asarray(weight(n, s))).to(stored) for n, s in tensors}, pathlib.Path(d) / "model.safetensors")
         out = []
         for ids in samples:
             model = loader(config).from_pretrained(d, dtype=computed, attn_implementation="eager", experts_implementation="eager").eval()
