@@ -17,6 +17,12 @@ static inline uint16_t osh_bf16_of_f32(float f)
 float osh_f32_of_f16(uint16_t h);
 uint16_t osh_f16_of_f32(float f);
 float osh_f32_of_fp8(uint8_t b);
+static inline float osh_f32_of_fp6(uint8_t code) // E2M3, in the lower six bits
+{
+    int e = code >> 3 & 3;
+    float a = (float)((code & 7) | (e ? 8 : 0)) * 0.125f * (float)(1 << (e ? e - 1 : 0));
+    return code & 32 ? -a : a;
+}
 uint8_t osh_fp8_of_f32(float f);
 static inline float osh_f32_of_fp4(uint8_t code) // E2M1, in the lower four bits
 {

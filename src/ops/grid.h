@@ -3,6 +3,7 @@
  *   int4      -8 ... 7, whole numbers                     {.lo = -8, .hi = 7, .bits = 4}
  *   FP8 E4M3  4 significant bits, multiples of 2^-9       {.lo = -448, .hi = 448, .bits = 8, .digits = 4, .least = -9}
  *
+ *   FP6 E2M3  4 significant bits, multiples of 2^-3       {.lo = -7.5, .hi = 7.5, .bits = 6, .digits = 4, .least = -3}
  *   FP4 E2M1  2 significant bits, multiples of 2^-1       {.lo = -6, .hi = 6, .bits = 4, .digits = 2, .least = -1}
  *
  * Codes are two's complement, or sign, exponent and fraction
@@ -32,8 +33,8 @@ static inline osh_grid osh_grid_of(int bits, bool floats)
 {
     float steps = (float)(1 << (bits - 1));
     osh_grid whole = {-steps, steps - 1, bits, 0, 0}, e4m3 = {-448, 448, 8, 4, -9};
-    osh_grid e2m1 = {-6, 6, 4, 2, -1};
-    return !floats ? whole : bits == 4 ? e2m1 : e4m3;
+    osh_grid e2m3 = {-7.5f, 7.5f, 6, 4, -3}, e2m1 = {-6, 6, 4, 2, -1};
+    return !floats ? whole : bits == 4 ? e2m1 : bits == 6 ? e2m3 : e4m3;
 }
 
 /* The nearest value, ties to even, of x between lo and hi. */

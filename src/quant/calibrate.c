@@ -98,5 +98,5 @@ void osh_calibrate_percentile(double *lo, double *hi, const osh_histogram *h, co
 
 double osh_calibrate_top(const osh_q_args *a)
 {
-    return a->type == OSH_Q_FLOAT ? (a->bits == 8 ? 448 : 6) : (double)((1 << a->bits) - 1) / 2;
+    return osh_q_code_of(a, OSH_F32).qmax + (a->type == OSH_Q_INT ? 0.5 : 0);
 }

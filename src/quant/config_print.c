@@ -156,7 +156,7 @@ osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_scheme *
 {
     osh_status rc = OSH_OK;
     cJSON *root = cJSON_CreateObject(), *groups = cJSON_CreateObject(); // own
-    const char *top = n ? NULL : "dense";
+    const char *top = n ? NULL : "dense", *version = OSH_Q_VERSION;
     bool ok = root && groups;
 
     for (size_t i = 0; ok && i < n; i++) {
@@ -169,6 +169,7 @@ osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_scheme *
         }
         OSH_TRY(osh_format_infer(cx, &f, &schemes[i],
                                  schemes[i].group_name ? schemes[i].group_name : name));
+        if (osh_q_is_fp6(&schemes[i].weights)) version = OSH_Q_VERSION_FP6;
         top = !top || !strcmp(top, f->name) ? f->name : "mixed-precision";
         ok = add(groups, schemes[i].group_name ? schemes[i].group_name : name,
                  group_object(&schemes[i], f->name));
@@ -181,7 +182,7 @@ osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_scheme *
          add(root, "sparsity_config", cJSON_CreateObject()) &&
          add(root, "transform_config",
              beside->transforms ? osh_q_transforms_object(beside->transforms) : cJSON_CreateObject()) &&
-         add_str(root, "version", OSH_Q_VERSION) &&
+         add_str(root, "version", version) &&
          cJSON_AddItemToObject(root, "config_groups", groups);
     if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "cannot build quantization_config");
     groups = NULL; // give: root's now

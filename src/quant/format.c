@@ -33,6 +33,7 @@ osh_status osh_format_infer(osh_ctx *cx, const osh_format **out, const osh_q_sch
     const char *only = s->weights.strategy == OSH_Q_TENSOR_GROUP       ? "nvfp4-pack-quantized"
                        : s->weights.scale_dtype != OSH_Q_SCALE_E8M0    ? NULL
                        : osh_q_is_fp4(&s->weights)                     ? "mxfp4-pack-quantized"
+                       : osh_q_is_fp6(&s->weights)                     ? "mxfp6-pack-quantized"
                                                                        : "mxfp8-quantized";
     if (only) name = only;
 
@@ -43,7 +44,7 @@ osh_status osh_format_infer(osh_ctx *cx, const osh_format **out, const osh_q_sch
     if (!*out)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "%s: format %s is not supported, want pack-quantized, int-quantized, float-quantized, "
-                 "naive-quantized, nvfp4-pack-quantized, mxfp4-pack-quantized or mxfp8-quantized",
+                 "naive-quantized, nvfp4-pack-quantized, mxfp4-pack-quantized, mxfp6-pack-quantized or mxfp8-quantized",
                  what, name);
     if (only && strcmp(name, only))
         OSH_FAIL(cx, OSH_E_USAGE, "%s: format %s cannot hold these weights, want %s", what, name, only);

@@ -1,7 +1,7 @@
 /* kernels.c - the loops over a row segment in plain C: what the AVX2 column must equal, and what other machines run.
  *
  *   range    order of the bit patterns, so that it is exact and a NaN is never lost
- *   encode   q = clamp(rnd(rnd(x / s) + z), qmin, qmax), then RNE to an integer, to E4M3 or to E2M1
+ *   encode   q = clamp(rnd(rnd(x / s) + z), qmin, qmax), then RNE to an integer, to E4M3, E2M3 or E2M1
  *   decode   y = rnd((q - z) * s)
  *   error    sum of squares in double
  *
@@ -28,6 +28,7 @@ osh_q_code osh_q_code_of(const osh_q_args *a, osh_dtype round)
     float half = (float)(1 << (a->bits - 1));
     osh_q_code c = {.scale = 1, .qmin = -half, .qmax = half - 1, .round = round};
     if (osh_q_is_fp4(a)) c.kind = OSH_Q_CODE_FP4, c.qmin = -6, c.qmax = 6;
+    else if (osh_q_is_fp6(a)) c.kind = OSH_Q_CODE_FP6, c.qmin = -7.5f, c.qmax = 7.5f;
     else if (a->type == OSH_Q_FLOAT) c.kind = OSH_Q_CODE_FP8, c.qmin = -448, c.qmax = 448;
     return c;
 }
@@ -36,8 +37,8 @@ float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt)
 {
     float amax = -min > max ? -min : max;
     uint32_t bits = osh_bits_of_f32(amax > 0 ? amax : 0);
-    int top = osh_q_is_fp4(a) ? 2 : 8; // exponent of the largest code: 6 = 1.5 * 2^2, 448 = 1.75 * 2^8
-    int e = (int)((bits + (1u << 21)) >> 23) - top; // from 1.75 on the next power of two
+    int top = a->bits == 8 ? 8 : 2; // exponent of the largest code: 6 = 1.5 * 2^2, 7.5 = 1.875 * 2^2, 448 = 1.75 * 2^8
+    int e = (int)((bits + (osh_q_is_fp6(a) ? 1u << 19 : 1u << 21)) >> 23) - top; // from 1.9375, 1.75 on the next one
     e = e < 0 ? 0 : e > 255 ? 255 : e;
     float s = osh_q_round_to(ldexpf(1, e - 127), dt);
     return s == 0 ? 1 : s; // too small for F16
@@ -108,6 +109,14 @@ static uint8_t fp4_of_f32(float y)
     return (uint8_t)(index | (y < 0 ? 8 : 0));
 }
 
+/* Steps of 1/8 below 2, of 1/4 to 4, of 1/2 to 7.5; 8 codes in each binade. */
+static uint8_t fp6_of_f32(float y, bool negative)
+{
+    float a = fabsf(y);
+    int binade = (a >= 2) + (a >= 4), index = (int)nearbyintf(ldexpf(a, 3 - binade)) + 8 * binade;
+    return (uint8_t)(index | (negative ? 32 : 0));
+}
+
 static void encode_c(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -117,6 +126,7 @@ static void encode_c(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, con
             c->round); // also where symmetric: turns -0 into +0, as the reference's zero point does
         y = y < c->qmin ? c->qmin : y > c->qmax ? c->qmax : y;
         codes[i] = c->kind == OSH_Q_CODE_FP8   ? osh_fp8_of_f32(y)
+                   : c->kind == OSH_Q_CODE_FP6 ? fp6_of_f32(y, signbit(load(x, dt, i)))
                    : c->kind == OSH_Q_CODE_FP4 ? fp4_of_f32(y)
                                                : (uint8_t)(int8_t)nearbyintf(y);
     }
@@ -126,6 +136,7 @@ static void decode_c(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, con
 {
     for (int64_t i = 0; i < n; i++) {
         float q = c->kind == OSH_Q_CODE_FP8   ? osh_f32_of_fp8(codes[i])
+                  : c->kind == OSH_Q_CODE_FP6 ? osh_f32_of_fp6(codes[i])
                   : c->kind == OSH_Q_CODE_FP4 ? osh_f32_of_fp4(codes[i])
                                               : (float)(int8_t)codes[i];
         q = (q - c->zero) * c->scale; // the difference is exact in every dtype here: at most 8 bits

@@ -7,8 +7,9 @@
 #define OSH_QUANT_KERNELS_H
 #include "quant/arith.h"
 
-/* Bytes of codes: two's complement; E4M3; E2M1 in the low 4 bits: sign, then an index into 0 .5 1 1.5 2 3 4 6. */
-typedef enum { OSH_Q_CODE_INT, OSH_Q_CODE_FP8, OSH_Q_CODE_FP4 } osh_q_code_kind;
+/* Bytes of codes: two's complement; E4M3; E2M1 in the low 4 bits: sign, then an index into 0 .5 1 1.5 2 3 4 6;
+ * E2M3 in the low 6 bits: sign, then an index into 0 .125 ... 1.875, 2 2.25 ... 3.75, 4 4.5 ... 7.5. */
+typedef enum { OSH_Q_CODE_INT, OSH_Q_CODE_FP8, OSH_Q_CODE_FP6, OSH_Q_CODE_FP4 } osh_q_code_kind;
 typedef struct osh_q_code { // how a segment is coded
     float scale, zero;      // zero: 0 where symmetric
     float qmin, qmax;
@@ -24,7 +25,7 @@ typedef struct osh_q_kernels {
      * how many it did: a multiple of its width. */
     int64_t (*params)(void *scale, int8_t *zp, const float *min, const float *max, int64_t n, const osh_q_code *c,
                       bool symmetric, osh_dtype dt, osh_dtype step);
-    /* codes [n] = round(clamp(rnd(rnd(x / scale) + zero), qmin, qmax)); x is finite. */
+    /* codes [n] = round(clamp(rnd(rnd(x / scale) + zero), qmin, qmax)); x is finite. E2M3 has no zero: -0 stays -0. */
     void (*encode)(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c);
     /* y [n] of dtype dt = rnd((code - zero) * scale) */
     void (*decode)(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, const osh_q_code *c);

@@ -54,18 +54,19 @@ INLINE void store8(void *y, __m256 x, osh_dtype dt)
         _mm256_storeu_ps(y, x);
 }
 
-/* ---- E4M3: |y| <= 448. Normal: RNE of the f32 mantissa to 3 bits, rebiased; below 2^-6: RNE of |y| * 2^9. ---- */
-INLINE __m256i fp8_codes(__m256 y)
+/* ---- E4M3, |y| <= 448, and E2M3, |y| <= 7.5, with sign's. Normal: RNE of the f32 mantissa to 3 bits, rebiased; below
+ * the least normal one, 2^(1 - bias): RNE to its eighths. ---- */
+INLINE __m256i floats_of(__m256 y, __m256 signs, int bias, int sign_bit)
 {
     __m256i u = _mm256_castps_si256(y);
-    __m256i sign = _mm256_and_si256(_mm256_srli_epi32(u, 24), _mm256_set1_epi32(0x80));
+    __m256i sign = _mm256_slli_epi32(_mm256_srli_epi32(_mm256_castps_si256(signs), 31), sign_bit);
     __m256i a = _mm256_and_si256(u, _mm256_set1_epi32(0x7fffffff));
     __m256i odd = _mm256_and_si256(_mm256_srli_epi32(a, 20), _mm256_set1_epi32(1));
     __m256i normal = _mm256_add_epi32(a, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7ffff)));
-    normal = _mm256_sub_epi32(_mm256_srli_epi32(normal, 20), _mm256_set1_epi32((127 - 7) << 3));
+    normal = _mm256_sub_epi32(_mm256_srli_epi32(normal, 20), _mm256_set1_epi32((127 - bias) << 3));
     __m256i tiny =
-        _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_castsi256_ps(a), _mm256_set1_ps(512.0f)));
-    __m256i is_tiny = _mm256_cmpgt_epi32(_mm256_set1_epi32(0x3c800000), a); // 2^-6
+        _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_castsi256_ps(a), _mm256_set1_ps((float)(8 << (bias - 1)))));
+    __m256i is_tiny = _mm256_cmpgt_epi32(_mm256_set1_epi32((128 - bias) << 23), a);
     return _mm256_or_si256(sign, _mm256_blendv_epi8(normal, tiny, is_tiny));
 }
 
@@ -87,10 +88,13 @@ INLINE __m256i fp4_codes(__m256 y)
 
 INLINE __m256i code8(const void *x, osh_dtype dt, osh_dtype round, osh_q_code_kind kind, const osh_q_code *c)
 {
-    __m256 y = round8(_mm256_div_ps(load8(x, dt), _mm256_set1_ps(c->scale)), round);
+    __m256 from = load8(x, dt), y = round8(_mm256_div_ps(from, _mm256_set1_ps(c->scale)), round);
     y = round8(_mm256_add_ps(y, _mm256_set1_ps(c->zero)), round);
     y = _mm256_min_ps(_mm256_max_ps(y, _mm256_set1_ps(c->qmin)), _mm256_set1_ps(c->qmax));
-    return kind == OSH_Q_CODE_FP8 ? fp8_codes(y) : kind == OSH_Q_CODE_FP4 ? fp4_codes(y) : _mm256_cvtps_epi32(y);
+    return kind == OSH_Q_CODE_FP8   ? floats_of(y, y, 7, 7)
+           : kind == OSH_Q_CODE_FP6 ? floats_of(y, from, 1, 5)
+           : kind == OSH_Q_CODE_FP4 ? fp4_codes(y)
+                                    : _mm256_cvtps_epi32(y);
 }
 
 INLINE void code32(uint8_t *codes, const uint8_t *x, osh_dtype dt, osh_dtype round, osh_q_code_kind kind,
@@ -125,6 +129,7 @@ INLINE void encode_as(uint8_t *codes, const void *x, int64_t n, osh_dtype dt, os
 INLINE void encode_kind(uint8_t *codes, const void *x, int64_t n, osh_dtype dt, osh_dtype round, const osh_q_code *c)
 {
     if (c->kind == OSH_Q_CODE_FP8) encode_as(codes, x, n, dt, round, OSH_Q_CODE_FP8, c);
+    else if (c->kind == OSH_Q_CODE_FP6) encode_as(codes, x, n, dt, round, OSH_Q_CODE_FP6, c);
     else if (c->kind == OSH_Q_CODE_FP4) encode_as(codes, x, n, dt, round, OSH_Q_CODE_FP4, c);
     else encode_as(codes, x, n, dt, round, OSH_Q_CODE_INT, c);
 }
@@ -282,8 +287,13 @@ INLINE __m256 value8(const uint8_t *codes, osh_q_code_kind kind)
         return _mm256_xor_ps(a, _mm256_castsi256_ps(sign));
     }
     if (kind == OSH_Q_CODE_INT) return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q));
-    /* E4M3 bits placed as F16 bits with the exponent 8 too small: subnormals come out right, and 2^8 is exact */
+    /* bits placed as F16 bits with the exponent 8, or 14, too small: subnormals come out right, and 2^8 is exact */
     __m128i u = _mm_cvtepu8_epi16(q);
+    if (kind == OSH_Q_CODE_FP6) {
+        __m128i e2m3 = _mm_or_si128(_mm_slli_epi16(_mm_and_si128(u, _mm_set1_epi16(0x20)), 10),
+                                    _mm_slli_epi16(_mm_and_si128(u, _mm_set1_epi16(0x1f)), 7));
+        return _mm256_mul_ps(_mm256_cvtph_ps(e2m3), _mm256_set1_ps(0x1p14f));
+    }
     __m128i a = _mm_and_si128(u, _mm_set1_epi16(0x7f));
     __m128i nan = _mm_and_si128(_mm_cmpeq_epi16(a, _mm_set1_epi16(0x7f)), _mm_set1_epi16(0x7e00));
     __m128i h = _mm_or_si128(_mm_slli_epi16(_mm_and_si128(u, _mm_set1_epi16(0x80)), 8),
@@ -313,6 +323,7 @@ INLINE void decode_as(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, os
 INLINE void decode_kind(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, const osh_q_code *c)
 {
     if (c->kind == OSH_Q_CODE_FP8) decode_as(y, dt, codes, n, OSH_Q_CODE_FP8, c);
+    else if (c->kind == OSH_Q_CODE_FP6) decode_as(y, dt, codes, n, OSH_Q_CODE_FP6, c);
     else if (c->kind == OSH_Q_CODE_FP4) decode_as(y, dt, codes, n, OSH_Q_CODE_FP4, c);
     else decode_as(y, dt, codes, n, OSH_Q_CODE_INT, c);
 }

@@ -79,11 +79,15 @@ static const preset presets[] = {
     {"MXFP4", MX_OF(4, .dynamic = OSH_Q_STATIC), MX_OF(4, .dynamic = OSH_Q_DYNAMIC)},
     {"MXFP8A16", MX_OF(8, .dynamic = OSH_Q_STATIC), {0}},
     {"MXFP8", MX_OF(8, .dynamic = OSH_Q_STATIC), MX_OF(8, .dynamic = OSH_Q_DYNAMIC)},
+    {"MXFP4XFP8", MX_OF(4, .dynamic = OSH_Q_STATIC),
+     FP8_OF(.strategy = OSH_Q_GROUP, .group_size = 128, .dynamic = OSH_Q_DYNAMIC)},
+    {"MXFP6A16", MX_OF(6, .dynamic = OSH_Q_STATIC), {0}},
+    {"MXFP6A8", MX_OF(6, .dynamic = OSH_Q_STATIC), MX_OF(8, .dynamic = OSH_Q_DYNAMIC)},
     {"UNQUANTIZED", {0}, {0}},
 };
 static const char known[] = "W4A16, W4A16_ASYM, W8A16, W8A8 (INT8), FP8, FP8_DYNAMIC, FP8_BLOCK, "
                             "W4AFP8, W{2..7}A16, W{2..7}A8, W{2..4}A4, NVFP4, NVFP4A16, "
-                            "MXFP4, MXFP4A16, MXFP8, MXFP8A16";
+                            "MXFP4, MXFP4A16, MXFP4XFP8, MXFP6A8, MXFP6A16, MXFP8, MXFP8A16";
 
 const char *osh_q_preset_name(size_t i) { return i < sizeof presets / sizeof *presets ? presets[i].name : NULL; }
 

@@ -272,12 +272,15 @@ static osh_status check_scale_dtype(osh_ctx *cx, const osh_q_args *a, const char
                  where);
     if (power && (a->type != OSH_Q_FLOAT || a->strategy != OSH_Q_GROUP || a->group_size != 32))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: scale_dtype torch.uint8 wants type float, strategy group and group_size 32 (MXFP4, MXFP8)",
+                 "%s: scale_dtype torch.uint8 wants type float, strategy group and group_size 32 (MXFP4, MXFP6, MXFP8)",
                  where);
     if (osh_q_is_fp4(a) && !relative && !power)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "%s: 4-bit float wants strategy tensor_group with groups of 16 (NVFP4), or groups of 32 with "
                  "scale_dtype torch.uint8 (MXFP4)",
+                 where);
+    if (osh_q_is_fp6(a) && !power)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: 6-bit float wants groups of 32 with scale_dtype torch.uint8 (MXFP6)",
                  where);
 done:
     return rc;
@@ -288,8 +291,8 @@ static osh_status check_values(osh_ctx *cx, osh_q_args *a, const char *where, bo
 {
     osh_status rc = OSH_OK;
 
-    if (a->type == OSH_Q_FLOAT && a->bits != 8 && a->bits != 4)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s: float of %d bits, want 8 or 4", where, a->bits);
+    if (a->type == OSH_Q_FLOAT && a->bits != 8 && a->bits != 6 && a->bits != 4)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: float of %d bits, want 8, 6 or 4", where, a->bits);
     if (a->type == OSH_Q_INT && (a->bits < 2 || a->bits > 8))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: int of %d bits, want 2 to 8", where, a->bits);
     if (a->type == OSH_Q_FLOAT && !a->symmetric)

@@ -6,7 +6,8 @@
 #include "tensor/tensor.h"
 #include "text/json.h"
 
-#define OSH_Q_VERSION "0.19.0" // of the compressed-tensors whose format is written
+#define OSH_Q_VERSION "0.19.0"      // of the compressed-tensors whose format is written
+#define OSH_Q_VERSION_FP6 "0.20.0"  // where a scheme has 6-bit floats, which 0.19 does not know
 typedef enum { OSH_Q_INT, OSH_Q_FLOAT } osh_q_type;
 typedef enum {
     OSH_Q_TENSOR,
@@ -89,6 +90,7 @@ static inline int64_t osh_q_scale_cols(const osh_q_args *a, int64_t I)
 /* Of a group: it is of what attention reads, queries, keys and values, and of no weights. */
 static inline bool osh_q_of_attention(const osh_q_scheme *s) { return s->inputs.present && !s->weights.present; }
 static inline bool osh_q_is_fp4(const osh_q_args *a) { return a->type == OSH_Q_FLOAT && a->bits == 4; }
+static inline bool osh_q_is_fp6(const osh_q_args *a) { return a->type == OSH_Q_FLOAT && a->bits == 6; }
 osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const char *text, const char *where);
 osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out,
                         const char *name); // fills args only; unknown: error naming the known ones

@@ -37,12 +37,13 @@ static osh_status find_shape(osh_ctx *cx, osh_source_module *q)
         else if (t->dtype == OSH_I32) shape[0] = ((int32_t *)t->data)[0], shape[1] = ((int32_t *)t->data)[1];
         else OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s: want I64", s->e->name, osh_dtype_name(t->dtype));
     } else {
-        bool halves = osh_q_is_fp4(&q->scheme->weights); // two codes in a byte
-        const char *leaf = halves ? "weight_packed" : "weight";
+        const osh_q_args *a = &q->scheme->weights;
+        int bits = a->type == OSH_Q_FLOAT ? a->bits : 8; // of a code; whole bytes hold a row
+        const char *leaf = bits < 8 ? "weight_packed" : "weight";
         OSH_TRY(find_leaf(cx, &s, q->source->ck, q->name, leaf));
         if (!s || s->e->ndim != 2)
             OSH_FAIL(cx, OSH_E_FORMAT, "%s has neither weight_shape nor a 2-D %s", q->name, leaf);
-        shape[0] = s->e->shape[0], shape[1] = s->e->shape[1] * (halves ? 2 : 1);
+        shape[0] = s->e->shape[0], shape[1] = s->e->shape[1] * 8 / bits;
     }
     if (shape[0] < 1 || shape[1] < 1 || shape[0] > INT32_MAX || shape[1] > INT32_MAX)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s has %ld rows and %ld columns", q->name, (long)shape[0], (long)shape[1]);

@@ -377,6 +377,7 @@ static engines int_with_activations(const osh_q_args *w, const osh_q_args *in, b
 /* NVFP4, MXFP4, MXFP8: inputs as the weights, or dense. */
 static engines micro(const osh_q_args *w, const osh_q_args *in)
 {
+    if (w->bits == 6) return (engines){.why = "it does not know MXFP6"};
     if (!in->present || (in->type == w->type && in->bits == w->bits && in->strategy == w->strategy &&
                          in->scale_dtype == w->scale_dtype))
         return (engines){"CUDA", NULL, NULL};
@@ -416,8 +417,8 @@ char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger)
                                     : int_weight_only(&s->weights, packed);
 
     if (!e.cuda && !e.cpu)
-        return osh_sprintf(cx, "%s: no kernel of vLLM (%s); transformers with compressed-tensors",
-                           f->name, e.why);
+        return osh_sprintf(cx, "%s: no kernel of vLLM (%s); transformers with compressed-tensors%s", f->name, e.why,
+                           osh_q_is_fp6(&s->weights) ? " 0.20" : "");
     return osh_sprintf(cx, "%s: vLLM on %s%s%s; transformers with compressed-tensors", f->name,
                        e.cuda ? e.cuda : e.cpu, e.cuda && e.cpu ? ", " : "",
                        e.cuda && e.cpu ? e.cpu : "");

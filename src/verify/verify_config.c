@@ -47,15 +47,18 @@ static osh_status shape_of(osh_ctx *cx, int64_t shape[2], const osh_verify *v, c
     osh_status rc = OSH_OK;
     osh_tensor *t = NULL; // own
     const osh_ckpt_tensor *s = find_leaf(cx, v, module, "weight_shape"), *w = find_leaf(cx, v, module, "weight");
-    const osh_ckpt_tensor *pairs = find_leaf(cx, v, module, "weight_packed"); // FP4: two codes in a byte
+    const osh_ckpt_tensor *packed = find_leaf(cx, v, module, "weight_packed"); // FP4: two codes in a byte
+    const osh_ckpt_tensor *scale = find_leaf(cx, v, module, "weight_scale");   // FP6: one for 24 bytes, four in three
     shape[0] = shape[1] = 0;
     if (s && s->e->dtype == OSH_I64 && s->e->ndim == 1 && s->e->shape[0] == 2) {
         OSH_TRY(read_leaf(cx, &t, v, s));
         memcpy(shape, t->data, 2 * sizeof *shape);
     } else if (w && w->e->ndim == 2) {
         shape[0] = w->e->shape[0], shape[1] = w->e->shape[1];
-    } else if (pairs && pairs->e->dtype == OSH_U8 && pairs->e->ndim == 2) {
-        shape[0] = pairs->e->shape[0], shape[1] = 2 * pairs->e->shape[1];
+    } else if (packed && packed->e->dtype == OSH_U8 && packed->e->ndim == 2) {
+        int64_t n = packed->e->shape[1];
+        bool six = scale && scale->e->ndim == 2 && scale->e->shape[1] * 24 == n;
+        shape[0] = packed->e->shape[0], shape[1] = six ? n / 3 * 4 : 2 * n;
     }
 done:
     osh_tensor_free(cx, t);

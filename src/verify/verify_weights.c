@@ -30,7 +30,7 @@ osh_status osh_verify_values(osh_ctx *cx, osh_verify *v, const char *module, con
 {
     osh_status rc = OSH_OK;
     int lo = -(1 << (a->bits - 1)), hi = (1 << (a->bits - 1)) - 1, n = 0;
-    bool fp4 = osh_q_is_fp4(a), fp8 = a->type == OSH_Q_FLOAT && !fp4;
+    bool floats = a->type == OSH_Q_FLOAT, fp8 = floats && a->bits == 8;
     if (a->strategy == OSH_Q_TENSOR_GROUP && !(p->global > 0 && isfinite(p->global)))
         OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "weight_global_scale is %g", (double)p->global));
     for (int64_t i = 0; i < osh_tensor_numel(p->scale) && n < MAX_PER_MODULE; i++) {
@@ -42,7 +42,7 @@ osh_status osh_verify_values(osh_ctx *cx, osh_verify *v, const char *module, con
     n = 0;
     for (int64_t i = 0; p->zero && i < osh_tensor_numel(p->zero) && n < MAX_PER_MODULE; i++) {
         int z = ((const int8_t *)p->zero->data)[i];
-        if (fp8 ? z == 0 : z >= lo && z <= hi) continue;
+        if (floats ? z == 0 : z >= lo && z <= hi) continue;
         n++;
         OSH_TRY(osh_verify_add(cx, v, module, "a code of the scheme's bits", "weight_zero_point %lld is %d",
                                (long long)i, z));
@@ -50,7 +50,7 @@ osh_status osh_verify_values(osh_ctx *cx, osh_verify *v, const char *module, con
     n = 0;
     for (int64_t i = 0; i < O * I && n < MAX_PER_MODULE; i++) {
         int c = (int8_t)codes[i];
-        if (fp4 ? codes[i] < 16 : fp8 ? (codes[i] & 0x7f) != 0x7f : c >= lo && c <= hi) continue;
+        if (fp8 ? (codes[i] & 0x7f) != 0x7f : floats ? codes[i] < 1 << a->bits : c >= lo && c <= hi) continue;
         n++;
         OSH_TRY(osh_verify_add(cx, v, module, "a code of the scheme's bits", "the code of row %lld, column %lld is %d",
                                (long long)(i / I), (long long)(i % I), c));
@@ -126,15 +126,15 @@ static osh_status compare_codes(osh_ctx *cx, osh_verify *v, const osh_linear *l,
     osh_status rc = OSH_OK;
     int n = 0;
     char text[64];
-    bool fp8 = l->scheme->weights.type == OSH_Q_FLOAT;
-    int magnitude = osh_q_is_fp4(&l->scheme->weights) ? 7 : 0x7f;
+    bool floats = l->scheme->weights.type == OSH_Q_FLOAT;
+    int magnitude = (1 << (l->scheme->weights.bits - 1)) - 1;
     for (int64_t i = 0; i < l->O * l->I && n < MAX_PER_MODULE; i++) {
-        bool zeros = fp8 && !(s->codes[i] & magnitude) && !(nearest[i] & magnitude);
+        bool zeros = floats && !(s->codes[i] & magnitude) && !(nearest[i] & magnitude);
         if (s->codes[i] == nearest[i] || zeros) continue;
         n++;
-        snprintf(text, sizeof text, "%d, the nearest", fp8 ? nearest[i] : (int8_t)nearest[i]);
+        snprintf(text, sizeof text, "%d, the nearest", floats ? nearest[i] : (int8_t)nearest[i]);
         OSH_TRY(osh_verify_add(cx, v, l->name, text, "the code of row %lld, column %lld is %d", (long long)(i / l->I),
-                               (long long)(i % l->I), fp8 ? s->codes[i] : (int8_t)s->codes[i]));
+                               (long long)(i % l->I), floats ? s->codes[i] : (int8_t)s->codes[i]));
     }
 done:
     return rc;

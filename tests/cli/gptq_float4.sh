@@ -18,7 +18,7 @@ kl() {
     "$ONESHOT" eval --model "$1" --reference "$model" --dataset evaluation.txt --max-seq-length 128 --progress none |
         sed -n 's/^kl divergence \([0-9.]*\).*/\1/p'
 }
-schemes=(NVFP4 MXFP4A16)
+schemes=(NVFP4 MXFP4A16 MXFP6A8)
 [ -z "$SANITIZED" ] || schemes=(NVFP4)
 for scheme in "${schemes[@]}"; do
     one $scheme gptq plain --threads 1 >/dev/null

@@ -44,6 +44,13 @@ same c d
 "$ONESHOT" check-model fp8 >log || fail "check-model"
 grep -q '^38 tensors, 4 layers: 0 wrong, 0 forgotten by the template, 0 aside$' log || fail "check-model says otherwise"
 
+# 6-bit floats, four in three bytes
+"$ONESHOT" --model "$model" --scheme MXFP6A8 --progress none --output six >/dev/null
+"$ONESHOT" --model six --scheme MXFP6A16 --progress none --output again >/dev/null
+cmp six/model.safetensors again/model.safetensors
+"$ONESHOT" verify again --model six >log || fail "verify"
+grep -q '"version": "0.20.0"' again/config.json || fail "not the version that knows 6-bit floats"
+
 # what no target reaches is written dense; prefetch and bands make no difference
 one --model fp8 --ignore lm_head,re:.*down_proj$ --output e
 one --model fp8 --ignore lm_head,re:.*down_proj$ --output e1 --threads 1 --prefetch false

@@ -115,6 +115,7 @@ static const problem problems[] = {
     {70, 129, 128, 8, 0, .fp8 = true, .row_block = 70, .dq = OSH_F32, .target = true},
     {70, 96, 128, 4, 16, .fp8 = true, .order = true, .row_block = 1, .dq = OSH_F32, .stored = OSH_BF16}, // as NVFP4
     {33, 70, 32, 4, 32, .fp8 = true, .row_block = 1, .dq = OSH_BF16, .target = true},
+    {33, 70, 32, 6, 32, .fp8 = true, .order = true, .row_block = 1, .dq = OSH_BF16},
     {3, 640, 200, 4, 128, .order = true, .row_block = 1, .dq = OSH_BF16}, // a block of more than the kernel's panel
 };
 
@@ -351,19 +352,20 @@ static void open_jobs(osh_ctx *cx, solution *s, osh_gptq_solve_args *a, const sa
     }
 }
 
-/* Of FP4 a byte has two codes, the first one low. */
-static void pack_floats(uint32_t *to, const int8_t *codes, int64_t n)
+/* Of FP4 a byte has two codes, of FP6 three bytes four, the first one low. */
+static void pack_floats(uint32_t *to, const int8_t *codes, int64_t n, int bits)
 {
-    memset(to, 0, (size_t)osh_pack_words(n, 4) * sizeof *to);
-    for (int64_t i = 0; i < n; i++) to[i / 8] |= (uint32_t)(codes[i] & 15) << i % 8 * 4;
+    uint8_t *bytes = memset(to, 0, (size_t)osh_pack_words(n, bits) * sizeof *to);
+    for (int64_t at = 0; at < n * bits; at++)
+        if (codes[at / bits] >> at % bits & 1) bytes[at / 8] |= (uint8_t)(1 << at % 8);
 }
 
-/* Integers leave the card as pack-quantized has them, FP4 as nvfp4-pack-quantized. */
+/* Integers leave the card as pack-quantized has them, FP4 and FP6 as nvfp4-pack-quantized and mxfp6-pack-quantized. */
 static void packed_case(osh_ctx *cx, osh_device *d, const solution *bytes, const osh_gptq_solve_args *jobs)
 {
     osh_gptq_solve_args a[N_TOGETHER];
     for (int k = 0; k < N_TOGETHER; k++) {
-        a[k] = jobs[k], a[k].packed = !a[k].fp8 || a[k].bits == 4, a[k].dq = NULL;
+        a[k] = jobs[k], a[k].packed = !a[k].fp8 || a[k].bits < 8, a[k].dq = NULL;
         a[k].codes = osh_calloc(cx, (size_t)(a[k].O * (a[k].I + 3)), 1);
     }
     if (a[0].dq_dtype == OSH_BF16) a[4].packed = false; // with one that is not
@@ -374,7 +376,7 @@ static void packed_case(osh_ctx *cx, osh_device *d, const solution *bytes, const
         uint32_t *want = osh_calloc(cx, (size_t)words, sizeof *want);
         for (int64_t o = 0; o < a[k].O; o++) {
             const int8_t *codes = bytes[k].codes + o * I;
-            if (a[k].fp8) pack_floats(want, codes, I);
+            if (a[k].fp8) pack_floats(want, codes, I, a[k].bits);
             else osh_pack_row(want, 1, codes, 1, I, a[k].bits);
             if (a[k].packed) assert_memory_equal((uint32_t *)a[k].codes + o * words, want, (size_t)words * 4);
             else assert_memory_equal(a[k].codes + o * I, codes, (size_t)I);
@@ -427,7 +429,7 @@ static void test_solve_together(void **state)
                    {64, 129, 32, 3, 0, .row_block = 64, .dq = OSH_BF16, .stored = OSH_BF16},
                    {65, 129, 32, 8, 5, .zero = true, .row_block = 1, .dq = OSH_BF16, .stored = OSH_BF16}}},
         {513, 128, {{130, 513, 128, 4, 128, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
-                    {40, 513, 128, 4, 128, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
+                    {40, 513, 128, 6, 32, .fp8 = true, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
                     {3, 513, 128, 4, 32, .fp8 = true, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
                     {128, 513, 128, 4, 128, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16},
                     {7, 513, 128, 2, 0, .row_block = 1, .dq = OSH_F16, .stored = OSH_BF16}}},

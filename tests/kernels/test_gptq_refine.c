@@ -40,6 +40,7 @@ static const problem problems[] = {
     {40, 128, 32, 1, 4, .fp8 = true, .order = true, .dtype = OSH_BF16, .kind = OSH_SCALE_E8M0},
     {33, 96, 32, 1, 4, .fp8 = true, .dtype = OSH_F16, .kind = OSH_SCALE_E8M0},
     {40, 128, 32, 1, 8, .fp8 = true, .dtype = OSH_F32, .kind = OSH_SCALE_E8M0},
+    {40, 96, 32, 1, 6, .fp8 = true, .order = true, .dtype = OSH_BF16, .kind = OSH_SCALE_E8M0}, // MXFP6
 };
 
 typedef struct solution {

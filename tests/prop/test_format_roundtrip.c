@@ -46,6 +46,7 @@ static void check_error(const osh_tensor *w, const osh_tensor *back, const osh_q
                        : w->dtype == OSH_F16 ? 2e-3
                                              : 1.6e-2; // steps are rounded to the dtype
         double ulp = osh_q_is_fp4(a)          ? s // half of the way from 4 to 6
+                     : osh_q_is_fp6(a)        ? fmax(fabs(x) / 16, s / 16)
                      : a->type == OSH_Q_FLOAT ? fmax(fabs(x) / 16, s / 1024)
                      : a->symmetric         ? s / 2
                                             : s;
@@ -135,8 +136,8 @@ static void test_round_trip(void **state)
                         check_case(f, &s, dts[k / 2 % 3], shape[0], shape[1]);
                 }
     assert_true(n_cases > 1000);
-    static const char *const presets[] = {"NVFP4A16", "MXFP4A16", "MXFP8A16"};
-    for (int i = 0; i < 3; i++)
+    static const char *const presets[] = {"NVFP4A16", "MXFP4A16", "MXFP6A16", "MXFP8A16"};
+    for (int i = 0; i < 4; i++)
         for (int k = 0; k < 3 * 2; k++) {
             osh_q_scheme s = {0};
             const osh_format *f = NULL;

@@ -137,14 +137,15 @@ static void test_kernel_columns(void **state)
     if (!v || osh_isa_of_cpu() < OSH_ISA_AVX2) skip();
     for (int d = 0; d < 3; d++)
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
-            for (int mode = 0; mode < 7; mode++) {
+            for (int mode = 0; mode < 9; mode++) {
                 int64_t n = sizes[s];
                 size_t size = osh_dtype_bytes(dts[d]);
                 uint8_t x[4000], want[1000 + GUARD], got[1000 + GUARD], y[4000 + GUARD],
                     z[4000 + GUARD];
                 float lo[2], hi[2];
-                osh_q_args a = args_of(mode < 2 || mode > 4 ? OSH_Q_FLOAT : OSH_Q_INT, mode >= 4 ? 4 : 8,
-                                       OSH_Q_CHANNEL, 0, true);
+                int bits = mode >= 7 ? 6 : mode >= 4 ? 4 : 8;
+                osh_q_type type = mode < 2 || mode > 4 ? OSH_Q_FLOAT : OSH_Q_INT;
+                osh_q_args a = args_of(type, bits, OSH_Q_CHANNEL, 0, true);
                 osh_q_code q = osh_q_code_of(&a, mode % 2 ? dts[d] : OSH_F32);
                 fill(x, dts[d], n, (uint64_t)(d * 1000 + mode * 100 + (int)s));
                 q.scale = osh_q_round_to(mode == 3 ? 0.0037f : 1e-3f, dts[d]),

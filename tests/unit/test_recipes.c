@@ -122,8 +122,9 @@ static void test_every_key(void **state)
         "tensor", "channel", "group", "block", "token", "tensor_group", "attn_head", "local", "memoryless_minmax",
         "static_minmax", "minmax", "mse", "memoryless_mse", "imatrix_mse", "fouroversix", "W4A16", "W4A16_ASYM",
         "W8A8", "INT8", "W4AFP8", "FP8", "FP8_DYNAMIC", "FP8_BLOCK", "NVFP4A16", "NVFP4", "MXFP4A16", "MXFP4",
-        "MXFP8A16", "MXFP8", "W2A4", "W2A8", "W2A16", "W3A4", "W3A8", "W3A16", "W4A4", "W4A8", "W5A8", "W5A16",
-        "W6A8", "W6A16", "W7A8", "W7A16", "W8A16", "UNQUANTIZED", "torch.uint8", "torch.float8_e4m3fn",
+        "MXFP8A16", "MXFP8", "MXFP6A16", "MXFP6A8", "MXFP4XFP8", "W2A4", "W2A8", "W2A16",
+        "W3A4", "W3A8", "W3A16", "W4A4", "W4A8", "W5A8", "W5A16", "W6A8", "W6A16", "W7A8", "W7A16", "W8A16",
+        "UNQUANTIZED", "torch.uint8", "torch.float8_e4m3fn",
     };
     (void)state;
     assert_non_null(all_text);

@@ -74,7 +74,9 @@ static void test_args_rules(void **state)
         {"type=float,num_bits=4,strategy=tensor_group,group_size=16,scale_dtype=float8_e4m3fn", "dynamic: local",
          OSH_E_UNSUPPORTED, false},
         {"dynamic=local", "needs strategy tensor_group", OSH_E_USAGE, false},
-        {"type=float,num_bits=6", "float of 6 bits", OSH_E_USAGE, true},
+        {"type=float,num_bits=5", "float of 5 bits, want 8, 6 or 4", OSH_E_USAGE, true},
+        {"type=float,num_bits=6", "6-bit float wants groups of 32", OSH_E_UNSUPPORTED, true},
+        {"type=float,num_bits=6,group_size=32,scale_dtype=torch.uint8", NULL, 0, true},
         {"type=float,symmetric=false", "asymmetric float", OSH_E_UNSUPPORTED, true},
         {"type=bool", "type is 'bool'", OSH_E_USAGE, true},
         {"symmetric=yes", "want true or false", OSH_E_USAGE, true},
@@ -437,6 +439,9 @@ static void test_who_loads(void **state)
         {"W4AFP8", "", "no kernel"},
         {"W4AFP8", "pack-quantized", "CUDA 9.0"},
         {"W4A16", "int-quantized", "no kernel"},
+        {"MXFP4XFP8", "", "mxfp4-pack-quantized: vLLM on CUDA"},
+        {"MXFP6A8", "", "mxfp6-pack-quantized: no kernel of vLLM (it does not know MXFP6); transformers with "
+                        "compressed-tensors 0.20"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         osh_q_scheme s = {0};

@@ -1,8 +1,8 @@
 """gen.py - codes of LLM Compressor's quantize_weight for weights and Hessians that both languages make from a counter RNG.
 
-usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors, torch)
+usage: python gen.py      (in an environment with compressed-tensors 0.20 or later, llmcompressor, safetensors, torch)
 
-codes.safetensors  <case>.codes as stored (packed, FP8 bytes, or a byte with the bits of each FP4 code), <case>.scale, <case>.zero where asymmetric
+codes.safetensors  <case>.codes as stored (packed, FP8 bytes, or a byte with the bits of each FP4 or FP6 code), <case>.scale, <case>.zero where asymmetric
 cases.json         <case>: shape, dtype, tokens, samples, dead, and the recipe that describes the same to oneshot;
                    changed_by_saving: codes that LLM Compressor's second quantization at saving makes others of
 
@@ -99,6 +99,8 @@ CASES = {
     "mxfp4_static": (32, 256, "BF16", 512, False, preset("MXFP4A16"), "static", {}),
     "mxfp4_none_f32": (24, 256, "F32", 512, False, preset("MXFP4A16"), None, {"block_size": 64}),
     "mxfp8_static": (12, 256, "BF16", 512, True, preset("MXFP8A16"), "static", {}),
+    "mxfp6_static": (16, 256, "BF16", 512, True, preset("MXFP6A16"), "static", {}),
+    "mxfp6_none_f32": (16, 256, "F32", 512, False, preset("MXFP6A16"), None, {}),
 }
 SAMPLES = 32
 
@@ -110,11 +112,12 @@ def solved_codes(q, scale, zero, args):
     if args.strategy in ("group", "tensor_group"):
         s, z = (t.repeat_interleave(args.group_size, dim=1) for t in (s, z))
     x = q.double() / s
-    if args.type == "float" and args.num_bits == 4:
-        values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
-        distance, code = (x.abs()[..., None] - values).abs().min(dim=-1)
-        assert distance.max() < 0.1
-        return (code + 8 * torch.signbit(q)).to(torch.uint8)
+    if args.type == "float" and args.num_bits < 8:
+        values = [0, 0.5, 1, 1.5, 2, 3, 4, 6] if args.num_bits == 4 else [
+            (m / 8 if e == 0 else 1 + m / 8) * 2 ** max(e - 1, 0) for e in range(4) for m in range(8)]
+        distance, code = (x.abs()[..., None] - torch.tensor(values, dtype=torch.float64)).abs().min(dim=-1)
+        assert distance.max() < 0.1 * values[1] * 2
+        return (code + len(values) * torch.signbit(q)).to(torch.uint8)
     if args.type == "float":
         return x.to(torch.float8_e4m3fn)
     codes = torch.round(x) + z

@@ -351,7 +351,7 @@ static void test_cases(void **state)
         if (d && !c.recipe->modifiers[0].schemes[0].weights.scale_dtype) run_case(cx, d, &c); // refused there
         osh_recipe_free(cx, c.recipe);
     }
-    assert_int_equal(n, 20);
+    assert_int_equal(n, 22);
     cJSON_Delete(cases);
     osh_st_close(cx, st);
     osh_device_close(cx, d);

@@ -200,8 +200,8 @@ def micro_weight(tensors, cases, preset, tag, stream):
                       scheme=json.loads(scheme.model_dump_json())))
 
 
-def micro_activation(preset, tag, stream):
-    args, (n, i) = arguments_of(preset).input_activations, (7, 160)
+def micro_activation(preset, tag, stream, i=160):
+    args, n = arguments_of(preset).input_activations, 7
     x = make_activation(stream, n, i, DTYPES[tag]).unsqueeze(0)
     case = dict(dtype=tag, stream=stream, rows=n, cols=i, args=json.loads(args.model_dump_json()))
     given = generate_gparam(x.min(), x.max()) if preset == "NVFP4" else None
@@ -246,10 +246,14 @@ def write(name, value):
     (HERE / name).write_text(json.dumps(value, sort_keys=True, separators=(",", ":")) + "\n")
 
 
+def write_manifest(name):
+    versions = {p: importlib.metadata.version(p) for p in ("compressed-tensors", "llmcompressor", "safetensors", "torch")}
+    write(name, dict(seed=SEED, device="cpu", **versions))
+
+
 if __name__ == "__main__":
     write("cases.json", dict(seed=SEED, weights=weight_cases(), packing=pack_cases(), activations=activation_cases(),
                              observers=observer_cases()))
     write("presets.json", preset_texts())
     write("micro.json", micro_cases())
-    versions = {p: importlib.metadata.version(p) for p in ("compressed-tensors", "llmcompressor", "safetensors", "torch")}
-    write("MANIFEST.json", dict(seed=SEED, device="cpu", **versions))
+    write_manifest("MANIFEST.json")

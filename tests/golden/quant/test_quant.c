@@ -276,19 +276,25 @@ static void check_activation_case(const cJSON *c)
     osh_q_config_free(cx, q);
 }
 
-static void test_micro(void **state)
+static void check_micro(const char *json, const char *tensors, int n_weights, int n_activations)
 {
     cJSON *micro = NULL;
     const cJSON *c;
     osh_st *st = NULL;
-    assert_ok(cx, osh_json_read(cx, &micro, HERE "micro.json", 1 << 20, 0));
-    assert_ok(cx, osh_st_open(cx, &st, HERE "micro.safetensors"));
+    assert_ok(cx, osh_json_read(cx, &micro, json, 1 << 20, 0));
+    assert_ok(cx, osh_st_open(cx, &st, tensors));
     cJSON_ArrayForEach(c, cJSON_GetObjectItem(micro, "weights")) check_weight_case(st, c);
     cJSON_ArrayForEach(c, cJSON_GetObjectItem(micro, "activations")) check_activation_case(c);
-    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(micro, "weights")), 18);
-    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(micro, "activations")), 27);
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(micro, "weights")), n_weights);
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(micro, "activations")), n_activations);
     osh_st_close(cx, st);
     cJSON_Delete(micro);
+}
+
+static void test_micro(void **state)
+{
+    check_micro(HERE "micro.json", HERE "micro.safetensors", 18, 27);
+    check_micro(HERE "mxfp6.json", HERE "mxfp6.safetensors", 6, 12);
 }
 
 static void test_packing(void **state)
@@ -350,13 +356,13 @@ static void test_observers(void **state)
 }
 
 /* Presets, the observers filled in, inferred formats and the printed text. */
-static void test_presets(void **state)
+static void check_presets(const char *path, int n)
 {
     cJSON *presets = NULL, *p;
     static const char *const ignore[] = {"lm_head", "model.\xc3\xa4"};
     char *targets[] = {"Linear"};
-    assert_ok(cx, osh_json_read(cx, &presets, HERE "presets.json", 1 << 20, 0));
-    assert_int_equal(cJSON_GetArraySize(presets), 29);
+    assert_ok(cx, osh_json_read(cx, &presets, path, 1 << 20, 0));
+    assert_int_equal(cJSON_GetArraySize(presets), n);
     cJSON_ArrayForEach(p, presets)
     {
         osh_q_scheme s = {.targets = {targets, 1}};
@@ -368,6 +374,12 @@ static void test_presets(void **state)
         osh_free(cx, text);
     }
     cJSON_Delete(presets);
+}
+
+static void test_presets(void **state)
+{
+    check_presets(HERE "presets.json", 29);
+    check_presets(HERE "mxfp6_presets.json", 3);
 }
 
 int main(void)

@@ -1,0 +1,150 @@
+/* micro.c - nvfp4-pack-quantized, mxfp4-pack-quantized: E2M1 codes, two in a byte; mxfp6-pack-quantized: E2M3 codes,
+ * four in three bytes (compressed_tensors/compressors/nvfp4, mxfp4, mxfp6); mxfp8-quantized: E4M3 codes. All of MX have
+ * the same scales.
+ *
+ *   weight_packed        U8 [O, I / 2]    byte j of a row: code 2j in the low 4 bits, code 2j + 1 in the high ones
+ *                        mxfp6: U8 [O, 3 I / 4]    lowest bits first: c0 | c1 << 6 | c2 << 12 | c3 << 18 in 3 bytes
+ *   weight               mxfp8: F8_E4M3 [O, I]
+ *   weight_scale         nvfp4: F8_E4M3 [O, I / 16]; mx: U8 [O, I / 32], e of 2^(e - 127)
+ *   weight_global_scale  nvfp4: F32 [1]: a weight is code * weight_scale / weight_global_scale
+ *   input_global_scale   nvfp4 with activations: F32 [1]
+ *
+ *   codes 1 A 3 C (0.5 -1 1.5 -2): bytes A1 C3
+ *   mxfp6: codes 1 22 3 24 (0.125 -0.25 0.375 -0.5): bytes 81 38 90
+ */
+#include "quant/formats/common.h"
+
+#include <string.h>
+
+#include "base/num.h"
+
+static bool is_packed(const osh_q_scheme *s) { return s->weights.bits < 8; }
+static bool is_relative(const osh_q_scheme *s) { return s->weights.strategy == OSH_Q_TENSOR_GROUP; }
+
+static osh_status micro_tensors(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_q_scheme *s, int64_t O,
+                                 int64_t I, osh_dtype dt)
+{
+    osh_status rc = OSH_OK;
+    int64_t shape[2] = {0, 0};
+    int ndim;
+
+    *n = 0;
+    OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, &s->weights, O, I, "weight"));
+    osh_format_add(out, n, is_packed(s) ? "weight_packed" : "weight", is_packed(s) ? OSH_U8 : OSH_FP8, 2, O,
+                   I * s->weights.bits / 8);
+    osh_format_add(out, n, "weight_scale", is_relative(s) ? OSH_FP8 : OSH_U8, ndim, shape[0], shape[1]);
+    if (is_relative(s)) osh_format_add(out, n, "weight_global_scale", OSH_F32, 1, 1, 0);
+    osh_format_add_input(out, n, s, dt);
+done:
+    return rc;
+}
+
+/* n codes of so many bits, a multiple of 16: whole bytes. */
+static void codes_put(uint8_t *to, const uint8_t *codes, int64_t n, int bits)
+{
+    for (int64_t i = 0; i < n / 2 && bits == 4; i++) to[i] = (uint8_t)((codes[2 * i] & 15) | codes[2 * i + 1] << 4);
+    for (int64_t i = 0; i < n && bits == 6; i += 4, to += 3) {
+        int word = (codes[i] & 63) | (codes[i + 1] & 63) << 6 | (codes[i + 2] & 63) << 12 | (codes[i + 3] & 63) << 18;
+        to[0] = (uint8_t)word, to[1] = (uint8_t)(word >> 8), to[2] = (uint8_t)(word >> 16);
+    }
+}
+
+static void codes_get(uint8_t *codes, const uint8_t *from, int64_t n, int bits)
+{
+    for (int64_t i = 0; i < n / 2 && bits == 4; i++) codes[2 * i] = from[i] & 15, codes[2 * i + 1] = from[i] >> 4;
+    for (int64_t i = 0; i < n && bits == 6; i += 4, from += 3) {
+        int word = from[0] | from[1] << 8 | from[2] << 16;
+        for (int k = 0; k < 4; k++) codes[i + k] = (uint8_t)(word >> 6 * k & 63);
+    }
+}
+
+static void micro_pack_rows(void *to, const osh_q_scheme *s, int64_t I, const void *codes, int64_t n)
+{
+    codes_put(to, codes, n * I, s->weights.bits); // rows have whole bytes
+}
+
+typedef struct packing {
+    uint8_t *bytes, *codes;
+    int64_t n; // codes
+    int bits;
+} packing;
+enum { CODES = 1 << 18 }; // of a chunk
+
+static osh_status pack_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const packing *j = user;
+    int64_t first = chunk * CODES, n = j->n - first < CODES ? j->n - first : CODES;
+    codes_put(j->bytes + first * j->bits / 8, j->codes + first, n, j->bits);
+    return OSH_OK;
+}
+
+static osh_status unpack_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const packing *j = user;
+    int64_t first = chunk * CODES, n = j->n - first < CODES ? j->n - first : CODES;
+    codes_get(j->codes + first, j->bytes + first * j->bits / 8, n, j->bits);
+    return OSH_OK;
+}
+
+/* The exponents of scales that are powers of two; 2^-127 is no normal number and has the field 0. */
+static void exponents_put(uint8_t *to, const osh_tensor *scale)
+{
+    for (int64_t i = 0; i < osh_tensor_numel(scale); i++)
+        to[i] = (uint8_t)(osh_bits_of_f32(osh_tensor_at(scale, i)) >> 23);
+}
+
+static osh_status micro_pack(osh_ctx *cx, void *const *data, const osh_q_scheme *s, int64_t O, int64_t I,
+                             osh_dtype dt, const void *codes, const osh_qparams *p, const osh_tensor *in_scale,
+                             const osh_tensor *in_zero)
+{
+    osh_status rc = OSH_OK;
+    packing j = {data[0], (uint8_t *)codes, O * I, s->weights.bits};
+    int i = 2;
+
+    if (codes && is_packed(s)) OSH_TRY(osh_parallel_for(cx, (j.n + CODES - 1) / CODES, pack_chunk, &j));
+    else if (codes) memcpy(data[0], codes, (size_t)(O * I));
+    if (is_relative(s)) {
+        memcpy(data[1], p->scale->data, osh_tensor_bytes(p->scale));
+        memcpy(data[i++], &p->global, sizeof p->global);
+    } else {
+        exponents_put(data[1], p->scale);
+    }
+    OSH_TRY(osh_format_put_input(cx, data + i, s, dt, in_scale, in_zero));
+done:
+    return rc;
+}
+
+static osh_status micro_unpack(osh_ctx *cx, void *codes, osh_qparams *p, const osh_q_scheme *s, int64_t O, int64_t I,
+                               const osh_tensor *const *data)
+{
+    osh_status rc = OSH_OK;
+    osh_format_tensor want[OSH_FORMAT_MAX_TENSORS];
+    osh_qparams q = {0}; // own
+    packing j = {NULL, codes, O * I, s->weights.bits};
+    int n;
+
+    OSH_TRY(micro_tensors(cx, want, &n, s, O, I, OSH_BF16));
+    for (int i = 0; i < (is_relative(s) ? 3 : 2); i++) OSH_TRY(osh_format_check_stored(cx, data[i], &want[i]));
+    if (is_relative(s)) {
+        OSH_TRY(osh_tensor_new(cx, &q.scale, OSH_FP8, 2, want[1].shape));
+        memcpy(q.scale->data, data[1]->data, osh_tensor_bytes(q.scale));
+        q.global = osh_tensor_at(data[2], 0);
+    } else {
+        const uint8_t *e = data[1]->data;
+        OSH_TRY(osh_tensor_new(cx, &q.scale, OSH_BF16, 2, want[1].shape));
+        for (int64_t i = 0; i < osh_tensor_numel(q.scale); i++)
+            ((uint16_t *)q.scale->data)[i] = e[i] ? (uint16_t)(e[i] << 7) : 1 << 6; // 2^-127: half of the least normal
+    }
+    j.bytes = data[0]->data;
+    if (is_packed(s)) OSH_TRY(osh_parallel_for(cx, (j.n + CODES - 1) / CODES, unpack_chunk, &j));
+    else memcpy(codes, data[0]->data, (size_t)(O * I));
+    *p = q, q = (osh_qparams){0}; // give
+done:
+    osh_qparams_deinit(cx, &q);
+    return rc;
+}
+
+const osh_format osh_format_nvfp4 = {"nvfp4-pack-quantized", micro_tensors, micro_pack, micro_pack_rows, micro_unpack};
+const osh_format osh_format_mxfp4 = {"mxfp4-pack-quantized", micro_tensors, micro_pack, micro_pack_rows, micro_unpack};
+const osh_format osh_format_mxfp6 = {"mxfp6-pack-quantized", micro_tensors, micro_pack, micro_pack_rows, micro_unpack};
+const osh_format osh_format_mxfp8 = {"mxfp8-quantized", micro_tensors, micro_pack, NULL, micro_unpack};
