@@ -1,11 +1,12 @@
 /* moe_router.c - which experts a token goes to, and with what weight.
  *
- *   in[0] logits [N, E]     out route [N, E]     E = experts; 0 where the token does not go
+ *   in[0] logits [N, E]     in[1] w [E], if scaled     out route [N, E]     E = experts; 0 where the token does not go
  *
  *   p = softmax(logits)     in f32, over all experts
  *   the top_k largest; of equal logits the lower index first
  *   norm_topk_prob: each divided by their sum
  *   sigmoid: p = 1 / (1 + e^-logit) instead (Llama 4)
+ *   scaled: each times its expert's number w (Gemma 4)
  *
  * transformers' Qwen3MoeTopKRouter: probabilities in f32, the weights rounded to the dtype of the logits at the end. It
  * chooses by the probabilities and leaves the order of equal ones to torch.topk. Here the logits decide, which no
@@ -28,6 +29,8 @@ static const osh_field attrs[] = {
      "their weights are divided by their sum", NULL, NULL},
     {"sigmoid", OSH_F_BOOL, offsetof(osh_moe_router_attr, sigmoid), "false", 0, 0,
      "a weight is the sigmoid of the logit", NULL, NULL},
+    {"scaled", OSH_F_BOOL, offsetof(osh_moe_router_attr, scaled), "false", 0, 0,
+     "a weight is multiplied by its expert's number", NULL, NULL},
     {0},
 };
 
@@ -35,11 +38,11 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
                         const void *attr)
 {
     const osh_moe_router_attr *at = attr;
-    (void)w_shape, (void)w_ndim;
     if (in_width[0] > OSH_MOE_MAX_EXPERTS || at->top_k > in_width[0])
         return osh_fail(cx, OSH_E_UNSUPPORTED, "moe_router: %lld of %lld experts, want no more than there are, and %d",
                         (long long)at->top_k, (long long)in_width[0], OSH_MOE_MAX_EXPERTS);
     out_width[0] = in_width[0];
+    w_ndim[0] = at->scaled, w_shape[0][0] = in_width[0];
     return OSH_OK;
 }
 
@@ -68,12 +71,15 @@ static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_op_args *a = user;
     int64_t E = osh_width(a->in[0]), end = osh_min64(osh_rows(a->in[0]), (chunk + 1) * ROWS);
-    float x[OSH_MOE_MAX_EXPERTS];
+    const osh_moe_router_attr *at = a->attr;
+    float x[OSH_MOE_MAX_EXPERTS], w[OSH_MOE_MAX_EXPERTS];
 
     (void)cx, (void)worker;
+    if (at->scaled) osh_load_weight(w, a->in[1], 0, E, a->in[0]->dtype);
     for (int64_t n = chunk * ROWS; n < end; n++) {
         osh_to_f32(x, osh_elem(a->in[0], n * E), a->in[0]->dtype, E);
-        route_row(x, E, a->attr);
+        route_row(x, E, at);
+        for (int64_t e = 0; e < E && at->scaled; e++) x[e] *= w[e];
         osh_from_f32(osh_elem(a->out[0], n * E), a->out[0]->dtype, x, E);
     }
     return OSH_OK;
@@ -86,15 +92,21 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 }
 
 /* Of one row, g [E]: dx_i = p_i (g_i - sum over the chosen of g p), g_i = 0 where i is not chosen. Divided by their
- * sum, the chosen ones are a softmax of their own, and the others get nothing. */
-static void route_back(const osh_grad_args *a, int64_t n, float *x, float *route, int64_t E)
+ * sum, the chosen ones are a softmax of their own, and the others get nothing. Scaled by w, the route p w has
+ * dw = g p, and g w takes the place of g. */
+static void route_back(const osh_grad_args *a, int64_t n, float *x, const float *w, int64_t E)
 {
     const osh_moe_router_attr *at = a->attr;
-    const float *g = (const float *)a->dout[0]->data + n * E;
     double p[OSH_MOE_MAX_EXPERTS], max = x[0], sum = 0, dot = 0;
+    float route[OSH_MOE_MAX_EXPERTS], g[OSH_MOE_MAX_EXPERTS];
 
+    memcpy(g, (const float *)a->dout[0]->data + n * E, (size_t)E * sizeof *g);
     memcpy(route, x, (size_t)E * sizeof *route);
     route_row(route, E, at);
+    for (int64_t e = 0; e < E && at->scaled; e++) {
+        osh_grad_add(a->din[1], e, (double)g[e] * route[e]);
+        g[e] *= w[e];
+    }
     if (at->sigmoid) {
         for (int64_t e = 0; e < E; e++) osh_grad_add(a->din[0], n * E + e, (double)g[e] * route[e] * (1 - route[e]));
         return;
@@ -112,18 +124,19 @@ static void route_back(const osh_grad_args *a, int64_t n, float *x, float *route
 static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     int64_t N = osh_rows(a->in[0]), E = osh_width(a->in[0]);
-    float x[OSH_MOE_MAX_EXPERTS], route[OSH_MOE_MAX_EXPERTS];
+    float x[OSH_MOE_MAX_EXPERTS], w[OSH_MOE_MAX_EXPERTS];
 
     (void)cx;
+    if (a->in[1]) osh_load_weight(w, a->in[1], 0, E, a->in[0]->dtype);
     for (int64_t n = 0; n < N; n++) {
         osh_to_f32(x, osh_elem(a->in[0], n * E), a->in[0]->dtype, E);
-        route_back(a, n, x, route, E);
+        route_back(a, n, x, w, E);
     }
     return OSH_OK;
 }
 
 const osh_op osh_op_moe_router = {
-    .name = "moe_router", .n_in = 1, .n_weights = 0, .n_out = 1,
+    .name = "moe_router", .n_in = 1, .n_weights = 1, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_moe_router_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_moe_router_cuda)},
     .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref},

@@ -139,7 +139,7 @@ static inline bool osh_act_is_tanh(const char *act)
 }
 typedef struct { char *act; /* as osh_glu_attr, and relu, relu2 */ } osh_act_attr;
 enum { OSH_MOE_MAX_EXPERTS = 1024 };
-typedef struct { int64_t top_k; bool norm_topk_prob, sigmoid; } osh_moe_router_attr;
+typedef struct { int64_t top_k; bool norm_topk_prob, sigmoid, scaled; } osh_moe_router_attr;
 typedef struct {
     osh_moe_router_attr route;
     int64_t experts, n_group, topk_group;
@@ -175,7 +175,7 @@ typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // of nll and kl: of
  *   positions   in x [N, D], w [P, D]                                out [N, D]     x + w[position + offset]
  *   sigmoid_gate in gate [N, 1], x [N, D]                            out [N, D]     sigmoid(gate) x
  *   zeros       in x [N, D], for its shape                           out [N, D]
- *   moe_router  in logits [N, E]                                     out [N, E]     weights of the experts chosen
+ *   moe_router  in logits [N, E], w [E] if scaled                    out [N, E]     weights of the experts chosen
  *   moe_gate    in x [N, D], w [E, D], b [E] optional                out [N, E]     the same, of logits in f32
  *   routed_scale in x [N, D], route [N, E]                           out [N, D]     x * sum of route[n, :]
  *   gain        in x [N, D], w [1]                                   out [N, D]     x * w

@@ -23,12 +23,16 @@ static osh_status add_layer(osh_ctx *cx, osh_plan *p, const osh_reap *a, const o
     osh_experts *x = p->experts;
     const osh_graph *g = p->graph;
     const osh_node *route = &g->nodes[g->values[combine->in[2]].producer];
-    const char *expert = g->modules[g->nodes[g->values[combine->in[1]].producer].module].name;
+    const osh_node *down = &g->nodes[g->values[combine->in[1]].producer];
+    const char *expert = g->modules[down->module].name;
     const char *end = strstr(expert, ".experts.");
     osh_expert_layer *l = &x->layers[x->n];
     if (!osh_node_is(route, "moe_router") || !end)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "REAPPruningModifier: %s: its router (%s) is none that takes a softmax over "
                  "all experts, and others are not made by this version", expert, route->op->name);
+    if (down->w[0] >= 0 && g->weights[down->w[0]].part)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "REAPPruningModifier: %s has experts that lie in one tensor: want weights of "
+                 "each expert", p->ck->dir);
     int n_all = (int)g->values[combine->in[2]].width, top_k = (int)((const osh_moe_router_attr *)route->attr)->top_k;
     int n_drop = (int)(n_all * a->sparsity);
     if (x->n && n_all != x->n_all)

@@ -64,6 +64,7 @@ check deepseek_v3 8 2 18
 check llava 7 2 # text models of models that see
 check gemma3_vision 7 3
 check gemma4_vision 9 2 1 # its towers stay dense
+check gemma4_moe 7 2 # its experts stay in their tensors
 check qwen2_5_vl 7 2
 check qwen3_vl 7 2
 check mllama 7 2 # of 3 layers: no text reaches the other

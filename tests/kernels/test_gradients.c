@@ -32,7 +32,8 @@ static const osh_rope_attr rope_pairs = {.head_dim = 8, .rotary_dim = 8, .inv_fr
 static const osh_attention_attr att = {6, 2, 7, 0, 0.9, 0}, att_window = {6, 2, 7, 3, 0, 0},
                                 att_cap = {4, 1, 8, 0, 0.9, 1.5}, att_one = {1, 1, 1, 0, 0, 0},
                                 att_cap_window = {2, 2, 64, 100, 0, 2};
-static const osh_moe_router_attr top1s = {1, false, true}, top2 = {2, false}, top2n = {2, true};
+static const osh_moe_router_attr top1s = {1, false, true}, top2 = {2, false}, top2n = {2, true},
+                                 top2ns = {2, true, false, true};
 static const osh_moe_combine_attr expert1 = {1}, expert1p = {1, true};
 static const osh_position_scale_attr far4 = {0.5, 4};
 static const osh_rms_norm_attr rms_plain = {.eps = 1e-2, .plain = true};
@@ -53,6 +54,7 @@ static const grad_case cases[] = {
     {"moe_router", 7, {3}, {{8, 0}}, 8, &top2, 4},
     {"moe_router", 7, {3}, {{8, 0}}, 8, &top2n, 4},
     {"moe_router", 7, {3}, {{8, 0}}, 8, &top1s, 4},
+    {"moe_router", 7, {3}, {{8, 0}, {8, 0}}, 8, &top2ns, 4},
     {"routed_scale", 7, {3}, {{9, 0}, {3, 0}}, 9},
     {"position_scale", 13, {5, 6}, {{9, 0}}, 9, &far4},
     {"gain", 13, {5, 6}, {{9, 0}, {1, 0}}, 9},

@@ -74,7 +74,7 @@ static const osh_rope_attr rope8b = {.head_dim = 8, .rotary_dim = 8, .inv_freq =
     .attention_scaling = 1, .position_beta = 0.5, .position_original = 16};
 static const osh_attention_attr att7c = {6, 2, 7, 0, 0.9, 1.5}, att64c = {9, 3, 64, 0, 0, 0.5};
 static const osh_attention_attr att16 = {2, 1, 16, 0, 0}, att16w = {2, 1, 16, 300, 0};
-static const osh_moe_router_attr top1s = {1, false, true};
+static const osh_moe_router_attr top1s = {1, false, true}, top2ns = {2, true, false, true};
 static const osh_moe_router_attr top1 = {1, false}, top2 = {2, false}, top2n = {2, true}, top8 = {8, false},
                                  top8n = {8, true};
 #define GATE(e, groups, left, by, sigmoid, bias, ...) {{__VA_ARGS__}, e, groups, left, by, sigmoid, bias, NULL}
@@ -213,6 +213,8 @@ static const op_case cases[] = {
     {"moe_router", 1, {1}, .out = 1, .attr = &top1},
     {"moe_router", 7, {7}, .out = 7, .amp = 2, .attr = &top2, .without = &top1},
     {"moe_router", 129, {33}, .out = 33, {3}, .amp = 4, .attr = &top2n, .without = &top2},
+    {"moe_router", 7, {7}, {{7}}, 7, {3}, .amp = 2, .attr = &top2ns, .without = &top2n},
+    {"moe_router", 129, {33}, {{33}}, 33, {3}, .amp = 4, .attr = &top2ns, .without = &top2n},
     {"moe_router", 130, {128}, .out = 128, {65}, .amp = 3, .attr = &top8n, .without = &top8},
     {"moe_router", 3, {8}, .out = 8, .amp = 3, .attr = &top8},
     {"moe_router", 129, {33}, .out = 33, {3}, .amp = 4, .attr = &top1s, .without = &top1},

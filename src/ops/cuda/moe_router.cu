@@ -1,9 +1,10 @@
 /* moe_router.cu - moe_router: a warp for each token; lane l has the experts l, l + 32, ...
  *
- *   in[0] logits [N, E]     out route [N, E]     0 but for the top_k largest; of equal logits the lower index first
+ *   in[0] logits [N, E]     in[1] w [E], if scaled     out route [N, E]
  *
+ * route is 0 but for the top_k largest; of equal logits the lower index first:
  * e^(logit - max) / sum in f32, sums as the warp's butterfly; with norm_topk_prob divided by the sum of those chosen,
- * in the order in which they were chosen. */
+ * in the order in which they were chosen; scaled: times w. */
 #include "ops/cuda/pack.cuh"
 
 #include <assert.h>
@@ -26,9 +27,9 @@ template <class T> static __device__ inline int next_best(float *logit, const T 
     return at;
 }
 
-/* logits, route [n, E] */
-template <class T>
-static __global__ void router_kernel(T *route, const T *logits, int64_t n, int E, osh_moe_router_attr at)
+/* logits, route [n, E]; w [E] if scaled */
+template <class T, class S>
+static __global__ void router_kernel(T *route, const T *logits, const S *w, int64_t n, int E, osh_moe_router_attr at)
 {
     int lane = (int)(threadIdx.x % 32), warps = (int)(blockDim.x / 32);
 
@@ -49,24 +50,33 @@ static __global__ void router_kernel(T *route, const T *logits, int64_t n, int E
         for (int i = 0, e = lane; e < E; i++, e += 32) {
             float x = osh_cu_load(row[e]), p = at.sigmoid ? 1.0f / (1.0f + expf(-x)) : expf(x - max) / sum;
             if (!(taken >> i & 1)) p = 0;
-            osh_cu_store(&to[e], at.norm_topk_prob ? p / top : p);
+            if (at.norm_topk_prob) p /= top;
+            if (at.scaled) p *= osh_cu_round<T>(osh_cu_load(w[e]));
+            osh_cu_store(&to[e], p);
         }
     }
+}
+
+template <class T, class S> static void router_of(const osh_op_args *a)
+{
+    const osh_moe_router_attr *at = static_cast<const osh_moe_router_attr *>(a->attr);
+    const osh_tensor *x = a->in[0], *y = a->out[0];
+    const S *w = at->scaled ? static_cast<const S *>(a->in[1]->data) : nullptr;
+    OSH_LAUNCH((router_kernel<T, S>), osh_cu_grid(y->device, osh_rows(x), 4), 128, 0, osh_cuda_stream(y->device),
+               static_cast<T *>(y->data), static_cast<const T *>(x->data), w, osh_rows(x), (int)osh_width(x), *at);
 }
 
 osh_status osh_moe_router_cuda(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     const osh_moe_router_attr *at = static_cast<const osh_moe_router_attr *>(a->attr);
-    const osh_tensor *x = a->in[0], *y = a->out[0];
-    int64_t n = osh_rows(x);
-    int E = (int)osh_width(x);
+    osh_dtype dt = a->in[0]->dtype, stored = at->scaled ? a->in[1]->dtype : dt;
 
-    assert(E <= OSH_MOE_MAX_EXPERTS && osh_width(y) == E && at->top_k <= E);
-    if (!n) return OSH_OK;
-    OSH_CU_BY_DTYPE(x->dtype, T,
-        OSH_LAUNCH(router_kernel<T>, osh_cu_grid(y->device, n, 4), 128, 0, osh_cuda_stream(y->device),
-                   static_cast<T *>(y->data), static_cast<const T *>(x->data), n, E, *at));
+    assert(osh_width(a->in[0]) <= OSH_MOE_MAX_EXPERTS && osh_width(a->out[0]) == osh_width(a->in[0]));
+    assert(at->top_k <= osh_width(a->in[0]));
+    if (!osh_rows(a->in[0])) return OSH_OK;
+    OSH_TRY(osh_cu_readable(cx, stored));
+    OSH_CU_BY_DTYPE(dt, T, OSH_CU_BY_STORED(stored, S, router_of<T, S>(a)));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

@@ -246,6 +246,8 @@ CASES = {
                                                   use_double_wide_mlp=True, final_logit_softcapping=4.0)), {"rope_parameters": gemma4_rope(1.0)}),
     "gemma4_k_eq_v": (five("Gemma4ForCausalLM", **gemma4(num_hidden_layers=4, attention_k_eq_v=True, num_global_key_value_heads=1, global_head_dim=16,
                                                          hidden_size_per_layer_input=0)), {"sliding_window": 24}),
+    "gemma4_moe": (five("Gemma4ForCausalLM", **gemma4(num_hidden_layers=2, enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=24,
+                                                      global_head_dim=16, hidden_size_per_layer_input=0)), {"top_k_experts": 3}),
     "gemma4_vision": (around("Gemma4ForConditionalGeneration", "gemma4", dict(gemma4(num_hidden_layers=2, hidden_size_per_layer_input=8,
         num_kv_shared_layers=0, global_head_dim=24, use_bidirectional_attention="vision"), pad_token_id=0, model_type="gemma4_text"), dict(TOWER,
         num_key_value_heads=2, head_dim=8, position_embedding_size=8), audio_config=dict(hidden_size=16, num_hidden_layers=1,
@@ -320,7 +322,7 @@ def names_and_shapes(directory, stacked):
         rows = [["embed_out.weight" if n == "lm_head.weight" else n, s] for n, s in rows]
     mixtral = model.config.model_type == "mixtral"
     rows = [[n.replace(".mlp.gate.", ".block_sparse_moe.gate.") if mixtral else n, s] for n, s in rows]
-    return rows if stacked or model.config.model_type == "gpt_oss" else [row for n, s in rows for row in split_experts(n, s, mixtral)]
+    return rows if stacked or model.config.model_type in ("gpt_oss", "gemma4_text") else [row for n, s in rows for row in split_experts(n, s, mixtral)]
 
 
 def split_experts(name, shape, mixtral):

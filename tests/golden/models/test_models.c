@@ -172,6 +172,7 @@ int main(void)
         CASE(llama4),
         CASE(gemma4),
         CASE(gemma4_k_eq_v),
+        CASE(gemma4_moe),
         CASE(gemma4_vision),
         CASE(mamba2),
         CASE(mamba2_limit),
