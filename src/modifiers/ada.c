@@ -20,6 +20,8 @@ typedef struct ada { // arguments
     double beta[2];      // this and the next are read by ada_key(), not by the table
     double adjust[2];    // lr_adjust: above this error of the first step, this rate; [1] 0: not
     bool minmax;         // of AutoRound: ranges of groups learn, too
+    char *unit;          // own: what learns together
+    osh_block_rule block;
 } ada;
 
 #define SHARED(rate, steps)                                                                                           \
@@ -63,8 +65,12 @@ static const osh_field auto_fields[] = {
      .doc = "the range of a group learns, too, and with it its scale"},
     {.name = "log_period", .type = OSH_F_INT, .offset = offsetof(ada, log_period), .dflt = "100", .min = 1,
      .max = 1000000, .doc = "steps between two losses in the log (log level debug)"},
-    {.name = "target", .type = OSH_F_STR, .offset = offsetof(ada, target), .dflt = "quantized",
-     .values = "original|quantized", .doc = "whose inputs the output of a layer is to be that of"},
+    {.name = "target", .type = OSH_F_STR, .offset = offsetof(ada, target), .values = "original|quantized",
+     .doc = "whose inputs the output is to be that of; default: of a block original, of a Linear quantized"},
+    {.name = "unit", .type = OSH_F_STR, .offset = offsetof(ada, unit), .dflt = "auto", .values = "auto|block|linear",
+     .doc = "whose output codes learn from: a decoder layer's, or each Linear's; auto: block where that can be"},
+    {.name = "batch_size", .type = OSH_F_INT, .offset = offsetof(ada, block.samples), .dflt = "8", .min = 1,
+     .max = 1000000, .doc = "samples of a step; unit block"},
     {0},
 };
 extern const osh_modifier_type osh_modifier_adaround, osh_modifier_adaquant, osh_modifier_autoround;
@@ -135,7 +141,6 @@ static osh_status auto_key(osh_ctx *cx, osh_modifier *m, const char *key, const 
                            const char *what)
 {
     static const char *const nothing[][2] = {
-        {"batch_size", "a step takes all samples at once"},
         {"enable_torch_compile", "nothing is compiled"},
         {"device_ids", "it runs on the CPU"},
         {"disable_opt_rtn", "learning begins with what rounding to nearest gives"},
@@ -164,6 +169,11 @@ static osh_status want_integers(osh_ctx *cx, const osh_modifier *m, const osh_q_
                     "integers", m->type->name, s->group_name);
 }
 
+static bool is_original(const ada *a, bool block)
+{
+    return a->target ? !strcmp(a->target, "original") : block;
+}
+
 static osh_status auto_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
@@ -177,6 +187,12 @@ static osh_status auto_resolve(osh_ctx *cx, osh_modifier *m)
     }
     if (a->learning_rate <= 0) a->learning_rate = (a->num_iterations >= 1000 && bits <= 3 ? 2.0 : 1.0) /
                                                   (double)a->num_iterations;
+    a->block.may = strcmp(a->unit, "block") != 0;
+    if (!strcmp(a->unit, "linear") || (a->block.may && !is_original(a, true))) goto done;
+    if (!is_original(a, true))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: unit block with target 'quantized' is not made by this version: want one "
+                 "of the two", m->type->name);
+    a->block.steps = a->num_iterations, a->block.period = a->log_period, a->block.seed = 42;
 done:
     return rc;
 }
@@ -219,7 +235,7 @@ done:
 static unsigned ada_wants(const osh_modifier *m, const osh_q_scheme *s)
 {
     unsigned w = s->weights.present ? OSH_STAT_HESSIAN : 0;
-    if (w && !strcmp(((const ada *)m->args)->target, "original")) w |= OSH_STAT_SHIFT;
+    if (w && is_original(m->args, false)) w |= OSH_STAT_SHIFT;
     return w | osh_scheme_wants(s);
 }
 
@@ -284,40 +300,92 @@ static void conclude(osh_linear_job *j, const osh_ada_args *a)
     if (!a->shift) j->nearest = j->losses.of[0], j->objective = j->losses.of[1];
 }
 
-static osh_status learn_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, const osh_tensor *h)
+static void args_free(osh_ctx *cx, osh_ada_args *a)
+{
+    osh_free(cx, a->scale);
+    osh_free(cx, a->zero);
+    a->scale = a->zero = NULL;
+}
+
+/* Of a job whose params and codes are those of rounding to nearest; own: scale and zero. */
+static osh_status args_new(osh_ctx *cx, const osh_modifier *m, const osh_linear_job *j, osh_ada_args *a)
 {
     osh_status rc = OSH_OK;
     const ada *args = m->args;
     const osh_q_args *q = &j->scheme->weights;
     osh_grid grid = osh_grid_of(q->bits, false);
     int64_t O = j->w->shape[0], I = j->w->shape[1], n_scales = osh_tensor_numel(j->params.scale);
-    float *scale = NULL, *zero = NULL; // own
-    double *sums = NULL;               // own: [O] twice, then the curve
-    osh_ada_args a = {.rule = rule_of(m), .w = j->w, .h = h->data, .shift = j->shift ? j->shift->data : NULL,
-                      .n_tokens = (double)(j->n_tokens > 0 ? j->n_tokens : 1), .codes = j->codes, .O = O, .I = I,
-                      .group = osh_q_scale_cols(q, I), .row_block = osh_q_scale_rows(q, O),
-                      .lo = grid.lo, .hi = grid.hi, .dtype = j->params.scale->dtype,
-                      .keep_zeros = j->pruned, .period = args->log_period};
-    if (is_auto(m)) a.rule.scale_rate = learns_range(m, q) ? args->learning_rate : 0;
-    OSH_NEW(cx, scale, n_scales);
-    OSH_NEW(cx, sums, 2 * O + osh_ada_points(a.rule.steps, a.period));
-    for (int64_t i = 0; i < n_scales; i++) scale[i] = osh_q_scale_value(&j->params, i);
-    if (j->params.zero) {
-        OSH_NEW(cx, zero, n_scales);
-        for (int64_t i = 0; i < n_scales; i++) zero[i] = ((const int8_t *)j->params.zero->data)[i];
-    }
-    a.scale = scale, a.zero = zero, a.nearest = sums, a.learned = sums + O, a.curve = sums + 2 * O;
-    OSH_TRY(adjust_rate(cx, args, &a));
+    *a = (osh_ada_args){.rule = rule_of(m), .w = j->w, .n_tokens = (double)(j->n_tokens > 0 ? j->n_tokens : 1),
+                        .codes = j->codes, .O = O, .I = I, .group = osh_q_scale_cols(q, I),
+                        .row_block = osh_q_scale_rows(q, O), .lo = grid.lo, .hi = grid.hi,
+                        .dtype = j->params.scale->dtype, .keep_zeros = j->pruned, .period = args->log_period};
+    if (is_auto(m)) a->rule.scale_rate = learns_range(m, q) ? args->learning_rate : 0;
+    OSH_NEW(cx, a->scale, n_scales);
+    for (int64_t i = 0; i < n_scales; i++) a->scale[i] = osh_q_scale_value(&j->params, i);
+    if (!j->params.zero) goto done;
+    OSH_NEW(cx, a->zero, n_scales);
+    for (int64_t i = 0; i < n_scales; i++) a->zero[i] = ((const int8_t *)j->params.zero->data)[i];
+done:
+    return rc;
+}
+
+/* The job's params become what was learned. */
+static void args_take(const osh_ada_args *a, osh_linear_job *j)
+{
+    int64_t n = osh_tensor_numel(j->params.scale);
+    if (a->rule.scale_rate > 0) osh_from_f32(j->params.scale->data, a->dtype, a->scale, n);
+    for (int64_t i = 0; a->zero && i < n; i++) ((int8_t *)j->params.zero->data)[i] = (int8_t)a->zero[i];
+}
+
+static osh_status learn_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, const osh_tensor *h)
+{
+    osh_status rc = OSH_OK;
+    osh_ada_args a = {0}; // scale and zero: own
+    double *sums = NULL;  // own: [O] twice, then the curve
+    OSH_TRY(args_new(cx, m, j, &a));
+    a.h = h->data, a.shift = j->shift ? j->shift->data : NULL;
+    OSH_NEW(cx, sums, 2 * a.O + osh_ada_points(a.rule.steps, a.period));
+    a.nearest = sums, a.learned = sums + a.O, a.curve = sums + 2 * a.O;
+    OSH_TRY(adjust_rate(cx, m->args, &a));
     OSH_TRY(osh_ada(cx, &a));
-    if (a.rule.scale_rate > 0) osh_from_f32(j->params.scale->data, a.dtype, scale, n_scales);
-    for (int64_t i = 0; zero && i < n_scales; i++) ((int8_t *)j->params.zero->data)[i] = (int8_t)zero[i];
+    args_take(&a, j);
     log_curve(cx, j, &a);
     conclude(j, &a);
 done:
-    osh_free(cx, scale);
-    osh_free(cx, zero);
+    args_free(cx, &a);
     osh_free(cx, sums);
     return rc;
+}
+
+/* Params and codes of a job, rounded to nearest. */
+static osh_status round_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j)
+{
+    osh_status rc = OSH_OK;
+    const osh_q_args *q = &j->scheme->weights;
+    OSH_TRY(osh_q_weight_params(cx, &j->params, j->w, q, m->arithmetic, j->name));
+    if (!(j->codes = osh_alloc(cx, (size_t)osh_tensor_numel(j->w))))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the codes of %s", j->name);
+    OSH_TRY(osh_q_encode(cx, j->codes, j->w, &j->params, q, m->arithmetic));
+done:
+    return rc;
+}
+
+static const osh_block_rule *ada_blocks(const osh_modifier *m)
+{
+    const osh_block_rule *r = &((const ada *)m->args)->block;
+    return r->steps ? r : NULL;
+}
+
+static osh_status ada_learns(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, osh_ada_args *a)
+{
+    osh_status rc = round_job(cx, m, j);
+    return rc ? rc : args_new(cx, m, j, a);
+}
+
+static void ada_learned(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, osh_ada_args *a)
+{
+    if (a->scale && j->params.scale) args_take(a, j);
+    args_free(cx, a);
 }
 
 static osh_status ada_compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, osh_tensor *h,
@@ -327,11 +395,7 @@ static osh_status ada_compress(osh_ctx *cx, const osh_modifier *m, osh_linear_jo
     (void)n_samples;
     OSH_TRY(osh_gptq_permute(cx, h->data, h->shape[0], NULL));
     for (osh_linear_job *j = jobs; j < jobs + n; j++) {
-        const osh_q_args *q = &j->scheme->weights;
-        OSH_TRY(osh_q_weight_params(cx, &j->params, j->w, q, m->arithmetic, j->name));
-        if (!(j->codes = osh_alloc(cx, (size_t)osh_tensor_numel(j->w))))
-            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the codes of %s", j->name);
-        OSH_TRY(osh_q_encode(cx, j->codes, j->w, &j->params, q, m->arithmetic));
+        OSH_TRY(round_job(cx, m, j));
         OSH_TRY(learn_job(cx, m, j, h));
         OSH_TRY(osh_job_finish(cx, j, !j->keep_w));
         OSH_TRY(osh_linear_job_done(cx, j));
@@ -373,6 +437,7 @@ static double ada_flops(const osh_modifier *m, int64_t O, int64_t I)
         .name = called, .fields = table, .bytes = sizeof(ada), .key = own##_key, .keys = keyed,                     \
         .resolve = own##_resolve, .wants = ada_wants, .freedom = ada_freedom, .compress = ada_compress,             \
         .step = ada_step_name, .needs = ada_needs, .flops = ada_flops, .propagates = true, .host_only = true,       \
+        .blocks = ada_blocks, .learns = ada_learns, .learned = ada_learned,                                         \
     }
 ADA(adaround, "AdaRoundModifier", round_fields, ada, "beta_range, lr_adjust");
 ADA(adaquant, "AdaQuantModifier", quant_fields, ada, "lr_adjust");

@@ -7,6 +7,7 @@
 #ifndef OSH_MODIFIER_H
 #define OSH_MODIFIER_H
 #include "base/field.h"
+#include "ops/ada.h"
 #include "quant/arith.h"
 #include "tensor/device.h"
 #include "text/match.h"
@@ -17,7 +18,9 @@ enum { // statistics of a value, bit set
     OSH_STAT_RANGE = 2,   // what the scheme's static input observer needs
     OSH_STAT_SHIFT = 4,   // (X0 - X)^T X, f32 [I, I], X0: what it is in the original model
     OSH_STAT_SQUARES = 8, // sum of X^2 of each channel, f64 [I]; a search of ranges weighs channels by it
-    OSH_STAT_CACHE = 16   // range of the keys and of the values of the attention that makes it
+    OSH_STAT_CACHE = 16,  // range of the keys and of the values of the attention that makes it
+    OSH_STAT_BLOCK = 32   // in the place of the first and the third: what its block reads, and puts out in the original
+                          // model; the plan says where (plan/blocks.h)
 };
 
 enum { // in what a solve is free, bit set
@@ -142,6 +145,11 @@ struct osh_modifier_type {
                            int64_t n_samples);
     const char *(*step)(const osh_modifier *m, int k); // name of the k-th of osh_losses; NULL: it has none
     const struct osh_tune_rule *(*tunes)(const osh_modifier *m); // view: what comes behind all solves; NULL: nothing
+    /* View: how codes learn from the output of a whole block; NULL: they do not. Of a job with name, scheme and w:
+     * params and codes, rounded to nearest, and what osh_ada_learner_new takes; when it has learned, params follow. */
+    const osh_block_rule *(*blocks)(const osh_modifier *m);
+    osh_status (*learns)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, osh_ada_args *a);
+    void (*learned)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, osh_ada_args *a);
     bool by_rows; // of bands of whole rows (strategy block: of whole blocks) it makes what it makes of them together
     /* It makes weights 0: codes are then w's bytes, and packed. The one scheme has its targets, modules that a Linear
      * may be inside of, and nothing to quantize. A quantizer may come behind it. */

@@ -43,7 +43,25 @@ typedef struct osh_ada_args {
     double *nearest, *learned; // [O] out: T times the loss of codes in, and out
 } osh_ada_args;
 
+typedef struct osh_block_rule { // of learn/block.h
+    int64_t steps, samples; // steps 0: none; samples of a step
+    int64_t period;         // steps between two points of the curve
+    uint64_t seed;
+    bool may;               // where it cannot be, each Linear learns alone
+} osh_block_rule;
+
 int64_t osh_ada_points(int64_t steps, int64_t period);
 osh_status osh_ada(osh_ctx *cx, const osh_ada_args *a);
 size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_threads); // scratch
+
+/* One weight whose gradients come from elsewhere (cpu/ada_learn.c). Of the arguments h, shift, curve and what is summed
+ * over tokens are not read; w, codes, scale and zero stay while it lives. */
+typedef struct osh_ada_learner osh_ada_learner;
+osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada_args *a);
+void osh_ada_learner_free(osh_ctx *cx, osh_ada_learner *l);
+osh_status osh_ada_learner_add(osh_ctx *cx, osh_ada_learner *l, const osh_tensor *dw); // F32 [O, I], to the gradient
+/* best: codes, scales and zero points of the arguments become what they are before the step. Step t (< 0: none) follows
+ * the gradient, which is 0 then; `to` [O, I] becomes the weight behind it. */
+osh_status osh_ada_learner_step(osh_ctx *cx, osh_ada_learner *l, int64_t t, bool best, osh_tensor *to);
+size_t osh_ada_learner_bytes(int64_t O, int64_t I, int64_t group, int n_threads);
 #endif

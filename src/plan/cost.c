@@ -8,6 +8,7 @@
 #include "plan/cost.h"
 #include "graph/picked.h"
 #include "ops/scan.h"
+#include "plan/blocks.h"
 #include "plan/folds.h"
 #include "plan/looks.h"
 #include "plan/tuning.h"
@@ -136,6 +137,7 @@ static double factor_flops(const osh_linear *l) { return (2.0 / 3 + 2 * l->shift
 static double solve_flops(const osh_plan *p, const osh_linear *l)
 {
     const osh_modifier *m = &p->recipe->modifiers[l->modifier];
+    if (l->wants & OSH_STAT_BLOCK) return osh_block_flops(p, l);
     if (m->type->flops) return m->type->flops(m, l->O, l->I);
     return (1 + !p->device + 2 * l->shift) * cube(l, l->O);
 }
@@ -145,7 +147,7 @@ double osh_cost_of_linear(const osh_plan *p, int linear)
     const osh_linear *l = &p->linears[linear];
     double work = (double)l->O * (double)l->I / codes_per_s;
     if (!l->wants) return work + (double)l->O * (double)l->I * (double)osh_dtype_bytes(l->dtype) / bytes_per_s;
-    if (l->wants & OSH_STAT_HESSIAN) work += solve_flops(p, l) / solves_per_s;
+    if (l->wants & (OSH_STAT_HESSIAN | OSH_STAT_BLOCK)) work += solve_flops(p, l) / solves_per_s;
     if (leads(p, linear)) work += factor_flops(l) / factors_per_s;
     return work;
 }
@@ -160,7 +162,7 @@ static void add_linears(osh_cost *cost, int n, const osh_plan *p)
             continue;
         }
         c->work[OSH_PHASE_SOLVE] += osh_cost_of_linear(p, i);
-        if (l->wants & OSH_STAT_HESSIAN) c->flops[OSH_PHASE_SOLVE] += solve_flops(p, l);
+        if (l->wants & (OSH_STAT_HESSIAN | OSH_STAT_BLOCK)) c->flops[OSH_PHASE_SOLVE] += solve_flops(p, l);
         if (leads(p, i)) c->flops[OSH_PHASE_SOLVE] += factor_flops(l), c->factor_flops += factor_flops(l);
     }
 }

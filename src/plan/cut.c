@@ -17,7 +17,7 @@ osh_status osh_plan_carry(osh_ctx *cx, osh_plan *p)
     osh_status rc = OSH_OK;
     bool *changed = NULL, wanted = false; // own: [nodes]
     int *moved = NULL;                    // own: [nodes]
-    for (int i = 0; i < p->n_linears; i++) wanted |= (p->linears[i].wants & OSH_STAT_SHIFT) != 0;
+    for (int i = 0; i < p->n_linears; i++) wanted |= (p->linears[i].wants & (OSH_STAT_SHIFT | OSH_STAT_BLOCK)) != 0;
     if (!wanted) goto done;
     if (p->n_folds)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
@@ -98,6 +98,7 @@ osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, si
         osh_linear *l = &p->linears[i];
         l->subgraph = osh_subgraph_of(p, l->node);
         if (l->wants) p->passes[l->subgraph].observe = true;
+        if (l->wants & OSH_STAT_BLOCK) p->passes[l->subgraph].block = true;
         if (l->cache[0] >= 0 && osh_subgraph_of(p, p->graph->values[l->input].producer) != l->subgraph)
             OSH_FAIL(cx, OSH_E_USAGE, "kv_cache_scheme: %s and the attention before it are in two subgraphs: want "
                      "decoder layers as --sequential-targets", l->name);

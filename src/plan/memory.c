@@ -182,6 +182,7 @@ static void take_phases(osh_plan *p, int i, int rounds)
 {
     osh_visit *v = &p->memory.visits[i];
     osh_range r = osh_range_at(p, i);
+    if (r.block) rounds = 1; // it learns as a whole
     if (p->cache.present && rounds > MOST_ROUNDS) rounds = MOST_ROUNDS;
     int64_t largest, sum = hessians_of(p, &r, &largest);
     bool shared = rounds > 1 && rounds <= MOST_ROUNDS && sum > largest && !r.merged;

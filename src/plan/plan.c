@@ -9,6 +9,7 @@
 #include "base/name.h"
 #include "base/profile.h"
 #include "modifiers/survey.h"
+#include "plan/blocks.h"
 #include "plan/dense.h"
 #include "plan/experts.h"
 #include "plan/folds.h"
@@ -237,6 +238,7 @@ static osh_status begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool t
     OSH_TRY(osh_plan_by_route(cx, p));
     OSH_TRY(osh_plan_folds(cx, p));
     const osh_strs *cut = &opt->sequential_targets;
+    if (to_run) OSH_TRY(osh_plan_blocks(cx, p));
     if (to_run) OSH_TRY(osh_plan_carry(cx, p));
     if (to_run && p->pipeline != OSH_PIPELINE_DATAFREE)
         OSH_TRY(osh_plan_cut(cx, p, (const char *const *)cut->items, cut->n, opt->sequential_targets_per_subgraph));

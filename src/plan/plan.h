@@ -70,6 +70,7 @@ typedef struct osh_pass { // what a subgraph does
     bool merged;    // one pass does both: nothing that it changes would be seen
     bool same;      // what comes in is the same in the original model, and so is what is observed
     bool fold;      // factors are found and folded in before all of that
+    bool block;     // Linears in it learn from its output (blocks.h)
 } osh_pass;
 
 typedef struct osh_visit { // how a subgraph is worked on, and what that takes

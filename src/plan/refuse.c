@@ -21,6 +21,8 @@ static osh_status least_of_linears(osh_ctx *cx, osh_budget *out, const osh_plan 
     other.memory = (osh_memory){0};
     *out = (osh_budget){.device = -1, .host = -1, };
     if (p->pipeline != OSH_PIPELINE_SEQUENTIAL || p->cache.present) goto done; // cache.c wants attention whole
+    for (int i = 0; i < p->n_linears; i++)
+        if (p->linears[i].wants & OSH_STAT_BLOCK) goto done; // learned by Linear, codes are others
     OSH_NEW(cx, other.linears, p->n_linears);
     memcpy(other.linears, p->linears, (size_t)p->n_linears * sizeof *p->linears);
     OSH_TRY(osh_plan_cut(cx, &other, targets, 1, 1));

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "graph/picked.h"
+#include "plan/blocks.h"
 #include "plan/bytes.h"
 #include "plan/cache.h"
 #include "plan/folds.h"
@@ -638,6 +639,13 @@ static void note_packing(sim *s, const group *g, int n, const osh_linear *lead, 
     else note(s, most + order + copy, pack, s->values);
 }
 
+static int first_of_block(const osh_plan *p, const osh_range *r) // where all of it is solved; -1: none
+{
+    for (int i = r->l0; i < r->l1; i++)
+        if (p->linears[i].wants & OSH_STAT_BLOCK) return i;
+    return -1;
+}
+
 /* As osh_run_solve: Linears with one input and one modifier in one call, packed behind each other. */
 static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool keep)
 {
@@ -648,6 +656,7 @@ static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const b
     sim_look(s);
     OSH_TRY(group_init(cx, &g, r));
     sim_drop_copies(s);
+    int first = first_of_block(p, r);
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *lead = &p->linears[i];
         int n = 0, others = 0;
@@ -668,7 +677,10 @@ static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const b
         int64_t h = hessian ? hessian_bytes(s, lead) * (1 + lead->shift) : 0;
         int64_t there = s->card ? osh_layout_extent(s->card) + (others ? h : 0) : 0, limit = p->memory.solve_limit;
         size_t on_card = limit > there ? (size_t)(limit - there) : 0; // room; what is taken of it
-        int64_t work = osh_memory_compress_bytes(p, g.jobs, n, lead, s->n_threads, s->card ? &on_card : NULL);
+        int64_t work = 0;
+        if (!(lead->wants & OSH_STAT_BLOCK))
+            work = osh_memory_compress_bytes(p, g.jobs, n, lead, s->n_threads, s->card ? &on_card : NULL);
+        else if (i == first) OSH_TRY(osh_block_peak(cx, &work, p, r));
         if (s->card) note(s, (int64_t)on_card + (others ? h : 0), work, s->values);
         else note(s, work + (others ? h : 0), 0, s->values);
         note_packing(s, &g, n, lead, work, pack, others ? h : 0);

@@ -1,6 +1,7 @@
 /* visit.c - see visit.h. */
 #include "plan/visit.h"
 #include "graph/routed.h"
+#include "plan/blocks.h"
 #include "plan/folds.h"
 #include "plan/looks.h"
 #include "plan/lookup.h"
@@ -71,7 +72,8 @@ osh_range osh_range_at(const osh_plan *p, int index)
         const osh_subgraph *s = &p->parts->parts[index];
         const osh_pass *ps = &p->passes[index];
         r = (osh_range){s->first, s->n_nodes, index, 1, s->live_in, s->live_out, s->n_live_in, s->n_live_out,
-                        ps->observe, ps->propagate, ps->merged, ps->same, s->name, 0, 0, 0, 0, 0, 0, ps->fold};
+                        ps->observe, ps->propagate, ps->merged, ps->same, s->name, 0, 0, 0, 0, 0, 0, ps->fold,
+                        ps->block};
     }
     r.fold |= p->pipeline == OSH_PIPELINE_BASIC && p->n_folds;
     find_ends(&r, p);
@@ -90,6 +92,7 @@ typedef struct walk {
     int *wanted; // own: [values] node of the first Linear that wants statistics of it; -1: none
     bool *want, *stats, *shift, *in, *out, *consume, *keep; // own: [values]; shift: the original's are compared
     bool *look;   // own: [values] looked at for the first time
+    bool *target; // own: [values] that a block learns to come near to
 } walk;
 
 static bool is_original(const walk *w, int v) { return w->g->values[v].quantized >= 0; }
@@ -99,7 +102,7 @@ static int observed(const walk *w, int v) { return osh_observed(w->g, w->r.same,
 static osh_status walk_init(osh_ctx *cx, walk *w)
 {
     osh_status rc = OSH_OK;
-    bool **lists[] = {&w->want, &w->stats, &w->shift, &w->in, &w->out, &w->consume, &w->keep, &w->look};
+    bool **lists[] = {&w->want, &w->stats, &w->shift, &w->in, &w->out, &w->consume, &w->keep, &w->look, &w->target};
     OSH_NEW(cx, w->run, w->r.n_nodes);
     OSH_NEW(cx, w->routed, w->r.n_nodes);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) OSH_NEW(cx, *lists[i], w->g->n_values);
@@ -110,6 +113,8 @@ static osh_status walk_init(osh_ctx *cx, walk *w)
         if (l->wants) w->wanted[l->input] = l->node;
         if (l->shift) w->shift[l->input] = true;
     }
+    w->carries = w->r.block && w->r.observe;
+    if (w->carries) osh_block_targets(w->p, &w->r, w->target);
     for (int i = 0; i < w->r.n_live_out; i++)
         w->carries |= w->r.propagate && !w->r.merged && !w->plain && is_original(w, w->r.live_out[i]) &&
                       w->g->values[w->r.live_out[i]].producer >= w->r.first;
@@ -119,7 +124,8 @@ done:
 
 static void walk_deinit(osh_ctx *cx, walk *w)
 {
-    bool *lists[] = {w->run, w->routed, w->want, w->stats, w->shift, w->in, w->out, w->consume, w->keep, w->look};
+    bool *lists[] = {w->run, w->routed, w->want, w->stats, w->shift, w->in, w->out, w->consume, w->keep, w->look,
+                     w->target};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) osh_free(cx, lists[i]);
     osh_free(cx, w->wanted);
 }
@@ -202,6 +208,7 @@ static void want_live_out(walk *w, whose which)
         int v = w->r.live_out[i];
         if (which == OF_BOTH || is_original(w, v) == (which == OF_ORIGINAL)) w->want[v] = true;
     }
+    for (int v = w->r.v0; v < w->r.v1 && which != OF_QUANTIZED; v++) w->want[v] |= w->target[v];
 }
 
 /* Of the way behind the solve: nothing but their combine reads what these nodes make, and it runs, too. */
@@ -274,7 +281,7 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
     osh_status rc = OSH_OK;
     const osh_visitor *v = w->v;
     bool last = next == w->r.first + w->r.n_nodes, outputs = last && (w->r.merged || w->carries);
-    bool over = last && !(w->r.propagate && !w->r.merged); // the values that came in are read for the last time
+    bool again = (w->r.propagate && !w->r.merged) || w->r.block, over = last && !again; // values that came in are read
     if (v->solved && v->solved(v->user, &w->r, w->stats) && !outputs) goto done;
     OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
     OSH_TRY(walk_look(cx, w, w->r.first, w->r.n_nodes));
@@ -285,7 +292,7 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
     needed(w);
     osh_step s = make_step(w, w->r.first, w->r.n_nodes, w->stats);
     for (int x = w->r.v0; x < w->r.v1; x++) {
-        bool after = has(w->r.live_out, w->r.n_live_out, x);
+        bool after = has(w->r.live_out, w->r.n_live_out, x) || w->target[x];
         w->out[x] = outputs && after && runs(w, w->g->values[x].producer) && (w->r.merged || is_original(w, x));
         w->consume[x] = (is_original(w, x) ? last : over) && w->in[x] && !after;
     }

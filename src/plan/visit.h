@@ -26,7 +26,7 @@ typedef struct osh_range { // what is visited: a subgraph, or (pipeline basic) t
     bool observe, propagate, merged, same; // as osh_pass
     const char *name;                // view
     int l0, l1, v0, v1, w0, w1;      // [l0, l1) are its Linears; in the others lie its values and its weights
-    bool fold;                       // as osh_pass
+    bool fold, block;                // as osh_pass
 } osh_range;
 typedef struct osh_step osh_step;
 /* The value that statistics of `value` are made of; same: of the subgraph, as osh_pass. */

@@ -16,6 +16,7 @@ typedef struct osh_run {
     double lost, lost_nearest; // by the subgraph's Linears so far, and rounded to nearest
     osh_pace pace; // own
     osh_coverage *coverage; // own; NULL: no experts are counted
+    osh_acts *acts; // view: while values are there (block.c)
     double started;
     bool entered;         // a subgraph
     bool profiling;       // the profile was started here, not by the caller
@@ -42,6 +43,10 @@ void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name); // a subgraph 
  * [linears]: is set where w has the solved weight then; NULL: w stays as it is. */
 osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w,
                          int first_subgraph, int n_subgraphs, bool *in_memory);
+/* The same of those that learn from the output of their block (plan/blocks.h), of one subgraph; block.c. */
+osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_stats *stats, osh_weights *w, int subgraph,
+                         bool *in_memory);
+osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int linear, osh_linear_job *j); // a result
 /* Compresses and emits one that wants no data. Takes *w, its weight; it may stay where this fails. */
 osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w);
 void osh_run_rounded(osh_ctx *cx, osh_run *r, int linear, double nmse); // a stream has done it

@@ -71,6 +71,7 @@ static osh_status begin(osh_ctx *cx, engine *e)
     osh_acts_of_run(e->acts, osh_emit_run(e->r->emitter));
     OSH_TRY(osh_acts_use(cx, e->acts, p->device));
     osh_acts_keep(e->acts, p->batch_at[osh_memory_kept(p, p->memory.tier)]);
+    e->r->acts = e->acts;
     OSH_NEW(cx, e->in_memory, p->n_linears);
     OSH_NEW(cx, e->next, p->graph->n_weights);
     OSH_TRY(find_copies(cx, e));
@@ -88,6 +89,7 @@ static void end(osh_ctx *cx, engine *e, bool keep_files)
     osh_stats_free(cx, e->stats);
     osh_folding_free(cx, e->folding);
     osh_acts_free(cx, e->acts, keep_files);
+    e->r->acts = NULL;
     osh_weights_free(cx, e->w);
     osh_free(cx, e->in_memory);
     osh_free(cx, e->next);

@@ -29,7 +29,7 @@ void osh_run_no_error(osh_run *r)
     r->lost = r->lost_nearest = 0;
 }
 
-static osh_status emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int linear, osh_linear_job *j)
+osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int linear, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
     osh_tensor *scale = NULL, *zero = NULL; // own
@@ -60,7 +60,7 @@ static osh_status take(osh_ctx *cx, osh_linear_job *j)
     const sink *s = j->user;
     int linear = s->which[j - s->jobs];
     OSH_TRY(osh_check_interrupt(cx));
-    OSH_TRY(emit(cx, s->r, s->stats, linear, j));
+    OSH_TRY(osh_run_emit(cx, s->r, s->stats, linear, j));
     if (s->in_memory) s->in_memory[linear] = true;
 done:
     return rc;
@@ -189,8 +189,8 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
     OSH_NEW(cx, which, most);
     for (int i = first; i >= 0; i = osh_next_reader(p, i)) {
         const osh_linear *l = &p->linears[i];
-        if (l->subgraph < s0 || l->subgraph >= s1 || l->modifier != lead->modifier || l->pruner != lead->pruner ||
-            r->results[i].done)
+        if (l->subgraph < s0 || l->subgraph >= s1 || (l->wants & OSH_STAT_BLOCK) ||
+            l->modifier != lead->modifier || l->pruner != lead->pruner || r->results[i].done)
             continue;
         jobs[n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w->w[l->weight], .shift = d,
                                    .keep_w = !in_memory, .done = take, .user = &s, .sparsity = l->sparsity,
@@ -255,7 +255,8 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights 
         OSH_TRY(osh_check_interrupt(cx));
         r->progress.name = l->name;
         osh_run_step(cx, r, (work - osh_cost_of_linear(p, i)) / all, 0);
-        OSH_TRY(solve_group(cx, r, stats, w, i, s0, s1, in_memory));
+        if (l->wants & OSH_STAT_BLOCK) OSH_TRY(osh_run_block(cx, r, stats, w, s0, in_memory));
+        else OSH_TRY(solve_group(cx, r, stats, w, i, s0, s1, in_memory));
     }
     osh_run_end(cx, r, scope);
 done:
@@ -293,7 +294,7 @@ osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w)
     if (l->pruner >= 0) OSH_TRY(prune_first(cx, r, &x, l, &job, 1, NULL));
     OSH_TRY(m->type->compress(cx, m, &job, 1, NULL, 0));
     osh_tensor_free(cx, *w), *w = NULL; // before its codes are packed
-    OSH_TRY(emit(cx, r, NULL, linear, &job));
+    OSH_TRY(osh_run_emit(cx, r, NULL, linear, &job));
 done:
     osh_mem_use(cx, old);
     pruned_deinit(cx, &x);

@@ -504,6 +504,22 @@ done:
     return rc;
 }
 
+osh_status osh_acts_sample(osh_ctx *cx, osh_acts *a, int value, int64_t sample, osh_tensor *t)
+{
+    osh_status rc = OSH_OK;
+    int64_t first = sample;
+    const osh_tensor *const *rows = (const osh_tensor *const *)a->slots[value].rows;
+    if (sample >= a->n_kept) return osh_acts_load(cx, a, value, sample, 1, t);
+    while (rows && first > 0 && !rows[first]) first--;
+    if (!a->slots[value].live || !rows || !rows[first])
+        OSH_FAIL(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)sample,
+                 a->g->values[value].name);
+    size_t at = (size_t)(a->d->offsets[sample] - a->d->offsets[first]) * row_bytes(a->g, value);
+    memcpy(t->data, (const char *)rows[first]->data + at, osh_tensor_bytes(t));
+done:
+    return rc;
+}
+
 osh_status osh_acts_put(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, osh_tensor **t)
 {
     osh_status rc = OSH_OK;

@@ -43,6 +43,8 @@ osh_status osh_acts_get(osh_ctx *cx, osh_acts *a, int value, int64_t first, int6
 /* Rows of samples [first, first + n) of a value: t is [their tokens, width] in the compute dtype. */
 osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, const osh_tensor *t);
 osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, osh_tensor *t);
+/* The same of one sample, without a device. */
+osh_status osh_acts_sample(osh_ctx *cx, osh_acts *a, int value, int64_t sample, osh_tensor *t);
 /* With a device and tier host, until osh_acts_close: values of `in` are read ahead by osh_acts_ask, and values of `out`
  * are stored beside the work, by way of blocks of the device's memory (osh_acts_way_bytes each) for n_tokens tokens.
  * Nothing elsewhere. Values of `out` are not loaded before osh_acts_close. in, out: [values]. */

@@ -25,7 +25,6 @@
  * not rounded to the dtype that it is stored in; losses of codes are of rounded weights. */
 #include "ops/ada.h"
 
-#include "base/elementary.h"
 #include "ops/cpu/ada_rows.h"
 #include "ops/cpu/blas.h"
 #include "ops/cpu/gemm.h"
@@ -36,15 +35,6 @@
 #include <string.h>
 
 enum { ROWS = 64, PARTS = 9, SMALL = 8 }; // of a block; arrays of a block, and small ones
-enum { DOWN = -40 };                      // a v of AdaRound that no step moves: h is 0
-
-typedef struct ada_job {
-    const osh_ada_args *a;
-    int64_t ld, groups, rows, points;
-    float *room;    // own: [threads, floats]
-    size_t floats;  // of a thread
-    double *curves; // own: [blocks, points]
-} ada_job;
 
 int64_t osh_ada_points(int64_t steps, int64_t period) { return steps > 0 ? (steps - 1) / period + 1 : 0; }
 
@@ -62,7 +52,7 @@ size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_
 
 /* ---- a block of rows ---- */
 
-static osh_ada_room room_of(const ada_job *j, int worker, int64_t block)
+static osh_ada_room room_of(const osh_ada_job *j, int worker, int64_t block)
 {
     osh_ada_room m;
     float *at = j->room + (size_t)worker * j->floats;
@@ -76,44 +66,8 @@ static osh_ada_room room_of(const ada_job *j, int worker, int64_t block)
     return m;
 }
 
-static int64_t scale_at(const ada_job *j, int64_t row, int64_t group)
-{
-    return row / j->a->row_block * j->groups + group;
-}
-
-static float scale_now(const ada_job *j, const osh_ada_room *m, int64_t r, int64_t g)
-{
-    int64_t k = r * j->groups + g;
-    return m->d[k] == 0 ? m->s0[k] : osh_round_to(m->s0[k] * (1 + m->d[k]), j->a->dtype);
-}
-
-/* Scale and zero point of AutoRound's shares a and b. */
-static void clipped_range(const ada_job *j, const osh_ada_room *m, int64_t k, float *s, float *z)
-{
-    float low = -m->least[k], high = m->most[k], a = m->d[k], b = m->d_mean[k];
-    if (a == 1 && b == 1) return;
-    float all = j->a->zero ? high + low : fmaxf(low, high);
-    float now = j->a->zero ? b * high + a * low : fmaxf(a * low, b * high);
-    *s = osh_round_to(all > 0 ? m->s0[k] * now / all : m->s0[k], j->a->dtype);
-    if (!(*s > 0)) *s = m->s0[k];
-    if (j->a->zero) *z = fmaxf(j->a->lo, fminf(j->a->hi, nearbyintf(j->a->lo + a * low / *s)));
-}
-
-/* Scales and zero points of row r of the block by column. */
-static void spread(const ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
-{
-    const osh_ada_args *a = j->a;
-    for (int64_t g = 0; g < j->groups; g++) {
-        float s = m->s0[r * j->groups + g], z = a->zero ? a->zero[scale_at(j, row + r, g)] : 0;
-        if (a->rule.kind == OSH_ADA_QUANT) s = scale_now(j, m, r, g);
-        if (a->rule.kind == OSH_ADA_SIGN) clipped_range(j, m, r * j->groups + g, &s, &z);
-        for (int64_t i = g * a->group; i < osh_min64(a->I, (g + 1) * a->group); i++) m->s[i] = s, m->z[i] = z;
-    }
-    for (int64_t i = a->I; i < j->ld; i++) m->s[i] = 1, m->z[i] = 0;
-}
-
 /* grad = E H - C */
-static void pull(const ada_job *j, const osh_ada_room *m, int64_t n)
+static void pull(const osh_ada_job *j, const osh_ada_room *m, int64_t n)
 {
     const osh_ada_args *a = j->a;
     for (int64_t i = 0; a->shift && i < n * j->ld; i++) m->grad[i] = -m->c[i];
@@ -121,7 +75,7 @@ static void pull(const ada_job *j, const osh_ada_room *m, int64_t n)
 }
 
 /* T times the loss of row r, whose grad is there. */
-static double loss_of(const ada_job *j, const osh_ada_room *m, int64_t r)
+static double loss_of(const osh_ada_job *j, const osh_ada_room *m, int64_t r)
 {
     double sum = 0;
     for (int64_t i = r * j->ld; i < r * j->ld + j->a->I; i++) sum += (double)m->e[i] * ((double)m->grad[i] - m->c[i]);
@@ -129,11 +83,11 @@ static double loss_of(const ada_job *j, const osh_ada_room *m, int64_t r)
 }
 
 /* E of the codes in `codes`, with the scales that they had, and what they lose. */
-static void judge_codes(const ada_job *j, const osh_ada_room *m, int64_t row, int64_t n, double *loss)
+static void judge_codes(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n, double *loss)
 {
     const osh_ada_args *a = j->a;
     for (int64_t r = 0; r < n; r++) {
-        spread(j, m, row, r);
+        osh_ada_spread(j, m, row, r);
         for (int64_t i = 0; i < a->I; i++)
             m->e[r * j->ld + i] =
                 osh_round_to((a->codes[(row + r) * a->I + i] - m->z[i]) * m->s[i], a->dtype) - m->w[r * j->ld + i];
@@ -142,62 +96,16 @@ static void judge_codes(const ada_job *j, const osh_ada_room *m, int64_t row, in
     for (int64_t r = 0; r < n; r++) loss[row + r] = loss_of(j, m, r);
 }
 
-static void block_begin(const ada_job *j, osh_ada_room *m, int64_t row, int64_t n)
+static void block_begin(const osh_ada_job *j, osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
     for (int64_t r = 0; r < n; r++) {
         osh_to_f32(m->w + r * j->ld, osh_elem(a->w, (row + r) * a->I), a->w->dtype, a->I);
-        for (int64_t g = 0; g < j->groups; g++) m->s0[r * j->groups + g] = a->scale[scale_at(j, row + r, g)];
+        for (int64_t g = 0; g < j->groups; g++) m->s0[r * j->groups + g] = a->scale[osh_ada_scale_at(j, row + r, g)];
     }
     if (a->shift)
         osh_gemm_nn(m->c, j->ld, (osh_mat){m->w, j->ld}, (osh_mat){a->shift, a->I}, n, a->I, a->I, 0);
-    for (int64_t r = 0; r < n; r++) {
-        spread(j, m, row, r);
-        for (int64_t i = 0, at = r * j->ld; i < a->I; i++, at++) {
-            float u = m->w[at] / m->s[i], below = floorf(u), part = u - below;
-            m->base[at] = below + m->z[i];
-            if (a->rule.kind == OSH_ADA_QUANT) m->x[at] = m->w[at];
-            else if (a->rule.kind == OSH_ADA_SIGN) m->x[at] = 0;
-            else if (a->keep_zeros && m->w[at] == 0) m->x[at] = DOWN;
-            else m->x[at] = (float)-osh_math_log(1.2 / ((double)part + 0.1) - 1);
-        }
-        for (int64_t i = a->I; i < j->ld; i++) m->x[r * j->ld + i] = a->rule.kind == OSH_ADA_ROUND ? DOWN : 0;
-    }
-}
-
-static osh_ada_row_step step_at(const ada_job *j, int64_t t)
-{
-    const osh_ada_rule *u = &j->a->rule;
-    double n = (double)(t + 1), warm = floor(u->warm * (double)u->steps);
-    double along = (double)u->steps > warm ? ((double)t - warm) / ((double)u->steps - warm) : 1;
-    osh_ada_row_step s = {.by = (float)(2 / j->a->n_tokens), .lo = j->a->lo, .hi = j->a->hi};
-    if (u->kind == OSH_ADA_SIGN) {
-        s.rate = (float)(u->rate * (double)(u->steps - t) / (double)u->steps), s.offset = 1;
-        return s;
-    }
-    s.rate = (float)(u->rate / (1 - osh_math_pow(0.9, n)));
-    s.root_part = (float)(1 / sqrt(1 - osh_math_pow(0.999, n)));
-    if (u->kind == OSH_ADA_QUANT || (double)t < warm) return s;
-    s.reg = (float)u->reg;
-    s.beta = (float)(u->to + (u->from - u->to) / 2 * (1 + osh_math_cos_pi(along)));
-    return s;
-}
-
-/* Scales of row r follow the sums of grad. */
-static void move_scales(const ada_job *j, const osh_ada_room *m, int64_t r, const osh_ada_row_step *t)
-{
-    const osh_ada_args *a = j->a;
-    float rate = (float)(t->rate / a->rule.rate * a->rule.scale_rate);
-    for (int64_t g = 0; g < j->groups; g++) {
-        int64_t k = r * j->groups + g;
-        double sum = 0;
-        for (int64_t i = g * a->group; i < osh_min64(a->I, (g + 1) * a->group); i++) sum += m->grad[r * j->ld + i];
-        float by = (float)sum * m->s0[k];
-        m->d_mean[k] = 0.9f * m->d_mean[k] + 0.1f * by;
-        m->d_square[k] = 0.999f * m->d_square[k] + 0.001f * by * by;
-        m->d[k] -= rate * m->d_mean[k] / (sqrtf(m->d_square[k]) * t->root_part + 1e-8f);
-        if (m->d[k] < -0.5f) m->d[k] = -0.5f;
-    }
+    for (int64_t r = 0; r < n; r++) osh_ada_begin_row(j, m, row, r);
 }
 
 /* The mean over a window, and whether it fell. */
@@ -217,35 +125,26 @@ static bool is_over(ada_watch *w, double value, int64_t window)
     return over;
 }
 
-static void quant_row(const ada_job *j, const osh_ada_room *m, int64_t r, const osh_ada_row_step *s)
-{
-    const osh_ada_args *a = j->a;
-    osh_ada_quant_step(m, r * j->ld, j->ld, s);
-    if (a->rule.scale_rate > 0) move_scales(j, m, r, s);
-    for (int64_t i = r * j->ld; a->keep_zeros && i < (r + 1) * j->ld; i++)
-        if (m->w[i] == 0) m->x[i] = 0;
-}
-
-static void block_learn(const ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
+static void block_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
     const osh_ada_rule *u = &a->rule;
     ada_watch watch = {0};
     for (int64_t t = 0; t < u->steps; t++) {
-        osh_ada_row_step s = step_at(j, t);
+        osh_ada_row_step s = osh_ada_step_at(j, t);
         bool point = t % a->period == 0, watched = u->window && (double)t >= u->warm * (double)u->steps;
         double loss = 0, rounding = 0;
         for (int64_t r = 0; r < n; r++) {
-            spread(j, m, row, r);
+            osh_ada_spread(j, m, row, r);
             if (u->kind == OSH_ADA_ROUND) osh_ada_soft_error(m, r * j->ld, j->ld, &s);
             else osh_ada_near_error(m, r * j->ld, j->ld, &s);
         }
         pull(j, m, n);
         for (int64_t r = 0; r < n && (point || watched); r++) loss += loss_of(j, m, r);
         for (int64_t r = 0; r < n; r++) {
-            spread(j, m, row, r);
+            osh_ada_spread(j, m, row, r);
             if (u->kind == OSH_ADA_ROUND) rounding += osh_ada_round_step(m, r * j->ld, j->ld, &s);
-            else quant_row(j, m, r, &s);
+            else osh_ada_quant_row(j, m, r, &s);
         }
         if (point) m->curve[t / a->period] = loss / a->n_tokens + s.reg * rounding;
         if (!watched || !is_over(&watch, u->kind == OSH_ADA_ROUND ? rounding : loss, u->window)) continue;
@@ -254,102 +153,43 @@ static void block_learn(const ada_job *j, const osh_ada_room *m, int64_t row, in
     }
 }
 
-static float signed_rate(double gradient, float rate) { return gradient > 0 ? rate : gradient < 0 ? -rate : 0; }
-
-/* Shares of the ranges of row r follow the sums of grad and e. */
-static void move_shares(const ada_job *j, const osh_ada_room *m, int64_t r, const osh_ada_row_step *t)
-{
-    const osh_ada_args *a = j->a;
-    float rate = (float)(t->rate / a->rule.rate * a->rule.scale_rate);
-    for (int64_t g = 0; g < j->groups; g++) {
-        int64_t k = r * j->groups + g, first = g * a->group;
-        double ds = 0, dz = 0, low = -m->least[k], high = m->most[k], to_a, to_b, s = m->s[first];
-        for (int64_t i = first; i < osh_min64(a->I, first + a->group); i++)
-            ds += m->grad[r * j->ld + i], dz += m->e[r * j->ld + i];
-        double all = a->zero ? high + low : fmax(low, high), by = all > 0 ? m->s0[k] / all : 0;
-        bool lower = m->d[k] * low > m->d_mean[k] * high;
-        to_a = a->zero || lower ? low * by : 0, to_b = a->zero || !lower ? high * by : 0;
-        if (a->zero) ds -= dz * m->d[k] * low / (s * s); // z = lo + a low / s
-        double by_a = ds * to_a + (a->zero ? dz * low / s : 0), by_b = ds * to_b;
-        m->d[k] = fminf(1, fmaxf(0, m->d[k] - signed_rate(by_a, rate)));
-        m->d_mean[k] = fminf(1, fmaxf(0, m->d_mean[k] - signed_rate(by_b, rate)));
-    }
-}
-
-/* Codes of row r as they are now, with their scales: it is the best step so far. */
-static void keep_row(const ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
-{
-    const osh_ada_args *a = j->a;
-    for (int64_t i = 0, at = r * j->ld; i < a->I; i++, at++) {
-        float q = nearbyintf((m->e[at] + m->w[at]) / m->s[i]) + m->z[i]; // e + w is (q - z) s
-        a->codes[(row + r) * a->I + i] = (int8_t)(a->keep_zeros && m->w[at] == 0 ? m->z[i] : q);
-    }
-    for (int64_t g = 0; g < j->groups; g++)
-        m->best_s[r * j->groups + g] = m->s[g * a->group], m->best_z[r * j->groups + g] = m->z[g * a->group];
-}
-
-static void sign_begin(const ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
-{
-    const osh_ada_args *a = j->a;
-    for (int64_t k = 0; k < n * j->groups; k++) {
-        int64_t r = k / j->groups, g = k % j->groups;
-        m->d[k] = m->d_mean[k] = 1, m->best_s[k] = m->s0[k];
-        m->best_z[k] = a->zero ? a->zero[scale_at(j, row + r, g)] : 0;
-        for (int64_t i = g * a->group; i < osh_min64(a->I, (g + 1) * a->group); i++) {
-            m->least[k] = fminf(m->least[k], m->w[r * j->ld + i]);
-            m->most[k] = fmaxf(m->most[k], m->w[r * j->ld + i]);
-        }
-    }
-}
-
-static void sign_learn(const ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
+static void sign_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
     for (int64_t r = 0; r < n; r++) a->learned[row + r] = a->nearest[row + r];
     for (int64_t t = 0; t <= a->rule.steps; t++) {
-        osh_ada_row_step s = step_at(j, t);
+        osh_ada_row_step s = osh_ada_step_at(j, t);
         double all = 0;
-        for (int64_t r = 0; r < n; r++) spread(j, m, row, r), osh_ada_near_error(m, r * j->ld, j->ld, &s);
+        for (int64_t r = 0; r < n; r++) osh_ada_spread(j, m, row, r), osh_ada_near_error(m, r * j->ld, j->ld, &s);
         pull(j, m, n);
         for (int64_t r = 0; r < n; r++) {
             double loss = loss_of(j, m, r);
             all += loss;
-            spread(j, m, row, r);
-            if (loss < a->learned[row + r]) a->learned[row + r] = loss, keep_row(j, m, row, r);
+            osh_ada_spread(j, m, row, r);
+            if (loss < a->learned[row + r]) a->learned[row + r] = loss, osh_ada_keep_row(j, m, row, r);
             if (t == a->rule.steps) continue;
             osh_ada_sign_step(m, r * j->ld, j->ld, &s);
-            if (a->rule.scale_rate > 0) move_shares(j, m, r, &s);
+            if (a->rule.scale_rate > 0) osh_ada_move_shares(j, m, r, &s);
         }
         if (t < a->rule.steps && t % a->period == 0) m->curve[t / a->period] = all / a->n_tokens;
     }
     for (int64_t r = 0; r < n && a->rule.scale_rate > 0; r++)
         for (int64_t g = 0; g < j->groups; g++) {
-            int64_t k = r * j->groups + g, to = scale_at(j, row + r, g);
+            int64_t k = r * j->groups + g, to = osh_ada_scale_at(j, row + r, g);
             a->scale[to] = m->s0[k] = m->best_s[k], m->d[k] = m->d_mean[k] = 1;
             if (a->zero) a->zero[to] = m->best_z[k];
         }
     judge_codes(j, m, row, n, a->learned);
 }
 
-/* The code that row r's element at column i stands for in the end. */
-static float last_code(const ada_job *j, const osh_ada_room *m, int64_t r, int64_t i)
-{
-    const osh_ada_args *a = j->a;
-    int64_t at = r * j->ld + i;
-    float q = a->rule.kind == OSH_ADA_ROUND ? m->base[at] + (m->x[at] >= 0)
-                                            : nearbyintf(m->x[at] / m->s[i]) + m->z[i];
-    if (a->keep_zeros && m->w[at] == 0) q = m->z[i];
-    return q < a->lo ? a->lo : q > a->hi ? a->hi : q;
-}
-
 /* Codes and scales of the rows that are taken. */
-static void block_end(const ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
+static void block_end(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
 {
     const osh_ada_args *a = j->a;
     for (int64_t r = 0; r < n; r++) {
-        spread(j, m, row, r);
+        osh_ada_spread(j, m, row, r);
         for (int64_t i = 0, at = r * j->ld; i < a->I; i++, at++) {
-            m->soft[at] = last_code(j, m, r, i);
+            m->soft[at] = osh_ada_last_code(j, m, r, i);
             m->e[at] = osh_round_to((m->soft[at] - m->z[i]) * m->s[i], a->dtype) - m->w[at];
         }
     }
@@ -361,19 +201,19 @@ static void block_end(const ada_job *j, const osh_ada_room *m, int64_t row, int6
         for (int64_t i = 0; taken && i < a->I; i++)
             a->codes[(row + r) * a->I + i] = (int8_t)m->soft[r * j->ld + i];
         for (int64_t g = 0; taken && a->rule.scale_rate > 0 && g < j->groups; g++)
-            a->scale[scale_at(j, row + r, g)] = scale_now(j, m, r, g);
+            a->scale[osh_ada_scale_at(j, row + r, g)] = osh_ada_scale_now(j, m, r, g);
     }
 }
 
 static osh_status ada_block(osh_ctx *cx, void *user, int64_t block, int worker)
 {
-    const ada_job *j = user;
+    const osh_ada_job *j = user;
     int64_t row = block * ROWS, n = osh_min64(ROWS, j->a->O - row);
     osh_ada_room m = room_of(j, worker, block);
     osh_status rc = osh_check_interrupt(cx);
     if (rc) return rc;
     block_begin(j, &m, row, n);
-    if (j->a->rule.kind == OSH_ADA_SIGN) sign_begin(j, &m, row, n);
+    if (j->a->rule.kind == OSH_ADA_SIGN) osh_ada_sign_begin(j, &m, row, n);
     judge_codes(j, &m, row, n, j->a->nearest);
     if (j->a->rule.kind == OSH_ADA_SIGN) {
         sign_learn(j, &m, row, n);
@@ -388,7 +228,7 @@ osh_status osh_ada(osh_ctx *cx, const osh_ada_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t blocks = osh_div_up(a->O, ROWS);
-    ada_job j = {.a = a, .ld = osh_pad8(a->I), .groups = osh_div_up(a->I, a->group), .rows = osh_min64(ROWS, a->O),
+    osh_ada_job j = {.a = a, .ld = osh_pad8(a->I), .groups = osh_div_up(a->I, a->group), .rows = osh_min64(ROWS, a->O),
                  .points = osh_ada_points(a->rule.steps, a->period)};
     j.floats = floats_of(j.rows, a->I, j.groups);
     OSH_TRY(osh_blas_open(cx));

@@ -46,7 +46,7 @@ OSH_VEC_FN void soft_error_body(const osh_ada_room *m, int64_t at, int64_t n, co
         out = h < lo, v8_select(&h, &out, &lo, &h);
         out = h > hi, v8_select(&h, &out, &hi, &h);
         h = (h - z) * s;
-        h = h - w;
+        h = h - w * (1 - t->plain);
         v8_store(m->e + at + i, &h);
     }
 }
@@ -159,7 +159,7 @@ OSH_VEC_FN void near_error_body(const osh_ada_room *m, int64_t at, int64_t n, co
         v8_load(&s, m->s + i), v8_load(&z, m->z + i), v8_load(&w, m->w + at + i);
         near_code(&q, &u, &in, m, (int64_t[]){at, i}, t);
         q = (q - z) * s;
-        q = q - w;
+        q = q - w * (1 - t->plain);
         v8_store(m->e + at + i, &q);
     }
 }

@@ -1,0 +1,322 @@
+/* block.c - see block.h. */
+#include "learn/block.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "graph/back.h"
+
+enum { TOKENS = 2048 }; // that samples of a step go through the block with at a time, or one sample
+
+typedef struct learning {
+    osh_block *b;
+    osh_ada_learner **of; // own [n_learns]; own
+    int *which;           // own [weights]: place in of; -1: it stays
+    bool *wants, *none;   // own: [weights] that learn; [values]
+    osh_tensor **dv;      // own [values]: gradients, while one goes back
+    int64_t *order;       // own [samples]: as they are drawn
+    int64_t next, drawn;  // place in order; times that it was shuffled
+    int32_t *ids;         // own: tokens of those that go together
+    int64_t *offsets;     // own [samples of a step + 1]
+} learning;
+
+static int64_t sample_tokens(const osh_dataset *d, int64_t s) { return d->offsets[s + 1] - d->offsets[s]; }
+
+static int64_t samples_of(const osh_block *b) { return b->rule.samples < b->data->n ? b->rule.samples : b->data->n; }
+
+/* The most tokens that go together. */
+static int64_t most_tokens(const osh_block *b)
+{
+    int64_t longest = 0, n = 0;
+    for (int64_t s = 0; s < b->data->n; s++)
+        if (sample_tokens(b->data, s) > longest) longest = sample_tokens(b->data, s);
+    n = longest * samples_of(b);
+    return n < TOKENS ? n : longest > TOKENS ? longest : TOKENS;
+}
+
+/* ---- begin and end ---- */
+
+static void end(osh_ctx *cx, learning *l)
+{
+    for (int i = 0; l->of && i < l->b->n_learns; i++) osh_ada_learner_free(cx, l->of[i]);
+    for (int v = 0; l->dv && v < l->b->g->n_values; v++) osh_tensor_free(cx, l->dv[v]);
+    osh_free(cx, l->of);
+    osh_free(cx, l->which);
+    osh_free(cx, l->wants);
+    osh_free(cx, l->none);
+    osh_free(cx, l->dv);
+    osh_free(cx, l->order);
+    osh_free(cx, l->ids);
+    osh_free(cx, l->offsets);
+}
+
+static osh_status lists_new(osh_ctx *cx, learning *l)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = l->b->g;
+    OSH_NEW(cx, l->wants, g->n_weights);
+    OSH_NEW(cx, l->which, g->n_weights);
+    OSH_NEW(cx, l->none, g->n_values);
+    for (int w = 0; w < g->n_weights; w++) l->which[w] = -1;
+    for (int i = 0; i < l->b->n_learns; i++) {
+        int w = l->b->learns[i].weight;
+        l->wants[w] = true, l->which[w] = i;
+    }
+done:
+    return rc;
+}
+
+static osh_status begin(osh_ctx *cx, learning *l)
+{
+    osh_status rc = OSH_OK;
+    osh_block *b = l->b;
+    OSH_TRY(lists_new(cx, l));
+    OSH_NEW(cx, l->of, b->n_learns);
+    OSH_NEW(cx, l->dv, b->g->n_values);
+    OSH_NEW(cx, l->order, b->data->n);
+    OSH_NEW(cx, l->ids, most_tokens(b));
+    OSH_NEW(cx, l->offsets, samples_of(b) + 1);
+    l->next = b->data->n; // none is drawn
+    for (int i = 0; i < b->n_learns; i++) {
+        osh_block_weight *w = &b->learns[i];
+        OSH_TRY(osh_ada_learner_new(cx, &l->of[i], &w->args));
+        OSH_TRY(osh_ada_learner_step(cx, l->of[i], -1, false, b->w->w[w->weight]));
+    }
+done:
+    return rc;
+}
+
+/* ---- samples ---- */
+
+/* Those of the next step stand in order from *first on. */
+static void draw(learning *l, int64_t *first)
+{
+    int64_t all = l->b->data->n, n = samples_of(l->b);
+    if (l->next + n > all) {
+        for (int64_t i = 0; i < all; i++) l->order[i] = i;
+        for (int64_t i = all - 1; i > 0; i--) {
+            int64_t k = (int64_t)(osh_rng_u64(l->b->rule.seed, (uint64_t)l->drawn, (uint64_t)i) % (uint64_t)(i + 1));
+            int64_t old = l->order[i];
+            l->order[i] = l->order[k], l->order[k] = old;
+        }
+        l->next = 0, l->drawn++;
+    }
+    *first = l->next, l->next += n;
+}
+
+/* Rows of the samples at [first, first + n) of order: own. */
+static osh_status gather(osh_ctx *cx, osh_tensor **out, const learning *l, int k, int64_t first, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    const osh_block *b = l->b;
+    int value = k < b->n_in ? b->in[k] : b->out[k - b->n_in];
+    int64_t shape[2] = {l->offsets[n], b->g->values[value].width};
+    size_t row = (size_t)shape[1] * osh_dtype_bytes(b->g->dtype);
+    OSH_TRY(osh_tensor_new(cx, out, b->g->dtype, 2, shape));
+    for (int64_t i = 0; i < n; i++) {
+        int64_t of[2] = {l->offsets[i + 1] - l->offsets[i], shape[1]};
+        osh_tensor to = osh_tensor_view(b->g->dtype, 2, of, (char *)(*out)->data + (size_t)l->offsets[i] * row);
+        OSH_TRY(b->rows(cx, b->user, k, l->order[first + i], &to));
+    }
+done:
+    return rc;
+}
+
+/* As many of the samples at [first, end) of order as go together, with what comes in. */
+static osh_status batch_new(osh_ctx *cx, osh_batch **out, learning *l, int64_t first, int64_t end)
+{
+    osh_status rc = OSH_OK;
+    const osh_block *b = l->b;
+    int64_t n = 0;
+    l->offsets[0] = 0;
+    while (first + n < end) {
+        int64_t s = l->order[first + n], more = sample_tokens(b->data, s);
+        if (n && l->offsets[n] + more > TOKENS) break;
+        memcpy(l->ids + l->offsets[n], b->data->ids + b->data->offsets[s], (size_t)more * sizeof *l->ids);
+        l->offsets[n + 1] = l->offsets[n] + more;
+        n++;
+    }
+    OSH_TRY(osh_batch_new(cx, out, b->g, l->ids, l->offsets, n));
+    (*out)->first_sample = l->order[first];
+    for (int k = 0; k < b->n_in; k++)
+        if (b->in[k] != b->g->input_ids) OSH_TRY(gather(cx, &(*out)->values[b->in[k]], l, k, first, n));
+done:
+    return rc;
+}
+
+/* ---- a step ---- */
+
+typedef struct slope { // of the loss at one value
+    const osh_tensor *y, *y0;
+    float *dy;
+    double *sums; // own [rows]
+    double by;
+} slope;
+
+static osh_status slope_row(osh_ctx *cx, void *user, int64_t row, int worker)
+{
+    const slope *s = user;
+    int64_t n = s->y->shape[1];
+    size_t at = (size_t)(row * n) * osh_dtype_bytes(s->y->dtype);
+    float y[256], y0[256], *dy = s->dy + row * n;
+    double sum = 0;
+    (void)cx, (void)worker;
+    for (int64_t c = 0; c < n; c += 256) {
+        int64_t m = n - c < 256 ? n - c : 256;
+        size_t off = at + (size_t)c * osh_dtype_bytes(s->y->dtype);
+        osh_to_f32(y, (const char *)s->y->data + off, s->y->dtype, m);
+        osh_to_f32(y0, (const char *)s->y0->data + off, s->y0->dtype, m);
+        for (int64_t i = 0; i < m; i++) {
+            float e = y[i] - y0[i];
+            sum += (double)e * e;
+            dy[c + i] = (float)(s->by * e);
+        }
+    }
+    s->sums[row] = sum;
+    return OSH_OK;
+}
+
+/* dv of what is compared; *loss grows by its share. elements: of the whole step. */
+static osh_status compare(osh_ctx *cx, learning *l, const osh_batch *batch, int64_t first, double elements,
+                          double *loss)
+{
+    osh_status rc = OSH_OK;
+    const osh_block *b = l->b;
+    osh_tensor *y0 = NULL; // own
+    slope s = {.by = 2 / elements};
+    OSH_NEW(cx, s.sums, batch->n_tokens);
+    for (int k = 0; k < b->n_out; k++) {
+        int v = b->out[k];
+        s.y = batch->values[v];
+        OSH_TRY(gather(cx, &y0, l, b->n_in + k, first, batch->seqs.n));
+        OSH_TRY(osh_tensor_new(cx, &l->dv[v], OSH_F32, 2, s.y->shape));
+        s.y0 = y0, s.dy = l->dv[v]->data;
+        OSH_TRY(osh_parallel_for(cx, batch->n_tokens, slope_row, &s));
+        for (int64_t i = 0; i < batch->n_tokens; i++) *loss += s.sums[i] / elements;
+        osh_tensor_free(cx, y0), y0 = NULL;
+    }
+done:
+    osh_tensor_free(cx, y0);
+    osh_free(cx, s.sums);
+    return rc;
+}
+
+static osh_status add_grad(osh_ctx *cx, void *user, int weight, const osh_tensor *dw)
+{
+    learning *l = user;
+    return osh_ada_learner_add(cx, l->of[l->which[weight]], dw);
+}
+
+static osh_back way_back(const learning *l)
+{
+    const osh_block *b = l->b;
+    return (osh_back){.g = b->g, .first = b->first, .n = b->n, .run = b->run, .weights = l->wants, .in = l->none,
+                      .weight = add_grad, .user = (void *)l};
+}
+
+/* The samples at [first, end) of order: their loss, and gradients of what learns. */
+static osh_status look(osh_ctx *cx, learning *l, int64_t first, int64_t end, double *loss)
+{
+    osh_status rc = OSH_OK;
+    const osh_block *b = l->b;
+    osh_back k = way_back(l);
+    osh_batch *batch = NULL; // own
+    double elements = 0;
+    for (int64_t i = first; i < end; i++)
+        for (int v = 0; v < b->n_out; v++)
+            elements += (double)sample_tokens(b->data, l->order[i]) * (double)b->g->values[b->out[v]].width;
+    *loss = 0;
+    while (first < end) {
+        OSH_TRY(osh_check_interrupt(cx));
+        OSH_TRY(batch_new(cx, &batch, l, first, end));
+        OSH_TRY(osh_exec_run(cx, b->g, b->first, b->n, b->run, b->w, batch, NULL, NULL, true));
+        OSH_TRY(compare(cx, l, batch, first, elements, loss));
+        OSH_TRY(osh_back_run(cx, &k, b->w, batch, l->dv));
+        first += batch->seqs.n;
+        osh_batch_free(cx, batch), batch = NULL;
+    }
+done:
+    osh_batch_free(cx, batch);
+    return rc;
+}
+
+osh_status osh_block_learn(osh_ctx *cx, osh_block *b)
+{
+    osh_status rc = OSH_OK;
+    learning l = {.b = b}; // own
+    OSH_TRY(begin(cx, &l));
+    b->least = INFINITY, b->kept = 0;
+    for (int64_t t = 0; t < b->rule.steps; t++) {
+        int64_t first;
+        double loss;
+        draw(&l, &first);
+        OSH_TRY(look(cx, &l, first, first + samples_of(b), &loss));
+        bool best = loss < b->least;
+        if (best) b->least = loss, b->kept = t;
+        if (!t) b->begun = loss;
+        if (b->curve && t % b->rule.period == 0) b->curve[t / b->rule.period] = loss;
+        for (int i = 0; i < b->n_learns; i++)
+            OSH_TRY(osh_ada_learner_step(cx, l.of[i], t, best, b->w->w[b->learns[i].weight]));
+        if (b->step) b->step(cx, b->user, t + 1);
+    }
+done:
+    end(cx, &l);
+    return rc;
+}
+
+/* ---- what that needs ---- */
+
+osh_status osh_block_check(osh_ctx *cx, const osh_block *b)
+{
+    osh_status rc = OSH_OK;
+    learning l = {.b = (osh_block *)b}; // own
+    OSH_TRY(lists_new(cx, &l));
+    osh_back k = way_back(&l);
+    OSH_TRY(osh_back_check(cx, &k));
+done:
+    end(cx, &l);
+    return rc;
+}
+
+static size_t tensor_gross(size_t n_bytes) { return osh_mem_gross(n_bytes) + osh_mem_gross(sizeof(osh_tensor)); }
+
+osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b)
+{
+    osh_status rc = OSH_OK;
+    learning l = {.b = (osh_block *)b}; // own
+    const osh_graph *g = b->g;
+    bool *leaves = NULL, *in = NULL, *all = NULL; // own [values]
+    int64_t tokens = most_tokens(b);
+    size_t back = 0, target = 0, elem = osh_dtype_bytes(g->dtype);
+    OSH_TRY(lists_new(cx, &l));
+    OSH_NEW(cx, leaves, g->n_values);
+    OSH_NEW(cx, in, g->n_values);
+    OSH_NEW(cx, all, g->n_values);
+    memset(all, true, (size_t)g->n_values);
+    for (int k = 0; k < b->n_in; k++) in[b->in[k]] = true;
+    for (int k = 0; k < b->n_out; k++) {
+        size_t one = tensor_gross((size_t)(tokens * g->values[b->out[k]].width) * elem);
+        leaves[b->out[k]] = true;
+        if (one > target) target = one;
+    }
+    osh_back k = way_back(&l);
+    OSH_TRY(osh_back_peak(cx, &back, &k, leaves, tokens, osh_threads(cx)));
+    size_t forth = osh_exec_peak(g, b->first, b->n, b->run, in, NULL, all, NULL, tokens, osh_threads(cx), NULL);
+    *n_bytes = (back > forth ? back : forth) + target + osh_mem_gross((size_t)tokens * sizeof(double)) +
+               2 * osh_mem_gross((size_t)tokens * sizeof(int32_t)) +
+               2 * osh_mem_gross((size_t)(b->data->n + 1) * sizeof(int64_t)) +
+               osh_mem_gross((size_t)g->n_weights * sizeof(int)) + osh_mem_gross((size_t)g->n_weights) +
+               2 * osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
+               osh_mem_gross((size_t)b->n_learns * sizeof(void *));
+    for (int i = 0; i < b->n_learns; i++) {
+        const osh_ada_args *a = &b->learns[i].args;
+        *n_bytes += osh_ada_learner_bytes(a->O, a->I, a->group, osh_threads(cx));
+    }
+done:
+    osh_free(cx, leaves);
+    osh_free(cx, in);
+    osh_free(cx, all);
+    end(cx, &l);
+    return rc;
+}

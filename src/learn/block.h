@@ -1,0 +1,46 @@
+/* block.h - codes that learn from what a whole block of the model puts out: a decoder layer, say.
+ *
+ *   x of the quantized model ──► block with rounded weights ──► y      loss = mean (y - y0)^2
+ *   x of the original model  ──► block as it was            ──► y0     (made before, by the caller)
+ *
+ * A step takes some samples, all of its elements weigh the same, and the gradient goes back through the block to the
+ * weights (graph/back.h), whose codes follow it (ops/ada.h). What is kept in the end are the codes of the step that
+ * lost least on its samples. These are drawn without replacement, by a counter RNG, until fewer than a step wants are
+ * left; then anew from all. Samples go through together as far as TOKENS of them reach: that is fixed, as are the sums
+ * over them, so neither threads nor batches nor budgets show. */
+#ifndef OSH_LEARN_BLOCK_H
+#define OSH_LEARN_BLOCK_H
+#include "graph/exec.h"
+#include "ops/ada.h"
+#include "text/dataset.h"
+
+typedef struct osh_block_weight { // one that learns
+    int weight;                // of the graph
+    osh_ada_args args;         // of osh_ada_learner_new, whose w is the weight as it was
+} osh_block_weight;
+
+typedef struct osh_block {
+    const osh_graph *g;
+    const osh_dataset *data;
+    osh_weights *w;          // of what learns, they become others, and the last step's in the end
+    int first, n;            // nodes
+    const bool *run;         // [n]: those of the block
+    const int *in, *out;     // values that come in, and that are compared
+    int n_in, n_out;
+    /* Rows of a sample: of value in[k], or what out[k - n_in] has to come near to; in the compute dtype. */
+    osh_status (*rows)(osh_ctx *cx, void *user, int k, int64_t sample, osh_tensor *to);
+    void (*step)(osh_ctx *cx, void *user, int64_t t); // NULL: not; t steps are done
+    void *user;
+    osh_block_rule rule;
+    osh_block_weight *learns;
+    int n_learns;
+    double *curve;           // the caller's [osh_ada_points]: loss at these steps; NULL
+    double begun, least;     // out: loss of the first step, and of the one that is kept
+    int64_t kept;            // out: which that is
+} osh_block;
+osh_status osh_block_learn(osh_ctx *cx, osh_block *b);
+/* Whether every op that a gradient goes through has one: OSH_E_UNSUPPORTED with the module whose op has none. */
+osh_status osh_block_check(osh_ctx *cx, const osh_block *b);
+/* Host bytes (gross, an upper bound) beside the weights, of args group, O and I are read. */
+osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b);
+#endif

@@ -1,0 +1,163 @@
+/* ada_learn.c - a weight that learns from gradients that come from elsewhere, those of a block's output say: the rules
+ * of ada.c, one step at a time. Rows are independent, so threads do not show.
+ *
+ * Kept: a copy of the weight, the numbers behind the codes, gradients, and of each group what learns of its range. */
+#include "ops/ada.h"
+#include "ops/cpu/ada_rows.h"
+#include "ops/cpu/vec.h"
+#include "ops/kernel.h"
+
+#include <string.h>
+
+enum { WHOLE = 2, SMALL = 8 }; // numbers behind codes, gradients [O, ld]; of each group
+enum { SCRATCH = 7 };          // rows of a thread
+
+struct osh_ada_learner {
+    osh_ada_args a;
+    osh_ada_job j;
+    float *x, *grad;     // [O, ld] of kept
+    float *small[SMALL]; // [O, groups] of kept
+    float *kept;         // own
+    float *room;         // own: [threads, SCRATCH, ld]
+    int n_threads;
+    bool best;           // of the step that runs: what it begins with is to be kept
+    const osh_ada_row_step *step; // view: of it; NULL: nothing moves
+    osh_tensor *to;      // view: where the weight goes
+};
+
+static size_t kept_floats(int64_t O, int64_t ld, int64_t groups)
+{
+    return (size_t)(O * (WHOLE * ld + SMALL * groups));
+}
+
+size_t osh_ada_learner_bytes(int64_t O, int64_t I, int64_t group, int n_threads)
+{
+    int64_t ld = osh_pad8(I);
+    return osh_mem_gross(sizeof(osh_ada_learner)) +
+           osh_mem_gross(kept_floats(O, ld, osh_div_up(I, group)) * sizeof(float)) +
+           osh_mem_gross((size_t)(n_threads * SCRATCH * ld) * sizeof(float));
+}
+
+/* A block of one row: what is kept of it, and the worker's scratch. */
+static osh_ada_room row_room(const osh_ada_learner *l, int64_t row, int worker)
+{
+    int64_t ld = l->j.ld, g = row * l->j.groups;
+    float *at = l->room + (int64_t)worker * SCRATCH * ld;
+    float *const *k = l->small;
+    return (osh_ada_room){.w = at, .e = at + ld, .base = at + 2 * ld, .soft = at + 3 * ld, .mean = at + 4 * ld,
+                          .s = at + 5 * ld, .z = at + 6 * ld, .x = l->x + row * ld, .grad = l->grad + row * ld,
+                          .s0 = k[0] + g, .d = k[1] + g, .d_mean = k[2] + g, .d_square = k[3] + g, .least = k[4] + g,
+                          .most = k[5] + g, .best_s = k[6] + g, .best_z = k[7] + g};
+}
+
+static void row_load(const osh_ada_learner *l, const osh_ada_room *m, int64_t row)
+{
+    osh_to_f32(m->w, osh_elem(l->a.w, row * l->a.I), l->a.w->dtype, l->a.I);
+    for (int64_t i = l->a.I; i < l->j.ld; i++) m->w[i] = 0;
+}
+
+static osh_status row_begin(osh_ctx *cx, void *user, int64_t row, int worker)
+{
+    const osh_ada_learner *l = user;
+    osh_ada_room m = row_room(l, row, worker);
+    (void)cx;
+    row_load(l, &m, row);
+    for (int64_t g = 0; g < l->j.groups; g++) m.s0[g] = l->a.scale[osh_ada_scale_at(&l->j, row, g)];
+    osh_ada_sign_begin(&l->j, &m, row, 1);
+    osh_ada_begin_row(&l->j, &m, row, 0);
+    return OSH_OK;
+}
+
+/* The row's codes are the best so far; its scales, where they learn, are their own. */
+static void row_keep(const osh_ada_learner *l, osh_ada_room *m, int64_t row)
+{
+    osh_ada_row_step s = osh_ada_step_at(&l->j, 0);
+    osh_ada_near_error(m, 0, l->j.ld, &s);
+    osh_ada_keep_row(&l->j, m, row, 0);
+    for (int64_t g = 0; l->a.rule.scale_rate > 0 && g < l->j.groups; g++) {
+        int64_t k = osh_ada_scale_at(&l->j, row, g);
+        l->a.scale[k] = m->best_s[g];
+        if (l->a.zero) l->a.zero[k] = m->best_z[g];
+    }
+}
+
+static osh_status row_move(osh_ctx *cx, void *user, int64_t row, int worker)
+{
+    const osh_ada_learner *l = user;
+    osh_ada_room m = row_room(l, row, worker);
+    osh_ada_row_step plain = osh_ada_step_at(&l->j, 0);
+    (void)cx;
+    row_load(l, &m, row);
+    osh_ada_spread(&l->j, &m, row, 0);
+    if (l->best) row_keep(l, &m, row);
+    if (l->step) {
+        osh_ada_sign_step(&m, 0, l->j.ld, l->step);
+        if (l->a.rule.scale_rate > 0) osh_ada_move_shares(&l->j, &m, 0, l->step);
+        memset(m.grad, 0, (size_t)l->j.ld * sizeof *m.grad);
+        osh_ada_spread(&l->j, &m, row, 0);
+    }
+    plain.plain = 1;
+    osh_ada_near_error(&m, 0, l->j.ld, &plain);
+    for (int64_t i = 0; l->a.keep_zeros && i < l->a.I; i++)
+        if (m.w[i] == 0) m.e[i] = 0;
+    osh_from_f32(osh_elem(l->to, row * l->a.I), l->to->dtype, m.e, l->a.I);
+    return OSH_OK;
+}
+
+osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada_args *a)
+{
+    osh_status rc = OSH_OK;
+    osh_ada_learner *l = NULL; // own
+    int64_t ld = osh_pad8(a->I), groups = osh_div_up(a->I, a->group);
+    OSH_NEW(cx, l, 1);
+    l->a = *a, l->a.n_tokens = 2; // a gradient is taken as it is
+    l->n_threads = osh_threads(cx);
+    l->j = (osh_ada_job){.a = &l->a, .ld = ld, .groups = groups, .rows = 1};
+    OSH_NEW(cx, l->kept, kept_floats(a->O, ld, groups));
+    OSH_NEW(cx, l->room, l->n_threads * SCRATCH * ld);
+    l->x = l->kept, l->grad = l->x + a->O * ld;
+    for (int k = 0; k < SMALL; k++) l->small[k] = l->grad + a->O * (ld + k * groups);
+    OSH_TRY(osh_parallel_for(cx, a->O, row_begin, l));
+    *out = l, l = NULL; // give
+done:
+    osh_ada_learner_free(cx, l);
+    return rc;
+}
+
+void osh_ada_learner_free(osh_ctx *cx, osh_ada_learner *l)
+{
+    if (!l) return;
+    osh_free(cx, l->kept);
+    osh_free(cx, l->room);
+    osh_free(cx, l);
+}
+
+typedef struct add_job {
+    osh_ada_learner *l;
+    const float *x;
+} add_job;
+
+static osh_status row_add(osh_ctx *cx, void *user, int64_t row, int worker)
+{
+    const add_job *j = user;
+    int64_t I = j->l->a.I;
+    float *to = j->l->grad + row * j->l->j.ld;
+    (void)cx, (void)worker;
+    for (int64_t i = 0; i < I; i++) to[i] += j->x[row * I + i];
+    return OSH_OK;
+}
+
+osh_status osh_ada_learner_add(osh_ctx *cx, osh_ada_learner *l, const osh_tensor *dw)
+{
+    add_job j = {l, dw->data};
+    return osh_parallel_for(cx, l->a.O, row_add, &j);
+}
+
+osh_status osh_ada_learner_step(osh_ctx *cx, osh_ada_learner *l, int64_t t, bool best, osh_tensor *to)
+{
+    osh_ada_row_step s = osh_ada_step_at(&l->j, t < 0 ? 0 : t);
+    l->step = t < 0 ? NULL : &s, l->best = best, l->to = to;
+    osh_status rc = osh_parallel_for(cx, l->a.O, row_move, l);
+    l->step = NULL, l->to = NULL;
+    return rc;
+}

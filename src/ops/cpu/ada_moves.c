@@ -1,0 +1,165 @@
+/* ada_moves.c - what the learners of ada.c and ada_learn.c do to a row between and around the vector steps of
+ * ada_rows.c: scales by column, the first numbers, scales that move, codes. ada.c has the formulas. */
+#include "base/elementary.h"
+#include "ops/cpu/ada_rows.h"
+#include "ops/kernel.h"
+
+#include <math.h>
+
+enum { DOWN = -40 }; // a v of AdaRound that no step moves: h is 0
+
+int64_t osh_ada_scale_at(const osh_ada_job *j, int64_t row, int64_t group)
+{
+    return row / j->a->row_block * j->groups + group;
+}
+
+float osh_ada_scale_now(const osh_ada_job *j, const osh_ada_room *m, int64_t r, int64_t g)
+{
+    int64_t k = r * j->groups + g;
+    return m->d[k] == 0 ? m->s0[k] : osh_round_to(m->s0[k] * (1 + m->d[k]), j->a->dtype);
+}
+
+/* Scale and zero point of AutoRound's shares a and b. */
+static void clipped_range(const osh_ada_job *j, const osh_ada_room *m, int64_t k, float *s, float *z)
+{
+    float low = -m->least[k], high = m->most[k], a = m->d[k], b = m->d_mean[k];
+    if (a == 1 && b == 1) return;
+    float all = j->a->zero ? high + low : fmaxf(low, high);
+    float now = j->a->zero ? b * high + a * low : fmaxf(a * low, b * high);
+    *s = osh_round_to(all > 0 ? m->s0[k] * now / all : m->s0[k], j->a->dtype);
+    if (!(*s > 0)) *s = m->s0[k];
+    if (j->a->zero) *z = fmaxf(j->a->lo, fminf(j->a->hi, nearbyintf(j->a->lo + a * low / *s)));
+}
+
+/* Scales and zero points of row r of the block by column. */
+void osh_ada_spread(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
+{
+    const osh_ada_args *a = j->a;
+    for (int64_t g = 0; g < j->groups; g++) {
+        float s = m->s0[r * j->groups + g], z = a->zero ? a->zero[osh_ada_scale_at(j, row + r, g)] : 0;
+        if (a->rule.kind == OSH_ADA_QUANT) s = osh_ada_scale_now(j, m, r, g);
+        if (a->rule.kind == OSH_ADA_SIGN) clipped_range(j, m, r * j->groups + g, &s, &z);
+        for (int64_t i = g * a->group; i < osh_min64(a->I, (g + 1) * a->group); i++) m->s[i] = s, m->z[i] = z;
+    }
+    for (int64_t i = a->I; i < j->ld; i++) m->s[i] = 1, m->z[i] = 0;
+}
+
+/* Numbers of row r, whose w and s0 are there, before the first step. */
+void osh_ada_begin_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
+{
+    const osh_ada_args *a = j->a;
+    osh_ada_spread(j, m, row, r);
+    for (int64_t i = 0, at = r * j->ld; i < a->I; i++, at++) {
+        float u = m->w[at] / m->s[i], below = floorf(u), part = u - below;
+        m->base[at] = below + m->z[i];
+        if (a->rule.kind == OSH_ADA_QUANT) m->x[at] = m->w[at];
+        else if (a->rule.kind == OSH_ADA_SIGN) m->x[at] = 0;
+        else if (a->keep_zeros && m->w[at] == 0) m->x[at] = DOWN;
+        else m->x[at] = (float)-osh_math_log(1.2 / ((double)part + 0.1) - 1);
+    }
+    for (int64_t i = a->I; i < j->ld; i++) m->x[r * j->ld + i] = a->rule.kind == OSH_ADA_ROUND ? DOWN : 0;
+}
+
+osh_ada_row_step osh_ada_step_at(const osh_ada_job *j, int64_t t)
+{
+    const osh_ada_rule *u = &j->a->rule;
+    double n = (double)(t + 1), warm = floor(u->warm * (double)u->steps);
+    double along = (double)u->steps > warm ? ((double)t - warm) / ((double)u->steps - warm) : 1;
+    osh_ada_row_step s = {.by = (float)(2 / j->a->n_tokens), .lo = j->a->lo, .hi = j->a->hi};
+    if (u->kind == OSH_ADA_SIGN) {
+        s.rate = (float)(u->rate * (double)(u->steps - t) / (double)u->steps), s.offset = 1;
+        return s;
+    }
+    s.rate = (float)(u->rate / (1 - osh_math_pow(0.9, n)));
+    s.root_part = (float)(1 / sqrt(1 - osh_math_pow(0.999, n)));
+    if (u->kind == OSH_ADA_QUANT || (double)t < warm) return s;
+    s.reg = (float)u->reg;
+    s.beta = (float)(u->to + (u->from - u->to) / 2 * (1 + osh_math_cos_pi(along)));
+    return s;
+}
+
+/* Scales of row r follow the sums of grad. */
+static void move_scales(const osh_ada_job *j, const osh_ada_room *m, int64_t r, const osh_ada_row_step *t)
+{
+    const osh_ada_args *a = j->a;
+    float rate = (float)(t->rate / a->rule.rate * a->rule.scale_rate);
+    for (int64_t g = 0; g < j->groups; g++) {
+        int64_t k = r * j->groups + g;
+        double sum = 0;
+        for (int64_t i = g * a->group; i < osh_min64(a->I, (g + 1) * a->group); i++) sum += m->grad[r * j->ld + i];
+        float by = (float)sum * m->s0[k];
+        m->d_mean[k] = 0.9f * m->d_mean[k] + 0.1f * by;
+        m->d_square[k] = 0.999f * m->d_square[k] + 0.001f * by * by;
+        m->d[k] -= rate * m->d_mean[k] / (sqrtf(m->d_square[k]) * t->root_part + 1e-8f);
+        if (m->d[k] < -0.5f) m->d[k] = -0.5f;
+    }
+}
+
+void osh_ada_quant_row(const osh_ada_job *j, const osh_ada_room *m, int64_t r, const osh_ada_row_step *s)
+{
+    const osh_ada_args *a = j->a;
+    osh_ada_quant_step(m, r * j->ld, j->ld, s);
+    if (a->rule.scale_rate > 0) move_scales(j, m, r, s);
+    for (int64_t i = r * j->ld; a->keep_zeros && i < (r + 1) * j->ld; i++)
+        if (m->w[i] == 0) m->x[i] = 0;
+}
+
+static float signed_rate(double gradient, float rate) { return gradient > 0 ? rate : gradient < 0 ? -rate : 0; }
+
+/* Shares of the ranges of row r follow the sums of grad and e. */
+void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r, const osh_ada_row_step *t)
+{
+    const osh_ada_args *a = j->a;
+    float rate = (float)(t->rate / a->rule.rate * a->rule.scale_rate);
+    for (int64_t g = 0; g < j->groups; g++) {
+        int64_t k = r * j->groups + g, first = g * a->group;
+        double ds = 0, dz = 0, low = -m->least[k], high = m->most[k], to_a, to_b, s = m->s[first];
+        for (int64_t i = first; i < osh_min64(a->I, first + a->group); i++)
+            ds += m->grad[r * j->ld + i], dz += m->e[r * j->ld + i];
+        double all = a->zero ? high + low : fmax(low, high), by = all > 0 ? m->s0[k] / all : 0;
+        bool lower = m->d[k] * low > m->d_mean[k] * high;
+        to_a = a->zero || lower ? low * by : 0, to_b = a->zero || !lower ? high * by : 0;
+        if (a->zero) ds -= dz * m->d[k] * low / (s * s); // z = lo + a low / s
+        double by_a = ds * to_a + (a->zero ? dz * low / s : 0), by_b = ds * to_b;
+        m->d[k] = fminf(1, fmaxf(0, m->d[k] - signed_rate(by_a, rate)));
+        m->d_mean[k] = fminf(1, fmaxf(0, m->d_mean[k] - signed_rate(by_b, rate)));
+    }
+}
+
+/* Codes of row r as they are now, with their scales: it is the best step so far. */
+void osh_ada_keep_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
+{
+    const osh_ada_args *a = j->a;
+    for (int64_t i = 0, at = r * j->ld; i < a->I; i++, at++) {
+        float q = nearbyintf((m->e[at] + m->w[at]) / m->s[i]) + m->z[i]; // e + w is (q - z) s
+        a->codes[(row + r) * a->I + i] = (int8_t)(a->keep_zeros && m->w[at] == 0 ? m->z[i] : q);
+    }
+    for (int64_t g = 0; g < j->groups; g++)
+        m->best_s[r * j->groups + g] = m->s[g * a->group], m->best_z[r * j->groups + g] = m->z[g * a->group];
+}
+
+void osh_ada_sign_begin(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n)
+{
+    const osh_ada_args *a = j->a;
+    for (int64_t k = 0; k < n * j->groups; k++) {
+        int64_t r = k / j->groups, g = k % j->groups;
+        m->d[k] = m->d_mean[k] = 1, m->best_s[k] = m->s0[k];
+        m->best_z[k] = a->zero ? a->zero[osh_ada_scale_at(j, row + r, g)] : 0;
+        for (int64_t i = g * a->group; i < osh_min64(a->I, (g + 1) * a->group); i++) {
+            m->least[k] = fminf(m->least[k], m->w[r * j->ld + i]);
+            m->most[k] = fmaxf(m->most[k], m->w[r * j->ld + i]);
+        }
+    }
+}
+
+/* The code that row r's element at column i stands for in the end. */
+float osh_ada_last_code(const osh_ada_job *j, const osh_ada_room *m, int64_t r, int64_t i)
+{
+    const osh_ada_args *a = j->a;
+    int64_t at = r * j->ld + i;
+    float q = a->rule.kind == OSH_ADA_ROUND ? m->base[at] + (m->x[at] >= 0)
+                                            : nearbyintf(m->x[at] / m->s[i]) + m->z[i];
+    if (a->keep_zeros && m->w[at] == 0) q = m->z[i];
+    return q < a->lo ? a->lo : q > a->hi ? a->hi : q;
+}
+

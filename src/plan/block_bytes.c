@@ -1,0 +1,40 @@
+/* block_bytes.c - what a block takes while it learns: the learner's own, and results of all its Linears, which are
+ * written when it is over. */
+#include "plan/blocks.h"
+#include "plan/memory.h"
+
+static osh_linear_job job_of(const osh_linear *l, osh_tensor *w)
+{
+    *w = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
+    return (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w};
+}
+
+osh_status osh_block_peak(osh_ctx *cx, int64_t *n_bytes, const osh_plan *p, const osh_range *r)
+{
+    osh_status rc = OSH_OK;
+    osh_block_of o; // own
+    size_t learn = 0, kept = 0, most = 0;
+    OSH_TRY(osh_block_init(cx, &o, p, r));
+    OSH_TRY(osh_block_bytes(cx, &learn, &o.b));
+    for (int k = 0; k < o.b.n_learns; k++) {
+        const osh_linear *l = &p->linears[o.linears[k]];
+        osh_tensor w;
+        osh_linear_job j = job_of(l, &w);
+        size_t scales = osh_job_params_bytes(&j) + osh_job_search_bytes(&j);
+        size_t one = osh_job_finish_bytes(&j, osh_threads(cx)) + (size_t)osh_memory_pack_bytes(p, l);
+        kept += osh_job_result_bytes(&j) + osh_mem_gross(osh_tensor_bytes(&w)) + osh_mem_gross(sizeof w) +
+                2 * osh_mem_gross((size_t)l->O * (size_t)l->I / (size_t)osh_q_scale_cols(&l->scheme->weights, l->I) *
+                                  sizeof(float) + (size_t)l->O * sizeof(float));
+        if (scales > most) most = scales;
+        if (one > most) most = one;
+    }
+    size_t points = (size_t)osh_ada_points(o.b.rule.steps, o.b.rule.period) * sizeof(double);
+    *n_bytes = (int64_t)(kept + (learn > most ? learn : most) + osh_mem_gross(points) +
+                         osh_mem_gross((size_t)o.b.n_learns * sizeof(osh_linear_job)) +
+                         2 * osh_mem_gross((size_t)o.b.n_learns * sizeof(osh_block_weight)) +
+                         2 * osh_mem_gross((size_t)p->graph->n_values * sizeof(int)) +
+                         osh_mem_gross((size_t)r->n_nodes));
+done:
+    osh_block_deinit(cx, &o);
+    return rc;
+}

@@ -1,0 +1,188 @@
+/* blocks.c - see blocks.h. */
+#include "plan/blocks.h"
+
+#include <string.h>
+
+
+static const osh_block_rule *rule_of(const osh_plan *p, const osh_linear *l)
+{
+    const osh_modifier *m = &p->recipe->modifiers[l->modifier];
+    return l->wants && m->type->blocks ? m->type->blocks(m) : NULL;
+}
+
+static bool in_layer(const osh_graph *g, int node)
+{
+    int m = g->nodes[node].module;
+    while (m >= 0 && strcmp(g->modules[m].cls, g->layer_class)) m = g->modules[m].parent;
+    return m >= 0;
+}
+
+static bool learns(const osh_plan *p, const osh_linear *l)
+{
+    return l->node >= 0 && rule_of(p, l) && in_layer(p->graph, l->node);
+}
+
+/* ---- the choice ---- */
+
+static bool are_layers(const osh_plan *p)
+{
+    const osh_strs *t = &p->opt->sequential_targets;
+    bool are = true;
+    for (size_t i = 0; i < t->n; i++) are &= !strcmp(t->items[i], p->graph->layer_class);
+    return are;
+}
+
+/* Why nothing can learn by block; NULL: no reason. */
+static const char *hinders(const osh_plan *p)
+{
+    int modifier = -1;
+    if (p->pipeline != OSH_PIPELINE_SEQUENTIAL || !p->graph) return "want --pipeline sequential";
+    if (!are_layers(p)) return "--sequential-targets are not the decoder layers";
+    if (!p->propagate_error) return "want --propagate-error true";
+    if (p->n_folds) return "factors are folded into weights";
+    if (p->by_route) return "experts are calibrated on their own tokens";
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (l->node < 0 || !in_layer(p->graph, l->node) || l->kept) continue;
+        if (l->pruner >= 0) return "weights are pruned";
+        if (!l->wants || !osh_linear_propagates(p, l)) continue;
+        if (modifier >= 0 && l->modifier != modifier) return "modules of decoder layers have two modifiers";
+        modifier = l->modifier;
+        for (int k = i + 1; k < p->n_linears; k++)
+            if (p->linears[k].weight == l->weight) return "modules share a weight";
+    }
+    return NULL;
+}
+
+/* Every op between a Linear that learns and the end of the layers has a gradient. */
+static osh_status check_ops(osh_ctx *cx, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->graph;
+    osh_block b = {.g = g};
+    OSH_NEW(cx, b.learns, p->n_linears);
+    for (int i = 0; i < p->n_linears; i++)
+        if (learns(p, &p->linears[i])) b.learns[b.n_learns++].weight = p->linears[i].weight;
+    for (int i = 0; i < g->n_nodes; i++)
+        if (in_layer(g, i)) b.n = i + 1;
+    OSH_TRY(osh_block_check(cx, &b));
+done:
+    osh_free(cx, b.learns);
+    return rc;
+}
+
+osh_status osh_plan_blocks(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_modifier *m = NULL;
+    const osh_block_rule *rule = NULL;
+    for (int i = 0; i < p->n_linears && !rule; i++)
+        if (learns(p, &p->linears[i]))
+            rule = rule_of(p, &p->linears[i]), m = &p->recipe->modifiers[p->linears[i].modifier];
+    if (!rule) goto done;
+    const char *why = hinders(p);
+    if (!why) {
+        rc = check_ops(cx, p);
+        if (rc == OSH_E_UNSUPPORTED && rule->may) rc = OSH_OK, why = osh_error_text(cx);
+        if (rc) goto done;
+    }
+    if (why && !rule->may)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s with unit: block learns from what decoder layers put out: %s",
+                 m->type->name, why);
+    if (why) {
+        osh_log(cx, OSH_LOG_INFO, "%s learns from the output of each Linear, and not of decoder layers: %s",
+                m->type->name, why);
+        osh_error_clear(cx);
+        goto done;
+    }
+    for (int i = 0; i < p->n_linears; i++) {
+        osh_linear *l = &p->linears[i];
+        if (learns(p, l)) l->wants = (l->wants & ~(unsigned)(OSH_STAT_HESSIAN | OSH_STAT_SHIFT)) | OSH_STAT_BLOCK;
+    }
+done:
+    return rc;
+}
+
+/* ---- a range ---- */
+
+/* Made in a layer of the range, changed by what is solved, and read behind it. */
+static bool is_output(const osh_plan *p, const osh_range *r, int v)
+{
+    const osh_value *x = &p->graph->values[v];
+    if (x->original < 0 || x->producer < r->first || x->producer >= r->first + r->n_nodes) return false;
+    if (!in_layer(p->graph, x->producer)) return false;
+    return x->last_use >= r->first + r->n_nodes || (x->last_use >= 0 && !in_layer(p->graph, x->last_use));
+}
+
+void osh_block_targets(const osh_plan *p, const osh_range *r, bool *target)
+{
+    for (int v = r->v0; v < r->v1; v++)
+        if (is_output(p, r, v)) target[p->graph->values[v].original] = true;
+}
+
+static void list_values(osh_block_of *o, const osh_plan *p, const osh_range *r)
+{
+    const osh_graph *g = p->graph;
+    osh_block *b = &o->b;
+    for (int v = r->v0; v < r->v1; v++) {
+        bool read = false;
+        if (g->values[v].producer >= r->first) continue;
+        for (int i = 0; i < r->n_nodes && !read; i++)
+            for (int k = 0; o->run[i] && k < g->nodes[r->first + i].op->n_in; k++)
+                read |= g->nodes[r->first + i].in[k] == v;
+        if (read) o->values[b->n_in++] = v;
+    }
+    for (int v = r->v0; v < r->v1; v++)
+        if (is_output(p, r, v)) o->values[b->n_in + b->n_out++] = v;
+    b->in = o->values, b->out = o->values + b->n_in;
+}
+
+osh_status osh_block_init(osh_ctx *cx, osh_block_of *o, const osh_plan *p, const osh_range *r)
+{
+    osh_status rc = OSH_OK;
+    bool *want = NULL; // own [values]
+    *o = (osh_block_of){.b = {.g = p->graph, .data = &p->data, .first = r->first, .n = r->n_nodes}};
+    OSH_NEW(cx, o->run, r->n_nodes);
+    OSH_NEW(cx, o->values, 2 * p->graph->n_values);
+    OSH_NEW(cx, o->linears, r->l1 - r->l0);
+    OSH_NEW(cx, o->b.learns, r->l1 - r->l0);
+    OSH_NEW(cx, want, p->graph->n_values);
+    for (int v = r->v0; v < r->v1; v++) want[v] = is_output(p, r, v);
+    osh_exec_needed(o->run, p->graph, r->first, r->n_nodes, want);
+    o->b.run = o->run;
+    list_values(o, p, r);
+    for (int i = r->l0; i < r->l1; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (!(l->wants & OSH_STAT_BLOCK)) continue;
+        osh_block_weight *w = &o->b.learns[o->b.n_learns];
+        o->linears[o->b.n_learns++] = i;
+        w->weight = l->weight;
+        w->args = (osh_ada_args){.O = l->O, .I = l->I, .group = osh_q_scale_cols(&l->scheme->weights, l->I)};
+    }
+    o->b.rule = *rule_of(p, &p->linears[o->linears[0]]);
+done:
+    osh_free(cx, want);
+    return rc;
+}
+
+void osh_block_deinit(osh_ctx *cx, osh_block_of *o)
+{
+    osh_free(cx, o->run);
+    osh_free(cx, o->values);
+    osh_free(cx, o->linears);
+    osh_free(cx, o->b.learns);
+}
+
+const osh_modifier *osh_block_modifier(const osh_plan *p, const osh_block_of *o)
+{
+    return &p->recipe->modifiers[p->linears[o->linears[0]].modifier];
+}
+
+/* Forth, back to its input and to its weight. */
+double osh_block_flops(const osh_plan *p, const osh_linear *l)
+{
+    const osh_block_rule *rule = rule_of(p, l);
+    double samples = p->data.n < rule->samples ? (double)p->data.n : (double)rule->samples;
+    double tokens = p->data.n ? (double)p->data.offsets[p->data.n] / (double)p->data.n * samples : 0;
+    return 6 * (double)l->O * (double)l->I * tokens * (double)rule->steps;
+}

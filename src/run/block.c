@@ -1,0 +1,108 @@
+/* block.c - the Linears of a subgraph that learn from what it puts out (learn/block.h), in the place of a solve. What
+ * was learned by an earlier run, of which all was not written, is learned again: it is the same. */
+#include <string.h>
+
+#include "plan/blocks.h"
+#include "run/run.h"
+
+typedef struct blocked {
+    osh_run *r;
+    osh_block_of of;      // own
+    osh_linear_job *jobs; // own [n_learns]; own
+    osh_tensor **dense;   // own [n_learns]: weights as they were
+    double done;          // of the subgraph's solve, before and
+    double share;         // by this
+} blocked;
+
+static osh_status block_rows(osh_ctx *cx, void *user, int k, int64_t sample, osh_tensor *to)
+{
+    const blocked *x = user;
+    const osh_block *b = &x->of.b;
+    int v = k < b->n_in ? b->in[k] : b->g->values[b->out[k - b->n_in]].original;
+    return osh_acts_sample(cx, x->r->acts, v, sample, to);
+}
+
+static void block_step(osh_ctx *cx, void *user, int64_t t)
+{
+    const blocked *x = user;
+    osh_run_step(cx, x->r, (double)t / (double)x->of.b.rule.steps, 0);
+}
+
+static osh_status jobs_new(osh_ctx *cx, blocked *x, const osh_weights *w)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = x->r->plan;
+    osh_block *b = &x->of.b;
+    const osh_modifier *m = osh_block_modifier(p, &x->of);
+    OSH_NEW(cx, x->jobs, b->n_learns);
+    OSH_NEW(cx, x->dense, b->n_learns);
+    for (int k = 0; k < b->n_learns; k++) {
+        const osh_linear *l = &p->linears[x->of.linears[k]];
+        const osh_tensor *now = w->w[l->weight];
+        osh_linear_job *j = &x->jobs[k];
+        OSH_TRY(osh_tensor_new(cx, &x->dense[k], now->dtype, now->ndim, now->shape));
+        memcpy(x->dense[k]->data, now->data, osh_tensor_bytes(now));
+        *j = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = x->dense[k], .sparsity = l->sparsity,
+                              .objective = -1, .nearest = -1};
+        OSH_TRY(m->type->learns(cx, m, j, &b->learns[k].args));
+    }
+done:
+    return rc;
+}
+
+/* Codes, scales and the weight that they stand for. */
+static osh_status job_finish(osh_ctx *cx, blocked *x, const osh_stats *stats, osh_weights *w, int k, bool *in_memory)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = x->r->plan;
+    const osh_modifier *m = osh_block_modifier(p, &x->of);
+    int linear = x->of.linears[k];
+    osh_linear_job *j = &x->jobs[k];
+    osh_tensor *now = w->w[p->linears[linear].weight];
+    m->type->learned(cx, m, j, &x->of.b.learns[k].args);
+    memcpy(now->data, x->dense[k]->data, osh_tensor_bytes(now));
+    j->w = now;
+    OSH_TRY(osh_job_finish(cx, j, in_memory != NULL));
+    if (!x->r->results[linear].done) OSH_TRY(osh_run_emit(cx, x->r, stats, linear, j));
+    if (in_memory) in_memory[linear] = true;
+done:
+    return rc;
+}
+
+static void log_block(osh_ctx *cx, const osh_block *b, const char *name)
+{
+    int64_t n = osh_ada_points(b->rule.steps, b->rule.period);
+    for (int64_t k = 0; k < n; k++)
+        osh_log(cx, OSH_LOG_DEBUG, "%s: step %lld: loss %.7g", name, (long long)(k * b->rule.period), b->curve[k]);
+    osh_log(cx, OSH_LOG_INFO, "%s: mean squared error of its output %.4g, rounded to nearest %.4g (step %lld)", name,
+            b->least, b->begun, (long long)b->kept);
+}
+
+osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_stats *stats, osh_weights *w, int subgraph, bool *in_memory)
+{
+    osh_status rc = OSH_OK;
+    blocked x = {.r = r}; // own
+    osh_range range = osh_range_at(r->plan, subgraph);
+    OSH_TRY(osh_block_init(cx, &x.of, r->plan, &range));
+    osh_block *b = &x.of.b;
+    OSH_NEW(cx, b->curve, osh_ada_points(b->rule.steps, b->rule.period));
+    OSH_TRY(jobs_new(cx, &x, w));
+    b->w = w, b->rows = block_rows, b->step = block_step, b->user = &x;
+    b->rule.seed += (uint64_t)subgraph;
+    OSH_TRY(osh_block_learn(cx, b));
+    log_block(cx, b, range.name);
+    for (int k = 0; k < b->n_learns; k++) OSH_TRY(job_finish(cx, &x, stats, w, k, in_memory));
+done:
+    if (rc && rc != OSH_E_INTERRUPTED) osh_note(cx, "learning the codes of %s", range.name);
+    for (int k = 0; x.jobs && k < x.of.b.n_learns; k++) {
+        osh_modifier const *m = osh_block_modifier(r->plan, &x.of);
+        m->type->learned(cx, m, &x.jobs[k], &x.of.b.learns[k].args);
+        osh_linear_job_deinit(cx, &x.jobs[k]);
+    }
+    for (int k = 0; x.dense && k < x.of.b.n_learns; k++) osh_tensor_free(cx, x.dense[k]);
+    osh_free(cx, x.jobs);
+    osh_free(cx, x.dense);
+    osh_free(cx, x.of.b.curve);
+    osh_block_deinit(cx, &x.of);
+    return rc;
+}

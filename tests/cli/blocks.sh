@@ -1,0 +1,50 @@
+# AutoRound by block: the same bytes for any threads, batch, tier, budget and kill; what it takes is predicted; verify
+# finds nothing; each layer's output is nearer to the original's than rounded; where it cannot be, each Linear learns, or it is
+# refused.
+set -euo pipefail
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+fail() { echo "$*"; exit 1; }
+data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 7 --max-seq-length 48)
+recipe() { printf 's_stage:\n  s_modifiers:\n    AutoRoundModifier: {scheme: %s, ignore: [lm_head, "re:.*layers.[02]"]%s}\n' "$2" "$3" >"$1.yaml"; }
+recipe au W4A16_ASYM ", iters: 30, batch_size: 3, log_period: 20"
+recipe block W4A16 ", iters: 2, unit: block"
+one() { # recipe, output
+    "$ONESHOT" --model "$model" --recipe $1.yaml "${data[@]}" --progress none --output "$2" "${@:3}"
+}
+. "$OSH_SOURCE_DIR/tests/tools/sums.sh"
+same() { # output, what was done
+    sums "$1" | diff -u want - >diff.txt || { cat diff.txt; fail "$2: other bytes"; }
+    rm -rf "$1"
+}
+one au plain --threads 1 --log-level debug >/dev/null 2>log
+[ "$(grep -c 'layers.[13]: step 2*0: loss' log)" = 4 ] || { cat log; fail "no curve in the log"; }
+sed -n 's/^model.*output \([0-9.e-]*\), rounded to nearest \([0-9.e-]*\) .*/\1 \2/p' log >losses
+awk '{ n++; if ($1 >= 0.8 * $2) bad = 1 } END { exit !(n == 2 && !bad) }' losses || { cat losses; fail "not nearer"; }
+sums plain >want
+"$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "verify"; }
+python3 - <<'P'
+import json, os
+m = json.load(open("plain/oneshot-report.json"))["memory"]
+assert os.environ["SANITIZED"] or m["peak_bytes"] <= m["predicted_peak_bytes"], m
+P
+rm -rf plain
+one au out --threads 3 --batch-size 4 >/dev/null 2>&1
+same out "threads and batch"
+least=$("$ONESHOT" plan --model "$model" --recipe au.yaml "${data[@]}" --json 2>/dev/null |
+    sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')
+least_memory=(--mem-opt-level 2 --device-memory $((least + 60000)))
+INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one au out "${least_memory[@]}" >log 2>&1
+same out "the smallest device memory"
+if [ -z "$SANITIZED" ]; then # in the middle of what a block's modules write
+    if INJECT_AT=$(($(cat calls) * 80 / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
+        one au out "${least_memory[@]}" >log 2>&1; then fail "not killed"; fi
+    one au out "${least_memory[@]}" >log 2>&1 || { cat log; fail "does not go on"; }
+    same out "killed"
+fi
+"$ONESHOT" plan --model "$model" --recipe au.yaml "${data[@]}" --sequential-targets Linear --log-level info >log 2>&1
+grep -q "learns from the output of each Linear, and not of decoder layers" log || { cat log; fail "not said"; }
+code=0
+"$ONESHOT" plan --model "$model" --recipe block.yaml "${data[@]}" --sequential-targets Linear >msg 2>&1 || code=$?
+[ $code = 1 ] && grep -q -- "--sequential-targets are not the decoder layers" msg || { cat msg; fail "not refused"; }
+echo "the same bytes, nearer than rounded"
