@@ -104,7 +104,7 @@ static osh_status modifiers_print(osh_ctx *cx, osh_buf *b)
         OSH_TRY(osh_buf_printf(cx, b, "%s%s\n  %s%s%s\n", i ? "\n" : "", m->name,
                                !quantizes ? m->keys
                                           : "scheme or config_groups, targets, ignore, weight_observer, "
-                                            "input_observer, kv_cache_scheme, quality, candidates",
+                                            "input_observer, output_observer, kv_cache_scheme, quality, candidates",
                                quantizes && m->keys ? ", " : "", quantizes && m->keys ? m->keys : ""));
         for (const osh_field *f = m->fields; f && f->name; f++) {
             OSH_TRY(osh_buf_printf(cx, b, "  %-22s %s", f->name, f->doc));

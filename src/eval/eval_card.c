@@ -224,13 +224,16 @@ osh_status osh_eval_card_open(osh_ctx *cx, osh_eval_card **out, const osh_eval_o
     *out = NULL;
     if (!strcmp(text, "cpu") || (!strcmp(text, "auto") && !osh_cuda_present())) goto done;
     bool cached = f->cache || (ref && ref->cache);
+    bool outputs = osh_source_rounds_outputs(f->source) || (ref && osh_source_rounds_outputs(ref->source));
     int on_host = osh_graph_host_only(f->graph);
-    if ((cached || on_host >= 0) && !strcmp(text, "auto")) goto done;
+    if ((cached || outputs || on_host >= 0) && !strcmp(text, "auto")) goto done;
     if (on_host >= 0)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is not made on a card by this version: want --device cpu",
                  f->graph->nodes[on_host].op->name);
     if (cached)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme is not made on a card by this version: want --device cpu");
+    if (outputs)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "output_activations are not made on a card by this version: want --device cpu");
     if (strcmp(text, "auto")) OSH_TRY(osh_device_ordinal(cx, &ordinal, text));
     OSH_NEW(cx, c, 1);
     if (!osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &c->device, ordinal, 0)); // says what is missing

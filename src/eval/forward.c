@@ -1,4 +1,5 @@
-/* forward.c - see forward.h. Activation quantization of the scheme is applied to each quantized Linear's input. */
+/* forward.c - see forward.h. Activation quantization of the scheme is applied to each quantized Linear's input, and to
+ * what it makes. */
 #include "eval/forward.h"
 
 #include <string.h>
@@ -10,6 +11,7 @@
 typedef struct act_quant {
     const osh_forward *f;
     osh_tensor *copy; // own: the last quantized input, until the next
+    int first;        // node of the subgraph that runs: values that come from before are rounded
 } act_quant;
 
 osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded, const osh_forward *f, int node,
@@ -82,12 +84,24 @@ done:
     return rc;
 }
 
-/* Keys and values become what a cache of 8 bits has of them, queries what attention has. */
+static osh_status round_output(osh_ctx *cx, const act_quant *a, int value, osh_tensor *x)
+{
+    const osh_graph *g = a->f->graph;
+    const osh_tensor *scale, *zero;
+    int node = g->values[value].producer;
+    if (node < a->first || strcmp(g->nodes[node].op->name, "linear")) return OSH_OK;
+    const osh_q_args *args = osh_source_outputs(a->f->source, g->modules[g->nodes[node].module].name, &scale, &zero);
+    return args ? osh_q_fake_quant_act(cx, x, args, scale, zero) : OSH_OK;
+}
+
+/* Outputs of Linears are rounded; keys and values become what a cache of 8 bits has of them, queries what attention
+ * has. */
 static osh_status round_cached(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
 {
     const act_quant *a = user;
+    osh_status rc = round_output(cx, a, value, b->values[value]);
     (void)x;
-    if (!a->f->cache || !a->f->cache[value]) return OSH_OK;
+    if (rc || !a->f->cache || !a->f->cache[value]) return rc;
     return osh_q_fake_quant_act(cx, b->values[value], osh_source_cache(a->f->source), a->f->cache[value],
                                 a->f->cache_zero[value]);
 }
@@ -199,7 +213,10 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
         f->n_batches = b + 1;
     }
     bool quantized = quantize_activations && (osh_source_n_quantized(f->source) > 0 || f->cache);
-    for (int i = 0; i < f->parts->n; i++) OSH_TRY(run_subgraph(cx, f, d, i, run, keep, quantized ? &hooks : NULL, pr));
+    for (int i = 0; i < f->parts->n; i++) {
+        aq.first = f->parts->parts[i].first;
+        OSH_TRY(run_subgraph(cx, f, d, i, run, keep, quantized ? &hooks : NULL, pr));
+    }
     const osh_weight *hw = &g->weights[g->nodes[g->head].w[0]];
     OSH_TRY(osh_checkpoint_load(cx, &f->head, osh_source_checkpoint(f->source), hw->name, hw->ndim, hw->shape));
 done:

@@ -166,5 +166,6 @@ size_t osh_job_search_bytes(const osh_linear_job *j)
 unsigned osh_scheme_wants(const osh_q_scheme *s)
 {
     return (osh_observer_weighs(&s->weights) ? OSH_STAT_SQUARES : 0) |
-           (s->inputs.present && s->inputs.dynamic != OSH_Q_DYNAMIC ? OSH_STAT_RANGE : 0);
+           (s->inputs.present && s->inputs.dynamic != OSH_Q_DYNAMIC ? OSH_STAT_RANGE : 0) |
+           (s->outputs.present && s->outputs.dynamic != OSH_Q_DYNAMIC ? OSH_STAT_CACHE : 0);
 }

@@ -18,7 +18,7 @@ enum { // statistics of a value, bit set
     OSH_STAT_RANGE = 2,   // what the scheme's static input observer needs
     OSH_STAT_SHIFT = 4,   // (X0 - X)^T X, f32 [I, I], X0: what it is in the original model
     OSH_STAT_SQUARES = 8, // sum of X^2 of each channel, f64 [I]; a search of ranges weighs channels by it
-    OSH_STAT_CACHE = 16,  // range of the keys and of the values of the attention that makes it
+    OSH_STAT_CACHE = 16,  // range of the keys and of the values of the attention that makes it, or of what it becomes
     OSH_STAT_BLOCK = 32   // in the place of the first and the third: what its block reads, and puts out in the original
                           // model; the plan says where (plan/blocks.h)
 };

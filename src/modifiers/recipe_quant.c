@@ -160,13 +160,8 @@ static osh_status read_group(osh_ctx *cx, osh_q_scheme *s, const osh_yaml *name,
         if (!strcmp(key, "targets")) OSH_TRY(osh_recipe_strs(cx, &s->targets, v, key, what));
         else if (!strcmp(key, "weights")) OSH_TRY(read_args(cx, &s->weights, v, key, true, what));
         else if (!strcmp(key, "input_activations")) OSH_TRY(read_args(cx, &s->inputs, v, key, false, what));
-        else if (!strcmp(key, "output_activations")) {
-            OSH_TRY(read_args(cx, &s->outputs, v, key, false, what));
-            if (s->outputs.present)
-                OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                         "%s:%d:%d: output_activations are not quantized by this version: want null", what, v->line,
-                         v->column);
-        } else if (!strcmp(key, "format")) {
+        else if (!strcmp(key, "output_activations")) OSH_TRY(read_args(cx, &s->outputs, v, key, false, what));
+        else if (!strcmp(key, "format")) {
             if (v->kind == OSH_Y_NULL) continue;
             if (v->kind != OSH_Y_STR) OSH_TRY(bad(cx, v, what, key, "a format's name"));
             snprintf(s->format, sizeof s->format, "%s", v->text);

@@ -61,6 +61,7 @@ static osh_status put_group(osh_ctx *cx, osh_buf *b, int indent, const osh_recip
     }
     OSH_TRY(put_args(cx, b, indent + 2, "weights", &g->scheme->weights, true));
     OSH_TRY(put_args(cx, b, indent + 2, "input_activations", &g->scheme->inputs, false));
+    OSH_TRY(put_args(cx, b, indent + 2, "output_activations", &g->scheme->outputs, false));
     if (g->scheme->format[0]) OSH_TRY(osh_buf_printf(cx, b, "%*sformat: %s\n", indent + 2, "", g->scheme->format));
 done:
     return rc;

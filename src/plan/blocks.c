@@ -41,6 +41,7 @@ static const char *hinders(const osh_plan *p)
     if (!p->propagate_error) return "want --propagate-error true";
     if (p->n_folds) return "factors are folded into weights";
     if (p->by_route) return "experts are calibrated on their own tokens";
+    if (p->outputs) return "what Linears make is observed";
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         if (l->node < 0 || !in_layer(p->graph, l->node) || l->kept) continue;

@@ -2,26 +2,37 @@
  * module around it, one ([1]) or one for each head ([heads, 1, 1]), and zero points where the scheme has them. They are
  * observed where attention reads them, behind rope, and come with the Linear that reads what attention makes: it is
  * solved when they are complete, and its record has them. A Linear that nothing quantizes is kept for them: its weight
- * goes through the run as it is. */
+ * goes through the run as it is.
+ *
+ * output_activations that are static: `output_scale` and `output_zero_point` of the Linear, [1], of what it makes while
+ * its weight is what it was. The pass that sees its input makes that, too. */
 #include "plan/cache.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "quant/observer.h"
+
 static char kept_name[] = "kept";
 const osh_q_scheme osh_kept_scheme = {.group_name = kept_name};
+
+const osh_q_args *osh_beside_args(const osh_plan *p, const osh_linear *l, int k)
+{
+    return k == OSH_OUTPUT ? &l->scheme->outputs : &p->cache;
+}
 
 int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_plan *p, const osh_linear *l)
 {
     int n = 0;
-    for (int k = 0; k < OSH_CACHED; k++)
-        for (int zero = 0; l->cache[k] >= 0 && zero < 2 - p->cache.symmetric; zero++) {
+    for (int k = 0; k < OSH_BESIDE; k++)
+        for (int zero = 0; l->cache[k] >= 0 && zero < 2 - osh_beside_args(p, l, k)->symmetric; zero++) {
             osh_cache_leaf *t = &out[n++];
             *t = (osh_cache_leaf){.of = k, .zero = zero, .dtype = zero ? OSH_I8 : l->dtype, .ndim = 1,
                                   .shape = {l->heads[k], 1, 1}, .bytes = (size_t)l->heads[k]};
-            if (p->cache.strategy == OSH_Q_ATTN_HEAD) t->ndim = 3;
+            if (osh_beside_args(p, l, k)->strategy == OSH_Q_ATTN_HEAD) t->ndim = 3;
             t->bytes *= osh_dtype_bytes(t->dtype);
-            snprintf(t->name, sizeof t->name, "%c_%s", "kvq"[k], zero ? "zero_point" : "scale");
+            static const char *const of[OSH_BESIDE] = {"k", "v", "q", "output"};
+            snprintf(t->name, sizeof t->name, "%s_%s", of[k], zero ? "zero_point" : "scale");
         }
     return n;
 }
@@ -40,9 +51,10 @@ int osh_cache_modifier(const osh_plan *p, int node)
 size_t osh_cache_scratch(const osh_plan *p, const osh_linear *l, int64_t tokens)
 {
     size_t most = 0;
-    for (int k = 0; k < OSH_CACHED && l->cache[k] >= 0; k++) {
-        size_t one = osh_act_observe_bytes(&p->cache, tokens, p->graph->values[l->cache[k]].width, l->heads[k],
-                                           p->graph->dtype);
+    for (int k = 0; k < OSH_BESIDE; k++) {
+        if (l->cache[k] < 0) continue;
+        size_t one = osh_act_observe_bytes(osh_beside_args(p, l, k), tokens, p->graph->values[l->cache[k]].width,
+                                           l->heads[k], p->graph->dtype);
         if (one > most) most = one;
     }
     return most;
@@ -51,8 +63,8 @@ size_t osh_cache_scratch(const osh_plan *p, const osh_linear *l, int64_t tokens)
 size_t osh_cache_counts(const osh_plan *p, const osh_linear *l)
 {
     size_t sum = 0;
-    for (int k = 0; k < OSH_CACHED && l->cache[k] >= 0; k++)
-        sum += (size_t)l->heads[k] * osh_act_observer_bytes(&p->cache);
+    for (int k = 0; k < OSH_BESIDE; k++)
+        if (l->cache[k] >= 0) sum += (size_t)l->heads[k] * osh_act_observer_bytes(osh_beside_args(p, l, k));
     return sum;
 }
 
@@ -99,13 +111,41 @@ done:
     return rc;
 }
 
+/* What a Linear makes, where its scheme has a static scale for it. */
+static osh_status observe_outputs(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    for (int i = 0; i < p->n_linears; i++) {
+        osh_linear *l = &p->linears[i];
+        const osh_q_args *a = &l->scheme->outputs;
+        if (!a->present || a->dynamic != OSH_Q_STATIC) continue;
+        if (l->node < 0 || l->node == p->graph->head)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: output_activations of %s are not made by this version: want it in "
+                     "ignore", l->name, l->node < 0 ? "what no template describes" : "the output head");
+        if (l->wants & OSH_STAT_SHIFT)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: output_activations together with target 'original' (quality best) are "
+                     "not made by this version: want one of them", l->name);
+        if (p->by_route)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: output_activations together with --moe-calibrate-all-experts false "
+                     "are not made by this version: want one of them", l->name);
+        if (osh_observer_twice(a))
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: observer %s with exact: true looks twice, and at what a Linear makes "
+                     "only once: want another observer for output_activations", l->name, a->observer);
+        l->cache[OSH_OUTPUT] = p->graph->nodes[l->node].out[0], l->heads[OSH_OUTPUT] = 1;
+        p->outputs = true;
+    }
+done:
+    return rc;
+}
+
 osh_status osh_plan_cache(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     osh_modifier *of = NULL; // view
     int n = 0;
     for (int i = 0; i < p->n_linears; i++)
-        for (int k = 0; k < OSH_CACHED; k++) p->linears[i].cache[k] = -1;
+        for (int k = 0; k < OSH_BESIDE; k++) p->linears[i].cache[k] = -1;
+    OSH_TRY(observe_outputs(cx, p));
     for (size_t m = 0; m < p->recipe->n; m++) {
         if (!p->recipe->modifiers[m].cache.present) continue;
         if (p->cache.present)

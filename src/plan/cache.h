@@ -1,21 +1,23 @@
 /* cache.h - kv_cache_scheme: which tensors the output has of an attention, beside the Linear that reads what it
- * makes. */
+ * makes; and static output_activations: which it has of what a Linear makes. */
 #ifndef OSH_CACHE_H
 #define OSH_CACHE_H
 #include "plan/plan.h"
 
 extern const osh_q_scheme osh_kept_scheme; // of a Linear that is kept
 
-enum { OSH_CACHE_LEAVES = 2 * OSH_CACHED };
+enum { OSH_CACHE_LEAVES = 2 * OSH_BESIDE };
 typedef struct osh_cache_leaf {
-    int of;        // of OSH_CACHED
+    int of;        // of OSH_BESIDE: the module around the Linear has it, but of OSH_OUTPUT the Linear
     bool zero;     // zero points, not scales
-    char name[16]; // "k_scale"
+    char name[24]; // "k_scale"
     osh_dtype dtype;
     int ndim;
     int64_t shape[3]; // [1], or [heads, 1, 1]
     size_t bytes;
 } osh_cache_leaf;
+/* How the k-th of OSH_BESIDE is rounded. */
+const osh_q_args *osh_beside_args(const osh_plan *p, const osh_linear *l, int k);
 /* Those of the Linear, in the order in which they stand behind its own tensors. Returns how many. */
 int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_plan *p, const osh_linear *l);
 /* Where this node is a Linear that reads what an attention makes: the modifier with a kv_cache_scheme; -1: none. */

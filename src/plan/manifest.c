@@ -1,6 +1,7 @@
 /* manifest.c - every output tensor before a byte of one exists: what becomes of each source tensor,
  * in which file, at which offset. Tensors of one module stay in one shard; inside a shard the
  * safetensors library's order. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,9 +45,9 @@ static osh_status push_linear(osh_ctx *cx, osh_plan *p, const builder *b, int li
         OSH_TRY(push(cx, p, b, osh_sprintf(cx, "%s.%s", l->name, t[k].leaf), t[k].dtype, t[k].ndim, t[k].shape,
                      (osh_out_tensor){.source = -1, .linear = li, .leaf = k}));
     const char *dot = strrchr(l->name, '.');
-    int n = osh_cache_leaves(c, p, l);
+    int n = osh_cache_leaves(c, p, l), around = dot ? (int)(dot - l->name) : 0;
     for (int k = 0; k < n; k++, l->n_out++)
-        OSH_TRY(push(cx, p, b, osh_sprintf(cx, "%.*s.%s", dot ? (int)(dot - l->name) : 0, l->name, c[k].name),
+        OSH_TRY(push(cx, p, b, osh_sprintf(cx, "%.*s.%s", c[k].of == OSH_OUTPUT ? INT_MAX : around, l->name, c[k].name),
                      c[k].dtype, c[k].ndim, c[k].shape,
                      (osh_out_tensor){.source = -1, .linear = li, .leaf = l->n_out}));
 done:

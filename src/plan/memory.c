@@ -177,13 +177,14 @@ static int64_t hessians_of(const osh_plan *p, const osh_range *r, int64_t *large
 
 enum { MOST_ROUNDS = 8 }; // each is another forward pass: beyond it, segments are cheaper
 
-/* A visit in so many rounds; beyond MOST_ROUNDS: in segments, but where keys and values are to be seen on the way. */
+/* A visit in so many rounds; beyond MOST_ROUNDS: in segments, but where keys and values, or outputs, are to be seen on
+ * the way. */
 static void take_phases(osh_plan *p, int i, int rounds)
 {
     osh_visit *v = &p->memory.visits[i];
     osh_range r = osh_range_at(p, i);
     if (r.block) rounds = 1; // it learns as a whole
-    if (p->cache.present && rounds > MOST_ROUNDS) rounds = MOST_ROUNDS;
+    if ((p->cache.present || p->outputs) && rounds > MOST_ROUNDS) rounds = MOST_ROUNDS;
     int64_t largest, sum = hessians_of(p, &r, &largest);
     bool shared = rounds > 1 && rounds <= MOST_ROUNDS && sum > largest && !r.merged;
     v->round_bytes = shared ? (sum + rounds - 1) / rounds : 0;

@@ -45,6 +45,7 @@ static const char *on_host_only(const osh_plan *p, char *room, size_t size, cons
     }
     if (p->n_folds) return p->recipe->modifiers[p->folds[0].modifier].type->name;
     if (p->cache.present) return "kv_cache_scheme";
+    if (p->outputs) return "output_activations";
     if (p->n_inherits) return *done = "served", "--calib-passthrough";
     for (size_t m = 0; m < p->recipe->n; m++) {
         const osh_modifier_type *type = p->recipe->modifiers[m].type;

@@ -16,7 +16,7 @@ const char *osh_pipeline_name(osh_pipeline_kind k);
 
 typedef enum { OSH_LOOK_RAM, OSH_LOOK_DISK, OSH_LOOK_AGAIN } osh_look; // looks.h
 
-enum { OSH_CACHED = 3 }; // of what attention reads: keys, values, queries
+enum { OSH_CACHED = 3, OSH_OUTPUT = OSH_CACHED, OSH_BESIDE }; // of what attention reads: keys, values, queries
 typedef struct osh_linear { // a module that is quantized
     char *name;             // own
     int64_t tensor;         // its weight in the source checkpoint
@@ -34,9 +34,10 @@ typedef struct osh_linear { // a module that is quantized
     int ranged;             // value whose range its static input has: input, or its source (passthrough.h)
     unsigned wants;         // OSH_STAT_*
     int joint, next_joint;  // first of the Linears that share its global scale (globals.h), the one behind it; -1: none
-    int cache[OSH_CACHED];  // values: keys, values, and where they are rounded queries, of the attention that makes
-                            // its input, whose scales the output has beside it (cache.h); -1: none
-    int64_t heads[OSH_CACHED]; // scales of each
+    int cache[OSH_BESIDE];  // values: keys, values, and where they are rounded queries, of the attention that makes
+                            // its input, and OSH_OUTPUT: what it makes itself, whose scales the output has beside it
+                            // (cache.h); -1: none
+    int64_t heads[OSH_BESIDE]; // scales of each
     bool kept;              // nothing quantizes it: it is there for these scales, and its weight stays
     bool shift;             // OSH_STAT_SHIFT is collected of its input, which is another one in the original model
     int64_t first_out;      // output tensors [first_out, first_out + n_out)
@@ -138,6 +139,7 @@ typedef struct osh_plan {
     size_t n_kept_schemes;   // the first ones are the source's
     osh_q_args cache;        // kv_cache_scheme, or what a group of attention has; not present: neither
     bool queries;            // it is of queries, too
+    bool outputs;            // what some Linear makes is observed, for static output_activations
     osh_linear *linears;     // own, in execution order
     int n_linears;
     struct osh_inherit *inherits; // own: passthrough.h

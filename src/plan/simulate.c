@@ -20,6 +20,7 @@
 #include "plan/folds.h"
 #include "plan/layout.h"
 #include "plan/looks.h"
+#include "plan/lookup.h"
 #include "plan/memory.h"
 #include "quant/observer.h"
 #include "store/activations.h"
@@ -259,7 +260,8 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
             s->squares[l->input] = true, s->stats += squares_bytes(l);
         if (!s->counts[l->input]) s->counts[l->input] = true, s->stats += counts_bytes(s, l);
         size_t cached = osh_cache_scratch(s->p, l, s->batch_tokens);
-        for (int k = 0; k < OSH_CACHED && l->cache[k] >= 0; k++) *hook_of(s, l->cache[k]) = cached;
+        for (int k = 0; k < OSH_BESIDE; k++)
+            if (l->cache[k] >= 0 && *hook_of(s, l->cache[k]) < cached) *hook_of(s, l->cache[k]) = cached;
         size_t *hook = hook_of(s, l->input), *ranged = hook_of(s, l->ranged);
         size_t range = l->wants & OSH_STAT_RANGE ? range_scratch(s, l) : 0;
         if (range > *ranged) *ranged = range;
@@ -687,7 +689,9 @@ static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const b
         if (others) continue;
         if (s->squares[lead->input]) s->squares[lead->input] = false, s->stats -= squares_bytes(lead);
         *hook_of(s, lead->input) = *hook_of(s, lead->ranged) = 0;
-        for (int k = 0; k < OSH_CACHED && lead->cache[k] >= 0; k++) *hook_of(s, lead->cache[k]) = 0;
+        for (int of = osh_first_reader(p, lead->input); of >= 0; of = osh_next_reader(p, of))
+            for (int k = 0; k < OSH_BESIDE; k++)
+                if (p->linears[of].cache[k] >= 0) *hook_of(s, p->linears[of].cache[k]) = 0;
         if (!hessian) continue;
         s->stats -= h, s->open[lead->input] = false;
         if (s->card) osh_layout_give(s->card, OSH_LAYOUT_HESSIAN, lead->input);

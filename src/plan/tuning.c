@@ -43,7 +43,8 @@ static const char *hinders(const osh_plan *p, const osh_graph *g)
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         if (l->pruner >= 0 || l->scheme_index < 0) return "weights are pruned";
-        if (l->scheme->inputs.present) return "activations are rounded, which it does not see";
+        if (l->scheme->inputs.present || l->scheme->outputs.present)
+            return "activations are rounded, which it does not see";
         if (!osh_tune_can(&l->scheme->weights)) return "not all weights are integers by group or channel";
         if (!rule_of(p, i) || memcmp(rule_of(p, i), rule_of(p, 0), sizeof p->tune))
             return "not all modules are to be tuned alike";

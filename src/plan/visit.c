@@ -176,6 +176,10 @@ static void add_observed(const walk *w, bool *values, const bool *stats)
         values[observed(w, v)] = true;
         if (w->shift[v] && stats != w->look) values[w->g->values[v].original] = true;
     }
+    for (int i = w->r.l0; w->p->outputs && stats != w->look && i < w->r.l1; i++) {
+        const osh_linear *l = &w->p->linears[i];
+        if (l->cache[OSH_OUTPUT] >= 0 && stats[l->input]) values[l->cache[OSH_OUTPUT]] = true;
+    }
 }
 
 /* Where statistics are collected, where each token goes is counted (run/coverage.h). */

@@ -83,6 +83,13 @@ void osh_format_add_input(osh_format_tensor *out, int *n, const osh_q_scheme *s,
     if (!s->inputs.symmetric) osh_format_add(out, n, "input_zero_point", OSH_I8, 1, 1, 0);
 }
 
+void osh_format_add_output(osh_format_tensor *out, int *n, const osh_q_scheme *s, osh_dtype dt)
+{
+    if (!s->outputs.present || s->outputs.dynamic != OSH_Q_STATIC) return;
+    osh_format_add(out, n, "output_scale", dt, 1, 1, 0);
+    if (!s->outputs.symmetric) osh_format_add(out, n, "output_zero_point", OSH_I8, 1, 1, 0);
+}
+
 osh_status osh_format_put_input(osh_ctx *cx, void *const *data, const osh_q_scheme *s, osh_dtype dt,
                                 const osh_tensor *in_scale, const osh_tensor *in_zero)
 {

@@ -4,7 +4,7 @@
 #define OSH_FORMAT_H
 #include "quant/arith.h"
 
-enum { OSH_FORMAT_MAX_TENSORS = 12 }; // and of an attention's scales beside it
+enum { OSH_FORMAT_MAX_TENSORS = 14 }; // and of scales of an attention and of outputs beside it
 typedef struct osh_format_tensor {
     const char *leaf; // "weight_packed"
     osh_dtype dtype;
@@ -29,6 +29,8 @@ typedef struct osh_format {
     osh_status (*unpack)(osh_ctx *cx, void *codes, osh_qparams *p, const osh_q_scheme *s, int64_t O, int64_t I,
                          const osh_tensor *const *data);
 } osh_format;
+/* Those of static output_activations, which stand behind them in every format. */
+void osh_format_add_output(osh_format_tensor *out, int *n, const osh_q_scheme *s, osh_dtype dt);
 extern const osh_format *const osh_formats[]; // all; ends with NULL
 extern const osh_format osh_format_dense;     // of what is pruned and not quantized: the weight; none of them
 /* Bit stream of the pack-quantized format along a row (compressed-tensors 0.18 and later): element i of bits b takes

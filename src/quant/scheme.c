@@ -331,15 +331,19 @@ static osh_status check_scheme(osh_ctx *cx, osh_q_scheme *s, const char *where,
     struct {
         osh_q_args *args;
         const char *key;
-    } parts[] = {{&s->weights, "weights"}, {&s->inputs, "input_activations"}};
+    } parts[] = {{&s->weights, "weights"}, {&s->inputs, "input_activations"}, {&s->outputs, "output_activations"}};
 
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         char name[128];
         snprintf(name, sizeof name, "%s.%s", where, parts[i].key);
         if (parts[i].args->present) OSH_TRY(check(cx, parts[i].args, name, i == 0));
     }
-    if (s->outputs.present)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: output_activations are not supported yet", where);
+    if (s->outputs.present && !s->weights.present)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: output_activations without weights are not made by this version", where);
+    if (s->outputs.present && (s->outputs.dynamic == OSH_Q_LOCAL || s->outputs.strategy == OSH_Q_ATTN_HEAD))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: output_activations %s are not made by this version, nor calibrated by LLM "
+                 "Compressor: want dynamic: false with strategy tensor, or dynamic: true", where,
+                 s->outputs.dynamic == OSH_Q_LOCAL ? "with dynamic: local" : "by head");
     if (osh_q_of_attention(s)) OSH_TRY(osh_q_cache_check(cx, &s->inputs, where));
     if (s->inputs.strategy == OSH_Q_ATTN_HEAD && s->weights.present)
         OSH_FAIL(cx, OSH_E_USAGE,

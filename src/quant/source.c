@@ -183,6 +183,8 @@ void osh_source_close(osh_ctx *cx, osh_source *s)
         osh_free(cx, s->mods[i].name);
         osh_tensor_free(cx, s->mods[i].in_scale);
         osh_tensor_free(cx, s->mods[i].in_zero);
+        osh_tensor_free(cx, s->mods[i].out_scale);
+        osh_tensor_free(cx, s->mods[i].out_zero);
     }
     osh_free(cx, s->mods);
     osh_free(cx, s->blocks);
@@ -201,6 +203,23 @@ const osh_q_scheme *osh_source_scheme(const osh_source *s, const char *module,
     if (!s->config || !osh_map_get(s->by_name, module, strlen(module), &i)) return NULL;
     *in_scale = s->mods[i].in_scale, *in_zero = s->mods[i].in_zero;
     return s->mods[i].scheme;
+}
+
+const osh_q_args *osh_source_outputs(const osh_source *s, const char *module, const osh_tensor **scale,
+                                     const osh_tensor **zero)
+{
+    int64_t i = 0;
+    *scale = *zero = NULL;
+    if (!s->config || !osh_map_get(s->by_name, module, strlen(module), &i)) return NULL;
+    *scale = s->mods[i].out_scale, *zero = s->mods[i].out_zero;
+    return s->mods[i].scheme->outputs.present ? &s->mods[i].scheme->outputs : NULL;
+}
+
+bool osh_source_rounds_outputs(const osh_source *s)
+{
+    for (int i = 0; s->config && i < s->n; i++)
+        if (s->mods[i].scheme->outputs.present) return true;
+    return false;
 }
 
 const osh_q_config *osh_source_config(const osh_source *s) { return s->config; }

@@ -20,6 +20,10 @@ size_t osh_source_scratch(const osh_source *s); // bytes (gross) that reading a 
  * input parameters or NULL; views. */
 const osh_q_scheme *osh_source_scheme(const osh_source *s, const char *module,
                                       const osh_tensor **in_scale, const osh_tensor **in_zero);
+/* How what the module makes is rounded, with stored static parameters or NULL; NULL: it is not. views */
+const osh_q_args *osh_source_outputs(const osh_source *s, const char *module, const osh_tensor **scale,
+                                     const osh_tensor **zero);
+bool osh_source_rounds_outputs(const osh_source *s); // of some module
 bool osh_source_queries(const osh_source *s); // it rounds queries as it rounds keys and values
 const osh_q_config *osh_source_config(const osh_source *s); // NULL: it has no groups
 bool osh_source_has_part(const osh_source *s, const char *tensor); // codes or parameters of a quantized module

@@ -93,6 +93,26 @@ done:
     return rc;
 }
 
+/* Of what the module makes. */
+static osh_status load_outputs(osh_ctx *cx, osh_source_module *q)
+{
+    osh_status rc = OSH_OK;
+    const osh_q_args *a = &q->scheme->outputs;
+    const osh_ckpt_tensor *t;
+    for (int zero = 0; a->present && a->dynamic == OSH_Q_STATIC && zero < 2 - a->symmetric; zero++) {
+        const char *leaf = zero ? "output_zero_point" : "output_scale";
+        osh_tensor **to = zero ? &q->out_zero : &q->out_scale;
+        OSH_TRY(find_leaf(cx, &t, q->source->ck, q->name, leaf));
+        if (!t) OSH_FAIL(cx, OSH_E_FORMAT, "%s.%s is missing: want it for output_activations", q->name, leaf);
+        OSH_TRY(osh_checkpoint_load(cx, to, q->source->ck, t->e->name, -1, NULL));
+        if (osh_tensor_numel(*to) != 1 || (zero ? (*to)->dtype != OSH_I8 : !osh_dtype_is_float((*to)->dtype)))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s holds %lld %s values, want one of %s", t->e->name,
+                     (long long)osh_tensor_numel(*to), osh_dtype_name((*to)->dtype), zero ? "I8" : "a float's dtype");
+    }
+done:
+    return rc;
+}
+
 /* The next of s->mods, and its name: the first n bytes. */
 static osh_status module_new(osh_ctx *cx, osh_source_module **out, osh_source *s, const char *name, size_t n)
 {
@@ -121,6 +141,7 @@ static osh_status add_compressed(osh_ctx *cx, osh_source *s, osh_groups *g, cons
     OSH_TRY(find_shape(cx, q));
     if (q->dtype == OSH_DTYPE_NONE) q->dtype = scale->e->dtype;
     OSH_TRY(bind_leaves(cx, q));
+    OSH_TRY(load_outputs(cx, q));
 done:
     return rc;
 }

@@ -16,7 +16,7 @@ typedef struct osh_source_module {
     osh_format_tensor leaves[OSH_FORMAT_MAX_TENSORS]; // as they are stored
     osh_ckpt_tensor parts[OSH_FORMAT_MAX_TENSORS];    // e NULL: not needed for the weight
     int n_leaves;
-    osh_tensor *in_scale, *in_zero; // own
+    osh_tensor *in_scale, *in_zero, *out_scale, *out_zero; // own
 } osh_source_module;
 
 struct osh_source {

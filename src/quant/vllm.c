@@ -399,6 +399,21 @@ static engines fp8(const osh_q_args *w, const osh_q_args *in)
     return (engines){"CUDA (activations quantized from 8.9)", "CPU", NULL};
 }
 
+/* Static outputs: behind static inputs, both of 8 bits by tensor. Dynamic ones are left as they are. */
+static engines with_outputs(const osh_q_scheme *s, const char *format, engines e)
+{
+    const osh_q_args *w = &s->weights, *both[] = {&s->inputs, &s->outputs};
+    bool ok = w->type == OSH_Q_INT && strcmp(format, "naive-quantized") && is_one_of(w->bits, 2, 4, 8) &&
+              (w->strategy == OSH_Q_CHANNEL || w->strategy == OSH_Q_GROUP);
+    if (!s->outputs.present || s->outputs.dynamic) return e;
+    for (int k = 0; k < 2; k++)
+        ok &= both[k]->present && both[k]->type == OSH_Q_INT && both[k]->bits == 8 && !both[k]->dynamic &&
+              both[k]->strategy == OSH_Q_TENSOR && both[k]->symmetric;
+    return ok ? (engines){"CUDA (inputs and outputs rounded beside a weight-only product)", NULL, NULL}
+              : (engines){.why = "static outputs want static inputs too, both 8-bit integers by tensor, and weights of "
+                                 "2, 4 or 8 bits by channel or group"};
+}
+
 char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger)
 {
     const osh_format *f = NULL; // view: a table row
@@ -416,10 +431,12 @@ char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger)
                 : s->inputs.present ? int_with_activations(&s->weights, &s->inputs, packed)
                                     : int_weight_only(&s->weights, packed);
 
+    e = with_outputs(s, f->name, e);
+
     if (!e.cuda && !e.cpu)
         return osh_sprintf(cx, "%s: no kernel of vLLM (%s); transformers with compressed-tensors%s", f->name, e.why,
                            osh_q_is_fp6(&s->weights) ? " 0.20" : "");
-    return osh_sprintf(cx, "%s: vLLM on %s%s%s; transformers with compressed-tensors", f->name,
-                       e.cuda ? e.cuda : e.cpu, e.cuda && e.cpu ? ", " : "",
-                       e.cuda && e.cpu ? e.cpu : "");
+    return osh_sprintf(cx, "%s: vLLM on %s%s%s%s; transformers with compressed-tensors", f->name,
+                       e.cuda ? e.cuda : e.cpu, e.cuda && e.cpu ? ", " : "", e.cuda && e.cpu ? e.cpu : "",
+                       s->outputs.present && s->outputs.dynamic ? ", which leaves outputs as they are" : "");
 }

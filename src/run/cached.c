@@ -13,7 +13,8 @@ typedef struct cached_range {
 struct osh_cached {
     const osh_plan *plan;  // view
     int *at;               // own [values]: 1 + index into ranges; 0: not observed
-    cached_range *ranges;  // own [OSH_CACHED * linears]
+    int *made;             // own [values]: the same of what Linears make
+    cached_range *ranges;  // own [OSH_BESIDE * linears]
 };
 
 osh_status osh_cached_new(osh_ctx *cx, osh_cached **out, const osh_plan *p)
@@ -23,7 +24,8 @@ osh_status osh_cached_new(osh_ctx *cx, osh_cached **out, const osh_plan *p)
     OSH_NEW(cx, c, 1);
     c->plan = p;
     OSH_NEW(cx, c->at, p->graph->n_values);
-    OSH_NEW(cx, c->ranges, OSH_CACHED * p->n_linears);
+    OSH_NEW(cx, c->made, p->graph->n_values);
+    OSH_NEW(cx, c->ranges, OSH_BESIDE * p->n_linears);
     *out = c, c = NULL;
 done:
     osh_cached_free(cx, c);
@@ -36,13 +38,14 @@ void osh_cached_free(osh_ctx *cx, osh_cached *c)
     for (int i = 0; c->ranges && i < c->plan->n_linears; i++) osh_cached_drop(cx, c, i);
     osh_free(cx, c->ranges);
     osh_free(cx, c->at);
+    osh_free(cx, c->made);
     osh_free(cx, c);
 }
 
 void osh_cached_drop(osh_ctx *cx, osh_cached *c, int linear)
 {
-    for (int k = 0; k < OSH_CACHED; k++) {
-        cached_range *r = &c->ranges[OSH_CACHED * linear + k];
+    for (int k = 0; k < OSH_BESIDE; k++) {
+        cached_range *r = &c->ranges[OSH_BESIDE * linear + k];
         for (int64_t h = 0; r->heads && h < c->plan->linears[linear].heads[k]; h++)
             osh_act_observer_deinit(cx, &r->heads[h]);
         osh_free(cx, r->heads), r->heads = NULL;
@@ -53,34 +56,34 @@ void osh_cached_drop(osh_ctx *cx, osh_cached *c, int linear)
 static int same_as(const osh_linear *l, int k)
 {
     int first = 0;
-    while (l->cache[first] != l->cache[k]) first++;
-    return first;
+    while (k != OSH_OUTPUT && l->cache[first] != l->cache[k]) first++;
+    return k == OSH_OUTPUT ? k : first;
 }
 
 osh_status osh_cached_want(osh_ctx *cx, osh_cached *c, int linear)
 {
     osh_status rc = OSH_OK;
     const osh_linear *l = &c->plan->linears[linear];
-    for (int k = 0; k < OSH_CACHED && l->cache[k] >= 0; k++) {
-        cached_range *r = &c->ranges[OSH_CACHED * linear + k];
+    for (int k = 0; k < OSH_BESIDE; k++) {
+        cached_range *r = &c->ranges[OSH_BESIDE * linear + k];
         r->linear = linear;
-        if (same_as(l, k) != k) continue;
+        if (l->cache[k] < 0 || same_as(l, k) != k) continue;
         OSH_NEW(cx, r->heads, l->heads[k]);
-        c->at[l->cache[k]] = 1 + OSH_CACHED * linear + k;
+        (k == OSH_OUTPUT ? c->made : c->at)[l->cache[k]] = 1 + OSH_BESIDE * linear + k;
     }
 done:
     return rc;
 }
 
-osh_status osh_cached_feed(osh_ctx *cx, osh_cached *c, int value, const osh_tensor *x, const osh_seqs *seqs,
-                           bool again)
+/* which: of ranges. */
+static osh_status feed_range(osh_ctx *cx, osh_cached *c, int which, const osh_tensor *x, const osh_seqs *seqs,
+                             bool again)
 {
     osh_status rc = OSH_OK;
-    if (!c->at[value]) goto done;
-    int which = c->at[value] - 1;
     const cached_range *r = &c->ranges[which];
-    const osh_q_args *a = &c->plan->cache;
-    int64_t heads = c->plan->linears[r->linear].heads[which % OSH_CACHED];
+    const osh_linear *l = &c->plan->linears[r->linear];
+    const osh_q_args *a = osh_beside_args(c->plan, l, which % OSH_BESIDE);
+    int64_t heads = l->heads[which % OSH_BESIDE];
     if (!r->heads) goto done; // its scales are made
     for (int64_t k = 0; k < seqs->n; k++) {
         osh_tensor part = *x;
@@ -91,6 +94,17 @@ osh_status osh_cached_feed(osh_ctx *cx, osh_cached *c, int value, const osh_tens
     }
 done:
     return rc;
+}
+
+osh_status osh_cached_feed(osh_ctx *cx, osh_cached *c, int value, const osh_tensor *x, const osh_seqs *seqs,
+                           bool again)
+{
+    return c->at[value] ? feed_range(cx, c, c->at[value] - 1, x, seqs, again) : OSH_OK;
+}
+
+osh_status osh_cached_feed_output(osh_ctx *cx, osh_cached *c, int value, const osh_tensor *x, const osh_seqs *seqs)
+{
+    return c->made[value] ? feed_range(cx, c, c->made[value] - 1, x, seqs, false) : OSH_OK;
 }
 
 osh_status osh_cached_params(osh_ctx *cx, void **out, const osh_cached *c, int linear)
@@ -109,14 +123,15 @@ osh_status osh_cached_params(osh_ctx *cx, void **out, const osh_cached *c, int l
     char *at = all;
     for (int k = 0; k < n; k++) { // a scale, and behind all of them their zero points
         if (leaf[k].zero) continue;
-        const osh_act_observer *o = c->ranges[OSH_CACHED * linear + same_as(l, leaf[k].of)].heads;
+        const osh_act_observer *o = c->ranges[OSH_BESIDE * linear + same_as(l, leaf[k].of)].heads;
+        const osh_q_args *a = osh_beside_args(p, l, leaf[k].of);
         bool zeros = k + 1 < n && leaf[k + 1].zero;
         int8_t *zero = zeros ? (int8_t *)at + leaf[k].bytes : NULL;
-        if (!o[0].seen) OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: the scales of its cache are unknown", l->name);
+        if (!o[0].seen) OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its %s is unknown", l->name, leaf[k].name);
         for (int64_t h = 0; h < l->heads[leaf[k].of]; h++) {
             float lo, hi, scale; // room for one of any dtype: behind zero points it may lie anywhere
-            osh_act_observed(&lo, &hi, &o[h], &p->cache, p->graph->dtype);
-            osh_q_scale_zp(&scale, zero ? zero + h : NULL, &lo, &hi, 1, &p->cache, l->dtype, p->arithmetic);
+            osh_act_observed(&lo, &hi, &o[h], a, p->graph->dtype);
+            osh_q_scale_zp(&scale, zero ? zero + h : NULL, &lo, &hi, 1, a, l->dtype, p->arithmetic);
             memcpy(at + (size_t)h * osh_dtype_bytes(l->dtype), &scale, osh_dtype_bytes(l->dtype));
         }
         at += leaf[k].bytes + (zeros ? leaf[k + 1].bytes : 0);

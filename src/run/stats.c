@@ -102,7 +102,7 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
     s->plan = p, s->first = first_subgraph, s->n = n_subgraphs;
     OSH_NEW(cx, s->wanted, p->graph->n_values);
     s->same = p->passes[first_subgraph].same;
-    if (p->cache.present) OSH_TRY(osh_cached_new(cx, &s->cached, p));
+    if (p->cache.present || p->outputs) OSH_TRY(osh_cached_new(cx, &s->cached, p));
     s->own = osh_linears_of(p, first_subgraph, n_subgraphs);
     int end = 0;
     s->first_value = p->graph->n_values;
@@ -344,6 +344,7 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
     if (s->kept[value] && s->look == LOOK_ALL)
         OSH_TRY(osh_acts_store(cx, s->looks, value, b->first_sample, b->seqs.n, x));
     bool twice = osh_observer_twice(&s->plan->cache);
+    if (s->cached && s->look == LOOK_ALL) OSH_TRY(osh_cached_feed_output(cx, s->cached, value, x, &b->seqs));
     if (s->cached && (twice || s->look == LOOK_ALL))
         OSH_TRY(osh_cached_feed(cx, s->cached, value, x, &b->seqs, looks_again(s, &s->plan->cache, value)));
     if (!s->wanted[value] && !is_source(s, value)) goto done;

@@ -177,7 +177,9 @@ static osh_status check_values(osh_ctx *cx, osh_verify *v, const char *module, c
     for (int k = 0; k < as->n; k++) {
         const osh_ckpt_tensor *t = find_leaf(cx, v, module, f[k].leaf);
         OSH_TRY(read_leaf(cx, &raw[k], v, t));
-        if (strcmp(f[k].leaf, "input_scale") && strcmp(f[k].leaf, "input_global_scale")) continue;
+        if (strcmp(f[k].leaf, "input_scale") && strcmp(f[k].leaf, "input_global_scale") &&
+            strcmp(f[k].leaf, "output_scale"))
+            continue;
         float x = osh_tensor_at(raw[k], 0);
         if (!(x > 0 && x < 1e30f))
             OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "%s is %g", f[k].leaf, (double)x));
@@ -206,6 +208,7 @@ static osh_status check_quantized(osh_ctx *cx, osh_verify *v, const char *module
     if (as.shape[0] < 1 || as.shape[1] < 1 || as.shape[0] > INT32_MAX || as.shape[1] > INT32_MAX)
         OSH_FAIL(cx, OSH_E_FORMAT, "has neither a weight_shape nor a weight of two dimensions");
     OSH_TRY(as.format->tensors(cx, as.f, &as.n, s, as.shape[0], as.shape[1], dt));
+    osh_format_add_output(as.f, &as.n, s, dt);
     for (int k = 0; k < as.n; k++) OSH_TRY(check_leaf(cx, v, module, &as.f[k]));
     for (size_t k = 0; k < sizeof quantized_leaves / sizeof *quantized_leaves; k++) {
         bool wanted = !find_leaf(cx, v, module, quantized_leaves[k]);

@@ -254,7 +254,8 @@ static void test_parse_refuses(void **state)
         {"\"weights\":3", "group_0.weights is not an object"},
         {"\"weights\":{},\"kernel\":1", "unknown key 'kernel'"},
         {"\"weights\":{\"num_bit\":1}", "group_0.weights: unknown key 'num_bit'"},
-        {"\"weights\":{},\"output_activations\":{\"num_bits\":8}", "output_activations"},
+        {"\"weights\":{},\"output_activations\":{\"strategy\":\"channel\"}",
+         "output_activations: strategy channel is for"},
         {"\"weights\":{},\"format\":3", "format"},
         {"\"weights\":{},\"format\":\"nvfp4-pack-quantized\"",
          "nvfp4-pack-quantized wants weights of type float, 4 bits"},
@@ -451,6 +452,18 @@ static void test_who_loads(void **state)
         assert_non_null(who);
         if (!strstr(who, rows[i].part))
             fail_msg("%s: '%s' does not hold '%s'", rows[i].preset, who, rows[i].part);
+        osh_free(cx, who);
+    }
+    static const char *const outputs[] = {"vLLM on CUDA (inputs and outputs rounded",
+                                          "static outputs want static inputs", "which leaves outputs as they are"};
+    for (int k = 0; k < 3; k++) { // both static, with dynamic inputs, both dynamic
+        osh_q_scheme s = {0};
+        assert_ok(cx, osh_q_preset(cx, &s, "W8A8"));
+        s.outputs = s.inputs;
+        if (k < 2) s.outputs.dynamic = OSH_Q_STATIC, s.outputs.strategy = OSH_Q_TENSOR;
+        if (k < 1) s.inputs = s.outputs;
+        char *who = osh_q_who_loads(cx, &s, NULL);
+        if (!strstr(who, outputs[k])) fail_msg("outputs: '%s' does not hold '%s'", who, outputs[k]);
         osh_free(cx, who);
     }
 }
