@@ -404,12 +404,41 @@ done:
 static osh_status add_entries(osh_ctx *cx, builder *b, const cJSON *entries);
 static osh_status add_entry(osh_ctx *cx, builder *b, const cJSON *entry);
 
+/* Of an entry with "if": the list that config.json chooses; NULL: none. */
+static osh_status choose(osh_ctx *cx, builder *b, const cJSON **entries, const cJSON *entry)
+{
+    double on = 0;
+    osh_status rc = osh_scope_num(cx, &on, &b->scope, cJSON_GetObjectItemCaseSensitive(entry, "if"));
+    const char *refused = text_of(entry, "refuse");
+    if (rc) return rc;
+    if (on != 0 && refused) return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: %s", b->scope.config->path, refused);
+    *entries = cJSON_GetObjectItemCaseSensitive(entry, on != 0 ? "nodes" : "else");
+    return OSH_OK;
+}
+
+/* The first of the entries that is no choice, or of what is chosen before it; NULL: there is none. */
+static osh_status find_first(osh_ctx *cx, builder *b, const cJSON **first, const cJSON *entries)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *n, *chosen;
+    *first = NULL;
+    cJSON_ArrayForEach(n, entries) {
+        chosen = NULL;
+        if (!cJSON_GetObjectItemCaseSensitive(n, "if")) *first = n;
+        else OSH_TRY(choose(cx, b, &chosen, n));
+        if (chosen) OSH_TRY(find_first(cx, b, first, chosen));
+        if (*first) break;
+    }
+done:
+    return rc;
+}
+
 /* Of an expert, which ends in moe_combine: its first input from here on has only the rows that are routed to it.
  * *whole: what the name of the input stood for. */
 static osh_status add_route(osh_ctx *cx, builder *b, const cJSON *nodes, binding *whole)
 {
     osh_status rc = OSH_OK;
-    const cJSON *n, *first = cJSON_IsArray(nodes) ? nodes->child : NULL;
+    const cJSON *n, *first = NULL;
     const char *x = NULL, *route = NULL;
     char *text = NULL;   // own
     cJSON *entry = NULL; // own
@@ -418,6 +447,7 @@ static osh_status add_route(osh_ctx *cx, builder *b, const cJSON *nodes, binding
         const cJSON *in = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(n, "in"), 2);
         if (op && !strcmp(op, "moe_combine") && cJSON_IsString(in)) route = in->valuestring;
     }
+    OSH_TRY(find_first(cx, b, &first, nodes));
     const cJSON *in = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(first, "in"), 0);
     if (!route || !cJSON_IsString(in)) goto done;
     x = in->valuestring;
@@ -485,12 +515,9 @@ done:
 
 static osh_status add_choice(osh_ctx *cx, builder *b, const cJSON *entry)
 {
-    double on = 0;
-    osh_status rc = osh_scope_num(cx, &on, &b->scope, cJSON_GetObjectItemCaseSensitive(entry, "if"));
-    const char *refused = text_of(entry, "refuse");
-    if (rc) return rc;
-    if (on != 0 && refused) return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: %s", b->scope.config->path, refused);
-    return add_entries(cx, b, cJSON_GetObjectItemCaseSensitive(entry, on != 0 ? "nodes" : "else"));
+    const cJSON *entries = NULL;
+    osh_status rc = choose(cx, b, &entries, entry);
+    return rc ? rc : add_entries(cx, b, entries);
 }
 
 static osh_status add_entry(osh_ctx *cx, builder *b, const cJSON *entry)

@@ -71,7 +71,7 @@ osh_status osh_graph_check(osh_ctx *cx, osh_graph **out, osh_graph_faults *fault
 /* Of a product with a bias the other rows are not zeros. */
 bool osh_is_by_route(const osh_graph *g, int value)
 {
-    static const char *const by_rows[] = {"linear", "glu", "act", "slice"};
+    static const char *const by_rows[] = {"linear", "glu", "act", "slice", "routed_scale"};
     while (value >= 0 && g->values[value].producer >= 0) {
         const osh_node *n = &g->nodes[g->values[value].producer];
         bool follows = false;

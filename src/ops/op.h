@@ -149,6 +149,7 @@ typedef struct {
 } osh_moe_gate_attr;
 bool osh_moe_gate_is_grouped(const osh_moe_gate_attr *at); // not every group is left
 typedef struct { int64_t expert; bool plain; } osh_moe_combine_attr; /* plain: the weight is 1 */
+typedef struct { int64_t expert; } osh_routed_scale_attr; /* < 0: the one that a token has */
 typedef struct { // no template has it: nodes are put between others (graph/insert.h)
     int64_t n;
     const osh_rotation *r; // view; NULL: the weight says it
@@ -177,7 +178,7 @@ typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // of nll and kl: of
  *   zeros       in x [N, D], for its shape                           out [N, D]
  *   moe_router  in logits [N, E], w [E] if scaled                    out [N, E]     weights of the experts chosen
  *   moe_gate    in x [N, D], w [E, D], b [E] optional                out [N, E]     the same, of logits in f32
- *   routed_scale in x [N, D], route [N, E]                           out [N, D]     x * sum of route[n, :]
+ *   routed_scale in x [N, D], route or logits [N, E]                 out [N, D]     x times an expert's weight
  *   gain        in x [N, D], w [1]                                   out [N, D]     x * w
  *   position_scale in x [N, D]                                       out [N, D]     x * 1 + beta ln(...) by position
  *   routed_rows in x [N, D], route [N, E]                            out [N, D]     x where route[:, expert] is not 0

@@ -70,6 +70,7 @@ check qwen3_vl 7 2
 check mllama 7 2 # of 3 layers: no text reaches the other
 sed -i 's/lm_head/"re:.*lm_head"/' recipe.yaml # whose head is language_model.lm_head in memory, too
 check llama4 7 2 38 # two dense layers, and two of 4 in attention, 4 experts and a shared one of 3 each
+check llama4_two 7 2 12 # one dense layer, and one with 4 experts, two for each token, and a shared one
 sed -i 's/"re:.*lm_head"/lm_head/' recipe.yaml
 
 # without data towers are rounded, too: 7 Linears in each of 2 layers, 6 in the tower and 2 behind it, but for what is ignored;
@@ -114,3 +115,9 @@ if "$ONESHOT" plan "${job[@]}" --moe-calibrate-all-experts false 2>err; then fai
 grep -q 'routed_rows is not made on a card by this version: want --device cpu' err || fail "$(cat err)"
 "$ONESHOT" --model g --recipe recipe.yaml --dataset g/calibration.jsonl --progress none --output sunk >/dev/null || fail "gpt-oss"
 grep -qF '"re:.*\\.mlp\\.experts\\..*"' sunk/config.json || fail "experts are not in ignore: $(cat sunk/config.json)"
+
+# an expert of several that a token has sees it times its own weight, whether routed to it or not
+"$OSH_TOOLS/tiny_model" llama4_two two
+job=(--model two --recipe recipe.yaml --dataset two/calibration.jsonl --progress none)
+"$ONESHOT" "${job[@]}" --moe-calibrate-all-experts false --output by_route >/dev/null || fail "two experts, routed rows"
+"$ONESHOT" verify by_route --model two >log || fail "two experts, routed rows: $(cat log)"

@@ -34,6 +34,7 @@ static const osh_attention_attr att = {6, 2, 7, 0, 0.9, 0}, att_window = {6, 2, 
                                 att_cap_window = {2, 2, 64, 100, 0, 2};
 static const osh_moe_router_attr top1s = {1, false, true}, top2 = {2, false}, top2n = {2, true},
                                  top2ns = {2, true, false, true};
+static const osh_routed_scale_attr any_expert = {-1}, scale1 = {1};
 static const osh_moe_combine_attr expert1 = {1}, expert1p = {1, true};
 static const osh_position_scale_attr far4 = {0.5, 4};
 static const osh_rms_norm_attr rms_plain = {.eps = 1e-2, .plain = true};
@@ -55,7 +56,8 @@ static const grad_case cases[] = {
     {"moe_router", 7, {3}, {{8, 0}}, 8, &top2n, 4},
     {"moe_router", 7, {3}, {{8, 0}}, 8, &top1s, 4},
     {"moe_router", 7, {3}, {{8, 0}, {8, 0}}, 8, &top2ns, 4},
-    {"routed_scale", 7, {3}, {{9, 0}, {3, 0}}, 9},
+    {"routed_scale", 7, {3}, {{9, 0}, {3, 0}}, 9, &any_expert},
+    {"routed_scale", 7, {3}, {{9, 0}, {3, 0}}, 9, &scale1},
     {"position_scale", 13, {5, 6}, {{9, 0}}, 9, &far4},
     {"gain", 13, {5, 6}, {{9, 0}, {1, 0}}, 9},
     {"routed_rows", 7, {3}, {{9, 0}, {3, 0}}, 9, &expert1},

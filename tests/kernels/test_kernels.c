@@ -74,6 +74,7 @@ static const osh_rope_attr rope8b = {.head_dim = 8, .rotary_dim = 8, .inv_freq =
     .attention_scaling = 1, .position_beta = 0.5, .position_original = 16};
 static const osh_attention_attr att7c = {6, 2, 7, 0, 0.9, 1.5}, att64c = {9, 3, 64, 0, 0, 0.5};
 static const osh_attention_attr att16 = {2, 1, 16, 0, 0}, att16w = {2, 1, 16, 300, 0};
+static const osh_routed_scale_attr any_expert = {-1}, scale0 = {0}, scale6 = {6};
 static const osh_moe_router_attr top1s = {1, false, true}, top2ns = {2, true, false, true};
 static const osh_moe_router_attr top1 = {1, false}, top2 = {2, false}, top2n = {2, true}, top8 = {8, false},
                                  top8n = {8, true};
@@ -218,8 +219,10 @@ static const op_case cases[] = {
     {"moe_router", 130, {128}, .out = 128, {65}, .amp = 3, .attr = &top8n, .without = &top8},
     {"moe_router", 3, {8}, .out = 8, .amp = 3, .attr = &top8},
     {"moe_router", 129, {33}, .out = 33, {3}, .amp = 4, .attr = &top1s, .without = &top1},
-    {"routed_scale", 1, {1, 1}, .out = 1},
-    {"routed_scale", 67, {129, 7}, .out = 129, {9, 11}},
+    {"routed_scale", 1, {1, 1}, .out = 1, .attr = &any_expert},
+    {"routed_scale", 67, {129, 7}, .out = 129, {9, 11}, .attr = &any_expert},
+    {"routed_scale", 67, {129, 7}, .out = 129, {9, 11}, .amp = 3, .attr = &scale6, .without = &any_expert},
+    {"routed_scale", 67, {129, 7}, .out = 129, {9, 11}, .amp = 3, .attr = &scale6, .without = &scale0},
     {"position_scale", 1, {1}, .out = 1, .attr = &far4},
     {"gain", 1, {1}, {{1}}, 1},
     {"gain", 67, {129}, {{1}}, 129, {9, 11}},

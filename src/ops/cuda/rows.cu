@@ -1,7 +1,7 @@
 /* rows.cu - positions, gates and scales: each row with one of a table, or with one number.
  *
  *   positions      x [N, D] + w[position + offset]      sigmoid_gate   sigmoid(gate [N, 1] or [N, D]) x [N, D]
- *   routed_scale   x [N, D] sum of route [N, E]         position_scale x [N, D] a number by position
+ *   routed_scale   x [N, D] an expert's weight          position_scale x [N, D] a number by position
  *   gain           x [N, D] w [1]
  *
  * f32, rounded as in the reference; out may be x. */
@@ -72,16 +72,21 @@ done:
     return rc;
 }
 
-/* y, x [n, D], route [n, E]: a warp for each token, which has one expert */
-template <class T>
-static __global__ void routed_scale_kernel(T *y, const T *x, const T *route, int64_t n, int64_t D, int64_t E)
-{
-    int64_t lane = threadIdx.x % 32, warps = blockDim.x / 32;
+typedef struct {
+    int64_t n, D, E;
+    int expert; // >= 0: route is logits, and the weight that of this one
+} routed_sizes;
 
-    for (int64_t r = (int64_t)blockIdx.x * warps + threadIdx.x / 32; r < n; r += (int64_t)gridDim.x * warps) {
+/* y, x [n, D], route [n, E]: a warp for each token */
+template <class T> static __global__ void routed_scale_kernel(T *y, const T *x, const T *route, routed_sizes z)
+{
+    int64_t lane = threadIdx.x % 32, warps = blockDim.x / 32, D = z.D, E = z.E;
+
+    for (int64_t r = (int64_t)blockIdx.x * warps + threadIdx.x / 32; r < z.n; r += (int64_t)gridDim.x * warps) {
         float by = 0;
-        for (int64_t e = lane; e < E; e += 32) by += osh_cu_load(route[r * E + e]);
+        for (int64_t e = lane; e < E && z.expert < 0; e += 32) by += osh_cu_load(route[r * E + e]);
         by = osh_cu_warp_sum(by);
+        if (z.expert >= 0) by = osh_cu_round<T>(1.0f / (1.0f + expf(-osh_cu_load(route[r * E + z.expert]))));
         for (int64_t i = r * D + lane; i < (r + 1) * D; i += 32) osh_cu_store(&y[i], __fmul_rn(osh_cu_load(x[i]), by));
     }
 }
@@ -91,12 +96,14 @@ osh_status osh_routed_scale_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
     const osh_tensor *x = a->in[0], *route = a->in[1], *y = a->out[0];
     int64_t n = osh_rows(x);
+    routed_sizes z = {n, osh_width(x), osh_width(route),
+                      (int)static_cast<const osh_routed_scale_attr *>(a->attr)->expert};
 
     if (!n) return OSH_OK;
     OSH_CU_BY_DTYPE(x->dtype, T,
                     OSH_LAUNCH(routed_scale_kernel<T>, osh_cu_grid(y->device, n, 4), 128, 0, osh_cuda_stream(y->device),
                                static_cast<T *>(y->data), static_cast<const T *>(x->data),
-                               static_cast<const T *>(route->data), n, osh_width(x), osh_width(route)));
+                               static_cast<const T *>(route->data), z));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

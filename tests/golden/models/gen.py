@@ -56,7 +56,7 @@ def tokens(vocab):
 TYPES = {"GPTNeoX": "gpt_neox", "Gemma3": "gemma3_text", "Qwen2Moe": "qwen2_moe", "Qwen3Moe": "qwen3_moe", "Glm4Moe": "glm4_moe",
          "DeepseekV2": "deepseek_v2", "DeepseekV3": "deepseek_v3", "GptOss": "gpt_oss", "Qwen3Next": "qwen3_next",
          "Qwen3_5": "qwen3_5_text", "Qwen3_5Moe": "qwen3_5_moe_text",
-         "GraniteMoeHybrid": "granitemoehybrid", "Gemma4": "gemma4_text"}
+         "GraniteMoeHybrid": "granitemoehybrid", "Llama4": "llama4_text", "Gemma4": "gemma4_text"}
 
 
 def model_type(arch):
@@ -242,6 +242,8 @@ CASES = {
                       dict(hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4,
                            vision_output_dim=16, projector_input_dim=16, projector_output_dim=16), image_token_index=47),
                {"text_config": {"attention_chunk_size": 64}}),
+    "llama4_two": (five("Llama4ForCausalLM", **dict(size(**DH16, **LLAMA4), num_hidden_layers=2, num_experts_per_tok=2, **NO_PAD, **ROPE)),
+                   {"num_experts_per_tok": 1}),
     "gemma4": (five("Gemma4ForCausalLM", **gemma4(num_hidden_layers=4, num_kv_shared_layers=2, hidden_size_per_layer_input=8, global_head_dim=24,
                                                   use_double_wide_mlp=True, final_logit_softcapping=4.0)), {"rope_parameters": gemma4_rope(1.0)}),
     "gemma4_k_eq_v": (five("Gemma4ForCausalLM", **gemma4(num_hidden_layers=4, attention_k_eq_v=True, num_global_key_value_heads=1, global_head_dim=16,
@@ -322,7 +324,7 @@ def names_and_shapes(directory, stacked):
         rows = [["embed_out.weight" if n == "lm_head.weight" else n, s] for n, s in rows]
     mixtral = model.config.model_type == "mixtral"
     rows = [[n.replace(".mlp.gate.", ".block_sparse_moe.gate.") if mixtral else n, s] for n, s in rows]
-    return rows if stacked or model.config.model_type in ("gpt_oss", "gemma4_text") else [row for n, s in rows for row in split_experts(n, s, mixtral)]
+    return rows if stacked or model.config.model_type in ("gpt_oss", "gemma4_text", "llama4_text") else [row for n, s in rows for row in split_experts(n, s, mixtral)]
 
 
 def split_experts(name, shape, mixtral):

@@ -170,6 +170,7 @@ int main(void)
         CASE(opt_after),
         CASE(gpt2),
         CASE(llama4),
+        CASE(llama4_two),
         CASE(gemma4),
         CASE(gemma4_k_eq_v),
         CASE(gemma4_moe),
