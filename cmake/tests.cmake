@@ -41,7 +41,7 @@ function(osh_play_exe target ops)
   target_compile_definitions(${target} PRIVATE OSH_SOURCE_DIR="${CMAKE_SOURCE_DIR}" OSH_PLAY)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests LINKER_LANGUAGE CXX
                         LINK_DEPENDS $<TARGET_FILE:${ops}>)
-  add_dependencies(${target} ${ops} play_cublaslt play_cusolver play_nvml)
+  add_dependencies(${target} ${ops} play_cublaslt play_cusolver play_nvml play_cufile)
 endfunction()
 
 # Where a thread's block of a library's thread-local storage happens to begin 16 bytes into a page, LeakSanitizer of
@@ -121,7 +121,11 @@ if(OSH_PLAY)
     target_include_directories(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${CMAKE_SOURCE_DIR}/tests/play/include>)
     add_test(NAME ${name} COMMAND ${name})
     osh_test_props(${name} kernel 300)
-    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/play")
+    set(played ${CMAKE_BINARY_DIR}/tests/play)
+    if(name STREQUAL "test_files") # on a machine that has cuFile
+      string(APPEND played ":${played}/gds")
+    endif()
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${played}")
     if(name MATCHES "^play_test_(stats|gptq_golden)$") # long sums: once more with other kernels for the products
       add_test(NAME ${name}_generic COMMAND ${name})
       osh_test_props(${name}_generic kernel 300)

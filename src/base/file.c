@@ -234,6 +234,8 @@ void osh_file_use_direct(osh_file *f)
     if (f->direct < 0) f->direct = osh_fd_open(path, mode | O_DIRECT); // -1: the file system has no such access
 }
 
+int osh_file_direct_fd(const osh_file *f) { return f->direct; }
+
 size_t osh_file_room(size_t n) { return (n / OSH_BLOCK_BYTES + 2) * OSH_BLOCK_BYTES; }
 
 void *osh_file_align(void *p)

@@ -31,6 +31,7 @@ osh_status osh_file_pwrite(osh_ctx *cx, osh_file *f, const void *from, size_t n,
  * system has no such access, or f was not told to, the same calls go through the page cache. */
 enum { OSH_BLOCK_BYTES = 4096 };
 void osh_file_use_direct(osh_file *f); // once, by one thread, before others use f; a second descriptor
+int osh_file_direct_fd(const osh_file *f); // of that second one, as long as f is open; < 0: there is none
 size_t osh_file_room(size_t n);        // bytes of whole blocks, aligned, that hold n bytes of any offset
 void *osh_file_align(void *p);         // the first block's start in an allocation of OSH_BLOCK_BYTES more
 /* All n bytes at room + offset % OSH_BLOCK_BYTES; room is aligned and has osh_file_room(n) bytes. */

@@ -191,6 +191,8 @@ static osh_status open_models(osh_ctx *cx, models *m, const osh_eval_options *o,
         pr->work_total += work, pr->n_steps += m->ref->parts->n;
     }
     OSH_TRY(osh_eval_card_open(cx, &m->card, o, m->f, m->ref, &m->d));
+    if (!m->card && o->use_gds && !strcmp(o->use_gds, "true"))
+        osh_log(cx, OSH_LOG_WARN, "--use-gds true: nothing runs on a card, the host reads all files");
     OSH_TRY(osh_eval_memory(cx, o, m->f, m->ref, &m->d, m->card, load));
     pr->budget_bytes = o->host_memory;
     OSH_TRY(osh_forward_work(cx, &work, m->f, &m->d, true));

@@ -30,6 +30,7 @@ struct osh_eval_card {
     bool rest_on_card;
     osh_eval_weights *weights; // own
     bool ahead;                // the arena has room for the next step's weights
+    bool direct;               // and for files that the card reads
     char *input;               // of the arena
     osh_tensor *stage;         // own: an input on its way to be rounded
 };
@@ -191,7 +192,9 @@ static osh_status fit(osh_ctx *cx, osh_eval_card *c, int ordinal, int64_t *arena
     c->rest_on_card = least + rest <= budget;
     int64_t all = least + (c->rest_on_card ? rest : 0);
     c->ahead = all + next <= budget;
-    *arena = c->o->device_memory ? budget : all + (c->ahead ? next : 0);
+    all += c->ahead ? next : 0;
+    c->direct = osh_cuda_direct(cx, ordinal, c->o->use_gds, all + gross(OSH_CUDA_STAGE) <= budget);
+    *arena = c->o->device_memory ? budget : all + (c->direct ? gross(OSH_CUDA_STAGE) : 0);
 done:
     return rc;
 }
@@ -200,10 +203,12 @@ static osh_status take_blocks(osh_ctx *cx, osh_eval_card *c)
 {
     osh_status rc = OSH_OK;
     size_t steps = (size_t)osh_eval_weights_bytes(c->weights, c->ahead);
+    if (c->direct) OSH_TRY(osh_cuda_stage_open(cx, c->device, c->o->use_gds));
     char *weights = osh_device_alloc(cx, c->device, steps, OSH_LIFE_LONG); // the arena's
     c->input = osh_device_alloc(cx, c->device, (size_t)input_bytes(c), OSH_LIFE_LONG);
     if (!weights || !c->input) OSH_TRY(OSH_E_NOMEM);
     osh_eval_weights_place(c->weights, c->device, weights, c->ahead);
+    if (c->direct) osh_eval_weights_direct(c->weights);
     for (int k = 0; k < c->n_sides && c->rest_on_card; k++)
         for (int64_t b = 0; b < c->n_batches; b++) {
             size_t n = (size_t)(tokens_of(c, b) * c->side[k].row);
@@ -398,11 +403,14 @@ done:
 osh_status osh_eval_card_run(osh_ctx *cx, osh_eval_card *c, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
+    osh_cuda_counters counted;
     osh_log(cx, OSH_LOG_DEBUG, "rows rest %s; the next subgraph's weights are %s", c->rest_on_card ? "on the card" :
             "in host memory", osh_eval_card_ahead(c) ? "read ahead" : "not read ahead");
     for (int k = c->n_sides - 1; k >= 0; k--) OSH_TRY(run_side(cx, c, &c->side[k], pr));
     osh_tensor_free(cx, c->stage), c->stage = NULL;
     OSH_TRY(osh_eval_weights_next(cx, c->weights, NULL));
+    OSH_TRY(osh_cuda_count(cx, c->device, &counted));
+    if (c->direct) osh_log(cx, OSH_LOG_DEBUG, "cuFile read %lld bytes of weights", (long long)counted.file_bytes);
 done:
     return rc;
 }

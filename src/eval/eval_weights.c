@@ -7,12 +7,13 @@
 #include "base/profile.h"
 #include "base/thread.h"
 #include "graph/picked.h"
-#include "tensor/device.h"
+#include "ops/cuda/cuda.h"
 
 typedef struct placed {
     const osh_forward *f; // view
     int weight;
     osh_tensor t;         // view: of the block
+    bool by_card;         // came past the host's memory, and nobody has looked at it
 } placed;
 
 typedef struct step {
@@ -27,7 +28,10 @@ struct osh_eval_weights {
     int64_t largest, pair;     // bytes: of a step, of two neighbours
     osh_device *device; // view
     char *block;        // view
-    bool ahead;
+    bool ahead, direct; // direct: files are read to the card
+    const osh_st *shard; // view: that file is; NULL: none is open
+    osh_file *file;      // own
+    osh_cuda_file *card_file; // own: of file
     osh_ctx *cx;        // own: of the thread
     pthread_t thread;
     bool running;
@@ -150,16 +154,48 @@ void osh_eval_weights_place(osh_eval_weights *e, osh_device *d, char *block, boo
     }
 }
 
+void osh_eval_weights_direct(osh_eval_weights *e) { e->direct = true; }
 void osh_eval_weights_not_ahead(osh_eval_weights *e) { e->ahead = false; }
 bool osh_eval_weights_ahead(const osh_eval_weights *e) { return e->ahead; }
 
 /* ---- reading ---- */
 
-static osh_status read_weight(osh_ctx *cx, const osh_eval_weights *e, const placed *p, bool ahead)
+static void close_file(osh_ctx *cx, osh_eval_weights *e)
+{
+    osh_cuda_file_close(cx, e->card_file), e->card_file = NULL;
+    osh_file_close(cx, e->file), e->file = NULL;
+    e->shard = NULL;
+}
+
+/* Weights that follow each other lie in one file, nearly all of them: one is open. */
+static osh_status open_file(osh_ctx *cx, osh_eval_weights *e, const osh_st *shard)
+{
+    osh_status rc = OSH_OK;
+    if (e->shard == shard) goto done;
+    close_file(cx, e);
+    OSH_TRY(osh_st_reopen(cx, &e->file, shard));
+    osh_file_use_direct(e->file);
+    OSH_TRY(osh_cuda_file_open(cx, &e->card_file, e->device, e->file));
+    e->shard = shard;
+done:
+    if (rc) close_file(cx, e);
+    return rc;
+}
+
+static osh_status read_weight(osh_ctx *cx, osh_eval_weights *e, placed *p, bool ahead)
 {
     osh_status rc = OSH_OK;
     osh_tensor *h = NULL; // own
     const osh_device_type *type = e->device->type;
+    const osh_st_entry *from = NULL;
+    const osh_st *shard = !e->direct ? NULL :
+                          osh_weight_stored(&from, p->f->graph, osh_source_checkpoint(p->f->source), p->weight);
+    if (shard) {
+        OSH_TRY(open_file(cx, e, shard));
+        OSH_TRY(osh_cuda_file_read(cx, e->card_file, p->t.data, osh_tensor_bytes(&p->t), from->begin, ahead));
+        p->by_card = true;
+        goto done;
+    }
     OSH_TRY(osh_weight_load(cx, &h, p->f->graph, osh_source_checkpoint(p->f->source), p->weight));
     OSH_TRY((ahead ? type->put_ahead : type->put)(cx, e->device, p->t.data, h->data, osh_tensor_bytes(h)));
 done:
@@ -167,7 +203,34 @@ done:
     return rc;
 }
 
-static osh_status read_step(osh_ctx *cx, const osh_eval_weights *e, bool ahead)
+/* What came past the host is finite, or the host says where it is not. */
+static osh_status look_at_step(osh_ctx *cx, osh_eval_weights *e)
+{
+    osh_status rc = OSH_OK;
+    const step *s = &e->steps[e->at];
+    const osh_tensor **t = NULL; // own
+    placed **of = NULL;          // own
+    osh_tensor *h = NULL;        // own
+    int n = 0, bad = 0;
+    if (!e->direct) goto done;
+    OSH_NEW(cx, t, s->n);
+    OSH_NEW(cx, of, s->n);
+    for (int i = s->first; i < s->first + s->n; i++)
+        if (e->placed[i].by_card) of[n] = &e->placed[i], t[n++] = &e->placed[i].t, e->placed[i].by_card = false;
+    OSH_TRY(osh_cuda_all_finite(cx, &bad, e->device, t, n));
+    if (bad == n) goto done;
+    const osh_forward *f = of[bad]->f;
+    OSH_TRY(osh_weight_load(cx, &h, f->graph, osh_source_checkpoint(f->source), of[bad]->weight));
+    OSH_FAIL(cx, OSH_E_IO, "tensor %s is finite in its file, and was not as the card read it: with --use-gds false"
+             " the host reads it", f->graph->weights[of[bad]->weight].name);
+done:
+    osh_tensor_free(cx, h);
+    osh_free(cx, of);
+    osh_free(cx, t);
+    return rc;
+}
+
+static osh_status read_step(osh_ctx *cx, osh_eval_weights *e, bool ahead)
 {
     osh_status rc = OSH_OK;
     const step *s = &e->steps[e->at];
@@ -220,6 +283,7 @@ osh_status osh_eval_weights_next(osh_ctx *cx, osh_eval_weights *e, osh_weights *
     osh_status rc = OSH_OK;
     const step *s = &e->steps[e->at];
     OSH_TRY(arrive(cx, e));
+    OSH_TRY(look_at_step(cx, e));
     for (int i = s->first; w && i < s->first + s->n; i++) {
         osh_tensor **to = &w->w[e->placed[i].weight];
         OSH_NEW(cx, *to, 1);
@@ -241,6 +305,7 @@ void osh_eval_weights_free(osh_ctx *cx, osh_eval_weights *e)
     if (!e) return;
     atomic_store(&e->stop, true);
     join(e);
+    close_file(cx, e);
     if (e->cx) osh_ctx_free(e->cx);
     osh_free(cx, e->placed);
     osh_free(cx, e->steps);

@@ -17,6 +17,7 @@ int64_t osh_eval_weights_bytes(const osh_eval_weights *e, bool ahead);
 int64_t osh_eval_weights_host_bytes(const osh_eval_weights *e); // while a weight is read; its lists are not counted
 /* Where they go: a block of `d` of osh_eval_weights_bytes(e, ahead). */
 void osh_eval_weights_place(osh_eval_weights *e, osh_device *d, char *block, bool ahead);
+void osh_eval_weights_direct(osh_eval_weights *e); // before the first step: the card has a stage for files
 void osh_eval_weights_not_ahead(osh_eval_weights *e); // before the first step
 bool osh_eval_weights_ahead(const osh_eval_weights *e);
 /* The next step: its weights are where what is asked of the card from now on finds them. Those of a subgraph become

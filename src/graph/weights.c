@@ -66,6 +66,17 @@ done:
     return rc;
 }
 
+const osh_st *osh_weight_stored(const osh_st_entry **e, const osh_graph *g, const osh_checkpoint *ck, int weight)
+{
+    const osh_weight *w = &g->weights[weight];
+    const osh_ckpt_tensor *t = w->tensor < 0 ? NULL : &ck->tensors[w->tensor];
+    if (w->compressed || !t || ck->sums) return NULL;
+    if (!w->part) t = osh_checkpoint_find(ck, w->name); // as a load does
+    if (!t || t->shard < 0 || osh_checkpoint_is_changed(ck, t - ck->tensors)) return NULL;
+    *e = w->part ? w->part : t->e;
+    return (*e)->row ? NULL : ck->shards[t->shard];
+}
+
 osh_status osh_weight_load(osh_ctx *cx, osh_tensor **out, const osh_graph *g, const osh_checkpoint *ck, int weight)
 {
     return load_one(cx, out, &g->weights[weight], ck);

@@ -212,12 +212,14 @@ const osh_field osh_eval_fields[] = {
     {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096,
      .doc = "0: one per core; changes no result"},
     {ROW(host_memory), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
-     .doc = "bytes of anonymous memory the process may have; 0: no budget; changes no result"},
+     .doc = "bytes of memory it may have; 0: no budget; changes no result"},
     {ROW(device), .type = OSH_F_STR, .dflt = "auto",
      .doc = "where the model runs: cpu, cuda or cuda:N; auto: cuda where a card is present. "
             "Decides last bits"},
     {ROW(device_memory), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
      .doc = "bytes of a card that may be taken; 0: what it has free; changes no result"},
+    {ROW(use_gds), .type = OSH_F_STR, .dflt = "auto", .values = "auto|true|false",
+     .doc = "a card reads by cuFile (docs/cuda.md)"},
     {ROW(isa), .type = OSH_F_STR, .dflt = "auto",
      .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
      .doc = "instruction set of all kernels, the libraries' too: decides last bits; auto: the "

@@ -56,7 +56,7 @@ typedef struct osh_eval_options {
     char *reference, *per_token, *text_column, *text_template, *chat_date, *models_dir;
     int64_t max_seq_length, stride, first_window, max_windows, batch_size, threads;
     int64_t host_memory, device_memory; // bytes; 0: no budget
-    char *isa, *device;
+    char *isa, *device, *use_gds;
     bool json, no_activation_quantization;
     char *progress, *log_level;
 } osh_eval_options;

@@ -32,6 +32,8 @@ long osh_play_launches(void);   // so far
 long osh_play_calls(const char *name); // so far, of a call that osh_play_fail can make fail, and cudaHostUnregister
 /* For the played libraries: fn(user) at its turn on the stream, with the card's memory open. */
 void osh_play_submit(void *stream, void (*fn)(void *user), void *user);
+void osh_play_touch(void (*fn)(void *user), void *user); // the same at once, beside all streams
+bool osh_play_is_card(const void *p, size_t n_bytes); // all of it is memory of the card
 #ifdef __cplusplus
 }
 #endif

@@ -157,6 +157,15 @@ void osh_play_submit(void *stream, void (*fn)(void *user), void *user)
     submit((CUstream_st *)stream, [=] { fn(user); });
 }
 
+void osh_play_touch(void (*fn)(void *user), void *user)
+{
+    guard g(lock);
+    bool was = opened;
+    if (!was) open_card(true);
+    fn(user);
+    if (!was && protect) open_card(false);
+}
+
 /* ---- pointers ---- */
 /* Whether n bytes at p lie in a block of the card; a part of them is an error of the caller's. */
 static bool on_card(const void *p, size_t n, const char *what)
@@ -166,6 +175,12 @@ static bool on_card(const void *p, size_t n, const char *what)
     if (m == card.begin() || c >= (--m)->first + m->second.n) return false;
     if (n > (size_t)(m->first + m->second.n - c)) osh_play_die("%s: %zu bytes pass the end of their block", what, n);
     return true;
+}
+
+bool osh_play_is_card(const void *p, size_t n)
+{
+    guard g(lock);
+    return on_card(p, n, "memory of the card");
 }
 
 uintptr_t osh_play_card_range(uintptr_t *end)

@@ -48,6 +48,38 @@ void osh_cuda_values_add(osh_device *d, size_t in_bytes, size_t out_bytes)
     (void)d, (void)in_bytes, (void)out_bytes;
 }
 
+bool osh_cuda_direct(osh_ctx *cx, int ordinal, const char *wish, bool room)
+{
+    (void)cx, (void)ordinal, (void)wish, (void)room;
+    return false;
+}
+
+osh_status osh_cuda_stage_open(osh_ctx *cx, osh_device *d, const char *wish)
+{
+    (void)d, (void)wish;
+    return absent(cx);
+}
+
+osh_status osh_cuda_file_open(osh_ctx *cx, osh_cuda_file **out, osh_device *d, osh_file *f)
+{
+    (void)out, (void)d, (void)f;
+    return absent(cx);
+}
+
+void osh_cuda_file_close(osh_ctx *cx, osh_cuda_file *f) { (void)cx, (void)f; }
+
+osh_status osh_cuda_file_read(osh_ctx *cx, osh_cuda_file *f, void *to, size_t n_bytes, int64_t at, bool ahead)
+{
+    (void)f, (void)to, (void)n_bytes, (void)at, (void)ahead;
+    return absent(cx);
+}
+
+osh_status osh_cuda_all_finite(osh_ctx *cx, int *first, osh_device *d, const osh_tensor *const *tensors, int n)
+{
+    (void)first, (void)d, (void)tensors, (void)n;
+    return absent(cx);
+}
+
 osh_status osh_cuda_mark_new(osh_ctx *cx, osh_device *d, osh_cuda_mark **out)
 {
     (void)d, (void)out;

@@ -3,6 +3,10 @@
 #define OSH_CUDA_CARD_H
 #include "ops/cuda/runtime.h"
 
+extern "C" {
+#include "base/file.h"
+}
+
 #include <pthread.h>
 
 enum { OSH_CARD_PIECES = 4, OSH_CARD_PIECE = OSH_CUDA_HOST_BYTES / (2 * OSH_CARD_PIECES), OSH_CARD_TIMED = 64,
@@ -45,6 +49,21 @@ typedef struct osh_card_pinned { // what osh_cuda_host_alloc gave out, or osh_cu
     bool locked; // the caller's memory
 } osh_card_pinned;
 
+/* Card memory that cuFile reads into: slots, each for one read at a time, from any thread. */
+enum { OSH_CARD_SLOTS = 4, OSH_CARD_SLOT = 4 << 20 };
+typedef struct osh_card_slot {
+    cudaEvent_t copied; // own: behind the last copy out of it
+    bool taken;
+} osh_card_slot;
+typedef struct osh_card_stage {
+    char *block, *base;  // own: of the arena; its first page on
+    int64_t *verdict;    // view: of the block
+    osh_card_slot slots[OSH_CARD_SLOTS];
+    bool locked, asked;  // registered with cuFile; --use-gds true
+    pthread_mutex_t lock; // of the slots' taken
+    pthread_cond_t given;
+} osh_card_stage;
+
 typedef struct osh_cuda_blas osh_cuda_blas; // blas.cu
 
 typedef struct osh_card {
@@ -56,6 +75,7 @@ typedef struct osh_card {
     osh_card_lane lane[OSH_N_LANES];   // that of the work: nothing
     cudaEvent_t lane_end[OSH_N_LANES]; // own: when another one was told to wait for it
     osh_card_pinned *pinned;           // own
+    osh_card_stage stage;              // block NULL: files go through the rings
     osh_cuda_counters count;
     pthread_mutex_t lock;              // of count and pinned
     void *workspace;                   // view: the arena's first block
@@ -68,9 +88,21 @@ static inline osh_card *osh_card_of(const osh_device *d) { return (osh_card *)d-
 extern const osh_device_type osh_cuda_type;
 osh_status osh_card_ring_init(osh_ctx *cx, osh_card_ring *r);
 void osh_card_ring_deinit(osh_card_ring *r);
+typedef struct osh_card_read { // bytes [at, at + n_bytes) of a file
+    char *to;
+    osh_file *f; // view
+    size_t n_bytes;
+    int64_t at;
+    bool ahead;
+} osh_card_read;
+osh_status osh_card_put_file(osh_ctx *cx, osh_card *c, const osh_card_read *r); // through a ring, as put or put_ahead
+osh_status osh_card_follow(osh_ctx *cx, osh_card *c); // what the copy stream is asked for is behind the work so far
 osh_status osh_card_lanes_init(osh_ctx *cx, osh_card *c);
 void osh_card_lanes_deinit(osh_card *c);
 cudaError_t osh_card_lanes_wait(const osh_card *c); // until they are empty
+
+/* files.cu */
+void osh_card_stage_deinit(osh_card *c);
 
 /* device.cu */
 void osh_card_close(osh_ctx *cx, osh_device *d);

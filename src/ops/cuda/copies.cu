@@ -3,6 +3,7 @@
  *   host memory ──memcpy──► ring of pinned pieces ──► compute stream    put: in order with the work
  *                           a second such ring    ──► copy stream       put_ahead: behind what was asked before
  *   page-locked memory of osh_cuda_host_alloc ──────► copy stream       (the call waits until it has been read)
+ *   a file ──pread──► a piece of either ring ───────► its stream        put_file
  *   page-locked blocks of values ───────────────────► stream of the lane IN, and back on that of OUT: move
  *
  * A small copy shares a piece with its neighbours and is not timed; of the others the card's clock is read before and
@@ -167,6 +168,52 @@ done:
     return rc;
 }
 
+/* A piece is read as the file's blocks lie, past the page cache where the file was told to. */
+static osh_status put_file_pieces(osh_ctx *cx, osh_card *c, osh_card_ring *r, const osh_card_read *f)
+{
+    osh_status rc = OSH_OK;
+    const size_t most = OSH_CARD_PIECE - 2 * OSH_BLOCK_BYTES;
+    char *room = NULL; // view: of r
+    for (size_t at = 0, n; at < f->n_bytes; at += n) {
+        int64_t from = f->at + (int64_t)at;
+        n = f->n_bytes - at < most ? f->n_bytes - at : most;
+        OSH_TRY(ring_take(cx, r, &room, OSH_CARD_PIECE)); // a whole one: it begins with a page
+        OSH_TRY(osh_file_read_blocks(cx, f->f, room, n, from));
+        OSH_TRY(copy_timed(cx, c, r, f->to + at, room + from % OSH_BLOCK_BYTES, n, cudaMemcpyHostToDevice,
+                           f->ahead && works(c)));
+        OSH_CUDA(cx, cudaEventRecord(r->free[r->piece], f->ahead ? c->copy : c->compute));
+    }
+done:
+    return rc;
+}
+
+static osh_status follow(osh_ctx *cx, osh_card *c)
+{
+    osh_status rc = OSH_OK;
+    OSH_CUDA(cx, cudaEventRecord(c->asked, c->compute));
+    OSH_CUDA(cx, cudaStreamWaitEvent(c->copy, c->asked, 0));
+done:
+    return rc;
+}
+
+osh_status osh_card_follow(osh_ctx *cx, osh_card *c)
+{
+    pthread_mutex_lock(&c->ahead.lock);
+    osh_status rc = follow(cx, c);
+    pthread_mutex_unlock(&c->ahead.lock);
+    return rc;
+}
+
+osh_status osh_card_put_file(osh_ctx *cx, osh_card *c, const osh_card_read *f)
+{
+    osh_card_ring *r = f->ahead ? &c->ahead : &c->ring;
+    pthread_mutex_lock(&r->lock);
+    osh_status rc = f->ahead ? follow(cx, c) : OSH_OK;
+    if (!rc) rc = put_file_pieces(cx, c, r, f);
+    pthread_mutex_unlock(&r->lock);
+    return rc;
+}
+
 static osh_status put(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes)
 {
     osh_card *c = osh_card_of(d);
@@ -205,8 +252,7 @@ static osh_status put_ahead_locked(osh_ctx *cx, osh_card *c, char *to, const cha
 {
     osh_status rc = OSH_OK;
     bool hidden = works(c); // before it is asked for more
-    OSH_CUDA(cx, cudaEventRecord(c->asked, c->compute));
-    OSH_CUDA(cx, cudaStreamWaitEvent(c->copy, c->asked, 0));
+    OSH_TRY(follow(cx, c));
     if (n_bytes >= TIMED_BYTES && is_pinned(c, from, n_bytes)) OSH_TRY(put_direct(cx, c, to, from, n_bytes, hidden));
     else OSH_TRY(put_pieces(cx, c, &c->ahead, to, from, n_bytes));
 done:

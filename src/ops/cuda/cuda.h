@@ -14,6 +14,8 @@ extern "C" {
 #include "ops/gptq_solve.h"
 #include "tensor/device.h"
 
+#include "base/file.h"
+
 /* Bytes of the arena's first block, the workspace of all products. The same for every card and every size of the
  * arena, since it decides which algorithms cuBLASLt may choose: so much it wants for its fastest ones on compute
  * capability 9. */
@@ -37,6 +39,7 @@ typedef enum osh_cuda_detour {
     OSH_DETOUR_BATCH,     // products one by one: the algorithm takes no batch of this size
     OSH_DETOUR_PAGEABLE,  // copies of values whose memory is not page-locked
     OSH_DETOUR_ELSEWHERE, // blocks of the arena that do not lie where the plan saw them
+    OSH_DETOUR_FILE,      // reads of files that cuFile was to do
     OSH_N_DETOURS
 } osh_cuda_detour;
 const char *osh_cuda_detour_name(osh_cuda_detour which); // "products_one_by_one", ...
@@ -51,6 +54,7 @@ typedef struct osh_cuda_counters {
     double hidden_s, get_hidden_s;             // of ahead_s and get_s: the work did not wait for it
     int64_t detours[OSH_N_DETOURS];
     int64_t value_in_bytes, value_out_bytes;   // of values between subgraphs: from where they rest, and to there
+    int64_t file_bytes;                        // that cuFile read; not among the copies
 } osh_cuda_counters;
 osh_status osh_cuda_count(osh_ctx *cx, osh_device *d, osh_cuda_counters *out);
 /* Time on the compute stream between two points, from events. A mark is taken in order with the work. */
@@ -78,6 +82,24 @@ void osh_cuda_host_free(osh_ctx *cx, osh_device *d, void *p);
  * what the system or the driver has against it: the memory serves as it is, only slower. */
 osh_status osh_cuda_host_lock(osh_ctx *cx, osh_device *d, const char **why, void *p, size_t n_bytes);
 void osh_cuda_host_unlock(osh_ctx *cx, osh_device *d, void *p);
+
+/* From files to the card: by cuFile (base/cufile.h) into OSH_CUDA_STAGE bytes of the arena, in whole blocks of the
+ * file, and from there to their place; or through page-locked pieces of host memory. The bytes are the same. */
+enum { OSH_CUDA_STAGE = (16 << 20) + 8192 };
+/* Whether cuFile is there for a card: wish auto, true, false (as NULL); room: so many bytes are to spare. Why not is
+ * logged, where it was wished for as a warning. */
+bool osh_cuda_direct(osh_ctx *cx, int ordinal, const char *wish, bool room);
+/* Takes it, where osh_cuda_direct said so for this wish: the first block behind osh_cuda_open. */
+osh_status osh_cuda_stage_open(osh_ctx *cx, osh_device *d, const char *wish);
+typedef struct osh_cuda_file osh_cuda_file;
+/* f: a view, told osh_file_use_direct. Without a stage, or where cuFile does not take it, the host reads it. */
+osh_status osh_cuda_file_open(osh_ctx *cx, osh_cuda_file **out, osh_device *d, osh_file *f);
+void osh_cuda_file_close(osh_ctx *cx, osh_cuda_file *f); // NULL is fine
+/* n_bytes from byte `at` of the file; in order with the work, or ahead: as put_ahead, from any thread. What cuFile
+ * fails to read the host reads, and the file from then on. */
+osh_status osh_cuda_file_read(osh_ctx *cx, osh_cuda_file *f, void *to, size_t n_bytes, int64_t at, bool ahead);
+/* The first of these tensors on a card with a stage that has an element which is not finite; n: none. Waits. */
+osh_status osh_cuda_all_finite(osh_ctx *cx, int *first, osh_device *d, const osh_tensor *const *tensors, int n);
 
 /* The column. Shapes, dtypes and rounding points as in the reference of each op. */
 osh_status osh_embedding_cuda(osh_ctx *cx, const osh_op_args *a); // ids may lie in host memory

@@ -122,6 +122,8 @@ osh_status osh_cuda_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_by
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->ring.lock, NULL);
     pthread_mutex_init(&c->ahead.lock, NULL);
+    pthread_mutex_init(&c->stage.lock, NULL);
+    pthread_cond_init(&c->stage.given, NULL);
     OSH_TRY(osh_arena_new(cx, &d->arena, n_bytes));
     OSH_CUDA(cx, cudaStreamCreateWithFlags(&c->compute, cudaStreamNonBlocking));
     OSH_CUDA(cx, cudaStreamCreateWithFlags(&c->copy, cudaStreamNonBlocking));
@@ -146,6 +148,7 @@ void osh_card_close(osh_ctx *cx, osh_device *d)
         if (c->compute) cudaStreamSynchronize(c->compute);
         if (c->copy) cudaStreamSynchronize(c->copy);
         (void)osh_card_lanes_wait(c);
+        osh_card_stage_deinit(c);
         osh_cuda_blas_close(cx, c->blas);
         osh_card_ring_deinit(&c->ahead);
         osh_card_ring_deinit(&c->ring);

@@ -8,7 +8,7 @@
 const char *osh_cuda_detour_name(osh_cuda_detour which)
 {
     static const char *const names[] = {"default_f32_products", "products_one_by_one", "pageable_copies",
-                                        "blocks_elsewhere"};
+                                        "blocks_elsewhere", "files_through_host"};
     return names[which];
 }
 
@@ -17,7 +17,8 @@ const char *osh_cuda_detour_text(osh_cuda_detour which)
     static const char *const texts[] = {"products of F32 without a pedantic algorithm",
                                         "products of a batch one by one",
                                         "copies of values that are not page-locked",
-                                        "blocks of its memory elsewhere than planned"};
+                                        "blocks of its memory elsewhere than planned",
+                                        "reads of files that went through host memory"};
     return texts[which];
 }
 

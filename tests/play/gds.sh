@@ -1,0 +1,67 @@
+# Weights that the card reads from their files by a played cuFile: the figures of an evaluation without it, to the byte,
+# whatever the library, its driver or the file system refuses and wherever a read fails; a message says which way they went.
+set -euo pipefail
+export OSH_PLAY=protect=0
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+played=$LD_LIBRARY_PATH
+data=(--dataset "$model/data/evaluation.txt" --max-seq-length 48 --max-windows 7 --threads 1 --progress none --json)
+fail() { echo "$*"; exit 1; }
+eval_with() { # knobs, flags: figures to got and got.npy, messages to log
+    knobs=$1
+    shift
+    OSH_PLAY="protect=0 $knobs" "$PLAY_BATCHES" eval --model "$model" "${data[@]}" --device cuda --per-token got.npy \
+        "$@" >got 2>log || fail "failed: $knobs $*: $(cat log)"
+}
+eval_with "" --use-gds false --log-level debug
+! grep -qi 'cufile\|page-locked' log || fail "--use-gds false: $(cat log)"
+mv got want && mv got.npy want.npy
+same() { # words of the log, knobs, flags
+    words=$1
+    shift
+    eval_with "$@"
+    cmp got want && cmp got.npy want.npy || fail "$*: other figures"
+    [ "$(grep -c -- "$words" log)" = 1 ] || fail "$*: not once '$words': $(cat log)"
+}
+all='cuFile read [0-9]* bytes of weights'
+# without the library; without the module, which auto does not do without
+same 'warning: .*page-locked host memory, not by cuFile: libcufile.so.0: cannot open' "" --use-gds true
+same 'page-locked host memory, not by cuFile: the kernel has no module nvidia-fs' "" --log-level info
+eval_with ""
+[ ! -s log ] || fail "auto says by itself: $(cat log)"
+export LD_LIBRARY_PATH=$played:$played/gds
+same 'warning: .*not by cuFile: cuFileDriverOpen: the module nvidia-fs is not set up (cuFile 5033)' \
+    "fail=cuFileDriverOpen:1:5033" --use-gds true
+same 'warning: .*not by cuFile: .* has no 16 MiB for it' "" --use-gds true --device-memory 40MiB
+same "warning: $model/model.safetensors: cuFileHandleRegister: the file system does not take it (cuFile 5008): it is read" \
+    "fail=cuFileHandleRegister:1:5008" --use-gds true --log-level debug
+grep -q 'cuFile read 0 bytes of weights' log || fail "a file that cuFile does not take: $(cat log)"
+for knobs in "" "lazy=1" "order=3 lazy=1" "protect=1" "fail=cuFileBufRegister:1:5036"; do
+    same "$all" "$knobs" --use-gds true --log-level debug
+    bytes=$(sed -n 's/^debug: cuFile read \([0-9]*\) bytes.*/\1/p' log)
+    [ "$bytes" -gt 4000000 ] || fail "$knobs: cuFile read $bytes bytes"
+done
+if [ -z "$SANITIZED" ]; then # whichever read it is, the same code goes on
+    for what in "cuFileRead:1:5" "cuFileRead:9:5010" "cuFileRead.short:2:8192" "cuFileRead.short:3:20"; do
+        words='cuFileRead: .*: it is read through page-locked host memory'
+        [[ $what != *:8192 ]] || words=$all
+        same "$words" "fail=$what" --use-gds true --log-level debug
+    done
+fi
+# what the card read and is not finite: the host looks whether the file has it
+rm -rf large && cp -r "$model" large && chmod -R u+w large
+header=$(od -An -tu8 -N8 large/model.safetensors | tr -d ' ')
+at=$(head -c $((8 + header)) large/model.safetensors | tail -c "$header" |
+     grep -o '"model.layers.1.mlp.up_proj.weight":{[^}]*}' | sed 's/.*"data_offsets":\[\([0-9]*\),.*/\1/')
+printf '\200\177' | dd of=large/model.safetensors bs=1 conv=notrunc status=none seek=$((8 + header + at + 10)) # infinite
+for gds in true false; do
+    if "$PLAY_BATCHES" eval "${data[@]}" --model large --device cuda --use-gds $gds >/dev/null 2>err.$gds; then
+        fail "an infinite weight is accepted with --use-gds $gds"
+    fi
+    grep -q 'tensor model.layers.1.mlp.up_proj.weight: element 5 is not finite' err.$gds || fail "$gds: $(cat err.$gds)"
+done
+# other bytes than the file's, by luck not finite
+if OSH_PLAY="protect=0 fail=cuFileRead.wrong:1:-1" "$PLAY_BATCHES" eval "${data[@]}" --model "$model" --device cuda \
+    --use-gds true >/dev/null 2>err; then fail "wrong weights are accepted"; fi
+grep -q 'is finite in its file, and was not as the card read it' err || fail "$(cat err)"
+"$ONESHOT" eval --model "$model" "${data[@]}" --device cpu --max-windows 1 --use-gds true >/dev/null 2>err
+grep -q 'warning: --use-gds true: nothing runs on a card' err || fail "$(cat err)"
