@@ -74,7 +74,7 @@ static osh_status back_node(osh_ctx *cx, const osh_back *k, const osh_weights *w
     osh_status rc = OSH_OK;
     const osh_node *n = &k->g->nodes[node];
     osh_tensor *dw[OSH_OP_MAX_IN] = {NULL}; // own: of its weights
-    osh_grad_args a = {.dout = {dv[n->out[0]]}, .attr = n->attr, .seqs = &b->seqs};
+    osh_grad_args a = {.dout = {dv[n->out[0]]}, .attr = n->attr, .seqs = &b->seqs, .rough = k->rough};
     OSH_TRY(osh_check_interrupt(cx));
     for (int m = 0; m < n->op->n_in; m++) {
         int v = n->in[m];

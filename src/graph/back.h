@@ -9,6 +9,7 @@ typedef struct osh_back {
     const bool *run;     // [n]: those that ran; NULL: all
     const bool *weights; // [graph weights]: whose gradient is wanted
     const bool *in;      // [graph values]: that the range reads and does not make, whose gradient is wanted
+    bool rough;          // gradients may be rounded to the compute dtype for a product
     const bool *seen;    // [graph values]: made in the range, whose gradient is shown to value; NULL: none
     /* dw: F32, of the weight's shape, from one node; view for the time of the call. NULL: no weight is wanted. */
     osh_status (*weight)(osh_ctx *cx, void *user, int weight, const osh_tensor *dw);

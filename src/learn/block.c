@@ -212,7 +212,7 @@ static osh_back way_back(const learning *l)
 {
     const osh_block *b = l->b;
     return (osh_back){.g = b->g, .first = b->first, .n = b->n, .run = b->run, .weights = l->wants, .in = l->none,
-                      .weight = add_grad, .user = (void *)l};
+                      .rough = true, .weight = add_grad, .user = (void *)l};
 }
 
 /* The samples at [first, end) of order: their loss, and gradients of what learns. */

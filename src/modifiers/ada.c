@@ -69,7 +69,7 @@ static const osh_field auto_fields[] = {
      .doc = "whose inputs the output is to be that of; default: of a block original, of a Linear quantized"},
     {.name = "unit", .type = OSH_F_STR, .offset = offsetof(ada, unit), .dflt = "auto", .values = "auto|block|linear",
      .doc = "whose output codes learn from: a decoder layer's, or each Linear's; auto: block where that can be"},
-    {.name = "batch_size", .type = OSH_F_INT, .offset = offsetof(ada, block.samples), .dflt = "8", .min = 1,
+    {.name = "batch_size", .type = OSH_F_INT, .offset = offsetof(ada, block.samples), .dflt = "4", .min = 1,
      .max = 1000000, .doc = "samples of a step; unit block"},
     {0},
 };

@@ -40,6 +40,7 @@ typedef struct osh_grad_args {
     osh_tensor *din[OSH_OP_MAX_IN]; // NULL: not wanted
     const void *attr;
     const osh_seqs *seqs;
+    bool rough; // dout may be rounded to the dtype of in[0] for a product
 } osh_grad_args;
 typedef osh_status (*osh_grad_fn)(osh_ctx *cx, const osh_grad_args *a);
 typedef struct osh_op {

@@ -238,16 +238,18 @@ static void copy_din(osh_ctx *cx, const grad_run *r, osh_tensor **to)
 }
 
 /* The fast column sums in f32: a sum of n terms errs by less than n 2^-24 of its terms' size, so NMSE stays under
- * (1e3 * 6e-8)^2 but where terms cancel, as p - r does. */
+ * (1e3 * 6e-8)^2 but where terms cancel, as p - r does. A rough one rounds terms to bf16, by 2^-9 at most. */
 static void test_fast(void **state)
 {
     osh_ctx *cx = *state;
-    osh_dtype dts[] = {OSH_F32, OSH_BF16};
-    for (int i = 0; i < 2 * N_CASES; i++) {
+    const struct { osh_dtype dt; bool rough; double most; } ways[] = {
+        {OSH_F32, false, 1e-9}, {OSH_BF16, false, 1e-9}, {OSH_BF16, true, 1e-4}};
+    for (int i = 0; i < 3 * N_CASES; i++) {
         grad_run r;
         osh_tensor *want[MOST_IN] = {0};
-        grad_run_open(cx, &r, &cases[i / 2], dts[i % 2]);
+        grad_run_open(cx, &r, &cases[i / 3], ways[i % 3].dt);
         osh_grad_args a = args_of(&r);
+        a.rough = ways[i % 3].rough;
         assert_int_equal(r.op->grad[OSH_REF](cx, &a), OSH_OK);
         copy_din(cx, &r, want);
         zero_din(&r);
@@ -258,8 +260,8 @@ static void test_fast(void **state)
                 double x = ((float *)r.din[k]->data)[e], y = ((float *)want[k]->data)[e];
                 error += (x - y) * (x - y), square += y * y;
             }
-            if (!(error <= 1e-9 * square))
-                fail_msg("%s, case %d, input %d: NMSE %g", r.c->op, i / 2, k, error / square);
+            if (!(error <= ways[i % 3].most * square))
+                fail_msg("%s, case %d, input %d, way %d: NMSE %g", r.c->op, i / 3, k, i % 3, error / square);
             osh_tensor_free(cx, want[k]);
         }
         grad_run_close(cx, &r);

@@ -22,6 +22,10 @@ osh_status osh_gptq_target_cpu(osh_ctx *cx, const osh_op_args *a);
 
 /* Gradients that have a fast column. */
 osh_status osh_linear_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_add_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_glu_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_rms_norm_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
+osh_status osh_rope_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_attention_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_kl_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_nll_grad_cpu(osh_ctx *cx, const osh_grad_args *a);

@@ -172,6 +172,11 @@ osh_status osh_dnnl_gemm(osh_ctx *cx, osh_dnnl_mat c, osh_dnnl_mat a, osh_dnnl_m
     return product(cx, c, a, b, NULL, m, n, k, false);
 }
 
+osh_status osh_dnnl_add(osh_ctx *cx, osh_dnnl_mat c, osh_dnnl_mat a, osh_dnnl_mat b, const int64_t size[3])
+{
+    return product(cx, c, a, b, NULL, size[0], size[1], size[2], true);
+}
+
 /* ---- linear ---- */
 
 typedef struct linear_job {

@@ -19,6 +19,8 @@ typedef struct osh_dnnl_mat { // view: BF16 or F32, elements of rows and of colu
 } osh_dnnl_mat;
 /* c [m, n] = a [m, k] b [k, n] on this thread, after osh_dnnl_open; sums in f32, rounded to the dtype of c. */
 osh_status osh_dnnl_gemm(osh_ctx *cx, osh_dnnl_mat c, osh_dnnl_mat a, osh_dnnl_mat b, int64_t m, int64_t n, int64_t k);
+/* The same, += : size is m, n, k. */
+osh_status osh_dnnl_add(osh_ctx *cx, osh_dnnl_mat c, osh_dnnl_mat a, osh_dnnl_mat b, const int64_t size[3]);
 /* As osh_attention_cpu, of BF16 or F32 (attention.c). */
 osh_status osh_dnnl_attention(osh_ctx *cx, const osh_op_args *a);
 /* Lower triangle of h [n, n] (F32) += x^T x, x [N, n] of BF16 or F32; each sample by tiles of its own. */

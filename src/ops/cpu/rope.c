@@ -16,6 +16,7 @@ typedef struct rope_job {
     float *cos, *sin;      // [positions, half]
     int64_t n_pos, half;
     float *rows;           // [threads, width]
+    float way;             // -1: the other way round
 } rope_job;
 
 static osh_status table_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -32,7 +33,7 @@ static osh_status table_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
         osh_span_sincos(s, c, angle, padded);
         for (int64_t i = 0; i < j->half; i++) {
             j->cos[pos * j->half + i] = c[i] * scaling;
-            j->sin[pos * j->half + i] = s[i] * scaling;
+            j->sin[pos * j->half + i] = s[i] * scaling * j->way;
         }
     }
     return OSH_OK;
@@ -89,7 +90,7 @@ static int64_t same_freqs(const osh_rope_attr *at, const osh_tile *tiles, int64_
     return end;
 }
 
-osh_status osh_rope_cpu(osh_ctx *cx, const osh_op_args *a)
+static osh_status turn(osh_ctx *cx, const osh_op_args *a, float way)
 {
     osh_status rc = OSH_OK;
     const osh_rope_attr *at = a->attr;
@@ -106,7 +107,7 @@ osh_status osh_rope_cpu(osh_ctx *cx, const osh_op_args *a)
     OSH_NEW(cx, rows, width * osh_threads(cx));
     for (int64_t first = 0; first < n_tiles; first = end) {
         rope_job j = {.at = at, .x = a->in[0], .y = a->out[0], .tiles = tiles + first, .inv_freq = inv_freq,
-                      .cos = table, .sin = table + longest * half, .half = half, .rows = rows};
+                      .cos = table, .sin = table + longest * half, .half = half, .rows = rows, .way = way};
         end = same_freqs(at, tiles, n_tiles, first, &j.n_pos);
         osh_rope_freqs(inv_freq, at, tiles[first].len);
         OSH_TRY(osh_parallel_for(cx, osh_div_up(j.n_pos, ROWS), table_chunk, &j));
@@ -116,6 +117,23 @@ done:
     osh_free(cx, rows);
     osh_free(cx, table);
     osh_free(cx, tiles);
+    return rc;
+}
+
+osh_status osh_rope_cpu(osh_ctx *cx, const osh_op_args *a) { return turn(cx, a, 1); }
+
+/* A turn back, of f32. */
+osh_status osh_rope_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *t = NULL; // own: [N, H*Dh]
+    if (!a->din[0]) return rc;
+    OSH_TRY(osh_tensor_new(cx, &t, OSH_F32, 2, a->dout[0]->shape));
+    OSH_TRY(turn(cx, &(osh_op_args){.in = {a->dout[0]}, .out = {t}, .attr = a->attr, .seqs = a->seqs}, -1));
+    osh_grad_args back = {.dout = {t}, .din = {a->din[0]}};
+    OSH_TRY(osh_add_grad_cpu(cx, &back));
+done:
+    osh_tensor_free(cx, t);
     return rc;
 }
 

@@ -1,0 +1,150 @@
+/* elementwise_grad.c - gradients of add, glu with silu and rms_norm, whose references take longer than the products
+ * beside them. What these do not do, and the weight of a norm, is left to the reference. */
+#include "ops/cpu/cpu.h"
+#include "ops/cpu/vec.h"
+#include "ops/isa.h"
+#include "ops/kernel.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { PIECE = 2048, ROWS = 32 }; // elements of a chunk; rows of one
+
+typedef struct grad_job {
+    const osh_grad_args *a;
+    int64_t n, D;    // elements; of a row
+    const float *f;  // [D] what a norm multiplies with
+    float *rows;     // [threads, D]
+    double eps;
+} grad_job;
+
+static float *piece_of(const osh_tensor *din, int64_t first) { return din ? (float *)din->data + first : NULL; }
+
+/* ---- add ---- */
+
+OSH_VEC_FN void add_to(float *to, const float *x, int64_t n)
+{
+    int64_t i = 0;
+    for (; to && i + OSH_LANES <= n; i += OSH_LANES) {
+        osh_v8f a, b;
+        v8_load(&a, to + i), v8_load(&b, x + i);
+        a = a + b;
+        v8_store(to + i, &a);
+    }
+    for (; to && i < n; i++) to[i] += x[i];
+}
+
+static osh_status add_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const grad_job *j = user;
+    int64_t first = chunk * PIECE, n = osh_min64(PIECE, j->n - first);
+    const float *dy = (const float *)j->a->dout[0]->data + first;
+    (void)cx, (void)worker;
+    for (int k = 0; k < 2; k++) add_to(piece_of(j->a->din[k], first), dy, n);
+    return OSH_OK;
+}
+
+osh_status osh_add_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
+{
+    grad_job j = {.a = a, .n = osh_tensor_numel(a->dout[0])};
+    return osh_parallel_for(cx, osh_div_up(j.n, PIECE), add_chunk, &j);
+}
+
+/* ---- glu with silu ---- */
+
+/* With s = 1 / (1 + e^-g): to the gate dy up s (1 + g (1 - s)), in the place of up; to up dy g s, in the gate's. */
+OSH_VEC_FN void silu_body(float *gate, float *up, const float *dy, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += OSH_LANES) {
+        osh_v8f g, u, d, s;
+        v8_load(&g, gate + i), v8_load(&u, up + i), v8_load(&d, dy + i);
+        s = -g;
+        v8_exp(&s);
+        s = 1.0f / (1.0f + s);
+        u = d * u * s * (1.0f + g * (1.0f - s));
+        g = d * g * s;
+        v8_store(up + i, &u), v8_store(gate + i, &g);
+    }
+}
+OSH_AVX2 static void silu_avx2(float *gate, float *up, const float *dy, int64_t n) { silu_body(gate, up, dy, n); }
+
+static osh_status glu_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const grad_job *j = user;
+    const osh_grad_args *a = j->a;
+    int64_t first = chunk * PIECE, n = osh_min64(PIECE, j->n - first);
+    float gate[PIECE], up[PIECE], dy[PIECE];
+    (void)cx, (void)worker;
+    for (int64_t i = n; i < osh_pad8(n); i++) gate[i] = up[i] = dy[i] = 0;
+    osh_to_f32(gate, osh_elem(a->in[0], first), a->in[0]->dtype, n);
+    osh_to_f32(up, osh_elem(a->in[1], first), a->in[1]->dtype, n);
+    memcpy(dy, (const float *)a->dout[0]->data + first, (size_t)n * sizeof *dy);
+    if (osh_isa_used() >= OSH_ISA_AVX2) silu_avx2(gate, up, dy, osh_pad8(n));
+    else silu_body(gate, up, dy, osh_pad8(n));
+    add_to(piece_of(a->din[0], first), up, n);
+    add_to(piece_of(a->din[1], first), gate, n);
+    return OSH_OK;
+}
+
+osh_status osh_glu_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
+{
+    const osh_glu_attr *at = a->attr;
+    grad_job j = {.a = a, .n = osh_tensor_numel(a->in[0])};
+    if (at->limit > 0 || strcmp(at->act, "silu")) return osh_op_find("glu")->grad[OSH_REF](cx, a);
+    return osh_parallel_for(cx, osh_div_up(j.n, PIECE), glu_chunk, &j);
+}
+
+/* ---- rms_norm ---- */
+
+/* As the reference: dx += (g - n mean(g n)) r, g = dy f, n = x r. Eight sums, added in their order. */
+OSH_VEC_FN void norm_body(float *dx, const float *x, const float *dy, const grad_job *j)
+{
+    double squares[OSH_LANES] = {0}, dots[OSH_LANES] = {0}, sum = 0, dot = 0;
+    for (int64_t i = 0; i < j->D; i++) {
+        squares[i % OSH_LANES] += (double)x[i] * x[i];
+        dots[i % OSH_LANES] += (double)dy[i] * j->f[i] * x[i];
+    }
+    for (int k = 0; k < OSH_LANES; k++) sum += squares[k], dot += dots[k];
+    double r = 1 / sqrt(sum / (double)j->D + j->eps);
+    float by = (float)r, less = (float)(r * r * r * dot / (double)j->D);
+    int64_t i = 0;
+    for (; i + OSH_LANES <= j->D; i += OSH_LANES) {
+        osh_v8f to, v, d, f;
+        v8_load(&to, dx + i), v8_load(&v, x + i), v8_load(&d, dy + i), v8_load(&f, j->f + i);
+        to = to + (d * f * by - v * less);
+        v8_store(dx + i, &to);
+    }
+    for (; i < j->D; i++) dx[i] += dy[i] * j->f[i] * by - x[i] * less;
+}
+
+static osh_status norm_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const grad_job *j = user;
+    const osh_tensor *x = j->a->in[0];
+    int64_t end = osh_min64(j->n, (chunk + 1) * ROWS * j->D);
+    float *row = j->rows + worker * j->D;
+    (void)cx;
+    for (int64_t at = chunk * ROWS * j->D; at < end; at += j->D) {
+        osh_to_f32(row, osh_elem(x, at), x->dtype, j->D);
+        norm_body((float *)j->a->din[0]->data + at, row, (const float *)j->a->dout[0]->data + at, j);
+    }
+    return OSH_OK;
+}
+
+osh_status osh_rms_norm_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_rms_norm_attr *at = a->attr;
+    int64_t width = osh_width(a->in[0]);
+    grad_job j = {.a = a, .n = osh_tensor_numel(a->in[0]), .D = at->head_dim ? at->head_dim : width, .eps = at->eps};
+    float *f = NULL; // own
+    if (a->din[1] || !a->din[0]) return osh_op_find("rms_norm")->grad[OSH_REF](cx, a);
+    OSH_NEW(cx, f, j.D * (1 + osh_threads(cx)));
+    if (a->in[1]) osh_load_weight(f, a->in[1], 0, j.D, a->in[0]->dtype);
+    for (int64_t i = 0; i < j.D; i++) f[i] = a->in[1] ? f[i] + (float)at->offset : 1;
+    j.f = f, j.rows = f + j.D;
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(j.n, ROWS * j.D), norm_chunk, &j));
+done:
+    osh_free(cx, f);
+    return rc;
+}
