@@ -71,9 +71,6 @@ osh_status osh_part_new(osh_ctx *cx, osh_weight *w, const osh_scope *s, const os
                        : osh_sprintf(cx, "%s[%lld, %lld]", tensor, (long long)r.at, (long long)r.first);
     if (!w->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of a weight");
     if (!t) OSH_FAIL(cx, OSH_E_FORMAT, "tensor %s is missing in %s", tensor, ck->dir);
-    if (t->shard < 0)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "tensor %s is dequantized as it is read, and parts of such a tensor are not "
-                 "read by this version: with data want a dense source", tensor);
     OSH_NEW(cx, w->part, 1);
     OSH_TRY(place(cx, w->part, t->e, &r, w->ndim, w->shape));
     w->part->name = t->e->name; // view

@@ -37,7 +37,7 @@ static osh_status load_one(osh_ctx *cx, osh_tensor **out, const osh_weight *w,
                  "tensor %s is compressed and was not decompressed before the run", w->name);
     if (w->part) {
         OSH_TRY(osh_tensor_new(cx, &t, w->part->dtype, w->ndim, w->shape));
-        OSH_TRY(osh_st_read(cx, t->data, ck->shards[ck->tensors[w->tensor].shard], w->part));
+        OSH_TRY(osh_checkpoint_read_as(cx, t->data, ck, &ck->tensors[w->tensor], w->part));
     } else {
         OSH_TRY(osh_checkpoint_load(cx, &t, ck, w->name, w->ndim, w->shape));
     }

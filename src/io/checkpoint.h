@@ -61,6 +61,9 @@ osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *b
 /* Bytes [offset, offset + n_bytes) of a tensor, stored or virtual, without changes and not seen (see below). */
 osh_status osh_checkpoint_read_part(osh_ctx *cx, void *to, const osh_checkpoint *ck, const osh_ckpt_tensor *t,
                                     int64_t offset, size_t n_bytes);
+/* All of a part of it, whose entry says where it lies in the tensor's bytes. */
+osh_status osh_checkpoint_read_as(osh_ctx *cx, void *to, const osh_checkpoint *ck, const osh_ckpt_tensor *t,
+                                  const osh_st_entry *part);
 bool osh_checkpoint_is_kept(const osh_checkpoint *ck, int64_t tensor); // a virtual tensor that is kept
 const osh_ckpt_tensor *osh_checkpoint_find_copied(const osh_checkpoint *ck, const char *name); // find, but no kept one
 int64_t osh_ckpt_columns(const osh_st_entry *e); // of the last dimension: elements of a row

@@ -47,6 +47,40 @@ done:
     return rc;
 }
 
+/* A part whose elements lie apart (st_part.c has that of a stored tensor): row after row is made, and its elements are
+ * put where they belong. */
+static osh_status virtual_gather(osh_ctx *cx, char *to, const osh_ckpt_virtual *v, const osh_st_entry *e)
+{
+    osh_status rc = OSH_OK;
+    size_t size = osh_dtype_bytes(e->dtype);
+    int64_t columns = e->ndim > 1 ? e->shape[1] : 1, pitch = osh_ckpt_columns(v->e) * (int64_t)size;
+    bool turned = e->row < e->column; // a row of what is made has elements of one column
+    int64_t n = turned ? columns : e->shape[0], each = turned ? e->shape[0] : columns;
+    int64_t far = turned ? e->column : e->row, near = turned ? e->row : e->column;
+    char *row = osh_alloc(cx, (size_t)pitch); // own
+    if (!row) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a row");
+    for (int64_t k = 0; k < n; k++) {
+        int64_t at = e->at + k * far;
+        OSH_TRY(v->make(cx, row, v->user, v->e, at / pitch, 1));
+        for (int64_t i = 0; i < each; i++)
+            memcpy(to + (size_t)(turned ? i * columns + k : k * columns + i) * size, row + at % pitch + i * near, size);
+    }
+done:
+    osh_free(cx, row);
+    return rc;
+}
+
+osh_status osh_checkpoint_read_as(osh_ctx *cx, void *to, const osh_checkpoint *ck, const osh_ckpt_tensor *t,
+                                  const osh_st_entry *part)
+{
+    osh_status rc;
+    if (t->shard >= 0) return osh_st_read(cx, to, ck->shards[t->shard], part);
+    if (!part->row) return osh_checkpoint_read_part(cx, to, ck, t, part->begin, (size_t)(part->end - part->begin));
+    rc = virtual_gather(cx, to, &ck->virtuals[-1 - t->shard], part);
+    if (rc) osh_note(cx, "reading a part of %.200s", t->e->name);
+    return rc;
+}
+
 osh_status osh_checkpoint_read_part(osh_ctx *cx, void *to, const osh_checkpoint *ck, const osh_ckpt_tensor *t,
                                     int64_t offset, size_t n_bytes)
 {

@@ -18,7 +18,7 @@ static int dtype_rank(osh_dtype dt)
     static const int rank[OSH_N_DTYPES] = {
         [OSH_U64] = 0,  [OSH_I64] = 1,       [OSH_F64] = 2, [OSH_F32] = 3, [OSH_U32] = 4,
         [OSH_I32] = 5,  [OSH_BF16] = 6,      [OSH_F16] = 7, [OSH_U16] = 8, [OSH_I16] = 9,
-        [OSH_FP8] = 10, [OSH_FP8_E5M2] = 11, [OSH_I8] = 12, [OSH_U8] = 13, [OSH_BOOL] = 14,
+        [OSH_FP8_E8M0] = 10, [OSH_FP8] = 11, [OSH_FP8_E5M2] = 12, [OSH_I8] = 13, [OSH_U8] = 14, [OSH_BOOL] = 15,
     };
     return rank[dt];
 }

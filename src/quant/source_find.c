@@ -2,7 +2,7 @@
  *
  *   compressed-tensors          X.weight_scale, and a config group that has X as a target
  *   fp8, fbgemm_fp8, modelopt   X.weight in F8_E4M3 with X.weight_scale_inv or X.weight_scale: of one number, of a row
- *                               each, or of blocks
+ *                               each, or of blocks; F8_E8M0 and U8 are exponents + 127
  *   mxfp4                       X_blocks, X_scales: experts in one tensor
  *
  * A scale may lie in another shard than the codes. */
@@ -175,8 +175,9 @@ static osh_status fp8_scheme(osh_ctx *cx, osh_source_module *q, const osh_st_ent
         OSH_FAIL(cx, OSH_E_FORMAT, "%s has %d dimensions and %lld elements, want 1, %lld or those of blocks",
                  scale->name, scale->ndim, (long long)numel, (long long)q->O);
     }
-    if (scale->dtype != OSH_F32 && scale->dtype != OSH_BF16 && scale->dtype != OSH_F16)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is %s: want F32, BF16 or F16", scale->name, osh_dtype_name(scale->dtype));
+    if (scale->dtype != OSH_F32 && scale->dtype != OSH_BF16 && scale->dtype != OSH_F16 && !osh_source_is_powers(scale))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is %s: want F32, BF16, F16, F8_E8M0 or U8", scale->name,
+                 osh_dtype_name(scale->dtype));
     q->scheme = &q->own;
 done:
     return rc;

@@ -37,4 +37,5 @@ osh_status osh_source_find_modules(osh_ctx *cx, osh_source *s); // source_find.c
 /* source_rows.c: an osh_ckpt_make of a module, and the memory (gross) that a call takes */
 osh_status osh_source_make(osh_ctx *cx, void *to, void *user, const osh_st_entry *e, int64_t first, int64_t n);
 size_t osh_source_module_bytes(const osh_source_module *q);
+bool osh_source_is_powers(const osh_st_entry *scale); // exponents + 127 of powers of two
 #endif

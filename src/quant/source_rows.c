@@ -56,6 +56,32 @@ static void rows_of_part(const osh_source_module *q, int leaf, int64_t first, in
     else if (is_per_row(f) && a->strategy != OSH_Q_TENSOR) *at = first, *n = rows;
 }
 
+bool osh_source_is_powers(const osh_st_entry *scale)
+{
+    return scale->dtype == OSH_FP8_E8M0 || scale->dtype == OSH_U8;
+}
+
+static bool is_power(const osh_source_module *q, int leaf)
+{
+    return leaf == 1 && q->scheme == &q->own && osh_source_is_powers(q->parts[leaf].e);
+}
+
+/* Exponents + 127 to the powers of two, F32; 255 is no number. */
+static osh_status widen_powers(osh_ctx *cx, osh_tensor **scale)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *wide = NULL; // own
+    const uint8_t *e = (*scale)->data;
+    OSH_TRY(osh_tensor_new(cx, &wide, OSH_F32, (*scale)->ndim, (*scale)->shape));
+    for (int64_t i = 0; i < osh_tensor_numel(wide); i++)
+        ((float *)wide->data)[i] = e[i] == 255 ? NAN : ldexpf(1, e[i] - 127);
+    osh_tensor_free(cx, *scale);
+    *scale = wide, wide = NULL; // give
+done:
+    osh_tensor_free(cx, wide);
+    return rc;
+}
+
 static osh_status read_part(osh_ctx *cx, osh_tensor **out, const osh_source_module *q, int leaf, int64_t first,
                             int64_t rows)
 {
@@ -71,6 +97,7 @@ static osh_status read_part(osh_ctx *cx, osh_tensor **out, const osh_source_modu
         if (t->e->dtype == OSH_I64) ((int64_t *)(*out)->data)[0] = rows;
         else ((int32_t *)(*out)->data)[0] = (int32_t)rows;
     }
+    if (is_power(q, leaf)) OSH_TRY(widen_powers(cx, out));
 done:
     return rc;
 }
@@ -205,7 +232,7 @@ size_t osh_source_module_bytes(const osh_source_module *q)
     size_t sum = 0, longest = 0; // of parts
     if (!q->scheme)
         return osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES) + osh_mem_gross(block_bytes(q) / 16 * 17) +
-               osh_mem_gross((size_t)q->I * sizeof(float));
+               osh_mem_gross((size_t)q->I * sizeof(float)) + osh_mem_gross((size_t)q->I * osh_dtype_bytes(q->dtype));
     int64_t rows = piece_rows(q);
     size_t n = (size_t)(rows * q->I);
     sum += osh_mem_gross(n) + osh_mem_gross(n * sizeof(float));
@@ -216,6 +243,7 @@ size_t osh_source_module_bytes(const osh_source_module *q)
         rows_of_part(q, i, 0, rows, &at, &k);
         size_t part = (size_t)((q->parts[i].e->end - q->parts[i].e->begin) / all * k);
         sum += (i ? 2 : 1) * (osh_mem_gross(part) + osh_mem_gross(sizeof(osh_tensor))); // and in params
+        if (is_power(q, i)) sum += 2 * (osh_mem_gross(part * sizeof(float)) + osh_mem_gross(sizeof(osh_tensor)));
         longest = part > longest ? part : longest;
     }
     longest = osh_file_room(longest); // past the page cache a block on the way

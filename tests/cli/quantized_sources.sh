@@ -86,3 +86,18 @@ refused 1 'weight_scale_inv has the shape .*, which blocks of .64, 128. of a wei
 config other '{"quant_method": "fp8"}'
 "$OSH_TOOLS/st_edit" other drop model.layers.1.mlp.up_proj.weight_scale_inv
 refused 1 'up_proj.weight is F8_E4M3, but there is neither' --model other --scheme W4A16 --output g
+
+# experts in MXFP4, as gpt-oss is released: with data, and in eval, what dense ones of the same values give
+"$OSH_TOOLS/tiny_model" gpt_oss sparse
+python3 "$OSH_SOURCE_DIR/tests/tools/mxfp4.py" sparse mxfp4
+for m in sparse mxfp4; do
+    small="--scheme W4A16 --group-size 16 --quality gptq --dataset sparse/calibration.jsonl --progress none"
+    "$ONESHOT" --model $m $small --output $m-out >log 2>&1 || fail "experts: $m"
+    "$ONESHOT" eval --model $m --dataset sparse/calibration.jsonl --progress none >$m-eval || fail "eval of $m"
+done
+cmp sparse-out/model.safetensors mxfp4-out/model.safetensors
+cmp sparse-eval mxfp4-eval
+"$ONESHOT" verify mxfp4-out --model mxfp4 >log || fail "verify"
+"$ONESHOT" --model mxfp4 $small --output f --host-memory 5MiB 2>log && fail "5 MiB are enough"
+"$ONESHOT" --model mxfp4 $small --output f --$(grep -o 'host-memory [0-9]*MiB' log | tail -1) >log 2>&1 || fail "the smallest budget"
+cmp f/model.safetensors mxfp4-out/model.safetensors

@@ -277,7 +277,7 @@ CASES = {
                                                                                    "partial_rotary_factor": 1.0}}),
     "qwen3_5_moe": (five(Q35M, **size(**DH16), **NO_PAD, **DELTA, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
                          shared_expert_intermediate_size=40), {"num_experts_per_tok": 3}),
-    "gpt_oss": (five(GO, **size(**DH16, sliding_window=16, num_local_experts=4, num_experts_per_tok=2), **NO_PAD, rope_parameters={
+    "gpt_oss": (five(GO, **size(hidden_size=64, intermediate_size=32, head_dim=16, sliding_window=16, num_local_experts=4, num_experts_per_tok=2), **NO_PAD, rope_parameters={
         "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32, "beta_fast": 32.0, "beta_slow": 1.0,
         "truncate": False}), {"sliding_window": 24}),
     "llava": (around("LlavaForConditionalGeneration", "llava", dict(size(hidden_act="gelu"), model_type="llama", **NO_PAD, rope_theta=10000.0),

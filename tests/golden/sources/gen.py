@@ -102,12 +102,23 @@ def packed():
           {"x.weight": dequantize(q, scale, zero, args).to(BF16)})
 
 
+def powers():
+    """Scales that are powers of two, as DeepSeek V3.1's scale_fmt says; those of the second weight are bytes."""
+    blocks, groups = codes(96, 64), codes(6, 64)
+    s = torch.randint(100, 140, (3, 2), dtype=torch.uint8).view(torch.float8_e8m0fnu)
+    raw = torch.randint(100, 140, (6, 2), dtype=torch.uint8)
+    write("fp8_ue8m0", {"quant_method": "fp8", "fmt": "e4m3", "scale_fmt": "ue8m0"},
+          [{"model.a.weight": blocks, "model.a.weight_scale_inv": s, "model.b.weight": groups, "model.b.weight_scale_inv": raw}],
+          {"model.a.weight": theirs(blocks, s), "model.b.weight": theirs(groups, raw)})
+
+
 def main():
     torch.manual_seed(SEED)
     block()
     by_tensor_and_channel()
     mxfp4()
     packed()
+    powers()
     with open(os.path.join(HERE, "MANIFEST.json"), "w") as f:
         json.dump({"seed": SEED, "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__,
                    "compressed-tensors": compressed_tensors.__version__}, f, indent=1)

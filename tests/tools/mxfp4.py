@@ -1,0 +1,77 @@
+"""mxfp4.py - a tiny gpt-oss whose experts are MXFP4, as it is released, and the same with what the codes stand for.
+
+usage: mxfp4.py DENSE PACKED      DENSE has experts in BF16: they are rounded, in place; PACKED is written
+
+Blocks of 32 along the input: U8 [experts, rows, groups, 16], the low nibble first, and scales [experts, rows, groups], exponents
++ 127. The dense tensor is [experts, input, rows]."""
+import json
+import pathlib
+import shutil
+import struct
+import sys
+
+FP4 = [0.0, 0.5, 1, 1.5, 2, 3, 4, 6]
+
+
+def bf16(raw):
+    return [struct.unpack("<f", struct.pack("<I", x << 16))[0] for x in struct.unpack(f"<{len(raw) // 2}H", raw)]
+
+
+def to_bf16(values):  # that are BF16
+    return struct.pack(f"<{len(values)}H", *(struct.unpack("<I", struct.pack("<f", v))[0] >> 16 for v in values))
+
+
+def read(path):
+    data = path.read_bytes()
+    n = struct.unpack("<Q", data[:8])[0]
+    return {k: (v["dtype"], v["shape"], data[8 + n + v["data_offsets"][0] : 8 + n + v["data_offsets"][1]])
+            for k, v in json.loads(data[8 : 8 + n]).items() if k != "__metadata__"}
+
+
+def write(path, tensors):
+    header, at = {}, 0
+    for name, (dtype, shape, raw) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(raw)]}
+        at += len(raw)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(raw for _, _, raw in tensors.values()))
+
+
+def pack(shape, raw):
+    """Blocks, scales, and the dense values that they are."""
+    experts, inputs, rows = shape
+    x, dense, blocks, scales = bf16(raw), [0.0] * (experts * inputs * rows), bytearray(), bytearray()
+    for e in range(experts):
+        for r in range(rows):
+            for g in range(inputs // 32):
+                at = [(e * inputs + 32 * g + i) * rows + r for i in range(32)]
+                largest, power = max(abs(x[i]) for i in at), -20
+                while 6 * 2.0**power < largest:
+                    power += 1
+                codes = []
+                for i in at:
+                    code = min(range(8), key=lambda c: abs(FP4[c] - abs(x[i]) / 2.0**power))
+                    dense[i] = (-1 if x[i] < 0 else 1) * FP4[code] * 2.0**power
+                    codes.append(code | 8 * (x[i] < 0))
+                blocks += bytes(codes[k] | codes[k + 1] << 4 for k in range(0, 32, 2))
+                scales.append(power + 127)
+    return blocks, scales, to_bf16(dense)
+
+
+dense, packed = map(pathlib.Path, sys.argv[1:3])
+shutil.copytree(dense, packed)
+there, codes = read(dense / "model.safetensors"), {}
+for name, (dtype, shape, raw) in list(there.items()):
+    if not name.endswith((".experts.gate_up_proj", ".experts.down_proj")):
+        codes[name] = there[name]
+        continue
+    experts, inputs, rows = shape
+    blocks, scales, rounded = pack(shape, raw)
+    there[name] = (dtype, shape, rounded)
+    codes[name + "_blocks"] = ("U8", [experts, rows, inputs // 32, 16], blocks)
+    codes[name + "_scales"] = ("U8", [experts, rows, inputs // 32], scales)
+write(dense / "model.safetensors", there)
+write(packed / "model.safetensors", codes)
+config = json.loads((packed / "config.json").read_text())
+config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}
+(packed / "config.json").write_text(json.dumps(config, indent=2) + "\n")
