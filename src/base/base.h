@@ -40,6 +40,9 @@ osh_status osh_ctx_fork(osh_ctx **out, osh_ctx *parent);
 /* cx is of a thread that others wait for: its osh_parallel_for runs inline, so osh_threads is 1; its allocations wait
  * for nobody. */
 void osh_ctx_alone(osh_ctx *cx);
+/* Inside a chunk that makes many calls: each osh_parallel_for runs inline and osh_threads is 1, so that nobody takes
+ * room for all threads. What it was before. */
+bool osh_ctx_inline(osh_ctx *cx, bool on);
 
 /* Errors. osh_fail records the message (the first one wins, later ones are appended as notes) and
  * returns code. */

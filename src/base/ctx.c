@@ -25,6 +25,13 @@ osh_status osh_ctx_fork(osh_ctx **out, osh_ctx *parent)
 
 void osh_ctx_alone(osh_ctx *cx) { cx->alone = true; }
 
+bool osh_ctx_inline(osh_ctx *cx, bool on)
+{
+    bool was = cx->inlined;
+    cx->inlined = on;
+    return was;
+}
+
 osh_status osh_ctx_new(osh_ctx **out, int n_threads)
 {
     osh_status rc = OSH_E_NOMEM;

@@ -91,7 +91,7 @@ typedef struct osh_shared {
 enum { OSH_ERROR_BYTES = 4096 };
 struct osh_ctx {
     osh_shared *sh; // own if root
-    bool root, alone;
+    bool root, alone, inlined; // inlined: osh_ctx_inline
     osh_open_scope scopes[OSH_MAX_SCOPES];
     int n_scopes;
     osh_mem_class mem_class; // of its allocations

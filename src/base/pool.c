@@ -7,7 +7,9 @@
  *
  * Who has nothing to do watches for a while before it sleeps: the next call comes within microseconds most of the
  * time, and to wake a thread, on a virtual machine above all, takes as long as a small op. On a machine with other
- * work that would take the processor from it, and from the other workers: there it sleeps at once. */
+ * work that would take the processor from it, and from the other workers: there it sleeps at once. Who sleeps says so
+ * before it looks a last time, and who has news looks for sleepers behind them: with nobody asleep a call takes no lock
+ * and asks nothing of the system. */
 #include "base/ctx.h"
 #include "base/thread.h"
 
@@ -27,9 +29,11 @@ struct osh_pool {
     worker *workers;  // own
     pthread_mutex_t taken; // held by the thread whose job runs
 
-    pthread_mutex_t lock; // guards what follows
+    pthread_mutex_t lock; // of who sleeps
     pthread_cond_t wake, finished;
-    _Atomic uint64_t job; // counts jobs: a worker runs each once
+    _Atomic int n_asleep;    // workers
+    _Atomic bool caller_asleep;
+    _Atomic uint64_t job;    // counts jobs, behind what they are: a worker runs each once
     _Atomic int n_busy;
     _Atomic bool stop;
     _Atomic int crowded; // waits that are not watched: the processors have other work
@@ -86,6 +90,36 @@ static void watch(osh_pool *p, bool (*come)(const osh_pool *, uint64_t), uint64_
     }
 }
 
+/* Whoever waits for the condition is woken, and finds what was stored before. */
+static void wake_up(osh_pool *p, pthread_cond_t *who)
+{
+    pthread_mutex_lock(&p->lock); // it waits by now, or has not looked yet
+    pthread_mutex_unlock(&p->lock);
+    pthread_cond_broadcast(who);
+}
+
+static void wait_for_work(osh_pool *p, uint64_t seen)
+{
+    watch(p, has_work, seen);
+    if (has_work(p, seen)) return;
+    pthread_mutex_lock(&p->lock);
+    atomic_fetch_add(&p->n_asleep, 1);
+    while (!has_work(p, seen)) pthread_cond_wait(&p->wake, &p->lock);
+    atomic_fetch_sub(&p->n_asleep, 1);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void wait_for_end(osh_pool *p)
+{
+    watch(p, is_over, 0);
+    if (is_over(p, 0)) return;
+    pthread_mutex_lock(&p->lock);
+    atomic_store(&p->caller_asleep, true);
+    while (!is_over(p, 0)) pthread_cond_wait(&p->finished, &p->lock);
+    atomic_store(&p->caller_asleep, false);
+    pthread_mutex_unlock(&p->lock);
+}
+
 static void *worker_main(void *user)
 {
     worker *w = user;
@@ -93,19 +127,12 @@ static void *worker_main(void *user)
     uint64_t seen = 0;
 
     for (;;) {
-        watch(p, has_work, seen);
-        pthread_mutex_lock(&p->lock);
-        while (!p->stop && p->job == seen) pthread_cond_wait(&p->wake, &p->lock);
-        if (p->stop) break;
-        seen = p->job;
-        pthread_mutex_unlock(&p->lock);
+        wait_for_work(p, seen);
+        if (p->stop) return NULL;
+        seen++; // no job begins before all workers are through the one before
         run_chunks(w);
-        pthread_mutex_lock(&p->lock);
-        if (--p->n_busy == 0) pthread_cond_signal(&p->finished);
-        pthread_mutex_unlock(&p->lock);
+        if (atomic_fetch_sub(&p->n_busy, 1) == 1 && p->caller_asleep) wake_up(p, &p->finished);
     }
-    pthread_mutex_unlock(&p->lock);
-    return NULL;
 }
 
 osh_status osh_pool_new(osh_pool **out, osh_shared *sh, int n_threads)
@@ -142,10 +169,8 @@ osh_status osh_pool_new(osh_pool **out, osh_shared *sh, int n_threads)
 void osh_pool_free(osh_pool *p)
 {
     if (!p) return;
-    pthread_mutex_lock(&p->lock);
     p->stop = true;
-    pthread_cond_broadcast(&p->wake);
-    pthread_mutex_unlock(&p->lock);
+    wake_up(p, &p->wake);
     for (int i = 1; i <= p->n_started; i++) pthread_join(p->workers[i].thread, NULL);
     pthread_cond_destroy(&p->finished);
     pthread_cond_destroy(&p->wake);
@@ -157,7 +182,7 @@ void osh_pool_free(osh_pool *p)
 
 int osh_threads(const osh_ctx *cx)
 {
-    return cx->alone ? 1 : cx->sh->pool->n;
+    return cx->alone || cx->inlined ? 1 : cx->sh->pool->n;
 }
 
 static osh_status run_inline(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user)
@@ -174,10 +199,9 @@ osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void
     const worker *first = NULL; // view: the worker with the lowest failing chunk
 
     if (n_chunks <= 0) return OSH_OK;
-    if (p->n == 1 || n_chunks == 1 || cx->alone || pthread_mutex_trylock(&p->taken))
+    if (p->n == 1 || n_chunks == 1 || cx->alone || cx->inlined || pthread_mutex_trylock(&p->taken))
         return run_inline(cx, n_chunks, fn, user);
 
-    pthread_mutex_lock(&p->lock);
     p->fn = fn;
     p->user = user;
     p->mem_class = cx->mem_class;
@@ -186,15 +210,11 @@ osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void
     atomic_store(&p->lowest_failed, INT64_MAX);
     p->n_busy = p->n - 1;
     p->job++;
-    pthread_cond_broadcast(&p->wake);
-    pthread_mutex_unlock(&p->lock);
+    if (p->n_asleep) wake_up(p, &p->wake);
 
     run_chunks(&p->workers[0]);
 
-    watch(p, is_over, 0);
-    pthread_mutex_lock(&p->lock);
-    while (p->n_busy) pthread_cond_wait(&p->finished, &p->lock);
-    pthread_mutex_unlock(&p->lock);
+    wait_for_end(p);
 
     for (int i = 0; i < p->n; i++) {
         const worker *w = &p->workers[i];

@@ -294,7 +294,8 @@ osh_status osh_forward_bytes(osh_ctx *cx, int64_t *peak, int64_t *left, const os
         for (int v = 0; v < g->n_values; v++)
             if (keep[v] && v != g->input_ids) after += osh_forward_values_bytes(g, d, n, size, v, &most);
         int64_t weights = osh_forward_weight_bytes(f, s, run, &width), now = before > after ? before : after;
-        now += (int64_t)osh_exec_peak(g, s->first, s->n_nodes, run, in, NULL, keep, NULL, most, osh_threads(cx), NULL);
+        osh_exec_batch whole = {.n_tokens = most, .n_threads = osh_threads(cx)};
+        now += (int64_t)osh_exec_peak(g, s->first, s->n_nodes, run, in, NULL, keep, NULL, &whole, NULL);
         if (osh_source_n_quantized(f->source)) // inputs are rounded in a copy
             now += (int64_t)osh_mem_gross((size_t)(most * width) * osh_dtype_bytes(g->dtype));
         if (now < before + reading) now = before + reading;

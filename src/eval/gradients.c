@@ -214,8 +214,8 @@ static osh_status subgraph_bytes(osh_ctx *cx, int64_t *sum, const osh_gradients 
         if (m->leaves[v]) waiting += gradient_bytes(s, v);
     }
     OSH_TRY(osh_back_peak(cx, &back, &k, m->leaves, n_tokens, osh_threads(cx)));
-    size_t forth = osh_exec_peak(g, sub->first, sub->n_nodes, s->run, m->in, NULL, m->all, NULL, n_tokens,
-                                 osh_threads(cx), NULL);
+    osh_exec_batch whole = {.n_tokens = n_tokens, .n_threads = osh_threads(cx)};
+    size_t forth = osh_exec_peak(g, sub->first, sub->n_nodes, s->run, m->in, NULL, m->all, NULL, &whole, NULL);
     int64_t work = larger((int64_t)(back > forth ? back : forth), reading);
     *sum = osh_forward_weight_bytes(s->f, sub, s->run, &width) + waiting + work;
 done:

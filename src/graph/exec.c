@@ -234,6 +234,10 @@ static osh_status run_node(osh_ctx *cx, job *j, int node)
         int64_t shape[2] = {routed ? j->routed.n : j->b->n_tokens, j->g->values[v].width};
         osh_tensor_free(cx, j->b->values[v]); // of an earlier run that kept it
         j->b->values[v] = NULL;
+        if (j->b->into && j->b->into[v]) {
+            a.out[k] = j->b->values[v] = j->b->into[v], j->b->into[v] = NULL;
+            continue;
+        }
         if (k == 0 && is_last(j, node, n->in[0])) { // what goes becomes what comes
             j->b->values[v] = j->b->values[n->in[0]], j->b->values[n->in[0]] = NULL;
             a.out[k] = j->b->values[v];
@@ -257,6 +261,196 @@ done:
     osh_picked_deinit(cx, &rows);
     if (rc && rc != OSH_E_INTERRUPTED && rc != OSH_E_NUMERIC)
         osh_note(cx, "running %s", j->g->modules[n->module].name);
+    return rc;
+}
+
+/* ---- sample by sample ---- */
+
+bool osh_exec_by_sample(int64_t n_samples, int n_threads)
+{
+    return n_samples > 1 && (n_samples % n_threads == 0 || n_samples >= 4 * (int64_t)n_threads); // few idle at the end
+}
+
+/* The node runs on the whole batch: its rows are read or gathered for all samples. */
+static bool is_whole(const osh_exec_cut *c, int node)
+{
+    return (c->routed && c->routed[node - c->first]) || osh_is_picked(c->g, &c->g->nodes[node], 0);
+}
+
+int osh_exec_together(const osh_exec_cut *c, int node)
+{
+    for (int i = node; i < c->end; i++) {
+        const osh_node *n = &c->g->nodes[i];
+        if (c->run && !c->run[i - c->first]) continue;
+        if (is_whole(c, i)) return i > node ? i : i + 1;
+        bool ends = osh_node_routes(n);
+        for (int k = 0; k < n->op->n_out; k++) ends |= c->seen && c->seen[n->out[k]];
+        if (ends) return i + 1;
+    }
+    return c->end;
+}
+
+typedef struct lanes { // of a run of nodes on a batch
+    const job *j;
+    int first, end;   // of the nodes
+    const bool *run;  // as osh_exec_run's, of [j->first, ...)
+    bool *outer;      // view [values]: made here for who comes later
+    osh_batch *batch; // own [threads]: what each has of its sample
+} lanes;
+
+static bool runs(const lanes *l, int node) { return !l->run || l->run[node - l->j->first]; }
+
+/* A sample's rows of a value of the whole batch. */
+static osh_status view_rows(osh_ctx *cx, osh_tensor **out, const osh_tensor *x, const osh_batch *b, int64_t sample)
+{
+    osh_status rc = OSH_OK;
+    int64_t row = b->offsets[sample], n = b->offsets[sample + 1] - row;
+    size_t each = osh_tensor_bytes(x) / (size_t)(b->n_tokens ? b->n_tokens : 1);
+    osh_tensor_free(cx, *out), *out = NULL;
+    OSH_NEW(cx, *out, 1);
+    **out = *x;
+    (*out)->own = false, (*out)->shape[0] = n, (*out)->data = (char *)x->data + (size_t)row * each;
+done:
+    return rc;
+}
+
+/* What the nodes read of the batch, and where they put what others read later. */
+static osh_status lane_begin(osh_ctx *cx, const lanes *l, osh_batch *lane, int64_t sample)
+{
+    osh_status rc = OSH_OK;
+    osh_batch *b = l->j->b;
+    for (int i = l->first; i < l->end; i++) {
+        const osh_node *n = &l->j->g->nodes[i];
+        if (!runs(l, i)) continue;
+        for (int k = 0; k < n->op->n_in; k++) {
+            int v = n->in[k];
+            if (!l->outer[v] && b->values[v]) OSH_TRY(view_rows(cx, &lane->values[v], b->values[v], b, sample));
+        }
+        for (int k = 0; k < n->op->n_out; k++)
+            if (l->outer[n->out[k]])
+                OSH_TRY(view_rows(cx, &lane->into[n->out[k]], b->values[n->out[k]], b, sample));
+    }
+    lane->offsets[1] = lane->n_tokens = b->offsets[sample + 1] - b->offsets[sample];
+    lane->seqs = (osh_seqs){1, lane->offsets};
+    lane->first_sample = b->first_sample + sample;
+done:
+    return rc;
+}
+
+static void lane_end(osh_ctx *cx, const lanes *l, osh_batch *lane)
+{
+    for (int i = l->first; i < l->end; i++) {
+        const osh_node *n = &l->j->g->nodes[i];
+        for (int side = 0; side < 2; side++)
+            for (int k = 0; k < (side ? n->op->n_out : n->op->n_in); k++) {
+                int v = side ? n->out[k] : n->in[k];
+                osh_tensor_free(cx, lane->values[v]), lane->values[v] = NULL;
+                osh_tensor_free(cx, lane->into[v]), lane->into[v] = NULL;
+            }
+    }
+}
+
+static osh_status lane_chunk(osh_ctx *cx, void *user, int64_t sample, int worker)
+{
+    osh_status rc = OSH_OK;
+    const lanes *l = user;
+    osh_batch *lane = &l->batch[worker];
+    job j = {.g = l->j->g, .w = l->j->w, .b = lane, .keep = l->outer, .check = l->j->check, .last = l->j->last,
+             .first = l->first, .n = l->end - l->first};
+    bool was = osh_ctx_inline(cx, true);
+    OSH_TRY(lane_begin(cx, l, lane, sample));
+    for (int i = l->first; i < l->end; i++)
+        if (runs(l, i)) OSH_TRY(run_node(cx, &j, i));
+done:
+    lane_end(cx, l, lane);
+    osh_ctx_inline(cx, was);
+    return rc;
+}
+
+/* The value is for others than the nodes up to end. */
+static bool is_outer(const job *j, int v, int end)
+{
+    const osh_value *x = &j->g->values[v];
+    return j->last[v] >= end || !j->keep || j->keep[v] || x->original >= 0 || x->quantized >= 0;
+}
+
+/* Nodes [l->first, l->end), whose last one may be seen. */
+static osh_status run_lanes(osh_ctx *cx, job *j, lanes *l)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = j->g;
+    int last = l->first;
+    for (int i = l->first; i < l->end; i++)
+        if (runs(l, i)) last = i;
+    for (int i = l->first; i < l->end; i++)
+        for (int k = 0; runs(l, i) && k < g->nodes[i].op->n_out; k++) {
+            int v = g->nodes[i].out[k];
+            if (i < last && !is_outer(j, v, l->end)) continue;
+            int64_t shape[2] = {j->b->n_tokens, g->values[v].width};
+            osh_tensor_free(cx, j->b->values[v]), j->b->values[v] = NULL; // of an earlier run that kept it
+            l->outer[v] = true;
+            OSH_TRY(osh_tensor_new(cx, &j->b->values[v], g->dtype, 2, shape));
+        }
+    OSH_TRY(osh_parallel_for(cx, j->b->seqs.n, lane_chunk, l));
+    for (int i = l->first; i < l->end; i++) {
+        const osh_node *n = &g->nodes[i];
+        if (!runs(l, i)) continue;
+        for (int k = 0; k < n->op->n_in; k++) drop(cx, j, n->in[k], i);
+        for (int k = 0; k < n->op->n_out; k++) {
+            int v = n->out[k];
+            if (i == last && j->hooks->value) OSH_TRY(j->hooks->value(cx, j->hooks->user, v, j->b->values[v], j->b));
+            drop(cx, j, v, i);
+            drop(cx, j, g->values[v].original, i);
+        }
+    }
+done:
+    for (int i = l->first; i < l->end; i++)
+        for (int k = 0; k < g->nodes[i].op->n_out; k++) l->outer[g->nodes[i].out[k]] = false;
+    return rc;
+}
+
+static osh_status lanes_new(osh_ctx *cx, lanes *l, const osh_graph *g)
+{
+    osh_status rc = OSH_OK;
+    OSH_NEW(cx, l->outer, g->n_values);
+    OSH_NEW(cx, l->batch, osh_threads(cx));
+    for (int i = 0; i < osh_threads(cx); i++) {
+        OSH_NEW(cx, l->batch[i].values, g->n_values);
+        OSH_NEW(cx, l->batch[i].into, g->n_values);
+        OSH_NEW(cx, l->batch[i].offsets, 2);
+    }
+done:
+    return rc;
+}
+
+static void lanes_free(osh_ctx *cx, lanes *l)
+{
+    for (int i = 0; l->batch && i < osh_threads(cx); i++) {
+        osh_free(cx, l->batch[i].values);
+        osh_free(cx, l->batch[i].into);
+        osh_free(cx, l->batch[i].offsets);
+    }
+    osh_free(cx, l->batch);
+    osh_free(cx, l->outer);
+}
+
+static osh_status run_by_sample(osh_ctx *cx, job *j, const bool *run)
+{
+    osh_status rc = OSH_OK;
+    osh_exec_cut cut = {j->g, j->first, j->first + j->n, run, j->hooks->seen, j->hooks->routed};
+    lanes l = {.j = j, .run = run}; // own
+    OSH_TRY(lanes_new(cx, &l, j->g));
+    for (int i = j->first, end; i < cut.end; i = end) {
+        end = osh_exec_together(&cut, i);
+        int n = 0;
+        l.first = i, l.end = end;
+        for (int k = i; k < end; k++) n += runs(&l, k);
+        if (n > 1) OSH_TRY(run_lanes(cx, j, &l));
+        for (int k = i; n == 1 && k < end; k++)
+            if (runs(&l, k)) OSH_TRY(run_node(cx, j, k));
+    }
+done:
+    lanes_free(cx, &l);
     return rc;
 }
 
@@ -287,7 +481,10 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_graph *g, int first, int n, const
         if (hooks && hooks->value) OSH_TRY(hooks->value(cx, hooks->user, v, b->values[v], b));
         drop(cx, &j, v, first - 1);
     }
-    for (int i = first; i < first + n; i++)
+    bool by_sample = hooks && hooks->by_sample && !hooks->linear_input && !b->device;
+    by_sample = by_sample && osh_exec_by_sample(b->seqs.n, osh_threads(cx));
+    if (by_sample) OSH_TRY(run_by_sample(cx, &j, run));
+    for (int i = first; i < first + n && !by_sample; i++)
         if (!run || run[i - first]) OSH_TRY(run_node(cx, &j, i));
     OSH_TRY(read_findings(cx, &j));
 done:
@@ -315,174 +512,8 @@ void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool
     }
 }
 
-typedef struct tally {
-    const osh_graph *g;
-    int64_t n_tokens;
-    int n_threads;
-    size_t live, peak;
-    const bool *lent; // [values] or NULL
-    osh_arena *arena; // own: on a device, where the blocks are placed as they will be
-    size_t *at;       // own: [values] there
-} tally;
-
-static size_t scratch_bytes(const tally *t, const osh_node *n)
-{
-    int64_t in_width[OSH_OP_MAX_IN] = {0}, out_width = t->g->values[n->out[0]].width;
-    for (int k = 0; k < n->op->n_in; k++) in_width[k] = t->g->values[n->in[k]].width;
-    size_t scratch = 0, rows = 0;
-    if (osh_is_picked(t->g, n, 0)) {
-        const osh_weight *w = &t->g->weights[n->w[0]];
-        rows = t->arena ? osh_picked_arena_bytes(w, t->n_tokens) : osh_picked_bytes(w, t->n_tokens);
-    }
-    if (t->arena) {
-        if (n->op->scratch_cuda)
-            scratch = n->op->scratch_cuda(n->attr, in_width, out_width, t->n_tokens, t->g->dtype);
-        return rows + scratch;
-    }
-    rows += osh_routed_bytes(t->g, (int)(n - t->g->nodes), t->n_tokens);
-    if (n->op->scratch) scratch = n->op->scratch(n->attr, in_width, out_width, t->n_tokens, t->n_threads);
-    return rows + (scratch ? scratch + (size_t)(2 * t->n_threads + 4) * osh_mem_gross(4096) : 0); // in so many blocks
-}
-
-static size_t value_bytes(const tally *t, int v)
-{
-    const osh_value *x = &t->g->values[v];
-    return (size_t)t->n_tokens * (size_t)x->width * (x->is_ids ? sizeof(int32_t) : osh_dtype_bytes(t->g->dtype));
-}
-
-/* more bytes for a moment. */
-static void touch(tally *t, size_t more)
-{
-    size_t at, now = t->live + more;
-    if (t->arena) {
-        bool taken = more && osh_arena_take(t->arena, &at, more, OSH_LIFE_SHORT);
-        now = osh_arena_extent(t->arena);
-        if (taken) osh_arena_give(t->arena, at);
-    }
-    if (now > t->peak) t->peak = now;
-}
-
-static bool is_lent(const tally *t, int v) { return t->lent && t->lent[v]; }
-
-static void appear(tally *t, int v)
-{
-    size_t n = is_lent(t, v) ? 0 : value_bytes(t, v);
-    if (t->arena) osh_arena_take(t->arena, &t->at[v], n, OSH_LIFE_SHORT);
-    else t->live += osh_mem_gross(n) + osh_mem_gross(sizeof(osh_tensor));
-}
-
-static void disappear(tally *t, int v)
-{
-    if (t->arena) osh_arena_give(t->arena, t->at[v]);
-    else t->live -= osh_mem_gross(is_lent(t, v) ? 0 : value_bytes(t, v)) + osh_mem_gross(sizeof(osh_tensor));
-}
-
 int osh_next_set(const bool *set, int from, int n)
 {
     const bool *at = from < n ? memchr(set + from, true, (size_t)(n - from)) : NULL;
     return at ? (int)(at - set) : n;
-}
-
-/* Values that were brought, in the order of osh_exec_run; those that no node of the run reads go at once. */
-static void count_brought(tally *t, int first, int n, const bool *run, const bool *in, const bool *keep,
-                          const size_t *hook)
-{
-    const osh_graph *g = t->g;
-    for (int v = osh_next_set(in, 0, g->n_values); v < g->n_values; v = osh_next_set(in, v + 1, g->n_values)) {
-        bool read = keep[v];
-        touch(t, hook ? hook[v] : 0);
-        for (int i = first; i < first + n && !read; i++)
-            for (int k = 0; k < g->nodes[i].op->n_in; k++) read |= run[i - first] && g->nodes[i].in[k] == v;
-        if (!read) disappear(t, v);
-    }
-}
-
-static bool is_read(const tally *t, int v, int from, int end, const bool *run, int first)
-{
-    for (int c = from; c < end && c <= t->g->values[v].last_use; c++)
-        for (int m = 0; run[c - first] && m < t->g->nodes[c].op->n_in; m++)
-            if (t->g->nodes[c].in[m] == v) return true;
-    return false;
-}
-
-/* An original waits for the node that makes what it is beside. */
-static bool waits(const tally *t, int v, int node, int end, const bool *run, int first)
-{
-    int beside = t->g->values[v].quantized, i = beside < 0 ? -1 : t->g->values[beside].producer;
-    return i > node && i < end && run[i - first];
-}
-
-/* Originals that waited for this node. */
-static void count_waited(tally *t, const osh_node *node, int i, int first, int end, const bool *run, const bool *keep)
-{
-    for (int k = 0; k < node->op->n_out; k++) {
-        int v = t->g->values[node->out[k]].original, producer = v < 0 ? -1 : t->g->values[v].producer;
-        bool made = producer >= first && run[producer - first];
-        if (made && !keep[v] && !is_read(t, v, i + 1, end, run, first)) disappear(t, v);
-    }
-}
-
-static void count_nodes(tally *t, int first, int n, const bool *run, const bool *keep, const size_t *hook)
-{
-    const osh_graph *g = t->g;
-    for (int i = first; i < first + n; i++) {
-        const osh_node *node = &g->nodes[i];
-        if (!run[i - first]) continue;
-        for (int k = 0; k < node->op->n_out; k++) appear(t, node->out[k]);
-        touch(t, scratch_bytes(t, node));
-        for (int side = 0; side < 2; side++) // what is read here for the last time, and what nobody reads
-            for (int k = 0; k < (side ? node->op->n_out : node->op->n_in); k++) {
-                int v = side ? node->out[k] : node->in[k];
-                bool stays = keep[v];
-                if (side) touch(t, hook ? hook[v] : 0);
-                for (int m = 0; m < k; m++) stays |= (side ? node->out[m] : node->in[m]) == v; // gone already
-                stays = stays || is_read(t, v, i + 1, first + n, run, first) || waits(t, v, i, first + n, run, first);
-                if (!stays) disappear(t, v);
-            }
-        count_waited(t, node, i, first, first + n, run, keep);
-    }
-}
-
-size_t osh_exec_peak(const osh_graph *g, int first, int n, const bool *run, const bool *in, const bool *lent,
-                     const bool *keep, const size_t *hook, int64_t n_tokens, int n_threads, size_t *left)
-{
-    tally t = {.g = g, .n_tokens = n_tokens, .n_threads = n_threads, .lent = lent};
-    size_t arrays = osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
-                    osh_mem_gross((size_t)g->n_values * sizeof(int)) + 4 * osh_mem_gross(0) +
-                    osh_mem_gross((size_t)n_tokens * sizeof(int64_t)); // offsets: no more samples than tokens
-    for (int v = osh_next_set(in, 0, g->n_values); v < g->n_values; v = osh_next_set(in, v + 1, g->n_values))
-        appear(&t, v);
-    count_brought(&t, first, n, run, in, keep, hook);
-    count_nodes(&t, first, n, run, keep, hook);
-    if (left) *left = t.live + arrays;
-    return t.peak + arrays;
-}
-
-enum { WITHOUT_END = 62 }; // bits of an arena's size
-
-osh_status osh_exec_peak_on_device(osh_ctx *cx, size_t *peak, size_t *left, const osh_graph *g, int first, int n,
-                                   const bool *run, const bool *in, const bool *keep, const size_t *hook,
-                                   int64_t n_tokens)
-{
-    osh_status rc = OSH_OK;
-    tally t = {.g = g, .n_tokens = n_tokens};
-    bool *brought = NULL; // own: [values]
-    size_t found = 0;
-    OSH_NEW(cx, t.at, g->n_values);
-    OSH_NEW(cx, brought, g->n_values);
-    OSH_TRY(osh_arena_new(cx, &t.arena, (size_t)1 << WITHOUT_END));
-    for (int v = 0; v < g->n_values; v++) brought[v] = in[v] || v == g->input_ids;
-    appear(&t, g->input_ids); // of a new batch
-    for (int v = 0; v < g->n_values; v++)
-        if (in[v] && v != g->input_ids) appear(&t, v);
-    if (n) osh_arena_take(t.arena, &found, (size_t)n * OSH_OP_MAX_OUT * sizeof(int64_t), OSH_LIFE_SHORT);
-    count_brought(&t, first, n, run, brought, keep, hook);
-    count_nodes(&t, first, n, run, keep, hook);
-    if (n) osh_arena_give(t.arena, found);
-    *peak = t.peak, *left = osh_arena_extent(t.arena);
-done:
-    osh_arena_free(cx, t.arena);
-    osh_free(cx, t.at);
-    osh_free(cx, brought);
-    return rc;
 }

@@ -37,6 +37,7 @@ typedef struct osh_batch {
     int64_t n_tokens, first_sample;
     osh_device *device; // view: where its values lie and its nodes run; NULL: host
     const int32_t *ids; // view of the caller's [n_tokens]
+    osh_tensor **into;  // view [n_values]: where a value is made that is given a place, which it takes; NULL: nowhere
 } osh_batch;
 osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const int32_t *ids,
                          const int64_t *offsets, int64_t n_samples); // ids: stay while it lives
@@ -54,6 +55,10 @@ typedef struct osh_exec_hooks {
     osh_status (*linear_input)(osh_ctx *cx, void *user, int node, const osh_tensor **x,
                                const osh_batch *b);
     void *user;
+    /* by_sample: nodes may run sample by sample, a thread each (osh_exec_by_sample), and `value` is told for certain of
+     * routers' outputs and of seen [values] (NULL: none) alone. */
+    bool by_sample;
+    const bool *seen;
     const bool *routed; // [n] nodes that run on the rows alone that go to their expert, on the host; NULL: none
 } osh_exec_hooks;
 
@@ -67,11 +72,29 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_graph *g, int first, int n, const
 int osh_next_set(const bool *set, int from, int n);
 /* Which nodes of the subgraph must run so that the values with want[v] exist. run: [n_nodes]. */
 void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool *want);
-/* What osh_exec_run takes (bytes gross, an upper bound) for a batch of n_tokens tokens: in[v]: the caller brings it;
- * lent[v] (or NULL): that is a view of memory that is counted elsewhere; keep and run as there; hook[v] (or NULL): what
- * the hook takes when v appears. *left: of the values that stay. */
+/* Whether nodes of a batch on the host run sample by sample, where the hooks let them: a thread takes a sample through
+ * all of them, and none waits for the others between two. Of no influence on what comes out. */
+bool osh_exec_by_sample(int64_t n_samples, int n_threads);
+/* Such nodes: [node, end of them), of those that run; one alone runs on the whole batch. seen and routed as in the
+ * hooks, run as in osh_exec_run, of [first, end). */
+typedef struct osh_exec_cut {
+    const osh_graph *g;
+    int first, end;
+    const bool *run, *seen, *routed; // views
+} osh_exec_cut;
+int osh_exec_together(const osh_exec_cut *c, int node);
+typedef struct osh_exec_batch { // that a peak is of
+    int64_t n_tokens;
+    int n_threads;
+    int64_t at_once;  // by sample: tokens of the n_threads longest samples; 0: never by sample
+    int64_t longest;  // tokens of the longest sample
+    const bool *seen, *routed; // views, as in the hooks
+} osh_exec_batch;
+/* What osh_exec_run takes (bytes gross, an upper bound): in[v]: the caller brings it; lent[v] (or NULL): that is a view
+ * of memory that is counted elsewhere; keep and run as there; hook[v] (or NULL): what the hook takes when v appears.
+ * *left: of the values that stay. */
 size_t osh_exec_peak(const osh_graph *g, int first, int n, const bool *run, const bool *in, const bool *lent,
-                     const bool *keep, const size_t *hook, int64_t n_tokens, int n_threads, size_t *left);
+                     const bool *keep, const size_t *hook, const osh_exec_batch *b, size_t *left);
 /* The same of the short-lived end of a device's arena, the batch's ids and the gaps between blocks included. */
 osh_status osh_exec_peak_on_device(osh_ctx *cx, size_t *peak, size_t *left, const osh_graph *g, int first, int n,
                                    const bool *run, const bool *in, const bool *keep, const size_t *hook,

@@ -407,7 +407,8 @@ static osh_status row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, const
     leaves[g->hidden] = true;
     osh_back k = {.g = g, .n = g->head, .weights = wants, .in = none};
     OSH_TRY(osh_back_peak(cx, &back, &k, leaves, n_tokens, osh_threads(cx)));
-    size_t forth = osh_exec_peak(g, 0, g->head, run, none, NULL, all, NULL, n_tokens, osh_threads(cx), &values);
+    osh_exec_batch whole = {.n_tokens = n_tokens, .n_threads = osh_threads(cx)};
+    size_t forth = osh_exec_peak(g, 0, g->head, run, none, NULL, all, NULL, &whole, &values);
     size_t score = osh_mem_gross(kl->scratch(NULL, width, g->n_vocab, n_tokens, osh_threads(cx)));
     size_t grad = osh_op_grad_scratch(kl, NULL, width, g->n_vocab, n_tokens, osh_threads(cx)) + 8 * osh_mem_gross(0);
     size_t lists = 3 * tensor_gross((size_t)n_tokens * sizeof(float));

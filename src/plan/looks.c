@@ -1,5 +1,6 @@
 /* looks.c - see looks.h. */
 #include "plan/looks.h"
+#include "plan/passthrough.h"
 #include "quant/observer.h"
 
 const char *osh_look_name(osh_look l)
@@ -54,4 +55,23 @@ bool osh_looks_of(bool *kept, bool *again, const osh_plan *p, const osh_range *r
         }
     }
     return any;
+}
+
+osh_status osh_plan_seen(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = p->graph;
+    OSH_NEW(cx, p->seen, g->n_values);
+    for (int i = 0; i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        int values[] = {l->input, l->ranged, l->cache[0], l->cache[1], l->cache[2]};
+        for (size_t k = 0; l->wants && k < sizeof values / sizeof *values; k++)
+            if (values[k] >= 0) p->seen[values[k]] = true;
+    }
+    for (int i = 0; i < p->n_inherits; i++) p->seen[p->inherits[i].from] = true;
+    for (int i = 0; i < p->n_folds; i++) p->seen[p->folds[i].value] = true;
+    for (int v = 0; v < g->n_values; v++) // one stands for the other where both are the same
+        if (p->seen[v] && g->values[v].original >= 0) p->seen[g->values[v].original] = true;
+done:
+    return rc;
 }

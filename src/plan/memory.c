@@ -380,6 +380,22 @@ done:
     return rc;
 }
 
+/* Several samples at a time, where nobody named a number and where that changes nothing else. */
+static osh_status choose_batch(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ever, bool *fit)
+{
+    osh_status rc = OSH_OK;
+    osh_tier first, last;
+    int64_t size = osh_plan_batch_size(cx, p);
+    if (size == p->batch_size) goto done;
+    tiers(p, &first, &last);
+    OSH_TRY(osh_plan_batches(cx, p, size));
+    OSH_TRY(whole(cx, p, first, ever));
+    *fit = all_fit_ahead(p, b);
+    if (!*fit) OSH_TRY(osh_plan_batches(cx, p, 1));
+done:
+    return rc;
+}
+
 static osh_status choose(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ever)
 {
     osh_status rc = OSH_OK;
@@ -391,7 +407,9 @@ static osh_status choose(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ev
     m->n_kept = 0;
     OSH_TRY(osh_memory_least(cx, p));
     m->solve_limit = b->device_given ? b->device : INT64_MAX;
-    OSH_TRY(choose_whole(cx, p, b, ever, &fit));
+    m->looks = first_look;
+    OSH_TRY(choose_batch(cx, p, b, ever, &fit));
+    if (!fit) OSH_TRY(choose_whole(cx, p, b, ever, &fit));
     if (!fit) OSH_TRY(try_phases(cx, p, b, &fit));
     else if (m->tier == OSH_TIER_DISK && first != OSH_TIER_DISK && !p->on_device) OSH_TRY(choose_kept(cx, p, b));
     for (int i = 0; i + 1 < m->n_visits; i++) {

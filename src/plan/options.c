@@ -70,8 +70,9 @@ const osh_field osh_option_fields[] = {
     {ROW(splits), .type = OSH_F_STR,
      .doc = "rows of the data, such as train[:512], train[-100:] or train[10%:20%]; of a file the name is not looked "
             "at"},
-    {ROW(batch_size), .type = OSH_F_INT, .dflt = "1", .min = 1, .max = 1e6,
-     .doc = "samples run together; changes no result without a collator"},
+    {ROW(batch_size), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 1e6,
+     .doc = "samples run together; 0: a few for each thread, where memory allows; changes no result without a "
+            "collator"},
     {ROW(shuffle_calibration_samples), .type = OSH_F_BOOL, .dflt = "false",
      .doc = "choose and order samples by --seed instead of taking the file's order"},
     {ROW(seed), .type = OSH_F_INT, .dflt = "42", .min = 0, .max = 9e15, .doc = "of the shuffle"},

@@ -104,11 +104,12 @@ int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first)
     return end;
 }
 
+enum { BATCH_LANES = 4, BATCH_BYTES = 32 << 20 }; // samples a thread; of the widest value, at most
+
 static int64_t batch_end(const osh_plan *p, int64_t first)
 {
     const osh_dataset *d = &p->data;
-    int64_t size = p->opt->batch_size > 0 ? p->opt->batch_size : 1;
-    if (!p->on_device) return d->n - first < size ? d->n : first + size;
+    if (!p->on_device) return d->n - first < p->batch_size ? d->n : first + p->batch_size;
     return osh_batch_end_on_device(d, first);
 }
 
@@ -128,10 +129,31 @@ done:
     return rc;
 }
 
-osh_status osh_plan_batches(osh_ctx *cx, osh_plan *p)
+/* A few samples for each thread, so that none waits long for the others; of large models, whose ops take their time, or
+ * where bytes matter more: one. */
+int64_t osh_plan_batch_size(osh_ctx *cx, const osh_plan *p)
+{
+    const osh_dataset *d = &p->data;
+    const osh_graph *g = p->graph;
+    int64_t longest = 1, widest = 1, n = osh_threads(cx), most = BATCH_LANES * n;
+    if (p->opt->batch_size > 0) return p->opt->batch_size;
+    if (p->on_device || p->by_route || n == 1) return 1;
+    for (int64_t i = 0; i < d->n; i++)
+        if (d->offsets[i + 1] - d->offsets[i] > longest) longest = d->offsets[i + 1] - d->offsets[i];
+    for (int v = 0; v < g->n_values; v++)
+        if (g->values[v].producer < g->head && g->values[v].width > widest) widest = g->values[v].width;
+    int64_t fit = BATCH_BYTES / (longest * widest * (int64_t)osh_dtype_bytes(g->dtype));
+    if (fit < most) most = fit;
+    if (d->n < most) most = d->n;
+    return most >= n ? most / n * n : 1;
+}
+
+osh_status osh_plan_batches(osh_ctx *cx, osh_plan *p, int64_t size)
 {
     osh_status rc = OSH_OK;
     const osh_dataset *d = &p->data;
+    osh_free(cx, p->batch_at), p->batch_at = NULL;
+    p->batch_size = size, p->n_batches = p->batch_tokens = p->looked_up = 0;
     OSH_NEW(cx, p->batch_at, d->n + 1);
     for (int64_t first = 0; first < d->n; p->n_batches++) {
         int64_t end = batch_end(p, first), n = d->offsets[end] - d->offsets[first];

@@ -188,9 +188,9 @@ osh_status osh_plan_data(osh_ctx *cx, osh_plan *p)
         .path = o->dataset, .text_column = o->text_column, .text_template = o->text_template, .split = o->splits,
         .model_dir = o->model, .chat_date = o->chat_date,
         .num_samples = o->num_calibration_samples,
-        .max_seq_length = p->max_seq_length, .batch_size = o->batch_size, .shuffle = o->shuffle_calibration_samples,
-        .seed = (uint64_t)o->seed, .concatenate = o->concatenate_data, .pad_to_max_length = o->pad_to_max_length,
-        .collator = o->data_collator, .n_vocab = p->graph->n_vocab,
+        .max_seq_length = p->max_seq_length, .batch_size = o->batch_size > 0 ? o->batch_size : 1,
+        .shuffle = o->shuffle_calibration_samples, .seed = (uint64_t)o->seed, .concatenate = o->concatenate_data,
+        .pad_to_max_length = o->pad_to_max_length, .collator = o->data_collator, .n_vocab = p->graph->n_vocab,
     };
     OSH_TRY(osh_dataset_load(cx, &p->data, p->tok, &d));
     for (int64_t s = 0; s < p->data.n; s++)
@@ -280,7 +280,8 @@ osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt)
     OSH_TRY(osh_plan_device(cx, p));
     if (p->pipeline != OSH_PIPELINE_DATAFREE) {
         OSH_TRY(osh_mem_refused(cx, osh_plan_data(cx, p), opt->host_memory));
-        OSH_TRY(osh_plan_batches(cx, p));
+        OSH_TRY(osh_plan_seen(cx, p));
+        OSH_TRY(osh_plan_batches(cx, p, p->opt->batch_size > 0 ? p->opt->batch_size : 1));
         p->memory.load_bytes = osh_mem_held(cx);
     }
     osh_mem_limit(cx, OSH_MEM_HOST, 0); // the plan's own lists; the run is held to what it predicts
@@ -325,6 +326,7 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
     osh_free(cx, p->memory.visits);
     osh_places_free(cx, p->memory.places);
     osh_free(cx, p->batch_at);
+    osh_free(cx, p->seen);
     osh_device_close(cx, p->device);
     osh_strs_deinit(cx, &p->ignore);
     osh_plan_dense_free(cx, p);

@@ -179,7 +179,8 @@ typedef struct osh_plan {
     int ordinal;             // which
     osh_device *device;      // own: that card; NULL: none, or not opened
     int64_t *batch_at;       // own [n_batches + 1]: samples that go through the model together
-    int64_t n_batches, batch_tokens; // tokens of the largest
+    int64_t batch_size, n_batches, batch_tokens; // samples, at most; tokens of the largest
+    bool *seen;              // own [graph values]: some statistic may look at it
     int64_t looked_up;       // different tokens of each batch, all batches together
     osh_memory memory;
     bool gradients;          // of a survey: losses are weighed by them
@@ -197,6 +198,7 @@ osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
 osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text); // of "cuda" or "cuda:N"
 
 /* The parts of osh_plan_new, each in its own file. */
+osh_status osh_plan_seen(osh_ctx *cx, osh_plan *p);     // looks.c: values that statistics may look at
 osh_status osh_plan_match(osh_ctx *cx, osh_plan *p);    // plan_match.c: schemes, linears, ignore list, vLLM's lookup
 osh_status osh_plan_cache(osh_ctx *cx, osh_plan *p);    // cache.c, when Linears are matched: scales of keys and values
 osh_status osh_plan_manifest(osh_ctx *cx, osh_plan *p); // manifest.c: out, shards, config.json
@@ -211,7 +213,9 @@ osh_status osh_plan_by_route(osh_ctx *cx, osh_plan *p); // by_route.c, when Line
 int64_t osh_by_route_bytes(const osh_plan *p); // host: of the rows that are picked out for a statistic
 osh_status osh_plan_data(osh_ctx *cx, osh_plan *p);     // plan.c: calibration samples
 osh_status osh_plan_device(osh_ctx *cx, osh_plan *p);   // place.c: what --device means
-osh_status osh_plan_batches(osh_ctx *cx, osh_plan *p);  // place.c
+/* place.c: batches of so many samples, on a card of its own size; and how many, where nobody named a number. */
+osh_status osh_plan_batches(osh_ctx *cx, osh_plan *p, int64_t size);
+int64_t osh_plan_batch_size(osh_ctx *cx, const osh_plan *p);
 
 /* Hessians on a card are made of whole batches: samples, as many as it takes to have so many tokens. Decides bytes. */
 #ifndef OSH_DEVICE_BATCH_TOKENS // fewer in a tool of the tests

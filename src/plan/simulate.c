@@ -33,6 +33,7 @@ typedef struct sim {
     osh_layout *card; // own: the device is one: its bytes are not the host's; NULL: it is the host's memory
     int n_threads;
     int64_t batch_tokens; // of the largest batch
+    osh_exec_batch by_sample, whole; // of batches that run sample by sample, and of others; n_tokens 0: there is none
     int64_t lists;  // device: what statistics and a solve keep for each Linear and value
     int64_t frame;  // host: a sample of the widest value, compressed; on its way from the card
     bool *loaded, *open, *stored, *held; // own: weights, Hessians by value, values in the tier, values that are kept
@@ -54,12 +55,50 @@ typedef struct sim {
     bool *want;     // own [weights]
 } sim;
 
+static void raise_to(int64_t *peak, int64_t now)
+{
+    if (now > *peak) *peak = now;
+}
+
+static int longer_first(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x < y) - (x > y);
+}
+
+/* Of all batches that run so, the most of each. */
+static osh_status find_batches(osh_ctx *cx, sim *s)
+{
+    osh_status rc = OSH_OK;
+    const osh_plan *p = s->p;
+    const int64_t *at = p->batch_at, *offsets = p->data.offsets;
+    int64_t *lengths = NULL; // own
+    OSH_NEW(cx, lengths, p->data.n);
+    for (int64_t b = 0; b < p->n_batches; b++) {
+        int64_t n = at[b + 1] - at[b], at_once = 0;
+        bool by_sample = osh_exec_by_sample(n, s->n_threads);
+        osh_exec_batch *most = by_sample ? &s->by_sample : &s->whole;
+        raise_to(&most->n_tokens, offsets[at[b + 1]] - offsets[at[b]]);
+        if (!by_sample) continue;
+        for (int64_t k = 0; k < n; k++) lengths[k] = offsets[at[b] + k + 1] - offsets[at[b] + k];
+        qsort(lengths, (size_t)n, sizeof *lengths, longer_first);
+        for (int k = 0; k < n && k < s->n_threads; k++) at_once += lengths[k];
+        raise_to(&most->at_once, at_once);
+        raise_to(&most->longest, lengths[0]);
+    }
+    s->by_sample.n_threads = s->whole.n_threads = s->n_threads;
+done:
+    osh_free(cx, lengths);
+    return rc;
+}
+
 static osh_status sim_init(osh_ctx *cx, sim *s, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
     *s = (sim){.p = p, .n_threads = osh_threads(cx), .batch_tokens = p->batch_tokens};
     if (p->on_device) OSH_TRY(osh_layout_new(cx, &s->card, p));
+    else OSH_TRY(find_batches(cx, s));
     OSH_NEW(cx, s->loaded, g->n_weights);
     OSH_NEW(cx, s->ever, g->n_weights);
     OSH_NEW(cx, s->want, g->n_weights);
@@ -107,11 +146,6 @@ static void sim_deinit(osh_ctx *cx, sim *s)
     osh_free(cx, s->kept);
     osh_layout_free(cx, s->card);
     osh_free(cx, s->solved);
-}
-
-static void raise_to(int64_t *peak, int64_t now)
-{
-    if (now > *peak) *peak = now;
 }
 
 /* device, host: what is there beside weights, their copies, statistics and resting values. */
@@ -477,10 +511,29 @@ done:
     return rc;
 }
 
+/* What a step takes, the ids included; lent: as in osh_exec_peak. */
+static int64_t step_bytes(const sim *s, const osh_step *st, const bool *lent, const size_t *hook, int64_t *left)
+{
+    const osh_exec_batch *kinds[] = {&s->by_sample, &s->whole};
+    int64_t most = 0;
+    *left = 0;
+    for (int k = 0; k < 2; k++) {
+        osh_exec_batch b = *kinds[k];
+        size_t stays = 0;
+        if (!b.n_tokens) continue;
+        if (st->observe || st->fold) b.seen = s->p->seen;
+        else b.routed = st->routed;
+        size_t now = osh_exec_peak(s->p->graph, st->first, st->n, st->run, st->in, lent, st->out, hook, &b, &stays);
+        raise_to(&most, (int64_t)(now + osh_mem_gross((size_t)b.n_tokens * sizeof(int32_t))));
+        raise_to(left, (int64_t)stays);
+    }
+    return most;
+}
+
 /* Batches that are kept: what comes in is lent, or given away where it is read for the last time, and what is made
  * stays. Bytes grow and shrink evenly with the tokens that are done: the most is at one end. grow: of what is kept for
  * a second look. */
-static void pass_kept(sim *s, const osh_step *st, int64_t ids, const size_t *hook, int64_t grow)
+static void pass_kept(sim *s, const osh_step *st, const size_t *hook, int64_t grow)
 {
     const osh_graph *g = s->p->graph;
     int64_t out = 0, taken = 0, new = 0, old = 0, before = s->kept_values;
@@ -490,8 +543,7 @@ static void pass_kept(sim *s, const osh_step *st, int64_t ids, const size_t *hoo
         if (!st->consume[v] || !s->held[v]) continue;
         taken += value_kept(s, v), old += batch_bytes(s, v), s->held[v] = false;
     }
-    int64_t exec = ids + (int64_t)osh_exec_peak(g, st->first, st->n, st->run, st->in, s->lent, st->out, hook,
-                                                s->batch_tokens, s->n_threads, NULL);
+    int64_t left, exec = step_bytes(s, st, s->lent, hook, &left);
     s->kept_values = before - old;
     note(s, exec, 0, s->values);
     s->kept_values = before + out - taken - new, s->looked += grow;
@@ -500,22 +552,20 @@ static void pass_kept(sim *s, const osh_step *st, int64_t ids, const size_t *hoo
     note(s, 0, 0, s->values);
 }
 
-static void pass_others(sim *s, const osh_step *st, int64_t ids, const size_t *hook, int64_t grow)
+static void pass_others(sim *s, const osh_step *st, const size_t *hook, int64_t grow)
 {
     int64_t out, taken, n = s->p->data.n - s->p->batch_at[s->n_kept];
-    int64_t size = s->p->opt->batch_size > 0 ? s->p->opt->batch_size : 1;
-    size_t left = 0;
-    int64_t exec = ids + (int64_t)osh_exec_peak(s->p->graph, st->first, st->n, st->run, st->in, NULL, st->out, hook,
-                                                s->batch_tokens, s->n_threads, &left);
+    int64_t size = s->p->batch_size, left;
+    int64_t exec = step_bytes(s, st, NULL, hook, &left);
     rows_of(s, st, &out, &taken);
     /* Rows come and go batch by batch: the first batch sees nothing of the new ones, the last all but its own. */
     int64_t share = size < n ? size : n, new = (out + n - 1) / n * share, old = (taken + n - 1) / n * share;
     int64_t early = s->values, late = s->values + out - taken - new + old;
     note(s, exec, 0, early);
-    note(s, (int64_t)left, 0, early + new);
+    note(s, left, 0, early + new);
     s->looked += grow;
     note(s, exec, 0, late);
-    note(s, (int64_t)left, 0, late + new);
+    note(s, left, 0, late + new);
     s->values += out - taken;
     note(s, 0, 0, s->values);
 }
@@ -525,14 +575,13 @@ static osh_status sim_pass(osh_ctx *cx, void *user, const osh_range *r, const os
     sim *s = user;
     (void)r;
     if (s->card) return pass_on_card(cx, s, st);
-    int64_t ids = (int64_t)osh_mem_gross((size_t)s->batch_tokens * sizeof(int32_t));
     const size_t *hook = st->observe || st->fold ? s->hook : NULL;
     look_up(s, st);
     int64_t grow = st->observe && !st->first_look ? s->to_look : 0, tokens = s->p->data.offsets[s->p->data.n];
     double share = tokens ? (double)s->p->data.offsets[s->p->batch_at[s->n_kept]] / (double)tokens : 0;
     int64_t of_kept = (int64_t)((double)grow * share);
-    if (s->n_kept) pass_kept(s, st, ids, hook, of_kept);
-    if (s->n_kept < s->p->n_batches) pass_others(s, st, ids, hook, grow - of_kept);
+    if (s->n_kept) pass_kept(s, st, hook, of_kept);
+    if (s->n_kept < s->p->n_batches) pass_others(s, st, hook, grow - of_kept);
     s->to_look -= grow;
     return OSH_OK;
 }

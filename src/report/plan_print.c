@@ -378,8 +378,11 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     OSH_TRY(print_inherits(cx, b, p));
     OSH_TRY(print_dense(cx, b, p));
     if (p->pipeline != OSH_PIPELINE_DATAFREE)
-        OSH_TRY(osh_buf_printf(cx, b, "%ld samples, %ld tokens, at most %ld tokens a sample\n", (long)p->data.n,
+        OSH_TRY(osh_buf_printf(cx, b, "%ld samples, %ld tokens, at most %ld tokens a sample", (long)p->data.n,
                                (long)p->data.offsets[p->data.n], (long)p->max_seq_length));
+    if (p->pipeline != OSH_PIPELINE_DATAFREE && !p->on_device && p->batch_size > 1)
+        OSH_TRY(osh_buf_printf(cx, b, ", %ld at a time", (long)p->batch_size));
+    if (p->pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(osh_buf_printf(cx, b, "\n"));
     if (p->on_device)
         OSH_TRY(osh_buf_printf(cx, b, "on the card cuda:%d, in %ld batches of at most %ld tokens\n", p->ordinal,
                                (long)p->n_batches, (long)p->batch_tokens));
@@ -430,6 +433,7 @@ static bool json_memory(cJSON *root, const osh_plan *p)
     for (int i = 0; i < m->n_visits; i++) ahead |= m->visits[i].prefetch;
     bool ok = o && cJSON_AddStringToObject(o, "activation_tier", osh_tier_name(m->tier)) &&
               (!osh_looks_twice(p) || cJSON_AddStringToObject(o, "calib_cache", osh_look_name(m->looks))) &&
+              (p->on_device || json_number(o, "batch_size", p->batch_size)) &&
               json_number(o, "batches_in_memory", osh_memory_kept(p, m->tier)) &&
               json_number(o, "prefetch_depth", ahead) && json_number(o, "base_bytes", m->base_bytes) &&
               json_number(o, "device_bytes", m->device_peak) && json_number(o, "host_bytes", m->host_peak) &&

@@ -343,7 +343,9 @@ static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k
     int end = g->n_values;
     bool collects = s->observe || s->fold;
     osh_exec_hooks hooks = {.value = collects || e->r->coverage ? feed : NULL, .user = e};
-    if (!collects) hooks.routed = s->routed;
+    hooks.by_sample = true;
+    if (collects) hooks.seen = p->seen;
+    else hooks.routed = s->routed;
     osh_batch *b = NULL; // own
     OSH_TRY(osh_batch_new_on(cx, &b, p->device, g, p->data.ids, p->data.offsets + first, n));
     b->first_sample = first;

@@ -10,10 +10,17 @@ run() { # output, flags
     sha256sum "$out/model.safetensors" | cut -d' ' -f1
 }
 base=$(run base --threads 1)
-for flags in "--threads 2" "--threads 4" "--batch-size 3" "--batch-size 16 --threads 2"; do
+for flags in "--threads 2" "--threads 2 --batch-size 1" "--threads 4" "--threads 3" "--batch-size 3" "--batch-size 16 --threads 2"; do
     got=$(run "o${flags// /_}" $flags)
     [ "$got" = "$base" ] || { echo "$flags changes the bytes"; exit 1; }
 done
+# How many samples run together where nobody names a number: whole rounds of the threads, and one where memory is scarce.
+batch() { # flags: what the plan takes
+    "$ONESHOT" plan --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl" \
+        --num-calibration-samples 7 --max-seq-length 96 --json "$@" | sed -n 's/^ *"batch_size": \([0-9]*\),*$/\1/p'
+}
+[ "$(batch --threads 1) $(batch --threads 2) $(batch --threads 3) $(batch --threads 8)" = "1 6 6 1" ] || { echo "batches"; exit 1; }
+[ "$(batch --threads 2 --batch-size 5) $(batch --threads 2 --device-memory 2.5MiB)" = "5 1" ] || { echo "batches in a budget"; exit 1; }
 whole=$(run basic --pipeline basic)
 cut=$(run cut --propagate-error false)
 [ "$whole" = "$cut" ] || { echo "basic and sequential without error propagation differ"; exit 1; }

@@ -312,7 +312,8 @@ static void originals_are_beside(void **state)
     memset(keep, 0, (size_t)m.g->n_values * sizeof *keep);
     int before = seen.n;
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, m.t.n_samples));
-    size_t peak = osh_exec_peak(m.g, 0, m.g->n_nodes, run, keep, NULL, keep, NULL, b->n_tokens, 1, NULL);
+    osh_exec_batch whole = {.n_tokens = b->n_tokens, .n_threads = 1};
+    size_t peak = osh_exec_peak(m.g, 0, m.g->n_nodes, run, keep, NULL, keep, NULL, &whole, NULL);
     osh_mem_limit(m.cx, OSH_MEM_HOST, osh_mem_used(m.cx, OSH_MEM_HOST) + peak); // keep: nothing is brought
     tiny_check(m.cx, osh_exec_run(m.cx, m.g, 0, m.g->n_nodes, run, m.w, b, keep, &hooks, true));
     osh_mem_limit(m.cx, OSH_MEM_HOST, 0);
@@ -350,8 +351,8 @@ static void memory_is_what_was_predicted(void **state)
                 keep[v] = v == logits_of(m.g);
             }
             for (int i = 0; i < part->n_live_out; i++) keep[part->live_out[i]] = true;
-            size_t peak = osh_exec_peak(m.g, part->first, part->n_nodes, run, in, NULL, keep, NULL, b->n_tokens,
-                                        osh_threads(m.cx), &left);
+            osh_exec_batch whole = {.n_tokens = b->n_tokens, .n_threads = osh_threads(m.cx)};
+            size_t peak = osh_exec_peak(m.g, part->first, part->n_nodes, run, in, NULL, keep, NULL, &whole, &left);
             size_t before = osh_mem_used(m.cx, OSH_MEM_HOST) - brought;
             osh_mem_limit(m.cx, OSH_MEM_HOST, before + peak);
             tiny_check(m.cx, osh_exec_run(m.cx, m.g, part->first, part->n_nodes, NULL, m.w, b, keep, NULL, true));
@@ -364,6 +365,90 @@ static void memory_is_what_was_predicted(void **state)
         free(keep), free(in), free(run);
         tiny_model_close(&m);
     }
+}
+
+/* ---- sample by sample ---- */
+
+typedef struct witness {
+    const osh_batch *all; // every value of the batch, made node by node
+    const bool *seen;
+    int n;
+} witness;
+
+static osh_status on_seen(osh_ctx *cx, void *user, int value, const osh_tensor *x, const osh_batch *b)
+{
+    witness *w = user;
+    (void)cx;
+    if (!w->seen || !w->seen[value]) return OSH_OK;
+    assert_int_equal(x->shape[0], b->n_tokens);
+    assert_memory_equal(x->data, w->all->values[value]->data, osh_tensor_bytes(x));
+    w->n++;
+    return OSH_OK;
+}
+
+/* As a plan has it, of one batch. */
+static osh_exec_batch batch_of(const osh_batch *b, int n_threads, const bool *seen)
+{
+    osh_exec_batch e = {.n_tokens = b->n_tokens, .n_threads = n_threads, .seen = seen};
+    int64_t lengths[16], n = b->seqs.n;
+    assert_true(n <= 16 && osh_exec_by_sample(n, n_threads));
+    for (int64_t s = 0; s < n; s++) {
+        lengths[s] = b->offsets[s + 1] - b->offsets[s];
+        for (int64_t i = s; i > 0 && lengths[i] > lengths[i - 1]; i--) {
+            int64_t longer = lengths[i];
+            lengths[i] = lengths[i - 1], lengths[i - 1] = longer;
+        }
+    }
+    for (int64_t s = 0; s < n && s < n_threads; s++) e.at_once += lengths[s];
+    e.longest = lengths[0];
+    return e;
+}
+
+/* A thread for each sample: the same bytes, hooks see whole values, and it keeps to what was predicted. */
+static void check_by_sample(const char *name, int n_threads, bool original, bool sees)
+{
+    model m;
+    osh_batch *all = NULL, *b = NULL;
+    tiny_model_open(&m, name, OSH_BF16, n_threads);
+    if (original) add_original(&m);
+    bool *keep = calloc((size_t)m.g->n_values, sizeof *keep), *seen = calloc((size_t)m.g->n_values, sizeof *seen);
+    bool *none = calloc((size_t)m.g->n_values, sizeof *none), *run = calloc((size_t)m.g->n_nodes, sizeof *run);
+    int n = n_threads * (m.t.n_samples / n_threads), n_seen = 0;
+    keep[logits_of(m.g)] = true;
+    memset(run, true, (size_t)m.g->n_nodes);
+    for (int i = 0; sees && i < m.g->n_nodes; i++)
+        if (!strcmp(m.g->nodes[i].op->name, "linear")) seen[m.g->nodes[i].in[0]] = true;
+    for (int v = 0; v < m.g->n_values; v++) n_seen += seen[v];
+    tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes));
+    tiny_check(m.cx, osh_batch_new(m.cx, &all, m.g, m.t.ids, m.t.offsets, n));
+    tiny_check(m.cx, osh_exec_run(m.cx, m.g, 0, m.g->n_nodes, NULL, m.w, all, NULL, NULL, true));
+
+    witness w = {.all = all, .seen = seen};
+    osh_exec_hooks hooks = {.value = on_seen, .user = &w, .by_sample = true, .seen = seen};
+    tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, n));
+    osh_exec_batch e = batch_of(b, n_threads, seen);
+    size_t peak = osh_exec_peak(m.g, 0, m.g->n_nodes, run, none, NULL, keep, NULL, &e, NULL);
+    osh_mem_limit(m.cx, OSH_MEM_HOST, osh_mem_used(m.cx, OSH_MEM_HOST) + peak);
+    tiny_check(m.cx, osh_exec_run(m.cx, m.g, 0, m.g->n_nodes, NULL, m.w, b, keep, &hooks, true));
+    osh_mem_limit(m.cx, OSH_MEM_HOST, 0);
+    assert_int_equal(w.n, n_seen);
+    assert_same(&m, all, b);
+    for (int v = 0; v < m.g->n_values; v++) assert_true((b->values[v] != NULL) == keep[v]);
+    osh_batch_free(m.cx, all);
+    osh_batch_free(m.cx, b);
+    free(keep), free(seen), free(none), free(run);
+    tiny_model_close(&m);
+}
+
+static void samples_go_side_by_side(void **state)
+{
+    (void)state;
+    for (int n_threads = 1; n_threads <= 3; n_threads++)
+        for (int sees = 0; sees < 2; sees++) {
+            check_by_sample("llama_yarn", n_threads, false, sees);
+            check_by_sample("llama_default", n_threads, true, sees);
+            check_by_sample("qwen3_moe", n_threads, false, sees);
+        }
 }
 
 /* ---- failures ---- */
@@ -567,6 +652,7 @@ int main(void)
         cmocka_unit_test(only_needed_nodes),
         cmocka_unit_test(originals_are_beside),
         cmocka_unit_test(memory_is_what_was_predicted),
+        cmocka_unit_test(samples_go_side_by_side),
         cmocka_unit_test(nonfinite_is_named),
         cmocka_unit_test(nonfinite_weight_is_named),
         cmocka_unit_test(only_named_rows_are_read),

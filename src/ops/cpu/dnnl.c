@@ -4,8 +4,7 @@
  *             up to 192 rows y is dense, and oneDNN compiles code for each number of rows (200 KiB and, with AMX, 9
  *             million instructions): there the last tile is its multiple of 64, then the rest, so that samples of all
  *             lengths have 71 numbers, not 512
- *   hessian   256 x 256 of H, to which each tile of 512 tokens adds its f32 sums; X^T is laid out once for all threads
- *   shift     the same of D, with (X0 - X)^T in the place of X^T
+ *   hessian   in dnnl_hessian.c
  *
  * oneDNN brings OpenMP. A tile runs on the worker that has it: its team is cut to one thread there,
  * so that our pool alone decides how many run. Below AVX-512 BF16 oneDNN is slower than widening to
@@ -21,7 +20,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { ROWS = 512, EVEN = 64, SIDE = 256, TOKENS = 512 };
+enum { ROWS = 512, EVEN = 64 };
 
 #define FUNCTIONS(X)                                                                                                   \
     X(engine_create) X(get_effective_cpu_isa)                                                                          \
@@ -236,123 +235,4 @@ osh_status osh_dnnl_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, cons
 done:
     osh_free(cx, tiles);
     return rc;
-}
-
-/* ---- Hessian ---- */
-
-typedef struct hessian_job {
-    float *h;              // [n_cols, n_cols]
-    const osh_tensor *x, *x0; // x0 NULL: h is H, of which the lower triangle is all; else D
-    const osh_tile *tiles; // of this panel
-    int64_t n_tiles, first_row, n_rows, n_cols;
-    char *turned;          // [n_cols, n_rows] of x's dtype: X^T, or (X0 - X)^T
-    float *squares;        // [threads, SIDE, SIDE]: tiles on the diagonal
-} hessian_job;
-
-enum { LINES = 16 }; // columns of x that a chunk lays out as rows
-
-static osh_status turn_difference_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
-{
-    const hessian_job *j = user;
-    int64_t first = chunk * LINES, end = osh_min64(first + LINES, j->n_cols);
-
-    (void)cx, (void)worker;
-    for (int64_t r = 0; r < j->n_rows; r++) {
-        const void *x = osh_elem(j->x, (j->first_row + r) * j->n_cols);
-        const void *x0 = osh_elem(j->x0, (j->first_row + r) * j->n_cols);
-        for (int64_t c = first; c < end; c++) {
-            int64_t at = c * j->n_rows + r;
-            if (j->x->dtype == OSH_BF16)
-                ((uint16_t *)j->turned)[at] = osh_bf16_of_f32(osh_f32_of_bf16(((const uint16_t *)x0)[c]) -
-                                                              osh_f32_of_bf16(((const uint16_t *)x)[c]));
-            else ((float *)j->turned)[at] = ((const float *)x0)[c] - ((const float *)x)[c];
-        }
-    }
-    return OSH_OK;
-}
-
-static osh_status turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
-{
-    const hessian_job *j = user;
-    int64_t first = chunk * LINES, end = osh_min64(first + LINES, j->n_cols);
-
-    (void)cx, (void)worker;
-    for (int64_t r = 0; r < j->n_rows; r++) {
-        const void *row = osh_elem(j->x, (j->first_row + r) * j->n_cols);
-        for (int64_t c = first; c < end; c++)
-            if (j->x->dtype == OSH_BF16) ((uint16_t *)j->turned)[c * j->n_rows + r] = ((const uint16_t *)row)[c];
-            else ((float *)j->turned)[c * j->n_rows + r] = ((const float *)row)[c];
-    }
-    return OSH_OK;
-}
-
-static osh_status hessian_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
-{
-    osh_status rc = OSH_OK;
-    const hessian_job *job = user;
-    int64_t i, j, n = job->n_cols;
-    osh_dtype dt = job->x->dtype;
-
-    if (job->x0) osh_square_tile(&i, &j, chunk, osh_div_up(n, SIDE));
-    else osh_triangle_tile(&i, &j, chunk);
-    bool diagonal = i == j && !job->x0;
-    int64_t rows = osh_min64(SIDE, n - i * SIDE), cols = osh_min64(SIDE, n - j * SIDE);
-    float *h = job->h + i * SIDE * n + j * SIDE, *square = job->squares + (int64_t)worker * SIDE * SIDE;
-    for (int64_t t = 0; t < job->n_tiles; t++) {
-        int64_t row = job->tiles[t].row;
-        char *left = job->turned + (size_t)(i * SIDE * job->n_rows + row - job->first_row) * osh_dtype_bytes(dt);
-        osh_dnnl_mat a = {left, dt, job->n_rows, 1}, b = {osh_elem(job->x, row * n + j * SIDE), dt, n, 1};
-        osh_dnnl_mat c = {diagonal ? square : h, OSH_F32, diagonal ? SIDE : n, 1};
-        OSH_TRY(product(cx, c, a, b, NULL, rows, cols, job->tiles[t].n, !diagonal));
-        for (int64_t r = 0; diagonal && r < rows; r++) // what is above the diagonal stays
-            for (int64_t k = 0; k <= r; k++) h[r * n + k] += square[r * SIDE + k];
-    }
-done:
-    return rc;
-}
-
-size_t osh_dnnl_hessian_scratch(int64_t n_cols, int64_t n_tokens, osh_dtype dtype, int n_threads)
-{
-    return (size_t)(osh_min64(n_tokens, TOKENS) * n_cols) * osh_dtype_bytes(dtype) +
-           (size_t)n_threads * SIDE * SIDE * sizeof(float) + (size_t)n_tokens * sizeof(osh_tile);
-}
-
-static osh_status accumulate(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, const osh_tensor *x0,
-                             const osh_seqs *seqs)
-{
-    osh_status rc = OSH_OK;
-    int64_t n = osh_width(x), n_tiles = 0, end, side = osh_div_up(n, SIDE);
-    osh_tile *tiles = NULL; // own
-    char *turned = NULL;    // own
-    float *squares = NULL;  // own
-
-    OSH_TRY(osh_dnnl_open(cx));
-    OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, seqs, osh_rows(x), TOKENS));
-    turned = osh_alloc(cx, (size_t)(osh_min64(osh_rows(x), TOKENS) * n) * osh_dtype_bytes(x->dtype));
-    squares = osh_alloc(cx, (size_t)osh_threads(cx) * SIDE * SIDE * sizeof *squares);
-    if (!turned || !squares) OSH_TRY(OSH_E_NOMEM);
-    for (int64_t first = 0; first < n_tiles; first = end) {
-        end = osh_tiles_panel(tiles, n_tiles, first, TOKENS);
-        int64_t row = tiles[first].row;
-        hessian_job j = {.h = h->data, .x = x, .x0 = x0, .tiles = tiles + first, .n_tiles = end - first,
-                         .first_row = row, .n_rows = tiles[end - 1].row + tiles[end - 1].n - row, .n_cols = n,
-                         .turned = turned, .squares = squares};
-        OSH_TRY(osh_parallel_for(cx, osh_div_up(n, LINES), x0 ? turn_difference_chunk : turn_chunk, &j));
-        OSH_TRY(osh_parallel_for(cx, x0 ? side * side : side * (side + 1) / 2, hessian_chunk, &j));
-    }
-done:
-    osh_free(cx, squares);
-    osh_free(cx, turned);
-    osh_free(cx, tiles);
-    return rc;
-}
-
-osh_status osh_dnnl_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, const osh_seqs *seqs)
-{
-    return accumulate(cx, h, x, NULL, seqs);
-}
-
-osh_status osh_dnnl_shift(osh_ctx *cx, osh_tensor *d, const osh_tensor *x, const osh_tensor *x0, const osh_seqs *seqs)
-{
-    return accumulate(cx, d, x, x0, seqs);
 }

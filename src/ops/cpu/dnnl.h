@@ -27,7 +27,7 @@ osh_status osh_dnnl_attention(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_dnnl_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, const osh_seqs *seqs);
 /* All of d [n, n] (F32) += (x0 - x)^T x, the difference rounded to their dtype; else as osh_dnnl_hessian. */
 osh_status osh_dnnl_shift(osh_ctx *cx, osh_tensor *d, const osh_tensor *x, const osh_tensor *x0, const osh_seqs *seqs);
-size_t osh_dnnl_hessian_scratch(int64_t n_cols, int64_t n_tokens, osh_dtype dtype, int n_threads); // of either, at most
+size_t osh_dnnl_hessian_scratch(int64_t n_tokens, osh_dtype dtype, int n_threads); // of either, at most
 /* y [M, O] = x [M, I] w [O, I]^T as a single primitive on this thread; all of one dtype. */
 osh_status osh_dnnl_product(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w);
 #endif

@@ -180,7 +180,7 @@ size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int6
     int64_t floats = osh_min64(n_tokens, OSH_GEMM_PANEL) * in_width[0];
     if (osh_tile_used()) floats = 2 * packed_floats(n_tokens, in_width[0]);
     size_t bytes = (size_t)floats * sizeof(float) + (size_t)n_tokens * sizeof(osh_tile);
-    size_t dnnl = osh_dnnl_hessian_scratch(in_width[0], n_tokens, OSH_BF16, n_threads);
+    size_t dnnl = osh_dnnl_hessian_scratch(n_tokens, OSH_BF16, n_threads);
     return osh_isa_used() >= OSH_ISA_AVX512_BF16 && dnnl > bytes ? dnnl : bytes;
 }
 
@@ -243,6 +243,6 @@ size_t osh_shift_accum_scratch(const void *attr, const int64_t *in_width, int64_
     (void)attr, (void)out_width;
     size_t bytes = (size_t)(2 * osh_min64(n_tokens, OSH_GEMM_PANEL) * in_width[0]) * sizeof(float) +
                    (size_t)n_tokens * sizeof(osh_tile);
-    size_t dnnl = osh_dnnl_hessian_scratch(in_width[0], n_tokens, OSH_BF16, n_threads);
+    size_t dnnl = osh_dnnl_hessian_scratch(n_tokens, OSH_BF16, n_threads);
     return osh_isa_used() >= OSH_ISA_AVX512_BF16 && dnnl > bytes ? dnnl : bytes;
 }
