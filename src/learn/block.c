@@ -302,7 +302,8 @@ osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b)
     }
     osh_back k = way_back(&l);
     OSH_TRY(osh_back_peak(cx, &back, &k, leaves, tokens, osh_threads(cx)));
-    size_t forth = osh_exec_peak(g, b->first, b->n, b->run, in, NULL, all, NULL, tokens, osh_threads(cx), NULL);
+    osh_exec_batch whole = {.n_tokens = tokens, .n_threads = osh_threads(cx)};
+    size_t forth = osh_exec_peak(g, b->first, b->n, b->run, in, NULL, all, NULL, &whole, NULL);
     *n_bytes = (back > forth ? back : forth) + target + osh_mem_gross((size_t)tokens * sizeof(double)) +
                2 * osh_mem_gross((size_t)tokens * sizeof(int32_t)) +
                2 * osh_mem_gross((size_t)(b->data->n + 1) * sizeof(int64_t)) +

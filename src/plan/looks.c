@@ -64,9 +64,10 @@ osh_status osh_plan_seen(osh_ctx *cx, osh_plan *p)
     OSH_NEW(cx, p->seen, g->n_values);
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
-        int values[] = {l->input, l->ranged, l->cache[0], l->cache[1], l->cache[2]};
-        for (size_t k = 0; l->wants && k < sizeof values / sizeof *values; k++)
-            if (values[k] >= 0) p->seen[values[k]] = true;
+        if (l->wants && l->input >= 0) p->seen[l->input] = true;
+        if (l->wants && l->ranged >= 0) p->seen[l->ranged] = true;
+        for (int k = 0; l->wants && k < OSH_BESIDE; k++)
+            if (l->cache[k] >= 0) p->seen[l->cache[k]] = true;
     }
     for (int i = 0; i < p->n_inherits; i++) p->seen[p->inherits[i].from] = true;
     for (int i = 0; i < p->n_folds; i++) p->seen[p->folds[i].value] = true;
