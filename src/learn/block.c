@@ -1,7 +1,6 @@
 /* block.c - see block.h. */
 #include "learn/block.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/rng.h"
@@ -81,7 +80,7 @@ static osh_status begin(osh_ctx *cx, learning *l)
     for (int i = 0; i < b->n_learns; i++) {
         osh_block_weight *w = &b->learns[i];
         OSH_TRY(osh_ada_learner_new(cx, &l->of[i], &w->args));
-        OSH_TRY(osh_ada_learner_step(cx, l->of[i], -1, false, b->w->w[w->weight]));
+        OSH_TRY(osh_ada_learner_step(cx, l->of[i], -1, b->w->w[w->weight]));
     }
 done:
     return rc;
@@ -222,10 +221,10 @@ static osh_status look(osh_ctx *cx, learning *l, int64_t first, int64_t end, dou
     const osh_block *b = l->b;
     osh_back k = way_back(l);
     osh_batch *batch = NULL; // own
-    double elements = 0;
+    double elements = 0, width = 0;
+    for (int v = 0; v < b->n_out; v++) width += (double)b->g->values[b->out[v]].width;
     for (int64_t i = first; i < end; i++)
-        for (int v = 0; v < b->n_out; v++)
-            elements += (double)sample_tokens(b->data, l->order[i]) * (double)b->g->values[b->out[v]].width;
+        elements += (double)sample_tokens(b->data, l->order[i]) * (b->rule.sum ? 1 : width);
     *loss = 0;
     while (first < end) {
         OSH_TRY(osh_check_interrupt(cx));
@@ -246,20 +245,22 @@ osh_status osh_block_learn(osh_ctx *cx, osh_block *b)
     osh_status rc = OSH_OK;
     learning l = {.b = b}; // own
     OSH_TRY(begin(cx, &l));
-    b->least = INFINITY, b->kept = 0;
     for (int64_t t = 0; t < b->rule.steps; t++) {
         int64_t first;
         double loss;
         draw(&l, &first);
         OSH_TRY(look(cx, &l, first, first + samples_of(b), &loss));
-        bool best = loss < b->least;
-        if (best) b->least = loss, b->kept = t;
+        b->ended = loss;
         if (!t) b->begun = loss;
+        for (int i = 0; i < b->n_learns; i++) {
+            OSH_TRY(osh_ada_learner_step(cx, l.of[i], t, b->w->w[b->learns[i].weight]));
+            loss += osh_ada_learner_term(l.of[i], t);
+        }
         if (b->curve && t % b->rule.period == 0) b->curve[t / b->rule.period] = loss;
-        for (int i = 0; i < b->n_learns; i++)
-            OSH_TRY(osh_ada_learner_step(cx, l.of[i], t, best, b->w->w[b->learns[i].weight]));
         if (b->step) b->step(cx, b->user, t + 1);
     }
+    for (int i = 0; i < b->n_learns; i++)
+        OSH_TRY(osh_ada_learner_end(cx, l.of[i], b->w->w[b->learns[i].weight]));
 done:
     end(cx, &l);
     return rc;
@@ -310,10 +311,7 @@ osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b)
                osh_mem_gross((size_t)g->n_weights * sizeof(int)) + osh_mem_gross((size_t)g->n_weights) +
                2 * osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
                osh_mem_gross((size_t)b->n_learns * sizeof(void *));
-    for (int i = 0; i < b->n_learns; i++) {
-        const osh_ada_args *a = &b->learns[i].args;
-        *n_bytes += osh_ada_learner_bytes(a->O, a->I, a->group, osh_threads(cx));
-    }
+    for (int i = 0; i < b->n_learns; i++) *n_bytes += osh_ada_learner_bytes(&b->learns[i].args, osh_threads(cx));
 done:
     osh_free(cx, leaves);
     osh_free(cx, in);

@@ -4,10 +4,10 @@
  *   x of the original model  ──► block as it was            ──► y0     (made before, by the caller)
  *
  * A step takes some samples, all of its elements weigh the same, and the gradient goes back through the block to the
- * weights (graph/back.h), whose codes follow it (ops/ada.h). What is kept in the end are the codes of the step that
- * lost least on its samples. These are drawn without replacement, by a counter RNG, until fewer than a step wants are
- * left; then anew from all. Samples go through together as far as TOKENS of them reach: that is fixed, as are the sums
- * over them, so neither threads nor batches nor budgets show. */
+ * weights (graph/back.h), whose codes follow it (ops/ada.h). What is kept are the codes in the end: which step lost
+ * least depends more on its samples than on the step. Samples are drawn without replacement, by a counter RNG, until
+ * fewer than a step wants are left; then anew from all. They go through together as far as TOKENS of them reach: that
+ * is fixed, as are the sums over them, so neither threads nor batches nor budgets show. */
 #ifndef OSH_LEARN_BLOCK_H
 #define OSH_LEARN_BLOCK_H
 #include "graph/exec.h"
@@ -34,13 +34,12 @@ typedef struct osh_block {
     osh_block_rule rule;
     osh_block_weight *learns;
     int n_learns;
-    double *curve;           // the caller's [osh_ada_points]: loss at these steps; NULL
-    double begun, least;     // out: loss of the first step, and of the one that is kept
-    int64_t kept;            // out: which that is
+    double *curve;           // the caller's [osh_ada_points]: loss, with AdaRound's term, at these steps; NULL
+    double begun, ended;     // out: loss of the first step and of the last, each on its samples
 } osh_block;
 osh_status osh_block_learn(osh_ctx *cx, osh_block *b);
 /* Whether every op that a gradient goes through has one: OSH_E_UNSUPPORTED with the module whose op has none. */
 osh_status osh_block_check(osh_ctx *cx, const osh_block *b);
-/* Host bytes (gross, an upper bound) beside the weights, of args group, O and I are read. */
+/* Host bytes (gross, an upper bound) beside the weights, of args O, I, group and rule.kind are read. */
 osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b);
 #endif

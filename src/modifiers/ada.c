@@ -41,6 +41,10 @@ typedef struct ada { // arguments
      .doc = "a row whose loss did not fall stays rounded to nearest"},                                                \
     {.name = "log_period", .type = OSH_F_INT, .offset = offsetof(ada, log_period), .dflt = "100", .min = 1,           \
      .max = 1000000, .doc = "steps between two losses in the log (log level debug)"},                                 \
+    {.name = "unit", .type = OSH_F_STR, .offset = offsetof(ada, unit), .dflt = "linear",                              \
+     .values = "auto|block|linear", .doc = "whose output codes learn from, as of AutoRoundModifier"},                 \
+    {.name = "batch_size", .type = OSH_F_INT, .offset = offsetof(ada, block.samples), .dflt = "0", .min = 0,          \
+     .max = 1000000, .doc = "samples of a step; unit block; 0: 1"},                                                    \
     {.name = "target", .type = OSH_F_STR, .offset = offsetof(ada, target), .dflt = "original",                        \
      .values = "original|quantized", .doc = "whose inputs the output of a layer is to be that of"}
 
@@ -76,12 +80,15 @@ static const osh_field auto_fields[] = {
 extern const osh_modifier_type osh_modifier_adaround, osh_modifier_adaquant, osh_modifier_autoround;
 static bool is_round(const osh_modifier *m) { return m->type == &osh_modifier_adaround; }
 static bool is_auto(const osh_modifier *m) { return m->type == &osh_modifier_autoround; }
+static osh_ada_kind kind_of(const osh_modifier *m)
+{
+    return is_auto(m) ? OSH_ADA_SIGN : is_round(m) ? OSH_ADA_ROUND : OSH_ADA_QUANT;
+}
 
 /* ---- keys ---- */
 
 /* Keys of Quark's that are not honoured, and why. */
 static const char *const refused[][2] = {
-    {"batch_size", "a step takes all samples at once, from sums over them: want it left out"},
     {"data_size", "a step takes all samples: want --num-calibration-samples"},
     {"dynamic_batch", "a step takes all samples at once: want it left out"},
     {"update_bias", "biases stay as they are in this version: want it left out"},
@@ -174,6 +181,25 @@ static bool is_original(const ada *a, bool block)
     return a->target ? !strcmp(a->target, "original") : block;
 }
 
+/* What goes with learning by block. */
+static osh_status block_resolve(osh_ctx *cx, osh_modifier *m)
+{
+    osh_status rc = OSH_OK;
+    ada *a = m->args;
+    const char *not = !is_original(a, true) ? "target: quantized" : a->early_stop ? "early_stop" :
+                      a->selective_update ? "selective_update" : a->adjust[1] > 0 ? "lr_adjust" : NULL;
+    a->block.may = strcmp(a->unit, "block") != 0;
+    if (!strcmp(a->unit, "linear") || (a->block.may && not)) goto done;
+    if (not)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: unit block with %s is not made by this version: want one of the two",
+                 m->type->name, not);
+    a->block.steps = a->num_iterations, a->block.period = a->log_period, a->block.seed = 42;
+    a->block.kind = kind_of(m), a->block.sum = !is_auto(m);
+    if (!a->block.samples) a->block.samples = 1;
+done:
+    return rc;
+}
+
 static osh_status auto_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
@@ -187,12 +213,7 @@ static osh_status auto_resolve(osh_ctx *cx, osh_modifier *m)
     }
     if (a->learning_rate <= 0) a->learning_rate = (a->num_iterations >= 1000 && bits <= 3 ? 2.0 : 1.0) /
                                                   (double)a->num_iterations;
-    a->block.may = strcmp(a->unit, "block") != 0;
-    if (!strcmp(a->unit, "linear") || (a->block.may && !is_original(a, true))) goto done;
-    if (!is_original(a, true))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: unit block with target 'quantized' is not made by this version: want one "
-                 "of the two", m->type->name);
-    a->block.steps = a->num_iterations, a->block.period = a->log_period, a->block.seed = 42;
+    OSH_TRY(block_resolve(cx, m));
 done:
     return rc;
 }
@@ -228,6 +249,10 @@ static osh_status ada_resolve(osh_ctx *cx, osh_modifier *m)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s learns scales of rows, and rows of %s share theirs: want strategy "
                      "group or channel, or mode: weights", m->type->name, m->schemes[i].group_name);
     }
+    if (a->block.samples && !strcmp(a->unit, "linear"))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "batch_size of %s: a step of a Linear takes all samples at once, from sums "
+                 "over them: want it left out, or unit: block", m->type->name);
+    OSH_TRY(block_resolve(cx, m));
 done:
     return rc;
 }
@@ -256,8 +281,7 @@ static osh_ada_rule rule_of(const osh_modifier *m)
 {
     const ada *a = m->args;
     int64_t tenth = a->num_iterations > 10 ? a->num_iterations / 10 : 1;
-    osh_ada_kind kind = is_auto(m) ? OSH_ADA_SIGN : is_round(m) ? OSH_ADA_ROUND : OSH_ADA_QUANT;
-    return (osh_ada_rule){.kind = kind, .steps = a->num_iterations, .rate = a->learning_rate,
+    return (osh_ada_rule){.kind = kind_of(m), .steps = a->num_iterations, .rate = a->learning_rate,
                           .scale_rate = learns_scales(m) ? a->scale_learning_rate : 0,
                           .reg = a->reg_param, .from = a->beta[0], .to = a->beta[1], .warm = a->warm_start,
                           .window = !a->early_stop ? 0 : a->num_batches > 1 ? a->num_batches : tenth,

@@ -47,6 +47,8 @@ typedef struct osh_block_rule { // of learn/block.h
     int64_t steps, samples; // steps 0: none; samples of a step
     int64_t period;         // steps between two points of the curve
     uint64_t seed;
+    osh_ada_kind kind;      // of all weights
+    bool sum;               // the loss is of a token, not of an element: the sum over its elements
     bool may;               // where it cannot be, each Linear learns alone
 } osh_block_rule;
 
@@ -60,8 +62,10 @@ typedef struct osh_ada_learner osh_ada_learner;
 osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada_args *a);
 void osh_ada_learner_free(osh_ctx *cx, osh_ada_learner *l);
 osh_status osh_ada_learner_add(osh_ctx *cx, osh_ada_learner *l, const osh_tensor *dw); // F32 [O, I], to the gradient
-/* best: codes, scales and zero points of the arguments become what they are before the step. Step t (< 0: none) follows
- * the gradient, which is 0 then; `to` [O, I] becomes the weight behind it. */
-osh_status osh_ada_learner_step(osh_ctx *cx, osh_ada_learner *l, int64_t t, bool best, osh_tensor *to);
-size_t osh_ada_learner_bytes(int64_t O, int64_t I, int64_t group, int n_threads);
+/* Step t (< 0: none) follows the gradient, which is 0 then; `to` [O, I] becomes the weight behind it. */
+osh_status osh_ada_learner_step(osh_ctx *cx, osh_ada_learner *l, int64_t t, osh_tensor *to);
+/* Codes, scales and zero points of the arguments, and `to`, become what they are in the end. */
+osh_status osh_ada_learner_end(osh_ctx *cx, osh_ada_learner *l, osh_tensor *to);
+double osh_ada_learner_term(const osh_ada_learner *l, int64_t t); // what was added to the loss of step t, before it
+size_t osh_ada_learner_bytes(const osh_ada_args *a, int n_threads); // of rule.kind, O, I, group
 #endif

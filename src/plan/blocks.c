@@ -158,7 +158,8 @@ osh_status osh_block_init(osh_ctx *cx, osh_block_of *o, const osh_plan *p, const
         osh_block_weight *w = &o->b.learns[o->b.n_learns];
         o->linears[o->b.n_learns++] = i;
         w->weight = l->weight;
-        w->args = (osh_ada_args){.O = l->O, .I = l->I, .group = osh_q_scale_cols(&l->scheme->weights, l->I)};
+        w->args = (osh_ada_args){.rule.kind = rule_of(p, l)->kind, .O = l->O, .I = l->I,
+                                 .group = osh_q_scale_cols(&l->scheme->weights, l->I)};
     }
     o->b.rule = *rule_of(p, &p->linears[o->linears[0]]);
 done:

@@ -74,8 +74,8 @@ static void log_block(osh_ctx *cx, const osh_block *b, const char *name)
     int64_t n = osh_ada_points(b->rule.steps, b->rule.period);
     for (int64_t k = 0; k < n; k++)
         osh_log(cx, OSH_LOG_DEBUG, "%s: step %lld: loss %.7g", name, (long long)(k * b->rule.period), b->curve[k]);
-    osh_log(cx, OSH_LOG_INFO, "%s: mean squared error of its output %.4g, rounded to nearest %.4g (step %lld)", name,
-            b->least, b->begun, (long long)b->kept);
+    osh_log(cx, OSH_LOG_INFO, "%s: mean squared error of its output %.4g in the last step, %.4g in the first", name,
+            b->ended, b->begun);
 }
 
 osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_stats *stats, osh_weights *w, int subgraph, bool *in_memory)

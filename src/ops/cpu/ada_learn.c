@@ -7,45 +7,50 @@
 #include "ops/cpu/vec.h"
 #include "ops/kernel.h"
 
+#include <math.h>
 #include <string.h>
 
-enum { WHOLE = 2, SMALL = 8 }; // numbers behind codes, gradients [O, ld]; of each group
-enum { SCRATCH = 7 };          // rows of a thread
+enum { SIGN = 2, ADAM = 4, SMALL = 8 }; // arrays [O, ld]: numbers behind codes, gradients, Adam's means; of each group
+enum { SCRATCH = 6 };                  // rows of a thread
 
 struct osh_ada_learner {
     osh_ada_args a;
     osh_ada_job j;
     float *x, *grad;     // [O, ld] of kept
+    float *mean, *square; // the same, with Adam
     float *small[SMALL]; // [O, groups] of kept
     float *kept;         // own
     float *room;         // own: [threads, SCRATCH, ld]
     int n_threads;
-    bool best;           // of the step that runs: what it begins with is to be kept
+    bool over;           // codes become what they are in the end
+    double *rounding;    // own [O]: of AdaRound, the step's sum of 1 - |2h - 1|^beta
     const osh_ada_row_step *step; // view: of it; NULL: nothing moves
     osh_tensor *to;      // view: where the weight goes
 };
 
-static size_t kept_floats(int64_t O, int64_t ld, int64_t groups)
+static size_t kept_floats(const osh_ada_args *a, int64_t ld, int64_t groups)
 {
-    return (size_t)(O * (WHOLE * ld + SMALL * groups));
+    return (size_t)(a->O * ((a->rule.kind == OSH_ADA_SIGN ? SIGN : ADAM) * ld + SMALL * groups));
 }
 
-size_t osh_ada_learner_bytes(int64_t O, int64_t I, int64_t group, int n_threads)
+size_t osh_ada_learner_bytes(const osh_ada_args *a, int n_threads)
 {
-    int64_t ld = osh_pad8(I);
-    return osh_mem_gross(sizeof(osh_ada_learner)) +
-           osh_mem_gross(kept_floats(O, ld, osh_div_up(I, group)) * sizeof(float)) +
+    int64_t ld = osh_pad8(a->I);
+    return osh_mem_gross(sizeof(osh_ada_learner)) + osh_mem_gross((size_t)a->O * sizeof(double)) +
+           osh_mem_gross(kept_floats(a, ld, osh_div_up(a->I, a->group)) * sizeof(float)) +
            osh_mem_gross((size_t)(n_threads * SCRATCH * ld) * sizeof(float));
 }
 
 /* A block of one row: what is kept of it, and the worker's scratch. */
 static osh_ada_room row_room(const osh_ada_learner *l, int64_t row, int worker)
 {
-    int64_t ld = l->j.ld, g = row * l->j.groups;
+    int64_t ld = l->j.ld, g = row * l->j.groups, at_row = row * ld;
+    bool adam = l->mean != NULL;
     float *at = l->room + (int64_t)worker * SCRATCH * ld;
     float *const *k = l->small;
-    return (osh_ada_room){.w = at, .e = at + ld, .base = at + 2 * ld, .soft = at + 3 * ld, .mean = at + 4 * ld,
-                          .s = at + 5 * ld, .z = at + 6 * ld, .x = l->x + row * ld, .grad = l->grad + row * ld,
+    return (osh_ada_room){.w = at, .e = at + ld, .base = at + 2 * ld, .soft = at + 3 * ld, .s = at + 4 * ld,
+                          .z = at + 5 * ld, .x = l->x + at_row, .grad = l->grad + at_row,
+                          .mean = adam ? l->mean + at_row : NULL, .square = adam ? l->square + at_row : NULL,
                           .s0 = k[0] + g, .d = k[1] + g, .d_mean = k[2] + g, .d_square = k[3] + g, .least = k[4] + g,
                           .most = k[5] + g, .best_s = k[6] + g, .best_z = k[7] + g};
 }
@@ -63,12 +68,12 @@ static osh_status row_begin(osh_ctx *cx, void *user, int64_t row, int worker)
     (void)cx;
     row_load(l, &m, row);
     for (int64_t g = 0; g < l->j.groups; g++) m.s0[g] = l->a.scale[osh_ada_scale_at(&l->j, row, g)];
-    osh_ada_sign_begin(&l->j, &m, row, 1);
+    if (l->a.rule.kind == OSH_ADA_SIGN) osh_ada_sign_begin(&l->j, &m, row, 1);
     osh_ada_begin_row(&l->j, &m, row, 0);
     return OSH_OK;
 }
 
-/* The row's codes are the best so far; its scales, where they learn, are their own. */
+/* Of AutoRound: the row's codes, and its scales, where they learn. */
 static void row_keep(const osh_ada_learner *l, osh_ada_room *m, int64_t row)
 {
     osh_ada_row_step s = osh_ada_step_at(&l->j, 0);
@@ -81,6 +86,39 @@ static void row_keep(const osh_ada_learner *l, osh_ada_room *m, int64_t row)
     }
 }
 
+/* floor(w / s) + z, where the scale stays. */
+static void row_base(const osh_ada_learner *l, const osh_ada_room *m)
+{
+    for (int64_t i = 0; i < l->j.ld; i++) m->base[i] = floorf(m->w[i] / m->s[i]) + m->z[i];
+}
+
+static void row_step(const osh_ada_learner *l, osh_ada_room *m, int64_t row)
+{
+    if (l->a.rule.kind == OSH_ADA_SIGN) {
+        osh_ada_sign_step(m, 0, l->j.ld, l->step);
+        if (l->a.rule.scale_rate > 0) osh_ada_move_shares(&l->j, m, 0, l->step);
+    } else if (l->a.rule.kind == OSH_ADA_QUANT) {
+        osh_ada_quant_row(&l->j, m, 0, l->step);
+    } else {
+        osh_ada_soft_error(m, 0, l->j.ld, l->step);
+        l->rounding[row] = osh_ada_round_step(m, 0, l->j.ld, l->step);
+    }
+    memset(m->grad, 0, (size_t)l->j.ld * sizeof *m->grad);
+    osh_ada_spread(&l->j, m, row, 0);
+}
+
+/* Of Adam's kinds: what codes and scales are in the end, and the weight that they stand for. */
+static void row_end(const osh_ada_learner *l, const osh_ada_room *m, int64_t row)
+{
+    for (int64_t i = 0; i < l->a.I; i++) {
+        float q = osh_ada_last_code(&l->j, m, 0, i);
+        l->a.codes[row * l->a.I + i] = (int8_t)q;
+        m->e[i] = (q - m->z[i]) * m->s[i];
+    }
+    for (int64_t g = 0; l->a.rule.scale_rate > 0 && g < l->j.groups; g++)
+        l->a.scale[osh_ada_scale_at(&l->j, row, g)] = osh_ada_scale_now(&l->j, m, 0, g);
+}
+
 static osh_status row_move(osh_ctx *cx, void *user, int64_t row, int worker)
 {
     const osh_ada_learner *l = user;
@@ -89,15 +127,13 @@ static osh_status row_move(osh_ctx *cx, void *user, int64_t row, int worker)
     (void)cx;
     row_load(l, &m, row);
     osh_ada_spread(&l->j, &m, row, 0);
-    if (l->best) row_keep(l, &m, row);
-    if (l->step) {
-        osh_ada_sign_step(&m, 0, l->j.ld, l->step);
-        if (l->a.rule.scale_rate > 0) osh_ada_move_shares(&l->j, &m, 0, l->step);
-        memset(m.grad, 0, (size_t)l->j.ld * sizeof *m.grad);
-        osh_ada_spread(&l->j, &m, row, 0);
-    }
+    if (l->a.rule.kind == OSH_ADA_ROUND) row_base(l, &m);
+    if (l->over && l->a.rule.kind == OSH_ADA_SIGN) row_keep(l, &m, row);
+    if (l->step) row_step(l, &m, row);
     plain.plain = 1;
-    osh_ada_near_error(&m, 0, l->j.ld, &plain);
+    if (l->over && l->a.rule.kind != OSH_ADA_SIGN) row_end(l, &m, row);
+    else if (l->a.rule.kind == OSH_ADA_ROUND) osh_ada_soft_error(&m, 0, l->j.ld, &plain);
+    else osh_ada_near_error(&m, 0, l->j.ld, &plain);
     for (int64_t i = 0; l->a.keep_zeros && i < l->a.I; i++)
         if (m.w[i] == 0) m.e[i] = 0;
     osh_from_f32(osh_elem(l->to, row * l->a.I), l->to->dtype, m.e, l->a.I);
@@ -113,10 +149,13 @@ osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada
     l->a = *a, l->a.n_tokens = 2; // a gradient is taken as it is
     l->n_threads = osh_threads(cx);
     l->j = (osh_ada_job){.a = &l->a, .ld = ld, .groups = groups, .rows = 1};
-    OSH_NEW(cx, l->kept, kept_floats(a->O, ld, groups));
+    OSH_NEW(cx, l->kept, kept_floats(a, ld, groups));
     OSH_NEW(cx, l->room, l->n_threads * SCRATCH * ld);
+    OSH_NEW(cx, l->rounding, a->O);
     l->x = l->kept, l->grad = l->x + a->O * ld;
-    for (int k = 0; k < SMALL; k++) l->small[k] = l->grad + a->O * (ld + k * groups);
+    float *at = l->grad + a->O * ld;
+    if (a->rule.kind != OSH_ADA_SIGN) l->mean = at, l->square = at + a->O * ld, at += 2 * a->O * ld;
+    for (int k = 0; k < SMALL; k++) l->small[k] = at + a->O * k * groups;
     OSH_TRY(osh_parallel_for(cx, a->O, row_begin, l));
     *out = l, l = NULL; // give
 done:
@@ -128,6 +167,7 @@ void osh_ada_learner_free(osh_ctx *cx, osh_ada_learner *l)
 {
     if (!l) return;
     osh_free(cx, l->kept);
+    osh_free(cx, l->rounding);
     osh_free(cx, l->room);
     osh_free(cx, l);
 }
@@ -153,11 +193,24 @@ osh_status osh_ada_learner_add(osh_ctx *cx, osh_ada_learner *l, const osh_tensor
     return osh_parallel_for(cx, l->a.O, row_add, &j);
 }
 
-osh_status osh_ada_learner_step(osh_ctx *cx, osh_ada_learner *l, int64_t t, bool best, osh_tensor *to)
+osh_status osh_ada_learner_step(osh_ctx *cx, osh_ada_learner *l, int64_t t, osh_tensor *to)
 {
     osh_ada_row_step s = osh_ada_step_at(&l->j, t < 0 ? 0 : t);
-    l->step = t < 0 ? NULL : &s, l->best = best, l->to = to;
+    l->step = t < 0 ? NULL : &s, l->to = to;
     osh_status rc = osh_parallel_for(cx, l->a.O, row_move, l);
     l->step = NULL, l->to = NULL;
     return rc;
+}
+
+osh_status osh_ada_learner_end(osh_ctx *cx, osh_ada_learner *l, osh_tensor *to)
+{
+    l->over = true, l->to = to;
+    return osh_parallel_for(cx, l->a.O, row_move, l);
+}
+
+double osh_ada_learner_term(const osh_ada_learner *l, int64_t t)
+{
+    double sum = 0;
+    for (int64_t r = 0; r < l->a.O; r++) sum += l->rounding[r];
+    return osh_ada_step_at(&l->j, t).reg * sum;
 }

@@ -1,0 +1,161 @@
+"""gen.py - AdaRound, AdaQuant and AutoRound of a whole decoder layer (src/learn/block.h) in PyTorch: transformers' layer,
+autograd, torch.optim.Adam. The tiny Llama of tests/golden/models in F32, its first layer: what the original one reads are
+embeddings, what the quantized one reads these and a sixteenth of a number of the counter RNG.
+
+curves.json has of each kind the loss of every step, before it moves; codes.bin all codes, a byte each: kinds behind each
+other, of each the Linears in the order of the layer's nodes.
+
+Run: python gen.py (torch, transformers, numpy)."""
+import importlib.util
+import json
+import pathlib
+import sys
+
+import numpy as np
+import torch
+import transformers
+
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+from rng import rng_sym, rng_u64  # noqa: E402
+spec = importlib.util.spec_from_file_location("models_gen", HERE.parent / "models" / "gen.py")
+tiny = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tiny)
+
+SEED, SAMPLES, STEPS, GROUP, LO, HI = 20261123, 2, 40, 8, -8, 7
+LINEARS = [f"self_attn.{x}_proj" for x in "qkvo"] + [f"mlp.{x}_proj" for x in ("gate", "up", "down")]
+KINDS = {"auto": (0.05, 0.05), "round": (0.1, 0), "quant": (2e-4, 1e-3)}  # rates of numbers and of scales
+REG, FROM, TO, WARM = 0.01, 20.0, 2.0, 0.2
+
+
+def near(x):  # rounded, with the gradient of what it was
+    return x.round().detach() + (x - x.detach())
+
+
+def clip(x):  # the ends are inside
+    inside = ((x >= LO) & (x <= HI)).float()
+    return x.detach().clamp(LO, HI) + (x - x.detach()) * inside
+
+
+def wide(t):
+    return t.repeat_interleave(GROUP, 1)
+
+
+def draws(n, take):
+    order, at, shuffles = [], n, 0
+    while True:
+        if at + take > n:
+            order, at = list(range(n)), 0
+            for i in range(n - 1, 0, -1):
+                k = int(rng_u64(SEED, shuffles, i + 1)[i]) % (i + 1)
+                order[i], order[k] = order[k], order[i]
+            shuffles += 1
+        yield order[at:at + take]
+        at += take
+
+
+class Codes:
+    def __init__(self, w, kind):
+        self.w, self.kind = w, kind
+        groups = w.reshape(w.shape[0], -1, GROUP)
+        self.s0 = groups.abs().amax(-1) / 7.5
+        self.low, self.high = -groups.amin(-1).clamp(max=0), groups.amax(-1).clamp(min=0)
+        u = w / wide(self.s0)
+        self.below = u.floor()
+        first = {"auto": torch.zeros_like(w), "quant": w.clone(), "round": -torch.log(1.2 / (u - self.below + 0.1) - 1)}
+        self.v = first[kind].requires_grad_()
+        self.a, self.b = (torch.ones_like(self.s0, requires_grad=True) for _ in range(2))
+        self.d = torch.zeros_like(self.s0, requires_grad=True)
+
+    def scale(self):
+        if self.kind == "auto":
+            s = self.s0 * torch.where(self.a * self.low > self.b * self.high, self.a * self.low, self.b * self.high)
+            s = s / torch.maximum(self.low, self.high)
+            moved = (self.a != 1) | (self.b != 1)
+            return s + (torch.where(moved, s, self.s0) - s).detach()
+        return self.s0 * (1 + self.d) if self.kind == "quant" else self.s0
+
+    def soft(self):
+        return (torch.sigmoid(self.v) * 1.2 - 0.1).clamp(0, 1)
+
+    def codes(self):
+        s = wide(self.scale())
+        if self.kind == "round":
+            return clip(self.below + self.soft())
+        return clip(near(self.w / s + self.v if self.kind == "auto" else self.v / s))
+
+    def weight(self):
+        return self.codes() * wide(self.scale())
+
+    def last(self):
+        q = self.below + (self.v >= 0) if self.kind == "round" else self.codes().round()
+        return q.clamp(LO, HI).detach().to(torch.int8).numpy()
+
+    def term(self, t):
+        warm = int(WARM * STEPS)
+        if self.kind != "round" or t < warm:
+            return 0
+        beta = TO + (FROM - TO) / 2 * (1 + np.cos(np.pi * (t - warm) / (STEPS - warm)))
+        return REG * (1 - (2 * self.soft() - 1).abs().pow(beta)).sum()
+
+    def follow(self, t, rates):  # AutoRound's signs
+        part = (STEPS - t) / STEPS
+        with torch.no_grad():
+            self.v.sub_(part * rates[0] * self.v.grad.sign()).clamp_(-0.5, 0.5)
+            for x in (self.a, self.b):
+                x.sub_(part * rates[1] * x.grad.sign()).clamp_(0, 1)
+        self.v.grad = self.a.grad = self.b.grad = None
+
+
+def main():
+    case = json.loads((HERE.parent / "models" / "llama_default.json").read_text())
+    config = transformers.AutoConfig.for_model(**case["config"])
+    config._attn_implementation = "eager"
+    model = transformers.AutoModelForCausalLM.from_config(config).float()
+    model.load_state_dict({n: torch.from_numpy(tiny.weight(n, s)) for n, s in case["tensors"]}, strict=False)
+    layer, ids = model.model.layers[0], tiny.tokens(config.vocab_size)
+    for p in model.parameters():
+        p.requires_grad_(False)
+
+    def run(x, weights):
+        n = x.shape[0]
+        mask = torch.full((n, n), -1e30).triu(1)[None, None]
+        places = model.model.rotary_emb(x[None], torch.arange(n)[None])
+        out = torch.func.functional_call(layer, weights, (x[None],), dict(attention_mask=mask, position_embeddings=places,
+                                                                          position_ids=torch.arange(n)[None]))
+        return (out[0] if isinstance(out, tuple) else out).reshape(n, -1)
+
+    x0 = [model.model.embed_tokens(torch.from_numpy(i)) for i in ids]
+    noise = rng_sym(SEED, 77, sum(map(len, x0)) * x0[0].shape[1]).reshape(-1, x0[0].shape[1]) / 16
+    x = [a + torch.from_numpy(noise[o:o + len(a)]) for a, o in zip(x0, np.cumsum([0] + [len(a) for a in x0]))]
+    y0 = [run(a, {}) for a in x0]
+    curves, codes = {}, b""
+    for kind, rates in KINDS.items():
+        learn = {f"{n}.weight": Codes(layer.get_submodule(n).weight.detach().clone(), kind) for n in LINEARS}
+        adam = torch.optim.Adam([{"params": [c.v for c in learn.values()], "lr": rates[0]},
+                                 {"params": [c.d for c in learn.values()], "lr": rates[1]}])
+        samples, curve = draws(len(x), SAMPLES), []
+        for t in range(STEPS):
+            taken, weights = next(samples), {n: c.weight() for n, c in learn.items()}
+            errors = torch.cat([(run(x[i], weights) - y0[i]) for i in taken])
+            loss = errors.pow(2).mean() if kind == "auto" else errors.pow(2).sum(-1).mean()
+            loss = loss + sum(c.term(t) for c in learn.values())
+            curve.append(loss.item())
+            adam.zero_grad()
+            loss.backward()
+            if kind == "auto":
+                for c in learn.values():
+                    c.follow(t, rates)
+            else:
+                adam.step()
+        curves[kind] = curve
+        for c in learn.values():
+            codes += c.last().tobytes()
+        print(kind, curve[0], curve[-1])
+    (HERE / "curves.json").write_text(json.dumps(curves, indent=0) + "\n")
+    (HERE / "codes.bin").write_bytes(codes)
+    versions = {"seed": SEED, "torch": torch.__version__, "transformers": transformers.__version__, "numpy": np.__version__}
+    (HERE / "MANIFEST.json").write_text(json.dumps(versions, indent=1) + "\n")
+
+
+main()
