@@ -10,7 +10,7 @@ perplexity() { # device, model
         sed -n 's/^perplexity \([0-9.]*\).*/\1/p'
 }
 for case in gemma2 phi3_longrope glm4 ministral3 gpt_neox granite opt qwen2_moe deepseek_v3 \
-    gpt_oss qwen3_next mamba2 granite_hybrid_moe llama4 gemma4; do
+    gpt_oss qwen3_next mamba2 granite_hybrid_moe llama4 llama4_two gemma4 gemma4_moe; do
     "$OSH_TOOLS/tiny_model" $case $case float32
     "$PLAY" --model $case --recipe recipe.yaml --dataset $case/calibration.jsonl --device cuda --threads 1 --progress none \
         --output $case.out >/dev/null || fail "$case does not run"

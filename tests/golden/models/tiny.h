@@ -122,7 +122,7 @@ static inline void tiny_write(osh_ctx *cx, const tiny_case *t, const char *dir, 
         osh_shape_numel(&numel, e[i].ndim, e[i].shape);
         float *w = malloc((size_t)numel * sizeof *w);
         void *stored = malloc((size_t)numel * osh_dtype_bytes(dt));
-        tiny_fill(w, e[i].name, numel, e[i].shape[e[i].ndim - 1]);
+        tiny_fill(w, e[i].name, numel, e[i].ndim ? e[i].shape[e[i].ndim - 1] : 1);
         osh_from_f32(stored, dt, w, numel);
         tiny_check(cx,
                    osh_file_pwrite(cx, f, stored, (size_t)numel * osh_dtype_bytes(dt), e[i].begin));
