@@ -270,13 +270,24 @@ static osh_status say(osh_ctx *cx, const osh_mixed *m, osh_sink sink, void *user
 {
     osh_status rc = OSH_OK;
     osh_buf b; // own
-    int n[9] = {0};
+    struct {
+        const char *label; // view
+        int n;
+    } kinds[4 * OSH_CANDIDATES];
+    int n_kinds = 0;
     osh_buf_init(&b, 0);
-    for (int i = 0; i < m->n_units; i++) n[m->units[i].bits[m->units[i].chosen]]++;
+    for (int i = 0; i < m->n_units; i++) // in the order of the candidates, which is that of bits
+        for (int k = 0; k < m->units[i].n; k++) {
+            int at = 0;
+            while (at < n_kinds && strcmp(kinds[at].label, m->units[i].label[k])) at++;
+            if (at == sizeof kinds / sizeof *kinds) continue;
+            if (at == n_kinds) kinds[n_kinds].label = m->units[i].label[k], kinds[n_kinds++].n = 0;
+            kinds[at].n += m->units[i].chosen == k;
+        }
     OSH_TRY(osh_buf_printf(cx, &b, "chosen: %.4f bits a weight, %.1f MB;",
                            8.0 * (double)m->bytes / (double)m->n_weights, (double)m->bytes / 1e6));
-    for (int k = 2; k <= 8; k++)
-        if (n[k]) OSH_TRY(osh_buf_printf(cx, &b, " %d bits for %d,", k, n[k]));
+    for (int k = 0; k < n_kinds; k++)
+        if (kinds[k].n) OSH_TRY(osh_buf_printf(cx, &b, " %s for %d,", kinds[k].label, kinds[k].n));
     b.len--;
     OSH_TRY(osh_buf_printf(cx, &b, " of %d units; loss %.4g, no choice below %.4g\n", m->n_units, m->loss, m->bound));
     if (sink) sink(user, b.data, b.len);

@@ -19,6 +19,7 @@ struct osh_gradients {
     osh_tensor ***dv; // own [samples][values]
     bool *run, *keep, *in, *none, *seen; // own: [nodes], [values], [values], [weights], [values]
     int *linear_of;   // own [values]: the Linear that makes it; -1: none
+    int *reader_of;   // own [values]: the Linear with care_in that reads it; -1: none
     int stop;         // the subgraph with the first Linear: none behind it has to be gone back through
 };
 
@@ -28,11 +29,14 @@ static osh_status find_linears(osh_ctx *cx, osh_gradients *s)
     const osh_graph *g = s->f->graph;
     OSH_NEW(cx, s->seen, g->n_values);
     OSH_NEW(cx, s->linear_of, g->n_values);
+    OSH_NEW(cx, s->reader_of, g->n_values);
     memset(s->linear_of, 0xff, (size_t)g->n_values * sizeof *s->linear_of);
+    memset(s->reader_of, 0xff, (size_t)g->n_values * sizeof *s->reader_of);
     int first = g->n_nodes;
     for (int i = 0; i < s->p->n_linears; i++) {
         int node = s->p->linears[i].node, v = g->nodes[node].out[0];
         s->seen[v] = true, s->linear_of[v] = i;
+        if (s->p->linears[i].care_in) s->seen[s->p->linears[i].input] = true, s->reader_of[s->p->linears[i].input] = i;
         if (node < first) first = node;
     }
     while (s->stop + 1 < s->f->parts->n && s->f->parts->parts[s->stop + 1].first <= first) s->stop++;
@@ -81,6 +85,7 @@ void osh_gradients_close(osh_ctx *cx, osh_gradients *s)
     osh_free(cx, s->none);
     osh_free(cx, s->seen);
     osh_free(cx, s->linear_of);
+    osh_free(cx, s->reader_of);
     osh_free(cx, s);
 }
 
@@ -108,9 +113,16 @@ done:
 
 static osh_status add_squares(osh_ctx *cx, void *user, int value, const osh_tensor *dv)
 {
+    osh_status rc = OSH_OK;
     const osh_gradients *s = user;
-    osh_op_args a = {.in = {dv}, .out = {s->p->linears[s->linear_of[value]].care}};
-    return osh_op_run(cx, osh_op_find("channel_squares"), &a);
+    int made = s->linear_of[value], read = s->reader_of[value];
+    osh_tensor *to[] = {made < 0 ? NULL : s->p->linears[made].care, read < 0 ? NULL : s->p->linears[read].care_in};
+    for (int k = 0; k < 2; k++) {
+        osh_op_args a = {.in = {dv}, .out = {to[k]}};
+        if (to[k]) OSH_TRY(osh_op_run(cx, osh_op_find("channel_squares"), &a));
+    }
+done:
+    return rc;
 }
 
 /* What the way back through a subgraph is. Gradients of what it reads are wanted where a Linear lies before it. */
@@ -148,7 +160,10 @@ osh_status osh_gradients_run(osh_ctx *cx, osh_gradients *s, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
     const osh_partition *parts = s->f->parts;
-    for (int i = 0; i < s->p->n_linears; i++) OSH_TRY(osh_tensor_zero(cx, s->p->linears[i].care));
+    for (int i = 0; i < s->p->n_linears; i++) {
+        OSH_TRY(osh_tensor_zero(cx, s->p->linears[i].care));
+        if (s->p->linears[i].care_in) OSH_TRY(osh_tensor_zero(cx, s->p->linears[i].care_in));
+    }
     pr->n_steps = 2 * parts->n - s->stop, pr->step = 0, pr->error = -1, pr->loss = 0;
     OSH_TRY(osh_forward_run(cx, s->f, &s->d, 1, false, pr));
     for (int64_t b = 0; b < s->d.n; b++) OSH_TRY(head_gradient(cx, s, b));
@@ -161,8 +176,10 @@ osh_status osh_gradients_run(osh_ctx *cx, osh_gradients *s, osh_progress *pr)
         pr->finished = false;
     }
     for (int i = 0; i < s->p->n_linears; i++) {
-        double *c = s->p->linears[i].care->data;
-        for (int64_t o = 0; o < s->p->linears[i].O; o++) c[o] /= (double)s->d.offsets[s->d.n];
+        osh_linear *l = &s->p->linears[i];
+        double *c = l->care->data, *in = l->care_in ? l->care_in->data : NULL;
+        for (int64_t o = 0; o < l->O; o++) c[o] /= (double)s->d.offsets[s->d.n];
+        for (int64_t k = 0; in && k < l->I; k++) in[k] /= (double)s->d.offsets[s->d.n];
     }
 done:
     return rc;

@@ -59,6 +59,7 @@ void osh_modifier_deinit(osh_ctx *cx, osh_modifier *m)
     osh_matcher_free(cx, m->ignored);
     osh_matcher_free(cx, m->targets);
     osh_free(cx, m->target_scheme);
+    osh_free(cx, m->candidates);
     if (m->args && m->type && m->type->fields) osh_fields_deinit(cx, m->type->fields, m->args);
     osh_free(cx, m->args);
     *m = (osh_modifier){0};

@@ -49,6 +49,7 @@ struct osh_linear_job { // one Linear to be quantized
     bool pruned;                // what is 0 in w stays 0, and w is left as a modifier that propagates leaves it
     double sparsity;            // for a modifier that prunes
     const double *care;         // view [O]: what the square of an error of each output is worth; NULL: 1
+    const double *care_in;      // view [I]: the same of the input, for all Linears that read it; NULL: not known
     void *cache;                // own: scales and zero points of keys and values, as they are stored behind each
                                 // other; NULL: the Linear has none
     void *room;                 // view: for codes, [O, I] bytes, where the modifier works by rows; NULL: codes is made
@@ -107,7 +108,12 @@ struct osh_search { // for the factors of one layer, by what they do to the Line
     double before, after;       // out: |X dW^T|^2 without factors, and with those found
 };
 
-enum { OSH_CANDIDATES = 7 }; // of a survey: 2 to 8 bits
+enum { OSH_CANDIDATES = 7 }; // of a survey: 2 to 8 bits, or schemes
+typedef struct osh_candidate {
+    int bits;                   // what the weights may have, all else as the scheme says; 0: a scheme with a name
+    char name[16];              // "NVFP4A16"; of bits: ""
+    osh_q_args weights, inputs; // of a name
+} osh_candidate;
 typedef struct osh_modifier_type osh_modifier_type;
 typedef struct osh_modifier {
     const osh_modifier_type *type;
@@ -122,7 +128,8 @@ typedef struct osh_modifier {
     bool queries;           // it is such a group's
     bool has_config;        // the recipe gave it schemes or targets of its own
     bool replaced;          // a later bare GPTQModifier took its schemes over
-    int candidates[OSH_CANDIDATES], n_candidates; // bits that its weights may have; n 0: any
+    osh_candidate *candidates; // own: what --target-bits chooses among; n 0: any number of bits
+    int n_candidates;
     const osh_modifier_type *surveyed; // the quantizer in whose place a survey stands (survey.h); NULL: none does
     osh_arithmetic arithmetic;
 } osh_modifier;

@@ -3,6 +3,7 @@
  * memoryless_minmax for weights, minmax for static activations, none for dynamic ones. */
 #include "modifiers/recipe_quant.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -221,24 +222,21 @@ done:
     return rc;
 }
 
-static osh_status fill_observers(osh_ctx *cx, osh_modifier *m, const osh_recipe_quant *q, const char *what)
+static osh_status fill_observers(osh_ctx *cx, osh_q_scheme *s, const osh_recipe_quant *q, const char *what)
 {
     static const char *const keys[] = {"weights", "input_activations", "output_activations"};
     osh_status rc = OSH_OK;
-    for (size_t i = 0; i < m->n_schemes; i++) {
-        osh_q_scheme *s = &m->schemes[i];
-        osh_q_args *args[] = {&s->weights, &s->inputs, &s->outputs};
-        for (int k = 0; k < 3; k++) {
-            osh_q_args *a = args[k];
-            char where[160];
-            if (!a->present) continue;
-            if (q->observers[k][0]) snprintf(a->observer, sizeof a->observer, "%s", q->observers[k]);
-            if (a->dynamic == OSH_Q_DYNAMIC) a->observer[0] = 0, a->n_kwargs = 0;
-            if (a->dynamic == OSH_Q_DYNAMIC) continue;
-            osh_q_observer_default(a, k == 0);
-            snprintf(where, sizeof where, "%.80s: %.40s.%s", what, s->group_name, keys[k]);
-            OSH_TRY(osh_q_observer_check(cx, a, where));
-        }
+    osh_q_args *args[] = {&s->weights, &s->inputs, &s->outputs};
+    for (int k = 0; k < 3; k++) {
+        osh_q_args *a = args[k];
+        char where[160];
+        if (!a->present) continue;
+        if (q->observers[k][0]) snprintf(a->observer, sizeof a->observer, "%s", q->observers[k]);
+        if (a->dynamic == OSH_Q_DYNAMIC) a->observer[0] = 0, a->n_kwargs = 0;
+        if (a->dynamic == OSH_Q_DYNAMIC) continue;
+        osh_q_observer_default(a, k == 0);
+        snprintf(where, sizeof where, "%.80s: %.40s.%s", what, s->group_name, keys[k]);
+        OSH_TRY(osh_q_observer_check(cx, a, where));
     }
 done:
     return rc;
@@ -304,20 +302,52 @@ done:
     return rc;
 }
 
-/* Numbers of bits, by rising ones. */
-static osh_status read_candidates(osh_ctx *cx, osh_modifier *m, const osh_yaml *y, const char *what)
+/* A scheme with a name, and the modifier's observers. */
+static osh_status read_candidate(osh_ctx *cx, osh_candidate *c, const osh_yaml *y, const osh_recipe_quant *q,
+                                 const char *what)
 {
     osh_status rc = OSH_OK;
+    osh_q_scheme s = {0}; // strings are views
+    rc = osh_q_preset(cx, &s, y->text);
+    if (rc) osh_note(cx, "reading %s:%d:%d: candidates", what, y->line, y->column);
+    if (rc) goto done;
+    if (!s.weights.present || (s.inputs.present && s.inputs.dynamic != OSH_Q_DYNAMIC))
+        OSH_TRY(bad(cx, y, what, "candidates",
+                    "schemes with weights, and with no inputs or dynamic ones, whose loss is known beforehand"));
+    s.group_name = y->text;
+    OSH_TRY(fill_observers(cx, &s, q, what));
+    snprintf(c->name, sizeof c->name, "%s", y->text);
+    for (char *at = c->name; *at; at++) *at = (char)toupper((unsigned char)*at);
+    c->weights = s.weights, c->inputs = s.inputs;
+done:
+    return rc;
+}
+
+/* Numbers of bits, by rising ones, and schemes behind them. */
+static osh_status read_candidates(osh_ctx *cx, osh_modifier *m, const osh_recipe_quant *q, const char *what)
+{
+    osh_status rc = OSH_OK;
+    const osh_yaml *y = q->candidates;
     bool has[9] = {false};
-    if (y->kind != OSH_Y_SEQ || !y->n) OSH_TRY(bad(cx, y, what, "candidates", "a list of bits, such as [3, 4, 8]"));
+    if (y->kind != OSH_Y_SEQ || !y->n || y->n > OSH_CANDIDATES)
+        OSH_TRY(bad(cx, y, what, "candidates", "a list of bits, such as [3, 4, 8], or of schemes, 7 at most"));
+    OSH_NEW(cx, m->candidates, OSH_CANDIDATES);
     for (size_t i = 0; i < y->n; i++) {
         const osh_yaml *v = y->items[i];
+        if (v->kind == OSH_Y_STR) continue;
         if (v->kind != OSH_Y_INT || v->i < 2 || v->i > 8 || has[v->i])
-            OSH_TRY(bad(cx, v, what, "candidates", "bits from 2 to 8, each once"));
+            OSH_TRY(bad(cx, v, what, "candidates", "bits from 2 to 8, each once, or schemes"));
         has[v->i] = true;
     }
     for (int b = 2; b <= 8; b++)
-        if (has[b]) m->candidates[m->n_candidates++] = b;
+        if (has[b]) m->candidates[m->n_candidates++].bits = b;
+    for (size_t i = 0; i < y->n; i++) {
+        if (y->items[i]->kind != OSH_Y_STR) continue;
+        osh_candidate *c = &m->candidates[m->n_candidates++];
+        OSH_TRY(read_candidate(cx, c, y->items[i], q, what));
+        for (osh_candidate *o = m->candidates; o < c; o++)
+            if (!strcmp(o->name, c->name)) OSH_TRY(bad(cx, y->items[i], what, "candidates", "each scheme once"));
+    }
 done:
     return rc;
 }
@@ -330,7 +360,7 @@ osh_status osh_recipe_quant_build(osh_ctx *cx, osh_modifier *m, const osh_recipe
                  q->scheme->line, q->scheme->column);
     if (q->ignore) OSH_TRY(osh_recipe_strs(cx, &m->ignore, q->ignore, "ignore", what));
     if (q->cache) OSH_TRY(read_cache(cx, m, q->cache, what));
-    if (q->candidates) OSH_TRY(read_candidates(cx, m, q->candidates, what));
+    if (q->candidates) OSH_TRY(read_candidates(cx, m, q, what));
     m->has_config = q->scheme || q->config_groups;
     if (q->config_groups || (q->scheme && q->scheme->kind == OSH_Y_MAP)) {
         OSH_TRY(build_groups(cx, m, q, what));
@@ -351,7 +381,7 @@ osh_status osh_recipe_quant_build(osh_ctx *cx, osh_modifier *m, const osh_recipe
                  "%s:%d:%d: targets without scheme or config_groups: want one of them", what,
                  q->targets->line, q->targets->column);
     }
-    OSH_TRY(fill_observers(cx, m, q, what));
+    for (size_t i = 0; i < m->n_schemes; i++) OSH_TRY(fill_observers(cx, &m->schemes[i], q, what));
     OSH_TRY(take_attention(cx, m, what));
 done:
     return rc;

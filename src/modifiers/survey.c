@@ -7,23 +7,51 @@
  * as large as that of rounding to nearest, and what it costs when the columns behind it make up for what they can is
  * c_j: so one factorization serves all candidates. Rounding to nearest: c_j = H_jj, as if errors of different columns
  * had nothing to do with each other. That is taken of OSH_SURVEY_BITS bits for either: what rounding so does to the
- * model's predictions can be measured, and says what a loss of this Linear is worth. */
+ * model's predictions can be measured, and says what a loss of this Linear is worth.
+ *
+ * Candidates that are schemes with a name may round inputs, too, and differ in that. What an input's rounding costs is
+ * the sum over columns of v_j, the variance of column j's error, times the mean square of the loss's gradient there
+ * (care_in); where that is not known, the sum above with W in the place of Q - W and v_j in that of c_j. Of s the step
+ * between codes, of which t is the largest, and A what the largest squares of the tokens' groups add up to,
+ *
+ *   v_j = A (s / t)^2 / 12 + H_jj r        A = max(max_j H_jj, 2 ln(g) mean_j H_jj) over the g columns of a group
+ *
+ * A is that of one outlying channel, or of a normal distribution, whichever is larger; r is 0 for integers, and of a
+ * float with d digits behind the first its relative error's mean square, 0.541 2^(-2 d) / 12. */
 #include "modifiers/survey.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "modifiers/gptq.h"
+#include "ops/grid.h"
 #include "quant/observer.h"
 
 enum { ROWS = 32 };
 
 bool osh_survey_scheme(osh_q_scheme *out, const osh_modifier *m, const osh_q_scheme *s, int k)
 {
+    const osh_candidate *c = m->n_candidates ? &m->candidates[k] : NULL;
     *out = *s;
-    if (k >= (m->n_candidates ? m->n_candidates : OSH_CANDIDATES)) return false;
-    out->weights.bits = m->n_candidates ? m->candidates[k] : 2 + k;
+    if (k >= (c ? m->n_candidates : OSH_CANDIDATES)) return false;
+    if (!c || c->bits) out->weights.bits = c ? c->bits : 2 + k;
+    else out->weights = c->weights, out->inputs = c->inputs, out->format[0] = 0;
     return true;
+}
+
+void osh_survey_label(char out[16], const osh_modifier *m, int k)
+{
+    const osh_candidate *c = m->n_candidates ? &m->candidates[k] : NULL;
+    if (c && !c->bits) snprintf(out, 16, "%s", c->name);
+    else snprintf(out, 16, "%d bits", c ? c->bits : 2 + k);
+}
+
+bool osh_survey_of_inputs(const osh_modifier *m)
+{
+    for (int k = 0; k < m->n_candidates; k++)
+        if (!m->candidates[k].bits) return true; // its inputs are not the scheme's
+    return false;
 }
 
 void osh_survey_name(char *out, size_t cap, const osh_modifier *m)
@@ -31,8 +59,11 @@ void osh_survey_name(char *out, size_t cap, const osh_modifier *m)
     osh_q_scheme s;
     size_t at = 0;
     *out = 0;
-    for (int k = 0; osh_survey_scheme(&s, m, &(osh_q_scheme){0}, k) && at < cap; k++)
-        at += (size_t)snprintf(out + at, cap - at, "%s%d", k ? " " : "", s.weights.bits);
+    for (int k = 0; osh_survey_scheme(&s, m, &(osh_q_scheme){0}, k) && at < cap; k++) {
+        bool named = m->n_candidates && !m->candidates[k].bits;
+        if (named) at += (size_t)snprintf(out + at, cap - at, "%s%s", k ? " " : "", m->candidates[k].name);
+        else at += (size_t)snprintf(out + at, cap - at, "%s%d", k ? " " : "", s.weights.bits);
+    }
 }
 
 static unsigned wants(const osh_modifier *m, const osh_q_scheme *s)
@@ -44,7 +75,7 @@ typedef struct scan { // of one weight under one candidate
     const osh_linear_job *j;
     const osh_q_scheme *s;
     const osh_qparams *params;
-    const void *codes;
+    const void *codes; // NULL: of zeros, so that the loss is the weight's own
     const float *cost; // [I]
     uint8_t *decoded;  // own: [threads, I] a row, dtype of w
     float *wide;       // own: [threads, 2, I]
@@ -62,7 +93,8 @@ static osh_status scan_rows(osh_ctx *cx, void *user, int64_t chunk, int worker)
     (void)cx;
     for (int64_t o = chunk * ROWS; o < O && o < (chunk + 1) * ROWS; o++) {
         double sum = 0;
-        osh_q_decode_rows(decoded, w->dtype, s->codes, s->params, &s->s->weights, O, I, o, 1);
+        if (s->codes) osh_q_decode_rows(decoded, w->dtype, s->codes, s->params, &s->s->weights, O, I, o, 1);
+        else memset(decoded, 0, bytes);
         osh_to_f32(a, decoded, w->dtype, I);
         osh_to_f32(b, (const uint8_t *)w->data + (size_t)o * bytes, w->dtype, I);
         for (int64_t i = 0; i < I; i++) sum += (double)s->cost[i] * ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
@@ -71,14 +103,46 @@ static osh_status scan_rows(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
+static osh_status scan_all(osh_ctx *cx, double *loss, scan *s)
+{
+    osh_status rc = OSH_OK;
+    int64_t O = s->j->w->shape[0];
+    OSH_TRY(osh_parallel_for(cx, (O + ROWS - 1) / ROWS, scan_rows, s));
+    for (int64_t o = 0; o < O; o++) *loss += s->loss[o] * (s->j->care ? s->j->care[o] : 1);
+done:
+    return rc;
+}
+
+/* v [I] of dynamic inputs, from the diagonal of H. */
+static void input_variances(float *v, const osh_q_args *a, const float *diag, int64_t I)
+{
+    osh_grid grid = osh_grid_of(a->bits, a->type == OSH_Q_FLOAT);
+    double step = grid.digits ? ldexp(1, grid.least) : 1, top = grid.hi + (grid.digits ? 0 : 0.5);
+    double relative = grid.digits ? 0.541 * ldexp(1, -2 * (grid.digits - 1)) / 12 : 0;
+    int64_t seg = osh_q_in_groups(a) && a->group_size < I ? a->group_size : I;
+    for (int64_t first = 0; first < I; first += seg) {
+        int64_t n = first + seg < I ? seg : I - first;
+        double most = 0, sum = 0;
+        for (int64_t i = first; i < first + n; i++) sum += diag[i], most = diag[i] > most ? diag[i] : most;
+        double usual = 2 * log((double)n) * sum / (double)n, all = most > usual ? most : usual;
+        for (int64_t i = first; i < first + n; i++)
+            v[i] = (float)(all * (step / top) * (step / top) / 12 + diag[i] * relative);
+    }
+}
+
+typedef struct costs { // of a rounding error in each column: of the weight's, of the input's; own [I]
+    float *weight, *diag, *input; // diag: of H; input: of the candidate at hand; both NULL where inputs are all alike
+    int n;                        // Linears with that input
+} costs;
+
 static osh_status lose(osh_ctx *cx, double *loss, const osh_modifier *m, const osh_linear_job *j,
-                       const osh_q_scheme *of, const float *cost)
+                       const osh_q_scheme *of, const costs *c)
 {
     osh_status rc = OSH_OK;
     osh_qparams params = {.global = j->params.global, .importance = j->params.importance}; // own
     int64_t O = j->w->shape[0], I = j->w->shape[1], n = osh_threads(cx);
     void *codes = NULL; // own
-    scan s = {.j = j, .s = of, .params = &params, .cost = cost};
+    scan s = {.j = j, .s = of, .params = &params, .cost = c->weight};
     OSH_TRY(osh_q_weight_params(cx, &params, j->w, &of->weights, m->arithmetic, j->name));
     OSH_NEW(cx, s.loss, O);
     s.decoded = osh_alloc(cx, (size_t)(n * I) * osh_dtype_bytes(j->w->dtype));
@@ -87,9 +151,14 @@ static osh_status lose(osh_ctx *cx, double *loss, const osh_modifier *m, const o
     if (!s.decoded || !s.wide || !codes) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look at %s", j->name);
     OSH_TRY(osh_q_encode(cx, codes, j->w, &params, &of->weights, m->arithmetic));
     s.codes = codes;
-    OSH_TRY(osh_parallel_for(cx, (O + ROWS - 1) / ROWS, scan_rows, &s));
     *loss = 0;
-    for (int64_t o = 0; o < O; o++) *loss += s.loss[o] * (j->care ? j->care[o] : 1);
+    OSH_TRY(scan_all(cx, loss, &s));
+    if (!c->diag || !of->inputs.present) goto done;
+    input_variances(c->input, &of->inputs, c->diag, I);
+    for (int64_t i = 0; j->care_in && i < I; i++) *loss += j->care_in[i] * c->input[i] / c->n;
+    if (j->care_in) goto done;
+    s.codes = NULL, s.cost = c->input;
+    OSH_TRY(scan_all(cx, loss, &s));
 done:
     osh_qparams_deinit(cx, &params);
     osh_free(cx, codes);
@@ -108,24 +177,31 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
     osh_status rc = OSH_OK;
     int64_t I = h->shape[0];
     osh_q_scheme s;
-    float *cost = NULL; // own
-    OSH_NEW(cx, cost, I);
-    for (int64_t i = 0; i < I; i++) cost[i] = ((const float *)h->data)[i * (I + 1)];
+    costs c = {.n = n};
+    OSH_NEW(cx, c.weight, I);
+    for (int64_t i = 0; i < I; i++) c.weight[i] = ((const float *)h->data)[i * (I + 1)];
     for (int k = 0; k < n; k++) {
         osh_linear_job *j = &jobs[k];
         j->objective = j->nearest = -1, j->nmse = 0, j->losses = (osh_losses){0};
         s = *j->scheme, s.weights.bits = OSH_SURVEY_BITS;
-        OSH_TRY(lose(cx, &j->losses.all, m, j, &s, cost));
+        OSH_TRY(lose(cx, &j->losses.all, m, j, &s, &c));
     }
-    if (is_gptq(m)) OSH_TRY(osh_gptq_costs(cx, cost, m, jobs, h, n_samples));
+    if (osh_survey_of_inputs(m)) {
+        OSH_NEW(cx, c.diag, I);
+        OSH_NEW(cx, c.input, I);
+        memcpy(c.diag, c.weight, (size_t)I * sizeof *c.diag);
+    }
+    if (is_gptq(m)) OSH_TRY(osh_gptq_costs(cx, c.weight, m, jobs, h, n_samples));
     for (int k = 0; k < n; k++) {
         osh_linear_job *j = &jobs[k];
-        for (int c = 0; osh_survey_scheme(&s, m, j->scheme, c); c++)
-            OSH_TRY(lose(cx, &j->losses.of[j->losses.n++], m, j, &s, cost));
+        for (int i = 0; osh_survey_scheme(&s, m, j->scheme, i); i++)
+            OSH_TRY(lose(cx, &j->losses.of[j->losses.n++], m, j, &s, &c));
         OSH_TRY(osh_linear_job_done(cx, j));
     }
 done:
-    osh_free(cx, cost);
+    osh_free(cx, c.weight);
+    osh_free(cx, c.diag);
+    osh_free(cx, c.input);
     return rc;
 }
 
@@ -138,10 +214,16 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
         size_t O = (size_t)j->w->shape[0], rows = (size_t)n_threads * I;
         size_t look = osh_mem_gross(O * sizeof(double)) + osh_mem_gross(O * I) +
                       osh_mem_gross(rows * 2 * sizeof(float)) + osh_mem_gross(rows * osh_dtype_bytes(j->w->dtype));
-        size_t params = osh_job_params_bytes(j) + osh_job_search_bytes(j), run = look > params ? look : params;
-        run += osh_job_result_bytes(j) - osh_mem_gross(O * I); // scales and zero points
-        if (run > peak) peak = run;
+        osh_q_scheme s;
+        for (int i = 0; osh_survey_scheme(&s, m, j->scheme, i); i++) {
+            osh_linear_job as = *j;
+            as.scheme = &s;
+            size_t params = osh_job_params_bytes(&as) + osh_job_search_bytes(&as), run = look > params ? look : params;
+            run += osh_job_result_bytes(&as) - osh_mem_gross(O * I); // scales and zero points
+            if (run > peak) peak = run;
+        }
     }
+    if (osh_survey_of_inputs(m)) cost *= 3;
     size_t factor = is_gptq(m) ? osh_gptq_costs_bytes((int64_t)I, n_threads) : 0;
     return cost + (factor > peak ? factor : peak);
 }
@@ -151,12 +233,21 @@ static const osh_modifier_type survey = {.name = "survey", .wants = wants, .comp
 osh_status osh_survey_begin(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
+    char *who = NULL; // own
     for (size_t i = 0; i < m->n_schemes; i++) {
         const osh_q_args *a = &m->schemes[i].weights;
         if (a->present && a->type != OSH_Q_INT)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: the bits of integer weights can be chosen, and those of %s are none: "
                      "want integers, or no --target-bits and no --target-size", m->type->name,
                      m->schemes[i].group_name);
+    }
+    for (int k = 0; k < m->n_candidates; k++) {
+        const osh_candidate *c = &m->candidates[k];
+        osh_q_scheme s = {.weights = c->weights, .inputs = c->inputs};
+        if (c->bits) continue;
+        if (!(who = osh_q_who_loads(cx, &s, NULL))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look at a candidate");
+        if (strstr(who, "no kernel of vLLM")) osh_log(cx, OSH_LOG_WARN, "candidates: %s: %s", c->name, who);
+        osh_free(cx, who), who = NULL;
     }
     m->surveyed = m->type;
     m->type = &survey;

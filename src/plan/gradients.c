@@ -2,6 +2,8 @@
 #include "plan/gradients.h"
 
 #include "graph/back.h"
+#include "modifiers/survey.h"
+#include "plan/lookup.h"
 
 static osh_status say_not(osh_ctx *cx, osh_plan *p, const char *why, const char *module)
 {
@@ -42,6 +44,18 @@ done:
     return rc;
 }
 
+/* Linears alone read the value: its gradient is theirs. */
+static bool read_by_linears(const osh_plan *p, int value)
+{
+    const osh_value *v = &p->graph->values[value];
+    for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
+        const osh_node *n = &p->graph->nodes[i];
+        for (int k = 0; k < n->op->n_in; k++)
+            if (n->in[k] == value && !osh_node_is(n, "linear")) return false;
+    }
+    return v->producer >= 0;
+}
+
 osh_status osh_plan_gradients(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -53,6 +67,12 @@ osh_status osh_plan_gradients(osh_ctx *cx, osh_plan *p)
     p->gradients = !p->gradients_not;
     for (int i = 0; p->gradients && i < p->n_linears; i++)
         OSH_TRY(osh_tensor_new(cx, &p->linears[i].care, OSH_F64, 1, &p->linears[i].O));
+    for (int i = 0; p->gradients && i < p->n_linears; i++) {
+        osh_linear *l = &p->linears[i];
+        bool wanted = p->recipe && osh_survey_of_inputs(&p->recipe->modifiers[l->modifier]);
+        if (wanted && osh_first_reader(p, l->input) == i && read_by_linears(p, l->input))
+            OSH_TRY(osh_tensor_new(cx, &l->care_in, OSH_F64, 1, &l->I));
+    }
 done:
     osh_free(cx, seen);
     return rc;

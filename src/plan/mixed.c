@@ -63,6 +63,7 @@ static osh_status add_linear(osh_ctx *cx, osh_mixed *m, const osh_plan *p, int l
     for (; osh_survey_scheme(&s, &p->recipe->modifiers[l->modifier], l->scheme, k); k++) {
         int64_t bytes = 0;
         OSH_TRY(tensor_bytes(cx, &bytes, l, &s));
+        osh_survey_label(u->label[k], &p->recipe->modifiers[l->modifier], k);
         u->bits[k] = s.weights.bits, u->bytes[k] += bytes, u->loss[k] += losses->of[k];
     }
     u->n = k, u->rounded += losses->all;
@@ -162,8 +163,15 @@ static double saved_per_byte(const osh_mixed_unit *u, int from, int to)
 /* Candidates on the lower hull, by rising bytes and falling loss. Returns how many. */
 static int hull_of(int *hull, const osh_mixed_unit *u)
 {
-    int n = 0;
-    for (int k = 0; k < u->n; k++) {
+    int n = 0, by_bytes[OSH_CANDIDATES];
+    for (int i = 0; i < u->n; i++) { // candidates of several formats come in any order
+        int at = i;
+        for (; at > 0 && u->bytes[by_bytes[at - 1]] > u->bytes[i]; at--) by_bytes[at] = by_bytes[at - 1];
+        by_bytes[at] = i;
+    }
+    for (int i = 0; i < u->n; i++) {
+        int k = by_bytes[i];
+        if (n && u->bytes[k] == u->bytes[hull[n - 1]] && u->loss[k] < u->loss[hull[n - 1]]) n--;
         if (n && (u->loss[k] >= u->loss[hull[n - 1]] || u->bytes[k] <= u->bytes[hull[n - 1]])) continue;
         while (n > 1 && saved_per_byte(u, hull[n - 2], hull[n - 1]) <= saved_per_byte(u, hull[n - 1], k)) n--;
         hull[n++] = k;
@@ -365,7 +373,11 @@ osh_status osh_mixed_recipe(osh_ctx *cx, char **out, const osh_mixed *m, const o
             }
             if (!g->n) continue;
             l.n++;
-            if (!(g->name = osh_sprintf(cx, "%s_%dbit", p->schemes[s].group_name, g->scheme->weights.bits)))
+            const osh_modifier *of = &p->recipe->modifiers[g->modifier];
+            bool named = of->n_candidates && !of->candidates[k].bits;
+            g->name = named ? osh_sprintf(cx, "%s_%s", p->schemes[s].group_name, of->candidates[k].name)
+                            : osh_sprintf(cx, "%s_%dbit", p->schemes[s].group_name, g->scheme->weights.bits);
+            if (!g->name)
                 OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
         }
     OSH_TRY(osh_recipe_with_groups(cx, out, p->recipe, head, l.groups, l.n));

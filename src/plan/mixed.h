@@ -8,7 +8,8 @@ typedef struct osh_mixed_unit {
     char *name;          // own: what its modules have in common: "model.layers.0.self_attn.qkv"
     int64_t n_weights;
     int n;               // candidates
-    int bits[OSH_CANDIDATES];
+    int bits[OSH_CANDIDATES];      // of a code
+    char label[OSH_CANDIDATES][16]; // "4 bits", "NVFP4A16"
     int64_t bytes[OSH_CANDIDATES]; // of all tensors that stand for its weights
     double loss[OSH_CANDIDATES];   // as a survey finds them; osh_mixed_weigh: what they do to the model
     double rounded;      // the same of the rounding whose effect is measured

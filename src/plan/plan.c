@@ -310,8 +310,11 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
 {
     if (!p) return;
     for (size_t i = 0; i < p->n_schemes; i++) osh_q_scheme_deinit(cx, &p->schemes[i]);
-    for (int i = 0; i < p->n_linears; i++)
-        osh_free(cx, p->linears[i].name), osh_tensor_free(cx, p->linears[i].care);
+    for (int i = 0; i < p->n_linears; i++) {
+        osh_free(cx, p->linears[i].name);
+        osh_tensor_free(cx, p->linears[i].care);
+        osh_tensor_free(cx, p->linears[i].care_in);
+    }
     osh_plan_drop_output(cx, p);
     osh_free(cx, p->schemes);
     osh_free(cx, p->linears);

@@ -43,6 +43,8 @@ typedef struct osh_linear { // a module that is quantized
     int64_t first_out;      // output tensors [first_out, first_out + n_out)
     int n_out;
     osh_tensor *care;       // own: F64 [O], of a survey with gradients (gradients.h); NULL: there are none
+    osh_tensor *care_in;    // own: F64 [I], the same of its input, of the first that reads it, where candidates round
+                            // inputs; NULL: not known
 } osh_linear;
 
 typedef struct osh_dense { // weights that stay dense, alike but for the numbers in their names

@@ -15,9 +15,15 @@ static bool add_unit(cJSON *list, const osh_mixed_unit *u)
     bool ok = o && cJSON_AddItemToArray(list, o) && cJSON_AddStringToObject(o, "name", u->name) &&
               cJSON_AddNumberToObject(o, "weights", (double)u->n_weights) &&
               cJSON_AddNumberToObject(o, "bits", u->bits[u->chosen]) &&
+              cJSON_AddStringToObject(o, "chosen", u->label[u->chosen]) &&
               cJSON_AddNumberToObject(o, "effect", u->effect) && (c = cJSON_AddArrayToObject(o, "candidates"));
     for (int k = 0; ok && k < u->n; k++)
         ok = add_row(c, (double[]){u->bits[k], (double)u->bytes[k], u->loss[k]}, 3);
+    ok = ok && (c = cJSON_AddArrayToObject(o, "labels"));
+    for (int k = 0; ok && k < u->n; k++) {
+        cJSON *label = cJSON_CreateString(u->label[k]);
+        ok = label && cJSON_AddItemToArray(c, label);
+    }
     return ok;
 }
 
@@ -93,14 +99,14 @@ void osh_mixed_page(osh_page *pg, const osh_mixed *m)
         OSH_PUT(pg, ".</p>\n");
     }
     draw(pg, m);
-    OSH_PUT(pg, "<details><summary>%d units</summary><div class=\"wide\"><table id=\"units\"><tr><th>unit</th><th>bits"
-            "</th><th>loss</th><th>effect of 3 bits</th></tr>\n", m->n_units);
+    OSH_PUT(pg, "<details><summary>%d units</summary><div class=\"wide\"><table id=\"units\"><tr><th>unit</th>"
+            "<th>weights</th><th>loss</th><th>effect of 3 bits</th></tr>\n", m->n_units);
     for (int i = 0; i < m->n_units; i++) {
         const osh_mixed_unit *u = &m->units[i];
         OSH_PUT(pg, "<tr><td>");
         osh_page_escape(pg, u->name);
-        OSH_PUT(pg, "</td><td class=\"n\">%d</td><td class=\"n\">%.3g</td><td class=\"n\">%.3g</td></tr>\n",
-                u->bits[u->chosen], u->loss[u->chosen], u->effect);
+        OSH_PUT(pg, "</td><td class=\"n\">%s</td><td class=\"n\">%.3g</td><td class=\"n\">%.3g</td></tr>\n",
+                u->label[u->chosen], u->loss[u->chosen], u->effect);
     }
     OSH_PUT(pg, "</table></div></details>\n");
 }

@@ -187,6 +187,7 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
     int most = n_waiting(r, lead->input, s0, s1);
     OSH_NEW(cx, jobs, most);
     OSH_NEW(cx, which, most);
+    const osh_tensor *care_in = p->linears[osh_first_reader(p, lead->input)].care_in;
     for (int i = first; i >= 0; i = osh_next_reader(p, i)) {
         const osh_linear *l = &p->linears[i];
         if (l->subgraph < s0 || l->subgraph >= s1 || (l->wants & OSH_STAT_BLOCK) ||
@@ -194,7 +195,8 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
             continue;
         jobs[n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w->w[l->weight], .shift = d,
                                    .keep_w = !in_memory, .done = take, .user = &s, .sparsity = l->sparsity,
-                                   .care = l->care ? l->care->data : NULL, .n_tokens = p->data.offsets[p->data.n]};
+                                   .care = l->care ? l->care->data : NULL,
+                                   .care_in = care_in ? care_in->data : NULL, .n_tokens = p->data.offsets[p->data.n]};
         if (w->device) jobs[n].w = w->host[l->weight], jobs[n].device_w = w->w[l->weight];
         jobs[n].pack = w->device && l->format->pack_rows;
         which[n++] = i;

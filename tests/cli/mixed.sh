@@ -86,6 +86,39 @@ P
 "$ONESHOT" plan "${head[@]}" | grep -q 'effects of rounding, and not by gradients: lm_head is the output head' || fail "no word in the plan"
 grep -q 'QuantizationModifier' rtn/recipe.yaml && ! grep -q candidates rtn/recipe.yaml || fail "$(cat rtn/recipe.yaml)"
 
+# schemes as candidates: a format for each group, the loss of rounding inputs, too; the same bytes for any threads
+among="[3, MXFP8, NVFP4A16, 4, MXFP6A16, W8A8]"
+[ -z "$SANITIZED" ] || among="[4, MXFP8]"
+sed "s/QuantizationModifier/GPTQModifier/; s/W8A16/W4A16/; s/\[8, 4\]/$among/" recipe.yaml >formats.yaml
+mix=(--model "$model" --recipe formats.yaml "${data[@]}" --progress none --target-bits 5)
+"$ONESHOT" "${mix[@]}" --threads 1 --output mix >said 2>warned
+"$ONESHOT" verify mix --model "$model" >found || fail "$(cat found)"
+[ -n "$SANITIZED" ] || {
+grep -q 'NVFP4A16 for [0-9]*, .*MXFP6A16 for [0-9]*.* of 16 units' said || fail "$(cat said)"
+grep -q 'candidates: MXFP6A16: .*no kernel of vLLM' warned && ! grep -q 'MXFP8:' warned || fail "$(cat warned)"
+"$ONESHOT" "${mix[@]}" --threads 3 --output mix3 >/dev/null 2>&1
+cmp mix/model.safetensors mix3/model.safetensors
+python3 - mix <<'P'
+import json, sys
+c = json.load(open(sys.argv[1] + "/oneshot-report.json"))["choice"]
+q = json.load(open(sys.argv[1] + "/config.json"))["quantization_config"]
+chosen = {u["name"]: u["chosen"] for u in c["units"]}
+assert c["bits"] <= 5 and len(set(chosen.values())) > 2, chosen
+kinds = {"3 bits": "pack-quantized", "4 bits": "pack-quantized", "NVFP4A16": "nvfp4-pack-quantized", "W8A8": "int-quantized",
+         "MXFP6A16": "mxfp6-pack-quantized", "MXFP8": "mxfp8-quantized"}
+formats = {m: g["format"] for g in q["config_groups"].values() for m in g["targets"]}
+assert q["format"] == "mixed-precision" and len(formats) == 28, q
+assert all(formats[n] == kinds[k] for n, k in chosen.items()), (formats, chosen)
+for fused in (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj")):
+    for m, f in formats.items():
+        parent, leaf = m.rsplit(".", 1)
+        if leaf in fused: assert all(formats[parent + "." + x] == f for x in fused), m
+loss = lambda label: sum(u["candidates"][u["labels"].index(label)][2] for u in c["units"])
+assert loss("MXFP6A16") < loss("4 bits") < loss("3 bits"), "weights"
+assert 2 * loss("MXFP6A16") < loss("MXFP8") and loss("W8A8") < loss("MXFP8"), "inputs of 4 digits are worse than of 8 bits"
+P
+}
+
 refused() { # TEXT, arguments
     local text=$1 rc=0
     shift

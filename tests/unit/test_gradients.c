@@ -28,17 +28,27 @@ static void job_open(job *j, const char *name, osh_dtype dt, int n_threads)
         const osh_node *n = &g->nodes[i];
         if (strcmp(n->op->name, "linear")) continue;
         j->p.linears[j->p.n_linears++] = (osh_linear){.name = g->modules[n->module].name, .node = i, .weight = n->w[0],
-                                                      .O = g->values[n->out[0]].width};
+                                                      .input = n->in[0], .O = g->values[n->out[0]].width,
+                                                      .I = g->values[n->in[0]].width};
     }
     j->offsets[0] = 0;
     for (int s = 0; s < LENGTHS; s++) j->offsets[s + 1] = j->offsets[s] + lengths[s];
     j->p.data = (osh_dataset){j->at.t.ids, j->offsets, LENGTHS};
     tiny_check(j->at.cx, osh_plan_gradients(j->at.cx, &j->p));
+    for (int i = 0; j->p.gradients && i < j->p.n_linears; i++) { // as where candidates round inputs
+        osh_linear *l = &j->p.linears[i];
+        int first = 0;
+        while (j->p.linears[first].input != l->input) first++;
+        if (first == i) tiny_check(j->at.cx, osh_tensor_new(j->at.cx, &l->care_in, OSH_F64, 1, &l->I));
+    }
 }
 
 static void job_close(job *j)
 {
-    for (int i = 0; i < j->p.n_linears; i++) osh_tensor_free(j->at.cx, j->p.linears[i].care);
+    for (int i = 0; i < j->p.n_linears; i++) {
+        osh_tensor_free(j->at.cx, j->p.linears[i].care);
+        osh_tensor_free(j->at.cx, j->p.linears[i].care_in);
+    }
     osh_free(j->at.cx, j->p.gradients_not);
     free(j->p.linears);
     tiny_model_close(&j->at);
@@ -126,12 +136,16 @@ static void squares_are_of_differences(void **state)
         tiny_check(j.at.cx, osh_weights_load(j.at.cx, j.at.w, j.at.g, j.at.ck, 0, j.at.g->n_nodes));
         for (int i = 0; i < j.p.n_linears; i++) {
             const osh_linear *l = &j.p.linears[i];
-            const double *care = l->care->data;
-            int64_t most = 0;
-            for (int64_t o = 0; o < l->O; o++) most = care[o] > care[most] ? o : most;
-            double want = by_differences(&j, j.at.g->nodes[l->node].out[0], most);
-            if (fabs(sqrt(care[most]) - sqrt(want)) > 0.03 * sqrt(want) + 1e-4)
-                fail_msg("%s: %s output %d: %g, by differences %g", names[k], l->name, (int)most, care[most], want);
+            const osh_tensor *cares[] = {l->care, l->care_in};
+            for (int in = 0; in < (l->care_in ? 2 : 1); in++) {
+                const double *care = cares[in]->data;
+                int64_t most = 0;
+                for (int64_t o = 0; o < cares[in]->shape[0]; o++) most = care[o] > care[most] ? o : most;
+                double want = by_differences(&j, in ? l->input : j.at.g->nodes[l->node].out[0], most);
+                if (fabs(sqrt(care[most]) - sqrt(want)) > 0.03 * sqrt(want) + 1e-4)
+                    fail_msg("%s: %s %s %d: %g, by differences %g", names[k], l->name, in ? "input" : "output",
+                             (int)most, care[most], want);
+            }
         }
         job_close(&j);
     }

@@ -24,6 +24,11 @@ static osh_mixed *make(osh_ctx *cx, uint64_t seed)
             worth *= 0.1 + 0.05 * (double)(osh_rng_u64(seed, 2 + (uint64_t)k, (uint64_t)u) % 20); // also above 1
             x->loss[k] = worth;
         }
+        if (seed % 2) { // of several formats: not by rising bytes
+            int64_t bytes = x->bytes[1];
+            double loss = x->loss[1];
+            x->bytes[1] = x->bytes[2], x->loss[1] = x->loss[2], x->bytes[2] = bytes, x->loss[2] = loss;
+        }
     }
     return m;
 }
