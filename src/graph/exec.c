@@ -290,12 +290,18 @@ int osh_exec_together(const osh_exec_cut *c, int node)
     return c->end;
 }
 
+struct osh_lanes {
+    int n_made; // threads
+    bool *outer;      // own [values]: made by nodes that run by sample, for who comes later; between them none
+    osh_batch *batch; // own [n]: what each thread has of its sample; between runs nothing
+};
+
 typedef struct lanes { // of a run of nodes on a batch
     const job *j;
     int first, end;   // of the nodes
     const bool *run;  // as osh_exec_run's, of [j->first, ...)
-    bool *outer;      // view [values]: made here for who comes later
-    osh_batch *batch; // own [threads]: what each has of its sample
+    bool *outer;      // view
+    osh_batch *batch; // view
 } lanes;
 
 static bool runs(const lanes *l, int node) { return !l->run || l->run[node - l->j->first]; }
@@ -409,37 +415,50 @@ done:
     return rc;
 }
 
-static osh_status lanes_new(osh_ctx *cx, lanes *l, const osh_graph *g)
+osh_status osh_lanes_new(osh_ctx *cx, osh_lanes **out, const osh_graph *g)
 {
     osh_status rc = OSH_OK;
+    osh_lanes *l = NULL; // own
+    OSH_NEW(cx, l, 1);
     OSH_NEW(cx, l->outer, g->n_values);
     OSH_NEW(cx, l->batch, osh_threads(cx));
     for (int i = 0; i < osh_threads(cx); i++) {
-        OSH_NEW(cx, l->batch[i].values, g->n_values);
-        OSH_NEW(cx, l->batch[i].into, g->n_values);
-        OSH_NEW(cx, l->batch[i].offsets, 2);
+        osh_batch *b = &l->batch[l->n_made++];
+        OSH_NEW(cx, b->values, g->n_values);
+        OSH_NEW(cx, b->into, g->n_values);
+        OSH_NEW(cx, b->offsets, 2);
     }
+    *out = l, l = NULL; // give
 done:
+    osh_lanes_free(cx, l);
     return rc;
 }
 
-static void lanes_free(osh_ctx *cx, lanes *l)
+void osh_lanes_free(osh_ctx *cx, osh_lanes *l)
 {
-    for (int i = 0; l->batch && i < osh_threads(cx); i++) {
+    if (!l) return;
+    for (int i = 0; l->batch && i < l->n_made; i++) {
         osh_free(cx, l->batch[i].values);
         osh_free(cx, l->batch[i].into);
         osh_free(cx, l->batch[i].offsets);
     }
     osh_free(cx, l->batch);
     osh_free(cx, l->outer);
+    osh_free(cx, l);
+}
+
+size_t osh_lanes_bytes(const osh_graph *g, int n_threads)
+{
+    size_t lists = 2 * osh_mem_gross((size_t)g->n_values * sizeof(void *)) + osh_mem_gross(2 * sizeof(int64_t));
+    return osh_mem_gross(sizeof(osh_lanes)) + osh_mem_gross((size_t)g->n_values * sizeof(bool)) +
+           osh_mem_gross((size_t)n_threads * sizeof(osh_batch)) + (size_t)n_threads * lists;
 }
 
 static osh_status run_by_sample(osh_ctx *cx, job *j, const bool *run)
 {
     osh_status rc = OSH_OK;
     osh_exec_cut cut = {j->g, j->first, j->first + j->n, run, j->hooks->seen, j->hooks->routed};
-    lanes l = {.j = j, .run = run}; // own
-    OSH_TRY(lanes_new(cx, &l, j->g));
+    lanes l = {.j = j, .run = run, .outer = j->hooks->lanes->outer, .batch = j->hooks->lanes->batch};
     for (int i = j->first, end; i < cut.end; i = end) {
         end = osh_exec_together(&cut, i);
         int n = 0;
@@ -450,7 +469,6 @@ static osh_status run_by_sample(osh_ctx *cx, job *j, const bool *run)
             if (runs(&l, k)) OSH_TRY(run_node(cx, j, k));
     }
 done:
-    lanes_free(cx, &l);
     return rc;
 }
 
@@ -481,7 +499,7 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_graph *g, int first, int n, const
         if (hooks && hooks->value) OSH_TRY(hooks->value(cx, hooks->user, v, b->values[v], b));
         drop(cx, &j, v, first - 1);
     }
-    bool by_sample = hooks && hooks->by_sample && !hooks->linear_input && !b->device;
+    bool by_sample = hooks && hooks->lanes && !hooks->linear_input && !b->device;
     by_sample = by_sample && osh_exec_by_sample(b->seqs.n, osh_threads(cx));
     if (by_sample) OSH_TRY(run_by_sample(cx, &j, run));
     for (int i = first; i < first + n && !by_sample; i++)

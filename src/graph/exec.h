@@ -45,6 +45,12 @@ osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const o
                             const int64_t *offsets, int64_t n_samples);
 void osh_batch_free(osh_ctx *cx, osh_batch *b);
 
+/* What threads have of samples while nodes run sample by sample; one for many runs, none of which is at work. */
+typedef struct osh_lanes osh_lanes;
+osh_status osh_lanes_new(osh_ctx *cx, osh_lanes **out, const osh_graph *g);
+void osh_lanes_free(osh_ctx *cx, osh_lanes *l);
+size_t osh_lanes_bytes(const osh_graph *g, int n_threads);
+
 typedef struct osh_exec_hooks {
     /* A value exists and is about to be used: statistics. Called once per value and run, before its
      * consumers; for what the caller brought, when the run starts. NULL: none. */
@@ -55,9 +61,9 @@ typedef struct osh_exec_hooks {
     osh_status (*linear_input)(osh_ctx *cx, void *user, int node, const osh_tensor **x,
                                const osh_batch *b);
     void *user;
-    /* by_sample: nodes may run sample by sample, a thread each (osh_exec_by_sample), and `value` is told for certain of
-     * routers' outputs and of seen [values] (NULL: none) alone. */
-    bool by_sample;
+    /* view: nodes may run sample by sample, a thread each (osh_exec_by_sample), and `value` is told for certain of
+     * routers' outputs and of seen [values] (NULL: none) alone. NULL: they do not. */
+    osh_lanes *lanes;
     const bool *seen;
     const bool *routed; // [n] nodes that run on the rows alone that go to their expert, on the host; NULL: none
 } osh_exec_hooks;

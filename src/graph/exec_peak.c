@@ -211,15 +211,11 @@ size_t osh_exec_peak(const osh_graph *g, int first, int n, const bool *run, cons
                      const bool *keep, const size_t *hook, const osh_exec_batch *b, size_t *left)
 {
     tally t = {.g = g, .n_tokens = b->n_tokens, .n_threads = b->n_threads, .lent = lent, .batch = b};
-    size_t lists = osh_mem_gross((size_t)g->n_values * sizeof(void *)), n_tokens = (size_t)b->n_tokens;
     size_t arrays = osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
                     osh_mem_gross((size_t)g->n_values * sizeof(int)) + 4 * osh_mem_gross(0) +
-                    osh_mem_gross(n_tokens * sizeof(int64_t)); // offsets: no more samples than tokens
+                    osh_mem_gross((size_t)b->n_tokens * sizeof(int64_t)); // offsets: no more samples than tokens
     for (int v = osh_next_set(in, 0, g->n_values); v < g->n_values; v = osh_next_set(in, v + 1, g->n_values))
         appear(&t, v);
-    if (b->at_once) // what threads have of their samples
-        arrays += (size_t)b->n_threads * (2 * lists + osh_mem_gross(sizeof(osh_batch)) + osh_mem_gross(0)) +
-                  osh_mem_gross((size_t)g->n_values * sizeof(bool));
     count_brought(&t, first, n, run, in, keep, hook);
     count_nodes(&t, (range){first, first + n, run, keep, hook, 0, 0, 0});
     if (left) *left = t.live + arrays;

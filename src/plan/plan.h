@@ -215,9 +215,10 @@ osh_status osh_plan_by_route(osh_ctx *cx, osh_plan *p); // by_route.c, when Line
 int64_t osh_by_route_bytes(const osh_plan *p); // host: of the rows that are picked out for a statistic
 osh_status osh_plan_data(osh_ctx *cx, osh_plan *p);     // plan.c: calibration samples
 osh_status osh_plan_device(osh_ctx *cx, osh_plan *p);   // place.c: what --device means
-/* place.c: batches of so many samples, on a card of its own size; and how many, where nobody named a number. */
+/* batches.c: batches of so many samples, on a card of its own size; and how many, where nobody named a number. */
 osh_status osh_plan_batches(osh_ctx *cx, osh_plan *p, int64_t size);
 int64_t osh_plan_batch_size(osh_ctx *cx, const osh_plan *p);
+bool osh_plan_by_sample(const osh_plan *p, int n_threads); // some batch runs sample by sample (osh_exec_by_sample)
 
 /* Hessians on a card are made of whole batches: samples, as many as it takes to have so many tokens. Decides bytes. */
 #ifndef OSH_DEVICE_BATCH_TOKENS // fewer in a tool of the tests

@@ -116,6 +116,7 @@ static osh_status sim_init(osh_ctx *cx, sim *s, const osh_plan *p)
     s->lists = (int64_t)(osh_mem_gross(nl * sizeof(osh_linear_job)) + osh_mem_gross(nl * sizeof(int)) +
                          osh_mem_gross(nl * sizeof(osh_act_observer)) + osh_mem_gross(nv * sizeof(bool)) +
                          osh_mem_gross(nv * sizeof(void *)) + 8 * osh_mem_gross(256));
+    if (osh_plan_by_sample(p, s->n_threads)) s->lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (p->opt->scratch_compression && !strcmp(p->opt->scratch_compression, "zstd"))
         s->frame = osh_acts_frame_bytes(g, &p->data);
     if (s->card) { // a batch's lists; what reads the samples' ranges; a sample between card and disk

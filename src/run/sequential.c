@@ -24,6 +24,7 @@ typedef struct engine {
     osh_run *r;
     const osh_plan *p;
     osh_weights *w;         // own
+    osh_lanes *lanes;       // own; NULL: no batch runs sample by sample
     osh_acts *acts;         // own
     char *dir;              // own: of files of values
     osh_stats *stats;       // own; the open ones
@@ -72,6 +73,7 @@ static osh_status begin(osh_ctx *cx, engine *e)
     OSH_TRY(osh_acts_use(cx, e->acts, p->device));
     osh_acts_keep(e->acts, p->batch_at[osh_memory_kept(p, p->memory.tier)]);
     e->r->acts = e->acts;
+    if (osh_plan_by_sample(p, osh_threads(cx))) OSH_TRY(osh_lanes_new(cx, &e->lanes, p->graph));
     OSH_NEW(cx, e->in_memory, p->n_linears);
     OSH_NEW(cx, e->next, p->graph->n_weights);
     OSH_TRY(find_copies(cx, e));
@@ -91,6 +93,7 @@ static void end(osh_ctx *cx, engine *e, bool keep_files)
     osh_acts_free(cx, e->acts, keep_files);
     e->r->acts = NULL;
     osh_weights_free(cx, e->w);
+    osh_lanes_free(cx, e->lanes);
     osh_free(cx, e->in_memory);
     osh_free(cx, e->next);
     osh_free(cx, e->copy_at);
@@ -343,7 +346,7 @@ static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k
     int end = g->n_values;
     bool collects = s->observe || s->fold;
     osh_exec_hooks hooks = {.value = collects || e->r->coverage ? feed : NULL, .user = e};
-    hooks.by_sample = true;
+    hooks.lanes = e->lanes;
     if (collects) hooks.seen = p->seen;
     else hooks.routed = s->routed;
     osh_batch *b = NULL; // own

@@ -424,7 +424,11 @@ static void check_by_sample(const char *name, int n_threads, bool original, bool
     tiny_check(m.cx, osh_exec_run(m.cx, m.g, 0, m.g->n_nodes, NULL, m.w, all, NULL, NULL, true));
 
     witness w = {.all = all, .seen = seen};
-    osh_exec_hooks hooks = {.value = on_seen, .user = &w, .by_sample = true, .seen = seen};
+    osh_lanes *lanes = NULL;
+    size_t before = osh_mem_used(m.cx, OSH_MEM_HOST);
+    tiny_check(m.cx, osh_lanes_new(m.cx, &lanes, m.g));
+    assert_true(osh_mem_used(m.cx, OSH_MEM_HOST) <= before + osh_lanes_bytes(m.g, n_threads));
+    osh_exec_hooks hooks = {.value = on_seen, .user = &w, .lanes = lanes, .seen = seen};
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, n));
     osh_exec_batch e = batch_of(b, n_threads, seen);
     size_t peak = osh_exec_peak(m.g, 0, m.g->n_nodes, run, none, NULL, keep, NULL, &e, NULL);
@@ -434,6 +438,7 @@ static void check_by_sample(const char *name, int n_threads, bool original, bool
     assert_int_equal(w.n, n_seen);
     assert_same(&m, all, b);
     for (int v = 0; v < m.g->n_values; v++) assert_true((b->values[v] != NULL) == keep[v]);
+    osh_lanes_free(m.cx, lanes);
     osh_batch_free(m.cx, all);
     osh_batch_free(m.cx, b);
     free(keep), free(seen), free(none), free(run);

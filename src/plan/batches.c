@@ -1,0 +1,78 @@
+/* batches.c - samples that go through the model together. */
+#include "plan/plan.h"
+
+int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first)
+{
+    int64_t end = first;
+    while (end < d->n && d->offsets[end] - d->offsets[first] < OSH_DEVICE_BATCH_TOKENS) end++;
+    return end;
+}
+
+enum { BATCH_LANES = 4, BATCH_BYTES = 32 << 20 }; // samples a thread; of the widest value, at most
+
+static int64_t batch_end(const osh_plan *p, int64_t first)
+{
+    const osh_dataset *d = &p->data;
+    if (!p->on_device) return d->n - first < p->batch_size ? d->n : first + p->batch_size;
+    return osh_batch_end_on_device(d, first);
+}
+
+static osh_status count_looked_up(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_dataset *d = &p->data;
+    int64_t *batch = NULL, V = p->graph ? p->graph->n_vocab : 0; // own [V]: number of the last one that named it
+    OSH_NEW(cx, batch, V);
+    for (int64_t b = 0; b < p->n_batches; b++)
+        for (int64_t i = d->offsets[p->batch_at[b]]; i < d->offsets[p->batch_at[b + 1]]; i++) {
+            if (d->ids[i] < 0 || d->ids[i] >= V || batch[d->ids[i]] == b + 1) continue;
+            batch[d->ids[i]] = b + 1, p->looked_up++;
+        }
+done:
+    osh_free(cx, batch);
+    return rc;
+}
+
+/* A few samples for each thread, so that none waits long for the others; of large models, whose ops take their time, or
+ * where bytes matter more: one. */
+int64_t osh_plan_batch_size(osh_ctx *cx, const osh_plan *p)
+{
+    const osh_dataset *d = &p->data;
+    const osh_graph *g = p->graph;
+    int64_t longest = 1, widest = 1, n = osh_threads(cx), most = BATCH_LANES * n;
+    if (p->opt->batch_size > 0) return p->opt->batch_size;
+    if (p->on_device || p->by_route || n == 1) return 1;
+    for (int64_t i = 0; i < d->n; i++)
+        if (d->offsets[i + 1] - d->offsets[i] > longest) longest = d->offsets[i + 1] - d->offsets[i];
+    for (int v = 0; v < g->n_values; v++)
+        if (g->values[v].producer < g->head && g->values[v].width > widest) widest = g->values[v].width;
+    int64_t fit = BATCH_BYTES / (longest * widest * (int64_t)osh_dtype_bytes(g->dtype));
+    if (fit < most) most = fit;
+    if (d->n < most) most = d->n;
+    return most >= n ? most / n * n : 1;
+}
+
+bool osh_plan_by_sample(const osh_plan *p, int n_threads)
+{
+    bool any = false;
+    for (int64_t b = 0; b < p->n_batches && !p->on_device && !any; b++)
+        any = osh_exec_by_sample(p->batch_at[b + 1] - p->batch_at[b], n_threads);
+    return any;
+}
+
+osh_status osh_plan_batches(osh_ctx *cx, osh_plan *p, int64_t size)
+{
+    osh_status rc = OSH_OK;
+    const osh_dataset *d = &p->data;
+    osh_free(cx, p->batch_at), p->batch_at = NULL;
+    p->batch_size = size, p->n_batches = p->batch_tokens = p->looked_up = 0;
+    OSH_NEW(cx, p->batch_at, d->n + 1);
+    for (int64_t first = 0; first < d->n; p->n_batches++) {
+        int64_t end = batch_end(p, first), n = d->offsets[end] - d->offsets[first];
+        if (n > p->batch_tokens) p->batch_tokens = n;
+        p->batch_at[p->n_batches + 1] = first = end;
+    }
+    OSH_TRY(count_looked_up(cx, p));
+done:
+    return rc;
+}
