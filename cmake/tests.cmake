@@ -122,7 +122,7 @@ if(OSH_PLAY)
     add_test(NAME ${name} COMMAND ${name})
     osh_test_props(${name} kernel 300)
     set(played ${CMAKE_BINARY_DIR}/tests/play)
-    if(name STREQUAL "test_files") # on a machine that has cuFile
+    if(name MATCHES "^test_(files|slots)$") # on a machine that has cuFile
       string(APPEND played ":${played}/gds")
     endif()
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${played}")

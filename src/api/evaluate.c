@@ -31,7 +31,8 @@ static osh_status measure(osh_ctx *cx, kept *out, const osh_options *opt)
     const char *const values[][2] = {{"model", opt->output}, {"reference", opt->model}, {"dataset", opt->eval},
                                      {"models_dir", opt->models_dir}, {"device", opt->device}, {"isa", opt->isa},
                                      {"text_column", opt->text_column}, {"text_template", opt->text_template},
-                                     {"chat_date", opt->chat_date}, {"json", "true"}};
+                                     {"chat_date", opt->chat_date}, {"use_gds", opt->use_gds},
+                                     {"json", "true"}};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         if (values[i][1]) OSH_TRY(osh_argument_set(cx, osh_eval_fields, &e, values[i][0], values[i][1]));
     e.max_seq_length = opt->max_seq_length, e.batch_size = opt->batch_size;

@@ -444,6 +444,27 @@ done:
     return rc;
 }
 
+bool osh_plan_compresses(const osh_plan *p)
+{
+    return p->opt->scratch_compression && !strcmp(p->opt->scratch_compression, "zstd");
+}
+
+/* Whether the card reads values from the disk itself, by way of a block that nothing else moves for. */
+static void choose_reader(osh_ctx *cx, osh_plan *p, const osh_budget *b)
+{
+    osh_memory *m = &p->memory;
+    const char *wish = p->opt->use_gds;
+    int64_t n = (int64_t)osh_arena_gross(OSH_CUDA_STAGE);
+    bool asked = wish && !strcmp(wish, "true"), card = p->on_device && !p->card_model;
+    m->by_card = card && m->tier == OSH_TIER_DISK && !osh_plan_compresses(p) &&
+                 osh_cuda_direct(cx, p->ordinal, wish, m->device_peak + n <= b->device);
+    if (m->by_card) m->device_peak += n;
+    else if (asked && (!card || m->tier != OSH_TIER_DISK || osh_plan_compresses(p)))
+        osh_log(cx, OSH_LOG_WARN, "--use-gds true: a card reads values that rest on the disk uncompressed; %s",
+                !card ? "nothing runs on a card" : m->tier != OSH_TIER_DISK ? "here they rest in memory" :
+                "--scratch-compression zstd compresses them");
+}
+
 osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -491,6 +512,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     m->base_bytes += (int64_t)osh_places_bytes(m->places);
     m->host_peak += m->base_bytes;
     /* Who bounds memory shares a machine: a checkpoint that is read once is not to push out its page cache. */
+    choose_reader(cx, p, &b);
     m->direct = p->opt->host_memory > 0 || (p->pipeline == OSH_PIPELINE_DATAFREE && m->read_bytes >= DIRECT_SOURCE);
 done:
     osh_free(cx, ever);

@@ -118,6 +118,8 @@ const osh_field osh_option_fields[] = {
      .doc = "bytes of scratch files; 0: no budget"},
     {ROW(prefetch), .type = OSH_F_BOOL, .dflt = "true",
      .doc = "read the next subgraph's weights while one computes, where the budgets allow it"},
+    {ROW(isa), .type = OSH_F_STR, .dflt = "auto", .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
+     .doc = "instruction set of all kernels, the libraries' too: decides last bits; auto: the CPU's best"},
     {ROW(scratch_compression), .type = OSH_F_STR, .dflt = "none", .values = "none|zstd",
      .doc = "of values in scratch files"},
     {ROW(mem_opt_level), .type = OSH_F_STR, .dflt = "auto", .values = "auto|0|1|2",
@@ -125,8 +127,9 @@ const osh_field osh_option_fields[] = {
     {ROW(calib_cache), .type = OSH_F_STR, .dflt = "auto", .values = "auto|ram|disk|recompute",
      .doc = "of observers that look at each value twice (docs/calibration.md): values are kept in memory or in scratch "
             "files, or made again; auto: the fastest that the budgets allow. Changes no result"},
-    {ROW(isa), .type = OSH_F_STR, .dflt = "auto", .values = "auto|generic|avx2|avx512|avx512_bf16|amx",
-     .doc = "instruction set of all kernels, the libraries' too: decides last bits; auto: the CPU's best"},
+    {ROW(use_gds), .type = OSH_F_STR, .dflt = "auto", .values = "auto|true|false",
+     .doc = "a card reads values that rest on the disk, and weights for --eval, itself by cuFile, GPUDirect Storage; "
+            "true: also without the module nvidia-fs (docs/cuda.md). Changes no result"},
     {ROW(overwrite), .group = "Again", .brief = "replace a finished output",
      .type = OSH_F_BOOL, .dflt = "false",
      .doc = "replace a finished output of oneshot"},

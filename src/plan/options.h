@@ -25,7 +25,7 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     char *device; // cpu, cuda, cuda:N; NULL or auto: a card where there is one
     char *device_model; // plan: of a machine with this card
     int64_t device_memory, host_memory, scratch_size; // bytes; 0: no budget
-    char *scratch_dir, *scratch_compression, *mem_opt_level, *calib_cache;
+    char *scratch_dir, *scratch_compression, *mem_opt_level, *calib_cache, *use_gds;
     bool prefetch;
     int64_t threads;
     char *isa;

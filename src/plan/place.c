@@ -87,7 +87,10 @@ done:
 osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p)
 {
     int64_t n = osh_memory_arena(p);
-    if (p->on_device) return osh_cuda_open(cx, &p->device, p->ordinal, (size_t)n);
+    if (p->on_device) {
+        osh_status opened = osh_cuda_open(cx, &p->device, p->ordinal, (size_t)n);
+        return opened || !p->memory.by_card ? opened : osh_cuda_stage_open(cx, p->device, p->opt->use_gds);
+    }
     if (is_auto(p->opt->device) || !strcmp(p->opt->device, "cpu")) return OSH_OK;
     osh_device *asked = NULL; // own: there is nothing for it to do, but it was asked for
     osh_status rc = osh_cuda_open(cx, &asked, p->ordinal, 0);

@@ -113,6 +113,7 @@ typedef struct osh_memory {
     bool read_ahead;     // of Linears that are rounded without data: the next one while this one is worked on
     int n_stream;        // threads of a stream, with a band of a tensor each
     bool direct;         // source and output go past the page cache
+    bool by_card;        // of tier disk: the card reads files of values itself
     int64_t base_bytes;  // host: what the process has before the first visit, and its libraries will take
     int64_t uncounted;   // of it, what osh_mem_used does not see
     int64_t load_bytes;  // host: the most that reading source, tokenizer and data took
@@ -227,5 +228,6 @@ bool osh_plan_by_sample(const osh_plan *p, int n_threads); // some batch runs sa
 int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first); // of the batch that begins with this sample
 /* Takes the card and its arena, of p->memory's size or the budget's. */
 osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p);
+bool osh_plan_compresses(const osh_plan *p); // values that rest on the disk
 osh_mem_class osh_plan_work_class(const osh_plan *p); // of host allocations for weights, statistics, batches
 #endif

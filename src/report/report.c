@@ -318,7 +318,8 @@ static bool add_device(cJSON *root, const osh_report *r)
               (!p->opt->device_memory || add_number(o, "budget_bytes", (double)p->opt->device_memory)) &&
               add_copies(o, "to_device", c->put_bytes, c->put_s) &&
               add_copies(o, "to_device_ahead", c->ahead_bytes, c->ahead_s) &&
-              add_copies(o, "from_device", c->get_bytes, c->get_s);
+              add_copies(o, "from_device", c->get_bytes, c->get_s) &&
+              add_number(o, "read_by_device_bytes", (double)c->file_bytes);
     double to = c->put_s + c->ahead_s;
     if (ok && to > 0) ok = add_number(o, "hidden_share", round(c->hidden_s / to * 1e4) / 1e4);
     if (ok && c->get_s > 0) ok = add_number(o, "hidden_share_from", round(c->get_hidden_s / c->get_s * 1e4) / 1e4);

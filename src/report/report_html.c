@@ -355,6 +355,7 @@ static void device_table(osh_page *pg, const osh_report *r)
     copies_row(pg, "copied to it", c->put_bytes, c->put_s);
     copies_row(pg, "copied to it beside the work", c->ahead_bytes, c->ahead_s);
     copies_row(pg, "copied from it", c->get_bytes, c->get_s);
+    if (c->file_bytes) copies_row(pg, "read by it from files", c->file_bytes, 0);
     PUT(pg, "<tr><td>values between subgraphs rest in</td><td class=\"n\">%s</td><td></td></tr>\n",
         osh_tier_name(p->memory.tier));
     copies_row(pg, "of the copies: values to it", c->value_in_bytes, 0);

@@ -6,10 +6,10 @@
 #include <zstd.h>
 
 #include "base/file.h"
-#include "base/xxh3.h"
 #include "ops/cuda/cuda.h"
 #include "store/blocks.h"
 #include "store/scratch.h"
+#include "store/slots.h"
 
 const char *osh_tier_name(osh_tier t)
 {
@@ -17,23 +17,12 @@ const char *osh_tier_name(osh_tier t)
     return names[t];
 }
 
-enum { ZSTD_LEVEL = 1 };
-typedef struct head { // of a slot
-    uint64_t n_bytes; // the sample's own number: as it is; less: a zstd frame
-    uint64_t sum;
-} head;
-
-typedef struct owner { // of a slot: its checksum is seeded with that of this, so that it passes in no other place
-    uint64_t run, stage, value, sample, at, n_bytes, n_kept;
-} owner;
-
 typedef struct slot { // of a value
     bool live;
-    uint64_t stage;  // that it was stored in
     void **blocks;   // own [samples]; memory
     osh_tensor **rows; // own [samples]; on a device, and kept ones: of the batch that begins with that sample
     osh_block **batches; // own [samples]; tier host with a device: the same
-    osh_file *file;  // own; disk
+    osh_slot_file disk;  // own
 } slot;
 
 typedef struct way { // of a value through the device's memory, while batches follow each other
@@ -49,16 +38,12 @@ struct osh_acts {
     osh_blocks *blocks;    // own: tier host with a device
     way *ways;             // own [values]: the same
     int64_t n_kept;        // samples
-    bool zstd;
+    osh_slots disk;        // own: tier disk
     osh_scratch *scratch;  // own: tier disk
     const osh_scratch *in; // view: the same, or that of the one that this is beside
     int first_file;        // of value 0
-    uint64_t run, stage;   // of what is stored
+    uint64_t stage;        // of what is stored
     slot *slots;           // own [values]
-    void *frame;           // own: [frame_room], for zstd
-    size_t frame_room;
-    void *transit;         // own: a sample on its way between a device and the disk
-    size_t transit_room;
 };
 
 static size_t row_bytes(const osh_graph *g, int value)
@@ -68,15 +53,10 @@ static size_t row_bytes(const osh_graph *g, int value)
 
 static int64_t tokens(const osh_dataset *d, int64_t sample) { return d->offsets[sample + 1] - d->offsets[sample]; }
 
-static int64_t slot_at(const osh_acts *a, int value, int64_t sample)
-{
-    return a->d->offsets[sample] * (int64_t)row_bytes(a->g, value) + sample * (int64_t)sizeof(head);
-}
-
 int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value, int64_t first)
 {
-    int64_t n = 0, rows = d->offsets[d->n] - d->offsets[first];
-    if (tier == OSH_TIER_DISK) return rows * (int64_t)row_bytes(g, value) + (d->n - first) * (int64_t)sizeof(head);
+    int64_t n = 0;
+    if (tier == OSH_TIER_DISK) return osh_slots_bytes(g, d, value, first, false);
     for (int64_t s = first; s < d->n; s++) n += (int64_t)osh_mem_gross((size_t)tokens(d, s) * row_bytes(g, value));
     return n + (int64_t)osh_mem_gross((size_t)d->n * sizeof(void *));
 }
@@ -121,7 +101,8 @@ osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const o
     osh_status rc = OSH_OK;
     osh_acts *a = NULL; // own
     OSH_NEW(cx, a, 1);
-    a->g = g, a->d = d, a->tier = tier, a->zstd = zstd;
+    a->g = g, a->d = d, a->tier = tier;
+    a->disk = (osh_slots){.g = g, .d = d, .zstd = zstd};
     OSH_NEW(cx, a->slots, g->n_values);
     if (tier == OSH_TIER_DISK) OSH_TRY(osh_scratch_open(cx, &a->scratch, dir));
     a->in = a->scratch;
@@ -136,8 +117,8 @@ osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *besi
     osh_status rc = OSH_OK;
     osh_acts *a = NULL; // own
     bool open = tier == OSH_TIER_DISK && !beside->in;
-    OSH_TRY(osh_acts_new(cx, &a, beside->g, beside->d, open ? tier : OSH_TIER_HOST, dir, beside->zstd));
-    a->tier = tier, a->run = beside->run, a->first_file = beside->g->n_values;
+    OSH_TRY(osh_acts_new(cx, &a, beside->g, beside->d, open ? tier : OSH_TIER_HOST, dir, beside->disk.zstd));
+    a->tier = tier, a->disk.run = beside->disk.run, a->first_file = beside->g->n_values;
     if (!open) a->in = beside->in;
     *out = a, a = NULL;
 done:
@@ -152,7 +133,7 @@ int64_t osh_acts_own_bytes(const osh_graph *g)
 osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d)
 {
     osh_status rc = OSH_OK;
-    a->device = d;
+    a->device = a->disk.device = d;
     if (!d || a->tier != OSH_TIER_HOST) goto done;
     OSH_NEW(cx, a->ways, a->g->n_values);
     OSH_TRY(osh_blocks_new(cx, &a->blocks, d));
@@ -161,7 +142,8 @@ done:
 }
 
 void osh_acts_keep(osh_acts *a, int64_t n) { a->n_kept = n; }
-void osh_acts_of_run(osh_acts *a, uint64_t run) { a->run = run; }
+void osh_acts_of_run(osh_acts *a, uint64_t run) { a->disk.run = run; }
+void osh_acts_by_card(osh_acts *a) { a->disk.by_card = true; }
 void osh_acts_stage(osh_acts *a, uint64_t stage) { a->stage = stage; }
 
 static void free_ways(osh_acts *a)
@@ -178,43 +160,18 @@ void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files)
     if (!a) return;
     free_ways(a);
     for (int v = 0; a->slots && v < a->g->n_values; v++) {
-        if (a->tier == OSH_TIER_DISK && keep_files) osh_file_close(cx, a->slots[v].file), a->slots[v].file = NULL;
+        if (a->tier == OSH_TIER_DISK && keep_files) osh_slots_close(cx, &a->slots[v].disk);
         osh_acts_drop(cx, a, v);
     }
     osh_scratch_close(cx, a->scratch, keep_files);
     osh_blocks_free(cx, a->blocks);
     osh_free(cx, a->ways);
     osh_free(cx, a->slots);
-    osh_free(cx, a->frame);
-    osh_free(cx, a->transit);
+    osh_slots_deinit(cx, &a->disk);
     osh_free(cx, a);
 }
 
 /* ---- one sample ---- */
-
-static osh_status want_frame(osh_ctx *cx, osh_acts *a, size_t n_bytes)
-{
-    size_t room = ZSTD_compressBound(n_bytes);
-    if (room <= a->frame_room) return OSH_OK;
-    osh_free(cx, a->frame);
-    a->frame_room = 0;
-    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST); // of the file's side, whatever the values are
-    a->frame = osh_alloc(cx, room);
-    osh_mem_use(cx, old);
-    if (!a->frame) return OSH_E_NOMEM;
-    a->frame_room = room;
-    return OSH_OK;
-}
-
-static osh_status want_transit(osh_ctx *cx, osh_acts *a, size_t n_bytes)
-{
-    if (n_bytes <= a->transit_room) return OSH_OK;
-    osh_free(cx, a->transit);
-    a->transit_room = 0;
-    if (!(a->transit = osh_alloc(cx, n_bytes))) return OSH_E_NOMEM;
-    a->transit_room = n_bytes;
-    return OSH_OK;
-}
 
 /* Of the blocks of values. */
 static osh_mem_class class_of(const osh_acts *a)
@@ -253,68 +210,34 @@ static osh_status copy(osh_ctx *cx, void *to, const void *from, size_t n)
     return osh_parallel_for(cx, (int64_t)((n + COPY_PART - 1) / COPY_PART), copy_chunk, &c);
 }
 
-/* Of n_kept bytes that stand for the sample's n. */
-static uint64_t slot_sum(const osh_acts *a, int value, int64_t sample, size_t n, const void *kept, uint64_t n_kept)
-{
-    owner o = {a->run, a->slots[value].stage, (uint64_t)value, (uint64_t)sample, (uint64_t)slot_at(a, value, sample), n,
-               n_kept};
-    return XXH3_64bits_withSeed(kept, n_kept, XXH3_64bits(&o, sizeof o));
-}
-
-static osh_status put(osh_ctx *cx, osh_acts *a, int value, int64_t sample, const void *from, size_t n)
+/* The sample's rows, n bytes from byte `at` of t on. */
+static osh_status put(osh_ctx *cx, osh_acts *a, int value, int64_t sample, const osh_tensor *t, size_t at)
 {
     osh_status rc = OSH_OK;
     slot *s = &a->slots[value];
-    if (a->tier == OSH_TIER_DISK) {
-        head h = {n, 0};
-        if (a->zstd) {
-            OSH_TRY(want_frame(cx, a, n));
-            size_t k = ZSTD_compress(a->frame, a->frame_room, from, n, ZSTD_LEVEL);
-            if (!ZSTD_isError(k) && k < n) h.n_bytes = k, from = a->frame;
-        }
-        s->stage = a->stage;
-        h.sum = slot_sum(a, value, sample, n, from, h.n_bytes);
-        OSH_TRY(osh_file_pwrite(cx, s->file, from, h.n_bytes, slot_at(a, value, sample) + (int64_t)sizeof h));
-        OSH_TRY(osh_file_pwrite(cx, s->file, &h, sizeof h, slot_at(a, value, sample)));
-    } else {
-        OSH_TRY(want_block(cx, a, &s->blocks[sample], n));
-        OSH_TRY(copy(cx, s->blocks[sample], from, n));
-    }
+    const char *from = (const char *)t->data + at;
+    size_t n = osh_slot_bytes(&a->disk, value, sample);
+    if (a->tier == OSH_TIER_DISK) return osh_slot_put(cx, &a->disk, &s->disk, value, sample, from);
+    OSH_TRY(want_block(cx, a, &s->blocks[sample], n));
+    if (t->device) osh_cuda_values_add(t->device, 0, n);
+    if (t->device) OSH_TRY(osh_tensor_get(cx, s->blocks[sample], t, at, n));
+    else OSH_TRY(copy(cx, s->blocks[sample], from, n));
 done:
     return rc;
 }
 
-static osh_status get(osh_ctx *cx, osh_acts *a, int value, int64_t sample, void *to, size_t n)
+static osh_status get(osh_ctx *cx, osh_acts *a, int value, int64_t sample, osh_tensor *t, size_t at)
 {
-    osh_status rc = OSH_OK;
-    slot *s = &a->slots[value];
-    const char *name = a->g->values[value].name;
-    head h;
-    if (a->tier != OSH_TIER_DISK) {
-        if (!s->blocks[sample])
-            OSH_FAIL(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)sample, name);
-        OSH_TRY(copy(cx, to, s->blocks[sample], n));
-        goto done;
-    }
-    int64_t at = slot_at(a, value, sample);
-    OSH_TRY(osh_file_pread(cx, s->file, &h, sizeof h, at));
-    if (h.n_bytes > n || (!h.n_bytes && n))
-        OSH_FAIL(cx, OSH_E_IO, "%s: sample %lld of %s has %llu bytes, want at most %zu", osh_file_path(s->file),
-                 (long long)sample, name, (unsigned long long)h.n_bytes, n);
-    void *raw = to;
-    if (h.n_bytes < n) {
-        OSH_TRY(want_frame(cx, a, n));
-        raw = a->frame;
-    }
-    OSH_TRY(osh_file_pread(cx, s->file, raw, h.n_bytes, at + (int64_t)sizeof h));
-    if (slot_sum(a, value, sample, n, raw, h.n_bytes) != h.sum)
-        OSH_FAIL(cx, OSH_E_IO, "%s: sample %lld of %s is not what was written", osh_file_path(s->file),
-                 (long long)sample, name);
-    if (raw != to && ZSTD_decompress(to, n, raw, h.n_bytes) != n)
-        OSH_FAIL(cx, OSH_E_IO, "%s: sample %lld of %s is no zstd frame of %zu bytes", osh_file_path(s->file),
-                 (long long)sample, name, n);
-done:
-    return rc;
+    const slot *s = &a->slots[value];
+    char *to = (char *)t->data + at;
+    size_t n = osh_slot_bytes(&a->disk, value, sample);
+    if (a->tier == OSH_TIER_DISK) return osh_slot_get(cx, &a->disk, &s->disk, value, sample, to);
+    if (!s->blocks[sample])
+        return osh_fail(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)sample,
+                        a->g->values[value].name);
+    if (!t->device) return copy(cx, to, s->blocks[sample], n);
+    osh_cuda_values_add(t->device, n, 0);
+    return osh_tensor_put(cx, t, at, s->blocks[sample], n);
 }
 
 /* ---- values ---- */
@@ -327,14 +250,14 @@ static osh_status begin(osh_ctx *cx, osh_acts *a, int value)
     bool rows = a->n_kept || (a->tier == OSH_TIER_DEVICE && a->device), others = a->n_kept < a->d->n;
     if (a->tier == OSH_TIER_DISK && others) {
         OSH_TRY(osh_scratch_path(cx, &path, a->in, a->first_file + value));
-        OSH_TRY(osh_file_create(cx, &s->file, path));
+        OSH_TRY(osh_file_create(cx, &s->disk.file, path));
     }
     osh_mem_class old = osh_mem_use(cx, class_of(a));
     if (rows && !s->rows) s->rows = osh_calloc(cx, (size_t)a->d->n, sizeof *s->rows);
     if (a->blocks) s->batches = osh_calloc(cx, (size_t)a->d->n, sizeof *s->batches);
-    else if (!rows && !s->file) s->blocks = osh_calloc(cx, (size_t)a->d->n, sizeof *s->blocks);
+    else if (!rows && !s->disk.file) s->blocks = osh_calloc(cx, (size_t)a->d->n, sizeof *s->blocks);
     osh_mem_use(cx, old);
-    if (rows ? !s->rows : !s->file && !s->blocks && !s->batches) OSH_TRY(OSH_E_NOMEM);
+    if (rows ? !s->rows : !s->disk.file && !s->blocks && !s->batches) OSH_TRY(OSH_E_NOMEM);
     s->live = true;
 done:
     osh_free(cx, path);
@@ -363,25 +286,13 @@ done:
     return rc;
 }
 
-/* A sample's rows, from byte `at` of a tensor on a device on: to their place on the disk. */
-static osh_status put_from_device(osh_ctx *cx, osh_acts *a, int value, int64_t sample, const osh_tensor *t, size_t at)
-{
-    osh_status rc = OSH_OK;
-    size_t n = (size_t)tokens(a->d, sample) * row_bytes(a->g, value);
-    OSH_TRY(want_transit(cx, a, n));
-    osh_cuda_values_add(t->device, 0, n);
-    OSH_TRY(osh_tensor_get(cx, a->transit, t, at, n));
-    OSH_TRY(put(cx, a, value, sample, a->transit, n));
-done:
-    return rc;
-}
-
 osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, const osh_tensor *t)
 {
     osh_status rc = OSH_OK;
     size_t at = 0;
     if (!a->slots[value].live) OSH_TRY(begin(cx, a, value));
-    if (a->slots[value].rows && !a->slots[value].file) {
+    a->slots[value].disk.stage = a->stage;
+    if (a->slots[value].rows && !a->slots[value].disk.file) {
         OSH_TRY(store_rows(cx, a, value, first, t));
         goto done;
     }
@@ -389,26 +300,16 @@ osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, in
         OSH_TRY(store_batch(cx, a, value, first, t));
         goto done;
     }
+    if (t->device && a->tier == OSH_TIER_DISK) {
+        OSH_TRY(osh_slots_put_rows(cx, &a->disk, &a->slots[value].disk, value, first, t));
+        goto done;
+    }
     for (int64_t s = first; s < first + n; s++) {
-        size_t bytes = (size_t)tokens(a->d, s) * row_bytes(a->g, value);
-        if (t->device) OSH_TRY(put_from_device(cx, a, value, s, t, at));
-        else OSH_TRY(put(cx, a, value, s, (const char *)t->data + at, bytes));
-        at += bytes;
+        OSH_TRY(put(cx, a, value, s, t, at));
+        at += osh_slot_bytes(&a->disk, value, s);
     }
 done:
     if (rc) osh_note(cx, "storing value %s", a->g->values[value].name);
-    return rc;
-}
-
-static osh_status get_to_device(osh_ctx *cx, osh_acts *a, int value, int64_t sample, osh_tensor *t, size_t at)
-{
-    osh_status rc = OSH_OK;
-    size_t n = (size_t)tokens(a->d, sample) * row_bytes(a->g, value);
-    OSH_TRY(want_transit(cx, a, n));
-    OSH_TRY(get(cx, a, value, sample, a->transit, n));
-    osh_cuda_values_add(t->device, n, 0);
-    OSH_TRY(osh_tensor_put(cx, t, at, a->transit, n));
-done:
     return rc;
 }
 
@@ -483,7 +384,7 @@ osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int
     size_t at = 0;
     const char *name = a->g->values[value].name;
     if (!a->slots[value].live) OSH_FAIL(cx, OSH_E_INTERNAL, "value %s is wanted and not stored", name);
-    if (a->slots[value].rows && !a->slots[value].file) {
+    if (a->slots[value].rows && !a->slots[value].disk.file) {
         const osh_tensor *rows = a->slots[value].rows[first];
         if (!rows) OSH_FAIL(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)first, name);
         OSH_TRY(osh_tensor_copy(cx, t, rows));
@@ -493,11 +394,13 @@ osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int
         OSH_TRY(load_batch(cx, a, value, first, t));
         goto done;
     }
+    if (t->device && a->tier == OSH_TIER_DISK) {
+        OSH_TRY(osh_slots_get_rows(cx, &a->disk, &a->slots[value].disk, value, first, t));
+        goto done;
+    }
     for (int64_t s = first; s < first + n; s++) {
-        size_t bytes = (size_t)tokens(a->d, s) * row_bytes(a->g, value);
-        if (t->device) OSH_TRY(get_to_device(cx, a, value, s, t, at));
-        else OSH_TRY(get(cx, a, value, s, (char *)t->data + at, bytes));
-        at += bytes;
+        OSH_TRY(get(cx, a, value, s, t, at));
+        at += osh_slot_bytes(&a->disk, value, s);
     }
 done:
     if (rc) osh_note(cx, "loading value %s", name);
@@ -581,22 +484,23 @@ bool osh_acts_has(const osh_acts *a, int value) { return a->slots[value].live; }
 void osh_acts_drop(osh_ctx *cx, osh_acts *a, int value)
 {
     slot *s = &a->slots[value];
-    if (!s->live && !s->file) return;
+    if (!s->live && !s->disk.file) return;
     osh_acts_forget(cx, a, value, 0, a->d->n);
     osh_free(cx, s->blocks);
     osh_free(cx, s->rows);
     osh_free(cx, s->batches);
-    if (s->file && osh_file_is_at(s->file, osh_file_path(s->file))) unlink(osh_file_path(s->file));
-    osh_file_close(cx, s->file);
+    const osh_file *f = s->disk.file;
+    if (f && osh_file_is_at(f, osh_file_path(f))) unlink(osh_file_path(f));
+    osh_slots_close(cx, &s->disk);
     *s = (slot){0};
 }
 
 osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value)
 {
     osh_status rc = OSH_OK;
-    const osh_file *f = a->slots[value].file;
+    osh_file *f = a->slots[value].disk.file;
     if (!f) goto done;
-    OSH_TRY(osh_file_sync(cx, a->slots[value].file));
+    OSH_TRY(osh_file_sync(cx, f));
     OSH_TRY(osh_dir_sync_above(cx, osh_file_path(f))); // its name
 done:
     return rc;
@@ -616,15 +520,15 @@ osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, b
     for (int64_t k = 0; k < a->d->n; k++) most = tokens(a->d, k) > most ? tokens(a->d, k) : most;
     sample = osh_alloc(cx, (size_t)most * row_bytes(a->g, value));
     if (!sample) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to check %s", path);
-    OSH_TRY(osh_file_open_rw(cx, &s->file, path));
-    s->live = true, s->stage = stage;
+    OSH_TRY(osh_file_open_rw(cx, &s->disk.file, path));
+    s->live = true, s->disk.stage = stage;
     for (int64_t k = 0; k < a->d->n && !rc; k++)
-        rc = get(cx, a, value, k, sample, (size_t)tokens(a->d, k) * row_bytes(a->g, value));
+        rc = osh_slot_get(cx, &a->disk, &s->disk, value, k, sample);
     *found = !rc;
     if (rc && rc != OSH_E_NOMEM) { // torn, short or another's: as if it were not there
         rc = OSH_OK;
         osh_error_clear(cx);
-        osh_file_close(cx, s->file);
+        osh_slots_close(cx, &s->disk);
         *s = (slot){0};
     }
 done:

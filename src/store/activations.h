@@ -3,12 +3,8 @@
  *
  * Memory: a block for each sample; with a device one for each batch, which must have the same samples each time, there
  * or, page-locked, in host memory (blocks.h). Samples that are kept (osh_acts_keep) rest as the tensors that the
- * batches made. Disk: a file for each value, a slot of fixed place for each sample,
- *
- *   | bytes kept 8 | XXH3 of them 8 | data, as it is or as a zstd frame ... | hole where it is shorter |
- *
- * so that a run that was killed can take up what is complete. The checksum is seeded with that of the run, the stage,
- * the value, the sample, its place and its size: what another run, pass or place left is not taken for it. */
+ * batches made. Disk: a file for each value, a slot of fixed place for each sample (slots.h), so that a run that was
+ * killed can take up what is complete. */
 #ifndef OSH_ACTIVATIONS_H
 #define OSH_ACTIVATIONS_H
 #include "graph/exec.h"
@@ -30,6 +26,8 @@ osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d);
 /* Before the first value: rows of samples [0, n) are handed over and back, not copied; the tier is that of the others.
  * Batches have the same samples each time, and none of them samples of both kinds. */
 void osh_acts_keep(osh_acts *a, int64_t n);
+/* The device has a stage for files (ops/cuda/cuda.h): it reads those of values itself, by cuFile. */
+void osh_acts_by_card(osh_acts *a);
 /* Disk. run: a number that no other run has; stage: of the work that the values which are stored now come from. */
 void osh_acts_of_run(osh_acts *a, uint64_t run);
 void osh_acts_stage(osh_acts *a, uint64_t stage);
@@ -61,7 +59,8 @@ osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value); // disk: what was
 osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, bool *found);
 int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d); // room to compress one sample of any value
 int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d); // room for one sample of any value
-/* What a value's samples [first, all) take in that tier: gross, or of its file without compression. */
+/* What a value's samples [first, all) take in that tier: gross, or of its file without compression; with a device those
+ * of osh_slots_bytes. */
 int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value, int64_t first);
 int64_t osh_acts_batch_bytes(const osh_graph *g, int value, int64_t n_tokens); // tier host with a device: of a batch
 /* What batches [0, n) of a value take that are kept; batch_at [n + 1]: their first samples. */

@@ -98,6 +98,12 @@ void osh_cuda_file_close(osh_ctx *cx, osh_cuda_file *f); // NULL is fine
 /* n_bytes from byte `at` of the file; in order with the work, or ahead: as put_ahead, from any thread. What cuFile
  * fails to read the host reads, and the file from then on. */
 osh_status osh_cuda_file_read(osh_ctx *cx, osh_cuda_file *f, void *to, size_t n_bytes, int64_t at, bool ahead);
+/* What it read is not what the file has: the host reads it from now on. */
+void osh_cuda_file_distrust(osh_ctx *cx, osh_cuda_file *f, const char *why);
+/* *sum, of the card: osh_wordsum (ops/wordsum.h) of bytes of the card. One with a stage has OSH_CUDA_SUMS of them. */
+enum { OSH_CUDA_SUMS = 512 };
+osh_status osh_cuda_wordsum(osh_ctx *cx, osh_device *d, uint64_t *sum, const void *p, size_t n_bytes);
+uint64_t *osh_cuda_sums(const osh_device *d);
 /* The first of these tensors on a card with a stage that has an element which is not finite; n: none. Waits. */
 osh_status osh_cuda_all_finite(osh_ctx *cx, int *first, osh_device *d, const osh_tensor *const *tensors, int n);
 

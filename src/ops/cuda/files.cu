@@ -119,6 +119,11 @@ done:
     return rc;
 }
 
+void osh_cuda_file_distrust(osh_ctx *cx, osh_cuda_file *f, const char *why)
+{
+    refuse(cx, f, OSH_LOG_WARN, "cuFileRead", why);
+}
+
 void osh_cuda_file_close(osh_ctx *cx, osh_cuda_file *f)
 {
     if (!f) return;
@@ -209,6 +214,8 @@ done:
 }
 
 /* ---- what came ---- */
+uint64_t *osh_cuda_sums(const osh_device *d) { return (uint64_t *)osh_card_of(d)->stage.verdict; }
+
 osh_status osh_cuda_all_finite(osh_ctx *cx, int *first, osh_device *d, const osh_tensor *const *tensors, int n)
 {
     osh_status rc = OSH_OK;
