@@ -5,6 +5,7 @@
 
 #include "api/api.h"
 #include "base/buf.h"
+#include "base/file.h"
 #include "ops/cuda/cuda.h"
 #include "ops/peak.h"
 #include "plan/plan.h"
@@ -16,6 +17,7 @@ typedef struct peaks { // a second; 0: not measured
     bool direct; // the disk, past the page cache
     char *isa;   // own
     double card_f32, card_bf16, card_attention, card_copy, card_put;
+    double card_file, card_cufile; // from the disk, through page-locked memory, and by cuFile
     char *card;  // own; NULL: none was asked for
 } peaks;
 
@@ -60,6 +62,60 @@ done:
     return rc;
 }
 
+typedef struct card_reads {
+    osh_device *d;   // view
+    osh_file *f;     // view: of N_BLOCKS blocks
+    char *to;        // view: BLOCK bytes of the card
+    double seconds;
+} card_reads;
+
+static osh_status measure_reads(osh_ctx *cx, double *rate, const card_reads *r)
+{
+    osh_status rc = OSH_OK;
+    osh_cuda_file *f = NULL; // own
+    int64_t n = 0;
+    OSH_TRY(osh_cuda_file_open(cx, &f, r->d, r->f));
+    double begin = osh_now();
+    do {
+        OSH_TRY(osh_cuda_file_read(cx, f, r->to, BLOCK, n % N_BLOCKS * BLOCK, false));
+        if (n % N_BLOCKS == N_BLOCKS - 1) OSH_TRY(r->d->type->sync(cx, r->d)); // the last piece is there, too
+    } while (++n % N_BLOCKS || osh_now() - begin < r->seconds);
+    *rate = (double)n * BLOCK / (osh_now() - begin);
+done:
+    osh_cuda_file_close(cx, f);
+    return rc;
+}
+
+/* A file of the directory to the card, on both ways; it is gone behind it. */
+static osh_status measure_card_reads(osh_ctx *cx, peaks *p, osh_device *d, int ordinal, const osh_bench_options *opt)
+{
+    osh_status rc = OSH_OK;
+    osh_cuda_counters c;
+    card_reads r = {.d = d, .seconds = opt->seconds};
+    char *path = osh_sprintf(cx, "%s/oneshot-bench-%d", opt->dir, (int)getpid()); // own
+    char *block = osh_alloc(cx, BLOCK); // own
+    if (!path || !block) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a block of a file");
+    memset(block, 0x5a, BLOCK);
+    OSH_TRY(osh_file_create(cx, &r.f, path));
+    unlink(path);
+    for (int64_t i = 0; i < N_BLOCKS; i++) OSH_TRY(osh_file_pwrite(cx, r.f, block, BLOCK, i * BLOCK));
+    OSH_TRY(osh_file_sync(cx, r.f));
+    osh_file_use_direct(r.f);
+    if (!(r.to = osh_device_alloc(cx, d, BLOCK, OSH_LIFE_LONG))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(measure_reads(cx, &p->card_file, &r));
+    if (!osh_cuda_direct(cx, ordinal, "true", true)) goto done;
+    OSH_TRY(osh_cuda_stage_open(cx, d, "true"));
+    OSH_TRY(measure_reads(cx, &p->card_cufile, &r));
+    OSH_TRY(osh_cuda_count(cx, d, &c));
+    if (c.detours[OSH_DETOUR_FILE]) p->card_cufile = 0; // a message has said why
+done:
+    if (r.to) osh_device_free(d, r.to);
+    osh_file_close(cx, r.f);
+    osh_free(cx, block);
+    osh_free(cx, path);
+    return rc;
+}
+
 static osh_status measure_card(osh_ctx *cx, peaks *p, const osh_bench_options *opt)
 {
     osh_status rc = OSH_OK;
@@ -67,7 +123,8 @@ static osh_status measure_card(osh_ctx *cx, peaks *p, const osh_bench_options *o
     int ordinal = 0;
     int64_t tokens = opt->side < 2048 ? opt->side : 2048, samples = 2 * opt->side / tokens;
     size_t matrix = osh_arena_gross((size_t)(opt->side * opt->side) * sizeof(float)), copied = osh_arena_gross(COPIED);
-    size_t most = 3 * matrix > 2 * copied ? 3 * matrix : 2 * copied;
+    size_t most = 3 * matrix > 2 * copied ? 3 * matrix : 2 * copied, files = OSH_CUDA_STAGE + 2 * BLOCK;
+    if (most < files) most = files;
     size_t attended = osh_cuda_peak_attention_bytes(samples, tokens);
 
     OSH_TRY(osh_device_ordinal(cx, &ordinal, opt->device));
@@ -78,6 +135,7 @@ static osh_status measure_card(osh_ctx *cx, peaks *p, const osh_bench_options *o
     OSH_TRY(osh_cuda_peak_product(cx, &p->card_bf16, d, OSH_BF16, opt->side, opt->seconds));
     OSH_TRY(osh_cuda_peak_attention(cx, &p->card_attention, d, samples, tokens, opt->seconds));
     OSH_TRY(osh_cuda_peak_copies(cx, &p->card_copy, &p->card_put, d, COPIED, opt->seconds));
+    if (opt->dir) OSH_TRY(measure_card_reads(cx, p, d, ordinal, opt));
 done:
     osh_device_close(cx, d);
     return rc;
@@ -109,6 +167,11 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const peaks *p)
                                p->card_attention / 1e12, p->card_attention / p->card_bf16));
         OSH_TRY(osh_buf_printf(cx, b, "memory copy     %10.2f GB/s     inside the card\n", p->card_copy / 1e9));
         OSH_TRY(osh_buf_printf(cx, b, "host to card    %10.2f GB/s     page-locked\n", p->card_put / 1e9));
+        if (p->card_file > 0)
+            OSH_TRY(osh_buf_printf(cx, b, "disk to card    %10.3f GB/s     through page-locked memory of the host\n",
+                                   p->card_file / 1e9));
+        if (p->card_cufile > 0)
+            OSH_TRY(osh_buf_printf(cx, b, "disk to card    %10.3f GB/s     by cuFile\n", p->card_cufile / 1e9));
     }
 done:
     return rc;
@@ -129,6 +192,10 @@ static osh_status as_json(osh_ctx *cx, osh_buf *b, const peaks *p)
         OSH_TRY(osh_buf_printf(cx, b, ", \"card\": \"%s\", \"card_f32_flops\": %.4g, \"card_bf16_flops\": %.4g, "
                                "\"card_attention_flops\": %.4g, \"card_copy_bytes\": %.4g, \"card_put_bytes\": %.4g",
                                p->card, p->card_f32, p->card_bf16, p->card_attention, p->card_copy, p->card_put));
+    if (p->card_file > 0)
+        OSH_TRY(osh_buf_printf(cx, b, ", \"disk_to_card_bytes\": %.4g", p->card_file));
+    if (p->card_cufile > 0)
+        OSH_TRY(osh_buf_printf(cx, b, ", \"disk_to_card_by_cufile_bytes\": %.4g", p->card_cufile));
     OSH_TRY(osh_buf_printf(cx, b, "}\n"));
 done:
     return rc;

@@ -444,11 +444,6 @@ done:
     return rc;
 }
 
-bool osh_plan_compresses(const osh_plan *p)
-{
-    return p->opt->scratch_compression && !strcmp(p->opt->scratch_compression, "zstd");
-}
-
 /* Whether the card reads values from the disk itself, by way of a block that nothing else moves for. */
 static void choose_reader(osh_ctx *cx, osh_plan *p, const osh_budget *b)
 {
@@ -456,10 +451,10 @@ static void choose_reader(osh_ctx *cx, osh_plan *p, const osh_budget *b)
     const char *wish = p->opt->use_gds;
     int64_t n = (int64_t)osh_arena_gross(OSH_CUDA_STAGE);
     bool asked = wish && !strcmp(wish, "true"), card = p->on_device && !p->card_model;
-    m->by_card = card && m->tier == OSH_TIER_DISK && !osh_plan_compresses(p) &&
+    m->by_card = card && m->tier == OSH_TIER_DISK && !osh_scratch_is_packed(p->opt) &&
                  osh_cuda_direct(cx, p->ordinal, wish, m->device_peak + n <= b->device);
     if (m->by_card) m->device_peak += n;
-    else if (asked && (!card || m->tier != OSH_TIER_DISK || osh_plan_compresses(p)))
+    else if (asked && (!card || m->tier != OSH_TIER_DISK || osh_scratch_is_packed(p->opt)))
         osh_log(cx, OSH_LOG_WARN, "--use-gds true: a card reads values that rest on the disk uncompressed; %s",
                 !card ? "nothing runs on a card" : m->tier != OSH_TIER_DISK ? "here they rest in memory" :
                 "--scratch-compression zstd compresses them");

@@ -2,6 +2,8 @@
 #include "base/near.h"
 #include "plan/options.h"
 
+#include <string.h>
+
 #define ROW(field) .name = #field, .offset = offsetof(osh_options, field)
 const osh_field osh_option_fields[] = {
     {ROW(model), .group = "Model", .brief = "directory, or org/name[@revision]",
@@ -164,6 +166,11 @@ const osh_field osh_option_fields[] = {
 };
 #undef ROW
 
+bool osh_scratch_is_packed(const osh_options *o)
+{
+    return o->scratch_compression && !strcmp(o->scratch_compression, "zstd");
+}
+
 osh_status osh_argument_set(osh_ctx *cx, const osh_field *fields, void *object, const char *name, const char *value)
 {
     const osh_field *f = osh_field_find(fields, name);
@@ -239,7 +246,8 @@ const osh_field osh_eval_fields[] = {
 #undef ROW
 #define ROW(field) .name = #field, .offset = offsetof(osh_bench_options, field)
 const osh_field osh_bench_fields[] = {
-    {ROW(dir), .type = OSH_F_STR, .doc = "directory whose disk is measured, with 256 MiB of it; default: no disk"},
+    {ROW(dir), .type = OSH_F_STR,
+     .doc = "directory whose disk is measured, with 256 MiB of it, to a card, too; default: no disk"},
     {ROW(seconds), .type = OSH_F_FLOAT, .dflt = "1", .min = 0.01, .max = 3600, .doc = "of each measurement"},
     {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096, .doc = "0: one per core"},
     {ROW(isa), .type = OSH_F_STR, .dflt = "auto", .values = "auto|generic|avx2|avx512|avx512_bf16|amx",

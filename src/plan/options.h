@@ -42,6 +42,7 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     const struct osh_mixed *mixed; // view: the choice in it, for the report
 } osh_options;
 extern const osh_field osh_option_fields[];
+bool osh_scratch_is_packed(const osh_options *o); // values that rest on the disk
 /* One option of a table from its text, by its name with underscores or dashes; of a list, items more. The struct is
  * filled with osh_fields_default first and emptied with osh_fields_deinit. */
 osh_status osh_argument_set(osh_ctx *cx, const osh_field *fields, void *object, const char *name, const char *value);

@@ -228,6 +228,5 @@ bool osh_plan_by_sample(const osh_plan *p, int n_threads); // some batch runs sa
 int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first); // of the batch that begins with this sample
 /* Takes the card and its arena, of p->memory's size or the budget's. */
 osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p);
-bool osh_plan_compresses(const osh_plan *p); // values that rest on the disk
 osh_mem_class osh_plan_work_class(const osh_plan *p); // of host allocations for weights, statistics, batches
 #endif

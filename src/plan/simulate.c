@@ -118,7 +118,7 @@ static osh_status sim_init(osh_ctx *cx, sim *s, const osh_plan *p)
                          osh_mem_gross(nl * sizeof(osh_act_observer)) + osh_mem_gross(nv * sizeof(bool)) +
                          osh_mem_gross(nv * sizeof(void *)) + 8 * osh_mem_gross(256));
     if (osh_plan_by_sample(p, s->n_threads)) s->lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
-    if (osh_plan_compresses(p))
+    if (osh_scratch_is_packed(p->opt))
         s->frame = osh_acts_frame_bytes(g, &p->data);
     if (s->card) { // a batch's lists; what reads the samples' ranges; a sample between card and disk
         s->lists += (int64_t)(osh_mem_gross((size_t)s->batch_tokens * sizeof(int64_t)) +
@@ -196,7 +196,7 @@ static int64_t value_rest(const sim *s, int v)
     int64_t sum = 0;
     if (v == p->graph->input_ids || s->n_kept == p->n_batches) return 0;
     if (s->card && s->tier == OSH_TIER_DISK)
-        return osh_slots_bytes(p->graph, &p->data, v, 0, !osh_plan_compresses(p));
+        return osh_slots_bytes(p->graph, &p->data, v, 0, !osh_scratch_is_packed(p->opt));
     if (!s->card)
         return osh_acts_bytes(p->graph, &p->data, s->tier, v, p->batch_at[s->n_kept]);
     for (int64_t b = 0; b < p->n_batches; b++) sum += batch_rest(s, v, b);

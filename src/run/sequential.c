@@ -67,7 +67,7 @@ static osh_status begin(osh_ctx *cx, engine *e)
     OSH_TRY(osh_weights_new(cx, &e->w, p->graph));
     e->w->device = p->device, e->w->rows = p->ck;
     if (p->device) e->missed = osh_arena_missed(p->device->arena);
-    OSH_TRY(osh_acts_new(cx, &e->acts, p->graph, &p->data, p->memory.tier, e->dir, osh_plan_compresses(p)));
+    OSH_TRY(osh_acts_new(cx, &e->acts, p->graph, &p->data, p->memory.tier, e->dir, osh_scratch_is_packed(p->opt)));
     osh_acts_of_run(e->acts, osh_emit_run(e->r->emitter));
     OSH_TRY(osh_acts_use(cx, e->acts, p->device));
     if (p->memory.by_card) osh_acts_by_card(e->acts);

@@ -9,6 +9,15 @@ sed -n '/^played card/,$p' text >card
 for what in 'f32 products' 'bf16 products' attention 'memory copy' 'host to card'; do
     grep -Eq "^$what +[0-9.]+ [TG](FLOP|B)/s" card || fail "no $what: $(cat card)"
 done
+if grep -q '^disk' text; then fail "a disk without --dir: $(cat text)"; fi
+for lib in "$LD_LIBRARY_PATH" "$LD_LIBRARY_PATH:$LD_LIBRARY_PATH/gds"; do # without cuFile and with a played one
+    LD_LIBRARY_PATH=$lib "$PLAY" bench --seconds 0.01 --device cuda --side 64 --threads 1 --dir . >text 2>err || fail "$(cat err)"
+    grep -Eq '^disk to card +[0-9.]+ GB/s +through page-locked memory of the host$' text || fail "$(cat text)"
+    by=$(grep -Ec '^disk to card +[0-9.]+ GB/s +by cuFile$' text || true)
+    [ "$by" = 0 ] || [[ $lib == */gds ]] || fail "by cuFile, without it: $(cat text)"
+    [ "$by" = 1 ] || { [[ $lib != */gds ]] && grep -q 'not by cuFile: libcufile' err; } || fail "$(cat text err)"
+done
+if compgen -G 'oneshot-bench-*' >/dev/null; then fail "a file is left"; fi
 
 command -v python3 >/dev/null || exit 0
 mkdir -p build/tests && cp "$OSH_TOOLS/make_model" build/tests
