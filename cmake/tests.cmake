@@ -162,9 +162,9 @@ if(OSH_PLAY)
 endif()
 if(OSH_PLAY AND TARGET oneshot) # the whole program on the played card: a tool of the tests
   osh_play_exe(oneshot_play osh_ops_play ${cli_files} ${CMAKE_SOURCE_DIR}/tests/play/knobs.c)
-  # The same with batches of 100 tokens, so that a small job has many of them: place.c stands in front of the library's.
+  # The same with batches of 100 tokens, so that a small job has many of them: batches.c stands in front of the library's.
   osh_play_exe(oneshot_play_batches osh_ops_play ${cli_files} ${CMAKE_SOURCE_DIR}/tests/play/knobs.c
-               ${CMAKE_SOURCE_DIR}/src/plan/place.c)
+               ${CMAKE_SOURCE_DIR}/src/plan/batches.c)
   target_compile_definitions(oneshot_play_batches PRIVATE OSH_DEVICE_BATCH_TOKENS=100)
 endif()
 

@@ -1,4 +1,8 @@
-/* batches.c - samples that go through the model together. */
+/* batches.c - samples that go through the model together.
+ *
+ * On a card a batch is a run of whole samples, in their order, that ends with the sample which brings it to
+ * OSH_DEVICE_BATCH_TOKENS tokens: the shapes of all products, which decide their last bits, follow from the data alone.
+ * The host's results do not depend on batches; they have --batch-size samples, or a few for each thread. */
 #include "plan/plan.h"
 
 int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first)

@@ -1,8 +1,4 @@
-/* place.c - where a calibrated job runs: on the host or on a card, and in which batches.
- *
- * On a card a batch is a run of whole samples, in their order, that ends with the sample which brings it to
- * OSH_DEVICE_BATCH_TOKENS tokens: the shapes of all products, which decide their last bits, follow from the data alone.
- * The host's results do not depend on batches; they have --batch-size samples. */
+/* place.c - where a calibrated job runs: on the host or on a card. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
