@@ -12,7 +12,7 @@ int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first)
     return end;
 }
 
-enum { BATCH_LANES = 4, BATCH_BYTES = 32 << 20 }; // samples a thread; of the widest value, at most
+enum { BATCH_LANES = 2, BATCH_BYTES = 32 << 20 }; // samples a thread: more leave the caches; the widest value, at most
 
 static int64_t batch_end(const osh_plan *p, int64_t first)
 {
