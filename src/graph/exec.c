@@ -215,6 +215,23 @@ static bool is_last(const job *j, int node, int v)
     return j->g->nodes[node].op->in_place && !j->b->device && j->last[v] == node && !(j->keep ? j->keep[v] : true);
 }
 
+/* The node has run: the hook is told what it made, and what nobody of the run reads from here on goes. */
+static osh_status finish_node(osh_ctx *cx, job *j, int node, bool tell)
+{
+    osh_status rc = OSH_OK;
+    const osh_node *n = &j->g->nodes[node];
+    const osh_exec_hooks *h = j->hooks;
+    for (int k = 0; k < n->op->n_in; k++) drop(cx, j, n->in[k], node);
+    for (int k = 0; k < n->op->n_out; k++) {
+        int v = n->out[k];
+        if (tell && h && h->value) OSH_TRY(h->value(cx, h->user, v, j->b->values[v], j->b));
+        drop(cx, j, v, node);
+        drop(cx, j, j->g->values[v].original, node);
+    }
+done:
+    return rc;
+}
+
 static osh_status run_node(osh_ctx *cx, job *j, int node)
 {
     osh_status rc = OSH_OK;
@@ -251,12 +268,7 @@ static osh_status run_node(osh_ctx *cx, job *j, int node)
     for (int k = 0; k < n->op->n_out && j->check; k++)
         if (!is_masked(j->g, n->out[k])) OSH_TRY(check_finite(cx, j, node, k, a.out[k]));
     for (int k = 0; routed && k < n->op->n_out; k++) OSH_TRY(spread(cx, j, n->out[k]));
-    for (int k = 0; k < n->op->n_in; k++) drop(cx, j, n->in[k], node);
-    for (int k = 0; k < n->op->n_out; k++) {
-        if (h && h->value && !routed) OSH_TRY(h->value(cx, h->user, n->out[k], a.out[k], j->b));
-        drop(cx, j, n->out[k], node);
-        drop(cx, j, j->g->values[n->out[k]].original, node);
-    }
+    OSH_TRY(finish_node(cx, j, node, !routed));
 done:
     osh_picked_deinit(cx, &rows);
     if (rc && rc != OSH_E_INTERRUPTED && rc != OSH_E_NUMERIC)
@@ -300,8 +312,7 @@ typedef struct lanes { // of a run of nodes on a batch
     const job *j;
     int first, end;   // of the nodes
     const bool *run;  // as osh_exec_run's, of [j->first, ...)
-    bool *outer;      // view
-    osh_batch *batch; // view
+    osh_lanes *of;    // view
 } lanes;
 
 static bool runs(const lanes *l, int node) { return !l->run || l->run[node - l->j->first]; }
@@ -330,10 +341,10 @@ static osh_status lane_begin(osh_ctx *cx, const lanes *l, osh_batch *lane, int64
         if (!runs(l, i)) continue;
         for (int k = 0; k < n->op->n_in; k++) {
             int v = n->in[k];
-            if (!l->outer[v] && b->values[v]) OSH_TRY(view_rows(cx, &lane->values[v], b->values[v], b, sample));
+            if (!l->of->outer[v] && b->values[v]) OSH_TRY(view_rows(cx, &lane->values[v], b->values[v], b, sample));
         }
         for (int k = 0; k < n->op->n_out; k++)
-            if (l->outer[n->out[k]])
+            if (l->of->outer[n->out[k]])
                 OSH_TRY(view_rows(cx, &lane->into[n->out[k]], b->values[n->out[k]], b, sample));
     }
     lane->offsets[1] = lane->n_tokens = b->offsets[sample + 1] - b->offsets[sample];
@@ -360,8 +371,8 @@ static osh_status lane_chunk(osh_ctx *cx, void *user, int64_t sample, int worker
 {
     osh_status rc = OSH_OK;
     const lanes *l = user;
-    osh_batch *lane = &l->batch[worker];
-    job j = {.g = l->j->g, .w = l->j->w, .b = lane, .keep = l->outer, .check = l->j->check, .last = l->j->last,
+    osh_batch *lane = &l->of->batch[worker];
+    job j = {.g = l->j->g, .w = l->j->w, .b = lane, .keep = l->of->outer, .check = l->j->check, .last = l->j->last,
              .first = l->first, .n = l->end - l->first};
     bool was = osh_ctx_inline(cx, true);
     OSH_TRY(lane_begin(cx, l, lane, sample));
@@ -394,24 +405,15 @@ static osh_status run_lanes(osh_ctx *cx, job *j, lanes *l)
             if (i < last && !is_outer(j, v, l->end)) continue;
             int64_t shape[2] = {j->b->n_tokens, g->values[v].width};
             osh_tensor_free(cx, j->b->values[v]), j->b->values[v] = NULL; // of an earlier run that kept it
-            l->outer[v] = true;
+            l->of->outer[v] = true;
             OSH_TRY(osh_tensor_new(cx, &j->b->values[v], g->dtype, 2, shape));
         }
     OSH_TRY(osh_parallel_for(cx, j->b->seqs.n, lane_chunk, l));
-    for (int i = l->first; i < l->end; i++) {
-        const osh_node *n = &g->nodes[i];
-        if (!runs(l, i)) continue;
-        for (int k = 0; k < n->op->n_in; k++) drop(cx, j, n->in[k], i);
-        for (int k = 0; k < n->op->n_out; k++) {
-            int v = n->out[k];
-            if (i == last && j->hooks->value) OSH_TRY(j->hooks->value(cx, j->hooks->user, v, j->b->values[v], j->b));
-            drop(cx, j, v, i);
-            drop(cx, j, g->values[v].original, i);
-        }
-    }
+    for (int i = l->first; i < l->end; i++)
+        if (runs(l, i)) OSH_TRY(finish_node(cx, j, i, i == last));
 done:
     for (int i = l->first; i < l->end; i++)
-        for (int k = 0; k < g->nodes[i].op->n_out; k++) l->outer[g->nodes[i].out[k]] = false;
+        for (int k = 0; k < g->nodes[i].op->n_out; k++) l->of->outer[g->nodes[i].out[k]] = false;
     return rc;
 }
 
@@ -458,7 +460,7 @@ static osh_status run_by_sample(osh_ctx *cx, job *j, const bool *run)
 {
     osh_status rc = OSH_OK;
     osh_exec_cut cut = {j->g, j->first, j->first + j->n, run, j->hooks->seen, j->hooks->routed};
-    lanes l = {.j = j, .run = run, .outer = j->hooks->lanes->outer, .batch = j->hooks->lanes->batch};
+    lanes l = {.j = j, .run = run, .of = j->hooks->lanes};
     for (int i = j->first, end; i < cut.end; i = end) {
         end = osh_exec_together(&cut, i);
         int n = 0;

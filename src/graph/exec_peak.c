@@ -126,16 +126,27 @@ static bool is_inner(const tally *t, const range *r, int v)
            !is_read(t, v, r->lane_end, r->end, r->run, r->first);
 }
 
+/* Side 0: what the node reads, side 1: what it makes. */
+static int n_values(const osh_node *n, int side) { return side ? n->op->n_out : n->op->n_in; }
+static int value_of(const osh_node *n, int side, int k) { return side ? n->out[k] : n->in[k]; }
+
+/* It stands before k on its side, too. */
+static bool is_again(const osh_node *n, int side, int k)
+{
+    bool again = false;
+    for (int m = 0; m < k; m++) again |= value_of(n, side, m) == value_of(n, side, k);
+    return again;
+}
+
 /* Behind the node: what is read here for the last time, and what nobody reads. */
 static void count_over(tally *t, const range *r, int i)
 {
     const osh_node *node = &t->g->nodes[i];
     for (int side = 0; side < 2; side++)
-        for (int k = 0; k < (side ? node->op->n_out : node->op->n_in); k++) {
-            int v = side ? node->out[k] : node->in[k];
-            bool stays = r->keep[v] || is_inner(t, r, v);
+        for (int k = 0; k < n_values(node, side); k++) {
+            int v = value_of(node, side, k);
+            bool stays = r->keep[v] || is_inner(t, r, v) || is_again(node, side, k); // gone already
             if (side) touch(t, r->hook ? r->hook[v] : 0);
-            for (int m = 0; m < k; m++) stays |= (side ? node->out[m] : node->in[m]) == v; // gone already
             stays = stays || is_read(t, v, i + 1, r->end, r->run, r->first) || waits(t, v, i, r->end, r->run, r->first);
             if (!stays) disappear(t, v);
         }
@@ -158,11 +169,10 @@ static size_t count_in_lanes(tally *lanes, const range *r, int i)
         if (is_inner(lanes, r, node->out[k])) appear(lanes, node->out[k]), lanes->n_values++;
     size_t now = lanes->live + (size_t)lanes->n_values * (size_t)lanes->batch->n_threads * osh_mem_gross(PAGE);
     for (int side = 0; side < 2; side++)
-        for (int k = 0; k < (side ? node->op->n_out : node->op->n_in); k++) {
-            int v = side ? node->out[k] : node->in[k];
-            bool stays = !is_inner(lanes, r, v);
-            for (int m = 0; m < k; m++) stays |= (side ? node->out[m] : node->in[m]) == v;
-            if (stays || is_read(lanes, v, i + 1, r->lane_end, r->run, r->first)) continue;
+        for (int k = 0; k < n_values(node, side); k++) {
+            int v = value_of(node, side, k);
+            if (!is_inner(lanes, r, v) || is_again(node, side, k)) continue;
+            if (is_read(lanes, v, i + 1, r->lane_end, r->run, r->first)) continue;
             disappear(lanes, v), lanes->n_values--;
         }
     return now;

@@ -29,10 +29,6 @@ plan() { # recipe, model
         --max-seq-length 64 "${@:3}"
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-same() { # output, name of what is wanted, what was done
-    sums "$1" | diff -u "$2" - >diff.txt || { cat diff.txt; fail "$3: other bytes"; }
-    rm -rf "$1"
-}
 
 plan rtn docs >plan.txt
 grep -q 'AWQModifier: factors of 12 layers, such as model.layers.0.input_layernorm, for 24 modules' plan.txt ||

@@ -9,10 +9,6 @@ one() { # scheme, quality, output
     "$ONESHOT" --model "$model" --scheme $1 --quality $2 "${data[@]}" --progress none --output "$3" "${@:4}"
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-same() { # output, name of what is wanted, what was done
-    sums "$1" | diff -u "$2" - >diff.txt || { cat diff.txt; fail "$3: other bytes"; }
-    rm -rf "$1"
-}
 head -c 20000 "$model/data/evaluation.txt" >evaluation.txt
 kl() {
     "$ONESHOT" eval --model "$1" --reference "$model" --dataset evaluation.txt --max-seq-length 128 --progress none |

@@ -27,10 +27,6 @@ one() { # recipe, output
     "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --progress none --output "$2" "${@:3}"
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-same() { # output, name of what is wanted, what was done
-    sums "$1" | diff -u "$2" - >diff.txt || { cat diff.txt; fail "$3: other bytes"; }
-    rm -rf "$1"
-}
 # A sum over a row of activations is rounded in another order: a unit in the last place of BF16. A search may end one step
 # of 1 % apart then, which is up to 2.56 such units. The largest query is a sum of which most cancels: in BF16 it is up to
 # 2.5 % from that in F32, which is 3.2 units.

@@ -10,10 +10,6 @@ one() { # recipe, output
     "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --progress none --output "$2" "${@:3}"
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-same() { # output, name of what is wanted, what was done
-    sums "$1" | diff -u "$2" - >diff.txt || { cat diff.txt; fail "$3: other bytes"; }
-    rm -rf "$1"
-}
 names=$(python3 - "$golden" <<'P'
 import json, sys
 for name, recipe in json.load(open(sys.argv[1])).items():

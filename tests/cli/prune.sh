@@ -22,10 +22,6 @@ one() { # recipe, output
     "$ONESHOT" --model "$model" --recipe "$1.yaml" "${d[@]}" --progress none --output "$2" "${@:3}"
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-same() { # output, name of what is wanted, what was done
-    sums "$1" | diff -u "$2" - >diff.txt || { cat diff.txt; fail "$3: other bytes"; }
-    rm -rf "$1"
-}
 declare -A how=([layer]="" [Linear]="--sequential-targets Linear" [basic]="--pipeline basic")
 runs=("alone layer" "codes Linear" "wanda basic" "any layer" "least layer")
 [ -z "$SANITIZED" ] || runs=("codes Linear" "least layer")

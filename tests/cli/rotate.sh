@@ -16,10 +16,6 @@ one() { # recipe, output, flags
     "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --progress none --output "$2" "${@:3}"
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-same() { # output, name of what is wanted, what was done
-    sums "$1" | diff -u "$2" - >diff.txt || { cat diff.txt; fail "$3: other bytes"; }
-    rm -rf "$1"
-}
 
 "$ONESHOT" plan --model "$model" --recipe gptq.yaml "${data[@]}" >plan.txt
 grep -q 'SpinQuantModifier: R1 in blocks of 256, R2 in blocks of 64, 39 weights rotated or fused with norms; the head is no' \

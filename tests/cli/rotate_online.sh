@@ -14,10 +14,6 @@ one() { # recipe, output, flags
     "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --progress none --output "$2" "${@:3}"
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-same() { # output, name of what is wanted, what was done
-    sums "$1" | diff -u "$2" - >diff.txt || { cat diff.txt; fail "$3: other bytes"; }
-    rm -rf "$1"
-}
 head -c 12000 "$model/data/evaluation.txt" >evaluation.txt
 ppl() { "$ONESHOT" eval --model "$1" --dataset evaluation.txt --progress none --max-seq-length 128 | sed -n 's/^perplexity //p'; }
 close() { awk "BEGIN {exit !(($1 - $2)^2 < $3)}"; }

@@ -18,10 +18,6 @@ one() { # recipe, output
     "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --progress none --output "$2" "${@:3}"
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-same() { # output, name of what is wanted, what was done
-    sums "$1" | diff -u "$2" - >diff.txt || { cat diff.txt; fail "$3: other bytes"; }
-    rm -rf "$1"
-}
 budget() { # the plan's smallest device memory, recipe, flags
     "$ONESHOT" plan --model "$model" --recipe "$1.yaml" "${data[@]}" "${@:2}" |
         sed -n 's/^smallest budgets: device memory \([0-9.]*\) MB.*/\1/p'
