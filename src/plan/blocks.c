@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-
 static const osh_block_rule *rule_of(const osh_plan *p, const osh_linear *l)
 {
     const osh_modifier *m = &p->recipe->modifiers[l->modifier];
@@ -32,8 +31,8 @@ static bool are_layers(const osh_plan *p)
     return are;
 }
 
-/* Why nothing can learn by block; NULL: no reason. */
-static const char *hinders(const osh_plan *p)
+/* Why nothing can learn by block; NULL: no reason. n_users [weights]: of Linears that have it. */
+static const char *hinders(const osh_plan *p, const int *n_users)
 {
     int modifier = -1;
     if (p->pipeline != OSH_PIPELINE_SEQUENTIAL || !p->graph) return "want --pipeline sequential";
@@ -49,8 +48,7 @@ static const char *hinders(const osh_plan *p)
         if (!l->wants || !osh_linear_propagates(p, l)) continue;
         if (modifier >= 0 && l->modifier != modifier) return "modules of decoder layers have two modifiers";
         modifier = l->modifier;
-        for (int k = i + 1; k < p->n_linears; k++)
-            if (p->linears[k].weight == l->weight) return "modules share a weight";
+        if (n_users[l->weight] > 1) return "modules share a weight";
     }
     return NULL;
 }
@@ -77,11 +75,15 @@ osh_status osh_plan_blocks(osh_ctx *cx, osh_plan *p)
     osh_status rc = OSH_OK;
     const osh_modifier *m = NULL;
     const osh_block_rule *rule = NULL;
+    int *n_users = NULL; // own [weights]
     for (int i = 0; i < p->n_linears && !rule; i++)
         if (learns(p, &p->linears[i]))
             rule = rule_of(p, &p->linears[i]), m = &p->recipe->modifiers[p->linears[i].modifier];
     if (!rule) goto done;
-    const char *why = hinders(p);
+    OSH_NEW(cx, n_users, p->graph->n_weights);
+    for (int i = 0; i < p->n_linears; i++)
+        if (p->linears[i].weight >= 0) n_users[p->linears[i].weight]++;
+    const char *why = hinders(p, n_users);
     if (!why) {
         rc = check_ops(cx, p);
         if (rc == OSH_E_UNSUPPORTED && rule->may) rc = OSH_OK, why = osh_error_text(cx);
@@ -101,6 +103,7 @@ osh_status osh_plan_blocks(osh_ctx *cx, osh_plan *p)
         if (learns(p, l)) l->wants = (l->wants & ~(unsigned)(OSH_STAT_HESSIAN | OSH_STAT_SHIFT)) | OSH_STAT_BLOCK;
     }
 done:
+    osh_free(cx, n_users);
     return rc;
 }
 
