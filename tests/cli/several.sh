@@ -37,7 +37,7 @@ def tensors(out):
 a, b = tensors(sys.argv[1]), tensors(sys.argv[2])
 print(len(a), sum(a[k] != b.get(k) for k in a) + len(b.keys() - a.keys()))
 P
-same() { [ "$(python3 same.py "$1" "$2" "$3")" = "$4 0" ] || fail "$1 and $2: $3: $(python3 same.py "$1" "$2" "$3")"; }
+tensors() { [ "$(python3 same.py "$1" "$2" "$3")" = "$4 0" ] || fail "$1 and $2: $3: $(python3 same.py "$1" "$2" "$3")"; }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 
 one all --profile profile.yaml || { cat log; fail "not made"; }
@@ -48,9 +48,9 @@ for i in 0 1 2; do
 done
 # Attention of layer 0 reads nothing that GPTQ made. Without AWQ, whose factors are folded into both,
 # GPTQ sees the same model with rounding beside it and without, as that is not propagated.
-same all rounded 'layers\.0\.self_attn' 16
-same pair gptq 'mlp\.' 36
-same pair riap '.' 110
+tensors all rounded 'layers\.0\.self_attn' 16
+tensors pair gptq 'mlp\.' 36
+tensors pair riap '.' 110
 echo "one traversal, the same tensors"
 
 one smooth
@@ -64,7 +64,7 @@ echo "stages in the order of the file"
 
 one gptq --pipeline independent
 mv gptq independent && one gptq
-same gptq independent '.' 62
+tensors gptq independent '.' 62
 if one all --pipeline independent; then fail "independent with three"; fi
 grep -q 'want sequential, which runs them together' log || { cat log; fail "no reason"; }
 echo "independent of one modifier"
