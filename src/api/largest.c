@@ -92,7 +92,7 @@ static osh_status run_alone(osh_ctx *cx, osh_run *r, const osh_largest *l)
         goto done;
     }
     if (osh_stream_takes(r->plan, l->index)) {
-        OSH_TRY(osh_stream_linears(cx, r->emitter, &l->index, 1, false, NULL, NULL));
+        OSH_TRY(osh_stream_linears(cx, r->emitter, &(osh_stream_job){.linears = &l->index, .n = 1}));
         goto done;
     }
     OSH_TRY(osh_linear_read(cx, &w, r->plan, l->index));

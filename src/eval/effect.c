@@ -177,23 +177,15 @@ static osh_status score(osh_ctx *cx, double *sum, const osh_effect *e, const str
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = e->f->graph;
-    osh_tensor *kl = NULL, *same = NULL; // own
     osh_vocab_attr rules = {{g->logits, g->logits}};
     *sum = 0;
     for (int64_t b = 0; b < e->d.n; b++) {
         const osh_batch *x = s->batch[b];
-        OSH_TRY(osh_tensor_new(cx, &kl, OSH_F32, 1, &x->n_tokens));
-        OSH_TRY(osh_tensor_new(cx, &same, OSH_F32, 1, &x->n_tokens));
         osh_op_args a = {.in = {x->values[g->hidden], head, e->clean.batch[b]->values[g->hidden], e->f->head},
-                         .out = {kl, same}, .attr = &rules, .seqs = &x->seqs};
-        OSH_TRY(osh_op_run(cx, osh_op_find("kl"), &a));
-        for (int64_t i = 0; i < x->n_tokens; i++) *sum += ((const float *)kl->data)[i];
-        osh_tensor_free(cx, kl), kl = NULL;
-        osh_tensor_free(cx, same), same = NULL;
+                         .attr = &rules, .seqs = &x->seqs};
+        OSH_TRY(osh_kl_sum(cx, sum, &a, x->n_tokens));
     }
 done:
-    osh_tensor_free(cx, kl);
-    osh_tensor_free(cx, same);
     return rc;
 }
 
@@ -246,9 +238,10 @@ osh_status osh_effect_bytes(osh_ctx *cx, int64_t *peak, const osh_effect *e)
     osh_status rc = OSH_OK;
     const osh_graph *g = e->f->graph;
     const osh_checkpoint *ck = osh_source_checkpoint(e->f->source);
-    int64_t left = 0, most = 0, D = g->values[g->hidden].width, width[4] = {D, D, D, D};
+    int64_t most = 0, D = g->values[g->hidden].width, width[4] = {D, D, D, D};
+    osh_forward_memory m;
     int64_t head = (int64_t)osh_weight_bytes(g, ck, g->nodes[g->head].w[0]);
-    OSH_TRY(osh_forward_bytes(cx, peak, &left, e->f, &e->d, e->d.n, 1));
+    OSH_TRY(osh_forward_bytes(cx, &m, e->f, &e->d, e->d.n, 1));
     for (int i = 0; i < e->p->n_linears; i++) {
         const osh_linear *l = &e->p->linears[i];
         int64_t n = l->O * l->I * (l->node == g->head ? 1 + (int64_t)osh_dtype_bytes(l->dtype) : 1);
@@ -257,8 +250,8 @@ osh_status osh_effect_bytes(osh_ctx *cx, int64_t *peak, const osh_effect *e)
     }
     int64_t scores = (int64_t)osh_mem_gross(osh_op_find("kl")->scratch(NULL, width, g->n_vocab, OSH_EFFECT_LENGTH,
                                                                        osh_threads(cx)));
-    int64_t streams = (left - head) * (e->n_units + 1);
-    *peak = streams + (*peak + most > head + scores + most ? *peak + most : head + scores + most);
+    int64_t streams = (m.left - head) * (e->n_units + 1);
+    *peak = streams + (m.peak > head + scores ? m.peak : head + scores) + most;
 done:
     return rc;
 }

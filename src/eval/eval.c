@@ -81,13 +81,7 @@ done:
     return rc;
 }
 
-typedef struct models {
-    osh_forward *f, *ref; // own
-    osh_eval_card *card;  // own; NULL: the host works
-    osh_dataset d;        // own
-} models;
-
-static osh_status score_batch(osh_ctx *cx, scores *sc, models *m, int64_t at)
+static osh_status score_batch(osh_ctx *cx, scores *sc, osh_eval_models *m, int64_t at)
 {
     osh_status rc = OSH_OK;
     osh_tensor *targets = NULL, *out[4] = {NULL}; // own: out: nll, kl, same, nll of the reference
@@ -173,7 +167,7 @@ done:
     return rc;
 }
 
-static osh_status open_models(osh_ctx *cx, models *m, const osh_eval_options *o, osh_progress *pr)
+static osh_status open_models(osh_ctx *cx, osh_eval_models *m, const osh_eval_options *o, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
     double work = 0;
@@ -193,7 +187,7 @@ static osh_status open_models(osh_ctx *cx, models *m, const osh_eval_options *o,
     OSH_TRY(osh_eval_card_open(cx, &m->card, o, m->f, m->ref, &m->d));
     if (!m->card && o->use_gds && !strcmp(o->use_gds, "true"))
         osh_log(cx, OSH_LOG_WARN, "--use-gds true: nothing runs on a card, the host reads all files");
-    OSH_TRY(osh_eval_memory(cx, o, m->f, m->ref, &m->d, m->card, load));
+    OSH_TRY(osh_eval_memory(cx, o, m, load));
     pr->budget_bytes = o->host_memory;
     OSH_TRY(osh_forward_work(cx, &work, m->f, &m->d, true));
     pr->work_total += work, pr->n_steps += m->f->parts->n + 1; // and the scores
@@ -201,7 +195,7 @@ done:
     return rc;
 }
 
-static osh_status run_models(osh_ctx *cx, models *m, const osh_eval_options *o, osh_progress *pr)
+static osh_status run_models(osh_ctx *cx, osh_eval_models *m, const osh_eval_options *o, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
     if (m->card) return osh_eval_card_run(cx, m->card, pr);
@@ -211,7 +205,7 @@ done:
     return rc;
 }
 
-static osh_status score(osh_ctx *cx, scores *sc, models *m, osh_progress *pr)
+static osh_status score(osh_ctx *cx, scores *sc, osh_eval_models *m, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
     int64_t n = m->card ? osh_eval_card_batches(m->card) : m->f->n_batches;
@@ -233,7 +227,7 @@ done:
 osh_status osh_eval(osh_ctx *cx, const osh_eval_options *o, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
-    models m = {.f = NULL}; // own
+    osh_eval_models m = {.f = NULL}; // own
     scores sc = {0};
     osh_progress pr = {.error = -1};
     if (!o->model || !o->dataset) OSH_FAIL(cx, OSH_E_USAGE, "eval wants --model DIR and --dataset FILE");

@@ -338,11 +338,19 @@ done:
     return rc;
 }
 
-static osh_status run_batch(osh_ctx *cx, osh_eval_card *c, side *s, const osh_subgraph *part, const osh_weights *w,
-                            int64_t b, const bool *run, const bool *keep)
+typedef struct visit { // of one subgraph of a side
+    side *s;                  // view
+    const osh_subgraph *part; // view
+    osh_weights *w;           // own; the data are the card's
+    bool *run, *keep;         // view: [nodes], [values]
+} visit;
+
+static osh_status run_batch(osh_ctx *cx, osh_eval_card *c, const visit *v, int64_t b)
 {
     osh_status rc = OSH_OK;
+    side *s = v->s;
     const osh_graph *g = s->f->graph;
+    const osh_subgraph *part = v->part;
     osh_batch *batch = NULL; // own
     rounding r = {.c = c, .s = s};
     osh_exec_hooks hooks = {.linear_input = round_input, .user = &r};
@@ -350,53 +358,58 @@ static osh_status run_batch(osh_ctx *cx, osh_eval_card *c, side *s, const osh_su
     OSH_TRY(osh_batch_new_on(cx, &batch, c->device, g, c->d->ids, c->d->offsets + first, c->batch_at[b + 1] - first));
     batch->first_sample = first;
     OSH_TRY(bring(cx, c, s, b, batch->values));
-    OSH_TRY(osh_exec_run(cx, g, part->first, part->n_nodes, run, w, batch, keep, s->input ? &hooks : NULL, true));
-    OSH_TRY(leave(cx, c, s, b, batch->values, keep));
+    OSH_TRY(osh_exec_run(cx, g, part->first, part->n_nodes, v->run, v->w, batch, v->keep, s->input ? &hooks : NULL,
+                         true));
+    OSH_TRY(leave(cx, c, s, b, batch->values, v->keep));
 done:
     osh_batch_free(cx, batch);
     return rc;
 }
 
-static osh_status run_part(osh_ctx *cx, osh_eval_card *c, side *s, int index, bool *run, bool *keep, osh_progress *pr)
+/* The subgraph v->part of v->s. */
+static osh_status run_part(osh_ctx *cx, osh_eval_card *c, visit *v, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
+    side *s = v->s;
     const osh_graph *g = s->f->graph;
-    const osh_subgraph *part = &s->f->parts->parts[index];
-    osh_weights *w = NULL; // own; the data are the card's
-    osh_forward_choose(s->f, index, run, keep);
-    keep[g->input_ids] = false;
-    double work = osh_cost_of_nodes(g, c->d, part->first, part->n_nodes, run), all = (double)c->d->offsets[c->d->n];
+    const osh_subgraph *part = v->part;
+    osh_forward_choose(s->f, (int)(part - s->f->parts->parts), v->run, v->keep);
+    v->keep[g->input_ids] = false;
+    double work = osh_cost_of_nodes(g, c->d, part->first, part->n_nodes, v->run), all = (double)c->d->offsets[c->d->n];
     double start = osh_now(), seen = 0;
-    OSH_TRY(osh_weights_new(cx, &w, g));
-    w->rows = osh_source_checkpoint(s->f->source);
-    OSH_TRY(osh_eval_weights_next(cx, c->weights, w));
+    OSH_TRY(osh_weights_new(cx, &v->w, g));
+    v->w->rows = osh_source_checkpoint(s->f->source);
+    OSH_TRY(osh_eval_weights_next(cx, c->weights, v->w));
     pr->step++, pr->name = part->name, pr->phase = "forward", pr->total = c->n_batches;
     for (int64_t b = 0; b < c->n_batches; b++) {
         double n = (double)tokens_of(c, b);
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(run_batch(cx, c, s, part, w, b, run, keep));
+        OSH_TRY(run_batch(cx, c, v, b));
         seen += n;
         pr->done = b + 1, pr->work_done += work * n / all, pr->finished = b + 1 == c->n_batches;
         pr->tokens_per_s = seen / (osh_now() - start + 1e-9);
         osh_progress_show(cx, pr);
     }
     pr->finished = false;
-    memcpy(s->now, keep, (size_t)g->n_values * sizeof *keep);
+    memcpy(s->now, v->keep, (size_t)g->n_values * sizeof *v->keep);
 done:
-    osh_weights_free(cx, w);
+    osh_weights_free(cx, v->w), v->w = NULL;
     return rc;
 }
 
 static osh_status run_side(osh_ctx *cx, osh_eval_card *c, side *s, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
-    bool *run = NULL, *keep = NULL; // own
-    OSH_NEW(cx, run, s->f->graph->n_nodes);
-    OSH_NEW(cx, keep, s->f->graph->n_values);
-    for (int i = 0; i < s->f->parts->n; i++) OSH_TRY(run_part(cx, c, s, i, run, keep, pr));
+    visit v = {.s = s};
+    OSH_NEW(cx, v.run, s->f->graph->n_nodes);
+    OSH_NEW(cx, v.keep, s->f->graph->n_values);
+    for (int i = 0; i < s->f->parts->n; i++) {
+        v.part = &s->f->parts->parts[i];
+        OSH_TRY(run_part(cx, c, &v, pr));
+    }
 done:
-    osh_free(cx, run);
-    osh_free(cx, keep);
+    osh_free(cx, v.run);
+    osh_free(cx, v.keep);
     return rc;
 }
 

@@ -17,8 +17,7 @@ static double named(int64_t peak) { return mib(peak + OSH_ISA_NOISE_BYTES); } //
 
 typedef struct job {
     const osh_eval_options *o;
-    const osh_forward *f, *ref;
-    const osh_dataset *d;
+    const osh_eval_models *m;
     int64_t card;            // on a card: host bytes of passes and scores; else -1
     int64_t load;            // the most that reading took
     int64_t base, uncounted; // before the first pass; of it, what osh_mem_used does not see
@@ -26,15 +25,16 @@ typedef struct job {
 
 static int64_t score_bytes(const job *j, int64_t n, int64_t size, int n_threads)
 {
-    const osh_graph *g = j->f->graph;
+    const osh_graph *g = j->m->f->graph;
+    const osh_dataset *d = &j->m->d;
     int64_t most = 0, D = g->values[g->hidden].width, width[4] = {D, D, D, D};
-    if (j->ref) width[2] = j->ref->graph->values[j->ref->graph->hidden].width;
+    if (j->m->ref) width[2] = j->m->ref->graph->values[j->m->ref->graph->hidden].width;
     for (int64_t first = 0; first < n; first += size) {
-        int64_t end = first + size < n ? first + size : n, t = j->d->offsets[end] - j->d->offsets[first];
+        int64_t end = first + size < n ? first + size : n, t = d->offsets[end] - d->offsets[first];
         if (t > most) most = t;
     }
     int64_t each = 5 * (int64_t)(osh_mem_gross((size_t)most * 4) + osh_mem_gross(sizeof(osh_tensor)));
-    const osh_op *op = osh_op_find(j->ref ? "kl" : "nll");
+    const osh_op *op = osh_op_find(j->m->ref ? "kl" : "nll");
     return each + 2 * (int64_t)osh_mem_gross(op->scratch(NULL, width, g->n_vocab, most, n_threads)); // in pieces
 }
 
@@ -42,13 +42,14 @@ static osh_status predict(osh_ctx *cx, int64_t *peak, const job *j, int64_t n, i
 {
     osh_status rc = OSH_OK;
     bool here = j->card < 0;
-    int64_t first = 0, kept = 0, second = here ? 0 : j->card, left = 0;
+    const osh_eval_models *m = j->m;
+    osh_forward_memory ref = {0}, own = {.peak = here ? 0 : j->card};
     int64_t scores = here ? score_bytes(j, n, size, osh_threads(cx)) : 0;
-    if (here && j->ref) OSH_TRY(osh_forward_bytes(cx, &first, &kept, j->ref, j->d, n, size));
-    if (here) OSH_TRY(osh_forward_bytes(cx, &second, &left, j->f, j->d, n, size));
-    *peak = first > kept + second ? first : kept + second;
-    if (kept + left + scores > *peak) *peak = kept + left + scores;
-    *peak += j->base + (int64_t)osh_mem_gross((size_t)j->d->offsets[j->d->n] * sizeof(float));
+    if (here && m->ref) OSH_TRY(osh_forward_bytes(cx, &ref, m->ref, &m->d, n, size));
+    if (here) OSH_TRY(osh_forward_bytes(cx, &own, m->f, &m->d, n, size));
+    *peak = ref.peak > ref.left + own.peak ? ref.peak : ref.left + own.peak;
+    if (ref.left + own.left + scores > *peak) *peak = ref.left + own.left + scores;
+    *peak += j->base + (int64_t)osh_mem_gross((size_t)m->d.offsets[m->d.n] * sizeof(float));
     if (*peak < j->load) *peak = j->load;
 done:
     return rc;
@@ -58,7 +59,7 @@ done:
 static osh_status most_windows(osh_ctx *cx, int64_t *n, const job *j, int64_t size)
 {
     osh_status rc = OSH_OK;
-    int64_t low = 0, high = j->d->n;
+    int64_t low = 0, high = j->m->d.n;
     while (high - low > 1) {
         int64_t mid = low + (high - low) / 2, peak;
         OSH_TRY(predict(cx, &peak, j, mid, size));
@@ -75,12 +76,12 @@ static osh_status refuse(osh_ctx *cx, const job *j, int64_t size, int64_t peak)
     osh_status rc = OSH_OK;
     char batch[80] = "", windows[96] = "";
     int64_t alone = peak, n = 0;
-    if (size > 1) OSH_TRY(predict(cx, &alone, j, j->d->n, 1));
+    if (size > 1) OSH_TRY(predict(cx, &alone, j, j->m->d.n, 1));
     if (mib(alone) < mib(peak))
         snprintf(batch, sizeof batch, ", or --host-memory %.0fMiB with --batch-size 1", named(alone));
     OSH_TRY(most_windows(cx, &n, j, size));
     if (n)
-        snprintf(windows, sizeof windows, "; of the %lld windows %lld fit: --max-windows %lld", (long long)j->d->n,
+        snprintf(windows, sizeof windows, "; of the %lld windows %lld fit: --max-windows %lld", (long long)j->m->d.n,
                  (long long)n, (long long)n);
     OSH_FAIL(cx, OSH_E_USAGE, "--host-memory %.0fMiB cannot be held: the smallest that would do is --host-memory "
              "%.0fMiB%s%s", mib(j->o->host_memory), named(peak), batch, windows);
@@ -94,17 +95,17 @@ static osh_status refuse_card(osh_ctx *cx, const job *j, int64_t peak)
                     " is --host-memory %.0fMiB", mib(j->o->host_memory), named(peak));
 }
 
-osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_forward *f, const osh_forward *ref,
-                           const osh_dataset *d, osh_eval_card *card, int64_t load)
+osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_eval_models *m, int64_t load)
 {
     osh_status rc = OSH_OK;
     int64_t size = o->batch_size > 0 ? o->batch_size : 1, peak = 0;
-    job j = {.o = o, .f = f, .ref = ref, .d = d, .card = card ? osh_eval_card_host_bytes(card, false) : -1};
+    osh_eval_card *card = m->card;
+    job j = {.o = o, .m = m, .card = card ? osh_eval_card_host_bytes(card, false) : -1};
     if (o->host_memory <= 0) goto done;
     j.load = load;
     j.uncounted = osh_isa_uncounted(cx);
     j.base = j.uncounted + (int64_t)osh_mem_used(cx, OSH_MEM_HOST) + SMALL_BYTES;
-    OSH_TRY(predict(cx, &peak, &j, d->n, size));
+    OSH_TRY(predict(cx, &peak, &j, m->d.n, size));
     if (peak > o->host_memory) OSH_TRY(card ? refuse_card(cx, &j, peak) : refuse(cx, &j, size, peak));
     if (card && osh_eval_card_ahead(card)) {
         int64_t more = osh_eval_card_host_bytes(card, true) - j.card + OSH_ISA_THREAD_BYTES;

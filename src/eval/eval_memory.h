@@ -3,9 +3,14 @@
 #define OSH_EVAL_MEMORY_H
 #include "eval/eval_card.h"
 
+typedef struct osh_eval_models { // what an evaluation works with
+    osh_forward *f, *ref; // own; ref: that f is compared with, NULL: none
+    osh_eval_card *card;  // own; where passes and scores run, NULL: on the host
+    osh_dataset d;        // own
+} osh_eval_models;
+
 /* Holds the context to --host-memory, or fails (OSH_E_USAGE) with the smallest that would do and what may be lowered.
- * ref: NULL, or the model that f is compared with. card: where passes and scores run, NULL: here; told to read nothing
- * ahead where the budget has no room for that. load: the most that reading took. Nothing where no budget is given. */
-osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_forward *f, const osh_forward *ref,
-                           const osh_dataset *d, osh_eval_card *card, int64_t load);
+ * A card is told to read nothing ahead where the budget has no room for that. load: the most that reading took. Nothing
+ * where no budget is given. */
+osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_eval_models *m, int64_t load);
 #endif

@@ -196,6 +196,8 @@ done:
 
 osh_status osh_reaping_bytes(osh_ctx *cx, int64_t *peak, const osh_reaping *r)
 {
-    int64_t left = 0;
-    return osh_forward_bytes(cx, peak, &left, r->f, &r->p->data, r->p->data.n, 1);
+    osh_forward_memory m = {0};
+    osh_status rc = osh_forward_bytes(cx, &m, r->f, &r->p->data, r->p->data.n, 1);
+    *peak = m.peak;
+    return rc;
 }

@@ -164,23 +164,31 @@ done:
     return rc;
 }
 
-static osh_status run_subgraph(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int index, bool *run, bool *keep,
-                               const osh_exec_hooks *hooks, osh_progress *pr)
+typedef struct walk { // through all subgraphs
+    osh_forward *f;              // view
+    const osh_dataset *d;        // view
+    bool *run, *keep;            // own: [nodes], [values], of one subgraph
+    const osh_exec_hooks *hooks; // view; NULL: none
+} walk;
+
+static osh_status run_subgraph(osh_ctx *cx, const walk *k, int index, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
+    osh_forward *f = k->f;
     const osh_graph *g = f->graph;
     const osh_subgraph *s = &f->parts->parts[index];
     osh_weights *w = NULL; // own
-    osh_forward_choose(f, index, run, keep);
-    double work = osh_cost_of_nodes(g, d, s->first, s->n_nodes, run), tokens = (double)d->offsets[d->n];
+    osh_forward_choose(f, index, k->run, k->keep);
+    double work = osh_cost_of_nodes(g, k->d, s->first, s->n_nodes, k->run);
+    double tokens = (double)k->d->offsets[k->d->n];
     OSH_TRY(osh_weights_new(cx, &w, g));
     for (int i = 0; i < s->n_nodes; i++)
-        if (run[i]) OSH_TRY(osh_weights_load(cx, w, g, osh_source_checkpoint(f->source), s->first + i, 1));
+        if (k->run[i]) OSH_TRY(osh_weights_load(cx, w, g, osh_source_checkpoint(f->source), s->first + i, 1));
     pr->step++, pr->name = s->name, pr->phase = "forward", pr->total = f->n_batches;
     double start = osh_now();
     for (int64_t b = 0, seen = 0; b < f->n_batches; b++) {
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(osh_exec_run(cx, g, s->first, s->n_nodes, run, w, f->batches[b], keep, hooks, true));
+        OSH_TRY(osh_exec_run(cx, g, s->first, s->n_nodes, k->run, w, f->batches[b], k->keep, k->hooks, true));
         seen += f->batches[b]->n_tokens;
         pr->done = b + 1, pr->work_done += work * (double)f->batches[b]->n_tokens / tokens;
         pr->tokens_per_s = (double)seen / (osh_now() - start + 1e-9);
@@ -199,12 +207,12 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = f->graph;
-    bool *run = NULL, *keep = NULL; // own
     act_quant aq = {.f = f};
     osh_exec_hooks hooks = {.linear_input = quantize_input, .value = round_cached, .user = &aq};
+    walk k = {.f = f, .d = d};
     int64_t size = batch_size > 0 ? batch_size : 1, n = (d->n + size - 1) / size;
-    OSH_NEW(cx, run, g->n_nodes);
-    OSH_NEW(cx, keep, g->n_values);
+    OSH_NEW(cx, k.run, g->n_nodes);
+    OSH_NEW(cx, k.keep, g->n_values);
     OSH_NEW(cx, f->batches, n);
     for (int64_t b = 0; b < n; b++) {
         int64_t first = b * size, count = d->n - first < size ? d->n - first : size;
@@ -212,17 +220,17 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
         f->batches[b]->first_sample = first;
         f->n_batches = b + 1;
     }
-    bool quantized = quantize_activations && (osh_source_n_quantized(f->source) > 0 || f->cache);
+    if (quantize_activations && (osh_source_n_quantized(f->source) > 0 || f->cache)) k.hooks = &hooks;
     for (int i = 0; i < f->parts->n; i++) {
         aq.first = f->parts->parts[i].first;
-        OSH_TRY(run_subgraph(cx, f, d, i, run, keep, quantized ? &hooks : NULL, pr));
+        OSH_TRY(run_subgraph(cx, &k, i, pr));
     }
     const osh_weight *hw = &g->weights[g->nodes[g->head].w[0]];
     OSH_TRY(osh_checkpoint_load(cx, &f->head, osh_source_checkpoint(f->source), hw->name, hw->ndim, hw->shape));
 done:
     osh_tensor_free(cx, aq.copy);
-    osh_free(cx, run);
-    osh_free(cx, keep);
+    osh_free(cx, k.run);
+    osh_free(cx, k.keep);
     return rc;
 }
 
@@ -271,8 +279,8 @@ int64_t osh_forward_weight_bytes(const osh_forward *f, const osh_subgraph *s, co
     return sum;
 }
 
-osh_status osh_forward_bytes(osh_ctx *cx, int64_t *peak, int64_t *left, const osh_forward *f, const osh_dataset *d,
-                             int64_t n, int64_t batch_size)
+osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forward *f, const osh_dataset *d, int64_t n,
+                             int64_t batch_size)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = f->graph;
@@ -284,7 +292,7 @@ osh_status osh_forward_bytes(osh_ctx *cx, int64_t *peak, int64_t *left, const os
     OSH_NEW(cx, keep, g->n_values);
     OSH_NEW(cx, in, g->n_values);
     base += (int64_t)osh_mem_gross((size_t)((n + size - 1) / size) * sizeof(void *));
-    *peak = 0;
+    m->peak = 0;
     for (int i = 0; i < f->parts->n; i++) {
         const osh_subgraph *s = &f->parts->parts[i];
         int64_t after = 0;
@@ -299,11 +307,11 @@ osh_status osh_forward_bytes(osh_ctx *cx, int64_t *peak, int64_t *left, const os
         if (osh_source_n_quantized(f->source)) // inputs are rounded in a copy
             now += (int64_t)osh_mem_gross((size_t)(most * width) * osh_dtype_bytes(g->dtype));
         if (now < before + reading) now = before + reading;
-        if (base + weights + now > *peak) *peak = base + weights + now;
+        if (base + weights + now > m->peak) m->peak = base + weights + now;
         before = after;
     }
-    *left = base + before + (int64_t)osh_weight_bytes(g, ck, g->nodes[g->head].w[0]);
-    if (*left + reading > *peak) *peak = *left + reading;
+    m->left = base + before + (int64_t)osh_weight_bytes(g, ck, g->nodes[g->head].w[0]);
+    if (m->left + reading > m->peak) m->peak = m->left + reading;
 done:
     osh_free(cx, run);
     osh_free(cx, keep);

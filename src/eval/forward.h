@@ -34,10 +34,12 @@ osh_status osh_next_tokens(osh_ctx *cx, osh_tensor **out, const osh_dataset *d, 
 void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep);
 /* Of osh_forward_run and, with_head, of the scores behind it. */
 osh_status osh_forward_work(osh_ctx *cx, double *work, const osh_forward *f, const osh_dataset *d, bool with_head);
-/* Bytes (gross, an upper bound) that osh_forward_run takes for the first n samples of d, and those that it leaves until
- * osh_forward_close. */
-osh_status osh_forward_bytes(osh_ctx *cx, int64_t *peak, int64_t *left, const osh_forward *f, const osh_dataset *d,
-                             int64_t n, int64_t batch_size);
+typedef struct osh_forward_memory {
+    int64_t peak, left; // bytes, gross, an upper bound: while it runs; that stay until osh_forward_close
+} osh_forward_memory;
+/* Of osh_forward_run over the first n samples of d. */
+osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forward *f, const osh_dataset *d, int64_t n,
+                             int64_t batch_size);
 /* Parts of that: values v of all batches (v -1: what a batch is besides), *most becomes at least the tokens of the
  * largest; weights of the nodes that run, *width at least that of the widest value that goes into one of these. */
 int64_t osh_forward_values_bytes(const osh_graph *g, const osh_dataset *d, int64_t n, int64_t size, int v,

@@ -244,14 +244,16 @@ osh_status osh_gradients_bytes(osh_ctx *cx, int64_t *peak, const osh_gradients *
     osh_status rc = OSH_OK;
     const osh_graph *g = s->f->graph;
     masks m = {0}; // own
-    int64_t left = 0, most = 0, sum = 0;
+    osh_forward_memory forward;
+    int64_t most = 0, sum = 0;
     OSH_NEW(cx, m.in, g->n_values);
     OSH_NEW(cx, m.leaves, g->n_values);
     OSH_NEW(cx, m.all, g->n_values);
     memset(m.all, true, (size_t)g->n_values);
     for (int64_t b = 0; b < s->d.n; b++) most = larger(most, s->d.offsets[b + 1] - s->d.offsets[b]);
-    OSH_TRY(osh_forward_bytes(cx, peak, &left, s->f, &s->d, s->d.n, 1));
-    *peak = larger(*peak, left + gradient_bytes(s, g->hidden) + head_bytes(cx, s, most));
+    OSH_TRY(osh_forward_bytes(cx, &forward, s->f, &s->d, s->d.n, 1));
+    int64_t left = forward.left;
+    *peak = larger(forward.peak, left + gradient_bytes(s, g->hidden) + head_bytes(cx, s, most));
     left -= (int64_t)osh_weight_bytes(g, osh_source_checkpoint(s->f->source), g->nodes[g->head].w[0]);
     for (int i = s->f->parts->n - 1; i >= s->stop; i--) {
         const osh_subgraph *sub = &s->f->parts->parts[i];

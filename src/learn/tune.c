@@ -216,20 +216,10 @@ void osh_tune_free(osh_ctx *cx, osh_tune *t)
 /* Sum of the divergences of b's tokens but the last, which predicts nothing that is known. */
 static osh_status row_loss(osh_ctx *cx, double *sum, const osh_tune *t, const osh_batch *b, int64_t row)
 {
-    osh_status rc = OSH_OK;
-    osh_tensor *kl = NULL, *same = NULL; // own
-    int64_t n = b->n_tokens;
     osh_vocab_attr rules = {{t->g->logits, t->g->logits}};
-    OSH_TRY(osh_tensor_new(cx, &kl, OSH_F32, 1, &n));
-    OSH_TRY(osh_tensor_new(cx, &same, OSH_F32, 1, &n));
-    osh_op_args a = {.in = {b->values[t->g->hidden], t->head, t->hidden[row], t->head}, .out = {kl, same},
+    osh_op_args a = {.in = {b->values[t->g->hidden], t->head, t->hidden[row], t->head},
                      .attr = &rules, .seqs = &b->seqs};
-    OSH_TRY(osh_op_run(cx, osh_op_find("kl"), &a));
-    for (int64_t i = 0; i + 1 < n; i++) *sum += ((const float *)kl->data)[i];
-done:
-    osh_tensor_free(cx, same);
-    osh_tensor_free(cx, kl);
-    return rc;
+    return osh_kl_sum(cx, sum, &a, b->n_tokens - 1);
 }
 
 /* The gradient of the row's divergences by the hidden values, each token with this part. */

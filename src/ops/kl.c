@@ -83,3 +83,20 @@ const osh_op osh_op_kl = {
     .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_kl_grad_cpu}, .grad_scratch = osh_kl_grad_scratch,
     .scratch_cuda = OSH_CUDA_FN(osh_kl_cuda_scratch),
 };
+
+osh_status osh_kl_sum(osh_ctx *cx, double *sum, const osh_op_args *a, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    osh_op_args with = *a;
+    osh_tensor *kl = NULL, *same = NULL; // own
+    int64_t N = osh_rows(a->in[0]);
+    OSH_TRY(osh_tensor_new(cx, &kl, OSH_F32, 1, &N));
+    OSH_TRY(osh_tensor_new(cx, &same, OSH_F32, 1, &N));
+    with.out[0] = kl, with.out[1] = same;
+    OSH_TRY(osh_op_run(cx, &osh_op_kl, &with));
+    for (int64_t i = 0; i < n; i++) *sum += ((const float *)kl->data)[i];
+done:
+    osh_tensor_free(cx, same);
+    osh_tensor_free(cx, kl);
+    return rc;
+}

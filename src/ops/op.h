@@ -85,6 +85,9 @@ osh_status osh_op_grad(osh_ctx *cx, const osh_op *op, const osh_grad_args *a);
 /* Index of the first element that is a NaN or an infinity, -1: there is none. On all threads. */
 osh_status osh_first_nonfinite(osh_ctx *cx, int64_t *at, const osh_tensor *x);
 
+/* Adds to *sum what op kl makes of a->in, without its outputs, in the first n rows. */
+osh_status osh_kl_sum(osh_ctx *cx, double *sum, const osh_op_args *a, int64_t n);
+
 /* ---- attributes of the model ops ---- */
 typedef struct {
     double eps;

@@ -138,19 +138,19 @@ done:
     return rc;
 }
 
-osh_status osh_manifest_text(osh_ctx *cx, osh_buf *b, const osh_plan *p, const osh_identity *id, const uint64_t *sums,
-                             const osh_result *results, const char *dir)
+osh_status osh_manifest_text(osh_ctx *cx, osh_buf *b, const osh_emitter *e, const osh_result *results)
 {
     osh_status rc = OSH_OK;
+    const osh_plan *p = e->plan;
     char *made_of = NULL, *stamps = NULL; // own
-    OSH_TRY(osh_identity_json(cx, &made_of, id, OSH_IDENTITY_FIELDS));
-    OSH_TRY(osh_identity_json(cx, &stamps, id, OSH_IDENTITY_STAMPS));
+    OSH_TRY(osh_identity_json(cx, &made_of, e->id, OSH_IDENTITY_FIELDS));
+    OSH_TRY(osh_identity_json(cx, &stamps, e->id, OSH_IDENTITY_STAMPS));
     OSH_TRY(osh_buf_printf(cx, b, "{\n  \"format\": 1,\n  \"made_of\": %s,\n  \"read_from\": %s,\n", made_of, stamps));
     OSH_TRY(osh_buf_printf(cx, b, "  \"dropped\": ["));
     for (int i = 0; p->experts && i < p->experts->n_dropped; i++)
         OSH_TRY(osh_buf_printf(cx, b, "%s\"%s\"", i ? ", " : "", p->experts->dropped[i]));
     OSH_TRY(osh_buf_printf(cx, b, "],\n"));
-    OSH_TRY(put_files(cx, b, p, dir));
+    OSH_TRY(put_files(cx, b, p, e->partial));
     OSH_TRY(put_folds(cx, b, p));
     OSH_TRY(osh_buf_printf(cx, b, "  \"modules\": ["));
     for (int i = 0; i < p->n_linears; i++) {
@@ -160,7 +160,7 @@ osh_status osh_manifest_text(osh_ctx *cx, osh_buf *b, const osh_plan *p, const o
     OSH_TRY(osh_buf_printf(cx, b, "\n  ],\n  \"tensors\": ["));
     for (int64_t i = 0; i < p->n_out; i++) {
         OSH_TRY(osh_buf_printf(cx, b, "%s\n    ", i ? "," : ""));
-        OSH_TRY(put_tensor(cx, b, p, i, sums));
+        OSH_TRY(put_tensor(cx, b, p, i, e->sums));
     }
     OSH_TRY(osh_buf_printf(cx, b, "\n  ]\n}\n"));
 done:

@@ -93,7 +93,7 @@ static osh_status write_manifest(osh_ctx *cx, const osh_emitter *e, const osh_re
     osh_status rc = OSH_OK;
     osh_buf b;
     osh_buf_init(&b, 0);
-    OSH_TRY(osh_manifest_text(cx, &b, e->plan, e->id, e->sums, results, e->partial));
+    OSH_TRY(osh_manifest_text(cx, &b, e, results));
     OSH_TRY(write_text(cx, e, OSH_MANIFEST_NAME, b.data, b.len));
 done:
     osh_buf_deinit(cx, &b);

@@ -417,7 +417,7 @@ static void worker_close(osh_ctx *cx, worker *w)
 }
 
 /* Hands on what is done until no worker runs. */
-static osh_status follow(osh_ctx *cx, stream *s, osh_stream_fn fn, void *user)
+static osh_status follow(osh_ctx *cx, stream *s, const osh_stream_job *job)
 {
     osh_status rc = OSH_OK;
     for (;;) {
@@ -428,7 +428,8 @@ static osh_status follow(osh_ctx *cx, stream *s, osh_stream_fn fn, void *user)
         bool ok = !s->failed;
         pthread_mutex_unlock(&s->lock);
         if (!it) break;
-        if (ok && fn && it->linear >= 0) rc = fn(cx, user, it->linear, it->ref > 0 ? it->err / it->ref : 0);
+        if (ok && job->finished && it->linear >= 0)
+            rc = job->finished(cx, job->user, it->linear, it->ref > 0 ? it->err / it->ref : 0);
         item_free(cx, it);
         if (!rc || !ok) continue;
         pthread_mutex_lock(&s->lock);
@@ -450,7 +451,7 @@ static int most_workers(const stream *s)
     return osh_stream_workers(p->memory.n_stream, n_bytes);
 }
 
-static osh_status run(osh_ctx *cx, stream *s, const osh_band_room *r, osh_stream_fn fn, void *user)
+static osh_status run(osh_ctx *cx, stream *s, const osh_band_room *r, const osh_stream_job *job)
 {
     osh_status rc = OSH_OK;
     int most = most_workers(s);
@@ -471,7 +472,7 @@ static osh_status run(osh_ctx *cx, stream *s, const osh_band_room *r, osh_stream
     if (rc) s->failed = s->workers, s->failed_ticket = -1;
     pthread_mutex_unlock(&s->lock);
     osh_mem_use(cx, old);
-    osh_status followed = follow(cx, s, fn, user);
+    osh_status followed = follow(cx, s, job);
     if (rc || (rc = followed)) goto done;
     if (s->failed) OSH_FAIL(cx, s->rc, "%s", osh_error_text(s->failed->cx));
     OSH_TRY(osh_edges_flush(cx, s->e->edges)); // others may read what was written
@@ -507,21 +508,24 @@ static int by_name(const void *x, const void *y, void *plan)
     return s != t ? (s > t) - (s < t) : strcmp(p->out[a].name, p->out[b].name);
 }
 
-osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const int *linears, int n, bool copies, osh_stream_fn fn,
-                              void *user)
+osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job *job)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->plan;
+    int n = job->n;
     stream s = {.e = e, .class = OSH_MEM_DEVICE, .n = n};
     int64_t *ids = NULL; // own
     osh_band_room r = {0};
-    OSH_NEW(cx, ids, n + (copies ? p->n_out : 0));
-    for (int i = 0; i < n; i++) osh_band_room_linear(&r, p, linears[i]), ids[i] = p->linears[linears[i]].first_out;
-    OSH_TRY(osh_globals_find(cx, e->globals, linears, n));
-    if (copies) s.n = add_copies(e, NULL, ids, n, &r);
+    OSH_NEW(cx, ids, n + (job->copies ? p->n_out : 0));
+    for (int i = 0; i < n; i++) {
+        osh_band_room_linear(&r, p, job->linears[i]);
+        ids[i] = p->linears[job->linears[i]].first_out;
+    }
+    OSH_TRY(osh_globals_find(cx, e->globals, job->linears, n));
+    if (job->copies) s.n = add_copies(e, NULL, ids, n, &r);
     qsort_r(ids, (size_t)s.n, sizeof *ids, by_name, (void *)p);
     s.ids = ids;
-    OSH_TRY(run(cx, &s, &r, fn, user));
+    OSH_TRY(run(cx, &s, &r, job));
 done:
     osh_free(cx, ids);
     return rc;
@@ -535,7 +539,7 @@ osh_status osh_stream_copies(osh_ctx *cx, osh_emitter *e, const bool *which)
     osh_band_room r = {0};
     OSH_NEW(cx, ids, e->plan->n_out);
     s.n = add_copies(e, which, ids, 0, &r), s.ids = ids;
-    OSH_TRY(run(cx, &s, &r, NULL, NULL));
+    OSH_TRY(run(cx, &s, &r, &(osh_stream_job){.finished = NULL}));
 done:
     osh_free(cx, ids);
     return rc;

@@ -10,11 +10,16 @@
 #include "output/emit.h"
 #include "plan/bands.h"
 
-/* On the caller's thread, in the order in which they are finished. */
-typedef osh_status (*osh_stream_fn)(osh_ctx *cx, void *user, int linear, double nmse);
-/* Rounds and emits Linears [n] of the plan; copies: and does what osh_stream_copies does. */
-osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const int *linears, int n, bool copies, osh_stream_fn fn,
-                              void *user);
+typedef struct osh_stream_job {
+    const int *linears; // view: of the plan, [n]
+    int n;
+    bool copies; // and does what osh_stream_copies does
+    /* On the caller's thread, in the order in which they are finished; NULL: nobody is told. */
+    osh_status (*finished)(osh_ctx *cx, void *user, int linear, double nmse);
+    void *user;
+} osh_stream_job;
+/* Rounds and emits Linears. */
+osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job *job);
 /* Every tensor that is copied bit for bit and is not yet; which [n_out of the plan], NULL: all: of these. */
 osh_status osh_stream_copies(osh_ctx *cx, osh_emitter *e, const bool *which);
 #endif

@@ -124,18 +124,18 @@ void osh_block_targets(const osh_plan *p, const osh_range *r, bool *target)
         if (is_output(p, r, v)) target[p->graph->values[v].original] = true;
 }
 
-static void list_values(osh_block_of *o, const osh_plan *p, const osh_range *r)
+/* read [values]: false throughout; those that its nodes read. */
+static void list_values(osh_block_of *o, const osh_plan *p, const osh_range *r, bool *read)
 {
     const osh_graph *g = p->graph;
     osh_block *b = &o->b;
-    for (int v = r->v0; v < r->v1; v++) {
-        bool read = false;
-        if (g->values[v].producer >= r->first) continue;
-        for (int i = 0; i < r->n_nodes && !read; i++)
-            for (int k = 0; o->run[i] && k < g->nodes[r->first + i].op->n_in; k++)
-                read |= g->nodes[r->first + i].in[k] == v;
-        if (read) o->values[b->n_in++] = v;
+    for (int i = 0; i < r->n_nodes; i++) {
+        const osh_node *n = &g->nodes[r->first + i];
+        for (int k = 0; o->run[i] && k < n->op->n_in; k++)
+            if (n->in[k] >= 0) read[n->in[k]] = true;
     }
+    for (int v = r->v0; v < r->v1; v++)
+        if (read[v] && g->values[v].producer < r->first) o->values[b->n_in++] = v;
     for (int v = r->v0; v < r->v1; v++)
         if (is_output(p, r, v)) o->values[b->n_in + b->n_out++] = v;
     b->in = o->values, b->out = o->values + b->n_in;
@@ -154,7 +154,8 @@ osh_status osh_block_init(osh_ctx *cx, osh_block_of *o, const osh_plan *p, const
     for (int v = r->v0; v < r->v1; v++) want[v] = is_output(p, r, v);
     osh_exec_needed(o->run, p->graph, r->first, r->n_nodes, want);
     o->b.run = o->run;
-    list_values(o, p, r);
+    memset(want, 0, (size_t)p->graph->n_values * sizeof *want);
+    list_values(o, p, r, want);
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &p->linears[i];
         if (!(l->wants & OSH_STAT_BLOCK)) continue;

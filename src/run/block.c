@@ -51,20 +51,20 @@ done:
 }
 
 /* Codes, scales and the weight that they stand for. */
-static osh_status job_finish(osh_ctx *cx, blocked *x, const osh_stats *stats, osh_weights *w, int k, bool *in_memory)
+static osh_status job_finish(osh_ctx *cx, blocked *x, const osh_solving *s, int k)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = x->r->plan;
     const osh_modifier *m = osh_block_modifier(p, &x->of);
     int linear = x->of.linears[k];
     osh_linear_job *j = &x->jobs[k];
-    osh_tensor *now = w->w[p->linears[linear].weight];
+    osh_tensor *now = s->w->w[p->linears[linear].weight];
     m->type->learned(cx, m, j, &x->of.b.learns[k].args);
     memcpy(now->data, x->dense[k]->data, osh_tensor_bytes(now));
     j->w = now;
-    OSH_TRY(osh_job_finish(cx, j, in_memory != NULL));
-    if (!x->r->results[linear].done) OSH_TRY(osh_run_emit(cx, x->r, stats, linear, j));
-    if (in_memory) in_memory[linear] = true;
+    OSH_TRY(osh_job_finish(cx, j, s->in_memory != NULL));
+    if (!x->r->results[linear].done) OSH_TRY(osh_run_emit(cx, x->r, s->stats, linear, j));
+    if (s->in_memory) s->in_memory[linear] = true;
 done:
     return rc;
 }
@@ -78,20 +78,20 @@ static void log_block(osh_ctx *cx, const osh_block *b, const char *name)
             b->ended, b->begun);
 }
 
-osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_stats *stats, osh_weights *w, int subgraph, bool *in_memory)
+osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_solving *s)
 {
     osh_status rc = OSH_OK;
     blocked x = {.r = r}; // own
-    osh_range range = osh_range_at(r->plan, subgraph);
+    osh_range range = osh_range_at(r->plan, s->first);
     OSH_TRY(osh_block_init(cx, &x.of, r->plan, &range));
     osh_block *b = &x.of.b;
     OSH_NEW(cx, b->curve, osh_ada_points(b->rule.steps, b->rule.period));
-    OSH_TRY(jobs_new(cx, &x, w));
-    b->w = w, b->rows = block_rows, b->step = block_step, b->user = &x;
-    b->rule.seed += (uint64_t)subgraph;
+    OSH_TRY(jobs_new(cx, &x, s->w));
+    b->w = s->w, b->rows = block_rows, b->step = block_step, b->user = &x;
+    b->rule.seed += (uint64_t)s->first;
     OSH_TRY(osh_block_learn(cx, b));
     log_block(cx, b, range.name);
-    for (int k = 0; k < b->n_learns; k++) OSH_TRY(job_finish(cx, &x, stats, w, k, in_memory));
+    for (int k = 0; k < b->n_learns; k++) OSH_TRY(job_finish(cx, &x, s, k));
 done:
     if (rc && rc != OSH_E_INTERRUPTED) osh_note(cx, "learning the codes of %s", range.name);
     for (int k = 0; x.jobs && k < x.of.b.n_learns; k++) {

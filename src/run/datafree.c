@@ -45,7 +45,8 @@ static osh_status stream(osh_ctx *cx, progress *p)
     OSH_NEW(cx, which, r->plan->n_linears);
     for (int k = 0; k < r->plan->n_linears; k++)
         if (!r->results[k].done && osh_stream_takes(r->plan, k)) which[n++] = k;
-    OSH_TRY(osh_stream_linears(cx, r->emitter, which, n, p->all_of_it, streamed, p));
+    OSH_TRY(osh_stream_linears(cx, r->emitter, &(osh_stream_job){.linears = which, .n = n, .copies = p->all_of_it,
+                                                                 .finished = streamed, .user = p}));
 done:
     osh_free(cx, which);
     return rc;

@@ -39,13 +39,17 @@ void osh_run_no_error(osh_run *r); // of what comes now
 void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name);  // a subgraph is about to begin
 void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name); // a subgraph is complete: its line
 
-/* Compresses and emits every Linear of the subgraphs that the statistics cover; w holds their weights. in_memory
- * [linears]: is set where w has the solved weight then; NULL: w stays as it is. */
-osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w,
-                         int first_subgraph, int n_subgraphs, bool *in_memory);
+typedef struct osh_solving { // subgraphs whose statistics are complete
+    int first, n;     // subgraphs
+    osh_stats *stats; // view: theirs
+    osh_weights *w;   // view: theirs
+    bool *in_memory;  // view: [linears]: is set where w has the solved weight then; NULL: w stays as it is
+} osh_solving;
+
+/* Compresses and emits every Linear of the subgraphs. */
+osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s);
 /* The same of those that learn from the output of their block (plan/blocks.h), of one subgraph; block.c. */
-osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_stats *stats, osh_weights *w, int subgraph,
-                         bool *in_memory);
+osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_solving *s);
 osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int linear, osh_linear_job *j); // a result
 /* Compresses and emits one that wants no data. Takes *w, its weight; it may stay where this fails. */
 osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w);

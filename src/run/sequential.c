@@ -407,8 +407,9 @@ static osh_status solve(osh_ctx *cx, void *user, const osh_range *r, const bool 
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
     drop_copies(cx, e);
     rc = osh_stats_collect(cx, e->stats);
-    if (!rc)
-        rc = osh_run_solve(cx, e->r, e->stats, e->w, r->first_subgraph, r->n_subgraphs, keep ? NULL : e->in_memory);
+    osh_solving s = {.first = r->first_subgraph, .n = r->n_subgraphs, .stats = e->stats, .w = e->w,
+                     .in_memory = keep ? NULL : e->in_memory};
+    if (!rc) rc = osh_run_solve(cx, e->r, &s);
     osh_mem_use(cx, old);
     osh_stats_free(cx, e->stats), e->stats = NULL;
     e->r->progress.name = r->name;

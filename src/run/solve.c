@@ -47,32 +47,35 @@ done:
 
 typedef struct sink { // of a group's results
     osh_run *r;
-    const osh_stats *stats;
+    const osh_solving *s;
     const osh_linear_job *jobs; // view
     const int *which;           // view: linear of each
-    bool *in_memory;
 } sink;
 
 /* A job is complete: what it has goes to the emitter. */
 static osh_status take(osh_ctx *cx, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
-    const sink *s = j->user;
-    int linear = s->which[j - s->jobs];
+    const sink *k = j->user;
+    int linear = k->which[j - k->jobs];
     OSH_TRY(osh_check_interrupt(cx));
-    OSH_TRY(osh_run_emit(cx, s->r, s->stats, linear, j));
-    if (s->in_memory) s->in_memory[linear] = true;
+    OSH_TRY(osh_run_emit(cx, k->r, k->s->stats, linear, j));
+    if (k->s->in_memory) k->s->in_memory[linear] = true;
 done:
     return rc;
 }
 
+static bool is_of(const osh_solving *s, const osh_linear *l)
+{
+    return l->subgraph >= s->first && l->subgraph < s->first + s->n;
+}
+
 /* Linears of the range that read the value and are not done. */
-static int n_waiting(const osh_run *r, int value, int s0, int s1)
+static int n_waiting(const osh_run *r, int value, const osh_solving *s)
 {
     int n = 0;
     for (int i = osh_first_reader(r->plan, value); i >= 0; i = osh_next_reader(r->plan, i)) {
-        const osh_linear *l = &r->plan->linears[i];
-        n += l->subgraph >= s0 && l->subgraph < s1 && !r->results[i].done;
+        n += is_of(s, &r->plan->linears[i]) && !r->results[i].done;
     }
     return n;
 }
@@ -107,17 +110,16 @@ static void pruned_deinit(osh_ctx *cx, pruned *x)
     osh_free(cx, x->w);
 }
 
-/* The jobs' weights become those of the modifier that prunes before the quantizer; h is left as it is. */
-static osh_status prune_first(osh_ctx *cx, osh_run *r, pruned *x, const osh_linear *lead, osh_linear_job *jobs, int n,
+/* The weights of jobs [x->n] become those of the modifier that prunes before the quantizer; h is left as it is. */
+static osh_status prune_first(osh_ctx *cx, const osh_plan *p, pruned *x, const osh_linear *lead, osh_linear_job *jobs,
                               osh_tensor *h)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = r->plan;
+    int n = x->n;
     const osh_modifier *m = &p->recipe->modifiers[lead->pruner];
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j) = jobs->done;
     osh_tensor *copy = NULL; // own
     OSH_NEW(cx, x->w, n);
-    x->n = n;
     if (h && (m->type->wants(m, lead->scheme) & OSH_STAT_HESSIAN)) OSH_TRY(new_copy(cx, &copy, h));
     for (int k = 0; k < n; k++) jobs[k].done = NULL;
     OSH_TRY(m->type->compress(cx, m, jobs, n, copy, p->data.n));
@@ -171,10 +173,11 @@ static osh_status round_starved(osh_ctx *cx, const osh_plan *p, const osh_linear
 }
 
 /* All Linears of the range with the same input and modifier as linears[first] that are not done yet. */
-static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w, int first, int s0, int s1,
-                              bool *in_memory)
+static osh_status solve_group(osh_ctx *cx, osh_run *r, const osh_solving *s, int first)
 {
     osh_status rc = OSH_OK;
+    osh_stats *stats = s->stats;
+    osh_weights *w = s->w;
     const osh_plan *p = r->plan;
     const osh_linear *lead = &p->linears[first];
     osh_linear_job *jobs = NULL; // own
@@ -183,25 +186,25 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
     int *which = NULL, n = 0;    // own
     float *importance = NULL;    // own
     pruned x = {0};              // own
-    sink s = {.r = r, .stats = stats, .in_memory = in_memory};
-    int most = n_waiting(r, lead->input, s0, s1);
+    sink to = {.r = r, .s = s};
+    int most = n_waiting(r, lead->input, s);
     OSH_NEW(cx, jobs, most);
     OSH_NEW(cx, which, most);
     const osh_tensor *care_in = p->linears[osh_first_reader(p, lead->input)].care_in;
     for (int i = first; i >= 0; i = osh_next_reader(p, i)) {
         const osh_linear *l = &p->linears[i];
-        if (l->subgraph < s0 || l->subgraph >= s1 || (l->wants & OSH_STAT_BLOCK) ||
-            l->modifier != lead->modifier || l->pruner != lead->pruner || r->results[i].done)
+        if (!is_of(s, l) || (l->wants & OSH_STAT_BLOCK) || l->modifier != lead->modifier ||
+            l->pruner != lead->pruner || r->results[i].done)
             continue;
         jobs[n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w->w[l->weight], .shift = d,
-                                   .keep_w = !in_memory, .done = take, .user = &s, .sparsity = l->sparsity,
+                                   .keep_w = !s->in_memory, .done = take, .user = &to, .sparsity = l->sparsity,
                                    .care = l->care ? l->care->data : NULL,
                                    .care_in = care_in ? care_in->data : NULL, .n_tokens = p->data.offsets[p->data.n]};
         if (w->device) jobs[n].w = w->host[l->weight], jobs[n].device_w = w->w[l->weight];
         jobs[n].pack = w->device && l->format->pack_rows;
         which[n++] = i;
     }
-    s.jobs = jobs, s.which = which;
+    to.jobs = jobs, to.which = which, x.n = n;
     OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), which, n));
     OSH_TRY(osh_stats_importance(cx, &importance, stats, lead->input));
     for (int k = 0; k < n; k++) jobs[k].params.importance = importance;
@@ -215,7 +218,7 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_wei
         if (last) osh_stats_drop(cx, stats, lead->input);
         goto done;
     }
-    if (lead->pruner >= 0) OSH_TRY(prune_first(cx, r, &x, lead, jobs, n, h));
+    if (lead->pruner >= 0) OSH_TRY(prune_first(cx, p, &x, lead, jobs, h));
     if (h && !last) OSH_TRY(new_copy(cx, &copy[0], h));
     if (d && !last) OSH_TRY(new_copy(cx, &copy[1], d));
     for (int k = 0; copy[1] && k < n; k++) jobs[k].shift = copy[1];
@@ -236,29 +239,28 @@ done:
     return rc;
 }
 
-osh_status osh_run_solve(osh_ctx *cx, osh_run *r, osh_stats *stats, osh_weights *w, int first_subgraph, int n_subgraphs,
-                         bool *in_memory)
+osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = r->plan;
-    int s0 = first_subgraph, s1 = first_subgraph + n_subgraphs;
+    const bool *wanted = osh_stats_wanted(s->stats);
     double work = 0, all = 0;
     OSH_TRY(osh_emit_wait(cx, r->emitter)); // a kill costs the solves of one subgraph at most
-    osh_span own = osh_linears_of(p, s0, n_subgraphs);
+    osh_span own = osh_linears_of(p, s->first, s->n);
     for (int i = own.first; i < own.end; i++)
-        if (p->linears[i].wants && osh_stats_wanted(stats)[p->linears[i].input]) all += osh_cost_of_linear(p, i);
-    double share = all / r->pace.cost[first_subgraph].work[OSH_PHASE_SOLVE]; // less than 1 in rounds and segments
-    osh_scope scope = osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, first_subgraph, share > 0.9999 ? 1 : share);
+        if (p->linears[i].wants && wanted[p->linears[i].input]) all += osh_cost_of_linear(p, i);
+    double share = all / r->pace.cost[s->first].work[OSH_PHASE_SOLVE]; // less than 1 in rounds and segments
+    osh_scope scope = osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, s->first, share > 0.9999 ? 1 : share);
     for (int i = own.first; i < own.end; i++) {
         const osh_linear *l = &p->linears[i];
-        if (!l->wants || !osh_stats_wanted(stats)[l->input]) continue;
+        if (!l->wants || !wanted[l->input]) continue;
         work += osh_cost_of_linear(p, i);
         if (r->results[i].done) continue;
         OSH_TRY(osh_check_interrupt(cx));
         r->progress.name = l->name;
         osh_run_step(cx, r, (work - osh_cost_of_linear(p, i)) / all, 0);
-        if (l->wants & OSH_STAT_BLOCK) OSH_TRY(osh_run_block(cx, r, stats, w, s0, in_memory));
-        else OSH_TRY(solve_group(cx, r, stats, w, i, s0, s1, in_memory));
+        if (l->wants & OSH_STAT_BLOCK) OSH_TRY(osh_run_block(cx, r, s));
+        else OSH_TRY(solve_group(cx, r, s, i));
     }
     osh_run_end(cx, r, scope);
 done:
@@ -285,7 +287,7 @@ osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w)
     const osh_linear *l = &p->linears[linear];
     osh_modifier *m = &p->recipe->modifiers[l->modifier];
     osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = *w, .sparsity = l->sparsity};
-    pruned x = {0}; // own
+    pruned x = {.n = 1}; // own
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
     int64_t bad = osh_find_nonfinite((*w)->data, (*w)->dtype, osh_tensor_numel(*w));
     if (bad >= 0)
@@ -293,7 +295,7 @@ osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w)
                  p->ck->tensors[l->tensor].e->name, (long)(bad / l->I), (long)(bad % l->I));
     OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), &linear, 1));
     job.params.global = osh_globals_of(osh_emit_globals(r->emitter), linear);
-    if (l->pruner >= 0) OSH_TRY(prune_first(cx, r, &x, l, &job, 1, NULL));
+    if (l->pruner >= 0) OSH_TRY(prune_first(cx, p, &x, l, &job, NULL));
     OSH_TRY(m->type->compress(cx, m, &job, 1, NULL, 0));
     osh_tensor_free(cx, *w), *w = NULL; // before its codes are packed
     OSH_TRY(osh_run_emit(cx, r, NULL, linear, &job));

@@ -35,9 +35,10 @@ osh_status osh_verify_strangers(osh_ctx *cx, osh_verify *v); // what nobody know
 osh_status osh_verify_config(osh_ctx *cx, osh_verify *v);   // verify_config.c: quantization_config against the tensors
 osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v);     // verify_source.c: names, shapes, config.json, copies
 osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear); // verify_weights.c: codes and scales
-/* verify_weights.c: values of one quantized module alone: scales, zero points, codes. */
-osh_status osh_verify_values(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a, const uint8_t *codes,
-                             int64_t O, int64_t I, const osh_qparams *p);
+/* verify_weights.c: values of one quantized module alone: scales and zero points; codes [O, I] of shape. */
+osh_status osh_verify_params(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a, const osh_qparams *p);
+osh_status osh_verify_codes(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a, const uint8_t *codes,
+                            const int64_t *shape);
 /* What the run recorded as the relative squared error of this module; < 0: nothing. */
 double osh_verify_recorded(osh_verify *v, const char *name);
 osh_status osh_verify_cache(osh_ctx *cx, osh_verify *v, int linear); // verify_cache.c: scales of its attention's cache

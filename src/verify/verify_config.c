@@ -186,7 +186,8 @@ static osh_status check_values(osh_ctx *cx, osh_verify *v, const char *module, c
     }
     if (!(codes = osh_alloc(cx, (size_t)(O * I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
     OSH_TRY(as->format->unpack(cx, codes, &params, s, O, I, (const osh_tensor *const *)raw));
-    OSH_TRY(osh_verify_values(cx, v, module, &s->weights, codes, O, I, &params));
+    OSH_TRY(osh_verify_params(cx, v, module, &s->weights, &params));
+    OSH_TRY(osh_verify_codes(cx, v, module, &s->weights, codes, as->shape));
 done:
     for (int k = 0; k < OSH_FORMAT_MAX_TENSORS; k++) osh_tensor_free(cx, raw[k]);
     osh_qparams_deinit(cx, &params);

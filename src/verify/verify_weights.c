@@ -25,12 +25,14 @@
 enum { ROWS = 64 };
 enum { MAX_PER_MODULE = 3 }; // findings of one kind
 
-osh_status osh_verify_values(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a, const uint8_t *codes,
-                             int64_t O, int64_t I, const osh_qparams *p)
+/* Whether it is one of the codes that `bits` bits have. */
+static bool is_code(const osh_q_args *a, int c) { return c >= -(1 << (a->bits - 1)) && c < 1 << (a->bits - 1); }
+
+osh_status osh_verify_params(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a, const osh_qparams *p)
 {
     osh_status rc = OSH_OK;
-    int lo = -(1 << (a->bits - 1)), hi = (1 << (a->bits - 1)) - 1, n = 0;
-    bool floats = a->type == OSH_Q_FLOAT, fp8 = floats && a->bits == 8;
+    int n = 0;
+    bool floats = a->type == OSH_Q_FLOAT;
     if (a->strategy == OSH_Q_TENSOR_GROUP && !(p->global > 0 && isfinite(p->global)))
         OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "weight_global_scale is %g", (double)p->global));
     for (int64_t i = 0; i < osh_tensor_numel(p->scale) && n < MAX_PER_MODULE; i++) {
@@ -42,15 +44,25 @@ osh_status osh_verify_values(osh_ctx *cx, osh_verify *v, const char *module, con
     n = 0;
     for (int64_t i = 0; p->zero && i < osh_tensor_numel(p->zero) && n < MAX_PER_MODULE; i++) {
         int z = ((const int8_t *)p->zero->data)[i];
-        if (floats ? z == 0 : z >= lo && z <= hi) continue;
+        if (floats ? z == 0 : is_code(a, z)) continue;
         n++;
         OSH_TRY(osh_verify_add(cx, v, module, "a code of the scheme's bits", "weight_zero_point %lld is %d",
                                (long long)i, z));
     }
-    n = 0;
-    for (int64_t i = 0; i < O * I && n < MAX_PER_MODULE; i++) {
+done:
+    return rc;
+}
+
+osh_status osh_verify_codes(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a, const uint8_t *codes,
+                            const int64_t *shape)
+{
+    osh_status rc = OSH_OK;
+    int64_t I = shape[1];
+    int n = 0;
+    bool floats = a->type == OSH_Q_FLOAT, fp8 = floats && a->bits == 8;
+    for (int64_t i = 0; i < shape[0] * I && n < MAX_PER_MODULE; i++) {
         int c = (int8_t)codes[i];
-        if (fp8 ? (codes[i] & 0x7f) != 0x7f : floats ? codes[i] < 1 << a->bits : c >= lo && c <= hi) continue;
+        if (fp8 ? (codes[i] & 0x7f) != 0x7f : floats ? codes[i] < 1 << a->bits : is_code(a, c)) continue;
         n++;
         OSH_TRY(osh_verify_add(cx, v, module, "a code of the scheme's bits", "the code of row %lld, column %lld is %d",
                                (long long)(i / I), (long long)(i % I), c));

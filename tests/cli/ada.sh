@@ -9,16 +9,10 @@ recipe() { printf 's_stage:\n  s_modifiers:\n    %s: {scheme: %s, ignore: [lm_he
 recipe rounded QuantizationModifier W3A16 ""
 recipe ar AdaRoundModifier W3A16 ", num_iterations: 40"
 recipe aq AdaQuantModifier W3A16 ", num_iterations: 20, learning_rate: 2e-4, selective_update: true"
-one() { # recipe, output
-    "$ONESHOT" --model "$model" --recipe $1.yaml "${data[@]}" --progress none --output "$2" "${@:3}"
-}
+. "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 recipe au AutoRoundModifier W4A16_ASYM ", iters: 20, batch_size: 8"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 head -c 20000 "$model/data/evaluation.txt" >evaluation.txt
-kl() {
-    "$ONESHOT" eval --model "$1" --reference "$model" --dataset evaluation.txt --max-seq-length 128 --progress none |
-        sed -n 's/^kl divergence \([0-9.]*\).*/\1/p'
-}
 "$ONESHOT" --model "$model" --recipe rounded.yaml --progress none --output rounded >/dev/null
 [ -n "$SANITIZED" ] || b=$(kl rounded)
 recipes=(ar aq au) # the same engine: bytes of the others are compared once

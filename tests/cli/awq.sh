@@ -20,6 +20,7 @@ printf 's_stage:\n  s_modifiers:\n    %s\n' "$rtn" >plain.yaml
 "$OSH_TOOLS/make_model" heads hidden=256 intermediate=640 heads=4 kv=4 layers=2 vocab=512 samples=6 tokens=64
 declare -A from=([docs]="$model" [heads]=heads)
 declare -A data=([docs]="$model/data/calibration.jsonl" [heads]=heads/calibration.jsonl)
+. "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 one() { # recipe, model, output
     "$ONESHOT" --model "${from[$2]}" --dataset "${data[$2]}" --recipe "$1.yaml" --num-calibration-samples 6 \
         --max-seq-length 64 --progress none --output "$3" "${@:4}"
@@ -75,10 +76,6 @@ echo "same bytes"
 if [ -z "$SANITIZED" ]; then # nearer to the model than what is rounded without it
     one plain docs out.plain >/dev/null
     head -c 40000 "$model/data/evaluation.txt" >evaluation.txt
-    kl() {
-        "$ONESHOT" eval --model "$1" --reference "$model" --dataset evaluation.txt --max-seq-length 128 --progress none |
-            sed -n 's/^kl divergence \([0-9.]*\).*/\1/p'
-    }
     awq=$(kl out.rtn) rounded=$(kl out.plain)
     awk "BEGIN {exit !($awq < 0.98 * $rounded)}" || fail "KL divergence $awq, without AWQ $rounded"
 fi

@@ -9,9 +9,7 @@ data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 7 --ma
 recipe() { printf 's_stage:\n  s_modifiers:\n    AutoRoundModifier: {scheme: %s, ignore: [lm_head, "re:.*layers.[02]"]%s}\n' "$2" "$3" >"$1.yaml"; }
 recipe au W4A16_ASYM ", iters: 30, batch_size: 3, log_period: 20"
 recipe block W4A16 ", iters: 2, unit: block"
-one() { # recipe, output
-    "$ONESHOT" --model "$model" --recipe $1.yaml "${data[@]}" --progress none --output "$2" "${@:3}"
-}
+. "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 same() { # output, what was done
     sums "$1" | diff -u want - >diff.txt || { cat diff.txt; fail "$2: other bytes"; }

@@ -5,15 +5,12 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
 data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64)
+. "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 one() { # scheme, quality, output
     "$ONESHOT" --model "$model" --scheme $1 --quality $2 "${data[@]}" --progress none --output "$3" "${@:4}"
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 head -c 20000 "$model/data/evaluation.txt" >evaluation.txt
-kl() {
-    "$ONESHOT" eval --model "$1" --reference "$model" --dataset evaluation.txt --max-seq-length 128 --progress none |
-        sed -n 's/^kl divergence \([0-9.]*\).*/\1/p'
-}
 schemes=(NVFP4 MXFP4A16 MXFP6A8)
 [ -z "$SANITIZED" ] || schemes=(NVFP4)
 for scheme in "${schemes[@]}"; do

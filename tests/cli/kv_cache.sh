@@ -23,9 +23,7 @@ for name, recipe in json.load(open(sys.argv[1])).items():
     print(name)
 P
 )
-one() { # recipe, output
-    "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --progress none --output "$2" "${@:3}"
-}
+. "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 # A sum over a row of activations is rounded in another order: a unit in the last place of BF16. A search may end one step
 # of 1 % apart then, which is up to 2.56 such units. The largest query is a sum of which most cancels: in BF16 it is up to

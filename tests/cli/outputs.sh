@@ -6,9 +6,7 @@ golden=$OSH_SOURCE_DIR/tests/golden/outputs/scales.json
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
 data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 4 --max-seq-length 64)
-one() { # recipe, output
-    "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --progress none --output "$2" "${@:3}"
-}
+. "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 names=$(python3 - "$golden" <<'P'
 import json, sys

@@ -12,9 +12,7 @@ recipe rtn "transform_type: random-hadamard" "QuantizationModifier: {scheme: W4A
 recipe nvfp4 "" "QuantizationModifier: {scheme: NVFP4A16, ignore: [lm_head]}"
 recipe alone "" ""
 data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 4 --max-seq-length 64)
-one() { # recipe, output, flags
-    "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --progress none --output "$2" "${@:3}"
-}
+. "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 
 "$ONESHOT" plan --model "$model" --recipe gptq.yaml "${data[@]}" >plan.txt

@@ -10,9 +10,7 @@ recipe() { # file, modifier, what comes behind it
 recipe alone "SpinQuantModifier: {rotations: [R1, R2, R4]}" ""
 recipe gptq "QuIPModifier: {rotations: [v, u]}" "GPTQModifier: {scheme: W4A16, ignore: [lm_head]}"
 data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 4 --max-seq-length 64)
-one() { # recipe, output, flags
-    "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --progress none --output "$2" "${@:3}"
-}
+. "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 head -c 12000 "$model/data/evaluation.txt" >evaluation.txt
 ppl() { "$ONESHOT" eval --model "$1" --dataset evaluation.txt --progress none --max-seq-length 128 | sed -n 's/^perplexity //p'; }

@@ -14,9 +14,7 @@ recipe rtn.yaml "smoothing_strength: 0.8" "$rtn"
 # a Linear that gives: half of up_proj's range goes to down_proj
 recipe up.yaml 'mappings: [[["re:.*down_proj"], "re:.*up_proj"], [["re:.*gate_proj", "re:.*up_proj"], "re:.*post_attention_layernorm"]]' "$gptq"
 data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64)
-one() { # recipe, output
-    "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --progress none --output "$2" "${@:3}"
-}
+. "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 budget() { # the plan's smallest device memory, recipe, flags
     "$ONESHOT" plan --model "$model" --recipe "$1.yaml" "${data[@]}" "${@:2}" |
