@@ -37,25 +37,24 @@ int64_t osh_mem_anon(void)
 
 enum { HOLD_MORE = 2 << 20 }; // of regular expressions, normal forms, stdio
 
-/* What osh_alloc does not count. Pages that are kept for reuse are no part of it. */
-static int64_t mem_uncounted(osh_ctx *cx)
+int64_t osh_mem_uncounted(osh_ctx *cx)
 {
     osh_mem_trim(cx);
     int64_t more = osh_mem_anon() - (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
-    return (more > 0 ? more : 0) + HOLD_MORE;
+    return more > 0 ? more : 0;
 }
 
 void osh_mem_hold(osh_ctx *cx, int64_t n_bytes, int64_t least)
 {
     if (n_bytes <= 0) return;
-    int64_t most = n_bytes - mem_uncounted(cx);
+    int64_t most = n_bytes - osh_mem_uncounted(cx) - HOLD_MORE;
     if (most < least) most = least;
     osh_mem_limit(cx, OSH_MEM_HOST, most > 0 ? (size_t)most : 1);
 }
 
 int64_t osh_mem_held(osh_ctx *cx)
 {
-    return (int64_t)osh_mem_used_peak(cx, OSH_MEM_HOST) + mem_uncounted(cx);
+    return (int64_t)osh_mem_used_peak(cx, OSH_MEM_HOST) + osh_mem_uncounted(cx) + HOLD_MORE;
 }
 
 osh_status osh_mem_refused(osh_ctx *cx, osh_status rc, int64_t n_bytes)

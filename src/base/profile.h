@@ -44,6 +44,8 @@ void osh_profile_device(osh_ctx *cx, osh_profile_gauge fn, void *user);
 /* Anonymous and shared memory of the process now (RssAnon + RssShmem of /proc/self/status): pages of mapped files are
  * the kernel's to take back. < 0: unknown. */
 int64_t osh_mem_anon(void);
+/* What of it osh_alloc does not count. Trims first: pages that are kept for reuse are no part of it. */
+int64_t osh_mem_uncounted(osh_ctx *cx);
 /* Holds the process to n_bytes (0: to none) while data is read: allocations to what is left beside that which
  * osh_mem_anon sees and they are not, and what libraries take meanwhile; to `least` where that is more, since a refusal
  * says what would do, and that takes reading. */

@@ -10,7 +10,7 @@
  * becomes c tanh(s / c), in f32.
  *
  * attention_sinks has in[3] sinks [H] too: the softmax of head h has sinks[h] as one more score, behind scale and cap,
- * whose probability is dropped. transformers' GptOssAttention. On a card there is none. */
+ * whose probability is dropped. transformers' GptOssAttention. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -57,10 +57,11 @@ typedef struct query { // one row of one head: in and out
     float *dq, *dk, *dv;         // the same of gradients, [Dh]; NULL: not wanted
     int64_t i, kv;               // position; stride of k and v
     double *p, *dp;              // [len] scratch
+    double sink;                 // of the head; -INFINITY: there is none
 } query;
 
-/* y [Dh]; sink: -INFINITY where there is none. */
-static void attend_ref(const query *r, float *y, double sink, const osh_attention_attr *at, osh_dtype dt)
+/* y [Dh] */
+static void attend_ref(const query *r, float *y, const osh_attention_attr *at, osh_dtype dt)
 {
     const float *q = r->q, *k = r->k, *v = r->v;
     double *p = r->p;
@@ -68,7 +69,7 @@ static void attend_ref(const query *r, float *y, double sink, const osh_attentio
     int64_t Dh = at->head_dim, first = 0;
     float scale = (float)(at->scale > 0 ? at->scale : 1 / sqrt((double)Dh));
     float cap = (float)at->softcap;
-    double max = sink, sum;
+    double max = r->sink, sum;
 
     first = osh_first_key(at, i);
     for (int64_t j = first; j <= i; j++) {
@@ -77,7 +78,7 @@ static void attend_ref(const query *r, float *y, double sink, const osh_attentio
         p[j] = cap > 0 ? cap * tanh(dot * scale / cap) : dot * scale;
         max = fmax(max, p[j]);
     }
-    sum = exp(sink - max);
+    sum = exp(r->sink - max);
     for (int64_t j = first; j <= i; j++) sum += p[j] = exp(p[j] - max);
     for (int64_t j = first; j <= i; j++) p[j] = osh_round_to((float)(p[j] / sum), dt);
     for (int64_t d = 0; d < Dh; d++) {
@@ -110,8 +111,9 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
             for (int64_t h = 0; h < H; h++) {
                 int64_t at_q = ((seq[s].row + i) * H + h) * Dh;
                 int64_t at_kv = seq[s].row * kv + h / (H / at->n_kv_heads) * Dh;
-                query r = {.q = q + at_q, .k = k + at_kv, .v = v + at_kv, .i = i, .kv = kv, .p = p};
-                attend_ref(&r, y + at_q, sinks ? sinks[h] : -INFINITY, at, dt);
+                query r = {.q = q + at_q, .k = k + at_kv, .v = v + at_kv, .i = i, .kv = kv, .p = p,
+                           .sink = sinks ? sinks[h] : -INFINITY};
+                attend_ref(&r, y + at_q, at, dt);
             }
     osh_from_f32(a->out[0]->data, dt, y, N * H * Dh);
 done:
@@ -126,11 +128,11 @@ done:
 }
 
 /* With s the capped score, p = softmax(s): dv_j = p_j dy, dp_j = dy v_j, ds_j = p_j (dp_j - sum p dp), and a score's
- * derivative is scale, times 1 - tanh^2 where it is capped. */
-static void attend_back_ref(const query *r, const osh_attention_attr *at)
+ * derivative is scale, times 1 - tanh^2 where it is capped. A sink has no value: its dp is 0. Returns its ds. */
+static double attend_back_ref(const query *r, const osh_attention_attr *at)
 {
     int64_t Dh = at->head_dim, first = 0;
-    double scale = at->scale > 0 ? at->scale : 1 / sqrt((double)Dh), max = -INFINITY, sum = 0, mean = 0;
+    double scale = at->scale > 0 ? at->scale : 1 / sqrt((double)Dh), max = r->sink, sum, mean = 0;
 
     first = osh_first_key(at, r->i);
     for (int64_t j = first; j <= r->i; j++) {
@@ -142,6 +144,7 @@ static void attend_back_ref(const query *r, const osh_attention_attr *at)
         r->p[j] = at->softcap > 0 ? at->softcap * tanh(dot * scale / at->softcap) : dot * scale;
         r->dp[j] = dp, max = fmax(max, r->p[j]);
     }
+    sum = exp(r->sink - max);
     for (int64_t j = first; j <= r->i; j++) sum += exp(r->p[j] - max);
     for (int64_t j = first; j <= r->i; j++) mean += exp(r->p[j] - max) / sum * r->dp[j];
     for (int64_t j = first; j <= r->i; j++) {
@@ -153,6 +156,7 @@ static void attend_back_ref(const query *r, const osh_attention_attr *at)
             if (r->dv) r->dv[j * r->kv + d] += (float)(p * r->dy[d]);
         }
     }
+    return -exp(r->sink - max) / sum * mean;
 }
 
 static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
@@ -161,6 +165,7 @@ static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
     const osh_attention_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), H = at->n_heads, Dh = at->head_dim, kv = at->n_kv_heads * Dh, n_seqs = 0;
     float *q = NULL, *k = NULL, *v = NULL; // own: [N, H*Dh], [N, K*Dh] x 2
+    float *sinks = NULL;                   // own: [H]; NULL: there are none
     double *p = NULL;                      // own: [2, N]
     osh_tile *seq = NULL;                  // own: one whole sample each
     float *d[3];
@@ -169,19 +174,25 @@ static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
     OSH_TRY(osh_f32_copy(cx, &q, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &k, a->in[1]));
     OSH_TRY(osh_f32_copy(cx, &v, a->in[2]));
+    if (a->in[3]) OSH_TRY(osh_f32_weight(cx, &sinks, a->in[3], a->in[0]->dtype));
     OSH_NEW(cx, p, 2 * N);
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++)
-        for (int64_t i = 0; i < seq[s].n; i++)
-            for (int64_t h = 0; h < H; h++) {
+        for (int64_t h = 0; h < H; h++) {
+            double to_sink = 0;
+            for (int64_t i = 0; i < seq[s].n; i++) {
                 int64_t at_q = ((seq[s].row + i) * H + h) * Dh;
                 int64_t at_kv = seq[s].row * kv + h / (H / at->n_kv_heads) * Dh;
                 query r = {q + at_q, k + at_kv, v + at_kv, (float *)a->dout[0]->data + at_q, d[0] ? d[0] + at_q : NULL,
-                           d[1] ? d[1] + at_kv : NULL, d[2] ? d[2] + at_kv : NULL, i, kv, p, p + N};
-                attend_back_ref(&r, at);
+                           d[1] ? d[1] + at_kv : NULL, d[2] ? d[2] + at_kv : NULL, i, kv, p, p + N,
+                           sinks ? sinks[h] : -INFINITY};
+                to_sink += attend_back_ref(&r, at);
             }
+            osh_grad_add(a->din[3], h, to_sink);
+        }
 done:
     osh_free(cx, seq);
+    osh_free(cx, sinks);
     osh_free(cx, p);
     osh_free(cx, v);
     osh_free(cx, k);
@@ -211,4 +222,5 @@ const osh_op osh_op_attention_sinks = {
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_attention_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_attention_cuda)},
     .tol = 1e-11, .scratch = osh_attention_scratch, .attends = true,
     .scratch_cuda = osh_attention_sinks_cuda_scratch,
+    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_attention_grad_cpu}, .grad_scratch = osh_attention_grad_scratch,
 };

@@ -15,6 +15,7 @@
 #include <string.h>
 
 enum { ROWS = 64, PIECE = 256, MOST = 16 }; // tokens of a chunk; channels at a time; K
+enum { NEAR = 32 };                         // channels of a chunk on the way back
 
 static const osh_field attrs[] = {
     {"kernel", OSH_F_INT, offsetof(osh_conv1d_attr, kernel), NULL, 1, MOST, "K", NULL, NULL},
@@ -87,6 +88,79 @@ done:
     return rc;
 }
 
+/* Channel c of one sample: x, then what its sums get, in doubles, room [2, seq->n]. */
+static void conv_channel_back(const osh_grad_args *a, const osh_tile *seq, int64_t c, double *room)
+{
+    const osh_conv1d_attr *at = a->attr;
+    const osh_tensor *x = a->in[0];
+    int64_t K = at->kernel, C = osh_width(x), n = seq->n;
+    double *xs = room, *g = room + n, dw[MOST] = {0}, db = 0;
+    float w[MOST], bias = 0;
+
+    osh_load_weight(w, a->in[1], c * K, K, x->dtype);
+    if (a->in[2]) osh_load_weight(&bias, a->in[2], c, 1, x->dtype);
+    for (int64_t t = 0; t < n; t++) xs[t] = osh_tensor_at(x, (seq->row + t) * C + c);
+    for (int64_t t = 0; t < n; t++) {
+        double sum = bias, half;
+        int64_t none = osh_max64(0, K - 1 - t); // of the K before the first token
+        for (int64_t k = none; k < K; k++) sum += w[k] * xs[t - K + 1 + k];
+        half = 1 / (1 + osh_math_exp(-sum));
+        g[t] = ((const float *)a->dout[0]->data)[(seq->row + t) * C + c];
+        if (at->silu) g[t] *= half * (1 + sum * (1 - half));
+        for (int64_t k = none; k < K; k++) dw[k] += g[t] * xs[t - K + 1 + k];
+        db += g[t];
+    }
+    for (int64_t t = 0; t < n; t++) {
+        double dx = 0;
+        for (int64_t k = osh_max64(0, t + K - n); k < K; k++) dx += g[t + K - 1 - k] * w[k];
+        osh_grad_add(a->din[0], (seq->row + t) * C + c, dx);
+    }
+    for (int64_t k = 0; k < K; k++) osh_grad_add(a->din[1], c * K + k, dw[k]);
+    osh_grad_add(a->din[2], c, db);
+}
+
+typedef struct conv_back_job {
+    const osh_grad_args *a;
+    osh_tile *seq; // own: one whole sample each
+    int64_t n_seqs, longest;
+    double *room;  // own: [threads, 2, longest]
+} conv_back_job;
+
+/* Some channels with all samples, so that what weights get is summed sample by sample. */
+static osh_status conv_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const conv_back_job *j = user;
+    int64_t end = osh_min64(osh_width(j->a->in[0]), (chunk + 1) * NEAR);
+    (void)cx;
+    for (int64_t s = 0; s < j->n_seqs; s++)
+        for (int64_t c = chunk * NEAR; c < end; c++)
+            conv_channel_back(j->a, &j->seq[s], c, j->room + worker * 2 * j->longest);
+    return OSH_OK;
+}
+
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    int64_t N = osh_rows(a->in[0]);
+    conv_back_job j = {.a = a};
+
+    OSH_TRY(osh_tiles_new(cx, &j.seq, &j.n_seqs, a->seqs, N, N + 1));
+    for (int64_t s = 0; s < j.n_seqs; s++) j.longest = osh_max64(j.longest, j.seq[s].n);
+    OSH_NEW(cx, j.room, osh_threads(cx) * 2 * j.longest);
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(osh_width(a->in[0]), NEAR), conv_back_chunk, &j));
+done:
+    osh_free(cx, j.room);
+    osh_free(cx, j.seq);
+    return rc;
+}
+
+static size_t grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                           int n_threads)
+{
+    (void)attr, (void)in_width, (void)out_width;
+    return (size_t)(n_threads * 2 * n_tokens) * sizeof(double) + (size_t)(n_tokens + 1) * sizeof(osh_tile);
+}
+
 static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens, int n_threads)
 {
     (void)attr, (void)in_width, (void)out_width, (void)n_threads;
@@ -97,4 +171,5 @@ const osh_op osh_op_conv1d = {
     .name = "conv1d", .n_in = 1, .n_weights = 2, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_conv1d_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_conv1d_cuda)}, .tol = 1e-12, .scratch = scratch,
+    .grad = {[OSH_REF] = grad_ref}, .grad_scratch = grad_scratch,
 };

@@ -11,6 +11,7 @@
 #include "ops/scan.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { ROWS = 16, MOST = 16384 }; // rows of a chunk; D
 
@@ -70,9 +71,84 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), norm_chunk, (void *)(uintptr_t)a);
 }
 
+/* With s = silu(z), n = x r the normalized value (before: u r, u = x s) and g = dy w s (dy w): what is normalized gets
+ * (g - n mean(g n)) r, w gets dy n s (dy n). Of a head; dw [D] sums, NULL: not wanted. */
+static void norm_head_back(const osh_grad_args *a, int64_t first, const float *w, double *dw)
+{
+    const osh_gated_norm_attr *at = a->attr;
+    const float *dy = (const float *)a->dout[0]->data + first;
+    int64_t D = at->head_dim;
+    float x[MOST], z[MOST], s[MOST], slope[MOST];
+    double sum = 0, dot = 0;
+
+    osh_to_f32(x, osh_elem(a->in[0], first), a->in[0]->dtype, D);
+    osh_to_f32(z, osh_elem(a->in[1], first), a->in[0]->dtype, D);
+    for (int64_t i = 0; i < D; i++) {
+        double half = 1 / (1 + osh_math_exp(-(double)z[i])), u;
+        s[i] = (float)(z[i] * half), slope[i] = (float)(half * (1 + z[i] * (1 - half)));
+        u = at->before ? (double)x[i] * s[i] : x[i];
+        sum += u * u;
+        dot += (double)dy[i] * w[i] * s[i] * x[i]; // g u, either way
+    }
+    double r = 1 / sqrt(sum / (double)D + at->eps);
+    for (int64_t i = 0; i < D; i++) {
+        double n = x[i] * r * (at->before ? s[i] : 1), g = (double)dy[i] * w[i] * (at->before ? 1 : s[i]);
+        double du = (g - n * r * dot / (double)D) * r;
+        osh_grad_add(a->din[0], first + i, at->before ? du * s[i] : du);
+        osh_grad_add(a->din[1], first + i, (at->before ? du * x[i] : (double)dy[i] * w[i] * n) * slope[i]);
+        if (dw) dw[i] += dy[i] * n * (at->before ? 1 : s[i]);
+    }
+}
+
+static osh_status back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const osh_grad_args *a = user;
+    int64_t width = osh_width(a->in[0]), D = ((const osh_gated_norm_attr *)a->attr)->head_dim;
+    int64_t end = osh_min64(osh_rows(a->in[0]), (chunk + 1) * ROWS) * width;
+    float w[MOST];
+    (void)cx, (void)worker;
+    osh_load_weight(w, a->in[2], 0, D, a->in[0]->dtype);
+    for (int64_t at = chunk * ROWS * width; at < end; at += D) norm_head_back(a, at, w, NULL);
+    return OSH_OK;
+}
+
+/* On all threads, but for the weight: its sums come row by row. */
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]), n_seqs = 0;
+    int64_t D = ((const osh_gated_norm_attr *)a->attr)->head_dim;
+    double *dw = NULL;    // own: [D], of a sample
+    osh_tile *seq = NULL; // own: one whole sample each
+    float w[MOST];
+
+    if (!a->din[2]) return osh_parallel_for(cx, osh_div_up(N, ROWS), back_chunk, (void *)(uintptr_t)a);
+    osh_load_weight(w, a->in[2], 0, D, a->in[0]->dtype);
+    OSH_NEW(cx, dw, D);
+    OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
+    for (int64_t s = 0; s < n_seqs; s++) {
+        memset(dw, 0, (size_t)D * sizeof *dw);
+        for (int64_t at = seq[s].row * width; at < (seq[s].row + seq[s].n) * width; at += D)
+            norm_head_back(a, at, w, dw);
+        for (int64_t i = 0; i < D; i++) osh_grad_add(a->din[2], i, dw[i]);
+    }
+done:
+    osh_free(cx, seq);
+    osh_free(cx, dw);
+    return rc;
+}
+
+static size_t grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                           int n_threads)
+{
+    (void)in_width, (void)out_width, (void)n_threads;
+    return (size_t)((const osh_gated_norm_attr *)attr)->head_dim * sizeof(double) +
+           (size_t)(n_tokens + 1) * sizeof(osh_tile);
+}
+
 const osh_op osh_op_gated_norm = {
     .name = "gated_norm", .n_in = 2, .n_weights = 1, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_gated_norm_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_gated_norm_cuda)},
-    .tol = 1e-12, .scratch = osh_elementwise_scratch,
+    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref}, .grad_scratch = grad_scratch,
 };

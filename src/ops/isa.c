@@ -51,9 +51,7 @@ enum { LIBRARY_BYTES = (4 << 20) + OSH_MEM_CALL_BYTES }; // what the libraries t
 
 int64_t osh_isa_uncounted(osh_ctx *cx)
 {
-    osh_mem_trim(cx); // what was freed is no part of it
-    int64_t now = osh_mem_anon() - (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
-    return (now > 0 ? now : 0) + LIBRARY_BYTES + (int64_t)osh_threads(cx) * OSH_ISA_THREAD_BYTES;
+    return osh_mem_uncounted(cx) + LIBRARY_BYTES + (int64_t)osh_threads(cx) * OSH_ISA_THREAD_BYTES;
 }
 
 osh_status osh_isa_describe(osh_ctx *cx, char **text)

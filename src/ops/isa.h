@@ -23,7 +23,7 @@ osh_status osh_isa_check_core(osh_ctx *cx, const char *runs); // whether OpenBLA
 /* Opens what multiplies under the set in force: OpenBLAS, and oneDNN where there is BF16. Ops do so themselves; a job
  * that counts its memory does it before. OSH_E_UNSUPPORTED: a library is not there, or its core is wrong. */
 osh_status osh_isa_load(osh_ctx *cx);
-/* Bytes of the process that osh_alloc does not see: now, and what the libraries will take beside. Trims first. */
+/* osh_mem_uncounted, and what the libraries will take beside. */
 int64_t osh_isa_uncounted(osh_ctx *cx);
 enum { OSH_ISA_NOISE_BYTES = 256 << 10 }; // by which it may differ in the next run: on top of what a refusal names
 enum { OSH_ISA_THREAD_BYTES = 3 << 20 }; // of that, for each thread that multiplies (OpenBLAS's packing buffers)

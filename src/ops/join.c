@@ -63,9 +63,33 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), join_chunk, (void *)(uintptr_t)a);
 }
 
+/* As join_chunk, the other way: what all heads share gets the sum of theirs. */
+static osh_status back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const osh_grad_args *a = user;
+    const osh_join_attr *at = a->attr;
+    int64_t A = osh_width(a->in[0]), B = osh_width(a->in[1]), O = osh_width(a->dout[0]), heads = A / at->width;
+    int64_t end = osh_min64(osh_rows(a->in[0]), (chunk + 1) * ROWS), both = at->width + at->second;
+
+    (void)cx, (void)worker;
+    for (int64_t n = chunk * ROWS; n < end; n++)
+        for (int64_t h = 0; h < heads; h++) {
+            const float *dy = (const float *)a->dout[0]->data + n * O + h * both;
+            int64_t second = B == at->second ? 0 : h * at->second;
+            for (int64_t i = 0; i < at->width; i++) osh_grad_add(a->din[0], n * A + h * at->width + i, dy[i]);
+            for (int64_t i = 0; i < at->second; i++) osh_grad_add(a->din[1], n * B + second + i, dy[at->width + i]);
+        }
+    return OSH_OK;
+}
+
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), back_chunk, (void *)(uintptr_t)a);
+}
+
 const osh_op osh_op_join = {
     .name = "join", .n_in = 2, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_join_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_join_cuda)}, // on a CPU a copy: nothing to gain
-    .tol = 0, .scratch = osh_elementwise_scratch,
+    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref},
 };

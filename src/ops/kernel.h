@@ -10,6 +10,7 @@
 #include "ops/op.h"
 
 static inline int64_t osh_min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t osh_max64(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t osh_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* The value that a tensor of dtype dt keeps of f; ties to even. */

@@ -6,16 +6,18 @@
 #include "quant/observer.h"
 #include "quant/source.h"
 
-enum { MOST_COMPUTING = 8, WAITING = 14 }; // beyond it no disk keeps up; for the disk beside those that compute
+/* Beyond MOST_COMPUTING no disk keeps up. For the disk beside those that compute: a job of a second has none to wait
+ * for, and its bands would be most of what it takes, so one for each EACH bytes of the output, and LEAST at least. */
+enum { MOST_COMPUTING = 8, WAITING = 14, LEAST = 2, EACH = 64 << 20 };
 enum { BAND_MOST = 64 << 20 };            // of a Linear whose blocks of rows are large
 
 static int64_t band_lower(int64_t a, int64_t b) { return a < b ? a : b; }
 static size_t band_larger(size_t a, size_t b) { return a > b ? a : b; }
 
-int osh_stream_most(const osh_ctx *cx)
+int osh_stream_most(const osh_plan *p, int n_threads)
 {
-    int n = osh_threads(cx);
-    return (n < MOST_COMPUTING ? n : MOST_COMPUTING) + WAITING;
+    int64_t waiting = band_lower(LEAST + p->total_bytes / EACH, WAITING);
+    return (n_threads < MOST_COMPUTING ? n_threads : MOST_COMPUTING) + (int)waiting;
 }
 
 int osh_stream_workers(int most, int64_t n_bytes)

@@ -10,7 +10,7 @@ enum { OSH_BAND_BYTES = 1 << 20 };  // of the source
 enum { OSH_BAND_ITEM_BYTES = 4608 }; // at most, of what is known of a tensor on its way
 
 /* Threads of a stream: some wait for the disk while as many as the program may use compute. */
-int osh_stream_most(const osh_ctx *cx);
+int osh_stream_most(const osh_plan *p, int n_threads);
 int osh_stream_workers(int most, int64_t n_bytes); // for so much data: no more than there are bands
 bool osh_stream_takes(const osh_plan *p, int linear); // else it is rounded in one piece
 /* Host memory of a stream of n_workers, Linears' or any other's; device: the part of Linears. */

@@ -23,6 +23,7 @@
 #include "quant/source.h"
 
 enum { READERS = 2 }; // the run and the one that reads ahead: a block each where they read past the page cache
+enum { STILL_BYTES = 1 << 20 }; // stacks of threads and what the C library takes where nothing is multiplied
 enum { LISTS_BYTES = 1 << 20 };
 #define DIRECT_SOURCE (1ll << 26) // that much is not copied through the page cache where each byte is wanted once
 /* What the run keeps beside visits: emitter, journal, results, report; lists for each of these. */
@@ -107,7 +108,7 @@ static osh_status rest(osh_ctx *cx, osh_plan *p, const bool *ever, const osh_bud
     *least = (osh_budget){0};
     stream_peaks(p, 1, threads, least);
     osh_budget more = *least;
-    for (m->n_stream = p->opt->prefetch ? osh_stream_most(cx) : 1; m->n_stream > 1; m->n_stream--) {
+    for (m->n_stream = p->opt->prefetch ? osh_stream_most(p, threads) : 1; m->n_stream > 1; m->n_stream--) {
         osh_budget all = {0};
         stream_peaks(p, m->n_stream, threads, &all);
         if (p->on_device) all.device = 0; // without data: on the host in any case
@@ -460,18 +461,28 @@ static void choose_reader(osh_ctx *cx, osh_plan *p, const osh_budget *b)
                 "--scratch-compression zstd compresses them");
 }
 
+/* Whether a tensor may be read past the page cache by others than a stream, whose bands have blocks of their own. */
+static bool reads_past_cache(const osh_plan *p)
+{
+    if (p->opt->host_memory > 0 || p->pipeline != OSH_PIPELINE_DATAFREE) return p->opt->host_memory > 0;
+    for (int i = 0; i < p->n_linears; i++)
+        if (!osh_stream_takes(p, i)) return true;
+    return p->rotated || p->n_folds || osh_source_scratch(p->source);
+}
+
 osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     bool *ever = NULL; // own
     int64_t tuning = 0;
-    if (p->pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(osh_isa_load(cx)); // whose own memory is part of the base
-    m->uncounted = osh_isa_uncounted(cx);
+    bool multiplies = p->pipeline != OSH_PIPELINE_DATAFREE;
+    if (multiplies) OSH_TRY(osh_isa_load(cx)); // whose own memory is part of the base
+    m->uncounted = multiplies ? osh_isa_uncounted(cx) : osh_mem_uncounted(cx) + STILL_BYTES;
     int64_t used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
     if (p->on_device) m->uncounted += OSH_CUDA_HOST_BYTES;
-    m->base_bytes = m->uncounted + used + small_bytes(p, osh_threads(cx)) +
-                    READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + 4096);
+    m->base_bytes = m->uncounted + used + small_bytes(p, osh_threads(cx));
+    if (reads_past_cache(p)) m->base_bytes += READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + 4096);
     if (p->pipeline != OSH_PIPELINE_DATAFREE) m->base_bytes += osh_by_route_bytes(p);
     if (p->pipeline != OSH_PIPELINE_DATAFREE) m->base_bytes += READERS * (int64_t)osh_source_scratch(p->source);
     if (p->on_device) m->base_bytes += OSH_CUDA_PLAN_BYTES;

@@ -80,4 +80,4 @@ predicted=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.js
 read -r peak _ <watched
 echo "predicted $((predicted / 1000000)) MB, measured $((peak / 1000000)) MB: in bands"
 [ "$peak" -le "$predicted" ] || fail "measured $peak, more than the predicted $predicted: in bands"
-[ "$predicted" -lt $((64 << 20)) ] || fail "$predicted bytes for bands"
+[ "$predicted" -lt $((32 << 20)) ] || fail "$predicted bytes for bands"

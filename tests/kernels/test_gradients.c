@@ -2,11 +2,12 @@
  * forward pass, in F32; the fast column against the reference; a batch against its samples, three threads against one;
  * and no more memory than the op says. Ops without one are refused. */
 #include "kernel_test.h"
+#include "ops/scan.h"
 
 typedef struct grad_case {
     const char *op;
     int64_t n, split[2]; // tokens; samples begin at 0 and at these (0: no more)
-    int64_t in[4][2];    // widths of values, behind them shapes of weights ([1] 0: 1-D)
+    int64_t in[5][2];    // widths of values, behind them shapes of weights ([1] 0: 1-D)
     int64_t out;         // width; 0: the output is [n]
     const void *attr;
     float amp;           // of the inputs; 0: 1
@@ -41,6 +42,9 @@ static const osh_rms_norm_attr rms_plain = {.eps = 1e-2, .plain = true};
 static const osh_attention_attr att_chunk = {6, 2, 7, 0, 0.9, 0, 5}, att_chunk64 = {2, 2, 64, 0, 0, 0, 100};
 static const osh_rotate_attr turn7 = {.n = 7};
 static const osh_positions_attr pos = {20, 2};
+static const osh_join_attr join_each = {3, 2}, join_all = {4, 5};
+static const osh_conv1d_attr conv = {4, true, true}, conv_plain = {3, false, false}, conv_long = {16, true, true};
+static const osh_gated_norm_attr gated = {1e-2, 8, false}, gated_before = {1e-2, 24, true};
 static const osh_vocab_attr rules = {{{2, 3}, {0.5, 2}}};
 
 static const grad_case cases[] = {
@@ -92,12 +96,23 @@ static const grad_case cases[] = {
     {"attention", 13, {1}, {{42, 0}, {14, 0}, {14, 0}}, 42, &att_chunk, 1.5f},
     {"attention", 300, {129}, {{128, 0}, {128, 0}, {128, 0}}, 128, &att_chunk64, 1.5f},
     {"attention", 300, {129}, {{128, 0}, {128, 0}, {128, 0}}, 128, &att_cap_window, 1.5f}, // more than one tile
+    {"attention_sinks", 1, {0}, {{1, 0}, {1, 0}, {1, 0}, {1, 0}}, 1, &att_one},
+    {"attention_sinks", 13, {5, 6}, {{42, 0}, {14, 0}, {14, 0}, {6, 0}}, 42, &att_window, 1.5f},
+    {"attention_sinks", 13, {5}, {{32, 0}, {8, 0}, {8, 0}, {4, 0}}, 32, &att_cap, 1.5f},
+    {"attention_sinks", 300, {129}, {{128, 0}, {128, 0}, {128, 0}, {2, 0}}, 128, &att_chunk64, 1.5f},
+    {"join", 7, {3}, {{9, 0}, {6, 0}}, 15, &join_each},
+    {"join", 7, {3}, {{8, 0}, {5, 0}}, 18, &join_all},
+    {"conv1d", 13, {5, 6}, {{35, 0}, {35, 4}, {35, 0}}, 35, &conv, 2},
+    {"conv1d", 7, {2}, {{3, 0}, {3, 3}}, 3, &conv_plain},
+    {"conv1d", 13, {1}, {{3, 0}, {3, 16}, {3, 0}}, 3, &conv_long}, // than a sample
+    {"gated_norm", 35, {5, 6}, {{24, 0}, {24, 0}, {8, 0}}, 24, &gated, 2},
+    {"gated_norm", 35, {5, 6}, {{24, 0}, {24, 0}, {24, 0}}, 24, &gated_before, 2},
     {"kl", 13, {5}, {{16, 0}, {200, 16}, {12, 0}, {200, 12}}, 0, NULL, 0, 2, 0xe},
     {"kl", 40, {1}, {{16, 0}, {67, 16}, {12, 0}, {67, 12}}, 0, &rules, 2, 2, 0xe},
     {"nll", 40, {5}, {{16, 0}, {200, 16}, {1, 0}}, 0, NULL, 0, 1, 6, 4},
     {"nll", 13, {5}, {{16, 0}, {67, 16}, {1, 0}}, 0, &rules, 2, 1, 6, 4},
 };
-enum { N_CASES = sizeof cases / sizeof *cases, MOST_IN = 4 };
+enum { N_CASES = sizeof cases / sizeof *cases, MOST_IN = 5 };
 
 typedef struct grad_run {
     const osh_op *op;

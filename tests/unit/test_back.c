@@ -135,7 +135,7 @@ static void check_weight(model *m, int weight, bool sign)
 
 static const char *const names[] = {"llama_dynamic", "qwen3_layer_types", "gemma2", "gpt_neox", "olmo2",  "granite",
                                     "opt",           "phi3",              "gemma3", "falcon",   "glm4",
-                                    "qwen3_moe",     "qwen2_moe",         "mixtral"};
+                                    "qwen3_moe",     "qwen2_moe",         "mixtral", "gpt_oss"};
 enum { N_NAMES = sizeof names / sizeof *names };
 
 static void gradients_are_differences(void **state)

@@ -1,9 +1,10 @@
-/* attention_grad.c - gradients of attention: each sample and kv head is a chunk, whose heads and tiles of 128 queries
+/* attention_grad.c - gradients of attention: each kv head of a sample is a chunk, whose heads and tiles of 128 queries
  * come one after the other. With scores and their softmax made again for a tile,
  *
  *   dp = dy v^T     ds = p (dp - rowsum(p dp)) slope     dq += ds k     dk += ds^T q     dv += p^T dy
  *
- * are products on OpenBLAS over the keys that the tile sees. */
+ * are products on OpenBLAS over the keys that the tile sees. A sink of share p in a row gets -p rowsum(p dp) of it;
+ * then samples come one after the other, so that what it gets is summed in their order. */
 #include "ops/cpu/blas.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
@@ -18,7 +19,7 @@ enum { QUERIES = 128 };
 
 typedef struct attention_grad_job {
     const osh_grad_args *a;
-    const osh_tile *seq; // one whole sample each
+    const osh_tile *seq; // one whole sample each; the first of the call
     int64_t longest;     // tokens of one
     float *room;         // own: [threads, worker_floats]
 } attention_grad_job;
@@ -30,6 +31,8 @@ typedef struct back_room {
     float *slope;            // [padded longest], of a row
     float scale, cap;        // cap 0: none
     int64_t ld;
+    float sink;              // of the head; -INFINITY: there is none
+    double to_sink;          // what it gets
 } back_room;
 
 static int64_t worker_floats(int64_t Dh, int64_t longest)
@@ -45,7 +48,7 @@ static back_room room_of(const attention_grad_job *j, int worker)
     double scale = at->scale > 0 ? at->scale : 1 / sqrt((double)Dh);
 
     return (back_room){p, p + L * Dh, p + 2 * L * Dh, p + 3 * L * Dh, q, q + QUERIES * Dh, q + 2 * QUERIES * Dh,
-                       s, s + QUERIES * ld, s + 2 * QUERIES * ld, (float)scale, (float)at->softcap, ld};
+                       s, s + QUERIES * ld, s + 2 * QUERIES * ld, (float)scale, (float)at->softcap, ld, -INFINITY, 0};
 }
 
 static void head_load(float *to, const osh_tensor *x, int64_t row, int64_t n, int64_t at, int64_t Dh)
@@ -62,10 +65,12 @@ static void head_add(osh_tensor *to, const float *x, int64_t row, int64_t n, int
 }
 
 /* Row i of the sample: s, products with n_keys keys, of which it sees those from first, becomes p; slope, of the
- * capped score: ds / d product. */
-static void row_softmax(const back_room *me, float *s, float *slope, int64_t i, int64_t n_keys, int64_t first)
+ * capped score: ds / d product. Returns the sink's p: with m the largest score, whose p is 1 / sum e^(s - m) without
+ * it, e^(sink - m) p_m beside 1, of which each takes its share. */
+static float row_softmax(const back_room *me, float *s, float *slope, int64_t i, int64_t n_keys, int64_t first)
 {
-    int64_t padded = osh_pad8(n_keys);
+    int64_t padded = osh_pad8(n_keys), top = first;
+    float scale = me->cap > 0 ? 1 : me->scale;
 
     for (int64_t j = n_keys; j < padded; j++) s[j] = 0;
     if (me->cap > 0) osh_span_softcap(s, padded, me->scale, me->cap, OSH_F32);
@@ -74,7 +79,16 @@ static void row_softmax(const back_room *me, float *s, float *slope, int64_t i, 
         slope[j] = me->scale * (1 - t * t);
         if (j < first || j > i) s[j] = -INFINITY;
     }
-    osh_span_softmax(s, padded, me->cap > 0 ? 1 : me->scale, OSH_F32);
+    if (me->sink == -INFINITY) {
+        osh_span_softmax(s, padded, scale, OSH_F32);
+        return 0;
+    }
+    for (int64_t j = first; j <= i; j++) top = s[j] > s[top] ? j : top;
+    double m = (double)s[top] * scale;
+    osh_span_softmax(s, padded, scale, OSH_F32);
+    double beside = exp(me->sink - m) * s[top]; // infinite where the sink has all
+    for (int64_t j = first; j <= i; j++) s[j] = (float)(s[j] / (1 + beside));
+    return isinf(beside) ? 1 : (float)(beside / (1 + beside));
 }
 
 /* n queries from position pos on of one head; n_keys: pos + n. */
@@ -87,9 +101,10 @@ static void tile_back(back_room *me, int64_t pos, int64_t n, const osh_attention
     for (int64_t r = 0; r < n; r++) {
         float *p = me->p + r * ld, *ds = me->ds + r * ld, *slope = me->slope;
         double mean = 0;
-        row_softmax(me, p, slope, pos + r, n_keys, osh_first_key(at, pos + r));
+        float share = row_softmax(me, p, slope, pos + r, n_keys, osh_first_key(at, pos + r));
         for (int64_t j = 0; j < n_keys; j++) mean += (double)p[j] * ds[j];
         for (int64_t j = 0; j < n_keys; j++) ds[j] = p[j] * (ds[j] - (float)mean) * slope[j];
+        me->to_sink -= share * mean;
     }
     osh_gemm_nn(me->dq, Dh, (osh_mat){me->ds, ld}, (osh_mat){me->k, Dh}, n, Dh, n_keys, 0);
     osh_gemm_tn(me->dk, Dh, (osh_mat){me->ds, ld}, (osh_mat){me->q, Dh}, n_keys, Dh, n, 1);
@@ -110,7 +125,9 @@ static osh_status attention_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, i
     head_load(me.v, a->in[2], s->row, s->n, kv * Dh, Dh);
     memset(me.dk, 0, (size_t)(s->n * Dh) * sizeof *me.dk);
     memset(me.dv, 0, (size_t)(s->n * Dh) * sizeof *me.dv);
-    for (int64_t h = kv * group; h < (kv + 1) * group; h++)
+    for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
+        me.to_sink = 0;
+        if (a->in[3]) osh_load_weight(&me.sink, a->in[3], h, 1, a->in[0]->dtype);
         for (int64_t pos = 0; pos < s->n; pos += QUERIES) {
             int64_t n = osh_min64(QUERIES, s->n - pos);
             head_load(me.q, a->in[0], s->row + pos, n, h * Dh, Dh);
@@ -118,6 +135,8 @@ static osh_status attention_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, i
             tile_back(&me, pos, n, at);
             head_add(a->din[0], me.dq, s->row + pos, n, h * Dh, Dh);
         }
+        osh_grad_add(a->din[3], h, me.to_sink);
+    }
     head_add(a->din[1], me.dk, s->row, s->n, kv * Dh, Dh);
     head_add(a->din[2], me.dv, s->row, s->n, kv * Dh, Dh);
     return OSH_OK;
@@ -134,9 +153,12 @@ osh_status osh_attention_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
     OSH_TRY(osh_blas_open(cx));
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) j.longest = seq[s].n > j.longest ? seq[s].n : j.longest;
-    j.seq = seq;
     OSH_NEW(cx, j.room, osh_threads(cx) * worker_floats(at->head_dim, j.longest));
-    OSH_TRY(osh_parallel_for(cx, n_seqs * at->n_kv_heads, attention_grad_chunk, &j));
+    int64_t together = a->din[3] ? 1 : n_seqs;
+    for (int64_t s = 0; s < n_seqs; s += together) {
+        j.seq = seq + s;
+        OSH_TRY(osh_parallel_for(cx, together * at->n_kv_heads, attention_grad_chunk, &j));
+    }
 done:
     osh_free(cx, j.room);
     osh_free(cx, seq);
