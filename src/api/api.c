@@ -11,7 +11,9 @@
 #include "output/stream.h"
 #include "output/tuned.h"
 #include "plan/dense.h"
+#include "plan/folds.h"
 #include "plan/memory.h"
+#include "plan/traversals.h"
 #include "quant/source.h"
 #include "report/report.h"
 #include "run/run.h"
@@ -138,6 +140,32 @@ char *osh_resume_dir(osh_ctx *cx, const osh_options *opt)
     return NULL;
 }
 
+/* One traversal for all modifiers, or one for each: what an earlier run has done of them is passed over. */
+static osh_status calibrate(osh_ctx *cx, osh_run *r, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    int n = p->n_traversals;
+    if (!n) return osh_run_calibrated(cx, r);
+    for (int t = 0; t < n; t++) {
+        osh_traversal *v = &p->traversals[t];
+        const char *name = p->recipe->modifiers[v->modifier].type->name;
+        double began = osh_now();
+        osh_plan_traverse(p, t);
+        if (osh_run_solved(r, 0, p->parts->n) && osh_folds_known(p, 0, p->parts->n)) {
+            osh_log(cx, OSH_LOG_INFO, "traversal %d of %d, %s: was done by an earlier run", t + 1, n, name);
+            continue;
+        }
+        OSH_TRY(osh_run_traverse(cx, r));
+        OSH_TRY(osh_run_calibrated(cx, r));
+        OSH_TRY(osh_emit_wait(cx, r->emitter));
+        v->seconds = osh_now() - began;
+        osh_log(cx, OSH_LOG_INFO, "traversal %d of %d, %s: %.1f s", t + 1, n, name, v->seconds);
+    }
+    osh_plan_traversed(p);
+done:
+    return rc;
+}
+
 static osh_status compress(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
@@ -169,7 +197,7 @@ static osh_status compress(osh_ctx *cx, const osh_options *opt, osh_sink sink, v
     OSH_TRY(check_resumed(cx, &r));
     bool learned = osh_emit_tuned(r.emitter)->known; // then all Linears are done, and not as they were solved
     if (p->pipeline != OSH_PIPELINE_DATAFREE && !learned) {
-        OSH_TRY(osh_run_calibrated(cx, &r));
+        OSH_TRY(calibrate(cx, &r, p));
         r.progress.step = r.progress.n_steps, r.progress.name = "the output";
         osh_run_no_error(&r);
     }

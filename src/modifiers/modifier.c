@@ -44,6 +44,13 @@ done:
 }
 
 bool osh_modifier_is_transform(const osh_modifier *m) { return m->type->factors || m->type->search; }
+bool osh_modifier_wants_data(const osh_modifier *m)
+{
+    bool any = osh_modifier_is_transform(m) || m->cache.present;
+    for (size_t i = 0; !m->replaced && i < m->n_schemes; i++) any |= m->type->wants(m, &m->schemes[i]) != 0;
+    return any;
+}
+
 bool osh_modifier_quantizes(const osh_modifier *m)
 {
     return !osh_modifier_is_transform(m) && !m->type->prunes && !m->type->rotates && !m->type->drops;

@@ -184,6 +184,7 @@ struct osh_modifier_type {
     void (*end)(osh_ctx *cx, osh_modifier *m); // frees what args has beside its fields; NULL: nothing
 };
 bool osh_modifier_is_transform(const osh_modifier *m);
+bool osh_modifier_wants_data(const osh_modifier *m); // some statistic
 bool osh_modifier_quantizes(const osh_modifier *m); // neither that, nor does it prune, rotate or drop
 const osh_modifier_type *osh_modifier_find(const char *name); // NULL: unknown
 size_t osh_modifier_count(void);

@@ -49,7 +49,8 @@ bool osh_stream_takes(const osh_plan *p, int linear)
     const osh_q_args *a = &l->scheme->weights;
     if (osh_is_folded(p, l->tensor)) return false; // what is read is not what is rounded
     if (!osh_observer_by_rows(a)) return false;
-    if (!p->recipe->modifiers[l->modifier].type->by_rows || !a->present || a->strategy == OSH_Q_TENSOR || l->wants)
+    if (!p->recipe->modifiers[l->modifier].type->by_rows || !a->present || a->strategy == OSH_Q_TENSOR ||
+        !osh_wants_no_data(l))
         return false;
     return osh_band_unit(l) <= BAND_MOST / (int64_t)osh_band_row_in(l);
 }

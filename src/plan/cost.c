@@ -146,6 +146,7 @@ double osh_cost_of_linear(const osh_plan *p, int linear)
 {
     const osh_linear *l = &p->linears[linear];
     double work = (double)l->O * (double)l->I / codes_per_s;
+    if (l->elsewhere) return 0;
     if (!l->wants) return work + (double)l->O * (double)l->I * (double)osh_dtype_bytes(l->dtype) / bytes_per_s;
     if (l->wants & (OSH_STAT_HESSIAN | OSH_STAT_BLOCK)) work += solve_flops(p, l) / solves_per_s;
     if (leads(p, linear)) work += factor_flops(l) / factors_per_s;
@@ -184,6 +185,7 @@ double osh_cost_of_fold(const osh_plan *p, const osh_fold *f)
 static void add_folds(osh_cost *cost, const osh_plan *p)
 {
     for (int i = 0; i < p->n_folds; i++) {
+        if (p->folds[i].subgraph < 0) continue; // another traversal's
         osh_cost *c = &cost[p->pipeline == OSH_PIPELINE_BASIC ? 0 : p->folds[i].subgraph];
         c->work[OSH_PHASE_SOLVE] += osh_cost_of_fold(p, &p->folds[i]);
         c->flops[OSH_PHASE_SOLVE] += search_flops(p, &p->folds[i]);

@@ -87,29 +87,19 @@ done:
     return rc;
 }
 
-osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, size_t n, int64_t per_subgraph)
+osh_status osh_plan_passes(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(osh_partition_new(cx, &p->parts, p->graph, targets, n, per_subgraph));
+    int last = -1;
     OSH_NEW(cx, p->passes, p->parts->n);
     for (int s = 0; s < p->parts->n; s++) p->passes[s].same = brings_the_same(p, &p->parts->parts[s]);
-    OSH_TRY(osh_plan_index(cx, p));
     for (int i = 0; i < p->n_linears; i++) {
-        osh_linear *l = &p->linears[i];
-        l->subgraph = osh_subgraph_of(p, l->node);
+        const osh_linear *l = &p->linears[i];
         if (l->wants) p->passes[l->subgraph].observe = true;
         if (l->wants & OSH_STAT_BLOCK) p->passes[l->subgraph].block = true;
-        if (l->cache[0] >= 0 && osh_subgraph_of(p, p->graph->values[l->input].producer) != l->subgraph)
-            OSH_FAIL(cx, OSH_E_USAGE, "kv_cache_scheme: %s and the attention before it are in two subgraphs: want "
-                     "decoder layers as --sequential-targets", l->name);
     }
-    for (int i = 0; i < p->n_folds; i++) {
-        osh_fold *f = &p->folds[i];
-        f->subgraph = osh_subgraph_of(p, p->graph->modules[f->module].node);
-        p->passes[f->subgraph].fold = true;
-    }
-    OSH_TRY(choose_compared(cx, p));
-    int last = -1;
+    for (int i = 0; i < p->n_folds; i++)
+        if (p->folds[i].subgraph >= 0) p->passes[p->folds[i].subgraph].fold = true;
     for (int s = 0; s < p->parts->n; s++)
         if (p->passes[s].observe || p->passes[s].fold) last = s;
     for (int s = 0; s < last; s++) p->passes[s].propagate = true;
@@ -117,9 +107,31 @@ osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, si
         bool changes = false;
         osh_span own = osh_linears_of(p, s, 1);
         for (int i = own.first; i < own.end; i++)
-            changes |= osh_linear_propagates(p, &p->linears[i]);
+            changes |= !p->linears[i].elsewhere && osh_linear_propagates(p, &p->linears[i]);
         p->passes[s].merged = p->passes[s].observe && p->passes[s].propagate && (!p->propagate_error || !changes);
     }
+done:
+    return rc;
+}
+
+osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, size_t n, int64_t per_subgraph)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_partition_new(cx, &p->parts, p->graph, targets, n, per_subgraph));
+    OSH_TRY(osh_plan_index(cx, p));
+    for (int i = 0; i < p->n_linears; i++) {
+        osh_linear *l = &p->linears[i];
+        l->subgraph = osh_subgraph_of(p, l->node);
+        if (l->cache[0] >= 0 && osh_subgraph_of(p, p->graph->values[l->input].producer) != l->subgraph)
+            OSH_FAIL(cx, OSH_E_USAGE, "kv_cache_scheme: %s and the attention before it are in two subgraphs: want "
+                     "decoder layers as --sequential-targets", l->name);
+    }
+    for (int i = 0; i < p->n_folds; i++) {
+        osh_fold *f = &p->folds[i];
+        f->subgraph = osh_subgraph_of(p, p->graph->modules[f->module].node);
+    }
+    OSH_TRY(osh_plan_passes(cx, p));
+    OSH_TRY(choose_compared(cx, p));
 done:
     return rc;
 }

@@ -220,7 +220,7 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
     OSH_TRY(add_source(cx, id, p->ck));
     FIELD("recipe", "%zu bytes, %016llx%s%s", p->recipe->n_text, (ull)XXH3_64bits(p->recipe->text, p->recipe->n_text),
           p->recipe->quality ? ", quality " : "", p->recipe->quality ? p->recipe->quality : "");
-    FIELD("pipeline", "%s", osh_pipeline_name(p->pipeline));
+    FIELD("pipeline", "%s", osh_plan_pipeline(p));
     if (p->opt->only.n) OSH_TRY(add_list(cx, id, "only", &p->opt->only));
     if (p->n_inherits) OSH_TRY(add_list(cx, id, "calib_passthrough", &p->opt->calib_passthrough));
     FIELD("arithmetic", "%s", p->arithmetic == OSH_ARITH_F32 ? "f32" : "reference");

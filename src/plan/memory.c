@@ -52,7 +52,7 @@ static void round_peaks(const osh_plan *p, int threads, bool ahead, int64_t *dev
     int64_t reading = datafree ? (int64_t)osh_source_scratch(p->source) : 0;
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
-        if ((p->pipeline != OSH_PIPELINE_DATAFREE && l->wants) || osh_stream_takes(p, i)) continue;
+        if ((p->pipeline != OSH_PIPELINE_DATAFREE && !osh_wants_no_data(l)) || osh_stream_takes(p, i)) continue;
         const osh_st_entry *e = p->ck->tensors[l->tensor].e;
         osh_tensor w = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
         osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &w};
@@ -69,7 +69,8 @@ static void count_io(const osh_plan *p, osh_memory *m, bool *seen)
 {
     for (int i = 0; i < p->n_linears; i++) {
         const osh_st_entry *e = p->ck->tensors[p->linears[i].tensor].e;
-        if (p->pipeline == OSH_PIPELINE_DATAFREE || !p->linears[i].wants) m->read_bytes += e->end - e->begin;
+        bool datafree = p->pipeline == OSH_PIPELINE_DATAFREE || osh_wants_no_data(&p->linears[i]);
+        if (datafree) m->read_bytes += e->end - e->begin;
     }
     for (int64_t i = 0; i < p->n_out; i++) {
         m->write_bytes += p->out[i].end - p->out[i].begin;

@@ -90,7 +90,7 @@ const osh_field osh_option_fields[] = {
     {ROW(sequential_targets_per_subgraph), .type = OSH_F_INT, .dflt = "1", .min = 1, .max = 1e6,
      .doc = "targets in one subgraph"},
     {ROW(pipeline), .type = OSH_F_STR, .values = "sequential|basic|datafree|independent",
-     .doc = "default: sequential when data is needed, else datafree"},
+     .doc = "default: sequential when data is needed, else datafree; independent: a traversal for each modifier"},
     {ROW(calib_passthrough), .type = OSH_F_STRS,
      .doc = "ops that hand a range on: slice. What they make has their input's range instead of being observed, with "
             "commas between them; no-slice takes one out again"},

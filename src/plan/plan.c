@@ -16,10 +16,10 @@
 #include "plan/gradients.h"
 #include "plan/layout.h"
 #include "plan/marks.h"
-#include "plan/memory.h"
 #include "plan/only.h"
 #include "plan/passthrough.h"
 #include "plan/rotations.h"
+#include "plan/traversals.h"
 #include "plan/tuning.h"
 #include "quant/source.h"
 
@@ -27,6 +27,11 @@ const char *osh_pipeline_name(osh_pipeline_kind k)
 {
     static const char *const names[] = {"sequential", "basic", "datafree"};
     return names[k];
+}
+
+const char *osh_plan_pipeline(const osh_plan *p)
+{
+    return p->n_traversals ? "independent" : osh_pipeline_name(p->pipeline);
 }
 
 static osh_status open_source(osh_ctx *cx, osh_plan *p)
@@ -113,10 +118,7 @@ done:
 static bool recipe_wants_data(const osh_recipe *r)
 {
     for (size_t m = 0; m < r->n; m++)
-        if (osh_modifier_is_transform(&r->modifiers[m]) || r->modifiers[m].cache.present) return true;
-    for (size_t m = 0; m < r->n; m++)
-        for (size_t i = 0; !r->modifiers[m].replaced && i < r->modifiers[m].n_schemes; i++)
-            if (r->modifiers[m].type->wants(&r->modifiers[m], &r->modifiers[m].schemes[i])) return true;
+        if (osh_modifier_wants_data(&r->modifiers[m])) return true;
     return false;
 }
 
@@ -144,15 +146,8 @@ static osh_status choose_pipeline(osh_ctx *cx, osh_plan *p)
     osh_status rc = OSH_OK;
     const char *asked = p->opt->pipeline;
     bool wants = p->opt->measure || recipe_wants_data(p->recipe);
-    int active = 0;
-    for (size_t m = 0; m < p->recipe->n; m++) active += !p->recipe->modifiers[m].replaced;
     p->propagate_error = !p->opt->survey && (!p->opt->propagate_error || !strcmp(p->opt->propagate_error, "true"));
     p->pipeline = wants ? OSH_PIPELINE_SEQUENTIAL : OSH_PIPELINE_DATAFREE;
-    if (asked && !strcmp(asked, "independent") && active > 1)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "--pipeline independent runs one calibration per modifier and the recipe has %d: "
-                 "want sequential, which runs them together",
-                 active);
     if (asked && !strcmp(asked, "sequential")) p->pipeline = OSH_PIPELINE_SEQUENTIAL;
     if (asked && !strcmp(asked, "basic")) p->pipeline = OSH_PIPELINE_BASIC;
     if (asked && !strcmp(asked, "datafree")) {
@@ -287,7 +282,7 @@ osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt)
     osh_mem_limit(cx, OSH_MEM_HOST, 0); // the plan's own lists; the run is held to what it predicts
     OSH_TRY(osh_plan_tune(cx, p));
     if (opt->survey) OSH_TRY(osh_plan_gradients(cx, p));
-    OSH_TRY(osh_plan_memory(cx, p));
+    OSH_TRY(osh_plan_traversals(cx, p)); // and the memory of each
     *out = p, p = NULL;
 done:
     osh_plan_free(cx, p);
@@ -309,6 +304,7 @@ done:
 void osh_plan_free(osh_ctx *cx, osh_plan *p)
 {
     if (!p) return;
+    osh_plan_traversals_free(cx, p);
     for (size_t i = 0; i < p->n_schemes; i++) osh_q_scheme_deinit(cx, &p->schemes[i]);
     for (int i = 0; i < p->n_linears; i++) {
         osh_free(cx, p->linears[i].name);

@@ -33,6 +33,8 @@ typedef struct osh_linear { // a module that is quantized
     int next_reader, next_user; // lookup.h: of the same value, of the same weight; -1: none
     int ranged;             // value whose range its static input has: input, or its source (passthrough.h)
     unsigned wants;         // OSH_STAT_*
+    unsigned elsewhere;     // the same, but in another traversal than the one that the plan is set to (traversals.h)
+    int traversal;          // which one that is; -1: it wants nothing, or there is one traversal for all
     int joint, next_joint;  // first of the Linears that share its global scale (globals.h), the one behind it; -1: none
     int cache[OSH_BESIDE];  // values: keys, values, and where they are rounded queries, of the attention that makes
                             // its input, and OSH_OUTPUT: what it makes itself, whose scales the output has beside it
@@ -96,7 +98,8 @@ typedef struct osh_fold { // factors that a layer gives to the Linears behind it
     int gives[2], n_gives; // graph weights that are divided: the layer's weight, its bias
     float offset;       // that the layer adds to its weight
     int *takes, n_takes;   // own: those of the Linears
-    int subgraph;       // -1: not cut
+    int subgraph;       // -1: not cut, or made in another traversal
+    int home;           // with traversals: what it is in its own
     float *s;           // own [n]
     bool known;         // s is
 } osh_fold;
@@ -125,6 +128,15 @@ typedef struct osh_memory {
     int64_t solve_limit; // device: a solve takes more rows at a time up to there; 0: as few as it can
 } osh_memory;
 
+typedef struct osh_traversal { // of several (traversals.h)
+    int modifier;      // index into the recipe's
+    osh_pass *passes;  // own
+    bool *seen;        // own
+    osh_memory memory; // own: visits and places
+    double work[3];    // of its passes and solves, as osh_cost has it
+    double seconds;    // that it took
+} osh_traversal;
+
 typedef struct osh_plan {
     const osh_options *opt;  // view
     struct osh_source *source; // own
@@ -135,6 +147,8 @@ typedef struct osh_plan {
     osh_partition *parts;    // own; NULL with graph
     osh_pass *passes;        // own [parts->n]
     osh_pipeline_kind pipeline;
+    osh_traversal *traversals; // own [n_traversals], of which passes, seen and memory are then views; NULL: one for all
+    int n_traversals, traversal; // the one that the plan is set to
     bool propagate_error;
     bool by_route;           // experts are calibrated on the tokens that are routed to them
     osh_q_scheme *schemes;   // own: all groups as they will be written
@@ -191,6 +205,9 @@ typedef struct osh_plan {
     struct osh_mark *marks;  // own: of each --checkpoint (marks.h)
 } osh_plan;
 
+/* No traversal does it: it is rounded from its weight alone. */
+static inline bool osh_wants_no_data(const osh_linear *l) { return !l->wants && !l->elsewhere; }
+const char *osh_plan_pipeline(const osh_plan *p); // its name
 bool osh_linear_propagates(const osh_plan *p, const osh_linear *l); // what it becomes is seen by later ones
 osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt);
 /* Of a finished output: opt names the source and the output's recipe. No data, passes or budgets. */
@@ -207,6 +224,7 @@ osh_status osh_plan_cache(osh_ctx *cx, osh_plan *p);    // cache.c, when Linears
 osh_status osh_plan_manifest(osh_ctx *cx, osh_plan *p); // manifest.c: out, shards, config.json
 /* cut.c: subgraphs cut at targets (n 0: decoder layers), which of them each Linear is in, what they do. */
 osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, size_t n, int64_t per_subgraph);
+osh_status osh_plan_passes(osh_ctx *cx, osh_plan *p);   // cut.c: fills passes, of what Linears and factors are set to
 void osh_plan_drop_output(osh_ctx *cx, osh_plan *p);    // manifest.c: its lists, so that the plan has none
 osh_status osh_plan_index(osh_ctx *cx, osh_plan *p);    // lookup.c, when it is cut
 /* cut.c, before it: where a modifier compares with the original model, its values are carried, too. */

@@ -22,6 +22,7 @@
 #include "plan/looks.h"
 #include "plan/lookup.h"
 #include "plan/memory.h"
+#include "plan/traversals.h"
 #include "quant/observer.h"
 #include "store/activations.h"
 #include "store/slots.h"
@@ -410,6 +411,13 @@ static osh_status sim_ahead(osh_ctx *cx, sim *s)
     return rc;
 }
 
+/* Reading a solved weight back: its packed tensors and its codes. */
+static void note_reload(sim *s, const osh_linear *l)
+{
+    int64_t way = s->card ? (int64_t)osh_weight_bytes(s->p->graph, s->p->ck, l->weight) : 0;
+    note(s, 0, way + osh_memory_pack_bytes(s->p, l) + (int64_t)osh_mem_gross((size_t)(l->O * l->I)), s->values);
+}
+
 static osh_status sim_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st, const bool *values)
 {
     osh_status rc = OSH_OK;
@@ -425,6 +433,9 @@ static osh_status sim_load(osh_ctx *cx, void *user, const osh_range *r, const os
         OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_WEIGHT, w));
     }
     note(s, 0, 0, s->values);
+    for (int i = r->l0; i < r->l1; i++)
+        if (s->want[s->p->linears[i].weight] && osh_is_done_before(s->p, &s->p->linears[i]))
+            note_reload(s, &s->p->linears[i]);
     if (s->card && !s->began && s->to->prefetch_device) OSH_TRY(sim_ahead(cx, s));
     s->began = true;
 done:
@@ -756,7 +767,6 @@ done:
     return rc;
 }
 
-/* Reading a solved weight back: its packed tensors and its codes. */
 static osh_status sim_reload(osh_ctx *cx, void *user, const osh_range *r, int first, int n)
 {
     sim *s = user;
@@ -766,8 +776,7 @@ static osh_status sim_reload(osh_ctx *cx, void *user, const osh_range *r, int fi
         const osh_linear *l = &s->p->linears[i];
         if (!l->wants || l->node < first || l->node >= first + n) continue;
         if (!v->segments && !v->round_bytes) continue; // memory has it
-        int64_t way = s->card ? (int64_t)osh_weight_bytes(s->p->graph, s->p->ck, l->weight) : 0;
-        note(s, 0, way + osh_memory_pack_bytes(s->p, l) + (int64_t)osh_mem_gross((size_t)(l->O * l->I)), s->values);
+        note_reload(s, l);
     }
     return OSH_OK;
 }

@@ -352,12 +352,24 @@ done:
     return rc;
 }
 
+/* One for each modifier; what follows is of the one that takes the most. */
+static osh_status print_traversals(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    for (int t = 0; t < p->n_traversals; t++)
+        OSH_TRY(osh_buf_line(cx, b, "traversal %d of %d: %s, host memory %.1f MB%s", t + 1, p->n_traversals,
+                             p->recipe->modifiers[p->traversals[t].modifier].type->name,
+                             mb(p->traversals[t].memory.host_peak), t == p->traversal ? "; its subgraphs:" : ""));
+done:
+    return rc;
+}
+
 static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const char *arch = p->ck->config->architecture ? p->ck->config->architecture : "(none)";
     OSH_TRY(osh_buf_line(cx, b, "pipeline %s, architecture %s, %d modules quantized, %zu left dense",
-                         osh_pipeline_name(p->pipeline), arch, p->n_linears, p->ignore.n));
+                         osh_plan_pipeline(p), arch, p->n_linears, p->ignore.n));
     for (size_t i = 0; i < p->n_schemes; i++) {
         bool acts = p->rotated && p->rotated->online.n_turns;
         char *who = acts ? osh_strdup(cx, "vLLM on one NVIDIA card, which alone rotates what acts while the model runs")
@@ -386,6 +398,7 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     if (p->on_device)
         OSH_TRY(osh_buf_printf(cx, b, "on the card cuda:%d, in %ld batches of at most %ld tokens\n", p->ordinal,
                                (long)p->n_batches, (long)p->batch_tokens));
+    OSH_TRY(print_traversals(cx, b, p));
     OSH_TRY(print_subgraphs(cx, b, p));
     if (p->tune.steps)
         OSH_TRY(osh_buf_line(cx, b, "then codes, scales and norms are tuned: %lld steps of %lld samples, %lld held "
@@ -549,7 +562,7 @@ osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
     } else {
         root = cJSON_CreateObject();
         bool ok = root &&
-                  cJSON_AddStringToObject(root, "pipeline", osh_pipeline_name(p->pipeline)) &&
+                  cJSON_AddStringToObject(root, "pipeline", osh_plan_pipeline(p)) &&
                   cJSON_AddStringToObject(root, "device", p->on_device ? "cuda" : "cpu") &&
                   cJSON_AddNumberToObject(root, "samples", (double)p->data.n) &&
                   cJSON_AddNumberToObject(root, "output_bytes", (double)p->total_bytes) &&

@@ -383,6 +383,21 @@ static int64_t number_after(const char *text, const char *key)
     return v;
 }
 
+/* Of each modifier, where they have one each; of one that an earlier run did no time is known. */
+static bool add_traversals(cJSON *root, const osh_plan *p)
+{
+    cJSON *list = p->n_traversals ? cJSON_AddArrayToObject(root, "traversals") : NULL;
+    bool ok = list || !p->n_traversals;
+    for (int t = 0; ok && t < p->n_traversals; t++) {
+        const osh_traversal *v = &p->traversals[t];
+        cJSON *o = cJSON_CreateObject();
+        cJSON_AddItemToArray(list, o);
+        ok = o && add_string(o, "modifier", p->recipe->modifiers[v->modifier].type->name) &&
+             (v->seconds <= 0 || add_number(o, "seconds", v->seconds));
+    }
+    return ok;
+}
+
 static osh_status collect(osh_ctx *cx, osh_report *out, const osh_run *r)
 {
     osh_status rc = OSH_OK;
@@ -429,7 +444,7 @@ osh_status osh_run_report(osh_ctx *cx, char **json, char **html, const osh_run *
     if (!ok) cJSON_Delete(options);
     if (ok) OSH_TRY(find_command(cx, &r.command, options));
     ok = ok && add_string(root, "program", "oneshot") && add_string(root, "version", osh_version()) &&
-         add_identity(root, &r) && add_string(root, "pipeline", osh_pipeline_name(p->pipeline)) &&
+         add_identity(root, &r) && add_string(root, "pipeline", osh_plan_pipeline(p)) && add_traversals(root, p) &&
          add_number(root, "samples", (double)p->data.n) &&
          add_number(root, "tokens", p->data.n ? (double)p->data.offsets[p->data.n] : 0) &&
          add_number(root, "output_bytes", (double)p->total_bytes) && add_modules(root, run) &&

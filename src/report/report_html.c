@@ -44,7 +44,7 @@ static void about(osh_page *pg, const osh_report *r)
 static void head(osh_page *pg, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
-    PUT(pg, "<p class=\"soft\">oneshot %s, pipeline %s</p>\n", osh_version(), osh_pipeline_name(p->pipeline));
+    PUT(pg, "<p class=\"soft\">oneshot %s, pipeline %s</p>\n", osh_version(), osh_plan_pipeline(p));
     about(pg, r);
     PUT(pg, "<div class=\"cards\">\n");
     PUT(pg, "<div><b id=\"modules\">%d", p->n_linears);

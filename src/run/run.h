@@ -28,6 +28,7 @@ typedef struct osh_run {
 /* track.c: what is watched of a run. watch comes before the plan: profile, log file. unwatch also after a failure. */
 osh_status osh_run_watch(osh_ctx *cx, osh_run *r, const osh_options *opt);
 osh_status osh_run_start(osh_ctx *cx, osh_run *r); // plan and emitter are there
+osh_status osh_run_traverse(osh_ctx *cx, osh_run *r); // of several (plan/traversals.h), the plan is set to another
 void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc);
 /* A phase of a subgraph (< 0: of none) for the profile, the log and the time to go. */
 osh_scope osh_run_begin(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph);

@@ -14,6 +14,7 @@
 #include "plan/layout.h"
 #include "plan/lookup.h"
 #include "plan/memory.h"
+#include "plan/traversals.h"
 #include "run/folds.h"
 #include "run/prefetch.h"
 #include "run/run.h"
@@ -231,6 +232,34 @@ static void drop_copies(osh_ctx *cx, engine *e)
         if (e->w->host[i] && !waits_for_solve(e, i)) osh_tensor_free(cx, e->w->host[i]), e->w->host[i] = NULL;
 }
 
+/* Of a Linear that is solved: from the output, through host memory. */
+static osh_status reload_one(osh_ctx *cx, engine *e, int linear)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *w = e->w->w[e->p->linears[linear].weight], *t = NULL; // own
+    e->in_memory[linear] = true;
+    if (!w->device) {
+        OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, w));
+        goto done;
+    }
+    OSH_TRY(osh_tensor_new(cx, &t, w->dtype, w->ndim, w->shape));
+    OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, t));
+    OSH_TRY(osh_tensor_copy(cx, w, t));
+done:
+    osh_tensor_free(cx, t);
+    return rc;
+}
+
+/* As an earlier traversal left it. */
+static osh_status load_as_left(osh_ctx *cx, engine *e, int weight)
+{
+    osh_status rc = OSH_OK;
+    for (int i = osh_first_user(e->p, weight); i >= 0; i = osh_next_user(e->p, i))
+        if (osh_is_done_before(e->p, &e->p->linears[i]) && !e->in_memory[i]) OSH_TRY(reload_one(cx, e, i));
+done:
+    return rc;
+}
+
 static osh_status load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s, const bool *values)
 {
     osh_status rc = OSH_OK;
@@ -245,28 +274,12 @@ static osh_status load(osh_ctx *cx, void *user, const osh_range *r, const osh_st
     for (int i = 0; i < e->w->n; i++) {
         OSH_TRY(osh_check_interrupt(cx));
         if (e->next[i]) OSH_TRY(load_one(cx, e, i, way_of(s)));
+        if (e->next[i]) OSH_TRY(load_as_left(cx, e, i));
     }
     if (!e->began && e->p->memory.visits[e->index].prefetch) OSH_TRY(read_ahead(cx, e));
     e->began = true;
 done:
     osh_profile_end(cx, scope);
-    return rc;
-}
-
-/* Of a Linear that is solved: from the output, through host memory. */
-static osh_status reload_one(osh_ctx *cx, engine *e, int linear)
-{
-    osh_status rc = OSH_OK;
-    osh_tensor *w = e->w->w[e->p->linears[linear].weight], *t = NULL; // own
-    if (!w->device) {
-        OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, w));
-        goto done;
-    }
-    OSH_TRY(osh_tensor_new(cx, &t, w->dtype, w->ndim, w->shape));
-    OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, t));
-    OSH_TRY(osh_tensor_copy(cx, w, t));
-done:
-    osh_tensor_free(cx, t);
     return rc;
 }
 
@@ -282,7 +295,6 @@ static osh_status reload(osh_ctx *cx, void *user, const osh_range *r, int first,
         if (!l->wants) continue;
         if (e->in_memory[i] || !e->r->results[i].done || !osh_linear_propagates(p, l)) continue;
         OSH_TRY(reload_one(cx, e, i));
-        e->in_memory[i] = true;
     }
 done:
     return rc;
@@ -300,14 +312,17 @@ static osh_status release(osh_ctx *cx, void *user, int first, int n)
 
 /* ---- passes ---- */
 
+/* A visit among those of all traversals. */
+static int64_t number_of(const osh_plan *p, int visit) { return (int64_t)p->traversal * osh_n_ranges(p) + visit; }
+
 /* Of the values that a visit stores; the last: as later visits see them. */
-static uint64_t stage_of(int visit, bool last) { return (uint64_t)visit * 2 + last; }
+static uint64_t stage_of(const osh_plan *p, int visit, bool last) { return (uint64_t)number_of(p, visit) * 2 + last; }
 
 static osh_status store(osh_ctx *cx, engine *e, const osh_step *s, int value, int64_t k, osh_batch *b)
 {
     const osh_plan *p = e->p;
     bool last = e->last || p->graph->values[value].quantized >= 0; // an original is made once
-    osh_acts_stage(e->acts, stage_of(e->index, last));
+    osh_acts_stage(e->acts, stage_of(p, e->index, last));
     osh_places_aim(p, e->index, way_of(s), OSH_LAYOUT_ROWS, value * p->n_batches + k);
     osh_status rc = osh_acts_put(cx, e->acts, value, b->first_sample, b->seqs.n, &b->values[value]);
     osh_places_aim_off(p); // it rests elsewhere, or had its place
@@ -483,7 +498,8 @@ static osh_status finish(osh_ctx *cx, engine *e, bool did)
         if (osh_acts_has(e->acts, r.live_out[i])) OSH_TRY(osh_acts_sync(cx, e->acts, r.live_out[i]));
     }
     OSH_TRY(osh_emit_check_source(cx, e->r->emitter, false));
-    if (did || disk) OSH_TRY(osh_emit_subgraph(cx, e->r->emitter, e->index, disk && r.propagate ? e->index : -1));
+    int64_t generation = disk && r.propagate ? number_of(e->p, e->index) : -1;
+    if (did || disk) OSH_TRY(osh_emit_subgraph(cx, e->r->emitter, e->index, generation));
     OSH_TRY(drop(cx, e, keep));
 done:
     osh_free(cx, keep);
@@ -504,14 +520,15 @@ static osh_status take_up(osh_ctx *cx, engine *e, int *start)
     osh_status rc = OSH_OK;
     int64_t generation = -1;
     int last = osh_emit_boundary(e->r->emitter, &generation);
-    bool found = last >= 0 && last + 1 < osh_n_ranges(e->p) && whole_on_disk(e->p);
+    bool found = last >= 0 && last + 1 < osh_n_ranges(e->p) && whole_on_disk(e->p) &&
+                 generation == number_of(e->p, last);
     *start = 0;
     if (!found) goto done;
     osh_range r = osh_range_at(e->p, last);
     for (int i = 0; i < r.n_live_out && found; i++) {
         int v = r.live_out[i];
         if (v == e->p->graph->input_ids) continue;
-        OSH_TRY(osh_acts_adopt(cx, e->acts, v, stage_of(visit_of(e->p, v), true), &found));
+        OSH_TRY(osh_acts_adopt(cx, e->acts, v, stage_of(e->p, visit_of(e->p, v), true), &found));
     }
     if (found) *start = last + 1;
     osh_log(cx, OSH_LOG_INFO, "values behind %s %s", r.name,
@@ -535,7 +552,8 @@ static osh_status visits(osh_ctx *cx, engine *e)
     osh_progress *pr = &e->r->progress;
     osh_visitor v = visitor_of(e);
     int n = osh_n_ranges(p), start;
-    pr->n_steps = n + 1; // and the output
+    int all = p->n_traversals ? p->n_traversals * n : n;
+    pr->n_steps = all + 1; // and the output
     OSH_TRY(take_up(cx, e, &start));
     if (!osh_run_solved(e->r, 0, p->parts->n) || !osh_folds_known(p, 0, p->parts->n)) OSH_TRY(copy_tables(cx, e));
     for (int i = start; i < n; i++) {
@@ -546,7 +564,7 @@ static osh_status visits(osh_ctx *cx, engine *e)
         if (!r.observe && !r.propagate && !r.fold) continue;
         bool did = !solved(e, &r, NULL) || !folded(e, &r);
         e->index = i, e->began = false;
-        pr->step = i + 1, pr->name = r.name;
+        pr->step = number_of(p, i) + 1, pr->name = r.name;
         osh_run_no_error(e->r);
         osh_run_entered(cx, e->r, r.name);
         OSH_TRY(osh_visit_walk(cx, p, i, &v));
@@ -620,6 +638,7 @@ osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
     engine e = {.r = r, .p = r->plan};
+    osh_coverage_free(cx, r->coverage); // of another traversal
     OSH_TRY(osh_coverage_new(cx, &r->coverage, r->plan));
     OSH_TRY(begin(cx, &e));
     OSH_TRY(visits(cx, &e));

@@ -107,7 +107,19 @@ static void forget_done(osh_run *r)
             work[OSH_PHASE_OBSERVE] = work[OSH_PHASE_SOLVE] = 0;
     }
     for (int i = 0; i < p->n_linears; i++)
-        if (r->results[i].done && !p->linears[i].wants) last->work[OSH_PHASE_ROUND] -= osh_cost_of_linear(p, i);
+        if (r->results[i].done && osh_wants_no_data(&p->linears[i]))
+            last->work[OSH_PHASE_ROUND] -= osh_cost_of_linear(p, i);
+}
+
+osh_status osh_run_traverse(osh_ctx *cx, osh_run *r)
+{
+    const osh_plan *p = r->plan;
+    osh_pace_deinit(cx, &r->pace);
+    osh_status rc = osh_pace_init(cx, &r->pace, p);
+    if (!rc) forget_done(r);
+    for (int t = p->traversal + 1; !rc && t < p->n_traversals; t++) // what they will take comes behind
+        for (int k = 0; k < OSH_PHASE_ROUND; k++) r->pace.cost[r->pace.n - 1].work[k] += p->traversals[t].work[k];
+    return rc;
 }
 
 static void read_arena(void *user, osh_profile_card *out)
@@ -137,7 +149,7 @@ osh_status osh_run_start(osh_ctx *cx, osh_run *r)
     strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S UTC", gmtime_r(&now, &utc));
     if (gethostname(host, sizeof host - 1)) host[0] = 0;
     osh_log_line(cx, "begin", "oneshot %s on %s, %s: %s, %d modules, %ld samples, %d threads", osh_version(), host,
-                 date, osh_pipeline_name(p->pipeline), p->n_linears, (long)p->data.n, osh_threads(cx));
+                 date, osh_plan_pipeline(p), p->n_linears, (long)p->data.n, osh_threads(cx));
 done:
     osh_free(cx, path);
     return rc;

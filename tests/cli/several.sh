@@ -65,6 +65,7 @@ echo "stages in the order of the file"
 one gptq --pipeline independent
 mv gptq independent && one gptq
 tensors gptq independent '.' 62
-if one all --pipeline independent; then fail "independent with three"; fi
-grep -q 'want sequential, which runs them together' log || { cat log; fail "no reason"; }
-echo "independent of one modifier"
+one smooth --pipeline independent || { cat log; fail "independent: not made"; }
+[ "$(python3 same.py smooth stages 'layers\.0\.self_attn')" = "8 0" ] || fail "layer 0 has nothing before it"
+[ "$(python3 same.py smooth stages 'layers\.3\.mlp.*weight$')" = "3 3" ] || fail "independent is what sequential is"
+echo "independent of one modifier and of two"

@@ -1,0 +1,169 @@
+/* traversals.c - see traversals.h. */
+#include "plan/traversals.h"
+
+#include <string.h>
+
+#include "plan/cost.h"
+#include "plan/layout.h"
+#include "plan/memory.h"
+
+/* of [modifiers]: its traversal; -1: it wants no data. Returns how many there are. */
+static int number(int *of, const osh_recipe *r)
+{
+    int n = 0;
+    for (size_t m = 0; m < r->n; m++) of[m] = osh_modifier_wants_data(&r->modifiers[m]) ? n++ : -1;
+    return n;
+}
+
+/* What a Linear wants is wanted by three at most: who prunes it, whose caches have scales beside it, who quantizes. */
+static osh_status choose(osh_ctx *cx, const osh_plan *p, const int *of, osh_linear *l)
+{
+    osh_status rc = OSH_OK;
+    const osh_modifier *m = p->recipe->modifiers;
+    int who[3] = {-1, -1, -1}, first = -1;
+    if (!l->kept && m[l->modifier].type->wants(&m[l->modifier], l->scheme)) who[2] = l->modifier;
+    if (l->pruner >= 0 && m[l->pruner].type->wants(&m[l->pruner], l->scheme)) who[0] = l->pruner;
+    for (size_t k = 0; l->cache[0] >= 0 && k < p->recipe->n; k++)
+        if (m[k].cache.present) who[1] = (int)k;
+    l->traversal = -1;
+    for (int k = 0; k < 3; k++) {
+        if (who[k] < 0) continue;
+        if (first >= 0 && of[who[k]] != of[first])
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "--pipeline independent: %s is worked on by %s and by %s, and what the one "
+                     "leaves has no place until the other comes: want the first alone in a recipe of its own, and its "
+                     "output as the --model of the rest; or --pipeline sequential", l->name, m[first].type->name,
+                     m[who[k]].type->name);
+        first = who[k], l->traversal = of[first];
+    }
+done:
+    return rc;
+}
+
+static osh_status refuse(osh_ctx *cx, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    for (int i = 0; i < p->n_linears; i++)
+        if (p->linears[i].wants & (OSH_STAT_SHIFT | OSH_STAT_BLOCK))
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "--pipeline independent: %s is compared with the original model, which is "
+                     "carried through one traversal: want --quality gptq, or --pipeline sequential",
+                     p->linears[i].name);
+    if (p->tune.steps)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "--pipeline independent together with tuning is not made by this version: want "
+                 "one of them");
+done:
+    return rc;
+}
+
+static void share(osh_plan *p, const osh_traversal *v) // views
+{
+    p->passes = v->passes, p->seen = v->seen, p->memory = v->memory;
+}
+
+static void turn_to(osh_plan *p, int traversal)
+{
+    p->traversal = traversal;
+    for (int i = 0; i < p->n_linears; i++) {
+        osh_linear *l = &p->linears[i];
+        unsigned all = l->wants | l->elsewhere;
+        l->wants = l->traversal == traversal ? all : 0;
+        l->elsewhere = l->traversal == traversal ? 0 : all;
+    }
+    for (int i = 0; i < p->n_folds; i++) {
+        osh_fold *f = &p->folds[i];
+        f->subgraph = p->traversals[traversal].modifier == f->modifier ? f->home : -1;
+    }
+}
+
+void osh_plan_traverse(osh_plan *p, int traversal)
+{
+    turn_to(p, traversal);
+    share(p, &p->traversals[traversal]);
+}
+
+static osh_status plan_one(osh_ctx *cx, osh_plan *p, int traversal)
+{
+    osh_status rc = OSH_OK;
+    osh_traversal *v = &p->traversals[traversal];
+    osh_cost *cost = NULL; // own
+    int n = 0;
+    p->passes = NULL, p->seen = NULL;
+    p->memory = (osh_memory){.load_bytes = p->memory.load_bytes};
+    turn_to(p, traversal);
+    OSH_TRY(osh_plan_passes(cx, p));
+    OSH_TRY(osh_plan_seen(cx, p));
+    OSH_TRY(osh_plan_memory(cx, p));
+    OSH_TRY(osh_cost_new(cx, &cost, &n, p));
+    for (int s = 0; s + 1 < n; s++)
+        for (int k = 0; k < OSH_PHASE_ROUND; k++) v->work[k] += cost[s].work[k];
+done:
+    v->passes = p->passes, v->seen = p->seen, v->memory = p->memory; // take, also of what failed
+    osh_free(cx, cost);
+    return rc;
+}
+
+void osh_plan_traversed(osh_plan *p)
+{
+    osh_memory all = {0};
+    int64_t read = 0;
+    int highest = 0;
+    for (int t = 0; t < p->n_traversals; t++) {
+        const osh_memory *m = &p->traversals[t].memory;
+        if (m->host_peak > p->traversals[highest].memory.host_peak) highest = t;
+        if (m->device_peak > all.device_peak) all.device_peak = m->device_peak;
+        if (m->scratch_peak > all.scratch_peak) all.scratch_peak = m->scratch_peak;
+        if (m->least_host > all.least_host) all.least_host = m->least_host;
+        if (m->least_device > all.least_device) all.least_device = m->least_device;
+        if (m->least_scratch > all.least_scratch) all.least_scratch = m->least_scratch;
+        for (int i = 0; t && i < m->n_visits; i++) read += m->visits[i].read_bytes;
+    }
+    osh_plan_traverse(p, highest);
+    p->memory.device_peak = all.device_peak, p->memory.scratch_peak = all.scratch_peak;
+    p->memory.least_host = all.least_host, p->memory.least_device = all.least_device;
+    p->memory.least_scratch = all.least_scratch;
+    p->memory.read_bytes = p->traversals[0].memory.read_bytes + read;
+}
+
+osh_status osh_plan_traversals(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const char *asked = p->opt->pipeline;
+    bool independent = asked && !strcmp(asked, "independent") && !p->opt->survey &&
+                       p->pipeline == OSH_PIPELINE_SEQUENTIAL;
+    int *of = NULL, n = 0; // own: [modifiers]
+    if (independent) {
+        OSH_NEW(cx, of, p->recipe->n);
+        n = number(of, p->recipe);
+    }
+    if (n < 2) {
+        rc = osh_plan_memory(cx, p);
+        goto done;
+    }
+    OSH_TRY(refuse(cx, p));
+    for (int i = 0; i < p->n_linears; i++) OSH_TRY(choose(cx, p, of, &p->linears[i]));
+    for (int i = 0; i < p->n_folds; i++) p->folds[i].home = p->folds[i].subgraph;
+    OSH_NEW(cx, p->traversals, n);
+    osh_free(cx, p->passes), osh_free(cx, p->seen);
+    p->passes = NULL, p->seen = NULL, p->n_traversals = n;
+    for (size_t m = 0; m < p->recipe->n; m++)
+        if (of[m] >= 0) p->traversals[of[m]].modifier = (int)m;
+    for (int t = 0; t < n; t++) OSH_TRY(plan_one(cx, p, t));
+    osh_plan_traversed(p);
+done:
+    osh_free(cx, of);
+    return rc;
+}
+
+void osh_plan_traversals_free(osh_ctx *cx, osh_plan *p)
+{
+    if (!p->traversals) return;
+    for (int t = 0; t < p->n_traversals; t++) {
+        osh_traversal *v = &p->traversals[t];
+        osh_free(cx, v->passes);
+        osh_free(cx, v->seen);
+        osh_free(cx, v->memory.visits);
+        osh_places_free(cx, v->memory.places);
+    }
+    osh_free(cx, p->traversals);
+    p->traversals = NULL, p->passes = NULL, p->seen = NULL;
+    p->memory.visits = NULL, p->memory.places = NULL;
+}
