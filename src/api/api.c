@@ -3,8 +3,8 @@
 
 #include "api/api.h"
 #include "api/evaluate.h"
-#include "api/experts.h"
 #include "api/largest.h"
+#include "api/measured.h"
 #include "api/mixed.h"
 #include "base/buf.h"
 #include "base/file.h"
@@ -236,8 +236,8 @@ done:
     return rc;
 }
 
-/* With experts to leave out: they are measured first. */
-static osh_status compress_without_experts(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
+/* What the recipe wants to know of the model is measured first. */
+static osh_status compress_measured(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
     osh_options with = *opt; // views
@@ -246,13 +246,13 @@ static osh_status compress_without_experts(osh_ctx *cx, const osh_options *opt, 
     OSH_TRY(osh_isa_use(cx, opt->isa));
     if (!opt->output) OSH_FAIL(cx, OSH_E_USAGE, "--output is not given");
     if (osh_wants_choice(opt))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "--target-bits and --target-size do not go with REAPPruningModifier: want its "
-                 "output first, and them on that");
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "--target-bits and --target-size do not go with REAPPruningModifier, nor with "
+                 "sparsity_profile owl: want the output of that first, and them on it");
     OSH_TRY(osh_output_claim(cx, opt));
-    OSH_TRY(osh_experts_choose(cx, &recipe, &report, opt, sink, user));
+    OSH_TRY(osh_measure(cx, &recipe, &report, opt, sink, user));
     with.chosen = recipe;
     OSH_TRY(compress(cx, &with, sink, user));
-    OSH_TRY(osh_experts_report(cx, recipe, report));
+    OSH_TRY(osh_measure_report(cx, recipe, report));
 done:
     osh_free(cx, recipe);
     osh_free(cx, report);
@@ -264,9 +264,9 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
     osh_status rc = OSH_OK;
     if (opt->eval && !osh_file_exists(opt->eval) && !osh_dir_exists(opt->eval))
         OSH_FAIL(cx, OSH_E_USAGE, "--eval %s: no such file", opt->eval);
-    bool chosen = osh_wants_choice(opt) && !opt->only_largest_layer, experts = false;
-    OSH_TRY(osh_wants_experts(cx, &experts, opt));
-    if (experts && !opt->only_largest_layer) OSH_TRY(compress_without_experts(cx, opt, sink, user));
+    bool chosen = osh_wants_choice(opt) && !opt->only_largest_layer, measured = false;
+    OSH_TRY(osh_wants_measure(cx, &measured, opt));
+    if (measured && !opt->only_largest_layer) OSH_TRY(compress_measured(cx, opt, sink, user));
     else OSH_TRY(chosen ? compress_chosen(cx, opt, sink, user) : compress(cx, opt, sink, user));
     if (opt->eval && !opt->only_largest_layer) OSH_TRY(osh_evaluate(cx, opt, sink, user));
 done:
@@ -279,10 +279,10 @@ osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, voi
     osh_plan *p = NULL; // own
     char *text = NULL, *before = NULL; // own
     OSH_TRY(check_model(cx, opt));
-    bool experts = false;
+    bool measured = false;
     if (osh_wants_choice(opt)) OSH_TRY(osh_choice_plan(cx, &before, opt));
-    else OSH_TRY(osh_wants_experts(cx, &experts, opt));
-    if (experts) OSH_TRY(osh_experts_plan(cx, &before, opt));
+    else OSH_TRY(osh_wants_measure(cx, &measured, opt));
+    if (measured) OSH_TRY(osh_measure_plan(cx, &before, opt));
     if (opt->output) OSH_TRY(osh_output_claim(cx, opt));
     OSH_TRY(osh_plan_new(cx, &p, opt));
     OSH_TRY(opt->largest_layer ? osh_print_largest(cx, &text, p, opt->json) : osh_plan_print(cx, &text, p, opt->json));

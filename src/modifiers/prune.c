@@ -17,6 +17,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 typedef enum { PRUNE_SPARSEGPT, PRUNE_WANDA, PRUNE_MAGNITUDE, PRUNE_CONSTANT } prune_kind;
 extern const osh_modifier_type osh_modifier_sparsegpt, osh_modifier_wanda, osh_modifier_magnitude,
@@ -31,6 +32,7 @@ typedef struct prune {
     int64_t of, each; // so many of each so many columns; 0: any
     osh_strs targets; // own: until there is a scheme
     bool aimed;       // targets are given
+    osh_owl owl;
 } prune;
 
 static const osh_field sparsegpt_fields[] = {
@@ -95,12 +97,84 @@ static osh_status read_structure(osh_ctx *cx, prune *p, const osh_modifier *m, c
     return OSH_OK;
 }
 
-static osh_status refuse_owl(osh_ctx *cx, const osh_yaml *v, const char *key, const char *what)
+/* ---- OWL ---- */
+
+const osh_owl *osh_owl_of(const osh_modifier *m)
 {
+    const prune *p = m->type->prunes ? m->args : NULL;
+    return p && p->owl.asked ? &p->owl : NULL;
+}
+
+static osh_status read_above_0(osh_ctx *cx, double *out, const osh_yaml *v, const char *key, const char *what)
+{
+    char *end = NULL;
+    double x = v->text ? strtod(v->text, &end) : -1;
+    *out = NAN;
     if (v->kind == OSH_Y_NULL) return OSH_OK;
-    return osh_fail(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: %s: what OWL makes of a model's outliers takes a traversal of "
-                    "its own, which this version does not make: want sparsity as a list, one for each target", what,
-                    v->line, v->column, key);
+    if (!v->text || end == v->text || *end || !(x > 0 && isfinite(x)))
+        return osh_fail(cx, OSH_E_USAGE, "%s:%d:%d: %s: want a number above 0, got '%s'", what, v->line, v->column, key,
+                        v->text ? v->text : "a list or map");
+    *out = x;
+    return OSH_OK;
+}
+
+static osh_status read_shares(osh_ctx *cx, osh_owl *o, const osh_yaml *v, const char *what)
+{
+    osh_status rc = OSH_OK;
+    if (v->kind != OSH_Y_MAP || !v->n || o->shares)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: layer_sparsities: want a map from decoder layers to sparsities, as a run "
+                 "writes it, once", what, v->line, v->column);
+    OSH_NEW(cx, o->shares, v->n);
+    for (; o->n_shares < v->n; o->n_shares++) {
+        osh_layer_share *s = &o->shares[o->n_shares];
+        OSH_TRY(one_share(cx, &s->sparsity, v->items[o->n_shares], "layer_sparsities", what));
+        if (!(s->layer = osh_strdup(cx, v->keys[o->n_shares]->text)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a layer's name");
+    }
+done:
+    return rc;
+}
+
+/* *known false: no key of OWL's. */
+static osh_status owl_key(osh_ctx *cx, osh_owl *o, const char *key, const osh_yaml *v, bool *known, const char *what)
+{
+    osh_status rc = OSH_OK;
+    *known = true;
+    if (!strcmp(key, "sparsity_profile")) {
+        o->asked = v->kind != OSH_Y_NULL;
+        if (o->asked && (!v->text || strcasecmp(v->text, "owl")))
+            OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: sparsity_profile '%s': want owl", what, v->line, v->column,
+                     v->text ? v->text : "");
+    } else if (!strcmp(key, "owl_m")) {
+        OSH_TRY(read_above_0(cx, &o->m, v, key, what));
+    } else if (!strcmp(key, "owl_lmbda")) {
+        OSH_TRY(read_above_0(cx, &o->lmbda, v, key, what));
+    } else if (!strcmp(key, "layer_sparsities")) {
+        OSH_TRY(read_shares(cx, o, v, what));
+    } else {
+        *known = false;
+    }
+done:
+    return rc;
+}
+
+static osh_status owl_resolve(osh_ctx *cx, prune *p, const char *name)
+{
+    osh_status rc = OSH_OK;
+    osh_owl *o = &p->owl;
+    bool m = o->m > 0, lmbda = o->lmbda > 0; // 0, NAN: not given
+    if ((o->asked || m || lmbda || o->n_shares) && !(o->asked && m && lmbda))
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: sparsity_profile owl, owl_m and owl_lmbda go together: want all of them, or "
+                 "none", name);
+    if (o->asked && p->n != 1)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: sparsity_profile owl shares out one sparsity among the layers: want one number",
+                 name);
+    if (o->asked && p->each)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: mask_structure %lld:%lld decides every layer's sparsity, and sparsity_profile "
+                 "owl another: want one of them", name, (long long)p->of, (long long)p->each);
+    if (o->asked) o->sparsity = p->sparsity[0];
+done:
+    return rc;
 }
 
 /* Keys of a schedule: what they decide is over when there is one step. */
@@ -138,8 +212,8 @@ static osh_status prune_key(osh_ctx *cx, osh_modifier *m, const char *key, const
         OSH_TRY(read_structure(cx, p, m, v, what));
     } else if (!strcmp(key, mask ? "sparsity" : "final_sparsity")) {
         OSH_TRY(read_sparsity(cx, p, v, key, what));
-    } else if (mask && (!strcmp(key, "sparsity_profile") || !strcmp(key, "owl_m") || !strcmp(key, "owl_lmbda"))) {
-        OSH_TRY(refuse_owl(cx, v, key, what));
+    } else if (mask) {
+        OSH_TRY(owl_key(cx, &p->owl, key, v, known, what));
     } else if (kind == PRUNE_MAGNITUDE) {
         OSH_TRY(of_schedule(cx, v, key, known, what));
     } else {
@@ -160,6 +234,7 @@ static osh_status prune_resolve(osh_ctx *cx, osh_modifier *m)
     if (p->each && p->block_size % p->each && kind_of(m) == PRUNE_SPARSEGPT)
         OSH_FAIL(cx, OSH_E_USAGE, "%s: block_size %lld is no multiple of the %lld columns of mask_structure",
                  m->type->name, (long long)p->block_size, (long long)p->each);
+    OSH_TRY(owl_resolve(cx, p, m->type->name));
     if (!p->aimed) {
         OSH_NEW(cx, p->targets.items, 1);
         if (!(p->targets.items[0] = osh_strdup(cx, "Linear"))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for targets");
@@ -182,6 +257,8 @@ static void prune_end(osh_ctx *cx, osh_modifier *m)
 {
     prune *p = m->args;
     osh_free(cx, p->sparsity);
+    for (size_t i = 0; i < p->owl.n_shares; i++) osh_free(cx, p->owl.shares[i].layer);
+    osh_free(cx, p->owl.shares);
     osh_strs_deinit(cx, &p->targets);
 }
 

@@ -38,6 +38,28 @@ done:
     return rc;
 }
 
+/* Of OWL: the decoder layer around it, and its share; before they are measured all have the same. */
+static osh_status share_of(osh_ctx *cx, double *out, const osh_plan *p, const osh_map *modules, const osh_owl *owl,
+                           const char *name)
+{
+    const char *cls = p->graph ? p->graph->layer_class : NULL;
+    int64_t at = -1;
+    for (size_t n = strlen(name); n && modules; n--) {
+        if (name[n] && name[n] != '.') continue;
+        if (!osh_map_get(modules, name, n, &at) || !cls || strcmp(p->graph->modules[at].cls, cls)) continue;
+        *out = owl->sparsity;
+        for (size_t i = 0; i < owl->n_shares; i++) {
+            const osh_layer_share *s = &owl->shares[i];
+            *out = s->sparsity;
+            if (strlen(s->layer) == n && !memcmp(s->layer, name, n)) return OSH_OK;
+        }
+        if (!owl->n_shares) return OSH_OK;
+        return osh_fail(cx, OSH_E_USAGE, "layer_sparsities: %.*s is not in it", (int)n, name);
+    }
+    return osh_fail(cx, OSH_E_USAGE, "%s lies in no decoder layer, and sparsity_profile owl has a sparsity for each of "
+                    "these: want it in ignore", name);
+}
+
 static osh_status prune_by(osh_ctx *cx, osh_plan *p, const osh_map *modules, int m, osh_prunable *of, int64_t n_of)
 {
     osh_status rc = OSH_OK;
@@ -64,8 +86,12 @@ static osh_status prune_by(osh_ctx *cx, osh_plan *p, const osh_map *modules, int
             osh_log(cx, OSH_LOG_WARN, "lm_head is pruned, too, as %s of LLM Compressor does it: want it in ignore to "
                     "keep it", mod->type->name);
     }
-    for (int64_t i = 0; i < n_of; i++)
-        if (of[i].modifier == m) OSH_TRY(osh_prune_sparsity(cx, &of[i].sparsity, mod, of[i].aimed, n));
+    const osh_owl *owl = osh_owl_of(mod);
+    for (int64_t i = 0; i < n_of; i++) {
+        if (of[i].modifier != m) continue;
+        if (owl) OSH_TRY(share_of(cx, &of[i].sparsity, p, modules, owl, of[i].name));
+        else OSH_TRY(osh_prune_sparsity(cx, &of[i].sparsity, mod, of[i].aimed, n));
+    }
 done:
     return rc;
 }

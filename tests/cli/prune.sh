@@ -96,6 +96,34 @@ if [ -z "$SANITIZED" ]; then
     done
 fi
 
+# OWL: a sparsity for each layer, near those that LLM Compressor's definition has (tests/golden/prune/owl.py)
+owl='{sparsity: 0.5, sparsity_profile: OWL, owl_m: 3, owl_lmbda: 0.1, targets: [LlamaDecoderLayer]}'
+recipe owl "WandaPruningModifier: $owl"
+one owl plain --threads 1 >/dev/null
+sums plain >want
+python3 - "$OSH_SOURCE_DIR/tests/golden/prune/owl.json" <<'P'
+import json, re, struct, sys
+found = json.loads(re.search("layer_sparsities: (.*)", open("plain/recipe.yaml").read())[1])
+want = json.load(open(sys.argv[1]))
+assert found.keys() == want.keys() and all(abs(found[k] - want[k]) < 0.005 for k in want), (found, want)
+raw = open("plain/model.safetensors", "rb").read()
+n = struct.unpack("<Q", raw[:8])[0]
+for name, e in json.loads(raw[8:8 + n]).items():
+    if not name.endswith("_proj.weight"):
+        continue
+    w = struct.unpack(f"<{e['shape'][0] * e['shape'][1]}H", raw[8 + n + e["data_offsets"][0]:8 + n + e["data_offsets"][1]])
+    zeros = sum(x & 0x7fff == 0 for x in w) / len(w)
+    assert abs(zeros - found[".".join(name.split(".")[:3])]) < 0.01, (name, zeros)
+P
+one owl out --threads 3 --batch-size 4 >/dev/null
+same out want "OWL, threads and batch"
+"$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "OWL: verify"; }
+"$ONESHOT" plan --model "$model" --recipe owl.yaml "${data[@]}" >plan.txt
+grep -q '^outliers of the layers are measured first' plan.txt || { cat plan.txt; fail "OWL: not in the plan"; }
+one owl plain | grep -q 'is finished' || fail "OWL: not known again"
+rm -rf plain
+echo "outliers of layers"
+
 refused() { # modifiers, part of the message, flags
     recipe bad "$1" "${4:-}"
     code=0
@@ -107,7 +135,10 @@ refused 'SparseGPTModifier: {}' "says neither sparsity nor mask_structure N:M"
 refused 'SparseGPTModifier: {sparsity: 0.5, mask_structure: "4:4"}' "mask_structure '4:4': want N:M with N below M"
 refused 'SparseGPTModifier: {sparsity: 0.5, mask_structure: "2:24"}' "block_size 128 is no multiple of the 24 columns"
 refused 'WandaPruningModifier: {sparsity: 0.5, mask_structure: "2:7"}' "which mask_structure 2:7 does not divide"
-refused 'SparseGPTModifier: {sparsity: 0.5, sparsity_profile: owl, owl_m: 5, owl_lmbda: 0.1}' "OWL"
+refused 'SparseGPTModifier: {sparsity: 0.5, sparsity_profile: owl, owl_m: 5, owl_lmbda: 0.1}' "lm_head lies in no decoder layer"
+refused 'SparseGPTModifier: {sparsity: 0.5, sparsity_profile: owl, owl_m: 5}' "owl_m and owl_lmbda go together"
+refused 'WandaPruningModifier: {sparsity: 0.5, mask_structure: "2:4", sparsity_profile: owl, owl_m: 5, owl_lmbda: 0.1}' \
+    "mask_structure 2:4 decides"
 refused 'WandaPruningModifier: {sparsity: [0.5, 0.6], targets: LlamaDecoderLayer}' "has 2 sparsities, and its targets are 4"
 refused 'WandaPruningModifier: {sparsity: 0.5, block_size: 3}' "unknown key 'block_size'"
 refused 'MagnitudePruningModifier: {final_sparsity: 0.5, mask_structure: filter}' "want unstructured"

@@ -1,0 +1,243 @@
+/* measured.c - see measured.h. What was measured is a key of the output's recipe.yaml; until there is an output a job
+ * that was killed measures again, and finds the same. */
+#include "api/measured.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/xxh3.h"
+#include "eval/experts.h"
+#include "eval/owl.h"
+#include "modifiers/experts.h"
+#include "ops/isa.h"
+#include "output/emit.h"
+#include "plan/experts.h"
+#include "plan/identity.h"
+#include "plan/memory.h"
+
+typedef struct asked { // by a modifier of the recipe
+    size_t at;            // which
+    const osh_reap *reap; // views: one of the two, or neither
+    const osh_owl *owl;
+    bool known;           // the recipe has what would be measured
+} asked;
+
+static osh_status find_asked(osh_ctx *cx, asked *out, const osh_recipe *r)
+{
+    osh_status rc = OSH_OK;
+    *out = (asked){0};
+    for (size_t i = 0; i < r->n; i++) {
+        const osh_reap *reap = osh_reap_of(&r->modifiers[i]);
+        const osh_owl *owl = osh_owl_of(&r->modifiers[i]);
+        if (!reap && !owl) continue;
+        if (out->reap || out->owl)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s and %s are both measured before the run: want one of them, and its "
+                     "output as the --model of the other", r->modifiers[out->at].type->name,
+                     r->modifiers[i].type->name);
+        *out = (asked){i, reap, owl, reap ? reap->n_kept > 0 : owl->n_shares > 0};
+    }
+done:
+    return rc;
+}
+
+osh_status osh_wants_measure(osh_ctx *cx, bool *wants, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    osh_recipe *r = NULL; // own
+    asked a;
+    *wants = false;
+    if (!opt->recipe || opt->chosen) goto done;
+    OSH_TRY(osh_recipe_open(cx, &r, opt->recipe, opt->quality));
+    OSH_TRY(find_asked(cx, &a, r));
+    *wants = (a.reap || a.owl) && !a.known;
+done:
+    osh_recipe_free(cx, r);
+    return rc;
+}
+
+typedef struct measuring {
+    osh_options opt; // views of the job's
+    osh_plan *p;     // own
+    asked a;
+    osh_reaping *r;  // own: of experts, or
+    osh_owl_measure *owl; // own: of outliers
+    char *mark;      // own: the line of a recipe by which it is known
+    int64_t peak;    // host bytes, predicted
+} measuring;
+
+static void measuring_end(osh_ctx *cx, measuring *m)
+{
+    osh_reaping_close(cx, m->r);
+    osh_owl_close(cx, m->owl);
+    osh_plan_free(cx, m->p);
+    osh_free(cx, m->mark);
+}
+
+static osh_status measuring_begin(osh_ctx *cx, measuring *m, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    osh_identity *id = NULL; // own
+    char *text = NULL;       // own
+    int64_t bytes = 0;
+    *m = (measuring){.opt = *opt};
+    m->opt.measure = true, m->opt.device = "cpu", m->opt.device_memory = 0, m->opt.profile = NULL;
+    OSH_TRY(osh_plan_new(cx, &m->p, &m->opt));
+    OSH_TRY(osh_identity_new(cx, &id, m->p));
+    OSH_TRY(osh_identity_json(cx, &text, id, OSH_IDENTITY_FIELDS));
+    if (!(m->mark = osh_sprintf(cx, "# measured %016llx\n", (unsigned long long)XXH3_64bits(text, strlen(text)))))
+        OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(find_asked(cx, &m->a, m->p->recipe));
+    if (m->a.reap) {
+        OSH_TRY(osh_reaping_open(cx, &m->r, m->p));
+        OSH_TRY(osh_reaping_bytes(cx, &bytes, m->r));
+    } else {
+        OSH_TRY(osh_owl_open(cx, &m->owl, m->p, m->a.owl));
+        OSH_TRY(osh_owl_bytes(cx, &bytes, m->owl));
+    }
+    m->peak = bytes + m->p->memory.base_bytes;
+    if (opt->host_memory > 0 && m->peak + OSH_ISA_NOISE_BYTES > opt->host_memory)
+        OSH_FAIL(cx, OSH_E_USAGE, "--host-memory %lld bytes cannot be held where %s are measured, with all samples "
+                 "in memory: the smallest that would do is %lld", (long long)opt->host_memory,
+                 m->a.reap ? "experts" : "outliers", (long long)(m->peak + OSH_ISA_NOISE_BYTES));
+done:
+    osh_identity_free(cx, id);
+    osh_free(cx, text);
+    return rc;
+}
+
+/* own; in both YAML and JSON a map of lists. */
+static osh_status print_kept(osh_ctx *cx, char **out, const osh_experts *x)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b; // own
+    osh_buf_init(&b, 0);
+    for (int l = 0; l < x->n; l++) {
+        OSH_TRY(osh_buf_printf(cx, &b, "%s\"%s\": [", l ? ", " : "{", x->layers[l].name));
+        for (int k = 0; k < x->n_kept; k++)
+            OSH_TRY(osh_buf_printf(cx, &b, "%s%d", k ? ", " : "", x->layers[l].kept[k]));
+        OSH_TRY(osh_buf_printf(cx, &b, "]"));
+    }
+    OSH_TRY(osh_buf_printf(cx, &b, "}"));
+    if (!(*out = osh_strdup(cx, b.data))) OSH_TRY(OSH_E_NOMEM);
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+/* An output of this very job is there: its recipe. */
+static osh_status look_for_output(osh_ctx *cx, char **recipe, const measuring *m, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    char *path = osh_path_join(cx, opt->output, "recipe.yaml"), *text = NULL; // own
+    size_t n = 0;
+    if (!path) OSH_TRY(OSH_E_NOMEM);
+    if (opt->overwrite || opt->restart || !osh_file_exists(path)) goto done;
+    OSH_TRY(osh_file_read_all(cx, &text, &n, path, (size_t)1 << 24));
+    if (strstr(text, m->mark)) *recipe = text, text = NULL; // give
+done:
+    osh_free(cx, path);
+    osh_free(cx, text);
+    return rc;
+}
+
+/* The same of sparsities. */
+static osh_status print_shares(osh_ctx *cx, char **out, const osh_layer_share *shares, int n)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b; // own
+    osh_buf_init(&b, 0);
+    for (int l = 0; l < n; l++)
+        OSH_TRY(osh_buf_printf(cx, &b, "%s\"%s\": %.10g", l ? ", " : "{", shares[l].layer, shares[l].sparsity));
+    if (!(*out = osh_sprintf(cx, "%s}", b.data))) OSH_TRY(OSH_E_NOMEM);
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+/* line: the key for the recipe; said: what is said of it; own. */
+static osh_status measuring_run(osh_ctx *cx, char **line, char **said, measuring *m, osh_progress *pr)
+{
+    osh_status rc = OSH_OK;
+    const osh_layer_share *shares = NULL; // view
+    char *found = NULL;                   // own
+    const osh_experts *x = m->p->experts;
+    double least = 1, most = 0;
+    int n = 0;
+    if (m->a.reap) {
+        OSH_TRY(osh_reaping_run(cx, m->r, pr));
+        OSH_TRY(print_kept(cx, &found, x));
+        *said = osh_sprintf(cx, "experts: %d of %d left in each of %d layers\n", x->n_kept, x->n_all, x->n);
+    } else {
+        OSH_TRY(osh_owl_run(cx, &shares, &n, m->owl, pr));
+        OSH_TRY(print_shares(cx, &found, shares, n));
+        for (int l = 0; l < n; l++) {
+            if (shares[l].sparsity < least) least = shares[l].sparsity;
+            if (shares[l].sparsity > most) most = shares[l].sparsity;
+        }
+        *said = osh_sprintf(cx, "sparsity: from %.4f to %.4f in %d layers\n", least, most, n);
+    }
+    *line = osh_sprintf(cx, "%s: %s", m->a.reap ? "retained" : "layer_sparsities", found);
+    if (!*said || !*line) OSH_TRY(OSH_E_NOMEM);
+done:
+    osh_free(cx, found);
+    return rc;
+}
+
+osh_status osh_measure(osh_ctx *cx, char **recipe, char **report, const osh_options *opt, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    measuring m; // own
+    osh_progress pr = {.budget_bytes = opt->host_memory};
+    char *line = NULL, *said = NULL; // own
+    *recipe = *report = NULL;
+    OSH_TRY(measuring_begin(cx, &m, opt));
+    OSH_TRY(look_for_output(cx, recipe, &m, opt));
+    if (*recipe) goto done;
+    osh_mem_limit(cx, OSH_MEM_HOST, m.peak);
+    OSH_TRY(measuring_run(cx, &line, &said, &m, &pr));
+    osh_mem_limit(cx, OSH_MEM_HOST, 0);
+    OSH_TRY(osh_recipe_with_line(cx, recipe, m.p->recipe, m.mark, (int)m.a.at, line));
+    if (m.a.reap && m.a.reap->report_path && !(*report = osh_strdup(cx, m.a.reap->report_path)))
+        OSH_TRY(OSH_E_NOMEM);
+    if (sink) sink(user, said, strlen(said));
+done:
+    osh_free(cx, line);
+    osh_free(cx, said);
+    measuring_end(cx, &m);
+    return rc;
+}
+
+osh_status osh_measure_report(osh_ctx *cx, const char *recipe, const char *report)
+{
+    osh_status rc = OSH_OK;
+    char *text = NULL; // own
+    const char *at = strstr(recipe, "retained: "), *end = at ? strchr(at, '\n') : NULL;
+    if (!report || !end) goto done;
+    at += strlen("retained: ");
+    if (!(text = osh_sprintf(cx, "%.*s\n", (int)(end - at), at))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_file_write_all(cx, report, text, strlen(text)));
+done:
+    osh_free(cx, text);
+    return rc;
+}
+
+osh_status osh_measure_plan(osh_ctx *cx, char **text, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    measuring m; // own
+    OSH_TRY(measuring_begin(cx, &m, opt));
+    const osh_experts *x = m.p->experts;
+    double mb = (double)m.peak / 1e6;
+    if (x)
+        *text = osh_sprintf(cx, "experts are measured first: %d of %d are left in each of %d layers, host memory %.1f "
+                            "MB, predicted; below, as if it were the first ones\n\n", x->n_kept, x->n_all, x->n, mb);
+    else
+        *text = osh_sprintf(cx, "outliers of the layers are measured first, host memory %.1f MB, predicted; below, as "
+                            "if sparsity were the same in all\n\n", mb);
+    if (!*text) rc = OSH_E_NOMEM;
+done:
+    measuring_end(cx, &m);
+    return rc;
+}

@@ -1,0 +1,16 @@
+/* measured.h - jobs of which something is measured first: which experts go (REAP), how much of each layer becomes 0
+ * (OWL). Then comes the run, with a recipe that says it. */
+#ifndef OSH_API_MEASURED_H
+#define OSH_API_MEASURED_H
+#include "base/profile.h"
+#include "plan/options.h"
+
+/* Whether the recipe asks for that and does not say what would be found. */
+osh_status osh_wants_measure(osh_ctx *cx, bool *wants, const osh_options *opt);
+/* The recipe with it, own; *report: what report_path gets, own, NULL: none is given. */
+osh_status osh_measure(osh_ctx *cx, char **recipe, char **report, const osh_options *opt, osh_sink sink, void *user);
+/* Of a run with that recipe, when it is complete. */
+osh_status osh_measure_report(osh_ctx *cx, const char *recipe, const char *report);
+/* What measuring would take, for a plan. own */
+osh_status osh_measure_plan(osh_ctx *cx, char **text, const osh_options *opt);
+#endif
