@@ -19,6 +19,7 @@ enum { // statistics of a value, bit set
     OSH_STAT_SHIFT = 4,   // (X0 - X)^T X, f32 [I, I], X0: what it is in the original model
     OSH_STAT_SQUARES = 8, // sum of X^2 of each channel, f64 [I]; a search of ranges weighs channels by it
     OSH_STAT_CACHE = 16,  // range of the keys and of the values of the attention that makes it, or of what it becomes
+    OSH_STAT_PEAKS = 64,  // sum over tokens of the largest square in each; of a survey
     OSH_STAT_BLOCK = 32   // in the place of the first and the third: what its block reads, and puts out in the original
                           // model; the plan says where (plan/blocks.h)
 };
@@ -50,6 +51,7 @@ struct osh_linear_job { // one Linear to be quantized
     double sparsity;            // for a modifier that prunes
     const double *care;         // view [O]: what the square of an error of each output is worth; NULL: 1
     const double *care_in;      // view [I]: the same of the input, for all Linears that read it; NULL: not known
+    double peaks;               // OSH_STAT_PEAKS of the input; 0: not known
     void *cache;                // own: scales and zero points of keys and values, as they are stored behind each
                                 // other; NULL: the Linear has none
     void *room;                 // view: for codes, [O, I] bytes, where the modifier works by rows; NULL: codes is made

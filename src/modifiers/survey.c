@@ -16,7 +16,8 @@
  *
  *   v_j = A (s / t)^2 / 12 + H_jj r        A = max(max_j H_jj, 2 ln(g) mean_j H_jj) over the g columns of a group
  *
- * A is that of one outlying channel, or of a normal distribution, whichever is larger; r is 0 for integers, and of a
+ * Of whole tokens A is known (token_peaks). Of groups it is taken for that of one outlying channel, or of a normal
+ * distribution, whichever is larger; r is 0 for integers, and of a
  * float with d digits behind the first its relative error's mean square, 0.541 2^(-2 d) / 12. */
 #include "modifiers/survey.h"
 
@@ -68,7 +69,8 @@ void osh_survey_name(char *out, size_t cap, const osh_modifier *m)
 
 static unsigned wants(const osh_modifier *m, const osh_q_scheme *s)
 {
-    return s->weights.present ? OSH_STAT_HESSIAN | (osh_scheme_wants(s) & OSH_STAT_SQUARES) : 0;
+    unsigned inputs = osh_survey_of_inputs(m) ? OSH_STAT_PEAKS : 0;
+    return s->weights.present ? OSH_STAT_HESSIAN | inputs | (osh_scheme_wants(s) & OSH_STAT_SQUARES) : 0;
 }
 
 typedef struct scan { // of one weight under one candidate
@@ -113,8 +115,8 @@ done:
     return rc;
 }
 
-/* v [I] of dynamic inputs, from the diagonal of H. */
-static void input_variances(float *v, const osh_q_args *a, const float *diag, int64_t I)
+/* v [I] of dynamic inputs, from the diagonal of H and OSH_STAT_PEAKS. */
+static void input_variances(float *v, const osh_q_args *a, const float *diag, double peaks, int64_t I)
 {
     osh_grid grid = osh_grid_of(a->bits, a->type == OSH_Q_FLOAT);
     double step = grid.digits ? ldexp(1, grid.least) : 1, top = grid.hi + (grid.digits ? 0 : 0.5);
@@ -125,6 +127,7 @@ static void input_variances(float *v, const osh_q_args *a, const float *diag, in
         double most = 0, sum = 0;
         for (int64_t i = first; i < first + n; i++) sum += diag[i], most = diag[i] > most ? diag[i] : most;
         double usual = 2 * log((double)n) * sum / (double)n, all = most > usual ? most : usual;
+        if (n == I && peaks > 0) all = peaks;
         for (int64_t i = first; i < first + n; i++)
             v[i] = (float)(all * (step / top) * (step / top) / 12 + diag[i] * relative);
     }
@@ -154,7 +157,7 @@ static osh_status lose(osh_ctx *cx, double *loss, const osh_modifier *m, const o
     *loss = 0;
     OSH_TRY(scan_all(cx, loss, &s));
     if (!c->diag || !of->inputs.present) goto done;
-    input_variances(c->input, &of->inputs, c->diag, I);
+    input_variances(c->input, &of->inputs, c->diag, j->peaks, I);
     for (int64_t i = 0; j->care_in && i < I; i++) *loss += j->care_in[i] * c->input[i] / c->n;
     if (j->care_in) goto done;
     s.codes = NULL, s.cost = c->input;

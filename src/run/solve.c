@@ -199,7 +199,8 @@ static osh_status solve_group(osh_ctx *cx, osh_run *r, const osh_solving *s, int
         jobs[n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = w->w[l->weight], .shift = d,
                                    .keep_w = !s->in_memory, .done = take, .user = &to, .sparsity = l->sparsity,
                                    .care = l->care ? l->care->data : NULL,
-                                   .care_in = care_in ? care_in->data : NULL, .n_tokens = p->data.offsets[p->data.n]};
+                                   .care_in = care_in ? care_in->data : NULL, .n_tokens = p->data.offsets[p->data.n],
+                                   .peaks = osh_stats_peaks(stats, lead->input)};
         if (w->device) jobs[n].w = w->host[l->weight], jobs[n].device_w = w->w[l->weight];
         jobs[n].pack = w->device && l->format->pack_rows;
         which[n++] = i;

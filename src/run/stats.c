@@ -17,6 +17,8 @@ typedef struct sums {     // of a value; own
     osh_tensor *hessian, *shift;
     osh_tensor *squares;  // F64 [I]
     osh_tensor *minmax;   // on a device, F32 [samples, 2]
+    bool peaked;          // the next is wanted
+    double peaks;         // OSH_STAT_PEAKS
 } sums;
 
 typedef enum { LOOK_ALL, LOOK_FIRST, LOOK_KEPT } look; // by all; of what looks twice the first, the second
@@ -127,6 +129,7 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
             OSH_TRY(osh_tensor_new(cx, &of->squares, OSH_F64, 1, &l->I));
             OSH_TRY(osh_tensor_zero(cx, of->squares));
         }
+        of->peaked |= (l->wants & OSH_STAT_PEAKS) != 0;
         if (l->wants & OSH_STAT_HESSIAN) OSH_TRY(new_square(cx, s, OSH_LAYOUT_HESSIAN, l->input, l->I));
         if (l->shift) OSH_TRY(new_square(cx, s, OSH_LAYOUT_SHIFT, l->input, l->I));
     }
@@ -180,6 +183,12 @@ osh_tensor *osh_stats_shift(const osh_stats *s, int value)
 {
     const sums *of = sums_of(s, value);
     return of ? of->shift : NULL;
+}
+
+double osh_stats_peaks(const osh_stats *s, int value)
+{
+    const sums *of = sums_of(s, value);
+    return of ? of->peaks : 0;
 }
 
 void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value)
@@ -282,7 +291,7 @@ static osh_status feed_wanted(osh_ctx *cx, osh_stats *s, int value, int original
                               const osh_batch *b)
 {
     osh_status rc = OSH_OK;
-    const sums *of = sums_of(s, value);
+    sums *of = sums_of(s, value);
     bool all = s->look == LOOK_ALL;
     if (of->hessian && all) {
         osh_op_args a = {.in = {x}, .out = {of->hessian}, .seqs = &b->seqs};
@@ -295,6 +304,11 @@ static osh_status feed_wanted(osh_ctx *cx, osh_stats *s, int value, int original
     if (of->squares && all) {
         osh_op_args a = {.in = {x}, .out = {of->squares}, .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("channel_squares"), &a));
+    }
+    if (of->peaked && all) {
+        osh_tensor peaks = osh_tensor_view(OSH_F64, 1, (int64_t[]){1}, &of->peaks);
+        osh_op_args a = {.in = {x}, .out = {&peaks}, .seqs = &b->seqs};
+        OSH_TRY(osh_op_run(cx, osh_op_find("token_peaks"), &a));
     }
     if (of->minmax) {
         OSH_TRY(feed_minmax(cx, s, value, x, b));

@@ -20,6 +20,7 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
 osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s);
 osh_tensor *osh_stats_hessian(const osh_stats *s, int value); // view; NULL: none
 osh_tensor *osh_stats_shift(const osh_stats *s, int value);   // the same of (X0 - X)^T X
+double osh_stats_peaks(const osh_stats *s, int value);         // OSH_STAT_PEAKS; 0: not wanted
 /* What channels of a value weigh: their mean squares over the mean of all. own; NULL: not wanted, or all are 0. */
 osh_status osh_stats_importance(osh_ctx *cx, float **out, const osh_stats *s, int value);
 void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value); // the memory of these three

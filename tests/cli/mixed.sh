@@ -115,6 +115,7 @@ for fused in (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj")):
         if leaf in fused: assert all(formats[parent + "." + x] == f for x in fused), m
 loss = lambda label: sum(u["candidates"][u["labels"].index(label)][2] for u in c["units"])
 assert loss("MXFP6A16") < loss("4 bits") < loss("3 bits"), "weights"
+assert 5 * loss("W8A8") > loss("MXFP8"), "the largest value of a token is not that of the largest channel"
 assert 2 * loss("MXFP6A16") < loss("MXFP8") and loss("W8A8") < loss("MXFP8"), "inputs of 4 digits are worse than of 8 bits"
 P
 }

@@ -246,6 +246,38 @@ static void test_channel_squares(void **state)
     }
 }
 
+/* Tokens are added one after the other: the same for any batch and threads, to the bit. */
+static void test_token_peaks(void **state)
+{
+    enum { N = 1100, I = 577, SPLIT = 9 };
+    fixture *f = *state;
+    const osh_op *op = osh_op_find("token_peaks");
+    for (int d = 0; d < 3; d++) {
+        guarded x = guarded_new(f->one, (osh_dtype[]){OSH_F32, OSH_BF16, OSH_F16}[d], 2, N, I);
+        double want = 0, got[2] = {0};
+        guarded_fill(&x, 1, 1);
+        for (int64_t t = 0; t < N; t++) {
+            double most = 0;
+            for (int64_t i = 0; i < I; i++) {
+                float v;
+                osh_to_f32(&v, osh_elem(&x.t, t * I + i), x.t.dtype, 1);
+                if ((double)v * v > most) most = (double)v * v;
+            }
+            want += most;
+        }
+        osh_tensor s = osh_tensor_view(OSH_F64, 1, (int64_t[]){1}, &got[0]), part = x.t;
+        osh_op_args a = {.in = {&x.t}, .out = {&s}}, b = {.in = {&part}, .out = {&s}};
+        assert_int_equal(osh_op_run(f->three, op, &a), OSH_OK);
+        s.data = &got[1];
+        part.shape[0] = SPLIT;
+        assert_int_equal(osh_op_run(f->one, op, &b), OSH_OK);
+        part.shape[0] = N - SPLIT, part.data = osh_elem(&x.t, SPLIT * I);
+        assert_int_equal(op->run[OSH_REF](f->one, &b), OSH_OK);
+        assert_true(got[0] == want && got[1] == want);
+        guarded_check(&x), guarded_free(f->one, &x);
+    }
+}
+
 static void test_shift(void **state)
 {
     const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
@@ -492,7 +524,7 @@ int main(void)
     printf("seed %d\n", SEED);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_hessian), cmocka_unit_test(test_channel_range),
                                        cmocka_unit_test(test_channel_sum),
-                                       cmocka_unit_test(test_channel_squares),
+                                       cmocka_unit_test(test_channel_squares), cmocka_unit_test(test_token_peaks),
                                        cmocka_unit_test(test_shift),
                                        cmocka_unit_test(test_nll),
                                        cmocka_unit_test(test_nll_past), cmocka_unit_test(test_kl_ties),
