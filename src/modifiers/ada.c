@@ -100,9 +100,9 @@ static const char *const refused[][2] = {
     {"optim_device", "it runs on the CPU: want it left out"},
     {"infer_device", "where the model runs is --device"},
     {"cache_dir", "where files of the run lie is --scratch-dir"},
-    {"num_workers", "no inputs are read back: want it left out"},
-    {"pin_memory", "no inputs are read back: want it left out"},
-    {"use_gds", "no inputs are read back: want it left out"},
+    {"num_workers", "threads that read values of the disk tier are --num-workers"},
+    {"pin_memory", "page-locked memory of values is --pin-memory"},
+    {"use_gds", "a card that reads values of the disk tier itself is --use-gds"},
     {"select_max_mem_layer", "the largest subgraph alone is --only-largest-layer"},
 };
 

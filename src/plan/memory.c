@@ -21,6 +21,7 @@
 #include "plan/looks.h"
 #include "plan/tuning.h"
 #include "quant/source.h"
+#include "store/loaders.h"
 
 enum { READERS = 2 }; // the run and the one that reads ahead: a block each where they read past the page cache
 enum { STILL_BYTES = 1 << 20 }; // stacks of threads and what the C library takes where nothing is multiplied
@@ -336,6 +337,25 @@ done:
     return rc;
 }
 
+/* Threads that read values ahead from the disk, as many as there is room for beside weights that are read so. */
+static osh_status choose_loaders(osh_ctx *cx, osh_plan *p, const osh_budget *b)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    bool looks = m->looks == OSH_LOOK_DISK && osh_looks_twice(p);
+    if (!p->opt->prefetch || (m->tier != OSH_TIER_DISK && !looks)) goto done;
+    for (m->n_loaders = (int)p->opt->num_workers; m->n_loaders; m->n_loaders /= 2) {
+        m->n_ahead = osh_loaders_ahead(m->n_loaders, p->data.n, p->n_batches);
+        if (!m->n_ahead && !looks) continue;
+        OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+        if (all_fit_ahead(p, b)) goto done;
+    }
+    m->n_ahead = 0;
+    OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
+done:
+    return rc;
+}
+
 /* Tier disk: as many batches as fit stay in memory. */
 static osh_status choose_kept(osh_ctx *cx, osh_plan *p, const osh_budget *b)
 {
@@ -406,14 +426,16 @@ static osh_status choose(osh_ctx *cx, osh_plan *p, const osh_budget *b, bool *ev
     osh_look first_look;
     bool fit = false;
     tiers(p, &first, &last), looks(p, &first_look, &m->looks);
-    m->n_kept = 0;
+    m->n_kept = m->n_ahead = m->n_loaders = 0;
     OSH_TRY(osh_memory_least(cx, p));
     m->solve_limit = b->device_given ? b->device : INT64_MAX;
     m->looks = first_look;
     OSH_TRY(choose_batch(cx, p, b, ever, &fit));
     if (!fit) OSH_TRY(choose_whole(cx, p, b, ever, &fit));
+    bool kept = fit && m->tier == OSH_TIER_DISK && first != OSH_TIER_DISK && !p->on_device;
     if (!fit) OSH_TRY(try_phases(cx, p, b, &fit));
-    else if (m->tier == OSH_TIER_DISK && first != OSH_TIER_DISK && !p->on_device) OSH_TRY(choose_kept(cx, p, b));
+    OSH_TRY(choose_loaders(cx, p, b));
+    if (kept) OSH_TRY(choose_kept(cx, p, b));
     for (int i = 0; i + 1 < m->n_visits; i++) {
         int64_t more = m->visits[i + 1].first_load;
         m->visits[i].prefetch = more && reads_long(p, i) && fits(&m->visits[i], b, more);
@@ -455,7 +477,7 @@ static void choose_reader(osh_ctx *cx, osh_plan *p, const osh_budget *b)
     bool asked = wish && !strcmp(wish, "true"), card = p->on_device && !p->card_model;
     m->by_card = card && m->tier == OSH_TIER_DISK && !osh_scratch_is_packed(p->opt) &&
                  osh_cuda_direct(cx, p->ordinal, wish, m->device_peak + n <= b->device);
-    if (m->by_card) m->device_peak += n;
+    if (m->by_card) m->device_peak += n, m->n_loaders = 0, m->n_ahead = 0; // what these would take is not taken
     else if (asked && (!card || m->tier != OSH_TIER_DISK || osh_scratch_is_packed(p->opt)))
         osh_log(cx, OSH_LOG_WARN, "--use-gds true: a card reads values that rest on the disk uncompressed; %s",
                 !card ? "nothing runs on a card" : m->tier != OSH_TIER_DISK ? "here they rest in memory" :
@@ -470,6 +492,8 @@ static bool reads_past_cache(const osh_plan *p)
         if (!osh_stream_takes(p, i)) return true;
     return p->rotated || p->n_folds || osh_source_scratch(p->source);
 }
+
+bool osh_memory_pins(const osh_options *o) { return !o->pin_memory || strcmp(o->pin_memory, "false"); }
 
 osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
 {
@@ -520,6 +544,8 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     m->host_peak += m->base_bytes;
     /* Who bounds memory shares a machine: a checkpoint that is read once is not to push out its page cache. */
     choose_reader(cx, p, &b);
+    if (p->opt->pin_memory && !strcmp(p->opt->pin_memory, "true") && !p->on_device)
+        osh_log(cx, OSH_LOG_WARN, "--pin-memory true: memory is page-locked for a card, and nothing runs on a card");
     m->direct = p->opt->host_memory > 0 || (p->pipeline == OSH_PIPELINE_DATAFREE && m->read_bytes >= DIRECT_SOURCE);
 done:
     osh_free(cx, ever);

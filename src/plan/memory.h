@@ -33,6 +33,7 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_plan *p, const osh_budget *b
  * on from an earlier one has other gaps between its blocks. */
 int64_t osh_memory_arena(const osh_plan *p);
 int64_t osh_memory_of_card(int64_t free_bytes); // what is planned with at most on a card that has so much
+bool osh_memory_pins(const osh_options *o); // host memory of values is page-locked with a card
 /* The host peak as osh_mem_used counts it. */
 size_t osh_memory_counted(const osh_plan *p);
 #endif

@@ -132,6 +132,12 @@ const osh_field osh_option_fields[] = {
     {ROW(use_gds), .type = OSH_F_STR, .dflt = "auto", .values = "auto|true|false",
      .doc = "a card reads values that rest on the disk, and weights for --eval, itself by cuFile, GPUDirect Storage; "
             "true: also without the module nvidia-fs (docs/cuda.md). Changes no result"},
+    {ROW(num_workers), .type = OSH_F_INT, .dflt = "1", .min = 0, .max = 256,
+     .doc = "threads that read values of the disk tier ahead, where the budgets and --prefetch allow it "
+            "(docs/memory.md); 0: none. Changes no result"},
+    {ROW(pin_memory), .type = OSH_F_STR, .dflt = "auto", .values = "auto|true|false",
+     .doc = "with a card, values in host memory are page-locked, also on their way from the disk; false: they are not. "
+            "Changes no result"},
     {ROW(overwrite), .group = "Again", .brief = "replace a finished output",
      .type = OSH_F_BOOL, .dflt = "false",
      .doc = "replace a finished output of oneshot"},
@@ -141,8 +147,7 @@ const osh_field osh_option_fields[] = {
     {ROW(progress), .group = "Watching", .brief = "auto, line, json or none",
      .type = OSH_F_STR, .dflt = "auto", .values = "auto|line|json|none",
      .doc = "progress on stderr"},
-    {ROW(log_file), .brief = "messages and stages",
-     .type = OSH_F_STR,
+    {ROW(log_file), .type = OSH_F_STR,
      .doc = "messages and stages, appended (default: oneshot.log in the output directory); none: no file"},
     {ROW(log_level), .type = OSH_F_STR, .dflt = "warn", .values = "error|warn|info|debug",
      .doc = "messages on stderr"},

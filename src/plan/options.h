@@ -25,9 +25,9 @@ typedef struct osh_options { // one row of osh_option_fields each; names are LLM
     char *device; // cpu, cuda, cuda:N; NULL or auto: a card where there is one
     char *device_model; // plan: of a machine with this card
     int64_t device_memory, host_memory, scratch_size; // bytes; 0: no budget
-    char *scratch_dir, *scratch_compression, *mem_opt_level, *calib_cache, *use_gds;
+    char *scratch_dir, *scratch_compression, *mem_opt_level, *calib_cache, *use_gds, *pin_memory;
     bool prefetch;
-    int64_t threads;
+    int64_t threads, num_workers;
     char *isa;
     bool strict;
     char *progress, *log_level, *log_file, *profile;

@@ -111,6 +111,8 @@ typedef struct osh_memory {
     osh_tier tier;
     osh_look looks;      // of what is looked at twice (looks.h)
     int64_t n_kept;      // of tier disk: batches whose values stay in memory
+    int n_loaders;       // threads that read values ahead from the disk
+    int64_t n_ahead;     // of tier disk: so many batches
     osh_visit *visits;   // own; one for each range of visit.h
     int n_visits;
     bool read_ahead;     // of Linears that are rounded without data: the next one while this one is worked on

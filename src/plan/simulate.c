@@ -25,6 +25,7 @@
 #include "plan/traversals.h"
 #include "quant/observer.h"
 #include "store/activations.h"
+#include "store/loaders.h"
 #include "store/slots.h"
 
 typedef struct sim {
@@ -51,6 +52,7 @@ typedef struct sim {
     bool *looks;    // own: [values] kept for a second look
     int64_t looked, to_look; // bytes of these, in memory or on the disk: now, and what the next pass adds
     int64_t most_values; // so far
+    int64_t ahead;  // host: values that are read ahead from the disk; with a card the most so far, whose blocks stay
     bool *lent;     // own: [values] of a step
     bool began;     // the visit has loaded
     int index;      // of the visit
@@ -166,8 +168,7 @@ static void note(sim *s, int64_t device, int64_t host, int64_t values)
     raise_to(&s->to->device_peak, dev);
     raise_to(&s->most_values, values);
     if (s->tier == OSH_TIER_HOST) host += s->card ? s->most_values : values;
-    raise_to(&s->to->host_peak, host);
-    if (disk) raise_to(&s->to->host_peak, host + s->frame);
+    raise_to(&s->to->host_peak, host + (disk ? s->frame : 0) + s->ahead);
     raise_to(&s->to->scratch_peak, (disk ? values : 0) + (looks_disk ? s->looked : 0));
 }
 
@@ -270,18 +271,26 @@ static int64_t looked_bytes(const sim *s)
     return n;
 }
 
+/* Of the threads that read values ahead. */
+static int64_t loaders_bytes(const sim *s)
+{
+    return osh_loaders_own_bytes(s->p->memory.n_loaders, osh_scratch_is_packed(s->p->opt) ? s->frame : 0);
+}
+
 /* The second look at what is kept, sample by sample, before anything is solved; then it goes. */
 static void sim_look(sim *s)
 {
     const osh_plan *p = s->p;
-    int64_t tokens = 0;
+    int64_t tokens = 0, n_loaders = p->memory.looks == OSH_LOOK_DISK ? p->memory.n_loaders : 0;
     for (int64_t k = 0; s->looked && k < p->data.n; k++) raise_to(&tokens, p->data.offsets[k + 1] - p->data.offsets[k]);
     for (int v = s->r->v0; s->looked && v < s->r->v1; v++) {
         size_t row = (size_t)p->graph->values[v].width * osh_dtype_bytes(p->graph->dtype);
         int64_t sample = (int64_t)(osh_mem_gross((size_t)tokens * row) + osh_mem_gross(sizeof(osh_tensor)));
+        if (n_loaders) s->ahead = loaders_bytes(s) + osh_loaders_value_bytes(p->graph, v, n_loaders, tokens, false);
         if (s->looks[v]) note(s, sample + (int64_t)*hook_of(s, v), 0, s->values);
         s->looks[v] = false;
     }
+    s->ahead = s->card ? s->ahead : 0;
     s->looked = 0;
 }
 
@@ -585,10 +594,25 @@ static void pass_others(sim *s, const osh_step *st, const size_t *hook, int64_t 
     note(s, 0, 0, s->values);
 }
 
+/* What reading a step's values ahead takes in host memory. */
+static int64_t ahead_bytes(const sim *s, const osh_step *st)
+{
+    const osh_memory *m = &s->p->memory;
+    int64_t n = loaders_bytes(s);
+    if (s->tier != OSH_TIER_DISK || !m->n_loaders) return 0;
+    for (int v = s->r->v0; v < s->r->v1; v++)
+        if (st->in[v] && v != s->p->graph->input_ids)
+            n += osh_loaders_value_bytes(s->p->graph, v, m->n_ahead, s->batch_tokens, s->card);
+    return n;
+}
+
 static osh_status sim_pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st)
 {
     sim *s = user;
     (void)r;
+    int64_t reads = ahead_bytes(s, st);
+    if (s->card) raise_to(&s->ahead, reads);
+    else s->ahead = reads;
     if (s->card) return pass_on_card(cx, s, st);
     const size_t *hook = st->observe || st->fold ? s->hook : NULL;
     look_up(s, st);
@@ -597,7 +621,7 @@ static osh_status sim_pass(osh_ctx *cx, void *user, const osh_range *r, const os
     int64_t of_kept = (int64_t)((double)grow * share);
     if (s->n_kept) pass_kept(s, st, hook, of_kept);
     if (s->n_kept < s->p->n_batches) pass_others(s, st, hook, grow - of_kept);
-    s->to_look -= grow;
+    s->to_look -= grow, s->ahead = 0;
     return OSH_OK;
 }
 

@@ -234,6 +234,8 @@ static osh_status print_memory(osh_ctx *cx, osh_buf *b, const osh_plan *p)
                              m->looks == OSH_LOOK_AGAIN  ? "made again"
                              : m->looks == OSH_LOOK_DISK ? "kept on the disk"
                                                          : "kept in memory"));
+    if (m->n_loaders)
+        OSH_TRY(osh_buf_line(cx, b, "threads that read values ahead from the disk: %d", m->n_loaders));
     OSH_TRY(osh_buf_printf(cx, b,
                            "peaks: device memory %.1f MB, host memory %.1f MB (%.1f MB of it the base), scratch %.1f "
                            "MB\n",
@@ -448,6 +450,7 @@ static bool json_memory(cJSON *root, const osh_plan *p)
               (!osh_looks_twice(p) || cJSON_AddStringToObject(o, "calib_cache", osh_look_name(m->looks))) &&
               (p->on_device || json_number(o, "batch_size", p->batch_size)) &&
               json_number(o, "batches_in_memory", osh_memory_kept(p, m->tier)) &&
+              json_number(o, "num_workers", m->n_loaders) && json_number(o, "batches_ahead", m->n_ahead) &&
               json_number(o, "prefetch_depth", ahead) && json_number(o, "base_bytes", m->base_bytes) &&
               json_number(o, "device_bytes", m->device_peak) && json_number(o, "host_bytes", m->host_peak) &&
               json_number(o, "scratch_bytes", m->scratch_peak) && json_number(o, "read_bytes", m->read_bytes) &&

@@ -70,8 +70,10 @@ static osh_status begin(osh_ctx *cx, engine *e)
     if (p->device) e->missed = osh_arena_missed(p->device->arena);
     OSH_TRY(osh_acts_new(cx, &e->acts, p->graph, &p->data, p->memory.tier, e->dir, osh_scratch_is_packed(p->opt)));
     osh_acts_of_run(e->acts, osh_emit_run(e->r->emitter));
+    if (!osh_memory_pins(p->opt)) osh_acts_unpinned(e->acts);
     OSH_TRY(osh_acts_use(cx, e->acts, p->device));
     if (p->memory.by_card) osh_acts_by_card(e->acts);
+    OSH_TRY(osh_acts_read_ahead(cx, e->acts, p->memory.n_loaders, p->memory.n_ahead));
     osh_acts_keep(e->acts, p->batch_at[osh_memory_kept(p, p->memory.tier)]);
     e->r->acts = e->acts;
     if (osh_plan_by_sample(p, osh_threads(cx))) OSH_TRY(osh_lanes_new(cx, &e->lanes, p->graph));
@@ -329,15 +331,25 @@ static osh_status store(osh_ctx *cx, engine *e, const osh_step *s, int value, in
     return rc;
 }
 
-/* Values of the batch that comes behind k. */
-static osh_status ask_next(osh_ctx *cx, engine *e, const osh_step *s, int64_t k)
+static osh_status ask(osh_ctx *cx, engine *e, const osh_step *s, int64_t k)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
-    int64_t first = p->batch_at[k + 1], n = k + 1 < p->n_batches ? p->batch_at[k + 2] - first : 0;
-    int n_values = n ? p->graph->n_values : 0;
+    int64_t first = p->batch_at[k], n = p->batch_at[k + 1] - first;
+    int n_values = p->graph->n_values;
     for (int v = osh_next_set(s->in, 0, n_values); v < n_values; v = osh_next_set(s->in, v + 1, n_values))
         if (v != p->graph->input_ids) OSH_TRY(osh_acts_ask(cx, e->acts, v, first, n));
+done:
+    return rc;
+}
+
+/* Values of the batches that come behind k, where they were not asked for before. */
+static osh_status ask_next(osh_ctx *cx, engine *e, const osh_step *s, int64_t k)
+{
+    osh_status rc = OSH_OK;
+    int64_t ahead = osh_acts_ahead(e->acts);
+    for (int64_t b = k ? k + ahead : 1; ahead && b <= k + ahead && b < e->p->n_batches; b++)
+        OSH_TRY(ask(cx, e, s, b));
 done:
     return rc;
 }
@@ -398,7 +410,8 @@ static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_st
     osh_scope scope = osh_run_begin_part(cx, e->r, s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE, e->index, share);
     pr->done = 0, pr->total = p->data.n;
     e->last = s->again || (r->merged && !s->fold);
-    if (p->memory.visits[e->index].values_ahead) OSH_TRY(osh_acts_open(cx, e->acts, s->in, s->out, p->batch_tokens));
+    if (p->memory.visits[e->index].values_ahead || p->memory.n_loaders)
+        OSH_TRY(osh_acts_open(cx, e->acts, s->in, s->out, p->batch_tokens));
     for (int64_t k = 0; k < p->n_batches; k++) {
         OSH_TRY(osh_check_interrupt(cx));
         osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(p));

@@ -145,11 +145,16 @@ done:
 
 osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, const char *dir)
 {
+    osh_status rc = OSH_OK;
+    const osh_memory *m = &s->plan->memory;
     bool any = false;
     for (int v = 0; v < s->plan->graph->n_values; v++) any |= s->kept[v];
-    return any ? osh_acts_new_beside(cx, &s->looks, beside, s->plan->memory.looks == OSH_LOOK_DISK ? OSH_TIER_DISK
-                                                                                                   : OSH_TIER_HOST, dir)
-               : OSH_OK;
+    if (!any) goto done;
+    osh_tier tier = m->looks == OSH_LOOK_DISK ? OSH_TIER_DISK : OSH_TIER_HOST;
+    OSH_TRY(osh_acts_new_beside(cx, &s->looks, beside, tier, dir));
+    OSH_TRY(osh_acts_read_ahead(cx, s->looks, m->n_loaders, m->n_loaders)); // samples
+done:
+    return rc;
 }
 
 void osh_stats_first_look(osh_stats *s, bool first) { s->look = first ? LOOK_FIRST : LOOK_ALL; }
@@ -368,25 +373,33 @@ done:
     return rc;
 }
 
+static osh_status look_at_sample(osh_ctx *cx, osh_stats *s, int value, int64_t k)
+{
+    osh_status rc = OSH_OK;
+    const osh_dataset *d = &s->plan->data;
+    int64_t offsets[] = {0, d->offsets[k + 1] - d->offsets[k]}, ahead = osh_acts_ahead(s->looks);
+    osh_batch b = {.first_sample = k, .n_tokens = offsets[1], .seqs = {.n = 1, .offsets = offsets}};
+    osh_tensor *x = NULL; // own
+    OSH_TRY(osh_check_interrupt(cx));
+    OSH_TRY(osh_acts_get(cx, s->looks, value, k, 1, false, NULL, &x));
+    for (int64_t next = k ? k + ahead : 1; ahead && next <= k + ahead && next < d->n; next++)
+        OSH_TRY(osh_acts_ask(cx, s->looks, value, next, 1));
+    OSH_TRY(osh_stats_feed(cx, s, value, x, &b));
+done:
+    osh_tensor_free(cx, x);
+    return rc;
+}
+
 /* What is kept, sample by sample, and then no longer. */
 static osh_status look_at_kept(osh_ctx *cx, osh_stats *s)
 {
     osh_status rc = OSH_OK;
-    const osh_dataset *d = &s->plan->data;
-    const osh_graph *g = s->plan->graph;
-    osh_tensor *x = NULL; // own
     s->look = LOOK_KEPT;
-    for (int v = 0; v < g->n_values; v++)
-        for (int64_t k = 0; s->kept[v] && osh_acts_has(s->looks, v) && k < d->n; k++) {
-            int64_t offsets[] = {0, d->offsets[k + 1] - d->offsets[k]};
-            osh_batch b = {.first_sample = k, .n_tokens = offsets[1], .seqs = {.n = 1, .offsets = offsets}};
-            OSH_TRY(osh_check_interrupt(cx));
-            OSH_TRY(osh_acts_get(cx, s->looks, v, k, 1, false, NULL, &x));
-            OSH_TRY(osh_stats_feed(cx, s, v, x, &b));
-            osh_tensor_free(cx, x), x = NULL;
-        }
+    OSH_TRY(osh_acts_open(cx, s->looks, s->kept, s->kept, 0));
+    for (int v = 0; v < s->plan->graph->n_values; v++)
+        for (int64_t k = 0; s->kept[v] && osh_acts_has(s->looks, v) && k < s->plan->data.n; k++)
+            OSH_TRY(look_at_sample(cx, s, v, k));
 done:
-    osh_tensor_free(cx, x);
     osh_acts_free(cx, s->looks, false), s->looks = NULL;
     s->look = LOOK_ALL;
     return rc;

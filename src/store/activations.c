@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "ops/cuda/cuda.h"
 #include "store/blocks.h"
+#include "store/loaders.h"
 #include "store/scratch.h"
 #include "store/slots.h"
 
@@ -39,6 +40,10 @@ struct osh_acts {
     way *ways;             // own [values]: the same
     int64_t n_kept;        // samples
     osh_slots disk;        // own: tier disk
+    osh_loaders *loaders;  // own: the same, where values are read ahead
+    int64_t ahead;         // batches that are to be asked for ahead
+    bool pageable;         // host memory on the way to a card is not page-locked
+    bool reading;          // loaders are at work
     osh_scratch *scratch;  // own: tier disk
     const osh_scratch *in; // view: the same, or that of the one that this is beside
     int first_file;        // of value 0
@@ -136,11 +141,21 @@ osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d)
     a->device = a->disk.device = d;
     if (!d || a->tier != OSH_TIER_HOST) goto done;
     OSH_NEW(cx, a->ways, a->g->n_values);
-    OSH_TRY(osh_blocks_new(cx, &a->blocks, d));
+    OSH_TRY(osh_blocks_new(cx, &a->blocks, d, !a->pageable));
+    a->ahead = 1;
 done:
     return rc;
 }
 
+osh_status osh_acts_read_ahead(osh_ctx *cx, osh_acts *a, int n_threads, int64_t n_batches)
+{
+    if (a->tier != OSH_TIER_DISK || !n_threads || !n_batches) return OSH_OK;
+    a->ahead = n_batches;
+    return osh_loaders_new(cx, &a->loaders, &a->disk, n_threads, a->device, !a->pageable);
+}
+
+void osh_acts_unpinned(osh_acts *a) { a->pageable = true; }
+int64_t osh_acts_ahead(const osh_acts *a) { return a->ahead; }
 void osh_acts_keep(osh_acts *a, int64_t n) { a->n_kept = n; }
 void osh_acts_of_run(osh_acts *a, uint64_t run) { a->disk.run = run; }
 void osh_acts_by_card(osh_acts *a) { a->disk.by_card = true; }
@@ -158,6 +173,7 @@ static void free_ways(osh_acts *a)
 void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files)
 {
     if (!a) return;
+    osh_loaders_free(cx, a->loaders);
     free_ways(a);
     for (int v = 0; a->slots && v < a->g->n_values; v++) {
         if (a->tier == OSH_TIER_DISK && keep_files) osh_slots_close(cx, &a->slots[v].disk);
@@ -342,6 +358,8 @@ osh_status osh_acts_ask(osh_ctx *cx, osh_acts *a, int value, int64_t first, int6
     osh_status rc = OSH_OK;
     osh_block *block = NULL; // view
     bool asked = false;
+    if (a->reading && first >= a->n_kept)
+        OSH_TRY(osh_loaders_ask(cx, a->loaders, &a->slots[value].disk, value, first, n));
     if (!a->ways || !a->ways[value].landing) goto done;
     size_t bytes = (size_t)(a->d->offsets[first + n] - a->d->offsets[first]) * row_bytes(a->g, value);
     OSH_TRY(find_batch(cx, a, value, first, &block));
@@ -367,6 +385,8 @@ osh_status osh_acts_open(osh_ctx *cx, osh_acts *a, const bool *in, const bool *o
         if (out[v] && !(a->ways[v].departure = osh_device_alloc(cx, a->device, n, OSH_LIFE_SHORT)))
             OSH_TRY(OSH_E_NOMEM);
     }
+    for (int v = 0; a->loaders && v < a->g->n_values; v++) a->reading |= in[v] && v != a->g->input_ids;
+    if (a->reading) OSH_TRY(osh_loaders_start(cx, a->loaders));
 done:
     return rc;
 }
@@ -375,6 +395,8 @@ osh_status osh_acts_close(osh_ctx *cx, osh_acts *a)
 {
     osh_status rc = a->ways ? osh_blocks_settle(cx, a->blocks) : OSH_OK;
     free_ways(a);
+    if (a->reading) rc = osh_loaders_stop(cx, a->loaders);
+    a->reading = false;
     return rc;
 }
 
@@ -395,7 +417,9 @@ osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int
         goto done;
     }
     if (t->device && a->tier == OSH_TIER_DISK) {
-        OSH_TRY(osh_slots_get_rows(cx, &a->disk, &a->slots[value].disk, value, first, t));
+        bool read = false;
+        if (a->reading) OSH_TRY(osh_loaders_load(cx, a->loaders, value, first, t, &read));
+        if (!read) OSH_TRY(osh_slots_get_rows(cx, &a->disk, &a->slots[value].disk, value, first, t));
         goto done;
     }
     for (int64_t s = first; s < first + n; s++) {
@@ -451,7 +475,10 @@ osh_status osh_acts_get(osh_ctx *cx, osh_acts *a, int value, int64_t first, int6
     } else if (rows) {
         OSH_NEW(cx, new, 1);
         *new = **rows, new->own = false;
-    } else {
+    } else if (a->reading && !d) {
+        OSH_TRY(osh_loaders_take(cx, a->loaders, value, first, &new));
+    }
+    if (!new) {
         int64_t shape[2] = {a->d->offsets[first + n] - a->d->offsets[first], a->g->values[value].width};
         OSH_TRY(osh_tensor_new_on(cx, &new, d, OSH_LIFE_SHORT, a->g->dtype, 2, shape));
         OSH_TRY(osh_acts_load(cx, a, value, first, n, new));

@@ -26,6 +26,12 @@ osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d);
 /* Before the first value: rows of samples [0, n) are handed over and back, not copied; the tier is that of the others.
  * Batches have the same samples each time, and none of them samples of both kinds. */
 void osh_acts_keep(osh_acts *a, int64_t n);
+/* Before osh_acts_use: host memory on the way to a device is not page-locked. */
+void osh_acts_unpinned(osh_acts *a);
+/* Behind osh_acts_use: disk, so many threads read n_batches ahead (loaders.h) between osh_acts_open and osh_acts_close.
+ * Nothing elsewhere. */
+osh_status osh_acts_read_ahead(osh_ctx *cx, osh_acts *a, int n_threads, int64_t n_batches);
+int64_t osh_acts_ahead(const osh_acts *a); // batches that osh_acts_ask is to be told of before they are wanted
 /* The device has a stage for files (ops/cuda/cuda.h): it reads those of values itself, by cuFile. */
 void osh_acts_by_card(osh_acts *a);
 /* Disk. run: a number that no other run has; stage: of the work that the values which are stored now come from. */
@@ -44,10 +50,13 @@ osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int
 /* The same of one sample, without a device. */
 osh_status osh_acts_sample(osh_ctx *cx, osh_acts *a, int value, int64_t sample, osh_tensor *t);
 /* With a device and tier host, until osh_acts_close: values of `in` are read ahead by osh_acts_ask, and values of `out`
- * are stored beside the work, by way of blocks of the device's memory (osh_acts_way_bytes each) for n_tokens tokens.
- * Nothing elsewhere. Values of `out` are not loaded before osh_acts_close. in, out: [values]. */
+ * are stored beside the work, by way of blocks of the device's memory (osh_acts_way_bytes each) for n_tokens tokens. On
+ * the disk values of `in` are read ahead, where osh_acts_read_ahead was called. Nothing elsewhere. Values of `out` are
+ * not loaded before osh_acts_close. in, out: [values]. */
 osh_status osh_acts_open(osh_ctx *cx, osh_acts *a, const bool *in, const bool *out, int64_t n_tokens);
-osh_status osh_acts_ask(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n); // for the next osh_acts_get
+/* For a later osh_acts_get of the same samples: batches in their order, and of each its values in the order in which
+ * they are wanted. */
+osh_status osh_acts_ask(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n);
 osh_status osh_acts_close(osh_ctx *cx, osh_acts *a);
 int64_t osh_acts_way_bytes(const osh_graph *g, int value, int64_t n_tokens);
 void osh_acts_forget(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n); // memory only: these rows go

@@ -25,6 +25,7 @@ struct osh_blocks {
     osh_block *waiting; // own: given back, the last one first
     size_t total, used, most_used; // gross bytes: of all blocks, of those that are taken, the most of these so far
     bool refused;       // memory cannot be page-locked
+    bool pageable;      // it is not to be
 };
 
 static size_t rounded(size_t n_bytes)
@@ -41,11 +42,11 @@ static size_t gross(size_t n_bytes) // of rounded bytes
 
 size_t osh_blocks_gross(size_t n_bytes) { return gross(rounded(n_bytes)); }
 
-osh_status osh_blocks_new(osh_ctx *cx, osh_blocks **out, osh_device *d)
+osh_status osh_blocks_new(osh_ctx *cx, osh_blocks **out, osh_device *d, bool pin)
 {
     osh_status rc = OSH_OK;
     OSH_NEW(cx, *out, 1);
-    (*out)->device = d;
+    (*out)->device = d, (*out)->pageable = !pin;
 done:
     return rc;
 }
@@ -79,7 +80,7 @@ static osh_status lock(osh_ctx *cx, osh_blocks *b, osh_block *block)
 {
     osh_status rc = OSH_OK;
     const char *why = NULL;
-    if (b->refused) goto done;
+    if (b->refused || b->pageable) goto done;
     OSH_TRY(osh_cuda_host_lock(cx, b->device, &why, block->data, block->n_bytes));
     block->locked = !why, b->refused = why;
     if (why)
@@ -129,6 +130,8 @@ void osh_blocks_give(osh_blocks *b, osh_block *block)
     block->next = b->waiting, b->waiting = block;
 }
 
+void *osh_block_data(osh_block *block) { return block->data; }
+
 /* ---- copies ---- */
 
 static osh_status order(osh_ctx *cx, osh_blocks *b, osh_lane later, osh_lane earlier)
@@ -160,7 +163,7 @@ done:
 static osh_status wait_for(osh_ctx *cx, osh_blocks *b, const osh_block *block)
 {
     if (block->locked) return b->device->type->sync(cx, b->device);
-    osh_cuda_detour_add(b->device, OSH_DETOUR_PAGEABLE, 1); // lock has said why
+    if (!b->pageable) osh_cuda_detour_add(b->device, OSH_DETOUR_PAGEABLE, 1); // lock has said why
     return OSH_OK; // its copies have waited
 }
 

@@ -14,12 +14,14 @@
 
 typedef struct osh_blocks osh_blocks;
 typedef struct osh_block osh_block;
-osh_status osh_blocks_new(osh_ctx *cx, osh_blocks **out, osh_device *d);
+/* pin false: none is page-locked. */
+osh_status osh_blocks_new(osh_ctx *cx, osh_blocks **out, osh_device *d, bool pin);
 void osh_blocks_free(osh_ctx *cx, osh_blocks *b); // all blocks have been given back
 /* One for n_bytes: a block that was given back, or a new one. Where memory cannot be page-locked it is not; the same
  * bytes rest there, by slower copies, and the log says so once. */
 osh_status osh_blocks_take(osh_ctx *cx, osh_blocks *b, osh_block **out, size_t n_bytes);
 void osh_blocks_give(osh_blocks *b, osh_block *block); // NULL is fine
+void *osh_block_data(osh_block *block); // host memory: of a block that nothing is asked of
 /* Gross host bytes of one for n_bytes. What is kept for the next value, with what is in use, is never more than what
  * has been in use at once. */
 size_t osh_blocks_gross(size_t n_bytes);

@@ -22,9 +22,14 @@ static size_t row_bytes(const osh_graph *g, int value)
     return (size_t)g->values[value].width * osh_dtype_bytes(g->dtype);
 }
 
+size_t osh_slots_rows_bytes(const osh_slots *s, int value, int64_t first, int64_t n)
+{
+    return (size_t)(s->d->offsets[first + n] - s->d->offsets[first]) * row_bytes(s->g, value);
+}
+
 size_t osh_slot_bytes(const osh_slots *s, int value, int64_t sample)
 {
-    return (size_t)(s->d->offsets[sample + 1] - s->d->offsets[sample]) * row_bytes(s->g, value);
+    return osh_slots_rows_bytes(s, value, sample, 1);
 }
 
 /* ---- places ---- */

@@ -38,6 +38,7 @@ void osh_slots_close(osh_ctx *cx, osh_slot_file *f);
 bool osh_slots_in_blocks(const osh_slots *s);
 int64_t osh_slots_bytes(const osh_graph *g, const osh_dataset *d, int value, int64_t first, bool in_blocks);
 size_t osh_slot_bytes(const osh_slots *s, int value, int64_t sample); // a sample's own
+size_t osh_slots_rows_bytes(const osh_slots *s, int value, int64_t first, int64_t n); // of n samples side by side
 
 /* One sample, from host memory and to it; f->stage is that of the work. */
 osh_status osh_slot_put(osh_ctx *cx, osh_slots *s, const osh_slot_file *f, int value, int64_t sample, const void *from);

@@ -20,7 +20,8 @@ base=$(run)
 device=$(field plan.json device_bytes)
 rounds=0 segments=0
 for flags in "--mem-opt-level 0" "--mem-opt-level 1" "--mem-opt-level 2" "--mem-opt-level 2 --batch-size 4" \
-             "--mem-opt-level 2 --scratch-compression zstd" "--mem-opt-level 2 --scratch-dir scratch" \
+             "--mem-opt-level 2 --scratch-compression zstd --num-workers 3" "--mem-opt-level 2 --scratch-dir scratch" \
+             "--mem-opt-level 2 --num-workers 0" \
              "--prefetch false" "--device-memory $((device - 1))" "--device-memory $((device * 85 / 100))" \
              "--device-memory $((device * 85 / 100)) --threads 1 --scratch-compression zstd" "--device-memory $((device * 62 / 100))" \
              "--device-memory $((device * 62 / 100)) --threads 1 --batch-size 2"; do
@@ -57,6 +58,29 @@ least=$(sed -n "s/.*, or --host-memory \([0-9]*MiB\) with --sequential-targets L
 "$ONESHOT" plan "${long[@]}" --sequential-targets Linear --host-memory "$least" >/dev/null ||
     fail "--host-memory $least is too little for Linears"
 if "$ONESHOT" plan "${long[@]}" "${pair[@]}" --host-memory "$least" 2>err; then fail "layers do with $least, too"; fi
+
+# threads that read values ahead take what is planned for them, no fewer batches and no more; a budget decides how many
+"$OSH_TOOLS/make_model" read hidden=256 intermediate=512 heads=4 kv=4 layers=2 vocab=512 samples=32 tokens=512
+cat >static.yaml <<'Y'
+s_modifiers: {QuantizationModifier: {ignore: [lm_head], config_groups: {g: {targets: [Linear],
+    weights: {num_bits: 8, strategy: channel}, input_activations: {num_bits: 8, dynamic: false, strategy: tensor}}}}}
+Y
+job=(--model read --recipe static.yaml --dataset read/calibration.jsonl --threads 2 --mem-opt-level 2 --batch-size 1)
+for n in 0 16; do
+    "$ONESHOT" "${job[@]}" --num-workers $n --progress none --output out$n >/dev/null
+    used[n]=$(field out$n/oneshot-report.json used_peak_bytes) planned[n]=$(field out$n/oneshot-report.json predicted_peak_bytes)
+done
+cmp out0/model.safetensors out16/model.safetensors || fail "threads that read ahead change the bytes"
+more=$((used[16] - used[0])) want=$((planned[16] - planned[0]))
+[ $more -le $want ] && [ $more -gt $((16 * 512 * 256 * 2)) ] || fail "16 samples ahead take $more bytes, planned are $want"
+# the base differs by a few pages from process to process
+workers() { "$ONESHOT" plan "${job[@]}" --num-workers 16 --host-memory "$1" --json >plan.json && field plan.json num_workers; }
+"$ONESHOT" plan "${job[@]}" --num-workers 4 --json >plan.json
+[ "$(workers $(($(field plan.json host_bytes) + 100000)))" = 4 ] || fail "room for 4 threads is not for 4"
+"$ONESHOT" plan "${job[@]}" --json >plan.json
+least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json)
+[ "$(workers $((least + 100000)))" = 0 ] || fail "the smallest budget has room to read ahead"
+rm -r read out0 out16
 
 # of an embedding the rows that tokens name: no budget needs the table, and Linears as targets need no more than layers
 "$OSH_TOOLS/make_model" tall hidden=64 intermediate=128 heads=2 kv=2 layers=2 vocab=120000 samples=4 tokens=32

@@ -65,6 +65,8 @@ if OSH_PLAY="protect=0 fail=cuFileRead.wrong:1:-1" "$PLAY_BATCHES" eval "${data[
 grep -q 'is finite in its file, and was not as the card read it' err || fail "$(cat err)"
 "$ONESHOT" eval --model "$model" "${data[@]}" --device cpu --max-windows 1 --use-gds true >/dev/null 2>err
 grep -q 'warning: --use-gds true: nothing runs on a card' err || fail "$(cat err)"
+"$ONESHOT" plan --model "$model" --scheme W8A8 --device cpu --pin-memory true >/dev/null 2>err
+grep -q 'warning: --pin-memory true: .*nothing runs on a card' err || fail "$(cat err)"
 
 # values that rest on the disk: the bytes of a run whose values rest on the card, whoever reads them and whatever fails
 job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
@@ -83,6 +85,17 @@ want=$(run "" --mem-opt-level 0)
 [ "$(read_by_card)" = 0 ] || fail "--use-gds false: the card reads $(read_by_card) bytes"
 [ "$(run "lazy=1" --mem-opt-level 2 --use-gds true)" = "$want" ] || fail "values that the card reads: other bytes"
 [ "$(read_by_card)" -gt 100000 ] || fail "the card reads $(read_by_card) bytes: $(cat log)"
+# threads that read ahead: their number, and what memory they read to, show in no byte
+disk=(--mem-opt-level 2 --use-gds false)
+for flags in "--num-workers 5 --pin-memory true" "--num-workers 3 --pin-memory false"; do
+    [ -z "$SANITIZED" ] || break
+    [ "$(run "order=3 lazy=1" "${disk[@]}" $flags)" = "$want" ] || fail "$flags: other bytes"
+    ! grep -q '"pageable_copies": [1-9]' oneshot-report.json && [ ! -s log ] || fail "$flags: $(cat log)"
+done
+[ "$(run "" --mem-opt-level 1 --pin-memory false)" = "$want" ] || fail "values in memory that is not page-locked: other bytes"
+OSH_PLAY=protect=0 "$PLAY_BATCHES" plan "${job[@]}" "${disk[@]}" --num-workers 5 --json >plan.json
+host=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
+[ "$(run "lazy=1" "${disk[@]}" --num-workers 5 --host-memory "$host")" = "$want" ] || fail "--host-memory $host: other bytes"
 OSH_PLAY=protect=0 "$PLAY_BATCHES" plan "${job[@]}" --mem-opt-level 2 --json >plan.json
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
 [ "$(run "memory=$least" --mem-opt-level 2 --use-gds true --device-memory "$least")" = "$want" ] || fail "the smallest budget: other bytes"

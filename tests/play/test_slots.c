@@ -9,6 +9,7 @@
 #include "play/fixture.h"
 #include "play/play.h"
 #include "store/activations.h"
+#include "store/loaders.h"
 #include "store/slots.h"
 #include "torture.h"
 
@@ -180,6 +181,64 @@ static void test_rows(void **state)
     osh_play_protect(true);
 }
 
+enum { AHEAD = 2, N_SMALL = 6 };
+static const int64_t small_at[N_SMALL + 1] = {0, 90, 180, 270, 360, 450, SAMPLES};
+
+/* A pass that reads ahead; what comes is looked at when all of it was asked for, so that nothing waits for a copy but
+ * what must. */
+static void load_asked(fixture *f, int round)
+{
+    static const bool in[] = {true};
+    osh_tensor *t[N_SMALL];
+    ok(f, osh_acts_open(f->cx, f->a, in, in, 0));
+    for (int b = 0; b < N_SMALL; b++) {
+        ok(f, osh_acts_get(f->cx, f->a, 0, small_at[b], small_at[b + 1] - small_at[b], false, f->d, &t[b]));
+        for (int next = b ? b + AHEAD : 1; next <= b + AHEAD && next < N_SMALL; next++)
+            ok(f, osh_acts_ask(f->cx, f->a, 0, small_at[next], small_at[next + 1] - small_at[next]));
+    }
+    ok(f, osh_acts_close(f->cx, f->a));
+    for (int b = 0; b < N_SMALL; b++) {
+        int64_t n = osh_tensor_numel(t[b]), first = offsets[small_at[b]] * WIDTH, wrong = 0;
+        uint16_t *host = osh_alloc(f->cx, (size_t)n * 2);
+        ok(f, osh_tensor_get(f->cx, host, t[b], 0, (size_t)n * 2));
+        for (int64_t i = 0; i < n; i++) wrong += host[i] != bits_at(first + i, round);
+        if (wrong) fail_msg("batch %d: %lld of %lld are other rows", b, (long long)wrong, (long long)n);
+        osh_free(f->cx, host);
+        osh_tensor_free(f->cx, t[b]);
+    }
+}
+
+/* Read ahead by threads to blocks of host memory, page-locked, or not as they should be, or not as they should not:
+ * the same rows in either order of the streams, and blocks for the batches that are ahead and one on its way. */
+static void test_ahead(void **state)
+{
+    fixture *f = *state;
+    osh_play_protect(false);
+    for (int k = 0; k < 6; k++) {
+        int64_t pageable = counted(f).detours[OSH_DETOUR_PAGEABLE], tokens = 0;
+        osh_play_lazy(k & 1);
+        ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, OSH_TIER_DISK, dir, false));
+        if (k / 2 == 1) osh_acts_unpinned(f->a);
+        if (k / 2 == 2) osh_play_fail("cudaHostRegister", 2, 2);
+        ok(f, osh_acts_use(f->cx, f->a, f->d));
+        store_all(f, k);
+        int64_t before = (int64_t)osh_mem_used(f->cx, OSH_MEM_HOST), most = osh_loaders_own_bytes(1 + k, 0);
+        for (int b = 1; b < N_SMALL; b++) // of the longest batch that is asked for
+            if (offsets[small_at[b + 1]] - offsets[small_at[b]] > tokens)
+                tokens = offsets[small_at[b + 1]] - offsets[small_at[b]];
+        ok(f, osh_acts_read_ahead(f->cx, f->a, 1 + k, AHEAD));
+        load_asked(f, k);
+        int64_t took = (int64_t)osh_mem_used(f->cx, OSH_MEM_HOST) - before;
+        assert_in_range(took, most + 1, most + osh_loaders_value_bytes(&graph, 0, AHEAD, tokens, true));
+        store_all(f, k + 5), load_asked(f, k + 5);
+        assert_int_equal((int64_t)osh_mem_used(f->cx, OSH_MEM_HOST) - before, took); // the same blocks
+        assert_int_equal(counted(f).detours[OSH_DETOUR_PAGEABLE] > pageable, k / 2 == 2);
+        osh_play_fail(NULL, 0, 0);
+        osh_acts_free(f->cx, f->a, false), f->a = NULL;
+    }
+    osh_play_protect(true);
+}
+
 /* A read that fails, is short, or has another bit: the host reads, and the rows are right. The card's memory stays
  * open, which takes less than to open it for each sample. */
 static void test_faults(void **state)
@@ -228,6 +287,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_sum, setup, teardown),
         cmocka_unit_test_setup_teardown(test_rows, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_ahead, setup, teardown),
         cmocka_unit_test_setup_teardown(test_faults, setup, teardown),
         cmocka_unit_test_setup_teardown(test_changed, setup, teardown),
     };

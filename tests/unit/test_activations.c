@@ -1,6 +1,7 @@
 /* test_activations.c - values at rest: the same rows in every tier and batching, files taken up again, or not. */
 #include "base/file.h"
 #include "store/activations.h"
+#include "store/loaders.h"
 #include "torture.h"
 
 #include <stdio.h>
@@ -326,6 +327,114 @@ static void values_beside_others(void **state)
             assert_true(torture(beside_others, (osh_tier[]){first, second}) > 4);
 }
 
+/* As a pass does it: batch by batch, `ahead` of them asked for before they are wanted. */
+static osh_status get_asked(osh_ctx *cx, osh_acts *a, int64_t ahead)
+{
+    static const bool in[] = {true, false}, out[] = {false, true};
+    osh_status rc = OSH_OK;
+    osh_tensor *t = NULL; // own
+    memset(back, 0xff, sizeof back);
+    OSH_TRY(osh_acts_open(cx, a, in, out, TOKENS));
+    for (int64_t k = 0; k < BATCHES; k++) {
+        OSH_TRY(osh_acts_get(cx, a, 0, batch_at[k], batch_at[k + 1] - batch_at[k], false, NULL, &t));
+        for (int64_t b = k ? k + ahead : 1; b <= k + ahead && b < BATCHES; b++)
+            OSH_TRY(osh_acts_ask(cx, a, 0, batch_at[b], batch_at[b + 1] - batch_at[b]));
+        memcpy(part(back, batch_at[k], batch_at[k + 1] - batch_at[k]).data, t->data, osh_tensor_bytes(t));
+        osh_tensor_free(cx, t), t = NULL;
+    }
+done:
+    osh_tensor_free(cx, t);
+    return rc ? rc : osh_acts_close(cx, a);
+}
+
+static osh_status new_ahead(osh_ctx *cx, osh_acts **a, int n_threads, int64_t ahead, bool zstd)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_acts_new(cx, a, &graph, &data, OSH_TIER_DISK, dir, zstd));
+    OSH_TRY(osh_acts_read_ahead(cx, *a, n_threads, ahead));
+done:
+    return rc;
+}
+
+/* The rows that were stored, by any number of threads and batches ahead, with samples that are kept and without; a file
+ * that another one wrote to gives the message of a read that nobody asked for. */
+static void read_ahead(void **state)
+{
+    osh_ctx *cx;
+    fill();
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    for (int turn = 0; turn < 36; turn++) {
+        int n_threads = 1 + turn % 3 * 2, ahead = 1 + turn / 3 % 2, kept = turn / 6 % 3;
+        osh_acts *a = NULL;
+        char path[128];
+        assert_ok(cx, new_ahead(cx, &a, n_threads, ahead, turn >= 18));
+        osh_acts_keep(a, batch_at[kept]);
+        assert_int_equal(osh_acts_ahead(a), ahead);
+        for (int again = 0; again < 2; again++) {
+            rows[7] ^= 1;
+            assert_ok(cx, put_all(cx, a, batch_at, BATCHES));
+            assert_ok(cx, get_asked(cx, a, ahead));
+            assert_memory_equal(rows, back, sizeof rows);
+        }
+        snprintf(path, sizeof path, "%s/00000.values", dir);
+        FILE *f = fopen(path, "r+");
+        assert_non_null(f);
+        fseek(f, 20 * WIDTH * 2 + 3 * 16 + 20, SEEK_SET); // in the data of sample 3, as it is or of its frame
+        fputc(0x5a, f);
+        fclose(f);
+        assert_fails(cx, OSH_E_IO, get_asked(cx, a, ahead), "sample 3 of h is not what was written");
+        osh_acts_free(cx, a, false);
+        assert_int_equal(osh_mem_live(cx), 0);
+    }
+    osh_ctx_free(cx);
+}
+
+/* What reading ahead takes is what is planned for it. */
+static void read_ahead_is_planned(void **state)
+{
+    static const int64_t even[] = {0, 8, 16, 24, 32, 40}; // samples of one size
+    static const osh_dataset same = {.offsets = (int64_t *)even, .n = SAMPLES};
+    static const bool in[] = {true, true};
+    static uint16_t any[40 * WIDTH];
+    osh_ctx *cx;
+    osh_acts *a = NULL;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    assert_ok(cx, osh_acts_new(cx, &a, &graph, &same, OSH_TIER_DISK, dir, false));
+    for (int v = 0; v < 2; v++) {
+        osh_tensor t = osh_tensor_view(OSH_BF16, 2, (int64_t[]){40, graph.values[v].width}, any);
+        assert_ok(cx, osh_acts_store(cx, a, v, 0, SAMPLES, &t));
+    }
+    int64_t before = (int64_t)osh_mem_used(cx, OSH_MEM_HOST), most = osh_loaders_own_bytes(3, 0);
+    assert_ok(cx, osh_acts_read_ahead(cx, a, 3, 3));
+    assert_ok(cx, osh_acts_open(cx, a, in, in, 8));
+    for (int s = 1; s <= 3; s++)
+        for (int v = 0; v < 2; v++) assert_ok(cx, osh_acts_ask(cx, a, v, s, 1));
+    for (int v = 0; v < 2; v++) most += osh_loaders_value_bytes(&graph, v, 3, 8, false);
+    assert_int_equal((int64_t)osh_mem_used(cx, OSH_MEM_HOST) - before, most);
+    assert_ok(cx, osh_acts_close(cx, a));
+    assert_int_equal((int64_t)osh_mem_used(cx, OSH_MEM_HOST) - before, osh_loaders_own_bytes(3, 0));
+    osh_acts_free(cx, a, false);
+    assert_int_equal(osh_mem_live(cx), 0);
+    assert_int_equal(osh_loaders_ahead(1, 100, 100), 1);
+    assert_int_equal(osh_loaders_ahead(8, 100, 100), 8);
+    assert_int_equal(osh_loaders_ahead(8, 100, 25), 2); // four samples each
+    assert_int_equal(osh_loaders_ahead(8, 4, 4), 3);
+    assert_int_equal(osh_loaders_ahead(8, 4, 1), 0);
+    osh_ctx_free(cx);
+}
+
+static osh_status whole_ahead(osh_ctx *cx, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_acts *a = NULL; // own
+    OSH_TRY(new_ahead(cx, &a, 2, 2, false));
+    OSH_TRY(put_all(cx, a, batch_at, BATCHES));
+    OSH_TRY(get_asked(cx, a, 2));
+done:
+    osh_acts_free(cx, a, false);
+    return rc;
+}
+
 static osh_status whole(osh_ctx *cx, void *user)
 {
     osh_status rc = OSH_OK;
@@ -358,6 +467,7 @@ static void out_of_memory(void **state)
         osh_tier t = (osh_tier)tier;
         assert_true(torture(whole, &t) > 4);
         if (tier == OSH_TIER_DISK) assert_true(torture(whole_kept, &t) > 8);
+        if (tier == OSH_TIER_DISK) assert_true(torture(whole_ahead, NULL) > 8);
     }
 }
 
@@ -365,6 +475,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_tiers), cmocka_unit_test(forgotten_rows_are_gone),
                                        cmocka_unit_test(kept_rows),
+                                       cmocka_unit_test(read_ahead), cmocka_unit_test(read_ahead_is_planned),
                                        cmocka_unit_test(values_beside_others),
                                        cmocka_unit_test(files_are_taken_up),
                                        cmocka_unit_test(slots_of_others_are_not_taken),

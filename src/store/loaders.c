@@ -1,0 +1,258 @@
+/* loaders.c - see loaders.h. A batch's block may be read into again when its rows have come to the card: the work on
+ * the card is done batch by batch, so when rows of the next batch are wanted nobody waits for that. */
+#include "store/loaders.h"
+
+#include <pthread.h>
+
+#include "base/thread.h"
+#include "store/blocks.h"
+
+typedef struct task task;
+struct task { // samples [first, first + n) of a value
+    task *next;
+    const osh_slot_file *file; // view
+    int value;
+    int64_t first, n;
+    osh_tensor *t;     // own: without a card
+    osh_block *block;  // of the loaders' blocks: with one
+    char *to;          // view: of either
+    int64_t begun, over; // samples
+    bool failed;         // one of them cannot be read
+};
+
+typedef struct loader {
+    osh_loaders *l;   // view
+    osh_ctx *cx;      // own
+    osh_slots slots;  // own: room for frames
+    pthread_t thread;
+    bool running;
+} loader;
+
+struct osh_loaders {
+    const osh_slots *slots; // view
+    osh_device *device;     // view; NULL: without a card
+    osh_blocks *blocks;     // own: with one
+    loader *of;             // own [n]
+    int n;
+    task *asked;            // own: in the order in which they were asked for
+    task *leaving;          // own: of the batch whose rows are on their way to the card
+    pthread_mutex_t lock;   // of what tasks have read, and stop
+    pthread_cond_t work, done;
+    bool stop;
+};
+
+int64_t osh_loaders_ahead(int64_t n_threads, int64_t n_samples, int64_t n_batches)
+{
+    int64_t n = n_samples ? (n_threads * n_batches + n_samples - 1) / n_samples : 0;
+    return n < n_batches ? n : n_batches - 1;
+}
+
+int64_t osh_loaders_own_bytes(int64_t n_threads, int64_t frame)
+{
+    return (int64_t)(osh_mem_gross(sizeof(osh_loaders)) + osh_mem_gross((size_t)n_threads * sizeof(loader))) +
+           n_threads * frame;
+}
+
+int64_t osh_loaders_value_bytes(const osh_graph *g, int value, int64_t n_ahead, int64_t n_tokens, bool card)
+{
+    size_t n = (size_t)n_tokens * (size_t)g->values[value].width * osh_dtype_bytes(g->dtype);
+    size_t rows = card ? osh_blocks_gross(n) : osh_mem_gross(n) + osh_mem_gross(sizeof(osh_tensor));
+    return (n_ahead + card) * (int64_t)(rows + osh_mem_gross(sizeof(task))); // one is on its way to the card
+}
+
+osh_status osh_loaders_new(osh_ctx *cx, osh_loaders **out, const osh_slots *s, int n_threads, osh_device *device,
+                           bool pin)
+{
+    osh_status rc = OSH_OK;
+    osh_loaders *l = NULL; // own
+    OSH_NEW(cx, l, 1);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->work, NULL);
+    pthread_cond_init(&l->done, NULL);
+    l->slots = s, l->device = device, l->n = n_threads;
+    OSH_NEW(cx, l->of, n_threads);
+    if (device) OSH_TRY(osh_blocks_new(cx, &l->blocks, device, pin));
+    *out = l, l = NULL;
+done:
+    osh_loaders_free(cx, l);
+    return rc;
+}
+
+static void free_task(osh_ctx *cx, osh_loaders *l, task *t)
+{
+    if (!t) return;
+    osh_tensor_free(cx, t->t);
+    osh_blocks_give(l->blocks, t->block);
+    osh_free(cx, t);
+}
+
+static void free_tasks(osh_ctx *cx, osh_loaders *l, task **list)
+{
+    while (*list) {
+        task *t = *list;
+        *list = t->next;
+        free_task(cx, l, t);
+    }
+}
+
+void osh_loaders_free(osh_ctx *cx, osh_loaders *l)
+{
+    if (!l) return;
+    osh_loaders_stop(cx, l);
+    osh_blocks_free(cx, l->blocks);
+    osh_free(cx, l->of);
+    pthread_mutex_destroy(&l->lock);
+    pthread_cond_destroy(&l->work);
+    pthread_cond_destroy(&l->done);
+    osh_free(cx, l);
+}
+
+/* ---- the threads ---- */
+
+static bool is_over(const task *t) { return t->over == t->begun && (t->failed || t->begun == t->n); }
+
+static task *next_task(const osh_loaders *l) // NULL: there is nothing to read
+{
+    task *t = l->asked;
+    while (t && (t->failed || t->begun == t->n)) t = t->next;
+    return t;
+}
+
+static osh_status read_sample(loader *me, const task *t, int64_t k)
+{
+    size_t at = osh_slots_rows_bytes(&me->slots, t->value, t->first, k);
+    return osh_slot_get(me->cx, &me->slots, t->file, t->value, t->first + k, t->to + at);
+}
+
+static void *loader_main(void *user)
+{
+    loader *me = user;
+    osh_loaders *l = me->l;
+    pthread_mutex_lock(&l->lock);
+    while (!l->stop) {
+        task *t = next_task(l);
+        if (!t) {
+            pthread_cond_wait(&l->work, &l->lock);
+            continue;
+        }
+        int64_t k = t->begun++;
+        pthread_mutex_unlock(&l->lock);
+        osh_status rc = read_sample(me, t, k);
+        if (rc) osh_log(me->cx, OSH_LOG_INFO, "reading values ahead: %s; they are read again", osh_error_text(me->cx));
+        if (rc) osh_error_clear(me->cx);
+        pthread_mutex_lock(&l->lock);
+        t->over++, t->failed |= rc != OSH_OK;
+        if (is_over(t)) pthread_cond_signal(&l->done);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+osh_status osh_loaders_start(osh_ctx *cx, osh_loaders *l)
+{
+    osh_status rc = OSH_OK;
+    l->stop = false;
+    for (int i = 0; i < l->n; i++) {
+        loader *me = &l->of[i];
+        *me = (loader){.l = l, .slots = *l->slots};
+        me->slots.frame = me->slots.transit = NULL, me->slots.frame_room = me->slots.transit_room = 0;
+        OSH_TRY(osh_ctx_fork(&me->cx, cx));
+        me->running = osh_thread_start(&me->thread, loader_main, me);
+        if (!me->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to read values ahead");
+    }
+done:
+    return rc;
+}
+
+osh_status osh_loaders_stop(osh_ctx *cx, osh_loaders *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->stop = true;
+    pthread_mutex_unlock(&l->lock);
+    pthread_cond_broadcast(&l->work);
+    for (int i = 0; l->of && i < l->n; i++) {
+        loader *me = &l->of[i];
+        if (me->running) pthread_join(me->thread, NULL);
+        osh_slots_deinit(cx, &me->slots);
+        if (me->cx) osh_ctx_free(me->cx);
+        *me = (loader){0};
+    }
+    osh_status rc = l->leaving ? l->device->type->sync(cx, l->device) : OSH_OK;
+    free_tasks(cx, l, &l->asked);
+    free_tasks(cx, l, &l->leaving);
+    return rc;
+}
+
+/* ---- what is asked for ---- */
+
+osh_status osh_loaders_ask(osh_ctx *cx, osh_loaders *l, const osh_slot_file *f, int value, int64_t first, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    task *t = NULL; // own
+    int64_t width = l->slots->g->values[value].width, *at = l->slots->d->offsets;
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
+    OSH_NEW(cx, t, 1);
+    *t = (task){.file = f, .value = value, .first = first, .n = n};
+    if (l->blocks)
+        OSH_TRY(osh_blocks_take(cx, l->blocks, &t->block, osh_slots_rows_bytes(l->slots, value, first, n)));
+    else
+        OSH_TRY(osh_tensor_new(cx, &t->t, l->slots->g->dtype, 2, (int64_t[]){at[first + n] - at[first], width}));
+    t->to = l->blocks ? osh_block_data(t->block) : t->t->data;
+    pthread_mutex_lock(&l->lock);
+    task **end = &l->asked;
+    while (*end) end = &(*end)->next;
+    *end = t, t = NULL; // give
+    pthread_mutex_unlock(&l->lock);
+    pthread_cond_broadcast(&l->work);
+done:
+    osh_mem_use(cx, old);
+    free_task(cx, l, t);
+    return rc;
+}
+
+/* Waits for it; own. NULL: nobody asked, or it cannot be read. */
+static task *take_task(osh_ctx *cx, osh_loaders *l, int value, int64_t first)
+{
+    pthread_mutex_lock(&l->lock);
+    task **at = &l->asked;
+    while (*at && ((*at)->value != value || (*at)->first != first)) at = &(*at)->next;
+    task *t = *at;
+    while (t && !is_over(t)) pthread_cond_wait(&l->done, &l->lock);
+    if (t) *at = t->next; // only the thread that asks changes the list
+    pthread_mutex_unlock(&l->lock);
+    if (!t || !t->failed) return t;
+    free_task(cx, l, t);
+    return NULL;
+}
+
+osh_status osh_loaders_take(osh_ctx *cx, osh_loaders *l, int value, int64_t first, osh_tensor **t)
+{
+    task *of = take_task(cx, l, value, first); // own
+    osh_mem_class now = osh_mem_use(cx, OSH_MEM_HOST);
+    osh_mem_use(cx, now);
+    *t = NULL;
+    if (of) {
+        osh_mem_move(cx, of->t->data, now);
+        osh_mem_move(cx, of->t, now);
+        *t = of->t, of->t = NULL; // give
+    }
+    free_task(cx, l, of);
+    return OSH_OK;
+}
+
+osh_status osh_loaders_load(osh_ctx *cx, osh_loaders *l, int value, int64_t first, osh_tensor *t, bool *found)
+{
+    osh_status rc = OSH_OK;
+    task *of = take_task(cx, l, value, first); // own
+    *found = of;
+    if (l->leaving && l->leaving->first != first) {
+        OSH_TRY(l->device->type->sync(cx, l->device));
+        free_tasks(cx, l, &l->leaving);
+    }
+    if (!of) goto done;
+    OSH_TRY(osh_block_load(cx, l->blocks, of->block, t));
+    of->next = l->leaving, l->leaving = of, of = NULL; // give
+done:
+    free_task(cx, l, of);
+    return rc;
+}
