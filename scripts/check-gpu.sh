@@ -3,26 +3,26 @@
 # one whatever came of it, a table at the end. Exit 0: no step failed; 1: one did, or there is no card.
 #
 # Usage: scripts/check-gpu.sh --out DIR [options] [-- flags of oneshot for all its runs]
-#   --steps "A B"        of: env build mma card_ops kernels wide model bench-short bench budgets resume sanitizer      (all); one
+#   --steps "A B"        of: env build mma card_ops kernels wide model bench-short bench budgets disk resume sanitizer (all); one
 #                        call may have some of them, the next one others: the table grows
 #   --results FILE.tgz   what is worth carrying home, 1 MB: the table, figures, reports, the end of each log of what failed
 #   --scale N            1: of card_ops and wide, whose widths are divided by it
 #   --build-dir DIR      a finished build, or the file that --pack made; else the preset release is built for this card
 #   --lib-dir DIR        shared libraries for what this machine lacks      (BUILD/lib where it is there)
 #   --device cuda[:N]    cuda      --time-limit S  seconds for all steps      --samples N  64, --tokens N  64: of docs-llama-3m,
-#                        four times as many of each for budgets and resume
+#                        four times as many of each for budgets, disk and resume
 #   --peer-python FILE   Python with torch, for the benchmark's other column      (python3 where it has torch)
 #   --pack FILE.tgz      needs no card: takes from --build-dir what a machine without development packages needs
 #
 # DIR of --out gets summary.txt, STEP.log, and in work/ what steps make for each other.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd) root=$(cd "$(dirname "$0")/.." && pwd)
-out= steps="env build mma card_ops kernels wide model bench-short bench budgets resume sanitizer" build_dir= lib_dir= device=cuda
+out= steps="env build mma card_ops kernels wide model bench-short bench budgets disk resume sanitizer" build_dir= lib_dir= device=cuda
 time_limit=0 samples=64 tokens=64 peer_python= pack= run_step= results= scale=1
 . "$here/options.sh"
 options "out steps build_dir lib_dir device time_limit samples tokens peer_python pack run_step results scale" "$@"
 declare -A limit=([env]=60 [build]=540 [mma]=60 [card_ops]=300 [kernels]=300 [wide]=420 [model]=180 [bench-short]=240
-                  [bench]=540 [budgets]=180 [resume]=120 [sanitizer]=540)
+                  [bench]=540 [budgets]=180 [disk]=180 [resume]=120 [sanitizer]=540)
 say() { echo "$*" >>"$work/$run_step.said"; echo "$*"; } # goes into the table, too
 die() { say "$*"; exit 1; }
 
@@ -302,6 +302,25 @@ step_budgets() {
     say "the same bytes in $n ways, from $least bytes of the card on"
 }
 
+# What the ways from the disk to the card give, and values that come on each of them.
+step_disk() {
+    local want how seconds
+    samples=$((4 * samples)) tokens=$((4 * tokens))
+    "$oneshot" bench --device "$device" --dir "$work" --side 64 --seconds 0.5 >"$work/disk.txt" || die "oneshot bench fails"
+    compress "$work/base" --device "$device" || die "the run with values on the card fails"
+    want=$(sum "$work/base")
+    for how in "--num-workers 0" "--num-workers 4" "--num-workers 4 --pin-memory false" "--use-gds true"; do
+        case $how in *gds*) ;; *) how="--use-gds false $how" ;; esac
+        seconds=$(date +%s%N)
+        compress "$work/disk" --device "$device" --mem-opt-level 2 $how || die "$how: the run fails"
+        seconds=$((($(date +%s%N) - seconds) / 1000000))
+        [ "$(sum "$work/disk")" = "$want" ] || die "$how: other bytes"
+        how="$how: the bytes of values on the card, $seconds ms"
+        say "$how, $(sed -n '/"device": {/,/^  }/s/^ *"read_by_device_bytes": \([0-9]*\),*$/\1 bytes by cuFile/p' "$work/disk/oneshot-report.json")"
+    done
+    grep '^disk' "$work/disk.txt" | while read -r how; do say "$how"; done
+}
+
 step_resume() {
     local want calls part
     samples=$((4 * samples)) tokens=$((4 * tokens))
@@ -337,7 +356,7 @@ step_bench() {
 if [ -n "$run_step" ]; then
     find_libraries
     find_sources
-    case $run_step in wide | model | budgets | resume | bench*) [ -x "$oneshot" ] || die "there is no $oneshot" ;; esac
+    case $run_step in wide | model | budgets | disk | resume | bench*) [ -x "$oneshot" ] || die "there is no $oneshot" ;; esac
     "step_$run_step"
     exit
 fi

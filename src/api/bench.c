@@ -18,6 +18,7 @@ typedef struct peaks { // a second; 0: not measured
     char *isa;   // own
     double card_f32, card_bf16, card_attention, card_copy, card_put;
     double card_file, card_cufile; // from the disk, through page-locked memory, and by cuFile
+    double pinned, pinned_all;     // from the disk to page-locked memory, by one reader, and by one a thread
     char *card;  // own; NULL: none was asked for
 } peaks;
 
@@ -86,6 +87,52 @@ done:
     return rc;
 }
 
+typedef struct pinned_reads {
+    osh_file *f; // view: of N_BLOCKS blocks
+    char *to;    // view: page-locked, a block for each worker
+} pinned_reads;
+
+static osh_status read_block(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const pinned_reads *r = user;
+    char *to = r->to + (size_t)worker * BLOCK;
+    int fd = osh_file_direct_fd(r->f);
+    if (fd < 0) return osh_file_pread(cx, r->f, to, BLOCK, chunk * BLOCK);
+    return pread(fd, to, BLOCK, chunk * BLOCK) == BLOCK ? OSH_OK
+                                                        : osh_fail(cx, OSH_E_IO, "%s: cannot read: %m",
+                                                                   osh_file_path(r->f));
+}
+
+/* What --num-workers have on the way of values from the disk to a card (store/loaders.h). */
+static osh_status measure_pinned(osh_ctx *cx, peaks *p, osh_device *d, osh_file *f, double seconds)
+{
+    osh_status rc = OSH_OK;
+    const char *why = NULL;
+    size_t n = (size_t)osh_threads(cx) * BLOCK;
+    char *room = osh_alloc(cx, n + 4096); // own
+    pinned_reads r = {.f = f};
+    if (!room) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a block of a file for each thread");
+    r.to = room + (4096 - (uintptr_t)room % 4096);
+    OSH_TRY(osh_cuda_host_lock(cx, d, &why, r.to, n));
+    if (why) {
+        osh_log(cx, OSH_LOG_WARN, "%zu bytes of host memory cannot be page-locked (%s)", n, why);
+        goto done;
+    }
+    for (int all = 0; all < 2; all++) {
+        double begin = osh_now();
+        int64_t blocks = 0;
+        for (; !blocks || osh_now() - begin < seconds; blocks += N_BLOCKS) {
+            if (all) OSH_TRY(osh_parallel_for(cx, N_BLOCKS, read_block, &r));
+            for (int64_t i = 0; !all && i < N_BLOCKS; i++) OSH_TRY(read_block(cx, &r, i, 0));
+        }
+        *(all ? &p->pinned_all : &p->pinned) = (double)blocks * BLOCK / (osh_now() - begin);
+    }
+done:
+    if (r.to && !why && !rc) osh_cuda_host_unlock(cx, d, r.to);
+    osh_free(cx, room);
+    return rc;
+}
+
 /* A file of the directory to the card, on both ways; it is gone behind it. */
 static osh_status measure_card_reads(osh_ctx *cx, peaks *p, osh_device *d, int ordinal, const osh_bench_options *opt)
 {
@@ -102,6 +149,7 @@ static osh_status measure_card_reads(osh_ctx *cx, peaks *p, osh_device *d, int o
     OSH_TRY(osh_file_sync(cx, r.f));
     osh_file_use_direct(r.f);
     if (!(r.to = osh_device_alloc(cx, d, BLOCK, OSH_LIFE_LONG))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(measure_pinned(cx, p, d, r.f, opt->seconds));
     OSH_TRY(measure_reads(cx, &p->card_file, &r));
     if (!osh_cuda_direct(cx, ordinal, "true", true)) goto done;
     OSH_TRY(osh_cuda_stage_open(cx, d, "true"));
@@ -167,6 +215,9 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const peaks *p)
                                p->card_attention / 1e12, p->card_attention / p->card_bf16));
         OSH_TRY(osh_buf_printf(cx, b, "memory copy     %10.2f GB/s     inside the card\n", p->card_copy / 1e9));
         OSH_TRY(osh_buf_printf(cx, b, "host to card    %10.2f GB/s     page-locked\n", p->card_put / 1e9));
+        if (p->pinned > 0)
+            OSH_TRY(osh_buf_printf(cx, b, "disk to pinned  %10.3f GB/s     page-locked memory of the host, one reader; "
+                                   "%d: %.3f GB/s\n", p->pinned / 1e9, n, p->pinned_all / 1e9));
         if (p->card_file > 0)
             OSH_TRY(osh_buf_printf(cx, b, "disk to card    %10.3f GB/s     through page-locked memory of the host\n",
                                    p->card_file / 1e9));
@@ -192,6 +243,9 @@ static osh_status as_json(osh_ctx *cx, osh_buf *b, const peaks *p)
         OSH_TRY(osh_buf_printf(cx, b, ", \"card\": \"%s\", \"card_f32_flops\": %.4g, \"card_bf16_flops\": %.4g, "
                                "\"card_attention_flops\": %.4g, \"card_copy_bytes\": %.4g, \"card_put_bytes\": %.4g",
                                p->card, p->card_f32, p->card_bf16, p->card_attention, p->card_copy, p->card_put));
+    if (p->pinned > 0)
+        OSH_TRY(osh_buf_printf(cx, b, ", \"disk_to_pinned_bytes\": %.4g, \"disk_to_pinned_all_bytes\": %.4g", p->pinned,
+                               p->pinned_all));
     if (p->card_file > 0)
         OSH_TRY(osh_buf_printf(cx, b, ", \"disk_to_card_bytes\": %.4g", p->card_file));
     if (p->card_cufile > 0)

@@ -12,6 +12,7 @@ done
 if grep -q '^disk' text; then fail "a disk without --dir: $(cat text)"; fi
 for lib in "$LD_LIBRARY_PATH" "$LD_LIBRARY_PATH:$LD_LIBRARY_PATH/gds"; do # without cuFile and with a played one
     LD_LIBRARY_PATH=$lib "$PLAY" bench --seconds 0.01 --device cuda --side 64 --threads 1 --dir . >text 2>err || fail "$(cat err)"
+    grep -Eq '^disk to pinned +[0-9.]+ GB/s .*one reader; 1: [0-9.]+ GB/s$' text || fail "$(cat text)"
     grep -Eq '^disk to card +[0-9.]+ GB/s +through page-locked memory of the host$' text || fail "$(cat text)"
     by=$(grep -Ec '^disk to card +[0-9.]+ GB/s +by cuFile$' text || true)
     [ "$by" = 0 ] || [[ $lib == */gds ]] || fail "by cuFile, without it: $(cat text)"

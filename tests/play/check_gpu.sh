@@ -53,8 +53,11 @@ if grep -E 'safetensors|\.log|work' home; then fail "that is not to be carried h
 
 if [ "$SANITIZED" ]; then exit 0; fi # slow: the same program with more of the same
 export OSH_PLAY="protect=0 memory=8589934592"
-PROGRAM=$PLAY_BATCHES check "budgets resume" --samples 3 --tokens 12 -- --threads 1 || fail "$(cat table)"
+PROGRAM=$PLAY_BATCHES check "budgets disk resume" --samples 3 --tokens 12 -- --threads 1 || fail "$(cat table)"
 finds '^budgets +ok .* the same bytes in 6 ways, from [0-9]+ bytes of the card on$'
+finds '^disk +ok .* --use-gds false --num-workers 0: the bytes of values on the card, [0-9]+ ms, 0 bytes by cuFile$'
+finds '^ +--use-gds true: the bytes of values on the card, '
+finds '^ +disk to pinned +[0-9.]+ GB/s .*one reader'
 finds '^resume +ok .* killed three times, gone on with to the same bytes$'
 
 rm build/tests/cuda_test_mma
