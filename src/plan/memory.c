@@ -374,12 +374,15 @@ done:
     return rc;
 }
 
+static bool asks_f16(const osh_plan *p) { return p->opt->calib_cache && !strcmp(p->opt->calib_cache, "disk_f16"); }
+
 /* Those that --calib-cache leaves; one where nothing is looked at twice. */
 static void looks(const osh_plan *p, osh_look *first, osh_look *last)
 {
     *first = OSH_LOOK_RAM, *last = OSH_LOOK_AGAIN;
     for (osh_look l = OSH_LOOK_RAM; p->opt->calib_cache && l <= OSH_LOOK_AGAIN; l++)
         if (!strcmp(p->opt->calib_cache, osh_look_name(l))) *first = *last = l;
+    if (asks_f16(p)) *first = *last = OSH_LOOK_DISK;
     if (!osh_looks_twice(p)) *first = *last;
 }
 
@@ -495,10 +498,20 @@ static bool reads_past_cache(const osh_plan *p)
 
 bool osh_memory_pins(const osh_options *o) { return !o->pin_memory || strcmp(o->pin_memory, "false"); }
 
+static void choose_f16(osh_ctx *cx, osh_plan *p)
+{
+    if (!p->graph || !asks_f16(p) || !osh_looks_twice(p)) return;
+    p->memory.looks_f16 = p->graph->dtype == OSH_F32;
+    if (!p->memory.looks_f16)
+        osh_log(cx, OSH_LOG_WARN, "--calib-cache disk_f16: values of this model are %s, of two bytes: they rest so",
+                osh_dtype_name(p->graph->dtype));
+}
+
 osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
+    choose_f16(cx, p);
     bool *ever = NULL; // own
     int64_t tuning = 0;
     bool multiplies = p->pipeline != OSH_PIPELINE_DATAFREE;

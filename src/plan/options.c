@@ -126,9 +126,10 @@ const osh_field osh_option_fields[] = {
      .doc = "of values in scratch files"},
     {ROW(mem_opt_level), .type = OSH_F_STR, .dflt = "auto", .values = "auto|0|1|2",
      .doc = "where values rest between subgraphs: 0 device, 1 host, 2 disk; auto: the fastest that the budgets allow"},
-    {ROW(calib_cache), .type = OSH_F_STR, .dflt = "auto", .values = "auto|ram|disk|recompute",
+    {ROW(calib_cache), .type = OSH_F_STR, .dflt = "auto", .values = "auto|ram|disk|disk_f16|recompute",
      .doc = "of observers that look at each value twice (docs/calibration.md): values are kept in memory or in scratch "
-            "files, or made again; auto: the fastest that the budgets allow. Changes no result"},
+            "files, or made again; auto: the fastest that the budgets allow. Changes no result, but for disk_f16: F32 "
+            "values are looked at again as F16, in files of half the size"},
     {ROW(use_gds), .type = OSH_F_STR, .dflt = "auto", .values = "auto|true|false",
      .doc = "a card reads values that rest on the disk, and weights for --eval, itself by cuFile, GPUDirect Storage; "
             "true: also without the module nvidia-fs (docs/cuda.md). Changes no result"},

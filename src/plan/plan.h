@@ -110,6 +110,7 @@ typedef struct osh_places osh_places; // layout.h
 typedef struct osh_memory {
     osh_tier tier;
     osh_look looks;      // of what is looked at twice (looks.h)
+    bool looks_f16;      // and it is looked at as F16 then, which decides bytes
     int64_t n_kept;      // of tier disk: batches whose values stay in memory
     int n_loaders;       // threads that read values ahead from the disk
     int64_t n_ahead;     // of tier disk: so many batches

@@ -266,9 +266,20 @@ static int64_t looked_bytes(const sim *s)
 {
     osh_tier tier = s->p->memory.looks == OSH_LOOK_DISK ? OSH_TIER_DISK : OSH_TIER_HOST;
     int64_t n = 0;
-    for (int v = s->r->v0; v < s->r->v1; v++)
-        if (s->looks[v]) n += osh_acts_bytes(s->p->graph, &s->p->data, tier, v, 0);
+    for (int v = s->r->v0; v < s->r->v1; v++) {
+        if (!s->looks[v]) continue;
+        n += osh_acts_bytes(s->p->graph, &s->p->data, tier, v, 0);
+        if (s->p->memory.looks_f16) n -= 2 * s->p->data.offsets[s->p->data.n] * s->p->graph->values[v].width;
+    }
     return n;
+}
+
+/* Of a batch as F16, on its way to the disk, or to a second look. */
+static size_t narrow_bytes(const sim *s, const osh_q_args *a, int value)
+{
+    if (!s->p->memory.looks_f16 || !osh_observer_twice(a)) return 0;
+    return osh_mem_gross((size_t)(s->batch_tokens * s->p->graph->values[value].width) * 2) +
+           osh_mem_gross(sizeof(osh_tensor));
 }
 
 /* Of the threads that read values ahead. */
@@ -307,11 +318,15 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
         if ((l->wants & OSH_STAT_SQUARES) && !s->squares[l->input])
             s->squares[l->input] = true, s->stats += squares_bytes(l);
         if (!s->counts[l->input]) s->counts[l->input] = true, s->stats += counts_bytes(s, l);
-        size_t cached = osh_cache_scratch(s->p, l, s->batch_tokens);
-        for (int k = 0; k < OSH_BESIDE; k++)
-            if (l->cache[k] >= 0 && *hook_of(s, l->cache[k]) < cached) *hook_of(s, l->cache[k]) = cached;
+        for (int k = 0; k < OSH_BESIDE; k++) {
+            if (l->cache[k] < 0) continue;
+            size_t cached = osh_cache_scratch(s->p, l, s->batch_tokens) +
+                            narrow_bytes(s, osh_beside_args(s->p, l, k), l->cache[k]);
+            if (*hook_of(s, l->cache[k]) < cached) *hook_of(s, l->cache[k]) = cached;
+        }
         size_t *hook = hook_of(s, l->input), *ranged = hook_of(s, l->ranged);
-        size_t range = l->wants & OSH_STAT_RANGE ? range_scratch(s, l) : 0;
+        size_t range = l->wants & OSH_STAT_RANGE
+                           ? range_scratch(s, l) + narrow_bytes(s, &l->scheme->inputs, l->ranged) : 0;
         if (range > *ranged) *ranged = range;
         if (!(l->wants & OSH_STAT_HESSIAN) || s->open[l->input]) continue;
         s->open[l->input] = true;

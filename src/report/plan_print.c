@@ -232,6 +232,7 @@ static osh_status print_memory(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     if (m->n_visits && osh_looks_twice(p))
         OSH_TRY(osh_buf_line(cx, b, "what observers look at twice: %s",
                              m->looks == OSH_LOOK_AGAIN  ? "made again"
+                             : m->looks_f16              ? "kept on the disk as F16"
                              : m->looks == OSH_LOOK_DISK ? "kept on the disk"
                                                          : "kept in memory"));
     if (m->n_loaders)
@@ -445,9 +446,10 @@ static bool json_memory(cJSON *root, const osh_plan *p)
     const osh_memory *m = &p->memory;
     cJSON *o = cJSON_AddObjectToObject(root, "memory"), *least = NULL;
     int ahead = 0;
+    const char *looks = m->looks_f16 ? "disk_f16" : osh_look_name(m->looks);
     for (int i = 0; i < m->n_visits; i++) ahead |= m->visits[i].prefetch;
     bool ok = o && cJSON_AddStringToObject(o, "activation_tier", osh_tier_name(m->tier)) &&
-              (!osh_looks_twice(p) || cJSON_AddStringToObject(o, "calib_cache", osh_look_name(m->looks))) &&
+              (!osh_looks_twice(p) || cJSON_AddStringToObject(o, "calib_cache", looks)) &&
               (p->on_device || json_number(o, "batch_size", p->batch_size)) &&
               json_number(o, "batches_in_memory", osh_memory_kept(p, m->tier)) &&
               json_number(o, "num_workers", m->n_loaders) && json_number(o, "batches_ahead", m->n_ahead) &&

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "plan/cache.h"
+#include "run/narrow.h"
 
 typedef struct cached_range {
     int linear;
@@ -84,15 +85,19 @@ static osh_status feed_range(osh_ctx *cx, osh_cached *c, int which, const osh_te
     const osh_linear *l = &c->plan->linears[r->linear];
     const osh_q_args *a = osh_beside_args(c->plan, l, which % OSH_BESIDE);
     int64_t heads = l->heads[which % OSH_BESIDE];
+    osh_tensor *narrow = NULL; // own
     if (!r->heads) goto done; // its scales are made
     for (int64_t k = 0; k < seqs->n; k++) {
         osh_tensor part = *x;
         part.data = (char *)x->data + (size_t)(seqs->offsets[k] * x->shape[1]) * osh_dtype_bytes(x->dtype);
         if (!(part.shape[0] = seqs->offsets[k + 1] - seqs->offsets[k])) continue;
-        if (again) OSH_TRY(osh_act_observe_again(cx, r->heads, heads, &part, a));
+        if (again && c->plan->memory.looks_f16) OSH_TRY(osh_narrow(cx, &narrow, &part));
+        if (again) OSH_TRY(osh_act_observe_again(cx, r->heads, heads, narrow ? narrow : &part, a));
         else OSH_TRY(osh_act_observe(cx, r->heads, heads, &part, a));
+        osh_tensor_free(cx, narrow), narrow = NULL;
     }
 done:
+    osh_tensor_free(cx, narrow);
     return rc;
 }
 

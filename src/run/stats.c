@@ -12,6 +12,7 @@
 #include "plan/passthrough.h"
 #include "quant/observer.h"
 #include "run/cached.h"
+#include "run/narrow.h"
 
 typedef struct sums {     // of a value; own
     osh_tensor *hessian, *shift;
@@ -151,7 +152,8 @@ osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, con
     for (int v = 0; v < s->plan->graph->n_values; v++) any |= s->kept[v];
     if (!any) goto done;
     osh_tier tier = m->looks == OSH_LOOK_DISK ? OSH_TIER_DISK : OSH_TIER_HOST;
-    OSH_TRY(osh_acts_new_beside(cx, &s->looks, beside, tier, dir));
+    osh_dtype dtype = m->looks_f16 ? OSH_F16 : s->plan->graph->dtype;
+    OSH_TRY(osh_acts_new_beside(cx, &s->looks, beside, tier, dtype, dir));
     OSH_TRY(osh_acts_read_ahead(cx, s->looks, m->n_loaders, m->n_loaders)); // samples
 done:
     return rc;
@@ -254,10 +256,19 @@ static bool is_source(const osh_stats *s, int value)
 /* Of the Linear, unless another one has it. */
 static osh_status feed_range(osh_ctx *cx, osh_stats *s, int linear, int value, const osh_tensor *sample)
 {
+    osh_status rc = OSH_OK;
     const osh_q_args *a = &s->plan->linears[linear].scheme->inputs;
-    if (range_of(s, linear) != linear || (s->look != LOOK_ALL && !osh_observer_twice(a))) return OSH_OK;
-    if (looks_again(s, a, value)) return osh_act_observe_again(cx, range_at(s, linear), 1, sample, a);
-    return osh_act_observe(cx, range_at(s, linear), 1, sample, a);
+    osh_tensor *narrow = NULL; // own
+    if (range_of(s, linear) != linear || (s->look != LOOK_ALL && !osh_observer_twice(a))) goto done;
+    if (!looks_again(s, a, value)) {
+        OSH_TRY(osh_act_observe(cx, range_at(s, linear), 1, sample, a));
+        goto done;
+    }
+    if (s->plan->memory.looks_f16) OSH_TRY(osh_narrow(cx, &narrow, sample)); // wherever it comes from
+    OSH_TRY(osh_act_observe_again(cx, range_at(s, linear), 1, narrow ? narrow : sample, a));
+done:
+    osh_tensor_free(cx, narrow);
+    return rc;
 }
 
 /* A sample's rows of x, [at[0], at[1]). */
@@ -324,6 +335,17 @@ done:
     return rc;
 }
 
+static osh_status keep(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x, const osh_batch *b)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *narrow = NULL; // own
+    if (s->plan->memory.looks_f16) OSH_TRY(osh_narrow(cx, &narrow, x));
+    OSH_TRY(osh_acts_store(cx, s->looks, value, b->first_sample, b->seqs.n, narrow ? narrow : x));
+done:
+    osh_tensor_free(cx, narrow);
+    return rc;
+}
+
 /* An expert's tokens: the rows of x that are not zeros, which stay with their samples. */
 static osh_status feed_routed(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x, const osh_batch *b)
 {
@@ -360,8 +382,7 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
     const osh_value *v = &s->plan->graph->values[value];
     if (s->same && v->quantized >= 0) value = v->quantized; // it is what this one would be
     if (s->look == LOOK_FIRST && !s->again[value]) goto done;
-    if (s->kept[value] && s->look == LOOK_ALL)
-        OSH_TRY(osh_acts_store(cx, s->looks, value, b->first_sample, b->seqs.n, x));
+    if (s->kept[value] && s->look == LOOK_ALL) OSH_TRY(keep(cx, s, value, x, b));
     bool twice = osh_observer_twice(&s->plan->cache);
     if (s->cached && s->look == LOOK_ALL) OSH_TRY(osh_cached_feed_output(cx, s->cached, value, x, &b->seqs));
     if (s->cached && (twice || s->look == LOOK_ALL))
@@ -370,6 +391,7 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
     bool routed = s->plan->by_route && osh_is_by_route(s->plan->graph, value);
     OSH_TRY(routed ? feed_routed(cx, s, value, x, b) : feed_wanted(cx, s, value, v->original, x, b));
 done:
+    if (rc && rc != OSH_E_INTERRUPTED) osh_note(cx, "statistics of value %s", s->plan->graph->values[value].name);
     return rc;
 }
 

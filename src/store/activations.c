@@ -107,7 +107,7 @@ osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const o
     osh_acts *a = NULL; // own
     OSH_NEW(cx, a, 1);
     a->g = g, a->d = d, a->tier = tier;
-    a->disk = (osh_slots){.g = g, .d = d, .zstd = zstd};
+    a->disk = (osh_slots){.g = g, .d = d, .zstd = zstd, .dtype = g->dtype};
     OSH_NEW(cx, a->slots, g->n_values);
     if (tier == OSH_TIER_DISK) OSH_TRY(osh_scratch_open(cx, &a->scratch, dir));
     a->in = a->scratch;
@@ -117,13 +117,14 @@ done:
     return rc;
 }
 
-osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier, const char *dir)
+osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier, osh_dtype dtype,
+                               const char *dir)
 {
     osh_status rc = OSH_OK;
     osh_acts *a = NULL; // own
     bool open = tier == OSH_TIER_DISK && !beside->in;
     OSH_TRY(osh_acts_new(cx, &a, beside->g, beside->d, open ? tier : OSH_TIER_HOST, dir, beside->disk.zstd));
-    a->tier = tier, a->disk.run = beside->disk.run, a->first_file = beside->g->n_values;
+    a->tier = tier, a->disk.dtype = dtype, a->disk.run = beside->disk.run, a->first_file = beside->g->n_values;
     if (!open) a->in = beside->in;
     *out = a, a = NULL;
 done:
@@ -480,7 +481,7 @@ osh_status osh_acts_get(osh_ctx *cx, osh_acts *a, int value, int64_t first, int6
     }
     if (!new) {
         int64_t shape[2] = {a->d->offsets[first + n] - a->d->offsets[first], a->g->values[value].width};
-        OSH_TRY(osh_tensor_new_on(cx, &new, d, OSH_LIFE_SHORT, a->g->dtype, 2, shape));
+        OSH_TRY(osh_tensor_new_on(cx, &new, d, OSH_LIFE_SHORT, a->disk.dtype, 2, shape));
         OSH_TRY(osh_acts_load(cx, a, value, first, n, new));
     }
     *t = new, new = NULL; // give

@@ -17,9 +17,11 @@ typedef struct osh_acts osh_acts;
  * only. */
 osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d, osh_tier tier,
                         const char *dir, bool zstd);
-/* Of the same graph and samples as `beside`, for other values of theirs, in host memory or on the disk, compressed
- * likewise: in dir, which is the same, and whose files are others. It goes before that one, with its files. */
-osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier, const char *dir);
+/* Of the same graph and samples as `beside`, for other values of theirs, of this dtype, in host memory or on the disk,
+ * compressed likewise: in dir, which is the same, and whose files are others. It goes before that one, with its
+ * files. */
+osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier, osh_dtype dtype,
+                               const char *dir);
 int64_t osh_acts_own_bytes(const osh_graph *g); // without any value
 /* Before the first value: the tier device is that one's memory, and batches lie there. */
 osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d);

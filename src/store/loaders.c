@@ -196,7 +196,7 @@ osh_status osh_loaders_ask(osh_ctx *cx, osh_loaders *l, const osh_slot_file *f, 
     if (l->blocks)
         OSH_TRY(osh_blocks_take(cx, l->blocks, &t->block, osh_slots_rows_bytes(l->slots, value, first, n)));
     else
-        OSH_TRY(osh_tensor_new(cx, &t->t, l->slots->g->dtype, 2, (int64_t[]){at[first + n] - at[first], width}));
+        OSH_TRY(osh_tensor_new(cx, &t->t, l->slots->dtype, 2, (int64_t[]){at[first + n] - at[first], width}));
     t->to = l->blocks ? osh_block_data(t->block) : t->t->data;
     pthread_mutex_lock(&l->lock);
     task **end = &l->asked;

@@ -24,7 +24,8 @@ static size_t row_bytes(const osh_graph *g, int value)
 
 size_t osh_slots_rows_bytes(const osh_slots *s, int value, int64_t first, int64_t n)
 {
-    return (size_t)(s->d->offsets[first + n] - s->d->offsets[first]) * row_bytes(s->g, value);
+    size_t row = (size_t)s->g->values[value].width * osh_dtype_bytes(s->dtype);
+    return (size_t)(s->d->offsets[first + n] - s->d->offsets[first]) * row;
 }
 
 size_t osh_slot_bytes(const osh_slots *s, int value, int64_t sample)
@@ -48,7 +49,7 @@ static int64_t block_at(const osh_graph *g, const osh_dataset *d, int value, int
 static int64_t head_at(const osh_slots *s, int value, int64_t sample)
 {
     if (osh_slots_in_blocks(s)) return sample * (int64_t)sizeof(head);
-    return s->d->offsets[sample] * (int64_t)row_bytes(s->g, value) + sample * (int64_t)sizeof(head);
+    return (int64_t)osh_slots_rows_bytes(s, value, 0, sample) + sample * (int64_t)sizeof(head);
 }
 
 static int64_t data_at(const osh_slots *s, int value, int64_t sample)

@@ -26,6 +26,7 @@ typedef struct osh_slots {
     const osh_graph *g;   // view
     const osh_dataset *d; // view
     osh_device *device;   // view: that blocks of files are read to; NULL: as without a card
+    osh_dtype dtype;      // of what is kept: the graph's, or F16
     bool zstd, by_card;   // by_card: the device has a stage for files
     uint64_t run;
     void *frame;          // own: [frame_room], for zstd

@@ -55,6 +55,34 @@ plan caches.yaml --calib-cache disk --mem-opt-level 1 --scratch-size 1kB | grep 
 if plan binned.yaml | grep -q 'look at twice'; then fail "nothing is looked at twice"; fi
 same caches --host-memory "$least"
 
+# as F16: F32 values take half of the disk, and bytes are others, but the same whatever the batch, the threads, the tier and the
+# phases; what F16 does not have is an error that names the value; BF16 values rest as they are, and a warning says so
+"$OSH_TOOLS/make_model" wide f32=1 hidden=64 intermediate=128 heads=2 kv=2 layers=2 vocab=64 samples=6 tokens=32
+range='observer: min_mse, observer_kwargs: {grid: 3000, maxshrink: 0.9'
+recipe finely ', exact: true'
+bf16=("${job[@]}") of_bf16=$want
+job=(--model wide --dataset wide/calibration.jsonl --progress none)
+one finely f32 --calib-cache disk
+one finely f16 --calib-cache disk_f16 --batch-size 1
+want=$(sum f16)
+[ "$(sum f32)" != "$want" ] || fail "F16 decides nothing: the test would see nothing"
+scratch() { plan finely.yaml "$@" --json | sed -n '/"memory"/,/}/s/^ *"scratch_bytes": \([0-9]*\),*$/\1/p' | head -1; }
+more=("${job[@]}") all=$(scratch --calib-cache disk --mem-opt-level 1) half=$(scratch --calib-cache disk_f16 --mem-opt-level 1)
+[ $((2 * half - all)) -gt 0 ] && [ $((2 * half - all)) -lt 2000 ] || fail "F16 takes $half bytes of $all" # and heads
+for way in "--batch-size 4 --threads 1" "--mem-opt-level 2 --scratch-compression zstd --num-workers 3" "--device-memory $(
+    plan finely.yaml --json | sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')"; do
+    same finely --calib-cache disk_f16 $way
+done
+"$OSH_TOOLS/st_edit" wide fill model.layers.1.post_attention_layernorm.weight 0 256 4f # 3.5e9
+one finely f32 --calib-cache disk --overwrite
+for way in "" "--sequential-targets Linear"; do # kept, or read again where it rests
+    if "$ONESHOT" "${job[@]}" --recipe finely.yaml --output out --calib-cache disk_f16 $way >/dev/null 2>err; then fail "3e9 in F16"; fi
+    grep -q 'token [0-9]*, channel [0-9]*: .* is more than F16 has (65504): want --calib-cache disk; .*value model.layers.1' err ||
+        fail "$way: $(cat err)"
+    rm -rf out.oneshot-partial
+done
+job=("${bf16[@]}") more=("${bf16[@]}") want=$of_bf16
+plan linears.yaml --calib-cache disk_f16 | grep -q 'warning: .* are BF16, of two bytes' || fail "$(plan linears.yaml --calib-cache disk_f16)"
 [ -z "$SANITIZED" ] || exit 0 # tests/cli/kill.sh kills there
 
 # killed between the looks, at calls of the disk that only this makes

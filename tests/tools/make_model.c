@@ -6,7 +6,7 @@
  * With experts=128 topk=8 it is a Qwen3-MoE, `intermediate` is each expert's, and head_dim=128 may be given; dense=1:
  * the first layer has an MLP instead. Weights are uniform in +-0.03, norms 1. Memory does not grow with the model.
  * ragged=1: samples have from half of `tokens` to all of them. outliers=N: a sample begins with id 0, and the embedding
- * of ids below N is large in channels 0 and 1, there 1.25 times as large. */
+ * of ids below N is large in channels 0 and 1, there 1.25 times as large. f32=1: weights are F32 (without outliers). */
 #include "base/file.h"
 #include "base/num.h"
 #include "base/rng.h"
@@ -18,7 +18,7 @@
 
 typedef struct model {
     int64_t hidden, intermediate, heads, kv, layers, vocab, samples, tokens, seed, experts, topk, head_dim, dense;
-    int64_t ragged, outliers;
+    int64_t ragged, outliers, f32;
 } model;
 
 enum { MAX_EXPERTS = 1024, MAX_TENSORS = 16 + 3 * MAX_EXPERTS, BLOCK = 1 << 20 };
@@ -76,7 +76,9 @@ static osh_status write_tensor(osh_ctx *cx, osh_file *f, const osh_st_entry *e, 
         int64_t n = e->end - at < BLOCK ? e->end - at : BLOCK;
         for (int64_t i = 0; i < n / 2; i++) {
             x ^= x << 13, x ^= x >> 7, x ^= x << 17;
-            block[i] = e->ndim == 1 ? 0x3f80 : osh_bf16_of_f32((float)(int16_t)(x >> 20) * (0.03f / 32768));
+            float w = e->ndim == 1 ? 1 : (float)(int16_t)(x >> 20) * (0.03f / 32768);
+            if (e->dtype == OSH_BF16) block[i] = osh_bf16_of_f32(w);
+            else memcpy(block + i++, &w, sizeof w);
         }
         OSH_TRY(osh_file_pwrite(cx, f, block, (size_t)n, at));
     }
@@ -100,6 +102,7 @@ static osh_status write_shard(osh_ctx *cx, const char *dir, shard *s, const mode
     osh_file *f = NULL;                                           // own
     uint16_t *block = osh_alloc(cx, BLOCK);                       // own
     size_t n = 0;
+    for (int i = 0; m->f32 && i < s->n; i++) s->e[i].dtype = OSH_F32;
     if (!path || !block) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a shard");
     OSH_TRY(osh_st_layout(cx, &header, &n, s->e, s->n));
     OSH_TRY(osh_file_create(cx, &f, path));
@@ -128,12 +131,13 @@ static bool write_config(const char *dir, const model *m)
     FILE *f = open_text(dir, "config.json");
     if (!f) return false;
     fprintf(f,
-            "{\"architectures\": [\"%s\"], \"model_type\": \"%s\", \"torch_dtype\": \"bfloat16\",\n"
+            "{\"architectures\": [\"%s\"], \"model_type\": \"%s\", \"torch_dtype\": \"%s\",\n"
             " \"hidden_size\": %ld, \"intermediate_size\": %ld, \"num_attention_heads\": %ld, "
             "\"num_key_value_heads\": %ld,\n \"num_hidden_layers\": %ld, \"vocab_size\": %ld, "
             "\"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-5,\n \"rope_theta\": 10000.0, \"hidden_act\": "
             "\"silu\", \"tie_word_embeddings\": false, \"attention_bias\": false, \"mlp_bias\": false",
             m->experts ? "Qwen3MoeForCausalLM" : "LlamaForCausalLM", m->experts ? "qwen3_moe" : "llama",
+            m->f32 ? "float32" : "bfloat16",
             (long)m->hidden, (long)m->intermediate, (long)m->heads, (long)m->kv, (long)m->layers, (long)m->vocab);
     if (m->head_dim) fprintf(f, ",\n \"head_dim\": %ld", (long)m->head_dim);
     if (m->experts)
@@ -200,7 +204,7 @@ int main(int argc, char **argv)
         {"hidden", &m.hidden}, {"intermediate", &m.intermediate}, {"heads", &m.heads}, {"kv", &m.kv},
         {"layers", &m.layers}, {"vocab", &m.vocab}, {"samples", &m.samples}, {"tokens", &m.tokens}, {"seed", &m.seed},
         {"experts", &m.experts}, {"topk", &m.topk}, {"head_dim", &m.head_dim}, {"dense", &m.dense},
-        {"ragged", &m.ragged}, {"outliers", &m.outliers}};
+        {"ragged", &m.ragged}, {"outliers", &m.outliers}, {"f32", &m.f32}};
     osh_ctx *cx = NULL;
     if (argc < 2 || osh_ctx_new(&cx, 1)) return 2;
     for (int i = 2; i < argc; i++) {

@@ -302,7 +302,7 @@ static osh_status beside_others(osh_ctx *cx, void *user)
     const osh_tier *tiers = user; // of both
     osh_acts *a = NULL, *b = NULL; // own
     OSH_TRY(osh_acts_new(cx, &a, &graph, &data, tiers[0], dir, true));
-    OSH_TRY(osh_acts_new_beside(cx, &b, a, tiers[1], dir));
+    OSH_TRY(osh_acts_new_beside(cx, &b, a, tiers[1], OSH_BF16, dir));
     rows[0] = 1;
     OSH_TRY(store_all(cx, a, 2));
     rows[0] = 2;
