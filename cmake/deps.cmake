@@ -8,9 +8,3 @@ foreach(row cjson=libcjson yaml=yaml-0.1 pcre2=libpcre2-8 utf8proc=libutf8proc z
   list(GET row 1 module)
   pkg_check_modules(${name} REQUIRED IMPORTED_TARGET GLOBAL ${module})
 endforeach()
-
-find_library(DNNL_LIBRARY dnnl) # Debian's oneDNN has no .pc file
-find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.h)
-if(NOT DNNL_LIBRARY OR NOT DNNL_INCLUDE_DIR)
-  message(FATAL_ERROR "oneDNN not found: install libdnnl-dev")
-endif()

@@ -30,8 +30,8 @@ add_custom_command(
 osh_layer(base LIBS Threads::Threads m ${CMAKE_DL_LIBS})
 osh_layer(text DEPS base LIBS PkgConfig::cjson PkgConfig::yaml PkgConfig::pcre2 PkgConfig::utf8proc PkgConfig::zstd PkgConfig::zlib)
 osh_layer(tensor DEPS base)
-osh_layer(ops DEPS tensor text LIBS ${CMAKE_DL_LIBS}) # OpenBLAS and oneDNN are opened when they are needed
-target_include_directories(osh_ops PUBLIC ${openblas_INCLUDE_DIRS} ${DNNL_INCLUDE_DIR})
+osh_layer(ops DEPS tensor text LIBS ${CMAKE_DL_LIBS}) # OpenBLAS is opened when it is needed
+target_include_directories(osh_ops PUBLIC ${openblas_INCLUDE_DIRS})
 osh_cuda_sources(osh_ops)
 osh_layer(io DEPS tensor text LIBS PkgConfig::xxhash)
 osh_layer(hub DEPS text LIBS ${CMAKE_DL_LIBS}) # libcurl and libcrypto are opened when something is asked of a network

@@ -8,8 +8,8 @@ without=" ${*:4} "
 mkdir -p "$dir" "$licences"
 
 PATH=$PATH:/usr/sbin:/sbin # of ldconfig
-opened=$(strings "$program" | grep -oE '^lib(openblas|dnnl|curl|crypto)\.so\.[0-9]+$' | sort -u)
-[ "$(wc -w <<<"$opened")" = 4 ] || { echo "bundle.sh: $program opens \"$opened\", wanted OpenBLAS, oneDNN, libcurl and libcrypto"; exit 1; }
+opened=$(strings "$program" | grep -oE '^lib(openblas|curl|crypto)\.so\.[0-9]+$' | sort -u)
+[ "$(wc -w <<<"$opened")" = 3 ] || { echo "bundle.sh: $program opens \"$opened\", wanted OpenBLAS, libcurl and libcrypto"; exit 1; }
 files=("$program")
 for name in $opened; do
     [[ $without == *" $name "* ]] && continue

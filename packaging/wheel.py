@@ -41,7 +41,7 @@ def needs_of_opened(lib):
                 order.append(needed)
 
     for name in sorted(there):
-        if re.match(r"lib(openblas|dnnl)\.so", name):
+        if re.match(r"libopenblas\.so", name):
             visit(name)
     return order
 

@@ -34,7 +34,7 @@ kernel_tests() {
 own_tests() { for f in "$root"/tests/kernels/test_*.cu; do echo "cuda_$(basename "$f" .cu)"; done; }
 
 # What a program opens while it runs (src/ops/cpu): names of libraries.
-opened() { grep -aoE 'lib(openblas|dnnl)\.so\.[0-9]+' "$1" | sort -u; }
+opened() { grep -aoE 'libopenblas\.so\.[0-9]+' "$1" | sort -u; }
 place_of() { ldconfig -p 2>/dev/null | awk -v name="$1" '$1 == name { print $NF; exit }'; }
 
 # ---- a carried build ----

@@ -50,7 +50,7 @@ osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user)
                            osh_cuda_built() ? "with CUDA" : "without CUDA"));
     OSH_TRY(osh_buf_printf(cx, &b,
                            "cJSON %s, libyaml %d.%d.%d, PCRE2 %.*s, utf8proc %s, zstd %s, zlib %s, xxHash %u.%u.%u\n"
-                           "OpenBLAS and oneDNN are opened when a job multiplies\n",
+                           "OpenBLAS is opened when a job multiplies\n",
                            cJSON_Version(), major, minor, patch, (int)strcspn(pcre, " "), pcre, utf8proc_version(),
                            ZSTD_versionString(), zlibVersion(), xx / 10000, xx / 100 % 100, xx % 100));
     sink(user, b.data, b.len);

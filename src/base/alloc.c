@@ -260,21 +260,11 @@ void osh_mem_trim(osh_ctx *cx)
     malloc_trim(0);
 }
 
-static atomic_bool tuned;
-
 void osh_mem_tune(void)
 {
     mallopt(M_MMAP_THRESHOLD, MMAP_BYTES); // set once, it no longer grows with what is freed
     mallopt(M_TRIM_THRESHOLD, MMAP_BYTES);
     mallopt(M_ARENA_MAX, 1);
-    atomic_store(&tuned, true);
-}
-
-void osh_mem_tune_calls(void)
-{
-    if (!atomic_load(&tuned)) return;
-    mallopt(M_MMAP_THRESHOLD, OSH_MEM_CALL_BYTES);
-    mallopt(M_TRIM_THRESHOLD, OSH_MEM_CALL_BYTES);
 }
 
 size_t osh_mem_live(const osh_ctx *cx)

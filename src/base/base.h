@@ -101,11 +101,6 @@ size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c); // highest since t
 size_t osh_mem_gross(size_t n_bytes);            // what an allocation of n_bytes counts
 void osh_mem_trim(osh_ctx *cx); // what is free goes back to the system
 void osh_mem_tune(void); // of the process: its size follows the counts, up to what is kept within their peak
-/* After it: a library is in use that takes and frees a block with malloc at each call. Blocks up to this size stay in
- * the process, so much that osh_alloc does not see; asked of the system each time, they are most of the run's page
- * faults. */
-enum { OSH_MEM_CALL_BYTES = 2 << 20 };
-void osh_mem_tune_calls(void);
 size_t osh_mem_live(const osh_ctx *cx); // bytes now
 size_t osh_mem_peak(const osh_ctx *cx); // highest so far
 void osh_mem_fail_after(osh_ctx *cx, int64_t n); // the n-th from now fails (1 = the next); <= 0: none

@@ -2,7 +2,6 @@
 #include "ops/isa.h"
 #include "base/profile.h"
 #include "ops/cpu/blas.h"
-#include "ops/cpu/dnnl.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -42,12 +41,10 @@ osh_status osh_isa_check_core(osh_ctx *cx, const char *runs)
 
 osh_status osh_isa_load(osh_ctx *cx)
 {
-    osh_status rc = osh_blas_open(cx);
-    if (!rc && osh_isa_used() >= OSH_ISA_AVX512_BF16) rc = osh_dnnl_open(cx);
-    return rc;
+    return osh_blas_open(cx);
 }
 
-enum { LIBRARY_BYTES = (4 << 20) + OSH_MEM_CALL_BYTES }; // what the libraries take later, beside their threads
+enum { LIBRARY_BYTES = 4 << 20 }; // what OpenBLAS takes later, beside its threads
 
 int64_t osh_isa_uncounted(osh_ctx *cx)
 {
@@ -58,16 +55,13 @@ osh_status osh_isa_describe(osh_ctx *cx, char **text)
 {
     osh_status rc = OSH_OK;
     osh_isa isa = osh_isa_used();
-    char *dnnl = NULL; // own
 
     *text = NULL;
     OSH_TRY(osh_blas_open(cx));
-    if (isa >= OSH_ISA_AVX512_BF16) OSH_TRY(osh_dnnl_describe(cx, &dnnl));
     const char *version = strpbrk(osh_blas()->get_config(), "0123456789"); // "OpenBLAS 0.3.21 ..."
-    *text = osh_sprintf(cx, "isa=%s openblas=%.*s/%s%s%s", osh_isa_name(isa), version ? (int)strcspn(version, " ") : 1,
-                        version ? version : "?", osh_blas()->get_corename(), dnnl ? " " : "", dnnl ? dnnl : "");
+    *text = osh_sprintf(cx, "isa=%s openblas=%.*s/%s", osh_isa_name(isa), version ? (int)strcspn(version, " ") : 1,
+                        version ? version : "?", osh_blas()->get_corename());
     if (!*text) rc = OSH_E_NOMEM;
 done:
-    osh_free(cx, dnnl);
     return rc;
 }

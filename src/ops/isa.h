@@ -1,11 +1,11 @@
-/* isa.h - one instruction set for our kernels, OpenBLAS and oneDNN, and its name: what decides the bytes of products.
+/* isa.h - one instruction set for our kernels and OpenBLAS, and its name: what decides the bytes of products.
  *
- *   --isa          OpenBLAS core   oneDNN may use
- *   generic        Prescott        SSE4.1
- *   avx2           Haswell         AVX2
- *   avx512         SkylakeX        AVX-512
- *   avx512_bf16    SkylakeX        AVX-512 BF16
- *   amx            SkylakeX        AMX
+ *   --isa          OpenBLAS core
+ *   generic        Prescott
+ *   avx2           Haswell
+ *   avx512         SkylakeX
+ *   avx512_bf16    SkylakeX
+ *   amx            SkylakeX
  *
  * auto is the best set of the CPU, with that set's core, so that it is the same as naming the set. OpenBLAS itself
  * chooses by CPU model (Zen, Haswell, Cooperlake): models of one instruction set could give different last bits. */
@@ -20,14 +20,13 @@ osh_status osh_isa_select(osh_ctx *cx, const char **core, const char *name);
  * first product fail. */
 osh_status osh_isa_use(osh_ctx *cx, const char *name);
 osh_status osh_isa_check_core(osh_ctx *cx, const char *runs); // whether OpenBLAS with this core serves the set in force
-/* Opens what multiplies under the set in force: OpenBLAS, and oneDNN where there is BF16. Ops do so themselves; a job
- * that counts its memory does it before. OSH_E_UNSUPPORTED: a library is not there, or its core is wrong. */
+/* Opens OpenBLAS under the set in force. Ops do so themselves; a job that counts its memory does it before.
+ * OSH_E_UNSUPPORTED: it is not there, or its core is wrong. */
 osh_status osh_isa_load(osh_ctx *cx);
 /* osh_mem_uncounted, and what the libraries will take beside. */
 int64_t osh_isa_uncounted(osh_ctx *cx);
 enum { OSH_ISA_NOISE_BYTES = 256 << 10 }; // by which it may differ in the next run: on top of what a refusal names
 enum { OSH_ISA_THREAD_BYTES = 3 << 20 }; // of that, for each thread that multiplies (OpenBLAS's packing buffers)
-/* "isa=avx2 openblas=0.3.21/Haswell", and " onednn=2.6.3/avx512_core_bf16" where it multiplies. Equal texts mean equal
- * bytes. */
+/* "isa=avx2 openblas=0.3.21/Haswell". Equal texts mean equal bytes. */
 osh_status osh_isa_describe(osh_ctx *cx, char **text); // own
 #endif

@@ -4,7 +4,7 @@
  *   from_f32   round to nearest, ties to even; NaN stays NaN, F16 overflows to Inf,
  *              FP8 saturates at 448
  *
- * base/num.h defines every result; the AVX2 and F16C paths return the same bits,
+ * base/num.h defines every result; the AVX2, AVX-512 and F16C paths return the same bits,
  * NaN payloads included.
  */
 #include "base/isa.h"
@@ -17,6 +17,7 @@
 #define HAVE_AVX2_PATH 1 // compiled in; taken where the machine has it
 #include <immintrin.h>
 #define AVX2 __attribute__((target("avx2")))
+#define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl")))
 #define AVX2_F16C __attribute__((target("avx2,f16c")))
 #else
 #define HAVE_AVX2_PATH 0
@@ -59,6 +60,31 @@ AVX2 static int64_t bf16_from_f32_avx2(uint16_t *to, const float *from, int64_t 
     return i;
 }
 
+AVX512 static int64_t bf16_to_f32_avx512(float *to, const uint16_t *from, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        __m512i u = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(from + i)));
+        _mm512_storeu_si512(to + i, _mm512_slli_epi32(u, 16));
+    }
+    return i;
+}
+
+AVX512 static int64_t bf16_from_f32_avx512(uint16_t *to, const float *from, int64_t n)
+{
+    const __m512i one = _mm512_set1_epi32(1), bias = _mm512_set1_epi32(0x7fff);
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        __m512i u = _mm512_loadu_si512(from + i), hi = _mm512_srli_epi32(u, 16);
+        __mmask16 nan = _mm512_cmpgt_epi32_mask(_mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff)),
+                                                _mm512_set1_epi32(0x7f800000));
+        u = _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(u, bias), _mm512_and_si512(hi, one)), 16);
+        u = _mm512_mask_or_epi32(u, nan, hi, _mm512_set1_epi32(0x40));
+        _mm256_storeu_si256((__m256i *)(to + i), _mm512_cvtepi32_epi16(u));
+    }
+    return i;
+}
+
 /* vcvtph2ps makes a signalling NaN quiet and the scalar does not, so blocks with a NaN are scalar. */
 AVX2_F16C static int64_t f16_to_f32_f16c(float *to, const uint16_t *from, int64_t n)
 {
@@ -82,7 +108,7 @@ AVX2_F16C static int64_t f16_from_f32_f16c(uint16_t *to, const float *from, int6
     return i;
 }
 
-/* Bytes in front of the first block of 32 that has an element whose exponent bits are all ones. */
+/* Bytes in front of the first block (of 32, or 64) that has an element whose exponent bits are all ones. */
 AVX2 static int64_t finite_bytes_avx2(const uint8_t *p, int64_t n_bytes, uint32_t mask, int width)
 {
     const __m256i m = _mm256_set1_epi32((int)mask);
@@ -97,6 +123,21 @@ AVX2 static int64_t finite_bytes_avx2(const uint8_t *p, int64_t n_bytes, uint32_
     return i;
 }
 
+AVX512 static int64_t finite_bytes_avx512(const uint8_t *p, int64_t n_bytes, uint32_t mask, int width)
+{
+    const __m512i m = _mm512_set1_epi32((int)mask);
+    int64_t i = 0;
+    for (; i + 64 <= n_bytes; i += 64) {
+        __m512i v = _mm512_and_si512(_mm512_loadu_si512(p + i), m);
+        __mmask64 hit = width == 4   ? _mm512_cmpeq_epi32_mask(v, m)
+                        : width == 2 ? _mm512_cmpeq_epi16_mask(v, m)
+                                     : _mm512_cmpeq_epi8_mask(v, m);
+        if (hit) break;
+    }
+    return i;
+}
+
+static bool has_avx512(void) { return osh_isa_used() >= OSH_ISA_AVX512; }
 static bool has_avx2(void) { return osh_isa_used() >= OSH_ISA_AVX2; } // F16C comes with it
 #endif
 
@@ -104,7 +145,8 @@ static void bf16_to_f32(float *to, const uint16_t *from, int64_t n)
 {
     int64_t i = 0;
 #if HAVE_AVX2_PATH
-    if (has_avx2()) i = bf16_to_f32_avx2(to, from, n);
+    if (has_avx512()) i = bf16_to_f32_avx512(to, from, n);
+    else if (has_avx2()) i = bf16_to_f32_avx2(to, from, n);
 #endif
     for (; i < n; i++) to[i] = osh_f32_of_bf16(from[i]);
 }
@@ -157,7 +199,8 @@ static void bf16_from_f32(uint16_t *to, const float *from, int64_t n)
 {
     int64_t i = 0;
 #if HAVE_AVX2_PATH
-    if (has_avx2()) i = bf16_from_f32_avx2(to, from, n);
+    if (has_avx512()) i = bf16_from_f32_avx512(to, from, n);
+    else if (has_avx2()) i = bf16_from_f32_avx2(to, from, n);
 #endif
     for (; i < n; i++) to[i] = osh_bf16_of_f32(from[i]);
 }
@@ -222,7 +265,7 @@ int64_t osh_find_nonfinite(const void *p, osh_dtype dt, int64_t n)
                         : dt == OSH_BF16 ? 0x7f807f80u
                         : dt == OSH_F16  ? 0x7c007c00u
                                          : 0x7f7f7f7fu;
-        i = finite_bytes_avx2(p, n * width, mask, width) / width;
+        i = (has_avx512() ? finite_bytes_avx512 : finite_bytes_avx2)(p, n * width, mask, width) / width;
     }
 #endif
     for (; i < n; i++)

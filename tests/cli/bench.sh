@@ -19,7 +19,7 @@ grep -q "unexpected argument 'something'" stderr
 
 [ -x /usr/bin/time ] && command -v python3 >/dev/null || exit 0
 bash "$OSH_SOURCE_DIR/scripts/bench.sh" --oneshot "$ONESHOT" --model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" \
-    --dataset "$model/data/calibration.jsonl" --out out --samples 2 --length 32 --runs 1 --seconds 0.05 \
+    --dataset "$model/data/calibration.jsonl" --out out --samples 32 --length 128 --runs 1 --seconds 0.05 \
     --text "$model/data/evaluation.txt" -- --threads 1 >table
 grep -Eq '^oneshot +[0-9.]+ +[0-9.]+ +[0-9]+ +1\.00 +1\.00 +[0-9.]+$' table
 grep -Eq '^observe +[0-9.]+ +[0-9]+ +[0-9.]+ +[0-9.]+$' table

@@ -28,13 +28,15 @@ for isa in generic avx2 avx512 avx512_bf16 amx; do
         got=$(OPENBLAS_CORETYPE=$core OPENBLAS_NUM_THREADS=3 OMP_NUM_THREADS=3 run other --isa $isa)
         [ "$got" = "$base" ] || { echo "$isa: OPENBLAS_CORETYPE=$core changes the bytes"; exit 1; }
     done
-    got=$(ONEDNN_MAX_CPU_ISA=SSE41 DNNL_MAX_CPU_ISA=SSE41 run other --isa $isa --threads 1)
-    [ "$got" = "$base" ] || { echo "$isa: threads or oneDNN's variables change the bytes"; exit 1; }
+    got=$(run other --isa $isa --threads 1)
+    [ "$got" = "$base" ] || { echo "$isa: threads change the bytes"; exit 1; }
     got=$(perplexity $isa)
     awk -v a="$got" -v b="$want" 'BEGIN { exit !(a > 0.995 * b && a < 1.005 * b) }' ||
         { echo "$isa: perplexity $got, generic $want"; exit 1; }
     echo "$isa: $base perplexity $got"
 done
+# Intel's bf16 instructions without tiles are slower than its f32.
+if [ "$best" = avx512_bf16 ] && grep -qw GenuineIntel /proc/cpuinfo; then best=avx512; fi
 [ "$(run auto)" = "$(run named --isa $best)" ] || { echo "auto is not $best"; exit 1; }
 if "$ONESHOT" eval --isa sse9 --model "$model" --dataset x.txt 2>stderr.txt; then exit 1; fi
 grep -q "want one of auto|generic|avx2|avx512|avx512_bf16|amx, got 'sse9'" stderr.txt

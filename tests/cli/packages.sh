@@ -11,7 +11,7 @@ version=$("$ONESHOT" --version | sed -n "s/^oneshot //p")
 deb=${name}_${version}_amd64.deb
 dpkg-deb -f "$deb" Package Depends >control
 grep -qx "Package: $name" control
-for file in $(strings "$ONESHOT" | grep -oE '^lib(openblas|dnnl|curl|crypto)\.so\.[0-9]+$') \
+for file in $(strings "$ONESHOT" | grep -oE '^lib(openblas|curl|crypto)\.so\.[0-9]+$') \
             $(readelf -d "$ONESHOT" | sed -n 's/.*NEEDED.*\[\(lib.*\)\]/\1/p'); do
     at=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p | sed -n "s|^\s*$file .*x86-64.* => ||p" | head -1)
     at=$(realpath "$at")

@@ -1,10 +1,12 @@
-/* test_span.c - the vector loops: the baseline (SSE2) body gives the bytes of the AVX2 body, exp
+/* test_span.c - the vector loops: the baseline (SSE2) body gives the bytes of the AVX2 and AVX-512 bodies, exp
  * and the roundings are exact enough over their whole range, special values included. */
 #include "kernel_test.h"
 #include "ops/cpu/span.h"
+#include "ops/cpu/span512.h"
 
-/* A second copy of the loops that never takes the AVX2 body. */
+/* A second copy of the loops that never takes the wider bodies. */
 #include "base/isa.h"
+#define osh_span512_takes(dt) ((void)(dt), false)
 #define osh_isa_used() OSH_ISA_GENERIC
 #define osh_span_round base_round
 #define osh_span_add base_add
@@ -32,6 +34,7 @@
 #undef osh_span_sum_exp_diff
 #undef osh_span_sincos
 #undef osh_isa_used
+#undef osh_span512_takes
 
 enum { N = 1024 };
 static const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
@@ -73,6 +76,12 @@ static void test_same_bytes_without_avx2(void **state)
         assert_memory_equal(a, b, sizeof a);
         memcpy(a, x, sizeof x), memcpy(b, x, sizeof x);
         osh_span_softmax(a, N, 0.125f, dt), base_softmax(b, N, 0.125f, dt);
+        assert_memory_equal(a, b, sizeof a);
+        memcpy(a, x, sizeof x), memcpy(b, x, sizeof x); // half a vector of 16 is left
+        osh_span_softmax(a, 24, 0.125f, dt), base_softmax(b, 24, 0.125f, dt);
+        osh_span_rms_norm(a + 32, y, 8, 5, 1e-5f, dt), base_rms_norm(b + 32, y, 8, 5, 1e-5f, dt);
+        osh_span_rms_norm(a + 64, y, 40, 40, 1e-5f, dt), base_rms_norm(b + 64, y, 40, 40, 1e-5f, dt);
+        osh_span_glu(a + 128, y, 56, OSH_ACT_SILU, dt), base_glu(b + 128, y, 56, OSH_ACT_SILU, dt);
         assert_memory_equal(a, b, sizeof a);
     }
     assert_true(osh_span_max(x, N) == base_max(x, N));

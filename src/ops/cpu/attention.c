@@ -7,13 +7,16 @@
  * A tile sees the keys of its sample up to its last query: what causality hides is computed only inside the last n
  * keys. Tiles of few queries waste less there, tiles of many rows less of each product's setting up. With AVX2
  * (ops/cpu/tile.h) keys and values are packed once for all tiles, and 24 rows at a time see no more than they need.
- * With AVX-512 BF16 oneDNN multiplies BF16 where it lies (ops/cpu/dnnl.h), head by head. */
+ * With AVX-512 BF16 (ops/cpu/pairs.h) keys and values are packed, too, and queries are read as they lie, 32 rows of a
+ * head at a time. */
 #include "base/isa.h"
 #include "ops/cpu/blas.h"
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/dnnl.h"
 #include "ops/cpu/gemm.h"
+#include "ops/cpu/pairs.h"
+#include "ops/cpu/pairs_ops.h"
 #include "ops/cpu/span.h"
+#include "ops/cpu/span512.h"
 #include "ops/cpu/tile.h"
 #include "ops/cpu/vec.h"
 #include "ops/kernel.h"
@@ -21,8 +24,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS = 96, MIN_QUERIES = 16, GROUP = 24, DNNL_QUERIES = 128 };
-typedef enum { BLAS, TILES, DNNL } way;
+enum { ROWS = 96, MIN_QUERIES = 16, GROUP = 24, PAIRS_QUERIES = 128, BAND = OSH_PAIRS_BAND };
+typedef enum { BLAS, TILES, PAIRS } way;
 
 typedef struct attention_worker {
     float *q, *y;     // [heads, queries, Dh]: the heads of one kv head
@@ -30,6 +33,7 @@ typedef struct attention_worker {
                       // k in panels [Dh, 16 keys], v in panels [longest sample, 16 channels]
     float *s;         // [heads * queries, longest sample padded to 16]
     float *strip;     // [16, Dh]
+    uint32_t *kp, *vp, *qp; // by pairs: panels of 16 keys, panels of 16 channels as long as n_keys, room of a band
     int64_t sample, kv_head, n_keys; // sample: its first row; -1: none yet
 } attention_worker;
 
@@ -48,7 +52,7 @@ static int64_t group_of(const osh_attention_attr *at) { return at->n_heads / at-
 static int64_t tile_queries(const osh_attention_attr *at, way how)
 {
     int64_t n = ROWS / group_of(at) / 8 * 8;
-    return how == DNNL ? DNNL_QUERIES : n < MIN_QUERIES ? MIN_QUERIES : n;
+    return how == PAIRS ? PAIRS_QUERIES : n < MIN_QUERIES ? MIN_QUERIES : n;
 }
 
 static void load_head(float *to, const osh_tensor *x, int64_t row, int64_t n, int64_t head, int64_t Dh)
@@ -117,6 +121,11 @@ static void softmax_sink(float *s, int64_t from, int64_t to, float scale, float 
     for (int64_t i = from; i < to; i++) s[i] = osh_round_to(s[i] * share, dt);
 }
 
+static void hide(float *s, int64_t from, int64_t to)
+{
+    for (int64_t i = from; i < to; i++) s[i] = -INFINITY;
+}
+
 /* s [n_keys]: raw products with keys first_key..., of head `head` of o; visible are [lo, hi) of them. Hidden ones
  * become 0. */
 static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, const rows_of *o, int64_t head)
@@ -124,8 +133,7 @@ static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, const 
     int64_t from = lo & ~(int64_t)7, to = osh_pad8(hi);
 
     if (o->softcap > 0) osh_span_softcap(s + from, to - from, o->scale, o->softcap, OSH_F32);
-    for (int64_t i = from; i < lo; i++) s[i] = -INFINITY;
-    for (int64_t i = hi; i < to; i++) s[i] = -INFINITY;
+    hide(s, from, lo), hide(s, hi, to);
     float scale = o->softcap > 0 ? 1 : o->scale;
     if (o->sinks) softmax_sink(s, from, to, scale, o->sinks[head], o->dt);
     else osh_span_softmax(s + from, to - from, scale, o->dt);
@@ -181,32 +189,67 @@ static void narrow_row(float *s, int64_t n, osh_dtype dt)
     }
 }
 
-/* All heads of one kv head, one after the other. */
-static osh_status by_dnnl(osh_ctx *cx, attention_worker *me, const attention_job *j, const osh_tile *t, int64_t kv_head,
-                          const rows_of *o)
+/* softmax_row, of which BF16 is left: in the first half of the row. */
+static void narrow_softmax(float *s, int64_t n_keys, int64_t lo, int64_t hi, const rows_of *o, int64_t head)
 {
-    osh_status rc = OSH_OK;
-    osh_dtype dt = o->dt;
-    const osh_tensor *q = j->a->in[0], *k = j->a->in[1], *v = j->a->in[2], *out = j->a->out[0];
-    int64_t Dh = j->at->head_dim, wide = osh_width(q), narrow = osh_width(k), heads = group_of(j->at);
-    int64_t first = osh_first_key(o->at, t->pos), n_keys = t->pos + t->n - first, ld = osh_pad8(n_keys);
-    int64_t key = (t->row - t->pos + first) * narrow + kv_head * Dh, each = dt == OSH_F32 ? 1 : 2;
-    osh_dnnl_mat keys = {osh_elem(k, key), dt, 1, narrow}, values = {osh_elem(v, key), dt, narrow, 1};
-    osh_dnnl_mat s = {me->s, OSH_F32, ld, 1}, p = {me->s, dt, each * ld, 1};
+    int64_t from = lo & ~(int64_t)7, to = osh_pad8(hi);
+    uint16_t *p = (uint16_t *)(void *)s;
 
-    for (int64_t h = kv_head * heads; h < (kv_head + 1) * heads; h++) {
-        osh_dnnl_mat from = {osh_elem(q, t->row * wide + h * Dh), dt, wide, 1};
-        osh_dnnl_mat to = {osh_elem(out, t->row * wide + h * Dh), dt, wide, 1};
-        OSH_TRY(osh_dnnl_gemm(cx, s, from, keys, t->n, n_keys, Dh));
-        for (int64_t r = 0; r < t->n; r++) {
-            int64_t i = t->pos + r, lo = osh_first_key(o->at, i);
-            softmax_row(me->s + r * ld, n_keys, lo > first ? lo - first : 0, i + 1 - first, o, h - kv_head * heads);
-            narrow_row(me->s + r * ld, n_keys, dt);
-        }
-        OSH_TRY(osh_dnnl_gemm(cx, to, p, values, t->n, Dh, n_keys));
+    if (!osh_span512_takes(o->dt) || o->softcap > 0 || o->sinks) {
+        softmax_row(s, n_keys, lo, hi, o, head);
+        narrow_row(s, n_keys, o->dt);
+        return;
     }
-done:
-    return rc;
+    hide(s, from, lo), hide(s, hi, to);
+    osh_span512_probabilities(p + from, s + from, to - from, o->scale);
+    memset(p, 0, (size_t)from * sizeof *p);
+    memset(p + to, 0, (size_t)(n_keys - to) * sizeof *p);
+}
+
+static void pack_pairs(attention_worker *me, const attention_job *j, int64_t sample, int64_t kv_head, int64_t n)
+{
+    int64_t Dh = j->at->head_dim, ld = osh_width(j->a->in[1]), from = sample * ld + kv_head * Dh;
+    const uint16_t *k = osh_elem(j->a->in[1], from), *v = osh_elem(j->a->in[2], from);
+
+    if (me->sample == sample && me->kv_head == kv_head && me->n_keys >= n) return;
+    for (int64_t i = 0; i < osh_pairs_pad(n); i += OSH_PAIRS_SIDE) {
+        int64_t keys = i < n ? osh_min64(OSH_PAIRS_SIDE, n - i) : 0;
+        osh_pairs_pack_rows(me->kp + i / OSH_PAIRS_SIDE * osh_pairs_panel(Dh), k + i * ld, ld, keys, Dh);
+    }
+    osh_pairs_pack_columns(me->vp, v, ld, Dh, n);
+    me->sample = sample, me->kv_head = kv_head, me->n_keys = n;
+}
+
+/* m queries of the tile from `row` on, of one head. What is behind their last key in v is multiplied by 0. */
+static void band_of(attention_worker *me, const attention_job *j, const rows_of *o, int64_t head, int64_t row,
+                    int64_t m)
+{
+    const osh_tensor *q = j->a->in[0], *out = j->a->out[0];
+    int64_t Dh = o->at->head_dim, wide = osh_width(q), at = (o->t->row + row) * wide + head * Dh, cols = pad_cols(Dh);
+    int64_t pos = o->t->pos + row, first = osh_first_key(o->at, pos), group = group_of(o->at);
+
+    first -= first % OSH_PAIRS_STEP;
+    int64_t n = osh_pairs_pad(pos + m - first), skip = first / OSH_PAIRS_SIDE, each = osh_pairs_panel(Dh);
+    osh_pairs_b keys = {me->kp + skip * each, n / OSH_PAIRS_SIDE, Dh, each};
+    osh_pairs_b values = {me->vp + first / 2 * OSH_PAIRS_SIDE, cols / OSH_PAIRS_SIDE, n, osh_pairs_panel(me->n_keys)};
+    osh_pairs_product(me->s, n, osh_pairs_rows(me->qp, osh_elem(q, at), wide, m, Dh), m, keys);
+    for (int64_t r = 0; r < m; r++) {
+        int64_t lo = osh_first_key(o->at, pos + r);
+        narrow_softmax(me->s + r * n, n, lo > first ? lo - first : 0, pos + r + 1 - first, o, head % group);
+    }
+    osh_pairs_a p = {(const uint16_t *)(const void *)me->s, 2 * n, OSH_PAIRS_STEP, 2 * n * OSH_PAIRS_SIDE};
+    osh_pairs_product(me->y, cols, p, m, values); // rows behind m: scores of 0
+    for (int64_t r = 0; r < m; r++) osh_from_f32(osh_elem(out, at + r * wide), o->dt, me->y + r * cols, Dh);
+}
+
+/* All heads of one kv head, one after the other. */
+static void by_pairs(attention_worker *me, const attention_job *j, const rows_of *o, int64_t kv_head)
+{
+    int64_t heads = group_of(o->at);
+
+    pack_pairs(me, j, o->t->row - o->t->pos, kv_head, o->t->pos + o->t->n);
+    for (int64_t h = kv_head * heads; h < (kv_head + 1) * heads; h++)
+        for (int64_t r = 0; r < o->t->n; r += BAND) band_of(me, j, o, h, r, osh_min64(BAND, o->t->n - r));
 }
 
 /* Chunks go kv head by kv head, from the last tile, which is the largest, down: a worker has most keys already, and the
@@ -222,7 +265,11 @@ static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
                  (float)at->softcap, j->a->in[0]->dtype, j->sinks ? j->sinks + kv_head * heads : NULL};
     osh_tensor *out = j->a->out[0];
 
-    if (j->way == DNNL) return by_dnnl(cx, me, j, t, kv_head, &o);
+    (void)cx;
+    if (j->way == PAIRS) {
+        by_pairs(me, j, &o, kv_head);
+        return OSH_OK;
+    }
     if (j->way == TILES) pack_keys(me, j, sample, kv_head, t->pos + t->n);
     else load_keys(me, j, sample, kv_head, t->pos + t->n);
     for (int64_t h = 0; h < heads; h++)
@@ -236,10 +283,24 @@ static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     return OSH_OK;
 }
 
+/* Words of a worker: scores, keys, values, queries, and in all with the sums. */
+typedef struct pairs_words { int64_t s, k, v, q, all; } pairs_words;
+
+static pairs_words pairs_room(const osh_attention_attr *at, int64_t longest)
+{
+    int64_t Dh = at->head_dim, keys = osh_pairs_pad(longest);
+    pairs_words w = {.s = BAND * keys,
+                     .k = keys / OSH_PAIRS_SIDE * osh_pairs_panel(Dh),
+                     .v = pad_cols(Dh) / OSH_PAIRS_SIDE * osh_pairs_panel(longest),
+                     .q = 2 * osh_pairs_panel(Dh)};
+    w.all = w.s + w.k + w.v + w.q + BAND * pad_cols(Dh);
+    return w;
+}
+
 static int64_t worker_floats(const osh_attention_attr *at, way how, int64_t longest)
 {
     int64_t rows = group_of(at) * tile_queries(at, how), Dh = at->head_dim, keys = pad_cols(longest);
-    if (how == DNNL) return DNNL_QUERIES * keys;
+    if (how == PAIRS) return pairs_room(at, longest).all;
     return (2 * rows + OSH_TILE_COLS) * Dh + keys * (Dh + pad_cols(Dh)) + rows * keys;
 }
 
@@ -257,7 +318,7 @@ static osh_status attend(osh_ctx *cx, const osh_op_args *a, way how)
 
     if (a->in[3]) OSH_TRY(osh_f32_weight(cx, &sinks, a->in[3], a->in[0]->dtype));
     j.sinks = sinks;
-    OSH_TRY(how == DNNL ? osh_dnnl_open(cx) : osh_blas_open(cx));
+    if (how == BLAS) OSH_TRY(osh_blas_open(cx));
     OSH_TRY(osh_tiles_new(cx, &tiles, &j.n_tiles, a->seqs, osh_rows(a->in[0]), tile_queries(at, how)));
     for (int64_t t = 0; t < j.n_tiles; t++)
         if (tiles[t].len > j.longest) j.longest = tiles[t].len;
@@ -268,7 +329,14 @@ static osh_status attend(osh_ctx *cx, const osh_op_args *a, way how)
     for (int i = 0; i < n_workers; i++) {
         float *p = room + i * each;
         workers[i] = (attention_worker){.s = p, .sample = -1};
-        if (how == DNNL) continue;
+        if (how == PAIRS) {
+            pairs_words w = pairs_room(at, j.longest);
+            workers[i].y = p + w.s;
+            workers[i].kp = (uint32_t *)(void *)(p + w.all - w.k - w.v - w.q);
+            workers[i].vp = workers[i].kp + w.k;
+            workers[i].qp = workers[i].vp + w.v;
+            continue;
+        }
         workers[i].q = p + rows * keys;
         workers[i].y = workers[i].q + rows * Dh;
         workers[i].k = workers[i].y + rows * Dh;
@@ -285,19 +353,19 @@ done:
     return rc;
 }
 
-osh_status osh_dnnl_attention(osh_ctx *cx, const osh_op_args *a) { return attend(cx, a, DNNL); }
+osh_status osh_pairs_attention(osh_ctx *cx, const osh_op_args *a) { return attend(cx, a, PAIRS); }
 
 osh_status osh_attention_cpu(osh_ctx *cx, const osh_op_args *a)
 {
-    return attend(cx, a, osh_dnnl_takes(a->in[0]) ? DNNL : osh_tile_used() ? TILES : BLAS);
+    return attend(cx, a, osh_pairs_take(a->in[0]) ? PAIRS : osh_tile_used() ? TILES : BLAS);
 }
 
 size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                              int64_t n_tokens, int n_threads)
 {
     (void)in_width, (void)out_width; // n_tokens bounds the longest sample
-    int64_t floats = worker_floats(attr, BLAS, n_tokens), dnnl = worker_floats(attr, DNNL, n_tokens);
-    if (osh_isa_used() >= OSH_ISA_AVX512_BF16 && dnnl > floats) floats = dnnl;
+    int64_t floats = worker_floats(attr, BLAS, n_tokens), pairs = worker_floats(attr, PAIRS, n_tokens);
+    if (osh_isa_used() >= OSH_ISA_AVX512_BF16 && pairs > floats) floats = pairs;
     return (size_t)(n_threads * floats + ((const osh_attention_attr *)attr)->n_heads) * sizeof(float) +
            (size_t)n_tokens * sizeof(osh_tile) + (size_t)n_threads * sizeof(attention_worker);
 }

@@ -1,10 +1,9 @@
 /* gemm.c - products on OpenBLAS: y is cut into tiles of 256 rows (from each sample's first token) x
  * 192 columns, one sgemm over the whole of I for each. The grid knows nothing of threads or of the
- * batch, so neither do the bytes. BF16 goes to oneDNN where the CPU has bf16 instructions (dnnl.c).
+ * batch, so neither do the bytes. BF16 goes to pairs_linear.c where the CPU has bf16 instructions.
  */
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/blas.h"
-#include "ops/cpu/dnnl.h"
 #include "ops/gptq_solve.h"
 #include "ops/kernel.h"
 
@@ -131,7 +130,6 @@ osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, cons
     float *xf = NULL, *b = NULL;    // own: [panel, I] where x is not F32, [O] or NULL
     linear_worker *workers = NULL;  // own
 
-    if (osh_dnnl_fits(y, x, w, bias)) return osh_dnnl_linear(cx, y, x, w, bias, seqs);
     OSH_TRY(osh_blas_open(cx));
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, seqs, N, OSH_GEMM_ROWS));
     OSH_TRY(workers_new(cx, &workers, I, O));

@@ -3,12 +3,13 @@
  *
  * A token tile never crosses samples, so H does not depend on how samples were batched. Tiles on
  * the diagonal are ssyrk. With AVX2 (ops/cpu/tile.h) the tokens are packed from their own dtype, once for all
- * threads; with AVX-512 BF16 oneDNN multiplies BF16 (ops/cpu/dnnl.c). */
+ * threads; with AVX-512 BF16 products are of BF16 (ops/cpu/pairs_hessian.c). */
 #include "base/isa.h"
 #include "ops/cpu/blas.h"
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/dnnl.h"
 #include "ops/cpu/gemm.h"
+#include "ops/cpu/pairs.h"
+#include "ops/cpu/pairs_ops.h"
 #include "ops/cpu/tile.h"
 #include "ops/kernel.h"
 
@@ -148,7 +149,7 @@ osh_status osh_hessian_accum_cpu(osh_ctx *cx, const osh_op_args *a)
     osh_tile *tiles = NULL; // own
     float *xf = NULL;       // own: [panel, I] where x is not F32
 
-    if (osh_dnnl_takes(x)) return osh_dnnl_hessian(cx, a->out[0], x, a->seqs);
+    if (osh_pairs_take(x)) return osh_pairs_hessian(cx, a->out[0], x, NULL, a->seqs);
     OSH_TRY(osh_blas_open(cx));
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, TOKENS));
     if (osh_tile_used()) {
@@ -176,12 +177,12 @@ done:
 size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
                                  int n_threads)
 {
-    (void)attr, (void)out_width;
+    (void)attr, (void)out_width, (void)n_threads;
     int64_t floats = osh_min64(n_tokens, OSH_GEMM_PANEL) * in_width[0];
     if (osh_tile_used()) floats = 2 * packed_floats(n_tokens, in_width[0]);
     size_t bytes = (size_t)floats * sizeof(float) + (size_t)n_tokens * sizeof(osh_tile);
-    size_t dnnl = osh_dnnl_hessian_scratch(n_tokens, OSH_BF16, n_threads);
-    return osh_isa_used() >= OSH_ISA_AVX512_BF16 && dnnl > bytes ? dnnl : bytes;
+    size_t pairs = osh_pairs_hessian_scratch(in_width[0], n_tokens);
+    return osh_isa_used() >= OSH_ISA_AVX512_BF16 && pairs > bytes ? pairs : bytes;
 }
 
 /* ---- the shift ---- */
@@ -216,7 +217,7 @@ osh_status osh_shift_accum_cpu(osh_ctx *cx, const osh_op_args *a)
     osh_tile *tiles = NULL; // own
     float *wide = NULL;     // own: [2, panel, I]
 
-    if (osh_dnnl_takes(x)) return osh_dnnl_shift(cx, a->out[0], x, x0, a->seqs);
+    if (osh_pairs_take(x)) return osh_pairs_hessian(cx, a->out[0], x, x0, a->seqs);
     OSH_TRY(osh_blas_open(cx));
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, TOKENS));
     wide = osh_alloc(cx, (size_t)(2 * room) * sizeof *wide);
@@ -240,9 +241,9 @@ done:
 size_t osh_shift_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
                                int n_threads)
 {
-    (void)attr, (void)out_width;
+    (void)attr, (void)out_width, (void)n_threads;
     size_t bytes = (size_t)(2 * osh_min64(n_tokens, OSH_GEMM_PANEL) * in_width[0]) * sizeof(float) +
                    (size_t)n_tokens * sizeof(osh_tile);
-    size_t dnnl = osh_dnnl_hessian_scratch(n_tokens, OSH_BF16, n_threads);
-    return osh_isa_used() >= OSH_ISA_AVX512_BF16 && dnnl > bytes ? dnnl : bytes;
+    size_t pairs = osh_pairs_hessian_scratch(in_width[0], n_tokens);
+    return osh_isa_used() >= OSH_ISA_AVX512_BF16 && pairs > bytes ? pairs : bytes;
 }

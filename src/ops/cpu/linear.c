@@ -1,7 +1,10 @@
 /* linear.c - the linear layer. With AVX2 by tiles, here: y is cut into blocks of 96 columns, whose part of w is widened
  * and packed once for up to 528 rows; else by the libraries, in gemm.c. */
+#include "base/isa.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/gemm.h"
+#include "ops/cpu/pairs.h"
+#include "ops/cpu/pairs_ops.h"
 #include "ops/cpu/tile.h"
 #include "ops/kernel.h"
 
@@ -126,6 +129,8 @@ done:
 
 osh_status osh_linear_cpu(osh_ctx *cx, const osh_op_args *a)
 {
+    bool pairs = osh_pairs_take(a->in[0]) && osh_pairs_take(a->in[1]) && (!a->in[2] || osh_pairs_take(a->in[2]));
+    if (pairs && osh_pairs_take(a->out[0])) return osh_pairs_linear(cx, a);
     if (osh_tile_used()) return by_tiles(cx, a);
     return osh_gemm_linear(cx, a->out[0], a->in[0], a->in[1], a->in[2], a->seqs);
 }
@@ -134,7 +139,9 @@ size_t osh_linear_scratch(const void *attr, const int64_t *in_width, int64_t out
 {
     (void)attr;
     size_t bias = (size_t)out_width * sizeof(float);
-    if (!osh_tile_used()) return osh_gemm_scratch(in_width[0], n_tokens, n_threads) + bias;
+    size_t pairs = osh_pairs_linear_scratch(in_width[0], out_width, n_tokens, n_threads);
+    size_t bytes = osh_gemm_scratch(in_width[0], n_tokens, n_threads) + bias;
+    if (!osh_tile_used()) return osh_isa_used() >= OSH_ISA_AVX512_BF16 && pairs > bytes ? pairs : bytes;
     return (size_t)(osh_min64(n_tokens, OSH_GEMM_PANEL) * in_width[0] + n_threads * worker_floats(in_width[0])) *
            sizeof(float) + bias;
 }

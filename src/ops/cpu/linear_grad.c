@@ -1,10 +1,11 @@
 /* linear_grad.c - gradients of the linear layer as products on OpenBLAS, tile by tile: dx in tiles of rows from each
  * sample's first token, dw in blocks of its rows, each the sum over the same tiles in their order. Rough ones of BF16
- * go to oneDNN, with dy rounded, where the CPU has bf16 instructions. */
+ * multiply pairs, with dy rounded, where the CPU has bf16 instructions. */
 #include "ops/cpu/blas.h"
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/dnnl.h"
 #include "ops/cpu/gemm.h"
+#include "ops/cpu/pairs.h"
+#include "ops/cpu/pairs_ops.h"
 #include "ops/kernel.h"
 
 typedef struct linear_grad_job {
@@ -23,10 +24,10 @@ static osh_status dx_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 
     (void)worker;
     if (j->rough) {
-        osh_dnnl_mat dy = {j->rough + t->row * j->O, OSH_BF16, j->O, 1};
-        osh_dnnl_mat w = {osh_elem(j->a->in[1], col), OSH_BF16, j->I, 1};
-        osh_dnnl_mat dx = {(float *)j->a->din[0]->data + t->row * j->I + col, OSH_F32, j->I, 1};
-        return osh_dnnl_add(cx, dx, dy, w, (int64_t[]){t->n, n, j->O});
+        osh_pairs_mat dy = {.p = j->rough + t->row * j->O, .ld = j->O};
+        osh_pairs_mat w = {.p = osh_elem(j->a->in[1], col), .ld = j->I};
+        float *dx = (float *)j->a->din[0]->data + t->row * j->I + col;
+        return osh_pairs_accumulate(cx, dx, j->I, dy, w, (int64_t[]){t->n, n, j->O});
     }
     osh_gemm_nn((float *)j->a->din[0]->data + t->row * j->I + col, j->I, (osh_mat){j->dy + t->row * j->O, j->O},
                 (osh_mat){j->w + col, j->I}, t->n, n, j->O, 1);
@@ -44,9 +45,9 @@ static osh_status dw_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     for (int64_t k = 0; !rc && k < j->n_tiles; k++) {
         const osh_tile *t = &j->tiles[k];
         if (j->rough) {
-            osh_dnnl_mat dy = {j->rough + t->row * j->O + first, OSH_BF16, 1, j->O};
-            osh_dnnl_mat x = {osh_elem(j->a->in[0], t->row * j->I), OSH_BF16, j->I, 1};
-            rc = osh_dnnl_add(cx, (osh_dnnl_mat){dw, OSH_F32, j->I, 1}, dy, x, (int64_t[]){m, j->I, t->n});
+            osh_pairs_mat dy = {.p = j->rough + t->row * j->O + first, .ld = j->O, .turned = true};
+            osh_pairs_mat x = {.p = osh_elem(j->a->in[0], t->row * j->I), .ld = j->I};
+            rc = osh_pairs_accumulate(cx, dw, j->I, dy, x, (int64_t[]){m, j->I, t->n});
             continue;
         }
         osh_gemm_tn(dw, j->I, (osh_mat){j->dy + t->row * j->O + first, j->O}, (osh_mat){j->x + t->row * j->I, j->I}, m,
@@ -83,10 +84,9 @@ osh_status osh_linear_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
     osh_tile *tiles = NULL;     // own
     float *x = NULL, *w = NULL; // own: [N, I], [O, I]
     uint16_t *dy = NULL;        // own: [N, O]
-    bool rough = a->rough && osh_dnnl_takes(a->in[0]) && a->in[1]->dtype == OSH_BF16;
+    bool rough = a->rough && osh_pairs_take(a->in[0]) && osh_pairs_take(a->in[1]);
 
-    if (rough) OSH_TRY(osh_dnnl_open(cx));
-    else OSH_TRY(osh_blas_open(cx));
+    if (!rough) OSH_TRY(osh_blas_open(cx));
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, OSH_GEMM_ROWS));
     if (!rough && a->din[0]) OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));
     if (!rough && a->din[1]) OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
@@ -107,8 +107,10 @@ done:
 size_t osh_linear_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
                                int n_threads)
 {
-    (void)attr, (void)n_threads;
+    (void)attr;
     size_t wide = (size_t)((n_tokens + out_width) * in_width[0]) * sizeof(float);
-    size_t rough = (size_t)(n_tokens * out_width) * sizeof(uint16_t);
+    int64_t k = out_width > n_tokens ? out_width : n_tokens;
+    size_t rough = (size_t)(n_tokens * out_width) * sizeof(uint16_t) +
+                   (size_t)n_threads * osh_pairs_accumulate_scratch(in_width[0], k);
     return (wide > rough ? wide : rough) + (size_t)(n_tokens + 1) * sizeof(osh_tile);
 }

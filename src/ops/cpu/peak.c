@@ -5,8 +5,8 @@
 #include "base/rng.h"
 #include "ops/cpu/blas.h"
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/dnnl.h"
 #include "ops/cpu/gemm.h"
+#include "ops/cpu/pairs_ops.h"
 #include "ops/cpu/tile.h"
 #include "ops/kernel.h"
 
@@ -59,7 +59,7 @@ static osh_status once(osh_ctx *cx, peak_worker *w, peak_kind kind)
     w->done += kind >= PRODUCT ? 2.0 * SIDE * SIDE * SIDE : (double)MEMORY_BYTES;
     if (kind == TILES) by_tiles(w);
     if (kind != PRODUCT) return OSH_OK;
-    if (w->a->dtype == OSH_BF16) return osh_dnnl_product(cx, w->c, w->a, w->b);
+    if (w->a->dtype == OSH_BF16) return osh_pairs_linear(cx, &(osh_op_args){.in = {w->a, w->b}, .out = {w->c}});
     osh_gemm_nt(w->c->data, SIDE, (osh_mat){w->a->data, SIDE}, (osh_mat){w->b->data, SIDE}, SIDE, SIDE, SIDE, 0);
     return OSH_OK;
 }

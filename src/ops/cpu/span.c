@@ -2,6 +2,7 @@
 #include "ops/cpu/span.h"
 #include "base/elementary.h"
 #include "base/isa.h"
+#include "ops/cpu/span512.h"
 #include "ops/cpu/vec.h"
 #include "ops/kernel.h"
 
@@ -70,6 +71,8 @@ void osh_span_glu(float *gate, const float *up, int64_t n, osh_act_kind act, osh
             double x = gate[i];
             gate[i] = osh_round_to((float)(x / 2 * osh_math_erfc(x * -0.70710678118654752440)), dt) * up[i];
         }
+    } else if (osh_span512_takes(dt)) {
+        osh_span512_glu(gate, up, n, act);
     } else if (has_avx2()) {
         glu_avx2(gate, up, n, act, dt);
     } else {
@@ -102,7 +105,8 @@ OSH_AVX2 static void rms_norm_avx2(float *x, const float *w, int64_t n, int64_t 
 }
 void osh_span_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, float eps, osh_dtype dt)
 {
-    if (has_avx2()) rms_norm_avx2(x, w, n, n_real, eps, dt);
+    if (osh_span512_takes(dt)) osh_span512_rms_norm(x, w, n, n_real, eps);
+    else if (has_avx2()) rms_norm_avx2(x, w, n, n_real, eps, dt);
     else rms_norm_body(x, w, n, n_real, eps, dt);
 }
 
@@ -153,7 +157,8 @@ OSH_VEC_FN void softmax_any(float *s, int64_t n, float scale, osh_dtype dt)
 OSH_AVX2 static void softmax_avx2(float *s, int64_t n, float scale, osh_dtype dt) { softmax_any(s, n, scale, dt); }
 void osh_span_softmax(float *s, int64_t n, float scale, osh_dtype dt)
 {
-    if (has_avx2()) softmax_avx2(s, n, scale, dt);
+    if (osh_span512_takes(dt)) osh_span512_softmax(s, n, scale);
+    else if (has_avx2()) softmax_avx2(s, n, scale, dt);
     else softmax_any(s, n, scale, dt);
 }
 

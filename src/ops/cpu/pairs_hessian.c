@@ -1,0 +1,124 @@
+/* pairs_hessian.c - H += X^T X and D += (X0 - X)^T X on pairs.h. Tokens are packed once for all threads, as the panels
+ * of b and turned as the blocks of a; then blocks of H of 96 x 96, or 192 x 192 where there are many, add the sums of
+ * one tile of tokens after the other. */
+#include "ops/cpu/gemm.h"
+#include "ops/cpu/pairs.h"
+#include "ops/cpu/pairs_ops.h"
+#include "ops/kernel.h"
+
+enum { NARROW = 96, WIDE = 192, MANY = 1024, TOKENS = 512, BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE };
+enum { ROOM = 2048, WIDTH = 64 }; // tokens that are packed at a time; columns that a chunk packs
+
+typedef struct job {
+    float *h;                 // [n, n]
+    const osh_tensor *x, *x0; // x0 NULL: h is H, of which the lower triangle is all; else D
+    const osh_tile *tiles;    // those that are packed
+    const int64_t *first;     // of each, its words in both
+    uint32_t *panels, *turned;
+    int64_t n_tiles, n, side; // columns; those of a block
+} job;
+
+/* rows [n, WIDTH] = those of x0 - x */
+static void difference(uint16_t *rows, const uint16_t *x0, const uint16_t *x, int64_t ld, int64_t n, int64_t cols)
+{
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t c = 0; c < cols; c++)
+            rows[r * WIDTH + c] = osh_bf16_of_f32(osh_f32_of_bf16(x0[r * ld + c]) - osh_f32_of_bf16(x[r * ld + c]));
+}
+
+/* Columns [chunk * WIDTH, ...) of all tiles. */
+static osh_status pack_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const job *j = user;
+    int64_t col = chunk * WIDTH, n = osh_min64(WIDTH, j->n - col);
+
+    (void)cx, (void)worker;
+    for (int64_t t = 0; t < j->n_tiles; t++) {
+        const osh_tile *tile = &j->tiles[t];
+        int64_t each = osh_pairs_panel(tile->n), at = j->first[t] + col / SIDE * each, from = tile->row * j->n + col;
+        const uint16_t *x = osh_elem(j->x, from);
+        uint16_t rows[TOKENS * WIDTH];
+        if (j->x0) difference(rows, osh_elem(j->x0, from), x, j->n, tile->n, n);
+        osh_pairs_pack_columns(j->panels + at, j->x0 ? rows : x, j->x0 ? WIDTH : j->n, n, tile->n);
+        for (int64_t p = 0; p < osh_div_up(n, SIDE); p++)
+            osh_pairs_turn(j->turned + at + p * each, j->panels + at + p * each, tile->n);
+        if (j->x0) osh_pairs_pack_columns(j->panels + at, x, j->n, n, tile->n);
+    }
+    return OSH_OK;
+}
+
+/* Rows [row, row + m) of columns [col, col + n), those of one tile. */
+static void add_band(const job *j, int64_t row, int64_t m, int64_t col, int64_t n, int64_t t)
+{
+    float sums[BAND * WIDE];
+    int64_t k = j->tiles[t].n, each = osh_pairs_panel(k), end = j->x0 ? col + n : osh_min64(col + n, row + m);
+    osh_pairs_a a = osh_pairs_packed(j->turned + j->first[t] + row / SIDE * each, k);
+    osh_pairs_b b = {j->panels + j->first[t] + col / SIDE * each, osh_div_up(end - col, SIDE), k, each};
+
+    for (int64_t r = 0; r < m; r++) // H is larger than the caches: its rows come while the tiles multiply
+        for (int64_t c = 0; c < end - col; c += SIDE) __builtin_prefetch(j->h + (row + r) * j->n + col + c, 1);
+    osh_pairs_product(sums, WIDE, a, m, b);
+    for (int64_t r = 0; r < m; r++) {
+        int64_t last = j->x0 ? end : osh_min64(end, row + r + 1);
+        osh_pairs_add(j->h + (row + r) * j->n + col, sums + r * WIDE, last - col);
+    }
+}
+
+static osh_status product_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const job *j = user;
+    int64_t r, c;
+
+    (void)cx, (void)worker;
+    if (j->x0) osh_square_tile(&r, &c, chunk, osh_div_up(j->n, j->side));
+    else osh_triangle_tile(&r, &c, chunk);
+    int64_t row = r * j->side, end = osh_min64(row + j->side, j->n);
+    int64_t col = c * j->side, n = osh_min64(j->side, j->n - col);
+    for (int64_t t = 0; t < j->n_tiles; t++)
+        for (int64_t i = row; i < end; i += BAND) add_band(j, i, osh_min64(BAND, end - i), col, n, t);
+    return OSH_OK;
+}
+
+/* ---- a batch ---- */
+
+/* Tokens of padded tiles that are packed at a time. */
+static int64_t room_of(int64_t n_tokens) { return osh_min64(ROOM, osh_pairs_pad(n_tokens)); }
+static int64_t words_of(int64_t n_tokens, int64_t n) { return osh_pairs_panel(n_tokens) * osh_div_up(n, SIDE); }
+
+size_t osh_pairs_hessian_scratch(int64_t n, int64_t n_tokens)
+{
+    return (size_t)(2 * words_of(room_of(n_tokens), n)) * sizeof(uint32_t) +
+           (size_t)n_tokens * (sizeof(osh_tile) + sizeof(int64_t));
+}
+
+osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, const osh_tensor *x0,
+                             const osh_seqs *seqs)
+{
+    osh_status rc = OSH_OK;
+    int64_t n = osh_width(x), room = room_of(osh_rows(x)), n_tiles = 0, end = 0;
+    job j = {.h = h->data, .x = x, .x0 = x0, .n = n, .side = n < MANY ? NARROW : WIDE};
+    int64_t blocks = osh_div_up(n, j.side);
+    osh_tile *tiles = NULL;  // own
+    int64_t *first = NULL;   // own: [n_tiles]
+    uint32_t *packed = NULL; // own
+
+    OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, seqs, osh_rows(x), TOKENS));
+    OSH_NEW(cx, first, n_tiles + 1);
+    if (!(packed = osh_alloc(cx, (size_t)(2 * words_of(room, n)) * sizeof *packed))) OSH_TRY(OSH_E_NOMEM);
+    j.panels = packed, j.turned = packed + words_of(room, n);
+    for (int64_t at = 0; at < n_tiles; at = end) {
+        int64_t tokens = 0;
+        for (end = at; end < n_tiles && tokens + osh_pairs_pad(tiles[end].n) <= room; end++) {
+            first[end] = words_of(tokens, n);
+            tokens += osh_pairs_pad(tiles[end].n);
+        }
+        j.tiles = tiles + at, j.first = first + at, j.n_tiles = end - at;
+        OSH_TRY(osh_parallel_for(cx, osh_div_up(n, WIDTH), pack_chunk, &j));
+        OSH_TRY(osh_parallel_for(cx, x0 ? blocks * blocks : blocks * (blocks + 1) / 2, product_chunk, &j));
+    }
+done:
+    osh_free(cx, packed);
+    osh_free(cx, first);
+    osh_free(cx, tiles);
+    return rc;
+}

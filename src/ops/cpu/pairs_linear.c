@@ -1,0 +1,181 @@
+/* pairs_linear.c - the linear layer on pairs.h. Of many rows of x the weights are packed, a block of columns of y at a
+ * time for up to 512 rows; of few the rows of x, once, and the weights are read as they lie. The bytes are the same. */
+#include "ops/cpu/pairs_ops.h"
+#include "ops/cpu/pairs.h"
+#include "ops/kernel.h"
+
+enum {
+    COLS = 192,   // of y at a time: with DEPTH their part of w stays in the cache of a core
+    ROWS = 512,   // and so do their sums
+    BAND = OSH_PAIRS_BAND,
+    FEW = 64,     // rows of x, up to which they are packed and w is not
+    DEPTH = 2048, // of in_features at a time, at most
+    SIDE = OSH_PAIRS_SIDE
+};
+
+typedef struct worker {
+    uint32_t *packed;      // panels of COLS columns, DEPTH deep
+    uint32_t *blocks;      // of a band that cannot be read as it lies
+    float *y, *sums;       // [BAND, COLS]; [ROWS, COLS] where in_features are cut
+    int64_t first, n_cols; // of y that packed has; 0: none
+} worker;
+
+typedef struct job {
+    const osh_tensor *w, *x;
+    osh_tensor *y;
+    const float *bias; // [O] or NULL
+    uint32_t *tokens;  // few rows: x packed, cut by cut
+    int64_t N, I, O, depth, n_parts;
+    worker *workers;
+} job;
+
+/* Equal cuts of in_features. */
+static int64_t depth_of(int64_t I) { return osh_pairs_pad(osh_div_up(I, osh_div_up(I, DEPTH))); }
+
+static const uint16_t *at(const osh_tensor *t, int64_t row, int64_t col)
+{
+    return (const uint16_t *)t->data + row * osh_width(t) + col;
+}
+
+static void pack(uint32_t *to, const osh_tensor *t, int64_t row, int64_t n, int64_t k0, int64_t k)
+{
+    for (int64_t i = 0; i < n; i += SIDE, to += osh_pairs_panel(k))
+        osh_pairs_pack_rows(to, at(t, row + i, k0), osh_width(t), osh_min64(SIDE, n - i), k);
+}
+
+/* n values of a row of y. */
+static void finish(const job *j, float *y, int64_t row, int64_t col, int64_t n)
+{
+    for (int64_t o = 0; j->bias && o < n; o++) y[o] += j->bias[col + o];
+    osh_from_f32(osh_elem(j->y, row * j->O + col), j->y->dtype, y, n);
+}
+
+static void add_rows(float *to, const float *from, int64_t rows, int64_t ld, int64_t n)
+{
+    for (int64_t i = 0; i < rows; i++) osh_pairs_add(to + i * ld, from + i * ld, n);
+}
+
+/* Columns [col, col + n) of rows [first, first + m) of y, those of in_features [k0, k0 + k). */
+static void bands(const job *j, worker *me, int64_t first, int64_t m, int64_t k0)
+{
+    int64_t n = me->n_cols, k = osh_min64(j->depth, j->I - k0);
+    osh_pairs_b b = {me->packed, osh_div_up(n, SIDE), k, osh_pairs_panel(k)};
+    for (int64_t i = 0; i < m; i += BAND) {
+        int64_t rows = osh_min64(BAND, m - i);
+        float *y = k0 ? me->y : me->sums + (j->depth < j->I ? i * COLS : 0), *sums = me->sums + i * COLS;
+        osh_pairs_a a = osh_pairs_rows(me->blocks, at(j->x, first + i, k0), j->I, rows, k);
+        osh_pairs_product(y, COLS, a, rows, b);
+        if (k0) add_rows(sums, me->y, rows, COLS, n), y = sums;
+        for (int64_t r = 0; k0 + k == j->I && r < rows; r++) finish(j, y + r * COLS, first + i + r, me->first, n);
+    }
+}
+
+static osh_status many_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
+{
+    const job *j = user;
+    worker *me = &j->workers[self];
+    int64_t col = chunk / j->n_parts * COLS, first = chunk % j->n_parts * ROWS, m = osh_min64(ROWS, j->N - first);
+    bool has = me->n_cols && me->first == col && j->depth >= j->I;
+
+    (void)cx;
+    me->first = col, me->n_cols = osh_min64(COLS, j->O - col);
+    for (int64_t k0 = 0; k0 < j->I; k0 += j->depth) {
+        if (!has) pack(me->packed, j->w, col, me->n_cols, k0, osh_min64(j->depth, j->I - k0));
+        bands(j, me, first, m, k0);
+    }
+    return OSH_OK;
+}
+
+/* ---- few rows ---- */
+
+static int64_t panels_of(int64_t n) { return osh_div_up(n, SIDE); }
+
+static osh_status pack_chunk(osh_ctx *cx, void *user, int64_t panel, int self)
+{
+    const job *j = user;
+    (void)cx, (void)self;
+    for (int64_t k0 = 0; k0 < j->I; k0 += j->depth) {
+        int64_t k = osh_min64(j->depth, j->I - k0), first = panel * SIDE;
+        uint32_t *to = j->tokens + panels_of(j->N) * k0 / 2 * SIDE + panel * osh_pairs_panel(k);
+        pack(to, j->x, first, osh_min64(SIDE, j->N - first), k0, k);
+    }
+    return OSH_OK;
+}
+
+/* A band of rows of w: as many columns of y, of all rows. */
+static osh_status few_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
+{
+    const job *j = user;
+    worker *me = &j->workers[self];
+    int64_t col = chunk * BAND, n = osh_min64(BAND, j->O - col), tokens = panels_of(j->N) * SIDE;
+
+    (void)cx;
+    for (int64_t k0 = 0; k0 < j->I; k0 += j->depth) {
+        int64_t k = osh_min64(j->depth, j->I - k0);
+        osh_pairs_b b = {j->tokens + panels_of(j->N) * k0 / 2 * SIDE, panels_of(j->N), k, osh_pairs_panel(k)};
+        osh_pairs_a a = osh_pairs_rows(me->blocks, at(j->w, col, k0), j->I, n, k);
+        osh_pairs_product(k0 ? me->y : me->sums, tokens, a, n, b);
+        if (k0) add_rows(me->sums, me->y, n, tokens, tokens);
+    }
+    for (int64_t t = 0; t < j->N; t += SIDE) {
+        float *rows = me->y, *from = me->sums + t; // [16, 32]: what was read of sums is free
+        for (int64_t o = 0; o < BAND; o += SIDE) osh_pairs_turn_sums(rows + o, BAND, from + o * tokens, tokens);
+        for (int64_t r = 0; r < osh_min64(SIDE, j->N - t); r++) finish(j, rows + r * BAND, t + r, col, n);
+    }
+    return OSH_OK;
+}
+
+/* ---- both ---- */
+
+/* Words of a worker's room. */
+static int64_t worker_words(int64_t I, bool few)
+{
+    int64_t depth = depth_of(I), blocks = 2 * osh_pairs_panel(depth);
+    if (few) return blocks + 2 * BAND * FEW;
+    return blocks + COLS / SIDE * osh_pairs_panel(depth) + BAND * COLS + (depth < I ? ROWS : BAND) * COLS;
+}
+
+static int64_t token_words(int64_t N, int64_t I) { return panels_of(N) * osh_pairs_panel(I); }
+
+osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
+{
+    osh_status rc = OSH_OK;
+    job j = {.w = a->in[1], .x = a->in[0], .y = a->out[0], .N = osh_rows(a->in[0]), .I = osh_width(a->in[0]),
+             .O = a->in[1]->shape[0]};
+    int n = osh_threads(cx);
+    bool few = j.N <= FEW;
+    int64_t each = worker_words(j.I, few);
+    uint32_t *room = NULL, *tokens = NULL; // own: of the workers; few rows: of x
+    worker *workers = NULL;                // own
+    float *bias = NULL;                    // own: [O] or NULL
+
+    OSH_NEW(cx, workers, n);
+    if (!(room = osh_alloc(cx, (size_t)(n * each) * sizeof *room))) OSH_TRY(OSH_E_NOMEM);
+    if (few && !(tokens = osh_alloc(cx, (size_t)token_words(j.N, j.I) * sizeof *tokens))) OSH_TRY(OSH_E_NOMEM);
+    if (a->in[2]) OSH_TRY(osh_f32_weight(cx, &bias, a->in[2], a->in[0]->dtype));
+    j.depth = depth_of(j.I), j.n_parts = osh_div_up(j.N, ROWS);
+    for (int i = 0; i < n; i++) {
+        worker *w = &workers[i];
+        w->blocks = room + i * each;
+        w->y = (float *)(void *)(w->blocks + 2 * osh_pairs_panel(j.depth));
+        w->sums = w->y + BAND * (few ? FEW : COLS);
+        if (!few) w->packed = room + (i + 1) * each - COLS / SIDE * osh_pairs_panel(j.depth);
+    }
+    j.workers = workers, j.bias = bias, j.tokens = tokens;
+    if (few) OSH_TRY(osh_parallel_for(cx, panels_of(j.N), pack_chunk, &j));
+    if (few) OSH_TRY(osh_parallel_for(cx, osh_div_up(j.O, BAND), few_chunk, &j));
+    else OSH_TRY(osh_parallel_for(cx, osh_div_up(j.O, COLS) * j.n_parts, many_chunk, &j));
+done:
+    osh_free(cx, bias);
+    osh_free(cx, workers);
+    osh_free(cx, tokens);
+    osh_free(cx, room);
+    return rc;
+}
+
+size_t osh_pairs_linear_scratch(int64_t I, int64_t O, int64_t n_tokens, int n_threads)
+{
+    int64_t few = n_threads * worker_words(I, true) + token_words(osh_min64(FEW, n_tokens), I);
+    int64_t many = n_threads * worker_words(I, false), words = n_tokens > FEW && many > few ? many : few;
+    return (size_t)(words + O) * sizeof(uint32_t) + (size_t)n_threads * sizeof(worker);
+}

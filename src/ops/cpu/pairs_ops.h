@@ -1,0 +1,25 @@
+/* pairs_ops.h - what multiplies by BF16 pairs (ops/cpu/pairs.h), of BF16 tensors throughout. */
+#ifndef OSH_PAIRS_OPS_H
+#define OSH_PAIRS_OPS_H
+#include "ops/op.h"
+
+/* As osh_linear_cpu: in x [N, I], w [O, I], bias [O] or NULL; a row of y depends on its row of x alone. */
+osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a);
+size_t osh_pairs_linear_scratch(int64_t I, int64_t O, int64_t n_tokens, int n_threads);
+/* x0 NULL: the lower triangle of h [n, n] (F32) += x^T x; else all of h += (x0 - x)^T x, the difference rounded to
+ * BF16. x, x0 [N, n]; each sample by tiles of its own. */
+osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, const osh_tensor *x0,
+                             const osh_seqs *seqs);
+size_t osh_pairs_hessian_scratch(int64_t n, int64_t n_tokens);
+/* c [m, n] (F32, rows ldc apart) += a [m, k] b [k, n] on this thread; size: m, n, k. turned: p holds the transpose,
+ * for a alone. */
+typedef struct osh_pairs_mat {
+    const uint16_t *p;
+    int64_t ld;
+    bool turned;
+} osh_pairs_mat; // view
+osh_status osh_pairs_accumulate(osh_ctx *cx, float *c, int64_t ldc, osh_pairs_mat a, osh_pairs_mat b,
+                                const int64_t size[3]);
+size_t osh_pairs_accumulate_scratch(int64_t n, int64_t k); // of each thread
+osh_status osh_pairs_attention(osh_ctx *cx, const osh_op_args *a); // as osh_attention_cpu
+#endif
