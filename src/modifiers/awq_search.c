@@ -200,7 +200,7 @@ static osh_status round_band(osh_ctx *cx, room *r, const search *t, const band *
     osh_from_f32(stored, b->dtype, r->dw, n);
     OSH_TRY(osh_q_weight_params(cx, &p, r->stored, a, t->arithmetic, b->name));
     OSH_TRY(osh_q_encode(cx, r->codes, r->stored, &p, a, t->arithmetic));
-    osh_q_decode_rows(stored, b->dtype, r->codes, &p, a, d->n, I, 0, d->n);
+    osh_q_decode_rows(stored, b->dtype, &(osh_q_coded){r->codes, &p, a, d->n, I}, 0, d->n);
     osh_to_f32(r->dw, stored, b->dtype, n);
     for (int64_t i = 0; i < n; i += I)
         for (int64_t c = 0; c < I; c++) r->dw[i + c] /= s[c];

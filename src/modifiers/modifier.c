@@ -97,10 +97,11 @@ static osh_status finish_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     const osh_linear_job *j = f->j;
     int64_t O = j->w->shape[0], I = j->w->shape[1];
     size_t bytes = (size_t)I * osh_dtype_bytes(j->w->dtype);
+    osh_q_coded coded = {j->room ? j->room : j->codes, &j->params, &j->scheme->weights, O, I};
     (void)cx;
     for (int64_t o = chunk * FINISH_ROWS; o < O && o < (chunk + 1) * FINISH_ROWS; o++) {
         uint8_t *row = (uint8_t *)j->w->data + (size_t)o * bytes, *dq = f->decoded + (size_t)worker * bytes;
-        osh_q_decode_rows(dq, j->w->dtype, j->room ? j->room : j->codes, &j->params, &j->scheme->weights, O, I, o, 1);
+        osh_q_decode_rows(dq, j->w->dtype, &coded, o, 1);
         osh_q_row_error(f->sum + 2 * o, row, dq, j->w->dtype, I);
         if (f->store) memcpy(row, dq, bytes);
     }

@@ -92,10 +92,11 @@ static osh_status scan_rows(osh_ctx *cx, void *user, int64_t chunk, int worker)
     size_t bytes = (size_t)I * osh_dtype_bytes(w->dtype);
     uint8_t *decoded = s->decoded + (size_t)worker * bytes;
     float *a = s->wide + (size_t)worker * 2 * (size_t)I, *b = a + I;
+    osh_q_coded coded = {s->codes, s->params, &s->s->weights, O, I};
     (void)cx;
     for (int64_t o = chunk * ROWS; o < O && o < (chunk + 1) * ROWS; o++) {
         double sum = 0;
-        if (s->codes) osh_q_decode_rows(decoded, w->dtype, s->codes, s->params, &s->s->weights, O, I, o, 1);
+        if (s->codes) osh_q_decode_rows(decoded, w->dtype, &coded, o, 1);
         else memset(decoded, 0, bytes);
         osh_to_f32(a, decoded, w->dtype, I);
         osh_to_f32(b, (const uint8_t *)w->data + (size_t)o * bytes, w->dtype, I);

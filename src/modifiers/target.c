@@ -49,7 +49,8 @@ osh_status osh_target_params(osh_ctx *cx, osh_linear_job *j, osh_arithmetic arit
         OSH_TRY(osh_tensor_copy(cx, copy, t));
         t = copy;
     }
-    OSH_TRY(osh_q_target_params(cx, &j->params, t, j->w->dtype, &j->scheme->weights, arithmetic, j->name));
+    OSH_TRY(osh_q_target_params(cx, &j->params, t,
+                                &(osh_q_scaling){&j->scheme->weights, j->w->dtype, arithmetic}, j->name));
 done:
     osh_tensor_free(cx, copy);
     return rc;

@@ -198,9 +198,10 @@ static osh_status do_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
     osh_status rc = OSH_OK;
     const osh_linear *l = &e->plan->linears[j->index];
     osh_cache_leaf c[OSH_CACHE_LEAVES];
+    osh_format_weight weight = osh_linear_stored(l);
     if (!l->n_out) return record_linear(cx, e, j); // of a survey
-    OSH_TRY(l->format->pack(cx, j->packed, l->scheme, l->O, l->I, l->dtype, j->result.codes, &j->result.params,
-                            j->in_scale, j->in_zero));
+    OSH_TRY(l->format->pack(cx, j->packed, &weight, j->result.codes, &j->result.params,
+                            &(osh_format_input){j->in_scale, j->in_zero}));
     int n = osh_cache_leaves(c, e->plan, l);
     const char *at = j->result.cache;
     for (int k = 0; k < n; at += c[k++].bytes) memcpy(j->packed[l->n_out - n + k], at, c[k].bytes);
@@ -243,6 +244,7 @@ osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *
 {
     osh_status rc = OSH_OK;
     const osh_linear *l = &e->plan->linears[linear];
+    osh_format_weight weight = osh_linear_stored(l);
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS] = {0}; // own
     osh_qparams params = {0};                      // own
     void *codes = NULL;                            // own
@@ -252,7 +254,7 @@ osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *
         goto done;
     }
     if (!(codes = osh_alloc(cx, (size_t)(l->O * l->I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
-    OSH_TRY(l->format->unpack(cx, codes, &params, l->scheme, l->O, l->I, (const osh_tensor *const *)raw));
+    OSH_TRY(l->format->unpack(cx, codes, &params, &weight, (const osh_tensor *const *)raw));
     OSH_TRY(osh_q_decode(cx, w, codes, &params, &l->scheme->weights));
 done:
     if (rc) osh_note(cx, "taking up %s", l->name);

@@ -88,12 +88,11 @@ static void item_free(osh_ctx *cx, item *it)
 static osh_status new_params(osh_ctx *cx, osh_qparams *q, const osh_linear *l, float global)
 {
     osh_status rc = OSH_OK;
-    int64_t shape[2];
-    int ndim;
-    OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, &l->scheme->weights, l->O, l->I, l->name));
+    osh_q_shape shape;
+    OSH_TRY(osh_q_scale_shape(cx, &shape, &l->scheme->weights, l->O, l->I, l->name));
     q->global = global;
-    OSH_TRY(osh_tensor_new(cx, &q->scale, global ? OSH_FP8 : l->dtype, ndim, shape));
-    if (!l->scheme->weights.symmetric) OSH_TRY(osh_tensor_new(cx, &q->zero, OSH_I8, ndim, shape));
+    OSH_TRY(osh_tensor_new(cx, &q->scale, global ? OSH_FP8 : l->dtype, shape.ndim, shape.dim));
+    if (!l->scheme->weights.symmetric) OSH_TRY(osh_tensor_new(cx, &q->zero, OSH_I8, shape.ndim, shape.dim));
 done:
     return rc;
 }
@@ -279,13 +278,14 @@ static osh_status finish_linear(osh_ctx *cx, stream *s, item *it)
     void *blocks[OSH_FORMAT_MAX_TENSORS] = {0}; // own
     void *packed[OSH_FORMAT_MAX_TENSORS] = {0};
     uint64_t sums[OSH_FORMAT_MAX_TENSORS] = {XXH3_64bits_digest(it->sum)};
+    osh_format_weight weight = osh_linear_stored(l);
     for (int k = 1; k < l->n_out; k++) {
         const osh_st_entry *t = &p->out[l->first_out + k];
         if (!(blocks[k] = osh_alloc(cx, (size_t)(t->end - t->begin) + 2 * OSH_BLOCK_BYTES)))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory to pack %s", l->name);
         packed[k] = (uint8_t *)osh_file_align(blocks[k]) + t->begin % OSH_BLOCK_BYTES;
     }
-    OSH_TRY(l->format->pack(cx, packed, l->scheme, l->O, l->I, l->dtype, NULL, &it->params, NULL, NULL));
+    OSH_TRY(l->format->pack(cx, packed, &weight, NULL, &it->params, NULL));
     for (int k = 1; k < l->n_out; k++) {
         const osh_st_entry *t = &p->out[l->first_out + k];
         OSH_TRY(osh_emit_piece(cx, s->e, l->first_out + k, packed[k], (size_t)(t->end - t->begin), t->begin));

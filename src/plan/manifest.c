@@ -39,7 +39,8 @@ static osh_status push_linear(osh_ctx *cx, osh_plan *p, const builder *b, int li
     osh_linear *l = &p->linears[li];
     osh_format_tensor t[OSH_FORMAT_MAX_TENSORS];
     osh_cache_leaf c[OSH_CACHE_LEAVES];
-    OSH_TRY(l->format->tensors(cx, t, &l->n_out, l->scheme, l->O, l->I, l->dtype));
+    osh_format_weight weight = osh_linear_stored(l);
+    OSH_TRY(l->format->tensors(cx, t, &l->n_out, &weight));
     l->first_out = p->n_out;
     for (int k = 0; k < l->n_out; k++)
         OSH_TRY(push(cx, p, b, osh_sprintf(cx, "%s.%s", l->name, t[k].leaf), t[k].dtype, t[k].ndim, t[k].shape,

@@ -43,7 +43,7 @@ static osh_status tensor_bytes(osh_ctx *cx, int64_t *bytes, const osh_linear *l,
     int n = 0;
     *bytes = 0;
     OSH_TRY(osh_format_infer(cx, &f, s, l->name));
-    OSH_TRY(f->tensors(cx, t, &n, s, l->O, l->I, l->dtype));
+    OSH_TRY(f->tensors(cx, t, &n, &(osh_format_weight){s, l->O, l->I, l->dtype}));
     for (int k = 0; k < n; k++) {
         int64_t numel = 0;
         osh_shape_numel(&numel, t[k].ndim, t[k].shape);

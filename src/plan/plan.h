@@ -49,6 +49,11 @@ typedef struct osh_linear { // a module that is quantized
                             // inputs; NULL: not known
 } osh_linear;
 
+static inline osh_format_weight osh_linear_stored(const osh_linear *l) // for its format
+{
+    return (osh_format_weight){l->scheme, l->O, l->I, l->dtype};
+}
+
 typedef struct osh_dense { // weights that stay dense, alike but for the numbers in their names
     char *names;          // own: "model.layers.*.mlp.gate"
     int64_t n, bytes;

@@ -296,8 +296,7 @@ static osh_status make_linear(osh_ctx *cx, osh_plan *p, const candidate *c, int 
     const osh_modifier *m = &p->recipe->modifiers[modifier];
     bool kept = c->scheme < 0 && c->pruner < 0;
     const osh_q_scheme *s = c->scheme >= 0 ? &p->schemes[c->scheme] : kept ? &osh_kept_scheme : &osh_pruned_scheme;
-    int64_t shape[2];
-    int ndim;
+    osh_q_shape shape;
 
     if (osh_q_of_attention(s))
         OSH_FAIL(cx, OSH_E_USAGE, "%s: group %s quantizes what attention reads: want targets that reach no Linear, "
@@ -334,7 +333,7 @@ static osh_status make_linear(osh_ctx *cx, osh_plan *p, const candidate *c, int 
         l->node = p->graph->modules[c->module].node, l->weight = n->w[0], l->input = n->in[0];
     }
     bool divides = !osh_q_in_groups(&s->weights) || l->I % s->weights.group_size == 0; // refuse_groups, if not
-    if (divides) OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, &s->weights, l->O, l->I, l->name));
+    if (divides) OSH_TRY(osh_q_scale_shape(cx, &shape, &s->weights, l->O, l->I, l->name));
     if (c->scheme < 0) l->format = &osh_format_dense;
     else OSH_TRY(osh_format_infer(cx, &l->format, s, l->name));
     if (c->pruner >= 0) OSH_TRY(osh_plan_pruned(cx, p, l, c->pruner));
@@ -480,8 +479,8 @@ static osh_status make_config(osh_ctx *cx, osh_plan *p)
     }
     if (!any && !(p->quantization_json = osh_strdup(cx, ""))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a config");
     if (!any) goto done;
-    OSH_TRY(osh_q_config_print_with(cx, &p->quantization_json, p->schemes, p->n_schemes,
-                                    (const char *const *)p->ignore.items, p->ignore.n, p->format, &beside));
+    osh_q_groups groups = osh_q_groups_of(p->schemes, p->n_schemes, &p->ignore);
+    OSH_TRY(osh_q_config_print_with(cx, &p->quantization_json, &groups, p->format, &beside));
 done:
     return rc;
 }
@@ -511,8 +510,8 @@ static osh_status check_vllm(osh_ctx *cx, osh_plan *p, const candidates *cs)
     OSH_NEW(cx, classes, cs->n);
     OSH_NEW(cx, which, cs->n);
     for (int64_t i = 0; i < cs->n; i++) names[i] = cs->c[i].name, classes[i] = cs->c[i].cls, which[i] = cs->c[i].scheme;
-    OSH_TRY(osh_q_vllm_check(cx, p->schemes, p->n_schemes, (const char *const *)p->ignore.items,
-                             p->ignore.n, names, classes, which, (size_t)cs->n));
+    osh_q_groups groups = osh_q_groups_of(p->schemes, p->n_schemes, &p->ignore);
+    OSH_TRY(osh_q_vllm_check(cx, &groups, &(osh_q_modules){names, classes, which, (size_t)cs->n}));
 done:
     osh_free(cx, names);
     osh_free(cx, classes);

@@ -117,10 +117,9 @@ osh_status osh_tuning_bytes(osh_ctx *cx, int64_t *n_bytes, const osh_plan *p)
     OSH_NEW(cx, n_scales, p->graph->n_weights);
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
-        int64_t shape[2] = {0, 1};
-        int ndim;
-        OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, &l->scheme->weights, l->O, l->I, l->name));
-        n_scales[l->weight] = shape[0] * (ndim > 1 ? shape[1] : 1);
+        osh_q_shape shape;
+        OSH_TRY(osh_q_scale_shape(cx, &shape, &l->scheme->weights, l->O, l->I, l->name));
+        n_scales[l->weight] = shape.dim[0] * shape.dim[1];
         size_t one = osh_mem_gross((size_t)(l->O * l->I)) + (size_t)osh_memory_pack_bytes(p, l) +
                      osh_mem_gross((size_t)n_scales[l->weight] * 8) +
                      osh_mem_gross((size_t)(l->O * l->I) * osh_dtype_bytes(l->dtype));

@@ -211,14 +211,6 @@ static osh_status range_of(osh_ctx *cx, const fake *f, float *lo, float *hi, con
     return osh_fail(cx, OSH_E_NUMERIC, "an activation is NaN or infinite");
 }
 
-static void set_params(osh_q_code *code, const osh_q_args *a, float lo, float hi, osh_dtype dt,
-                       bool scalar)
-{
-    int8_t zp;
-    osh_q_scale_zp_one(&code->scale, &zp, lo, hi, a, dt, scalar);
-    code->zero = zp;
-}
-
 static osh_status fake_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const fake *f = user;
@@ -234,7 +226,7 @@ static osh_status fake_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
             float lo, hi;
             OSH_TRY(range_of(cx, f, &lo, &hi, x, f->seg));
             if (f->global) code.scale = osh_q_scale_e4m3(lo, hi, f->global, f->dt) / f->global;
-            else if (!f->fixed) set_params(&code, f->a, lo, hi, f->dt, false);
+            else if (!f->fixed) osh_q_code_scale(&code, lo, hi, f->a, f->dt, false);
             if (f->scales) code.scale = osh_tensor_at(f->scales, c / f->seg);
             if (f->scales) code.zero = f->zeros ? ((const int8_t *)f->zeros->data)[c / f->seg] : 0;
             fake_segment(f, x, f->seg, &code);
@@ -280,7 +272,7 @@ osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,
     } else if (a->strategy == OSH_Q_TENSOR) { // one range for the whole sample
         float lo, hi;
         OSH_TRY(range_of(cx, &f, &lo, &hi, f.x, f.N * f.I));
-        set_params(&f.code, a, lo, hi, f.dt, true);
+        osh_q_code_scale(&f.code, lo, hi, a, f.dt, true);
     }
     f.chunk_rows = f.I < 1 << 16 ? (1 << 16) / f.I : 1;
     OSH_TRY(osh_parallel_for(cx, (f.N + f.chunk_rows - 1) / f.chunk_rows, fake_chunk, &f));

@@ -27,17 +27,16 @@ void osh_qparams_deinit(osh_ctx *cx, osh_qparams *p)
     p->scale = p->zero = NULL;
 }
 
-osh_status osh_q_scale_shape(osh_ctx *cx, int64_t shape[2], int *ndim, const osh_q_args *a,
-                             int64_t O, int64_t I, const char *what)
+osh_status osh_q_scale_shape(osh_ctx *cx, osh_q_shape *shape, const osh_q_args *a, int64_t O, int64_t I,
+                             const char *what)
 {
     osh_status rc = OSH_OK;
-    *ndim = 2;
-    shape[0] = O, shape[1] = 1;
+    *shape = (osh_q_shape){2, {O, 1}};
     if (O < 1 || I < 1)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s is empty: [%lld, %lld]", what, (long long)O, (long long)I);
     switch (a->strategy) {
     case OSH_Q_TENSOR:
-        *ndim = 1, shape[0] = 1;
+        shape->ndim = 1, shape->dim[0] = 1;
         break;
     case OSH_Q_CHANNEL:
         break;
@@ -47,11 +46,11 @@ osh_status osh_q_scale_shape(osh_ctx *cx, int64_t shape[2], int *ndim, const osh
             OSH_FAIL(cx, OSH_E_USAGE,
                      "%s has %lld input features, which groups of %lld do not divide", what,
                      (long long)I, (long long)a->group_size);
-        shape[1] = I / a->group_size;
+        shape->dim[1] = I / a->group_size;
         break;
     case OSH_Q_BLOCK:
-        shape[0] = (O + a->block[0] - 1) / a->block[0];
-        shape[1] = (I + a->block[1] - 1) / a->block[1];
+        shape->dim[0] = (O + a->block[0] - 1) / a->block[0];
+        shape->dim[1] = (I + a->block[1] - 1) / a->block[1];
         break;
     default:
         OSH_FAIL(cx, OSH_E_USAGE, "%s: strategy token is for activations", what);
@@ -73,13 +72,13 @@ static grid grid_of(const osh_q_args *a, int64_t O, int64_t I)
 }
 
 /* zero_f32: the reference's 0-dimensional case (dynamic tensor strategy), where qmin - t is not rounded. */
-static void one_param(float *scale, int8_t *zp, float mn, float mx, const osh_q_code *q,
-                      bool symmetric, osh_dtype dt, osh_dtype step, bool zero_f32)
+static void one_param(float *scale, int8_t *zp, float mn, float mx, const osh_q_scale_rule *q, bool zero_f32)
 {
     float s;
+    osh_dtype dt = q->dt, step = q->step;
     mn = mn < 0 ? mn : 0;
     mx = mx > 0 ? mx : 0;
-    if (symmetric) {
+    if (q->symmetric) {
         s = osh_q_round_to((-mn > mx ? -mn : mx) / ((q->qmax - q->qmin) / 2), dt);
         if (zp) *zp = 0;
     } else {
@@ -92,29 +91,32 @@ static void one_param(float *scale, int8_t *zp, float mn, float mx, const osh_q_
     *scale = s;
 }
 
-void osh_q_scale_zp_one(float *scale, int8_t *zp, float min, float max, const osh_q_args *a,
-                        osh_dtype dt, bool zero_f32)
+static osh_q_scale_rule scale_rule_of(const osh_q_args *a, osh_dtype dt, osh_dtype step)
 {
     osh_q_code q = osh_q_code_of(a, dt);
-    if (a->scale_dtype == OSH_Q_SCALE_E8M0) {
-        *scale = osh_q_scale_e8m0(min, max, a, dt);
-        if (zp) *zp = 0;
-        return;
-    }
-    one_param(scale, zp, min, max, &q, a->symmetric, dt, dt, zero_f32);
+    return (osh_q_scale_rule){q.qmin, q.qmax, a->symmetric, dt, step};
 }
 
-void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
-                    const osh_q_args *a, osh_dtype dt, osh_arithmetic ar)
+void osh_q_code_scale(osh_q_code *code, float min, float max, const osh_q_args *a, osh_dtype dt, bool zero_f32)
 {
-    osh_q_code q = osh_q_code_of(a, dt);
-    osh_dtype step = ar == OSH_ARITH_F32 ? OSH_F32 : dt;
+    osh_q_scale_rule rule = scale_rule_of(a, dt, dt);
+    int8_t zero = 0;
+    if (a->scale_dtype == OSH_Q_SCALE_E8M0) code->scale = osh_q_scale_e8m0(min, max, a, dt);
+    else one_param(&code->scale, &zero, min, max, &rule, zero_f32);
+    code->zero = zero;
+}
+
+void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max, int64_t n, const osh_q_scaling *how)
+{
+    const osh_q_args *a = how->args;
+    osh_dtype dt = how->dt;
+    osh_q_scale_rule rule = scale_rule_of(a, dt, how->ar == OSH_ARITH_F32 ? OSH_F32 : dt);
     bool power = a->scale_dtype == OSH_Q_SCALE_E8M0;
-    int64_t i = power ? 0 : osh_q_kernels_best()->params(scale, zp, min, max, n, &q, a->symmetric, dt, step);
+    int64_t i = power ? 0 : osh_q_kernels_best()->params(scale, zp, min, max, n, &rule);
     for (; i < n; i++) {
         float s;
         if (power) s = osh_q_scale_e8m0(min[i], max[i], a, dt);
-        else one_param(&s, zp ? zp + i : NULL, min[i], max[i], &q, a->symmetric, dt, step, false);
+        else one_param(&s, zp ? zp + i : NULL, min[i], max[i], &rule, false);
         if (dt == OSH_BF16)
             ((uint16_t *)scale)[i] = osh_bf16_of_f32(s);
         else if (dt == OSH_F16)
@@ -185,7 +187,7 @@ static void params_of(const job *j, int64_t first, int64_t last)
     size_t size = osh_dtype_bytes(j->dt);
     int8_t *zero = j->p->zero ? (int8_t *)j->p->zero->data + first : NULL;
     osh_q_scale_zp((uint8_t *)j->p->scale->data + (size_t)first * size, zero, j->min + first,
-                   j->max + first, last - first, j->a, j->dt, j->ar);
+                   j->max + first, last - first, &(osh_q_scaling){j->a, j->dt, j->ar});
 }
 
 static osh_status range_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -246,29 +248,31 @@ done:
 osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
                                const osh_q_args *a, osh_arithmetic ar, const char *what)
 {
-    return osh_q_target_params(cx, p, w, w->dtype, a, ar, what);
+    return osh_q_target_params(cx, p, w, &(osh_q_scaling){a, w->dtype, ar}, what);
 }
 
-osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w, osh_dtype dt, const osh_q_args *a,
-                               osh_arithmetic ar, const char *what)
+osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w, const osh_q_scaling *how,
+                               const char *what)
 {
     osh_status rc = OSH_OK;
-    int64_t shape[2], n;
-    int ndim;
+    const osh_q_args *a = how->args;
+    osh_dtype dt = how->dt;
+    osh_q_shape shape;
+    int64_t n;
     float amax = 0;
     osh_qparams q = {.global = p->global, .importance = p->importance}; // own
     job j = {
-        .a = a, .ar = ar, .dt = dt, .from = w->dtype, .k = osh_q_kernels_best(), .w = w->data, .what = what};
+        .a = a, .ar = how->ar, .dt = dt, .from = w->dtype, .k = osh_q_kernels_best(), .w = w->data, .what = what};
 
     OSH_TRY(check_weight(cx, w, what));
-    OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, a, w->shape[0], w->shape[1], what));
+    OSH_TRY(osh_q_scale_shape(cx, &shape, a, w->shape[0], w->shape[1], what));
     j.g = grid_of(a, w->shape[0], w->shape[1]);
     j.chunk_rows = chunk_rows_of(&j.g, a->strategy == OSH_Q_TENSOR ? 1 : j.g.band);
     bool relative = a->strategy == OSH_Q_TENSOR_GROUP;
     if (relative && !q.global) OSH_TRY(osh_q_weight_amax(cx, &amax, w, a, what));
     if (relative && !q.global) q.global = osh_q_global_scale(amax, w->dtype);
-    OSH_TRY(osh_tensor_new(cx, &q.scale, relative ? OSH_FP8 : dt, ndim, shape));
-    if (!a->symmetric) OSH_TRY(osh_tensor_new(cx, &q.zero, OSH_I8, ndim, shape));
+    OSH_TRY(osh_tensor_new(cx, &q.scale, relative ? OSH_FP8 : dt, shape.ndim, shape.dim));
+    if (!a->symmetric) OSH_TRY(osh_tensor_new(cx, &q.zero, OSH_I8, shape.ndim, shape.dim));
     n = osh_tensor_numel(q.scale);
     if (a->strategy == OSH_Q_TENSOR && n_chunks_of(&j) > n) n = n_chunks_of(&j);
     j.p = &q;
@@ -283,7 +287,7 @@ osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
         }
     }
     if (j.whole) {
-        osh_range_job r = {.a = a, .arithmetic = ar, .dt = dt, .from = w->dtype, .w = w->data,
+        osh_range_job r = {.a = a, .arithmetic = how->ar, .dt = dt, .from = w->dtype, .w = w->data,
                            .O = w->shape[0], .I = w->shape[1], .importance = p->importance, .min = j.min, .max = j.max};
         OSH_TRY(round_ranges(cx, &j, 0, osh_tensor_numel(q.scale)));
         OSH_TRY(osh_observer_search(cx, &r));
@@ -321,13 +325,13 @@ static osh_status check_params(osh_ctx *cx, const osh_qparams *p, const osh_q_ar
                                int64_t I)
 {
     osh_status rc = OSH_OK;
-    int64_t shape[2] = {0, 0}, n;
-    int ndim;
+    osh_q_shape shape;
+    int64_t n;
     osh_dtype dt = p->scale->dtype;
     bool relative = a->strategy == OSH_Q_TENSOR_GROUP;
 
-    OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, a, O, I, "weight"));
-    n = ndim == 2 ? shape[0] * shape[1] : shape[0];
+    OSH_TRY(osh_q_scale_shape(cx, &shape, a, O, I, "weight"));
+    n = shape.ndim == 2 ? shape.dim[0] * shape.dim[1] : shape.dim[0];
     if (osh_tensor_numel(p->scale) != n ||
         (relative ? dt != OSH_FP8 : dt != OSH_BF16 && dt != OSH_F16 && dt != OSH_F32))
         OSH_FAIL(cx, OSH_E_FORMAT,
@@ -392,13 +396,14 @@ osh_status osh_q_encode(osh_ctx *cx, void *codes, const osh_tensor *w, const osh
     return run_codes(cx, &j, w);
 }
 
-void osh_q_decode_rows(void *to, osh_dtype dt, const void *codes, const osh_qparams *p, const osh_q_args *a, int64_t O,
-                       int64_t I, int64_t first, int64_t n)
+void osh_q_decode_rows(void *to, osh_dtype dt, const osh_q_coded *w, int64_t first, int64_t n)
 {
     const osh_q_kernels *k = osh_q_kernels_best();
-    const uint8_t *from = codes;
-    grid g = grid_of(a, O, I);
-    osh_q_code q = osh_q_code_of(a, p->scale->dtype != dt ? OSH_F32 : dt);
+    const uint8_t *from = w->codes;
+    const osh_qparams *p = w->params;
+    int64_t I = w->I;
+    grid g = grid_of(w->args, w->O, I);
+    osh_q_code q = osh_q_code_of(w->args, p->scale->dtype != dt ? OSH_F32 : dt);
 
     for (int64_t r = first; r < first + n; r++)
         for (int64_t s = 0; s < g.per_band; s++) {

@@ -14,13 +14,21 @@ typedef struct osh_qparams {
     const float *importance; // view, given: [I] what input channels weigh in a search; NULL: all the same
 } osh_qparams;
 void osh_qparams_deinit(osh_ctx *cx, osh_qparams *p);
-/* Shape of scale for w [O, I]: returns ndim (1 or 2). Indivisible group: error naming module (what). */
-osh_status osh_q_scale_shape(osh_ctx *cx, int64_t shape[2], int *ndim, const osh_q_args *a, int64_t O, int64_t I,
+typedef struct osh_q_shape {
+    int ndim; // 1 or 2
+    int64_t dim[2];
+} osh_q_shape;
+/* Shape of scale for w [O, I]. Indivisible group: error naming module (what). */
+osh_status osh_q_scale_shape(osh_ctx *cx, osh_q_shape *shape, const osh_q_args *a, int64_t O, int64_t I,
                              const char *what);
 
+typedef struct osh_q_scaling { // how ranges become scales
+    const osh_q_args *args; // view
+    osh_dtype dt;           // of the scales, and of the ranges
+    osh_arithmetic ar;
+} osh_q_scaling;
 /* (min, max) in the weight's dtype to scale and zero point, element-wise over n. zp may be NULL. */
-void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max, int64_t n, const osh_q_args *a,
-                    osh_dtype dt, osh_arithmetic ar);
+void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max, int64_t n, const osh_q_scaling *how);
 float osh_q_scale_value(const osh_qparams *p, int64_t i); // of a scale as it is stored: what a code is multiplied by
 void osh_q_scale_put(osh_qparams *p, int64_t i, float value); // the scale nearest to that value
 /* The global scale of values whose largest magnitude is amax: rnd(rnd(1 / amax) * 448 * 6) in dt, so that the largest
@@ -30,9 +38,9 @@ float osh_q_global_scale(float amax, osh_dtype dt);
  * of w. */
 osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w, const osh_q_args *a,
                                osh_arithmetic ar, const char *what);
-/* The same of w [O, I] F32 that stands for a weight of dtype dt: its ranges are rounded to dt, and scales are in dt. */
-osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w, osh_dtype dt, const osh_q_args *a,
-                               osh_arithmetic ar, const char *what);
+/* The same of w [O, I] F32 that stands for a weight of dtype how->dt: its ranges are rounded to that. */
+osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w, const osh_q_scaling *how,
+                               const char *what);
 /* Strategy tensor_group: the largest magnitude of the ranges that a's observer finds in w, or in whole groups of it. */
 osh_status osh_q_weight_amax(osh_ctx *cx, float *amax, const osh_tensor *w, const osh_q_args *a, const char *what);
 /* codes I8 [O, I] (int), FP8 bytes, or FP4 in the low 4 bits of a byte: w / scale + zp, clamped, rounded half to even,
@@ -41,9 +49,14 @@ osh_status osh_q_encode(osh_ctx *cx, void *codes, const osh_tensor *w, const osh
                         osh_arithmetic ar);
 /* w (dtype of scale) = (code - zp) * scale, each step rounded to the scale's dtype. */
 osh_status osh_q_decode(osh_ctx *cx, osh_tensor *w, const void *codes, const osh_qparams *p, const osh_q_args *a);
-/* The same of rows [first, first + n) of [O, I], on the caller's thread: to [n, I] of dtype dt. */
-void osh_q_decode_rows(void *to, osh_dtype dt, const void *codes, const osh_qparams *p, const osh_q_args *a, int64_t O,
-                       int64_t I, int64_t first, int64_t n);
+typedef struct osh_q_coded { // a weight [O, I] in codes; views
+    const void *codes;
+    const osh_qparams *params;
+    const osh_q_args *args;
+    int64_t O, I;
+} osh_q_coded;
+/* The same of rows [first, first + n), on the caller's thread: to [n, I] of dtype dt. */
+void osh_q_decode_rows(void *to, osh_dtype dt, const osh_q_coded *w, int64_t first, int64_t n);
 
 /* sum[0] = |a - b|^2, sum[1] = |a|^2 of a row of n elements of dtype dt, in double; the same on every machine. */
 void osh_q_row_error(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n);

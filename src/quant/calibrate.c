@@ -11,9 +11,7 @@ enum { PIECE = 256 };
 static osh_q_code code_of_range(const osh_q_args *a, double lo, double hi)
 {
     osh_q_code code = osh_q_code_of(a, OSH_F32);
-    int8_t zero = 0;
-    osh_q_scale_zp_one(&code.scale, &zero, (float)lo, (float)hi, a, OSH_F32, false);
-    code.zero = a->symmetric ? 0 : zero;
+    osh_q_code_scale(&code, (float)lo, (float)hi, a, OSH_F32, false);
     return code;
 }
 

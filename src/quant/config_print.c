@@ -144,17 +144,22 @@ static cJSON *cache_object(const osh_q_args *a)
     return o;
 }
 
-osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_scheme *schemes, size_t n,
-                              const char *const *ignore, size_t n_ignore, const char *format)
+osh_q_groups osh_q_groups_of(const osh_q_scheme *schemes, size_t n, const osh_strs *ignore)
 {
-    return osh_q_config_print_with(cx, out, schemes, n, ignore, n_ignore, format, &(osh_q_beside){0});
+    return (osh_q_groups){schemes, n, (const char *const *)ignore->items, ignore->n};
 }
 
-osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_scheme *schemes, size_t n,
-                                   const char *const *ignore, size_t n_ignore, const char *format,
+osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_groups *g, const char *format)
+{
+    return osh_q_config_print_with(cx, out, g, format, &(osh_q_beside){0});
+}
+
+osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_groups *g, const char *format,
                                    const osh_q_beside *beside)
 {
     osh_status rc = OSH_OK;
+    const osh_q_scheme *schemes = g->schemes;
+    size_t n = g->n;
     cJSON *root = cJSON_CreateObject(), *groups = cJSON_CreateObject(); // own
     const char *top = n ? NULL : "dense", *version = OSH_Q_VERSION;
     bool ok = root && groups;
@@ -176,7 +181,8 @@ osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_scheme *
     }
     ok = ok && add_str(root, "format", format ? format : top ? top : "dense") &&
          add_str(root, "global_compression_ratio", NULL) &&
-         add(root, "ignore", list_of(ignore, n_ignore)) && add(root, "kv_cache_scheme", cache_object(beside->cache)) &&
+         add(root, "ignore", list_of(g->ignore, g->n_ignore)) && add(root, "kv_cache_scheme",
+                                                                     cache_object(beside->cache)) &&
          add_str(root, "quant_method", "compressed-tensors") &&
          add_str(root, "quantization_status", "compressed") &&
          add(root, "sparsity_config", cJSON_CreateObject()) &&

@@ -66,34 +66,38 @@ done:
     return rc;
 }
 
-void osh_format_add(osh_format_tensor *out, int *n, const char *leaf, osh_dtype dtype, int ndim,
-                    int64_t d0, int64_t d1)
+static const osh_q_shape one = {1, {1, 0}};
+
+void osh_format_add(osh_format_tensor *out, int *n, const char *leaf, osh_dtype dtype, const osh_q_shape *shape)
 {
-    out[(*n)++] = (osh_format_tensor){leaf, dtype, ndim, {d0, d1}};
+    out[(*n)++] = (osh_format_tensor){leaf, dtype, shape->ndim, {shape->dim[0], shape->dim[1]}};
 }
 
 void osh_format_add_input(osh_format_tensor *out, int *n, const osh_q_scheme *s, osh_dtype dt)
 {
     if (!s->inputs.present || s->inputs.dynamic == OSH_Q_DYNAMIC) return;
     if (s->inputs.dynamic == OSH_Q_LOCAL) {
-        osh_format_add(out, n, "input_global_scale", OSH_F32, 1, 1, 0);
+        osh_format_add(out, n, "input_global_scale", OSH_F32, &one);
         return;
     }
-    osh_format_add(out, n, "input_scale", dt, 1, 1, 0);
-    if (!s->inputs.symmetric) osh_format_add(out, n, "input_zero_point", OSH_I8, 1, 1, 0);
+    osh_format_add(out, n, "input_scale", dt, &one);
+    if (!s->inputs.symmetric) osh_format_add(out, n, "input_zero_point", OSH_I8, &one);
 }
 
 void osh_format_add_output(osh_format_tensor *out, int *n, const osh_q_scheme *s, osh_dtype dt)
 {
     if (!s->outputs.present || s->outputs.dynamic != OSH_Q_STATIC) return;
-    osh_format_add(out, n, "output_scale", dt, 1, 1, 0);
-    if (!s->outputs.symmetric) osh_format_add(out, n, "output_zero_point", OSH_I8, 1, 1, 0);
+    osh_format_add(out, n, "output_scale", dt, &one);
+    if (!s->outputs.symmetric) osh_format_add(out, n, "output_zero_point", OSH_I8, &one);
 }
 
-osh_status osh_format_put_input(osh_ctx *cx, void *const *data, const osh_q_scheme *s, osh_dtype dt,
-                                const osh_tensor *in_scale, const osh_tensor *in_zero)
+osh_status osh_format_put_input(osh_ctx *cx, void *const *data, const osh_format_weight *w,
+                                const osh_format_input *in)
 {
     osh_status rc = OSH_OK;
+    const osh_q_scheme *s = w->scheme;
+    const osh_tensor *in_scale = in ? in->scale : NULL, *in_zero = in ? in->zero : NULL;
+    osh_dtype dt = w->dt;
     if (!s->inputs.present || s->inputs.dynamic == OSH_Q_DYNAMIC) goto done;
     if (s->inputs.dynamic == OSH_Q_LOCAL) dt = OSH_F32;
     if (!in_scale || osh_tensor_numel(in_scale) != 1 || in_scale->dtype != dt)

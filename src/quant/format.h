@@ -12,21 +12,28 @@ typedef struct osh_format_tensor {
     int64_t shape[2];
 } osh_format_tensor;
 
+typedef struct osh_format_weight { // what is stored: a weight [O, I]
+    const osh_q_scheme *scheme; // view
+    int64_t O, I;
+    osh_dtype dt; // of the dense weight
+} osh_format_weight;
+
+typedef struct osh_format_input { // of static activations; views
+    const osh_tensor *scale, *zero; // NULL: not there
+} osh_format_input;
+
 typedef struct osh_format {
     const char *name; // "pack-quantized"
-    /* Tensors that replace `weight` [O, I] of dtype dt (input_scale, input_zero_point of static activations
-     * included). */
-    osh_status (*tensors)(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_q_scheme *s, int64_t O, int64_t I,
-                          osh_dtype dt);
-    /* data[i] is room for tensor i of tensors(). in_scale/in_zero: of static activations, else NULL. codes NULL: all
-     * but tensor 0, which has been made by pack_rows. */
-    osh_status (*pack)(osh_ctx *cx, void *const *data, const osh_q_scheme *s, int64_t O, int64_t I, osh_dtype dt,
-                       const void *codes, const osh_qparams *p, const osh_tensor *in_scale,
-                       const osh_tensor *in_zero);
+    /* Tensors that replace `weight` (input_scale, input_zero_point of static activations included). */
+    osh_status (*tensors)(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_format_weight *w);
+    /* data[i] is room for tensor i of tensors(). in NULL: activations are not static. codes NULL: all but tensor 0,
+     * which has been made by pack_rows. */
+    osh_status (*pack)(osh_ctx *cx, void *const *data, const osh_format_weight *w, const void *codes,
+                       const osh_qparams *p, const osh_format_input *in);
     /* n rows of tensor 0, which has its rows one after the other, from codes [n, I]; NULL: its bytes are the codes. */
     void (*pack_rows)(void *to, const osh_q_scheme *s, int64_t I, const void *codes, int64_t n);
     /* data[i] as stored (scale dtype sdt may be F32 in other tools' files) to codes and params (allocated here). */
-    osh_status (*unpack)(osh_ctx *cx, void *codes, osh_qparams *p, const osh_q_scheme *s, int64_t O, int64_t I,
+    osh_status (*unpack)(osh_ctx *cx, void *codes, osh_qparams *p, const osh_format_weight *w,
                          const osh_tensor *const *data);
 } osh_format;
 /* Those of static output_activations, which stand behind them in every format. */

@@ -162,7 +162,7 @@ static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, i
 }
 
 static int64_t params_c(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
-                        const osh_q_code *c, bool symmetric, osh_dtype dt, osh_dtype step)
+                        const osh_q_scale_rule *rule)
 {
     return 0; // one by one: arith.c
 }

@@ -17,14 +17,19 @@ typedef struct osh_q_code { // how a segment is coded
     osh_dtype round; // dtype that w/scale, then + zero, are rounded to; OSH_F32: not at all
 } osh_q_code;
 
+typedef struct osh_q_scale_rule { // how a range becomes scale and zero point
+    float qmin, qmax;
+    bool symmetric;
+    osh_dtype dt, step; // of the scale; what the steps between are rounded to
+} osh_q_scale_rule;
+
 typedef struct osh_q_kernels {
     const char *name;
     /* Exact smallest and largest of x [n]; a NaN or Inf among them comes out as a NaN or Inf. n > 0. */
     void (*range)(float *min, float *max, const void *x, osh_dtype dt, int64_t n);
-    /* scale [n] of dtype dt, zp [n] (NULL: none) of the ranges; step: what the steps between are rounded to. Returns
-     * how many it did: a multiple of its width. */
-    int64_t (*params)(void *scale, int8_t *zp, const float *min, const float *max, int64_t n, const osh_q_code *c,
-                      bool symmetric, osh_dtype dt, osh_dtype step);
+    /* scale [n], zp [n] (NULL: none) of the ranges. Returns how many it did: a multiple of its width. */
+    int64_t (*params)(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
+                      const osh_q_scale_rule *rule);
     /* codes [n] = round(clamp(rnd(rnd(x / scale) + zero), qmin, qmax)); x is finite. E2M3 has no zero: -0 stays -0. */
     void (*encode)(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c);
     /* y [n] of dtype dt = rnd((code - zero) * scale) */
@@ -42,9 +47,8 @@ float osh_q_round_to(float x, osh_dtype dt); // to the nearest value of dt, ties
 /* The scale of one range where its dtype is E8M0: 2^n, in dt; or E4M3: rounded to it, a group's, relative to global. */
 float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt);
 float osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt);
-/* calculate_qparams of one range; zero_f32: its 0-dimensional case (dynamic, strategy tensor), where
- * qmin - t is not rounded. */
-void osh_q_scale_zp_one(float *scale, int8_t *zp, float min, float max, const osh_q_args *a, osh_dtype dt,
-                        bool zero_f32);
+/* calculate_qparams of one range: code's scale and zero; zero_f32: its 0-dimensional case (dynamic, strategy tensor),
+ * where qmin - t is not rounded. */
+void osh_q_code_scale(osh_q_code *code, float min, float max, const osh_q_args *a, osh_dtype dt, bool zero_f32);
 osh_q_code osh_q_code_of(const osh_q_args *a, osh_dtype round);
 #endif

@@ -111,27 +111,29 @@ INLINE void code32(uint8_t *codes, const uint8_t *x, osh_dtype dt, osh_dtype rou
     _mm256_storeu_si256((__m256i *)(void *)codes, q);
 }
 
-INLINE void encode_as(uint8_t *codes, const void *x, int64_t n, osh_dtype dt, osh_dtype round,
-                      osh_q_code_kind kind, const osh_q_code *c)
+/* c: a copy whose kind and rounding are constants here. */
+INLINE void encode_as(uint8_t *codes, const void *x, int64_t n, osh_dtype dt, const osh_q_code *c)
 {
     const uint8_t *p = x;
     size_t size = dt == OSH_F32 ? 4 : 2;
     int64_t i = 0;
-    for (; i + 32 <= n; i += 32) code32(codes + i, p + (size_t)i * size, dt, round, kind, c);
+    for (; i + 32 <= n; i += 32) code32(codes + i, p + (size_t)i * size, dt, c->round, c->kind, c);
     if (i < n) {
         uint8_t in[32 * 4] = {0}, out[32];
         memcpy(in, p + (size_t)i * size, (size_t)(n - i) * size);
-        code32(out, in, dt, round, kind, c);
+        code32(out, in, dt, c->round, c->kind, c);
         memcpy(codes + i, out, (size_t)(n - i));
     }
 }
 
 INLINE void encode_kind(uint8_t *codes, const void *x, int64_t n, osh_dtype dt, osh_dtype round, const osh_q_code *c)
 {
-    if (c->kind == OSH_Q_CODE_FP8) encode_as(codes, x, n, dt, round, OSH_Q_CODE_FP8, c);
-    else if (c->kind == OSH_Q_CODE_FP6) encode_as(codes, x, n, dt, round, OSH_Q_CODE_FP6, c);
-    else if (c->kind == OSH_Q_CODE_FP4) encode_as(codes, x, n, dt, round, OSH_Q_CODE_FP4, c);
-    else encode_as(codes, x, n, dt, round, OSH_Q_CODE_INT, c);
+    osh_q_code k = *c;
+    k.round = round;
+    if (c->kind == OSH_Q_CODE_FP8) k.kind = OSH_Q_CODE_FP8, encode_as(codes, x, n, dt, &k);
+    else if (c->kind == OSH_Q_CODE_FP6) k.kind = OSH_Q_CODE_FP6, encode_as(codes, x, n, dt, &k);
+    else if (c->kind == OSH_Q_CODE_FP4) k.kind = OSH_Q_CODE_FP4, encode_as(codes, x, n, dt, &k);
+    else k.kind = OSH_Q_CODE_INT, encode_as(codes, x, n, dt, &k);
 }
 
 AVX2 static void encode_avx2(uint8_t *codes, const void *x, osh_dtype dt, int64_t n,
@@ -231,9 +233,12 @@ AVX2 static void range_avx2(float *min, float *max, const void *x, osh_dtype dt,
 }
 
 /* ---- scales and zero points: arith.c's one_param, 8 at a time ---- */
+/* c: a copy whose dtypes are constants here. */
 INLINE int64_t params_as(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
-                         const osh_q_code *c, bool symmetric, osh_dtype dt, osh_dtype step)
+                         const osh_q_scale_rule *c)
 {
+    const osh_dtype dt = c->dt, step = c->step;
+    const bool symmetric = c->symmetric;
     const __m256 none = _mm256_setzero_ps(), qmin = _mm256_set1_ps(c->qmin),
                  qmax = _mm256_set1_ps(c->qmax);
     const __m256 eps = _mm256_set1_ps(dt == OSH_BF16  ? 0x1p-7f
@@ -263,15 +268,17 @@ INLINE int64_t params_as(void *scale, int8_t *zp, const float *min, const float 
     return i;
 }
 
-AVX2 static int64_t params_avx2(void *scale, int8_t *zp, const float *min, const float *max,
-                                int64_t n, const osh_q_code *c, bool symmetric, osh_dtype dt,
-                                osh_dtype step)
+AVX2 static int64_t params_avx2(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
+                                const osh_q_scale_rule *r)
 {
-    if (dt == OSH_BF16 && step == OSH_BF16)
-        return params_as(scale, zp, min, max, n, c, symmetric, OSH_BF16, OSH_BF16);
-    if (dt == OSH_F16 && step == OSH_F16)
-        return params_as(scale, zp, min, max, n, c, symmetric, OSH_F16, OSH_F16);
-    if (dt == OSH_F32) return params_as(scale, zp, min, max, n, c, symmetric, OSH_F32, OSH_F32);
+    osh_dtype dt = r->dt;
+    if (dt == OSH_BF16 && r->step == OSH_BF16)
+        return params_as(scale, zp, min, max, n,
+                         &(osh_q_scale_rule){r->qmin, r->qmax, r->symmetric, OSH_BF16, OSH_BF16});
+    if (dt == OSH_F16 && r->step == OSH_F16)
+        return params_as(scale, zp, min, max, n, &(osh_q_scale_rule){r->qmin, r->qmax, r->symmetric, OSH_F16, OSH_F16});
+    if (dt == OSH_F32)
+        return params_as(scale, zp, min, max, n, &(osh_q_scale_rule){r->qmin, r->qmax, r->symmetric, OSH_F32, OSH_F32});
     return 0;
 }
 

@@ -105,17 +105,22 @@ void osh_q_config_free(osh_ctx *cx, osh_q_config *c);
 void osh_q_scheme_deinit(osh_ctx *cx, osh_q_scheme *s);
 /* QuantizationArgs as config.json has them, in one line. own */
 osh_status osh_q_args_print(osh_ctx *cx, char **out, const osh_q_args *a, bool is_weight);
+typedef struct osh_q_groups { // of a quantization_config; views
+    const osh_q_scheme *schemes; // [n]
+    size_t n;
+    const char *const *ignore; // [n_ignore]
+    size_t n_ignore;
+} osh_q_groups;
+osh_q_groups osh_q_groups_of(const osh_q_scheme *schemes, size_t n, const osh_strs *ignore);
 /* What will be written: keys sorted, nulls written, indented by 2 per level for a value at depth 1 of config.json.
  * own. ignore is the generated list. status: "compressed". */
-osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_scheme *schemes, size_t n,
-                              const char *const *ignore, size_t n_ignore, const char *format);
+osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_groups *g, const char *format);
 /* The same with what stands beside the groups. */
 typedef struct osh_q_beside {
     const osh_q_args *cache;            // kv_cache_scheme; NULL: null
     const osh_q_transforms *transforms; // NULL: none
 } osh_q_beside;
-osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_scheme *schemes, size_t n,
-                                   const char *const *ignore, size_t n_ignore, const char *format,
+osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_groups *g, const char *format,
                                    const osh_q_beside *beside);
 bool osh_q_config_queries(const osh_q_config *c); // one of its groups is of attention
 /* Of a kv_cache_scheme, or a group of attention, that was read: 8 bits, static, one scale for all of keys or values, or
@@ -124,10 +129,13 @@ osh_status osh_q_cache_check(osh_ctx *cx, osh_q_args *a, const char *where);
 /* One line for the plan: which engine loads this scheme in this format (vLLM CUDA / CPU, transformers), or why none
  * does. own. stranger: an architecture of which nothing says which layers it has there; NULL: a known one */
 char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger);
+typedef struct osh_q_modules { // [n]; views
+    const char *const *names, *const *classes; // classes NULL: not known
+    const int *which;                          // the scheme that each really has; -1: none
+    size_t n;
+} osh_q_modules;
 /* vLLM's lookup of the scheme of a module on the config that will be written (reference
  * compressed-tensors.md 4.4, 4.5): index into schemes, -1 none/ignored. fused siblings are looked up by their fused
- * name. Disagreement with which[i] (the scheme that module i really has, -1 none) is an error naming the module. */
-osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_scheme *schemes, size_t n, const char *const *ignore,
-                            size_t n_ignore, const char *const *modules, const char *const *classes, const int *which,
-                            size_t n_modules);
+ * name. Disagreement with which[i] is an error naming the module. */
+osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_groups *g, const osh_q_modules *m);
 #endif

@@ -188,7 +188,7 @@ static void candidates(const search *s, osh_q_code *code, int64_t first, int64_t
     float lo[CANDIDATES], hi[CANDIDATES], scale[CANDIDATES], wide[CANDIDATES];
     int8_t zero[CANDIDATES] = {0}; // MX has none
     for (int64_t i = 0; i < n; i++) lo[i] = narrowed(s, j->min[first + i]), hi[i] = narrowed(s, j->max[first + i]);
-    osh_q_scale_zp(scale, zero, lo, hi, n, j->a, j->dt, (osh_arithmetic)j->arithmetic);
+    osh_q_scale_zp(scale, zero, lo, hi, n, &(osh_q_scaling){j->a, j->dt, (osh_arithmetic)j->arithmetic});
     osh_to_f32(wide, scale, j->dt, n);
     for (int64_t i = 0; i < n; i++) code[i] = like, code[i].scale = wide[i], code[i].zero = zero[i];
 }

@@ -76,7 +76,7 @@ static osh_status bind_leaves(osh_ctx *cx, osh_source_module *q)
     const osh_checkpoint *ck = q->source->ck;
     const osh_ckpt_tensor *t;
     OSH_TRY(osh_format_infer(cx, &q->format, q->scheme, q->name));
-    OSH_TRY(q->format->tensors(cx, q->leaves, &q->n_leaves, q->scheme, q->O, q->I, q->dtype));
+    OSH_TRY(q->format->tensors(cx, q->leaves, &q->n_leaves, &(osh_format_weight){q->scheme, q->O, q->I, q->dtype}));
     OSH_TRY(find_leaf(cx, &t, ck, q->name, "weight_g_idx"));
     if (t) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: groups of columns in another order are not read", t->e->name);
     for (int i = 0; i < q->n_leaves; i++) {
@@ -203,7 +203,7 @@ static osh_status add_fp8(osh_ctx *cx, osh_source *s, const osh_ckpt_tensor *cod
     if (q->dtype == OSH_DTYPE_NONE) q->dtype = OSH_BF16;
     OSH_TRY(fp8_scheme(cx, q, scale->e));
     q->format = osh_format_find("naive-quantized");
-    OSH_TRY(q->format->tensors(cx, q->leaves, &q->n_leaves, q->scheme, q->O, q->I, q->dtype));
+    OSH_TRY(q->format->tensors(cx, q->leaves, &q->n_leaves, &(osh_format_weight){q->scheme, q->O, q->I, q->dtype}));
     OSH_TRY(bind_leaf(cx, q, 0, codes));
     OSH_TRY(bind_leaf(cx, q, 1, scale));
 done:

@@ -113,7 +113,8 @@ static osh_status decode_rows(osh_ctx *cx, void *to, const osh_source_module *q,
     for (int i = 0; i < q->n_leaves; i++)
         if (q->parts[i].e) OSH_TRY(read_part(cx, &raw[i], q, i, first, rows));
     if (!(codes = osh_alloc(cx, (size_t)(rows * q->I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
-    OSH_TRY(q->format->unpack(cx, codes, &params, q->scheme, rows, q->I, (const osh_tensor *const *)raw));
+    OSH_TRY(q->format->unpack(cx, codes, &params, &(osh_format_weight){q->scheme, rows, q->I, q->dtype},
+                              (const osh_tensor *const *)raw));
     for (int i = 0; i < q->n_leaves; i++) osh_tensor_free(cx, raw[i]), raw[i] = NULL;
     osh_dtype dt = q->scheme->weights.scale_dtype || q->scheme == &q->own ? OSH_F32 : params.scale->dtype;
     osh_tensor view = osh_tensor_view(dt, 2, (int64_t[]){rows, q->I}, to);

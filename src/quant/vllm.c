@@ -124,20 +124,18 @@ done:
     return rc;
 }
 
-static osh_status lookup_init(osh_ctx *cx, lookup *l, const osh_q_scheme *schemes, size_t n,
-                              const char *const *ignore, size_t n_ignore,
-                              const char *const *modules, size_t n_modules)
+static osh_status lookup_init(osh_ctx *cx, lookup *l, const osh_q_groups *g, const osh_q_modules *m)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(add_targets(cx, l, schemes, n));
-    OSH_NEW(cx, l->ignores, n_ignore);
-    for (size_t i = 0; i < n_ignore; i++) {
-        OSH_TRY(pattern_init(cx, &l->ignores[i], ignore[i], -1));
+    OSH_TRY(add_targets(cx, l, g->schemes, g->n));
+    OSH_NEW(cx, l->ignores, g->n_ignore);
+    for (size_t i = 0; i < g->n_ignore; i++) {
+        OSH_TRY(pattern_init(cx, &l->ignores[i], g->ignore[i], -1));
         l->n_ignores++;
     }
-    OSH_TRY(osh_map_new(cx, &l->names, n_modules));
-    for (size_t i = 0; i < n_modules; i++)
-        OSH_TRY(osh_map_put(cx, l->names, modules[i], strlen(modules[i]), (int64_t)i));
+    OSH_TRY(osh_map_new(cx, &l->names, m->n));
+    for (size_t i = 0; i < m->n; i++)
+        OSH_TRY(osh_map_put(cx, l->names, m->names[i], strlen(m->names[i]), (int64_t)i));
 done:
     return rc;
 }
@@ -261,14 +259,15 @@ static size_t experts_of(const char *name)
 }
 
 /* vLLM makes one layer of all experts (FusedMoE), with one scheme. */
-static osh_status check_experts(osh_ctx *cx, const osh_q_scheme *schemes, const char *const *modules, const int *which,
-                                size_t n_modules)
+static osh_status check_experts(osh_ctx *cx, const osh_q_scheme *schemes, const osh_q_modules *all)
 {
     osh_status rc = OSH_OK;
+    const char *const *modules = all->names;
+    const int *which = all->which;
     osh_map *first = NULL; // own: of each layer's experts
     int64_t m;
     OSH_TRY(osh_map_new(cx, &first, 64));
-    for (size_t i = 0; i < n_modules; i++) {
+    for (size_t i = 0; i < all->n; i++) {
         size_t len = experts_of(modules[i]);
         if (!len) continue;
         if (!osh_map_get(first, modules[i], len, &m)) OSH_TRY(osh_map_put(cx, first, modules[i], len, m = (int64_t)i));
@@ -283,21 +282,22 @@ done:
     return rc;
 }
 
-osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_scheme *schemes, size_t n,
-                            const char *const *ignore, size_t n_ignore, const char *const *modules,
-                            const char *const *classes, const int *which, size_t n_modules)
+osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_groups *g, const osh_q_modules *all)
 {
     osh_status rc = OSH_OK;
+    const osh_q_scheme *schemes = g->schemes;
+    const char *const *modules = all->names;
+    const int *which = all->which;
     lookup k = {0}; // own
     layer l;
 
-    OSH_TRY(lookup_init(cx, &k, schemes, n, ignore, n_ignore, modules, n_modules));
-    OSH_TRY(check_experts(cx, schemes, modules, which, n_modules));
-    for (size_t i = 0; i < n_modules; i++) {
+    OSH_TRY(lookup_init(cx, &k, g, all));
+    OSH_TRY(check_experts(cx, schemes, all));
+    for (size_t i = 0; i < all->n; i++) {
         int scheme;
         if (strlen(modules[i]) > sizeof l.name - 16)
             OSH_FAIL(cx, OSH_E_FORMAT, "a module's name has %zu bytes", strlen(modules[i]));
-        layer_of(&l, &k, modules, classes, i);
+        layer_of(&l, &k, modules, all->classes, i);
         if (l.module[0] != (int64_t)i) continue; // looked up with its first shard
         OSH_TRY(find_scheme(cx, &scheme, &k, &l));
         for (int s = 0; s < l.n; s++) {

@@ -136,7 +136,7 @@ osh_status osh_cached_params(osh_ctx *cx, void **out, const osh_cached *c, int l
         for (int64_t h = 0; h < l->heads[leaf[k].of]; h++) {
             float lo, hi, scale; // room for one of any dtype: behind zero points it may lie anywhere
             osh_act_observed(&lo, &hi, &o[h], a, p->graph->dtype);
-            osh_q_scale_zp(&scale, zero ? zero + h : NULL, &lo, &hi, 1, a, l->dtype, p->arithmetic);
+            osh_q_scale_zp(&scale, zero ? zero + h : NULL, &lo, &hi, 1, &(osh_q_scaling){a, l->dtype, p->arithmetic});
             memcpy(at + (size_t)h * osh_dtype_bytes(l->dtype), &scale, osh_dtype_bytes(l->dtype));
         }
         at += leaf[k].bytes + (zeros ? leaf[k + 1].bytes : 0);

@@ -467,8 +467,8 @@ osh_status osh_stats_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **
     OSH_TRY(osh_tensor_new(cx, scale, l->dtype, 1, (int64_t[]){1}));
     if (!l->scheme->inputs.symmetric) OSH_TRY(osh_tensor_new(cx, zero, OSH_I8, 1, (int64_t[]){1}));
     osh_act_observed(&lo, &hi, o, &l->scheme->inputs, s->plan->graph->dtype);
-    osh_q_scale_zp((*scale)->data, *zero ? (*zero)->data : NULL, &lo, &hi, 1, &l->scheme->inputs, l->dtype,
-                   s->plan->arithmetic);
+    osh_q_scale_zp((*scale)->data, *zero ? (*zero)->data : NULL, &lo, &hi, 1,
+                   &(osh_q_scaling){&l->scheme->inputs, l->dtype, s->plan->arithmetic});
 done:
     return rc;
 }

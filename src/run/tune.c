@@ -24,9 +24,10 @@ static osh_status stored_read(osh_ctx *cx, stored *s, osh_run *r, int linear)
 {
     osh_status rc = OSH_OK;
     const osh_linear *l = &r->plan->linears[linear];
+    osh_format_weight weight = osh_linear_stored(l);
     OSH_TRY(osh_emit_read_linear(cx, r->emitter, linear, s->raw));
     if (!(s->codes = osh_alloc(cx, (size_t)(l->O * l->I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
-    OSH_TRY(l->format->unpack(cx, s->codes, &s->params, l->scheme, l->O, l->I, (const osh_tensor *const *)s->raw));
+    OSH_TRY(l->format->unpack(cx, s->codes, &s->params, &weight, (const osh_tensor *const *)s->raw));
 done:
     return rc;
 }
@@ -55,11 +56,12 @@ static osh_status error_of(osh_ctx *cx, double *nmse, const osh_plan *p, const o
     char *dq = NULL;      // own: a row
     osh_tensor *w = NULL; // own
     size_t row = (size_t)l->I * osh_dtype_bytes(l->dtype);
+    osh_q_coded coded = {s->codes, &s->params, &l->scheme->weights, l->O, l->I};
     OSH_TRY(osh_weight_load(cx, &w, p->tune_graph, p->ck, l->weight));
     if (!(dq = osh_alloc(cx, row))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a row");
     for (int64_t o = 0; o < l->O; o++) {
         double one[2];
-        osh_q_decode_rows(dq, l->dtype, s->codes, &s->params, &l->scheme->weights, l->O, l->I, o, 1);
+        osh_q_decode_rows(dq, l->dtype, &coded, o, 1);
         osh_q_row_error(one, (const char *)w->data + (size_t)o * row, dq, l->dtype, l->I);
         sum[0] += one[0], sum[1] += one[1];
     }
@@ -74,13 +76,14 @@ static osh_status write_linear(osh_ctx *cx, osh_tuned_writer *to, const osh_tune
 {
     osh_status rc = OSH_OK;
     const osh_linear *l = &r->plan->linears[linear];
+    osh_format_weight weight = osh_linear_stored(l);
     stored s = {0}; // own
     double nmse = 0;
     void *data[OSH_FORMAT_MAX_TENSORS];
     OSH_TRY(stored_read(cx, &s, r, linear));
     osh_tune_codes_of(t, l->weight, s.codes, &s.params);
     for (int k = 0; k < l->n_out; k++) data[k] = s.raw[k]->data;
-    OSH_TRY(l->format->pack(cx, data, l->scheme, l->O, l->I, l->dtype, s.codes, &s.params, NULL, NULL));
+    OSH_TRY(l->format->pack(cx, data, &weight, s.codes, &s.params, NULL));
     for (int k = 0; k < l->n_out; k++) OSH_TRY(osh_tuned_tensor(cx, to, l->first_out + k, data[k]));
     OSH_TRY(error_of(cx, &nmse, r->plan, l, &s));
     OSH_TRY(osh_tuned_error(cx, to, linear, nmse));

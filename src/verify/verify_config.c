@@ -185,7 +185,8 @@ static osh_status check_values(osh_ctx *cx, osh_verify *v, const char *module, c
             OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "%s is %g", f[k].leaf, (double)x));
     }
     if (!(codes = osh_alloc(cx, (size_t)(O * I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
-    OSH_TRY(as->format->unpack(cx, codes, &params, s, O, I, (const osh_tensor *const *)raw));
+    OSH_TRY(as->format->unpack(cx, codes, &params, &(osh_format_weight){.scheme = s, .O = O, .I = I},
+                               (const osh_tensor *const *)raw));
     OSH_TRY(osh_verify_params(cx, v, module, &s->weights, &params));
     OSH_TRY(osh_verify_codes(cx, v, module, &s->weights, codes, as->shape));
 done:
@@ -208,7 +209,7 @@ static osh_status check_quantized(osh_ctx *cx, osh_verify *v, const char *module
     OSH_TRY(shape_of(cx, as.shape, v, module));
     if (as.shape[0] < 1 || as.shape[1] < 1 || as.shape[0] > INT32_MAX || as.shape[1] > INT32_MAX)
         OSH_FAIL(cx, OSH_E_FORMAT, "has neither a weight_shape nor a weight of two dimensions");
-    OSH_TRY(as.format->tensors(cx, as.f, &as.n, s, as.shape[0], as.shape[1], dt));
+    OSH_TRY(as.format->tensors(cx, as.f, &as.n, &(osh_format_weight){s, as.shape[0], as.shape[1], dt}));
     osh_format_add_output(as.f, &as.n, s, dt);
     for (int k = 0; k < as.n; k++) OSH_TRY(check_leaf(cx, v, module, &as.f[k]));
     for (size_t k = 0; k < sizeof quantized_leaves / sizeof *quantized_leaves; k++) {
@@ -302,8 +303,9 @@ osh_status osh_verify_config(osh_ctx *cx, osh_verify *v)
     OSH_TRY(check_strays(cx, v));
     for (int i = 0; i < ms.n; i++)
         if (!is_quantized(cx, v, ms.names[i])) ms.which[i] = -1; // what the tensors say
-    rc = osh_q_vllm_check(cx, c->schemes, c->n, (const char *const *)c->ignore.items, c->ignore.n,
-                          (const char *const *)ms.names, ms.classes, ms.which, (size_t)ms.n);
+    osh_q_groups groups = osh_q_groups_of(c->schemes, c->n, &c->ignore);
+    osh_q_modules all = {(const char *const *)ms.names, ms.classes, ms.which, (size_t)ms.n};
+    rc = osh_q_vllm_check(cx, &groups, &all);
     OSH_TRY(osh_verify_failed(cx, v, rc, "quantization_config", "what vLLM's lookup finds"));
 done:
     modules_deinit(cx, &ms);

@@ -90,13 +90,14 @@ static osh_status load(osh_ctx *cx, stored *s, osh_verify *v, const osh_linear *
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = v->plan;
+    osh_format_weight weight = osh_linear_stored(l);
     for (int k = 0; k < l->n_out; k++) {
         const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, p->out[l->first_out + k].name);
         OSH_TRY(osh_tensor_new(cx, &s->raw[k], t->e->dtype, t->e->ndim, t->e->shape));
         OSH_TRY(osh_checkpoint_read(cx, s->raw[k]->data, v->ck, t));
     }
     if (!(s->codes = osh_alloc(cx, (size_t)(l->O * l->I)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for codes");
-    OSH_TRY(l->format->unpack(cx, s->codes, &s->params, l->scheme, l->O, l->I, (const osh_tensor *const *)s->raw));
+    OSH_TRY(l->format->unpack(cx, s->codes, &s->params, &weight, (const osh_tensor *const *)s->raw));
     OSH_TRY(osh_tensor_new(cx, &s->w, l->dtype, 2, (int64_t[]){l->O, l->I}));
     OSH_TRY(osh_checkpoint_read(cx, s->w->data, p->ck, &p->ck->tensors[l->tensor]));
 done:

@@ -9,9 +9,10 @@ static char *print_again(osh_ctx *cx, const char *text)
     char *out = NULL;
     cJSON *tree = NULL;
     osh_q_config *c = NULL;
-    if (!osh_json_parse(cx, &tree, text, strlen(text), "printed", 0) && !osh_q_config_parse(cx, &c, tree, "printed"))
-        CHECK(!osh_q_config_print(cx, &out, c->schemes, c->n, (const char *const *)c->ignore.items, c->ignore.n,
-                                  c->format));
+    if (!osh_json_parse(cx, &tree, text, strlen(text), "printed", 0) && !osh_q_config_parse(cx, &c, tree, "printed")) {
+        osh_q_groups groups = osh_q_groups_of(c->schemes, c->n, &c->ignore);
+        CHECK(!osh_q_config_print(cx, &out, &groups, c->format));
+    }
     osh_q_config_free(cx, c);
     cJSON_Delete(tree);
     return out;
@@ -23,6 +24,7 @@ static void check(osh_ctx *cx, const osh_q_config *c)
                                           "model.layers.0.self_attn.v_proj", "model.layers.0.mlp.down_proj"};
     static const char *const classes[] = {"Linear", "Linear", "Linear", "Linear"};
     static const int which[] = {0, 0, 0, 0};
+    osh_q_groups groups = osh_q_groups_of(c->schemes, c->n, &c->ignore);
     char *one = NULL;
     CHECK(c->n > 0);
     for (size_t i = 0; i < c->n; i++) {
@@ -30,11 +32,9 @@ static void check(osh_ctx *cx, const osh_q_config *c)
         CHECK(line && c->schemes[i].weights.present && c->schemes[i].targets.n);
         osh_free(cx, line);
     }
-    osh_q_vllm_check(cx, c->schemes, c->n, (const char *const *)c->ignore.items, c->ignore.n, modules, classes, which,
-                     4);
+    osh_q_vllm_check(cx, &groups, &(osh_q_modules){modules, classes, which, 4});
     osh_error_clear(cx);
-    CHECK(!osh_q_config_print(cx, &one, c->schemes, c->n, (const char *const *)c->ignore.items, c->ignore.n,
-                              c->format));
+    CHECK(!osh_q_config_print(cx, &one, &groups, c->format));
     char *two = print_again(cx, one);
     if (!strstr(one, "fffd") && !strstr(one, "u0000")) // bad UTF-8, a NUL in modified UTF-8
         CHECK(two && !strcmp(one, two));

@@ -24,8 +24,8 @@ static void print(osh_ctx *cx, const osh_modifier *m)
     char *text = NULL;
     cJSON *tree = NULL;
     osh_q_config *c = NULL;
-    if (osh_q_config_print(cx, &text, m->schemes, m->n_schemes, (const char *const *)m->ignore.items, m->ignore.n,
-                           NULL)) {
+    osh_q_groups groups = osh_q_groups_of(m->schemes, m->n_schemes, &m->ignore);
+    if (osh_q_config_print(cx, &text, &groups, NULL)) {
         CHECK(*osh_error_text(cx));
         osh_error_clear(cx);
         return;

@@ -78,7 +78,7 @@ static void check_case(const osh_format *f, const osh_q_scheme *s, osh_dtype dt,
     }
     assert_ok(cx, osh_q_weight_params(cx, &p, w, &s->weights, OSH_ARITH_REFERENCE, name));
     assert_ok(cx, osh_q_encode(cx, codes, w, &p, &s->weights, OSH_ARITH_REFERENCE));
-    assert_ok(cx, f->tensors(cx, t, &n, s, O, I, dt));
+    assert_ok(cx, f->tensors(cx, t, &n, &(osh_format_weight){s, O, I, dt}));
     for (int i = 0; i < n; i++) {
         stored[i] = osh_tensor_view(t[i].dtype, t[i].ndim, t[i].shape, NULL);
         data[i] = stored[i].data =
@@ -86,8 +86,8 @@ static void check_case(const osh_format *f, const osh_q_scheme *s, osh_dtype dt,
         memset(data[i], 0xff, osh_tensor_bytes(&stored[i])); // every byte must be written
         views[i] = &stored[i];
     }
-    assert_ok(cx, f->pack(cx, data, s, O, I, dt, codes, &p, NULL, NULL));
-    assert_ok(cx, f->unpack(cx, again, &q, s, O, I, views));
+    assert_ok(cx, f->pack(cx, data, &(osh_format_weight){s, O, I, dt}, codes, &p, NULL));
+    assert_ok(cx, f->unpack(cx, again, &q, &(osh_format_weight){s, O, I, OSH_BF16}, views));
     assert_memory_equal(codes, again, (size_t)(O * I));
     for (int64_t i = 0; i < osh_tensor_numel(p.scale); i++) assert_true(value(p.scale, i) == value(q.scale, i));
     assert_true(p.global == q.global);

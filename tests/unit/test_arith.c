@@ -215,11 +215,11 @@ static void test_params_columns(void **state)
             osh_q_args a = args_of(OSH_Q_INT, mode < 2 ? 4 : 8, OSH_Q_GROUP, 32, mode % 2);
             uint8_t scale[67 * 4];
             int8_t zero[67];
-            osh_q_scale_zp(scale, zero, min, max, 67, &a, dts[d], OSH_ARITH_REFERENCE);
+            osh_q_scale_zp(scale, zero, min, max, 67, &(osh_q_scaling){&a, dts[d], OSH_ARITH_REFERENCE});
             for (int i = 0; i < 67; i++) {
                 uint8_t s[4];
                 int8_t z;
-                osh_q_scale_zp(s, &z, min + i, max + i, 1, &a, dts[d], OSH_ARITH_REFERENCE);
+                osh_q_scale_zp(s, &z, min + i, max + i, 1, &(osh_q_scaling){&a, dts[d], OSH_ARITH_REFERENCE});
                 assert_memory_equal(s, scale + (size_t)i * osh_dtype_bytes(dts[d]),
                                     osh_dtype_bytes(dts[d]));
                 assert_int_equal(z, zero[i]);

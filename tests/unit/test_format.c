@@ -59,7 +59,7 @@ static void check_tensors(const char *preset, bool symmetric, const char *format
     if (s.inputs.present && !s.inputs.dynamic) s.inputs.symmetric = symmetric;
     snprintf(s.format, sizeof s.format, "%s", format);
     assert_ok(cx, osh_format_infer(cx, &f, &s, "g"));
-    assert_ok(cx, f->tensors(cx, t, &n, &s, O, I, OSH_F16));
+    assert_ok(cx, f->tensors(cx, t, &n, &(osh_format_weight){&s, O, I, OSH_F16}));
     for (int i = 0; i < n; i++) {
         size_t at = strlen(text);
         snprintf(text + at, sizeof text - at, "%s %s [%lld", t[i].leaf, osh_dtype_name(t[i].dtype),
@@ -107,17 +107,19 @@ static void test_static_inputs(void **state)
     osh_qparams p = {.scale = &ts};
     void *data[] = {weight, &got[0], &got[1], &got_zero};
     int n = 0;
-    assert_ok(cx, f->tensors(cx, t, &n, &s, 2, 2, OSH_BF16));
+    assert_ok(cx, f->tensors(cx, t, &n, &(osh_format_weight){&s, 2, 2, OSH_BF16}));
     assert_int_equal(n, 4);
     assert_string_equal(t[3].leaf, "input_zero_point");
-    assert_ok(cx, f->pack(cx, data, &s, 2, 2, OSH_BF16, codes, &p, &ti, &tz));
+    assert_ok(cx,
+              f->pack(cx, data, &(osh_format_weight){&s, 2, 2, OSH_BF16}, codes, &p, &(osh_format_input){&ti, &tz}));
     assert_memory_equal(weight, codes, 4);
     assert_int_equal(got[0], 0x3f80);
     assert_int_equal(got[1], 0x4000);
     assert_int_equal(got_zero, -5);
-    assert_fails(cx, OSH_E_INTERNAL, f->pack(cx, data, &s, 2, 2, OSH_BF16, codes, &p, NULL, NULL),
+    assert_fails(cx, OSH_E_INTERNAL, f->pack(cx, data, &(osh_format_weight){&s, 2, 2, OSH_BF16}, codes, &p, NULL),
                  "input_scale was not computed");
-    assert_fails(cx, OSH_E_INTERNAL, f->pack(cx, data, &s, 2, 2, OSH_BF16, codes, &p, &ti, NULL),
+    assert_fails(cx, OSH_E_INTERNAL,
+                 f->pack(cx, data, &(osh_format_weight){&s, 2, 2, OSH_BF16}, codes, &p, &(osh_format_input){&ti, NULL}),
                  "input_zero_point was not");
 }
 
@@ -137,26 +139,26 @@ static void test_bad_stored(void **state)
                dims = osh_tensor_view(OSH_I64, 1, (int64_t[]){2}, shape);
     const osh_tensor *data[] = {&packed, &scale, &dims};
     osh_qparams p = {0};
-    assert_ok(cx, f->unpack(cx, codes, &p, &s, 2, 32, data));
+    assert_ok(cx, f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data));
     assert_int_equal(codes[63], -8);
     osh_qparams_deinit(cx, &p);
     packed.shape[1] = 5;
-    assert_fails(cx, OSH_E_FORMAT, f->unpack(cx, codes, &p, &s, 2, 32, data),
+    assert_fails(cx, OSH_E_FORMAT, f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data),
                  "weight_packed has 2 dimensions [2, 5], want 2 [2, 4]");
     packed.shape[1] = 4, packed.dtype = OSH_U8;
-    assert_fails(cx, OSH_E_FORMAT, f->unpack(cx, codes, &p, &s, 2, 32, data),
+    assert_fails(cx, OSH_E_FORMAT, f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data),
                  "weight_packed is U8, want I32");
     packed.dtype = OSH_I32, scale.ndim = 1;
-    assert_fails(cx, OSH_E_FORMAT, f->unpack(cx, codes, &p, &s, 2, 32, data),
+    assert_fails(cx, OSH_E_FORMAT, f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data),
                  "weight_scale has 1 dimensions");
     scale.ndim = 2, shape[0] = 3;
-    assert_fails(cx, OSH_E_FORMAT, f->unpack(cx, codes, &p, &s, 2, 32, data),
+    assert_fails(cx, OSH_E_FORMAT, f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data),
                  "weight_shape is [3, 32], want [2, 32]");
     shape[0] = 2, data[1] = NULL;
-    assert_fails(cx, OSH_E_FORMAT, f->unpack(cx, codes, &p, &s, 2, 32, data),
+    assert_fails(cx, OSH_E_FORMAT, f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data),
                  "weight_scale is missing");
     scale.dtype = OSH_F32, scale.data = scales32, data[1] = &scale; // other tools write F32
-    assert_ok(cx, f->unpack(cx, codes, &p, &s, 2, 32, data));
+    assert_ok(cx, f->unpack(cx, codes, &p, &(osh_format_weight){&s, 2, 32, OSH_BF16}, data));
     assert_int_equal(p.scale->dtype, OSH_F32);
     osh_qparams_deinit(cx, &p);
 }

@@ -285,7 +285,7 @@ static void test_print_order(void **state)
                             "\"weights\":{\"num_bits\":4,\"group_size\":-1,"
                             "\"actorder\":\"weight\"}},\"group_10\":{\"targets\":[\"b\"],"
                             "\"weights\":{\"type\":\"float\"}}}}"));
-    assert_ok(cx, osh_q_config_print(cx, &text, q->schemes, q->n, NULL, 0, NULL));
+    assert_ok(cx, osh_q_config_print(cx, &text, &(osh_q_groups){q->schemes, q->n, NULL, 0}, NULL));
     assert_true(strstr(text, "group_10") < strstr(text, "group_2"));
     assert_non_null(strstr(text, "\n    \"format\": \"mixed-precision\","));
     assert_non_null(strstr(text, "\"actorder\": \"weight\""));
@@ -350,8 +350,8 @@ static void test_vllm_lookup(void **state)
         osh_q_scheme s[2] = {{.group_name = zero, .targets = {a, 1}},
                              {.group_name = one, .targets = {b, 1}}};
         osh_status rc =
-            osh_q_vllm_check(cx, s, rows[i].b ? 2 : 1, &rows[i].ignore, rows[i].ignore != NULL,
-                             modules, classes, rows[i].which, 9);
+            osh_q_vllm_check(cx, &(osh_q_groups){s, rows[i].b ? 2 : 1, &rows[i].ignore, rows[i].ignore != NULL},
+                             &(osh_q_modules){modules, classes, rows[i].which, 9});
         if ((rc == OSH_OK) != (rows[i].part == NULL))
             fail_msg("row %zu: status %d %s", i, rc, osh_error_text(cx));
         if (rc && !strstr(osh_error_text(cx), rows[i].part))
@@ -370,15 +370,18 @@ static void test_vllm_order(void **state)
     osh_q_scheme s[2] = {{.group_name = name2, .targets = {two, 1}},
                          {.group_name = name10, .targets = {ten, 1}}};
     assert_ok(cx,
-              osh_q_vllm_check(cx, s, 2, NULL, 0, modules, NULL, (const int[]){-1, -1, -1, 1}, 4));
+              osh_q_vllm_check(cx, &(osh_q_groups){s, 2, NULL, 0},
+                               &(osh_q_modules){modules, NULL, (const int[]){-1, -1, -1, 1}, 4}));
     assert_fails(
         cx, OSH_E_UNSUPPORTED,
-        osh_q_vllm_check(cx, s, 2, NULL, 0, modules, NULL, (const int[]){-1, -1, -1, 0}, 4),
+        osh_q_vllm_check(cx, &(osh_q_groups){s, 2, NULL, 0},
+                         &(osh_q_modules){modules, NULL, (const int[]){-1, -1, -1, 0}, 4}),
         "0.down_proj has group_2, but vLLM, which looks it up as 0.down_proj (RowParallelLinear), "
         "would take group_10");
     s[0].targets.n = s[1].targets.n = 2;
     assert_fails(cx, OSH_E_UNSUPPORTED,
-                 osh_q_vllm_check(cx, s, 2, NULL, 0, modules, NULL, (const int[]){0, 1, 1, 1}, 4),
+                 osh_q_vllm_check(cx, &(osh_q_groups){s, 2, NULL, 0},
+                                  &(osh_q_modules){modules, NULL, (const int[]){0, 1, 1, 1}, 4}),
                  "0.k_proj has group_10, but vLLM, which looks it up as 0.qkv_proj "
                  "(QKVParallelLinear), would take group_2");
 }
@@ -390,9 +393,12 @@ static void test_vllm_latent(void **state)
     char *targets[] = {"Linear", "re:.*kv_.*"}, name0[] = "group_0", name1[] = "group_1";
     osh_q_scheme s[2] = {{.group_name = name0, .targets = {targets, 1}},
                          {.group_name = name1, .targets = {targets + 1, 1}}};
-    assert_ok(cx, osh_q_vllm_check(cx, s, 1, NULL, 0, modules, NULL, (const int[]){0, 0, 0}, 3));
+    assert_ok(cx,
+              osh_q_vllm_check(cx, &(osh_q_groups){s, 1, NULL, 0},
+                               &(osh_q_modules){modules, NULL, (const int[]){0, 0, 0}, 3}));
     assert_fails(cx, OSH_E_UNSUPPORTED,
-                 osh_q_vllm_check(cx, s, 2, NULL, 0, modules, NULL, (const int[]){0, 1, 1}, 3), "0.fused_qkv_a_proj");
+                 osh_q_vllm_check(cx, &(osh_q_groups){s, 2, NULL, 0},
+                                  &(osh_q_modules){modules, NULL, (const int[]){0, 1, 1}, 3}), "0.fused_qkv_a_proj");
 }
 
 /* The experts of a layer have one scheme; those of another layer may have another. */
@@ -404,9 +410,12 @@ static void test_vllm_experts(void **state)
     char *targets[] = {"re:.*0\\.mlp.*down_proj", "re:.*1\\.mlp.*down_proj"}, name0[] = "group_0", name1[] = "group_1";
     osh_q_scheme s[2] = {{.group_name = name0, .targets = {targets, 1}},
                          {.group_name = name1, .targets = {targets + 1, 1}}};
-    assert_ok(cx, osh_q_vllm_check(cx, s, 2, NULL, 0, modules, NULL, (const int[]){0, 0, 1, 1}, 4));
+    assert_ok(cx,
+              osh_q_vllm_check(cx, &(osh_q_groups){s, 2, NULL, 0},
+                               &(osh_q_modules){modules, NULL, (const int[]){0, 0, 1, 1}, 4}));
     assert_fails(cx, OSH_E_UNSUPPORTED,
-                 osh_q_vllm_check(cx, s, 2, down, 1, modules, NULL, (const int[]){0, -1, 1, 1}, 4),
+                 osh_q_vllm_check(cx, &(osh_q_groups){s, 2, down, 1},
+                                  &(osh_q_modules){modules, NULL, (const int[]){0, -1, 1, 1}, 4}),
                  "0.mlp.experts.0.down_proj has group_0 and 0.mlp.experts.10.down_proj has no scheme, and vLLM makes "
                  "one layer of them");
 }
@@ -417,7 +426,7 @@ static void test_print_fills_observers(void **state)
     osh_q_scheme s = {.targets = {linear, 1}};
     assert_ok(cx, osh_q_preset(cx, &s, "FP8"));
     s.inputs.observer[0] = '\0';
-    assert_ok(cx, osh_q_config_print(cx, &text, &s, 1, NULL, 0, NULL));
+    assert_ok(cx, osh_q_config_print(cx, &text, &(osh_q_groups){&s, 1, NULL, 0}, NULL));
     assert_non_null(strstr(text, "\"observer\": \"minmax\""));
     assert_non_null(strstr(text, "\"observer\": \"memoryless_minmax\""));
     osh_free(cx, text);
@@ -476,9 +485,10 @@ static osh_status round_trip(osh_ctx *c, void *user)
     cJSON *o = user;
     static const char *const modules[] = {"a.q_proj", "lm_head"}, *const ignore[] = {"lm_head"};
     OSH_TRY(osh_q_config_parse(c, &q, o, "config.json"));
-    OSH_TRY(osh_q_config_print(c, &text, q->schemes, q->n, ignore, 1, NULL));
+    OSH_TRY(osh_q_config_print(c, &text, &(osh_q_groups){q->schemes, q->n, ignore, 1}, NULL));
     OSH_TRY(
-        osh_q_vllm_check(c, q->schemes, q->n, ignore, 1, modules, NULL, (const int[]){0, -1}, 2));
+        osh_q_vllm_check(c, &(osh_q_groups){q->schemes, q->n, ignore, 1},
+                         &(osh_q_modules){modules, NULL, (const int[]){0, -1}, 2}));
 done:
     osh_free(c, text);
     osh_q_config_free(c, q);

@@ -3,12 +3,11 @@
 #define OSH_QUANT_FORMATS_COMMON_H
 #include "quant/format.h"
 
-void osh_format_add(osh_format_tensor *out, int *n, const char *leaf, osh_dtype dtype, int ndim, int64_t d0,
-                    int64_t d1);
+void osh_format_add(osh_format_tensor *out, int *n, const char *leaf, osh_dtype dtype, const osh_q_shape *shape);
 /* input_scale [1], input_zero_point [1]: rows after the weight's, written by _put from data of the first of them. */
 void osh_format_add_input(osh_format_tensor *out, int *n, const osh_q_scheme *s, osh_dtype dt);
-osh_status osh_format_put_input(osh_ctx *cx, void *const *data, const osh_q_scheme *s, osh_dtype dt,
-                                const osh_tensor *in_scale, const osh_tensor *in_zero);
+osh_status osh_format_put_input(osh_ctx *cx, void *const *data, const osh_format_weight *w,
+                                const osh_format_input *in);
 /* dtype and shape of a tensor that was read. */
 osh_status osh_format_check_stored(osh_ctx *cx, const osh_tensor *t, const osh_format_tensor *want);
 osh_status osh_format_take_scale(osh_ctx *cx, osh_qparams *p, const osh_tensor *stored,

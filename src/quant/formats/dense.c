@@ -6,20 +6,19 @@
 
 #include <string.h>
 
-static osh_status tensors(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_q_scheme *s, int64_t O, int64_t I,
-                          osh_dtype dt)
+static osh_status tensors(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_format_weight *w)
 {
-    (void)cx, (void)s;
+    (void)cx;
     *n = 0;
-    osh_format_add(out, n, "weight", dt, 2, O, I);
+    osh_format_add(out, n, "weight", w->dt, &(osh_q_shape){2, {w->O, w->I}});
     return OSH_OK;
 }
 
-static osh_status pack(osh_ctx *cx, void *const *data, const osh_q_scheme *s, int64_t O, int64_t I, osh_dtype dt,
-                       const void *codes, const osh_qparams *p, const osh_tensor *in_scale, const osh_tensor *in_zero)
+static osh_status pack(osh_ctx *cx, void *const *data, const osh_format_weight *w, const void *codes,
+                       const osh_qparams *p, const osh_format_input *in)
 {
-    (void)cx, (void)s, (void)p, (void)in_scale, (void)in_zero;
-    if (codes) memcpy(data[0], codes, (size_t)(O * I) * osh_dtype_bytes(dt));
+    (void)cx, (void)p, (void)in;
+    if (codes) memcpy(data[0], codes, (size_t)(w->O * w->I) * osh_dtype_bytes(w->dt));
     return OSH_OK;
 }
 

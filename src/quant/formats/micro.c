@@ -21,20 +21,19 @@
 static bool is_packed(const osh_q_scheme *s) { return s->weights.bits < 8; }
 static bool is_relative(const osh_q_scheme *s) { return s->weights.strategy == OSH_Q_TENSOR_GROUP; }
 
-static osh_status micro_tensors(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_q_scheme *s, int64_t O,
-                                 int64_t I, osh_dtype dt)
+static osh_status micro_tensors(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_format_weight *w)
 {
     osh_status rc = OSH_OK;
-    int64_t shape[2] = {0, 0};
-    int ndim;
+    const osh_q_scheme *s = w->scheme;
+    osh_q_shape shape;
 
     *n = 0;
-    OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, &s->weights, O, I, "weight"));
-    osh_format_add(out, n, is_packed(s) ? "weight_packed" : "weight", is_packed(s) ? OSH_U8 : OSH_FP8, 2, O,
-                   I * s->weights.bits / 8);
-    osh_format_add(out, n, "weight_scale", is_relative(s) ? OSH_FP8 : OSH_U8, ndim, shape[0], shape[1]);
-    if (is_relative(s)) osh_format_add(out, n, "weight_global_scale", OSH_F32, 1, 1, 0);
-    osh_format_add_input(out, n, s, dt);
+    OSH_TRY(osh_q_scale_shape(cx, &shape, &s->weights, w->O, w->I, "weight"));
+    osh_format_add(out, n, is_packed(s) ? "weight_packed" : "weight", is_packed(s) ? OSH_U8 : OSH_FP8,
+                   &(osh_q_shape){2, {w->O, w->I * s->weights.bits / 8}});
+    osh_format_add(out, n, "weight_scale", is_relative(s) ? OSH_FP8 : OSH_U8, &shape);
+    if (is_relative(s)) osh_format_add(out, n, "weight_global_scale", OSH_F32, &(osh_q_shape){1, {1, 0}});
+    osh_format_add_input(out, n, s, w->dt);
 done:
     return rc;
 }
@@ -93,37 +92,39 @@ static void exponents_put(uint8_t *to, const osh_tensor *scale)
         to[i] = (uint8_t)(osh_bits_of_f32(osh_tensor_at(scale, i)) >> 23);
 }
 
-static osh_status micro_pack(osh_ctx *cx, void *const *data, const osh_q_scheme *s, int64_t O, int64_t I,
-                             osh_dtype dt, const void *codes, const osh_qparams *p, const osh_tensor *in_scale,
-                             const osh_tensor *in_zero)
+static osh_status micro_pack(osh_ctx *cx, void *const *data, const osh_format_weight *w, const void *codes,
+                             const osh_qparams *p, const osh_format_input *in)
 {
     osh_status rc = OSH_OK;
-    packing j = {data[0], (uint8_t *)codes, O * I, s->weights.bits};
+    const osh_q_scheme *s = w->scheme;
+    packing j = {data[0], (uint8_t *)codes, w->O * w->I, s->weights.bits};
     int i = 2;
 
     if (codes && is_packed(s)) OSH_TRY(osh_parallel_for(cx, (j.n + CODES - 1) / CODES, pack_chunk, &j));
-    else if (codes) memcpy(data[0], codes, (size_t)(O * I));
+    else if (codes) memcpy(data[0], codes, (size_t)j.n);
     if (is_relative(s)) {
         memcpy(data[1], p->scale->data, osh_tensor_bytes(p->scale));
         memcpy(data[i++], &p->global, sizeof p->global);
     } else {
         exponents_put(data[1], p->scale);
     }
-    OSH_TRY(osh_format_put_input(cx, data + i, s, dt, in_scale, in_zero));
+    OSH_TRY(osh_format_put_input(cx, data + i, w, in));
 done:
     return rc;
 }
 
-static osh_status micro_unpack(osh_ctx *cx, void *codes, osh_qparams *p, const osh_q_scheme *s, int64_t O, int64_t I,
+static osh_status micro_unpack(osh_ctx *cx, void *codes, osh_qparams *p, const osh_format_weight *w,
                                const osh_tensor *const *data)
 {
     osh_status rc = OSH_OK;
+    const osh_q_scheme *s = w->scheme;
+    osh_format_weight like = {w->scheme, w->O, w->I, OSH_BF16}; // a scale may have another float dtype
     osh_format_tensor want[OSH_FORMAT_MAX_TENSORS];
     osh_qparams q = {0}; // own
-    packing j = {NULL, codes, O * I, s->weights.bits};
+    packing j = {NULL, codes, w->O * w->I, s->weights.bits};
     int n;
 
-    OSH_TRY(micro_tensors(cx, want, &n, s, O, I, OSH_BF16));
+    OSH_TRY(micro_tensors(cx, want, &n, &like));
     for (int i = 0; i < (is_relative(s) ? 3 : 2); i++) OSH_TRY(osh_format_check_stored(cx, data[i], &want[i]));
     if (is_relative(s)) {
         OSH_TRY(osh_tensor_new(cx, &q.scale, OSH_FP8, 2, want[1].shape));
@@ -137,7 +138,7 @@ static osh_status micro_unpack(osh_ctx *cx, void *codes, osh_qparams *p, const o
     }
     j.bytes = data[0]->data;
     if (is_packed(s)) OSH_TRY(osh_parallel_for(cx, (j.n + CODES - 1) / CODES, unpack_chunk, &j));
-    else memcpy(codes, data[0]->data, (size_t)(O * I));
+    else memcpy(codes, data[0]->data, (size_t)j.n);
     *p = q, q = (osh_qparams){0}; // give
 done:
     osh_qparams_deinit(cx, &q);

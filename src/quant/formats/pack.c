@@ -109,27 +109,26 @@ static bool zero_packed(const osh_q_args *a)
     return !a->symmetric && (a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_CHANNEL);
 }
 
-static osh_status tensors(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_q_scheme *s,
-                          int64_t O, int64_t I, osh_dtype dt)
+static osh_status tensors(osh_ctx *cx, osh_format_tensor *out, int *n, const osh_format_weight *w)
 {
     osh_status rc = OSH_OK;
-    const osh_q_args *a = &s->weights;
-    int64_t shape[2] = {0, 0};
-    int ndim;
+    const osh_q_args *a = &w->scheme->weights;
+    int64_t O = w->O, I = w->I;
+    osh_q_shape shape;
 
     *n = 0;
     if (I > INT64_MAX / 8 || O > INT64_MAX / 8)
         OSH_FAIL(cx, OSH_E_FORMAT, "weight [%lld, %lld] is too large", (long long)O, (long long)I);
-    OSH_TRY(osh_q_scale_shape(cx, shape, &ndim, a, O, I, "weight"));
-    osh_format_add(out, n, "weight_packed", OSH_I32, 2, O, osh_pack_words(I, a->bits));
-    osh_format_add(out, n, "weight_scale", dt, ndim, shape[0], shape[1]);
-    osh_format_add(out, n, "weight_shape", OSH_I64, 1, 2, 0);
+    OSH_TRY(osh_q_scale_shape(cx, &shape, a, O, I, "weight"));
+    osh_format_add(out, n, "weight_packed", OSH_I32, &(osh_q_shape){2, {O, osh_pack_words(I, a->bits)}});
+    osh_format_add(out, n, "weight_scale", w->dt, &shape);
+    osh_format_add(out, n, "weight_shape", OSH_I64, &(osh_q_shape){1, {2, 0}});
     if (zero_packed(a))
-        osh_format_add(out, n, "weight_zero_point", OSH_I32, 2, osh_pack_words(O, a->bits),
-                       shape[1]);
+        osh_format_add(out, n, "weight_zero_point", OSH_I32,
+                       &(osh_q_shape){2, {osh_pack_words(O, a->bits), shape.dim[1]}});
     else if (!a->symmetric)
-        osh_format_add(out, n, "weight_zero_point", OSH_I8, ndim, shape[0], shape[1]);
-    osh_format_add_input(out, n, s, dt);
+        osh_format_add(out, n, "weight_zero_point", OSH_I8, &shape);
+    osh_format_add_input(out, n, w->scheme, w->dt);
 done:
     return rc;
 }
@@ -157,23 +156,22 @@ static osh_status unpack_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     return OSH_OK;
 }
 
-static osh_status run_rows(osh_ctx *cx, void *words, void *codes, int64_t O, int64_t I, int bits,
-                           osh_chunk_fn fn)
+static osh_status run_rows(osh_ctx *cx, void *words, void *codes, const osh_format_weight *w, osh_chunk_fn fn)
 {
-    rows j = {words, codes, O, I, osh_pack_words(I, bits), (1 << 18) / I + 1, bits};
-    return osh_parallel_for(cx, (O + j.per_chunk - 1) / j.per_chunk, fn, &j);
+    int bits = w->scheme->weights.bits;
+    rows j = {words, codes, w->O, w->I, osh_pack_words(w->I, bits), (1 << 18) / w->I + 1, bits};
+    return osh_parallel_for(cx, (j.O + j.per_chunk - 1) / j.per_chunk, fn, &j);
 }
 
-static osh_status pack(osh_ctx *cx, void *const *data, const osh_q_scheme *s, int64_t O, int64_t I,
-                       osh_dtype dt, const void *codes, const osh_qparams *p,
-                       const osh_tensor *in_scale, const osh_tensor *in_zero)
+static osh_status pack(osh_ctx *cx, void *const *data, const osh_format_weight *w, const void *codes,
+                       const osh_qparams *p, const osh_format_input *in)
 {
     osh_status rc = OSH_OK;
-    const osh_q_args *a = &s->weights;
-    int64_t shape[2] = {O, I};
+    const osh_q_args *a = &w->scheme->weights;
+    int64_t shape[2] = {w->O, w->I};
     int i = 3;
 
-    if (codes) OSH_TRY(run_rows(cx, data[0], (void *)codes, O, I, a->bits, pack_chunk));
+    if (codes) OSH_TRY(run_rows(cx, data[0], (void *)codes, w, pack_chunk));
     memcpy(data[1], p->scale->data, osh_tensor_bytes(p->scale));
     memcpy(data[2], shape, sizeof shape);
     if (!a->symmetric) {
@@ -181,10 +179,10 @@ static osh_status pack(osh_ctx *cx, void *const *data, const osh_q_scheme *s, in
         const int8_t *zero = p->zero->data; // [O, G]
         if (!G) memcpy(data[i], zero, osh_tensor_bytes(p->zero));
         for (int64_t g = 0; g < G; g++)
-            osh_pack_row((uint32_t *)data[i] + g, G, zero + g, G, O, a->bits);
+            osh_pack_row((uint32_t *)data[i] + g, G, zero + g, G, w->O, a->bits);
         i++;
     }
-    OSH_TRY(osh_format_put_input(cx, data + i, s, dt, in_scale, in_zero));
+    OSH_TRY(osh_format_put_input(cx, data + i, w, in));
 done:
     return rc;
 }
@@ -196,16 +194,18 @@ static void pack_rows(void *to, const osh_q_scheme *s, int64_t I, const void *co
         pack_row((uint32_t *)to + r * osh_pack_words(I, bits), (const int8_t *)codes + r * I, I, bits);
 }
 
-static osh_status unpack(osh_ctx *cx, void *codes, osh_qparams *p, const osh_q_scheme *s, int64_t O,
-                         int64_t I, const osh_tensor *const *data)
+static osh_status unpack(osh_ctx *cx, void *codes, osh_qparams *p, const osh_format_weight *w,
+                         const osh_tensor *const *data)
 {
     osh_status rc = OSH_OK;
-    const osh_q_args *a = &s->weights;
+    const osh_q_args *a = &w->scheme->weights;
+    int64_t O = w->O, I = w->I;
+    osh_format_weight like = {w->scheme, w->O, w->I, OSH_BF16}; // a scale may have another float dtype
     osh_format_tensor want[OSH_FORMAT_MAX_TENSORS];
     osh_qparams q = {0}; // own
     int n;
 
-    OSH_TRY(tensors(cx, want, &n, s, O, I, OSH_BF16));
+    OSH_TRY(tensors(cx, want, &n, &like));
     for (int i = 0; i < (a->symmetric ? 3 : 4); i++)
         OSH_TRY(osh_format_check_stored(cx, data[i], &want[i]));
     const int64_t *shape = data[2]->data;
@@ -223,7 +223,7 @@ static osh_status unpack(osh_ctx *cx, void *codes, osh_qparams *p, const osh_q_s
                 osh_unpack_row((int8_t *)q.zero->data + g, G, (const uint32_t *)data[3]->data + g,
                                G, O, a->bits);
     }
-    OSH_TRY(run_rows(cx, data[0]->data, codes, O, I, a->bits, unpack_chunk));
+    OSH_TRY(run_rows(cx, data[0]->data, codes, w, unpack_chunk));
     *p = q, q = (osh_qparams){0}; // give
 done:
     osh_qparams_deinit(cx, &q);

@@ -116,7 +116,7 @@ static void check_activation(const osh_st *st, const cJSON *c, const osh_q_args 
         assert_ok(cx, osh_act_observe(cx, &o, 1, x, a));
         osh_tensor_free(one, x);
     }
-    osh_q_scale_zp(&room, &zero, &o.min, &o.max, 1, a, dt, OSH_ARITH_REFERENCE);
+    osh_q_scale_zp(&room, &zero, &o.min, &o.max, 1, &(osh_q_scaling){a, dt, OSH_ARITH_REFERENCE});
     osh_tensor scale = osh_tensor_view(dt, 1, (int64_t[]){1}, &room);
     osh_tensor z = osh_tensor_view(OSH_I8, 1, scale.shape, &zero);
     same(st, c->string, "scale", &scale);

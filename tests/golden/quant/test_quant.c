@@ -188,20 +188,20 @@ static void check_weight_case(const osh_st *st, const cJSON *c)
     assert_ok(cx, osh_q_weight_params(cx, &p, w, &s->weights, OSH_ARITH_REFERENCE, "w"));
     assert_ok(cx, osh_q_encode(cx, codes, w, &p, &s->weights, OSH_ARITH_REFERENCE));
     assert_ok(cx, osh_format_infer(cx, &f, s, "case"));
-    assert_ok(cx, f->tensors(cx, t, &n, s, N, K, dt));
+    assert_ok(cx, f->tensors(cx, t, &n, &(osh_format_weight){s, N, K, dt}));
     assert_int_equal(n, n_tensors_of(st, string(c, "name")));
     for (int i = 0; i < n; i++) {
         stored[i] = osh_tensor_view(t[i].dtype, t[i].ndim, t[i].shape, NULL);
         data[i] = stored[i].data = calloc(1, osh_tensor_bytes(&stored[i]));
         views[i] = &stored[i];
     }
-    assert_ok(cx, f->pack(cx, data, s, N, K, dt, codes, &p, NULL, NULL));
+    assert_ok(cx, f->pack(cx, data, &(osh_format_weight){s, N, K, dt}, codes, &p, NULL));
     for (int i = 0; i < n; i++) {
         char name[64];
         snprintf(name, sizeof name, "%s.%s", string(c, "name"), t[i].leaf);
         same_bytes(st, name, &t[i], data[i]);
     }
-    assert_ok(cx, f->unpack(cx, again, &back, s, N, K, views));
+    assert_ok(cx, f->unpack(cx, again, &back, &(osh_format_weight){s, N, K, OSH_BF16}, views));
     assert_memory_equal(again, codes, (size_t)(N * K));
     assert_ok(cx, osh_tensor_new(cx, &decoded, to, 2, w->shape));
     assert_ok(cx, osh_q_decode(cx, decoded, again, &back, &s->weights));
@@ -347,7 +347,7 @@ static void test_observers(void **state)
             assert_ok(cx, osh_act_observe(cx, &o, 1, x, a));
             osh_tensor_free(cx, x);
         }
-        osh_q_scale_zp(&room, &zero, &o.min, &o.max, 1, a, dt, OSH_ARITH_REFERENCE);
+        osh_q_scale_zp(&room, &zero, &o.min, &o.max, 1, &(osh_q_scaling){a, dt, OSH_ARITH_REFERENCE});
         osh_to_f32(&scale, &room, dt, 1);
         assert_true(scale == (float)cJSON_GetObjectItem(c, "scale")->valuedouble);
         assert_int_equal(zero, number(c, "zero"));
@@ -369,7 +369,7 @@ static void check_presets(const char *path, int n)
         char *text = NULL;
         assert_ok(cx, osh_q_preset(cx, &s, p->string));
         assert_ok(cx, osh_q_scheme_check(cx, &s, p->string));
-        assert_ok(cx, osh_q_config_print(cx, &text, &s, 1, ignore, 2, NULL));
+        assert_ok(cx, osh_q_config_print(cx, &text, &(osh_q_groups){&s, 1, ignore, 2}, NULL));
         assert_string_equal(text, p->valuestring);
         osh_free(cx, text);
     }
