@@ -104,7 +104,7 @@ osh_status osh_evaluate(osh_ctx *cx, const osh_options *opt, osh_sink sink, void
         kept k = {.n = 0};
         OSH_TRY(measure(cx, &k, opt));
         OSH_TRY(osh_json_parse(cx, &made, k.text, k.n, "the evaluation", 0));
-        OSH_TRY(osh_json_edit(cx, &with, text, n, "evaluation", k.text, json));
+        OSH_TRY(osh_json_edit(cx, &with, text, n, (osh_json_member){"evaluation", k.text}, json));
         OSH_TRY(into_html(cx, html, made));
         OSH_TRY(osh_file_write_all(cx, json, with, strlen(with)));
         e = made;

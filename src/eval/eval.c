@@ -129,7 +129,8 @@ static osh_status load_data(osh_ctx *cx, osh_dataset *d, const osh_eval_options 
                                .split = o->splits,
                                .max_seq_length = length,
                                .n_vocab = f->graph->n_vocab};
-    OSH_TRY(osh_dataset_load_eval(cx, d, tok, &opt, o->stride, o->first_window, o->max_windows));
+    OSH_TRY(osh_dataset_load_eval(cx, d, tok, &opt,
+                                  &(osh_dataset_windows){o->first_window, o->max_windows, o->stride}));
 done:
     osh_free(cx, path);
     osh_tokenizer_close(cx, tok);

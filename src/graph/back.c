@@ -68,10 +68,20 @@ static osh_status zeros_new(osh_ctx *cx, osh_tensor **t, int ndim, const int64_t
     return rc;
 }
 
-static osh_status back_node(osh_ctx *cx, const osh_back *k, const osh_weights *w, int node, const bool *needs,
-                            osh_batch *b, osh_tensor **dv)
+typedef struct way { // back through a batch
+    const osh_back *k;    // view
+    const osh_weights *w; // view
+    const bool *needs;    // view [values]
+    osh_batch *b;         // view
+    osh_tensor **dv;      // [values]: gradients
+} way;
+
+static osh_status back_node(osh_ctx *cx, const way *y, int node)
 {
     osh_status rc = OSH_OK;
+    const osh_back *k = y->k;
+    osh_batch *b = y->b;
+    osh_tensor **dv = y->dv;
     const osh_node *n = &k->g->nodes[node];
     osh_tensor *dw[OSH_OP_MAX_IN] = {NULL}; // own: of its weights
     osh_grad_args a = {.dout = {dv[n->out[0]]}, .attr = n->attr, .seqs = &b->seqs, .rough = k->rough};
@@ -79,14 +89,14 @@ static osh_status back_node(osh_ctx *cx, const osh_back *k, const osh_weights *w
     for (int m = 0; m < n->op->n_in; m++) {
         int v = n->in[m];
         a.in[m] = b->values[v];
-        if (!needs[v]) continue;
+        if (!y->needs[v]) continue;
         if (!dv[v]) OSH_TRY(zeros_new(cx, &dv[v], 2, (int64_t[]){b->n_tokens, k->g->values[v].width}));
         a.din[m] = dv[v];
     }
     for (int m = 0; m < n->op->n_weights; m++) {
         const osh_weight *x = n->w[m] < 0 ? NULL : &k->g->weights[n->w[m]];
         if (!x) continue;
-        a.in[n->op->n_in + m] = w->w[n->w[m]];
+        a.in[n->op->n_in + m] = y->w->w[n->w[m]];
         if (k->weights[n->w[m]]) OSH_TRY(zeros_new(cx, &dw[m], x->ndim, x->shape));
         a.din[n->op->n_in + m] = dw[m];
     }
@@ -104,12 +114,13 @@ osh_status osh_back_run(osh_ctx *cx, const osh_back *k, const osh_weights *w, os
     osh_status rc = OSH_OK;
     bool *needs = NULL, *made = NULL; // own
     OSH_TRY(needs_new(cx, &needs, &made, k));
+    const way y = {k, w, needs, b, dv};
     for (int i = k->first + k->n - 1; i >= k->first; i--) {
         const osh_node *n = &k->g->nodes[i];
         if (!runs(k, i)) continue;
         for (int m = 0; m < n->op->n_out; m++)
             if (is_seen(k, n->out[m]) && dv[n->out[m]]) OSH_TRY(k->value(cx, k->user, n->out[m], dv[n->out[m]]));
-        if (leads_on(k, n, needs) && dv[n->out[0]]) OSH_TRY(back_node(cx, k, w, i, needs, b, dv));
+        if (leads_on(k, n, needs) && dv[n->out[0]]) OSH_TRY(back_node(cx, &y, i));
         for (int m = 0; m < n->op->n_out; m++) {
             osh_tensor_free(cx, b->values[n->out[m]]), b->values[n->out[m]] = NULL;
             osh_tensor_free(cx, dv[n->out[m]]), dv[n->out[m]] = NULL;

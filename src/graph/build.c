@@ -226,21 +226,25 @@ static osh_status fault(osh_ctx *cx, builder *b, osh_status rc)
     return rc;
 }
 
-/* The weight <module>.<leaf>, or that of the tied module where the checkpoint has none. */
-static osh_status add_weight(osh_ctx *cx, builder *b, int *index, const char *module,
-                             const char *leaf, const char *tied, int ndim, const int64_t *shape)
+typedef struct wanted { // a weight <module>.<leaf>, or that of the tied module where the checkpoint has none; views
+    const char *module, *leaf, *tied; // tied NULL: it is not
+    int ndim;
+    const int64_t *shape;
+} wanted;
+
+static osh_status add_weight(osh_ctx *cx, builder *b, int *index, const wanted *x)
 {
     osh_status rc = OSH_OK;
     osh_graph *g = b->g;
     int64_t known = 0;
-    char *name = osh_sprintf(cx, "%s.%s", module, leaf); // own
+    char *name = osh_sprintf(cx, "%s.%s", x->module, x->leaf); // own
     char *other = NULL;                                  // own
     if (!name) return OSH_E_NOMEM;
     const osh_ckpt_tensor *t = osh_checkpoint_find(b->ck, name);
-    bool compressed = strcmp(leaf, "weight") == 0 && is_compressed(cx, b, module, t);
-    if (!t && !compressed && tied && ties(b)) {
-        char *whole = wrapped_name(cx, b, tied); // own
-        other = whole ? osh_sprintf(cx, "%s.%s", whole, leaf) : NULL;
+    bool compressed = strcmp(x->leaf, "weight") == 0 && is_compressed(cx, b, x->module, t);
+    if (!t && !compressed && x->tied && ties(b)) {
+        char *whole = wrapped_name(cx, b, x->tied); // own
+        other = whole ? osh_sprintf(cx, "%s.%s", whole, x->leaf) : NULL;
         osh_free(cx, whole);
         if (!other) {
             rc = OSH_E_NOMEM;
@@ -251,7 +255,7 @@ static osh_status add_weight(osh_ctx *cx, builder *b, int *index, const char *mo
     }
     if (!t && !compressed)
         OSH_TRY(fault(cx, b, osh_fail(cx, OSH_E_FORMAT, "tensor %s is missing in %s", name, b->ck->dir)));
-    if (t && !compressed) OSH_TRY(fault(cx, b, check_weight(cx, t, name, ndim, shape)));
+    if (t && !compressed) OSH_TRY(fault(cx, b, check_weight(cx, t, name, x->ndim, x->shape)));
     if (osh_map_get(b->weights, name, strlen(name), &known)) {
         *index = (int)known; // a tied pair is one weight
         goto done;
@@ -264,11 +268,11 @@ static osh_status add_weight(osh_ctx *cx, builder *b, int *index, const char *mo
     g->weights = w;
     w += g->n_weights;
     *w = (osh_weight){.name = name,
-                      .ndim = ndim,
+                      .ndim = x->ndim,
                       .tensor = t ? t - b->ck->tensors : -1,
-                      .by_rows = t && t->shard >= 0 && ndim == 2 ? t->e->dtype : OSH_DTYPE_NONE,
+                      .by_rows = t && t->shard >= 0 && x->ndim == 2 ? t->e->dtype : OSH_DTYPE_NONE,
                       .compressed = compressed};
-    memcpy(w->shape, shape, (size_t)ndim * sizeof *shape);
+    memcpy(w->shape, x->shape, (size_t)x->ndim * sizeof *x->shape);
     *index = g->n_weights++, name = NULL; // give
     OSH_TRY(osh_map_put(cx, b->weights, w->name, strlen(w->name), *index));
 done:
@@ -345,8 +349,13 @@ static const char *leaf_of(const cJSON *leaves, int k)
     return cJSON_IsString(given) ? given->valuestring : k ? "bias" : "weight"; // two at most have no name
 }
 
-static osh_status wire_weights(osh_ctx *cx, builder *b, osh_node *node, const cJSON *entry,
-                               const int64_t *in_width, int64_t *out_width, const osh_entry_shape *shape)
+typedef struct widths { // of a node's values: elements of a token
+    int64_t in[OSH_OP_MAX_IN], out[OSH_OP_MAX_OUT];
+} widths;
+
+/* x->out follows from x->in. */
+static osh_status wire_weights(osh_ctx *cx, builder *b, osh_node *node, const cJSON *entry, widths *x,
+                               const osh_entry_shape *shape)
 {
     osh_status rc = OSH_OK;
     const osh_op *op = node->op;
@@ -355,7 +364,7 @@ static osh_status wire_weights(osh_ctx *cx, builder *b, osh_node *node, const cJ
     const cJSON *leaves = cJSON_GetObjectItemCaseSensitive(entry, "leaves"),
                 *part = cJSON_GetObjectItemCaseSensitive(entry, "part");
     const char *given = text_of(entry, "tensors"), *module = given ? given : b->g->modules[node->module].name;
-    OSH_TRY(op->infer(cx, out_width, want, want_ndim, in_width, node->attr));
+    OSH_TRY(op->infer(cx, x->out, want, want_ndim, x->in, node->attr));
     if (op->n_weights > 0 &&
         (shape->ndim != want_ndim[0] || memcmp(shape->dims, want[0], (size_t)shape->ndim * sizeof *want[0]) != 0))
         OSH_FAIL(cx, OSH_E_FORMAT, "the weight's dims are not those that op %s wants", op->name);
@@ -364,8 +373,9 @@ static osh_status wire_weights(osh_ctx *cx, builder *b, osh_node *node, const cJ
             OSH_TRY(add_part(cx, b, &node->w[k], part, k,
                              &(osh_weight){.ndim = want_ndim[k], .shape = {want[k][0], want[k][1]}}));
         else if (want_ndim[k])
-            OSH_TRY(add_weight(cx, b, &node->w[k], module, leaf_of(leaves, k), text_of(entry, "tied"), want_ndim[k],
-                               want[k]));
+            OSH_TRY(add_weight(cx, b, &node->w[k], &(wanted){.module = module, .leaf = leaf_of(leaves, k),
+                                                             .tied = text_of(entry, "tied"), .ndim = want_ndim[k],
+                                                             .shape = want[k]}));
 done:
     return rc;
 }
@@ -375,7 +385,7 @@ static osh_status add_node(osh_ctx *cx, builder *b, int module, const char *op_n
 {
     osh_status rc = OSH_OK;
     osh_graph *g = b->g;
-    int64_t in_width[OSH_OP_MAX_IN] = {0}, out_width[OSH_OP_MAX_OUT] = {0};
+    widths x = {0};
     const char *out = text_of(entry, "out");
     int index = g->n_nodes, value = -1;
     osh_entry_shape shape = {0};
@@ -390,11 +400,11 @@ static osh_status add_node(osh_ctx *cx, builder *b, int module, const char *op_n
     if (!out || node->op->n_out != 1)
         OSH_FAIL(cx, OSH_E_FORMAT, "\"out\" of op %s is not one name", op_name);
     g->n_nodes++; // counted: the graph frees its attr from here on
-    OSH_TRY(wire_inputs(cx, b, node, in_width, cJSON_GetObjectItemCaseSensitive(entry, "in")));
+    OSH_TRY(wire_inputs(cx, b, node, x.in, cJSON_GetObjectItemCaseSensitive(entry, "in")));
     OSH_TRY(read_shape(cx, b, &shape, entry));
     OSH_TRY(osh_scope_attr(cx, &node->attr, &b->scope, node->op, entry, &shape));
-    OSH_TRY(wire_weights(cx, b, node, entry, in_width, out_width, &shape));
-    OSH_TRY(add_value(cx, b, &value, out, out_width[0], index));
+    OSH_TRY(wire_weights(cx, b, node, entry, &x, &shape));
+    OSH_TRY(add_value(cx, b, &value, out, x.out[0], index));
     node->out[0] = value;
     OSH_TRY(bind(cx, b, out, value));
 done:

@@ -168,13 +168,17 @@ done:
     return rc;
 }
 
-static osh_status close_part(osh_ctx *cx, osh_partition *p, const osh_graph *g, int first, int end,
-                             int n_targets, int module)
+typedef struct open_part { // a subgraph whose end is not known yet
+    int first, n_targets; // node; targets so far
+    int module;           // of the first target, -1: none
+} open_part;
+
+static osh_status close_part(osh_ctx *cx, osh_partition *p, const osh_graph *g, const open_part *o, int end)
 {
     osh_status rc = OSH_OK;
     osh_subgraph *s = &p->parts[p->n++];
-    *s = (osh_subgraph){.first = first, .n_nodes = end - first, .n_targets = n_targets};
-    s->name = osh_strdup(cx, g->modules[module >= 0 ? module : g->nodes[first].module].name);
+    *s = (osh_subgraph){.first = o->first, .n_nodes = end - o->first, .n_targets = o->n_targets};
+    s->name = osh_strdup(cx, g->modules[o->module >= 0 ? o->module : g->nodes[o->first].module].name);
     if (!s->name) return OSH_E_NOMEM;
     OSH_TRY(live_sets(cx, s, g));
 done:
@@ -185,16 +189,16 @@ static osh_status cut(osh_ctx *cx, osh_partition *p, const osh_graph *g, const i
                       int64_t per_subgraph)
 {
     osh_status rc = OSH_OK;
-    int first = 0, n_targets = 0, module = -1;
+    open_part o = {.module = -1};
     for (int i = 0; i < g->n_nodes; i++) {
         if (unit[i] < 0 || (i > 0 && unit[i] == unit[i - 1])) continue; // no target begins here
-        if (i > first && (n_targets == 0 || n_targets >= per_subgraph)) {
-            OSH_TRY(close_part(cx, p, g, first, i, n_targets, module));
-            first = i, n_targets = 0, module = -1;
+        if (i > o.first && (o.n_targets == 0 || o.n_targets >= per_subgraph)) {
+            OSH_TRY(close_part(cx, p, g, &o, i));
+            o = (open_part){.first = i, .module = -1};
         }
-        if (n_targets++ == 0) module = unit[i];
+        if (o.n_targets++ == 0) o.module = unit[i];
     }
-    OSH_TRY(close_part(cx, p, g, first, g->n_nodes, n_targets, module));
+    OSH_TRY(close_part(cx, p, g, &o, g->n_nodes));
 done:
     return rc;
 }

@@ -216,13 +216,13 @@ done:
     return rc;
 }
 
-osh_status osh_hub_rows_read(osh_ctx *cx, osh_buf *to, int64_t *n, const char *page, size_t n_page,
-                             const osh_hub_rows *rows, int64_t first)
+osh_status osh_hub_rows_read(osh_ctx *cx, osh_buf *to, int64_t *n, const osh_hub_page *page, const osh_hub_rows *rows)
 {
     osh_status rc = OSH_OK;
+    int64_t first = page->first;
     cJSON *json = NULL; // own
     *n = 0;
-    OSH_TRY(osh_json_parse(cx, &json, page, n_page, "rows", 0));
+    OSH_TRY(osh_json_parse(cx, &json, page->text, page->n, "rows", 0));
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, "rows");
     if (!cJSON_IsArray(list)) OSH_FAIL(cx, OSH_E_FORMAT, "wanted a list of rows");
     for (const cJSON *o = list->child; o; o = o->next, ++*n) {
@@ -300,7 +300,8 @@ static osh_status write_rows(osh_ctx *cx, osh_file *out, reader *x, int64_t firs
         OSH_TRY(ask_page(cx, x, at, &length));
         if (length < asked) page = length;
         osh_buf_clear(&lines);
-        OSH_TRY(osh_hub_rows_read(cx, &lines, &n, x->r.body.data ? x->r.body.data : "", x->r.body.len, x->rows, at));
+        osh_hub_page got = {x->r.body.data ? x->r.body.data : "", x->r.body.len, at};
+        OSH_TRY(osh_hub_rows_read(cx, &lines, &n, &got, x->rows));
         if (n > length) OSH_FAIL(cx, OSH_E_FORMAT, "asked for %lld rows, got %lld", (long long)length, (long long)n);
         if (lines.len) OSH_TRY(osh_file_pwrite(cx, out, lines.data, lines.len, x->n_bytes));
         x->n_bytes += (int64_t)lines.len, x->n_rows += n;

@@ -16,8 +16,11 @@ osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub, c
 /* What LLM Compressor's name of a data set means there: all but splits and most; false: no such name, or one whose
  * texts are not made here. */
 bool osh_hub_rows_registered(osh_hub_rows *rows, const char *name);
-/* A page of the server's answer: its rows appended as lines of JSON. *n: how many; first: the number of the first that
- * was asked for. */
-osh_status osh_hub_rows_read(osh_ctx *cx, osh_buf *to, int64_t *n, const char *page, size_t n_page,
-                             const osh_hub_rows *rows, int64_t first);
+typedef struct osh_hub_page { // of the server's answer; view
+    const char *text; // [n]
+    size_t n;
+    int64_t first; // the number of the first row that was asked for
+} osh_hub_page;
+/* A page's rows appended as lines of JSON. *n: how many. */
+osh_status osh_hub_rows_read(osh_ctx *cx, osh_buf *to, int64_t *n, const osh_hub_page *page, const osh_hub_rows *rows);
 #endif

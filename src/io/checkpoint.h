@@ -51,10 +51,10 @@ osh_status osh_checkpoint_read(osh_ctx *cx, void *to, const osh_checkpoint *ck, 
 /* own tensor in its stored dtype; fails where it is absent or its shape differs (ndim < 0: any shape) */
 osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoint *ck, const char *name, int ndim,
                                const int64_t *shape);
-/* Adds a tensor of that name, dtype and shape that make() fills whenever it is read; it takes the name over
- * from a stored one. ckpt_virtual.c */
-osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name, osh_dtype dtype, int ndim,
-                                      const int64_t *shape, osh_ckpt_make make, void *user);
+/* Adds a tensor of that name, with like's dtype and shape, that make() fills whenever it is read; it takes the name
+ * over from a stored one. ckpt_virtual.c */
+osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name, const osh_st_entry *like,
+                                      osh_ckpt_make make, void *user);
 /* What a virtual tensor is made of: [tensors] the virtual one that takes its place in the list, -1: it stays, < -1: it
  * goes. Indices of tensors change. ckpt_virtual.c */
 osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *by);

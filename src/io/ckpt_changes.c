@@ -102,10 +102,11 @@ size_t osh_checkpoint_rewrite_bytes(const osh_checkpoint *ck)
 }
 
 /* Products of f64 of f32 of both: none is rounded. */
-static osh_status multiply_norm(osh_ctx *cx, const osh_checkpoint *ck, const osh_rewrite *w, void *data, osh_dtype dt,
-                                int64_t rows, int64_t width)
+static osh_status multiply_norm(osh_ctx *cx, const osh_checkpoint *ck, const osh_rewrite *w, osh_tensor *m)
 {
     osh_status rc = OSH_OK;
+    osh_dtype dt = m->dtype;
+    int64_t rows = m->shape[0], width = m->shape[1];
     const osh_ckpt_tensor *t = &ck->tensors[w->norm];
     size_t bytes = (size_t)(t->e->end - t->e->begin), size = osh_dtype_bytes(t->e->dtype);
     float x[PIECE], g[PIECE];
@@ -117,7 +118,7 @@ static osh_status multiply_norm(osh_ctx *cx, const osh_checkpoint *ck, const osh
         k = width - c < PIECE ? width - c : PIECE;
         osh_to_f32(g, norm + (size_t)c * size, t->e->dtype, k);
         for (int64_t row = 0; row < rows; row++) {
-            char *at = (char *)data + (size_t)(row * width + c) * osh_dtype_bytes(dt);
+            char *at = (char *)m->data + (size_t)(row * width + c) * osh_dtype_bytes(dt);
             osh_to_f32(x, at, dt, k);
             for (int64_t i = 0; i < k; i++) x[i] = (float)((double)x[i] * ((double)g[i] + w->value));
             osh_from_f32(at, dt, x, k);
@@ -128,11 +129,13 @@ done:
     return rc;
 }
 
-static void centre_rows(void *data, osh_dtype dt, int64_t rows, int64_t width)
+static void centre_rows(osh_tensor *m)
 {
+    osh_dtype dt = m->dtype;
+    int64_t rows = m->shape[0], width = m->shape[1];
     float x[PIECE];
     for (int64_t row = 0; row < rows; row++) {
-        char *from = (char *)data + (size_t)(row * width) * osh_dtype_bytes(dt);
+        char *from = (char *)m->data + (size_t)(row * width) * osh_dtype_bytes(dt);
         double mean = 0;
         for (int pass = 0; pass < 2; pass++) {
             for (int64_t c = 0, k; c < width; c += k) {
@@ -162,13 +165,14 @@ static osh_status rewrite_part(osh_ctx *cx, const osh_checkpoint *ck, const osh_
                                void *data, int64_t n)
 {
     osh_status rc = OSH_OK;
-    int64_t width = row_width(e), rows = n / width;
+    int64_t width = row_width(e);
+    osh_tensor m = osh_tensor_view(e->dtype, 2, (int64_t[]){n / width, width}, data);
     switch (w->kind) {
     case OSH_REWRITE_FILL: fill_with(data, e->dtype, w->value, n); break;
-    case OSH_REWRITE_CENTRE: centre_rows(data, e->dtype, rows, width); break;
-    case OSH_REWRITE_NORM: rc = multiply_norm(cx, ck, w, data, e->dtype, rows, width); break;
-    case OSH_REWRITE_ROWS: rc = osh_rotate_rows(cx, data, e->dtype, rows, width, w->r, w->transposed); break;
-    case OSH_REWRITE_COLUMNS: rc = osh_rotate_columns(cx, data, e->dtype, rows, width, w->r, w->transposed); break;
+    case OSH_REWRITE_CENTRE: centre_rows(&m); break;
+    case OSH_REWRITE_NORM: rc = multiply_norm(cx, ck, w, &m); break;
+    case OSH_REWRITE_ROWS: rc = osh_rotate_rows(cx, &m, w->r, w->transposed); break;
+    case OSH_REWRITE_COLUMNS: rc = osh_rotate_columns(cx, &m, w->r, w->transposed); break;
     }
     return rc;
 }

@@ -36,19 +36,20 @@ done:
     return rc;
 }
 
-osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name, osh_dtype dtype, int ndim,
-                                      const int64_t *shape, osh_ckpt_make make, void *user)
+osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name, const osh_st_entry *like,
+                                      osh_ckpt_make make, void *user)
 {
     osh_status rc = OSH_OK;
-    osh_st_entry *e = NULL, like = {.dtype = dtype, .ndim = ndim}; // own
+    osh_st_entry *e = NULL; // own
+    osh_st_entry whole = {.dtype = like->dtype, .ndim = like->ndim};
     const osh_ckpt_tensor *old = osh_checkpoint_find(ck, name); // a stored one gives its name away
     int64_t numel = 0;
-    if (!osh_shape_numel(&numel, ndim, shape) ||
-        __builtin_mul_overflow(numel, (int64_t)osh_dtype_bytes(dtype), &like.end))
+    if (!osh_shape_numel(&numel, like->ndim, like->shape) ||
+        __builtin_mul_overflow(numel, (int64_t)osh_dtype_bytes(like->dtype), &whole.end))
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is too large", ck->dir, name);
     if (old && old->shard < 0) OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is made twice", ck->dir, name);
-    for (int i = 0; i < ndim; i++) like.shape[i] = shape[i];
-    OSH_TRY(entry_new(cx, &e, name, &like));
+    for (int i = 0; i < like->ndim; i++) whole.shape[i] = like->shape[i];
+    OSH_TRY(entry_new(cx, &e, name, &whole));
     const osh_ckpt_virtual as = {.make = make, .user = user, .stored = -1, .last_shard = -1};
     OSH_TRY(add_entry(cx, ck, e, -1 - ck->n_virtuals, &as));
 done:

@@ -212,7 +212,7 @@ static osh_status edit_again(osh_ctx *cx, char **text, const char *key, const ch
 {
     char *old = *text; // own
     *text = NULL;
-    osh_status rc = osh_json_edit(cx, text, old, strlen(old), key, value, path);
+    osh_status rc = osh_json_edit(cx, text, old, strlen(old), (osh_json_member){key, value}, path);
     osh_free(cx, old);
     return rc;
 }
@@ -280,8 +280,9 @@ osh_status osh_hf_config_with_quantization(osh_ctx *cx, char **out, const osh_hf
     osh_status rc = OSH_OK;
     char *text = NULL; // own
 
-    OSH_TRY(osh_json_edit(cx, &text, c->text, c->n_text, "quantization_config",
-                          *quantization_json ? quantization_json : NULL, c->path));
+    OSH_TRY(osh_json_edit(cx, &text, c->text, c->n_text,
+                          (osh_json_member){"quantization_config",
+                                            *quantization_json ? quantization_json : NULL}, c->path));
     OSH_TRY(edit_again(cx, &text, "compression_config", NULL, c->path));
     OSH_TRY(drop_of_text_config(cx, &text, c));
     OSH_TRY(edit_experts(cx, &text, c));

@@ -26,10 +26,17 @@ static void put_element(char *to, const char *from, size_t size)
     else memcpy(to, from, size);
 }
 
-/* The block of all elements of both axes. */
-static osh_status gather_block(osh_ctx *cx, char *to, osh_file *f, int64_t at, axis near, axis far, size_t size)
+typedef struct block { // all elements of both axes
+    int64_t at;  // in the file
+    size_t size; // of an element
+    axis near, far;
+} block;
+
+static osh_status gather_block(osh_ctx *cx, char *to, osh_file *f, const block *b)
 {
     osh_status rc = OSH_OK;
+    axis near = b->near, far = b->far;
+    size_t size = b->size;
     char room[ROOM];
     int64_t most = ROOM / STRIPS / near.step;
     if (most < 1) most = 1;
@@ -40,7 +47,7 @@ static osh_status gather_block(osh_ctx *cx, char *to, osh_file *f, int64_t at, a
             size_t strip = (size_t)((ni - 1) * near.step) + size;
             for (int64_t j = 0; j < nj; j++)
                 OSH_TRY(osh_file_pread(cx, f, room + (size_t)j * strip, strip,
-                                       at + (j0 + j) * far.step + i0 * near.step));
+                                       b->at + (j0 + j) * far.step + i0 * near.step));
             for (int64_t i = 0; i < ni; i++)
                 for (int64_t j = 0; j < nj; j++)
                     put_element(to + (i0 + i) * near.pitch + (j0 + j) * far.pitch,
@@ -58,8 +65,8 @@ static osh_status gather_rows(osh_ctx *cx, char *to, osh_file *f, const osh_st_e
     size_t size = osh_dtype_bytes(e->dtype);
     int64_t at = e->at + r[0] * e->row + c[0] * e->column;
     axis rows = {r[1], e->row, c[1] * (int64_t)size}, columns = {c[1], e->column, (int64_t)size};
-    return e->row < e->column ? gather_block(cx, to, f, at, rows, columns, size)
-                              : gather_block(cx, to, f, at, columns, rows, size);
+    bool down = e->row < e->column;
+    return gather_block(cx, to, f, &(block){at, size, down ? rows : columns, down ? columns : rows});
 }
 
 osh_status osh_st_gather(osh_ctx *cx, void *to, osh_file *f, const osh_st_entry *e, int64_t offset, size_t n_bytes)

@@ -411,7 +411,7 @@ done:
     return rc;
 }
 
-osh_status osh_tune_bytes(osh_ctx *cx, size_t *kept, size_t *row, const osh_graph *g, const osh_checkpoint *ck,
+osh_status osh_tune_bytes(osh_ctx *cx, osh_tune_memory *m, const osh_graph *g, const osh_checkpoint *ck,
                           const osh_dataset *data, const int64_t *n_scales)
 {
     osh_status rc = OSH_OK;
@@ -428,8 +428,8 @@ osh_status osh_tune_bytes(osh_ctx *cx, size_t *kept, size_t *row, const osh_grap
     osh_tune_norms(wants, g);
     for (int64_t i = 0; i < data->n; i++)
         if (data->offsets[i + 1] - data->offsets[i] > most) most = data->offsets[i + 1] - data->offsets[i];
-    OSH_TRY(row_bytes(cx, row, g, wants, most));
-    *kept = kept_bytes(g, ck, data, wants, loaded, n_scales);
+    OSH_TRY(row_bytes(cx, &m->row, g, wants, most));
+    m->kept = kept_bytes(g, ck, data, wants, loaded, n_scales);
 done:
     osh_free(cx, loaded);
     osh_free(cx, wants);

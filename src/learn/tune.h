@@ -45,8 +45,10 @@ bool osh_tune_can(const osh_q_args *q); // codes of this kind
 int64_t osh_tune_held(const osh_dataset *d); // rows at the end of d that are held back; 0: too few to tune
 /* Whether the model can: OSH_E_UNSUPPORTED naming the module whose op has none. linear [weights]: those taken. */
 osh_status osh_tune_check(osh_ctx *cx, const osh_graph *g, const bool *linear);
-/* Host bytes (gross, an upper bound): kept until it is freed, and beside that in new and run. n_scales [weights] of
- * those taken, else 0. */
-osh_status osh_tune_bytes(osh_ctx *cx, size_t *kept, size_t *row, const osh_graph *g, const osh_checkpoint *ck,
+typedef struct osh_tune_memory {
+    size_t kept, row; // host bytes, gross, an upper bound: until it is freed; beside that in new and run
+} osh_tune_memory;
+/* n_scales [weights] of those taken, else 0. */
+osh_status osh_tune_bytes(osh_ctx *cx, osh_tune_memory *m, const osh_graph *g, const osh_checkpoint *ck,
                           const osh_dataset *data, const int64_t *n_scales);
 #endif

@@ -466,11 +466,11 @@ int osh_gptq_piece_end(const osh_linear_job *jobs, int n, int lead, int from)
     return n;
 }
 
-/* Those of jobs[from, end) that are solved with jobs[lead]. */
-static osh_status compress_together(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *jobs, int lead,
-                                    int from, int end)
+static osh_status compress_together(osh_ctx *cx, const osh_modifier *m, const factor *f, osh_linear_job *jobs,
+                                    const osh_gptq_piece *p)
 {
     osh_status rc = OSH_OK;
+    int lead = p->lead, from = p->from, end = p->end;
     solve *s = NULL;               // own
     osh_gptq_solve_args *a = NULL; // own
     int n_calls = 0, at = 0;
@@ -496,18 +496,23 @@ done:
     return rc;
 }
 
-/* Jobs of one ordering. stats: H, and D or NULL; both are lost. */
-static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
-                                   osh_tensor *const stats[2], int64_t n_samples, bool ordered)
+typedef struct collected { // from n samples
+    osh_tensor *h, *shift; // views: H, and D or NULL
+    int64_t n_samples;
+} collected;
+
+/* Jobs of one ordering. s: its tensors are lost. */
+static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n, const collected *s,
+                                   bool ordered)
 {
     osh_status rc = OSH_OK;
     const gptq *g = m->args;
-    osh_tensor *h = stats[0];
+    osh_tensor *h = s->h;
     factor f = {.I = h->shape[0], .device = h->device}; // own
-    OSH_TRY(make_factor(cx, &f, h, ordered, g, 0.5f * (float)n_samples));
-    if (f.u && stats[1]) {
-        OSH_TRY(osh_target_shift(cx, stats[1], f.u, f.perm));
-        f.shift = stats[1];
+    OSH_TRY(make_factor(cx, &f, h, ordered, g, 0.5f * (float)s->n_samples));
+    if (f.u && s->shift) {
+        OSH_TRY(osh_target_shift(cx, s->shift, f.u, f.perm));
+        f.shift = s->shift;
     }
     for (int k = 0; k < n; k++) {
         if (!jobs[k].scheme->weights.present || is_ordered(&jobs[k]) != ordered) continue;
@@ -515,7 +520,7 @@ static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linea
         if (alone) OSH_TRY(compress_job(cx, m, &f, &jobs[k]));
         for (int from = k, end; !alone && osh_gptq_is_first(jobs, k) && from < n; from = end) {
             end = osh_gptq_piece_end(jobs, n, k, from);
-            OSH_TRY(compress_together(cx, m, &f, jobs, k, from, end));
+            OSH_TRY(compress_together(cx, m, &f, jobs, &(osh_gptq_piece){k, from, end}));
         }
     }
 done:
@@ -544,9 +549,11 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
         OSH_TRY(osh_tensor_new_on(cx, &copy[k], h->device, OSH_LIFE_LONG, OSH_F32, 2, h->shape));
         OSH_TRY(osh_tensor_copy(cx, copy[k], stats[k]));
     }
-    if (count[0]) OSH_TRY(compress_ordered(cx, m, jobs, n, count[1] ? copy : stats, n_samples, false));
+    collected all = {stats[0], stats[1], n_samples}, first = all;
+    if (count[1]) first = (collected){copy[0], copy[1], n_samples};
+    if (count[0]) OSH_TRY(compress_ordered(cx, m, jobs, n, &first, false));
     for (int k = 0; k < 2; k++) osh_tensor_free(cx, copy[k]), copy[k] = NULL;
-    if (count[1]) OSH_TRY(compress_ordered(cx, m, jobs, n, stats, n_samples, true));
+    if (count[1]) OSH_TRY(compress_ordered(cx, m, jobs, n, &all, true));
 done:
     for (int k = 0; k < 2; k++) osh_tensor_free(cx, copy[k]);
     return rc;

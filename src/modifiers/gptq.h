@@ -61,6 +61,9 @@ bool osh_gptq_together(const osh_linear_job *a, const osh_linear_job *b);
 bool osh_gptq_is_first(const osh_linear_job *jobs, int k); // none before jobs[k] is solved in one call with it
 /* Where the call ends that begins with jobs[from], of those that are solved with jobs[lead]. */
 int osh_gptq_piece_end(const osh_linear_job *jobs, int n, int lead, int from);
+typedef struct osh_gptq_piece { // those of jobs[from, end) that are solved with jobs[lead]
+    int lead, from, end;
+} osh_gptq_piece;
 void osh_gptq_count_orderings(int count[2], const osh_linear_job *jobs, int n); // jobs without and with one
 
 /* gptq_needs.c: `needs` of the modifier (modifier.h). */

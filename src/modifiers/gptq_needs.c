@@ -27,11 +27,11 @@ size_t osh_gptq_costs_bytes(int64_t I, int n_threads)
 }
 
 /* What one call on a device takes. */
-static osh_gptq_group group_of(const gptq *g, const osh_linear_job *jobs, int lead, int from, int end)
+static osh_gptq_group group_of(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p)
 {
-    osh_gptq_group all = {.I = jobs[lead].w->shape[1], .block_size = g->block_size};
-    for (int k = from; k < end; k++)
-        if (osh_gptq_together(&jobs[lead], &jobs[k]))
+    osh_gptq_group all = {.I = jobs[p->lead].w->shape[1], .block_size = g->block_size};
+    for (int k = p->from; k < p->end; k++)
+        if (osh_gptq_together(&jobs[p->lead], &jobs[k]))
             osh_gptq_group_add(&all, jobs[k].w->shape[0], osh_gptq_scale_columns(&jobs[k].scheme->weights, all.I));
     return all;
 }
@@ -39,12 +39,12 @@ static osh_gptq_group group_of(const gptq *g, const osh_linear_job *jobs, int le
 static bool has_target(const gptq *g, const osh_linear_job *j) { return osh_gptq_is_original(g) && j->shift; }
 
 /* The target of a call's weights; *scratch: what making one takes beside, at most. */
-static size_t needs_of_targets(const gptq *g, const osh_linear_job *jobs, int lead, int from, int end, size_t *scratch)
+static size_t needs_of_targets(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p, size_t *scratch)
 {
     size_t sum = 0;
     *scratch = 0;
-    for (int k = from; k < end; k++) {
-        if (!has_target(g, &jobs[k]) || !osh_gptq_together(&jobs[lead], &jobs[k])) continue;
+    for (int k = p->from; k < p->end; k++) {
+        if (!has_target(g, &jobs[k]) || !osh_gptq_together(&jobs[p->lead], &jobs[k])) continue;
         sum += osh_target_bytes(&jobs[k], true);
         *scratch = larger(*scratch, osh_target_scratch(&jobs[k], 1, true));
     }
@@ -96,8 +96,9 @@ static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, 
         if (!jobs[k].scheme->weights.present || !osh_gptq_is_first(jobs, k)) continue;
         for (int from = k, end; from < n; from = end) {
             end = osh_gptq_piece_end(jobs, n, k, from);
-            osh_gptq_group all = group_of(g, jobs, k, from, end);
-            size_t scratch, there = needs_of_targets(g, jobs, k, from, end, &scratch);
+            osh_gptq_piece piece = {k, from, end};
+            osh_gptq_group all = group_of(g, jobs, &piece);
+            size_t scratch, there = needs_of_targets(g, jobs, &piece, &scratch);
             size_t left = room > copy + there ? room - copy - there : 0;
             peak = larger(peak, there + larger(scratch, osh_gptq_solve_cuda_bytes(&all, left)));
         }
@@ -122,14 +123,14 @@ static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads
 }
 
 /* Of a call on a device, as compress_together. kept: of the results of those before; grows. */
-static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, int lead, int from, int end, int n_threads,
+static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p, int n_threads,
                             size_t *kept)
 {
-    osh_gptq_group all = group_of(g, jobs, lead, from, end);
-    size_t n = (size_t)(end - from), finish = 0, results = 0, copy = 0;
+    osh_gptq_group all = group_of(g, jobs, p);
+    size_t n = (size_t)(p->end - p->from), finish = 0, results = 0, copy = 0;
     size_t run = osh_mem_gross(n * sizeof(solve)) + osh_mem_gross(n * sizeof(osh_gptq_solve_args));
-    for (int k = from; k < end; k++) {
-        if (!osh_gptq_together(&jobs[lead], &jobs[k])) continue;
+    for (int k = p->from; k < p->end; k++) {
+        if (!osh_gptq_together(&jobs[p->lead], &jobs[k])) continue;
         results += osh_job_result_bytes(&jobs[k]);
         run += needs_of_job(g, &jobs[k], n_threads, true); // what its scales are found in is as large and goes before
         finish = larger(finish, osh_job_finish_bytes(&jobs[k], n_threads));
@@ -137,7 +138,7 @@ static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, int lead,
                                 (has_target(g, &jobs[k]) ? osh_target_bytes(&jobs[k], false) : 0));
     }
     size_t peak = *kept + results + larger(run + larger(copy, osh_gptq_solve_cuda_host_bytes(&all)), finish);
-    if (!jobs[lead].done) *kept += results;
+    if (!jobs[p->lead].done) *kept += results;
     return peak;
 }
 
@@ -158,7 +159,7 @@ size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, 
         if (!j->scheme->weights.present || (together_there && !osh_gptq_is_first(jobs, k))) continue;
         for (int from = k, end; together_there && from < n; from = end) {
             end = osh_gptq_piece_end(jobs, n, k, from);
-            peak = larger(peak, needs_of_call(g, jobs, k, from, end, n_threads, &kept));
+            peak = larger(peak, needs_of_call(g, jobs, &(osh_gptq_piece){k, from, end}, n_threads, &kept));
         }
         if (together_there) continue;
         size_t result = osh_job_result_bytes(j), run = needs_of_job(g, j, n_threads, device);

@@ -93,7 +93,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     assert(at->r || a->in[1]);
     if (!at->r) return rotate_dense(cx, &j);
     if (y->data != x->data) memcpy(y->data, x->data, osh_tensor_bytes(x));
-    return osh_rotate_rows(cx, y->data, y->dtype, osh_rows(y), osh_width(y), at->r, at->transposed);
+    osh_tensor m = osh_tensor_view(y->dtype, 2, (int64_t[]){osh_rows(y), osh_width(y)}, y->data);
+    return osh_rotate_rows(cx, &m, at->r, at->transposed);
 }
 
 /* dx = dy M^T */
@@ -111,7 +112,8 @@ static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
         goto done;
     }
     OSH_TRY(osh_f32_copy(cx, &dx, dy));
-    OSH_TRY(osh_rotate_rows(cx, dx, OSH_F32, osh_rows(dy), osh_width(dy), at->r, !at->transposed));
+    osh_tensor m = osh_tensor_view(OSH_F32, 2, (int64_t[]){osh_rows(dy), osh_width(dy)}, dx);
+    OSH_TRY(osh_rotate_rows(cx, &m, at->r, !at->transposed));
     for (int64_t i = 0; i < osh_tensor_numel(dy); i++) osh_grad_add(a->din[0], i, dx[i]);
 done:
     osh_free(cx, dx);

@@ -360,18 +360,18 @@ done:
     return rc;
 }
 
-osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_plan *p, const osh_cost *cost, int index,
-                          const osh_step *s, const bool *stats)
+osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_plan *p, const osh_cost *cost, const osh_visited *v)
 {
     osh_status rc = OSH_OK;
     fed *open = NULL; // own
-    const osh_visit *how = &p->memory.visits[index];
-    double all = cost[index].work[s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE];
-    osh_range r = osh_range_at(p, index);
+    const osh_step *s = v->step;
+    const osh_visit *how = &p->memory.visits[v->index];
+    double all = cost[v->index].work[s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE];
+    osh_range r = osh_range_at(p, v->index);
     *share = 1;
     if ((!how->segments && !how->round_bytes && !r.fold && !osh_looks_twice(p)) || all <= 0) goto done;
     OSH_NEW(cx, open, p->graph->n_values);
-    if (stats) open_stats(open, p, &r, stats);
+    if (v->stats) open_stats(open, p, &r, v->stats);
     if (s->fold) open_folds(open, p, &r);
     *share = step_work(p, s, open) / all;
     if (*share >= 1) *share = 0.999; // a part, whatever it weighs

@@ -33,9 +33,13 @@ osh_status osh_cost_new(osh_ctx *cx, osh_cost **out, int *n, const osh_plan *p);
 /* Its share of work[OSH_PHASE_SOLVE], or of ROUND. */
 double osh_cost_of_linear(const osh_plan *p, int linear);
 double osh_cost_of_fold(const osh_plan *p, const osh_fold *f); // the same of its search; 0: it has none
-/* What part of its phase a step of a visit is: 1 where the phase is one pass. stats: the values that it observes. */
-osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_plan *p, const osh_cost *cost, int index,
-                          const osh_step *s, const bool *stats);
+typedef struct osh_visited { // a step of a visit; views
+    int index;          // of the visit
+    const osh_step *step;
+    const bool *stats;  // [values] that it observes; NULL: none
+} osh_visited;
+/* What part of its phase that is: 1 where the phase is one pass. cost: as osh_cost_new has it. */
+osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_plan *p, const osh_cost *cost, const osh_visited *v);
 /* Work of one pass of a dataset through nodes [first, first + n) that run; and of its scores by the head. */
 double osh_cost_of_nodes(const osh_graph *g, const osh_dataset *d, int first, int n, const bool *run);
 double osh_cost_of_head(const osh_graph *g, const osh_dataset *d);

@@ -124,15 +124,14 @@ static osh_status cut_router(osh_ctx *cx, renaming *r, const osh_expert_layer *l
     const osh_experts *x = r->p->experts;
     const osh_ckpt_tensor from = ck->tensors[tensor];
     osh_kept_rows *rows = &x->rows[r->n_rows++];
-    int64_t shape[OSH_MAX_DIMS];
+    osh_st_entry like = *from.e;
     if (from.e->shape[0] != x->n_all || from.e->ndim > 2 || r->n_rows > x->n * ROUTER_TENSORS)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "REAPPruningModifier: %s is no weight and no bias of a router of %d experts",
                  from.e->name, x->n_all);
-    memcpy(shape, from.e->shape, sizeof shape);
-    shape[0] = x->n_kept;
+    like.shape[0] = x->n_kept;
     *rows = (osh_kept_rows){ck, from, l->kept};
     r->by[tensor] = ck->n_tensors;
-    OSH_TRY(osh_checkpoint_add_virtual(cx, ck, from.e->name, from.e->dtype, from.e->ndim, shape, read_kept, rows));
+    OSH_TRY(osh_checkpoint_add_virtual(cx, ck, from.e->name, &like, read_kept, rows));
     osh_ckpt_virtual *v = &ck->virtuals[ck->n_virtuals - 1];
     v->first_shard = v->last_shard = from.shard;
 done:

@@ -18,8 +18,9 @@ typedef struct builder {
     int64_t *at_linear; // own: source tensor -> linear that takes its place, -1
 } builder;
 
-static osh_status push(osh_ctx *cx, osh_plan *p, const builder *b, char *name, osh_dtype dt,
-                       int ndim, const int64_t *shape, osh_out_tensor info)
+/* Takes name. like: its dtype and shape. */
+static osh_status push(osh_ctx *cx, osh_plan *p, const builder *b, char *name, const osh_st_entry *like,
+                       osh_out_tensor info)
 {
     if (!name) return osh_fail(cx, OSH_E_NOMEM, "no memory for an output tensor's name");
     if (p->n_out >= b->cap) {
@@ -27,8 +28,8 @@ static osh_status push(osh_ctx *cx, osh_plan *p, const builder *b, char *name, o
         return osh_fail(cx, OSH_E_INTERNAL, "more output tensors than were counted");
     }
     osh_st_entry *e = &p->out[p->n_out];
-    *e = (osh_st_entry){.name = name, .dtype = dt, .ndim = ndim};
-    for (int i = 0; i < ndim; i++) e->shape[i] = shape[i];
+    *e = (osh_st_entry){.name = name, .dtype = like->dtype, .ndim = like->ndim};
+    for (int i = 0; i < like->ndim; i++) e->shape[i] = like->shape[i];
     p->out_info[p->n_out++] = info;
     return OSH_OK;
 }
@@ -43,14 +44,17 @@ static osh_status push_linear(osh_ctx *cx, osh_plan *p, const builder *b, int li
     OSH_TRY(l->format->tensors(cx, t, &l->n_out, &weight));
     l->first_out = p->n_out;
     for (int k = 0; k < l->n_out; k++)
-        OSH_TRY(push(cx, p, b, osh_sprintf(cx, "%s.%s", l->name, t[k].leaf), t[k].dtype, t[k].ndim, t[k].shape,
+        OSH_TRY(push(cx, p, b, osh_sprintf(cx, "%s.%s", l->name, t[k].leaf),
+                     &(osh_st_entry){.dtype = t[k].dtype, .ndim = t[k].ndim, .shape = {t[k].shape[0], t[k].shape[1]}},
                      (osh_out_tensor){.source = -1, .linear = li, .leaf = k}));
     const char *dot = strrchr(l->name, '.');
     int n = osh_cache_leaves(c, p, l), around = dot ? (int)(dot - l->name) : 0;
-    for (int k = 0; k < n; k++, l->n_out++)
-        OSH_TRY(push(cx, p, b, osh_sprintf(cx, "%.*s.%s", c[k].of == OSH_OUTPUT ? INT_MAX : around, l->name, c[k].name),
-                     c[k].dtype, c[k].ndim, c[k].shape,
-                     (osh_out_tensor){.source = -1, .linear = li, .leaf = l->n_out}));
+    for (int k = 0; k < n; k++, l->n_out++) {
+        osh_st_entry like = {.dtype = c[k].dtype, .ndim = c[k].ndim};
+        memcpy(like.shape, c[k].shape, sizeof c[k].shape);
+        char *name = osh_sprintf(cx, "%.*s.%s", c[k].of == OSH_OUTPUT ? INT_MAX : around, l->name, c[k].name);
+        OSH_TRY(push(cx, p, b, name, &like, (osh_out_tensor){.source = -1, .linear = li, .leaf = l->n_out}));
+    }
 done:
     return rc;
 }
@@ -73,7 +77,7 @@ static osh_status keep_head(osh_ctx *cx, osh_plan *p, const builder *b)
     for (int i = 0; i < p->n_linears; i++) head |= p->linears[i].node == p->graph->head;
     if (b->at_linear[tied] < 0 || head) goto done;
     const osh_st_entry *e = p->ck->tensors[tied].e;
-    OSH_TRY(push(cx, p, b, osh_strdup(cx, "lm_head.weight"), e->dtype, e->ndim, e->shape,
+    OSH_TRY(push(cx, p, b, osh_strdup(cx, "lm_head.weight"), e,
                  (osh_out_tensor){.source = tied, .linear = -1, .leaf = -1}));
     p->untie = true;
 done:
@@ -97,7 +101,7 @@ static osh_status push_all(osh_ctx *cx, osh_plan *p, builder *b)
         if (osh_checkpoint_is_kept(p->ck, i)) continue; // what it is made of is copied
         if (b->at_linear[i] >= 0) OSH_TRY(push_linear(cx, p, b, (int)b->at_linear[i]));
         else
-            OSH_TRY(push(cx, p, b, osh_strdup(cx, e->name), e->dtype, e->ndim, e->shape,
+            OSH_TRY(push(cx, p, b, osh_strdup(cx, e->name), e,
                          (osh_out_tensor){.source = i, .linear = -1, .leaf = -1}));
     }
     for (int i = 0; i < p->n_linears; i++)

@@ -40,14 +40,14 @@ static void candidates_deinit(osh_ctx *cx, candidates *cs)
     osh_free(cx, cs->c);
 }
 
-static osh_status add(osh_ctx *cx, candidates *cs, const char *name, size_t n, const char *cls,
-                      int64_t tensor, int module)
+/* A module name [n] with that class, tensor and module. */
+static osh_status add(osh_ctx *cx, candidates *cs, const char *name, size_t n, candidate as)
 {
     osh_status rc = OSH_OK;
     candidate *c = &cs->c[cs->n];
     c->name = osh_sprintf(cx, "%.*s", (int)n, name);
     if (!c->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of %s", name);
-    c->cls = cls, c->tensor = tensor, c->module = module, c->scheme = c->pruner = -1;
+    c->cls = as.cls, c->tensor = as.tensor, c->module = as.module, c->scheme = c->pruner = -1;
     cs->n++;
 done:
     return rc;
@@ -84,7 +84,7 @@ static osh_status add_unknown(osh_ctx *cx, candidates *cs, const osh_plan *p)
         if (p->rotated && osh_q_is_matrix(&p->rotated->transforms, e->name)) continue;
         osh_kind kind = osh_kind_of(&kinds, e->name, n, e->shape[0], e->shape[1], &why);
         if (kind == OSH_KIND_EMBEDDING || kind == OSH_KIND_POSITIONS || kind == OSH_KIND_NORM) continue;
-        OSH_TRY(add(cx, cs, e->name, n, "Linear", i, -1));
+        OSH_TRY(add(cx, cs, e->name, n, (candidate){.cls = "Linear", .tensor = i, .module = -1}));
         candidate *c = &cs->c[cs->n - 1];
         c->never = !p->graph->wrapped || kind != OSH_KIND_LINEAR, c->unseen = !c->never;
         c->why = !c->never ? NULL : kind == OSH_KIND_CONV1D ? why : "not in the architecture's template";
@@ -108,7 +108,8 @@ static osh_status from_graph(osh_ctx *cx, candidates *cs, const osh_plan *p)
         bool router = is_router(mod->cls);
         if (mod->node < 0 || (strcmp(mod->cls, "Linear") && strcmp(mod->cls, "Embedding") && !router)) continue;
         int w = g->nodes[mod->node].w[0];
-        OSH_TRY(add(cx, cs, mod->name, strlen(mod->name), router ? "Linear" : mod->cls, g->weights[w].tensor, m));
+        OSH_TRY(add(cx, cs, mod->name, strlen(mod->name),
+                    (candidate){.cls = router ? "Linear" : mod->cls, .tensor = g->weights[w].tensor, .module = m}));
         cs->c[cs->n - 1].loaded = osh_graph_loaded_name(cx, g, mod->name);
         if (router) cs->c[cs->n - 1].never = true, cs->c[cs->n - 1].why = "a router";
     }
@@ -128,7 +129,8 @@ static osh_status add_tied_head(osh_ctx *cx, candidates *cs, const osh_plan *p)
     for (int64_t i = 0; i < cs->n; i++) {
         const char *name = cs->c[i].name;
         if (osh_ends_with(name, strlen(name), "embed_tokens") || osh_ends_with(name, strlen(name), "wte"))
-            return add(cx, cs, "lm_head", strlen("lm_head"), "Linear", cs->c[i].tensor, -1);
+            return add(cx, cs, "lm_head", strlen("lm_head"),
+                       (candidate){.cls = "Linear", .tensor = cs->c[i].tensor, .module = -1});
     }
     return OSH_OK;
 }
@@ -142,7 +144,8 @@ static osh_status add_named(osh_ctx *cx, candidates *cs, const osh_kinds *kinds,
     osh_kind kind = osh_kind_of(kinds, e->name, n, e->shape[0], e->shape[1], &why);
     bool table = kind == OSH_KIND_EMBEDDING || kind == OSH_KIND_POSITIONS;
     if (kind == OSH_KIND_NORM) goto done;
-    OSH_TRY(add(cx, cs, e->name, n, table ? "Embedding" : "Linear", tensor, -1));
+    OSH_TRY(add(cx, cs, e->name, n,
+                (candidate){.cls = table ? "Embedding" : "Linear", .tensor = tensor, .module = -1}));
     candidate *c = &cs->c[cs->n - 1];
     c->why = why, c->by_name = kind != OSH_KIND_LINEAR, c->never = kind >= OSH_KIND_POSITIONS;
 done:

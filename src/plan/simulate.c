@@ -729,10 +729,13 @@ static void sim_close(sim *s, const osh_range *r, const bool *values)
     }
 }
 
+typedef struct solving { // bytes of a call
+    int64_t work, pack, copy; // all that it takes; to pack a result; of a copy of the Hessian
+} solving;
+
 /* A job is packed while the factor is there: its own result, or on a card those of its call (more than all that a solve
- * takes they cannot be). copy: of the Hessian. */
-static void note_packing(sim *s, const group *g, int n, const osh_linear *lead, int64_t work, int64_t pack,
-                         int64_t copy)
+ * takes they cannot be). */
+static void note_packing(sim *s, const group *g, int n, const osh_linear *lead, const solving *x)
 {
     int64_t most = 0, all = 0, order = 4 * (int64_t)osh_mem_gross((size_t)lead->I * 4);
     for (int k = 0; k < n; k++) {
@@ -740,8 +743,8 @@ static void note_packing(sim *s, const group *g, int n, const osh_linear *lead, 
         raise_to(&most, one);
         all += one;
     }
-    if (s->card) note(s, copy, (all < work ? all : work) + order + pack, s->values);
-    else note(s, most + order + copy, pack, s->values);
+    if (s->card) note(s, x->copy, (all < x->work ? all : x->work) + order + x->pack, s->values);
+    else note(s, most + order + x->copy, x->pack, s->values);
 }
 
 static int first_of_block(const osh_plan *p, const osh_range *r) // where all of it is solved; -1: none
@@ -788,7 +791,7 @@ static osh_status sim_solve(osh_ctx *cx, void *user, const osh_range *r, const b
         else if (i == first) OSH_TRY(osh_block_peak(cx, &work, p, r));
         if (s->card) note(s, (int64_t)on_card + (others ? h : 0), work, s->values);
         else note(s, work + (others ? h : 0), 0, s->values);
-        note_packing(s, &g, n, lead, work, pack, others ? h : 0);
+        note_packing(s, &g, n, lead, &(solving){work, pack, others ? h : 0});
         if (others) continue;
         if (s->squares[lead->input]) s->squares[lead->input] = false, s->stats -= squares_bytes(lead);
         *hook_of(s, lead->input) = *hook_of(s, lead->ranged) = 0;

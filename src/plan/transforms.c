@@ -232,8 +232,8 @@ static osh_status add_tensors(osh_ctx *cx, const grouping *d)
         if (osh_checkpoint_find(p->ck, m->name))
             OSH_FAIL(cx, OSH_E_FORMAT, "%s has %s already", p->ck->dir, m->name);
         m->tensor = p->ck->n_tensors;
-        OSH_TRY(osh_checkpoint_add_virtual(cx, p->ck, m->name, d->t->args->f32 ? OSH_F32 : OSH_F64, 2,
-                                           (int64_t[]){m->n, m->n}, make_rows, m));
+        osh_st_entry like = {.dtype = d->t->args->f32 ? OSH_F32 : OSH_F64, .ndim = 2, .shape = {m->n, m->n}};
+        OSH_TRY(osh_checkpoint_add_virtual(cx, p->ck, m->name, &like, make_rows, m));
     }
 done:
     return rc;

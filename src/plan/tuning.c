@@ -111,7 +111,8 @@ osh_status osh_tuning_bytes(osh_ctx *cx, int64_t *n_bytes, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     int64_t *n_scales = NULL; // own
-    size_t kept = 0, row = 0, most = 0;
+    osh_tune_memory m;
+    size_t most = 0;
     *n_bytes = 0;
     if (!p->tune.steps) goto done;
     OSH_NEW(cx, n_scales, p->graph->n_weights);
@@ -125,8 +126,8 @@ osh_status osh_tuning_bytes(osh_ctx *cx, int64_t *n_bytes, const osh_plan *p)
                      osh_mem_gross((size_t)(l->O * l->I) * osh_dtype_bytes(l->dtype));
         if (one > most) most = one; // its codes, what they are packed to, and the source's weight
     }
-    OSH_TRY(osh_tune_bytes(cx, &kept, &row, p->tune_graph, p->ck, &p->data, n_scales));
-    *n_bytes = (int64_t)(kept + (row > most ? row : most) + (size_t)p->n_out * 32);
+    OSH_TRY(osh_tune_bytes(cx, &m, p->tune_graph, p->ck, &p->data, n_scales));
+    *n_bytes = (int64_t)(m.kept + (m.row > most ? m.row : most) + (size_t)p->n_out * 32);
 done:
     osh_free(cx, n_scales);
     return rc;

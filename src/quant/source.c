@@ -66,10 +66,11 @@ static osh_status add_weight(osh_ctx *cx, osh_source *s, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
     char *name = q->scheme ? osh_sprintf(cx, "%s.weight", q->name) : osh_strdup(cx, q->name); // own
-    int64_t linear[] = {q->O, q->I}, experts[] = {q->scheme ? 0 : q->parts[0].e->shape[0], q->O, q->I};
+    osh_st_entry linear = {.dtype = q->dtype, .ndim = 2, .shape = {q->O, q->I}};
+    osh_st_entry experts = {.dtype = q->dtype, .ndim = 3,
+                            .shape = {q->scheme ? 0 : q->parts[0].e->shape[0], q->O, q->I}};
     if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", q->name);
-    OSH_TRY(osh_checkpoint_add_virtual(cx, s->ck, name, q->dtype, q->scheme ? 2 : 3, q->scheme ? linear : experts,
-                                       osh_source_make, q));
+    OSH_TRY(osh_checkpoint_add_virtual(cx, s->ck, name, q->scheme ? &linear : &experts, osh_source_make, q));
     osh_ckpt_virtual *v = &s->ck->virtuals[s->ck->n_virtuals - 1];
     v->first_shard = INT32_MAX;
     for (int i = 0; i < q->n_leaves; i++) {

@@ -68,7 +68,8 @@ static osh_status begin(osh_ctx *cx, engine *e)
     OSH_TRY(osh_weights_new(cx, &e->w, p->graph));
     e->w->device = p->device, e->w->rows = p->ck;
     if (p->device) e->missed = osh_arena_missed(p->device->arena);
-    OSH_TRY(osh_acts_new(cx, &e->acts, p->graph, &p->data, p->memory.tier, e->dir, osh_scratch_is_packed(p->opt)));
+    OSH_TRY(osh_acts_new(cx, &e->acts, p->graph, &p->data,
+                         &(osh_acts_place){p->memory.tier, e->dir, osh_scratch_is_packed(p->opt)}));
     osh_acts_of_run(e->acts, osh_emit_run(e->r->emitter));
     if (!osh_memory_pins(p->opt)) osh_acts_unpinned(e->acts);
     OSH_TRY(osh_acts_use(cx, e->acts, p->device));
@@ -381,7 +382,7 @@ static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k
     b->first_sample = first;
     for (int v = osh_next_set(s->in, 0, end); v < end; v = osh_next_set(s->in, v + 1, end)) {
         if (v == g->input_ids) continue;
-        OSH_TRY(osh_acts_get(cx, e->acts, v, first, n, s->consume[v], p->device, &b->values[v]));
+        OSH_TRY(osh_acts_get(cx, &b->values[v], e->acts, &(osh_acts_rows){v, first, n}, s->consume[v], p->device));
     }
     OSH_TRY(ask_next(cx, e, s, k));
     e->step = s;
@@ -404,9 +405,9 @@ static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_st
     const osh_plan *p = e->p;
     osh_progress *pr = &e->r->progress;
     int64_t n_tokens = 0;
-    const bool *stats = s->observe ? osh_stats_wanted(e->stats) : NULL;
+    osh_visited now = {e->index, s, s->observe ? osh_stats_wanted(e->stats) : NULL};
     double share = 1;
-    OSH_TRY(osh_cost_share(cx, &share, p, e->r->pace.cost, e->index, s, stats));
+    OSH_TRY(osh_cost_share(cx, &share, p, e->r->pace.cost, &now));
     osh_scope scope = osh_run_begin_part(cx, e->r, s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE, e->index, share);
     pr->done = 0, pr->total = p->data.n;
     e->last = s->again || (r->merged && !s->fold);

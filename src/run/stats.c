@@ -403,7 +403,7 @@ static osh_status look_at_sample(osh_ctx *cx, osh_stats *s, int value, int64_t k
     osh_batch b = {.first_sample = k, .n_tokens = offsets[1], .seqs = {.n = 1, .offsets = offsets}};
     osh_tensor *x = NULL; // own
     OSH_TRY(osh_check_interrupt(cx));
-    OSH_TRY(osh_acts_get(cx, s->looks, value, k, 1, false, NULL, &x));
+    OSH_TRY(osh_acts_get(cx, &x, s->looks, &(osh_acts_rows){value, k, 1}, false, NULL));
     for (int64_t next = k ? k + ahead : 1; ahead && next <= k + ahead && next < d->n; next++)
         OSH_TRY(osh_acts_ask(cx, s->looks, value, next, 1));
     OSH_TRY(osh_stats_feed(cx, s, value, x, &b));

@@ -100,16 +100,16 @@ int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d)
     return (int64_t)osh_mem_gross(largest_sample(g, d));
 }
 
-osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d, osh_tier tier,
-                        const char *dir, bool zstd)
+osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d,
+                        const osh_acts_place *place)
 {
     osh_status rc = OSH_OK;
     osh_acts *a = NULL; // own
     OSH_NEW(cx, a, 1);
-    a->g = g, a->d = d, a->tier = tier;
-    a->disk = (osh_slots){.g = g, .d = d, .zstd = zstd, .dtype = g->dtype};
+    a->g = g, a->d = d, a->tier = place->tier;
+    a->disk = (osh_slots){.g = g, .d = d, .zstd = place->zstd, .dtype = g->dtype};
     OSH_NEW(cx, a->slots, g->n_values);
-    if (tier == OSH_TIER_DISK) OSH_TRY(osh_scratch_open(cx, &a->scratch, dir));
+    if (a->tier == OSH_TIER_DISK) OSH_TRY(osh_scratch_open(cx, &a->scratch, place->dir));
     a->in = a->scratch;
     *out = a, a = NULL;
 done:
@@ -123,7 +123,8 @@ osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *besi
     osh_status rc = OSH_OK;
     osh_acts *a = NULL; // own
     bool open = tier == OSH_TIER_DISK && !beside->in;
-    OSH_TRY(osh_acts_new(cx, &a, beside->g, beside->d, open ? tier : OSH_TIER_HOST, dir, beside->disk.zstd));
+    osh_acts_place place = {open ? tier : OSH_TIER_HOST, dir, beside->disk.zstd};
+    OSH_TRY(osh_acts_new(cx, &a, beside->g, beside->d, &place));
     a->tier = tier, a->disk.dtype = dtype, a->disk.run = beside->disk.run, a->first_file = beside->g->n_values;
     if (!open) a->in = beside->in;
     *out = a, a = NULL;
@@ -461,10 +462,11 @@ done:
     return rc;
 }
 
-osh_status osh_acts_get(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, bool last, osh_device *d,
-                        osh_tensor **t)
+osh_status osh_acts_get(osh_ctx *cx, osh_tensor **t, osh_acts *a, const osh_acts_rows *r, bool last, osh_device *d)
 {
     osh_status rc = OSH_OK;
+    int value = r->value;
+    int64_t first = r->first;
     osh_tensor *new = NULL; // own
     slot *s = &a->slots[value];
     osh_tensor **rows = first < a->n_kept && s->live ? &s->rows[first] : NULL;
@@ -480,9 +482,9 @@ osh_status osh_acts_get(osh_ctx *cx, osh_acts *a, int value, int64_t first, int6
         OSH_TRY(osh_loaders_take(cx, a->loaders, value, first, &new));
     }
     if (!new) {
-        int64_t shape[2] = {a->d->offsets[first + n] - a->d->offsets[first], a->g->values[value].width};
+        int64_t shape[2] = {a->d->offsets[first + r->n] - a->d->offsets[first], a->g->values[value].width};
         OSH_TRY(osh_tensor_new_on(cx, &new, d, OSH_LIFE_SHORT, a->disk.dtype, 2, shape));
-        OSH_TRY(osh_acts_load(cx, a, value, first, n, new));
+        OSH_TRY(osh_acts_load(cx, a, value, first, r->n, new));
     }
     *t = new, new = NULL; // give
 done:

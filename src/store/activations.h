@@ -13,10 +13,13 @@
 #include "text/dataset.h"
 
 typedef struct osh_acts osh_acts;
-/* dir: of the disk tier, as osh_scratch_open has it; files that lie there stay until their value is stored. zstd: disk
- * only. */
-osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d, osh_tier tier,
-                        const char *dir, bool zstd);
+typedef struct osh_acts_place {
+    osh_tier tier;
+    const char *dir; // disk: as osh_scratch_open has it; files that lie there stay until their value is stored
+    bool zstd;       // disk
+} osh_acts_place;
+osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d,
+                        const osh_acts_place *place);
 /* Of the same graph and samples as `beside`, for other values of theirs, of this dtype, in host memory or on the disk,
  * compressed likewise: in dir, which is the same, and whose files are others. It goes before that one, with its
  * files. */
@@ -42,10 +45,13 @@ void osh_acts_stage(osh_acts *a, uint64_t stage);
 void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files);
 /* osh_acts_store; takes *t, which is NULL then, where these samples are kept. */
 osh_status osh_acts_put(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, osh_tensor **t);
+typedef struct osh_acts_rows { // of samples [first, first + n)
+    int value;
+    int64_t first, n;
+} osh_acts_rows;
 /* A tensor of these rows on `d` (or NULL: host memory): kept samples' own, as a view that lives until the value is
  * dropped, or with `last` given away; else a new one. own */
-osh_status osh_acts_get(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, bool last, osh_device *d,
-                        osh_tensor **t);
+osh_status osh_acts_get(osh_ctx *cx, osh_tensor **t, osh_acts *a, const osh_acts_rows *r, bool last, osh_device *d);
 /* Rows of samples [first, first + n) of a value: t is [their tokens, width] in the compute dtype. */
 osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, const osh_tensor *t);
 osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, osh_tensor *t);

@@ -330,17 +330,16 @@ static osh_status rotate_all(osh_ctx *cx, rotate_job *j)
     return osh_parallel_for(cx, (j->groups + GROUPS - 1) / GROUPS, rotate_chunk, j);
 }
 
-osh_status osh_rotate_rows(osh_ctx *cx, void *data, osh_dtype dt, int64_t rows, int64_t width, const osh_rotation *r,
-                           bool transposed)
+osh_status osh_rotate_rows(osh_ctx *cx, osh_tensor *m, const osh_rotation *r, bool transposed)
 {
-    rotate_job j = {.data = data, .dt = dt, .rows = rows, .width = width, .r = r, .transposed = transposed};
+    rotate_job j = {.data = m->data, .dt = m->dtype, .rows = m->shape[0], .width = m->shape[1], .r = r,
+                    .transposed = transposed};
     return rotate_all(cx, &j);
 }
 
-osh_status osh_rotate_columns(osh_ctx *cx, void *data, osh_dtype dt, int64_t rows, int64_t width,
-                              const osh_rotation *r, bool transposed)
+osh_status osh_rotate_columns(osh_ctx *cx, osh_tensor *m, const osh_rotation *r, bool transposed)
 {
-    rotate_job j = {.data = data, .dt = dt, .rows = rows, .width = width, .r = r, .transposed = transposed,
-                    .columns = true};
+    rotate_job j = {.data = m->data, .dt = m->dtype, .rows = m->shape[0], .width = m->shape[1], .r = r,
+                    .transposed = transposed, .columns = true};
     return rotate_all(cx, &j);
 }

@@ -31,11 +31,9 @@ void osh_rotation_deinit(osh_ctx *cx, osh_rotation *r);
 /* Rows [first, first + rows) of M sqrt(n): of a Hadamard matrix 1 and -1. */
 void osh_rotation_rows(double *to, const osh_rotation *r, int64_t first, int64_t rows);
 size_t osh_rotation_room(const osh_rotation *r); // bytes (gross) that each thread of the calls below takes meanwhile
-/* Each n elements of a row x become x M, transposed: x M^T. data [rows, width], width a multiple of n. Products and
- * sums are of f64, rounded to dt at the end. */
-osh_status osh_rotate_rows(osh_ctx *cx, void *data, osh_dtype dt, int64_t rows, int64_t width, const osh_rotation *r,
-                           bool transposed);
+/* Each n elements of a row x become x M, transposed: x M^T. m [rows, width], width a multiple of n. Products and sums
+ * are of f64, rounded to its dtype at the end. */
+osh_status osh_rotate_rows(osh_ctx *cx, osh_tensor *m, const osh_rotation *r, bool transposed);
 /* The same of each n elements of a column; rows is a multiple of n. */
-osh_status osh_rotate_columns(osh_ctx *cx, void *data, osh_dtype dt, int64_t rows, int64_t width,
-                              const osh_rotation *r, bool transposed);
+osh_status osh_rotate_columns(osh_ctx *cx, osh_tensor *m, const osh_rotation *r, bool transposed);
 #endif

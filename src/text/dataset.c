@@ -382,12 +382,8 @@ done:
     return rc;
 }
 
-typedef struct dataset_windows {
-    int64_t first, count, stride; // count 0: all
-} dataset_windows;
-
 /* [first, first + count) of n windows. */
-static osh_status choose_windows(osh_ctx *cx, int64_t *n_out, int64_t n, const dataset_windows *w, const char *path)
+static osh_status choose_windows(osh_ctx *cx, int64_t *n_out, int64_t n, const osh_dataset_windows *w, const char *path)
 {
     int64_t first = w->first, count = w->count;
 
@@ -402,7 +398,7 @@ static osh_status choose_windows(osh_ctx *cx, int64_t *n_out, int64_t n, const d
 }
 
 /* ids -> overlapping or disjoint windows. */
-static osh_status cut_windows(osh_ctx *cx, osh_dataset *out, const loader *l, const dataset_windows *w)
+static osh_status cut_windows(osh_ctx *cx, osh_dataset *out, const loader *l, const osh_dataset_windows *w)
 {
     osh_status rc = OSH_OK;
     int64_t stride = w->stride, first = w->first, len = l->opt->max_seq_length, n = 0;
@@ -429,7 +425,7 @@ done:
 }
 
 /* Tokens up to the end of the last window that is wanted; 0: all. */
-static int64_t tokens_wanted(const dataset_windows *w, int64_t len)
+static int64_t tokens_wanted(const osh_dataset_windows *w, int64_t len)
 {
     int64_t last, wanted;
 
@@ -464,7 +460,7 @@ done:
 }
 
 /* Rows [first, first + count) of any kind but .txt. */
-static osh_status load_rows(osh_ctx *cx, osh_dataset *out, loader *l, const dataset_windows *w)
+static osh_status load_rows(osh_ctx *cx, osh_dataset *out, loader *l, const osh_dataset_windows *w)
 {
     osh_status rc = OSH_OK;
     int64_t n = 0, limit = 0;
@@ -481,18 +477,18 @@ done:
     return rc;
 }
 
-osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
-                                 const osh_dataset_options *opt, int64_t stride, int64_t first_window,
-                                 int64_t max_windows)
+osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok, const osh_dataset_options *opt,
+                                 const osh_dataset_windows *which)
 {
     osh_status rc = OSH_OK;
+    int64_t stride = which->stride;
     loader l = {0}; // own
     osh_dataset_options plain = {.path = opt->path, .text_column = opt->text_column,
                                  .text_template = opt->text_template, .model_dir = opt->model_dir,
                                  .chat_date = opt->chat_date, .max_seq_length = opt->max_seq_length,
                                  .split = opt->split, .n_vocab = opt->n_vocab};
 
-    dataset_windows w = {first_window, max_windows, stride ? stride : opt->max_seq_length};
+    osh_dataset_windows w = {which->first, which->count, stride ? stride : opt->max_seq_length};
 
     *out = (osh_dataset){0};
     OSH_TRY(check_options(cx, &plain));

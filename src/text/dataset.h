@@ -38,8 +38,9 @@ osh_status osh_dataset_load(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok, c
  * (0: max_seq_length), the last partial one dropped, windows [first, first + count) kept (count 0: all). A row of a
  * .jsonl is a sample, cut to max_seq_length; first and count then choose rows, and a stride is an error. num_samples,
  * shuffle, concatenate, pad_to_max_length and collator are not looked at. */
+typedef struct osh_dataset_windows { int64_t first, count, stride; } osh_dataset_windows;
 osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok, const osh_dataset_options *opt,
-                                 int64_t stride, int64_t first_window, int64_t max_windows);
+                                 const osh_dataset_windows *which);
 /* At most the first `length` tokens of the first n samples of d. */
 osh_status osh_dataset_head(osh_ctx *cx, osh_dataset *out, const osh_dataset *d, int64_t n, int64_t length);
 void osh_dataset_deinit(osh_ctx *cx, osh_dataset *d);

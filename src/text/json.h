@@ -20,10 +20,10 @@ osh_status osh_json_num_or(osh_ctx *cx, double *out, const cJSON *o, const char 
 osh_status osh_json_bool_or(osh_ctx *cx, bool *out, const cJSON *o, const char *key, bool dflt, const char *what);
 osh_status osh_json_str_or(osh_ctx *cx, const char **out, const cJSON *o, const char *key, const char *dflt,
                            const char *what); // view of o
-/* Text of a JSON object with top-level member key set to value (JSON text); every other byte stays, NaN too. Adds it as
- * the last member where it is absent. value NULL: removes the member. */
-osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, const char *key, const char *value,
-                         const char *what);
+typedef struct osh_json_member { const char *key, *value; } osh_json_member; // value: JSON text; NULL: it goes
+/* Text of a JSON object with that top-level member set; every other byte stays, NaN too. Adds it as the last member
+ * where it is absent. */
+osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, osh_json_member m, const char *what);
 /* Prints like Python's json.dumps(indent=2, sort_keys=True) (ensure_ascii): own. indent_level: of the outermost value's
  * members: 1 (or 0, the same) for a text of its own, 2 for the value of a top-level member that osh_json_edit puts in.
  * A whole number prints as an int, any other as Python's repr; a cJSON_Raw item prints as it is ("1.0"). */

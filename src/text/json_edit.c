@@ -148,10 +148,10 @@ done:
     return rc;
 }
 
-osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, const char *key,
-                         const char *value, const char *what)
+osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, osh_json_member m, const char *what)
 {
     osh_status rc = OSH_OK;
+    const char *key = m.key, *value = m.value;
     layout l = {.text = text, .n = n};
     osh_buf b;
 

@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     osh_dataset_deinit(cx, &one);
     osh_dataset_deinit(cx, &two);
-    if (!osh_dataset_load_eval(cx, &one, NULL, &opt, 0, 1, 0)) CHECK(one.n > 0);
+    if (!osh_dataset_load_eval(cx, &one, NULL, &opt, &(osh_dataset_windows){1, 0, 0})) CHECK(one.n > 0);
     osh_dataset_deinit(cx, &one);
     fuzz_ctx_free(cx);
     unlink(path);

@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     osh_buf lines;
     int64_t n_rows = 0, n_lines = 0;
     osh_buf_init(&lines, 0);
-    if (osh_hub_rows_read(cx, &lines, &n_rows, (const char *)data, n, &rows, 0)) {
+    if (osh_hub_rows_read(cx, &lines, &n_rows, &(osh_hub_page){(const char *)data, n, 0}, &rows)) {
         CHECK(*osh_error_text(cx));
     } else {
         for (size_t i = 0; i < lines.len; i++) n_lines += lines.data[i] == '\n';

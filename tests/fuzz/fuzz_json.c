@@ -7,7 +7,7 @@ static void edit(osh_ctx *cx, const char *text, size_t n, const char *key, const
     char *out = NULL;
     cJSON *tree = NULL;
 
-    if (osh_json_edit(cx, &out, text, n, key, value, "fuzz")) return;
+    if (osh_json_edit(cx, &out, text, n, (osh_json_member){key, value}, "fuzz")) return;
     CHECK(!osh_json_parse(cx, &tree, out, strlen(out), "edited", 0));
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(tree, key);
     CHECK(value ? v != NULL : v == NULL);

@@ -27,7 +27,7 @@ static int setup(void **state)
     for (int b = 0; b < BATCHES; b++) offsets[b + 1] = offsets[b] + (b + 1 < BATCHES ? TOKENS : 60);
     if (osh_ctx_new(&f.cx, 1)) return 1;
     if (osh_cuda_open(f.cx, &f.d, 0, ARENA)) fail_msg("%s", osh_error_text(f.cx));
-    if (osh_acts_new(f.cx, &f.a, &graph, &data, OSH_TIER_HOST, NULL, false)) return 1;
+    if (osh_acts_new(f.cx, &f.a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false})) return 1;
     return osh_acts_use(f.cx, f.a, f.d) ? 1 : 0;
 }
 
@@ -160,7 +160,7 @@ static void test_order(void **state)
     assert_int_equal(osh_play_calls("cudaHostRegister") - locked, BATCHES);
     osh_play_fail("cudaHostRegister", 3, OUT_OF_MEMORY); // some are locked, some are not
     osh_acts_free(f->cx, f->a, false), f->a = NULL;
-    ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, OSH_TIER_HOST, NULL, false));
+    ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
     ok(f, osh_acts_use(f->cx, f->a, f->d));
     for (int k = 0; k < STREAMS; k++) chain(f, 3, true, k);
 }
@@ -198,7 +198,7 @@ static void test_left(void **state)
         store(f, 1, 0, 1); // and is on its way when the blocks go
         osh_acts_free(f->cx, f->a, false), f->a = NULL;
         assert_int_equal(osh_arena_used(f->d->arena), used);
-        ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, OSH_TIER_HOST, NULL, false));
+        ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
         ok(f, osh_acts_use(f->cx, f->a, f->d));
     }
 }
@@ -246,7 +246,7 @@ static void test_refused(void **state)
         assert_int_equal(osh_play_calls("cudaHostRegister") - locked, nth); // and it is not tried again
         osh_play_fail(NULL, 0, 0);
         osh_acts_free(f->cx, f->a, false), f->a = NULL;
-        ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, OSH_TIER_HOST, NULL, false));
+        ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
         ok(f, osh_acts_use(f->cx, f->a, f->d));
     }
 }
@@ -296,7 +296,7 @@ static osh_status store_two(osh_ctx *cx, void *user)
     fixture *f = user;
     osh_acts *a = NULL; // own
     osh_tensor *t = NULL; // own
-    OSH_TRY(osh_acts_new(cx, &a, &graph, &data, OSH_TIER_HOST, NULL, false));
+    OSH_TRY(osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
     OSH_TRY(osh_acts_use(cx, a, f->d));
     OSH_TRY(osh_tensor_new_on(cx, &t, f->d, OSH_LIFE_SHORT, OSH_BF16, 2, (int64_t[]){TOKENS, WIDTH}));
     OSH_TRY(osh_tensor_zero(cx, t));

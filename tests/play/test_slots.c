@@ -36,7 +36,7 @@ static void quiet(void *user, osh_log_level level, const char *text) { (void)use
 
 static void open_acts(fixture *f, bool by_card)
 {
-    ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, OSH_TIER_DISK, dir, false));
+    ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, false}));
     ok(f, osh_acts_use(f->cx, f->a, f->d));
     osh_acts_of_run(f->a, 7), osh_acts_stage(f->a, 3);
     if (by_card) osh_acts_by_card(f->a);
@@ -192,7 +192,9 @@ static void load_asked(fixture *f, int round)
     osh_tensor *t[N_SMALL];
     ok(f, osh_acts_open(f->cx, f->a, in, in, 0));
     for (int b = 0; b < N_SMALL; b++) {
-        ok(f, osh_acts_get(f->cx, f->a, 0, small_at[b], small_at[b + 1] - small_at[b], false, f->d, &t[b]));
+        ok(f,
+           osh_acts_get(f->cx, &t[b], f->a, &(osh_acts_rows){0, small_at[b], small_at[b + 1] - small_at[b]}, false,
+                        f->d));
         for (int next = b ? b + AHEAD : 1; next <= b + AHEAD && next < N_SMALL; next++)
             ok(f, osh_acts_ask(f->cx, f->a, 0, small_at[next], small_at[next + 1] - small_at[next]));
     }
@@ -217,7 +219,7 @@ static void test_ahead(void **state)
     for (int k = 0; k < 6; k++) {
         int64_t pageable = counted(f).detours[OSH_DETOUR_PAGEABLE], tokens = 0;
         osh_play_lazy(k & 1);
-        ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, OSH_TIER_DISK, dir, false));
+        ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, false}));
         if (k / 2 == 1) osh_acts_unpinned(f->a);
         if (k / 2 == 2) osh_play_fail("cudaHostRegister", 2, 2);
         ok(f, osh_acts_use(f->cx, f->a, f->d));

@@ -61,7 +61,7 @@ static void all_tiers(void **state)
         for (int zstd = 0; zstd <= (tier == OSH_TIER_DISK); zstd++)
             for (int64_t size = 1; size <= 5; size += 2) {
                 osh_acts *a = NULL;
-                assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, (osh_tier)tier, dir, zstd));
+                assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){(osh_tier)tier, dir, zstd}));
                 assert_false(osh_acts_has(a, 0));
                 size_t before = osh_mem_used(cx, OSH_MEM_HOST);
                 assert_ok(cx, store_all(cx, a, size));
@@ -92,7 +92,7 @@ static void forgotten_rows_are_gone(void **state)
     osh_ctx *cx;
     osh_acts *a = NULL;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, OSH_TIER_HOST, NULL, false));
+    assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
     assert_ok(cx, store_all(cx, a, 1));
     osh_acts_forget(cx, a, 0, 1, 2);
     osh_tensor t = part(back, 3, 2), gone = part(back, 1, 1);
@@ -127,7 +127,7 @@ static osh_status get_all(osh_ctx *cx, osh_acts *a, const int64_t *at, int n_bat
     osh_tensor *t = NULL; // own
     memset(back, 0xff, sizeof back);
     for (int b = 0; b < n_batches; b++) {
-        OSH_TRY(osh_acts_get(cx, a, 0, at[b], at[b + 1] - at[b], last, NULL, &t));
+        OSH_TRY(osh_acts_get(cx, &t, a, &(osh_acts_rows){0, at[b], at[b + 1] - at[b]}, last, NULL));
         memcpy(part(back, at[b], at[b + 1] - at[b]).data, t->data, osh_tensor_bytes(t));
         osh_tensor_free(cx, t);
         t = NULL;
@@ -150,7 +150,7 @@ static void kept_rows(void **state)
             if (tier == OSH_TIER_DEVICE && kept < BATCHES) continue; // all of them, or none
             osh_acts *a = NULL;
             osh_tensor *t = NULL;
-            assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, (osh_tier)tier, dir, false));
+            assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){(osh_tier)tier, dir, false}));
             osh_acts_keep(a, batch_at[kept]);
             size_t before = osh_mem_used(cx, OSH_MEM_HOST);
             assert_ok(cx, put_all(cx, a, batch_at, BATCHES));
@@ -167,7 +167,8 @@ static void kept_rows(void **state)
             }
             assert_ok(cx, get_all(cx, a, batch_at, BATCHES, true));
             assert_memory_equal(rows, back, sizeof rows);
-            if (kept) assert_fails(cx, OSH_E_INTERNAL, osh_acts_get(cx, a, 0, 0, 2, true, NULL, &t), "sample 0");
+            if (kept) assert_fails(cx, OSH_E_INTERNAL, osh_acts_get(cx, &t, a, &(osh_acts_rows){0, 0, 2}, true, NULL),
+                                   "sample 0");
             osh_acts_drop(cx, a, 0);
             assert_false(osh_acts_has(a, 0));
             osh_acts_free(cx, a, false);
@@ -191,7 +192,7 @@ static void slots_of_others_are_not_taken(void **state)
             osh_acts *a = NULL;
             bool found = false;
             char from[128], to[128];
-            assert_ok(cx, osh_acts_new(cx, &a, &two, &data, OSH_TIER_DISK, dir, zstd));
+            assert_ok(cx, osh_acts_new(cx, &a, &two, &data, &(osh_acts_place){OSH_TIER_DISK, dir, zstd}));
             osh_acts_of_run(a, 7), osh_acts_stage(a, 3);
             assert_ok(cx, store_all(cx, a, 2));
             assert_ok(cx, load_all(cx, a, 1));
@@ -199,7 +200,9 @@ static void slots_of_others_are_not_taken(void **state)
             snprintf(from, sizeof from, "%s/00000.values", dir);
             snprintf(to, sizeof to, "%s/00001.values", dir);
             if (other == 3) assert_int_equal(rename(from, to), 0);
-            assert_ok(cx, osh_acts_new(cx, &a, &two, other == 4 ? &other_data : &data, OSH_TIER_DISK, dir, zstd));
+            assert_ok(cx,
+                      osh_acts_new(cx, &a, &two, other == 4 ? &other_data : &data,
+                                   &(osh_acts_place){OSH_TIER_DISK, dir, zstd}));
             osh_acts_of_run(a, other == 1 ? 8 : 7);
             assert_ok(cx, osh_acts_adopt(cx, a, other == 3, other == 2 ? 2 : 3, &found));
             assert_int_equal(found, other == 0);
@@ -211,7 +214,7 @@ static void slots_of_others_are_not_taken(void **state)
 
 static osh_status disk_tier(osh_ctx *cx, osh_acts **a)
 {
-    return osh_acts_new(cx, a, &graph, &data, OSH_TIER_DISK, dir, false);
+    return osh_acts_new(cx, a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, false});
 }
 
 /* Where values would lie is something else: it is named and stays as it is. */
@@ -234,7 +237,7 @@ static void other_directories_are_refused(void **state)
     assert_ok(cx, osh_file_write_all(cx, path, "mine", 4));
     assert_fails(cx, OSH_E_USAGE, disk_tier(cx, &a), "no oneshot-scratch");
     assert_int_equal(unlink(path), 0);
-    assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, OSH_TIER_DISK, dir, false));
+    assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, false}));
     osh_acts_free(cx, a, true);
     snprintf(path, sizeof path, "%s/notes", dir);
     assert_ok(cx, osh_file_write_all(cx, path, "mine", 4));
@@ -247,7 +250,7 @@ static void other_directories_are_refused(void **state)
     assert_int_equal(link(elsewhere, path), 0);
     assert_fails(cx, OSH_E_USAGE, disk_tier(cx, &a), "a second name");
     assert_int_equal(unlink(path), 0);
-    assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, OSH_TIER_DISK, dir, false));
+    assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, false}));
     assert_ok(cx, store_all(cx, a, 1));
     snprintf(path, sizeof path, "%s/notes", dir);
     assert_ok(cx, osh_file_write_all(cx, path, "mine", 4)); // meanwhile
@@ -270,7 +273,7 @@ static void files_are_taken_up(void **state)
             osh_acts *a = NULL;
             bool found = false;
             char path[128];
-            assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, OSH_TIER_DISK, dir, zstd));
+            assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, zstd}));
             assert_ok(cx, store_all(cx, a, 2));
             assert_ok(cx, osh_acts_sync(cx, a, 0));
             osh_acts_free(cx, a, true);
@@ -281,7 +284,7 @@ static void files_are_taken_up(void **state)
             fclose(f);
             if (fault == 2) assert_int_equal(truncate(path, 400), 0);
             if (fault == 3) assert_int_equal(unlink(path), 0);
-            assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, OSH_TIER_DISK, dir, zstd));
+            assert_ok(cx, osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, zstd}));
             assert_ok(cx, osh_acts_adopt(cx, a, 0, 0, &found));
             assert_int_equal(found, fault == 0);
             assert_int_equal(osh_acts_has(a, 0), fault == 0);
@@ -301,7 +304,7 @@ static osh_status beside_others(osh_ctx *cx, void *user)
     osh_status rc = OSH_OK;
     const osh_tier *tiers = user; // of both
     osh_acts *a = NULL, *b = NULL; // own
-    OSH_TRY(osh_acts_new(cx, &a, &graph, &data, tiers[0], dir, true));
+    OSH_TRY(osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){tiers[0], dir, true}));
     OSH_TRY(osh_acts_new_beside(cx, &b, a, tiers[1], OSH_BF16, dir));
     rows[0] = 1;
     OSH_TRY(store_all(cx, a, 2));
@@ -336,7 +339,7 @@ static osh_status get_asked(osh_ctx *cx, osh_acts *a, int64_t ahead)
     memset(back, 0xff, sizeof back);
     OSH_TRY(osh_acts_open(cx, a, in, out, TOKENS));
     for (int64_t k = 0; k < BATCHES; k++) {
-        OSH_TRY(osh_acts_get(cx, a, 0, batch_at[k], batch_at[k + 1] - batch_at[k], false, NULL, &t));
+        OSH_TRY(osh_acts_get(cx, &t, a, &(osh_acts_rows){0, batch_at[k], batch_at[k + 1] - batch_at[k]}, false, NULL));
         for (int64_t b = k ? k + ahead : 1; b <= k + ahead && b < BATCHES; b++)
             OSH_TRY(osh_acts_ask(cx, a, 0, batch_at[b], batch_at[b + 1] - batch_at[b]));
         memcpy(part(back, batch_at[k], batch_at[k + 1] - batch_at[k]).data, t->data, osh_tensor_bytes(t));
@@ -350,7 +353,7 @@ done:
 static osh_status new_ahead(osh_ctx *cx, osh_acts **a, int n_threads, int64_t ahead, bool zstd)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(osh_acts_new(cx, a, &graph, &data, OSH_TIER_DISK, dir, zstd));
+    OSH_TRY(osh_acts_new(cx, a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, zstd}));
     OSH_TRY(osh_acts_read_ahead(cx, *a, n_threads, ahead));
 done:
     return rc;
@@ -399,7 +402,7 @@ static void read_ahead_is_planned(void **state)
     osh_ctx *cx;
     osh_acts *a = NULL;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    assert_ok(cx, osh_acts_new(cx, &a, &graph, &same, OSH_TIER_DISK, dir, false));
+    assert_ok(cx, osh_acts_new(cx, &a, &graph, &same, &(osh_acts_place){OSH_TIER_DISK, dir, false}));
     for (int v = 0; v < 2; v++) {
         osh_tensor t = osh_tensor_view(OSH_BF16, 2, (int64_t[]){40, graph.values[v].width}, any);
         assert_ok(cx, osh_acts_store(cx, a, v, 0, SAMPLES, &t));
@@ -439,7 +442,7 @@ static osh_status whole(osh_ctx *cx, void *user)
 {
     osh_status rc = OSH_OK;
     osh_acts *a = NULL; // own
-    OSH_TRY(osh_acts_new(cx, &a, &graph, &data, *(osh_tier *)user, dir, true));
+    OSH_TRY(osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){*(osh_tier *)user, dir, true}));
     OSH_TRY(store_all(cx, a, 2));
     OSH_TRY(load_all(cx, a, 2));
 done:
@@ -451,7 +454,7 @@ static osh_status whole_kept(osh_ctx *cx, void *user)
 {
     osh_status rc = OSH_OK;
     osh_acts *a = NULL; // own
-    OSH_TRY(osh_acts_new(cx, &a, &graph, &data, *(osh_tier *)user, dir, true));
+    OSH_TRY(osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){*(osh_tier *)user, dir, true}));
     osh_acts_keep(a, batch_at[2]);
     OSH_TRY(put_all(cx, a, batch_at, BATCHES));
     OSH_TRY(get_all(cx, a, batch_at, BATCHES, false));

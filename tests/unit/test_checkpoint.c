@@ -248,10 +248,9 @@ static void test_virtual(void **state)
     put_shard(f, "model.safetensors", "ab");
     osh_checkpoint *ck = open_dir(f);
     int64_t shape[] = {1, 4};
-    assert_int_equal(
-        osh_checkpoint_add_virtual(f->cx, ck, "v", OSH_I8, 2, shape, make_nines, &nine), OSH_OK);
-    assert_int_equal(
-        osh_checkpoint_add_virtual(f->cx, ck, "a", OSH_I8, 2, shape, make_nines, &eight), OSH_OK);
+    osh_st_entry like = {.dtype = OSH_I8, .ndim = 2, .shape = {1, 4}};
+    assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "v", &like, make_nines, &nine), OSH_OK);
+    assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "a", &like, make_nines, &eight), OSH_OK);
     assert_int_equal(ck->n_tensors, 4);
     const osh_st_entry *made = osh_checkpoint_find(ck, "v")->e;
     assert_int_equal(made->end - made->begin, 4); // predictions count with it
@@ -268,13 +267,11 @@ static void test_virtual(void **state)
     assert_int_equal(stored[0], 'a'); // which is still there by index
     assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "v", 1, shape), OSH_E_FORMAT);
     osh_error_clear(f->cx);
-    assert_int_equal(
-        osh_checkpoint_add_virtual(f->cx, ck, "v", OSH_I8, 2, shape, make_nines, &nine),
-        OSH_E_FORMAT);
+    assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "v", &like, make_nines, &nine), OSH_E_FORMAT);
     assert_non_null(strstr(osh_error_text(f->cx), "v is made twice"));
     osh_error_clear(f->cx);
-    int64_t huge[] = {INT64_C(1) << 31, INT64_C(1) << 31};
-    assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "w", OSH_F32, 2, huge, make_nines, &nine), OSH_E_FORMAT);
+    osh_st_entry huge = {.dtype = OSH_F32, .ndim = 2, .shape = {INT64_C(1) << 31, INT64_C(1) << 31}};
+    assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "w", &huge, make_nines, &nine), OSH_E_FORMAT);
     assert_non_null(strstr(osh_error_text(f->cx), "w is too large"));
     osh_checkpoint_close(f->cx, ck);
 }

@@ -114,7 +114,7 @@ static osh_status add_pass(osh_ctx *cx, void *user, const osh_range *r, const os
 {
     shares *x = user;
     double share;
-    assert_ok(cx, osh_cost_share(cx, &share, x->p, x->c, x->index, s, s->observe ? x->open : NULL));
+    assert_ok(cx, osh_cost_share(cx, &share, x->p, x->c, &(osh_visited){x->index, s, s->observe ? x->open : NULL}));
     x->sum[s->again] += share, x->n++;
     return OSH_OK;
 }

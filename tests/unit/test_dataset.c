@@ -528,7 +528,7 @@ static void windows(osh_ctx *cx, osh_tokenizer *tok, const osh_dataset_options *
                     int64_t count, const char *wanted)
 {
     osh_dataset d;
-    assert_ok(cx, osh_dataset_load_eval(cx, &d, tok, opt, stride, first, count));
+    assert_ok(cx, osh_dataset_load_eval(cx, &d, tok, opt, &(osh_dataset_windows){first, count, stride}));
     assert_string_equal(show(&d), wanted);
     osh_dataset_deinit(cx, &d);
 }
@@ -554,7 +554,7 @@ static void test_eval_text(void **state)
     windows(cx, tok, &opt, 0, 0, 0, "2 3 8 8 4|5 7 6 2 3");
     opt.max_seq_length = 12;
     windows(cx, tok, &opt, 0, 0, 0, "2 3 8 8 4 5 7 6 2 3 4 5");
-#define EVAL(stride, first, count) osh_dataset_load_eval(cx, &d, tok, &opt, stride, first, count)
+#define EVAL(s, f, c) osh_dataset_load_eval(cx, &d, tok, &opt, &(osh_dataset_windows){f, c, s})
     opt.max_seq_length = 13;
     assert_fails(cx, OSH_E_FORMAT, "12 tokens, fewer than one window of 13", EVAL(0, 0, 0));
     opt.max_seq_length = 4;
@@ -616,7 +616,7 @@ static osh_status load_eval(osh_ctx *cx, void *user)
     osh_dataset d;
     osh_dataset_options opt = options();
     opt.max_seq_length = 2;
-    osh_status rc = osh_dataset_load_eval(cx, &d, user, &opt, 1, 0, 0);
+    osh_status rc = osh_dataset_load_eval(cx, &d, user, &opt, &(osh_dataset_windows){0, 0, 1});
     osh_dataset_deinit(cx, &d);
     return rc;
 }

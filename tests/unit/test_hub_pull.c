@@ -228,7 +228,7 @@ static osh_status page_once(osh_ctx *cx, void *user)
     int64_t n = 0;
     osh_hub_rows rows = {.id = "a/b", .splits = "train", .text = user};
     osh_buf_init(&b, 0);
-    osh_status rc = osh_hub_rows_read(cx, &b, &n, PAGE, sizeof PAGE - 1, &rows, 7);
+    osh_status rc = osh_hub_rows_read(cx, &b, &n, &(osh_hub_page){PAGE, sizeof PAGE - 1, 7}, &rows);
     if (!rc && n != 2) rc = OSH_E_INTERNAL;
     osh_buf_deinit(cx, &b);
     return rc;
@@ -246,7 +246,7 @@ static void test_rows(void **state)
         int64_t n = 0;
         osh_hub_rows ask = {.id = "a/b", .splits = "train", .text = rows[i].text};
         osh_buf_init(&b, 0);
-        assert_ok(f->cx, osh_hub_rows_read(f->cx, &b, &n, PAGE, sizeof PAGE - 1, &ask, 7));
+        assert_ok(f->cx, osh_hub_rows_read(f->cx, &b, &n, &(osh_hub_page){PAGE, sizeof PAGE - 1, 7}, &ask));
         assert_int_equal(n, 2);
         assert_string_equal(b.data, rows[i].lines);
         osh_buf_deinit(f->cx, &b);
@@ -267,7 +267,8 @@ static void test_rows(void **state)
         osh_hub_rows ask = {.id = "a/b", .splits = "train", .text = "{q}"};
         osh_buf_init(&b, 0);
         assert_fails(f->cx, OSH_E_FORMAT,
-                     osh_hub_rows_read(f->cx, &b, &n, bad[i][0], strlen(bad[i][0]), &ask, 7), bad[i][1]);
+                     osh_hub_rows_read(f->cx, &b, &n, &(osh_hub_page){bad[i][0], strlen(bad[i][0]), 7},
+                                       &ask), bad[i][1]);
         osh_buf_deinit(f->cx, &b);
     }
 }
@@ -278,7 +279,7 @@ static osh_status chat_once(osh_ctx *cx, void *user)
     int64_t n = 0;
     osh_hub_rows rows = {.id = "a/b", .splits = "train", .chat = "m", .system_first = true};
     osh_buf_init(&b, 0);
-    osh_status rc = osh_hub_rows_read(cx, &b, &n, user, strlen(user), &rows, 0);
+    osh_status rc = osh_hub_rows_read(cx, &b, &n, &(osh_hub_page){user, strlen(user), 0}, &rows);
     if (!rc && strcmp(b.data, "{\"m\":[{\"role\":\"system\",\"content\":\"\"},{\"role\":\"user\"}]}\n"
                               "{\"m\":[{\"role\":\"system\",\"content\":\"s\"}]}\n"))
         rc = OSH_E_INTERNAL;

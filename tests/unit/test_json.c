@@ -108,7 +108,7 @@ static void test_nan(void **state)
     assert_true(list && list->child->valuedouble > 1e308 && list->child->next->valuedouble < -1e308);
     assert_ok(cx, osh_json_num_or(cx, &d, tree, "NN", 1, "x.json"));
     assert_true(d == 2);
-    assert_ok(cx, osh_json_edit(cx, &edited, text, strlen(text), "NN", "3", "x.json"));
+    assert_ok(cx, osh_json_edit(cx, &edited, text, strlen(text), (osh_json_member){"NN", "3"}, "x.json"));
     assert_string_equal(edited, "{\"NaN\": NaN, \"i\\\"I\": [Infinity, -Infinity], \"N\\u004e\": 3}");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         cJSON *none = NULL;
@@ -182,7 +182,7 @@ static void test_members(void **state)
 static void edits_to(osh_ctx *cx, const char *text, const char *key, const char *value, const char *wanted)
 {
     char *out = NULL;
-    assert_ok(cx, osh_json_edit(cx, &out, text, strlen(text), key, value, "x.json"));
+    assert_ok(cx, osh_json_edit(cx, &out, text, strlen(text), (osh_json_member){key, value}, "x.json"));
     assert_string_equal(out, wanted);
     osh_free(cx, out);
 }
@@ -224,7 +224,7 @@ static void test_edit_refuses(void **state)
 {
     osh_ctx *cx = *state;
     char *out = NULL;
-#define EDIT(text) osh_json_edit(cx, &out, text, strlen(text), "a", "1", "x.json")
+#define EDIT(text) osh_json_edit(cx, &out, text, strlen(text), (osh_json_member){"a", "1"}, "x.json")
     assert_fails(cx, OSH_E_FORMAT, "x.json: holds no JSON object", EDIT("[1]"));
     assert_fails(cx, OSH_E_FORMAT, "x.json: line 1 column 9", EDIT("{\"b\": 1 "));
     assert_fails(cx, OSH_E_FORMAT, "something follows", EDIT("{} {}"));
@@ -304,7 +304,7 @@ static osh_status use(osh_ctx *cx, void *user)
     char *printed = NULL, *edited = NULL;
     osh_status rc = osh_json_parse(cx, &o, text, sizeof text - 1, "x.json", OSH_JSON_NUL);
     if (!rc) rc = osh_json_print(cx, &printed, o, 0);
-    if (!rc) rc = osh_json_edit(cx, &edited, "{\"a\": 1}", 8, "q", printed, "x.json");
+    if (!rc) rc = osh_json_edit(cx, &edited, "{\"a\": 1}", 8, (osh_json_member){"q", printed}, "x.json");
     osh_free(cx, edited);
     osh_free(cx, printed);
     cJSON_Delete(o);

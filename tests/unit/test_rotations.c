@@ -16,8 +16,8 @@ static double *matrix(osh_ctx *cx, const osh_rotation *r, bool transposed, bool 
     float *x = calloc((size_t)(n * n), sizeof *x);
     double *m = malloc((size_t)(n * n) * sizeof *m);
     for (int64_t i = 0; i < n; i++) x[i * n + i] = 1;
-    assert_ok(cx, columns ? osh_rotate_columns(cx, x, OSH_F32, n, n, r, transposed)
-                          : osh_rotate_rows(cx, x, OSH_F32, n, n, r, transposed));
+    osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){n, n}, x);
+    assert_ok(cx, (columns ? osh_rotate_columns : osh_rotate_rows)(cx, &t, r, transposed));
     for (int64_t i = 0; i < n * n; i++) m[i] = x[i];
     free(x);
     return m;

@@ -56,7 +56,7 @@ static void compare(osh_ctx *cx, const cJSON *c, const char *dir)
     osh_buf_init(&page, 0), osh_buf_init(&line, 0), osh_buf_init(&got, 0);
     assert_true(osh_hub_rows_registered(&rows, name));
     assert_ok(cx, osh_buf_printf(cx, &page, "{\"rows\": [{\"row_idx\": 0, \"row\": %s}]}", row));
-    assert_ok(cx, osh_hub_rows_read(cx, &line, &n, page.data, page.len, &rows, 0));
+    assert_ok(cx, osh_hub_rows_read(cx, &line, &n, &(osh_hub_page){page.data, page.len, 0}, &rows));
     make_model(cx, dir, template);
     osh_status rc = text_of(cx, &got, &rows, &line, dir);
     const char *text = got.len ? got.data : "";

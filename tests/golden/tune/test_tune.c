@@ -160,7 +160,7 @@ static void the_peak_is_kept(void **state)
     (void)state;
     for (int k = 0; k < 2; k++) {
         learned l;
-        size_t kept = 0, row = 0;
+        osh_tune_memory m;
         learned_open(&l, names[k], OSH_BF16, 2);
         osh_ctx *cx = l.m.cx;
         for (int i = 0; i < l.m.g->n_nodes; i++) {
@@ -168,8 +168,8 @@ static void the_peak_is_kept(void **state)
             if (is_taken(l.m.g, i))
                 l.n_scales[w] = l.m.g->weights[w].shape[0] * (group ? l.m.g->weights[w].shape[1] / group : 1);
         }
-        tiny_check(cx, osh_tune_bytes(cx, &kept, &row, l.m.g, l.m.ck, &l.d, l.n_scales));
-        osh_mem_limit(cx, OSH_MEM_HOST, osh_mem_used(cx, OSH_MEM_HOST) + kept + row);
+        tiny_check(cx, osh_tune_bytes(cx, &m, l.m.g, l.m.ck, &l.d, l.n_scales));
+        osh_mem_limit(cx, OSH_MEM_HOST, osh_mem_used(cx, OSH_MEM_HOST) + m.kept + m.row);
         tiny_check(cx, learn(cx, &l, 2));
         osh_mem_limit(cx, OSH_MEM_HOST, 0);
         learned_close(&l);
