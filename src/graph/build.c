@@ -16,8 +16,7 @@
  * bias, and "part": of what tensors they are a part (parts.c). Inside a layer, and inside what is
  * repeated, names are relative. An output that has the name of a value from
  * outside replaces it for what follows; so the residual stream is one name. */
-#include "base/map.h"
-#include "graph/template.h"
+#include "graph/build.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -25,39 +24,7 @@
 
 enum { MAX_LAYERS = 65536, MAX_MODULES = 1 << 21 };
 
-typedef struct binding {
-    const char *name; // view of the template
-    int value;
-} binding;
-
-typedef struct builder {
-    osh_graph *g;
-    const osh_checkpoint *ck;
-    osh_scope scope;
-    osh_map *modules, *weights; // own: name -> index
-    binding *bound;             // own
-    int n_bound;
-    const char *root;          // view: the text model's module, "model"
-    const char *inner, *outer; // view: what stands for "model." in names, and before other names
-    const char *prefix;   // "model.layers.3." or "" or "model.layers.3.mlp.experts.7."
-    const char *layer;    // "model.layers.3.", or ""
-    osh_graph_faults *faults; // view: where tensors that are missing or another are listed; NULL: they fail
-} builder;
-
-/* Room for one more behind n items: NULL where there is no memory. Arrays grow at powers of two. */
-static void *grown(osh_ctx *cx, void *p, int n, size_t size)
-{
-    if (n > 0 && (n & (n - 1))) return p;
-    return osh_realloc(cx, p, (size_t)(n > 0 ? 2 * n : 1) * size);
-}
-
-static const char *text_of(const cJSON *entry, const char *key)
-{
-    const cJSON *o = cJSON_GetObjectItemCaseSensitive(entry, key);
-    return cJSON_IsString(o) ? o->valuestring : NULL;
-}
-
-static osh_status add_module(osh_ctx *cx, builder *b, int *index, const char *name, const char *cls)
+static osh_status add_module(osh_ctx *cx, osh_builder *b, int *index, const char *name, const char *cls)
 {
     osh_status rc = OSH_OK;
     osh_graph *g = b->g;
@@ -65,7 +32,7 @@ static osh_status add_module(osh_ctx *cx, builder *b, int *index, const char *na
     osh_module *m = NULL; // view
     if (g->n_modules >= MAX_MODULES) // one may be cheap to build: do not fill memory with them
         return osh_fail(cx, OSH_E_FORMAT, "%s: more than %d modules", b->scope.tpl->name, MAX_MODULES);
-    m = grown(cx, g->modules, g->n_modules, sizeof *m);
+    m = osh_build_grown(cx, g->modules, g->n_modules, sizeof *m);
     if (!m) return OSH_E_NOMEM;
     g->modules = m;
     m += g->n_modules;
@@ -86,11 +53,11 @@ done:
     return rc;
 }
 
-static osh_status add_value(osh_ctx *cx, builder *b, int *index, const char *name, int64_t width,
+static osh_status add_value(osh_ctx *cx, osh_builder *b, int *index, const char *name, int64_t width,
                             int producer)
 {
     osh_graph *g = b->g;
-    osh_value *v = grown(cx, g->values, g->n_values, sizeof *v);
+    osh_value *v = osh_build_grown(cx, g->values, g->n_values, sizeof *v);
     if (!v) return OSH_E_NOMEM;
     g->values = v;
     v += g->n_values;
@@ -102,210 +69,23 @@ static osh_status add_value(osh_ctx *cx, builder *b, int *index, const char *nam
     return OSH_OK;
 }
 
-static osh_status bind(osh_ctx *cx, builder *b, const char *name, int value)
+static osh_status bind(osh_ctx *cx, osh_builder *b, const char *name, int value)
 {
     for (int i = 0; i < b->n_bound; i++)
         if (strcmp(b->bound[i].name, name) == 0) {
             b->bound[i].value = value;
             return OSH_OK;
         }
-    binding *p = grown(cx, b->bound, b->n_bound, sizeof *p);
+    osh_binding *p = osh_build_grown(cx, b->bound, b->n_bound, sizeof *p);
     if (!p) return OSH_E_NOMEM;
     b->bound = p;
-    p[b->n_bound++] = (binding){name, value};
+    p[b->n_bound++] = (osh_binding){name, value};
     return OSH_OK;
-}
-
-/* ---- names of a model around the text model ---- */
-
-/* own: what the checkpoint calls a module of the text model: model.language_model.layers.3 is model.layers.3. NULL: no
- * memory. */
-static char *wrapped_name(osh_ctx *cx, const builder *b, const char *name)
-{
-    size_t n = strlen(b->root), inner = strlen(b->inner);
-    bool inside = !strncmp(name, b->root, n) && (!name[n] || name[n] == '.');
-    if (!inside) return osh_sprintf(cx, "%s%s", b->outer, name);
-    return name[n] ? osh_sprintf(cx, "%s%s", b->inner, name + n + 1)
-                   : osh_sprintf(cx, "%.*s", (int)(inner - (inner > 0)), b->inner);
-}
-
-/* own: the whole name of an entry. */
-static char *full_name(osh_ctx *cx, const builder *b, const char *name)
-{
-    return *b->prefix ? osh_sprintf(cx, "%s%s", b->prefix, name) : wrapped_name(cx, b, name);
-}
-
-/* The first pair of prefixes under which the checkpoint has the embedding: the wrapper's "names", or the template's own
- * {"root", "embedding", "pairs"}. Without one of them names are the template's. */
-static osh_status choose_prefixes(osh_ctx *cx, builder *b)
-{
-    const cJSON *own = cJSON_GetObjectItemCaseSensitive(b->scope.tpl->json, "names"),
-                *around = cJSON_GetObjectItemCaseSensitive(b->scope.tpl->wrap, "names"), *pair,
-                *pairs = around ? around : cJSON_GetObjectItemCaseSensitive(own, "pairs");
-    const char *root = text_of(own, "root"), *embedding = text_of(own, "embedding");
-    b->root = root ? root : "model";
-    char *plain = osh_sprintf(cx, "%s.", b->root); // own: the graph's, or until another is found
-    if (!plain) return OSH_E_NOMEM;
-    b->g->inner = plain;
-    b->inner = plain, b->outer = "";
-    cJSON_ArrayForEach(pair, pairs)
-    {
-        const cJSON *inner = cJSON_GetArrayItem(pair, 0), *outer = cJSON_GetArrayItem(pair, 1);
-        if (!cJSON_IsString(inner) || !cJSON_IsString(outer))
-            return osh_fail(cx, OSH_E_FORMAT, "%s: \"names\" has no list of pairs", b->scope.tpl->name);
-        char *name = osh_sprintf(cx, "%s%s.weight", inner->valuestring, embedding ? embedding : "embed_tokens"); // own
-        if (!name) return OSH_E_NOMEM;
-        bool there = osh_checkpoint_find(b->ck, name);
-        osh_free(cx, name);
-        if (!there) continue;
-        b->inner = inner->valuestring, b->outer = outer->valuestring;
-        break;
-    }
-    b->g->wrapped = around != NULL;
-    b->g->renamed = around && !cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(b->scope.tpl->wrap, "renamed"));
-    b->g->outer = osh_strdup(cx, b->outer);
-    if (b->inner == plain) return b->g->outer ? OSH_OK : OSH_E_NOMEM;
-    b->g->inner = osh_strdup(cx, b->inner);
-    osh_free(cx, plain);
-    return b->g->inner && b->g->outer ? OSH_OK : OSH_E_NOMEM;
-}
-
-/* ---- weights ---- */
-
-/* A Linear of a compressed-tensors checkpoint: its numbers stand in other tensors, or in weight
- * under another dtype. */
-static bool is_compressed(osh_ctx *cx, const builder *b, const char *module,
-                          const osh_ckpt_tensor *t)
-{
-    if (!b->ck->config->quantization_config) return false;
-    if (t) return t->e->dtype == OSH_I8 || t->e->dtype == OSH_FP8 || t->e->dtype == OSH_U8;
-    char *name = osh_sprintf(cx, "%s.weight_packed", module);
-    bool yes = name && osh_checkpoint_find(b->ck, name);
-    osh_free(cx, name);
-    return yes;
-}
-
-static bool
-ties(const builder *b) // transformers 4 left the key out of config.json where it was true
-{
-    return !b->ck->config->has_tie_word_embeddings || b->ck->config->tie_word_embeddings;
-}
-
-static osh_status check_weight(osh_ctx *cx, const osh_ckpt_tensor *t, const char *name, int ndim,
-                               const int64_t *shape)
-{
-    const osh_st_entry *e = t->e;
-    bool same = e->ndim == ndim;
-    for (int i = 0; same && i < ndim; i++) same = e->shape[i] == shape[i];
-    if (!same) {
-        long long want0 = shape[0], want1 = ndim > 1 ? shape[1] : 0;
-        long long found0 = e->ndim > 0 ? e->shape[0] : 0, found1 = e->ndim > 1 ? e->shape[1] : 0;
-        if (ndim == 1)
-            return osh_fail(
-                cx, OSH_E_FORMAT,
-                "tensor %s has %d dimensions, shape [%lld, %lld...], config.json wants [%lld]",
-                name, e->ndim, found0, found1, want0);
-        return osh_fail(
-            cx, OSH_E_FORMAT,
-            "tensor %s has %d dimensions, shape [%lld, %lld...], config.json wants [%lld, %lld]",
-            name, e->ndim, found0, found1, want0, want1);
-    }
-    if (e->dtype != OSH_BF16 && e->dtype != OSH_F16 && e->dtype != OSH_F32)
-        return osh_fail(cx, OSH_E_FORMAT, "tensor %s is %s, want BF16, F16 or F32", name,
-                        osh_dtype_name(e->dtype));
-    return OSH_OK;
-}
-
-/* rc: of a tensor that is not as the template wants it. */
-static osh_status fault(osh_ctx *cx, builder *b, osh_status rc)
-{
-    if (rc != OSH_E_FORMAT || !b->faults) return rc;
-    b->faults->n++;
-    rc = osh_buf_line(cx, &b->faults->text, "wrong  %s", osh_error_text(cx));
-    if (!rc) osh_error_clear(cx);
-    return rc;
-}
-
-typedef struct wanted { // a weight <module>.<leaf>, or that of the tied module where the checkpoint has none; views
-    const char *module, *leaf, *tied; // tied NULL: it is not
-    int ndim;
-    const int64_t *shape;
-} wanted;
-
-static osh_status add_weight(osh_ctx *cx, builder *b, int *index, const wanted *x)
-{
-    osh_status rc = OSH_OK;
-    osh_graph *g = b->g;
-    int64_t known = 0;
-    char *name = osh_sprintf(cx, "%s.%s", x->module, x->leaf); // own
-    char *other = NULL;                                  // own
-    if (!name) return OSH_E_NOMEM;
-    const osh_ckpt_tensor *t = osh_checkpoint_find(b->ck, name);
-    bool compressed = strcmp(x->leaf, "weight") == 0 && is_compressed(cx, b, x->module, t);
-    if (!t && !compressed && x->tied && ties(b)) {
-        char *whole = wrapped_name(cx, b, x->tied); // own
-        other = whole ? osh_sprintf(cx, "%s.%s", whole, x->leaf) : NULL;
-        osh_free(cx, whole);
-        if (!other) {
-            rc = OSH_E_NOMEM;
-            goto done;
-        }
-        t = osh_checkpoint_find(b->ck, other);
-        if (t) osh_free(cx, name), name = other, other = NULL;
-    }
-    if (!t && !compressed)
-        OSH_TRY(fault(cx, b, osh_fail(cx, OSH_E_FORMAT, "tensor %s is missing in %s", name, b->ck->dir)));
-    if (t && !compressed) OSH_TRY(fault(cx, b, check_weight(cx, t, name, x->ndim, x->shape)));
-    if (osh_map_get(b->weights, name, strlen(name), &known)) {
-        *index = (int)known; // a tied pair is one weight
-        goto done;
-    }
-    osh_weight *w = grown(cx, g->weights, g->n_weights, sizeof *w);
-    if (!w) {
-        rc = OSH_E_NOMEM;
-        goto done;
-    }
-    g->weights = w;
-    w += g->n_weights;
-    *w = (osh_weight){.name = name,
-                      .ndim = x->ndim,
-                      .tensor = t ? t - b->ck->tensors : -1,
-                      .by_rows = t && t->shard >= 0 && x->ndim == 2 ? t->e->dtype : OSH_DTYPE_NONE,
-                      .compressed = compressed};
-    memcpy(w->shape, x->shape, (size_t)x->ndim * sizeof *x->shape);
-    *index = g->n_weights++, name = NULL; // give
-    OSH_TRY(osh_map_put(cx, b->weights, w->name, strlen(w->name), *index));
-done:
-    osh_free(cx, name);
-    osh_free(cx, other);
-    return rc;
-}
-
-/* The k-th weight of a node whose entry has "part": json. */
-static osh_status add_part(osh_ctx *cx, builder *b, int *index, const cJSON *json, int k, const osh_weight *shape)
-{
-    osh_status rc = OSH_OK;
-    osh_graph *g = b->g;
-    int64_t known = 0;
-    const char *given = text_of(json, k ? "bias" : "weight");
-    char *tensor = osh_sprintf(cx, "%s%s", b->layer, given ? given : ""); // own
-    osh_weight *w = grown(cx, g->weights, g->n_weights, sizeof *w);
-    if (w) g->weights = w, w += g->n_weights, *w = *shape, g->n_weights++; // counted: the graph frees it from here on
-    if (!w || !tensor) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a weight");
-    if (!given) OSH_FAIL(cx, OSH_E_FORMAT, "\"part\" has no %s", k ? "bias" : "weight");
-    OSH_TRY(fault(cx, b, osh_part_new(cx, w, &b->scope, b->ck, tensor, json)));
-    *index = g->n_weights - 1;
-    if (osh_map_get(b->weights, w->name, strlen(w->name), &known))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is the weight of two modules", b->scope.tpl->name, w->name);
-    OSH_TRY(osh_map_put(cx, b->weights, w->name, strlen(w->name), *index));
-done:
-    osh_free(cx, tensor);
-    return rc;
 }
 
 /* ---- nodes ---- */
 
-static osh_status wire_inputs(osh_ctx *cx, builder *b, osh_node *node, int64_t *width,
+static osh_status wire_inputs(osh_ctx *cx, osh_builder *b, osh_node *node, int64_t *width,
                               const cJSON *in)
 {
     int n = cJSON_IsArray(in) ? cJSON_GetArraySize(in) : 0;
@@ -325,7 +105,7 @@ static osh_status wire_inputs(osh_ctx *cx, builder *b, osh_node *node, int64_t *
     return OSH_OK;
 }
 
-static osh_status read_shape(osh_ctx *cx, const builder *b, osh_entry_shape *w, const cJSON *entry)
+static osh_status read_shape(osh_ctx *cx, const osh_builder *b, osh_entry_shape *w, const cJSON *entry)
 {
     osh_status rc = OSH_OK;
     const cJSON *dims = cJSON_GetObjectItemCaseSensitive(entry, "weight"),
@@ -354,7 +134,7 @@ typedef struct widths { // of a node's values: elements of a token
 } widths;
 
 /* x->out follows from x->in. */
-static osh_status wire_weights(osh_ctx *cx, builder *b, osh_node *node, const cJSON *entry, widths *x,
+static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, const cJSON *entry, widths *x,
                                const osh_entry_shape *shape)
 {
     osh_status rc = OSH_OK;
@@ -363,33 +143,34 @@ static osh_status wire_weights(osh_ctx *cx, builder *b, osh_node *node, const cJ
     int want_ndim[OSH_OP_MAX_IN] = {0};
     const cJSON *leaves = cJSON_GetObjectItemCaseSensitive(entry, "leaves"),
                 *part = cJSON_GetObjectItemCaseSensitive(entry, "part");
-    const char *given = text_of(entry, "tensors"), *module = given ? given : b->g->modules[node->module].name;
+    const char *tied = osh_build_text(entry, "tied");
+    const char *given = osh_build_text(entry, "tensors"), *module = given ? given : b->g->modules[node->module].name;
     OSH_TRY(op->infer(cx, x->out, want, want_ndim, x->in, node->attr));
     if (op->n_weights > 0 &&
         (shape->ndim != want_ndim[0] || memcmp(shape->dims, want[0], (size_t)shape->ndim * sizeof *want[0]) != 0))
         OSH_FAIL(cx, OSH_E_FORMAT, "the weight's dims are not those that op %s wants", op->name);
     for (int k = 0; k < op->n_weights; k++)
         if (want_ndim[k] && part)
-            OSH_TRY(add_part(cx, b, &node->w[k], part, k,
+            OSH_TRY(osh_build_part(cx, b, &node->w[k], part, k,
                              &(osh_weight){.ndim = want_ndim[k], .shape = {want[k][0], want[k][1]}}));
         else if (want_ndim[k])
-            OSH_TRY(add_weight(cx, b, &node->w[k], &(wanted){.module = module, .leaf = leaf_of(leaves, k),
-                                                             .tied = text_of(entry, "tied"), .ndim = want_ndim[k],
-                                                             .shape = want[k]}));
+            OSH_TRY(osh_build_weight(cx, b, &node->w[k],
+                                     &(osh_wanted_weight){.module = module, .leaf = leaf_of(leaves, k), .tied = tied,
+                                                          .ndim = want_ndim[k], .shape = want[k]}));
 done:
     return rc;
 }
 
-static osh_status add_node(osh_ctx *cx, builder *b, int module, const char *op_name,
+static osh_status add_node(osh_ctx *cx, osh_builder *b, int module, const char *op_name,
                            const cJSON *entry)
 {
     osh_status rc = OSH_OK;
     osh_graph *g = b->g;
     widths x = {0};
-    const char *out = text_of(entry, "out");
+    const char *out = osh_build_text(entry, "out");
     int index = g->n_nodes, value = -1;
     osh_entry_shape shape = {0};
-    osh_node *node = grown(cx, g->nodes, index, sizeof *node);
+    osh_node *node = osh_build_grown(cx, g->nodes, index, sizeof *node);
     if (!node) return OSH_E_NOMEM;
     g->nodes = node;
     node += index;
@@ -411,15 +192,15 @@ done:
     return rc;
 }
 
-static osh_status add_entries(osh_ctx *cx, builder *b, const cJSON *entries);
-static osh_status add_entry(osh_ctx *cx, builder *b, const cJSON *entry);
+static osh_status add_entries(osh_ctx *cx, osh_builder *b, const cJSON *entries);
+static osh_status add_entry(osh_ctx *cx, osh_builder *b, const cJSON *entry);
 
 /* Of an entry with "if": the list that config.json chooses; NULL: none. */
-static osh_status choose(osh_ctx *cx, builder *b, const cJSON **entries, const cJSON *entry)
+static osh_status choose(osh_ctx *cx, osh_builder *b, const cJSON **entries, const cJSON *entry)
 {
     double on = 0;
     osh_status rc = osh_scope_num(cx, &on, &b->scope, cJSON_GetObjectItemCaseSensitive(entry, "if"));
-    const char *refused = text_of(entry, "refuse");
+    const char *refused = osh_build_text(entry, "refuse");
     if (rc) return rc;
     if (on != 0 && refused) return osh_fail(cx, OSH_E_UNSUPPORTED, "%s: %s", b->scope.config->path, refused);
     *entries = cJSON_GetObjectItemCaseSensitive(entry, on != 0 ? "nodes" : "else");
@@ -427,7 +208,7 @@ static osh_status choose(osh_ctx *cx, builder *b, const cJSON **entries, const c
 }
 
 /* The first of the entries that is no choice, or of what is chosen before it; NULL: there is none. */
-static osh_status find_first(osh_ctx *cx, builder *b, const cJSON **first, const cJSON *entries)
+static osh_status find_first(osh_ctx *cx, osh_builder *b, const cJSON **first, const cJSON *entries)
 {
     osh_status rc = OSH_OK;
     const cJSON *n, *chosen;
@@ -445,7 +226,7 @@ done:
 
 /* Of an expert, which ends in moe_combine: its first input from here on has only the rows that are routed to it.
  * *whole: what the name of the input stood for. */
-static osh_status add_route(osh_ctx *cx, builder *b, const cJSON *nodes, binding *whole)
+static osh_status add_route(osh_ctx *cx, osh_builder *b, const cJSON *nodes, osh_binding *whole)
 {
     osh_status rc = OSH_OK;
     const cJSON *n, *first = NULL;
@@ -453,7 +234,7 @@ static osh_status add_route(osh_ctx *cx, builder *b, const cJSON *nodes, binding
     char *text = NULL;   // own
     cJSON *entry = NULL; // own
     cJSON_ArrayForEach(n, nodes) {
-        const char *op = text_of(n, "op");
+        const char *op = osh_build_text(n, "op");
         const cJSON *in = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(n, "in"), 2);
         if (op && !strcmp(op, "moe_combine") && cJSON_IsString(in)) route = in->valuestring;
     }
@@ -475,19 +256,19 @@ done:
 }
 
 /* The i-th of a module that is there many times: its name with the number in the place of `hole`, and what is in it. */
-static osh_status add_instance(osh_ctx *cx, builder *b, const cJSON *entry, const char *hole, int64_t i)
+static osh_status add_instance(osh_ctx *cx, osh_builder *b, const cJSON *entry, const char *hole, int64_t i)
 {
     osh_status rc = OSH_OK;
-    const char *pattern = text_of(entry, "name"), *outer_prefix = b->prefix;
-    const char *cls = strcmp(hole, "{i}") ? text_of(entry, "class") : b->g->layer_class;
+    const char *pattern = osh_build_text(entry, "name"), *outer_prefix = b->prefix;
+    const char *cls = strcmp(hole, "{i}") ? osh_build_text(entry, "class") : b->g->layer_class;
     const char *at = pattern ? strstr(pattern, hole) : NULL;
     char *name = NULL, *prefix = NULL, *relative = NULL; // own
     int outer = b->n_bound, module = -1;
-    binding whole = {0};
+    osh_binding whole = {0};
     if (!at || !cls) OSH_FAIL(cx, OSH_E_FORMAT, "%s: what is repeated needs a name with %s, class and nodes",
                               b->scope.tpl->name, hole);
     relative = osh_sprintf(cx, "%.*s%lld%s", (int)(at - pattern), pattern, (long long)i, at + strlen(hole));
-    name = relative ? full_name(cx, b, relative) : NULL;
+    name = relative ? osh_build_full_name(cx, b, relative) : NULL;
     prefix = name ? osh_sprintf(cx, "%s.", name) : NULL;
     if (!prefix) {
         rc = OSH_E_NOMEM;
@@ -509,7 +290,7 @@ done:
     return rc;
 }
 
-static osh_status add_repeated(osh_ctx *cx, builder *b, const cJSON *entry)
+static osh_status add_repeated(osh_ctx *cx, osh_builder *b, const cJSON *entry)
 {
     osh_status rc = OSH_OK;
     int64_t n = 0, outer = b->scope.e;
@@ -523,18 +304,18 @@ done:
     return rc;
 }
 
-static osh_status add_choice(osh_ctx *cx, builder *b, const cJSON *entry)
+static osh_status add_choice(osh_ctx *cx, osh_builder *b, const cJSON *entry)
 {
     const cJSON *entries = NULL;
     osh_status rc = choose(cx, b, &entries, entry);
     return rc ? rc : add_entries(cx, b, entries);
 }
 
-static osh_status add_entry(osh_ctx *cx, builder *b, const cJSON *entry)
+static osh_status add_entry(osh_ctx *cx, osh_builder *b, const cJSON *entry)
 {
     osh_status rc = OSH_OK;
-    const char *name = text_of(entry, "name"), *of = text_of(entry, "of"),
-               *op = text_of(entry, "op"), *cls = text_of(entry, "class");
+    const char *name = osh_build_text(entry, "name"), *of = osh_build_text(entry, "of"),
+               *op = osh_build_text(entry, "op"), *cls = osh_build_text(entry, "class");
     const char *leaf = name ? name : of;
     char *full = NULL; // own
     int module = -1;
@@ -543,7 +324,7 @@ static osh_status add_entry(osh_ctx *cx, builder *b, const cJSON *entry)
     if (cJSON_GetObjectItemCaseSensitive(entry, "repeat")) return add_repeated(cx, b, entry);
     if (!leaf || (name && !cls) || (!name && !op))
         OSH_FAIL(cx, OSH_E_FORMAT, "an entry needs name and class, or of and op");
-    full = full_name(cx, b, leaf);
+    full = osh_build_full_name(cx, b, leaf);
     if (!full) {
         rc = OSH_E_NOMEM;
         goto done;
@@ -568,7 +349,7 @@ done:
     return rc;
 }
 
-static osh_status add_entries(osh_ctx *cx, builder *b, const cJSON *entries)
+static osh_status add_entries(osh_ctx *cx, osh_builder *b, const cJSON *entries)
 {
     osh_status rc = OSH_OK;
     const cJSON *e;
@@ -577,10 +358,11 @@ done:
     return rc;
 }
 
-static osh_status add_layers(osh_ctx *cx, builder *b, const cJSON *layer)
+static osh_status add_layers(osh_ctx *cx, osh_builder *b, const cJSON *layer)
 {
     osh_status rc = OSH_OK;
-    const char *around = text_of(b->scope.tpl->wrap, "class"), *cls = around ? around : text_of(layer, "class");
+    const char *around = osh_build_text(b->scope.tpl->wrap, "class");
+    const char *cls = around ? around : osh_build_text(layer, "class");
     if (!cls)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"layer\" needs name, class, repeat and nodes",
                  b->scope.tpl->name);
@@ -606,7 +388,7 @@ done:
 
 /* ---- the whole ---- */
 
-static osh_status choose_dtype(osh_ctx *cx, builder *b)
+static osh_status choose_dtype(osh_ctx *cx, osh_builder *b)
 {
     osh_dtype dt = b->ck->config->dtype;
     for (int64_t i = 0; i < b->ck->n_tensors && dt == OSH_DTYPE_NONE; i++)
@@ -620,7 +402,7 @@ static osh_status choose_dtype(osh_ctx *cx, builder *b)
     return OSH_OK;
 }
 
-static osh_status read_positions(osh_ctx *cx, builder *b)
+static osh_status read_positions(osh_ctx *cx, osh_builder *b)
 {
     const osh_rope *rope = &b->ck->config->rope;
     double n = 0;
@@ -637,11 +419,11 @@ static osh_status read_positions(osh_ctx *cx, builder *b)
     return OSH_OK;
 }
 
-static osh_status find_head(osh_ctx *cx, builder *b)
+static osh_status find_head(osh_ctx *cx, osh_builder *b)
 {
     osh_graph *g = b->g;
-    const char *given = text_of(b->scope.tpl->json, "head");
-    char *name = given ? wrapped_name(cx, b, given) : NULL; // own
+    const char *given = osh_build_text(b->scope.tpl->json, "head");
+    char *name = given ? osh_build_wrapped_name(cx, b, given) : NULL; // own
     int64_t module = -1;
     if (given && !name) return OSH_E_NOMEM;
     bool found = name && osh_map_get(b->modules, name, strlen(name), &module);
@@ -656,7 +438,7 @@ static osh_status find_head(osh_ctx *cx, builder *b)
 }
 
 /* "logits" of the template: {"divide", "cap"}, expressions; 0: not. */
-static osh_status read_logits(osh_ctx *cx, builder *b)
+static osh_status read_logits(osh_ctx *cx, osh_builder *b)
 {
     osh_status rc = OSH_OK;
     const cJSON *rule = cJSON_GetObjectItemCaseSensitive(b->scope.tpl->json, "logits"),
@@ -671,11 +453,11 @@ done:
     return rc;
 }
 
-static osh_status build(osh_ctx *cx, builder *b)
+static osh_status build(osh_ctx *cx, osh_builder *b)
 {
     osh_status rc = OSH_OK;
     const cJSON *json = b->scope.tpl->json;
-    OSH_TRY(choose_prefixes(cx, b));
+    OSH_TRY(osh_build_prefixes(cx, b));
     OSH_TRY(choose_dtype(cx, b));
     OSH_TRY(read_positions(cx, b));
     OSH_TRY(add_value(cx, b, &b->g->input_ids, "input_ids", 1, -1));
@@ -696,7 +478,8 @@ osh_status osh_graph_from_template(osh_ctx *cx, osh_graph **out, const osh_check
                                    const osh_template *tpl, osh_graph_faults *faults)
 {
     osh_status rc = OSH_OK;
-    builder b = {.ck = ck, .prefix = "", .layer = "", .faults = faults, .scope = {.tpl = tpl, .config = ck->config}};
+    osh_builder b = {.ck = ck, .prefix = "", .layer = "", .faults = faults,
+                     .scope = {.tpl = tpl, .config = ck->config}};
 
     OSH_NEW(cx, b.g, 1);
     OSH_TRY(osh_map_new(cx, &b.modules, 256));

@@ -338,16 +338,12 @@ static osh_status count_fold_open(osh_ctx *cx, void *user, const osh_range *r)
     return OSH_OK;
 }
 
-static osh_status no_solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool k) { return OSH_OK; }
-static osh_status no_reload(osh_ctx *cx, void *user, const osh_range *r, int first, int n) { return OSH_OK; }
-static osh_status no_drop(osh_ctx *cx, void *user, const bool *keep) { return OSH_OK; }
-
 static osh_status count_passes(osh_ctx *cx, osh_cost *cost, int n, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     counter c = {.p = p};
-    osh_visitor v = {.open = count_open, .load = count_load, .pass = count_pass, .solve = no_solve, .reload = no_reload,
-                     .release = count_release, .drop = no_drop, .user = &c, .fold_open = count_fold_open};
+    osh_visitor v = {.open = count_open, .load = count_load, .pass = count_pass, .release = count_release, .user = &c,
+                     .fold_open = count_fold_open};
     OSH_NEW(cx, c.loaded, p->graph->n_weights);
     OSH_NEW(cx, c.open, p->graph->n_values);
     for (int i = 0; i < n; i++) {

@@ -10,41 +10,23 @@
 #include "plan/cache.h"
 #include "plan/dense.h"
 #include "plan/globals.h"
+#include "plan/modules.h"
 #include "plan/only.h"
 #include "plan/pruned.h"
 #include "plan/rotations.h"
 #include "quant/source.h"
 
-typedef struct candidate { // a module that could be quantized
-    char *name;            // own
-    char *loaded;          // own: what transformers calls it; NULL: the same
-    const char *cls;       // static or view of the graph: what loaders make of it
-    int64_t tensor;
-    int module;
-    int scheme;            // global index, -1
-    int pruner;            // index into the recipe's, -1
-    double sparsity;       // for that
-    const char *why;       // static: it stays dense; NULL: it does not, or nothing is known against it yet
-    bool never;            // copied, whatever the targets are
-    bool reached;          // by a target as loaders read it, though it stays dense
-    bool unseen;           // text alone does not reach it: rounded, or dense
-    bool left;             // --only does not name it; where the source has it quantized, scheme is the group it keeps
-    bool by_name;          // the class Linear does not reach it, nor any regex
-} candidate;
-
-typedef struct candidates { candidate *c; int64_t n; } candidates;
-
-static void candidates_deinit(osh_ctx *cx, candidates *cs)
+static void candidates_deinit(osh_ctx *cx, osh_plan_modules *cs)
 {
     for (int64_t i = 0; i < cs->n; i++) osh_free(cx, cs->c[i].name), osh_free(cx, cs->c[i].loaded);
     osh_free(cx, cs->c);
 }
 
 /* A module name [n] with that class, tensor and module. */
-static osh_status add(osh_ctx *cx, candidates *cs, const char *name, size_t n, candidate as)
+static osh_status add(osh_ctx *cx, osh_plan_modules *cs, const char *name, size_t n, osh_plan_module as)
 {
     osh_status rc = OSH_OK;
-    candidate *c = &cs->c[cs->n];
+    osh_plan_module *c = &cs->c[cs->n];
     c->name = osh_sprintf(cx, "%.*s", (int)n, name);
     if (!c->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of %s", name);
     c->cls = as.cls, c->tensor = as.tensor, c->module = as.module, c->scheme = c->pruner = -1;
@@ -52,8 +34,6 @@ static osh_status add(osh_ctx *cx, candidates *cs, const char *name, size_t n, c
 done:
     return rc;
 }
-
-static bool is_embedding(const candidate *c) { return !strcmp(c->cls, "Embedding"); }
 
 /* A 2-D floating `weight`: n becomes the length of its module's name. */
 static bool is_module(const osh_st_entry *e, size_t *n)
@@ -67,7 +47,7 @@ static bool is_module(const osh_st_entry *e, size_t *n)
 
 /* Modules that the architecture's template does not have, MTP heads say, are copied; a loader that knows them must not
  * look for codes there, so they stand in ignore. */
-static osh_status add_unknown(osh_ctx *cx, candidates *cs, const osh_plan *p)
+static osh_status add_unknown(osh_ctx *cx, osh_plan_modules *cs, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     osh_map *known = NULL; // own
@@ -84,8 +64,8 @@ static osh_status add_unknown(osh_ctx *cx, candidates *cs, const osh_plan *p)
         if (p->rotated && osh_q_is_matrix(&p->rotated->transforms, e->name)) continue;
         osh_kind kind = osh_kind_of(&kinds, e->name, n, e->shape[0], e->shape[1], &why);
         if (kind == OSH_KIND_EMBEDDING || kind == OSH_KIND_POSITIONS || kind == OSH_KIND_NORM) continue;
-        OSH_TRY(add(cx, cs, e->name, n, (candidate){.cls = "Linear", .tensor = i, .module = -1}));
-        candidate *c = &cs->c[cs->n - 1];
+        OSH_TRY(add(cx, cs, e->name, n, (osh_plan_module){.cls = "Linear", .tensor = i, .module = -1}));
+        osh_plan_module *c = &cs->c[cs->n - 1];
         c->never = !p->graph->wrapped || kind != OSH_KIND_LINEAR, c->unseen = !c->never;
         c->why = !c->never ? NULL : kind == OSH_KIND_CONV1D ? why : "not in the architecture's template";
     }
@@ -98,7 +78,7 @@ done:
  * stands in ignore. */
 static bool is_router(const char *cls) { return strstr(cls, "Router") != NULL; }
 
-static osh_status from_graph(osh_ctx *cx, candidates *cs, const osh_plan *p)
+static osh_status from_graph(osh_ctx *cx, osh_plan_modules *cs, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->graph;
@@ -109,7 +89,8 @@ static osh_status from_graph(osh_ctx *cx, candidates *cs, const osh_plan *p)
         if (mod->node < 0 || (strcmp(mod->cls, "Linear") && strcmp(mod->cls, "Embedding") && !router)) continue;
         int w = g->nodes[mod->node].w[0];
         OSH_TRY(add(cx, cs, mod->name, strlen(mod->name),
-                    (candidate){.cls = router ? "Linear" : mod->cls, .tensor = g->weights[w].tensor, .module = m}));
+                    (osh_plan_module){.cls = router ? "Linear" : mod->cls, .tensor = g->weights[w].tensor,
+                                      .module = m}));
         cs->c[cs->n - 1].loaded = osh_graph_loaded_name(cx, g, mod->name);
         if (router) cs->c[cs->n - 1].never = true, cs->c[cs->n - 1].why = "a router";
     }
@@ -119,7 +100,7 @@ done:
 }
 
 /* A tied head has no tensor of its own, but loaders make a Linear of it: it is matched, and stands in ignore. */
-static osh_status add_tied_head(osh_ctx *cx, candidates *cs, const osh_plan *p)
+static osh_status add_tied_head(osh_ctx *cx, osh_plan_modules *cs, const osh_plan *p)
 {
     const osh_hf_config *c = p->ck->config;
     const char *arch = c->architecture ? c->architecture : "";
@@ -130,13 +111,13 @@ static osh_status add_tied_head(osh_ctx *cx, candidates *cs, const osh_plan *p)
         const char *name = cs->c[i].name;
         if (osh_ends_with(name, strlen(name), "embed_tokens") || osh_ends_with(name, strlen(name), "wte"))
             return add(cx, cs, "lm_head", strlen("lm_head"),
-                       (candidate){.cls = "Linear", .tensor = cs->c[i].tensor, .module = -1});
+                       (osh_plan_module){.cls = "Linear", .tensor = cs->c[i].tensor, .module = -1});
     }
     return OSH_OK;
 }
 
 /* Without a graph: what names, shapes and biases say (kind.c). */
-static osh_status add_named(osh_ctx *cx, candidates *cs, const osh_kinds *kinds, const osh_st_entry *e, size_t n,
+static osh_status add_named(osh_ctx *cx, osh_plan_modules *cs, const osh_kinds *kinds, const osh_st_entry *e, size_t n,
                             int64_t tensor)
 {
     osh_status rc = OSH_OK;
@@ -145,14 +126,14 @@ static osh_status add_named(osh_ctx *cx, candidates *cs, const osh_kinds *kinds,
     bool table = kind == OSH_KIND_EMBEDDING || kind == OSH_KIND_POSITIONS;
     if (kind == OSH_KIND_NORM) goto done;
     OSH_TRY(add(cx, cs, e->name, n,
-                (candidate){.cls = table ? "Embedding" : "Linear", .tensor = tensor, .module = -1}));
-    candidate *c = &cs->c[cs->n - 1];
+                (osh_plan_module){.cls = table ? "Embedding" : "Linear", .tensor = tensor, .module = -1}));
+    osh_plan_module *c = &cs->c[cs->n - 1];
     c->why = why, c->by_name = kind != OSH_KIND_LINEAR, c->never = kind >= OSH_KIND_POSITIONS;
 done:
     return rc;
 }
 
-static osh_status from_names(osh_ctx *cx, candidates *cs, const osh_plan *p)
+static osh_status from_names(osh_ctx *cx, osh_plan_modules *cs, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
     osh_kinds kinds;
@@ -216,19 +197,19 @@ done:
 }
 
 /* Whether a target means it: its name, or a regex that has the last part of it; of an embedding its class, too. */
-static bool is_named(const osh_modifier *mod, const candidate *c)
+static bool is_named(const osh_modifier *mod, const osh_plan_module *c)
 {
     const char *dot = strrchr(c->name, '.'), *leaf = dot ? dot + 1 : c->name;
     for (size_t s = 0; s < mod->n_schemes; s++)
         for (size_t t = 0; t < mod->schemes[s].targets.n; t++) {
             const char *target = mod->schemes[s].targets.items[t];
-            if (strstr(target, leaf) || (is_embedding(c) && !strcmp(target, c->cls))) return true;
+            if (strstr(target, leaf) || (osh_is_embedding(c) && !strcmp(target, c->cls))) return true;
         }
     return false;
 }
 
 /* Nobody would load codes there, so a target that is exactly its name is a mistake. */
-static osh_status refuse_named(osh_ctx *cx, const osh_modifier *mod, const candidate *c)
+static osh_status refuse_named(osh_ctx *cx, const osh_modifier *mod, const osh_plan_module *c)
 {
     osh_status rc = OSH_OK;
     for (size_t s = 0; s < mod->n_schemes; s++)
@@ -241,7 +222,7 @@ done:
 }
 
 /* A recipe may have either name: *hit >= 0: ignored. */
-static osh_status match_loaded(osh_ctx *cx, int *scheme, int64_t *hit, osh_modifier *mod, const candidate *c)
+static osh_status match_loaded(osh_ctx *cx, int *scheme, int64_t *hit, osh_modifier *mod, const osh_plan_module *c)
 {
     osh_status rc = OSH_OK;
     if (mod->ignored) OSH_TRY(osh_matcher_find(cx, hit, mod->ignored, c->loaded, c->cls));
@@ -251,7 +232,7 @@ done:
     return rc;
 }
 
-static osh_status match_one(osh_ctx *cx, osh_plan *p, candidate *c, const int *first_of, int *modifier)
+static osh_status match_one(osh_ctx *cx, osh_plan *p, osh_plan_module *c, const int *first_of, int *modifier)
 {
     osh_status rc = OSH_OK;
     bool ignored = false;
@@ -269,7 +250,7 @@ static osh_status match_one(osh_ctx *cx, osh_plan *p, candidate *c, const int *f
             c->reached |= hit >= 0;
             continue;
         }
-        OSH_TRY(osh_modifier_match(cx, &s, mod, c->name, c->by_name && !is_embedding(c) ? NULL : c->cls));
+        OSH_TRY(osh_modifier_match(cx, &s, mod, c->name, c->by_name && !osh_is_embedding(c) ? NULL : c->cls));
         if (s < 0 && mod->ignored) OSH_TRY(osh_matcher_find(cx, &hit, mod->ignored, c->name, c->cls));
         if (hit < 0 && c->loaded) OSH_TRY(match_loaded(cx, &s, &hit, mod, c));
         ignored |= hit >= 0;
@@ -286,12 +267,12 @@ static osh_status match_one(osh_ctx *cx, osh_plan *p, candidate *c, const int *f
     }
     bool head = p->spared && !strcmp(c->name, p->spared);
     if (ignored) c->why = head ? "the output head: want it among --targets to quantize it" : "ignored by the recipe";
-    else if (!c->why) c->why = is_embedding(c) ? "an embedding" : "no target of the recipe";
+    else if (!c->why) c->why = osh_is_embedding(c) ? "an embedding" : "no target of the recipe";
 done:
     return rc;
 }
 
-static osh_status make_linear(osh_ctx *cx, osh_plan *p, const candidate *c, int modifier)
+static osh_status make_linear(osh_ctx *cx, osh_plan *p, const osh_plan_module *c, int modifier)
 {
     osh_status rc = OSH_OK;
     osh_linear *l = &p->linears[p->n_linears];
@@ -344,186 +325,8 @@ done:
     return rc;
 }
 
-/* "model.layers.3.mlp.experts.gate_up_proj" to "re:.*\.mlp\.experts\..*" */
-static osh_status experts_pattern(osh_ctx *cx, osh_buf *b, const char *name)
-{
-    osh_status rc = OSH_OK;
-    size_t n = strlen(name);
-    if (osh_ends_with(name, n, ".weight")) n -= strlen(".weight");
-    while (n > 0 && name[--n] != '.') continue; // the last part goes
-    size_t at = n;
-    while (at > 0 && (name[at - 1] < '0' || name[at - 1] > '9')) at--; // behind the number of the block
-    osh_buf_clear(b);
-    OSH_TRY(osh_buf_printf(cx, b, "re:.*"));
-    for (; at < n; at++) OSH_TRY(osh_buf_printf(cx, b, name[at] == '.' ? "\\%c" : "%c", name[at]));
-    OSH_TRY(osh_buf_printf(cx, b, osh_ends_with(name, n, ".experts") ? "\\..*" : "\\.experts\\..*"));
-done:
-    return rc;
-}
-
-static osh_status ignore_once(osh_ctx *cx, osh_plan *p, const char *text)
-{
-    for (size_t k = 0; k < p->ignore.n; k++)
-        if (!strcmp(p->ignore.items[k], text)) return OSH_OK;
-    if (!(p->ignore.items[p->ignore.n] = osh_strdup(cx, text)))
-        return osh_fail(cx, OSH_E_NOMEM, "no memory for the ignore list");
-    p->ignore.n++;
-    return OSH_OK;
-}
-
-/* Whether a module with codes has these n bytes in its name. */
-static bool has_codes_inside(const candidates *cs, const char *text, size_t n)
-{
-    for (int64_t i = 0; i < cs->n; i++)
-        for (const char *s = cs->c[i].name; cs->c[i].scheme >= 0 && strlen(s) >= n; s++)
-            if (!memcmp(s, text, n)) return true;
-    return false;
-}
-
-/* Heads, towers and what else is outside the blocks: transformers may know them by other names than the file. Of a
- * tower with codes each module that has none. */
-static osh_status ignore_renamed(osh_ctx *cx, osh_plan *p, const candidates *cs)
-{
-    osh_status rc = OSH_OK;
-    const char *last = ""; // n_last bytes: looked at before, as towers have many modules
-    size_t n_last = 0;
-    bool partly = false;   // some of what has it in its name has codes
-    osh_buf b;
-    osh_buf_init(&b, 0);
-    for (int64_t i = 0; (!p->graph || p->graph->wrapped) && i < cs->n; i++) {
-        size_t n = 0;
-        const char *text = osh_kind_lasting_name(cs->c[i].name, &n), *block = strstr(cs->c[i].name, "layers.");
-        if (cs->c[i].scheme >= 0 || is_embedding(&cs->c[i]) || !strcmp(cs->c[i].name, "lm_head")) continue;
-        if (!text && !(p->graph && block)) continue;
-        if (text && (n != n_last || strncmp(text, last, n)))
-            last = text, n_last = n, partly = has_codes_inside(cs, text, n);
-        osh_buf_clear(&b);
-        if (text && !partly) OSH_TRY(osh_buf_printf(cx, &b, "re:.*%.*s.*", (int)n, text));
-        else if (text) OSH_TRY(osh_buf_printf(cx, &b, "re:.*%s$", strstr(cs->c[i].name, text) ? text : cs->c[i].name));
-        else OSH_TRY(osh_buf_printf(cx, &b, "re:.*language_model.*%s$", block)); // a tower has layers, too
-        OSH_TRY(ignore_once(cx, p, b.data));
-    }
-done:
-    osh_buf_deinit(cx, &b);
-    return rc;
-}
-
-/* Experts in one tensor stay dense, and vLLM makes a layer of them that the class Linear reaches. */
-static osh_status ignore_experts(osh_ctx *cx, osh_plan *p)
-{
-    osh_status rc = OSH_OK;
-    osh_buf b;
-    osh_buf_init(&b, 0);
-    for (int64_t i = 0; i < p->ck->n_tensors; i++) {
-        const osh_st_entry *e = p->ck->tensors[i].e;
-        bool experts = e->ndim == 3 && e->shape[0] > 1 && e->shape[1] > 1 && e->shape[2] > 1;
-        if (!experts || !osh_in_decoder_block(e->name) || strstr(e->name, "conv")) continue;
-        OSH_TRY(experts_pattern(cx, &b, e->name));
-        OSH_TRY(ignore_once(cx, p, b.data));
-    }
-done:
-    osh_buf_deinit(cx, &b);
-    return rc;
-}
-
-/* The reference's generated ignore: every module of a class that is quantized somewhere, and is not
- * quantized itself. */
-static osh_status make_ignore(osh_ctx *cx, osh_plan *p, const candidates *cs)
-{
-    osh_status rc = OSH_OK;
-    bool linear = false, embedding = false;
-    for (int64_t i = 0; i < cs->n; i++) {
-        if (cs->c[i].scheme < 0) continue;
-        if (is_embedding(&cs->c[i])) embedding = true;
-        else linear = true;
-    }
-    OSH_NEW(cx, p->ignore.items, 2 * cs->n + p->ck->n_tensors); // and regexes
-    for (int64_t i = 0; i < cs->n; i++) {
-        const candidate *c = &cs->c[i];
-        if (c->scheme >= 0 || !(c->reached || (is_embedding(c) ? embedding : linear))) continue;
-        if (!(p->ignore.items[p->ignore.n] = osh_strdup(cx, cs->c[i].name)))
-            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the ignore list");
-        p->ignore.n++;
-    }
-    if (linear) OSH_TRY(ignore_experts(cx, p));
-    if (linear) OSH_TRY(ignore_renamed(cx, p, cs));
-done:
-    return rc;
-}
-
-/* Formats into the groups (a group whose modules infer different ones cannot be), the top-level format, the JSON. */
-static osh_status make_config(osh_ctx *cx, osh_plan *p)
-{
-    osh_status rc = OSH_OK;
-    const char *top = NULL;
-    bool stacked = false;
-    const osh_q_args *cache = p->cache.present ? &p->cache : p->only ? osh_source_cache(p->source) : NULL;
-    for (size_t i = 0; i < p->n_kept_schemes; i++)
-        top = !top || !strcmp(top, p->schemes[i].format) ? p->schemes[i].format : "mixed-precision";
-    for (int i = 0; i < p->n_linears; i++) {
-        const osh_linear *l = &p->linears[i];
-        if (l->scheme_index < 0) continue;
-        snprintf(p->schemes[l->scheme_index].format, sizeof p->schemes[0].format, "%s", l->format->name);
-        if (!top) top = l->format->name;
-        else if (strcmp(top, l->format->name)) top = "mixed-precision";
-    }
-    for (size_t i = 0; i < p->n_schemes; i++)
-        if (osh_q_of_attention(&p->schemes[i])) snprintf(p->schemes[i].format, sizeof p->schemes[i].format, "dense");
-    if (!(p->format = osh_strdup(cx, top ? top : "dense"))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the format");
-    if (!p->n_schemes && p->ck->n_parts) OSH_TRY(osh_graph_is_stacked(cx, &stacked, p->ck, p->opt->models_dir));
-    if (stacked)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s has its experts in one tensor, and transformers takes those of a quantized "
-                 "model alone apart: want a recipe that quantizes", p->ck->dir);
-    bool any = p->n_schemes || p->cache.present; // else pruned alone: a dense model's config
-    const osh_q_beside beside = {cache, p->rotated ? &p->rotated->transforms : NULL};
-    if (!any && p->rotated && p->rotated->transforms.n) {
-        rc = osh_q_transforms_print(cx, &p->quantization_json, &p->rotated->transforms);
-        goto done;
-    }
-    if (!any && !(p->quantization_json = osh_strdup(cx, ""))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a config");
-    if (!any) goto done;
-    osh_q_groups groups = osh_q_groups_of(p->schemes, p->n_schemes, &p->ignore);
-    OSH_TRY(osh_q_config_print_with(cx, &p->quantization_json, &groups, p->format, &beside));
-done:
-    return rc;
-}
-
-/* Beside groups of the source. */
-static osh_status name_groups(osh_ctx *cx, osh_plan *p, const candidates *cs)
-{
-    osh_status rc = OSH_OK;
-    const char **names = NULL; // own; items are views
-    int *which = NULL;         // own
-    OSH_NEW(cx, names, cs->n);
-    OSH_NEW(cx, which, cs->n);
-    for (int64_t i = 0; i < cs->n; i++) names[i] = cs->c[i].name, which[i] = cs->c[i].scheme;
-    OSH_TRY(osh_only_name(cx, p, names, which, cs->n));
-done:
-    osh_free(cx, names);
-    osh_free(cx, which);
-    return rc;
-}
-
-static osh_status check_vllm(osh_ctx *cx, osh_plan *p, const candidates *cs)
-{
-    osh_status rc = OSH_OK;
-    const char **names = NULL, **classes = NULL; // own; items are views
-    int *which = NULL;                           // own
-    OSH_NEW(cx, names, cs->n);
-    OSH_NEW(cx, classes, cs->n);
-    OSH_NEW(cx, which, cs->n);
-    for (int64_t i = 0; i < cs->n; i++) names[i] = cs->c[i].name, classes[i] = cs->c[i].cls, which[i] = cs->c[i].scheme;
-    osh_q_groups groups = osh_q_groups_of(p->schemes, p->n_schemes, &p->ignore);
-    OSH_TRY(osh_q_vllm_check(cx, &groups, &(osh_q_modules){names, classes, which, (size_t)cs->n}));
-done:
-    osh_free(cx, names);
-    osh_free(cx, classes);
-    osh_free(cx, which);
-    return rc;
-}
-
 /* A group that reached no module is not written, as in the reference. */
-static void drop_unused_schemes(osh_ctx *cx, osh_plan *p, candidates *cs)
+static void drop_unused_schemes(osh_ctx *cx, osh_plan *p, osh_plan_modules *cs)
 {
     size_t kept = 0, kept_source = p->n_kept_schemes;
     for (size_t i = 0; i < p->n_schemes; i++) {
@@ -547,7 +350,7 @@ static void drop_unused_schemes(osh_ctx *cx, osh_plan *p, candidates *cs)
 }
 
 /* Counts what an ignore list matches among all modules, targets or not: "lm_head" is right in a recipe for the MLPs. */
-static osh_status match_ignored(osh_ctx *cx, const osh_plan *p, const osh_modifier *mod, const candidates *cs)
+static osh_status match_ignored(osh_ctx *cx, const osh_plan *p, const osh_modifier *mod, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
     int64_t unused;
@@ -562,7 +365,7 @@ done:
 }
 
 /* The module or class that a mistaken name is nearest to. The last parts of a name: a regex, as they are none. */
-static const char *near_module(osh_near *near, char room[240], const char *text, const candidates *cs)
+static const char *near_module(osh_near *near, char room[240], const char *text, const osh_plan_modules *cs)
 {
     size_t n = strlen(text);
     osh_near_init(near, text);
@@ -579,7 +382,7 @@ static const char *near_module(osh_near *near, char room[240], const char *text,
     return osh_near_hint(near, "");
 }
 
-static osh_status warn_unmatched(osh_ctx *cx, const osh_plan *p, const candidates *cs)
+static osh_status warn_unmatched(osh_ctx *cx, const osh_plan *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
     osh_near near;
@@ -639,11 +442,11 @@ done:
 }
 
 /* What --only leaves: a module with codes keeps them. */
-static osh_status match_only(osh_ctx *cx, const osh_plan *p, candidates *cs)
+static osh_status match_only(osh_ctx *cx, const osh_plan *p, osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
     for (int64_t i = 0; i < cs->n; i++) {
-        candidate *c = &cs->c[i];
+        osh_plan_module *c = &cs->c[i];
         bool takes;
         OSH_TRY(osh_only_takes(cx, &takes, p, c->name));
         c->left = !takes;
@@ -656,11 +459,11 @@ done:
 }
 
 /* Codes that --only names are gone: what the recipe leaves there would be neither copied nor quantized. */
-static osh_status refuse_left(osh_ctx *cx, const osh_plan *p, const candidates *cs)
+static osh_status refuse_left(osh_ctx *cx, const osh_plan *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
     for (int64_t i = 0; p->only && i < cs->n; i++) {
-        const candidate *c = &cs->c[i];
+        const osh_plan_module *c = &cs->c[i];
         if (c->left || c->scheme >= 0 || p->ck->tensors[c->tensor].shard >= 0) continue;
         OSH_FAIL(cx, OSH_E_USAGE, "--only names %s, which the source has quantized and the recipe leaves dense: want "
                  "it out of --only, where its codes stay, or among the targets", c->name);
@@ -669,15 +472,15 @@ done:
     return rc;
 }
 
-static osh_status match_pruners(osh_ctx *cx, osh_plan *p, candidates *cs)
+static osh_status match_pruners(osh_ctx *cx, osh_plan *p, osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
     osh_prunable *of = NULL; // own
     OSH_NEW(cx, of, cs->n);
     for (int64_t i = 0; i < cs->n; i++) {
-        const candidate *c = &cs->c[i];
+        const osh_plan_module *c = &cs->c[i];
         of[i] = (osh_prunable){.name = c->name, .cls = c->by_name ? NULL : c->cls,
-                               .never = c->never || c->left || is_embedding(c)};
+                               .never = c->never || c->left || osh_is_embedding(c)};
     }
     OSH_TRY(osh_plan_prune(cx, p, of, cs->n));
     for (int64_t i = 0; i < cs->n; i++) cs->c[i].pruner = of[i].modifier, cs->c[i].sparsity = of[i].sparsity;
@@ -686,7 +489,7 @@ done:
     return rc;
 }
 
-static osh_status match_all(osh_ctx *cx, osh_plan *p, candidates *cs)
+static osh_status match_all(osh_ctx *cx, osh_plan *p, osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
     int *first_of = NULL; // own
@@ -715,7 +518,7 @@ done:
     return rc;
 }
 
-static osh_status list_dense(osh_ctx *cx, osh_plan *p, const candidates *cs)
+static osh_status list_dense(osh_ctx *cx, osh_plan *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
     const char **why = NULL; // own
@@ -748,18 +551,18 @@ static bool changes_model_alone(const osh_plan *p)
 osh_status osh_plan_match(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    candidates cs = {0}; // own
+    osh_plan_modules cs = {0}; // own
     OSH_TRY(p->graph ? from_graph(cx, &cs, p) : from_names(cx, &cs, p));
     OSH_TRY(match_all(cx, p, &cs));
     OSH_TRY(list_dense(cx, p, &cs));
     if (!p->n_linears && !changes_model_alone(p)) OSH_TRY(refuse_nothing(cx, p));
     OSH_TRY(osh_plan_cache(cx, p));
     drop_unused_schemes(cx, p, &cs);
-    OSH_TRY(name_groups(cx, p, &cs));
+    OSH_TRY(osh_match_names(cx, p, &cs));
     OSH_TRY(osh_plan_joint(cx, p));
-    OSH_TRY(make_ignore(cx, p, &cs));
-    OSH_TRY(make_config(cx, p));
-    if (p->n_schemes) OSH_TRY(check_vllm(cx, p, &cs));
+    OSH_TRY(osh_match_ignore(cx, p, &cs));
+    OSH_TRY(osh_match_config(cx, p));
+    if (p->n_schemes) OSH_TRY(osh_match_vllm(cx, p, &cs));
 done:
     candidates_deinit(cx, &cs);
     return rc;

@@ -2,6 +2,7 @@
 #include "plan/visit.h"
 #include "graph/routed.h"
 #include "plan/blocks.h"
+#include "graph/picked.h"
 #include "plan/folds.h"
 #include "plan/looks.h"
 #include "plan/lookup.h"
@@ -274,8 +275,8 @@ static osh_status walk_look(osh_ctx *cx, walk *w, int first, int n)
     }
     osh_step s = make_step(w, first, n, w->look);
     s.first_look = true;
-    OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
-    OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+    if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
+    if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
 done:
     return rc;
 }
@@ -287,7 +288,7 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
     bool last = next == w->r.first + w->r.n_nodes, outputs = last && (w->r.merged || w->carries);
     bool again = (w->r.propagate && !w->r.merged) || w->r.block, over = last && !again; // values that came in are read
     if (v->solved && v->solved(v->user, &w->r, w->stats) && !outputs) goto done;
-    OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
+    if (v->open) OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
     OSH_TRY(walk_look(cx, w, w->r.first, w->r.n_nodes));
     clear(w, w->want);
     add_observed(w, w->want, w->stats);
@@ -300,9 +301,10 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
         w->out[x] = outputs && after && runs(w, w->g->values[x].producer) && (w->r.merged || is_original(w, x));
         w->consume[x] = (is_original(w, x) ? last : over) && w->in[x] && !after;
     }
-    OSH_TRY(v->load(cx, v->user, &w->r, &s, w->stats));
-    OSH_TRY(v->pass(cx, v->user, &w->r, &s));
-    OSH_TRY(v->solve(cx, v->user, &w->r, w->stats, !last)); // later rounds run through the weights as they were
+    if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, w->stats));
+    if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+    // later rounds run through the weights as they were
+    if (v->solve) OSH_TRY(v->solve(cx, v->user, &w->r, w->stats, !last));
 done:
     return rc;
 }
@@ -321,8 +323,8 @@ static osh_status walk_original(osh_ctx *cx, walk *w)
         w->out[x] = after && runs(w, w->g->values[x].producer);
         w->consume[x] = w->in[x] && !after && is_original(w, x);
     }
-    OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
-    OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+    if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
+    if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
 done:
     return rc;
 }
@@ -343,9 +345,9 @@ static osh_status walk_propagate(osh_ctx *cx, walk *w)
         w->out[x] = after && runs(w, w->g->values[x].producer);
         w->consume[x] = w->in[x] && !after;
     }
-    OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
-    if (!w->plain) OSH_TRY(v->reload(cx, v->user, &w->r, w->r.first, w->r.n_nodes));
-    OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+    if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
+    if (!w->plain && v->reload) OSH_TRY(v->reload(cx, v->user, &w->r, w->r.first, w->r.n_nodes));
+    if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
 done:
     return rc;
 }
@@ -359,7 +361,7 @@ static osh_status walk_whole(osh_ctx *cx, walk *w, int64_t round_bytes)
     }
     if (!w->r.observe && w->carries) OSH_TRY(walk_original(cx, w));
     if (w->r.propagate && !w->r.merged) OSH_TRY(walk_propagate(cx, w));
-    OSH_TRY(w->v->release(cx, w->v->user, w->r.first, w->r.n_nodes));
+    if (w->v->release) OSH_TRY(w->v->release(cx, w->v->user, w->r.first, w->r.n_nodes));
 done:
     return rc;
 }
@@ -430,12 +432,12 @@ static osh_status solve_segment(osh_ctx *cx, walk *w, int first, int end)
     const osh_visitor *v = w->v;
     if (!segment_stats(w, first, end)) goto done;
     if (v->solved && v->solved(v->user, &w->r, w->stats)) goto done;
-    OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
+    if (v->open) OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
     OSH_TRY(walk_look(cx, w, first, 0));
     osh_step s = make_step(w, first, 0, w->stats); // no node: the statistics of what comes in
-    OSH_TRY(v->pass(cx, v->user, &w->r, &s));
-    OSH_TRY(v->load(cx, v->user, &w->r, &s, w->stats));
-    OSH_TRY(v->solve(cx, v->user, &w->r, w->stats, true));
+    if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+    if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, w->stats));
+    if (v->solve) OSH_TRY(v->solve(cx, v->user, &w->r, w->stats, true));
 done:
     return rc;
 }
@@ -456,9 +458,9 @@ static osh_status run_segment(osh_ctx *cx, walk *w, int first, int end, bool fir
         w->out[x] = w->keep[x] && producer >= first && producer < end && runs(w, producer);
         w->consume[x] = w->in[x] && !w->keep[x];
     }
-    OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
-    if (!first_way && !w->plain) OSH_TRY(v->reload(cx, v->user, &w->r, first, end - first));
-    OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+    if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
+    if (!first_way && !w->plain && v->reload) OSH_TRY(v->reload(cx, v->user, &w->r, first, end - first));
+    if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
 done:
     return rc;
 }
@@ -482,8 +484,8 @@ static osh_status walk_way(osh_ctx *cx, walk *w, bool first_way)
         end = segment_end(w, first);
         if (observing) OSH_TRY(solve_segment(cx, w, first, end));
         OSH_TRY(run_segment(cx, w, first, end, first_way));
-        OSH_TRY(w->v->release(cx, w->v->user, first, end - first));
-        OSH_TRY(w->v->drop(cx, w->v->user, w->keep));
+        if (w->v->release) OSH_TRY(w->v->release(cx, w->v->user, first, end - first));
+        if (w->v->drop) OSH_TRY(w->v->drop(cx, w->v->user, w->keep));
     }
 done:
     return rc;
@@ -515,11 +517,11 @@ static osh_status fold_segment(osh_ctx *cx, walk *w, int first, int end)
             w->out[x] = w->keep[x] && producer >= first && producer < end && runs(w, producer);
             w->consume[x] = w->in[x] && !w->keep[x];
         }
-        OSH_TRY(w->v->load(cx, w->v->user, &w->r, &s, NULL));
-        OSH_TRY(w->v->pass(cx, w->v->user, &w->r, &s));
+        if (w->v->load) OSH_TRY(w->v->load(cx, w->v->user, &w->r, &s, NULL));
+        if (w->v->pass) OSH_TRY(w->v->pass(cx, w->v->user, &w->r, &s));
     }
-    OSH_TRY(w->v->release(cx, w->v->user, first, end - first));
-    OSH_TRY(w->v->drop(cx, w->v->user, w->keep));
+    if (w->v->release) OSH_TRY(w->v->release(cx, w->v->user, first, end - first));
+    if (w->v->drop) OSH_TRY(w->v->drop(cx, w->v->user, w->keep));
 done:
     return rc;
 }
@@ -540,12 +542,25 @@ static osh_status walk_fold(osh_ctx *cx, walk *w, bool segments)
     if (!segments) {
         osh_step s = make_step(w, w->r.first, w->r.n_nodes, NULL);
         s.fold = true;
-        OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
-        OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+        if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
+        if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
     }
     if (v->fold) OSH_TRY(v->fold(cx, v->user, &w->r));
 done:
     return rc;
+}
+
+void osh_step_wants(bool *want, const osh_plan *p, const osh_range *r, const osh_step *s, const bool *values)
+{
+    const osh_graph *g = p->graph;
+    for (int i = s->first; i < s->first + s->n; i++)
+        for (int k = 0; s->run[i - s->first] && k < g->nodes[i].op->n_weights; k++)
+            if (g->nodes[i].w[k] >= 0 && !osh_is_picked(g, &g->nodes[i], k)) want[g->nodes[i].w[k]] = true;
+    for (int i = r->l0; values && i < r->l1; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (l->wants && values[l->input]) want[l->weight] = true;
+    }
+    osh_fold_wants(want, p, r, s);
 }
 
 osh_status osh_visit_walk(osh_ctx *cx, const osh_plan *p, int index, const osh_visitor *v)

@@ -50,10 +50,14 @@ struct osh_step { // all by graph value or, from first on, by node
     const bool *routed;  // nodes that run on the rows alone that go to their expert (graph/routed.h); NULL: none
 };
 
-typedef struct osh_visitor {
+/* Adds the weights that a step loads, want [weights]: of nodes that run, and of the Linears that read one of values
+ * (NULL: none) and are to be solved. */
+void osh_step_wants(bool *want, const osh_plan *p, const osh_range *r, const osh_step *s, const bool *values);
+
+typedef struct osh_visitor { // a member may be NULL: nothing is done there
     /* Opens the statistics of these input values. */
     osh_status (*open)(osh_ctx *cx, void *user, const osh_range *r, const bool *values);
-    /* Weights of nodes that run, and of the Linears that read one of values (NULL: none) and are to be solved. */
+    /* Weights as osh_step_wants has them. */
     osh_status (*load)(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s, const bool *values);
     osh_status (*pass)(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s);
     /* Solves what the open statistics are for, and closes them. keep: the weights in memory stay as they are. */

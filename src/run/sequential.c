@@ -8,7 +8,6 @@
  * as one subgraph: everything loaded, every statistic at once, nothing propagated. */
 #include <string.h>
 
-#include "base/rng.h"
 #include "graph/picked.h"
 #include "output/stream.h"
 #include "plan/layout.h"
@@ -18,6 +17,7 @@
 #include "run/folds.h"
 #include "run/prefetch.h"
 #include "run/run.h"
+#include "run/made_up.h"
 #include "store/activations.h"
 #include "store/scratch.h"
 
@@ -131,19 +131,6 @@ static osh_status open(osh_ctx *cx, void *user, const osh_range *r, const bool *
 
 /* ---- weights ---- */
 
-static void want_weights(bool *want, const osh_plan *p, const osh_range *r, const osh_step *s, const bool *values)
-{
-    const osh_graph *g = p->graph;
-    for (int i = s->first; i < s->first + s->n; i++)
-        for (int k = 0; s->run[i - s->first] && k < g->nodes[i].op->n_weights; k++)
-            if (g->nodes[i].w[k] >= 0 && !osh_is_picked(g, &g->nodes[i], k)) want[g->nodes[i].w[k]] = true;
-    for (int i = r->l0; values && i < r->l1; i++) {
-        const osh_linear *l = &p->linears[i];
-        if (l->wants && values[l->input]) want[l->weight] = true;
-    }
-    osh_fold_wants(want, p, r, s);
-}
-
 typedef struct look { // at the first load of a visit
     const engine *e;
     bool *want, seen;
@@ -153,16 +140,11 @@ static osh_status look_load(osh_ctx *cx, void *user, const osh_range *r, const o
 {
     look *l = user;
     (void)cx;
-    if (!l->seen) want_weights(l->want, l->e->p, r, s, values);
+    if (!l->seen) osh_step_wants(l->want, l->e->p, r, s, values);
     l->seen = true;
     return OSH_OK;
 }
-static osh_status look_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values) { return OSH_OK; }
-static osh_status look_pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s) { return OSH_OK; }
-static osh_status look_solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool k) { return OSH_OK; }
-static osh_status look_reload(osh_ctx *cx, void *user, const osh_range *r, int first, int n) { return OSH_OK; }
-static osh_status look_release(osh_ctx *cx, void *user, int first, int n) { return OSH_OK; }
-static osh_status look_drop(osh_ctx *cx, void *user, const bool *keep) { return OSH_OK; }
+
 static bool look_solved(const void *user, const osh_range *r, const bool *values)
 {
     return solved(((const look *)user)->e, r, values);
@@ -177,9 +159,7 @@ static osh_status read_ahead(osh_ctx *cx, engine *e)
 {
     osh_status rc = OSH_OK;
     look l = {.e = e, .want = e->next};
-    osh_visitor v = {.open = look_open, .load = look_load, .pass = look_pass, .solve = look_solve,
-                     .reload = look_reload, .release = look_release, .drop = look_drop, .solved = look_solved,
-                     .folded = look_folded, .user = &l};
+    osh_visitor v = {.load = look_load, .solved = look_solved, .folded = look_folded, .user = &l};
     bool any = false;
     memset(e->next, 0, (size_t)e->p->graph->n_weights * sizeof *e->next);
     OSH_TRY(osh_visit_walk(cx, e->p, e->index + 1, &v));
@@ -273,7 +253,7 @@ static osh_status load(osh_ctx *cx, void *user, const osh_range *r, const osh_st
         osh_prefetch_free(cx, e->prefetch), e->prefetch = NULL;
     }
     memset(e->next, 0, (size_t)e->w->n * sizeof *e->next);
-    want_weights(e->next, e->p, r, s, values);
+    osh_step_wants(e->next, e->p, r, s, values);
     for (int i = 0; i < e->w->n; i++) {
         OSH_TRY(osh_check_interrupt(cx));
         if (e->next[i]) OSH_TRY(load_one(cx, e, i, way_of(s)));
@@ -591,44 +571,6 @@ done:
 
 /* ---- one visit alone ---- */
 
-/* Rows of samples [first, first + n): any values of the right shape, since memory does not depend on them. */
-static osh_status make_up_rows(osh_ctx *cx, engine *e, int value, int64_t first, int64_t n)
-{
-    osh_status rc = OSH_OK;
-    const osh_plan *p = e->p;
-    int64_t width = p->graph->values[value].width, rows = p->data.offsets[first + n] - p->data.offsets[first];
-    osh_tensor *t = NULL; // own
-    float *row = NULL;    // own
-    OSH_TRY(osh_tensor_new(cx, &t, p->graph->dtype, 2, (int64_t[]){rows, width}));
-    OSH_NEW(cx, row, width);
-    for (int64_t k = 0; k < rows; k++) {
-        uint64_t at = (uint64_t)(p->data.offsets[first] + k);
-        for (int64_t i = 0; i < width; i++) row[i] = osh_rng_sym((uint64_t)value, at, (uint64_t)i);
-        osh_from_f32((char *)t->data + (size_t)(k * width) * osh_dtype_bytes(t->dtype), t->dtype, row, width);
-    }
-    OSH_TRY(osh_acts_put(cx, e->acts, value, first, n, &t));
-done:
-    osh_free(cx, row);
-    osh_tensor_free(cx, t);
-    return rc;
-}
-
-/* What rests when the visit begins: the values that it reads, and those that only wait for a later one. */
-static osh_status make_up(osh_ctx *cx, engine *e, const osh_range *r)
-{
-    osh_status rc = OSH_OK;
-    const osh_graph *g = e->p->graph;
-    const int64_t *at = e->p->batch_at;
-    osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p));
-    for (int v = 0; v < g->n_values; v++) {
-        if (v == g->input_ids || g->values[v].producer >= r->first || g->values[v].last_use < r->first) continue;
-        for (int64_t b = 0; b < e->p->n_batches; b++) OSH_TRY(make_up_rows(cx, e, v, at[b], at[b + 1] - at[b]));
-    }
-done:
-    osh_mem_use(cx, old);
-    return rc;
-}
-
 osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index)
 {
     osh_status rc = OSH_OK;
@@ -639,7 +581,7 @@ osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index)
     osh_run_no_error(r);
     osh_run_entered(cx, r, range.name);
     OSH_TRY(begin(cx, &e));
-    OSH_TRY(make_up(cx, &e, &range));
+    OSH_TRY(osh_made_up(cx, e.acts, r->plan, &range));
     OSH_TRY(osh_visit_walk(cx, r->plan, index, &v));
     OSH_TRY(osh_emit_wait(cx, r->emitter));
     osh_run_finished(cx, r, range.name);

@@ -118,11 +118,6 @@ static osh_status add_pass(osh_ctx *cx, void *user, const osh_range *r, const os
     x->sum[s->again] += share, x->n++;
     return OSH_OK;
 }
-static osh_status no_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s, const bool *v) { return 0; }
-static osh_status no_solve(osh_ctx *cx, void *user, const osh_range *r, const bool *v, bool keep) { return 0; }
-static osh_status no_reload(osh_ctx *cx, void *user, const osh_range *r, int first, int n) { return 0; }
-static osh_status no_release(osh_ctx *cx, void *user, int first, int n) { return 0; }
-static osh_status no_drop(osh_ctx *cx, void *user, const bool *keep) { return 0; }
 
 /* Whatever the way through a subgraph, the shares of its passes are the whole but for the reading of weights. */
 static void shares_of_passes(void **state)
@@ -141,7 +136,7 @@ static void shares_of_passes(void **state)
         }
         assert_ok(cx, osh_cost_new(cx, &c, &n, p));
         shares x = {.cx = cx, .p = p, .c = c, .index = 2};
-        osh_visitor v = {add_open, no_load, add_pass, no_solve, no_reload, no_release, no_drop, NULL, &x};
+        osh_visitor v = {.open = add_open, .pass = add_pass, .user = &x};
         assert_ok(cx, osh_visit_walk(cx, p, 2, &v));
         if (x.sum[0] < 0.8 || x.sum[0] > 1.001 || x.sum[1] < 0.8 || x.sum[1] > 1.001)
             fail_msg("way %d: observe %.3f, propagate %.3f", way, x.sum[0], x.sum[1]);

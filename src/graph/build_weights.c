@@ -1,0 +1,128 @@
+/* build_weights.c - the weights of a graph's nodes: tensors of the checkpoint, or parts of them (parts.c). */
+#include "graph/build.h"
+
+#include <string.h>
+
+/* A Linear of a compressed-tensors checkpoint: its numbers stand in other tensors, or in weight
+ * under another dtype. */
+static bool is_compressed(osh_ctx *cx, const osh_builder *b, const char *module,
+                          const osh_ckpt_tensor *t)
+{
+    if (!b->ck->config->quantization_config) return false;
+    if (t) return t->e->dtype == OSH_I8 || t->e->dtype == OSH_FP8 || t->e->dtype == OSH_U8;
+    char *name = osh_sprintf(cx, "%s.weight_packed", module);
+    bool yes = name && osh_checkpoint_find(b->ck, name);
+    osh_free(cx, name);
+    return yes;
+}
+
+static bool
+ties(const osh_builder *b) // transformers 4 left the key out of config.json where it was true
+{
+    return !b->ck->config->has_tie_word_embeddings || b->ck->config->tie_word_embeddings;
+}
+
+static osh_status check_weight(osh_ctx *cx, const osh_ckpt_tensor *t, const char *name, int ndim,
+                               const int64_t *shape)
+{
+    const osh_st_entry *e = t->e;
+    bool same = e->ndim == ndim;
+    for (int i = 0; same && i < ndim; i++) same = e->shape[i] == shape[i];
+    if (!same) {
+        long long want0 = shape[0], want1 = ndim > 1 ? shape[1] : 0;
+        long long found0 = e->ndim > 0 ? e->shape[0] : 0, found1 = e->ndim > 1 ? e->shape[1] : 0;
+        if (ndim == 1)
+            return osh_fail(
+                cx, OSH_E_FORMAT,
+                "tensor %s has %d dimensions, shape [%lld, %lld...], config.json wants [%lld]",
+                name, e->ndim, found0, found1, want0);
+        return osh_fail(
+            cx, OSH_E_FORMAT,
+            "tensor %s has %d dimensions, shape [%lld, %lld...], config.json wants [%lld, %lld]",
+            name, e->ndim, found0, found1, want0, want1);
+    }
+    if (e->dtype != OSH_BF16 && e->dtype != OSH_F16 && e->dtype != OSH_F32)
+        return osh_fail(cx, OSH_E_FORMAT, "tensor %s is %s, want BF16, F16 or F32", name,
+                        osh_dtype_name(e->dtype));
+    return OSH_OK;
+}
+
+/* rc: of a tensor that is not as the template wants it. */
+static osh_status fault(osh_ctx *cx, osh_builder *b, osh_status rc)
+{
+    if (rc != OSH_E_FORMAT || !b->faults) return rc;
+    b->faults->n++;
+    rc = osh_buf_line(cx, &b->faults->text, "wrong  %s", osh_error_text(cx));
+    if (!rc) osh_error_clear(cx);
+    return rc;
+}
+
+osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_wanted_weight *x)
+{
+    osh_status rc = OSH_OK;
+    osh_graph *g = b->g;
+    int64_t known = 0;
+    char *name = osh_sprintf(cx, "%s.%s", x->module, x->leaf); // own
+    char *other = NULL;                                  // own
+    if (!name) return OSH_E_NOMEM;
+    const osh_ckpt_tensor *t = osh_checkpoint_find(b->ck, name);
+    bool compressed = strcmp(x->leaf, "weight") == 0 && is_compressed(cx, b, x->module, t);
+    if (!t && !compressed && x->tied && ties(b)) {
+        char *whole = osh_build_wrapped_name(cx, b, x->tied); // own
+        other = whole ? osh_sprintf(cx, "%s.%s", whole, x->leaf) : NULL;
+        osh_free(cx, whole);
+        if (!other) {
+            rc = OSH_E_NOMEM;
+            goto done;
+        }
+        t = osh_checkpoint_find(b->ck, other);
+        if (t) osh_free(cx, name), name = other, other = NULL;
+    }
+    if (!t && !compressed)
+        OSH_TRY(fault(cx, b, osh_fail(cx, OSH_E_FORMAT, "tensor %s is missing in %s", name, b->ck->dir)));
+    if (t && !compressed) OSH_TRY(fault(cx, b, check_weight(cx, t, name, x->ndim, x->shape)));
+    if (osh_map_get(b->weights, name, strlen(name), &known)) {
+        *index = (int)known; // a tied pair is one weight
+        goto done;
+    }
+    osh_weight *w = osh_build_grown(cx, g->weights, g->n_weights, sizeof *w);
+    if (!w) {
+        rc = OSH_E_NOMEM;
+        goto done;
+    }
+    g->weights = w;
+    w += g->n_weights;
+    *w = (osh_weight){.name = name,
+                      .ndim = x->ndim,
+                      .tensor = t ? t - b->ck->tensors : -1,
+                      .by_rows = t && t->shard >= 0 && x->ndim == 2 ? t->e->dtype : OSH_DTYPE_NONE,
+                      .compressed = compressed};
+    memcpy(w->shape, x->shape, (size_t)x->ndim * sizeof *x->shape);
+    *index = g->n_weights++, name = NULL; // give
+    OSH_TRY(osh_map_put(cx, b->weights, w->name, strlen(w->name), *index));
+done:
+    osh_free(cx, name);
+    osh_free(cx, other);
+    return rc;
+}
+
+osh_status osh_build_part(osh_ctx *cx, osh_builder *b, int *index, const cJSON *json, int k, const osh_weight *shape)
+{
+    osh_status rc = OSH_OK;
+    osh_graph *g = b->g;
+    int64_t known = 0;
+    const char *given = osh_build_text(json, k ? "bias" : "weight");
+    char *tensor = osh_sprintf(cx, "%s%s", b->layer, given ? given : ""); // own
+    osh_weight *w = osh_build_grown(cx, g->weights, g->n_weights, sizeof *w);
+    if (w) g->weights = w, w += g->n_weights, *w = *shape, g->n_weights++; // counted: the graph frees it from here on
+    if (!w || !tensor) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a weight");
+    if (!given) OSH_FAIL(cx, OSH_E_FORMAT, "\"part\" has no %s", k ? "bias" : "weight");
+    OSH_TRY(fault(cx, b, osh_part_new(cx, w, &b->scope, b->ck, tensor, json)));
+    *index = g->n_weights - 1;
+    if (osh_map_get(b->weights, w->name, strlen(w->name), &known))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is the weight of two modules", b->scope.tpl->name, w->name);
+    OSH_TRY(osh_map_put(cx, b->weights, w->name, strlen(w->name), *index));
+done:
+    osh_free(cx, tensor);
+    return rc;
+}

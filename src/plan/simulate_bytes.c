@@ -1,0 +1,152 @@
+/* simulate_bytes.c - what values, statistics and a second look take in a simulated visit, and its peaks. */
+#include "plan/bytes.h"
+#include "plan/cache.h"
+#include "plan/looks.h"
+#include "plan/simulate.h"
+#include "quant/observer.h"
+#include "store/activations.h"
+#include "store/loaders.h"
+#include "store/slots.h"
+
+void osh_sim_note(osh_sim *s, int64_t device, int64_t host, int64_t values)
+{
+    bool disk = s->tier == OSH_TIER_DISK, looks_disk = s->looked && s->p->memory.looks == OSH_LOOK_DISK;
+    int64_t dev = s->weights + s->stats + device + s->kept_values + (s->tier == OSH_TIER_DEVICE ? values : 0);
+    host += s->copies + s->lists;
+    if (s->looked) host += osh_acts_own_bytes(s->p->graph) + (looks_disk ? s->frame : s->looked);
+    if (s->card) dev = osh_layout_extent(s->card) + device;
+    else dev += s->lists, host += dev - s->lists;
+    max_into(&s->to->weight_bytes, s->weights);
+    max_into(&s->to->stats_bytes, s->stats);
+    max_into(&s->to->live_bytes, values + s->kept_values);
+    max_into(&s->to->device_peak, dev);
+    max_into(&s->most_values, values);
+    if (s->tier == OSH_TIER_HOST) host += s->card ? s->most_values : values;
+    max_into(&s->to->host_peak, host + (disk ? s->frame : 0) + s->ahead);
+    max_into(&s->to->scratch_peak, (disk ? values : 0) + (looks_disk ? s->looked : 0));
+}
+
+int64_t osh_sim_batch_tokens(const osh_sim *s, int64_t b)
+{
+    return s->p->data.offsets[s->p->batch_at[b + 1]] - s->p->data.offsets[s->p->batch_at[b]];
+}
+
+int64_t osh_sim_batch_rest(const osh_sim *s, int v, int64_t b)
+{
+    if (v == s->p->graph->input_ids) return 0;
+    if (s->tier == OSH_TIER_DEVICE) return osh_layout_bytes(s->card, OSH_LAYOUT_ROWS, v * s->p->n_batches + b);
+    return osh_acts_batch_bytes(s->p->graph, v, osh_sim_batch_tokens(s, b));
+}
+
+int64_t osh_sim_list_rest(const osh_sim *s, int v)
+{
+    bool any = s->tier == OSH_TIER_HOST && v != s->p->graph->input_ids;
+    return any ? (int64_t)osh_mem_gross((size_t)s->p->data.n * sizeof(void *)) : 0;
+}
+
+int64_t osh_sim_value_rest(const osh_sim *s, int v)
+{
+    const osh_plan *p = s->p;
+    int64_t sum = 0;
+    if (v == p->graph->input_ids || s->n_kept == p->n_batches) return 0;
+    if (s->card && s->tier == OSH_TIER_DISK)
+        return osh_slots_bytes(p->graph, &p->data, v, 0, !osh_scratch_is_packed(p->opt));
+    if (!s->card)
+        return osh_acts_bytes(p->graph, &p->data, s->tier, v, p->batch_at[s->n_kept]);
+    for (int64_t b = 0; b < p->n_batches; b++) sum += osh_sim_batch_rest(s, v, b);
+    return sum + osh_sim_list_rest(s, v);
+}
+
+int64_t osh_sim_value_kept(const osh_sim *s, int v)
+{
+    const osh_plan *p = s->p;
+    return v == p->graph->input_ids ? 0 : osh_acts_kept_bytes(p->graph, &p->data, v, p->batch_at, s->n_kept);
+}
+
+int64_t osh_sim_batch_bytes(const osh_sim *s, int v)
+{
+    size_t row = (size_t)s->p->graph->values[v].width * osh_dtype_bytes(s->p->graph->dtype);
+    return (int64_t)(osh_mem_gross((size_t)s->batch_tokens * row) + osh_mem_gross(sizeof(osh_tensor)));
+}
+
+size_t osh_sim_accum_scratch(const osh_sim *s, const char *name, int64_t I)
+{
+    const osh_op *op = osh_op_find(name);
+    int64_t width[OSH_OP_MAX_IN] = {I};
+    if (s->card) return op->scratch_cuda ? op->scratch_cuda(NULL, width, 0, s->batch_tokens, s->p->graph->dtype) : 0;
+    return op->scratch(NULL, width, 0, s->batch_tokens, s->n_threads);
+}
+
+int64_t osh_sim_hessian_bytes(const osh_sim *s, const osh_linear *l)
+{
+    return s->card ? osh_layout_bytes(s->card, OSH_LAYOUT_HESSIAN, l->input) : osh_stats_hessian_bytes(l->I);
+}
+
+int64_t osh_sim_squares_bytes(const osh_linear *l)
+{
+    return (int64_t)(osh_mem_gross((size_t)l->I * sizeof(double)) + osh_mem_gross(sizeof(osh_tensor)) +
+                     osh_mem_gross((size_t)l->I * sizeof(float)));
+}
+
+size_t osh_sim_range_scratch(const osh_sim *s, const osh_linear *l)
+{
+    int64_t width = s->p->graph->values[l->ranged].width;
+    return osh_act_observe_bytes(&l->scheme->inputs, s->batch_tokens, width, 1, s->p->graph->dtype);
+}
+
+int64_t osh_sim_counts_bytes(const osh_sim *s, const osh_linear *l)
+{
+    size_t of_input = l->wants & OSH_STAT_RANGE ? osh_act_observer_bytes(&l->scheme->inputs) : 0;
+    return (int64_t)(osh_cache_counts(s->p, l) + of_input);
+}
+
+size_t *osh_sim_hook(const osh_sim *s, int value)
+{
+    return &s->hook[osh_observed(s->p->graph, s->r->same, value)];
+}
+
+void osh_sim_enter(const osh_sim *s, int visit, osh_way way)
+{
+    if (s->card) osh_layout_enter(s->card, visit, way);
+}
+
+int64_t osh_sim_looked_bytes(const osh_sim *s)
+{
+    osh_tier tier = s->p->memory.looks == OSH_LOOK_DISK ? OSH_TIER_DISK : OSH_TIER_HOST;
+    int64_t n = 0;
+    for (int v = s->r->v0; v < s->r->v1; v++) {
+        if (!s->looks[v]) continue;
+        n += osh_acts_bytes(s->p->graph, &s->p->data, tier, v, 0);
+        if (s->p->memory.looks_f16) n -= 2 * s->p->data.offsets[s->p->data.n] * s->p->graph->values[v].width;
+    }
+    return n;
+}
+
+size_t osh_sim_narrow_bytes(const osh_sim *s, const osh_q_args *a, int value)
+{
+    if (!s->p->memory.looks_f16 || !osh_observer_twice(a)) return 0;
+    return osh_mem_gross((size_t)(s->batch_tokens * s->p->graph->values[value].width) * 2) +
+           osh_mem_gross(sizeof(osh_tensor));
+}
+
+int64_t osh_sim_loaders_bytes(const osh_sim *s)
+{
+    return osh_loaders_own_bytes(s->p->memory.n_loaders, osh_scratch_is_packed(s->p->opt) ? s->frame : 0);
+}
+
+void osh_sim_look(osh_sim *s)
+{
+    const osh_plan *p = s->p;
+    int64_t tokens = 0, n_loaders = p->memory.looks == OSH_LOOK_DISK ? p->memory.n_loaders : 0;
+    for (int64_t k = 0; s->looked && k < p->data.n; k++) max_into(&tokens, p->data.offsets[k + 1] - p->data.offsets[k]);
+    for (int v = s->r->v0; s->looked && v < s->r->v1; v++) {
+        size_t row = (size_t)p->graph->values[v].width * osh_dtype_bytes(p->graph->dtype);
+        int64_t sample = (int64_t)(osh_mem_gross((size_t)tokens * row) + osh_mem_gross(sizeof(osh_tensor)));
+        if (n_loaders)
+            s->ahead = osh_sim_loaders_bytes(s) + osh_loaders_value_bytes(p->graph, v, n_loaders, tokens, false);
+        if (s->looks[v]) osh_sim_note(s, sample + (int64_t)*osh_sim_hook(s, v), 0, s->values);
+        s->looks[v] = false;
+    }
+    s->ahead = s->card ? s->ahead : 0;
+    s->looked = 0;
+}

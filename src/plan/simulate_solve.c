@@ -1,0 +1,175 @@
+/* simulate_solve.c - what the solves of a simulated visit take: the grouping of osh_run_solve, with nothing solved. */
+#include <string.h>
+
+#include "plan/blocks.h"
+#include "plan/bytes.h"
+#include "plan/lookup.h"
+#include "plan/simulate.h"
+
+/* Bytes of the buffers that a Linear is packed into. */
+int64_t osh_memory_pack_bytes(const osh_plan *p, const osh_linear *l)
+{
+    int64_t n = 0;
+    for (int k = 0; k < l->n_out; k++) {
+        const osh_st_entry *e = &p->out[l->first_out + k];
+        n += (int64_t)osh_mem_gross((size_t)(e->end - e->begin));
+    }
+    return n;
+}
+
+/* What comes before a quantizer: all that is pruned waits for it, and the Hessian stays for those behind it. */
+static int64_t prune_bytes(const osh_plan *p, osh_linear_job *jobs, int n, const osh_linear *lead, int n_threads,
+                           int64_t *kept)
+{
+    const osh_modifier *m = &p->recipe->modifiers[lead->pruner];
+    osh_status (*done)(osh_ctx *cx, osh_linear_job *j) = jobs->done;
+    bool copy = m->type->wants(m, lead->scheme) & OSH_STAT_HESSIAN;
+    for (int k = 0; k < n; k++) jobs[k].done = NULL;
+    int64_t work = (int64_t)m->type->needs(m, jobs, n, n_threads, NULL);
+    *kept = (int64_t)osh_mem_gross((size_t)n * sizeof(osh_tensor));
+    for (int k = 0; k < n; k++) {
+        jobs[k].done = done;
+        if (jobs[k].keep_w) *kept += (int64_t)osh_mem_gross(osh_tensor_bytes(jobs[k].w));
+    }
+    return work + (copy ? osh_stats_hessian_bytes(lead->I) : 0);
+}
+
+/* device: of its arena; NULL: everything is host memory. */
+int64_t osh_memory_compress_bytes(const osh_plan *p, osh_linear_job *jobs, int n, const osh_linear *lead, int n_threads,
+                                  size_t *device)
+{
+    const osh_modifier *m = &p->recipe->modifiers[lead->modifier];
+    if (lead->kept) return (int64_t)osh_job_result_bytes(jobs);
+    int64_t work = (int64_t)m->type->needs(m, jobs, n, n_threads, device), kept = 0;
+    if (lead->pruner < 0) return work;
+    int64_t before = prune_bytes(p, jobs, n, lead, n_threads, &kept);
+    return before > work + kept ? before : work + kept;
+}
+
+typedef struct group { // of Linears that are solved in one call
+    osh_linear_job *jobs; // own [linears of the range]
+    osh_tensor *w;        // own [linears of the range]; shapes only
+    osh_tensor shift;     // the same
+    bool *done;           // own [linears of the range]
+} group;
+
+static osh_status group_init(osh_ctx *cx, group *g, const osh_range *r)
+{
+    osh_status rc = OSH_OK;
+    *g = (group){0};
+    OSH_NEW(cx, g->jobs, r->l1 - r->l0);
+    OSH_NEW(cx, g->w, r->l1 - r->l0);
+    OSH_NEW(cx, g->done, r->l1 - r->l0);
+done:
+    return rc;
+}
+
+static void group_deinit(osh_ctx *cx, group *g)
+{
+    osh_free(cx, g->jobs);
+    osh_free(cx, g->w);
+    osh_free(cx, g->done);
+}
+
+static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; } // results do not stay
+
+static void group_add(group *g, int *n, const osh_linear *l, bool pack)
+{
+    g->w[*n] = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
+    g->shift = osh_tensor_view(OSH_F32, 2, (int64_t[]){l->I, l->I}, NULL);
+    g->jobs[*n] = (osh_linear_job){.name = l->name, .scheme = l->scheme, .w = &g->w[*n], .pack = pack,
+                                   .shift = l->shift ? &g->shift : NULL, .done = sim_take};
+    (*n)++;
+}
+
+/* The Linears of these values are solved; what a card has of their ranges goes. */
+static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
+{
+    for (int i = r->l0; i < r->l1; i++) {
+        const osh_linear *l = &s->p->linears[i];
+        if (!l->wants || !values[l->input]) continue;
+        if (s->counts[l->input]) s->counts[l->input] = false, s->stats -= osh_sim_counts_bytes(s, l);
+        s->solved[i] = true;
+        osh_sim_drop_copy(s, l->weight);
+        if (s->card) osh_layout_give(s->card, OSH_LAYOUT_RANGE, l->input);
+    }
+}
+
+typedef struct solving { // bytes of a call
+    int64_t work, pack, copy; // all that it takes; to pack a result; of a copy of the Hessian
+} solving;
+
+/* A job is packed while the factor is there: its own result, or on a card those of its call (more than all that a solve
+ * takes they cannot be). */
+static void note_packing(osh_sim *s, const group *g, int n, const osh_linear *lead, const solving *x)
+{
+    int64_t most = 0, all = 0, order = 4 * (int64_t)osh_mem_gross((size_t)lead->I * 4);
+    for (int k = 0; k < n; k++) {
+        int64_t one = (int64_t)osh_job_result_bytes(&g->jobs[k]);
+        max_into(&most, one);
+        all += one;
+    }
+    if (s->card) osh_sim_note(s, x->copy, (all < x->work ? all : x->work) + order + x->pack, s->values);
+    else osh_sim_note(s, most + order + x->copy, x->pack, s->values);
+}
+
+static int first_of_block(const osh_plan *p, const osh_range *r) // where all of it is solved; -1: none
+{
+    for (int i = r->l0; i < r->l1; i++)
+        if (p->linears[i].wants & OSH_STAT_BLOCK) return i;
+    return -1;
+}
+
+osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool keep)
+{
+    osh_status rc = OSH_OK;
+    osh_sim *s = user;
+    const osh_plan *p = s->p;
+    group g; // own
+    osh_sim_look(s);
+    OSH_TRY(group_init(cx, &g, r));
+    osh_sim_drop_copies(s);
+    int first = first_of_block(p, r);
+    for (int i = r->l0; i < r->l1; i++) {
+        const osh_linear *lead = &p->linears[i];
+        int n = 0, others = 0;
+        int64_t pack = 0;
+        if (!lead->wants || !values[lead->input] || g.done[i - r->l0]) continue;
+        for (int k = i; k < r->l1; k++) {
+            const osh_linear *l = &p->linears[k];
+            if (l->input != lead->input || g.done[k - r->l0]) continue;
+            bool other = l->modifier != lead->modifier || l->pruner != lead->pruner;
+            others += other;
+            if (other) continue;
+            g.done[k - r->l0] = true;
+            group_add(&g, &n, l, s->card && l->format->pack_rows);
+            g.jobs[n - 1].keep_w = keep;
+            if (l->scheme_index >= 0) max_into(&pack, osh_memory_pack_bytes(p, l));
+        }
+        bool hessian = s->open[lead->input];
+        int64_t h = hessian ? osh_sim_hessian_bytes(s, lead) * (1 + lead->shift) : 0;
+        int64_t there = s->card ? osh_layout_extent(s->card) + (others ? h : 0) : 0, limit = p->memory.solve_limit;
+        size_t on_card = limit > there ? (size_t)(limit - there) : 0; // room; what is taken of it
+        int64_t work = 0;
+        if (!(lead->wants & OSH_STAT_BLOCK))
+            work = osh_memory_compress_bytes(p, g.jobs, n, lead, s->n_threads, s->card ? &on_card : NULL);
+        else if (i == first) OSH_TRY(osh_block_peak(cx, &work, p, r));
+        if (s->card) osh_sim_note(s, (int64_t)on_card + (others ? h : 0), work, s->values);
+        else osh_sim_note(s, work + (others ? h : 0), 0, s->values);
+        note_packing(s, &g, n, lead, &(solving){work, pack, others ? h : 0});
+        if (others) continue;
+        if (s->squares[lead->input]) s->squares[lead->input] = false, s->stats -= osh_sim_squares_bytes(lead);
+        *osh_sim_hook(s, lead->input) = *osh_sim_hook(s, lead->ranged) = 0;
+        for (int of = osh_first_reader(p, lead->input); of >= 0; of = osh_next_reader(p, of))
+            for (int k = 0; k < OSH_BESIDE; k++)
+                if (p->linears[of].cache[k] >= 0) *osh_sim_hook(s, p->linears[of].cache[k]) = 0;
+        if (!hessian) continue;
+        s->stats -= h, s->open[lead->input] = false;
+        if (s->card) osh_layout_give(s->card, OSH_LAYOUT_HESSIAN, lead->input);
+        if (s->card) osh_layout_give(s->card, OSH_LAYOUT_SHIFT, lead->input);
+    }
+    sim_close(s, r, values);
+done:
+    group_deinit(cx, &g);
+    return rc;
+}
