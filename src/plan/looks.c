@@ -27,12 +27,7 @@ bool osh_linear_looks(const osh_plan *p, const osh_linear *l, int value)
     return false;
 }
 
-bool osh_looks_twice(const osh_plan *p)
-{
-    for (int i = 0; i < p->n_linears; i++)
-        if (p->linears[i].input >= 0 && (input_looks(&p->linears[i]) || cache_looks(p, &p->linears[i]))) return true;
-    return false;
-}
+bool osh_looks_twice(const osh_plan *p) { return p->looks_twice; }
 
 /* It is in the store when the statistics are made: it came into the range, or what is made in it rests there. */
 static bool rests(const osh_plan *p, const osh_range *r, int value)
@@ -64,6 +59,7 @@ osh_status osh_plan_seen(osh_ctx *cx, osh_plan *p)
     OSH_NEW(cx, p->seen, g->n_values);
     for (int i = 0; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
+        p->looks_twice |= l->input >= 0 && (input_looks(l) || cache_looks(p, l));
         if (l->wants && l->input >= 0) p->seen[l->input] = true;
         if (l->wants && l->ranged >= 0) p->seen[l->ranged] = true;
         for (int k = 0; l->wants && k < OSH_BESIDE; k++)

@@ -206,6 +206,7 @@ typedef struct osh_plan {
     int64_t *batch_at;       // own [n_batches + 1]: samples that go through the model together
     int64_t batch_size, n_batches, batch_tokens; // samples, at most; tokens of the largest
     bool *seen;              // own [graph values]: some statistic may look at it
+    bool looks_twice;        // some observer does (looks.h)
     int64_t looked_up;       // different tokens of each batch, all batches together
     osh_memory memory;
     bool gradients;          // of a survey: losses are weighed by them
@@ -226,7 +227,7 @@ osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
 osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text); // of "cuda" or "cuda:N"
 
 /* The parts of osh_plan_new, each in its own file. */
-osh_status osh_plan_seen(osh_ctx *cx, osh_plan *p);     // looks.c: values that statistics may look at
+osh_status osh_plan_seen(osh_ctx *cx, osh_plan *p);     // looks.c: values that statistics may look at, and twice
 osh_status osh_plan_match(osh_ctx *cx, osh_plan *p);    // plan_match.c: schemes, linears, ignore list, vLLM's lookup
 osh_status osh_plan_cache(osh_ctx *cx, osh_plan *p);    // cache.c, when Linears are matched: scales of keys and values
 osh_status osh_plan_manifest(osh_ctx *cx, osh_plan *p); // manifest.c: out, shards, config.json

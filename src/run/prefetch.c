@@ -8,12 +8,14 @@
 #include "base/profile.h"
 #include "base/thread.h"
 #include "plan/layout.h"
+#include "plan/visit.h"
 
 struct osh_prefetch {
     osh_ctx *cx;              // own: of the thread
     const osh_graph *g;       // view
     const osh_checkpoint *ck; // view
-    bool *want;               // own [weights]
+    int w0, w1;               // weights of the visit's range
+    bool *want;               // own [w1 - w0]
     osh_weights *w;           // own: host has what is read, w its places on the device
     osh_device *device;       // view; NULL: no places
     pthread_t thread;
@@ -37,8 +39,8 @@ static void *reader(void *user)
 {
     osh_prefetch *f = user;
     osh_scope scope = osh_profile_begin(f->cx, "read ahead", NULL);
-    for (int i = 0; i < f->g->n_weights && !f->rc; i++) {
-        if (!f->want[i]) continue;
+    for (int i = f->w0; i < f->w1 && !f->rc; i++) {
+        if (!f->want[i - f->w0]) continue;
         if (osh_interrupted(f->cx) || atomic_load(&f->stop)) break;
         f->rc = read_one(f, i);
     }
@@ -59,15 +61,15 @@ static bool has_place(const osh_plan *p, int visit, bool solved, int weight)
 static void take_places(osh_ctx *cx, osh_prefetch *f, const osh_plan *p, int visit, bool solved)
 {
     bool all = true;
-    for (int i = 0; i < f->g->n_weights && all; i++) {
-        if (!f->want[i] || !has_place(p, visit, solved, i)) continue;
+    for (int i = f->w0; i < f->w1 && all; i++) {
+        if (!f->want[i - f->w0] || !has_place(p, visit, solved, i)) continue;
         osh_places_aim(p, visit, OSH_WAY_AHEAD, OSH_LAYOUT_WEIGHT, i);
         const osh_st_entry *e = osh_weight_entry(f->g, f->ck, i);
         all = !osh_tensor_new_on(cx, &f->w->w[i], f->device, OSH_LIFE_LONG, e->dtype, e->ndim, e->shape);
     }
     if (all) return;
     osh_error_clear(cx); // later there will be room
-    for (int i = 0; i < f->g->n_weights; i++) osh_tensor_free(cx, f->w->w[i]), f->w->w[i] = NULL;
+    for (int i = f->w0; i < f->w1; i++) osh_tensor_free(cx, f->w->w[i]), f->w->w[i] = NULL;
     f->device = NULL;
 }
 
@@ -86,8 +88,10 @@ osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_plan *p
     osh_prefetch *f = NULL; // own
     OSH_NEW(cx, f, 1);
     f->g = g, f->ck = p->ck, f->device = device;
-    OSH_NEW(cx, f->want, g->n_weights);
-    memcpy(f->want, want, (size_t)g->n_weights * sizeof *want);
+    osh_range r = osh_range_at(p, visit);
+    f->w0 = r.w0, f->w1 = r.w1;
+    OSH_NEW(cx, f->want, r.w1 - r.w0);
+    memcpy(f->want, want + r.w0, (size_t)(r.w1 - r.w0) * sizeof *want);
     OSH_TRY(osh_weights_new(cx, &f->w, g));
     if (device) take_places(cx, f, p, visit, solved);
     OSH_TRY(osh_ctx_fork(&f->cx, cx));
@@ -107,7 +111,7 @@ osh_status osh_prefetch_take(osh_ctx *cx, osh_prefetch *f, osh_weights *w)
     join(f);
     if (f->rc) OSH_FAIL(cx, f->rc, "%s", osh_error_text(f->cx));
     if (f->device) OSH_TRY(f->device->type->fence(cx, f->device));
-    for (int i = 0; i < w->n; i++) {
+    for (int i = f->w0; i < f->w1; i++) {
         osh_tensor **from = &f->w->host[i], **to = w->device ? &w->host[i] : &w->w[i];
         if (!*from || w->w[i] || *to) continue;
         *to = *from, *from = NULL; // give

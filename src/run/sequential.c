@@ -37,6 +37,7 @@ typedef struct engine {
     size_t missed;          // places of the card's arena, when it began
     const osh_step *step;   // view: of the pass
     int index;              // of the visit
+    int v0, v1;             // values of its range
     bool began;             // it has loaded
     bool last;              // no later pass of the visit makes what this one makes
 } engine;
@@ -161,10 +162,10 @@ static osh_status read_ahead(osh_ctx *cx, engine *e)
     look l = {.e = e, .want = e->next};
     osh_visitor v = {.load = look_load, .solved = look_solved, .folded = look_folded, .user = &l};
     bool any = false;
-    memset(e->next, 0, (size_t)e->p->graph->n_weights * sizeof *e->next);
-    OSH_TRY(osh_visit_walk(cx, e->p, e->index + 1, &v));
-    for (int i = 0; i < e->w->n; i++) any |= e->next[i] &= !e->w->w[i];
     osh_range next = osh_range_at(e->p, e->index + 1);
+    memset(e->next + next.w0, 0, (size_t)(next.w1 - next.w0) * sizeof *e->next);
+    OSH_TRY(osh_visit_walk(cx, e->p, e->index + 1, &v));
+    for (int i = next.w0; i < next.w1; i++) any |= e->next[i] &= !e->w->w[i];
     if (any)
         OSH_TRY(osh_prefetch_start(cx, &e->prefetch, e->p, e->next, e->index + 1, solved(e, &next, NULL)));
 done:
@@ -317,8 +318,7 @@ static osh_status ask(osh_ctx *cx, engine *e, const osh_step *s, int64_t k)
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
     int64_t first = p->batch_at[k], n = p->batch_at[k + 1] - first;
-    int n_values = p->graph->n_values;
-    for (int v = osh_next_set(s->in, 0, n_values); v < n_values; v = osh_next_set(s->in, v + 1, n_values))
+    for (int v = osh_next_set(s->in, e->v0, e->v1); v < e->v1; v = osh_next_set(s->in, v + 1, e->v1))
         if (v != p->graph->input_ids) OSH_TRY(osh_acts_ask(cx, e->acts, v, first, n));
 done:
     return rc;
@@ -351,7 +351,7 @@ static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k
     const osh_plan *p = e->p;
     int64_t first = p->batch_at[k], n = p->batch_at[k + 1] - first;
     const osh_graph *g = p->graph;
-    int end = g->n_values;
+    int begin = e->v0, end = e->v1;
     bool collects = s->observe || s->fold;
     osh_exec_hooks hooks = {.value = collects || e->r->coverage ? feed : NULL, .user = e};
     hooks.lanes = e->lanes;
@@ -360,7 +360,7 @@ static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k
     osh_batch *b = NULL; // own
     OSH_TRY(osh_batch_new_on(cx, &b, p->device, g, p->data.ids, p->data.offsets + first, n));
     b->first_sample = first;
-    for (int v = osh_next_set(s->in, 0, end); v < end; v = osh_next_set(s->in, v + 1, end)) {
+    for (int v = osh_next_set(s->in, begin, end); v < end; v = osh_next_set(s->in, v + 1, end)) {
         if (v == g->input_ids) continue;
         OSH_TRY(osh_acts_get(cx, &b->values[v], e->acts, &(osh_acts_rows){v, first, n}, s->consume[v], p->device));
     }
@@ -368,9 +368,9 @@ static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k
     e->step = s;
     if (s->observe) osh_stats_first_look(e->stats, s->first_look);
     OSH_TRY(osh_exec_run(cx, g, s->first, s->n, s->run, e->w, b, s->out, &hooks, true));
-    for (int v = osh_next_set(s->consume, 0, end); v < end; v = osh_next_set(s->consume, v + 1, end))
+    for (int v = osh_next_set(s->consume, begin, end); v < end; v = osh_next_set(s->consume, v + 1, end))
         osh_acts_forget(cx, e->acts, v, first, n); // what comes may lie where it lay
-    for (int v = osh_next_set(s->out, 0, end); v < end; v = osh_next_set(s->out, v + 1, end))
+    for (int v = osh_next_set(s->out, begin, end); v < end; v = osh_next_set(s->out, v + 1, end))
         OSH_TRY(store(cx, e, s, v, k, b));
     *n_tokens = b->n_tokens;
 done:
@@ -390,6 +390,7 @@ static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_st
     OSH_TRY(osh_cost_share(cx, &share, p, e->r->pace.cost, &now));
     osh_scope scope = osh_run_begin_part(cx, e->r, s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE, e->index, share);
     pr->done = 0, pr->total = p->data.n;
+    e->v0 = r->v0, e->v1 = r->v1;
     e->last = s->again || (r->merged && !s->fold);
     if (p->memory.visits[e->index].values_ahead || p->memory.n_loaders)
         OSH_TRY(osh_acts_open(cx, e->acts, s->in, s->out, p->batch_tokens));

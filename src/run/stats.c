@@ -35,6 +35,7 @@ struct osh_stats {
     int first, n;         // subgraphs
     bool same;            // osh_pass.same
     bool *kept, *again;   // own: [values] looked at twice: kept for it, seen twice
+    int v0, v1;           // values of the subgraphs' range
     osh_acts *looks;      // own: what is kept; NULL: nothing
     look look;            // of what is fed now
 };
@@ -137,6 +138,7 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
     OSH_NEW(cx, s->kept, p->graph->n_values);
     OSH_NEW(cx, s->again, p->graph->n_values);
     osh_range r = osh_range_at(p, p->pipeline == OSH_PIPELINE_BASIC ? 0 : first_subgraph);
+    s->v0 = r.v0, s->v1 = r.v1;
     osh_looks_of(s->kept, s->again, p, &r, s->wanted);
     *out = s, s = NULL;
 done:
@@ -149,7 +151,7 @@ osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, con
     osh_status rc = OSH_OK;
     const osh_memory *m = &s->plan->memory;
     bool any = false;
-    for (int v = 0; v < s->plan->graph->n_values; v++) any |= s->kept[v];
+    for (int v = s->v0; v < s->v1; v++) any |= s->kept[v];
     if (!any) goto done;
     osh_tier tier = m->looks == OSH_LOOK_DISK ? OSH_TIER_DISK : OSH_TIER_HOST;
     osh_dtype dtype = m->looks_f16 ? OSH_F16 : s->plan->graph->dtype;
@@ -418,7 +420,7 @@ static osh_status look_at_kept(osh_ctx *cx, osh_stats *s)
     osh_status rc = OSH_OK;
     s->look = LOOK_KEPT;
     OSH_TRY(osh_acts_open(cx, s->looks, s->kept, s->kept, 0));
-    for (int v = 0; v < s->plan->graph->n_values; v++)
+    for (int v = s->v0; v < s->v1; v++)
         for (int64_t k = 0; s->kept[v] && osh_acts_has(s->looks, v) && k < s->plan->data.n; k++)
             OSH_TRY(look_at_sample(cx, s, v, k));
 done:
