@@ -370,7 +370,8 @@ static osh_status mask_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
     if (kind_of(m) == PRUNE_MAGNITUDE) return osh_prune_all(cx, w, O, I, j->sparsity);
     if (kind_of(m) == PRUNE_WANDA) {
         if (!j->params.importance) j->fallback = "its inputs were all 0: pruned by magnitude";
-        return osh_prune_rows(cx, w, j->params.importance, O, I, j->sparsity, p->of, p->each);
+        return osh_prune_rows(cx, w, j->params.importance, O, I,
+                              (osh_prune_share){j->sparsity, p->of, p->each});
     }
     for (int64_t i = 0; i < O * I; i++)
         if (!(fabsf(w[i]) > epsilon)) w[i] = 0;

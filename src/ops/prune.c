@@ -171,11 +171,11 @@ static osh_status rows_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-osh_status osh_prune_rows(osh_ctx *cx, float *w, const float *weight, int64_t O, int64_t I, double sparsity, int64_t n,
-                          int64_t m)
+osh_status osh_prune_rows(osh_ctx *cx, float *w, const float *weight, int64_t O, int64_t I, osh_prune_share share)
 {
     osh_status rc = OSH_OK;
-    rows_job j = {.w = w, .weight = weight, .O = O, .I = I, .k = (int64_t)((double)I * sparsity), .n = n, .m = m};
+    rows_job j = {.w = w, .weight = weight, .O = O, .I = I, .k = (int64_t)((double)I * share.sparsity), .n = share.n,
+                  .m = share.m};
     OSH_NEW(cx, j.cost, osh_threads(cx) * I);
     OSH_TRY(osh_parallel_for(cx, osh_div_up(O, CHUNK_ROWS), rows_chunk, &j));
 done:

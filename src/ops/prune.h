@@ -20,10 +20,12 @@ osh_status osh_prune_solve(osh_ctx *cx, const osh_prune_solve_args *a);
 osh_status osh_prune_solve_ref(osh_ctx *cx, const osh_prune_solve_args *a); // plain loops
 size_t osh_prune_solve_bytes(const osh_prune_solve_args *a, int n_threads); // scratch; sizes and keep are read
 
-/* In place, by |w| sqrt(weight): of each row the least I sparsity, or n of each m. Of equal ones the first. weight [I];
- * NULL: 1. */
-osh_status osh_prune_rows(osh_ctx *cx, float *w, const float *weight, int64_t O, int64_t I, double sparsity, int64_t n,
-                          int64_t m);
+typedef struct osh_prune_share { // what goes of a row
+    double sparsity; // the least I sparsity, where n is 0
+    int64_t n, m;    // n of each m
+} osh_prune_share;
+/* In place, by |w| sqrt(weight). Of equal ones the first. weight [I]; NULL: 1. */
+osh_status osh_prune_rows(osh_ctx *cx, float *w, const float *weight, int64_t O, int64_t I, osh_prune_share share);
 size_t osh_prune_rows_bytes(int64_t I, int n_threads); // scratch
 /* In place: all whose magnitude is not above the k-th smallest of the whole weight, k = O I sparsity cut to a whole
  * number. */

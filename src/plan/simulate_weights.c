@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "plan/folds.h"
+#include "plan/lookup.h"
 #include "plan/simulate.h"
 #include "plan/traversals.h"
 
@@ -31,8 +32,8 @@ void osh_sim_drop_copies(osh_sim *s)
 {
     for (int w = s->r->w0; s->card && w < s->r->w1; w++) {
         bool waits = !s->kept[w];
-        for (int i = s->r->l0; i < s->r->l1 && !waits; i++)
-            waits = s->p->linears[i].weight == w && s->p->linears[i].wants && !s->solved[i];
+        for (int i = osh_first_user(s->p, w); i >= 0 && !waits; i = osh_next_user(s->p, i))
+            waits = s->p->linears[i].wants && !s->solved[i];
         if (!waits) osh_sim_drop_copy(s, w);
     }
 }

@@ -110,8 +110,8 @@ static void test_rows(void **state)
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         float w[40 * 8];
         for (int i = 0; i < 40 * 8; i++) w[i] = row[i % 8];
-        assert_int_equal(osh_prune_rows(cx, w, cases[k].weigh ? weight : NULL, 40, 8, cases[k].s, cases[k].n,
-                                        cases[k].m), OSH_OK);
+        assert_int_equal(osh_prune_rows(cx, w, cases[k].weigh ? weight : NULL, 40, 8,
+                                        (osh_prune_share){cases[k].s, cases[k].n, cases[k].m}), OSH_OK);
         for (int i = 0; i < 40 * 8; i++)
             if (w[i] != cases[k].want[i % 8]) fail_msg("case %zu, element %d: %g", k, i, (double)w[i]);
     }
