@@ -520,7 +520,9 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     int64_t used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
     if (p->on_device) m->uncounted += OSH_CUDA_HOST_BYTES;
     m->base_bytes = m->uncounted + used + small_bytes(p, osh_threads(cx));
-    if (reads_past_cache(p)) m->base_bytes += READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + 4096);
+    int64_t blocks = READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + 4096);
+    bool past_cache = reads_past_cache(p);
+    if (past_cache) m->base_bytes += blocks;
     if (p->pipeline != OSH_PIPELINE_DATAFREE) m->base_bytes += osh_by_route_bytes(p);
     if (p->pipeline != OSH_PIPELINE_DATAFREE) m->base_bytes += READERS * (int64_t)osh_source_scratch(p->source);
     if (p->on_device) m->base_bytes += OSH_CUDA_PLAN_BYTES;
@@ -552,7 +554,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_plan *p)
     if (m->n_visits && p->on_device) OSH_TRY(osh_memory_place(cx, p));
     if (b.host_given && m->host_peak + (int64_t)osh_places_bytes(m->places) > b.host)
         osh_places_free(cx, m->places), m->places = NULL; // no room for the list
-    m->least_host += m->base_bytes; // there without the list
+    m->least_host += m->base_bytes + (past_cache ? 0 : blocks); // a budget is what has them; without the list
     m->base_bytes += (int64_t)osh_places_bytes(m->places);
     m->host_peak += m->base_bytes;
     /* Who bounds memory shares a machine: a checkpoint that is read once is not to push out its page cache. */
