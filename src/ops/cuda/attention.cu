@@ -137,9 +137,9 @@ static osh_cuda_mat part(const osh_cuda_mat *whole, const strides *s, const int6
     return m;
 }
 
-/* C = A op(B) for every sample, kv head and head of the pass. */
+/* C [n, nk[0]] = A op(B), sums of nk[1], for every sample, kv head and head of the pass. */
 static osh_status products(osh_ctx *cx, const attention_job *j, const attention_pass *p, const osh_cuda_mat *mat,
-                           const strides *s, int64_t n, int64_t k)
+                           const strides *s, const int64_t nk[2])
 {
     osh_status rc = OSH_OK;
     int64_t count[3] = {p->n_samples, p->n_kv, p->n_heads}, index[3];
@@ -155,7 +155,7 @@ static osh_status products(osh_ctx *cx, const attention_job *j, const attention_
             for (index[2] = 0; index[2] < count[2]; index[2]++) {
                 osh_cuda_mat c = part(&mat[0], &s[0], index, batch), x = part(&mat[1], &s[1], index, batch);
                 osh_cuda_mat y = part(&mat[2], &s[2], index, batch);
-                OSH_TRY(osh_cuda_gemm(cx, j->d, &c, &x, &y, p->n, n, k, n_batch, 1, 0, shared ? 1 : 0));
+                OSH_TRY(osh_cuda_gemm(cx, j->d, &c, &x, &y, p->n, nk[0], nk[1], n_batch, 1, 0, shared ? 1 : 0));
             }
 done:
     return rc;
@@ -178,11 +178,12 @@ static osh_status run_pass(osh_ctx *cx, const attention_job *j, const attention_
     osh_cuda_mat s = {j->scores, p->ld, 0, OSH_F32, false}, P = {j->scores, each * p->ld, 0, j->dt, false};
     osh_cuda_mat to_scores[3] = {s, q, k}, to_out[3] = {y, P, v};
     strides scores_by[3] = {by_s, by_q, by_kv}, out_by[3] = {by_q, by_p, by_kv};
+    int64_t scores_nk[2] = {p->n_keys, Dh}, out_nk[2] = {Dh, p->n_keys};
 
-    OSH_TRY(products(cx, j, p, to_scores, scores_by, p->n_keys, Dh));
+    OSH_TRY(products(cx, j, p, to_scores, scores_by, scores_nk));
     OSH_CU_BY_DTYPE(j->dt, T, softmax<T>(j, p, scale));
     OSH_CUDA(cx, cudaGetLastError());
-    OSH_TRY(products(cx, j, p, to_out, out_by, Dh, p->n_keys));
+    OSH_TRY(products(cx, j, p, to_out, out_by, out_nk));
 done:
     return rc;
 }

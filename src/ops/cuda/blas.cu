@@ -177,11 +177,14 @@ static int32_t align_of(const osh_cuda_mat *x)
     return (int32_t)(all & -all);
 }
 
+typedef struct extent {
+    int64_t rows, cols, ld;
+} extent;
+
 /* A row-major [rows, cols] is the column-major [cols, rows]. */
-static osh_status layout_new(osh_ctx *cx, osh_cuda_blas *l, cublasLtMatrixLayout_t *out, int32_t dtype, int64_t rows,
-                             int64_t cols, int64_t ld)
+static osh_status layout_new(osh_ctx *cx, osh_cuda_blas *l, cublasLtMatrixLayout_t *out, int32_t dtype, extent e)
 {
-    return lt_check(cx, l->cublasLtMatrixLayoutCreate(out, type_of(dtype), (uint64_t)cols, (uint64_t)rows, ld),
+    return lt_check(cx, l->cublasLtMatrixLayoutCreate(out, type_of(dtype), (uint64_t)e.cols, (uint64_t)e.rows, e.ld),
                     "cublasLtMatrixLayoutCreate");
 }
 
@@ -294,11 +297,11 @@ static osh_status plan_init(osh_ctx *cx, osh_cuda_blas *l, plan *p, const shape 
 {
     osh_status rc = OSH_OK;
     p->key = *s;
-    OSH_TRY(layout_new(cx, l, &p->c, s->c.dtype, s->m, s->n, s->c.ld));
-    OSH_TRY(layout_new(cx, l, &p->first, s->b.dtype, s->b.transposed ? s->n : s->k, s->b.transposed ? s->k : s->n,
-                       s->b.ld));
-    OSH_TRY(layout_new(cx, l, &p->second, s->a.dtype, s->a.transposed ? s->k : s->m, s->a.transposed ? s->m : s->k,
-                       s->a.ld));
+    OSH_TRY(layout_new(cx, l, &p->c, s->c.dtype, {s->m, s->n, s->c.ld}));
+    OSH_TRY(layout_new(cx, l, &p->first, s->b.dtype,
+                       {s->b.transposed ? s->n : s->k, s->b.transposed ? s->k : s->n, s->b.ld}));
+    OSH_TRY(layout_new(cx, l, &p->second, s->a.dtype,
+                       {s->a.transposed ? s->k : s->m, s->a.transposed ? s->m : s->k, s->a.ld}));
     if (s->n_like > 1) OSH_TRY(set_batch(cx, l, p, s->n_like));
     OSH_TRY(choose(cx, l, p));
     if (s->n_batch != s->n_like) OSH_TRY(resize_batch(cx, l, p));

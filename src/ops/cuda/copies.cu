@@ -81,9 +81,16 @@ static bool works(const osh_card *c) // the compute stream
     return yes;
 }
 
+typedef struct copying {
+    void *to;
+    const void *from;
+    size_t n;
+    cudaMemcpyKind kind;
+    bool hidden; // beside work
+} copying;
+
 /* One copy on the stream that belongs to the ring. */
-static osh_status copy_timed(osh_ctx *cx, osh_card *c, osh_card_ring *r, void *to, const void *from, size_t n,
-                             cudaMemcpyKind kind, bool hidden)
+static osh_status copy_timed(osh_ctx *cx, osh_card *c, osh_card_ring *r, const copying &x)
 {
     osh_status rc = OSH_OK;
     bool ahead = r == &c->ahead;
@@ -91,16 +98,16 @@ static osh_status copy_timed(osh_ctx *cx, osh_card *c, osh_card_ring *r, void *t
     osh_card_copy *t = NULL; // view: of r
 
     pthread_mutex_lock(&c->lock);
-    (ahead ? c->count.ahead_bytes : kind == cudaMemcpyDeviceToHost ? c->count.get_bytes : c->count.put_bytes) +=
-        (int64_t)n;
+    (ahead ? c->count.ahead_bytes : x.kind == cudaMemcpyDeviceToHost ? c->count.get_bytes : c->count.put_bytes) +=
+        (int64_t)x.n;
     pthread_mutex_unlock(&c->lock);
-    if (n >= TIMED_BYTES) {
+    if (x.n >= TIMED_BYTES) {
         t = &r->timed[r->n_timed++ % OSH_CARD_TIMED];
         OSH_TRY(harvest(cx, c, t));
-        t->ahead = ahead, t->from_card = kind == cudaMemcpyDeviceToHost, t->hidden = hidden;
+        t->ahead = ahead, t->from_card = x.kind == cudaMemcpyDeviceToHost, t->hidden = x.hidden;
         OSH_CUDA(cx, cudaEventRecord(t->begin, s));
     }
-    OSH_CUDA(cx, cudaMemcpyAsync(to, from, n, kind, s));
+    OSH_CUDA(cx, cudaMemcpyAsync(x.to, x.from, x.n, x.kind, s));
     if (t) {
         OSH_CUDA(cx, cudaEventRecord(t->end, s));
         t->pending = true;
@@ -161,7 +168,7 @@ static osh_status put_pieces(osh_ctx *cx, osh_card *c, osh_card_ring *r, char *t
         n = piece_of(n_bytes - at);
         OSH_TRY(ring_take(cx, r, &room, n));
         memcpy(room, from + at, n);
-        OSH_TRY(copy_timed(cx, c, r, to + at, room, n, cudaMemcpyHostToDevice, ahead && works(c)));
+        OSH_TRY(copy_timed(cx, c, r, {to + at, room, n, cudaMemcpyHostToDevice, ahead && works(c)}));
         OSH_CUDA(cx, cudaEventRecord(r->free[r->piece], ahead ? c->copy : c->compute));
     }
 done:
@@ -179,8 +186,9 @@ static osh_status put_file_pieces(osh_ctx *cx, osh_card *c, osh_card_ring *r, co
         n = f->n_bytes - at < most ? f->n_bytes - at : most;
         OSH_TRY(ring_take(cx, r, &room, OSH_CARD_PIECE)); // a whole one: it begins with a page
         OSH_TRY(osh_file_read_blocks(cx, f->f, room, n, from));
-        OSH_TRY(copy_timed(cx, c, r, f->to + at, room + from % OSH_BLOCK_BYTES, n, cudaMemcpyHostToDevice,
-                           f->ahead && works(c)));
+        OSH_TRY(copy_timed(cx, c, r,
+                           {f->to + at, room + from % OSH_BLOCK_BYTES, n, cudaMemcpyHostToDevice,
+                            f->ahead && works(c)}));
         OSH_CUDA(cx, cudaEventRecord(r->free[r->piece], f->ahead ? c->copy : c->compute));
     }
 done:
@@ -241,7 +249,7 @@ static osh_status put_direct(osh_ctx *cx, osh_card *c, char *to, const char *fro
     osh_status rc = OSH_OK;
     for (size_t at = 0, n; at < n_bytes; at += n, hidden = works(c)) {
         n = n_bytes - at < DIRECT_BYTES ? n_bytes - at : (size_t)DIRECT_BYTES;
-        OSH_TRY(copy_timed(cx, c, &c->ahead, to + at, from + at, n, cudaMemcpyHostToDevice, hidden));
+        OSH_TRY(copy_timed(cx, c, &c->ahead, {to + at, from + at, n, cudaMemcpyHostToDevice, hidden}));
     }
     OSH_CUDA(cx, cudaStreamSynchronize(c->copy));
 done:
@@ -295,8 +303,8 @@ static osh_status get_pieces(osh_ctx *cx, osh_card *c, char *to, const char *fro
         if (asked < n_bytes && n_asked - n_have < 2) {
             size_t n = piece_of(n_bytes - asked);
             OSH_TRY(ring_take(cx, r, &under_way[n_asked % 2].room, n));
-            OSH_TRY(copy_timed(cx, c, r, under_way[n_asked % 2].room, from + asked, n, cudaMemcpyDeviceToHost,
-                               false));
+            OSH_TRY(copy_timed(cx, c, r,
+                               {under_way[n_asked % 2].room, from + asked, n, cudaMemcpyDeviceToHost, false}));
             OSH_CUDA(cx, cudaEventRecord(r->free[r->piece], c->compute));
             under_way[n_asked % 2].piece = r->piece;
             asked += n, n_asked++;
@@ -314,7 +322,7 @@ done:
 static osh_status get_direct(osh_ctx *cx, osh_card *c, void *to, const void *from, size_t n_bytes)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(copy_timed(cx, c, &c->ring, to, from, n_bytes, cudaMemcpyDeviceToHost, false));
+    OSH_TRY(copy_timed(cx, c, &c->ring, {to, from, n_bytes, cudaMemcpyDeviceToHost, false}));
     OSH_CUDA(cx, cudaStreamSynchronize(c->compute));
 done:
     return rc;

@@ -12,10 +12,19 @@
 template <class T> static __device__ inline void keep(T *to, T from) { *to = from; }
 template <class T, class S> static __device__ inline void keep(T *to, S from) { osh_cu_store(to, osh_cu_load(from)); }
 
-/* y [N, D], ids [N], w [V, D]. packed: S is T, and rows may be taken by packs. */
-template <class T, class S>
-static __global__ void gather_kernel(T *y, const int32_t *ids, const S *w, int64_t N, int64_t V, int64_t D, bool packed)
+template <class S> struct table {
+    const S *w; // [V, D]
+    int64_t V, D;
+    bool packed; // S is T, and rows may be taken by packs
+};
+
+/* y [N, D], ids [N] */
+template <class T, class S> static __global__ void gather_kernel(T *y, const int32_t *ids, int64_t N,
+                                                                 table<S> from_rows)
 {
+    const S *w = from_rows.w;
+    const int64_t V = from_rows.V, D = from_rows.D;
+    const bool packed = from_rows.packed;
     const int P = osh_cu_pack<T>::N;
 
     for (int64_t n = blockIdx.x; n < N; n += gridDim.x) {
@@ -60,8 +69,8 @@ osh_status osh_embedding_cuda(osh_ctx *cx, const osh_op_args *a)
     }
     OSH_CU_BY_DTYPE(y->dtype, T, OSH_CU_BY_STORED(w->dtype, S,
         OSH_LAUNCH((gather_kernel<T, S>), osh_cu_grid(d, N, 1), 128, 0, osh_cuda_stream(d),
-                   static_cast<T *>(y->data), static_cast<const int32_t *>(ids->data),
-                   static_cast<const S *>(w->data), N, V, D, packed)));
+                   static_cast<T *>(y->data), static_cast<const int32_t *>(ids->data), N,
+                   (table<S>{static_cast<const S *>(w->data), V, D, packed}))));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     osh_tensor_free(cx, copy);

@@ -60,8 +60,8 @@ osh_status osh_gptq_target_cuda(osh_ctx *cx, const osh_op_args *a)
         int64_t n = osh_min64(ROWS, O - row);
         osh_cuda_mat x = {from, I, 0, OSH_F32, false}, s = {a->in[1]->data, I, 0, OSH_F32, false};
         osh_cuda_mat t = {osh_elem(a->out[0], row * I), I, 0, OSH_F32, false};
-        OSH_TRY(osh_cuda_cast(cx, d, from, OSH_F32, osh_elem(w, row * I), w->dtype, n * I));
-        OSH_TRY(osh_cuda_cast(cx, d, t.data, OSH_F32, osh_elem(w, row * I), w->dtype, n * I));
+        OSH_TRY(osh_cuda_cast(cx, d, {from, OSH_F32}, {osh_elem(w, row * I), w->dtype}, n * I));
+        OSH_TRY(osh_cuda_cast(cx, d, {t.data, OSH_F32}, {osh_elem(w, row * I), w->dtype}, n * I));
         OSH_TRY(osh_cuda_gemm(cx, d, &t, &x, &s, n, I, I, 1, 1, 1));
     }
 done:

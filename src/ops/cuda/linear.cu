@@ -66,7 +66,7 @@ osh_status osh_linear_cuda(osh_ctx *cx, const osh_op_args *a)
     for (int64_t first = 0; first < O; first += step) {
         int64_t n = osh_min64(step, O - first);
         void *from = osh_elem(w, first * I);
-        if (other) OSH_TRY(osh_cuda_cast(cx, d, copy, x->dtype, from, w->dtype, n * I));
+        if (other) OSH_TRY(osh_cuda_cast(cx, d, {copy, x->dtype}, {from, w->dtype}, n * I));
         OSH_TRY(columns(cx, a, other ? copy : from, sums, first, n));
     }
 done:

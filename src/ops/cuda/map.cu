@@ -91,10 +91,13 @@ done:
     return rc;
 }
 
+typedef struct join_sizes { int64_t n, A, B; } join_sizes; // elements of all that is joined; of a row of x, of y
+
 /* to [N, O], x [N, A], y [N, B] */
 template <class T>
-static __global__ void join_kernel(T *to, const T *x, const T *y, int64_t n, int64_t A, int64_t B, osh_join_attr at)
+static __global__ void join_kernel(T *to, const T *x, const T *y, join_sizes s, osh_join_attr at)
 {
+    const int64_t n = s.n, A = s.A, B = s.B;
     int64_t each = at.width + at.second, O = A / at.width * each;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
         int64_t row = i / O, head = i % O / each, c = i % O % each, shared = B == at.second ? 0 : head;
@@ -112,7 +115,7 @@ osh_status osh_join_cuda(osh_ctx *cx, const osh_op_args *a)
     OSH_CU_BY_DTYPE(x->dtype, T,
                     OSH_LAUNCH(join_kernel<T>, osh_cu_grid(to->device, n, 256), 256, 0, osh_cuda_stream(to->device),
                                static_cast<T *>(to->data), static_cast<const T *>(x->data),
-                               static_cast<const T *>(y->data), n, osh_width(x), osh_width(y),
+                               static_cast<const T *>(y->data), (join_sizes{n, osh_width(x), osh_width(y)}),
                                *static_cast<const osh_join_attr *>(a->attr)));
     OSH_CUDA(cx, cudaGetLastError());
 done:

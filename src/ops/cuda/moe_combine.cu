@@ -13,11 +13,18 @@ template <class T> static __device__ inline void add_one(T *out, T y, float weig
     osh_cu_store(out, __fadd_rn(osh_cu_load(*out), osh_cu_round<T>(__fmul_rn(osh_cu_load(y), weight))));
 }
 
+typedef struct combine_sizes {
+    int64_t n, D, E;
+    bool packed;
+} combine_sizes;
+
 /* out, sum, y [n, D], route [n, E] */
 template <class T>
-static __global__ void combine_kernel(T *out, const T *sum, const T *y, const T *route, int64_t n, int64_t D, int64_t E,
-                                      osh_moe_combine_attr by, bool packed)
+static __global__ void combine_kernel(T *out, const T *sum, const T *y, const T *route, combine_sizes s,
+                                      osh_moe_combine_attr by)
 {
+    const int64_t n = s.n, D = s.D, E = s.E;
+    const bool packed = s.packed;
     const int N = osh_cu_pack<T>::N;
     int64_t lane = threadIdx.x % 32, warps = blockDim.x / 32, n_packs = packed ? D / N : 0;
 
@@ -54,7 +61,7 @@ osh_status osh_moe_combine_cuda(osh_ctx *cx, const osh_op_args *a)
     OSH_CU_BY_DTYPE(out->dtype, T,
         OSH_LAUNCH(combine_kernel<T>, osh_cu_grid(out->device, n, 4), 128, 0, osh_cuda_stream(out->device),
                    static_cast<T *>(out->data), static_cast<const T *>(sum->data), static_cast<const T *>(y->data),
-                   static_cast<const T *>(route->data), n, D, E, *at, packed));
+                   static_cast<const T *>(route->data), (combine_sizes{n, D, E, packed}), *at));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

@@ -38,11 +38,18 @@ static __device__ inline void keep_groups(float *choice, float *worth, const osh
     __syncwarp();
 }
 
+typedef struct gate_sizes {
+    int64_t n, D;
+    bool grouped;
+} gate_sizes;
+
 /* x [n, D], w [E, D], bias [E] or NULL, route [n, E] */
 template <class T, class S, class B>
-static __global__ void gate_kernel(T *route, const T *x, const S *w, const B *bias, int64_t n, int64_t D,
-                                   osh_moe_gate_attr at, bool grouped)
+static __global__ void gate_kernel(T *route, const T *x, const S *w, const B *bias, gate_sizes sizes,
+                                   osh_moe_gate_attr at)
 {
+    const int64_t n = sizes.n, D = sizes.D;
+    const bool grouped = sizes.grouped;
     __shared__ float scores[WARPS][OSH_MOE_MAX_EXPERTS], choices[WARPS][OSH_MOE_MAX_EXPERTS];
     __shared__ float worths[WARPS][MOST_GROUPS];
     int lane = (int)(threadIdx.x % 32), warp = (int)(threadIdx.x / 32), E = (int)at.experts;
@@ -87,8 +94,8 @@ template <class T, class S, class B> static void launch(const osh_op_args *a)
     const osh_tensor *x = a->in[0], *y = a->out[0], *b = a->in[2];
     OSH_LAUNCH((gate_kernel<T, S, B>), osh_cu_grid(y->device, osh_rows(x), WARPS), 32 * WARPS, 0,
                osh_cuda_stream(y->device), static_cast<T *>(y->data), static_cast<const T *>(x->data),
-               static_cast<const S *>(a->in[1]->data), b ? static_cast<const B *>(b->data) : nullptr, osh_rows(x),
-               osh_width(x), *at, osh_moe_gate_is_grouped(at));
+               static_cast<const S *>(a->in[1]->data), b ? static_cast<const B *>(b->data) : nullptr,
+               (gate_sizes{osh_rows(x), osh_width(x), osh_moe_gate_is_grouped(at)}), *at);
 }
 
 osh_status osh_moe_gate_cuda(osh_ctx *cx, const osh_op_args *a)

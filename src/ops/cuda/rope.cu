@@ -49,10 +49,11 @@ static __device__ inline void turn_as(T *to_lo, T *to_hi, float lo, float hi, fl
     osh_cu_store(to_lo, __fadd_rn(osh_cu_round<R>(__fmul_rn(lo, c)), osh_cu_round<R>(__fmul_rn(-hi, s))));
     osh_cu_store(to_hi, __fadd_rn(osh_cu_round<R>(__fmul_rn(hi, c)), osh_cu_round<R>(__fmul_rn(lo, s))));
 }
+template <class T> struct pair { T lo, hi; };
 template <class T>
-static __device__ inline void turn(T *to_lo, T *to_hi, T from_lo, T from_hi, float c, float s, bool f32)
+static __device__ inline void turn(T *to_lo, T *to_hi, pair<T> from, float c, float s, bool f32)
 {
-    float lo = osh_cu_load(from_lo), hi = osh_cu_load(from_hi);
+    float lo = osh_cu_load(from.lo), hi = osh_cu_load(from.hi);
 
     if (f32) turn_as<T, float>(to_lo, to_hi, lo, hi, c, s);
     else turn_as<T, T>(to_lo, to_hi, lo, hi, c, s);
@@ -69,7 +70,7 @@ static __device__ void turn_row(T *y, const T *x, const float *c, const float *s
         for (int64_t j = threadIdx.x; j < n_heads * p.n_packs; j += THREADS) {
             int64_t i = j % p.n_packs * N, at = j / p.n_packs * p.head_dim + i;
             osh_cu_pack<T> lo = osh_cu_pack_load(x + at), hi = osh_cu_pack_load(x + at + p.half);
-            for (int k = 0; k < N; k++) turn(&lo.v[k], &hi.v[k], lo.v[k], hi.v[k], c[i + k], s[i + k], p.f32);
+            for (int k = 0; k < N; k++) turn(&lo.v[k], &hi.v[k], {lo.v[k], hi.v[k]}, c[i + k], s[i + k], p.f32);
             osh_cu_pack_store(y + at, lo);
             osh_cu_pack_store(y + at + p.half, hi);
         }
@@ -77,7 +78,7 @@ static __device__ void turn_row(T *y, const T *x, const float *c, const float *s
         for (int64_t j = threadIdx.x; j < n_heads * p.half; j += THREADS) {
             int64_t i = j % p.half, at = j / p.half * p.head_dim + (p.interleaved ? 2 * i : i);
             int64_t other = at + (p.interleaved ? 1 : p.half);
-            turn(&y[at], &y[other], x[at], x[other], c[i], s[i], p.f32);
+            turn(&y[at], &y[other], {x[at], x[other]}, c[i], s[i], p.f32);
         }
     }
     int64_t rest = p.head_dim - 2 * p.half;

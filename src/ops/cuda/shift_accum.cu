@@ -11,14 +11,19 @@ template <class T> static __global__ void subtract(T *to, const T *x0, const T *
     if (i < n) osh_cu_store(&to[i], __fsub_rn(osh_cu_load(x0[i]), osh_cu_load(x[i])));
 }
 
-/* left [rows, I] = x0 - x of n rows. */
-static osh_status run_subtract(osh_ctx *cx, osh_device *d, void *left, const void *x0, const void *x, osh_dtype dt,
-                               int64_t n)
+typedef struct difference { // left = x0 - x; on the card
+    void *left;
+    const void *x0, *x;
+    osh_dtype dt;
+} difference;
+
+/* Of n elements. */
+static osh_status run_subtract(osh_ctx *cx, osh_device *d, const difference &y, int64_t n)
 {
     osh_status rc = OSH_OK;
-    OSH_CU_BY_DTYPE(dt, T,
+    OSH_CU_BY_DTYPE(y.dt, T,
         OSH_LAUNCH(subtract<T>, (unsigned)osh_div_up(n, THREADS), THREADS, 0, osh_cuda_stream(d),
-                   static_cast<T *>(left), static_cast<const T *>(x0), static_cast<const T *>(x), n));
+                   static_cast<T *>(y.left), static_cast<const T *>(y.x0), static_cast<const T *>(y.x), n));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
@@ -50,13 +55,13 @@ static osh_status add_chunk(osh_ctx *cx, const osh_op_args *a, int64_t token, in
 
     if (whole) {
         void *here = osh_elem(x, token * I);
-        OSH_TRY(run_subtract(cx, d, left, osh_elem(x0, token * I), here, x->dtype, whole * I));
+        OSH_TRY(run_subtract(cx, d, {left, osh_elem(x0, token * I), here, x->dtype}, whole * I));
         OSH_TRY(add_rows(cx, a->out[0], left, here, x->dtype, whole));
     }
     if (!rest) goto done;
     OSH_TRY(d->type->copy(cx, d, grain, osh_elem(x, (token + whole) * I), used));
     OSH_TRY(d->type->fill(cx, d, grain + used, 0, gap));
-    OSH_TRY(run_subtract(cx, d, left, osh_elem(x0, (token + whole) * I), grain, x->dtype, rest * I));
+    OSH_TRY(run_subtract(cx, d, {left, osh_elem(x0, (token + whole) * I), grain, x->dtype}, rest * I));
     OSH_TRY(d->type->fill(cx, d, left + used, 0, gap));
     OSH_TRY(add_rows(cx, a->out[0], left, grain, x->dtype, GRAIN));
 done:

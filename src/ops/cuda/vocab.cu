@@ -44,7 +44,7 @@ osh_status osh_vocab_logits(osh_ctx *cx, const osh_vocab_side *s, const osh_voca
     osh_cuda_mat w = {osh_elem(s->w, b->first * D), D, 0, x->dtype, true};
 
     if (s->copy) {
-        OSH_TRY(osh_cuda_cast(cx, x->device, s->copy, x->dtype, w.data, s->w->dtype, b->cols * D));
+        OSH_TRY(osh_cuda_cast(cx, x->device, {s->copy, x->dtype}, {w.data, s->w->dtype}, b->cols * D));
         w.data = s->copy;
     }
     OSH_TRY(osh_cuda_gemm(cx, x->device, &c, &rows, &w, n, b->cols, D, b->n_panels, 1, 0, 1));
