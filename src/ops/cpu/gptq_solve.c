@@ -4,11 +4,11 @@
 #include "ops/cpu/blas.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/panel.h"
+#include "ops/cpu/vec.h"
 #include "ops/kernel.h"
 
 #include <assert.h>
-#include <float.h>
-#include <math.h>
+#include <string.h>
 
 typedef struct solve_worker { // own: w of p, tile and loss; the others point behind p.w
     osh_panel p;              // of a block: weights, errors negated, values before scaling, zeros; scales of all
@@ -53,19 +53,34 @@ static void load_tile(const osh_gptq_solve_args *a, solve_worker *me, int64_t ro
     }
 }
 
-/* Of the tile's rows what rounding to nearest leaves (gptq_solve.c), and scales of which every code is 0. */
-static void leave_rest(const osh_gptq_solve_args *a, solve_worker *me, int64_t n, int64_t rows)
+/* Of a row of the tile what rounding to nearest leaves. */
+static void leave_rest(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, float *w)
 {
-    float lo = -(float)(1 << (a->bits - 1)), hi = (float)((1 << (a->bits - 1)) - 1);
-    for (int64_t r = 0; r < n; r++)
-        for (int64_t i = 0; i < a->I; i++) {
-            float s = me->p.scale[a->col_scale[i] * rows + r], zp = me->p.zero[a->col_scale[i] * rows + r];
-            float *w = &me->tile[r * a->I + i], q = *w / s + zp;
-            if (a->fp8) q = osh_grid_nearest(&me->p.grid, fminf(fmaxf(q, me->p.grid.lo), me->p.grid.hi));
-            else q = nearbyintf(fminf(fmaxf(q, lo), hi));
-            *w -= osh_round_to(osh_round_to(q - zp, a->dq_dtype) * s, a->dq_dtype);
+    enum { PIECE = 256 };
+    float s[PIECE], zero[PIECE], part[PIECE];
+    int64_t from = row / a->row_block * a->n_scale_cols;
+    for (int64_t i = 0; i < a->I; i += PIECE) {
+        int64_t n = osh_min64(PIECE, a->I - i), padded = osh_pad8(n);
+        for (int64_t k = 0; k < padded; k++) { // padding repeats the last one
+            int64_t at = from + a->col_scale[i + osh_min64(k, n - 1)];
+            s[k] = a->scale[at], zero[k] = a->zero ? a->zero[at] : 0, part[k] = w[i + osh_min64(k, n - 1)];
         }
-    for (int64_t i = 0; i < a->n_scale_cols * rows; i++) me->p.scale[i] = FLT_MAX, me->p.zero[i] = 0;
+        osh_panel_rest(&me->p, part, s, zero, padded);
+        memcpy(w + i, part, (size_t)n * sizeof *w);
+    }
+}
+
+/* What rounding to nearest costs (ops/gptq_solve.c): e = d U^-1 of all rows of the tile at once. */
+static void nearest_tile(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, int64_t n)
+{
+    for (int64_t r = 0; r < n; r++) leave_rest(a, me, row + r, me->tile + r * a->I);
+    osh_blas()->strsm(CblasRowMajor, CblasRight, CblasUpper, CblasNoTrans, CblasNonUnit, (blasint)n, (blasint)a->I, 1,
+                      a->u, (blasint)a->I, me->tile, (blasint)a->I);
+    for (int64_t r = 0; r < n; r++) {
+        const float *e = me->tile + r * a->I;
+        a->loss[row + r] = 0;
+        for (int64_t i = 0; i < a->I; i++) a->loss[row + r] += (double)e[i] * e[i] / 2;
+    }
 }
 
 static void load_block(const osh_gptq_solve_args *a, solve_worker *me, int64_t n, int64_t rows, int64_t i1,
@@ -110,7 +125,7 @@ static void store_block(const osh_gptq_solve_args *a, solve_worker *me, int64_t 
             loss += (double)e * e / 2;
         }
         me->loss[r] += loss;
-        if (!a->nearest) store_codes(a, me, row + r, i1, cols);
+        store_codes(a, me, row + r, i1, cols);
         for (int64_t j = 0; a->dq && j < cols; j++) a->dq[(row + r) * a->I + i1 + j] = me->p.w[j * rows + r];
     }
 }
@@ -123,9 +138,12 @@ static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     solve_worker *me = &job->workers[worker];
     int64_t rows = job->rows, row = chunk * rows, n = osh_min64(rows, a->O - row);
 
-    load_scales(a, me, row, n, rows);
     load_tile(a, me, row, n);
-    if (a->nearest) leave_rest(a, me, n, rows);
+    if (a->nearest) {
+        nearest_tile(a, me, row, n);
+        return OSH_OK;
+    }
+    load_scales(a, me, row, n, rows);
     memset(me->loss, 0, (size_t)rows * sizeof *me->loss);
     for (int64_t i1 = 0; i1 < a->I; i1 += a->block_size) {
         int64_t cols = osh_min64(a->block_size, a->I - i1), i2 = i1 + cols;
@@ -162,7 +180,7 @@ static osh_status worker_open(osh_ctx *cx, solve_worker *w, const osh_gptq_solve
     OSH_NEW(cx, w->p.w, block_floats(a->I, a->n_scale_cols, a->block_size, rows));
     w->p.ne = w->p.w + block * rows;
     w->p.q = w->p.ne + block * rows;
-    w->p.zeros = a->keep_zeros && !a->nearest ? w->p.q + block * rows : NULL;
+    w->p.zeros = a->keep_zeros ? w->p.q + block * rows : NULL;
     w->p.scale = w->p.q + 2 * block * rows;
     w->p.zero = w->p.scale + a->n_scale_cols * rows;
     w->p.strip = w->p.zero + a->n_scale_cols * rows;

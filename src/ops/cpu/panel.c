@@ -34,20 +34,28 @@ OSH_VEC_FN void v8_clamp(osh_v8f *x, const osh_v8f *lo, const osh_v8f *hi)
 
 /* ---- the column loop ---- */
 
+/* The value of the grid nearest to w / s + zp. */
+OSH_VEC_FN void nearest_8(const osh_panel *p, osh_v8f *q, const osh_v8f *w, const osh_v8f *s, const osh_v8f *zp)
+{
+    osh_v8f lo, hi;
+
+    *q = *w / *s;
+    if (!p->grid.digits) *q = *q + *zp;
+    v8_set(&lo, p->grid.lo);
+    v8_set(&hi, p->grid.hi);
+    v8_clamp(q, &lo, &hi);
+    v8_on_grid(q, &p->grid);
+}
+
 /* Quantizes 8 rows of one column: w becomes dq, q and ne are stored. */
 OSH_VEC_FN void quantize_8(const osh_panel *p, int64_t at, int64_t scale_at, float diag)
 {
-    osh_v8f w, s, zp, q, d, lo, hi;
+    osh_v8f w, s, zp, q, d;
 
     v8_load(&w, p->w + at);
     v8_load(&s, p->scale + scale_at);
     v8_load(&zp, p->zero + scale_at);
-    q = w / s;
-    if (!p->grid.digits) q = q + zp;
-    v8_set(&lo, p->grid.lo);
-    v8_set(&hi, p->grid.hi);
-    v8_clamp(&q, &lo, &hi);
-    v8_on_grid(&q, &p->grid);
+    nearest_8(p, &q, &w, &s, &zp);
     if (p->zeros) {
         osh_v8f z;
         v8_load(&z, p->zeros + at);
@@ -106,6 +114,30 @@ void osh_panel_solve(const osh_panel *p, const float *u, int64_t ldu, const int3
 {
     if (osh_isa_used() >= OSH_ISA_AVX2) solve_avx2(p, u, ldu, scale_col, n);
     else solve_body(p, u, ldu, scale_col, n);
+}
+
+OSH_VEC_FN void rest_body(const osh_panel *p, float *w, const float *s, const float *zero, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += OSH_LANES) {
+        osh_v8f x, scale, zp, q;
+        v8_load(&x, w + i), v8_load(&scale, s + i), v8_load(&zp, zero + i);
+        nearest_8(p, &q, &x, &scale, &zp);
+        q = q - zp;
+        v8_round(&q, p->dtype);
+        q = q * scale;
+        v8_round(&q, p->dtype);
+        x = x - q;
+        v8_store(w + i, &x);
+    }
+}
+OSH_AVX2 static void rest_avx2(const osh_panel *p, float *w, const float *s, const float *zero, int64_t n)
+{
+    rest_body(p, w, s, zero, n);
+}
+void osh_panel_rest(const osh_panel *p, float *w, const float *s, const float *zero, int64_t n)
+{
+    if (osh_isa_used() >= OSH_ISA_AVX2) rest_avx2(p, w, s, zero, n);
+    else rest_body(p, w, s, zero, n);
 }
 
 /* ---- the search for scales ---- */

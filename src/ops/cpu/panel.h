@@ -23,6 +23,9 @@ typedef struct osh_panel {
  * column of each column. No fused multiply-add: the reference rounds each product. */
 void osh_panel_solve(const osh_panel *p, const float *u, int64_t ldu, const int32_t *scale_col, int64_t n);
 
+/* w [n] -= what p's grid and rounding make of it with scale s [n] and zero point zero [n]; n a multiple of 8. */
+void osh_panel_rest(const osh_panel *p, float *w, const float *s, const float *zero, int64_t n);
+
 typedef struct osh_search { // for scales of columns [n, rows] x
     osh_scale_rule rule;
     const float *x, *weight; // [n, rows]; [n] or NULL: 1
