@@ -89,6 +89,30 @@ static void test_same_bytes_without_avx2(void **state)
     assert_true(osh_span_sum_exp_diff(x, y, N, 20) == base_sum_exp_diff(x, y, N, 20));
 }
 
+/* What has a body from BF16 to BF16 gives what goes by way of f32. */
+static void test_same_bytes_of_bf16(void **state)
+{
+    (void)state;
+    enum { ODD = 1003 };
+    float x[N], y[N], a[N];
+    uint16_t from[N], with[N], got[N], want[N];
+
+    if (!osh_span512_takes(OSH_BF16)) skip();
+    fill(x, 8, 20), fill(y, 9, 3);
+    x[5] = NAN, y[17] = INFINITY, x[33] = -0.0f, x[40] = 300, x[41] = -300;
+    osh_from_f32(from, OSH_BF16, x, N), osh_from_f32(with, OSH_BF16, y, N);
+    osh_to_f32(x, from, OSH_BF16, N), osh_to_f32(y, with, OSH_BF16, N);
+    for (int act = -1; act <= OSH_ACT_GELU_TANH; act++) {
+        memcpy(a, x, sizeof x), memset(got, 0, sizeof got), memset(want, 0, sizeof want);
+        if (act == OSH_ACT_GELU) continue;
+        if (act < 0) osh_span_add(a, y, N), osh_span512_add_bf16(got, from, with, ODD);
+        if (act >= 0) osh_span_glu(a, y, N, (osh_act_kind)act, OSH_BF16);
+        if (act >= 0) osh_span512_glu_bf16(got, from, with, ODD, (osh_act_kind)act);
+        osh_from_f32(want, OSH_BF16, a, ODD);
+        assert_memory_equal(got, want, sizeof got);
+    }
+}
+
 /* Scores hidden by causality are -inf; a NaN must not get lost. */
 static void test_softmax(void **state)
 {
@@ -213,7 +237,8 @@ int main(void)
     if (unable) return unable;
     printf("seed %d\n", SEED);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bytes_without_avx2), cmocka_unit_test(test_softmax), cmocka_unit_test(test_sincos),
+        cmocka_unit_test(test_same_bytes_without_avx2), cmocka_unit_test(test_same_bytes_of_bf16),
+        cmocka_unit_test(test_softmax), cmocka_unit_test(test_sincos),
         cmocka_unit_test(test_tanh), cmocka_unit_test(test_exp), cmocka_unit_test(test_round),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
  * stored. */
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/span.h"
+#include "ops/cpu/span512.h"
 #include "ops/cpu/vec.h"
 #include "ops/kernel.h"
 
@@ -12,6 +13,8 @@ enum { PIECE = 2048, PIECES = 16 }; // elements in L1 at a time; pieces of one c
 typedef struct elementwise_job elementwise_job;
 struct elementwise_job {
     void (*piece)(float *x, float *y, int64_t n, const elementwise_job *j); // n: a multiple of 8
+    // of BF16 and AVX-512, instead of pieces in f32; NULL: none
+    void (*whole)(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n, const elementwise_job *j);
     const osh_tensor *x, *y; // y: NULL where the op has one input
     osh_tensor *out;
     int64_t n;
@@ -29,6 +32,17 @@ static void add_piece(float *x, float *y, int64_t n, const elementwise_job *j)
 static void glu_piece(float *x, float *y, int64_t n, const elementwise_job *j)
 {
     osh_span_glu(x, y, n, j->act, j->x->dtype);
+}
+
+static void add_whole(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n, const elementwise_job *j)
+{
+    (void)j;
+    osh_span512_add_bf16(to, x, y, n);
+}
+
+static void glu_whole(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n, const elementwise_job *j)
+{
+    osh_span512_glu_bf16(to, x, y, n, j->act);
 }
 
 /* silu(a g) = a g sigmoid(a g): of a gate times alpha, divided by it again. */
@@ -82,7 +96,10 @@ static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     int64_t first = chunk * PIECE * PIECES, end = osh_min64(j->n, first + PIECE * PIECES);
 
     (void)cx, (void)worker;
-    for (; first < end; first += PIECE) run_piece(j, first, osh_min64(PIECE, end - first));
+    if (j->whole)
+        j->whole(osh_elem(j->out, first), osh_elem(j->x, first), osh_elem(j->y, first), end - first, j);
+    else
+        for (; first < end; first += PIECE) run_piece(j, first, osh_min64(PIECE, end - first));
     return OSH_OK;
 }
 
@@ -90,6 +107,8 @@ static osh_status run_job(osh_ctx *cx, elementwise_job *j, const osh_op_args *a)
 {
     j->x = a->in[0], j->y = a->in[1], j->out = a->out[0];
     j->n = osh_tensor_numel(a->in[0]);
+    bool bf16 = osh_span512_takes(j->x->dtype) && j->out->dtype == OSH_BF16 && j->y && j->y->dtype == OSH_BF16;
+    if (!bf16 || j->act == OSH_ACT_GELU) j->whole = NULL;
     return osh_parallel_for(cx, osh_div_up(j->n, PIECE * PIECES), run_chunk, j);
 }
 
@@ -101,15 +120,15 @@ static osh_act_kind act_kind(const char *act)
 
 osh_status osh_add_cpu(osh_ctx *cx, const osh_op_args *a)
 {
-    elementwise_job j = {.piece = add_piece};
+    elementwise_job j = {.piece = add_piece, .whole = add_whole};
     return run_job(cx, &j, a);
 }
 
 osh_status osh_glu_cpu(osh_ctx *cx, const osh_op_args *a)
 {
     const osh_glu_attr *at = a->attr;
-    elementwise_job j = {.piece = glu_piece, .act = act_kind(at->act)};
-    if (at->limit > 0) j.piece = clamped_piece, j.limit = (float)at->limit, j.by = (float)at->alpha;
+    elementwise_job j = {.piece = glu_piece, .whole = glu_whole, .act = act_kind(at->act)};
+    if (at->limit > 0) j.piece = clamped_piece, j.whole = NULL, j.limit = (float)at->limit, j.by = (float)at->alpha;
     return run_job(cx, &j, a);
 }
 

@@ -84,9 +84,9 @@ WIDE_FN float total(__m256 sum)
     return v8_sum(&v);
 }
 
-WIDE_FN void glu_step(float *gate, const float *up, osh_act_kind act, int64_t i, bool half)
+WIDE_FN __m512 glu_of(__m512 x, __m512 up, osh_act_kind act)
 {
-    __m512 x = load(gate + i, half), e, limit = constant(88.37f);
+    __m512 e, limit = constant(88.37f);
     if (act == OSH_ACT_GELU_TANH) {
         e = _mm512_mul_ps(_mm512_mul_ps(_mm512_mul_ps(x, x), x), constant(0.044715f));
         e = _mm512_mul_ps(_mm512_add_ps(x, e), constant(-1.59576912160573071176f));
@@ -95,12 +95,46 @@ WIDE_FN void glu_step(float *gate, const float *up, osh_act_kind act, int64_t i,
     }
     e = exp_below(_mm512_mask_mov_ps(e, _mm512_cmp_ps_mask(e, limit, _CMP_GT_OQ), limit));
     x = round_bf16(_mm512_div_ps(x, _mm512_add_ps(e, constant(1.0f))));
-    store(gate + i, _mm512_mul_ps(x, load(up + i, half)), half);
+    return _mm512_mul_ps(x, up);
+}
+
+WIDE_FN void glu_step(float *gate, const float *up, osh_act_kind act, int64_t i, bool half)
+{
+    store(gate + i, glu_of(load(gate + i, half), load(up + i, half), act), half);
 }
 
 WIDE void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act)
 {
     EACH(n, glu_step, gate, up, act);
+}
+
+WIDE_FN __m512 widen(const uint16_t *p, __mmask16 in)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in, p)), 16));
+}
+
+WIDE_FN void narrow(uint16_t *p, __m512 x, __mmask16 in)
+{
+    __m512i u = _mm512_srli_epi32(_mm512_castps_si512(round_bf16(x)), 16);
+    _mm256_mask_storeu_epi16(p, in, _mm512_cvtepi32_epi16(u));
+}
+
+WIDE_FN __mmask16 mask_of(int64_t left) { return left < LANES ? (__mmask16)((1u << left) - 1) : 0xffff; }
+
+WIDE void osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n, osh_act_kind act)
+{
+    for (int64_t i = 0; i < n; i += LANES) {
+        __mmask16 in = mask_of(n - i);
+        narrow(to + i, glu_of(widen(x + i, in), widen(y + i, in), act), in);
+    }
+}
+
+WIDE void osh_span512_add_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += LANES) {
+        __mmask16 in = mask_of(n - i);
+        narrow(to + i, _mm512_add_ps(widen(x + i, in), widen(y + i, in)), in);
+    }
 }
 
 WIDE_FN void square_step(__m256 *sum, const float *x, int64_t i, bool half)
@@ -178,6 +212,18 @@ void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act)
 {
     (void)gate, (void)up, (void)n, (void)act;
     assert(false); // never where osh_span512_takes is false
+}
+
+void osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n, osh_act_kind act)
+{
+    (void)to, (void)x, (void)y, (void)n, (void)act;
+    assert(false);
+}
+
+void osh_span512_add_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n)
+{
+    (void)to, (void)x, (void)y, (void)n;
+    assert(false);
 }
 
 void osh_span512_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, float eps)
