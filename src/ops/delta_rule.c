@@ -98,6 +98,31 @@ static void head_ref(const whole *w, const osh_delta_rule_attr *at, int64_t row,
     }
 }
 
+static osh_status inputs_ref(osh_ctx *cx, whole *w, const osh_tensor *const *in)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_f32_copy(cx, &w->x, in[0]));
+    OSH_TRY(osh_f32_copy(cx, &w->a, in[1]));
+    OSH_TRY(osh_f32_copy(cx, &w->b, in[2]));
+    OSH_TRY(osh_f32_weight(cx, &w->A_log, in[3], in[0]->dtype));
+    OSH_TRY(osh_f32_weight(cx, &w->dt_bias, in[4], in[0]->dtype));
+done:
+    return rc;
+}
+
+static void inputs_free(osh_ctx *cx, whole *w)
+{
+    osh_free(cx, w->k);
+    osh_free(cx, w->q);
+    osh_free(cx, w->S);
+    osh_free(cx, w->y);
+    osh_free(cx, w->dt_bias);
+    osh_free(cx, w->A_log);
+    osh_free(cx, w->b);
+    osh_free(cx, w->a);
+    osh_free(cx, w->x);
+}
+
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
@@ -107,11 +132,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_tile *seq = NULL; // own: one whole sample each
     whole w = {0};        // own
 
-    OSH_TRY(osh_f32_copy(cx, &w.x, a->in[0]));
-    OSH_TRY(osh_f32_copy(cx, &w.a, a->in[1]));
-    OSH_TRY(osh_f32_copy(cx, &w.b, a->in[2]));
-    OSH_TRY(osh_f32_weight(cx, &w.A_log, a->in[3], dt));
-    OSH_TRY(osh_f32_weight(cx, &w.dt_bias, a->in[4], dt));
+    OSH_TRY(inputs_ref(cx, &w, a->in));
     OSH_NEW(cx, w.y, N * at->v_heads * at->v_dim);
     OSH_NEW(cx, w.S, at->k_dim * at->v_dim);
     OSH_NEW(cx, w.q, at->k_dim);
@@ -122,15 +143,137 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_from_f32(a->out[0]->data, dt, w.y, N * at->v_heads * at->v_dim);
 done:
     osh_free(cx, seq);
-    osh_free(cx, w.k);
-    osh_free(cx, w.q);
-    osh_free(cx, w.S);
-    osh_free(cx, w.y);
-    osh_free(cx, w.dt_bias);
-    osh_free(cx, w.A_log);
-    osh_free(cx, w.b);
-    osh_free(cx, w.a);
-    osh_free(cx, w.x);
+    inputs_free(cx, &w);
+    return rc;
+}
+
+/* ---- its gradient ----
+ *
+ * With f the decay, c = sigmoid(b), e = v - k f S, u = c e, and what comes behind a token giving dS:
+ *
+ *   dS += q dy     dq = S dy     du = k dS     dk = u dS - e' f S     e' = c du     dv = e'
+ *   dS -= k e' behind it: f and the S before share it; f = exp(-exp(A_log) softplus(a + dt_bias)) */
+
+void osh_delta_gates_back(double to[4], const float gates[2], const double d[2], float a, float b, const float w[2])
+{
+    double x = (double)a + w[1], soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x));
+    double A = osh_math_exp(w[0]), rate = d[0] * gates[0] * -A; // of softplus
+    double half = 1 / (1 + osh_math_exp(-(double)b));
+    to[0] = rate / (1 + osh_math_exp(-x)), to[1] = d[1] * half * (1 - half);
+    to[2] = rate * soft, to[3] = to[0];
+}
+
+void osh_delta_unit_back(float *dx, const float *x, const float *d, int64_t n, double by)
+{
+    double sum = 1e-6, dot = 0;
+    for (int64_t i = 0; i < n; i++) sum += (double)x[i] * x[i], dot += (double)d[i] * x[i];
+    double r = by / sqrt(sum);
+    for (int64_t i = 0; dx && i < n; i++) dx[i] = (float)(dx[i] + r * (d[i] - x[i] * dot / sum));
+}
+
+typedef struct delta_back { // of a head
+    double *S, *dS;  // [tokens + 1, Dk, Dv], the first is 0; [Dk, Dv]
+    double *q, *k;   // [Dk]
+    double *u, *du;  // [Dv]
+    float *dq, *dk;  // [Dk]
+    float gates[2];  // of the token at work
+    double d[2];     // what these get
+} delta_back;
+
+/* One token; S, that before it. */
+static void step_back_ref(delta_back *m, double *S, const float *dy, const float *v, const osh_delta_rule_attr *at)
+{
+    const float *gates = m->gates;
+    double *d = m->d;
+    int64_t Dk = at->k_dim, Dv = at->v_dim;
+    const double *after = S + Dk * Dv;
+    d[0] = d[1] = 0;
+    for (int64_t c = 0; c < Dv; c++) {
+        double says = 0;
+        for (int64_t i = 0; i < Dk; i++) says += m->k[i] * gates[0] * S[i * Dv + c];
+        m->u[c] = v[c] - says, m->du[c] = 0;
+        for (int64_t i = 0; i < Dk; i++) m->dS[i * Dv + c] += m->q[i] * dy[c];
+        for (int64_t i = 0; i < Dk; i++) m->du[c] += m->k[i] * m->dS[i * Dv + c];
+        d[1] += m->du[c] * m->u[c];
+    }
+    for (int64_t i = 0; i < Dk; i++) {
+        double dq = 0, dk = 0;
+        for (int64_t c = 0; c < Dv; c++) {
+            double *dS = &m->dS[i * Dv + c], before = S[i * Dv + c], e = gates[1] * m->du[c];
+            dq += after[i * Dv + c] * dy[c];
+            dk += *dS * gates[1] * m->u[c] - gates[0] * before * e;
+            *dS -= m->k[i] * e;
+            d[0] += *dS * before;
+            *dS *= gates[0];
+        }
+        m->dq[i] = (float)dq, m->dk[i] = (float)dk;
+    }
+    for (int64_t c = 0; c < Dv; c++) m->du[c] *= gates[1]; // of v
+}
+
+/* Head h of a sample; w: its inputs in f32. */
+static void head_back_ref(const osh_grad_args *a, const whole *w, delta_back *m, const osh_tile *seq, int64_t h)
+{
+    const osh_delta_rule_attr *at = a->attr;
+    int64_t Dk = at->k_dim, Dv = at->v_dim, keys = at->k_heads * Dk, width = 2 * keys + at->v_heads * Dv;
+    int64_t key = h / (at->v_heads / at->k_heads) * Dk, each = Dk * Dv;
+    const float weights[2] = {w->A_log[h], w->dt_bias[h]};
+    float *dx = a->din[0] ? a->din[0]->data : NULL, *gates = m->gates;
+    double sums[2] = {0, 0}, to[4];
+
+    for (int back = 0; back < 2; back++)
+        for (int64_t n = 0; n < seq->n; n++) {
+            int64_t t = back ? seq->n - 1 - n : n, row = seq->row + t, g = row * at->v_heads + h;
+            const float *x = w->x + row * width, *v = x + 2 * keys + h * Dv;
+            const float *dy = (const float *)a->dout[0]->data + g * Dv;
+            osh_delta_gates(&gates[0], &gates[1], w->a[g], w->b[g], weights[0], weights[1], OSH_F32);
+            unit_ref(m->q, x + key, Dk, 1 / sqrt((double)Dk));
+            unit_ref(m->k, x + keys + key, Dk, 1);
+            double *S = m->S + t * each;
+            if (!back) {
+                memcpy(S + each, S, (size_t)each * sizeof *S);
+                step_ref(S + each, w->y, m->q, m->k, v, gates, at);
+                continue;
+            }
+            step_back_ref(m, S, dy, v, at);
+            osh_delta_gates_back(to, gates, m->d, w->a[g], w->b[g], weights);
+            osh_grad_add(a->din[1], g, to[0]), osh_grad_add(a->din[2], g, to[1]);
+            sums[0] += to[2], sums[1] += to[3];
+            osh_delta_unit_back(dx ? dx + row * width + key : NULL, x + key, m->dq, Dk, 1 / sqrt((double)Dk));
+            osh_delta_unit_back(dx ? dx + row * width + keys + key : NULL, x + keys + key, m->dk, Dk, 1);
+            for (int64_t c = 0; c < Dv; c++) osh_grad_add(a->din[0], row * width + 2 * keys + h * Dv + c, m->du[c]);
+        }
+    osh_grad_add(a->din[3], h, sums[0]), osh_grad_add(a->din[4], h, sums[1]);
+}
+
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_delta_rule_attr *at = a->attr;
+    int64_t N = osh_rows(a->in[0]), Dk = at->k_dim, Dv = at->v_dim, n_seqs = 0;
+    osh_tile *seq = NULL; // own: one whole sample each
+    double *room = NULL;  // own: of m
+    float *keys = NULL;   // own: of m
+    whole w = {0};        // own
+
+    OSH_TRY(inputs_ref(cx, &w, a->in));
+    OSH_NEW(cx, w.y, Dv);
+    OSH_NEW(cx, room, (N + 2) * Dk * Dv + 2 * Dk + 2 * Dv);
+    OSH_NEW(cx, keys, 2 * Dk);
+    delta_back m = {.dS = room, .q = room + Dk * Dv, .dq = keys, .dk = keys + Dk};
+    m.k = m.q + Dk, m.u = m.k + Dk, m.du = m.u + Dv, m.S = m.du + Dv;
+    OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
+    for (int64_t s = 0; s < n_seqs; s++)
+        for (int64_t h = 0; h < at->v_heads; h++) {
+            memset(m.dS, 0, (size_t)(Dk * Dv) * sizeof *m.dS);
+            memset(m.S, 0, (size_t)(Dk * Dv) * sizeof *m.S);
+            head_back_ref(a, &w, &m, &seq[s], h);
+        }
+done:
+    osh_free(cx, seq);
+    osh_free(cx, keys);
+    osh_free(cx, room);
+    inputs_free(cx, &w);
     return rc;
 }
 
@@ -140,4 +283,5 @@ const osh_op osh_op_delta_rule = {
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_delta_rule_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_delta_rule_cuda)},
     .tol = 1e-11, .scratch = osh_delta_rule_scratch,
     .scratch_cuda = osh_delta_rule_cuda_scratch,
+    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_delta_rule_grad_cpu}, .grad_scratch = osh_delta_rule_grad_scratch,
 };

@@ -92,4 +92,5 @@ const osh_op osh_op_join = {
     .attrs = attrs, .attr_bytes = sizeof(osh_join_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_join_cuda)}, // on a CPU a copy: nothing to gain
     .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref},
+    .grad_scratch = osh_elementwise_scratch,
 };

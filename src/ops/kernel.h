@@ -66,4 +66,20 @@ osh_status osh_by_channel(osh_ctx *cx, const osh_op_args *a, osh_channel_step st
 typedef void (*osh_head_fn)(const osh_op_args *a, const osh_tile *seq, int64_t head, float *room);
 osh_status osh_by_head(osh_ctx *cx, const osh_op_args *a, int64_t heads, int64_t floats, osh_head_fn fn);
 size_t osh_by_head_scratch(int64_t floats, int64_t n_tokens, int n_threads);
+/* The way back through such heads, sample by sample, so that what weights get is summed in order. */
+typedef struct osh_head_room {
+    int64_t longest; // tokens of a sample
+    float *own;      // [floats] of the thread, 0
+    float *shared;   // [shared] of the head, for after
+} osh_head_room;
+typedef struct osh_head_back {
+    int64_t heads, wave;                                    // wave: heads at a time; 0: all
+    int64_t (*floats)(const void *attr, int64_t n_tokens);  // of a thread
+    int64_t (*shared)(const void *attr, int64_t n_tokens);  // of a head of a wave; NULL: none
+    void (*back)(const osh_grad_args *a, const osh_tile *seq, int64_t head, const osh_head_room *r);
+    /* What n heads from `first` on left in shared, by one thread; NULL: nothing. */
+    void (*after)(const osh_grad_args *a, const osh_tile *seq, int64_t first, int64_t n, const osh_head_room *r);
+} osh_head_back;
+osh_status osh_back_by_head(osh_ctx *cx, const osh_grad_args *a, const osh_head_back *way);
+size_t osh_back_by_head_scratch(const void *attr, const osh_head_back *way, int64_t n_tokens, int n_threads);
 #endif

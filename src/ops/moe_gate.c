@@ -158,9 +158,103 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), run_chunk, (void *)(uintptr_t)a);
 }
 
+/* ---- its gradient: of the weights of experts that were chosen; what chooses has none ---- */
+
+typedef struct gate_back_job {
+    const osh_grad_args *a;
+    float *to_logits; // own: [N, E]
+} gate_back_job;
+
+/* One row: logits [E], route what route_row made of them, g [E] what it gets; to [E] what the logits get. */
+static void logits_back(float *to, const double *logits, const float *route, const float *g,
+                        const osh_moe_gate_attr *at)
+{
+    double s[OSH_MOE_MAX_EXPERTS], ds[OSH_MOE_MAX_EXPERTS], max = logits[0], sum = 0, top = 0, dot = 0;
+    int64_t E = at->experts;
+    for (int64_t e = 1; e < E; e++) max = logits[e] > max ? logits[e] : max;
+    for (int64_t e = 0; e < E; e++) sum += osh_math_exp(logits[e] - max);
+    for (int64_t e = 0; e < E; e++) {
+        s[e] = at->sigmoid ? 1 / (1 + osh_math_exp(-logits[e])) : osh_math_exp(logits[e] - max) / sum;
+        if (route[e] != 0) top += s[e], dot += g[e] * s[e];
+    }
+    for (int64_t e = 0; e < E; e++) {
+        ds[e] = route[e] == 0 ? 0 : at->route.norm_topk_prob ? at->scale * (g[e] - dot / top) / top : at->scale * g[e];
+    }
+    dot = 0;
+    for (int64_t e = 0; e < E; e++) dot += ds[e] * s[e];
+    for (int64_t e = 0; e < E; e++) to[e] = (float)(at->sigmoid ? ds[e] * s[e] * (1 - s[e]) : s[e] * (ds[e] - dot));
+}
+
+static osh_status row_back(osh_ctx *cx, void *user, int64_t n, int worker)
+{
+    const gate_back_job *j = user;
+    const osh_grad_args *a = j->a;
+    const osh_moe_gate_attr *at = a->attr;
+    const osh_tensor *x = a->in[0], *w = a->in[1];
+    int64_t E = at->experts, D = osh_width(x);
+    double logits[OSH_MOE_MAX_EXPERTS] = {0};
+    float xs[PIECE], ws[PIECE], route[OSH_MOE_MAX_EXPERTS], bias[OSH_MOE_MAX_EXPERTS], *to = j->to_logits + n * E;
+
+    (void)cx, (void)worker;
+    for (int64_t from = 0, k; from < D; from += k) {
+        k = osh_min64(PIECE, D - from);
+        osh_to_f32(xs, osh_elem(x, n * D + from), x->dtype, k);
+        for (int64_t e = 0; e < E; e++) {
+            osh_to_f32(ws, osh_elem(w, e * D + from), w->dtype, k);
+            logits[e] += dot(xs, ws, k);
+        }
+    }
+    if (a->in[2]) osh_to_f32(bias, a->in[2]->data, a->in[2]->dtype, E);
+    route_row(route, logits, a->in[2] ? bias : NULL, at);
+    logits_back(to, logits, route, (const float *)a->dout[0]->data + n * E, at);
+    for (int64_t from = 0, k; a->din[0] && from < D; from += k) {
+        float *dx = (float *)a->din[0]->data + n * D + from;
+        k = osh_min64(PIECE, D - from);
+        for (int64_t e = 0; e < E; e++) {
+            if (to[e] == 0) continue;
+            osh_to_f32(ws, osh_elem(w, e * D + from), w->dtype, k);
+            for (int64_t i = 0; i < k; i++) dx[i] += to[e] * ws[i];
+        }
+    }
+    return OSH_OK;
+}
+
+/* An expert's weights, row by row. */
+static osh_status expert_back(osh_ctx *cx, void *user, int64_t e, int worker)
+{
+    const gate_back_job *j = user;
+    const osh_tensor *x = j->a->in[0];
+    int64_t E = ((const osh_moe_gate_attr *)j->a->attr)->experts, D = osh_width(x), N = osh_rows(x);
+    float *dw = (float *)j->a->din[1]->data + e * D;
+    (void)cx, (void)worker;
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t i = 0; i < D; i++) dw[i] += j->to_logits[n * E + e] * osh_tensor_at(x, n * D + i);
+    return OSH_OK;
+}
+
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    int64_t E = ((const osh_moe_gate_attr *)a->attr)->experts, N = osh_rows(a->in[0]);
+    gate_back_job j = {.a = a};
+    OSH_NEW(cx, j.to_logits, N * E);
+    OSH_TRY(osh_parallel_for(cx, N, row_back, &j));
+    if (a->din[1]) OSH_TRY(osh_parallel_for(cx, E, expert_back, &j));
+done:
+    osh_free(cx, j.to_logits);
+    return rc;
+}
+
+static size_t grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
+                           int n_threads)
+{
+    (void)attr, (void)in_width, (void)n_threads;
+    return (size_t)(n_tokens * out_width) * sizeof(float);
+}
+
 const osh_op osh_op_moe_gate = {
     .name = "moe_gate", .n_in = 1, .n_weights = 2, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_moe_gate_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_moe_gate_cuda)},
-    .tol = 1e-12, .scratch = osh_elementwise_scratch,
+    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref}, .grad_scratch = grad_scratch,
 };

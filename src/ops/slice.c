@@ -72,7 +72,7 @@ static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
     (void)cx;
     for (int64_t p = 0; p < parts; p++)
         for (int64_t i = 0; i < at->width; i++)
-            osh_grad_add(a->din[0], p * period + at->first + i, dy[p * at->width + i]);
+            osh_grad_add(a->din[0], p * period + at->first + i, dy[p * (at->width + at->pad) + i]);
     return OSH_OK;
 }
 
@@ -80,5 +80,6 @@ const osh_op osh_op_slice = {
     .name = "slice", .n_in = 1, .n_weights = 0, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_slice_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_cuda)}, // on a CPU a copy: nothing to gain
-    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref}, .passes = true,
+    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref},
+    .grad_scratch = osh_elementwise_scratch, .passes = true,
 };

@@ -84,6 +84,25 @@ static void head_ref(const whole *w, const osh_ssm_scan_attr *at, int64_t row, i
     }
 }
 
+static osh_status inputs_ref(osh_ctx *cx, whole *w, const osh_tensor *const *in)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_f32_copy(cx, &w->x, in[0]));
+    OSH_TRY(osh_f32_copy(cx, &w->dt, in[1]));
+    for (int k = 0; k < 3; k++) OSH_TRY(osh_f32_weight(cx, &w->w[k], in[2 + k], in[0]->dtype));
+done:
+    return rc;
+}
+
+static void inputs_free(osh_ctx *cx, whole *w)
+{
+    osh_free(cx, w->Z);
+    osh_free(cx, w->y);
+    for (int k = 0; k < 3; k++) osh_free(cx, w->w[k]);
+    osh_free(cx, w->dt);
+    osh_free(cx, w->x);
+}
+
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
@@ -93,9 +112,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_tile *seq = NULL; // own: one whole sample each
     whole w = {0};        // own
 
-    OSH_TRY(osh_f32_copy(cx, &w.x, a->in[0]));
-    OSH_TRY(osh_f32_copy(cx, &w.dt, a->in[1]));
-    for (int k = 0; k < 3; k++) OSH_TRY(osh_f32_weight(cx, &w.w[k], a->in[2 + k], dtype));
+    OSH_TRY(inputs_ref(cx, &w, a->in));
     OSH_NEW(cx, w.y, N * at->heads * at->head_dim);
     OSH_NEW(cx, w.Z, at->head_dim * at->state);
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
@@ -104,11 +121,92 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_from_f32(a->out[0]->data, dtype, w.y, N * at->heads * at->head_dim);
 done:
     osh_free(cx, seq);
-    osh_free(cx, w.Z);
-    osh_free(cx, w.y);
-    for (int k = 0; k < 3; k++) osh_free(cx, w.w[k]);
-    osh_free(cx, w.dt);
-    osh_free(cx, w.x);
+    inputs_free(cx, &w);
+    return rc;
+}
+
+/* ---- its gradient ----
+ *
+ *   dZ += dy C     dC = dy Z     dB = d x dZ     dx = D dy + d B dZ     dD = dy x     behind it dZ fades, too
+ *
+ * d gets x B dZ, and by the decay exp(-A d), which gets Z before the token times dZ, as A does: A = exp(A_log). */
+
+/* Of the gates of a token, which got d: what dt (and dt_bias), A_log get. */
+void osh_ssm_gates_back(double to[2], const osh_ssm_scan_attr *at, const float gates[2], const double d[2], float dt,
+                        const float weights[3])
+{
+    double x = (double)dt + weights[2], rate = -osh_math_exp(weights[0]) * d[0] * gates[0];
+    double soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x));
+    bool held = soft < at->dt_min || (at->dt_max > 0 && soft > at->dt_max);
+    to[0] = held ? 0 : (d[1] + rate) / (1 + osh_math_exp(-x));
+    to[1] = rate * gates[1];
+}
+
+/* Head h of a sample; Z [tokens + 1, P, S], the first 0; dZ [P, S], 0. */
+static void head_back_ref(const osh_grad_args *a, const whole *w, double *Z, double *dZ, const osh_tile *seq, int64_t h)
+{
+    const osh_ssm_scan_attr *at = a->attr;
+    int64_t P = at->head_dim, S = at->state, inner = at->heads * P, width = inner + 2 * at->groups * S, each = P * S;
+    const float weights[3] = {w->w[0][h], w->w[1][h], w->w[2][h]};
+    double sums[3] = {0, 0, 0};
+
+    for (int64_t n = 0; n < 2 * seq->n; n++) {
+        bool back = n >= seq->n;
+        int64_t t = back ? 2 * seq->n - 1 - n : n, row = seq->row + t;
+        int64_t x = row * width + h * P, B = row * width + inner + h / (at->heads / at->groups) * S;
+        int64_t C = B + at->groups * S;
+        const float *dy = (const float *)a->dout[0]->data + row * inner + h * P;
+        double d[2] = {0, 0}, to[2];
+        float gates[2];
+        osh_ssm_gates(&gates[0], &gates[1], at, w->dt[row * at->heads + h], weights, OSH_F32);
+        for (int64_t p = 0; p < P; p++) {
+            double dx = dy[p] * weights[1];
+            for (int64_t i = 0; i < S; i++) {
+                double *z = Z + t * each + p * S + i, *g = dZ + p * S + i;
+                if (!back) {
+                    z[each] = *z * gates[0] + (double)gates[1] * w->x[x + p] * w->x[B + i];
+                    continue;
+                }
+                *g += dy[p] * w->x[C + i];
+                osh_grad_add(a->din[0], C + i, dy[p] * z[each]);
+                osh_grad_add(a->din[0], B + i, *g * gates[1] * w->x[x + p]);
+                dx += *g * gates[1] * w->x[B + i];
+                d[0] += *g * *z, d[1] += *g * w->x[x + p] * w->x[B + i];
+                *g *= gates[0];
+            }
+            if (!back) continue;
+            osh_grad_add(a->din[0], x + p, dx);
+            sums[1] += (double)dy[p] * w->x[x + p];
+        }
+        if (!back) continue;
+        osh_ssm_gates_back(to, at, gates, d, w->dt[row * at->heads + h], weights);
+        osh_grad_add(a->din[1], row * at->heads + h, to[0]);
+        sums[0] += to[1], sums[2] += to[0];
+    }
+    for (int k = 0; k < 3; k++) osh_grad_add(a->din[2 + k], h, sums[k]);
+}
+
+static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
+{
+    osh_status rc = OSH_OK;
+    const osh_ssm_scan_attr *at = a->attr;
+    int64_t N = osh_rows(a->in[0]), each = at->head_dim * at->state, n_seqs = 0;
+    osh_tile *seq = NULL; // own: one whole sample each
+    double *Z = NULL;     // own: [N + 1] and one for its gradient
+    whole w = {0};        // own
+
+    OSH_TRY(inputs_ref(cx, &w, a->in));
+    OSH_NEW(cx, Z, (N + 2) * each);
+    OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
+    for (int64_t s = 0; s < n_seqs; s++)
+        for (int64_t h = 0; h < at->heads; h++) {
+            memset(Z, 0, (size_t)(2 * each) * sizeof *Z); // the first, behind dZ
+            head_back_ref(a, &w, Z + each, Z, &seq[s], h);
+        }
+done:
+    osh_free(cx, seq);
+    osh_free(cx, Z);
+    inputs_free(cx, &w);
     return rc;
 }
 
@@ -118,4 +216,5 @@ const osh_op osh_op_ssm_scan = {
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_ssm_scan_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_ssm_scan_cuda)},
     .tol = 1e-11, .scratch = osh_ssm_scan_scratch,
     .scratch_cuda = osh_ssm_scan_cuda_scratch,
+    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_ssm_scan_grad_cpu}, .grad_scratch = osh_ssm_scan_grad_scratch,
 };

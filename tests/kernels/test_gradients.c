@@ -25,7 +25,7 @@ static const osh_rms_norm_attr rms = {.eps = 1e-2}, rms_heads = {.eps = 1e-6, .h
 static const osh_layer_norm_attr ln = {.eps = 1e-2}, ln_bias = {.eps = 1e-5, .bias = true};
 static const osh_linear_attr lin = {0}, lin_bias = {.bias = true};
 static const osh_scale_attr by3 = {0.3, false};
-static const osh_slice_attr slice_row = {3, 5, 0}, slice_heads = {3, 3, 9};
+static const osh_slice_attr slice_row = {3, 5, 0}, slice_heads = {3, 3, 9}, slice_padded = {3, 3, 9, 2};
 static const osh_rope_attr rope_halves = {
     .head_dim = 8, .rotary_dim = 6, .inv_freq = {1, 0.3f, 0.1f}, .attention_scaling = 1.2};
 static const osh_rope_attr rope_pairs = {.head_dim = 8, .rotary_dim = 8, .inv_freq = {1, 0.3f, 0.1f, 0.03f},
@@ -45,6 +45,11 @@ static const osh_positions_attr pos = {20, 2};
 static const osh_join_attr join_each = {3, 2}, join_all = {4, 5};
 static const osh_conv1d_attr conv = {4, true, true}, conv_plain = {3, false, false}, conv_long = {16, true, true};
 static const osh_gated_norm_attr gated = {1e-2, 8, false}, gated_before = {1e-2, 24, true};
+static char greedy[] = "greedy", groups[] = "groups";
+static const osh_moe_gate_attr gate_soft = {{2, false}, 6, 1, 1, 2.5, false, false, greedy},
+                               gate_groups = {{3, true}, 8, 4, 2, 1.5, true, true, groups};
+static const osh_delta_rule_attr delta = {2, 4, 5, 7}, delta_wide = {1, 1, 32, 24};
+static const osh_ssm_scan_attr scan = {4, 5, 6, 2, 0.4, 0.9}, scan_wide = {10, 8, 16, 1, 0, 0};
 static const osh_vocab_attr rules = {{{2, 3}, {0.5, 2}}};
 
 static const grad_case cases[] = {
@@ -52,6 +57,7 @@ static const grad_case cases[] = {
     {"scale", 7, {3}, {{129, 0}}, 129, &by3},
     {"slice", 7, {3}, {{9, 0}}, 5, &slice_row},
     {"slice", 7, {3}, {{18, 0}}, 6, &slice_heads},
+    {"slice", 7, {3}, {{18, 0}}, 10, &slice_padded},
     {"positions", 13, {5, 6}, {{9, 0}, {20, 9}}, 9, &pos},
     {"sigmoid_gate", 7, {3}, {{1, 0}, {129, 0}}, 129, NULL, 2},
     {"sigmoid_gate", 7, {3}, {{129, 0}, {129, 0}}, 129, NULL, 2},
@@ -107,6 +113,12 @@ static const grad_case cases[] = {
     {"conv1d", 13, {1}, {{3, 0}, {3, 16}, {3, 0}}, 3, &conv_long}, // than a sample
     {"gated_norm", 35, {5, 6}, {{24, 0}, {24, 0}, {8, 0}}, 24, &gated, 2},
     {"gated_norm", 35, {5, 6}, {{24, 0}, {24, 0}, {24, 0}}, 24, &gated_before, 2},
+    {"moe_gate", 7, {3}, {{9, 0}, {6, 9}}, 6, &gate_soft, 2},
+    {"moe_gate", 7, {3}, {{9, 0}, {8, 9}, {8, 0}}, 8, &gate_groups, 2},
+    {"delta_rule", 13, {5, 6}, {{48, 0}, {4, 0}, {4, 0}, {4, 0}, {4, 0}}, 28, &delta, 2},
+    {"delta_rule", 70, {20}, {{88, 0}, {1, 0}, {1, 0}, {1, 0}, {1, 0}}, 24, &delta_wide},
+    {"ssm_scan", 13, {5, 6}, {{44, 0}, {4, 0}, {4, 0}, {4, 0}, {4, 0}}, 20, &scan},
+    {"ssm_scan", 70, {20}, {{112, 0}, {10, 0}, {10, 0}, {10, 0}, {10, 0}}, 80, &scan_wide},
     {"kl", 13, {5}, {{16, 0}, {200, 16}, {12, 0}, {200, 12}}, 0, NULL, 0, 2, 0xe},
     {"kl", 40, {1}, {{16, 0}, {67, 16}, {12, 0}, {67, 12}}, 0, &rules, 2, 2, 0xe},
     {"nll", 40, {5}, {{16, 0}, {200, 16}, {1, 0}}, 0, NULL, 0, 1, 6, 4},

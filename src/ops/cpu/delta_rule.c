@@ -1,25 +1,21 @@
 /* delta_rule.c - gated DeltaNet, a head of a sample at a time: two passes over its matrix for each token, the first
  * lets it fade and asks what it says of the key, the other corrects and reads it. Rows are padded to eight columns. */
-#include "base/isa.h"
-#include "ops/cpu/cpu.h"
-#include "ops/cpu/vec.h"
-#include "ops/isa.h"
-#include "ops/kernel.h"
-#include "ops/scan.h"
+#include "ops/cpu/delta_rule.h"
 
 #include <math.h>
 #include <string.h>
 
-typedef struct delta_room {
-    float *S;             // [Dk, padded Dv]
-    float *q, *k;         // [Dk]
-    float *v, *says, *y;  // [padded Dv]
-} delta_room;
-
-static int64_t room_floats(const osh_delta_rule_attr *at)
+int64_t osh_delta_floats(const osh_delta_rule_attr *at)
 {
     int64_t Dv = osh_pad8(at->v_dim);
     return at->k_dim * Dv + 2 * osh_pad8(at->k_dim) + 3 * Dv;
+}
+
+osh_delta_room osh_delta_room_at(const osh_delta_rule_attr *at, float *room)
+{
+    int64_t Dk = osh_pad8(at->k_dim), Dv = osh_pad8(at->v_dim);
+    float *q = room + at->k_dim * Dv, *v = q + 2 * Dk;
+    return (osh_delta_room){room, q, q + Dk, v, v + Dv, v + 2 * Dv};
 }
 
 /* says = k (decay S), S faded. */
@@ -70,54 +66,58 @@ static void unit(float *x, int64_t n, float by)
     for (int64_t i = 0; i < n; i++) x[i] *= r;
 }
 
-static void step(const delta_room *m, const osh_delta_rule_attr *at, float decay, float beta)
+void osh_delta_step(const osh_delta_room *m, const osh_delta_rule_attr *at, const float gates[2])
 {
     int64_t Dk = at->k_dim, Dv = osh_pad8(at->v_dim);
     bool avx2 = osh_isa_used() >= OSH_ISA_AVX2;
     memset(m->says, 0, (size_t)Dv * sizeof *m->says);
     memset(m->y, 0, (size_t)Dv * sizeof *m->y);
-    if (avx2) fade_avx2(m->S, m->says, m->k, decay, Dk, Dv);
-    else fade_body(m->S, m->says, m->k, decay, Dk, Dv);
-    for (int64_t c = 0; c < Dv; c++) m->v[c] = (m->v[c] - m->says[c]) * beta;
+    if (avx2) fade_avx2(m->S, m->says, m->k, gates[0], Dk, Dv);
+    else fade_body(m->S, m->says, m->k, gates[0], Dk, Dv);
+    for (int64_t c = 0; c < Dv; c++) m->v[c] = (m->v[c] - m->says[c]) * gates[1];
     if (avx2) correct_avx2(m->S, m->y, m->q, m->k, m->v, Dk, Dv);
     else correct_body(m->S, m->y, m->q, m->k, m->v, Dk, Dv);
+}
+
+osh_delta_token osh_delta_load(const osh_tensor *const *in, const osh_delta_rule_attr *at, const osh_delta_room *m,
+                               int64_t t, int64_t h, osh_dtype dt)
+{
+    const osh_tensor *x = in[0];
+    int64_t Dk = at->k_dim, keys = at->k_heads * Dk, row = t * osh_width(x), g = t * at->v_heads + h;
+    int64_t q = row + h / (at->v_heads / at->k_heads) * Dk;
+    osh_delta_token to = {.a = osh_tensor_at(in[1], g), .b = osh_tensor_at(in[2], g)};
+
+    for (int k = 0; k < 2; k++) osh_load_weight(&to.weights[k], in[3 + k], h, 1, x->dtype);
+    osh_delta_gates(&to.gates[0], &to.gates[1], to.a, to.b, to.weights[0], to.weights[1], dt);
+    osh_to_f32(m->q, osh_elem(x, q), x->dtype, Dk);
+    osh_to_f32(m->k, osh_elem(x, q + keys), x->dtype, Dk);
+    osh_to_f32(m->v, osh_elem(x, row + 2 * keys + h * at->v_dim), x->dtype, at->v_dim);
+    unit(m->q, Dk, (float)(1 / sqrt((double)Dk)));
+    unit(m->k, Dk, 1);
+    return to;
 }
 
 static void delta_head(const osh_op_args *a, const osh_tile *seq, int64_t h, float *room)
 {
     const osh_delta_rule_attr *at = a->attr;
-    const osh_tensor *x = a->in[0];
-    int64_t Dk = at->k_dim, Dv = at->v_dim, keys = at->k_heads * Dk;
-    float A_log, dt_bias;
-    delta_room m = {.S = room, .q = room + Dk * osh_pad8(Dv)};
-
-    m.k = m.q + osh_pad8(Dk), m.v = m.k + osh_pad8(Dk), m.says = m.v + osh_pad8(Dv), m.y = m.says + osh_pad8(Dv);
-    osh_load_weight(&A_log, a->in[3], h, 1, x->dtype);
-    osh_load_weight(&dt_bias, a->in[4], h, 1, x->dtype);
+    osh_dtype dt = a->in[0]->dtype;
+    osh_delta_room m = osh_delta_room_at(at, room);
     for (int64_t t = seq->row; t < seq->row + seq->n; t++) {
-        int64_t row = t * osh_width(x), q = row + h / (at->v_heads / at->k_heads) * Dk;
-        float to_fade = osh_tensor_at(a->in[1], t * at->v_heads + h), decay, beta;
-        float to_take = osh_tensor_at(a->in[2], t * at->v_heads + h);
-        osh_delta_gates(&decay, &beta, to_fade, to_take, A_log, dt_bias, x->dtype);
-        osh_to_f32(m.q, osh_elem(x, q), x->dtype, Dk);
-        osh_to_f32(m.k, osh_elem(x, q + keys), x->dtype, Dk);
-        osh_to_f32(m.v, osh_elem(x, row + 2 * keys + h * Dv), x->dtype, Dv);
-        unit(m.q, Dk, (float)(1 / sqrt((double)Dk)));
-        unit(m.k, Dk, 1);
-        step(&m, at, decay, beta);
-        osh_from_f32(osh_elem(a->out[0], (t * at->v_heads + h) * Dv), x->dtype, m.y, Dv);
+        osh_delta_token now = osh_delta_load(a->in, at, &m, t, h, dt);
+        osh_delta_step(&m, at, now.gates);
+        osh_from_f32(osh_elem(a->out[0], (t * at->v_heads + h) * at->v_dim), dt, m.y, at->v_dim);
     }
 }
 
 osh_status osh_delta_rule_cpu(osh_ctx *cx, const osh_op_args *a)
 {
     const osh_delta_rule_attr *at = a->attr;
-    return osh_by_head(cx, a, at->v_heads, room_floats(at), delta_head);
+    return osh_by_head(cx, a, at->v_heads, osh_delta_floats(at), delta_head);
 }
 
 size_t osh_delta_rule_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
                               int n_threads)
 {
     (void)in_width, (void)out_width;
-    return osh_by_head_scratch(room_floats(attr), n_tokens, n_threads);
+    return osh_by_head_scratch(osh_delta_floats(attr), n_tokens, n_threads);
 }

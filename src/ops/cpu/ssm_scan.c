@@ -1,28 +1,24 @@
 /* ssm_scan.c - Mamba 2's scan, a head of a sample at a time: one pass over its vectors for each token. They lie with a
  * row for each element of the state, so that sums of channels run side by side; rows are padded to eight channels. */
-#include "base/isa.h"
-#include "ops/cpu/cpu.h"
-#include "ops/cpu/vec.h"
-#include "ops/isa.h"
-#include "ops/kernel.h"
-#include "ops/scan.h"
+#include "ops/cpu/ssm_scan.h"
 
 #include <string.h>
 
-typedef struct scan_room {
-    float *Z;       // [S, padded P]
-    float *B, *C;   // [S]
-    float *x, *y;   // [padded P]
-} scan_room;
-
-static int64_t room_floats(const osh_ssm_scan_attr *at)
+int64_t osh_scan_floats(const osh_ssm_scan_attr *at)
 {
     int64_t P = osh_pad8(at->head_dim);
     return at->state * P + 2 * osh_pad8(at->state) + 2 * P;
 }
 
+osh_scan_room osh_scan_room_at(const osh_ssm_scan_attr *at, float *room)
+{
+    int64_t P = osh_pad8(at->head_dim), S = osh_pad8(at->state);
+    float *B = room + at->state * P, *x = B + 2 * S;
+    return (osh_scan_room){room, B, B + S, x, x + P};
+}
+
 /* Z = decay Z + B x, y = C Z; x is times the step already. */
-OSH_VEC_FN void step_body(const scan_room *m, float decay, int64_t S, int64_t P)
+OSH_VEC_FN void step_body(const osh_scan_room *m, float decay, int64_t S, int64_t P)
 {
     for (int64_t i = 0; i < S; i++)
         for (int64_t c = 0; c < P; c += OSH_LANES) {
@@ -36,49 +32,67 @@ OSH_VEC_FN void step_body(const scan_room *m, float decay, int64_t S, int64_t P)
             v8_store(m->y + c, &sum);
         }
 }
-OSH_AVX2 static void step_avx2(const scan_room *m, float decay, int64_t S, int64_t P) { step_body(m, decay, S, P); }
-
-static void scan_token(const osh_op_args *a, const scan_room *m, int64_t t, int64_t h, const float weights[3])
+OSH_AVX2 static void step_avx2(const osh_scan_room *m, float decay, int64_t S, int64_t P)
 {
-    const osh_ssm_scan_attr *at = a->attr;
-    const osh_tensor *x = a->in[0];
-    int64_t P = at->head_dim, S = at->state, padded = osh_pad8(P);
-    int64_t row = t * osh_width(x), B = row + at->heads * P + h / (at->heads / at->groups) * S;
-    float decay, step;
-    osh_ssm_gates(&decay, &step, at, osh_tensor_at(a->in[1], t * at->heads + h), weights, x->dtype);
-    osh_to_f32(m->x, osh_elem(x, row + h * P), x->dtype, P);
+    step_body(m, decay, S, P);
+}
+
+osh_scan_head osh_scan_head_of(const osh_tensor *const *in, const osh_ssm_scan_attr *at, int64_t h)
+{
+    osh_scan_head s = {in, at, h, {0}};
+    for (int k = 0; k < 3; k++) osh_load_weight(&s.weights[k], in[2 + k], h, 1, in[0]->dtype);
+    return s;
+}
+
+void osh_scan_load(float gates[2], const osh_scan_head *s, const osh_scan_room *m, int64_t t, osh_dtype dtype)
+{
+    const osh_tensor *x = s->in[0];
+    const osh_ssm_scan_attr *at = s->at;
+    int64_t P = at->head_dim, S = at->state, row = t * osh_width(x);
+    int64_t B = row + at->heads * P + s->h / (at->heads / at->groups) * S;
+
+    osh_ssm_gates(&gates[0], &gates[1], at, osh_tensor_at(s->in[1], t * at->heads + s->h), s->weights, dtype);
+    osh_to_f32(m->x, osh_elem(x, row + s->h * P), x->dtype, P);
     osh_to_f32(m->B, osh_elem(x, B), x->dtype, S);
     osh_to_f32(m->C, osh_elem(x, B + at->groups * S), x->dtype, S);
-    for (int64_t p = 0; p < P; p++) m->x[p] *= step;
-    memset(m->y, 0, (size_t)padded * sizeof *m->y);
-    if (osh_isa_used() >= OSH_ISA_AVX2) step_avx2(m, decay, S, padded);
-    else step_body(m, decay, S, padded);
-    osh_to_f32(m->x, osh_elem(x, row + h * P), x->dtype, P);
-    for (int64_t p = 0; p < P; p++) m->y[p] += weights[1] * m->x[p];
-    osh_from_f32(osh_elem(a->out[0], (t * at->heads + h) * P), x->dtype, m->y, P);
+}
+
+void osh_scan_step(const osh_scan_room *m, const osh_ssm_scan_attr *at, const float gates[2])
+{
+    int64_t S = at->state, P = osh_pad8(at->head_dim);
+    for (int64_t p = 0; p < at->head_dim; p++) m->x[p] *= gates[1];
+    memset(m->y, 0, (size_t)P * sizeof *m->y);
+    if (osh_isa_used() >= OSH_ISA_AVX2) step_avx2(m, gates[0], S, P);
+    else step_body(m, gates[0], S, P);
 }
 
 static void scan_head(const osh_op_args *a, const osh_tile *seq, int64_t h, float *room)
 {
     const osh_ssm_scan_attr *at = a->attr;
-    int64_t P = osh_pad8(at->head_dim);
-    float weights[3];
-    scan_room m = {.Z = room, .B = room + at->state * P};
+    const osh_tensor *x = a->in[0];
+    int64_t P = at->head_dim;
+    float gates[2];
+    osh_scan_room m = osh_scan_room_at(at, room);
+    osh_scan_head head = osh_scan_head_of(a->in, at, h);
 
-    m.C = m.B + osh_pad8(at->state), m.x = m.C + osh_pad8(at->state), m.y = m.x + P;
-    for (int k = 0; k < 3; k++) osh_load_weight(&weights[k], a->in[2 + k], h, 1, a->in[0]->dtype);
-    for (int64_t t = seq->row; t < seq->row + seq->n; t++) scan_token(a, &m, t, h, weights);
+    for (int64_t t = seq->row; t < seq->row + seq->n; t++) {
+        osh_scan_load(gates, &head, &m, t, x->dtype);
+        osh_scan_step(&m, at, gates);
+        osh_to_f32(m.x, osh_elem(x, t * osh_width(x) + h * P), x->dtype, P);
+        for (int64_t p = 0; p < P; p++) m.y[p] += head.weights[1] * m.x[p];
+        osh_from_f32(osh_elem(a->out[0], (t * at->heads + h) * P), x->dtype, m.y, P);
+    }
 }
 
 osh_status osh_ssm_scan_cpu(osh_ctx *cx, const osh_op_args *a)
 {
     const osh_ssm_scan_attr *at = a->attr;
-    return osh_by_head(cx, a, at->heads, room_floats(at), scan_head);
+    return osh_by_head(cx, a, at->heads, osh_scan_floats(at), scan_head);
 }
 
 size_t osh_ssm_scan_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
                             int n_threads)
 {
     (void)in_width, (void)out_width;
-    return osh_by_head_scratch(room_floats(attr), n_tokens, n_threads);
+    return osh_by_head_scratch(osh_scan_floats(attr), n_tokens, n_threads);
 }
