@@ -5,8 +5,10 @@
  *   experts.down_proj    [E, D, F]                                          experts.3.up_proj.weight   [F, D]
  *   or both transposed:  [E, D, 2F], [E, F, D]                              experts.3.down_proj.weight [D, F]
  *
- * No four sizes are both. What stands in a row in the file is a range of it; a transposed matrix is gathered as it is
- * read (st_part.c). The tensor that held them is no longer one of the checkpoint's. */
+ * No four sizes are both. The scales of experts in FP8 lie as they do, with names that end in _scale_inv and a number
+ * for each block, or one for each expert ([E], [E, 1, 1]), which gate and up share. What stands in a row in the file is
+ * a range of it; a transposed matrix is gathered as it is read (st_part.c). The tensor that held them is no longer one
+ * of the checkpoint's. */
 #include <string.h>
 
 #include "base/name.h"
@@ -23,7 +25,8 @@ typedef struct stack { // the two tensors of a layer
     const osh_st_entry *up, *down; // view: gate and up; down
     int shard_up, shard_down;
     int64_t n, F, D;
-    bool transposed;
+    bool transposed, single; // single: one number for each expert
+    const struct stack_kind *kind;
 } stack;
 
 typedef struct parting {
@@ -34,7 +37,12 @@ typedef struct parting {
     int64_t n_parts;
 } parting;
 
-static const char up_tail[] = ".experts.gate_up_proj", down_tail[] = ".experts.down_proj";
+static const struct stack_kind {
+    const char *up, *down, *leaf; // ends of names, and of the parts'
+} kinds[] = {
+    {".experts.gate_up_proj", ".experts.down_proj", "weight"},
+    {".experts.gate_up_proj_scale_inv", ".experts.down_proj_scale_inv", "weight_scale_inv"},
+};
 
 static bool is_known(const osh_hf_config *c)
 {
@@ -55,11 +63,19 @@ static osh_status find_other(osh_ctx *cx, const osh_ckpt_tensor **other, const o
     return OSH_OK;
 }
 
-static bool read_stack(stack *s, const osh_ckpt_tensor *up, const osh_ckpt_tensor *down)
+static bool read_stack(stack *s, const struct stack_kind *kind, const osh_ckpt_tensor *up, const osh_ckpt_tensor *down)
 {
     const int64_t *a = up->e->shape, *b = down->e->shape;
+    int64_t n[2] = {0, 0};
+    osh_shape_numel(&n[0], up->e->ndim, a), osh_shape_numel(&n[1], down->e->ndim, b);
+    *s = (stack){.up = up->e, .down = down->e, .shard_up = up->shard, .shard_down = down->shard, .kind = kind};
+    s->single = kind != kinds && up->e->ndim && down->e->ndim && n[0] == a[0] && n[1] == b[0] && n[0] == n[1];
+    if (s->single) {
+        s->n = n[0];
+        return s->n > 0;
+    }
     if (up->e->ndim != 3 || down->e->ndim != 3 || a[0] != b[0] || a[0] < 1) return false;
-    *s = (stack){.up = up->e, .down = down->e, .shard_up = up->shard, .shard_down = down->shard, .n = a[0]};
+    s->n = a[0];
     s->transposed = !(a[1] == 2 * b[2] && a[2] == b[1]);
     s->F = b[s->transposed ? 1 : 2], s->D = b[s->transposed ? 2 : 1];
     return s->F > 0 && s->D > 0 && (!s->transposed || (a[1] == s->D && a[2] == 2 * s->F));
@@ -70,14 +86,17 @@ static osh_status find_stack(osh_ctx *cx, stack *s, const osh_checkpoint *ck, co
 {
     osh_status rc = OSH_OK;
     size_t n = strlen(t->e->name);
-    bool up = osh_ends_with(t->e->name, n, up_tail);
     const osh_ckpt_tensor *other = NULL;
     *s = (stack){0};
-    if (!up && !osh_ends_with(t->e->name, n, down_tail)) goto done;
-    OSH_TRY(find_other(cx, &other, ck, t->e->name, up ? up_tail : down_tail, up ? down_tail : up_tail));
-    if (!other || read_stack(s, up ? t : other, up ? other : t)) goto done;
-    OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s and %s are no experts of one size: want [E, 2F, D] and [E, D, F], or both "
-             "transposed", ck->dir, t->e->name, other->e->name);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const struct stack_kind *k = &kinds[i];
+        bool up = osh_ends_with(t->e->name, n, k->up);
+        if (!up && !osh_ends_with(t->e->name, n, k->down)) continue;
+        OSH_TRY(find_other(cx, &other, ck, t->e->name, up ? k->up : k->down, up ? k->down : k->up));
+        if (!other || read_stack(s, k, up ? t : other, up ? other : t)) goto done;
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s and %s are no experts of one size: want [E, 2F, D] and [E, D, F], or both "
+                 "transposed", ck->dir, t->e->name, other->e->name);
+    }
 done:
     if (rc || !other) *s = (stack){0};
     return rc;
@@ -89,18 +108,21 @@ static osh_status add_part(osh_ctx *cx, parting *p, const stack *s, int64_t e, c
 {
     osh_status rc = OSH_OK;
     bool down = !strcmp(leaf, "down_proj");
+    const char *tail = down ? s->kind->down : s->kind->up;
     const osh_st_entry *of = down ? s->down : s->up;
-    int64_t size = (int64_t)osh_dtype_bytes(of->dtype), width = of->shape[2] * size;
+    int64_t size = (int64_t)osh_dtype_bytes(of->dtype), width = s->single ? size : of->shape[2] * size;
     int64_t rows = down ? s->D : s->F, columns = down ? s->F : s->D;
-    int64_t at = of->begin + e * of->shape[1] * width;
-    size_t stem = strlen(of->name) - strlen(down ? down_tail : up_tail);
+    int64_t at = of->begin + e * (s->single ? 1 : of->shape[1]) * width;
+    size_t stem = strlen(of->name) - strlen(tail);
     osh_st_entry *part = &p->parts[p->n_parts];
     *part = (osh_st_entry){.dtype = of->dtype, .ndim = 2, .shape = {rows, columns}};
-    if (s->transposed)
+    if (s->single)
+        part->ndim = 1, part->shape[0] = 1, part->begin = at, part->end = at + size;
+    else if (s->transposed)
         part->at = at + first * size, part->row = size, part->column = width, part->end = rows * columns * size;
     else
         part->begin = at + first * width, part->end = part->begin + rows * width;
-    part->name = osh_sprintf(cx, "%.*s.experts.%lld.%s.weight", (int)stem, of->name, (long long)e, leaf);
+    part->name = osh_sprintf(cx, "%.*s.experts.%lld.%s.%s", (int)stem, of->name, (long long)e, leaf, s->kind->leaf);
     if (!part->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of a tensor");
     p->n_parts++; // counted: its name is freed from here on
     p->tensors[p->n++] = (osh_ckpt_tensor){part, down ? s->shard_down : s->shard_up};

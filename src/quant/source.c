@@ -1,5 +1,6 @@
 /* source.c - puts a virtual dense weight in the place of each quantized module of a checkpoint, and hides what that is
  * made of. */
+#include "base/name.h"
 #include "quant/source_impl.h"
 
 #include <string.h>
@@ -65,12 +66,12 @@ done:
 static osh_status add_weight(osh_ctx *cx, osh_source *s, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
-    char *name = q->scheme ? osh_sprintf(cx, "%s.weight", q->name) : osh_strdup(cx, q->name); // own
+    char *name = q->bare ? osh_strdup(cx, q->name) : osh_sprintf(cx, "%s.weight", q->name); // own
     osh_st_entry linear = {.dtype = q->dtype, .ndim = 2, .shape = {q->O, q->I}};
     osh_st_entry experts = {.dtype = q->dtype, .ndim = 3,
-                            .shape = {q->scheme ? 0 : q->parts[0].e->shape[0], q->O, q->I}};
+                            .shape = {q->experts, q->scheme && q->experts ? q->O / q->experts : q->O, q->I}};
     if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", q->name);
-    OSH_TRY(osh_checkpoint_add_virtual(cx, s->ck, name, q->scheme ? &linear : &experts, osh_source_make, q));
+    OSH_TRY(osh_checkpoint_add_virtual(cx, s->ck, name, q->experts ? &experts : &linear, osh_source_make, q));
     osh_ckpt_virtual *v = &s->ck->virtuals[s->ck->n_virtuals - 1];
     v->first_shard = INT32_MAX;
     for (int i = 0; i < q->n_leaves; i++) {
@@ -90,11 +91,15 @@ static int64_t module_of(const osh_source *s, const char *name)
                                          "weight_zero_point", "weight_shape", "weight_global_scale", "input_scale",
                                          "input_zero_point", "input_global_scale", "input_scale_ub",
                                          "activation_scale", "output_scale", "output_zero_point"};
-    const char *dot = strrchr(name, '.'), *under = strrchr(name, '_');
+    static const char *const tails[] = {"_blocks", "_scales", "_scale_inv", "_scale", "_activation_scale", ""};
+    const char *dot = strrchr(name, '.');
+    size_t n = strlen(name);
     int64_t i = -1;
-    if (under && (!strcmp(under, "_blocks") || !strcmp(under, "_scales")) &&
-        osh_map_get(s->by_name, name, (size_t)(under - name), &i))
-        return i;
+    for (size_t k = 0; k < sizeof tails / sizeof *tails; k++) // of experts in one tensor
+        if (osh_ends_with(name, n, tails[k]) && osh_map_get(s->by_name, name, n - strlen(tails[k]), &i) &&
+            s->mods[i].bare)
+            return i;
+    i = -1;
     for (size_t k = 0; dot && k < sizeof leaves / sizeof *leaves; k++)
         if (!strcmp(dot + 1, leaves[k]) && osh_map_get(s->by_name, name, (size_t)(dot - name), &i)) return i;
     return -1;

@@ -3,6 +3,7 @@
  *   compressed-tensors          X.weight_scale, and a config group that has X as a target
  *   fp8, fbgemm_fp8, modelopt   X.weight in F8_E4M3 with X.weight_scale_inv or X.weight_scale: of one number, of a row
  *                               each, or of blocks; F8_E8M0 and U8 are exponents + 127
+ *                               experts in one tensor: X in three dimensions with X_scale_inv or X_scale, or as above
  *   mxfp4                       X_blocks, X_scales: experts in one tensor
  *
  * A scale may lie in another shard than the codes. */
@@ -146,25 +147,53 @@ done:
     return rc;
 }
 
+/* *t: the scale of codes in FP8; NULL: there is none. */
+static osh_status find_scale(osh_ctx *cx, const osh_ckpt_tensor **t, const osh_source_module *q, const char *sep,
+                             const char *leaf)
+{
+    char *name = osh_sprintf(cx, "%s%s%s", q->name, sep, leaf); // own
+    if (!name) return osh_fail(cx, OSH_E_NOMEM, "no memory for %s", q->name);
+    *t = osh_checkpoint_find(q->source->ck, name);
+    osh_free(cx, name);
+    return OSH_OK;
+}
+
+/* shape: of the scales of experts that lie one behind the other. Their rows begin with a scale each. */
+static osh_status lay_flat(osh_ctx *cx, int64_t shape[2], int *ndim, const osh_source_module *q,
+                           const osh_st_entry *scale)
+{
+    int64_t E = q->experts, R = q->O / E, n = scale->ndim == 3 ? scale->shape[1] : 1;
+    bool whole = scale->shape[0] == E && n > 0 && R % n == 0 && (scale->ndim == 1 || scale->ndim == 3);
+    if (!whole)
+        return osh_fail(cx, OSH_E_FORMAT, "%s has %d dimensions and %lld of the first: want %lld, or with rows and "
+                        "columns whose blocks fill %lld rows", scale->name, scale->ndim, (long long)scale->shape[0],
+                        (long long)E, (long long)R);
+    shape[0] = E * n, shape[1] = scale->ndim == 3 ? scale->shape[2] : 1, *ndim = 2;
+    return OSH_OK;
+}
+
 /* What the scale's shape says; blocks of weight_block_size, else those that divide the weight. */
 static osh_status fp8_scheme(osh_ctx *cx, osh_source_module *q, const osh_st_entry *scale)
 {
     osh_status rc = OSH_OK;
     osh_q_args *a = &q->own.weights;
-    const int64_t *shape = scale->shape, *given = q->source->block;
-    int64_t numel = 0;
-    osh_shape_numel(&numel, scale->ndim, shape);
+    const int64_t *given = q->source->block;
+    int64_t numel = 0, shape[2] = {scale->shape[0], scale->shape[1]};
+    int ndim = scale->ndim;
+    osh_shape_numel(&numel, ndim, scale->shape);
+    if (q->experts && numel > 1) OSH_TRY(lay_flat(cx, shape, &ndim, q, scale));
     osh_q_args_init(a);
     a->bits = 8, a->type = OSH_Q_FLOAT, a->symmetric = true;
     if (numel == 1) {
         a->strategy = OSH_Q_TENSOR;
     } else if (numel == q->O && shape[0] == q->O) {
         a->strategy = OSH_Q_CHANNEL;
-    } else if (scale->ndim == 2 && shape[0] > 0 && shape[1] > 0) {
+    } else if (ndim == 2 && shape[0] > 0 && shape[1] > 0) {
         a->strategy = OSH_Q_BLOCK;
         for (int d = 0; d < 2; d++) {
             int64_t n = d ? q->I : q->O;
-            a->block[d] = given[0] ? given[d] : n / shape[d];
+            bool even = q->experts && n % shape[d] == 0; // an expert may be smaller than a block
+            a->block[d] = given[0] && !even ? given[d] : n / shape[d];
             if (a->block[d] > 0 && (n + a->block[d] - 1) / a->block[d] == shape[d]) continue;
             OSH_FAIL(cx, OSH_E_FORMAT, "%s has the shape [%lld, %lld], which blocks of [%lld, %lld] of a weight "
                      "[%lld, %lld] do not have", scale->name, (long long)shape[0], (long long)shape[1],
@@ -183,22 +212,28 @@ done:
     return rc;
 }
 
+/* The first n bytes of the codes' name: their module's, or all of it, of experts. */
 static osh_status add_fp8(osh_ctx *cx, osh_source *s, const osh_ckpt_tensor *codes, size_t n)
 {
     osh_status rc = OSH_OK;
     osh_source_module *q;
     const osh_ckpt_tensor *scale, *other;
+    const int64_t *shape = codes->e->shape;
     OSH_TRY(module_new(cx, &q, s, codes->e->name, n));
-    if (codes->e->ndim != 2)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is F8_E4M3 with %d dimensions: want 2", codes->e->name, codes->e->ndim);
-    q->O = codes->e->shape[0], q->I = codes->e->shape[1];
+    q->bare = n == strlen(codes->e->name);
+    const char *sep = q->bare ? "_" : ".weight_";
+    if (codes->e->ndim != 2 && codes->e->ndim != 3)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is F8_E4M3 with %d dimensions: want 2, or 3 of experts", codes->e->name,
+                 codes->e->ndim);
+    if (codes->e->ndim == 3) q->experts = shape[0];
+    q->O = codes->e->ndim == 3 ? shape[0] * shape[1] : shape[0], q->I = shape[codes->e->ndim - 1];
     if (q->O < 1 || q->I < 1) OSH_FAIL(cx, OSH_E_FORMAT, "%s has no elements", codes->e->name);
-    OSH_TRY(find_leaf(cx, &scale, s->ck, q->name, "weight_scale_inv"));
-    OSH_TRY(find_leaf(cx, &other, s->ck, q->name, "weight_scale"));
+    OSH_TRY(find_scale(cx, &scale, q, sep, "scale_inv"));
+    OSH_TRY(find_scale(cx, &other, q, sep, "scale"));
     if (!scale) scale = other, other = NULL;
     if (!scale)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s is F8_E4M3, but there is neither %s.weight_scale_inv nor %s.weight_scale",
-                 codes->e->name, q->name, q->name);
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s is F8_E4M3, but there is neither %s%sscale_inv nor %s%sscale", codes->e->name,
+                 q->name, sep, q->name, sep);
     if (other) OSH_FAIL(cx, OSH_E_FORMAT, "%s has both %s and %s", q->name, scale->e->name, other->e->name);
     if (q->dtype == OSH_DTYPE_NONE) q->dtype = OSH_BF16;
     OSH_TRY(fp8_scheme(cx, q, scale->e));
@@ -230,7 +265,7 @@ static osh_status add_mxfp4(osh_ctx *cx, osh_source *s, const osh_ckpt_tensor *b
                  (long long)b->shape[2]);
     if (b->shape[0] < 1 || b->shape[1] < 1 || b->shape[2] < 1) OSH_FAIL(cx, OSH_E_FORMAT, "%s is empty", b->name);
     if (q->dtype == OSH_DTYPE_NONE) q->dtype = OSH_BF16;
-    q->O = b->shape[2] * 32, q->I = b->shape[1];
+    q->O = b->shape[2] * 32, q->I = b->shape[1], q->experts = b->shape[0], q->bare = true;
     q->parts[0] = *blocks, q->parts[1] = *scales, q->n_leaves = 2;
 done:
     osh_free(cx, name);
@@ -263,6 +298,7 @@ osh_status osh_source_find_modules(osh_ctx *cx, osh_source *s)
         size_t n;
         if (t->e->dtype == OSH_FP8 && (n = osh_before_tail(t->e->name, ".weight"))) OSH_TRY(add_fp8(cx, s, t, n));
         else if ((n = osh_before_tail(t->e->name, "_blocks"))) OSH_TRY(add_mxfp4(cx, s, t, n));
+        else if (t->e->dtype == OSH_FP8 && t->e->ndim == 3) OSH_TRY(add_fp8(cx, s, t, strlen(t->e->name)));
         else if (t->e->dtype == OSH_FP8)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is F8_E4M3 and the weight of no module: it is not read", t->e->name);
     }

@@ -11,7 +11,9 @@ typedef struct osh_source_module {
     const osh_format *format;   // NULL: experts in MXFP4
     osh_q_scheme own;           // of codes that no config group describes
     osh_source *source;         // view
-    int64_t O, I;               // of one expert
+    int64_t O, I;               // of one expert in MXFP4; else of all of them, one behind the other
+    int64_t experts;            // of a tensor of three dimensions; 0: a matrix
+    bool bare;                  // the tensor has the module's name, without .weight
     osh_dtype dtype;            // of the dense weight
     osh_format_tensor leaves[OSH_FORMAT_MAX_TENSORS]; // as they are stored
     osh_ckpt_tensor parts[OSH_FORMAT_MAX_TENSORS];    // e NULL: not needed for the weight

@@ -101,3 +101,20 @@ cmp sparse-eval mxfp4-eval
 "$ONESHOT" --model mxfp4 $small --output f --host-memory 5MiB 2>log && fail "5 MiB are enough"
 "$ONESHOT" --model mxfp4 $small --output f --$(grep -o 'host-memory [0-9]*MiB' log | tail -1) >log 2>&1 || fail "the smallest budget"
 cmp f/model.safetensors mxfp4-out/model.safetensors
+
+# experts in one tensor in FP8: by name, as Qwen's, and in their tensors, as Granite's
+for case in qwen3_moe_stacked granite_hybrid_moe; do
+    rm -rf stacked stacked-fp8 ./*-out f
+    "$OSH_TOOLS/tiny_model" $case stacked
+    python3 "$OSH_SOURCE_DIR/tests/tools/fp8_experts.py" stacked stacked-fp8
+    for m in stacked stacked-fp8; do
+        small="--scheme W4A16 --group-size 8 --quality gptq --dataset stacked/calibration.jsonl --progress none"
+        "$ONESHOT" --model $m $small --output $m-out >log 2>&1 || fail "experts in FP8: $m of $case"
+    done
+    cmp stacked-out/model.safetensors stacked-fp8-out/model.safetensors
+    "$ONESHOT" verify stacked-fp8-out --model stacked-fp8 >log || fail "verify"
+    "$ONESHOT" --model stacked-fp8 $small --output f --host-memory 5MiB 2>log && fail "5 MiB are enough"
+    "$ONESHOT" --model stacked-fp8 $small --output f --$(grep -o 'host-memory [0-9]*MiB' log | tail -1) >log 2>&1 ||
+        fail "the smallest budget"
+    cmp f/model.safetensors stacked-fp8-out/model.safetensors
+done

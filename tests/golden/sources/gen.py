@@ -29,10 +29,10 @@ def codes(*shape):
     return raw.view(FP8)
 
 
-def write(name, quantization, shards, expected, dtype="bfloat16"):
+def write(name, quantization, shards, expected, dtype="bfloat16", **more):
     folder = os.path.join(HERE, name)
     os.makedirs(folder, exist_ok=True)
-    config = {"architectures": ["LlamaForCausalLM"], "dtype": dtype, "quantization_config": quantization}
+    config = {"architectures": ["LlamaForCausalLM"], "dtype": dtype, "quantization_config": quantization, **more}
     with open(os.path.join(folder, "config.json"), "w") as f:
         json.dump(config, f, indent=2)
     where = {}
@@ -112,6 +112,46 @@ def powers():
           {"model.a.weight": theirs(blocks, s), "model.b.weight": theirs(groups, raw)})
 
 
+def experts():
+    """Experts in one tensor: blocks, one number for each expert, for each row, powers of two; a scale in another shard."""
+    up, down, rows, single, powers = codes(3, 64, 48), codes(3, 40, 24), codes(2, 6, 16), codes(2, 24, 40), codes(2, 32, 64)
+    s = [torch.rand(3, 2, 3) * 0.02, torch.rand(3, 1, 1) * 0.02, (torch.rand(2, 6, 1) * 0.1).to(BF16), torch.rand(2) * 0.02,
+         torch.randint(100, 140, (2, 1, 2), dtype=torch.uint8).view(torch.float8_e8m0fnu)]
+    bias = torch.randn(3, 64).to(BF16)
+    write("fp8_experts", {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [32, 16]},
+          [{"mlp.experts.gate_up_proj": up, "mlp.experts.gate_up_proj_bias": bias, "mlp.experts.down_proj": down,
+            "moe.input_linear.weight": rows, "moe.input_linear.weight_scale_inv": s[2], "b.experts.down_proj": single,
+            "b.experts.down_proj_scale": s[3], "c.experts.down_proj": powers, "c.experts.down_proj_scale_inv": s[4]},
+           {"mlp.experts.gate_up_proj_scale_inv": s[0], "mlp.experts.down_proj_scale_inv": s[1]}],
+          {"mlp.experts.gate_up_proj": theirs(up, s[0]), "mlp.experts.gate_up_proj_bias": bias,
+           "mlp.experts.down_proj": theirs(down, s[1]), "moe.input_linear.weight": theirs(rows, s[2]),
+           "b.experts.down_proj": theirs(single, s[3]), "c.experts.down_proj": theirs(powers, s[4])})
+
+
+def apart(prefix, up, down):
+    """Stacks that are not transposed as tensors of their own."""
+    F = down.shape[2]
+    return {f"{prefix}.experts.{e}.{leaf}.weight": w for e in range(len(up))
+            for leaf, w in (("gate_proj", up[e, :F]), ("up_proj", up[e, F:]), ("down_proj", down[e]))}
+
+
+def experts_apart():
+    """Of families whose experts have names: as they lie, transposed, and with one number for each expert."""
+    codes_, scales = (codes(2, 96, 32), codes(2, 32, 48)), (torch.rand(2, 6, 2) * 0.02, torch.rand(2, 2, 3) * 0.02)
+    turned = [x.transpose(1, 2) for x in (codes(2, 96, 32), codes(2, 32, 48))]
+    turned_scales = [torch.rand(2, 2, 6) * 0.02, torch.rand(2, 3, 2) * 0.02]
+    plain, single = (codes(2, 96, 32), codes(2, 32, 48)), (torch.rand(2, 1, 1) * 0.02, torch.rand(2, 1, 1) * 0.02)
+    tensors, expected = {}, {}
+    for i, ((up, down), s) in enumerate(((codes_, scales), (turned, turned_scales), (plain, single))):
+        prefix = f"model.layers.{i}.mlp"
+        tensors |= {f"{prefix}.experts.gate_up_proj": up, f"{prefix}.experts.down_proj": down,
+                    f"{prefix}.experts.gate_up_proj_scale_inv": s[0], f"{prefix}.experts.down_proj_scale_inv": s[1]}
+        dense = [theirs(up, s[0]), theirs(down, s[1])]
+        expected |= apart(prefix, *([x.transpose(1, 2) for x in dense] if i == 1 else dense))
+    write("fp8_experts_apart", {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [16, 16]},
+          [tensors], expected, model_type="qwen3_moe")
+
+
 def main():
     torch.manual_seed(SEED)
     block()
@@ -119,6 +159,8 @@ def main():
     mxfp4()
     packed()
     powers()
+    experts()
+    experts_apart()
     with open(os.path.join(HERE, "MANIFEST.json"), "w") as f:
         json.dump({"seed": SEED, "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__,
                    "compressed-tensors": compressed_tensors.__version__}, f, indent=1)
