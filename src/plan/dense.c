@@ -21,7 +21,8 @@ static bool is_weight(const osh_st_entry *e)
 static const char *by_shape(const osh_st_entry *e)
 {
     if (strstr(e->name, "conv")) return "a convolution";
-    if (strstr(e->name, "experts")) return "experts in one tensor";
+    if (strstr(e->name, "experts") || (e->ndim == 3 && strstr(e->name, "_moe.")))
+        return "experts in one tensor, of which transformers finds no codes";
     return e->ndim == 3 ? "of three dimensions" : "not the weight of a module";
 }
 

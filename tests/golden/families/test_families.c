@@ -16,6 +16,7 @@ typedef struct family {
     bool refused;                 // nothing is left to quantize; row is in the message
 } family;
 
+#define STACKED "experts in one tensor, of which transformers finds no codes"
 static const family families[] = {
     {"mixtral", "model.layers.*.block_sparse_moe.gate: a router",
      {0}, false, false},
@@ -37,7 +38,7 @@ static const family families[] = {
      {"output_gate"}, false, false},
     {"minimax_m2", "model.layers.*.block_sparse_moe.gate: a router",
      {0}, false, false},
-    {"gpt_oss", "model.layers.*.mlp.experts.gate_up_proj: experts in one tensor",
+    {"gpt_oss", "model.layers.*.mlp.experts.gate_up_proj: " STACKED,
      {0}, true, false},
     {"llama4", "model.layers.*.feed_forward.router: a router",
      {0}, false, false},
@@ -45,7 +46,7 @@ static const family families[] = {
      {0}, false, false},
     {"phimoe", "model.layers.*.block_sparse_moe.gate: a router",
      {0}, false, false},
-    {"granitemoehybrid", "model.layers.*.block_sparse_moe.input_linear: of three dimensions",
+    {"granitemoehybrid", "model.layers.*.block_sparse_moe.input_linear: " STACKED,
      {0}, true, false},
     {"jamba", "model.layers.*.mamba.dt_proj: a part of a state-space scan, which reads its weight",
      {"dt_proj", "x_proj", ".router"}, false, false},
