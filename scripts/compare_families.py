@@ -52,6 +52,8 @@ FAMILIES = {
     "qwen3_5_moe_text": dict(TINY, **MOE, **DELTA),
     "granitemoehybrid": dict(PLAIN, **(MOE | dict(num_local_experts=0)), **SSM, layer_types=["mamba", "attention"],
                              shared_intermediate_size=64),
+    "granitemoehybrid_moe": dict(PLAIN, **FEW, **SSM, model_type="granitemoehybrid", layer_types=["mamba", "attention"],
+                                 shared_intermediate_size=64),
     "lfm2": dict(PLAIN, layer_types=["conv", "full_attention"]),
     "jamba": dict(PLAIN, num_experts=4, num_experts_per_tok=2, attn_layer_period=2, attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=1,
                   use_mamba_kernels=False, mamba_d_state=16, mamba_dt_rank=32),
