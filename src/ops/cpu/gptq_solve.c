@@ -213,8 +213,8 @@ done:
 
 size_t osh_gptq_solve_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t block_size, int n_threads)
 {
-    int64_t rows = tile_rows(O), floats = block_floats(I, n_scale_cols, block_size, rows) + osh_min64(rows, O) * I;
-    return (size_t)n_threads * (osh_mem_gross((size_t)floats * sizeof(float)) + osh_mem_gross(0) +
-                                osh_mem_gross((size_t)rows * sizeof(double)) + sizeof(solve_worker)) +
-           osh_mem_gross(0);
+    int64_t rows = tile_rows(O), block = block_floats(I, n_scale_cols, block_size, rows), tile = osh_min64(rows, O) * I;
+    size_t worker = osh_mem_gross((size_t)block * sizeof(float)) + osh_mem_gross((size_t)tile * sizeof(float)) +
+                    osh_mem_gross((size_t)rows * sizeof(double));
+    return (size_t)n_threads * worker + osh_mem_gross((size_t)n_threads * sizeof(solve_worker));
 }

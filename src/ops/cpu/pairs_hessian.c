@@ -87,8 +87,9 @@ static int64_t words_of(int64_t n_tokens, int64_t n) { return osh_pairs_panel(n_
 
 size_t osh_pairs_hessian_scratch(int64_t n, int64_t n_tokens)
 {
-    return (size_t)(2 * words_of(room_of(n_tokens), n)) * sizeof(uint32_t) +
-           (size_t)n_tokens * (sizeof(osh_tile) + sizeof(int64_t));
+    return osh_mem_gross((size_t)(2 * words_of(room_of(n_tokens), n)) * sizeof(uint32_t)) +
+           osh_mem_gross((size_t)(n_tokens + 1) * sizeof(osh_tile)) +
+           osh_mem_gross((size_t)(n_tokens + 1) * sizeof(int64_t));
 }
 
 osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, const osh_tensor *x0,

@@ -175,7 +175,9 @@ done:
 
 size_t osh_pairs_linear_scratch(int64_t I, int64_t O, int64_t n_tokens, int n_threads)
 {
-    int64_t few = n_threads * worker_words(I, true) + token_words(osh_min64(FEW, n_tokens), I);
-    int64_t many = n_threads * worker_words(I, false), words = n_tokens > FEW && many > few ? many : few;
-    return (size_t)(words + O) * sizeof(uint32_t) + (size_t)n_threads * sizeof(worker);
+    size_t few = osh_mem_gross((size_t)(n_threads * worker_words(I, true)) * sizeof(uint32_t)) +
+                 osh_mem_gross((size_t)token_words(osh_min64(FEW, n_tokens), I) * sizeof(uint32_t));
+    size_t many = osh_mem_gross((size_t)(n_threads * worker_words(I, false)) * sizeof(uint32_t));
+    return (n_tokens > FEW && many > few ? many : few) + osh_mem_gross((size_t)O * sizeof(float)) +
+           osh_mem_gross((size_t)n_threads * sizeof(worker));
 }
