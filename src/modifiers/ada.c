@@ -73,8 +73,8 @@ static const osh_field auto_fields[] = {
      .doc = "whose inputs the output is to be that of; default: of a block original, of a Linear quantized"},
     {.name = "unit", .type = OSH_F_STR, .offset = offsetof(ada, unit), .dflt = "auto", .values = "auto|block|linear",
      .doc = "whose output codes learn from: a decoder layer's, or each Linear's; auto: block where that can be"},
-    {.name = "batch_size", .type = OSH_F_INT, .offset = offsetof(ada, block.samples), .dflt = "4", .min = 1,
-     .max = 1000000, .doc = "samples of a step; unit block"},
+    {.name = "batch_size", .type = OSH_F_INT, .offset = offsetof(ada, block.samples), .dflt = "0", .min = 0,
+     .max = 1000000, .doc = "samples of a step; unit block; 0: 4"},
     {0},
 };
 extern const osh_modifier_type osh_modifier_adaround, osh_modifier_adaquant, osh_modifier_autoround;
@@ -195,7 +195,7 @@ static osh_status block_resolve(osh_ctx *cx, osh_modifier *m)
                  m->type->name, not);
     a->block.steps = a->num_iterations, a->block.period = a->log_period, a->block.seed = 42;
     a->block.kind = kind_of(m), a->block.sum = !is_auto(m);
-    if (!a->block.samples) a->block.samples = 1;
+    if (!a->block.samples) a->block.samples = is_auto(m) ? 4 : 1;
 done:
     return rc;
 }
@@ -213,6 +213,9 @@ static osh_status auto_resolve(osh_ctx *cx, osh_modifier *m)
     }
     if (a->learning_rate <= 0) a->learning_rate = (a->num_iterations >= 1000 && bits <= 3 ? 2.0 : 1.0) /
                                                   (double)a->num_iterations;
+    if (a->block.samples && !strcmp(a->unit, "linear"))
+        osh_log(cx, OSH_LOG_INFO, "%s: batch_size %lld decides nothing with unit: linear, where each step sees all "
+                "samples", m->type->name, (long long)a->block.samples);
     OSH_TRY(block_resolve(cx, m));
 done:
     return rc;

@@ -93,8 +93,8 @@ osh_status osh_plan_blocks(osh_ctx *cx, osh_plan *p)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s with unit: block learns from what decoder layers put out: %s",
                  m->type->name, why);
     if (why) {
-        osh_log(cx, OSH_LOG_INFO, "%s learns from the output of each Linear, and not of decoder layers: %s",
-                m->type->name, why);
+        osh_log(cx, OSH_LOG_INFO, "%s learns from the output of each Linear, and not of decoder layers: %s "
+                "(so each step sees all samples, whatever batch_size is)", m->type->name, why);
         osh_error_clear(cx);
         goto done;
     }

@@ -42,6 +42,9 @@ if [ -z "$SANITIZED" ]; then # in the middle of what a block's modules write
 fi
 "$ONESHOT" plan --model "$model" --recipe au.yaml "${data[@]}" --sequential-targets Linear --log-level info >log 2>&1
 grep -q "learns from the output of each Linear, and not of decoder layers" log || { cat log; fail "not said"; }
+sed 's/batch_size: 3/batch_size: 3, unit: linear/' au.yaml >linear.yaml
+for r in au linear; do "$ONESHOT" plan --model "$model" --recipe $r.yaml "${data[@]}" --log-level info >$r.said 2>&1; done
+grep -q "batch_size 3 decides nothing" linear.said && ! grep -q "batch_size 3 decides nothing" au.said || fail "$(cat linear.said au.said)"
 code=0
 "$ONESHOT" plan --model "$model" --recipe block.yaml "${data[@]}" --sequential-targets Linear >msg 2>&1 || code=$?
 [ $code = 1 ] && grep -q -- "--sequential-targets are not the decoder layers" msg || { cat msg; fail "not refused"; }
