@@ -71,6 +71,7 @@ for n in 0 16; do
     used[n]=$(field out$n/oneshot-report.json used_peak_bytes) planned[n]=$(field out$n/oneshot-report.json predicted_peak_bytes)
 done
 cmp out0/model.safetensors out16/model.safetensors || fail "threads that read ahead change the bytes"
+if [ -z "$SANITIZED" ]; then
 # a base differs by a few pages from process to process
 more=$((used[16] - used[0])) want=$((planned[16] - planned[0]))
 [ $more -le $((want + 65536)) ] && [ $more -gt $((16 * 512 * 256 * 2)) ] || fail "16 samples ahead take $more bytes, planned are $want"
@@ -81,6 +82,7 @@ plan_read $(($(field plan.json host_bytes) + 100000)) 16
 plan_read 1GiB 16
 plan_read $(($(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json) + 100000)) 16
 [ "$(field plan.json num_workers)" = 0 ] || fail "the smallest budget has room to read ahead"
+fi
 rm -r read out0 out16
 
 # of an embedding the rows that tokens name: no budget needs the table, and Linears as targets need no more than layers
