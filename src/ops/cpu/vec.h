@@ -76,7 +76,7 @@ OSH_VEC_FN void v8_exp_below(osh_v8f *x)
     /* n + 2^23 * 1.5 holds n in its low bits: 2^n is those, biased, moved into the exponent. */
     v8_set(&lo, 12582912.0f);
     osh_v8f m = n + lo;
-    osh_v8i e = ((osh_v8i)m - (osh_v8i)lo + 127) << 23;
+    osh_v8u e = ((osh_v8u)m - (osh_v8u)lo + 127u) << 23; // of lanes below, too, where it wraps
     r = p * (osh_v8f)e;
     *x = (osh_v8f)(~below & (osh_v8i)r);
 }
