@@ -33,7 +33,11 @@ void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share,
     }
     pace->phase = phase, pace->subgraph = at, pace->share = share, pace->fraction = 0;
     pace->inside = true, pace->entered = now, pace->begun = pace->ended > 0 ? pace->ended : now;
-    if (is_pass(phase)) pace->tokens_per_s = osh_pace_tokens_per_s(pace), pace->n_ring = 0;
+    if (is_pass(phase)) {
+        bool brief = pace->n_ring < 2 && pace->pass_clock > 0; // the pass before: all of them say more
+        pace->tokens_per_s = brief ? (double)pace->tokens / pace->pass_clock : osh_pace_tokens_per_s(pace);
+        pace->n_ring = 0;
+    }
     for (int k = 0; share >= 1 && k < (int)phase; k++) pace->at[k] = 1;
     if (share >= 1) pace->at[phase] = 0;
 }
