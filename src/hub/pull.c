@@ -262,13 +262,16 @@ static osh_status make_dirs(osh_ctx *cx, const osh_hub_place *p)
     osh_status rc = OSH_OK;
     static const char tag[] = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of the Hugging Face Hub.\n";
     char *blobs = osh_path_join(cx, p->repo, "blobs"), *path = osh_path_join(cx, p->hub->cache, "CACHEDIR.TAG"); // own
-    if (!blobs || !path) OSH_TRY(OSH_E_NOMEM);
+    char *own = path ? osh_sprintf(cx, "%s.%ld", path, (long)getpid()) : NULL; // own: other processes write theirs
+    if (!blobs || !own) OSH_TRY(OSH_E_NOMEM);
     bool is_new = !osh_dir_exists(p->hub->cache);
     OSH_TRY(osh_dir_make(cx, blobs));
     OSH_TRY(osh_dir_make(cx, p->snapshot));
     OSH_TRY(osh_dir_make(cx, p->locks));
-    if (is_new) OSH_TRY(osh_file_write_all(cx, path, tag, sizeof tag - 1));
+    if (is_new) OSH_TRY(osh_file_write_all(cx, own, tag, sizeof tag - 1));
+    if (is_new) OSH_TRY(osh_rename(cx, own, path));
 done:
+    osh_free(cx, own);
     osh_free(cx, blobs);
     osh_free(cx, path);
     return rc;
