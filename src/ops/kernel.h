@@ -13,6 +13,14 @@ static inline int64_t osh_min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t osh_max64(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t osh_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+/* Tokens from one kept state to the next, on the way back through a recurrence: the least C with C C >= n. */
+static inline int64_t osh_state_span(int64_t n_tokens)
+{
+    int64_t C = 1;
+    while (C * C < n_tokens) C++;
+    return C;
+}
+
 /* The value that a tensor of dtype dt keeps of f; ties to even. */
 static inline float osh_round_to(float f, osh_dtype dt)
 {

@@ -6,6 +6,7 @@
  *
  * 2,048 tokens keep 46 + 46 matrices. Samples come one after the other, so that what weights get is summed in order. */
 #include "ops/cpu/delta_rule.h"
+#include "ops/kernel.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,23 +21,16 @@ typedef struct delta_back {
     int64_t C, each;      // elements of a matrix
 } delta_back;
 
-static int64_t span_of(int64_t n_tokens)
-{
-    int64_t C = 1;
-    while (C * C < n_tokens) C++;
-    return C;
-}
-
 static int64_t back_floats(const void *attr, int64_t n_tokens)
 {
     const osh_delta_rule_attr *at = attr;
-    int64_t Dv = osh_pad8(at->v_dim), C = span_of(n_tokens);
+    int64_t Dv = osh_pad8(at->v_dim), C = osh_state_span(n_tokens);
     return osh_delta_floats(at) + (2 * C + 2) * at->k_dim * Dv + 2 * osh_pad8(at->k_dim) + 3 * Dv;
 }
 
 static delta_back back_room_at(const osh_delta_rule_attr *at, int64_t longest, float *room)
 {
-    int64_t Dv = osh_pad8(at->v_dim), C = span_of(longest), each = at->k_dim * Dv;
+    int64_t Dv = osh_pad8(at->v_dim), C = osh_state_span(longest), each = at->k_dim * Dv;
     delta_back b = {.m = osh_delta_room_at(at, room), .C = C, .each = each};
     b.kept = room + osh_delta_floats(at), b.now = b.kept + C * each, b.dS = b.now + (C + 1) * each;
     b.dq = b.dS + each, b.dk = b.dq + osh_pad8(at->k_dim), b.dy = b.dk + osh_pad8(at->k_dim);

@@ -3,6 +3,7 @@
  * work at a time, whatever the threads, each with rows of its own for what these get, which are added up behind it in
  * their order. */
 #include "ops/cpu/ssm_scan.h"
+#include "ops/kernel.h"
 
 #include <string.h>
 
@@ -18,18 +19,11 @@ typedef struct scan_back {
     int64_t C, each;
 } scan_back;
 
-static int64_t scan_span(int64_t n_tokens)
-{
-    int64_t C = 1;
-    while (C * C < n_tokens) C++;
-    return C;
-}
-
 static int64_t back_floats(const void *attr, int64_t n_tokens)
 {
     const osh_ssm_scan_attr *at = attr;
     int64_t P = osh_pad8(at->head_dim);
-    return osh_scan_floats(at) + (2 * scan_span(n_tokens) + 2) * at->state * P + 2 * P;
+    return osh_scan_floats(at) + (2 * osh_state_span(n_tokens) + 2) * at->state * P + 2 * P;
 }
 
 static int64_t back_shared(const void *attr, int64_t n_tokens)
@@ -110,7 +104,8 @@ static void forward(scan_back *b, int64_t first, int64_t n)
 static void head_back(const osh_grad_args *a, const osh_tile *seq, int64_t h, const osh_head_room *r)
 {
     const osh_ssm_scan_attr *at = a->attr;
-    int64_t P = osh_pad8(at->head_dim), C = scan_span(r->longest), each = at->state * P, n_kept = osh_div_up(seq->n, C);
+    int64_t P = osh_pad8(at->head_dim), C = osh_state_span(r->longest);
+    int64_t each = at->state * P, n_kept = osh_div_up(seq->n, C);
     size_t bytes = (size_t)each * sizeof(float);
     scan_back b = {osh_scan_head_of(a->in, at, h), osh_scan_room_at(at, r->own), .C = C, .each = each};
 
