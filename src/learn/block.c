@@ -18,6 +18,7 @@ typedef struct learning {
     int64_t next, drawn;  // place in order; times that it was shuffled
     int32_t *ids;         // own: tokens of those that go together
     int64_t *offsets;     // own [samples of a step + 1]
+    bool judging;         // no gradient is wanted
 } learning;
 
 static int64_t sample_tokens(const osh_dataset *d, int64_t s) { return d->offsets[s + 1] - d->offsets[s]; }
@@ -214,6 +215,21 @@ static osh_back way_back(const learning *l)
                       .rough = true, .weight = add_grad, .user = (void *)l};
 }
 
+static double width_of(const osh_block *b)
+{
+    double width = 0;
+    for (int v = 0; v < b->n_out; v++) width += (double)b->g->values[b->out[v]].width;
+    return width;
+}
+
+/* Of which the loss of the samples at [first, end) of order is the mean. */
+static double parts_of(const learning *l, int64_t first, int64_t end)
+{
+    double tokens = 0;
+    for (int64_t i = first; i < end; i++) tokens += (double)sample_tokens(l->b->data, l->order[i]);
+    return l->b->rule.sum ? tokens : tokens * width_of(l->b);
+}
+
 /* The samples at [first, end) of order: their loss, and gradients of what learns. */
 static osh_status look(osh_ctx *cx, learning *l, int64_t first, int64_t end, double *loss)
 {
@@ -221,17 +237,15 @@ static osh_status look(osh_ctx *cx, learning *l, int64_t first, int64_t end, dou
     const osh_block *b = l->b;
     osh_back k = way_back(l);
     osh_batch *batch = NULL; // own
-    double elements = 0, width = 0;
-    for (int v = 0; v < b->n_out; v++) width += (double)b->g->values[b->out[v]].width;
-    for (int64_t i = first; i < end; i++)
-        elements += (double)sample_tokens(b->data, l->order[i]) * (b->rule.sum ? 1 : width);
+    double elements = parts_of(l, first, end);
     *loss = 0;
     while (first < end) {
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(batch_new(cx, &batch, l, first, end));
         OSH_TRY(osh_exec_run(cx, b->g, b->first, b->n, b->run, b->w, batch, NULL, NULL, true));
         OSH_TRY(compare(cx, l, batch, first, elements, loss));
-        OSH_TRY(osh_back_run(cx, &k, b->w, batch, l->dv));
+        if (!l->judging) OSH_TRY(osh_back_run(cx, &k, b->w, batch, l->dv));
+        for (int o = 0; l->judging && o < b->n_out; o++) osh_tensor_free(cx, l->dv[b->out[o]]), l->dv[b->out[o]] = NULL;
         first += batch->seqs.n;
         osh_batch_free(cx, batch), batch = NULL;
     }
@@ -240,27 +254,103 @@ done:
     return rc;
 }
 
+/* Loss of all samples, of weights as they are in the end or rounded to nearest; in order they stand as in the data. */
+static osh_status judge(osh_ctx *cx, learning *l, bool learned, double *loss)
+{
+    osh_status rc = OSH_OK;
+    const osh_block *b = l->b;
+    int64_t all = b->data->n, n = samples_of(b);
+    double one, sum = 0;
+    for (int i = 0; i < b->n_learns; i++)
+        OSH_TRY(osh_ada_learner_show(cx, l->of[i], learned, b->w->w[b->learns[i].weight]));
+    for (int64_t i = 0; i < all; i++) l->order[i] = i;
+    l->judging = true;
+    for (int64_t first = 0; first < all; first += n) {
+        int64_t end = first + n < all ? first + n : all;
+        OSH_TRY(look(cx, l, first, end, &one));
+        sum += one * parts_of(l, first, end);
+    }
+    *loss = sum / parts_of(l, 0, all);
+done:
+    l->judging = false;
+    return rc;
+}
+
+/* What is known before the first step: the loss rounded to nearest, and by it the rate. */
+static osh_status judge_nearest(osh_ctx *cx, learning *l)
+{
+    osh_status rc = OSH_OK;
+    osh_block *b = l->b;
+    if (!b->rule.selective && b->rule.rate <= 0) return rc;
+    OSH_TRY(judge(cx, l, false, &b->nearest));
+    bool above = b->nearest / (b->rule.sum ? width_of(b) : 1) > b->rule.above;
+    for (int i = 0; i < b->n_learns; i++) {
+        if (b->rule.rate > 0 && above) osh_ada_learner_rate(l->of[i], b->rule.rate);
+        OSH_TRY(osh_ada_learner_step(cx, l->of[i], -1, b->w->w[b->learns[i].weight]));
+    }
+done:
+    return rc;
+}
+
+/* Step t: *loss of its samples with AdaRound's term, and *watched, which early_stop goes by. */
+static osh_status take_step(osh_ctx *cx, learning *l, int64_t t, double *loss, double *watched)
+{
+    osh_status rc = OSH_OK;
+    osh_block *b = l->b;
+    int64_t first;
+    double term = 0;
+    draw(l, &first);
+    OSH_TRY(look(cx, l, first, first + samples_of(b), loss));
+    b->ended = *loss;
+    if (!t) b->begun = *loss;
+    for (int i = 0; i < b->n_learns; i++) {
+        OSH_TRY(osh_ada_learner_step(cx, l->of[i], t, b->w->w[b->learns[i].weight]));
+        term += osh_ada_learner_term(l->of[i], t);
+    }
+    *watched = b->rule.kind == OSH_ADA_ROUND ? term : *loss;
+    *loss += term;
+    b->n_steps = t + 1;
+done:
+    return rc;
+}
+
+/* Codes, scales and weights become what they are in the end. */
+static osh_status conclude(osh_ctx *cx, learning *l)
+{
+    osh_status rc = OSH_OK;
+    osh_block *b = l->b;
+    b->kept = true;
+    if (b->rule.selective) {
+        OSH_TRY(judge(cx, l, true, &b->learned));
+        b->kept = b->learned < b->nearest;
+    }
+    for (int i = 0; i < b->n_learns; i++) {
+        osh_tensor *w = b->w->w[b->learns[i].weight];
+        if (b->kept) OSH_TRY(osh_ada_learner_end(cx, l->of[i], w));
+        else OSH_TRY(osh_ada_learner_show(cx, l->of[i], false, w));
+    }
+done:
+    return rc;
+}
+
 osh_status osh_block_learn(osh_ctx *cx, osh_block *b)
 {
     osh_status rc = OSH_OK;
+    const osh_block_rule *u = &b->rule;
     learning l = {.b = b}; // own
+    osh_ada_watch watch = {0};
+    double loss = 0, watched;
+    bool over = false;
     OSH_TRY(begin(cx, &l));
-    for (int64_t t = 0; t < b->rule.steps; t++) {
-        int64_t first;
-        double loss;
-        draw(&l, &first);
-        OSH_TRY(look(cx, &l, first, first + samples_of(b), &loss));
-        b->ended = loss;
-        if (!t) b->begun = loss;
-        for (int i = 0; i < b->n_learns; i++) {
-            OSH_TRY(osh_ada_learner_step(cx, l.of[i], t, b->w->w[b->learns[i].weight]));
-            loss += osh_ada_learner_term(l.of[i], t);
-        }
-        if (b->curve && t % b->rule.period == 0) b->curve[t / b->rule.period] = loss;
-        if (b->step) b->step(cx, b->user, t + 1);
+    OSH_TRY(judge_nearest(cx, &l));
+    for (int64_t t = 0; t < u->steps; t++) {
+        if (!over) OSH_TRY(take_step(cx, &l, t, &loss, &watched));
+        if (b->curve && t % u->period == 0) b->curve[t / u->period] = loss;
+        if (over) continue;
+        over = u->window && (double)t >= u->warm * (double)u->steps && osh_ada_is_over(&watch, watched, u->window);
+        if (b->step) b->step(cx, b->user, over ? u->steps : t + 1);
     }
-    for (int i = 0; i < b->n_learns; i++)
-        OSH_TRY(osh_ada_learner_end(cx, l.of[i], b->w->w[b->learns[i].weight]));
+    OSH_TRY(conclude(cx, &l));
 done:
     end(cx, &l);
     return rc;

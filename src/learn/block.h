@@ -5,7 +5,8 @@
  *
  * A step takes some samples, all of its elements weigh the same, and the gradient goes back through the block to the
  * weights (graph/back.h), whose codes follow it (ops/ada.h). What is kept are the codes in the end: which step lost
- * least depends more on its samples than on the step. Samples are drawn without replacement, by a counter RNG, until
+ * least depends more on its samples than on the step. With rule.selective they are those of rounding to nearest where
+ * the loss of all samples is no less then. Samples are drawn without replacement, by a counter RNG, until
  * fewer than a step wants are left; then anew from all. They go through together as far as TOKENS of them reach: that
  * is fixed, as are the sums over them, so neither threads nor batches nor budgets show. */
 #ifndef OSH_LEARN_BLOCK_H
@@ -36,6 +37,9 @@ typedef struct osh_block {
     int n_learns;
     double *curve;           // the caller's [osh_ada_points]: loss, with AdaRound's term, at these steps; NULL
     double begun, ended;     // out: loss of the first step and of the last, each on its samples
+    int64_t n_steps;         // out: that were taken
+    double nearest, learned; // out: with rule.selective, loss of all samples, rounded to nearest and learned
+    bool kept;               // out: what was learned is
 } osh_block;
 osh_status osh_block_learn(osh_ctx *cx, osh_block *b);
 /* Whether every op that a gradient goes through has one: OSH_E_UNSUPPORTED with the module whose op has none. */

@@ -34,11 +34,11 @@ typedef struct ada { // arguments
     {.name = "drop_ratio", .type = OSH_F_FLOAT, .offset = offsetof(ada, drop_ratio), .dflt = "1", .min = 0, .max = 1, \
      .doc = "share of inputs that are the quantized model's; 1"},                                                     \
     {.name = "early_stop", .type = OSH_F_BOOL, .offset = offsetof(ada, early_stop), .dflt = "false",                  \
-     .doc = "64 rows stop where the mean over a window of steps falls no more"},                                      \
+     .doc = "64 rows, or a block, stop where the mean over a window of steps falls no more"},                        \
     {.name = "num_batches", .type = OSH_F_INT, .offset = offsetof(ada, num_batches), .dflt = "1", .min = 1,           \
      .max = 1000000, .doc = "steps of that window; 1: a tenth of all"},                                               \
     {.name = "selective_update", .type = OSH_F_BOOL, .offset = offsetof(ada, selective_update), .dflt = "false",      \
-     .doc = "a row whose loss did not fall stays rounded to nearest"},                                                \
+     .doc = "a row, or a block, whose loss did not fall stays rounded to nearest"},                                  \
     {.name = "log_period", .type = OSH_F_INT, .offset = offsetof(ada, log_period), .dflt = "100", .min = 1,           \
      .max = 1000000, .doc = "steps between two losses in the log (log level debug)"},                                 \
     {.name = "unit", .type = OSH_F_STR, .offset = offsetof(ada, unit), .dflt = "linear",                              \
@@ -181,13 +181,19 @@ static bool is_original(const ada *a, bool block)
     return a->target ? !strcmp(a->target, "original") : block;
 }
 
+/* Steps of early_stop's window; 0: it does not stop. */
+static int64_t window_of(const ada *a)
+{
+    int64_t tenth = a->num_iterations > 10 ? a->num_iterations / 10 : 1;
+    return !a->early_stop ? 0 : a->num_batches > 1 ? a->num_batches : tenth;
+}
+
 /* What goes with learning by block. */
 static osh_status block_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
     ada *a = m->args;
-    const char *not = !is_original(a, true) ? "target: quantized" : a->early_stop ? "early_stop" :
-                      a->selective_update ? "selective_update" : a->adjust[1] > 0 ? "lr_adjust" : NULL;
+    const char *not = !is_original(a, true) ? "target: quantized" : NULL;
     a->block.may = strcmp(a->unit, "block") != 0;
     if (!strcmp(a->unit, "linear") || (a->block.may && not)) goto done;
     if (not)
@@ -195,6 +201,8 @@ static osh_status block_resolve(osh_ctx *cx, osh_modifier *m)
                  m->type->name, not);
     a->block.steps = a->num_iterations, a->block.period = a->log_period, a->block.seed = 42;
     a->block.kind = kind_of(m), a->block.sum = !is_auto(m);
+    a->block.window = window_of(a), a->block.warm = a->warm_start, a->block.selective = a->selective_update;
+    a->block.above = a->adjust[0], a->block.rate = a->adjust[1];
     if (!a->block.samples) a->block.samples = is_auto(m) ? 4 : 1;
 done:
     return rc;
@@ -283,12 +291,10 @@ static const char *ada_step_name(const osh_modifier *m, int k)
 static osh_ada_rule rule_of(const osh_modifier *m)
 {
     const ada *a = m->args;
-    int64_t tenth = a->num_iterations > 10 ? a->num_iterations / 10 : 1;
     return (osh_ada_rule){.kind = kind_of(m), .steps = a->num_iterations, .rate = a->learning_rate,
                           .scale_rate = learns_scales(m) ? a->scale_learning_rate : 0,
                           .reg = a->reg_param, .from = a->beta[0], .to = a->beta[1], .warm = a->warm_start,
-                          .window = !a->early_stop ? 0 : a->num_batches > 1 ? a->num_batches : tenth,
-                          .selective = a->selective_update};
+                          .window = window_of(a), .selective = a->selective_update};
 }
 
 static double total(const double *x, int64_t n)

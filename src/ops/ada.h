@@ -49,8 +49,19 @@ typedef struct osh_block_rule { // of learn/block.h
     uint64_t seed;
     osh_ada_kind kind;      // of all weights
     bool sum;               // the loss is of a token, not of an element: the sum over its elements
+    int64_t window;         // it stops where the mean over so many steps falls no more; 0: it does not
+    double warm;            // share of the steps before which it does not
+    bool selective;         // where the loss of all samples did not fall all of it stays rounded to nearest
+    double above, rate;     // where the mean squared error, rounded to nearest, is above that: this rate; 0: not
     bool may;               // where it cannot be, each Linear learns alone
 } osh_block_rule;
+
+typedef struct osh_ada_watch { // a loss, or a rounding term, step by step; begins as 0
+    double sum, last;
+    int64_t n;
+    bool any;
+} osh_ada_watch;
+bool osh_ada_is_over(osh_ada_watch *w, double value, int64_t window); // its mean over a window fell no more
 
 int64_t osh_ada_points(int64_t steps, int64_t period);
 osh_status osh_ada(osh_ctx *cx, const osh_ada_args *a);
@@ -66,6 +77,9 @@ osh_status osh_ada_learner_add(osh_ctx *cx, osh_ada_learner *l, const osh_tensor
 osh_status osh_ada_learner_step(osh_ctx *cx, osh_ada_learner *l, int64_t t, osh_tensor *to);
 /* Codes, scales and zero points of the arguments, and `to`, become what they are in the end. */
 osh_status osh_ada_learner_end(osh_ctx *cx, osh_ada_learner *l, osh_tensor *to);
+/* `to` becomes the weight as it would be in the end, or rounded to nearest; nothing else changes. */
+osh_status osh_ada_learner_show(osh_ctx *cx, osh_ada_learner *l, bool learned, osh_tensor *to);
+void osh_ada_learner_rate(osh_ada_learner *l, double rate); // of all steps from here on
 double osh_ada_learner_term(const osh_ada_learner *l, int64_t t); // what was added to the loss of step t, before it
 size_t osh_ada_learner_bytes(const osh_ada_args *a, int n_threads); // of rule.kind, O, I, group
 #endif

@@ -76,6 +76,12 @@ static void log_block(osh_ctx *cx, const osh_block *b, const char *name)
         osh_log(cx, OSH_LOG_DEBUG, "%s: step %lld: loss %.7g", name, (long long)(k * b->rule.period), b->curve[k]);
     osh_log(cx, OSH_LOG_INFO, "%s: mean squared error of its output %.4g in the last step, %.4g in the first", name,
             b->ended, b->begun);
+    if (b->n_steps < b->rule.steps)
+        osh_log(cx, OSH_LOG_INFO, "%s: stopped behind step %lld of %lld", name, (long long)b->n_steps,
+                (long long)b->rule.steps);
+    if (b->rule.selective)
+        osh_log(cx, OSH_LOG_INFO, "%s: of all samples %.4g, rounded to nearest %.4g%s", name, b->learned, b->nearest,
+                b->kept ? "" : ": it stays rounded to nearest");
 }
 
 osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_solving *s)

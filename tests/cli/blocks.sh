@@ -40,6 +40,18 @@ if [ -z "$SANITIZED" ]; then # in the middle of what a block's modules write
     one au out "${least_memory[@]}" >log 2>&1 || { cat log; fail "does not go on"; }
     same out "killed"
 fi
+for m in AdaRound AdaQuant; do # they stop, judge by all samples, and are the same for any threads and batch
+    printf 's_stage:\n  s_modifiers:\n    %sModifier: {scheme: W4A16, ignore: [lm_head, "re:.*layers.[02]"], unit: block, %s}\n' \
+        $m "num_iterations: 30, batch_size: 3, early_stop: true, num_batches: 3, selective_update: true, lr_adjust: [1.0e-9, 1.0e-4]" >ad.yaml
+    one ad plain --threads 1 --log-level info >/dev/null 2>log
+    [ $m = AdaRound ] || [ "$(grep -c 'layers.[13]: stopped behind step [0-9]* of 30' log)" -gt 0 ] || { cat log; fail "$m: no stop"; }
+    [ "$(grep -c 'layers.[13]: of all samples .* rounded to nearest' log)" = 2 ] || { cat log; fail "$m: not judged"; }
+    sums plain >want
+    rm -rf plain
+    [ -n "$SANITIZED" ] && continue
+    one ad out --threads 3 --batch-size 4 --mem-opt-level 2 >/dev/null 2>&1
+    same out "$m: threads, batch and tier"
+done
 "$ONESHOT" plan --model "$model" --recipe au.yaml "${data[@]}" --sequential-targets Linear --log-level info >log 2>&1
 grep -q "learns from the output of each Linear, and not of decoder layers" log || { cat log; fail "not said"; }
 sed 's/batch_size: 3/batch_size: 3, unit: linear/' au.yaml >linear.yaml

@@ -108,20 +108,13 @@ static void block_begin(const osh_ada_job *j, osh_ada_room *m, int64_t row, int6
     for (int64_t r = 0; r < n; r++) osh_ada_begin_row(j, m, row, r);
 }
 
-/* The mean over a window, and whether it fell. */
-typedef struct ada_watch {
-    double sum, last;
-    int64_t n;
-    bool any;
-} ada_watch;
-
-static bool is_over(ada_watch *w, double value, int64_t window)
+bool osh_ada_is_over(osh_ada_watch *w, double value, int64_t window)
 {
     bool over;
     w->sum += value;
     if (++w->n < window) return false;
     over = w->any && !(w->sum < w->last);
-    *w = (ada_watch){.last = w->sum, .any = true};
+    *w = (osh_ada_watch){.last = w->sum, .any = true};
     return over;
 }
 
@@ -129,7 +122,7 @@ static void block_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t row
 {
     const osh_ada_args *a = j->a;
     const osh_ada_rule *u = &a->rule;
-    ada_watch watch = {0};
+    osh_ada_watch watch = {0};
     for (int64_t t = 0; t < u->steps; t++) {
         osh_ada_row_step s = osh_ada_step_at(j, t);
         bool point = t % a->period == 0, watched = u->window && (double)t >= u->warm * (double)u->steps;
@@ -147,7 +140,7 @@ static void block_learn(const osh_ada_job *j, const osh_ada_room *m, int64_t row
             else osh_ada_quant_row(j, m, r, &s);
         }
         if (point) m->curve[t / a->period] = loss / a->n_tokens + s.reg * rounding;
-        if (!watched || !is_over(&watch, u->kind == OSH_ADA_ROUND ? rounding : loss, u->window)) continue;
+        if (!watched || !osh_ada_is_over(&watch, u->kind == OSH_ADA_ROUND ? rounding : loss, u->window)) continue;
         for (int64_t k = t / a->period + 1; k < j->points; k++) m->curve[k] = loss / a->n_tokens + s.reg * rounding;
         break;
     }

@@ -22,7 +22,9 @@ struct osh_ada_learner {
     float *kept;         // own
     float *room;         // own: [threads, SCRATCH, ld]
     int n_threads;
-    bool over;           // codes become what they are in the end
+    bool over;           // the weight is what it is in the end,
+    bool write;          // and codes and scales are, too
+    bool nearest;        // the weight is that of codes and scales as they came
     double *rounding;    // own [O]: of AdaRound, the step's sum of 1 - |2h - 1|^beta
     const osh_ada_row_step *step; // view: of it; NULL: nothing moves
     osh_tensor *to;      // view: where the weight goes
@@ -107,15 +109,24 @@ static void row_step(const osh_ada_learner *l, osh_ada_room *m, int64_t row)
     osh_ada_spread(&l->j, m, row, 0);
 }
 
+/* The weight of codes and scales as they came. */
+static void row_nearest(const osh_ada_learner *l, const osh_ada_room *m, int64_t row)
+{
+    for (int64_t i = 0; i < l->a.I; i++) {
+        int64_t k = osh_ada_scale_at(&l->j, row, i / l->a.group);
+        m->e[i] = ((float)l->a.codes[row * l->a.I + i] - (l->a.zero ? l->a.zero[k] : 0)) * l->a.scale[k];
+    }
+}
+
 /* Of Adam's kinds: what codes and scales are in the end, and the weight that they stand for. */
 static void row_end(const osh_ada_learner *l, const osh_ada_room *m, int64_t row)
 {
     for (int64_t i = 0; i < l->a.I; i++) {
         float q = osh_ada_last_code(&l->j, m, 0, i);
-        l->a.codes[row * l->a.I + i] = (int8_t)q;
+        if (l->write) l->a.codes[row * l->a.I + i] = (int8_t)q;
         m->e[i] = (q - m->z[i]) * m->s[i];
     }
-    for (int64_t g = 0; l->a.rule.scale_rate > 0 && g < l->j.groups; g++)
+    for (int64_t g = 0; l->write && l->a.rule.scale_rate > 0 && g < l->j.groups; g++)
         l->a.scale[osh_ada_scale_at(&l->j, row, g)] = osh_ada_scale_now(&l->j, m, 0, g);
 }
 
@@ -128,10 +139,11 @@ static osh_status row_move(osh_ctx *cx, void *user, int64_t row, int worker)
     row_load(l, &m, row);
     osh_ada_spread(&l->j, &m, row, 0);
     if (l->a.rule.kind == OSH_ADA_ROUND) row_base(l, &m);
-    if (l->over && l->a.rule.kind == OSH_ADA_SIGN) row_keep(l, &m, row);
+    if (l->over && l->write && l->a.rule.kind == OSH_ADA_SIGN) row_keep(l, &m, row);
     if (l->step) row_step(l, &m, row);
     plain.plain = 1;
-    if (l->over && l->a.rule.kind != OSH_ADA_SIGN) row_end(l, &m, row);
+    if (l->nearest) row_nearest(l, &m, row);
+    else if (l->over && l->a.rule.kind != OSH_ADA_SIGN) row_end(l, &m, row);
     else if (l->a.rule.kind == OSH_ADA_ROUND) osh_ada_soft_error(&m, 0, l->j.ld, &plain);
     else osh_ada_near_error(&m, 0, l->j.ld, &plain);
     for (int64_t i = 0; l->a.keep_zeros && i < l->a.I; i++)
@@ -204,9 +216,19 @@ osh_status osh_ada_learner_step(osh_ctx *cx, osh_ada_learner *l, int64_t t, osh_
 
 osh_status osh_ada_learner_end(osh_ctx *cx, osh_ada_learner *l, osh_tensor *to)
 {
-    l->over = true, l->to = to;
+    l->over = l->write = true, l->to = to;
     return osh_parallel_for(cx, l->a.O, row_move, l);
 }
+
+osh_status osh_ada_learner_show(osh_ctx *cx, osh_ada_learner *l, bool learned, osh_tensor *to)
+{
+    l->over = learned, l->nearest = !learned, l->to = to;
+    osh_status rc = osh_parallel_for(cx, l->a.O, row_move, l);
+    l->over = l->nearest = false, l->to = NULL;
+    return rc;
+}
+
+void osh_ada_learner_rate(osh_ada_learner *l, double rate) { l->a.rule.rate = rate; }
 
 double osh_ada_learner_term(const osh_ada_learner *l, int64_t t)
 {

@@ -18,8 +18,10 @@ typedef struct layer { // the first of the tiny Llama
     osh_tensor *dense[LINEARS]; // own
     float *scale[LINEARS];   // own
     osh_block_weight learns[LINEARS];
-    int8_t codes[CODES];
+    int8_t codes[CODES], nearest[CODES];
     double curve[STEPS];
+    osh_block_rule with; // what the rule has beside what learn() says
+    osh_block did;       // what came out
 } layer;
 
 static osh_status rows(osh_ctx *cx, void *user, int k, int64_t sample, osh_tensor *to)
@@ -94,6 +96,10 @@ static void take_linears(layer *l, const osh_ada_rule *rule)
             float *s = &l->scale[n][k / GROUP], x = fabsf(((const float *)t->data)[k]) / 7.5f;
             if (x > *s) *s = x;
         }
+        for (int64_t k = 0; k < O * I; k++) {
+            float q = nearbyintf(((const float *)t->data)[k] / l->scale[n][k / GROUP]);
+            codes[k] = (int8_t)(q < -8 ? -8 : q > 7 ? 7 : q);
+        }
         l->learns[n].weight = w;
         l->learns[n].args = (osh_ada_args){.rule = *rule, .w = l->dense[n], .codes = codes, .O = O,
                                            .scale = l->scale[n], .I = I, .group = GROUP, .row_block = 1, .lo = -8,
@@ -102,10 +108,14 @@ static void take_linears(layer *l, const osh_ada_rule *rule)
     }
     assert_int_equal(n, LINEARS);
     assert_int_equal(codes - l->codes, CODES);
+    memcpy(l->nearest, l->codes, CODES);
 }
 
 static void learn(layer *l, const osh_ada_rule *rule, size_t *predicted)
 {
+    osh_block_rule with = l->with;
+    with.steps = rule->steps, with.samples = 2, with.period = 1, with.seed = NUMBERS, with.kind = rule->kind;
+    with.sum = rule->kind != OSH_ADA_SIGN;
     bool *run_all = calloc((size_t)l->sub->n_nodes, 1);
     int values[2] = {l->sub->live_in[0], l->sub->live_out[0]};
     memset(run_all, true, (size_t)l->sub->n_nodes);
@@ -113,11 +123,10 @@ static void learn(layer *l, const osh_ada_rule *rule, size_t *predicted)
     take_linears(l, rule);
     osh_block b = {.g = l->at.g, .data = &l->data, .w = l->at.w, .first = l->sub->first, .n = l->sub->n_nodes,
                    .run = run_all, .in = values, .out = values + 1, .n_in = 1, .n_out = 1, .rows = rows, .user = l,
-                   .rule = {.steps = STEPS, .samples = 2, .period = 1, .seed = NUMBERS, .kind = rule->kind,
-                            .sum = rule->kind != OSH_ADA_SIGN},
-                   .learns = l->learns, .n_learns = LINEARS, .curve = l->curve};
+                   .rule = with, .learns = l->learns, .n_learns = LINEARS, .curve = l->curve};
     tiny_check(l->at.cx, osh_block_bytes(l->at.cx, predicted, &b));
     tiny_check(l->at.cx, osh_block_learn(l->at.cx, &b));
+    l->did = b, l->did.run = NULL, l->did.in = l->did.out = NULL;
     free(run_all);
 }
 
@@ -179,8 +188,79 @@ static void test_threads_and_memory(void **state)
     }
 }
 
+/* Learns with another rule; predicted memory holds. */
+static void learn_with(layer *l, const osh_ada_rule *rule, osh_block_rule with)
+{
+    size_t predicted, before;
+    layer_open(l, 2);
+    l->with = with;
+    before = osh_mem_live(l->at.cx);
+    learn(l, rule, &predicted);
+    assert_true(osh_mem_peak(l->at.cx) - before <= predicted);
+}
+
+/* Stopped: the same codes as of so many steps, and the curve stays where it was. AdaRound without its term stops with
+ * the second window behind the warm start. */
+static void test_early_stop(void **state)
+{
+    osh_ada_rule quant = kinds[2].rule, round = kinds[1].rule;
+    layer stopped, shorter;
+    (void)state;
+    quant.rate = quant.scale_rate = 1e-12; // nothing falls for long
+    learn_with(&stopped, &quant, (osh_block_rule){.window = 3, .warm = 0.2});
+    int64_t n = stopped.did.n_steps;
+    assert_in_range(n, 8 + 2 * 3, STEPS - 1);
+    for (int t = (int)n; t < STEPS; t++) assert_true(stopped.curve[t] == stopped.curve[n - 1]);
+    quant.steps = n;
+    learn_with(&shorter, &quant, (osh_block_rule){0});
+    assert_int_equal(shorter.did.n_steps, n);
+    assert_memory_equal(stopped.codes, shorter.codes, CODES);
+    layer_close(&stopped), layer_close(&shorter);
+    round.reg = 0;
+    learn_with(&stopped, &round, (osh_block_rule){.window = 5, .warm = 0.2});
+    assert_int_equal(stopped.did.n_steps, 8 + 2 * 5);
+    layer_close(&stopped);
+}
+
+/* Kept where the loss of all samples fell, and only there. */
+static void test_selective(void **state)
+{
+    osh_ada_rule wild = kinds[2].rule;
+    layer l, plain;
+    (void)state;
+    wild.rate = 1, wild.scale_rate = 0;
+    learn_with(&l, &wild, (osh_block_rule){.selective = true});
+    assert_true(!l.did.kept && l.did.learned >= l.did.nearest);
+    assert_memory_equal(l.codes, l.nearest, CODES);
+    layer_close(&l);
+    learn_with(&l, &kinds[1].rule, (osh_block_rule){.selective = true});
+    learn_with(&plain, &kinds[1].rule, (osh_block_rule){0});
+    assert_true(l.did.kept && l.did.learned < l.did.nearest);
+    assert_memory_equal(l.codes, plain.codes, CODES);
+    assert_true(memcmp(l.codes, l.nearest, CODES) != 0);
+    layer_close(&l), layer_close(&plain);
+}
+
+/* Another rate where rounding to nearest loses more than is said. */
+static void test_adjusted_rate(void **state)
+{
+    osh_ada_rule other = kinds[2].rule;
+    layer l, plain;
+    (void)state;
+    other.rate = 1e-3;
+    for (int k = 0; k < 2; k++) {
+        learn_with(&l, &kinds[2].rule, (osh_block_rule){.above = k ? 1e9 : 0, .rate = 1e-3});
+        learn_with(&plain, k ? &kinds[2].rule : &other, (osh_block_rule){0});
+        assert_memory_equal(l.codes, plain.codes, CODES);
+        assert_memory_equal(l.curve, plain.curve, sizeof l.curve);
+        layer_close(&l), layer_close(&plain);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pytorch), cmocka_unit_test(test_threads_and_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pytorch), cmocka_unit_test(test_threads_and_memory),
+                                       cmocka_unit_test(test_early_stop), cmocka_unit_test(test_selective),
+                                       cmocka_unit_test(test_adjusted_rate)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
