@@ -320,8 +320,8 @@ static const char *const stage_names[OSH_N_STAGES] = {"Pre-process", "Calibratio
 static const struct { const char *phase; osh_stage stage; } stages[] = {
     {"plan", OSH_STAGE_BEFORE},       {"load", OSH_STAGE_CALIBRATE}, {"observe", OSH_STAGE_CALIBRATE},
     {"propagate", OSH_STAGE_CALIBRATE}, {"solve", OSH_STAGE_QUANTIZE}, {"round", OSH_STAGE_QUANTIZE},
-    {"read", OSH_STAGE_QUANTIZE},     {"write", OSH_STAGE_QUANTIZE}, {"tune", OSH_STAGE_TUNE},
-    {"copy", OSH_STAGE_AFTER},        {"seal", OSH_STAGE_AFTER},
+    {"read", OSH_STAGE_QUANTIZE},     {"write", OSH_STAGE_QUANTIZE}, {"learn", OSH_STAGE_TUNE},
+    {"tune", OSH_STAGE_TUNE},         {"copy", OSH_STAGE_AFTER},        {"seal", OSH_STAGE_AFTER},
 };
 
 osh_stage osh_profile_stage(const char *phase)

@@ -100,7 +100,7 @@ const char *osh_page_colour(const char *phase)
     static const char *const known[] = {"observe", "solve", "propagate", "load", "write", "round",
                                         "copy", "seal", "plan", "tune"};
     static const char *const quarks[][2] = {{"Pre-process", "plan"}, {"Calibration", "observe"},
-                                            {"Quantization", "solve"}, {"Fast Finetune", "tune"},
+                                            {"Quantization", "solve"}, {"Fast Finetune", "tune"}, {"learn", "tune"},
                                             {"Post-process", "copy"}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(known[i], phase)) return known[i];

@@ -13,6 +13,7 @@ typedef struct osh_run {
     osh_emitter *emitter; // own
     osh_result *results;  // own [linears]
     osh_progress progress;
+    bool learning; // a solve is of codes that learn
     double lost, lost_nearest; // by the subgraph's Linears so far, and rounded to nearest
     osh_pace pace; // own
     osh_coverage *coverage; // own; NULL: no experts are counted

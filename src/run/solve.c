@@ -248,8 +248,12 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
     double work = 0, all = 0;
     OSH_TRY(osh_emit_wait(cx, r->emitter)); // a kill costs the solves of one subgraph at most
     osh_span own = osh_linears_of(p, s->first, s->n);
-    for (int i = own.first; i < own.end; i++)
-        if (p->linears[i].wants && wanted[p->linears[i].input]) all += osh_cost_of_linear(p, i);
+    for (int i = own.first; i < own.end; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (!l->wants || !wanted[l->input]) continue;
+        all += osh_cost_of_linear(p, i);
+        r->learning |= p->recipe->modifiers[l->modifier].type->learns != NULL;
+    }
     double share = all / r->pace.cost[s->first].work[OSH_PHASE_SOLVE]; // less than 1 in rounds and segments
     osh_scope scope = osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, s->first, share > 0.9999 ? 1 : share);
     for (int i = own.first; i < own.end; i++) {
@@ -265,6 +269,7 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
     }
     osh_run_end(cx, r, scope);
 done:
+    r->learning = false;
     return rc;
 }
 

@@ -203,12 +203,13 @@ osh_scope osh_run_begin_part(osh_ctx *cx, osh_run *r, osh_phase phase, int subgr
     const osh_plan *p = r->plan;
     const char *of = subgraph < 0 ? NULL
                      : p->pipeline == OSH_PIPELINE_BASIC ? "the whole model" : p->parts->parts[subgraph].name;
-    osh_scope scope = osh_profile_begin(cx, osh_phase_name(phase), of);
+    const char *name = phase == OSH_PHASE_SOLVE && r->learning ? "learn" : osh_phase_name(phase);
+    osh_scope scope = osh_profile_begin(cx, name, of);
     mark_begin(cx, r);
     osh_pace_begin(&r->pace, phase, subgraph, share, osh_now());
     if (r->pace.cost) osh_profile_flops(cx, share * r->pace.cost[r->pace.subgraph].flops[phase]);
     if (of) r->progress.name = of;
-    r->progress.phase = osh_phase_name(phase), r->progress.done = r->progress.total = 0;
+    r->progress.phase = name, r->progress.done = r->progress.total = 0;
     show(cx, r);
     return scope;
 }

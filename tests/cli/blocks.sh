@@ -15,7 +15,12 @@ same() { # output, what was done
     sums "$1" | diff -u want - >diff.txt || { cat diff.txt; fail "$2: other bytes"; }
     rm -rf "$1"
 }
-one au plain --threads 1 --log-level debug >/dev/null 2>log
+one au plain --threads 1 --log-level debug --profile p.yaml >/dev/null 2>log
+tuned() { # a profile: what is learned is a phase, and a stage, of its own
+    grep -q 'step: "learn model.layers.1 End"' p.yaml && ! grep -q 'step: "solve ' p.yaml &&
+        awk -F'[:,]' '/stage: "Fast Finetune"/ { s = $4 } END { exit !(s > 0) }' p.yaml || { cat p.yaml; fail "no stage"; }
+}
+tuned
 [ "$(grep -c 'layers.[13]: step 2*0: loss' log)" = 4 ] || { cat log; fail "no curve in the log"; }
 sed -n 's/^model.*output \([0-9.e-]*\) in the last step, \([0-9.e-]*\) in the first$/\1 \2/p' log >losses
 awk '{ n++; if ($1 >= 0.8 * $2) bad = 1 } END { exit !(n == 2 && !bad) }' losses || { cat losses; fail "not nearer"; }
@@ -43,7 +48,8 @@ fi
 for m in AdaRound AdaQuant; do # they stop, judge by all samples, and are the same for any threads and batch
     printf 's_stage:\n  s_modifiers:\n    %sModifier: {scheme: W4A16, ignore: [lm_head, "re:.*layers.[02]"], unit: block, %s}\n' \
         $m "num_iterations: 30, batch_size: 3, early_stop: true, num_batches: 3, selective_update: true, lr_adjust: [1.0e-9, 1.0e-4]" >ad.yaml
-    one ad plain --threads 1 --log-level info >/dev/null 2>log
+    one ad plain --threads 1 --log-level info --profile p.yaml >/dev/null 2>log
+    tuned
     [ $m = AdaRound ] || [ "$(grep -c 'layers.[13]: stopped behind step [0-9]* of 30' log)" -gt 0 ] || { cat log; fail "$m: no stop"; }
     [ "$(grep -c 'layers.[13]: of all samples .* rounded to nearest' log)" = 2 ] || { cat log; fail "$m: not judged"; }
     sums plain >want
