@@ -44,7 +44,7 @@ osh_status osh_isa_load(osh_ctx *cx)
     return osh_blas_open(cx);
 }
 
-enum { LIBRARY_BYTES = 4 << 20 }; // what OpenBLAS takes later, beside its threads
+enum { LIBRARY_BYTES = 2 << 20 }; // what OpenBLAS, stacks and the C library's heap take later, beside its threads
 
 int64_t osh_isa_uncounted(osh_ctx *cx)
 {

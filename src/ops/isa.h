@@ -26,7 +26,9 @@ osh_status osh_isa_load(osh_ctx *cx);
 /* osh_mem_uncounted, and what the libraries will take beside. */
 int64_t osh_isa_uncounted(osh_ctx *cx);
 enum { OSH_ISA_NOISE_BYTES = 256 << 10 }; // by which it may differ in the next run: on top of what a refusal names
-enum { OSH_ISA_THREAD_BYTES = 3 << 20 }; // of that, for each thread that multiplies (OpenBLAS's packing buffers)
+/* Of that, for each thread that multiplies: what it touches of OpenBLAS's packing buffer (P x Q and Q x 256 floats,
+ * 1.3 MB with SkylakeX, 0.8 MB with Haswell), its stack and its heap. */
+enum { OSH_ISA_THREAD_BYTES = 3 << 19 };
 /* "isa=avx2 openblas=0.3.21/Haswell". Equal texts mean equal bytes. */
 osh_status osh_isa_describe(osh_ctx *cx, char **text); // own
 #endif

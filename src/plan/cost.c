@@ -208,26 +208,26 @@ typedef struct counter {
     const osh_plan *p;
     osh_cost *c;    // view: of the present visit
     bool *loaded;   // own: [weights]
-    fed *open;      // own: [values]
+    fed *open;      // own: [values of the range]
     double reading; // bytes of the loads since the last pass
 } counter;
 
-static double stats_flops(const osh_plan *p, const fed *open)
+static double stats_flops(const osh_plan *p, const osh_range *r, const fed *open)
 {
     double tokens = (double)p->data.offsets[p->data.n], flops = 0;
-    for (int v = 0; v < p->graph->n_values; v++) {
+    for (int v = r->v0; v < r->v1; v++) {
         double width = (double)p->graph->values[v].width;
-        flops += open[v].hessian ? tokens * width * (width + 1) : 0;
-        flops += open[v].shift ? 2 * tokens * width * width : 0;
+        flops += open[v - r->v0].hessian ? tokens * width * (width + 1) : 0;
+        flops += open[v - r->v0].shift ? 2 * tokens * width * width : 0;
     }
     return flops;
 }
 
 static bool feeds(const osh_step *s) { return (s->observe && !s->first_look) || s->fold; }
 
-static double step_flops(const osh_plan *p, const osh_step *s, const fed *open)
+static double step_flops(const osh_plan *p, const osh_range *r, const osh_step *s, const fed *open)
 {
-    double tokens = (double)p->data.offsets[p->data.n], flops = feeds(s) ? stats_flops(p, open) : 0;
+    double tokens = (double)p->data.offsets[p->data.n], flops = feeds(s) ? stats_flops(p, r, open) : 0;
     for (int i = 0; i < s->n; i++) {
         const osh_node *n = &p->graph->nodes[s->first + i];
         double f = s->run[i] ? node_flops(p->graph, &p->data, n, tokens) : 0;
@@ -236,10 +236,10 @@ static double step_flops(const osh_plan *p, const osh_step *s, const fed *open)
     return flops;
 }
 
-static double step_work(const osh_plan *p, const osh_step *s, const fed *open)
+static double step_work(const osh_plan *p, const osh_range *r, const osh_step *s, const fed *open)
 {
     double tokens = (double)p->data.offsets[p->data.n];
-    double work = feeds(s) ? stats_flops(p, open) / products_per_s : 0;
+    double work = feeds(s) ? stats_flops(p, r, open) / products_per_s : 0;
     for (int i = 0; i < s->n; i++)
         if (s->run[i])
             work += node_work(p->graph, &p->data, &p->graph->nodes[s->first + i], tokens) *
@@ -249,19 +249,19 @@ static double step_work(const osh_plan *p, const osh_step *s, const fed *open)
 
 static void open_stats(fed *open, const osh_plan *p, const osh_range *r, const bool *values)
 {
-    memset(open, 0, (size_t)p->graph->n_values * sizeof *open);
+    memset(open, 0, (size_t)(r->v1 - r->v0) * sizeof *open);
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &p->linears[i];
-        if ((l->wants & OSH_STAT_HESSIAN) && values[l->input]) open[l->input] = (fed){true, l->shift};
+        if ((l->wants & OSH_STAT_HESSIAN) && values[l->input]) open[l->input - r->v0] = (fed){true, l->shift};
     }
 }
 
 static void open_folds(fed *open, const osh_plan *p, const osh_range *r)
 {
-    memset(open, 0, (size_t)p->graph->n_values * sizeof *open);
+    memset(open, 0, (size_t)(r->v1 - r->v0) * sizeof *open);
     for (int i = 0; i < p->n_folds; i++)
         if (osh_fold_inside(r, &p->folds[i]) && osh_fold_searches(p, &p->folds[i]))
-            open[p->folds[i].value].hessian = true;
+            open[p->folds[i].value - r->v0].hessian = true;
 }
 
 static osh_status count_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
@@ -310,11 +310,11 @@ static osh_status count_pass(osh_ctx *cx, void *user, const osh_range *r, const 
     counter *c = user;
     osh_phase phase = s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE;
     (void)cx;
-    c->c->flops[phase] += step_flops(c->p, s, c->open);
-    c->c->work[phase] += step_work(c->p, s, c->open) + c->reading / bytes_per_s;
+    c->c->flops[phase] += step_flops(c->p, r, s, c->open);
+    c->c->work[phase] += step_work(c->p, r, s, c->open) + c->reading / bytes_per_s;
     c->c->loaded[phase] += c->reading;
     count_traffic(c->c, phase, c->p, r, s);
-    c->c->done[phase] += feeds(s) ? stats_flops(c->p, c->open) : 0;
+    c->c->done[phase] += feeds(s) ? stats_flops(c->p, r, c->open) : 0;
     c->reading = 0;
     return OSH_OK;
 }
@@ -345,12 +345,16 @@ static osh_status count_passes(osh_ctx *cx, osh_cost *cost, int n, const osh_pla
     osh_visitor v = {.open = count_open, .load = count_load, .pass = count_pass, .release = count_release, .user = &c,
                      .fold_open = count_fold_open};
     OSH_NEW(cx, c.loaded, p->graph->n_weights);
-    OSH_NEW(cx, c.open, p->graph->n_values);
+    OSH_TRY(osh_visit_lists_new(cx, &v.lists, p->graph));
     for (int i = 0; i < n; i++) {
+        osh_range r = osh_range_at(p, i);
+        OSH_NEW(cx, c.open, r.v1 - r.v0);
         c.c = &cost[i];
         OSH_TRY(osh_visit_walk(cx, p, i, &v));
+        osh_free(cx, c.open), c.open = NULL;
     }
 done:
+    osh_visit_lists_free(cx, v.lists);
     osh_free(cx, c.loaded);
     osh_free(cx, c.open);
     return rc;
@@ -366,10 +370,10 @@ osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_plan *p, const o
     osh_range r = osh_range_at(p, v->index);
     *share = 1;
     if ((!how->segments && !how->round_bytes && !r.fold && !osh_looks_twice(p)) || all <= 0) goto done;
-    OSH_NEW(cx, open, p->graph->n_values);
+    OSH_NEW(cx, open, r.v1 - r.v0);
     if (v->stats) open_stats(open, p, &r, v->stats);
     if (s->fold) open_folds(open, p, &r);
-    *share = step_work(p, s, open) / all;
+    *share = step_work(p, &r, s, open) / all;
     if (*share >= 1) *share = 0.999; // a part, whatever it weighs
 done:
     osh_free(cx, open);

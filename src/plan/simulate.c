@@ -436,6 +436,7 @@ static osh_status simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever, 
                      .release = sim_release, .drop = sim_drop, .user = &s, .fold_open = sim_fold_open,
                      .fold = sim_fold};
     OSH_TRY(sim_init(cx, &s, p));
+    OSH_TRY(osh_visit_lists_new(cx, &v.lists, p->graph));
     s.tier = tier, s.n_kept = osh_memory_kept(p, tier);
     if (places && s.card) osh_layout_record(s.card, true);
     for (int i = 0; i < m->n_visits; i++) {
@@ -451,6 +452,7 @@ static osh_status simulate(osh_ctx *cx, osh_plan *p, osh_tier tier, bool *ever, 
     if (ever) memcpy(ever, s.ever, (size_t)p->graph->n_weights * sizeof *ever);
     if (places && s.card) OSH_TRY(osh_layout_places(cx, places, s.card));
 done:
+    osh_visit_lists_free(cx, v.lists);
     sim_deinit(cx, &s);
     return rc;
 }

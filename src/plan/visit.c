@@ -81,6 +81,12 @@ osh_range osh_range_at(const osh_plan *p, int index)
     return r;
 }
 
+enum { N_LISTS = 9 };
+struct osh_visit_lists {
+    bool *of[N_LISTS]; // own [values]; between walks none is set
+    int *wanted;       // own [values]; between walks -1
+};
+
 typedef struct walk {
     const osh_plan *p;
     const osh_graph *g;
@@ -90,11 +96,35 @@ typedef struct walk {
     bool carries; // it makes values of the original model, which a pass through solved weights does not
     bool *run;    // own: [r.n_nodes]
     bool *routed; // own: [r.n_nodes]; of the way through the solved weights
-    int *wanted; // own: [values] node of the first Linear that wants statistics of it; -1: none
-    bool *want, *stats, *shift, *in, *out, *consume, *keep; // own: [values]; shift: the original's are compared
-    bool *look;   // own: [values] looked at for the first time
-    bool *target; // own: [values] that a block learns to come near to
+    osh_visit_lists *made; // own, where the visitor brings none
+    osh_visit_lists *lists; // view: has what follows
+    int *wanted; // [values] node of the first Linear that wants statistics of it; -1: none
+    bool *want, *stats, *shift, *in, *out, *consume, *keep; // [values]; shift: the original's are compared
+    bool *look;   // [values] looked at for the first time
+    bool *target; // [values] that a block learns to come near to
 } walk;
+
+osh_status osh_visit_lists_new(osh_ctx *cx, osh_visit_lists **out, const osh_graph *g)
+{
+    osh_status rc = OSH_OK;
+    osh_visit_lists *l = NULL; // own
+    OSH_NEW(cx, l, 1);
+    for (int i = 0; i < N_LISTS; i++) OSH_NEW(cx, l->of[i], g->n_values);
+    OSH_NEW(cx, l->wanted, g->n_values);
+    for (int v = 0; v < g->n_values; v++) l->wanted[v] = -1;
+    *out = l, l = NULL; // give
+done:
+    osh_visit_lists_free(cx, l);
+    return rc;
+}
+
+void osh_visit_lists_free(osh_ctx *cx, osh_visit_lists *l)
+{
+    if (!l) return;
+    for (int i = 0; i < N_LISTS; i++) osh_free(cx, l->of[i]);
+    osh_free(cx, l->wanted);
+    osh_free(cx, l);
+}
 
 static bool is_original(const walk *w, int v) { return w->g->values[v].quantized >= 0; }
 
@@ -103,12 +133,14 @@ static int observed(const walk *w, int v) { return osh_observed(w->g, w->r.same,
 static osh_status walk_init(osh_ctx *cx, walk *w)
 {
     osh_status rc = OSH_OK;
-    bool **lists[] = {&w->want, &w->stats, &w->shift, &w->in, &w->out, &w->consume, &w->keep, &w->look, &w->target};
+    bool **lists[N_LISTS] = {&w->want, &w->stats,   &w->shift, &w->in,    &w->out,
+                             &w->consume, &w->keep, &w->look,  &w->target};
     OSH_NEW(cx, w->run, w->r.n_nodes);
     OSH_NEW(cx, w->routed, w->r.n_nodes);
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) OSH_NEW(cx, *lists[i], w->g->n_values);
-    OSH_NEW(cx, w->wanted, w->g->n_values);
-    for (int v = 0; v < w->g->n_values; v++) w->wanted[v] = -1;
+    if (!w->v->lists) OSH_TRY(osh_visit_lists_new(cx, &w->made, w->g));
+    w->lists = w->made ? w->made : w->v->lists;
+    for (int i = 0; i < N_LISTS; i++) *lists[i] = w->lists->of[i];
+    w->wanted = w->lists->wanted;
     for (int i = w->r.l1 - 1; i >= w->r.l0; i--) {
         const osh_linear *l = &w->p->linears[i];
         if (l->wants) w->wanted[l->input] = l->node;
@@ -123,17 +155,19 @@ done:
     return rc;
 }
 
-static void walk_deinit(osh_ctx *cx, walk *w)
-{
-    bool *lists[] = {w->run, w->routed, w->want, w->stats, w->shift, w->in, w->out, w->consume, w->keep, w->look,
-                     w->target};
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) osh_free(cx, lists[i]);
-    osh_free(cx, w->wanted);
-}
-
 static void clear(const walk *w, bool *values)
 {
     memset(values + w->r.v0, 0, (size_t)(w->r.v1 - w->r.v0) * sizeof *values);
+}
+
+/* The lists are as they were: a range has marked its own values alone. */
+static void walk_deinit(osh_ctx *cx, walk *w)
+{
+    for (int i = 0; w->lists && i < N_LISTS; i++) clear(w, w->lists->of[i]);
+    for (int v = w->r.v0; w->lists && v < w->r.v1; v++) w->wanted[v] = -1;
+    osh_visit_lists_free(cx, w->made);
+    osh_free(cx, w->run);
+    osh_free(cx, w->routed);
 }
 
 static bool has(const int *list, int n, int v)
@@ -170,7 +204,9 @@ static void add_observed(const walk *w, bool *values, const bool *stats)
     for (int i = 0; i < w->p->n_inherits; i++) {
         const osh_inherit *h = &w->p->inherits[i];
         bool mine = h->linear >= w->r.l0 && h->linear < w->r.l1;
-        if (mine && (stats[w->p->linears[h->linear].input] || stats[h->from])) values[observed(w, h->from)] = true;
+        int of = observed(w, h->from);
+        if (!mine || of < w->r.v0 || of >= w->r.v1) continue;
+        if (stats[w->p->linears[h->linear].input] || stats[h->from]) values[of] = true;
     }
     for (int v = w->r.v0; v < w->r.v1; v++) {
         if (!stats[v]) continue;

@@ -54,6 +54,12 @@ struct osh_step { // all by graph value or, from first on, by node
  * (NULL: none) and are to be solved. */
 void osh_step_wants(bool *want, const osh_plan *p, const osh_range *r, const osh_step *s, const bool *values);
 
+/* What a walk marks values in, for walks one after the other: a model of many visits must not have lists as long as the
+ * model made for each. */
+typedef struct osh_visit_lists osh_visit_lists;
+osh_status osh_visit_lists_new(osh_ctx *cx, osh_visit_lists **out, const osh_graph *g);
+void osh_visit_lists_free(osh_ctx *cx, osh_visit_lists *l);
+
 typedef struct osh_visitor { // a member may be NULL: nothing is done there
     /* Opens the statistics of these input values. */
     osh_status (*open)(osh_ctx *cx, void *user, const osh_range *r, const bool *values);
@@ -70,6 +76,7 @@ typedef struct osh_visitor { // a member may be NULL: nothing is done there
     /* Nothing is left to solve of the Linears that read one of values (NULL: of all). NULL: of none. */
     bool (*solved)(const void *user, const osh_range *r, const bool *values);
     void *user;
+    osh_visit_lists *lists; // view; NULL: a walk makes its own
     /* Opens what the factors of the range are made of; makes them, folds them into the weights in memory and closes it.
      * folded: an earlier run did. NULL: nothing, nothing, and none did. */
     osh_status (*fold_open)(osh_ctx *cx, void *user, const osh_range *r);

@@ -545,10 +545,11 @@ static osh_status visits(osh_ctx *cx, engine *e)
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
     osh_progress *pr = &e->r->progress;
-    osh_visitor v = visitor_of(e);
+    osh_visitor v = visitor_of(e); // its lists are own
     int n = osh_n_ranges(p), start;
     int all = p->n_traversals ? p->n_traversals * n : n;
     pr->n_steps = all + 1; // and the output
+    OSH_TRY(osh_visit_lists_new(cx, &v.lists, p->graph));
     OSH_TRY(take_up(cx, e, &start));
     if (!osh_run_solved(e->r, 0, p->parts->n) || !osh_folds_known(p, 0, p->parts->n)) OSH_TRY(copy_tables(cx, e));
     for (int i = start; i < n; i++) {
@@ -567,6 +568,7 @@ static osh_status visits(osh_ctx *cx, engine *e)
         osh_run_finished(cx, e->r, r.name);
     }
 done:
+    osh_visit_lists_free(cx, v.lists);
     return rc;
 }
 
