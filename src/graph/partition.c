@@ -10,6 +10,7 @@
  * order, so a part is a range of nodes. */
 #include "graph/graph.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 void osh_partition_free(osh_ctx *cx, osh_partition *p)
@@ -146,22 +147,37 @@ static osh_status shrink(osh_ctx *cx, int **list,
     return OSH_OK;
 }
 
-static osh_status live_sets(osh_ctx *cx, osh_subgraph *s, const osh_graph *g)
+typedef struct alive { // values that were made, or came in, and are read from here on
+    int *v; // own [values]
+    int n;
+} alive;
+
+static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+
+/* What is made here joins, what nothing behind reads leaves: a part looks at no more values than live in it. */
+static osh_status live_sets(osh_ctx *cx, osh_subgraph *s, const osh_graph *g, alive *a)
 {
     osh_status rc = OSH_OK;
-    int end = s->first + s->n_nodes;
-    OSH_NEW(cx, s->live_in, g->n_values);
-    OSH_NEW(cx, s->live_out, g->n_values);
-    for (int v = 0; v < g->n_values; v++) {
+    int end = s->first + s->n_nodes, n_came = a->n, n = 0;
+    for (int i = s->first; i < end; i++)
+        for (int k = 0; k < g->nodes[i].op->n_out; k++)
+            if (g->values[g->nodes[i].out[k]].first_use >= 0) a->v[a->n++] = g->nodes[i].out[k];
+    if (a->n > n_came) qsort(a->v, (size_t)a->n, sizeof *a->v, by_number);
+    OSH_NEW(cx, s->live_in, a->n);
+    OSH_NEW(cx, s->live_out, a->n);
+    for (int at = 0; at < a->n; at++) {
+        int v = a->v[at];
         const osh_value *x = &g->values[v];
         bool read = false;
-        if (x->producer >= end || x->first_use < 0) continue;
         for (int i = s->first;
              i < end && !read && x->producer < s->first && x->last_use >= s->first; i++)
             for (int k = 0; k < g->nodes[i].op->n_in && !read; k++) read = g->nodes[i].in[k] == v;
         if (read) s->live_in[s->n_live_in++] = v;
-        if (x->last_use >= end) s->live_out[s->n_live_out++] = v;
+        if (x->last_use < end) continue;
+        s->live_out[s->n_live_out++] = v;
+        a->v[n++] = v;
     }
+    a->n = n;
     OSH_TRY(shrink(cx, &s->live_in, s->n_live_in));
     OSH_TRY(shrink(cx, &s->live_out, s->n_live_out));
 done:
@@ -173,14 +189,15 @@ typedef struct open_part { // a subgraph whose end is not known yet
     int module;           // of the first target, -1: none
 } open_part;
 
-static osh_status close_part(osh_ctx *cx, osh_partition *p, const osh_graph *g, const open_part *o, int end)
+static osh_status close_part(osh_ctx *cx, osh_partition *p, const osh_graph *g, const open_part *o, int end,
+                             alive *a)
 {
     osh_status rc = OSH_OK;
     osh_subgraph *s = &p->parts[p->n++];
     *s = (osh_subgraph){.first = o->first, .n_nodes = end - o->first, .n_targets = o->n_targets};
     s->name = osh_strdup(cx, g->modules[o->module >= 0 ? o->module : g->nodes[o->first].module].name);
     if (!s->name) return OSH_E_NOMEM;
-    OSH_TRY(live_sets(cx, s, g));
+    OSH_TRY(live_sets(cx, s, g, a));
 done:
     return rc;
 }
@@ -190,16 +207,21 @@ static osh_status cut(osh_ctx *cx, osh_partition *p, const osh_graph *g, const i
 {
     osh_status rc = OSH_OK;
     open_part o = {.module = -1};
+    alive a = {0}; // own
+    OSH_NEW(cx, a.v, g->n_values);
+    for (int v = 0; v < g->n_values; v++)
+        if (g->values[v].producer < 0 && g->values[v].first_use >= 0) a.v[a.n++] = v;
     for (int i = 0; i < g->n_nodes; i++) {
         if (unit[i] < 0 || (i > 0 && unit[i] == unit[i - 1])) continue; // no target begins here
         if (i > o.first && (o.n_targets == 0 || o.n_targets >= per_subgraph)) {
-            OSH_TRY(close_part(cx, p, g, &o, i));
+            OSH_TRY(close_part(cx, p, g, &o, i, &a));
             o = (open_part){.first = i, .module = -1};
         }
         if (o.n_targets++ == 0) o.module = unit[i];
     }
-    OSH_TRY(close_part(cx, p, g, &o, g->n_nodes));
+    OSH_TRY(close_part(cx, p, g, &o, g->n_nodes, &a));
 done:
+    osh_free(cx, a.v);
     return rc;
 }
 

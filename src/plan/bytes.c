@@ -1,10 +1,13 @@
 /* bytes.c - see bytes.h. */
 #include "plan/bytes.h"
 
+#include "plan/lookup.h"
+
 int64_t osh_stats_bytes(const osh_plan *p, int subgraph)
 {
     int64_t bytes = 0;
-    for (int i = 0; i < p->n_linears; i++) {
+    osh_span own = osh_linears_of(p, subgraph, 1);
+    for (int i = own.first; i < own.end; i++) {
         const osh_linear *l = &p->linears[i];
         bool first = l->subgraph == subgraph && (l->wants & OSH_STAT_HESSIAN);
         for (int k = i - 1; first && k >= 0 && p->linears[k].subgraph == subgraph; k--)

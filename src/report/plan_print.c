@@ -8,6 +8,7 @@
 #include "base/map.h"
 #include "output/manifest_text.h"
 #include "graph/picked.h"
+#include "plan/lookup.h"
 #include "plan/bytes.h"
 #include "plan/cards.h"
 #include "plan/cost.h"
@@ -42,7 +43,8 @@ static int64_t hessian_bytes(const osh_plan *p, const osh_range *r)
 static int n_linears_of(const osh_plan *p, const osh_range *r)
 {
     int n = 0;
-    for (int i = 0; i < p->n_linears; i++) {
+    osh_span own = osh_linears_of(p, r->first_subgraph, r->n_subgraphs);
+    for (int i = own.first; i < own.end; i++) {
         int s = p->linears[i].subgraph;
         n += s >= r->first_subgraph && s < r->first_subgraph + r->n_subgraphs;
     }
