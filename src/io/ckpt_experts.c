@@ -5,10 +5,11 @@
  *   experts.down_proj    [E, D, F]                                          experts.3.up_proj.weight   [F, D]
  *   or both transposed:  [E, D, 2F], [E, F, D]                              experts.3.down_proj.weight [D, F]
  *
- * No four sizes are both. The scales of experts in FP8 lie as they do, with names that end in _scale_inv and a number
- * for each block, or one for each expert ([E], [E, 1, 1]), which gate and up share. What stands in a row in the file is
- * a range of it; a transposed matrix is gathered as it is read (st_part.c). The tensor that held them is no longer one
- * of the checkpoint's. */
+ * No four sizes are both. The scales of experts in FP8 lie as they do, with names that end in _scale_inv or _scale and
+ * a number for each block, or one for each expert ([E], [E, 1, 1]), which gate and up share. Those that end in _scale
+ * may have one for each output, however the weights lie ([E, 1, 2F] and [E, D, 1] in Llama 4's release by FBGEMM). What
+ * stands in a row in the file is a range of it; a transposed matrix is gathered as it is read (st_part.c). The tensor
+ * that held them is no longer one of the checkpoint's. */
 #include <string.h>
 
 #include "base/name.h"
@@ -26,6 +27,7 @@ typedef struct stack { // the two tensors of a layer
     int shard_up, shard_down;
     int64_t n, F, D;
     bool transposed, single; // single: one number for each expert
+    bool by_output;          // scales: one for each row of the parts
     const struct stack_kind *kind;
 } stack;
 
@@ -42,6 +44,7 @@ static const struct stack_kind {
 } kinds[] = {
     {".experts.gate_up_proj", ".experts.down_proj", "weight"},
     {".experts.gate_up_proj_scale_inv", ".experts.down_proj_scale_inv", "weight_scale_inv"},
+    {".experts.gate_up_proj_scale", ".experts.down_proj_scale", "weight_scale"},
 };
 
 static bool is_known(const osh_hf_config *c)
@@ -76,6 +79,11 @@ static bool read_stack(stack *s, const struct stack_kind *kind, const osh_ckpt_t
     }
     if (up->e->ndim != 3 || down->e->ndim != 3 || a[0] != b[0] || a[0] < 1) return false;
     s->n = a[0];
+    s->by_output = kind == &kinds[2] && (a[1] == 1 || a[2] == 1) && (b[1] == 1 || b[2] == 1);
+    if (s->by_output) {
+        s->F = a[1] * a[2] / 2, s->D = b[1] * b[2];
+        return s->D > 0 && s->F > 0 && 2 * s->F == a[1] * a[2];
+    }
     s->transposed = !(a[1] == 2 * b[2] && a[2] == b[1]);
     s->F = b[s->transposed ? 1 : 2], s->D = b[s->transposed ? 2 : 1];
     return s->F > 0 && s->D > 0 && (!s->transposed || (a[1] == s->D && a[2] == 2 * s->F));
@@ -111,13 +119,15 @@ static osh_status add_part(osh_ctx *cx, parting *p, const stack *s, int64_t e, c
     const char *tail = down ? s->kind->down : s->kind->up;
     const osh_st_entry *of = down ? s->down : s->up;
     int64_t size = (int64_t)osh_dtype_bytes(of->dtype), width = s->single ? size : of->shape[2] * size;
-    int64_t rows = down ? s->D : s->F, columns = down ? s->F : s->D;
+    int64_t rows = down ? s->D : s->F, columns = s->by_output ? 1 : down ? s->F : s->D;
     int64_t at = of->begin + e * (s->single ? 1 : of->shape[1]) * width;
     size_t stem = strlen(of->name) - strlen(tail);
     osh_st_entry *part = &p->parts[p->n_parts];
     *part = (osh_st_entry){.dtype = of->dtype, .ndim = 2, .shape = {rows, columns}};
     if (s->single)
         part->ndim = 1, part->shape[0] = 1, part->begin = at, part->end = at + size;
+    else if (s->by_output)
+        part->begin = at + first * size, part->end = part->begin + rows * size;
     else if (s->transposed)
         part->at = at + first * size, part->row = size, part->column = width, part->end = rows * columns * size;
     else

@@ -152,6 +152,26 @@ def experts_apart():
           [tensors], expected, model_type="qwen3_moe")
 
 
+def llama4():
+    """Llama 4's release by FBGEMM: experts lie transposed, with a scale for each output, as transformers'
+    FbgemmFp8Quantize lays them; what it makes of their rows, turned back."""
+    F, D, E = 48, 32, 2
+    up, down, shared = codes(E, D, 2 * F), codes(E, F, D), codes(F, D)
+    s = [torch.rand(E, 1, 2 * F) * 0.02, torch.rand(E, D, 1) * 0.02, torch.rand(F, 1) * 0.02]
+    square = codes(E, F, 2 * F), codes(E, F, F), torch.rand(E, 1, 2 * F) * 0.02, torch.rand(E, F, 1) * 0.02
+    tensors, expected = {}, {}
+    for i, (u, d, su, sd) in enumerate(((up, down, *s[:2]), square)):
+        prefix = f"model.layers.{i}.feed_forward"
+        tensors |= {f"{prefix}.experts.gate_up_proj": u, f"{prefix}.experts.down_proj": d,
+                    f"{prefix}.experts.gate_up_proj_scale": su, f"{prefix}.experts.down_proj_scale": sd}
+        expected |= apart(prefix, theirs(u.transpose(1, 2).contiguous(), su.transpose(1, 2)), theirs(d.transpose(1, 2).contiguous(), sd))
+    tensors |= {"model.layers.0.feed_forward.shared_expert.up_proj.weight": shared,
+                "model.layers.0.feed_forward.shared_expert.up_proj.weight_scale": s[2]}
+    expected["model.layers.0.feed_forward.shared_expert.up_proj.weight"] = theirs(shared, s[2])
+    write("fp8_llama4", {"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0, "modules_to_not_convert": ["lm_head"]},
+          [tensors], expected, model_type="llama4_text")
+
+
 def main():
     torch.manual_seed(SEED)
     block()
@@ -161,6 +181,7 @@ def main():
     powers()
     experts()
     experts_apart()
+    llama4()
     with open(os.path.join(HERE, "MANIFEST.json"), "w") as f:
         json.dump({"seed": SEED, "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__,
                    "compressed-tensors": compressed_tensors.__version__}, f, indent=1)
