@@ -57,6 +57,9 @@ static osh_status warn_dense(osh_ctx *cx, const osh_plan *p)
     osh_buf_init(&b, 0);
     OSH_TRY(osh_dense_warning(cx, &b, p));
     if (b.len) osh_log(cx, OSH_LOG_WARN, "%s", b.data);
+    osh_buf_clear(&b);
+    OSH_TRY(osh_dense_grown(cx, &b, p));
+    if (b.len) osh_log(cx, OSH_LOG_WARN, "%s", b.data);
 done:
     osh_buf_deinit(cx, &b);
     return rc;

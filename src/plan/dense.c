@@ -45,18 +45,20 @@ done:
     return rc;
 }
 
-static osh_status row_count(osh_ctx *cx, osh_plan *p, osh_map *rows, const osh_st_entry *e, const char *why,
+static osh_status row_count(osh_ctx *cx, osh_plan *p, osh_map *rows, const osh_ckpt_tensor *t, const char *why,
                             osh_buf *key)
 {
     osh_status rc = OSH_OK;
+    const osh_st_entry *e = t->e;
+    bool decoded = t->shard < 0;
     int64_t at;
     OSH_TRY(pattern_of(cx, key, e->name));
     size_t n = key->len;
-    OSH_TRY(osh_buf_printf(cx, key, "\n%s", why));
+    OSH_TRY(osh_buf_printf(cx, key, "\n%s\n%d", why, decoded));
     if (!osh_map_get(rows, key->data, key->len, &at)) {
         at = p->n_dense;
         OSH_TRY(osh_map_put(cx, rows, key->data, key->len, at));
-        p->dense[at].why = why, p->dense[at].in_block = osh_in_decoder_block(e->name);
+        p->dense[at].why = why, p->dense[at].decoded = decoded, p->dense[at].in_block = osh_in_decoder_block(e->name);
         if (!(p->dense[at].names = osh_sprintf(cx, "%.*s", (int)n, key->data)))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the list of dense weights");
         p->n_dense++;
@@ -81,13 +83,15 @@ osh_status osh_plan_dense(osh_ctx *cx, osh_plan *p, const char *const *why)
     for (int i = 0; i < p->n_linears; i++) quantized[p->linears[i].tensor] = !p->linears[i].kept;
     for (int64_t i = 0; i < p->ck->n_tensors; i++) {
         const osh_st_entry *e = p->ck->tensors[i].e;
-        if (!is_weight(e) || osh_checkpoint_is_kept(p->ck, i) || osh_source_has_part(p->source, e->name)) continue;
+        bool decoded = p->ck->tensors[i].shard < 0;
+        if (!is_weight(e) || osh_checkpoint_is_kept(p->ck, i)) continue;
+        if (!decoded && osh_source_has_part(p->source, e->name)) continue;
         if (p->rotated && osh_q_is_matrix(&p->rotated->transforms, e->name)) continue;
         int64_t in_block = osh_in_decoder_block(e->name) ? e->end - e->begin : 0;
         all += in_block;
         if (quantized[i]) continue;
         dense += in_block;
-        OSH_TRY(row_count(cx, p, rows, e, why[i] ? why[i] : by_shape(e), &key));
+        OSH_TRY(row_count(cx, p, rows, &p->ck->tensors[i], why[i] ? why[i] : by_shape(e), &key));
     }
     p->dense_share = all ? (double)dense / (double)all : 0;
 done:
@@ -128,4 +132,15 @@ osh_status osh_dense_warning(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     const osh_dense *d = &p->dense[most];
     return osh_buf_printf(cx, b, "%.1f %% of the decoder blocks' weight bytes stay dense, most of them in %s: %s",
                           100 * p->dense_share, d->names, d->why);
+}
+
+osh_status osh_dense_grown(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    int64_t in = osh_checkpoint_stored_bytes(p->ck), most = -1;
+    for (int64_t i = 0; i < p->n_dense; i++)
+        if (p->dense[i].decoded && (most < 0 || p->dense[i].bytes > p->dense[most].bytes)) most = i;
+    if (most < 0 || p->total_bytes <= in) return OSH_OK;
+    return osh_buf_printf(cx, b, "the output is %.2f times as large as the source, which stores codes of weights that "
+                          "stay dense, most of them in %s", (double)p->total_bytes / (double)in,
+                          p->dense[most].names);
 }

@@ -12,6 +12,8 @@ osh_status osh_plan_dense(osh_ctx *cx, osh_plan *p, const char *const *why);
 void osh_plan_dense_free(osh_ctx *cx, osh_plan *p);
 /* More than a tenth of the decoder blocks: a line that says so, without its end; else nothing. */
 osh_status osh_dense_warning(osh_ctx *cx, osh_buf *b, const osh_plan *p);
+/* Codes of the source that become dense weights make the output larger than it: a line that says so; else nothing. */
+osh_status osh_dense_grown(osh_ctx *cx, osh_buf *b, const osh_plan *p);
 /* "left_dense" and "dense_share" of the plan's JSON and the report's; false: no memory. */
 bool osh_dense_json(cJSON *root, const osh_plan *p);
 #endif

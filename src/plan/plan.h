@@ -59,6 +59,7 @@ typedef struct osh_dense { // weights that stay dense, alike but for the numbers
     int64_t n, bytes;
     const char *why;      // static
     bool in_block;        // a decoder block
+    bool decoded;         // the source stores codes of them
 } osh_dense;
 
 typedef struct osh_out_tensor {

@@ -325,9 +325,13 @@ static osh_status print_dense(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     osh_buf warning;
     osh_buf_init(&warning, 0);
     for (int64_t i = 0; i < p->n_dense; i++)
-        OSH_TRY(osh_buf_line(cx, b, "dense: %s (%lld, %.2f MB): %s", p->dense[i].names, (long long)p->dense[i].n,
-                             mb(p->dense[i].bytes), p->dense[i].why));
+        OSH_TRY(osh_buf_line(cx, b, "dense: %s (%lld, %.2f MB%s): %s", p->dense[i].names, (long long)p->dense[i].n,
+                             mb(p->dense[i].bytes), p->dense[i].decoded ? ", codes in the source" : "",
+                             p->dense[i].why));
     OSH_TRY(osh_dense_warning(cx, &warning, p));
+    if (warning.len) OSH_TRY(osh_buf_line(cx, b, "warning: %s", warning.data));
+    osh_buf_clear(&warning);
+    OSH_TRY(osh_dense_grown(cx, &warning, p));
     if (warning.len) OSH_TRY(osh_buf_line(cx, b, "warning: %s", warning.data));
 done:
     osh_buf_deinit(cx, &warning);
