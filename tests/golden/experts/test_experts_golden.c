@@ -1,86 +1,31 @@
 /* test_experts_golden.c - a whole run of GPTQ over a tiny Qwen3-MoE against the same layers gone through with LLM
  * Compressor's quantize_weight and experts (gen.py): scales are the same bytes, at least 99.9 % of the codes the same;
  * and what its passes are said to cost. Under each instruction set (cmake/tests.cmake). Prints the figures. */
-#include "golden/models/tiny.h"
+#include "golden/job.h"
 #include "kernels/kernel_test.h"
-#include "api/api.h"
 #include "plan/cost.h"
-#include "torture.h"
 
 enum { D = 32, F = 56, FE = 24, Q = 64, K = 32, E = 6, TOP = 2, TOKENS = 292 };
-
-static const char recipe[] =
-    "s_stage:\n  q_modifiers:\n    GPTQModifier:\n      ignore: [lm_head]\n      config_groups:\n        g:\n"
-    "          targets: [Linear]\n          weights: {num_bits: 4, type: int, symmetric: true, strategy: group, "
-    "group_size: 8}\n";
-
-static void write_text(osh_ctx *cx, const char *dir, const char *name, const char *text)
-{
-    char *path = osh_path_join(cx, dir, name);
-    assert_ok(cx, osh_file_write_all(cx, path, text, strlen(text)));
-    osh_free(cx, path);
-}
-
-/* The case's model, samples and recipe, and the options of a job on them. */
-static void write_job(osh_ctx *cx, osh_options *opt, const char *dir)
-{
-    tiny_case t;
-    static char rows[16384], paths[4][64];
-    size_t n = 0;
-    tiny_open(cx, &t, "qwen3_moe");
-    tiny_write(cx, &t, dir, OSH_F32);
-    for (int s = 0; s < t.n_samples; s++)
-        for (int64_t i = t.offsets[s]; i < t.offsets[s + 1]; i++)
-            n += (size_t)snprintf(rows + n, sizeof rows - n, "%s%d%s", i == t.offsets[s] ? "{\"input_ids\": [" : ", ",
-                                  t.ids[i], i + 1 == t.offsets[s + 1] ? "]}\n" : "");
-    assert_int_equal(t.offsets[t.n_samples], TOKENS);
-    tiny_close(&t);
-    write_text(cx, dir, "rows.jsonl", rows);
-    write_text(cx, dir, "recipe.yaml", recipe);
-    const char *const set[][2] = {
-        {"model", ""}, {"dataset", "rows.jsonl"}, {"recipe", "recipe.yaml"}, {"output", "out"}};
-    assert_ok(cx, osh_fields_default(cx, osh_option_fields, opt));
-    for (size_t i = 0; i < sizeof set / sizeof *set; i++) {
-        snprintf(paths[i], sizeof paths[i], "%s/%s", dir, set[i][1]);
-        assert_ok(cx, osh_option_set(cx, opt, set[i][0], paths[i]));
-    }
-    assert_ok(cx, osh_option_set(cx, opt, "device", "cpu"));
-    if (getenv("OSH_TEST_ISA")) assert_ok(cx, osh_option_set(cx, opt, "isa", getenv("OSH_TEST_ISA")));
-    assert_ok(cx, osh_option_set(cx, opt, "max-seq-length", "128"));
-    assert_ok(cx, osh_option_set(cx, opt, "num-calibration-samples", "4"));
-    assert_ok(cx, osh_option_set(cx, opt, "threads", "2"));
-}
-
-static void ignore(void *user, const char *text, size_t n) { (void)user, (void)text, (void)n; }
 
 static osh_tensor *tensor_of(osh_ctx *cx, const osh_st *st, const char *module, const char *leaf)
 {
     char name[128];
-    osh_tensor *t = NULL;
     snprintf(name, sizeof name, "%s.%s", module, leaf);
-    const osh_st_entry *e = NULL;
-    for (int64_t i = 0; i < osh_st_count(st) && !e; i++)
-        if (!strcmp(osh_st_at(st, i)->name, name)) e = osh_st_at(st, i);
-    if (!e) fail_msg("no tensor %s", name);
-    assert_ok(cx, osh_tensor_new(cx, &t, e->dtype, e->ndim, e->shape));
-    assert_ok(cx, osh_st_read(cx, t->data, st, e));
+    osh_tensor *t = job_tensor(cx, st, name);
+    if (!t) fail_msg("no tensor %s", name);
     return t;
 }
 
 /* Codes that differ: of both 4 bits each, from the lowest on. */
 static int64_t compare(osh_ctx *cx, const osh_st *out, const osh_st *want, const char *module, int64_t *n)
 {
-    int64_t differ = 0;
     osh_tensor *packed = tensor_of(cx, out, module, "weight_packed"), *codes = tensor_of(cx, want, module, "codes");
     osh_tensor *scale = tensor_of(cx, out, module, "weight_scale"), *theirs = tensor_of(cx, want, module, "scale");
     assert_int_equal(osh_tensor_bytes(scale), osh_tensor_bytes(theirs));
     assert_memory_equal(scale->data, theirs->data, osh_tensor_bytes(scale));
     *n = 2 * osh_tensor_numel(codes);
     assert_int_equal(osh_tensor_bytes(packed) * 2, *n); // every row is whole words
-    for (int64_t i = 0; i < *n / 2; i++) {
-        int x = ((const uint8_t *)packed->data)[i] ^ ((const uint8_t *)codes->data)[i];
-        differ += ((x & 15) != 0) + ((x & 240) != 0);
-    }
+    int64_t differ = job_codes_differ(packed->data, codes->data, osh_tensor_bytes(packed));
     osh_tensor_free(cx, packed), osh_tensor_free(cx, codes), osh_tensor_free(cx, scale), osh_tensor_free(cx, theirs);
     return differ;
 }
@@ -95,9 +40,9 @@ static void compare_run(const char *all_experts, const char *golden)
     int modules = 0;
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
     assert_non_null(mkdtemp(dir));
-    write_job(cx, &opt, dir);
+    job_write(cx, &opt, dir, "qwen3_moe");
     assert_ok(cx, osh_option_set(cx, &opt, "moe-calibrate-all-experts", all_experts));
-    assert_ok(cx, osh_oneshot(cx, &opt, ignore, NULL));
+    assert_ok(cx, osh_oneshot(cx, &opt, job_ignore, NULL));
     snprintf(path, sizeof path, "%s/out/model.safetensors", dir);
     assert_ok(cx, osh_st_open(cx, &out, path));
     snprintf(path, sizeof path, "%s/tests/golden/experts/%s", OSH_SOURCE_DIR, golden);
@@ -142,7 +87,7 @@ static void flops_of_experts(void **state)
     double N = TOKENS, lens[] = {96, 20, 80, 96}, attention = 0;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     assert_non_null(mkdtemp(dir));
-    write_job(cx, &opt, dir);
+    job_write(cx, &opt, dir, "qwen3_moe");
     assert_ok(cx, osh_plan_new(cx, &p, &opt));
     assert_ok(cx, osh_cost_new(cx, &c, &n, p));
     assert_int_equal(n, 1 + 3 + 1);

@@ -1,0 +1,75 @@
+/* job.h - a job over a checkpoint of tests/golden/models in F32: its samples, codes of 4 bits in groups of 8 by GPTQ,
+ * and a run of it. Every failure ends the test. */
+#ifndef OSH_GOLDEN_JOB_H
+#define OSH_GOLDEN_JOB_H
+#include "golden/models/tiny.h"
+#include "api/api.h"
+#include "torture.h"
+
+static inline void job_text(osh_ctx *cx, const char *dir, const char *name, const char *text)
+{
+    char *path = osh_path_join(cx, dir, name);
+    assert_ok(cx, osh_file_write_all(cx, path, text, strlen(text)));
+    osh_free(cx, path);
+}
+
+/* The case's model, samples and recipe, and the options of a job on them, which writes dir/out. */
+static inline void job_write(osh_ctx *cx, osh_options *opt, const char *dir, const char *model)
+{
+    static const char recipe[] =
+        "s_stage:\n  q_modifiers:\n    GPTQModifier:\n      ignore: ['re:.*lm_head']\n      config_groups:\n"
+        "        g:\n          targets: [Linear]\n"
+        "          weights: {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 8}\n";
+    tiny_case t;
+    static char rows[16384], paths[4][64];
+    size_t n = 0;
+    tiny_open(cx, &t, model);
+    tiny_write(cx, &t, dir, OSH_F32);
+    for (int s = 0; s < t.n_samples; s++)
+        for (int64_t i = t.offsets[s]; i < t.offsets[s + 1]; i++)
+            n += (size_t)snprintf(rows + n, sizeof rows - n, "%s%d%s", i == t.offsets[s] ? "{\"input_ids\": [" : ", ",
+                                  t.ids[i], i + 1 == t.offsets[s + 1] ? "]}\n" : "");
+    assert_int_equal(t.offsets[t.n_samples], 292);
+    tiny_close(&t);
+    job_text(cx, dir, "rows.jsonl", rows);
+    job_text(cx, dir, "recipe.yaml", recipe);
+    const char *const set[][2] = {
+        {"model", ""}, {"dataset", "rows.jsonl"}, {"recipe", "recipe.yaml"}, {"output", "out"}};
+    assert_ok(cx, osh_fields_default(cx, osh_option_fields, opt));
+    for (size_t i = 0; i < sizeof set / sizeof *set; i++) {
+        snprintf(paths[i], sizeof paths[i], "%s/%s", dir, set[i][1]);
+        assert_ok(cx, osh_option_set(cx, opt, set[i][0], paths[i]));
+    }
+    assert_ok(cx, osh_option_set(cx, opt, "device", "cpu"));
+    if (getenv("OSH_TEST_ISA")) assert_ok(cx, osh_option_set(cx, opt, "isa", getenv("OSH_TEST_ISA")));
+    assert_ok(cx, osh_option_set(cx, opt, "max-seq-length", "128"));
+    assert_ok(cx, osh_option_set(cx, opt, "num-calibration-samples", "4"));
+    assert_ok(cx, osh_option_set(cx, opt, "threads", "2"));
+}
+
+static inline void job_ignore(void *user, const char *text, size_t n) { (void)user, (void)text, (void)n; }
+
+/* NULL: the file has none of this name. own: osh_tensor_free */
+static inline osh_tensor *job_tensor(osh_ctx *cx, const osh_st *st, const char *name)
+{
+    osh_tensor *t = NULL;
+    for (int64_t i = 0; i < osh_st_count(st); i++) {
+        const osh_st_entry *e = osh_st_at(st, i);
+        if (strcmp(e->name, name)) continue;
+        assert_ok(cx, osh_tensor_new(cx, &t, e->dtype, e->ndim, e->shape));
+        assert_ok(cx, osh_st_read(cx, t->data, st, e));
+    }
+    return t;
+}
+
+/* Of n bytes with two codes each, those that differ. */
+static inline int64_t job_codes_differ(const uint8_t *a, const uint8_t *b, size_t n)
+{
+    int64_t differ = 0;
+    for (size_t i = 0; i < n; i++) {
+        int x = a[i] ^ b[i];
+        differ += ((x & 15) != 0) + ((x & 240) != 0);
+    }
+    return differ;
+}
+#endif
