@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "graph/picked.h"
+#include "plan/cache.h"
 #include "plan/cost.h"
 #include "tensor/device.h"
 
@@ -41,12 +42,13 @@ static osh_status quantize_input(osh_ctx *cx, void *user, int node, const osh_te
     return rc;
 }
 
-/* The module around the Linear that reads the value: the length of its name; 0: none does. */
-static size_t module_around(const osh_graph *g, int value, const char **name)
+/* The module around the Linear that reads what an attention makes, as it is or rotated: the length of its name; 0: none
+ * does. */
+static size_t module_around(const osh_graph *g, int attention, const char **name)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         const osh_node *n = &g->nodes[i];
-        if (strcmp(n->op->name, "linear") || n->in[0] != value) continue;
+        if (osh_cache_attention(g, i) != attention) continue;
         const char *dot = strrchr(*name = g->modules[n->module].name, '.');
         return dot ? (size_t)(dot - *name) : 0;
     }
@@ -65,7 +67,7 @@ static osh_status load_cache(osh_ctx *cx, osh_forward *f)
         const osh_node *n = &f->graph->nodes[i];
         const char *name = "";
         if (!n->op->attends) continue;
-        size_t len = module_around(f->graph, n->out[0], &name);
+        size_t len = module_around(f->graph, i, &name);
         const osh_attention_attr *at = n->attr;
         int ndim = a->strategy == OSH_Q_ATTN_HEAD ? 3 : 1;
         for (int k = 0; k < 3 * (2 - a->symmetric); k++) {

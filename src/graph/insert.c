@@ -46,10 +46,10 @@ static osh_status put_before(osh_ctx *cx, splice *s, osh_insertion *list, int i)
     if (by->same_as >= 0) {
         s->made[i] = s->made[by->same_as];
     } else {
-        OSH_TRY(value_add(cx, s->g, &s->made[i], n->in[0], "rotated"));
-        s->nodes[s->n++] = node_between(s->g, by, n->in[0], s->made[i]);
+        OSH_TRY(value_add(cx, s->g, &s->made[i], n->in[by->in], "rotated"));
+        s->nodes[s->n++] = node_between(s->g, by, n->in[by->in], s->made[i]);
     }
-    n->in[0] = s->made[i];
+    n->in[by->in] = s->made[i];
 done:
     return rc;
 }

@@ -3,8 +3,8 @@
 #define OSH_INSERT_H
 #include "graph/graph.h"
 
-typedef struct osh_insertion { // before a node, of its first input; or behind it, of its first output
-    int node;
+typedef struct osh_insertion { // before a node, of one of its inputs; or behind it, of its first output
+    int node, in; // in: which input
     bool behind;
     const osh_op *op;
     void *attr;  // own: NULL when the graph has taken it

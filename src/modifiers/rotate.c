@@ -114,13 +114,9 @@ static osh_status spinquant_resolve(osh_ctx *cx, osh_modifier *m)
     osh_status rc = OSH_OK;
     osh_rotate *a = m->args;
     if (!a->which) a->which = OSH_ROTATE_R1 | OSH_ROTATE_R2;
-    if (a->which & OSH_ROTATE_R3)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: R3 rotates queries and keys while the model runs, at q_attn and k_cache, "
-                 "and nothing that loads models applies that: neither transformers nor vLLM. Want R1, R2, R4",
-                 m->type->name);
-    if ((a->which & OSH_ROTATE_R4) && !strcmp(a->type, "random-matrix"))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: R4 by a random-matrix: vLLM divides by a root what compressed-tensors "
-                 "does not: want hadamard or random-hadamard", m->type->name);
+    if ((a->which & (OSH_ROTATE_R3 | OSH_ROTATE_R4)) && !strcmp(a->type, "random-matrix"))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s by a random-matrix: vLLM divides by a root what compressed-tensors "
+                 "does not: want hadamard or random-hadamard", m->type->name, a->which & OSH_ROTATE_R4 ? "R4" : "R3");
 done:
     return rc;
 }

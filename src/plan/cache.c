@@ -37,12 +37,17 @@ int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_plan *p, co
     return n;
 }
 
+int osh_cache_attention(const osh_graph *g, int node)
+{
+    if (node < 0 || !osh_node_is(&g->nodes[node], "linear")) return -1;
+    int from = g->values[g->nodes[node].in[0]].producer;
+    if (from >= 0 && osh_node_is(&g->nodes[from], "rotate")) from = g->values[g->nodes[from].in[0]].producer;
+    return from >= 0 && g->nodes[from].op->attends ? from : -1;
+}
+
 int osh_cache_modifier(const osh_plan *p, int node)
 {
-    const osh_graph *g = p->graph;
-    if (node < 0 || strcmp(g->nodes[node].op->name, "linear")) return -1;
-    int from = g->values[g->nodes[node].in[0]].producer;
-    if (from < 0 || !g->nodes[from].op->attends) return -1;
+    if (osh_cache_attention(p->graph, node) < 0) return -1;
     for (size_t m = 0; m < p->recipe->n; m++)
         if (p->recipe->modifiers[m].cache.present) return (int)m;
     return -1;
@@ -68,10 +73,10 @@ size_t osh_cache_counts(const osh_plan *p, const osh_linear *l)
     return sum;
 }
 
-static osh_linear *reader_of(osh_plan *p, int value)
+static osh_linear *reader_of(osh_plan *p, int attention)
 {
     for (int i = 0; i < p->n_linears; i++)
-        if (p->linears[i].node >= 0 && p->linears[i].input == value) return &p->linears[i];
+        if (osh_cache_attention(p->graph, p->linears[i].node) == attention) return &p->linears[i];
     return NULL;
 }
 
@@ -79,10 +84,11 @@ static osh_status attach(osh_ctx *cx, osh_plan *p, const osh_node *n)
 {
     osh_status rc = OSH_OK;
     const osh_attention_attr *at = n->attr;
-    osh_linear *l = reader_of(p, n->out[0]);
+    osh_linear *l = reader_of(p, (int)(n - p->graph->nodes));
     if (!l)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme: what %s makes is read by no Linear, whose tensors its scales "
-                 "would stand with: this is not made by this version", p->graph->modules[n->module].name);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "kv_cache_scheme: what %s makes is read by no Linear that is planned, and its "
+                 "scales would be written beside that Linear's tensors: want it as a target, or no kv_cache_scheme",
+                 p->graph->modules[n->module].name);
     bool head = p->cache.strategy == OSH_Q_ATTN_HEAD;
     for (int k = 0; k < OSH_CACHED; k++) {
         int from = (k + 1) % OSH_CACHED; // in: queries, keys, values

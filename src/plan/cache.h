@@ -20,7 +20,9 @@ typedef struct osh_cache_leaf {
 const osh_q_args *osh_beside_args(const osh_plan *p, const osh_linear *l, int k);
 /* Those of the Linear, in the order in which they stand behind its own tensors. Returns how many. */
 int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_plan *p, const osh_linear *l);
-/* Where this node is a Linear that reads what an attention makes: the modifier with a kv_cache_scheme; -1: none. */
+/* The attention whose output this node, a Linear, reads, as it is or rotated; -1: it is none. */
+int osh_cache_attention(const osh_graph *g, int node);
+/* Where it is such a Linear: the modifier with a kv_cache_scheme; -1: none. */
 int osh_cache_modifier(const osh_plan *p, int node);
 size_t osh_cache_scratch(const osh_plan *p, const osh_linear *l, int64_t tokens); // of a sample's ranges
 size_t osh_cache_counts(const osh_plan *p, const osh_linear *l); // what its observers keep beside a range

@@ -1,5 +1,6 @@
 /* cut.c - whether the original model's values are carried; subgraphs, which of them each Linear is in, and what they
  * do. */
+#include "plan/cache.h"
 #include "plan/lookup.h"
 
 bool osh_linear_propagates(const osh_plan *p, const osh_linear *l)
@@ -122,7 +123,7 @@ osh_status osh_plan_cut(osh_ctx *cx, osh_plan *p, const char *const *targets, si
     for (int i = 0; i < p->n_linears; i++) {
         osh_linear *l = &p->linears[i];
         l->subgraph = osh_subgraph_of(p, l->node);
-        if (l->cache[0] >= 0 && osh_subgraph_of(p, p->graph->values[l->input].producer) != l->subgraph)
+        if (l->cache[0] >= 0 && osh_subgraph_of(p, osh_cache_attention(p->graph, l->node)) != l->subgraph)
             OSH_FAIL(cx, OSH_E_USAGE, "kv_cache_scheme: %s and the attention before it are in two subgraphs: want "
                      "decoder layers as --sequential-targets", l->name);
     }

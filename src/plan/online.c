@@ -54,7 +54,7 @@ static osh_status matrix_of(osh_ctx *cx, const finding *f, int *index, const osh
     osh_online *o = f->o;
     for (*index = 0; *index < o->n_matrices; ++*index) {
         const osh_online_matrix *m = &o->matrices[*index];
-        if (m->group == like->group && m->at == like->at && m->n == like->n) goto done;
+        if (m->group == like->group && m->n == like->n) goto done; // queries and keys share one
     }
     osh_online_matrix *grown = osh_realloc(cx, o->matrices, (size_t)(o->n_matrices + 1) * sizeof *grown);
     if (!grown) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a matrix");
@@ -65,36 +65,55 @@ done:
     return rc;
 }
 
+typedef struct placing { // a group, at a place
+    int group;
+    const osh_q_apply *of;
+    osh_matcher *targets, *ignore; // own
+} placing;
+
+/* A Linear, or an attention; name and class are those of its module. */
+static osh_status place_node(osh_ctx *cx, const finding *f, const placing *by, int node)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = f->g;
+    const osh_node *n = &g->nodes[node];
+    const osh_module *m = &g->modules[n->module];
+    const osh_q_transform *t = &f->t->of[by->group];
+    bool output = by->of->at == OSH_AT_OUTPUT;
+    int in = by->of->at == OSH_AT_KEYS;
+    int64_t hit = -1, spared = -1, width = g->values[output ? n->out[0] : n->in[in]].width;
+    OSH_TRY(osh_matcher_find(cx, &hit, by->targets, m->name, m->cls));
+    OSH_TRY(osh_matcher_find(cx, &spared, by->ignore, m->name, m->cls));
+    if (hit < 0 || spared >= 0) goto done;
+    if (t->block && width % t->block)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: %s has %lld channels, and blocks of %lld do not divide them", t->name, m->name,
+                 (long long)width, (long long)t->block);
+    osh_online_turn *to = &f->o->turns[f->o->n_turns];
+    *to = (osh_online_turn){.node = node, .in = in, .output = output, .transposed = by->of->inverse};
+    const osh_online_matrix like = {.group = by->group, .at = by->of->at, .n = t->block ? t->block : width,
+                                    .tensor = -1};
+    OSH_TRY(matrix_of(cx, f, &to->matrix, &like, m->name));
+    f->o->n_turns++;
+done:
+    return rc;
+}
+
 static osh_status find_places(osh_ctx *cx, const finding *f, int group, const osh_q_apply *a)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = f->g;
-    const osh_q_transform *t = &f->t->of[group];
-    osh_matcher *targets = NULL, *ignore = NULL; // own
-    OSH_TRY(osh_matcher_new(cx, &targets, (const char *const *)a->targets.items, a->targets.n));
-    OSH_TRY(osh_matcher_new(cx, &ignore, (const char *const *)a->ignore.items, a->ignore.n));
-    for (int i = 0; i < g->n_modules; i++) {
-        const osh_module *m = &g->modules[i];
-        int64_t hit = -1, spared = -1;
-        if (m->node < 0 || !osh_node_is(&g->nodes[m->node], "linear")) continue;
-        OSH_TRY(osh_matcher_find(cx, &hit, targets, m->name, m->cls));
-        OSH_TRY(osh_matcher_find(cx, &spared, ignore, m->name, m->cls));
-        if (hit < 0 || spared >= 0) continue;
-        const osh_node *n = &g->nodes[m->node];
-        bool output = a->at == OSH_AT_OUTPUT;
-        int64_t width = g->values[output ? n->out[0] : n->in[0]].width;
-        if (t->block && width % t->block)
-            OSH_FAIL(cx, OSH_E_USAGE, "%s: %s has %lld channels, and blocks of %lld do not divide them", t->name,
-                     m->name, (long long)width, (long long)t->block);
-        osh_online_turn *to = &f->o->turns[f->o->n_turns];
-        *to = (osh_online_turn){.node = m->node, .output = output, .transposed = a->inverse};
-        const osh_online_matrix like = {.group = group, .at = a->at, .n = t->block ? t->block : width, .tensor = -1};
-        OSH_TRY(matrix_of(cx, f, &to->matrix, &like, m->name));
-        f->o->n_turns++;
-    }
+    placing by = {.group = group, .of = a};
+    bool attends = osh_q_place_attends(a->at);
+    OSH_TRY(osh_matcher_new(cx, &by.targets, (const char *const *)a->targets.items, a->targets.n));
+    OSH_TRY(osh_matcher_new(cx, &by.ignore, (const char *const *)a->ignore.items, a->ignore.n));
+    for (int i = 0; i < g->n_modules && !attends; i++)
+        if (g->modules[i].node >= 0 && osh_node_is(&g->nodes[g->modules[i].node], "linear"))
+            OSH_TRY(place_node(cx, f, &by, g->modules[i].node));
+    for (int i = 0; i < g->n_nodes && attends; i++)
+        if (g->nodes[i].op->attends) OSH_TRY(place_node(cx, f, &by, i));
 done:
-    osh_matcher_free(cx, targets);
-    osh_matcher_free(cx, ignore);
+    osh_matcher_free(cx, by.targets);
+    osh_matcher_free(cx, by.ignore);
     return rc;
 }
 
@@ -102,7 +121,7 @@ static int by_node(const void *a, const void *b)
 {
     const osh_online_turn *x = a, *y = b;
     if (x->node != y->node) return x->node < y->node ? -1 : 1;
-    return (int)x->output - (int)y->output;
+    return x->output != y->output ? (int)x->output - (int)y->output : x->in - y->in;
 }
 
 static osh_status check_once(osh_ctx *cx, const finding *f)
@@ -110,7 +129,7 @@ static osh_status check_once(osh_ctx *cx, const finding *f)
     osh_status rc = OSH_OK;
     const osh_online_turn *t = f->o->turns;
     for (int i = 1; i < f->o->n_turns; i++)
-        if (t[i].node == t[i - 1].node && t[i].output == t[i - 1].output)
+        if (!by_node(&t[i], &t[i - 1]))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "transform_config: %s and %s both rotate the %s of %s: want one of them",
                      f->t->of[f->o->matrices[t[i - 1].matrix].group].name,
                      f->t->of[f->o->matrices[t[i].matrix].group].name,
@@ -144,7 +163,7 @@ static int same_turn(const osh_online *o, const osh_graph *g, int i)
     for (int k = i - 1; k >= 0 && !t->output; k--) {
         const osh_online_turn *u = &o->turns[k];
         if (!u->output && u->matrix == t->matrix && u->transposed == t->transposed &&
-            g->nodes[u->node].in[0] == g->nodes[t->node].in[0])
+            g->nodes[u->node].in[u->in] == g->nodes[t->node].in[t->in])
             return k;
     }
     return -1;
@@ -172,8 +191,8 @@ osh_status osh_online_insert(osh_ctx *cx, const osh_online *o, osh_graph *g, con
     for (int i = 0; i < o->n_turns; i++) {
         const osh_online_turn *t = &o->turns[i];
         const osh_online_matrix *m = &o->matrices[t->matrix];
-        list[i] = (osh_insertion){.node = t->node, .behind = t->output, .op = osh_op_find("rotate"), .weight = -1,
-                                  .same_as = same_turn(o, g, i)};
+        list[i] = (osh_insertion){.node = t->node, .in = t->in, .behind = t->output, .op = osh_op_find("rotate"),
+                                  .weight = -1, .same_as = same_turn(o, g, i)};
         if (list[i].same_as >= 0) continue;
         OSH_TRY(weight_of(cx, &list[i].weight, &weights[t->matrix], m, g, ck));
         osh_rotate_attr *at = NULL; // own

@@ -12,8 +12,8 @@ typedef struct osh_online_matrix { // of a group, a place and a size; modules sh
     osh_rotation r;   // own; r.n 0: what the tensor says
     int64_t n, tensor; // tensor: of the checkpoint, -1: there is none, or nobody needs it
 } osh_online_matrix;
-typedef struct osh_online_turn { // a node whose input, or output, is rotated
-    int node, matrix;
+typedef struct osh_online_turn { // a node of which an input, or the output, is rotated
+    int node, in, matrix; // in: 0, of an attention 0 (queries) or 1 (keys)
     bool output, transposed;
 } osh_online_turn;
 typedef struct osh_online {
@@ -22,8 +22,8 @@ typedef struct osh_online {
     int n_matrices, n_turns;
 } osh_online;
 
-/* Matches targets with the Linears of the graph. Matrices of random-hadamard come of seed, or with seed NULL of the
- * checkpoint's tensors. */
+/* Matches targets with the Linears of the graph, and with its attentions. Matrices of random-hadamard come of seed, or
+ * with seed NULL of the checkpoint's tensors. */
 osh_status osh_online_find(osh_ctx *cx, osh_online *o, const osh_graph *g, const osh_checkpoint *ck,
                            const osh_q_transforms *t, const int64_t *seed);
 osh_status osh_online_insert(osh_ctx *cx, const osh_online *o, osh_graph *g, const osh_checkpoint *ck);

@@ -227,9 +227,9 @@ static osh_status begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool t
     OSH_TRY(osh_only_check(cx, p));
     OSH_TRY(osh_plan_experts(cx, p));
     OSH_TRY(osh_plan_rotations(cx, p));
-    if (to_run) osh_online_warn(cx, p);
     if (to_run) OSH_TRY(choose_pipeline(cx, p));
     OSH_TRY(osh_plan_match(cx, p));
+    if (to_run) osh_online_warn(cx, p);
     OSH_TRY(osh_plan_by_route(cx, p));
     OSH_TRY(osh_plan_folds(cx, p));
     const osh_strs *cut = &opt->sequential_targets;

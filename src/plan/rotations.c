@@ -189,7 +189,7 @@ done:
 
 /* ---- matrices ---- */
 
-static int64_t head_dim(const osh_graph *g)
+int64_t osh_head_dim(const osh_graph *g)
 {
     for (int i = 0; i < g->n_nodes; i++)
         if (g->nodes[i].op->attends) return ((const osh_attention_attr *)g->nodes[i].attr)->head_dim;
@@ -222,7 +222,7 @@ static osh_status make_matrices(osh_ctx *cx, turning *t)
         OSH_FAIL(cx, OSH_E_USAGE, "%s: transform_block_size %ld does not divide the hidden size %ld", t->m->type->name,
                  (long)block, (long)D);
     if (t->args->which & OSH_ROTATE_R1) OSH_TRY(make_matrix(cx, t, &t->r1, block, "R1"));
-    if (t->args->which & OSH_ROTATE_R2) OSH_TRY(make_matrix(cx, t, &t->r2, head_dim(g), "R2"));
+    if (t->args->which & OSH_ROTATE_R2) OSH_TRY(make_matrix(cx, t, &t->r2, osh_head_dim(g), "R2"));
 done:
     return rc;
 }
@@ -300,6 +300,7 @@ static osh_status turn_against(osh_ctx *cx, const turning *t)
     const osh_online *o = &t->p->rotated->online;
     for (int i = 0; i < o->n_turns; i++) {
         const osh_node *n = &t->p->graph->nodes[o->turns[i].node];
+        if (n->op->attends) continue; // the scores take both matrices away
         OSH_TRY((o->turns[i].output ? turn_output : turn_input)(cx, t, n, &o->matrices[o->turns[i].matrix].r));
     }
 done:

@@ -5,6 +5,7 @@
  *     embed_tokens E -> E M     norm: its weight g -> 1     what reads the norm W -> (W diag(g)) M, the head, too
  *     o_proj, down_proj, what is added to h: W -> M^T W, bias b -> M^T b
  *   R2, of each head's values v: v_proj W -> M^T W, b -> M^T b      o_proj W -> W M
+ *   R3, of each head's queries and keys behind rope, while the model runs: q -> q M, k -> k M, and q k^T is what it was
  *
  * A norm of |h| alone is the same of h M, and only its weight is in the way. A tied head gets a weight of its own. What
  * else reads or writes h is an error that names it. */
@@ -23,7 +24,9 @@ struct osh_rotated {
     bool untied;      // the head was tied
 };
 osh_status osh_plan_rotations(osh_ctx *cx, osh_plan *p); // recipe and graph are there; the graph may be another then
+bool osh_online_attends(const osh_plan *p); // queries and keys are rotated while the model runs
 void osh_online_warn(osh_ctx *cx, const osh_plan *p); // that something acts while the model runs: who applies it
+int64_t osh_head_dim(const osh_graph *g); // of the first attention; 0: there is none
 void osh_plan_rotations_free(osh_ctx *cx, osh_plan *p);
 static inline bool osh_is_untied(const osh_plan *p) { return p->rotated && p->rotated->untied; }
 #endif

@@ -2,6 +2,7 @@
  *
  *   R1  weight_output of embed_tokens, o_proj, down_proj      weight_input, inverse, of what reads the stream
  *   R2  weight_output of v_proj                               weight_input, inverse, of o_proj
+ *   R3  q_attn of self_attn                                  k_cache of the same
  *   R4  input of down_proj                                    weight_input, inverse, of the same
  *   v   input of all targets                                  weight_input, inverse, of the same
  *   u   weight_output of all targets                          output, inverse, of the same */
@@ -48,6 +49,8 @@ static osh_status names_of(osh_ctx *cx, osh_strs *to, const osh_graph *g, const 
             bool all = k == sizeof first / sizeof *first;
             if (m->node >= 0 && nodes[m->node] && (all || !strcmp(last, first[k]))) OSH_TRY(name_add(cx, to, m->name));
         }
+    for (int i = 0; i < g->n_nodes; i++) // of an attention, which is a node of a module that holds others
+        if (nodes[i] && g->nodes[i].op->attends) OSH_TRY(name_add(cx, to, g->modules[g->nodes[i].module].name));
 done:
     return rc;
 }
@@ -57,7 +60,7 @@ done:
 typedef struct grouping {
     osh_plan *p;
     const osh_turned *t;
-    bool *values, *contexts, *wide; // own [nodes]: v_proj, o_proj, down_proj
+    bool *values, *contexts, *wide, *attends; // own [nodes]: v_proj, o_proj, down_proj, self_attn
 } grouping;
 
 static osh_status group_add(osh_ctx *cx, const grouping *d, const char *name, int64_t block, osh_q_transform **out)
@@ -91,6 +94,7 @@ done:
 static osh_status groups_of_spinquant(osh_ctx *cx, const grouping *d)
 {
     static const place folded[] = {{OSH_AT_WEIGHT_OUTPUT, false}, {OSH_AT_WEIGHT_INPUT, true}};
+    static const place heads[] = {{OSH_AT_QUERIES, false}, {OSH_AT_KEYS, false}};
     static const place acts[] = {{OSH_AT_INPUT, false}, {OSH_AT_WEIGHT_INPUT, true}};
     osh_status rc = OSH_OK;
     const osh_rotate *a = d->t->args;
@@ -101,8 +105,14 @@ static osh_status groups_of_spinquant(osh_ctx *cx, const grouping *d)
         OSH_TRY(group_add(cx, d, d->p->rotated->names[i], r1 ? a->block : d->p->rotated->of[i].n, &to));
         OSH_TRY(places_add(cx, d, to, folded, of));
     }
-    OSH_TRY(group_add(cx, d, "R4", a->block, &to));
-    OSH_TRY(places_add(cx, d, to, acts, (const bool *const[]){d->wide, d->wide}));
+    if (a->which & OSH_ROTATE_R3) {
+        OSH_TRY(group_add(cx, d, "R3", osh_head_dim(d->p->graph), &to));
+        OSH_TRY(places_add(cx, d, to, heads, (const bool *const[]){d->attends, d->attends}));
+    }
+    if (a->which & OSH_ROTATE_R4) {
+        OSH_TRY(group_add(cx, d, "R4", a->block, &to));
+        OSH_TRY(places_add(cx, d, to, acts, (const bool *const[]){d->wide, d->wide}));
+    }
 done:
     return rc;
 }
@@ -131,6 +141,7 @@ static void mark_nodes(grouping *d)
     const osh_graph *g = d->p->graph;
     for (int i = 0; i < g->n_nodes; i++) {
         const osh_node *n = &g->nodes[i];
+        d->attends[i] = n->op->attends;
         int from = n->op->attends ? g->values[n->in[2]].producer : -1;
         int to = n->op->attends ? g->values[n->out[0]].first_use : -1;
         if (from >= 0) d->values[from] = true;
@@ -163,6 +174,12 @@ static osh_status check_turn(osh_ctx *cx, const grouping *d, const osh_online_tu
     osh_status rc = OSH_OK;
     const osh_graph *g = d->p->graph;
     const osh_node *n = &g->nodes[t->node];
+    int64_t size = d->p->rotated->online.matrices[t->matrix].n;
+    if (n->op->attends && ((const osh_attention_attr *)n->attr)->head_dim != size)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: R3 rotates heads of %ld channels, and those of %s have %ld: want all "
+                 "alike", d->t->modifier, (long)size, g->modules[n->module].name,
+                 (long)((const osh_attention_attr *)n->attr)->head_dim);
+    if (n->op->attends) goto done;
     if (t->node == g->head)
         OSH_TRY(refuse_turn(cx, d, t, "no loader rotates what the output head reads: want it in ignore"));
     if (n->op->n_weights > 1 && n->w[1] >= 0)
@@ -188,13 +205,16 @@ static osh_status check_all(osh_ctx *cx, const grouping *d)
     const osh_online *o = &d->p->rotated->online;
     int wanted = 0;
     if (!o->n_turns)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s: no Linear of %s is a target of what acts while the model runs", d->t->modifier,
-                 d->p->ck->dir);
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: no Linear of %s, and no attention, is a target of what acts while it runs",
+                 d->t->modifier, d->p->ck->dir);
     for (int i = 0; i < o->n_turns; i++) OSH_TRY(check_turn(cx, d, &o->turns[i]));
-    if (!(d->t->args->which & OSH_ROTATE_R4)) goto done;
-    for (int i = 0; i < d->p->graph->n_nodes; i++) wanted += d->wide[i];
+    if (!(d->t->args->which & (OSH_ROTATE_R3 | OSH_ROTATE_R4))) goto done;
+    for (int i = 0; i < d->p->graph->n_nodes; i++) {
+        if (d->t->args->which & OSH_ROTATE_R3) wanted += 2 * d->attends[i];
+        if (d->t->args->which & OSH_ROTATE_R4) wanted += d->wide[i];
+    }
     for (int i = 0; i < o->n_turns; i++)
-        if (!d->wide[o->turns[i].node])
+        if (!d->attends[o->turns[i].node] && !d->wide[o->turns[i].node])
             OSH_TRY(refuse_turn(cx, d, &o->turns[i], "its name is that of another layer's"));
     assert(wanted == o->n_turns);
 done:
@@ -248,8 +268,9 @@ osh_status osh_plan_transforms(osh_ctx *cx, osh_plan *p, const osh_turned *t)
     OSH_NEW(cx, d.values, p->graph->n_nodes);
     OSH_NEW(cx, d.contexts, p->graph->n_nodes);
     OSH_NEW(cx, d.wide, p->graph->n_nodes);
+    OSH_NEW(cx, d.attends, p->graph->n_nodes);
     mark_nodes(&d);
-    OSH_TRY((t->args->which & OSH_ROTATE_R4 ? groups_of_spinquant : groups_of_quip)(cx, &d));
+    OSH_TRY((t->args->which & (OSH_ROTATE_R3 | OSH_ROTATE_R4) ? groups_of_spinquant : groups_of_quip)(cx, &d));
     OSH_TRY(osh_online_find(cx, &r->online, p->graph, p->ck, &r->transforms, &t->args->seed));
     OSH_TRY(check_all(cx, &d));
     OSH_TRY(add_tensors(cx, &d));
@@ -257,7 +278,15 @@ done:
     osh_free(cx, d.values);
     osh_free(cx, d.contexts);
     osh_free(cx, d.wide);
+    osh_free(cx, d.attends);
     return rc;
+}
+
+bool osh_online_attends(const osh_plan *p)
+{
+    for (int i = 0; p->rotated && i < p->rotated->online.n_matrices; i++)
+        if (osh_q_place_attends(p->rotated->online.matrices[i].at)) return true;
+    return false;
 }
 
 void osh_online_warn(osh_ctx *cx, const osh_plan *p)
@@ -269,12 +298,17 @@ void osh_online_warn(osh_ctx *cx, const osh_plan *p)
     bool fixed = false;
     for (size_t i = 0; i < t->n; i++) {
         const osh_q_transforms one = {.of = &t->of[i], .n = 1};
-        if (!osh_q_transforms_act(&one)) continue;
+        if (!osh_q_transforms_act(&one) || osh_q_place_attends(t->of[i].apply[0].at)) continue;
         fixed |= !strcmp(t->of[i].type, "hadamard");
         osh_buf_printf(cx, &b, "%s%s", b.len ? " and " : "", t->of[i].name);
     }
-    osh_log(cx, OSH_LOG_WARN, "%s: rotated while the model runs. vLLM does that on one NVIDIA card%s, its CPU build "
-            "stops, and transformers loads the model without: what it says then is noise", b.data ? b.data : "",
-            fixed ? " by its Hadamard kernel" : "");
+    if (osh_online_attends(p))
+        osh_log(cx, OSH_LOG_WARN, "R3: queries and keys are rotated while the model runs. vLLM cannot, "
+                "and transformers loads the model without, which says the same%s", !p->cache.present ? "" :
+                ", but what it caches is not what the scales of keys are of");
+    if (b.len)
+        osh_log(cx, OSH_LOG_WARN, "%s: rotated while the model runs. vLLM does that on one NVIDIA card%s, its CPU build "
+                "stops, and transformers loads the model without: what it says then is noise", b.data,
+                fixed ? " by its Hadamard kernel" : "");
     osh_buf_deinit(cx, &b);
 }

@@ -6,7 +6,7 @@
 #include "quant/scheme.h"
 #include "text/json.h"
 
-static const char *const places[] = {"input", "output", "weight_input", "weight_output"};
+static const char *const places[] = {"input", "output", "weight_input", "weight_output", "q_attn", "k_cache"};
 
 const char *osh_q_place_name(osh_q_place at) { return places[at]; }
 
@@ -119,8 +119,8 @@ static osh_status read_apply(osh_ctx *cx, osh_q_transform *t, const cJSON *o, co
     OSH_TRY(osh_json_str_or(cx, &at, o, "location", "", what));
     while (place < OSH_N_PLACES && strcmp(at, places[place])) place++;
     if (place == OSH_N_PLACES)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: transform_config: %s has location '%s', which acts while the model runs: "
-                 "want input, output, weight_input or weight_output", what, t->name, at);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: transform_config: %s has location '%s': want input, output, weight_input, "
+                 "weight_output, q_attn or k_cache", what, t->name, at);
     OSH_TRY(osh_json_bool_or(cx, &inverse, o, "inverse", false, what));
     OSH_TRY(read_names(cx, &targets, cJSON_GetObjectItemCaseSensitive(o, "targets"), what, t->name));
     OSH_TRY(read_names(cx, &ignore, cJSON_GetObjectItemCaseSensitive(o, "ignore"), what, t->name));
@@ -140,6 +140,10 @@ static osh_status check_group(osh_ctx *cx, const osh_q_transform *t, const cJSON
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: transform_config: %s acts while the model runs with a matrix of type "
                  "'%s'%s: want hadamard or random-hadamard, randomize false", what, t->name, t->type,
                  randomize ? " that is randomized" : "");
+    for (size_t k = 0; k < t->n; k++)
+        if (osh_q_place_attends(t->apply[k].at) && !t->block)
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: transform_config: %s has no head_dim: rotations of attention want one",
+                     what, t->name);
     if (t->block < 0) OSH_FAIL(cx, OSH_E_FORMAT, "%s: transform_config: head_dim %lld", what, (long long)t->block);
 done:
     return rc;

@@ -6,8 +6,16 @@
 
 #include "base/field.h"
 
-typedef enum { OSH_AT_INPUT, OSH_AT_OUTPUT, OSH_AT_WEIGHT_INPUT, OSH_AT_WEIGHT_OUTPUT, OSH_N_PLACES } osh_q_place;
-static inline bool osh_q_place_acts(osh_q_place at) { return at == OSH_AT_INPUT || at == OSH_AT_OUTPUT; }
+typedef enum {
+    OSH_AT_INPUT, OSH_AT_OUTPUT, OSH_AT_WEIGHT_INPUT, OSH_AT_WEIGHT_OUTPUT,
+    OSH_AT_QUERIES, OSH_AT_KEYS, // of an attention, behind rope: q_attn, k_cache
+    OSH_N_PLACES
+} osh_q_place;
+static inline bool osh_q_place_attends(osh_q_place at) { return at == OSH_AT_QUERIES || at == OSH_AT_KEYS; }
+static inline bool osh_q_place_acts(osh_q_place at)
+{
+    return at == OSH_AT_INPUT || at == OSH_AT_OUTPUT || osh_q_place_attends(at);
+}
 typedef struct osh_q_apply {
     osh_q_place at;
     bool inverse;

@@ -279,9 +279,10 @@ static osh_status print_rotations(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     for (int i = 0; i < r->n; i++)
         OSH_TRY(osh_buf_printf(cx, b, "%s in blocks of %lld, ", r->names[i], (long long)r->of[i].n));
     for (int i = 0; i < r->online.n_matrices; i++)
-        OSH_TRY(osh_buf_printf(cx, b, "%s in blocks of %lld at %s while the model runs, ",
+        OSH_TRY(osh_buf_printf(cx, b, "%s in blocks of %lld at %s%s while the model runs, ",
                                r->transforms.of[r->online.matrices[i].group].name, (long long)r->online.matrices[i].n,
-                               osh_q_place_name(r->online.matrices[i].at)));
+                               osh_q_place_name(r->online.matrices[i].at),
+                               osh_q_place_attends(r->online.matrices[i].at) ? " and k_cache" : ""));
     OSH_TRY(osh_buf_line(cx, b, "%d weights rotated or fused with norms%s", r->n_weights,
                          r->untied ? "; the head is no longer tied" : ""));
 done:
@@ -381,7 +382,9 @@ static osh_status as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
                          osh_plan_pipeline(p), arch, p->n_linears, p->ignore.n));
     for (size_t i = 0; i < p->n_schemes; i++) {
         bool acts = p->rotated && p->rotated->online.n_turns;
-        char *who = acts ? osh_strdup(cx, "vLLM on one NVIDIA card, which alone rotates what acts while the model runs")
+        char *who = osh_online_attends(p) ? osh_strdup(cx, "compressed-tensors, which alone rotates queries and keys")
+                    : acts ? osh_strdup(cx, "vLLM on one NVIDIA card, which alone rotates what acts while the model "
+                                            "runs")
                          : osh_q_who_loads(cx, &p->schemes[i], p->graph ? NULL : arch); // own
         if (!who) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
         bool attention = osh_q_of_attention(&p->schemes[i]);

@@ -194,6 +194,10 @@ static void test_same_model(void **state)
     same_model("qwen2_moe", ""); // a gate over the shared expert
     same_model("deepseek_v2", "rotations: [R1], transform_type: random-matrix");
     same_model("llama_default", "rotations: [R1, R2, R4], transform_type: random-hadamard"); // and what acts
+    same_model("llama_default", "rotations: [R3]");
+    same_model("qwen3", "rotations: [R1, R2, R3, R4], transform_type: random-hadamard, seed: 4");
+    same_model("llama_bias", "rotations: [R3], transform_type: random-hadamard"); // heads of 12
+    same_model("smollm3", "rotations: [R2, R3]"); // layers without rope
     same_model("llama_tied", "rotations: [R4], transform_type: random-hadamard, transform_block_size: 4");
     same_model("llama_default", "QuIP rotations: v, transform_type: hadamard, transform_block_size: 8");
     same_model("llama_tied", "QuIP rotations: [v, u], seed: 3");
@@ -229,6 +233,28 @@ static void test_matrices_of_outputs(void **state)
     assert_ok(f.cx, osh_q_transforms_print(f.cx, &text, &f.p.rotated->transforms));
     static const char *const parts[] = {"\"precision\": \"torch.float32\"", "\"location\": \"weight_output\"",
                                         "\"type\": \"random-hadamard\"", "\"head_dim\": null"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!strstr(text, parts[i])) fail_msg("no %s in %s", parts[i], text);
+    osh_free(f.cx, text);
+    fixture_close(&f);
+}
+
+/* One matrix for queries and keys, under the name of the queries. */
+static void test_heads(void **state)
+{
+    fixture f;
+    char *text = NULL;
+    (void)state;
+    fixture_open(&f, "llama_default", "rotations: [R3]");
+    assert_ok(f.cx, osh_plan_rotations(f.cx, &f.p));
+    const osh_online *o = &f.p.rotated->online;
+    assert_int_equal(o->n_matrices, 1);
+    assert_string_equal(o->matrices[0].name, "model.layers.0.self_attn.R3_q_attn.weight");
+    assert_true(osh_q_is_matrix(&f.p.rotated->transforms, o->matrices[0].name));
+    assert_true(osh_online_attends(&f.p));
+    for (int i = 0; i < o->n_turns; i++) assert_int_equal(o->turns[i].in, i % 2); // queries, then keys
+    assert_ok(f.cx, osh_q_transforms_print(f.cx, &text, &f.p.rotated->transforms));
+    static const char *const parts[] = {"\"location\": \"q_attn\"", "\"location\": \"k_cache\"", "re:.*self_attn$"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!strstr(text, parts[i])) fail_msg("no %s in %s", parts[i], text);
     osh_free(f.cx, text);
@@ -338,7 +364,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_matrices),   cmocka_unit_test(test_no_matrix), cmocka_unit_test(test_same_model),
         cmocka_unit_test(test_untied),     cmocka_unit_test(test_refused),   cmocka_unit_test(test_torture),
-        cmocka_unit_test(test_matrices_of_outputs), cmocka_unit_test(test_torture_of_what_acts),
+        cmocka_unit_test(test_matrices_of_outputs), cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_torture_of_what_acts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -238,8 +238,10 @@ static void test_parse_refuses(void **state)
         {"{\"kv_cache_scheme\":{\"num_bits\":4},\"config_groups\":{}}", "of 4 bits"},
         {"{\"transform_config\":{\"config_groups\":{\"R4\":{\"apply\":[{\"location\":\"weight_input\"},"
          "{\"location\":\"input\"}]}}},\"config_groups\":{}}", "R4 acts while the model runs with a matrix of type ''"},
-        {"{\"transform_config\":{\"config_groups\":{\"R3\":{\"apply\":[{\"location\":\"k_cache\"}]}}},"
-         "\"config_groups\":{}}", "transform_config: R3 has location 'k_cache'"},
+        {"{\"transform_config\":{\"config_groups\":{\"R3\":{\"apply\":[{\"location\":\"v_cache\"}]}}},"
+         "\"config_groups\":{}}", "transform_config: R3 has location 'v_cache'"},
+        {"{\"transform_config\":{\"config_groups\":{\"R3\":{\"type\":\"hadamard\",\"apply\":["
+         "{\"location\":\"k_cache\"}]}}},\"config_groups\":{}}", "transform_config: R3 has no head_dim"},
         {"{\"sparsity_config\":{\"format\":\"sparse-24-bitmask\"},\"config_groups\":{}}",
          "sparse-24-bitmask"},
         {"{\"config_groups\":{\"g\":3}}", "neither an object nor a list"},
