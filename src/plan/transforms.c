@@ -307,8 +307,8 @@ void osh_online_warn(osh_ctx *cx, const osh_plan *p)
                 "and transformers loads the model without, which says the same%s", !p->cache.present ? "" :
                 ", but what it caches is not what the scales of keys are of");
     if (b.len)
-        osh_log(cx, OSH_LOG_WARN, "%s: rotated while the model runs. vLLM does that on one NVIDIA card%s, its CPU build "
-                "stops, and transformers loads the model without: what it says then is noise", b.data,
+        osh_log(cx, OSH_LOG_WARN, "%s: rotated while the model runs. vLLM does that on one NVIDIA card%s, its CPU "
+                "build stops, and transformers loads the model without: what it says then is noise", b.data,
                 fixed ? " by its Hadamard kernel" : "");
     osh_buf_deinit(cx, &b);
 }
