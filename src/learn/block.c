@@ -6,12 +6,19 @@
 #include "base/rng.h"
 #include "graph/back.h"
 
+enum { BIAS = 5 }; // arrays of a bias
 enum { TOKENS = 2048 }; // that samples of a step go through the block with at a time, or one sample
+
+typedef struct block_bias { // of a Linear, as f32
+    osh_ada_vector v; // x own, the others behind it
+    float *first;     // view: as it was, behind those
+} block_bias;
 
 typedef struct learning {
     osh_block *b;
+    block_bias *biases;   // own [n_learns]; own
     osh_ada_learner **of; // own [n_learns]; own
-    int *which;           // own [weights]: place in of; -1: it stays
+    int *which;           // own [weights]: place in of, of a bias of its weight; -1: it stays
     bool *wants, *none;   // own: [weights] that learn; [values]
     osh_tensor **dv;      // own [values]: gradients, while one goes back
     int64_t *order;       // own [samples]: as they are drawn
@@ -41,6 +48,8 @@ static void end(osh_ctx *cx, learning *l)
 {
     for (int i = 0; l->of && i < l->b->n_learns; i++) osh_ada_learner_free(cx, l->of[i]);
     for (int v = 0; l->dv && v < l->b->g->n_values; v++) osh_tensor_free(cx, l->dv[v]);
+    for (int i = 0; l->biases && i < l->b->n_learns; i++) osh_free(cx, l->biases[i].v.x);
+    osh_free(cx, l->biases);
     osh_free(cx, l->of);
     osh_free(cx, l->which);
     osh_free(cx, l->wants);
@@ -62,9 +71,34 @@ static osh_status lists_new(osh_ctx *cx, learning *l)
     for (int i = 0; i < l->b->n_learns; i++) {
         int w = l->b->learns[i].weight;
         l->wants[w] = true, l->which[w] = i;
+        if (l->b->learns[i].bias_rate <= 0) continue;
+        w = l->b->learns[i].bias;
+        l->wants[w] = true, l->which[w] = i;
     }
 done:
     return rc;
+}
+
+static osh_status bias_new(osh_ctx *cx, learning *l, int i)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *t = l->b->w->w[l->b->learns[i].bias];
+    int64_t n = osh_tensor_numel(t);
+    osh_ada_vector *v = &l->biases[i].v;
+    OSH_NEW(cx, v->x, BIAS * n);
+    v->n = n, v->grad = v->x + n, v->mean = v->x + 2 * n, v->square = v->x + 3 * n, l->biases[i].first = v->x + 4 * n;
+    osh_to_f32(v->x, t->data, t->dtype, n);
+    memcpy(l->biases[i].first, v->x, (size_t)n * sizeof *v->x);
+done:
+    return rc;
+}
+
+/* The bias of the i-th Linear becomes what it is, or was. */
+static void bias_show(const learning *l, int i, bool learned)
+{
+    const block_bias *x = &l->biases[i];
+    osh_tensor *t = x->v.x ? l->b->w->w[l->b->learns[i].bias] : NULL;
+    if (t) osh_from_f32(t->data, t->dtype, learned ? x->v.x : x->first, x->v.n);
 }
 
 static osh_status begin(osh_ctx *cx, learning *l)
@@ -73,6 +107,7 @@ static osh_status begin(osh_ctx *cx, learning *l)
     osh_block *b = l->b;
     OSH_TRY(lists_new(cx, l));
     OSH_NEW(cx, l->of, b->n_learns);
+    OSH_NEW(cx, l->biases, b->n_learns);
     OSH_NEW(cx, l->dv, b->g->n_values);
     OSH_NEW(cx, l->order, b->data->n);
     OSH_NEW(cx, l->ids, most_tokens(b));
@@ -82,6 +117,7 @@ static osh_status begin(osh_ctx *cx, learning *l)
         osh_block_weight *w = &b->learns[i];
         OSH_TRY(osh_ada_learner_new(cx, &l->of[i], &w->args));
         OSH_TRY(osh_ada_learner_step(cx, l->of[i], -1, b->w->w[w->weight]));
+        if (w->bias_rate > 0) OSH_TRY(bias_new(cx, l, i));
     }
 done:
     return rc;
@@ -205,7 +241,10 @@ done:
 static osh_status add_grad(osh_ctx *cx, void *user, int weight, const osh_tensor *dw)
 {
     learning *l = user;
-    return osh_ada_learner_add(cx, l->of[l->which[weight]], dw);
+    int i = l->which[weight];
+    if (weight == l->b->learns[i].weight) return osh_ada_learner_add(cx, l->of[i], dw);
+    for (int64_t k = 0; k < l->biases[i].v.n; k++) l->biases[i].v.grad[k] += ((const float *)dw->data)[k];
+    return OSH_OK;
 }
 
 static osh_back way_back(const learning *l)
@@ -261,8 +300,10 @@ static osh_status judge(osh_ctx *cx, learning *l, bool learned, double *loss)
     const osh_block *b = l->b;
     int64_t all = b->data->n, n = samples_of(b);
     double one, sum = 0;
-    for (int i = 0; i < b->n_learns; i++)
+    for (int i = 0; i < b->n_learns; i++) {
         OSH_TRY(osh_ada_learner_show(cx, l->of[i], learned, b->w->w[b->learns[i].weight]));
+        bias_show(l, i, learned);
+    }
     for (int64_t i = 0; i < all; i++) l->order[i] = i;
     l->judging = true;
     for (int64_t first = 0; first < all; first += n) {
@@ -306,6 +347,9 @@ static osh_status take_step(osh_ctx *cx, learning *l, int64_t t, double *loss, d
     for (int i = 0; i < b->n_learns; i++) {
         OSH_TRY(osh_ada_learner_step(cx, l->of[i], t, b->w->w[b->learns[i].weight]));
         term += osh_ada_learner_term(l->of[i], t);
+        if (!l->biases[i].v.x) continue;
+        osh_ada_vector_step(&l->biases[i].v, t, b->learns[i].bias_rate);
+        bias_show(l, i, true);
     }
     *watched = b->rule.kind == OSH_ADA_ROUND ? term : *loss;
     *loss += term;
@@ -328,6 +372,7 @@ static osh_status conclude(osh_ctx *cx, learning *l)
         osh_tensor *w = b->w->w[b->learns[i].weight];
         if (b->kept) OSH_TRY(osh_ada_learner_end(cx, l->of[i], w));
         else OSH_TRY(osh_ada_learner_show(cx, l->of[i], false, w));
+        bias_show(l, i, b->kept);
     }
 done:
     return rc;
@@ -401,7 +446,12 @@ osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b)
                osh_mem_gross((size_t)g->n_weights * sizeof(int)) + osh_mem_gross((size_t)g->n_weights) +
                2 * osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
                osh_mem_gross((size_t)b->n_learns * sizeof(void *));
-    for (int i = 0; i < b->n_learns; i++) *n_bytes += osh_ada_learner_bytes(&b->learns[i].args, osh_threads(cx));
+    *n_bytes += osh_mem_gross((size_t)b->n_learns * sizeof(block_bias));
+    for (int i = 0; i < b->n_learns; i++) {
+        const osh_block_weight *x = &b->learns[i];
+        *n_bytes += osh_ada_learner_bytes(&x->args, osh_threads(cx));
+        if (x->bias_rate > 0) *n_bytes += osh_mem_gross(BIAS * (size_t)x->args.O * sizeof(float));
+    }
 done:
     osh_free(cx, leaves);
     osh_free(cx, in);

@@ -18,6 +18,8 @@
 typedef struct osh_block_weight { // one that learns
     int weight;                // of the graph
     osh_ada_args args;         // of osh_ada_learner_new, whose w is the weight as it was
+    double bias_rate;          // Adam's, of its bias; 0: that stays, or there is none
+    int bias;                  // of the graph
 } osh_block_weight;
 
 typedef struct osh_block {

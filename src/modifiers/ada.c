@@ -15,7 +15,8 @@
 typedef struct ada { // arguments
     double learning_rate, scale_learning_rate, reg_param, warm_start, drop_ratio;
     int64_t num_iterations, num_batches, log_period;
-    bool early_stop, selective_update;
+    bool early_stop, selective_update, update_bias;
+    double bias_learning_rate;
     char *target, *mode; // own
     double beta[2];      // this and the next are read by ada_key(), not by the table
     double adjust[2];    // lr_adjust: above this error of the first step, this rate; [1] 0: not
@@ -60,6 +61,10 @@ static const osh_field quant_fields[] = {
      .doc = "what learns: weights and scales, or weights alone"},
     {.name = "scale_learning_rate", .type = OSH_F_FLOAT, .offset = offsetof(ada, scale_learning_rate),
      .dflt = "1e-3", .min = 0, .max = 1, .doc = "Adam's, of scales, a part of what they are"},
+    {.name = "update_bias", .type = OSH_F_BOOL, .offset = offsetof(ada, update_bias), .dflt = "false",
+     .doc = "biases of Linears learn, too; unit block"},
+    {.name = "bias_learning_rate", .type = OSH_F_FLOAT, .offset = offsetof(ada, bias_learning_rate), .dflt = "1e-3",
+     .min = 0, .max = 10, .doc = "Adam's, of biases"},
     {0},
 };
 static const osh_field auto_fields[] = {
@@ -91,7 +96,6 @@ static osh_ada_kind kind_of(const osh_modifier *m)
 static const char *const refused[][2] = {
     {"data_size", "a step takes all samples: want --num-calibration-samples"},
     {"dynamic_batch", "a step takes all samples at once: want it left out"},
-    {"update_bias", "biases stay as they are in this version: want it left out"},
     {"output_qdq", "outputs are not quantized by this version: want it left out"},
     {"output_index", "what is compared is a Linear's output: want it left out"},
     {"target_op_type", "what is quantized are Linears: want targets"},
@@ -203,6 +207,7 @@ static osh_status block_resolve(osh_ctx *cx, osh_modifier *m)
     a->block.kind = kind_of(m), a->block.sum = !is_auto(m);
     a->block.window = window_of(a), a->block.warm = a->warm_start, a->block.selective = a->selective_update;
     a->block.above = a->adjust[0], a->block.rate = a->adjust[1];
+    a->block.bias_rate = a->update_bias ? a->bias_learning_rate : 0;
     if (!a->block.samples) a->block.samples = is_auto(m) ? 4 : 1;
 done:
     return rc;
@@ -263,6 +268,9 @@ static osh_status ada_resolve(osh_ctx *cx, osh_modifier *m)
     if (a->block.samples && !strcmp(a->unit, "linear"))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "batch_size of %s: a step of a Linear takes all samples at once, from sums "
                  "over them: want it left out, or unit: block", m->type->name);
+    if (a->update_bias && strcmp(a->unit, "block"))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "update_bias of %s: of a Linear alone sums over its inputs are kept, and none "
+                 "has a part for a bias: want unit: block", m->type->name);
     OSH_TRY(block_resolve(cx, m));
 done:
     return rc;

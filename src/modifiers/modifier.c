@@ -78,9 +78,10 @@ void osh_linear_job_deinit(osh_ctx *cx, osh_linear_job *j)
 {
     osh_free(cx, j->codes);
     osh_free(cx, j->cache);
+    osh_free(cx, j->bias);
     osh_qparams_deinit(cx, &j->params);
     osh_tensor_free(cx, j->target);
-    j->codes = j->cache = NULL, j->target = NULL;
+    j->codes = j->cache = j->bias = NULL, j->target = NULL;
 }
 
 enum { FINISH_ROWS = 32 };

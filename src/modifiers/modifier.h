@@ -54,6 +54,7 @@ struct osh_linear_job { // one Linear to be quantized
     double peaks;               // OSH_STAT_PEAKS of the input; 0: not known
     void *cache;                // own: scales and zero points of keys and values, as they are stored behind each
                                 // other; NULL: the Linear has none
+    void *bias;                 // own: out, as it is stored, where it learned; NULL: it did not
     void *room;                 // view: for codes, [O, I] bytes, where the modifier works by rows; NULL: codes is made
     double *sums;               // view: out, [O, 2] |w - dq|^2 and |w|^2 of each row; NULL: not wanted
     int64_t n_tokens;           // that the statistics are of

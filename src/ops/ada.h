@@ -52,6 +52,7 @@ typedef struct osh_block_rule { // of learn/block.h
     int64_t window;         // it stops where the mean over so many steps falls no more; 0: it does not
     double warm;            // share of the steps before which it does not
     bool selective;         // where the loss of all samples did not fall all of it stays rounded to nearest
+    double bias_rate;       // Adam's, of biases; 0: they stay
     double above, rate;     // where the mean squared error, rounded to nearest, is above that: this rate; 0: not
     bool may;               // where it cannot be, each Linear learns alone
 } osh_block_rule;
@@ -62,6 +63,13 @@ typedef struct osh_ada_watch { // a loss, or a rounding term, step by step; begi
     bool any;
 } osh_ada_watch;
 bool osh_ada_is_over(osh_ada_watch *w, double value, int64_t window); // its mean over a window fell no more
+
+/* A vector, a bias say, of which step t of Adam follows its gradient, which is 0 then. Each has n numbers. */
+typedef struct osh_ada_vector {
+    float *x, *grad, *mean, *square;
+    int64_t n;
+} osh_ada_vector;
+void osh_ada_vector_step(const osh_ada_vector *v, int64_t t, double rate);
 
 int64_t osh_ada_points(int64_t steps, int64_t period);
 osh_status osh_ada(osh_ctx *cx, const osh_ada_args *a);

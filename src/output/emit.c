@@ -202,9 +202,13 @@ static osh_status do_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
     if (!l->n_out) return record_linear(cx, e, j); // of a survey
     OSH_TRY(l->format->pack(cx, j->packed, &weight, j->result.codes, &j->result.params,
                             &(osh_format_input){j->in_scale, j->in_zero}));
-    int n = osh_cache_leaves(c, e->plan, l);
+    int n = osh_cache_leaves(c, e->plan, l), last = l->n_out - (l->bias >= 0);
     const char *at = j->result.cache;
-    for (int k = 0; k < n; at += c[k++].bytes) memcpy(j->packed[l->n_out - n + k], at, c[k].bytes);
+    for (int k = 0; k < n; at += c[k++].bytes) memcpy(j->packed[last - n + k], at, c[k].bytes);
+    if (l->bias >= 0) {
+        const osh_st_entry *t = &e->plan->out[l->first_out + last];
+        memcpy(j->packed[last], j->result.bias, (size_t)(t->end - t->begin));
+    }
     for (int k = 0; k < l->n_out; k++) OSH_TRY(write_tensor(cx, e, l->first_out + k, j->packed[k]));
     OSH_TRY(record_linear(cx, e, j));
 done:
@@ -225,9 +229,10 @@ osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_j
     }
     for (int k = 0; k < l->n_out; k++) e->taken[l->first_out + k] = true;
     j.result = *job, j.in_scale = *in_scale, j.in_zero = *in_zero;
-    job->codes = job->cache = NULL, job->params = (osh_qparams){0}, *in_scale = *in_zero = NULL; // give
+    job->codes = job->cache = job->bias = NULL, job->params = (osh_qparams){0}, *in_scale = *in_zero = NULL; // give
     osh_mem_move(cx, j.result.codes, OSH_MEM_HOST);
     osh_mem_move(cx, j.result.cache, OSH_MEM_HOST);
+    osh_mem_move(cx, j.result.bias, OSH_MEM_HOST);
     osh_tensor *const waiting[] = {j.result.params.scale, j.result.params.zero, j.in_scale, j.in_zero};
     for (size_t k = 0; k < sizeof waiting / sizeof *waiting; k++)
         if (waiting[k]) osh_mem_move(cx, waiting[k]->data, OSH_MEM_HOST), osh_mem_move(cx, waiting[k], OSH_MEM_HOST);
@@ -240,7 +245,7 @@ done:
     return rc;
 }
 
-osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *w)
+osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *w, osh_tensor *bias)
 {
     osh_status rc = OSH_OK;
     const osh_linear *l = &e->plan->linears[linear];
@@ -249,6 +254,7 @@ osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *
     osh_qparams params = {0};                      // own
     void *codes = NULL;                            // own
     OSH_TRY(osh_emit_read_linear(cx, e, linear, raw));
+    if (bias) memcpy(bias->data, raw[l->n_out - 1]->data, osh_tensor_bytes(bias));
     if (l->scheme_index < 0) {
         memcpy(w->data, raw[0]->data, osh_tensor_bytes(w));
         goto done;

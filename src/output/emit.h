@@ -44,8 +44,9 @@ osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_j
                            osh_tensor **in_zero);
 osh_status osh_emit_wait(osh_ctx *cx, osh_emitter *e); // until everything is written and recorded
 void osh_emit_let_go(osh_emitter *e); // until nothing that osh_emit_copy_from was given is read any more
-/* The weight [O, I] that the emitted codes stand for, read from the output: bit for bit what the modifier left. */
-osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *w);
+/* The weight [O, I] that the emitted codes stand for, read from the output: bit for bit what the modifier left. bias:
+ * the one that learned with it, or NULL. */
+osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *w, osh_tensor *bias);
 
 /* The factors of these subgraphs are known: one record of all of them, before what is made of weights that have them
  * folded in. */

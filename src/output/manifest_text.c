@@ -12,11 +12,20 @@
 
 typedef unsigned long long ull;
 
+static int64_t source_of(const osh_plan *p, int64_t i)
+{
+    const osh_out_tensor *o = &p->out_info[i];
+    if (o->source >= 0) return o->source;
+    const osh_linear *l = &p->linears[o->linear];
+    return l->bias >= 0 && o->leaf == l->n_out - 1 ? l->bias : l->tensor;
+}
+
 static const char *rule_of(const osh_plan *p, int64_t i, const char **source)
 {
     const osh_out_tensor *o = &p->out_info[i];
-    int64_t s = o->source >= 0 ? o->source : p->linears[o->linear].tensor;
+    int64_t s = source_of(p, i);
     *source = p->ck->tensors[s].e->name;
+    if (o->source < 0 && s == p->linears[o->linear].bias) return "changed";
     bool kept = o->source < 0 && p->linears[o->linear].kept && !o->leaf;
     if (o->source < 0 && !kept && p->linears[o->linear].kept) return "quantized"; // a scale beside it
     if (o->source < 0 && !kept) return p->linears[o->linear].scheme_index < 0 ? "pruned" : "quantized";
@@ -49,7 +58,7 @@ static osh_status put_tensor(osh_ctx *cx, osh_buf *b, const osh_plan *p, int64_t
     OSH_TRY(put_text(cx, b, "rule", rule));
     OSH_TRY(put_text(cx, b, "source", source));
     if (sums) OSH_TRY(osh_buf_printf(cx, b, ", \"xxh3\": \"%016llx\"", (ull)sums[i]));
-    int64_t from = p->out_info[i].source >= 0 ? p->out_info[i].source : p->linears[p->out_info[i].linear].tensor;
+    int64_t from = source_of(p, i);
     uint64_t read;
     if (sums && osh_checkpoint_seen(p->ck, from, &read))
         OSH_TRY(osh_buf_printf(cx, b, ", \"source_xxh3\": \"%016llx\"", (ull)read));

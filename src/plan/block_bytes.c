@@ -25,6 +25,7 @@ osh_status osh_block_peak(osh_ctx *cx, int64_t *n_bytes, const osh_plan *p, cons
         kept += osh_job_result_bytes(&j) + osh_mem_gross(osh_tensor_bytes(&w)) + osh_mem_gross(sizeof w) +
                 2 * osh_mem_gross((size_t)l->O * (size_t)l->I / (size_t)osh_q_scale_cols(&l->scheme->weights, l->I) *
                                   sizeof(float) + (size_t)l->O * sizeof(float));
+        if (l->bias >= 0) kept += osh_mem_gross((size_t)l->O * osh_dtype_bytes(l->dtype));
         if (scales > most) most = scales;
         if (one > most) most = one;
     }

@@ -107,6 +107,20 @@ done:
     return rc;
 }
 
+void osh_plan_biases(osh_plan *p)
+{
+    for (int i = 0; i < p->n_linears; i++) {
+        osh_linear *l = &p->linears[i];
+        const osh_graph *g = p->graph;
+        size_t n = strlen(l->name);
+        l->bias = -1;
+        if (!g || !learns(p, l) || rule_of(p, l)->bias_rate <= 0 || g->nodes[l->node].w[1] < 0) continue;
+        int64_t tensor = g->weights[g->nodes[l->node].w[1]].tensor;
+        const char *name = p->ck->tensors[tensor].e->name;
+        if (!strncmp(name, l->name, n) && !strcmp(name + n, ".bias")) l->bias = tensor;
+    }
+}
+
 /* ---- a range ---- */
 
 /* Made in a layer of the range, changed by what is solved, and read behind it. */
@@ -162,6 +176,7 @@ osh_status osh_block_init(osh_ctx *cx, osh_block_of *o, const osh_plan *p, const
         osh_block_weight *w = &o->b.learns[o->b.n_learns];
         o->linears[o->b.n_learns++] = i;
         w->weight = l->weight;
+        if (l->bias >= 0) w->bias = p->graph->nodes[l->node].w[1], w->bias_rate = rule_of(p, l)->bias_rate;
         w->args = (osh_ada_args){.rule.kind = rule_of(p, l)->kind, .O = l->O, .I = l->I,
                                  .group = osh_q_scale_cols(&l->scheme->weights, l->I)};
     }

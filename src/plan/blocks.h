@@ -9,6 +9,8 @@
 /* Before the original's values are carried: which Linears learn by block (OSH_STAT_BLOCK in wants), where a modifier
  * says so and nothing is in the way of it. */
 osh_status osh_plan_blocks(osh_ctx *cx, osh_plan *p);
+/* Which biases learn, of Linears that do: known without a run, too. */
+void osh_plan_biases(osh_plan *p);
 /* Sets target[v] of what the original model puts out in the places of the range's blocks. */
 void osh_block_targets(const osh_plan *p, const osh_range *r, bool *target);
 

@@ -15,8 +15,9 @@
 
 typedef struct builder {
     int64_t cap;
-    int64_t *at_linear; // own: source tensor -> linear that takes its place, -1
+    int64_t *at_linear; // own: source tensor -> linear that takes its place, -1; BESIDE: a bias that learns
 } builder;
+enum { BESIDE = -2 };
 
 /* Takes name. like: its dtype and shape. */
 static osh_status push(osh_ctx *cx, osh_plan *p, const builder *b, char *name, const osh_st_entry *like,
@@ -55,6 +56,10 @@ static osh_status push_linear(osh_ctx *cx, osh_plan *p, const builder *b, int li
         char *name = osh_sprintf(cx, "%.*s.%s", c[k].of == OSH_OUTPUT ? INT_MAX : around, l->name, c[k].name);
         OSH_TRY(push(cx, p, b, name, &like, (osh_out_tensor){.source = -1, .linear = li, .leaf = l->n_out}));
     }
+    if (l->bias < 0) goto done;
+    const osh_st_entry *e = p->ck->tensors[l->bias].e;
+    OSH_TRY(push(cx, p, b, osh_strdup(cx, e->name), e,
+                 (osh_out_tensor){.source = -1, .linear = li, .leaf = l->n_out++}));
 done:
     return rc;
 }
@@ -93,12 +98,14 @@ static osh_status push_all(osh_ctx *cx, osh_plan *p, builder *b)
     OSH_NEW(cx, p->out, b->cap);
     OSH_NEW(cx, p->out_info, b->cap);
     for (int i = 0; i < p->n_linears; i++) {
+        if (p->linears[i].bias >= 0) b->at_linear[p->linears[i].bias] = BESIDE;
         if (takes_place(p, &p->linears[i])) b->at_linear[p->linears[i].tensor] = i;
         else p->untie = true;
     }
     for (int64_t i = 0; i < p->ck->n_tensors; i++) {
         const osh_st_entry *e = p->ck->tensors[i].e;
         if (osh_checkpoint_is_kept(p->ck, i)) continue; // what it is made of is copied
+        if (b->at_linear[i] == BESIDE) continue;
         if (b->at_linear[i] >= 0) OSH_TRY(push_linear(cx, p, b, (int)b->at_linear[i]));
         else
             OSH_TRY(push(cx, p, b, osh_strdup(cx, e->name), e,
@@ -243,8 +250,10 @@ osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_plan *p)
     osh_status rc = OSH_OK;
     osh_fate *f = NULL; // own
     OSH_NEW(cx, f, p->ck->n_tensors);
-    for (int i = 0; i < p->n_linears; i++)
+    for (int i = 0; i < p->n_linears; i++) {
         if (replaces(p, &p->linears[i])) f[p->linears[i].tensor] = OSH_FATE_QUANTIZED;
+        if (p->linears[i].bias >= 0) f[p->linears[i].bias] = OSH_FATE_CHANGED;
+    }
     for (int64_t i = 0; i < p->n_out; i++) {
         int64_t s = p->out_info[i].source;
         if (s < 0 || strcmp(p->ck->tensors[s].e->name, p->out[i].name)) continue; // made, or an untied head

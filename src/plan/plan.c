@@ -239,6 +239,7 @@ static osh_status begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool t
         OSH_TRY(osh_plan_cut(cx, p, (const char *const *)cut->items, cut->n, opt->sequential_targets_per_subgraph));
     if (to_run && p->pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(osh_plan_passthrough(cx, p));
     if (to_run && p->parts) say_compared(cx, p);
+    osh_plan_biases(p);
     OSH_TRY(osh_plan_manifest(cx, p));
     if (opt->survey) osh_plan_drop_output(cx, p);
 done:

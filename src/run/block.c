@@ -62,6 +62,11 @@ static osh_status job_finish(osh_ctx *cx, blocked *x, const osh_solving *s, int 
     m->type->learned(cx, m, j, &x->of.b.learns[k].args);
     memcpy(now->data, x->dense[k]->data, osh_tensor_bytes(now));
     j->w = now;
+    if (x->of.b.learns[k].bias_rate > 0) {
+        const osh_tensor *bias = s->w->w[x->of.b.learns[k].bias];
+        if (!(j->bias = osh_alloc(cx, osh_tensor_bytes(bias)))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a bias");
+        memcpy(j->bias, bias->data, osh_tensor_bytes(bias));
+    }
     OSH_TRY(osh_job_finish(cx, j, s->in_memory != NULL));
     if (!x->r->results[linear].done) OSH_TRY(osh_run_emit(cx, x->r, s->stats, linear, j));
     if (s->in_memory) s->in_memory[linear] = true;

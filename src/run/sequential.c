@@ -220,14 +220,16 @@ static void drop_copies(osh_ctx *cx, engine *e)
 static osh_status reload_one(osh_ctx *cx, engine *e, int linear)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *w = e->w->w[e->p->linears[linear].weight], *t = NULL; // own
+    const osh_linear *l = &e->p->linears[linear];
+    osh_tensor *w = e->w->w[l->weight], *t = NULL; // own
+    osh_tensor *bias = l->bias >= 0 ? e->w->w[e->p->graph->nodes[l->node].w[1]] : NULL; // view
     e->in_memory[linear] = true;
     if (!w->device) {
-        OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, w));
+        OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, w, bias));
         goto done;
     }
     OSH_TRY(osh_tensor_new(cx, &t, w->dtype, w->ndim, w->shape));
-    OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, t));
+    OSH_TRY(osh_emit_reload(cx, e->r->emitter, linear, t, NULL)); // nothing with a bias learns on a card
     OSH_TRY(osh_tensor_copy(cx, w, t));
 done:
     osh_tensor_free(cx, t);

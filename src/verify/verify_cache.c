@@ -24,7 +24,7 @@ osh_status osh_verify_cache(osh_ctx *cx, osh_verify *v, int linear)
     osh_tensor *t = NULL; // own
     int n = osh_cache_leaves(leaf, v->plan, l);
     for (int k = 0; k < n; k++) {
-        int64_t i = l->first_out + l->n_out - n + k;
+        int64_t i = l->first_out + l->n_out - (l->bias >= 0) - n + k;
         if (leaf[k].zero) continue; // any byte is one
         osh_tensor_free(cx, t), t = NULL;
         OSH_TRY(load_output(cx, &t, v, i));
@@ -34,6 +34,13 @@ osh_status osh_verify_cache(osh_ctx *cx, osh_verify *v, int linear)
             OSH_TRY(osh_verify_add(cx, v, v->plan->out[i].name, "a positive number", "is %g", (double)scale));
             break;
         }
+    }
+    if (l->bias >= 0) { // what was learned is not known here
+        int64_t i = l->first_out + l->n_out - 1;
+        osh_tensor_free(cx, t), t = NULL;
+        OSH_TRY(load_output(cx, &t, v, i));
+        if (osh_find_nonfinite(t->data, t->dtype, osh_tensor_numel(t)) >= 0)
+            OSH_TRY(osh_verify_add(cx, v, v->plan->out[i].name, "finite numbers", "holds one that is not"));
     }
 done:
     osh_tensor_free(cx, t);

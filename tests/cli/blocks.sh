@@ -63,6 +63,33 @@ grep -q "learns from the output of each Linear, and not of decoder layers" log |
 sed 's/batch_size: 3/batch_size: 3, unit: linear/' au.yaml >linear.yaml
 for r in au linear; do "$ONESHOT" plan --model "$model" --recipe $r.yaml "${data[@]}" --log-level info >$r.said 2>&1; done
 grep -q "batch_size 3 decides nothing" linear.said && ! grep -q "batch_size 3 decides nothing" au.said || fail "$(cat linear.said au.said)"
+# Biases that learn: of OPT all six of a layer; the same for threads, tier and a kill; verify knows that they changed.
+"$OSH_TOOLS/tiny_model" opt opt
+tiny() { # output, flags
+    "$ONESHOT" --model opt --recipe bias.yaml --dataset opt/calibration.jsonl --progress none --output "$@"
+}
+printf 's_stage:\n  s_modifiers:\n    AdaQuantModifier:\n      config_groups: {g: {targets: [Linear], weights: {num_bits: 4, strategy: group, group_size: 8}}}\n' >bias.yaml
+printf '      {ignore: [lm_head]}\n' | tr -d '{}' >>bias.yaml
+printf '      %s\n' "unit: block" "update_bias: true" "num_iterations: 30" "batch_size: 2" >>bias.yaml
+tiny plain --threads 1 >/dev/null
+"$ONESHOT" verify plain --model opt >verify.txt || { cat verify.txt; fail "verify with biases"; }
+python3 - <<'P'
+import json
+changed = {t["name"] for t in json.load(open("plain/oneshot-manifest.json"))["tensors"] if t["rule"] == "changed"}
+assert len(changed) == 12 and "model.decoder.layers.1.fc2.bias" in changed, changed
+P
+sums plain >want
+rm -rf plain
+if [ -z "$SANITIZED" ]; then
+    INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so tiny out --threads 3 --mem-opt-level 2 >log 2>&1
+    same out "biases: threads and tier"
+    for part in 55 70 85; do
+        if INJECT_AT=$(($(cat calls) * part / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
+            tiny out --threads 3 --mem-opt-level 2 >log 2>&1; then fail "not killed"; fi
+        tiny out >log 2>&1 || { cat log; fail "does not go on"; }
+        same out "biases: killed at $part %"
+    done
+fi
 code=0
 "$ONESHOT" plan --model "$model" --recipe block.yaml "${data[@]}" --sequential-targets Linear >msg 2>&1 || code=$?
 [ $code = 1 ] && grep -q -- "--sequential-targets are not the decoder layers" msg || { cat msg; fail "not refused"; }

@@ -26,7 +26,7 @@ static void make(fixture *f)
         f->out[i].name = outs[i];
         f->info[i] = (osh_out_tensor){.source = i < 2 ? -1 : i - 1, .linear = i < 2 ? 0 : -1, .leaf = i};
     }
-    f->linear = (osh_linear){.name = "q", .tensor = 0, .first_out = 0, .n_out = 2};
+    f->linear = (osh_linear){.name = "q", .tensor = 0, .bias = -1, .first_out = 0, .n_out = 2};
     f->ck = (osh_checkpoint){.tensors = f->tensors, .n_tensors = 3};
     f->plan = (osh_plan){
         .ck = &f->ck, .linears = &f->linear, .n_linears = 1, .out = f->out, .out_info = f->info, .n_out = 4};

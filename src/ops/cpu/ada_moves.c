@@ -78,6 +78,19 @@ osh_ada_row_step osh_ada_step_at(const osh_ada_job *j, int64_t t)
     return s;
 }
 
+void osh_ada_vector_step(const osh_ada_vector *v, int64_t t, double rate)
+{
+    double n = (double)(t + 1);
+    float by = (float)(rate / (1 - osh_math_pow(0.9, n))), root = (float)(1 / sqrt(1 - osh_math_pow(0.999, n)));
+    for (int64_t i = 0; i < v->n; i++) {
+        float g = v->grad[i];
+        v->mean[i] = 0.9f * v->mean[i] + 0.1f * g;
+        v->square[i] = 0.999f * v->square[i] + 0.001f * g * g;
+        v->x[i] -= by * v->mean[i] / (sqrtf(v->square[i]) * root + 1e-8f);
+        v->grad[i] = 0;
+    }
+}
+
 /* Scales of row r follow the sums of grad. */
 static void move_scales(const osh_ada_job *j, const osh_ada_room *m, int64_t r, const osh_ada_row_step *t)
 {

@@ -3,7 +3,8 @@ autograd, torch.optim.Adam. The tiny Llama of tests/golden/models in F32, its fi
 embeddings, what the quantized one reads these and a sixteenth of a number of the counter RNG.
 
 curves.json has of each kind the loss of every step, before it moves; codes.bin all codes, a byte each: kinds behind each
-other, of each the Linears in the order of the layer's nodes.
+other, of each the Linears in the order of the layer's nodes. "bias" is AdaQuant of the tiny Qwen2, whose q_proj, k_proj and
+v_proj have biases that learn, too: biases.bin has them.
 
 Run: python gen.py (torch, transformers, numpy)."""
 import importlib.util
@@ -26,6 +27,7 @@ SEED, SAMPLES, STEPS, GROUP, LO, HI = 20261123, 2, 40, 8, -8, 7
 LINEARS = [f"self_attn.{x}_proj" for x in "qkvo"] + [f"mlp.{x}_proj" for x in ("gate", "up", "down")]
 KINDS = {"auto": (0.05, 0.05), "round": (0.1, 0), "quant": (2e-4, 1e-3)}  # rates of numbers and of scales
 REG, FROM, TO, WARM = 0.01, 20.0, 2.0, 0.2
+BIAS_RATE = 1e-3
 
 
 def near(x):  # rounded, with the gradient of what it was
@@ -107,8 +109,8 @@ class Codes:
         self.v.grad = self.a.grad = self.b.grad = None
 
 
-def main():
-    case = json.loads((HERE.parent / "models" / "llama_default.json").read_text())
+def learn_all(name, kinds):  # curves, codes and biases
+    case = json.loads((HERE.parent / "models" / f"{name}.json").read_text())
     config = transformers.AutoConfig.for_model(**case["config"])
     config._attn_implementation = "eager"
     model = transformers.AutoModelForCausalLM.from_config(config).float()
@@ -129,14 +131,17 @@ def main():
     noise = rng_sym(SEED, 77, sum(map(len, x0)) * x0[0].shape[1]).reshape(-1, x0[0].shape[1]) / 16
     x = [a + torch.from_numpy(noise[o:o + len(a)]) for a, o in zip(x0, np.cumsum([0] + [len(a) for a in x0]))]
     y0 = [run(a, {}) for a in x0]
-    curves, codes = {}, b""
-    for kind, rates in KINDS.items():
+    curves, codes, biases = {}, b"", b""
+    for called, (kind, rates) in kinds.items():
         learn = {f"{n}.weight": Codes(layer.get_submodule(n).weight.detach().clone(), kind) for n in LINEARS}
+        free = {f"{n}.bias": layer.get_submodule(n).bias.detach().clone().requires_grad_() for n in LINEARS
+                if called == "bias" and layer.get_submodule(n).bias is not None}
         adam = torch.optim.Adam([{"params": [c.v for c in learn.values()], "lr": rates[0]},
-                                 {"params": [c.d for c in learn.values()], "lr": rates[1]}])
+                                 {"params": [c.d for c in learn.values()], "lr": rates[1]}] +
+                                [{"params": list(free.values()), "lr": BIAS_RATE}] * bool(free))
         samples, curve = draws(len(x), SAMPLES), []
         for t in range(STEPS):
-            taken, weights = next(samples), {n: c.weight() for n, c in learn.items()}
+            taken, weights = next(samples), {n: c.weight() for n, c in learn.items()} | free
             errors = torch.cat([(run(x[i], weights) - y0[i]) for i in taken])
             loss = errors.pow(2).mean() if kind == "auto" else errors.pow(2).sum(-1).mean()
             loss = loss + sum(c.term(t) for c in learn.values())
@@ -148,10 +153,19 @@ def main():
                     c.follow(t, rates)
             else:
                 adam.step()
-        curves[kind] = curve
+        curves[called] = curve
         for c in learn.values():
             codes += c.last().tobytes()
-        print(kind, curve[0], curve[-1])
+        biases += b"".join(b.detach().numpy().tobytes() for b in free.values())
+        print(called, curve[0], curve[-1])
+    return curves, codes, biases
+
+
+def main():
+    curves, codes, _ = learn_all("llama_default", {k: (k, r) for k, r in KINDS.items()})
+    more, last, biases = learn_all("qwen2", {"bias": ("quant", KINDS["quant"])})
+    curves, codes = curves | more, codes + last
+    (HERE / "biases.bin").write_bytes(biases)
     (HERE / "curves.json").write_text(json.dumps(curves, indent=0) + "\n")
     (HERE / "codes.bin").write_bytes(codes)
     versions = {"seed": SEED, "torch": torch.__version__, "transformers": transformers.__version__, "numpy": np.__version__}
