@@ -88,7 +88,8 @@ static osh_status stream_run(osh_ctx *cx, const osh_effect *e, const stream *s, 
     const osh_subgraph *sub = &e->f->parts->parts[subgraph];
     for (int64_t b = 0; b < e->d.n; b++) {
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(osh_exec_run(cx, e->f->graph, sub->first, sub->n_nodes, e->run, w, s->batch[b], e->keep, NULL, true));
+        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){e->f->graph, sub->first, sub->n_nodes, e->run, e->keep}, w,
+                             s->batch[b], NULL, true));
     }
 done:
     return rc;

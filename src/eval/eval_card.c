@@ -70,8 +70,10 @@ static osh_status count_batches(osh_ctx *cx, osh_eval_card *c, const side *s, co
         size_t peak = 0, left = 0;
         if (tokens_of(c, b) == last) continue;
         last = tokens_of(c, b);
-        OSH_TRY(osh_exec_peak_on_device(cx, &peak, &left, s->f->graph, part->first, part->n_nodes, run, s->now, keep,
-                                        NULL, last));
+        OSH_TRY(osh_exec_peak_on_device(cx, &peak, &left, &(osh_exec_span){s->f->graph, part->first, part->n_nodes,
+                                                                           run, keep},
+                                                                               &(osh_exec_brought){.in = s->now},
+                                                                                   last));
         raise_to(&c->passing, (int64_t)peak);
     }
 done:
@@ -355,11 +357,12 @@ static osh_status run_batch(osh_ctx *cx, osh_eval_card *c, const visit *v, int64
     rounding r = {.c = c, .s = s};
     osh_exec_hooks hooks = {.linear_input = round_input, .user = &r};
     int64_t first = c->batch_at[b];
-    OSH_TRY(osh_batch_new_on(cx, &batch, c->device, g, c->d->ids, c->d->offsets + first, c->batch_at[b + 1] - first));
+    OSH_TRY(osh_batch_new_on(cx, &batch, c->device, g,
+                             &(osh_batch_rows){c->d->ids, c->d->offsets + first, c->batch_at[b + 1] - first}));
     batch->first_sample = first;
     OSH_TRY(bring(cx, c, s, b, batch->values));
-    OSH_TRY(osh_exec_run(cx, g, part->first, part->n_nodes, v->run, v->w, batch, v->keep, s->input ? &hooks : NULL,
-                         true));
+    OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, part->first, part->n_nodes, v->run, v->keep}, v->w, batch,
+                         s->input ? &hooks : NULL, true));
     OSH_TRY(leave(cx, c, s, b, batch->values, v->keep));
 done:
     osh_batch_free(cx, batch);

@@ -139,7 +139,8 @@ static osh_status pass(osh_ctx *cx, osh_reaping *r, const osh_subgraph *s, const
     osh_exec_hooks hooks = {.value = see, .user = r};
     for (int64_t b = 0; b < r->f->n_batches; b++) {
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(osh_exec_run(cx, r->f->graph, s->first, s->n_nodes, r->run, w, r->f->batches[b], keep, &hooks, true));
+        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){r->f->graph, s->first, s->n_nodes, r->run, keep}, w,
+                             r->f->batches[b], &hooks, true));
     }
 done:
     return rc;

@@ -190,7 +190,8 @@ static osh_status run_subgraph(osh_ctx *cx, const walk *k, int index, osh_progre
     double start = osh_now();
     for (int64_t b = 0, seen = 0; b < f->n_batches; b++) {
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(osh_exec_run(cx, g, s->first, s->n_nodes, k->run, w, f->batches[b], k->keep, k->hooks, true));
+        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, s->first, s->n_nodes, k->run, k->keep}, w, f->batches[b],
+                             k->hooks, true));
         seen += f->batches[b]->n_tokens;
         pr->done = b + 1, pr->work_done += work * (double)f->batches[b]->n_tokens / tokens;
         pr->tokens_per_s = (double)seen / (osh_now() - start + 1e-9);
@@ -305,7 +306,8 @@ osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forwa
             if (keep[v] && v != g->input_ids) after += osh_forward_values_bytes(g, d, n, size, v, &most);
         int64_t weights = osh_forward_weight_bytes(f, s, run, &width), now = before > after ? before : after;
         osh_exec_batch whole = {.n_tokens = most, .n_threads = osh_threads(cx)};
-        now += (int64_t)osh_exec_peak(g, s->first, s->n_nodes, run, in, NULL, keep, NULL, &whole, NULL);
+        now += (int64_t)osh_exec_peak(&(osh_exec_span){g, s->first, s->n_nodes, run, keep},
+                                      &(osh_exec_brought){.in = in}, &whole, NULL);
         if (osh_source_n_quantized(f->source)) // inputs are rounded in a copy
             now += (int64_t)osh_mem_gross((size_t)(most * width) * osh_dtype_bytes(g->dtype));
         if (now < before + reading) now = before + reading;

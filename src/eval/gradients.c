@@ -148,7 +148,7 @@ static osh_status back_subgraph(osh_ctx *cx, osh_gradients *s, int subgraph)
         if (s->run[i]) OSH_TRY(osh_weights_load(cx, w, g, osh_source_checkpoint(s->f->source), k.first + i, 1));
     for (int64_t b = 0; b < s->d.n; b++) {
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(osh_exec_run(cx, g, k.first, k.n, s->run, w, s->f->batches[b], NULL, NULL, true));
+        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, k.first, k.n, s->run, NULL}, w, s->f->batches[b], NULL, true));
         OSH_TRY(osh_back_run(cx, &k, w, s->f->batches[b], s->dv[b]));
     }
 done:
@@ -232,7 +232,8 @@ static osh_status subgraph_bytes(osh_ctx *cx, int64_t *sum, const osh_gradients 
     }
     OSH_TRY(osh_back_peak(cx, &back, &k, m->leaves, n_tokens, osh_threads(cx)));
     osh_exec_batch whole = {.n_tokens = n_tokens, .n_threads = osh_threads(cx)};
-    size_t forth = osh_exec_peak(g, sub->first, sub->n_nodes, s->run, m->in, NULL, m->all, NULL, &whole, NULL);
+    size_t forth = osh_exec_peak(&(osh_exec_span){g, sub->first, sub->n_nodes, s->run, m->all},
+                                 &(osh_exec_brought){.in = m->in}, &whole, NULL);
     int64_t work = larger((int64_t)(back > forth ? back : forth), reading);
     *sum = osh_forward_weight_bytes(s->f, sub, s->run, &width) + waiting + work;
 done:

@@ -174,7 +174,7 @@ static osh_status visit(osh_ctx *cx, osh_owl_measure *m, int subgraph)
         OSH_TRY(osh_check_interrupt(cx));
         for (int v = 0; v < g->n_values; v++) // that come from the subgraph before
             if (m->of[v].sum && at->values[v]) add_sample(m, v, at->values[v]);
-        OSH_TRY(osh_exec_run(cx, g, s->first, s->n_nodes, m->run, w, at, m->keep, &hooks, true));
+        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, s->first, s->n_nodes, m->run, m->keep}, w, at, &hooks, true));
     }
     for (int l = 0; l < m->n; l++)
         for (int i = 0; i < s->n_nodes; i++)

@@ -11,30 +11,48 @@
 osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const int32_t *ids,
                          const int64_t *offsets, int64_t n_samples)
 {
-    return osh_batch_new_on(cx, out, NULL, g, ids, offsets, n_samples);
+    return osh_batch_new_on(cx, out, NULL, g, &(osh_batch_rows){ids, offsets, n_samples});
 }
 
-osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const osh_graph *g, const int32_t *ids,
-                            const int64_t *offsets, int64_t n_samples)
+static osh_status fill_batch(osh_ctx *cx, osh_batch *b, const osh_graph *g, const osh_batch_rows *rows)
+{
+    osh_status rc = OSH_OK;
+    const int64_t *offsets = rows->offsets, n_tokens = offsets[rows->n] - offsets[0];
+    const int32_t *ids = rows->ids + offsets[0];
+    OSH_NEW(cx, b->offsets, rows->n + 1);
+    b->n_tokens = n_tokens;
+    for (int64_t i = 0; i <= rows->n; i++) b->offsets[i] = offsets[i] - offsets[0];
+    b->seqs = (osh_seqs){rows->n, b->offsets};
+    b->ids = ids;
+    OSH_TRY(osh_tensor_new_on(cx, &b->values[g->input_ids], b->device, OSH_LIFE_SHORT, OSH_I32, 1, &n_tokens));
+    OSH_TRY(osh_tensor_put(cx, b->values[g->input_ids], 0, ids, (size_t)n_tokens * sizeof *ids));
+done:
+    return rc;
+}
+
+osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const osh_graph *g,
+                            const osh_batch_rows *rows)
 {
     osh_status rc = OSH_OK;
     osh_batch *b = NULL; // own
-    int64_t n_tokens = offsets[n_samples] - offsets[0];
     OSH_NEW(cx, b, 1);
     OSH_NEW(cx, b->values, g->n_values);
-    OSH_NEW(cx, b->offsets, n_samples + 1);
     b->n_values = g->n_values;
-    b->n_tokens = n_tokens;
-    for (int64_t i = 0; i <= n_samples; i++) b->offsets[i] = offsets[i] - offsets[0];
-    b->seqs = (osh_seqs){n_samples, b->offsets};
     b->device = d;
-    b->ids = ids + offsets[0];
-    OSH_TRY(osh_tensor_new_on(cx, &b->values[g->input_ids], d, OSH_LIFE_SHORT, OSH_I32, 1, &n_tokens));
-    OSH_TRY(osh_tensor_put(cx, b->values[g->input_ids], 0, ids + offsets[0], (size_t)n_tokens * sizeof *ids));
+    OSH_TRY(fill_batch(cx, b, g, rows));
     *out = b, b = NULL; // give
 done:
     osh_batch_free(cx, b);
     return rc;
+}
+
+osh_status osh_batch_again(osh_ctx *cx, osh_batch *b, const osh_graph *g,
+                           const osh_batch_rows *rows, osh_exec_values of)
+{
+    for (int v = of.v0; v < of.v1; v++) osh_tensor_free(cx, b->values[v]), b->values[v] = NULL;
+    osh_tensor_free(cx, b->values[g->input_ids]), b->values[g->input_ids] = NULL;
+    osh_free(cx, b->offsets), b->offsets = NULL;
+    return fill_batch(cx, b, g, rows);
 }
 
 void osh_batch_free(osh_ctx *cx, osh_batch *b)
@@ -55,7 +73,8 @@ typedef struct job {
     const bool *keep;
     const osh_exec_hooks *hooks;
     bool check;
-    int *last; // own: [n_values] the last node of this run that reads it; -1: none
+    osh_exec_values of;
+    int *last; // own: [values of these] the last node of this run that reads it; -1: none
     int first, n;      // its nodes
     osh_expert_rows routed; // own: rows of the expert at work
     osh_tensor *found; // own: on a device, I64 [n, OSH_OP_MAX_OUT] the first non-finite element of each output
@@ -63,9 +82,11 @@ typedef struct job {
 
 enum { NOTHING_FOUND = 0x7f }; // in each byte of an entry: behind every index
 
+static int *last_of(const job *j, int v) { return &j->last[v - j->of.v0]; }
+
 static void drop(osh_ctx *cx, job *j, int v, int done_node)
 {
-    if (v < 0 || j->last[v] > done_node || (j->keep ? j->keep[v] : true)) return;
+    if (v < 0 || *last_of(j, v) > done_node || (j->keep ? j->keep[v] : true)) return;
     osh_tensor_free(cx, j->b->values[v]);
     j->b->values[v] = NULL;
 }
@@ -194,8 +215,8 @@ static osh_status gather(osh_ctx *cx, const job *j, int node, osh_op_args *a, os
     for (int k = 0; k < n->op->n_weights; k++) {
         if (n->w[k] < 0) continue;
         if (!j->w->w[n->w[k]] && j->w->rows && osh_is_picked(j->g, n, k)) {
-            osh_status rc = osh_picked_read(cx, rows, &j->g->weights[n->w[k]], j->w->rows, j->b->ids, j->b->n_tokens,
-                                          j->b->device);
+            osh_picked_ids ids = {j->b->ids, j->b->n_tokens, j->b->device};
+            osh_status rc = osh_picked_read(cx, rows, &j->g->weights[n->w[k]], j->w->rows, &ids);
             a->in[0] = rows->ids, a->in[1] = rows->w;
             return rc;
         }
@@ -212,7 +233,7 @@ static osh_status gather(osh_ctx *cx, const job *j, int node, osh_op_args *a, os
 static bool is_last(const job *j, int node, int v)
 {
     if (j->g->values[v].producer < j->first) return false;
-    return j->g->nodes[node].op->in_place && !j->b->device && j->last[v] == node && !(j->keep ? j->keep[v] : true);
+    return j->g->nodes[node].op->in_place && !j->b->device && *last_of(j, v) == node && !(j->keep ? j->keep[v] : true);
 }
 
 /* The node has run: the hook is told what it made, and what nobody of the run reads from here on goes. */
@@ -373,7 +394,7 @@ static osh_status lane_chunk(osh_ctx *cx, void *user, int64_t sample, int worker
     const lanes *l = user;
     osh_batch *lane = &l->of->batch[worker];
     job j = {.g = l->j->g, .w = l->j->w, .b = lane, .keep = l->of->outer, .check = l->j->check, .last = l->j->last,
-             .first = l->first, .n = l->end - l->first};
+             .of = l->j->of, .first = l->first, .n = l->end - l->first};
     bool was = osh_ctx_inline(cx, true);
     OSH_TRY(lane_begin(cx, l, lane, sample));
     for (int i = l->first; i < l->end; i++)
@@ -388,7 +409,7 @@ done:
 static bool is_outer(const job *j, int v, int end)
 {
     const osh_value *x = &j->g->values[v];
-    return j->last[v] >= end || !j->keep || j->keep[v] || x->original >= 0 || x->quantized >= 0;
+    return *last_of(j, v) >= end || !j->keep || j->keep[v] || x->original >= 0 || x->quantized >= 0;
 }
 
 /* Nodes [l->first, l->end), whose last one may be seen. */
@@ -474,38 +495,57 @@ done:
     return rc;
 }
 
-osh_status osh_exec_run(osh_ctx *cx, const osh_graph *g, int first, int n, const bool *run,
-                        const osh_weights *w, osh_batch *b, const bool *keep,
+osh_exec_values osh_exec_values_of(const osh_exec_span *s)
+{
+    return s->of.v1 ? s->of : (osh_exec_values){0, s->g->n_values};
+}
+
+/* Where each value is read for the last time in the run. */
+static osh_status find_last(osh_ctx *cx, job *j, const bool *run)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = j->g;
+    size_t n = (size_t)(j->of.v1 - j->of.v0);
+    OSH_NEW(cx, j->last, n);
+    memset(j->last, 0xff, n * sizeof *j->last); // -1
+    for (int i = j->first; i < j->first + j->n; i++)
+        for (int k = 0; k < g->nodes[i].op->n_in; k++)
+            if (!run || run[i - j->first]) *last_of(j, g->nodes[i].in[k]) = i;
+    for (int i = j->first; i < j->first + j->n; i++) // an original is there when the hook sees what it is beside
+        for (int k = 0; k < g->nodes[i].op->n_out; k++) {
+            int v = g->values[g->nodes[i].out[k]].original;
+            if (v >= 0 && (!run || run[i - j->first]) && i > *last_of(j, v)) *last_of(j, v) = i;
+        }
+    for (int i = j->first; i < j->first + j->n; i++) { // and what tells an expert's rows
+        int route = is_routed(j, i) ? g->nodes[osh_routed_to(g, i)].in[2] : -1;
+        if (route >= 0 && i > *last_of(j, route)) *last_of(j, route) = i;
+    }
+done:
+    return rc;
+}
+
+osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *w, osh_batch *b,
                         const osh_exec_hooks *hooks, bool check)
 {
     osh_status rc = OSH_OK;
-    job j = {g, w, b, keep, hooks, check, .first = first, .n = n};
-    OSH_NEW(cx, j.last, g->n_values);
-    memset(j.last, 0xff, (size_t)g->n_values * sizeof *j.last); // -1
-    for (int i = first; i < first + n; i++)
-        for (int k = 0; k < g->nodes[i].op->n_in; k++)
-            if (!run || run[i - first]) j.last[g->nodes[i].in[k]] = i;
-    for (int i = first; i < first + n; i++) // an original is there when the hook sees what it is beside
-        for (int k = 0; k < g->nodes[i].op->n_out; k++) {
-            int v = g->values[g->nodes[i].out[k]].original;
-            if (v >= 0 && (!run || run[i - first]) && i > j.last[v]) j.last[v] = i;
-        }
-    for (int i = first; i < first + n; i++) { // and what tells an expert's rows
-        int route = is_routed(&j, i) ? g->nodes[osh_routed_to(g, i)].in[2] : -1;
-        if (route >= 0 && i > j.last[route]) j.last[route] = i;
-    }
+    int first = s->first, end = s->first + s->n;
+    job j = {s->g, w, b, s->keep, hooks, check, .of = osh_exec_values_of(s), .first = first, .n = s->n};
+    OSH_TRY(find_last(cx, &j, s->run));
     OSH_TRY(begin_findings(cx, &j));
 
-    for (int v = 0; v < g->n_values; v++) { // what the caller brought
+    int ids = s->g->input_ids; // every batch has them
+    if ((ids < j.of.v0 || ids >= j.of.v1) && s->keep && !s->keep[ids])
+        osh_tensor_free(cx, b->values[ids]), b->values[ids] = NULL;
+    for (int v = j.of.v0; v < j.of.v1; v++) { // what the caller brought
         if (!b->values[v]) continue;
         if (hooks && hooks->value) OSH_TRY(hooks->value(cx, hooks->user, v, b->values[v], b));
         drop(cx, &j, v, first - 1);
     }
     bool by_sample = hooks && hooks->lanes && !hooks->linear_input && !b->device;
     by_sample = by_sample && osh_exec_by_sample(b->seqs.n, osh_threads(cx));
-    if (by_sample) OSH_TRY(run_by_sample(cx, &j, run));
-    for (int i = first; i < first + n && !by_sample; i++)
-        if (!run || run[i - first]) OSH_TRY(run_node(cx, &j, i));
+    if (by_sample) OSH_TRY(run_by_sample(cx, &j, s->run));
+    for (int i = first; i < end && !by_sample; i++)
+        if (!s->run || s->run[i - first]) OSH_TRY(run_node(cx, &j, i));
     OSH_TRY(read_findings(cx, &j));
 done:
     osh_routed_deinit(cx, &j.routed);

@@ -41,8 +41,18 @@ typedef struct osh_batch {
 } osh_batch;
 osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const int32_t *ids,
                          const int64_t *offsets, int64_t n_samples); // ids: stay while it lives
-osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const osh_graph *g, const int32_t *ids,
-                            const int64_t *offsets, int64_t n_samples);
+typedef struct osh_exec_values { int v0, v1; } osh_exec_values; // [v0, v1)
+typedef struct osh_batch_rows { // views
+    const int32_t *ids;     // of all samples
+    const int64_t *offsets; // [n + 1] where the batch's begin
+    int64_t n;
+} osh_batch_rows;
+osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const osh_graph *g,
+                            const osh_batch_rows *rows);
+/* Another batch in the lists of one before, which had those values alone: these go. Lists as long as the model has
+ * values are not made for each batch. On failure it is still for osh_batch_free. */
+osh_status osh_batch_again(osh_ctx *cx, osh_batch *b, const osh_graph *g, const osh_batch_rows *rows,
+                           osh_exec_values of);
 void osh_batch_free(osh_ctx *cx, osh_batch *b);
 
 /* What threads have of samples while nodes run sample by sample; one for many runs, none of which is at work. */
@@ -68,11 +78,18 @@ typedef struct osh_exec_hooks {
     const bool *routed; // [n] nodes that run on the rows alone that go to their expert, on the host; NULL: none
 } osh_exec_hooks;
 
-/* Runs those nodes of [first, first + n) for which run[i - first] is true (run NULL: all).
- * Afterwards exactly the values with keep[v] that exist are live (keep NULL: all). A non-finite
- * output fails naming module and sample when check is set; on a device behind the last node. */
-osh_status osh_exec_run(osh_ctx *cx, const osh_graph *g, int first, int n, const bool *run,
-                        const osh_weights *w, osh_batch *b, const bool *keep,
+/* Those nodes of [first, first + n) for which run[i - first] is true. */
+typedef struct osh_exec_span {
+    const osh_graph *g;
+    int first, n;
+    const bool *run;  // view; NULL: all
+    const bool *keep; // view: [values] that stay; NULL: all
+    osh_exec_values of; // no other value is brought, read or made, so none is looked at; {0, 0}: any of the graph's
+} osh_exec_span;
+osh_exec_values osh_exec_values_of(const osh_exec_span *s);
+/* Runs them. Afterwards exactly the values with keep[v] that exist are live. A non-finite output fails naming module
+ * and sample when check is set; on a device behind the last node. */
+osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *w, osh_batch *b,
                         const osh_exec_hooks *hooks, bool check);
 /* The first that is set from `from` on; n: none. Of many few are, so that a loop over those takes next to nothing. */
 int osh_next_set(const bool *set, int from, int n);
@@ -96,13 +113,14 @@ typedef struct osh_exec_batch { // that a peak is of
     int64_t longest;  // tokens of the longest sample
     const bool *seen, *routed; // views, as in the hooks
 } osh_exec_batch;
-/* What osh_exec_run takes (bytes gross, an upper bound): in[v]: the caller brings it; lent[v] (or NULL): that is a view
- * of memory that is counted elsewhere; keep and run as there; hook[v] (or NULL): what the hook takes when v appears.
- * *left: of the values that stay. */
-size_t osh_exec_peak(const osh_graph *g, int first, int n, const bool *run, const bool *in, const bool *lent,
-                     const bool *keep, const size_t *hook, const osh_exec_batch *b, size_t *left);
+typedef struct osh_exec_brought { // views of [values]
+    const bool *in;     // the caller brings it
+    const bool *lent;   // or NULL: that is a view of memory that is counted elsewhere
+    const size_t *hook; // or NULL: what the hook takes when it appears
+} osh_exec_brought;
+/* What osh_exec_run takes (bytes gross, an upper bound). *left: of the values that stay. run and keep are given. */
+size_t osh_exec_peak(const osh_exec_span *s, const osh_exec_brought *in, const osh_exec_batch *b, size_t *left);
 /* The same of the short-lived end of a device's arena, the batch's ids and the gaps between blocks included. */
-osh_status osh_exec_peak_on_device(osh_ctx *cx, size_t *peak, size_t *left, const osh_graph *g, int first, int n,
-                                   const bool *run, const bool *in, const bool *keep, const size_t *hook,
-                                   int64_t n_tokens);
+osh_status osh_exec_peak_on_device(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec_span *s,
+                                   const osh_exec_brought *in, int64_t n_tokens);
 #endif

@@ -71,20 +71,6 @@ static void disappear(tally *t, int v)
     else t->live -= osh_mem_gross(is_lent(t, v) ? 0 : value_bytes(t, v)) + osh_mem_gross(sizeof(osh_tensor));
 }
 
-/* Values that were brought, in the order of osh_exec_run; those that no node of the run reads go at once. */
-static void count_brought(tally *t, int first, int n, const bool *run, const bool *in, const bool *keep,
-                          const size_t *hook)
-{
-    const osh_graph *g = t->g;
-    for (int v = osh_next_set(in, 0, g->n_values); v < g->n_values; v = osh_next_set(in, v + 1, g->n_values)) {
-        bool read = keep[v];
-        touch(t, hook ? hook[v] : 0);
-        for (int i = first; i < first + n && !read; i++)
-            for (int k = 0; k < g->nodes[i].op->n_in; k++) read |= run[i - first] && g->nodes[i].in[k] == v;
-        if (!read) disappear(t, v);
-    }
-}
-
 static bool is_read(const tally *t, int v, int from, int end, const bool *run, int first)
 {
     for (int c = from; c < end && c <= t->g->values[v].last_use; c++)
@@ -100,22 +86,33 @@ static bool waits(const tally *t, int v, int node, int end, const bool *run, int
     return i > node && i < end && run[i - first];
 }
 
-/* Originals that waited for this node. */
-static void count_waited(tally *t, const osh_node *node, int i, int first, int end, const bool *run, const bool *keep)
-{
-    for (int k = 0; k < node->op->n_out; k++) {
-        int v = t->g->values[node->out[k]].original, producer = v < 0 ? -1 : t->g->values[v].producer;
-        bool made = producer >= first && run[producer - first];
-        if (made && !keep[v] && !is_read(t, v, i + 1, end, run, first)) disappear(t, v);
-    }
-}
-
 typedef struct range { // of nodes, as osh_exec_run has them
     int first, end;
     const bool *run, *keep;
     const size_t *hook;
+    osh_exec_values of;
     int lane_first, lane_last, lane_end; // nodes that run by sample, the last of them, and their end; none: all 0
 } range;
+
+/* Values that were brought, in the order of osh_exec_run; those that no node of the run reads go at once. */
+static void count_brought(tally *t, const range *r, const bool *in)
+{
+    for (int v = osh_next_set(in, r->of.v0, r->of.v1); v < r->of.v1; v = osh_next_set(in, v + 1, r->of.v1)) {
+        touch(t, r->hook ? r->hook[v] : 0);
+        if (!r->keep[v] && !is_read(t, v, r->first, r->end, r->run, r->first)) disappear(t, v);
+    }
+}
+
+/* Originals that waited for this node. */
+static void count_waited(tally *t, const range *r, int i)
+{
+    const osh_node *node = &t->g->nodes[i];
+    for (int k = 0; k < node->op->n_out; k++) {
+        int v = t->g->values[node->out[k]].original, producer = v < 0 ? -1 : t->g->values[v].producer;
+        bool made = producer >= r->first && r->run[producer - r->first];
+        if (made && !r->keep[v] && !is_read(t, v, i + 1, r->end, r->run, r->first)) disappear(t, v);
+    }
+}
 
 /* Of a sample alone: made by nodes that run by sample, for each other. */
 static bool is_inner(const tally *t, const range *r, int v)
@@ -150,7 +147,7 @@ static void count_over(tally *t, const range *r, int i)
             stays = stays || is_read(t, v, i + 1, r->end, r->run, r->first) || waits(t, v, i, r->end, r->run, r->first);
             if (!stays) disappear(t, v);
         }
-    count_waited(t, node, i, r->first, r->end, r->run, r->keep);
+    count_waited(t, r, i);
 }
 
 static void count_node(tally *t, const range *r, int i)
@@ -217,42 +214,50 @@ static void count_nodes(tally *t, range r)
     }
 }
 
-size_t osh_exec_peak(const osh_graph *g, int first, int n, const bool *run, const bool *in, const bool *lent,
-                     const bool *keep, const size_t *hook, const osh_exec_batch *b, size_t *left)
+static range range_of(const osh_exec_span *s, const osh_exec_brought *in)
 {
-    tally t = {.g = g, .n_tokens = b->n_tokens, .n_threads = b->n_threads, .lent = lent, .batch = b};
-    size_t arrays = osh_mem_gross((size_t)g->n_values * sizeof(void *)) +
-                    osh_mem_gross((size_t)g->n_values * sizeof(int)) + 4 * osh_mem_gross(0) +
+    return (range){.first = s->first, .end = s->first + s->n, .run = s->run, .keep = s->keep, .hook = in->hook,
+                   .of = osh_exec_values_of(s)};
+}
+
+size_t osh_exec_peak(const osh_exec_span *s, const osh_exec_brought *in, const osh_exec_batch *b, size_t *left)
+{
+    tally t = {.g = s->g, .n_tokens = b->n_tokens, .n_threads = b->n_threads, .lent = in->lent, .batch = b};
+    range r = range_of(s, in);
+    size_t arrays = osh_mem_gross((size_t)s->g->n_values * sizeof(void *)) +
+                    osh_mem_gross((size_t)(r.of.v1 - r.of.v0) * sizeof(int)) + 4 * osh_mem_gross(0) +
                     osh_mem_gross((size_t)b->n_tokens * sizeof(int64_t)); // offsets: no more samples than tokens
-    for (int v = osh_next_set(in, 0, g->n_values); v < g->n_values; v = osh_next_set(in, v + 1, g->n_values))
+    for (int v = osh_next_set(in->in, r.of.v0, r.of.v1); v < r.of.v1; v = osh_next_set(in->in, v + 1, r.of.v1))
         appear(&t, v);
-    count_brought(&t, first, n, run, in, keep, hook);
-    count_nodes(&t, (range){first, first + n, run, keep, hook, 0, 0, 0});
+    count_brought(&t, &r, in->in);
+    count_nodes(&t, r);
     if (left) *left = t.live + arrays;
     return t.peak + arrays;
 }
 
 enum { WITHOUT_END = 62 }; // bits of an arena's size
 
-osh_status osh_exec_peak_on_device(osh_ctx *cx, size_t *peak, size_t *left, const osh_graph *g, int first, int n,
-                                   const bool *run, const bool *in, const bool *keep, const size_t *hook,
-                                   int64_t n_tokens)
+osh_status osh_exec_peak_on_device(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec_span *s,
+                                   const osh_exec_brought *in, int64_t n_tokens)
 {
     osh_status rc = OSH_OK;
+    const osh_graph *g = s->g;
     tally t = {.g = g, .n_tokens = n_tokens};
     bool *brought = NULL; // own: [values]
+    range r = range_of(s, in);
     size_t found = 0;
+    r.of = (osh_exec_values){0, g->n_values}; // the ids are one
     OSH_NEW(cx, t.at, g->n_values);
     OSH_NEW(cx, brought, g->n_values);
     OSH_TRY(osh_arena_new(cx, &t.arena, (size_t)1 << WITHOUT_END));
-    for (int v = 0; v < g->n_values; v++) brought[v] = in[v] || v == g->input_ids;
+    for (int v = 0; v < g->n_values; v++) brought[v] = in->in[v] || v == g->input_ids;
     appear(&t, g->input_ids); // of a new batch
     for (int v = 0; v < g->n_values; v++)
-        if (in[v] && v != g->input_ids) appear(&t, v);
-    if (n) osh_arena_take(t.arena, &found, (size_t)n * OSH_OP_MAX_OUT * sizeof(int64_t), OSH_LIFE_SHORT);
-    count_brought(&t, first, n, run, brought, keep, hook);
-    count_nodes(&t, (range){first, first + n, run, keep, hook, 0, 0, 0});
-    if (n) osh_arena_give(t.arena, found);
+        if (in->in[v] && v != g->input_ids) appear(&t, v);
+    if (s->n) osh_arena_take(t.arena, &found, (size_t)s->n * OSH_OP_MAX_OUT * sizeof(int64_t), OSH_LIFE_SHORT);
+    count_brought(&t, &r, brought);
+    count_nodes(&t, r);
+    if (s->n) osh_arena_give(t.arena, found);
     *peak = t.peak, *left = osh_arena_extent(t.arena);
 done:
     osh_arena_free(cx, t.arena);

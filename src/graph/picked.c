@@ -77,18 +77,18 @@ done:
 }
 
 osh_status osh_picked_read(osh_ctx *cx, osh_picked *out, const osh_weight *w, const osh_checkpoint *ck,
-                           const int32_t *ids, int64_t n, osh_device *d)
+                           const osh_picked_ids *ids)
 {
     osh_status rc = OSH_OK;
     reading r = {.ck = ck, .t = &ck->tensors[w->tensor]};
     osh_scope scope = osh_profile_time(cx, "read", NULL);
     *out = (osh_picked){0};
-    OSH_TRY(find_wanted(cx, &r, ids, n, w->shape[0]));
+    OSH_TRY(find_wanted(cx, &r, ids->ids, ids->n, w->shape[0]));
     OSH_TRY(read_rows(cx, &r, w));
-    OSH_TRY(osh_tensor_new(cx, &out->ids, OSH_I32, 1, &n));
-    for (int64_t i = 0; i < n; i++) ((int32_t *)out->ids->data)[i] = r.at[ids[i]];
-    if (d) {
-        OSH_TRY(osh_tensor_new_on(cx, &out->w, d, OSH_LIFE_SHORT, r.rows->dtype, 2, r.rows->shape));
+    OSH_TRY(osh_tensor_new(cx, &out->ids, OSH_I32, 1, &ids->n));
+    for (int64_t i = 0; i < ids->n; i++) ((int32_t *)out->ids->data)[i] = r.at[ids->ids[i]];
+    if (ids->device) {
+        OSH_TRY(osh_tensor_new_on(cx, &out->w, ids->device, OSH_LIFE_SHORT, r.rows->dtype, 2, r.rows->shape));
         OSH_TRY(osh_tensor_copy(cx, out->w, r.rows));
     } else {
         out->w = r.rows, r.rows = NULL; // give

@@ -12,9 +12,14 @@ typedef struct osh_picked {
 } osh_picked;
 /* Whether weight k of the node is read like this, and not loaded. */
 bool osh_is_picked(const osh_graph *g, const osh_node *n, int k);
-/* ids: [n], in host memory. A row that is not finite fails naming tensor and element. d NULL: host memory. */
+typedef struct osh_picked_ids {
+    const int32_t *ids; // view [n], in host memory
+    int64_t n;
+    osh_device *device; // view: where the rows go; NULL: host memory
+} osh_picked_ids;
+/* A row that is not finite fails naming tensor and element. */
 osh_status osh_picked_read(osh_ctx *cx, osh_picked *out, const osh_weight *w, const osh_checkpoint *ck,
-                           const int32_t *ids, int64_t n, osh_device *d);
+                           const osh_picked_ids *ids);
 void osh_picked_deinit(osh_ctx *cx, osh_picked *r);
 /* What that takes for n tokens, gross, an upper bound: on a device in host memory, and in the arena beside. */
 size_t osh_picked_bytes(const osh_weight *w, int64_t n);

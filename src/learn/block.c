@@ -281,7 +281,7 @@ static osh_status look(osh_ctx *cx, learning *l, int64_t first, int64_t end, dou
     while (first < end) {
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(batch_new(cx, &batch, l, first, end));
-        OSH_TRY(osh_exec_run(cx, b->g, b->first, b->n, b->run, b->w, batch, NULL, NULL, true));
+        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){b->g, b->first, b->n, b->run, NULL}, b->w, batch, NULL, true));
         OSH_TRY(compare(cx, l, batch, first, elements, loss));
         if (!l->judging) OSH_TRY(osh_back_run(cx, &k, b->w, batch, l->dv));
         for (int o = 0; l->judging && o < b->n_out; o++) osh_tensor_free(cx, l->dv[b->out[o]]), l->dv[b->out[o]] = NULL;
@@ -439,7 +439,8 @@ osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b)
     osh_back k = way_back(&l);
     OSH_TRY(osh_back_peak(cx, &back, &k, leaves, tokens, osh_threads(cx)));
     osh_exec_batch whole = {.n_tokens = tokens, .n_threads = osh_threads(cx)};
-    size_t forth = osh_exec_peak(g, b->first, b->n, b->run, in, NULL, all, NULL, &whole, NULL);
+    size_t forth = osh_exec_peak(&(osh_exec_span){g, b->first, b->n, b->run, all}, &(osh_exec_brought){.in = in},
+                                 &whole, NULL);
     *n_bytes = (back > forth ? back : forth) + target + osh_mem_gross((size_t)tokens * sizeof(double)) +
                2 * osh_mem_gross((size_t)tokens * sizeof(int32_t)) +
                2 * osh_mem_gross((size_t)(b->data->n + 1) * sizeof(int64_t)) +

@@ -146,7 +146,7 @@ static osh_status forward(osh_ctx *cx, osh_batch **b, osh_tune *t, int64_t row, 
     osh_status rc = OSH_OK;
     OSH_TRY(osh_batch_new(cx, b, t->g, t->data->ids, t->data->offsets + row, 1));
     (*b)->first_sample = row;
-    OSH_TRY(osh_exec_run(cx, t->g, 0, t->g->head, NULL, t->w, *b, keep, NULL, true));
+    OSH_TRY(osh_exec_run(cx, &(osh_exec_span){t->g, 0, t->g->head, NULL, keep}, t->w, *b, NULL, true));
 done:
     return rc;
 }
@@ -398,7 +398,8 @@ static osh_status row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, const
     osh_back k = {.g = g, .n = g->head, .weights = wants, .in = none};
     OSH_TRY(osh_back_peak(cx, &back, &k, leaves, n_tokens, osh_threads(cx)));
     osh_exec_batch whole = {.n_tokens = n_tokens, .n_threads = osh_threads(cx)};
-    size_t forth = osh_exec_peak(g, 0, g->head, run, none, NULL, all, NULL, &whole, &values);
+    size_t forth = osh_exec_peak(&(osh_exec_span){g, 0, g->head, run, all}, &(osh_exec_brought){.in = none}, &whole,
+                                 &values);
     size_t score = osh_mem_gross(kl->scratch(NULL, width, g->n_vocab, n_tokens, osh_threads(cx)));
     size_t grad = osh_op_grad_scratch(kl, NULL, width, g->n_vocab, n_tokens, osh_threads(cx)) + 8 * osh_mem_gross(0);
     size_t lists = 3 * tensor_gross((size_t)n_tokens * sizeof(float));

@@ -228,8 +228,9 @@ static osh_status pass_on_card(osh_ctx *cx, osh_sim *s, const osh_step *st)
     for (int64_t b = 0; b < p->n_batches; b++) {
         int64_t n = osh_sim_batch_tokens(s, b);
         if (n != last)
-            OSH_TRY(osh_exec_peak_on_device(cx, &peak, &left, g, st->first, st->n, st->run, st->in, st->out,
-                                            st->observe || st->fold ? s->hook : NULL, n));
+            OSH_TRY(osh_exec_peak_on_device(cx, &peak, &left, &(osh_exec_span){g, st->first, st->n, st->run, st->out},
+                                            &(osh_exec_brought){st->in, NULL,
+                                                                st->observe || st->fold ? s->hook : NULL}, n));
         last = n;
         osh_sim_note(s, (int64_t)(ways + peak), rows, now);
         OSH_TRY(batch_over(cx, s, st, b, ways + left, &now));
@@ -252,7 +253,8 @@ static int64_t step_bytes(const osh_sim *s, const osh_step *st, const bool *lent
         if (!b.n_tokens) continue;
         if (st->observe || st->fold) b.seen = s->p->seen;
         else b.routed = st->routed;
-        size_t now = osh_exec_peak(s->p->graph, st->first, st->n, st->run, st->in, lent, st->out, hook, &b, &stays);
+        osh_exec_span span = {s->p->graph, st->first, st->n, st->run, st->out, {s->r->v0, s->r->v1}};
+        size_t now = osh_exec_peak(&span, &(osh_exec_brought){st->in, lent, hook}, &b, &stays);
         max_into(&most, (int64_t)(now + osh_mem_gross((size_t)b.n_tokens * sizeof(int32_t))));
         max_into(left, (int64_t)stays);
     }

@@ -26,6 +26,7 @@ typedef struct engine {
     const osh_plan *p;
     osh_weights *w;         // own
     osh_lanes *lanes;       // own; NULL: no batch runs sample by sample
+    osh_batch *batch;       // own: of a pass
     osh_acts *acts;         // own
     char *dir;              // own: of files of values
     osh_stats *stats;       // own; the open ones
@@ -347,6 +348,17 @@ static osh_status feed(osh_ctx *cx, void *user, int value, const osh_tensor *x, 
     return e->step->observe ? osh_stats_feed(cx, e->stats, value, x, b) : OSH_OK;
 }
 
+/* In the lists of the pass's batch before. */
+static osh_status begin_batch(osh_ctx *cx, engine *e, int64_t first, int64_t n)
+{
+    const osh_plan *p = e->p;
+    osh_batch_rows rows = {p->data.ids, p->data.offsets + first, n};
+    osh_status rc = e->batch ? osh_batch_again(cx, e->batch, p->graph, &rows, (osh_exec_values){e->v0, e->v1})
+                             : osh_batch_new_on(cx, &e->batch, p->device, p->graph, &rows);
+    if (!rc) e->batch->first_sample = first;
+    return rc;
+}
+
 static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k, int64_t *n_tokens)
 {
     osh_status rc = OSH_OK;
@@ -359,9 +371,10 @@ static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k
     hooks.lanes = e->lanes;
     if (collects) hooks.seen = p->seen;
     else hooks.routed = s->routed;
-    osh_batch *b = NULL; // own
-    OSH_TRY(osh_batch_new_on(cx, &b, p->device, g, p->data.ids, p->data.offsets + first, n));
-    b->first_sample = first;
+    osh_exec_span span = {g, s->first, s->n, s->run, s->out, {0, 0}};
+    if (!p->device) span.of = (osh_exec_values){begin, end};
+    OSH_TRY(begin_batch(cx, e, first, n));
+    osh_batch *b = e->batch;
     for (int v = osh_next_set(s->in, begin, end); v < end; v = osh_next_set(s->in, v + 1, end)) {
         if (v == g->input_ids) continue;
         OSH_TRY(osh_acts_get(cx, &b->values[v], e->acts, &(osh_acts_rows){v, first, n}, s->consume[v], p->device));
@@ -369,14 +382,13 @@ static osh_status run_batch(osh_ctx *cx, engine *e, const osh_step *s, int64_t k
     OSH_TRY(ask_next(cx, e, s, k));
     e->step = s;
     if (s->observe) osh_stats_first_look(e->stats, s->first_look);
-    OSH_TRY(osh_exec_run(cx, g, s->first, s->n, s->run, e->w, b, s->out, &hooks, true));
+    OSH_TRY(osh_exec_run(cx, &span, e->w, b, &hooks, true));
     for (int v = osh_next_set(s->consume, begin, end); v < end; v = osh_next_set(s->consume, v + 1, end))
         osh_acts_forget(cx, e->acts, v, first, n); // what comes may lie where it lay
     for (int v = osh_next_set(s->out, begin, end); v < end; v = osh_next_set(s->out, v + 1, end))
         OSH_TRY(store(cx, e, s, v, k, b));
     *n_tokens = b->n_tokens;
 done:
-    osh_batch_free(cx, b);
     return rc;
 }
 
@@ -405,9 +417,11 @@ static osh_status pass(osh_ctx *cx, void *user, const osh_range *r, const osh_st
         pr->done = p->batch_at[k + 1];
         osh_run_step(cx, e->r, (double)pr->done / (double)pr->total, n_tokens);
     }
+    osh_batch_free(cx, e->batch), e->batch = NULL;
     OSH_TRY(osh_acts_close(cx, e->acts));
     osh_run_end(cx, e->r, scope);
 done:
+    osh_batch_free(cx, e->batch), e->batch = NULL;
     if (rc) osh_note(cx, "%s pass over %s", pr->phase, r->name);
     return rc;
 }

@@ -38,7 +38,8 @@ static double loss(model *m)
     osh_batch *b = NULL;
     double sum = 0;
     tiny_check(m->at.cx, osh_batch_new(m->at.cx, &b, m->at.g, m->at.t.ids, m->at.t.offsets, m->at.t.n_samples));
-    tiny_check(m->at.cx, osh_exec_run(m->at.cx, m->at.g, 0, m->at.g->head, NULL, m->at.w, b, NULL, NULL, true));
+    tiny_check(m->at.cx, osh_exec_run(m->at.cx, &(osh_exec_span){m->at.g, 0, m->at.g->head, NULL, NULL}, m->at.w, b,
+                                      NULL, true));
     const osh_tensor *h = b->values[m->at.g->hidden];
     for (int64_t i = 0; i < osh_tensor_numel(h); i++)
         sum += (double)((float *)h->data)[i] * probe(i / h->shape[1], i % h->shape[1]);
@@ -74,7 +75,7 @@ static osh_status go_back(osh_ctx *cx, model *m, int first, int n, int cut)
     OSH_NEW(cx, dv, g->n_values);
     k.in = in;
     OSH_TRY(osh_batch_new(cx, &b, g, m->at.t.ids, m->at.t.offsets + first, n));
-    OSH_TRY(osh_exec_run(cx, g, 0, g->head, NULL, m->at.w, b, NULL, NULL, true));
+    OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, 0, g->head, NULL, NULL}, m->at.w, b, NULL, true));
     OSH_TRY(osh_tensor_new(cx, &dv[g->hidden], OSH_F32, 2, b->values[g->hidden]->shape));
     for (int64_t i = 0, D = g->values[g->hidden].width; i < b->n_tokens * D; i++)
         ((float *)dv[g->hidden]->data)[i] = probe(m->at.t.offsets[first] + i / D, i % D);
@@ -212,7 +213,7 @@ static void the_peak_is_kept(void **state)
             if (at[s + 1] - at[s] > at[longest + 1] - at[longest]) longest = s;
         size_t base = osh_mem_used(m.at.cx, OSH_MEM_HOST);
         tiny_check(m.at.cx, osh_batch_new(m.at.cx, &b, g, m.at.t.ids, at + longest, 1));
-        tiny_check(m.at.cx, osh_exec_run(m.at.cx, g, 0, g->head, NULL, m.at.w, b, NULL, NULL, true));
+        tiny_check(m.at.cx, osh_exec_run(m.at.cx, &(osh_exec_span){g, 0, g->head, NULL, NULL}, m.at.w, b, NULL, true));
         tiny_check(m.at.cx, osh_tensor_new(m.at.cx, &dv[g->hidden], OSH_F32, 2, b->values[g->hidden]->shape));
         memset(dv[g->hidden]->data, 0, osh_tensor_bytes(dv[g->hidden]));
         tiny_check(m.at.cx, osh_back_peak(m.at.cx, &said, &way, leaves, b->n_tokens, 2));

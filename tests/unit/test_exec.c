@@ -18,7 +18,7 @@ static osh_batch *whole(model *m, int first, int n)
     keep[logits_of(m->g)] = true;
     tiny_check(m->cx, osh_weights_load(m->cx, m->w, m->g, m->ck, 0, m->g->n_nodes));
     tiny_check(m->cx, osh_batch_new(m->cx, &b, m->g, m->t.ids, m->t.offsets + first, n));
-    tiny_check(m->cx, osh_exec_run(m->cx, m->g, 0, m->g->n_nodes, NULL, m->w, b, keep, NULL, true));
+    tiny_check(m->cx, osh_exec_run(m->cx, &(osh_exec_span){m->g, 0, m->g->n_nodes, NULL, keep}, m->w, b, NULL, true));
     free(keep);
     return b;
 }
@@ -38,7 +38,7 @@ static osh_batch *in_parts(model *m, const char *target, int first, int n)
         for (int v = 0; v < m->g->n_values; v++) keep[v] = v == logits_of(m->g);
         for (int i = 0; i < part->n_live_out; i++) keep[part->live_out[i]] = true;
         tiny_check(m->cx, osh_weights_load(m->cx, m->w, m->g, m->ck, part->first, part->n_nodes));
-        tiny_check(m->cx, osh_exec_run(m->cx, m->g, part->first, part->n_nodes, NULL, m->w, b, keep,
+        tiny_check(m->cx, osh_exec_run(m->cx, &(osh_exec_span){m->g, part->first, part->n_nodes, NULL, keep}, m->w, b,
                                        NULL, true));
         osh_weights_release(m->cx, m->w, m->g, part->first, part->n_nodes);
         int live = 0;
@@ -162,7 +162,7 @@ static void hooks_are_called_once(void **state)
     osh_exec_hooks hooks = {on_value, on_linear, &t};
     tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes));
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, 2));
-    tiny_check(m.cx, osh_exec_run(m.cx, m.g, 0, m.g->n_nodes, NULL, m.w, b, NULL, &hooks, true));
+    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->n_nodes, NULL, NULL}, m.w, b, &hooks, true));
     for (int v = 0; v < m.g->n_values; v++) {
         assert_int_equal(t.seen[v], 1);
         assert_non_null(b->values[v]); // keep NULL: all
@@ -183,9 +183,9 @@ static void linear_input_is_replaced(void **state)
     osh_exec_hooks hooks = {NULL, on_linear, &t};
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, 1));
     int hidden = m.g->nodes[m.g->head].in[0];
-    tiny_check(m.cx, osh_exec_run(m.cx, m.g, 0, m.g->head, NULL, m.w, b, NULL, NULL, true));
+    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->head, NULL, NULL}, m.w, b, NULL, true));
     assert_non_null(b->values[hidden]);
-    tiny_check(m.cx, osh_exec_run(m.cx, m.g, m.g->head, 1, NULL, m.w, b, NULL, &hooks, true));
+    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, m.g->head, 1, NULL, NULL}, m.w, b, &hooks, true));
     const uint16_t *x = plain->values[logits_of(m.g)]->data, *y = b->values[logits_of(m.g)]->data;
     int64_t n = osh_tensor_numel(b->values[logits_of(m.g)]);
     for (int64_t i = 0; i < n; i++)
@@ -233,9 +233,9 @@ static void only_needed_nodes(void **state)
     osh_exec_hooks hooks = {on_value, on_linear, &t};
     tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, 1));
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, 1));
-    tiny_check(m.cx, osh_exec_run(m.cx, m.g, 0, 1, NULL, m.w, b, NULL, NULL, true));
+    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, 1, NULL, NULL}, m.w, b, NULL, true));
     tiny_check(m.cx,
-               osh_exec_run(m.cx, m.g, s->first, s->n_nodes, run, m.w, b, want, &hooks, true));
+               osh_exec_run(m.cx, &(osh_exec_span){m.g, s->first, s->n_nodes, run, want}, m.w, b, &hooks, true));
     assert_int_equal(t.seen[s->live_in[0]], 1);
     assert_int_equal(t.n_linear, 0);
     assert_non_null(b->values[s->live_in[0]]);
@@ -297,7 +297,7 @@ static void originals_are_beside(void **state)
     for (int v = 0; v < m.g->n_values; v++) n_originals += m.g->values[v].original >= 0;
     keep[logits_of(m.g)] = true;
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, m.t.n_samples));
-    tiny_check(m.cx, osh_exec_run(m.cx, m.g, 0, m.g->n_nodes, NULL, m.w, b, keep, &hooks, true));
+    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->n_nodes, NULL, keep}, m.w, b, &hooks, true));
     assert_int_equal(seen.n, n_originals);
     assert_int_equal(osh_tensor_bytes(logits), osh_tensor_bytes(b->values[logits_of(m.g)]));
     assert_memory_equal(logits->data, b->values[logits_of(m.g)]->data, osh_tensor_bytes(logits));
@@ -313,9 +313,10 @@ static void originals_are_beside(void **state)
     int before = seen.n;
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, m.t.n_samples));
     osh_exec_batch whole = {.n_tokens = b->n_tokens, .n_threads = 1};
-    size_t peak = osh_exec_peak(m.g, 0, m.g->n_nodes, run, keep, NULL, keep, NULL, &whole, NULL);
+    size_t peak = osh_exec_peak(&(osh_exec_span){m.g, 0, m.g->n_nodes, run, keep}, &(osh_exec_brought){.in = keep},
+                                &whole, NULL);
     osh_mem_limit(m.cx, OSH_MEM_HOST, osh_mem_used(m.cx, OSH_MEM_HOST) + peak); // keep: nothing is brought
-    tiny_check(m.cx, osh_exec_run(m.cx, m.g, 0, m.g->n_nodes, run, m.w, b, keep, &hooks, true));
+    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->n_nodes, run, keep}, m.w, b, &hooks, true));
     osh_mem_limit(m.cx, OSH_MEM_HOST, 0);
     assert_true(seen.n > before);
     for (int v = 0; v < m.g->n_values; v++) assert_null(b->values[v]);
@@ -352,10 +353,12 @@ static void memory_is_what_was_predicted(void **state)
             }
             for (int i = 0; i < part->n_live_out; i++) keep[part->live_out[i]] = true;
             osh_exec_batch whole = {.n_tokens = b->n_tokens, .n_threads = osh_threads(m.cx)};
-            size_t peak = osh_exec_peak(m.g, part->first, part->n_nodes, run, in, NULL, keep, NULL, &whole, &left);
+            size_t peak = osh_exec_peak(&(osh_exec_span){m.g, part->first, part->n_nodes, run, keep},
+                                        &(osh_exec_brought){.in = in}, &whole, &left);
             size_t before = osh_mem_used(m.cx, OSH_MEM_HOST) - brought;
             osh_mem_limit(m.cx, OSH_MEM_HOST, before + peak);
-            tiny_check(m.cx, osh_exec_run(m.cx, m.g, part->first, part->n_nodes, NULL, m.w, b, keep, NULL, true));
+            tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, part->first, part->n_nodes, NULL, keep}, m.w, b,
+                                          NULL, true));
             size_t now = osh_mem_used(m.cx, OSH_MEM_HOST) - before;
             osh_mem_limit(m.cx, OSH_MEM_HOST, 0);
             assert_true(now <= left && left <= now + 16384); // the arrays of a run, and of a batch
@@ -421,7 +424,7 @@ static void check_by_sample(const char *name, int n_threads, bool original, bool
     for (int v = 0; v < m.g->n_values; v++) n_seen += seen[v];
     tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes));
     tiny_check(m.cx, osh_batch_new(m.cx, &all, m.g, m.t.ids, m.t.offsets, n));
-    tiny_check(m.cx, osh_exec_run(m.cx, m.g, 0, m.g->n_nodes, NULL, m.w, all, NULL, NULL, true));
+    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->n_nodes, NULL, NULL}, m.w, all, NULL, true));
 
     witness w = {.all = all, .seen = seen};
     osh_lanes *lanes = NULL;
@@ -431,9 +434,10 @@ static void check_by_sample(const char *name, int n_threads, bool original, bool
     osh_exec_hooks hooks = {.value = on_seen, .user = &w, .lanes = lanes, .seen = seen};
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, n));
     osh_exec_batch e = batch_of(b, n_threads, seen);
-    size_t peak = osh_exec_peak(m.g, 0, m.g->n_nodes, run, none, NULL, keep, NULL, &e, NULL);
+    size_t peak = osh_exec_peak(&(osh_exec_span){m.g, 0, m.g->n_nodes, run, keep}, &(osh_exec_brought){.in = none},
+                                &e, NULL);
     osh_mem_limit(m.cx, OSH_MEM_HOST, osh_mem_used(m.cx, OSH_MEM_HOST) + peak);
-    tiny_check(m.cx, osh_exec_run(m.cx, m.g, 0, m.g->n_nodes, NULL, m.w, b, keep, &hooks, true));
+    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->n_nodes, NULL, keep}, m.w, b, &hooks, true));
     osh_mem_limit(m.cx, OSH_MEM_HOST, 0);
     assert_int_equal(w.n, n_seen);
     assert_same(&m, all, b);
@@ -479,7 +483,7 @@ static void nonfinite_is_named(void **state)
     row[(int64_t)id * 32 + 5] = 0x7f80;
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets + 1, 2));
     b->first_sample = 10;
-    assert_int_equal(osh_exec_run(m.cx, m.g, 0, m.g->n_nodes, NULL, m.w, b, NULL, NULL, true),
+    assert_int_equal(osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->n_nodes, NULL, NULL}, m.w, b, NULL, true),
                      OSH_E_NUMERIC);
     assert_non_null(strstr(osh_error_text(m.cx), "model.embed_tokens"));
     assert_non_null(strstr(osh_error_text(m.cx), "sample 11"));
@@ -527,25 +531,25 @@ static void only_named_rows_are_read(void **state)
     tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, 1));
     assert_null(m.w->w[m.g->nodes[0].w[0]]);
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, ids, offsets, 2));
-    tiny_check(m.cx, osh_exec_run(m.cx, m.g, 0, 1, NULL, m.w, b, NULL, NULL, true));
+    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, 1, NULL, NULL}, m.w, b, NULL, true));
     osh_tensor *table = NULL;
     tiny_check(m.cx, osh_checkpoint_load(m.cx, &table, m.ck, w->name, w->ndim, w->shape));
     m.w->w[m.g->nodes[0].w[0]] = table;
     tiny_check(m.cx, osh_batch_new(m.cx, &from_table, m.g, ids, offsets, 2));
-    tiny_check(m.cx, osh_exec_run(m.cx, m.g, 0, 1, NULL, m.w, from_table, NULL, NULL, true));
+    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, 1, NULL, NULL}, m.w, from_table, NULL, true));
     assert_memory_equal(b->values[h]->data, from_table->values[h]->data, osh_tensor_bytes(b->values[h]));
     osh_weights_release(m.cx, m.w, m.g, 0, 1);
     osh_batch_free(m.cx, b), osh_batch_free(m.cx, from_table);
 
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, (int32_t[]){9, 5}, (int64_t[]){0, 2}, 1));
-    assert_int_equal(osh_exec_run(m.cx, m.g, 0, 1, NULL, m.w, b, NULL, NULL, true), OSH_E_NUMERIC);
+    assert_int_equal(osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, 1, NULL, NULL}, m.w, b, NULL, true), OSH_E_NUMERIC);
     char want[64];
     snprintf(want, sizeof want, "embed_tokens.weight: element %d is not finite", (int)(5 * w->shape[1] + 1));
     assert_non_null(strstr(osh_error_text(m.cx), want));
     osh_error_clear(m.cx);
     osh_batch_free(m.cx, b);
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, (int32_t[]){9, (int32_t)w->shape[0]}, (int64_t[]){0, 2}, 1));
-    assert_int_equal(osh_exec_run(m.cx, m.g, 0, 1, NULL, m.w, b, NULL, NULL, true), OSH_E_FORMAT);
+    assert_int_equal(osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, 1, NULL, NULL}, m.w, b, NULL, true), OSH_E_FORMAT);
     osh_error_clear(m.cx);
     osh_batch_free(m.cx, b);
     tiny_model_close(&m);
@@ -588,7 +592,7 @@ static void only_routed_rows_run(void **state)
     all = whole(&m, 0, m.t.n_samples);
     osh_exec_hooks hooks = {.linear_input = count_rows, .user = rows, .routed = routed};
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, m.t.n_samples));
-    tiny_check(m.cx, osh_exec_run(m.cx, m.g, 0, n, NULL, m.w, b, keep, &hooks, true));
+    tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, n, NULL, keep}, m.w, b, &hooks, true));
     for (int i = 0; i < n; i++) {
         if (strcmp(m.g->nodes[i].op->name, "linear") == 0 && routed[i]) ran += rows[i];
         if (strcmp(m.g->nodes[i].op->name, "moe_router") == 0)
@@ -602,7 +606,7 @@ static void only_routed_rows_run(void **state)
     memset(keep, true, (size_t)m.g->n_values);
     for (int i = 0; i < n; i++) {
         osh_exec_hooks one = {.routed = routed + i};
-        tiny_check(m.cx, osh_exec_run(m.cx, m.g, i, 1, NULL, m.w, pieces, keep, &one, true));
+        tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, i, 1, NULL, keep}, m.w, pieces, &one, true));
     }
     assert_memory_equal(pieces->values[logits]->data, b->values[logits]->data, osh_tensor_bytes(b->values[logits]));
     osh_batch_free(m.cx, b), osh_batch_free(m.cx, all), osh_batch_free(m.cx, pieces);
@@ -616,10 +620,10 @@ static void missing_pieces_are_named(void **state)
     osh_batch *b = NULL;
     tiny_model_open(&m, "llama_default", OSH_BF16, 1);
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, 1));
-    assert_int_equal(osh_exec_run(m.cx, m.g, 0, 1, NULL, m.w, b, NULL, NULL, true), OSH_E_INTERNAL);
+    assert_int_equal(osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, 1, NULL, NULL}, m.w, b, NULL, true), OSH_E_INTERNAL);
     assert_non_null(strstr(osh_error_text(m.cx), "model.embed_tokens.weight is not loaded"));
     osh_error_clear(m.cx);
-    assert_int_equal(osh_exec_run(m.cx, m.g, 1, 1, NULL, m.w, b, NULL, NULL, true), OSH_E_INTERNAL);
+    assert_int_equal(osh_exec_run(m.cx, &(osh_exec_span){m.g, 1, 1, NULL, NULL}, m.w, b, NULL, true), OSH_E_INTERNAL);
     assert_non_null(strstr(osh_error_text(m.cx), "value h is not live"));
     osh_batch_free(m.cx, b);
     tiny_model_close(&m);
@@ -637,7 +641,7 @@ static void out_of_memory(void **state)
         osh_mem_fail_after(m.cx, ++n);
         rc = osh_weights_load(m.cx, m.w, m.g, m.ck, 0, 3);
         if (!rc) rc = osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, 1);
-        if (!rc) rc = osh_exec_run(m.cx, m.g, 0, 3, NULL, m.w, b, NULL, NULL, true);
+        if (!rc) rc = osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, 3, NULL, NULL}, m.w, b, NULL, true);
         osh_mem_fail_after(m.cx, -1);
         osh_batch_free(m.cx, b);
         osh_weights_release(m.cx, m.w, m.g, 0, 3);

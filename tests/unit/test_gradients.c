@@ -98,7 +98,7 @@ static double loss(job *j, int sample, nudge *n)
     double sum = 0;
     tiny_check(cx, osh_batch_new(cx, &b, g, j->at.t.ids, j->offsets + sample, 1));
     b->ids = j->at.t.ids + j->offsets[sample];
-    tiny_check(cx, osh_exec_run(cx, g, 0, g->head, NULL, j->at.w, b, NULL, &hooks, true));
+    tiny_check(cx, osh_exec_run(cx, &(osh_exec_span){g, 0, g->head, NULL, NULL}, j->at.w, b, &hooks, true));
     tiny_check(cx, osh_next_tokens(cx, &targets, &j->p.data, sample, 1));
     tiny_check(cx, osh_tensor_new(cx, &nll, OSH_F32, 1, targets->shape));
     osh_op_args a = {.in = {b->values[g->hidden], j->at.w->w[g->nodes[g->head].w[0]], targets}, .out = {nll},

@@ -143,7 +143,7 @@ static float *logits(fixture *f)
     assert_ok(f->cx, osh_weights_new(f->cx, &w, g));
     assert_ok(f->cx, osh_weights_load(f->cx, w, g, f->p.ck, 0, g->n_nodes));
     assert_ok(f->cx, osh_batch_new(f->cx, &b, g, f->t.ids, f->t.offsets, 2));
-    assert_ok(f->cx, osh_exec_run(f->cx, g, 0, g->n_nodes, NULL, w, b, keep, NULL, true));
+    assert_ok(f->cx, osh_exec_run(f->cx, &(osh_exec_span){g, 0, g->n_nodes, NULL, keep}, w, b, NULL, true));
     float *to = malloc(osh_tensor_bytes(b->values[out]));
     memcpy(to, b->values[out]->data, osh_tensor_bytes(b->values[out]));
     osh_batch_free(f->cx, b);

@@ -48,7 +48,7 @@ static void run(layer *l, int first, int n, int v, const float *from, int out, f
         tiny_check(l->at.cx, osh_tensor_new(l->at.cx, &b->values[v], OSH_F32, 2, shape));
         memcpy(b->values[v]->data, from, osh_tensor_bytes(b->values[v]));
     }
-    tiny_check(l->at.cx, osh_exec_run(l->at.cx, g, first, n, NULL, l->at.w, b, keep, NULL, true));
+    tiny_check(l->at.cx, osh_exec_run(l->at.cx, &(osh_exec_span){g, first, n, NULL, keep}, l->at.w, b, NULL, true));
     memcpy(to, b->values[out]->data, osh_tensor_bytes(b->values[out]));
     osh_batch_free(l->at.cx, b);
     free(keep);

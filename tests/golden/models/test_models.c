@@ -27,7 +27,7 @@ static float *forward(osh_ctx *cx, const tiny_case *t, const char *dir, int n_sa
     bool *keep = calloc((size_t)g->n_values, sizeof *keep);
     int logits = g->nodes[g->head].out[0];
     keep[logits] = true;
-    tiny_check(cx, osh_exec_run(cx, g, 0, g->n_nodes, NULL, w, b, keep, NULL, true));
+    tiny_check(cx, osh_exec_run(cx, &(osh_exec_span){g, 0, g->n_nodes, NULL, keep}, w, b, NULL, true));
     for (int v = 0; v < g->n_values; v++) assert_int_equal(b->values[v] != NULL, keep[v]);
     int64_t n = b->n_tokens * g->n_vocab;
     float *out = malloc((size_t)n * sizeof *out);
