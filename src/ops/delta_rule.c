@@ -47,27 +47,12 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-void osh_delta_gates(float *decay, float *beta, float a, float b, float A_log, float dt_bias, osh_dtype dt)
+void osh_delta_gates(float gates[2], float a, float b, const float weights[2], osh_dtype dt)
 {
-    double x = (double)a + dt_bias, soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x)); // softplus as torch has it
-    *decay = (float)osh_math_exp(-osh_math_exp(A_log) * soft);
-    *beta = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)b))), dt);
-}
-
-/* One token of one head: S [Dk, Dv]; q, k [Dk]; v, y [Dv]. */
-static void step_ref(double *S, float *y, const double *q, const double *k, const float *v, const float gates[2],
-                     const osh_delta_rule_attr *at)
-{
-    int64_t Dk = at->k_dim, Dv = at->v_dim;
-    for (int64_t c = 0; c < Dv; c++) {
-        double says = 0, read = 0;
-        for (int64_t i = 0; i < Dk; i++) S[i * Dv + c] *= gates[0], says += k[i] * S[i * Dv + c];
-        for (int64_t i = 0; i < Dk; i++) {
-            S[i * Dv + c] += k[i] * gates[1] * (v[c] - says);
-            read += q[i] * S[i * Dv + c];
-        }
-        y[c] = (float)read;
-    }
+    double x = (double)a + weights[1];
+    double soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x)); // softplus as torch has it
+    gates[0] = (float)osh_math_exp(-osh_math_exp(weights[0]) * soft);
+    gates[1] = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)b))), dt);
 }
 
 static void unit_ref(double *to, const float *x, int64_t n, double by)
@@ -82,6 +67,30 @@ typedef struct whole { // all in f32
     double *S, *q, *k;                      // own: of a head
 } whole;
 
+typedef struct token_ref { // of a head; views
+    double *S;           // [Dk, Dv]
+    const double *q, *k; // [Dk]
+    const float *v, *gates; // [Dv], [2]
+} token_ref;
+
+/* y [Dv]. */
+static void step_ref(const token_ref *t, float *y, const osh_delta_rule_attr *at)
+{
+    double *S = t->S;
+    const double *q = t->q, *k = t->k;
+    const float *v = t->v, *gates = t->gates;
+    int64_t Dk = at->k_dim, Dv = at->v_dim;
+    for (int64_t c = 0; c < Dv; c++) {
+        double says = 0, read = 0;
+        for (int64_t i = 0; i < Dk; i++) S[i * Dv + c] *= gates[0], says += k[i] * S[i * Dv + c];
+        for (int64_t i = 0; i < Dk; i++) {
+            S[i * Dv + c] += k[i] * gates[1] * (v[c] - says);
+            read += q[i] * S[i * Dv + c];
+        }
+        y[c] = (float)read;
+    }
+}
+
 /* Head h of the sample at rows [row, row + n). */
 static void head_ref(const whole *w, const osh_delta_rule_attr *at, int64_t row, int64_t n, int64_t h, osh_dtype dt)
 {
@@ -90,11 +99,12 @@ static void head_ref(const whole *w, const osh_delta_rule_attr *at, int64_t row,
     for (int64_t t = row; t < row + n; t++) {
         const float *x = w->x + t * width, *q = x + h / (at->v_heads / at->k_heads) * Dk;
         float gates[2];
-        osh_delta_gates(&gates[0], &gates[1], w->a[t * at->v_heads + h], w->b[t * at->v_heads + h], w->A_log[h],
-                        w->dt_bias[h], dt);
+        osh_delta_gates(gates, w->a[t * at->v_heads + h], w->b[t * at->v_heads + h],
+                        (float[2]){w->A_log[h], w->dt_bias[h]}, dt);
         unit_ref(w->q, q, Dk, 1 / sqrt((double)Dk));
         unit_ref(w->k, q + keys, Dk, 1);
-        step_ref(w->S, w->y + (t * at->v_heads + h) * Dv, w->q, w->k, x + 2 * keys + h * Dv, gates, at);
+        token_ref token = {w->S, w->q, w->k, x + 2 * keys + h * Dv, gates};
+        step_ref(&token, w->y + (t * at->v_heads + h) * Dv, at);
     }
 }
 
@@ -226,13 +236,13 @@ static void head_back_ref(const osh_grad_args *a, const whole *w, delta_back *m,
             int64_t t = back ? seq->n - 1 - n : n, row = seq->row + t, g = row * at->v_heads + h;
             const float *x = w->x + row * width, *v = x + 2 * keys + h * Dv;
             const float *dy = (const float *)a->dout[0]->data + g * Dv;
-            osh_delta_gates(&gates[0], &gates[1], w->a[g], w->b[g], weights[0], weights[1], OSH_F32);
+            osh_delta_gates(gates, w->a[g], w->b[g], weights, OSH_F32);
             unit_ref(m->q, x + key, Dk, 1 / sqrt((double)Dk));
             unit_ref(m->k, x + keys + key, Dk, 1);
             double *S = m->S + t * each;
             if (!back) {
                 memcpy(S + each, S, (size_t)each * sizeof *S);
-                step_ref(S + each, w->y, m->q, m->k, v, gates, at);
+                step_ref(&(token_ref){S + each, m->q, m->k, v, gates}, w->y, at);
                 continue;
             }
             step_back_ref(m, S, dy, v, at);

@@ -20,7 +20,7 @@ osh_status osh_delta_rule_grad_cpu(osh_ctx *cx, const osh_grad_args *a); // cpu/
 size_t osh_delta_rule_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width, int64_t n_tokens,
                                    int n_threads);
 /* By what a head's matrix fades, and how much of a correction it takes. */
-void osh_delta_gates(float *decay, float *beta, float a, float b, float A_log, float dt_bias, osh_dtype dt);
+void osh_delta_gates(float gates[2], float a, float b, const float weights[2], osh_dtype dt);
 /* Where these got d: what a, b, A_log, dt_bias get. w: A_log, dt_bias. */
 void osh_delta_gates_back(double to[4], const float gates[2], const double d[2], float a, float b, const float w[2]);
 /* x [n] was divided by its length and multiplied by `by`, which got d: what x gets is added to dx, NULL: not wanted. */

@@ -38,8 +38,10 @@ OSH_AVX2 static void fade_avx2(float *S, float *says, const float *k, float deca
 }
 
 /* S += k v, y = q S. */
-OSH_VEC_FN void correct_body(float *S, float *y, const float *q, const float *k, const float *v, int64_t Dk, int64_t Dv)
+OSH_VEC_FN void correct_body(const osh_delta_room *m, int64_t Dk, int64_t Dv)
 {
+    float *S = m->S, *y = m->y;
+    const float *q = m->q, *k = m->k, *v = m->v;
     for (int64_t i = 0; i < Dk; i++)
         for (int64_t c = 0; c < Dv; c += OSH_LANES) {
             osh_v8f s, sum, more;
@@ -52,11 +54,7 @@ OSH_VEC_FN void correct_body(float *S, float *y, const float *q, const float *k,
             v8_store(y + c, &sum);
         }
 }
-OSH_AVX2 static void correct_avx2(float *S, float *y, const float *q, const float *k, const float *v, int64_t Dk,
-                                  int64_t Dv)
-{
-    correct_body(S, y, q, k, v, Dk, Dv);
-}
+OSH_AVX2 static void correct_avx2(const osh_delta_room *m, int64_t Dk, int64_t Dv) { correct_body(m, Dk, Dv); }
 
 static void unit(float *x, int64_t n, float by)
 {
@@ -75,8 +73,8 @@ void osh_delta_step(const osh_delta_room *m, const osh_delta_rule_attr *at, cons
     if (avx2) fade_avx2(m->S, m->says, m->k, gates[0], Dk, Dv);
     else fade_body(m->S, m->says, m->k, gates[0], Dk, Dv);
     for (int64_t c = 0; c < Dv; c++) m->v[c] = (m->v[c] - m->says[c]) * gates[1];
-    if (avx2) correct_avx2(m->S, m->y, m->q, m->k, m->v, Dk, Dv);
-    else correct_body(m->S, m->y, m->q, m->k, m->v, Dk, Dv);
+    if (avx2) correct_avx2(m, Dk, Dv);
+    else correct_body(m, Dk, Dv);
 }
 
 osh_delta_token osh_delta_load(const osh_tensor *const *in, const osh_delta_rule_attr *at, const osh_delta_room *m,
@@ -88,7 +86,7 @@ osh_delta_token osh_delta_load(const osh_tensor *const *in, const osh_delta_rule
     osh_delta_token to = {.a = osh_tensor_at(in[1], g), .b = osh_tensor_at(in[2], g)};
 
     for (int k = 0; k < 2; k++) osh_load_weight(&to.weights[k], in[3 + k], h, 1, x->dtype);
-    osh_delta_gates(&to.gates[0], &to.gates[1], to.a, to.b, to.weights[0], to.weights[1], dt);
+    osh_delta_gates(to.gates, to.a, to.b, to.weights, dt);
     osh_to_f32(m->q, osh_elem(x, q), x->dtype, Dk);
     osh_to_f32(m->k, osh_elem(x, q + keys), x->dtype, Dk);
     osh_to_f32(m->v, osh_elem(x, row + 2 * keys + h * at->v_dim), x->dtype, at->v_dim);
