@@ -17,14 +17,21 @@ int64_t osh_stats_bytes(const osh_plan *p, int subgraph)
     return bytes;
 }
 
-int64_t osh_stats_hessian_bytes(int64_t I)
+osh_tensor osh_sum_shape(osh_sum sum, int64_t I)
 {
-    return (int64_t)(osh_mem_gross((size_t)(I * I) * sizeof(float)) + osh_mem_gross(sizeof(osh_tensor)));
+    bool square = sum != OSH_SUM_SQUARES;
+    return osh_tensor_view(square ? OSH_F32 : OSH_F64, square ? 2 : 1, (int64_t[]){I, I}, NULL);
+}
+
+int64_t osh_sum_bytes(osh_sum sum, int64_t I)
+{
+    osh_tensor t = osh_sum_shape(sum, I);
+    return (int64_t)(osh_mem_gross(osh_tensor_bytes(&t)) + osh_mem_gross(sizeof t));
 }
 
 int64_t osh_stats_device_bytes(const osh_plan *p, int value, bool hessian, bool range)
 {
-    size_t I = (size_t)p->graph->values[value].width;
-    return (int64_t)((hessian ? osh_arena_gross(I * I * sizeof(float)) : 0) +
+    osh_tensor h = osh_sum_shape(OSH_SUM_HESSIAN, p->graph->values[value].width);
+    return (int64_t)((hessian ? osh_arena_gross(osh_tensor_bytes(&h)) : 0) +
                      (range ? osh_arena_gross((size_t)p->data.n * 2 * sizeof(float)) : 0));
 }

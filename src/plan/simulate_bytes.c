@@ -79,13 +79,12 @@ size_t osh_sim_accum_scratch(const osh_sim *s, const char *name, int64_t I)
 
 int64_t osh_sim_hessian_bytes(const osh_sim *s, const osh_linear *l)
 {
-    return s->card ? osh_layout_bytes(s->card, OSH_LAYOUT_HESSIAN, l->input) : osh_stats_hessian_bytes(l->I);
+    return s->card ? osh_layout_bytes(s->card, OSH_LAYOUT_HESSIAN, l->input) : osh_sum_bytes(OSH_SUM_HESSIAN, l->I);
 }
 
 int64_t osh_sim_squares_bytes(const osh_linear *l)
 {
-    return (int64_t)(osh_mem_gross((size_t)l->I * sizeof(double)) + osh_mem_gross(sizeof(osh_tensor)) +
-                     osh_mem_gross((size_t)l->I * sizeof(float)));
+    return osh_sum_bytes(OSH_SUM_SQUARES, l->I) + (int64_t)osh_mem_gross((size_t)l->I * sizeof(float));
 }
 
 size_t osh_sim_range_scratch(const osh_sim *s, const osh_linear *l)

@@ -31,7 +31,7 @@ static int64_t prune_bytes(const osh_plan *p, osh_linear_job *jobs, int n, const
         jobs[k].done = done;
         if (jobs[k].keep_w) *kept += (int64_t)osh_mem_gross(osh_tensor_bytes(jobs[k].w));
     }
-    return work + (copy ? osh_stats_hessian_bytes(lead->I) : 0);
+    return work + (copy ? osh_sum_bytes(OSH_SUM_HESSIAN, lead->I) : 0);
 }
 
 /* device: of its arena; NULL: everything is host memory. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ops/cuda/cuda.h"
+#include "plan/bytes.h"
 #include "plan/layout.h"
 #include "plan/looks.h"
 #include "plan/lookup.h"
@@ -67,14 +68,17 @@ static void aim(const osh_stats *s, osh_layout_kind kind, int value)
     osh_places_aim(s->plan, visit, OSH_WAY_FIRST, kind, value);
 }
 
-static osh_status new_square(osh_ctx *cx, osh_stats *s, osh_layout_kind kind, int value, int64_t I)
+static osh_status new_sum(osh_ctx *cx, osh_stats *s, osh_sum sum, int value, int64_t I)
 {
     osh_status rc = OSH_OK;
-    osh_tensor **h = kind == OSH_LAYOUT_SHIFT ? &sums_of(s, value)->shift : &sums_of(s, value)->hessian;
-    if (*h) goto done;
-    aim(s, kind, value);
-    OSH_TRY(osh_tensor_new_on(cx, h, s->plan->device, OSH_LIFE_LONG, OSH_F32, 2, (int64_t[]){I, I}));
-    OSH_TRY(osh_tensor_zero(cx, *h));
+    sums *of = sums_of(s, value);
+    osh_tensor **t = sum == OSH_SUM_SQUARES ? &of->squares : sum == OSH_SUM_SHIFT ? &of->shift : &of->hessian;
+    osh_tensor shape = osh_sum_shape(sum, I);
+    osh_device *d = sum == OSH_SUM_SQUARES ? NULL : s->plan->device; // those are made on the host
+    if (*t) goto done;
+    if (d) aim(s, sum == OSH_SUM_SHIFT ? OSH_LAYOUT_SHIFT : OSH_LAYOUT_HESSIAN, value);
+    OSH_TRY(osh_tensor_new_on(cx, t, d, OSH_LIFE_LONG, shape.dtype, shape.ndim, shape.shape));
+    OSH_TRY(osh_tensor_zero(cx, *t));
 done:
     return rc;
 }
@@ -127,13 +131,10 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_plan *p, int fi
         if (s->cached) OSH_TRY(osh_cached_want(cx, s->cached, i));
         if (l->wants & OSH_STAT_RANGE) OSH_TRY(new_minmax(cx, s, l->input));
         sums *of = sums_of(s, l->input);
-        if ((l->wants & OSH_STAT_SQUARES) && !of->squares) {
-            OSH_TRY(osh_tensor_new(cx, &of->squares, OSH_F64, 1, &l->I));
-            OSH_TRY(osh_tensor_zero(cx, of->squares));
-        }
+        if (l->wants & OSH_STAT_SQUARES) OSH_TRY(new_sum(cx, s, OSH_SUM_SQUARES, l->input, l->I));
         of->peaked |= (l->wants & OSH_STAT_PEAKS) != 0;
-        if (l->wants & OSH_STAT_HESSIAN) OSH_TRY(new_square(cx, s, OSH_LAYOUT_HESSIAN, l->input, l->I));
-        if (l->shift) OSH_TRY(new_square(cx, s, OSH_LAYOUT_SHIFT, l->input, l->I));
+        if (l->wants & OSH_STAT_HESSIAN) OSH_TRY(new_sum(cx, s, OSH_SUM_HESSIAN, l->input, l->I));
+        if (l->shift) OSH_TRY(new_sum(cx, s, OSH_SUM_SHIFT, l->input, l->I));
     }
     OSH_NEW(cx, s->kept, p->graph->n_values);
     OSH_NEW(cx, s->again, p->graph->n_values);
