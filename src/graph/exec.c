@@ -405,11 +405,20 @@ done:
     return rc;
 }
 
-/* The value is for others than the nodes up to end. */
-static bool is_outer(const job *j, int v, int end)
+bool osh_exec_reads(const osh_exec_span *s, int value, int from, int end)
 {
-    const osh_value *x = &j->g->values[v];
-    return *last_of(j, v) >= end || !j->keep || j->keep[v] || x->original >= 0 || x->quantized >= 0;
+    const osh_graph *g = s->g;
+    for (int i = from; i < end && i <= g->values[value].last_use; i++)
+        for (int k = 0; (!s->run || s->run[i - s->first]) && k < g->nodes[i].op->n_in; k++)
+            if (g->nodes[i].in[k] == value) return true;
+    return false;
+}
+
+bool osh_exec_is_outer(const osh_exec_span *s, int value, int end)
+{
+    const osh_value *x = &s->g->values[value];
+    if (!s->keep || s->keep[value] || x->original >= 0 || x->quantized >= 0) return true;
+    return osh_exec_reads(s, value, end, s->first + s->n);
 }
 
 /* Nodes [l->first, l->end), whose last one may be seen. */
@@ -417,13 +426,14 @@ static osh_status run_lanes(osh_ctx *cx, job *j, lanes *l)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = j->g;
+    osh_exec_span span = {g, j->first, j->n, l->run, j->keep, j->of};
     int last = l->first;
     for (int i = l->first; i < l->end; i++)
         if (runs(l, i)) last = i;
     for (int i = l->first; i < l->end; i++)
         for (int k = 0; runs(l, i) && k < g->nodes[i].op->n_out; k++) {
             int v = g->nodes[i].out[k];
-            if (i < last && !is_outer(j, v, l->end)) continue;
+            if (i < last && !osh_exec_is_outer(&span, v, l->end)) continue;
             int64_t shape[2] = {j->b->n_tokens, g->values[v].width};
             osh_tensor_free(cx, j->b->values[v]), j->b->values[v] = NULL; // of an earlier run that kept it
             l->of->outer[v] = true;

@@ -87,6 +87,11 @@ typedef struct osh_exec_span {
     osh_exec_values of; // no other value is brought, read or made, so none is looked at; {0, 0}: any of the graph's
 } osh_exec_span;
 osh_exec_values osh_exec_values_of(const osh_exec_span *s);
+/* A node of [from, end) that runs reads the value. */
+bool osh_exec_reads(const osh_exec_span *s, int value, int from, int end);
+/* Nodes before `end` that run sample by sample make it, and others read it or it stays: it is made for the whole
+ * batch. */
+bool osh_exec_is_outer(const osh_exec_span *s, int value, int end);
 /* Runs them. Afterwards exactly the values with keep[v] that exist are live. A non-finite output fails naming module
  * and sample when check is set; on a device behind the last node. */
 osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *w, osh_batch *b,

@@ -71,35 +71,26 @@ static void disappear(tally *t, int v)
     else t->live -= osh_mem_gross(is_lent(t, v) ? 0 : value_bytes(t, v)) + osh_mem_gross(sizeof(osh_tensor));
 }
 
-static bool is_read(const tally *t, int v, int from, int end, const bool *run, int first)
-{
-    for (int c = from; c < end && c <= t->g->values[v].last_use; c++)
-        for (int m = 0; run[c - first] && m < t->g->nodes[c].op->n_in; m++)
-            if (t->g->nodes[c].in[m] == v) return true;
-    return false;
-}
-
-/* An original waits for the node that makes what it is beside. */
-static bool waits(const tally *t, int v, int node, int end, const bool *run, int first)
-{
-    int beside = t->g->values[v].quantized, i = beside < 0 ? -1 : t->g->values[beside].producer;
-    return i > node && i < end && run[i - first];
-}
-
 typedef struct range { // of nodes, as osh_exec_run has them
-    int first, end;
-    const bool *run, *keep;
+    osh_exec_span s; // its values are named
+    int end;
     const size_t *hook;
-    osh_exec_values of;
     int lane_first, lane_last, lane_end; // nodes that run by sample, the last of them, and their end; none: all 0
 } range;
+
+/* An original waits for the node that makes what it is beside. */
+static bool waits(const range *r, int v, int node)
+{
+    int beside = r->s.g->values[v].quantized, i = beside < 0 ? -1 : r->s.g->values[beside].producer;
+    return i > node && i < r->end && r->s.run[i - r->s.first];
+}
 
 /* Values that were brought, in the order of osh_exec_run; those that no node of the run reads go at once. */
 static void count_brought(tally *t, const range *r, const bool *in)
 {
-    for (int v = osh_next_set(in, r->of.v0, r->of.v1); v < r->of.v1; v = osh_next_set(in, v + 1, r->of.v1)) {
+    for (int v = osh_next_set(in, r->s.of.v0, r->s.of.v1); v < r->s.of.v1; v = osh_next_set(in, v + 1, r->s.of.v1)) {
         touch(t, r->hook ? r->hook[v] : 0);
-        if (!r->keep[v] && !is_read(t, v, r->first, r->end, r->run, r->first)) disappear(t, v);
+        if (!r->s.keep[v] && !osh_exec_reads(&r->s, v, r->s.first, r->end)) disappear(t, v);
     }
 }
 
@@ -109,18 +100,17 @@ static void count_waited(tally *t, const range *r, int i)
     const osh_node *node = &t->g->nodes[i];
     for (int k = 0; k < node->op->n_out; k++) {
         int v = t->g->values[node->out[k]].original, producer = v < 0 ? -1 : t->g->values[v].producer;
-        bool made = producer >= r->first && r->run[producer - r->first];
-        if (made && !r->keep[v] && !is_read(t, v, i + 1, r->end, r->run, r->first)) disappear(t, v);
+        bool made = producer >= r->s.first && r->s.run[producer - r->s.first];
+        if (made && !r->s.keep[v] && !osh_exec_reads(&r->s, v, i + 1, r->end)) disappear(t, v);
     }
 }
 
 /* Of a sample alone: made by nodes that run by sample, for each other. */
-static bool is_inner(const tally *t, const range *r, int v)
+static bool is_inner(const range *r, int v)
 {
-    const osh_value *x = &t->g->values[v];
-    if (x->producer < r->lane_first || x->producer >= r->lane_last || !r->run[x->producer - r->first]) return false;
-    return !r->keep[v] && x->original < 0 && x->quantized < 0 &&
-           !is_read(t, v, r->lane_end, r->end, r->run, r->first);
+    int i = r->s.g->values[v].producer;
+    return i >= r->lane_first && i < r->lane_last && r->s.run[i - r->s.first] &&
+           !osh_exec_is_outer(&r->s, v, r->lane_end);
 }
 
 /* Side 0: what the node reads, side 1: what it makes. */
@@ -142,9 +132,9 @@ static void count_over(tally *t, const range *r, int i)
     for (int side = 0; side < 2; side++)
         for (int k = 0; k < n_values(node, side); k++) {
             int v = value_of(node, side, k);
-            bool stays = r->keep[v] || is_inner(t, r, v) || is_again(node, side, k); // gone already
+            bool stays = r->s.keep[v] || is_inner(r, v) || is_again(node, side, k); // gone already
             if (side) touch(t, r->hook ? r->hook[v] : 0);
-            stays = stays || is_read(t, v, i + 1, r->end, r->run, r->first) || waits(t, v, i, r->end, r->run, r->first);
+            stays = stays || osh_exec_reads(&r->s, v, i + 1, r->end) || waits(r, v, i);
             if (!stays) disappear(t, v);
         }
     count_waited(t, r, i);
@@ -163,13 +153,13 @@ static size_t count_in_lanes(tally *lanes, const range *r, int i)
 {
     const osh_node *node = &lanes->g->nodes[i];
     for (int k = 0; k < node->op->n_out; k++)
-        if (is_inner(lanes, r, node->out[k])) appear(lanes, node->out[k]), lanes->n_values++;
+        if (is_inner(r, node->out[k])) appear(lanes, node->out[k]), lanes->n_values++;
     size_t now = lanes->live + (size_t)lanes->n_values * (size_t)lanes->batch->n_threads * osh_mem_gross(PAGE);
     for (int side = 0; side < 2; side++)
         for (int k = 0; k < n_values(node, side); k++) {
             int v = value_of(node, side, k);
-            if (!is_inner(lanes, r, v) || is_again(node, side, k)) continue;
-            if (is_read(lanes, v, i + 1, r->lane_end, r->run, r->first)) continue;
+            if (!is_inner(r, v) || is_again(node, side, k)) continue;
+            if (osh_exec_reads(&r->s, v, i + 1, r->lane_end)) continue;
             disappear(lanes, v), lanes->n_values--;
         }
     return now;
@@ -183,31 +173,31 @@ static void count_lanes(tally *t, const range *r)
     tally one = {.g = g, .n_tokens = b->longest, .n_threads = 1}, lanes = {.g = g, .n_tokens = b->at_once, .batch = b};
     size_t views = 0, most = 0;
     for (int i = r->lane_first; i < r->lane_end; i++)
-        for (int k = 0; r->run[i - r->first] && k < g->nodes[i].op->n_out; k++) {
+        for (int k = 0; r->s.run[i - r->s.first] && k < g->nodes[i].op->n_out; k++) {
             views += osh_mem_gross(sizeof(osh_tensor));
-            if (!is_inner(t, r, g->nodes[i].out[k])) appear(t, g->nodes[i].out[k]);
+            if (!is_inner(r, g->nodes[i].out[k])) appear(t, g->nodes[i].out[k]);
         }
     for (int i = r->lane_first; i < r->lane_end; i++) {
-        if (!r->run[i - r->first]) continue;
+        if (!r->s.run[i - r->s.first]) continue;
         views += (size_t)g->nodes[i].op->n_in * osh_mem_gross(sizeof(osh_tensor));
         size_t now = count_in_lanes(&lanes, r, i) + (size_t)b->n_threads * scratch_bytes(&one, &g->nodes[i]);
         if (now > most) most = now;
     }
     touch(t, most + (size_t)b->n_threads * views);
     for (int i = r->lane_first; i < r->lane_end; i++)
-        if (r->run[i - r->first]) count_over(t, r, i);
+        if (r->s.run[i - r->s.first]) count_over(t, r, i);
 }
 
 static void count_nodes(tally *t, range r)
 {
-    osh_exec_cut cut = {t->g, r.first, r.end, r.run, NULL, NULL};
+    osh_exec_cut cut = {t->g, r.s.first, r.end, r.s.run, NULL, NULL};
     bool by_sample = t->batch && t->batch->at_once;
     if (by_sample) cut.seen = t->batch->seen, cut.routed = t->batch->routed;
-    for (int i = r.first, end; i < r.end; i = end) {
+    for (int i = r.s.first, end; i < r.end; i = end) {
         int n = 0, last = i;
         end = by_sample ? osh_exec_together(&cut, i) : i + 1;
         for (int k = i; k < end; k++)
-            if (r.run[k - r.first]) n++, last = k;
+            if (r.s.run[k - r.s.first]) n++, last = k;
         r.lane_first = n > 1 ? i : 0, r.lane_last = n > 1 ? last : 0, r.lane_end = n > 1 ? end : 0;
         if (n > 1) count_lanes(t, &r);
         else if (n) count_node(t, &r, last);
@@ -216,8 +206,9 @@ static void count_nodes(tally *t, range r)
 
 static range range_of(const osh_exec_span *s, const osh_exec_brought *in)
 {
-    return (range){.first = s->first, .end = s->first + s->n, .run = s->run, .keep = s->keep, .hook = in->hook,
-                   .of = osh_exec_values_of(s)};
+    range r = {.s = *s, .end = s->first + s->n, .hook = in->hook};
+    r.s.of = osh_exec_values_of(s);
+    return r;
 }
 
 size_t osh_exec_peak(const osh_exec_span *s, const osh_exec_brought *in, const osh_exec_batch *b, size_t *left)
@@ -225,9 +216,9 @@ size_t osh_exec_peak(const osh_exec_span *s, const osh_exec_brought *in, const o
     tally t = {.g = s->g, .n_tokens = b->n_tokens, .n_threads = b->n_threads, .lent = in->lent, .batch = b};
     range r = range_of(s, in);
     size_t arrays = osh_mem_gross((size_t)s->g->n_values * sizeof(void *)) +
-                    osh_mem_gross((size_t)(r.of.v1 - r.of.v0) * sizeof(int)) + 4 * osh_mem_gross(0) +
+                    osh_mem_gross((size_t)(r.s.of.v1 - r.s.of.v0) * sizeof(int)) + 4 * osh_mem_gross(0) +
                     osh_mem_gross((size_t)b->n_tokens * sizeof(int64_t)); // offsets: no more samples than tokens
-    for (int v = osh_next_set(in->in, r.of.v0, r.of.v1); v < r.of.v1; v = osh_next_set(in->in, v + 1, r.of.v1))
+    for (int v = osh_next_set(in->in, r.s.of.v0, r.s.of.v1); v < r.s.of.v1; v = osh_next_set(in->in, v + 1, r.s.of.v1))
         appear(&t, v);
     count_brought(&t, &r, in->in);
     count_nodes(&t, r);
@@ -246,7 +237,7 @@ osh_status osh_exec_peak_on_device(osh_ctx *cx, size_t *peak, size_t *left, cons
     bool *brought = NULL; // own: [values]
     range r = range_of(s, in);
     size_t found = 0;
-    r.of = (osh_exec_values){0, g->n_values}; // the ids are one
+    r.s.of = (osh_exec_values){0, g->n_values}; // the ids are one
     OSH_NEW(cx, t.at, g->n_values);
     OSH_NEW(cx, brought, g->n_values);
     OSH_TRY(osh_arena_new(cx, &t.arena, (size_t)1 << WITHOUT_END));
