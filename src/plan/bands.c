@@ -104,8 +104,12 @@ static int64_t room_bytes(const osh_band_room *r, int n_workers)
     return (int64_t)(n_workers * n + osh_mem_gross((size_t)n_workers * osh_band_room_blocks(r) + OSH_BLOCK_BYTES));
 }
 
-/* What a band of a Linear takes beside the rooms, and what the Linear keeps until it is written. */
-static int64_t linear_bytes(const osh_plan *p, int linear)
+typedef struct band_bytes {
+    int64_t work;  // of a band of a Linear beside the rooms, while it is rounded
+    int64_t stays; // what it and the Linear keep until they are written
+} band_bytes;
+
+static void widen(band_bytes *to, const osh_plan *p, int linear)
 {
     const osh_linear *l = &p->linears[linear];
     const osh_modifier *m = &p->recipe->modifiers[l->modifier];
@@ -114,20 +118,24 @@ static int64_t linear_bytes(const osh_plan *p, int linear)
     osh_tensor part = osh_tensor_view(l->dtype, 2, (int64_t[]){n, l->I}, NULL);
     osh_tensor whole = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
     osh_linear_job job = {.scheme = l->scheme, .w = &part, .room = &part, .sums = &sums};
-    size_t bytes = m->type->needs(m, &job, 1, 1, NULL) + osh_mem_gross(OSH_BAND_ITEM_BYTES);
+    size_t result = osh_job_result_bytes(&job), work = m->type->needs(m, &job, 1, 1, NULL) - result;
+    size_t stays = result + osh_mem_gross(OSH_BAND_ITEM_BYTES);
     job.w = &whole;
-    bytes += osh_job_result_bytes(&job);
+    stays += osh_job_result_bytes(&job);
     for (int k = 1; k < l->n_out; k++) {
         const osh_st_entry *t = &p->out[l->first_out + k];
-        bytes += osh_mem_gross((size_t)(t->end - t->begin) + 2 * OSH_BLOCK_BYTES);
+        stays += osh_mem_gross((size_t)(t->end - t->begin) + 2 * OSH_BLOCK_BYTES);
     }
-    return (int64_t)bytes;
+    if ((int64_t)work > to->work) to->work = (int64_t)work;
+    if ((int64_t)stays > to->stays) to->stays = (int64_t)stays;
 }
 
+/* As many bands are rounded at a time as there are threads; the others are read, or wait for the disk. */
 int64_t osh_stream_bytes(const osh_plan *p, int n_workers, int n_threads, int64_t *device)
 {
     osh_band_room linears = {0}, copies = {0};
-    int64_t kept = 0, n_bytes = 0;
+    int64_t n_bytes = 0;
+    band_bytes each = {0};
     bool any = false;
     for (int64_t i = 0; i < p->n_out; i++) {
         if (p->out_info[i].source < 0) continue;
@@ -139,14 +147,15 @@ int64_t osh_stream_bytes(const osh_plan *p, int n_workers, int n_threads, int64_
     for (int i = 0; i < p->n_linears; i++) {
         if (!osh_stream_takes(p, i)) continue;
         osh_band_room_linear(&linears, p, i);
-        int64_t bytes = linear_bytes(p, i);
-        any = true, kept = bytes > kept ? bytes : kept;
+        widen(&each, p, i);
+        any = true;
         const osh_st_entry *e = p->ck->tensors[p->linears[i].tensor].e;
         n_bytes += e->end - e->begin;
     }
     n_workers = osh_stream_workers(n_workers, n_bytes);
     if (p->pipeline == OSH_PIPELINE_DATAFREE) n_copying = n_workers;
-    *device = any ? room_bytes(&linears, n_workers) + n_workers * kept : 0;
+    int n_rounding = n_workers < n_threads ? n_workers : n_threads;
+    *device = any ? room_bytes(&linears, n_workers) + n_workers * each.stays + n_rounding * each.work : 0;
     int64_t other = room_bytes(&copies, n_copying) + n_copying * (int64_t)osh_mem_gross(OSH_BAND_ITEM_BYTES);
     int most = n_workers > n_copying ? n_workers : n_copying, n_decoding = most < n_threads ? most : n_threads;
     return (other > *device ? other : *device) + n_decoding * (int64_t)osh_source_scratch(p->source);

@@ -200,7 +200,9 @@ done:
 
 float osh_globals_of(const osh_globals *g, int linear) { return g ? g->global[linear] : 0; }
 
-int64_t osh_globals_bytes(const osh_plan *p, int n_threads)
+int64_t osh_globals_bytes(const osh_plan *p) { return any_global(p) ? 16 * (int64_t)p->n_linears + 1024 : 0; }
+
+int64_t osh_globals_scan_bytes(const osh_plan *p, int n_threads)
 {
     if (!any_global(p)) return 0;
     size_t search = 0; // of a piece
@@ -212,5 +214,5 @@ int64_t osh_globals_bytes(const osh_plan *p, int n_threads)
                      2 * osh_mem_gross((size_t)(n / l->scheme->weights.group_size) * sizeof(float));
         search = one > search ? one : search;
     }
-    return (int64_t)(search + osh_mem_gross((size_t)n_threads * largest_piece(p))) + 16 * (int64_t)p->n_linears + 1024;
+    return (int64_t)(search + osh_mem_gross((size_t)n_threads * largest_piece(p)));
 }

@@ -27,11 +27,19 @@ enum { READERS = 2 }; // the run and the one that reads ahead: a block each wher
 enum { STILL_BYTES = 1 << 20 }; // stacks of threads and what the C library takes where nothing is multiplied
 enum { LISTS_BYTES = 1 << 20 };
 #define DIRECT_SOURCE (1ll << 26) // that much is not copied through the page cache where each byte is wanted once
+/* All are rounded without data, in bands: the largest weights are looked for before the first band begins. */
+static bool streams_all(const osh_plan *p)
+{
+    for (int i = 0; i < p->n_linears; i++)
+        if (!osh_stream_takes(p, i)) return false;
+    return p->pipeline == OSH_PIPELINE_DATAFREE;
+}
+
 /* What the run keeps beside visits: emitter, journal, results, report; lists for each of these. */
 static int64_t small_bytes(const osh_plan *p, int n_threads)
 {
     int64_t n = LISTS_BYTES + (int64_t)osh_edges_bytes() + (int64_t)p->n_linears * 256 + p->n_out * 64;
-    n += osh_globals_bytes(p, n_threads);
+    n += osh_globals_bytes(p) + (streams_all(p) ? 0 : osh_globals_scan_bytes(p, n_threads));
     return n + (p->graph ? (int64_t)p->graph->n_values * 32 + (int64_t)p->graph->n_weights * 32 : 0);
 }
 
@@ -89,6 +97,7 @@ static void stream_peaks(const osh_plan *p, int n_workers, int n_threads, osh_bu
     int64_t device, host = osh_stream_bytes(p, n_workers, n_threads, &device);
     raise_to(&b->device, device), raise_to(&b->host, host);
     raise_to(&b->host, (int64_t)osh_mem_gross(osh_check_blocks(p, n_workers)));
+    if (streams_all(p)) raise_to(&b->host, osh_globals_scan_bytes(p, n_threads));
 }
 
 static bool within(const osh_budget *b, const osh_budget *need)
@@ -491,9 +500,7 @@ static void choose_reader(osh_ctx *cx, osh_plan *p, const osh_budget *b)
 static bool reads_past_cache(const osh_plan *p)
 {
     if (p->opt->host_memory > 0 || p->pipeline != OSH_PIPELINE_DATAFREE) return p->opt->host_memory > 0;
-    for (int i = 0; i < p->n_linears; i++)
-        if (!osh_stream_takes(p, i)) return true;
-    return p->rotated || p->n_folds || osh_source_scratch(p->source);
+    return !streams_all(p) || p->rotated || p->n_folds || osh_source_scratch(p->source);
 }
 
 bool osh_memory_pins(const osh_options *o) { return !o->pin_memory || strcmp(o->pin_memory, "false"); }
