@@ -1,0 +1,50 @@
+# Codes that learn by block in families whose layers have ops of their own: a state that is kept, routers, sinks, heads of two
+# sizes, experts in one tensor. Each layer's output is nearer to the original's than rounded, the same bytes for other threads
+# and batches, the smallest device memory will do, and verify finds nothing.
+set -euo pipefail
+fail() { echo "$*"; exit 1; }
+recipe() { # name, modifier, keys
+    printf 's_stage:\n  s_modifiers:\n    %s:\n      ignore: ["re:.*lm_head"]\n      unit: block\n      batch_size: 2\n      %s\n' "$2" "$3"
+    printf '      config_groups:\n        g: {targets: [Linear], weights: {num_bits: 4, type: int, strategy: group, group_size: 8}}\n'
+}
+recipe au AutoRoundModifier 'iters: 30' >au.yaml
+recipe ada AdaRoundModifier 'num_iterations: 40' >ada.yaml
+. "$OSH_SOURCE_DIR/tests/tools/sums.sh"
+check() { # case, layers
+    case "$SANITIZED $1" in # sanitizers are slow: one that keeps a state, one with experts
+    ' '* | *' mamba2' | *' deepseek_v3') ;;
+    *) return 0 ;;
+    esac
+    "$OSH_TOOLS/tiny_model" "$1" "$1"
+    local job=(--model "$1" --dataset "$1/calibration.jsonl") run=(--progress none --output out) least
+    for r in au ada; do
+        rm -rf out
+        "$ONESHOT" "${job[@]}" "${run[@]}" --recipe $r.yaml --threads 1 --log-level debug >log 2>&1 || fail "$1: $(tail -3 log)"
+        sed -n 's/^.*output \([0-9.e-]*\) in the last step, \([0-9.e-]*\) in the first$/\1 \2/p' log >losses
+        awk -v n="$2" '{ a += $1; b += $2 } END { exit !(NR == n && a < 0.75 * b) }' losses || fail "$1, $r: $(cat losses)"
+        "$ONESHOT" verify out --model "$1" >log || fail "$1, $r: $(cat log)"
+        sums out >want
+        rm -rf out
+        "$ONESHOT" "${job[@]}" "${run[@]}" --recipe $r.yaml --threads 3 --batch-size 3 >/dev/null 2>&1 || fail "$1, $r: threads"
+        sums out | cmp - want || fail "$1, $r: other threads and batches make other bytes"
+    done
+    least=$("$ONESHOT" plan "${job[@]}" --recipe ada.yaml --json 2>/dev/null |
+        sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')
+    rm -rf out
+    "$ONESHOT" "${job[@]}" "${run[@]}" --recipe ada.yaml --mem-opt-level 2 --device-memory "$least" >log 2>&1 ||
+        fail "$1: the smallest device memory: $(cat log)"
+    sums out | cmp - want || fail "$1: a budget makes other bytes"
+    awk -v name="$1" '{ print name, $1, $2 }' losses
+}
+check gpt_oss 2
+check qwen3_next 2
+check qwen3_5 2
+check qwen3_5_moe 2
+check granite_hybrid 3
+check granite_hybrid_moe 3
+check mamba2 2
+check deepseek_v2 2
+check deepseek_v3 2
+check glm4_moe 2
+check gemma4 4
+check llama4_two 2
