@@ -6,7 +6,8 @@
  *   one sample of 96 tokens: loss 3.8164; who guesses has ln 49152 = 10.8026
  *
  * A tensor that no node reads is an error where the template names the module that it belongs to, or in a decoder block
- * the one around that: the template forgets a part of what it describes. Others, as of a vision tower, are listed. */
+ * the one around that: the template forgets a part of what it describes. Others, as of a vision tower or of a layer
+ * that text passes by (Mllama's with cross-attention), are listed. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +33,7 @@ typedef struct checked {
     osh_graph *graph;   // own
     osh_graph_faults faults; // own
     int64_t n_forgotten, n_unread; // unread: forgotten ones among them
-    osh_map *modules;   // own: name -> module
+    osh_map *modules;   // own: name -> 0, of those that a node is of, and those around them
 } checked;
 
 /* ---- tensors ---- */
@@ -55,7 +56,8 @@ static bool is_forgotten(const checked *c, const char *name)
 {
     size_t module = without_last(name, strlen(name)), around = without_last(name, module);
     if (strstr(name, "inv_freq")) return false; // a buffer that older files have
-    return names_module(c, name, module) || (osh_in_decoder_block(name) && names_module(c, name, around));
+    bool of_list = around && strspn(name + around + 1, "0123456789") == module - around - 1; // of a layer itself
+    return names_module(c, name, module) || (!of_list && osh_in_decoder_block(name) && names_module(c, name, around));
 }
 
 static osh_status list_unread(osh_ctx *cx, checked *c, osh_buf *b)
@@ -89,8 +91,11 @@ static osh_status check_tensors(osh_ctx *cx, checked *c, osh_buf *b, const char 
     const osh_checkpoint *ck = osh_source_checkpoint(c->source);
     OSH_TRY(osh_graph_check(cx, &c->graph, &c->faults, ck, models_dir));
     OSH_TRY(osh_map_new(cx, &c->modules, (size_t)c->graph->n_modules));
-    for (int i = 0; i < c->graph->n_modules; i++)
-        OSH_TRY(osh_map_put(cx, c->modules, c->graph->modules[i].name, strlen(c->graph->modules[i].name), i));
+    for (int i = 0; i < c->graph->n_nodes; i++) {
+        const char *name = c->graph->nodes[i].module < 0 ? "" : c->graph->modules[c->graph->nodes[i].module].name;
+        for (size_t n = strlen(name); n && !names_module(c, name, n); n = without_last(name, n))
+            OSH_TRY(osh_map_put(cx, c->modules, name, n, 0));
+    }
     if (c->faults.n) OSH_TRY(osh_buf_append(cx, b, c->faults.text.data, c->faults.text.len));
     OSH_TRY(list_unread(cx, c, b));
     OSH_TRY(osh_buf_line(cx, b, "%lld tensors, %lld layers: %lld wrong, %lld forgotten by the template, %lld aside",

@@ -48,5 +48,9 @@ says '2 wrong, 2 forgotten'
 "$OSH_TOOLS/st_edit" random index
 check 0 random
 says '^aside  vision_tower.norm.weight BF16 \[64\]$'
+"$OSH_TOOLS/tiny_model" mllama seen # a layer that text passes by
+check 0 seen
+says '^aside  language_model.model.layers.1.cross_attn_attn_gate BF16 \[1\]$'
+says ' 0 wrong, 0 forgotten by the template'
 check 2 # no directory
 check 1 nowhere
