@@ -69,6 +69,7 @@ FAMILIES = {
     "gemma4_moe": dict(GEMMA4, model_type="gemma4_text", enable_moe_block=True, top_k_experts=2, **MOE),
     "gemma4": dict(text_config=dict(GEMMA4), vision_config=dict(TOWER, patch_size=8, num_key_value_heads=4, head_dim=16, position_embedding_size=64),
                    audio_config=dict(hidden_size=64, num_hidden_layers=1, num_attention_heads=4, output_proj_dims=64, subsampling_conv_channels=[32, 16])),
+    "gemma4_blind": dict(model_type="gemma4", text_config=dict(GEMMA4), vision_config=None, audio_config=None),
     "llama4": dict(text_config=dict(TINY, num_local_experts=4, intermediate_size_mlp=128, interleave_moe_layer_step=2),
                    vision_config=dict(TOWER, image_size=16, patch_size=8, vision_output_dim=64, projector_input_dim=64, projector_output_dim=64)),
     "llava": dict(text_config=dict(TINY, model_type="llama"), vision_config=dict(TOWER, model_type="clip_vision_model")),
