@@ -347,7 +347,12 @@ static void conclude(osh_linear_job *j, const solve *s, const factor *f)
     if (f->shift && !j->target && !j->fallback) j->fallback = "target 'original' is not finite: solved without";
     j->nmse = s->squares[1] > 0 ? s->squares[0] / s->squares[1] : 0;
     j->objective = 0;
-    for (int64_t o = 0; o < j->w->shape[0]; o++) j->objective += 2 * s->loss[o];
+    double judged = 0; // of the rows of which it is known what rounding to nearest costs
+    for (int64_t o = 0, O = j->w->shape[0]; o < O; o++) {
+        j->objective += 2 * s->loss[o];
+        if (osh_gptq_judges(O, o)) judged += 2 * s->loss[o];
+    }
+    if (j->nearest >= 0 && judged > 0) j->nearest *= j->objective / judged; // the other rows gain as much
     if (j->losses.n) j->objective = j->losses.of[j->losses.n - 1];
 }
 
@@ -384,7 +389,8 @@ done:
     return rc;
 }
 
-/* What rounding to nearest would lose, under the same H. */
+/* What rounding to nearest would lose, under the same H, in the rows that osh_gptq_judges; conclude makes it that of
+ * all. */
 static osh_status judge_nearest(osh_ctx *cx, const gptq *g, const factor *f, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
@@ -394,7 +400,8 @@ static osh_status judge_nearest(osh_ctx *cx, const gptq *g, const factor *f, osh
     a.nearest = true;
     OSH_TRY(osh_gptq_solve(cx, &a));
     j->nearest = 0;
-    for (int64_t o = 0; o < a.O; o++) j->nearest += 2 * s.loss[o];
+    for (int64_t o = 0; o < a.O; o++)
+        if (osh_gptq_judges(a.O, o)) j->nearest += 2 * s.loss[o];
 done:
     solve_deinit(cx, &s);
     return rc;

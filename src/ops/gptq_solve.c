@@ -91,6 +91,7 @@ osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a)
     OSH_NEW(cx, err, 3 * a->I);
     for (int64_t row = 0; row < a->O; row++) {
         float *w = err + 2 * a->I;
+        if (a->nearest && !osh_gptq_judges(a->O, row)) continue;
         load_row(a, row, err + a->I, w);
         solve_row(a, row, err + a->I, err, w);
         if (a->dq) memcpy(a->dq + row * a->I, w, (size_t)a->I * sizeof *w);

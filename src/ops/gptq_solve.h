@@ -23,12 +23,23 @@ typedef struct osh_gptq_solve_args {
     osh_dtype dq_dtype;   // q - zp and its product with the scale are rounded to this dtype before the error is formed
     double *loss;         // [O] out: sum over columns of err^2 / 2
     bool keep_zeros;      // a weight that is 0 has the code of 0, whatever comes to it (not on a device)
-    bool nearest;         // loss alone: of each weight rounded to nearest, no error pushed on (w not on a device)
+    bool nearest;         // loss alone, of rows that osh_gptq_judges: rounded to nearest, no error pushed on (not on a
+                          // device); of the others nothing is written
     /* With w on a device, NULL: not wanted. */
     osh_tensor *w_out;    // [O, I] out there, file order, dtype of w (w itself will do): the dequantized weight
     double *squares;      // [2] out: |w - w_out|^2 and |w|^2
     bool packed;          // codes [O, words] u32 out instead: rows as pack-quantized has them (quant/formats/pack.c)
 } osh_gptq_solve_args;
+/* Rows of a tile, by shape alone. */
+static inline int64_t osh_gptq_tile_rows(int64_t O) { return O < 1024 ? 64 : 128; }
+/* Whether what rounding this row to nearest costs is worked out: of every k-th tile, so that there are 256 rows and
+ * some; it takes as long as the column loop. */
+static inline bool osh_gptq_judges(int64_t O, int64_t row)
+{
+    enum { ENOUGH = 256 };
+    int64_t rows = osh_gptq_tile_rows(O);
+    return O < 2 * ENOUGH || row / rows % (O / ENOUGH) == 0;
+}
 /* Fast: threads over fixed row tiles. Of the weight only a tile a thread is held in f32. */
 osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a);
 osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a); // plain loops

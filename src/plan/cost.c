@@ -7,6 +7,7 @@
  * counted. */
 #include "plan/cost.h"
 #include "graph/picked.h"
+#include "ops/gptq_solve.h"
 #include "ops/scan.h"
 #include "plan/blocks.h"
 #include "plan/folds.h"
@@ -133,13 +134,22 @@ static bool leads(const osh_plan *p, int linear)
 
 static double cube(const osh_linear *l, int64_t O) { return (double)O * (double)l->I * (double)l->I; }
 static double factor_flops(const osh_linear *l) { return (2.0 / 3 + 2 * l->shift) * cube(l, l->I); } // with gptq_shift
+/* Of the column loop what judges rounding to nearest takes: the rows it looks at. */
+static double judge_share(const osh_linear *l)
+{
+    int64_t rows = osh_gptq_tile_rows(l->O), n = 0;
+    for (int64_t o = 0; o < l->O; o += rows)
+        if (osh_gptq_judges(l->O, o)) n += l->O - o < rows ? l->O - o : rows;
+    return (double)n / (double)l->O;
+}
+
 /* The column loop, on the host another one that judges rounding to nearest, and gptq_target. */
 static double solve_flops(const osh_plan *p, const osh_linear *l)
 {
     const osh_modifier *m = &p->recipe->modifiers[l->modifier];
     if (l->wants & OSH_STAT_BLOCK) return osh_block_flops(p, l);
     if (m->type->flops) return m->type->flops(m, l->O, l->I);
-    return (1 + !p->device + 2 * l->shift) * cube(l, l->O);
+    return ((p->device ? 1 : 1 + judge_share(l)) + 2 * l->shift) * cube(l, l->O);
 }
 
 double osh_cost_of_linear(const osh_plan *p, int linear)

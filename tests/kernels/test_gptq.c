@@ -226,7 +226,8 @@ static void check_card(osh_ctx *cx, osh_device *const d[2], const problem *p, co
     solution_close(cx, &first);
 }
 
-/* A weight rounded to nearest costs tr(dW H dW^T), in the reference and in the kernel; no code is written. */
+/* A weight rounded to nearest costs tr(dW H dW^T) of the rows that are judged, in the reference and in the kernel; no
+ * code is written. */
 static void check_nearest(osh_ctx *cx, const problem *p)
 {
     solution s;
@@ -236,7 +237,9 @@ static void check_nearest(osh_ctx *cx, const problem *p)
     s.a.nearest = true;
     for (int k = 0; k < 2; k++) {
         assert_int_equal(k ? osh_gptq_solve(cx, &s.a) : osh_gptq_solve_ref(cx, &s.a), OSH_OK);
-        for (int64_t o = 0; o < p->O; o++) loss[k] += 2 * s.loss[o];
+        for (int64_t o = 0; o < p->O; o++)
+            if (osh_gptq_judges(p->O, o)) loss[k] += 2 * s.loss[o];
+            else assert_true(s.loss[o] == 0); // as it was
     }
     for (int64_t i = 0; i < p->O * p->I; i++) assert_int_equal(s.codes[i], 77);
     float most = (float)((1 << (p->bits - 1)) - 1);
@@ -248,11 +251,26 @@ static void check_nearest(osh_ctx *cx, const problem *p)
             if (p->fp8) q = osh_grid_nearest(&grid, fminf(fmaxf(q, grid.lo), grid.hi));
             else q = nearbyintf(fminf(fmaxf(q + zero, -most - 1), most));
             s.w[o * p->I + i] = osh_round_to(osh_round_to(q - zero, p->dq) * scale, p->dq);
+            if (!osh_gptq_judges(p->O, o)) s.w[o * p->I + i] = s.from[o * p->I + i]; // costs nothing
         }
     double want = objective(&s);
     printf("nearest %ld x %ld: %g, reference %g, tr(dW H dW^T) %g\n", (long)p->O, (long)p->I, loss[1], loss[0], want);
     assert_true(fabs(loss[0] - want) <= 1e-3 * want + 1e-12 && fabs(loss[1] - want) <= 1e-3 * want + 1e-12);
     solution_close(cx, &s);
+}
+
+/* All rows up to 511; beyond that 256 to 384, in whole tiles. */
+static void test_judged(void **state)
+{
+    (void)state;
+    for (int64_t O = 1; O < 20000; O += O < 2000 ? 1 : 997) {
+        int64_t n = 0, rows = osh_gptq_tile_rows(O);
+        for (int64_t o = 0; o < O; o++) {
+            n += osh_gptq_judges(O, o);
+            assert_int_equal(osh_gptq_judges(O, o), osh_gptq_judges(O, o / rows * rows));
+        }
+        assert_true(O < 512 ? n == O : n >= 256 && n <= 384);
+    }
 }
 
 static void test_nearest(void **state)
@@ -485,7 +503,8 @@ int main(void)
     int unable = pin_isa();
     if (unable) return unable;
     printf("seed %d\n", SEED);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_solve), cmocka_unit_test(test_nearest),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_solve), cmocka_unit_test(test_judged),
+                                       cmocka_unit_test(test_nearest),
                                        cmocka_unit_test(test_solve_order),
                                        cmocka_unit_test(test_solve_ties), cmocka_unit_test(test_solve_together)};
     return cmocka_run_group_tests(tests, NULL, NULL);

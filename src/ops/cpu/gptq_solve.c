@@ -86,8 +86,8 @@ static void nearest_tile(const osh_gptq_solve_args *a, solve_worker *me, int64_t
 static void load_block(const osh_gptq_solve_args *a, solve_worker *me, int64_t n, int64_t rows, int64_t i1,
                        int64_t cols)
 {
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t j = 0; j < cols; j++) me->p.w[j * rows + r] = r < n ? me->tile[r * a->I + i1 + j] : 0;
+    if (n < rows) memset(me->p.w, 0, (size_t)(cols * rows) * sizeof *me->p.w);
+    osh_panel_turn(me->p.w, rows, me->tile + i1, a->I, n, cols);
 }
 
 /* Which of the block's weights are 0 in the file. */
@@ -102,32 +102,33 @@ static void load_zeros(const osh_gptq_solve_args *a, solve_worker *me, int64_t r
     }
 }
 
-static void store_codes(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, int64_t i1, int64_t cols)
+/* Of a row, the values q of the block's columns. */
+static void store_codes(const osh_gptq_solve_args *a, const osh_grid *grid, int8_t *to, const float *q, int64_t i1,
+                        int64_t cols)
 {
-    int8_t bytes[256], *to = a->codes + row * a->I;
+    int8_t bytes[256];
     for (int64_t at = 0; at < cols; at += (int64_t)sizeof bytes) {
         int64_t n = osh_min64((int64_t)sizeof bytes, cols - at);
-        if (a->fp8 && a->bits == 8) osh_from_f32(bytes, OSH_FP8, me->line + at, n);
+        if (a->fp8 && a->bits == 8) osh_from_f32(bytes, OSH_FP8, q + at, n);
         else
-            for (int64_t j = 0; j < n; j++) bytes[j] = osh_grid_code(&me->p.grid, me->line[at + j]);
-        for (int64_t j = 0; j < n; j++) to[a->perm ? a->perm[i1 + at + j] : i1 + at + j] = bytes[j];
+            for (int64_t j = 0; j < n; j++) bytes[j] = osh_grid_code(grid, q[at + j]);
+        if (!a->perm) memcpy(to + i1 + at, bytes, (size_t)n);
+        for (int64_t j = 0; a->perm && j < n; j++) to[a->perm[i1 + at + j]] = bytes[j];
     }
 }
 
-static void store_block(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, int64_t n,
-                        int64_t rows, int64_t i1, int64_t cols)
+/* Behind the block's column loop, whose strip is free now. */
+static void store_block(const osh_gptq_solve_args *a, solve_worker *me, int64_t row, int64_t n, int64_t i1,
+                        int64_t cols)
 {
-    for (int64_t r = 0; r < n; r++) {
-        double loss = 0;
-        for (int64_t j = 0; j < cols; j++) {
-            float e = me->p.ne[j * rows + r];
-            me->line[j] = me->p.q[j * rows + r];
-            loss += (double)e * e / 2;
-        }
-        me->loss[r] += loss;
-        store_codes(a, me, row + r, i1, cols);
-        for (int64_t j = 0; a->dq && j < cols; j++) a->dq[(row + r) * a->I + i1 + j] = me->p.w[j * rows + r];
+    int64_t rows = me->p.rows;
+    osh_panel_squares(&me->p, me->loss, cols);
+    for (int64_t r = 0; r < n; r += OSH_PANEL_STRIP) {
+        osh_panel_turn(me->p.strip, cols, me->p.q + r, rows, cols, OSH_PANEL_STRIP);
+        for (int64_t k = r; k < osh_min64(n, r + OSH_PANEL_STRIP); k++)
+            store_codes(a, &me->p.grid, a->codes + (row + k) * a->I, me->p.strip + (k - r) * cols, i1, cols);
     }
+    if (a->dq) osh_panel_turn(a->dq + row * a->I + i1, a->I, me->p.w, rows, cols, n);
 }
 
 static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -138,6 +139,7 @@ static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     solve_worker *me = &job->workers[worker];
     int64_t rows = job->rows, row = chunk * rows, n = osh_min64(rows, a->O - row);
 
+    if (a->nearest && !osh_gptq_judges(a->O, row)) return OSH_OK;
     load_tile(a, me, row, n);
     if (a->nearest) {
         nearest_tile(a, me, row, n);
@@ -151,7 +153,7 @@ static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
         load_block(a, me, n, rows, i1, cols);
         if (me->p.zeros) load_zeros(a, me, row, n, i1, cols);
         osh_panel_solve(&me->p, a->u + i1 * a->I + i1, a->I, a->col_scale + i1, cols);
-        store_block(a, me, row, n, rows, i1, cols);
+        store_block(a, me, row, n, i1, cols);
         if (i2 < a->I)
             osh_gemm_tn(me->tile + i2, a->I, (osh_mat){me->p.ne, rows}, (osh_mat){a->u + i1 * a->I + i2, a->I}, n,
                         a->I - i2, cols, 1);
@@ -160,8 +162,6 @@ static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
 done:
     return rc;
 }
-
-static int64_t tile_rows(int64_t O) { return O < 1024 ? 64 : 128; } // by shape alone
 
 /* Floats behind p.w, apart from the tile. */
 static int64_t block_floats(int64_t I, int64_t n_scale_cols, int64_t block_size, int64_t rows)
@@ -194,7 +194,7 @@ done:
 osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a)
 {
     osh_status rc = OSH_OK;
-    solve_job j = {.a = a, .rows = tile_rows(a->O)};
+    solve_job j = {.a = a, .rows = osh_gptq_tile_rows(a->O)};
 
     assert(!a->w->device && !a->w_out && !a->squares);
     OSH_TRY(osh_blas_open(cx));
@@ -213,7 +213,7 @@ done:
 
 size_t osh_gptq_solve_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t block_size, int n_threads)
 {
-    int64_t rows = tile_rows(O), block = block_floats(I, n_scale_cols, block_size, rows), tile = osh_min64(rows, O) * I;
+    int64_t rows = osh_gptq_tile_rows(O), block = block_floats(I, n_scale_cols, block_size, rows), tile = osh_min64(rows, O) * I;
     size_t worker = osh_mem_gross((size_t)block * sizeof(float)) + osh_mem_gross((size_t)tile * sizeof(float)) +
                     osh_mem_gross((size_t)rows * sizeof(double));
     return (size_t)n_threads * worker + osh_mem_gross((size_t)n_threads * sizeof(solve_worker));

@@ -140,6 +140,69 @@ void osh_panel_rest(const osh_panel *p, float *w, const float *s, const float *z
     else rest_body(p, w, s, zero, n);
 }
 
+/* ---- rows as columns ---- */
+
+OSH_VEC_FN void turn_8(float *to, int64_t ldt, const float *from, int64_t ldf)
+{
+    osh_v8f r[8], t[8];
+    for (int i = 0; i < 8; i++) v8_load(&r[i], from + i * ldf);
+    for (int i = 0; i < 8; i += 2) { // pairs of rows
+        t[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        t[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    for (int i = 0; i < 8; i += 4) // fours
+        for (int h = 0; h < 2; h++) {
+            r[i + 2 * h] = __builtin_shufflevector(t[i + h], t[i + 2 + h], 0, 1, 8, 9, 4, 5, 12, 13);
+            r[i + 2 * h + 1] = __builtin_shufflevector(t[i + h], t[i + 2 + h], 2, 3, 10, 11, 6, 7, 14, 15);
+        }
+    for (int i = 0; i < 4; i++) {
+        t[i] = __builtin_shufflevector(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        t[i + 4] = __builtin_shufflevector(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+    for (int i = 0; i < 8; i++) v8_store(to + i * ldt, &t[i]);
+}
+
+OSH_VEC_FN void turn_body(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t m, int64_t n)
+{
+    int64_t m8 = m / 8 * 8, n8 = n / 8 * 8;
+    for (int64_t i = 0; i < m8; i += 8)
+        for (int64_t j = 0; j < n8; j += 8) turn_8(to + j * ldt + i, ldt, from + i * ldf + j, ldf);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = i < m8 ? n8 : 0; j < n; j++) to[j * ldt + i] = from[i * ldf + j];
+}
+OSH_AVX2 static void turn_avx2(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t m, int64_t n)
+{
+    turn_body(to, ldt, from, ldf, m, n);
+}
+
+void osh_panel_turn(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t m, int64_t n)
+{
+    if (osh_isa_used() >= OSH_ISA_AVX2) turn_avx2(to, ldt, from, ldf, m, n);
+    else turn_body(to, ldt, from, ldf, m, n);
+}
+
+OSH_VEC_FN void squares_body(const osh_panel *p, double *sums, int64_t n)
+{
+    typedef float four __attribute__((vector_size(16)));
+    for (int64_t r = 0; r < p->rows; r += OSH_LANES_D) {
+        osh_v4d sum = {0};
+        for (int64_t j = 0; j < n; j++) {
+            four part;
+            memcpy(&part, p->ne + j * p->rows + r, sizeof part);
+            osh_v4d e = __builtin_convertvector(part, osh_v4d);
+            sum = sum + e * e / 2;
+        }
+        for (int k = 0; k < OSH_LANES_D; k++) sums[r + k] += sum[k];
+    }
+}
+OSH_AVX2 static void squares_avx2(const osh_panel *p, double *sums, int64_t n) { squares_body(p, sums, n); }
+
+void osh_panel_squares(const osh_panel *p, double *sums, int64_t n)
+{
+    if (osh_isa_used() >= OSH_ISA_AVX2) squares_avx2(p, sums, n);
+    else squares_body(p, sums, n);
+}
+
 /* ---- the search for scales ---- */
 
 OSH_VEC_FN void ranges_body(const osh_search *s, float *lo, float *hi)

@@ -26,6 +26,11 @@ void osh_panel_solve(const osh_panel *p, const float *u, int64_t ldu, const int3
 /* w [n] -= what p's grid and rounding make of it with scale s [n] and zero point zero [n]; n a multiple of 8. */
 void osh_panel_rest(const osh_panel *p, float *w, const float *s, const float *zero, int64_t n);
 
+/* to [n, m] = from [m, n], turned; rows ldt and ldf apart. */
+void osh_panel_turn(float *to, int64_t ldt, const float *from, int64_t ldf, int64_t m, int64_t n);
+/* sums [p->rows] += the squares of the n columns of p->ne, halved, each row's in their order. */
+void osh_panel_squares(const osh_panel *p, double *sums, int64_t n);
+
 typedef struct osh_search { // for scales of columns [n, rows] x
     osh_scale_rule rule;
     const float *x, *weight; // [n, rows]; [n] or NULL: 1
