@@ -213,7 +213,8 @@ done:
 
 size_t osh_gptq_solve_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t block_size, int n_threads)
 {
-    int64_t rows = osh_gptq_tile_rows(O), block = block_floats(I, n_scale_cols, block_size, rows), tile = osh_min64(rows, O) * I;
+    int64_t rows = osh_gptq_tile_rows(O), tile = osh_min64(rows, O) * I;
+    int64_t block = block_floats(I, n_scale_cols, block_size, rows);
     size_t worker = osh_mem_gross((size_t)block * sizeof(float)) + osh_mem_gross((size_t)tile * sizeof(float)) +
                     osh_mem_gross((size_t)rows * sizeof(double));
     return (size_t)n_threads * worker + osh_mem_gross((size_t)n_threads * sizeof(solve_worker));
