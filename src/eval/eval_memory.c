@@ -9,7 +9,7 @@
 
 #include "ops/isa.h"
 
-enum { SMALL_BYTES = 2 << 20 }; // lists
+enum { SMALL_BYTES = 2 << 20, READER_BYTES = 3 << 20 }; // lists; of a thread that reads ahead its stack and heap
 
 static double mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
 
@@ -108,9 +108,9 @@ osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_eva
     OSH_TRY(predict(cx, &peak, &j, m->d.n, size));
     if (peak > o->host_memory) OSH_TRY(card ? refuse_card(cx, &j, peak) : refuse(cx, &j, size, peak));
     if (card && osh_eval_card_ahead(card)) {
-        int64_t more = osh_eval_card_host_bytes(card, true) - j.card + OSH_ISA_THREAD_BYTES;
+        int64_t more = osh_eval_card_host_bytes(card, true) - j.card + READER_BYTES;
         if (peak + more > o->host_memory) osh_eval_card_not_ahead(card);
-        else j.uncounted += OSH_ISA_THREAD_BYTES;
+        else j.uncounted += READER_BYTES;
     }
     osh_mem_limit(cx, OSH_MEM_HOST, (size_t)(o->host_memory - j.uncounted));
 done:

@@ -74,7 +74,7 @@ done:
 }
 
 /* base.py resolve_actorder: the default gives way to the scheme's value; an explicit one fills a
- * scheme that has none, or must be spelled the same. */
+ * scheme that has none, or must be the same. Static and weight are, and are written as the modifier has them. */
 static osh_status resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
@@ -88,8 +88,10 @@ static osh_status resolve(osh_ctx *cx, osh_modifier *m)
         if (g->scale_search && osh_observer_searches(a))
             OSH_FAIL(cx, OSH_E_USAGE, "GPTQModifier.scale_search and observer %s of %s both choose scales: want one of "
                      "them", a->observer, m->schemes[i].group_name);
-        if (a->actorder == OSH_ACTORDER_UNSET) a->actorder = as_scheme[g->actorder];
-        else if (g->actorder != ACTORDER_DEFAULT && a->actorder != as_scheme[g->actorder])
+        bool conflict = a->actorder != OSH_ACTORDER_UNSET && as_scheme[g->actorder] == OSH_ACTORDER_UNSET;
+        if (a->actorder == OSH_ACTORDER_UNSET || (g->actorder != ACTORDER_DEFAULT && !conflict))
+            a->actorder = as_scheme[g->actorder];
+        if (conflict)
             OSH_FAIL(cx, OSH_E_USAGE, "GPTQModifier.actorder is %s but that of %s is %s: they must be the same",
                      spell[as_scheme[g->actorder]], m->schemes[i].group_name, spell[a->actorder]);
     }

@@ -69,8 +69,8 @@ printf 'notes: {}\n' >r.yaml
 want 2 'r.yaml:1:1: unknown key .notes.' --model m --recipe r.yaml
 printf 's_stage:\n  s_modifiers:\n    GPTQModifier: {scheme: W4A16, actorder: group}\n' >r.yaml
 want 2 'actorder .group.*no longer load' --model m --recipe r.yaml
-printf 's_stage:\n  s_modifiers:\n    GPTQModifier:\n      actorder: weight\n      config_groups:\n        g: {targets: [Linear], weights: {num_bits: 4, group_size: 128, actorder: static}}\n' >r.yaml
-want 2 'actorder is weight but that of g is static' --model m --recipe r.yaml
+printf 's_stage:\n  s_modifiers:\n    GPTQModifier:\n      actorder: null\n      config_groups:\n        g: {targets: [Linear], weights: {num_bits: 4, group_size: 128, actorder: static}}\n' >r.yaml
+want 2 'actorder is null but that of g is static' --model m --recipe r.yaml
 printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {scheme: W4A16, weight_observer: mesa}\n' >r.yaml
 want 2 'r.yaml:3:.*weight_observer: unknown observer .mesa.: want memoryless_minmax' --model m --recipe r.yaml
 printf 's_stage:\n  s_modifiers:\n    AWQModifier: {}\n' >r.yaml
