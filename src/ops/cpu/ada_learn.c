@@ -13,6 +13,13 @@
 enum { SIGN = 2, ADAM = 4, SMALL = 8 }; // arrays [O, ld]: numbers behind codes, gradients, Adam's means; of each group
 enum { SCRATCH = 6 };                  // rows of a thread
 
+typedef enum weight_is { // what a learner writes as the weight
+    OF_STEP,    // that of what learns, as a step sees it
+    OF_NEAREST, // that of codes and scales as they came
+    OF_END,     // what it is in the end
+    KEPT        // the same, and codes and scales become it
+} weight_is;
+
 struct osh_ada_learner {
     osh_ada_args a;
     osh_ada_job j;
@@ -22,9 +29,7 @@ struct osh_ada_learner {
     float *kept;         // own
     float *room;         // own: [threads, SCRATCH, ld]
     int n_threads;
-    bool over;           // the weight is what it is in the end,
-    bool write;          // and codes and scales are, too
-    bool nearest;        // the weight is that of codes and scales as they came
+    weight_is weight;    // of the call at work
     double *rounding;    // own [O]: of AdaRound, the step's sum of 1 - |2h - 1|^beta
     const osh_ada_row_step *step; // view: of it; NULL: nothing moves
     osh_tensor *to;      // view: where the weight goes
@@ -123,10 +128,10 @@ static void row_end(const osh_ada_learner *l, const osh_ada_room *m, int64_t row
 {
     for (int64_t i = 0; i < l->a.I; i++) {
         float q = osh_ada_last_code(&l->j, m, 0, i);
-        if (l->write) l->a.codes[row * l->a.I + i] = (int8_t)q;
+        if (l->weight == KEPT) l->a.codes[row * l->a.I + i] = (int8_t)q;
         m->e[i] = (q - m->z[i]) * m->s[i];
     }
-    for (int64_t g = 0; l->write && l->a.rule.scale_rate > 0 && g < l->j.groups; g++)
+    for (int64_t g = 0; l->weight == KEPT && l->a.rule.scale_rate > 0 && g < l->j.groups; g++)
         l->a.scale[osh_ada_scale_at(&l->j, row, g)] = osh_ada_scale_now(&l->j, m, 0, g);
 }
 
@@ -139,11 +144,11 @@ static osh_status row_move(osh_ctx *cx, void *user, int64_t row, int worker)
     row_load(l, &m, row);
     osh_ada_spread(&l->j, &m, row, 0);
     if (l->a.rule.kind == OSH_ADA_ROUND) row_base(l, &m);
-    if (l->over && l->write && l->a.rule.kind == OSH_ADA_SIGN) row_keep(l, &m, row);
+    if (l->weight == KEPT && l->a.rule.kind == OSH_ADA_SIGN) row_keep(l, &m, row);
     if (l->step) row_step(l, &m, row);
     plain.plain = 1;
-    if (l->nearest) row_nearest(l, &m, row);
-    else if (l->over && l->a.rule.kind != OSH_ADA_SIGN) row_end(l, &m, row);
+    if (l->weight == OF_NEAREST) row_nearest(l, &m, row);
+    else if (l->weight >= OF_END && l->a.rule.kind != OSH_ADA_SIGN) row_end(l, &m, row);
     else if (l->a.rule.kind == OSH_ADA_ROUND) osh_ada_soft_error(&m, 0, l->j.ld, &plain);
     else osh_ada_near_error(&m, 0, l->j.ld, &plain);
     for (int64_t i = 0; l->a.keep_zeros && i < l->a.I; i++)
@@ -205,27 +210,31 @@ osh_status osh_ada_learner_add(osh_ctx *cx, osh_ada_learner *l, const osh_tensor
     return osh_parallel_for(cx, l->a.O, row_add, &j);
 }
 
+static osh_status all_rows(osh_ctx *cx, osh_ada_learner *l, weight_is weight, osh_tensor *to)
+{
+    l->weight = weight, l->to = to;
+    osh_status rc = osh_parallel_for(cx, l->a.O, row_move, l);
+    l->to = NULL;
+    return rc;
+}
+
 osh_status osh_ada_learner_step(osh_ctx *cx, osh_ada_learner *l, int64_t t, osh_tensor *to)
 {
     osh_ada_row_step s = osh_ada_step_at(&l->j, t < 0 ? 0 : t);
-    l->step = t < 0 ? NULL : &s, l->to = to;
-    osh_status rc = osh_parallel_for(cx, l->a.O, row_move, l);
-    l->step = NULL, l->to = NULL;
+    l->step = t < 0 ? NULL : &s;
+    osh_status rc = all_rows(cx, l, OF_STEP, to);
+    l->step = NULL;
     return rc;
 }
 
 osh_status osh_ada_learner_end(osh_ctx *cx, osh_ada_learner *l, osh_tensor *to)
 {
-    l->over = l->write = true, l->to = to;
-    return osh_parallel_for(cx, l->a.O, row_move, l);
+    return all_rows(cx, l, KEPT, to);
 }
 
 osh_status osh_ada_learner_show(osh_ctx *cx, osh_ada_learner *l, bool learned, osh_tensor *to)
 {
-    l->over = learned, l->nearest = !learned, l->to = to;
-    osh_status rc = osh_parallel_for(cx, l->a.O, row_move, l);
-    l->over = l->nearest = false, l->to = NULL;
-    return rc;
+    return all_rows(cx, l, learned ? OF_END : OF_NEAREST, to);
 }
 
 void osh_ada_learner_rate(osh_ada_learner *l, double rate) { l->a.rule.rate = rate; }

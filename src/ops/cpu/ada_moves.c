@@ -60,6 +60,21 @@ void osh_ada_begin_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row,
     for (int64_t i = a->I; i < j->ld; i++) m->x[r * j->ld + i] = a->rule.kind == OSH_ADA_ROUND ? DOWN : 0;
 }
 
+/* What Adam's step n counts with. */
+static void adam_begin(osh_ada_row_step *s, double rate, double n)
+{
+    s->rate = (float)(rate / (1 - osh_math_pow(0.9, n)));
+    s->root_part = (float)(1 / sqrt(1 - osh_math_pow(0.999, n)));
+}
+
+/* How far a number goes whose gradient is g; the rate is what s has, or another that is as far along. */
+static float adam(float *mean, float *square, float g, float rate, const osh_ada_row_step *s)
+{
+    *mean = 0.9f * *mean + 0.1f * g;
+    *square = 0.999f * *square + 0.001f * g * g;
+    return rate * *mean / (sqrtf(*square) * s->root_part + 1e-8f);
+}
+
 osh_ada_row_step osh_ada_step_at(const osh_ada_job *j, int64_t t)
 {
     const osh_ada_rule *u = &j->a->rule;
@@ -70,8 +85,7 @@ osh_ada_row_step osh_ada_step_at(const osh_ada_job *j, int64_t t)
         s.rate = (float)(u->rate * (double)(u->steps - t) / (double)u->steps), s.offset = 1;
         return s;
     }
-    s.rate = (float)(u->rate / (1 - osh_math_pow(0.9, n)));
-    s.root_part = (float)(1 / sqrt(1 - osh_math_pow(0.999, n)));
+    adam_begin(&s, u->rate, n);
     if (u->kind == OSH_ADA_QUANT || (double)t < warm) return s;
     s.reg = (float)u->reg;
     s.beta = (float)(u->to + (u->from - u->to) / 2 * (1 + osh_math_cos_pi(along)));
@@ -80,13 +94,10 @@ osh_ada_row_step osh_ada_step_at(const osh_ada_job *j, int64_t t)
 
 void osh_ada_vector_step(const osh_ada_vector *v, int64_t t, double rate)
 {
-    double n = (double)(t + 1);
-    float by = (float)(rate / (1 - osh_math_pow(0.9, n))), root = (float)(1 / sqrt(1 - osh_math_pow(0.999, n)));
+    osh_ada_row_step s = {0};
+    adam_begin(&s, rate, (double)(t + 1));
     for (int64_t i = 0; i < v->n; i++) {
-        float g = v->grad[i];
-        v->mean[i] = 0.9f * v->mean[i] + 0.1f * g;
-        v->square[i] = 0.999f * v->square[i] + 0.001f * g * g;
-        v->x[i] -= by * v->mean[i] / (sqrtf(v->square[i]) * root + 1e-8f);
+        v->x[i] -= adam(&v->mean[i], &v->square[i], v->grad[i], s.rate, &s);
         v->grad[i] = 0;
     }
 }
@@ -100,10 +111,7 @@ static void move_scales(const osh_ada_job *j, const osh_ada_room *m, int64_t r, 
         int64_t k = r * j->groups + g;
         double sum = 0;
         for (int64_t i = g * a->group; i < osh_min64(a->I, (g + 1) * a->group); i++) sum += m->grad[r * j->ld + i];
-        float by = (float)sum * m->s0[k];
-        m->d_mean[k] = 0.9f * m->d_mean[k] + 0.1f * by;
-        m->d_square[k] = 0.999f * m->d_square[k] + 0.001f * by * by;
-        m->d[k] -= rate * m->d_mean[k] / (sqrtf(m->d_square[k]) * t->root_part + 1e-8f);
+        m->d[k] -= adam(&m->d_mean[k], &m->d_square[k], (float)sum * m->s0[k], rate, t);
         if (m->d[k] < -0.5f) m->d[k] = -0.5f;
     }
 }

@@ -125,10 +125,7 @@ static void test_mean_ratio(void **state)
     }
 }
 
-#define CASE(x)                                                                                    \
-    {                                                                                              \
-        .name = #x, .test_func = run_case, .initial_state = (void *)(uintptr_t) #x                 \
-    }
+#define CASE(x) TINY_CASE(run_case, x)
 int main(void)
 {
     int unable = pin_isa();

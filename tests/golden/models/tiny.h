@@ -21,6 +21,12 @@
 
 static const uint64_t tiny_seed = 20240607;
 
+/* A test named after the case x, whose state is that name. */
+#define TINY_CASE(run, x)                                                                          \
+    {                                                                                              \
+        .name = #x, .test_func = run, .initial_state = (void *)(uintptr_t) #x                      \
+    }
+
 typedef struct tiny_case {
     cJSON *json; // own: config, lens, logit_samples, tensors
     int n_samples, n_logit_samples;

@@ -94,10 +94,7 @@ static void test_all_codes(void **state)
     assert_true(all_differ * 10000 <= all_codes);
 }
 
-#define CASE(x)                                                                                    \
-    {                                                                                              \
-        .name = #x, .test_func = run_case, .initial_state = (void *)(uintptr_t) #x                 \
-    }
+#define CASE(x) TINY_CASE(run_case, x)
 int main(void)
 {
     int unable = pin_isa();
