@@ -306,8 +306,10 @@ osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forwa
             if (keep[v] && v != g->input_ids) after += osh_forward_values_bytes(g, d, n, size, v, &most);
         int64_t weights = osh_forward_weight_bytes(f, s, run, &width), now = before > after ? before : after;
         osh_exec_batch whole = {.n_tokens = most, .n_threads = osh_threads(cx)};
-        now += (int64_t)osh_exec_peak(&(osh_exec_span){g, s->first, s->n_nodes, run, keep},
-                                      &(osh_exec_brought){.in = in}, &whole, NULL);
+        size_t passing = 0;
+        OSH_TRY(osh_exec_peak(cx, &passing, NULL, &(osh_exec_span){g, s->first, s->n_nodes, run, keep},
+                              &(osh_exec_brought){.in = in}, &whole));
+        now += (int64_t)passing;
         if (osh_source_n_quantized(f->source)) // inputs are rounded in a copy
             now += (int64_t)osh_mem_gross((size_t)(most * width) * osh_dtype_bytes(g->dtype));
         if (now < before + reading) now = before + reading;

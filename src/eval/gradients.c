@@ -222,7 +222,7 @@ static osh_status subgraph_bytes(osh_ctx *cx, int64_t *sum, const osh_gradients 
     const osh_subgraph *sub = &s->f->parts->parts[subgraph];
     osh_back k = way_back(s, subgraph);
     int64_t width = 0, waiting = 0, reading = (int64_t)osh_source_scratch(s->f->source);
-    size_t back = 0;
+    size_t back = 0, forth = 0;
     for (int v = 0; v < g->n_values; v++) {
         m->in[v] = m->leaves[v] = false;
         for (int i = 0; i < sub->n_live_in; i++) m->in[v] |= sub->live_in[i] == v;
@@ -232,8 +232,8 @@ static osh_status subgraph_bytes(osh_ctx *cx, int64_t *sum, const osh_gradients 
     }
     OSH_TRY(osh_back_peak(cx, &back, &k, m->leaves, n_tokens, osh_threads(cx)));
     osh_exec_batch whole = {.n_tokens = n_tokens, .n_threads = osh_threads(cx)};
-    size_t forth = osh_exec_peak(&(osh_exec_span){g, sub->first, sub->n_nodes, s->run, m->all},
-                                 &(osh_exec_brought){.in = m->in}, &whole, NULL);
+    OSH_TRY(osh_exec_peak(cx, &forth, NULL, &(osh_exec_span){g, sub->first, sub->n_nodes, s->run, m->all},
+                          &(osh_exec_brought){.in = m->in}, &whole));
     int64_t work = larger((int64_t)(back > forth ? back : forth), reading);
     *sum = osh_forward_weight_bytes(s->f, sub, s->run, &width) + waiting + work;
 done:

@@ -1,6 +1,6 @@
-/* exec.c - runs a range of nodes on one ragged batch; a value is freed behind the last node of the
- * run that reads it. */
+/* exec.c - runs a range of nodes on one ragged batch, as exec_walk.c says. */
 #include "graph/exec.h"
+#include "graph/exec_walk.h"
 #include "graph/picked.h"
 #include "graph/routed.h"
 
@@ -70,26 +70,15 @@ typedef struct job {
     const osh_graph *g;
     const osh_weights *w;
     osh_batch *b;
-    const bool *keep;
-    const osh_exec_hooks *hooks;
+    const osh_exec_hooks *hooks; // view: of the whole batch; NULL: none, or a sample's
+    osh_lanes *lanes;  // view
     bool check;
-    osh_exec_values of;
-    int *last; // own: [values of these] the last node of this run that reads it; -1: none
     int first, n;      // its nodes
     osh_expert_rows routed; // own: rows of the expert at work
     osh_tensor *found; // own: on a device, I64 [n, OSH_OP_MAX_OUT] the first non-finite element of each output
 } job;
 
 enum { NOTHING_FOUND = 0x7f }; // in each byte of an entry: behind every index
-
-static int *last_of(const job *j, int v) { return &j->last[v - j->of.v0]; }
-
-static void drop(osh_ctx *cx, job *j, int v, int done_node)
-{
-    if (v < 0 || *last_of(j, v) > done_node || (j->keep ? j->keep[v] : true)) return;
-    osh_tensor_free(cx, j->b->values[v]);
-    j->b->values[v] = NULL;
-}
 
 /* Rows of the value may be passed over by all that read it: what they use of it shows in what they make. */
 static bool is_masked(const osh_graph *g, int v)
@@ -116,15 +105,10 @@ static osh_status not_finite(osh_ctx *cx, const job *j, int node, int k, int64_t
                     (long long)(token - j->b->offsets[s]), (long long)(at % width));
 }
 
-static bool is_routed(const job *j, int node)
-{
-    return j->hooks && j->hooks->routed && !j->b->device && node >= j->first && node < j->first + j->n &&
-           j->hooks->routed[node - j->first];
-}
-
 /* On a device the finding is only noted: asking for it would wait. */
-static osh_status check_finite(osh_ctx *cx, const job *j, int node, int k, const osh_tensor *x)
+static osh_status check_finite(osh_ctx *cx, const osh_walk *walk, int node, int k, const osh_tensor *x)
 {
+    const job *j = walk->user;
     int64_t at = -1;
     if (j->found) {
         int64_t *here = (int64_t *)j->found->data + (node - j->first) * OSH_OP_MAX_OUT + k;
@@ -133,7 +117,7 @@ static osh_status check_finite(osh_ctx *cx, const job *j, int node, int k, const
     osh_status rc = osh_first_nonfinite(cx, &at, x);
     if (rc || at < 0) return rc;
     int64_t width = x->shape[1];
-    if (is_routed(j, node)) at = j->routed.rows[at / width] * width + at % width;
+    if (osh_walk_is_routed(walk, node)) at = j->routed.rows[at / width] * width + at % width;
     return not_finite(cx, j, node, k, at);
 }
 
@@ -165,9 +149,10 @@ done:
 }
 
 /* The rows of the node's expert, and of what it reads. */
-static osh_status route(osh_ctx *cx, job *j, int node, osh_op_args *a)
+static osh_status route(osh_ctx *cx, const osh_walk *walk, int node, osh_op_args *a)
 {
     osh_status rc = OSH_OK;
+    job *j = walk->user;
     const osh_node *n = &j->g->nodes[node];
     int combine = osh_routed_to(j->g, node), value = j->g->nodes[combine].in[2];
     const osh_tensor *weights = j->b->values[value];
@@ -175,7 +160,7 @@ static osh_status route(osh_ctx *cx, job *j, int node, osh_op_args *a)
     if (j->routed.combine != combine || !j->routed.rows)
         OSH_TRY(osh_routed_begin(cx, &j->routed, j->g, combine, weights, &j->b->seqs));
     for (int k = 0; k < n->op->n_in; k++) {
-        if (is_routed(j, j->g->values[n->in[k]].producer)) continue; // has no other rows
+        if (osh_walk_is_routed(walk, j->g->values[n->in[k]].producer)) continue; // has no other rows
         OSH_TRY(osh_routed_gather(cx, &j->routed, k, n->in[k], a->in[k]));
         a->in[k] = j->routed.x[k];
     }
@@ -185,12 +170,13 @@ done:
 }
 
 /* What a routed node made goes to its rows where others read it, or it stays. */
-static osh_status spread(osh_ctx *cx, job *j, int v)
+static osh_status spread(osh_ctx *cx, const osh_walk *walk, int v)
 {
     osh_status rc = OSH_OK;
+    job *j = walk->user;
     osh_tensor *whole = NULL; // own
     int64_t shape[2] = {j->b->n_tokens, j->g->values[v].width};
-    if (is_routed(j, j->g->values[v].first_use) && !(j->keep && j->keep[v])) goto done;
+    if (osh_walk_is_routed(walk, j->g->values[v].first_use) && !(walk->s.keep && walk->s.keep[v])) goto done;
     OSH_TRY(osh_tensor_new(cx, &whole, j->g->dtype, 2, shape));
     if (!is_masked(j->g, v)) OSH_TRY(osh_tensor_zero(cx, whole)); // else nobody looks at them
     osh_routed_scatter(&j->routed, whole, j->b->values[v]);
@@ -228,34 +214,10 @@ static osh_status gather(osh_ctx *cx, const job *j, int node, osh_op_args *a, os
     return OSH_OK;
 }
 
-/* Input [0] may become output [0]: this run made it, nothing else reads it from here on. What the caller brought may be
- * lent, and others read it later. */
-static bool is_last(const job *j, int node, int v)
-{
-    if (j->g->values[v].producer < j->first) return false;
-    return j->g->nodes[node].op->in_place && !j->b->device && *last_of(j, v) == node && !(j->keep ? j->keep[v] : true);
-}
-
-/* The node has run: the hook is told what it made, and what nobody of the run reads from here on goes. */
-static osh_status finish_node(osh_ctx *cx, job *j, int node, bool tell)
+static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
 {
     osh_status rc = OSH_OK;
-    const osh_node *n = &j->g->nodes[node];
-    const osh_exec_hooks *h = j->hooks;
-    for (int k = 0; k < n->op->n_in; k++) drop(cx, j, n->in[k], node);
-    for (int k = 0; k < n->op->n_out; k++) {
-        int v = n->out[k];
-        if (tell && h && h->value) OSH_TRY(h->value(cx, h->user, v, j->b->values[v], j->b));
-        drop(cx, j, v, node);
-        drop(cx, j, j->g->values[v].original, node);
-    }
-done:
-    return rc;
-}
-
-static osh_status run_node(osh_ctx *cx, job *j, int node)
-{
-    osh_status rc = OSH_OK;
+    job *j = walk->user;
     const osh_node *n = &j->g->nodes[node];
     const osh_exec_hooks *h = j->hooks;
     osh_op_args a = {.attr = n->attr, .seqs = &j->b->seqs};
@@ -263,8 +225,8 @@ static osh_status run_node(osh_ctx *cx, job *j, int node)
 
     OSH_TRY(osh_check_interrupt(cx));
     OSH_TRY(gather(cx, j, node, &a, &rows));
-    bool routed = is_routed(j, node);
-    if (routed) OSH_TRY(route(cx, j, node, &a));
+    bool routed = osh_walk_is_routed(walk, node);
+    if (routed) OSH_TRY(route(cx, walk, node, &a));
     if (h && h->linear_input && strcmp(n->op->name, "linear") == 0)
         OSH_TRY(h->linear_input(cx, h->user, node, &a.in[0], j->b));
     for (int k = 0; k < n->op->n_out; k++) {
@@ -276,7 +238,7 @@ static osh_status run_node(osh_ctx *cx, job *j, int node)
             a.out[k] = j->b->values[v] = j->b->into[v], j->b->into[v] = NULL;
             continue;
         }
-        if (k == 0 && is_last(j, node, n->in[0])) { // what goes becomes what comes
+        if (k == 0 && !j->b->device && osh_walk_in_place(walk, node)) { // what goes becomes what comes
             j->b->values[v] = j->b->values[n->in[0]], j->b->values[n->in[0]] = NULL;
             a.out[k] = j->b->values[v];
             continue;
@@ -287,9 +249,8 @@ static osh_status run_node(osh_ctx *cx, job *j, int node)
     if (!routed || j->routed.n) OSH_TRY(osh_op_run(cx, n->op, &a));
     osh_picked_deinit(cx, &rows);
     for (int k = 0; k < n->op->n_out && j->check; k++)
-        if (!is_masked(j->g, n->out[k])) OSH_TRY(check_finite(cx, j, node, k, a.out[k]));
-    for (int k = 0; routed && k < n->op->n_out; k++) OSH_TRY(spread(cx, j, n->out[k]));
-    OSH_TRY(finish_node(cx, j, node, !routed));
+        if (!is_masked(j->g, n->out[k])) OSH_TRY(check_finite(cx, walk, node, k, a.out[k]));
+    for (int k = 0; routed && k < n->op->n_out; k++) OSH_TRY(spread(cx, walk, n->out[k]));
 done:
     osh_picked_deinit(cx, &rows);
     if (rc && rc != OSH_E_INTERRUPTED && rc != OSH_E_NUMERIC)
@@ -299,30 +260,6 @@ done:
 
 /* ---- sample by sample ---- */
 
-bool osh_exec_by_sample(int64_t n_samples, int n_threads)
-{
-    return n_samples > 1 && (n_samples % n_threads == 0 || n_samples >= 4 * (int64_t)n_threads); // few idle at the end
-}
-
-/* The node runs on the whole batch: its rows are read or gathered for all samples. */
-static bool is_whole(const osh_exec_cut *c, int node)
-{
-    return (c->routed && c->routed[node - c->first]) || osh_is_picked(c->g, &c->g->nodes[node], 0);
-}
-
-int osh_exec_together(const osh_exec_cut *c, int node)
-{
-    for (int i = node; i < c->end; i++) {
-        const osh_node *n = &c->g->nodes[i];
-        if (c->run && !c->run[i - c->first]) continue;
-        if (is_whole(c, i)) return i > node ? i : i + 1;
-        bool ends = osh_node_routes(n);
-        for (int k = 0; k < n->op->n_out; k++) ends |= c->seen && c->seen[n->out[k]];
-        if (ends) return i + 1;
-    }
-    return c->end;
-}
-
 struct osh_lanes {
     int n_made; // threads
     bool *outer;      // own [values]: made by nodes that run by sample, for who comes later; between them none
@@ -330,13 +267,10 @@ struct osh_lanes {
 };
 
 typedef struct lanes { // of a run of nodes on a batch
+    const osh_walk *walk;
     const job *j;
     int first, end;   // of the nodes
-    const bool *run;  // as osh_exec_run's, of [j->first, ...)
-    osh_lanes *of;    // view
 } lanes;
-
-static bool runs(const lanes *l, int node) { return !l->run || l->run[node - l->j->first]; }
 
 /* A sample's rows of a value of the whole batch. */
 static osh_status view_rows(osh_ctx *cx, osh_tensor **out, const osh_tensor *x, const osh_batch *b, int64_t sample)
@@ -359,13 +293,13 @@ static osh_status lane_begin(osh_ctx *cx, const lanes *l, osh_batch *lane, int64
     osh_batch *b = l->j->b;
     for (int i = l->first; i < l->end; i++) {
         const osh_node *n = &l->j->g->nodes[i];
-        if (!runs(l, i)) continue;
+        if (!osh_walk_runs(l->walk, i)) continue;
         for (int k = 0; k < n->op->n_in; k++) {
             int v = n->in[k];
-            if (!l->of->outer[v] && b->values[v]) OSH_TRY(view_rows(cx, &lane->values[v], b->values[v], b, sample));
+            if (!l->walk->outer[v] && b->values[v]) OSH_TRY(view_rows(cx, &lane->values[v], b->values[v], b, sample));
         }
         for (int k = 0; k < n->op->n_out; k++)
-            if (l->of->outer[n->out[k]])
+            if (l->walk->outer[n->out[k]])
                 OSH_TRY(view_rows(cx, &lane->into[n->out[k]], b->values[n->out[k]], b, sample));
     }
     lane->offsets[1] = lane->n_tokens = b->offsets[sample + 1] - b->offsets[sample];
@@ -392,59 +326,14 @@ static osh_status lane_chunk(osh_ctx *cx, void *user, int64_t sample, int worker
 {
     osh_status rc = OSH_OK;
     const lanes *l = user;
-    osh_batch *lane = &l->of->batch[worker];
-    job j = {.g = l->j->g, .w = l->j->w, .b = lane, .keep = l->of->outer, .check = l->j->check, .last = l->j->last,
-             .of = l->j->of, .first = l->first, .n = l->end - l->first};
+    osh_batch *lane = &l->j->lanes->batch[worker];
+    job j = {.g = l->j->g, .w = l->j->w, .b = lane, .check = l->j->check, .first = l->first, .n = l->end - l->first};
     bool was = osh_ctx_inline(cx, true);
     OSH_TRY(lane_begin(cx, l, lane, sample));
-    for (int i = l->first; i < l->end; i++)
-        if (runs(l, i)) OSH_TRY(run_node(cx, &j, i));
+    OSH_TRY(osh_walk_lane(cx, l->walk, l->first, l->end, &j));
 done:
     lane_end(cx, l, lane);
     osh_ctx_inline(cx, was);
-    return rc;
-}
-
-bool osh_exec_reads(const osh_exec_span *s, int value, int from, int end)
-{
-    const osh_graph *g = s->g;
-    for (int i = from; i < end && i <= g->values[value].last_use; i++)
-        for (int k = 0; (!s->run || s->run[i - s->first]) && k < g->nodes[i].op->n_in; k++)
-            if (g->nodes[i].in[k] == value) return true;
-    return false;
-}
-
-bool osh_exec_is_outer(const osh_exec_span *s, int value, int end)
-{
-    const osh_value *x = &s->g->values[value];
-    if (!s->keep || s->keep[value] || x->original >= 0 || x->quantized >= 0) return true;
-    return osh_exec_reads(s, value, end, s->first + s->n);
-}
-
-/* Nodes [l->first, l->end), whose last one may be seen. */
-static osh_status run_lanes(osh_ctx *cx, job *j, lanes *l)
-{
-    osh_status rc = OSH_OK;
-    const osh_graph *g = j->g;
-    osh_exec_span span = {g, j->first, j->n, l->run, j->keep, j->of};
-    int last = l->first;
-    for (int i = l->first; i < l->end; i++)
-        if (runs(l, i)) last = i;
-    for (int i = l->first; i < l->end; i++)
-        for (int k = 0; runs(l, i) && k < g->nodes[i].op->n_out; k++) {
-            int v = g->nodes[i].out[k];
-            if (i < last && !osh_exec_is_outer(&span, v, l->end)) continue;
-            int64_t shape[2] = {j->b->n_tokens, g->values[v].width};
-            osh_tensor_free(cx, j->b->values[v]), j->b->values[v] = NULL; // of an earlier run that kept it
-            l->of->outer[v] = true;
-            OSH_TRY(osh_tensor_new(cx, &j->b->values[v], g->dtype, 2, shape));
-        }
-    OSH_TRY(osh_parallel_for(cx, j->b->seqs.n, lane_chunk, l));
-    for (int i = l->first; i < l->end; i++)
-        if (runs(l, i)) OSH_TRY(finish_node(cx, j, i, i == last));
-done:
-    for (int i = l->first; i < l->end; i++)
-        for (int k = 0; k < g->nodes[i].op->n_out; k++) l->of->outer[g->nodes[i].out[k]] = false;
     return rc;
 }
 
@@ -487,103 +376,66 @@ size_t osh_lanes_bytes(const osh_graph *g, int n_threads)
            osh_mem_gross((size_t)n_threads * sizeof(osh_batch)) + (size_t)n_threads * lists;
 }
 
-static osh_status run_by_sample(osh_ctx *cx, job *j, const bool *run)
+/* ---- what the walk asks for ---- */
+
+static int run_brought(const osh_walk *w, int from)
 {
-    osh_status rc = OSH_OK;
-    osh_exec_cut cut = {j->g, j->first, j->first + j->n, run, j->hooks->seen, j->hooks->routed};
-    lanes l = {.j = j, .run = run, .of = j->hooks->lanes};
-    for (int i = j->first, end; i < cut.end; i = end) {
-        end = osh_exec_together(&cut, i);
-        int n = 0;
-        l.first = i, l.end = end;
-        for (int k = i; k < end; k++) n += runs(&l, k);
-        if (n > 1) OSH_TRY(run_lanes(cx, j, &l));
-        for (int k = i; n == 1 && k < end; k++)
-            if (runs(&l, k)) OSH_TRY(run_node(cx, j, k));
-    }
-done:
-    return rc;
+    const job *j = w->user;
+    while (from < w->s.of.v1 && !j->b->values[from]) from++;
+    return from;
 }
 
-osh_exec_values osh_exec_values_of(const osh_exec_span *s)
+static osh_status run_told(osh_ctx *cx, osh_walk *w, int v)
 {
-    return s->of.v1 ? s->of : (osh_exec_values){0, s->g->n_values};
+    const job *j = w->user;
+    const osh_exec_hooks *h = j->hooks;
+    return h && h->value ? h->value(cx, h->user, v, j->b->values[v], j->b) : OSH_OK;
 }
 
-/* Where each value is read for the last time in the run. */
-static osh_status find_last(osh_ctx *cx, job *j, const bool *run)
+static osh_status run_made(osh_ctx *cx, osh_walk *w, int v)
 {
-    osh_status rc = OSH_OK;
-    const osh_graph *g = j->g;
-    size_t n = (size_t)(j->of.v1 - j->of.v0);
-    OSH_NEW(cx, j->last, n);
-    memset(j->last, 0xff, n * sizeof *j->last); // -1
-    for (int i = j->first; i < j->first + j->n; i++)
-        for (int k = 0; k < g->nodes[i].op->n_in; k++)
-            if (!run || run[i - j->first]) *last_of(j, g->nodes[i].in[k]) = i;
-    for (int i = j->first; i < j->first + j->n; i++) // an original is there when the hook sees what it is beside
-        for (int k = 0; k < g->nodes[i].op->n_out; k++) {
-            int v = g->values[g->nodes[i].out[k]].original;
-            if (v >= 0 && (!run || run[i - j->first]) && i > *last_of(j, v)) *last_of(j, v) = i;
-        }
-    for (int i = j->first; i < j->first + j->n; i++) { // and what tells an expert's rows
-        int route = is_routed(j, i) ? g->nodes[osh_routed_to(g, i)].in[2] : -1;
-        if (route >= 0 && i > *last_of(j, route)) *last_of(j, route) = i;
-    }
-done:
-    return rc;
+    const job *j = w->user;
+    int64_t shape[2] = {j->b->n_tokens, j->g->values[v].width};
+    osh_tensor_free(cx, j->b->values[v]), j->b->values[v] = NULL; // of an earlier run that kept it
+    return osh_tensor_new(cx, &j->b->values[v], j->g->dtype, 2, shape);
 }
+
+static osh_status run_lanes(osh_ctx *cx, osh_walk *w, int first, int end)
+{
+    const job *j = w->user;
+    lanes l = {w, j, first, end};
+    return osh_parallel_for(cx, j->b->seqs.n, lane_chunk, &l);
+}
+
+static void run_gone(osh_ctx *cx, osh_walk *w, int v)
+{
+    const job *j = w->user;
+    osh_tensor_free(cx, j->b->values[v]);
+    j->b->values[v] = NULL;
+}
+
+static const osh_walk_acts run_acts = {.brought = run_brought, .told = run_told, .made = run_made, .node = run_node,
+                                       .lanes = run_lanes, .gone = run_gone};
 
 osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *w, osh_batch *b,
                         const osh_exec_hooks *hooks, bool check)
 {
     osh_status rc = OSH_OK;
-    int first = s->first, end = s->first + s->n;
-    job j = {s->g, w, b, s->keep, hooks, check, .of = osh_exec_values_of(s), .first = first, .n = s->n};
-    OSH_TRY(find_last(cx, &j, s->run));
+    job j = {s->g, w, b, hooks, hooks ? hooks->lanes : NULL, check, s->first, s->n};
+    osh_walk walk = {.acts = &run_acts, .user = &j, .s = *s};
+    walk.s.of = osh_exec_values_of(s);
     OSH_TRY(begin_findings(cx, &j));
+    if (hooks && !b->device) walk.routed = hooks->routed;
+    walk.by_sample = j.lanes && !hooks->linear_input && !b->device && osh_exec_by_sample(b->seqs.n, osh_threads(cx));
+    if (walk.by_sample) walk.seen = hooks->seen, walk.outer = j.lanes->outer;
 
     int ids = s->g->input_ids; // every batch has them
-    if ((ids < j.of.v0 || ids >= j.of.v1) && s->keep && !s->keep[ids])
+    if ((ids < walk.s.of.v0 || ids >= walk.s.of.v1) && s->keep && !s->keep[ids])
         osh_tensor_free(cx, b->values[ids]), b->values[ids] = NULL;
-    for (int v = j.of.v0; v < j.of.v1; v++) { // what the caller brought
-        if (!b->values[v]) continue;
-        if (hooks && hooks->value) OSH_TRY(hooks->value(cx, hooks->user, v, b->values[v], b));
-        drop(cx, &j, v, first - 1);
-    }
-    bool by_sample = hooks && hooks->lanes && !hooks->linear_input && !b->device;
-    by_sample = by_sample && osh_exec_by_sample(b->seqs.n, osh_threads(cx));
-    if (by_sample) OSH_TRY(run_by_sample(cx, &j, s->run));
-    for (int i = first; i < end && !by_sample; i++)
-        if (!s->run || s->run[i - first]) OSH_TRY(run_node(cx, &j, i));
+    OSH_TRY(osh_walk_run(cx, &walk));
     OSH_TRY(read_findings(cx, &j));
 done:
     osh_routed_deinit(cx, &j.routed);
     osh_tensor_free(cx, j.found);
-    osh_free(cx, j.last);
     return rc;
-}
-
-/* ---- what a run needs ---- */
-
-void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool *want)
-{
-    for (int i = n - 1; i >= 0; i--) {
-        const osh_node *node = &g->nodes[first + i];
-        run[i] = false;
-        for (int k = 0; k < node->op->n_out; k++) {
-            int v = node->out[k];
-            run[i] |= want[v];
-            /* or read by a later node that runs */
-            for (int c = i + 1; c < n && !run[i] && first + c <= g->values[v].last_use; c++)
-                for (int m = 0; m < g->nodes[first + c].op->n_in && run[c]; m++)
-                    run[i] |= g->nodes[first + c].in[m] == v;
-        }
-    }
-}
-
-int osh_next_set(const bool *set, int from, int n)
-{
-    const bool *at = from < n ? memchr(set + from, true, (size_t)(n - from)) : NULL;
-    return at ? (int)(at - set) : n;
 }

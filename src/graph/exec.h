@@ -87,11 +87,6 @@ typedef struct osh_exec_span {
     osh_exec_values of; // no other value is brought, read or made, so none is looked at; {0, 0}: any of the graph's
 } osh_exec_span;
 osh_exec_values osh_exec_values_of(const osh_exec_span *s);
-/* A node of [from, end) that runs reads the value. */
-bool osh_exec_reads(const osh_exec_span *s, int value, int from, int end);
-/* Nodes before `end` that run sample by sample make it, and others read it or it stays: it is made for the whole
- * batch. */
-bool osh_exec_is_outer(const osh_exec_span *s, int value, int end);
 /* Runs them. Afterwards exactly the values with keep[v] that exist are live. A non-finite output fails naming module
  * and sample when check is set; on a device behind the last node. */
 osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *w, osh_batch *b,
@@ -123,8 +118,10 @@ typedef struct osh_exec_brought { // views of [values]
     const bool *lent;   // or NULL: that is a view of memory that is counted elsewhere
     const size_t *hook; // or NULL: what the hook takes when it appears
 } osh_exec_brought;
-/* What osh_exec_run takes (bytes gross, an upper bound). *left: of the values that stay. run and keep are given. */
-size_t osh_exec_peak(const osh_exec_span *s, const osh_exec_brought *in, const osh_exec_batch *b, size_t *left);
+/* What osh_exec_run takes (bytes gross, an upper bound). *left: of the values that stay, or
+ * NULL. keep is given. */
+osh_status osh_exec_peak(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec_span *s, const osh_exec_brought *in,
+                         const osh_exec_batch *b);
 /* The same of the short-lived end of a device's arena, the batch's ids and the gaps between blocks included. */
 osh_status osh_exec_peak_on_device(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec_span *s,
                                    const osh_exec_brought *in, int64_t n_tokens);

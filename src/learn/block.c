@@ -424,7 +424,7 @@ osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b)
     const osh_graph *g = b->g;
     bool *leaves = NULL, *in = NULL, *all = NULL; // own [values]
     int64_t tokens = most_tokens(b);
-    size_t back = 0, target = 0, elem = osh_dtype_bytes(g->dtype);
+    size_t back = 0, forth = 0, target = 0, elem = osh_dtype_bytes(g->dtype);
     OSH_TRY(lists_new(cx, &l));
     OSH_NEW(cx, leaves, g->n_values);
     OSH_NEW(cx, in, g->n_values);
@@ -439,8 +439,8 @@ osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b)
     osh_back k = way_back(&l);
     OSH_TRY(osh_back_peak(cx, &back, &k, leaves, tokens, osh_threads(cx)));
     osh_exec_batch whole = {.n_tokens = tokens, .n_threads = osh_threads(cx)};
-    size_t forth = osh_exec_peak(&(osh_exec_span){g, b->first, b->n, b->run, all}, &(osh_exec_brought){.in = in},
-                                 &whole, NULL);
+    OSH_TRY(osh_exec_peak(cx, &forth, NULL, &(osh_exec_span){g, b->first, b->n, b->run, all},
+                          &(osh_exec_brought){.in = in}, &whole));
     *n_bytes = (back > forth ? back : forth) + target + osh_mem_gross((size_t)tokens * sizeof(double)) +
                2 * osh_mem_gross((size_t)tokens * sizeof(int32_t)) +
                2 * osh_mem_gross((size_t)(b->data->n + 1) * sizeof(int64_t)) +

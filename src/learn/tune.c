@@ -387,7 +387,7 @@ static osh_status row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, const
     bool *none = NULL, *leaves = NULL, *all = NULL, *run = NULL; // own: run: [nodes], the others [values]
     const osh_op *kl = osh_op_find("kl");
     int64_t D = g->values[g->hidden].width, width[4] = {D, D, D, D};
-    size_t back = 0, values = 0, dh = tensor_gross((size_t)(n_tokens * D) * sizeof(float));
+    size_t back = 0, forth = 0, values = 0, dh = tensor_gross((size_t)(n_tokens * D) * sizeof(float));
     OSH_NEW(cx, none, g->n_values);
     OSH_NEW(cx, leaves, g->n_values);
     OSH_NEW(cx, all, g->n_values);
@@ -398,8 +398,8 @@ static osh_status row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, const
     osh_back k = {.g = g, .n = g->head, .weights = wants, .in = none};
     OSH_TRY(osh_back_peak(cx, &back, &k, leaves, n_tokens, osh_threads(cx)));
     osh_exec_batch whole = {.n_tokens = n_tokens, .n_threads = osh_threads(cx)};
-    size_t forth = osh_exec_peak(&(osh_exec_span){g, 0, g->head, run, all}, &(osh_exec_brought){.in = none}, &whole,
-                                 &values);
+    OSH_TRY(osh_exec_peak(cx, &forth, &values, &(osh_exec_span){g, 0, g->head, run, all},
+                          &(osh_exec_brought){.in = none}, &whole));
     size_t score = osh_mem_gross(kl->scratch(NULL, width, g->n_vocab, n_tokens, osh_threads(cx)));
     size_t grad = osh_op_grad_scratch(kl, NULL, width, g->n_vocab, n_tokens, osh_threads(cx)) + 8 * osh_mem_gross(0);
     size_t lists = 3 * tensor_gross((size_t)n_tokens * sizeof(float));

@@ -241,31 +241,36 @@ done:
     return rc;
 }
 
-/* What a step takes, the ids included; lent: as in osh_exec_peak. */
-static int64_t step_bytes(const osh_sim *s, const osh_step *st, const bool *lent, const size_t *hook, int64_t *left)
+typedef struct step_bytes { int64_t most, left; } step_bytes; // of the values that stay
+
+/* What a step takes, the ids included. */
+static osh_status count_step(osh_ctx *cx, step_bytes *n, const osh_sim *s, const osh_step *st,
+                             const osh_exec_brought *in)
 {
+    osh_status rc = OSH_OK;
     const osh_exec_batch *kinds[] = {&s->by_sample, &s->whole};
-    int64_t most = 0;
-    *left = 0;
+    *n = (step_bytes){0};
     for (int k = 0; k < 2; k++) {
         osh_exec_batch b = *kinds[k];
-        size_t stays = 0;
+        size_t now = 0, stays = 0;
         if (!b.n_tokens) continue;
         if (st->observe || st->fold) b.seen = s->p->seen;
         else b.routed = st->routed;
         osh_exec_span span = {s->p->graph, st->first, st->n, st->run, st->out, {s->r->v0, s->r->v1}};
-        size_t now = osh_exec_peak(&span, &(osh_exec_brought){st->in, lent, hook}, &b, &stays);
-        max_into(&most, (int64_t)(now + osh_mem_gross((size_t)b.n_tokens * sizeof(int32_t))));
-        max_into(left, (int64_t)stays);
+        OSH_TRY(osh_exec_peak(cx, &now, &stays, &span, in, &b));
+        max_into(&n->most, (int64_t)(now + osh_mem_gross((size_t)b.n_tokens * sizeof(int32_t))));
+        max_into(&n->left, (int64_t)stays);
     }
-    return most;
+done:
+    return rc;
 }
 
 /* Batches that are kept: what comes in is lent, or given away where it is read for the last time, and what is made
  * stays. Bytes grow and shrink evenly with the tokens that are done: the most is at one end. grow: of what is kept for
  * a second look. */
-static void pass_kept(osh_sim *s, const osh_step *st, const size_t *hook, int64_t grow)
+static osh_status pass_kept(osh_ctx *cx, osh_sim *s, const osh_step *st, const size_t *hook, int64_t grow)
 {
+    osh_status rc = OSH_OK;
     const osh_graph *g = s->p->graph;
     int64_t out = 0, taken = 0, new = 0, old = 0, before = s->kept_values;
     for (int v = s->r->v0; v < s->r->v1; v++) {
@@ -277,31 +282,37 @@ static void pass_kept(osh_sim *s, const osh_step *st, const size_t *hook, int64_
         if (!st->consume[v] || !s->held[v]) continue;
         taken += osh_sim_value_kept(s, v), old += osh_sim_batch_bytes(s, v), s->held[v] = false;
     }
-    int64_t left, exec = step_bytes(s, st, s->lent, hook, &left);
+    step_bytes exec;
+    OSH_TRY(count_step(cx, &exec, s, st, &(osh_exec_brought){st->in, s->lent, hook}));
     s->kept_values = before - old;
-    osh_sim_note(s, exec, 0, s->values);
+    osh_sim_note(s, exec.most, 0, s->values);
     s->kept_values = before + out - taken - new, s->looked += grow;
-    osh_sim_note(s, exec, 0, s->values);
+    osh_sim_note(s, exec.most, 0, s->values);
     s->kept_values = before + out - taken;
     osh_sim_note(s, 0, 0, s->values);
+done:
+    return rc;
 }
 
-static void pass_others(osh_sim *s, const osh_step *st, const size_t *hook, int64_t grow)
+static osh_status pass_others(osh_ctx *cx, osh_sim *s, const osh_step *st, const size_t *hook, int64_t grow)
 {
-    int64_t out, taken, n = s->p->data.n - s->p->batch_at[s->n_kept];
-    int64_t size = s->p->batch_size, left;
-    int64_t exec = step_bytes(s, st, NULL, hook, &left);
+    osh_status rc = OSH_OK;
+    int64_t out, taken, n = s->p->data.n - s->p->batch_at[s->n_kept], size = s->p->batch_size;
+    step_bytes exec;
+    OSH_TRY(count_step(cx, &exec, s, st, &(osh_exec_brought){st->in, NULL, hook}));
     rows_of(s, st, &out, &taken);
     /* Rows come and go batch by batch: the first batch sees nothing of the new ones, the last all but its own. */
     int64_t share = size < n ? size : n, new = (out + n - 1) / n * share, old = (taken + n - 1) / n * share;
     int64_t early = s->values, late = s->values + out - taken - new + old;
-    osh_sim_note(s, exec, 0, early);
-    osh_sim_note(s, left, 0, early + new);
+    osh_sim_note(s, exec.most, 0, early);
+    osh_sim_note(s, exec.left, 0, early + new);
     s->looked += grow;
-    osh_sim_note(s, exec, 0, late);
-    osh_sim_note(s, left, 0, late + new);
+    osh_sim_note(s, exec.most, 0, late);
+    osh_sim_note(s, exec.left, 0, late + new);
     s->values += out - taken;
     osh_sim_note(s, 0, 0, s->values);
+done:
+    return rc;
 }
 
 /* What reading a step's values ahead takes in host memory. */
@@ -318,6 +329,7 @@ static int64_t ahead_bytes(const osh_sim *s, const osh_step *st)
 
 static osh_status sim_pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st)
 {
+    osh_status rc = OSH_OK;
     osh_sim *s = user;
     (void)r;
     int64_t reads = ahead_bytes(s, st);
@@ -329,10 +341,11 @@ static osh_status sim_pass(osh_ctx *cx, void *user, const osh_range *r, const os
     int64_t grow = st->observe && !st->first_look ? s->to_look : 0, tokens = s->p->data.offsets[s->p->data.n];
     double share = tokens ? (double)s->p->data.offsets[s->p->batch_at[s->n_kept]] / (double)tokens : 0;
     int64_t of_kept = (int64_t)((double)grow * share);
-    if (s->n_kept) pass_kept(s, st, hook, of_kept);
-    if (s->n_kept < s->p->n_batches) pass_others(s, st, hook, grow - of_kept);
+    if (s->n_kept) OSH_TRY(pass_kept(cx, s, st, hook, of_kept));
+    if (s->n_kept < s->p->n_batches) OSH_TRY(pass_others(cx, s, st, hook, grow - of_kept));
     s->to_look -= grow, s->ahead = 0;
-    return OSH_OK;
+done:
+    return rc;
 }
 
 static osh_status sim_reload(osh_ctx *cx, void *user, const osh_range *r, int first, int n)

@@ -313,8 +313,9 @@ static void originals_are_beside(void **state)
     int before = seen.n;
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, m.t.n_samples));
     osh_exec_batch whole = {.n_tokens = b->n_tokens, .n_threads = 1};
-    size_t peak = osh_exec_peak(&(osh_exec_span){m.g, 0, m.g->n_nodes, run, keep}, &(osh_exec_brought){.in = keep},
-                                &whole, NULL);
+    size_t peak = 0;
+    tiny_check(m.cx, osh_exec_peak(m.cx, &peak, NULL, &(osh_exec_span){m.g, 0, m.g->n_nodes, run, keep},
+                                   &(osh_exec_brought){.in = keep}, &whole));
     osh_mem_limit(m.cx, OSH_MEM_HOST, osh_mem_used(m.cx, OSH_MEM_HOST) + peak); // keep: nothing is brought
     tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->n_nodes, run, keep}, m.w, b, &hooks, true));
     osh_mem_limit(m.cx, OSH_MEM_HOST, 0);
@@ -353,8 +354,10 @@ static void memory_is_what_was_predicted(void **state)
             }
             for (int i = 0; i < part->n_live_out; i++) keep[part->live_out[i]] = true;
             osh_exec_batch whole = {.n_tokens = b->n_tokens, .n_threads = osh_threads(m.cx)};
-            size_t peak = osh_exec_peak(&(osh_exec_span){m.g, part->first, part->n_nodes, run, keep},
-                                        &(osh_exec_brought){.in = in}, &whole, &left);
+            size_t peak = 0;
+            tiny_check(m.cx, osh_exec_peak(m.cx, &peak, &left,
+                                           &(osh_exec_span){m.g, part->first, part->n_nodes, run, keep},
+                                           &(osh_exec_brought){.in = in}, &whole));
             size_t before = osh_mem_used(m.cx, OSH_MEM_HOST) - brought;
             osh_mem_limit(m.cx, OSH_MEM_HOST, before + peak);
             tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, part->first, part->n_nodes, NULL, keep}, m.w, b,
@@ -434,8 +437,9 @@ static void check_by_sample(const char *name, int n_threads, bool original, bool
     osh_exec_hooks hooks = {.value = on_seen, .user = &w, .lanes = lanes, .seen = seen};
     tiny_check(m.cx, osh_batch_new(m.cx, &b, m.g, m.t.ids, m.t.offsets, n));
     osh_exec_batch e = batch_of(b, n_threads, seen);
-    size_t peak = osh_exec_peak(&(osh_exec_span){m.g, 0, m.g->n_nodes, run, keep}, &(osh_exec_brought){.in = none},
-                                &e, NULL);
+    size_t peak = 0;
+    tiny_check(m.cx, osh_exec_peak(m.cx, &peak, NULL, &(osh_exec_span){m.g, 0, m.g->n_nodes, run, keep},
+                                   &(osh_exec_brought){.in = none}, &e));
     osh_mem_limit(m.cx, OSH_MEM_HOST, osh_mem_used(m.cx, OSH_MEM_HOST) + peak);
     tiny_check(m.cx, osh_exec_run(m.cx, &(osh_exec_span){m.g, 0, m.g->n_nodes, NULL, keep}, m.w, b, &hooks, true));
     osh_mem_limit(m.cx, OSH_MEM_HOST, 0);

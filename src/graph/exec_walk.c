@@ -1,0 +1,210 @@
+/* exec_walk.c - see exec_walk.h. A value goes behind the last node of the run that reads it. */
+#include "graph/exec_walk.h"
+
+#include <string.h>
+
+#include "graph/picked.h"
+#include "graph/routed.h"
+
+bool osh_exec_by_sample(int64_t n_samples, int n_threads)
+{
+    return n_samples > 1 && (n_samples % n_threads == 0 || n_samples >= 4 * (int64_t)n_threads); // few idle at the end
+}
+
+/* The node runs on the whole batch: its rows are read or gathered for all samples. */
+static bool is_whole(const osh_exec_cut *c, int node)
+{
+    return (c->routed && c->routed[node - c->first]) || osh_is_picked(c->g, &c->g->nodes[node], 0);
+}
+
+int osh_exec_together(const osh_exec_cut *c, int node)
+{
+    for (int i = node; i < c->end; i++) {
+        const osh_node *n = &c->g->nodes[i];
+        if (c->run && !c->run[i - c->first]) continue;
+        if (is_whole(c, i)) return i > node ? i : i + 1;
+        bool ends = osh_node_routes(n);
+        for (int k = 0; k < n->op->n_out; k++) ends |= c->seen && c->seen[n->out[k]];
+        if (ends) return i + 1;
+    }
+    return c->end;
+}
+
+static bool is_read(const osh_exec_span *s, int value, int from)
+{
+    const osh_graph *g = s->g;
+    for (int i = from; i < s->first + s->n && i <= g->values[value].last_use; i++)
+        for (int k = 0; (!s->run || s->run[i - s->first]) && k < g->nodes[i].op->n_in; k++)
+            if (g->nodes[i].in[k] == value) return true;
+    return false;
+}
+
+/* Nodes before `end` that run sample by sample make it, and others read it or it stays: it is made for the whole
+ * batch. */
+static bool is_outer(const osh_exec_span *s, int value, int end)
+{
+    const osh_value *x = &s->g->values[value];
+    if (!s->keep || s->keep[value] || x->original >= 0 || x->quantized >= 0) return true;
+    return is_read(s, value, end);
+}
+
+osh_exec_values osh_exec_values_of(const osh_exec_span *s)
+{
+    return s->of.v1 ? s->of : (osh_exec_values){0, s->g->n_values};
+}
+
+int osh_next_set(const bool *set, int from, int n)
+{
+    const bool *at = from < n ? memchr(set + from, true, (size_t)(n - from)) : NULL;
+    return at ? (int)(at - set) : n;
+}
+
+bool osh_walk_is_routed(const osh_walk *w, int node)
+{
+    return w->routed && node >= w->s.first && node < w->s.first + w->s.n && w->routed[node - w->s.first];
+}
+
+static int *last_of(const osh_walk *w, int v) { return &w->last[v - w->s.of.v0]; }
+
+static bool stays(const osh_walk *w, int v) { return !w->s.keep || w->s.keep[v]; }
+
+bool osh_walk_in_place(const osh_walk *w, int node)
+{
+    const osh_node *n = &w->s.g->nodes[node];
+    int v = n->in[0];
+    return n->op->in_place && w->s.g->values[v].producer >= w->s.first && *last_of(w, v) == node && !stays(w, v);
+}
+
+/* Where each value is read for the last time in the run. */
+static osh_status find_last(osh_ctx *cx, osh_walk *w)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = w->s.g;
+    int first = w->s.first, end = first + w->s.n;
+    size_t n = (size_t)(w->s.of.v1 - w->s.of.v0);
+    OSH_NEW(cx, w->last, n);
+    memset(w->last, 0xff, n * sizeof *w->last); // -1
+    for (int i = first; i < end; i++)
+        for (int k = 0; osh_walk_runs(w, i) && k < g->nodes[i].op->n_in; k++) *last_of(w, g->nodes[i].in[k]) = i;
+    for (int i = first; i < end; i++) // an original is there when the hook sees what it is beside
+        for (int k = 0; osh_walk_runs(w, i) && k < g->nodes[i].op->n_out; k++) {
+            int v = g->values[g->nodes[i].out[k]].original;
+            if (v >= 0 && i > *last_of(w, v)) *last_of(w, v) = i;
+        }
+    for (int i = first; w->routed && i < end; i++) { // and what tells an expert's rows
+        int route = osh_walk_is_routed(w, i) ? g->nodes[osh_routed_to(g, i)].in[2] : -1;
+        if (route >= 0 && i > *last_of(w, route)) *last_of(w, route) = i;
+    }
+done:
+    return rc;
+}
+
+static void drop(osh_ctx *cx, osh_walk *w, int v, int done_node)
+{
+    if (v >= 0 && *last_of(w, v) <= done_node && !stays(w, v)) w->acts->gone(cx, w, v);
+}
+
+/* The node has run: the hook is told what it made, and what nobody of the run reads from here on goes. */
+static osh_status finish_node(osh_ctx *cx, osh_walk *w, int node, bool tell)
+{
+    osh_status rc = OSH_OK;
+    const osh_node *n = &w->s.g->nodes[node];
+    for (int k = 0; k < n->op->n_in; k++) drop(cx, w, n->in[k], node);
+    for (int k = 0; k < n->op->n_out; k++) {
+        int v = n->out[k];
+        if (tell && w->tells) OSH_TRY(w->acts->told(cx, w, v));
+        drop(cx, w, v, node);
+        drop(cx, w, w->s.g->values[v].original, node);
+    }
+done:
+    return rc;
+}
+
+static osh_status walk_node(osh_ctx *cx, osh_walk *w, int node)
+{
+    osh_status rc = w->acts->node(cx, w, node);
+    return rc ? rc : finish_node(cx, w, node, !osh_walk_is_routed(w, node));
+}
+
+osh_status osh_walk_lane(osh_ctx *cx, const osh_walk *w, int first, int end, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_walk lane = {.acts = w->acts, .user = user, .s = w->s, .outer = w->outer, .last = w->last};
+    lane.s.first = first, lane.s.n = end - first, lane.s.keep = w->outer;
+    if (w->s.run) lane.s.run = w->s.run + (first - w->s.first);
+    for (int i = first; i < end; i++)
+        if (osh_walk_runs(&lane, i)) OSH_TRY(walk_node(cx, &lane, i));
+done:
+    return rc;
+}
+
+/* Nodes [first, end), of which `last` may be seen. */
+static osh_status walk_lanes(osh_ctx *cx, osh_walk *w, int first, int end, int last)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = w->s.g;
+    for (int i = first; i < end; i++)
+        for (int k = 0; osh_walk_runs(w, i) && k < g->nodes[i].op->n_out; k++) {
+            int v = g->nodes[i].out[k];
+            if (i < last && !is_outer(&w->s, v, end)) continue;
+            w->outer[v] = true;
+            OSH_TRY(w->acts->made(cx, w, v));
+        }
+    OSH_TRY(w->acts->lanes(cx, w, first, end));
+    for (int i = first; i < end; i++)
+        if (osh_walk_runs(w, i)) OSH_TRY(finish_node(cx, w, i, i == last));
+done:
+    for (int i = first; i < end; i++)
+        for (int k = 0; k < g->nodes[i].op->n_out; k++) w->outer[g->nodes[i].out[k]] = false;
+    return rc;
+}
+
+static osh_status walk_nodes(osh_ctx *cx, osh_walk *w)
+{
+    osh_status rc = OSH_OK;
+    osh_exec_cut cut = {w->s.g, w->s.first, w->s.first + w->s.n, w->s.run, w->seen, w->routed};
+    for (int i = cut.first, end; i < cut.end; i = end) {
+        int n = 0, last = i;
+        end = w->by_sample ? osh_exec_together(&cut, i) : i + 1;
+        for (int k = i; k < end; k++)
+            if (osh_walk_runs(w, k)) n++, last = k;
+        if (n > 1) OSH_TRY(walk_lanes(cx, w, i, end, last));
+        else if (n) OSH_TRY(walk_node(cx, w, last));
+    }
+done:
+    return rc;
+}
+
+osh_status osh_walk_run(osh_ctx *cx, osh_walk *w)
+{
+    osh_status rc = OSH_OK;
+    osh_exec_values of = w->s.of;
+    OSH_TRY(find_last(cx, w));
+    for (int v = w->acts->brought(w, of.v0); v < of.v1; v = w->acts->brought(w, v + 1)) {
+        OSH_TRY(w->acts->told(cx, w, v));
+        drop(cx, w, v, w->s.first - 1);
+    }
+    w->tells = true;
+    OSH_TRY(walk_nodes(cx, w));
+done:
+    osh_free(cx, w->last), w->last = NULL;
+    return rc;
+}
+
+/* ---- what a run needs ---- */
+
+void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool *want)
+{
+    for (int i = n - 1; i >= 0; i--) {
+        const osh_node *node = &g->nodes[first + i];
+        run[i] = false;
+        for (int k = 0; k < node->op->n_out; k++) {
+            int v = node->out[k];
+            run[i] |= want[v];
+            /* or read by a later node that runs */
+            for (int c = i + 1; c < n && !run[i] && first + c <= g->values[v].last_use; c++)
+                for (int m = 0; m < g->nodes[first + c].op->n_in && run[c]; m++)
+                    run[i] |= g->nodes[first + c].in[m] == v;
+        }
+    }
+}

@@ -1,0 +1,40 @@
+/* exec_walk.h - the order of a run of nodes: which values come, are told of and go, and when. exec.c does what the walk
+ * says, exec_peak.c counts it, so that what is predicted is what is done.
+ *
+ *   q = linear(a); k = linear(a); s = attention(q, k)
+ *   brought a: told   node q: made, told   node k: made, told, a goes   node s: made, told, q and k go */
+#ifndef OSH_EXEC_WALK_H
+#define OSH_EXEC_WALK_H
+#include "graph/exec.h"
+
+typedef struct osh_walk osh_walk;
+typedef struct osh_walk_acts {
+    int (*brought)(const osh_walk *w, int from); // the first value >= from that is there at the start; of.v1: none
+    osh_status (*told)(osh_ctx *cx, osh_walk *w, int value); // it is there and about to be used
+    osh_status (*made)(osh_ctx *cx, osh_walk *w, int value); // for the whole batch, before samples fill it
+    osh_status (*node)(osh_ctx *cx, osh_walk *w, int node);  // its outputs are made, it runs
+    osh_status (*lanes)(osh_ctx *cx, osh_walk *w, int first, int end); // samples run it: osh_walk_lane for each
+    void (*gone)(osh_ctx *cx, osh_walk *w, int value);       // nobody reads it from here on; it need not be there
+} osh_walk_acts;
+
+struct osh_walk {
+    const osh_walk_acts *acts;
+    void *user;        // view: of the acts
+    osh_exec_span s;   // `of` is given
+    bool by_sample;    // nodes run sample by sample where they may
+    const bool *seen, *routed; // views, as in the hooks
+    bool *outer;       // view [values]: by sample: made by nodes that run so, for who comes later; at first none
+    bool tells;        // those who make values tell of them
+    int *last;         // own [values of these] the last node of this run that reads it; -1: none
+};
+/* acts, user, s, by_sample, seen, routed and outer are given. */
+osh_status osh_walk_run(osh_ctx *cx, osh_walk *w);
+/* One sample's way through [first, end) of a walk; user: of its acts. */
+osh_status osh_walk_lane(osh_ctx *cx, const osh_walk *w, int first, int end, void *user);
+static inline bool osh_walk_runs(const osh_walk *w, int node) { return !w->s.run || w->s.run[node - w->s.first]; }
+/* The node runs on the rows alone that go to its expert. */
+bool osh_walk_is_routed(const osh_walk *w, int node);
+/* On the host, input [0] of the node becomes its output [0]: this walk made it, nothing else reads it from here on.
+ * What the caller brought may be lent, and others read it later. */
+bool osh_walk_in_place(const osh_walk *w, int node);
+#endif
