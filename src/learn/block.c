@@ -26,6 +26,7 @@ typedef struct learning {
     int32_t *ids;         // own: tokens of those that go together
     int64_t *offsets;     // own [samples of a step + 1]
     bool judging;         // no gradient is wanted
+    int64_t step;         // that is taken
 } learning;
 
 static int64_t sample_tokens(const osh_dataset *d, int64_t s) { return d->offsets[s + 1] - d->offsets[s]; }
@@ -146,7 +147,7 @@ static osh_status gather(osh_ctx *cx, osh_tensor **out, const learning *l, int k
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
-    int value = k < b->n_in ? b->in[k] : b->out[k - b->n_in];
+    int last = b->n_in + b->n_out, value = k < b->n_in ? b->in[k] : k < last ? b->out[k - b->n_in] : b->in[k - last];
     int64_t shape[2] = {l->offsets[n], b->g->values[value].width};
     size_t row = (size_t)shape[1] * osh_dtype_bytes(b->g->dtype);
     OSH_TRY(osh_tensor_new(cx, out, b->g->dtype, 2, shape));
@@ -156,6 +157,23 @@ static osh_status gather(osh_ctx *cx, osh_tensor **out, const learning *l, int k
         OSH_TRY(b->rows(cx, b->user, k, l->order[first + i], &to));
     }
 done:
+    return rc;
+}
+
+/* Of each element of what comes in the original's, where it is drawn for this step. */
+static osh_status mix(osh_ctx *cx, const learning *l, const osh_batch *batch, int k, int64_t first)
+{
+    osh_status rc = OSH_OK;
+    const osh_block *b = l->b;
+    osh_tensor *x = batch->values[b->in[k]], *x0 = NULL; // view; own
+    osh_mix_attr at = {.share = b->rule.share, .samples = l->order + first};
+    if (l->judging || at.share >= 1 || !b->differs || !b->differs[k]) goto done;
+    at.key = osh_mix_key(b->rule.seed, (uint64_t)k, (uint64_t)l->step);
+    OSH_TRY(gather(cx, &x0, l, b->n_in + b->n_out + k, first, batch->seqs.n));
+    osh_op_args a = {.in = {x, x0}, .out = {x}, .attr = &at, .seqs = &batch->seqs};
+    OSH_TRY(osh_op_run(cx, osh_op_find("mix"), &a));
+done:
+    osh_tensor_free(cx, x0);
     return rc;
 }
 
@@ -175,8 +193,11 @@ static osh_status batch_new(osh_ctx *cx, osh_batch **out, learning *l, int64_t f
     }
     OSH_TRY(osh_batch_new(cx, out, b->g, l->ids, l->offsets, n));
     (*out)->first_sample = l->order[first];
-    for (int k = 0; k < b->n_in; k++)
-        if (b->in[k] != b->g->input_ids) OSH_TRY(gather(cx, &(*out)->values[b->in[k]], l, k, first, n));
+    for (int k = 0; k < b->n_in; k++) {
+        if (b->in[k] == b->g->input_ids) continue;
+        OSH_TRY(gather(cx, &(*out)->values[b->in[k]], l, k, first, n));
+        OSH_TRY(mix(cx, l, *out, k, first));
+    }
 done:
     return rc;
 }
@@ -341,6 +362,7 @@ static osh_status take_step(osh_ctx *cx, learning *l, int64_t t, double *loss, d
     int64_t first;
     double term = 0;
     draw(l, &first);
+    l->step = t;
     OSH_TRY(look(cx, l, first, first + samples_of(b), loss));
     b->ended = *loss;
     if (!t) b->begun = *loss;

@@ -7,8 +7,10 @@
  * weights (graph/back.h), whose codes follow it (ops/ada.h). What is kept are the codes in the end: which step lost
  * least depends more on its samples than on the step. With rule.selective they are those of rounding to nearest where
  * the loss of all samples is no less then. Samples are drawn without replacement, by a counter RNG, until
- * fewer than a step wants are left; then anew from all. They go through together as far as TOKENS of them reach: that
- * is fixed, as are the sums over them, so neither threads nor batches nor budgets show. */
+ * fewer than a step wants are left; then anew from all. With rule.share each step draws anew which elements of what
+ * comes in are the original's; a loss of all samples is of the quantized model's alone. Samples go through together as
+ * far as TOKENS of them reach: that is fixed, as are the sums over them, so neither threads nor batches nor budgets
+ * show. */
 #ifndef OSH_LEARN_BLOCK_H
 #define OSH_LEARN_BLOCK_H
 #include "graph/exec.h"
@@ -30,7 +32,9 @@ typedef struct osh_block {
     const bool *run;         // [n]: those of the block
     const int *in, *out;     // values that come in, and that are compared
     int n_in, n_out;
-    /* Rows of a sample: of value in[k], or what out[k - n_in] has to come near to; in the compute dtype. */
+    const bool *differs;     // [n_in]: it is another one in the original model; NULL: none is known to be
+    /* Rows of a sample: of value in[k], or what out[k - n_in] has to come near to, or in[k - n_in - n_out] in the
+     * original model; in the compute dtype. */
     osh_status (*rows)(osh_ctx *cx, void *user, int k, int64_t sample, osh_tensor *to);
     void (*step)(osh_ctx *cx, void *user, int64_t t); // NULL: not; t steps are done
     void *user;

@@ -33,7 +33,7 @@ typedef struct ada { // arguments
     {.name = "warm_start", .type = OSH_F_FLOAT, .offset = offsetof(ada, warm_start), .dflt = "0.2", .min = 0,         \
      .max = 1, .doc = "share of the steps without rounding term, and before which nothing stops early"},              \
     {.name = "drop_ratio", .type = OSH_F_FLOAT, .offset = offsetof(ada, drop_ratio), .dflt = "1", .min = 0, .max = 1, \
-     .doc = "share of inputs that are the quantized model's; 1"},                                                     \
+     .doc = "share of an input's elements that are the quantized model's, not the original's"},                    \
     {.name = "early_stop", .type = OSH_F_BOOL, .offset = offsetof(ada, early_stop), .dflt = "false",                  \
      .doc = "64 rows, or a block, stop where the mean over a window of steps falls no more"},                        \
     {.name = "num_batches", .type = OSH_F_INT, .offset = offsetof(ada, num_batches), .dflt = "1", .min = 1,           \
@@ -135,8 +135,8 @@ static osh_status ada_key(osh_ctx *cx, osh_modifier *m, const char *key, const o
     if (!strcmp(key, "lr_adjust")) return read_pair(cx, a->adjust, v, key, 0, what);
     if (!strcmp(key, "mem_opt_level") || !strcmp(key, "fixed_seed")) {
         osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing here and is ignored: %s", what, v->line, key,
-                *key == 'f' ? "nothing is drawn" : "sums over the inputs are kept, and no input; where values between "
-                "subgraphs rest is --mem-opt-level");
+                *key == 'f' ? "what is drawn has a seed of its own" : "sums over the inputs are kept, and no input; "
+                "where values between subgraphs rest is --mem-opt-level");
         return OSH_OK;
     }
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
@@ -208,6 +208,7 @@ static osh_status block_resolve(osh_ctx *cx, osh_modifier *m)
     a->block.window = window_of(a), a->block.warm = a->warm_start, a->block.selective = a->selective_update;
     a->block.above = a->adjust[0], a->block.rate = a->adjust[1];
     a->block.bias_rate = a->update_bias ? a->bias_learning_rate : 0;
+    a->block.share = is_auto(m) ? 1 : a->drop_ratio;
     if (!a->block.samples) a->block.samples = is_auto(m) ? 4 : 1;
 done:
     return rc;
@@ -254,9 +255,9 @@ static osh_status ada_resolve(osh_ctx *cx, osh_modifier *m)
     if (a->beta[0] == 0) a->beta[0] = 20, a->beta[1] = 2;
     if (a->learning_rate <= 0)
         OSH_FAIL(cx, OSH_E_USAGE, "%s.learning_rate is 0: nothing would be learned", m->type->name);
-    if (a->drop_ratio != 1)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s.drop_ratio is %g: inputs of both models mixed are not made by this "
-                 "version: want 1, or --propagate-error false in the place of 0", m->type->name, a->drop_ratio);
+    if (a->drop_ratio != 1 && !is_original(a, true))
+        OSH_FAIL(cx, OSH_E_USAGE, "%s.drop_ratio is %g with target: quantized, which has no values of the original "
+                 "model: want target: original, or 1", m->type->name, a->drop_ratio);
     for (size_t i = 0; i < m->n_schemes; i++) {
         const osh_q_args *q = &m->schemes[i].weights;
         if (!q->present) continue;
@@ -417,6 +418,8 @@ static const osh_block_rule *ada_blocks(const osh_modifier *m)
     return r->steps ? r : NULL;
 }
 
+static double ada_share(const osh_modifier *m) { return is_auto(m) ? 1 : ((const ada *)m->args)->drop_ratio; }
+
 static osh_status ada_learns(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, osh_ada_args *a)
 {
     osh_status rc = round_job(cx, m, j);
@@ -478,7 +481,7 @@ static double ada_flops(const osh_modifier *m, int64_t O, int64_t I)
         .name = called, .fields = table, .bytes = sizeof(ada), .key = own##_key, .keys = keyed,                     \
         .resolve = own##_resolve, .wants = ada_wants, .freedom = ada_freedom, .compress = ada_compress,             \
         .step = ada_step_name, .needs = ada_needs, .flops = ada_flops, .propagates = true, .host_only = true,       \
-        .blocks = ada_blocks, .learns = ada_learns, .learned = ada_learned,                                         \
+        .blocks = ada_blocks, .learns = ada_learns, .learned = ada_learned, .share = ada_share,                     \
     }
 ADA(adaround, "AdaRoundModifier", round_fields, ada, "beta_range, lr_adjust");
 ADA(adaquant, "AdaQuantModifier", quant_fields, ada, "lr_adjust");

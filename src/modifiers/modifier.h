@@ -160,6 +160,8 @@ struct osh_modifier_type {
     const osh_block_rule *(*blocks)(const osh_modifier *m);
     osh_status (*learns)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, osh_ada_args *a);
     void (*learned)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, osh_ada_args *a);
+    /* Share of elements of an input that are the quantized model's, the others being the original's; NULL: 1. */
+    double (*share)(const osh_modifier *m);
     bool by_rows; // of bands of whole rows (strategy block: of whole blocks) it makes what it makes of them together
     /* It makes weights 0: codes are then w's bytes, and packed. The one scheme has its targets, modules that a Linear
      * may be inside of, and nothing to quantize. A quantizer may come behind it. */

@@ -54,6 +54,7 @@ typedef struct osh_block_rule { // of learn/block.h
     bool selective;         // where the loss of all samples did not fall all of it stays rounded to nearest
     double bias_rate;       // Adam's, of biases; 0: they stay
     double above, rate;     // where the mean squared error, rounded to nearest, is above that: this rate; 0: not
+    double share;           // of elements of what comes in that are the quantized model's; the others the original's
     bool may;               // where it cannot be, each Linear learns alone
 } osh_block_rule;
 

@@ -159,6 +159,13 @@ typedef struct { // no template has it: nodes are put between others (graph/inse
     const osh_rotation *r; // view; NULL: the weight says it
     bool transposed;
 } osh_rotate_attr;
+typedef struct { // of mix
+    uint64_t key;
+    double share;           // of elements that are in[0]'s
+    const int64_t *samples; // view: numbers of the batch's; NULL: from first_sample on
+    int64_t first_sample;
+} osh_mix_attr;
+uint64_t osh_mix_key(uint64_t seed, uint64_t what, uint64_t step);
 /* What becomes of logits behind the head: rounded, divided, capped as scores are; 0: not. */
 typedef struct { double divide, cap; } osh_logits_rule;
 typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // of nll and kl: of the model, of the reference
@@ -191,6 +198,7 @@ typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // of nll and kl: of
  * Statistics and solver ops:
  *   hessian_accum  in x [N, I]; H F32 [I, I] in place: H += X^T X, lower triangle, sample by sample in order
  *   shift_accum    in x [N, I], x0 [N, I]; D F32 [I, I] in place: D += (X0 - X)^T X, sample by sample in order
+ *   mix            in x [N, D], x0 [N, D]; out y [N, D], of each element one of both, drawn (mix.c)
  *   nll            in x [N, D], w [V, D], targets I32 [N] (< 0: not scored); out nll F32 [N]. Logits rounded to the
  *                  compute dtype, log-softmax in f32; by blocks, never N x V logits
  *   kl             in x, w and the reference's x, w; out kl F32 [N], same top token F32 [N]

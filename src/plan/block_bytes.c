@@ -34,7 +34,7 @@ osh_status osh_block_peak(osh_ctx *cx, int64_t *n_bytes, const osh_plan *p, cons
                          osh_mem_gross((size_t)o.b.n_learns * sizeof(osh_linear_job)) +
                          2 * osh_mem_gross((size_t)o.b.n_learns * sizeof(osh_block_weight)) +
                          2 * osh_mem_gross((size_t)p->graph->n_values * sizeof(int)) +
-                         osh_mem_gross((size_t)r->n_nodes));
+                         osh_mem_gross((size_t)r->n_nodes) + osh_mem_gross((size_t)p->graph->n_values * sizeof(bool)));
 done:
     osh_block_deinit(cx, &o);
     return rc;

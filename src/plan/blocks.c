@@ -138,6 +138,17 @@ void osh_block_targets(const osh_plan *p, const osh_range *r, bool *target)
         if (is_output(p, r, v)) target[p->graph->values[v].original] = true;
 }
 
+void osh_block_mixes(const osh_plan *p, const osh_range *r, bool *mixed)
+{
+    const osh_block_rule *rule = NULL;
+    for (int i = r->l0; i < r->l1 && !rule; i++)
+        if (p->linears[i].wants & OSH_STAT_BLOCK) rule = rule_of(p, &p->linears[i]);
+    for (int i = 0; rule && rule->share < 1 && !r->same && i < r->n_live_in; i++) {
+        int original = p->graph->values[r->live_in[i]].original;
+        if (original >= 0) mixed[original] = true;
+    }
+}
+
 /* read [values]: false throughout; those that its nodes read. */
 static void list_values(osh_block_of *o, const osh_plan *p, const osh_range *r, bool *read)
 {
@@ -153,6 +164,8 @@ static void list_values(osh_block_of *o, const osh_plan *p, const osh_range *r, 
     for (int v = r->v0; v < r->v1; v++)
         if (is_output(p, r, v)) o->values[b->n_in + b->n_out++] = v;
     b->in = o->values, b->out = o->values + b->n_in;
+    for (int k = 0; k < b->n_in; k++) o->differs[k] = !r->same && g->values[b->in[k]].original >= 0;
+    b->differs = o->differs;
 }
 
 osh_status osh_block_init(osh_ctx *cx, osh_block_of *o, const osh_plan *p, const osh_range *r)
@@ -162,6 +175,7 @@ osh_status osh_block_init(osh_ctx *cx, osh_block_of *o, const osh_plan *p, const
     *o = (osh_block_of){.b = {.g = p->graph, .data = &p->data, .first = r->first, .n = r->n_nodes}};
     OSH_NEW(cx, o->run, r->n_nodes);
     OSH_NEW(cx, o->values, 2 * p->graph->n_values);
+    OSH_NEW(cx, o->differs, p->graph->n_values);
     OSH_NEW(cx, o->linears, r->l1 - r->l0);
     OSH_NEW(cx, o->b.learns, r->l1 - r->l0);
     OSH_NEW(cx, want, p->graph->n_values);
@@ -190,6 +204,7 @@ void osh_block_deinit(osh_ctx *cx, osh_block_of *o)
 {
     osh_free(cx, o->run);
     osh_free(cx, o->values);
+    osh_free(cx, o->differs);
     osh_free(cx, o->linears);
     osh_free(cx, o->b.learns);
 }

@@ -13,11 +13,14 @@ osh_status osh_plan_blocks(osh_ctx *cx, osh_plan *p);
 void osh_plan_biases(osh_plan *p);
 /* Sets target[v] of what the original model puts out in the places of the range's blocks. */
 void osh_block_targets(const osh_plan *p, const osh_range *r, bool *target);
+/* Sets mixed[v] of what comes into them in the original model and is still wanted when they learn. */
+void osh_block_mixes(const osh_plan *p, const osh_range *r, bool *mixed);
 
 typedef struct osh_block_of { // a range's; its lists are own
     osh_block b;
     bool *run;
     int *values;  // that come in, then those that are compared
+    bool *differs; // of those that come in
     int *linears; // that learn, in the order of b.learns
 } osh_block_of;
 osh_status osh_block_init(osh_ctx *cx, osh_block_of *o, const osh_plan *p, const osh_range *r);

@@ -54,6 +54,27 @@ static bool brings_the_same(const osh_plan *p, const osh_subgraph *s)
     return true;
 }
 
+static double share_of(const osh_plan *p, const osh_linear *l)
+{
+    const osh_modifier_type *type = p->recipe->modifiers[l->modifier].type;
+    return type->share ? type->share(&p->recipe->modifiers[l->modifier]) : 1;
+}
+
+/* Of those that share the statistic: one. */
+static osh_status choose_share(osh_ctx *cx, osh_plan *p, osh_linear *l)
+{
+    osh_status rc = OSH_OK;
+    l->share = share_of(p, l);
+    for (int k = osh_first_reader(p, l->input); k >= 0; k = osh_next_reader(p, k)) {
+        const osh_linear *other = &p->linears[k];
+        if (other->subgraph == l->subgraph && (other->wants & OSH_STAT_HESSIAN) && share_of(p, other) != l->share)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s and %s read the same values, with a drop_ratio of %g and of %g: want "
+                     "one of them", l->name, other->name, l->share, share_of(p, other));
+    }
+done:
+    return rc;
+}
+
 /* Inputs that are compared with the original model's: the wanted ones that nothing solved in their own subgraph comes
  * before. Of the others only the value is known that they have before it is solved. It has the error of the subgraph's
  * input once more, which the Linears before them are solved to make up for: it would be made up for twice. */
@@ -78,9 +99,13 @@ static osh_status choose_compared(osh_ctx *cx, osh_plan *p)
         compared[i] = (l->wants & OSH_STAT_SHIFT) && g->values[l->input].original >= 0 &&
                       !p->passes[l->subgraph].same && moves[l->input] != l->subgraph + 1;
     }
-    for (int i = 0; i < p->n_linears; i++) // all that share the statistic
-        for (int k = osh_first_reader(p, p->linears[i].input); k >= 0; k = osh_next_reader(p, k))
-            if (p->linears[k].subgraph == p->linears[i].subgraph) p->linears[i].shift |= compared[k];
+    for (int i = 0; i < p->n_linears; i++) { // all that share the statistic
+        osh_linear *l = &p->linears[i];
+        l->share = 1;
+        for (int k = osh_first_reader(p, l->input); k >= 0; k = osh_next_reader(p, k))
+            if (p->linears[k].subgraph == l->subgraph) l->shift |= compared[k];
+        if (l->shift) OSH_TRY(choose_share(cx, p, l));
+    }
 done:
     osh_free(cx, changed);
     osh_free(cx, compared);

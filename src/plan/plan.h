@@ -42,6 +42,8 @@ typedef struct osh_linear { // a module that is quantized
     int64_t heads[OSH_BESIDE]; // scales of each
     bool kept;              // nothing quantizes it: it is there for these scales, and its weight stays
     bool shift;             // OSH_STAT_SHIFT is collected of its input, which is another one in the original model
+    double share;           // of elements of its input, where shift, that are the quantized model's, the others being
+                            // the original's (ops/mix.c); 1: all
     int64_t bias;           // tensor of the source that learns with it (blocks.h), and is the last of its output
                             // tensors; -1: none
     int64_t first_out;      // output tensors [first_out, first_out + n_out)

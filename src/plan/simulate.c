@@ -146,6 +146,8 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
         if (s->card) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_HESSIAN, l->input));
         if (!l->shift) continue;
         size_t more = osh_sim_accum_scratch(s, "shift_accum", l->I);
+        if (more < accum) more = accum;
+        if (l->share < 1) more += (size_t)osh_sim_batch_bytes(s, l->input); // both mixed
         if (more > *hook) *hook = more;
         if (s->card) OSH_TRY(osh_layout_take(cx, s->card, OSH_LAYOUT_SHIFT, l->input));
     }

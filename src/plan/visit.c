@@ -81,7 +81,7 @@ osh_range osh_range_at(const osh_plan *p, int index)
     return r;
 }
 
-enum { N_LISTS = 9 };
+enum { N_LISTS = 10 };
 struct osh_visit_lists {
     bool *of[N_LISTS]; // own [values]; between walks none is set
     int *wanted;       // own [values]; between walks -1
@@ -102,6 +102,7 @@ typedef struct walk {
     bool *want, *stats, *shift, *in, *out, *consume, *keep; // [values]; shift: the original's are compared
     bool *look;   // [values] looked at for the first time
     bool *target; // [values] that a block learns to come near to
+    bool *mixed;  // [values] of the original model that come into it and that it reads
 } walk;
 
 osh_status osh_visit_lists_new(osh_ctx *cx, osh_visit_lists **out, const osh_graph *g)
@@ -134,7 +135,7 @@ static osh_status walk_init(osh_ctx *cx, walk *w)
 {
     osh_status rc = OSH_OK;
     bool **lists[N_LISTS] = {&w->want, &w->stats,   &w->shift, &w->in,    &w->out,
-                             &w->consume, &w->keep, &w->look,  &w->target};
+                             &w->consume, &w->keep, &w->look,  &w->target, &w->mixed};
     OSH_NEW(cx, w->run, w->r.n_nodes);
     OSH_NEW(cx, w->routed, w->r.n_nodes);
     if (!w->v->lists) OSH_TRY(osh_visit_lists_new(cx, &w->made, w->g));
@@ -147,7 +148,7 @@ static osh_status walk_init(osh_ctx *cx, walk *w)
         if (l->shift) w->shift[l->input] = true;
     }
     w->carries = w->r.block && w->r.observe;
-    if (w->carries) osh_block_targets(w->p, &w->r, w->target);
+    if (w->carries) osh_block_targets(w->p, &w->r, w->target), osh_block_mixes(w->p, &w->r, w->mixed);
     for (int i = 0; i < w->r.n_live_out; i++)
         w->carries |= w->r.propagate && !w->r.merged && !w->plain && is_original(w, w->r.live_out[i]) &&
                       w->g->values[w->r.live_out[i]].producer >= w->r.first;
@@ -335,7 +336,7 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
     for (int x = w->r.v0; x < w->r.v1; x++) {
         bool after = has(w->r.live_out, w->r.n_live_out, x) || w->target[x];
         w->out[x] = outputs && after && runs(w, w->g->values[x].producer) && (w->r.merged || is_original(w, x));
-        w->consume[x] = (is_original(w, x) ? last : over) && w->in[x] && !after;
+        w->consume[x] = (is_original(w, x) && !w->mixed[x] ? last : over) && w->in[x] && !after;
     }
     if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, w->stats));
     if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
@@ -376,6 +377,7 @@ static osh_status walk_propagate(osh_ctx *cx, walk *w)
     osh_step s = make_step(w, w->r.first, w->r.n_nodes, NULL);
     s.again = true;
     take_routed(w, &s);
+    for (int x = w->r.v0; x < w->r.v1; x++) w->in[x] |= w->mixed[x]; // no later step has a use for it
     for (int x = w->r.v0; x < w->r.v1; x++) {
         bool after = has(w->r.live_out, w->r.n_live_out, x);
         w->out[x] = after && runs(w, w->g->values[x].producer);

@@ -18,7 +18,8 @@ static osh_status block_rows(osh_ctx *cx, void *user, int k, int64_t sample, osh
 {
     const blocked *x = user;
     const osh_block *b = &x->of.b;
-    int v = k < b->n_in ? b->in[k] : b->g->values[b->out[k - b->n_in]].original;
+    int n = b->n_in + b->n_out;
+    int v = k < b->n_in ? b->in[k] : b->g->values[k < n ? b->out[k - b->n_in] : b->in[k - n]].original;
     return osh_acts_sample(cx, x->r->acts, v, sample, to);
 }
 

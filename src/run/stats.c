@@ -23,6 +23,7 @@ typedef struct sums {     // of a value; own
     double peaks;         // OSH_STAT_PEAKS
 } sums;
 
+enum { MIX_SEED = 42 };
 typedef enum { LOOK_ALL, LOOK_FIRST, LOOK_KEPT } look; // by all; of what looks twice the first, the second
 
 struct osh_stats {
@@ -305,6 +306,30 @@ done:
     return rc;
 }
 
+static double share_of(const osh_stats *s, int value) // osh_linear.share of those that read it here
+{
+    int i = osh_first_reader(s->plan, value);
+    while (i >= 0 && !(mine(s, &s->plan->linears[i]) && s->plan->linears[i].shift)) i = osh_next_reader(s->plan, i);
+    return i >= 0 ? s->plan->linears[i].share : 1;
+}
+
+/* What the sums are of where inputs of both models are mixed: own; NULL: of x. */
+static osh_status mix(osh_ctx *cx, osh_tensor **out, const osh_stats *s, int value, const osh_tensor *x,
+                      const osh_batch *b)
+{
+    osh_status rc = OSH_OK;
+    const osh_tensor *x0 = sums_of(s, value)->shift ? b->values[s->plan->graph->values[value].original] : NULL;
+    osh_mix_attr at = {.share = share_of(s, value), .first_sample = b->first_sample};
+    *out = NULL;
+    if (!x0 || at.share >= 1) goto done;
+    at.key = osh_mix_key(MIX_SEED, (uint64_t)value, 0);
+    OSH_TRY(osh_tensor_new(cx, out, x->dtype, x->ndim, x->shape));
+    osh_op_args a = {.in = {x, x0}, .out = {*out}, .attr = &at, .seqs = &b->seqs};
+    OSH_TRY(osh_op_run(cx, osh_op_find("mix"), &a));
+done:
+    return rc;
+}
+
 /* original: of the value that x is of. */
 static osh_status feed_wanted(osh_ctx *cx, osh_stats *s, int value, int original, const osh_tensor *x,
                               const osh_batch *b)
@@ -312,14 +337,17 @@ static osh_status feed_wanted(osh_ctx *cx, osh_stats *s, int value, int original
     osh_status rc = OSH_OK;
     sums *of = sums_of(s, value);
     bool all = s->look == LOOK_ALL;
+    osh_tensor *mixed = NULL; // own
+    if (all) OSH_TRY(mix(cx, &mixed, s, value, x, b));
     if (of->hessian && all) {
-        osh_op_args a = {.in = {x}, .out = {of->hessian}, .seqs = &b->seqs};
+        osh_op_args a = {.in = {mixed ? mixed : x}, .out = {of->hessian}, .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("hessian_accum"), &a));
     }
     if (of->shift && all) {
-        osh_op_args a = {.in = {x, b->values[original]}, .out = {of->shift}, .seqs = &b->seqs};
+        osh_op_args a = {.in = {mixed ? mixed : x, b->values[original]}, .out = {of->shift}, .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("shift_accum"), &a));
     }
+    osh_tensor_free(cx, mixed), mixed = NULL;
     if (of->squares && all) {
         osh_op_args a = {.in = {x}, .out = {of->squares}, .seqs = &b->seqs};
         OSH_TRY(osh_op_run(cx, osh_op_find("channel_squares"), &a));
@@ -335,6 +363,7 @@ static osh_status feed_wanted(osh_ctx *cx, osh_stats *s, int value, int original
     }
     for (int64_t k = 0; k < b->seqs.n; k++) OSH_TRY(feed_sample(cx, s, value, x, &b->seqs.offsets[k]));
 done:
+    osh_tensor_free(cx, mixed);
     return rc;
 }
 

@@ -47,7 +47,7 @@ if [ -z "$SANITIZED" ]; then # in the middle of what a block's modules write
 fi
 for m in AdaRound AdaQuant; do # they stop, judge by all samples, and are the same for any threads and batch
     printf 's_stage:\n  s_modifiers:\n    %sModifier: {scheme: W4A16, ignore: [lm_head, "re:.*layers.[02]"], unit: block, %s}\n' \
-        $m "num_iterations: 30, batch_size: 3, early_stop: true, num_batches: 3, selective_update: true, lr_adjust: [1.0e-9, 1.0e-4]" >ad.yaml
+        $m "num_iterations: 30, batch_size: 3, drop_ratio: 0.5, early_stop: true, num_batches: 3, selective_update: true, lr_adjust: [1.0e-9, 1.0e-4]" >ad.yaml
     one ad plain --threads 1 --log-level info --profile p.yaml >/dev/null 2>log
     tuned
     [ $m = AdaRound ] || [ "$(grep -c 'layers.[13]: stopped behind step [0-9]* of 30' log)" -gt 0 ] || { cat log; fail "$m: no stop"; }
@@ -55,8 +55,19 @@ for m in AdaRound AdaQuant; do # they stop, judge by all samples, and are the sa
     sums plain >want
     rm -rf plain
     [ -n "$SANITIZED" ] && continue
-    one ad out --threads 3 --batch-size 4 --mem-opt-level 2 >/dev/null 2>&1
+    INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one ad out --threads 3 --batch-size 4 --mem-opt-level 2 >log 2>&1
     same out "$m: threads, batch and tier"
+    [ $m = AdaRound ] || continue
+    for part in 70 85; do # the original's values that are mixed in are there again
+        if INJECT_AT=$(($(cat calls) * part / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
+            one ad out --threads 3 --batch-size 4 --mem-opt-level 2 >log 2>&1; then fail "not killed"; fi
+        one ad out --mem-opt-level 2 >log 2>&1 || { cat log; fail "$m does not go on"; }
+        same out "$m: killed at $part %"
+    done
+    sed 's/drop_ratio: 0.5, //' ad.yaml >whole.yaml
+    one whole out >/dev/null 2>&1
+    sums out | cmp -s want - && fail "drop_ratio decides nothing"
+    rm -rf out
 done
 "$ONESHOT" plan --model "$model" --recipe au.yaml "${data[@]}" --sequential-targets Linear --log-level info >log 2>&1
 grep -q "learns from the output of each Linear, and not of decoder layers" log || { cat log; fail "not said"; }

@@ -278,6 +278,44 @@ static void test_token_peaks(void **state)
     }
 }
 
+/* Of each element one of both, by a number of its own: the same for any batch and threads, to the bit. */
+static void test_mix(void **state)
+{
+    enum { N = 70, I = 577, SPLIT = 9, FIRST = 4 };
+    fixture *f = *state;
+    const osh_op *op = osh_op_find("mix");
+    const int64_t offsets[] = {0, SPLIT, N}, samples[] = {FIRST, FIRST + 1};
+    const osh_seqs whole = {2, offsets}, second = {1, (int64_t[]){0, N - SPLIT}};
+    for (int d = 0; d < 3; d++) {
+        osh_dtype dt = (osh_dtype[]){OSH_F32, OSH_BF16, OSH_F16}[d];
+        guarded x[4];
+        for (int i = 0; i < 4; i++) x[i] = guarded_new(f->one, dt, 2, N, I), guarded_fill(&x[i], (uint64_t)i, 1);
+        osh_mix_attr at = {.key = osh_mix_key(SEED, 3, 1), .share = 0.25, .first_sample = FIRST}, by = at;
+        by.samples = samples, by.first_sample = 0;
+        osh_op_args a = {.in = {&x[0].t, &x[1].t}, .out = {&x[2].t}, .attr = &at, .seqs = &whole}, b = a;
+        assert_int_equal(osh_op_run(f->three, op, &a), OSH_OK);
+        int64_t first = 0;
+        for (int64_t i = 0; i < N * I; i++) {
+            int64_t row = i / I, sample = FIRST + (row >= SPLIT), at_row = row >= SPLIT ? row - SPLIT : row;
+            uint64_t u = osh_rng_u64(at.key, (uint64_t)sample, (uint64_t)(at_row * I + i % I)) >> 40;
+            bool of_x = u < 1 << 22;
+            assert_true(value_at(&x[2].t, i) == value_at(&x[of_x ? 0 : 1].t, i));
+            first += of_x;
+        }
+        assert_in_range(first, N * I / 4 - 400, N * I / 4 + 400); // a standard deviation is 87
+        b.out[0] = &x[3].t, b.attr = &by;
+        assert_int_equal(op->run[OSH_REF](f->one, &b), OSH_OK);
+        assert_memory_equal(x[3].t.data, x[2].t.data, osh_tensor_bytes(&x[2].t));
+        osh_tensor part[2] = {x[0].t, x[1].t}; // the second sample alone, in place
+        for (int i = 0; i < 2; i++) part[i].shape[0] = N - SPLIT, part[i].data = osh_elem(&x[i].t, SPLIT * I);
+        at.first_sample = FIRST + 1;
+        osh_op_args c = {.in = {&part[0], &part[1]}, .out = {&part[0]}, .attr = &at, .seqs = &second};
+        assert_int_equal(osh_op_run(f->one, op, &c), OSH_OK);
+        assert_memory_equal(part[0].data, osh_elem(&x[2].t, SPLIT * I), osh_tensor_bytes(&part[0]));
+        for (int i = 0; i < 4; i++) guarded_check(&x[i]), guarded_free(f->one, &x[i]);
+    }
+}
+
 static void test_shift(void **state)
 {
     const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
@@ -525,6 +563,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_hessian), cmocka_unit_test(test_channel_range),
                                        cmocka_unit_test(test_channel_sum),
                                        cmocka_unit_test(test_channel_squares), cmocka_unit_test(test_token_peaks),
+                                       cmocka_unit_test(test_mix),
                                        cmocka_unit_test(test_shift),
                                        cmocka_unit_test(test_nll),
                                        cmocka_unit_test(test_nll_past), cmocka_unit_test(test_kl_ties),

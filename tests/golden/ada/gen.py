@@ -23,7 +23,7 @@ from rng import rng_sym, rng_u64  # noqa: E402
 
 SEED, T, PERIOD = 20261123, 256, 10
 DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16}
-CASES = {  # kind, O, I, group (0: the row), bits, zero points, dtype, other inputs, steps, rate, rate of scales
+CASES = {  # kind, O, I, group (0: the row), bits, zero points, dtype, other inputs, steps, rates, share of x (else x0)
     "round": ("round", 72, 64, 32, 4, False, "F32", True, 300, 0.1, 0),
     "round_channel_zeros_shift": ("round", 40, 44, 0, 3, True, "F32", True, 300, 0.1, 0),
     "round_bf16": ("round", 72, 64, 32, 4, False, "BF16", True, 300, 0.1, 0),
@@ -31,6 +31,8 @@ CASES = {  # kind, O, I, group (0: the row), bits, zero points, dtype, other inp
     "auto": ("auto", 72, 64, 32, 4, False, "F32", True, 20, 1 / 100, 1 / 100),
     "auto_zeros": ("auto", 40, 44, 11, 3, True, "F32", False, 20, 1 / 100, 1 / 100),
     "quant_joint": ("quant", 40, 44, 11, 3, True, "F32", False, 60, 5e-5, 1e-3),
+    "round_drop": ("round", 72, 64, 32, 4, False, "F32", True, 300, 0.1, 0, 0.5),
+    "quant_drop": ("quant", 40, 44, 11, 3, True, "F32", True, 60, 5e-5, 1e-3, 0.25),
 }
 REG, FROM, TO, WARM = 0.01, 20.0, 2.0, 0.2
 
@@ -56,11 +58,17 @@ def clip(x, lo, hi):  # lo and hi themselves are inside: torch.clamp gives them 
     return x.detach().clamp(lo, hi) + (x - x.detach()) * inside
 
 
-def learn(stream, kind, O, I, group, bits, zeros, dtype, shift, steps, rate, scale_rate):
+def mixed(x, x0, share, key):  # src/ops/mix.c: of each element x or x0
+    u = rng_u64(key, 0, x.numel()).reshape(x.shape) >> np.uint64(40)
+    return torch.where(torch.from_numpy(u < np.uint64(int(share * 2**24))), x, x0)
+
+
+def learn(stream, kind, O, I, group, bits, zeros, dtype, shift, steps, rate, scale_rate, share=1):
     dt, n, lo, hi = DTYPES[dtype], group or I, -(1 << bits - 1), (1 << bits - 1) - 1
     w = torch.from_numpy((rng_sym(SEED, stream, O * I) * rng_sym(SEED, stream + 1, O * I) * np.float32(0.25)).reshape(O, I))
     w = w.to(dt).float()
     x, x0 = inputs(stream, I, shift)
+    x = mixed(x, x0, share, int(rng_u64(SEED, (1 << 20) + stream, 1)[0])) if share < 1 else x
     s0 = (w.reshape(O, -1, n).abs().amax(-1) * 0.25).to(dt).float()
     k = torch.arange(s0.numel()).reshape(s0.shape)
     z = (k % 3 - 1).float() if zeros else torch.zeros_like(s0)
@@ -157,7 +165,7 @@ def near_dtype(x, dt):
 
 
 if __name__ == "__main__":
-    keys = ["kind", "O", "I", "group", "bits", "zeros", "dtype", "shift", "steps", "rate", "scale_rate"]
+    keys = ["kind", "O", "I", "group", "bits", "zeros", "dtype", "shift", "steps", "rate", "scale_rate", "share"]
     out, codes = {}, b""
     for i, (name, c) in enumerate(CASES.items()):
         q, curve, before, after = learn(16 * i, *c)

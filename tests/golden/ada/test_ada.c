@@ -45,7 +45,21 @@ static float input(uint64_t stream, int64_t I, int64_t t, int64_t i)
     return (float)(common * whole(stream + 4, i, 4) + whole(stream + 3, t * I + i, 31) - 15) / 32;
 }
 
-static void make_sums(problem *p, uint64_t stream, bool shifts)
+/* x [T, I] becomes what op mix makes of it and of x + d, and d what is left. */
+static void mix(osh_ctx *cx, float *x, float *d, int64_t I, uint64_t stream, double share)
+{
+    int64_t shape[2] = {T, I};
+    float *x0 = calloc((size_t)(T * I), sizeof *x0);
+    for (int64_t i = 0; i < T * I; i++) x0[i] = x[i] + d[i];
+    osh_tensor of[2] = {osh_tensor_view(OSH_F32, 2, shape, x), osh_tensor_view(OSH_F32, 2, shape, x0)};
+    osh_mix_attr at = {.key = osh_mix_key(NUMBERS, stream, 0), .share = share};
+    osh_op_args a = {.in = {&of[0], &of[1]}, .out = {&of[0]}, .attr = &at};
+    assert_ok(cx, osh_op_run(cx, osh_op_find("mix"), &a));
+    for (int64_t i = 0; i < T * I; i++) d[i] = x0[i] - x[i];
+    free(x0);
+}
+
+static void make_sums(osh_ctx *cx, problem *p, uint64_t stream, bool shifts, double share)
 {
     int64_t I = p->a.I;
     float *x = calloc((size_t)(2 * T * I), sizeof *x), *d = x + T * I;
@@ -54,6 +68,7 @@ static void make_sums(problem *p, uint64_t stream, bool shifts)
             x[t * I + i] = input(stream, I, t, i);
             d[t * I + i] = shifts ? (float)(whole(stream + 5, t * I + i, 9) - 4) / 32 : 0;
         }
+    if (share < 1) mix(cx, x, d, I, stream, share);
     for (int64_t t = 0; t < T; t++)
         for (int64_t i = 0; i < I; i++)
             for (int64_t k = 0; k < I; k++) {
@@ -86,7 +101,8 @@ static osh_status problem_open(osh_ctx *cx, problem *p, const cJSON *of)
     OSH_NEW(cx, p->scale, O * G);
     OSH_NEW(cx, p->zero, O * G);
     OSH_NEW(cx, p->codes, O * I);
-    make_sums(p, stream, number(of, "shift") != 0);
+    const cJSON *share = cJSON_GetObjectItemCaseSensitive(of, "share");
+    make_sums(cx, p, stream, number(of, "shift") != 0, share ? share->valuedouble : 1);
     for (int64_t k = 0; k < O * G; k++) {
         float most = 0, w[64];
         for (int64_t i = 0; i < n; i++) {

@@ -4,7 +4,8 @@ embeddings, what the quantized one reads these and a sixteenth of a number of th
 
 curves.json has of each kind the loss of every step, before it moves; codes.bin all codes, a byte each: kinds behind each
 other, of each the Linears in the order of the layer's nodes. "bias" is AdaQuant of the tiny Qwen2, whose q_proj, k_proj and
-v_proj have biases that learn, too: biases.bin has them.
+v_proj have biases that learn, too: biases.bin has them. "drop" is AdaRound of the Llama with a drop_ratio: each step draws
+(src/ops/mix.c) which half of the elements of its input are the quantized layer's; the others are the original one's.
 
 Run: python gen.py (torch, transformers, numpy)."""
 import importlib.util
@@ -27,7 +28,7 @@ SEED, SAMPLES, STEPS, GROUP, LO, HI = 20261123, 2, 40, 8, -8, 7
 LINEARS = [f"self_attn.{x}_proj" for x in "qkvo"] + [f"mlp.{x}_proj" for x in ("gate", "up", "down")]
 KINDS = {"auto": (0.05, 0.05), "round": (0.1, 0), "quant": (2e-4, 1e-3)}  # rates of numbers and of scales
 REG, FROM, TO, WARM = 0.01, 20.0, 2.0, 0.2
-BIAS_RATE = 1e-3
+BIAS_RATE, SHARE = 1e-3, 0.5
 
 
 def near(x):  # rounded, with the gradient of what it was
@@ -54,6 +55,12 @@ def draws(n, take):
             shuffles += 1
         yield order[at:at + take]
         at += take
+
+
+def mixed(x, x0, sample, t):
+    key = int(rng_u64(SEED, 1 << 20, t + 1)[t])
+    u = rng_u64(key, sample, x.numel()).reshape(x.shape) >> np.uint64(40)
+    return torch.where(torch.from_numpy(u < np.uint64(int(SHARE * 2**24))), x, x0)
 
 
 class Codes:
@@ -142,7 +149,8 @@ def learn_all(name, kinds):  # curves, codes and biases
         samples, curve = draws(len(x), SAMPLES), []
         for t in range(STEPS):
             taken, weights = next(samples), {n: c.weight() for n, c in learn.items()} | free
-            errors = torch.cat([(run(x[i], weights) - y0[i]) for i in taken])
+            of = {i: mixed(x[i], x0[i], i, t) if called == "drop" else x[i] for i in taken}
+            errors = torch.cat([(run(of[i], weights) - y0[i]) for i in taken])
             loss = errors.pow(2).mean() if kind == "auto" else errors.pow(2).sum(-1).mean()
             loss = loss + sum(c.term(t) for c in learn.values())
             curve.append(loss.item())
@@ -164,7 +172,8 @@ def learn_all(name, kinds):  # curves, codes and biases
 def main():
     curves, codes, _ = learn_all("llama_default", {k: (k, r) for k, r in KINDS.items()})
     more, last, biases = learn_all("qwen2", {"bias": ("quant", KINDS["quant"])})
-    curves, codes = curves | more, codes + last
+    drop, behind, _ = learn_all("llama_default", {"drop": ("round", KINDS["round"])})
+    curves, codes = curves | more | drop, codes + last + behind
     (HERE / "biases.bin").write_bytes(biases)
     (HERE / "curves.json").write_text(json.dumps(curves, indent=0) + "\n")
     (HERE / "codes.bin").write_bytes(codes)
