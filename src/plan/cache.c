@@ -80,6 +80,20 @@ static osh_linear *reader_of(osh_plan *p, int attention)
     return NULL;
 }
 
+static void point(const osh_plan *p, osh_linear *l, const osh_node *attention)
+{
+    for (int k = 0; k < OSH_CACHED; k++) {
+        int from = (k + 1) % OSH_CACHED; // in: queries, keys, values
+        if (from || p->queries) l->cache[k] = attention->in[from];
+    }
+}
+
+void osh_cache_follow(const osh_plan *p, osh_linear *l)
+{
+    if (l->cache[0] >= 0) point(p, l, &p->graph->nodes[osh_cache_attention(p->graph, l->node)]);
+    if (l->cache[OSH_OUTPUT] >= 0) l->cache[OSH_OUTPUT] = p->graph->nodes[l->node].out[0];
+}
+
 static osh_status attach(osh_ctx *cx, osh_plan *p, const osh_node *n)
 {
     osh_status rc = OSH_OK;
@@ -92,9 +106,9 @@ static osh_status attach(osh_ctx *cx, osh_plan *p, const osh_node *n)
     bool head = p->cache.strategy == OSH_Q_ATTN_HEAD;
     for (int k = 0; k < OSH_CACHED; k++) {
         int from = (k + 1) % OSH_CACHED; // in: queries, keys, values
-        if (!from && !p->queries) continue;
-        l->cache[k] = n->in[from], l->heads[k] = !head ? 1 : from ? at->n_kv_heads : at->n_heads;
+        l->heads[k] = !head ? 1 : from ? at->n_kv_heads : at->n_heads;
     }
+    point(p, l, n);
     l->wants |= OSH_STAT_CACHE;
 done:
     return rc;

@@ -24,6 +24,7 @@ int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_plan *p, co
 int osh_cache_attention(const osh_graph *g, int node);
 /* Where it is such a Linear: the modifier with a kv_cache_scheme; -1: none. */
 int osh_cache_modifier(const osh_plan *p, int node);
+void osh_cache_follow(const osh_plan *p, osh_linear *l); // values that it observes, where its node has moved
 size_t osh_cache_scratch(const osh_plan *p, const osh_linear *l, int64_t tokens); // of a sample's ranges
 size_t osh_cache_counts(const osh_plan *p, const osh_linear *l); // what its observers keep beside a range
 #endif

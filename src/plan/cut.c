@@ -40,6 +40,7 @@ osh_status osh_plan_carry(osh_ctx *cx, osh_plan *p)
         osh_linear *l = &p->linears[i];
         l->node = moved[l->node];
         l->input = p->graph->nodes[l->node].in[0];
+        osh_cache_follow(p, l);
     }
 done:
     osh_free(cx, changed);

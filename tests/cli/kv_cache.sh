@@ -96,6 +96,27 @@ P
 done
 echo "the same bytes"
 
+# Where codes learn by block, the original model is carried beside the quantized one, whose keys and values count.
+cache="kv_cache_scheme: {num_bits: 8, type: float}"
+recipe learned AutoRoundModifier "scheme: W4A16, ignore: [lm_head], iters: 20, $cache"
+one learned out >/dev/null
+"$ONESHOT" verify out --model "$model" >verify.txt || { cat verify.txt; fail "learned: verify"; }
+python3 - <<'P'
+import json, struct
+def scales(out):
+    with open(out + "/model.safetensors", "rb") as f:
+        n = struct.unpack("<Q", f.read(8))[0]
+        header, data = json.loads(f.read(n)), f.read()
+    return {k: struct.unpack("<f", b"\0\0" + data[slice(*e["data_offsets"])])[0]
+            for k, e in header.items() if k.endswith(("k_scale", "v_scale"))}
+a, b = scales("out"), scales("gptq.out")
+assert a.keys() == b.keys() and len(a) == 8, a
+assert all(a[k] == b[k] for k in a if ".layers.0." in k), "layer 0 reads the same"
+assert all(abs(a[k] / b[k] - 1) < 0.05 for k in a), (a, b)
+assert any(a[k] != b[k] for k in a), "later layers read what others made"
+P
+rm -rf out
+
 # a cache of 8 bits shows in the loss, and only there where it is asked for
 head -c 12000 "$model/data/evaluation.txt" >evaluation.txt
 nll() { "$ONESHOT" eval --model "$1" --dataset evaluation.txt --max-seq-length 128 --progress none "${@:2}" | sed -n 's/.*nll //p'; }
