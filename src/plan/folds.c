@@ -131,6 +131,22 @@ static const osh_q_scheme *scheme_of(const osh_plan *p, int node)
     return own.first < own.end && p->linears[own.first].scheme_index >= 0 ? p->linears[own.first].scheme : NULL;
 }
 
+/* Weights that a modifier before it in the recipe quantizes are not to change any more. */
+static osh_status check_order(osh_ctx *cx, const osh_plan *p, const found *f)
+{
+    osh_status rc = OSH_OK;
+    for (int i = -1; i < f->n_takes; i++) {
+        const osh_module *m = &p->graph->modules[i < 0 ? f->smooth : f->takes[i]];
+        osh_span own = osh_linears_of_nodes(p, m->node, 1);
+        const osh_linear *l = own.first < own.end ? &p->linears[own.first] : NULL;
+        if (l && l->scheme_index >= 0 && l->modifier < f->modifier)
+            OSH_FAIL(cx, OSH_E_USAGE, "%s comes behind %s, which quantizes the weights of %s: want it before, or "
+                     "mappings without that", f->m->type->name, p->recipe->modifiers[l->modifier].type->name, m->name);
+    }
+done:
+    return rc;
+}
+
 static osh_status mark(osh_ctx *cx, const osh_plan *p, const found *f, osh_fold_way way, int weight)
 {
     osh_status rc = OSH_OK;
@@ -178,6 +194,7 @@ static osh_status add(osh_ctx *cx, osh_plan *p, const found *f)
     const osh_node *s = node_of(p, f->smooth);
     osh_fold *grown = NULL;
     OSH_TRY(check(cx, p, f));
+    OSH_TRY(check_order(cx, p, f));
     if (!(grown = osh_realloc(cx, p->folds, (size_t)(p->n_folds + 1) * sizeof *grown)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for mappings");
     p->folds = grown;

@@ -58,8 +58,21 @@ one stages
 for r in smooth stages; do sums $r | grep -v 'recipe.yaml\|oneshot-manifest' >sums.$r; done
 diff sums.smooth sums.stages || fail "stages make other bytes"
 if one backwards; then fail "SmoothQuant behind GPTQ"; fi
-grep -q 'SmoothQuantModifier comes behind GPTQModifier, which quantizes the weights: want it before' log ||
+grep -q 'SmoothQuantModifier comes behind GPTQModifier, which quantizes the weights of model.layers.0.self_attn.q_proj' log ||
     { cat log; fail "no reason"; }
+# A transform behind a quantizer changes what that one leaves alone.
+behind="AWQModifier: {n_grid: 4, mappings: [{smooth_layer: 're:.*post_attention_layernorm$',
+        balance_layers: ['re:.*gate_proj$', 're:.*up_proj$']}]}"
+of_attention="GPTQModifier: {scheme: W8A8, targets: ['re:.*self_attn.*']}"
+of_mlp="QuantizationModifier: {scheme: W4A16, targets: ['re:.*mlp.*']}"
+recipe between "$of_attention" "$behind" "$of_mlp"
+recipe attention "$of_attention"
+recipe plain "$of_attention" "$of_mlp"
+for r in between attention plain; do one $r || { cat log; fail "$r: not made"; }; done
+"$ONESHOT" verify between --model "$model" >verify.txt || { cat verify.txt; fail "between: verify"; }
+tensors between attention 'layers\.0\.self_attn' 8
+tensors between attention 'input_layernorm' 4
+[ "$(python3 same.py between plain 'layers\.0\.post_attention_layernorm')" = "1 1" ] || fail "no factors behind a quantizer"
 echo "stages in the order of the file"
 
 one gptq --pipeline independent

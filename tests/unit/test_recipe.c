@@ -328,7 +328,7 @@ static void test_refused(void **state)
         {"q_modifiers: {QuantizationModifier: {config_groups: {g: 4}}}", "a map (targets, weights"},
         {"q_modifiers: {QuantizationModifier: {scheme: W4A16, block_size: 4}}", "unknown key 'block_size'"},
         {"q_modifiers: {SmoothQuantModifier: {}}", "alone quantizes nothing"},
-        {"q_modifiers: {GPTQModifier: {scheme: W8A8}, SmoothQuantModifier: {}}", "want it before"},
+        {"q_modifiers: {GPTQModifier: {scheme: W8A8}, SparseGPTModifier: {}}", "want it before"},
         {"q_modifiers: {SmoothQuantModifier: {scheme: W8A8}}", "'scheme' of SmoothQuantModifier: want mappings"},
         {"q_modifiers: {SmoothQuantModifier: {quality: best}}", "unknown key 'quality'"},
         {"q_modifiers: {SmoothQuantModifier: {smoothing_strength: 1.5}}", "smoothing_strength"},
