@@ -68,8 +68,8 @@ static const osh_field quant_fields[] = {
     {0},
 };
 static const osh_field auto_fields[] = {
-    {.name = "iters", .type = OSH_F_INT, .offset = offsetof(ada, num_iterations), .dflt = "200", .min = 1,
-     .max = 1000000, .doc = "steps of each Linear"},
+    {.name = "iters", .type = OSH_F_INT, .offset = offsetof(ada, num_iterations), .dflt = "200", .min = 0,
+     .max = 1000000, .doc = "steps of each Linear; 0: none, weights are rounded to nearest"},
     {.name = "enable_minmax_tuning", .type = OSH_F_BOOL, .offset = offsetof(ada, minmax), .dflt = "true",
      .doc = "the range of a group learns, too, and with it its scale"},
     {.name = "log_period", .type = OSH_F_INT, .offset = offsetof(ada, log_period), .dflt = "100", .min = 1,
@@ -154,7 +154,8 @@ static osh_status auto_key(osh_ctx *cx, osh_modifier *m, const char *key, const 
     static const char *const nothing[][2] = {
         {"enable_torch_compile", "nothing is compiled"},
         {"device_ids", "it runs on the CPU"},
-        {"disable_opt_rtn", "learning begins with what rounding to nearest gives"},
+        {"disable_opt_rtn", "learning begins with what rounding to nearest gives, and without steps that is the "
+         "result: ranges that are searched are observer: imatrix_mse"},
     };
     ada *a = m->args;
     char *end = NULL;
@@ -213,6 +214,8 @@ static osh_status block_resolve(osh_ctx *cx, osh_modifier *m)
 done:
     return rc;
 }
+
+static bool ada_is_nearest(const osh_modifier *m) { return ((const ada *)m->args)->num_iterations == 0; }
 
 static osh_status auto_resolve(osh_ctx *cx, osh_modifier *m)
 {
@@ -479,7 +482,8 @@ static double ada_flops(const osh_modifier *m, int64_t O, int64_t I)
 #define ADA(x, called, table, own, keyed)                                                                           \
     const osh_modifier_type osh_modifier_##x = {                                                                    \
         .name = called, .fields = table, .bytes = sizeof(ada), .key = own##_key, .keys = keyed,                     \
-        .resolve = own##_resolve, .wants = ada_wants, .freedom = ada_freedom, .compress = ada_compress,             \
+        .is_nearest = ada_is_nearest, .resolve = own##_resolve, .wants = ada_wants, .freedom = ada_freedom,         \
+        .compress = ada_compress,                                                                                   \
         .step = ada_step_name, .needs = ada_needs, .flops = ada_flops, .propagates = true, .host_only = true,       \
         .blocks = ada_blocks, .learns = ada_learns, .learned = ada_learned, .share = ada_share,                     \
     }

@@ -146,6 +146,7 @@ struct osh_modifier_type {
                       bool *known, const char *what);
     const char *keys; // those of key, for messages
     osh_status (*best)(osh_ctx *cx, osh_modifier *m); // arguments for the least loss, before any key; NULL: none
+    bool (*is_nearest)(const osh_modifier *m); // by its keys it is QuantizationModifier; NULL: never
     osh_status (*resolve)(osh_ctx *cx, osh_modifier *m); // after the last key; may be NULL
     unsigned (*wants)(const osh_modifier *m, const osh_q_scheme *s);
     unsigned (*freedom)(const osh_modifier *m); // OSH_FREE_*, for who checks the output; NULL: none

@@ -120,6 +120,18 @@ done:
     return rc;
 }
 
+/* What it is without steps to learn in; its keys are read, its schemes stay. */
+static osh_status become_nearest(osh_ctx *cx, osh_modifier *m)
+{
+    osh_status rc = OSH_OK;
+    osh_fields_deinit(cx, m->type->fields, m->args);
+    osh_free(cx, m->args);
+    m->args = NULL, m->type = osh_modifier_find("QuantizationModifier");
+    if (!(m->args = osh_calloc(cx, 1, m->type->bytes))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", m->type->name);
+done:
+    return rc;
+}
+
 static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *name,
                                 const osh_yaml *body, const char *quality, const char *what)
 {
@@ -170,6 +182,11 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
         if (!known) OSH_TRY(unknown_key(cx, m, k, what));
     }
     OSH_TRY(osh_recipe_quant_build(cx, m, &q, what));
+    if (m->type->is_nearest && m->type->is_nearest(m)) {
+        osh_log(cx, OSH_LOG_INFO, "%s:%d: %s without steps rounds to nearest, as QuantizationModifier does", what,
+                name->line, m->type->name);
+        OSH_TRY(become_nearest(cx, m));
+    }
 done:
     return rc;
 }
@@ -229,7 +246,7 @@ static osh_status finish(osh_ctx *cx, osh_recipe *r, const char *what)
                      m->type->name, transform->type->name);
         if (!osh_modifier_quantizes(m)) {
             const osh_modifier *before = earlier ? earlier : m->type->prunes ? NULL : pruner;
-            if (before)
+            if (before && !(earlier && osh_modifier_is_transform(m))) // which weights that changes the plan knows
                 OSH_FAIL(cx, OSH_E_USAGE, "%s: %s comes behind %s, which %s the weights: want it before", what,
                          m->type->name, before->type->name, earlier ? "quantizes" : "prunes");
             if (m->type->resolve) OSH_TRY(m->type->resolve(cx, m));

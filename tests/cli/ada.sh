@@ -59,6 +59,10 @@ for r in few near; do
     rm -rf chosen
 done
 diff few.chosen near.chosen || fail "the losses of a survey are not those of rounding"
+# Without steps it is rounding to nearest.
+recipe none AutoRoundModifier W4A16 ", iters: 0"
+for r in none near; do "$ONESHOT" --model "$model" --recipe $r.yaml --progress none --output $r.out >/dev/null 2>log; done
+cmp none.out/model.safetensors near.out/model.safetensors || fail "no steps are not rounding"
 code=0
 "$ONESHOT" plan --model "$model" --recipe ar.yaml "${data[@]}" --device-model h100 >msg 2>&1 || code=$?
 [ $code -gt 0 ] && grep -q "AdaRoundModifier is not made on a card" msg || { cat msg; fail "not refused on a card"; }
