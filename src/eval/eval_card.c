@@ -317,7 +317,7 @@ static osh_status bring(osh_ctx *cx, const osh_eval_card *c, const side *s, int6
     size_t at = 0;
     for (int v = 0; v < g->n_values; v++) {
         if (!s->now[v]) continue;
-        OSH_TRY(osh_tensor_new_on(cx, &values[v], c->device, OSH_LIFE_SHORT, g->dtype, 2,
+        OSH_TRY(osh_tensor_new_on(cx, &values[v], (osh_where){c->device, OSH_LIFE_SHORT}, g->dtype, 2,
                                   (int64_t[]){tokens_of(c, b), g->values[v].width}));
         OSH_TRY(move_rows(cx, c, values[v], s->rest[b] + at, false));
         at += osh_tensor_bytes(values[v]);
@@ -458,7 +458,7 @@ osh_status osh_eval_card_score(osh_ctx *cx, osh_eval_card *c, int64_t b, const o
         x[k] = values[k][g->hidden], values[k][g->hidden] = NULL;
     }
     for (int i = 0; i < 2 * c->n_sides; i++)
-        OSH_TRY(osh_tensor_new_on(cx, &to[i], c->device, OSH_LIFE_SHORT, i ? OSH_F32 : OSH_I32, 1,
+        OSH_TRY(osh_tensor_new_on(cx, &to[i], (osh_where){c->device, OSH_LIFE_SHORT}, i ? OSH_F32 : OSH_I32, 1,
                                   (int64_t[]){tokens_of(c, b)}));
     OSH_TRY(osh_tensor_copy(cx, to[0], targets));
     const osh_tensor *head[2] = {osh_eval_weights_head(c->weights, false), NULL};

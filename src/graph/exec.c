@@ -24,7 +24,8 @@ static osh_status fill_batch(osh_ctx *cx, osh_batch *b, const osh_graph *g, cons
     for (int64_t i = 0; i <= rows->n; i++) b->offsets[i] = offsets[i] - offsets[0];
     b->seqs = (osh_seqs){rows->n, b->offsets};
     b->ids = ids;
-    OSH_TRY(osh_tensor_new_on(cx, &b->values[g->input_ids], b->device, OSH_LIFE_SHORT, OSH_I32, 1, &n_tokens));
+    OSH_TRY(osh_tensor_new_on(cx, &b->values[g->input_ids], (osh_where){b->device, OSH_LIFE_SHORT}, OSH_I32, 1,
+                              &n_tokens));
     OSH_TRY(osh_tensor_put(cx, b->values[g->input_ids], 0, ids, (size_t)n_tokens * sizeof *ids));
 done:
     return rc;
@@ -126,7 +127,8 @@ static osh_status begin_findings(osh_ctx *cx, job *j)
     osh_status rc = OSH_OK;
     osh_device *d = j->b->device;
     if (!d || !j->check || !j->n) goto done;
-    OSH_TRY(osh_tensor_new_on(cx, &j->found, d, OSH_LIFE_SHORT, OSH_I64, 2, (int64_t[]){j->n, OSH_OP_MAX_OUT}));
+    OSH_TRY(osh_tensor_new_on(cx, &j->found, (osh_where){d, OSH_LIFE_SHORT}, OSH_I64, 2,
+                              (int64_t[]){j->n, OSH_OP_MAX_OUT}));
     OSH_TRY(d->type->fill(cx, d, j->found->data, NOTHING_FOUND, osh_tensor_bytes(j->found)));
 done:
     return rc;
@@ -243,7 +245,8 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
             a.out[k] = j->b->values[v];
             continue;
         }
-        OSH_TRY(osh_tensor_new_on(cx, &j->b->values[v], j->b->device, OSH_LIFE_SHORT, j->g->dtype, 2, shape));
+        OSH_TRY(osh_tensor_new_on(cx, &j->b->values[v], (osh_where){j->b->device, OSH_LIFE_SHORT}, j->g->dtype, 2,
+                                  shape));
         a.out[k] = j->b->values[v];
     }
     if (!routed || j->routed.n) OSH_TRY(osh_op_run(cx, n->op, &a));

@@ -88,7 +88,8 @@ osh_status osh_picked_read(osh_ctx *cx, osh_picked *out, const osh_weight *w, co
     OSH_TRY(osh_tensor_new(cx, &out->ids, OSH_I32, 1, &ids->n));
     for (int64_t i = 0; i < ids->n; i++) ((int32_t *)out->ids->data)[i] = r.at[ids->ids[i]];
     if (ids->device) {
-        OSH_TRY(osh_tensor_new_on(cx, &out->w, ids->device, OSH_LIFE_SHORT, r.rows->dtype, 2, r.rows->shape));
+        OSH_TRY(osh_tensor_new_on(cx, &out->w, (osh_where){ids->device, OSH_LIFE_SHORT}, r.rows->dtype, 2,
+                                  r.rows->shape));
         OSH_TRY(osh_tensor_copy(cx, out->w, r.rows));
     } else {
         out->w = r.rows, r.rows = NULL; // give

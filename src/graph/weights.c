@@ -89,7 +89,7 @@ osh_status osh_weight_place(osh_ctx *cx, osh_weights *w, const osh_graph *g, con
     if (!w->host[weight]) OSH_TRY(load_one(cx, &w->host[weight], &g->weights[weight], ck));
     const osh_tensor *h = w->host[weight];
     if (w->device) {
-        OSH_TRY(osh_tensor_new_on(cx, &t, w->device, OSH_LIFE_LONG, h->dtype, h->ndim, h->shape));
+        OSH_TRY(osh_tensor_new_on(cx, &t, (osh_where){w->device, OSH_LIFE_LONG}, h->dtype, h->ndim, h->shape));
         OSH_TRY(osh_tensor_copy(cx, t, h));
     } else {
         t = w->host[weight], w->host[weight] = NULL; // give

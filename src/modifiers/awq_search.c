@@ -218,7 +218,8 @@ static double loss_of(const room *r, const float *h, int64_t n, int64_t I)
     double sum[LANES] = {0};
     for (int64_t c = 0; c < I; c += COLUMNS) {
         int64_t m = osh_min64(COLUMNS, I - c);
-        osh_gemm_nn(r->product + c, I, (osh_mat){r->dw + c, I}, (osh_mat){h + c * I + c, I}, n, m, I - c, 0);
+        osh_gemm_nn((osh_into){r->product + c, I, false}, (osh_mat){r->dw + c, I}, (osh_mat){h + c * I + c, I},
+                    (osh_mnk){n, m, I - c});
     }
     for (int64_t i = 0; i < n * I; i += LANES)
         for (int64_t k = 0; k < LANES && i + k < n * I; k++) sum[k] += (double)r->dw[i + k] * r->product[i + k];

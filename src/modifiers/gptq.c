@@ -555,7 +555,7 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
     osh_gptq_count_orderings(count, jobs, n);
     for (int k = 0; k < 2 && count[0] && count[1]; k++) {
         if (!stats[k]) continue;
-        OSH_TRY(osh_tensor_new_on(cx, &copy[k], h->device, OSH_LIFE_LONG, OSH_F32, 2, h->shape));
+        OSH_TRY(osh_tensor_new_on(cx, &copy[k], (osh_where){h->device, OSH_LIFE_LONG}, OSH_F32, 2, h->shape));
         OSH_TRY(osh_tensor_copy(cx, copy[k], stats[k]));
     }
     collected all = {stats[0], stats[1], n_samples}, first = all;

@@ -147,7 +147,7 @@ static osh_scale_rule rule_of(const osh_linear_job *j)
 osh_status osh_gptq_keep_hessian(osh_ctx *cx, osh_gptq_factor *f, const osh_tensor *h)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(osh_tensor_new_on(cx, &f->h, h->device, OSH_LIFE_SHORT, OSH_F32, 2, h->shape));
+    OSH_TRY(osh_tensor_new_on(cx, &f->h, (osh_where){h->device, OSH_LIFE_SHORT}, OSH_F32, 2, h->shape));
     OSH_TRY(osh_tensor_copy(cx, f->h, h));
     if (h->device) OSH_TRY(osh_gptq_permute_cuda(cx, f->h, NULL)); // symmetric
     else OSH_TRY(osh_gptq_permute(cx, f->h->data, f->I, NULL));

@@ -12,7 +12,7 @@ osh_status osh_target_shift(osh_ctx *cx, osh_tensor *d, const float *u, const in
     osh_op_args a = {.in = {&factor, &list}, .out = {d}};
     factor.device = d->device;
     if (d->device) {
-        OSH_TRY(osh_tensor_new_on(cx, &order, d->device, OSH_LIFE_SHORT, OSH_I32, 1, &I));
+        OSH_TRY(osh_tensor_new_on(cx, &order, (osh_where){d->device, OSH_LIFE_SHORT}, OSH_I32, 1, &I));
         OSH_TRY(osh_tensor_copy(cx, order, &list));
         a.in[1] = order;
     }
@@ -26,7 +26,7 @@ osh_status osh_target_new(osh_ctx *cx, osh_linear_job *j, const osh_tensor *s)
 {
     osh_status rc = OSH_OK;
     osh_op_args a = {.in = {s->device ? j->device_w : j->w, s}};
-    OSH_TRY(osh_tensor_new_on(cx, &j->target, s->device, OSH_LIFE_SHORT, OSH_F32, 2, j->w->shape));
+    OSH_TRY(osh_tensor_new_on(cx, &j->target, (osh_where){s->device, OSH_LIFE_SHORT}, OSH_F32, 2, j->w->shape));
     a.out[0] = j->target;
     OSH_TRY(osh_op_run(cx, osh_op_find("gptq_target"), &a));
 done:

@@ -51,9 +51,4 @@ size_t osh_gptq_solve_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t 
 osh_status osh_gptq_permute(osh_ctx *cx, float *h, int64_t I, const int32_t *perm);
 osh_status osh_gptq_restore(osh_ctx *cx, float *h, int64_t I, const float *diag);
 size_t osh_gptq_permute_bytes(int64_t I, int n_threads); // scratch
-
-/* Row-major products for the rest of the program, single-threaded OpenBLAS on fixed tiles:
- * C[m,n] (+)= A[m,k] B[n,k]^T */
-osh_status osh_sgemm_nt(osh_ctx *cx, float *c, const float *a, const float *b, int64_t m, int64_t n,
-                        int64_t k, bool accumulate);
 #endif

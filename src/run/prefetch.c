@@ -65,7 +65,7 @@ static void take_places(osh_ctx *cx, osh_prefetch *f, const osh_plan *p, int vis
         if (!f->want[i - f->w0] || !has_place(p, visit, solved, i)) continue;
         osh_places_aim(p, visit, OSH_WAY_AHEAD, OSH_LAYOUT_WEIGHT, i);
         const osh_st_entry *e = osh_weight_entry(f->g, f->ck, i);
-        all = !osh_tensor_new_on(cx, &f->w->w[i], f->device, OSH_LIFE_LONG, e->dtype, e->ndim, e->shape);
+        all = !osh_tensor_new_on(cx, &f->w->w[i], (osh_where){f->device, OSH_LIFE_LONG}, e->dtype, e->ndim, e->shape);
     }
     if (all) return;
     osh_error_clear(cx); // later there will be room

@@ -95,7 +95,7 @@ static osh_status weighs_nothing(osh_ctx *cx, const osh_linear_job *j)
 
 static osh_status new_copy(osh_ctx *cx, osh_tensor **out, const osh_tensor *t)
 {
-    osh_status rc = osh_tensor_new_on(cx, out, t->device, OSH_LIFE_LONG, t->dtype, t->ndim, t->shape);
+    osh_status rc = osh_tensor_new_on(cx, out, (osh_where){t->device, OSH_LIFE_LONG}, t->dtype, t->ndim, t->shape);
     return rc ? rc : osh_tensor_copy(cx, *out, t);
 }
 

@@ -78,7 +78,7 @@ static osh_status new_sum(osh_ctx *cx, osh_stats *s, osh_sum sum, int value, int
     osh_device *d = sum == OSH_SUM_SQUARES ? NULL : s->plan->device; // those are made on the host
     if (*t) goto done;
     if (d) aim(s, sum == OSH_SUM_SHIFT ? OSH_LAYOUT_SHIFT : OSH_LAYOUT_HESSIAN, value);
-    OSH_TRY(osh_tensor_new_on(cx, t, d, OSH_LIFE_LONG, shape.dtype, shape.ndim, shape.shape));
+    OSH_TRY(osh_tensor_new_on(cx, t, (osh_where){d, OSH_LIFE_LONG}, shape.dtype, shape.ndim, shape.shape));
     OSH_TRY(osh_tensor_zero(cx, *t));
 done:
     return rc;
@@ -95,7 +95,7 @@ static osh_status new_minmax(osh_ctx *cx, osh_stats *s, int value)
     OSH_NEW(cx, empty, 2 * n);
     aim(s, OSH_LAYOUT_RANGE, value);
     for (int64_t k = 0; k < n; k++) empty[2 * k] = INFINITY, empty[2 * k + 1] = -INFINITY;
-    OSH_TRY(osh_tensor_new_on(cx, t, s->plan->device, OSH_LIFE_LONG, OSH_F32, 2, (int64_t[]){n, 2}));
+    OSH_TRY(osh_tensor_new_on(cx, t, (osh_where){s->plan->device, OSH_LIFE_LONG}, OSH_F32, 2, (int64_t[]){n, 2}));
     OSH_TRY(osh_tensor_put(cx, *t, 0, empty, osh_tensor_bytes(*t)));
 done:
     osh_free(cx, empty);

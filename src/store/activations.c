@@ -287,7 +287,8 @@ static osh_status store_rows(osh_ctx *cx, osh_acts *a, int value, int64_t first,
 {
     osh_status rc = OSH_OK;
     osh_tensor **rows = &a->slots[value].rows[first];
-    if (!*rows) OSH_TRY(osh_tensor_new_on(cx, rows, a->device, OSH_LIFE_LONG, t->dtype, t->ndim, t->shape));
+    if (!*rows) OSH_TRY(osh_tensor_new_on(cx, rows, (osh_where){a->device, OSH_LIFE_LONG}, t->dtype, t->ndim,
+                                          t->shape));
     OSH_TRY(osh_tensor_copy(cx, *rows, t));
 done:
     return rc;
@@ -483,7 +484,7 @@ osh_status osh_acts_get(osh_ctx *cx, osh_tensor **t, osh_acts *a, const osh_acts
     }
     if (!new) {
         int64_t shape[2] = {a->d->offsets[first + r->n] - a->d->offsets[first], a->g->values[value].width};
-        OSH_TRY(osh_tensor_new_on(cx, &new, d, OSH_LIFE_SHORT, a->disk.dtype, 2, shape));
+        OSH_TRY(osh_tensor_new_on(cx, &new, (osh_where){d, OSH_LIFE_SHORT}, a->disk.dtype, 2, shape));
         OSH_TRY(osh_acts_load(cx, a, value, first, r->n, new));
     }
     *t = new, new = NULL; // give

@@ -32,18 +32,18 @@ void osh_device_free(osh_device *d, void *p)
     if (apart != OSH_ANYWHERE) d->type->give(d, p);
 }
 
-osh_status osh_tensor_new_on(osh_ctx *cx, osh_tensor **out, osh_device *d, osh_life life, osh_dtype dt, int ndim,
+osh_status osh_tensor_new_on(osh_ctx *cx, osh_tensor **out, osh_where where, osh_dtype dt, int ndim,
                              const int64_t *shape)
 {
     osh_status rc = OSH_OK;
     osh_tensor *t = NULL; // own
     size_t n_bytes = 0;
-    if (!d) return osh_tensor_new(cx, out, dt, ndim, shape);
+    if (!where.d) return osh_tensor_new(cx, out, dt, ndim, shape);
     OSH_TRY(osh_shape_bytes(cx, &n_bytes, dt, ndim, shape));
     OSH_NEW(cx, t, 1);
     *t = osh_tensor_view(dt, ndim, shape, NULL);
-    t->device = d;
-    t->data = osh_device_alloc(cx, d, n_bytes, life);
+    t->device = where.d;
+    t->data = osh_device_alloc(cx, where.d, n_bytes, where.life);
     if (!t->data) OSH_TRY(OSH_E_NOMEM);
     t->own = true;
     *out = t, t = NULL; // give

@@ -75,8 +75,9 @@ void osh_device_close(osh_ctx *cx, osh_device *d); // NULL is fine
 void *osh_device_alloc(osh_ctx *cx, osh_device *d, size_t n_bytes, osh_life life); // NULL: recorded, OSH_E_NOMEM
 void osh_device_free(osh_device *d, void *p);
 
-osh_status osh_tensor_new_on(osh_ctx *cx, osh_tensor **out, osh_device *d, osh_life life, osh_dtype dt, int ndim,
-                             const int64_t *shape); // d NULL: as osh_tensor_new
+typedef struct osh_where { osh_device *d; osh_life life; } osh_where; // d NULL: host memory
+osh_status osh_tensor_new_on(osh_ctx *cx, osh_tensor **out, osh_where where, osh_dtype dt, int ndim,
+                             const int64_t *shape);
 /* n_bytes from byte `offset` of the tensor's data. */
 osh_status osh_tensor_put(osh_ctx *cx, osh_tensor *to, size_t offset, const void *from, size_t n_bytes);
 osh_status osh_tensor_get(osh_ctx *cx, void *to, const osh_tensor *from, size_t offset, size_t n_bytes);

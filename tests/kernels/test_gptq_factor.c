@@ -219,35 +219,13 @@ static void test_factor_keeps_upper(void **state)
     osh_ctx_free(cx);
 }
 
-static void test_sgemm_nt(void **state)
-{
-    (void)state;
-    enum { M = 300, N = 201, K = 37 };
-    static float a[M * K], b[N * K], c[M * N];
-    osh_ctx *cx = NULL;
-
-    assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
-    for (int i = 0; i < M * K; i++) a[i] = osh_rng_sym(SEED, 30, (uint64_t)i);
-    for (int i = 0; i < N * K; i++) b[i] = osh_rng_sym(SEED, 31, (uint64_t)i);
-    for (int twice = 0; twice < 2; twice++) {
-        assert_int_equal(osh_sgemm_nt(cx, c, a, b, M, N, K, twice), OSH_OK);
-        for (int i = 0; i < M; i++)
-            for (int j = 0; j < N; j++) {
-                double sum = 0;
-                for (int k = 0; k < K; k++) sum += (double)a[i * K + k] * b[j * K + k];
-                assert_true(fabs(c[i * N + j] - sum * (1 + twice)) < 1e-5);
-            }
-    }
-    osh_ctx_free(cx);
-}
-
 int main(void)
 {
     int unable = pin_isa();
     if (unable) return unable;
     printf("seed %d\n", SEED);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_factor), cmocka_unit_test(test_factor_threads),
-                                       cmocka_unit_test(test_factor_refuses), cmocka_unit_test(test_sgemm_nt),
+                                       cmocka_unit_test(test_factor_refuses),
                                        cmocka_unit_test(test_permute), cmocka_unit_test(test_factor_keeps_upper)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

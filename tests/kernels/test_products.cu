@@ -110,7 +110,7 @@ static void check(const gemm_case &g)
     /* of a narrow result its rounding; else the sums', which a tensor core may cut off instead of rounding */
     double worst = 0, unit = g.out == OSH_BF16 ? 1. / 250 : g.out == OSH_F16 ? 1. / 2000 : g.tf32 ? 1. / 1024 : 1e-5;
 
-    ok(osh_cuda_gemm(cx, d, &mc, &ma, &mb, g.m, g.n, g.k, g.batch, g.alpha, g.beta, 1, g.tf32));
+    ok(osh_cuda_gemm(cx, d, {&mc, &ma, &mb, g.m, g.n, g.k, g.batch, g.alpha, g.beta, 1, g.tf32}));
     std::vector<float> got = values(c);
     for (int64_t i = 0; i < g.batch * sc; i += g.batch * sc / 5000 + 1) {
         int64_t s = i / sc, row = i % sc / g.n, col = i % g.n;
@@ -189,7 +189,7 @@ static void test_same_bytes(void **)
                     osh_cuda_mat mb = {(char *)b.at + (size_t)(first * sb) * in, r.ta ? r.n : r.k, sb, r.in, !r.ta};
                     osh_cuda_mat mc = {(char *)c.at + (size_t)(first * sc) * out, r.n, sc, r.out, false};
                     float beta = r.ta ? 1 : 0;
-                    ok(osh_cuda_gemm(cx, d, &mc, &ma, &mb, r.m, r.n, r.k, n, r.ta ? -1.f : 1.f, beta, 1, r.tf32));
+                    ok(osh_cuda_gemm(cx, d, {&mc, &ma, &mb, r.m, r.n, r.k, n, r.ta ? -1.f : 1.f, beta, 1, r.tf32}));
                 }
                 std::vector<char> got = raw(c);
                 if (want.empty()) want = got;

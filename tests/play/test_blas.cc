@@ -52,7 +52,7 @@ static matrix matrix_new(osh_dtype dt, int64_t n, uint64_t stream)
         m.values[(size_t)i] = osh_round_to((float)osh_rng_sym(SEED, stream, (uint64_t)i), dt);
         osh_from_f32(&bytes[(size_t)i * osh_dtype_bytes(dt)], dt, &m.values[(size_t)i], 1);
     }
-    assert_int_equal(osh_tensor_new_on(f.cx, &m.t, f.d, OSH_LIFE_LONG, dt, 1, &n), OSH_OK);
+    assert_int_equal(osh_tensor_new_on(f.cx, &m.t, osh_where{f.d, OSH_LIFE_LONG}, dt, 1, &n), OSH_OK);
     assert_int_equal(osh_tensor_put(f.cx, m.t, 0, bytes.data(), bytes.size()), OSH_OK);
     return m;
 }
@@ -82,7 +82,7 @@ static void check_gemm(const gemm_case *g)
            c = matrix_new(g->out, sc * g->batch, 3);
     osh_cuda_mat ma = {a.t->data, lda, sa, g->in, g->ta}, mb = {b.t->data, ldb, sb, g->in, g->tb},
                  mc = {c.t->data, ldc, sc, g->out, false};
-    if (osh_cuda_gemm(f.cx, f.d, &mc, &ma, &mb, g->m, g->n, g->k, g->batch, g->alpha, g->beta))
+    if (osh_cuda_gemm(f.cx, f.d, {&mc, &ma, &mb, g->m, g->n, g->k, g->batch, g->alpha, g->beta}))
         fail_msg("%s", osh_error_text(f.cx));
     std::vector<float> got = read(c.t), want = c.values; // what lies in the gaps stays
     for (int64_t i = 0; i < g->batch * g->m * g->n; i++) {
@@ -124,7 +124,7 @@ static long asked_about(osh_tensor *t, int first, int n)
         int64_t rows = 1 + i % 100, cols = 1 + i / 100;
         osh_cuda_mat a = {t->data, 1, 0, OSH_F32, false}, b = {t->data, cols, 0, OSH_F32, false},
                      c = {osh_elem(t, 200), cols, 0, OSH_F32, false};
-        assert_int_equal(osh_cuda_gemm(f.cx, f.d, &c, &a, &b, rows, cols, 1, 1, 1, 0), OSH_OK);
+        assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&c, &a, &b, rows, cols, 1, 1, 1, 0}), OSH_OK);
     }
     return osh_play_calls("cublasLtMatmulAlgoGetHeuristic") - before;
 }
@@ -135,7 +135,7 @@ static void test_many_shapes(void **)
     const int64_t n = 200 + 100 * 100;
     osh_tensor *t = NULL; // own
     osh_play_protect(false);
-    assert_int_equal(osh_tensor_new_on(f.cx, &t, f.d, OSH_LIFE_LONG, OSH_F32, 1, &n), OSH_OK);
+    assert_int_equal(osh_tensor_new_on(f.cx, &t, osh_where{f.d, OSH_LIFE_LONG}, OSH_F32, 1, &n), OSH_OK);
     assert_int_equal(osh_tensor_zero(f.cx, t), OSH_OK);
     for (int again = 0; again < 2; again++) assert_int_equal(asked_about(t, 0, 3000), again ? 0 : 3000);
     assert_int_equal(asked_about(t, 3000, 8192 - 3000 + 100), 8192 - 3000 + 100); // the first 100 go
@@ -152,7 +152,7 @@ static void test_no_algorithm(void **)
 {
     matrix a = matrix_new(OSH_F32, 4, 1), c = matrix_new(OSH_BF16, 4, 1);
     osh_cuda_mat m = {a.t->data, 2, 0, OSH_F32, false}, out = {c.t->data, 2, 0, OSH_BF16, false};
-    assert_int_equal(osh_cuda_gemm(f.cx, f.d, &out, &m, &m, 2, 2, 2, 1, 1, 0), OSH_E_UNSUPPORTED);
+    assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&out, &m, &m, 2, 2, 2, 1, 1, 0}), OSH_E_UNSUPPORTED);
     assert_string_equal(osh_error_text(f.cx), "cuBLASLt has no algorithm for the product [2, 2] x [2, 2] of F32");
     osh_error_clear(f.cx);
     osh_tensor_free(f.cx, a.t), osh_tensor_free(f.cx, c.t);
@@ -168,7 +168,7 @@ static with_room triangle_of(const osh_tensor *a, int64_t n, bool upper)
 {
     with_room w = {};
     const int64_t bytes = 1 << 20;
-    assert_int_equal(osh_tensor_new_on(f.cx, &w.room, f.d, OSH_LIFE_SHORT, OSH_U8, 1, &bytes), OSH_OK);
+    assert_int_equal(osh_tensor_new_on(f.cx, &w.room, osh_where{f.d, OSH_LIFE_SHORT}, OSH_U8, 1, &bytes), OSH_OK);
     w.t = {(float *)a->data, n, n, upper, (char *)w.room->data + 512, (size_t)bytes - 512, (int *)w.room->data};
     return w;
 }
@@ -229,7 +229,7 @@ static void test_tf32(void **)
                c = matrix_new(OSH_F32, BATCH * M * N, 3);
         osh_cuda_mat ma = {a.t->data, M, 0, OSH_F32, true}, mb = {b.t->data, N, K * N, OSH_F32, false},
                      mc = {c.t->data, N, M * N, OSH_F32, false};
-        assert_int_equal(osh_cuda_gemm(f.cx, f.d, &mc, &ma, &mb, M, N, K, BATCH, -1, 1, 1, tf32), OSH_OK);
+        assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&mc, &ma, &mb, M, N, K, BATCH, -1, 1, 1, tf32}), OSH_OK);
         std::vector<float> got = read(c.t);
         double worst[2] = {0, 0}; // against whole factors, against what is cut
         for (int64_t i = 0; i < BATCH * M * N; i++) {
@@ -264,7 +264,7 @@ static void test_second_choices(void **)
         long before = osh_play_calls("cublasLtMatmul");
         if (one_by_one) osh_play_fail("cublasLtMatmulAlgoCheck", 1, 15);
         for (int twice = 0; twice < 2; twice++)
-            assert_int_equal(osh_cuda_gemm(f.cx, f.d, &mc, &ma, &mb, M, N, K, BATCH, 1, 0, 1), OSH_OK);
+            assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&mc, &ma, &mb, M, N, K, BATCH, 1, 0, 1}), OSH_OK);
         assert_int_equal(osh_play_calls("cublasLtMatmul") - before, one_by_one ? 2 * BATCH : 2);
         std::vector<float> all = read(c.t);
         for (int64_t i = 0; i < BATCH; i++) {
@@ -290,7 +290,7 @@ static void test_failures(void **)
     osh_cuda_mat m = {a.t->data, 2, 0, OSH_F32, false};
     bool ok = false;
     osh_play_fail("cublasLtMatmul", 1, 13);
-    assert_int_equal(osh_cuda_gemm(f.cx, f.d, &m, &m, &m, 2, 2, 2, 1, 1, 0), OSH_E_IO);
+    assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&m, &m, &m, 2, 2, 2, 1, 1, 0}), OSH_E_IO);
     assert_string_equal(osh_error_text(f.cx), "cublasLtMatmul: cuBLAS status 13");
     osh_error_clear(f.cx);
     with_room w = triangle_of(a.t, 2, false);
@@ -300,7 +300,7 @@ static void test_failures(void **)
     assert_string_equal(osh_error_text(f.cx), "cusolverDnSpotrf: cuSOLVER status 7");
     osh_error_clear(f.cx);
     osh_play_fail("cublasLtMatmul", 1, 716);
-    assert_int_equal(osh_cuda_gemm(f.cx, f.d, &m, &m, &m, 2, 2, 2, 1, 1, 0), OSH_E_IO);
+    assert_int_equal(osh_cuda_gemm(f.cx, f.d, {&m, &m, &m, 2, 2, 2, 1, 1, 0}), OSH_E_IO);
     assert_string_equal(osh_error_text(f.cx), "cublasLtMatmul: misaligned address (cudaErrorMisalignedAddress): the card"
                         " is lost to this process; the same command goes on where the journal ends");
     osh_error_clear(f.cx);
@@ -328,7 +328,7 @@ static std::vector<float> factor_inverse(const std::vector<float> &a, int64_t n,
 {
     osh_tensor *t = NULL; // own
     int64_t size = n * n;
-    assert_int_equal(osh_tensor_new_on(f.cx, &t, f.d, OSH_LIFE_LONG, OSH_F32, 1, &size), OSH_OK);
+    assert_int_equal(osh_tensor_new_on(f.cx, &t, osh_where{f.d, OSH_LIFE_LONG}, OSH_F32, 1, &size), OSH_OK);
     assert_int_equal(osh_tensor_put(f.cx, t, 0, a.data(), a.size() * sizeof(float)), OSH_OK);
     size_t used = osh_arena_used(f.d->arena);
     *calls = osh_play_calls("cusolverDnSpotrf");

@@ -53,7 +53,7 @@ static osh_tensor *rows_new(fixture *f, int value, int64_t batch)
 {
     osh_tensor *t = NULL;
     int64_t shape[2] = {offsets[batch + 1] - offsets[batch], values[value].width};
-    ok(f, osh_tensor_new_on(f->cx, &t, f->d, OSH_LIFE_SHORT, OSH_BF16, 2, shape));
+    ok(f, osh_tensor_new_on(f->cx, &t, (osh_where){f->d, OSH_LIFE_SHORT}, OSH_BF16, 2, shape));
     return t;
 }
 
@@ -133,7 +133,7 @@ static void chain(fixture *f, int n, bool ahead, int first)
         if (ahead) ok(f, osh_acts_close(f->cx, f->a));
         osh_acts_drop(f->cx, f->a, from);
         osh_tensor *all = NULL; // where the ways lay
-        ok(f, osh_tensor_new_on(f->cx, &all, f->d, OSH_LIFE_SHORT, OSH_U8, 1, (int64_t[]){4 * MIB}));
+        ok(f, osh_tensor_new_on(f->cx, &all, (osh_where){f->d, OSH_LIFE_SHORT}, OSH_U8, 1, (int64_t[]){4 * MIB}));
         ok(f, osh_tensor_zero(f->cx, all));
         osh_tensor_free(f->cx, all);
     }
@@ -298,7 +298,7 @@ static osh_status store_two(osh_ctx *cx, void *user)
     osh_tensor *t = NULL; // own
     OSH_TRY(osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
     OSH_TRY(osh_acts_use(cx, a, f->d));
-    OSH_TRY(osh_tensor_new_on(cx, &t, f->d, OSH_LIFE_SHORT, OSH_BF16, 2, (int64_t[]){TOKENS, WIDTH}));
+    OSH_TRY(osh_tensor_new_on(cx, &t, (osh_where){f->d, OSH_LIFE_SHORT}, OSH_BF16, 2, (int64_t[]){TOKENS, WIDTH}));
     OSH_TRY(osh_tensor_zero(cx, t));
     for (int b = 0; b < 2; b++) OSH_TRY(osh_acts_store(cx, a, 0, b, 1, t));
     OSH_TRY(osh_acts_load(cx, a, 0, 1, 1, t));

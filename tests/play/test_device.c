@@ -47,7 +47,7 @@ static char *pattern(osh_ctx *cx, char *p, size_t n, int seed)
 static osh_tensor *bytes_new(fixture *f, size_t n)
 {
     osh_tensor *t = NULL;
-    if (osh_tensor_new_on(f->cx, &t, f->d, OSH_LIFE_LONG, OSH_U8, 1, (int64_t[]){(int64_t)n}))
+    if (osh_tensor_new_on(f->cx, &t, (osh_where){f->d, OSH_LIFE_LONG}, OSH_U8, 1, (int64_t[]){(int64_t)n}))
         fail_msg("%s", osh_error_text(f->cx));
     return t;
 }

@@ -94,7 +94,7 @@ static void check(fixture *f, const osh_tensor *t, int64_t at)
 static osh_tensor *bytes_new(fixture *f, int64_t n)
 {
     osh_tensor *t = NULL;
-    ok(f->cx, osh_tensor_new_on(f->cx, &t, f->d, OSH_LIFE_LONG, OSH_U8, 1, &n));
+    ok(f->cx, osh_tensor_new_on(f->cx, &t, (osh_where){f->d, OSH_LIFE_LONG}, OSH_U8, 1, &n));
     ok(f->cx, osh_tensor_zero(f->cx, t));
     return t;
 }
@@ -231,7 +231,8 @@ static void test_finite(void **state)
     const uint16_t infinite = 0x7f80; // BF16
     int first = -1;
     for (int i = 0; i < 3; i++) {
-        ok(f->cx, osh_tensor_new_on(f->cx, &own[i], f->d, OSH_LIFE_LONG, OSH_BF16, 2, (int64_t[]){7, 129}));
+        ok(f->cx, osh_tensor_new_on(f->cx, &own[i], (osh_where){f->d, OSH_LIFE_LONG}, OSH_BF16, 2,
+                                    (int64_t[]){7, 129}));
         ok(f->cx, osh_tensor_zero(f->cx, own[i])), t[i] = own[i];
     }
     for (int bad = 3; bad >= 0; bad--) {

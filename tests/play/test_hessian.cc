@@ -27,8 +27,8 @@ static std::vector<float> hessian(osh_ctx *cx, osh_device *d, const std::vector<
     osh_op_args a = {};
 
     osh_from_f32(bits.data(), OSH_BF16, x.data(), (int64_t)x.size());
-    assert_int_equal(osh_tensor_new_on(cx, &t, d, OSH_LIFE_LONG, OSH_BF16, 2, shapes[0]), OSH_OK);
-    assert_int_equal(osh_tensor_new_on(cx, &h, d, OSH_LIFE_LONG, OSH_F32, 2, shapes[1]), OSH_OK);
+    assert_int_equal(osh_tensor_new_on(cx, &t, osh_where{d, OSH_LIFE_LONG}, OSH_BF16, 2, shapes[0]), OSH_OK);
+    assert_int_equal(osh_tensor_new_on(cx, &h, osh_where{d, OSH_LIFE_LONG}, OSH_F32, 2, shapes[1]), OSH_OK);
     assert_int_equal(osh_tensor_put(cx, t, 0, bits.data(), bits.size() * sizeof bits[0]), OSH_OK);
     assert_int_equal(osh_tensor_zero(cx, h), OSH_OK);
     a.in[0] = t, a.out[0] = h;

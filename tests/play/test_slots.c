@@ -71,7 +71,7 @@ static osh_tensor *rows_new(fixture *f, int b)
 {
     osh_tensor *t = NULL;
     int64_t shape[2] = {offsets[batch_at[b + 1]] - offsets[batch_at[b]], WIDTH};
-    ok(f, osh_tensor_new_on(f->cx, &t, f->d, OSH_LIFE_SHORT, OSH_BF16, 2, shape));
+    ok(f, osh_tensor_new_on(f->cx, &t, (osh_where){f->d, OSH_LIFE_SHORT}, OSH_BF16, 2, shape));
     return t;
 }
 
@@ -135,7 +135,7 @@ static void test_sum(void **state)
     unsigned char bytes[100003 + 9];
     osh_tensor *t = NULL;
     for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(i * 31 + i / 250);
-    ok(f, osh_tensor_new_on(f->cx, &t, f->d, OSH_LIFE_LONG, OSH_U8, 1, (int64_t[]){sizeof bytes}));
+    ok(f, osh_tensor_new_on(f->cx, &t, (osh_where){f->d, OSH_LIFE_LONG}, OSH_U8, 1, (int64_t[]){sizeof bytes}));
     ok(f, osh_tensor_put(f->cx, t, 0, bytes, sizeof bytes));
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
         for (size_t at = 0; at < 9; at++) {

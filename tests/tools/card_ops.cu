@@ -43,7 +43,7 @@ static osh_tensor *tensor(osh_dtype dt, int64_t rows, int64_t cols, bool random 
     osh_tensor *t = NULL;
     int64_t shape[2] = {rows, cols}, n = rows * (cols ? cols : 1), have = osh_min64(n, FILL);
     size_t each = osh_dtype_bytes(dt);
-    if (!ok(osh_tensor_new_on(cx, &t, d, OSH_LIFE_LONG, dt, cols ? 2 : 1, shape), "a tensor")) return NULL;
+    if (!ok(osh_tensor_new_on(cx, &t, osh_where{d, OSH_LIFE_LONG}, dt, cols ? 2 : 1, shape), "a tensor")) return NULL;
     if (!random) return ok(osh_tensor_zero(cx, t), "zeros") ? t : NULL;
     std::vector<char> block((size_t)have * each);
     for (int64_t i = 0; i < have; i++) {
@@ -139,7 +139,7 @@ static void embedding(const model *m, int64_t N, osh_tensor *y)
     std::vector<int32_t> ids((size_t)N);
     osh_tensor *t = NULL, *w = tensor(OSH_BF16, m->V, m->D); // own
     for (int64_t i = 0; i < N; i++) ids[(size_t)i] = (int32_t)(osh_rng_u64(SEED, 1, (uint64_t)i) % (uint64_t)m->V);
-    if (w && ok(osh_tensor_new_on(cx, &t, d, OSH_LIFE_LONG, OSH_I32, 1, shape), "ids") &&
+    if (w && ok(osh_tensor_new_on(cx, &t, osh_where{d, OSH_LIFE_LONG}, OSH_I32, 1, shape), "ids") &&
         ok(osh_tensor_put(cx, t, 0, ids.data(), ids.size() * sizeof ids[0]), "ids"))
         op("embedding", &at, {t, w}, y, 0, 0, false);
     osh_tensor_free(cx, t), osh_tensor_free(cx, w);

@@ -71,7 +71,8 @@ static void pull(const osh_ada_job *j, const osh_ada_room *m, int64_t n)
 {
     const osh_ada_args *a = j->a;
     for (int64_t i = 0; a->shift && i < n * j->ld; i++) m->grad[i] = -m->c[i];
-    osh_gemm_nn(m->grad, j->ld, (osh_mat){m->e, j->ld}, (osh_mat){a->h, a->I}, n, a->I, a->I, a->shift ? 1 : 0);
+    osh_gemm_nn((osh_into){m->grad, j->ld, a->shift != NULL}, (osh_mat){m->e, j->ld}, (osh_mat){a->h, a->I},
+                (osh_mnk){n, a->I, a->I});
 }
 
 /* T times the loss of row r, whose grad is there. */
@@ -104,7 +105,8 @@ static void block_begin(const osh_ada_job *j, osh_ada_room *m, int64_t row, int6
         for (int64_t g = 0; g < j->groups; g++) m->s0[r * j->groups + g] = a->scale[osh_ada_scale_at(j, row + r, g)];
     }
     if (a->shift)
-        osh_gemm_nn(m->c, j->ld, (osh_mat){m->w, j->ld}, (osh_mat){a->shift, a->I}, n, a->I, a->I, 0);
+        osh_gemm_nn((osh_into){m->c, j->ld, false}, (osh_mat){m->w, j->ld}, (osh_mat){a->shift, a->I},
+                    (osh_mnk){n, a->I, a->I});
     for (int64_t r = 0; r < n; r++) osh_ada_begin_row(j, m, row, r);
 }
 

@@ -147,12 +147,14 @@ static void by_blas(attention_worker *me, const rows_of *o, int64_t Dh)
 {
     int64_t first = osh_first_key(o->at, o->t->pos), n_keys = o->t->pos + o->t->n - first, ld = osh_pad8(n_keys);
 
-    osh_gemm_nt(me->s, ld, (osh_mat){me->q, Dh}, (osh_mat){me->k + first * Dh, Dh}, o->rows, n_keys, Dh, 0);
+    osh_gemm_nt((osh_into){me->s, ld, false}, (osh_mat){me->q, Dh}, (osh_mat){me->k + first * Dh, Dh},
+                (osh_mnk){o->rows, n_keys, Dh});
     for (int64_t r = 0; r < o->rows; r++) {
         int64_t i = query(o, r), lo = osh_first_key(o->at, i);
         softmax_row(me->s + r * ld, n_keys, lo > first ? lo - first : 0, i + 1 - first, o, r / o->t->n);
     }
-    osh_gemm_nn(me->y, Dh, (osh_mat){me->s, ld}, (osh_mat){me->v + first * Dh, Dh}, o->rows, Dh, n_keys, 0);
+    osh_gemm_nn((osh_into){me->y, Dh, false}, (osh_mat){me->s, ld}, (osh_mat){me->v + first * Dh, Dh},
+                (osh_mnk){o->rows, Dh, n_keys});
 }
 
 /* GROUP rows at a time, with the keys that one of them sees at least. */
@@ -167,13 +169,15 @@ static void by_tiles(attention_worker *me, const rows_of *o, int64_t Dh, int64_t
         lo -= lo % OSH_TILE_COLS;
         int64_t n = pad_cols(hi - lo);
         osh_tile_a q = {.p = me->q + r * Dh, .row = Dh, .col = 1}, s = {.p = me->s, .row = n, .col = 1};
-        osh_tile_product(me->s, n, q, me->k + lo * Dh, OSH_TILE_COLS * Dh, OSH_TILE_COLS, m, n, Dh, false);
+        osh_tile_product((osh_into){me->s, n, false}, q,
+                         (osh_tile_b){me->k + lo * Dh, OSH_TILE_COLS * Dh, OSH_TILE_COLS}, (osh_mnk){m, n, Dh});
         for (int64_t k = 0; k < m; k++) {
             int64_t i = query(o, r + k);
             softmax_row(me->s + k * n, n, osh_first_key(o->at, i) - lo, i + 1 - lo, o, (r + k) / o->t->n);
         }
-        osh_tile_product(me->y + r * Dh, Dh, s, me->v + lo * OSH_TILE_COLS,
-                         longest * OSH_TILE_COLS, OSH_TILE_COLS, m, Dh, hi - lo, false);
+        osh_tile_product((osh_into){me->y + r * Dh, Dh, false}, s,
+                         (osh_tile_b){me->v + lo * OSH_TILE_COLS, longest * OSH_TILE_COLS, OSH_TILE_COLS},
+                         (osh_mnk){m, Dh, hi - lo});
     }
 }
 

@@ -96,8 +96,8 @@ static void tile_back(back_room *me, int64_t pos, int64_t n, const osh_attention
 {
     int64_t Dh = at->head_dim, n_keys = pos + n, ld = me->ld;
 
-    osh_gemm_nt(me->p, ld, (osh_mat){me->q, Dh}, (osh_mat){me->k, Dh}, n, n_keys, Dh, 0);
-    osh_gemm_nt(me->ds, ld, (osh_mat){me->dy, Dh}, (osh_mat){me->v, Dh}, n, n_keys, Dh, 0);
+    osh_gemm_nt((osh_into){me->p, ld, false}, (osh_mat){me->q, Dh}, (osh_mat){me->k, Dh}, (osh_mnk){n, n_keys, Dh});
+    osh_gemm_nt((osh_into){me->ds, ld, false}, (osh_mat){me->dy, Dh}, (osh_mat){me->v, Dh}, (osh_mnk){n, n_keys, Dh});
     for (int64_t r = 0; r < n; r++) {
         float *p = me->p + r * ld, *ds = me->ds + r * ld, *slope = me->slope;
         double mean = 0;
@@ -106,9 +106,9 @@ static void tile_back(back_room *me, int64_t pos, int64_t n, const osh_attention
         for (int64_t j = 0; j < n_keys; j++) ds[j] = p[j] * (ds[j] - (float)mean) * slope[j];
         me->to_sink -= share * mean;
     }
-    osh_gemm_nn(me->dq, Dh, (osh_mat){me->ds, ld}, (osh_mat){me->k, Dh}, n, Dh, n_keys, 0);
-    osh_gemm_tn(me->dk, Dh, (osh_mat){me->ds, ld}, (osh_mat){me->q, Dh}, n_keys, Dh, n, 1);
-    osh_gemm_tn(me->dv, Dh, (osh_mat){me->p, ld}, (osh_mat){me->dy, Dh}, n_keys, Dh, n, 1);
+    osh_gemm_nn((osh_into){me->dq, Dh, false}, (osh_mat){me->ds, ld}, (osh_mat){me->k, Dh}, (osh_mnk){n, Dh, n_keys});
+    osh_gemm_tn((osh_into){me->dk, Dh, true}, (osh_mat){me->ds, ld}, (osh_mat){me->q, Dh}, (osh_mnk){n_keys, Dh, n});
+    osh_gemm_tn((osh_into){me->dv, Dh, true}, (osh_mat){me->p, ld}, (osh_mat){me->dy, Dh}, (osh_mnk){n_keys, Dh, n});
 }
 
 static osh_status attention_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)

@@ -9,22 +9,25 @@
 
 #include <string.h>
 
-void osh_gemm_nt(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k, float beta)
+static void product(CBLAS_TRANSPOSE turn_a, CBLAS_TRANSPOSE turn_b, osh_into c, osh_mat a, osh_mat b, osh_mnk s)
 {
-    osh_blas()->sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)m, (blasint)n, (blasint)k, 1, a.p,
-                      (blasint)a.ld, b.p, (blasint)b.ld, beta, c, (blasint)ldc);
+    osh_blas()->sgemm(CblasRowMajor, turn_a, turn_b, (blasint)s.m, (blasint)s.n, (blasint)s.k, 1, a.p, (blasint)a.ld,
+                      b.p, (blasint)b.ld, c.add, c.p, (blasint)c.ld);
 }
 
-void osh_gemm_nn(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k, float beta)
+void osh_gemm_nt(osh_into c, osh_mat a, osh_mat b, osh_mnk size)
 {
-    osh_blas()->sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, 1, a.p,
-                      (blasint)a.ld, b.p, (blasint)b.ld, beta, c, (blasint)ldc);
+    product(CblasNoTrans, CblasTrans, c, a, b, size);
 }
 
-void osh_gemm_tn(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k, float beta)
+void osh_gemm_nn(osh_into c, osh_mat a, osh_mat b, osh_mnk size)
 {
-    osh_blas()->sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, 1, a.p,
-                      (blasint)a.ld, b.p, (blasint)b.ld, beta, c, (blasint)ldc);
+    product(CblasNoTrans, CblasNoTrans, c, a, b, size);
+}
+
+void osh_gemm_tn(osh_into c, osh_mat a, osh_mat b, osh_mnk size)
+{
+    product(CblasTrans, CblasNoTrans, c, a, b, size);
 }
 
 void osh_syrk_lower_t(float *c, int64_t ldc, osh_mat a, int64_t n, int64_t k)
@@ -83,8 +86,8 @@ static osh_status linear_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     (void)cx;
     if (me->block != block) osh_load_weight(me->w, j->w, col * j->I, n * j->I, j->dtype);
     me->block = block;
-    osh_gemm_nt(me->y, n, (osh_mat){j->x + (t->row - j->first_row) * j->I, j->I},
-                (osh_mat){me->w, j->I}, t->n, n, j->I, 0);
+    osh_gemm_nt((osh_into){me->y, n, false}, (osh_mat){j->x + (t->row - j->first_row) * j->I, j->I},
+                (osh_mat){me->w, j->I}, (osh_mnk){t->n, n, j->I});
     for (int64_t r = 0; r < t->n; r++) {
         float *row = me->y + r * n;
         if (j->bias)
@@ -168,32 +171,4 @@ size_t osh_gemm_scratch(int64_t I, int64_t n_tokens, int n_threads)
     int64_t panel = osh_min64(n_tokens, OSH_GEMM_PANEL) * I, worker = OSH_GEMM_COLS * (I + OSH_GEMM_ROWS);
 
     return (size_t)(panel + n_threads * worker) * sizeof(float) + (size_t)n_tokens * sizeof(osh_tile);
-}
-
-typedef struct sgemm_job {
-    float *c;
-    const float *a, *b;
-    int64_t m, n, k;
-    bool accumulate;
-} sgemm_job;
-
-static osh_status sgemm_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
-{
-    const sgemm_job *j = user;
-    int64_t across = osh_div_up(j->n, OSH_GEMM_COLS);
-    int64_t row = chunk / across * OSH_GEMM_ROWS, col = chunk % across * OSH_GEMM_COLS;
-
-    (void)cx, (void)worker;
-    osh_gemm_nt(j->c + row * j->n + col, j->n, (osh_mat){j->a + row * j->k, j->k}, (osh_mat){j->b + col * j->k, j->k},
-                osh_min64(OSH_GEMM_ROWS, j->m - row), osh_min64(OSH_GEMM_COLS, j->n - col), j->k, j->accumulate);
-    return OSH_OK;
-}
-
-osh_status osh_sgemm_nt(osh_ctx *cx, float *c, const float *a, const float *b, int64_t m, int64_t n, int64_t k,
-                        bool accumulate)
-{
-    sgemm_job j = {.c = c, .a = a, .b = b, .m = m, .n = n, .k = k, .accumulate = accumulate};
-
-    osh_status rc = osh_blas_open(cx);
-    return rc ? rc : osh_parallel_for(cx, osh_div_up(m, OSH_GEMM_ROWS) * osh_div_up(n, OSH_GEMM_COLS), sgemm_chunk, &j);
 }

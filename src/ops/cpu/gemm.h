@@ -1,10 +1,11 @@
 /* gemm.h - f32 matrix products on one thread (OpenBLAS), and the linear layer's product over fixed
  * tiles.
  *
- * Row-major, beta is 0 or 1. A product's bytes depend on m, n and k: callers give tiles that depend
+ * Row-major. A product's bytes depend on m, n and k: callers give tiles that depend
  * on a sample alone. */
 #ifndef OSH_GEMM_H
 #define OSH_GEMM_H
+#include "ops/cpu/mat.h"
 #include "ops/op.h"
 
 /* Chunk c of a lower triangle of tiles (i, j), row by row: c = i (i + 1) / 2 + j. */
@@ -18,15 +19,10 @@ static inline void osh_triangle_tile(int64_t *i, int64_t *j, int64_t c)
 /* The same of all n x n tiles. */
 static inline void osh_square_tile(int64_t *i, int64_t *j, int64_t c, int64_t n) { *i = c / n, *j = c % n; }
 
-typedef struct osh_mat { const float *p; int64_t ld; } osh_mat; // view
-
 /* These want osh_blas_open (ops/cpu/blas.h) before. */
-void osh_gemm_nt(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k,
-                 float beta); // a [m,k] b [n,k]
-void osh_gemm_nn(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k,
-                 float beta); // a [m,k] b [k,n]
-void osh_gemm_tn(float *c, int64_t ldc, osh_mat a, osh_mat b, int64_t m, int64_t n, int64_t k,
-                 float beta); // a [k,m] b [k,n]
+void osh_gemm_nt(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [n,k]
+void osh_gemm_nn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [k,n]
+void osh_gemm_tn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [k,m] b [k,n]
 /* Lower triangle of c [n, n] += a^T a, a [k, n]. */
 void osh_syrk_lower_t(float *c, int64_t ldc, osh_mat a, int64_t n, int64_t k);
 

@@ -128,8 +128,8 @@ static osh_status product_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
         osh_blas()->strmm(CblasRowMajor, CblasRight, CblasLower, CblasNoTrans, CblasNonUnit, (blasint)rows, SIDE, 1,
                           elem(f, j, j), (blasint)f->n, elem(f, row, j), (blasint)f->n);
         if (next < f->at)
-            osh_gemm_nn(elem(f, row, j), f->n, (osh_mat){elem(f, row, next), f->n}, (osh_mat){elem(f, next, j), f->n},
-                        rows, SIDE, f->at - next, 1);
+            osh_gemm_nn((osh_into){elem(f, row, j), f->n, true}, (osh_mat){elem(f, row, next), f->n},
+                        (osh_mat){elem(f, next, j), f->n}, (osh_mnk){rows, SIDE, f->at - next});
     }
 done:
     return rc;

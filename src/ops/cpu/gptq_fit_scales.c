@@ -36,7 +36,8 @@ void osh_tile_fit_sums(osh_refine_tile *t, int64_t g0, int64_t n)
         for (int64_t k = first; k < end; k++) c[r * I + k] = t->q[r * I + k] - t->zero[r * t->groups + k / a->group];
     for (int64_t g = 0; g < n; g++) {
         int64_t col = first + g * a->group, n_cols = osh_min64(a->group, end - col), wide = col + n_cols - first;
-        osh_gemm_nn(part, width, (osh_mat){c + col, I}, (osh_mat){a->h + col * I + first, I}, t->n, wide, n_cols, 0);
+        osh_gemm_nn((osh_into){part, width, false}, (osh_mat){c + col, I}, (osh_mat){a->h + col * I + first, I},
+                    (osh_mnk){t->n, wide, n_cols});
         for (int64_t r = 0; r < t->n; r++) {
             double *A = t->fit + r * n * (n + 1), *b = A + n * n;
             for (int64_t k = 0; k <= g; k++) {

@@ -109,7 +109,7 @@ void osh_tile_pull(osh_refine_tile *t, float *g)
 {
     int64_t I = t->a->I;
     for (int64_t r = 0; r < t->n; r++) find_errors(t, r);
-    osh_gemm_nn(g, I, (osh_mat){t->d, I}, (osh_mat){t->a->h, I}, t->n, I, I, 0);
+    osh_gemm_nn((osh_into){g, I, false}, (osh_mat){t->d, I}, (osh_mat){t->a->h, I}, (osh_mnk){t->n, I, I});
 }
 
 static double row_loss(const osh_refine_tile *t, const float *g, int64_t r)
@@ -167,7 +167,7 @@ static double loss_of_all(osh_refine_tile *t)
     int64_t I = t->a->I;
     double sum = 0;
     for (int64_t r = 0; r < t->n; r++) load_weights(t, r);
-    osh_gemm_nn(t->next, I, (osh_mat){t->d, I}, (osh_mat){t->a->h, I}, t->n, I, I, 0);
+    osh_gemm_nn((osh_into){t->next, I, false}, (osh_mat){t->d, I}, (osh_mat){t->a->h, I}, (osh_mnk){t->n, I, I});
     for (int64_t r = 0; r < t->n; r++) sum += row_loss(t, t->next, r);
     return sum;
 }

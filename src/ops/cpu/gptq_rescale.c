@@ -52,13 +52,15 @@ void osh_tile_rescale(osh_refine_tile *t)
         osh_search s = {.rule = a->rule, .x = t->panel.w, .weight = t->cost, .n = n_cols, .rows = t->rows};
         float *step = t->next; // [n, n_cols], then what w^ changes by
         if (!t->f->ok[g]) continue;
-        osh_gemm_nn(step, n_cols, (osh_mat){t->g + first, a->I}, (osh_mat){inverse, n_cols}, t->n, n_cols, n_cols, 0);
+        osh_gemm_nn((osh_into){step, n_cols, false}, (osh_mat){t->g + first, a->I}, (osh_mat){inverse, n_cols},
+                    (osh_mnk){t->n, n_cols, n_cols});
         turn_wanted(t, g, n_cols, step, was);
         for (int64_t j = 0; j < n_cols; j++) t->cost[j] = 1 / inverse[order[j] * n_cols + order[j]];
         osh_panel_ranges(&s, t->lo, t->hi);
         osh_panel_search(&s, t->lo, t->hi, t->panel.scale, t->panel.zero);
         osh_panel_solve(&t->panel, t->f->u + first * a->group, n_cols, t->zeros, n_cols);
         take_better(t, g, n_cols, step, was);
-        osh_gemm_nn(t->g, a->I, (osh_mat){step, n_cols}, (osh_mat){a->h + first * a->I, a->I}, t->n, a->I, n_cols, 1);
+        osh_gemm_nn((osh_into){t->g, a->I, true}, (osh_mat){step, n_cols}, (osh_mat){a->h + first * a->I, a->I},
+                    (osh_mnk){t->n, a->I, n_cols});
     }
 }

@@ -25,13 +25,17 @@ static int64_t tile_of(int64_t row_block, int64_t O)
 /* Of one thread: a group turned, ranges and results of its rows, a row of the weight. */
 static int64_t room_floats(int64_t I, int64_t group, int64_t rows) { return (osh_min64(group, I) + 4) * rows + I; }
 
-/* Rows [row, row + n) of a group's columns, turned; the rows of padding are 0. */
-static void turn_group(const osh_gptq_scales_args *a, float *x, float *line, int64_t row, int64_t n, int64_t rows,
-                       int64_t col, int64_t n_cols)
+typedef struct tile_group { // rows [row, row + n) of the weight's columns [col, col + n_cols)
+    int64_t row, n, col, n_cols;
+} tile_group;
+
+/* Turned: x [n_cols, rows]; the rows of padding are 0. line: room for a row. */
+static void turn_group(const osh_gptq_scales_args *a, float *x, float *line, int64_t rows, tile_group g)
 {
     for (int64_t r = 0; r < rows; r++) {
-        if (r < n) osh_to_f32(line, osh_elem(a->w, (row + r) * a->I + col), a->w->dtype, n_cols);
-        for (int64_t c = 0; c < n_cols; c++) x[c * rows + r] = r < n && !(a->dead && a->dead[col + c]) ? line[c] : 0;
+        if (r < g.n) osh_to_f32(line, osh_elem(a->w, (g.row + r) * a->I + g.col), a->w->dtype, g.n_cols);
+        for (int64_t c = 0; c < g.n_cols; c++)
+            x[c * rows + r] = r < g.n && !(a->dead && a->dead[g.col + c]) ? line[c] : 0;
     }
 }
 
@@ -112,7 +116,7 @@ static osh_status scales_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
         int64_t col = g * a->group, n_cols = osh_min64(a->group, a->I - col);
         osh_search s = {.rule = a->rule, .x = x, .weight = a->weight ? a->weight + col : NULL, .n = n_cols,
                         .rows = j->rows};
-        turn_group(a, x, line, row, n, j->rows, col, n_cols);
+        turn_group(a, x, line, j->rows, (tile_group){row, n, col, n_cols});
         if (j->all) share_group(j, &s, room, chunk, n, g);
         else search_group(j, &s, room, row, n, g);
     }

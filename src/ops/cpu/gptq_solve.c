@@ -155,8 +155,8 @@ static osh_status solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
         osh_panel_solve(&me->p, a->u + i1 * a->I + i1, a->I, a->col_scale + i1, cols);
         store_block(a, me, row, n, i1, cols);
         if (i2 < a->I)
-            osh_gemm_tn(me->tile + i2, a->I, (osh_mat){me->p.ne, rows}, (osh_mat){a->u + i1 * a->I + i2, a->I}, n,
-                        a->I - i2, cols, 1);
+            osh_gemm_tn((osh_into){me->tile + i2, a->I, true}, (osh_mat){me->p.ne, rows},
+                        (osh_mat){a->u + i1 * a->I + i2, a->I}, (osh_mnk){n, a->I - i2, cols});
     }
     memcpy(a->loss + row, me->loss, (size_t)n * sizeof *me->loss);
 done:

@@ -45,7 +45,7 @@ static osh_status target_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     (void)cx;
     osh_to_f32(w, osh_elem(j->w, row * I), j->w->dtype, n * I);
     memcpy(t, w, (size_t)(n * I) * sizeof *t);
-    osh_gemm_nn(t, I, (osh_mat){w, I}, (osh_mat){j->factor, I}, n, I, I, 1);
+    osh_gemm_nn((osh_into){t, I, true}, (osh_mat){w, I}, (osh_mat){j->factor, I}, (osh_mnk){n, I, I});
     return OSH_OK;
 }
 

@@ -38,7 +38,8 @@ static osh_status hessian_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
         int64_t at = (job->tiles[t].row - job->first_row) * n, k = job->tiles[t].n;
         const float *x = job->x + at, *left = job->left ? job->left + at : x;
         if (!job->left && i == j) osh_syrk_lower_t(h, n, (osh_mat){x + i * TILE, n}, rows, k);
-        else osh_gemm_tn(h, n, (osh_mat){left + i * TILE, n}, (osh_mat){x + j * TILE, n}, rows, cols, k, 1);
+        else osh_gemm_tn((osh_into){h, n, true}, (osh_mat){left + i * TILE, n}, (osh_mat){x + j * TILE, n},
+                         (osh_mnk){rows, cols, k});
     }
     return OSH_OK;
 }
@@ -64,8 +65,8 @@ static osh_status pack_chunk(osh_ctx *cx, void *user, int64_t block, int worker)
     (void)cx, (void)worker;
     for (int64_t t = 0; t < j->n_tiles; t++) {
         int64_t at = packed_at(j, block, t), n = osh_min64(BOTH, j->n_cols - block * BOTH);
-        osh_tile_pack_columns(j->panels + at, j->strips + at, j->x, j->tiles[t].row * j->n_cols + block * BOTH,
-                              j->n_cols, n, j->tiles[t].n);
+        osh_tile_columns c = {j->tiles[t].row * j->n_cols + block * BOTH, j->n_cols, n};
+        osh_tile_pack_columns(j->panels + at, j->strips + at, j->x, c, j->tiles[t].n);
     }
     return OSH_OK;
 }
@@ -89,8 +90,8 @@ static void add_panel(const packed_job *j, int64_t row, int64_t end, int64_t col
         osh_tile_a a = {j->strips + packed_at(j, row / BOTH, t) + row % BOTH * k, 1, OSH_TILE_ROWS, OSH_TILE_ROWS * k};
         bool below = col + OSH_TILE_COLS - 1 <= row; // of the diagonal
         m = osh_min64(below ? BOTH - row % BOTH : OSH_TILE_ROWS, end - row);
-        osh_tile_product(below ? j->h + row * ld + col : sum, below ? ld : OSH_TILE_COLS, a, b, 0, OSH_TILE_COLS, m,
-                         OSH_TILE_COLS, k, below);
+        osh_tile_product((osh_into){below ? j->h + row * ld + col : sum, below ? ld : OSH_TILE_COLS, below}, a,
+                         (osh_tile_b){b, 0, OSH_TILE_COLS}, (osh_mnk){m, OSH_TILE_COLS, k});
         if (!below) add_lower(j->h, ld, row, col, sum, m);
     }
 }

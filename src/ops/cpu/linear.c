@@ -78,7 +78,8 @@ static osh_status chunk(osh_ctx *cx, void *user, int64_t index, int self)
             int64_t rows = osh_min64(OSH_TILE_ROWS, m - i);
             float *y = me->y + (whole ? 0 : i * COLS);
             osh_tile_a x = {.p = j->x + (first + i) * j->I + k0, .row = j->I, .col = 1};
-            osh_tile_product(y, COLS, x, me->packed, k * OSH_TILE_COLS, OSH_TILE_COLS, rows, n, k, k0 > 0);
+            osh_tile_product((osh_into){y, COLS, k0 > 0}, x, (osh_tile_b){me->packed, k * OSH_TILE_COLS, OSH_TILE_COLS},
+                             (osh_mnk){rows, n, k});
             if (last) finish(j, y, j->first_row + first + i, rows, col, n);
         }
     }

@@ -29,8 +29,8 @@ static osh_status dx_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
         float *dx = (float *)j->a->din[0]->data + t->row * j->I + col;
         return osh_pairs_accumulate(cx, dx, j->I, dy, w, (int64_t[]){t->n, n, j->O});
     }
-    osh_gemm_nn((float *)j->a->din[0]->data + t->row * j->I + col, j->I, (osh_mat){j->dy + t->row * j->O, j->O},
-                (osh_mat){j->w + col, j->I}, t->n, n, j->O, 1);
+    osh_gemm_nn((osh_into){(float *)j->a->din[0]->data + t->row * j->I + col, j->I, true},
+                (osh_mat){j->dy + t->row * j->O, j->O}, (osh_mat){j->w + col, j->I}, (osh_mnk){t->n, n, j->O});
     return OSH_OK;
 }
 
@@ -50,8 +50,8 @@ static osh_status dw_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
             rc = osh_pairs_accumulate(cx, dw, j->I, dy, x, (int64_t[]){m, j->I, t->n});
             continue;
         }
-        osh_gemm_tn(dw, j->I, (osh_mat){j->dy + t->row * j->O + first, j->O}, (osh_mat){j->x + t->row * j->I, j->I}, m,
-                    j->I, t->n, 1);
+        osh_gemm_tn((osh_into){dw, j->I, true}, (osh_mat){j->dy + t->row * j->O + first, j->O},
+                    (osh_mat){j->x + t->row * j->I, j->I}, (osh_mnk){m, j->I, t->n});
     }
     return rc;
 }

@@ -36,7 +36,7 @@ static void tile_logits(const logits_grad_job *j, float *logit, const float *x, 
     for (int64_t v = 0; v < j->V; v += COLS) {
         int64_t m = osh_min64(COLS, j->V - v);
         osh_load_weight(block, w, v * D, m * D, j->a->in[2 * side]->dtype);
-        osh_gemm_nt(logit + v, j->ld, (osh_mat){x, D}, (osh_mat){block, D}, n, m, D, 0);
+        osh_gemm_nt((osh_into){logit + v, j->ld, false}, (osh_mat){x, D}, (osh_mat){block, D}, (osh_mnk){n, m, D});
     }
     for (int64_t r = 0; r < n; r++) {
         float *row = logit + r * j->ld;
@@ -84,7 +84,8 @@ static osh_status logits_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
     for (int64_t v = 0; v < j->V; v += COLS) {
         int64_t m = osh_min64(COLS, j->V - v);
         osh_load_weight(block, j->a->in[1], v * j->D, m * j->D, j->a->in[0]->dtype);
-        osh_gemm_nn(dx, j->D, (osh_mat){logit + v, j->ld}, (osh_mat){block, j->D}, t->n, j->D, m, 1);
+        osh_gemm_nn((osh_into){dx, j->D, true}, (osh_mat){logit + v, j->ld}, (osh_mat){block, j->D},
+                    (osh_mnk){t->n, j->D, m});
     }
     return OSH_OK;
 }

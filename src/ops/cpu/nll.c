@@ -60,7 +60,8 @@ static void block_logits(const vocab_job *j, int m, const osh_tile *t, int64_t b
     float *w = s->block + worker * COLS * D, *logit = s->logit + (int64_t)worker * OSH_GEMM_ROWS * COLS;
 
     if (load) osh_load_weight(w, s->w, block * COLS * D, n * D, s->x->dtype);
-    osh_gemm_nt(logit, COLS, (osh_mat){s->panel + (t->row - j->first_row) * D, D}, (osh_mat){w, D}, t->n, n, D, 0);
+    osh_gemm_nt((osh_into){logit, COLS, false}, (osh_mat){s->panel + (t->row - j->first_row) * D, D}, (osh_mat){w, D},
+                (osh_mnk){t->n, n, D});
     for (int64_t r = 0; r < t->n; r++) {
         float *row = logit + r * COLS;
         osh_span_round(row, padded, s->x->dtype);

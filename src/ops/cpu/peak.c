@@ -47,8 +47,8 @@ static void by_tiles(const peak_worker *w)
     for (int64_t col = 0; col < SIDE; col += COLS) {
         for (int64_t c = 0; c < COLS; c += OSH_TILE_COLS)
             osh_tile_pack_rows(w->packed + c * SIDE, b + (col + c) * SIDE, SIDE, OSH_TILE_COLS, SIDE);
-        osh_tile_product((float *)w->c->data + col, SIDE, (osh_tile_a){w->a->data, SIDE, 1}, w->packed,
-                         OSH_TILE_COLS * SIDE, OSH_TILE_COLS, SIDE, COLS, SIDE, false);
+        osh_tile_product((osh_into){(float *)w->c->data + col, SIDE, false}, (osh_tile_a){w->a->data, SIDE, 1},
+                         (osh_tile_b){w->packed, OSH_TILE_COLS * SIDE, OSH_TILE_COLS}, (osh_mnk){SIDE, COLS, SIDE});
     }
 }
 
@@ -60,7 +60,8 @@ static osh_status once(osh_ctx *cx, peak_worker *w, peak_kind kind)
     if (kind == TILES) by_tiles(w);
     if (kind != PRODUCT) return OSH_OK;
     if (w->a->dtype == OSH_BF16) return osh_pairs_linear(cx, &(osh_op_args){.in = {w->a, w->b}, .out = {w->c}});
-    osh_gemm_nt(w->c->data, SIDE, (osh_mat){w->a->data, SIDE}, (osh_mat){w->b->data, SIDE}, SIDE, SIDE, SIDE, 0);
+    osh_gemm_nt((osh_into){w->c->data, SIDE, false}, (osh_mat){w->a->data, SIDE}, (osh_mat){w->b->data, SIDE},
+                (osh_mnk){SIDE, SIDE, SIDE});
     return OSH_OK;
 }
 

@@ -178,8 +178,8 @@ static osh_status solve_tile(osh_ctx *cx, void *user, int64_t tile, int worker)
     for (int64_t r = 0; r < n; r++)
         for (int64_t i = 0; i < j->cols; i++) a->w[(row + r) * a->I + j->i1 + i] = w[i * TILE_ROWS + r];
     if (!a->u || i2 >= a->I) goto done;
-    osh_gemm_tn(a->w + row * a->I + i2, a->I, (osh_mat){ne, TILE_ROWS}, (osh_mat){a->u + j->i1 * a->I + i2, a->I}, n,
-                a->I - i2, j->cols, 1);
+    osh_gemm_tn((osh_into){a->w + row * a->I + i2, a->I, true}, (osh_mat){ne, TILE_ROWS},
+                (osh_mat){a->u + j->i1 * a->I + i2, a->I}, (osh_mnk){n, a->I - i2, j->cols});
     for (int64_t r = row; j->zero && r < row + n; r++)
         for (int64_t i = i2; i < a->I; i++)
             if (j->zero[r * a->I + i]) a->w[r * a->I + i] = 0;

@@ -16,14 +16,14 @@ enum { ROWS = OSH_TILE_ROWS, COLS = OSH_TILE_COLS };
 bool osh_tile_used(void) { return osh_isa_used() == OSH_ISA_AVX2; }
 
 /* m is a constant where this is inlined: its rows alone take registers. */
-FMA static inline __attribute__((always_inline)) void tile(float *c, int64_t ldc, osh_tile_a a, const float *b,
-                                                           int64_t step, int m, int64_t k, bool add)
+FMA static inline __attribute__((always_inline)) void tile(osh_into c, osh_tile_a a, const float *b, int64_t step,
+                                                           int m, int64_t k)
 {
     __m256 s[ROWS][2];
     const float *low = a.p, *high = a.p + 3 * a.row;
 #pragma GCC unroll 6
     for (int i = 0; i < m; i++) s[i][0] = s[i][1] = _mm256_setzero_ps();
-    for (int i = 0; add && i < m; i++) __builtin_prefetch(c + i * ldc, 1); // they are wanted behind the loop
+    for (int i = 0; c.add && i < m; i++) __builtin_prefetch(c.p + i * c.ld, 1); // they are wanted behind the loop
     for (int64_t l = 0; l < k; l++) {
         __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8);
 #pragma GCC unroll 6
@@ -36,47 +36,46 @@ FMA static inline __attribute__((always_inline)) void tile(float *c, int64_t ldc
     }
 #pragma GCC unroll 6
     for (int i = 0; i < m; i++) {
-        float *to = c + i * ldc;
-        if (add) s[i][0] = _mm256_add_ps(_mm256_loadu_ps(to), s[i][0]);
-        if (add) s[i][1] = _mm256_add_ps(_mm256_loadu_ps(to + 8), s[i][1]);
+        float *to = c.p + i * c.ld;
+        if (c.add) s[i][0] = _mm256_add_ps(_mm256_loadu_ps(to), s[i][0]);
+        if (c.add) s[i][1] = _mm256_add_ps(_mm256_loadu_ps(to + 8), s[i][1]);
         _mm256_storeu_ps(to, s[i][0]);
         _mm256_storeu_ps(to + 8, s[i][1]);
     }
 }
 
 #define TILE(m)                                                                                                        \
-    FMA static void tile_##m(float *c, int64_t ldc, osh_tile_a a, const float *b, int64_t step, int64_t k, bool add)   \
+    FMA static void tile_##m(osh_into c, osh_tile_a a, const float *b, int64_t step, int64_t k)                        \
     {                                                                                                                  \
-        tile(c, ldc, a, b, step, m, k, add);                                                                           \
+        tile(c, a, b, step, m, k);                                                                                     \
     }
 TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
 #undef TILE
 
-typedef void (*tile_fn)(float *c, int64_t ldc, osh_tile_a a, const float *b, int64_t step, int64_t k, bool add);
+typedef void (*tile_fn)(osh_into c, osh_tile_a a, const float *b, int64_t step, int64_t k);
 static const tile_fn tiles[ROWS] = {tile_1, tile_2, tile_3, tile_4, tile_5, tile_6};
 
 /* Fewer than 16 columns: by way of a whole tile. */
-static void narrow(tile_fn f, float *c, int64_t ldc, osh_tile_a a, const float *b, int64_t step, int64_t m, int64_t n,
-                   int64_t k, bool add)
+static void narrow(osh_into c, osh_tile_a a, const float *b, int64_t step, osh_mnk s)
 {
     float whole[ROWS * COLS] = {0};
-    for (int64_t i = 0; add && i < m; i++) memcpy(whole + i * COLS, c + i * ldc, (size_t)n * sizeof *c);
-    f(whole, COLS, a, b, step, k, add);
-    for (int64_t i = 0; i < m; i++) memcpy(c + i * ldc, whole + i * COLS, (size_t)n * sizeof *c);
+    size_t row = (size_t)s.n * sizeof *whole;
+    for (int64_t i = 0; c.add && i < s.m; i++) memcpy(whole + i * COLS, c.p + i * c.ld, row);
+    tiles[s.m - 1]((osh_into){whole, COLS, c.add}, a, b, step, s.k);
+    for (int64_t i = 0; i < s.m; i++) memcpy(c.p + i * c.ld, whole + i * COLS, row);
 }
 
-void osh_tile_product(float *c, int64_t ldc, osh_tile_a a, const float *packed, int64_t panel, int64_t step, int64_t m,
-                      int64_t n, int64_t k, bool add)
+void osh_tile_product(osh_into c, osh_tile_a a, osh_tile_b b, osh_mnk s)
 {
     int64_t strip = a.strip ? a.strip : ROWS * a.row;
-    for (int64_t i = 0; i < m; i += ROWS) {
-        int64_t rows = m - i < ROWS ? m - i : ROWS;
+    for (int64_t i = 0; i < s.m; i += ROWS) {
+        int64_t rows = s.m - i < ROWS ? s.m - i : ROWS;
         osh_tile_a at = {.p = a.p + i / ROWS * strip, .row = a.row, .col = a.col};
-        for (int64_t j = 0; j < n; j += COLS) {
-            float *to = c + i * ldc + j;
-            const float *b = packed + j / COLS * panel;
-            if (n - j < COLS) narrow(tiles[rows - 1], to, ldc, at, b, step, rows, n - j, k, add);
-            else tiles[rows - 1](to, ldc, at, b, step, k, add);
+        for (int64_t j = 0; j < s.n; j += COLS) {
+            osh_into to = {c.p + i * c.ld + j, c.ld, c.add};
+            const float *panel = b.p + j / COLS * b.panel;
+            if (s.n - j < COLS) narrow(to, at, panel, b.step, (osh_mnk){rows, s.n - j, s.k});
+            else tiles[rows - 1](to, at, panel, b.step, s.k);
         }
     }
 }
@@ -125,12 +124,11 @@ FMA static inline void widen(__m256 *lo, __m256 *hi, const uint16_t *x)
     *hi = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm256_extracti128_si256(v, 1)), 16));
 }
 
-FMA void osh_tile_pack_columns(float *panels, float *strips, const osh_tensor *x, int64_t first, int64_t ld, int64_t n,
-                               int64_t k)
+FMA void osh_tile_pack_columns(float *panels, float *strips, const osh_tensor *x, osh_tile_columns at, int64_t k)
 {
     float row[OSH_TILE_BOTH] = {0};
-    for (int64_t l = 0; l < k; l++, first += ld) {
-        if (n == OSH_TILE_BOTH && x->dtype == OSH_BF16) {
+    for (int64_t l = 0, first = at.first; l < k; l++, first += at.ld) {
+        if (at.n == OSH_TILE_BOTH && x->dtype == OSH_BF16) {
             __m256 lo, hi;
 #pragma GCC unroll 3
             for (int c = 0; c < OSH_TILE_BOTH; c += COLS) {
@@ -139,7 +137,7 @@ FMA void osh_tile_pack_columns(float *panels, float *strips, const osh_tensor *x
                 _mm256_storeu_ps(row + c + 8, hi);
             }
         } else {
-            osh_to_f32(row, osh_elem(x, first), x->dtype, n);
+            osh_to_f32(row, osh_elem(x, first), x->dtype, at.n);
         }
         for (int c = 0; c < OSH_TILE_BOTH; c += COLS) memcpy(panels + c * k + l * COLS, row + c, COLS * sizeof *row);
         for (int c = 0; c < OSH_TILE_BOTH; c += ROWS) memcpy(strips + c * k + l * ROWS, row + c, ROWS * sizeof *row);
@@ -148,10 +146,9 @@ FMA void osh_tile_pack_columns(float *panels, float *strips, const osh_tensor *x
 #else
 bool osh_tile_used(void) { return false; }
 
-void osh_tile_product(float *c, int64_t ldc, osh_tile_a a, const float *packed, int64_t panel, int64_t step, int64_t m,
-                      int64_t n, int64_t k, bool add)
+void osh_tile_product(osh_into c, osh_tile_a a, osh_tile_b b, osh_mnk s)
 {
-    (void)c, (void)ldc, (void)a, (void)packed, (void)panel, (void)step, (void)m, (void)n, (void)k, (void)add;
+    (void)c, (void)a, (void)b, (void)s;
     assert(false); // never where osh_tile_used is false
 }
 
@@ -161,10 +158,9 @@ void osh_tile_pack_rows(float *to, const float *x, int64_t ld, int64_t n, int64_
     assert(false);
 }
 
-void osh_tile_pack_columns(float *panels, float *strips, const osh_tensor *x, int64_t first, int64_t ld, int64_t n,
-                           int64_t k)
+void osh_tile_pack_columns(float *panels, float *strips, const osh_tensor *x, osh_tile_columns at, int64_t k)
 {
-    (void)panels, (void)strips, (void)x, (void)first, (void)ld, (void)n, (void)k;
+    (void)panels, (void)strips, (void)x, (void)at, (void)k;
     assert(false);
 }
 #endif

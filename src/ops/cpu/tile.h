@@ -7,6 +7,7 @@
  * are. */
 #ifndef OSH_TILE_H
 #define OSH_TILE_H
+#include "ops/cpu/mat.h"
 #include "tensor/tensor.h"
 
 enum { OSH_TILE_ROWS = 6, OSH_TILE_COLS = 16, OSH_TILE_BOTH = 48 }; // BOTH: columns that are whole panels and strips
@@ -19,14 +20,19 @@ typedef struct osh_tile_a { // element (i, l) is p[i / 6 * strip + i % 6 * row +
     int64_t row, col, strip;
 } osh_tile_a; // view
 
-/* m, n: any; packed: panel j is at packed + j * panel, element (l, c) of it at l * step + c; what is missing in the
- * last one may hold anything. add: to what c holds. */
-void osh_tile_product(float *c, int64_t ldc, osh_tile_a a, const float *packed, int64_t panel, int64_t step, int64_t m,
-                      int64_t n, int64_t k, bool add);
+typedef struct osh_tile_b { // panel j is at p + j * panel, element (l, c) of it at l * step + c
+    const float *p;
+    int64_t panel, step;
+} osh_tile_b; // view
+
+/* m, n: any; what is missing in the last panel may hold anything. */
+void osh_tile_product(osh_into c, osh_tile_a a, osh_tile_b b, osh_mnk size);
 /* One panel, to [k, 16], of n <= 16 rows of x [n, ld] that become its columns; k a multiple of 8 or the rest of it. */
 void osh_tile_pack_rows(float *to, const float *x, int64_t ld, int64_t n, int64_t k);
-/* 48 columns of x [k, ld], from element `first` on, for products of x with itself: as three panels [k, 16] and as eight
- * strips [k, 6], which are an osh_tile_a with row 1, col 6 and strip 6 k. Of columns from n on: 0. */
-void osh_tile_pack_columns(float *panels, float *strips, const osh_tensor *x, int64_t first, int64_t ld, int64_t n,
-                           int64_t k);
+typedef struct osh_tile_columns { // of x [k, ld], from element `first` on
+    int64_t first, ld, n; // n: columns that there are, at most 48
+} osh_tile_columns;
+/* 48 columns of x for products of x with itself: as three panels [k, 16] and as eight strips [k, 6], which are an
+ * osh_tile_a with row 1, col 6 and strip 6 k. Of columns from n on: 0. */
+void osh_tile_pack_columns(float *panels, float *strips, const osh_tensor *x, osh_tile_columns c, int64_t k);
 #endif

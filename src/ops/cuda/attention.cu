@@ -155,7 +155,7 @@ static osh_status products(osh_ctx *cx, const attention_job *j, const attention_
             for (index[2] = 0; index[2] < count[2]; index[2]++) {
                 osh_cuda_mat c = part(&mat[0], &s[0], index, batch), x = part(&mat[1], &s[1], index, batch);
                 osh_cuda_mat y = part(&mat[2], &s[2], index, batch);
-                OSH_TRY(osh_cuda_gemm(cx, j->d, &c, &x, &y, p->n, nk[0], nk[1], n_batch, 1, 0, shared ? 1 : 0));
+                OSH_TRY(osh_cuda_gemm(cx, j->d, {&c, &x, &y, p->n, nk[0], nk[1], n_batch, 1, 0, shared ? 1 : 0}));
             }
 done:
     return rc;

@@ -365,20 +365,19 @@ static void *of_batch(const osh_cuda_mat *x, int64_t i)
     return static_cast<char *>(x->data) + i * x->stride * (int64_t)osh_dtype_bytes(x->dtype);
 }
 
-osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_mat *c, const osh_cuda_mat *a,
-                         const osh_cuda_mat *b, int64_t m, int64_t n, int64_t k, int64_t n_batch, float alpha,
-                         float beta, int64_t n_like, bool tf32)
+osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_product &x)
 {
     osh_status rc = OSH_OK;
+    const osh_cuda_mat *c = x.c, *a = x.a, *b = x.b;
     osh_card *card = osh_card_of(d);
     osh_cuda_blas *l = card->blas;
     const plan *p = NULL; // view: of l
     shape s;
 
-    if (!m || !n || !n_batch) return OSH_OK;
+    if (!x.m || !x.n || !x.n_batch) return OSH_OK;
     memset(&s, 0, sizeof s);
-    s.m = m, s.n = n, s.k = k, s.n_batch = n_batch;
-    s.n_like = n_like ? n_like : n_batch, s.tf32 = tf32;
+    s.m = x.m, s.n = x.n, s.k = x.k, s.n_batch = x.n_batch;
+    s.n_like = x.n_like ? x.n_like : x.n_batch, s.tf32 = x.tf32;
     s.c.ld = c->ld, s.c.stride = c->stride, s.c.dtype = c->dtype, s.c.align = align_of(c);
     s.a.ld = a->ld, s.a.stride = a->stride, s.a.dtype = a->dtype, s.a.align = align_of(a);
     s.b.ld = b->ld, s.b.stride = b->stride, s.b.dtype = b->dtype, s.b.align = align_of(b);
@@ -386,10 +385,10 @@ osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_mat *c, cons
     pthread_mutex_lock(&l->lock);
     OSH_TRY(plan_of(cx, l, &p, &s));
     note_detours(cx, card, p);
-    for (int64_t i = 0; i < (p->one_by_one ? n_batch : 1); i++) {
+    for (int64_t i = 0; i < (p->one_by_one ? x.n_batch : 1); i++) {
         void *to = of_batch(c, i);
-        LT(l, cublasLtMatmul(l->lt, p->how, &alpha, of_batch(b, i), p->first, of_batch(a, i), p->second, &beta, to,
-                             p->c, to, p->c, &p->algo, card->workspace, OSH_CUDA_WORKSPACE, osh_cuda_stream(d)));
+        LT(l, cublasLtMatmul(l->lt, p->how, &x.alpha, of_batch(b, i), p->first, of_batch(a, i), p->second, &x.beta,
+                             to, p->c, to, p->c, &p->algo, card->workspace, OSH_CUDA_WORKSPACE, osh_cuda_stream(d)));
     }
 done:
     pthread_mutex_unlock(&l->lock);

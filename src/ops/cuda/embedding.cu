@@ -63,7 +63,7 @@ osh_status osh_embedding_cuda(osh_ctx *cx, const osh_op_args *a)
     OSH_TRY(osh_cu_readable(cx, w->dtype));
     if (!ids->device) {
         OSH_TRY(check_ids(cx, static_cast<const int32_t *>(ids->data), N, V));
-        OSH_TRY(osh_tensor_new_on(cx, &copy, d, OSH_LIFE_SHORT, OSH_I32, 1, &N));
+        OSH_TRY(osh_tensor_new_on(cx, &copy, osh_where{d, OSH_LIFE_SHORT}, OSH_I32, 1, &N));
         OSH_TRY(osh_tensor_copy(cx, copy, ids));
         ids = copy;
     }

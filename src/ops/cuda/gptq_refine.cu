@@ -104,7 +104,7 @@ osh_status osh_cuda_pull(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, float
     OSH_CU_BY_STORED(t->stored, S, OSH_CU_BY_DTYPE(t->rule.dtype, T,
         OSH_LAUNCH((errors<S, T>), grid, THREADS, 0, osh_cuda_stream(d), *t, false)));
     OSH_CUDA(cx, cudaGetLastError());
-    OSH_TRY(osh_cuda_rows(cx, d, g, t->I, t->d, t->I, t->h, t->I, t->n, t->I, t->I, false));
+    OSH_TRY(osh_cuda_rows(cx, d, {g, t->I, t->d, t->I, t->h, t->I, t->n, t->I, t->I, false}));
 done:
     return rc;
 }
@@ -209,7 +209,7 @@ static osh_status add_all(osh_ctx *cx, refiner *s)
     OSH_CU_BY_STORED(t->stored, S, OSH_CU_BY_DTYPE(t->rule.dtype, T,
         OSH_LAUNCH((errors<S, T>), grid, THREADS, 0, osh_cuda_stream(s->d), *t, true)));
     OSH_CUDA(cx, cudaGetLastError());
-    OSH_TRY(osh_cuda_rows(cx, s->d, t->next, t->I, t->d, t->I, t->h, t->I, t->n, t->I, t->I, false));
+    OSH_TRY(osh_cuda_rows(cx, s->d, {t->next, t->I, t->d, t->I, t->h, t->I, t->n, t->I, t->I, false}));
     OSH_TRY(sum_losses(cx, s, t->now, t->next, s->a->all));
 done:
     return rc;

@@ -55,7 +55,14 @@ osh_status osh_cuda_descend(osh_ctx *cx, osh_device *d, const osh_cu_tile *t);
 osh_status osh_cuda_fit_sums(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, int64_t g0, int64_t n, int64_t band);
 osh_status osh_cuda_fit_scales(osh_ctx *cx, osh_device *d, const osh_cu_tile *t);
 osh_status osh_cuda_pull(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, float *g); // d, and g of it
-/* y [n, n_cols] (rows ldy) = or += x [n, n_rows] (rows ldx) m [n_rows, n_cols] (rows ldm) */
-osh_status osh_cuda_rows(osh_ctx *cx, osh_device *d, float *y, int64_t ldy, const float *x, int64_t ldx, const float *m,
-                         int64_t ldm, int64_t n, int64_t n_cols, int64_t n_rows, bool add);
+typedef struct osh_cuda_rows_args { // y [n, n_cols] = or += x [n, n_rows] m [n_rows, n_cols]
+    float *y;
+    int64_t ldy;
+    const float *x;
+    int64_t ldx;
+    const float *m;
+    int64_t ldm, n, n_cols, n_rows;
+    bool add;
+} osh_cuda_rows_args;
+osh_status osh_cuda_rows(osh_ctx *cx, osh_device *d, const osh_cuda_rows_args &r);
 #endif

@@ -8,12 +8,11 @@ enum { THREADS = 64 };
 __device__ static int64_t row_here() { return (int64_t)blockIdx.x * THREADS + threadIdx.x; }
 static unsigned blocks_of(int64_t n) { return (unsigned)osh_div_up(n, THREADS); }
 
-osh_status osh_cuda_rows(osh_ctx *cx, osh_device *d, float *y, int64_t ldy, const float *x, int64_t ldx, const float *m,
-                         int64_t ldm, int64_t n, int64_t n_cols, int64_t n_rows, bool add)
+osh_status osh_cuda_rows(osh_ctx *cx, osh_device *d, const osh_cuda_rows_args &r)
 {
-    osh_cuda_mat c = {y, ldy, 0, OSH_F32, false}, a = {const_cast<float *>(x), ldx, 0, OSH_F32, false};
-    osh_cuda_mat b = {const_cast<float *>(m), ldm, 0, OSH_F32, false};
-    return osh_cuda_gemm(cx, d, &c, &a, &b, n, n_cols, n_rows, 1, 1, add ? 1 : 0);
+    osh_cuda_mat c = {r.y, r.ldy, 0, OSH_F32, false}, a = {const_cast<float *>(r.x), r.ldx, 0, OSH_F32, false};
+    osh_cuda_mat b = {const_cast<float *>(r.m), r.ldm, 0, OSH_F32, false};
+    return osh_cuda_gemm(cx, d, {&c, &a, &b, r.n, r.n_cols, r.n_rows, 1, 1, r.add ? 1.f : 0.f});
 }
 
 /* ---- rescale ---- */
@@ -96,13 +95,13 @@ static osh_status rescale_group(osh_ctx *cx, osh_device *d, osh_cu_tile t, const
     OSH_TRY(d->type->put(cx, d, order, f->order + first, (size_t)n * sizeof *order));
     OSH_LAUNCH(costs, blocks_of(n), THREADS, 0, stream, cost, inverse, order, n);
     OSH_CUDA(cx, cudaGetLastError());
-    OSH_TRY(osh_cuda_rows(cx, d, t.err, n, t.next + first, t.I, inverse, n, t.n, n, n, false));
+    OSH_TRY(osh_cuda_rows(cx, d, {t.err, n, t.next + first, t.I, inverse, n, t.n, n, n, false}));
     OSH_CU_BY_DTYPE(t.rule.dtype, T, OSH_LAUNCH(want<T>, blocks_of(t.n), THREADS, 0, stream, t, k));
     OSH_CUDA(cx, cudaGetLastError());
     OSH_TRY(osh_cuda_search(cx, d, &s, OSH_F32));
     OSH_CU_BY_DTYPE(t.rule.dtype, T, OSH_LAUNCH(solve<T>, blocks_of(t.n), THREADS, 0, stream, t, k, codes));
     OSH_CUDA(cx, cudaGetLastError());
-    OSH_TRY(osh_cuda_rows(cx, d, t.next, t.I, t.err, n, t.h + first * t.I, t.I, t.n, t.I, n, true));
+    OSH_TRY(osh_cuda_rows(cx, d, {t.next, t.I, t.err, n, t.h + first * t.I, t.I, t.n, t.I, n, true}));
 done:
     return rc;
 }
@@ -155,7 +154,7 @@ osh_status osh_cuda_descend(osh_ctx *cx, osh_device *d, const osh_cu_tile *t)
                 OSH_LAUNCH(descend<T>, blocks_of(t->n), THREADS, 0, osh_cuda_stream(d), *t, first, wide));
             OSH_CUDA(cx, cudaGetLastError());
             const float *h = t->h + first * t->I;
-            OSH_TRY(osh_cuda_rows(cx, d, t->next, t->I, t->err, wide, h, t->I, t->n, t->I, wide, true));
+            OSH_TRY(osh_cuda_rows(cx, d, {t->next, t->I, t->err, wide, h, t->I, t->n, t->I, wide, true}));
         }
 done:
     return rc;
@@ -217,8 +216,9 @@ osh_status osh_cuda_fit_sums(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, i
     OSH_CUDA(cx, cudaGetLastError());
     for (int64_t g = 0; g < n; g++) {
         int64_t col = first + g * t->group, n_cols = osh_min64(t->group, end - col);
-        OSH_TRY(osh_cuda_rows(cx, d, t->next, width, t->d + col, t->I, t->h + col * t->I + first, t->I, t->n,
-                              col + n_cols - first, n_cols, false));
+        OSH_TRY(osh_cuda_rows(cx, d,
+                              {t->next, width, t->d + col, t->I, t->h + col * t->I + first, t->I, t->n,
+                                       col + n_cols - first, n_cols, false}));
         OSH_LAUNCH(sums, dim3(blocks_of(t->n), (unsigned)(g + 1)), THREADS, 0, stream, *t, g0, n, g, width);
         OSH_CUDA(cx, cudaGetLastError());
     }

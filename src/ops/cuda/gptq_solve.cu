@@ -33,30 +33,37 @@ __device__ static int at_most(int64_t n, int limit) { return n < limit ? (int)n 
 /* The nearest f32 with 11 significant bits; ties away from zero. */
 __device__ static float nearest_tf32(float x) { return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u); }
 
-/* to [n, WIDE] = U from row i, column j on; zero beyond `wide` columns. All threads of the block. */
-__device__ static void load_u(float (*to)[WIDE], const float *u, int64_t I, int64_t i, int64_t j, int n, int wide)
+/* to [n, WIDE] = U from the element u on; zero beyond `wide` columns. All threads of the block. */
+__device__ static void load_u(float (*to)[WIDE], const float *u, int64_t I, int n, int wide)
 {
     for (int k = threadIdx.x; k < n * WIDE; k += ROWS)
-        to[k / WIDE][k % WIDE] = k % WIDE < wide ? u[(i + k / WIDE) * I + j + k % WIDE] : 0;
+        to[k / WIDE][k % WIDE] = k % WIDE < wide ? u[k / WIDE * I + k % WIDE] : 0;
 }
 
-/* WIDE columns of the block in v, one row of the weight: quantized in turn. */
+typedef struct row_columns { // one row of the weight, from a column on; views, with a step of P but for col
+    float *w, *err, *split;
+    const float *scale, *zero;
+    const int32_t *col;
+    int64_t n, P;
+} row_columns;
+
+/* WIDE columns of the block in v: quantized in turn; the loss grows. u: their corner. */
 template <class T>
-__device__ static void solve_columns(float *v, float *w, float *err, float *split, const float (*u)[WIDE],
-                                     const float *scale, const float *zero, const int32_t *col, int64_t n, int64_t P,
-                                     const osh_grid &grid, int wide, double *loss)
+__device__ static void solve_columns(float *v, const row_columns &r, const float (*u)[WIDE], const osh_grid &grid,
+                                     int wide, double *loss)
 {
+    int64_t P = r.P;
 #pragma unroll
     for (int j = 0; j < WIDE; j++) {
         if (j < wide) {
-            float dq, s = scale[col[j] * P], z = zero ? zero[col[j] * P] : 0;
+            float dq, s = r.scale[r.col[j] * P], z = r.zero ? r.zero[r.col[j] * P] : 0;
             float q = quantize<T>(&dq, grid, v[j], s, z), e = __fdiv_rn(__fsub_rn(v[j], dq), u[j][j]);
-            w[j * P] = (float)osh_cu_code(grid, q);
-            err[j * P] = e;
-            if (split) {
+            r.w[j * P] = (float)osh_cu_code(grid, q);
+            r.err[j * P] = e;
+            if (r.split) {
                 float hi = nearest_tf32(e);
-                split[j * P] = split[(n + j) * P] = hi;
-                split[(2 * n + j) * P] = nearest_tf32(__fsub_rn(e, hi));
+                r.split[j * P] = r.split[(r.n + j) * P] = hi;
+                r.split[(2 * r.n + j) * P] = nearest_tf32(__fsub_rn(e, hi));
             }
             *loss += (double)e * e / 2;
 #pragma unroll
@@ -83,11 +90,11 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block(ti
         float v[WIDE];
 #pragma unroll
         for (int j = 0; j < WIDE; j++) v[j] = mine && j < wide ? w[(t.first + j0 + j) * P] : 0;
-        load_u(corner, t.u, t.I, t.first + j0, t.first + j0, wide, wide);
+        load_u(corner, t.u + (t.first + j0) * t.I + t.first + j0, t.I, wide, wide);
         for (int64_t k0 = 0; k0 < j0; k0 += DEEP) {
             int deep = at_most(j0 - k0, DEEP);
             if (k0) __syncthreads(); // the strip was read
-            load_u(strip, t.u, t.I, t.first + k0, t.first + j0, deep, wide);
+            load_u(strip, t.u + (t.first + k0) * t.I + t.first + j0, t.I, deep, wide);
             __syncthreads();
 #pragma unroll 4
             for (int k = 0; k < deep && mine; k++) {
@@ -97,9 +104,9 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block(ti
             }
         }
         __syncthreads(); // the corner is there
-        if (mine)
-            solve_columns<T>(v, w + (t.first + j0) * P, err + j0 * P, split ? split + j0 * P : NULL, corner, scale,
-                             zero, p.col + t.first + j0, t.n, P, p.grid, wide, &sum);
+        row_columns r = {w + (t.first + j0) * P, err + j0 * P, split ? split + j0 * P : NULL, scale, zero,
+                         p.col + t.first + j0, t.n, P};
+        if (mine) solve_columns<T>(v, r, corner, p.grid, wide, &sum);
         __syncthreads(); // corner and strip were read
     }
     if (mine) t.loss[b * P + row] = sum;
@@ -204,13 +211,13 @@ static osh_status run_product(osh_ctx *cx, const solver *s, const tile &t, int64
     osh_cuda_mat ut = {const_cast<float *>(t.u) + t.first * t.I + rest, t.I, 0, OSH_F32, true};
     osh_cuda_mat e = {t.err, t.P, t.block * t.P, OSH_F32, false};
 
-    if (!t.split) return osh_cuda_gemm(cx, s->d, &c, &ut, &e, width, t.P, t.n, n, -1, 1, 1);
+    if (!t.split) return osh_cuda_gemm(cx, s->d, {&c, &ut, &e, width, t.P, t.n, n, -1, 1, 1});
     ut.data = array<float>(s, OSH_GPTQ_SPLIT_U), ut.ld = osh_gptq_split_ld(width);
     e.data = t.split, e.stride *= 3;
     OSH_LAUNCH(split_u, dim3((unsigned)osh_div_up(ut.ld, ROWS), (unsigned)t.n), ROWS, 0, osh_cuda_stream(s->d),
                array<float>(s, OSH_GPTQ_SPLIT_U), ut.ld, t);
     osh_status rc = osh_cuda_check(cx, cudaGetLastError(), "split_u");
-    return rc ? rc : osh_cuda_gemm(cx, s->d, &c, &ut, &e, width, t.P, 3 * t.n, n, -1, 1, 1, true);
+    return rc ? rc : osh_cuda_gemm(cx, s->d, {&c, &ut, &e, width, t.P, 3 * t.n, n, -1, 1, 1, true});
 }
 
 static osh_status run_block(osh_ctx *cx, const solver *s, tile t, int64_t n)

@@ -36,8 +36,8 @@ osh_status osh_gptq_shift_cuda(osh_ctx *cx, const osh_op_args *a)
         osh_cuda_mat x = {from, I, 0, OSH_F32, false}, y = {half, I, 0, OSH_F32, false};
         osh_cuda_mat u = {a->in[0]->data, I, 0, OSH_F32, false}, ut = {a->in[0]->data, I, 0, OSH_F32, true};
         OSH_LAUNCH(order_columns, grid, THREADS, 0, osh_cuda_stream(d), from, slab, perm, I, false);
-        OSH_TRY(osh_cuda_gemm(cx, d, &y, &x, &ut, n, I, I, 1, 1, 0));
-        OSH_TRY(osh_cuda_gemm(cx, d, &x, &y, &u, n, I, I, 1, 1, 0));
+        OSH_TRY(osh_cuda_gemm(cx, d, {&y, &x, &ut, n, I, I, 1, 1, 0}));
+        OSH_TRY(osh_cuda_gemm(cx, d, {&x, &y, &u, n, I, I, 1, 1, 0}));
         OSH_LAUNCH(order_columns, grid, THREADS, 0, osh_cuda_stream(d), from, slab, perm, I, true);
         OSH_CUDA(cx, cudaGetLastError());
     }
@@ -62,7 +62,7 @@ osh_status osh_gptq_target_cuda(osh_ctx *cx, const osh_op_args *a)
         osh_cuda_mat t = {osh_elem(a->out[0], row * I), I, 0, OSH_F32, false};
         OSH_TRY(osh_cuda_cast(cx, d, {from, OSH_F32}, {osh_elem(w, row * I), w->dtype}, n * I));
         OSH_TRY(osh_cuda_cast(cx, d, {t.data, OSH_F32}, {osh_elem(w, row * I), w->dtype}, n * I));
-        OSH_TRY(osh_cuda_gemm(cx, d, &t, &x, &s, n, I, I, 1, 1, 1));
+        OSH_TRY(osh_cuda_gemm(cx, d, {&t, &x, &s, n, I, I, 1, 1, 1}));
     }
 done:
     osh_device_free(d, from);

@@ -31,7 +31,7 @@ static osh_status add_rows(osh_ctx *cx, osh_tensor *h, char *x, osh_dtype dt, in
         int64_t m = osh_min64(SIDE, I - row);
         osh_cuda_mat panel = {x + (size_t)row * each, I, 0, dt, true}, before = {x, I, 0, dt, false};
         osh_cuda_mat to = {osh_elem(h, row * I), I, 0, OSH_F32, false};
-        OSH_TRY(osh_cuda_gemm(cx, h->device, &to, &panel, &before, m, row + m, n, 1, 1, 1));
+        OSH_TRY(osh_cuda_gemm(cx, h->device, {&to, &panel, &before, m, row + m, n, 1, 1, 1}));
     }
 done:
     return rc;

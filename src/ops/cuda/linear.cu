@@ -33,7 +33,7 @@ static osh_status columns(osh_ctx *cx, const osh_op_args *a, void *w, float *sum
         void *to = osh_elem(y, row * O + first);
         osh_cuda_mat c = {sums ? sums : to, sums ? n : O, 0, sums ? OSH_F32 : y->dtype, false};
         osh_cuda_mat xs = {osh_elem(x, row * I), I, 0, x->dtype, false};
-        OSH_TRY(osh_cuda_gemm(cx, d, &c, &xs, &b, m, n, I, 1, 1, 0));
+        OSH_TRY(osh_cuda_gemm(cx, d, {&c, &xs, &b, m, n, I, 1, 1, 0}));
         if (!sums) continue;
         OSH_CU_BY_STORED(bias->dtype, S, OSH_CU_BY_DTYPE(y->dtype, T,
             OSH_LAUNCH((add_bias<S, T>), grid_of(m * n), THREADS, 0, osh_cuda_stream(d), static_cast<T *>(to), sums,

@@ -46,7 +46,7 @@ static osh_status once(osh_ctx *cx, const card_work *w)
     if (w->side) {
         osh_cuda_mat a = {w->a->data, w->side, 0, w->a->dtype, false}, b = {w->b->data, w->side, 0, w->b->dtype, true};
         osh_cuda_mat c = {w->c->data, w->side, 0, w->c->dtype, false};
-        return osh_cuda_gemm(cx, w->d, &c, &a, &b, w->side, w->side, w->side, 1, 1, 0);
+        return osh_cuda_gemm(cx, w->d, {&c, &a, &b, w->side, w->side, w->side, 1, 1, 0});
     }
     if (w->host) return w->d->type->put_ahead(cx, w->d, w->c->data, w->host, osh_tensor_bytes(w->c));
     return w->d->type->copy(cx, w->d, w->c->data, w->a->data, osh_tensor_bytes(w->c));
@@ -79,9 +79,9 @@ osh_status osh_cuda_peak_product(osh_ctx *cx, double *flops_per_s, osh_device *d
     card_work w = {d, NULL, NULL, NULL, NULL, side, NULL}; // own
     double calls = 0;
 
-    OSH_TRY(osh_tensor_new_on(cx, &w.a, d, OSH_LIFE_SHORT, dtype, 2, shape));
-    OSH_TRY(osh_tensor_new_on(cx, &w.b, d, OSH_LIFE_SHORT, dtype, 2, shape));
-    OSH_TRY(osh_tensor_new_on(cx, &w.c, d, OSH_LIFE_SHORT, dtype, 2, shape));
+    OSH_TRY(osh_tensor_new_on(cx, &w.a, osh_where{d, OSH_LIFE_SHORT}, dtype, 2, shape));
+    OSH_TRY(osh_tensor_new_on(cx, &w.b, osh_where{d, OSH_LIFE_SHORT}, dtype, 2, shape));
+    OSH_TRY(osh_tensor_new_on(cx, &w.c, osh_where{d, OSH_LIFE_SHORT}, dtype, 2, shape));
     OSH_TRY(fill_random(cx, w.a, 1));
     OSH_TRY(fill_random(cx, w.b, 2));
     OSH_TRY(rate(cx, &calls, &w, seconds));
@@ -129,7 +129,7 @@ osh_status osh_cuda_peak_attention(osh_ctx *cx, double *flops_per_s, osh_device 
     for (int64_t i = 0; i <= n_samples; i++) offsets[i] = i * n_tokens;
     for (int i = 0; i < 4; i++) {
         int64_t shape[2] = {n_samples * n_tokens, width[i]};
-        OSH_TRY(osh_tensor_new_on(cx, &t[i], d, OSH_LIFE_SHORT, OSH_BF16, 2, shape));
+        OSH_TRY(osh_tensor_new_on(cx, &t[i], osh_where{d, OSH_LIFE_SHORT}, OSH_BF16, 2, shape));
         if (i < 3) OSH_TRY(fill_random(cx, t[i], (uint64_t)i));
     }
     seqs.offsets = offsets;
@@ -149,8 +149,8 @@ osh_status osh_cuda_peak_copies(osh_ctx *cx, double *inside_per_s, double *put_p
     card_work w = {d, NULL, NULL, NULL, NULL, 0, NULL}; // own
     double calls = 0;
 
-    OSH_TRY(osh_tensor_new_on(cx, &w.a, d, OSH_LIFE_SHORT, OSH_U8, 1, &n_bytes));
-    OSH_TRY(osh_tensor_new_on(cx, &w.c, d, OSH_LIFE_SHORT, OSH_U8, 1, &n_bytes));
+    OSH_TRY(osh_tensor_new_on(cx, &w.a, osh_where{d, OSH_LIFE_SHORT}, OSH_U8, 1, &n_bytes));
+    OSH_TRY(osh_tensor_new_on(cx, &w.c, osh_where{d, OSH_LIFE_SHORT}, OSH_U8, 1, &n_bytes));
     OSH_TRY(osh_tensor_zero(cx, w.a));
     OSH_TRY(rate(cx, &calls, &w, seconds));
     *inside_per_s = calls * (double)n_bytes;

@@ -27,9 +27,14 @@ typedef struct osh_cuda_mat {
     osh_dtype dtype;  // F32, BF16, F16
     bool transposed;  // the product takes its transpose
 } osh_cuda_mat;
-osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_mat *c, const osh_cuda_mat *a,
-                         const osh_cuda_mat *b, int64_t m, int64_t n, int64_t k, int64_t n_batch, float alpha,
-                         float beta, int64_t n_like = 0, bool tf32 = false);
+typedef struct osh_cuda_product {
+    const osh_cuda_mat *c, *a, *b;
+    int64_t m, n, k, n_batch;
+    float alpha, beta;
+    int64_t n_like;
+    bool tf32;
+} osh_cuda_product;
+osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_product &x);
 /* Of the latest product: cuBLASLt's own numbers, -1 where it does not tell. */
 typedef struct osh_cuda_algo {
     int32_t id, tile, stages, split_k;

@@ -38,7 +38,7 @@ static osh_status add_rows(osh_ctx *cx, osh_tensor *to, void *left, void *x, osh
         char *first = static_cast<char *>(left) + (size_t)row * osh_dtype_bytes(dt);
         osh_cuda_mat panel = {first, I, 0, dt, true}, all = {x, I, 0, dt, false};
         osh_cuda_mat c = {osh_elem(to, row * I), I, 0, OSH_F32, false};
-        OSH_TRY(osh_cuda_gemm(cx, to->device, &c, &panel, &all, osh_min64(SIDE, I - row), I, n, 1, 1, 1));
+        OSH_TRY(osh_cuda_gemm(cx, to->device, {&c, &panel, &all, osh_min64(SIDE, I - row), I, n, 1, 1, 1}));
     }
 done:
     return rc;

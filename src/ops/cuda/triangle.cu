@@ -50,13 +50,18 @@ template <int H> static osh_status move(osh_ctx *cx, const blocks *b, place to, 
 static place at(const blocks *b, int64_t row, int64_t col) { return {b->a + row * b->n + col, b->n}; }
 static int64_t width(const blocks *b, int64_t first) { return osh_min64(b->s, b->n - first); }
 
-/* c [m, n] = alpha x y + beta c, y [k, n] or, turned, [n, k]. */
-static osh_status product(osh_ctx *cx, const blocks *b, place c, place x, place y, bool turned, const int64_t mnk[3],
-                          float alpha, float beta)
+typedef struct factors { // x y, y [k, n] or, turned, [n, k]
+    place x, y;
+    bool turned;
+    float alpha, beta;
+} factors;
+
+/* c [m, n] = alpha x y + beta c. */
+static osh_status product(osh_ctx *cx, const blocks *b, place c, const int64_t mnk[3], const factors &f)
 {
-    osh_cuda_mat mc = {c.at, c.ld, 0, OSH_F32, false}, mx = {x.at, x.ld, 0, OSH_F32, false};
-    osh_cuda_mat my = {y.at, y.ld, 0, OSH_F32, turned};
-    return osh_cuda_gemm(cx, b->d, &mc, &mx, &my, mnk[0], mnk[1], mnk[2], 1, alpha, beta);
+    osh_cuda_mat mc = {c.at, c.ld, 0, OSH_F32, false}, mx = {f.x.at, f.x.ld, 0, OSH_F32, false};
+    osh_cuda_mat my = {f.y.at, f.y.ld, 0, OSH_F32, f.turned};
+    return osh_cuda_gemm(cx, b->d, {&mc, &mx, &my, mnk[0], mnk[1], mnk[2], 1, f.alpha, f.beta});
 }
 
 /* D of the block at j: first, and in its place. */
@@ -81,15 +86,15 @@ static osh_status factor_column(osh_ctx *cx, blocks *b, int64_t j, bool *ok)
     osh_cuda_triangle t = b->lib;
 
     t.a = at(b, j, j).at, t.n = w, t.ld = b->n;
-    if (j) OSH_TRY(product(cx, b, {b->sum, w}, at(b, j, 0), at(b, j, 0), true, square, 1, 0));
+    if (j) OSH_TRY(product(cx, b, {b->sum, w}, square, {at(b, j, 0), at(b, j, 0), true, 1, 0}));
     if (j) OSH_TRY(move<MINUS_LOWER>(cx, b, at(b, j, j), {b->sum, w}, w, w));
     OSH_TRY(osh_cuda_potrf(cx, b->d, &t, ok));
     if (*ok) OSH_TRY(invert_diagonal(cx, b, j, ok));
     if (!*ok || !below) goto done;
-    if (j) OSH_TRY(product(cx, b, at(b, j + w, j), at(b, j + w, 0), at(b, j, 0), true, rest, -1, 1));
+    if (j) OSH_TRY(product(cx, b, at(b, j + w, j), rest, {at(b, j + w, 0), at(b, j, 0), true, -1, 1}));
     for (int64_t i = j + w; i < b->n; i += b->s) {
         int64_t one[3] = {width(b, i), w, w};
-        OSH_TRY(product(cx, b, {b->sum, w}, at(b, i, j), {b->first, w}, true, one, 1, 0));
+        OSH_TRY(product(cx, b, {b->sum, w}, one, {at(b, i, j), {b->first, w}, true, 1, 0}));
         OSH_TRY(move<WHOLE>(cx, b, at(b, i, j), {b->sum, w}, one[0], w));
     }
 done:
@@ -105,9 +110,9 @@ static osh_status invert_row(osh_ctx *cx, blocks *b, int64_t i)
     for (int64_t j = 0; j < i; j += b->s) {
         int64_t w = b->s, k = j + w, mine[3] = {h, w, w}, others[3] = {h, w, i - k}, last[3] = {h, w, h};
         OSH_TRY(move<LOWER_ZEROS>(cx, b, {b->first, w}, at(b, j, j), w, w));
-        OSH_TRY(product(cx, b, {b->sum, w}, at(b, i, j), {b->first, w}, false, mine, 1, 0));
-        if (k < i) OSH_TRY(product(cx, b, {b->sum, w}, at(b, i, k), at(b, k, j), false, others, 1, 1));
-        OSH_TRY(product(cx, b, at(b, i, j), {b->second, h}, {b->sum, w}, false, last, -1, 0));
+        OSH_TRY(product(cx, b, {b->sum, w}, mine, {at(b, i, j), {b->first, w}, false, 1, 0}));
+        if (k < i) OSH_TRY(product(cx, b, {b->sum, w}, others, {at(b, i, k), at(b, k, j), false, 1, 1}));
+        OSH_TRY(product(cx, b, at(b, i, j), last, {{b->second, h}, {b->sum, w}, false, -1, 0}));
     }
 done:
     return rc;

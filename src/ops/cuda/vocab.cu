@@ -47,7 +47,7 @@ osh_status osh_vocab_logits(osh_ctx *cx, const osh_vocab_side *s, const osh_voca
         OSH_TRY(osh_cuda_cast(cx, x->device, {s->copy, x->dtype}, {w.data, s->w->dtype}, b->cols * D));
         w.data = s->copy;
     }
-    OSH_TRY(osh_cuda_gemm(cx, x->device, &c, &rows, &w, n, b->cols, D, b->n_panels, 1, 0, 1));
+    OSH_TRY(osh_cuda_gemm(cx, x->device, {&c, &rows, &w, n, b->cols, D, b->n_panels, 1, 0, 1}));
     if (s->rule.divide > 0 || s->rule.cap > 0) {
         int64_t n_rows = n * b->n_panels;
         OSH_CU_BY_DTYPE(x->dtype, T,
