@@ -20,7 +20,8 @@ group MSE_MXFP4 'num_bits: 4, type: float, strategy: group, group_size: 32, symm
 nvfp4='num_bits: 4, type: float, strategy: tensor_group, group_size: 16, symmetric: true, scale_dtype: torch.float8_e4m3fn'
 group FOUROVERSIX_NVFP4 "$nvfp4, observer: fouroversix, observer_kwargs: {norm: 2.0, grid: 50}"
 n=0
-# NVFP4 with activations needs data, and their largest magnitude may differ by a rounding from CPU to CPU: no checksum.
+# NVFP4 with activations needs data, and their largest magnitude may differ by a rounding from CPU to CPU: no checksum of
+# the file (static.sh compares the rest of it).
 "$ONESHOT" --model "$model" --scheme NVFP4 --ignore lm_head --dataset "$model/data/calibration.jsonl" \
     --num-calibration-samples 4 --max-seq-length 64 --output out-NVFP4 --progress none >/dev/null
 "$ONESHOT" verify out-NVFP4 --model "$model" >/dev/null || { echo "NVFP4: verify found something"; exit 1; }
