@@ -1,10 +1,12 @@
 /* match_config.c - what the output's config.json says of the modules: the groups, which of them are ignored, and
  * whether vLLM finds the same scheme for each. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/name.h"
 #include "graph/kind.h"
+#include "plan/experts.h"
 #include "plan/modules.h"
 #include "plan/only.h"
 #include "plan/rotations.h"
@@ -115,11 +117,31 @@ done:
     return rc;
 }
 
+/* How many experts each decoder layer is left with; NULL: a recipe leaves none out. */
+static osh_status count_experts(osh_ctx *cx, int **out, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    int n = p->graph ? (int)p->graph->n_layers : 0;
+    *out = NULL;
+    if (!p->experts || !n) goto done;
+    OSH_NEW(cx, *out, n);
+    for (int i = 0; i < n; i++) (*out)[i] = -1;
+    for (int i = 0; i < p->experts->n; i++) {
+        const char *at = p->experts->layers[i].name; // "model.layers.3.mlp"
+        while (*at && !(at[0] == '.' && at[1] >= '0' && at[1] <= '9')) at++;
+        int64_t layer = *at ? strtoll(at + 1, NULL, 10) : n;
+        if (layer < n) (*out)[layer] = p->experts->n_kept;
+    }
+done:
+    return rc;
+}
+
 osh_status osh_match_config(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
     const char *top = NULL;
     bool stacked = false;
+    int *experts = NULL; // own
     const osh_q_args *cache = p->cache.present ? &p->cache : p->only ? osh_source_cache(p->source) : NULL;
     for (size_t i = 0; i < p->n_kept_schemes; i++)
         top = !top || !strcmp(top, p->schemes[i].format) ? p->schemes[i].format : "mixed-precision";
@@ -138,7 +160,9 @@ osh_status osh_match_config(osh_ctx *cx, osh_plan *p)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s has its experts in one tensor, and transformers takes those of a quantized "
                  "model alone apart: want a recipe that quantizes", p->ck->dir);
     bool any = p->n_schemes || p->cache.present; // else pruned alone: a dense model's config
-    const osh_q_beside beside = {cache, p->rotated ? &p->rotated->transforms : NULL};
+    OSH_TRY(count_experts(cx, &experts, p));
+    const osh_q_beside beside = {cache, p->rotated ? &p->rotated->transforms : NULL, experts,
+                                 p->graph ? (int)p->graph->n_layers : 0};
     if (!any && p->rotated && p->rotated->transforms.n) {
         rc = osh_q_transforms_print(cx, &p->quantization_json, &p->rotated->transforms);
         goto done;
@@ -148,6 +172,7 @@ osh_status osh_match_config(osh_ctx *cx, osh_plan *p)
     osh_q_groups groups = osh_q_groups_of(p->schemes, p->n_schemes, &p->ignore);
     OSH_TRY(osh_q_config_print_with(cx, &p->quantization_json, &groups, p->format, &beside));
 done:
+    osh_free(cx, experts);
     return rc;
 }
 

@@ -144,6 +144,22 @@ static cJSON *cache_object(const osh_q_args *a)
     return o;
 }
 
+/* compressed-tensors 0.20's ExpertSparsityConfig. */
+static cJSON *experts_object(const osh_q_beside *b)
+{
+    cJSON *o = cJSON_CreateObject(), *counts = cJSON_CreateArray(); // own
+    bool ok = o && counts && add_str(o, "method", "prune");
+    for (int i = 0; ok && i < b->n_layers; i++) {
+        cJSON *one = b->experts[i] < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(b->experts[i]);
+        ok = one && cJSON_AddItemToArray(counts, one);
+        if (!ok) cJSON_Delete(one);
+    }
+    if (ok && add(o, "num_experts", counts)) return o;
+    if (!ok) cJSON_Delete(counts);
+    cJSON_Delete(o);
+    return NULL;
+}
+
 osh_q_groups osh_q_groups_of(const osh_q_scheme *schemes, size_t n, const osh_strs *ignore)
 {
     return (osh_q_groups){schemes, n, (const char *const *)ignore->items, ignore->n};
@@ -183,6 +199,7 @@ osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_groups *
          add_str(root, "global_compression_ratio", NULL) &&
          add(root, "ignore", list_of(g->ignore, g->n_ignore)) && add(root, "kv_cache_scheme",
                                                                      cache_object(beside->cache)) &&
+         (!beside->experts || add(root, "moe_sparsity_config", experts_object(beside))) &&
          add_str(root, "quant_method", "compressed-tensors") &&
          add_str(root, "quantization_status", "compressed") &&
          add(root, "sparsity_config", cJSON_CreateObject()) &&

@@ -119,6 +119,8 @@ osh_status osh_q_config_print(osh_ctx *cx, char **out, const osh_q_groups *g, co
 typedef struct osh_q_beside {
     const osh_q_args *cache;            // kv_cache_scheme; NULL: null
     const osh_q_transforms *transforms; // NULL: none
+    const int *experts;                 // [n_layers] of each decoder layer, < 0: it has none; NULL: none was left out
+    int n_layers;
 } osh_q_beside;
 osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_groups *g, const char *format,
                                    const osh_q_beside *beside);

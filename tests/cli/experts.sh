@@ -85,7 +85,13 @@ default_stage:
 R
     "$ONESHOT" "${job[@]}" --recipe behind.yaml --output $quantizer >/dev/null
     "$ONESHOT" verify $quantizer --model m >found || fail "$quantizer: $(cat found)"
-    grep -q '"num_experts": 4,' $quantizer/config.json || fail "$(cat $quantizer/config.json)"
+    python3 - $quantizer <<'P' || fail "$(cat $quantizer/config.json)"
+import json, sys
+c = json.load(open(sys.argv[1] + "/config.json"))
+assert c["num_experts"] == 4, c["num_experts"]
+sparse = c["quantization_config"]["moe_sparsity_config"]
+assert sparse == {"method": "prune", "num_experts": [4] * c["num_hidden_layers"]}, sparse
+P
 done
 
 refused() { # EXIT TEXT, arguments
