@@ -62,7 +62,7 @@ static osh_status reap_key(osh_ctx *cx, osh_modifier *m, const char *key, const 
             OSH_TRY(read_list(cx, &a->kept[a->n_kept - 1], v->keys[a->n_kept - 1], v->items[a->n_kept - 1], what));
         }
     } else {
-        *known = false;
+        *known = !strcmp(key, "report_path") && v->kind == OSH_Y_NULL;
     }
 done:
     osh_strs_deinit(cx, &ignore);
@@ -91,5 +91,5 @@ static void reap_end(osh_ctx *cx, osh_modifier *m)
 
 const osh_modifier_type osh_modifier_reap = {
     .name = "REAPPruningModifier", .fields = reap_fields, .bytes = sizeof(osh_reap), .key = reap_key,
-    .keys = "sparsity, report_path, retained", .resolve = reap_resolve, .drops = true, .end = reap_end,
+    .keys = "retained, ignore", .resolve = reap_resolve, .drops = true, .end = reap_end,
 };

@@ -26,6 +26,14 @@ static const char *const without_effect[] = {
     "finalized_",
     "started_",
     "ended_",
+    "group",
+    "enabled_",
+    "parameterized_layers_",
+    "scheduler_function_",
+    "mask_creator_function_",
+    "current_sparsity_",
+    "resolved_mappings_",
+    "scales_",
     NULL,
 };
 

@@ -85,6 +85,7 @@ static osh_status rotate_key(osh_ctx *cx, osh_rotate *a, const char *key, const 
     } else if (!strcmp(key, "precision")) {
         const char *text = v->text ? v->text : "";
         if (!strncmp(text, "torch.", 6)) text += 6;
+        if (v->kind == OSH_Y_NULL) text = "float64";
         if (strcmp(text, "float64") && strcmp(text, "float32"))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: precision: '%s': want float64 or float32", what, v->line,
                      v->column, text);
