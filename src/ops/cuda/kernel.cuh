@@ -25,6 +25,9 @@
 #define OSH_DYNAMIC_SHARED(type, name)                                                                                 \
     extern __shared__ __align__(16) unsigned char dynamic_shared_[];                                                   \
     type *name = reinterpret_cast<type *>(dynamic_shared_)
+#define OSH_CU_APART __noinline__ // a function that many kernels call: compiled for each of them once
+#else
+#define OSH_CU_APART __attribute__((noinline)) // the toolkit's word would be a macro that the host's headers trip over
 #endif
 
 /* Storage types of the compute dtypes. */
@@ -55,6 +58,28 @@ template <class T> __device__ inline float osh_cu_round(float f)
     T t;
     osh_cu_store(&t, f);
     return osh_cu_load(t);
+}
+
+/* A small stored vector whose dtype a kernel looks up for each element: a switch there costs less than a kernel for
+ * each dtype that the others might go with. */
+typedef struct osh_cu_vector {
+    const void *data; // NULL: none
+    osh_dtype dtype;
+} osh_cu_vector;
+
+static inline osh_cu_vector osh_cu_vector_of(const osh_tensor *t)
+{
+    return t ? (osh_cu_vector{t->data, t->dtype}) : (osh_cu_vector{nullptr, OSH_F32});
+}
+
+__device__ inline float osh_cu_at(const osh_cu_vector &v, int64_t i)
+{
+    switch (v.dtype) {
+    case OSH_F64: return osh_cu_load(static_cast<const double *>(v.data)[i]);
+    case OSH_BF16: return osh_cu_load(static_cast<const osh_bf16_t *>(v.data)[i]);
+    case OSH_F16: return osh_cu_load(static_cast<const osh_f16_t *>(v.data)[i]);
+    default: return static_cast<const float *>(v.data)[i];
+    }
 }
 
 /* x = c tanh(x / c), rounded after each step. */

@@ -19,7 +19,7 @@ static __device__ inline int rank_of(const float *x, int at, int n)
 }
 
 /* choice [E] shared: of groups that are not kept it becomes -infinity. worth [n_group] shared */
-static __device__ inline void keep_groups(float *choice, float *worth, const osh_moe_gate_attr &at, int lane)
+static __device__ OSH_CU_APART void keep_groups(float *choice, float *worth, const osh_moe_gate_attr &at, int lane)
 {
     int groups = (int)at.n_group, each = (int)(at.experts / at.n_group);
     for (int g = lane; g < groups; g += 32) {
@@ -43,9 +43,9 @@ typedef struct gate_sizes {
     bool grouped;
 } gate_sizes;
 
-/* x [n, D], w [E, D], bias [E] or NULL, route [n, E] */
-template <class T, class S, class B>
-static __global__ void gate_kernel(T *route, const T *x, const S *w, const B *bias, gate_sizes sizes,
+/* x [n, D], w [E, D], bias [E] or none, route [n, E] */
+template <class T, class S>
+static __global__ void gate_kernel(T *route, const T *x, const S *w, osh_cu_vector bias, gate_sizes sizes,
                                    osh_moe_gate_attr at)
 {
     const int64_t n = sizes.n, D = sizes.D;
@@ -71,7 +71,7 @@ static __global__ void gate_kernel(T *route, const T *x, const S *w, const B *bi
         for (int e = lane; e < E; e += 32) {
             float logit = score[e], s = at.sigmoid ? 1.0f / (1.0f + expf(-logit)) : expf(logit - max) / sum;
             score[e] = s;
-            choice[e] = bias ? __fadd_rn(s, osh_cu_load(bias[e])) : at.sigmoid ? s : logit;
+            choice[e] = bias.data ? __fadd_rn(s, osh_cu_at(bias, e)) : at.sigmoid ? s : logit;
         }
         __syncwarp();
         if (grouped) keep_groups(choice, worths[warp], at, lane);
@@ -88,13 +88,13 @@ static __global__ void gate_kernel(T *route, const T *x, const S *w, const B *bi
     }
 }
 
-template <class T, class S, class B> static void launch(const osh_op_args *a)
+template <class T, class S> static void launch(const osh_op_args *a)
 {
     const osh_moe_gate_attr *at = static_cast<const osh_moe_gate_attr *>(a->attr);
-    const osh_tensor *x = a->in[0], *y = a->out[0], *b = a->in[2];
-    OSH_LAUNCH((gate_kernel<T, S, B>), osh_cu_grid(y->device, osh_rows(x), WARPS), 32 * WARPS, 0,
+    const osh_tensor *x = a->in[0], *y = a->out[0];
+    OSH_LAUNCH((gate_kernel<T, S>), osh_cu_grid(y->device, osh_rows(x), WARPS), 32 * WARPS, 0,
                osh_cuda_stream(y->device), static_cast<T *>(y->data), static_cast<const T *>(x->data),
-               static_cast<const S *>(a->in[1]->data), b ? static_cast<const B *>(b->data) : nullptr,
+               static_cast<const S *>(a->in[1]->data), osh_cu_vector_of(a->in[2]),
                (gate_sizes{osh_rows(x), osh_width(x), osh_moe_gate_is_grouped(at)}), *at);
 }
 
@@ -107,8 +107,7 @@ osh_status osh_moe_gate_cuda(osh_ctx *cx, const osh_op_args *a)
     if (!osh_rows(x)) return OSH_OK;
     OSH_TRY(osh_cu_readable(cx, a->in[1]->dtype));
     if (b) OSH_TRY(osh_cu_readable(cx, b->dtype));
-    OSH_CU_BY_DTYPE(x->dtype, T, OSH_CU_BY_STORED(a->in[1]->dtype, S,
-                    OSH_CU_BY_STORED((b ? b->dtype : OSH_F32), B, launch<T, S, B>(a))));
+    OSH_CU_BY_DTYPE(x->dtype, T, OSH_CU_BY_STORED(a->in[1]->dtype, S, launch<T, S>(a)));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

@@ -28,8 +28,9 @@ template <class T> static __device__ inline int next_best(float *logit, const T 
 }
 
 /* logits, route [n, E]; w [E] if scaled */
-template <class T, class S>
-static __global__ void router_kernel(T *route, const T *logits, const S *w, int64_t n, int E, osh_moe_router_attr at)
+template <class T>
+static __global__ void router_kernel(T *route, const T *logits, osh_cu_vector w, int64_t n, int E,
+                                     osh_moe_router_attr at)
 {
     int lane = (int)(threadIdx.x % 32), warps = (int)(blockDim.x / 32);
 
@@ -51,19 +52,19 @@ static __global__ void router_kernel(T *route, const T *logits, const S *w, int6
             float x = osh_cu_load(row[e]), p = at.sigmoid ? 1.0f / (1.0f + expf(-x)) : expf(x - max) / sum;
             if (!(taken >> i & 1)) p = 0;
             if (at.norm_topk_prob) p /= top;
-            if (at.scaled) p *= osh_cu_round<T>(osh_cu_load(w[e]));
+            if (at.scaled) p *= osh_cu_round<T>(osh_cu_at(w, e));
             osh_cu_store(&to[e], p);
         }
     }
 }
 
-template <class T, class S> static void router_of(const osh_op_args *a)
+template <class T> static void router_of(const osh_op_args *a)
 {
     const osh_moe_router_attr *at = static_cast<const osh_moe_router_attr *>(a->attr);
     const osh_tensor *x = a->in[0], *y = a->out[0];
-    const S *w = at->scaled ? static_cast<const S *>(a->in[1]->data) : nullptr;
-    OSH_LAUNCH((router_kernel<T, S>), osh_cu_grid(y->device, osh_rows(x), 4), 128, 0, osh_cuda_stream(y->device),
-               static_cast<T *>(y->data), static_cast<const T *>(x->data), w, osh_rows(x), (int)osh_width(x), *at);
+    OSH_LAUNCH(router_kernel<T>, osh_cu_grid(y->device, osh_rows(x), 4), 128, 0, osh_cuda_stream(y->device),
+               static_cast<T *>(y->data), static_cast<const T *>(x->data),
+               osh_cu_vector_of(at->scaled ? a->in[1] : NULL), osh_rows(x), (int)osh_width(x), *at);
 }
 
 osh_status osh_moe_router_cuda(osh_ctx *cx, const osh_op_args *a)
@@ -76,7 +77,7 @@ osh_status osh_moe_router_cuda(osh_ctx *cx, const osh_op_args *a)
     assert(at->top_k <= osh_width(a->in[0]));
     if (!osh_rows(a->in[0])) return OSH_OK;
     OSH_TRY(osh_cu_readable(cx, stored));
-    OSH_CU_BY_DTYPE(dt, T, OSH_CU_BY_STORED(stored, S, router_of<T, S>(a)));
+    OSH_CU_BY_DTYPE(dt, T, router_of<T>(a));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;
