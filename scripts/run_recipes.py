@@ -8,7 +8,7 @@ RECIPES has *.yaml, and beside each a *.src that says where it is from, which ma
 name of a family runs on a tiny random model of that, in FOLDER/models; MODEL, a Llama with tokenizer and data/calibration.jsonl,
 serves all others, and is what a family's refusal falls back to. Four samples of 64 tokens each; iters is what the recipe says, but at
 most 20. Output: what was refused, and why; what failed; the counts. Exit code 1 where a run or verify fails that the plan
-allowed."""
+allowed, or a run took more memory than foretold."""
 import json
 import pathlib
 import re
@@ -40,8 +40,8 @@ FAMILIES = {  # what a recipe or its origin says, the model's type, its config
                                      layer_types=["sliding_attention", "full_attention"] * 2)),
     "gemma2": ("gemma2", BIG),
     "medgemma": ("gemma3", dict(text_config=BIG, vision_config=TOWER, mm_tokens_per_image=4)),
-    "glm4|glm5": ("glm4_moe", dict(BIG, **MOE)),
-    "deepseek|kimi": ("deepseek_v3", dict(BIG, **MOE) | MLA),
+    "glm-?[45]": ("glm4_moe", dict(BIG, **MOE)),
+    "deepseek|kimi|moonlight": ("deepseek_v3", dict(BIG, **MOE) | MLA),
     "granite": ("granitemoehybrid", dict(PLAIN, **(MOE | dict(num_local_experts=0)), mamba_n_heads=8, mamba_d_head=64, mamba_d_state=16,
                                          mamba_expand=2, mamba_n_groups=1, layer_types=["mamba", "attention"] * 2,
                                          shared_intermediate_size=512)),
@@ -95,7 +95,12 @@ def run(binary, model, recipe, folder):
     if code:
         return "planned, not run: " + why, True
     code, why = call(binary, "verify", out, "--model", model)
-    return ("run, not verified: " + why, True) if code else ("", False)
+    if code:
+        return "run, not verified: " + why, True
+    memory = json.loads((out / "oneshot-report.json").read_text())["memory"]
+    if memory["peak_bytes"] > memory["predicted_peak_bytes"]:
+        return f"run, took {memory['peak_bytes']} bytes, foretold {memory['predicted_peak_bytes']}", True
+    return "", False
 
 
 def main():
