@@ -44,10 +44,7 @@ static int64_t tokens_of(const osh_eval_card *c, int64_t b)
     return c->d->offsets[c->batch_at[b + 1]] - c->d->offsets[c->batch_at[b]];
 }
 
-static int64_t value_bytes(const osh_graph *g, int v) // of a token
-{
-    return g->values[v].width * (int64_t)osh_dtype_bytes(g->dtype);
-}
+static int64_t value_bytes(const osh_graph *g, int v) { return (int64_t)osh_value_bytes(g, v); }
 
 /* ---- what it takes ---- */
 
@@ -317,7 +314,7 @@ static osh_status bring(osh_ctx *cx, const osh_eval_card *c, const side *s, int6
     size_t at = 0;
     for (int v = 0; v < g->n_values; v++) {
         if (!s->now[v]) continue;
-        OSH_TRY(osh_tensor_new_on(cx, &values[v], (osh_where){c->device, OSH_LIFE_SHORT}, g->dtype, 2,
+        OSH_TRY(osh_tensor_new_on(cx, &values[v], (osh_where){c->device, OSH_LIFE_SHORT}, g->values[v].dtype, 2,
                                   (int64_t[]){tokens_of(c, b), g->values[v].width}));
         OSH_TRY(move_rows(cx, c, values[v], s->rest[b] + at, false));
         at += osh_tensor_bytes(values[v]);

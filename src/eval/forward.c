@@ -258,7 +258,7 @@ int64_t osh_forward_values_bytes(const osh_graph *g, const osh_dataset *d, int64
                                       osh_mem_gross((size_t)(size + 1) * sizeof(int64_t)));
     for (int64_t first = 0; first < n; first += size) {
         int64_t end = first + size < n ? first + size : n, tokens = d->offsets[end] - d->offsets[first];
-        size_t row = v < 0 ? sizeof(int32_t) : (size_t)g->values[v].width * osh_dtype_bytes(g->dtype);
+        size_t row = v < 0 ? sizeof(int32_t) : osh_value_bytes(g, v);
         sum += (int64_t)osh_mem_gross((size_t)tokens * row);
         sum += v < 0 ? each : (int64_t)osh_mem_gross(sizeof(osh_tensor));
         if (tokens > *most) *most = tokens;

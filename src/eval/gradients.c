@@ -131,7 +131,7 @@ static osh_back way_back(const osh_gradients *s, int subgraph)
     const osh_subgraph *sub = &s->f->parts->parts[subgraph];
     memset(s->in, 0, (size_t)s->f->graph->n_values * sizeof *s->in);
     for (int k = 0; subgraph > s->stop && k < sub->n_live_in; k++)
-        s->in[sub->live_in[k]] = !s->f->graph->values[sub->live_in[k]].is_ids;
+        s->in[sub->live_in[k]] = sub->live_in[k] != s->f->graph->input_ids;
     osh_forward_choose(s->f, subgraph, s->run, s->keep);
     return (osh_back){.g = s->f->graph, .first = sub->first, .n = sub->n_nodes, .run = s->run, .weights = s->none,
                       .in = s->in, .seen = s->seen, .value = add_squares, .user = (void *)s};
@@ -226,7 +226,7 @@ static osh_status subgraph_bytes(osh_ctx *cx, int64_t *sum, const osh_gradients 
     for (int v = 0; v < g->n_values; v++) {
         m->in[v] = m->leaves[v] = false;
         for (int i = 0; i < sub->n_live_in; i++) m->in[v] |= sub->live_in[i] == v;
-        for (int i = 0; i < sub->n_live_out; i++) m->leaves[v] |= sub->live_out[i] == v && !g->values[v].is_ids;
+        for (int i = 0; i < sub->n_live_out; i++) m->leaves[v] |= sub->live_out[i] == v && v != g->input_ids;
         m->leaves[v] |= subgraph == s->f->parts->n - 1 && v == g->hidden;
         if (m->leaves[v]) waiting += gradient_bytes(s, v);
     }

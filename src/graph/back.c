@@ -146,9 +146,7 @@ static size_t tensor_gross(size_t n_bytes) { return osh_mem_gross(n_bytes) + osh
 
 static size_t value_gross(const tally *t, int v)
 {
-    const osh_value *x = &t->k->g->values[v];
-    size_t each = x->is_ids ? sizeof(int32_t) : (size_t)x->width * osh_dtype_bytes(t->k->g->dtype);
-    return tensor_gross((size_t)t->n_tokens * each);
+    return tensor_gross((size_t)t->n_tokens * osh_value_bytes(t->k->g, v));
 }
 
 static size_t gradient_gross(const tally *t, int v)

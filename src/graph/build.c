@@ -61,8 +61,9 @@ static osh_status add_value(osh_ctx *cx, osh_builder *b, int *index, const char 
     if (!v) return OSH_E_NOMEM;
     g->values = v;
     v += g->n_values;
-    *v = (osh_value){.width = width, .producer = producer, .first_use = -1, .last_use = -1, .original = -1,
-                      .quantized = -1};
+    bool f32 = producer >= 0 && g->nodes[producer].op->f32_out;
+    *v = (osh_value){.width = width, .dtype = f32 ? OSH_F32 : g->dtype, .producer = producer, .first_use = -1,
+                     .last_use = -1, .original = -1, .quantized = -1};
     v->name = osh_sprintf(cx, "%s%s", b->prefix, name);
     if (!v->name) return OSH_E_NOMEM;
     *index = g->n_values++;
@@ -99,6 +100,9 @@ static osh_status wire_inputs(osh_ctx *cx, osh_builder *b, osh_node *node, int64
             if (strcmp(b->bound[i].name, name->valuestring) == 0) found = b->bound[i].value;
         if (found < 0)
             return osh_fail(cx, OSH_E_FORMAT, "input %d is no value that exists here", k);
+        if (b->g->values[found].dtype == OSH_F32 && b->g->dtype != OSH_F32 && !(node->op->f32_in >> k & 1))
+            return osh_fail(cx, OSH_E_FORMAT, "input %d, %s, is F32: op %s wants %s there", k,
+                            name->valuestring, node->op->name, osh_dtype_name(b->g->dtype));
         node->in[k] = found;
         width[k] = b->g->values[found].width;
     }
@@ -461,7 +465,7 @@ static osh_status build(osh_ctx *cx, osh_builder *b)
     OSH_TRY(choose_dtype(cx, b));
     OSH_TRY(read_positions(cx, b));
     OSH_TRY(add_value(cx, b, &b->g->input_ids, "input_ids", 1, -1));
-    b->g->values[b->g->input_ids].is_ids = true;
+    b->g->values[b->g->input_ids].dtype = OSH_I32;
     OSH_TRY(bind(cx, b, "input_ids", b->g->input_ids));
     OSH_TRY(add_entries(cx, b, cJSON_GetObjectItemCaseSensitive(json, "before")));
     OSH_TRY(add_layers(cx, b, cJSON_GetObjectItemCaseSensitive(json, "layer")));

@@ -179,7 +179,7 @@ static osh_status spread(osh_ctx *cx, const osh_walk *walk, int v)
     osh_tensor *whole = NULL; // own
     int64_t shape[2] = {j->b->n_tokens, j->g->values[v].width};
     if (osh_walk_is_routed(walk, j->g->values[v].first_use) && !(walk->s.keep && walk->s.keep[v])) goto done;
-    OSH_TRY(osh_tensor_new(cx, &whole, j->g->dtype, 2, shape));
+    OSH_TRY(osh_tensor_new(cx, &whole, j->g->values[v].dtype, 2, shape));
     if (!is_masked(j->g, v)) OSH_TRY(osh_tensor_zero(cx, whole)); // else nobody looks at them
     osh_routed_scatter(&j->routed, whole, j->b->values[v]);
     osh_tensor_free(cx, j->b->values[v]);
@@ -245,8 +245,8 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
             a.out[k] = j->b->values[v];
             continue;
         }
-        OSH_TRY(osh_tensor_new_on(cx, &j->b->values[v], (osh_where){j->b->device, OSH_LIFE_SHORT}, j->g->dtype, 2,
-                                  shape));
+        osh_where where = {j->b->device, OSH_LIFE_SHORT};
+        OSH_TRY(osh_tensor_new_on(cx, &j->b->values[v], where, j->g->values[v].dtype, 2, shape));
         a.out[k] = j->b->values[v];
     }
     if (!routed || j->routed.n) OSH_TRY(osh_op_run(cx, n->op, &a));
@@ -400,7 +400,7 @@ static osh_status run_made(osh_ctx *cx, osh_walk *w, int v)
     const job *j = w->user;
     int64_t shape[2] = {j->b->n_tokens, j->g->values[v].width};
     osh_tensor_free(cx, j->b->values[v]), j->b->values[v] = NULL; // of an earlier run that kept it
-    return osh_tensor_new(cx, &j->b->values[v], j->g->dtype, 2, shape);
+    return osh_tensor_new(cx, &j->b->values[v], j->g->values[v].dtype, 2, shape);
 }
 
 static osh_status run_lanes(osh_ctx *cx, osh_walk *w, int first, int end)

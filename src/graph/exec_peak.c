@@ -44,9 +44,8 @@ static size_t scratch_bytes(const tally *t, const osh_node *n, bool routed)
 
 static size_t value_bytes(const tally *t, int v)
 {
-    const osh_value *x = &t->g->values[v];
     if (t->in && t->in->lent && t->in->lent[v]) return 0;
-    return (size_t)t->n_tokens * (size_t)x->width * (x->is_ids ? sizeof(int32_t) : osh_dtype_bytes(t->g->dtype));
+    return (size_t)t->n_tokens * osh_value_bytes(t->g, v);
 }
 
 /* more bytes for a moment. */

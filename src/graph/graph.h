@@ -22,7 +22,7 @@ typedef struct osh_module {
 typedef struct osh_value {
     char *name; // own: "model.layers.0.a"
     int64_t width;
-    bool is_ids;             // I32 [N]; else compute dtype [N, width]
+    osh_dtype dtype;         // of [N, width]: the compute dtype, or F32 (f32_out of its op); of the ids I32 [N]
     int producer;            // node; -1: graph input
     int first_use, last_use; // nodes; -1: none
     int original;  // what it is in the original model, a value beside it (osh_graph_add_original); -1: the same
@@ -97,6 +97,10 @@ osh_status osh_graph_is_stacked(osh_ctx *cx, bool *yes, const osh_checkpoint *ck
 /* own: what transformers calls a module that the checkpoint calls name: model.language_model.layers.0 is
  * language_model.model.layers.0, lm_head language_model.lm_head. NULL: the same, or no memory. */
 char *osh_graph_loaded_name(osh_ctx *cx, const osh_graph *g, const char *name);
+static inline size_t osh_value_bytes(const osh_graph *g, int v) // of a token
+{
+    return (size_t)g->values[v].width * osh_dtype_bytes(g->values[v].dtype);
+}
 int osh_graph_host_only(const osh_graph *g); // the first node whose op is not for a card; -1: none
 bool osh_node_routes(const osh_node *n); // its output says which experts a token goes to
 const osh_st_entry *osh_weight_entry(const osh_graph *g, const osh_checkpoint *ck, int weight); // what is read. parts.c

@@ -149,11 +149,12 @@ static osh_status gather(osh_ctx *cx, osh_tensor **out, const learning *l, int k
     const osh_block *b = l->b;
     int last = b->n_in + b->n_out, value = k < b->n_in ? b->in[k] : k < last ? b->out[k - b->n_in] : b->in[k - last];
     int64_t shape[2] = {l->offsets[n], b->g->values[value].width};
-    size_t row = (size_t)shape[1] * osh_dtype_bytes(b->g->dtype);
-    OSH_TRY(osh_tensor_new(cx, out, b->g->dtype, 2, shape));
+    osh_dtype dtype = b->g->values[value].dtype;
+    size_t row = osh_value_bytes(b->g, value);
+    OSH_TRY(osh_tensor_new(cx, out, dtype, 2, shape));
     for (int64_t i = 0; i < n; i++) {
         int64_t of[2] = {l->offsets[i + 1] - l->offsets[i], shape[1]};
-        osh_tensor to = osh_tensor_view(b->g->dtype, 2, of, (char *)(*out)->data + (size_t)l->offsets[i] * row);
+        osh_tensor to = osh_tensor_view(dtype, 2, of, (char *)(*out)->data + (size_t)l->offsets[i] * row);
         OSH_TRY(b->rows(cx, b->user, k, l->order[first + i], &to));
     }
 done:
@@ -446,7 +447,7 @@ osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b)
     const osh_graph *g = b->g;
     bool *leaves = NULL, *in = NULL, *all = NULL; // own [values]
     int64_t tokens = most_tokens(b);
-    size_t back = 0, forth = 0, target = 0, elem = osh_dtype_bytes(g->dtype);
+    size_t back = 0, forth = 0, target = 0;
     OSH_TRY(lists_new(cx, &l));
     OSH_NEW(cx, leaves, g->n_values);
     OSH_NEW(cx, in, g->n_values);
@@ -454,7 +455,7 @@ osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b)
     memset(all, true, (size_t)g->n_values);
     for (int k = 0; k < b->n_in; k++) in[b->in[k]] = true;
     for (int k = 0; k < b->n_out; k++) {
-        size_t one = tensor_gross((size_t)(tokens * g->values[b->out[k]].width) * elem);
+        size_t one = tensor_gross((size_t)tokens * osh_value_bytes(g, b->out[k]));
         leaves[b->out[k]] = true;
         if (one > target) target = one;
     }

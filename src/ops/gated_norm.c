@@ -1,9 +1,10 @@
 /* gated_norm.c - RMSNorm of each head, then a gate: y = w x / sqrt(mean(x^2) + eps) silu(z).
  *
- *   in[0] x [N, H*D]     in[1] z [N, H*D]     in[2] w [D]     out y [N, H*D]     D = head_dim
+ *   in[0] x [N, H*D]     in[1] z [N, H*D]     in[2] w [D]     out y [N, H*D]     D = head_dim; x may be F32
  *
  * transformers' Qwen3NextRMSNormGated: the normalized value is rounded to the dtype, its product with w, and what the
- * gate in f32 makes of that. before: its MambaRMSNormGated, the norm of x silu(z), all in f32. Sums are double here. */
+ * gate in f32 makes of that. before: its MambaRMSNormGated, the norm of x silu(z), all in f32. Sums are double here.
+ * "The dtype" of the normalized value is that of x. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -42,7 +43,7 @@ static void norm_head(const osh_op_args *a, int64_t first, const float *w, int64
     float x[MOST], z[MOST];
     double sum = 0;
     osh_to_f32(x, osh_elem(a->in[0], first), dt, D);
-    osh_to_f32(z, osh_elem(a->in[1], first), dt, D);
+    osh_to_f32(z, osh_elem(a->in[1], first), a->in[1]->dtype, D);
     for (int64_t i = 0; i < D; i++) z[i] = (float)(z[i] / (1 + osh_math_exp(-(double)z[i])));
     for (int64_t i = 0; i < D && at->before; i++) x[i] *= z[i];
     for (int64_t i = 0; i < D; i++) sum += (double)x[i] * x[i];
@@ -51,7 +52,7 @@ static void norm_head(const osh_op_args *a, int64_t first, const float *w, int64
         x[i] = at->before ? w[i] * (float)(x[i] * r)
                           : osh_round_to(w[i] * osh_round_to((float)(x[i] * r), dt), dt) * z[i];
     }
-    osh_from_f32(osh_elem(a->out[0], first), dt, x, D);
+    osh_from_f32(osh_elem(a->out[0], first), a->out[0]->dtype, x, D);
 }
 
 static osh_status norm_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -61,7 +62,7 @@ static osh_status norm_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     int64_t end = osh_min64(osh_rows(a->in[0]), (chunk + 1) * ROWS) * width;
     float w[MOST];
     (void)cx, (void)worker;
-    osh_load_weight(w, a->in[2], 0, D, a->in[0]->dtype);
+    osh_load_weight(w, a->in[2], 0, D, a->in[1]->dtype);
     for (int64_t at = chunk * ROWS * width; at < end; at += D) norm_head(a, at, w, D);
     return OSH_OK;
 }
@@ -82,7 +83,7 @@ static void norm_head_back(const osh_grad_args *a, int64_t first, const float *w
     double sum = 0, dot = 0;
 
     osh_to_f32(x, osh_elem(a->in[0], first), a->in[0]->dtype, D);
-    osh_to_f32(z, osh_elem(a->in[1], first), a->in[0]->dtype, D);
+    osh_to_f32(z, osh_elem(a->in[1], first), a->in[1]->dtype, D);
     for (int64_t i = 0; i < D; i++) {
         double half = 1 / (1 + osh_math_exp(-(double)z[i])), u;
         s[i] = (float)(z[i] * half), slope[i] = (float)(half * (1 + z[i] * (1 - half)));
@@ -107,7 +108,7 @@ static osh_status back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     int64_t end = osh_min64(osh_rows(a->in[0]), (chunk + 1) * ROWS) * width;
     float w[MOST];
     (void)cx, (void)worker;
-    osh_load_weight(w, a->in[2], 0, D, a->in[0]->dtype);
+    osh_load_weight(w, a->in[2], 0, D, a->in[1]->dtype);
     for (int64_t at = chunk * ROWS * width; at < end; at += D) norm_head_back(a, at, w, NULL);
     return OSH_OK;
 }
@@ -123,7 +124,7 @@ static osh_status grad_ref(osh_ctx *cx, const osh_grad_args *a)
     float w[MOST];
 
     if (!a->din[2]) return osh_parallel_for(cx, osh_div_up(N, ROWS), back_chunk, (void *)(uintptr_t)a);
-    osh_load_weight(w, a->in[2], 0, D, a->in[0]->dtype);
+    osh_load_weight(w, a->in[2], 0, D, a->in[1]->dtype);
     OSH_NEW(cx, dw, D);
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) {
@@ -150,5 +151,6 @@ const osh_op osh_op_gated_norm = {
     .name = "gated_norm", .n_in = 2, .n_weights = 1, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_gated_norm_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_gated_norm_cuda)},
-    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = grad_ref}, .grad_scratch = grad_scratch,
+    .tol = 1e-12, .f32_in = 1, .scratch = osh_elementwise_scratch,
+    .grad = {[OSH_REF] = grad_ref}, .grad_scratch = grad_scratch,
 };

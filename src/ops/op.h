@@ -6,7 +6,8 @@
  * sample's first token and is independent of threads.
  *
  * Activations have the model's compute dtype (BF16, F16 or F32): a kernel widens to f32, computes,
- * and rounds where transformers rounds. Weights come in their stored dtype. */
+ * and rounds where transformers rounds. Where transformers keeps f32 up to the next op, so does the value between
+ * (f32_out). Weights come in their stored dtype. */
 #ifndef OSH_OP_H
 #define OSH_OP_H
 #include <string.h>
@@ -70,6 +71,8 @@ typedef struct osh_op {
     bool host_only;  // there is none for a card, and no plan puts it there
     bool attends;    // in[0..2] are q, k, v, attr is osh_attention_attr
     bool passes;     // what it makes is of in[0], nothing else but zeros: that one's range holds it
+    bool f32_out;    // out[0] is F32, whatever the compute dtype: the op that reads it rounds
+    unsigned f32_in; // bit k: in[k] may be such a value
 } osh_op;
 
 const osh_op *osh_op_find(const char *name); // NULL: unknown

@@ -2,7 +2,7 @@
  *
  *   conv1d      in x [N, C], w [C, K], bias [C] optional                    out [N, C]     each channel's last K tokens
  *   delta_rule  in x [N, 2 Nk Dk + Nv Dv], a, b [N, Nv], A_log, dt_bias [Nv]  out [N, Nv*Dv] gated DeltaNet
- *   ssm_scan    in x [N, H P + 2 G S], dt [N, H], A_log, D, dt_bias [H]     out [N, H*P]   Mamba 2's scan
+ *   ssm_scan    in x [N, H P + 2 G S], dt [N, H], A_log, D, dt_bias [H]     out [N, H*P]   Mamba 2's scan, F32
  *   gated_norm  in x, z [N, H*D], w [D]                                     out [N, H*D]   w norm(x) silu(z) */
 #ifndef OSH_SCAN_H
 #define OSH_SCAN_H

@@ -2,14 +2,14 @@
  * its channels; a token lets them fade, adds what its B says, and reads them with its C.
  *
  *   in[0] x [N, H P + 2 G S]: H heads of P channels, then B and C of G groups of S     in[1] dt [N, H]
- *   in[2] A_log [H]     in[3] D [H]     in[4] dt_bias [H]                             out y [N, H P]
+ *   in[2] A_log [H]     in[3] D [H]     in[4] dt_bias [H]                             out y [N, H P] F32
  *
  *   d = softplus(dt + dt_bias), at least dt_min, at most dt_max where that is not 0
  *   Z = exp(-exp(A_log) d) Z + d x B        Z [P, S], 0 before the sample's first token; head h reads group h / (H / G)
  *   y = Z C + D x
  *
  * transformers' mamba2_chunk_scan, which makes the same sums in another order: dt + dt_bias and softplus are rounded to
- * the dtype of x, the rest is f32. There the result stays f32 up to the gated norm; here y is rounded. */
+ * the dtype of x, the rest is f32, and so is y: the gated norm behind it rounds. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -118,7 +118,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++)
         for (int64_t h = 0; h < at->heads; h++) head_ref(&w, at, seq[s].row, seq[s].n, h, dtype);
-    osh_from_f32(a->out[0]->data, dtype, w.y, N * at->heads * at->head_dim);
+    memcpy(a->out[0]->data, w.y, (size_t)(N * at->heads * at->head_dim) * sizeof *w.y);
 done:
     osh_free(cx, seq);
     inputs_free(cx, &w);
@@ -214,7 +214,7 @@ const osh_op osh_op_ssm_scan = {
     .name = "ssm_scan", .n_in = 2, .n_weights = 3, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_ssm_scan_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_ssm_scan_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_ssm_scan_cuda)},
-    .tol = 1e-11, .scratch = osh_ssm_scan_scratch,
+    .tol = 1e-11, .f32_out = true, .scratch = osh_ssm_scan_scratch,
     .scratch_cuda = osh_ssm_scan_cuda_scratch,
     .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_ssm_scan_grad_cpu}, .grad_scratch = osh_ssm_scan_grad_scratch,
 };

@@ -43,14 +43,15 @@ int64_t osh_plan_batch_size(osh_ctx *cx, const osh_plan *p)
 {
     const osh_dataset *d = &p->data;
     const osh_graph *g = p->graph;
-    int64_t longest = 1, widest = 1, n = osh_threads(cx), most = BATCH_LANES * n;
+    int64_t longest = 1, row = 1, n = osh_threads(cx), most = BATCH_LANES * n;
     if (p->opt->batch_size > 0) return p->opt->batch_size;
     if (p->on_device || p->by_route || n == 1) return 1;
     for (int64_t i = 0; i < d->n; i++)
         if (d->offsets[i + 1] - d->offsets[i] > longest) longest = d->offsets[i + 1] - d->offsets[i];
     for (int v = 0; v < g->n_values; v++)
-        if (g->values[v].producer < g->head && g->values[v].width > widest) widest = g->values[v].width;
-    int64_t fit = BATCH_BYTES / (longest * widest * (int64_t)osh_dtype_bytes(g->dtype));
+        if (g->values[v].producer < g->head && (int64_t)osh_value_bytes(g, v) > row)
+            row = (int64_t)osh_value_bytes(g, v);
+    int64_t fit = BATCH_BYTES / (longest * row);
     if (fit < most) most = fit;
     if (d->n < most) most = d->n;
     return most >= n ? most / n * n : 1;

@@ -30,12 +30,13 @@ done:
 
 int64_t osh_by_route_bytes(const osh_plan *p)
 {
-    int64_t width = 0, samples = 0;
+    size_t row = 0;
+    int64_t samples = 0;
     for (int v = 0; p->by_route && v < p->graph->n_values; v++)
-        if (osh_is_by_route(p->graph, v) && p->graph->values[v].width > width) width = p->graph->values[v].width;
-    if (!width) return 0;
+        if (osh_is_by_route(p->graph, v) && osh_value_bytes(p->graph, v) > row) row = osh_value_bytes(p->graph, v);
+    if (!row) return 0;
     for (int64_t k = 0; k < p->n_batches; k++)
         if (p->batch_at[k + 1] - p->batch_at[k] > samples) samples = p->batch_at[k + 1] - p->batch_at[k];
-    return (int64_t)(osh_mem_gross((size_t)(p->batch_tokens * width) * osh_dtype_bytes(p->graph->dtype)) +
+    return (int64_t)(osh_mem_gross((size_t)p->batch_tokens * row) +
                      osh_mem_gross(sizeof(osh_tensor)) + osh_mem_gross((size_t)(samples + 1) * sizeof(int64_t)));
 }

@@ -302,17 +302,17 @@ static osh_status count_load(osh_ctx *cx, void *user, const osh_range *r, const 
 static void count_traffic(osh_cost *c, osh_phase phase, const osh_plan *p, const osh_range *r, const osh_step *s)
 {
     const osh_graph *g = p->graph;
-    double tokens = (double)p->data.offsets[p->data.n], each = tokens * (double)osh_dtype_bytes(g->dtype);
+    double tokens = (double)p->data.offsets[p->data.n];
     for (int i = 0; i < s->n; i++) {
         const osh_node *n = &g->nodes[s->first + i];
         if (!s->run[i]) continue;
         c->done[phase] += node_flops(g, &p->data, n, tokens);
         for (int k = 0; k < n->op->n_in; k++)
-            if (n->in[k] >= 0) c->moved[phase] += each * (double)g->values[n->in[k]].width;
-        for (int k = 0; k < n->op->n_out; k++) c->moved[phase] += each * (double)g->values[n->out[k]].width;
+            if (n->in[k] >= 0) c->moved[phase] += tokens * (double)osh_value_bytes(g, n->in[k]);
+        for (int k = 0; k < n->op->n_out; k++) c->moved[phase] += tokens * (double)osh_value_bytes(g, n->out[k]);
     }
     for (int v = r->v0; v < r->v1; v++)
-        if (v != g->input_ids) c->stored[phase] += (s->in[v] + s->out[v]) * each * (double)g->values[v].width;
+        if (v != g->input_ids) c->stored[phase] += (s->in[v] + s->out[v]) * tokens * (double)osh_value_bytes(g, v);
 }
 
 static osh_status count_pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s)

@@ -78,7 +78,7 @@ int64_t osh_layout_bytes(const osh_layout *c, osh_layout_kind kind, int64_t inde
         return osh_stats_device_bytes(p, (int)index, hessian, !hessian);
     }
     int64_t b = index % p->n_batches, n = p->data.offsets[p->batch_at[b + 1]] - p->data.offsets[p->batch_at[b]];
-    return (int64_t)osh_arena_gross((size_t)(n * g->values[index / p->n_batches].width) * osh_dtype_bytes(g->dtype));
+    return (int64_t)osh_arena_gross((size_t)n * osh_value_bytes(g, (int)(index / p->n_batches)));
 }
 
 static osh_status note_place(osh_ctx *cx, osh_layout *c, osh_layout_kind kind, int64_t index, size_t at)

@@ -65,7 +65,7 @@ int64_t osh_sim_value_kept(const osh_sim *s, int v)
 
 int64_t osh_sim_batch_bytes(const osh_sim *s, int v)
 {
-    size_t row = (size_t)s->p->graph->values[v].width * osh_dtype_bytes(s->p->graph->dtype);
+    size_t row = osh_value_bytes(s->p->graph, v);
     return (int64_t)(osh_mem_gross((size_t)s->batch_tokens * row) + osh_mem_gross(sizeof(osh_tensor)));
 }
 
@@ -139,7 +139,7 @@ void osh_sim_look(osh_sim *s)
     int64_t tokens = 0, n_loaders = p->memory.looks == OSH_LOOK_DISK ? p->memory.n_loaders : 0;
     for (int64_t k = 0; s->looked && k < p->data.n; k++) max_into(&tokens, p->data.offsets[k + 1] - p->data.offsets[k]);
     for (int v = s->r->v0; s->looked && v < s->r->v1; v++) {
-        size_t row = (size_t)p->graph->values[v].width * osh_dtype_bytes(p->graph->dtype);
+        size_t row = osh_value_bytes(p->graph, v);
         int64_t sample = (int64_t)(osh_mem_gross((size_t)tokens * row) + osh_mem_gross(sizeof(osh_tensor)));
         if (n_loaders)
             s->ahead = osh_sim_loaders_bytes(s) + osh_loaders_value_bytes(p->graph, v, n_loaders, tokens, false);

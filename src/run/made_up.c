@@ -11,7 +11,7 @@ static osh_status made_up_rows(osh_ctx *cx, osh_acts *a, const osh_plan *p, int 
     int64_t width = p->graph->values[value].width, rows = p->data.offsets[first + n] - p->data.offsets[first];
     osh_tensor *t = NULL; // own
     float *row = NULL;    // own
-    OSH_TRY(osh_tensor_new(cx, &t, p->graph->dtype, 2, (int64_t[]){rows, width}));
+    OSH_TRY(osh_tensor_new(cx, &t, p->graph->values[value].dtype, 2, (int64_t[]){rows, width}));
     OSH_NEW(cx, row, width);
     for (int64_t k = 0; k < rows; k++) {
         uint64_t at = (uint64_t)(p->data.offsets[first] + k);

@@ -156,8 +156,7 @@ osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, con
     for (int v = s->v0; v < s->v1; v++) any |= s->kept[v];
     if (!any) goto done;
     osh_tier tier = m->looks == OSH_LOOK_DISK ? OSH_TIER_DISK : OSH_TIER_HOST;
-    osh_dtype dtype = m->looks_f16 ? OSH_F16 : s->plan->graph->dtype;
-    OSH_TRY(osh_acts_new_beside(cx, &s->looks, beside, tier, dtype, dir));
+    OSH_TRY(osh_acts_new_beside(cx, &s->looks, beside, tier, m->looks_f16, dir));
     OSH_TRY(osh_acts_read_ahead(cx, s->looks, m->n_loaders, m->n_loaders)); // samples
 done:
     return rc;

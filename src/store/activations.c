@@ -51,18 +51,14 @@ struct osh_acts {
     slot *slots;           // own [values]
 };
 
-static size_t row_bytes(const osh_graph *g, int value)
-{
-    return (size_t)g->values[value].width * osh_dtype_bytes(g->dtype);
-}
-
 static int64_t tokens(const osh_dataset *d, int64_t sample) { return d->offsets[sample + 1] - d->offsets[sample]; }
 
 int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value, int64_t first)
 {
     int64_t n = 0;
     if (tier == OSH_TIER_DISK) return osh_slots_bytes(g, d, value, first, false);
-    for (int64_t s = first; s < d->n; s++) n += (int64_t)osh_mem_gross((size_t)tokens(d, s) * row_bytes(g, value));
+    size_t row = osh_value_bytes(g, value);
+    for (int64_t s = first; s < d->n; s++) n += (int64_t)osh_mem_gross((size_t)tokens(d, s) * row);
     return n + (int64_t)osh_mem_gross((size_t)d->n * sizeof(void *));
 }
 
@@ -71,14 +67,14 @@ int64_t osh_acts_kept_bytes(const osh_graph *g, const osh_dataset *d, int value,
     int64_t sum = n ? (int64_t)osh_mem_gross((size_t)d->n * sizeof(void *)) : 0;
     for (int64_t b = 0; b < n; b++) {
         int64_t rows = d->offsets[batch_at[b + 1]] - d->offsets[batch_at[b]];
-        sum += (int64_t)(osh_mem_gross((size_t)rows * row_bytes(g, value)) + osh_mem_gross(sizeof(osh_tensor)));
+        sum += (int64_t)(osh_mem_gross((size_t)rows * osh_value_bytes(g, value)) + osh_mem_gross(sizeof(osh_tensor)));
     }
     return sum;
 }
 
 int64_t osh_acts_batch_bytes(const osh_graph *g, int value, int64_t n_tokens)
 {
-    return (int64_t)osh_blocks_gross((size_t)n_tokens * row_bytes(g, value));
+    return (int64_t)osh_blocks_gross((size_t)n_tokens * osh_value_bytes(g, value));
 }
 
 static size_t largest_sample(const osh_graph *g, const osh_dataset *d)
@@ -86,7 +82,7 @@ static size_t largest_sample(const osh_graph *g, const osh_dataset *d)
     int64_t most = 0;
     size_t widest = 0;
     for (int64_t s = 0; s < d->n; s++) most = tokens(d, s) > most ? tokens(d, s) : most;
-    for (int v = 0; v < g->n_values; v++) widest = row_bytes(g, v) > widest ? row_bytes(g, v) : widest;
+    for (int v = 0; v < g->n_values; v++) widest = osh_value_bytes(g, v) > widest ? osh_value_bytes(g, v) : widest;
     return (size_t)most * widest;
 }
 
@@ -107,7 +103,7 @@ osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const o
     osh_acts *a = NULL; // own
     OSH_NEW(cx, a, 1);
     a->g = g, a->d = d, a->tier = place->tier;
-    a->disk = (osh_slots){.g = g, .d = d, .zstd = place->zstd, .dtype = g->dtype};
+    a->disk = (osh_slots){.g = g, .d = d, .zstd = place->zstd};
     OSH_NEW(cx, a->slots, g->n_values);
     if (a->tier == OSH_TIER_DISK) OSH_TRY(osh_scratch_open(cx, &a->scratch, place->dir));
     a->in = a->scratch;
@@ -117,7 +113,7 @@ done:
     return rc;
 }
 
-osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier, osh_dtype dtype,
+osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier, bool f16,
                                const char *dir)
 {
     osh_status rc = OSH_OK;
@@ -125,7 +121,7 @@ osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *besi
     bool open = tier == OSH_TIER_DISK && !beside->in;
     osh_acts_place place = {open ? tier : OSH_TIER_HOST, dir, beside->disk.zstd};
     OSH_TRY(osh_acts_new(cx, &a, beside->g, beside->d, &place));
-    a->tier = tier, a->disk.dtype = dtype, a->disk.run = beside->disk.run, a->first_file = beside->g->n_values;
+    a->tier = tier, a->disk.f16 = f16, a->disk.run = beside->disk.run, a->first_file = beside->g->n_values;
     if (!open) a->in = beside->in;
     *out = a, a = NULL;
 done:
@@ -364,7 +360,7 @@ osh_status osh_acts_ask(osh_ctx *cx, osh_acts *a, int value, int64_t first, int6
     if (a->reading && first >= a->n_kept)
         OSH_TRY(osh_loaders_ask(cx, a->loaders, &a->slots[value].disk, value, first, n));
     if (!a->ways || !a->ways[value].landing) goto done;
-    size_t bytes = (size_t)(a->d->offsets[first + n] - a->d->offsets[first]) * row_bytes(a->g, value);
+    size_t bytes = (size_t)(a->d->offsets[first + n] - a->d->offsets[first]) * osh_value_bytes(a->g, value);
     OSH_TRY(find_batch(cx, a, value, first, &block));
     OSH_TRY(osh_block_ask(cx, a->blocks, block, a->ways[value].landing, bytes, &asked));
     if (asked) a->ways[value].asked = first;
@@ -374,14 +370,14 @@ done:
 
 int64_t osh_acts_way_bytes(const osh_graph *g, int value, int64_t n_tokens)
 {
-    return (int64_t)osh_arena_gross((size_t)n_tokens * row_bytes(g, value));
+    return (int64_t)osh_arena_gross((size_t)n_tokens * osh_value_bytes(g, value));
 }
 
 osh_status osh_acts_open(osh_ctx *cx, osh_acts *a, const bool *in, const bool *out, int64_t n_tokens)
 {
     osh_status rc = OSH_OK;
     for (int v = 0; a->ways && v < a->g->n_values; v++) {
-        size_t n = (size_t)n_tokens * row_bytes(a->g, v);
+        size_t n = (size_t)n_tokens * osh_value_bytes(a->g, v);
         if (v == a->g->input_ids) continue;
         a->ways[v].asked = -1;
         if (in[v] && !(a->ways[v].landing = osh_device_alloc(cx, a->device, n, OSH_LIFE_SHORT))) OSH_TRY(OSH_E_NOMEM);
@@ -444,7 +440,7 @@ osh_status osh_acts_sample(osh_ctx *cx, osh_acts *a, int value, int64_t sample, 
     if (!a->slots[value].live || !rows || !rows[first])
         OSH_FAIL(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored", (long long)sample,
                  a->g->values[value].name);
-    size_t at = (size_t)(a->d->offsets[sample] - a->d->offsets[first]) * row_bytes(a->g, value);
+    size_t at = (size_t)(a->d->offsets[sample] - a->d->offsets[first]) * osh_value_bytes(a->g, value);
     memcpy(t->data, (const char *)rows[first]->data + at, osh_tensor_bytes(t));
 done:
     return rc;
@@ -484,7 +480,8 @@ osh_status osh_acts_get(osh_ctx *cx, osh_tensor **t, osh_acts *a, const osh_acts
     }
     if (!new) {
         int64_t shape[2] = {a->d->offsets[first + r->n] - a->d->offsets[first], a->g->values[value].width};
-        OSH_TRY(osh_tensor_new_on(cx, &new, (osh_where){d, OSH_LIFE_SHORT}, a->disk.dtype, 2, shape));
+        osh_where where = {d, OSH_LIFE_SHORT};
+        OSH_TRY(osh_tensor_new_on(cx, &new, where, osh_slots_dtype(&a->disk, value), 2, shape));
         OSH_TRY(osh_acts_load(cx, a, value, first, r->n, new));
     }
     *t = new, new = NULL; // give
@@ -549,7 +546,7 @@ osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, b
     OSH_TRY(osh_scratch_path(cx, &path, a->in, a->first_file + value));
     if (!osh_file_exists(path)) goto done;
     for (int64_t k = 0; k < a->d->n; k++) most = tokens(a->d, k) > most ? tokens(a->d, k) : most;
-    sample = osh_alloc(cx, (size_t)most * row_bytes(a->g, value));
+    sample = osh_alloc(cx, (size_t)most * osh_value_bytes(a->g, value));
     if (!sample) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to check %s", path);
     OSH_TRY(osh_file_open_rw(cx, &s->disk.file, path));
     s->live = true, s->disk.stage = stage;

@@ -1,4 +1,4 @@
-/* activations.h - values between subgraphs, sample by sample, bit for bit in the compute dtype. How samples are batched
+/* activations.h - values between subgraphs, sample by sample, bit for bit in its dtype. How samples are batched
  * leaves no trace here.
  *
  * Memory: a block for each sample; with a device one for each batch, which must have the same samples each time, there
@@ -20,10 +20,10 @@ typedef struct osh_acts_place {
 } osh_acts_place;
 osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d,
                         const osh_acts_place *place);
-/* Of the same graph and samples as `beside`, for other values of theirs, of this dtype, in host memory or on the disk,
+/* Of the same graph and samples as `beside`, for other values of theirs, in host memory or on the disk, f16: as F16,
  * compressed likewise: in dir, which is the same, and whose files are others. It goes before that one, with its
  * files. */
-osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier, osh_dtype dtype,
+osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier, bool f16,
                                const char *dir);
 int64_t osh_acts_own_bytes(const osh_graph *g); // without any value
 /* Before the first value: the tier device is that one's memory, and batches lie there. */
@@ -52,7 +52,7 @@ typedef struct osh_acts_rows { // of samples [first, first + n)
 /* A tensor of these rows on `d` (or NULL: host memory): kept samples' own, as a view that lives until the value is
  * dropped, or with `last` given away; else a new one. own */
 osh_status osh_acts_get(osh_ctx *cx, osh_tensor **t, osh_acts *a, const osh_acts_rows *r, bool last, osh_device *d);
-/* Rows of samples [first, first + n) of a value: t is [their tokens, width] in the compute dtype. */
+/* Rows of samples [first, first + n) of a value: t is [their tokens, width] in the value's dtype. */
 osh_status osh_acts_store(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, const osh_tensor *t);
 osh_status osh_acts_load(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n, osh_tensor *t);
 /* The same of one sample, without a device. */

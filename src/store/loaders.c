@@ -55,7 +55,7 @@ int64_t osh_loaders_own_bytes(int64_t n_threads, int64_t frame)
 
 int64_t osh_loaders_value_bytes(const osh_graph *g, int value, int64_t n_ahead, int64_t n_tokens, bool card)
 {
-    size_t n = (size_t)n_tokens * (size_t)g->values[value].width * osh_dtype_bytes(g->dtype);
+    size_t n = (size_t)n_tokens * osh_value_bytes(g, value);
     size_t rows = card ? osh_blocks_gross(n) : osh_mem_gross(n) + osh_mem_gross(sizeof(osh_tensor));
     return (n_ahead + card) * (int64_t)(rows + osh_mem_gross(sizeof(task))); // one is on its way to the card
 }
@@ -196,7 +196,8 @@ osh_status osh_loaders_ask(osh_ctx *cx, osh_loaders *l, const osh_slot_file *f, 
     if (l->blocks)
         OSH_TRY(osh_blocks_take(cx, l->blocks, &t->block, osh_slots_rows_bytes(l->slots, value, first, n)));
     else
-        OSH_TRY(osh_tensor_new(cx, &t->t, l->slots->dtype, 2, (int64_t[]){at[first + n] - at[first], width}));
+        OSH_TRY(osh_tensor_new(cx, &t->t, osh_slots_dtype(l->slots, value), 2,
+                               (int64_t[]){at[first + n] - at[first], width}));
     t->to = l->blocks ? osh_block_data(t->block) : t->t->data;
     pthread_mutex_lock(&l->lock);
     task **end = &l->asked;

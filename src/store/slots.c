@@ -17,14 +17,11 @@ typedef struct owner { // of a slot: its checksum is seeded with that of this, s
     uint64_t run, stage, value, sample, at, n_bytes, n_kept;
 } owner;
 
-static size_t row_bytes(const osh_graph *g, int value)
-{
-    return (size_t)g->values[value].width * osh_dtype_bytes(g->dtype);
-}
+osh_dtype osh_slots_dtype(const osh_slots *s, int value) { return s->f16 ? OSH_F16 : s->g->values[value].dtype; }
 
 size_t osh_slots_rows_bytes(const osh_slots *s, int value, int64_t first, int64_t n)
 {
-    size_t row = (size_t)s->g->values[value].width * osh_dtype_bytes(s->dtype);
+    size_t row = (size_t)s->g->values[value].width * osh_dtype_bytes(osh_slots_dtype(s, value));
     return (size_t)(s->d->offsets[first + n] - s->d->offsets[first]) * row;
 }
 
@@ -42,7 +39,7 @@ bool osh_slots_in_blocks(const osh_slots *s) { return s->device && !s->zstd; }
 /* A block for each sample is more than what rounding up the ends of data takes. */
 static int64_t block_at(const osh_graph *g, const osh_dataset *d, int value, int64_t sample)
 {
-    return to_block(d->n * (int64_t)sizeof(head)) + to_block(d->offsets[sample] * (int64_t)row_bytes(g, value)) +
+    return to_block(d->n * (int64_t)sizeof(head)) + to_block(d->offsets[sample] * (int64_t)osh_value_bytes(g, value)) +
            sample * OSH_BLOCK_BYTES;
 }
 
@@ -62,7 +59,7 @@ int64_t osh_slots_bytes(const osh_graph *g, const osh_dataset *d, int value, int
 {
     int64_t rows = d->offsets[d->n] - d->offsets[first];
     if (in_blocks) return block_at(g, d, value, d->n);
-    return rows * (int64_t)row_bytes(g, value) + (d->n - first) * (int64_t)sizeof(head);
+    return rows * (int64_t)osh_value_bytes(g, value) + (d->n - first) * (int64_t)sizeof(head);
 }
 
 /* ---- room ---- */

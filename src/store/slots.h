@@ -26,7 +26,7 @@ typedef struct osh_slots {
     const osh_graph *g;   // view
     const osh_dataset *d; // view
     osh_device *device;   // view: that blocks of files are read to; NULL: as without a card
-    osh_dtype dtype;      // of what is kept: the graph's, or F16
+    bool f16;             // what is kept is F16, not of the value's dtype
     bool zstd, by_card;   // by_card: the device has a stage for files
     uint64_t run;
     void *frame;          // own: [frame_room], for zstd
@@ -38,6 +38,7 @@ void osh_slots_deinit(osh_ctx *cx, osh_slots *s);
 void osh_slots_close(osh_ctx *cx, osh_slot_file *f);
 bool osh_slots_in_blocks(const osh_slots *s);
 int64_t osh_slots_bytes(const osh_graph *g, const osh_dataset *d, int value, int64_t first, bool in_blocks);
+osh_dtype osh_slots_dtype(const osh_slots *s, int value); // in which it is kept
 size_t osh_slot_bytes(const osh_slots *s, int value, int64_t sample); // a sample's own
 size_t osh_slots_rows_bytes(const osh_slots *s, int value, int64_t first, int64_t n); // of n samples side by side
 

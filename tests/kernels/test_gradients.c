@@ -177,7 +177,7 @@ static void grad_run_open(osh_ctx *cx, grad_run *r, const grad_case *c, osh_dtyp
     zero_din(r);
     r->dout = filled(cx, OSH_F32, c->n, loss ? 0 : c->out, 20, 1);
     for (int k = 0; k < (c->n_out ? c->n_out : 1); k++)
-        r->out[k] = filled(cx, loss ? OSH_F32 : dt, c->n, loss ? 0 : c->out, 0, 0);
+        r->out[k] = filled(cx, loss || r->op->f32_out ? OSH_F32 : dt, c->n, loss ? 0 : c->out, 0, 0);
 }
 
 static void grad_run_close(osh_ctx *cx, grad_run *r)

@@ -14,6 +14,7 @@ typedef struct op_case {
     float amp;                   // values in amp * [-1, 1); 0: 1
     const void *attr;            // NULL: the op's own defaults do
     const void *without;         // the same attr less one property: must change the result
+    bool f32;                    // in[0] is F32, whatever the others are
 } op_case;
 
 static char silu[] = "silu", gelu[] = "gelu", gelu_tanh[] = "gelu_pytorch_tanh", gelu_new[] = "gelu_new";
@@ -194,6 +195,8 @@ static const op_case cases[] = {
     {"ssm_scan", 130, {3 * 64 + 2 * 129, 3}, {{3}, {3}, {3}}, 192, {41}, .attr = &ssm64},
     {"gated_norm", 67, {78, 78}, {{78}}, 78, {9, 11}, .attr = &gated78b, .without = &gated78},
     {"gated_norm", 1, {1, 1}, {{1}}, 1, .attr = &gated1},
+    {"gated_norm", 67, {78, 78}, {{78}}, 78, {9, 11}, .attr = &gated78b, .without = &gated78, .f32 = true},
+    {"gated_norm", 29, {78, 78}, {{13}}, 78, {9}, .attr = &gated13, .f32 = true},
     {"gated_norm", 67, {78, 78}, {{13}}, 78, {9, 11}, .attr = &gated13},
     {"gated_norm", 3, {129, 129}, {{129}}, 129, .amp = 3e-3f, .attr = &gated129, .without = &gated129_0},
     {"attention_sinks", 1, {1, 1, 1}, {{1}}, 1, .attr = &att1},
@@ -284,7 +287,7 @@ static void op_run_open_as(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype d
         const int64_t *w = c->w[weight ? i - op->n_in : 0];
         if (weight && !w[0]) continue;
         if (weight) r->in[i] = guarded_new(cx, stored, w[1] ? 2 : 1, w[0], w[1]);
-        else r->in[i] = guarded_new(cx, ids ? OSH_I32 : dt, ids ? 1 : 2, c->n, c->in[i]);
+        else r->in[i] = guarded_new(cx, ids ? OSH_I32 : i == 0 && c->f32 ? OSH_F32 : dt, ids ? 1 : 2, c->n, c->in[i]);
         if (ids && !weight)
             for (int64_t n = 0; n < c->n; n++)
                 ((int32_t *)r->in[i].t.data)[n] = (int32_t)(osh_rng_u64(SEED, 0, (uint64_t)n) % 33);
@@ -294,7 +297,7 @@ static void op_run_open_as(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype d
     }
     for (int64_t i = 0; !strcmp(c->op, "routed_rows") && i < c->n * c->in[1]; i += 5) // not all go to each expert
         memset(osh_elem(&r->in[1].t, i), 0, osh_dtype_bytes(dt));
-    r->out = guarded_new(cx, dt, 2, c->n, c->out);
+    r->out = guarded_new(cx, op->f32_out ? OSH_F32 : dt, 2, c->n, c->out);
     r->a.out[0] = &r->out.t;
     r->seqs = (osh_seqs){.n = 1, .offsets = r->offsets};
     for (int s = 0; s < 2 && c->split[s]; s++) r->offsets[r->seqs.n++] = c->split[s];
@@ -629,7 +632,7 @@ static void check_card(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype d
     for (int k = 0; k < card_orders(); k++) {
         op_run *r = k ? &again : &first;
         card_order(k);
-        size_t most = op->scratch_cuda ? op->scratch_cuda(c->attr, c->in, c->out, c->n, r->a.in[0]->dtype) : 0;
+        size_t most = op->scratch_cuda ? op->scratch_cuda(c->attr, c->in, c->out, c->n, dt) : 0;
         if (card_run(cx, d, op, &r->a, most))
             fail_msg("%s", osh_error_text(cx));
         if (k && memcmp(first.out.t.data, again.out.t.data, n))

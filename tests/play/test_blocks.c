@@ -9,7 +9,9 @@
 
 enum { MIB = 1 << 20, ARENA = 96 * MIB, BATCHES = 6, TOKENS = 300, WIDTH = 128, OUT_OF_MEMORY = 2, LOST = 719 };
 static int64_t offsets[BATCHES + 1]; // a batch is a sample of 300 tokens, the last one of 60
-static osh_value values[3] = {{.name = "a", .width = WIDTH}, {.name = "b", .width = WIDTH}, {.name = "c", .width = 8}};
+static osh_value values[3] = {{.name = "a", .width = WIDTH, .dtype = OSH_BF16},
+                              {.name = "b", .width = WIDTH, .dtype = OSH_BF16},
+                              {.name = "c", .width = 8, .dtype = OSH_BF16}};
 static osh_graph graph = {.values = values, .n_values = 3, .input_ids = -1, .dtype = OSH_BF16};
 static osh_dataset data = {.offsets = offsets, .n = BATCHES};
 

@@ -15,7 +15,7 @@
 
 enum { MIB = 1 << 20, ARENA = 112 * MIB, SAMPLES = 540, WIDTH = 3, BATCH = 520, N_BATCHES = 2 };
 static int64_t offsets[SAMPLES + 1]; // lengths of 1 to 97 tokens, one of 900,000: more than a slot of the stage
-static osh_value values[1] = {{.name = "a", .width = WIDTH}};
+static osh_value values[1] = {{.name = "a", .width = WIDTH, .dtype = OSH_BF16}};
 static osh_graph graph = {.values = values, .n_values = 1, .input_ids = -1, .dtype = OSH_BF16};
 static osh_dataset data = {.offsets = offsets, .n = SAMPLES};
 static const int64_t batch_at[N_BATCHES + 1] = {0, BATCH, SAMPLES};

@@ -10,7 +10,8 @@
 
 enum { SAMPLES = 5, TOKENS = 37, WIDTH = 24 };
 static int64_t offsets[SAMPLES + 1] = {0, 7, 8, 20, 36, TOKENS};
-static osh_value values[2] = {{.name = "h", .width = WIDTH}, {.name = "q", .width = 8}};
+static osh_value values[2] = {{.name = "h", .width = WIDTH, .dtype = OSH_BF16},
+                              {.name = "q", .width = 8, .dtype = OSH_BF16}};
 static osh_graph graph = {.values = values, .n_values = 2, .input_ids = -1, .dtype = OSH_BF16};
 static osh_dataset data = {.offsets = offsets, .n = SAMPLES};
 static uint16_t rows[TOKENS * WIDTH], back[TOKENS * WIDTH];
@@ -182,7 +183,8 @@ static void slots_of_others_are_not_taken(void **state)
 {
     static int64_t other_offsets[SAMPLES + 1] = {0, 1, 8, 20, 36, TOKENS}; // the same file size, other places
     static osh_dataset other_data = {.offsets = other_offsets, .n = SAMPLES};
-    static osh_value same[2] = {{.name = "h", .width = WIDTH}, {.name = "q", .width = WIDTH}};
+    static osh_value same[2] = {{.name = "h", .width = WIDTH, .dtype = OSH_BF16},
+                                {.name = "q", .width = WIDTH, .dtype = OSH_BF16}};
     static osh_graph two = {.values = same, .n_values = 2, .input_ids = -1, .dtype = OSH_BF16};
     osh_ctx *cx;
     fill();
@@ -305,7 +307,7 @@ static osh_status beside_others(osh_ctx *cx, void *user)
     const osh_tier *tiers = user; // of both
     osh_acts *a = NULL, *b = NULL; // own
     OSH_TRY(osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){tiers[0], dir, true}));
-    OSH_TRY(osh_acts_new_beside(cx, &b, a, tiers[1], OSH_BF16, dir));
+    OSH_TRY(osh_acts_new_beside(cx, &b, a, tiers[1], false, dir));
     rows[0] = 1;
     OSH_TRY(store_all(cx, a, 2));
     rows[0] = 2;

@@ -81,7 +81,7 @@ static osh_status go_back(osh_ctx *cx, model *m, int first, int n, int cut)
         ((float *)dv[g->hidden]->data)[i] = probe(m->at.t.offsets[first] + i / D, i % D);
     for (int part = cut ? 1 : 0; part >= 0; part--) {
         k.first = part ? cut : 0, k.n = (part || !cut ? g->head : cut) - k.first;
-        for (int v = 0; v < g->n_values; v++) in[v] = part && g->values[v].producer < cut && !g->values[v].is_ids;
+        for (int v = 0; v < g->n_values; v++) in[v] = part && g->values[v].producer < cut && v != g->input_ids;
         OSH_TRY(osh_back_check(cx, &k));
         OSH_TRY(osh_back_run(cx, &k, m->at.w, b, dv));
     }

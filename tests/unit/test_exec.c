@@ -124,7 +124,7 @@ static osh_status on_value(osh_ctx *cx, void *user, int value, const osh_tensor 
     trace *t = user;
     const osh_value *v = &t->g->values[value];
     assert_int_equal(x->shape[0], b->n_tokens);
-    assert_int_equal(x->dtype, v->is_ids ? OSH_I32 : t->g->dtype);
+    assert_int_equal(x->dtype, v->dtype);
     t->seen[value]++;
     if (strcmp(t->g->nodes[t->last_linear].op->name, "linear") == 0 && t->n_linear)
         assert_true(v->first_use < 0 || v->first_use > t->last_linear); // before its consumers

@@ -96,7 +96,7 @@ static void modules_and_values(void **state)
     assert_int_equal(g->n_vocab, 48);
     assert_int_equal(g->max_positions, 128);
     assert_int_equal(g->dtype, OSH_F32);
-    assert_true(g->values[g->input_ids].is_ids);
+    assert_int_equal(g->values[g->input_ids].dtype, OSH_I32);
     assert_int_equal(g->values[g->hidden].width, 32);
     assert_ptr_equal(node_of(g, "lm_head"), &g->nodes[g->head]);
     assert_int_equal(g->n_nodes, 1 + 2 * 15 + 2);
@@ -408,6 +408,45 @@ static void broken_templates(void **state)
     }
 }
 
+/* What Mamba 2's scan makes stays F32 up to the norm; an op that wants the compute dtype there is refused. */
+static void values_in_f32(void **state)
+{
+    fixture f;
+    char *text = NULL, dir[64], path[512], *at;
+    const char in[] = "\"gated_norm\", \"in\": [\"y\", \"z\"]";
+    size_t n = 0;
+    int wide = 0;
+    (void)state;
+    open_case(&f, "mamba2");
+    tiny_write(f.cx, &f.t, f.dir, OSH_BF16);
+    tiny_check(f.cx, osh_checkpoint_open(f.cx, &f.ck, f.dir));
+    tiny_check(f.cx, osh_graph_new(f.cx, &f.g, f.ck, NULL));
+    for (int v = 0; v < f.g->n_values; v++) {
+        const osh_value *x = &f.g->values[v];
+        bool scan = x->producer >= 0 && osh_node_is(&f.g->nodes[x->producer], "ssm_scan");
+        assert_int_equal(x->dtype, v == f.g->input_ids ? OSH_I32 : scan ? OSH_F32 : OSH_BF16);
+        assert_int_equal(osh_value_bytes(f.g, v), (size_t)x->width * (scan || v == f.g->input_ids ? 4 : 2));
+        wide += scan;
+    }
+    assert_int_equal(wide, 2);
+    osh_graph_free(f.cx, f.g), f.g = NULL;
+
+    snprintf(path, sizeof path, "%s/models/mamba2.json", OSH_SOURCE_DIR);
+    tiny_check(f.cx, osh_file_read_all(f.cx, &text, &n, path, 1 << 20));
+    at = memmem(text, n, in, sizeof in - 1);
+    assert_non_null(at);
+    memcpy(at, "\"gated_norm\", \"in\": [\"z\", \"y\"]", sizeof in - 1);
+    snprintf(dir, sizeof dir, "%s/models", f.dir);
+    snprintf(path, sizeof path, "%s/mamba2.json", dir);
+    tiny_check(f.cx, osh_dir_make(f.cx, dir));
+    tiny_check(f.cx, osh_file_write_all(f.cx, path, text, n));
+    osh_free(f.cx, text);
+    assert_int_equal(osh_graph_new(f.cx, &f.g, f.ck, dir), OSH_E_FORMAT);
+    if (!strstr(osh_error_text(f.cx), "input 1, y, is F32: op gated_norm wants BF16 there"))
+        fail_msg("%s", osh_error_text(f.cx));
+    close_case(&f);
+}
+
 static void knows_architectures(void **state)
 {
     osh_ctx *cx = NULL;
@@ -477,6 +516,7 @@ int main(void)
         cmocka_unit_test(missing_and_misshapen_tensors),
         cmocka_unit_test(integers_are_no_weights),
         cmocka_unit_test(broken_templates),
+        cmocka_unit_test(values_in_f32),
         cmocka_unit_test(knows_architectures),
         cmocka_unit_test(out_of_memory),
     };

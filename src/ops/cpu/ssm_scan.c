@@ -80,7 +80,7 @@ static void scan_head(const osh_op_args *a, const osh_tile *seq, int64_t h, floa
         osh_scan_step(&m, at, gates);
         osh_to_f32(m.x, osh_elem(x, t * osh_width(x) + h * P), x->dtype, P);
         for (int64_t p = 0; p < P; p++) m.y[p] += head.weights[1] * m.x[p];
-        osh_from_f32(osh_elem(a->out[0], (t * at->heads + h) * P), x->dtype, m.y, P);
+        memcpy(osh_elem(a->out[0], (t * at->heads + h) * P), m.y, (size_t)P * sizeof *m.y);
     }
 }
 

@@ -198,9 +198,9 @@ done:
     return rc;
 }
 
-/* x [N, H P + 2 G S], dt [N, H], y [N, H P]; shared: B, C [S], and the token's decay and step */
+/* x [N, H P + 2 G S], dt [N, H], y [N, H P] F32; shared: B, C [S], and the token's decay and step */
 template <class T>
-static __global__ void ssm_kernel(T *y, const T *x, const T *dt, scan_heads h, osh_ssm_scan_attr at)
+static __global__ void ssm_kernel(float *y, const T *x, const T *dt, scan_heads h, osh_ssm_scan_attr at)
 {
     OSH_DYNAMIC_SHARED(float, shared);
     int64_t P = at.head_dim, S = at.state, inner = at.heads * P, width = inner + 2 * at.groups * S;
@@ -230,7 +230,7 @@ static __global__ void ssm_kernel(T *y, const T *x, const T *dt, scan_heads h, o
                     float z = Z[i * P + c] * gates[0] + more * B[i];
                     Z[i * P + c] = z, read += z * C[i];
                 }
-                osh_cu_store(&y[t * inner + head * P + c], read + D * value);
+                y[t * inner + head * P + c] = read + D * value;
             }
         }
         __syncthreads();
@@ -259,7 +259,7 @@ osh_status osh_ssm_scan_cuda(osh_ctx *cx, const osh_op_args *a)
         OSH_CU_BY_DTYPE(x->dtype, T,
                         OSH_LAUNCH(ssm_kernel<T>, (unsigned)osh_min64(blocks, of.count * at.heads), THREADS,
                                    (size_t)(2 * at.state + 2) * sizeof(float), osh_cuda_stream(d),
-                                   static_cast<T *>(y->data), static_cast<const T *>(x->data),
+                                   static_cast<float *>(y->data), static_cast<const T *>(x->data),
                                    static_cast<const T *>(a->in[1]->data), h, at));
     }));
 done:
@@ -267,9 +267,9 @@ done:
     return rc;
 }
 
-/* x, z, y [n, D], w [D]: a block for each of the n */
-template <class T>
-static __global__ void gated_kernel(T *y, const T *x, const T *z, weights p, int64_t n, osh_gated_norm_attr at)
+/* x, z, y [n, D], w [D]: a block for each of the n; X: T or float */
+template <class T, class X>
+static __global__ void gated_kernel(T *y, const X *x, const T *z, weights p, int64_t n, osh_gated_norm_attr at)
 {
     __shared__ float shared[8];
     int64_t D = at.head_dim;
@@ -287,26 +287,33 @@ static __global__ void gated_kernel(T *y, const T *x, const T *z, weights p, int
             float v = osh_cu_load(x[r * D + i]), gate = silu(osh_cu_load(z[r * D + i]));
             float w = weight_at<T>(p.w[0], p.dtype[0], i);
             if (at.before) v = w * (v * gate * by);
-            else v = osh_cu_round<T>(w * osh_cu_round<T>(v * by)) * gate;
+            else v = osh_cu_round<X>(w * osh_cu_round<X>(v * by)) * gate;
             osh_cu_store(&y[r * D + i], v);
         }
     }
 }
 
+template <class T, class X> static void gated_launch(const osh_op_args *a, weights p)
+{
+    const osh_tensor *y = a->out[0];
+    osh_gated_norm_attr at = *static_cast<const osh_gated_norm_attr *>(a->attr);
+    int64_t n = osh_tensor_numel(y) / at.head_dim;
+    OSH_LAUNCH((gated_kernel<T, X>), osh_cu_grid(y->device, n, 1), THREADS, 0, osh_cuda_stream(y->device),
+               static_cast<T *>(y->data), static_cast<const X *>(a->in[0]->data),
+               static_cast<const T *>(a->in[1]->data), p, n, at);
+}
+
 osh_status osh_gated_norm_cuda(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
-    const osh_tensor *x = a->in[0], *y = a->out[0];
-    osh_gated_norm_attr at = *static_cast<const osh_gated_norm_attr *>(a->attr);
-    int64_t n = osh_tensor_numel(x) / at.head_dim;
     weights p = {};
 
-    if (!n) return OSH_OK;
+    if (!osh_rows(a->out[0])) return OSH_OK;
     OSH_TRY(weights_of(cx, &p, a, 2, 1));
-    OSH_CU_BY_DTYPE(x->dtype, T,
-                    OSH_LAUNCH(gated_kernel<T>, osh_cu_grid(y->device, n, 1), THREADS, 0, osh_cuda_stream(y->device),
-                               static_cast<T *>(y->data), static_cast<const T *>(x->data),
-                               static_cast<const T *>(a->in[1]->data), p, n, at));
+    OSH_CU_BY_DTYPE(a->out[0]->dtype, T, {
+        if (a->in[0]->dtype == OSH_F32) gated_launch<T, float>(a, p);
+        else gated_launch<T, T>(a, p);
+    });
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

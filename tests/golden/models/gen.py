@@ -360,6 +360,13 @@ def nll(logits, samples):
     return torch.cat(rows).numpy().astype(np.float32)
 
 
+def half_rows(config, tensors, samples):
+    rows = []
+    for dt in (torch.bfloat16, torch.float16):
+        rows += [nll(run(config, tensors, dt, torch.float32, samples), samples), nll(run(config, tensors, dt, dt, samples), samples)]
+    return rows
+
+
 def make(case):
     config, without = CASES[case]
     with tempfile.TemporaryDirectory() as d:
@@ -373,9 +380,7 @@ def make(case):
     changed = run(other, tensors, torch.float32, torch.float32, samples[:1])[0]
     matters = float((changed - logits[0]).abs().max() / logits[0].abs().max())
     assert matters > 1e-2, (case, matters)
-    rows = []
-    for dt in (torch.bfloat16, torch.float16):
-        rows += [nll(run(config, tensors, dt, torch.float32, samples), samples), nll(run(config, tensors, dt, dt, samples), samples)]
+    rows = half_rows(config, tensors, samples)
     (HERE / f"{case}.json").write_text(json.dumps({"config": config, "lens": LENS, "logit_samples": LOGIT_SAMPLES, "tensors": tensors}))
     np.save(HERE / f"{case}.npy", torch.cat(logits).numpy().astype(np.float32))
     np.save(HERE / f"{case}.nll.npy", np.stack(rows))

@@ -19,7 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const uint64_t tiny_seed = 20240607;
+static uint64_t tiny_seed = 20240607; // or "seed" of the case
+static const char *tiny_dir = OSH_SOURCE_DIR "/tests/golden/models";
 
 /* A test named after the case x, whose state is that name. */
 #define TINY_CASE(run, x)                                                                          \
@@ -45,11 +46,13 @@ static inline void tiny_open(osh_ctx *cx, tiny_case *t, const char *name)
 {
     char path[512];
     const cJSON *lens, *config;
-    snprintf(path, sizeof path, "%s/tests/golden/models/%s.json", OSH_SOURCE_DIR, name);
+    snprintf(path, sizeof path, "%s/%s.json", tiny_dir, name);
     memset(t, 0, sizeof *t);
     tiny_check(cx, osh_json_read(cx, &t->json, path, 1 << 20, 0));
     lens = cJSON_GetObjectItemCaseSensitive(t->json, "lens");
     config = cJSON_GetObjectItemCaseSensitive(t->json, "config");
+    const cJSON *seed = cJSON_GetObjectItemCaseSensitive(t->json, "seed");
+    if (seed) tiny_seed = (uint64_t)seed->valueint;
     t->n_samples = cJSON_GetArraySize(lens);
     t->n_logit_samples = cJSON_GetObjectItemCaseSensitive(t->json, "logit_samples")->valueint;
     for (int i = 0; i < t->n_samples; i++)
@@ -149,7 +152,7 @@ static inline const float *tiny_npy(osh_ctx *cx, char **file, size_t *n, const c
 {
     char path[512];
     size_t n_bytes = 0, header;
-    snprintf(path, sizeof path, "%s/tests/golden/models/%s%s", OSH_SOURCE_DIR, name, suffix);
+    snprintf(path, sizeof path, "%s/%s%s", tiny_dir, name, suffix);
     tiny_check(cx, osh_file_read_all(cx, file, &n_bytes, path, 1 << 24));
     header = 10 + (size_t)(unsigned char)(*file)[8] + 256 * (size_t)(unsigned char)(*file)[9];
     if (n_bytes < header || !memmem(*file, header, "'<f4'", 5)) abort();
