@@ -182,6 +182,7 @@ typedef struct { osh_logits_rule rule[2]; } osh_vocab_attr; // of nll and kl: of
  *   attention_sinks  the same, and sinks [H]                         out [N, H*Dh]  a key of no value to each head
  *   glu         in gate [N, F], up [N, F]                            out [N, F]     act(gate) * up
  *   add         in a [N, D], b [N, D]                                out [N, D]
+ *   add_f32     in a [N, D], b [N, D]                                out [N, D] F32 a residual that is not rounded
  *   layer_norm  in x [N, D], w [D], bias [D] optional                out [N, D]
  *   slice       in x [N, W]                                          out [N, S]     some columns of each period
  *   join        in a [N, H*A], b [N, H*B] or [N, B]                  out [N, H*(A+B)]  head by head

@@ -1,9 +1,9 @@
 /* rms_norm.c - y = x / sqrt(mean(x^2) + eps) * w, row by row, or slice by slice of head_dim.
  *
- *   in[0] x [N, D]     in[1] w [D] (or [head_dim])     out y [N, D]
+ *   in[0] x [N, D], may be F32     in[1] w [D] (or [head_dim])     out y [N, D]
  *
  * transformers' LlamaRMSNorm (and Qwen3RMSNorm for q_norm, k_norm): the mean is taken in f32, the normalized value is
- * rounded to the dtype of x, only then multiplied by w, and rounded again. late: the product is f32, and rounded once
+ * rounded to the dtype of y, only then multiplied by w, and rounded again. late: the product is f32, and rounded once
  * (Olmo2RMSNorm); with offset 1 the factor is 1 + w (Gemma2RMSNorm). plain: there is no w (Llama4TextL2Norm). The
  * reference sums in double. */
 #include "ops/cpu/cpu.h"
@@ -44,7 +44,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     const osh_rms_norm_attr *at = a->attr;
-    osh_dtype dt = a->in[0]->dtype;
+    osh_dtype dt = a->out[0]->dtype;
     int64_t width = osh_width(a->in[0]), D = at->head_dim ? at->head_dim : width;
     int64_t n_slices = osh_rows(a->in[0]) * (width / D);
     float *x = NULL, *w = NULL; // own: [n_slices, D], [D]
@@ -110,5 +110,6 @@ const osh_op osh_op_rms_norm = {
     .name = "rms_norm", .n_in = 1, .n_weights = 1, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_rms_norm_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rms_norm_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rms_norm_cuda)},
-    .tol = 1e-12, .scratch = osh_rms_norm_scratch, .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_rms_norm_grad_cpu},
+    .tol = 1e-12, .f32_in = 1, .scratch = osh_rms_norm_scratch,
+    .grad = {[OSH_REF] = grad_ref, [OSH_CPU] = osh_rms_norm_grad_cpu},
 };

@@ -33,6 +33,8 @@ static osh_status refuse_node(osh_ctx *cx, const turning *t, const osh_node *n, 
 
 /* ---- the residual stream ---- */
 
+static bool is_add(const osh_node *n) { return osh_node_is(n, "add") || osh_node_is(n, "add_f32"); }
+
 /* All that makes a value that is added to the residual stream. */
 static osh_status follow_outs(osh_ctx *cx, turning *t, int value)
 {
@@ -49,7 +51,7 @@ static osh_status follow_outs(osh_ctx *cx, turning *t, int value)
         OSH_TRY(follow_outs(cx, t, n->in[0]));
     } else if (osh_node_is(n, "sigmoid_gate")) { // in[0]: a number for each token
         OSH_TRY(follow_outs(cx, t, n->in[1]));
-    } else if (osh_node_is(n, "add") || osh_node_is(n, "moe_combine")) {
+    } else if (is_add(n) || osh_node_is(n, "moe_combine")) {
         OSH_TRY(follow_outs(cx, t, n->in[0]));
         OSH_TRY(follow_outs(cx, t, n->in[1]));
     } else if (!osh_node_is(n, "zeros")) {
@@ -72,7 +74,7 @@ static osh_status mark_node(osh_ctx *cx, turning *t, const osh_node *n)
         t->residual[out] = true;
     } else if (osh_node_is(n, "zeros") || !(n_residual + n_normed)) {
         goto done;
-    } else if (osh_node_is(n, "add") && n_residual && !n_normed) {
+    } else if (is_add(n) && n_residual && !n_normed) {
         for (int k = 0; k < 2; k++)
             if (!t->residual[n->in[k]]) OSH_TRY(follow_outs(cx, t, n->in[k]));
         t->residual[out] = true;

@@ -54,6 +54,7 @@ static const osh_vocab_attr rules = {{{2, 3}, {0.5, 2}}};
 
 static const grad_case cases[] = {
     {"add", 7, {3}, {{7, 0}, {7, 0}}, 7},
+    {"add_f32", 7, {3}, {{7, 0}, {7, 0}}, 7},
     {"scale", 7, {3}, {{129, 0}}, 129, &by3},
     {"slice", 7, {3}, {{9, 0}}, 5, &slice_row},
     {"slice", 7, {3}, {{18, 0}}, 6, &slice_heads},

@@ -22,15 +22,14 @@ static osh_status run_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const rms_norm_job *j = user;
     float *row = j->rows + worker * j->padded;
-    osh_dtype dt = j->x->dtype;
     int64_t end = osh_min64(j->n_slices, (chunk + 1) * SLICES);
 
     (void)cx;
     for (int64_t s = chunk * SLICES; s < end; s++) {
-        osh_to_f32(row, osh_elem(j->x, s * j->D), dt, j->D);
+        osh_to_f32(row, osh_elem(j->x, s * j->D), j->x->dtype, j->D);
         memset(row + j->D, 0, (size_t)(j->padded - j->D) * sizeof *row);
         osh_span_rms_norm(row, j->w, j->padded, j->D, j->eps, j->rounded);
-        osh_from_f32(osh_elem(j->y, s * j->D), dt, row, j->D);
+        osh_from_f32(osh_elem(j->y, s * j->D), j->y->dtype, row, j->D);
     }
     return OSH_OK;
 }
@@ -44,11 +43,11 @@ osh_status osh_rms_norm_cpu(osh_ctx *cx, const osh_op_args *a)
 
     OSH_NEW(cx, w, padded);
     OSH_NEW(cx, rows, padded * osh_threads(cx));
-    if (a->in[1]) osh_load_weight(w, a->in[1], 0, D, a->in[0]->dtype);
+    if (a->in[1]) osh_load_weight(w, a->in[1], 0, D, a->out[0]->dtype);
     for (int64_t i = 0; i < D; i++) w[i] = a->in[1] ? w[i] + (float)at->offset : 1;
     rms_norm_job j = {.x = a->in[0], .y = a->out[0], .w = w, .rows = rows, .D = D, .padded = padded,
                       .n_slices = osh_rows(a->in[0]) * (width / D), .eps = (float)at->eps,
-                      .rounded = at->late ? OSH_F32 : a->in[0]->dtype};
+                      .rounded = at->late ? OSH_F32 : a->out[0]->dtype};
     OSH_TRY(osh_parallel_for(cx, osh_div_up(j.n_slices, SLICES), run_chunk, &j));
 done:
     osh_free(cx, rows);
