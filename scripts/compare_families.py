@@ -2,10 +2,11 @@
 """compare_families.py - tiny random checkpoints of many families, by transformers' own classes, compressed by LLM Compressor
 and by this program; what differs.
 
-usage: compare_families.py BINARY FOLDER [--gptq] [FAMILY...]
+usage: compare_families.py BINARY FOLDER [--gptq [--draws N]] [FAMILY...]
        in an environment with compressed-tensors, llmcompressor, safetensors, torch, transformers
   without --gptq   round to nearest, W4 in groups of 32, BF16: tensor by tensor; norms must be the source's
-  --gptq           GPTQ W4 in groups of 32, F32, 16 samples of 128 tokens, pipeline basic: share of codes that differ
+  --gptq           GPTQ W4 in groups of 32, F32, 16 samples of 128 tokens, pipeline basic: share of codes that differ, over
+                   weights of N seeds (default 1)
 
 Without --gptq transformers loads each output, too: where it is not LLM Compressor's, tensor by tensor, it must miss nothing and
 give the logits of the source with its weights rounded.
@@ -99,11 +100,11 @@ WHOLE = "loads whole, where upstream's does not"
 AUTO = (transformers.AutoModelForImageTextToText, transformers.AutoModelForCausalLM)
 
 
-def make(family, folder, dtype):
+def make(family, folder, dtype, seed):
     """A checkpoint whose norms, biases and gates are not what a new model has: those would hide mistakes."""
     members = dict(FAMILIES[family])
     config = transformers.AutoConfig.for_model(members.pop("model_type", family), **members)
-    torch.manual_seed(1)
+    torch.manual_seed(seed)
     model = next(auto for auto in AUTO if type(config) in auto._model_mapping).from_config(config, dtype=dtype)
     with torch.no_grad():
         for name, p in list(model.named_parameters()) + [b for b in model.named_buffers() if b[0].endswith("bias")]:
@@ -165,7 +166,7 @@ def nibbles(t):
 
 
 def compare(source, theirs, ours, gptq, dense):
-    """Lines on what differs, but for modules that match `dense`; and whether there are any of these."""
+    """Lines on what differs, but for modules that match `dense`; whether there are any of these; codes that differ, and all."""
     lines = []
     source = {n: t for n, t in source.items() if not n.endswith((".experts.gate_up_proj", ".experts.down_proj")) or n in ours}
     kept = {n for n in theirs.keys() ^ ours.keys() if dense and re.search(dense, n.rpartition(".")[0])}
@@ -187,9 +188,7 @@ def compare(source, theirs, ours, gptq, dense):
             lines.append(f"other values: {name}")
     if gptq:
         print(f"    {wrong} of {codes} codes differ")
-        if wrong * 10000 > codes or not codes:
-            lines.append(f"{wrong} of {codes} codes differ")
-    return lines, bool(kept)
+    return lines, bool(kept), (wrong, codes)
 
 
 def rounded(source, ours, out):
@@ -237,12 +236,12 @@ def reload(source, packed, auto):
     return [f"transformers misses {name}" for name in missing[:3]] + ([] if further < 0.1 * off else [f"logits are off by {further:.4f}"])
 
 
-def one(family, root, binary, gptq):
-    """What is to be said of it, None where it differs as nobody expects, and lines on how."""
-    home = root / family
+def one(family, root, binary, gptq, seed):
+    """What is to be said of it, None where it differs as nobody expects, lines on how, and codes that differ, and all."""
+    home = root / family if seed == 1 else root / f"{family}_{seed}"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
-    model = make(family, home / "source", torch.float32 if gptq else torch.bfloat16)
+    model = make(family, home / "source", torch.float32 if gptq else torch.bfloat16, seed)
     auto = next(a for a in AUTO if type(model.config) in a._model_mapping)
     rows = calibration(home / "data.jsonl") if gptq else None
     recipe(home / "recipe.yaml", gptq)
@@ -258,19 +257,19 @@ def one(family, root, binary, gptq):
     if run.returncode:
         lines.append(f"fails here: {run.stderr.strip()[:300]}")
     if lines:
-        return ACCEPTED.get(family), lines
+        return ACCEPTED.get(family), lines, (0, 0)
     why, dense = DENSE.get(family, (None, None))
-    lines, kept = compare(tensors(home / "source"), tensors(home / "upstream"), tensors(home / "ours"), gptq, dense)
+    lines, kept, codes = compare(tensors(home / "source"), tensors(home / "upstream"), tensors(home / "ours"), gptq, dense)
     if gptq:
-        return None if lines else EQUAL, lines
+        return None if lines else EQUAL, lines, codes
     here = reload(home / "source", home / "ours", auto)
     if not lines and not kept:
-        return EQUAL, here
+        return EQUAL, here, codes
     if not lines and not here:
-        return why, []
+        return why, [], codes
     if not here and reload(home / "source", home / "upstream", auto):
-        return WHOLE, []
-    return ACCEPTED.get(family), lines + here
+        return WHOLE, [], codes
+    return ACCEPTED.get(family), lines + here, codes
 
 
 def main():
@@ -278,11 +277,18 @@ def main():
     p.add_argument("binary", type=pathlib.Path)
     p.add_argument("folder", type=pathlib.Path)
     p.add_argument("--gptq", action="store_true")
+    p.add_argument("--draws", type=int, default=1)
     p.add_argument("families", nargs="*")
-    a = p.parse_args()
+    a = p.parse_intermixed_args()
     said, names = {}, a.families or list(FAMILIES)
     for family in names:
-        verdict, lines = one(family, a.folder, a.binary.resolve(), a.gptq)
+        draws = [one(family, a.folder, a.binary.resolve(), a.gptq, seed) for seed in range(1, a.draws + 1)]
+        wrong, codes = (sum(d[2][k] for d in draws) for k in (0, 1))
+        verdict, lines = next((d[:2] for d in draws if not d[0]), draws[0][:2])
+        if verdict == EQUAL and a.gptq and (wrong * 10000 > codes or not codes):
+            verdict, lines = None, [f"{wrong} of {codes} codes differ"]
+        elif a.draws > 1:
+            print(f"    {wrong} of {codes} codes differ in {a.draws} draws")
         said.setdefault(verdict, []).append(family)
         print(f"{family:20s} {verdict or 'DIFFERS'}", flush=True)
         for line in lines[:6]:

@@ -408,7 +408,8 @@ static void broken_templates(void **state)
     }
 }
 
-/* What Mamba 2's scan makes stays F32 up to the norm, as do its residuals; an op that wants the compute dtype there is refused. */
+/* What Mamba 2's scan makes stays F32 up to the norm, as do its residuals; an op that wants the compute dtype there is
+ * refused. */
 static void values_in_f32(void **state)
 {
     fixture f;

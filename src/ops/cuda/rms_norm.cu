@@ -80,15 +80,16 @@ template <class T, class X, class S> static void launch(const osh_op_args *a, in
     const osh_tensor *x = a->in[0], *w = a->in[1] ? a->in[1] : x, *y = a->out[0];
     osh_device *d = y->device;
     int64_t n_slices = osh_tensor_numel(x) / D;
-    norm_rule p = {(float)at->eps, (float)at->offset, at->late, x->dtype == y->dtype && osh_cu_packed(x, D) && osh_cu_packed(y, D),
+    bool packed = x->dtype == y->dtype && osh_cu_packed(x, D) && osh_cu_packed(y, D);
+    norm_rule p = {(float)at->eps, (float)at->offset, at->late, packed,
                    w->dtype == y->dtype && osh_cu_aligned(w->data), !a->in[1]};
     T *to = static_cast<T *>(y->data);
     const X *from = static_cast<const X *>(x->data);
     const S *weights = static_cast<const S *>(w->data);
 
     if (D <= 1024)
-        OSH_LAUNCH((norm_kernel<T, X, S, 32>), osh_cu_grid(d, n_slices, 8), 256, 0, osh_cuda_stream(d), to, from, weights,
-                   n_slices, D, p);
+        OSH_LAUNCH((norm_kernel<T, X, S, 32>), osh_cu_grid(d, n_slices, 8), 256, 0, osh_cuda_stream(d), to, from,
+                   weights, n_slices, D, p);
     else
         OSH_LAUNCH((norm_kernel<T, X, S, 256>), osh_cu_grid(d, n_slices, 1), 256, 0, osh_cuda_stream(d), to, from,
                    weights, n_slices, D, p);
