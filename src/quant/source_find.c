@@ -85,6 +85,9 @@ static osh_status bind_leaves(osh_ctx *cx, osh_source_module *q)
         OSH_TRY(find_leaf(cx, &t, ck, q->name, f->leaf));
         if (!t) OSH_FAIL(cx, OSH_E_FORMAT, "%s.%s is missing: want it for %s", q->name, f->leaf, q->format->name);
         OSH_TRY(bind_leaf(cx, q, i, t));
+        if (t->e->ndim > 2)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s has %d dimensions: want 2, of experts codes each by itself", t->e->name,
+                     t->e->ndim);
         if (strncmp(f->leaf, "input_", 6)) continue;
         q->parts[i] = (osh_ckpt_tensor){0}; // nothing of the weight
         osh_tensor **to = strcmp(f->leaf, "input_zero_point") ? &q->in_scale : &q->in_zero;

@@ -87,6 +87,21 @@ config other '{"quant_method": "fp8"}'
 "$OSH_TOOLS/st_edit" other drop model.layers.1.mlp.up_proj.weight_scale_inv
 refused 1 'up_proj.weight is F8_E4M3, but there is neither' --model other --scheme W4A16 --output g
 
+# codes of compressed-tensors in three dimensions: nobody writes them
+cp -r a three
+python3 - <<'P'
+import json, struct
+path = "three/model.safetensors"
+b = open(path, "rb").read()
+n = struct.unpack("<Q", b[:8])[0]
+h = json.loads(b[8 : 8 + n])
+h["model.layers.1.mlp.up_proj.weight_packed"]["shape"].insert(0, 1)
+text = json.dumps(h, separators=(",", ":")).encode()
+text += b" " * (-len(text) % 8)
+open(path, "wb").write(struct.pack("<Q", len(text)) + text + b[8 + n :])
+P
+refused 1 'up_proj.weight_packed has 3 dimensions' --model three --scheme W4A16 --output g
+
 # experts in MXFP4, as gpt-oss is released: with data, and in eval, what dense ones of the same values give
 "$OSH_TOOLS/tiny_model" gpt_oss sparse
 python3 "$OSH_SOURCE_DIR/tests/tools/mxfp4.py" sparse mxfp4
